@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/banned.h - forced into every file of ours: these names do not compile */
+#pragma once
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#pragma GCC poison strcpy strcat sprintf vsprintf gets strtok atoi atol system

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/clock.h - monotonic milliseconds, deadlines, RFC 3339 text */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+uint64_t clock_us(void);      /* CLOCK_MONOTONIC */
+uint64_t clock_ms(void);      /* CLOCK_MONOTONIC */
+int64_t clock_wall_ms(void);  /* milliseconds since the epoch */
+uint64_t clock_wall_ns(void); /* nanoseconds since the epoch */
+
+/* A deadline is a clock_ms() value. Milliseconds left for poll(2): 0 when over. */
+int deadline_left(uint64_t deadline_ms);
+static inline uint64_t deadline_in(unsigned ms)
+{
+	return clock_ms() + ms;
+}
+/* For pthread_cond_timedwait on a CLOCK_MONOTONIC condition variable. */
+struct timespec deadline_timespec(uint64_t deadline_ms);
+
+#define CLOCK_RFC3339_LEN 32
+/* "2026-01-31T12:00:00.123Z" */
+const char *clock_rfc3339(int64_t wall_ms, char buf[CLOCK_RFC3339_LEN]);

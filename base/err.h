@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base/err.h - a code and a sentence, on the caller's stack
+ *
+ * Functions return 0 or positive on success, -errno on failure, and put the
+ * sentence into the caller's struct err. Nothing to free, nothing to leak.
+ * `tag` is an optional upper-case word ("SNAPSHOT_NOT_FOUND") for callers that
+ * must tell two failures of one errno apart; it points to static storage.
+ */
+#pragma once
+
+struct err {
+	int code;
+	const char *tag;
+	char msg[384];
+};
+
+/* Sets code and sentence, returns code; a NULL err only returns the code. */
+int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same, with a tag. */
+int err_tag(struct err *err, int code, const char *tag, const char *fmt, ...)
+        __attribute__((format(printf, 4, 5)));
+/* "fmt...: strerror(errno_code)": for failed system calls. code is negative. */
+int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Puts "fmt...: " before the sentence that is there; keeps the code and returns it. */
+int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Thread-safe name of an errno value (positive or negative). */
+const char *err_name(int code);

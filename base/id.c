@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/id.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static const char id_alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+
+void random_bytes(void *p, size_t n)
+{
+	uint8_t *d = p;
+
+	while (n) {
+		ssize_t k = getrandom(d, n, 0);
+
+		if (k <= 0)
+			abort(); /* no randomness: no ids, no keys, no service */
+		d += k;
+		n -= (size_t)k;
+	}
+}
+
+void id_make(const char *prefix, char ret_id[ID_SIZE])
+{
+	int n = snprintf(ret_id, ID_SIZE, "%s", prefix);
+	int i = 0;
+
+	while (i < ID_LEN) {
+		uint8_t r[32];
+
+		random_bytes(r, sizeof(r));
+		for (size_t k = 0; k < sizeof(r) && i < ID_LEN; k++)
+			if (r[k] < 252) /* 7 * 36: no character is likelier than another */
+				ret_id[n + i++] = id_alphabet[r[k] % 36];
+	}
+	ret_id[n + i] = '\0';
+}
+
+bool id_valid(const char *prefix, const char *s)
+{
+	size_t n = strlen(prefix);
+
+	if (strncmp(s, prefix, n) != 0)
+		return false;
+	s += n;
+	return strlen(s) == ID_LEN && strspn(s, id_alphabet) == ID_LEN;
+}
+
+void hex_encode(const void *p, size_t n, char *dst)
+{
+	static const char hex[] = "0123456789abcdef";
+	const uint8_t *s = p;
+
+	for (size_t i = 0; i < n; i++) {
+		dst[2 * i] = hex[s[i] >> 4];
+		dst[2 * i + 1] = hex[s[i] & 15];
+	}
+	dst[2 * n] = '\0';
+}

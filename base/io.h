@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/io.h - whole reads and writes, deadlines, small files */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct err;
+
+/* Writes or reads all n bytes; 0, or -errno (-EPIPE for an early end of file). */
+int io_write_all(int fd, const void *p, size_t n);
+int io_read_all(int fd, void *p, size_t n);
+int io_pwrite_all(int fd, const void *p, size_t n, off_t off);
+int io_pread_all(int fd, void *p, size_t n, off_t off);
+/* Waits for events on fd: 1 ready, 0 deadline over, -errno. */
+int io_wait(int fd, short events, uint64_t deadline_ms);
+/* Whole file as NUL-terminated text, at most max bytes (-EFBIG). Caller frees. */
+int io_read_file(int dirfd, const char *path, size_t max, char **ret_text, struct err *err);
+/* Writes path atomically (temp file beside it, fsync, rename, fsync of the directory). */
+int io_write_file(int dirfd, const char *path, const void *p, size_t n, mode_t mode,
+                  struct err *err);
+/* mkdir -p; existing directories are fine. */
+int io_mkdirs(const char *path, mode_t mode, struct err *err);
+/* Removes a file or a tree below dirfd; what is not there is fine. */
+int io_remove_tree(int dirfd, const char *path, struct err *err);

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/sock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/io.h"
+
+#define SOCK_BACKLOG 128
+
+/*
+ * sun_path holds 107 characters, data directories may be deeper: the address
+ * then names the directory by descriptor. *ret_dirfd must stay open meanwhile.
+ */
+static int unix_addr(const char *path, struct sockaddr_un *ret, int *ret_dirfd, struct err *err)
+{
+	char dir[PATH_MAX], base[PATH_MAX];
+
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	*ret_dirfd = -1;
+	if (strlen(path) < sizeof(ret->sun_path)) {
+		snprintf(ret->sun_path, sizeof(ret->sun_path), "%s", path);
+		return 0;
+	}
+	snprintf(dir, sizeof(dir), "%s", path);
+	snprintf(base, sizeof(base), "%s", path);
+	*ret_dirfd = open(dirname(dir), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_dirfd < 0)
+		return err_sys(err, -errno, "open the directory of socket '%s'", path);
+	if ((size_t)snprintf(ret->sun_path, sizeof(ret->sun_path), "/proc/self/fd/%d/%s",
+	                     *ret_dirfd, basename(base)) >= sizeof(ret->sun_path))
+		return err_set(err, -ENAMETOOLONG, "socket path '%s' is too long", path);
+	return 0;
+}
+
+int sock_unix_listen(const char *path, int type, struct err *err)
+{
+	autofd int dirfd = -1;
+	autofd int fd = -1;
+	struct sockaddr_un sa;
+	int r = unix_addr(path, &sa, &dirfd, err);
+
+	if (r < 0)
+		return r;
+	fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_sys(err, -errno, "socket for '%s'", path);
+	unlink(path);
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, SOCK_BACKLOG) < 0)
+		return err_sys(err, -errno, "listen on '%s'", path);
+	return TAKE_FD(fd);
+}
+
+int sock_unix_connect(const char *path, int type, uint64_t deadline_ms, struct err *err)
+{
+	autofd int dirfd = -1;
+	autofd int fd = -1;
+	struct sockaddr_un sa;
+	int r = unix_addr(path, &sa, &dirfd, err);
+
+	if (r < 0)
+		return r;
+	fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_sys(err, -errno, "socket for '%s'", path);
+	/* A unix connect blocks only while the backlog is full: it is ours, and never is. */
+	(void)deadline_ms;
+	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
+		if (errno == EINTR)
+			continue;
+		return err_sys(err, -errno, "connect to '%s'", path);
+	}
+	return TAKE_FD(fd);
+}
+
+ssize_t sock_send_fds(int sock, const void *p, size_t n, const int *fds, size_t n_fds)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * SOCK_FDS_MAX)];
+		struct cmsghdr align;
+	} u;
+	struct iovec iov = { .iov_base = (void *)p, .iov_len = n };
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (n_fds > SOCK_FDS_MAX)
+		return -EMSGSIZE;
+	if (n_fds) {
+		struct cmsghdr *c;
+
+		memset(&u, 0, sizeof(u));
+		mh.msg_control = u.buf;
+		mh.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+		c = CMSG_FIRSTHDR(&mh);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * n_fds);
+	}
+	for (;;) {
+		ssize_t k = sendmsg(sock, &mh, MSG_NOSIGNAL);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		return k < 0 ? -errno : k;
+	}
+}
+
+ssize_t sock_recv_fds(int sock, void *p, size_t n, int *fds, size_t max_fds, size_t *ret_fds)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * SOCK_FDS_MAX)];
+		struct cmsghdr align;
+	} u;
+	struct iovec iov = { .iov_base = p, .iov_len = n };
+	struct msghdr mh = { .msg_iov = &iov,
+		             .msg_iovlen = 1,
+		             .msg_control = u.buf,
+		             .msg_controllen = sizeof(u.buf) };
+	size_t got = 0;
+	bool over = false;
+	ssize_t k;
+
+	do {
+		k = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+	} while (k < 0 && errno == EINTR);
+	if (k < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
+		size_t cnt;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		cnt = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < cnt; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (got < max_fds) {
+				fds[got++] = fd;
+			} else {
+				close(fd);
+				over = true;
+			}
+		}
+	}
+	if (over || (mh.msg_flags & (MSG_CTRUNC | MSG_TRUNC))) {
+		while (got)
+			close(fds[--got]);
+		return -EMSGSIZE;
+	}
+	if (ret_fds)
+		*ret_fds = got;
+	return k;
+}
+
+int sock_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len, struct err *err)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+	const char *colon = strrchr(text, ':');
+	char host[64], *end;
+	unsigned long port;
+	size_t n;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!colon || colon == text || !colon[1])
+		return err_set(err, -EINVAL, "'%s' is not an address like 127.0.0.1:8787", text);
+	errno = 0;
+	port = strtoul(colon + 1, &end, 10);
+	if (*end || errno || port > 65535)
+		return err_set(err, -EINVAL, "'%s': the port must be 0 to 65535", text);
+	n = (size_t)(colon - text);
+	if (text[0] == '[' && text[n - 1] == ']') {
+		text++;
+		n -= 2;
+	}
+	if (n >= sizeof(host))
+		return err_set(err, -EINVAL, "'%s' is not an address like 127.0.0.1:8787", text);
+	memcpy(host, text, n);
+	host[n] = '\0';
+	if (!strcmp(host, "localhost"))
+		snprintf(host, sizeof(host), "127.0.0.1");
+	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons((uint16_t)port);
+		*ret_len = sizeof(*v4);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons((uint16_t)port);
+		*ret_len = sizeof(*v6);
+		return 0;
+	}
+	return err_set(err, -EINVAL, "'%s': the host must be a numeric address", text);
+}
+
+int sock_tcp_listen(const char *text, struct err *err)
+{
+	struct sockaddr_storage sa;
+	socklen_t len;
+	autofd int fd = -1;
+	int r = sock_parse(text, &sa, &len, err);
+
+	if (r < 0)
+		return r;
+	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_sys(err, -errno, "socket for %s", text);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	if (bind(fd, (struct sockaddr *)&sa, len) < 0) {
+		if (errno == EADDRINUSE)
+			return err_set(
+			        err, -EADDRINUSE,
+			        "%s is in use by another program; stop it or set another address",
+			        text);
+		return err_sys(err, -errno, "bind %s", text);
+	}
+	if (listen(fd, SOCK_BACKLOG) < 0)
+		return err_sys(err, -errno, "listen on %s", text);
+	return TAKE_FD(fd);
+}

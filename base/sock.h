@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/sock.h - unix sockets, descriptors in messages, "host:port" */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+struct err;
+
+#define SOCK_FDS_MAX 64 /* descriptors in one message of ours */
+
+/* type: SOCK_STREAM or SOCK_SEQPACKET; path may be longer than sun_path (goes through
+ * /proc/self/fd). */
+int sock_unix_listen(const char *path, int type, struct err *err);
+int sock_unix_connect(const char *path, int type, uint64_t deadline_ms, struct err *err);
+/* One message with n_fds descriptors; bytes sent or -errno. */
+ssize_t sock_send_fds(int sock, const void *p, size_t n, const int *fds, size_t n_fds);
+/*
+ * One message; fds[] receives up to max_fds close-on-exec descriptors, more are
+ * an error (-EMSGSIZE, all closed). Bytes received, 0 at the end, -errno.
+ */
+ssize_t sock_recv_fds(int sock, void *p, size_t n, int *fds, size_t max_fds, size_t *ret_fds);
+/* "127.0.0.1:8787", "[::1]:0" -> address. Numeric hosts only. */
+int sock_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len, struct err *err);
+int sock_tcp_listen(const char *text, struct err *err);
