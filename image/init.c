@@ -7,7 +7,8 @@
  * loads a moment later anyway: network, entropy) lies uncompressed in the initramfs, named in dependency order by
  * /modules. Loading it here spares systemd-udevd the decompression.
  *
- * Understood on the kernel command line: root=/dev/NAME (default /dev/vda), rootfstype=, rootflags=, ro, rw, init=.
+ * Understood on the kernel command line: root=/dev/NAME (default /dev/vda), rootfstype=, rootflags= (options of the file
+ * system itself), ro, rw, init=.
  * Every failure ends in one line "pando-init: ..." on the console and in the kernel's own panic (PID 1 exits), so
  * panic=-1 decides whether the machine stops. The wait for the device has a deadline and is woken by kernel events.
  */
@@ -31,7 +32,7 @@
 
 #define CMDLINE_MAX	 4096 /* bytes; the kernel's own limit on x86 is 2048 */
 #define ROOT_DEADLINE_MS 60000 /* a disk that is not there after this long never comes; generous for TCG */
-#define ROOT_FLAGS	 "noatime,discard" /* no write per read; freed blocks leave the disk layer */
+#define ROOT_FLAGS	 "discard" /* freed blocks leave the disk layer */
 #define NEW_ROOT	 "/root"
 
 struct boot {
@@ -213,7 +214,11 @@ static void switch_root(const struct boot *b)
 
 int main(void)
 {
-	struct boot b = { .root = "/dev/vda", .fstype = "ext4", .flags = ROOT_FLAGS, .init = "/sbin/init" };
+	struct boot b = { .root = "/dev/vda",
+			  .fstype = "ext4",
+			  .flags = ROOT_FLAGS,
+			  .init = "/sbin/init",
+			  .mount_flags = MS_NOATIME }; /* reading must not write */
 	int uevents;
 
 	mount_kernel_fs();

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Thin on purpose: the work is done by meson and scripts/. Settings are PANDO_* names (build/server/pandod --help):
+#     make run PANDO_LISTEN=127.0.0.1:9000 PANDO_DATA_DIR=/srv/pando
+MAKEFLAGS += --no-print-directory
+$(foreach name,$(filter PANDO_%,$(.VARIABLES)),$(eval export $(name)))
+
+FUZZ_SECONDS ?= 30
+export FUZZ_SECONDS
+
+.PHONY: help deps build run test lint bench test-kvm fuzz clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+deps: ## install missing Debian packages (as root)
+	@scripts/deps.sh build run test
+
+build: ## compile everything into build/
+	@scripts/build.sh release
+
+run: ## build, prepare and serve in the foreground until Ctrl-C (as root)
+	@scripts/run.sh
+
+test: ## lints, unit, golden, fuzz-corpus and end-to-end tests with real VMs (as root)
+	@scripts/test.sh
+
+lint: ## formatting, dependencies, sizes, words, shellcheck, clang-tidy
+	@scripts/lint.sh
+
+bench: ## measure, print a table, write bench/results/*.json (as root)
+	@scripts/bench.sh
+
+test-kvm: ## the KVM path in a nested guest; slow (as root)
+	@scripts/test-kvm.sh
+
+fuzz: ## run each fuzz target for FUZZ_SECONDS (default 30)
+	@scripts/fuzz.sh
+
+clean: ## remove the build directories; data and cache stay
+	rm -rf build build-asan build-fuzz

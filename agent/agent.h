@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agent/agent.h - what the files of the agent share; nobody else includes it
+ *
+ * One thread, one epoll, everything nonblocking. The port carries frames; a
+ * stream is one request of the host. Work that may block or must run as
+ * somebody else happens in a forked child, whose pipes the agent joins to the
+ * stream's channels. Memory is bounded: what the host may send by the windows we
+ * granted, what we send by TX_HIGH, since a pipe is only read when there is room.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "wire/agent.h"
+
+#define SLOTS_MAX 1024u           /* streams and what is left of ended ones */
+#define TX_HIGH (128u << 10)      /* bytes queued: no more output is read from pipes */
+#define TX_STOP (1u << 20)        /* bytes queued: no more requests are read from the port */
+#define CHUNK_MAX (32u << 10)     /* bytes of one DATA frame of ours: fairness between streams */
+#define GRACE_IDLE_MS 100         /* after the shell's end: silence that ends an open pipe */
+#define GRACE_TOTAL_MS 1000       /* after the shell's end: a background child may write for ever */
+#define HELPER_ABORT_MS 2000      /* for fs.write's helper to remove its temporary file */
+#define HOOKS_MS 5000             /* for all of identity.d together */
+#define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
+
+struct agent;
+
+/* What an epoll event points at: a stale one fails to resolve, never aliases. */
+enum ref_kind { REF_PORT, REF_PROC, REF_IN, REF_OUT, REF_ERR };
+
+struct out_chan { /* guest to host */
+	int fd;           /* owned; -1: ended or never there */
+	bool readable;    /* as far as we know: cleared by EAGAIN */
+	bool hup;         /* the other side is gone: what is in it is all there is */
+	uint32_t credit;  /* bytes the host takes now */
+	size_t owed;      /* bytes that were in the pipe when the process ended */
+};
+
+struct in_chan { /* host to guest */
+	int fd;          /* owned; -1: ended or never there */
+	bool writable;   /* as far as we know: cleared by EAGAIN */
+	bool eof;        /* the host said EOF: close when q is empty */
+	bool broken;     /* nobody reads any more: swallow */
+	struct buf q;    /* waiting; at most AGENT_WINDOW */
+	size_t q_off;
+	uint32_t window; /* bytes the host may still send */
+	uint32_t unsaid; /* consumed, not yet granted again */
+};
+
+struct stream {
+	uint32_t id;       /* of the host; 0: orphan, output is dropped, nobody hears of it */
+	uint32_t slot, gen;
+	uint16_t op;
+	struct in_chan in;
+	struct out_chan out[AGENT_CHANS]; /* [1], [2] */
+
+	pid_t pid;         /* 0: no process, or reaped */
+	int pidfd;         /* owned */
+	int result_fd;     /* owned; the child's encoded RESULT, if it wrote one */
+	int commit_fd;     /* owned; fs.write: a byte here makes the file final */
+	bool exited, timed_out;
+	int wstatus;
+	uint64_t timeout_at; /* clock_ms(); 0: never */
+	uint64_t kill_at;    /* ditto: for a helper that was asked to stop */
+	uint64_t idle_at, grace_end; /* ditto, once exited */
+
+	uint16_t port;     /* connect */
+	bool connecting, try_v6;
+};
+
+struct agent {
+	int ep;           /* owned */
+	int port;         /* owned */
+	bool port_is_sock; /* tests: the end of file ends the agent */
+	bool quit;
+	bool readable, writable;
+	struct agent_rx rx;
+	struct buf tx;
+	size_t tx_off;
+
+	bool greeted;     /* HELLO was answered well: requests are served */
+	bool has_nonce;
+	uint8_t nonce[AGENT_NONCE_LEN];
+	struct buf ack;   /* payload of our last HELLO_ACK, to say it again */
+	bool has_generation;
+	uint64_t generation;
+
+	struct buf open;  /* request that comes in several OPEN frames */
+	uint32_t open_id; /* 0: none */
+
+	struct stream *slot[SLOTS_MAX]; /* owned; dense: [0, n_streams) */
+	unsigned n_streams;
+	uint32_t next_gen;
+	unsigned turn;    /* round robin: who is served first next time */
+
+	const char *test_root; /* NULL: the real machine. Else see --help */
+	uint64_t nofile_soft, nofile_hard; /* limits to give back to children */
+	bool reset_oom;   /* the agent is protected from the OOM killer, its children are not */
+};
+
+/* port.c */
+int port_open(struct agent *a, const char *path);
+int port_attach(struct agent *a, int fd_consume);
+void port_on_event(struct agent *a, uint32_t events);
+bool port_receive(struct agent *a); /* true: there may be more */
+void port_flush(struct agent *a);
+void port_send(struct agent *a, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
+	       size_t n);
+size_t port_queued(const struct agent *a);
+void port_drop_queue(struct agent *a);
+
+/* hello.c */
+void hello_ready(struct agent *a, uint8_t why);
+bool hello_receive(struct agent *a, const struct agent_frame *f); /* false: not a HELLO at all */
+
+/* identity.c: all steps in order; the first failure ends it. */
+void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack);
+int identity_clock(struct agent *a, uint64_t wall_ns);
+/* The generation outlives the agent, not the boot: /run holds it. */
+void identity_remember(struct agent *a);
+void identity_remembered(struct agent *a);
+void identity_forget(struct agent *a);
+/* test_root/steps: one line per step that was not applied to this machine. */
+int identity_record(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* identity_hooks.c */
+int hooks_run(const char *dir, uint8_t reason, uint64_t generation);
+
+/* stream.c */
+struct stream *stream_new(struct agent *a, uint32_t id, uint16_t op);
+void stream_free(struct agent *a, struct stream *s);
+struct stream *stream_find(struct agent *a, uint32_t id);
+struct stream *stream_resolve(struct agent *a, uint64_t ref, enum ref_kind *ret_kind);
+int stream_watch(struct agent *a, struct stream *s, int fd, enum ref_kind kind, uint32_t events);
+void stream_on_frame(struct agent *a, const struct agent_frame *f);
+void stream_close_in(struct stream *s);
+void stream_close_out(struct stream *s, int chan);
+/* Last word on the stream; afterwards it is an orphan. status: positive errno or 0. */
+void stream_result(struct agent *a, struct stream *s, uint32_t status, uint16_t tag,
+		   const char *msg, const void *body, size_t body_len);
+/* RESULT for a request that never became a stream. */
+void stream_answer(struct agent *a, uint32_t id, uint32_t status, uint16_t tag, const char *msg);
+/* The connection ended: no stream has a listener any more. */
+void stream_orphan_all(struct agent *a);
+/* request.c */
+void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n);
+
+/* pump.c */
+void pump_run(struct agent *a);
+bool pump_idle(const struct agent *a); /* nothing can move before an event */
+void pump_in(struct agent *a, struct stream *s);
+
+/* job.c: a child process and its pipes */
+struct job_fds {
+	int in, out, err, result, commit; /* of the child; -1: none */
+};
+enum job_pipes { JOB_IN = 1, JOB_OUT = 2, JOB_ERR = 4, JOB_COMMIT = 8 };
+/* In the child: 1 when *ret_fds is the child's, 0 in the agent, -errno when nothing was started. */
+int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
+void job_on_exit(struct agent *a, struct stream *s);
+void job_cancel(struct agent *a, struct stream *s);
+void job_orphan(struct agent *a, struct stream *s);
+/* Timers, and the end of it: the only place where a stream is freed. */
+void job_tick(struct agent *a, struct stream *s, uint64_t now);
+uint64_t job_next_timer(const struct stream *s);
+/* In the child: says how it went and ends the process. err_no: positive or 0. */
+void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
+		  const void *body, size_t n) __attribute__((noreturn));
+void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
+	__attribute__((noreturn, format(printf, 4, 5)));
+/* In the child: becomes the user or ends the process; "" stays who we are. */
+struct user;
+void child_become(const struct job_fds *fds, const char *name, struct user *ret);
+
+/* exec.c, connect.c, power.c */
+void exec_begin(struct agent *a, uint32_t id, struct rd *c);
+void connect_begin(struct agent *a, uint32_t id, struct rd *c);
+void connect_on_writable(struct agent *a, struct stream *s);
+void power_off(struct agent *a);
+
+/* fs.c, fs_*.c: begin forks, the others are the child's work and never return */
+void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
+void fs_read(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_write(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_list(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_stat(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_remove(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_mkdir(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+/* mkdir -p of path[0, len); 0 or a positive errno. */
+int fs_make_parents(const char *path, size_t len);
+uint8_t fs_kind(mode_t mode);
+
+/* user.c */
+#define USER_GROUPS_MAX 1024u /* groups of one account that are honoured */
+struct user {
+	uid_t uid;
+	gid_t gid;
+	char name[AGENT_USER_MAX], home[AGENT_PATH_MAX], shell[AGENT_PATH_MAX];
+	gid_t groups[USER_GROUPS_MAX];
+	size_t n_groups;
+};
+int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
+int user_find_uid(uid_t uid, struct user *ret);
+int user_become(const struct user *u);
+
+/* session.c: SIGKILL for the process group and every process of the session */
+void session_kill(pid_t leader);

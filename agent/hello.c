@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hello.c - the host's greeting begins a connection; ours says we are here
+ *
+ * A HELLO with a new nonce ends whatever connection was before: its streams lose
+ * their listener, what was queued for it is dropped (also half a frame: the host
+ * is hunting and will not mind), the identity steps are done, and HELLO_ACK
+ * answers. The same nonce again is a retransmission and gets the same answer,
+ * without doing anything twice.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/log.h"
+
+void hello_ready(struct agent *a, uint8_t why)
+{
+	autobuf struct buf b = { 0 };
+
+	agent_ready_put(&b, why);
+	if (!b.failed)
+		port_send(a, AGENT_F_READY, 0, 0, b.p, b.len);
+}
+
+static void read_boot_id(char ret[40])
+{
+	autofree char *text = NULL;
+
+	ret[0] = '\0';
+	if (io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, NULL) < 0)
+		return;
+	text[strcspn(text, "\n")] = '\0';
+	snprintf(ret, 40, "%s", text);
+}
+
+/* The highest version both speak, 0 when there is none. */
+static uint16_t pick_version(const struct agent_hello *h)
+{
+	uint16_t v = MIN(h->version_max, AGENT_VERSION_MAX);
+
+	return v >= h->version_min && v >= AGENT_VERSION_MIN ? v : 0;
+}
+
+static void refuse(struct agent_hello_ack *ack, uint16_t step, int err_no)
+{
+	ack->failed_step = step;
+	ack->failed_errno = (uint32_t)err_no;
+}
+
+static void begin(struct agent *a, struct agent_hello *h)
+{
+	struct agent_hello_ack ack = { .failed_step = AGENT_STEP_NONE };
+
+	a->greeted = false;
+	stream_orphan_all(a);
+	port_drop_queue(a);
+	memcpy(ack.nonce, h->nonce, sizeof(ack.nonce));
+	snprintf(ack.agent_version, sizeof(ack.agent_version), "%s", PANDO_VERSION);
+	read_boot_id(ack.boot_id);
+	ack.version = pick_version(h);
+	if (!ack.version) {
+		refuse(&ack, AGENT_STEP_NONE, EPROTONOSUPPORT);
+	} else if (h->reason == AGENT_RECONNECT) {
+		if (!a->has_generation || a->generation != h->generation)
+			refuse(&ack, AGENT_STEP_NONE, ESTALE);
+	} else {
+		a->has_generation = false; /* half an identity is none */
+		identity_forget(a);
+		identity_apply(a, h, &ack);
+		if (!ack.failed_errno) {
+			a->generation = h->generation;
+			a->has_generation = true;
+			identity_remember(a);
+		}
+	}
+	ack.generation = a->has_generation ? a->generation : 0;
+	a->greeted = !ack.failed_errno;
+	if (ack.failed_errno)
+		log_error("refused the host's greeting: step %s: %s",
+		          agent_step_name(ack.failed_step), err_name((int)ack.failed_errno));
+	memcpy(a->nonce, h->nonce, sizeof(a->nonce));
+	a->has_nonce = true;
+	buf_reset(&a->ack);
+	agent_hello_ack_put(&a->ack, &ack);
+}
+
+bool hello_receive(struct agent *a, const struct agent_frame *f)
+{
+	struct agent_hello h;
+
+	if (agent_hello_get(f->payload, f->len, &h) < 0)
+		return false;
+	if (!a->has_nonce || memcmp(a->nonce, h.nonce, sizeof(h.nonce)))
+		begin(a, &h);
+	explicit_bzero(&h, sizeof(h));
+	explicit_bzero((void *)(uintptr_t)f->payload, f->len); /* entropy: seen by nobody later */
+	if (!a->ack.failed)
+		port_send(a, AGENT_F_HELLO_ACK, 0, 0, a->ack.p, a->ack.len);
+	return true;
+}

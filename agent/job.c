@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.c - a stream's process: start, end, cancel, lose the listener
+ *
+ * Theory of operation: job_fork() makes the pipes and the child. A helper (fs.*)
+ * does its work in there and writes its RESULT into a pipe of its own; an exec
+ * writes there only what kept it from starting. The agent learns the end by
+ * pidfd. A helper is done when it ended and its pipe is empty. An exec is done
+ * when its shell ended and each pipe reached its end, or holds only what came
+ * after that and was quiet for GRACE_IDLE_MS: a background child that kept the
+ * pipe is neither waited for nor killed, its output is drained until it ends.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/pidfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/log.h"
+
+#define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
+#define CHILD_FD_BASE 16       /* descriptors are parked above it before they get their places */
+
+static void set_cloexec_pipe(int p[2])
+{
+	fcntl(p[1], F_SETPIPE_SZ, PIPE_BYTES);
+}
+
+/* In the child: nothing of the agent stays but the pipes. */
+static void child_setup(struct agent *a, struct job_fds *fds)
+{
+	struct rlimit rl = { .rlim_cur = a->nofile_soft, .rlim_max = a->nofile_hard };
+	int *all[] = { &fds->in, &fds->out, &fds->err, &fds->result, &fds->commit };
+	sigset_t none;
+
+	setsid();
+	signal(SIGPIPE, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	umask(022);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		if (*all[i] >= 0 && (*all[i] = fcntl(*all[i], F_DUPFD_CLOEXEC, CHILD_FD_BASE)) < 0)
+			_exit(126);
+	}
+	if (fds->result >= 0 && (fds->result = dup3(fds->result, 3, O_CLOEXEC)) < 0)
+		_exit(126);
+	if (fds->commit >= 0 && (fds->commit = dup3(fds->commit, 4, O_CLOEXEC)) < 0)
+		_exit(126);
+	if (fds->in < 0)
+		fds->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (dup2(fds->in, 0) < 0 || (fds->out >= 0 && dup2(fds->out, 1) < 0) ||
+	    (fds->err >= 0 && dup2(fds->err, 2) < 0))
+		_exit(126);
+	close_range(fds->commit >= 0 ? 5 : 4, ~0u, 0);
+	fds->in = 0;
+	fds->out = fds->out >= 0 ? 1 : -1;
+	fds->err = fds->err >= 0 ? 2 : -1;
+	setrlimit(RLIMIT_NOFILE, &rl);
+	if (a->reset_oom) {
+		autofd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+		if (fd >= 0 && write(fd, "0", 1) != 1)
+			log_warn("cannot reset oom_score_adj, ignoring");
+	}
+}
+
+static int watch_out(struct agent *a, struct stream *s, int chan, int fd_consume)
+{
+	s->out[chan].fd = fd_consume;
+	s->out[chan].readable = true;
+	if (fcntl(fd_consume, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	return stream_watch(a, s, fd_consume, chan == AGENT_OUT ? REF_OUT : REF_ERR, EPOLLIN);
+}
+
+static int adopt(struct agent *a, struct stream *s, unsigned pipes, int p[5][2])
+{
+	int r = 0;
+
+	s->pidfd = pidfd_open(s->pid, 0);
+	if (s->pidfd < 0)
+		return -errno;
+	s->result_fd = TAKE_FD(p[3][0]);
+	if (pipes & JOB_IN) {
+		s->in.fd = TAKE_FD(p[0][1]);
+		s->in.writable = true;
+		if (fcntl(s->in.fd, F_SETFL, O_NONBLOCK) < 0)
+			return -errno;
+		r = stream_watch(a, s, s->in.fd, REF_IN, EPOLLOUT);
+	}
+	if (r == 0 && (pipes & JOB_OUT))
+		r = watch_out(a, s, AGENT_OUT, TAKE_FD(p[1][0]));
+	if (r == 0 && (pipes & JOB_ERR))
+		r = watch_out(a, s, AGENT_ERR, TAKE_FD(p[2][0]));
+	if (pipes & JOB_COMMIT)
+		s->commit_fd = TAKE_FD(p[4][1]);
+	return r < 0 ? r : stream_watch(a, s, s->pidfd, REF_PROC, EPOLLIN);
+}
+
+int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds)
+{
+	const bool want[5] = { pipes & JOB_IN, pipes & JOB_OUT, pipes & JOB_ERR, true,
+		               pipes & JOB_COMMIT };
+	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	int r = 0;
+
+	for (int i = 0; i < 5 && r == 0; i++) {
+		if (want[i] && pipe2(p[i], O_CLOEXEC) < 0)
+			r = -errno;
+		else if (want[i] && i < 3)
+			set_cloexec_pipe(p[i]);
+	}
+	if (r == 0 && (s->pid = fork()) < 0) {
+		r = -errno;
+		s->pid = 0;
+	}
+	if (r == 0 && s->pid == 0) {
+		*ret_fds = (struct job_fds){ p[0][0], p[1][1], p[2][1], p[3][1], p[4][0] };
+		child_setup(a, ret_fds);
+		return 1;
+	}
+	if (r == 0)
+		r = adopt(a, s, pipes, p);
+	for (int i = 0; i < 5; i++)
+		for (int k = 0; k < 2; k++)
+			if (p[i][k] >= 0)
+				close(p[i][k]);
+	if (r < 0 && s->pid > 0) { /* started, but it cannot be watched: it never was */
+		kill(s->pid, SIGKILL);
+		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		s->pid = 0;
+	}
+	return r;
+}
+
+void job_on_exit(struct agent *a, struct stream *s)
+{
+	uint64_t now = clock_ms();
+
+	if (s->pid <= 0 || waitpid(s->pid, &s->wstatus, WNOHANG) != s->pid)
+		return;
+	s->pid = 0;
+	s->exited = true;
+	close(TAKE_FD(s->pidfd));
+	s->timeout_at = s->kill_at = 0;
+	s->idle_at = now + GRACE_IDLE_MS;
+	s->grace_end = now + GRACE_TOTAL_MS;
+	for (int i = AGENT_OUT; i <= AGENT_ERR; i++) {
+		int n = 0;
+
+		if (s->out[i].fd >= 0 && ioctl(s->out[i].fd, FIONREAD, &n) == 0)
+			s->out[i].owed = (size_t)n;
+		s->out[i].readable = s->out[i].fd >= 0;
+	}
+}
+
+/* No listener: what the user's processes do goes on, what we did for the host ends. */
+void job_orphan(struct agent *a, struct stream *s)
+{
+	s->id = 0;
+	stream_close_in(s);
+	if (s->commit_fd >= 0) /* without the byte: the helper removes its temporary file */
+		close(TAKE_FD(s->commit_fd));
+	switch (s->op) {
+	case AGENT_OP_FS_READ:
+	case AGENT_OP_FS_LIST:
+	case AGENT_OP_FS_STAT:
+		if (s->pid > 0)
+			kill(s->pid, SIGKILL);
+		break;
+	case AGENT_OP_FS_WRITE:
+		if (s->pid > 0)
+			s->kill_at = clock_ms() + HELPER_ABORT_MS;
+		break;
+	case AGENT_OP_CONNECT:
+		stream_close_out(s, AGENT_OUT);
+		break;
+	default:
+		break;
+	}
+}
+
+void job_cancel(struct agent *a, struct stream *s)
+{
+	stream_result(a, s, ECANCELED, AGENT_TAG_NONE, "cancelled", NULL, 0);
+	if (s->op == AGENT_OP_EXEC && s->pid > 0)
+		session_kill(s->pid);
+	else if (s->pid > 0 && s->op != AGENT_OP_FS_WRITE)
+		kill(s->pid, SIGKILL);
+	job_orphan(a, s);
+}
+
+/* What the child itself said, as it stands: a whole RESULT payload. */
+static bool forward_result(struct agent *a, struct stream *s)
+{
+	uint8_t p[AGENT_RESULT_MAX];
+	struct agent_result m;
+	ssize_t n;
+
+	fcntl(s->result_fd, F_SETFL, O_NONBLOCK);
+	n = read(s->result_fd, p, sizeof(p));
+	if (n <= 0 || agent_result_get(p, (size_t)n, &m) < 0)
+		return false;
+	port_send(a, AGENT_F_RESULT, 0, s->id, p, (size_t)n);
+	s->id = 0;
+	return true;
+}
+
+static void finish(struct agent *a, struct stream *s)
+{
+	int sig = WIFSIGNALED(s->wstatus) ? WTERMSIG(s->wstatus) : 0;
+	struct agent_exec_result m = { .timed_out = s->timed_out,
+		                       .signal = (uint32_t)sig,
+		                       .exit_code =
+		                               sig ? 128u + (uint32_t)sig
+		                                   : (uint32_t)WEXITSTATUS(s->wstatus) };
+	autobuf struct buf b = { 0 };
+	char msg[96];
+
+	if (!s->id || forward_result(a, s))
+		return;
+	if (s->op != AGENT_OP_EXEC) {
+		snprintf(msg, sizeof(msg), "the agent's helper ended with wait status 0x%x",
+		         (unsigned)s->wstatus);
+		stream_result(a, s, EIO, AGENT_TAG_NONE, msg, NULL, 0);
+		return;
+	}
+	agent_exec_result_put(&b, &m);
+	if (b.failed)
+		stream_result(a, s, ENOMEM, AGENT_TAG_GUEST_BUSY, "out of memory", NULL, 0);
+	else
+		stream_result(a, s, 0, AGENT_TAG_NONE, "", b.p, b.len);
+}
+
+static bool out_settled(const struct stream *s, const struct out_chan *o, uint64_t now)
+{
+	if (o->fd < 0)
+		return true;
+	if (s->op != AGENT_OP_EXEC || o->owed)
+		return false;
+	return now >= s->idle_at || now >= s->grace_end;
+}
+
+void job_tick(struct agent *a, struct stream *s, uint64_t now)
+{
+	bool settled = true, held = s->pid > 0 || s->in.fd >= 0;
+
+	if (s->timeout_at && now >= s->timeout_at && s->pid > 0) {
+		s->timeout_at = 0;
+		s->timed_out = true;
+		session_kill(s->pid);
+	}
+	if (s->kill_at && now >= s->kill_at && s->pid > 0) {
+		s->kill_at = 0;
+		kill(s->pid, SIGKILL);
+	}
+	for (int i = AGENT_OUT; i <= AGENT_ERR; i++) {
+		settled &= out_settled(s, &s->out[i], now);
+		held |= s->out[i].fd >= 0;
+	}
+	if (s->exited && settled && s->id) {
+		finish(a, s);
+		job_orphan(a, s);
+		held = s->out[AGENT_OUT].fd >= 0 || s->out[AGENT_ERR].fd >= 0;
+	}
+	if (s->op == AGENT_OP_CONNECT && s->id && !held && !s->connecting) {
+		stream_result(a, s, 0, AGENT_TAG_NONE, "", NULL, 0); /* both directions ended */
+		job_orphan(a, s);
+	}
+	if (!s->id && !held)
+		stream_free(a, s);
+}
+
+uint64_t job_next_timer(const struct stream *s)
+{
+	uint64_t t = UINT64_MAX;
+
+	if (s->timeout_at)
+		t = MIN(t, s->timeout_at);
+	if (s->kill_at)
+		t = MIN(t, s->kill_at);
+	if (s->exited && s->id)
+		t = MIN(t, MIN(s->idle_at, s->grace_end));
+	return t;
+}
+
+void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
+                  const void *body, size_t n)
+{
+	struct agent_result m = {
+		.status = (uint32_t)err_no, .tag = tag, .msg = msg, .body = body, .body_len = n
+	};
+	struct buf b = { 0 };
+
+	agent_result_put(&b, &m);
+	if (b.failed || io_write_all(fds->result, b.p, b.len) < 0)
+		_exit(1);
+	_exit(0);
+}
+
+void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
+{
+	char msg[AGENT_MSG_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(msg, sizeof(msg), fmt, ap);
+	va_end(ap);
+	child_finish(fds, err_no, tag, msg, NULL, 0);
+}
+
+void child_become(const struct job_fds *fds, const char *name, struct user *ret)
+{
+	int r;
+
+	if (!*name) {
+		if (user_find_uid(geteuid(), ret) < 0)
+			*ret = (struct user){ .name = "root", .home = "/", .shell = "/bin/sh" };
+		return;
+	}
+	r = user_find(name, ret);
+	if (r == -ENOENT)
+		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND, "no user '%s' in this machine",
+		           name);
+	if (r == 0)
+		r = user_become(ret);
+	if (r < 0)
+		child_fail(fds, -r, AGENT_TAG_NONE, "become user '%s': %s", name, err_name(r));
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - pando-agent: options, set up, the loop
+ *
+ * Theory of operation: wait for events -> note what became readable, writable or
+ * ended -> take frames from the port -> move output -> settle what ended -> write
+ * to the port. Everything that one turn produced leaves in one write, and no
+ * step waits for anything.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/log.h"
+
+#define EVENTS_PER_TURN 64
+
+static const char usage[] =
+        "usage: pando-agent [--port PATH]\n"
+        "The guest's end of a Pando virtual machine; started by systemd, runs as root.\n"
+        "  --port PATH       the port (default /dev/virtio-ports/" AGENT_PORT_NAME ")\n"
+        "  --fd N            for tests: speak on this descriptor, end when it ends\n"
+        "  --test-root DIR   for tests: do not touch this machine's clock, names or power;\n"
+        "                    write the files below DIR, and what else there was to do\n"
+        "                    into DIR/steps\n"
+        "  --version         say the version\n";
+
+static void on_event(struct agent *a, const struct epoll_event *ev)
+{
+	enum ref_kind kind;
+	struct stream *s;
+
+	if (ev->data.u64 == REF_PORT) {
+		port_on_event(a, ev->events);
+		return;
+	}
+	s = stream_resolve(a, ev->data.u64, &kind);
+	if (!s)
+		return;
+	switch (kind) {
+	case REF_PROC:
+		job_on_exit(a, s);
+		break;
+	case REF_IN:
+		if (s->in.fd < 0)
+			break;
+		s->in.writable = true;
+		if (s->connecting)
+			connect_on_writable(a, s);
+		else
+			pump_in(a, s);
+		break;
+	case REF_OUT:
+	case REF_ERR: {
+		struct out_chan *o = &s->out[kind == REF_OUT ? AGENT_OUT : AGENT_ERR];
+
+		o->readable = o->fd >= 0;
+		o->hup |= (ev->events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0;
+		break;
+	}
+	case REF_PORT:
+		break;
+	}
+}
+
+static int wait_ms(const struct agent *a)
+{
+	uint64_t next = UINT64_MAX, now;
+
+	for (unsigned i = 0; i < a->n_streams; i++)
+		next = MIN(next, job_next_timer(a->slot[i]));
+	if (next == UINT64_MAX)
+		return -1;
+	now = clock_ms();
+	return next <= now ? 0 : (int)MIN(next - now, (uint64_t)INT_MAX);
+}
+
+static void run(struct agent *a)
+{
+	bool more = true;
+
+	while (!a->quit) {
+		struct epoll_event ev[EVENTS_PER_TURN];
+		int n = epoll_wait(a->ep, ev, EVENTS_PER_TURN, more ? 0 : wait_ms(a));
+		uint64_t now;
+
+		for (int i = 0; i < n; i++)
+			on_event(a, &ev[i]);
+		more = port_receive(a);
+		pump_run(a);
+		now = clock_ms();
+		for (unsigned i = a->n_streams; i-- > 0;)
+			job_tick(a, a->slot[i], now);
+		port_flush(a);
+		more |= !pump_idle(a) || n == EVENTS_PER_TURN;
+	}
+}
+
+static void set_up(struct agent *a)
+{
+	struct rlimit rl;
+	autofree char *oom = NULL;
+	int fd;
+
+	do { /* 0 to 2 exist, so that no pipe ever becomes one of them */
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd < 3);
+	if (fd >= 3)
+		close(fd);
+	signal(SIGPIPE, SIG_IGN);
+	getrlimit(RLIMIT_NOFILE, &rl);
+	a->nofile_soft = rl.rlim_cur;
+	a->nofile_hard = rl.rlim_max;
+	rl.rlim_cur = rl.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &rl);
+	if (io_read_file(AT_FDCWD, "/proc/self/oom_score_adj", 64, &oom, NULL) == 0)
+		a->reset_oom = oom[0] == '-';
+	identity_remembered(a);
+}
+
+static void tear_down(struct agent *a)
+{
+	while (a->n_streams) {
+		struct stream *s = a->slot[a->n_streams - 1];
+
+		job_orphan(a, s);
+		s->pid = 0; /* init's now */
+		stream_free(a, s);
+	}
+	agent_rx_done(&a->rx);
+	buf_done(&a->tx);
+	buf_done(&a->ack);
+	buf_done(&a->open);
+	if (a->port >= 0)
+		close(a->port);
+	if (a->ep >= 0)
+		close(a->ep);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "port", required_argument, NULL, 'p' }, { "fd", required_argument, NULL, 'f' },
+		{ "test-root", required_argument, NULL, 't' }, { "version", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' }, { 0 },
+	};
+	static struct agent agent = { .port = -1, .ep = -1 };
+	struct agent *a = &agent;
+	const char *path = "/dev/virtio-ports/" AGENT_PORT_NAME;
+	int c, r, fd = -1;
+
+	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		switch (c) {
+		case 'p':
+			path = optarg;
+			break;
+		case 'f':
+			fd = (int)strtol(optarg, NULL, 10);
+			break;
+		case 't':
+			a->test_root = optarg;
+			break;
+		case 'v':
+			printf("pando-agent %s, protocol %d\n", PANDO_VERSION, AGENT_VERSION_MAX);
+			return 0;
+		default:
+			fputs(usage, c == 'h' ? stdout : stderr);
+			return c == 'h' ? 0 : 2;
+		}
+	}
+	if (optind != argc) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	log_init("pando-agent", LOG_LV_INFO);
+	set_up(a);
+	a->ep = epoll_create1(EPOLL_CLOEXEC);
+	if (a->ep < 0 || agent_rx_init(&a->rx) < 0) {
+		log_error("cannot start: %m");
+		return 1;
+	}
+	a->port_is_sock = fd >= 0;
+	r = fd >= 0 ? port_attach(a, fd) : port_open(a, path);
+	if (r < 0) {
+		errno = -r;
+		log_error("open the port %s: %m", path);
+		tear_down(a);
+		return 1;
+	}
+	agent_rx_hunt(&a->rx, BIT(AGENT_F_HELLO));
+	hello_ready(a, AGENT_READY_START);
+	run(a);
+	tear_down(a);
+	return 0;
+}

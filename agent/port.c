@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * port.c - the virtio-serial port: bytes in, bytes out, nothing ever waits
+ *
+ * The port is watched edge-triggered: while nobody is connected on the host it
+ * polls as readable for ever and read(2) returns 0, which only means "not now".
+ * The driver wakes us when that changes. Reading stops while TX_STOP bytes wait
+ * to be sent, so a host that asks without listening cannot make us grow.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/log.h"
+
+#define PORT_WAIT_MS 60000 /* for the driver to appear while the guest boots */
+#define READS_PER_TURN 8   /* then output gets its turn */
+
+/* Without udev: the port's device node, by the name the host gave the port. */
+static int open_by_sysfs(void)
+{
+	autodir DIR *d = opendir("/sys/class/virtio-ports");
+	struct dirent *de;
+
+	while (d && (de = readdir(d))) {
+		char path[PATH_MAX];
+		autofree char *name = NULL;
+
+		if (de->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/sys/class/virtio-ports/%s/name", de->d_name);
+		if (io_read_file(AT_FDCWD, path, 256, &name, NULL) < 0)
+			continue;
+		name[strcspn(name, "\n")] = '\0';
+		if (strcmp(name, AGENT_PORT_NAME))
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", de->d_name);
+		return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	}
+	errno = ENOENT;
+	return -1;
+}
+
+int port_open(struct agent *a, const char *path)
+{
+	uint64_t deadline = deadline_in(PORT_WAIT_MS);
+	autofd int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	int fd;
+
+	if (watch < 0 || inotify_add_watch(watch, "/dev", IN_CREATE | IN_ATTRIB) < 0)
+		return -errno;
+	for (;;) {
+		char events[4096];
+
+		fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+		if (fd < 0 && errno == ENOENT && !strcmp(path, "/dev/virtio-ports/" AGENT_PORT_NAME))
+			fd = open_by_sysfs();
+		if (fd >= 0)
+			return port_attach(a, fd);
+		if (errno != ENOENT)
+			return -errno;
+		if (io_wait(watch, POLLIN, deadline) != 1)
+			return -ENOENT;
+		while (read(watch, events, sizeof(events)) > 0)
+			;
+	}
+}
+
+int port_attach(struct agent *a, int fd_consume)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+		                  .data.u64 = REF_PORT };
+	autofd int fd = fd_consume;
+
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+		return -errno;
+	if (epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) < 0)
+		return -errno;
+	a->port = TAKE_FD(fd);
+	a->readable = a->writable = true;
+	return 0;
+}
+
+void port_on_event(struct agent *a, uint32_t events)
+{
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP | EPOLLERR))
+		a->readable = true;
+	if (events & EPOLLOUT)
+		a->writable = true;
+}
+
+/* Out of step. The zero bytes of a flush are no reason to complain, anything else is. */
+static void port_lost(struct agent *a)
+{
+	bool flush = a->rx.start < a->rx.end && a->rx.buf[a->rx.start] == 0;
+
+	agent_rx_hunt(&a->rx, BIT(AGENT_F_HELLO));
+	buf_reset(&a->open);
+	a->open_id = 0;
+	if (flush)
+		return;
+	log_warn("the channel is out of step, waiting for the host's greeting");
+	a->greeted = false;
+	stream_orphan_all(a);
+	hello_ready(a, AGENT_READY_LOST);
+}
+
+static void port_dispatch(struct agent *a)
+{
+	struct agent_frame f;
+	int r;
+
+	while (port_queued(a) <= TX_STOP && (r = agent_rx_next(&a->rx, &f)) != 0) {
+		if (r < 0) {
+			port_lost(a);
+			continue;
+		}
+		if (f.type == AGENT_F_HELLO) {
+			bool hunting = a->rx.wanted != 0;
+
+			if (hello_receive(a, &f) && hunting)
+				agent_rx_accept(&a->rx);
+			continue;
+		}
+		stream_on_frame(a, &f);
+	}
+}
+
+bool port_receive(struct agent *a)
+{
+	port_dispatch(a); /* what was left when the queue was full */
+	for (int i = 0; i < READS_PER_TURN && a->readable; i++) {
+		size_t room;
+		uint8_t *p;
+		ssize_t n;
+
+		if (port_queued(a) > TX_STOP)
+			return false; /* goes on when the queue has drained */
+		p = agent_rx_space(&a->rx, &room);
+		n = read(a->port, p, room);
+		if (n > 0) {
+			agent_rx_added(&a->rx, (size_t)n);
+			port_dispatch(a);
+		} else if (n == 0) {
+			a->readable = false; /* no host at the moment */
+			a->quit = a->port_is_sock;
+		} else if (errno != EINTR) {
+			a->readable = false;
+			if (errno != EAGAIN) {
+				log_error("read the port: %m");
+				a->quit = true;
+			}
+		}
+	}
+	return a->readable;
+}
+
+size_t port_queued(const struct agent *a)
+{
+	return a->tx.len - a->tx_off;
+}
+
+void port_drop_queue(struct agent *a)
+{
+	buf_reset(&a->tx);
+	a->tx_off = 0;
+}
+
+void port_flush(struct agent *a)
+{
+	while (a->writable && port_queued(a)) {
+		ssize_t n = write(a->port, a->tx.p + a->tx_off, port_queued(a));
+
+		if (n > 0) {
+			a->tx_off += (size_t)n;
+		} else if (n < 0 && errno != EINTR) {
+			a->writable = false;
+			if (errno != EAGAIN) {
+				a->quit = a->port_is_sock;
+				log_warn("write to the port: %m");
+			}
+		}
+	}
+	if (!port_queued(a)) {
+		port_drop_queue(a);
+	} else if (a->tx_off > a->tx.len / 2) {
+		memmove(a->tx.p, a->tx.p + a->tx_off, port_queued(a));
+		a->tx.len -= a->tx_off;
+		a->tx_off = 0;
+	}
+}
+
+void port_send(struct agent *a, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
+               size_t n)
+{
+	agent_frame_put(&a->tx, type, flags, stream, p, n);
+	if (!a->tx.failed)
+		return;
+	log_error("out of memory, dropping the connection");
+	port_drop_queue(a);
+	a->greeted = false;
+	stream_orphan_all(a);
+	agent_rx_hunt(&a->rx, BIT(AGENT_F_HELLO));
+	if (a->tx.cap >= AGENT_HDR_LEN + AGENT_HELLO_MAX + AGENT_TAIL_LEN) /* no need to allocate */
+		hello_ready(a, AGENT_READY_LOST);
+}

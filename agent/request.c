@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request.c - an OPEN is complete: check, count, hand it to its operation */
+#include <errno.h>
+
+#include "agent/agent.h"
+
+static unsigned count_open(const struct agent *a)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < a->n_streams; i++)
+		n += a->slot[i]->id != 0;
+	return n;
+}
+
+void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
+{
+	struct rd c = rd_of(p, n);
+	uint16_t op;
+
+	if (!a->greeted) {
+		stream_answer(a, id, ENOTCONN, AGENT_TAG_BAD_REQUEST, "no greeting was accepted yet");
+		return;
+	}
+	if (rd_u16(&c, &op) < 0) {
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "the request is empty");
+		return;
+	}
+	if (count_open(a) >= AGENT_STREAMS_MAX) {
+		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "too many streams are open");
+		return;
+	}
+	switch (op) {
+	case AGENT_OP_EXEC:
+		exec_begin(a, id, &c);
+		return;
+	case AGENT_OP_FS_READ:
+	case AGENT_OP_FS_WRITE:
+	case AGENT_OP_FS_LIST:
+	case AGENT_OP_FS_STAT:
+	case AGENT_OP_FS_REMOVE:
+	case AGENT_OP_FS_MKDIR:
+	case AGENT_OP_SYNC:
+		fs_begin(a, id, op, &c);
+		return;
+	case AGENT_OP_CONNECT:
+		connect_begin(a, id, &c);
+		return;
+	case AGENT_OP_SHUTDOWN:
+		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+		power_off(a);
+		return;
+	case AGENT_OP_PING:
+		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+		return;
+	default:
+		stream_answer(a, id, EOPNOTSUPP, AGENT_TAG_BAD_REQUEST, "no such operation");
+		return;
+	}
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_field.c - see json_field.h
+ *
+ * The nesting depth is counted on the raw bytes first: jansson's own limit
+ * (2048) is too much for what handlers recurse over. Strings with a NUL inside
+ * are refused by jansson; what it hands out is valid UTF-8.
+ */
+#include "base/json_field.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+
+static bool too_deep(const char *p, size_t n)
+{
+	unsigned depth = 0;
+	bool in_string = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (in_string) {
+			if (p[i] == '\\')
+				i++;
+			else if (p[i] == '"')
+				in_string = false;
+		} else if (p[i] == '"') {
+			in_string = true;
+		} else if (p[i] == '{' || p[i] == '[') {
+			if (++depth > JSON_DEPTH_MAX)
+				return true;
+		} else if ((p[i] == '}' || p[i] == ']') && depth) {
+			depth--;
+		}
+	}
+	return false;
+}
+
+int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err)
+{
+	json_error_t why;
+	json_t *j;
+
+	if (n == 0) {
+		j = json_object();
+		if (!j)
+			return err_set(err, -ENOMEM, "out of memory");
+		*ret = j;
+		return 0;
+	}
+	if (too_deep(text, n))
+		return err_set(err, -E2BIG, "the JSON nests deeper than %d levels", JSON_DEPTH_MAX);
+	j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+	if (!j && json_error_code(&why) == json_error_out_of_memory)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (!j)
+		return err_set(err, -EBADMSG, "the body is not valid JSON (line %d: %.100s)",
+		               why.line, why.text);
+	*ret = j;
+	return 0;
+}
+
+static int wrong(struct err *err, const char *prefix, const struct json_field *f, const char *what)
+{
+	return err_set(err, -EINVAL, "'%s%s' must be %s%s", prefix, f->name, what,
+	               f->flags & JSON_NULLABLE ? " or null" : "");
+}
+
+static int read_string(const json_t *v, const char *prefix, const struct json_field *f, void *at,
+                       struct err *err)
+{
+	size_t n = json_string_length(v), room = (size_t)f->max;
+	char what[64];
+
+	if (!json_is_string(v))
+		return wrong(err, prefix, f, "a string");
+	if (f->type == JSON_WANT_STR ? n >= room : n > room) {
+		snprintf(what, sizeof(what), "a string of at most %zu bytes",
+		         f->type == JSON_WANT_STR ? room - 1 : room);
+		return wrong(err, prefix, f, what);
+	}
+	if (f->type == JSON_WANT_STR)
+		memcpy(at, json_string_value(v), n + 1);
+	else
+		*(const char **)at = json_string_value(v);
+	return 0;
+}
+
+/* 300 and 300.0 are the same number to a JavaScript client. */
+static int read_number(const json_t *v, const char *prefix, const struct json_field *f, void *at,
+                       struct err *err)
+{
+	char what[96];
+	int64_t n = 0;
+	bool ok = false;
+
+	if (json_is_integer(v)) {
+		n = json_integer_value(v);
+		ok = true;
+	} else if (json_is_real(v)) {
+		double d = json_real_value(v);
+
+		ok = d >= -9007199254740992.0 && d <= 9007199254740992.0;
+		if (ok) {
+			n = (int64_t)d;
+			ok = (double)n == d;
+		}
+	}
+	if (!ok || n < f->min || n > f->max) {
+		snprintf(what, sizeof(what), "a whole number from %" PRId64 " to %" PRId64, f->min,
+		         f->max);
+		return wrong(err, prefix, f, what);
+	}
+	if (f->type == JSON_WANT_U32)
+		*(uint32_t *)at = (uint32_t)n;
+	else
+		*(int64_t *)at = n;
+	return 0;
+}
+
+static int read_field(json_t *v, const char *prefix, const struct json_field *f, void *at,
+                      struct err *err)
+{
+	switch (f->type) {
+	case JSON_WANT_STR:
+	case JSON_WANT_STRREF:
+		return read_string(v, prefix, f, at, err);
+	case JSON_WANT_BOOL:
+		if (!json_is_boolean(v))
+			return wrong(err, prefix, f, "true or false");
+		*(bool *)at = json_is_true(v);
+		return 0;
+	case JSON_WANT_U32:
+	case JSON_WANT_I64:
+		return read_number(v, prefix, f, at, err);
+	case JSON_WANT_OBJECT:
+		if (!json_is_object(v))
+			return wrong(err, prefix, f, "an object");
+		break;
+	case JSON_WANT_ARRAY:
+		if (!json_is_array(v))
+			return wrong(err, prefix, f, "an array");
+		break;
+	case JSON_WANT_ANY:
+		break;
+	}
+	*(json_t **)at = v;
+	return 0;
+}
+
+int json_fields_read(const json_t *object, const char *prefix, const struct json_field *fields,
+                     size_t n_fields, void *dst, struct err *err)
+{
+	if (!json_is_object(object))
+		return err_set(err, -EINVAL, "%s%sthe body must be a JSON object", prefix,
+		               *prefix ? " " : "");
+	for (size_t i = 0; i < n_fields; i++) {
+		const struct json_field *f = &fields[i];
+		json_t *v = json_object_get(object, f->name);
+		enum json_presence seen = !v                ? JSON_IS_ABSENT
+		                          : json_is_null(v) ? JSON_IS_NULL
+		                                            : JSON_IS_GIVEN;
+		int r;
+
+		if (f->presence_off != JSON_NO_PRESENCE)
+			*(enum json_presence *)(void *)((char *)dst + f->presence_off) = seen;
+		if (seen == JSON_IS_ABSENT && (f->flags & JSON_REQUIRED))
+			return err_set(err, -EINVAL, "'%s%s' is missing", prefix, f->name);
+		if (seen == JSON_IS_ABSENT)
+			continue;
+		if (seen == JSON_IS_NULL && (f->flags & JSON_NULLABLE))
+			continue;
+		if ((r = read_field(v, prefix, f, (char *)dst + f->off, err)) < 0)
+			return r;
+	}
+	return 0;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base/json_field.h - JSON bodies parsed with a field table; on top of jansson
+ *
+ * A const table says for each member its name, type, limits and place in a
+ * struct; json_fields_read() fills the struct. Unknown members are tolerated, wrong
+ * types and values out of range get one kind of error that names the member:
+ * "'timeoutMs' must be a number from 1 to 600000". Linked by the server only.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+
+#define JSON_DEPTH_MAX 32 /* nesting; checked before jansson builds anything */
+
+enum json_type_want {
+	JSON_WANT_STR,    /* char array in the struct; max: its size with the NUL */
+	JSON_WANT_STRREF, /* const char *, borrowed from the document; max: bytes */
+	JSON_WANT_BOOL,
+	JSON_WANT_U32,
+	JSON_WANT_I64,
+	JSON_WANT_OBJECT, /* json_t *, borrowed */
+	JSON_WANT_ARRAY,  /* json_t *, borrowed */
+	JSON_WANT_ANY,    /* json_t *, borrowed; null stays a json null */
+};
+
+enum json_presence { JSON_IS_ABSENT, JSON_IS_NULL, JSON_IS_GIVEN };
+
+#define JSON_REQUIRED 1u /* absent is an error */
+#define JSON_NULLABLE 2u /* null is allowed, and leaves the member as it was */
+
+#define JSON_NO_PRESENCE SIZE_MAX
+
+struct json_field {
+	const char *name;
+	enum json_type_want type;
+	size_t off; /* of the member */
+	unsigned flags;
+	int64_t min, max;    /* numbers; max is also the room for strings */
+	size_t presence_off; /* of an enum json_presence that tells, or JSON_NO_PRESENCE */
+};
+
+/* clang-format off */
+#define JSON_FIELD_STR(struct_, member, name_, flags_) \
+	{ name_, JSON_WANT_STR, offsetof(struct struct_, member), flags_, 0, \
+	  sizeof(((struct struct_ *)0)->member), JSON_NO_PRESENCE }
+#define JSON_FIELD(type_, struct_, member, name_, flags_, min_, max_) \
+	{ name_, type_, offsetof(struct struct_, member), flags_, min_, max_, JSON_NO_PRESENCE }
+/* The same, with a struct member of type enum json_presence that says what was there. */
+#define JSON_FIELD_P(type_, struct_, member, presence_, name_, flags_, min_, max_) \
+	{ name_, type_, offsetof(struct struct_, member), flags_, min_, max_, \
+	  offsetof(struct struct_, presence_) }
+/* clang-format on */
+
+/*
+ * Parses text of n bytes: -E2BIG when it nests deeper than JSON_DEPTH_MAX, -EBADMSG
+ * when it is not JSON (duplicate members count as not JSON). An empty body reads as
+ * {}. Caller json_decref()s.
+ */
+int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err);
+
+/* Fills the struct at dst from an object; -EINVAL names the member. prefix: "" or "spec." */
+int json_fields_read(const json_t *object, const char *prefix, const struct json_field *fields,
+                     size_t n_fields, void *dst, struct err *err);
+
+static inline void json_decrefp_(json_t **j)
+{
+	json_decref(*j);
+}
+#define autojson __attribute__((cleanup(json_decrefp_)))

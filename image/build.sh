@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# build.sh - build the base image of the guests, or find it in the cache
+#
+# Theory of operation: hash the recipe -> look in the cache -> stage 1 (package tree, lib/root.sh) -> stage 2 (our files,
+# the agent, file system, kernel, initramfs: lib/disk.sh, lib/boot.sh) -> rename into place. One lock covers the cache, so of
+# two builds the second waits and then finds the result of the first. Nothing incomplete is ever visible; what is found
+# damaged is built again. README.md says how to change the image.
+
+set -euo pipefail
+shopt -s nullglob extglob
+export LC_ALL=C.UTF-8
+
+SUITE=trixie
+EPOCH=1735689600 # 2025-01-01, the time stamp of what would otherwise carry the time of the build
+SPACE_GB=6       # what a build needs beside the cache for a moment
+SCRATCH_GB=4     # of that, the trees it unpacks
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+for part in log host cache root boot disk; do
+	# shellcheck source=/dev/null
+	. "$here/lib/$part.sh"
+done
+
+cache=${PANDO_CACHE_DIR:-/var/cache/pando}
+debs=$cache/debs
+disk_gb=${PANDO_VM_DISK_GB:-20}
+work=
+
+usage() {
+	cat <<-EOF
+		usage: image/build.sh [--path | --hash | --check]
+
+		Builds the base image, unless the cache has it, and prints its directory. Needs root.
+		  --path    print where the image of this recipe lies or would lie
+		  --hash    print the hash of this recipe
+		  --check   read the whole image and compare it with its manifest; exit 0 if it is whole, else 1
+
+		PANDO_AGENT_BIN    the guest agent, a static binary (needed by all of them: its content is part of the hash)
+		PANDO_CACHE_DIR    default /var/cache/pando
+		PANDO_VM_DISK_GB   size of the file system, default 20
+		PANDO_DEBIAN_MIRROR, PANDO_DEBIAN_SECURITY_MIRROR   default: what this host's apt uses
+	EOF
+}
+
+cleanup() {
+	step_stop
+	[[ -z $work ]] || scratch_remove "$work"
+}
+
+lock_cache() {
+	mkdir -p "$cache"/{images,roots,debs}
+	exec 9>"$cache/.image-lock"
+	if ! flock -n 9; then
+		step "waiting for another build of the image" flock 9
+	fi
+}
+
+# Usable? Then it counts as used now, for the pruning.
+found() {
+	local damage
+	damage=$(image_damage "$dir" quick '')
+	if [[ -n $damage ]]; then
+		[[ ! -d $dir ]] || say "$damage: building it again"
+		return 1
+	fi
+	touch "$dir" 2>/dev/null || true
+}
+
+check_space() {
+	local free
+	free=$(($(df --output=avail -B1 "$cache" | tail -n 1) >> 30))
+	((free >= SPACE_GB)) || die "$cache has $free GB free, a build needs $SPACE_GB: free some, or set PANDO_CACHE_DIR"
+}
+
+build() {
+	local tar=$cache/roots/$(root_hash).tar tree out kernel
+	work=$cache/images/.tmp.$$
+	tree=$work/scratch/tree out=$work/image
+	mkdir -p "$out"
+	scratch_make "$work/scratch"
+	log=$cache/image-build.log
+	: >"$log"
+
+	if [[ -s $tar ]]; then
+		touch "$tar"
+	else
+		step "installing the packages of Debian $SUITE" root_build "$work" "$tar"
+	fi
+	step "unpacking the package tree" disk_unpack "$tar" "$tree"
+	kernel=$(boot_kernel_version "$tree") || die "the package tree $tar is damaged: delete it and build again"
+	step "unpacking kernel $kernel" boot_vmlinux "$tree/boot/vmlinuz-$kernel" "$out/vmlinux"
+	step "checking the kernel's modules" boot_require_modules "$tree" "$kernel"
+	step "making the initramfs" boot_initrd "$tree" "$kernel" "$work" "$out/initrd"
+	step "adding our files and the agent" disk_settle "$tree"
+	step "making the ${disk_gb} GB file system" disk_mkfs "$tree" "$out/rootfs.raw"
+	step "writing the manifest" manifest_write "$out" "$work" "$kernel"
+	chmod 0444 "$out"/*
+	rm -rf --one-file-system "${dir:?}"
+	mv "$out" "$dir"
+}
+
+main() {
+	local mode=${1:-build} damage
+	case $mode in
+	build | --path | --hash | --check) ;;
+	-h | --help) usage && exit 0 ;;
+	*) usage >&2 && exit 2 ;;
+	esac
+	[[ -n ${PANDO_AGENT_BIN:-} ]] || die "PANDO_AGENT_BIN is not set: it names the guest agent to put into the image"
+	[[ -f $PANDO_AGENT_BIN && -r $PANDO_AGENT_BIN ]] || die "PANDO_AGENT_BIN: cannot read $PANDO_AGENT_BIN"
+	[[ $disk_gb =~ ^[0-9]{1,5}$ ]] && ((disk_gb >= 4)) || die "PANDO_VM_DISK_GB=$disk_gb: want a number of GB, at least 4"
+
+	host_mirrors
+	hash=$(image_hash)
+	dir=$cache/images/$hash
+	trap cleanup EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	case $mode in
+	--hash) echo "$hash" && exit 0 ;;
+	--path) echo "$dir" && exit 0 ;;
+	--check)
+		work=$(mktemp -d)
+		damage=$(image_damage "$dir" full "$work")
+		[[ -z $damage ]] || die "$damage"
+		say "the image at $dir is whole"
+		exit 0
+		;;
+	esac
+
+	found && echo "$dir" && exit 0
+	((EUID == 0)) || die "building the base image needs root (it makes files of other owners): run it with sudo"
+	host_tools
+	lock_cache
+	if ! found; then
+		cache_prune
+		check_space
+		build
+		cache_prune
+		say "the image is ready after $SECONDS s"
+	fi
+	echo "$dir"
+}
+
+main "$@"

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * seccomp.c - what QEMU never needs, it may not do
+ *
+ * Theory of operation: freeze needs fork, so QEMU runs with -sandbox spawn=allow, which also lets
+ * execve through. This filter takes it back: a process that cannot exec is no more than a thread.
+ * It is installed by the constructor, before there is a second thread, so every later thread and
+ * every child has it, and QEMU's own filter comes on top. Written as plain BPF: a list of numbers,
+ * one compare each, generated below from the table.
+ *
+ * clone is allowed without new namespaces; clone3 hides its flags in memory where a filter cannot
+ * look, so it is said not to exist and libc falls back to clone. io_uring would do, on our behalf,
+ * what the filter never sees; QEMU does without it.
+ */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "layers/layers_internal.h"
+
+#if defined(__x86_64__)
+#define ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define ARCH AUDIT_ARCH_AARCH64
+#else
+#error "no seccomp filter for this architecture"
+#endif
+
+#define X32_BIT 0x40000000u
+#define NEW_NAMESPACE                                                                  \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
+	 CLONE_NEWPID | CLONE_NEWNET)
+
+static const struct {
+	int nr;
+	uint32_t action;
+} rules[] = {
+#define DENY(name)                                    \
+	{                                             \
+		SYS_##name, SECCOMP_RET_ERRNO | EPERM \
+	}
+	{ SYS_execve, SECCOMP_RET_KILL_PROCESS },
+	{ SYS_execveat, SECCOMP_RET_KILL_PROCESS },
+	{ SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS },
+	/* other processes */
+	DENY(ptrace),
+	DENY(process_vm_readv),
+	DENY(process_vm_writev),
+	DENY(process_madvise),
+	DENY(pidfd_getfd),
+	DENY(kcmp),
+	/* namespaces and mounts */
+	DENY(unshare),
+	DENY(setns),
+	DENY(mount),
+	DENY(umount2),
+	DENY(pivot_root),
+	DENY(chroot),
+	DENY(move_mount),
+	DENY(open_tree),
+	DENY(fsopen),
+	DENY(fsconfig),
+	DENY(fsmount),
+	DENY(fspick),
+	DENY(mount_setattr),
+	DENY(name_to_handle_at),
+	DENY(open_by_handle_at),
+	/* wide doors into the kernel */
+	DENY(bpf),
+	DENY(perf_event_open),
+	DENY(userfaultfd),
+	DENY(io_uring_setup),
+	DENY(io_uring_enter),
+	DENY(io_uring_register),
+	DENY(add_key),
+	DENY(request_key),
+	DENY(keyctl),
+	DENY(fanotify_init),
+	/* the machine as a whole */
+	DENY(init_module),
+	DENY(finit_module),
+	DENY(delete_module),
+	DENY(kexec_load),
+#ifdef SYS_kexec_file_load
+	DENY(kexec_file_load),
+#endif
+	DENY(reboot),
+	DENY(swapon),
+	DENY(swapoff),
+	DENY(acct),
+	DENY(quotactl),
+	DENY(syslog),
+	DENY(sethostname),
+	DENY(setdomainname),
+	DENY(settimeofday),
+	DENY(clock_settime),
+	DENY(clock_adjtime),
+	DENY(adjtimex),
+	DENY(vhangup),
+#if defined(__x86_64__)
+	DENY(iopl),
+	DENY(ioperm),
+	DENY(modify_ldt),
+	DENY(uselib),
+	DENY(ustat),
+	DENY(sysfs),
+#endif
+#undef DENY
+};
+
+#define N_RULES (sizeof(rules) / sizeof(rules[0]))
+#define N_PROLOGUE 8
+#define N_FILTER (N_PROLOGUE + 2 * N_RULES + 5)
+
+int seccomp_install(void)
+{
+	struct sock_filter f[N_FILTER];
+	struct sock_fprog prog;
+	size_t n = 0;
+
+#define ADD(...) f[n++] = (struct sock_filter)__VA_ARGS__
+	ADD(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
+	ADD(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0));
+	ADD(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+	ADD(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+#if defined(__x86_64__)
+	ADD(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
+	ADD(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+#endif
+	for (size_t i = 0; i < N_RULES; i++) {
+		ADD(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)rules[i].nr, 0, 1));
+		ADD(BPF_STMT(BPF_RET | BPF_K, rules[i].action));
+	}
+	ADD(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0));
+	ADD(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+	ADD(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])));
+	ADD(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACE, 0, 1));
+	ADD(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+	ADD(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+#undef ADD
+	prog = (struct sock_fprog){ .len = (unsigned short)n, .filter = f };
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+		return -errno;
+	return 0;
+}

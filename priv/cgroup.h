@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * priv/cgroup.h - limits of a VM's processes, as far as the host can give them
+ *
+ * Never a reason for a VM not to start. In order of preference: cgroup v2 with
+ * memory, cpu and pids; those of them that v1 has; v2 without controllers
+ * (counting and killing only); nothing. limits says which it is.
+ */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct err;
+struct instance;
+
+enum cgroup_mode { CGROUP_NONE, CGROUP_V2, CGROUP_V1, CGROUP_V2_PLAIN };
+enum cgroup_ctl { CG_MEMORY, CG_CPU, CG_PIDS, CG_CTLS };
+
+struct cgroups {
+	enum cgroup_mode mode;
+	char base[CG_CTLS][PATH_MAX]; /* v1: one per controller, "" none; v2: all in base[0] */
+	char limits[64];
+	bool cpu_quota; /* hard CPU limit, not only a weight */
+};
+
+struct cgroup_limits {
+	uint32_t mem_mb, vcpus;
+};
+
+/* Finds out what the host has and makes the instance's directories. Logs, does not fail. */
+void cgroups_open(struct cgroups *c, const struct instance *in, bool cpu_quota);
+/* Removes the instance's directories; they must hold no process. */
+void cgroups_remove(struct cgroups *c);
+/* Removes directories of VMs for which keep() says no. */
+void cgroups_sweep(struct cgroups *c, bool (*keep)(const char *id, void *ctx), void *ctx);
+
+/* v2: makes the VM's directory with its limits; descriptor for CLONE_INTO_CGROUP, or -1. */
+int cgroup_prepare(const struct cgroups *c, const char *id, const struct cgroup_limits *l);
+/* v1: the same, and moves the process into it: tens of milliseconds, off the start path. */
+void cgroup_attach(const struct cgroups *c, const char *id, const struct cgroup_limits *l,
+                   pid_t pid);
+/* After its processes ended. */
+void cgroup_drop(const struct cgroups *c, const char *id);

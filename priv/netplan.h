@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * priv/netplan.h - what the network of an instance looks like, as data
+ *
+ * Pure: the same instance in, the same names, addresses and nft texts out.
+ * slotnet.c and hostnet.c are the only code that carries the plan out.
+ */
+#pragma once
+
+#include <net/if.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+#define NET_BLOCK_PREFIX 20u /* each instance has a /20 of the pool */
+#define NET_BLOCKS 16u       /* of them in the pool, a /16 */
+#define NET_POOL_DEFAULT "10.231.0.0"
+#define NET_UPLINKS_MAX 8u
+
+/* Inside its slot every guest sees the same two addresses and the same gateway MAC. */
+#define NET_TAP "tap0"
+#define NET_PEER "eth0"
+#define NET_GATEWAY "10.0.0.1"
+#define NET_GUEST "10.0.0.2"
+#define NET_GUEST_MAC "02:50:4e:44:4f:02"
+#define NET_GATEWAY_MAC_BYTES { 0x02, 0x50, 0x4e, 0x44, 0x4f, 0x01 }
+#define NET_LINK_PREFIX 30u
+
+/* Addresses are in host byte order. */
+struct net_slot {
+	char veth[IFNAMSIZ]; /* host side */
+	uint32_t host_ip;    /* host side, the gateway of the slot */
+	uint32_t slot_ip;    /* slot side: what the outside sees of this slot */
+};
+
+/* block: first address of the instance's /20; idx < PRIV_SLOTS_LIMIT. */
+struct net_slot net_slot_plan(const char *tag, uint32_t block, uint32_t idx);
+/* "10.231.0.2" */
+const char *net_ip_text(uint32_t ip, char buf[16]);
+
+/* Rules inside a slot: the same for all. */
+void net_slot_rules(struct buf *out);
+
+struct net_host {
+	const char *tag;
+	uint32_t block;
+	char uplinks[NET_UPLINKS_MAX][IFNAMSIZ]; /* links that hold a default route */
+	size_t n_uplinks;
+};
+/* Rules of the instance in the host's namespace; replaces the table in one transaction. */
+void net_host_rules(const struct net_host *h, struct buf *out);
+/* Removes it. */
+void net_host_remove_rules(const char *tag, struct buf *out);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * priv/slot.h - the pool of network slots
+ *
+ * enum slot_state - only slot.c writes it, under the pool's lock
+ * @SLOT_EMPTY: nothing exists. Next: BUILDING.
+ * @SLOT_BUILDING: the builder works on it. Next: READY, or EMPTY on failure.
+ * @SLOT_READY: complete, gate closed, used by nobody. Next: TAKEN.
+ * @SLOT_TAKEN: pandod has it. Only here may its gate be opened, its tap be
+ *	attached or sockets be made in it. Next: DIRTY.
+ * @SLOT_DIRTY: given back; the builder removes the namespace with all its
+ *	flows, counters and sockets, so nothing of one VM meets the next.
+ *	Next: EMPTY.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/priv.h"
+
+struct err;
+struct instance;
+struct nl_link;
+struct slots;
+
+struct slots_conf {
+	const struct instance *in; /* borrowed, outlives the pool */
+	uint32_t block;            /* first address, host byte order */
+	uint32_t mtu;
+	uint32_t max;   /* slots of this instance */
+	uint32_t ready; /* to keep built ahead */
+};
+
+/*
+ * keep[i]: slot i carries a running VM and is taken up as it is; everything else
+ * of an earlier process is removed. Starts the builder thread.
+ */
+int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT],
+               struct slots **ret, struct err *err);
+/* remove: all slots; else they stay for the next start. */
+struct slots *slots_close(struct slots *s, bool remove);
+
+/* All of these: main thread only. A slot that is not taken is -ENOENT. */
+int slots_take(struct slots *s, uint32_t *ret_idx, struct err *err);
+int slots_free(struct slots *s, uint32_t idx, struct err *err);
+bool slots_taken(struct slots *s, uint32_t idx);
+uint32_t slots_list(struct slots *s, uint32_t ret[PRIV_SLOTS_LIMIT]);
+void slots_address(struct slots *s, uint32_t idx, char ret[16]);
+int slots_gate(struct slots *s, uint32_t idx, bool open, struct err *err);
+int slots_stats(struct slots *s, uint32_t idx, struct nl_link *ret, struct err *err);
+int slots_dns(struct slots *s, uint32_t idx, int *ret_udp, int *ret_tcp, struct err *err);
+int slots_socket(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);
+int slots_tap(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);

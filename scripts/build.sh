@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# build.sh KIND [TARGET...]: configure (once) and compile; kinds: release, asan, fuzz
+#
+# release  build/       what make run starts
+# asan     build-asan/  the same with AddressSanitizer and UBSan, for the tests
+# fuzz     build-fuzz/  clang with libFuzzer
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+kind=${1:-release}
+shift || true
+sanitize=("-Db_sanitize=address,undefined" -Db_lundef=false -Doptimization=1 -Dwerror=false)
+case $kind in
+release) dir=build options=() ;;
+# Warnings are errors in build/ only: the sanitizers' own code makes gcc's flow warnings wrong.
+asan) dir=build-asan options=("${sanitize[@]}") ;;
+fuzz)
+	dir=build-fuzz
+	export CC=clang
+	options=("${sanitize[@]}" -Dc_args=-fsanitize=fuzzer-no-link)
+	;;
+*) die "build.sh knows no kind '$kind'; there are: release, asan, fuzz" ;;
+esac
+
+"$ROOT/scripts/deps.sh" build
+trap step_stop EXIT
+
+configure() { meson setup "$dir" "${options[@]}" >&2; }
+compile() { ninja -C "$dir" "$@" >&2; }
+
+# A configuration that was interrupted, or came along from another checkout, is made again.
+if [[ ! -f $dir/build.ninja ]] || ! grep -qsF "\"source\": \"$ROOT\"" "$dir/meson-info/meson-info.json"; then
+	rm -rf -- "$dir"
+	step "configuring $dir" configure
+elif [[ -n $(find . -name 'build*' -prune -o -name node_modules -prune -o -name meson.build -newer "$dir/build.ninja" -print -quit) ]]; then
+	# ninja watches the files it knows; this is for folders that are new
+	options+=(--reconfigure)
+	step "configuring $dir again" configure
+fi
+step "compiling $dir" compile "$@"

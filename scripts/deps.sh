@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# deps.sh GROUP...: install the Debian packages that are missing; groups: build, run, test
+#
+# The one list of what we take from Debian. Asks dpkg first, so it costs a few milliseconds when all is there, needs
+# no network then, and needs no root either.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+declare -A packages=(
+	[build]="gcc libc6-dev meson ninja-build pkg-config
+		libmicrohttpd-dev libssl-dev libjansson-dev libsqlite3-dev libseccomp-dev libnftables-dev libcmocka-dev"
+	[run]="qemu-system-x86 qemu-utils nftables iproute2
+		mmdebstrap debian-archive-keyring ca-certificates zstd xz-utils cpio kmod e2fsprogs"
+	[test]="clang clang-format clang-tidy libclang-rt-14-dev shellcheck python3 python3-pyflakes
+		bubblewrap curl jq procps"
+)
+
+wanted=()
+for group in "$@"; do
+	[[ -v packages[$group] ]] || die "deps.sh knows no group '$group'; there are: ${!packages[*]}"
+	read -ra names -d '' <<<"${packages[$group]}" || true
+	wanted+=("${names[@]}")
+	# Node may have come from elsewhere, newer than Debian's; any will do.
+	if [[ $group == test ]]; then
+		command -v node >/dev/null || wanted+=(nodejs)
+		command -v npm >/dev/null || wanted+=(npm)
+	fi
+done
+((${#wanted[@]} > 0)) || exit 0
+
+command -v dpkg-query >/dev/null ||
+	die "this machine has no dpkg: Pando's scripts know Debian only. Needed by other names: ${wanted[*]}"
+
+# Virtual, unknown and half-installed packages all lack the word "installed".
+mapfile -t missing < <(
+	dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${wanted[@]}" 2>/dev/null |
+		awk '$2 == "installed" { print $1 }' | sort -u |
+		comm -13 - <(printf '%s\n' "${wanted[@]}" | sort -u)
+)
+((${#missing[@]} > 0)) || exit 0
+
+((EUID == 0)) || die "these Debian packages are missing: ${missing[*]}. Install them, or run this as root (sudo make deps)"
+
+say "installing ${#missing[@]} missing packages: ${missing[*]}"
+trap step_stop EXIT
+export DEBIAN_FRONTEND=noninteractive
+apt_update() { apt-get update >&2; }
+apt_install() {
+	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}" >&2
+}
+step "updating the package lists" apt_update
+step "installing packages" apt_install

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# image.sh: user, cache directory and base image are there; prints the image's directory
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+need_root "preparing the base image"
+settings
+prepare_user
+prepare_cache
+prepare_image
+echo "$PANDO_IMAGE"

@@ -1,0 +1,109 @@
+# shellcheck shell=bash
+# lib.sh - what the scripts share: how they speak, and what must be there before a server or a test can start
+#
+# Sourced, never run. A person reads stderr; stdout carries only answers. Every prepare_* function
+# is quick when its work is done already, so that a second `make run` is ready in seconds.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+# shellcheck disable=SC2034  # used by those who source this
+ROOT=$PWD
+
+PANDO_USER=pando
+HEARTBEAT=10 # seconds between signs of life of a long step
+
+say() { printf 'pando: %s\n' "$*" >&2; }
+
+die() {
+	say "$*"
+	exit 1
+}
+
+need_root() {
+	((EUID == 0)) || die "$1 needs root (network namespaces, jails, packages): run it as root or with sudo"
+}
+
+# Directories may be given relative to where make was called; everything after this sees absolute ones.
+settings() {
+	PANDO_DATA_DIR=$(realpath -m -- "${PANDO_DATA_DIR:-/var/lib/pando}")
+	PANDO_CACHE_DIR=$(realpath -m -- "${PANDO_CACHE_DIR:-/var/cache/pando}")
+	export PANDO_DATA_DIR PANDO_CACHE_DIR
+}
+
+step_pid='' # the group of the step that runs, for step_stop
+
+# Says how long a step has been at it, until it is killed or the script is gone.
+heartbeat() {
+	local text=$1 start=$2 script=$3
+	while sleep "$HEARTBEAT" && kill -0 "$script" 2>/dev/null; do
+		say "$text ... $((SECONDS - start)) s"
+	done
+}
+
+# step TEXT COMMAND...: run a long command in a process group of its own, with its output in a file that is shown if
+# it fails. stdout stays the step's own.
+step() {
+	local text=$1 start=$SECONDS rc=0 beat out
+	shift
+	out=$(mktemp)
+	set -m
+	"$@" </dev/null 2>"$out" &
+	step_pid=$!
+	heartbeat "$text" "$start" $$ </dev/null >/dev/null &
+	beat=$!
+	set +m
+	wait "$step_pid" || rc=$?
+	step_pid=''
+	kill -- "-$beat" 2>/dev/null || true
+	wait "$beat" 2>/dev/null || true
+	if ((rc != 0)); then
+		tail -n 40 "$out" | sed 's/^/  | /' >&2
+		rm -f "$out"
+		die "$text failed after $((SECONDS - start)) s (exit code $rc); its last lines are above"
+	fi
+	rm -f "$out"
+	((SECONDS - start < 2)) || say "$text ... done, $((SECONDS - start)) s"
+}
+
+# For an EXIT trap: nothing that a step started outlives the script.
+step_stop() {
+	[[ -n $step_pid ]] || return 0
+	kill -TERM -- "-$step_pid" 2>/dev/null || true
+	wait "$step_pid" 2>/dev/null || true
+	step_pid=''
+}
+
+prepare_user() {
+	id -u "$PANDO_USER" >/dev/null 2>&1 && return 0
+	useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$PANDO_USER" ||
+		die "cannot make the system user '$PANDO_USER' that pandod runs as"
+	say "made the system user '$PANDO_USER'"
+}
+
+# own_dir DIR MODE: DIR exists, belongs to the pando user and has MODE
+own_dir() {
+	local dir=$1 mode=$2
+	[[ $(stat -c '%U %a' -- "$dir" 2>/dev/null) == "$PANDO_USER $mode" ]] && return 0
+	install -d -o "$PANDO_USER" -g "$PANDO_USER" -m "$mode" -- "$dir" ||
+		die "cannot make the directory '$dir': choose another with PANDO_DATA_DIR or PANDO_CACHE_DIR"
+}
+
+prepare_cache() {
+	# the cache itself is root's: image/build.sh writes it, pandod writes only its templates
+	mkdir -p -- "$PANDO_CACHE_DIR" || die "cannot make the cache directory '$PANDO_CACHE_DIR': set PANDO_CACHE_DIR"
+	own_dir "$PANDO_CACHE_DIR/templates" 700
+}
+
+# Sets PANDO_IMAGE to the directory of the base image, built first if it is not in the cache.
+prepare_image() {
+	local out
+	[[ -x image/build.sh ]] || die "image/build.sh is missing: this is not a whole checkout"
+	out=$(PANDO_AGENT_BIN=$ROOT/build/agent/pando-agent image/build.sh) ||
+		die "the base image could not be built; the reason is above"
+	PANDO_IMAGE=${out##*$'\n'}
+	[[ -d $PANDO_IMAGE ]] || die "image/build.sh answered '$PANDO_IMAGE', which is no directory"
+	# pandod links the image's disk into its data directory, and the kernel lets only the owner of a file do that
+	# (fs.protected_hardlinks)
+	[[ -z $(find "$PANDO_IMAGE" ! -user "$PANDO_USER" -print -quit) ]] ||
+		chown -R "$PANDO_USER:$PANDO_USER" -- "$PANDO_IMAGE"
+	export PANDO_IMAGE
+}

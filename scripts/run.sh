@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# run.sh: from a clean checkout to a serving Pando, in the foreground (make run)
+#
+# Packages, build, user, directories, base image, then this process becomes pando-priv, which starts pandod as its child
+# under the pando user. Ctrl-C (or SIGTERM) reaches pando-priv, which ends pandod and then removes what it made
+# on the host; its exit code is ours.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+need_root "make run"
+[[ -c /dev/net/tun ]] ||
+	die "/dev/net/tun is missing and VMs need it for their network: load the 'tun' module (modprobe tun)," \
+		"or in a container pass the device in (--device /dev/net/tun)"
+[[ $(uname -m) == x86_64 ]] || die "this machine is $(uname -m); Pando runs on x86_64 only"
+
+settings
+trap step_stop EXIT
+scripts/deps.sh build run
+scripts/build.sh release
+prepare_user
+prepare_cache
+own_dir "$PANDO_DATA_DIR" 700
+prepare_image
+trap - EXIT
+
+exec build/priv/pando-priv --data "$PANDO_DATA_DIR" --user "$PANDO_USER" --qemu "${PANDO_QEMU:-/usr/bin/qemu-system-x86_64}" \
+	--layers build/layers/libpando-layers.so -- build/server/pandod --self-check

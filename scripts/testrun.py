@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""testrun.py [STEP...] - the steps of make test, in order
+
+Theory of operation: a step is a command in a session of its own, with a log in build/test-logs/ and a time limit that
+never reaches past the deadline of the whole run; when it is over, its process group gets SIGTERM, then SIGKILL. What was
+tested is reported as lines of JSON in the file PANDO_TEST_RESULTS (lint and end-to-end), or read from meson's
+own log (unit and fuzz). A step that fails without naming a failed test, or ends without naming any, is itself a
+failure, so nothing can pass by not having run. The base image is made in the background as soon as there is an agent to
+put in it; only the steps with real VMs wait for it.
+"""
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LOGS = os.path.join(ROOT, "build", "test-logs")
+TOTAL_S = int(os.environ.get("PANDO_TEST_DEADLINE_S", "2700"))
+HEARTBEAT_S = 30
+TERM_GRACE_S = 45  # the end-to-end tests take their VMs down on SIGTERM
+TAIL_LINES = 40
+
+CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
+RESULTS = {"OK": "pass", "FAILED": "fail", "SKIPPED": "skip"}
+
+
+class Step:
+    """A running command: its output goes to a log, and to the screen too when live."""
+
+    def __init__(self, name, argv, limit_s, env=None, live=False):
+        self.name, self.argv, self.live = name, argv, live
+        self.start = time.monotonic()
+        self.deadline = min(self.start + limit_s, run.deadline)
+        self.log = os.path.join(LOGS, name + ".log")
+        self.timed_out = False
+        self.out = open(self.log, "wb")
+        self.proc = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE if live else self.out, stderr=subprocess.STDOUT,
+                                     start_new_session=True)
+        self.reader = threading.Thread(target=self._tee, daemon=True)
+        run.steps.append(self)
+        if live:
+            self.reader.start()
+
+    def _tee(self):
+        for line in self.proc.stdout:
+            self.out.write(line)
+            self.out.flush()
+            say("  " + line.decode("utf-8", "replace").rstrip())
+
+    def seconds(self):
+        return time.monotonic() - self.start
+
+    def stop(self):
+        for sig, grace in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, 10)):
+            if self.proc.poll() is None:
+                try:
+                    os.killpg(self.proc.pid, sig)
+                    self.proc.wait(grace)
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    pass
+
+    def wait(self):
+        """True when it ended well in time. Says how long it has been at it meanwhile."""
+        beat = time.monotonic() + HEARTBEAT_S
+        while self.proc.poll() is None:
+            now = time.monotonic()
+            if now >= self.deadline:
+                self.timed_out = True
+                self.stop()
+                break
+            if now >= beat:
+                if not self.live:
+                    say(f"  {self.name} ... {self.seconds():.0f} s")
+                beat = now + HEARTBEAT_S
+            try:
+                self.proc.wait(min(self.deadline, beat) - now)
+            except subprocess.TimeoutExpired:
+                pass
+        if self.live:
+            self.reader.join(10)
+        self.out.close()
+        run.steps.remove(self)
+        return self.proc.returncode == 0
+
+    def why(self):
+        if self.timed_out:
+            return f"not done after {self.seconds():.0f} s, stopped"
+        code = self.proc.returncode
+        return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+    def tail(self):
+        with open(self.log, "rb") as f:
+            return f.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+
+
+class Run:
+    def __init__(self):
+        self.deadline = time.monotonic() + TOTAL_S
+        self.steps = []   # running
+        self.results = []
+        self.image = None  # directory
+        self.image_step = None
+
+    def record(self, suite, name, result, reason="", log=()):
+        self.results.append((suite, name, result, reason))
+        if result == "fail":
+            say(f"  FAIL {suite}: {name}: {reason}")
+            for line in log:
+                say(f"    | {line}")
+        elif result == "skip":
+            say(f"  skip {suite}: {name}: {reason or 'no reason given'}")
+
+    def count(self, result):
+        return sum(1 for r in self.results if r[2] == result)
+
+    def command(self, name, argv, limit_s, **kw):
+        """Runs a step that is no test but must work, such as a build."""
+        say(f"{name}")
+        s = Step(name, argv, limit_s, **kw)
+        ok = s.wait()
+        if ok:
+            say(f"  done, {s.seconds():.1f} s")
+        else:
+            self.record("build", name, "fail", s.why(), s.tail())
+        return ok
+
+    def reported(self, name, argv, limit_s, env=None):
+        """Runs a step that prints and reports its tests itself."""
+        say(f"{name}")
+        file = os.path.join(LOGS, name + ".results")
+        open(file, "w").close()
+        s = Step(name, argv, limit_s, env={**(env or {}), "PANDO_TEST_RESULTS": file}, live=True)
+        ok = s.wait()
+        with open(file) as f:
+            found = [json.loads(line) for line in f]
+        for r in found:
+            # it was on the screen already when it happened
+            self.results.append((r["suite"], r["name"], r["result"], r.get("reason", "")))
+        if not found:
+            self.record(name, name, "fail", f"no test ran ({s.why()})", s.tail())
+        elif not ok and (s.timed_out or s.proc.returncode < 0 or not any(r["result"] == "fail" for r in found)):
+            self.record(name, name, "fail", s.why(), s.tail())
+        say(f"  {name}: {sum(r['result'] == 'pass' for r in found)} of {len(found)} passed, {s.seconds():.1f} s")
+
+    def stop(self):
+        for s in list(self.steps):
+            s.stop()
+
+
+def say(text):
+    print(text, flush=True)
+
+
+# ---- the steps ----
+
+def step_build():
+    if not run.command("build", ["scripts/build.sh", "release"], 600):
+        return
+    run.image_step = Step("image", ["scripts/image.sh"], 1500)
+    run.command("build-asan", ["scripts/build.sh", "asan"], 600)
+
+
+def step_lint():
+    run.reported("lint", ["scripts/lint.sh"], 900)
+
+
+def meson_tests(build):
+    out = subprocess.run(["meson", "introspect", "--tests", build], cwd=ROOT, capture_output=True, text=True)
+    try:
+        return json.loads(out.stdout)
+    except ValueError:
+        return []
+
+
+def meson_run(name, build, options, limit_s):
+    log = os.path.join(ROOT, build, "meson-logs", "testlog.json")
+    if os.path.exists(log):
+        os.unlink(log)
+    say(f"{name}")
+    s = Step(name, ["meson", "test", "-C", build, "--no-rebuild", "--num-processes", "2", *options], limit_s)
+    ok = s.wait()
+    before, failed = len(run.results), run.count("fail")
+    if os.path.exists(log):
+        with open(log) as f:
+            for line in f:
+                meson_result(json.loads(line))
+    if len(run.results) == before:
+        run.record(name, name, "fail", f"no test ran ({s.why()})", s.tail())
+    elif not ok and run.count("fail") == failed:
+        run.record(name, name, "fail", s.why(), s.tail())
+    new = run.results[before:]
+    say(f"  {name}: {sum(r[2] == 'pass' for r in new)} of {len(new)} passed, {s.seconds():.1f} s")
+
+
+def meson_result(t):
+    """One program of meson's log: each cmocka test in it counts, any other program as one."""
+    suite, _, program = t["name"].rpartition(" / ")
+    suite = suite.split(":")[-1] or "unit"
+    text = (t.get("stdout") or "") + (t.get("stderr") or "")
+    tests = dict.fromkeys(m[2] for m in CMOCKA.finditer(text))
+    for m in CMOCKA.finditer(text):
+        tests[m[2]] = RESULTS[m[1]]
+    tail = text.splitlines()[-TAIL_LINES:]
+    for test, result in tests.items():
+        reason = {"fail": "its log is below", "skip": skip_reason(text, test)}.get(result, "")
+        run.record(suite, f"{program}.{test}", result, reason)
+    if t["result"] == "SKIP":
+        run.record(suite, program, "skip", tail[-1] if tail else "")
+    elif t["result"] not in ("OK", "EXPECTEDFAIL"):
+        if "fail" in tests.values():
+            for line in tail:
+                say(f"    | {line}")
+        else:
+            # ended before or after its tests: a crash, a leak, a time-out
+            run.record(suite, program, "fail", f"{t['result']}, exit code {t.get('returncode')}", tail)
+    elif not tests:
+        run.record(suite, program, "pass")
+
+
+def skip_reason(text, test):
+    """What the test printed before it gave up."""
+    m = re.search(r"^\[ RUN +\] " + test + r"$\n(.*?)^\[  SKIPPED \]", text, re.M | re.S)
+    return m[1].strip().replace("\n", "; ") if m else ""
+
+
+def step_unit():
+    meson_run("unit", "build-asan", ["--no-suite", "plain", "--no-suite", "fuzz", "--timeout-multiplier", "2"], 600)
+    # what cannot live with a sanitizer: a preloaded library, a jail, a static program
+    if any("plain" in t["suite"][0] for t in meson_tests("build")):
+        meson_run("plain", "build", ["--suite", "plain"], 600)
+
+
+def step_fuzz():
+    listed = {t["name"] for t in meson_tests("build-asan") if t["suite"] and t["suite"][0].endswith("fuzz")}
+    there = {os.path.basename(p)[5:-2] for p in glob.glob(os.path.join(ROOT, "tests/fuzz/fuzz_*.c"))}
+    lost = sorted(there - listed)
+    run.record("fuzz", "every target is listed", "fail" if lost or not there else "pass",
+               f"not in tests/fuzz/meson.build: {' '.join(lost)}" if lost else "there is no tests/fuzz/fuzz_*.c")
+    if listed:
+        meson_run("fuzz", "build-asan", ["--suite", "fuzz"], 300)
+
+
+def need_image():
+    """The image is there, or the failure is recorded once."""
+    if run.image:
+        return True
+    s = run.image_step or Step("image", ["scripts/image.sh"], 1500)
+    run.image_step = None
+    if s not in run.steps:
+        return False  # failed before
+    say("image")
+    ok = s.wait()
+    answer = (s.tail() or [""])[-1]
+    if ok and os.path.isdir(answer):
+        run.image = answer
+        say(f"  done, {s.seconds():.1f} s since it was started")
+        return True
+    run.record("build", "image", "fail", s.why(), s.tail())
+    return False
+
+
+def step_e2e():
+    if need_image():
+        run.reported("e2e", ["/usr/bin/python3", "tests/e2e/run.py"], 1200, env={"PANDO_IMAGE": run.image})
+
+
+def step_sdk():
+    if need_image():
+        run.reported("sdk", ["/usr/bin/python3", "tests/e2e/run.py", "--sdk"], 400, env={"PANDO_IMAGE": run.image})
+
+
+STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "e2e": step_e2e, "sdk": step_sdk}
+
+
+def on_signal(sig, _frame):
+    raise KeyboardInterrupt(signal.Signals(sig).name)
+
+
+def main():
+    unknown = [n for n in sys.argv[1:] if n not in STEPS]
+    if unknown:
+        say(f"there is no step '{unknown[0]}'; there are: {' '.join(STEPS)}")
+        return 2
+    os.makedirs(LOGS, exist_ok=True)
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    start = time.monotonic()
+    try:
+        for name in sys.argv[1:] or STEPS:
+            if time.monotonic() >= run.deadline:
+                run.record("all", name, "fail", f"not started: {TOTAL_S} s are over")
+                continue
+            STEPS[name]()
+            if name == "build" and run.count("fail"):
+                break  # nothing to test
+    except KeyboardInterrupt as e:
+        run.record("all", "run", "fail", f"interrupted ({e})")
+    finally:
+        run.stop()
+    if run.count("fail") > 1:
+        say("failed:")
+        for suite, name, result, reason in run.results:
+            if result == "fail":
+                say(f"  {suite}: {name}: {reason}")
+    skipped = run.count("skip")
+    say(f"{time.monotonic() - start:.0f} s in all")
+    say(f"{run.count('pass')} passed, {run.count('fail')} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if run.count("fail") or not run.count("pass") else 0
+
+
+run = Run()
+sys.exit(main())

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * auth.c - API keys: made at the first start, checked on every request
+ *
+ * Order at the first start: account, then the key file, then the key's hash in the
+ * store. Dying before the last step leaves no key in the store, and the next start
+ * makes a new one over the file; a key that is in the store always was in the file
+ * first. A file that went missing later is reported and never made up for:
+ * a lost key is replaced by adding one, not by a restart.
+ */
+#include "auth/auth.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "store/store.h"
+
+#define HASH_HEX_SIZE 65
+#define KEY_FILE "api-key"
+
+struct auth {
+	struct store *store; /* weak */
+};
+
+static const char key_alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+static int hash_key(const char *key, char ret_hex[HASH_HEX_SIZE], struct err *err)
+{
+	unsigned char md[EVP_MAX_MD_SIZE];
+	unsigned n = 0;
+
+	if (EVP_Digest(key, strlen(key), md, &n, EVP_sha256(), NULL) != 1 || n != 32)
+		return err_set(err, -EIO, "cannot compute SHA-256");
+	hex_encode(md, n, ret_hex);
+	return 0;
+}
+
+static void make_key(char ret_key[AUTH_KEY_SIZE])
+{
+	size_t n = (size_t)snprintf(ret_key, AUTH_KEY_SIZE, "%s", AUTH_KEY_PREFIX);
+
+	while (n < AUTH_KEY_SIZE - 1) {
+		uint8_t r[64];
+
+		random_bytes(r, sizeof(r));
+		for (size_t i = 0; i < sizeof(r) && n < AUTH_KEY_SIZE - 1; i++)
+			if (r[i] < 248) /* 4 * 62: no character is likelier than another */
+				ret_key[n++] = key_alphabet[r[i] % 62];
+	}
+	ret_key[n] = '\0';
+}
+
+static bool key_well_formed(const char *key)
+{
+	size_t p = strlen(AUTH_KEY_PREFIX);
+
+	return strncmp(key, AUTH_KEY_PREFIX, p) == 0 &&
+	       strspn(key + p, key_alphabet) == AUTH_KEY_RANDOM && key[p + AUTH_KEY_RANDOM] == '\0';
+}
+
+/* Random UUID, version 4. */
+static void make_account(char ret[ACCOUNT_SIZE])
+{
+	uint8_t b[16];
+	char h[33];
+
+	random_bytes(b, sizeof(b));
+	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+	hex_encode(b, sizeof(b), h);
+	snprintf(ret, ACCOUNT_SIZE, "%.8s-%.4s-%.4s-%.4s-%.12s", h, h + 8, h + 12, h + 16, h + 20);
+}
+
+static int first_key(struct store *s, int dirfd, struct err *err)
+{
+	char account[ACCOUNT_SIZE], key[AUTH_KEY_SIZE], hash[HASH_HEX_SIZE], id[ID_SIZE];
+	char line[AUTH_KEY_SIZE + 1];
+	int r = store_account_first(s, account, err);
+
+	if (r == -ENOENT) {
+		make_account(account);
+		r = store_account_create(s, account, "default", err);
+	}
+	if (r < 0)
+		return r;
+	make_key(key);
+	snprintf(line, sizeof(line), "%s\n", key);
+	id_make("ak-", id);
+	if ((r = io_write_file(dirfd, KEY_FILE, line, strlen(line), 0600, err)) >= 0 &&
+	    (r = hash_key(key, hash, err)) >= 0)
+		r = store_key_add(s, account, id, "first key", hash, err);
+	OPENSSL_cleanse(key, sizeof(key));
+	OPENSSL_cleanse(line, sizeof(line));
+	return r;
+}
+
+/* The file is for the operator and for local tools; the server works without it. */
+static void check_key_file(struct store *s, int dirfd, const char *data_dir)
+{
+	char hash[HASH_HEX_SIZE], account[ACCOUNT_SIZE];
+	autofree char *text = NULL;
+	struct err why = { 0 };
+
+	if (io_read_file(dirfd, KEY_FILE, 4096, &text, &why) < 0) {
+		log_warn("%s/%s cannot be read although keys exist: keys that were handed out "
+		         "still work; the file is not made again (%s)",
+		         data_dir, KEY_FILE, why.msg);
+		return;
+	}
+	text[strcspn(text, "\n")] = '\0';
+	if (!key_well_formed(text) || hash_key(text, hash, &why) < 0 ||
+	    store_key_find(s, hash, account, &why) < 0)
+		log_warn("%s/%s does not hold a key of this server: local tools that read it will "
+		         "be refused",
+		         data_dir, KEY_FILE);
+	OPENSSL_cleanse(text, strlen(text));
+}
+
+int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *ret_new_key,
+              struct err *err)
+{
+	autofd int dirfd = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct auth *a;
+	bool made = false;
+	int n, r;
+
+	if (dirfd < 0)
+		return err_sys(err, -errno, "open the data directory '%s'", data_dir);
+	n = store_key_count(s, err);
+	if (n < 0)
+		return n;
+	if (n == 0) {
+		if ((r = first_key(s, dirfd, err)) < 0)
+			return err_wrap(err, "make the first API key");
+		made = true;
+	} else {
+		check_key_file(s, dirfd, data_dir);
+	}
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return err_set(err, -ENOMEM, "out of memory");
+	a->store = s;
+	*ret = a;
+	if (ret_new_key)
+		*ret_new_key = made;
+	return 0;
+}
+
+struct auth *auth_close(struct auth *a)
+{
+	free(a);
+	return NULL;
+}
+
+static int refuse(struct err *err, const char *why)
+{
+	return err_tag(err, -EACCES, "UNAUTHORIZED_ERROR", "%s", why);
+}
+
+int auth_check(struct auth *a, const char *authorization, const char *identity_token,
+               struct auth_who *ret, struct err *err)
+{
+	static const char scheme[] = "Bearer ";
+	char hash[HASH_HEX_SIZE];
+	const char *key;
+	int r;
+
+	if (identity_token)
+		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		               "identity access tokens are not accepted by this server yet: use an "
+		               "API key");
+	if (!authorization)
+		return refuse(err, "no API key: send 'Authorization: Bearer <key>'");
+	if (strncasecmp(authorization, scheme, sizeof(scheme) - 1) != 0)
+		return refuse(err, "the Authorization header must be 'Bearer <key>'");
+	key = authorization + sizeof(scheme) - 1;
+	key += strspn(key, " ");
+	if (!key_well_formed(key))
+		return refuse(err, "this is not an API key of this server");
+	if ((r = hash_key(key, hash, err)) < 0)
+		return r;
+	r = store_key_find(a->store, hash, ret->account, err);
+	return r == -ENOENT ? refuse(err, "this API key is unknown or was revoked") : r;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/argv.h - QEMU's command line, pure: the same spec in, the same words out (golden-tested)
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "engine/engine.h"
+
+struct argv_spec {
+	enum accel accel;
+	const char *machine, *cpu; /* of engine_info */
+	uint32_t vcpus, mem_mb;
+	bool thaw;                       /* -incoming defer */
+	const struct engine_chain *disk; /* below */
+	const char *disk_layer;          /* node name of the layer written to */
+	bool tap;
+	int fd_qmp, fd_agent;             /* listening sockets */
+	int fd_console;                   /* file */
+	int fd_kernel, fd_initrd;         /* -1 when thawing */
+	int fd_disk_ro[ENGINE_CHAIN_MAX]; /* one per layer of disk */
+	int fd_top_rw, fd_top_ro;
+};
+
+#define ARGV_MAX 128
+struct argv {
+	char *v[ARGV_MAX + 1]; /* owned words, NULL-terminated */
+	size_t n;
+};
+int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err);
+void argv_done(struct argv *a);
+
+/* The -machine and -cpu arguments that go with an accelerator. */
+const char *argv_machine(enum accel a);
+const char *argv_cpu(enum accel a);
+/* Words every QEMU of ours starts with, for the probe too. */
+extern const char *const argv_common[];
+
+#define ARGV_KERNEL_CMDLINE                                                          \
+	"console=ttyS0 root=/dev/vda rw quiet panic=-1 tsc=reliable no_timer_check " \
+	"mitigations=off "                                                           \
+	"random.trust_cpu=on audit=0 systemd.show_status=0 net.ifnames=0"

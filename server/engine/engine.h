@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine/engine.h - QEMU machines and the one primitive on them; for vm/
+ *
+ * A machine at rest is memory layers, disk layers and a device state: an
+ * engine_point. machine_start() makes a process from one (thaw) or from disk
+ * layers alone (cold boot); machine_freeze() makes one from a process. There
+ * is no other way to save or load a VM. The engine knows files and processes;
+ * what belongs to whom is in the store and is vm/'s business.
+ *
+ * Files below the data directory:
+ *   layers/<layer id>        immutable, except the disk layer a machine writes to
+ *   layers/<layer id>.part   a memory layer being written
+ *   points/<point id>.state  device state
+ *   run/<instance>/          sockets and console log of one process
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/id.h"
+#include "base/proc.h"
+
+struct engine;
+struct err;
+struct machine;
+struct privc;
+
+#define ENGINE_CHAIN_MAX 16 /* layers of one kind below a machine; flattened long before */
+#define ENGINE_FLATTEN_AT 6 /* depth from which a chain is worth flattening */
+#define ENGINE_VCPUS_MAX 8
+#define ENGINE_MEM_MIN_MB 512
+#define ENGINE_MEM_MAX_MB 8192
+
+enum accel { ACCEL_TCG, ACCEL_KVM, ACCEL_MAX };
+const char *accel_name(enum accel a);
+
+struct engine_conf {
+	const char *data_dir;
+	const char *image_dir;  /* vmlinux and initrd for cold boots */
+	const char *qemu;       /* program, for its version and the probe */
+	const char *accel;      /* "auto", "kvm", "tcg" */
+	const char *probe_file; /* where the answer of the probe is remembered */
+};
+/* Probes the accelerator by really booting a guest; may take seconds the first time, then
+ * remembers. */
+int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **ret,
+               struct err *err);
+struct engine *engine_free(struct engine *e);
+
+struct engine_info {
+	enum accel accel;
+	char accel_why[160];
+	char qemu_version[64];
+	char machine[160]; /* -machine argument: part of a point's identity */
+	char cpu[64];
+};
+const struct engine_info *engine_info(const struct engine *e);
+
+struct engine_layer {
+	char id[ID_SIZE];
+	char format[8]; /* "mem", "qcow2", "raw" */
+	uint64_t bytes; /* expected size of the file; 0: not known (a layer still written to) */
+	uint32_t crc; /* of the data, checked once per server life and whenever the file changed */
+	bool has_crc;
+};
+struct engine_chain {
+	struct engine_layer l[ENGINE_CHAIN_MAX]; /* bottom first */
+	size_t n;
+};
+
+struct engine_point {
+	char id[ID_SIZE];
+	struct engine_chain mem, disk;
+	uint32_t vcpus, mem_mb, disk_mb;
+	char qemu_version[64], machine[160], cpu[64], accel[8];
+	uint32_t state_crc;
+	uint64_t state_bytes;
+};
+/* 0, or a sentence that says what differs or is damaged (tag POINT_MISMATCH / POINT_DAMAGED). */
+int engine_point_check(struct engine *e, const struct engine_point *p, struct err *err);
+
+struct machine_start {
+	const char *instance; /* names process, run directory, jail */
+	int slot;             /* network slot, -1: none */
+	uint32_t vcpus, mem_mb;
+	struct engine_chain disk;         /* the layers below the one it writes to */
+	char disk_layer[ID_SIZE];         /* qcow2 layer it writes to */
+	bool disk_layer_exists;           /* else it is made, empty */
+	uint32_t disk_mb;                 /* size of the disk */
+	const struct engine_point *point; /* NULL: cold boot */
+};
+/*
+ * Starts the process. A thawed machine has its memory and device state and
+ * stands still; a cold one stands before its first instruction. machine_cont() lets it go.
+ */
+int machine_start(struct engine *e, const struct machine_start *s, struct machine **ret,
+                  struct err *err);
+/* A process that outlived the server: connects to its sockets. A stopped machine is left stopped.
+ */
+int machine_adopt(struct engine *e, const char *instance, struct proc proc_consume, uint32_t vcpus,
+                  uint32_t mem_mb, struct machine **ret, struct err *err);
+/* Closes our ends; the process goes on. */
+struct machine *machine_free(struct machine *m);
+/* SIGKILL and clean up; run directory removed. Then machine_free(). */
+int machine_kill(struct machine *m, struct err *err);
+int machine_cont(struct machine *m, struct err *err);
+bool machine_alive(const struct machine *m);
+const struct proc *machine_proc(const struct machine *m);
+/* Of a machine whose process ended: was it because the guest rebooted? */
+bool machine_rebooted(struct machine *m);
+/* Lets a stopped machine go on (after a crash of the server in the middle of a freeze). */
+int machine_cont_if_stopped(struct machine *m, struct err *err);
+/* Connects to the agent's channel. */
+int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err);
+/* Id of the disk layer it writes to now. */
+int machine_disk_layer(struct machine *m, char ret_id[ID_SIZE], struct err *err);
+/* The last lines of the console, for error messages. */
+void machine_console_tail(struct engine *e, const char *instance, char *buf, size_t size);
+
+struct machine_freeze {
+	const char *point_id; /* names the state file */
+	const char
+	        *mem_layer; /* new memory layer; its parent is what the machine was thawed from */
+	const char *disk_next; /* keep_running: new disk layer it goes on with; NULL otherwise */
+	uint64_t disk_bytes;   /* virtual size of disk_next */
+	bool keep_running; /* else it stays stopped and flushed; the caller kills it once the point
+	                      is in the store */
+	bool durable;      /* fsync what was written */
+};
+struct machine_frozen {
+	uint64_t mem_bytes, mem_pages;
+	uint32_t mem_crc;
+	uint64_t state_bytes;
+	uint32_t state_crc;
+	bool disk_switched; /* disk_next is in use now: true on some failures too */
+	uint64_t pause_us, write_us, fork_us;
+};
+/* On failure the machine goes on running as before (only disk_switched may have happened). */
+int machine_freeze(struct machine *m, const struct machine_freeze *f, struct machine_frozen *ret,
+                   struct err *err);
+
+/* As engine_point_check(), and reads every layer: the page cache is warm afterwards. */
+int engine_point_verify(struct engine *e, const struct engine_point *p, struct err *err);
+
+/* ---- files ---- */
+/* Links (or copies) a file from elsewhere to be the layer of that id. */
+int engine_import_layer(struct engine *e, const char *from, const char *id, uint64_t *ret_bytes,
+                        struct err *err);
+int engine_layer_path(const struct engine *e, const char *id, char *buf, size_t size);
+int engine_state_path(const struct engine *e, const char *point_id, char *buf, size_t size);
+void engine_remove_layer(struct engine *e, const char *id);
+void engine_remove_point(struct engine *e, const char *id);
+/* New memory layer that holds what the chain holds together; mem only. */
+int engine_flatten_mem(struct engine *e, const struct engine_chain *c, const char *new_id,
+                       uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err);
+/* New qcow2 layer equal to all of the chain above its bottom. */
+int engine_flatten_disk(struct engine *e, const struct engine_chain *c, const char *new_id,
+                        uint64_t *ret_bytes, struct err *err);
+/* CRC-32C over the whole file. */
+int engine_layer_crc(struct engine *e, const char *id, uint64_t *ret_bytes, uint32_t *ret_crc,
+                     struct err *err);

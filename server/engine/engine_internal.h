@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/engine_internal.h - for files of this folder only */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/engine.h"
+#include "engine/qmp.h"
+
+/* What was checked once: the file has not changed since while these match. */
+struct verified {
+	char id[ID_SIZE];
+	uint64_t ino, size;
+	int64_t ctime_ns;
+};
+#define VERIFIED_MAX 4096 /* entries of the cache; full means start anew */
+
+struct engine {
+	struct engine_info info;
+	struct privc *priv; /* weak */
+	char data_dir[256];
+	char image_dir[512];
+	char qemu[256];
+	char probe_file[512];
+	pthread_mutex_t lock; /* guards verified */
+	struct verified *verified;
+	size_t n_verified;
+};
+
+struct machine {
+	struct engine *e; /* weak */
+	char instance[ID_SIZE];
+	uint32_t vcpus, mem_mb;
+	struct proc proc;
+	struct qmp *qmp; /* owned */
+	int layers_fd;   /* control socket of the layer library; owned */
+	char disk_layer[ID_SIZE];
+	unsigned next_set; /* fdset numbers for layers added while it runs */
+	uint64_t next_token;
+};
+
+#define FDSET_RUNTIME 100 /* sets below are given on the command line */
+
+/* Deadlines of single steps, in ms. Emulated machines on busy hosts are slow: generous. */
+#define QMP_STEP_MS 20000
+#define QEMU_START_MS 30000
+#define STATE_LOAD_MS 30000
+#define LAYER_WRITE_MS 600000
+
+/* layerctl.c: the layer library's control socket */
+struct layer_done {
+	int error; /* 0 or errno */
+	uint64_t pages, bytes, extents, write_us;
+};
+int layerctl_map(int fd, const int *layer_fds, size_t n, uint64_t deadline_ms, struct err *err);
+int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,
+                    uint64_t *ret_fork_us, struct err *err);
+int layerctl_wait_done(int fd, uint64_t token, uint64_t deadline_ms, struct layer_done *ret,
+                       struct err *err);
+
+/* files.c */
+int engine_path(const struct engine *e, char *buf, size_t size, const char *dir, const char *name,
+                const char *suffix, struct err *err);
+int engine_open_layer(struct engine *e, const struct engine_layer *l, int *ret_fd, struct err *err);
+int engine_new_disk(struct engine *e, const char *id, uint64_t virtual_bytes, int *ret_rw,
+                    int *ret_ro, struct err *err);
+int engine_file_crc(int fd, uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err);
+
+/* probe.c */
+int engine_probe(struct engine *e, const char *wanted, struct err *err);

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * freeze.c - from a running process to a point
+ *
+ * Before the stop: everything that can be prepared is (files, the next disk
+ * layer as a block node). In the stop: device state, switch of the disk
+ * layer, fork of the memory writer. Then the guest goes on, and the writer (a
+ * frozen copy of the process made by the layer library) takes the time it
+ * needs. Memory, disk and device state so describe one instant.
+ *
+ * A machine that is not to go on (suspend) is left stopped with its disk
+ * flushed and released, no new disk layer is made; the caller ends the process once the
+ * point is in the store. Any failure lets the machine go on as it was.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "engine/engine_internal.h"
+#include "layers/format.h"
+
+struct freeze {
+	struct machine *m;
+	const struct machine_freeze *req;
+	struct machine_frozen *ret;
+	char part[PATH_MAX], layer[PATH_MAX], state[PATH_MAX];
+	int mem_fd, state_fd;
+	unsigned state_set;
+	bool stopped, node_added;
+};
+
+static int add_fd(struct machine *m, unsigned set, int fd, struct err *err)
+{
+	return qmp_cmd_fd(m->qmp, "add-fd", json_pack("{s:i}", "fdset-id", (int)set), fd,
+	                  deadline_in(QMP_STEP_MS), NULL, err);
+}
+
+static void remove_set(struct machine *m, unsigned set)
+{
+	qmp_cmd(m->qmp, "remove-fd", json_pack("{s:i}", "fdset-id", (int)set),
+	        deadline_in(QMP_STEP_MS), NULL, NULL);
+}
+
+/* The layer the guest will write to after the freeze, as a node without backing. */
+static int prepare_disk(struct freeze *f, struct err *err)
+{
+	struct machine *m = f->m;
+	const char *id = f->req->disk_next;
+	unsigned set = m->next_set++;
+	autofd int rw = -1;
+	autofd int ro = -1;
+	char file_node[ID_SIZE + 8], name[32];
+	json_t *node;
+	int r = engine_new_disk(m->e, id, f->req->disk_bytes, &rw, &ro, err);
+
+	if (r < 0)
+		return r;
+	snprintf(file_node, sizeof(file_node), "f-%s", id);
+	snprintf(name, sizeof(name), "/dev/fdset/%u", set);
+	node = json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:s, s:n}", "driver", "qcow2",
+	                 "node-name", id, "file", "driver", "file", "node-name", file_node,
+	                 "filename", name, "locking", "off", "discard", "unmap", "discard", "unmap",
+	                 "backing");
+	if ((r = add_fd(m, set, rw, err)) == 0 && (r = add_fd(m, set, ro, err)) == 0)
+		r = qmp_cmd(m->qmp, "blockdev-add", node, deadline_in(QMP_STEP_MS), NULL, err);
+	else
+		json_decref(node);
+	if (r < 0) {
+		remove_set(m, set);
+		return err_wrap(err, "add disk layer %s", id);
+	}
+	f->node_added = true;
+	return 0;
+}
+
+static int prepare_files(struct freeze *f, struct err *err)
+{
+	struct engine *e = f->m->e;
+	int r;
+
+	if ((r = engine_path(e, f->part, sizeof(f->part), "layers", f->req->mem_layer, ".part",
+	                     err)) < 0 ||
+	    (r = engine_path(e, f->layer, sizeof(f->layer), "layers", f->req->mem_layer, "", err)) <
+	            0 ||
+	    (r = engine_path(e, f->state, sizeof(f->state), "points", f->req->point_id, ".state",
+	                     err)) < 0)
+		return r;
+	f->mem_fd = open(f->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (f->mem_fd < 0)
+		return err_sys(err, -errno, "create memory layer '%s'", f->part);
+	f->state_fd = open(f->state, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (f->state_fd < 0)
+		return err_sys(err, -errno, "create device state '%s'", f->state);
+	f->state_set = f->m->next_set++;
+	return add_fd(f->m, f->state_set, f->state_fd, err);
+}
+
+/* The part during which the guest stands still. */
+static int in_the_stop(struct freeze *f, uint64_t token, struct err *err)
+{
+	struct machine *m = f->m;
+	uint64_t deadline = deadline_in(QMP_STEP_MS);
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), "/dev/fdset/%u", f->state_set);
+	/* live=true on a stopped machine also flushes and releases the disks: for suspend only */
+	r = qmp_cmd(m->qmp, "xen-save-devices-state",
+	            json_pack("{s:s, s:b}", "filename", name, "live", !f->req->keep_running),
+	            deadline, NULL, err);
+	if (r < 0)
+		return err_wrap(err, "save device state");
+	if (f->req->keep_running) {
+		r = qmp_cmd(m->qmp, "blockdev-snapshot",
+		            json_pack("{s:s, s:s}", "node", m->disk_layer, "overlay",
+		                      f->req->disk_next),
+		            deadline, NULL, err);
+		if (r < 0)
+			return err_wrap(err, "close disk layer %s", m->disk_layer);
+		snprintf(m->disk_layer, sizeof(m->disk_layer), "%s", f->req->disk_next);
+		f->ret->disk_switched = true;
+	}
+	return layerctl_freeze(m->layers_fd, f->mem_fd, token, f->req->durable, deadline,
+	                       &f->ret->fork_us, err);
+}
+
+static int finish_files(struct freeze *f, struct err *err)
+{
+	struct machine_frozen *ret = f->ret;
+	uint8_t page[LAYER_PAGE];
+	struct layer_info h;
+	const char *why = "";
+	struct stat st;
+	int r = io_pread_all(f->mem_fd, page, sizeof(page), 0);
+
+	if (r < 0 || fstat(f->mem_fd, &st) < 0)
+		return err_sys(err, r < 0 ? r : -errno, "read back memory layer");
+	if (layer_header_decode(page, (uint64_t)st.st_size, &h, &why) < 0)
+		return err_set(err, -EIO, "memory layer came out damaged: %s", why);
+	ret->mem_bytes = (uint64_t)st.st_size;
+	ret->mem_crc = h.data_crc;
+	r = engine_file_crc(f->state_fd, &ret->state_bytes, &ret->state_crc, err);
+	if (r < 0)
+		return r;
+	if (!ret->state_bytes)
+		return err_set(err, -EIO, "device state came out empty");
+	if (f->req->durable && fsync(f->state_fd) < 0)
+		return err_sys(err, -errno, "sync device state");
+	if (rename(f->part, f->layer) < 0)
+		return err_sys(err, -errno, "name memory layer");
+	fchmod(f->mem_fd, 0400);
+	return 0;
+}
+
+static void undo(struct freeze *f)
+{
+	if (f->mem_fd >= 0)
+		unlink(f->part);
+	if (f->state_fd >= 0)
+		unlink(f->state);
+	if (f->node_added && !f->ret->disk_switched) {
+		qmp_cmd(f->m->qmp, "blockdev-del",
+		        json_pack("{s:s}", "node-name", f->req->disk_next),
+		        deadline_in(QMP_STEP_MS), NULL, NULL);
+		engine_remove_layer(f->m->e, f->req->disk_next);
+	}
+}
+
+static int freeze_run(struct freeze *f, struct err *err)
+{
+	struct machine *m = f->m;
+	uint64_t token = ++m->next_token, t0;
+	struct layer_done done;
+	int r, rc;
+
+	if (f->req->keep_running && (r = prepare_disk(f, err)) < 0)
+		return r;
+	r = prepare_files(f, err);
+	if (r < 0)
+		return r;
+	t0 = clock_us();
+	r = qmp_cmd(m->qmp, "stop", NULL, deadline_in(QMP_STEP_MS), NULL, err);
+	if (r == 0)
+		r = in_the_stop(f, token, err);
+	if (r < 0 || f->req->keep_running) {
+		rc = machine_cont(m, r < 0 ? NULL : err);
+		if (r == 0)
+			r = rc;
+		f->ret->pause_us = clock_us() - t0;
+	}
+	remove_set(m, f->state_set);
+	if (r < 0)
+		return r;
+	r = layerctl_wait_done(m->layers_fd, token, deadline_in(LAYER_WRITE_MS), &done, err);
+	if (r == 0 && done.error)
+		r = err_sys(err, -done.error, "write memory layer");
+	if (r == 0) {
+		f->ret->mem_pages = done.pages;
+		f->ret->write_us = done.write_us;
+		r = finish_files(f, err);
+	}
+	if (r < 0 && !f->req->keep_running)
+		machine_cont(m, NULL);
+	return r;
+}
+
+int machine_freeze(struct machine *m, const struct machine_freeze *req, struct machine_frozen *ret,
+                   struct err *err)
+{
+	struct freeze f = { .m = m, .req = req, .ret = ret, .mem_fd = -1, .state_fd = -1 };
+	int r;
+
+	*ret = (struct machine_frozen){ 0 };
+	r = freeze_run(&f, err);
+	if (r < 0) {
+		undo(&f);
+		err_wrap(err, "freeze machine %s", m->instance);
+	}
+	if (f.mem_fd >= 0)
+		close(f.mem_fd);
+	if (f.state_fd >= 0)
+		close(f.state_fd);
+	return r;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layerctl.c - asks the layer library inside QEMU
+ *
+ * One packet, one answer, in order; DONE comes unasked when a freeze's writer
+ * has finished. The library lives in QEMU's process, and that may be in the
+ * hands of its guest: every field is checked, every wait has a deadline.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/sock.h"
+#include "engine/engine_internal.h"
+#include "layers/control.h"
+
+static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, struct err *err)
+{
+	ssize_t n;
+	int r = io_wait(fd, POLLIN, deadline_ms);
+
+	if (r == 0)
+		return err_set(err, -ETIMEDOUT, "the layer library did not answer in time");
+	if (r < 0)
+		return err_sys(err, r, "wait for the layer library");
+	n = sock_recv_fds(fd, ret, sizeof(*ret), NULL, 0, NULL);
+	if (n == 0 || n == -ECONNRESET)
+		return err_set(err, -EPIPE, "QEMU has ended");
+	if (n < 0)
+		return err_sys(err, (int)n, "read from the layer library");
+	if (n != sizeof(*ret))
+		return err_set(err, -EBADMSG, "the layer library sent %zd bytes", n);
+	ret->why[sizeof(ret->why) - 1] = '\0';
+	return 0;
+}
+
+/* The answer to a request; a DONE nobody waits for any more (of an aborted freeze) is passed over.
+ */
+static int ask(int fd, const struct layers_req *req, const int *fds, size_t n_fds,
+               uint64_t deadline_ms, struct layers_reply *ret, struct err *err)
+{
+	ssize_t n = sock_send_fds(fd, req, sizeof(*req), fds, n_fds);
+	int r;
+
+	if (n < 0)
+		return err_sys(err, n == -ECONNRESET ? -EPIPE : (int)n, "ask the layer library");
+	do {
+		r = reply_read(fd, deadline_ms, ret, err);
+		if (r < 0)
+			return r;
+	} while (ret->type == LAYERS_DONE);
+	if (ret->type != req->type)
+		return err_set(err, -EBADMSG, "the layer library answered something else");
+	if (ret->status < 0)
+		return err_sys(err, ret->status, "layer library: %s", ret->why);
+	return 0;
+}
+
+int layerctl_map(int fd, const int *layer_fds, size_t n, uint64_t deadline_ms, struct err *err)
+{
+	struct layers_req req = { .type = LAYERS_MAP, .n_layers = (uint32_t)n };
+	struct layers_reply reply;
+	int r = ask(fd, &req, layer_fds, n, deadline_ms, &reply, err);
+
+	return r < 0 ? err_wrap(err, "map memory layers") : 0;
+}
+
+int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,
+                    uint64_t *ret_fork_us, struct err *err)
+{
+	struct layers_req req = { .type = LAYERS_FREEZE,
+		                  .token = token,
+		                  .flags = fsync_it ? LAYERS_FREEZE_FSYNC : 0 };
+	struct layers_reply reply;
+	int r = ask(fd, &req, &out_fd, 1, deadline_ms, &reply, err);
+
+	if (r < 0)
+		return err_wrap(err, "fork the memory writer");
+	*ret_fork_us = reply.us;
+	return 0;
+}
+
+int layerctl_wait_done(int fd, uint64_t token, uint64_t deadline_ms, struct layer_done *ret,
+                       struct err *err)
+{
+	struct layers_reply reply;
+
+	for (;;) {
+		int r = reply_read(fd, deadline_ms, &reply, err);
+
+		if (r < 0)
+			return err_wrap(err, "write memory layer");
+		if (reply.type == LAYERS_DONE && reply.token == token)
+			break;
+	}
+	*ret = (struct layer_done){ .error = -reply.status,
+		                    .pages = reply.pages,
+		                    .bytes = reply.bytes,
+		                    .extents = reply.n_extents,
+		                    .write_us = reply.us };
+	return 0;
+}

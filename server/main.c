@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - pandod: build everything in order, serve, free in reverse
+ *
+ * Started by pando-priv, never as root. Exit status: 0 clean end, 2 a
+ * configuration the operator must change (not restarted), 1 anything else.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "auth/auth.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "conf.h"
+#include "engine/engine.h"
+#include "net/dns.h"
+#include "privc/privc.h"
+#include "selfcheck.h"
+#include "store/store.h"
+#include "vm/vm.h"
+#include "vm/vmm.h"
+
+enum { EXIT_CONFIG = 2 };
+
+struct app {
+	struct conf conf;
+	struct privc *priv;
+	struct priv_info priv_info;
+	struct store *store;
+	struct auth *auth;
+	struct engine *engine;
+	struct dns *dns;
+	struct vmm *vmm;
+	struct api *api;
+	char account[ACCOUNT_SIZE];
+	int signals; /* signalfd */
+};
+
+static int priv_connect(struct app *a, struct err *err)
+{
+	const char *s = getenv("PANDO_PRIV_FD");
+	char *end;
+	long fd;
+
+	if (!s)
+		return err_set(err, -EINVAL,
+		               "pandod is started by pando-priv, not by hand; see 'make run' or "
+		               "README.md");
+	fd = strtol(s, &end, 10);
+	if (*end || fd < 3 || fd > 65535)
+		return err_set(err, -EINVAL, "PANDO_PRIV_FD is '%s'", s);
+	unsetenv("PANDO_PRIV_FD");
+	return privc_open((int)fd, &a->priv, &a->priv_info, err);
+}
+
+static int app_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	char db[512], probe[512];
+	struct vmm_conf vc = { .vcpus = c->vcpus,
+		               .mem_mb = c->mem_mb,
+		               .disk_mb = c->disk_gb << 10 };
+	struct engine_conf ec = { .data_dir = c->data_dir,
+		                  .image_dir = c->image_dir,
+		                  .qemu = c->qemu,
+		                  .accel = c->accel,
+		                  .probe_file = probe };
+	int r;
+
+	snprintf(db, sizeof(db), "%s/pando.db", c->data_dir);
+	snprintf(probe, sizeof(probe), "%s/templates/accel-probe", c->cache_dir);
+	snprintf(vc.data_dir, sizeof(vc.data_dir), "%s", c->data_dir);
+	snprintf(vc.image_dir, sizeof(vc.image_dir), "%s", c->image_dir);
+	snprintf(vc.template_dir, sizeof(vc.template_dir), "%s/templates", c->cache_dir);
+	if ((r = priv_connect(a, err)) < 0 || (r = store_open(db, &a->store, err)) < 0 ||
+	    (r = auth_open(a->store, c->data_dir, &a->auth, err)) < 0 ||
+	    (r = store_account_first(a->store, a->account, err)) < 0 ||
+	    (r = engine_new(&ec, a->priv, &a->engine, err)) < 0 ||
+	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
+	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
+	            0)
+		return r;
+	struct api_deps deps = { .conf = c, .store = a->store, .vmm = a->vmm, .auth = a->auth };
+	return api_start(&deps, &a->api, err);
+}
+
+static void app_stop(struct app *a)
+{
+	api_stop(a->api);
+	if (a->vmm)
+		vmm_suspend_all(a->vmm);
+	vmm_free(a->vmm);
+	dns_stop(a->dns);
+	engine_free(a->engine);
+	auth_free(a->auth);
+	store_close(a->store);
+	privc_free(a->priv);
+}
+
+static void say_ready(struct app *a)
+{
+	struct vmm_status s;
+	char url[128];
+
+	vmm_status(a->vmm, &s);
+	api_url(a->api, url, sizeof(url));
+	printf("\nPando %s is ready.\n", PANDO_VERSION);
+	printf("  accelerator  %s (%s)\n", s.accel, s.accel_why);
+	if (!strcmp(s.accel, "tcg"))
+		printf("               Emulated guests are NOT a security boundary: run only code "
+		       "you would\n"
+		       "               run on this host. Hosts with KVM give real isolation.\n");
+	printf("  QEMU         %s\n", s.qemu_version);
+	printf("  image        %s\n", a->conf.image_dir);
+	printf("  default VM   %u vCPU, %u MB memory, %u GB disk; limits: %s\n", s.vcpus, s.mem_mb,
+	       s.disk_mb >> 10, s.limits);
+	fflush(stdout);
+}
+
+static void say_how(struct app *a)
+{
+	char url[128];
+
+	api_url(a->api, url, sizeof(url));
+	printf("  API          %s\n", url);
+	printf("  API key      %s/api-key\n", a->conf.data_dir);
+	printf("\n  curl -X POST -H \"Authorization: Bearer $(cat %s/api-key)\" -d '{}' "
+	       "%s/v1/vms\n",
+	       a->conf.data_dir, url);
+	printf("  FREESTYLE_API_URL=%s FREESTYLE_API_KEY=$(cat %s/api-key) node -e \\\n"
+	       "    'import(\"freestyle\").then(async ({freestyle}) => { const {vm} = await "
+	       "freestyle.vms.create(); console.log(await vm.exec(\"uname -a\")) })'\n\n"
+	       "Ctrl-C ends it; running VMs are suspended and resume with their memory.\n",
+	       url, a->conf.data_dir);
+	fflush(stdout);
+}
+
+/* Waits for the template with a line every few seconds, then does the main job once. */
+static int first_job(struct app *a, struct err *err)
+{
+	uint64_t t0 = clock_ms();
+
+	for (;;) {
+		struct vmm_status s;
+		struct signalfd_siginfo si;
+
+		vmm_status(a->vmm, &s);
+		if (!strcmp(s.template_state, "ready"))
+			break;
+		if (!strcmp(s.template_state, "failed"))
+			return err_set(err, -EIO, "%s", s.template_note);
+		if (io_wait(a->signals, POLLIN, deadline_in(1000)) > 0)
+			return read(a->signals, &si, sizeof(si)) > 0 ? 1 : -EINTR;
+		if ((clock_ms() - t0) / 1000 % 5 == 0) {
+			printf("template: %s (%llu s)\n", s.template_note,
+			       (unsigned long long)(clock_ms() - t0) / 1000);
+			fflush(stdout);
+		}
+	}
+	say_ready(a);
+	return a->conf.self_check ? selfcheck_run(a->vmm, a->account, err) : 0;
+}
+
+static int config_error(int r)
+{
+	return r == -EINVAL || r == -EADDRINUSE || r == -ENODEV || r == -EACCES;
+}
+
+int main(int argc, char **argv)
+{
+	static struct app a = { .signals = -1 };
+	struct signalfd_siginfo si;
+	struct err err = { 0 };
+	sigset_t set;
+	int r;
+
+	signal(SIGPIPE, SIG_IGN);
+	umask(0077);
+	log_init("pandod", LOG_LV_INFO);
+	r = conf_load(&a.conf, argc, argv, &err);
+	if (r == 1)
+		return 0;
+	if (r < 0) {
+		log_error("%s", err.msg);
+		return EXIT_CONFIG;
+	}
+	log_init("pandod", (enum log_level)MAX(0, log_level_parse(a.conf.log_level)));
+	if (geteuid() == 0) {
+		log_error("pandod does not run as root: pando-priv starts it as another user");
+		return EXIT_CONFIG;
+	}
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	a.signals = signalfd(-1, &set, SFD_CLOEXEC);
+	r = app_start(&a, &err);
+	if (r == 0)
+		r = first_job(&a, &err);
+	if (r == 0) {
+		say_how(&a);
+		while (read(a.signals, &si, sizeof(si)) < 0 && errno == EINTR)
+			;
+	}
+	if (r < 0)
+		log_error("%s", err.msg);
+	else
+		log_info("shutting down: running VMs are suspended");
+	app_stop(&a);
+	close(a.signals);
+	if (r >= 0)
+		return 0;
+	return config_error(r) ? EXIT_CONFIG : 1;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* selfcheck.h - does the main job once at start, and says what it measured */
+#pragma once
+
+struct err;
+struct vmm;
+
+/* Creates a VM, runs a Python line in it, forks it, deletes both. Prints figures to stdout. */
+int selfcheck_run(struct vmm *m, const char *account, struct err *err);

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_gc.c - find and forget points and layers that nobody names
+ *
+ * One transaction: held names go into a temporary table; unnamed points are deleted; then
+ * everything reachable downwards from the points, VMs and held layers that are left is
+ * marked by a recursive query and all other layers are deleted in one statement. The foreign
+ * keys are the second opinion: a layer still named cannot be deleted at all.
+ *
+ * The files are the caller's to remove, after this returned: dying in between
+ * leaves orphans on disk that the next start finds, never a row without its file.
+ */
+#include "store/store_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+
+static const char delete_points[] =
+        "DELETE FROM points WHERE"
+        " NOT EXISTS (SELECT 1 FROM vms WHERE vms.point = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.base_point = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM snapshots WHERE snapshots.point = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM templates WHERE templates.point = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM held WHERE held.id = points.id)"
+        " RETURNING id";
+
+static const char delete_layers[] =
+        "WITH RECURSIVE live (id) AS ("
+        " SELECT mem_layer FROM points WHERE mem_layer IS NOT NULL"
+        " UNION SELECT disk_layer FROM points WHERE disk_layer IS NOT NULL"
+        " UNION SELECT base_mem FROM vms WHERE base_mem IS NOT NULL"
+        " UNION SELECT disk_layer FROM vms WHERE disk_layer IS NOT NULL"
+        " UNION SELECT id FROM held"
+        " UNION SELECT l.parent FROM layers l JOIN live ON l.id = live.id"
+        " WHERE l.parent IS NOT NULL)"
+        "DELETE FROM layers WHERE NOT EXISTS"
+        " (SELECT 1 FROM live WHERE live.id = layers.id)"
+        " RETURNING id";
+
+static int run(struct store *s, const char *sql, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, s, sql, err);
+
+	return r < 0 ? r : query_run(&q, err);
+}
+
+static int hold(struct store *s, const char *const *ids, size_t n, struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		autoquery struct query q = { 0 };
+		int r = query_begin(
+		        &q, s, "INSERT INTO held (id) VALUES ($1) ON CONFLICT DO NOTHING", err);
+
+		if (r < 0)
+			return r;
+		query_bind_text(&q, ids[i]);
+		if ((r = query_run(&q, err)) < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int delete_returning(struct store *s, const char *sql, char (**ret_ids)[ID_SIZE],
+                            size_t *ret_n, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	size_t cap = 0;
+	int r = query_begin(&q, s, sql, err);
+
+	if (r < 0)
+		return r;
+	while ((r = query_step(&q, err)) > 0) {
+		if (*ret_n == cap) {
+			size_t want = cap ? 2 * cap : 16;
+			void *p = reallocarray(*ret_ids, want, ID_SIZE);
+
+			if (!p)
+				return err_set(err, -ENOMEM, "out of memory");
+			*ret_ids = p;
+			cap = want;
+		}
+		query_read_text(&q, (*ret_ids)[(*ret_n)++], ID_SIZE);
+	}
+	return r < 0 ? r : query_read_end(&q, err);
+}
+
+void store_garbage_done(struct store_garbage *g)
+{
+	free(g->points);
+	free(g->layers);
+	*g = (struct store_garbage){ 0 };
+}
+
+int store_collect(struct store *s, const char *const *held_points, size_t n_points,
+                  const char *const *held_layers, size_t n_layers, struct store_garbage *ret,
+                  struct err *err)
+{
+	AUTO(store_garbage_done) struct store_garbage g = { 0 };
+	autotx struct tx t = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = run(s, "DELETE FROM held", err)) < 0 ||
+	    (r = hold(s, held_points, n_points, err)) < 0 ||
+	    (r = hold(s, held_layers, n_layers, err)) < 0 ||
+	    (r = delete_returning(s, delete_points, &g.points, &g.n_points, err)) < 0 ||
+	    (r = delete_returning(s, delete_layers, &g.layers, &g.n_layers, err)) < 0 ||
+	    (r = tx_commit(&t, err)) < 0)
+		return err_wrap(err, "collect unused layers");
+	*ret = g;
+	g = (struct store_garbage){ 0 };
+	return 0;
+}

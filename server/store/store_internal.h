@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store/store_internal.h - statements, transactions and row tables; for store/ only
+ *
+ * A struct col table says once how a C struct and its table correspond; INSERT,
+ * UPDATE and SELECT texts are made from it, so a member cannot be written in one
+ * place and forgotten in another. Parameters are written $1, $2, ... in the
+ * order of their first appearance, which both SQLite and PostgreSQL number the
+ * same way.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "store/store.h"
+
+#define STORE_STMTS_MAX 64  /* distinct statement texts of this folder, with room */
+#define STORE_SQL_MAX 4096  /* bytes of one generated statement */
+#define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to let go */
+
+struct store {
+	pthread_mutex_t lock; /* guards everything below and the connection itself */
+	sqlite3 *db;          /* owned */
+	sqlite3_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
+	unsigned n_stmts;
+};
+
+/* ---- store_sql.c ---- */
+
+/* A statement in use: bind in order, step, read columns in order. Reset at the end of the scope. */
+struct query {
+	struct store *s;
+	sqlite3_stmt *st;
+	int n_bound, n_read;
+	int failed; /* sticky -errno of a bind or a read */
+};
+#define autoquery AUTO(query_done)
+
+int query_begin(struct query *q, struct store *s, const char *sql, struct err *err);
+void query_done(struct query *q);
+void query_bind_text(struct query *q, const char *v); /* NULL binds NULL */
+void query_bind_ref(struct query *q, const char *v);  /* "" binds NULL */
+void query_bind_i64(struct query *q, int64_t v);
+void query_bind_double(struct query *q, double v);
+/* 1: a row is there, 0: no more, -errno. */
+int query_step(struct query *q, struct err *err);
+/* For statements without rows: number of rows changed, or -errno. */
+int query_run(struct query *q, struct err *err);
+/* Next column of the row. A value that does not fit makes query_read_end() fail. */
+void query_read_text(struct query *q, char *dst, size_t size); /* NULL reads as "" */
+int64_t query_read_i64(struct query *q, int64_t min, int64_t max);
+double query_read_double(struct query *q);
+int query_read_end(struct query *q, struct err *err);
+
+/* -errno and a sentence for what the connection says went wrong. */
+int store_fail(struct store *s, int rc, struct err *err, const char *what);
+
+/* A write transaction: takes the lock; rolls back at the end of the scope unless committed. */
+struct tx {
+	struct store *s;
+	bool open;
+};
+#define autotx AUTO(tx_end)
+int tx_begin(struct tx *t, struct store *s, struct err *err);
+int tx_commit(struct tx *t, struct err *err);
+void tx_end(struct tx *t);
+
+/* ---- store_row.c ---- */
+
+enum col_type {
+	COL_TEXT, /* char array */
+	COL_REF,  /* char array; "" is NULL */
+	COL_U32,
+	COL_INT,
+	COL_I64,
+	COL_U64, /* below 2^63 */
+	COL_BOOL,
+	COL_DOUBLE,
+	COL_WORD, /* an enum (int sized), written as a word */
+};
+
+struct col {
+	const char *name;
+	enum col_type type;
+	size_t off, size;
+	const char *const *words; /* COL_WORD */
+	int n_words;
+};
+
+struct table {
+	const char *name;
+	const struct col *cols; /* cols[0] is the primary key */
+	size_t n_cols;
+	size_t row_size;
+	const char *missing_tag; /* of a row that is not there, or NULL */
+	const char *noun;        /* "VM", for sentences */
+};
+
+#define COL_AT(type_, struct_, member, column)                   \
+	{                                                        \
+		column, type_, offsetof(struct struct_, member), \
+		        sizeof(((struct struct_ *)0)->member)    \
+	}
+#define COL_WORD_AT(struct_, member, column, words_)                                           \
+	{                                                                                      \
+		column, COL_WORD, offsetof(struct struct_, member),                            \
+		        sizeof(((struct struct_ *)0)->member), words_, (int)ARRAY_SIZE(words_) \
+	}
+
+/* All of them are called under the lock. */
+int row_insert(struct store *s, const struct table *t, const void *row, struct err *err);
+/* The whole row by its key; -ENOENT when there is none. */
+int row_update(struct store *s, const struct table *t, const void *row, struct err *err);
+int row_delete(struct store *s, const struct table *t, const char *key, struct err *err);
+int row_get(struct store *s, const struct table *t, const char *key, void *ret, struct err *err);
+/* tail: what follows "SELECT columns FROM table"; args are text parameters. Caller frees *ret. */
+int row_list(struct store *s, const struct table *t, const char *tail, const char *const *args,
+             size_t n_args, void **ret, size_t *ret_n, struct err *err);
+int row_missing(const struct table *t, const char *key, struct err *err);
+
+/* ---- shared between the verbs; under the lock ---- */
+int layer_add_locked(struct store *s, const struct store_layer *l, struct err *err);
+/* Adds those that are new, seals those that are known; parents may follow their children. */
+int layers_put_locked(struct store *s, const struct store_layer *l, size_t n, struct err *err);
+int point_add_locked(struct store *s, const struct store_point *p, struct err *err);
+
+/* ---- store_schema.c ---- */
+/* Entry n is what takes the database from version n to n + 1; never edited once released. */
+extern const char *const store_migrations[];
+extern const unsigned store_n_migrations;

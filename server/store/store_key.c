@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_key.c - accounts, API keys (only their hashes) and small facts by name
+ */
+#include "store/store_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+int store_account_create(struct store *s, const char *account, const char *name, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s,
+	                     "INSERT INTO accounts (id, name, created_ms) VALUES ($1, $2, $3)",
+	                     err)) < 0)
+		return r;
+	query_bind_text(&q, account);
+	query_bind_text(&q, name);
+	query_bind_i64(&q, clock_wall_ms());
+	if ((r = query_run(&q, err)) < 0)
+		return err_wrap(err, "create account '%s'", account);
+	query_done(&q);
+	return tx_commit(&t, err);
+}
+
+/* The first column of the first row, as text. */
+static int read_text(struct query *q, char *ret, size_t size, struct err *err)
+{
+	int r = query_step(q, err);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	query_read_text(q, ret, size);
+	return query_read_end(q, err);
+}
+
+int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE], struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 };
+	int r;
+
+	r = query_begin(&q, s, "SELECT id FROM accounts ORDER BY created_ms, id LIMIT 1", err);
+	if (r < 0)
+		return r;
+	r = read_text(&q, ret_account, ACCOUNT_SIZE, err);
+	return r == -ENOENT ? err_set(err, r, "there is no account yet") : r;
+}
+
+int store_key_add(struct store *s, const char *account, const char *key_id, const char *name,
+                  const char *hash_hex, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s,
+	                     "INSERT INTO api_keys (id, account, name, hash, created_ms) "
+	                     "VALUES ($1, $2, $3, $4, $5)",
+	                     err)) < 0)
+		return r;
+	query_bind_text(&q, key_id);
+	query_bind_text(&q, account);
+	query_bind_text(&q, name);
+	query_bind_text(&q, hash_hex);
+	query_bind_i64(&q, clock_wall_ms());
+	if ((r = query_run(&q, err)) < 0)
+		return err_wrap(err, "add API key '%s'", key_id);
+	query_done(&q);
+	return tx_commit(&t, err);
+}
+
+int store_key_find(struct store *s, const char *hash_hex, char ret_account[ACCOUNT_SIZE],
+                   struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 };
+	int r;
+
+	r = query_begin(&q, s,
+	                "SELECT account FROM api_keys WHERE hash = $1 AND revoked_ms IS NULL", err);
+	if (r < 0)
+		return r;
+	query_bind_text(&q, hash_hex);
+	r = read_text(&q, ret_account, ACCOUNT_SIZE, err);
+	return r == -ENOENT ? err_set(err, r, "no such API key") : r;
+}
+
+int store_key_count(struct store *s, struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 };
+	int64_t n;
+	int r;
+
+	r = query_begin(&q, s, "SELECT COUNT(*) FROM api_keys WHERE revoked_ms IS NULL", err);
+	if (r < 0 || (r = query_step(&q, err)) < 0)
+		return r;
+	n = query_read_i64(&q, 0, INT32_MAX);
+	r = query_read_end(&q, err);
+	return r < 0 ? r : (int)n;
+}
+
+int store_key_revoke(struct store *s, const char *account, const char *key_id, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s,
+	                     "UPDATE api_keys SET revoked_ms = $1 "
+	                     "WHERE id = $2 AND account = $3 AND revoked_ms IS NULL",
+	                     err)) < 0)
+		return r;
+	query_bind_i64(&q, clock_wall_ms());
+	query_bind_text(&q, key_id);
+	query_bind_text(&q, account);
+	if ((r = query_run(&q, err)) < 0)
+		return err_wrap(err, "revoke API key '%s'", key_id);
+	if (r == 0)
+		return err_set(err, -ENOENT, "no API key '%s'", key_id);
+	query_done(&q);
+	return tx_commit(&t, err);
+}
+
+int store_meta_set(struct store *s, const char *key, const char *value, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s,
+	                     "INSERT INTO meta (key, value) VALUES ($1, $2) "
+	                     "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+	                     err)) < 0)
+		return r;
+	query_bind_text(&q, key);
+	query_bind_text(&q, value);
+	if ((r = query_run(&q, err)) < 0)
+		return err_wrap(err, "set '%s'", key);
+	query_done(&q);
+	return tx_commit(&t, err);
+}
+
+int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 };
+	int r;
+
+	r = query_begin(&q, s, "SELECT value FROM meta WHERE key = $1", err);
+	if (r < 0)
+		return r;
+	query_bind_text(&q, key);
+	r = read_text(&q, ret, size, err);
+	return r == -ENOENT ? err_set(err, r, "nothing is stored as '%s'", key) : r;
+}

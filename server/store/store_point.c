@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store_point.c - points (a frozen machine: memory layer, disk layer, device state) and templates
+ */
+#include "store/store_internal.h"
+
+#include <errno.h>
+
+#include "base/err.h"
+
+static const struct col point_cols[] = {
+	COL_AT(COL_TEXT, store_point, id, "id"),
+	COL_AT(COL_REF, store_point, mem_layer, "mem_layer"),
+	COL_AT(COL_REF, store_point, disk_layer, "disk_layer"),
+	COL_AT(COL_REF, store_point, parent, "parent"),
+	COL_AT(COL_REF, store_point, source_vm, "source_vm"),
+	COL_AT(COL_U32, store_point, vcpus, "vcpus"),
+	COL_AT(COL_U32, store_point, mem_mb, "mem_mb"),
+	COL_AT(COL_U32, store_point, disk_mb, "disk_mb"),
+	COL_AT(COL_TEXT, store_point, qemu_version, "qemu_version"),
+	COL_AT(COL_TEXT, store_point, machine, "machine"),
+	COL_AT(COL_TEXT, store_point, cpu, "cpu"),
+	COL_AT(COL_TEXT, store_point, accel, "accel"),
+	COL_AT(COL_U32, store_point, state_crc, "state_crc"),
+	COL_AT(COL_U64, store_point, state_bytes, "state_bytes"),
+	COL_AT(COL_I64, store_point, created_ms, "created_ms"),
+};
+static const struct table point_table = {
+	.name = "points",
+	.cols = point_cols,
+	.n_cols = ARRAY_SIZE(point_cols),
+	.row_size = sizeof(struct store_point),
+	.noun = "point",
+};
+
+int point_add_locked(struct store *s, const struct store_point *p, struct err *err)
+{
+	return row_insert(s, &point_table, p, err);
+}
+
+int store_point_add(struct store *s, const struct store_point *p,
+                    const struct store_layer *new_layers, size_t n_layers, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = layers_put_locked(s, new_layers, n_layers, err)) < 0 ||
+	    (r = point_add_locked(s, p, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+int store_point_get(struct store *s, const char *id, struct store_point *ret, struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	return row_get(s, &point_table, id, ret, err);
+}
+
+int store_point_list(struct store *s, struct store_point **ret, size_t *ret_n, struct err *err)
+{
+	void *p = NULL;
+	int r;
+
+	LOCK_SCOPE(&s->lock);
+	r = row_list(s, &point_table, "ORDER BY created_ms, id", NULL, 0, &p, ret_n, err);
+	if (r >= 0)
+		*ret = p;
+	return r;
+}
+
+/* Only a layer of the same kind can take another's place. */
+static int check_same_kind(struct store *s, const char *from, const char *to, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, s,
+	                    "SELECT COUNT(*), COUNT(DISTINCT kind) FROM layers "
+	                    "WHERE id = $1 OR id = $2",
+	                    err);
+
+	if (r < 0)
+		return r;
+	query_bind_text(&q, from);
+	query_bind_text(&q, to);
+	if ((r = query_step(&q, err)) < 0)
+		return r;
+	if (query_read_i64(&q, 0, INT64_MAX) != 2)
+		return err_set(err, -ENOENT, "layer '%s' or '%s' is not there", from, to);
+	if (query_read_i64(&q, 0, INT64_MAX) != 1)
+		return err_set(err, -EINVAL, "layers '%s' and '%s' are of different kinds", from,
+		               to);
+	return 0;
+}
+
+static int swap_in(struct store *s, const char *sql, const char *to, const char *from,
+                   struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, s, sql, err);
+
+	if (r < 0)
+		return r;
+	query_bind_text(&q, to);
+	query_bind_text(&q, from);
+	return query_run(&q, err);
+}
+
+int store_point_swap_layer(struct store *s, const char *from, const char *to, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = check_same_kind(s, from, to, err)) < 0 ||
+	    (r = swap_in(s, "UPDATE points SET mem_layer = $1 WHERE mem_layer = $2", to, from,
+	                 err)) < 0 ||
+	    (r = swap_in(s, "UPDATE points SET disk_layer = $1 WHERE disk_layer = $2", to, from,
+	                 err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+int store_template_set(struct store *s, const char *key, const char *point, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s,
+	                     "INSERT INTO templates (key, point) VALUES ($1, $2) "
+	                     "ON CONFLICT (key) DO UPDATE SET point = excluded.point",
+	                     err)) < 0)
+		return r;
+	query_bind_text(&q, key);
+	query_bind_text(&q, point);
+	if ((r = query_run(&q, err)) < 0)
+		return err_wrap(err, "set template '%s'", key);
+	query_done(&q);
+	return tx_commit(&t, err);
+}
+
+int store_template_get(struct store *s, const char *key, char ret_point[ID_SIZE], struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 };
+	char point[ID_SIZE];
+	int r;
+
+	r = query_begin(&q, s, "SELECT point FROM templates WHERE key = $1", err);
+	if (r < 0)
+		return r;
+	query_bind_text(&q, key);
+	if ((r = query_step(&q, err)) < 0)
+		return r;
+	if (r == 0)
+		return err_set(err, -ENOENT, "no template '%s'", key);
+	query_read_text(&q, point, sizeof(point));
+	if ((r = query_read_end(&q, err)) < 0)
+		return r;
+	memcpy(ret_point, point, sizeof(point));
+	return 0;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_snapshot.c - points that a user keeps under an id and a name
+ *
+ * A deleted snapshot stays as a row (it can be listed) and lets go of its point.
+ */
+#include "store/store_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+
+static const struct col snapshot_cols[] = {
+	COL_AT(COL_TEXT, store_snapshot, info.id, "id"),
+	COL_AT(COL_TEXT, store_snapshot, info.account, "account"),
+	COL_AT(COL_TEXT, store_snapshot, info.name, "name"),
+	COL_AT(COL_REF, store_snapshot, info.source_vm, "source_vm"),
+	COL_AT(COL_REF, store_snapshot, info.source_instance, "source_instance"),
+	COL_AT(COL_I64, store_snapshot, info.created_ms, "created_ms"),
+	COL_AT(COL_BOOL, store_snapshot, info.deleted, "deleted"),
+	COL_AT(COL_BOOL, store_snapshot, info.persistent, "persistent"),
+	COL_AT(COL_INT, store_snapshot, info.priority, "priority"),
+	COL_AT(COL_U32, store_snapshot, info.vcpus, "vcpus"),
+	COL_AT(COL_U32, store_snapshot, info.mem_mb, "mem_mb"),
+	COL_AT(COL_U32, store_snapshot, info.disk_mb, "disk_mb"),
+	COL_AT(COL_REF, store_snapshot, point, "point"),
+};
+static const struct table snapshot_table = {
+	.name = "snapshots",
+	.cols = snapshot_cols,
+	.n_cols = ARRAY_SIZE(snapshot_cols),
+	.row_size = sizeof(struct store_snapshot),
+	.missing_tag = "SNAPSHOT_NOT_FOUND",
+	.noun = "snapshot",
+};
+
+int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &snapshot_table, n, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+int store_snapshot_get(struct store *s, const char *id, struct store_snapshot *ret, struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	return row_get(s, &snapshot_table, id, ret, err);
+}
+
+int store_snapshot_list(struct store *s, const char *account, bool include_deleted,
+                        struct store_snapshot **ret, size_t *ret_n, struct err *err)
+{
+	void *p = NULL;
+	int r;
+
+	LOCK_SCOPE(&s->lock);
+	if (account)
+		r = row_list(s, &snapshot_table,
+		             include_deleted ? "WHERE account = $1 ORDER BY created_ms DESC, id"
+		                             : "WHERE account = $1 AND deleted = 0 "
+		                               "ORDER BY created_ms DESC, id",
+		             &account, 1, &p, ret_n, err);
+	else
+		r = row_list(s, &snapshot_table,
+		             include_deleted ? "ORDER BY created_ms DESC, id"
+		                             : "WHERE deleted = 0 ORDER BY created_ms DESC, id",
+		             NULL, 0, &p, ret_n, err);
+	if (r >= 0)
+		*ret = p;
+	return r;
+}
+
+int store_snapshot_rename(struct store *s, const char *id, const char *name, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	struct store_snapshot n;
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
+		return r;
+	if (n.info.deleted)
+		return row_missing(&snapshot_table, id, err);
+	if (strlen(name) >= sizeof(n.info.name))
+		return err_set(err, -EINVAL, "a name has at most %zu bytes",
+		               sizeof(n.info.name) - 1);
+	snprintf(n.info.name, sizeof(n.info.name), "%s", name);
+	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+int store_snapshot_delete(struct store *s, const char *id, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	struct store_snapshot n;
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
+		return r;
+	if (n.info.deleted)
+		return err_tag(err, -EALREADY, "SNAPSHOT_ALREADY_DELETED",
+		               "snapshot '%s' was deleted before", id);
+	n.info.deleted = true;
+	n.point[0] = '\0';
+	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bringup.c - a process for a VM, and its end
+ *
+ * Order: network slot (gate closed), process, guest continues, agent channel,
+ * identity event, and only when the agent confirmed it: name forwarding and
+ * the open gate. No confirmation, no traffic: on any failure everything is
+ * taken down again. The caller holds the VM's lock and writes the state.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+static void make_identity(struct vm *vm, enum guest_reason reason, struct guest_identity *id)
+{
+	uint8_t raw[16];
+
+	*id = (struct guest_identity){ .reason = reason, .generation = vm->row.info.generation };
+	random_bytes(raw, sizeof(raw));
+	raw[6] = (raw[6] & 0x0f) | 0x40; /* a version 4 UUID, as systemd makes them */
+	raw[8] = (raw[8] & 0x3f) | 0x80;
+	hex_encode(raw, sizeof(raw), id->machine_id);
+	snprintf(id->hostname, sizeof(id->hostname), "%s", vm->row.info.id);
+}
+
+static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, struct err *err)
+{
+	struct guest_identity id;
+	struct guest_info info;
+	struct guest *g = NULL;
+	int fd, r;
+
+	r = machine_agent_socket(vm->machine, &fd, err);
+	if (r < 0)
+		return r;
+	r = guest_new(vm->row.info.id, fd, &g, err);
+	if (r < 0)
+		return r;
+	make_identity(vm, reason, &id);
+	r = guest_hello(g, &id, deadline_in(ms), &info, err);
+	if (r < 0) {
+		guest_close(g);
+		guest_unref(g);
+		return err_wrap(err, "the agent in VM %s", vm->row.info.id);
+	}
+	vm->guest = g;
+	return 0;
+}
+
+static int take_slot(struct vm *vm, struct err *err)
+{
+	int r = privc_slot_take(vm->m->priv, &vm->slot, err);
+
+	if (r < 0)
+		return r;
+	vm->has_slot = true;
+	vm->row.slot = (int)vm->slot.idx;
+	return 0;
+}
+
+static int open_network(struct vm *vm, struct err *err)
+{
+	int r = dns_add(vm->m->dns, vm->slot.idx, TAKE_FD(vm->slot.dns_udp),
+	                TAKE_FD(vm->slot.dns_tcp), err);
+
+	return r < 0 ? r : privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, err);
+}
+
+static void drop_guest(struct vm *vm)
+{
+	if (!vm->guest)
+		return;
+	guest_close(vm->guest);
+	guest_unref(vm->guest);
+	vm->guest = NULL;
+}
+
+static void drop_slot(struct vm *vm)
+{
+	struct err err = { 0 };
+
+	if (!vm->has_slot)
+		return;
+	dns_remove(vm->m->dns, vm->slot.idx);
+	if (vm->slot.dns_udp >= 0)
+		close(TAKE_FD(vm->slot.dns_udp));
+	if (vm->slot.dns_tcp >= 0)
+		close(TAKE_FD(vm->slot.dns_tcp));
+	if (privc_slot_free(vm->m->priv, vm->slot.idx, &err) < 0)
+		vm_log(vm, LOG_LV_WARN, "slot %u was not freed, ignoring: %s", vm->slot.idx,
+		       err.msg);
+	vm->has_slot = false;
+	vm->row.slot = -1;
+}
+
+void vm_take_down(struct vm *vm)
+{
+	struct err err = { 0 };
+
+	watch_remove(vm);
+	drop_guest(vm);
+	if (vm->machine) {
+		if (machine_kill(vm->machine, &err) < 0)
+			vm_log(vm, LOG_LV_WARN, "process was not ended, ignoring: %s", err.msg);
+		vm->machine = machine_free(vm->machine);
+	}
+	drop_slot(vm);
+}
+
+/* The disk layer to write to: the one it has if only this VM knows it, else a new one on top. */
+static void plan_disk(struct vm *vm, struct bringup *b, struct machine_start *s)
+{
+	struct store_vm *row = &vm->row;
+
+	snprintf(b->before, sizeof(b->before), "%s", row->disk_layer);
+	b->layer = (struct store_layer){ .kind = LAYER_DISK };
+	if (!b->point && *row->disk_layer && !layer_sealed(vm->m, row->disk_layer)) {
+		s->disk_layer_exists = true;
+	} else {
+		id_make("ly-", b->layer.id);
+		snprintf(b->layer.parent, sizeof(b->layer.parent), "%s", row->disk_layer);
+		snprintf(b->layer.format, sizeof(b->layer.format), "qcow2");
+		snprintf(row->disk_layer, sizeof(row->disk_layer), "%s", b->layer.id);
+	}
+	snprintf(s->disk_layer, sizeof(s->disk_layer), "%s", row->disk_layer);
+}
+
+static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
+{
+	struct store_vm *row = &vm->row;
+	struct machine_start s = { .instance = row->info.instance,
+		                   .slot = (int)vm->slot.idx,
+		                   .vcpus = row->info.vcpus,
+		                   .mem_mb = row->info.mem_mb,
+		                   .disk_mb = row->info.disk_mb,
+		                   .point = b->point };
+	int r;
+
+	plan_disk(vm, b, &s);
+	if (b->point) {
+		s.disk = b->point->disk;
+	} else {
+		r = chain_load(vm->m, b->before, &s.disk, err);
+		if (r < 0)
+			return r;
+		if (s.disk_layer_exists)
+			s.disk.n--; /* its own layer is on top of the chain */
+	}
+	return machine_start(vm->m->engine, &s, &vm->machine, err);
+}
+
+int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
+{
+	int r;
+
+	id_make("", vm->row.info.instance);
+	vm->row.info.generation++;
+	if ((r = take_slot(vm, err)) < 0)
+		return r;
+	r = start_machine(vm, b, err);
+	if (r == 0)
+		r = machine_cont(vm->machine, err);
+	if (r == 0)
+		r = connect_agent(vm, b->reason, b->agent_ms, err);
+	if (r == 0)
+		r = open_network(vm, err);
+	if (r < 0) {
+		vm_bring_up_undo(vm, b);
+		return r;
+	}
+	watch_add(vm);
+	return 0;
+}
+
+void vm_bring_up_undo(struct vm *vm, struct bringup *b)
+{
+	vm_take_down(vm);
+	snprintf(vm->row.disk_layer, sizeof(vm->row.disk_layer), "%s", b->before);
+	if (*b->layer.id)
+		engine_remove_layer(vm->m->engine, b->layer.id);
+}
+
+int vm_reconnect(struct vm *vm, struct err *err)
+{
+	drop_guest(vm);
+	return connect_agent(vm, GUEST_RECONNECT, AGENT_RECONNECT_MS, err);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * create.c - a new VM is the thaw of a point: the template's or a snapshot's
+ *
+ * The row is written once, when the VM runs: a crash before that leaves a
+ * process and files that nobody knows, and recovery removes both.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+static int snapshot_point(struct vmm *m, const char *account, const char *id,
+                          char ret_point[ID_SIZE], struct err *err)
+{
+	struct store_snapshot s;
+	int r = store_snapshot_get(m->store, id, &s, NULL);
+
+	if (r < 0 || strcmp(s.info.account, account) != 0)
+		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%.40s'", id);
+	if (s.info.deleted || !*s.point)
+		return err_tag(err, -ENOENT, "SOURCE_SNAPSHOT_DELETED",
+		               "snapshot '%.40s' was deleted", id);
+	snprintf(ret_point, ID_SIZE, "%s", s.point);
+	return 0;
+}
+
+static void fill_row(struct vmm *m, const struct vm_create_opts *o, const struct engine_point *p,
+                     const char *point, struct store_vm *row)
+{
+	struct vm_info *i = &row->info;
+
+	*row = (struct store_vm){ .slot = -1 };
+	id_make("", i->id);
+	snprintf(i->account, sizeof(i->account), "%s", o->account);
+	snprintf(i->name, sizeof(i->name), "%s", o->name ? o->name : "");
+	snprintf(i->snapshot_id, sizeof(i->snapshot_id), "%s",
+	         o->snapshot_id ? o->snapshot_id : "");
+	i->state = VM_STARTING;
+	i->created_ms = clock_wall_ms();
+	i->idle_timeout_s = o->idle_timeout_s;
+	i->activity_threshold = o->activity_threshold;
+	i->persistence = o->persistence;
+	i->vcpus = p->vcpus;
+	i->mem_mb = p->mem_mb;
+	i->disk_mb = p->disk_mb;
+	snprintf(row->base_point, sizeof(row->base_point), "%s", point);
+	snprintf(row->base_mem, sizeof(row->base_mem), "%s",
+	         p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
+	snprintf(row->disk_layer, sizeof(row->disk_layer), "%s",
+	         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
+}
+
+static int create_from(struct vmm *m, const struct vm_create_opts *o, const char *point,
+                       struct vm_info *ret, struct err *err)
+{
+	struct engine_point p;
+	struct store_vm row;
+	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct vm *vm;
+	int r = point_load(m, point, &p, err);
+
+	if (r < 0)
+		return r;
+	fill_row(m, o, &p, point, &row);
+	vm = vm_new(m, &row);
+	if (!vm || vmm_insert(m, vm, err) < 0) {
+		vm_unref(vm);
+		return err_set(err, -ENOMEM, "create VM: out of memory");
+	}
+	pthread_mutex_lock(&vm->lock);
+	r = vm_bring_up(vm, &b, err);
+	if (r == 0) {
+		row = vm->row;
+		row.info.state = VM_RUNNING;
+		r = store_vm_add_many(m->store, &row, 1, &b.layer, 1, err);
+		if (r < 0)
+			vm_bring_up_undo(vm, &b);
+		else
+			r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+	}
+	if (r == 0)
+		vm_copy_info(vm, ret);
+	else
+		vm->gone = true;
+	pthread_mutex_unlock(&vm->lock);
+	if (r < 0)
+		vmm_forget(m, vm);
+	vm_unref(vm);
+	return r;
+}
+
+int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err)
+{
+	char point[ID_SIZE];
+	uint64_t t0 = clock_ms();
+	int r;
+
+	if (o->snapshot_id)
+		r = snapshot_point(m, o->account, o->snapshot_id, point, err);
+	else
+		r = template_wait(m, point, err);
+	if (r < 0)
+		return r;
+	r = vmm_hold(m, point, err);
+	if (r < 0)
+		return r;
+	r = create_from(m, o, point, ret, err);
+	vmm_release(m, point);
+	if (r < 0)
+		return err_wrap(err, "create VM");
+	log_obj(LOG_LV_INFO, "vm", ret->id, "created in %llu ms from %s",
+	        (unsigned long long)(clock_ms() - t0),
+	        o->snapshot_id ? o->snapshot_id : "the template");
+	return 0;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fork.c - live copies of a VM
+ *
+ * A running VM is frozen live (a few milliseconds), a suspended one has its
+ * point already. Then every child is an ordinary thaw of that point, several
+ * at a time. The children appear together in one transaction, or not at all.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+#define FORK_THREADS 8 /* thaws at once */
+
+struct child {
+	struct vm *vm;
+	struct bringup b;
+	int result;
+	struct err err;
+};
+
+struct fork_job {
+	struct child *children;
+	unsigned count, next;
+	pthread_mutex_t lock;
+};
+
+static void *fork_worker(void *arg)
+{
+	struct fork_job *job = arg;
+
+	for (;;) {
+		struct child *c;
+
+		pthread_mutex_lock(&job->lock);
+		c = job->next < job->count ? &job->children[job->next++] : NULL;
+		pthread_mutex_unlock(&job->lock);
+		if (!c)
+			return NULL;
+		pthread_mutex_lock(&c->vm->lock);
+		c->result = vm_bring_up(c->vm, &c->b, &c->err);
+		pthread_mutex_unlock(&c->vm->lock);
+	}
+}
+
+/* The point the children come from, held against collection. The parent is locked only for this. */
+static int fork_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
+                      struct store_vm *ret_parent, struct err *err)
+{
+	struct frozen f;
+	struct vm *vm;
+	int r = vmm_lock(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	if (vm->row.info.state == VM_SUSPENDED) {
+		snprintf(ret_point, ID_SIZE, "%s", vm->row.info.point);
+	} else {
+		r = vm_wake(vm, err);
+		if (r == 0)
+			r = vm_freeze_live(vm, /* durable= */ false, &f, err);
+		if (r == 0)
+			snprintf(ret_point, ID_SIZE, "%s", f.point);
+	}
+	if (r == 0)
+		r = vmm_hold(m, ret_point, err);
+	*ret_parent = vm->row;
+	vm_unlock(vm);
+	return r;
+}
+
+static int make_children(struct vmm *m, const struct store_vm *parent, const struct engine_point *p,
+                         const struct vm_persistence *persistence, struct fork_job *job,
+                         struct err *err)
+{
+	for (unsigned i = 0; i < job->count; i++) {
+		struct child *c = &job->children[i];
+		struct store_vm row = *parent;
+
+		id_make("", row.info.id);
+		row.info.state = VM_STARTING;
+		row.info.created_ms = clock_wall_ms();
+		row.info.cpu_seconds = 0;
+		row.info.point[0] = '\0';
+		row.slot = -1;
+		if (persistence)
+			row.info.persistence = *persistence;
+		snprintf(row.info.parent_id, ID_SIZE, "%s", parent->info.id);
+		snprintf(row.base_point, ID_SIZE, "%s", p->id);
+		snprintf(row.base_mem, ID_SIZE, "%s", p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
+		snprintf(row.disk_layer, ID_SIZE, "%s",
+		         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
+		c->b = (struct bringup){ .point = p,
+			                 .reason = GUEST_THAW,
+			                 .agent_ms = AGENT_THAW_MS };
+		c->result = -ECANCELED;
+		c->vm = vm_new(m, &row);
+		if (!c->vm || vmm_insert(m, c->vm, err) < 0)
+			return err_set(err, -ENOMEM, "fork: out of memory");
+	}
+	return 0;
+}
+
+static void run_job(struct fork_job *job)
+{
+	pthread_t t[FORK_THREADS];
+	unsigned n = 0;
+
+	while (n + 1 < MIN(job->count, FORK_THREADS) &&
+	       pthread_create(&t[n], NULL, fork_worker, job) == 0)
+		n++;
+	fork_worker(job);
+	while (n)
+		pthread_join(t[--n], NULL);
+}
+
+static int save_children(struct vmm *m, struct fork_job *job, struct err *err)
+{
+	autofree struct store_vm *rows = calloc(job->count, sizeof(*rows));
+	autofree struct store_layer *layers = calloc(job->count, sizeof(*layers));
+	int r = 0;
+
+	if (!rows || !layers)
+		return err_set(err, -ENOMEM, "fork: out of memory");
+	for (unsigned i = 0; i < job->count; i++) {
+		if (job->children[i].result < 0) {
+			*err = job->children[i].err;
+			return job->children[i].result;
+		}
+		rows[i] = job->children[i].vm->row;
+		rows[i].info.state = VM_RUNNING;
+		layers[i] = job->children[i].b.layer;
+	}
+	r = store_vm_add_many(m->store, rows, job->count, layers, job->count, err);
+	for (unsigned i = 0; r == 0 && i < job->count; i++)
+		r = vm_set_state(job->children[i].vm, VM_RUNNING, NULL, 0, NULL, err);
+	return r;
+}
+
+int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
+             const struct vm_persistence *persistence, struct vm_info **ret, struct err *err)
+{
+	uint64_t t0 = clock_ms();
+	char point[ID_SIZE];
+	struct store_vm parent;
+	struct engine_point p;
+	struct fork_job job = { .count = count };
+	struct vm_info *infos = NULL;
+	int r;
+
+	if (count < 1 || count > VM_FORK_MAX)
+		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
+	r = fork_point(m, account, id, point, &parent, err);
+	if (r < 0)
+		return err_wrap(err, "fork VM %s", id);
+	pthread_mutex_init(&job.lock, NULL);
+	job.children = calloc(count, sizeof(*job.children));
+	infos = calloc(count, sizeof(*infos));
+	r = job.children && infos ? 0 : err_set(err, -ENOMEM, "fork: out of memory");
+	if (r == 0)
+		r = point_load(m, point, &p, err);
+	if (r == 0)
+		r = make_children(m, &parent, &p, persistence, &job, err);
+	if (r == 0) {
+		run_job(&job);
+		r = save_children(m, &job, err);
+	}
+	for (unsigned i = 0; job.children && i < count; i++) {
+		struct child *c = &job.children[i];
+
+		if (!c->vm)
+			continue;
+		if (r == 0) {
+			vm_copy_info(c->vm, &infos[i]);
+		} else {
+			pthread_mutex_lock(&c->vm->lock);
+			c->vm->gone = true;
+			if (c->result == 0)
+				vm_bring_up_undo(c->vm, &c->b);
+			pthread_mutex_unlock(&c->vm->lock);
+			vmm_forget(m, c->vm);
+		}
+		vm_unref(c->vm);
+	}
+	free(job.children);
+	pthread_mutex_destroy(&job.lock);
+	vmm_release(m, point);
+	vmm_collect_soon(m);
+	if (r < 0) {
+		free(infos);
+		return err_wrap(err, "fork VM %s", id);
+	}
+	log_obj(LOG_LV_INFO, "vm", id, "forked %u times in %llu ms", count,
+	        (unsigned long long)(clock_ms() - t0));
+	*ret = infos;
+	return 0;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keeper.c - the background thread: garbage, checksums, long chains, idle VMs
+ *
+ * Nothing here is needed for an answer, so it runs on one thread of its own
+ * and takes VM locks only with trylock: a busy VM is looked at next time.
+ * Flattening writes a new layer beside the old ones and then lets the points
+ * use it; machines that run on the old layers keep them until they end.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+#define KEEPER_TICK_MS 2000 /* how often idle VMs are looked for */
+
+static void collect(struct vmm *m)
+{
+	char holds[HOLDS_MAX][ID_SIZE];
+	const char *names[HOLDS_MAX];
+	struct store_garbage g = { 0 };
+	struct err err = { 0 };
+	size_t n;
+
+	pthread_mutex_lock(&m->lock);
+	n = m->n_holds;
+	memcpy(holds, m->holds, n * ID_SIZE);
+	pthread_mutex_unlock(&m->lock);
+	for (size_t i = 0; i < n; i++)
+		names[i] = holds[i];
+	if (store_collect(m->store, names, n, names, n, &g, &err) < 0) {
+		log_warn("collect garbage: %s; tried again later", err.msg);
+		return;
+	}
+	for (size_t i = 0; i < g.n_points; i++)
+		engine_remove_point(m->engine, g.points[i]);
+	for (size_t i = 0; i < g.n_layers; i++)
+		engine_remove_layer(m->engine, g.layers[i]);
+	if (g.n_layers || g.n_points)
+		log_debug("removed %zu points and %zu layers", g.n_points, g.n_layers);
+	store_garbage_done(&g);
+}
+
+static bool stopping(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+
+	return m->stopping;
+}
+
+/* Closed disk layers get their checksum when there is time. */
+static void seal_layers(struct vmm *m)
+{
+	autofree struct store_layer *l = NULL;
+	struct err err = { 0 };
+	size_t n = 0;
+
+	if (store_layer_list(m->store, &l, &n, &err) < 0)
+		return;
+	for (size_t i = 0; i < n && !stopping(m); i++) {
+		uint64_t bytes;
+		uint32_t crc;
+
+		if (l[i].kind != LAYER_DISK || l[i].has_crc || !l[i].bytes ||
+		    strcmp(l[i].format, "qcow2"))
+			continue;
+		if (engine_layer_crc(m->engine, l[i].id, &bytes, &crc, &err) < 0 ||
+		    bytes != l[i].bytes)
+			continue; /* removed meanwhile, or damaged: the thaw will say so */
+		store_layer_seal(m->store, l[i].id, bytes, crc, /* has_crc= */ true, &err);
+	}
+}
+
+/* One new layer for a chain; the points change over to it in one transaction. */
+static int flatten(struct vmm *m, const struct store_point *p, enum layer_kind kind,
+                   struct err *err)
+{
+	const char *top = kind == LAYER_MEM ? p->mem_layer : p->disk_layer;
+	struct store_layer l = { .kind = kind };
+	struct engine_chain c;
+	uint64_t t0 = clock_ms();
+	int r = chain_load(m, top, &c, err);
+
+	if (r < 0)
+		return r;
+	id_make("ly-", l.id);
+	snprintf(l.format, sizeof(l.format), "%s", kind == LAYER_MEM ? "mem" : "qcow2");
+	if (kind == LAYER_MEM) {
+		r = engine_flatten_mem(m->engine, &c, l.id, &l.bytes, &l.crc, err);
+		l.has_crc = true;
+	} else {
+		r = engine_flatten_disk(m->engine, &c, l.id, &l.bytes, err);
+	}
+	snprintf(l.parent, sizeof(l.parent), "%s", c.l[0].id); /* the bottom stays shared */
+	if (r == 0)
+		r = vmm_hold(m, l.id, err);
+	if (r < 0)
+		return r;
+	r = store_layer_add(m->store, &l, err);
+	if (r == 0)
+		r = store_point_swap_layer(m->store, top, l.id, err);
+	vmm_release(m, l.id);
+	if (r == 0)
+		log_obj(LOG_LV_INFO, "layer", l.id,
+		        "takes the place of %zu %s layers (%llu MB, %llu ms)", c.n,
+		        kind == LAYER_MEM ? "memory" : "disk", (unsigned long long)l.bytes >> 20,
+		        (unsigned long long)(clock_ms() - t0));
+	return r;
+}
+
+static void flatten_chains(struct vmm *m)
+{
+	autofree struct store_point *p = NULL;
+	struct err err = { 0 };
+	size_t n = 0;
+
+	if (store_point_list(m->store, &p, &n, &err) < 0)
+		return;
+	for (size_t i = 0; i < n && !stopping(m); i++) {
+		for (int kind = 0; kind < LAYER_KIND_MAX; kind++) {
+			const char *top = kind == LAYER_MEM ? p[i].mem_layer : p[i].disk_layer;
+			struct store_layer l;
+
+			if (!*top || store_layer_get(m->store, top, &l, NULL) < 0 ||
+			    l.depth + 1 < ENGINE_FLATTEN_AT)
+				continue;
+			if (vmm_hold(m, p[i].id, &err) < 0)
+				return;
+			if (flatten(m, &p[i], kind, &err) < 0)
+				log_obj(LOG_LV_WARN, "point", p[i].id,
+				        "was not flattened, ignoring: %s", err.msg);
+			vmm_release(m, p[i].id);
+		}
+	}
+}
+
+/* NIC bytes moved since the last look? Then it is not idle. */
+static bool is_idle(struct vm *vm, const struct vm_info *i)
+{
+	struct priv_slot_stats st;
+	uint64_t total, now = clock_ms();
+	uint64_t least = i->activity_threshold > 0 ? (uint64_t)i->activity_threshold : 1;
+
+	if (privc_slot_stats(vm->m->priv, vm->slot.idx, &st, NULL) < 0)
+		return false;
+	total = st.from_guest_bytes + st.to_guest_bytes;
+	if (!vm->idle_since_ms || total < vm->idle_bytes || total - vm->idle_bytes >= least) {
+		if (vm->idle_since_ms && total > vm->idle_bytes) {
+			LOCK_SCOPE(&vm->m->lock);
+			vm->row.info.last_network_ms = clock_wall_ms();
+		}
+		vm->idle_since_ms = now;
+	}
+	vm->idle_bytes = total;
+	return i->idle_timeout_s >= 0 &&
+	       now - vm->idle_since_ms >= (uint64_t)i->idle_timeout_s * 1000;
+}
+
+static void look_at(struct vm *vm)
+{
+	struct err err = { 0 };
+	struct vm_info i;
+
+	if (pthread_mutex_trylock(&vm->lock) != 0)
+		return;
+	vm_copy_info(vm, &i);
+	if (vm->gone || i.state != VM_RUNNING || !vm->has_slot) {
+		vm->idle_since_ms = 0;
+	} else if (is_idle(vm, &i)) {
+		vm->idle_since_ms = 0;
+		vm_log(vm, LOG_LV_INFO, "no network traffic for %lld s: suspending",
+		       (long long)i.idle_timeout_s);
+		if (vm_suspend_locked(vm, &err) < 0)
+			vm_log(vm, LOG_LV_WARN, "%s", err.msg);
+		else if (i.persistence.type == PERSIST_EPHEMERAL &&
+		         i.persistence.delete_event == DELETE_ON_SUSPEND)
+			vm_delete_locked(vm, &err);
+	}
+	pthread_mutex_unlock(&vm->lock);
+}
+
+static void look_at_all(struct vmm *m)
+{
+	struct vm **v;
+	size_t n;
+
+	pthread_mutex_lock(&m->lock);
+	n = m->n_vms;
+	v = calloc(n ? n : 1, sizeof(*v));
+	for (size_t i = 0; v && i < n; i++) {
+		v[i] = m->vms[i];
+		v[i]->refs++;
+	}
+	pthread_mutex_unlock(&m->lock);
+	for (size_t i = 0; v && i < n; i++) {
+		look_at(v[i]);
+		vm_unref(v[i]);
+	}
+	free(v);
+}
+
+void *keeper_main(void *arg)
+{
+	struct vmm *m = arg;
+
+	for (;;) {
+		struct timespec ts = deadline_timespec(deadline_in(KEEPER_TICK_MS));
+		bool wanted;
+
+		pthread_mutex_lock(&m->lock);
+		while (!m->stopping && !m->collect_wanted &&
+		       pthread_cond_timedwait(&m->cond, &m->lock, &ts) != ETIMEDOUT)
+			;
+		wanted = m->collect_wanted;
+		m->collect_wanted = false;
+		if (m->stopping) {
+			pthread_mutex_unlock(&m->lock);
+			return NULL;
+		}
+		pthread_mutex_unlock(&m->lock);
+		if (wanted) {
+			collect(m);
+			seal_layers(m);
+			flatten_chains(m);
+			collect(m);
+		}
+		look_at_all(m);
+	}
+}

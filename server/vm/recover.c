@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recover.c - what the last server left: store, processes, slots and files are brought together
+ *
+ * Processes whose VM the store calls running are adopted with their memory; a
+ * machine that stands still (the server died in a freeze) goes on. All other
+ * processes are of VMs that were never acknowledged, or are suspended already,
+ * and end. VMs without a process are stopped: their disk is there. Last, when
+ * everybody's layers are known again, files that nobody names are removed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/io.h"
+#include "vm/vm_internal.h"
+
+/* QEMU may have switched to a disk layer that was not saved any more. */
+static int learn_disk_layer(struct vm *vm, struct err *err)
+{
+	struct store_layer l = { .kind = LAYER_DISK, .format = "qcow2" };
+	char now[ID_SIZE];
+	int r = machine_disk_layer(vm->machine, now, err);
+
+	if (r < 0 || !strcmp(now, vm->row.disk_layer))
+		return r;
+	snprintf(l.id, sizeof(l.id), "%s", now);
+	snprintf(l.parent, sizeof(l.parent), "%s", vm->row.disk_layer);
+	snprintf(vm->row.disk_layer, ID_SIZE, "%s", now);
+	return vm_set_state(vm, VM_RUNNING, &l, 1, NULL, err);
+}
+
+static int adopt(struct vm *vm, struct priv_vm *p, struct err *err)
+{
+	struct vmm *m = vm->m;
+	int r = machine_adopt(m->engine, p->vm_id, TAKE(p->proc, PROC_NONE), vm->row.info.vcpus,
+	                      vm->row.info.mem_mb, &vm->machine, err);
+
+	if (r < 0)
+		return r;
+	if ((r = learn_disk_layer(vm, err)) < 0 ||
+	    (r = machine_cont_if_stopped(vm->machine, err)) < 0)
+		return r;
+	if (p->slot >= 0) {
+		r = privc_slot_adopt(m->priv, (uint32_t)p->slot, &vm->slot, err);
+		if (r < 0)
+			return r;
+		vm->has_slot = true;
+		vm->row.slot = p->slot;
+	}
+	r = vm_reconnect(vm, err);
+	if (r < 0)
+		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; tried again at the next use", err->msg);
+	if (vm->has_slot) {
+		r = dns_add(m->dns, vm->slot.idx, TAKE_FD(vm->slot.dns_udp),
+		            TAKE_FD(vm->slot.dns_tcp), err);
+		if (r == 0)
+			r = privc_slot_gate(m->priv, vm->slot.idx, /* open= */ true, err);
+	}
+	if (r == 0)
+		watch_add(vm);
+	return r < 0 && vm->has_slot ? r : 0;
+}
+
+static struct vm *by_instance(struct vmm *m, const char *instance)
+{
+	for (size_t i = 0; i < m->n_vms; i++)
+		if (!strcmp(m->vms[i]->row.info.instance, instance) &&
+		    m->vms[i]->row.info.state == VM_RUNNING)
+			return m->vms[i];
+	return NULL;
+}
+
+static int settle_processes(struct vmm *m, struct err *err)
+{
+	autofree struct priv_vm *procs = NULL;
+	size_t n = 0;
+	int r = privc_list(m->priv, &procs, &n, err);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		struct vm *vm = by_instance(m, procs[i].vm_id);
+		struct err e = { 0 };
+
+		if (vm && adopt(vm, &procs[i], &e) == 0) {
+			vm_log(vm, LOG_LV_INFO, "adopted, running");
+		} else if (vm) {
+			vm_log(vm, LOG_LV_ERROR, "runs but cannot be adopted and is ended: %s",
+			       e.msg);
+			vm_take_down(vm);
+			privc_kill(m->priv, procs[i].vm_id, NULL);
+		} else {
+			log_obj(LOG_LV_INFO, "machine", procs[i].vm_id,
+			        "belongs to no VM and is ended");
+			privc_kill(m->priv, procs[i].vm_id, NULL);
+		}
+		proc_close(&procs[i].proc);
+	}
+	return r;
+}
+
+static int settle_vms(struct vmm *m, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < m->n_vms; i++) {
+		struct vm *vm = m->vms[i];
+		struct store_vm *row = &vm->row;
+
+		if (row->info.state != VM_RUNNING || vm->machine)
+			continue;
+		vm_log(vm, LOG_LV_WARN, "its process is gone: stopped, the disk is kept");
+		row->slot = -1;
+		r = vm_stop_locked(vm, /* ask= */ false, err);
+	}
+	return r;
+}
+
+static int free_slots(struct vmm *m, struct err *err)
+{
+	autofree uint32_t *taken = NULL;
+	size_t n = 0;
+	int r = privc_slots_taken(m->priv, &taken, &n, err);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		bool used = false;
+
+		for (size_t k = 0; k < m->n_vms && !used; k++)
+			used = m->vms[k]->has_slot && m->vms[k]->slot.idx == taken[i];
+		if (!used)
+			privc_slot_free(m->priv, taken[i], NULL);
+	}
+	return r;
+}
+
+/* name without ".part" / ".state" is known to the store? */
+static bool file_known(struct vmm *m, const char *dir, const char *name)
+{
+	char id[64];
+	struct store_layer l;
+	struct store_point p;
+
+	snprintf(id, sizeof(id), "%.40s", name);
+	if (!strcmp(dir, "layers"))
+		return store_layer_get(m->store, id, &l, NULL) == 0;
+	if (!strcmp(dir, "points")) {
+		char *dot = strchr(id, '.');
+
+		if (dot)
+			*dot = '\0';
+		return store_point_get(m->store, id, &p, NULL) == 0;
+	}
+	for (size_t i = 0; i < m->n_vms; i++)
+		if (m->vms[i]->machine && !strcmp(m->vms[i]->row.info.instance, name))
+			return true;
+	return false;
+}
+
+static int remove_orphans(struct vmm *m, const char *dir, struct err *err)
+{
+	char path[512];
+	autodir DIR *d = NULL;
+	struct dirent *de;
+	unsigned n = 0;
+
+	snprintf(path, sizeof(path), "%s/%s", m->conf.data_dir, dir);
+	d = opendir(path);
+	if (!d)
+		return err_sys(err, -errno, "open '%s'", path);
+	while ((de = readdir(d))) {
+		if (de->d_name[0] == '.' || file_known(m, dir, de->d_name))
+			continue;
+		if (io_remove_tree(dirfd(d), de->d_name, err) < 0)
+			log_warn("%s, ignoring", err->msg);
+		n++;
+	}
+	if (n)
+		log_info("removed %u files of '%s' that belong to nothing", n, dir);
+	return 0;
+}
+
+int vmm_recover(struct vmm *m, struct err *err)
+{
+	int r;
+
+	if ((r = settle_processes(m, err)) < 0 || (r = settle_vms(m, err)) < 0 ||
+	    (r = free_slots(m, err)) < 0 || (r = remove_orphans(m, "layers", err)) < 0 ||
+	    (r = remove_orphans(m, "points", err)) < 0 || (r = remove_orphans(m, "run", err)) < 0)
+		return err_wrap(err, "recover");
+	return 0;
+}

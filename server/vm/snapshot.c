@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot.c - points that have a name and stay */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+static int snapshot_save(struct vm *vm, const char *point, const char *name,
+                         const struct vm_persistence *persistence, struct snapshot_info *ret,
+                         struct err *err)
+{
+	struct store_snapshot s = { .info = { .created_ms = clock_wall_ms(),
+		                              .priority = 5,
+		                              .vcpus = vm->row.info.vcpus,
+		                              .mem_mb = vm->row.info.mem_mb,
+		                              .disk_mb = vm->row.info.disk_mb } };
+	int r;
+
+	id_make("sc-", s.info.id);
+	snprintf(s.info.account, sizeof(s.info.account), "%s", vm->row.info.account);
+	snprintf(s.info.name, sizeof(s.info.name), "%s", name ? name : "");
+	snprintf(s.info.source_vm, ID_SIZE, "%s", vm->row.info.id);
+	snprintf(s.info.source_instance, ID_SIZE, "%s", vm->row.info.instance);
+	if (persistence) {
+		s.info.persistent = persistence->type == PERSIST_PERSISTENT;
+		s.info.priority = persistence->priority;
+	}
+	snprintf(s.point, ID_SIZE, "%s", point);
+	r = store_snapshot_add(vm->m->store, &s, err);
+	if (r == 0)
+		*ret = s.info;
+	return r;
+}
+
+int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const char *name,
+                 const struct vm_persistence *persistence, struct snapshot_info *ret,
+                 struct err *err)
+{
+	struct frozen f = { 0 };
+	struct vm *vm;
+	int r = vmm_lock(m, account, vm_id, &vm, err);
+
+	if (r < 0)
+		return r;
+	if (vm->row.info.state == VM_SUSPENDED) {
+		r = snapshot_save(vm, vm->row.info.point, name, persistence, ret, err);
+	} else {
+		r = vm_wake(vm, err);
+		if (r == 0)
+			r = vm_freeze_live(vm, /* durable= */ true, &f, err);
+		/* Between these two the point is nobody's: the VM's lock does not keep the
+		 * collector out. */
+		if (r == 0)
+			r = vmm_hold(m, f.point, err);
+		if (r == 0) {
+			r = snapshot_save(vm, f.point, name, persistence, ret, err);
+			vmm_release(m, f.point);
+		}
+	}
+	vm_unlock(vm);
+	vmm_collect_soon(m);
+	return r < 0 ? err_wrap(err, "snapshot VM %s", vm_id) : 0;
+}
+
+static int snapshot_find(struct vmm *m, const char *account, const char *id,
+                         struct store_snapshot *ret, struct err *err)
+{
+	int r = store_snapshot_get(m->store, id, ret, NULL);
+
+	if (r < 0 || strcmp(ret->info.account, account) != 0)
+		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%.40s'", id);
+	return 0;
+}
+
+int vmm_snapshot_list(struct vmm *m, const char *account, bool include_deleted,
+                      struct snapshot_info **ret, size_t *ret_n, struct err *err)
+{
+	autofree struct store_snapshot *rows = NULL;
+	struct snapshot_info *v;
+	size_t n = 0;
+	int r = store_snapshot_list(m->store, account, include_deleted, &rows, &n, err);
+
+	if (r < 0)
+		return r;
+	v = calloc(n ? n : 1, sizeof(*v));
+	if (!v)
+		return err_set(err, -ENOMEM, "list snapshots: out of memory");
+	for (size_t i = 0; i < n; i++)
+		v[i] = rows[i].info;
+	*ret = v;
+	*ret_n = n;
+	return 0;
+}
+
+int vmm_snapshot_get(struct vmm *m, const char *account, const char *id, struct snapshot_info *ret,
+                     struct err *err)
+{
+	struct store_snapshot s;
+	int r = snapshot_find(m, account, id, &s, err);
+
+	if (r == 0)
+		*ret = s.info;
+	return r;
+}
+
+int vmm_snapshot_rename(struct vmm *m, const char *account, const char *id, const char *name,
+                        struct err *err)
+{
+	struct store_snapshot s;
+	int r = snapshot_find(m, account, id, &s, err);
+
+	return r < 0 ? r : store_snapshot_rename(m->store, id, name, err);
+}
+
+int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, struct err *err)
+{
+	struct store_snapshot s;
+	int r = snapshot_find(m, account, id, &s, err);
+
+	if (r < 0)
+		return r;
+	if (s.info.deleted)
+		return err_tag(err, -EEXIST, "SNAPSHOT_ALREADY_DELETED",
+		               "snapshot '%s' was deleted before", id);
+	r = store_snapshot_delete(m->store, id, err);
+	if (r == 0)
+		vmm_collect_soon(m);
+	return r;
+}

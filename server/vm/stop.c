@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stop.c - stop and kill: the disk stays, memory goes */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+static void ask_guest(struct vm *vm)
+{
+	struct err err = { 0 };
+	int r = -ENOTCONN;
+
+	if (!vm->guest || !guest_alive(vm->guest))
+		vm_reconnect(vm, &err);
+	if (vm->guest)
+		r = guest_shutdown(vm->guest, deadline_in(10000), &err);
+	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(SHUTDOWN_MS)) == 1)
+		return;
+	vm_log(vm, LOG_LV_WARN, "did not shut down by itself and is ended%s%s",
+	       *err.msg ? ": " : "", err.msg);
+}
+
+int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
+{
+	struct store_vm *row = &vm->row;
+	struct priv_vm_stats st;
+
+	if (row->info.state == VM_STOPPED || row->info.state == VM_LOST)
+		return 0;
+	if (vm->machine) {
+		pthread_mutex_lock(&vm->m->lock);
+		vm->watch_fd = -1; /* its end is ours to see now */
+		pthread_mutex_unlock(&vm->m->lock);
+		if (ask && machine_alive(vm->machine))
+			ask_guest(vm);
+		if (privc_vm_stats(vm->m->priv, row->info.instance, &st, NULL) == 0)
+			row->info.cpu_seconds += (double)st.cpu_us / 1e6;
+		vm_take_down(vm);
+	}
+	row->info.point[0] = row->base_point[0] = row->base_mem[0] = '\0';
+	vmm_collect_soon(vm->m);
+	return vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
+}
+
+static int stop(struct vmm *m, const char *account, const char *id, bool ask, struct vm_info *ret,
+                struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_lock(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	r = vm_stop_locked(vm, ask, err);
+	if (r == 0) {
+		vm_copy_info(vm, ret);
+		if (ret->persistence.type == PERSIST_EPHEMERAL)
+			r = vm_delete_locked(vm, err);
+	}
+	vm_unlock(vm);
+	return r;
+}
+
+int vmm_stop(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+             struct err *err)
+{
+	return stop(m, account, id, /* ask= */ true, ret, err);
+}
+
+int vmm_kill(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+             struct err *err)
+{
+	return stop(m, account, id, /* ask= */ false, ret, err);
+}

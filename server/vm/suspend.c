@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* suspend.c - freeze and end the process; idle suspend is the same code */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+static void add_cpu_time(struct vm *vm)
+{
+	struct priv_vm_stats st;
+
+	if (privc_vm_stats(vm->m->priv, vm->row.info.instance, &st, NULL) == 0)
+		vm->row.info.cpu_seconds += (double)st.cpu_us / 1e6;
+}
+
+int vm_suspend_locked(struct vm *vm, struct err *err)
+{
+	struct vm_info *i = &vm->row.info;
+	double cpu = i->cpu_seconds;
+	int r;
+
+	if (i->state == VM_SUSPENDED)
+		return 0;
+	if (i->state != VM_RUNNING)
+		return err_tag(err, -EINVAL, "VM_NOT_RUNNING",
+		               "VM %s is %s: only a running VM can be suspended", i->id,
+		               vm_state_name(i->state));
+	r = vm_set_state(vm, VM_SUSPENDING, NULL, 0, NULL, err);
+	if (r < 0)
+		return r;
+	/* No byte may arrive between the freeze and the end: it would be acknowledged and lost. */
+	r = privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ false, err);
+	if (r == 0) {
+		add_cpu_time(vm);
+		r = vm_freeze_suspend(vm, err);
+	}
+	if (r < 0) {
+		struct err gate = { 0 };
+
+		i->cpu_seconds = cpu;
+		if (machine_alive(vm->machine)) {
+			if (privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, &gate) < 0)
+				vm_log(vm, LOG_LV_ERROR, "network stays closed: %s", gate.msg);
+			vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, NULL);
+		}
+		return err_wrap(err, "suspend VM %s", i->id);
+	}
+	vm_take_down(vm);
+	return 0;
+}
+
+int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+                struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_lock(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	r = vm_suspend_locked(vm, err);
+	if (r == 0) {
+		vm_copy_info(vm, ret);
+		if (ret->persistence.type == PERSIST_EPHEMERAL &&
+		    ret->persistence.delete_event == DELETE_ON_SUSPEND)
+			r = vm_delete_locked(vm, err);
+	}
+	vm_unlock(vm);
+	vmm_collect_soon(m);
+	return r;
+}
+
+void vmm_suspend_all(struct vmm *m)
+{
+	for (;;) {
+		struct vm *vm = NULL;
+		struct err err = { 0 };
+
+		pthread_mutex_lock(&m->lock);
+		for (size_t i = 0; i < m->n_vms && !vm; i++)
+			if (m->vms[i]->row.info.state == VM_RUNNING && !m->vms[i]->lost_process)
+				vm = m->vms[i];
+		if (vm)
+			vm->refs++;
+		pthread_mutex_unlock(&m->lock);
+		if (!vm)
+			return;
+		pthread_mutex_lock(&vm->lock);
+		if (!vm->gone && vm_suspend_locked(vm, &err) < 0) {
+			vm_log(vm, LOG_LV_ERROR, "could not be suspended and is stopped: %s",
+			       err.msg);
+			vm_stop_locked(vm, /* ask= */ false, NULL);
+		}
+		vm_unlock(vm);
+	}
+}

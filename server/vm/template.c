@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * template.c - the point every default VM is thawed from
+ *
+ * Looked for in three places: the store (an earlier start made it), the cache
+ * directory (another data directory on this machine made it), and else made:
+ * the base image is cold booted once, the agent says hello, systemd says
+ * "running", a few commands warm the guest's page cache, and the machine is
+ * frozen. What could make a template unusable is in its key: image, QEMU,
+ * machine, CPU, accelerator and size. A damaged one is made again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/template.h"
+
+#define SETTLE_MS 300000 /* for systemd to finish */
+
+static void note(struct vmm *m, const char *state, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+static void note(struct vmm *m, const char *state, const char *fmt, ...)
+{
+	va_list ap;
+
+	pthread_mutex_lock(&m->lock);
+	snprintf(m->template_state, sizeof(m->template_state), "%s", state);
+	va_start(ap, fmt);
+	vsnprintf(m->template_note, sizeof(m->template_note), fmt, ap);
+	va_end(ap);
+	pthread_cond_broadcast(&m->cond);
+	pthread_mutex_unlock(&m->lock);
+	log_obj(LOG_LV_INFO, "template", m->template_key, "%s", m->template_note);
+}
+
+static void make_key(struct vmm *m, char *text, size_t size)
+{
+	const struct engine_info *i = engine_info(m->engine);
+	const char *image = strrchr(m->conf.image_dir, '/');
+	uint64_t h = 0xcbf29ce484222325u;
+
+	snprintf(text, size, "image=%s qemu=%s machine=%s cpu=%s accel=%s vcpus=%u mem=%u",
+	         image ? image + 1 : m->conf.image_dir, i->qemu_version, i->machine, i->cpu,
+	         accel_name(i->accel), m->conf.vcpus, m->conf.mem_mb);
+	for (const char *p = text; *p; p++)
+		h = (h ^ (uint8_t)*p) *
+		    0x100000001b3u; /* FNV-1a; the full text is compared as well */
+	snprintf(m->template_key, sizeof(m->template_key), "%016llx", (unsigned long long)h);
+}
+
+/* Opens every layer once: the checksums are compared, and the page cache is warm. */
+static int check(struct vmm *m, const char *point, struct err *err)
+{
+	struct engine_point p;
+	int r = point_load(m, point, &p, err);
+
+	return r < 0 ? r : engine_point_verify(m->engine, &p, err);
+}
+
+static int run_step(struct guest *g, const char *command, struct err *err)
+{
+	struct guest_exec_req req = { .command = command, .timeout_ms = SETTLE_MS };
+	struct guest_exec_result res = { 0 };
+	int r = guest_exec(g, &req, &res, err);
+
+	if (r == 0 && (res.exit_code != 0 || res.timed_out))
+		r = err_set(err, -EIO, "'%s' in the template ended with %d: %.100s%.100s", command,
+		            res.exit_code, res.out ? res.out : "", res.errout ? res.errout : "");
+	guest_exec_result_done(&res);
+	return r;
+}
+
+static int settle_guest(struct vm *vm, struct err *err)
+{
+	/* The last steps warm what nearly every user needs first: a shell, Python, Node.js. */
+	static const char *const steps[] = {
+		"systemctl is-system-running --wait",
+		"python3 -c 'import sys' && sh -c 'true' && bash -c 'true' && git --version && "
+		"node -e 0 && ls / > /dev/null",
+		"journalctl --sync; sync; echo 1 > /proc/sys/vm/compact_memory; true",
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(steps); i++)
+		r = run_step(vm->guest, steps[i], err);
+	return r;
+}
+
+/* The raw base image as the bottom layer of the store. */
+int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err)
+{
+	char from[600];
+	int r;
+
+	*ret = (struct store_layer){ .kind = LAYER_DISK, .format = "raw" };
+	id_make("ly-", ret->id);
+	snprintf(from, sizeof(from), "%s/rootfs.raw", m->conf.image_dir);
+	r = engine_import_layer(m->engine, from, ret->id, &ret->bytes, err);
+	if (r == 0)
+		r = store_layer_add(m->store, ret, err);
+	return r;
+}
+
+/* A VM that is never listed: it exists to be frozen. */
+static int build(struct vmm *m, struct err *err)
+{
+	struct store_vm row = { .info = { .state = VM_STARTING,
+		                          .created_ms = clock_wall_ms(),
+		                          .vcpus = m->conf.vcpus,
+		                          .mem_mb = m->conf.mem_mb,
+		                          .disk_mb = m->conf.disk_mb },
+		                .slot = -1 };
+	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = AGENT_BOOT_MS };
+	struct store_layer base;
+	uint64_t t0 = clock_ms();
+	struct vm *vm;
+	int r = template_base_layer(m, &base, err);
+
+	if (r < 0)
+		return r;
+	r = vmm_hold(m, base.id, err);
+	if (r < 0)
+		return r;
+	id_make("", row.info.id);
+	row.info.disk_mb = (uint32_t)(base.bytes >> 20);
+	snprintf(row.disk_layer, sizeof(row.disk_layer), "%s", base.id);
+	vm = vm_new(m, &row);
+	if (!vm) {
+		vmm_release(m, base.id);
+		return err_set(err, -ENOMEM, "template: out of memory");
+	}
+	pthread_mutex_lock(&vm->lock);
+	note(m, "building", "cold booting the base image");
+	r = vm_bring_up(vm, &b, err);
+	watch_remove(vm);
+	if (r == 0) {
+		note(m, "building", "booted in %.1f s, waiting for its services",
+		     (double)(clock_ms() - t0) / 1e3);
+		r = settle_guest(vm, err);
+	}
+	if (r == 0) {
+		note(m, "building", "settled after %.1f s, freezing",
+		     (double)(clock_ms() - t0) / 1e3);
+		r = template_freeze(vm, &b, err);
+	}
+	vm_take_down(vm);
+	if (r < 0 && *b.layer.id)
+		engine_remove_layer(m->engine, b.layer.id);
+	vm_unlock(vm);
+	vmm_release(m, base.id);
+	return r;
+}
+
+static int ensure(struct vmm *m, struct err *err)
+{
+	char key_text[600], point[ID_SIZE];
+	int r;
+
+	make_key(m, key_text, sizeof(key_text));
+	if (store_template_get(m->store, m->template_key, point, NULL) == 0) {
+		note(m, "building", "checking");
+		r = check(m, point, err);
+		if (r == 0)
+			goto ready;
+		log_obj(LOG_LV_WARN, "template", m->template_key,
+		        "cannot be used and is made again: %s", err->msg);
+	}
+	r = template_import(m, key_text, err);
+	if (r == 0)
+		r = store_template_get(m->store, m->template_key, point, err);
+	if (r == 0 && (r = check(m, point, err)) == 0)
+		goto ready;
+	if (r != -ENOENT) {
+		log_obj(LOG_LV_WARN, "template", m->template_key, "in the cache cannot be used: %s",
+		        err->msg);
+		template_forget_cache(m);
+	}
+	r = build(m, err);
+	if (r == 0)
+		r = store_template_get(m->store, m->template_key, point, err);
+	if (r < 0)
+		return err_wrap(err, "make the template");
+	template_export(m, point, key_text);
+ready:
+	pthread_mutex_lock(&m->lock);
+	snprintf(m->template_point, sizeof(m->template_point), "%s", point);
+	pthread_mutex_unlock(&m->lock);
+	note(m, "ready", "ready");
+	return 0;
+}
+
+void *template_main(void *arg)
+{
+	struct vmm *m = arg;
+	struct err err = { 0 };
+
+	if (ensure(m, &err) < 0) {
+		log_error("%s", err.msg);
+		pthread_mutex_lock(&m->lock);
+		m->template_err = err;
+		pthread_mutex_unlock(&m->lock);
+		note(m, "failed", "%s", err.msg);
+	}
+	vmm_collect_soon(m);
+	return NULL;
+}
+
+int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
+{
+	struct timespec ts = deadline_timespec(deadline_in(TEMPLATE_WAIT_MS));
+	LOCK_SCOPE(&m->lock);
+
+	while (!strcmp(m->template_state, "building") && !m->stopping)
+		if (pthread_cond_timedwait(&m->cond, &m->lock, &ts) == ETIMEDOUT)
+			break;
+	if (!strcmp(m->template_state, "ready")) {
+		snprintf(ret_point, ID_SIZE, "%s", m->template_point);
+		return 0;
+	}
+	if (!strcmp(m->template_state, "failed"))
+		return err_tag(err, -EIO, "NO_DEFAULT_SNAPSHOT_AVAILABLE",
+		               "there is no template: %.300s", m->template_note);
+	return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE",
+	               "the template is not ready yet (%.200s)", m->template_note);
+}
+
+int vmm_wait_template(struct vmm *m, struct err *err)
+{
+	char point[ID_SIZE];
+
+	return template_wait(m, point, err);
+}

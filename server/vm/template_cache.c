@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * template_cache.c - templates on their way between the store and the cache directory
+ *
+ * <cache>/<key>/ holds mem, disk, state and meta.json; it appears by rename,
+ * whole or not at all. Files are hard links where the file system allows it,
+ * else copies: they are immutable either way.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "vm/template.h"
+
+static void cache_path(struct vmm *m, const char *suffix, const char *name, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s/%s%s%s%s", m->conf.template_dir, m->template_key, suffix,
+	         *name ? "/" : "", name);
+}
+
+int template_freeze(struct vm *vm, struct bringup *b, struct err *err)
+{
+	struct vmm *m = vm->m;
+	const struct engine_info *i = engine_info(m->engine);
+	char point[ID_SIZE], mem_id[ID_SIZE], path[PATH_MAX];
+	struct machine_freeze req = { .point_id = point, .mem_layer = mem_id, .durable = true };
+	struct store_point p = { .vcpus = vm->row.info.vcpus,
+		                 .mem_mb = vm->row.info.mem_mb,
+		                 .disk_mb = vm->row.info.disk_mb,
+		                 .created_ms = clock_wall_ms() };
+	struct store_layer layers[2] = { b->layer,
+		                         { .kind = LAYER_MEM, .format = "mem", .has_crc = true } };
+	struct machine_frozen f;
+	struct stat st;
+	int r;
+
+	id_make("pt-", point);
+	id_make("ly-", mem_id);
+	r = machine_freeze(vm->machine, &req, &f, err);
+	if (r < 0)
+		return r;
+	engine_layer_path(m->engine, b->layer.id, path, sizeof(path));
+	if (stat(path, &st) < 0)
+		return err_sys(err, -errno, "disk layer '%s'", path);
+	layers[0].bytes = (uint64_t)st.st_size;
+	r = engine_layer_crc(m->engine, b->layer.id, &layers[0].bytes, &layers[0].crc, err);
+	if (r < 0)
+		return r;
+	layers[0].has_crc = true;
+	snprintf(layers[1].id, ID_SIZE, "%s", mem_id);
+	layers[1].bytes = f.mem_bytes;
+	layers[1].crc = f.mem_crc;
+	snprintf(p.id, ID_SIZE, "%s", point);
+	snprintf(p.mem_layer, ID_SIZE, "%s", mem_id);
+	snprintf(p.disk_layer, ID_SIZE, "%s", b->layer.id);
+	snprintf(p.qemu_version, sizeof(p.qemu_version), "%s", i->qemu_version);
+	snprintf(p.machine, sizeof(p.machine), "%s", i->machine);
+	snprintf(p.cpu, sizeof(p.cpu), "%s", i->cpu);
+	snprintf(p.accel, sizeof(p.accel), "%s", accel_name(i->accel));
+	p.state_bytes = f.state_bytes;
+	p.state_crc = f.state_crc;
+	r = vmm_hold(m, point, err);
+	if (r < 0)
+		return r;
+	r = store_point_add(m->store, &p, layers, 2, err);
+	if (r == 0)
+		r = store_template_set(m->store, m->template_key, point, err);
+	vmm_release(m, point);
+	return r;
+}
+
+static int save_meta(const char *dir, const char *key_text, const struct store_point *p,
+                     const struct store_layer *mem, const struct store_layer *disk, struct err *err)
+{
+	json_t *o = json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "key", key_text,
+	                      "vcpus", (int)p->vcpus, "memMb", (int)p->mem_mb, "diskMb",
+	                      (int)p->disk_mb, "stateBytes", (json_int_t)p->state_bytes, "stateCrc",
+	                      (json_int_t)p->state_crc, "memBytes", (json_int_t)mem->bytes,
+	                      "memCrc", (json_int_t)mem->crc, "diskBytes", (json_int_t)disk->bytes,
+	                      "diskCrc", (json_int_t)disk->crc);
+	autofree char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+	char path[PATH_MAX];
+
+	json_decref(o);
+	if (!text)
+		return err_set(err, -ENOMEM, "template cache: out of memory");
+	snprintf(path, sizeof(path), "%s/meta.json", dir);
+	return io_write_file(AT_FDCWD, path, text, strlen(text), 0644, err);
+}
+
+static int export_to(struct vmm *m, const char *dir, const char *point, const char *key_text,
+                     struct err *err)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	struct store_layer mem, disk;
+	struct store_point p;
+	int r;
+
+	if ((r = store_point_get(m->store, point, &p, err)) < 0 ||
+	    (r = store_layer_get(m->store, p.mem_layer, &mem, err)) < 0 ||
+	    (r = store_layer_get(m->store, p.disk_layer, &disk, err)) < 0 ||
+	    (r = io_mkdirs(dir, 0755, err)) < 0)
+		return r;
+	const struct {
+		const char *name, *layer;
+	} files[] = { { "mem", p.mem_layer }, { "disk", p.disk_layer }, { "state", NULL } };
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		if (files[i].layer)
+			engine_layer_path(m->engine, files[i].layer, from, sizeof(from));
+		else
+			engine_state_path(m->engine, point, from, sizeof(from));
+		snprintf(to, sizeof(to), "%s/%s", dir, files[i].name);
+		r = io_link_or_copy(from, to, err);
+		if (r < 0)
+			return r;
+	}
+	return save_meta(dir, key_text, &p, &mem, &disk, err);
+}
+
+void template_export(struct vmm *m, const char *point, const char *key_text)
+{
+	char tmp[PATH_MAX], final[PATH_MAX], id[ID_SIZE];
+	struct err err = { 0 };
+	int r;
+
+	id_make(".", id);
+	cache_path(m, id, "", tmp, sizeof(tmp));
+	cache_path(m, "", "", final, sizeof(final));
+	r = export_to(m, tmp, point, key_text, &err);
+	if (r == 0 && rename(tmp, final) < 0 && errno != EEXIST && errno != ENOTEMPTY)
+		r = err_sys(&err, -errno, "name '%s'", final);
+	io_remove_tree(AT_FDCWD, tmp, NULL);
+	if (r < 0)
+		log_obj(LOG_LV_WARN, "template", m->template_key,
+		        "was not put into the cache, ignoring: %s", err.msg);
+}
+
+void template_forget_cache(struct vmm *m)
+{
+	char path[PATH_MAX];
+	struct err err = { 0 };
+
+	cache_path(m, "", "", path, sizeof(path));
+	if (io_remove_tree(AT_FDCWD, path, &err) < 0)
+		log_warn("%s, ignoring", err.msg);
+}
+
+static uint64_t number(const json_t *o, const char *name)
+{
+	json_int_t v = json_integer_value(json_object_get(o, name));
+
+	return v < 0 ? 0 : (uint64_t)v;
+}
+
+static int import_files(struct vmm *m, const struct store_point *p, struct err *err)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	const struct {
+		const char *name, *layer;
+	} files[] = { { "mem", p->mem_layer }, { "disk", p->disk_layer }, { "state", NULL } };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
+		cache_path(m, "", files[i].name, from, sizeof(from));
+		if (files[i].layer)
+			engine_layer_path(m->engine, files[i].layer, to, sizeof(to));
+		else
+			engine_state_path(m->engine, p->id, to, sizeof(to));
+		r = io_link_or_copy(from, to, err);
+	}
+	return r;
+}
+
+int template_import(struct vmm *m, const char *key_text, struct err *err)
+{
+	const struct engine_info *i = engine_info(m->engine);
+	struct store_layer base,
+	        layers[2] = { { .kind = LAYER_DISK, .format = "qcow2", .has_crc = true },
+		              { .kind = LAYER_MEM, .format = "mem", .has_crc = true } };
+	struct store_point p = { .created_ms = clock_wall_ms() };
+	char path[PATH_MAX];
+	json_error_t je;
+	const char *key;
+	json_t *o;
+	int r;
+
+	cache_path(m, "", "meta.json", path, sizeof(path));
+	if (access(path, R_OK) < 0)
+		return err_set(err, -ENOENT, "the cache has no such template");
+	o = json_load_file(path, 0, &je);
+	key = json_string_value(json_object_get(o, "key"));
+	if (!key || strcmp(key, key_text) != 0) {
+		json_decref(o);
+		return err_set(err, -EBADMSG, "'%s' is damaged", path);
+	}
+	p.vcpus = (uint32_t)number(o, "vcpus");
+	p.mem_mb = (uint32_t)number(o, "memMb");
+	p.disk_mb = (uint32_t)number(o, "diskMb");
+	p.state_bytes = number(o, "stateBytes");
+	p.state_crc = (uint32_t)number(o, "stateCrc");
+	layers[0].bytes = number(o, "diskBytes");
+	layers[0].crc = (uint32_t)number(o, "diskCrc");
+	layers[1].bytes = number(o, "memBytes");
+	layers[1].crc = (uint32_t)number(o, "memCrc");
+	json_decref(o);
+	r = template_base_layer(m, &base, err);
+	if (r < 0)
+		return r;
+	id_make("pt-", p.id);
+	id_make("ly-", layers[0].id);
+	id_make("ly-", layers[1].id);
+	snprintf(layers[0].parent, ID_SIZE, "%s", base.id);
+	snprintf(p.disk_layer, ID_SIZE, "%s", layers[0].id);
+	snprintf(p.mem_layer, ID_SIZE, "%s", layers[1].id);
+	snprintf(p.qemu_version, sizeof(p.qemu_version), "%s", i->qemu_version);
+	snprintf(p.machine, sizeof(p.machine), "%s", i->machine);
+	snprintf(p.cpu, sizeof(p.cpu), "%s", i->cpu);
+	snprintf(p.accel, sizeof(p.accel), "%s", accel_name(i->accel));
+	if ((r = vmm_hold(m, p.id, err)) < 0)
+		return r;
+	if ((r = import_files(m, &p, err)) < 0 ||
+	    (r = store_point_add(m->store, &p, layers, 2, err)) < 0 ||
+	    (r = store_template_set(m->store, m->template_key, p.id, err)) < 0) {
+		engine_remove_layer(m->engine, layers[0].id);
+		engine_remove_layer(m->engine, layers[1].id);
+		engine_remove_point(m->engine, p.id);
+	}
+	vmm_release(m, p.id);
+	return r;
+}

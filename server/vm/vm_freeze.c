@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vm_freeze.c - the one place where a VM becomes a point
+ *
+ * Live (snapshot, fork): the disk layer it wrote to is closed off and belongs
+ * to the point; the VM goes on with a new one. The row of the VM and the point
+ * are saved in one transaction. If the freeze fails after the disk was
+ * switched, the VM's new disk layer is saved all the same: it is what QEMU
+ * writes to.
+ *
+ * Suspend: the machine is left stopped and flushed, the point is saved together with
+ * the state "suspended", and only then the process ends. A crash in between
+ * leaves a process that recovery ends.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+static void fill_point(struct vm *vm, const struct machine_frozen *f, const char *id,
+                       const char *mem_layer, const char *disk_layer, struct store_point *p)
+{
+	const struct engine_info *i = engine_info(vm->m->engine);
+
+	*p = (struct store_point){ .vcpus = vm->row.info.vcpus,
+		                   .mem_mb = vm->row.info.mem_mb,
+		                   .disk_mb = vm->row.info.disk_mb,
+		                   .state_crc = f->state_crc,
+		                   .state_bytes = f->state_bytes,
+		                   .created_ms = clock_wall_ms() };
+	snprintf(p->id, sizeof(p->id), "%s", id);
+	snprintf(p->mem_layer, sizeof(p->mem_layer), "%s", mem_layer);
+	snprintf(p->disk_layer, sizeof(p->disk_layer), "%s", disk_layer);
+	snprintf(p->parent, sizeof(p->parent), "%s", vm->row.base_point);
+	snprintf(p->source_vm, sizeof(p->source_vm), "%s", vm->row.info.id);
+	snprintf(p->qemu_version, sizeof(p->qemu_version), "%s", i->qemu_version);
+	snprintf(p->machine, sizeof(p->machine), "%s", i->machine);
+	snprintf(p->cpu, sizeof(p->cpu), "%s", i->cpu);
+	snprintf(p->accel, sizeof(p->accel), "%s", accel_name(i->accel));
+}
+
+static struct store_layer mem_layer_row(const struct vm *vm, const char *id,
+                                        const struct machine_frozen *f)
+{
+	struct store_layer l = {
+		.kind = LAYER_MEM, .bytes = f->mem_bytes, .crc = f->mem_crc, .has_crc = true
+	};
+
+	snprintf(l.id, sizeof(l.id), "%s", id);
+	snprintf(l.parent, sizeof(l.parent), "%s", vm->row.base_mem);
+	snprintf(l.format, sizeof(l.format), "mem");
+	return l;
+}
+
+/* A closed disk layer gets its size now (that marks it as closed) and its checksum later, by the
+ * keeper. */
+static int seal_disk(struct vmm *m, const char *id, struct err *err)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	engine_layer_path(m->engine, id, path, sizeof(path));
+	if (stat(path, &st) < 0)
+		return err_sys(err, -errno, "disk layer %s", id);
+	return store_layer_seal(m->store, id, (uint64_t)st.st_size, 0, /* has_crc= */ false, err);
+}
+
+int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err)
+{
+	struct vmm *m = vm->m;
+	char mem_id[ID_SIZE], disk_id[ID_SIZE], old_disk[ID_SIZE];
+	struct machine_freeze req = { .point_id = ret->point,
+		                      .mem_layer = mem_id,
+		                      .disk_next = disk_id,
+		                      .disk_bytes = (uint64_t)vm->row.info.disk_mb << 20,
+		                      .keep_running = true,
+		                      .durable = durable };
+	struct store_layer layers[2];
+	struct machine_frozen f;
+	struct store_point p;
+	int r, rc;
+
+	id_make("pt-", ret->point);
+	id_make("ly-", mem_id);
+	id_make("ly-", disk_id);
+	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
+	r = machine_freeze(vm->machine, &req, &f, err);
+	layers[0] = (struct store_layer){ .kind = LAYER_DISK };
+	snprintf(layers[0].id, ID_SIZE, "%s", disk_id);
+	snprintf(layers[0].parent, ID_SIZE, "%s", old_disk);
+	snprintf(layers[0].format, sizeof(layers[0].format), "qcow2");
+	layers[1] = mem_layer_row(vm, mem_id, &f);
+	if (r < 0) {
+		if (f.disk_switched) {
+			snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
+			seal_disk(m, old_disk, NULL);
+			vm_set_state(vm, VM_RUNNING, layers, 1, NULL, NULL);
+		}
+		return r;
+	}
+	snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
+	fill_point(vm, &f, ret->point, mem_id, old_disk, &p);
+	r = seal_disk(m, old_disk, err);
+	rc = vm_set_state(vm, VM_RUNNING, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
+	                  r == 0 ? err : NULL);
+	if (r == 0)
+		r = rc;
+	if (r < 0) {
+		engine_remove_layer(m->engine, mem_id);
+		engine_remove_point(m->engine, ret->point);
+		return err_wrap(err, "freeze VM %s", vm->row.info.id);
+	}
+	vm_log(vm, LOG_LV_INFO, "frozen: pause %.1f ms (fork %.1f), %llu pages in %.0f ms",
+	       (double)f.pause_us / 1e3, (double)f.fork_us / 1e3, (unsigned long long)f.mem_pages,
+	       (double)f.write_us / 1e3);
+	return 0;
+}
+
+int vm_freeze_suspend(struct vm *vm, struct err *err)
+{
+	struct vmm *m = vm->m;
+	struct store_vm before = vm->row;
+	char point[ID_SIZE], mem_id[ID_SIZE];
+	struct machine_freeze req = { .point_id = point, .mem_layer = mem_id, .durable = true };
+	struct store_layer layer;
+	struct machine_frozen f;
+	struct store_point p;
+	struct err cont = { 0 };
+	int r;
+
+	id_make("pt-", point);
+	id_make("ly-", mem_id);
+	r = machine_freeze(vm->machine, &req, &f, err);
+	if (r < 0)
+		return r;
+	layer = mem_layer_row(vm, mem_id, &f);
+	fill_point(vm, &f, point, mem_id, vm->row.disk_layer, &p);
+	r = seal_disk(m, vm->row.disk_layer, err);
+	if (r == 0) {
+		snprintf(vm->row.info.point, ID_SIZE, "%s", point);
+		vm->row.slot = -1;
+		r = vm_set_state(vm, VM_SUSPENDED, &layer, 1, &p, err);
+	}
+	if (r < 0) {
+		vm->row = before;
+		engine_remove_layer(m->engine, mem_id);
+		engine_remove_point(m->engine, point);
+		if (machine_cont(vm->machine, &cont) < 0)
+			vm_log(vm, LOG_LV_ERROR, "does not go on after a failed suspend: %s",
+			       cont.msg);
+		return err_wrap(err, "freeze VM %s", vm->row.info.id);
+	}
+	vm_log(vm, LOG_LV_INFO, "suspended: %llu pages in %.0f ms", (unsigned long long)f.mem_pages,
+	       (double)f.write_us / 1e3);
+	return 0;
+}

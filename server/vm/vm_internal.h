@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vm/vm_internal.h - for files of this folder only
+ *
+ * Locks, in the order in which they may be taken: vm->lock (one VM, held for
+ * the whole of an operation on it), then m->lock (tables, short). No
+ * operation ever holds two VM locks.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "guest/guest.h"
+#include "net/dns.h"
+#include "privc/privc.h"
+#include "store/store.h"
+#include "vm/vm.h"
+#include "vm/vmm.h"
+
+#define AGENT_BOOT_MS 300000 /* cold boot to first hello: emulated guests on a busy host */
+#define AGENT_THAW_MS 60000  /* thaw to hello */
+#define AGENT_RECONNECT_MS 15000
+#define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
+#define TEMPLATE_WAIT_MS 900000
+
+struct vm {
+	struct vmm *m; /* weak */
+	unsigned refs; /* m->lock */
+	pthread_mutex_t lock;
+	struct store_vm row;     /* written under both locks, read under either */
+	struct machine *machine; /* owned; vm->lock */
+	struct guest *guest;     /* ref'd; vm->lock */
+	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
+	bool has_slot;
+	bool gone;              /* deleted; vm->lock */
+	bool lost_process;      /* QEMU ended by itself: the watcher has it in hand */
+	uint64_t watched_pid;   /* for the watcher: m->lock */
+	int watch_fd;           /* pidfd, weak; -1: none; m->lock */
+	uint64_t idle_bytes;    /* NIC bytes at the last sign of activity; keeper only */
+	uint64_t idle_since_ms; /* clock_ms of it; keeper only */
+};
+
+#define HOLDS_MAX 512 /* names in flight at once */
+
+struct vmm {
+	struct vmm_conf conf;
+	struct store *store; /* weak, all of these */
+	struct engine *engine;
+	struct privc *priv;
+	struct dns *dns;
+	struct priv_info priv_info;
+	pthread_mutex_t lock;
+	pthread_cond_t cond; /* template state, holds, stopping */
+	struct vm **vms;     /* owned; m->lock */
+	size_t n_vms, cap_vms;
+	char template_key[32];
+	char template_point[ID_SIZE];
+	char template_state[16], template_note[256];
+	struct err template_err;
+	char holds[HOLDS_MAX][ID_SIZE]; /* points and layers only a thread knows yet */
+	size_t n_holds;
+	bool stopping, collect_wanted;
+	pthread_t template_thread, keeper_thread, watch_thread;
+	bool has_template_thread, has_keeper_thread, has_watch_thread;
+	int wake_pipe[2]; /* tells the watcher that its list changed */
+};
+
+#define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
+
+/* vmm.c */
+struct vm *vm_new(struct vmm *m, const struct store_vm *row);
+int vmm_insert(struct vmm *m, struct vm *vm, struct err *err);
+void vmm_forget(struct vmm *m, struct vm *vm);
+struct vm *vm_ref(struct vm *vm);
+void vm_unref(struct vm *vm);
+/* Ref'd, not locked. */
+int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err);
+/* Ref'd and locked; -ENOENT when it was deleted meanwhile. */
+int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err);
+void vm_unlock(struct vm *vm);
+int vmm_hold(struct vmm *m, const char *id, struct err *err);
+void vmm_release(struct vmm *m, const char *id);
+void vmm_collect_soon(struct vmm *m);
+void vm_copy_info(struct vm *vm, struct vm_info *ret);
+
+/* state.c: the only writer of the state. Saves the row with what belongs to it in one transaction.
+ */
+int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
+                 size_t n_layers, const struct store_point *new_point, struct err *err);
+bool vm_may_enter(enum vm_state from, enum vm_state to);
+
+/* chain.c */
+int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err);
+int point_load(struct vmm *m, const char *id, struct engine_point *ret, struct err *err);
+bool layer_sealed(struct vmm *m, const char *id);
+
+/* bringup.c: a process for the VM, up to the open gate; the caller holds vm->lock and then sets the
+ * state */
+struct bringup {
+	const struct engine_point *point; /* NULL: cold boot */
+	enum guest_reason reason;
+	struct store_layer layer; /* out: disk layer that was made; layer.id "" when none was */
+	char before[ID_SIZE];     /* out: disk layer before, for undo */
+	unsigned agent_ms;        /* deadline for the agent */
+};
+int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
+/* Ends process, guest, slot. disk layer files stay. */
+void vm_take_down(struct vm *vm);
+/* As take_down, and forgets the disk layer that vm_bring_up made. */
+void vm_bring_up_undo(struct vm *vm, struct bringup *b);
+/* Running afterwards, whatever it was; vm->lock held. */
+int vm_wake(struct vm *vm, struct err *err);
+int vm_reconnect(struct vm *vm, struct err *err);
+
+/* vm_freeze.c: the only caller of machine_freeze for a VM; vm->lock held */
+struct frozen {
+	char point[ID_SIZE];
+};
+int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err);
+int vm_freeze_suspend(struct vm *vm, struct err *err);
+
+/* delete.c */
+int vm_delete_locked(struct vm *vm, struct err *err);
+/* suspend.c / stop.c */
+int vm_suspend_locked(struct vm *vm, struct err *err);
+int vm_stop_locked(struct vm *vm, bool ask, struct err *err);
+
+/* recover.c, template.c, keeper.c, watch.c */
+int vmm_recover(struct vmm *m, struct err *err);
+void *template_main(void *arg);
+int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
+void *keeper_main(void *arg);
+void *watch_main(void *arg);
+void watch_add(struct vm *vm);
+void watch_remove(struct vm *vm);

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vmm.c - the table of VMs: load, find, lock, list; start and end of the manager
+ *
+ * All VMs of the store are in memory. A VM is found under m->lock, referenced,
+ * and then locked by itself; whoever waited for the lock of a VM that was
+ * deleted meanwhile is told that it does not exist.
+ */
+#include "vm/vmm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+struct vm *vm_new(struct vmm *m, const struct store_vm *row)
+{
+	struct vm *vm = calloc(1, sizeof(*vm));
+
+	if (!vm)
+		return NULL;
+	vm->m = m;
+	vm->refs = 1;
+	vm->row = *row;
+	vm->watch_fd = -1;
+	vm->slot.dns_udp = vm->slot.dns_tcp = -1;
+	pthread_mutex_init(&vm->lock, NULL);
+	return vm;
+}
+
+struct vm *vm_ref(struct vm *vm)
+{
+	LOCK_SCOPE(&vm->m->lock);
+
+	vm->refs++;
+	return vm;
+}
+
+void vm_unref(struct vm *vm)
+{
+	struct vmm *m;
+	bool last;
+
+	if (!vm)
+		return;
+	m = vm->m;
+	pthread_mutex_lock(&m->lock);
+	last = --vm->refs == 0;
+	pthread_mutex_unlock(&m->lock);
+	if (!last)
+		return;
+	guest_unref(vm->guest);
+	machine_free(vm->machine);
+	pthread_mutex_destroy(&vm->lock);
+	free(vm);
+}
+
+int vmm_insert(struct vmm *m, struct vm *vm, struct err *err)
+{
+	LOCK_SCOPE(&m->lock);
+
+	if (m->n_vms == m->cap_vms) {
+		size_t cap = m->cap_vms ? m->cap_vms * 2 : 64;
+		struct vm **p = realloc(m->vms, cap * sizeof(*p));
+
+		if (!p)
+			return err_set(err, -ENOMEM, "table of VMs: out of memory");
+		m->vms = p;
+		m->cap_vms = cap;
+	}
+	m->vms[m->n_vms++] = vm;
+	vm->refs++;
+	return 0;
+}
+
+void vmm_forget(struct vmm *m, struct vm *vm)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&m->lock);
+	for (size_t i = 0; i < m->n_vms && !found; i++) {
+		if (m->vms[i] != vm)
+			continue;
+		m->vms[i] = m->vms[--m->n_vms];
+		found = true;
+	}
+	pthread_mutex_unlock(&m->lock);
+	if (found)
+		vm_unref(vm);
+}
+
+static int not_found(const char *id, struct err *err)
+{
+	return err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.40s'", id);
+}
+
+int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
+{
+	LOCK_SCOPE(&m->lock);
+
+	for (size_t i = 0; i < m->n_vms; i++) {
+		struct vm *vm = m->vms[i];
+
+		if (strcmp(vm->row.info.id, id) != 0 ||
+		    (account && strcmp(vm->row.info.account, account) != 0))
+			continue;
+		vm->refs++;
+		*ret = vm;
+		return 0;
+	}
+	return not_found(id, err);
+}
+
+int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_find(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&vm->lock);
+	if (vm->gone) {
+		vm_unlock(vm);
+		return not_found(id, err);
+	}
+	*ret = vm;
+	return 0;
+}
+
+void vm_unlock(struct vm *vm)
+{
+	if (!vm)
+		return;
+	pthread_mutex_unlock(&vm->lock);
+	vm_unref(vm);
+}
+
+void vm_copy_info(struct vm *vm, struct vm_info *ret)
+{
+	LOCK_SCOPE(&vm->m->lock);
+
+	*ret = vm->row.info;
+}
+
+int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+            struct err *err)
+{
+	struct priv_vm_stats st;
+	struct vm *vm;
+	int r = vmm_find(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	vm_copy_info(vm, ret);
+	vm_unref(vm);
+	if (ret->state == VM_RUNNING && privc_vm_stats(m->priv, ret->instance, &st, NULL) == 0)
+		ret->cpu_seconds += (double)st.cpu_us / 1e6;
+	return 0;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct vm_info *x = a, *y = b;
+
+	if (x->created_ms != y->created_ms)
+		return x->created_ms < y->created_ms ? 1 : -1;
+	return strcmp(x->id, y->id);
+}
+
+int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
+             struct err *err)
+{
+	struct vm_info *v;
+	size_t n = 0;
+
+	pthread_mutex_lock(&m->lock);
+	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
+	for (size_t i = 0; v && i < m->n_vms; i++)
+		if (!strcmp(m->vms[i]->row.info.account, account))
+			v[n++] = m->vms[i]->row.info;
+	pthread_mutex_unlock(&m->lock);
+	if (!v)
+		return err_set(err, -ENOMEM, "list VMs: out of memory");
+	qsort(v, n, sizeof(*v), newest_first);
+	*ret = v;
+	*ret_n = n;
+	return 0;
+}
+
+int vmm_hold(struct vmm *m, const char *id, struct err *err)
+{
+	LOCK_SCOPE(&m->lock);
+
+	if (m->n_holds == HOLDS_MAX)
+		return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "too many operations at once");
+	snprintf(m->holds[m->n_holds++], ID_SIZE, "%s", id);
+	return 0;
+}
+
+void vmm_release(struct vmm *m, const char *id)
+{
+	LOCK_SCOPE(&m->lock);
+
+	for (size_t i = 0; i < m->n_holds; i++) {
+		if (strcmp(m->holds[i], id) != 0)
+			continue;
+		memmove(m->holds[i], m->holds[--m->n_holds], ID_SIZE);
+		return;
+	}
+}
+
+void vmm_collect_soon(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+
+	m->collect_wanted = true;
+	pthread_cond_broadcast(&m->cond);
+}
+
+void vmm_status(struct vmm *m, struct vmm_status *ret)
+{
+	const struct engine_info *i = engine_info(m->engine);
+	LOCK_SCOPE(&m->lock);
+
+	*ret = (struct vmm_status){ .vcpus = m->conf.vcpus,
+		                    .mem_mb = m->conf.mem_mb,
+		                    .disk_mb = m->conf.disk_mb };
+	snprintf(ret->accel, sizeof(ret->accel), "%s", accel_name(i->accel));
+	snprintf(ret->accel_why, sizeof(ret->accel_why), "%s", i->accel_why);
+	snprintf(ret->qemu_version, sizeof(ret->qemu_version), "%s", i->qemu_version);
+	snprintf(ret->template_state, sizeof(ret->template_state), "%s", m->template_state);
+	snprintf(ret->template_note, sizeof(ret->template_note), "%s", m->template_note);
+	snprintf(ret->limits, sizeof(ret->limits), "%s", m->priv_info.limits);
+	for (size_t k = 0; k < m->n_vms; k++)
+		ret->running += m->vms[k]->row.info.state == VM_RUNNING;
+}
+
+static int load_all(struct vmm *m, struct err *err)
+{
+	autofree struct store_vm *rows = NULL;
+	size_t n = 0;
+	int r = store_vm_list(m->store, NULL, &rows, &n, err);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		struct vm *vm = vm_new(m, &rows[i]);
+
+		r = vm ? vmm_insert(m, vm, err) : err_set(err, -ENOMEM, "load VMs: out of memory");
+		vm_unref(vm);
+	}
+	return r;
+}
+
+static int start_thread(pthread_t *t, bool *has, void *(*fn)(void *), struct vmm *m,
+                        struct err *err)
+{
+	int r = pthread_create(t, NULL, fn, m);
+
+	if (r)
+		return err_sys(err, -r, "start a thread");
+	*has = true;
+	return 0;
+}
+
+int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine,
+            struct privc *priv, const struct priv_info *info, struct dns *dns, struct vmm **ret,
+            struct err *err)
+{
+	struct vmm *m = calloc(1, sizeof(*m));
+	pthread_condattr_t ca;
+	int r;
+
+	if (!m)
+		return err_set(err, -ENOMEM, "VM manager: out of memory");
+	m->conf = *c;
+	m->store = store;
+	m->engine = engine;
+	m->priv = priv;
+	m->priv_info = *info;
+	m->dns = dns;
+	snprintf(m->template_state, sizeof(m->template_state), "building");
+	m->wake_pipe[0] = m->wake_pipe[1] = -1;
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_condattr_init(&ca);
+	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
+	pthread_cond_init(&m->cond, &ca);
+	pthread_condattr_destroy(&ca);
+	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
+	if (r == 0)
+		r = load_all(m, err);
+	if (r == 0)
+		r = vmm_recover(m, err);
+	if (r == 0)
+		r = start_thread(&m->watch_thread, &m->has_watch_thread, watch_main, m, err);
+	if (r == 0)
+		r = start_thread(&m->template_thread, &m->has_template_thread, template_main, m,
+		                 err);
+	if (r == 0)
+		r = start_thread(&m->keeper_thread, &m->has_keeper_thread, keeper_main, m, err);
+	if (r < 0) {
+		vmm_free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+struct vmm *vmm_free(struct vmm *m)
+{
+	if (!m)
+		return NULL;
+	pthread_mutex_lock(&m->lock);
+	m->stopping = true;
+	pthread_cond_broadcast(&m->cond);
+	pthread_mutex_unlock(&m->lock);
+	if (m->wake_pipe[1] >= 0 && write(m->wake_pipe[1], "x", 1) < 0)
+		log_debug("the watcher was awake already");
+	if (m->has_template_thread)
+		pthread_join(m->template_thread, NULL);
+	if (m->has_keeper_thread)
+		pthread_join(m->keeper_thread, NULL);
+	if (m->has_watch_thread)
+		pthread_join(m->watch_thread, NULL);
+	while (m->n_vms) {
+		struct vm *vm = m->vms[0];
+
+		if (vm->guest)
+			guest_close(vm->guest);
+		vmm_forget(m, vm);
+	}
+	free(m->vms);
+	for (int i = 0; i < 2; i++)
+		if (m->wake_pipe[i] >= 0)
+			close(m->wake_pipe[i]);
+	pthread_cond_destroy(&m->cond);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+	return NULL;
+}

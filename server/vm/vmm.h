@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vm/vmm.h - making and ending the VM manager; for main.c and tests */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct dns;
+struct engine;
+struct err;
+struct priv_info;
+struct privc;
+struct store;
+struct vmm;
+
+struct vmm_conf {
+	char data_dir[256];
+	char image_dir[512];
+	char template_dir[512];          /* cache of frozen templates, shared by data directories */
+	uint32_t vcpus, mem_mb, disk_mb; /* default VM */
+};
+
+/* Loads all VMs, adopts what runs, cleans up what nobody owns, starts the background threads. */
+int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine,
+            struct privc *priv, const struct priv_info *info, struct dns *dns, struct vmm **ret,
+            struct err *err);
+/* Waits until the template is there; prints progress to the log. */
+int vmm_wait_template(struct vmm *m, struct err *err);
+/* Freezes every running VM, so that the next start resumes them with their memory. */
+void vmm_suspend_all(struct vmm *m);
+/* Ends the threads; VMs that still run go on. */
+struct vmm *vmm_free(struct vmm *m);

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wake.c - start, resume, and the running guest for those who want to talk to it */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+/* Thaw of the point it rests on. */
+static int resume(struct vm *vm, struct err *err)
+{
+	struct engine_point p;
+	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct store_vm before = vm->row;
+	struct store_vm *row = &vm->row;
+	int r = point_load(vm->m, row->info.point, &p, err);
+
+	if (r < 0)
+		return r;
+	r = vm_bring_up(vm, &b, err);
+	if (r < 0)
+		return r;
+	snprintf(row->base_point, sizeof(row->base_point), "%s", row->info.point);
+	snprintf(row->base_mem, sizeof(row->base_mem), "%s",
+	         p.mem.n ? p.mem.l[p.mem.n - 1].id : "");
+	row->info.point[0] = '\0';
+	r = vm_set_state(vm, VM_RUNNING, &b.layer, 1, NULL, err);
+	if (r < 0) {
+		vm_bring_up_undo(vm, &b);
+		*row = before;
+	}
+	return r;
+}
+
+static int cold_boot(struct vm *vm, struct err *err)
+{
+	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = AGENT_BOOT_MS };
+	struct store_vm *row = &vm->row;
+	int r = vm_bring_up(vm, &b, err);
+
+	if (r < 0)
+		return r;
+	row->base_point[0] = row->base_mem[0] = '\0';
+	r = vm_set_state(vm, VM_RUNNING, &b.layer, *b.layer.id ? 1 : 0, NULL, err);
+	if (r < 0)
+		vm_bring_up_undo(vm, &b);
+	return r;
+}
+
+int vm_wake(struct vm *vm, struct err *err)
+{
+	enum vm_state from = vm->row.info.state;
+	uint64_t t0 = clock_ms();
+	int r;
+
+	if (from == VM_RUNNING)
+		return 0;
+	if (from == VM_LOST)
+		return err_tag(err, -EIO, "CORRUPT_VM_RECORD",
+		               "VM %s is lost: its layers are damaged", vm->row.info.id);
+	r = vm_set_state(vm, VM_STARTING, NULL, 0, NULL, err);
+	if (r < 0)
+		return r;
+	r = from == VM_SUSPENDED ? resume(vm, err) : cold_boot(vm, err);
+	if (r < 0) {
+		bool damaged = err && err->tag && !strcmp(err->tag, "POINT_DAMAGED");
+
+		vm_set_state(vm, damaged ? VM_LOST : from, NULL, 0, NULL, NULL);
+		return err_wrap(err, "start VM %s", vm->row.info.id);
+	}
+	vmm_collect_soon(vm->m);
+	vm_log(vm, LOG_LV_INFO, "%s in %llu ms", from == VM_SUSPENDED ? "resumed" : "booted",
+	       (unsigned long long)(clock_ms() - t0));
+	return 0;
+}
+
+int vmm_start(struct vmm *m, const char *account, const char *id, int64_t idle_timeout_s,
+              int64_t activity_threshold, struct vm_info *ret, struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_lock(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	r = vm_wake(vm, err);
+	if (r == 0 && (idle_timeout_s != INT64_MIN || activity_threshold != INT64_MIN)) {
+		if (idle_timeout_s != INT64_MIN)
+			vm->row.info.idle_timeout_s = idle_timeout_s;
+		if (activity_threshold != INT64_MIN)
+			vm->row.info.activity_threshold = activity_threshold;
+		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+	}
+	if (r == 0)
+		vm_copy_info(vm, ret);
+	vm_unlock(vm);
+	return r;
+}
+
+int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest **ret,
+              struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_lock(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	r = vm_wake(vm, err);
+	if (r == 0 && (!vm->guest || !guest_alive(vm->guest))) {
+		r = vm_reconnect(vm, err);
+		if (r < 0)
+			err_wrap(err, "VM %s runs, but its agent cannot be reached", id);
+	}
+	if (r == 0)
+		*ret = guest_ref(vm->guest);
+	vm_unlock(vm);
+	return r;
+}

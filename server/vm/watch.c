@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch.c - sees QEMU processes end by themselves
+ *
+ * One thread polls the pidfds of all running VMs. A process that ended
+ * without our doing (guest powered off or rebooted, QEMU crashed, killed by the
+ * kernel for want of memory) is handed to a thread of its own, which waits
+ * for the VM's lock and then settles the state: the disk is there, the memory is gone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+void watch_add(struct vm *vm)
+{
+	struct vmm *m = vm->m;
+
+	pthread_mutex_lock(&m->lock);
+	vm->watch_fd = machine_proc(vm->machine)->pidfd;
+	vm->lost_process = false;
+	pthread_mutex_unlock(&m->lock);
+	if (write(m->wake_pipe[1], "x", 1) < 0 && errno != EAGAIN)
+		vm_log(vm, LOG_LV_WARN, "the watcher was not told, ignoring");
+}
+
+void watch_remove(struct vm *vm)
+{
+	LOCK_SCOPE(&vm->m->lock);
+
+	vm->watch_fd = -1;
+}
+
+static void say_how(struct vm *vm, char *buf, size_t size)
+{
+	int st = 0;
+
+	if (privc_exit_status(vm->m->priv, vm->row.info.instance, &st, NULL) < 0)
+		snprintf(buf, size, "ended");
+	else if (WIFSIGNALED(st))
+		snprintf(buf, size, "was killed by signal %d (%s)", WTERMSIG(st),
+		         strsignal(WTERMSIG(st)));
+	else
+		snprintf(buf, size, "ended with status %d", WEXITSTATUS(st));
+}
+
+static void *settle(void *arg)
+{
+	struct vm *vm = arg;
+	struct err err = { 0 };
+	char how[96];
+	bool reboot = false;
+
+	pthread_mutex_lock(&vm->lock);
+	if (!vm->gone && vm->machine && !machine_alive(vm->machine)) {
+		say_how(vm, how, sizeof(how));
+		reboot = machine_rebooted(vm->machine);
+		vm_log(vm, reboot ? LOG_LV_INFO : LOG_LV_WARN, "QEMU %s%s", how,
+		       reboot ? ": the guest rebooted" : "; the VM is stopped, its disk is kept");
+		if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
+			vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
+		else if (reboot && vm_wake(vm, &err) < 0)
+			vm_log(vm, LOG_LV_ERROR, "does not boot again: %s", err.msg);
+		else if (!reboot && vm->row.info.persistence.type == PERSIST_EPHEMERAL)
+			vm_delete_locked(vm, &err);
+	}
+	vm_unlock(vm);
+	return NULL;
+}
+
+static void hand_over(struct vm *vm)
+{
+	pthread_attr_t a;
+	pthread_t t;
+
+	pthread_attr_init(&a);
+	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&t, &a, settle, vm_ref(vm)) != 0) {
+		vm_log(vm, LOG_LV_ERROR, "no thread to settle its end: out of memory");
+		vm_unref(vm);
+	}
+	pthread_attr_destroy(&a);
+}
+
+void *watch_main(void *arg)
+{
+	struct vmm *m = arg;
+	struct pollfd *p = NULL;
+	struct vm **who = NULL;
+	size_t cap = 0;
+
+	for (;;) {
+		size_t n = 1;
+		char drain[64];
+
+		pthread_mutex_lock(&m->lock);
+		if (m->stopping) {
+			pthread_mutex_unlock(&m->lock);
+			break;
+		}
+		if (cap < m->n_vms + 1) {
+			cap = m->n_vms + 64;
+			p = reallocarray(p, cap, sizeof(*p));
+			who = reallocarray(who, cap, sizeof(*who));
+			if (!p || !who)
+				abort(); /* a server that cannot watch its processes must not go on
+				          */
+		}
+		p[0] = (struct pollfd){ .fd = m->wake_pipe[0], .events = POLLIN };
+		for (size_t i = 0; i < m->n_vms; i++) {
+			struct vm *vm = m->vms[i];
+
+			if (vm->watch_fd < 0 || vm->lost_process)
+				continue;
+			vm->refs++;
+			who[n] = vm;
+			p[n++] = (struct pollfd){ .fd = vm->watch_fd, .events = POLLIN };
+		}
+		pthread_mutex_unlock(&m->lock);
+		if (poll(p, n, -1) < 0 && errno != EINTR)
+			log_warn("watch processes: %s, ignoring", err_name(errno));
+		while (p[0].revents && read(m->wake_pipe[0], drain, sizeof(drain)) > 0)
+			;
+		for (size_t i = 1; i < n; i++) {
+			bool ours = false;
+
+			if (p[i].revents) {
+				pthread_mutex_lock(&m->lock);
+				ours = who[i]->watch_fd == p[i].fd && !who[i]->lost_process;
+				who[i]->lost_process |= ours;
+				pthread_mutex_unlock(&m->lock);
+			}
+			if (ours)
+				hand_over(who[i]);
+			vm_unref(who[i]);
+		}
+	}
+	free(p);
+	free(who);
+	return NULL;
+}

@@ -1,0 +1,174 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""run.py [--sdk] [NAME...] - runs the end-to-end tests, or those whose name contains one of NAMEs
+
+Each test prints one line when it is done: ok, FAIL or skip with a reason. With PANDO_TEST_RESULTS every outcome is
+also appended there as a line of JSON. A test that passes its deadline is a failure, not a hang.
+"""
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import harness  # noqa: E402
+from case import Case  # noqa: E402
+
+# quick and basic first, slow and destructive last
+FILES = ["test_refusals", "test_lifecycle", "test_fork", "test_snapshot", "test_network", "test_recovery", "test_faults"]
+SDK_FILES = ["test_sdk"]
+SETUP_LIMIT_S = 400  # a class's server: the template may have to be booted first
+
+
+class TooLong(Exception):
+    pass
+
+
+def on_alarm(_sig, _frame):
+    raise TooLong("passed its deadline")
+
+
+def on_term(sig, _frame):
+    raise KeyboardInterrupt(signal.Signals(sig).name)
+
+
+class Result(unittest.TestResult):
+    """Prints and records each outcome as it happens."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = {"pass": 0, "fail": 0, "skip": 0}
+        self.start = time.monotonic()
+
+    def record(self, test, result, reason="", details=()):
+        seconds = time.monotonic() - self.start
+        name = test.id().replace("__main__.", "") if hasattr(test, "id") else str(test)
+        self.counts[result] += 1
+        word = {"pass": "ok  ", "fail": "FAIL", "skip": "skip"}[result]
+        print(f"{word} {name} ({seconds:.1f} s)" + (f": {reason}" if reason else ""), flush=True)
+        for line in details:
+            print(f"     {line}", flush=True)
+        path = os.environ.get("PANDO_TEST_RESULTS")
+        if path:
+            with open(path, "a") as f:
+                f.write(json.dumps({"suite": "e2e", "name": name, "result": result, "seconds": round(seconds, 2),
+                                    "reason": reason}) + "\n")
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.start = time.monotonic()
+        method = getattr(test, test._testMethodName)
+        signal.setitimer(signal.ITIMER_REAL, getattr(method, "limit_s", test.limit_s))
+
+    def stopTest(self, test):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        super().stopTest(test)
+
+    def failed(self, test, err):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        reason = "".join(traceback.format_exception_only(err[0], err[1])).strip().splitlines()
+        details = reason[1:] + [line for part in traceback.format_tb(err[2]) for line in part.rstrip().splitlines()
+                                if "unittest/" not in part]
+        server = getattr(type(test), "s", None)
+        if isinstance(server, harness.Server) and os.path.exists(server.log_path):
+            details += ["the server's log ends with:"] + server.log_tail(30).splitlines()
+        self.record(test, "fail", reason[0] if reason else str(err[0]), details)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.record(test, "pass")
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.failed(test, err)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.failed(test, err)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.record(test, "skip", reason)
+
+    def addSubTest(self, test, subtest, err):
+        if err:
+            super().addSubTest(test, subtest, err)
+            self.failed(subtest, err)
+
+
+def classes_of(module):
+    found = [c for c in vars(module).values()
+             if isinstance(c, type) and issubclass(c, Case) and c is not Case and c.__module__ == module.__name__]
+    return sorted(found, key=first_line)
+
+
+def first_line(cls):
+    return min((m.__code__.co_firstlineno for m in vars(cls).values() if hasattr(m, "__code__")), default=0)
+
+
+def tests_of(cls, wanted):
+    """In the order in which they are written; what is inherited comes last."""
+    names = [n for n in dir(cls) if n.startswith("test_")]
+    if wanted:
+        full = {n: f"{cls.__module__}.{cls.__name__}.{n}" for n in names}
+        names = [n for n in names if any(w in full[n] for w in wanted) or n.startswith("test_zz")]
+        if all(n.startswith("test_zz") for n in names):
+            return []
+
+    def place(n):
+        inherited = n not in vars(cls)
+        return inherited, getattr(cls, n).__code__.co_firstlineno
+    return [cls(n) for n in sorted(names, key=place) if cls.own_server or not n.startswith("test_zz")]
+
+
+def run_class(cls, tests, result):
+    result.start = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, SETUP_LIMIT_S)
+        cls.setUpClass()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Exception:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        result.failed(tests[0], sys.exc_info())  # its server did not start: the others are not even tried
+        cls.tearDownClass()
+        return
+    try:
+        for t in tests:
+            t.run(result)
+    finally:
+        cls.tearDownClass()
+
+
+def main():
+    args = sys.argv[1:]
+    files = FILES
+    if "--sdk" in args:
+        args.remove("--sdk")
+        files = SDK_FILES
+    signal.signal(signal.SIGALRM, on_alarm)
+    signal.signal(signal.SIGTERM, on_term)
+    result = Result()
+    ran = 0
+    try:
+        for name in files:
+            for cls in classes_of(importlib.import_module(name)):
+                tests = tests_of(cls, args)
+                if tests:
+                    print(f"{name}: {cls.__name__}", flush=True)
+                    run_class(cls, tests, result)
+                    ran += len(tests)
+    except KeyboardInterrupt as e:
+        print(f"interrupted ({e})", flush=True)
+        return 130
+    if not ran:
+        print(f"no test is called {' or '.join(args)}")
+        return 2
+    return 1 if result.counts["fail"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire/agent.h - the contract between server/guest/ (host) and agent/ (guest)
+ *
+ * What both ends must agree on is listed here once: limits, frame types,
+ * operations, identity steps, error tags, and one encoder and one decoder per
+ * message. docs/PROTOCOL.agent.md is the text that goes with it. Numbers are
+ * never reused.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct rd;
+
+#define AGENT_PORT_NAME "pando.agent" /* name of the virtio-serial port */
+#define AGENT_VERSION_MIN 1
+#define AGENT_VERSION_MAX 1
+
+#define AGENT_MAGIC 0x9f50414eu /* first byte is no ASCII: text never looks like a frame */
+#define AGENT_HDR_LEN 20u
+#define AGENT_TAIL_LEN 4u               /* after every payload; tells a spliced frame */
+#define AGENT_PAYLOAD_MAX (64u << 10)   /* bytes; checked before anything is read or allocated */
+#define AGENT_FRAME_MAX (AGENT_HDR_LEN + AGENT_PAYLOAD_MAX + AGENT_TAIL_LEN)
+#define AGENT_FLUSH_LEN AGENT_FRAME_MAX /* zero bytes that end any half frame */
+#define AGENT_HELLO_MAX 1024u           /* bytes of a HELLO, HELLO_ACK or READY payload */
+#define AGENT_RESULT_MAX 4096u          /* bytes of a RESULT payload: fits a pipe in one write */
+#define AGENT_OPEN_MAX (256u << 10)     /* bytes of a request over all its OPEN frames */
+#define AGENT_STREAMS_MAX 256u          /* open at once on one connection */
+#define AGENT_WINDOW (256u << 10)       /* bytes of credit per stream and channel at the start */
+#define AGENT_CREDIT_MAX (1u << 30)     /* bytes; more credit than this is a lie */
+#define AGENT_COMMAND_MAX (128u << 10)  /* bytes with NUL: the kernel's limit of one argument */
+#define AGENT_PATH_MAX 4096u            /* bytes with NUL, as the kernel's PATH_MAX */
+#define AGENT_USER_MAX 64u              /* bytes with NUL */
+#define AGENT_ENV_MAX 512u              /* variables of one exec */
+#define AGENT_ENV_BYTES (64u << 10)     /* bytes with NUL of one variable */
+#define AGENT_MSG_MAX 300u              /* bytes with NUL of an error sentence */
+#define AGENT_NONCE_LEN 16u
+#define AGENT_ENTROPY_LEN 64u
+
+/* number, NAME, wire name, least and most bytes of payload. H: host sends it, G: guest, B: both. */
+/* clang-format off */
+#define AGENT_FRAMES(M)                                            \
+	M(1,  HELLO,     "HELLO",     H, 1, AGENT_HELLO_MAX)       \
+	M(2,  HELLO_ACK, "HELLO_ACK", G, 1, AGENT_HELLO_MAX)       \
+	M(3,  READY,     "READY",     G, 1, AGENT_HELLO_MAX)       \
+	M(4,  CLOCK,     "CLOCK",     H, 8, 8)                     \
+	M(5,  OPEN,      "OPEN",      H, 0, AGENT_PAYLOAD_MAX)     \
+	M(6,  OPENED,    "OPENED",    G, 0, 0)                     \
+	M(7,  DATA,      "DATA",      B, 1, AGENT_PAYLOAD_MAX)     \
+	M(8,  EOF,       "EOF",       B, 0, 0)                     \
+	M(9,  CREDIT,    "CREDIT",    B, 4, 4)                     \
+	M(10, RESULT,    "RESULT",    G, 1, AGENT_RESULT_MAX)      \
+	M(11, CANCEL,    "CANCEL",    H, 0, 0)                     \
+	M(12, SIGNAL,    "SIGNAL",    H, 4, 4)
+
+/* number, NAME, wire name */
+#define AGENT_OPS(M)                     \
+	M(1,  EXEC,      "exec")         \
+	M(2,  FS_READ,   "fs.read")      \
+	M(3,  FS_WRITE,  "fs.write")     \
+	M(4,  FS_LIST,   "fs.list")      \
+	M(5,  FS_STAT,   "fs.stat")      \
+	M(6,  FS_REMOVE, "fs.remove")    \
+	M(7,  FS_MKDIR,  "fs.mkdir")     \
+	M(8,  CONNECT,   "connect")      \
+	M(9,  SYNC,      "sync")         \
+	M(10, SHUTDOWN,  "shutdown")     \
+	M(11, PING,      "ping")
+
+/* Identity steps: bit number, NAME, wire name. Done in this order. */
+#define AGENT_STEPS(M)                   \
+	M(0, ENTROPY,    "entropy")      \
+	M(1, CLOCK,      "clock")        \
+	M(2, HOSTNAME,   "hostname")     \
+	M(3, MACHINE_ID, "machine-id")   \
+	M(4, HOOKS,      "hooks")
+
+/* Why a request failed, where the errno alone would not say: number, NAME. */
+#define AGENT_TAGS(M)                                                                    \
+	M(0, NONE)                                                                       \
+	M(1, USER_NOT_FOUND)  /* no such account in the guest's /etc/passwd */           \
+	M(2, CWD_FAILED)      /* the working directory cannot be entered */              \
+	M(3, SPAWN_FAILED)    /* no process could be started */                          \
+	M(4, GUEST_BUSY)      /* a limit of the agent is reached; try later */           \
+	M(5, BAD_REQUEST)     /* the agent could not make sense of the request */
+/* clang-format on */
+
+#define AGENT_FRAME_ENUM(num, NAME, wire, dir, min, max) AGENT_F_##NAME = (num),
+enum agent_frame_type { AGENT_FRAMES(AGENT_FRAME_ENUM) };
+#define AGENT_OP_ENUM(num, NAME, wire) AGENT_OP_##NAME = (num),
+enum agent_op { AGENT_OPS(AGENT_OP_ENUM) };
+#define AGENT_STEP_ENUM(num, NAME, wire) AGENT_STEP_##NAME = (num),
+enum agent_step { AGENT_STEPS(AGENT_STEP_ENUM) AGENT_STEP_END };
+#define AGENT_TAG_ENUM(num, NAME) AGENT_TAG_##NAME = (num),
+enum agent_tag { AGENT_TAGS(AGENT_TAG_ENUM) AGENT_TAG_END };
+
+#define AGENT_STEPS_ALL ((1u << AGENT_STEP_END) - 1)
+#define AGENT_STEP_NONE 0xffffu /* no step failed */
+
+const char *agent_frame_name(unsigned type); /* "?" when there is none; all four never NULL */
+const char *agent_op_name(unsigned op);
+const char *agent_step_name(unsigned step);
+const char *agent_tag_name(unsigned tag); /* static storage: fit for err_tag() */
+
+/* Channels of a stream (flags of DATA, EOF, CREDIT). */
+enum agent_chan { AGENT_IN = 0, AGENT_OUT = 1, AGENT_ERR = 2, AGENT_CHANS = 3 };
+#define AGENT_OPEN_MORE 1u /* flag of OPEN: the next frame goes on with this request */
+
+enum agent_reason { AGENT_BOOT = 1, AGENT_THAW = 2, AGENT_RECONNECT = 3 };
+enum agent_ready_why { AGENT_READY_START = 1, AGENT_READY_LOST = 2 };
+enum agent_kind { AGENT_FILE = 1, AGENT_DIR = 2, AGENT_SYMLINK = 3, AGENT_OTHER = 4 };
+
+/* ---- frames (agent_frame.c) ---- */
+
+struct agent_frame {
+	uint16_t type, flags;
+	uint32_t stream;
+	uint32_t len;
+	const uint8_t *payload; /* points into the receive buffer; NULL when len is 0 */
+};
+
+/* Fills hdr[20] and returns the value of the tail that must follow a payload. */
+uint32_t agent_frame_head(uint8_t hdr[AGENT_HDR_LEN], uint16_t type, uint16_t flags,
+			  uint32_t stream, uint32_t len);
+/* Checks magic, checksum, type and length. 0 or -EBADMSG; *ret_tail as above. */
+int agent_frame_parse(const uint8_t hdr[AGENT_HDR_LEN], struct agent_frame *ret,
+		      uint32_t *ret_tail);
+/* Appends a whole frame. */
+void agent_frame_put(struct buf *b, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
+		     size_t n);
+
+/*
+ * Receiver of frames, the same at both ends. In step, frames follow each other
+ * and anything else is -EBADMSG. Hunting, bytes are skipped until a whole,
+ * valid frame of a wanted type is found at any offset: the caller looks at it
+ * and either accepts it (in step again from its end) or asks for the next one.
+ */
+struct agent_rx {
+	uint8_t *buf; /* owned; AGENT_RX_CAP bytes */
+	size_t start, end;
+	size_t hit_end;   /* hunting: end of the frame found last, else 0 */
+	uint32_t wanted;  /* hunting: bit per frame type; 0: in step */
+	uint64_t skipped; /* bytes thrown away by the last hunt */
+};
+#define AGENT_RX_CAP (2 * AGENT_FRAME_MAX)
+
+int agent_rx_init(struct agent_rx *rx); /* 0 or -ENOMEM; starts in step */
+void agent_rx_done(struct agent_rx *rx);
+/* Where to receive the next bytes: at least one, after agent_rx_next() returned 0. */
+uint8_t *agent_rx_space(struct agent_rx *rx, size_t *ret_room);
+void agent_rx_added(struct agent_rx *rx, size_t n);
+/* 1: *ret is a frame, valid until the next call; 0: more bytes needed; -EBADMSG: out of step. */
+int agent_rx_next(struct agent_rx *rx, struct agent_frame *ret);
+void agent_rx_hunt(struct agent_rx *rx, uint32_t wanted);
+void agent_rx_accept(struct agent_rx *rx);
+
+/* ---- messages (agent_msg.c); decoders: 0 or -EBADMSG, texts point into the input ---- */
+
+struct agent_hello {
+	uint8_t nonce[AGENT_NONCE_LEN];
+	uint16_t version_min, version_max;
+	uint8_t reason; /* enum agent_reason */
+	uint64_t generation, wall_ns;
+	uint8_t entropy[AGENT_ENTROPY_LEN];
+	char machine_id[33], hostname[65];
+};
+void agent_hello_put(struct buf *b, const struct agent_hello *m);
+int agent_hello_get(const uint8_t *p, size_t n, struct agent_hello *ret);
+
+struct agent_hello_ack {
+	uint8_t nonce[AGENT_NONCE_LEN];
+	uint16_t version; /* the one spoken from now on; 0: none in the range */
+	char agent_version[32], boot_id[40];
+	uint64_t generation;
+	uint32_t steps_done;  /* bit per enum agent_step */
+	uint16_t failed_step; /* AGENT_STEP_NONE: all is well as far as asked */
+	uint32_t failed_errno;
+};
+void agent_hello_ack_put(struct buf *b, const struct agent_hello_ack *m);
+int agent_hello_ack_get(const uint8_t *p, size_t n, struct agent_hello_ack *ret);
+
+void agent_ready_put(struct buf *b, uint8_t why);
+int agent_ready_get(const uint8_t *p, size_t n, uint8_t *ret_why);
+
+struct agent_exec_req {
+	const char *command, *user, *cwd; /* user "": the agent's own; cwd "": "/" */
+	uint32_t timeout_ms;              /* 0: none */
+	bool with_stdin;                  /* false: /dev/null */
+	uint16_t n_env;
+	const char *env[AGENT_ENV_MAX];
+};
+void agent_exec_req_put(struct buf *b, const struct agent_exec_req *m);
+int agent_exec_req_get(struct rd *c, struct agent_exec_req *ret);
+
+/* One form for all fs.* requests; what an operation does not use is 0. */
+struct agent_fs_req {
+	const char *user, *path;
+	uint64_t off, len; /* fs.read; len 0: to the end */
+	uint32_t mode;     /* fs.write, fs.mkdir; 0: the usual one */
+	bool deep;         /* fs.remove: recursive; fs.mkdir: parents too */
+};
+void agent_fs_req_put(struct buf *b, const struct agent_fs_req *m);
+int agent_fs_req_get(struct rd *c, struct agent_fs_req *ret);
+
+struct agent_result {
+	uint32_t status; /* 0 or a Linux errno, positive */
+	uint16_t tag;    /* enum agent_tag */
+	const char *msg; /* one sentence when status is not 0 */
+	const uint8_t *body;
+	size_t body_len;
+};
+void agent_result_put(struct buf *b, const struct agent_result *m);
+int agent_result_get(const uint8_t *p, size_t n, struct agent_result *ret);
+
+struct agent_exec_result { /* body of an exec's RESULT */
+	bool timed_out;
+	uint32_t exit_code, signal;
+};
+void agent_exec_result_put(struct buf *b, const struct agent_exec_result *m);
+int agent_exec_result_get(const uint8_t *p, size_t n, struct agent_exec_result *ret);
+
+struct agent_stat { /* body of an fs.stat's RESULT */
+	uint8_t kind;   /* enum agent_kind */
+	uint64_t size;
+	uint32_t mode, uid, gid;
+	int64_t mtime_ns;
+};
+void agent_stat_put(struct buf *b, const struct agent_stat *m);
+int agent_stat_get(const uint8_t *p, size_t n, struct agent_stat *ret);
+
+/* Text with its NUL on the wire, so that the decoder can point at it. */
+void agent_text_put(struct buf *b, const char *s);
+int agent_text_get(struct rd *c, size_t max_with_nul, const char **ret);
