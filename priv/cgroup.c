@@ -284,15 +284,15 @@ void cgroups_open(struct cgroups *c, const struct instance *in, bool cpu_quota)
 
 /* ---- one VM ---- */
 
-static void note(const char *what, const char *id, int r)
+static void note(const char *what, const char *name, int r)
 {
 	if (r < 0)
-		log_obj(LOG_LV_WARN, "vm", id, "limit %s: %s, ignoring", what, err_name(r));
+		log_obj(LOG_LV_WARN, "cgroup", name, "limit %s: %s, ignoring", what, err_name(r));
 }
 
-static void limit_memory(const char *dir, const char *file, const char *id, uint32_t mem_mb)
+static void limit_memory(const char *dir, const char *file, const char *name, uint32_t mem_mb)
 {
-	note(file, id, put_u64(dir, file, ((uint64_t)mem_mb + OVERHEAD_MB) << 20));
+	note(file, name, put_u64(dir, file, ((uint64_t)mem_mb + OVERHEAD_MB) << 20));
 }
 
 static uint64_t quota_us(uint32_t vcpus)
@@ -300,35 +300,35 @@ static uint64_t quota_us(uint32_t vcpus)
 	return (uint64_t)CPU_PERIOD_US * (vcpus * 100u + CPU_EXTRA_PERCENT) / 100u;
 }
 
-int cgroup_prepare(const struct cgroups *c, const char *id, const struct cgroup_limits *l)
+int cgroup_prepare(const struct cgroups *c, const char *name, const struct cgroup_limits *l)
 {
 	char dir[PATH_MAX + 64], text[64];
 	int fd;
 
 	if (c->mode != CGROUP_V2 && c->mode != CGROUP_V2_PLAIN)
 		return -1;
-	snprintf(dir, sizeof(dir), "%s/%s", c->base[0], id);
+	snprintf(dir, sizeof(dir), "%s/%s", c->base[0], name);
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST) {
-		note("directory", id, -errno);
+		note("directory", name, -errno);
 		return -1;
 	}
 	if (c->mode == CGROUP_V2) {
-		limit_memory(dir, "memory.max", id, l->mem_mb);
-		note("pids.max", id, put_u64(dir, "pids.max", PIDS_BASE + 2 * l->vcpus));
-		note("cpu.weight", id,
+		limit_memory(dir, "memory.max", name, l->mem_mb);
+		note("pids.max", name, put_u64(dir, "pids.max", PIDS_BASE + 2 * l->vcpus));
+		note("cpu.weight", name,
 		     put_u64(dir, "cpu.weight", MIN(100ull * l->vcpus, 10000ull)));
 		snprintf(text, sizeof(text), "%llu %u\n", (unsigned long long)quota_us(l->vcpus),
 		         CPU_PERIOD_US);
 		if (c->cpu_quota)
-			note("cpu.max", id, put(dir, "cpu.max", text));
+			note("cpu.max", name, put(dir, "cpu.max", text));
 	}
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		note("directory", id, -errno);
+		note("directory", name, -errno);
 	return fd;
 }
 
-void cgroup_attach(const struct cgroups *c, const char *id, const struct cgroup_limits *l,
+void cgroup_attach(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
                    pid_t pid)
 {
 	if (c->mode != CGROUP_V1)
@@ -338,22 +338,22 @@ void cgroup_attach(const struct cgroups *c, const char *id, const struct cgroup_
 
 		if (!c->base[i][0])
 			continue;
-		snprintf(dir, sizeof(dir), "%s/%s", c->base[i], id);
+		snprintf(dir, sizeof(dir), "%s/%s", c->base[i], name);
 		if (mkdir(dir, 0755) < 0 && errno != EEXIST) {
-			note(ctl_name[i], id, -errno);
+			note(ctl_name[i], name, -errno);
 			continue;
 		}
 		if (i == CG_MEMORY)
-			limit_memory(dir, "memory.limit_in_bytes", id, l->mem_mb);
+			limit_memory(dir, "memory.limit_in_bytes", name, l->mem_mb);
 		if (i == CG_PIDS)
-			note("pids.max", id, put_u64(dir, "pids.max", PIDS_BASE + 2 * l->vcpus));
+			note("pids.max", name, put_u64(dir, "pids.max", PIDS_BASE + 2 * l->vcpus));
 		if (i == CG_CPU) {
-			note("cpu.shares", id, put_u64(dir, "cpu.shares", 1024ull * l->vcpus));
+			note("cpu.shares", name, put_u64(dir, "cpu.shares", 1024ull * l->vcpus));
 			if (c->cpu_quota)
-				note("cpu.cfs_quota_us", id,
+				note("cpu.cfs_quota_us", name,
 				     put_u64(dir, "cpu.cfs_quota_us", quota_us(l->vcpus)));
 		}
-		note("cgroup.procs", id, put_u64(dir, "cgroup.procs", (uint64_t)pid));
+		note("cgroup.procs", name, put_u64(dir, "cgroup.procs", (uint64_t)pid));
 	}
 }
 
@@ -371,19 +371,19 @@ static void drop_dir(const char *dir)
 	log_warn("remove '%s': %s, ignoring", dir, err_name(errno));
 }
 
-void cgroup_drop(const struct cgroups *c, const char *id)
+void cgroup_drop(const struct cgroups *c, const char *name)
 {
 	for (int i = 0; i < CG_CTLS; i++) {
 		char dir[PATH_MAX + 64];
 
 		if (!c->base[i][0])
 			continue;
-		snprintf(dir, sizeof(dir), "%s/%s", c->base[i], id);
+		snprintf(dir, sizeof(dir), "%s/%s", c->base[i], name);
 		drop_dir(dir);
 	}
 }
 
-void cgroups_sweep(struct cgroups *c, bool (*keep)(const char *id, void *ctx), void *ctx)
+void cgroups_sweep(struct cgroups *c, bool (*keep)(const char *name, void *ctx), void *ctx)
 {
 	for (int i = 0; i < CG_CTLS; i++) {
 		autodir DIR *d = c->base[i][0] ? opendir(c->base[i]) : NULL;

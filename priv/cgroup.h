@@ -16,6 +16,8 @@
 struct err;
 struct instance;
 
+#define CGROUP_NAME_MAX 64 /* "<vm id>.<uid>" */
+
 enum cgroup_mode { CGROUP_NONE, CGROUP_V2, CGROUP_V1, CGROUP_V2_PLAIN };
 enum cgroup_ctl { CG_MEMORY, CG_CPU, CG_PIDS, CG_CTLS };
 
@@ -35,12 +37,12 @@ void cgroups_open(struct cgroups *c, const struct instance *in, bool cpu_quota);
 /* Removes the instance's directories; they must hold no process. */
 void cgroups_remove(struct cgroups *c);
 /* Removes directories of VMs for which keep() says no. */
-void cgroups_sweep(struct cgroups *c, bool (*keep)(const char *id, void *ctx), void *ctx);
+void cgroups_sweep(struct cgroups *c, bool (*keep)(const char *name, void *ctx), void *ctx);
 
 /* v2: makes the VM's directory with its limits; descriptor for CLONE_INTO_CGROUP, or -1. */
-int cgroup_prepare(const struct cgroups *c, const char *id, const struct cgroup_limits *l);
+int cgroup_prepare(const struct cgroups *c, const char *name, const struct cgroup_limits *l);
 /* v1: the same, and moves the process into it: tens of milliseconds, off the start path. */
-void cgroup_attach(const struct cgroups *c, const char *id, const struct cgroup_limits *l,
+void cgroup_attach(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
                    pid_t pid);
 /* After its processes ended. */
-void cgroup_drop(const struct cgroups *c, const char *id);
+void cgroup_drop(const struct cgroups *c, const char *name);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ void record_remove(const struct instance *in, const char *id)
 
 static int record_read(const struct instance *in, const char *id, struct record *ret)
 {
-	char path[PRIV_VM_ID_MAX + 16];
+	char path[NAME_MAX + 16];
 	autofree char *text = NULL;
 	unsigned uid;
 	int pid;

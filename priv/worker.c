@@ -59,10 +59,10 @@ static void job_run(struct worker *w, struct job *j)
 {
 	switch (j->kind) {
 	case JOB_ATTACH:
-		cgroup_attach(w->cg, j->vm_id, &j->limits, j->pid);
+		cgroup_attach(w->cg, j->group, &j->limits, j->pid);
 		break;
 	case JOB_DROP:
-		cgroup_drop(w->cg, j->vm_id);
+		cgroup_drop(w->cg, j->group);
 		break;
 	case JOB_STATS:
 		j->result = read_stats(j->pid, j->stats);

@@ -26,6 +26,7 @@ struct job {
 	struct job *next;
 	enum job_kind kind;
 	char vm_id[PRIV_VM_ID_MAX + 1];
+	char group[CGROUP_NAME_MAX];
 	pid_t pid;
 	struct cgroup_limits limits;
 	uint32_t conn, req_id; /* JOB_STATS: who asked */

@@ -192,5 +192,10 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 	if ((r = hash_key(key, hash, err)) < 0)
 		return r;
 	r = store_key_find(a->store, hash, ret->account, err);
-	return r == -ENOENT ? refuse(err, "this API key is unknown or was revoked") : r;
+	if (r == -ENOENT)
+		return refuse(err, "this API key is unknown or was revoked");
+	if (r < 0)
+		return r;
+	ret->scopes = SCOPE_ALL;
+	return 0;
 }

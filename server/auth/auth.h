@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "vm/vm.h" /* ACCOUNT_SIZE */
+#include "store/store.h" /* ACCOUNT_SIZE */
 
 struct auth;
 struct err;
@@ -29,8 +29,19 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
               struct err *err);
 struct auth *auth_close(struct auth *a);
 
+/* What a route asks for; an API key may do all of it. */
+enum auth_scope {
+	SCOPE_PUBLIC = 1 << 0, /* no key at all */
+	SCOPE_ACCOUNT = 1 << 1,
+	SCOPE_VM_READ = 1 << 2,
+	SCOPE_VM_WRITE = 1 << 3,
+	SCOPE_VM_EXEC = 1 << 4, /* commands and files inside a VM */
+	SCOPE_ALL = SCOPE_PUBLIC | SCOPE_ACCOUNT | SCOPE_VM_READ | SCOPE_VM_WRITE | SCOPE_VM_EXEC,
+};
+
 struct auth_who {
 	char account[ACCOUNT_SIZE];
+	unsigned scopes; /* of enum auth_scope */
 };
 
 /*

@@ -10,6 +10,7 @@
  * machine, CPU, accelerator and size. A damaged one is made again.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

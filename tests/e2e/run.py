@@ -94,6 +94,10 @@ class Result(unittest.TestResult):
         super().addSkip(test, reason)
         self.record(test, "skip", reason)
 
+    def part(self, test, name, outcome, reason):
+        """A part of a test that counts as one of its own."""
+        self.record(f"{test.id()}: {name}", outcome, reason)
+
     def addSubTest(self, test, subtest, err):
         if err:
             super().addSubTest(test, subtest, err)

@@ -123,17 +123,6 @@ static void *malloc_run(void *arg)
 	return NULL;
 }
 
-static void vcpus_set(bool run)
-{
-	pthread_mutex_lock(&vcpus.lock);
-	vcpus.run = run;
-	pthread_cond_broadcast(&vcpus.changed);
-	while (vcpus.parked != (run ? 0 : N_VCPUS + 1))
-		pthread_cond_wait(&vcpus.changed, &vcpus.lock);
-	pthread_mutex_unlock(&vcpus.lock);
-}
-
-/* After RUN the threads are on their way: nobody signals, so do not wait for them to leave. */
 static void vcpus_run(uint64_t off, uint64_t len)
 {
 	pthread_mutex_lock(&vcpus.lock);
@@ -141,6 +130,16 @@ static void vcpus_run(uint64_t off, uint64_t len)
 	vcpus.len = len;
 	vcpus.run = true;
 	pthread_cond_broadcast(&vcpus.changed);
+	pthread_mutex_unlock(&vcpus.lock);
+}
+
+/* Returns when every thread stands still. */
+static void vcpus_pause(void)
+{
+	pthread_mutex_lock(&vcpus.lock);
+	vcpus.run = false;
+	while (vcpus.parked != N_VCPUS + 1)
+		pthread_cond_wait(&vcpus.changed, &vcpus.lock);
 	pthread_mutex_unlock(&vcpus.lock);
 }
 
@@ -203,7 +202,7 @@ static int64_t obey(const struct host_cmd *cmd)
 		vcpus_run(cmd->off, cmd->len);
 		return 0;
 	case HOST_PAUSE:
-		vcpus_set(false);
+		vcpus_pause();
 		return 0;
 	case HOST_SYSCALLS:
 		return try_syscalls();
@@ -240,7 +239,7 @@ int main(int argc, char **argv)
 			die("thread");
 	if (pthread_create(&t, NULL, malloc_run, NULL) != 0)
 		die("thread");
-	vcpus_set(false);
+	vcpus_pause();
 	while (recv(fd, &cmd, sizeof(cmd), 0) == sizeof(cmd)) {
 		int64_t value = 0;
 

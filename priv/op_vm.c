@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * priv/op_vm.c - operations on jailed QEMU processes
+ *
+ * A kill is answered when the process is gone, not when the signal was sent:
+ * who asked waits in the VM's entry. Stats are read by the worker, because the
+ * kernel walks all of a VM's memory for them. Both are answered out of order.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "priv/priv.h"
+#include "priv/records.h"
+#include "priv/slot.h"
+#include "priv/spawn.h"
+#include "priv/vms.h"
+#include "priv/worker.h"
+
+/* ---- spawn ---- */
+
+struct record_ctx {
+	struct priv *p;
+	struct vm *vm;
+};
+
+static int on_cloned(const struct proc *proc, void *ctx, struct err *err)
+{
+	struct record_ctx *c = ctx;
+	struct record rec = { .pid = proc->pid, .uid = c->vm->uid, .slot = c->vm->slot };
+	int r = proc_start_time(proc->pid, &rec.start);
+
+	if (r < 0)
+		return err_sys(err, r, "start time of process %d", (int)proc->pid);
+	return record_write(&c->p->in, c->vm->id, &rec, err);
+}
+
+/* A chore of the worker for a VM; the VM is not reaped before it is done. */
+static int submit(struct priv *p, struct vm *vm, const struct job *like, struct err *err)
+{
+	struct job *j = malloc(sizeof(*j));
+
+	if (!j)
+		return err_set(err, -ENOMEM, "VM %s: out of memory", vm->id);
+	*j = *like;
+	j->pid = vm->proc.pid;
+	memcpy(j->vm_id, vm->id, sizeof(j->vm_id));
+	memcpy(j->group, vm->group, sizeof(j->group));
+	vm->jobs++;
+	worker_submit(p->worker, j);
+	return 0;
+}
+
+static int check_spawn(struct priv *p, const struct priv_req *m, struct err *err)
+{
+	const struct vm *other;
+
+	if (vms_find(p->vms, m->vm_id))
+		return err_set(err, -EEXIST, "VM %s runs already", m->vm_id);
+	if (m->spawn.slot >= 0) {
+		if (!slots_taken(p->slots, (uint32_t)m->spawn.slot))
+			return err_set(err, -ENOENT, "slot %d is not taken", m->spawn.slot);
+		other = vms_on_slot(p->vms, (uint32_t)m->spawn.slot);
+		if (other)
+			return err_set(err, -EBUSY, "slot %d carries the running VM %s",
+			               m->spawn.slot, other->id);
+	}
+	return spawn_check(m, err);
+}
+
+/* A spawn that cannot be answered must not leave a process behind. */
+static void undo_spawn(struct priv *p, struct vm *vm)
+{
+	if (vm->proc.pidfd >= 0) {
+		proc_kill(&vm->proc, SIGKILL);
+		while (waitpid(vm->proc.pid, NULL, __WALL) < 0 && errno == EINTR)
+			;
+		proc_close(&vm->proc);
+	}
+	record_remove(&p->in, vm->id);
+	cgroup_drop(&p->cg, vm->group);
+}
+
+static int run(struct priv *p, struct request *rq, struct vm *vm, struct err *err)
+{
+	const struct priv_req *m = &rq->m;
+	struct cgroup_limits limits = { .mem_mb = m->spawn.mem_mb, .vcpus = m->spawn.vcpus };
+	struct record_ctx rc = { .p = p, .vm = vm };
+	autofd int tap = -1;
+	autofd int cgroup = cgroup_prepare(&p->cg, vm->group, &limits);
+	struct spawn s = { .jail = &p->jail,
+		           .req = m,
+		           .uid = vm->uid,
+		           .log_fd = rq->in[0],
+		           .fds = rq->in + 1,
+		           .n_fds = rq->n_in - 1,
+		           .cgroup_fd = cgroup,
+		           .record = on_cloned,
+		           .ctx = &rc };
+	int r = 0;
+
+	if (m->spawn.slot >= 0)
+		r = slots_tap(p->slots, (uint32_t)m->spawn.slot, &tap, err);
+	s.tap_fd = tap;
+	if (r < 0 || (r = spawn_run(&s, &vm->proc, err)) < 0)
+		return r;
+	rq->out[0] = fcntl(vm->proc.pidfd, F_DUPFD_CLOEXEC, 3);
+	if (rq->out[0] < 0)
+		return err_sys(err, -errno, "descriptor of VM %s", vm->id);
+	rq->n_out = 1;
+	r = watch_add(p, vm->proc.pidfd, WATCH_VM, vms_index(p->vms, vm), err);
+	if (r < 0)
+		return r;
+	return submit(p, vm, &(struct job){ .kind = JOB_ATTACH, .limits = limits }, err);
+}
+
+int op_spawn(struct priv *p, struct request *rq, struct err *err)
+{
+	uint64_t t0 = clock_us();
+	struct vm *vm = NULL;
+	int r = check_spawn(p, &rq->m, err);
+
+	if (r < 0 || (r = vms_reserve(p->vms, rq->m.vm_id, rq->m.spawn.slot, &vm, err)) < 0)
+		return r;
+	r = run(p, rq, vm, err);
+	if (r < 0) {
+		undo_spawn(p, vm);
+		return r;
+	}
+	vm->used = true;
+	vms_forget_end(p->vms, vm->id);
+	rq->rep.pid = (uint32_t)vm->proc.pid;
+	log_obj(LOG_LV_INFO, "vm", vm->id, "process %d, uid %u, slot %d, started in %u us",
+	        (int)vm->proc.pid, (unsigned)vm->uid, vm->slot, (unsigned)(clock_us() - t0));
+	return 0;
+}
+
+/* ---- end ---- */
+
+static void log_end(const char *id, const struct vm_end *e)
+{
+	if (!e || !e->known)
+		log_obj(LOG_LV_INFO, "vm", id, "ended");
+	else if (WIFSIGNALED(e->status))
+		log_obj(LOG_LV_INFO, "vm", id, "ended by signal %d", WTERMSIG(e->status));
+	else
+		log_obj(LOG_LV_INFO, "vm", id, "ended with exit code %d", WEXITSTATUS(e->status));
+}
+
+static void finish(struct priv *p, struct vm *vm)
+{
+	struct vm old = *vm;
+	struct job *j = calloc(1, sizeof(*j));
+
+	vms_finish(p->vms, vm);
+	log_end(old.id, vms_end_of(p->vms, old.id));
+	if (j) {
+		j->kind = JOB_DROP;
+		memcpy(j->vm_id, old.id, sizeof(j->vm_id));
+		memcpy(j->group, old.group, sizeof(j->group));
+	}
+	worker_submit(p->worker, j);
+	for (unsigned i = 0; i < old.n_waiters; i++) {
+		struct priv_rep rep = { .id = old.waiters[i].req_id };
+
+		table_reply_later(p, old.waiters[i].gen, PRIV_KILL, &rep);
+	}
+	if (old.n_waiters)
+		vms_forget_end(p->vms, old.id); /* who killed it does not ask how it ended */
+}
+
+void op_vm_ended(struct priv *p, uint32_t idx)
+{
+	struct vm *vm = &p->vms->vm[idx];
+
+	if (!vm->used || proc_alive(&vm->proc))
+		return;
+	vm->ended = true;
+	if (vm->jobs == 0)
+		finish(p, vm);
+	else
+		watch_del(p, vm->proc.pidfd); /* op_job_done() goes on */
+}
+
+int op_kill(struct priv *p, struct request *rq, struct err *err)
+{
+	struct vm *vm = vms_find(p->vms, rq->m.vm_id);
+	int r;
+
+	if (!vm) {
+		vms_forget_end(p->vms, rq->m.vm_id);
+		return 0;
+	}
+	if (vm->n_waiters == VM_WAITERS_MAX)
+		return err_set(err, -EBUSY, "VM %s is being killed", vm->id);
+	/* It is process 1 of its namespace: the kernel kills and reaps the rest with it. */
+	r = proc_kill(&vm->proc, SIGKILL);
+	if (r < 0 && r != -ESRCH)
+		return err_sys(err, r, "kill VM %s", vm->id);
+	vm->waiters[vm->n_waiters].gen = p->super.gen;
+	vm->waiters[vm->n_waiters++].req_id = rq->m.id;
+	return PRIV_LATER;
+}
+
+int op_exit_status(struct priv *p, struct request *rq, struct err *err)
+{
+	const struct vm_end *e;
+	struct vm *vm = vms_find(p->vms, rq->m.vm_id);
+
+	if (vm && !proc_alive(&vm->proc) && vm->jobs == 0)
+		finish(p, vm); /* its end is known, our loop has only not come round to it */
+	else if (vm)
+		return err_set(err, -EAGAIN, "VM %s runs", rq->m.vm_id);
+	e = vms_end_of(p->vms, rq->m.vm_id);
+	if (!e)
+		return err_set(err, -ENOENT, "no VM %s", rq->m.vm_id);
+	if (!e->known)
+		return err_set(err, -ENOENT,
+		               "VM %s ended, how is not known: it was started by an earlier "
+		               "pando-priv",
+		               rq->m.vm_id);
+	rq->rep.status = (uint32_t)e->status;
+	return 0;
+}
+
+/* ---- questions ---- */
+
+int op_vm_list(struct priv *p, struct request *rq, struct err *err)
+{
+	struct priv_rep *rep = &rq->rep;
+	uint32_t i = rq->m.cursor;
+
+	for (; i < PRIV_SLOTS_LIMIT && rep->n_vms < PRIV_LIST_MAX; i++) {
+		const struct vm *vm = &p->vms->vm[i];
+		struct priv_rep_vm *to = &rep->vms[rep->n_vms];
+
+		if (!vm->used || vm->ended)
+			continue;
+		rq->out[rq->n_out] = fcntl(vm->proc.pidfd, F_DUPFD_CLOEXEC, 3);
+		if (rq->out[rq->n_out] < 0)
+			return err_sys(err, -errno, "descriptor of VM %s", vm->id);
+		rq->n_out++;
+		rep->n_vms++;
+		memcpy(to->vm_id, vm->id, sizeof(to->vm_id));
+		to->slot = vm->slot;
+		to->pid = (uint32_t)vm->proc.pid;
+	}
+	rep->cursor = i < PRIV_SLOTS_LIMIT ? i : PRIV_LIST_END;
+	return 0;
+}
+
+int op_vm_stats(struct priv *p, struct request *rq, struct err *err)
+{
+	struct vm *vm = vms_find(p->vms, rq->m.vm_id);
+
+	if (!vm || vm->ended)
+		return err_set(err, -ENOENT, "VM %s does not run", rq->m.vm_id);
+	struct job j = { .kind = JOB_STATS, .conn = p->super.gen, .req_id = rq->m.id };
+	int r = submit(p, vm, &j, err);
+
+	return r < 0 ? r : PRIV_LATER;
+}
+
+void op_job_done(struct priv *p, struct job *j)
+{
+	struct vm *vm = vms_find(p->vms, j->vm_id);
+
+	if (j->kind == JOB_STATS) {
+		struct priv_rep rep = { .id = j->req_id, .code = j->result };
+
+		if (j->result == 0 && (!vm || !proc_alive(&vm->proc)))
+			rep.code = -ENOENT; /* taken over from elsewhere: the pid may be new */
+		if (rep.code < 0)
+			snprintf(rep.msg, sizeof(rep.msg), "statistics of VM %s: %s", j->vm_id,
+			         err_name(rep.code));
+		memcpy(rep.vm_stats, j->stats, sizeof(rep.vm_stats));
+		table_reply_later(p, j->conn, PRIV_VM_STATS, &rep);
+	}
+	if (j->kind != JOB_DROP && vm && vm->proc.pid == j->pid) {
+		vm->jobs--;
+		if (vm->jobs == 0 && vm->ended && !proc_alive(&vm->proc))
+			finish(p, vm);
+	}
+}

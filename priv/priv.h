@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * priv/priv.h - the one context of pando-priv; for the files of priv/ only
+ *
+ * The main thread owns it. The slot builder and the worker see only their own
+ * parts.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/proc.h"
+#include "base/sock.h"
+#include "priv/cgroup.h"
+#include "priv/hostnet.h"
+#include "priv/instance.h"
+#include "priv/jail.h"
+#include "wire/priv.h"
+
+struct err;
+struct job;
+struct slots;
+struct vms;
+struct worker;
+
+struct conf {
+	const char *data, *user, *qemu, *layers, *net_pool;
+	uint32_t slots_max, slots_ready;
+	uid_t uid_base;
+	bool restart, cpu_quota, clean;
+	char **argv; /* pandod and its arguments */
+	uid_t uid;   /* of user */
+	gid_t gid;
+};
+
+/* Life of pandod: supervise.c. */
+struct super {
+	int exe_fd;     /* owned: pandod's program */
+	struct proc pandod;
+	int conn;       /* owned: our end of its socket; -1: closed */
+	uint32_t gen;   /* grows with every connection: late replies find their own or nobody */
+	bool hello;     /* it has introduced itself */
+	unsigned backoff_ms;
+	uint64_t started_at, restart_at;
+	unsigned signals; /* asked to stop so many times */
+	uint64_t stop_by; /* then pandod is killed */
+	bool over;
+	bool clean; /* nothing of this instance is to stay */
+	int exit_code;
+};
+
+struct priv {
+	struct conf conf;
+	struct instance in;
+	struct hostnet net;
+	struct cgroups cg;
+	struct jail jail;
+	struct slots *slots;   /* owned, from here on */
+	struct worker *worker;
+	struct vms *vms;
+	struct super super;
+	int epoll, signals;
+};
+
+/* What became readable: kind in the upper half of epoll's data, index below. */
+enum watch_kind { WATCH_SIGNAL, WATCH_CONN, WATCH_PANDOD, WATCH_WORKER, WATCH_ROUTES, WATCH_VM };
+int watch_add(struct priv *p, int fd, enum watch_kind kind, uint32_t idx, struct err *err);
+void watch_del(struct priv *p, int fd);
+
+/* ---- requests: table.c ---- */
+
+struct request {
+	struct priv_req m;
+	int in[SOCK_FDS_MAX]; /* owned; -1 when taken */
+	size_t n_in;
+	struct priv_rep rep;
+	int out[SOCK_FDS_MAX]; /* owned: sent and closed */
+	size_t n_out;
+};
+#define PRIV_LATER 1 /* of an operation: the reply comes from elsewhere */
+
+/* Reads one packet of pandod and answers it. -errno: the connection is unusable. */
+int table_serve(struct priv *p, struct err *err);
+/* A late reply; dropped when pandod has another connection by now. */
+void table_reply_later(struct priv *p, uint32_t gen, unsigned op, struct priv_rep *rep);
+
+/* ---- operations: op_slot.c, op_vm.c; 0, PRIV_LATER or -errno ---- */
+
+int op_hello(struct priv *p, struct request *rq, struct err *err);
+int op_slot_take(struct priv *p, struct request *rq, struct err *err);
+int op_slot_adopt(struct priv *p, struct request *rq, struct err *err);
+int op_slot_gate(struct priv *p, struct request *rq, struct err *err);
+int op_slot_free(struct priv *p, struct request *rq, struct err *err);
+int op_slot_stats(struct priv *p, struct request *rq, struct err *err);
+int op_slot_socket(struct priv *p, struct request *rq, struct err *err);
+int op_slot_list(struct priv *p, struct request *rq, struct err *err);
+int op_spawn(struct priv *p, struct request *rq, struct err *err);
+int op_kill(struct priv *p, struct request *rq, struct err *err);
+int op_exit_status(struct priv *p, struct request *rq, struct err *err);
+int op_vm_list(struct priv *p, struct request *rq, struct err *err);
+int op_vm_stats(struct priv *p, struct request *rq, struct err *err);
+/* A worker's job of ours is finished. */
+void op_job_done(struct priv *p, struct job *j);
+/* The process of VM number idx ended. */
+void op_vm_ended(struct priv *p, uint32_t idx);
+
+/* ---- supervise.c ---- */
+
+int supervise(struct priv *p, struct err *err);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api/api.h - the HTTP API; for main.c
+ *
+ * One thread per connection, so a command that runs for ten minutes blocks
+ * nobody else. What the routes are stands in routes.c; what goes over the wire
+ * is the Freestyle contract.
+ */
+#pragma once
+
+#include <stddef.h>
+
+struct api;
+struct auth;
+struct conf;
+struct err;
+struct store;
+struct vmm;
+
+struct api_deps { /* all weak: they outlive the API */
+	const struct conf *conf;
+	struct store *store;
+	struct vmm *vmm;
+	struct auth *auth;
+};
+
+/* Listens on deps->conf->listen and answers from now on. */
+int api_start(const struct api_deps *deps, struct api **ret, struct err *err);
+/*
+ * Takes no new connections or requests and waits up to drain_ms for those that run. 0: all
+ * are done, everything is freed. -EBUSY: some still run (a long command); end what they
+ * wait for (close the guests) and call again, or leave the process.
+ */
+int api_stop(struct api *a, unsigned drain_ms, struct err *err);
+/* "http://127.0.0.1:8787", with the real port. */
+const char *api_url(const struct api *a, char *buf, size_t size);

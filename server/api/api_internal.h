@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api/api_internal.h - requests, replies, routes; for api/ only
+ *
+ * A handler gets a request that is authenticated, within its body limit and
+ * whole, and either fills the reply with JSON or returns an error. It only
+ * translates: JSON to a call, the result to JSON. http.c does everything before and
+ * reply.c everything after.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/api.h"
+#include "auth/auth.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json_field.h"
+#include "vm/vm.h"
+
+#define KIB(n) ((uint64_t)(n) << 10)
+#define MIB(n) ((uint64_t)(n) << 20)
+
+#define API_CONNECTIONS_MAX 512    /* threads; more wait in the listen queue */
+#define API_CONN_MEMORY KIB(128)   /* request line and headers; a path is up to 12 KiB encoded */
+#define API_BODY_IGNORED KIB(4)    /* routes without a body: what clients send anyway */
+#define API_BODY_MEM_MAX MIB(1)    /* larger bodies are kept in a file, not in memory */
+#define API_SPOOL_MAX (UINT64_C(4) << 30) /* all bodies kept in files at one time */
+#define API_DISCARD_MAX MIB(16)    /* of a refused body read, so that the client sees the reply */
+
+/* ---- routes: route.c (matching), routes.c (THE table) ---- */
+
+enum method { METHOD_GET, METHOD_POST, METHOD_PUT, METHOD_PATCH, METHOD_DELETE, METHOD_MAX };
+const char *method_name(enum method m);
+/* -EINVAL when it is none of ours. HEAD is GET: the HTTP library leaves out the body. */
+int method_parse(const char *name);
+
+struct request;
+struct reply;
+typedef int (*handler_fn)(struct request *req, struct reply *res, struct err *err);
+
+struct route {
+	enum method method;
+	const char *pattern; /* "/v1/vms/{vm_id}"; literals win over {parameters} */
+	enum auth_scope scope;
+	uint64_t body_max;
+	handler_fn handler;
+	const char *help;
+};
+extern const struct route api_routes[];
+extern const size_t api_n_routes;
+
+#define ROUTE_PATH_MAX (16u << 10) /* bytes of a raw path: a 4 KiB file path, percent-encoded */
+#define ROUTE_ARGS_MAX 3
+
+struct route_match {
+	const struct route *route;
+	unsigned allow; /* bit per method that the path knows; set with -EOPNOTSUPP too */
+	const char *arg[ROUTE_ARGS_MAX]; /* decoded, in text[] */
+	size_t n_args;
+	char text[ROUTE_PATH_MAX];
+};
+/*
+ * Matches the raw path, then decodes each parameter. -ENOENT: no such path, -EOPNOTSUPP: not
+ * with this method, -EINVAL: bad percent-encoding or an encoded NUL, -ENAMETOOLONG.
+ */
+int route_find(const struct route *routes, size_t n, enum method m, const char *raw_path,
+               struct route_match *ret);
+/* In place; '+' is a space when plus is set. -EINVAL for bad encoding or NUL. */
+int percent_decode(char *s, bool plus);
+
+/* ---- bodies: body.c ---- */
+
+struct body {
+	struct buf mem;  /* up to API_BODY_MEM_MAX */
+	int fd;          /* owned; a file without a name, once it is larger; else -1 */
+	uint64_t len;
+	void *map;       /* of fd */
+};
+#define BODY_EMPTY ((struct body){ .fd = -1 })
+int body_add(struct api *a, struct body *b, const void *p, size_t n, struct err *err);
+/* The whole body as one piece; valid until body_done(). */
+int body_view(struct body *b, const char **ret, size_t *ret_n, struct err *err);
+void body_done(struct api *a, struct body *b);
+
+/* ---- connections that must not take for ever: watch.c ---- */
+
+struct watch;
+struct watched; /* one connection */
+int watch_new(struct watch **ret, struct err *err);
+struct watch *watch_free(struct watch *w);
+struct watched *watch_add(struct watch *w, int fd);
+void watch_remove(struct watch *w, struct watched *c);
+/* The connection is shut down when it has not moved on by then; 0: never. */
+void watch_deadline(struct watch *w, struct watched *c, uint64_t deadline_ms);
+
+/* ---- requests ---- */
+
+struct request {
+	struct api *api;
+	struct MHD_Connection *conn;
+	struct watched *watched;
+	const char *method_text;
+	struct route_match match;
+	struct auth_who who;
+	struct body body;
+	json_t *json; /* owned; the parsed body, once asked for */
+	char trace[33];
+	char path[256]; /* raw, cut: for the log */
+	uint64_t start_ms;
+	bool counted;    /* among the running ones */
+	bool preflight;  /* an OPTIONS request */
+	int refused;     /* -errno found before the body was there: it is read and dropped */
+	unsigned refused_status;
+	struct err refusal;
+};
+
+struct reply {
+	unsigned status;             /* 0: 200, or what the error says */
+	json_t *json;                /* owned */
+	struct MHD_Response *stream; /* owned; instead of json */
+	json_t *extra;               /* owned; more members for an error body */
+	unsigned allow;              /* methods for the Allow header, or 0 */
+	bool close;
+};
+
+struct api {
+	struct api_deps deps;
+	struct MHD_Daemon *daemon;
+	struct watch *watch;
+	int listen_fd; /* owned once MHD let go of it */
+	char url[96];
+	pthread_mutex_t lock; /* running, spooled, draining */
+	pthread_cond_t idle;  /* running became 0 */
+	unsigned running;
+	uint64_t spooled;
+	bool draining;
+};
+
+const char *request_header(struct request *req, const char *name);
+/* Decoded query value; NULL when absent. Caller frees *ret. -EINVAL for bad encoding. */
+int request_query(struct request *req, const char *name, char **ret, struct err *err);
+int request_query_u32(struct request *req, const char *name, uint32_t max, uint32_t *ret,
+                      struct err *err);
+int request_query_bool(struct request *req, const char *name, bool *ret, struct err *err);
+/* The body as an object, into dst by table. tag: the code of a refusal. */
+int request_fields(struct request *req, const char *tag, const struct json_field *fields,
+                   size_t n, void *dst, struct err *err);
+/* The parsed body (borrowed). */
+int request_json(struct request *req, const char *tag, json_t **ret, struct err *err);
+/* Argument i is a VM id; checks the form. */
+int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
+int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
+/* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
+int request_user(struct request *req, const char *tag, const char **ret, struct err *err);
+
+/* ---- replies: reply.c, codes.c ---- */
+
+/* Takes the JSON; NULL (out of memory) becomes an error. */
+int reply_json(struct reply *res, json_t *json_consume, struct err *err);
+/* Adds a member to the body of the error that the handler is about to return. */
+void reply_extra(struct reply *res, const char *name, json_t *value_consume);
+/* Sends what the handler made of it; logs failures. The one place that does either. */
+enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const struct err *err);
+void reply_done(struct reply *res);
+/* The code of the contract and the HTTP status for an error. */
+const char *code_of(const struct err *err);
+unsigned status_of(const char *code);
+
+/* ---- shapes: shape.c ---- */
+json_t *shape_time(int64_t wall_ms); /* RFC 3339; null for 0 */
+json_t *shape_text(const char *s);   /* null for "" */
+json_t *shape_persistence(const struct vm_persistence *p);
+json_t *shape_vm_item(const struct vm_info *v);
+json_t *shape_vm_info(const struct vm_info *v);
+json_t *shape_snapshot(const struct snapshot_info *n);
+/* Text that may not be UTF-8. */
+json_t *shape_output(const void *p, size_t n);
+
+/* "persistence" of a body; tag: the code of a refusal. JSON null and NULL leave *ret as it is. */
+int parse_persistence(const json_t *j, const char *tag, struct vm_persistence *ret, struct err *err);
+
+/* ---- specs: spec.c ---- */
+struct spec_result {
+	char snapshot_id[ID_SIZE]; /* to start from, or "" */
+	enum json_presence idle_seen; /* idleTimeoutSeconds of the outermost layer */
+	int64_t idle_timeout_s;
+};
+/* Reads `spec` and `template` and refuses, by name, what this version cannot do yet. */
+int spec_check(json_t *body, const struct vmm_status *host, struct spec_result *ret, struct err *err);
+
+/* ---- file content in a JSON body: content.c ---- */
+struct content {
+	const char *p, *end; /* the JSON string's inside, still escaped */
+	bool base64;
+};
+int content_find(const char *text, size_t n, struct content *ret, struct err *err);
+/* Pulls decoded bytes: count, 0 at the end, -EINVAL with err. */
+struct content_reader;
+int content_open(const struct content *c, struct content_reader **ret, struct err *err);
+ssize_t content_read(struct content_reader *r, uint8_t *p, size_t n, struct err *err);
+struct content_reader *content_close(struct content_reader *r);
+
+/* ---- handlers ---- */
+int api_health(struct request *req, struct reply *res, struct err *err);
+int api_whoami(struct request *req, struct reply *res, struct err *err);
+int api_vm_create(struct request *req, struct reply *res, struct err *err);
+int api_vm_list(struct request *req, struct reply *res, struct err *err);
+int api_vm_get(struct request *req, struct reply *res, struct err *err);
+int api_vm_delete(struct request *req, struct reply *res, struct err *err);
+int api_vm_start(struct request *req, struct reply *res, struct err *err);
+int api_vm_stop(struct request *req, struct reply *res, struct err *err);
+int api_vm_kill(struct request *req, struct reply *res, struct err *err);
+int api_vm_suspend(struct request *req, struct reply *res, struct err *err);
+int api_vm_fork(struct request *req, struct reply *res, struct err *err);
+int api_vm_snapshot(struct request *req, struct reply *res, struct err *err);
+int api_vm_exec(struct request *req, struct reply *res, struct err *err);
+int api_file_get(struct request *req, struct reply *res, struct err *err);
+int api_file_put(struct request *req, struct reply *res, struct err *err);
+int api_snapshot_list(struct request *req, struct reply *res, struct err *err);
+int api_snapshot_create(struct request *req, struct reply *res, struct err *err);
+int api_snapshot_get(struct request *req, struct reply *res, struct err *err);
+int api_snapshot_rename(struct request *req, struct reply *res, struct err *err);
+int api_snapshot_delete(struct request *req, struct reply *res, struct err *err);

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * guest.c - a connection's life: new, shared, ended, freed
+ *
+ * References are of two kinds. Users are the owner and whoever it lends the
+ * guest to; when the last one lets go, the connection is closed. Threads of ours
+ * (reader, relays) hold the memory until they noticed. The descriptor is shut
+ * down at the end of the connection and closed with the memory, so no thread
+ * ever polls a number that means something else by now.
+ */
+#include "guest/guest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "guest/guest_internal.h"
+
+int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err *err)
+{
+	autofd int fd = fd_consume;
+	struct guest *g = calloc(1, sizeof(*g));
+
+	if (!g || agent_rx_init(&g->rx) < 0) {
+		free(g);
+		return err_set(err, -ENOMEM, "out of memory for the agent channel");
+	}
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
+		agent_rx_done(&g->rx);
+		free(g);
+		return err_sys(err, -errno, "agent channel");
+	}
+	snprintf(g->vm_id, sizeof(g->vm_id), "%s", vm_id);
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_mutex_init(&g->send_lock, NULL);
+	g->refs = g->users = 1;
+	g->fd = TAKE_FD(fd);
+	*ret = g;
+	return 0;
+}
+
+void guest_hold(struct guest *g)
+{
+	LOCK_SCOPE(&g->lock);
+	g->refs++;
+}
+
+static void guest_free(struct guest *g)
+{
+	for (size_t i = 0; i < AGENT_STREAMS_MAX; i++)
+		if (g->streams[i])
+			stream_free(g->streams[i]); /* abandoned: its caller had a reference else */
+	close(g->fd);
+	agent_rx_done(&g->rx);
+	pthread_mutex_destroy(&g->lock);
+	pthread_mutex_destroy(&g->send_lock);
+	free(g);
+}
+
+void guest_drop(struct guest *g)
+{
+	bool last;
+
+	pthread_mutex_lock(&g->lock);
+	last = --g->refs == 0;
+	pthread_mutex_unlock(&g->lock);
+	if (last)
+		guest_free(g);
+}
+
+struct guest *guest_ref(struct guest *g)
+{
+	LOCK_SCOPE(&g->lock);
+	g->users++;
+	g->refs++;
+	return g;
+}
+
+void guest_unref(struct guest *g)
+{
+	bool last;
+
+	if (!g)
+		return;
+	pthread_mutex_lock(&g->lock);
+	last = --g->users == 0;
+	pthread_mutex_unlock(&g->lock);
+	if (last)
+		guest_close(g);
+	guest_drop(g);
+}
+
+bool guest_alive(struct guest *g)
+{
+	LOCK_SCOPE(&g->lock);
+	return g->greeted && !g->dead;
+}
+
+static bool end_once(struct guest *g)
+{
+	LOCK_SCOPE(&g->lock);
+	if (g->dead)
+		return false;
+	g->dead = true;
+	for (size_t i = 0; i < AGENT_STREAMS_MAX; i++)
+		if (g->streams[i])
+			stream_wake(g->streams[i]);
+	return true;
+}
+
+void guest_end(struct guest *g, enum log_level lv, const char *fmt, ...)
+{
+	char why[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	if (!end_once(g))
+		return;
+	guest_log(g, lv, "agent channel ended: %s", why);
+	shutdown(g->fd, SHUT_RDWR);
+}
+
+void guest_close(struct guest *g)
+{
+	guest_end(g, LOG_LV_DEBUG, "closed by us");
+}

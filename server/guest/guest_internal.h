@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * guest/guest_internal.h - what the files of guest/ share; nobody else includes it
+ *
+ * Locks: g->lock guards every field below it; g->send_lock keeps frames whole on
+ * the socket and is never taken with g->lock held. The reader thread only
+ * receives: it never sends and never waits for a consumer, since credit bounds
+ * what it must keep. Callers send.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "guest/guest.h"
+#include "wire/agent.h"
+
+#define GUEST_SEND_MS 30000          /* a guest that takes no byte for so long is stalled */
+#define GUEST_CANCEL_MS 2000         /* to begin a CANCEL; without it the stream just leaks there */
+#define GUEST_CALL_MS 60000          /* for small calls that have no deadline of their own */
+#define GUEST_TREE_MS 600000         /* for removing a tree */
+#define GUEST_BACKSTOP_MS 15000      /* beyond an exec's own timeout */
+#define GUEST_CHUNK (32u << 10)      /* bytes of one DATA frame of ours */
+#define GUEST_GRANT (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
+#define GUEST_LIST_BYTES (64u << 20) /* bytes of one directory's entries */
+#define GUEST_NEVER UINT64_MAX       /* deadline that never comes */
+
+struct rx_chan {
+	struct buf b;      /* received, not yet taken */
+	uint32_t window;   /* bytes the guest may still send */
+	uint32_t consumed; /* taken, not yet granted again */
+	bool eof;
+};
+
+/* One request. Belongs to its caller until stream_close(), then to the table until RESULT. */
+struct stream {
+	struct guest *g; /* weak */
+	uint32_t id;
+	pthread_cond_t cond;
+	int event_fd; /* owned; -1, or written at every change (relay threads poll it) */
+	struct rx_chan rx[AGENT_CHANS];
+	uint32_t tx_credit; /* channel 0 */
+	bool opened;        /* OPENED came */
+	bool done;          /* RESULT came */
+	bool abandoned;     /* no caller: drop everything, free at RESULT */
+	struct buf result;  /* payload of RESULT */
+};
+
+struct guest {
+	char vm_id[64];
+	int fd; /* owned; stays open until the last reference is gone */
+	struct agent_rx rx;
+	pthread_mutex_t send_lock;
+
+	pthread_mutex_t lock;
+	unsigned refs;  /* users, reader, relays */
+	unsigned users; /* guest_ref(); the last one closes */
+	bool hello_begun, greeted, dead;
+	unsigned acks_left; /* answers to HELLOs we sent more than once */
+	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
+	uint32_t next_seq; /* upper part of stream ids: never the same id twice in a row */
+};
+
+#define guest_log(g, lv, ...) log_obj((lv), "vm", (g)->vm_id, __VA_ARGS__)
+
+/* guest.c */
+void guest_hold(struct guest *g); /* reference of a thread of ours */
+void guest_drop(struct guest *g);
+/* Ends the connection once, with the sentence in the log; wakes every waiter. */
+void guest_end(struct guest *g, enum log_level lv, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* send.c: start_deadline bounds the wait for the first byte; then the frame is finished. */
+int guest_send(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
+               size_t n, uint64_t start_deadline, struct err *err);
+int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, uint64_t start_deadline,
+                    struct err *err);
+/* Bytes that are no single frame: the greeting. */
+int guest_send_raw(struct guest *g, const void *p, size_t n, uint64_t start_deadline,
+                   struct err *err);
+
+/* reader.c */
+int reader_start(struct guest *g, struct err *err);
+
+/* stream.c */
+/* Opens a stream with the request op + body; with_events makes event_fd. */
+int stream_open(struct guest *g, const struct buf *req, bool with_events, uint64_t deadline,
+                struct stream **ret, struct err *err);
+/* The caller is done with it: CANCEL when the guest is not. NULL is fine. */
+void stream_close(struct stream *s);
+static inline void stream_closep(struct stream **s)
+{
+	stream_close(*s);
+}
+#define autostream __attribute__((cleanup(stream_closep)))
+
+enum stream_event { STREAM_DATA = 1, STREAM_CREDIT = 2, STREAM_OPENED = 4, STREAM_DONE = 8 };
+/* Waits for any of the events: a mask of those that are true now, or -errno. */
+int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err *err);
+/* Moves what was received on the channel into b (emptied first). */
+void stream_take(struct stream *s, int chan, struct buf *b);
+/* Tells the guest that n taken bytes are dealt with. */
+int stream_consumed(struct stream *s, int chan, size_t n, struct err *err);
+uint32_t stream_credit(struct stream *s);
+/* n must not exceed the credit. */
+int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err);
+int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);
+/* After STREAM_DONE: 0, or the guest's errno with its sentence. body points into the stream. */
+int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err);
+void stream_free(struct stream *s);
+void stream_wake(struct stream *s); /* lock held */
+
+/* call.c: a request with nothing but a RESULT; the body is copied into ret_body (may be NULL). */
+int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct buf *ret_body,
+               struct err *err);
+void guest_fs_req(struct buf *b, uint16_t op, const struct agent_fs_req *m);

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stream.c - one request: open, wait, take, give credit, close
+ *
+ * The id is slot + 256 * sequence: the reader finds the stream by its slot, and
+ * the rest of the id tells a late frame of an earlier one. A stream that its
+ * caller closed before RESULT is cancelled and stays in its slot until the guest
+ * confirms, so what still arrives for it is expected; a guest that never confirms
+ * only uses up its own slots.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "guest/guest_internal.h"
+
+#define SEQ_MAX (UINT32_MAX / AGENT_STREAMS_MAX)
+
+static int cond_init(pthread_cond_t *c)
+{
+	pthread_condattr_t at;
+	int r;
+
+	pthread_condattr_init(&at);
+	pthread_condattr_setclock(&at, CLOCK_MONOTONIC);
+	r = pthread_cond_init(c, &at);
+	pthread_condattr_destroy(&at);
+	return -r;
+}
+
+void stream_free(struct stream *s)
+{
+	if (!s)
+		return;
+	for (int i = 0; i < AGENT_CHANS; i++)
+		buf_done(&s->rx[i].b);
+	buf_done(&s->result);
+	if (s->event_fd >= 0)
+		close(s->event_fd);
+	pthread_cond_destroy(&s->cond);
+	free(s);
+}
+
+void stream_wake(struct stream *s)
+{
+	pthread_cond_broadcast(&s->cond);
+	if (s->event_fd >= 0)
+		eventfd_write(s->event_fd, 1);
+}
+
+static struct stream *stream_new(struct guest *g, bool with_events)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->g = g;
+	s->event_fd = -1;
+	s->tx_credit = AGENT_WINDOW;
+	for (int i = 0; i < AGENT_CHANS; i++)
+		s->rx[i].window = AGENT_WINDOW;
+	if (cond_init(&s->cond) < 0) {
+		free(s);
+		return NULL;
+	}
+	if (with_events && (s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+		stream_free(s);
+		return NULL;
+	}
+	return s;
+}
+
+static int stream_register(struct guest *g, struct stream *s, struct err *err)
+{
+	LOCK_SCOPE(&g->lock);
+	if (g->dead)
+		return err_set(err, -ECONNRESET, "the connection to the guest ended");
+	if (!g->greeted)
+		return err_set(err, -ENOTCONN, "the guest was not greeted yet");
+	for (uint32_t i = 0; i < AGENT_STREAMS_MAX; i++) {
+		if (g->streams[i])
+			continue;
+		g->next_seq = g->next_seq >= SEQ_MAX - 1 ? 1 : g->next_seq + 1;
+		s->id = g->next_seq * AGENT_STREAMS_MAX + i;
+		g->streams[i] = s;
+		return 0;
+	}
+	return err_tag(err, -EAGAIN, "GUEST_BUSY", "%u requests to this guest are open already",
+	               AGENT_STREAMS_MAX);
+}
+
+static void stream_unregister(struct stream *s)
+{
+	LOCK_SCOPE(&s->g->lock);
+	s->g->streams[s->id % AGENT_STREAMS_MAX] = NULL;
+}
+
+int stream_open(struct guest *g, const struct buf *req, bool with_events, uint64_t deadline,
+                struct stream **ret, struct err *err)
+{
+	struct stream *s = stream_new(g, with_events);
+	int r;
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory for a request to the guest");
+	r = stream_register(g, s, err);
+	if (r < 0) {
+		stream_free(s);
+		return r;
+	}
+	r = guest_send_open(g, s->id, req, deadline, err);
+	if (r < 0) { /* never on the wire, or the connection is gone */
+		stream_unregister(s);
+		stream_free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void stream_close(struct stream *s)
+{
+	struct guest *g;
+	bool cancel;
+	uint32_t id;
+
+	if (!s)
+		return;
+	g = s->g;
+	id = s->id;
+	pthread_mutex_lock(&g->lock);
+	cancel = !s->done && !g->dead;
+	if (cancel) {
+		s->abandoned = true;
+		for (int i = 0; i < AGENT_CHANS; i++)
+			buf_done(&s->rx[i].b);
+	} else {
+		g->streams[id % AGENT_STREAMS_MAX] = NULL;
+	}
+	pthread_mutex_unlock(&g->lock);
+	if (cancel)
+		guest_send(g, AGENT_F_CANCEL, 0, id, NULL, 0, deadline_in(GUEST_CANCEL_MS), NULL);
+	else
+		stream_free(s);
+}
+
+static unsigned events_now(const struct stream *s)
+{
+	unsigned e = 0;
+
+	if (s->rx[AGENT_OUT].b.len || s->rx[AGENT_ERR].b.len)
+		e |= STREAM_DATA;
+	if (s->tx_credit)
+		e |= STREAM_CREDIT;
+	if (s->opened)
+		e |= STREAM_OPENED;
+	if (s->done)
+		e |= STREAM_DONE;
+	return e;
+}
+
+int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err *err)
+{
+	struct guest *g = s->g;
+	struct timespec ts = deadline_timespec(MIN(deadline, (uint64_t)INT64_MAX));
+	LOCK_SCOPE(&g->lock);
+
+	for (;;) {
+		unsigned e = events_now(s) & events;
+
+		if (e)
+			return (int)e;
+		if (g->dead)
+			return err_set(err, -ECONNRESET, "the connection to the guest ended");
+		if (deadline == GUEST_NEVER)
+			pthread_cond_wait(&s->cond, &g->lock);
+		else if (pthread_cond_timedwait(&s->cond, &g->lock, &ts) == ETIMEDOUT)
+			return err_set(err, -ETIMEDOUT, "the guest did not answer in time");
+	}
+}
+
+void stream_take(struct stream *s, int chan, struct buf *b)
+{
+	struct buf empty = *b;
+	LOCK_SCOPE(&s->g->lock);
+
+	buf_reset(&empty);
+	*b = s->rx[chan].b;
+	s->rx[chan].b = empty; /* the caller's memory is used for what comes next */
+}
+
+int stream_consumed(struct stream *s, int chan, size_t n, struct err *err)
+{
+	struct rx_chan *rx = &s->rx[chan];
+	uint32_t grant = 0;
+	uint8_t p[4];
+
+	pthread_mutex_lock(&s->g->lock);
+	rx->consumed += (uint32_t)n;
+	if (rx->consumed >= GUEST_GRANT && !s->done && !rx->eof) {
+		grant = rx->consumed;
+		rx->window += grant;
+		rx->consumed = 0;
+	}
+	pthread_mutex_unlock(&s->g->lock);
+	if (!grant)
+		return 0;
+	put_be32(p, grant);
+	return guest_send(s->g, AGENT_F_CREDIT, (uint16_t)chan, s->id, p, sizeof(p), GUEST_NEVER,
+	                  err);
+}
+
+uint32_t stream_credit(struct stream *s)
+{
+	LOCK_SCOPE(&s->g->lock);
+	return s->tx_credit;
+}
+
+int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err)
+{
+	pthread_mutex_lock(&s->g->lock);
+	s->tx_credit -= (uint32_t)n;
+	pthread_mutex_unlock(&s->g->lock);
+	return guest_send(s->g, AGENT_F_DATA, AGENT_IN, s->id, p, n, deadline, err);
+}
+
+int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err)
+{
+	return guest_send(s->g, AGENT_F_EOF, AGENT_IN, s->id, NULL, 0, deadline, err);
+}
+
+int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err)
+{
+	struct agent_result m;
+
+	/* The reader has looked at it already; done is set once and the bytes stay. */
+	if (agent_result_get(s->result.p, s->result.len, &m) < 0)
+		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+	if (m.status) {
+		int code = -(int)m.status;
+
+		if (m.tag != AGENT_TAG_NONE && m.tag < AGENT_TAG_END)
+			return err_tag(err, code, agent_tag_name(m.tag), "%s", m.msg);
+		return err_set(err, code, "%s", m.msg);
+	}
+	*ret_body = m.body;
+	*ret_len = m.body_len;
+	return 0;
+}

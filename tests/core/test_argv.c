@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_argv.c - QEMU's command line against golden files
+ *
+ * PANDO_GOLDEN_UPDATE=1 writes them anew; look at the difference before you commit it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "engine/argv.h"
+
+static struct engine_chain chain(void)
+{
+	return (struct engine_chain){ .n = 2,
+		                      .l = { { .id = "ly-base0000000000000000", .format = "raw" },
+		                             { .id = "ly-tmpl0000000000000000",
+		                               .format = "qcow2" } } };
+}
+
+static void check(const char *name, const struct argv_spec *s)
+{
+	autobuf struct buf b = { 0 };
+	autofree char *want = NULL;
+	AUTO(argv_done) struct argv a = { 0 };
+	struct err err = { 0 };
+	char path[512];
+
+	assert_int_equal(argv_build(s, &a, &err), 0);
+	for (size_t i = 0; i < a.n; i++)
+		buf_printf(&b, "%s\n", a.v[i]);
+	buf_put_u8(&b, 0);
+	snprintf(path, sizeof(path), "%s/%s", GOLDEN_DIR, name);
+	if (getenv("PANDO_GOLDEN_UPDATE"))
+		assert_int_equal(io_write_file(-100, path, b.p, b.len - 1, 0644, &err), 0);
+	assert_int_equal(io_read_file(-100, path, 1 << 20, &want, &err), 0);
+	assert_string_equal((char *)b.p, want);
+}
+
+static struct argv_spec spec(const struct engine_chain *c, enum accel a)
+{
+	return (struct argv_spec){ .accel = a,
+		                   .machine = argv_machine(a),
+		                   .cpu = argv_cpu(a),
+		                   .vcpus = 2,
+		                   .mem_mb = 2048,
+		                   .disk = c,
+		                   .disk_layer = "ly-top00000000000000000",
+		                   .tap = true,
+		                   .fd_qmp = 10,
+		                   .fd_agent = 11,
+		                   .fd_console = 13,
+		                   .fd_disk_ro = { 14, 15 },
+		                   .fd_top_rw = 16,
+		                   .fd_top_ro = 17,
+		                   .fd_kernel = -1,
+		                   .fd_initrd = -1 };
+}
+
+static void test_thaw_tcg(void **state)
+{
+	struct engine_chain c = chain();
+	struct argv_spec s = spec(&c, ACCEL_TCG);
+
+	s.thaw = true;
+	check("argv-thaw-tcg", &s);
+}
+
+static void test_boot_kvm(void **state)
+{
+	struct engine_chain c = chain();
+	struct argv_spec s = spec(&c, ACCEL_KVM);
+
+	s.fd_kernel = 18;
+	s.fd_initrd = 19;
+	s.tap = false;
+	check("argv-boot-kvm", &s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_thaw_tcg),
+		cmocka_unit_test(test_boot_kvm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unmodified npm package against a server of ours: tests/sdk, run by Node, each of its tests counts
+
+tests/sdk/run gets FREESTYLE_API_URL and FREESTYLE_API_KEY and prints TAP.
+"""
+import os
+import re
+import subprocess
+
+from case import Case, limit
+from harness import ROOT, test_logs
+
+RUN = os.path.join(ROOT, "tests/sdk/run")
+TAP = re.compile(r"^(\s*)(ok|not ok) \d+ - (.*?)(?: # (SKIP|TODO)\b\s*(.*))?$")
+
+
+class Sdk(Case):
+    @limit(360)
+    def test_the_package_works(self):
+        self.assertTrue(os.path.exists(RUN), "tests/sdk/run is missing: this is not a whole checkout")
+        env = {**os.environ, "FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key()}
+        log = os.path.join(test_logs(), "sdk-tap.log")
+        with open(log, "w") as out:
+            p = subprocess.Popen([RUN], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+            try:
+                code = p.wait(340)
+            finally:
+                if p.poll() is None:
+                    p.kill()
+                    p.wait()
+        with open(log) as f:
+            text = f.read()
+        leaves = leaf_results(text)
+        self.assertTrue(leaves, f"tests/sdk/run printed no TAP (exit code {code}):\n{text[-3000:]}")
+        for name, ok, skip in leaves:
+            outcome = "skip" if skip is not None else "pass" if ok else "fail"
+            self._outcome.result.part(self, name, outcome, skip or "")
+        failed = [name for name, ok, _ in leaves if not ok]
+        if code != 0 or failed:
+            self.fail(f"exit code {code}, failed: {', '.join(failed) or 'none of its tests'}\n{text[-6000:]}")
+
+
+def leaf_results(text):
+    """(name, ok, skip reason or None) of the innermost TAP lines: a group is the sum of what it holds."""
+    found = []
+    for line in text.splitlines():
+        m = TAP.match(line)
+        if not m:
+            continue
+        depth = len(m[1])
+        if found and found[-1][3] > depth:
+            found[-1] = (*found[-1][:3], depth)  # the group around the ones before
+            continue
+        found.append((m[3], m[2] == "ok", m[5] if m[4] == "SKIP" else None, depth))
+    return [(n, ok, skip) for n, ok, skip, _ in found]
+
