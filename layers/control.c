@@ -23,7 +23,7 @@
 #include "layers/layers_internal.h"
 
 #define THREAD_STACK (256u << 10) /* bytes; struct scan and struct stack are the large frames */
-#define ACCEPT_PAUSE_MS 100      /* before the next try when a connection cannot be accepted */
+#define ACCEPT_PAUSE_MS 100       /* before the next try when a connection cannot be accepted */
 
 static void close_fds(int *fds, uint32_t n)
 {

@@ -48,9 +48,10 @@ enum layers_type {
 };
 
 /* FREEZE flags */
-#define LAYERS_FREEZE_FSYNC 1u   /* DONE comes after the layer is on the disk */
-#define LAYERS_FREEZE_NO_SCAN 2u /* read pagemap entries even where PAGEMAP_SCAN works; for tests \
-	                          */
+#define LAYERS_FREEZE_FSYNC 1u /* DONE comes after the layer is on the disk */
+#define LAYERS_FREEZE_NO_SCAN                                               \
+	2u /* read pagemap entries even where PAGEMAP_SCAN works; for tests \
+	    */
 
 /* reply flags */
 #define LAYERS_RAM_BROKEN 0x10000u /* MAP failed half way */

@@ -26,8 +26,7 @@
 #include "layers/layers_internal.h"
 
 #define JOIN_PAGES 16u /* gap over which runs are joined: a mapping costs more than 64 KiB */
-#define ZERO_BYTES (64u << 10)   /* shorter runs of zeros are written as data, for the same reason \
-	                          */
+#define ZERO_BYTES (JOIN_PAGES * LAYER_PAGE) /* only longer runs of zeros become zero extents */
 #define ZERO_SPLITS_MAX 4096u    /* zero extents per layer; further zeros are written as data */
 #define CHUNK_BYTES (256u << 10) /* summed and queued at once; fits in the second-level cache */
 #define WRITE_BYTES (1u << 20)   /* queued before it is written */
@@ -149,7 +148,7 @@ static int put_run(struct writer *w, uint64_t start, uint64_t end)
 	for (uint64_t at = start; at < end; at += LAYER_PAGE) {
 		if (page_is_zero(w->base + at))
 			continue;
-		if (at - zero >= ZERO_BYTES && w->n_zero < ZERO_SPLITS_MAX) {
+		if (at - zero > ZERO_BYTES && w->n_zero < ZERO_SPLITS_MAX) {
 			if ((r = put_data(w, data, zero)) < 0)
 				return r;
 			put_zero(w, zero, at);
@@ -162,7 +161,7 @@ static int put_run(struct writer *w, uint64_t start, uint64_t end)
 			data = zero;
 		}
 	}
-	if (end - zero >= ZERO_BYTES && w->n_zero < ZERO_SPLITS_MAX) {
+	if (end - zero > ZERO_BYTES && w->n_zero < ZERO_SPLITS_MAX) {
 		if ((r = put_data(w, data, zero)) < 0)
 			return r;
 		put_zero(w, zero, end);

@@ -14,10 +14,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CHECK(cond)                                                                                \
-	do {                                                                                       \
-		if (!(cond))                                                                       \
-			abort();                                                                   \
+#define CHECK(cond)              \
+	do {                     \
+		if (!(cond))     \
+			abort(); \
 	} while (0)
 
 #define INPUT_MAX (4u << 20) /* bytes; larger inputs find nothing that smaller ones do not */
@@ -27,7 +27,8 @@ static void check_extents(const struct layer_info *info, const struct layer_exte
 	uint64_t guest_end = 0, data = 0;
 
 	for (uint64_t i = 0; i < info->n_extents; i++) {
-		CHECK(e[i].guest_off % LAYER_PAGE == 0 && e[i].len % LAYER_PAGE == 0 && e[i].len > 0);
+		CHECK(e[i].guest_off % LAYER_PAGE == 0 && e[i].len % LAYER_PAGE == 0 &&
+		      e[i].len > 0);
 		CHECK(e[i].guest_off >= guest_end);
 		guest_end = e[i].guest_off + e[i].len;
 		CHECK(guest_end <= info->mem_bytes);
@@ -109,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			h.table_crc = htole32(layer_crc32c(0, file + off, size - off));
 		memcpy(file, &h, sizeof(h));
 		h.header_crc = htole32(
-			layer_crc32c(0, file, offsetof(struct layer_disk_header, header_crc)));
+		        layer_crc32c(0, file, offsetof(struct layer_disk_header, header_crc)));
 		memcpy(file, &h, sizeof(h));
 	}
 	check_file(file, size);

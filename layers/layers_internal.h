@@ -70,8 +70,8 @@ struct freeze {
 
 /* The control thread's state. */
 struct control {
-	int listen_fd; /* owned */
-	int client_fd; /* owned; -1 when there is none */
+	int listen_fd;     /* owned */
+	int client_fd;     /* owned; -1 when there is none */
 	bool accept_later; /* the last accept failed: wait a little */
 	struct freeze freezes[LAYERS_FREEZE_MAX];
 	/* MAP */

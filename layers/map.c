@@ -22,8 +22,9 @@
 
 #include "layers/layers_internal.h"
 
-#define MAPPINGS_MAX 24576u /* each piece may split a mapping in three; vm.max_map_count is 65530 \
-	                     */
+#define MAPPINGS_MAX                                                                 \
+	24576u /* each piece may split a mapping in three; vm.max_map_count is 65530 \
+	        */
 
 struct layer {
 	struct layer_info info;

@@ -7,7 +7,7 @@
  * process, because running VMs do; it is void when the directory of its tag is
  * gone. A new claim avoids blocks that an address or route of the host overlaps.
  * ip_forward is one setting for the whole host: the first instance that turns it
- * on keeps the old value in RUN_DIR/net/ip_forward, the last one puts it back.
+ * on keeps the old value in RUN_DIR/net/ip_forward.<netns>, the last one puts it back.
  * Foreign nft tables are never touched; if one of them drops what we forward
  * (Docker sets policy drop on FORWARD), we say so and how to allow it.
  */
@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -52,35 +53,40 @@ static int net_lock(int *ret_fd, struct err *err)
 	return 0;
 }
 
-/* Whose is block n? "" when nobody's; a claim of a tag without a directory is removed. */
-static void claim_owner(unsigned n, char ret_tag[16])
+/* A claim: "tag netns". Forwarding is a matter of a network namespace, blocks are of the host. */
+struct claim {
+	char tag[16]; /* "": nobody's */
+	unsigned long netns;
+};
+
+/* A claim that makes no sense, or whose tag has no directory, is removed. */
+static struct claim claim_read(unsigned n)
 {
-	autofree char *tag = NULL;
+	struct claim c = { 0 };
+	autofree char *text = NULL;
 	char path[96];
 
-	ret_tag[0] = '\0';
 	snprintf(path, sizeof(path), NET_DIR "/%u", n);
-	if (io_read_file(AT_FDCWD, path, 15, &tag, NULL) < 0)
-		return;
-	if (strspn(tag, "0123456789abcdef") != 8 || tag[8]) {
-		unlink(path);
-		return;
+	if (io_read_file(AT_FDCWD, path, 64, &text, NULL) < 0)
+		return c;
+	if (sscanf(text, "%8[0-9a-f] %lu", c.tag, &c.netns) == 2) {
+		char data[96];
+
+		snprintf(data, sizeof(data), RUN_DIR "/%s/data", c.tag);
+		if (access(data, F_OK) == 0)
+			return c;
 	}
-	snprintf(path, sizeof(path), RUN_DIR "/%s/data", tag);
-	if (access(path, F_OK) == 0) {
-		snprintf(ret_tag, 16, "%s", tag);
-		return;
-	}
-	snprintf(path, sizeof(path), NET_DIR "/%u", n);
 	unlink(path);
+	return (struct claim){ 0 };
 }
 
-static int claim_write(unsigned n, const char *tag, struct err *err)
+static int claim_write(unsigned n, const struct hostnet *h, struct err *err)
 {
-	char path[96];
+	char path[96], text[64];
+	int k = snprintf(text, sizeof(text), "%s %lu\n", h->tag, h->netns);
 
 	snprintf(path, sizeof(path), NET_DIR "/%u", n);
-	return io_write_file(AT_FDCWD, path, tag, strlen(tag), 0644, err);
+	return io_write_file(AT_FDCWD, path, text, (size_t)k, 0644, err);
 }
 
 struct overlap {
@@ -115,14 +121,13 @@ static int claim(struct hostnet *h, uint32_t pool, struct err *err)
 	if (r < 0 || (r = nl_nets(h->nl, on_net, &o, err)) < 0)
 		return r;
 	for (unsigned i = 0; i < NET_BLOCKS; i++) {
-		char owner[16];
+		struct claim c = claim_read(i);
 
-		claim_owner(i, owner);
-		if (!strcmp(owner, h->tag)) {
+		if (!strcmp(c.tag, h->tag)) {
 			found = i; /* ours since before: our own links overlap it, of course */
 			break;
 		}
-		if (!owner[0] && !o.taken[i] && found == NET_BLOCKS)
+		if (!c.tag[0] && !o.taken[i] && found == NET_BLOCKS)
 			found = i;
 	}
 	if (found == NET_BLOCKS)
@@ -133,7 +138,7 @@ static int claim(struct hostnet *h, uint32_t pool, struct err *err)
 		               NET_BLOCKS);
 	h->block_n = found;
 	h->block = pool + (found << (32 - NET_BLOCK_PREFIX));
-	return claim_write(found, h->tag, err);
+	return claim_write(found, h, err);
 }
 
 static int write_forward(const char *v)
@@ -143,8 +148,14 @@ static int write_forward(const char *v)
 	return fd < 0 ? -errno : io_write_all(fd, v, strlen(v));
 }
 
-static int forward_on(struct err *err)
+static void forward_file(const struct hostnet *h, char ret[96])
 {
+	snprintf(ret, 96, NET_DIR "/ip_forward.%lu", h->netns);
+}
+
+static int forward_on(const struct hostnet *h, struct err *err)
+{
+	char path[96];
 	autofree char *old = NULL;
 	autofd int lock = -1;
 	int r = net_lock(&lock, err);
@@ -153,23 +164,26 @@ static int forward_on(struct err *err)
 		return r;
 	if (old[0] == '1')
 		return 0;
-	if ((r = io_write_file(AT_FDCWD, NET_DIR "/ip_forward", "0\n", 2, 0644, err)) < 0)
+	forward_file(h, path);
+	if ((r = io_write_file(AT_FDCWD, path, "0\n", 2, 0644, err)) < 0)
 		return r;
 	r = write_forward("1\n");
 	return r < 0 ? err_sys(err, r, "turn on " IP_FORWARD) : 0;
 }
 
 /* With the lock held and our claim removed: the last one out puts the old value back. */
-static void forward_restore(void)
+static void forward_restore(const struct hostnet *h)
 {
-	for (unsigned i = 0; i < NET_BLOCKS; i++) {
-		char owner[16];
+	char path[96];
 
-		claim_owner(i, owner);
-		if (owner[0])
+	for (unsigned i = 0; i < NET_BLOCKS; i++) {
+		struct claim c = claim_read(i);
+
+		if (c.tag[0] && c.netns == h->netns)
 			return;
 	}
-	if (unlink(NET_DIR "/ip_forward") == 0 && write_forward("0\n") < 0)
+	forward_file(h, path);
+	if (unlink(path) == 0 && write_forward("0\n") < 0)
 		log_warn("cannot turn off " IP_FORWARD " again, ignoring");
 }
 
@@ -234,8 +248,8 @@ static int apply(struct hostnet *h, const struct net_host *plan, struct err *err
 	memcpy(h->uplinks, plan->uplinks, sizeof(h->uplinks));
 	h->n_uplinks = plan->n_uplinks;
 	h->mtu = MTU_DEFAULT;
-	if (h->n_uplinks && nl_link_get(h->nl, h->uplinks[0], &link, NULL) == 0 && link.mtu >= 576 &&
-	    link.mtu < MTU_DEFAULT)
+	if (h->n_uplinks && nl_link_get(h->nl, h->uplinks[0], &link, NULL) == 0 &&
+	    link.mtu >= 576 && link.mtu < MTU_DEFAULT)
 		h->mtu = link.mtu;
 	if (!h->n_uplinks)
 		log_warn("this host has no default route: VMs reach nothing outside until it has");
@@ -253,8 +267,7 @@ int hostnet_refresh(struct hostnet *h, struct err *err)
 	r = find_uplinks(h, &plan, err);
 	if (r < 0)
 		return r;
-	if (plan.n_uplinks == h->n_uplinks &&
-	    !memcmp(plan.uplinks, h->uplinks, sizeof(h->uplinks)))
+	if (plan.n_uplinks == h->n_uplinks && !memcmp(plan.uplinks, h->uplinks, sizeof(h->uplinks)))
 		return 0;
 	return apply(h, &plan, err);
 }
@@ -279,11 +292,12 @@ static void warn_foreign_drop(const char *tag)
 		return;
 	policy = strstr(text, "policy drop");
 	if (policy && !strstr(text, "\"pn"))
-		log_warn("another firewall on this host (Docker does this) drops forwarded packets: "
-		         "VMs will have no network until you allow them, with: "
-		         "iptables -I FORWARD -i pn%s-+ -j ACCEPT; "
-		         "iptables -I FORWARD -o pn%s-+ -j ACCEPT",
-		         tag, tag);
+		log_warn(
+		        "another firewall on this host (Docker does this) drops forwarded packets: "
+		        "VMs will have no network until you allow them, with: "
+		        "iptables -I FORWARD -i pn%s-+ -j ACCEPT; "
+		        "iptables -I FORWARD -o pn%s-+ -j ACCEPT",
+		        tag, tag);
 }
 
 int hostnet_open(const struct instance *in, const char *pool, struct hostnet *ret, struct err *err)
@@ -291,17 +305,21 @@ int hostnet_open(const struct instance *in, const char *pool, struct hostnet *re
 	struct hostnet h = HOSTNET_NONE;
 	struct net_host plan;
 	struct in_addr pool_addr;
+	struct stat st;
 	int r;
 
 	if (inet_pton(AF_INET, pool, &pool_addr) != 1 || (ntohl(pool_addr.s_addr) & 0xffff))
 		return err_set(err, -EINVAL, "--net %s: must be the first address of a /16", pool);
 	snprintf(h.tag, sizeof(h.tag), "%s", in->tag);
+	if (stat("/proc/self/ns/net", &st) < 0)
+		return err_sys(err, -errno, "/proc/self/ns/net");
+	h.netns = (unsigned long)st.st_ino;
 	r = h.nl = nl_open(err);
 	if (r >= 0)
 		r = h.watch = watch_open(err);
 	if (r < 0 || (r = claim(&h, ntohl(pool_addr.s_addr), err)) < 0 ||
 	    (r = find_uplinks(&h, &plan, err)) < 0 || (r = apply(&h, &plan, err)) < 0 ||
-	    (r = forward_on(err)) < 0) {
+	    (r = forward_on(&h, err)) < 0) {
 		hostnet_close(&h, /* remove= */ false);
 		return r;
 	}
@@ -328,7 +346,7 @@ void hostnet_close(struct hostnet *h, bool remove)
 		if (net_lock(&lock, &err) < 0)
 			log_warn("%s, ignoring", err.msg);
 		unlink(path);
-		forward_restore();
+		forward_restore(h);
 	}
 	if (h->nl >= 0)
 		close(h->nl);

@@ -17,17 +17,19 @@ struct instance;
 
 struct hostnet {
 	char tag[16];
-	uint32_t block;   /* first address of our /20, host byte order */
-	unsigned block_n; /* its number in the pool */
-	uint32_t mtu;     /* of the first uplink: slots use it too */
-	int nl;           /* owned: rtnetlink of the host's namespace, main thread only */
-	int watch;        /* owned: readable when routes of the host changed */
+	unsigned long netns; /* number of the namespace we are in */
+	uint32_t block;      /* first address of our /20, host byte order */
+	unsigned block_n;    /* its number in the pool */
+	uint32_t mtu;        /* of the first uplink: slots use it too */
+	int nl;              /* owned: rtnetlink of the host's namespace, main thread only */
+	int watch;           /* owned: readable when routes of the host changed */
 	char uplinks[NET_UPLINKS_MAX][IFNAMSIZ]; /* as last applied */
 	size_t n_uplinks;
 };
 #define HOSTNET_NONE ((struct hostnet){ .nl = -1, .watch = -1 })
 
-/* pool: "10.231.0.0", a /16. Claims a block (again the same after a restart) and applies the table. */
+/* pool: "10.231.0.0", a /16. Claims a block (again the same after a restart) and applies the table.
+ */
 int hostnet_open(const struct instance *in, const char *pool, struct hostnet *ret, struct err *err);
 /* Drains watch and applies the table again if the uplinks changed. */
 int hostnet_refresh(struct hostnet *h, struct err *err);

@@ -130,6 +130,7 @@ static int assemble(const char *staging, const char *qemu, const char *layers, b
 {
 	int r;
 
+	umask(0); /* modes below are meant as they stand; root cannot be written to anyway */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return err_sys(err, -errno, "new mount namespace");
 	if (mount("tmpfs", staging, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m") < 0 ||
@@ -149,8 +150,7 @@ static int assemble(const char *staging, const char *qemu, const char *layers, b
 	if ((r = make_dev(kvm, err)) < 0)
 		return r;
 	/* The old root lands on top of the new one and is taken off with all below it. */
-	if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
-	    chdir("/") < 0)
+	if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
 		return err_sys(err, -errno, "change the root");
 	if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
 	          NULL) < 0)
@@ -214,13 +214,16 @@ int jail_open(const struct instance *in, const char *qemu, const char *layers, s
               struct err *err)
 {
 	struct jail j = JAIL_NONE;
-	char staging[96];
+	char staging[96], lib[PATH_MAX];
 	autofd int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	int r;
 
 	if (!realpath(qemu, j.qemu))
 		return err_sys(err, -errno, "QEMU '%s'", qemu);
+	if (layers && !realpath(layers, lib)) /* the builder works in another directory */
+		return err_sys(err, -errno, "layer library '%s'", layers);
 	j.layers = layers != NULL;
+	layers = layers ? lib : NULL;
 	snprintf(staging, sizeof(staging), "%s/root", in->dir);
 	if ((r = io_mkdirs(staging, 0700, err)) < 0)
 		return r;

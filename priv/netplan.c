@@ -22,9 +22,8 @@
 #define NET_FLOWS_MAX 4096 /* tracked flows of one guest: keeps the host's table from filling */
 #define NET_PINGS_PER_S 50 /* answered by the gateway */
 
-static const char denied[] =
-        "0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, "
-        "172.16.0.0/12, 192.168.0.0/16, 224.0.0.0/4, 240.0.0.0/4";
+static const char denied[] = "0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, "
+                             "172.16.0.0/12, 192.168.0.0/16, 224.0.0.0/4, 240.0.0.0/4";
 
 struct net_slot net_slot_plan(const char *tag, uint32_t block, uint32_t idx)
 {

@@ -24,7 +24,10 @@ struct buf;
 #define NET_GATEWAY "10.0.0.1"
 #define NET_GUEST "10.0.0.2"
 #define NET_GUEST_MAC "02:50:4e:44:4f:02"
-#define NET_GATEWAY_MAC_BYTES { 0x02, 0x50, 0x4e, 0x44, 0x4f, 0x01 }
+#define NET_GATEWAY_MAC_BYTES                      \
+	{                                          \
+		0x02, 0x50, 0x4e, 0x44, 0x4f, 0x01 \
+	}
 #define NET_LINK_PREFIX 30u
 
 /* Addresses are in host byte order. */

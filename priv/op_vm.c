@@ -25,6 +25,12 @@
 #include "priv/vms.h"
 #include "priv/worker.h"
 
+/*
+ * On cgroup v1, moving a process holds up every fork and thread start of the
+ * host for tens of milliseconds: not while a VM starts, and then several at once.
+ */
+#define ATTACH_AFTER_MS 1000
+
 /* ---- spawn ---- */
 
 struct record_ctx {
@@ -35,7 +41,9 @@ struct record_ctx {
 static int on_cloned(const struct proc *proc, void *ctx, struct err *err)
 {
 	struct record_ctx *c = ctx;
-	struct record rec = { .pid = proc->pid, .uid = c->vm->uid, .slot = c->vm->slot };
+	struct record rec = {
+		.pid = proc->pid, .uid = c->vm->uid, .slot = c->vm->slot, .limits = c->vm->limits
+	};
 	int r = proc_start_time(proc->pid, &rec.start);
 
 	if (r < 0)
@@ -80,6 +88,7 @@ static int check_spawn(struct priv *p, const struct priv_req *m, struct err *err
 static void undo_spawn(struct priv *p, struct vm *vm)
 {
 	if (vm->proc.pidfd >= 0) {
+		watch_del(p, vm->proc.pidfd);
 		proc_kill(&vm->proc, SIGKILL);
 		while (waitpid(vm->proc.pid, NULL, __WALL) < 0 && errno == EINTR)
 			;
@@ -92,10 +101,9 @@ static void undo_spawn(struct priv *p, struct vm *vm)
 static int run(struct priv *p, struct request *rq, struct vm *vm, struct err *err)
 {
 	const struct priv_req *m = &rq->m;
-	struct cgroup_limits limits = { .mem_mb = m->spawn.mem_mb, .vcpus = m->spawn.vcpus };
 	struct record_ctx rc = { .p = p, .vm = vm };
 	autofd int tap = -1;
-	autofd int cgroup = cgroup_prepare(&p->cg, vm->group, &limits);
+	autofd int cgroup = cgroup_prepare(&p->cg, vm->group, &vm->limits);
 	struct spawn s = { .jail = &p->jail,
 		           .req = m,
 		           .uid = vm->uid,
@@ -116,10 +124,9 @@ static int run(struct priv *p, struct request *rq, struct vm *vm, struct err *er
 	if (rq->out[0] < 0)
 		return err_sys(err, -errno, "descriptor of VM %s", vm->id);
 	rq->n_out = 1;
-	r = watch_add(p, vm->proc.pidfd, WATCH_VM, vms_index(p->vms, vm), err);
-	if (r < 0)
-		return r;
-	return submit(p, vm, &(struct job){ .kind = JOB_ATTACH, .limits = limits }, err);
+	if (p->cg.mode == CGROUP_V1)
+		vm->attach_at = deadline_in(ATTACH_AFTER_MS);
+	return watch_add(p, vm->proc.pidfd, WATCH_VM, vms_index(p->vms, vm), err);
 }
 
 int op_spawn(struct priv *p, struct request *rq, struct err *err)
@@ -130,6 +137,8 @@ int op_spawn(struct priv *p, struct request *rq, struct err *err)
 
 	if (r < 0 || (r = vms_reserve(p->vms, rq->m.vm_id, rq->m.spawn.slot, &vm, err)) < 0)
 		return r;
+	vm->limits =
+	        (struct cgroup_limits){ .mem_mb = rq->m.spawn.mem_mb, .vcpus = rq->m.spawn.vcpus };
 	r = run(p, rq, vm, err);
 	if (r < 0) {
 		undo_spawn(p, vm);
@@ -141,6 +150,33 @@ int op_spawn(struct priv *p, struct request *rq, struct err *err)
 	log_obj(LOG_LV_INFO, "vm", vm->id, "process %d, uid %u, slot %d, started in %u us",
 	        (int)vm->proc.pid, (unsigned)vm->uid, vm->slot, (unsigned)(clock_us() - t0));
 	return 0;
+}
+
+void op_attach_due(struct priv *p)
+{
+	for (uint32_t i = 0; i < p->vms->top; i++) {
+		struct vm *vm = &p->vms->vm[i];
+		struct job j = { .kind = JOB_ATTACH, .limits = vm->limits };
+
+		if (!vm->used || vm->ended || !vm->attach_at || deadline_left(vm->attach_at))
+			continue;
+		vm->attach_at = 0;
+		if (submit(p, vm, &j, NULL) < 0)
+			log_obj(LOG_LV_WARN, "vm", vm->id, "no memory to limit it, ignoring");
+	}
+}
+
+uint64_t op_attach_next(const struct priv *p)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < p->vms->top; i++) {
+		const struct vm *vm = &p->vms->vm[i];
+
+		if (vm->used && !vm->ended && vm->attach_at && (!at || vm->attach_at < at))
+			at = vm->attach_at;
+	}
+	return at;
 }
 
 /* ---- end ---- */
@@ -160,6 +196,8 @@ static void finish(struct priv *p, struct vm *vm)
 	struct vm old = *vm;
 	struct job *j = calloc(1, sizeof(*j));
 
+	/* Closing is not enough: pandod has a copy of the descriptor, epoll would keep ours. */
+	watch_del(p, vm->proc.pidfd);
 	vms_finish(p->vms, vm);
 	log_end(old.id, vms_end_of(p->vms, old.id));
 	if (j) {
@@ -238,7 +276,7 @@ int op_vm_list(struct priv *p, struct request *rq, struct err *err)
 	struct priv_rep *rep = &rq->rep;
 	uint32_t i = rq->m.cursor;
 
-	for (; i < PRIV_SLOTS_LIMIT && rep->n_vms < PRIV_LIST_MAX; i++) {
+	for (; i < p->vms->top && rep->n_vms < PRIV_LIST_MAX; i++) {
 		const struct vm *vm = &p->vms->vm[i];
 		struct priv_rep_vm *to = &rep->vms[rep->n_vms];
 
@@ -253,7 +291,7 @@ int op_vm_list(struct priv *p, struct request *rq, struct err *err)
 		to->slot = vm->slot;
 		to->pid = (uint32_t)vm->proc.pid;
 	}
-	rep->cursor = i < PRIV_SLOTS_LIMIT ? i : PRIV_LIST_END;
+	rep->cursor = i < p->vms->top ? i : PRIV_LIST_END;
 	return 0;
 }
 

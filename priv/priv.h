@@ -37,11 +37,11 @@ struct conf {
 
 /* Life of pandod: supervise.c. */
 struct super {
-	int exe_fd;     /* owned: pandod's program */
+	int exe_fd; /* owned: pandod's program */
 	struct proc pandod;
-	int conn;       /* owned: our end of its socket; -1: closed */
-	uint32_t gen;   /* grows with every connection: late replies find their own or nobody */
-	bool hello;     /* it has introduced itself */
+	int conn;     /* owned: our end of its socket; -1: closed */
+	uint32_t gen; /* grows with every connection: late replies find their own or nobody */
+	bool hello;   /* it has introduced itself */
 	unsigned backoff_ms;
 	uint64_t started_at, restart_at;
 	unsigned signals; /* asked to stop so many times */
@@ -57,7 +57,7 @@ struct priv {
 	struct hostnet net;
 	struct cgroups cg;
 	struct jail jail;
-	struct slots *slots;   /* owned, from here on */
+	struct slots *slots; /* owned, from here on */
 	struct worker *worker;
 	struct vms *vms;
 	struct super super;
@@ -103,6 +103,9 @@ int op_vm_list(struct priv *p, struct request *rq, struct err *err);
 int op_vm_stats(struct priv *p, struct request *rq, struct err *err);
 /* A worker's job of ours is finished. */
 void op_job_done(struct priv *p, struct job *j);
+/* Puts VMs under their limits whose time has come; and when the next one's is, 0: none. */
+void op_attach_due(struct priv *p);
+uint64_t op_attach_next(const struct priv *p);
 /* The process of VM number idx ended. */
 void op_vm_ended(struct priv *p, uint32_t idx);
 

@@ -29,8 +29,9 @@ int record_write(const struct instance *in, const char *id, const struct record 
                  struct err *err)
 {
 	char path[PRIV_VM_ID_MAX + 16], tmp[PRIV_VM_ID_MAX + 16], text[RECORD_MAX];
-	int n = snprintf(text, sizeof(text), "%d %" PRIu64 " %u %" PRId32 "\n", (int)rec->pid,
-	                 rec->start, (unsigned)rec->uid, rec->slot);
+	int n = snprintf(text, sizeof(text), "%d %" PRIu64 " %u %" PRId32 " %u %u\n", (int)rec->pid,
+	                 rec->start, (unsigned)rec->uid, rec->slot, rec->limits.mem_mb,
+	                 rec->limits.vcpus);
 	autofd int fd = -1;
 	int r;
 
@@ -65,7 +66,8 @@ static int record_read(const struct instance *in, const char *id, struct record 
 		return -EBADMSG;
 	snprintf(path, sizeof(path), "vm/%s", id);
 	if (io_read_file(in->dirfd, path, RECORD_MAX, &text, NULL) < 0 ||
-	    sscanf(text, "%d %" SCNu64 " %u %" SCNd32, &pid, &ret->start, &uid, &ret->slot) != 4 ||
+	    sscanf(text, "%d %" SCNu64 " %u %" SCNd32 " %u %u", &pid, &ret->start, &uid, &ret->slot,
+	           &ret->limits.mem_mb, &ret->limits.vcpus) != 6 ||
 	    pid <= 1 || ret->slot < -1 || ret->slot >= (int32_t)PRIV_SLOTS_LIMIT)
 		return -EBADMSG;
 	ret->pid = pid;

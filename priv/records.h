@@ -2,13 +2,16 @@
 /*
  * priv/records.h - which VMs run, for the next pando-priv
  *
- * One file per VM in the run directory: "pid start-ticks uid slot". A record
+ * One file per VM in the run directory: "pid start-ticks uid
+ * slot memory-MB vcpus". A record
  * is there before QEMU's program starts and goes when its process was reaped.
  */
 #pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "priv/cgroup.h"
 
 struct err;
 struct instance;
@@ -18,6 +21,7 @@ struct record {
 	uint64_t start; /* ticks since boot: tells a reused pid apart */
 	uid_t uid;
 	int32_t slot; /* -1: none */
+	struct cgroup_limits limits;
 };
 
 int record_write(const struct instance *in, const char *id, const struct record *r,

@@ -240,8 +240,8 @@ static struct slots *slots_release(struct slots *s)
 	return NULL;
 }
 
-int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT],
-               struct slots **ret, struct err *err)
+int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT], struct slots **ret,
+               struct err *err)
 {
 	struct slots *s = calloc(1, sizeof(*s));
 	pthread_condattr_t attr;

@@ -37,8 +37,8 @@ struct slots_conf {
  * keep[i]: slot i carries a running VM and is taken up as it is; everything else
  * of an earlier process is removed. Starts the builder thread.
  */
-int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT],
-               struct slots **ret, struct err *err);
+int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT], struct slots **ret,
+               struct err *err);
 /* remove: all slots; else they stay for the next start. */
 struct slots *slots_close(struct slots *s, bool remove);
 

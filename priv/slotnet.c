@@ -96,13 +96,12 @@ static int tap_make(struct slotnet *sn, uint32_t mtu, struct err *err)
 	return nl_addr_add(sn->nl, sn->ifindex, inet_addr(NET_GATEWAY), NET_LINK_PREFIX, err);
 }
 
-static int veth_make(const struct slotnet_env *env, const struct net_slot *plan,
-                     struct slotnet *sn, struct err *err)
+static int veth_make(const struct slotnet_env *env, const struct net_slot *plan, struct slotnet *sn,
+                     struct err *err)
 {
-	struct nl_veth v = { .name = plan->veth,
-		             .peer_name = NET_PEER,
-		             .peer_ns = sn->ns,
-		             .mtu = env->mtu };
+	struct nl_veth v = {
+		.name = plan->veth, .peer_name = NET_PEER, .peer_ns = sn->ns, .mtu = env->mtu
+	};
 	struct nl_link host, peer;
 	int r;
 
@@ -216,7 +215,8 @@ void slotnet_destroy(const struct slotnet_env *env, const struct net_slot *plan,
 	if (r < 0 && r != -ENODEV)
 		log_warn("%s, ignoring", err.msg);
 	slotnet_close(sn);
-	if (umount2(ns_path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL && errno != ENOENT)
+	if (umount2(ns_path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL &&
+	    errno != ENOENT)
 		log_warn("unmount '%s': %s, ignoring", ns_path, err_name(errno));
 	if (unlink(ns_path) < 0 && errno != ENOENT)
 		log_warn("remove '%s': %s, ignoring", ns_path, err_name(errno));
@@ -268,8 +268,8 @@ static int dns_socket(int type, struct err *err)
 	return TAKE_FD(fd);
 }
 
-int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *ret_udp,
-                int *ret_tcp, struct err *err)
+int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *ret_udp, int *ret_tcp,
+                struct err *err)
 {
 	autofd int udp = -1;
 	autofd int tcp = -1;

@@ -47,7 +47,7 @@ int slotnet_tap(const struct slotnet_env *env, const struct slotnet *sn, int *re
 int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
                    struct err *err);
 /* Sockets on the gateway's port 53 inside the slot; tcp listens. */
-int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *ret_udp,
-                int *ret_tcp, struct err *err);
+int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *ret_udp, int *ret_tcp,
+                struct err *err);
 int slotnet_gate(const struct slotnet *sn, bool open, struct err *err);
 int slotnet_stats(const struct slotnet *sn, struct nl_link *ret, struct err *err);

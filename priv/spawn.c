@@ -49,8 +49,8 @@ static const char sandbox[] = "on,obsolete=deny,elevateprivileges=deny,spawn=all
                               "resourcecontrol=deny";
 
 /* Options with which QEMU would leave, weaken or replace what we build around it. */
-static const char *const denied_args[] = { "sandbox", "runas", "chroot", "daemonize", "user",
-	                                   "run-with", "readconfig" };
+static const char *const denied_args[] = { "sandbox", "runas",    "chroot",    "daemonize",
+	                                   "user",    "run-with", "readconfig" };
 
 struct child {
 	const struct spawn *s;

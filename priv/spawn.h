@@ -13,9 +13,9 @@ struct err;
 struct jail;
 struct priv_req;
 
-#define SPAWN_FDS_MAX 40   /* PRIV_SPAWN_FDS_MAX of privc.h */
-#define SPAWN_FD_TAP 9     /* PRIV_TAP_FD of privc.h */
-#define SPAWN_FD_FIRST 10  /* PRIV_FD_FIRST of privc.h */
+#define SPAWN_FDS_MAX 40  /* PRIV_SPAWN_FDS_MAX of privc.h */
+#define SPAWN_FD_TAP 9    /* PRIV_TAP_FD of privc.h */
+#define SPAWN_FD_FIRST 10 /* PRIV_FD_FIRST of privc.h */
 
 struct spawn {
 	const struct jail *jail;

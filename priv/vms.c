@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "priv/instance.h"
@@ -37,7 +38,7 @@ struct vms *vms_free(struct vms *v)
 
 struct vm *vms_find(struct vms *v, const char *id)
 {
-	for (uint32_t i = 0; i < PRIV_SLOTS_LIMIT; i++)
+	for (uint32_t i = 0; i < v->top; i++)
 		if (v->vm[i].used && !strcmp(v->vm[i].id, id))
 			return &v->vm[i];
 	return NULL;
@@ -45,7 +46,7 @@ struct vm *vms_find(struct vms *v, const char *id)
 
 struct vm *vms_on_slot(struct vms *v, uint32_t slot)
 {
-	for (uint32_t i = 0; i < PRIV_SLOTS_LIMIT; i++)
+	for (uint32_t i = 0; i < v->top; i++)
 		if (v->vm[i].used && v->vm[i].slot == (int32_t)slot)
 			return &v->vm[i];
 	return NULL;
@@ -53,7 +54,7 @@ struct vm *vms_on_slot(struct vms *v, uint32_t slot)
 
 static bool uid_used(const struct vms *v, uid_t uid)
 {
-	for (uint32_t i = 0; i < PRIV_SLOTS_LIMIT; i++)
+	for (uint32_t i = 0; i < v->top; i++)
 		if (v->vm[i].used && v->vm[i].uid == uid)
 			return true;
 	return false;
@@ -80,6 +81,8 @@ int vms_reserve(struct vms *v, const char *id, int32_t slot, struct vm **ret, st
 		uid = v->uid_base + v->uid_next;
 		v->uid_next = (v->uid_next + 1) % PRIV_SLOTS_LIMIT;
 	} while (uid_used(v, uid));
+	if (vms_index(v, vm) >= v->top)
+		v->top = vms_index(v, vm) + 1;
 	*vm = (struct vm){ .proc = PROC_NONE, .slot = slot, .child = true };
 	snprintf(vm->id, sizeof(vm->id), "%s", id);
 	set_uid(vm, uid);
@@ -96,7 +99,7 @@ bool vms_has_group(const char *name, void *ctx)
 {
 	const struct vms *v = ctx;
 
-	for (uint32_t i = 0; i < PRIV_SLOTS_LIMIT; i++)
+	for (uint32_t i = 0; i < v->top; i++)
 		if (v->vm[i].used && !strcmp(v->vm[i].group, name))
 			return true;
 	return false;
@@ -121,6 +124,8 @@ static void on_record(const char *id, const struct record *rec, void *ctx)
 	vm->child = false;
 	set_uid(vm, rec->uid);
 	vm->proc = proc;
+	vm->limits = rec->limits;
+	vm->attach_at = clock_ms(); /* it may have missed that */
 	log_obj(LOG_LV_INFO, "vm", id, "still runs as process %d, taken up", (int)proc.pid);
 }
 

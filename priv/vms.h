@@ -28,8 +28,10 @@ struct vm {
 	uid_t uid;
 	char group[CGROUP_NAME_MAX]; /* no two VMs of one id after another share a cgroup */
 	int32_t slot;
-	bool child;    /* ours to reap; else taken over from an earlier process */
-	bool ended;    /* its process is gone, jobs of it are not */
+	bool child;         /* ours to reap; else taken over from an earlier process */
+	bool ended;         /* its process is gone, jobs of it are not */
+	uint64_t attach_at; /* clock_ms() when it is put under its limits; 0: done */
+	struct cgroup_limits limits;
 	unsigned jobs; /* of the worker: it is not reaped before they are done */
 	unsigned n_waiters;
 	struct {
@@ -47,6 +49,7 @@ struct vms {
 	const struct instance *in; /* borrowed */
 	uid_t uid_base;            /* PRIV_SLOTS_LIMIT of them are ours */
 	uint32_t uid_next;         /* offset to try first */
+	uint32_t top;              /* entries from here on were never used */
 	struct vm vm[PRIV_SLOTS_LIMIT];
 	struct vm_end end[VMS_ENDED_MAX];
 	unsigned end_next;

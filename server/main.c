@@ -31,6 +31,8 @@
 #include "vm/vm.h"
 #include "vm/vmm.h"
 
+#define API_DRAIN_MS 2000 /* for requests that are nearly done */
+
 enum { EXIT_CONFIG = 2 };
 
 struct app {
@@ -84,7 +86,7 @@ static int app_start(struct app *a, struct err *err)
 	snprintf(vc.image_dir, sizeof(vc.image_dir), "%s", c->image_dir);
 	snprintf(vc.template_dir, sizeof(vc.template_dir), "%s/templates", c->cache_dir);
 	if ((r = priv_connect(a, err)) < 0 || (r = store_open(db, &a->store, err)) < 0 ||
-	    (r = auth_open(a->store, c->data_dir, &a->auth, err)) < 0 ||
+	    (r = auth_open(a->store, c->data_dir, &a->auth, NULL, err)) < 0 ||
 	    (r = store_account_first(a->store, a->account, err)) < 0 ||
 	    (r = engine_new(&ec, a->priv, &a->engine, err)) < 0 ||
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
@@ -97,13 +99,20 @@ static int app_start(struct app *a, struct err *err)
 
 static void app_stop(struct app *a)
 {
-	api_stop(a->api);
+	struct err err = { 0 };
+	bool busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
+
+	/* Suspending ends the agent connections, and with them the requests that still wait for one. */
 	if (a->vmm)
 		vmm_suspend_all(a->vmm);
+	if (busy && api_stop(a->api, API_DRAIN_MS, &err) < 0) {
+		log_warn("%s; leaving all the same", err.msg);
+		_exit(0); /* everything is in the store; only threads would be waited for */
+	}
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
 	engine_free(a->engine);
-	auth_free(a->auth);
+	auth_close(a->auth);
 	store_close(a->store);
 	privc_free(a->priv);
 }

@@ -11,9 +11,11 @@
 
 #include <jansson.h>
 #include <microhttpd.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "api/api.h"
 #include "auth/auth.h"
@@ -25,12 +27,12 @@
 #define KIB(n) ((uint64_t)(n) << 10)
 #define MIB(n) ((uint64_t)(n) << 20)
 
-#define API_CONNECTIONS_MAX 512    /* threads; more wait in the listen queue */
-#define API_CONN_MEMORY KIB(128)   /* request line and headers; a path is up to 12 KiB encoded */
-#define API_BODY_IGNORED KIB(4)    /* routes without a body: what clients send anyway */
-#define API_BODY_MEM_MAX MIB(1)    /* larger bodies are kept in a file, not in memory */
+#define API_CONNECTIONS_MAX 512  /* threads; more wait in the listen queue */
+#define API_CONN_MEMORY KIB(128) /* request line and headers; a path is up to 12 KiB encoded */
+#define API_BODY_IGNORED KIB(4)  /* routes without a body: what clients send anyway */
+#define API_BODY_MEM_MAX MIB(1)  /* larger bodies are kept in a file, not in memory */
 #define API_SPOOL_MAX (UINT64_C(4) << 30) /* all bodies kept in files at one time */
-#define API_DISCARD_MAX MIB(16)    /* of a refused body read, so that the client sees the reply */
+#define API_DISCARD_MAX MIB(16) /* of a refused body read, so that the client sees the reply */
 
 /* ---- routes: route.c (matching), routes.c (THE table) ---- */
 
@@ -76,10 +78,10 @@ int percent_decode(char *s, bool plus);
 /* ---- bodies: body.c ---- */
 
 struct body {
-	struct buf mem;  /* up to API_BODY_MEM_MAX */
-	int fd;          /* owned; a file without a name, once it is larger; else -1 */
+	struct buf mem; /* up to API_BODY_MEM_MAX */
+	int fd;         /* owned; a file without a name, once it is larger; else -1 */
 	uint64_t len;
-	void *map;       /* of fd */
+	void *map; /* of fd */
 };
 #define BODY_EMPTY ((struct body){ .fd = -1 })
 int body_add(struct api *a, struct body *b, const void *p, size_t n, struct err *err);
@@ -98,6 +100,12 @@ void watch_remove(struct watch *w, struct watched *c);
 /* The connection is shut down when it has not moved on by then; 0: never. */
 void watch_deadline(struct watch *w, struct watched *c, uint64_t deadline_ms);
 
+#define API_MOVE_MS 60000 /* for a body or a reply of any size, */
+#define API_MOVE_RATE \
+	KIB(32) /* and more for large ones: slower (bytes/s) is not a client of ours */
+/* The deadline for moving that many bytes from now on. */
+uint64_t watch_move(uint64_t bytes);
+
 /* ---- requests ---- */
 
 struct request {
@@ -112,10 +120,11 @@ struct request {
 	char trace[33];
 	char path[256]; /* raw, cut: for the log */
 	uint64_t start_ms;
-	bool counted;    /* among the running ones */
-	bool preflight;  /* an OPTIONS request */
-	int refused;     /* -errno found before the body was there: it is read and dropped */
+	bool counted;   /* among the running ones */
+	bool preflight; /* an OPTIONS request */
+	int refused;    /* -errno found before the body was there: it is read and dropped */
 	unsigned refused_status;
+	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
 };
 
@@ -123,8 +132,9 @@ struct reply {
 	unsigned status;             /* 0: 200, or what the error says */
 	json_t *json;                /* owned */
 	struct MHD_Response *stream; /* owned; instead of json */
-	json_t *extra;               /* owned; more members for an error body */
-	unsigned allow;              /* methods for the Allow header, or 0 */
+	uint64_t stream_len;
+	json_t *extra;  /* owned; more members for an error body */
+	unsigned allow; /* methods for the Allow header, or 0 */
 	bool close;
 };
 
@@ -148,8 +158,8 @@ int request_query_u32(struct request *req, const char *name, uint32_t max, uint3
                       struct err *err);
 int request_query_bool(struct request *req, const char *name, bool *ret, struct err *err);
 /* The body as an object, into dst by table. tag: the code of a refusal. */
-int request_fields(struct request *req, const char *tag, const struct json_field *fields,
-                   size_t n, void *dst, struct err *err);
+int request_fields(struct request *req, const char *tag, const struct json_field *fields, size_t n,
+                   void *dst, struct err *err);
 /* The parsed body (borrowed). */
 int request_json(struct request *req, const char *tag, json_t **ret, struct err *err);
 /* Argument i is a VM id; checks the form. */
@@ -182,16 +192,18 @@ json_t *shape_snapshot(const struct snapshot_info *n);
 json_t *shape_output(const void *p, size_t n);
 
 /* "persistence" of a body; tag: the code of a refusal. JSON null and NULL leave *ret as it is. */
-int parse_persistence(const json_t *j, const char *tag, struct vm_persistence *ret, struct err *err);
+int parse_persistence(const json_t *j, const char *tag, struct vm_persistence *ret,
+                      struct err *err);
 
 /* ---- specs: spec.c ---- */
 struct spec_result {
-	char snapshot_id[ID_SIZE]; /* to start from, or "" */
+	char snapshot_id[ID_SIZE];    /* to start from, or "" */
 	enum json_presence idle_seen; /* idleTimeoutSeconds of the outermost layer */
 	int64_t idle_timeout_s;
 };
 /* Reads `spec` and `template` and refuses, by name, what this version cannot do yet. */
-int spec_check(json_t *body, const struct vmm_status *host, struct spec_result *ret, struct err *err);
+int spec_check(json_t *body, const struct vmm_status *host, struct spec_result *ret,
+               struct err *err);
 
 /* ---- file content in a JSON body: content.c ---- */
 struct content {

@@ -127,3 +127,8 @@ void watch_deadline(struct watch *w, struct watched *c, uint64_t deadline_ms)
 	LOCK_SCOPE(&w->lock);
 	c->deadline_ms = deadline_ms;
 }
+
+uint64_t watch_move(uint64_t bytes)
+{
+	return clock_ms() + API_MOVE_MS + bytes / API_MOVE_RATE * 1000;
+}

@@ -16,8 +16,11 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "guest/guest_internal.h"
+
+#define RELAY_LINGER_MS 10000 /* for the guest to take the last bytes of a caller that is gone */
 
 struct relay {
 	struct guest *g;  /* held */
@@ -27,6 +30,7 @@ struct relay {
 	size_t out_off;
 	bool in_ended;    /* the caller's side said its last word */
 	bool out_ended;   /* ditto the guest's, and it was passed on */
+	bool hup;         /* the caller closed its end: nobody reads any more */
 	uint8_t chunk[GUEST_CHUNK];
 };
 
@@ -61,6 +65,10 @@ static int relay_out(struct relay *x)
 	ssize_t n = send(x->fd, x->out.p + x->out_off, x->out.len - x->out_off,
 	                 MSG_NOSIGNAL | MSG_DONTWAIT);
 
+	if (n < 0 && errno == EPIPE) {
+		x->hup = true;
+		return 0;
+	}
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	x->out_off += (size_t)n;
@@ -82,47 +90,63 @@ static struct view relay_look(struct relay *x)
 		              .dead = x->g->dead && !s->done };
 }
 
+/* What came from the guest: pass it on, or throw it away when nobody is left. 1: the end. */
+static int relay_turn(struct relay *x, struct view *ret)
+{
+	if (x->out_off == x->out.len) {
+		x->out_off = 0;
+		stream_take(x->s, AGENT_OUT, &x->out);
+	}
+	*ret = relay_look(x);
+	if (x->hup && x->out.len) {
+		x->out_off = x->out.len;
+		return stream_consumed(x->s, AGENT_OUT, x->out.len, NULL);
+	}
+	if (ret->dead || (!x->out.len && ret->done))
+		return 1;
+	if (!x->out.len && ret->eof && !x->out_ended) {
+		x->out_ended = true;
+		shutdown(x->fd, SHUT_WR);
+	}
+	return 0;
+}
+
 static void *relay_main(void *arg)
 {
 	struct relay *x = arg;
+	uint64_t linger = GUEST_NEVER;
 	int r = 0;
 
-	while (r >= 0) {
+	while (r == 0) {
 		struct pollfd p[2] = { { .fd = x->s->event_fd, .events = POLLIN },
-			               { .fd = x->fd } };
+			               { .fd = x->hup ? -1 : x->fd } };
 		struct view v;
 		eventfd_t e;
+		int n;
 
 		eventfd_read(x->s->event_fd, &e); /* before looking: what comes later wakes us */
-		if (x->out_off == x->out.len) {
-			x->out_off = 0;
-			stream_take(x->s, AGENT_OUT, &x->out);
+		r = relay_turn(x, &v);
+		if (r != 0)
+			break;
+		if (x->hup && !x->in_ended && v.credit) {
+			r = relay_in(x); /* what the caller left behind when it went */
+			continue;
 		}
-		v = relay_look(x);
-		if (x->out.len == 0) {
-			if (v.done || v.dead)
-				break;
-			if (v.eof && !x->out_ended) {
-				x->out_ended = true;
-				shutdown(x->fd, SHUT_WR);
-			}
-		} else {
+		if (x->hup && x->in_ended && linger == GUEST_NEVER)
+			linger = deadline_in(RELAY_LINGER_MS);
+		if (x->out_off < x->out.len)
 			p[1].events |= POLLOUT;
-		}
 		if (!x->in_ended && v.credit)
 			p[1].events |= POLLIN;
-		if (!p[1].events && x->in_ended)
-			p[1].fd = -1; /* a closed peer would wake us for ever */
-		if (poll(p, 2, -1) < 0) {
-			if (errno == EINTR)
-				continue;
+		n = poll(p, 2, linger == GUEST_NEVER ? -1 : deadline_left(linger));
+		if (n == 0 || (n < 0 && errno != EINTR))
 			break;
-		}
-		if (p[1].revents & (POLLERR | POLLHUP) && !(p[1].revents & POLLIN) && x->in_ended)
-			r = x->out_ended ? 0 : -EPIPE;
-		if (r == 0 && (p[1].revents & POLLOUT))
+		if (n < 0)
+			continue;
+		x->hup |= (p[1].revents & (POLLHUP | POLLERR)) != 0;
+		if (p[1].revents & POLLOUT && !x->hup)
 			r = relay_out(x);
-		if (r == 0 && (p[1].events & POLLIN) && (p[1].revents & (POLLIN | POLLHUP)))
+		if (r == 0 && (p[1].revents & POLLIN))
 			r = relay_in(x);
 	}
 	relay_free(x);

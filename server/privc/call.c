@@ -29,7 +29,7 @@
 #define SPAWN_DEADLINE_MS 20000 /* a loaded host forks slowly */
 #define KILL_DEADLINE_MS 60000  /* the kernel frees the memory of a large VM before it is gone */
 
-#define SEND_TIMEOUT_S 10       /* pando-priv reads at once unless it hangs */
+#define SEND_TIMEOUT_S 10 /* pando-priv reads at once unless it hangs */
 
 struct call {
 	struct call *next;
@@ -131,7 +131,7 @@ static void *reader_main(void *arg)
 
 static unsigned deadline_of(unsigned op)
 {
-	return op == PRIV_SPAWN ? SPAWN_DEADLINE_MS
+	return op == PRIV_SPAWN  ? SPAWN_DEADLINE_MS
 	       : op == PRIV_KILL ? KILL_DEADLINE_MS
 	                         : CALL_DEADLINE_MS;
 }

@@ -63,12 +63,14 @@ static int take_slot(struct vm *vm, struct err *err)
 	return 0;
 }
 
-static int open_network(struct vm *vm, struct err *err)
+int vm_open_network(struct vm *vm, struct err *err)
 {
 	int r = dns_add(vm->m->dns, vm->slot.idx, TAKE_FD(vm->slot.dns_udp),
-	                TAKE_FD(vm->slot.dns_tcp), err);
+	                TAKE_FD(vm->slot.dns_tcp));
 
-	return r < 0 ? r : privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, err);
+	if (r < 0)
+		return err_sys(err, r, "name forwarding for VM %s", vm->row.info.id);
+	return privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, err);
 }
 
 static void drop_guest(struct vm *vm)
@@ -102,7 +104,7 @@ void vm_take_down(struct vm *vm)
 {
 	struct err err = { 0 };
 
-	watch_remove(vm);
+	vm_watch_remove(vm);
 	drop_guest(vm);
 	if (vm->machine) {
 		if (machine_kill(vm->machine, &err) < 0)
@@ -168,12 +170,12 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 	if (r == 0)
 		r = connect_agent(vm, b->reason, b->agent_ms, err);
 	if (r == 0)
-		r = open_network(vm, err);
+		r = vm_open_network(vm, err);
 	if (r < 0) {
 		vm_bring_up_undo(vm, b);
 		return r;
 	}
-	watch_add(vm);
+	vm_watch_add(vm);
 	return 0;
 }
 
@@ -185,8 +187,17 @@ void vm_bring_up_undo(struct vm *vm, struct bringup *b)
 		engine_remove_layer(vm->m->engine, b->layer.id);
 }
 
+/*
+ * A new connection to the same machine. An agent that was started anew does not
+ * know its generation any more: it gets the whole identity event again.
+ */
 int vm_reconnect(struct vm *vm, struct err *err)
 {
+	int r;
+
 	drop_guest(vm);
-	return connect_agent(vm, GUEST_RECONNECT, AGENT_RECONNECT_MS, err);
+	r = connect_agent(vm, GUEST_RECONNECT, AGENT_RECONNECT_MS, err);
+	if (r < 0 && r != -ETIMEDOUT && machine_alive(vm->machine))
+		r = connect_agent(vm, GUEST_THAW, AGENT_RECONNECT_MS, err);
+	return r;
 }

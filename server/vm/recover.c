@@ -51,18 +51,11 @@ static int adopt(struct vm *vm, struct priv_vm *p, struct err *err)
 		vm->has_slot = true;
 		vm->row.slot = p->slot;
 	}
+	vm_watch_add(vm);
 	r = vm_reconnect(vm, err);
 	if (r < 0)
 		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; tried again at the next use", err->msg);
-	if (vm->has_slot) {
-		r = dns_add(m->dns, vm->slot.idx, TAKE_FD(vm->slot.dns_udp),
-		            TAKE_FD(vm->slot.dns_tcp), err);
-		if (r == 0)
-			r = privc_slot_gate(m->priv, vm->slot.idx, /* open= */ true, err);
-	}
-	if (r == 0)
-		watch_add(vm);
-	return r < 0 && vm->has_slot ? r : 0;
+	return vm->has_slot ? vm_open_network(vm, err) : 0;
 }
 
 static struct vm *by_instance(struct vmm *m, const char *instance)

@@ -136,7 +136,7 @@ static int build(struct vmm *m, struct err *err)
 	pthread_mutex_lock(&vm->lock);
 	note(m, "building", "cold booting the base image");
 	r = vm_bring_up(vm, &b, err);
-	watch_remove(vm);
+	vm_watch_remove(vm);
 	if (r == 0) {
 		note(m, "building", "booted in %.1f s, waiting for its services",
 		     (double)(clock_ms() - t0) / 1e3);

@@ -114,6 +114,8 @@ void vm_bring_up_undo(struct vm *vm, struct bringup *b);
 /* Running afterwards, whatever it was; vm->lock held. */
 int vm_wake(struct vm *vm, struct err *err);
 int vm_reconnect(struct vm *vm, struct err *err);
+/* Name forwarding and the open gate: only after the agent confirmed who it is. */
+int vm_open_network(struct vm *vm, struct err *err);
 
 /* vm_freeze.c: the only caller of machine_freeze for a VM; vm->lock held */
 struct frozen {
@@ -133,6 +135,6 @@ int vmm_recover(struct vmm *m, struct err *err);
 void *template_main(void *arg);
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
 void *keeper_main(void *arg);
-void *watch_main(void *arg);
-void watch_add(struct vm *vm);
-void watch_remove(struct vm *vm);
+void *vm_watch_main(void *arg);
+void vm_watch_add(struct vm *vm);
+void vm_watch_remove(struct vm *vm);

@@ -296,7 +296,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (r == 0)
 		r = vmm_recover(m, err);
 	if (r == 0)
-		r = start_thread(&m->watch_thread, &m->has_watch_thread, watch_main, m, err);
+		r = start_thread(&m->watch_thread, &m->has_watch_thread, vm_watch_main, m, err);
 	if (r == 0)
 		r = start_thread(&m->template_thread, &m->has_template_thread, template_main, m,
 		                 err);

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-void watch_add(struct vm *vm)
+void vm_watch_add(struct vm *vm)
 {
 	struct vmm *m = vm->m;
 
@@ -32,7 +32,7 @@ void watch_add(struct vm *vm)
 		vm_log(vm, LOG_LV_WARN, "the watcher was not told, ignoring");
 }
 
-void watch_remove(struct vm *vm)
+void vm_watch_remove(struct vm *vm)
 {
 	LOCK_SCOPE(&vm->m->lock);
 
@@ -90,7 +90,7 @@ static void hand_over(struct vm *vm)
 	pthread_attr_destroy(&a);
 }
 
-void *watch_main(void *arg)
+void *vm_watch_main(void *arg)
 {
 	struct vmm *m = arg;
 	struct pollfd *p = NULL;

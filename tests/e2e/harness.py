@@ -220,6 +220,14 @@ class Server:
         real = os.path.realpath(QEMU)
         return [pid for pid in self.descendants() if os.path.basename(host.exe(pid) or "") == os.path.basename(real)]
 
+    def qemu_of(self, vm):
+        """QEMU of a running VM, from pando-priv's record of it: "pid start-ticks uid slot"."""
+        instance = self.info(vm)["vmInstanceId"]
+        with open(f"/run/pando/{self.tag}/vm/{instance}") as f:
+            pid = int(f.read().split()[0])
+        assert pid in self.qemu_pids(), f"the record of {vm} names {host.describe(pid)}"
+        return pid
+
     def kill9_pandod(self):
         """As bad as it gets for pandod; pando-priv starts it again."""
         pid = self.pandod_pid()

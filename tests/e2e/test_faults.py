@@ -14,20 +14,6 @@ from harness import ROOT, Server, assert_no_debris, image_dir, test_dir
 SMALL_DISK_MB = 8192  # holds a copy of the image; the rest is filled by the test
 
 
-def instance_pid(server, vm):
-    """QEMU of a running VM."""
-    instance = server.info(vm)["vmInstanceId"]
-    for pid in server.qemu_pids():
-        names = host.cmdline(pid)
-        try:
-            names += " ".join(os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
-        except OSError:
-            pass
-        if instance in names:
-            return pid
-    raise AssertionError(f"no QEMU process of instance {instance}")
-
-
 def flip_byte(path, where):
     with open(path, "r+b") as f:
         f.seek(where)
@@ -41,7 +27,7 @@ class Processes(Case):
     def test_qemu_killed_while_running(self):
         vm = self.s.create()
         self.s.sh(vm, "echo synced >/root/f; sync")
-        host.kill(instance_pid(self.s, vm))
+        host.kill(self.s.qemu_of(vm))
         wait_for("it is reported", lambda: self.s.state(vm) == "stopped", 20)
         self.assertRegex(self.s.log_text(), rf"{vm}.*killed by signal 9")
         # its disk is whole, and any use boots it again
@@ -50,7 +36,7 @@ class Processes(Case):
 
     def test_exec_while_qemu_is_killed(self):
         vm = self.s.create()
-        pid = instance_pid(self.s, vm)
+        pid = self.s.qemu_of(vm)
         threading.Timer(1.5, host.kill, (pid,)).start()
         start = time.monotonic()
         with self.assertRaises(ApiError) as c:
@@ -67,7 +53,7 @@ class Processes(Case):
         for n, verb in enumerate(["suspend", "snapshot", "suspend"]):
             (vm,) = self.s.fork(parent, 1)
             self.s.sh(vm, "head -c 100M /dev/urandom >/dev/shm/dirty")
-            threading.Timer(random.uniform(0, 0.3), host.kill, (instance_pid(self.s, vm),)).start()
+            threading.Timer(random.uniform(0, 0.3), host.kill, (self.s.qemu_of(vm),)).start()
             with self.subTest(round=n, verb=verb):
                 try:
                     self.s.post(vm, verb, {})

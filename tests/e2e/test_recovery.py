@@ -56,13 +56,7 @@ class Recovery(Case):
 
     def test_qemu_that_died_while_nobody_watched(self):
         vm = self.s.create()
-        h = Holder(self.s, vm, "on-disk")
-        self.s.sh(vm, "echo on-disk >/root/f; sync")
-        before = set(self.s.qemu_pids())
-        self.s.post(self.vms[1], "suspend")
-        del h
-        # the one QEMU that belongs to vm: what its deletion would end
-        pid = self.qemu_of(vm, before)
+        pid = self.s.qemu_of(vm)
         pandod = self.s.pandod_pid()
         host.kill(pandod, signal.SIGSTOP)
         host.kill(pid, signal.SIGKILL)
@@ -70,23 +64,6 @@ class Recovery(Case):
         self.s.await_pandod(pandod)
         wait_for("it is known to be stopped", lambda: self.s.state(vm) == "stopped", 20)
         self.s.delete(vm)
-
-    def qemu_of(self, vm, among):
-        """Its process has the instance id of the VM in its command line."""
-        instance = self.s.info(vm)["vmInstanceId"]
-        found = [p for p in self.s.qemu_pids() if instance in host.cmdline(p)]
-        if not found:
-            # the jail may hide it: then it is the one whose run directory it is
-            found = [p for p in among if host.alive(p) and self.opens(p, instance)]
-        self.assertEqual(len(found), 1, f"QEMU processes of {instance}: {found}")
-        return found[0]
-
-    @staticmethod
-    def opens(pid, text):
-        try:
-            return any(text in os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
-        except OSError:
-            return False
 
     @limit(400)
     def test_killed_in_the_middle_of_everything(self):

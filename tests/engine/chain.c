@@ -100,11 +100,12 @@ char *chain_json(const struct chain *c, size_t n, const char *top)
 		size_t i = depth - 1 - d;
 
 		chain_path(c, i, path, sizeof(path));
-		buf_printf(&b,
-		           "%s{\"driver\":\"%s\",\"discard\":\"unmap\",\"file\":{\"driver\":\"file\","
-		           "\"discard\":\"unmap\",\"filename\":\"%s\"}",
-		           d ? ",\"backing\":" : "", i == 0 && c->raw_bottom ? "raw" : "qcow2",
-		           top && d == 0 ? top : path);
+		buf_printf(
+		        &b,
+		        "%s{\"driver\":\"%s\",\"discard\":\"unmap\",\"file\":{\"driver\":\"file\","
+		        "\"discard\":\"unmap\",\"filename\":\"%s\"}",
+		        d ? ",\"backing\":" : "", i == 0 && c->raw_bottom ? "raw" : "qcow2",
+		        top && d == 0 ? top : path);
 	}
 	for (size_t d = 0; d < depth; d++)
 		buf_printf(&b, "}");

@@ -35,7 +35,8 @@ void chain_add(struct chain *c, const struct chain_layer *l);
 void chain_io(const struct chain *c, const char *commands);
 /* n random writes, zero writes and discards on the top layer. */
 void chain_scribble(const struct chain *c, uint64_t *state, unsigned n);
-/* qemu-img's name of the first n layers. With top: that file stands on the bottom instead. Caller frees. */
+/* qemu-img's name of the first n layers. With top: that file stands on the bottom instead. Caller
+ * frees. */
 char *chain_json(const struct chain *c, size_t n, const char *top);
 int chain_open(const struct chain *c, size_t i);
 /* The first n layers read the same as the file on the bottom, and the file is consistent. */

@@ -73,7 +73,8 @@ static bool layer_exists(struct fixture *f, const char *name)
 
 /* ---- memory ---- */
 
-/* What a page is: 0 never written, else the number all its words hold; ZERO is zeros written down. */
+/* What a page is: 0 never written, else the number all its words hold; ZERO is zeros written down.
+ */
 #define ZERO UINT32_MAX
 
 static void fill_page(uint8_t p[PAGE], uint32_t what)
@@ -103,7 +104,8 @@ static void write_mem_layer(struct fixture *f, const char *id, const uint32_t *p
 
 		if (!pages[i])
 			continue;
-		if (last && last->flags == flags && last->guest_off + last->len == (uint64_t)i * PAGE)
+		if (last && last->flags == flags &&
+		    last->guest_off + last->len == (uint64_t)i * PAGE)
 			last->len += PAGE;
 		else
 			rows[info.n_extents++] = (struct layer_extent){
@@ -164,7 +166,8 @@ static void check_mem_layer(struct fixture *f, const struct engine_layer *l, con
 			uint64_t nr = (rows[i].guest_off + in) / PAGE;
 
 			covered[nr] = true;
-			assert_int_equal(io_pread_all(fd, page, PAGE, (off_t)(rows[i].file_off + in)), 0);
+			assert_int_equal(
+			        io_pread_all(fd, page, PAGE, (off_t)(rows[i].file_off + in)), 0);
 			fill_page(expect, want[nr]);
 			assert_memory_equal(page, expect, PAGE);
 			crc = crc32c(crc, page, PAGE);
@@ -327,7 +330,8 @@ static void test_mem_damaged(void **state)
 
 		flip_byte(f, "b", places[i]);
 		f->e.n_verified = 0;
-		assert_int_equal(engine_flatten_mem(&f->e, &c, "flat", &bytes, &crc, &err), -EBADMSG);
+		assert_int_equal(engine_flatten_mem(&f->e, &c, "flat", &bytes, &crc, &err),
+		                 -EBADMSG);
 		assert_string_equal(err.tag, "POINT_DAMAGED");
 		assert_false(layer_exists(f, "flat") || layer_exists(f, "flat.part"));
 		flip_byte(f, "b", places[i]);
@@ -366,6 +370,7 @@ static void test_refusals(void **state)
 
 /* ---- disk ---- */
 
+/* A raw bottom gets no checksum: it may be gigabytes of holes. */
 static void engine_chain_of(struct fixture *f, const struct chain *c, struct engine_chain *ret)
 {
 	ret->n = c->n;
@@ -373,10 +378,12 @@ static void engine_chain_of(struct fixture *f, const struct chain *c, struct eng
 		struct engine_layer *l = &ret->l[i];
 		struct err err = { 0 };
 
-		*l = (struct engine_layer){ .has_crc = true };
+		*l = (struct engine_layer){ .has_crc = i > 0 || !c->raw_bottom };
 		snprintf(l->id, sizeof(l->id), "l%zu", i);
-		snprintf(l->format, sizeof(l->format), "%s", i == 0 && c->raw_bottom ? "raw" : "qcow2");
-		assert_int_equal(engine_layer_crc(&f->e, l->id, &l->bytes, &l->crc, &err), 0);
+		snprintf(l->format, sizeof(l->format), "%s", l->has_crc ? "qcow2" : "raw");
+		if (l->has_crc)
+			assert_int_equal(engine_layer_crc(&f->e, l->id, &l->bytes, &l->crc, &err),
+			                 0);
 	}
 }
 
@@ -423,7 +430,7 @@ static void test_disk_damaged(void **state)
 	flip_byte(f, "l2", 400000);
 	assert_int_equal(engine_flatten_disk(&f->e, &ec, "flat", &bytes, &err), -EBADMSG);
 	assert_string_equal(err.tag, "POINT_DAMAGED");
-	/* without a checksum the reader itself must notice: the size of the disk, then of a cluster */
+	/* without a checksum the reader itself must notice */
 	for (size_t i = 0; i < c.n; i++)
 		ec.l[i].has_crc = false;
 	flip_byte(f, "l1", 24);
@@ -458,7 +465,6 @@ static void test_disk_large(void **state)
 		chain_io(&c, text);
 	}
 	engine_chain_of(f, &c, &ec);
-	ec.l[0].has_crc = false; /* 10 GiB of holes are not what is measured */
 	for (unsigned i = 0; i < 3 && best >= 2000; i++) {
 		uint64_t t = clock_ms();
 		struct err err = { 0 };

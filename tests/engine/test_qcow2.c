@@ -79,7 +79,9 @@ static void merge_and_judge(const struct chain *c, size_t n)
 
 static void test_empty(void **state)
 {
-	static const uint64_t sizes[] = { 512, MIB, 512 * MIB, 512 * MIB + 512, 20 * GIB, 8192 * GIB };
+	static const uint64_t sizes[] = {
+		512, MIB, 512 * MIB, 512 * MIB + 512, 20 * GIB, 8192 * GIB
+	};
 	struct tmpdir *t = *state;
 	char path[256];
 
@@ -115,9 +117,8 @@ static uint64_t allocated_by_qemu(const char *path)
 	                 0);
 	map = json_loads(out, 0, NULL);
 	assert_non_null(map);
-	json_array_foreach(map, i, e)
-		if (json_is_true(json_object_get(e, "data")))
-			sum += (uint64_t)json_integer_value(json_object_get(e, "length"));
+	json_array_foreach(map, i, e) if (json_is_true(json_object_get(e, "data"))) sum +=
+	        (uint64_t)json_integer_value(json_object_get(e, "length"));
 	json_decref(map);
 	return sum;
 }
@@ -226,13 +227,14 @@ static void test_grown(void **state)
 	chain_add(&c, &(struct chain_layer){ .size = 3 * GIB + 512 });
 	chain_io(&c, "write -P 6 0 512\nwrite -P 7 3G 512\ndiscard 1002M 1M\nwrite -z 2G 100M\n");
 	chain_add(&c, &(struct chain_layer){ .size = 20 * GIB });
-	chain_io(&c, "write -P 8 1536M 64k\nwrite -P 9 19G 1M\n");
+	chain_io(&c, "write -P 8 1536M 64k\nwrite -P 9 19G 1M\nwrite -z 1023M 400M\n");
 	merge_and_judge(&c, c.n);
 	merge_and_judge(&c, 3);
 	tmpdir_file(*state, "flat", flat, sizeof(flat));
 	assert_int_equal(merge(&c, 4, flat, &err), 0);
 	assert_int_equal(stat(flat, &st), 0);
-	/* about 6 MiB of data, one table per part of the disk that has data, nothing for 2G..2G+100M */
+	/* about 6 MiB of data, one table per part of the disk that has data, nothing for
+	 * 2G..2G+100M */
 	assert_true(st.st_size < 7 * (off_t)MIB);
 }
 
@@ -425,8 +427,11 @@ static void test_damaged_more(void **state)
 		put_be64_at(twice, (off_t)l2 + 8 * i, data);
 	assert_int_equal(measure(twice, &err), -EBADMSG);
 
-	/* all of the disk is one table */
+	/* all of the disk is one table, of zeros */
 	tables = damaged_copy(t);
+	put_be64_at(tables, (off_t)l2, 1);
+	put_be64_at(tables, (off_t)l2 + 8, 1);
+	assert_int_equal(measure(tables, &err), 0);
 	for (off_t i = 0; i < 40; i++)
 		put_be64_at(tables, (off_t)l1 + 8 * i, l2e);
 	assert_int_equal(measure(tables, &err), -EBADMSG);
@@ -464,12 +469,12 @@ static void test_refused_features(void **state)
 	assert_int_equal(TOOL("qemu-img", "create", "-q", "-f", "raw", raw, "1M"), 0);
 	assert_int_equal(TOOL("qemu-io", "-f", "raw", "-c", "write -P 7 0 1M", raw), 0);
 	const char *const *makes[] = {
-		(const char *const[]){ "qemu-img", "convert", "-q", "-c", "-f", "raw", "-O", "qcow2", raw,
-		                       path, NULL },
+		(const char *const[]){ "qemu-img", "convert", "-q", "-c", "-f", "raw", "-O",
+		                       "qcow2", raw, path, NULL },
 		(const char *const[]){ "qemu-img", "create", "-q", "-f", "qcow2", "-o",
 		                       "extended_l2=on", path, "1M", NULL },
-		(const char *const[]){ "qemu-img", "create", "-q", "-f", "qcow2", "-o", data, path, "1M",
-		                       NULL },
+		(const char *const[]){ "qemu-img", "create", "-q", "-f", "qcow2", "-o", data, path,
+		                       "1M", NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(makes); i++) {
 		autofd int fd = -1;
@@ -509,14 +514,18 @@ static void test_random_damage(void **state)
 		int r;
 
 		for (unsigned k = 1 + (unsigned)rnd(&seed, 3); k > 0; k--) {
-			off_t at = (off_t)rnd(&seed, rnd(&seed, 2) ? 14 : (uint64_t)st.st_size / 8) * 8;
+			off_t at =
+			        (off_t)rnd(&seed, rnd(&seed, 2) ? 14 : (uint64_t)st.st_size / 8) *
+			        8;
 			uint64_t was = get_be64_at(fd, at);
 
-			put_be64_at(fd, at, rnd(&seed, 2) ? was ^ 1ull << rnd(&seed, 64) : rnd(&seed, 1ull << 40) << 12);
+			put_be64_at(fd, at,
+			            rnd(&seed, 2) ? was ^ 1ull << rnd(&seed, 64)
+			                          : rnd(&seed, 1ull << 40) << 12);
 		}
 		assert_true(out >= 0);
-		r = qcow2_merge(&(struct qcow2_merge){ .layers = layers, .n = 3, .bottom_raw = 1 }, out,
-		                &bytes, &err);
+		r = qcow2_merge(&(struct qcow2_merge){ .layers = layers, .n = 3, .bottom_raw = 1 },
+		                out, &bytes, &err);
 		if (r < 0) {
 			assert_true(r == -EBADMSG || r == -ENOTSUP || r == -EINVAL);
 			assert_true(err.msg[0] != '\0');
@@ -534,6 +543,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_allocated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_random_chains, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_grown, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_run_over_two_tables, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mixed_cluster, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_result_is_writable, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),

@@ -3,8 +3,8 @@
  * host.c - stands in for QEMU: maps guest memory as QEMU does, then does as it is told
  *
  * Theory of operation: the same calls in the same order as QEMU 7.2 makes them (open, fstat, lseek,
- * fstatfs, reserve, map fixed, madvise three times). "vCPU" threads write into memory until they are
- * paused; another thread is nearly always inside malloc, so that a writer that used malloc after
+ * fstatfs, reserve, map fixed, madvise three times). "vCPU" threads write into memory until they
+ *are paused; another thread is nearly always inside malloc, so that a writer that used malloc after
  * fork would hang sooner or later. Commands come one by one over a socket, each is answered.
  *
  *	host COMMAND-FD SHARED-FD MEMORY-BYTES
@@ -160,10 +160,22 @@ static int64_t count_fds(void)
 static int64_t try_syscalls(void)
 {
 	static const long forbidden[] = {
-		SYS_ptrace,    SYS_process_vm_readv, SYS_process_vm_writev, SYS_mount,
-		SYS_umount2,   SYS_setns,            SYS_unshare,           SYS_bpf,
-		SYS_chroot,    SYS_init_module,      SYS_io_uring_setup,    SYS_userfaultfd,
-		SYS_move_mount, SYS_keyctl,          SYS_perf_event_open,   SYS_pivot_root,
+		SYS_ptrace,
+		SYS_process_vm_readv,
+		SYS_process_vm_writev,
+		SYS_mount,
+		SYS_umount2,
+		SYS_setns,
+		SYS_unshare,
+		SYS_bpf,
+		SYS_chroot,
+		SYS_init_module,
+		SYS_io_uring_setup,
+		SYS_userfaultfd,
+		SYS_move_mount,
+		SYS_keyctl,
+		SYS_perf_event_open,
+		SYS_pivot_root,
 	};
 
 	for (size_t i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++)
@@ -230,7 +242,7 @@ int main(int argc, char **argv)
 	fd = (int)strtol(argv[1], NULL, 10);
 	ram_bytes = strtoull(argv[3], NULL, 10);
 	shared = mmap(NULL, ram_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-		      (int)strtol(argv[2], NULL, 10), 0);
+	              (int)strtol(argv[2], NULL, 10), 0);
 	if (shared == MAP_FAILED)
 		die("map shared memory");
 	map_like_qemu();

@@ -2,8 +2,8 @@
 /*
  * rig.c - start a process with the library in it, talk to both
  *
- * Theory of operation: see rig.h. The process inherits the listening socket and, if it is host.c, one
- * end of a command socket and the memfd for copies, all by number.
+ * Theory of operation: see rig.h. The process inherits the listening socket and, if it is host.c,
+ * one end of a command socket and the memfd for copies, all by number.
  */
 #include "rig.h"
 
@@ -89,8 +89,7 @@ static void uncloexec(int fd)
 		_exit(120);
 }
 
-void rig_spawn(struct rig *rig, const char *so, char *const argv[], int listen_fd,
-	       const int *keep)
+void rig_spawn(struct rig *rig, const char *so, char *const argv[], int listen_fd, const int *keep)
 {
 	char number[32];
 	pid_t parent = getpid();
@@ -136,7 +135,7 @@ void rig_start_host(struct rig *rig, const char *so, const char *host, uint64_t 
 	snprintf(shared, sizeof(shared), "%d", rig->shared_fd);
 	snprintf(mem, sizeof(mem), "%llu", (unsigned long long)mem_bytes);
 	rig_spawn(rig, so, (char *const[]){ (char *)(uintptr_t)host, cmd, shared, mem, NULL },
-		  listen_fd, (const int[]){ pair[1], rig->shared_fd, -1 });
+	          listen_fd, (const int[]){ pair[1], rig->shared_fd, -1 });
 	close(pair[1]);
 	close(listen_fd);
 	rig->command_fd = pair[0];
@@ -182,8 +181,7 @@ void rig_connect(struct rig *rig)
 
 	snprintf(un.sun_path, sizeof(un.sun_path), "%s", rig->socket_path);
 	rig->control_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (rig->control_fd < 0 ||
-	    connect(rig->control_fd, (struct sockaddr *)&un, sizeof(un)) < 0)
+	if (rig->control_fd < 0 || connect(rig->control_fd, (struct sockaddr *)&un, sizeof(un)) < 0)
 		rig_die("connect to %s: %s", un.sun_path, strerror(errno));
 }
 
@@ -209,6 +207,8 @@ void rig_send(struct rig *rig, const struct layers_req *req, const int *fds, siz
 		mh.msg_control = u.buf;
 		mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
 		cm = CMSG_FIRSTHDR(&mh);
+		if (!cm)
+			rig_die("no room for descriptors");
 		cm->cmsg_level = SOL_SOCKET;
 		cm->cmsg_type = SCM_RIGHTS;
 		cm->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
@@ -232,7 +232,7 @@ bool rig_recv(struct rig *rig, struct layers_reply *ret)
 }
 
 struct layers_reply rig_call(struct rig *rig, const struct layers_req *req, const int *fds,
-			     size_t n_fds)
+                             size_t n_fds)
 {
 	struct layers_reply reply;
 
@@ -269,7 +269,7 @@ struct layers_reply rig_wait_done(struct rig *rig, uint64_t token)
 		rig_die("connection closed instead of DONE");
 	if (reply.type != LAYERS_DONE || reply.token != token)
 		rig_die("message of type %u, token %llu instead of DONE", reply.type,
-			(unsigned long long)reply.token);
+		        (unsigned long long)reply.token);
 	return reply;
 }
 

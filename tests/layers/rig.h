@@ -4,8 +4,9 @@
  * client of its control socket
  *
  * Whatever goes wrong ends the test with a sentence (rig_die): these are tests, there is nobody to
- * return an error to. Every wait has a deadline. Temporary files have no name, or lie in a directory
- * that rig_stop() removes; a process that outlives its test is killed by the kernel (PDEATHSIG).
+ * return an error to. Every wait has a deadline. Temporary files have no name, or lie in a
+ * directory that rig_stop() removes; a process that outlives its test is killed by the kernel
+ * (PDEATHSIG).
  */
 #ifndef TESTS_LAYERS_RIG_H
 #define TESTS_LAYERS_RIG_H
@@ -38,9 +39,9 @@ uint64_t rig_now_us(void);
 
 /* Prepare the directory and the listening socket; returns the socket, owned by the caller. */
 int rig_init(struct rig *rig, uint64_t mem_bytes);
-/* Start argv with the library loaded; the child gets @listen_fd and those in @keep (ends with -1). */
-void rig_spawn(struct rig *rig, const char *so, char *const argv[], int listen_fd,
-	       const int *keep);
+/* Start argv with the library loaded; the child gets @listen_fd and those in @keep (ends with -1).
+ */
+void rig_spawn(struct rig *rig, const char *so, char *const argv[], int listen_fd, const int *keep);
 void rig_start_host(struct rig *rig, const char *so, const char *host, uint64_t mem_bytes);
 void rig_stop(struct rig *rig);
 /* Wait until the process has ended by itself; its wait status. */
@@ -54,7 +55,7 @@ void rig_send(struct rig *rig, const struct layers_req *req, const int *fds, siz
 /* The next message; dies at the deadline. False if the library closed the connection. */
 bool rig_recv(struct rig *rig, struct layers_reply *ret);
 struct layers_reply rig_call(struct rig *rig, const struct layers_req *req, const int *fds,
-			     size_t n_fds);
+                             size_t n_fds);
 struct layers_reply rig_map(struct rig *rig, const int *fds, size_t n_fds);
 /* FREEZE; dies unless the reply is good. */
 struct layers_reply rig_freeze(struct rig *rig, uint64_t token, uint32_t flags, int out_fd);
@@ -91,7 +92,8 @@ void rig_pattern(uint8_t *page, uint64_t guest_off, uint32_t arg);
 
 /* --- layer files --- */
 
-int rig_file(void); /* an empty file without a name, on the file system of the temporary directory */
+int rig_file(
+        void); /* an empty file without a name, on the file system of the temporary directory */
 
 struct rig_extent {
 	uint64_t guest_off, len;

@@ -131,7 +131,7 @@ bool rig_same(const uint8_t *a, const uint8_t *b, uint64_t n)
 			continue;
 		if (bad++ < 5)
 			fprintf(stderr, "memory differs in page %llu\n",
-				(unsigned long long)(off / LAYER_PAGE));
+			        (unsigned long long)(off / LAYER_PAGE));
 	}
 	if (bad > 0)
 		fprintf(stderr, "%llu pages differ\n", (unsigned long long)bad);

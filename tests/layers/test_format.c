@@ -53,8 +53,8 @@ static void test_crc_hard_is_soft(void **state)
 			assert_int_equal(layer_crc32c(7, buf + off, n), soft);
 			/* in two parts */
 			assert_int_equal(layer_crc32c(layer_crc32c(7, buf + off, n / 3),
-						      buf + off + n / 3, n - n / 3),
-					 soft);
+			                              buf + off + n / 3, n - n / 3),
+			                 soft);
 		}
 }
 
@@ -124,9 +124,9 @@ static void test_round_trip(void **state)
 static void test_bytes_on_disk(void **state)
 {
 	static const uint8_t head[] = "PNDOLAY1\1\0\0\0\0\20\0\0\0\0\4\0\0\0\0\0\3\0\0\0\0\0\0\0"
-				      "\0\100\0\0\0\0\0\0\3\0\0\0\0\0\0";
+	                              "\0\100\0\0\0\0\0\0\3\0\0\0\0\0\0";
 	static const uint8_t row[] = "\0\100\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\100\0\0\0\0\0\0\1\0\0\0"
-				     "\0\0\0";
+	                             "\0\0\0";
 	const char *why;
 	struct file f;
 
@@ -155,9 +155,9 @@ static void test_any_flipped_bit_is_found(void **state)
 	assert_int_equal(layer_header_decode(f.page, file_size(&f), &info, &why), 0);
 	for (size_t i = 0; i < layer_table_bytes(&info); i++) {
 		f.table[i] ^= (uint8_t)(1u << (i % 8));
-		assert_int_equal(layer_table_decode(&info, f.table, layer_table_bytes(&info), rows,
-						    &why),
-				 -EBADMSG);
+		assert_int_equal(
+		        layer_table_decode(&info, f.table, layer_table_bytes(&info), rows, &why),
+		        -EBADMSG);
 		f.table[i] ^= (uint8_t)(1u << (i % 8));
 	}
 }
@@ -181,15 +181,15 @@ static void test_torn_and_cut_files(void **state)
 /* Each row: a change that must be refused although all checksums are right. */
 static void test_hostile_files(void **state)
 {
-#define HOSTILE(change)                                                                            \
-	do {                                                                                       \
-		const char *why = NULL;                                                            \
-		struct file f;                                                                     \
-                                                                                                   \
-		file_init(&f);                                                                     \
-		change;                                                                            \
-		assert_int_equal(file_check(&f, &why), -EBADMSG);                                  \
-		assert_non_null(why);                                                              \
+#define HOSTILE(change)                                           \
+	do {                                                      \
+		const char *why = NULL;                           \
+		struct file f;                                    \
+                                                                  \
+		file_init(&f);                                    \
+		change;                                           \
+		assert_int_equal(file_check(&f, &why), -EBADMSG); \
+		assert_non_null(why);                             \
 	} while (0)
 
 	HOSTILE(f.info.mem_bytes = 0);
@@ -209,14 +209,14 @@ static void test_hostile_files(void **state)
 	HOSTILE(f.rows[0].len = 5 * PAGE); /* overlaps */
 	HOSTILE(f.rows[1].guest_off = PAGE);
 	HOSTILE(f.rows[1].guest_off = 0);
-	HOSTILE(f.rows[1].len = MEM); /* beyond memory */
+	HOSTILE(f.rows[1].len = MEM);                       /* beyond memory */
 	HOSTILE(f.rows[1].len = UINT64_MAX - 4 * PAGE + 1); /* end wraps to 0 */
 	HOSTILE(f.rows[1].file_off = PAGE);
 	HOSTILE(f.rows[1].flags = 0);
 	HOSTILE(f.rows[1].flags = 2);
 	HOSTILE(f.rows[1].flags = 0x80000001);
-	HOSTILE(f.rows[2].file_off = 0); /* the header as data */
-	HOSTILE(f.rows[2].file_off = PAGE); /* the same data twice */
+	HOSTILE(f.rows[2].file_off = 0);        /* the header as data */
+	HOSTILE(f.rows[2].file_off = PAGE);     /* the same data twice */
 	HOSTILE(f.rows[2].file_off = 4 * PAGE); /* the table as data */
 	HOSTILE(f.rows[2].file_off = 3 * PAGE + 8);
 	HOSTILE(f.rows[2].file_off = UINT64_MAX - PAGE + 1);
@@ -301,7 +301,7 @@ static void check_stack(const struct layer_table *stack, size_t n_layers, uint64
 			}
 			for (uint64_t k = 0; k < p->len / PAGE; k++)
 				found[p->guest_off / PAGE + k] =
-					(uint64_t)(p->layer + 1) << 32 | (p->file_off / PAGE + k);
+				        (uint64_t)(p->layer + 1) << 32 | (p->file_off / PAGE + k);
 		}
 		for (uint64_t p = 0; p < n_pages; p++)
 			assert_int_equal(found[p], page_by_hand(stack, n_layers, p));

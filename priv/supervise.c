@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * priv/supervise.c - pandod's life, and the loop of the main thread
+ *
+ * Theory of operation: pandod is started as the unprivileged user with one end
+ * of a socket pair. It ends in one of four ways. Code 0: it is done, nothing of
+ * the instance stays. Code 2: its configuration is wrong, starting it again
+ * would not help. We were asked to stop and it ended otherwise, or --no-restart:
+ * we end too. Anything else: it is started again after a pause. In all cases but
+ * the first, VMs and slots stay as they are; a new pandod finds them by asking.
+ *
+ * SIGINT and SIGTERM ask pandod to stop; it may take long, for it freezes VMs. A
+ * second signal gives it seconds, a third none.
+ * If we die, pandod is killed with us (it can do nothing without us, and the
+ * next start must find the data directory free); VMs are not.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "priv/priv.h"
+#include "priv/worker.h"
+
+#define PANDOD_FD 3             /* its end of the socket */
+#define BACKOFF_FIRST_MS 100    /* after the first unexpected end */
+#define BACKOFF_MAX_MS 5000     /* doubled up to this */
+#define STEADY_MS 30000         /* having run so long, the next end is a first one */
+#define STOP_DEADLINE_MS 600000 /* to freeze all VMs */
+#define HURRY_DEADLINE_MS 5000  /* after the second signal */
+#define REPLY_TIMEOUT_S 5       /* a pandod that does not read for so long hangs */
+#define EXIT_CONFIG 2           /* pandod: my configuration is wrong */
+#define ENV_MAX 256             /* variables handed on */
+#define EVENTS_MAX 32           /* per round */
+
+extern char **environ;
+
+/* ---- watches ---- */
+
+int watch_add(struct priv *p, int fd, enum watch_kind kind, uint32_t idx, struct err *err)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)kind << 32 | idx };
+
+	return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? err_sys(err, -errno, "epoll") : 0;
+}
+
+void watch_del(struct priv *p, int fd)
+{
+	epoll_ctl(p->epoll, EPOLL_CTL_DEL, fd, NULL); /* not in there is fine */
+}
+
+/* ---- start ---- */
+
+/* PANDO_*, and what programs need to find their way; nothing else of root's environment. */
+static bool env_handed_on(const char *e)
+{
+	static const char *const plain[] = { "PATH=", "TERM=",         "LANG=",         "LC_",
+		                             "TZ=",   "ASAN_OPTIONS=", "UBSAN_OPTIONS=" };
+
+	if (!strncmp(e, "PANDO_", 6))
+		return strncmp(e, "PANDO_PRIV_FD=", 14) != 0 &&
+		       strncmp(e, "PANDO_DATA_DIR=", 15) != 0;
+	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
+		if (!strncmp(e, plain[i], strlen(plain[i])))
+			return true;
+	return false;
+}
+
+struct launch {
+	char **argv;
+	const char *env[ENV_MAX + 8];
+	char home[PATH_MAX + 8], data[PATH_MAX + 16];
+	int exe_fd, sock, err_fd;
+	uid_t uid;
+	gid_t gid;
+};
+
+static void launch_env(struct launch *l, const struct priv *p)
+{
+	size_t n = 0;
+
+	for (char **e = environ; *e && n < ENV_MAX; e++)
+		if (env_handed_on(*e))
+			l->env[n++] = *e;
+	snprintf(l->home, sizeof(l->home), "HOME=%s", p->in.data);
+	snprintf(l->data, sizeof(l->data), "PANDO_DATA_DIR=%s", p->in.data);
+	l->env[n++] = l->home;
+	l->env[n++] = l->data;
+	l->env[n++] = "PANDO_PRIV_FD=3";
+	l->env[n] = NULL;
+}
+
+/* In the child: system calls only. Returns where it failed. */
+static const char *launch_child(struct launch *l)
+{
+	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	sigset_t no;
+
+	for (int i = 1; i < NSIG; i++)
+		sigaction(i, &dfl, NULL);
+	sigemptyset(&no);
+	sigprocmask(SIG_SETMASK, &no, NULL);
+	setpgid(0, 0); /* ^C on the terminal is ours to pass on */
+	if ((l->exe_fd = fcntl(l->exe_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
+	    (l->err_fd = fcntl(l->err_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
+	    dup2(l->sock, PANDOD_FD) < 0 || close_range(PANDOD_FD + 1, 15, 0) < 0)
+		return "arrange descriptors";
+	if (l->sock == PANDOD_FD && fcntl(PANDOD_FD, F_SETFD, 0) < 0)
+		return "arrange descriptors";
+	for (unsigned long cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
+		;
+	if (syscall(SYS_setgroups, 0, NULL) < 0 ||
+	    syscall(SYS_setresgid, l->gid, l->gid, l->gid) < 0 ||
+	    syscall(SYS_setresuid, l->uid, l->uid, l->uid) < 0 || syscall(SYS_capset, &h, none) < 0)
+		return "change the user";
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) /* after setresuid, which clears it */
+		return "set process attributes";
+	syscall(SYS_execveat, l->exe_fd, "", l->argv, l->env, AT_EMPTY_PATH);
+	return "run it";
+}
+
+/* Everything else of ours is close-on-exec. */
+static int launch(struct priv *p, struct launch *l, struct proc *ret, struct err *err)
+{
+	struct {
+		int error;
+		char step[60];
+	} f = { 0 };
+	int ep[2], pair[2];
+	struct proc proc = PROC_NONE;
+	int r = 0;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(err, -errno, "socket pair");
+	autofd int ours = pair[0], theirs = pair[1];
+	if (pipe2(ep, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "pipe");
+	autofd int rd = ep[0], wr = ep[1];
+	l->sock = theirs;
+	l->err_fd = wr;
+	proc.pid = fork();
+	if (proc.pid == 0) {
+		const char *step = launch_child(l);
+
+		f.error = errno;
+		memccpy(f.step, step, 0, sizeof(f.step) - 1);
+		_exit(write(l->err_fd, &f, sizeof(f)) < 0 ? 125 : 126);
+	}
+	if (proc.pid < 0)
+		return err_sys(err, -errno, "fork");
+	close(TAKE_FD(wr));
+	if (read(rd, &f, sizeof(f)) == (ssize_t)sizeof(f))
+		r = err_sys(err, -f.error, "start '%s': %s", l->argv[0], f.step);
+	else
+		r = proc_open(proc.pid, &proc, err);
+	if (r < 0) {
+		kill(proc.pid, SIGKILL);
+		waitpid(proc.pid, NULL, 0);
+		return r;
+	}
+	setsockopt(ours, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = REPLY_TIMEOUT_S },
+	           sizeof(struct timeval));
+	p->super.conn = TAKE_FD(ours);
+	*ret = proc;
+	return 0;
+}
+
+static int pandod_start(struct priv *p, struct err *err)
+{
+	struct super *s = &p->super;
+	autofree struct launch *l = calloc(1, sizeof(*l));
+	int r;
+
+	if (!l)
+		return err_set(err, -ENOMEM, "start pandod: out of memory");
+	l->argv = p->conf.argv;
+	l->exe_fd = s->exe_fd;
+	l->uid = p->conf.uid;
+	l->gid = p->conf.gid;
+	launch_env(l, p);
+	s->gen++;
+	s->hello = false;
+	s->restart_at = 0;
+	s->started_at = clock_ms();
+	if ((r = launch(p, l, &s->pandod, err)) < 0 ||
+	    (r = watch_add(p, s->pandod.pidfd, WATCH_PANDOD, 0, err)) < 0 ||
+	    (r = watch_add(p, s->conn, WATCH_CONN, 0, err)) < 0)
+		return r;
+	log_info("pandod runs as process %d, user %s", (int)s->pandod.pid, p->conf.user);
+	return 0;
+}
+
+/* ---- end ---- */
+
+static void conn_close(struct priv *p)
+{
+	if (p->super.conn < 0)
+		return;
+	watch_del(p, p->super.conn);
+	close(TAKE_FD(p->super.conn));
+}
+
+static void end(struct super *s, int code, bool clean)
+{
+	s->over = true;
+	s->exit_code = code;
+	s->clean = clean;
+}
+
+static void on_pandod_end(struct priv *p)
+{
+	struct super *s = &p->super;
+	int status = 0, code;
+	pid_t r;
+
+	do {
+		r = waitpid(s->pandod.pid, &status, WNOHANG);
+	} while (r < 0 && errno == EINTR);
+	if (r != s->pandod.pid)
+		return;
+	watch_del(p, s->pandod.pidfd);
+	proc_close(&s->pandod);
+	conn_close(p);
+	code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (code == 0) {
+		log_info("pandod has ended, cleaning up");
+		end(s, 0, /* clean= */ true);
+	} else if (code == EXIT_CONFIG) {
+		log_error("pandod says that its configuration is wrong");
+		end(s, EXIT_CONFIG, /* clean= */ false);
+	} else if (s->signals || !p->conf.restart) {
+		log_warn("pandod ended with code %d; VMs that run are left for the next start",
+		         code);
+		end(s, code, /* clean= */ false);
+	} else {
+		if (clock_ms() - s->started_at >= STEADY_MS || !s->backoff_ms)
+			s->backoff_ms = BACKOFF_FIRST_MS;
+		else
+			s->backoff_ms = MIN(s->backoff_ms * 2, BACKOFF_MAX_MS);
+		log_error("pandod ended unexpectedly with code %d, starting it again in %u ms",
+		          code, s->backoff_ms);
+		s->restart_at = deadline_in(s->backoff_ms);
+	}
+}
+
+static void on_signal(struct priv *p)
+{
+	struct signalfd_siginfo si;
+	struct super *s = &p->super;
+
+	while (read(p->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		s->signals++;
+		if (s->pandod.pidfd < 0) {
+			log_warn("stopped while pandod was down; VMs that run are left for the "
+			         "next start");
+			end(s, 1, /* clean= */ false);
+			return;
+		}
+		if (s->signals == 1) {
+			log_info("asked to stop: pandod freezes its VMs; a second signal hurries");
+			s->stop_by = deadline_in(STOP_DEADLINE_MS);
+		} else {
+			log_warn("asked to stop again: pandod has %d s", HURRY_DEADLINE_MS / 1000);
+			s->stop_by = MIN(s->stop_by, deadline_in(HURRY_DEADLINE_MS));
+		}
+		proc_kill(&s->pandod, s->signals <= 2 ? SIGTERM : SIGKILL);
+	}
+}
+
+/* ---- the loop ---- */
+
+static void on_conn(struct priv *p)
+{
+	struct err err = { 0 };
+
+	if (p->super.conn < 0 || table_serve(p, &err) == 0)
+		return;
+	if (err.code != -EPIPE && err.code != -ECONNRESET)
+		log_error("%s; closing the connection", err.msg);
+	conn_close(p);
+}
+
+static void on_worker(struct priv *p)
+{
+	struct job *j;
+
+	while ((j = worker_done(p->worker))) {
+		op_job_done(p, j);
+		free(j);
+	}
+}
+
+static void on_event(struct priv *p, uint64_t data)
+{
+	struct err err = { 0 };
+
+	switch ((enum watch_kind)(data >> 32)) {
+	case WATCH_SIGNAL:
+		on_signal(p);
+		break;
+	case WATCH_CONN:
+		on_conn(p);
+		break;
+	case WATCH_PANDOD:
+		if (p->super.pandod.pidfd >= 0)
+			on_pandod_end(p);
+		break;
+	case WATCH_WORKER:
+		on_worker(p);
+		break;
+	case WATCH_ROUTES:
+		if (hostnet_refresh(&p->net, &err) < 0)
+			log_warn("the host's routes changed: %s, ignoring", err.msg);
+		break;
+	case WATCH_VM:
+		op_vm_ended(p, (uint32_t)data);
+		break;
+	}
+}
+
+static int next_timeout(const struct priv *p)
+{
+	const struct super *s = &p->super;
+	uint64_t at = s->restart_at, attach = op_attach_next(p);
+
+	if (s->stop_by && s->pandod.pidfd >= 0)
+		at = s->stop_by;
+	if (attach && (!at || attach < at))
+		at = attach;
+	return at ? deadline_left(at) : -1;
+}
+
+static int on_timeout(struct priv *p, struct err *err)
+{
+	struct super *s = &p->super;
+
+	op_attach_due(p);
+	if (s->pandod.pidfd >= 0 && s->stop_by && !deadline_left(s->stop_by)) {
+		log_warn("pandod did not stop in time, killing it");
+		proc_kill(&s->pandod, SIGKILL);
+		s->stop_by = deadline_in(STOP_DEADLINE_MS);
+	}
+	if (s->pandod.pidfd < 0 && s->restart_at && !deadline_left(s->restart_at))
+		return pandod_start(p, err);
+	return 0;
+}
+
+int supervise(struct priv *p, struct err *err)
+{
+	int r;
+
+	if ((r = watch_add(p, p->signals, WATCH_SIGNAL, 0, err)) < 0 ||
+	    (r = watch_add(p, worker_fd(p->worker), WATCH_WORKER, 0, err)) < 0 ||
+	    (r = watch_add(p, p->net.watch, WATCH_ROUTES, 0, err)) < 0 ||
+	    (r = pandod_start(p, err)) < 0)
+		return r;
+	while (!p->super.over) {
+		struct epoll_event ev[EVENTS_MAX];
+		int n = epoll_wait(p->epoll, ev, EVENTS_MAX, next_timeout(p));
+
+		if (n < 0 && errno != EINTR)
+			return err_sys(err, -errno, "epoll_wait");
+		for (int i = 0; i < n && !p->super.over; i++)
+			on_event(p, ev[i].data.u64);
+		if ((r = on_timeout(p, err)) < 0)
+			return r;
+	}
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api_exec.c - run a command in a VM to its end
+ *
+ * Clients give up when no headers came for about 300 s, so a command without a limit
+ * of its own gets EXEC_DEFAULT_MS: its partial output then arrives as EXEC_TIMED_OUT
+ * instead of a broken connection. Commands are never repeated: one that was cut off
+ * by a suspend is reported, because it may have run.
+ */
+#include "api/api_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "guest/guest.h"
+
+#define EXEC_DEFAULT_MS 290000 /* below the clients' own 300 s */
+#define EXEC_MAX_MS 600000
+#define COMMAND_MAX (2 << 20) /* bytes */
+
+static void guest_unrefp(struct guest **g)
+{
+	guest_unref(*g);
+}
+
+struct exec_body {
+	const char *command;
+	json_t *terminal;
+	int64_t timeout_ms;
+};
+static const struct json_field exec_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, exec_body, command, "command", JSON_REQUIRED, 0, COMMAND_MAX),
+	JSON_FIELD(JSON_WANT_ANY, exec_body, terminal, "terminal", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_I64, exec_body, timeout_ms, "timeoutMs", JSON_NULLABLE, 1,
+	           EXEC_MAX_MS),
+};
+
+static int exec_failed(int r, struct err *err)
+{
+	if (r == -ECONNRESET || r == -ENOTCONN)
+		return err_tag(err, r, "VM_NOT_RUNNING",
+		               "the VM was suspended or stopped while the command ran");
+	return r;
+}
+
+int api_vm_exec(struct request *req, struct reply *res, struct err *err)
+{
+	AUTO(guest_unrefp) struct guest *g = NULL;
+	AUTO(guest_exec_result_done) struct guest_exec_result out = { 0 };
+	struct exec_body b = { .timeout_ms = EXEC_DEFAULT_MS };
+	struct guest_exec_req x = { 0 };
+	const char *id;
+	json_t *j;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_user(req, "BAD_REQUEST", &x.user, err)) < 0 ||
+	    (r = request_fields(req, "BAD_REQUEST", exec_fields, ARRAY_SIZE(exec_fields), &b,
+	                        err)) < 0)
+		return r;
+	if (b.terminal && !json_is_null(b.terminal))
+		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		               "'terminal' is not supported by this server yet");
+	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+		return r;
+	x.command = b.command;
+	x.timeout_ms = (unsigned)b.timeout_ms;
+	if ((r = guest_exec(g, &x, &out, err)) < 0)
+		return exec_failed(r, err);
+	if (out.timed_out) {
+		reply_extra(res, "timeoutMs", json_integer(b.timeout_ms));
+		reply_extra(res, "stdout", shape_output(out.out, out.out_len));
+		reply_extra(res, "stderr", shape_output(out.errout, out.errout_len));
+		return err_tag(err, -ETIMEDOUT, "EXEC_TIMED_OUT",
+		               "the command did not end within %lld ms", (long long)b.timeout_ms);
+	}
+	j = json_pack("{s:o, s:o, s:i}", "stdout", shape_output(out.out, out.out_len), "stderr",
+	              shape_output(out.errout, out.errout_len), "statusCode", out.exit_code);
+	if (out.truncated[1])
+		json_object_set_new(j, "stdoutTruncated", json_true());
+	if (out.truncated[2])
+		json_object_set_new(j, "stderrTruncated", json_true());
+	return reply_json(res, j, err);
+}

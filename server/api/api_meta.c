@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api_meta.c - the server itself, and who is asking */
+#include "api/api_internal.h"
+
+#include <string.h>
+
+int api_health(struct request *req, struct reply *res, struct err *err)
+{
+	struct vmm_status s;
+
+	vmm_status(req->api->deps.vmm, &s);
+	return reply_json(
+	        res,
+	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}}",
+	                  "status",
+	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
+	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
+	                  shape_text(s.accel_why), "template", "state", s.template_state, "note",
+	                  shape_text(s.template_note), "qemuVersion", shape_text(s.qemu_version),
+	                  "limits", shape_text(s.limits), "running", (json_int_t)s.running,
+	                  "defaultVm", "vcpuCount", (json_int_t)s.vcpus, "memSizeMib",
+	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb),
+	        err);
+}
+
+int api_whoami(struct request *req, struct reply *res, struct err *err)
+{
+	return reply_json(res, json_pack("{s:s, s:n}", "accountId", req->who.account, "identityId"),
+	                  err);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api_vm.c - VMs: create, list, look at, change state, delete */
+#include "api/api_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+
+#define CREATE_TAG "CREATE_VM_BAD_REQUEST"
+#define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
+#define THRESHOLD_DEFAULT 1                 /* bytes: any traffic is activity */
+#define THRESHOLD_MAX (INT64_C(1) << 40)
+
+struct create_body {
+	char name[VM_NAME_MAX];
+	int64_t idle, threshold;
+	enum json_presence idle_seen;
+	json_t *persistence;
+	bool wait;
+	int64_t wait_s;
+};
+static const struct json_field create_fields[] = {
+	JSON_FIELD_STR(create_body, name, "name", JSON_NULLABLE),
+	JSON_FIELD_P(JSON_WANT_I64, create_body, idle, idle_seen, "idleTimeoutSeconds",
+	             JSON_NULLABLE, 1, IDLE_MAX),
+	JSON_FIELD(JSON_WANT_I64, create_body, threshold, "activityThresholdBytes", JSON_NULLABLE,
+	           0, THRESHOLD_MAX),
+	JSON_FIELD(JSON_WANT_ANY, create_body, persistence, "persistence", 0, 0, 0),
+	/* A reply is only sent once the guest has confirmed that it is up: nothing to choose. */
+	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
+	           0, 24 * 3600),
+};
+
+static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
+{
+	return seen == JSON_IS_GIVEN ? seconds : seen == JSON_IS_NULL ? -1 : absent;
+}
+
+/* {id, domains, consoleUrl} and whatever else the reply has */
+static json_t *shape_made(const struct vm_info *v)
+{
+	return json_pack("{s:s, s:[], s:n}", "id", v->id, "domains", "consoleUrl");
+}
+
+int api_vm_create(struct request *req, struct reply *res, struct err *err)
+{
+	struct create_body b = { .threshold = THRESHOLD_DEFAULT };
+	struct vm_create_opts o = { .account = req->who.account,
+		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
+	struct spec_result spec;
+	struct vmm_status host;
+	struct vm_info v;
+	json_t *body, *made;
+	int r;
+
+	vmm_status(req->api->deps.vmm, &host);
+	if ((r = request_json(req, CREATE_TAG, &body, err)) < 0 ||
+	    (r = request_fields(req, CREATE_TAG, create_fields, ARRAY_SIZE(create_fields), &b,
+	                        err)) < 0 ||
+	    (r = spec_check(body, &host, &spec, err)) < 0 ||
+	    (r = parse_persistence(b.persistence, CREATE_TAG, &o.persistence, err)) < 0)
+		return r;
+	if (b.idle_seen == JSON_IS_ABSENT) {
+		b.idle_seen = spec.idle_seen;
+		b.idle = spec.idle_timeout_s;
+	}
+	o.name = b.name[0] ? b.name : NULL;
+	o.snapshot_id = spec.snapshot_id[0] ? spec.snapshot_id : NULL;
+	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_IDLE_DEFAULT);
+	o.activity_threshold = b.threshold;
+	if (o.snapshot_id)
+		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
+	if ((r = vmm_create(req->api->deps.vmm, &o, &v, err)) < 0)
+		return r;
+	made = shape_made(&v);
+	json_object_set_new(made, "snapshotId", shape_text(v.snapshot_id));
+	return reply_json(res, made, err);
+}
+
+/* ---- list ---- */
+
+struct list_query {
+	uint32_t limit, offset;
+	int state; /* or -1 */
+	char *search;
+};
+
+static void list_query_done(struct list_query *q)
+{
+	free(q->search);
+}
+
+static int list_query_read(struct request *req, struct list_query *q, struct err *err)
+{
+	autofree char *state = NULL;
+	int r;
+
+	if ((r = request_query_u32(req, "limit", UINT32_MAX, &q->limit, err)) < 0 ||
+	    (r = request_query_u32(req, "offset", UINT32_MAX, &q->offset, err)) < 0 ||
+	    (r = request_query(req, "vmState", &state, err)) < 0 ||
+	    (r = request_query(req, "search", &q->search, err)) < 0)
+		return r;
+	if (state && *state) {
+		q->state = strcmp(state, "building") == 0 ? VM_STATE_MAX : vm_state_parse(state);
+		if (q->state < 0)
+			return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+			               "'vmState' must be building, starting, running, suspending, "
+			               "suspended, stopped or lost");
+	}
+	return 0;
+}
+
+/*
+ * The counters per state are over everything the search finds; totalCount is
+ * what the filters leave, so that limit and offset can walk through it.
+ */
+int api_vm_list(struct request *req, struct reply *res, struct err *err)
+{
+	AUTO(list_query_done) struct list_query q = { .limit = UINT32_MAX, .state = -1 };
+	autofree struct vm_info *v = NULL;
+	autojson json_t *items = json_array();
+	json_int_t per_state[VM_STATE_MAX] = { 0 };
+	size_t n = 0, total = 0;
+	int r;
+
+	if ((r = list_query_read(req, &q, err)) < 0 ||
+	    (r = vmm_list(req->api->deps.vmm, req->who.account, &v, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		if (q.search && !strcasestr(v[i].id, q.search) && !strcasestr(v[i].name, q.search))
+			continue;
+		per_state[v[i].state]++;
+		if (q.state >= 0 && (int)v[i].state != q.state)
+			continue;
+		if (total >= q.offset && total - q.offset < q.limit &&
+		    json_array_append_new(items, shape_vm_item(&v[i])) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+		total++;
+	}
+	return reply_json(res,
+	                  json_pack("{s:O, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "vms",
+	                            items, "totalCount", (json_int_t)total, "runningCount",
+	                            per_state[VM_RUNNING], "startingCount", per_state[VM_STARTING],
+	                            "suspendedCount", per_state[VM_SUSPENDED], "stoppedCount",
+	                            per_state[VM_STOPPED], "buildingCount", (json_int_t)0,
+	                            "suspendingCount", per_state[VM_SUSPENDING], "lostCount",
+	                            per_state[VM_LOST], "userId", req->who.account),
+	                  err);
+}
+
+/* ---- one VM ---- */
+
+int api_vm_get(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res, shape_vm_info(&v), err);
+}
+
+int api_vm_delete(struct request *req, struct reply *res, struct err *err)
+{
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_delete(req->api->deps.vmm, req->who.account, id, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s, s:b}", "id", id, "recreate", 0), err);
+}
+
+struct start_body {
+	int64_t idle, threshold;
+	enum json_presence idle_seen;
+	bool wait;
+	int64_t wait_s;
+};
+static const struct json_field start_fields[] = {
+	JSON_FIELD_P(JSON_WANT_I64, start_body, idle, idle_seen, "idleTimeoutSeconds",
+	             JSON_NULLABLE, 1, IDLE_MAX),
+	JSON_FIELD(JSON_WANT_I64, start_body, threshold, "activityThresholdBytes", JSON_NULLABLE, 0,
+	           THRESHOLD_MAX),
+	JSON_FIELD(JSON_WANT_BOOL, start_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_I64, start_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE, 0,
+	           24 * 3600),
+};
+
+int api_vm_start(struct request *req, struct reply *res, struct err *err)
+{
+	struct start_body b = { .threshold = INT64_MIN };
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_fields(req, "BAD_REQUEST", start_fields, ARRAY_SIZE(start_fields), &b,
+	                        err)) < 0 ||
+	    (r = vmm_start(req->api->deps.vmm, req->who.account, id,
+	                   idle_of(b.idle_seen, b.idle, INT64_MIN), b.threshold, &v, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s, s:[], s:n}", "id", v.id, "domains", "console_url"),
+	                  err);
+}
+
+int api_vm_stop(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_stop(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s, s:s}", "vmId", v.id, "vmInstanceId", v.instance),
+	                  err);
+}
+
+int api_vm_kill(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_kill(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s}", "id", v.id), err);
+}
+
+int api_vm_suspend(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_suspend(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res,
+	                  json_pack("{s:s, s:s, s:s}", "id", v.id, "vmInstanceId", v.instance,
+	                            "snapshotLayerId", v.point),
+	                  err);
+}
+
+struct fork_body {
+	int64_t count;
+	json_t *persistence;
+};
+static const struct json_field fork_fields[] = {
+	JSON_FIELD(JSON_WANT_I64, fork_body, count, "count", JSON_NULLABLE, 1, VM_FORK_MAX),
+	JSON_FIELD(JSON_WANT_ANY, fork_body, persistence, "persistence", 0, 0, 0),
+};
+
+int api_vm_fork(struct request *req, struct reply *res, struct err *err)
+{
+	struct fork_body b = { .count = 1 };
+	struct vm_persistence p;
+	autofree struct vm_info *v = NULL;
+	autojson json_t *forks = json_array();
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_fields(req, "BAD_REQUEST", fork_fields, ARRAY_SIZE(fork_fields), &b,
+	                        err)) < 0 ||
+	    (r = parse_persistence(b.persistence, "BAD_REQUEST", &p, err)) < 0 ||
+	    (r = vmm_fork(req->api->deps.vmm, req->who.account, id, (unsigned)b.count,
+	                  b.persistence && !json_is_null(b.persistence) ? &p : NULL, &v, err)) < 0)
+		return r;
+	for (int64_t i = 0; i < b.count; i++)
+		if (json_array_append_new(forks, shape_made(&v[i])) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	return reply_json(res, json_pack("{s:s, s:O}", "vmId", id, "forks", forks), err);
+}
+
+struct snapshot_body {
+	char name[VM_NAME_MAX];
+	json_t *persistence;
+};
+static const struct json_field snapshot_fields[] = {
+	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
+	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
+};
+
+int api_vm_snapshot(struct request *req, struct reply *res, struct err *err)
+{
+	static const char tag[] = "SNAPSHOT_VM_BAD_REQUEST";
+	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
+	struct snapshot_body b = { 0 };
+	struct snapshot_info n;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_fields(req, tag, snapshot_fields, ARRAY_SIZE(snapshot_fields), &b, err)) <
+	            0 ||
+	    (r = parse_persistence(b.persistence, tag, &p, err)) < 0)
+		return r;
+	if (p.type == PERSIST_EPHEMERAL)
+		return err_tag(err, -EINVAL, tag,
+		               "'persistence.type' of a snapshot must be sticky or persistent");
+	if ((r = vmm_snapshot(req->api->deps.vmm, req->who.account, id, b.name[0] ? b.name : NULL,
+	                      &p, &n, err)) < 0)
+		return r;
+	return reply_json(res,
+	                  json_pack("{s:s, s:s, s:o}", "snapshotId", n.id, "sourceVmId",
+	                            n.source_vm, "sourceVmInstanceId",
+	                            shape_text(n.source_instance)),
+	                  err);
+}

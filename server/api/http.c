@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http.c - libmicrohttpd on one side, routes and handlers on the other
+ *
+ * The library calls on_request() once when the headers are there, then for
+ * each piece of the body, then once more when it is complete. Path, method, key and
+ * size are judged at the first call; a refused request still has its (bounded) body
+ * read and dropped before the reply, because closing a connection with unread data
+ * destroys the reply on its way, and a client that never sees the error tries again.
+ * Nothing is kept of a body before the key was found good.
+ *
+ * A connection has its own thread: a handler may block. While it does the
+ * connection has no deadline; in every other phase it has one (watch.c).
+ */
+#include "api/api.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api_internal.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "base/sock.h"
+#include "conf.h"
+
+#define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */
+#define IDLE_MS 60000   /* an open connection between two requests */
+
+static void phase(struct request *req, uint64_t deadline_ms)
+{
+	watch_deadline(req->api->watch, req->watched, deadline_ms);
+}
+
+static bool count_in(struct api *a)
+{
+	LOCK_SCOPE(&a->lock);
+	if (a->draining)
+		return false;
+	a->running++;
+	return true;
+}
+
+static void count_out(struct api *a)
+{
+	LOCK_SCOPE(&a->lock);
+	if (--a->running == 0)
+		pthread_cond_broadcast(&a->idle);
+}
+
+static struct request *request_free(struct request *req)
+{
+	if (!req)
+		return NULL;
+	if (req->counted)
+		count_out(req->api);
+	body_done(req->api, &req->body);
+	json_decref(req->json);
+	free(req);
+	return NULL;
+}
+
+static void refuse(struct request *req, int r, unsigned status)
+{
+	if (req->refused)
+		return;
+	req->refused = r;
+	req->refused_status = status;
+	if (!req->refusal.msg[0])
+		err_set(&req->refusal, r, "the request was refused");
+}
+
+static void find_route(struct request *req, const char *raw_path)
+{
+	int m = method_parse(req->method_text);
+	struct err *e = &req->refusal;
+	int r = route_find(api_routes, api_n_routes, m < 0 ? METHOD_GET : (enum method)m, raw_path,
+	                   &req->match);
+
+	if (r == 0 && m < 0)
+		r = -EOPNOTSUPP;
+	switch (r) {
+	case 0:
+		return;
+	case -ENOENT:
+		refuse(req,
+		       err_tag(e, r, "NOT_FOUND", "there is no route %s %.200s", req->method_text,
+		               req->path),
+		       404);
+		return;
+	case -EOPNOTSUPP:
+		refuse(req,
+		       err_tag(e, r, "INVALID_REQUEST", "%s does not work on %.200s",
+		               req->method_text, req->path),
+		       405);
+		return;
+	case -ENAMETOOLONG:
+		refuse(req,
+		       err_tag(e, r, "INVALID_REQUEST", "the path is longer than %u bytes",
+		               ROUTE_PATH_MAX - 1),
+		       414);
+		return;
+	default:
+		refuse(req, err_tag(e, r, "INVALID_REQUEST", "the path is not properly encoded"),
+		       400);
+	}
+}
+
+static void check_key(struct request *req)
+{
+	int r;
+
+	if (req->match.route->scope == SCOPE_PUBLIC)
+		return;
+	r = auth_check(req->api->deps.auth, request_header(req, "Authorization"),
+	               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
+	               &req->refusal);
+	if (r < 0)
+		refuse(req, r, 0);
+	else if (!(req->who.scopes & req->match.route->scope))
+		refuse(req,
+		       err_tag(&req->refusal, -EACCES, "FORBIDDEN", "this key may not %s",
+		               req->match.route->help),
+		       0);
+}
+
+static void refuse_size(struct request *req)
+{
+	refuse(req,
+	       err_tag(&req->refusal, -E2BIG, "INVALID_REQUEST",
+	               "the body of %s %s is at most %" PRIu64 " bytes",
+	               method_name(req->match.route->method), req->match.route->pattern,
+	               req->match.route->body_max),
+	       413);
+}
+
+static uint64_t announced_length(struct request *req)
+{
+	const char *s = request_header(req, MHD_HTTP_HEADER_CONTENT_LENGTH);
+
+	return s ? strtoull(s, NULL, 10) : 0; /* the library has refused what is no number */
+}
+
+static enum MHD_Result refuse_now(struct request *req)
+{
+	struct reply res = { .status = req->refused_status, .close = true };
+	enum MHD_Result ok;
+
+	if (req->refused_status == 405)
+		res.allow = req->match.allow;
+	ok = reply_send(req, &res, req->refused, &req->refusal);
+	reply_done(&res);
+	return ok;
+}
+
+/* The headers are there. */
+static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, const char *url,
+                                  const char *method, void **ctx)
+{
+	const union MHD_ConnectionInfo *ci =
+	        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct request *req = calloc(1, sizeof(*req));
+	uint8_t trace[16];
+	uint64_t len;
+
+	if (!req)
+		return MHD_NO;
+	*ctx = req;
+	req->api = a;
+	req->conn = conn;
+	req->watched = ci ? ci->socket_context : NULL;
+	req->method_text = method;
+	req->start_ms = clock_ms();
+	req->body = BODY_EMPTY;
+	random_bytes(trace, sizeof(trace));
+	hex_encode(trace, sizeof(trace), req->trace);
+	snprintf(req->path, sizeof(req->path), "%s", url);
+	req->counted = count_in(a);
+	req->preflight = strcmp(method, "OPTIONS") == 0;
+
+	if (!req->counted)
+		refuse(req,
+		       err_tag(&req->refusal, -ESHUTDOWN, "UNAVAILABLE",
+		               "the server is shutting down"),
+		       503);
+	if (!req->refused && !req->preflight)
+		find_route(req, url);
+	if (!req->refused && !req->preflight)
+		check_key(req);
+	len = announced_length(req);
+	if (!req->refused && !req->preflight && len > req->match.route->body_max)
+		refuse_size(req);
+	if (req->refused && (len > API_DISCARD_MAX || request_header(req, "Expect")))
+		return refuse_now(req);
+	phase(req, watch_move(len));
+	return MHD_YES;
+}
+
+static enum MHD_Result on_body(struct request *req, const char *p, size_t n)
+{
+	int r;
+
+	if (!req->refused && !req->preflight && req->body.len + n > req->match.route->body_max)
+		refuse_size(req);
+	if (req->refused || req->preflight) {
+		/* Dropped and counted: the library cannot reply in the middle of a body, only
+		 * close. */
+		body_done(req->api, &req->body);
+		req->dropped += n;
+		return req->dropped <= API_DISCARD_MAX ? MHD_YES : MHD_NO;
+	}
+	r = body_add(req->api, &req->body, p, n, &req->refusal);
+	if (r < 0)
+		refuse(req, r, 0);
+	return MHD_YES;
+}
+
+static enum MHD_Result on_complete(struct request *req)
+{
+	struct err err = { 0 };
+	struct reply res = { 0 };
+	enum MHD_Result ok;
+	int r;
+
+	phase(req, /* deadline_ms= */ 0);
+	if (req->preflight && !req->refused) {
+		res.status = MHD_HTTP_NO_CONTENT;
+		r = 0;
+	} else if (req->refused) {
+		err = req->refusal;
+		r = req->refused;
+		res.status = req->refused_status;
+		res.close = !req->counted;
+		if (res.status == 405)
+			res.allow = req->match.allow;
+	} else {
+		r = req->match.route->handler(req, &res, &err);
+	}
+	ok = reply_send(req, &res, r, &err);
+	reply_done(&res);
+	return ok;
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
+                                  const char *method, const char *version, const char *upload_data,
+                                  size_t *upload_data_size, void **ctx)
+{
+	struct request *req = *ctx;
+
+	if (!req)
+		return on_headers(cls, conn, url, method, ctx);
+	if (*upload_data_size) {
+		enum MHD_Result ok = on_body(req, upload_data, *upload_data_size);
+
+		*upload_data_size = 0;
+		return ok;
+	}
+	return on_complete(req);
+}
+
+/* The reply is out, or the connection ended: either way this request is over. */
+static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
+                           enum MHD_RequestTerminationCode why)
+{
+	struct request *req = *ctx;
+
+	if (req)
+		phase(req, deadline_in(IDLE_MS));
+	*ctx = request_free(req);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_ctx,
+                          enum MHD_ConnectionNotificationCode what)
+{
+	struct api *a = cls;
+	const union MHD_ConnectionInfo *ci;
+
+	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+		watch_remove(a->watch, *socket_ctx);
+		*socket_ctx = NULL;
+		return;
+	}
+	ci = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	*socket_ctx = ci ? watch_add(a->watch, ci->connect_fd) : NULL;
+	watch_deadline(a->watch, *socket_ctx, deadline_in(HEADER_MS));
+}
+
+/* Paths stay as they came; route.c decodes each segment, request_query() each value. */
+static size_t keep_escaped(void *cls, struct MHD_Connection *conn, char *s)
+{
+	return strlen(s);
+}
+
+static void on_library_log(void *cls, const char *fmt, va_list ap)
+        __attribute__((format(printf, 2, 0)));
+static void on_library_log(void *cls, const char *fmt, va_list ap)
+{
+	char line[256];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	log_debug("http: %s", line);
+}
+
+static int make_url(struct api *a, struct err *err)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+	char host[INET6_ADDRSTRLEN];
+
+	if (getsockname(a->listen_fd, (struct sockaddr *)&sa, &len) < 0)
+		return err_sys(err, -errno, "ask for the address we listen on");
+	if (sa.ss_family == AF_INET6) {
+		const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&sa;
+
+		inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+		snprintf(a->url, sizeof(a->url), "http://[%s]:%u", host, ntohs(v6->sin6_port));
+	} else {
+		const struct sockaddr_in *v4 = (const struct sockaddr_in *)&sa;
+
+		inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+		snprintf(a->url, sizeof(a->url), "http://%s:%u", host, ntohs(v4->sin_port));
+	}
+	return 0;
+}
+
+static void api_free(struct api *a)
+{
+	if (!a)
+		return;
+	if (a->daemon)
+		MHD_stop_daemon(a->daemon);
+	if (a->listen_fd >= 0)
+		close(a->listen_fd);
+	watch_free(a->watch);
+	pthread_cond_destroy(&a->idle);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+}
+
+static void api_freep(struct api **a)
+{
+	api_free(*a);
+}
+
+int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
+{
+	AUTO(api_freep) struct api *a = calloc(1, sizeof(*a));
+	pthread_condattr_t attr;
+	int r;
+
+	if (!a)
+		return err_set(err, -ENOMEM, "out of memory");
+	a->deps = *deps;
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&a->idle, &attr);
+	pthread_condattr_destroy(&attr);
+	a->listen_fd = sock_tcp_listen(deps->conf->listen, err);
+	if (a->listen_fd < 0)
+		return err_wrap(err, "PANDO_LISTEN");
+	/* A client that leaves between poll and accept must not block the accepting thread. */
+	if (fcntl(a->listen_fd, F_SETFL, O_NONBLOCK) < 0)
+		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
+	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0)
+		return r;
+	a->daemon = MHD_start_daemon(
+	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+	                MHD_USE_ITC | MHD_USE_ERROR_LOG,
+	        0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
+	        MHD_OPTION_LISTEN_SOCKET, a->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+	        (unsigned)API_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	        (size_t)API_CONN_MEMORY, MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL,
+	        MHD_OPTION_NOTIFY_COMPLETED, on_request_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+	        on_connection, a, MHD_OPTION_END);
+	if (!a->daemon)
+		return err_set(err, -EIO, "cannot start the HTTP server on %s", deps->conf->listen);
+	*ret = TAKE_PTR(a);
+	return 0;
+}
+
+int api_stop(struct api *a, unsigned drain_ms, struct err *err)
+{
+	struct timespec until = deadline_timespec(deadline_in(drain_ms));
+	unsigned left;
+
+	if (!a)
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	if (!a->draining) {
+		a->draining = true;
+		pthread_mutex_unlock(&a->lock);
+		MHD_quiesce_daemon(a->daemon); /* the socket is ours again */
+		close(a->listen_fd);
+		a->listen_fd = -1;
+		pthread_mutex_lock(&a->lock);
+	}
+	while (a->running && pthread_cond_timedwait(&a->idle, &a->lock, &until) != ETIMEDOUT)
+		;
+	left = a->running;
+	pthread_mutex_unlock(&a->lock);
+	if (left)
+		return err_set(err, -EBUSY, "%u requests still run", left);
+	api_free(a);
+	return 0;
+}
+
+const char *api_url(const struct api *a, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", a->url);
+	return buf;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request.c - what handlers ask of a request: headers, query, body, ids */
+#include "api/api_internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+
+#define USER_MAX 32 /* characters of a Linux user name */
+#define VM_ID_MAX 20
+
+const char *request_header(struct request *req, const char *name)
+{
+	return MHD_lookup_connection_value(req->conn, MHD_HEADER_KIND, name);
+}
+
+int request_query(struct request *req, const char *name, char **ret, struct err *err)
+{
+	const char *v = MHD_lookup_connection_value(req->conn, MHD_GET_ARGUMENT_KIND, name);
+	autofree char *s = NULL;
+
+	*ret = NULL;
+	if (!v)
+		return 0;
+	s = strdup(v);
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* The library has made spaces of '+' already. */
+	if (percent_decode(s, /* plus= */ false) < 0)
+		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'%s' is not properly encoded",
+		               name);
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+int request_query_u32(struct request *req, const char *name, uint32_t max, uint32_t *ret,
+                      struct err *err)
+{
+	autofree char *s = NULL;
+	unsigned long long v;
+	char *end;
+	int r = request_query(req, name, &s, err);
+
+	if (r < 0 || !s)
+		return r;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (!isdigit((unsigned char)s[0]) || *end || errno || v > max)
+		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		               "'%s' must be a whole number from 0 to %u", name, max);
+	*ret = (uint32_t)v;
+	return 0;
+}
+
+int request_query_bool(struct request *req, const char *name, bool *ret, struct err *err)
+{
+	autofree char *s = NULL;
+	int r = request_query(req, name, &s, err);
+
+	if (r < 0 || !s)
+		return r;
+	if (strcmp(s, "true") != 0 && strcmp(s, "false") != 0)
+		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'%s' must be true or false",
+		               name);
+	*ret = s[0] == 't';
+	return 0;
+}
+
+int request_json(struct request *req, const char *tag, json_t **ret, struct err *err)
+{
+	const char *p;
+	size_t n;
+	int r;
+
+	if (!req->json) {
+		if ((r = body_view(&req->body, &p, &n, err)) < 0)
+			return r;
+		r = json_text_parse(p, n, &req->json, err);
+		if (r == -EBADMSG || r == -E2BIG) {
+			err->tag = tag;
+			err->code = -EINVAL;
+			return -EINVAL;
+		}
+		if (r < 0)
+			return r;
+		if (!json_is_object(req->json))
+			return err_tag(err, -EINVAL, tag, "the body must be a JSON object");
+	}
+	*ret = req->json;
+	return 0;
+}
+
+int request_fields(struct request *req, const char *tag, const struct json_field *fields, size_t n,
+                   void *dst, struct err *err)
+{
+	json_t *j;
+	int r = request_json(req, tag, &j, err);
+
+	if (r < 0)
+		return r;
+	r = json_fields_read(j, "", fields, n, dst, err);
+	if (r == -EINVAL)
+		err->tag = tag;
+	return r;
+}
+
+/* Older ids are shorter; none has other characters. Such an id may exist; any other cannot. */
+int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err)
+{
+	const char *id = req->match.arg[i];
+	size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
+
+	if (n == 0 || n > VM_ID_MAX || id[n] != '\0')
+		return err_tag(err, -EINVAL, "INVALID_VM_ID",
+		               "a VM id is up to %d letters and digits in lower case", VM_ID_MAX);
+	*ret = id;
+	return 0;
+}
+
+int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err)
+{
+	const char *id = req->match.arg[i];
+
+	if (!id_valid("sc-", id))
+		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND",
+		               "no such snapshot: an id is 'sc-' and 20 letters and digits");
+	*ret = id;
+	return 0;
+}
+
+int request_user(struct request *req, const char *tag, const char **ret, struct err *err)
+{
+	const char *u = request_header(req, "X-Freestyle-Vm-Linux-User-Id");
+	size_t n;
+
+	*ret = NULL;
+	if (!u || !*u)
+		return 0;
+	n = strspn(u, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+	if (n == 0 || n > USER_MAX || u[n] != '\0' || u[0] == '-' || u[0] == '.')
+		return err_tag(err, -EINVAL, tag,
+		               "X-Freestyle-Vm-Linux-User-Id must be a Linux user name");
+	*ret = u;
+	return 0;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net/dns_internal.h - between dns.c, dns_udp.c and dns_tcp.c only */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "net/dns.h"
+#include "net/dns_msg.h"
+
+#define SLOTS_MAX 1024u      /* as many as pando-priv has */
+#define PENDING_MAX 512u     /* queries under way, all guests together: one descriptor each */
+#define SLOT_PENDING_MAX 48u /* of one guest */
+#define TCP_MAX 64u          /* connections, all guests together: 128 KiB each */
+#define SLOT_TCP_MAX 4u      /* of one guest */
+#define QUERY_TIMEOUT_MS 5000
+#define RESEND_MS 1500       /* a datagram may be lost: ask once more */
+#define TCP_IDLE_MS 10000    /* for the next step of a connection */
+#define TCP_QUERIES_MAX 200u /* of one connection, one after the other */
+#define BURST_MAX 32         /* datagrams of one guest before the others' turn */
+
+/*
+ * What epoll hands back: kind, index into the table of that kind, and the
+ * generation of the entry. An entry that was closed meanwhile has another
+ * generation, so a stale event resolves to nothing.
+ */
+enum dns_kind { DNS_WAKE, DNS_SLOT_UDP, DNS_SLOT_TCP, DNS_PENDING, DNS_TCP_DOWN, DNS_TCP_UP };
+
+struct dns_slot {
+	bool used;
+	uint32_t gen, key;
+	int udp, tcp; /* owned */
+	unsigned n_pending, n_tcp;
+};
+
+struct dns_pending {
+	bool used;
+	uint32_t gen;
+	uint32_t slot, slot_gen;
+	int fd;      /* owned: connected to the resolver, a random port of its own */
+	uint16_t id; /* random */
+	struct sockaddr_storage from;
+	socklen_t from_len;
+	struct dns_query query;
+	uint8_t *packet; /* owned: to send it again */
+	size_t packet_len;
+	bool resent;
+	uint64_t resend_at, deadline;
+};
+
+enum tcp_state { TCP_READ_QUERY, TCP_ASK, TCP_READ_ANSWER, TCP_WRITE_ANSWER };
+
+struct dns_conn {
+	bool used;
+	uint32_t gen;
+	uint32_t slot, slot_gen;
+	enum tcp_state state;
+	int down, up; /* owned: guest, resolver */
+	struct dns_query query;
+	uint16_t id;
+	uint8_t *buf;   /* owned: length prefix and message */
+	size_t len, at; /* bytes of buf to move in this state, and moved */
+	unsigned queries;
+	uint64_t deadline;
+};
+
+struct dns {
+	pthread_t thread;
+	int epoll, wake;      /* owned */
+	pthread_mutex_t lock; /* guards all that follows; not held while waiting */
+	bool stop;
+	bool fixed;                 /* the resolver was given */
+	struct sockaddr_storage up; /* the resolver; up_len 0: none */
+	socklen_t up_len;
+	uint64_t up_checked; /* clock_ms() of the last look at resolv.conf */
+	int64_t up_mtime_ns;
+	uint32_t next_gen;
+	struct dns_stats stats;
+	struct dns_slot slot[SLOTS_MAX];
+	struct dns_pending pending[PENDING_MAX];
+	struct dns_conn conn[TCP_MAX];
+};
+
+/* dns.c */
+int dns_watch(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen,
+              uint32_t events, bool add);
+struct dns_slot *dns_slot_of(struct dns *d, uint32_t idx, uint32_t gen); /* NULL: gone */
+/* The resolver; false: there is none. */
+bool dns_upstream(struct dns *d);
+
+/* dns_udp.c; all with the lock held */
+void dns_on_slot_udp(struct dns *d, uint32_t idx);
+void dns_on_pending(struct dns *d, uint32_t idx);
+void dns_pending_close(struct dns *d, struct dns_pending *q);
+void dns_pending_tick(struct dns *d, uint64_t now);
+
+/* dns_tcp.c; all with the lock held */
+void dns_on_slot_tcp(struct dns *d, uint32_t idx);
+void dns_on_conn(struct dns *d, uint32_t idx, uint32_t events, bool up);
+void dns_conn_close(struct dns *d, struct dns_conn *c);
+void dns_conn_tick(struct dns *d, uint64_t now);

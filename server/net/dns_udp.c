@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * net/dns_udp.c - one pending entry per query of a guest
+ *
+ * Each query goes out from a socket of its own, connected to the resolver: the
+ * kernel then takes answers of nobody else, the port is random, and so is the
+ * id. An answer must repeat the id and the question, or it is ignored and the
+ * entry waits on. The guest always gets an answer under its own id: the
+ * resolver's, or SERVFAIL when none came in time.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "net/dns_internal.h"
+
+void dns_pending_close(struct dns *d, struct dns_pending *q)
+{
+	struct dns_slot *s = dns_slot_of(d, q->slot, q->slot_gen);
+
+	if (s)
+		s->n_pending--;
+	if (q->fd >= 0)
+		close(q->fd);
+	free(q->packet);
+	*q = (struct dns_pending){ .fd = -1 };
+}
+
+static void reply(struct dns *d, const struct dns_pending *q, const void *p, size_t n)
+{
+	struct dns_slot *s = dns_slot_of(d, q->slot, q->slot_gen);
+
+	/* A guest that does not read loses its answer. */
+	if (s && sendto(s->udp, p, n, MSG_DONTWAIT | MSG_NOSIGNAL,
+	                (const struct sockaddr *)&q->from, q->from_len) >= 0)
+		d->stats.answers++;
+}
+
+static void fail(struct dns *d, const struct dns_pending *q, enum dns_rcode rcode)
+{
+	uint8_t out[DNS_ERROR_MAX];
+
+	d->stats.failed++;
+	reply(d, q, out, dns_error(&q->query, rcode, out));
+}
+
+static struct dns_pending *pending_new(struct dns *d, uint32_t slot)
+{
+	struct dns_slot *s = &d->slot[slot];
+
+	if (s->n_pending >= SLOT_PENDING_MAX)
+		return NULL;
+	for (uint32_t i = 0; i < PENDING_MAX; i++) {
+		struct dns_pending *q = &d->pending[i];
+
+		if (q->used)
+			continue;
+		*q = (struct dns_pending){ .used = true,
+			                   .gen = ++d->next_gen & 0x0fffffff,
+			                   .slot = slot,
+			                   .slot_gen = s->gen,
+			                   .fd = -1 };
+		s->n_pending++;
+		return q;
+	}
+	return NULL;
+}
+
+/* Sends the query on to the resolver; false: it cannot be reached. */
+static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n)
+{
+	uint64_t now = clock_ms();
+
+	if (!dns_upstream(d))
+		return false;
+	q->packet = malloc(n);
+	if (!q->packet)
+		return false;
+	memcpy(q->packet, p, n);
+	q->packet_len = n;
+	random_bytes(&q->id, sizeof(q->id));
+	dns_set_id(q->packet, q->id);
+	q->fd = socket(d->up.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (q->fd < 0 || connect(q->fd, (struct sockaddr *)&d->up, d->up_len) < 0 ||
+	    dns_watch(d, q->fd, DNS_PENDING, (uint32_t)(q - d->pending), q->gen, EPOLLIN,
+	              /* add= */ true) < 0 ||
+	    send(q->fd, q->packet, n, MSG_NOSIGNAL) < 0)
+		return false;
+	q->resend_at = now + RESEND_MS;
+	q->deadline = now + QUERY_TIMEOUT_MS;
+	return true;
+}
+
+static void on_query(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
+                     const struct sockaddr_storage *from, socklen_t from_len)
+{
+	struct dns_query query;
+	struct dns_pending *q;
+	int r = dns_query_parse(p, n, &query);
+
+	if (r == -EBADMSG || !(q = pending_new(d, slot))) {
+		d->stats.dropped++;
+		return;
+	}
+	d->stats.queries++;
+	q->query = query;
+	q->from = *from;
+	q->from_len = from_len;
+	if (r == -EPERM)
+		fail(d, q, DNS_REFUSED);
+	else if (!ask(d, q, p, n))
+		fail(d, q, DNS_SERVFAIL);
+	else
+		return;
+	dns_pending_close(d, q);
+}
+
+void dns_on_slot_udp(struct dns *d, uint32_t idx)
+{
+	struct dns_slot *s = &d->slot[idx];
+
+	for (int i = 0; i < BURST_MAX; i++) {
+		uint8_t p[DNS_QUERY_MAX + 1];
+		struct sockaddr_storage from;
+		socklen_t len = sizeof(from);
+		ssize_t n = recvfrom(s->udp, p, sizeof(p), MSG_DONTWAIT, (struct sockaddr *)&from,
+		                     &len);
+
+		if (n < 0)
+			return; /* EAGAIN, or an ICMP error of an earlier answer */
+		on_query(d, idx, p, (size_t)n, &from, len);
+	}
+}
+
+void dns_on_pending(struct dns *d, uint32_t idx)
+{
+	static _Thread_local uint8_t p[DNS_ANSWER_MAX];
+	struct dns_pending *q = &d->pending[idx];
+	ssize_t n = recv(q->fd, p, sizeof(p), MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n < 0) {
+		fail(d, q, DNS_SERVFAIL); /* the resolver's port is closed, or no route */
+	} else {
+		if (!dns_answer_matches(p, (size_t)n, &q->query, q->id)) {
+			d->stats.dropped++;
+			return;
+		}
+		dns_set_id(p, q->query.id);
+		reply(d, q, p, (size_t)n);
+	}
+	dns_pending_close(d, q);
+}
+
+void dns_pending_tick(struct dns *d, uint64_t now)
+{
+	for (size_t i = 0; i < PENDING_MAX; i++) {
+		struct dns_pending *q = &d->pending[i];
+
+		if (!q->used)
+			continue;
+		if (now >= q->deadline) {
+			fail(d, q, DNS_SERVFAIL);
+			dns_pending_close(d, q);
+		} else if (!q->resent && now >= q->resend_at) {
+			q->resent = true;
+			if (send(q->fd, q->packet, q->packet_len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+				continue; /* the deadline answers for it */
+		}
+	}
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_exec.c - commands through the real agent */
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "tests/agent/util.h"
+
+static void test_output_and_code(void **state)
+{
+	struct guest_exec_result x;
+
+	run_ok(*state, "echo out; echo err >&2; exit 7", &x);
+	assert_int_equal(x.exit_code, 7);
+	assert_int_equal(x.signal, 0);
+	assert_false(x.timed_out);
+	assert_string_equal(x.out, "out\n");
+	assert_string_equal(x.errout, "err\n");
+	guest_exec_result_done(&x);
+
+	run_ok(*state, "printf 'a\\000b'", &x);
+	assert_int_equal(x.out_len, 3);
+	assert_memory_equal(x.out, "a\0b", 3);
+	guest_exec_result_done(&x);
+
+	run_ok(*state, "true", &x);
+	assert_int_equal(x.exit_code, 0);
+	assert_int_equal(x.out_len + x.errout_len, 0);
+	guest_exec_result_done(&x);
+}
+
+static void test_signal(void **state)
+{
+	struct guest_exec_result x;
+
+	run_ok(*state, "kill -TERM $$", &x);
+	assert_int_equal(x.signal, SIGTERM);
+	assert_int_equal(x.exit_code, 128 + SIGTERM);
+	guest_exec_result_done(&x);
+}
+
+static void test_environment(void **state)
+{
+	const char *env[] = { "PANDO_X=a b=c", "LANG=de_DE", "PANDO_EMPTY=", NULL };
+	struct guest_exec_req req = { .command = "env; pwd; cat",
+		                      .env = env,
+		                      .cwd = "/usr/bin",
+		                      .timeout_ms = TEST_DEADLINE_MS };
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct err err = { 0 };
+
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_non_null(strstr(x.out, "PANDO_X=a b=c\n"));
+	assert_non_null(strstr(x.out, "LANG=de_DE\n"));
+	assert_null(strstr(x.out, "C.UTF-8"));
+	assert_non_null(strstr(x.out, "PANDO_EMPTY=\n"));
+	assert_non_null(strstr(x.out, "HOME=/"));
+	assert_non_null(strstr(
+	        x.out, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"));
+	assert_non_null(strstr(x.out, "\n/usr/bin\n"));
+	assert_null(strstr(x.out, "PANDO_AGENT"));
+	guest_exec_result_done(&x);
+
+	req.cwd = "/nonexistent-dir";
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), -ENOENT);
+	assert_string_equal(err.tag, "CWD_FAILED");
+}
+
+static void test_no_descriptor_leaks_into_it(void **state)
+{
+	struct guest_exec_result x;
+
+	run_ok(*state, "ls /proc/self/fd | wc -l", &x);
+	assert_string_equal(x.out, "4\n"); /* 0, 1, 2 and the directory */
+	guest_exec_result_done(&x);
+}
+
+static void test_user(void **state)
+{
+	struct guest_exec_req req = { .command = "id -un; id -G; echo $HOME $USER $LOGNAME",
+		                      .user = "nobody",
+		                      .timeout_ms = TEST_DEADLINE_MS };
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct err err = { 0 };
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_string_equal(x.out, "nobody\n65534\n/nonexistent nobody nobody\n");
+	guest_exec_result_done(&x);
+
+	req.command = "cat /etc/shadow";
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_int_not_equal(x.exit_code, 0);
+	assert_int_equal(x.out_len, 0);
+	guest_exec_result_done(&x);
+
+	req.user = "no-such-user";
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), -ENOENT);
+	assert_string_equal(err.tag, "USER_NOT_FOUND");
+	assert_non_null(strstr(err.msg, "no-such-user"));
+}
+
+/* The group kill reaches children, also those a shell with job control put elsewhere. */
+static void test_timeout(void **state)
+{
+	struct guest_exec_req req = {
+		.command = "set -m; echo before; sleep 987 & (sleep 986 & wait); echo never",
+		.timeout_ms = 500
+	};
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct err err = { 0 };
+	uint64_t begin = clock_ms();
+
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_true(x.timed_out);
+	assert_int_equal(x.signal, SIGKILL);
+	assert_string_equal(x.out, "before\n");
+	assert_true(clock_ms() - begin < 10000);
+	guest_exec_result_done(&x);
+
+	run_ok(r, "pgrep -x -f 'sleep 98[67]'; echo $?", &x);
+	assert_string_equal(x.out, "1\n");
+	guest_exec_result_done(&x);
+}
+
+static void test_background_child(void **state)
+{
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	uint64_t begin = clock_ms();
+	pid_t pid;
+
+	/* Holds both pipes, and writes into them long after the shell is gone. */
+	run_ok(r, "(sleep 1; echo late; echo late >&2; exec sleep 300) & echo $!", &x);
+	assert_true(clock_ms() - begin < 900);
+	assert_int_equal(x.exit_code, 0);
+	pid = (pid_t)strtol(x.out, NULL, 10);
+	assert_true(pid > 1);
+	guest_exec_result_done(&x);
+	usleep(1500000); /* its write must not kill it: give it the time to be killed */
+	assert_int_equal(kill(pid, 0), 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+
+	/* Writes all the time. */
+	begin = clock_ms();
+	run_ok(r, "(while :; do echo y; sleep 0.01; done) & echo $!", &x);
+	assert_true(clock_ms() - begin < 5000);
+	pid = (pid_t)strtol(strstr(x.out, "y\n") == x.out ? x.out + 2 : x.out, NULL, 10);
+	guest_exec_result_done(&x);
+	if (pid > 1)
+		assert_int_equal(kill(pid, SIGKILL), 0);
+
+	/* Let go of the pipes: no grace needed. */
+	begin = clock_ms();
+	run_ok(r, "setsid sleep 300 >/dev/null 2>&1 </dev/null & echo $!", &x);
+	assert_true(clock_ms() - begin < 900);
+	pid = (pid_t)strtol(x.out, NULL, 10);
+	assert_int_equal(kill(pid, 0), 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	guest_exec_result_done(&x);
+}
+
+struct counter {
+	uint64_t bytes;
+	int cancel_after;
+};
+
+static int on_count(void *ctx, int chan, const uint8_t *p, size_t n)
+{
+	struct counter *c = ctx;
+
+	for (size_t i = 0; i < n; i++)
+		if (p[i] != '\0')
+			return -EIO;
+	c->bytes += n;
+	return c->cancel_after && c->bytes > (uint64_t)c->cancel_after ? -ECANCELED : 0;
+}
+
+static void test_large_output(void **state)
+{
+	struct counter c = { 0 };
+	struct guest_exec_req req = { .command = "head -c 52428800 /dev/zero",
+		                      .timeout_ms = TEST_DEADLINE_MS,
+		                      .on_output = on_count,
+		                      .ctx = &c };
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct err err = { 0 };
+
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_int_equal(x.exit_code, 0);
+	assert_int_equal(c.bytes, 52428800);
+	guest_exec_result_done(&x);
+
+	/* Collected: cut at the limit, and the command still runs to its end. */
+	req.on_output = NULL;
+	req.max_output = 100000;
+	req.command = "head -c 5000000 /dev/zero; echo done >&2";
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_int_equal(x.out_len, 100000);
+	assert_true(x.truncated[1]);
+	assert_false(x.truncated[2]);
+	assert_string_equal(x.errout, "done\n");
+	guest_exec_result_done(&x);
+}
+
+static void test_cancel(void **state)
+{
+	struct counter c = { .cancel_after = 1 };
+	struct guest_exec_req req = { .command = "head -c 100000 /dev/zero; exec sleep 985",
+		                      .timeout_ms = TEST_DEADLINE_MS,
+		                      .on_output = on_count,
+		                      .ctx = &c };
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct err err = { 0 };
+
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), -ECANCELED);
+	run_ok(r, "pgrep -x -f 'sleep 985'; echo $?", &x);
+	assert_string_equal(x.out, "1\n");
+	guest_exec_result_done(&x);
+}
+
+static void test_stdin(void **state)
+{
+	const size_t n = 3000000;
+	autofree uint8_t *data = malloc(n);
+	struct guest_exec_req req = { .command = "cat",
+		                      .stdin_data = data,
+		                      .stdin_len = n,
+		                      .timeout_ms = TEST_DEADLINE_MS };
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct err err = { 0 };
+
+	for (size_t i = 0; i < n; i++)
+		data[i] = (uint8_t)(i * 7 >> 3);
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_int_equal(x.out_len, n);
+	assert_memory_equal(x.out, data, n);
+	guest_exec_result_done(&x);
+
+	/* Nobody reads it: the command ends all the same, and so do we. */
+	req.command = "exec <&-; echo ok";
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_string_equal(x.out, "ok\n");
+	guest_exec_result_done(&x);
+
+	/* Empty, but there. */
+	req.command = "cat; echo end";
+	req.stdin_len = 0;
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_string_equal(x.out, "end\n");
+	guest_exec_result_done(&x);
+}
+
+static void test_long_command(void **state)
+{
+	const size_t n = 120000;
+	autofree char *command = malloc(n + 200000);
+	struct guest_exec_req req = { .command = command, .timeout_ms = TEST_DEADLINE_MS };
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct err err = { 0 };
+	int k = snprintf(command, 16, "echo -n '");
+
+	memset(command + k, 'x', n);
+	snprintf(command + k + n, 16, "' | wc -c");
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_string_equal(x.out, "120000\n");
+	guest_exec_result_done(&x);
+
+	memset(command, 'x', 200000);
+	command[200000] = '\0';
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), -E2BIG);
+	assert_string_equal(err.tag, "COMMAND_TOO_LONG");
+}
+
+struct worker {
+	struct rig *r;
+	int number;
+	char problem[128];
+};
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int i = 0; i < 5; i++) {
+		char command[128], want[32];
+		struct guest_exec_result x;
+		struct err err = { 0 };
+
+		snprintf(command, sizeof(command),
+		         "head -c 300000 /dev/zero | tr '\\0' x | wc -c; echo w%d-%d", w->number, i);
+		snprintf(want, sizeof(want), "300000\nw%d-%d\n", w->number, i);
+		if (run(w->r, command, &x, &err) < 0) {
+			snprintf(w->problem, sizeof(w->problem), "%.100s", err.msg);
+			break;
+		}
+		if (strcmp(x.out, want))
+			snprintf(w->problem, sizeof(w->problem), "got %.80s", x.out);
+		guest_exec_result_done(&x);
+	}
+	return NULL;
+}
+
+static void test_many_at_once(void **state)
+{
+	struct worker w[20];
+	pthread_t t[20];
+
+	for (int i = 0; i < 20; i++) {
+		w[i] = (struct worker){ .r = *state, .number = i };
+		assert_int_equal(pthread_create(&t[i], NULL, worker_main, &w[i]), 0);
+	}
+	for (int i = 0; i < 20; i++) {
+		pthread_join(t[i], NULL);
+		assert_string_equal(w[i].problem, "");
+	}
+}
+
+/* A consumer that does not move holds up nobody but itself. */
+struct gate {
+	sem_t arrived, go;
+};
+
+static int on_gate(void *ctx, int chan, const uint8_t *p, size_t n)
+{
+	struct gate *gt = ctx;
+
+	sem_post(&gt->arrived);
+	while (sem_wait(&gt->go) < 0)
+		;
+	sem_post(&gt->go);
+	return 0;
+}
+
+struct slow {
+	struct rig *r;
+	struct gate gate;
+	int result;
+};
+
+static void *slow_main(void *arg)
+{
+	struct slow *s = arg;
+	struct guest_exec_req req = { .command = "head -c 20000000 /dev/zero",
+		                      .timeout_ms = TEST_DEADLINE_MS,
+		                      .on_output = on_gate,
+		                      .ctx = &s->gate };
+	struct guest_exec_result x;
+	struct err err = { 0 };
+
+	s->result = guest_exec(s->r->g, &req, &x, &err);
+	if (s->result == 0)
+		guest_exec_result_done(&x);
+	return NULL;
+}
+
+static void test_slow_consumer(void **state)
+{
+	struct slow s = { .r = *state };
+	struct guest_exec_result x;
+	pthread_t t;
+
+	sem_init(&s.gate.arrived, 0, 0);
+	sem_init(&s.gate.go, 0, 0);
+	assert_int_equal(pthread_create(&t, NULL, slow_main, &s), 0);
+	assert_int_equal(sem_wait(&s.gate.arrived), 0);
+	for (int i = 0; i < 5; i++) {
+		run_ok(*state, "head -c 2000000 /dev/zero | tr '\\0' x", &x);
+		assert_int_equal(x.out_len, 2000000);
+		guest_exec_result_done(&x);
+	}
+	sem_post(&s.gate.go);
+	pthread_join(t, NULL);
+	assert_int_equal(s.result, 0);
+	sem_destroy(&s.gate.arrived);
+	sem_destroy(&s.gate.go);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, rig_ready, rig_done)
+		T(test_output_and_code), T(test_signal),          T(test_environment),
+		T(test_no_descriptor_leaks_into_it), T(test_user), T(test_timeout),
+		T(test_background_child), T(test_large_output),   T(test_cancel),
+		T(test_stdin),            T(test_long_command),   T(test_many_at_once),
+		T(test_slow_consumer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

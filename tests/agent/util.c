@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/agent/util.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+
+#define STOP_MS 10000 /* for the agent to end when its channel does */
+
+void rig_spawn(struct rig *r)
+{
+	const char *exe = getenv("PANDO_AGENT");
+	int pair[2];
+	pid_t parent = getpid();
+
+	assert_non_null(exe);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	r->agent = fork();
+	assert_true(r->agent >= 0);
+	if (r->agent == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent || dup2(pair[1], 3) < 0)
+			_exit(1);
+		close_range(4, ~0u, 0);
+		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir, NULL);
+		_exit(127);
+	}
+	close(pair[1]);
+	r->fd = pair[0];
+}
+
+void rig_stop(struct rig *r)
+{
+	int st, pidfd;
+
+	if (r->g) {
+		guest_close(r->g);
+		guest_unref(TAKE_PTR(r->g));
+	}
+	if (r->fd >= 0)
+		close(TAKE_FD(r->fd));
+	if (!r->agent)
+		return;
+	pidfd = pidfd_open(r->agent, 0);
+	if (io_wait(pidfd, POLLIN, deadline_in(STOP_MS)) != 1)
+		kill(r->agent, SIGKILL);
+	close(pidfd);
+	assert_int_equal(waitpid(r->agent, &st, 0), r->agent);
+	r->agent = 0;
+	/* 0: it ended by itself, and with a sanitizer: without a complaint. */
+	if (!WIFEXITED(st) || WEXITSTATUS(st) != 0)
+		fail_msg("the agent ended with wait status 0x%x", (unsigned)st);
+}
+
+int rig_new(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	char sub[128];
+
+	assert_non_null(r);
+	r->fd = -1;
+	snprintf(r->dir, sizeof(r->dir), "/tmp/pando-agent-test-XXXXXX");
+	assert_non_null(mkdtemp(r->dir));
+	chmod(r->dir, 0755);
+	const char *dirs[] = { "etc", "run", "var", "var/lib", "var/lib/dbus" };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		snprintf(sub, sizeof(sub), "%s/%s", r->dir, dirs[i]);
+		assert_int_equal(mkdir(sub, 0755), 0);
+	}
+	rig_spawn(r);
+	*state = r;
+	return 0;
+}
+
+void rig_attach(struct rig *r)
+{
+	struct err err = { 0 };
+
+	assert_int_equal(guest_new("test", TAKE_FD(r->fd), &r->g, &err), 0);
+}
+
+int rig_hello(struct rig *r, enum guest_reason reason, uint64_t generation, struct guest_info *info,
+              struct err *err)
+{
+	struct guest_identity id = { .reason = reason,
+		                     .generation = generation,
+		                     .machine_id = "0123456789abcdef0123456789abcdef",
+		                     .hostname = "pando-test" };
+
+	if (!r->g)
+		rig_attach(r);
+	return guest_hello(r->g, &id, deadline_in(TEST_DEADLINE_MS), info, err);
+}
+
+int rig_ready(void **state)
+{
+	struct err err = { 0 };
+	struct rig *r;
+
+	rig_new(state);
+	r = *state;
+	if (rig_hello(r, GUEST_BOOT, 1, NULL, &err) < 0)
+		fail_msg("hello: %s", err.msg);
+	return 0;
+}
+
+int rig_done(void **state)
+{
+	struct rig *r = *state;
+
+	rig_stop(r);
+	io_remove_tree(AT_FDCWD, r->dir, NULL);
+	free(r);
+	return 0;
+}
+
+char *rig_text(struct rig *r, const char *name)
+{
+	char path[256], *text = NULL;
+
+	snprintf(path, sizeof(path), "%s/%s", r->dir, name);
+	if (io_read_file(AT_FDCWD, path, 1 << 20, &text, NULL) < 0)
+		text = strdup("");
+	return text;
+}
+
+void rig_write(struct rig *r, const char *name, const char *text, mode_t mode)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", r->dir, name);
+	assert_int_equal(io_write_file(AT_FDCWD, path, text, strlen(text), mode, NULL), 0);
+	assert_int_equal(chmod(path, mode), 0);
+}
+
+long rss_kb(pid_t pid)
+{
+	autofree char *text = NULL;
+	char path[64], *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	assert_int_equal(io_read_file(AT_FDCWD, path, 1 << 16, &text, NULL), 0);
+	p = strstr(text, "VmHWM:");
+	assert_non_null(p);
+	return strtol(p + 6, NULL, 10);
+}
+
+unsigned count_fds(void)
+{
+	autodir DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d))
+		n++;
+	return n;
+}
+
+int run(struct rig *r, const char *command, struct guest_exec_result *ret, struct err *err)
+{
+	struct guest_exec_req req = { .command = command, .timeout_ms = TEST_DEADLINE_MS };
+
+	return guest_exec(r->g, &req, ret, err);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench.c - what a map and a freeze cost, on this machine
+ *
+ *	layers-bench LIBRARY HOST
+ *
+ * Runs host.c (no QEMU: its own memory would blur the picture) with 2 GiB of guest memory and
+ *prints one line per case. Layers lie in TMPDIR. "pause" is from the request to the reply, as the
+ *caller with stopped vCPUs sees it; "fork" is the system call in it; "write" is the child's time.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define MEM (2048 * MIB)
+#define REPEAT 5
+
+static const char *so_path, *host_path;
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median_ms(uint64_t *us, size_t n)
+{
+	qsort(us, n, sizeof(*us), by_value);
+	return (double)us[n / 2] / 1000;
+}
+
+static void bench_freeze(struct rig *rig, const char *name, uint32_t flags)
+{
+	uint64_t pause[REPEAT], fork[REPEAT], write[REPEAT];
+	struct layers_reply done = { 0 };
+
+	for (uint64_t i = 0; i < REPEAT; i++) {
+		int fd = rig_file();
+		uint64_t began = rig_now_us();
+		struct layers_reply r = rig_freeze(rig, i, flags, fd);
+
+		pause[i] = rig_now_us() - began;
+		fork[i] = r.us;
+		done = rig_wait_done(rig, i);
+		if (done.status != 0)
+			rig_die("%s: %s", name, done.why);
+		write[i] = done.us;
+		close(fd);
+	}
+	printf("%-44s pause %6.2f ms  fork %6.2f ms  write %7.1f ms  %6.1f MiB  %5u extents\n",
+	       name, median_ms(pause, REPEAT), median_ms(fork, REPEAT), median_ms(write, REPEAT),
+	       (double)done.bytes / (double)MIB, done.n_extents);
+	fflush(stdout);
+}
+
+static void bench_dirty(uint64_t mib, uint32_t flags, const char *what)
+{
+	struct rig rig;
+	char name[64];
+
+	rig_start_host(&rig, so_path, host_path, MEM);
+	rig_host(&rig, HOST_FILL, 0, mib * MIB, 3);
+	snprintf(name, sizeof(name), "freeze %llu MiB%s", (unsigned long long)mib, what);
+	bench_freeze(&rig, name, flags);
+	rig_stop(&rig);
+}
+
+/* @n extents of @pages pages each, evenly spread over memory. */
+static int spread_layer(size_t n, uint64_t pages)
+{
+	struct rig_extent *e = calloc(n, sizeof(*e));
+	uint64_t step = MEM / n / LAYER_PAGE * LAYER_PAGE;
+	int fd;
+
+	if (!e)
+		rig_die("out of memory");
+	for (size_t i = 0; i < n; i++)
+		e[i] = (struct rig_extent){ i * step, pages * LAYER_PAGE, 7 };
+	fd = rig_layer(MEM, e, n);
+	free(e);
+	return fd;
+}
+
+static void bench_map(void)
+{
+	int fd = spread_layer(512, 150);
+	uint64_t us[REPEAT];
+	struct layers_reply r = { 0 };
+	struct rig rig;
+
+	for (size_t i = 0; i < REPEAT; i++) {
+		if (i > 0)
+			rig_stop(&rig);
+		rig_start_host(&rig, so_path, host_path, MEM);
+		r = rig_map(&rig, &fd, 1);
+		if (r.status != 0)
+			rig_die("map: %s", r.why);
+		us[i] = r.us;
+	}
+	printf("map a layer of %llu MiB, %u mappings %27s %.2f ms\n",
+	       (unsigned long long)(r.pages * LAYER_PAGE / MIB), r.n_mappings, "",
+	       median_ms(us, REPEAT));
+	bench_freeze(&rig, "freeze nothing over that layer", 0);
+	rig_host(&rig, HOST_READ, 0, MEM, 0);
+	bench_freeze(&rig, "  all of memory was read", 0);
+	for (size_t i = 0; i < 512; i++)
+		rig_host(&rig, HOST_FILL, i * (MEM / 512), 32 * LAYER_PAGE, 9);
+	bench_freeze(&rig, "  and 512 runs of 32 pages were written", 0);
+	bench_freeze(&rig, "  the same without PAGEMAP_SCAN", LAYERS_FREEZE_NO_SCAN);
+	rig_stop(&rig);
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3) {
+		fprintf(stderr, "usage: layers-bench LIBRARY HOST\n");
+		return 2;
+	}
+	so_path = argv[1];
+	host_path = argv[2];
+	signal(SIGPIPE, SIG_IGN);
+	bench_dirty(0, 0, "");
+	bench_dirty(5, 0, "");
+	bench_dirty(64, 0, "");
+	bench_dirty(64, LAYERS_FREEZE_FSYNC, ", fsync");
+	bench_dirty(512, 0, "");
+	bench_map();
+	return 0;
+}
