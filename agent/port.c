@@ -185,10 +185,10 @@ void port_flush(struct agent *a)
 			a->tx_off += (size_t)n;
 		} else if (n < 0 && errno != EINTR) {
 			a->writable = false;
-			if (errno != EAGAIN) {
-				a->quit = a->port_is_sock;
+			if (errno != EAGAIN && a->port_is_sock)
+				a->quit = true; /* the test is over */
+			else if (errno != EAGAIN)
 				log_warn("write to the port: %m");
-			}
 		}
 	}
 	if (!port_queued(a)) {

@@ -290,7 +290,8 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
 	}
 	ci = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	*socket_ctx = ci ? watch_add(a->watch, ci->connect_fd) : NULL;
-	watch_deadline(a->watch, *socket_ctx, deadline_in(HEADER_MS));
+	watch_deadline(a->watch, *socket_ctx,
+	               deadline_in(a->deps.header_ms ? a->deps.header_ms : HEADER_MS));
 }
 
 /* Paths stay as they came; route.c decodes each segment, request_query() each value. */

@@ -84,6 +84,7 @@ static int prepare_disk(struct freeze *f, struct err *err)
 static int prepare_files(struct freeze *f, struct err *err)
 {
 	struct engine *e = f->m->e;
+	autofd int wr = -1;
 	int r;
 
 	if ((r = engine_path(e, f->part, sizeof(f->part), "layers", f->req->mem_layer, ".part",
@@ -99,8 +100,11 @@ static int prepare_files(struct freeze *f, struct err *err)
 	f->state_fd = open(f->state, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (f->state_fd < 0)
 		return err_sys(err, -errno, "create device state '%s'", f->state);
+	wr = open(f->state, O_WRONLY | O_CLOEXEC); /* an fdset gives out exact access modes only */
+	if (wr < 0)
+		return err_sys(err, -errno, "open device state '%s'", f->state);
 	f->state_set = f->m->next_set++;
-	return add_fd(f->m, f->state_set, f->state_fd, err);
+	return add_fd(f->m, f->state_set, wr, err);
 }
 
 /* The part during which the guest stands still. */

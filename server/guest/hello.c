@@ -260,8 +260,9 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
 		explicit_bzero(gr.out.p, gr.out.len);
 	buf_done(&gr.out);
 	if (r < 0) {
-		guest_end(g, LOG_LV_INFO, "greeting failed");
-		return err_wrap(err, "greet the guest's agent") < 0 ? r : r;
+		guest_end(g, LOG_LV_DEBUG, "greeting failed");
+		err_wrap(err, "greet the guest's agent");
+		return r;
 	}
 	if (ret_info) {
 		*ret_info = (struct guest_info){ .version = ack.version,

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_agent_msg.c - every decoder of the agent protocol
+ *
+ * Byte 0 picks the message. What decodes must encode to the same bytes: there is
+ * one way to say a thing, so both ends always agree on what was said.
+ */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "wire/agent.h"
+
+static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
+{
+	static struct agent_exec_req exec;
+	struct rd c = rd_of(p, n);
+	union {
+		struct agent_hello hello;
+		struct agent_hello_ack ack;
+		struct agent_fs_req fs;
+		struct agent_result result;
+		struct agent_exec_result exec_result;
+		struct agent_stat stat;
+		uint8_t why;
+	} m;
+
+	switch (which % 8) {
+	case 0:
+		if (agent_hello_get(p, n, &m.hello) < 0)
+			return false;
+		agent_hello_put(b, &m.hello);
+		return true;
+	case 1:
+		if (agent_hello_ack_get(p, n, &m.ack) < 0)
+			return false;
+		agent_hello_ack_put(b, &m.ack);
+		return true;
+	case 2:
+		if (agent_exec_req_get(&c, &exec) < 0)
+			return false;
+		agent_exec_req_put(b, &exec);
+		return true;
+	case 3:
+		if (agent_fs_req_get(&c, &m.fs) < 0)
+			return false;
+		agent_fs_req_put(b, &m.fs);
+		return true;
+	case 4:
+		if (agent_result_get(p, n, &m.result) < 0)
+			return false;
+		agent_result_put(b, &m.result);
+		return true;
+	case 5:
+		if (agent_exec_result_get(p, n, &m.exec_result) < 0)
+			return false;
+		agent_exec_result_put(b, &m.exec_result);
+		return true;
+	case 6:
+		if (agent_stat_get(p, n, &m.stat) < 0)
+			return false;
+		agent_stat_put(b, &m.stat);
+		return true;
+	default:
+		if (agent_ready_get(p, n, &m.why) < 0)
+			return false;
+		agent_ready_put(b, m.why);
+		return true;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct buf b = { 0 };
+
+	if (size && recode(data[0], data + 1, size - 1, &b))
+		assert(!b.failed && b.len == size - 1 && !memcmp(b.p, data + 1, b.len));
+	buf_done(&b);
+	return 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api_fx.h - a real API on a real port over a fake vmm; for tests only, after cmocka.h */
+#pragma once
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "auth/auth.h"
+#include "base/log.h"
+#include "conf.h"
+#include "store/store.h"
+#include "tests/unit/check.h"
+#include "tests/unit/fake_vmm.h"
+#include "tests/unit/http_client.h"
+#include "tests/unit/tmpdir.h"
+
+struct fx {
+	struct tmpdir dir;
+	struct conf conf;
+	struct store *store;
+	struct auth *auth;
+	struct vmm *vmm;
+	struct api *api;
+	unsigned port;
+	char key[AUTH_KEY_SIZE];
+	char auth_header[128]; /* "Authorization: ...\r\n" */
+};
+
+static inline int fx_setup_with(void **state, unsigned header_ms)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+	char path[256], url[96];
+	struct api_deps deps;
+	FILE *file;
+
+	log_init("test", LOG_LV_ERROR);
+	if (!f || tmpdir_make(&f->dir) < 0)
+		return -1;
+	*state = f;
+	snprintf(f->conf.data_dir, sizeof(f->conf.data_dir), "%s", f->dir.path);
+	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
+	f->vmm = fake_vmm_new();
+	if (store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err) < 0 ||
+	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0)
+		return -1;
+	deps = (struct api_deps){ .conf = &f->conf,
+		                  .store = f->store,
+		                  .vmm = f->vmm,
+		                  .auth = f->auth,
+		                  .header_ms = header_ms };
+	if (api_start(&deps, &f->api, &err) < 0)
+		return -1;
+	if (sscanf(api_url(f->api, url, sizeof(url)), "http://127.0.0.1:%u", &f->port) != 1)
+		return -1;
+	file = fopen(tmpdir_file(&f->dir, "api-key", path, sizeof(path)), "r");
+	if (!file || !fgets(f->key, sizeof(f->key), file))
+		return -1;
+	fclose(file);
+	snprintf(f->auth_header, sizeof(f->auth_header), "Authorization: Bearer %s\r\n", f->key);
+	return 0;
+}
+
+static inline int fx_setup(void **state)
+{
+	return fx_setup_with(state, 0);
+}
+
+static inline int fx_teardown(void **state)
+{
+	struct fx *f = *state;
+	int r = 0;
+
+	fake_release(f->vmm);
+	if (f->api)
+		r = api_stop(f->api, 10000, &err);
+	auth_close(f->auth);
+	store_close(f->store);
+	fake_vmm_free(f->vmm);
+	if (tmpdir_remove(&f->dir) < 0)
+		r = -1;
+	free(f);
+	return r;
+}
+
+/* The reply to a request with the key; checks the status. Caller http_reply_done()s. */
+static inline void fx_call(struct fx *f, const char *method, const char *path, const char *body,
+                           int want, struct http_reply *ret)
+{
+	if (http_call(f->port, method, path, f->auth_header, body, body ? strlen(body) : 0, ret) <
+	    0)
+		fail_msg("%s %s: no reply", method, path);
+	if (ret->status != want)
+		fail_msg("%s %s: %d, not %d: %s", method, path, ret->status, want, ret->body);
+	if (!http_header(ret, "x-freestyle-trace-id"))
+		fail_msg("%s %s: no trace id", method, path);
+	if (!ret->json)
+		fail_msg("%s %s: not JSON: %.200s", method, path, ret->body);
+}
+
+static inline const char *fx_str(const json_t *j, const char *name)
+{
+	const char *s = json_string_value(json_object_get(j, name));
+
+	return s ? s : "(no such string)";
+}
+
+static inline void fx_refused(struct fx *f, const char *method, const char *path, const char *body,
+                              int status, const char *code, const char *says)
+{
+	struct http_reply r;
+
+	fx_call(f, method, path, body, status, &r);
+	assert_string_equal(fx_str(r.json, "code"), code);
+	assert_string_equal(fx_str(r.json, "error"), code);
+	if (!fx_str(r.json, "message")[0] || !strstr(fx_str(r.json, "message"), says))
+		fail_msg("%s %s says '%s', not '%s'", method, path, fx_str(r.json, "message"),
+		         says);
+	assert_string_equal(fx_str(r.json, "description"), fx_str(r.json, "message"));
+	http_reply_done(&r);
+}
+
+/* A new VM's id. */
+static inline void fx_vm(struct fx *f, char ret_id[32])
+{
+	struct http_reply r;
+
+	fx_call(f, "POST", "/v1/vms", "{}", 200, &r);
+	snprintf(ret_id, 32, "%s", fx_str(r.json, "id"));
+	http_reply_done(&r);
+}
