@@ -99,7 +99,8 @@ static int step_root(struct child *c)
 
 static int step_proc(struct child *c)
 {
-	return mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+	/* Writable for one thing: the layer writer says that it is the one to kill for memory. */
+	return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
 	             "subset=pid,hidepid=2");
 }
 

@@ -131,8 +131,11 @@ static ssize_t on_stream(void *cls, uint64_t pos, char *out, size_t max)
 		return (ssize_t)n;
 	}
 	pos -= head;
-	if (pos < s->text_n)
-		return (ssize_t)stream_base64(s, pos, out, max);
+	if (pos < s->text_n) {
+		for (n = 0; n < max && pos + n < s->text_n;)
+			n += stream_base64(s, pos + n, out + n, max - n);
+		return (ssize_t)n;
+	}
 	pos -= s->text_n;
 	if (pos >= tail)
 		return MHD_CONTENT_READER_END_OF_STREAM;

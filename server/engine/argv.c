@@ -166,7 +166,14 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 		add(&a, "-initrd");
 		add(&a, "/proc/self/fd/%d", s->fd_initrd);
 		add(&a, "-append");
-		add(&a, "%s", ARGV_KERNEL_CMDLINE);
+		/*
+		 * An emulated guest reads the host's TSC. Left to calibrate it on a busy
+		 * host it finds a wrong frequency, trusts it, and its clock runs away.
+		 */
+		if (s->tsc_khz)
+			add(&a, "%s tsc_early_khz=%u", ARGV_KERNEL_CMDLINE, s->tsc_khz);
+		else
+			add(&a, "%s", ARGV_KERNEL_CMDLINE);
 	}
 	if (a.n > ARGV_MAX) {
 		a.n = 0;

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "engine/engine_internal.h"
@@ -30,6 +32,33 @@ static int read_version(struct engine *e, struct err *err)
 	v[strcspn(v, "\n")] = '\0';
 	snprintf(e->info.qemu_version, sizeof(e->info.qemu_version), "%s", v);
 	return 0;
+}
+
+#define TSC_SAMPLES 5
+#define TSC_SAMPLE_US 10000
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Ticks of the host's TSC against its clock: the median of a few short samples. */
+static uint32_t measure_tsc_khz(void)
+{
+	uint64_t khz[TSC_SAMPLES];
+
+	for (int i = 0; i < TSC_SAMPLES; i++) {
+		uint64_t t0 = clock_us(), c0 = __builtin_ia32_rdtsc(), t1, c1;
+
+		usleep(TSC_SAMPLE_US);
+		t1 = clock_us();
+		c1 = __builtin_ia32_rdtsc();
+		khz[i] = (c1 - c0) * 1000 / (t1 - t0);
+	}
+	qsort(khz, TSC_SAMPLES, sizeof(*khz), by_value);
+	return (uint32_t)khz[TSC_SAMPLES / 2];
 }
 
 int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **ret,
@@ -58,6 +87,10 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 		r = read_version(e, err);
 	if (r == 0)
 		r = engine_probe(e, c->accel, err);
+	if (r == 0 && e->info.accel == ACCEL_TCG) {
+		e->tsc_khz = measure_tsc_khz();
+		e->info.tsc_mhz = (e->tsc_khz + 5000) / 10000 * 10;
+	}
 	if (r < 0) {
 		engine_free(e);
 		return r;

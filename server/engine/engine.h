@@ -56,6 +56,7 @@ struct engine_info {
 	char qemu_version[64];
 	char machine[160]; /* -machine argument: part of a point's identity */
 	char cpu[64];
+	uint32_t tsc_mhz; /* of the host, to 10 MHz; 0 under KVM. An emulated guest's clock depends on it */
 };
 const struct engine_info *engine_info(const struct engine *e);
 

@@ -31,14 +31,13 @@ int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err 
 		free(g);
 		return err_set(err, -ENOMEM, "out of memory for the agent channel");
 	}
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || cond_init_monotonic(&g->turn) < 0) {
 		agent_rx_done(&g->rx);
 		free(g);
 		return err_sys(err, -errno, "agent channel");
 	}
 	snprintf(g->vm_id, sizeof(g->vm_id), "%s", vm_id);
 	pthread_mutex_init(&g->lock, NULL);
-	pthread_mutex_init(&g->send_lock, NULL);
 	g->refs = g->users = 1;
 	g->fd = TAKE_FD(fd);
 	*ret = g;
@@ -59,7 +58,7 @@ static void guest_free(struct guest *g)
 	close(g->fd);
 	agent_rx_done(&g->rx);
 	pthread_mutex_destroy(&g->lock);
-	pthread_mutex_destroy(&g->send_lock);
+	pthread_cond_destroy(&g->turn);
 	free(g);
 }
 
@@ -108,6 +107,7 @@ static bool end_once(struct guest *g)
 	if (g->dead)
 		return false;
 	g->dead = true;
+	pthread_cond_broadcast(&g->turn);
 	for (size_t i = 0; i < AGENT_STREAMS_MAX; i++)
 		if (g->streams[i])
 			stream_wake(g->streams[i]);

@@ -2,10 +2,10 @@
 /*
  * guest/guest_internal.h - what the files of guest/ share; nobody else includes it
  *
- * Locks: g->lock guards every field below it; g->send_lock keeps frames whole on
- * the socket and is never taken with g->lock held. The reader thread only
- * receives: it never sends and never waits for a consumer, since credit bounds
- * what it must keep. Callers send.
+ * g->lock guards every field below it and is held for moments only. Senders take
+ * turns (sending), so that frames stay whole on the socket. The reader thread
+ * only receives: it never sends and never waits for a consumer, since credit
+ * bounds what it must keep. Callers send.
  */
 #pragma once
 
@@ -54,12 +54,13 @@ struct guest {
 	char vm_id[64];
 	int fd; /* owned; stays open until the last reference is gone */
 	struct agent_rx rx;
-	pthread_mutex_t send_lock;
 
 	pthread_mutex_t lock;
 	unsigned refs;  /* users, reader, relays */
 	unsigned users; /* guest_ref(); the last one closes */
 	bool hello_begun, greeted, dead;
+	bool sending;        /* somebody is writing to the socket */
+	pthread_cond_t turn; /* signalled when not */
 	unsigned acks_left; /* answers to HELLOs we sent more than once */
 	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
 	uint32_t next_seq; /* upper part of stream ids: never the same id twice in a row */
@@ -113,6 +114,8 @@ int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err);
 void stream_free(struct stream *s);
 void stream_wake(struct stream *s); /* lock held */
+
+int cond_init_monotonic(pthread_cond_t *c);
 
 /* call.c: a request with nothing but a RESULT; the body is copied into ret_body (may be NULL). */
 int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct buf *ret_body,

@@ -18,14 +18,6 @@
 
 #define SEND_IOV 3
 
-static int check_open(struct guest *g, struct err *err)
-{
-	LOCK_SCOPE(&g->lock);
-	if (g->dead)
-		return err_set(err, -ECONNRESET, "the connection to the guest ended");
-	return 0;
-}
-
 static void iov_skip(struct iovec *iov, int *n_iov, size_t n)
 {
 	while (*n_iov && n >= iov[0].iov_len) {
@@ -40,7 +32,7 @@ static void iov_skip(struct iovec *iov, int *n_iov, size_t n)
 	}
 }
 
-/* With send_lock held. *begun: bytes of this piece, or of one before it, are on the wire. */
+/* In turn. *begun: bytes of this piece, or of one before it, are on the wire. */
 static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t start_deadline,
                     bool *begun, struct err *err)
 {
@@ -79,20 +71,29 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 	return 0;
 }
 
-static int lock_to_send(struct guest *g, uint64_t start_deadline, struct err *err)
+/* Takes the turn to send; whoever ends the connection wakes those who wait. */
+static int turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 {
 	struct timespec ts = deadline_timespec(MIN(start_deadline, deadline_in(GUEST_SEND_MS)));
-	int r = check_open(g, err);
+	LOCK_SCOPE(&g->lock);
 
-	if (r < 0)
-		return r;
-	r = pthread_mutex_clocklock(&g->send_lock, CLOCK_MONOTONIC, &ts);
-	if (r)
-		return err_set(err, -ETIMEDOUT, "others are sending to the guest");
-	r = check_open(g, err);
-	if (r < 0)
-		pthread_mutex_unlock(&g->send_lock);
-	return r;
+	for (;;) {
+		if (g->dead)
+			return err_set(err, -ECONNRESET, "the connection to the guest ended");
+		if (!g->sending) {
+			g->sending = true;
+			return 0;
+		}
+		if (pthread_cond_timedwait(&g->turn, &g->lock, &ts) == ETIMEDOUT)
+			return err_set(err, -ETIMEDOUT, "others are sending to the guest");
+	}
+}
+
+static void turn_give(struct guest *g)
+{
+	LOCK_SCOPE(&g->lock);
+	g->sending = false;
+	pthread_cond_signal(&g->turn);
 }
 
 static int send_frame(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
@@ -113,12 +114,12 @@ int guest_send(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream, 
                size_t n, uint64_t start_deadline, struct err *err)
 {
 	bool begun = false;
-	int r = lock_to_send(g, start_deadline, err);
+	int r = turn_take(g, start_deadline, err);
 
 	if (r < 0)
 		return r;
 	r = send_frame(g, type, flags, stream, p, n, start_deadline, &begun, err);
-	pthread_mutex_unlock(&g->send_lock);
+	turn_give(g);
 	return r;
 }
 
@@ -134,10 +135,10 @@ int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, uin
 	if (req->len > AGENT_OPEN_MAX)
 		return err_set(err, -E2BIG, "the request of %zu bytes is too long for the guest",
 		               req->len);
-	r = lock_to_send(g, start_deadline, err);
+	r = turn_take(g, start_deadline, err);
 	if (r < 0)
 		return r;
-	do { /* the frames of one request follow each other: one lock for all */
+	do { /* the frames of one request follow each other: one turn for all */
 		size_t n = MIN(req->len - off, AGENT_PAYLOAD_MAX);
 		bool more = off + n < req->len;
 
@@ -145,7 +146,7 @@ int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, uin
 		               start_deadline, &begun, err);
 		off += n;
 	} while (r == 0 && off < req->len);
-	pthread_mutex_unlock(&g->send_lock);
+	turn_give(g);
 	return r;
 }
 
@@ -154,11 +155,11 @@ int guest_send_raw(struct guest *g, const void *p, size_t n, uint64_t start_dead
 {
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)p, .iov_len = n };
 	bool begun = false;
-	int r = lock_to_send(g, start_deadline, err);
+	int r = turn_take(g, start_deadline, err);
 
 	if (r < 0)
 		return r;
 	r = send_iov(g, &iov, 1, start_deadline, &begun, err);
-	pthread_mutex_unlock(&g->send_lock);
+	turn_give(g);
 	return r;
 }

@@ -22,7 +22,7 @@
 
 #define SEQ_MAX (UINT32_MAX / AGENT_STREAMS_MAX)
 
-static int cond_init(pthread_cond_t *c)
+int cond_init_monotonic(pthread_cond_t *c)
 {
 	pthread_condattr_t at;
 	int r;
@@ -65,7 +65,7 @@ static struct stream *stream_new(struct guest *g, bool with_events)
 	s->tx_credit = AGENT_WINDOW;
 	for (int i = 0; i < AGENT_CHANS; i++)
 		s->rx[i].window = AGENT_WINDOW;
-	if (cond_init(&s->cond) < 0) {
+	if (cond_init_monotonic(&s->cond) < 0) {
 		free(s);
 		return NULL;
 	}

@@ -15,6 +15,8 @@
 #include "base/buf.h"
 #include "wire/agent.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 static void check(const struct agent_frame *f, const uint8_t *data, size_t size)
 {
 	struct buf b = { 0 };

@@ -13,6 +13,8 @@
 #include "base/buf.h"
 #include "wire/agent.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 {
 	static struct agent_exec_req exec;

@@ -197,6 +197,8 @@ class World:
             sh("ip", "-n", ns, "link", "set", dev, "up")
             sh("ip", "-n", ns, "link", "set", "lo", "up")
         sh("ip", "-n", f"{tag}h", "route", "add", "default", "via", "203.0.113.1")
+        # Some machines have it on in every new namespace.
+        sh("nsenter", f"--net=/run/netns/{tag}h", "sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward")
         # No route back to the slots' addresses: what arrives must have been rewritten to the host's.
         self.host_name, self.inet_name = f"{tag}h", f"{tag}i"
 

@@ -197,7 +197,7 @@ static void reads_survive_a_suspend_and_writes_say_so(void **state)
 static void large_files_go_both_ways(void **state)
 {
 	static const size_t sizes[] = { (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
-		                        5000000,       5000001, 40000003 };
+		                        5000000,       5000001, 12000002 };
 	struct fx *f = *state;
 	char id[32], path[256], copy[256];
 

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_wire_priv.c - requests and replies of pando-priv survive the wire, others do not */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "wire/priv.h"
+
+static void names(void **state)
+{
+	assert_null(priv_op_name(0));
+	assert_null(priv_op_name(PRIV_OP_END));
+	assert_null(priv_op_name(UINT32_MAX));
+	for (unsigned op = 1; op < PRIV_OP_END; op++)
+		assert_non_null(priv_op_name(op));
+	assert_true(priv_vm_id_valid("a"));
+	assert_true(priv_vm_id_valid("vm-0123456789-0123456789-0123456789-0123"));
+	assert_false(priv_vm_id_valid("vm-0123456789-0123456789-0123456789-01234"));
+	static const char *const bad[] = { "", "-a", "A", "a/b", ".", "..", "a.b", "a b", "a\n", "\xc3" };
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_false(priv_vm_id_valid(bad[i]));
+}
+
+static struct priv_req sample(unsigned op)
+{
+	return (struct priv_req){ .op = op,
+		                  .id = 0x01020304,
+		                  .vm_id = "vm-a",
+		                  .slot = 7,
+		                  .open = true,
+		                  .cursor = 9,
+		                  .spawn = { .slot = -1,
+		                             .mem_mb = 512,
+		                             .vcpus = 2,
+		                             .kvm = true,
+		                             .n_argv = 3,
+		                             .argv = { "-m", "512", "" },
+		                             .n_env = 1,
+		                             .env = { "PANDO_X=1" } } };
+}
+
+static void requests(void **state)
+{
+	for (unsigned op = 1; op < PRIV_OP_END; op++) {
+		struct priv_req m = sample(op), got;
+		autobuf struct buf b = { 0 };
+		struct err err = { 0 };
+
+		assert_int_equal(priv_req_encode(&m, &b, &err), 0);
+		assert_int_equal(priv_req_decode(b.p, b.len, &got, &err), 0);
+		assert_int_equal(got.op, op);
+		assert_int_equal(got.id, m.id);
+		if (op == PRIV_KILL)
+			assert_string_equal(got.vm_id, "vm-a");
+		if (op == PRIV_SLOT_GATE) {
+			assert_int_equal(got.slot, 7);
+			assert_true(got.open);
+		}
+		if (op == PRIV_SPAWN) {
+			assert_int_equal(got.spawn.slot, -1);
+			assert_int_equal(got.spawn.mem_mb, 512);
+			assert_true(got.spawn.kvm);
+			assert_int_equal(got.spawn.n_argv, 3);
+			assert_string_equal(got.spawn.argv[1], "512");
+			assert_string_equal(got.spawn.argv[2], "");
+			assert_null(got.spawn.argv[3]);
+			assert_string_equal(got.spawn.env[0], "PANDO_X=1");
+			assert_null(got.spawn.env[1]);
+		}
+		priv_req_done(&got);
+		/* Neither cut short nor with anything behind it. */
+		for (size_t n = 0; n < b.len; n++)
+			assert_int_equal(priv_req_decode(b.p, n, &got, &err), -EBADMSG);
+		buf_put_u8(&b, 0);
+		assert_int_equal(priv_req_decode(b.p, b.len, &got, &err), -EBADMSG);
+	}
+}
+
+static int decode_spawn(const struct priv_req *m, void (*spoil)(struct buf *b))
+{
+	autobuf struct buf b = { 0 };
+	struct priv_req got;
+	struct err err = { 0 };
+	int r;
+
+	assert_int_equal(priv_req_encode(m, &b, &err), 0);
+	if (spoil)
+		spoil(&b);
+	r = priv_req_decode(b.p, b.len, &got, &err);
+	priv_req_done(&got);
+	return r;
+}
+
+static void spoil_slot(struct buf *b)
+{
+	put_be32(b->p + 16, PRIV_SLOTS_LIMIT);
+}
+
+static void spoil_kvm(struct buf *b)
+{
+	b->p[28] = 2;
+}
+
+static void spoil_text(struct buf *b)
+{
+	b->p[38] = 0; /* a NUL inside the first argument */
+}
+
+static void limits(void **state)
+{
+	struct priv_req m = sample(PRIV_SPAWN);
+	autofree char *big = malloc(PRIV_TEXT_MAX + 1);
+	autobuf struct buf b = { 0 };
+	struct err err = { 0 };
+
+	assert_int_equal(decode_spawn(&m, NULL), 0);
+	assert_int_equal(decode_spawn(&m, spoil_slot), -EBADMSG);
+	assert_int_equal(decode_spawn(&m, spoil_kvm), -EBADMSG);
+	assert_int_equal(decode_spawn(&m, spoil_text), -EBADMSG);
+	m.spawn.mem_mb = 0;
+	assert_int_equal(decode_spawn(&m, NULL), -EBADMSG);
+	m.spawn.mem_mb = PRIV_MEM_MB_MAX + 1;
+	assert_int_equal(decode_spawn(&m, NULL), -EBADMSG);
+	m = sample(PRIV_SPAWN);
+	m.spawn.vcpus = PRIV_VCPUS_MAX + 1;
+	assert_int_equal(decode_spawn(&m, NULL), -EBADMSG);
+	m = sample(PRIV_SPAWN);
+	m.spawn.n_argv = PRIV_ARGV_MAX + 1;
+	assert_int_equal(priv_req_encode(&m, &b, &err), -E2BIG);
+	/* All arguments together, not only each of them. */
+	assert_non_null(big);
+	memset(big, 'a', PRIV_TEXT_MAX);
+	big[PRIV_TEXT_MAX / 2] = '\0';
+	m = sample(PRIV_SPAWN);
+	m.spawn.argv[0] = big;
+	assert_int_equal(decode_spawn(&m, NULL), 0);
+	m.spawn.argv[1] = big;
+	assert_int_equal(decode_spawn(&m, NULL), -EBADMSG);
+	m = sample(PRIV_KILL);
+	memcpy(m.vm_id, "../x", 5);
+	buf_reset(&b);
+	assert_int_equal(priv_req_encode(&m, &b, &err), -EINVAL);
+}
+
+static void replies(void **state)
+{
+	autofree struct priv_rep *m = calloc(1, sizeof(*m));
+	autofree struct priv_rep *got = calloc(1, sizeof(*got));
+	struct err err = { 0 };
+
+	assert_non_null(m);
+	assert_non_null(got);
+	m->id = 5;
+	m->slot = 3;
+	memcpy(m->host_addr, "10.231.0.2", 11);
+	memcpy(m->info.tag, "0a1b2c3d", 9);
+	m->n_slots = PRIV_SLOTS_LIMIT;
+	m->slots[1023] = 1023;
+	m->n_vms = PRIV_LIST_MAX;
+	for (unsigned i = 0; i < PRIV_LIST_MAX; i++)
+		memcpy(m->vms[i].vm_id, "vm-a", 5);
+	m->vms[31].slot = -1;
+	for (unsigned op = 1; op < PRIV_OP_END; op++) {
+		autobuf struct buf b = { 0 };
+		uint32_t id;
+
+		assert_int_equal(priv_rep_encode(m, op, &b, &err), 0);
+		assert_int_equal(priv_rep_id(b.p, b.len, &id), 0);
+		assert_int_equal(id, 5);
+		assert_int_equal(priv_rep_decode(b.p, b.len, op, got, &err), 0);
+		for (size_t n = 0; n < b.len; n++)
+			assert_int_equal(priv_rep_decode(b.p, n, op, got, &err), -EBADMSG);
+		assert_int_equal(priv_rep_decode(b.p, b.len, op, got, &err), 0);
+		if (op == PRIV_SLOT_LIST)
+			assert_int_equal(got->slots[1023], 1023);
+		if (op == PRIV_VM_LIST)
+			assert_int_equal(got->vms[31].slot, -1);
+		if (op == PRIV_SLOT_TAKE)
+			assert_string_equal(got->host_addr, "10.231.0.2");
+	}
+	m->code = -ENOENT;
+	memcpy(m->msg, "slot 3 is not taken", 20);
+	for (unsigned op = 1; op < PRIV_OP_END; op++) {
+		autobuf struct buf b = { 0 };
+
+		assert_int_equal(priv_rep_encode(m, op, &b, &err), 0);
+		assert_int_equal(priv_rep_decode(b.p, b.len, op, got, &err), 0);
+		assert_int_equal(got->code, -ENOENT);
+		assert_string_equal(got->msg, m->msg);
+		assert_int_equal(priv_rep_fds(op, got), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names),
+		cmocka_unit_test(requests),
+		cmocka_unit_test(limits),
+		cmocka_unit_test(replies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
