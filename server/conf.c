@@ -432,5 +432,5 @@ void conf_help(FILE *f)
 		else
 			fprintf(f, "      default: %s\n", *p ? p : "(empty)");
 	}
-	fprintf(f, "\n  --self-check  check the host and the installation, then exit\n");
+	fprintf(f, "\n  --self-check  once ready, make a VM, use it and delete it; end if that fails\n");
 }

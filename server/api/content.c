@@ -318,7 +318,8 @@ static int refill(struct content_reader *r, struct err *err)
 		return k == -ENOMEM ? err_set(err, k, "out of memory")
 		                    : err_tag(err, k, TAG, "'content' has a bad escape sequence");
 	if (!r->decoder) {
-		memcpy(r->stage, raw.p, raw.len);
+		if (raw.len)
+			memcpy(r->stage, raw.p, raw.len);
 		r->n = raw.len;
 		r->ended = raw.len == 0;
 		return 0;

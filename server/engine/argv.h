@@ -18,7 +18,7 @@ struct argv_spec {
 	int fd_qmp, fd_agent;             /* listening sockets */
 	int fd_console;                   /* file */
 	int fd_kernel, fd_initrd;         /* -1 when thawing */
-	uint32_t tsc_khz; /* of the host; 0: the guest finds out itself */
+	uint32_t tsc_khz;                 /* of the host; 0: the guest finds out itself */
 	int fd_disk_ro[ENGINE_CHAIN_MAX]; /* one per layer of disk */
 	int fd_top_rw, fd_top_ro;
 };

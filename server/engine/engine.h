@@ -56,7 +56,8 @@ struct engine_info {
 	char qemu_version[64];
 	char machine[160]; /* -machine argument: part of a point's identity */
 	char cpu[64];
-	uint32_t tsc_mhz; /* of the host, to 10 MHz; 0 under KVM. An emulated guest's clock depends on it */
+	uint32_t tsc_mhz; /* of the host, to 10 MHz; 0 under KVM. An emulated guest's clock depends
+	                     on it */
 };
 const struct engine_info *engine_info(const struct engine *e);
 
@@ -99,6 +100,11 @@ struct machine_start {
  */
 int machine_start(struct engine *e, const struct machine_start *s, struct machine **ret,
                   struct err *err);
+/* Where the time went, in microseconds since the call of machine_start(). */
+struct machine_times {
+	uint64_t prepared, spawned, monitor, mapped, loaded;
+};
+const struct machine_times *machine_times(const struct machine *m);
 /* A process that outlived the server: connects to its sockets. A stopped machine is left stopped.
  */
 int machine_adopt(struct engine *e, const char *instance, struct proc proc_consume, uint32_t vcpus,

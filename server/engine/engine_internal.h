@@ -22,7 +22,7 @@ struct engine {
 	char image_dir[512];
 	char qemu[256];
 	char probe_file[512];
-	uint32_t tsc_khz; /* of the host, for emulated guests; 0 under KVM */
+	uint32_t tsc_khz;     /* of the host, for emulated guests; 0 under KVM */
 	pthread_mutex_t lock; /* guards verified */
 	struct verified *verified;
 	size_t n_verified;
@@ -38,6 +38,8 @@ struct machine {
 	char disk_layer[ID_SIZE];
 	unsigned next_set; /* fdset numbers for layers added while it runs */
 	uint64_t next_token;
+	uint64_t started_us; /* clock_us() at machine_start() */
+	struct machine_times times;
 };
 
 #define FDSET_RUNTIME 100 /* sets below are given on the command line */

@@ -160,6 +160,7 @@ static int spawn(struct machine *m, const struct machine_start *s, struct err *e
 		               .vcpus = s->vcpus,
 		               .mem_mb = s->mem_mb,
 		               .thaw = s->point != NULL,
+		               .tsc_khz = m->e->tsc_khz,
 		               .disk = &s->disk,
 		               .disk_layer = s->disk_layer,
 		               .tap = s->slot >= 0 };
@@ -190,7 +191,10 @@ static int spawn(struct machine *m, const struct machine_start *s, struct err *e
 		                .mem_mb = s->mem_mb,
 		                .vcpus = s->vcpus,
 		                .kvm = m->e->info.accel == ACCEL_KVM };
-	return privc_spawn(m->e->priv, &p, &m->proc, err);
+	m->times.prepared = clock_us() - m->started_us;
+	r = privc_spawn(m->e->priv, &p, &m->proc, err);
+	m->times.spawned = clock_us() - m->started_us;
+	return r;
 }
 
 /* What QEMU said last, when it ended before its monitor spoke. */
@@ -221,6 +225,7 @@ static int connect_all(struct machine *m, unsigned start_ms, struct err *err)
 	r = qmp_open(fd, deadline_in(start_ms), &m->qmp, err);
 	if (r < 0)
 		return r;
+	m->times.monitor = clock_us() - m->started_us;
 	m->layers_fd = connect_to(m, "layers", SOCK_SEQPACKET, err);
 	return m->layers_fd < 0 ? m->layers_fd : 0;
 }
@@ -235,6 +240,7 @@ static int map_memory(struct machine *m, const struct engine_point *p, struct er
 		n++;
 	if (r == 0)
 		r = layerctl_map(m->layers_fd, fds, n, deadline_in(QMP_STEP_MS), err);
+	m->times.mapped = clock_us() - m->started_us;
 	while (n)
 		close(fds[--n]);
 	return r;
@@ -282,12 +288,14 @@ static int load_state(struct machine *m, const struct engine_point *p, struct er
 		if (done)
 			break;
 	}
+	m->times.loaded = clock_us() - m->started_us;
 	return r < 0 ? err_wrap(err, "load device state of point %s", p->id) : 0;
 }
 
 int machine_start(struct engine *e, const struct machine_start *s, struct machine **ret,
                   struct err *err)
 {
+	uint64_t t0 = clock_us();
 	struct machine *m;
 	char path[PATH_MAX];
 	int r;
@@ -307,7 +315,8 @@ int machine_start(struct engine *e, const struct machine_start *s, struct machin
 		               .mem_mb = s->mem_mb,
 		               .proc = PROC_NONE,
 		               .layers_fd = -1,
-		               .next_set = FDSET_RUNTIME };
+		               .next_set = FDSET_RUNTIME,
+		               .started_us = t0 };
 	snprintf(m->instance, sizeof(m->instance), "%s", s->instance);
 	snprintf(m->disk_layer, sizeof(m->disk_layer), "%s", s->disk_layer);
 	r = run_path(e, s->instance, "", path, sizeof(path), err);
@@ -391,6 +400,11 @@ int machine_cont(struct machine *m, struct err *err)
 bool machine_alive(const struct machine *m)
 {
 	return proc_alive(&m->proc);
+}
+
+const struct machine_times *machine_times(const struct machine *m)
+{
+	return &m->times;
 }
 
 const struct proc *machine_proc(const struct machine *m)

@@ -25,7 +25,7 @@
 #include "base/id.h"
 #include "guest/guest_internal.h"
 
-#define FIRST_RETRY_MS 150           /* a thawed guest answers in less; TCG included */
+#define FIRST_RETRY_MS 1500          /* an emulated guest on a busy host may need that; half frames are rare */
 #define RETRY_MAX_MS 2000            /* between retries in the end */
 #define BOOT_RETRY_MS 1000           /* HELLOs pile up while nobody reads: few */
 #define READY_MAX 64                 /* answers to READY: a guest must not keep us sending */

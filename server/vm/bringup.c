@@ -156,21 +156,42 @@ static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
 	return machine_start(vm->m->engine, &s, &vm->machine, err);
 }
 
+static void log_times(struct vm *vm, uint64_t t_slot, uint64_t t_start, uint64_t t_cont,
+                      uint64_t t_hello)
+{
+	const struct machine_times *t = machine_times(vm->machine);
+
+	vm_log(vm, LOG_LV_DEBUG,
+	       "up: slot %.1f ms, files %.1f, spawn %.1f, monitor %.1f, map %.1f, state %.1f, cont "
+	       "%.1f, agent %.1f",
+	       (double)t_slot / 1e3, (double)t->prepared / 1e3,
+	       (double)(t->spawned - t->prepared) / 1e3, (double)(t->monitor - t->spawned) / 1e3,
+	       t->mapped ? (double)(t->mapped - t->monitor) / 1e3 : 0,
+	       t->loaded ? (double)(t->loaded - t->mapped) / 1e3 : 0,
+	       (double)(t_cont - t_start) / 1e3, (double)(t_hello - t_cont) / 1e3);
+}
+
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 {
+	uint64_t t0 = clock_us(), t_slot, t_start, t_cont;
 	int r;
 
 	id_make("", vm->row.info.instance);
 	vm->row.info.generation++;
 	if ((r = take_slot(vm, err)) < 0)
 		return r;
+	t_slot = clock_us();
 	r = start_machine(vm, b, err);
+	t_start = clock_us();
 	if (r == 0)
 		r = machine_cont(vm->machine, err);
+	t_cont = clock_us();
 	if (r == 0)
 		r = connect_agent(vm, b->reason, b->agent_ms, err);
-	if (r == 0)
+	if (r == 0) {
+		log_times(vm, t_slot - t0, t_start, t_cont, clock_us());
 		r = vm_open_network(vm, err);
+	}
 	if (r < 0) {
 		vm_bring_up_undo(vm, b);
 		return r;

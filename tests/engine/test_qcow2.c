@@ -207,7 +207,7 @@ static void test_random_chains(void **state)
 	uint64_t first = seed_text ? strtoull(seed_text, NULL, 10) : 1;
 
 	for (uint64_t i = 0; i < n; i++) {
-		print_message("chain %llu\n", (unsigned long long)(first + i));
+		print_message("chain %llu\n", (unsigned long long)first + i);
 		random_chain(*state, first + i);
 	}
 }

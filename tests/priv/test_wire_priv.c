@@ -26,7 +26,8 @@ static void names(void **state)
 	assert_true(priv_vm_id_valid("a"));
 	assert_true(priv_vm_id_valid("vm-0123456789-0123456789-0123456789-0123"));
 	assert_false(priv_vm_id_valid("vm-0123456789-0123456789-0123456789-01234"));
-	static const char *const bad[] = { "", "-a", "A", "a/b", ".", "..", "a.b", "a b", "a\n", "\xc3" };
+	static const char *const bad[] = { "",   "-a",  "A",   "a/b", ".",
+		                           "..", "a.b", "a b", "a\n", "\xc3" };
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_false(priv_vm_id_valid(bad[i]));
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_priv.c - what pandod says to pando-priv, and what it is told
+ *
+ * The first byte is 0 for a request, else the operation that a reply is for. A
+ * request that is accepted must come out as the same bytes again: then nothing in
+ * it was ignored.
+ */
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "wire/priv.h"
+
+static void request(const uint8_t *data, size_t size)
+{
+	static struct priv_req m;
+	autobuf struct buf b = { 0 };
+	struct err err = { 0 };
+
+	if (priv_req_decode(data, size, &m, &err) < 0) {
+		assert(err.msg[0]);
+		return;
+	}
+	assert(m.slot < PRIV_SLOTS_LIMIT);
+	assert(m.spawn.slot < (int32_t)PRIV_SLOTS_LIMIT && m.spawn.slot >= -1);
+	assert(m.spawn.n_argv <= PRIV_ARGV_MAX && !m.spawn.argv[m.spawn.n_argv]);
+	assert(m.spawn.n_env <= PRIV_ENV_MAX && !m.spawn.env[m.spawn.n_env]);
+	assert(priv_req_encode(&m, &b, &err) == 0);
+	assert(b.len == size && !memcmp(b.p, data, size));
+	priv_req_done(&m);
+}
+
+static void reply(const uint8_t *data, size_t size, unsigned op)
+{
+	static struct priv_rep m;
+	autobuf struct buf b = { 0 };
+	struct err err = { 0 };
+
+	if (priv_rep_decode(data, size, op, &m, &err) < 0) {
+		assert(err.msg[0]);
+		return;
+	}
+	assert(m.code <= 0 && priv_rep_fds(op, &m) <= PRIV_LIST_MAX);
+	assert(priv_rep_encode(&m, op, &b, &err) == 0);
+	assert(b.len == size && !memcmp(b.p, data, size));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (!size)
+		return 0;
+	if (data[0] == 0)
+		request(data + 1, size - 1);
+	else
+		reply(data + 1, size - 1, data[0]);
+	return 0;
+}
