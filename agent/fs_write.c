@@ -113,6 +113,28 @@ static int open_target(struct target *t, const struct agent_fs_req *r)
 	return t->fd < 0 ? e : 0;
 }
 
+/* The target is a mount point: it cannot be replaced, only filled. */
+static int copy_over(struct target *t)
+{
+	static uint8_t chunk[WRITE_CHUNK];
+	autofd int from = open(t->tmp, O_RDONLY | O_CLOEXEC);
+	autofd int to = open(t->path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	ssize_t n;
+
+	if (from < 0 || to < 0)
+		return errno;
+	while ((n = read(from, chunk, sizeof(chunk))) > 0) {
+		int r = io_write_all(to, chunk, (size_t)n);
+
+		if (r < 0)
+			return -r;
+	}
+	if (n < 0)
+		return errno;
+	unlink(t->tmp);
+	return 0;
+}
+
 static void drop(struct target *t)
 {
 	if (t->tmp[0])
@@ -161,6 +183,8 @@ void fs_write(const struct job_fds *fds, const struct agent_fs_req *r)
 		e = errno;
 	if (e == 0 && t.tmp[0] && rename(t.tmp, t.path) < 0)
 		e = errno;
+	if (e == EBUSY && t.tmp[0])
+		e = copy_over(&t);
 	if (e) {
 		drop(&t);
 		child_fail(fds, e, AGENT_TAG_NONE, "write '%.200s': %s", r->path, err_name(e));

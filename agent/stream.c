@@ -39,10 +39,27 @@ struct stream *stream_resolve(struct agent *a, uint64_t ref, enum ref_kind *ret_
 	return NULL;
 }
 
+/* The table is full: let go of the oldest pipe that only a background child still holds. */
+static void forget_oldest(struct agent *a)
+{
+	struct stream *oldest = NULL;
+
+	for (unsigned i = 0; i < a->n_streams; i++) {
+		struct stream *s = a->slot[i];
+
+		if (!s->id && s->exited && (!oldest || s->gen < oldest->gen))
+			oldest = s;
+	}
+	if (oldest)
+		stream_free(a, oldest);
+}
+
 struct stream *stream_new(struct agent *a, uint32_t id, uint16_t op)
 {
 	struct stream *s;
 
+	if (a->n_streams == SLOTS_MAX)
+		forget_oldest(a);
 	if (a->n_streams == SLOTS_MAX)
 		return NULL;
 	s = calloc(1, sizeof(*s));

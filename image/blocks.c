@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks.c - write the content of a sparse file as a stream that does not depend on where its holes are
+ * blocks.c - write the content of a sparse file as a stream that does not depend on where its holes
+ * are
  *
- * `blocks FILE | sha256sum` is the checksum of rootfs.raw in the manifest. The stream holds, in order, every 64 KiB
- * block that is not all zero: its offset (8 bytes, little endian), then the block (the last one may be short). Two files
- * with the same bytes give the same stream, however sparse they are; holes are skipped unread, so 20 GB take seconds.
+ * `blocks FILE | sha256sum` is the checksum of rootfs.raw in the manifest. The stream holds, in
+ * order, every 64 KiB block that is not all zero: its offset (8 bytes, little endian), then the
+ * block (the last one may be short). Two files with the same bytes give the same stream, however
+ * sparse they are; holes are skipped unread, so 20 GB take seconds.
  */
 #include <endian.h>
 #include <errno.h>
@@ -28,7 +30,8 @@ static bool all_zero(const char *p, size_t n)
 	return p[0] == 0 && memcmp(p, p + 1, n - 1) == 0;
 }
 
-/* Up to @size bytes at @off, fewer only at the end of the file; negative with errno set on failure. */
+/* Up to @size bytes at @off, fewer only at the end of the file; negative with errno set on failure.
+ */
 static ssize_t read_block(int fd, char *buf, size_t size, off_t off)
 {
 	size_t got = 0;
@@ -77,8 +80,8 @@ int main(int argc, char **argv)
 		if (n == 0)
 			break;
 		le = htole64((uint64_t)off);
-		if (!all_zero(buf, (size_t)n) &&
-		    (fwrite(&le, sizeof(le), 1, stdout) != 1 || fwrite(buf, (size_t)n, 1, stdout) != 1))
+		if (!all_zero(buf, (size_t)n) && (fwrite(&le, sizeof(le), 1, stdout) != 1 ||
+		                                  fwrite(buf, (size_t)n, 1, stdout) != 1))
 			return fail("write the blocks of", argv[1]);
 		off += n;
 	}

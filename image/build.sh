@@ -15,13 +15,22 @@ export LC_ALL=C.UTF-8
 SUITE=trixie
 EPOCH=1735689600 # 2025-01-01, the time stamp of what would otherwise carry the time of the build
 SPACE_GB=6       # what a build needs beside the cache for a moment
+DISK_MIN_GB=4    # the packages, and room to work
 SCRATCH_GB=4     # of that, the trees it unpacks
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in log host cache root boot disk; do
-	# shellcheck source=/dev/null
-	. "$here/lib/$part.sh"
-done
+# shellcheck source=lib/log.sh
+. "$here/lib/log.sh"
+# shellcheck source=lib/host.sh
+. "$here/lib/host.sh"
+# shellcheck source=lib/cache.sh
+. "$here/lib/cache.sh"
+# shellcheck source=lib/root.sh
+. "$here/lib/root.sh"
+# shellcheck source=lib/boot.sh
+. "$here/lib/boot.sh"
+# shellcheck source=lib/disk.sh
+. "$here/lib/disk.sh"
 
 cache=${PANDO_CACHE_DIR:-/var/cache/pando}
 debs=$cache/debs
@@ -75,7 +84,7 @@ check_space() {
 }
 
 build() {
-	local tar=$cache/roots/$(root_hash).tar tree out kernel
+	local root_tar tree out kernel
 	work=$cache/images/.tmp.$$
 	tree=$work/scratch/tree out=$work/image
 	mkdir -p "$out"
@@ -83,13 +92,9 @@ build() {
 	log=$cache/image-build.log
 	: >"$log"
 
-	if [[ -s $tar ]]; then
-		touch "$tar"
-	else
-		step "installing the packages of Debian $SUITE" root_build "$work" "$tar"
-	fi
-	step "unpacking the package tree" disk_unpack "$tar" "$tree"
-	kernel=$(boot_kernel_version "$tree") || die "the package tree $tar is damaged: delete it and build again"
+	root_ensure "$work"
+	step "unpacking the package tree" disk_unpack "$root_tar" "$tree"
+	kernel=$(boot_kernel_version "$tree") || die "the package tree has no kernel to boot"
 	step "unpacking kernel $kernel" boot_vmlinux "$tree/boot/vmlinuz-$kernel" "$out/vmlinux"
 	step "checking the kernel's modules" boot_require_modules "$tree" "$kernel"
 	step "making the initramfs" boot_initrd "$tree" "$kernel" "$work" "$out/initrd"
@@ -97,6 +102,7 @@ build() {
 	step "making the ${disk_gb} GB file system" disk_mkfs "$tree" "$out/rootfs.raw"
 	step "writing the manifest" manifest_write "$out" "$work" "$kernel"
 	chmod 0444 "$out"/*
+	step "writing it to disk" sync "$out"/* # before the name: a quick check could not tell lost blocks
 	rm -rf --one-file-system "${dir:?}"
 	mv "$out" "$dir"
 }
@@ -110,9 +116,11 @@ main() {
 	esac
 	[[ -n ${PANDO_AGENT_BIN:-} ]] || die "PANDO_AGENT_BIN is not set: it names the guest agent to put into the image"
 	[[ -f $PANDO_AGENT_BIN && -r $PANDO_AGENT_BIN ]] || die "PANDO_AGENT_BIN: cannot read $PANDO_AGENT_BIN"
-	[[ $disk_gb =~ ^[0-9]{1,5}$ ]] && ((disk_gb >= 4)) || die "PANDO_VM_DISK_GB=$disk_gb: want a number of GB, at least 4"
+	[[ $disk_gb =~ ^[1-9][0-9]{0,4}$ ]] || die "PANDO_VM_DISK_GB=$disk_gb: want a number of GB"
+	((disk_gb >= DISK_MIN_GB)) || die "PANDO_VM_DISK_GB=$disk_gb: the image needs at least $DISK_MIN_GB"
 
 	host_mirrors
+	agent_sha=$(sha_of "$PANDO_AGENT_BIN")
 	hash=$(image_hash)
 	dir=$cache/images/$hash
 	trap cleanup EXIT

@@ -2,15 +2,16 @@
 /*
  * init.c - the only program of the guest's initramfs
  *
- * Theory of operation: load modules -> wait for the root device -> mount it -> move into it -> exec the real init.
- * Debian's cloud kernel has ext4 and virtio_pci built in; what it still lacks to see its disk (and what every guest
- * loads a moment later anyway: network, entropy) lies uncompressed in the initramfs, named in dependency order by
- * /modules. Loading it here spares systemd-udevd the decompression.
+ * Theory of operation: load modules -> wait for the root device -> mount it -> move into it -> exec
+ * the real init. Debian's cloud kernel has ext4 and virtio_pci built in; what it still lacks to see
+ * its disk (and what every guest loads a moment later anyway: network, entropy) lies uncompressed
+ * in the initramfs, named in dependency order by /modules. Loading it here spares systemd-udevd the
+ * decompression.
  *
- * Understood on the kernel command line: root=/dev/NAME (default /dev/vda), rootfstype=, rootflags= (options of the file
- * system itself), ro, rw, init=.
- * Every failure ends in one line "pando-init: ..." on the console and in the kernel's own panic (PID 1 exits), so
- * panic=-1 decides whether the machine stops. The wait for the device has a deadline and is woken by kernel events.
+ * Understood on the kernel command line: root=/dev/NAME (default /dev/vda), rootfstype=, rootflags=
+ * (options of the file system itself), ro, rw, init=. Every failure ends in one line "pando-init:
+ * ..." on the console and in the kernel's own panic (PID 1 exits), so panic=-1 decides whether the
+ * machine stops. The wait for the device has a deadline and is woken by kernel events.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -30,10 +31,11 @@
 
 #include <linux/netlink.h>
 
-#define CMDLINE_MAX	 4096 /* bytes; the kernel's own limit on x86 is 2048 */
-#define ROOT_DEADLINE_MS 60000 /* a disk that is not there after this long never comes; generous for TCG */
-#define ROOT_FLAGS	 "discard" /* freed blocks leave the disk layer */
-#define NEW_ROOT	 "/root"
+#define CMDLINE_MAX 4096 /* bytes; the kernel's own limit on x86 is 2048 */
+#define ROOT_DEADLINE_MS \
+	60000 /* a disk that is not there after this long never comes; generous for TCG */
+#define ROOT_FLAGS "discard" /* freed blocks leave the disk layer */
+#define NEW_ROOT "/root"
 
 struct boot {
 	char cmdline[CMDLINE_MAX]; /* split in place; the fields below point into it */
@@ -99,7 +101,8 @@ static void read_cmdline(struct boot *b)
 	close(fd);
 	b->cmdline[n] = '\0';
 
-	for (char *save, *w = strtok_r(b->cmdline, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
+	for (char *save, *w = strtok_r(b->cmdline, " \t\n", &save); w;
+	     w = strtok_r(NULL, " \t\n", &save)) {
 		if (option(w, "root", &b->root) || option(w, "rootfstype", &b->fstype) ||
 		    option(w, "rootflags", &b->flags) || option(w, "init", &b->init))
 			continue;
@@ -115,8 +118,9 @@ static void read_cmdline(struct boot *b)
 }
 
 /*
- * /modules names one file a line, each after those it needs. A module whose hardware or CPU feature is absent
- * answers ENODEV (crc32c-intel on an old CPU): no reason to stop, the wait for the root device judges.
+ * /modules names one file a line, each after those it needs. A module whose hardware or CPU feature
+ * is absent answers ENODEV (crc32c-intel on an old CPU): no reason to stop, the wait for the root
+ * device judges.
  */
 static void load_modules(void)
 {
@@ -142,7 +146,8 @@ static void load_modules(void)
 static int uevent_open(void)
 {
 	struct sockaddr_nl addr = { .nl_family = AF_NETLINK, .nl_groups = 1 };
-	int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
+	int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+	                NETLINK_KOBJECT_UEVENT);
 
 	if (fd < 0 || bind(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
 		die("listen for kernel events");
@@ -157,7 +162,8 @@ static int64_t now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* @uevents was opened before the modules were loaded, so no event is missed between the look and the wait. */
+/* @uevents was opened before the modules were loaded, so no event is missed between the look and
+ * the wait. */
 static void await_device(const char *path, int uevents)
 {
 	int64_t deadline = now_ms() + ROOT_DEADLINE_MS;
@@ -177,7 +183,8 @@ static void await_device(const char *path, int uevents)
 	}
 }
 
-/* Frees the memory of the initramfs: what is not deleted before the move stays for ever. Best effort. */
+/* Frees the memory of the initramfs: what is not deleted before the move stays for ever. Best
+ * effort. */
 static void delete_initramfs(void)
 {
 	struct dirent *e;
@@ -208,17 +215,18 @@ static void switch_root(const struct boot *b)
 			die("move %s to %s", moved[i], to);
 	}
 	delete_initramfs();
-	if (chdir(NEW_ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 || chdir("/") < 0)
+	if (chdir(NEW_ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
+	    chdir("/") < 0)
 		die("make %s the root", b->root);
 }
 
 int main(void)
 {
 	struct boot b = { .root = "/dev/vda",
-			  .fstype = "ext4",
-			  .flags = ROOT_FLAGS,
-			  .init = "/sbin/init",
-			  .mount_flags = MS_NOATIME }; /* reading must not write */
+		          .fstype = "ext4",
+		          .flags = ROOT_FLAGS,
+		          .init = "/sbin/init",
+		          .mount_flags = MS_NOATIME }; /* reading must not write */
 	int uevents;
 
 	mount_kernel_fs();

@@ -3,8 +3,9 @@
  * priv/instance.c - tag, run directory and lock of one data directory
  *
  * The tag is a hash of the canonical path, so that a later start finds what an
- * earlier one left. The lock is flock(2) on a file: the kernel drops it with the
- * process, however that ends.
+ * earlier one left. The lock is one of fcntl(2): the kernel drops it with the
+ * process, however that ends, and children that are about to become QEMU do not
+ * hold it on (as they would one of flock(2)).
  */
 #include "priv/instance.h"
 
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,16 +34,20 @@ static int write_small(int dirfd, const char *name, const char *text, struct err
 
 static int take_lock(struct instance *i, struct err *err)
 {
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
 	i->lock_fd = openat(i->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (i->lock_fd < 0)
 		return err_sys(err, -errno, "open '%s/lock'", i->dir);
-	if (flock(i->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno == EWOULDBLOCK)
-			return err_set(err, -EBUSY,
-			               "another pando-priv runs on '%s': stop it, or use another "
-			               "data directory",
-			               i->data);
-		return err_sys(err, -errno, "lock '%s/lock'", i->dir);
+	if (fcntl(i->lock_fd, F_SETLK, &lock) < 0) {
+		if (errno != EACCES && errno != EAGAIN)
+			return err_sys(err, -errno, "lock '%s/lock'", i->dir);
+		if (fcntl(i->lock_fd, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
+			lock.l_pid = 0;
+		return err_set(err, -EBUSY,
+		               "another pando-priv runs on '%s' (process %d): stop it, or use "
+		               "another data directory",
+		               i->data, (int)lock.l_pid);
 	}
 	return 0;
 }

@@ -2,7 +2,7 @@
 # cache.sh - where images live, what names them, and how to tell a whole one from a damaged one
 #
 #   images/<hash>/   rootfs.raw vmlinux initrd manifest; appears by rename, so it is either absent or was complete once
-#   roots/<hash>.tar stage 1
+#   roots/<hash>.tar stage 1, and its .sha256
 #   debs/            downloaded packages
 #
 # A hash covers everything that decides the content and is in our hands. (What the mirror holds today is not: a newer
@@ -35,7 +35,7 @@ image_hash() {
 		echo "root $(root_hash) disk $disk_gb"
 		recipe_lines .
 		host_sources - && host_apt_options guest
-		sha256sum <"$PANDO_AGENT_BIN"
+		echo "agent $agent_sha"
 	} | sha256sum | head -c 32
 }
 
@@ -43,7 +43,7 @@ image_hash() {
 compile() {
 	local src=$here/$1 out=$2
 	shift 2
-	gcc -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror "$@" -o "$out" "$src"
+	gcc -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra "$@" -o "$out" "$src"
 }
 
 sha_of() { sha256sum <"$1" | cut -d ' ' -f 1; }
@@ -62,7 +62,7 @@ manifest_write() {
 		echo "suite=$SUITE"
 		echo "kernel=$3"
 		echo "root_hash=$(root_hash)"
-		echo "agent_sha256=$(sha_of "$PANDO_AGENT_BIN")"
+		echo "agent_sha256=$agent_sha"
 		for f in "${IMAGE_FILES[@]}"; do
 			key=${f%.raw}
 			echo "${key}_size=$(stat -c %s "$dir/$f")"
@@ -130,7 +130,7 @@ cache_prune() {
 	done
 	while read -r old; do
 		say "forgetting $old, unused for longest"
-		rm -rf --one-file-system "${old:?}"
+		rm -rf --one-file-system "${old:?}" "$old.sha256"
 	done < <(
 		find "$cache/images" -mindepth 1 -maxdepth 1 -type d ! -name '.*' ! -exec test -e '{}/pin' \; -printf '%T@ %p\n' |
 			sort -rn | tail -n "+$((CACHE_KEEP + 1))" | cut -d ' ' -f 2-

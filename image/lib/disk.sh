@@ -55,6 +55,8 @@ disk_settle() {
 		tar -x -C "$tree" --numeric-owner --no-overwrite-dir
 	chmod 0440 "$tree/etc/sudoers.d/pando"
 	install -D -m 0755 "$PANDO_AGENT_BIN" "$tree/usr/lib/pando/pando-agent"
+	[[ $(sha_of "$tree/usr/lib/pando/pando-agent") == "$agent_sha" ]] ||
+		{ echo "$PANDO_AGENT_BIN changed during the build" >&2 && return 1; }
 
 	mapfile -t units < <(sed 's/#.*//' "$here/masked.list" | xargs -n 1)
 	link_null "$tree/etc/systemd/system" "${units[@]}"
@@ -62,7 +64,7 @@ disk_settle() {
 	link_null "$tree/etc/udev/rules.d" "${MASKED_UDEV_RULES[@]/%/.rules}"
 	link_null "$tree/etc/systemd/network" 99-default.link # eth0 stays eth0
 	link_null "$tree/etc/tmpfiles.d" systemd-nologin.conf
-	rm -rf "$tree"/etc/systemd/system/{getty,timers}.target.wants \
+	rm -rf "${tree:?}"/etc/systemd/system/{getty,timers}.target.wants \
 		"$tree"/etc/systemd/system/multi-user.target.wants/e2scrub_reap.service "$tree"/etc/modules-load.d/modules.conf
 	# on demand only: the bus by its socket, logind by the bus
 	rm -f "$tree"/usr/lib/systemd/system/multi-user.target.wants/{dbus,systemd-logind}.service
@@ -82,7 +84,7 @@ disk_settle() {
 	: >"$tree/etc/machine-id"
 	mkdir -p "$tree/var/lib/dbus"
 	ln -sfn /etc/machine-id "$tree/var/lib/dbus/machine-id"
-	rm -rf "$tree"/boot/* "$tree"/vmlinuz* "$tree"/initrd* "$tree"/var/log/* "$tree"/var/cache/apt/*.bin \
+	rm -rf "${tree:?}"/boot/* "$tree"/vmlinuz* "$tree"/initrd* "$tree"/var/log/* "$tree"/var/cache/apt/*.bin \
 		"$tree"/tmp/* "$tree"/run/*
 	touch "$tree/etc/.updated" "$tree/var/.updated"
 }

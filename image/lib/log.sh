@@ -8,6 +8,7 @@
 HEARTBEAT=10
 log=/dev/null
 step_pid=
+step_rc=0
 
 say() { printf 'image: %s\n' "$*" >&2; }
 
@@ -24,12 +25,14 @@ heartbeat() {
 	done
 }
 
-# step TEXT COMMAND...: run a command or function; its failure ends the build and shows the end of its output.
-step() {
-	local text=$1 start=$SECONDS rc=0 beat
+# try TEXT COMMAND...: run a command or function; sets step_rc. (It has no result of its own: called in a condition, bash
+# would ignore every error inside COMMAND.)
+try() {
+	local text=$1 start=$SECONDS beat
 	shift
 	say "$text ..."
 	printf '\n== %s\n' "$text" >>"$log"
+	step_rc=0
 	set -m
 	(
 		set -e
@@ -39,15 +42,22 @@ step() {
 	heartbeat "$text" "$start" $$ </dev/null >/dev/null &
 	beat=$!
 	set +m
-	wait "$step_pid" || rc=$?
+	wait "$step_pid" || step_rc=$?
 	step_pid=
 	kill -- "-$beat" 2>/dev/null || true
 	wait "$beat" 2>/dev/null || true
-	if ((rc != 0)); then
+	if ((step_rc != 0)); then
 		tail -n 25 "$log" | sed 's/^/  | /' >&2
-		die "$text failed after $((SECONDS - start)) s (exit code $rc); its last lines are above"
+		say "$text failed after $((SECONDS - start)) s (exit code $step_rc); its last lines are above"
+		return 0
 	fi
 	say "$text ... done, $((SECONDS - start)) s"
+}
+
+# step TEXT COMMAND...: the same, and a failure ends the build
+step() {
+	try "$@"
+	((step_rc == 0)) || exit 1
 }
 
 step_stop() {

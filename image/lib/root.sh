@@ -22,6 +22,24 @@ make_kernel_stand_in() {
 	dpkg-deb --root-owner-group --build "$dir" "$1/pando-boot.deb"
 }
 
+# root_ensure WORK: sets root_tar to a whole tar of this recipe. What is damaged in the cache is made again: a tar that has
+# not its checksum, and (after a failure, in case one of them was the reason) the downloaded packages.
+root_ensure() {
+	local text="installing the packages of Debian $SUITE"
+	root_tar=$cache/roots/$(root_hash).tar
+	if [[ -e $root_tar ]]; then
+		try "checking the package tree in the cache" root_check "$root_tar"
+		((step_rc != 0)) || { touch "$root_tar" && return 0; }
+	fi
+	try "$text" root_build "$1" "$root_tar"
+	((step_rc != 0)) || return 0
+	compgen -G "$debs/*.deb" >/dev/null || exit 1
+	rm -rf "${debs:?}" "$1/scratch/root"
+	step "$text, all downloaded again" root_build "$1" "$root_tar"
+}
+
+root_check() { (cd "$(dirname "$1")" && sha256sum --check --strict "$(basename "$1").sha256"); }
+
 # root_build WORK TAR: uses WORK/scratch
 root_build() {
 	local work=$1/scratch/root tar=$2 packages hooks=$1/scratch/root/hooks
@@ -67,6 +85,7 @@ root_build() {
 		--skip=download/empty --skip=essential/unlink \
 		--setup-hook="$hooks/setup" --essential-hook="$hooks/essential" --customize-hook="$hooks/customize" \
 		"$SUITE" "$1/root.tar" "$work/debian.sources"
+	(cd "$1" && sha256sum root.tar) | sed "s/root.tar/$(basename "$tar")/" >"$tar.sha256"
 	mv "$1/root.tar" "$tar"
 	rm -rf "$work"
 }

@@ -160,9 +160,12 @@ int engine_layer_path(const struct engine *e, const char *id, char *buf, size_t 
 int engine_state_path(const struct engine *e, const char *point_id, char *buf, size_t size);
 void engine_remove_layer(struct engine *e, const char *id);
 void engine_remove_point(struct engine *e, const char *id);
-/* New memory layer that holds what the chain holds together; mem only. */
-int engine_flatten_mem(struct engine *e, const struct engine_chain *c, const char *new_id,
-                       uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err);
+/*
+ * New memory layer that holds what the chain holds together; with keep_bottom all of
+ * the chain above its bottom, which the result then stands on and goes on to share.
+ */
+int engine_flatten_mem(struct engine *e, const struct engine_chain *c, bool keep_bottom,
+                       const char *new_id, uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err);
 /* New qcow2 layer equal to all of the chain above its bottom. */
 int engine_flatten_disk(struct engine *e, const struct engine_chain *c, const char *new_id,
                         uint64_t *ret_bytes, struct err *err);

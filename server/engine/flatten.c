@@ -9,11 +9,13 @@
  * its place and lets go of the old layers when no point needs them any more.
  *
  * Memory: the merge of the extent tables is that of the layer library, so what
- * is flattened is by construction what MAP would have shown. The result is a
- * bottom layer, where zeros need no extent. Neighbours that came from different
- * layers lie one after the other in the new file and become one extent. When
- * there are still too many extents to map, the smallest gaps between them are
- * filled with zeros, which is what they read as; in the file these are holes.
+ * is flattened is by construction what MAP would have shown. Neighbours that came
+ * from different layers lie one after the other in the new file and become one
+ * extent. A result that stands on the chain's bottom layer, which all relatives
+ * share, keeps its zero extents: they hide what lies below. A result that is a
+ * bottom layer itself needs none, and when it has too many extents to map, the
+ * smallest gaps between them are filled with zeros, which is what they read as;
+ * in the file these are holes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -151,6 +153,7 @@ struct tables {
 	uint64_t mem_bytes;
 	struct layer_piece *pieces; /* owned: the merge */
 	size_t n_pieces;
+	bool bottom; /* nothing lies below the result */
 };
 
 static void tables_free(struct tables *t)
@@ -225,7 +228,7 @@ static uint64_t gap_to_fill(const struct tables *t)
 {
 	uint64_t gap = 0;
 
-	for (;;) {
+	while (t->bottom) {
 		size_t n = 1;
 
 		for (size_t i = 1; i < t->n_pieces; i++) {
@@ -237,6 +240,7 @@ static uint64_t gap_to_fill(const struct tables *t)
 			return gap;
 		gap = gap ? 2 * gap : LAYER_PAGE;
 	}
+	return 0;
 }
 
 static uint32_t crc_zeros(uint32_t crc, uint64_t n)
@@ -263,6 +267,13 @@ static int write_data(const struct fds *fds, const struct tables *t, int out,
 		uint64_t gap = row ? p->guest_off - (row->guest_off + row->len) : UINT64_MAX;
 		int r;
 
+		if (p->flags & LAYER_EXTENT_ZERO) {
+			rows[info->n_extents++] = (struct layer_extent){
+				.guest_off = p->guest_off, .len = p->len, .flags = LAYER_EXTENT_ZERO
+			};
+			row = NULL;
+			continue;
+		}
 		if (gap <= fill) {
 			info->data_crc = crc_zeros(info->data_crc, gap);
 			off += gap;
@@ -309,27 +320,30 @@ static int write_layer(const struct fds *fds, const struct tables *t, int out,
 	return 0;
 }
 
-int engine_flatten_mem(struct engine *e, const struct engine_chain *c, const char *new_id,
-                       uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err)
+int engine_flatten_mem(struct engine *e, const struct engine_chain *c, bool keep_bottom,
+                       const char *new_id, uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err)
 {
 	AUTO(part_drop) struct part part = { .fd = -1 };
-	AUTO(tables_free) struct tables tables = { 0 };
+	AUTO(tables_free) struct tables tables = { .bottom = !keep_bottom };
 	AUTO(fds_close) struct fds fds = { 0 };
+	struct engine_chain merged = *c;
 	struct layer_info info = { 0 };
 	int r;
 
-	if (!c->n)
-		return err_set(err, -EINVAL, "flatten: a memory chain of no layers");
+	if (c->n < (keep_bottom ? 2 : 1))
+		return err_set(err, -EINVAL, "flatten: a memory chain of %zu layers", c->n);
 	for (size_t i = 0; i < c->n; i++)
 		if (strcmp(c->l[i].format, "mem") != 0)
 			return err_set(err, -EINVAL, "layer %s of a memory chain has format '%s'",
 			               c->l[i].id, c->l[i].format);
-	r = open_chain(e, c, &fds, err);
+	if (keep_bottom)
+		memmove(merged.l, merged.l + 1, --merged.n * sizeof(*merged.l));
+	r = open_chain(e, &merged, &fds, err);
 	for (size_t i = 0; r == 0 && i < fds.n; i++)
-		r = table_read(fds.fd[i], c->l[i].id, &tables, err);
+		r = table_read(fds.fd[i], merged.l[i].id, &tables, err);
 	if (r < 0)
 		return r;
-	r = layer_stack_merge(tables.t, tables.n, /* keep_zero= */ 0, &tables.pieces,
+	r = layer_stack_merge(tables.t, tables.n, /* keep_zero= */ keep_bottom, &tables.pieces,
 	                      &tables.n_pieces);
 	if (r < 0)
 		return err_sys(err, r, "flatten memory: merge of %zu layers", tables.n);

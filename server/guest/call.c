@@ -14,7 +14,7 @@ int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct
 	autostream struct stream *s = NULL;
 	const uint8_t *body;
 	size_t n;
-	int r = stream_open(g, req, /* with_events= */ false, deadline, &s, err);
+	int r = stream_open(g, req, /* opts= */ 0, deadline, &s, err);
 
 	if (r < 0)
 		return r;
@@ -31,11 +31,13 @@ int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct
 static int plain(struct guest *g, uint16_t op, uint64_t deadline, struct err *err)
 {
 	autobuf struct buf req = { 0 };
+	int r;
 
 	buf_put_u16(&req, op);
-	if (guest_call(g, &req, deadline, NULL, err) < 0)
-		return err ? err_wrap(err, "%s", agent_op_name(op)) : -EIO;
-	return 0;
+	r = guest_call(g, &req, deadline, NULL, err);
+	if (r < 0)
+		err_wrap(err, "%s", agent_op_name(op));
+	return r;
 }
 
 int guest_ping(struct guest *g, uint64_t deadline_ms, struct err *err)

@@ -189,7 +189,7 @@ int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret
 
 	buf_put_u16(&req, AGENT_OP_CONNECT);
 	buf_put_u16(&req, port);
-	r = stream_open(g, &req, /* with_events= */ true, deadline_ms, &s, err);
+	r = stream_open(g, &req, STREAM_EVENTS, deadline_ms, &s, err);
 	if (r < 0)
 		return r;
 	r = stream_wait(s, STREAM_OPENED | STREAM_DONE, deadline_ms, err);

@@ -167,7 +167,7 @@ int guest_exec(struct guest *g, const struct guest_exec_req *req, struct guest_e
 	int r = request(req, &b, err);
 
 	if (r == 0)
-		r = stream_open(g, &b, /* with_events= */ false, deadline, &x.s, err);
+		r = stream_open(g, &b, /* opts= */ 0, deadline, &x.s, err);
 	if (r == 0)
 		r = run_to_end(&x, deadline, err);
 	if (r == 0)

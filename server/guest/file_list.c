@@ -110,7 +110,7 @@ int guest_list_dir(struct guest *g, const char *user, const char *path, struct g
 	int r;
 
 	guest_fs_req(&req, AGENT_OP_FS_LIST, &m);
-	r = stream_open(g, &req, /* with_events= */ false, deadline, &s, err);
+	r = stream_open(g, &req, /* opts= */ 0, deadline, &s, err);
 	if (r == 0)
 		r = collect(s, deadline, &all, err);
 	return r < 0 ? r : parse(&all, ret, ret_n, err);

@@ -17,7 +17,7 @@ int guest_read_file(struct guest *g, const char *user, const char *path, uint64_
 	int r;
 
 	guest_fs_req(&req, AGENT_OP_FS_READ, &m);
-	r = stream_open(g, &req, /* with_events= */ false, deadline_ms, &s, err);
+	r = stream_open(g, &req, /* opts= */ 0, deadline_ms, &s, err);
 	if (r < 0)
 		return r;
 	for (;;) {

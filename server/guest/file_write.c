@@ -20,7 +20,7 @@ int guest_write_file(struct guest *g, const char *user, const char *path, uint32
 	if (!chunk)
 		return err_set(err, -ENOMEM, "out of memory for a file");
 	guest_fs_req(&req, AGENT_OP_FS_WRITE, &m);
-	r = stream_open(g, &req, /* with_events= */ false, deadline_ms, &s, err);
+	r = stream_open(g, &req, /* opts= */ 0, deadline_ms, &s, err);
 	while (r == 0) {
 		int ev = stream_wait(s, STREAM_CREDIT | STREAM_DONE, deadline_ms, err);
 		ssize_t k;

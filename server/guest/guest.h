@@ -123,6 +123,15 @@ int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mo
 /* A TCP stream to 127.0.0.1:port (or ::1) in the guest, as a connected socketpair end. Caller closes. */
 int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret_fd, struct err *err);
 
+/*
+ * For a freeze: when this returned 0 no byte is on its way to the guest, and none
+ * is sent before guest_resume() (callers that want to send wait). So the guest
+ * stops between two frames, and QEMU does not write into a stopped guest's
+ * memory. Output may still arrive. Ends by itself with guest_close().
+ */
+int guest_quiesce(struct guest *g, uint64_t deadline_ms, struct err *err);
+void guest_resume(struct guest *g);
+
 /* sync(2) in the guest. */
 int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */

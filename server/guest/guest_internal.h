@@ -78,8 +78,11 @@ void guest_end(struct guest *g, enum log_level lv, const char *fmt, ...)
 /* send.c: start_deadline bounds the wait for the first byte; then the frame is finished. */
 int guest_send(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
                size_t n, uint64_t start_deadline, struct err *err);
-int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, uint64_t start_deadline,
-                    struct err *err);
+/* The frames of one request; in_turn: the caller holds the turn to send. */
+int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, bool in_turn,
+                    uint64_t start_deadline, struct err *err);
+int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err);
+void guest_turn_give(struct guest *g);
 /* Bytes that are no single frame: the greeting. */
 int guest_send_raw(struct guest *g, const void *p, size_t n, uint64_t start_deadline,
                    struct err *err);
@@ -88,8 +91,12 @@ int guest_send_raw(struct guest *g, const void *p, size_t n, uint64_t start_dead
 int reader_start(struct guest *g, struct err *err);
 
 /* stream.c */
-/* Opens a stream with the request op + body; with_events makes event_fd. */
-int stream_open(struct guest *g, const struct buf *req, bool with_events, uint64_t deadline,
+enum stream_opts {
+	STREAM_EVENTS = 1,  /* make event_fd */
+	STREAM_IN_TURN = 2, /* the caller holds the turn to send */
+};
+/* Opens a stream with the request op + body. */
+int stream_open(struct guest *g, const struct buf *req, unsigned opts, uint64_t deadline,
                 struct stream **ret, struct err *err);
 /* The caller is done with it: CANCEL when the guest is not. NULL is fine. */
 void stream_close(struct stream *s);

@@ -72,7 +72,7 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 }
 
 /* Takes the turn to send; whoever ends the connection wakes those who wait. */
-static int turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
+int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 {
 	struct timespec ts = deadline_timespec(MIN(start_deadline, deadline_in(GUEST_SEND_MS)));
 	LOCK_SCOPE(&g->lock);
@@ -89,7 +89,7 @@ static int turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 	}
 }
 
-static void turn_give(struct guest *g)
+void guest_turn_give(struct guest *g)
 {
 	LOCK_SCOPE(&g->lock);
 	g->sending = false;
@@ -114,17 +114,17 @@ int guest_send(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream, 
                size_t n, uint64_t start_deadline, struct err *err)
 {
 	bool begun = false;
-	int r = turn_take(g, start_deadline, err);
+	int r = guest_turn_take(g, start_deadline, err);
 
 	if (r < 0)
 		return r;
 	r = send_frame(g, type, flags, stream, p, n, start_deadline, &begun, err);
-	turn_give(g);
+	guest_turn_give(g);
 	return r;
 }
 
-int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, uint64_t start_deadline,
-                    struct err *err)
+int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, bool in_turn,
+                    uint64_t start_deadline, struct err *err)
 {
 	size_t off = 0;
 	bool begun = false;
@@ -135,7 +135,7 @@ int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, uin
 	if (req->len > AGENT_OPEN_MAX)
 		return err_set(err, -E2BIG, "the request of %zu bytes is too long for the guest",
 		               req->len);
-	r = turn_take(g, start_deadline, err);
+	r = in_turn ? 0 : guest_turn_take(g, start_deadline, err);
 	if (r < 0)
 		return r;
 	do { /* the frames of one request follow each other: one turn for all */
@@ -146,7 +146,8 @@ int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, uin
 		               start_deadline, &begun, err);
 		off += n;
 	} while (r == 0 && off < req->len);
-	turn_give(g);
+	if (!in_turn)
+		guest_turn_give(g);
 	return r;
 }
 
@@ -155,11 +156,11 @@ int guest_send_raw(struct guest *g, const void *p, size_t n, uint64_t start_dead
 {
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)p, .iov_len = n };
 	bool begun = false;
-	int r = turn_take(g, start_deadline, err);
+	int r = guest_turn_take(g, start_deadline, err);
 
 	if (r < 0)
 		return r;
 	r = send_iov(g, &iov, 1, start_deadline, &begun, err);
-	turn_give(g);
+	guest_turn_give(g);
 	return r;
 }

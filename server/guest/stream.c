@@ -101,10 +101,10 @@ static void stream_unregister(struct stream *s)
 	s->g->streams[s->id % AGENT_STREAMS_MAX] = NULL;
 }
 
-int stream_open(struct guest *g, const struct buf *req, bool with_events, uint64_t deadline,
+int stream_open(struct guest *g, const struct buf *req, unsigned opts, uint64_t deadline,
                 struct stream **ret, struct err *err)
 {
-	struct stream *s = stream_new(g, with_events);
+	struct stream *s = stream_new(g, opts & STREAM_EVENTS);
 	int r;
 
 	if (!s)
@@ -114,7 +114,7 @@ int stream_open(struct guest *g, const struct buf *req, bool with_events, uint64
 		stream_free(s);
 		return r;
 	}
-	r = guest_send_open(g, s->id, req, deadline, err);
+	r = guest_send_open(g, s->id, req, opts & STREAM_IN_TURN, deadline, err);
 	if (r < 0) { /* never on the wire, or the connection is gone */
 		stream_unregister(s);
 		stream_free(s);

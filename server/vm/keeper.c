@@ -90,7 +90,8 @@ static int flatten(struct vmm *m, const struct store_point *p, enum layer_kind k
 	id_make("ly-", l.id);
 	snprintf(l.format, sizeof(l.format), "%s", kind == LAYER_MEM ? "mem" : "qcow2");
 	if (kind == LAYER_MEM) {
-		r = engine_flatten_mem(m->engine, &c, l.id, &l.bytes, &l.crc, err);
+		r = engine_flatten_mem(m->engine, &c, /* keep_bottom= */ true, l.id, &l.bytes,
+		                       &l.crc, err);
 		l.has_crc = true;
 	} else {
 		r = engine_flatten_disk(m->engine, &c, l.id, &l.bytes, err);

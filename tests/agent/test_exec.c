@@ -392,6 +392,54 @@ static void test_slow_consumer(void **state)
 	sem_destroy(&s.gate.go);
 }
 
+struct late {
+	struct rig *r;
+	int result;
+};
+
+static void *late_main(void *arg)
+{
+	struct late *l = arg;
+
+	l->result = guest_ping(l->r->g, deadline_in(TEST_DEADLINE_MS), NULL);
+	return NULL;
+}
+
+/* While quiet nothing goes out, with a command in the middle of its input; then all goes on. */
+static void test_quiesce(void **state)
+{
+	struct rig *r = *state;
+	struct late l = { .r = r, .result = 1 };
+	struct slow s = { .r = r };
+	struct err err = { 0 };
+	pthread_t t, t2;
+
+	sem_init(&s.gate.arrived, 0, 0);
+	sem_init(&s.gate.go, 0, 0);
+	assert_int_equal(pthread_create(&t2, NULL, slow_main, &s), 0);
+	assert_int_equal(sem_wait(&s.gate.arrived), 0);
+	sem_post(&s.gate.go); /* output flows, and wants to give credit */
+	assert_int_equal(guest_quiesce(r->g, deadline_in(TEST_DEADLINE_MS), &err), 0);
+	assert_int_equal(pthread_create(&t, NULL, late_main, &l), 0);
+	assert_int_equal(guest_ping(r->g, deadline_in(300), &err), -ETIMEDOUT);
+	assert_int_equal(l.result, 1);
+	guest_resume(r->g);
+	pthread_join(t, NULL);
+	pthread_join(t2, NULL);
+	assert_int_equal(l.result, 0);
+	assert_int_equal(s.result, 0);
+
+	/* Nobody resumes: closing is enough. */
+	assert_int_equal(guest_quiesce(r->g, deadline_in(TEST_DEADLINE_MS), &err), 0);
+	assert_int_equal(guest_quiesce(r->g, deadline_in(50), &err), -ETIMEDOUT);
+	assert_int_equal(pthread_create(&t, NULL, late_main, &l), 0);
+	guest_close(r->g);
+	pthread_join(t, NULL);
+	assert_int_equal(l.result, -ECONNRESET);
+	sem_destroy(&s.gate.arrived);
+	sem_destroy(&s.gate.go);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,7 +448,7 @@ int main(void)
 		T(test_no_descriptor_leaks_into_it), T(test_user), T(test_timeout),
 		T(test_background_child), T(test_large_output),   T(test_cancel),
 		T(test_stdin),            T(test_long_command),   T(test_many_at_once),
-		T(test_slow_consumer),
+		T(test_slow_consumer),    T(test_quiesce),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

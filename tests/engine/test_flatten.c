@@ -187,7 +187,8 @@ static void flatten_mem(struct fixture *f, const struct engine_chain *c, const c
 
 	*ret = (struct engine_layer){ .format = "mem", .has_crc = true };
 	snprintf(ret->id, sizeof(ret->id), "%s", id);
-	if (engine_flatten_mem(&f->e, c, id, &ret->bytes, &ret->crc, &err) < 0)
+	if (engine_flatten_mem(&f->e, c, /* keep_bottom= */ false, id, &ret->bytes, &ret->crc,
+	                       &err) < 0)
 		fail_msg("flatten: %s", err.msg);
 }
 
@@ -283,6 +284,34 @@ static void test_mem_many_extents(void **state)
 	assert_true(info.n_extents <= 4096);
 }
 
+/* A result that stands on the shared bottom: flattened with it again, it is the same memory. */
+static void test_mem_keep_bottom(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t seed = 815;
+	autofree uint32_t *layer = calloc(MEM_PAGES, sizeof(*layer));
+	autofree uint32_t *model = calloc(MEM_PAGES, sizeof(*model));
+	struct engine_chain c = { .n = 5 }, two = { .n = 2 };
+	struct engine_layer flat;
+	struct layer_info info;
+	struct err err = { 0 };
+	char id[ID_SIZE];
+
+	assert_true(layer && model);
+	for (size_t i = 0; i < c.n; i++) {
+		scribble_mem(layer, model, &seed, (uint32_t)(i + 1));
+		snprintf(id, sizeof(id), "k%zu", i);
+		write_mem_layer(f, id, layer, &c.l[i]);
+	}
+	two.l[0] = c.l[0];
+	two.l[1] = (struct engine_layer){ .id = "upper", .format = "mem", .has_crc = true };
+	assert_int_equal(engine_flatten_mem(&f->e, &c, /* keep_bottom= */ true, "upper",
+	                                    &two.l[1].bytes, &two.l[1].crc, &err),
+	                 0);
+	flatten_mem(f, &two, "whole", &flat);
+	check_mem_layer(f, &flat, model, &info);
+}
+
 static void test_mem_empty(void **state)
 {
 	struct fixture *f = *state;
@@ -330,7 +359,8 @@ static void test_mem_damaged(void **state)
 
 		flip_byte(f, "b", places[i]);
 		f->e.n_verified = 0;
-		assert_int_equal(engine_flatten_mem(&f->e, &c, "flat", &bytes, &crc, &err),
+		assert_int_equal(engine_flatten_mem(&f->e, &c, /* keep_bottom= */ false, "flat",
+		                                    &bytes, &crc, &err),
 		                 -EBADMSG);
 		assert_string_equal(err.tag, "POINT_DAMAGED");
 		assert_false(layer_exists(f, "flat") || layer_exists(f, "flat.part"));
@@ -351,7 +381,9 @@ static void test_refusals(void **state)
 	uint32_t crc;
 
 	assert_non_null(a);
-	assert_int_equal(engine_flatten_mem(&f->e, &c, "flat", &bytes, &crc, &err), -EINVAL);
+	assert_int_equal(
+	        engine_flatten_mem(&f->e, &c, /* keep_bottom= */ false, "flat", &bytes, &crc, &err),
+	        -EINVAL);
 	assert_int_equal(engine_flatten_disk(&f->e, &c, "flat", &bytes, &err), -EINVAL);
 	a[1] = 1;
 	write_mem_layer(f, "a", a, &c.l[0]);
@@ -359,13 +391,15 @@ static void test_refusals(void **state)
 	assert_int_equal(engine_flatten_disk(&f->e, &c, "flat", &bytes, &err), -EINVAL);
 	/* never over a layer that is there, nor beside one that is being written */
 	flatten_mem(f, &c, "flat", &flat);
-	assert_int_equal(engine_flatten_mem(&f->e, &c, "flat", &bytes, &crc, &err), -EEXIST);
+	assert_int_equal(
+	        engine_flatten_mem(&f->e, &c, /* keep_bottom= */ false, "flat", &bytes, &crc, &err),
+	        -EEXIST);
 	assert_true(layer_exists(f, "flat"));
 	write_mem_layer(f, "new.part", a, &flat);
-	assert_int_equal(engine_flatten_mem(&f->e, &c, "new", &bytes, &crc, &err), -EEXIST);
+	assert_int_equal(engine_flatten_mem(&f->e, &c, false, "new", &bytes, &crc, &err), -EEXIST);
 	assert_true(layer_exists(f, "new.part") && !layer_exists(f, "new"));
 	snprintf(c.l[0].id, sizeof(c.l[0].id), "gone");
-	assert_int_equal(engine_flatten_mem(&f->e, &c, "new2", &bytes, &crc, &err), -ENOENT);
+	assert_int_equal(engine_flatten_mem(&f->e, &c, false, "new2", &bytes, &crc, &err), -ENOENT);
 }
 
 /* ---- disk ---- */
@@ -495,6 +529,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_mem_random, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_extents, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_many_extents, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_mem_keep_bottom, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_empty, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_damaged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),

@@ -17,6 +17,8 @@
 #include "base/buf.h"
 #include "net/dns_msg.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t e[DNS_ERROR_MAX];

@@ -50,6 +50,8 @@ static void reply(const uint8_t *data, size_t size, unsigned op)
 	assert(b.len == size && !memcmp(b.p, data, size));
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size)

@@ -298,8 +298,15 @@ class Priv:
         s.close()
         return True
 
-    def reconnect(self):
-        wait_for("stand-in listens again", self.connect)
+    def starts(self):
+        return self.log().count("pandod runs as process")
+
+    def crash(self, how):
+        """Ends the stand-in with how(); returns when the next one answers."""
+        before = self.starts()
+        how()
+        wait_for("the next pandod", lambda: self.starts() > before)
+        wait_for("it listens", self.connect)
 
     def raw(self, line):
         self.sock.write(line + "\n")
@@ -312,7 +319,7 @@ class Priv:
     def ask(self, line):
         got = self.raw(line)
         if not got.startswith("ok"):
-            raise AssertionError(f"{line}: {got}")
+            raise AssertionError(f"{line}: {got}\n{self.log()}")
         return got[3:].strip()
 
     def fails(self, line):

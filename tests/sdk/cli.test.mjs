@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli.test.mjs - the unmodified freestyle command line: one VM from create to delete
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { BOOT, SHORT, cleanUp, keep, keepSnapshot, raw } from "./client.mjs";
+
+const cli = fileURLToPath(new URL("./node_modules/freestyle/cli.mjs", import.meta.url));
+
+describe("the freestyle command line", () => {
+  let home, vmId;
+
+  /** Runs it in a home of its own: {code, out, err}. */
+  function run(...args) {
+    return new Promise((resolve, reject) => {
+      const child = spawn(process.execPath, [cli, ...args], {
+        cwd: home,
+        env: { ...process.env, HOME: home },
+        stdio: ["ignore", "pipe", "pipe"],
+        timeout: SHORT,
+      });
+      let out = "", err = "";
+      child.stdout.on("data", (d) => (out += d));
+      child.stderr.on("data", (d) => (err += d));
+      child.on("error", reject);
+      child.on("close", (code) => resolve({ code, out, err }));
+    });
+  }
+
+  async function ok(...args) {
+    const r = await run(...args);
+    assert.equal(r.code, 0, `freestyle ${args.join(" ")}: ${r.out}${r.err}`);
+    return r.out;
+  }
+
+  before(() => {
+    home = mkdtempSync(join(tmpdir(), "pando-cli-"));
+  });
+  after(async () => {
+    rmSync(home, { recursive: true, force: true });
+    await cleanUp();
+  }, { timeout: SHORT });
+
+  it("says who it is", { timeout: SHORT }, async () => {
+    assert.match(await ok("whoami"), /[0-9a-f]{8}-[0-9a-f]{4}-4/);
+  });
+
+  it("creates a VM and runs a command in it", { timeout: BOOT }, async () => {
+    const out = await ok("vm", "create", "--exec", "echo from-the-guest");
+    vmId = out.match(/\b[a-z0-9]{20}\b/)?.[0];
+    assert.ok(vmId, out);
+    keep(vmId);
+    assert.match(out, /from-the-guest/);
+    assert.match(await ok("vm", "list"), new RegExp(vmId));
+    assert.match(await ok("vm", "exec", vmId, "uname -s"), /Linux/);
+  });
+
+  it("lists, renames and deletes snapshots", { timeout: SHORT }, async () => {
+    const made = await raw("POST", `/v1/vms/${vmId}/snapshot`, { body: { name: "cli" } });
+    const id = keepSnapshot(made.json.snapshotId);
+    assert.match(await ok("vm", "snapshot", "list"), new RegExp(id));
+    await ok("vm", "snapshot", "rename", id, "--name", "better");
+    assert.match(await ok("vm", "snapshot", "get", id), /better/);
+    await ok("vm", "snapshot", "delete", id);
+  });
+
+  it("deletes the VM, and fails when it is gone", { timeout: SHORT }, async () => {
+    await ok("vm", "delete", vmId);
+    const r = await run("vm", "exec", vmId, "true");
+    assert.notEqual(r.code, 0);
+    assert.match(r.out + r.err, /VM_NOT_FOUND/);
+  });
+});
