@@ -17,14 +17,14 @@
 #include "base/buf.h"
 #include "wire/agent.h"
 
-#define SLOTS_MAX 1024u           /* streams and what is left of ended ones */
-#define TX_HIGH (128u << 10)      /* bytes queued: no more output is read from pipes */
-#define TX_STOP (1u << 20)        /* bytes queued: no more requests are read from the port */
-#define CHUNK_MAX (32u << 10)     /* bytes of one DATA frame of ours: fairness between streams */
-#define GRACE_IDLE_MS 100         /* after the shell's end: silence that ends an open pipe */
-#define GRACE_TOTAL_MS 1000       /* after the shell's end: a background child may write for ever */
-#define HELPER_ABORT_MS 2000      /* for fs.write's helper to remove its temporary file */
-#define HOOKS_MS 5000             /* for all of identity.d together */
+#define SLOTS_MAX 1024u       /* streams and what is left of ended ones */
+#define TX_HIGH (128u << 10)  /* bytes queued: no more output is read from pipes */
+#define TX_STOP (1u << 20)    /* bytes queued: no more requests are read from the port */
+#define CHUNK_MAX (32u << 10) /* bytes of one DATA frame of ours: fairness between streams */
+#define GRACE_IDLE_MS 100     /* after the shell's end: silence that ends an open pipe */
+#define GRACE_TOTAL_MS 1000   /* after the shell's end: a background child may write for ever */
+#define HELPER_ABORT_MS 2000  /* for fs.write's helper to remove its temporary file */
+#define HOOKS_MS 5000         /* for all of identity.d together */
 #define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 
 struct agent;
@@ -32,49 +32,49 @@ struct agent;
 /* What an epoll event points at: a stale one fails to resolve, never aliases. */
 enum ref_kind { REF_PORT, REF_PROC, REF_IN, REF_OUT, REF_ERR };
 
-struct out_chan { /* guest to host */
-	int fd;           /* owned; -1: ended or never there */
-	bool readable;    /* as far as we know: cleared by EAGAIN */
-	bool hup;         /* the other side is gone: what is in it is all there is */
-	uint32_t credit;  /* bytes the host takes now */
-	size_t owed;      /* bytes that were in the pipe when the process ended */
+struct out_chan {        /* guest to host */
+	int fd;          /* owned; -1: ended or never there */
+	bool readable;   /* as far as we know: cleared by EAGAIN */
+	bool hup;        /* the other side is gone: what is in it is all there is */
+	uint32_t credit; /* bytes the host takes now */
+	size_t owed;     /* bytes that were in the pipe when the process ended */
 };
 
-struct in_chan { /* host to guest */
-	int fd;          /* owned; -1: ended or never there */
-	bool writable;   /* as far as we know: cleared by EAGAIN */
-	bool eof;        /* the host said EOF: close when q is empty */
-	bool broken;     /* nobody reads any more: swallow */
-	struct buf q;    /* waiting; at most AGENT_WINDOW */
+struct in_chan {       /* host to guest */
+	int fd;        /* owned; -1: ended or never there */
+	bool writable; /* as far as we know: cleared by EAGAIN */
+	bool eof;      /* the host said EOF: close when q is empty */
+	bool broken;   /* nobody reads any more: swallow */
+	struct buf q;  /* waiting; at most AGENT_WINDOW */
 	size_t q_off;
 	uint32_t window; /* bytes the host may still send */
 	uint32_t unsaid; /* consumed, not yet granted again */
 };
 
 struct stream {
-	uint32_t id;       /* of the host; 0: orphan, output is dropped, nobody hears of it */
+	uint32_t id; /* of the host; 0: orphan, output is dropped, nobody hears of it */
 	uint32_t slot, gen;
 	uint16_t op;
 	struct in_chan in;
 	struct out_chan out[AGENT_CHANS]; /* [1], [2] */
 
-	pid_t pid;         /* 0: no process, or reaped */
-	int pidfd;         /* owned */
-	int result_fd;     /* owned; the child's encoded RESULT, if it wrote one */
-	int commit_fd;     /* owned; fs.write: a byte here makes the file final */
+	pid_t pid;     /* 0: no process, or reaped */
+	int pidfd;     /* owned */
+	int result_fd; /* owned; the child's encoded RESULT, if it wrote one */
+	int commit_fd; /* owned; fs.write: a byte here makes the file final */
 	bool exited, timed_out;
 	int wstatus;
-	uint64_t timeout_at; /* clock_ms(); 0: never */
-	uint64_t kill_at;    /* ditto: for a helper that was asked to stop */
+	uint64_t timeout_at;         /* clock_ms(); 0: never */
+	uint64_t kill_at;            /* ditto: for a helper that was asked to stop */
 	uint64_t idle_at, grace_end; /* ditto, once exited */
 
-	uint16_t port;     /* connect */
+	uint16_t port; /* connect */
 	bool connecting, try_v6;
 };
 
 struct agent {
-	int ep;           /* owned */
-	int port;         /* owned */
+	int ep;            /* owned */
+	int port;          /* owned */
 	bool port_is_sock; /* tests: the end of file ends the agent */
 	bool quit;
 	bool readable, writable;
@@ -82,10 +82,10 @@ struct agent {
 	struct buf tx;
 	size_t tx_off;
 
-	bool greeted;     /* HELLO was answered well: requests are served */
+	bool greeted; /* HELLO was answered well: requests are served */
 	bool has_nonce;
 	uint8_t nonce[AGENT_NONCE_LEN];
-	struct buf ack;   /* payload of our last HELLO_ACK, to say it again */
+	struct buf ack; /* payload of our last HELLO_ACK, to say it again */
 	bool has_generation;
 	uint64_t generation;
 
@@ -95,11 +95,11 @@ struct agent {
 	struct stream *slot[SLOTS_MAX]; /* owned; dense: [0, n_streams) */
 	unsigned n_streams;
 	uint32_t next_gen;
-	unsigned turn;    /* round robin: who is served first next time */
+	unsigned turn; /* round robin: who is served first next time */
 
-	const char *test_root; /* NULL: the real machine. Else see --help */
+	const char *test_root;             /* NULL: the real machine. Else see --help */
 	uint64_t nofile_soft, nofile_hard; /* limits to give back to children */
-	bool reset_oom;   /* the agent is protected from the OOM killer, its children are not */
+	bool reset_oom; /* the agent is protected from the OOM killer, its children are not */
 };
 
 /* port.c */
@@ -109,7 +109,7 @@ void port_on_event(struct agent *a, uint32_t events);
 bool port_receive(struct agent *a); /* true: there may be more */
 void port_flush(struct agent *a);
 void port_send(struct agent *a, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
-	       size_t n);
+               size_t n);
 size_t port_queued(const struct agent *a);
 void port_drop_queue(struct agent *a);
 
@@ -140,7 +140,7 @@ void stream_close_in(struct stream *s);
 void stream_close_out(struct stream *s, int chan);
 /* Last word on the stream; afterwards it is an orphan. status: positive errno or 0. */
 void stream_result(struct agent *a, struct stream *s, uint32_t status, uint16_t tag,
-		   const char *msg, const void *body, size_t body_len);
+                   const char *msg, const void *body, size_t body_len);
 /* RESULT for a request that never became a stream. */
 void stream_answer(struct agent *a, uint32_t id, uint32_t status, uint16_t tag, const char *msg);
 /* The connection ended: no stream has a listener any more. */
@@ -168,9 +168,9 @@ void job_tick(struct agent *a, struct stream *s, uint64_t now);
 uint64_t job_next_timer(const struct stream *s);
 /* In the child: says how it went and ends the process. err_no: positive or 0. */
 void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
-		  const void *body, size_t n) __attribute__((noreturn));
+                  const void *body, size_t n) __attribute__((noreturn));
 void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
-	__attribute__((noreturn, format(printf, 4, 5)));
+        __attribute__((noreturn, format(printf, 4, 5)));
 /* In the child: becomes the user or ends the process; "" stays who we are. */
 struct user;
 void child_become(const struct job_fds *fds, const char *name, struct user *ret);

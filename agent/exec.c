@@ -73,7 +73,8 @@ void exec_begin(struct agent *a, uint32_t id, struct rd *c)
 	}
 	s = stream_new(a, id, AGENT_OP_EXEC);
 	if (!s) {
-		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "too many processes are attached");
+		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY,
+		              "too many processes are attached");
 		return;
 	}
 	k = job_fork(a, s, (r.with_stdin ? JOB_IN : 0) | JOB_OUT | JOB_ERR, &fds);

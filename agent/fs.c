@@ -16,7 +16,7 @@
 
 uint8_t fs_kind(mode_t mode)
 {
-	return S_ISREG(mode) ? AGENT_FILE
+	return S_ISREG(mode)   ? AGENT_FILE
 	       : S_ISDIR(mode) ? AGENT_DIR
 	       : S_ISLNK(mode) ? AGENT_SYMLINK
 	                       : AGENT_OTHER;
@@ -58,7 +58,8 @@ static void fs_child(const struct job_fds *fds, uint16_t op, const struct agent_
 	}
 	child_become(fds, r->user, &u);
 	if (r->path[0] != '/')
-		child_fail(fds, EINVAL, AGENT_TAG_NONE, "the path '%.128s' is not absolute", r->path);
+		child_fail(fds, EINVAL, AGENT_TAG_NONE, "the path '%.128s' is not absolute",
+		           r->path);
 	switch (op) {
 	case AGENT_OP_FS_READ:
 		fs_read(fds, r);
@@ -89,7 +90,8 @@ void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 	}
 	s = stream_new(a, id, op);
 	if (!s) {
-		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "too many processes are attached");
+		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY,
+		              "too many processes are attached");
 		return;
 	}
 	if (op == AGENT_OP_FS_READ || op == AGENT_OP_FS_LIST)

@@ -40,7 +40,8 @@ void fs_list(const struct job_fds *fds, const struct agent_fs_req *r)
 	int k = 0;
 
 	if (!d)
-		child_fail(fds, errno, AGENT_TAG_NONE, "list '%.200s': %s", r->path, err_name(errno));
+		child_fail(fds, errno, AGENT_TAG_NONE, "list '%.200s': %s", r->path,
+		           err_name(errno));
 	for (;;) {
 		struct dirent *de;
 

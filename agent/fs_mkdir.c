@@ -26,9 +26,8 @@ static int make(const struct agent_fs_req *r)
 	}
 	if (mkdir(r->path, 0755) < 0) {
 		e = errno;
-		return r->deep && e == EEXIST && stat(r->path, &st) == 0 && S_ISDIR(st.st_mode)
-		               ? 0
-		               : e;
+		return r->deep && e == EEXIST && stat(r->path, &st) == 0 && S_ISDIR(st.st_mode) ? 0
+		                                                                                : e;
 	}
 	return r->mode && chmod(r->path, r->mode) < 0 ? errno : 0;
 }

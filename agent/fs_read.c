@@ -20,13 +20,15 @@ void fs_read(const struct job_fds *fds, const struct agent_fs_req *r)
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		child_fail(fds, errno, AGENT_TAG_NONE, "open '%.200s': %s", r->path, err_name(errno));
+		child_fail(fds, errno, AGENT_TAG_NONE, "open '%.200s': %s", r->path,
+		           err_name(errno));
 	if (S_ISDIR(st.st_mode))
 		child_fail(fds, EISDIR, AGENT_TAG_NONE, "'%.200s' is a directory", r->path);
 	if (!S_ISREG(st.st_mode))
 		child_fail(fds, EINVAL, AGENT_TAG_NONE, "'%.200s' is not a regular file", r->path);
 	if (r->off && lseek(fd, (off_t)r->off, SEEK_SET) < 0)
-		child_fail(fds, errno, AGENT_TAG_NONE, "seek '%.200s': %s", r->path, err_name(errno));
+		child_fail(fds, errno, AGENT_TAG_NONE, "seek '%.200s': %s", r->path,
+		           err_name(errno));
 	while (left) {
 		ssize_t n = read(fd, chunk, MIN(left, sizeof(chunk)));
 		int k;

@@ -8,7 +8,8 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-/* fts(3) changes into directories and checks that they are still the same: no path limit, no race. */
+/* fts(3) changes into directories and checks that they are still the same: no path limit, no race.
+ */
 static int remove_tree(const char *path)
 {
 	char *paths[] = { (char *)(uintptr_t)path, NULL };

@@ -12,7 +12,8 @@ void fs_stat(const struct job_fds *fds, const struct agent_fs_req *r)
 	struct stat st;
 
 	if (stat(r->path, &st) < 0 && (errno != ENOENT || lstat(r->path, &st) < 0))
-		child_fail(fds, errno, AGENT_TAG_NONE, "stat '%.200s': %s", r->path, err_name(errno));
+		child_fail(fds, errno, AGENT_TAG_NONE, "stat '%.200s': %s", r->path,
+		           err_name(errno));
 	agent_stat_put(&b, &(struct agent_stat){
 	                           .kind = fs_kind(st.st_mode),
 	                           .size = (uint64_t)st.st_size,

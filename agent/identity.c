@@ -182,8 +182,9 @@ static int step_machine_id(struct agent *a, const struct agent_hello *h)
 	         a->test_root ? a->test_root : "");
 	if (lstat(dbus, &st) < 0)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-	return S_ISREG(st.st_mode) ? replace_file(a, "/var/lib/dbus/machine-id", h->machine_id, 0444)
-	                           : 0;
+	return S_ISREG(st.st_mode)
+	               ? replace_file(a, "/var/lib/dbus/machine-id", h->machine_id, 0444)
+	               : 0;
 }
 
 static int step_hooks(struct agent *a, const struct agent_hello *h)
@@ -202,10 +203,8 @@ static int step_clock(struct agent *a, const struct agent_hello *h)
 void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack)
 {
 	static int (*const steps[])(struct agent *, const struct agent_hello *) = {
-		[AGENT_STEP_ENTROPY] = step_entropy,
-		[AGENT_STEP_CLOCK] = step_clock,
-		[AGENT_STEP_HOSTNAME] = step_hostname,
-		[AGENT_STEP_MACHINE_ID] = step_machine_id,
+		[AGENT_STEP_ENTROPY] = step_entropy,   [AGENT_STEP_CLOCK] = step_clock,
+		[AGENT_STEP_HOSTNAME] = step_hostname, [AGENT_STEP_MACHINE_ID] = step_machine_id,
 		[AGENT_STEP_HOOKS] = step_hooks,
 	};
 	static_assert(ARRAY_SIZE(steps) == AGENT_STEP_END, "a step has no function");

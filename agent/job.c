@@ -225,9 +225,8 @@ static void finish(struct agent *a, struct stream *s)
 	int sig = WIFSIGNALED(s->wstatus) ? WTERMSIG(s->wstatus) : 0;
 	struct agent_exec_result m = { .timed_out = s->timed_out,
 		                       .signal = (uint32_t)sig,
-		                       .exit_code =
-		                               sig ? 128u + (uint32_t)sig
-		                                   : (uint32_t)WEXITSTATUS(s->wstatus) };
+		                       .exit_code = sig ? 128u + (uint32_t)sig
+		                                        : (uint32_t)WEXITSTATUS(s->wstatus) };
 	autobuf struct buf b = { 0 };
 	char msg[96];
 

@@ -152,9 +152,12 @@ static void tear_down(struct agent *a)
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "port", required_argument, NULL, 'p' }, { "fd", required_argument, NULL, 'f' },
-		{ "test-root", required_argument, NULL, 't' }, { "version", no_argument, NULL, 'v' },
-		{ "help", no_argument, NULL, 'h' }, { 0 },
+		{ "port", required_argument, NULL, 'p' },
+		{ "fd", required_argument, NULL, 'f' },
+		{ "test-root", required_argument, NULL, 't' },
+		{ "version", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	static struct agent agent = { .port = -1, .ep = -1 };
 	struct agent *a = &agent;

@@ -63,7 +63,8 @@ int port_open(struct agent *a, const char *path)
 		char events[4096];
 
 		fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-		if (fd < 0 && errno == ENOENT && !strcmp(path, "/dev/virtio-ports/" AGENT_PORT_NAME))
+		if (fd < 0 && errno == ENOENT &&
+		    !strcmp(path, "/dev/virtio-ports/" AGENT_PORT_NAME))
 			fd = open_by_sysfs();
 		if (fd >= 0)
 			return port_attach(a, fd);

@@ -19,7 +19,8 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	uint16_t op;
 
 	if (!a->greeted) {
-		stream_answer(a, id, ENOTCONN, AGENT_TAG_BAD_REQUEST, "no greeting was accepted yet");
+		stream_answer(a, id, ENOTCONN, AGENT_TAG_BAD_REQUEST,
+		              "no greeting was accepted yet");
 		return;
 	}
 	if (rd_u16(&c, &op) < 0) {

@@ -135,11 +135,9 @@ static void send_result(struct agent *a, uint32_t id, const struct agent_result 
 void stream_result(struct agent *a, struct stream *s, uint32_t status, uint16_t tag,
                    const char *msg, const void *body, size_t body_len)
 {
-	struct agent_result m = { .status = status,
-		                  .tag = tag,
-		                  .msg = msg,
-		                  .body = body,
-		                  .body_len = body_len };
+	struct agent_result m = {
+		.status = status, .tag = tag, .msg = msg, .body = body, .body_len = body_len
+	};
 
 	if (s->id)
 		send_result(a, s->id, &m);
@@ -218,7 +216,8 @@ static void on_open(struct agent *a, const struct agent_frame *f)
 		return;
 	a->open_id = 0;
 	if (a->open.failed)
-		stream_answer(a, f->stream, E2BIG, AGENT_TAG_BAD_REQUEST, "the request is too long");
+		stream_answer(a, f->stream, E2BIG, AGENT_TAG_BAD_REQUEST,
+		              "the request is too long");
 	else
 		request_begin(a, f->stream, a->open.p, a->open.len);
 	buf_done(&a->open);
@@ -230,7 +229,7 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 
 	if (a->open_id && (f->type != AGENT_F_OPEN || f->stream != a->open_id)) {
 		stream_answer(a, a->open_id, EPROTO, AGENT_TAG_BAD_REQUEST,
-		            "another frame came into the middle of a request");
+		              "another frame came into the middle of a request");
 		buf_done(&a->open);
 		a->open_id = 0;
 	}

@@ -8,7 +8,8 @@
 
 struct buf;
 
-/* Length of the well-formed character at p (1-4), or 0: no surrogates, nothing over U+10FFFF, shortest form. */
+/* Length of the well-formed character at p (1-4), or 0: no surrogates, nothing over U+10FFFF,
+ * shortest form. */
 size_t utf8_char_len(const uint8_t *p, size_t n);
 bool utf8_valid(const void *p, size_t n);
 /* Appends the text with every byte that is not UTF-8 replaced by U+FFFD. */

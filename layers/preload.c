@@ -152,9 +152,6 @@ static void *map_ram(void *addr, size_t len, int prot, int flags, off_t off)
 	                    (off_t)0);
 	if (p == MAP_FAILED)
 		return p;
-	/* see README.md, huge pages */
-	if (syscall(SYS_madvise, p, len, MADV_NOHUGEPAGE) < 0)
-		errno = 0; /* a kernel without huge pages: nothing to avoid */
 	atomic_store_explicit(&ram.base, p, memory_order_release);
 	return p;
 }
@@ -177,12 +174,12 @@ void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
 
 /*
  * Advice on guest memory that would harm: DONTFORK hides it from the writer of a layer, MERGEABLE
- * lets one guest find out what another has in memory (and costs a scan), HUGEPAGE makes a dirty
- * byte a dirty 2 MiB.
+ * lets one guest find out what another has in memory (and costs a scan). HUGEPAGE is welcome: fork
+ * copies one entry instead of 512, see README.md.
  */
 static bool unwanted_for_ram(int advice)
 {
-	return advice == MADV_DONTFORK || advice == MADV_MERGEABLE || advice == MADV_HUGEPAGE;
+	return advice == MADV_DONTFORK || advice == MADV_MERGEABLE;
 }
 
 static bool in_ram(const void *addr)

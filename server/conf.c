@@ -208,7 +208,7 @@ static void option_name(const struct setting *s, char dst[CONF_NAME_MAX])
 	size_t n = 0;
 
 	for (const char *p = s->name + strlen("PANDO_"); *p && n + 1 < CONF_NAME_MAX; p++)
-		dst[n++] = *p == '_' ? '-' : (char)tolower((unsigned char)*p);
+		dst[n++] = (char)(*p == '_' ? '-' : tolower((unsigned char)*p));
 	dst[n] = '\0';
 }
 
@@ -432,5 +432,6 @@ void conf_help(FILE *f)
 		else
 			fprintf(f, "      default: %s\n", *p ? p : "(empty)");
 	}
-	fprintf(f, "\n  --self-check  once ready, make a VM, use it and delete it; end if that fails\n");
+	fprintf(f, "\n  --self-check  once ready, make a VM, use it and delete it; end if that "
+	           "fails\n");
 }

@@ -9,22 +9,24 @@
 struct err;
 
 struct conf {
-	char data_dir[256];   /* PANDO_DATA_DIR */
-	char cache_dir[256];  /* PANDO_CACHE_DIR */
-	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
-	char listen[64];      /* PANDO_LISTEN */
-	char domain[128];     /* PANDO_DOMAIN */
-	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
-	char qemu[256];       /* PANDO_QEMU */
-	char resolver[64];    /* PANDO_RESOLVER: address of the name server guests use; "": the host's */
-	char log_level[8];    /* PANDO_LOG */
-	uint32_t vcpus;       /* PANDO_VM_VCPUS */
-	uint32_t mem_mb;      /* PANDO_VM_MEM_MB */
-	uint32_t disk_gb;     /* PANDO_VM_DISK_GB */
-	uint32_t pool;        /* PANDO_POOL: QEMU processes kept ready */
-	bool self_check;      /* --self-check */
+	char data_dir[256];  /* PANDO_DATA_DIR */
+	char cache_dir[256]; /* PANDO_CACHE_DIR */
+	char image_dir[512]; /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
+	char listen[64];     /* PANDO_LISTEN */
+	char domain[128];    /* PANDO_DOMAIN */
+	char accel[8];       /* PANDO_ACCEL: auto, kvm, tcg */
+	char qemu[256];      /* PANDO_QEMU */
+	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
+	                    */
+	char log_level[8]; /* PANDO_LOG */
+	uint32_t vcpus;    /* PANDO_VM_VCPUS */
+	uint32_t mem_mb;   /* PANDO_VM_MEM_MB */
+	uint32_t disk_gb;  /* PANDO_VM_DISK_GB */
+	uint32_t pool;     /* PANDO_POOL: QEMU processes kept ready */
+	bool self_check;   /* --self-check */
 };
 
-/* Defaults, then pando.conf (PANDO_CONF or <data>/pando.conf), then the environment, then argv. 1: help or version was printed. */
+/* Defaults, then pando.conf (PANDO_CONF or <data>/pando.conf), then the environment, then argv. 1:
+ * help or version was printed. */
 int conf_load(struct conf *c, int argc, char **argv, struct err *err);
 void conf_help(FILE *f);

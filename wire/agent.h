@@ -22,8 +22,8 @@ struct rd;
 
 #define AGENT_MAGIC 0x9f50414eu /* first byte is no ASCII: text never looks like a frame */
 #define AGENT_HDR_LEN 20u
-#define AGENT_TAIL_LEN 4u               /* after every payload; tells a spliced frame */
-#define AGENT_PAYLOAD_MAX (64u << 10)   /* bytes; checked before anything is read or allocated */
+#define AGENT_TAIL_LEN 4u             /* after every payload; tells a spliced frame */
+#define AGENT_PAYLOAD_MAX (64u << 10) /* bytes; checked before anything is read or allocated */
 #define AGENT_FRAME_MAX (AGENT_HDR_LEN + AGENT_PAYLOAD_MAX + AGENT_TAIL_LEN)
 #define AGENT_FLUSH_LEN AGENT_FRAME_MAX /* zero bytes that end any half frame */
 #define AGENT_HELLO_MAX 1024u           /* bytes of a HELLO, HELLO_ACK or READY payload */
@@ -125,13 +125,13 @@ struct agent_frame {
 
 /* Fills hdr[20] and returns the value of the tail that must follow a payload. */
 uint32_t agent_frame_head(uint8_t hdr[AGENT_HDR_LEN], uint16_t type, uint16_t flags,
-			  uint32_t stream, uint32_t len);
+                          uint32_t stream, uint32_t len);
 /* Checks magic, checksum, type and length. 0 or -EBADMSG; *ret_tail as above. */
 int agent_frame_parse(const uint8_t hdr[AGENT_HDR_LEN], struct agent_frame *ret,
-		      uint32_t *ret_tail);
+                      uint32_t *ret_tail);
 /* Appends a whole frame. */
 void agent_frame_put(struct buf *b, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
-		     size_t n);
+                     size_t n);
 
 /*
  * Receiver of frames, the same at both ends. In step, frames follow each other
@@ -223,8 +223,8 @@ struct agent_exec_result { /* body of an exec's RESULT */
 void agent_exec_result_put(struct buf *b, const struct agent_exec_result *m);
 int agent_exec_result_get(const uint8_t *p, size_t n, struct agent_exec_result *ret);
 
-struct agent_stat { /* body of an fs.stat's RESULT */
-	uint8_t kind;   /* enum agent_kind */
+struct agent_stat {   /* body of an fs.stat's RESULT */
+	uint8_t kind; /* enum agent_kind */
 	uint64_t size;
 	uint32_t mode, uid, gid;
 	int64_t mtime_ns;

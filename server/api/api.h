@@ -22,7 +22,8 @@ struct api_deps { /* all weak: they outlive the API */
 	struct store *store;
 	struct vmm *vmm;
 	struct auth *auth;
-	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it */
+	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
+	                     */
 };
 
 /* Listens on deps->conf->listen and answers from now on. */

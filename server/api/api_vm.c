@@ -11,6 +11,7 @@
 #define CREATE_TAG "CREATE_VM_BAD_REQUEST"
 #define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
 #define THRESHOLD_DEFAULT 1                 /* bytes: any traffic is activity */
+#define READY_MAX INT64_C(86400)            /* seconds */
 #define THRESHOLD_MAX (INT64_C(1) << 40)
 
 struct create_body {
@@ -31,7 +32,7 @@ static const struct json_field create_fields[] = {
 	/* A reply is only sent once the guest has confirmed that it is up: nothing to choose. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
-	           0, 24 * 3600),
+	           0, READY_MAX),
 };
 
 static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
@@ -189,7 +190,7 @@ static const struct json_field start_fields[] = {
 	           THRESHOLD_MAX),
 	JSON_FIELD(JSON_WANT_BOOL, start_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, start_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE, 0,
-	           24 * 3600),
+	           READY_MAX),
 };
 
 int api_vm_start(struct request *req, struct reply *res, struct err *err)

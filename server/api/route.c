@@ -62,7 +62,7 @@ int percent_decode(char *s, bool plus)
 			*d++ = (char)(hi << 4 | lo);
 			s += 2;
 		} else {
-			*d++ = plus && *s == '+' ? ' ' : *s;
+			*d++ = (char)(plus && *s == '+' ? ' ' : *s);
 		}
 	}
 	*d = '\0';

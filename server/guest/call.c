@@ -104,10 +104,9 @@ int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mo
                 struct err *err)
 {
 	autobuf struct buf req = { 0 };
-	struct agent_fs_req m = { .user = user,
-		                  .path = path,
-		                  .mode = mode & 07777,
-		                  .deep = parents };
+	struct agent_fs_req m = {
+		.user = user, .path = path, .mode = mode & 07777, .deep = parents
+	};
 
 	guest_fs_req(&req, AGENT_OP_FS_MKDIR, &m);
 	return guest_call(g, &req, deadline_in(GUEST_CALL_MS), NULL, err);

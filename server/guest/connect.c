@@ -28,9 +28,9 @@ struct relay {
 	int fd;           /* owned; our end of the pair */
 	struct buf out;   /* from the guest, not yet written */
 	size_t out_off;
-	bool in_ended;    /* the caller's side said its last word */
-	bool out_ended;   /* ditto the guest's, and it was passed on */
-	bool hup;         /* the caller closed its end: nobody reads any more */
+	bool in_ended;  /* the caller's side said its last word */
+	bool out_ended; /* ditto the guest's, and it was passed on */
+	bool hup;       /* the caller closed its end: nobody reads any more */
 	uint8_t chunk[GUEST_CHUNK];
 };
 

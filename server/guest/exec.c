@@ -158,8 +158,8 @@ static int request(const struct guest_exec_req *req, struct buf *b, struct err *
 int guest_exec(struct guest *g, const struct guest_exec_req *req, struct guest_exec_result *ret,
                struct err *err)
 {
-	uint64_t deadline = req->timeout_ms ? clock_ms() + req->timeout_ms + GUEST_BACKSTOP_MS
-	                                    : GUEST_NEVER;
+	uint64_t deadline =
+	        req->timeout_ms ? clock_ms() + req->timeout_ms + GUEST_BACKSTOP_MS : GUEST_NEVER;
 	struct run x = { .req = req,
 		         .max = req->max_output ? req->max_output : GUEST_OUTPUT_DEFAULT,
 		         .stdin_done = !req->stdin_data };

@@ -11,7 +11,8 @@
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct guest_dirent *)a)->name, ((const struct guest_dirent *)b)->name);
+	return strcmp(((const struct guest_dirent *)a)->name,
+	              ((const struct guest_dirent *)b)->name);
 }
 
 void guest_dirents_free(struct guest_dirent *d, size_t n)

@@ -19,15 +19,15 @@
 #include "guest/guest.h"
 #include "wire/agent.h"
 
-#define GUEST_SEND_MS 30000          /* a guest that takes no byte for so long is stalled */
-#define GUEST_CANCEL_MS 2000         /* to begin a CANCEL; without it the stream just leaks there */
-#define GUEST_CALL_MS 60000          /* for small calls that have no deadline of their own */
-#define GUEST_TREE_MS 600000         /* for removing a tree */
-#define GUEST_BACKSTOP_MS 15000      /* beyond an exec's own timeout */
-#define GUEST_CHUNK (32u << 10)      /* bytes of one DATA frame of ours */
+#define GUEST_SEND_MS 30000     /* a guest that takes no byte for so long is stalled */
+#define GUEST_CANCEL_MS 2000    /* to begin a CANCEL; without it the stream just leaks there */
+#define GUEST_CALL_MS 60000     /* for small calls that have no deadline of their own */
+#define GUEST_TREE_MS 600000    /* for removing a tree */
+#define GUEST_BACKSTOP_MS 15000 /* beyond an exec's own timeout */
+#define GUEST_CHUNK (32u << 10) /* bytes of one DATA frame of ours */
 #define GUEST_GRANT (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
-#define GUEST_LIST_BYTES (64u << 20) /* bytes of one directory's entries */
-#define GUEST_NEVER UINT64_MAX       /* deadline that never comes */
+#define GUEST_LIST_BYTES (64u << 20)   /* bytes of one directory's entries */
+#define GUEST_NEVER UINT64_MAX         /* deadline that never comes */
 
 struct rx_chan {
 	struct buf b;      /* received, not yet taken */
@@ -59,9 +59,9 @@ struct guest {
 	unsigned refs;  /* users, reader, relays */
 	unsigned users; /* guest_ref(); the last one closes */
 	bool hello_begun, greeted, dead;
-	bool sending;        /* somebody is writing to the socket */
-	pthread_cond_t turn; /* signalled when not */
-	unsigned acks_left; /* answers to HELLOs we sent more than once */
+	bool sending;                              /* somebody is writing to the socket */
+	pthread_cond_t turn;                       /* signalled when not */
+	unsigned acks_left;                        /* answers to HELLOs we sent more than once */
 	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
 	uint32_t next_seq; /* upper part of stream ids: never the same id twice in a row */
 };

@@ -25,11 +25,12 @@
 #include "base/id.h"
 #include "guest/guest_internal.h"
 
-#define FIRST_RETRY_MS 1500          /* an emulated guest on a busy host may need that; half frames are rare */
-#define RETRY_MAX_MS 2000            /* between retries in the end */
-#define BOOT_RETRY_MS 1000           /* HELLOs pile up while nobody reads: few */
-#define READY_MAX 64                 /* answers to READY: a guest must not keep us sending */
-#define HUNT_MAX (64ull << 20)       /* bytes of leftovers; more is a flood */
+#define FIRST_RETRY_MS \
+	1500              /* an emulated guest on a busy host may need that; half frames are rare */
+#define RETRY_MAX_MS 2000 /* between retries in the end */
+#define BOOT_RETRY_MS 1000     /* HELLOs pile up while nobody reads: few */
+#define READY_MAX 64           /* answers to READY: a guest must not keep us sending */
+#define HUNT_MAX (64ull << 20) /* bytes of leftovers; more is a flood */
 
 struct greeting {
 	struct agent_hello hello;
@@ -169,9 +170,10 @@ static int check_ack(const struct agent_hello *h, const struct agent_hello_ack *
 	uint32_t need = h->reason == AGENT_RECONNECT ? 0 : AGENT_STEPS_ALL;
 
 	if (!ack->version)
-		return err_set(err, -EPROTONOSUPPORT,
-		               "agent %s in the guest speaks no protocol version of ours (%d to %d)",
-		               ack->agent_version, AGENT_VERSION_MIN, AGENT_VERSION_MAX);
+		return err_set(
+		        err, -EPROTONOSUPPORT,
+		        "agent %s in the guest speaks no protocol version of ours (%d to %d)",
+		        ack->agent_version, AGENT_VERSION_MIN, AGENT_VERSION_MAX);
 	if (ack->failed_errno && h->reason == AGENT_RECONNECT)
 		return err_set(err, -ESTALE, "the guest is not at generation %llu",
 		               (unsigned long long)h->generation);
@@ -265,8 +267,8 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
 		return r;
 	}
 	if (ret_info) {
-		*ret_info = (struct guest_info){ .version = ack.version,
-			                         .generation = ack.generation };
+		*ret_info =
+		        (struct guest_info){ .version = ack.version, .generation = ack.generation };
 		snprintf(ret_info->agent_version, sizeof(ret_info->agent_version), "%s",
 		         ack.agent_version);
 		snprintf(ret_info->boot_id, sizeof(ret_info->boot_id), "%s", ack.boot_id);

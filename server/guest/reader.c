@@ -129,8 +129,8 @@ static bool take_frames(struct guest *g)
 		const char *wrong = on_frame(g, &f);
 
 		if (wrong) {
-			guest_end(g, LOG_LV_WARN, "the guest sent %s: %s",
-			          agent_frame_name(f.type), wrong);
+			guest_end(g, LOG_LV_WARN, "the guest sent %s: %s", agent_frame_name(f.type),
+			          wrong);
 			return false;
 		}
 	}

@@ -96,8 +96,9 @@ void guest_turn_give(struct guest *g)
 	pthread_cond_signal(&g->turn);
 }
 
-static int send_frame(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream, const void *p,
-                      size_t n, uint64_t start_deadline, bool *begun, struct err *err)
+static int send_frame(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream,
+                      const void *p, size_t n, uint64_t start_deadline, bool *begun,
+                      struct err *err)
 {
 	uint8_t hdr[AGENT_HDR_LEN], tail[AGENT_TAIL_LEN];
 	struct iovec iov[SEND_IOV] = {

@@ -28,52 +28,53 @@ struct store *store_close(struct store *s);
 
 /* ---- accounts and API keys ---- */
 int store_account_create(struct store *s, const char *account, const char *name, struct err *err);
-int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE], struct err *err); /* -ENOENT */
+int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE],
+                        struct err *err); /* -ENOENT */
 /* hash: hex SHA-256 of the whole key. id: public part, for listing and revoking. */
 int store_key_add(struct store *s, const char *account, const char *key_id, const char *name,
-		  const char *hash_hex, struct err *err);
+                  const char *hash_hex, struct err *err);
 int store_key_find(struct store *s, const char *hash_hex, char ret_account[ACCOUNT_SIZE],
-		   struct err *err); /* -ENOENT when unknown or revoked */
+                   struct err *err);                   /* -ENOENT when unknown or revoked */
 int store_key_count(struct store *s, struct err *err); /* live keys, or negative */
 int store_key_revoke(struct store *s, const char *account, const char *key_id, struct err *err);
 
 /* ---- layers ---- */
 enum layer_kind { LAYER_MEM, LAYER_DISK, LAYER_KIND_MAX };
 struct store_layer {
-	char id[ID_SIZE];     /* "ly-..." */
+	char id[ID_SIZE]; /* "ly-..." */
 	enum layer_kind kind;
 	char parent[ID_SIZE]; /* "": bottom */
 	char format[8];       /* "mem", "qcow2", "raw" */
 	uint64_t bytes;       /* of the file */
 	uint32_t crc;         /* data checksum; 0 with has_crc false: not sealed yet */
 	bool has_crc;
-	uint32_t depth;       /* layers below it; 0: bottom. Computed by store_layer_add */
+	uint32_t depth; /* layers below it; 0: bottom. Computed by store_layer_add */
 };
 int store_layer_add(struct store *s, const struct store_layer *l, struct err *err);
 int store_layer_get(struct store *s, const char *id, struct store_layer *ret, struct err *err);
 /* The layer is complete: size and checksum are known from now on. */
 int store_layer_seal(struct store *s, const char *id, uint64_t bytes, uint32_t crc, bool has_crc,
-		     struct err *err);
+                     struct err *err);
 /* From the bottom to id. Caller frees. */
 int store_layer_chain(struct store *s, const char *id, struct store_layer **ret, size_t *ret_n,
-		      struct err *err);
+                      struct err *err);
 int store_layer_list(struct store *s, struct store_layer **ret, size_t *ret_n, struct err *err);
 
 /* ---- points ---- */
 struct store_point {
-	char id[ID_SIZE];        /* "pt-..." */
+	char id[ID_SIZE]; /* "pt-..." */
 	char mem_layer[ID_SIZE], disk_layer[ID_SIZE];
 	char parent[ID_SIZE];    /* point the frozen machine itself was thawed from, or "" */
 	char source_vm[ID_SIZE]; /* or "" */
 	uint32_t vcpus, mem_mb, disk_mb;
 	char qemu_version[64], machine[160], cpu[64], accel[8];
-	uint32_t state_crc;      /* of the device state file */
+	uint32_t state_crc; /* of the device state file */
 	uint64_t state_bytes;
 	int64_t created_ms;
 };
 /* Adds the point and seals/adds its layers in one transaction. new_layers may be NULL. */
-int store_point_add(struct store *s, const struct store_point *p, const struct store_layer *new_layers,
-		    size_t n_layers, struct err *err);
+int store_point_add(struct store *s, const struct store_point *p,
+                    const struct store_layer *new_layers, size_t n_layers, struct err *err);
 int store_point_get(struct store *s, const char *id, struct store_point *ret, struct err *err);
 int store_point_list(struct store *s, struct store_point **ret, size_t *ret_n, struct err *err);
 /* After flattening: all points that use `from` use `to` instead. */
@@ -86,7 +87,8 @@ int store_template_get(struct store *s, const char *key, char ret_point[ID_SIZE]
 /* ---- VMs ---- */
 struct store_vm {
 	struct vm_info info;
-	char base_point[ID_SIZE]; /* thawed from; names the memory layers it stands on; "" after a cold boot */
+	char base_point[ID_SIZE]; /* thawed from; names the memory layers it stands on; "" after a
+	                             cold boot */
 	char base_mem[ID_SIZE];   /* top memory layer it stands on, or "" */
 	char disk_layer[ID_SIZE]; /* the layer it writes to (running) or rests on */
 	int slot;                 /* network slot while it runs, or -1 */
@@ -94,13 +96,13 @@ struct store_vm {
 int store_vm_add(struct store *s, const struct store_vm *v, struct err *err);
 /* Several at once (fork): all or none. new_layers: their disk layers. */
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
-		      const struct store_layer *new_layers, size_t n_layers, struct err *err);
+                      const struct store_layer *new_layers, size_t n_layers, struct err *err);
 int store_vm_get(struct store *s, const char *id, struct store_vm *ret, struct err *err);
 int store_vm_list(struct store *s, const char *account /* NULL: all */, struct store_vm **ret,
-		  size_t *ret_n, struct err *err);
+                  size_t *ret_n, struct err *err);
 /* Writes the whole row. new_layers/new_point (NULL, 0: none) are added in the same transaction. */
 int store_vm_update(struct store *s, const struct store_vm *v, const struct store_layer *new_layers,
-		    size_t n_layers, const struct store_point *new_point, struct err *err);
+                    size_t n_layers, const struct store_point *new_point, struct err *err);
 int store_vm_delete(struct store *s, const char *id, struct err *err);
 
 /* ---- snapshots ---- */
@@ -109,9 +111,10 @@ struct store_snapshot {
 	char point[ID_SIZE]; /* "" once deleted: the point is free to go */
 };
 int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct err *err);
-int store_snapshot_get(struct store *s, const char *id, struct store_snapshot *ret, struct err *err);
+int store_snapshot_get(struct store *s, const char *id, struct store_snapshot *ret,
+                       struct err *err);
 int store_snapshot_list(struct store *s, const char *account, bool include_deleted,
-			struct store_snapshot **ret, size_t *ret_n, struct err *err);
+                        struct store_snapshot **ret, size_t *ret_n, struct err *err);
 int store_snapshot_rename(struct store *s, const char *id, const char *name, struct err *err);
 int store_snapshot_delete(struct store *s, const char *id, struct err *err);
 
@@ -129,8 +132,8 @@ struct store_garbage {
  * what is below them stay.
  */
 int store_collect(struct store *s, const char *const *held_points, size_t n_points,
-		  const char *const *held_layers, size_t n_layers, struct store_garbage *ret,
-		  struct err *err);
+                  const char *const *held_layers, size_t n_layers, struct store_garbage *ret,
+                  struct err *err);
 void store_garbage_done(struct store_garbage *g);
 
 /* Small facts by name. */

@@ -20,7 +20,8 @@
 
 static int listen_on(int family, uint16_t *ret_port)
 {
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in v4 = { .sin_family = AF_INET,
+		                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
 	struct sockaddr *sa = family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
 	socklen_t len = family == AF_INET ? sizeof(v4) : sizeof(v6);
@@ -211,7 +212,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, rig_ready, rig_done)
-		T(test_both_ways),  T(test_server_ends_first), T(test_refused_and_v6),
+		T(test_both_ways), T(test_server_ends_first), T(test_refused_and_v6),
 		T(test_bulk_echo), T(test_guest_goes),
 	};
 

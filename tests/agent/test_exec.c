@@ -135,38 +135,54 @@ static void test_timeout(void **state)
 	guest_exec_result_done(&x);
 }
 
+static pid_t pid_in(const char *text)
+{
+	const char *p = strstr(text, "pid ");
+
+	assert_non_null(p);
+	return (pid_t)strtol(p + 4, NULL, 10);
+}
+
+static void wait_for_file(const char *path)
+{
+	uint64_t end = deadline_in(TEST_DEADLINE_MS);
+
+	while (access(path, F_OK) < 0) {
+		assert_true(clock_ms() < end);
+		usleep(20000);
+	}
+}
+
 static void test_background_child(void **state)
 {
 	struct rig *r = *state;
 	struct guest_exec_result x;
-	uint64_t begin = clock_ms();
+	char command[256], mark[128];
 	pid_t pid;
 
 	/* Holds both pipes, and writes into them long after the shell is gone. */
-	run_ok(r, "(sleep 1; echo late; echo late >&2; exec sleep 300) & echo $!", &x);
-	assert_true(clock_ms() - begin < 900);
+	snprintf(mark, sizeof(mark), "%s/mark", r->dir);
+	snprintf(command, sizeof(command),
+	         "(sleep 2; echo late; echo late >&2; touch %s; exec sleep 300) & echo pid $!",
+	         mark);
+	run_ok(r, command, &x);
+	assert_int_equal(access(mark, F_OK), -1); /* not waited for */
 	assert_int_equal(x.exit_code, 0);
-	pid = (pid_t)strtol(x.out, NULL, 10);
-	assert_true(pid > 1);
+	pid = pid_in(x.out);
 	guest_exec_result_done(&x);
-	usleep(1500000); /* its write must not kill it: give it the time to be killed */
-	assert_int_equal(kill(pid, 0), 0);
+	wait_for_file(mark);
+	assert_int_equal(kill(pid, 0), 0); /* its write did not kill it */
 	assert_int_equal(kill(pid, SIGKILL), 0);
 
-	/* Writes all the time. */
-	begin = clock_ms();
-	run_ok(r, "(while :; do echo y; sleep 0.01; done) & echo $!", &x);
-	assert_true(clock_ms() - begin < 5000);
-	pid = (pid_t)strtol(strstr(x.out, "y\n") == x.out ? x.out + 2 : x.out, NULL, 10);
+	/* Writes all the time: that ends, too. */
+	run_ok(r, "(while :; do echo y; sleep 0.01; done) & echo pid $!", &x);
+	pid = pid_in(x.out);
 	guest_exec_result_done(&x);
-	if (pid > 1)
-		assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
 
-	/* Let go of the pipes: no grace needed. */
-	begin = clock_ms();
-	run_ok(r, "setsid sleep 300 >/dev/null 2>&1 </dev/null & echo $!", &x);
-	assert_true(clock_ms() - begin < 900);
-	pid = (pid_t)strtol(x.out, NULL, 10);
+	/* Has let go of the pipes. */
+	run_ok(r, "setsid sleep 300 >/dev/null 2>&1 </dev/null & echo pid $!", &x);
+	pid = pid_in(x.out);
 	assert_int_equal(kill(pid, 0), 0);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	guest_exec_result_done(&x);
@@ -237,10 +253,9 @@ static void test_stdin(void **state)
 {
 	const size_t n = 3000000;
 	autofree uint8_t *data = malloc(n);
-	struct guest_exec_req req = { .command = "cat",
-		                      .stdin_data = data,
-		                      .stdin_len = n,
-		                      .timeout_ms = TEST_DEADLINE_MS };
+	struct guest_exec_req req = {
+		.command = "cat", .stdin_data = data, .stdin_len = n, .timeout_ms = TEST_DEADLINE_MS
+	};
 	struct rig *r = *state;
 	struct guest_exec_result x;
 	struct err err = { 0 };
@@ -304,7 +319,8 @@ static void *worker_main(void *arg)
 		struct err err = { 0 };
 
 		snprintf(command, sizeof(command),
-		         "head -c 300000 /dev/zero | tr '\\0' x | wc -c; echo w%d-%d", w->number, i);
+		         "head -c 300000 /dev/zero | tr '\\0' x | wc -c; echo w%d-%d", w->number,
+		         i);
 		snprintf(want, sizeof(want), "300000\nw%d-%d\n", w->number, i);
 		if (run(w->r, command, &x, &err) < 0) {
 			snprintf(w->problem, sizeof(w->problem), "%.100s", err.msg);
@@ -444,11 +460,20 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, rig_ready, rig_done)
-		T(test_output_and_code), T(test_signal),          T(test_environment),
-		T(test_no_descriptor_leaks_into_it), T(test_user), T(test_timeout),
-		T(test_background_child), T(test_large_output),   T(test_cancel),
-		T(test_stdin),            T(test_long_command),   T(test_many_at_once),
-		T(test_slow_consumer),    T(test_quiesce),
+		T(test_output_and_code),
+		T(test_signal),
+		T(test_environment),
+		T(test_no_descriptor_leaks_into_it),
+		T(test_user),
+		T(test_timeout),
+		T(test_background_child),
+		T(test_large_output),
+		T(test_cancel),
+		T(test_stdin),
+		T(test_long_command),
+		T(test_many_at_once),
+		T(test_slow_consumer),
+		T(test_quiesce),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

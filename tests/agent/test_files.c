@@ -104,12 +104,14 @@ static void test_big(void **state)
 	long before = rss_kb(r->agent), ours = rss_kb(getpid());
 
 	assert_int_equal(guest_write_file(r->g, NULL, path_of(r, "big"), 0640, on_source, &s,
-	                                  DEADLINE, &err), 0);
+	                                  DEADLINE, &err),
+	                 0);
 	assert_int_equal(stat(path_of(r, "big"), &st), 0);
 	assert_int_equal(st.st_size, BIG);
 	assert_int_equal(st.st_mode & 07777, 0640);
-	assert_int_equal(guest_read_file(r->g, NULL, path_of(r, "big"), 0, 0, on_sink, &k, DEADLINE,
-	                                 &err), 0);
+	assert_int_equal(
+	        guest_read_file(r->g, NULL, path_of(r, "big"), 0, 0, on_sink, &k, DEADLINE, &err),
+	        0);
 	assert_int_equal(k.got, BIG);
 	assert_false(k.wrong);
 	assert_true(rss_kb(r->agent) - before < 8 << 10);
@@ -124,14 +126,16 @@ static void test_big(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
 		k = (struct sink){ .base = ranges[i][0] };
 		assert_int_equal(guest_read_file(r->g, NULL, path_of(r, "big"), ranges[i][0],
-		                                 ranges[i][1], on_sink, &k, DEADLINE, &err), 0);
+		                                 ranges[i][1], on_sink, &k, DEADLINE, &err),
+		                 0);
 		assert_int_equal(k.got, ranges[i][2]);
 		assert_false(k.wrong);
 	}
 	/* The reader has had enough. */
 	k = (struct sink){ .cancel_at = 1000000 };
-	assert_int_equal(guest_read_file(r->g, NULL, path_of(r, "big"), 0, 0, on_sink, &k, DEADLINE,
-	                                 &err), -ECANCELED);
+	assert_int_equal(
+	        guest_read_file(r->g, NULL, path_of(r, "big"), 0, 0, on_sink, &k, DEADLINE, &err),
+	        -ECANCELED);
 	assert_int_equal(guest_ping(r->g, DEADLINE, &err), 0);
 }
 
@@ -159,7 +163,8 @@ static void test_write(void **state)
 
 	/* An aborted write changes nothing and leaves nothing. */
 	assert_int_equal(guest_write_file(r->g, NULL, path_of(r, "a/b/c/file"), 0, on_source, &bad,
-	                                  DEADLINE, &err), -EIO);
+	                                  DEADLINE, &err),
+	                 -EIO);
 	for (uint64_t end = deadline_in(5000);;) { /* the helper cleans up behind our back */
 		entries = count_entries(r, "a/b/c");
 		if (entries == 1 || clock_ms() > end)
@@ -199,14 +204,16 @@ static void test_read_errors(void **state)
 	struct err err = { 0 };
 	int (*sink)(void *, const uint8_t *, size_t) = on_sink;
 
-	assert_int_equal(guest_read_file(r->g, NULL, path_of(r, "none"), 0, 0, sink, &k, DEADLINE,
-	                                 &err), -ENOENT);
+	assert_int_equal(
+	        guest_read_file(r->g, NULL, path_of(r, "none"), 0, 0, sink, &k, DEADLINE, &err),
+	        -ENOENT);
 	assert_non_null(strstr(err.msg, "none"));
 	assert_int_equal(guest_read_file(r->g, NULL, r->dir, 0, 0, sink, &k, DEADLINE, &err),
 	                 -EISDIR);
 	assert_int_equal(mkfifo(path_of(r, "fifo"), 0644), 0);
-	assert_int_equal(guest_read_file(r->g, NULL, path_of(r, "fifo"), 0, 0, sink, &k, DEADLINE,
-	                                 &err), -EINVAL);
+	assert_int_equal(
+	        guest_read_file(r->g, NULL, path_of(r, "fifo"), 0, 0, sink, &k, DEADLINE, &err),
+	        -EINVAL);
 	assert_int_equal(k.got, 0);
 }
 
@@ -227,7 +234,8 @@ static void test_as_user(void **state)
 	assert_int_equal(mkdir(path_of(r, "open"), 0777), 0);
 	assert_int_equal(chmod(path_of(r, "open"), 0777), 0);
 	assert_int_equal(guest_read_file(r->g, "nobody", path_of(r, "secret"), 0, 0, on_sink, &k,
-	                                 DEADLINE, &err), -EACCES);
+	                                 DEADLINE, &err),
+	                 -EACCES);
 	assert_int_equal(write_text(r, "nobody", path_of(r, "new"), 0, 1, &err), -EACCES);
 	assert_int_equal(write_text(r, "nobody", path_of(r, "secret"), 0, 1, &err), -EACCES);
 	assert_int_equal(guest_list_dir(r->g, "nobody", path_of(r, "private"), &d, &n, &err),

@@ -221,7 +221,7 @@ static void test_half_payload_to_guest(void **state)
 
 	memset(data, 'S', sizeof(data));
 	agent_frame_put(&b, AGENT_F_DATA, AGENT_IN, 9, data, sizeof(data));
-	thaw_after_half(*state, b.p, 20000, 140);
+	thaw_after_half(*state, b.p, 20000, 200);
 }
 
 static void test_half_header_to_guest(void **state)

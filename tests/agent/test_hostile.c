@@ -217,12 +217,12 @@ static void act_half_frame_then_close(struct raw *w)
 
 static void test_violations(void **state)
 {
-	const act_fn acts[] = { act_flood,         act_garbage,     act_huge_length,
-		                act_just_too_long, act_wrong_tail,  act_wrong_stream,
-		                act_stream_zero,   act_wrong_channel, act_after_eof,
-		                act_credit_lie,    act_bad_result,  act_host_frame,
-		                act_extra_ack,     act_restart,     act_close,
-		                act_half_frame_then_close };
+	const act_fn acts[] = {
+		act_flood,      act_garbage,      act_huge_length, act_just_too_long,
+		act_wrong_tail, act_wrong_stream, act_stream_zero, act_wrong_channel,
+		act_after_eof,  act_credit_lie,   act_bad_result,  act_host_frame,
+		act_extra_ack,  act_restart,      act_close,       act_half_frame_then_close
+	};
 	unsigned fds = count_fds();
 
 	for (size_t i = 0; i < ARRAY_SIZE(acts); i++)
@@ -341,10 +341,10 @@ static void test_greeting(void **state)
 		int result;
 		unsigned ms;
 	} cases[] = {
-		{ act_silence, -ETIMEDOUT, 600 },        { act_wrong_nonce, -ETIMEDOUT, 600 },
+		{ act_silence, -ETIMEDOUT, 600 },         { act_wrong_nonce, -ETIMEDOUT, 600 },
 		{ act_flood_before_ack, -EPROTO, 30000 }, { act_wrong_generation, -EPROTO, 10000 },
-		{ act_step_missing, -EPROTO, 10000 },    { act_step_failed, -EIO, 10000 },
-		{ act_odd_version, -EPROTO, 10000 },     { act_ready_storm, 0, 2000 },
+		{ act_step_missing, -EPROTO, 10000 },     { act_step_failed, -EIO, 10000 },
+		{ act_odd_version, -EPROTO, 10000 },      { act_ready_storm, 0, 2000 },
 		{ act_hang_up, -ECONNRESET, 10000 },
 	};
 
@@ -450,14 +450,16 @@ static void test_guest_does_not_read(void **state)
 	assert_int_equal(stage_hello(&st, 10000, &err), 0);
 	/* Its deadline is kept although the socket is full, and nobody is cut off for it. */
 	begin = clock_ms();
-	assert_int_equal(guest_write_file(st.g, NULL, "/x", 0, on_zeros, NULL, deadline_in(400),
-	                                  &err), -ETIMEDOUT);
+	assert_int_equal(
+	        guest_write_file(st.g, NULL, "/x", 0, on_zeros, NULL, deadline_in(400), &err),
+	        -ETIMEDOUT);
 	assert_true(clock_ms() - begin < 10000);
 	/* And the owner's close ends it at once. */
 	assert_int_equal(pthread_create(&t, NULL, closer_main, st.g), 0);
 	begin = clock_ms();
-	assert_int_equal(guest_write_file(st.g, NULL, "/x", 0, on_zeros, NULL, deadline_in(40000),
-	                                  &err), -ECONNRESET);
+	assert_int_equal(
+	        guest_write_file(st.g, NULL, "/x", 0, on_zeros, NULL, deadline_in(40000), &err),
+	        -ECONNRESET);
 	assert_true(clock_ms() - begin < 10000);
 	pthread_join(t, NULL);
 	stage_end(&st);

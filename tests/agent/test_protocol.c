@@ -99,7 +99,8 @@ static void test_signal_frame(void **state)
 	struct agent_result m;
 	struct agent_frame f;
 
-	raw_open_exec(&w, 1, "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done",
+	raw_open_exec(&w, 1,
+	              "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done",
 	              false);
 	raw_expect(&w, AGENT_F_DATA, &f);
 	raw_send(&w, AGENT_F_SIGNAL, 0, 1, "\0\0\0\x0a", 4);
@@ -270,9 +271,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, rig_new, rig_done)
-		T(test_bad_requests),   T(test_long_requests), T(test_credit_overrun_by_host),
-		T(test_signal_frame),   T(test_streams_limit), T(test_flow_control),
-		T(test_fairness),       T(test_garbage),       T(test_host_does_not_read),
+		T(test_bad_requests), T(test_long_requests), T(test_credit_overrun_by_host),
+		T(test_signal_frame), T(test_streams_limit), T(test_flow_control),
+		T(test_fairness),     T(test_garbage),       T(test_host_does_not_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

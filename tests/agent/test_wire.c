@@ -131,8 +131,13 @@ static void test_messages(void **state)
 {
 	static struct agent_exec_req e, e2;
 	struct agent_hello h, h2;
-	struct agent_fs_req q = { .user = "u", .path = "/p", .off = 5, .len = 6, .mode = 0755,
-		                  .deep = true }, q2;
+	struct agent_fs_req q = { .user = "u",
+		                  .path = "/p",
+		                  .off = 5,
+		                  .len = 6,
+		                  .mode = 0755,
+		                  .deep = true },
+	                    q2;
 	autobuf struct buf b = { 0 };
 	struct rd c;
 
@@ -147,8 +152,12 @@ static void test_messages(void **state)
 		assert_int_equal(agent_hello_get(b.p, n, &h2), -EBADMSG);
 
 	buf_reset(&b);
-	e = (struct agent_exec_req){ .command = "c", .user = "u", .cwd = "/", .timeout_ms = 7,
-		                     .with_stdin = true, .n_env = 2,
+	e = (struct agent_exec_req){ .command = "c",
+		                     .user = "u",
+		                     .cwd = "/",
+		                     .timeout_ms = 7,
+		                     .with_stdin = true,
+		                     .n_env = 2,
 		                     .env = { "A=1", "B=" } };
 	agent_exec_req_put(&b, &e);
 	c = rd_of(b.p, b.len);
@@ -199,8 +208,8 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pieces),   cmocka_unit_test(test_header),
-		cmocka_unit_test(test_hunt),     cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_pieces), cmocka_unit_test(test_header),
+		cmocka_unit_test(test_hunt),   cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_names),
 	};
 

@@ -20,10 +20,10 @@
 #define TEST_DEADLINE_MS 60000
 
 struct rig {
-	char dir[64];   /* test root, removed at the end */
-	pid_t agent;    /* 0: not running */
+	char dir[64];    /* test root, removed at the end */
+	pid_t agent;     /* 0: not running */
 	struct guest *g; /* NULL: not connected */
-	int fd;         /* our end while there is no guest; -1 */
+	int fd;          /* our end while there is no guest; -1 */
 };
 
 /* cmocka setup and teardown; *state is a struct rig. */
@@ -39,14 +39,14 @@ int rig_hello(struct rig *r, enum guest_reason reason, uint64_t generation, stru
 /* File below the test root as text; "" when it is not there. Caller frees. */
 char *rig_text(struct rig *r, const char *name);
 void rig_write(struct rig *r, const char *name, const char *text, mode_t mode);
-long rss_kb(pid_t pid);      /* VmHWM: the most it ever had */
+long rss_kb(pid_t pid); /* VmHWM: the most it ever had */
 unsigned count_fds(void);
 
 /* Runs a command as guest_exec() does with no options. */
 int run(struct rig *r, const char *command, struct guest_exec_result *ret, struct err *err);
-#define run_ok(r, command, ret)                                        \
-	do {                                                           \
-		struct err e_ = { 0 };                                 \
-		if (run((r), (command), (ret), &e_) < 0)               \
-			fail_msg("%s: %s", (command), e_.msg);         \
+#define run_ok(r, command, ret)                                \
+	do {                                                   \
+		struct err e_ = { 0 };                         \
+		if (run((r), (command), (ret), &e_) < 0)       \
+			fail_msg("%s: %s", (command), e_.msg); \
 	} while (0)

@@ -39,6 +39,16 @@ int setup(void **state)
 	return 0;
 }
 
+int setup_small(void **state)
+{
+	struct ctx *t;
+
+	if (setup(state) < 0)
+		return -1;
+	t = *state;
+	return (int)rig_host(&t->rig, HOST_SMALL_PAGES, 0, 0, 0);
+}
+
 int teardown(void **state)
 {
 	struct ctx *t = *state;

@@ -17,12 +17,14 @@ struct ctx {
 
 int fixture_args(int argc, char **argv);
 int setup(void **state);
+int setup_small(void **state); /* for tests that count pages: no huge ones */
 int teardown(void **state);
 
 /* Freeze now, wait, and check the layer over t->mem against a copy of the host's memory. */
 struct layers_reply freeze_and_check(struct ctx *t, uint64_t token, uint32_t flags,
                                      struct layer_info *ret_info);
 
+#define TEST_SMALL(name) cmocka_unit_test_setup_teardown(name, setup_small, teardown)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 #endif

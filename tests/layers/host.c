@@ -210,6 +210,8 @@ static int64_t obey(const struct host_cmd *cmd)
 		return 0;
 	case HOST_DONTNEED:
 		return madvise(ram + cmd->off, cmd->len, MADV_DONTNEED);
+	case HOST_SMALL_PAGES:
+		return madvise(ram, ram_bytes, MADV_NOHUGEPAGE);
 	case HOST_RUN:
 		vcpus_run(cmd->off, cmd->len);
 		return 0;

@@ -49,17 +49,17 @@ static const uint8_t guest_code[] = {
 static const uint8_t reset_code[] = { 0xea, 0x00, 0x00, 0x00, 0xf0 }; /* jmp 0xf000:0 */
 /* clang-format on */
 
-static void write_bios(const char *path)
+static int make_bios(void)
 {
 	static uint8_t image[BIOS_BYTES];
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int fd = rig_memfile();
 
 	memcpy(image, boot_code, sizeof(boot_code));
 	memcpy(image + GUEST_IN_BIOS, guest_code, sizeof(guest_code));
 	memcpy(image + BIOS_BYTES - 16, reset_code, sizeof(reset_code));
-	if (fd < 0 || write(fd, image, sizeof(image)) != sizeof(image))
-		rig_die("write %s: %s", path, strerror(errno));
-	close(fd);
+	if (write(fd, image, sizeof(image)) != sizeof(image))
+		rig_die("write BIOS: %s", strerror(errno));
+	return fd;
 }
 
 /* The next line from QMP, without its end; valid until the next call. */
@@ -134,14 +134,14 @@ const char *qemu_qmp(struct qemu *q, const char *command, int fd)
 void qemu_start(struct qemu *q, const struct qemu_opts *o)
 {
 	const char *argv[64];
-	char object[160], chardev[64];
+	char object[160], chardev[64], bios[64];
 	int listen_fd = rig_init(&q->rig, o->mem_bytes), pair[2];
 	size_t n = 0;
 
 	q->have = 0;
-	snprintf(q->bios_path, sizeof(q->bios_path), "%s/bios", q->rig.dir);
-	snprintf(q->dump_path, sizeof(q->dump_path), "%s/dump", q->rig.dir);
-	write_bios(q->bios_path);
+	q->bios_fd = make_bios();
+	q->dump_fd = rig_memfile();
+	rig_path(q->bios_fd, bios);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		rig_die("socketpair: %s", strerror(errno));
 	snprintf(object, sizeof(object),
@@ -165,7 +165,7 @@ void qemu_start(struct qemu *q, const struct qemu_opts *o)
 		"-object",
 		object,
 		"-bios",
-		q->bios_path,
+		bios,
 		"-chardev",
 		chardev,
 		"-mon",
@@ -195,34 +195,24 @@ void qemu_start(struct qemu *q, const struct qemu_opts *o)
 void qemu_stop(struct qemu *q)
 {
 	close(q->qmp_fd);
-	unlink(q->bios_path);
-	unlink(q->dump_path);
+	close(q->bios_fd);
+	close(q->dump_fd);
 	rig_stop(&q->rig);
 }
 
 uint8_t *qemu_memory(struct qemu *q)
 {
-	uint64_t n = q->rig.mem_bytes, have = 0;
+	uint64_t n = q->rig.mem_bytes;
 	uint8_t *mem = malloc(n);
-	char cmd[256];
-	int fd;
+	char cmd[256], path[64];
 
+	rig_path(q->dump_fd, path);
 	snprintf(cmd, sizeof(cmd),
 	         "{\"execute\":\"pmemsave\",\"arguments\":{\"val\":0,\"size\":%llu,"
 	         "\"filename\":\"%s\"}}\n",
-	         (unsigned long long)n, q->dump_path);
+	         (unsigned long long)n, path);
 	qemu_qmp(q, cmd, -1);
-	fd = open(q->dump_path, O_RDONLY | O_CLOEXEC);
-	while (mem && fd >= 0 && have < n) {
-		ssize_t got = read(fd, mem + have, n - have);
-
-		if (got <= 0)
-			break;
-		have += (uint64_t)got;
-	}
-	if (!mem || have != n)
-		rig_die("read %s: %s", q->dump_path, strerror(errno));
-	close(fd);
-	unlink(q->dump_path);
+	if (!mem || pread(q->dump_fd, mem, n, 0) != (ssize_t)n)
+		rig_die("read guest memory: %s", strerror(errno));
 	return mem;
 }

@@ -18,7 +18,7 @@ struct qemu {
 	int qmp_fd; /* owned */
 	char buf[65536];
 	size_t have;
-	char bios_path[96], dump_path[96];
+	int bios_fd, dump_fd; /* owned */
 };
 
 struct qemu_opts {

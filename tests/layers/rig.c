@@ -60,9 +60,7 @@ static void wait_readable(int fd, const char *what)
 
 int rig_init(struct rig *rig, uint64_t mem_bytes)
 {
-	const char *tmp = getenv("TMPDIR");
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int fd;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	*rig = (struct rig){
 		.pid = -1,
@@ -71,15 +69,13 @@ int rig_init(struct rig *rig, uint64_t mem_bytes)
 		.command_fd = -1,
 		.shared_fd = -1,
 		.mem_bytes = mem_bytes,
+		.addr = { .sun_family = AF_UNIX },
+		.addr_len = sizeof(rig->addr),
 	};
-	snprintf(rig->dir, sizeof(rig->dir), "%s/layers-XXXXXX", tmp ? tmp : "/tmp");
-	if (!mkdtemp(rig->dir))
-		rig_die("mkdtemp %s: %s", rig->dir, strerror(errno));
-	snprintf(rig->socket_path, sizeof(rig->socket_path), "%s/control", rig->dir);
-	snprintf(un.sun_path, sizeof(un.sun_path), "%s", rig->socket_path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0 || listen(fd, 4) < 0)
-		rig_die("listen on %s: %s", un.sun_path, strerror(errno));
+	/* no name given: the kernel chooses an abstract one */
+	if (fd < 0 || bind(fd, (struct sockaddr *)&rig->addr, sizeof(sa_family_t)) < 0 ||
+	    listen(fd, 4) < 0 || getsockname(fd, (struct sockaddr *)&rig->addr, &rig->addr_len) < 0)
+		rig_die("listen: %s", strerror(errno));
 	return fd;
 }
 
@@ -169,20 +165,16 @@ void rig_stop(struct rig *rig)
 		munmap(rig->shared, rig->mem_bytes);
 		close(rig->shared_fd);
 	}
-	unlink(rig->socket_path);
-	rmdir(rig->dir);
 }
 
 /* --- the control socket --- */
 
 void rig_connect(struct rig *rig)
 {
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-
-	snprintf(un.sun_path, sizeof(un.sun_path), "%s", rig->socket_path);
 	rig->control_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (rig->control_fd < 0 || connect(rig->control_fd, (struct sockaddr *)&un, sizeof(un)) < 0)
-		rig_die("connect to %s: %s", un.sun_path, strerror(errno));
+	if (rig->control_fd < 0 ||
+	    connect(rig->control_fd, (struct sockaddr *)&rig->addr, rig->addr_len) < 0)
+		rig_die("connect: %s", strerror(errno));
 }
 
 void rig_disconnect(struct rig *rig)

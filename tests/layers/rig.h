@@ -14,7 +14,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include "layers/control.h"
 #include "layers/format.h"
@@ -29,15 +31,15 @@ struct rig {
 	int command_fd; /* owned; to host.c, -1 with a real QEMU */
 	int shared_fd;  /* owned; memfd where host.c puts copies of its memory */
 	uint64_t mem_bytes;
-	uint8_t *shared; /* owned mapping of shared_fd */
-	char dir[64];
-	char socket_path[96];
+	uint8_t *shared;         /* owned mapping of shared_fd */
+	struct sockaddr_un addr; /* of the control socket: abstract, chosen by the kernel */
+	socklen_t addr_len;
 };
 
 _Noreturn void rig_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t rig_now_us(void);
 
-/* Prepare the directory and the listening socket; returns the socket, owned by the caller. */
+/* Prepare; returns the listening socket, owned by the caller. */
 int rig_init(struct rig *rig, uint64_t mem_bytes);
 /* Start argv with the library loaded; the child gets @listen_fd and those in @keep (ends with -1).
  */
@@ -65,17 +67,18 @@ struct layers_reply rig_stat(struct rig *rig);
 /* --- host.c --- */
 
 enum host_op {
-	HOST_FILL = 1, /* pages of [off, off + len) get a pattern that depends on arg */
-	HOST_ZERO,     /* are set to zero bytes */
-	HOST_READ,     /* are read */
-	HOST_DONTNEED, /* are given up with madvise */
-	HOST_COPY,     /* all of memory is copied to the shared memfd */
-	HOST_RUN,      /* threads begin to write into [off, off + len) and to use malloc */
-	HOST_PAUSE,    /* and stop; answered when they have */
-	HOST_SYSCALLS, /* forbidden system calls fail as they should: value 0 */
-	HOST_EXEC,     /* execve: must end the process */
-	HOST_WRITES,   /* how many pages the threads have written so far */
-	HOST_FDS,      /* how many descriptors are open */
+	HOST_FILL = 1,    /* pages of [off, off + len) get a pattern that depends on arg */
+	HOST_ZERO,        /* are set to zero bytes */
+	HOST_READ,        /* are read */
+	HOST_DONTNEED,    /* are given up with madvise */
+	HOST_SMALL_PAGES, /* no huge pages in memory: a dirty byte is 4 KiB, not 2 MiB */
+	HOST_COPY,        /* all of memory is copied to the shared memfd */
+	HOST_RUN,         /* threads begin to write into [off, off + len) and to use malloc */
+	HOST_PAUSE,       /* and stop; answered when they have */
+	HOST_SYSCALLS,    /* forbidden system calls fail as they should: value 0 */
+	HOST_EXEC,        /* execve: must end the process */
+	HOST_WRITES,      /* how many pages the threads have written so far */
+	HOST_FDS,         /* how many descriptors are open */
 };
 
 struct host_cmd {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,20 @@ int rig_file(void)
 	if (fd < 0)
 		rig_die("temporary file: %s", strerror(errno));
 	return fd;
+}
+
+int rig_memfile(void)
+{
+	int fd = memfd_create("rig", MFD_CLOEXEC);
+
+	if (fd < 0)
+		rig_die("memfd: %s", strerror(errno));
+	return fd;
+}
+
+void rig_path(int fd, char ret[64])
+{
+	snprintf(ret, 64, "/proc/%d/fd/%d", getpid(), fd);
 }
 
 static void write_at(int fd, const void *data, size_t n, uint64_t off)

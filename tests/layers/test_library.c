@@ -277,10 +277,10 @@ static void test_balloon(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_fresh_memory_is_zero), TEST(test_freeze_of_dirty_pages),
-		TEST(test_zero_extents),         TEST(test_map_two_layers),
-		TEST(test_freeze_while_running), TEST(test_bad_layers),
-		TEST(test_very_many_pieces),     TEST(test_balloon),
+		TEST(test_fresh_memory_is_zero),   TEST_SMALL(test_freeze_of_dirty_pages),
+		TEST_SMALL(test_zero_extents),     TEST_SMALL(test_map_two_layers),
+		TEST(test_freeze_while_running),   TEST(test_bad_layers),
+		TEST_SMALL(test_very_many_pieces), TEST_SMALL(test_balloon),
 	};
 
 	if (fixture_args(argc, argv) < 0)

@@ -9,7 +9,6 @@ import sys
 import threading
 
 import case
-import world
 from case import CAPS, EXE, QEMU_IDLE, Base, alive, leftovers, status_of
 from world import PUBLIC, sh, wait_for
 
@@ -153,7 +152,7 @@ class Life(Base):
         pauses = [int(x) for x in re.findall(r"again in (\d+) ms", p.log())[:3]]
         self.assertEqual(pauses, [100, 200, 400])
         p.proc.terminate()
-        self.assertEqual(p.wait(), 1)
+        self.assertIn(p.wait(), (1, 3, 143))  # down, up or starting at that moment; not started again
 
     def test_sigterm(self):
         p = self.priv().up()

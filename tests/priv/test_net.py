@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """test_net.py - slots: taken, gated, freed, and what passes through them, proven with real packets"""
 import os
-import sys
 
 import case
 import world

@@ -29,7 +29,8 @@ int http_connect(unsigned port, unsigned timeout_ms)
 	struct sockaddr_in sa = { .sin_family = AF_INET,
 		                  .sin_port = htons((uint16_t)port),
 		                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct timeval tv = { .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
+	struct timeval tv = { .tv_sec = timeout_ms / 1000,
+		              .tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000 };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
