@@ -34,11 +34,6 @@
 #define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
 #define CHILD_FD_BASE 16       /* descriptors are parked above it before they get their places */
 
-static void set_cloexec_pipe(int p[2])
-{
-	fcntl(p[1], F_SETPIPE_SZ, PIPE_BYTES);
-}
-
 /* In the child: nothing of the agent stays but the pipes. */
 static void child_setup(struct agent *a, struct job_fds *fds)
 {
@@ -121,7 +116,7 @@ int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *
 		if (want[i] && pipe2(p[i], O_CLOEXEC) < 0)
 			r = -errno;
 		else if (want[i] && i < 3)
-			set_cloexec_pipe(p[i]);
+			fcntl(p[i][1], F_SETPIPE_SZ, PIPE_BYTES);
 	}
 	if (r == 0 && (s->pid = fork()) < 0) {
 		r = -errno;
@@ -138,11 +133,16 @@ int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *
 		for (int k = 0; k < 2; k++)
 			if (p[i][k] >= 0)
 				close(p[i][k]);
-	if (r < 0 && s->pid > 0) { /* started, but it cannot be watched: it never was */
-		kill(s->pid, SIGKILL);
-		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-		s->pid = 0;
+	if (r < 0) { /* it may have started, but it cannot be watched: it never was */
+		stream_close_in(s);
+		for (int i = AGENT_OUT; i <= AGENT_ERR; i++)
+			stream_close_out(s, i);
+		if (s->pid > 0) {
+			kill(s->pid, SIGKILL);
+			while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+				;
+			s->pid = 0;
+		}
 	}
 	return r;
 }

@@ -24,6 +24,12 @@ RESTORE_S = 120
 EXEC_S = 60
 COPIED = ("-machine", "-accel", "-cpu", "-smp", "-m")
 PR_SET_PDEATHSIG = 1
+# what server/vm/template.c does before it freezes the template, so that both save the same guest
+SETTLE = (
+    "systemctl is-system-running --wait",
+    "python3 -c 'import sys' && sh -c 'true' && bash -c 'true' && git --version && node -e 0 && ls / > /dev/null",
+    "journalctl --sync; sync; echo 1 > /proc/sys/vm/compact_memory; true",
+)
 
 
 def copied_options(pid):
@@ -158,9 +164,8 @@ class PlainQemu:
         m.greet_monitor()
         m.agent.hello(agentwire.BOOT, self.generation, "plain", BOOT_S)
         ms = (time.perf_counter() - t0) * 1e3
-        # as Pando's template is: booted to the end, and nothing left to write
-        m.agent.run("systemctl is-system-running --wait", BOOT_S)
-        m.agent.run("sync", EXEC_S)
+        for step in SETTLE:
+            m.agent.run(step, BOOT_S)
         m.command("migrate-set-capabilities", capabilities=[{"capability": "events", "state": True}])
         m.command("migrate-set-parameters", **{"max-bandwidth": 1 << 40})  # the default is 128 MB/s
         m.command("stop")

@@ -256,14 +256,35 @@ static int apply(struct hostnet *h, const struct net_host *plan, struct err *err
 	return 0;
 }
 
+/* Our own slots make routes all the time; only default routes matter. */
+static bool default_changed(int watch)
+{
+	_Alignas(8) char buf[16384];
+	bool changed = false;
+
+	for (;;) {
+		ssize_t n = recv(watch, buf, sizeof(buf), MSG_DONTWAIT);
+		size_t left = n > 0 ? (size_t)n : 0;
+
+		if (n < 0 && errno == ENOBUFS)
+			changed = true; /* some were lost */
+		else if (n <= 0)
+			return changed;
+		for (struct nlmsghdr *m = (struct nlmsghdr *)buf; NLMSG_OK(m, left);
+		     m = NLMSG_NEXT(m, left))
+			if (m->nlmsg_len >= NLMSG_LENGTH(sizeof(struct rtmsg)) &&
+			    ((struct rtmsg *)NLMSG_DATA(m))->rtm_dst_len == 0)
+				changed = true;
+	}
+}
+
 int hostnet_refresh(struct hostnet *h, struct err *err)
 {
 	struct net_host plan;
-	char skip[8192];
 	int r;
 
-	while (recv(h->watch, skip, sizeof(skip), MSG_DONTWAIT) > 0)
-		;
+	if (!default_changed(h->watch))
+		return 0;
 	r = find_uplinks(h, &plan, err);
 	if (r < 0)
 		return r;

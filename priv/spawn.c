@@ -37,6 +37,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "priv/jail.h"
 #include "wire/priv.h"
 
@@ -291,10 +292,18 @@ static pid_t clone_child(const struct spawn *s, int *ret_pidfd)
 		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
 		.exit_signal = SIGCHLD,
 	};
+	pid_t pid;
 
 	if (s->cgroup_fd >= 0) {
 		a.flags |= CLONE_INTO_CGROUP;
 		a.cgroup = (uint64_t)s->cgroup_fd;
+		pid = (pid_t)syscall(SYS_clone3, &a, sizeof(a));
+		if (pid >= 0)
+			return pid;
+		/* A group that cannot be entered must not keep a VM from starting. */
+		log_warn("jail: clone into its cgroup: %s, going on without", err_name(errno));
+		a.flags &= ~(uint64_t)CLONE_INTO_CGROUP;
+		a.cgroup = 0;
 	}
 	return (pid_t)syscall(SYS_clone3, &a, sizeof(a));
 }

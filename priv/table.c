@@ -75,8 +75,11 @@ static void send_reply(struct priv *p, unsigned op, const struct priv_rep *rep, 
 		return;
 	}
 	n = sock_send_fds(p->super.conn, b.p, b.len, fds, n_fds);
-	if (n < 0)
-		log_warn("%s: cannot answer pandod: %s", priv_op_name(op), err_name((int)n));
+	if (n < 0) {
+		log_warn("%s: cannot answer pandod: %s; closing the connection", priv_op_name(op),
+		         err_name((int)n));
+		shutdown(p->super.conn, SHUT_RDWR); /* better than a caller that waits in vain */
+	}
 }
 
 void table_reply_later(struct priv *p, uint32_t gen, unsigned op, struct priv_rep *rep)

@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "api/api_internal.h"
@@ -400,9 +401,9 @@ int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 	if (!a->draining) {
 		a->draining = true;
 		pthread_mutex_unlock(&a->lock);
-		MHD_quiesce_daemon(a->daemon); /* the socket is ours again */
-		close(a->listen_fd);
-		a->listen_fd = -1;
+		/* The socket is ours again, but may only be closed once the threads are gone. */
+		MHD_quiesce_daemon(a->daemon);
+		shutdown(a->listen_fd, SHUT_RDWR);
 		pthread_mutex_lock(&a->lock);
 	}
 	while (a->running && pthread_cond_timedwait(&a->idle, &a->lock, &until) != ETIMEDOUT)

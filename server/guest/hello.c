@@ -244,7 +244,7 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
                 struct guest_info *ret_info, struct err *err)
 {
 	struct greeting gr = { .wait_ms = FIRST_RETRY_MS };
-	struct agent_hello_ack ack;
+	struct agent_hello_ack ack = { 0 };
 	int r = begin(g, err);
 
 	if (r < 0)

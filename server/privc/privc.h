@@ -3,8 +3,9 @@
  * privc/privc.h - client of pando-priv; for engine/, vm/, net/
  *
  * pandod inherits one SOCK_SEQPACKET socket to pando-priv (descriptor number in
- * PANDO_PRIV_FD). Calls are serialised here and answered in order; each has a
- * deadline. When pando-priv is gone every call fails with -EPIPE.
+ * PANDO_PRIV_FD). Any thread may call at any time: requests carry ids, and a slow
+ * one (a kill waits for the end) holds up no other. Each has a deadline. When
+ * pando-priv is gone every call fails with -EPIPE.
  */
 #pragma once
 
@@ -20,9 +21,9 @@ struct privc;
 
 struct priv_info {
 	uint32_t version;
-	char tag[16];        /* instance: appears in every name made on the host */
-	char limits[64];     /* "cgroup v2", "cgroup v1 (memory cpu pids)", "none" */
-	bool kvm;            /* /dev/kvm is there and can be opened */
+	char tag[16];    /* instance: appears in every name made on the host */
+	char limits[64]; /* "cgroup v2", "cgroup v1 (memory cpu pids)", "none" */
+	bool kvm;        /* /dev/kvm is there and can be opened */
 	uint32_t slots_max;
 };
 int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, struct err *err);
@@ -31,12 +32,15 @@ struct privc *privc_free(struct privc *c);
 /* ---- network slots ---- */
 struct priv_slot {
 	uint32_t idx;
-	char host_addr[16];  /* unique address of this slot on the host side, "10.231.0.2" */
-	int dns_udp, dns_tcp; /* owned: sockets bound to 10.0.0.1:53 inside the slot, for the name forwarder */
+	char host_addr[16];   /* unique address of this slot on the host side, "10.231.0.2" */
+	int dns_udp, dns_tcp; /* owned: sockets bound to 10.0.0.1:53 inside the slot, for the name
+	                         forwarder */
 };
-/* A clean slot out of the pool (made on the spot if the pool is empty): link down, nothing passes. */
+/* A clean slot out of the pool (made on the spot if the pool is empty): link down, nothing passes.
+ */
 int privc_slot_take(struct privc *c, struct priv_slot *ret, struct err *err);
-/* Re-opens what privc_slot_take() gave, for a slot that is still taken (after a restart of pandod). */
+/* Re-opens what privc_slot_take() gave, for a slot that is still taken (after a restart of pandod).
+ */
 int privc_slot_adopt(struct privc *c, uint32_t idx, struct priv_slot *ret, struct err *err);
 /* Opens or closes the gate: while closed no byte passes between guest and network. */
 int privc_slot_gate(struct privc *c, uint32_t idx, bool open, struct err *err);
@@ -53,20 +57,23 @@ int privc_slot_socket(struct privc *c, uint32_t idx, int *ret_fd, struct err *er
 #define PRIV_SPAWN_FDS_MAX 40
 #define PRIV_FD_FIRST 10 /* fds[i] becomes descriptor PRIV_FD_FIRST + i in the child */
 struct priv_spawn {
-	const char *vm_id;       /* [a-z0-9-]{1,40}; unique among running ones */
-	int slot;                /* index of a taken slot, or -1: no network. Its tap arrives as PRIV_TAP_FD */
-	const char *const *argv; /* arguments after the program name, NULL-terminated; -sandbox is added by pando-priv */
+	const char *vm_id; /* [a-z0-9-]{1,40}; unique among running ones */
+	int slot; /* index of a taken slot, or -1: no network. Its tap arrives as PRIV_TAP_FD */
+	const char *const *argv; /* arguments after the program name, NULL-terminated; -sandbox is
+	                            added by pando-priv */
 	const char *const *env;  /* NULL-terminated; only PANDO_* names are accepted */
 	const int *fds;          /* borrowed */
 	size_t n_fds;
-	int log_fd;              /* borrowed; stdout and stderr of QEMU */
-	uint32_t mem_mb;         /* of the guest; the cgroup limit leaves room for QEMU itself */
+	int log_fd;      /* borrowed; stdout and stderr of QEMU */
+	uint32_t mem_mb; /* of the guest; the cgroup limit leaves room for QEMU itself */
 	uint32_t vcpus;
-	bool kvm;                /* put /dev/kvm into the jail */
+	bool kvm; /* put /dev/kvm into the jail */
 };
 #define PRIV_TAP_FD 9
-int privc_spawn(struct privc *c, const struct priv_spawn *s, struct proc *ret_proc, struct err *err);
-/* SIGKILL for all of its processes, reap, remove its cgroup and record. Fine when it is gone already. */
+int privc_spawn(struct privc *c, const struct priv_spawn *s, struct proc *ret_proc,
+                struct err *err);
+/* SIGKILL for all of its processes, reap, remove its cgroup and record. Fine when it is gone
+ * already. */
 int privc_kill(struct privc *c, const char *vm_id, struct err *err);
 /* How an ended VM ended: wait status as of waitpid(2), or -ENOENT / -EAGAIN (still running). */
 int privc_exit_status(struct privc *c, const char *vm_id, int *ret_status, struct err *err);
@@ -80,6 +87,7 @@ int privc_list(struct privc *c, struct priv_vm **ret, size_t *ret_n, struct err 
 /* Slots that are taken, for recovery. Caller frees. */
 int privc_slots_taken(struct privc *c, uint32_t **ret, size_t *ret_n, struct err *err);
 struct priv_vm_stats {
-	uint64_t cpu_us, mem_bytes, private_bytes; /* private: anonymous memory of QEMU (smaps_rollup) */
+	uint64_t cpu_us, mem_bytes,
+	        private_bytes; /* private: anonymous memory of QEMU (smaps_rollup) */
 };
 int privc_vm_stats(struct privc *c, const char *vm_id, struct priv_vm_stats *ret, struct err *err);

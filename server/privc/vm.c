@@ -10,6 +10,8 @@
 #include "base/err.h"
 #include "privc/privc_internal.h"
 
+#define VMS_MAX 4096u /* more than pando-priv runs: a list that does not end, ends here */
+
 /* Looks at the length before it is cut: a shortened id would be another VM's. */
 static int set_id(struct priv_req *m, const char *vm_id, struct err *err)
 {
@@ -107,7 +109,7 @@ int privc_list(struct privc *c, struct priv_vm **ret, size_t *ret_n, struct err 
 
 		if (r == 0 && !(grown = realloc(v, (n + a->rep.n_vms + 1) * sizeof(*v))))
 			r = err_set(err, -ENOMEM, "list of VMs: out of memory");
-		if (r < 0) {
+		if (r < 0 || !grown) {
 			list_free(v, n);
 			return r;
 		}
@@ -122,7 +124,7 @@ int privc_list(struct privc *c, struct priv_vm **ret, size_t *ret_n, struct err 
 			memcpy(v[n].vm_id, from->vm_id, sizeof(from->vm_id));
 		}
 		cursor = a->rep.cursor;
-	} while (cursor != PRIV_LIST_END && n < PRIV_SLOTS_LIMIT * 2);
+	} while (cursor != PRIV_LIST_END && n < VMS_MAX);
 	*ret = v;
 	*ret_n = n;
 	return 0;

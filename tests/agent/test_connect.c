@@ -192,7 +192,7 @@ static void test_guest_goes(void **state)
 {
 	struct rig *r = *state;
 	struct err err = { 0 };
-	unsigned fds = count_fds();
+	unsigned fds = count_fds(getpid());
 	uint16_t port;
 	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
 
@@ -203,9 +203,9 @@ static void test_guest_goes(void **state)
 	close(TAKE_FD(fd));
 	close(TAKE_FD(peer));
 	close(TAKE_FD(srv));
-	for (uint64_t end = deadline_in(5000); count_fds() > fds && clock_ms() < end;)
+	for (uint64_t end = deadline_in(5000); count_fds(getpid()) > fds && clock_ms() < end;)
 		usleep(1000); /* the relay's thread lets go */
-	assert_int_equal(count_fds(), fds);
+	assert_int_equal(count_fds(getpid()), fds);
 }
 
 int main(void)

@@ -408,6 +408,32 @@ static void test_slow_consumer(void **state)
 	sem_destroy(&s.gate.go);
 }
 
+/* Every way a command can end gives back what it took. */
+static void test_nothing_leaks(void **state)
+{
+	struct counter c = { .cancel_after = 1 };
+	struct rig *r = *state;
+	unsigned before = count_fds(r->agent);
+
+	for (int i = 0; i < 40; i++) {
+		struct guest_exec_req req = { .command = "head -c 1000 /dev/zero; sleep 0.05; cat",
+			                      .user = i % 5 == 0 ? "no-such-user" : NULL,
+			                      .cwd = i % 5 == 1 ? "/nonexistent" : NULL,
+			                      .timeout_ms = i % 5 == 2 ? 1 : TEST_DEADLINE_MS,
+			                      .on_output = i % 5 == 3 ? on_count : NULL,
+			                      .stdin_data = i % 2 ? (const uint8_t *)"x" : NULL,
+			                      .stdin_len = 1,
+			                      .ctx = &c };
+		struct guest_exec_result x;
+
+		if (guest_exec(r->g, &req, &x, NULL) == 0)
+			guest_exec_result_done(&x);
+	}
+	for (uint64_t end = deadline_in(10000); count_fds(r->agent) > before && clock_ms() < end;)
+		usleep(10000); /* cancelled ones are reaped behind our back */
+	assert_int_equal(count_fds(r->agent), before);
+}
+
 struct late {
 	struct rig *r;
 	int result;
@@ -474,6 +500,7 @@ int main(void)
 		T(test_many_at_once),
 		T(test_slow_consumer),
 		T(test_quiesce),
+		T(test_nothing_leaks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,6 +265,50 @@ static void test_as_user(void **state)
 	assert_int_equal(st.st_uid, 0);
 }
 
+/* Supplementary groups count, malformed lines do not, and a write through a mount point works. */
+static void test_groups(void **state)
+{
+	struct guest_exec_req req = { .command = "id -G; echo $HOME $SHELL",
+		                      .user = "ada",
+		                      .timeout_ms = TEST_DEADLINE_MS };
+	struct rig *r = *state;
+	struct guest_exec_result x;
+	struct sink k = { 0 };
+	struct err err = { 0 };
+	struct stat st;
+
+	if (geteuid() != 0)
+		skip();
+	rig_stop(r);
+	rig_write(r, "passwd",
+	          "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:-5:1:::\nada:x:4294967295:1:::\n"
+	          "ada:x:54321:54321:Ada:/home/ada:\nbob:x:54322:54321::/:/bin/sh",
+	          0644);
+	rig_write(r, "group",
+	          "one:x:54330:bob,ada\ntwo:x:54331:adam\nbad:x:zz:ada\nshort:x\nthree:x:54333:ada",
+	          0644);
+	r->accounts = true;
+	rig_spawn(r);
+	if (rig_hello(r, GUEST_BOOT, 1, NULL, &err) < 0)
+		fail_msg("hello: %s (root without mount namespaces?)", err.msg);
+	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
+	assert_string_equal(x.out, "54321 54330 54333\n/home/ada /bin/sh\n");
+	guest_exec_result_done(&x);
+
+	rig_write(r, "for-three", "", 0640);
+	assert_int_equal(chown(path_of(r, "for-three"), 0, 54333), 0);
+	assert_int_equal(guest_read_file(r->g, "ada", path_of(r, "for-three"), 0, 0, on_sink, &k,
+	                                 DEADLINE, &err),
+	                 0);
+	assert_int_equal(guest_read_file(r->g, "bob", path_of(r, "for-three"), 0, 0, on_sink, &k,
+	                                 DEADLINE, &err),
+	                 -EACCES);
+	/* /etc/group is a bind mount there: it cannot be renamed over. */
+	assert_int_equal(write_text(r, NULL, "/etc/group", 0, 3, &err), 0);
+	assert_int_equal(stat(path_of(r, "group"), &st), 0);
+	assert_int_equal(st.st_size, 3);
+}
+
 static void test_directories(void **state)
 {
 	struct rig *r = *state;
@@ -341,8 +385,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, rig_ready, rig_done)
-		T(test_big),     T(test_write),       T(test_read_errors),
-		T(test_as_user), T(test_directories), T(test_shutdown),
+		T(test_big),    T(test_write),       T(test_read_errors), T(test_as_user),
+		T(test_groups), T(test_directories), T(test_shutdown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,13 +223,13 @@ static void test_violations(void **state)
 		act_after_eof,  act_credit_lie,   act_bad_result,  act_host_frame,
 		act_extra_ack,  act_restart,      act_close,       act_half_frame_then_close
 	};
-	unsigned fds = count_fds();
+	unsigned fds = count_fds(getpid());
 
 	for (size_t i = 0; i < ARRAY_SIZE(acts); i++)
 		expect_reset(acts[i]);
-	for (uint64_t end = deadline_in(5000); count_fds() > fds && clock_ms() < end;)
+	for (uint64_t end = deadline_in(5000); count_fds(getpid()) > fds && clock_ms() < end;)
 		usleep(1000); /* the readers let go */
-	assert_int_equal(count_fds(), fds);
+	assert_int_equal(count_fds(getpid()), fds);
 }
 
 /* ---- greeting ---- */

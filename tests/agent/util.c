@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -22,6 +24,23 @@
 #include "base/io.h"
 
 #define STOP_MS 10000 /* for the agent to end when its channel does */
+
+/* In the child: other accounts, in a mount namespace of its own. */
+static void see_accounts(const struct rig *r)
+{
+	static const char *const names[] = { "passwd", "group" };
+
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		_exit(77);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char from[128], to[32];
+
+		snprintf(from, sizeof(from), "%s/%s", r->dir, names[i]);
+		snprintf(to, sizeof(to), "/etc/%s", names[i]);
+		if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+			_exit(77);
+	}
+}
 
 void rig_spawn(struct rig *r)
 {
@@ -38,6 +57,8 @@ void rig_spawn(struct rig *r)
 		if (getppid() != parent || dup2(pair[1], 3) < 0)
 			_exit(1);
 		close_range(4, ~0u, 0);
+		if (r->accounts)
+			see_accounts(r);
 		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir, NULL);
 		_exit(127);
 	}
@@ -161,11 +182,15 @@ long rss_kb(pid_t pid)
 	return strtol(p + 6, NULL, 10);
 }
 
-unsigned count_fds(void)
+unsigned count_fds(pid_t pid)
 {
-	autodir DIR *d = opendir("/proc/self/fd");
+	autodir DIR *d = NULL;
 	unsigned n = 0;
+	char path[64];
 
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	d = opendir(path);
+	assert_non_null(d);
 	while (readdir(d))
 		n++;
 	return n;

@@ -9,6 +9,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -24,6 +25,7 @@ struct rig {
 	pid_t agent;     /* 0: not running */
 	struct guest *g; /* NULL: not connected */
 	int fd;          /* our end while there is no guest; -1 */
+	bool accounts;   /* the next agent sees dir/passwd and dir/group as /etc's */
 };
 
 /* cmocka setup and teardown; *state is a struct rig. */
@@ -40,7 +42,7 @@ int rig_hello(struct rig *r, enum guest_reason reason, uint64_t generation, stru
 char *rig_text(struct rig *r, const char *name);
 void rig_write(struct rig *r, const char *name, const char *text, mode_t mode);
 long rss_kb(pid_t pid); /* VmHWM: the most it ever had */
-unsigned count_fds(void);
+unsigned count_fds(pid_t pid);
 
 /* Runs a command as guest_exec() does with no options. */
 int run(struct rig *r, const char *command, struct guest_exec_result *ret, struct err *err);

@@ -4,9 +4,9 @@
  * client of its control socket
  *
  * Whatever goes wrong ends the test with a sentence (rig_die): these are tests, there is nobody to
- * return an error to. Every wait has a deadline. Temporary files have no name, or lie in a
- * directory that rig_stop() removes; a process that outlives its test is killed by the kernel
- * (PDEATHSIG).
+ * return an error to. Every wait has a deadline. Nothing needs to be cleaned up,
+ * however a test ends: temporary files and sockets have no names in the file system (who needs a
+ * path gets one under /proc), and a process that outlives its test is killed by the kernel.
  */
 #ifndef TESTS_LAYERS_RIG_H
 #define TESTS_LAYERS_RIG_H
@@ -41,8 +41,7 @@ uint64_t rig_now_us(void);
 
 /* Prepare; returns the listening socket, owned by the caller. */
 int rig_init(struct rig *rig, uint64_t mem_bytes);
-/* Start argv with the library loaded; the child gets @listen_fd and those in @keep (ends with -1).
- */
+/* Start argv with the library loaded; it gets @listen_fd and those in @keep (ends with -1). */
 void rig_spawn(struct rig *rig, const char *so, char *const argv[], int listen_fd, const int *keep);
 void rig_start_host(struct rig *rig, const char *so, const char *host, uint64_t mem_bytes);
 void rig_stop(struct rig *rig);
@@ -95,8 +94,11 @@ void rig_pattern(uint8_t *page, uint64_t guest_off, uint32_t arg);
 
 /* --- layer files --- */
 
-int rig_file(
-        void); /* an empty file without a name, on the file system of the temporary directory */
+/* An empty file without a name, on the file system of the temporary directory; or in memory. */
+int rig_file(void);
+int rig_memfile(void);
+/* A path by which another process of ours can open it. */
+void rig_path(int fd, char ret[64]);
 
 struct rig_extent {
 	uint64_t guest_off, len;

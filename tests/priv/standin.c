@@ -299,10 +299,10 @@ static void *conn_main(void *arg)
 	return NULL;
 }
 
-/* Exits as pandod does: 0 when asked to stop. */
+/* Exits as pandod does when it is asked to stop. */
 static void on_term(int sig)
 {
-	_exit(getenv("STANDIN_TERM_CODE") ? (int)strtol(getenv("STANDIN_TERM_CODE"), NULL, 10) : 0);
+	_exit(0);
 }
 
 int main(int argc, char **argv)

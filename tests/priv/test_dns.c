@@ -115,7 +115,7 @@ static ssize_t get(int fd, uint8_t *p, size_t size, int ms)
 static void udp_answer(void **state)
 {
 	struct rig *r = *state;
-	uint8_t q[512], got[512];
+	uint8_t q[512] = { 0 }, got[512] = { 0 };
 	struct sockaddr_in from;
 	socklen_t len = sizeof(from);
 	size_t n = query(0x1234, 1, q);
@@ -155,7 +155,7 @@ static void udp_answer(void **state)
 static void udp_lost_and_late(void **state)
 {
 	struct rig *r = *state;
-	uint8_t q[512], got[512];
+	uint8_t q[512] = { 0 }, got[512] = { 0 };
 	size_t n = query(0x4321, 1, q);
 	uint64_t t0 = clock_ms();
 
@@ -171,7 +171,7 @@ static void udp_lost_and_late(void **state)
 static void udp_refused(void **state)
 {
 	struct rig *r = *state;
-	uint8_t q[512], got[512];
+	uint8_t q[512] = { 0 }, got[512] = { 0 };
 	size_t n = query(1, 252, q);
 
 	send(r->guest, q, n, 0); /* a zone transfer */
@@ -189,7 +189,7 @@ static void udp_refused(void **state)
 static void udp_flood(void **state)
 {
 	struct rig *r = *state;
-	uint8_t q[512], got[512];
+	uint8_t q[512] = { 0 }, got[512] = { 0 };
 	struct dns_stats st;
 	int asked = 0;
 
@@ -255,7 +255,7 @@ static void tcp_answers(void **state)
 static void tcp_faults(void **state)
 {
 	struct rig *r = *state;
-	uint8_t q[600], got[1024];
+	uint8_t q[600] = { 0 }, got[1024] = { 0 };
 	size_t n = query(9, 1, q + 2);
 	autofd int g = tcp_guest(r);
 	int more[6];
@@ -288,7 +288,7 @@ static void tcp_faults(void **state)
 static void remove_while_busy(void **state)
 {
 	struct rig *r = *state;
-	uint8_t q[600], got[600];
+	uint8_t q[600] = { 0 }, got[600] = { 0 };
 	size_t n = query(3, 1, q + 2);
 	autofd int g = tcp_guest(r);
 	struct sockaddr_in any;

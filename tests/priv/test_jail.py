@@ -6,6 +6,7 @@ import socket
 import threading
 
 import case
+import world
 from case import CAPS, QEMU_IDLE, Base, PROBE, alive, status_of
 from world import wait_for
 
@@ -164,6 +165,42 @@ class Jail(Base):
         wait_for("cgroups", lambda: len(groups()) >= (limits.count(" ") - 1 if "v1" in limits else 1))
         p.ask("kill vm-a")
         wait_for("cgroups are removed", lambda: not [d for r, ds, _ in os.walk("/sys/fs/cgroup") for d in ds if "vm-a." + uid == d])
+
+    def choose_cgroup(self, p, mode, base):
+        """As an earlier start would have: the choice is kept in the run directory."""
+        tag = f"{world.crc32c(os.path.realpath(p.data).encode()):08x}"
+        os.makedirs(f"/run/pando/{tag}", 0o700)
+        with open(f"/run/pando/{tag}/cgroup", "w") as f:
+            f.write(f"{mode}\n{base}\n-\n-\n")
+
+    def test_v2_group_without_controllers(self):
+        v2 = [line.split()[4] for line in open("/proc/self/mountinfo") if " - cgroup2 " in line]
+        if not v2:
+            self.skipTest("this host has no cgroup v2")
+        base = f"{v2[0]}/pando-test-{os.getpid()}"
+        os.mkdir(base)
+        self.addCleanup(lambda: os.path.exists(base) and os.rmdir(base))
+        p = self.priv()
+        self.choose_cgroup(p, 3, base)
+        p.up()
+        self.assertIn("cgroup v2", p.ask("info"))
+        pid = self.spawn(p, "vm-a")
+        uid = status_of(pid)["Uid"].split()[0]
+        with open(f"{base}/vm-a.{uid}/cgroup.procs") as f:
+            self.assertEqual(f.read().split(), [str(pid)])  # from its first moment
+        p.ask("kill vm-a")
+        wait_for("its group is removed", lambda: os.listdir(base) and not [d for d in os.listdir(base) if d.startswith("vm-a")])
+        self.assertEqual(p.quit(), 0)
+        self.assertFalse(os.path.exists(base))
+
+    def test_a_broken_cgroup_does_not_keep_a_vm_from_starting(self):
+        p = self.priv()
+        base = os.path.join(self.world.dir, "nogroup")
+        os.mkdir(base)
+        self.choose_cgroup(p, 1, base)
+        p.up()
+        self.assertTrue(alive(self.spawn(p, "vm-a")))
+        self.assertIn("going on without", p.log())
 
     def test_stats(self):
         p = self.priv().up()

@@ -45,6 +45,16 @@ def sh(*argv, check=True):
     return r
 
 
+def crc32c(data):
+    """Castagnoli, as base/crc32c.c: an instance's tag is that of its data directory."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
 def wait_for(what, fn, seconds=10):
     """Waits until fn() is true; there is no event for what other programs do to /proc and links."""
     end = time.monotonic() + seconds

@@ -61,7 +61,7 @@ bool http_send(int fd, const void *p, size_t n)
 
 const char *http_header(const struct http_reply *r, const char *name)
 {
-	static char value[512];
+	static __thread char value[512];
 	size_t n = strlen(name);
 
 	for (const char *p = r->head; p && (p = strstr(p, "\r\n"));) {

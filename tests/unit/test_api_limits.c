@@ -236,6 +236,68 @@ static void clients_that_leave_do_no_harm(void **state)
 	fx_call(f, "GET", "/v1/vms", NULL, 200, &r);
 }
 
+static uint64_t spooled(struct api *a)
+{
+	LOCK_SCOPE(&a->lock);
+	return a->spooled;
+}
+
+static void an_upload_that_breaks_off_leaves_nothing(void **state)
+{
+	struct fx *f = *state;
+	autofree char *part = filled(5 << 20);
+	uint64_t end = deadline_in(10000);
+	int fd = http_connect(f->port, 5000);
+	char head[512];
+	int n = snprintf(head, sizeof(head),
+	                 "PUT /v1/vms/abc/files/x HTTP/1.1\r\nHost: x\r\n%sContent-Length: "
+	                 "10000000\r\n\r\n",
+	                 f->auth_header);
+
+	assert_true(http_send(fd, head, (size_t)n) && http_send(fd, part, 5 << 20));
+	while (spooled(f->api) < 5 << 20 && clock_ms() < end)
+		poll(NULL, 0, 5);
+	assert_int_equal(spooled(f->api), 5 << 20);
+	close(fd);
+	while (spooled(f->api) && clock_ms() < end)
+		poll(NULL, 0, 5);
+	assert_int_equal(spooled(f->api), 0);
+}
+
+static size_t open_fds(void)
+{
+	autodir DIR *d = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	return n;
+}
+
+static void starting_and_stopping_leaks_no_descriptor(void **state)
+{
+	struct fx *f = *state;
+	struct api_deps deps = {
+		.conf = &f->conf, .store = f->store, .vmm = f->vmm, .auth = f->auth
+	};
+	size_t before = open_fds();
+
+	for (int i = 0; i < 3; i++) {
+		autoreply struct http_reply r = { 0 };
+		struct api *a = NULL;
+		unsigned port = 0;
+		char url[96];
+
+		OK(api_start(&deps, &a, &err));
+		assert_int_equal(sscanf(api_url(a, url, sizeof(url)), "http://127.0.0.1:%u", &port),
+		                 1);
+		assert_int_equal(http_call(port, "GET", "/v1/health", NULL, NULL, 0, &r), 0);
+		OK(api_stop(a, 5000, &err));
+	}
+	assert_int_equal(open_fds(), before);
+}
+
 static void many_requests_on_one_connection(void **state)
 {
 	struct fx *f = *state;
@@ -310,6 +372,8 @@ int main(void)
 		HASTY(a_working_handler_has_no_deadline),
 		T(long_commands_block_nobody),
 		T(clients_that_leave_do_no_harm),
+		T(an_upload_that_breaks_off_leaves_nothing),
+		T(starting_and_stopping_leaks_no_descriptor),
 		T(many_requests_on_one_connection),
 		T(stopping_waits_and_says_who_is_left),
 		T(a_taken_port_is_said_in_a_sentence),

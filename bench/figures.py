@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""figures.py - every figure once: its name, unit, target; and from samples to medians, verdicts and the printed table"""
+import statistics
+
+MISSED, MET, NONE = "missed", "met", ""
+
+# id, section, what a reader sees, unit, target ("at most" unless it begins with ">="), note
+FIGURES = [
+    ("thaw.agent", "thaw", "create: thaw to the agent's confirmation", "ms", 150, "server: sum of its steps"),
+    ("thaw.api", "thaw", "create: whole API call", "ms", 150, "client"),
+    ("thaw.server", "thaw", "create: server's own figure", "ms", None, "server: 'created in'"),
+    ("thaw.echo", "thaw", "create + first echo", "ms", 400, "client"),
+    ("resume.agent", "thaw", "resume: thaw to the agent's confirmation", "ms", 150, "server: sum of its steps"),
+    ("resume.api", "thaw", "resume: whole API call", "ms", 150, "client"),
+    ("resume.server", "thaw", "resume: server's own figure", "ms", None, "server: 'resumed in'"),
+    ("resume.echo", "thaw", "resume + first echo", "ms", 400, "client"),
+    ("exec.true", "thaw", "exec of true, warm", "ms", None, "client"),
+    ("pause.small", "freeze", "pause, little dirty", "ms", None, "server: stop to cont"),
+    ("pause.64", "freeze", "pause, 64 MB dirty", "ms", 30, "server: stop to cont"),
+    ("pause.512", "freeze", "pause, 512 MB dirty", "ms", 30, "server: stop to cont"),
+    ("pause.growth", "freeze", "pause, 512 MB against 64 MB", "x", 1.25, "ratio of medians; 1.25 allows for noise"),
+    ("fork_call.64", "freeze", "of it fork(2), 64 MB dirty", "ms", None, "server"),
+    ("fork_call.512", "freeze", "of it fork(2), 512 MB dirty", "ms", None, "server"),
+    ("dirty.64", "freeze", "memory written, 64 MB dirty", "MB", None, "server: pages x 4 KB"),
+    ("dirty.512", "freeze", "memory written, 512 MB dirty", "MB", None, "server: pages x 4 KB"),
+    ("snapshot.small", "freeze", "snapshot API call, little dirty", "ms", None, "client; durable on disk"),
+    ("snapshot.64", "freeze", "snapshot API call, 64 MB dirty", "ms", None, "client; durable on disk"),
+    ("snapshot.512", "freeze", "snapshot API call, 512 MB dirty", "ms", None, "client; durable on disk"),
+    ("suspend.api", "freeze", "suspend API call", "ms", None, "client"),
+    ("fork.api", "fork", "fork of 3: API call", "ms", None, "client"),
+    ("fork.ready", "fork", "fork of 3: all three answered echo", "ms", 1000, "client"),
+    ("mem.fresh", "memory", "private memory after create + echo", "MB", 45, "Private_Dirty of QEMU's smaps_rollup"),
+    ("mem.idle", "memory", "private memory after a minute idle", "MB", 45, "Private_Dirty of QEMU's smaps_rollup"),
+    ("mem.pss", "memory", "proportional share, idle", "MB", None, "Pss: shared pages divided by their users"),
+    ("mem.tables", "memory", "page tables, idle", "MB", None, "VmPTE of QEMU"),
+    ("cpu.idle", "memory", "processor time of an idle VM", "%", None, "of one core, over that minute"),
+    ("boot.api", "beside", "cold boot: start API call", "ms", None, "client; after stop"),
+    ("boot.echo", "beside", "cold boot to first echo", "ms", None, "client; after stop"),
+    ("boot.ratio", "beside", "cold boot against thaw, to first echo", "x", ">=60", "ratio of medians"),
+    ("qemu.save", "beside", "QEMU's own save (migrate to file)", "ms", None, "the guest stands still"),
+    ("qemu.flush", "beside", "... and fsync of that file", "ms", None, ""),
+    ("qemu.size", "beside", "... size of that file", "MB", None, ""),
+    ("qemu.agent", "beside", "QEMU's own restore to agent reply", "ms", None, "new process, -incoming"),
+    ("qemu.echo", "beside", "QEMU's own restore to first echo", "ms", None, "new process, -incoming"),
+    ("qemu.ratio", "beside", "QEMU's restore against thaw, to first echo", "x", None, "ratio of medians"),
+    ("floor.echo", "beside", "bubblewrap, same root: echo", "ms", None, "no kernel of its own"),
+]
+# id, the figure above, the figure below: ratios of medians
+RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
+          ("qemu.ratio", "qemu.echo", "thaw.echo")]
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "memory": "memory of one VM", "beside": "beside them"}
+
+
+def p90(values):
+    """Nearest rank: a value that was measured."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * 9 // 10) - 1)]
+
+
+def verdict(value, target):
+    if target is None:
+        return NONE
+    if isinstance(target, str):
+        return MET if value >= float(target[2:]) else MISSED
+    return MET if value <= target else MISSED
+
+
+def summarise(samples):
+    """samples: id -> [value]. Returns the figures that were measured, in the order of the table."""
+    known = {f[0] for f in FIGURES}
+    unknown = set(samples) - known
+    if unknown:
+        raise KeyError(f"samples of unknown figures: {sorted(unknown)}")
+    medians = {name: statistics.median(values) for name, values in samples.items() if values}
+    result = []
+    for name, section, text, unit, target, note in FIGURES:
+        ratio = next((r for r in RATIOS if r[0] == name), None)
+        values = samples.get(name) or []
+        if ratio and ratio[1] in medians and medians.get(ratio[2]):
+            entry = {"median": medians[ratio[1]] / medians[ratio[2]], "n": 0}
+        elif values:
+            entry = {"median": medians[name], "min": min(values), "p90": p90(values), "max": max(values),
+                     "n": len(values), "samples": [round(v, 3) for v in values]}
+        else:
+            continue
+        entry = {k: round(v, 3) if isinstance(v, float) else v for k, v in entry.items()}
+        result.append({"id": name, "section": section, "text": text, "unit": unit, "target": target,
+                       "verdict": verdict(entry["median"], target), "source": note, **entry})
+    return result
+
+
+def number(value):
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def target_text(f):
+    t = f["target"]
+    if t is None:
+        return ""
+    return f"{t} {f['unit']}" if isinstance(t, str) else f"<={t} {f['unit']}"
+
+
+def table(figures):
+    lines = [f"{'':44} {'median':>8} {'min':>8} {'p90':>8} {'n':>4}  {'target':<9} verdict"]
+    section = None
+    for f in figures:
+        if f["section"] != section:
+            section = f["section"]
+            lines.append(f"{SECTIONS[section]}")
+        lines.append(f"  {f['text']:<42} {number(f['median']):>8} {number(f.get('min')):>8} {number(f.get('p90')):>8} "
+                     f"{f['n'] or '':>4}  {target_text(f):<9} {f['verdict']:<7} {f['unit']}")
+    return "\n".join(lines)
+
+
+def breakdown(steps):
+    """steps: kind -> [{step: ms}] -> kind -> {step: median}"""
+    result = {}
+    for kind, rows in steps.items():
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        result[kind] = {name: round(statistics.median([row[name] for row in rows if name in row]), 2) for name in names}
+    return result
