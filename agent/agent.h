@@ -88,6 +88,8 @@ struct agent {
 	struct buf ack; /* payload of our last HELLO_ACK, to say it again */
 	bool has_generation;
 	uint64_t generation;
+	int urandom_fd, machine_id_fd, generation_fd; /* owned; see identity_open.c */
+	char boot_id[40];
 
 	struct buf open;  /* request that comes in several OPEN frames */
 	uint32_t open_id; /* 0: none */
@@ -120,10 +122,12 @@ bool hello_receive(struct agent *a, const struct agent_frame *f); /* false: not 
 /* identity.c: all steps in order; the first failure ends it. */
 void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack);
 int identity_clock(struct agent *a, uint64_t wall_ns);
-/* The generation outlives the agent, not the boot: /run holds it. */
+/* The generation outlives the agent, not the boot: /run holds it. Without one, that there is none.
+ */
 void identity_remember(struct agent *a);
-void identity_remembered(struct agent *a);
-void identity_forget(struct agent *a);
+/* identity_open.c: opens what the steps write to, and takes up a generation that is there. */
+void identity_open(struct agent *a);
+void identity_close(struct agent *a);
 /* test_root/steps: one line per step that was not applied to this machine. */
 int identity_record(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* identity_hooks.c */

@@ -28,17 +28,6 @@ void hello_ready(struct agent *a, uint8_t why)
 		port_send(a, AGENT_F_READY, 0, 0, b.p, b.len);
 }
 
-static void read_boot_id(char ret[40])
-{
-	autofree char *text = NULL;
-
-	ret[0] = '\0';
-	if (io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, NULL) < 0)
-		return;
-	text[strcspn(text, "\n")] = '\0';
-	snprintf(ret, 40, "%s", text);
-}
-
 /* The highest version both speak, 0 when there is none. */
 static uint16_t pick_version(const struct agent_hello *h)
 {
@@ -62,7 +51,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 	port_drop_queue(a);
 	memcpy(ack.nonce, h->nonce, sizeof(ack.nonce));
 	snprintf(ack.agent_version, sizeof(ack.agent_version), "%s", PANDO_VERSION);
-	read_boot_id(ack.boot_id);
+	snprintf(ack.boot_id, sizeof(ack.boot_id), "%s", a->boot_id);
 	ack.version = pick_version(h);
 	if (!ack.version) {
 		refuse(&ack, AGENT_STEP_NONE, EPROTONOSUPPORT);
@@ -71,7 +60,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 			refuse(&ack, AGENT_STEP_NONE, ESTALE);
 	} else {
 		a->has_generation = false; /* half an identity is none */
-		identity_forget(a);
+		identity_remember(a);
 		identity_apply(a, h, &ack);
 		if (!ack.failed_errno) {
 			a->generation = h->generation;

@@ -4,9 +4,15 @@
  *
  * Theory of operation: entropy -> clock -> host name -> machine id -> hooks, in
  * that order, each step or an errno; the first failure ends it and the host
- * fails closed. It is on the path of every thaw: no fsync, no process unless a
- * hook is installed. Randomness comes first, so that whatever the later steps
- * wake already draws from the new pool.
+ * fails closed. Randomness comes first, so that whatever the later steps wake
+ * already draws from the new pool.
+ *
+ * It is on the path of every thaw, and there every kernel path that runs for
+ * the first time costs an emulated guest milliseconds. So nothing is opened,
+ * created or renamed: what a step writes to has been open since the start
+ * (identity_open()), and is in memory. /etc/machine-id is a file of /run bound
+ * over the one on disk; the host name is the kernel's alone, /etc/hostname stays
+ * as the image has it. No process runs unless a hook is installed.
  *
  * With a test root nothing of the machine is touched: files are written below
  * it, and what the kernel would have been told goes into its file "steps".
@@ -54,16 +60,13 @@ static int step_entropy(struct agent *a, const struct agent_hello *h)
 		int bits, bytes;
 		uint8_t pool[AGENT_ENTROPY_LEN];
 	} info = { .bits = AGENT_ENTROPY_LEN * 8, .bytes = AGENT_ENTROPY_LEN };
-	autofd int fd = -1;
 	int r = 0;
 
 	if (a->test_root)
 		return identity_record(a, "entropy %u bytes", AGENT_ENTROPY_LEN);
-	fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
 	memcpy(info.pool, h->entropy, sizeof(info.pool));
-	if (ioctl(fd, RNDADDENTROPY, &info) < 0 || ioctl(fd, RNDRESEEDCRNG) < 0)
+	if (ioctl(a->urandom_fd, RNDADDENTROPY, &info) < 0 ||
+	    ioctl(a->urandom_fd, RNDRESEEDCRNG) < 0)
 		r = -errno;
 	explicit_bzero(&info, sizeof(info));
 	return r;
@@ -79,71 +82,15 @@ int identity_clock(struct agent *a, uint64_t wall_ns)
 	return clock_settime(CLOCK_REALTIME, &ts) < 0 ? -errno : 0;
 }
 
-/* Replaces path by text + "\n" in one rename, or in place where a mount holds it. No fsync. */
-static int replace_file(struct agent *a, const char *path, const char *text, mode_t mode)
-{
-	char full[PATH_MAX], tmp[PATH_MAX + 16], line[128];
-	autofd int fd = -1;
-	int n = snprintf(line, sizeof(line), "%s\n", text), r = 0;
-
-	if ((size_t)snprintf(full, sizeof(full), "%s%s", a->test_root ? a->test_root : "", path) >=
-	    sizeof(full))
-		return -ENAMETOOLONG;
-	snprintf(tmp, sizeof(tmp), "%s.pando-new", full);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
-	if (fd < 0)
-		return -errno;
-	if (fchmod(fd, mode) < 0)
-		r = -errno;
-	if (r == 0)
-		r = io_write_all(fd, line, (size_t)n);
-	if (r == 0 && rename(tmp, full) < 0)
-		r = -errno;
-	if (r == 0)
-		return 0;
-	unlink(tmp);
-	if (r != -EBUSY)
-		return r;
-	/* A bind mount: /etc/machine-id of a read-only root. */
-	close(TAKE_FD(fd));
-	fd = open(full, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : io_write_all(fd, line, (size_t)n);
-}
-
-static void run_path(const struct agent *a, char path[PATH_MAX])
-{
-	snprintf(path, PATH_MAX, "%s/run/pando-generation", a->test_root ? a->test_root : "");
-}
-
 void identity_remember(struct agent *a)
 {
-	char path[PATH_MAX];
-	autofd int fd = -1;
+	char line[32];
+	int n = snprintf(line, sizeof(line), "%020llu\n",
+	                 (unsigned long long)(a->has_generation ? a->generation : 0));
 
-	run_path(a, path);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0 || dprintf(fd, "%llu\n", (unsigned long long)a->generation) < 0)
-		log_warn("cannot write %s, ignoring: a restart of the agent forgets it", path);
-}
-
-void identity_remembered(struct agent *a)
-{
-	autofree char *text = NULL;
-	char path[PATH_MAX];
-
-	run_path(a, path);
-	if (io_read_file(AT_FDCWD, path, 64, &text, NULL) < 0 || !strchr(text, '\n'))
-		return;
-	a->generation = strtoull(text, NULL, 10);
-	a->has_generation = true;
-}
-
-void identity_forget(struct agent *a)
-{
-	char path[PATH_MAX];
-
-	run_path(a, path);
-	unlink(path);
+	if (a->generation_fd < 0 || pwrite(a->generation_fd, line, (size_t)n, 0) != n)
+		log_warn(
+		        "cannot write the generation, ignoring: a restart of the agent forgets it");
 }
 
 static bool name_valid(const char *s)
@@ -155,36 +102,23 @@ static bool name_valid(const char *s)
 
 static int step_hostname(struct agent *a, const struct agent_hello *h)
 {
-	int r;
-
 	if (!name_valid(h->hostname))
 		return -EINVAL;
 	if (a->test_root)
-		r = identity_record(a, "hostname %s", h->hostname);
-	else
-		r = sethostname(h->hostname, strlen(h->hostname)) < 0 ? -errno : 0;
-	return r < 0 ? r : replace_file(a, "/etc/hostname", h->hostname, 0644);
+		return identity_record(a, "hostname %s", h->hostname);
+	return sethostname(h->hostname, strlen(h->hostname)) < 0 ? -errno : 0;
 }
 
 static int step_machine_id(struct agent *a, const struct agent_hello *h)
 {
-	char dbus[PATH_MAX];
-	struct stat st;
-	int r;
+	char line[40];
+	int n = snprintf(line, sizeof(line), "%s\n", h->machine_id);
 
 	if (strlen(h->machine_id) != 32 || strspn(h->machine_id, "0123456789abcdef") != 32)
 		return -EINVAL;
-	r = replace_file(a, "/etc/machine-id", h->machine_id, 0444);
-	if (r < 0)
-		return r;
-	/* Usually a link to the one above; a copy of its own must not stay behind. */
-	snprintf(dbus, sizeof(dbus), "%s/var/lib/dbus/machine-id",
-	         a->test_root ? a->test_root : "");
-	if (lstat(dbus, &st) < 0)
-		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-	return S_ISREG(st.st_mode)
-	               ? replace_file(a, "/var/lib/dbus/machine-id", h->machine_id, 0444)
-	               : 0;
+	if (a->machine_id_fd < 0)
+		return -ENOENT;
+	return pwrite(a->machine_id_fd, line, (size_t)n, 0) == n ? 0 : -EIO;
 }
 
 static int step_hooks(struct agent *a, const struct agent_hello *h)

@@ -127,7 +127,7 @@ static void set_up(struct agent *a)
 	setrlimit(RLIMIT_NOFILE, &rl);
 	if (io_read_file(AT_FDCWD, "/proc/self/oom_score_adj", 64, &oom, NULL) == 0)
 		a->reset_oom = oom[0] == '-';
-	identity_remembered(a);
+	identity_open(a);
 }
 
 static void tear_down(struct agent *a)
@@ -143,6 +143,7 @@ static void tear_down(struct agent *a)
 	buf_done(&a->tx);
 	buf_done(&a->ack);
 	buf_done(&a->open);
+	identity_close(a);
 	if (a->port >= 0)
 		close(a->port);
 	if (a->ep >= 0)
@@ -159,7 +160,9 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	static struct agent agent = { .port = -1, .ep = -1 };
+	static struct agent agent = {
+		.port = -1, .ep = -1, .urandom_fd = -1, .machine_id_fd = -1, .generation_fd = -1
+	};
 	struct agent *a = &agent;
 	const char *path = "/dev/virtio-ports/" AGENT_PORT_NAME;
 	int c, r, fd = -1;

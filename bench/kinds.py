@@ -24,10 +24,9 @@ FORKS = 3
 # Holds memory that no other VM has: a byte in each page.
 DIRTY = """
 import signal, sys
-n = int(sys.argv[1]) << 20
-held = bytearray(n)
-for i in range(0, n, 4096):
-    held[i] = 1 + (i >> 12) % 255
+pages = int(sys.argv[1]) << 8
+held = bytearray(pages << 12)
+held[::4096] = (bytes(range(1, 256)) * (pages // 255 + 1))[:pages]
 open("/run/dirty.ok", "w").write("ok")
 signal.pause()
 """

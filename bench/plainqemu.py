@@ -24,6 +24,7 @@ RESTORE_S = 120
 EXEC_S = 60
 COPIED = ("-machine", "-accel", "-cpu", "-smp", "-m")
 PR_SET_PDEATHSIG = 1
+EVENTS = {"capability": "events", "state": True}
 # what server/vm/template.c does before it freezes the template, so that both save the same guest
 SETTLE = (
     "systemctl is-system-running --wait",
@@ -64,12 +65,12 @@ def disk_nodes(chain):
 class Machine:
     """One QEMU process with its monitor and its agent channel."""
 
-    def __init__(self, qemu, options, chain, log, boot=(), incoming=None):
+    def __init__(self, qemu, options, chain, log, more):
         self.qmp, qmp_far = socket.socketpair()
         agent_near, agent_far = socket.socketpair()
         self.agent_sock, self.agent = agent_near, agentwire.Agent(agent_near)
         self.lines, self.buf = [], b""
-        fds = [qmp_far.fileno(), agent_far.fileno()] + ([incoming.fileno()] if incoming else [])
+        fds = [qmp_far.fileno(), agent_far.fileno()]
         argv = [qemu, "-nodefaults", "-no-user-config", "-display", "none", *options,
                 "-global", "migration.send-configuration=off",
                 "-chardev", f"socket,id=qmp,fd={fds[0]}", "-mon", "chardev=qmp,mode=control",
@@ -79,9 +80,7 @@ class Machine:
                 "-device", "virtserialport,bus=serial.0,nr=1,chardev=agent,name=pando.agent",
                 "-object", "rng-builtin,id=rng", "-device", "virtio-rng-pci,rng=rng,disable-legacy=on",
                 *disk_nodes(chain), "-netdev", "hubport,id=net,hubid=0",
-                "-device", "virtio-net-pci,id=nic,netdev=net,mac=02:50:4e:44:4f:02,disable-legacy=on,rombar=0", *boot]
-        if incoming:
-            argv += ["-incoming", f"fd:{fds[2]}"]
+                "-device", "virtio-net-pci,id=nic,netdev=net,mac=02:50:4e:44:4f:02,disable-legacy=on,rombar=0", *more]
         with open(log, "ab") as out:
             self.log = log
             self.proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=fds,
@@ -149,7 +148,7 @@ class PlainQemu:
         self.disk = (self._overlay("disk", self.base), "qcow2")
         self.state = os.path.join(work, "migrate.state")
         self.generation, self.restored = 1, None
-        self.source = Machine(qemu, options, [self.base, self.disk], os.path.join(work, "source.log"), boot=(
+        self.source = Machine(qemu, options, [self.base, self.disk], os.path.join(work, "source.log"), (
             "-kernel", os.path.join(image, "vmlinux"), "-initrd", os.path.join(image, "initrd"), "-append", cmdline))
 
     def _overlay(self, name, backing):
@@ -166,7 +165,7 @@ class PlainQemu:
         ms = (time.perf_counter() - t0) * 1e3
         for step in SETTLE:
             m.agent.run(step, BOOT_S)
-        m.command("migrate-set-capabilities", capabilities=[{"capability": "events", "state": True}])
+        m.command("migrate-set-capabilities", capabilities=[EVENTS])
         m.command("migrate-set-parameters", **{"max-bandwidth": 1 << 40})  # the default is 128 MB/s
         m.command("stop")
         return ms
@@ -192,11 +191,17 @@ class PlainQemu:
         """{"agent", "echo": ms} from the start of a new QEMU to its guest's first reply and first command"""
         top = self._overlay("restored", self.disk)
         self.generation += 1
-        with open(self.state, "rb") as f:
-            t0 = time.perf_counter()
-            m = self.restored = Machine(self.qemu, self.options, [self.base, self.disk, (top, "qcow2")],
-                                        os.path.join(self.work, "restored.log"), incoming=f)
+        t0 = time.perf_counter()
+        m = self.restored = Machine(self.qemu, self.options, [self.base, self.disk, (top, "qcow2")],
+                                    os.path.join(self.work, "restored.log"), ("-incoming", "defer"))
         try:
+            m.greet_monitor()
+            m.command("migrate-set-capabilities", capabilities=[EVENTS])
+            with open(self.state, "rb") as f:
+                m.command("getfd", fds=[f.fileno()], fdname="state")
+            m.command("migrate-incoming", uri="fd:state")
+            m.await_migration(RESTORE_S)
+            m.command("cont")  # it was saved standing still, and so it comes back
             m.agent.hello(agentwire.THAW, self.generation, "restored", RESTORE_S)
             t1 = time.perf_counter()
             if m.agent.run("echo hi", EXEC_S) != "hi\n":

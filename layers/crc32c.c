@@ -19,8 +19,8 @@
 #include <nmmintrin.h>
 #endif
 
-#define POLY 0x82f63b78u  /* Castagnoli, bits reversed */
-#define STREAM_BYTES 1360 /* three of them plus 16 bytes make a page */
+#define POLY 0x82f63b78u            /* Castagnoli, bits reversed */
+#define STREAM_BYTES ((size_t)1360) /* three of them plus 16 bytes make a page */
 
 static uint32_t byte_table[8][256];                          /* slicing by eight */
 static uint32_t shift_table[4][256] __attribute__((unused)); /* crc over STREAM_BYTES zeros */

@@ -26,7 +26,8 @@
 #include "layers/layers_internal.h"
 
 #define JOIN_PAGES 16u /* gap over which runs are joined: a mapping costs more than 64 KiB */
-#define ZERO_BYTES (JOIN_PAGES * LAYER_PAGE) /* only longer runs of zeros become zero extents */
+#define ZERO_BYTES \
+	((uint64_t)JOIN_PAGES * LAYER_PAGE) /* only longer runs of zeros become zero extents */
 #define ZERO_SPLITS_MAX 4096u    /* zero extents per layer; further zeros are written as data */
 #define CHUNK_BYTES (256u << 10) /* summed and queued at once; fits in the second-level cache */
 #define WRITE_BYTES (1u << 20)   /* queued before it is written */

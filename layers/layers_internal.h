@@ -120,8 +120,7 @@ _Noreturn void dump_child(const struct dump_job *job);
  * Runs that lie at most @gap_pages apart are joined; when there are still more than SCAN_RUNS_MAX
  * the gap is doubled until they fit, so the result has a known size.
  */
-#define SCAN_RUNS_MAX \
-	4096u /* mappings per layer: 64 layers stay below vm.max_map_count / 2 each way */
+#define SCAN_RUNS_MAX 4096u /* per layer; each is a mapping later, vm.max_map_count is 65530 */
 
 struct scan {
 	uint64_t start[SCAN_RUNS_MAX], end[SCAN_RUNS_MAX]; /* offsets in guest memory */

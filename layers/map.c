@@ -169,7 +169,8 @@ void map_stack(struct control *c, struct layers_reply *reply)
 	r = stack_read(c, &s, reply);
 	if (r == 0) {
 		while (pieces_from(&s, s.read_below) > MAPPINGS_MAX)
-			s.read_below = s.read_below > 0 ? s.read_below * 2 : 2 * LAYER_PAGE;
+			s.read_below =
+			        s.read_below > 0 ? s.read_below * 2 : UINT64_C(2) * LAYER_PAGE;
 		r = stack_apply(c, &s, reply);
 		if (r < 0) {
 			c->broken = true;

@@ -5,15 +5,18 @@
  * Theory of operation: RUN_DIR/net/<n> names the tag that has block n of the
  * pool; RUN_DIR/net/lock is held while claims change. A claim outlives its
  * process, because running VMs do; it is void when the directory of its tag is
- * gone. A new claim avoids blocks that an address or route of the host overlaps.
+ * gone, and it is given away when no other block is left and nothing runs under
+ * it. A new claim avoids blocks that an address or route of the host overlaps.
  * ip_forward is one setting for the whole host: the first instance that turns it
- * on keeps the old value in RUN_DIR/net/ip_forward.<netns>, the last one puts it back.
+ * on keeps the old value in RUN_DIR/net/ip_forward.<netns>, the last one puts it
+ * back.
  * Foreign nft tables are never touched; if one of them drops what we forward
  * (Docker sets policy drop on FORWARD), we say so and how to allow it.
  */
 #include "priv/hostnet.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/rtnetlink.h>
@@ -89,6 +92,30 @@ static int claim_write(unsigned n, const struct hostnet *h, struct err *err)
 	return io_write_file(AT_FDCWD, path, text, (size_t)k, 0644, err);
 }
 
+/*
+ * No process has the instance and no VM of it is recorded: nothing of it needs
+ * the block. Never asked about our own tag: closing the file would drop our lock.
+ */
+static bool claim_abandoned(const char *tag)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[96];
+	autofd int fd = -1;
+	autodir DIR *d = NULL;
+	struct dirent *de;
+
+	snprintf(path, sizeof(path), RUN_DIR "/%s/lock", tag);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type != F_UNLCK)
+		return false;
+	snprintf(path, sizeof(path), RUN_DIR "/%s/vm", tag);
+	d = opendir(path);
+	while (d && (de = readdir(d)))
+		if (de->d_name[0] != '.')
+			return false;
+	return d != NULL;
+}
+
 struct overlap {
 	uint32_t pool;
 	bool taken[NET_BLOCKS];
@@ -128,6 +155,12 @@ static int claim(struct hostnet *h, uint32_t pool, struct err *err)
 			break;
 		}
 		if (!c.tag[0] && !o.taken[i] && found == NET_BLOCKS)
+			found = i;
+	}
+	for (unsigned i = 0; i < NET_BLOCKS && found == NET_BLOCKS; i++) {
+		struct claim c = claim_read(i);
+
+		if (!o.taken[i] && c.tag[0] && claim_abandoned(c.tag))
 			found = i;
 	}
 	if (found == NET_BLOCKS)

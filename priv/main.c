@@ -34,7 +34,9 @@
 #include "priv/worker.h"
 
 #define SLOTS_READY_DEFAULT 4
-#define UID_BASE_DEFAULT 61000 /* each address block has PRIV_SLOTS_LIMIT of them from here */
+#define UID_BASE_DEFAULT                                                                       \
+	1900000000 /* beyond what distributions, systemd and containers give out; each address \
+	              block has PRIV_SLOTS_LIMIT of them from here */
 #define UID_BASE_MIN 1000      /* below are the system's own users */
 #define KILL_DEADLINE_MS 20000 /* for VMs that are left at the end */
 #define EXIT_USAGE 2
@@ -53,7 +55,7 @@ static const char usage[] =
         "  --net ADDRESS     /16 that slots take their addresses from (" NET_POOL_DEFAULT ")\n"
         "  --slots-ready N   slots to keep built ahead (4)\n"
         "  --slots-max N     most slots at a time (1024)\n"
-        "  --uid-base N      first user id of VMs (61000)\n"
+        "  --uid-base N      first user id of VMs (1900000000)\n"
         "  --no-cpu-limit    share CPUs by weight only, without a hard limit per VM\n"
         "  --no-restart      end when pandod ends unexpectedly\n"
         "  --clean           remove what an instance left on this host, end its VMs\n"

@@ -29,6 +29,8 @@
 
 #define TAKE_DEADLINE_MS 3000 /* for a slot when the pool is empty */
 #define RETRY_MS 1000         /* after a failed build */
+#define QUIET_MS 300          /* without a request, before used slots are removed */
+#define DIRTY_MAX 32          /* used slots that may wait for a quiet moment */
 
 enum slot_state { SLOT_EMPTY, SLOT_BUILDING, SLOT_READY, SLOT_TAKEN, SLOT_DIRTY };
 
@@ -45,7 +47,8 @@ struct slots {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t work, done;
 	bool stop;
-	bool wanted; /* somebody waits for a slot */
+	bool wanted;          /* somebody waits for a slot */
+	uint64_t quiet_since; /* clock_ms() of the latest request */
 	unsigned failures;
 	struct err failure; /* the latest */
 	struct slot slot[PRIV_SLOTS_LIMIT];
@@ -85,6 +88,7 @@ static void build_one(struct slots *s, uint32_t idx)
 	struct net_slot plan = plan_of(s, idx);
 	struct slot *sl = &s->slot[idx];
 	struct err err = { 0 };
+	uint64_t t0 = clock_us();
 	char path[96];
 	int r;
 
@@ -92,6 +96,8 @@ static void build_one(struct slots *s, uint32_t idx)
 	sl->state = SLOT_BUILDING;
 	pthread_mutex_unlock(&s->lock);
 	r = slotnet_build(&s->env, &plan, path, &sl->net, &err);
+	if (r == 0)
+		log_debug("slot %u built in %u us", idx, (unsigned)(clock_us() - t0));
 	pthread_mutex_lock(&s->lock);
 	sl->state = r < 0 ? SLOT_EMPTY : SLOT_READY;
 	if (r < 0) {
@@ -108,12 +114,14 @@ static void remove_one(struct slots *s, uint32_t idx)
 {
 	struct net_slot plan = plan_of(s, idx);
 	struct slot *sl = &s->slot[idx];
+	uint64_t t0 = clock_us();
 	char path[96];
 
 	ns_path(s, idx, path);
 	sl->state = SLOT_BUILDING;
 	pthread_mutex_unlock(&s->lock);
 	slotnet_destroy(&s->env, &plan, path, &sl->net);
+	log_debug("slot %u removed in %u us", idx, (unsigned)(clock_us() - t0));
 	pthread_mutex_lock(&s->lock);
 	sl->state = SLOT_EMPTY;
 }
@@ -125,6 +133,16 @@ static bool should_build(const struct slots *s)
 	return (ready < s->conf.ready || (s->wanted && !ready)) && find_state(s, SLOT_EMPTY) >= 0;
 }
 
+/*
+ * Removing links holds up all other changes of links on the host for milliseconds:
+ * it waits for a moment in which nobody opens a gate, unless too much has gathered.
+ */
+static bool should_remove(const struct slots *s)
+{
+	return clock_ms() - s->quiet_since >= QUIET_MS || find_state(s, SLOT_EMPTY) < 0 ||
+	       count_state(s, SLOT_DIRTY) > DIRTY_MAX;
+}
+
 static void *builder_main(void *arg)
 {
 	struct slots *s = arg;
@@ -133,7 +151,7 @@ static void *builder_main(void *arg)
 	while (!s->stop) {
 		int dirty = find_state(s, SLOT_DIRTY);
 
-		if (dirty >= 0 && !(s->wanted && should_build(s))) {
+		if (dirty >= 0 && !(s->wanted && should_build(s)) && should_remove(s)) {
 			remove_one(s, (uint32_t)dirty);
 		} else if (should_build(s)) {
 			unsigned before = s->failures;
@@ -145,6 +163,10 @@ static void *builder_main(void *arg)
 				s->wanted = false; /* who waits has its answer */
 				pthread_cond_timedwait(&s->work, &s->lock, &until);
 			}
+		} else if (dirty >= 0) {
+			struct timespec until = deadline_timespec(s->quiet_since + QUIET_MS);
+
+			pthread_cond_timedwait(&s->work, &s->lock, &until);
 		} else {
 			pthread_cond_wait(&s->work, &s->lock);
 		}
@@ -312,6 +334,7 @@ int slots_take(struct slots *s, uint32_t *ret_idx, struct err *err)
 	int idx;
 
 	LOCK_SCOPE(&s->lock);
+	s->quiet_since = clock_ms();
 	failures = s->failures;
 	while ((idx = find_state(s, SLOT_READY)) < 0) {
 		if (count_state(s, SLOT_TAKEN) == s->conf.max)
@@ -342,7 +365,9 @@ bool slots_taken(struct slots *s, uint32_t idx)
 
 static int net_of(struct slots *s, uint32_t idx, struct slotnet **ret, struct err *err)
 {
-	if (!slots_taken(s, idx))
+	LOCK_SCOPE(&s->lock);
+	s->quiet_since = clock_ms();
+	if (idx >= PRIV_SLOTS_LIMIT || s->slot[idx].state != SLOT_TAKEN)
 		return err_set(err, -ENOENT, "slot %u is not taken", idx);
 	*ret = &s->slot[idx].net; /* TAKEN: the builder does not touch it */
 	if ((*ret)->ns < 0)
@@ -358,6 +383,7 @@ int slots_free(struct slots *s, uint32_t idx, struct err *err)
 	if (s->slot[idx].net.ns >= 0 && slotnet_gate(&s->slot[idx].net, /* open= */ false, err) < 0)
 		return err_wrap(err, "slot %u", idx);
 	LOCK_SCOPE(&s->lock);
+	s->quiet_since = clock_ms();
 	s->slot[idx].state = SLOT_DIRTY;
 	pthread_cond_signal(&s->work);
 	return 0;

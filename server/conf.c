@@ -157,6 +157,8 @@ static const struct setting settings[] = {
 	  "Base domain; VMs are reachable below it" },
 	{ "PANDO_ACCEL", SET_TEXT, MEMBER(accel), check_word, "auto", "auto kvm tcg", 0, 0,
 	  "How guests run: kvm (hardware), tcg (software, not a security boundary), auto (try kvm)" },
+	{ "PANDO_KVM_PROBE_S", SET_U32, MEMBER(kvm_probe_s), check_u32, "12", NULL, 1, 600,
+	  "Seconds in which a test guest must boot on kvm; raise it where KVM works but is slow (nested)" },
 	{ "PANDO_QEMU", SET_TEXT, MEMBER(qemu), check_path, "/usr/bin/qemu-system-x86_64", NULL, 0, 0,
 	  "The QEMU program" },
 	{ "PANDO_RESOLVER", SET_TEXT, MEMBER(resolver), check_addr, "", NULL, 0, 0,

@@ -9,13 +9,14 @@
 struct err;
 
 struct conf {
-	char data_dir[256];  /* PANDO_DATA_DIR */
-	char cache_dir[256]; /* PANDO_CACHE_DIR */
-	char image_dir[512]; /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
-	char listen[64];     /* PANDO_LISTEN */
-	char domain[128];    /* PANDO_DOMAIN */
-	char accel[8];       /* PANDO_ACCEL: auto, kvm, tcg */
-	char qemu[256];      /* PANDO_QEMU */
+	char data_dir[256];   /* PANDO_DATA_DIR */
+	char cache_dir[256];  /* PANDO_CACHE_DIR */
+	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
+	char listen[64];      /* PANDO_LISTEN */
+	char domain[128];     /* PANDO_DOMAIN */
+	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
+	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
+	char qemu[256];       /* PANDO_QEMU */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */
 	char log_level[8]; /* PANDO_LOG */

@@ -77,6 +77,7 @@ static int app_start(struct app *a, struct err *err)
 		                  .image_dir = c->image_dir,
 		                  .qemu = c->qemu,
 		                  .accel = c->accel,
+		                  .probe_s = c->kvm_probe_s,
 		                  .probe_file = probe };
 	int r;
 

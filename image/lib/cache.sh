@@ -11,17 +11,12 @@
 IMAGE_FILES=(rootfs.raw vmlinux initrd)
 CACHE_KEEP=3 # of each kind, the most recently used
 
-# Lines "kind path content-hash" of recipe files; README.md is no part of the recipe.
-recipe_lines() {
-	local f
-	(cd "$here" && find "$@" \( -type f -o -type l \) ! -name '*.md' | LC_ALL=C sort | while read -r f; do
-		if [[ -L $f ]]; then
-			printf 'link %s %s\n' "$f" "$(readlink "$f")"
-		else
-			printf 'file %s %s %s\n' "$([[ -x $f ]] && echo x || echo -)" "$f" "$(sha256sum <"$f")"
-		fi
-	done)
-}
+# recipe_lines PATH...: names, kinds and checksums of recipe files; README.md is no part of the recipe
+recipe_lines() (
+	cd "$here"
+	find "$@" ! -name '*.md' \( -type l -printf 'link %p %l\n' -o -type f -perm /111 -printf 'program %p\n' \) | LC_ALL=C sort
+	find "$@" ! -name '*.md' -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+)
 
 root_hash() {
 	{

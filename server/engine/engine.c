@@ -79,6 +79,7 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 	snprintf(e->image_dir, sizeof(e->image_dir), "%s", c->image_dir);
 	snprintf(e->qemu, sizeof(e->qemu), "%s", c->qemu);
 	snprintf(e->probe_file, sizeof(e->probe_file), "%s", c->probe_file);
+	e->probe_s = c->probe_s;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
 		snprintf(path, sizeof(path), "%s/%s", e->data_dir, dirs[i]);
 		r = io_mkdirs(path, 0700, err);

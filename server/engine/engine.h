@@ -42,6 +42,7 @@ struct engine_conf {
 	const char *image_dir;  /* vmlinux and initrd for cold boots */
 	const char *qemu;       /* program, for its version and the probe */
 	const char *accel;      /* "auto", "kvm", "tcg" */
+	uint32_t probe_s;       /* for the test guest to boot */
 	const char *probe_file; /* where the answer of the probe is remembered */
 };
 /* Probes the accelerator by really booting a guest; may take seconds the first time, then

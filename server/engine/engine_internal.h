@@ -22,6 +22,7 @@ struct engine {
 	char image_dir[512];
 	char qemu[256];
 	char probe_file[512];
+	uint32_t probe_s;
 	uint32_t tsc_khz;     /* of the host, for emulated guests; 0 under KVM */
 	pthread_mutex_t lock; /* guards verified */
 	struct verified *verified;

@@ -26,7 +26,6 @@
 #include "engine/engine_internal.h"
 #include "privc/privc.h"
 
-#define PROBE_MS 12000 /* a KVM guest reaches user space in one or two seconds */
 #define PROBE_MARK "Run /init as init process"
 #define PROBE_MEM_MB "512"
 
@@ -39,8 +38,9 @@ const char *accel_name(enum accel a)
 }
 
 /* Reads the console until the mark shows. */
-static int await_mark(int fd, const struct proc *p, uint64_t deadline, char *why, size_t why_size)
+static int await_mark(int fd, uint32_t limit_s, char *why, size_t why_size)
 {
+	uint64_t deadline = deadline_in(limit_s * 1000);
 	char text[32768];
 	size_t n = 0;
 
@@ -49,8 +49,7 @@ static int await_mark(int fd, const struct proc *p, uint64_t deadline, char *why
 		ssize_t k;
 
 		if (r <= 0) {
-			snprintf(why, why_size, "a test guest did not boot within %d s",
-			         PROBE_MS / 1000);
+			snprintf(why, why_size, "a test guest did not boot within %u s", limit_s);
 			return -ETIMEDOUT;
 		}
 		k = read(fd, text + n, sizeof(text) - 1 - n);
@@ -67,7 +66,6 @@ static int await_mark(int fd, const struct proc *p, uint64_t deadline, char *why
 			n = sizeof(PROBE_MARK);
 		}
 	}
-	(void)p;
 }
 
 static int try_kvm(struct engine *e, char *why, size_t why_size)
@@ -142,7 +140,7 @@ static int try_kvm(struct engine *e, char *why, size_t why_size)
 		snprintf(why, why_size, "%.140s", err.msg);
 		return r;
 	}
-	r = await_mark(rd, &p, deadline_in(PROBE_MS), why, why_size);
+	r = await_mark(rd, e->probe_s, why, why_size);
 	privc_kill(e->priv, instance, NULL);
 	proc_close(&p);
 	return r;
@@ -200,7 +198,7 @@ int engine_probe(struct engine *e, const char *wanted, struct err *err)
 	} else {
 		answer_key(e, key, sizeof(key));
 		if (!recall(e->probe_file, key, &works, why, sizeof(why))) {
-			log_info("trying KVM with a test guest (at most %d s)", PROBE_MS / 1000);
+			log_info("trying KVM with a test guest (at most %u s)", e->probe_s);
 			works = try_kvm(e, why, sizeof(why)) == 0;
 			if (works)
 				snprintf(why, sizeof(why), "a test guest booted on /dev/kvm");

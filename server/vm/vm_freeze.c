@@ -70,6 +70,27 @@ static int seal_disk(struct vmm *m, const char *id, struct err *err)
 	return store_layer_seal(m->store, id, (uint64_t)st.st_size, 0, /* has_crc= */ false, err);
 }
 
+/*
+ * No byte may be on its way to the guest while it is frozen: QEMU would write it
+ * into memory that no longer belongs to the saved device state. An agent that
+ * takes nothing any more loses its connection instead; the next use makes another.
+ */
+static void quiesce(struct vm *vm)
+{
+	struct err err = { 0 };
+
+	if (!vm->guest || guest_quiesce(vm->guest, deadline_in(QUIESCE_MS), &err) == 0)
+		return;
+	vm_log(vm, LOG_LV_WARN, "its agent does not keep still and is cut off: %s", err.msg);
+	guest_close(vm->guest);
+}
+
+static void unquiesce(struct vm *vm)
+{
+	if (vm->guest)
+		guest_resume(vm->guest);
+}
+
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err)
 {
 	struct vmm *m = vm->m;
@@ -89,7 +110,9 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	id_make("ly-", mem_id);
 	id_make("ly-", disk_id);
 	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
+	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
+	unquiesce(vm);
 	layers[0] = (struct store_layer){ .kind = LAYER_DISK };
 	snprintf(layers[0].id, ID_SIZE, "%s", disk_id);
 	snprintf(layers[0].parent, ID_SIZE, "%s", old_disk);
@@ -135,9 +158,12 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 
 	id_make("pt-", point);
 	id_make("ly-", mem_id);
+	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
-	if (r < 0)
+	if (r < 0) {
+		unquiesce(vm);
 		return r;
+	}
 	layer = mem_layer_row(vm, mem_id, &f);
 	fill_point(vm, &f, point, mem_id, vm->row.disk_layer, &p);
 	r = seal_disk(m, vm->row.disk_layer, err);

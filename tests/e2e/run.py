@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--sdk] [NAME...] - runs the end-to-end tests, or those whose name contains one of NAMEs
+"""run.py [--sdk] [NAME...] - runs the end-to-end tests, or only the named files, classes and tests
 
 Each test prints one line when it is done: ok, FAIL or skip with a reason. With PANDO_TEST_RESULTS every outcome is
 also appended there as a line of JSON. A test that passes its deadline is a failure, not a hang.
@@ -118,8 +118,7 @@ def tests_of(cls, wanted):
     """In the order in which they are written; what is inherited comes last."""
     names = [n for n in dir(cls) if n.startswith("test_")]
     if wanted:
-        full = {n: f"{cls.__module__}.{cls.__name__}.{n}" for n in names}
-        names = [n for n in names if any(w in full[n] for w in wanted) or n.startswith("test_zz")]
+        names = [n for n in names if {cls.__module__, cls.__name__, n} & set(wanted) or n.startswith("test_zz")]
         if all(n.startswith("test_zz") for n in names):
             return []
 

@@ -34,8 +34,10 @@ static int by_value(const void *a, const void *b)
  * it. */
 static void print_ms(const char *name, uint64_t *us, size_t n)
 {
+	const uint64_t *median = us + n / 2;
+
 	qsort(us, n, sizeof(*us), by_value);
-	printf("  %s %6.2f (%6.2f) ms", name, (double)us[0] / 1000, (double)us[n / 2] / 1000);
+	printf("  %s %6.2f (%6.2f) ms", name, (double)us[0] / 1000, (double)*median / 1000);
 }
 
 static void bench_freeze(struct rig *rig, const char *name, uint32_t flags)
@@ -118,7 +120,7 @@ static void bench_map(void)
 	rig_host(&rig, HOST_READ, 0, MEM, 0);
 	bench_freeze(&rig, "  all of memory was read", 0);
 	for (size_t i = 0; i < 512; i++)
-		rig_host(&rig, HOST_FILL, i * (MEM / 512), 32 * LAYER_PAGE, 9);
+		rig_host(&rig, HOST_FILL, i * (MEM / 512), 32 * (uint64_t)LAYER_PAGE, 9);
 	bench_freeze(&rig, "  and 512 runs of 32 pages were written", 0);
 	bench_freeze(&rig, "  the same without PAGEMAP_SCAN", LAYERS_FREEZE_NO_SCAN);
 	rig_stop(&rig);

@@ -145,7 +145,8 @@ void qemu_start(struct qemu *q, const struct qemu_opts *o)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		rig_die("socketpair: %s", strerror(errno));
 	snprintf(object, sizeof(object),
-	         "memory-backend-file,id=ram,size=%llu,mem-path=" LAYERS_RAM_PATH ",share=off",
+	         "memory-backend-file,id=ram,size=%llu,align=2M,mem-path=" LAYERS_RAM_PATH
+	         ",share=off",
 	         (unsigned long long)o->mem_bytes);
 	snprintf(chardev, sizeof(chardev), "socket,id=qmp,fd=%d", pair[1]);
 	const char *const fixed[] = {

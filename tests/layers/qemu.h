@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * qemu.h - a real QEMU under the library, with a guest of 40 bytes
+ * qemu.h - a real QEMU under the library, with a tiny guest
  *
  * The guest is a BIOS image that counts: it adds one to each 16-bit word of [GUEST_FROM, GUEST_TO),
  * over and over. No kernel is needed, and memory changes all the time while it runs.

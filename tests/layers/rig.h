@@ -22,6 +22,7 @@
 #include "layers/format.h"
 
 #define RIG_DEADLINE_MS 20000 /* for any one answer; the machine may be busy */
+#define RIG_DEADLINE_US (UINT64_C(1000) * RIG_DEADLINE_MS)
 
 /* A fake QEMU (host.c) or a real one. */
 struct rig {

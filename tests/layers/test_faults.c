@@ -79,13 +79,13 @@ static char process_state(pid_t pid)
 	if (fd >= 0)
 		close(fd);
 	s = strchr(buf, ')');
-	return s && s[1] == ' ' ? s[2] : '\0';
+	return (char)(s && s[1] == ' ' ? s[2] : '\0');
 }
 
 /* Stops the process and waits until it stands still. False if it has ended. */
 static bool stop_process(pid_t pid)
 {
-	uint64_t deadline = rig_now_us() + RIG_DEADLINE_MS * 1000;
+	uint64_t deadline = rig_now_us() + RIG_DEADLINE_US;
 
 	if (kill(pid, SIGSTOP) < 0)
 		return false;
@@ -411,7 +411,7 @@ static void test_host_dies(void **state)
 	kill(t->rig.pid, SIGKILL);
 	rig_wait_exit(&t->rig);
 	kill(pid, SIGCONT); /* if we stopped it before it could ask for a signal: it looks itself */
-	deadline = rig_now_us() + RIG_DEADLINE_MS * 1000;
+	deadline = rig_now_us() + RIG_DEADLINE_US;
 	while (waitpid(pid, NULL, __WALL | WNOHANG) != pid) {
 		assert_true(rig_now_us() < deadline);
 		sched_yield();

@@ -238,7 +238,7 @@ static void test_hostile_headers(void **state)
 		{ offsetof(struct layer_disk_header, n_extents), UINT64_MAX },
 		{ offsetof(struct layer_disk_header, n_extents), UINT64_MAX / 32 + 1 },
 		{ offsetof(struct layer_disk_header, table_off), 0 },
-		{ offsetof(struct layer_disk_header, table_off), 3 * LAYER_PAGE },
+		{ offsetof(struct layer_disk_header, table_off), 3 * (uint64_t)LAYER_PAGE },
 		{ offsetof(struct layer_disk_header, table_off), UINT64_MAX },
 		{ offsetof(struct layer_disk_header, reserved), 1 },
 		{ LAYER_PAGE - 12, 1 },

@@ -191,8 +191,8 @@ static void test_bad_layers(void **state)
 	struct layers_reply r;
 
 	assert_int_equal(pwrite(torn, "", 1, 0), 1); /* no magic */
-	assert_int_equal(ftruncate(cut, 5 * LAYER_PAGE), 0);
-	assert_int_equal(pwrite(table, "\1", 1, 5 * LAYER_PAGE), 1);
+	assert_int_equal(ftruncate(cut, 5 * PAGE), 0);
+	assert_int_equal(pwrite(table, "\1", 1, 5 * PAGE), 1);
 	rig_host(&t->rig, HOST_FILL, 0, PAGE, 1);
 	r = rig_map(&t->rig, (const int[]){ good, other }, 2);
 	assert_int_equal(r.status, -EINVAL);

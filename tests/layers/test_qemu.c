@@ -89,7 +89,7 @@ static void test_load_freeze_map(void **state)
 /* The guest has counted on: some word changed. */
 static void wait_for_change(struct qemu *q, const uint8_t *before)
 {
-	uint64_t deadline = rig_now_us() + RIG_DEADLINE_MS * 1000;
+	uint64_t deadline = rig_now_us() + RIG_DEADLINE_US;
 	bool changed = false;
 
 	while (!changed) {
@@ -114,7 +114,7 @@ static void save_devices(struct qemu *q, const char *path)
 
 static void load_devices(struct qemu *q, const char *path)
 {
-	uint64_t deadline = rig_now_us() + RIG_DEADLINE_MS * 1000;
+	uint64_t deadline = rig_now_us() + RIG_DEADLINE_US;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	assert_true(fd >= 0);

@@ -19,7 +19,7 @@ class Jail(Base):
         other = self.spawn(p, "vm-b")
         st = status_of(pid)
         uid = int(st["Uid"].split()[0])
-        self.assertGreaterEqual(uid, 61000)
+        self.assertGreaterEqual(uid, 1900000000)
         self.assertEqual(st["Uid"].split(), [str(uid)] * 4)
         self.assertEqual(st["Gid"].split(), [str(uid)] * 4)
         self.assertEqual(st["Groups"].strip(), "")
@@ -174,7 +174,8 @@ class Jail(Base):
             f.write(f"{mode}\n{base}\n-\n-\n")
 
     def test_v2_group_without_controllers(self):
-        v2 = [line.split()[4] for line in open("/proc/self/mountinfo") if " - cgroup2 " in line]
+        with open("/proc/self/mountinfo") as f:
+            v2 = [line.split()[4] for line in f if " - cgroup2 " in line]
         if not v2:
             self.skipTest("this host has no cgroup v2")
         base = f"{v2[0]}/pando-test-{os.getpid()}"

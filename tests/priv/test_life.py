@@ -123,9 +123,11 @@ class Life(Base):
 
     @staticmethod
     def is_ours(pid, p):
-        """Its log tells whose QEMU it is."""
+        """Its log tells whose QEMU it is; one that waits for its record is none yet, and ends."""
         try:
-            return alive(pid) and os.readlink(f"/proc/{pid}/fd/1") == p.data + "/qemu.log"
+            with open(f"/proc/{pid}/cmdline") as f:
+                qemu = "qemu-system" in f.read().split("\0")[0]
+            return qemu and alive(pid) and os.readlink(f"/proc/{pid}/fd/1") == p.data + "/qemu.log"
         except OSError:
             return False
 
@@ -188,6 +190,27 @@ class Life(Base):
             sh("ip", "-n", ns, "link", "set", dev, "up")
         sh("ip", "-n", host, "route", "add", "default", "via", "203.0.114.1")
         wait_for("the new uplink", lambda: g.ping(PUBLIC))
+
+    def test_blocks_run_out(self):
+        """All address blocks are claimed: a dead instance's is given away, a living one's is not."""
+        p = self.priv()
+        # A run directory of its own, so that no instance of this machine sees these claims.
+        fill = ("mount -t tmpfs none /run/pando; mkdir /run/pando/net; i=0; while [ $i -lt 16 ]; do t=$(printf %08x $i); "
+                "mkdir -p /run/pando/$t/vm; touch /run/pando/$t/data /run/pando/$t/lock; "
+                "echo \"$t 1\" > /run/pando/net/$i; [ $i = $FREE ] || touch /run/pando/$t/vm/vm-a; i=$((i+1)); done; "
+                "exec \"$@\"")
+        os.makedirs("/run/pando", exist_ok=True)
+
+        def start(free):
+            return sh("env", f"FREE={free}", "unshare", "-m", "sh", "-c", fill, "sh", *p.command(args=("--exit=0",)),
+                      check=False)
+
+        r = start(99)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("address blocks for VMs are in use", r.stderr)
+        r = start(5)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("addresses 10.231.80.0/20", r.stderr)
 
     def test_says_what_is_missing(self):
         p = self.priv()

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pando on KVM: probe, cold boot, freeze, thaw, fork, and memory that stays
+
+Runs in the outer guest of tests/kvm/run, or on any host where KVM works. Tests share one server and run in
+the order in which they are written: each cold boot costs minutes here.
+"""
+import os
+import signal
+
+import harness
+import host
+from case import Case, Holder, limit
+
+RANDOM = "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
+ENV = {"PANDO_ACCEL": "auto", "PANDO_KVM_PROBE_S": "240", "PANDO_LOG": "debug",
+       "PANDO_VM_VCPUS": "1", "PANDO_VM_MEM_MB": "512"}
+
+
+class Kvm(Case):
+    limit_s = 300
+    server_env = ENV
+
+    @classmethod
+    def setUpClass(cls):
+        cls.s = harness.Server(env=cls.server_env)
+        cls.s.start(ready_s=850)
+
+    def test_probe_found_kvm(self):
+        _, h = self.s.request("GET", "/v1/health")
+        self.assertEqual((h["accel"], h["accelWhy"]), ("kvm", "a test guest booted on /dev/kvm"))
+        self.assertIn("trying KVM with a test guest", self.s.log_text())
+
+    def test_template_was_booted_and_frozen(self):
+        log = self.s.log_text()
+        for step in ("cold booting the base image", "booted in", "settled after", "ready"):
+            self.assertIn(step, log)
+        (point,) = [n for n in self.s.files() if n.startswith("points/")]
+        self.assertGreater(os.path.getsize(os.path.join(self.s.dir, point)), 1000)
+
+    def test_create(self):
+        cls = type(self)
+        cls.vm = self.s.create(name="first")
+        self.assertEqual(self.s.state(self.vm), "running")
+        self.assertEqual(self.s.sh(self.vm, "systemctl is-system-running"), "running")
+
+    def test_qemu_really_uses_kvm(self):
+        pid = self.s.qemu_of(self.vm)
+        self.assertIn(" -accel kvm ", host.cmdline(pid))
+        fds = {os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")}
+        self.assertIn("anon_inode:kvm-vm", fds)
+        self.assertIn("anon_inode:kvm-vcpu:0", fds)
+        self.assertEqual(self.s.sh(self.vm, "systemd-detect-virt"), "kvm")
+        self.assertEqual(self.s.sh(self.vm, "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"), "kvm-clock")
+
+    def test_exec(self):
+        r = self.s.run(self.vm, "echo out; echo err >&2; exit 7")
+        self.assertEqual((r.out, r.err, r.code), ("out\n", "err\n", 7))
+        self.assertEqual(self.s.sh(self.vm, "python3 -c 'print(6*7)'"), "42")
+        self.assert_clock(self.vm)
+
+    def test_fork_two(self):
+        cls = type(self)
+        cls.h = Holder(self.s, self.vm, "parent")
+        self.s.sh(self.vm, "echo shared >/root/disk; echo shared >/dev/shm/mem; sync")
+        cls.pid = self.h.pid()
+        cls.forks = self.s.fork(self.vm, 2)
+        for vm in self.all():
+            self.assertEqual(self.s.state(vm), "running")
+
+    def all(self):
+        return [self.vm, *self.forks]
+
+    def test_memory_and_processes_came_along(self):
+        for vm in self.all():
+            h = self.h.on(vm)
+            self.assertEqual((h.get(), h.pid()), ("parent", self.pid))
+            self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), ["shared", "shared"])
+
+    def test_forks_are_independent(self):
+        for n, vm in enumerate(self.all()):
+            self.h.on(vm).set(f"value{n}")
+            self.s.sh(vm, f"echo disk{n} >/root/disk; echo mem{n} >/dev/shm/mem; sync")
+        for n, vm in enumerate(self.all()):
+            self.assertEqual(self.h.on(vm).get(), f"value{n}")
+            self.s.sh(vm, "echo 3 >/proc/sys/vm/drop_caches")
+            self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), [f"disk{n}", f"mem{n}"])
+        for command in ("cat /etc/machine-id", "hostname", RANDOM):
+            seen = [self.s.sh(vm, command) for vm in self.all()]
+            self.assertEqual(len(set(seen)), 3, f"{command}: {seen}")
+
+    def test_much_memory_is_split(self):
+        """Enough pages, with known content, that a page in the wrong VM would show."""
+        fill = "head -c 48M /dev/zero | tr '\\0' {0} >/dev/shm/big && md5sum </dev/shm/big"
+        before = self.s.sh(self.vm, fill.format("a"))
+        (child,) = self.s.fork(self.vm, 1)
+        changed = self.s.sh(child, fill.format("b"))
+        self.assertNotEqual(before, changed)
+        self.assertEqual(self.s.sh(self.vm, "md5sum </dev/shm/big"), before)
+        self.assertEqual(self.s.sh(child, "md5sum </dev/shm/big"), changed)
+        self.s.delete(child)
+        self.s.sh(self.vm, "rm /dev/shm/big")
+
+    def test_suspend_and_resume(self):
+        vm, h = self.forks[0], self.h.on(self.forks[0])
+        self.s.post(vm, "suspend")
+        self.assertEqual(self.s.state(vm), "suspended")
+        self.s.post(vm, "start", {})
+        self.assertEqual(self.s.state(vm), "running")
+        self.assertEqual((h.get(), h.pid()), ("value1", self.pid))
+        self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), ["disk1", "mem1"])
+        self.assert_clock(vm)
+
+    def test_use_wakes_a_suspended_vm(self):
+        vm = self.forks[0]
+        self.s.post(vm, "suspend")
+        self.assertEqual(self.h.on(vm).get(), "value1")
+        self.assertEqual(self.s.state(vm), "running")
+
+    def test_snapshot(self):
+        snapshot = self.s.snapshot(self.forks[1])
+        self.h.on(self.forks[1]).set("later")
+        vm = self.s.create(snapshotId=snapshot)
+        self.assertEqual(self.h.on(vm).get(), "value2")
+        self.s.delete(vm)
+        self.s.delete(self.forks[1])
+
+    def test_killed_pandod_finds_its_vms(self):
+        pid = self.s.qemu_of(self.vm)
+        self.s.kill9_pandod()
+        self.assertEqual(self.s.qemu_of(self.vm), pid)
+        self.assertEqual(self.h.get(), "value0")
+
+    @limit(600)
+    def test_stop_and_cold_boot(self):
+        vm = self.forks[0]
+        self.s.post(vm, "stop")
+        self.assertEqual(self.s.state(vm), "stopped")
+        self.s.post(vm, "start", {}, timeout=400)
+        self.assertEqual(self.s.sh(vm, "cat /root/disk; test -e /dev/shm/mem || echo gone").split(), ["disk1", "gone"])
+        self.s.delete(vm)
+
+    @limit(600)
+    def test_restart_remembers_the_probe_and_keeps_memory(self):
+        code = self.s.stop()
+        self.assertIn(code, (0, 130, -signal.SIGINT), self.s.log_tail())
+        self.s.start(ready_s=400)
+        _, h = self.s.request("GET", "/v1/health")
+        self.assertEqual((h["accel"], h["accelWhy"]), ("kvm", "a test guest booted on /dev/kvm (remembered)"))
+        self.assertEqual((self.h.get(), self.h.pid()), ("value0", self.pid))
