@@ -60,7 +60,8 @@ class Axis:
     def ticks(self):
         if self.log:
             return [10 ** e for e in range(round(math.log10(self.lo)), round(math.log10(self.hi)) + 1)]
-        return [self.hi * i / 5 for i in range(6)]
+        step = 10 * math.ceil(self.hi / 80)
+        return list(range(0, self.hi + 1, step))
 
 
 def text(x, y, s, size=13, anchor="start", fill=INK, weight="normal"):
@@ -107,10 +108,10 @@ def svg(run):
     head = [text(20, 30, "Pando, measured side by side in one run", 19, weight="bold"),
             text(20, 52, f"{run['date']}, {run['accel'].upper()}, {m['cores']} cores, VM of {run['vm']['vcpuCount']} vCPU and "
                          f"{run['vm']['memSizeMib']} MB, {n} rounds; dot: sample, bar: median (also at the right)", 12),
-            line(708, 48, 708, 60, TARGET, 2), text(716, 58, "target", 12),
-            f'<circle cx="780" cy="54" r="4" fill="{DOT}"/>', text(790, 58, "Pando", 12),
-            f'<circle cx="846" cy="54" r="4" fill="{BESIDE}"/>', text(856, 58, "others", 12)]
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top - 30}" viewBox="0 0 {WIDTH} {top - 30}" '
+            line(712, 18, 712, 32, TARGET, 2), text(720, 30, "target", 12),
+            f'<circle cx="786" cy="26" r="4" fill="{DOT}"/>', text(796, 30, "Pando", 12),
+            f'<circle cx="852" cy="26" r="4" fill="{BESIDE}"/>', text(862, 30, "others", 12)]
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top - 14}" viewBox="0 0 {WIDTH} {top - 14}" '
             f'font-family="DejaVu Sans, Helvetica, Arial, sans-serif">\n<rect width="100%" height="100%" fill="white"/>\n'
             + "\n".join(head + out) + "\n</svg>\n")
 

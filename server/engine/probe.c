@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -68,6 +69,22 @@ static int await_mark(int fd, uint32_t limit_s, char *why, size_t why_size)
 	}
 }
 
+/* What QEMU said last. */
+static void add_qemu_words(int log_fd, char *why, size_t why_size)
+{
+	char text[1024], *line;
+	ssize_t n = lseek(log_fd, 0, SEEK_END);
+
+	n = pread(log_fd, text, sizeof(text) - 1, MAX(0, n - (ssize_t)sizeof(text) + 1));
+	while (n > 0 && text[n - 1] == '\n')
+		n--;
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	line = strrchr(text, '\n');
+	snprintf(why + strlen(why), why_size - strlen(why), ": %s", line ? line + 1 : text);
+}
+
 static int try_kvm(struct engine *e, char *why, size_t why_size)
 {
 	char kernel[64], initrd[64], path[600], instance[ID_SIZE];
@@ -75,7 +92,7 @@ static int try_kvm(struct engine *e, char *why, size_t why_size)
 	autofd int wr = -1;
 	autofd int kfd = -1;
 	autofd int ifd = -1;
-	autofd int log_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	autofd int log_fd = memfd_create("probe", MFD_CLOEXEC);
 	struct proc p = PROC_NONE;
 	struct err err = { 0 };
 	int pipefd[2], r;
@@ -113,7 +130,8 @@ static int try_kvm(struct engine *e, char *why, size_t why_size)
 		               "-add-fd",
 		               "fd=10,set=1",
 		               "-chardev",
-		               "file,id=console,path=/dev/fdset/1",
+		               "file,id=console,path=/dev/fdset/1,append=on", /* else it
+		                  truncates, which a pipe refuses */
 		               "-serial",
 		               "chardev:console",
 		               "-kernel",
@@ -141,6 +159,8 @@ static int try_kvm(struct engine *e, char *why, size_t why_size)
 		return r;
 	}
 	r = await_mark(rd, e->probe_s, why, why_size);
+	if (r == -EIO)
+		add_qemu_words(log_fd, why, why_size);
 	privc_kill(e->priv, instance, NULL);
 	proc_close(&p);
 	return r;

@@ -152,7 +152,7 @@ static void test_freeze_while_running(void **state)
 
 	assert_int_equal(rig_map(&t->rig, &base, 1).status, 0);
 	rig_apply(base, t->mem, MEM);
-	for (uint64_t round = 1; round <= 8; round++) {
+	for (uint64_t round = 1; round <= 4; round++) {
 		uint8_t *mem = malloc(MEM), *then = malloc(MEM);
 		struct layers_reply done;
 		int64_t writes;

@@ -24,7 +24,7 @@
 
 #include "qemu.h"
 
-#define MEM (UINT64_C(256) << 20)
+#define MEM (UINT64_C(64) << 20)
 #define ROM_FROM 0xa0000u
 #define ROM_TO 0x100000u
 
