@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -156,13 +157,15 @@ static void test_endless_line_ends_the_session(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
 	pid = fork();
 	if (pid == 0) {
+		close(sv[0]);
 		for (int i = 0; i < 2048; i++)
 			if (send(sv[1], chunk, sizeof(chunk), MSG_NOSIGNAL) < 0)
 				break;
 		_exit(0);
 	}
 	close(sv[1]);
-	assert_int_equal(qmp_open(sv[0], deadline_in(10000), &q, &err), -EMSGSIZE);
+	assert_int_equal(qmp_open(sv[0], deadline_in(60000), &q, &err), -EMSGSIZE);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
 static void test_parse_refuses_other_things(void **state)
