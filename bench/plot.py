@@ -106,7 +106,7 @@ def svg(run):
         top += height
     n = run["rounds"]
     head = [text(20, 30, "Pando, measured side by side in one run", 19, weight="bold"),
-            text(20, 52, f"{run['date']}, {run['accel'].upper()}, {m['cores']} cores, VM of {run['vm']['vcpuCount']} vCPU and "
+            text(20, 52, f"{run['date'][:10]}, {run['accel'].upper()}, {m['cores']} cores, VM of {run['vm']['vcpuCount']} vCPU and "
                          f"{run['vm']['memSizeMib']} MB, {n} rounds; dot: sample, bar: median (also at the right)", 12),
             line(712, 18, 712, 32, TARGET, 2), text(720, 30, "target", 12),
             f'<circle cx="786" cy="26" r="4" fill="{DOT}"/>', text(796, 30, "Pando", 12),

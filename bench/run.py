@@ -4,7 +4,7 @@
 
 Theory of operation: one server with a data directory of its own; in each round every kind of sample is taken once, one
 after the other, never two at a time, so that a noisy quarter of an hour falls on all of them alike. Each kind makes its
-VMs anew and deletes them. A sample that fails is reported and does not end the run, but its exit code is then 1.
+VMs anew and deletes them. A sample that fails is reported and does not end the run, but the exit code is then 1.
 Samples, medians and verdicts go to bench/results/ as JSON, a picture beside them, a table to stdout.
 """
 import argparse
@@ -222,7 +222,7 @@ def main():
 
     before = check_machine()
     image, work = harness.image_dir(), make_work()
-    record, bench, server = kinds.Record(), None, None
+    record, bench, server, health = kinds.Record(), None, None, None
     begin = datetime.datetime.now(datetime.timezone.utc)
     try:
         server = harness.Server(env={**size, "PANDO_LOG": "debug"}, data_dir=os.path.join(work, "bench"))
@@ -234,19 +234,24 @@ def main():
         health = server.api("GET", "/v1/health")
         prepare(bench, a.wanted, work, image)
         measure(bench, a.wanted, a.rounds)
+    except Exception as e:
+        record.failures.append({"kind": "run", "why": f"{type(e).__name__}: {e}"})
+        traceback.print_exc()
     finally:
         for part in (bench and bench.plain, bench and bench.floor, server):
             if part:
                 part.close()
         shutil.rmtree(work, ignore_errors=True)
 
+    if not record.samples:
+        sys.exit("bench: nothing could be measured; the reason is above")
     run = {"date": begin.strftime("%Y-%m-%dT%H:%M:%SZ"), "accel": health["accel"], "accelWhy": health.get("accelWhy"),
            "rounds": a.rounds, "kinds": a.wanted, "source": source(), "machine": machine(), "vm": health["defaultVm"],
            "qemuVersion": health.get("qemuVersion"), "image": os.path.basename(image), "before": before,
            "busy": record.busy, "loadavgAfter": [round(v, 2) for v in os.getloadavg()],
            "figures": figures.summarise(record.samples), "steps": figures.breakdown(record.steps),
            "stepSamples": record.steps, "failures": record.failures}
-    path = write_results(run, whole=not a.only and a.rounds >= ROUNDS)
+    path = write_results(run, whole=not a.only and not record.failures and a.rounds >= ROUNDS)
     report(run, path)
     missed = any(f["verdict"] == figures.MISSED for f in run["figures"])
     return 1 if record.failures or (a.strict and missed) else 0

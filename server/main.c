@@ -66,6 +66,24 @@ static int priv_connect(struct app *a, struct err *err)
 	return privc_open((int)fd, &a->priv, &a->priv_info, err);
 }
 
+/* Everything it takes to boot; what is inside is checked when it is used. */
+static int check_image(const char *dir, struct err *err)
+{
+	static const char *const files[] = { "vmlinux", "initrd", "rootfs.raw" };
+	char path[600];
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+		if (access(path, R_OK) < 0)
+			return err_set(err, -EINVAL,
+			               "the base image '%s' cannot be read (%s); PANDO_IMAGE names "
+			               "its directory, "
+			               "'make run' or image/build.sh makes it",
+			               path, err_name(errno));
+	}
+	return 0;
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -81,6 +99,9 @@ static int app_start(struct app *a, struct err *err)
 		                  .probe_file = probe };
 	int r;
 
+	r = check_image(c->image_dir, err);
+	if (r < 0)
+		return r;
 	snprintf(db, sizeof(db), "%s/pando.db", c->data_dir);
 	snprintf(probe, sizeof(probe), "%s/templates/accel-probe", c->cache_dir);
 	snprintf(vc.data_dir, sizeof(vc.data_dir), "%s", c->data_dir);
@@ -103,7 +124,8 @@ static void app_stop(struct app *a)
 	struct err err = { 0 };
 	bool busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 
-	/* Suspending ends the agent connections, and with them the requests that still wait for one. */
+	/* Suspending ends the agent connections, and with them the requests that still wait for
+	 * one. */
 	if (a->vmm)
 		vmm_suspend_all(a->vmm);
 	if (busy && api_stop(a->api, API_DRAIN_MS, &err) < 0) {

@@ -37,7 +37,9 @@ const char *argv_cpu(enum accel a);
 /* Words every QEMU of ours starts with, for the probe too. */
 extern const char *const argv_common[];
 
-#define ARGV_KERNEL_CMDLINE                                                          \
-	"console=ttyS0 root=/dev/vda rw quiet panic=-1 tsc=reliable no_timer_check " \
-	"mitigations=off "                                                           \
-	"random.trust_cpu=on audit=0 systemd.show_status=0 net.ifnames=0"
+#define ARGV_KERNEL_CMDLINE                                                              \
+	"console=ttyS0 root=/dev/vda rw quiet panic=-1 tsc=reliable no_timer_check "     \
+	"mitigations=off "                                                               \
+	"random.trust_cpu=on audit=0 systemd.show_status=0 net.ifnames=0 "               \
+	"lsm=landlock,yama nowatchdog transparent_hugepage=madvise cryptomgr.notests=1 " \
+	"rcupdate.rcu_cpu_stall_suppress=1"

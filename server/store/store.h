@@ -77,7 +77,10 @@ int store_point_add(struct store *s, const struct store_point *p,
                     const struct store_layer *new_layers, size_t n_layers, struct err *err);
 int store_point_get(struct store *s, const char *id, struct store_point *ret, struct err *err);
 int store_point_list(struct store *s, struct store_point **ret, size_t *ret_n, struct err *err);
-/* After flattening: all points that use `from` use `to` instead. */
+/*
+ * After flattening: points that use `from`, and layers that stand on it, use `to` instead: the two
+ * hold the same. VMs keep the name they know.
+ */
 int store_point_swap_layer(struct store *s, const char *from, const char *to, struct err *err);
 
 /* ---- templates: the point every default VM is made from ---- */

@@ -2,8 +2,8 @@
 /*
  * store_layer.c - memory and disk layers, trees by parent
  *
- * A layer's depth is worked out when it is added and never changes, because a
- * parent never does. Chains are read with one recursive query.
+ * A layer's depth is worked out when it is added, and again when flattening puts
+ * it on another parent (store_point.c). Chains are read with one recursive query.
  */
 #include "store/store_internal.h"
 

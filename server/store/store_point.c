@@ -104,6 +104,26 @@ static int swap_in(struct store *s, const char *sql, const char *to, const char 
 	return query_run(&q, err);
 }
 
+/* The layers that stand on id came up with it from another depth. */
+static int count_depths_from(struct store *s, const char *id, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, s,
+	                    "WITH RECURSIVE above (id, depth) AS ("
+	                    " SELECT id, depth FROM layers WHERE id = $1"
+	                    " UNION ALL SELECT l.id, above.depth + 1 FROM layers l"
+	                    " JOIN above ON l.parent = above.id)"
+	                    "UPDATE layers SET depth ="
+	                    " (SELECT above.depth FROM above WHERE above.id = layers.id)"
+	                    " WHERE id IN (SELECT id FROM above)",
+	                    err);
+
+	if (r < 0)
+		return r;
+	query_bind_text(&q, id);
+	return query_run(&q, err);
+}
+
 int store_point_swap_layer(struct store *s, const char *from, const char *to, struct err *err)
 {
 	autotx struct tx t = { 0 };
@@ -113,7 +133,10 @@ int store_point_swap_layer(struct store *s, const char *from, const char *to, st
 	    (r = swap_in(s, "UPDATE points SET mem_layer = $1 WHERE mem_layer = $2", to, from,
 	                 err)) < 0 ||
 	    (r = swap_in(s, "UPDATE points SET disk_layer = $1 WHERE disk_layer = $2", to, from,
-	                 err)) < 0)
+	                 err)) < 0 ||
+	    (r = swap_in(s, "UPDATE layers SET parent = $1 WHERE parent = $2 AND id <> $1", to,
+	                 from, err)) < 0 ||
+	    (r = count_depths_from(s, to, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

@@ -35,7 +35,7 @@ int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struc
 	return 0;
 }
 
-int point_load(struct vmm *m, const char *id, struct engine_point *ret, struct err *err)
+static int point_load(struct vmm *m, const char *id, struct engine_point *ret, struct err *err)
 {
 	struct store_point p;
 	int r = store_point_get(m->store, id, &p, err);
@@ -54,6 +54,40 @@ int point_load(struct vmm *m, const char *id, struct engine_point *ret, struct e
 	snprintf(ret->accel, sizeof(ret->accel), "%s", p.accel);
 	r = chain_load(m, p.mem_layer, &ret->mem, err);
 	return r < 0 ? r : chain_load(m, p.disk_layer, &ret->disk, err);
+}
+
+static const char *top_of(const struct engine_chain *c)
+{
+	return c->n ? c->l[c->n - 1].id : NULL;
+}
+
+/*
+ * The keeper may replace layers by flattened ones and collect the old ones at
+ * any time: between looking the names up and holding them it is kept out.
+ */
+int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err)
+{
+	const char *mem, *disk;
+	int r;
+
+	pthread_rwlock_rdlock(&m->gc);
+	r = point_load(m, id, ret, err);
+	mem = r < 0 ? NULL : top_of(&ret->mem);
+	disk = r < 0 ? NULL : top_of(&ret->disk);
+	if (mem)
+		r = vmm_hold(m, mem, err);
+	if (r == 0 && disk && (r = vmm_hold(m, disk, err)) < 0 && mem)
+		vmm_release(m, mem);
+	pthread_rwlock_unlock(&m->gc);
+	return r;
+}
+
+void point_drop(struct vmm *m, const struct engine_point *p)
+{
+	if (top_of(&p->mem))
+		vmm_release(m, top_of(&p->mem));
+	if (top_of(&p->disk))
+		vmm_release(m, top_of(&p->disk));
 }
 
 bool layer_sealed(struct vmm *m, const char *id)

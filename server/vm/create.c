@@ -61,13 +61,14 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 	struct store_vm row;
 	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
 	struct vm *vm;
-	int r = point_load(m, point, &p, err);
+	int r = point_take(m, point, &p, err);
 
 	if (r < 0)
 		return r;
 	fill_row(m, o, &p, point, &row);
 	vm = vm_new(m, &row);
 	if (!vm || vmm_insert(m, vm, err) < 0) {
+		point_drop(m, &p);
 		vm_unref(vm);
 		return err_set(err, -ENOMEM, "create VM: out of memory");
 	}
@@ -87,6 +88,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 	else
 		vm->gone = true;
 	pthread_mutex_unlock(&vm->lock);
+	point_drop(m, &p);
 	if (r < 0)
 		vmm_forget(m, vm);
 	vm_unref(vm);

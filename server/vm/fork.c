@@ -60,6 +60,7 @@ static int fork_point(struct vmm *m, const char *account, const char *id, char r
 		return r;
 	if (vm->row.info.state == VM_SUSPENDED) {
 		snprintf(ret_point, ID_SIZE, "%s", vm->row.info.point);
+		r = vmm_hold(m, ret_point, err);
 	} else {
 		r = vm_wake(vm, err);
 		if (r == 0)
@@ -67,8 +68,6 @@ static int fork_point(struct vmm *m, const char *account, const char *id, char r
 		if (r == 0)
 			snprintf(ret_point, ID_SIZE, "%s", f.point);
 	}
-	if (r == 0)
-		r = vmm_hold(m, ret_point, err);
 	*ret_parent = vm->row;
 	vm_unlock(vm);
 	return r;
@@ -151,6 +150,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	struct engine_point p;
 	struct fork_job job = { .count = count };
 	struct vm_info *infos = NULL;
+	bool taken = false;
 	int r;
 
 	if (count < 1 || count > VM_FORK_MAX)
@@ -164,7 +164,8 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	infos = calloc(count, sizeof(*infos));
 	r = job.children && infos ? 0 : err_set(err, -ENOMEM, "fork: out of memory");
 	if (r == 0)
-		r = point_load(m, point, &p, err);
+		r = point_take(m, point, &p, err);
+	taken = r == 0;
 	if (r == 0)
 		r = make_children(m, &parent, &p, persistence, &job, err);
 	if (r == 0) {
@@ -190,6 +191,8 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	}
 	free(job.children);
 	pthread_mutex_destroy(&job.lock);
+	if (taken)
+		point_drop(m, &p);
 	vmm_release(m, point);
 	vmm_collect_soon(m);
 	if (r < 0) {

@@ -25,14 +25,18 @@ static void collect(struct vmm *m)
 	struct store_garbage g = { 0 };
 	struct err err = { 0 };
 	size_t n;
+	int r;
 
+	pthread_rwlock_wrlock(&m->gc);
 	pthread_mutex_lock(&m->lock);
 	n = m->n_holds;
 	memcpy(holds, m->holds, n * ID_SIZE);
 	pthread_mutex_unlock(&m->lock);
 	for (size_t i = 0; i < n; i++)
 		names[i] = holds[i];
-	if (store_collect(m->store, names, n, names, n, &g, &err) < 0) {
+	r = store_collect(m->store, names, n, names, n, &g, &err);
+	pthread_rwlock_unlock(&m->gc);
+	if (r < 0) {
 		log_warn("collect garbage: %s; tried again later", err.msg);
 		return;
 	}
@@ -151,8 +155,8 @@ static bool is_idle(struct vm *vm, const struct vm_info *i)
 	total = st.from_guest_bytes + st.to_guest_bytes;
 	if (!vm->idle_since_ms || total < vm->idle_bytes || total - vm->idle_bytes >= least) {
 		if (vm->idle_since_ms && total > vm->idle_bytes) {
-			LOCK_SCOPE(&vm->m->lock);
 			vm->row.info.last_network_ms = clock_wall_ms();
+			vm_publish(vm);
 		}
 		vm->idle_since_ms = now;
 	}

@@ -52,10 +52,6 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
 		r = vm_wake(vm, err);
 		if (r == 0)
 			r = vm_freeze_live(vm, /* durable= */ true, &f, err);
-		/* Between these two the point is nobody's: the VM's lock does not keep the
-		 * collector out. */
-		if (r == 0)
-			r = vmm_hold(m, f.point, err);
 		if (r == 0) {
 			r = snapshot_save(vm, f.point, name, persistence, ret, err);
 			vmm_release(m, f.point);

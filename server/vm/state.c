@@ -65,9 +65,8 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 		if (r < 0)
 			return err_wrap(err, "VM %s", vm->row.info.id);
 	}
-	pthread_mutex_lock(&m->lock);
 	vm->row.info.state = next;
-	pthread_mutex_unlock(&m->lock);
+	vm_publish(vm);
 	if (old != next)
 		vm_log(vm, LOG_LV_DEBUG, "%s -> %s", vm_state_str[old], vm_state_str[next]);
 	return 0;

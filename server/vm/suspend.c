@@ -2,6 +2,7 @@
 /* suspend.c - freeze and end the process; idle suspend is the same code */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
@@ -74,25 +75,29 @@ int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_in
 
 void vmm_suspend_all(struct vmm *m)
 {
-	for (;;) {
-		struct vm *vm = NULL;
+	struct vm **v;
+	size_t n = 0;
+
+	pthread_mutex_lock(&m->lock);
+	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
+	for (size_t i = 0; v && i < m->n_vms; i++)
+		if (m->vms[i]->shown.state == VM_RUNNING) {
+			v[n] = m->vms[i];
+			v[n++]->refs++;
+		}
+	pthread_mutex_unlock(&m->lock);
+	for (size_t i = 0; v && i < n; i++) {
+		struct vm *vm = v[i];
 		struct err err = { 0 };
 
-		pthread_mutex_lock(&m->lock);
-		for (size_t i = 0; i < m->n_vms && !vm; i++)
-			if (m->vms[i]->row.info.state == VM_RUNNING && !m->vms[i]->lost_process)
-				vm = m->vms[i];
-		if (vm)
-			vm->refs++;
-		pthread_mutex_unlock(&m->lock);
-		if (!vm)
-			return;
 		pthread_mutex_lock(&vm->lock);
-		if (!vm->gone && vm_suspend_locked(vm, &err) < 0) {
+		if (!vm->gone && vm->row.info.state == VM_RUNNING &&
+		    vm_suspend_locked(vm, &err) < 0) {
 			vm_log(vm, LOG_LV_ERROR, "could not be suspended and is stopped: %s",
 			       err.msg);
 			vm_stop_locked(vm, /* ask= */ false, NULL);
 		}
 		vm_unlock(vm);
 	}
+	free(v);
 }

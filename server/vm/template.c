@@ -56,9 +56,13 @@ static void make_key(struct vmm *m, char *text, size_t size)
 static int check(struct vmm *m, const char *point, struct err *err)
 {
 	struct engine_point p;
-	int r = point_load(m, point, &p, err);
+	int r = point_take(m, point, &p, err);
 
-	return r < 0 ? r : engine_point_verify(m->engine, &p, err);
+	if (r < 0)
+		return r;
+	r = engine_point_verify(m->engine, &p, err);
+	point_drop(m, &p);
+	return r;
 }
 
 static int run_step(struct guest *g, const char *command, struct err *err)
@@ -90,7 +94,7 @@ static int settle_guest(struct vm *vm, struct err *err)
 	return r;
 }
 
-/* The raw base image as the bottom layer of the store. */
+/* The raw base image as the bottom layer of the store; held, the caller releases it. */
 int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err)
 {
 	char from[600];
@@ -100,8 +104,13 @@ int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err)
 	id_make("ly-", ret->id);
 	snprintf(from, sizeof(from), "%s/rootfs.raw", m->conf.image_dir);
 	r = engine_import_layer(m->engine, from, ret->id, &ret->bytes, err);
-	if (r == 0)
-		r = store_layer_add(m->store, ret, err);
+	if (r < 0)
+		return r;
+	pthread_rwlock_rdlock(&m->gc);
+	r = vmm_hold(m, ret->id, err);
+	if (r == 0 && (r = store_layer_add(m->store, ret, err)) < 0)
+		vmm_release(m, ret->id);
+	pthread_rwlock_unlock(&m->gc);
 	return r;
 }
 
@@ -120,9 +129,6 @@ static int build(struct vmm *m, struct err *err)
 	struct vm *vm;
 	int r = template_base_layer(m, &base, err);
 
-	if (r < 0)
-		return r;
-	r = vmm_hold(m, base.id, err);
 	if (r < 0)
 		return r;
 	id_make("", row.info.id);

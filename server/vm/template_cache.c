@@ -27,6 +27,20 @@ static void cache_path(struct vmm *m, const char *suffix, const char *name, char
 	         *name ? "/" : "", name);
 }
 
+/* Point and layers, then the template that names them; the collector stays out in between. */
+static int template_save(struct vmm *m, const struct store_point *p,
+                         const struct store_layer *layers, struct err *err)
+{
+	int r;
+
+	pthread_rwlock_rdlock(&m->gc);
+	r = store_point_add(m->store, p, layers, 2, err);
+	if (r == 0)
+		r = store_template_set(m->store, m->template_key, p->id, err);
+	pthread_rwlock_unlock(&m->gc);
+	return r;
+}
+
 int template_freeze(struct vm *vm, struct bringup *b, struct err *err)
 {
 	struct vmm *m = vm->m;
@@ -68,14 +82,7 @@ int template_freeze(struct vm *vm, struct bringup *b, struct err *err)
 	snprintf(p.accel, sizeof(p.accel), "%s", accel_name(i->accel));
 	p.state_bytes = f.state_bytes;
 	p.state_crc = f.state_crc;
-	r = vmm_hold(m, point, err);
-	if (r < 0)
-		return r;
-	r = store_point_add(m->store, &p, layers, 2, err);
-	if (r == 0)
-		r = store_template_set(m->store, m->template_key, point, err);
-	vmm_release(m, point);
-	return r;
+	return template_save(m, &p, layers, err);
 }
 
 static int save_meta(const char *dir, const char *key_text, const struct store_point *p,
@@ -225,15 +232,11 @@ int template_import(struct vmm *m, const char *key_text, struct err *err)
 	snprintf(p.machine, sizeof(p.machine), "%s", i->machine);
 	snprintf(p.cpu, sizeof(p.cpu), "%s", i->cpu);
 	snprintf(p.accel, sizeof(p.accel), "%s", accel_name(i->accel));
-	if ((r = vmm_hold(m, p.id, err)) < 0)
-		return r;
-	if ((r = import_files(m, &p, err)) < 0 ||
-	    (r = store_point_add(m->store, &p, layers, 2, err)) < 0 ||
-	    (r = store_template_set(m->store, m->template_key, p.id, err)) < 0) {
+	if ((r = import_files(m, &p, err)) < 0 || (r = template_save(m, &p, layers, err)) < 0) {
 		engine_remove_layer(m->engine, layers[0].id);
 		engine_remove_layer(m->engine, layers[1].id);
 		engine_remove_point(m->engine, p.id);
 	}
-	vmm_release(m, p.id);
+	vmm_release(m, base.id);
 	return r;
 }

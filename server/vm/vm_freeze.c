@@ -104,6 +104,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	struct store_layer layers[2];
 	struct machine_frozen f;
 	struct store_point p;
+	bool held;
 	int r, rc;
 
 	id_make("pt-", ret->point);
@@ -128,12 +129,19 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	}
 	snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
 	fill_point(vm, &f, ret->point, mem_id, old_disk, &p);
+	/* Until the caller's row names it the point is nobody's: held before the collector can see
+	 * it. */
+	pthread_rwlock_rdlock(&m->gc);
 	r = seal_disk(m, old_disk, err);
+	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
 	rc = vm_set_state(vm, VM_RUNNING, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
 	                  r == 0 ? err : NULL);
+	pthread_rwlock_unlock(&m->gc);
 	if (r == 0)
 		r = rc;
 	if (r < 0) {
+		if (held)
+			vmm_release(m, ret->point);
 		engine_remove_layer(m->engine, mem_id);
 		engine_remove_point(m->engine, ret->point);
 		return err_wrap(err, "freeze VM %s", vm->row.info.id);

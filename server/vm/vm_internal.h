@@ -3,8 +3,8 @@
  * vm/vm_internal.h - for files of this folder only
  *
  * Locks, in the order in which they may be taken: vm->lock (one VM, held for
- * the whole of an operation on it), then m->lock (tables, short). No
- * operation ever holds two VM locks.
+ * the whole of an operation on it), then m->gc (while names are made or
+ * taken), then m->lock (tables, short). No operation ever holds two VM locks.
  */
 #pragma once
 
@@ -23,7 +23,7 @@
 #define AGENT_BOOT_MS 300000 /* cold boot to first hello: emulated guests on a busy host */
 #define AGENT_THAW_MS 60000  /* thaw to hello */
 #define AGENT_RECONNECT_MS 15000
-#define QUIESCE_MS 3000       /* for the agent to take what was sent to it */
+#define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
 #define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
 #define TEMPLATE_WAIT_MS 900000
 
@@ -31,7 +31,9 @@ struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
 	pthread_mutex_t lock;
-	struct store_vm row;     /* written under both locks, read under either */
+	struct store_vm row; /* vm->lock */
+	struct vm_info
+	        shown; /* what others see of row.info, as of the last vm_publish(); m->lock */
 	struct machine *machine; /* owned; vm->lock */
 	struct guest *guest;     /* ref'd; vm->lock */
 	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
@@ -54,6 +56,8 @@ struct vmm {
 	struct dns *dns;
 	struct priv_info priv_info;
 	pthread_mutex_t lock;
+	pthread_rwlock_t
+	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
 	pthread_cond_t cond; /* template state, holds, stopping */
 	struct vm **vms;     /* owned; m->lock */
 	size_t n_vms, cap_vms;
@@ -86,6 +90,7 @@ int vmm_hold(struct vmm *m, const char *id, struct err *err);
 void vmm_release(struct vmm *m, const char *id);
 void vmm_collect_soon(struct vmm *m);
 void vm_copy_info(struct vm *vm, struct vm_info *ret);
+void vm_publish(struct vm *vm);
 
 /* state.c: the only writer of the state. Saves the row with what belongs to it in one transaction.
  */
@@ -95,7 +100,9 @@ bool vm_may_enter(enum vm_state from, enum vm_state to);
 
 /* chain.c */
 int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err);
-int point_load(struct vmm *m, const char *id, struct engine_point *ret, struct err *err);
+/* Loads the point and holds its top layers against collection, until point_drop(). */
+int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err);
+void point_drop(struct vmm *m, const struct engine_point *p);
 bool layer_sealed(struct vmm *m, const char *id);
 
 /* bringup.c: a process for the VM, up to the open gate; the caller holds vm->lock and then sets the
@@ -120,7 +127,7 @@ int vm_open_network(struct vm *vm, struct err *err);
 
 /* vm_freeze.c: the only caller of machine_freeze for a VM; vm->lock held */
 struct frozen {
-	char point[ID_SIZE];
+	char point[ID_SIZE]; /* held: the caller vmm_release()s it once something names it */
 };
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err);
 int vm_freeze_suspend(struct vm *vm, struct err *err);

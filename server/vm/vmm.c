@@ -28,6 +28,7 @@ struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 	vm->m = m;
 	vm->refs = 1;
 	vm->row = *row;
+	vm->shown = row->info;
 	vm->watch_fd = -1;
 	vm->slot.dns_udp = vm->slot.dns_tcp = -1;
 	pthread_mutex_init(&vm->lock, NULL);
@@ -107,8 +108,8 @@ int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret
 	for (size_t i = 0; i < m->n_vms; i++) {
 		struct vm *vm = m->vms[i];
 
-		if (strcmp(vm->row.info.id, id) != 0 ||
-		    (account && strcmp(vm->row.info.account, account) != 0))
+		if (strcmp(vm->shown.id, id) != 0 ||
+		    (account && strcmp(vm->shown.account, account) != 0))
 			continue;
 		vm->refs++;
 		*ret = vm;
@@ -145,7 +146,14 @@ void vm_copy_info(struct vm *vm, struct vm_info *ret)
 {
 	LOCK_SCOPE(&vm->m->lock);
 
-	*ret = vm->row.info;
+	*ret = vm->shown;
+}
+
+void vm_publish(struct vm *vm)
+{
+	LOCK_SCOPE(&vm->m->lock);
+
+	vm->shown = vm->row.info;
 }
 
 int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
@@ -182,8 +190,8 @@ int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *r
 	pthread_mutex_lock(&m->lock);
 	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
 	for (size_t i = 0; v && i < m->n_vms; i++)
-		if (!strcmp(m->vms[i]->row.info.account, account))
-			v[n++] = m->vms[i]->row.info;
+		if (!strcmp(m->vms[i]->shown.account, account))
+			v[n++] = m->vms[i]->shown;
 	pthread_mutex_unlock(&m->lock);
 	if (!v)
 		return err_set(err, -ENOMEM, "list VMs: out of memory");
@@ -238,7 +246,7 @@ void vmm_status(struct vmm *m, struct vmm_status *ret)
 	snprintf(ret->template_note, sizeof(ret->template_note), "%s", m->template_note);
 	snprintf(ret->limits, sizeof(ret->limits), "%s", m->priv_info.limits);
 	for (size_t k = 0; k < m->n_vms; k++)
-		ret->running += m->vms[k]->row.info.state == VM_RUNNING;
+		ret->running += m->vms[k]->shown.state == VM_RUNNING;
 }
 
 static int load_all(struct vmm *m, struct err *err)
@@ -286,6 +294,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	snprintf(m->template_state, sizeof(m->template_state), "building");
 	m->wake_pipe[0] = m->wake_pipe[1] = -1;
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_rwlock_init(&m->gc, NULL);
 	pthread_condattr_init(&ca);
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
 	pthread_cond_init(&m->cond, &ca);
@@ -338,6 +347,7 @@ struct vmm *vmm_free(struct vmm *m)
 		if (m->wake_pipe[i] >= 0)
 			close(m->wake_pipe[i]);
 	pthread_cond_destroy(&m->cond);
+	pthread_rwlock_destroy(&m->gc);
 	pthread_mutex_destroy(&m->lock);
 	free(m);
 	return NULL;

@@ -15,13 +15,15 @@ static int resume(struct vm *vm, struct err *err)
 	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
 	struct store_vm before = vm->row;
 	struct store_vm *row = &vm->row;
-	int r = point_load(vm->m, row->info.point, &p, err);
+	int r = point_take(vm->m, row->info.point, &p, err);
 
 	if (r < 0)
 		return r;
 	r = vm_bring_up(vm, &b, err);
-	if (r < 0)
+	if (r < 0) {
+		point_drop(vm->m, &p);
 		return r;
+	}
 	snprintf(row->base_point, sizeof(row->base_point), "%s", row->info.point);
 	snprintf(row->base_mem, sizeof(row->base_mem), "%s",
 	         p.mem.n ? p.mem.l[p.mem.n - 1].id : "");
@@ -31,6 +33,7 @@ static int resume(struct vm *vm, struct err *err)
 		vm_bring_up_undo(vm, &b);
 		*row = before;
 	}
+	point_drop(vm->m, &p);
 	return r;
 }
 

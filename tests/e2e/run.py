@@ -71,8 +71,8 @@ class Result(unittest.TestResult):
     def failed(self, test, err):
         signal.setitimer(signal.ITIMER_REAL, 0)
         reason = "".join(traceback.format_exception_only(err[0], err[1])).strip().splitlines()
-        details = reason[1:] + [line for part in traceback.format_tb(err[2]) for line in part.rstrip().splitlines()
-                                if "unittest/" not in part]
+        frames = [f for f in traceback.extract_tb(err[2]) if os.path.basename(f.filename).startswith("test_")]
+        details = reason[1:] + [f"{os.path.relpath(f.filename)}:{f.lineno}: {f.line}" for f in frames]
         server = getattr(type(test), "s", None)
         if isinstance(server, harness.Server) and os.path.exists(server.log_path):
             details += ["the server's log ends with:"] + server.log_tail(30).splitlines()

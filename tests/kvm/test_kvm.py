@@ -5,7 +5,10 @@ Runs in the outer guest of tests/kvm/run, or on any host where KVM works. Tests 
 the order in which they are written: each cold boot costs minutes here.
 """
 import os
+import shutil
 import signal
+import tempfile
+import time
 
 import harness
 import host
@@ -13,7 +16,7 @@ from case import Case, Holder, limit
 
 RANDOM = "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
 ENV = {"PANDO_ACCEL": "auto", "PANDO_KVM_PROBE_S": "240", "PANDO_LOG": "debug",
-       "PANDO_VM_VCPUS": "1", "PANDO_VM_MEM_MB": "512"}
+       "PANDO_VM_VCPUS": "2", "PANDO_VM_MEM_MB": "512"}
 
 
 class Kvm(Case):
@@ -48,7 +51,7 @@ class Kvm(Case):
         self.assertIn(" -accel kvm ", host.cmdline(pid))
         fds = {os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")}
         self.assertIn("anon_inode:kvm-vm", fds)
-        self.assertIn("anon_inode:kvm-vcpu:0", fds)
+        self.assertLessEqual({"anon_inode:kvm-vcpu:0", "anon_inode:kvm-vcpu:1"}, fds)
         self.assertEqual(self.s.sh(self.vm, "systemd-detect-virt"), "kvm")
         self.assertEqual(self.s.sh(self.vm, "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"), "kvm-clock")
 
@@ -102,6 +105,7 @@ class Kvm(Case):
 
     def test_suspend_and_resume(self):
         vm, h = self.forks[0], self.h.on(self.forks[0])
+        begin, before = time.monotonic(), self.uptime(vm)
         self.s.post(vm, "suspend")
         self.assertEqual(self.s.state(vm), "suspended")
         self.s.post(vm, "start", {})
@@ -109,6 +113,11 @@ class Kvm(Case):
         self.assertEqual((h.get(), h.pid()), ("value1", self.pid))
         self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), ["disk1", "mem1"])
         self.assert_clock(vm)
+        after = self.uptime(vm)  # its own clock went on from where it stood: neither back nor away
+        self.assertTrue(before <= after <= before + time.monotonic() - begin + 2, (before, after))
+
+    def uptime(self, vm):
+        return float(self.s.sh(vm, "cut -d ' ' -f 1 /proc/uptime"))
 
     def test_use_wakes_a_suspended_vm(self):
         vm = self.forks[0]
@@ -147,3 +156,59 @@ class Kvm(Case):
         _, h = self.s.request("GET", "/v1/health")
         self.assertEqual((h["accel"], h["accelWhy"]), ("kvm", "a test guest booted on /dev/kvm (remembered)"))
         self.assertEqual((self.h.get(), self.h.pid()), ("value0", self.pid))
+
+    @limit(600)
+    def test_points_of_kvm_are_refused_without_it(self):
+        self.s.stop()
+        self.s.env["PANDO_ACCEL"] = "tcg"
+        self.s.spawn()
+        try:
+            harness.wait_for("the API", self.answers, 120)
+            e = self.refused(409, "POINT_MISMATCH", self.s.post, self.vm, "start", {})
+            self.assertIn("kvm", e.message)
+        finally:
+            self.s.stop()
+            self.s.env["PANDO_ACCEL"] = "kvm"
+            self.s.start(ready_s=400)
+        self.assertEqual((self.h.get(), self.h.pid()), ("value0", self.pid))
+
+    def answers(self):
+        try:
+            return self.s.request("GET", "/v1/health", timeout=10)[0] == 200
+        except OSError:
+            return False
+
+
+class Probe(Case):
+    """A guest that does not boot in time: KVM is not used, and the reason is said."""
+    own_server = False
+    limit_s = 300
+
+    def setUp(self):
+        self.cache = tempfile.mkdtemp(prefix="cache-", dir=harness.test_dir())  # no remembered answer
+        os.makedirs(os.path.join(self.cache, "templates"))
+        for path in (os.path.dirname(self.cache), self.cache, os.path.join(self.cache, "templates")):
+            shutil.chown(path, "pando", "pando")
+        self.s = None
+
+    def tearDown(self):
+        if self.s:
+            self.s.close()
+        shutil.rmtree(os.path.dirname(self.cache))
+
+    def server(self, accel):
+        self.s = harness.Server(env={**ENV, "PANDO_ACCEL": accel, "PANDO_KVM_PROBE_S": "1", "PANDO_CACHE_DIR": self.cache})
+        return self.s.spawn()
+
+    def test_auto_falls_back(self):
+        s = self.server("auto")
+        harness.wait_for("the API", lambda: s.proc.poll() is not None or Kvm.answers(self), 120)
+        _, h = s.request("GET", "/v1/health")
+        self.assertEqual((h["accel"], h["accelWhy"]), ("tcg", "a test guest did not boot within 1 s"))
+        self.assertFalse([p for p in s.qemu_pids() if " -accel kvm " in host.cmdline(p)])
+
+    def test_kvm_that_was_asked_for_is_an_error(self):
+        s = self.server("kvm")
+        self.assertEqual(s.proc.wait(120), 2)
+        self.assertIn("PANDO_ACCEL=kvm, but KVM does not work here: a test guest did not boot within 1 s", s.log_text())
+        self.assertEqual(s.debris(), [])
