@@ -173,7 +173,7 @@ def report(run, path):
     m, vm = run["machine"], run["vm"]
     print(f"\n{m['cpu']}, {m['cores']} cores, {m['memMib']} MB, Linux {m['kernel']}; accelerator {run['accel']}")
     print(f"VM: {vm['vcpuCount']} vCPU, {vm['memSizeMib']} MB; QEMU {run['qemuVersion']}; {run['rounds']} rounds; "
-          f"others used {run['before']['busy']:.0%} of the machine before, {max(run['busy'], default=0):.0%} at most between rounds")
+          f"others used {run['before']['busy']:.0%} of the machine before, at most {max(run['busy'], default=0):.0%} between rounds")
     print("\n" + figures.table(run["figures"]) + "\n")
     for kind, steps in run["steps"].items():
         print(f"steps of {kind}, medians in ms: " + ", ".join(f"{k} {v:g}" for k, v in steps.items()))

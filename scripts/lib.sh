@@ -87,6 +87,13 @@ own_dir() {
 		die "cannot make the directory '$dir': choose another with PANDO_DATA_DIR or PANDO_CACHE_DIR"
 }
 
+# reachable PATH WHAT: the pando user can get there, through every directory above it
+reachable() {
+	setpriv --reuid="$PANDO_USER" --regid="$PANDO_USER" --clear-groups test -r "$1" ||
+		die "the user '$PANDO_USER' cannot reach $2 '$1': open the directories above it (chmod o+x)," \
+			"or choose another place with PANDO_DATA_DIR or PANDO_CACHE_DIR"
+}
+
 prepare_cache() {
 	# the cache itself is root's: image/build.sh writes it, pandod writes only its templates
 	mkdir -p -- "$PANDO_CACHE_DIR" || die "cannot make the cache directory '$PANDO_CACHE_DIR': set PANDO_CACHE_DIR"
@@ -105,5 +112,6 @@ prepare_image() {
 	# (fs.protected_hardlinks)
 	[[ -z $(find "$PANDO_IMAGE" ! -user "$PANDO_USER" -print -quit) ]] ||
 		chown -R "$PANDO_USER:$PANDO_USER" -- "$PANDO_IMAGE"
+	reachable "$PANDO_IMAGE" "the base image"
 	export PANDO_IMAGE
 }

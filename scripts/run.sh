@@ -21,6 +21,7 @@ scripts/build.sh release
 prepare_user
 prepare_cache
 own_dir "$PANDO_DATA_DIR" 700
+reachable "$PANDO_DATA_DIR" "the data directory"
 prepare_image
 trap - EXIT
 

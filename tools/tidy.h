@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tidy.h - what the analyzer must be told; check-tidy puts it before every file that uses base/err.h
+ * tidy.h - what the analyzer must be told; check-tidy puts it before every file that uses
+ * base/err.h
  *
  * The functions that fill a struct err return a negative code, always. The
  * analyzer sees only their declarations, takes "returns 0" for possible, and

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "engine/argv.h"
 #include "engine/engine_internal.h"
 
 /* "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+...)" -> what comes after "version " */
@@ -88,6 +89,7 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 		r = read_version(e, err);
 	if (r == 0)
 		r = engine_probe(e, c->accel, err);
+	e->info.cmdline = ARGV_KERNEL_CMDLINE;
 	if (r == 0 && e->info.accel == ACCEL_TCG) {
 		e->tsc_khz = measure_tsc_khz();
 		e->info.tsc_mhz = (e->tsc_khz + 5000) / 10000 * 10;

@@ -57,6 +57,7 @@ struct engine_info {
 	char qemu_version[64];
 	char machine[160]; /* -machine argument: part of a point's identity */
 	char cpu[64];
+	const char *cmdline; /* the kernel's, on a cold boot */
 	uint32_t tsc_mhz; /* of the host, to 10 MHz; 0 under KVM. An emulated guest's clock depends
 	                     on it */
 };
@@ -149,6 +150,14 @@ struct machine_frozen {
 /* On failure the machine goes on running as before (only disk_switched may have happened). */
 int machine_freeze(struct machine *m, const struct machine_freeze *f, struct machine_frozen *ret,
                    struct err *err);
+
+/*
+ * After the disk chain `old` was flattened into `to`: the running machine, whose layer `above`
+ * stands on old's top, stands on `to` from now on. 1 when it changed over, 0 when it does not use
+ * old.
+ */
+int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
+                        const struct engine_layer *to, struct err *err);
 
 /* As engine_point_check(), and reads every layer: the page cache is warm afterwards. */
 int engine_point_verify(struct engine *e, const struct engine_point *p, struct err *err);

@@ -49,6 +49,21 @@ static void collect(struct vmm *m)
 	store_garbage_done(&g);
 }
 
+/* Every VM, referenced. Caller unrefs each and frees. */
+static struct vm **all_vms(struct vmm *m, size_t *ret_n)
+{
+	struct vm **v;
+	LOCK_SCOPE(&m->lock);
+
+	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
+	for (size_t i = 0; v && i < m->n_vms; i++) {
+		v[i] = m->vms[i];
+		v[i]->refs++;
+	}
+	*ret_n = m->n_vms;
+	return v;
+}
+
 static bool stopping(struct vmm *m)
 {
 	LOCK_SCOPE(&m->lock);
@@ -77,6 +92,42 @@ static void seal_layers(struct vmm *m)
 			continue; /* removed meanwhile, or damaged: the thaw will say so */
 		store_layer_seal(m->store, l[i].id, bytes, crc, /* has_crc= */ true, &err);
 	}
+}
+
+/* Running VMs that stand on the old chain change over to the new layer; a busy one is left as it
+ * is. */
+static void rebase_running(struct vmm *m, const struct engine_chain *old,
+                           const struct store_layer *l)
+{
+	struct engine_layer to = { .bytes = l->bytes };
+	struct vm **v;
+	size_t n;
+
+	snprintf(to.id, sizeof(to.id), "%s", l->id);
+	snprintf(to.format, sizeof(to.format), "%s", l->format);
+	v = all_vms(m, &n);
+	for (size_t i = 0; v && i < n; i++) {
+		struct engine_chain c = { 0 };
+		struct err err = { 0 };
+		int r = 0;
+
+		if (pthread_mutex_trylock(&v[i]->lock) == 0) {
+			if (!v[i]->gone && v[i]->machine && v[i]->row.info.state == VM_RUNNING &&
+			    chain_load(m, v[i]->row.disk_layer, &c, &err) == 0)
+				for (size_t k = 0; k + 1 < c.n; k++)
+					if (!strcmp(c.l[k].id, l->id))
+						r = machine_rebase_disk(v[i]->machine,
+						                        c.l[k + 1].id, old, &to,
+						                        &err);
+			if (r < 0)
+				vm_log(v[i], LOG_LV_WARN, "keeps its long disk chain: %s", err.msg);
+			else if (r > 0)
+				vm_log(v[i], LOG_LV_INFO, "stands on %zu disk layers now", c.n);
+			pthread_mutex_unlock(&v[i]->lock);
+		}
+		vm_unref(v[i]);
+	}
+	free(v);
 }
 
 /* One new layer for a chain; the points change over to it in one transaction. */
@@ -108,6 +159,8 @@ static int flatten(struct vmm *m, const struct store_point *p, enum layer_kind k
 	r = store_layer_add(m->store, &l, err);
 	if (r == 0)
 		r = store_point_swap_layer(m->store, top, l.id, err);
+	if (r == 0 && kind == LAYER_DISK)
+		rebase_running(m, &c, &l);
 	vmm_release(m, l.id);
 	if (r == 0)
 		log_obj(LOG_LV_INFO, "layer", l.id,
@@ -190,17 +243,9 @@ static void look_at(struct vm *vm)
 
 static void look_at_all(struct vmm *m)
 {
-	struct vm **v;
 	size_t n;
+	struct vm **v = all_vms(m, &n);
 
-	pthread_mutex_lock(&m->lock);
-	n = m->n_vms;
-	v = calloc(n ? n : 1, sizeof(*v));
-	for (size_t i = 0; v && i < n; i++) {
-		v[i] = m->vms[i];
-		v[i]->refs++;
-	}
-	pthread_mutex_unlock(&m->lock);
 	for (size_t i = 0; v && i < n; i++) {
 		look_at(v[i]);
 		vm_unref(v[i]);

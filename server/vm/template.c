@@ -43,9 +43,9 @@ static void make_key(struct vmm *m, char *text, size_t size)
 	const char *image = strrchr(m->conf.image_dir, '/');
 	uint64_t h = 0xcbf29ce484222325u;
 
-	snprintf(text, size, "image=%s qemu=%s machine=%s cpu=%s accel=%s tsc=%u vcpus=%u mem=%u",
+	snprintf(text, size, "image=%s qemu=%s machine=%s cpu=%s accel=%s tsc=%u vcpus=%u mem=%u cmdline=%s",
 	         image ? image + 1 : m->conf.image_dir, i->qemu_version, i->machine, i->cpu,
-	         accel_name(i->accel), i->tsc_mhz, m->conf.vcpus, m->conf.mem_mb);
+	         accel_name(i->accel), i->tsc_mhz, m->conf.vcpus, m->conf.mem_mb, i->cmdline);
 	for (const char *p = text; *p; p++)
 		h = (h ^ (uint8_t)*p) *
 		    0x100000001b3u; /* FNV-1a; the full text is compared as well */
@@ -163,7 +163,7 @@ static int build(struct vmm *m, struct err *err)
 
 static int ensure(struct vmm *m, struct err *err)
 {
-	char key_text[600], point[ID_SIZE];
+	char key_text[1200], point[ID_SIZE];
 	int r;
 
 	make_key(m, key_text, sizeof(key_text));

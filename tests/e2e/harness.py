@@ -57,8 +57,9 @@ def say(text):
 
 def test_dir():
     """Where data directories go: a real file system, because tmpfs counts against memory."""
-    base = os.environ.get("PANDO_TEST_DIR", "/var/tmp")
-    return tempfile.mkdtemp(prefix="pando-test-", dir=base)
+    path = tempfile.mkdtemp(prefix="pando-test-", dir=os.environ.get("PANDO_TEST_DIR", "/var/tmp"))
+    os.chmod(path, 0o755)  # pandod must be able to pass through; a data directory itself is closed below
+    return path
 
 
 def free_port():
@@ -97,8 +98,8 @@ class Server:
         self.dir = data_dir or test_dir()
         self.own_dir = data_dir is None
         os.makedirs(self.dir, exist_ok=True)
-        self.log_path = os.path.join(test_logs(), os.path.basename(self.dir) + ".log")
         self.tag = f"{host.crc32c(os.path.realpath(self.dir).encode()):08x}"
+        self.log_path = os.path.join(test_logs(), f"server-{self.tag}.log")
         self.port = free_port()
         self.env = {
             **os.environ, **DEFAULT_ENV,
