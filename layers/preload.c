@@ -198,8 +198,12 @@ int madvise(void *addr, size_t len, int advice)
 		if (advice == MADV_DONTDUMP)
 			atomic_store(&ram.dontdump, true);
 	} else if (ram.bytes > 0 && advice == MADV_HUGEPAGE) {
-		/* QEMU's translation buffer and small memory blocks: no writer needs them */
+		/*
+		 * QEMU's translation buffer and small memory blocks: no writer needs them, and huge
+		 * pages make the buffer of an idle guest megabytes larger than what is in it.
+		 */
 		(void)syscall(SYS_madvise, addr, len, MADV_DONTFORK);
+		advice = MADV_NOHUGEPAGE;
 	}
 	return (int)syscall(SYS_madvise, addr, len, advice);
 }

@@ -171,8 +171,6 @@ static const struct setting settings[] = {
 	  "Memory of a VM in MiB" },
 	{ "PANDO_VM_DISK_GB", SET_U32, MEMBER(disk_gb), check_u32, "20", NULL, 1, 2048,
 	  "Root disk of a VM in GiB" },
-	{ "PANDO_POOL", SET_U32, MEMBER(pool), check_u32, "2", NULL, 0, 64,
-	  "QEMU processes kept ready, so that a thaw need not wait for one" },
 };
 /* clang-format on */
 

@@ -23,7 +23,6 @@ struct conf {
 	uint32_t vcpus;    /* PANDO_VM_VCPUS */
 	uint32_t mem_mb;   /* PANDO_VM_MEM_MB */
 	uint32_t disk_gb;  /* PANDO_VM_DISK_GB */
-	uint32_t pool;     /* PANDO_POOL: QEMU processes kept ready */
 	bool self_check;   /* --self-check */
 };
 

@@ -23,7 +23,7 @@ struct argv_spec {
 	int fd_top_rw, fd_top_ro;
 };
 
-#define ARGV_MAX 128
+#define ARGV_MAX 240 /* PRIV_ARGV_MAX leaves room for what pando-priv adds */
 struct argv {
 	char *v[ARGV_MAX + 1]; /* owned words, NULL-terminated */
 	size_t n;

@@ -125,7 +125,11 @@ static void plan_disk(struct vm *vm, struct bringup *b, struct machine_start *s)
 		s->disk_layer_exists = true;
 	} else {
 		id_make("ly-", b->layer.id);
-		snprintf(b->layer.parent, sizeof(b->layer.parent), "%s", row->disk_layer);
+		/* The point's chain may have been flattened since: its top is then not the one we
+		 * know. */
+		snprintf(b->layer.parent, sizeof(b->layer.parent), "%s",
+		         b->point && b->point->disk.n ? b->point->disk.l[b->point->disk.n - 1].id
+		                                      : row->disk_layer);
 		snprintf(b->layer.format, sizeof(b->layer.format), "qcow2");
 		snprintf(row->disk_layer, sizeof(row->disk_layer), "%s", b->layer.id);
 	}

@@ -49,7 +49,8 @@ class Result(unittest.TestResult):
         name = test.id().replace("__main__.", "") if hasattr(test, "id") else str(test)
         self.counts[result] += 1
         word = {"pass": "ok  ", "fail": "FAIL", "skip": "skip"}[result]
-        print(f"{word} {name} ({seconds:.1f} s)" + (f": {reason}" if reason else ""), flush=True)
+        took = "" if isinstance(test, str) else f" ({seconds:.1f} s)"  # a part has no time of its own
+        print(f"{word} {name}{took}" + (f": {reason}" if reason else ""), flush=True)
         for line in details:
             print(f"     {line}", flush=True)
         path = os.environ.get("PANDO_TEST_RESULTS")

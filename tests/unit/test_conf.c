@@ -20,7 +20,7 @@
 static const char *const names[] = {
 	"PANDO_DATA_DIR",  "PANDO_CACHE_DIR",  "PANDO_IMAGE",    "PANDO_LISTEN", "PANDO_DOMAIN",
 	"PANDO_ACCEL",     "PANDO_QEMU",       "PANDO_RESOLVER", "PANDO_LOG",    "PANDO_VM_VCPUS",
-	"PANDO_VM_MEM_MB", "PANDO_VM_DISK_GB", "PANDO_POOL",     "PANDO_CONF",
+	"PANDO_VM_MEM_MB", "PANDO_VM_DISK_GB", "PANDO_CONF",
 };
 
 struct fx {
@@ -91,22 +91,22 @@ static void later_sources_win(void **state)
 	struct fx *f = *state;
 	struct conf c;
 
-	write_conf(f, "# comment\n\n  PANDO_LISTEN = \"127.0.0.1:1001\"  \nPANDO_POOL=5\n"
+	write_conf(f, "# comment\n\n  PANDO_LISTEN = \"127.0.0.1:1001\"  \nPANDO_VM_DISK_GB=5\n"
 	              "PANDO_VM_VCPUS=8\nPANDO_LOG=debug");
 	OK(LOAD(&c));
 	assert_string_equal(c.listen, "127.0.0.1:1001");
 	assert_string_equal(c.log_level, "debug");
-	assert_int_equal(c.pool, 5);
+	assert_int_equal(c.disk_gb, 5);
 	assert_int_equal(c.vcpus, 8);
 	setenv("PANDO_LISTEN", "[::1]:1002", 1);
-	setenv("PANDO_POOL", "6", 1);
+	setenv("PANDO_VM_DISK_GB", "6", 1);
 	OK(LOAD(&c));
 	assert_string_equal(c.listen, "[::1]:1002");
-	assert_int_equal(c.pool, 6);
+	assert_int_equal(c.disk_gb, 6);
 	OK(LOAD(&c, ARG("--listen=127.0.0.1:1003"), ARG("--self-check"), ARG("--vm-mem-mb"),
 	        ARG("1024")));
 	assert_string_equal(c.listen, "127.0.0.1:1003");
-	assert_int_equal(c.pool, 6);
+	assert_int_equal(c.disk_gb, 6);
 	assert_int_equal(c.mem_mb, 1024);
 	assert_true(c.self_check);
 }
@@ -117,18 +117,18 @@ static void the_file_can_be_named(void **state)
 	struct conf c;
 	char other[256];
 
-	write_conf(f, "PANDO_POOL=1\n");
+	write_conf(f, "PANDO_VM_DISK_GB=1\n");
 	tmpdir_file(&f->dir, "other.conf", other, sizeof(other));
 	FAILS(-ENOENT, LOAD(&c, ARG("--conf"), other)); /* named, so it must be there */
 	assert_non_null(strstr(err.msg, "other.conf"));
 	assert_int_equal(rename(f->file, other), 0);
 	OK(LOAD(&c)); /* not named: may be missing */
-	assert_int_not_equal(c.pool, 1);
+	assert_int_not_equal(c.disk_gb, 1);
 	OK(LOAD(&c, ARG("--conf"), other));
-	assert_int_equal(c.pool, 1);
+	assert_int_equal(c.disk_gb, 1);
 	setenv("PANDO_CONF", other, 1);
 	OK(LOAD(&c));
-	assert_int_equal(c.pool, 1);
+	assert_int_equal(c.disk_gb, 1);
 }
 
 static void file_errors_name_file_line_and_what_is_allowed(void **state)
@@ -138,11 +138,11 @@ static void file_errors_name_file_line_and_what_is_allowed(void **state)
 	} bad[] = {
 		{ "PANDO_ACCEL=hvf\n", ":1:", "auto kvm tcg" },
 		{ "\n#\nPANDO_FOO=1\n", ":3:", "no setting 'PANDO_FOO'" },
-		{ "PANDO_POOL=1\nhello\n", ":2:", "NAME=value" },
-		{ "PANDO_POOL=65\n", ":1:", "from 0 to 64" },
-		{ "PANDO_POOL=-1\n", ":1:", "from 0 to 64" },
-		{ "PANDO_POOL=1x\n", ":1:", "from 0 to 64" },
-		{ "PANDO_POOL=4294967297\n", ":1:", "from 0 to 64" },
+		{ "PANDO_VM_DISK_GB=1\nhello\n", ":2:", "NAME=value" },
+		{ "PANDO_VM_DISK_GB=4096\n", ":1:", "from 1 to 2048" },
+		{ "PANDO_VM_DISK_GB=-1\n", ":1:", "from 1 to 2048" },
+		{ "PANDO_VM_DISK_GB=1x\n", ":1:", "from 1 to 2048" },
+		{ "PANDO_VM_DISK_GB=4294967297\n", ":1:", "from 1 to 2048" },
 		{ "PANDO_VM_VCPUS=3\n", ":1:", "power of two" },
 		{ "PANDO_VM_MEM_MB=128\n", ":1:", "from 256" },
 		{ "PANDO_LISTEN=host.example:80\n", ":1:", "numeric address" },
