@@ -35,6 +35,7 @@ struct machine {
 	uint32_t vcpus, mem_mb;
 	struct proc proc;
 	struct qmp *qmp; /* owned */
+	int agent_fd;    /* agent channel, until machine_agent_socket() gave it away; owned */
 	int layers_fd;   /* control socket of the layer library; owned */
 	char disk_layer[ID_SIZE];
 	unsigned next_set; /* fdset numbers for layers added while it runs */

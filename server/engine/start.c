@@ -227,7 +227,14 @@ static int connect_all(struct machine *m, unsigned start_ms, struct err *err)
 		return r;
 	m->times.monitor = clock_us() - m->started_us;
 	m->layers_fd = connect_to(m, "layers", SOCK_SEQPACKET, err);
-	return m->layers_fd < 0 ? m->layers_fd : 0;
+	if (m->layers_fd < 0)
+		return m->layers_fd;
+	/*
+	 * Before the device state is loaded: a channel that was connected when the
+	 * guest was frozen and is so again is no news to it.
+	 */
+	m->agent_fd = connect_to(m, "agent", SOCK_STREAM, err);
+	return m->agent_fd < 0 ? m->agent_fd : 0;
 }
 
 static int map_memory(struct machine *m, const struct engine_point *p, struct err *err)
@@ -314,6 +321,7 @@ int machine_start(struct engine *e, const struct machine_start *s, struct machin
 		               .vcpus = s->vcpus,
 		               .mem_mb = s->mem_mb,
 		               .proc = PROC_NONE,
+		               .agent_fd = -1,
 		               .layers_fd = -1,
 		               .next_set = FDSET_RUNTIME,
 		               .started_us = t0 };
@@ -356,6 +364,7 @@ int machine_adopt(struct engine *e, const char *instance, struct proc proc_consu
 		               .vcpus = vcpus,
 		               .mem_mb = mem_mb,
 		               .proc = proc_consume,
+		               .agent_fd = -1,
 		               .layers_fd = -1,
 		               .next_set = FDSET_RUNTIME };
 	snprintf(m->instance, sizeof(m->instance), "%s", instance);
@@ -377,6 +386,8 @@ struct machine *machine_free(struct machine *m)
 	qmp_free(m->qmp);
 	if (m->layers_fd >= 0)
 		close(m->layers_fd);
+	if (m->agent_fd >= 0)
+		close(m->agent_fd);
 	proc_close(&m->proc);
 	free(m);
 	return NULL;
@@ -441,7 +452,7 @@ int machine_cont_if_stopped(struct machine *m, struct err *err)
 
 int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err)
 {
-	int fd = connect_to(m, "agent", SOCK_STREAM, err);
+	int fd = m->agent_fd >= 0 ? TAKE_FD(m->agent_fd) : connect_to(m, "agent", SOCK_STREAM, err);
 
 	if (fd < 0)
 		return fd;
