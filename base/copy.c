@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,25 @@
 #include "base/err.h"
 #include "base/io.h"
 
+#define COPY_CHUNK (1 << 20) /* bytes */
+
+/* Between file systems that cannot do it themselves. */
+static int copy_through_memory(int in, int out, off_t from, off_t to)
+{
+	autofree uint8_t *chunk = malloc(COPY_CHUNK);
+	int r = chunk ? 0 : -ENOMEM;
+
+	while (r == 0 && from < to) {
+		size_t n = (size_t)MIN(to - from, COPY_CHUNK);
+
+		r = io_pread_all(in, chunk, n, from);
+		if (r == 0)
+			r = io_pwrite_all(out, chunk, n, from);
+		from += (off_t)n;
+	}
+	return r;
+}
+
 static int copy_range(int in, int out, off_t from, off_t to)
 {
 	off_t o = from;
@@ -18,6 +38,9 @@ static int copy_range(int in, int out, off_t from, off_t to)
 	while (from < to) {
 		ssize_t k = copy_file_range(in, &from, out, &o, (size_t)(to - from), 0);
 
+		if (k < 0 &&
+		    (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP))
+			return copy_through_memory(in, out, from, to);
 		if (k < 0)
 			return -errno;
 		if (k == 0)

@@ -412,6 +412,6 @@ int main(int argc, char **argv)
 		p.super.exit_code = p.super.exit_code ? p.super.exit_code : 1;
 	}
 	/* A failed start leaves what was there before it; what runs is never ended by a failure. */
-	priv_close(&p, p.in.lock_fd >= 0 && (p.super.clean || (r < 0 && !anything_runs(&p))));
+	priv_close(&p, p.in.lock_fd >= 0 && (p.super.clean || !anything_runs(&p)));
 	return p.super.exit_code;
 }

@@ -46,7 +46,8 @@ struct app {
 	struct vmm *vmm;
 	struct api *api;
 	char account[ACCOUNT_SIZE];
-	int signals; /* signalfd */
+	int signals;   /* signalfd */
+	int listen_fd; /* of the API, until it takes it */
 };
 
 static int priv_connect(struct app *a, struct err *err)
@@ -102,6 +103,9 @@ static int app_start(struct app *a, struct err *err)
 	r = check_image(c->image_dir, err);
 	if (r < 0)
 		return r;
+	a->listen_fd = api_listen(c, err);
+	if (a->listen_fd < 0)
+		return a->listen_fd;
 	snprintf(db, sizeof(db), "%s/pando.db", c->data_dir);
 	snprintf(probe, sizeof(probe), "%s/templates/accel-probe", c->cache_dir);
 	snprintf(vc.data_dir, sizeof(vc.data_dir), "%s", c->data_dir);
@@ -115,7 +119,11 @@ static int app_start(struct app *a, struct err *err)
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0)
 		return r;
-	struct api_deps deps = { .conf = c, .store = a->store, .vmm = a->vmm, .auth = a->auth };
+	struct api_deps deps = { .conf = c,
+		                 .store = a->store,
+		                 .vmm = a->vmm,
+		                 .auth = a->auth,
+		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	return api_start(&deps, &a->api, err);
 }
 
@@ -211,7 +219,7 @@ static int config_error(int r)
 
 int main(int argc, char **argv)
 {
-	static struct app a = { .signals = -1 };
+	static struct app a = { .signals = -1, .listen_fd = -1 };
 	struct signalfd_siginfo si;
 	struct err err = { 0 };
 	sigset_t set;

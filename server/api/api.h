@@ -24,7 +24,11 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */
+	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
 };
+
+/* The socket, so that an address in use is found before anything else is begun. */
+int api_listen(const struct conf *conf, struct err *err);
 
 /* Listens on deps->conf->listen and answers from now on. */
 int api_start(const struct api_deps *deps, struct api **ret, struct err *err);

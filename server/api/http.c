@@ -353,6 +353,13 @@ static void api_freep(struct api **a)
 	api_free(*a);
 }
 
+int api_listen(const struct conf *conf, struct err *err)
+{
+	int fd = sock_tcp_listen(conf->listen, err);
+
+	return fd < 0 ? err_wrap(err, "PANDO_LISTEN") : fd;
+}
+
 int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 {
 	AUTO(api_freep) struct api *a = calloc(1, sizeof(*a));
@@ -367,9 +374,9 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&a->idle, &attr);
 	pthread_condattr_destroy(&attr);
-	a->listen_fd = sock_tcp_listen(deps->conf->listen, err);
+	a->listen_fd = deps->listen_fd > 0 ? deps->listen_fd : api_listen(deps->conf, err);
 	if (a->listen_fd < 0)
-		return err_wrap(err, "PANDO_LISTEN");
+		return a->listen_fd;
 	/* A client that leaves between poll and accept must not block the accepting thread. */
 	if (fcntl(a->listen_fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(err, -errno, "listen on %s", deps->conf->listen);

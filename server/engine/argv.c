@@ -120,7 +120,8 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 	add(&a, "-m");
 	add(&a, "%uM", s->mem_mb);
 	add(&a, "-object");
-	add(&a, "memory-backend-file,id=ram,size=%uM,mem-path=/pando/ram,share=off,align=2M", s->mem_mb);
+	add(&a, "memory-backend-file,id=ram,size=%uM,mem-path=/pando/ram,share=off,align=2M",
+	    s->mem_mb);
 	add(&a, "-global");
 	add(&a, "migration.send-configuration=off");
 	add(&a, "-action");

@@ -28,7 +28,7 @@ struct err;
 struct machine;
 struct privc;
 
-#define ENGINE_CHAIN_MAX 16 /* layers of one kind below a machine; flattened long before */
+#define ENGINE_CHAIN_MAX 24 /* layers of one kind below a machine; flattened long before */
 #define ENGINE_FLATTEN_AT 6 /* depth from which a chain is worth flattening */
 #define ENGINE_VCPUS_MAX 8
 #define ENGINE_MEM_MIN_MB 512

@@ -4,8 +4,6 @@
  *
  * Nothing here is needed for an answer, so it runs on one thread of its own
  * and takes VM locks only with trylock: a busy VM is looked at next time.
- * Flattening writes a new layer beside the old ones and then lets the points
- * use it; machines that run on the old layers keep them until they end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,21 +47,6 @@ static void collect(struct vmm *m)
 	store_garbage_done(&g);
 }
 
-/* Every VM, referenced. Caller unrefs each and frees. */
-static struct vm **all_vms(struct vmm *m, size_t *ret_n)
-{
-	struct vm **v;
-	LOCK_SCOPE(&m->lock);
-
-	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
-	for (size_t i = 0; v && i < m->n_vms; i++) {
-		v[i] = m->vms[i];
-		v[i]->refs++;
-	}
-	*ret_n = m->n_vms;
-	return v;
-}
-
 static bool stopping(struct vmm *m)
 {
 	LOCK_SCOPE(&m->lock);
@@ -94,85 +77,10 @@ static void seal_layers(struct vmm *m)
 	}
 }
 
-/* Running VMs that stand on the old chain change over to the new layer; a busy one is left as it
- * is. */
-static void rebase_running(struct vmm *m, const struct engine_chain *old,
-                           const struct store_layer *l)
-{
-	struct engine_layer to = { .bytes = l->bytes };
-	struct vm **v;
-	size_t n;
-
-	snprintf(to.id, sizeof(to.id), "%s", l->id);
-	snprintf(to.format, sizeof(to.format), "%s", l->format);
-	v = all_vms(m, &n);
-	for (size_t i = 0; v && i < n; i++) {
-		struct engine_chain c = { 0 };
-		struct err err = { 0 };
-		int r = 0;
-
-		if (pthread_mutex_trylock(&v[i]->lock) == 0) {
-			if (!v[i]->gone && v[i]->machine && v[i]->row.info.state == VM_RUNNING &&
-			    chain_load(m, v[i]->row.disk_layer, &c, &err) == 0)
-				for (size_t k = 0; k + 1 < c.n; k++)
-					if (!strcmp(c.l[k].id, l->id))
-						r = machine_rebase_disk(v[i]->machine,
-						                        c.l[k + 1].id, old, &to,
-						                        &err);
-			if (r < 0)
-				vm_log(v[i], LOG_LV_WARN, "keeps its long disk chain: %s", err.msg);
-			else if (r > 0)
-				vm_log(v[i], LOG_LV_INFO, "stands on %zu disk layers now", c.n);
-			pthread_mutex_unlock(&v[i]->lock);
-		}
-		vm_unref(v[i]);
-	}
-	free(v);
-}
-
-/* One new layer for a chain; the points change over to it in one transaction. */
-static int flatten(struct vmm *m, const struct store_point *p, enum layer_kind kind,
-                   struct err *err)
-{
-	const char *top = kind == LAYER_MEM ? p->mem_layer : p->disk_layer;
-	struct store_layer l = { .kind = kind };
-	struct engine_chain c;
-	uint64_t t0 = clock_ms();
-	int r = chain_load(m, top, &c, err);
-
-	if (r < 0)
-		return r;
-	id_make("ly-", l.id);
-	snprintf(l.format, sizeof(l.format), "%s", kind == LAYER_MEM ? "mem" : "qcow2");
-	if (kind == LAYER_MEM) {
-		r = engine_flatten_mem(m->engine, &c, /* keep_bottom= */ true, l.id, &l.bytes,
-		                       &l.crc, err);
-		l.has_crc = true;
-	} else {
-		r = engine_flatten_disk(m->engine, &c, l.id, &l.bytes, err);
-	}
-	snprintf(l.parent, sizeof(l.parent), "%s", c.l[0].id); /* the bottom stays shared */
-	if (r == 0)
-		r = vmm_hold(m, l.id, err);
-	if (r < 0)
-		return r;
-	r = store_layer_add(m->store, &l, err);
-	if (r == 0)
-		r = store_point_swap_layer(m->store, top, l.id, err);
-	if (r == 0 && kind == LAYER_DISK)
-		rebase_running(m, &c, &l);
-	vmm_release(m, l.id);
-	if (r == 0)
-		log_obj(LOG_LV_INFO, "layer", l.id,
-		        "takes the place of %zu %s layers (%llu MB, %llu ms)", c.n,
-		        kind == LAYER_MEM ? "memory" : "disk", (unsigned long long)l.bytes >> 20,
-		        (unsigned long long)(clock_ms() - t0));
-	return r;
-}
-
 static void flatten_chains(struct vmm *m)
 {
 	autofree struct store_point *p = NULL;
+	char new_id[ID_SIZE];
 	struct err err = { 0 };
 	size_t n = 0;
 
@@ -188,7 +96,7 @@ static void flatten_chains(struct vmm *m)
 				continue;
 			if (vmm_hold(m, p[i].id, &err) < 0)
 				return;
-			if (flatten(m, &p[i], kind, &err) < 0)
+			if (flatten_layer(m, top, kind, /* own= */ NULL, new_id, &err) < 0)
 				log_obj(LOG_LV_WARN, "point", p[i].id,
 				        "was not flattened, ignoring: %s", err.msg);
 			vmm_release(m, p[i].id);
@@ -244,7 +152,7 @@ static void look_at(struct vm *vm)
 static void look_at_all(struct vmm *m)
 {
 	size_t n;
-	struct vm **v = all_vms(m, &n);
+	struct vm **v = vmm_all(m, &n);
 
 	for (size_t i = 0; v && i < n; i++) {
 		look_at(v[i]);

@@ -43,7 +43,8 @@ static void make_key(struct vmm *m, char *text, size_t size)
 	const char *image = strrchr(m->conf.image_dir, '/');
 	uint64_t h = 0xcbf29ce484222325u;
 
-	snprintf(text, size, "image=%s qemu=%s machine=%s cpu=%s accel=%s tsc=%u vcpus=%u mem=%u cmdline=%s",
+	snprintf(text, size,
+	         "image=%s qemu=%s machine=%s cpu=%s accel=%s tsc=%u vcpus=%u mem=%u cmdline=%s",
 	         image ? image + 1 : m->conf.image_dir, i->qemu_version, i->machine, i->cpu,
 	         accel_name(i->accel), i->tsc_mhz, m->conf.vcpus, m->conf.mem_mb, i->cmdline);
 	for (const char *p = text; *p; p++)
@@ -114,6 +115,13 @@ int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err)
 	return r;
 }
 
+static void set_template_vm(struct vmm *m, struct vm *vm)
+{
+	LOCK_SCOPE(&m->lock);
+
+	m->template_vm = vm;
+}
+
 /* A VM that is never listed: it exists to be frozen. */
 static int build(struct vmm *m, struct err *err)
 {
@@ -140,6 +148,7 @@ static int build(struct vmm *m, struct err *err)
 		return err_set(err, -ENOMEM, "template: out of memory");
 	}
 	pthread_mutex_lock(&vm->lock);
+	set_template_vm(m, vm);
 	note(m, "building", "cold booting the base image");
 	r = vm_bring_up(vm, &b, err);
 	vm_watch_remove(vm);
@@ -153,6 +162,7 @@ static int build(struct vmm *m, struct err *err)
 		     (double)(clock_ms() - t0) / 1e3);
 		r = template_freeze(vm, &b, err);
 	}
+	set_template_vm(m, NULL);
 	vm_take_down(vm);
 	if (r < 0 && *b.layer.id)
 		engine_remove_layer(m->engine, b.layer.id);
@@ -197,6 +207,29 @@ ready:
 	pthread_mutex_unlock(&m->lock);
 	note(m, "ready", "ready");
 	return 0;
+}
+
+/* Ends the boot that nobody waits for any more; again and again, because it may not have started
+ * yet. */
+void template_end(struct vmm *m)
+{
+	struct timespec ts;
+
+	for (;;) {
+		char instance[ID_SIZE] = "";
+
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_sec++;
+		pthread_mutex_lock(&m->lock);
+		if (m->template_vm)
+			snprintf(instance, sizeof(instance), "%s",
+			         m->template_vm->row.info.instance);
+		pthread_mutex_unlock(&m->lock);
+		if (*instance)
+			privc_kill(m->priv, instance, NULL);
+		if (pthread_timedjoin_np(m->template_thread, NULL, &ts) == 0)
+			return;
+	}
 }
 
 void *template_main(void *arg)

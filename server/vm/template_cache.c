@@ -21,6 +21,8 @@
 #include "base/io.h"
 #include "vm/template.h"
 
+#define TEMPLATES_KEPT 4 /* in the cache; each has a few hundred MB */
+
 static void cache_path(struct vmm *m, const char *suffix, const char *name, char *buf, size_t size)
 {
 	snprintf(buf, size, "%s/%s%s%s%s", m->conf.template_dir, m->template_key, suffix,
@@ -133,6 +135,42 @@ static int export_to(struct vmm *m, const char *dir, const char *point, const ch
 	return save_meta(dir, key_text, &p, &mem, &disk, err);
 }
 
+struct cached {
+	char name[32];
+	time_t used; /* of meta.json: touched by every import */
+};
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct cached *x = a, *y = b;
+
+	return x->used == y->used ? 0 : x->used < y->used ? 1 : -1;
+}
+
+/* Templates nobody started from for the longest time go; data directories have links of their own.
+ */
+static void prune(struct vmm *m)
+{
+	autodir DIR *d = opendir(m->conf.template_dir);
+	struct cached c[64];
+	struct dirent *de;
+	size_t n = 0;
+
+	while (d && n < ARRAY_SIZE(c) && (de = readdir(d))) {
+		char meta[300];
+		struct stat st;
+
+		snprintf(meta, sizeof(meta), "%s/meta.json", de->d_name);
+		if (strlen(de->d_name) >= sizeof(c[n].name) || fstatat(dirfd(d), meta, &st, 0) < 0)
+			continue;
+		snprintf(c[n].name, sizeof(c[n].name), "%s", de->d_name);
+		c[n++].used = st.st_mtime;
+	}
+	qsort(c, n, sizeof(*c), newest_first);
+	for (size_t i = TEMPLATES_KEPT; i < n; i++)
+		io_remove_tree(dirfd(d), c[i].name, NULL);
+}
+
 void template_export(struct vmm *m, const char *point, const char *key_text)
 {
 	char tmp[PATH_MAX], final[PATH_MAX], id[ID_SIZE];
@@ -149,6 +187,7 @@ void template_export(struct vmm *m, const char *point, const char *key_text)
 	if (r < 0)
 		log_obj(LOG_LV_WARN, "template", m->template_key,
 		        "was not put into the cache, ignoring: %s", err.msg);
+	prune(m);
 }
 
 void template_forget_cache(struct vmm *m)
@@ -203,6 +242,7 @@ int template_import(struct vmm *m, const char *key_text, struct err *err)
 	cache_path(m, "", "meta.json", path, sizeof(path));
 	if (access(path, R_OK) < 0)
 		return err_set(err, -ENOENT, "the cache has no such template");
+	utimensat(AT_FDCWD, path, NULL, 0);
 	o = json_load_file(path, 0, &je);
 	key = json_string_value(json_object_get(o, "key"));
 	if (!key || strcmp(key, key_text) != 0) {

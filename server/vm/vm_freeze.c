@@ -110,6 +110,9 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	id_make("pt-", ret->point);
 	id_make("ly-", mem_id);
 	id_make("ly-", disk_id);
+	r = vm_shorten(vm, err);
+	if (r < 0)
+		return r;
 	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
 	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
@@ -155,7 +158,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 int vm_freeze_suspend(struct vm *vm, struct err *err)
 {
 	struct vmm *m = vm->m;
-	struct store_vm before = vm->row;
+	struct store_vm before;
 	char point[ID_SIZE], mem_id[ID_SIZE];
 	struct machine_freeze req = { .point_id = point, .mem_layer = mem_id, .durable = true };
 	struct store_layer layer;
@@ -166,6 +169,10 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 
 	id_make("pt-", point);
 	id_make("ly-", mem_id);
+	r = vm_shorten(vm, err);
+	if (r < 0)
+		return r;
+	before = vm->row;
 	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
 	if (r < 0) {

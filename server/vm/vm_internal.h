@@ -61,6 +61,7 @@ struct vmm {
 	pthread_cond_t cond; /* template state, holds, stopping */
 	struct vm **vms;     /* owned; m->lock */
 	size_t n_vms, cap_vms;
+	struct vm *template_vm; /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
@@ -91,6 +92,8 @@ void vmm_release(struct vmm *m, const char *id);
 void vmm_collect_soon(struct vmm *m);
 void vm_copy_info(struct vm *vm, struct vm_info *ret);
 void vm_publish(struct vm *vm);
+/* Every VM, referenced. Caller vm_unref()s each and frees. */
+struct vm **vmm_all(struct vmm *m, size_t *ret_n);
 
 /* state.c: the only writer of the state. Saves the row with what belongs to it in one transaction.
  */
@@ -132,6 +135,15 @@ struct frozen {
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err);
 int vm_freeze_suspend(struct vm *vm, struct err *err);
 
+/* flatten.c */
+#define CHAIN_SHORTEN_AT 12 /* layers: a freeze makes room first; ENGINE_CHAIN_MAX is far off yet \
+	                     */
+/* One new layer in place of the chain up to top (a closed layer). own: VM whose lock the caller
+ * holds, or NULL. */
+int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct vm *own,
+                  char ret_id[ID_SIZE], struct err *err);
+/* Before a freeze: chains that have grown long are flattened first; vm->lock held, VM running. */
+int vm_shorten(struct vm *vm, struct err *err);
 /* delete.c */
 int vm_delete_locked(struct vm *vm, struct err *err);
 /* suspend.c / stop.c */
@@ -141,6 +153,7 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err);
 /* recover.c, template.c, keeper.c, watch.c */
 int vmm_recover(struct vmm *m, struct err *err);
 void *template_main(void *arg);
+void template_end(struct vmm *m); /* joins its thread, ending a boot in progress */
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
 void *keeper_main(void *arg);
 void *vm_watch_main(void *arg);

@@ -96,6 +96,20 @@ void vmm_forget(struct vmm *m, struct vm *vm)
 		vm_unref(vm);
 }
 
+struct vm **vmm_all(struct vmm *m, size_t *ret_n)
+{
+	struct vm **v;
+	LOCK_SCOPE(&m->lock);
+
+	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
+	for (size_t i = 0; v && i < m->n_vms; i++) {
+		v[i] = m->vms[i];
+		v[i]->refs++;
+	}
+	*ret_n = m->n_vms;
+	return v;
+}
+
 static int not_found(const char *id, struct err *err)
 {
 	return err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.40s'", id);
@@ -330,7 +344,7 @@ struct vmm *vmm_free(struct vmm *m)
 	if (m->wake_pipe[1] >= 0 && write(m->wake_pipe[1], "x", 1) < 0)
 		log_debug("the watcher was awake already");
 	if (m->has_template_thread)
-		pthread_join(m->template_thread, NULL);
+		template_end(m);
 	if (m->has_keeper_thread)
 		pthread_join(m->keeper_thread, NULL);
 	if (m->has_watch_thread)
