@@ -85,7 +85,7 @@ bool hello_receive(struct agent *a, const struct agent_frame *f)
 
 	if (agent_hello_get(f->payload, f->len, &h) < 0)
 		return false;
-	if (!a->has_nonce || memcmp(a->nonce, h.nonce, sizeof(h.nonce)))
+	if (!a->has_nonce || memcmp(a->nonce, h.nonce, sizeof(h.nonce)) != 0)
 		begin(a, &h);
 	explicit_bzero(&h, sizeof(h));
 	explicit_bzero((void *)(uintptr_t)f->payload, f->len); /* entropy: seen by nobody later */

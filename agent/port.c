@@ -42,7 +42,7 @@ static int open_by_sysfs(void)
 		if (io_read_file(AT_FDCWD, path, 256, &name, NULL) < 0)
 			continue;
 		name[strcspn(name, "\n")] = '\0';
-		if (strcmp(name, AGENT_PORT_NAME))
+		if (strcmp(name, AGENT_PORT_NAME) != 0)
 			continue;
 		snprintf(path, sizeof(path), "/dev/%s", de->d_name);
 		return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);

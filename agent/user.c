@@ -67,7 +67,7 @@ static int find_groups(struct user *u)
 		if (split(l, ':', f, 4) < 4 || !parse_id(f[2], &gid) || gid == u->gid)
 			continue;
 		for (char *m = strtok_r(f[3], ",", &m_save); m; m = strtok_r(NULL, ",", &m_save)) {
-			if (strcmp(m, u->name))
+			if (strcmp(m, u->name) != 0)
 				continue;
 			if (u->n_groups < USER_GROUPS_MAX)
 				u->groups[u->n_groups++] = gid;

@@ -331,7 +331,7 @@ static int match_option(const char *name, int argc, char **argv, int *i, const c
 
 static int apply_argv(struct conf *c, int argc, char **argv, const char **ret_file, struct err *err)
 {
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1; i < argc && argv[i]; i++) {
 		const char *value = NULL;
 		int r;
 

@@ -146,7 +146,7 @@ struct agent_rx {
 	uint32_t wanted;  /* hunting: bit per frame type; 0: in step */
 	uint64_t skipped; /* bytes thrown away by the last hunt */
 };
-#define AGENT_RX_CAP (2 * AGENT_FRAME_MAX)
+#define AGENT_RX_CAP ((size_t)2 * AGENT_FRAME_MAX)
 
 int agent_rx_init(struct agent_rx *rx); /* 0 or -ENOMEM; starts in step */
 void agent_rx_done(struct agent_rx *rx);

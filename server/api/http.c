@@ -314,7 +314,7 @@ static void on_library_log(void *cls, const char *fmt, va_list ap)
 
 static int make_url(struct api *a, struct err *err)
 {
-	struct sockaddr_storage sa;
+	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
 	char host[INET6_ADDRSTRLEN];
 

@@ -68,7 +68,7 @@ static void seal_layers(struct vmm *m)
 		uint32_t crc;
 
 		if (l[i].kind != LAYER_DISK || l[i].has_crc || !l[i].bytes ||
-		    strcmp(l[i].format, "qcow2"))
+		    strcmp(l[i].format, "qcow2") != 0)
 			continue;
 		if (engine_layer_crc(m->engine, l[i].id, &bytes, &crc, &err) < 0 ||
 		    bytes != l[i].bytes)

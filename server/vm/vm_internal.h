@@ -136,9 +136,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 int vm_freeze_suspend(struct vm *vm, struct err *err);
 
 /* flatten.c */
-#define CHAIN_SHORTEN_AT                                                         \
-	12 /* layers: a freeze makes room first; ENGINE_CHAIN_MAX is far off yet \
-	    */
+#define CHAIN_SHORTEN_AT 12 /* layers: a freeze makes room first */
 /* One new layer in place of the chain up to top (a closed layer). own: VM whose lock the caller
  * holds, or NULL. */
 int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct vm *own,

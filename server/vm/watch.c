@@ -106,13 +106,12 @@ void *vm_watch_main(void *arg)
 			pthread_mutex_unlock(&m->lock);
 			break;
 		}
-		if (cap < m->n_vms + 1) {
+		if (!p || !who || cap < m->n_vms + 1) {
 			cap = m->n_vms + 64;
 			p = reallocarray(p, cap, sizeof(*p));
 			who = reallocarray(who, cap, sizeof(*who));
 			if (!p || !who)
-				abort(); /* a server that cannot watch its processes must not go on
-				          */
+				abort(); /* who cannot watch processes must not go on */
 		}
 		p[0] = (struct pollfd){ .fd = m->wake_pipe[0], .events = POLLIN };
 		for (size_t i = 0; i < m->n_vms; i++) {

@@ -69,7 +69,7 @@ static void test_both_ways(void **state)
 {
 	struct rig *r = *state;
 	struct err err = { 0 };
-	uint16_t port;
+	uint16_t port = 0;
 	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
 
 	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);
@@ -91,7 +91,7 @@ static void test_server_ends_first(void **state)
 {
 	struct rig *r = *state;
 	struct err err = { 0 };
-	uint16_t port;
+	uint16_t port = 0;
 	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
 
 	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);
@@ -113,7 +113,7 @@ static void test_refused_and_v6(void **state)
 {
 	struct rig *r = *state;
 	struct err err = { 0 };
-	uint16_t port;
+	uint16_t port = 0;
 	autofd int srv = listen_on(AF_INET, &port), v6 = -1, peer = -1, fd = -1;
 
 	close(TAKE_FD(srv)); /* a port where surely nobody listens */
@@ -160,7 +160,7 @@ static void test_bulk_echo(void **state)
 	struct rig *r = *state;
 	struct err err = { 0 };
 	static uint8_t p[65536];
-	uint16_t port;
+	uint16_t port = 0;
 	size_t got = 0;
 	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
 	pthread_t echo, pour;
@@ -193,7 +193,7 @@ static void test_guest_goes(void **state)
 	struct rig *r = *state;
 	struct err err = { 0 };
 	unsigned fds = count_fds(getpid());
-	uint16_t port;
+	uint16_t port = 0;
 	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
 
 	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);

@@ -326,7 +326,7 @@ static void *worker_main(void *arg)
 			snprintf(w->problem, sizeof(w->problem), "%.100s", err.msg);
 			break;
 		}
-		if (strcmp(x.out, want))
+		if (strcmp(x.out, want) != 0)
 			snprintf(w->problem, sizeof(w->problem), "got %.80s", x.out);
 		guest_exec_result_done(&x);
 	}

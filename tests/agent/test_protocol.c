@@ -45,10 +45,10 @@ static void test_bad_requests(void **state)
 	assert_int_equal(raw_result(&w, id++, NULL), EBADMSG);
 	raw_send(&w, AGENT_F_OPEN, 0, id, "\x12\x34", 2);
 	assert_int_equal(raw_result(&w, id++, NULL), EOPNOTSUPP);
-	for (uint16_t op = AGENT_OP_EXEC; op <= AGENT_OP_SYNC; op++) {
+	for (unsigned op = AGENT_OP_EXEC; op <= AGENT_OP_SYNC; op++) {
 		autobuf struct buf b = { 0 };
 
-		buf_put_u16(&b, op);
+		buf_put_u16(&b, (uint16_t)op);
 		buf_put(&b, "\xff\xff\xff\xff junk", 9);
 		raw_send(&w, AGENT_F_OPEN, 0, id, b.p, b.len);
 		assert_int_equal(raw_result(&w, id++, NULL), EBADMSG);

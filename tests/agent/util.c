@@ -48,7 +48,8 @@ void rig_spawn(struct rig *r)
 	int pair[2];
 	pid_t parent = getpid();
 
-	assert_non_null(exe);
+	if (!exe)
+		fail_msg("PANDO_AGENT names no agent");
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	r->agent = fork();
 	assert_true(r->agent >= 0);

@@ -141,7 +141,7 @@ static void test_addresses(void **state)
 	socklen_t len;
 	int a, b;
 	char text[32];
-	struct sockaddr_in in;
+	struct sockaddr_in in = { 0 };
 
 	assert_int_equal(sock_parse("127.0.0.1:80", &sa, &len, &err), 0);
 	assert_int_equal(sock_parse("[::1]:0", &sa, &len, &err), 0);
