@@ -196,6 +196,11 @@ static int ensure(struct vmm *m, struct err *err)
 		template_forget_cache(m);
 	}
 	r = build(m, err);
+	if (r == -ETIMEDOUT &&
+	    !m->stopping) { /* a guest that hung while booting: once more before giving up */
+		log_obj(LOG_LV_WARN, "template", m->template_key, "%s; trying again", err->msg);
+		r = build(m, err);
+	}
 	if (r == 0)
 		r = store_template_get(m->store, m->template_key, point, err);
 	if (r < 0)
