@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--sdk] [NAME...] - runs the end-to-end tests, or only the named files, classes and tests
+"""run.py [--template] [NAME...] - runs the end-to-end tests, or only the named files, classes and tests
 
-Each test prints one line when it is done: ok, FAIL or skip with a reason. With PANDO_TEST_RESULTS every outcome is
+--template only makes the template of the tests' servers. Each test prints one line when it is done: ok, FAIL or skip
+with a reason. With PANDO_TEST_RESULTS every outcome is
 also appended there as a line of JSON. A test that passes its deadline is a failure, not a hang.
 """
 import importlib
@@ -19,8 +20,8 @@ import harness  # noqa: E402
 from case import Case  # noqa: E402
 
 # quick and basic first, slow and destructive last
-FILES = ["test_refusals", "test_lifecycle", "test_fork", "test_snapshot", "test_network", "test_recovery", "test_faults"]
-SDK_FILES = ["test_sdk"]
+FILES = ["test_refusals", "test_lifecycle", "test_sdk", "test_fork", "test_snapshot", "test_network", "test_recovery",
+         "test_faults"]
 SETUP_LIMIT_S = 400  # a class's server: the template may have to be booted first
 
 
@@ -147,18 +148,26 @@ def run_class(cls, tests, result):
         cls.tearDownClass()
 
 
+def make_template():
+    """Leaves the template in the cache, so that servers started at the same time need not each boot one."""
+    server = harness.Server()
+    try:
+        server.start()
+    finally:
+        server.close()
+    return 0
+
+
 def main():
     args = sys.argv[1:]
-    files = FILES
-    if "--sdk" in args:
-        args.remove("--sdk")
-        files = SDK_FILES
     signal.signal(signal.SIGALRM, on_alarm)
     signal.signal(signal.SIGTERM, on_term)
+    if args == ["--template"]:
+        return make_template()
     result = Result()
     ran = 0
     try:
-        for name in files:
+        for name in FILES:
             for cls in classes_of(importlib.import_module(name)):
                 tests = tests_of(cls, args)
                 if tests:
