@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """testrun.py [STEP...] - the steps of make test, in order
 
-Theory of operation: a step is a command in a session of its own, with a log in build/test-logs/ and a time limit that
+Theory of operation: a step is a command in a session of its own, with a log in build-logs/ and a time limit that
 never reaches past the deadline of the whole run; when it is over, its process group gets SIGTERM, then SIGKILL. What was
 tested is reported as lines of JSON in the file PANDO_TEST_RESULTS (lint and end-to-end), or read from meson's
 own log (unit and fuzz). A step that fails without naming a failed test, or ends without naming any, is itself a
@@ -19,7 +19,7 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LOGS = os.path.join(ROOT, "build", "test-logs")
+LOGS = os.path.join(ROOT, "build-logs")
 TOTAL_S = int(os.environ.get("PANDO_TEST_DEADLINE_S", "2700"))
 HEARTBEAT_S = 30
 TERM_GRACE_S = 45  # the end-to-end tests take their VMs down on SIGTERM
