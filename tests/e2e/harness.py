@@ -361,7 +361,7 @@ def reap():
 
 
 def test_logs():
-    path = os.path.join(ROOT, "build", "test-logs")
+    path = os.path.join(ROOT, "build-logs")
     os.makedirs(path, exist_ok=True)
     return path
 
