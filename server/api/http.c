@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -314,23 +315,17 @@ static void on_library_log(void *cls, const char *fmt, va_list ap)
 
 static int make_url(struct api *a, struct err *err)
 {
-	struct sockaddr_storage sa = { 0 };
+	char host[INET6_ADDRSTRLEN], port[8];
+	struct sockaddr_storage sa;
 	socklen_t len = sizeof(sa);
-	char host[INET6_ADDRSTRLEN];
 
 	if (getsockname(a->listen_fd, (struct sockaddr *)&sa, &len) < 0)
 		return err_sys(err, -errno, "ask for the address we listen on");
-	if (sa.ss_family == AF_INET6) {
-		const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&sa;
-
-		inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
-		snprintf(a->url, sizeof(a->url), "http://[%s]:%u", host, ntohs(v6->sin6_port));
-	} else {
-		const struct sockaddr_in *v4 = (const struct sockaddr_in *)&sa;
-
-		inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
-		snprintf(a->url, sizeof(a->url), "http://%s:%u", host, ntohs(v4->sin_port));
-	}
+	if (getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port, sizeof(port),
+	                NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return err_set(err, -EAFNOSUPPORT, "the address we listen on has no text");
+	snprintf(a->url, sizeof(a->url), strchr(host, ':') ? "http://[%s]:%s" : "http://%s:%s",
+	         host, port);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 with a reason. With PANDO_TEST_RESULTS every outcome is
 also appended there as a line of JSON. A test that passes its deadline is a failure, not a hang.
 """
+import glob
 import importlib
 import json
 import os
@@ -19,9 +20,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 from case import Case  # noqa: E402
 
-# quick and basic first, slow and destructive last
-FILES = ["test_refusals", "test_lifecycle", "test_sdk", "test_fork", "test_snapshot", "test_network", "test_recovery",
-         "test_faults"]
+# quick and basic first, then the long ones, so that two lanes end together
+FILES = ["test_refusals", "test_lifecycle", "test_network", "test_recovery", "test_fork", "test_faults", "test_sdk",
+         "test_snapshot"]
 SETUP_LIMIT_S = 400  # a class's server: the template may have to be booted first
 
 
@@ -130,6 +131,18 @@ def tests_of(cls, wanted):
     return [cls(n) for n in sorted(names, key=place) if cls.own_server or not n.startswith("test_zz")]
 
 
+def claim(cls):
+    """Programs that run at the same time share the classes: the first to make the file has it."""
+    claims = os.environ.get("PANDO_TEST_CLAIMS")
+    if not claims:
+        return True
+    try:
+        os.close(os.open(os.path.join(claims, cls.__name__), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        return True
+    except FileExistsError:
+        return False
+
+
 def run_class(cls, tests, result):
     result.start = time.monotonic()
     try:
@@ -170,13 +183,17 @@ def main():
         for name in FILES:
             for cls in classes_of(importlib.import_module(name)):
                 tests = tests_of(cls, args)
-                if tests:
+                if tests and claim(cls):
                     print(f"{name}: {cls.__name__}", flush=True)
                     run_class(cls, tests, result)
                     ran += len(tests)
     except KeyboardInterrupt as e:
         print(f"interrupted ({e})", flush=True)
         return 130
+    listed = {os.path.basename(p)[:-3] for p in glob.glob(os.path.join(os.path.dirname(__file__), "test_*.py"))}
+    if listed != set(FILES):
+        print(f"these files are not in the list of run.py: {' '.join(sorted(listed ^ set(FILES)))}")
+        return 2
     if not ran:
         print(f"no test is called {' or '.join(args)}")
         return 2
