@@ -10,13 +10,13 @@ set -euo pipefail
 seconds=${FUZZ_SECONDS:-30}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "FUZZ_SECONDS must be a number of seconds, not '$seconds'"
 scripts/deps.sh build test
-scripts/build.sh fuzz
 
 names=("$@")
 ((${#names[@]} > 0)) || mapfile -t names < <(basename -as .c tests/fuzz/fuzz_*.c)
+names=("${names[@]#fuzz_}")
+scripts/build.sh fuzz "${names[@]/#/tests/fuzz/fuzz_}"
 failed=0
 for name in "${names[@]}"; do
-	name=${name#fuzz_}
 	target=build-fuzz/tests/fuzz/fuzz_$name
 	[[ -x $target ]] || die "there is no fuzz target '$name'"
 	corpus=tests/fuzz/corpus/$name

@@ -193,7 +193,8 @@ static int ensure(struct vmm *m, struct err *err)
 	if (r != -ENOENT) {
 		log_obj(LOG_LV_WARN, "template", m->template_key, "in the cache cannot be used: %s",
 		        err->msg);
-		template_forget_cache(m);
+		if (r == -EBADMSG) /* damaged; after a full disk here it is still good for others */
+			template_forget_cache(m);
 	}
 	r = build(m, err);
 	if (r == -ETIMEDOUT &&

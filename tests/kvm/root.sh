@@ -31,7 +31,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # The release this host runs; only what Debian still carries on its mirrors can be installed.
-SUITE=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+SUITE=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 [[ -n $SUITE ]] || die "/etc/os-release names no Debian release: the outer guest must be of this host's"
 
 # Packages of the shared libraries that the programs need. dpkg knows a file by one of its two names, below / or /usr.
@@ -42,7 +42,7 @@ libraries_of() {
 	for path in "${paths[@]}"; do
 		[[ $owners == *"/${path##*/}"* ]] || die "$path belongs to no package: it cannot be installed in the outer guest"
 	done
-	sed 's/:.*//' <<<"$owners" | sort -u
+	cut -d : -f 1 <<<"$owners" | sort -u
 }
 
 # Its whole init. Serial line 1 is the kernel's, 2 the test's.

@@ -2,7 +2,12 @@
 """Pando on KVM: probe, cold boot, freeze, thaw, fork, and memory that stays
 
 Runs in the outer guest of tests/kvm/run, or on any host where KVM works. Tests share one server and run in
-the order in which they are written: each cold boot costs minutes here.
+the order in which they are written: each cold boot costs a minute here.
+
+VMs have one vCPU unless PANDO_TEST_KVM_VCPUS says otherwise. With two everything works as well, but about one cold boot in
+ten hangs in its kernel: QEMU 7.2's emulation of SVM then has put the outer guest's registers into those of a vCPU (program
+counter after VMRUN, its page table). That is no defect of what is tested, and a test that fails for no reason is worse
+than none. Real processors have no such trouble.
 """
 import os
 import shutil
@@ -12,11 +17,11 @@ import time
 
 import harness
 import host
-from case import Case, Holder, limit
+from case import ApiError, Case, Holder, limit
 
 RANDOM = "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
 ENV = {"PANDO_ACCEL": "auto", "PANDO_KVM_PROBE_S": "240", "PANDO_LOG": "debug",
-       "PANDO_VM_VCPUS": "2", "PANDO_VM_MEM_MB": "512"}
+       "PANDO_VM_VCPUS": os.environ.get("PANDO_TEST_KVM_VCPUS", "1"), "PANDO_VM_MEM_MB": "512"}
 
 
 class Kvm(Case):
@@ -51,7 +56,7 @@ class Kvm(Case):
         self.assertIn(" -accel kvm ", host.cmdline(pid))
         fds = {os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")}
         self.assertIn("anon_inode:kvm-vm", fds)
-        self.assertLessEqual({"anon_inode:kvm-vcpu:0", "anon_inode:kvm-vcpu:1"}, fds)
+        self.assertLessEqual({f"anon_inode:kvm-vcpu:{n}" for n in range(int(ENV["PANDO_VM_VCPUS"]))}, fds)
         self.assertEqual(self.s.sh(self.vm, "systemd-detect-virt"), "kvm")
         self.assertEqual(self.s.sh(self.vm, "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"), "kvm-clock")
 
@@ -164,8 +169,9 @@ class Kvm(Case):
         self.s.spawn()
         try:
             harness.wait_for("the API", self.answers, 120)
-            e = self.refused(409, "POINT_MISMATCH", self.s.post, self.vm, "start", {})
-            self.assertIn("kvm", e.message)
+            with self.assertRaises(ApiError) as c:
+                self.s.post(self.vm, "start", {})
+            self.assertRegex(str(c.exception), "was frozen with CPU model 'host.*', this server has 'max'")
         finally:
             self.s.stop()
             self.s.env["PANDO_ACCEL"] = "kvm"
@@ -189,7 +195,7 @@ class Probe(Case):
         os.makedirs(os.path.join(self.cache, "templates"))
         for path in (os.path.dirname(self.cache), self.cache, os.path.join(self.cache, "templates")):
             shutil.chown(path, "pando", "pando")
-        self.s = None
+        type(self).s = None
 
     def tearDown(self):
         if self.s:
@@ -197,7 +203,7 @@ class Probe(Case):
         shutil.rmtree(os.path.dirname(self.cache))
 
     def server(self, accel):
-        self.s = harness.Server(env={**ENV, "PANDO_ACCEL": accel, "PANDO_KVM_PROBE_S": "1", "PANDO_CACHE_DIR": self.cache})
+        type(self).s = harness.Server(env={**ENV, "PANDO_ACCEL": accel, "PANDO_KVM_PROBE_S": "1", "PANDO_CACHE_DIR": self.cache})
         return self.s.spawn()
 
     def test_auto_falls_back(self):
