@@ -94,7 +94,7 @@ static void test_user(void **state)
 	struct err err = { 0 };
 
 	if (geteuid() != 0)
-		skip();
+		skip(); /* acting as another user needs root */
 	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
 	assert_string_equal(x.out, "nobody\n65534\n/nonexistent nobody nobody\n");
 	guest_exec_result_done(&x);

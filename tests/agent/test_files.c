@@ -228,7 +228,7 @@ static void test_as_user(void **state)
 	size_t n;
 
 	if (geteuid() != 0)
-		skip();
+		skip(); /* acting as another user needs root */
 	rig_write(r, "secret", "s", 0600);
 	assert_int_equal(mkdir(path_of(r, "private"), 0700), 0);
 	assert_int_equal(mkdir(path_of(r, "open"), 0777), 0);
@@ -278,7 +278,7 @@ static void test_groups(void **state)
 	struct stat st;
 
 	if (geteuid() != 0)
-		skip();
+		skip(); /* acting as another user needs root */
 	rig_stop(r);
 	rig_write(r, "passwd",
 	          "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:-5:1:::\nada:x:4294967295:1:::\n"
