@@ -171,6 +171,12 @@ static const struct setting settings[] = {
 	  "Memory of a VM in MiB" },
 	{ "PANDO_VM_DISK_GB", SET_U32, MEMBER(disk_gb), check_u32, "20", NULL, 1, 2048,
 	  "Root disk of a VM in GiB" },
+	{ "PANDO_POOL", SET_U32, MEMBER(pool), check_u32, "2", NULL, 0, 16,
+	  "VMs kept ready, so that create only hands one over; 0: none, also of busy snapshots" },
+	{ "PANDO_POOL_MEM_MB", SET_U32, MEMBER(pool_mem_mb), check_u32, "512", NULL, 0, 262144,
+	  "Memory all ready VMs together may take" },
+	{ "PANDO_SHELLS", SET_U32, MEMBER(shells), check_u32, "3", NULL, 0, 16,
+	  "QEMU processes started ahead of need, for resume, fork and create" },
 };
 /* clang-format on */
 

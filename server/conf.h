@@ -23,7 +23,10 @@ struct conf {
 	uint32_t vcpus;    /* PANDO_VM_VCPUS */
 	uint32_t mem_mb;   /* PANDO_VM_MEM_MB */
 	uint32_t disk_gb;  /* PANDO_VM_DISK_GB */
-	bool self_check;   /* --self-check */
+	uint32_t pool;     /* PANDO_POOL */
+	uint32_t pool_mem_mb; /* PANDO_POOL_MEM_MB */
+	uint32_t shells;      /* PANDO_SHELLS */
+	bool self_check;      /* --self-check */
 };
 
 /* Defaults, then pando.conf (PANDO_CONF or <data>/pando.conf), then the environment, then argv. 1:

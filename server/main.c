@@ -91,7 +91,10 @@ static int app_start(struct app *a, struct err *err)
 	char db[512], probe[512];
 	struct vmm_conf vc = { .vcpus = c->vcpus,
 		               .mem_mb = c->mem_mb,
-		               .disk_mb = c->disk_gb << 10 };
+		               .disk_mb = c->disk_gb << 10,
+		               .pool = c->pool,
+		               .pool_mem_mb = c->pool_mem_mb,
+		               .shells = c->shells };
 	struct engine_conf ec = { .data_dir = c->data_dir,
 		                  .image_dir = c->image_dir,
 		                  .qemu = c->qemu,

@@ -11,17 +11,16 @@ struct argv_spec {
 	enum accel accel;
 	const char *machine, *cpu; /* of engine_info */
 	uint32_t vcpus, mem_mb;
-	bool thaw;                       /* -incoming defer */
-	const struct engine_chain *disk; /* below */
-	const char *disk_layer;          /* node name of the layer written to */
+	bool thaw; /* -incoming defer */
 	bool tap;
-	int fd_qmp, fd_agent;             /* listening sockets */
-	int fd_console;                   /* file */
-	int fd_kernel, fd_initrd;         /* -1 when thawing */
-	uint32_t tsc_khz;                 /* of the host; 0: the guest finds out itself */
-	int fd_disk_ro[ENGINE_CHAIN_MAX]; /* one per layer of disk */
-	int fd_top_rw, fd_top_ro;
+	int fd_qmp, fd_agent;     /* listening sockets */
+	int fd_console;           /* file */
+	int fd_kernel, fd_initrd; /* -1 when thawing */
+	uint32_t tsc_khz;         /* of the host; 0: the guest finds out itself */
 };
+
+#define ARGV_DISK_DEVICE "disk" /* id of the virtio disk */
+#define ARGV_NO_DISK "no-disk"  /* node that is in it until the real disk comes */
 
 #define ARGV_MAX 240 /* PRIV_ARGV_MAX leaves room for what pando-priv adds */
 struct argv {
@@ -34,12 +33,7 @@ void argv_done(struct argv *a);
 /* The -machine and -cpu arguments that go with an accelerator. */
 const char *argv_machine(enum accel a);
 const char *argv_cpu(enum accel a);
+/* The kernel's command line on a cold boot. */
+const char *argv_cmdline(enum accel a);
 /* Words every QEMU of ours starts with, for the probe too. */
 extern const char *const argv_common[];
-
-#define ARGV_KERNEL_CMDLINE                                                              \
-	"console=ttyS0 root=/dev/vda rw quiet panic=-1 tsc=reliable no_timer_check "     \
-	"mitigations=off "                                                               \
-	"random.trust_cpu=on audit=0 systemd.show_status=0 net.ifnames=0 "               \
-	"lsm=landlock,yama nowatchdog transparent_hugepage=madvise cryptomgr.notests=1 " \
-	"rcupdate.rcu_cpu_stall_suppress=1"

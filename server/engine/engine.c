@@ -89,7 +89,7 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 		r = read_version(e, err);
 	if (r == 0)
 		r = engine_probe(e, c->accel, err);
-	e->info.cmdline = ARGV_KERNEL_CMDLINE;
+	e->info.cmdline = argv_cmdline(e->info.accel);
 	if (r == 0 && e->info.accel == ACCEL_TCG) {
 		e->tsc_khz = measure_tsc_khz();
 		e->info.tsc_mhz = (e->tsc_khz + 5000) / 10000 * 10;

@@ -3,8 +3,8 @@
  * engine/engine.h - QEMU machines and the one primitive on them; for vm/
  *
  * A machine at rest is memory layers, disk layers and a device state: an
- * engine_point. machine_start() makes a process from one (thaw) or from disk
- * layers alone (cold boot); machine_freeze() makes one from a process. There
+ * engine_point. machine_spawn() and machine_load() make a process from one
+ * (thaw) or from disk layers alone (cold boot); machine_freeze() makes one from a process. There
  * is no other way to save or load a VM. The engine knows files and processes;
  * what belongs to whom is in the store and is vm/'s business.
  *
@@ -86,10 +86,24 @@ struct engine_point {
 /* 0, or a sentence that says what differs or is damaged (tag POINT_MISMATCH / POINT_DAMAGED). */
 int engine_point_check(struct engine *e, const struct engine_point *p, struct err *err);
 
-struct machine_start {
+struct machine_spawn {
 	const char *instance; /* names process, run directory, jail */
 	int slot;             /* network slot, -1: none */
 	uint32_t vcpus, mem_mb;
+	bool boot; /* for a cold boot: with a kernel; else for a thaw */
+};
+/*
+ * Starts a process that stands still, without disk and memory: any VM of that
+ * size can become of it. So it may be done ahead of need.
+ */
+int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
+                  struct err *err);
+/*
+ * Opens disk layers that the machine will probably stand on (from the bottom of a chain), so
+ * that machine_load() need not. Wrong guesses cost nothing but a few descriptors.
+ */
+int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err);
+struct machine_load {
 	struct engine_chain disk;         /* the layers below the one it writes to */
 	char disk_layer[ID_SIZE];         /* qcow2 layer it writes to */
 	bool disk_layer_exists;           /* else it is made, empty */
@@ -97,14 +111,14 @@ struct machine_start {
 	const struct engine_point *point; /* NULL: cold boot */
 };
 /*
- * Starts the process. A thawed machine has its memory and device state and
- * stands still; a cold one stands before its first instruction. machine_cont() lets it go.
+ * Gives it its disk, and for a thaw its memory and device state. It still stands;
+ * machine_cont() lets it go. After a failure it can only be killed.
  */
-int machine_start(struct engine *e, const struct machine_start *s, struct machine **ret,
-                  struct err *err);
-/* Where the time went, in microseconds since the call of machine_start(). */
+int machine_load(struct machine *m, const struct machine_load *l, struct err *err);
+/* Where the time went, in microseconds since the calls of machine_spawn() and machine_load(). */
 struct machine_times {
-	uint64_t prepared, spawned, monitor, mapped, loaded;
+	uint64_t prepared, spawned, monitor; /* spawn */
+	uint64_t disk, mapped, loaded;       /* load */
 };
 const struct machine_times *machine_times(const struct machine *m);
 /* A process that outlived the server: connects to its sockets. A stopped machine is left stopped.
@@ -116,6 +130,7 @@ struct machine *machine_free(struct machine *m);
 /* SIGKILL and clean up; run directory removed. Then machine_free(). */
 int machine_kill(struct machine *m, struct err *err);
 int machine_cont(struct machine *m, struct err *err);
+int machine_stop(struct machine *m, struct err *err); /* stands still, as it is */
 bool machine_alive(const struct machine *m);
 const struct proc *machine_proc(const struct machine *m);
 /* Of a machine whose process ended: was it because the guest rebooted? */

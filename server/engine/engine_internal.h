@@ -29,6 +29,8 @@ struct engine {
 	size_t n_verified;
 };
 
+#define MACHINE_BASE_MAX 4 /* layers machine_prepare_disk() adds */
+
 struct machine {
 	struct engine *e; /* weak */
 	char instance[ID_SIZE];
@@ -38,19 +40,39 @@ struct machine {
 	int agent_fd;    /* agent channel, until machine_agent_socket() gave it away; owned */
 	int layers_fd;   /* control socket of the layer library; owned */
 	char disk_layer[ID_SIZE];
-	unsigned next_set; /* fdset numbers for layers added while it runs */
+	char base[MACHINE_BASE_MAX][ID_SIZE]; /* disk layers it has nodes of, from the bottom */
+	size_t n_base;
+	bool boot; /* started with a kernel, for a cold boot */
 	uint64_t next_token;
-	uint64_t started_us; /* clock_us() at machine_start() */
+	uint64_t started_us, load_us; /* clock_us() at machine_spawn() and machine_load() */
 	struct machine_times times;
 };
-
-#define FDSET_RUNTIME 100 /* sets below are given on the command line */
 
 /* Deadlines of single steps, in ms. Emulated machines on busy hosts are slow: generous. */
 #define QMP_STEP_MS 20000
 #define QEMU_START_MS 30000
 #define STATE_LOAD_MS 30000
 #define LAYER_WRITE_MS 600000
+
+/* machine.c */
+struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcpus,
+                            uint32_t mem_mb); /* NULL: out of memory */
+int machine_run_path(struct engine *e, const char *instance, const char *name, char *buf,
+                     size_t size, struct err *err);
+/* Monitor, layer library and agent channel of a process that is there. */
+int machine_connect(struct machine *m, unsigned start_ms, struct err *err);
+
+/* block.c */
+int block_fdset_add(struct machine *m, int fd, unsigned *ret_set, struct err *err);
+void block_fdset_remove(struct machine *m, unsigned set);
+/* A closed layer as a node over that of `backing` (NULL: none). */
+int block_add_layer(struct machine *m, const struct engine_layer *l, const char *backing,
+                    struct err *err);
+/* A layer to write to; both descriptors stay the caller's. */
+int block_add_top(struct machine *m, const char *id, const char *backing, int rw, int ro,
+                  struct err *err);
+/* The node becomes the machine's disk, in place of the empty one it started with. */
+int block_attach(struct machine *m, const char *id, struct err *err);
 
 /* layerctl.c: the layer library's control socket */
 struct layer_done {

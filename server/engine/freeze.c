@@ -34,51 +34,22 @@ struct freeze {
 	char part[PATH_MAX], layer[PATH_MAX], state[PATH_MAX];
 	int mem_fd, state_fd;
 	unsigned state_set;
-	bool stopped, node_added;
+	bool node_added;
 };
-
-static int add_fd(struct machine *m, unsigned set, int fd, struct err *err)
-{
-	return qmp_cmd_fd(m->qmp, "add-fd", json_pack("{s:i}", "fdset-id", (int)set), fd,
-	                  deadline_in(QMP_STEP_MS), NULL, err);
-}
-
-static void remove_set(struct machine *m, unsigned set)
-{
-	qmp_cmd(m->qmp, "remove-fd", json_pack("{s:i}", "fdset-id", (int)set),
-	        deadline_in(QMP_STEP_MS), NULL, NULL);
-}
 
 /* The layer the guest will write to after the freeze, as a node without backing. */
 static int prepare_disk(struct freeze *f, struct err *err)
 {
 	struct machine *m = f->m;
 	const char *id = f->req->disk_next;
-	unsigned set = m->next_set++;
 	autofd int rw = -1;
 	autofd int ro = -1;
-	char file_node[ID_SIZE + 8], name[32];
-	json_t *node;
 	int r = engine_new_disk(m->e, id, f->req->disk_bytes, &rw, &ro, err);
 
 	if (r < 0)
 		return r;
-	snprintf(file_node, sizeof(file_node), "f-%s", id);
-	snprintf(name, sizeof(name), "/dev/fdset/%u", set);
-	node = json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:s, s:n}", "driver", "qcow2",
-	                 "node-name", id, "file", "driver", "file", "node-name", file_node,
-	                 "filename", name, "locking", "off", "discard", "unmap", "discard", "unmap",
-	                 "backing");
-	if ((r = add_fd(m, set, rw, err)) == 0 && (r = add_fd(m, set, ro, err)) == 0)
-		r = qmp_cmd(m->qmp, "blockdev-add", node, deadline_in(QMP_STEP_MS), NULL, err);
-	else
-		json_decref(node);
-	if (r < 0) {
-		remove_set(m, set);
-		return err_wrap(err, "add disk layer %s", id);
-	}
-	f->node_added = true;
-	return 0;
+	f->node_added = true; /* or at least its file */
+	return block_add_top(m, id, /* backing= */ NULL, rw, ro, err);
 }
 
 static int prepare_files(struct freeze *f, struct err *err)
@@ -103,8 +74,7 @@ static int prepare_files(struct freeze *f, struct err *err)
 	wr = open(f->state, O_WRONLY | O_CLOEXEC); /* an fdset gives out exact access modes only */
 	if (wr < 0)
 		return err_sys(err, -errno, "open device state '%s'", f->state);
-	f->state_set = f->m->next_set++;
-	return add_fd(f->m, f->state_set, wr, err);
+	return block_fdset_add(f->m, wr, &f->state_set, err);
 }
 
 /* The part during which the guest stands still. */
@@ -200,7 +170,7 @@ static int freeze_run(struct freeze *f, struct err *err)
 			r = rc;
 		f->ret->pause_us = clock_us() - t0;
 	}
-	remove_set(m, f->state_set);
+	block_fdset_remove(m, f->state_set);
 	if (r < 0)
 		return r;
 	r = layerctl_wait_done(m->layers_fd, token, deadline_in(LAYER_WRITE_MS), &done, err);

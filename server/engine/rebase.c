@@ -9,7 +9,7 @@
  * them the last users of the old files.
  *
  * QEMU swaps a backing file by blockdev-reopen, which wants all options of the
- * node again; they are those of argv.c and freeze.c.
+ * node again; they are those of block.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -42,34 +42,6 @@ static const json_t *node_find(const json_t *nodes, const char *name)
 	return NULL;
 }
 
-/* Adds the new layer as a node over the bottom's node. */
-static int add_node(struct machine *m, const struct engine_layer *l, const char *bottom,
-                    struct err *err)
-{
-	unsigned set = m->next_set++;
-	char file_node[ID_SIZE + 8], name[32];
-	autofd int fd = -1;
-	json_t *node;
-	int r = engine_open_layer(m->e, l, &fd, err);
-
-	if (r < 0)
-		return r;
-	r = qmp_cmd_fd(m->qmp, "add-fd", json_pack("{s:i}", "fdset-id", (int)set), fd,
-	               deadline_in(QMP_STEP_MS), NULL, err);
-	if (r < 0)
-		return r;
-	snprintf(file_node, sizeof(file_node), "f-%s", l->id);
-	snprintf(name, sizeof(name), "/dev/fdset/%u", set);
-	node = json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s, s:s, s:b, s:s, s:s}}", "driver",
-	                 l->format, "node-name", l->id, "read-only", 1, "discard", "unmap",
-	                 "backing", bottom, "file", "driver", "file", "node-name", file_node,
-	                 "filename", name, "read-only", 1, "locking", "off", "discard", "unmap");
-	r = cmd(m, "blockdev-add", node, err);
-	if (r < 0)
-		cmd(m, "remove-fd", json_pack("{s:i}", "fdset-id", (int)set), NULL);
-	return r;
-}
-
 static int swap_backing(struct machine *m, const json_t *nodes, const char *above, const char *to,
                         struct err *err)
 {
@@ -100,11 +72,9 @@ static void drop_node(struct machine *m, const json_t *nodes, const char *id)
 	file = json_string_value(json_object_get(f, "file"));
 	if (cmd(m, "blockdev-del", json_pack("{s:s}", "node-name", id), NULL) < 0)
 		return;
-	/* Nodes of the command line have a file node of their own; one added later went with its
-	 * node. */
-	cmd(m, "blockdev-del", json_pack("{s:s}", "node-name", file_node), NULL);
+	/* The file node went with it. */
 	if (file && sscanf(file, "/dev/fdset/%u", &set) == 1)
-		cmd(m, "remove-fd", json_pack("{s:i}", "fdset-id", (int)set), NULL);
+		block_fdset_remove(m, set);
 }
 
 int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
@@ -126,7 +96,7 @@ int machine_rebase_disk(struct machine *m, const char *above, const struct engin
 		json_decref(nodes);
 		return 0;
 	}
-	r = add_node(m, to, old->l[0].id, err);
+	r = block_add_layer(m, to, old->l[0].id, err);
 	if (r == 0) {
 		r = swap_backing(m, nodes, above, to->id, err);
 		if (r < 0)

@@ -138,6 +138,9 @@ int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret
 int guest_quiesce(struct guest *g, uint64_t deadline_ms, struct err *err);
 void guest_resume(struct guest *g);
 
+/* Sets the guest's clock to ours, before anything that is sent later: it stood still for a while.
+ */
+int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* sync(2) in the guest. */
 int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */

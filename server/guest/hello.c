@@ -197,21 +197,32 @@ static int begin(struct guest *g, struct err *err)
 	return 0;
 }
 
+static int send_clock(struct guest *g, uint64_t deadline, struct err *err)
+{
+	uint64_t ns = clock_wall_ns();
+	uint8_t now[8];
+
+	put_be32(now, (uint32_t)(ns >> 32));
+	put_be32(now + 4, (uint32_t)ns);
+	return guest_send(g, AGENT_F_CLOCK, 0, 0, now, sizeof(now), deadline, err);
+}
+
+int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err)
+{
+	if (!guest_alive(g))
+		return err_set(err, -ENOTCONN, "the guest is not connected");
+	return send_clock(g, deadline_ms, err);
+}
+
 static int settle(struct guest *g, struct greeting *gr, uint64_t deadline, struct err *err)
 {
-	uint8_t now[8];
-	uint64_t ns;
 	int r = 0;
 
 	if (gr->out_off < gr->out.len)
 		r = guest_send_raw(g, gr->out.p + gr->out_off, gr->out.len - gr->out_off, deadline,
 		                   err);
-	if (r == 0 && gr->hello.reason != AGENT_RECONNECT) {
-		ns = clock_wall_ns();
-		put_be32(now, (uint32_t)(ns >> 32));
-		put_be32(now + 4, (uint32_t)ns);
-		r = guest_send(g, AGENT_F_CLOCK, 0, 0, now, sizeof(now), deadline, err);
-	}
+	if (r == 0 && gr->hello.reason != AGENT_RECONNECT)
+		r = send_clock(g, deadline, err);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&g->lock);

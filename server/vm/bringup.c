@@ -2,10 +2,10 @@
 /*
  * bringup.c - a process for a VM, and its end
  *
- * Order: network slot (gate closed), process, guest continues, agent channel,
- * identity event, and only when the agent confirmed it: name forwarding and
- * the open gate. No confirmation, no traffic: on any failure everything is
- * taken down again. The caller holds the VM's lock and writes the state.
+ * Order: a blank process in a network slot (shell.c; gate closed), its disk,
+ * memory and state, guest continues, agent channel, identity event, and only
+ * when the agent confirmed it: name forwarding and the open gate. No confirmation, no traffic: on
+ * any failure everything is taken down again. The caller holds the VM's lock and writes the state.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,17 +49,6 @@ static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, s
 		return err_wrap(err, "the agent in VM %s", vm->row.info.id);
 	}
 	vm->guest = g;
-	return 0;
-}
-
-static int take_slot(struct vm *vm, struct err *err)
-{
-	int r = privc_slot_take(vm->m->priv, &vm->slot, err);
-
-	if (r < 0)
-		return r;
-	vm->has_slot = true;
-	vm->row.slot = (int)vm->slot.idx;
 	return 0;
 }
 
@@ -115,7 +104,7 @@ void vm_take_down(struct vm *vm)
 }
 
 /* The disk layer to write to: the one it has if only this VM knows it, else a new one on top. */
-static void plan_disk(struct vm *vm, struct bringup *b, struct machine_start *s)
+static void plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s)
 {
 	struct store_vm *row = &vm->row;
 
@@ -136,55 +125,74 @@ static void plan_disk(struct vm *vm, struct bringup *b, struct machine_start *s)
 	snprintf(s->disk_layer, sizeof(s->disk_layer), "%s", row->disk_layer);
 }
 
-static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
+static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, struct err *err)
 {
-	struct store_vm *row = &vm->row;
-	struct machine_start s = { .instance = row->info.instance,
-		                   .slot = (int)vm->slot.idx,
-		                   .vcpus = row->info.vcpus,
-		                   .mem_mb = row->info.mem_mb,
-		                   .disk_mb = row->info.disk_mb,
-		                   .point = b->point };
-	int r;
+	struct machine_spawn sp = { .vcpus = vm->row.info.vcpus,
+		                    .mem_mb = vm->row.info.mem_mb,
+		                    .boot = !b->point };
+	struct shell s;
+	int r = shell_take(vm->m, &sp, &s, err);
 
-	plan_disk(vm, b, &s);
-	if (b->point) {
-		s.disk = b->point->disk;
-	} else {
-		r = chain_load(vm->m, b->before, &s.disk, err);
-		if (r < 0)
-			return r;
-		if (s.disk_layer_exists)
-			s.disk.n--; /* its own layer is on top of the chain */
-	}
-	return machine_start(vm->m->engine, &s, &vm->machine, err);
+	if (r < 0)
+		return r;
+	vm->machine = s.machine;
+	vm->slot = s.slot;
+	vm->has_slot = true;
+	vm->row.slot = (int)s.slot.idx;
+	snprintf(vm->row.info.instance, sizeof(vm->row.info.instance), "%s", s.instance);
+	*ret_ahead = s.ahead;
+	return 0;
 }
 
-static void log_times(struct vm *vm, uint64_t t_slot, uint64_t t_start, uint64_t t_cont,
-                      uint64_t t_hello)
+static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
+{
+	struct machine_load l = { .disk_mb = vm->row.info.disk_mb, .point = b->point };
+	bool ahead = false;
+	int r;
+
+	plan_disk(vm, b, &l);
+	if (b->point) {
+		l.disk = b->point->disk;
+	} else {
+		r = chain_load(vm->m, b->before, &l.disk, err);
+		if (r < 0)
+			return r;
+		if (l.disk_layer_exists)
+			l.disk.n--; /* its own layer is on top of the chain */
+	}
+	do {
+		r = take_shell(vm, b, &ahead, err);
+		if (r < 0)
+			return r;
+		r = machine_load(vm->machine, &l, err);
+		/* A process that waited may have died in that moment: that is no one's fault. */
+		if (r == 0 || !ahead || machine_alive(vm->machine))
+			return r;
+		vm_take_down(vm);
+	} while (true);
+}
+
+static void log_times(struct vm *vm, uint64_t t_start, uint64_t t_cont, uint64_t t_hello)
 {
 	const struct machine_times *t = machine_times(vm->machine);
+	double map = t->mapped ? (double)(t->mapped - t->disk) / 1e3 : 0;
+	double state = t->loaded ? (double)(t->loaded - t->mapped) / 1e3 : 0;
 
 	vm_log(vm, LOG_LV_DEBUG,
-	       "up: slot %.1f ms, files %.1f, spawn %.1f, monitor %.1f, map %.1f, state %.1f, cont "
-	       "%.1f, agent %.1f",
-	       (double)t_slot / 1e3, (double)t->prepared / 1e3,
-	       (double)(t->spawned - t->prepared) / 1e3, (double)(t->monitor - t->spawned) / 1e3,
-	       t->mapped ? (double)(t->mapped - t->monitor) / 1e3 : 0,
-	       t->loaded ? (double)(t->loaded - t->mapped) / 1e3 : 0,
-	       (double)(t_cont - t_start) / 1e3, (double)(t_hello - t_cont) / 1e3);
+	       "up: process %.1f ms, disk %.1f, map %.1f, state %.1f, cont %.1f, agent %.1f; the "
+	       "process: files %.1f, spawn %.1f, monitor %.1f",
+	       (double)(t_start - MAX(t->loaded, t->disk)) / 1e3, (double)t->disk / 1e3, map, state,
+	       (double)t_cont / 1e3, (double)t_hello / 1e3, (double)t->prepared / 1e3,
+	       (double)(t->spawned - t->prepared) / 1e3, (double)(t->monitor - t->spawned) / 1e3);
 }
 
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 {
-	uint64_t t0 = clock_us(), t_slot, t_start, t_cont;
+	uint64_t t0 = clock_us(), t_start, t_cont = 0;
 	int r;
 
-	id_make("", vm->row.info.instance);
+	vmm_start_begin(vm->m);
 	vm->row.info.generation++;
-	if ((r = take_slot(vm, err)) < 0)
-		return r;
-	t_slot = clock_us();
 	r = start_machine(vm, b, err);
 	t_start = clock_us();
 	if (r == 0)
@@ -193,14 +201,17 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 	if (r == 0)
 		r = connect_agent(vm, b->reason, b->agent_ms, err);
 	if (r == 0) {
-		log_times(vm, t_slot - t0, t_start, t_cont, clock_us());
-		r = vm_open_network(vm, err);
+		log_times(vm, t_start - t0, t_cont - t_start, clock_us() - t_cont);
+		if (!b->hidden)
+			r = vm_open_network(vm, err);
 	}
+	vmm_start_end(vm->m);
 	if (r < 0) {
 		vm_bring_up_undo(vm, b);
 		return r;
 	}
-	vm_watch_add(vm);
+	if (!b->hidden)
+		vm_watch_add(vm);
 	return 0;
 }
 

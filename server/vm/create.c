@@ -2,6 +2,7 @@
 /*
  * create.c - a new VM is the thaw of a point: the template's or a snapshot's
  *
+ * Where one is ready (pool.c) the thaw was done before.
  * The row is written once, when the VM runs: a crash before that leaves a
  * process and files that nobody knows, and recovery removes both.
  */
@@ -28,30 +29,57 @@ static int snapshot_point(struct vmm *m, const char *account, const char *id,
 	return 0;
 }
 
-static void fill_row(struct vmm *m, const struct vm_create_opts *o, const struct engine_point *p,
-                     const char *point, struct store_vm *row)
+void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
+{
+	struct vm_info *i = &row->info;
+
+	snprintf(i->account, sizeof(i->account), "%s", o->account);
+	snprintf(i->name, sizeof(i->name), "%s", o->name ? o->name : "");
+	snprintf(i->snapshot_id, sizeof(i->snapshot_id), "%s",
+	         o->snapshot_id ? o->snapshot_id : "");
+	i->created_ms = clock_wall_ms();
+	i->idle_timeout_s = o->idle_timeout_s;
+	i->activity_threshold = o->activity_threshold;
+	i->persistence = o->persistence;
+}
+
+void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p, struct store_vm *row)
 {
 	struct vm_info *i = &row->info;
 
 	*row = (struct store_vm){ .slot = -1 };
 	id_make("", i->id);
-	snprintf(i->account, sizeof(i->account), "%s", o->account);
-	snprintf(i->name, sizeof(i->name), "%s", o->name ? o->name : "");
-	snprintf(i->snapshot_id, sizeof(i->snapshot_id), "%s",
-	         o->snapshot_id ? o->snapshot_id : "");
+	vm_fill_options(o, row);
 	i->state = VM_STARTING;
-	i->created_ms = clock_wall_ms();
-	i->idle_timeout_s = o->idle_timeout_s;
-	i->activity_threshold = o->activity_threshold;
-	i->persistence = o->persistence;
 	i->vcpus = p->vcpus;
 	i->mem_mb = p->mem_mb;
 	i->disk_mb = p->disk_mb;
-	snprintf(row->base_point, sizeof(row->base_point), "%s", point);
+	snprintf(row->base_point, sizeof(row->base_point), "%s", p->id);
 	snprintf(row->base_mem, sizeof(row->base_mem), "%s",
 	         p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
 	snprintf(row->disk_layer, sizeof(row->disk_layer), "%s",
 	         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
+}
+
+int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *err)
+{
+	struct vmm *m = vm->m;
+	struct store_vm row = vm->row;
+	int r = vmm_insert(m, vm, err);
+
+	if (r < 0)
+		return r;
+	row.info.state = VM_RUNNING;
+	r = store_vm_add_many(m->store, &row, 1, layer, 1, err);
+	if (r == 0)
+		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+	if (r < 0) {
+		vm->gone = true;
+		vmm_forget(m, vm);
+		return r;
+	}
+	vm_watch_add(vm);
+	return 0;
 }
 
 static int create_from(struct vmm *m, const struct vm_create_opts *o, const char *point,
@@ -65,32 +93,23 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 
 	if (r < 0)
 		return r;
-	fill_row(m, o, &p, point, &row);
+	vm_fill_row(o, &p, &row);
 	vm = vm_new(m, &row);
-	if (!vm || vmm_insert(m, vm, err) < 0) {
+	if (!vm) {
 		point_drop(m, &p);
-		vm_unref(vm);
 		return err_set(err, -ENOMEM, "create VM: out of memory");
 	}
 	pthread_mutex_lock(&vm->lock);
 	r = vm_bring_up(vm, &b, err);
 	if (r == 0) {
-		row = vm->row;
-		row.info.state = VM_RUNNING;
-		r = store_vm_add_many(m->store, &row, 1, &b.layer, 1, err);
+		r = vm_settle_new(vm, &b.layer, err);
 		if (r < 0)
 			vm_bring_up_undo(vm, &b);
-		else
-			r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
 	}
 	if (r == 0)
 		vm_copy_info(vm, ret);
-	else
-		vm->gone = true;
 	pthread_mutex_unlock(&vm->lock);
 	point_drop(m, &p);
-	if (r < 0)
-		vmm_forget(m, vm);
 	vm_unref(vm);
 	return r;
 }
@@ -99,6 +118,7 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 {
 	char point[ID_SIZE];
 	uint64_t t0 = clock_ms();
+	bool ready;
 	int r;
 
 	if (o->snapshot_id)
@@ -110,12 +130,15 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	r = vmm_hold(m, point, err);
 	if (r < 0)
 		return r;
-	r = create_from(m, o, point, ret, err);
+	r = pool_take(m, o, point, ret, err);
+	ready = r == 0;
+	if (r == -EAGAIN)
+		r = create_from(m, o, point, ret, err);
 	vmm_release(m, point);
 	if (r < 0)
 		return err_wrap(err, "create VM");
-	log_obj(LOG_LV_INFO, "vm", ret->id, "created in %llu ms from %s",
+	log_obj(LOG_LV_INFO, "vm", ret->id, "created in %llu ms from %s%s",
 	        (unsigned long long)(clock_ms() - t0),
-	        o->snapshot_id ? o->snapshot_id : "the template");
+	        o->snapshot_id ? o->snapshot_id : "the template", ready ? ", it was ready" : "");
 	return 0;
 }

@@ -123,7 +123,9 @@ int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, stru
 		return err_tag(err, -EEXIST, "SNAPSHOT_ALREADY_DELETED",
 		               "snapshot '%s' was deleted before", id);
 	r = store_snapshot_delete(m->store, id, err);
-	if (r == 0)
+	if (r == 0) {
+		pool_forget(m, s.point);
 		vmm_collect_soon(m);
+	}
 	return r;
 }

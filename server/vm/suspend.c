@@ -79,6 +79,8 @@ void vmm_suspend_all(struct vmm *m)
 	size_t n = 0;
 
 	pthread_mutex_lock(&m->lock);
+	m->stopping = true; /* nothing is made ahead of need any more */
+	pthread_cond_broadcast(&m->cond);
 	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
 	for (size_t i = 0; v && i < m->n_vms; i++)
 		if (m->vms[i]->shown.state == VM_RUNNING) {

@@ -46,7 +46,21 @@ struct vm {
 	uint64_t idle_since_ms; /* clock_ms of it; keeper only */
 };
 
-#define HOLDS_MAX 512 /* names in flight at once */
+#define HOLDS_MAX 512   /* names in flight at once */
+#define SHELLS_MAX 16   /* blank processes kept */
+#define POOL_MAX 32     /* ready VMs kept */
+#define POOL_HOT_MAX 64 /* snapshots whose use is counted */
+#define QUIET_MS 400    /* nothing is made ahead of need until no VM was started for so long */
+
+struct pool;
+
+/* A QEMU process that is no VM yet, with the network slot it runs in. */
+struct shell {
+	struct machine *machine; /* owned */
+	struct priv_slot slot;
+	char instance[ID_SIZE];
+	bool ahead; /* started ahead of need */
+};
 
 struct vmm {
 	struct vmm_conf conf;
@@ -68,9 +82,15 @@ struct vmm {
 	struct err template_err;
 	char holds[HOLDS_MAX][ID_SIZE]; /* points and layers only a thread knows yet */
 	size_t n_holds;
+	struct shell shells[SHELLS_MAX]; /* owned; m->lock */
+	size_t n_shells;
+	struct pool *pool;   /* owned; what is in it: m->lock */
+	unsigned n_starting; /* VMs being brought up; m->lock */
+	uint64_t started_ms; /* clock_ms() of the last one's end; m->lock */
 	bool stopping, collect_wanted;
-	pthread_t template_thread, keeper_thread, watch_thread;
-	bool has_template_thread, has_keeper_thread, has_watch_thread;
+	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
+	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
+	        has_pool_thread;
 	int wake_pipe[2]; /* tells the watcher that its list changed */
 };
 
@@ -116,6 +136,7 @@ struct bringup {
 	struct store_layer layer; /* out: disk layer that was made; layer.id "" when none was */
 	char before[ID_SIZE];     /* out: disk layer before, for undo */
 	unsigned agent_ms;        /* deadline for the agent */
+	bool hidden;              /* nobody's yet: network closed, not watched */
 };
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
 /* Ends process, guest, slot. disk layer files stay. */
@@ -127,6 +148,33 @@ int vm_wake(struct vm *vm, struct err *err);
 int vm_reconnect(struct vm *vm, struct err *err);
 /* Name forwarding and the open gate: only after the agent confirmed who it is. */
 int vm_open_network(struct vm *vm, struct err *err);
+
+/* shell.c */
+/* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */
+int shell_take(struct vmm *m, const struct machine_spawn *like, struct shell *ret, struct err *err);
+void shell_end(struct vmm *m, struct shell *s);
+void *shell_main(void *arg);
+/* Around everything that starts a VM: what is made ahead of need waits for quiet. */
+void vmm_start_begin(struct vmm *m);
+void vmm_start_end(struct vmm *m);
+uint64_t vmm_quiet_in(const struct vmm *m);
+
+/* create.c */
+void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row);
+void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p,
+                 struct store_vm *row);
+/* A VM that was brought up becomes known: table, store, watcher. vm->lock held. */
+int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *err);
+
+/* pool.c */
+int pool_new(struct vmm *m, struct err *err);
+/* A ready VM of that point becomes the one asked for; -EAGAIN: there is none. */
+int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, struct vm_info *ret,
+              struct err *err);
+void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any more */
+void *pool_main(void *arg);
+void pool_status(struct vmm *m, struct vmm_status *ret); /* m->lock held */
+void pool_end(struct vmm *m);
 
 /* vm_freeze.c: the only caller of machine_freeze for a VM; vm->lock held */
 struct frozen {

@@ -259,6 +259,7 @@ void vmm_status(struct vmm *m, struct vmm_status *ret)
 	snprintf(ret->template_state, sizeof(ret->template_state), "%s", m->template_state);
 	snprintf(ret->template_note, sizeof(ret->template_note), "%s", m->template_note);
 	snprintf(ret->limits, sizeof(ret->limits), "%s", m->priv_info.limits);
+	pool_status(m, ret);
 	for (size_t k = 0; k < m->n_vms; k++)
 		ret->running += m->vms[k]->shown.state == VM_RUNNING;
 }
@@ -300,6 +301,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (!m)
 		return err_set(err, -ENOMEM, "VM manager: out of memory");
 	m->conf = *c;
+	m->conf.shells = MIN(m->conf.shells, (uint32_t)SHELLS_MAX);
 	m->store = store;
 	m->engine = engine;
 	m->priv = priv;
@@ -315,6 +317,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	pthread_condattr_destroy(&ca);
 	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
 	if (r == 0)
+		r = pool_new(m, err);
+	if (r == 0)
 		r = load_all(m, err);
 	if (r == 0)
 		r = vmm_recover(m, err);
@@ -325,6 +329,10 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		                 err);
 	if (r == 0)
 		r = start_thread(&m->keeper_thread, &m->has_keeper_thread, keeper_main, m, err);
+	if (r == 0 && m->conf.shells)
+		r = start_thread(&m->shell_thread, &m->has_shell_thread, shell_main, m, err);
+	if (r == 0 && m->conf.pool)
+		r = start_thread(&m->pool_thread, &m->has_pool_thread, pool_main, m, err);
 	if (r < 0) {
 		vmm_free(m);
 		return r;
@@ -349,6 +357,11 @@ struct vmm *vmm_free(struct vmm *m)
 		pthread_join(m->keeper_thread, NULL);
 	if (m->has_watch_thread)
 		pthread_join(m->watch_thread, NULL);
+	if (m->has_pool_thread)
+		pthread_join(m->pool_thread, NULL);
+	if (m->has_shell_thread)
+		pthread_join(m->shell_thread, NULL);
+	pool_end(m);
 	while (m->n_vms) {
 		struct vm *vm = m->vms[0];
 

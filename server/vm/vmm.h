@@ -18,6 +18,9 @@ struct vmm_conf {
 	char image_dir[512];
 	char template_dir[512];          /* cache of frozen templates, shared by data directories */
 	uint32_t vcpus, mem_mb, disk_mb; /* default VM */
+	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
+	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
+	uint32_t shells;                 /* QEMU processes started ahead */
 };
 
 /* Loads all VMs, adopts what runs, cleans up what nobody owns, starts the background threads. */

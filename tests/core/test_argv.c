@@ -20,14 +20,6 @@
 #include "base/io.h"
 #include "engine/argv.h"
 
-static struct engine_chain chain(void)
-{
-	return (struct engine_chain){ .n = 2,
-		                      .l = { { .id = "ly-base0000000000000000", .format = "raw" },
-		                             { .id = "ly-tmpl0000000000000000",
-		                               .format = "qcow2" } } };
-}
-
 static void check(const char *name, const struct argv_spec *s)
 {
 	autobuf struct buf b = { 0 };
@@ -47,30 +39,24 @@ static void check(const char *name, const struct argv_spec *s)
 	assert_string_equal((char *)b.p, want);
 }
 
-static struct argv_spec spec(const struct engine_chain *c, enum accel a)
+static struct argv_spec spec(enum accel a)
 {
 	return (struct argv_spec){ .accel = a,
 		                   .machine = argv_machine(a),
 		                   .cpu = argv_cpu(a),
 		                   .vcpus = 2,
 		                   .mem_mb = 2048,
-		                   .disk = c,
-		                   .disk_layer = "ly-top00000000000000000",
 		                   .tap = true,
 		                   .fd_qmp = 10,
 		                   .fd_agent = 11,
 		                   .fd_console = 13,
-		                   .fd_disk_ro = { 14, 15 },
-		                   .fd_top_rw = 16,
-		                   .fd_top_ro = 17,
 		                   .fd_kernel = -1,
 		                   .fd_initrd = -1 };
 }
 
 static void test_thaw_tcg(void **state)
 {
-	struct engine_chain c = chain();
-	struct argv_spec s = spec(&c, ACCEL_TCG);
+	struct argv_spec s = spec(ACCEL_TCG);
 
 	s.thaw = true;
 	check("argv-thaw-tcg", &s);
@@ -78,8 +64,7 @@ static void test_thaw_tcg(void **state)
 
 static void test_boot_kvm(void **state)
 {
-	struct engine_chain c = chain();
-	struct argv_spec s = spec(&c, ACCEL_KVM);
+	struct argv_spec s = spec(ACCEL_KVM);
 
 	s.fd_kernel = 18;
 	s.fd_initrd = 19;
