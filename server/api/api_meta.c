@@ -11,7 +11,8 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	vmm_status(req->api->deps.vmm, &s);
 	return reply_json(
 	        res,
-	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}}",
+	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
+	                  "s:{s:I, s:I, s:I, s:I, s:I}}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -19,7 +20,10 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  shape_text(s.template_note), "qemuVersion", shape_text(s.qemu_version),
 	                  "limits", shape_text(s.limits), "running", (json_int_t)s.running,
 	                  "defaultVm", "vcpuCount", (json_int_t)s.vcpus, "memSizeMib",
-	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb),
+	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
+	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
+	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
+	                  "processes", (json_int_t)s.shells),
 	        err);
 }
 

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs kept ready: a handed-over VM cannot be told from a thawed one; an empty, dead or disabled pool falls back to a thaw"""
+import os
+import signal
+
+import host
+from case import Case, Holder, limit, wait_for
+
+RANDOM = "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
+
+
+class Pool(Case):
+    server_env = {"PANDO_POOL": "2", "PANDO_SHELLS": "2"}
+    limit_s = 120
+
+    def pool(self):
+        return self.s.api("GET", "/v1/health")["pool"]
+
+    def await_ready(self, count=2):
+        return wait_for(f"{count} VMs are ready", lambda: self.pool()["ready"] >= count and self.pool(), 90)
+
+    def facts(self, vm):
+        out = self.s.sh(vm, f"hostname; cat /etc/machine-id; {RANDOM}; echo; cat /run/pando/generation; "
+                            "systemctl is-system-running; nproc; id -u; pwd")
+        return out.split("\n")
+
+    def test_hand_over(self):
+        before = self.await_ready()
+        vms = [self.s.create(name=f"ready{n}") for n in range(2)]
+        after = self.pool()
+        self.assertEqual(after["given"] - before["given"], 2, after)
+        facts = {vm: self.facts(vm) for vm in vms}
+        for vm in vms:
+            self.assertEqual(facts[vm][0], vm)
+            self.assertEqual(facts[vm][4:], ["running", "2", "0", "/"])
+            info = self.s.vms()[vm]
+            self.assertEqual((info["state"], info["name"][:5]), ("running", "ready"))
+            self.assert_clock(vm)
+        self.assertNotEqual(facts[vms[0]][1:3], facts[vms[1]][1:3])  # machine-id and randomness
+        type(self).vms = vms
+
+    def test_same_as_a_thawed_one(self):
+        """Asked for until none is ready: the last ones were thawed on the spot."""
+        before = self.pool()
+        made = []
+        while self.pool()["missed"] == before["missed"] and len(made) < 8:
+            made.append(self.s.create())
+        self.assertGreater(self.pool()["missed"], before["missed"], "eight creates in a row and always one ready?")
+        thawed, ready = self.facts(made[-1]), self.facts(self.vms[0])
+        self.assertEqual(thawed[3:], ready[3:])
+        listed = self.s.vms()
+        self.assertEqual(set(listed[made[-1]]), set(listed[self.vms[0]]))
+        for vm in made:
+            self.s.delete(vm)
+
+    def test_names_are_resolved_and_lifecycle_goes_on(self):
+        vm = self.vms[0]
+        self.s.sh(vm, "ip route get 192.0.2.1 && ping -c1 -W5 10.0.0.1")
+        h = Holder(self.s, vm, "kept")
+        self.s.post(vm, "suspend")
+        self.assertEqual(h.get(), "kept")
+        child, = self.s.fork(vm)
+        self.assertEqual(h.on(child).get(), "kept")
+        self.s.delete(child)
+        self.s.post(vm, "stop")
+        self.assertEqual(self.s.sh(vm, "echo up"), "up")
+
+    @limit(180)
+    def test_dead_ones_are_replaced(self):
+        self.await_ready()
+        mine = {self.s.qemu_of(vm) for vm, v in self.s.vms().items() if v["state"] == "running"}
+        for pid in set(self.s.qemu_pids()) - mine:
+            host.kill(pid, signal.SIGKILL)
+        vm = self.s.create()
+        self.assertEqual(self.s.sh(vm, "hostname"), vm)
+        self.s.delete(vm)
+        self.await_ready()
+
+    @limit(180)
+    def test_busy_snapshot(self):
+        h = Holder(self.s, self.vms[1], "frozen")
+        snap = self.s.snapshot(self.vms[1])
+        for _ in range(3):
+            self.s.delete(self.s.create(snapshotId=snap))
+        before = self.await_ready(3)
+        vm = self.s.create(snapshotId=snap)
+        self.assertEqual(self.pool()["given"], before["given"] + 1)
+        self.assertEqual(h.on(vm).get(), "frozen")
+        self.assertEqual(self.s.vms()[vm]["snapshotId"], snap)
+        self.assert_clock(vm)
+        self.await_ready(3)
+        self.s.api("DELETE", f"/v1/vms/snapshots/{snap}")
+        wait_for("its ready VM is ended", lambda: self.pool()["ready"] <= 2, 30)
+        self.assertEqual(h.on(vm).get(), "frozen")
+        self.s.delete(vm)
+
+    @limit(180)
+    def test_restart_of_the_server(self):
+        self.await_ready()
+        self.s.kill9_pandod()
+        self.await_ready()
+        vm = self.s.create()
+        self.assertEqual(self.s.sh(vm, "hostname"), vm)
+        running = [v for v in self.s.vms().values() if v["state"] == "running"]
+        wait_for("no QEMU of the old server is left",
+                 lambda: len(self.s.qemu_pids()) <= len(running) + sum(self.s.made_ahead()), 30)
+        self.s.delete(vm)
+
+
+class NoPool(Case):
+    server_env = {"PANDO_POOL": "0", "PANDO_SHELLS": "0"}
+
+    def test_create_thaws(self):
+        vm = self.s.create()
+        self.assertEqual(self.s.sh(vm, "hostname"), vm)
+        self.assertEqual(self.s.made_ahead(), (0, 0))
+        self.assertEqual(len(self.s.qemu_pids()), 1)
+        self.assertTrue(os.path.isdir(os.path.join(self.s.dir, "run", self.s.info(vm)["vmInstanceId"])))
