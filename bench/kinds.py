@@ -14,6 +14,7 @@ import host
 
 ECHO = "echo hi"
 IDLE_S = 60
+READY_S = 30  # for what is made ahead of need to be there
 LOG_S = 5  # a line is written before its call is answered; this is for a slow disk
 MB = 1 << 20
 PAGE = 4096
@@ -31,7 +32,7 @@ open("/run/dirty.ok", "w").write("ok")
 signal.pause()
 """
 
-UP = re.compile(r"up: (.*)")
+UP = re.compile(r"up: ([^;]*)")  # what follows was done before, or is part of "process"
 CREATED = re.compile(r"created in (\d+) ms")
 RESUMED = re.compile(r"resumed in (\d+) ms")
 FROZEN = re.compile(r"frozen: pause ([\d.]+) ms \(fork ([\d.]+)\), (\d+) pages in (\d+) ms")
@@ -90,6 +91,11 @@ class Bench:
 
     # ---- VMs ----
 
+    def rest(self):
+        """As the server is between two calls: the processes it keeps waiting are there."""
+        want = int(self.s.env["PANDO_SHELLS"])
+        harness.wait_for("processes started ahead", lambda: self.s.made_ahead()[0] >= want, READY_S)
+
     def create(self):
         vm = self.s.create()
         self.vms.append(vm)
@@ -124,6 +130,7 @@ def cpu_ticks(pid):
 
 def thaw(b):
     """create, echo, a few warm execs, snapshot, suspend, resume, echo"""
+    b.rest()
     mark, clock = b.mark(), Clock()
     vm = b.create()
     created = clock.ms()
@@ -141,6 +148,7 @@ def thaw(b):
     clock = Clock()
     b.s.post(vm, "suspend")
     b.record.add("suspend.api", clock.ms())
+    b.rest()
     mark, clock = b.mark(), Clock()
     b.s.post(vm, "start", {})
     resumed = clock.ms()
@@ -193,6 +201,7 @@ def fork_3(b):
         except Exception as e:
             errors.append(e)
 
+    b.rest()
     clock = Clock()
     children = b.s.fork(vm, FORKS)
     forked = clock.ms()

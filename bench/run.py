@@ -225,7 +225,7 @@ def main():
     record, bench, server, health = kinds.Record(), None, None, None
     begin = datetime.datetime.now(datetime.timezone.utc)
     try:
-        server = harness.Server(env={**size, "PANDO_LOG": "debug"}, data_dir=os.path.join(work, "bench"))
+        server = harness.Server(env={**size, "PANDO_LOG": "debug", "PANDO_SHELLS": "3"}, data_dir=os.path.join(work, "bench"))
         if os.path.exists(server.log_path):
             os.unlink(server.log_path)  # of the run before
         bench = kinds.Bench(server, record)

@@ -144,7 +144,7 @@ static void file_errors_name_file_line_and_what_is_allowed(void **state)
 		{ "PANDO_VM_DISK_GB=1x\n", ":1:", "from 1 to 2048" },
 		{ "PANDO_VM_DISK_GB=4294967297\n", ":1:", "from 1 to 2048" },
 		{ "PANDO_VM_VCPUS=3\n", ":1:", "power of two" },
-		{ "PANDO_VM_MEM_MB=128\n", ":1:", "from 256" },
+		{ "PANDO_VM_MEM_MB=128\n", ":1:", "from 512" },
 		{ "PANDO_LISTEN=host.example:80\n", ":1:", "numeric address" },
 		{ "PANDO_CACHE_DIR=relative\n", ":1:", "absolute path" },
 		{ "PANDO_DOMAIN=Bad_Name\n", ":1:", "domain name" },
