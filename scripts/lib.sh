@@ -115,3 +115,17 @@ prepare_image() {
 	reachable "$PANDO_IMAGE" "the base image"
 	export PANDO_IMAGE
 }
+
+# prepare_all WHAT FILE: as root, with packages, a release build, the user, the cache and the image, ready for FILE
+prepare_all() {
+	need_root "$1"
+	settings
+	trap step_stop EXIT
+	scripts/deps.sh build run test
+	scripts/build.sh release
+	prepare_user
+	prepare_cache
+	prepare_image
+	trap - EXIT
+	[[ -f $2 ]] || die "$2 is missing: this is not a whole checkout"
+}

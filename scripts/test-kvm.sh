@@ -4,14 +4,5 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-need_root "make test-kvm"
-settings
-trap step_stop EXIT
-scripts/deps.sh build run test
-scripts/build.sh release
-prepare_user
-prepare_cache
-prepare_image
-trap - EXIT
-[[ -x tests/kvm/run ]] || die "tests/kvm/run is missing: this is not a whole checkout"
+prepare_all "make test-kvm" tests/kvm/run
 exec tests/kvm/run "$@"

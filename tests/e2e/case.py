@@ -62,6 +62,23 @@ class Case(unittest.TestCase):
         self.assertTrue(before - off_s <= guest <= after + off_s,
                         f"the guest's clock is {guest - (before + after) / 2:+.1f} s off")
 
+    def assert_forks_share(self, holder, pid):
+        """Memory, processes and files came along; `cat /root/disk /dev/shm/mem` said shared twice before the fork."""
+        for vm in self.all():
+            h = holder.on(vm)
+            self.assertEqual((h.get(), h.pid()), ("parent", pid))
+            self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), ["shared", "shared"])
+
+    def assert_forks_differ(self, holder):
+        """What is written in one of all() shows in that one only, in memory and on the disk."""
+        for n, vm in enumerate(self.all()):
+            holder.on(vm).set(f"value{n}")
+            self.s.sh(vm, f"echo disk{n} >/root/disk; echo mem{n} >/dev/shm/mem; sync")
+        for n, vm in enumerate(self.all()):
+            self.assertEqual(holder.on(vm).get(), f"value{n}")
+            self.s.sh(vm, "echo 3 >/proc/sys/vm/drop_caches")  # from the disk, not from memory
+            self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), [f"disk{n}", f"mem{n}"])
+
     def assert_gone(self, vm):
         self.refused(404, "VM_NOT_FOUND", self.s.info, vm)
         self.assertNotIn(vm, self.s.vms())

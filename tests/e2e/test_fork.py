@@ -24,19 +24,10 @@ class Fork(Case):
         return [self.vm, *self.forks]
 
     def test_memory_and_processes_came_along(self):
-        for vm in self.all():
-            h = self.h.on(vm)
-            self.assertEqual((h.get(), h.pid()), ("parent", self.pid))
-            self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), ["shared", "shared"])
+        self.assert_forks_share(self.h, self.pid)
 
     def test_writes_stay_where_they_are_made(self):
-        for n, vm in enumerate(self.all()):
-            self.h.on(vm).set(f"value{n}")
-            self.s.sh(vm, f"echo disk{n} >/root/disk; echo mem{n} >/dev/shm/mem; sync")
-        for n, vm in enumerate(self.all()):
-            self.assertEqual(self.h.on(vm).get(), f"value{n}")
-            self.s.sh(vm, "echo 3 >/proc/sys/vm/drop_caches")  # from the disk, not from memory
-            self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), [f"disk{n}", f"mem{n}"])
+        self.assert_forks_differ(self.h)
 
     def test_a_write_after_the_fork_in_one_only(self):
         # much of it, so that pages and clusters are really split
