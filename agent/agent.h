@@ -30,7 +30,7 @@
 struct agent;
 
 /* What an epoll event points at: a stale one fails to resolve, never aliases. */
-enum ref_kind { REF_PORT, REF_PROC, REF_IN, REF_OUT, REF_ERR };
+enum ref_kind { REF_PORT, REF_PROC, REF_IN, REF_OUT, REF_ERR, REF_RESULT };
 
 struct out_chan {        /* guest to host */
 	int fd;          /* owned; -1: ended or never there */
@@ -70,6 +70,36 @@ struct stream {
 
 	uint16_t port; /* connect */
 	bool connecting, try_v6;
+
+	struct proc *proc;        /* weak; proc.run, proc.start: the process as it is listed */
+	uint32_t target;          /* proc.output: number of the process */
+	uint8_t chans;            /* ditto: bit per channel asked for */
+	bool follow;              /* ditto */
+	uint64_t at[AGENT_CHANS]; /* ditto: next offset to send */
+};
+
+/* A bounded file: the newest bytes are in it, offsets count all that ever came. */
+struct ring {
+	int fd; /* owned; -1: none */
+	uint64_t first, end;
+};
+
+/* A process with a number: attached (proc.run) while it runs, detached until it is forgotten. */
+struct proc {
+	struct proc *next;
+	uint32_t id;
+	pid_t pid;
+	struct stream *s; /* weak; while its pipes or the process are there, else NULL */
+	bool attached, exited, timed_out;
+	bool settled;    /* it ended, and what it said until then is in the rings */
+	int in_fd;       /* owned; detached: its stdin, -1 when closed */
+	int wstatus;
+	int64_t started_ns; /* wall clock */
+	uint64_t started_ms, ended_ms;
+	struct ring ring[AGENT_CHANS]; /* detached: [1], [2] */
+	char user[AGENT_USER_MAX];
+	char command[AGENT_PROC_COMMAND];
+	bool command_cut;
 };
 
 struct agent {
@@ -97,6 +127,8 @@ struct agent {
 	struct stream *slot[SLOTS_MAX]; /* owned; dense: [0, n_streams) */
 	unsigned n_streams;
 	uint32_t next_gen;
+	struct proc *procs; /* owned list, oldest first */
+	uint32_t next_proc;
 	unsigned turn; /* round robin: who is served first next time */
 
 	const char *test_root;             /* NULL: the real machine. Else see --help */
@@ -147,6 +179,7 @@ void stream_result(struct agent *a, struct stream *s, uint32_t status, uint16_t 
                    const char *msg, const void *body, size_t body_len);
 /* RESULT for a request that never became a stream. */
 void stream_answer(struct agent *a, uint32_t id, uint32_t status, uint16_t tag, const char *msg);
+void stream_answer_body(struct agent *a, uint32_t id, const void *body, size_t n);
 /* The connection ended: no stream has a listener any more. */
 void stream_orphan_all(struct agent *a);
 /* request.c */
@@ -179,11 +212,49 @@ void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char 
 struct user;
 void child_become(const struct job_fds *fds, const char *name, struct user *ret);
 
-/* exec.c, connect.c, power.c */
-void exec_begin(struct agent *a, uint32_t id, struct rd *c);
+/* exec.c, connect.c, power.c; op: exec, proc.run or proc.start */
+void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
 void connect_begin(struct agent *a, uint32_t id, struct rd *c);
 void connect_on_writable(struct agent *a, struct stream *s);
 void power_off(struct agent *a);
+
+/* proc.c: processes with a number */
+static inline bool is_command(const struct stream *s)
+{
+	return s->op == AGENT_OP_EXEC || s->op == AGENT_OP_PROC_RUN ||
+	       s->op == AGENT_OP_PROC_START;
+}
+/* Output goes to the rings, listener or not. */
+static inline bool keeps_output(const struct stream *s)
+{
+	return s->proc && !s->proc->attached;
+}
+/* NULL with *ret_errno when there may be no more. */
+struct proc *proc_new(struct agent *a, const struct agent_exec_req *r, bool attached,
+                      int *ret_errno);
+void proc_free(struct agent *a, struct proc *p);
+struct proc *proc_find(struct agent *a, uint32_t id);
+void proc_fill(const struct proc *p, struct agent_proc *ret);
+/* The command runs, or could not be started: the child's result pipe tells. */
+void proc_on_result(struct agent *a, struct stream *s);
+void proc_on_exit(struct agent *a, struct stream *s);
+/* The stream is about to be freed. */
+void proc_detach(struct agent *a, struct stream *s);
+void proc_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c); /* list, signal, forget */
+
+/* proc_output.c: what a detached process said, and what it is told */
+void proc_output_begin(struct agent *a, uint32_t id, struct rd *c);
+bool proc_output_ready(const struct agent *a, const struct stream *s);
+void proc_output_pump(struct agent *a, struct stream *s);
+void proc_stdin_begin(struct agent *a, uint32_t id, struct rd *c);
+void proc_stdin_tick(struct agent *a, struct stream *s);
+
+/* ring.c */
+int ring_open(struct ring *r, const char *dir); /* 0 or -errno */
+void ring_close(struct ring *r);
+void ring_put(struct ring *r, const uint8_t *p, size_t n);
+/* Up to n bytes from off, which is in [first, end]; 0: there are none yet or they are lost. */
+size_t ring_get(const struct ring *r, uint64_t off, uint8_t *p, size_t n);
 
 /* fs.c, fs_*.c: begin forks, the others are the child's work and never return */
 void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
@@ -193,9 +264,17 @@ void fs_list(const struct job_fds *fds, const struct agent_fs_req *r) __attribut
 void fs_stat(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
 void fs_remove(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
 void fs_mkdir(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_get(const struct job_fds *fds, const struct agent_get_req *r) __attribute__((noreturn));
+void fs_tar(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_untar(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+void fs_watch(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
+/* untar.c: a tar stream into the current directory; 0, or a positive errno with a sentence. */
+int untar(int fd, bool owners, char *msg, size_t size);
 /* mkdir -p of path[0, len); 0 or a positive errno. */
 int fs_make_parents(const char *path, size_t len);
 uint8_t fs_kind(mode_t mode);
+struct stat;
+void fs_stat_of(const struct stat *st, struct agent_stat *ret);
 
 /* user.c */
 #define USER_GROUPS_MAX 1024u /* groups of one account that are honoured */

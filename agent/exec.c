@@ -60,7 +60,28 @@ static void exec_child(const struct job_fds *fds, const struct agent_exec_req *r
 	child_fail(fds, errno, AGENT_TAG_SPAWN_FAILED, "run /bin/sh: %s", err_name(errno));
 }
 
-void exec_begin(struct agent *a, uint32_t id, struct rd *c)
+/* The process gets its number; a detached one also keeps its stdin. */
+static int make_proc(struct agent *a, struct stream *s, const struct agent_exec_req *r)
+{
+	int e = 0;
+
+	if (s->op == AGENT_OP_EXEC)
+		return 0;
+	s->proc = proc_new(a, r, s->op == AGENT_OP_PROC_RUN, &e);
+	if (s->proc)
+		s->proc->s = s;
+	return e;
+}
+
+static void adopt_proc(struct stream *s)
+{
+	s->proc->pid = s->pid;
+	if (s->proc->attached)
+		return;
+	s->proc->in_fd = TAKE_FD(s->in.fd); /* -1 without stdin */
+}
+
+void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 {
 	struct agent_exec_req r;
 	struct job_fds fds;
@@ -71,10 +92,18 @@ void exec_begin(struct agent *a, uint32_t id, struct rd *c)
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed exec request");
 		return;
 	}
-	s = stream_new(a, id, AGENT_OP_EXEC);
+	s = stream_new(a, id, op);
 	if (!s) {
 		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY,
 		              "too many processes are attached");
+		return;
+	}
+	k = make_proc(a, s, &r);
+	if (k) {
+		stream_result(a, s, (uint32_t)k, AGENT_TAG_GUEST_BUSY,
+		              k == EAGAIN ? "too many detached processes run"
+		                          : "cannot keep the output of a process",
+		              NULL, 0);
 		return;
 	}
 	k = job_fork(a, s, (r.with_stdin ? JOB_IN : 0) | JOB_OUT | JOB_ERR, &fds);
@@ -83,8 +112,12 @@ void exec_begin(struct agent *a, uint32_t id, struct rd *c)
 	if (k < 0) {
 		stream_result(a, s, (uint32_t)-k, AGENT_TAG_SPAWN_FAILED, "cannot start a process",
 		              NULL, 0);
+		if (s->proc)
+			proc_free(a, s->proc);
 		return;
 	}
+	if (s->proc)
+		adopt_proc(s);
 	if (r.timeout_ms)
 		s->timeout_at = clock_ms() + r.timeout_ms;
 }

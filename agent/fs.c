@@ -48,43 +48,88 @@ int fs_make_parents(const char *path, size_t len)
 	return 0;
 }
 
-static void fs_child(const struct job_fds *fds, uint16_t op, const struct agent_fs_req *r)
+/* What the child needs to know of any of the requests. */
+struct fs_work {
+	uint16_t op;
+	struct agent_fs_req r;
+	struct agent_get_req get;
+};
+
+static void fs_child(const struct job_fds *fds, const struct fs_work *w)
 {
 	static struct user u;
 
-	if (op == AGENT_OP_SYNC) {
+	if (w->op == AGENT_OP_SYNC) {
 		sync();
 		child_finish(fds, 0, AGENT_TAG_NONE, "", NULL, 0);
 	}
-	child_become(fds, r->user, &u);
-	if (r->path[0] != '/')
+	child_become(fds, w->r.user, &u);
+	if (w->op == AGENT_OP_FS_WATCH && !w->r.path[0])
+		fs_watch(fds, &w->r);
+	if (w->r.path[0] != '/')
 		child_fail(fds, EINVAL, AGENT_TAG_NONE, "the path '%.128s' is not absolute",
-		           r->path);
+		           w->r.path);
+	switch (w->op) {
+	case AGENT_OP_FS_READ:
+		fs_read(fds, &w->r);
+	case AGENT_OP_FS_WRITE:
+		fs_write(fds, &w->r);
+	case AGENT_OP_FS_LIST:
+		fs_list(fds, &w->r);
+	case AGENT_OP_FS_STAT:
+		fs_stat(fds, &w->r);
+	case AGENT_OP_FS_REMOVE:
+		fs_remove(fds, &w->r);
+	case AGENT_OP_FS_WATCH:
+		fs_watch(fds, &w->r);
+	case AGENT_OP_FS_GET:
+		fs_get(fds, &w->get);
+	case AGENT_OP_FS_TAR:
+		fs_tar(fds, &w->r);
+	default:
+		fs_mkdir(fds, &w->r);
+	}
+}
+
+static int fs_decode(uint16_t op, struct rd *c, struct fs_work *ret)
+{
+	*ret = (struct fs_work){ .op = op, .r = { .user = "", .path = "/" } };
+	if (op == AGENT_OP_SYNC)
+		return rd_end(c);
+	if (op != AGENT_OP_FS_GET)
+		return agent_fs_req_get(c, &ret->r);
+	if (agent_get_req_get(c, &ret->get) < 0)
+		return -EBADMSG;
+	ret->r.user = ret->get.user;
+	ret->r.path = ret->get.path;
+	return 0;
+}
+
+static unsigned fs_pipes(uint16_t op)
+{
 	switch (op) {
 	case AGENT_OP_FS_READ:
-		fs_read(fds, r);
-	case AGENT_OP_FS_WRITE:
-		fs_write(fds, r);
 	case AGENT_OP_FS_LIST:
-		fs_list(fds, r);
-	case AGENT_OP_FS_STAT:
-		fs_stat(fds, r);
-	case AGENT_OP_FS_REMOVE:
-		fs_remove(fds, r);
+	case AGENT_OP_FS_GET:
+	case AGENT_OP_FS_TAR:
+	case AGENT_OP_FS_WATCH:
+		return JOB_OUT;
+	case AGENT_OP_FS_WRITE:
+	case AGENT_OP_FS_UNTAR:
+		return JOB_IN | JOB_COMMIT;
 	default:
-		fs_mkdir(fds, r);
+		return 0;
 	}
 }
 
 void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 {
-	struct agent_fs_req r = { .user = "", .path = "/" };
+	struct fs_work w;
 	struct job_fds fds;
-	unsigned pipes = 0;
 	struct stream *s;
 	int k;
 
-	if (op == AGENT_OP_SYNC ? rd_end(c) < 0 : agent_fs_req_get(c, &r) < 0) {
+	if (fs_decode(op, c, &w) < 0) {
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed file request");
 		return;
 	}
@@ -94,13 +139,11 @@ void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 		              "too many processes are attached");
 		return;
 	}
-	if (op == AGENT_OP_FS_READ || op == AGENT_OP_FS_LIST)
-		pipes = JOB_OUT;
-	if (op == AGENT_OP_FS_WRITE)
-		pipes = JOB_IN | JOB_COMMIT;
-	k = job_fork(a, s, pipes, &fds);
+	k = job_fork(a, s, fs_pipes(op), &fds);
+	if (k == 1 && op == AGENT_OP_FS_UNTAR)
+		fs_untar(&fds, &w.r); /* becomes the user when it is confined */
 	if (k == 1)
-		fs_child(&fds, op, &r);
+		fs_child(&fds, &w);
 	if (k < 0)
 		stream_result(a, s, (uint32_t)-k, AGENT_TAG_SPAWN_FAILED, "cannot start a process",
 		              NULL, 0);

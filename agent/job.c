@@ -89,7 +89,9 @@ static int adopt(struct agent *a, struct stream *s, unsigned pipes, int p[5][2])
 	if (s->pidfd < 0)
 		return -errno;
 	s->result_fd = TAKE_FD(p[3][0]);
-	if (pipes & JOB_IN) {
+	if (s->proc)
+		r = stream_watch(a, s, s->result_fd, REF_RESULT, EPOLLIN);
+	if (r == 0 && (pipes & JOB_IN)) {
 		s->in.fd = TAKE_FD(p[0][1]);
 		s->in.writable = true;
 		if (fcntl(s->in.fd, F_SETFL, O_NONBLOCK) < 0)
@@ -166,6 +168,8 @@ void job_on_exit(struct agent *a, struct stream *s)
 			s->out[i].owed = (size_t)n;
 		s->out[i].readable = s->out[i].fd >= 0;
 	}
+	if (s->proc)
+		proc_on_exit(a, s);
 }
 
 /* No listener: what the user's processes do goes on, what we did for the host ends. */
@@ -182,6 +186,13 @@ void job_orphan(struct agent *a, struct stream *s)
 		if (s->pid > 0)
 			kill(s->pid, SIGKILL);
 		break;
+	case AGENT_OP_FS_GET:
+	case AGENT_OP_FS_TAR: /* these have children of their own */
+	case AGENT_OP_FS_UNTAR:
+	case AGENT_OP_FS_WATCH:
+		if (s->pid > 0)
+			session_kill(s->pid);
+		break;
 	case AGENT_OP_FS_WRITE:
 		if (s->pid > 0)
 			s->kill_at = clock_ms() + HELPER_ABORT_MS;
@@ -197,7 +208,7 @@ void job_orphan(struct agent *a, struct stream *s)
 void job_cancel(struct agent *a, struct stream *s)
 {
 	stream_result(a, s, ECANCELED, AGENT_TAG_NONE, "cancelled", NULL, 0);
-	if (s->op == AGENT_OP_EXEC && s->pid > 0)
+	if (is_command(s) && s->pid > 0)
 		session_kill(s->pid);
 	else if (s->pid > 0 && s->op != AGENT_OP_FS_WRITE)
 		kill(s->pid, SIGKILL);
@@ -232,7 +243,7 @@ static void finish(struct agent *a, struct stream *s)
 
 	if (!s->id || forward_result(a, s))
 		return;
-	if (s->op != AGENT_OP_EXEC) {
+	if (!is_command(s)) {
 		snprintf(msg, sizeof(msg), "the agent's helper ended with wait status 0x%x",
 		         (unsigned)s->wstatus);
 		stream_result(a, s, EIO, AGENT_TAG_NONE, msg, NULL, 0);
@@ -249,7 +260,7 @@ static bool out_settled(const struct stream *s, const struct out_chan *o, uint64
 {
 	if (o->fd < 0)
 		return true;
-	if (s->op != AGENT_OP_EXEC || o->owed)
+	if (!is_command(s) || o->owed)
 		return false;
 	return now >= s->idle_at || now >= s->grace_end;
 }
@@ -271,6 +282,8 @@ void job_tick(struct agent *a, struct stream *s, uint64_t now)
 		settled &= out_settled(s, &s->out[i], now);
 		held |= s->out[i].fd >= 0;
 	}
+	if (s->exited && settled && s->proc)
+		s->proc->settled = true;
 	if (s->exited && settled && s->id) {
 		finish(a, s);
 		job_orphan(a, s);
@@ -280,6 +293,8 @@ void job_tick(struct agent *a, struct stream *s, uint64_t now)
 		stream_result(a, s, 0, AGENT_TAG_NONE, "", NULL, 0); /* both directions ended */
 		job_orphan(a, s);
 	}
+	if (s->op == AGENT_OP_PROC_STDIN)
+		proc_stdin_tick(a, s);
 	if (!s->id && !held)
 		stream_free(a, s);
 }
@@ -292,7 +307,7 @@ uint64_t job_next_timer(const struct stream *s)
 		t = MIN(t, s->timeout_at);
 	if (s->kill_at)
 		t = MIN(t, s->kill_at);
-	if (s->exited && s->id)
+	if (s->exited && (s->id || (s->proc && !s->proc->settled)))
 		t = MIN(t, MIN(s->idle_at, s->grace_end));
 	return t;
 }

@@ -70,6 +70,9 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 		o->hup |= (ev->events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0;
 		break;
 	}
+	case REF_RESULT:
+		proc_on_result(a, s);
+		break;
 	case REF_PORT:
 		break;
 	}
@@ -139,6 +142,8 @@ static void tear_down(struct agent *a)
 		s->pid = 0; /* init's now */
 		stream_free(a, s);
 	}
+	while (a->procs)
+		proc_free(a, a->procs);
 	agent_rx_done(&a->rx);
 	buf_done(&a->tx);
 	buf_done(&a->ack);

@@ -92,6 +92,7 @@ static void out_ended(struct agent *a, struct stream *s, int chan, int err_no)
 	}
 }
 
+/* Nobody listens: into the process's ring, or nowhere. */
 static void drop_output(struct stream *s, int chan)
 {
 	struct out_chan *o = &s->out[chan];
@@ -100,6 +101,12 @@ static void drop_output(struct stream *s, int chan)
 	for (int i = 0; i < DROP_PER_TURN && o->readable; i++) {
 		ssize_t n = read(o->fd, waste, sizeof(waste));
 
+		if (n > 0 && keeps_output(s)) {
+			ring_put(&s->proc->ring[chan], waste, (size_t)n);
+			o->owed = o->owed > (size_t)n ? o->owed - (size_t)n : 0;
+			if (s->exited)
+				s->idle_at = clock_ms() + GRACE_IDLE_MS;
+		}
 		if (n > 0 || (n < 0 && errno == EINTR))
 			continue;
 		o->readable = false;
@@ -156,11 +163,14 @@ bool pump_idle(const struct agent *a)
 	for (unsigned i = 0; i < a->n_streams; i++) {
 		const struct stream *s = a->slot[i];
 
+		if (proc_output_ready(a, s))
+			return false;
 		for (int chan = AGENT_OUT; chan <= AGENT_ERR; chan++) {
 			const struct out_chan *o = &s->out[chan];
 
 			if (o->fd >= 0 && o->readable && !s->connecting &&
-			    (!s->id || (o->credit && port_queued(a) < TX_HIGH)))
+			    (!s->id || keeps_output(s) ||
+			     (o->credit && port_queued(a) < TX_HIGH)))
 				return false;
 		}
 	}
@@ -182,7 +192,7 @@ void pump_run(struct agent *a)
 
 				if (o->fd < 0 || !o->readable || s->connecting)
 					continue;
-				if (!s->id)
+				if (!s->id || keeps_output(s))
 					drop_output(s, chan);
 				else if (o->credit && port_queued(a) < TX_HIGH)
 					moved |= pump_out(a, s, chan);
@@ -191,4 +201,6 @@ void pump_run(struct agent *a)
 			}
 		}
 	}
+	for (unsigned i = 0; i < a->n_streams; i++)
+		proc_output_pump(a, a->slot[(i + a->turn) % a->n_streams]);
 }

@@ -33,7 +33,20 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	}
 	switch (op) {
 	case AGENT_OP_EXEC:
-		exec_begin(a, id, &c);
+	case AGENT_OP_PROC_RUN:
+	case AGENT_OP_PROC_START:
+		exec_begin(a, id, op, &c);
+		return;
+	case AGENT_OP_PROC_LIST:
+	case AGENT_OP_PROC_SIGNAL:
+	case AGENT_OP_PROC_FORGET:
+		proc_call(a, id, op, &c);
+		return;
+	case AGENT_OP_PROC_OUTPUT:
+		proc_output_begin(a, id, &c);
+		return;
+	case AGENT_OP_PROC_STDIN:
+		proc_stdin_begin(a, id, &c);
 		return;
 	case AGENT_OP_FS_READ:
 	case AGENT_OP_FS_WRITE:
@@ -41,6 +54,10 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_FS_STAT:
 	case AGENT_OP_FS_REMOVE:
 	case AGENT_OP_FS_MKDIR:
+	case AGENT_OP_FS_WATCH:
+	case AGENT_OP_FS_GET:
+	case AGENT_OP_FS_TAR:
+	case AGENT_OP_FS_UNTAR:
 	case AGENT_OP_SYNC:
 		fs_begin(a, id, op, &c);
 		return;

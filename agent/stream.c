@@ -47,7 +47,7 @@ static void forget_oldest(struct agent *a)
 	for (unsigned i = 0; i < a->n_streams; i++) {
 		struct stream *s = a->slot[i];
 
-		if (!s->id && s->exited && (!oldest || s->gen < oldest->gen))
+		if (!s->id && s->exited && !s->proc && (!oldest || s->gen < oldest->gen))
 			oldest = s;
 	}
 	if (oldest)
@@ -96,6 +96,7 @@ void stream_close_out(struct stream *s, int chan)
 void stream_free(struct agent *a, struct stream *s)
 {
 	assert(a->slot[s->slot] == s && s->pid == 0);
+	proc_detach(a, s);
 	stream_close_in(s);
 	for (int i = 0; i < AGENT_CHANS; i++)
 		stream_close_out(s, i);
@@ -147,6 +148,13 @@ void stream_result(struct agent *a, struct stream *s, uint32_t status, uint16_t 
 void stream_answer(struct agent *a, uint32_t id, uint32_t status, uint16_t tag, const char *msg)
 {
 	struct agent_result m = { .status = status, .tag = tag, .msg = msg };
+
+	send_result(a, id, &m);
+}
+
+void stream_answer_body(struct agent *a, uint32_t id, const void *body, size_t n)
+{
+	struct agent_result m = { .msg = "", .body = body, .body_len = n };
 
 	send_result(a, id, &m);
 }
@@ -266,7 +274,7 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 		break;
 	case AGENT_F_SIGNAL:
 		/* Unreaped, so the group is its own; a number the kernel refuses is refused. */
-		if (s->op == AGENT_OP_EXEC && s->pid > 0 && !s->exited &&
+		if (is_command(s) && s->pid > 0 && !s->exited &&
 		    kill(-s->pid, (int)get_be32(f->payload)) < 0)
 			log_warn("signal to process group %d: %m", (int)s->pid);
 		break;

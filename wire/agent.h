@@ -37,6 +37,11 @@ struct rd;
 #define AGENT_USER_MAX 64u              /* bytes with NUL */
 #define AGENT_ENV_MAX 512u              /* variables of one exec */
 #define AGENT_ENV_BYTES (64u << 10)     /* bytes with NUL of one variable */
+#define AGENT_OPENED_MAX 64u            /* bytes of an OPENED payload */
+#define AGENT_PROCS_MAX 64u             /* detached processes a guest remembers */
+#define AGENT_PROC_RING (4u << 20)      /* bytes kept of each output of a detached process */
+#define AGENT_PROC_COMMAND 1024u        /* bytes with NUL of a command as it is listed */
+#define AGENT_WATCH_MAX 16384u          /* directories one fs.watch follows */
 #define AGENT_MSG_MAX 300u              /* bytes with NUL of an error sentence */
 #define AGENT_NONCE_LEN 16u
 #define AGENT_ENTROPY_LEN 64u
@@ -49,7 +54,7 @@ struct rd;
 	M(3,  READY,     "READY",     G, 1, AGENT_HELLO_MAX)       \
 	M(4,  CLOCK,     "CLOCK",     H, 8, 8)                     \
 	M(5,  OPEN,      "OPEN",      H, 0, AGENT_PAYLOAD_MAX)     \
-	M(6,  OPENED,    "OPENED",    G, 0, 0)                     \
+	M(6,  OPENED,    "OPENED",    G, 0, AGENT_OPENED_MAX)      \
 	M(7,  DATA,      "DATA",      B, 1, AGENT_PAYLOAD_MAX)     \
 	M(8,  EOF,       "EOF",       B, 0, 0)                     \
 	M(9,  CREDIT,    "CREDIT",    B, 4, 4)                     \
@@ -69,7 +74,18 @@ struct rd;
 	M(8,  CONNECT,   "connect")      \
 	M(9,  SYNC,      "sync")         \
 	M(10, SHUTDOWN,  "shutdown")     \
-	M(11, PING,      "ping")
+	M(11, PING,      "ping")         \
+	M(12, FS_WATCH,  "fs.watch")     \
+	M(20, PROC_RUN,  "proc.run")     \
+	M(21, PROC_START, "proc.start")  \
+	M(22, PROC_LIST, "proc.list")    \
+	M(23, PROC_OUTPUT, "proc.output") \
+	M(24, PROC_SIGNAL, "proc.signal") \
+	M(25, PROC_STDIN, "proc.stdin")  \
+	M(26, PROC_FORGET, "proc.forget") \
+	M(27, FS_GET,    "fs.get")       \
+	M(28, FS_TAR,    "fs.tar")       \
+	M(29, FS_UNTAR,  "fs.untar")
 
 /* Identity steps: bit number, NAME, wire name. Done in this order. */
 #define AGENT_STEPS(M)                   \
@@ -231,6 +247,92 @@ struct agent_stat {   /* body of an fs.stat's RESULT */
 };
 void agent_stat_put(struct buf *b, const struct agent_stat *m);
 int agent_stat_get(const uint8_t *p, size_t n, struct agent_stat *ret);
+
+/* ---- processes and streams beyond the first version (agent_proc.c) ---- */
+
+/* Payload of OPENED for proc.run, body of RESULT for proc.start. */
+struct agent_started {
+	uint32_t proc, pid;
+};
+void agent_started_put(struct buf *b, const struct agent_started *m);
+int agent_started_get(const uint8_t *p, size_t n, struct agent_started *ret);
+
+/* proc.list, proc.signal, proc.stdin, proc.forget: a process and one number. */
+struct agent_proc_req {
+	uint32_t proc;
+	uint32_t arg; /* list: 1 only this one, 0 from it on; signal: number; stdin: 1 ends it */
+};
+void agent_proc_req_put(struct buf *b, const struct agent_proc_req *m);
+int agent_proc_req_get(struct rd *c, struct agent_proc_req *ret);
+
+/* One process: an entry of proc.list's RESULT, body of proc.output's. */
+struct agent_proc {
+	uint32_t proc, pid;
+	int64_t started_ns;   /* wall clock */
+	uint64_t duration_ms; /* so far, or until it ended */
+	bool running, attached, timed_out, stdin_open, command_cut;
+	uint32_t exit_code, signal;
+	uint64_t first[AGENT_CHANS], end[AGENT_CHANS]; /* [1], [2]: offsets kept and reached */
+	const char *user, *command;
+};
+void agent_proc_put(struct buf *b, const struct agent_proc *m);
+int agent_proc_get(struct rd *c, struct agent_proc *ret); /* no rd_end(): more may follow */
+
+struct agent_output_req {
+	uint32_t proc;
+	uint8_t chans; /* bit per channel: 1 << AGENT_OUT, 1 << AGENT_ERR */
+	uint64_t off;  /* of each channel asked for */
+	bool follow;
+};
+void agent_output_req_put(struct buf *b, const struct agent_output_req *m);
+int agent_output_req_get(struct rd *c, struct agent_output_req *ret);
+
+/* Head of a piece of output on proc.output's channel; len bytes follow, at most AGENT_PIECE_MAX. */
+struct agent_piece {
+	uint8_t chan;
+	uint64_t off;
+	uint32_t len;
+};
+#define AGENT_PIECE_LEN 13u
+#define AGENT_PIECE_MAX (32u << 10)
+void agent_piece_put(uint8_t p[AGENT_PIECE_LEN], const struct agent_piece *m);
+int agent_piece_get(const uint8_t p[AGENT_PIECE_LEN], struct agent_piece *ret);
+
+/* fs.get: a part of a file, the end perhaps counted from its end. */
+enum agent_range { AGENT_RANGE_ALL = 0, AGENT_RANGE_FROM = 1, AGENT_RANGE_LAST = 2 };
+struct agent_get_req {
+	const char *user, *path;
+	uint8_t range;     /* enum agent_range */
+	uint64_t off, len; /* FROM: len 0 is to the end; LAST: the last len bytes */
+};
+void agent_get_req_put(struct buf *b, const struct agent_get_req *m);
+int agent_get_req_get(struct rd *c, struct agent_get_req *ret);
+
+/* What fs.get sends before the bytes. */
+struct agent_got {
+	struct agent_stat st;
+	bool satisfiable;
+	uint64_t off, len; /* what follows */
+};
+#define AGENT_GOT_LEN 46u
+void agent_got_put(struct buf *b, const struct agent_got *m);
+int agent_got_get(const uint8_t *p, size_t n, struct agent_got *ret);
+
+/*
+ * fs.watch's channel: u8 kind, text path (absolute), one after the other. LIMIT has a sentence
+ * instead, OVERFLOW (events were lost) and READY (all watches stand) nothing.
+ */
+#define AGENT_CHANGES(M)               \
+	M(1, CREATE, "create")         \
+	M(2, MODIFY, "modify")         \
+	M(3, DELETE, "delete")         \
+	M(4, RENAME, "rename")         \
+	M(5, OVERFLOW, "overflow")     \
+	M(6, LIMIT, "error")           \
+	M(7, READY, "ready")
+#define AGENT_CHANGE_ENUM(num, NAME, wire) AGENT_CHANGE_##NAME = (num),
+enum agent_change { AGENT_CHANGES(AGENT_CHANGE_ENUM) AGENT_CHANGE_END };
+const char *agent_change_name(unsigned change); /* "?" when there is none */
 
 /* Text with its NUL on the wire, so that the decoder can point at it. */
 void agent_text_put(struct buf *b, const char *s);

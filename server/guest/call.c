@@ -64,12 +64,6 @@ void guest_fs_req(struct buf *b, uint16_t op, const struct agent_fs_req *m)
 int guest_stat(struct guest *g, const char *user, const char *path, struct guest_stat *ret,
                struct err *err)
 {
-	static const enum guest_file_kind kinds[] = {
-		[AGENT_FILE] = GUEST_FILE,
-		[AGENT_DIR] = GUEST_DIR,
-		[AGENT_SYMLINK] = GUEST_SYMLINK,
-		[AGENT_OTHER] = GUEST_OTHER,
-	};
 	autobuf struct buf req = { 0 }, body = { 0 };
 	struct agent_stat st;
 	int r;
@@ -80,12 +74,7 @@ int guest_stat(struct guest *g, const char *user, const char *path, struct guest
 		return r;
 	if (agent_stat_get(body.p, body.len, &st) < 0)
 		return err_set(err, -EPROTO, "the guest's answer makes no sense");
-	*ret = (struct guest_stat){ .kind = kinds[st.kind],
-		                    .size = st.size,
-		                    .mode = st.mode,
-		                    .uid = st.uid,
-		                    .gid = st.gid,
-		                    .mtime_ns = st.mtime_ns };
+	stat_of(&st, ret);
 	return 0;
 }
 

@@ -130,7 +130,8 @@ static int fill(struct run *x, struct guest_exec_result *ret, struct err *err)
 	return 0;
 }
 
-static int request(const struct guest_exec_req *req, struct buf *b, struct err *err)
+int exec_request(const struct guest_exec_req *req, uint16_t op, bool with_stdin, struct buf *b,
+                 struct err *err)
 {
 	autofree struct agent_exec_req *m = calloc(1, sizeof(*m));
 
@@ -140,7 +141,7 @@ static int request(const struct guest_exec_req *req, struct buf *b, struct err *
 	m->user = req->user;
 	m->cwd = req->cwd;
 	m->timeout_ms = req->timeout_ms;
-	m->with_stdin = req->stdin_data != NULL;
+	m->with_stdin = with_stdin;
 	if (strlen(req->command) >= AGENT_COMMAND_MAX)
 		return err_tag(err, -E2BIG, "COMMAND_TOO_LONG",
 		               "the command has %zu bytes, more than the %u a shell takes",
@@ -150,7 +151,7 @@ static int request(const struct guest_exec_req *req, struct buf *b, struct err *
 			return err_set(err, -E2BIG, "more than %u variables", AGENT_ENV_MAX);
 		m->env[m->n_env] = req->env[m->n_env];
 	}
-	buf_put_u16(b, AGENT_OP_EXEC);
+	buf_put_u16(b, op);
 	agent_exec_req_put(b, m);
 	return 0;
 }
@@ -164,7 +165,7 @@ int guest_exec(struct guest *g, const struct guest_exec_req *req, struct guest_e
 		         .max = req->max_output ? req->max_output : GUEST_OUTPUT_DEFAULT,
 		         .stdin_done = !req->stdin_data };
 	autobuf struct buf b = { 0 };
-	int r = request(req, &b, err);
+	int r = exec_request(req, AGENT_OP_EXEC, req->stdin_data != NULL, &b, err);
 
 	if (r == 0)
 		r = stream_open(g, &b, /* opts= */ 0, deadline, &x.s, err);

@@ -124,6 +124,100 @@ int guest_remove(struct guest *g, const char *user, const char *path, bool recur
 int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mode, bool parents,
                 struct err *err);
 
+/* ---- streams: requests whose bytes are moved at the caller's pace ---- */
+
+/*
+ * A flow is an open request. One thread uses it at a time. What the caller does
+ * not take the guest may not send, beyond a window of 256 KiB per channel. Closing it
+ * before its end cancels the request: a command is killed with its session, an
+ * upload is undone.
+ */
+struct guest_flow;
+int guest_flow_fd(const struct guest_flow *f); /* POLLIN: look again */
+/* Bytes taken; 0: none now; -ENODATA: all came, guest_flow_result() tells how it went; or -errno.
+ */
+ssize_t guest_flow_read(struct guest_flow *f, int *ret_chan, uint8_t *p, size_t n,
+                        struct err *err);
+/* Bytes taken by the guest; 0: no credit now, or it ended. */
+ssize_t guest_flow_feed(struct guest_flow *f, const uint8_t *p, size_t n, struct err *err);
+int guest_flow_feed_eof(struct guest_flow *f, struct err *err);
+/* All of it; -ENODATA when the guest's answer came before it was taken. */
+int guest_flow_write(struct guest_flow *f, const uint8_t *p, size_t n, uint64_t deadline_ms,
+                     struct err *err);
+/* The end of what we send, and the guest's answer to it. */
+int guest_flow_finish(struct guest_flow *f, uint64_t deadline_ms, struct err *err);
+/* After -ENODATA: 0, or the guest's errno with its sentence. */
+int guest_flow_result(struct guest_flow *f, struct err *err);
+void guest_flow_close(struct guest_flow *f); /* NULL is fine */
+
+/* A command with a number, attached: its output is the flow's. Returns when it runs. */
+struct guest_started {
+	uint32_t proc, pid;
+};
+int guest_run(struct guest *g, const struct guest_exec_req *req, bool with_stdin,
+              struct guest_flow **ret, struct guest_started *ret_started, struct err *err);
+/* After -ENODATA; fills exit_code, signal and timed_out only. */
+int guest_run_result(struct guest_flow *f, struct guest_exec_result *ret, struct err *err);
+
+/* Detached processes live in the guest; -ENOENT: no such number. */
+struct guest_proc {
+	uint32_t proc, pid;
+	int64_t started_ms; /* wall clock */
+	uint64_t duration_ms;
+	bool running, attached, timed_out, stdin_open, command_cut;
+	int exit_code, signal;
+	uint64_t first[3], end[3]; /* [1] stdout, [2] stderr: offsets kept and reached */
+	char user[64], command[1024];
+};
+int guest_start(struct guest *g, const struct guest_exec_req *req, bool with_stdin,
+                struct guest_started *ret, struct err *err);
+/* Oldest first. Caller frees. */
+int guest_procs(struct guest *g, struct guest_proc **ret, size_t *ret_n, struct err *err);
+int guest_proc(struct guest *g, uint32_t proc, struct guest_proc *ret, struct err *err);
+int guest_proc_signal(struct guest *g, uint32_t proc, unsigned sig, struct err *err);
+int guest_proc_forget(struct guest *g, uint32_t proc, struct err *err); /* -EBUSY: it runs */
+/* Bytes for its stdin; last: the end of file follows them. */
+int guest_proc_stdin(struct guest *g, uint32_t proc, bool last, struct guest_flow **ret,
+                     struct err *err);
+/* What it said from the offset on; chans: 2 stdout, 4 stderr, 6 both. */
+int guest_output(struct guest *g, uint32_t proc, unsigned chans, uint64_t off, bool follow,
+                 struct guest_flow **ret, struct err *err);
+/* As guest_flow_read(), with the offset of the first byte. */
+ssize_t guest_output_read(struct guest_flow *f, int *ret_chan, uint64_t *ret_off, uint8_t *p,
+                          size_t n, struct err *err);
+/* After -ENODATA: the process as it is now. */
+int guest_output_result(struct guest_flow *f, struct guest_proc *ret, struct err *err);
+
+enum guest_range { GUEST_RANGE_ALL, GUEST_RANGE_FROM, GUEST_RANGE_LAST };
+struct guest_get {
+	enum guest_range range; /* FROM: off, len (0: to the end); LAST: len */
+	uint64_t off, len;
+	struct guest_stat st; /* out, as all that follows: of the very file that is read */
+	bool satisfiable;
+	uint64_t got_off, got_len; /* the bytes that the flow brings */
+};
+int guest_get_file(struct guest *g, const char *user, const char *path, struct guest_get *get,
+                   struct guest_flow **ret, struct err *err);
+/* guest_flow_write() it, then guest_flow_finish(): only then the file is there. */
+int guest_put_file(struct guest *g, const char *user, const char *path, uint32_t mode,
+                   struct guest_flow **ret, struct err *err);
+int guest_tar(struct guest *g, const char *user, const char *path, bool gzip,
+              struct guest_flow **ret, struct err *err);
+/* owners: as root, the archive's numbers; else everything belongs to the user. */
+int guest_untar(struct guest *g, const char *user, const char *path, bool gzip, bool owners,
+                struct guest_flow **ret, struct err *err);
+
+/* Changes below path; NULL: all but the system's directories. Returns when all watches stand. */
+int guest_watch(struct guest *g, const char *user, const char *path, struct guest_flow **ret,
+                struct err *err);
+#define GUEST_PATH_MAX 4096
+struct guest_change {
+	const char *type; /* "create", "modify", "delete", "rename", "overflow", "error" */
+	char path[GUEST_PATH_MAX]; /* "error": a sentence */
+};
+/* 1: *ret is one; 0: none now; or -errno as guest_flow_read(). */
+int guest_watch_next(struct guest_flow *f, struct guest_change *ret, struct err *err);
+
 /* A TCP stream to 127.0.0.1:port (or ::1) in the guest, as a connected socketpair end. Caller
  * closes. */
 int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret_fd,

@@ -45,6 +45,8 @@ struct stream {
 	struct rx_chan rx[AGENT_CHANS];
 	uint32_t tx_credit; /* channel 0 */
 	bool opened;        /* OPENED came */
+	uint8_t opened_with[AGENT_OPENED_MAX];
+	size_t opened_len;
 	bool done;          /* RESULT came */
 	bool abandoned;     /* no caller: drop everything, free at RESULT */
 	struct buf result;  /* payload of RESULT */
@@ -128,3 +130,38 @@ int cond_init_monotonic(pthread_cond_t *c);
 int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct buf *ret_body,
                struct err *err);
 void guest_fs_req(struct buf *b, uint16_t op, const struct agent_fs_req *m);
+
+/* flow.c */
+struct guest_flow {
+	struct guest *g; /* ref'd */
+	struct stream *s;
+	struct buf got[AGENT_CHANS]; /* taken from the stream, not yet by the caller */
+	size_t off[AGENT_CHANS];
+	int turn; /* channel to look at first */
+	/* proc.output: the piece that is being read */
+	uint8_t head[AGENT_PIECE_LEN];
+	size_t head_n;
+	struct agent_piece piece;
+	uint32_t piece_left;
+	/* fs.watch: records that are not yet whole */
+	struct buf acc;
+	size_t acc_off;
+};
+#define GUEST_NO_ANSWER_MS 60000 /* for the first sign of life of a flow */
+int flow_open(struct guest *g, const struct buf *req, uint64_t deadline, struct guest_flow **ret,
+              struct err *err);
+/* Waits for the first bytes; an answer without any is the error, if it is one. 1: bytes, 0: none.
+ */
+int flow_first(struct guest_flow *f, uint64_t deadline, struct err *err);
+static inline void flow_closep(struct guest_flow **f)
+{
+	guest_flow_close(*f);
+}
+#define autoflow __attribute__((cleanup(flow_closep)))
+
+/* exec.c: the body of exec, proc.run and proc.start */
+int exec_request(const struct guest_exec_req *req, uint16_t op, bool with_stdin, struct buf *b,
+                 struct err *err);
+/* proc.c, file_stream.c */
+void proc_of(const struct agent_proc *m, struct guest_proc *ret);
+void stat_of(const struct agent_stat *m, struct guest_stat *ret);

@@ -87,6 +87,9 @@ static const char *on_stream_frame(struct guest *g, const struct agent_frame *f)
 		break;
 	case AGENT_F_OPENED:
 		s->opened = true;
+		s->opened_len = f->len; /* the frame table has bounded it */
+		if (f->len)
+			memcpy(s->opened_with, f->payload, f->len);
 		break;
 	default:
 		return on_result(g, s, f); /* may free the stream */
