@@ -91,8 +91,8 @@ struct proc {
 	pid_t pid;
 	struct stream *s; /* weak; while its pipes or the process are there, else NULL */
 	bool attached, exited, timed_out;
-	bool settled;    /* it ended, and what it said until then is in the rings */
-	int in_fd;       /* owned; detached: its stdin, -1 when closed */
+	bool settled; /* it ended, and what it said until then is in the rings */
+	int in_fd;    /* owned; detached: its stdin, -1 when closed */
 	int wstatus;
 	int64_t started_ns; /* wall clock */
 	uint64_t started_ms, ended_ms;
@@ -221,8 +221,7 @@ void power_off(struct agent *a);
 /* proc.c: processes with a number */
 static inline bool is_command(const struct stream *s)
 {
-	return s->op == AGENT_OP_EXEC || s->op == AGENT_OP_PROC_RUN ||
-	       s->op == AGENT_OP_PROC_START;
+	return s->op == AGENT_OP_EXEC || s->op == AGENT_OP_PROC_RUN || s->op == AGENT_OP_PROC_START;
 }
 /* Output goes to the rings, listener or not. */
 static inline bool keeps_output(const struct stream *s)

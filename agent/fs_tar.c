@@ -57,8 +57,15 @@ static void listen_to(int fd, char said[SAID_MAX])
 static void run_tar(const struct job_fds *fds, const struct agent_fs_req *r, int err_fd)
 {
 	/* -- is not enough for -C: a path is absolute, so it is no option. */
-	const char *argv[] = { "tar",   "--create", "--file=-", "--format=posix", "-C",
-		               r->path, r->deep ? "--gzip" : ".", r->deep ? "." : NULL, NULL };
+	const char *argv[] = { "tar",
+		               "--create",
+		               "--file=-",
+		               "--format=posix",
+		               "-C",
+		               r->path,
+		               r->deep ? "--gzip" : ".",
+		               r->deep ? "." : NULL,
+		               NULL };
 	static char *const env[] = { (char *)(uintptr_t) "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 		                     (char *)(uintptr_t) "LANG=C.UTF-8", NULL };
 

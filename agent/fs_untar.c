@@ -25,8 +25,7 @@
 /* The decoder's output; *ret_pid is the decoder. */
 static int start_gunzip(const struct job_fds *fds, const struct user *u, pid_t *ret_pid)
 {
-	static char *const argv[] = { (char *)(uintptr_t) "gzip", (char *)(uintptr_t) "-dc",
-		                      NULL };
+	static char *const argv[] = { (char *)(uintptr_t) "gzip", (char *)(uintptr_t) "-dc", NULL };
 	static char *const env[] = { (char *)(uintptr_t) "PATH=/usr/bin:/bin", NULL };
 	int p[2];
 
@@ -65,8 +64,8 @@ static int open_target(const struct job_fds *fds, const struct agent_fs_req *r,
 	bool swap = geteuid() == 0 && u->uid != 0;
 	int e, fd;
 
-	if (swap && (setgroups(u->n_groups, u->groups) < 0 || setegid(u->gid) < 0 ||
-	             seteuid(u->uid) < 0))
+	if (swap &&
+	    (setgroups(u->n_groups, u->groups) < 0 || setegid(u->gid) < 0 || seteuid(u->uid) < 0))
 		child_fail(fds, errno, AGENT_TAG_NONE, "become user '%s': %s", u->name,
 		           err_name(errno));
 	e = fs_make_parents(r->path, strlen(r->path));
@@ -86,8 +85,11 @@ static void find_user(const struct job_fds *fds, const char *name, struct user *
 	int r = *name ? user_find(name, ret) : user_find_uid(geteuid(), ret);
 
 	if (!*name && r < 0) {
-		*ret = (struct user){ .name = "root", .home = "/", .uid = geteuid(),
-			              .gid = getegid(), .n_groups = 0 };
+		*ret = (struct user){ .name = "root",
+			              .home = "/",
+			              .uid = geteuid(),
+			              .gid = getegid(),
+			              .n_groups = 0 };
 		return;
 	}
 	if (r == -ENOENT)

@@ -27,14 +27,14 @@
 #include "base/err.h"
 #include "base/io.h"
 
-#define MASK                                                                                      \
-	(IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |        \
+#define MASK                                                                                \
+	(IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | \
 	 IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK)
 #define DEPTH_MAX 64 /* directories below directories that are followed */
 
-static const char *const skipped[] = { "bin",  "boot", "dev",  "etc", "lib",        "lib32",
-	                               "lib64", "libx32", "proc", "run", "sbin", "sys",
-	                               "usr",  "var",  "lost+found" };
+static const char *const skipped[] = { "bin",   "boot",  "dev",    "etc",  "lib",
+	                               "lib32", "lib64", "libx32", "proc", "run",
+	                               "sbin",  "sys",   "usr",    "var",  "lost+found" };
 
 struct watch {
 	const struct job_fds *fds;
@@ -217,9 +217,9 @@ static void on_event(struct watch *w, const struct inotify_event *e)
 	}
 	w->last[0] = '\0';
 	put(w,
-	    e->mask & IN_CREATE                       ? AGENT_CHANGE_CREATE
-	    : e->mask & IN_DELETE                     ? AGENT_CHANGE_DELETE
-	                                              : AGENT_CHANGE_RENAME,
+	    e->mask & IN_CREATE   ? AGENT_CHANGE_CREATE
+	    : e->mask & IN_DELETE ? AGENT_CHANGE_DELETE
+	                          : AGENT_CHANGE_RENAME,
 	    path);
 	if (!(e->mask & IN_ISDIR))
 		return;

@@ -167,8 +167,8 @@ void proc_on_result(struct agent *a, struct stream *s)
 	}
 	if (!s->id)
 		return;
-	agent_started_put(&b, &(struct agent_started){ .proc = s->proc->id,
-	                                               .pid = (uint32_t)s->proc->pid });
+	agent_started_put(
+	        &b, &(struct agent_started){ .proc = s->proc->id, .pid = (uint32_t)s->proc->pid });
 	if (s->op == AGENT_OP_PROC_START)
 		stream_result(a, s, 0, AGENT_TAG_NONE, "", b.p, b.len);
 	else
@@ -241,7 +241,7 @@ static void send_signal(struct agent *a, uint32_t id, const struct proc *p, uint
 	else if (kill(-p->pid, (int)sig) < 0 && kill(p->pid, (int)sig) < 0)
 		e = errno; /* the second: before its setsid(2) it has no group */
 	stream_answer(a, id, (uint32_t)e, AGENT_TAG_NONE,
-	              e == ESRCH   ? "the process has ended"
+	              e == ESRCH    ? "the process has ended"
 	              : e == EINVAL ? "there is no such signal"
 	              : e           ? "the signal could not be sent"
 	                            : "");

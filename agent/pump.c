@@ -169,8 +169,7 @@ bool pump_idle(const struct agent *a)
 			const struct out_chan *o = &s->out[chan];
 
 			if (o->fd >= 0 && o->readable && !s->connecting &&
-			    (!s->id || keeps_output(s) ||
-			     (o->credit && port_queued(a) < TX_HIGH)))
+			    (!s->id || keeps_output(s) || (o->credit && port_queued(a) < TX_HIGH)))
 				return false;
 		}
 	}

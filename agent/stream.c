@@ -121,7 +121,12 @@ int stream_watch(struct agent *a, struct stream *s, int fd, enum ref_kind kind, 
 {
 	struct epoll_event ev = { .events = events | EPOLLET, .data.u64 = ref_make(s, kind) };
 
-	return epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+	if (epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) == 0)
+		return 0;
+	/* A second name of a pipe that stays open was closed, and its number came back. */
+	if (errno == EEXIST && epoll_ctl(a->ep, EPOLL_CTL_MOD, fd, &ev) == 0)
+		return 0;
+	return -errno;
 }
 
 static void send_result(struct agent *a, uint32_t id, const struct agent_result *m)

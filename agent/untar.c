@@ -23,10 +23,10 @@
 #include "base/io.h"
 
 #define BLOCK 512u
-#define META_MAX (64u << 10)    /* bytes of one pax or long-name member */
-#define DIRS_MAX (1u << 20)     /* directories whose mode and time are set at the end */
-#define CHUNK (64u << 10)       /* bytes copied at a time; a multiple of BLOCK */
-#define MODE_PLAIN 0777u        /* what is kept of a mode unless owners are kept too */
+#define META_MAX (64u << 10) /* bytes of one pax or long-name member */
+#define DIRS_MAX (1u << 20)  /* directories whose mode and time are set at the end */
+#define CHUNK (64u << 10)    /* bytes copied at a time; a multiple of BLOCK */
+#define MODE_PLAIN 0777u     /* what is kept of a mode unless owners are kept too */
 
 struct header {
 	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100];
@@ -365,8 +365,8 @@ static int parse_header(struct untar *u, const struct header *h, uint64_t *ret_s
 	if (!sum_ok(h) || !number(h->size, sizeof(h->size), ret_size) ||
 	    !number(h->mode, sizeof(h->mode), &mode) || !number(h->uid, sizeof(h->uid), &uid) ||
 	    !number(h->gid, sizeof(h->gid), &gid) || !number(h->mtime, sizeof(h->mtime), &mtime))
-		return fail(u, EBADMSG, u->any ? "the archive is damaged"
-		                               : "this is not a tar archive");
+		return fail(u, EBADMSG,
+		            u->any ? "the archive is damaged" : "this is not a tar archive");
 	m->type = h->type;
 	m->mode = (uint32_t)mode & (u->owners ? 07777u : MODE_PLAIN);
 	m->uid = (uint32_t)uid;

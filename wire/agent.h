@@ -322,13 +322,13 @@ int agent_got_get(const uint8_t *p, size_t n, struct agent_got *ret);
  * fs.watch's channel: u8 kind, text path (absolute), one after the other. LIMIT has a sentence
  * instead, OVERFLOW (events were lost) and READY (all watches stand) nothing.
  */
-#define AGENT_CHANGES(M)               \
-	M(1, CREATE, "create")         \
-	M(2, MODIFY, "modify")         \
-	M(3, DELETE, "delete")         \
-	M(4, RENAME, "rename")         \
-	M(5, OVERFLOW, "overflow")     \
-	M(6, LIMIT, "error")           \
+#define AGENT_CHANGES(M)           \
+	M(1, CREATE, "create")     \
+	M(2, MODIFY, "modify")     \
+	M(3, DELETE, "delete")     \
+	M(4, RENAME, "rename")     \
+	M(5, OVERFLOW, "overflow") \
+	M(6, LIMIT, "error")       \
 	M(7, READY, "ready")
 #define AGENT_CHANGE_ENUM(num, NAME, wire) AGENT_CHANGE_##NAME = (num),
 enum agent_change { AGENT_CHANGES(AGENT_CHANGE_ENUM) AGENT_CHANGE_END };

@@ -56,11 +56,10 @@ void agent_proc_put(struct buf *b, const struct agent_proc *m)
 	buf_put_u32(b, m->pid);
 	buf_put_u64(b, (uint64_t)m->started_ns);
 	buf_put_u64(b, m->duration_ms);
-	buf_put_u8(b, (uint8_t)((m->running ? STATE_RUNNING : 0) |
-	                        (m->attached ? STATE_ATTACHED : 0) |
-	                        (m->timed_out ? STATE_TIMED_OUT : 0) |
-	                        (m->stdin_open ? STATE_STDIN : 0) |
-	                        (m->command_cut ? STATE_CUT : 0)));
+	buf_put_u8(b,
+	           (uint8_t)((m->running ? STATE_RUNNING : 0) | (m->attached ? STATE_ATTACHED : 0) |
+	                     (m->timed_out ? STATE_TIMED_OUT : 0) |
+	                     (m->stdin_open ? STATE_STDIN : 0) | (m->command_cut ? STATE_CUT : 0)));
 	buf_put_u32(b, m->exit_code);
 	buf_put_u32(b, m->signal);
 	for (int i = AGENT_OUT; i <= AGENT_ERR; i++) {

@@ -21,7 +21,7 @@
 #include "base/utf8.h"
 #include "guest/guest.h"
 
-#define TAG "FILES_BAD_REQUEST"
+#define TAG FILES_TAG
 #define FILE_MAX MIB(256)
 #define FILE_MS 280000 /* for one file: clients give up after 300 s */
 
@@ -33,8 +33,7 @@ static void guest_unrefp(struct guest **g)
 	guest_unref(*g);
 }
 
-/* The path as sent, from the root when it is relative. */
-static int file_path(struct request *req, char ret[PATH_MAX], struct err *err)
+int request_path(struct request *req, char ret[PATH_MAX], struct err *err)
 {
 	const char *p = req->match.arg[1];
 
@@ -43,26 +42,32 @@ static int file_path(struct request *req, char ret[PATH_MAX], struct err *err)
 	return 0;
 }
 
-/* What the guest said, in the contract's words. The errno is the guest's. */
-static int file_failed(struct reply *res, int r, const char *path, struct err *err)
+/* The errno is the guest's. */
+int file_error(int r, const char *path, struct err *err)
 {
-	static const int callers_fault[] = { -EISDIR,       -EACCES, -EPERM,   -EROFS,
-		                             -ENOSPC,       -EINVAL, -ELOOP,   -EFBIG,
-		                             -ENAMETOOLONG, -EDQUOT, -ETXTBSY, -EBUSY,
-		                             -EEXIST,       -ENXIO,  -ENODEV,  -ENOTSUP };
+	static const int callers_fault[] = { -EISDIR,  -EACCES,   -EPERM,  -EROFS,        -ENOSPC,
+		                             -EINVAL,  -ELOOP,    -EFBIG,  -ENAMETOOLONG, -EDQUOT,
+		                             -ETXTBSY, -EBUSY,    -EEXIST, -ENXIO,        -ENODEV,
+		                             -ENOTSUP, -ENOTEMPTY };
 
 	if (r == -ECONNRESET || r == -ENOTCONN)
 		return err_tag(err, r, "VM_NOT_RUNNING",
 		               "the VM was suspended or stopped meanwhile");
 	if (err->tag && status_of(err->tag))
 		return r;
-	reply_extra(res, "path", shape_output(path, strlen(path)));
 	if (r == -ENOENT || r == -ENOTDIR)
 		return err_tag(err, r, "FILE_NOT_FOUND", "there is no '%.300s' in the VM", path);
 	for (size_t i = 0; i < ARRAY_SIZE(callers_fault); i++)
 		if (r == callers_fault[i])
 			return err_tag(err, r, TAG, "'%.250s': %s", path, err_name(r));
 	return r;
+}
+
+static int file_failed(struct reply *res, int r, const char *path, struct err *err)
+{
+	if (r != -ECONNRESET && r != -ENOTCONN && !(err->tag && status_of(err->tag)))
+		reply_extra(res, "path", shape_output(path, strlen(path)));
+	return file_error(r, path, err);
 }
 
 /* ---- read ---- */
@@ -234,7 +239,7 @@ int api_file_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, TAG, &user, err)) < 0 || (r = file_path(req, path, err)) < 0)
+	    (r = request_user(req, TAG, &user, err)) < 0 || (r = request_path(req, path, err)) < 0)
 		return r;
 	for (int attempt = 0;; attempt++) {
 		AUTO(guest_unrefp) struct guest *g = NULL;
@@ -303,7 +308,8 @@ int api_file_put(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, TAG, &user, err)) < 0 || (r = file_path(req, path, err)) < 0 ||
+	    (r = request_user(req, TAG, &user, err)) < 0 ||
+	    (r = request_path(req, path, err)) < 0 ||
 	    (r = body_view(&req->body, &text, &n, err)) < 0 ||
 	    (r = content_find(text, n, &c, err)) < 0 || (r = check_content(&c, err)) < 0 ||
 	    (r = content_open(&c, &src.reader, err)) < 0 ||

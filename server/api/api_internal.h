@@ -10,6 +10,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <limits.h>
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -45,6 +46,18 @@ struct request;
 struct reply;
 typedef int (*handler_fn)(struct request *req, struct reply *res, struct err *err);
 
+/*
+ * A body that is passed on while it arrives, instead of being kept: open() when the headers are
+ * there and the key is good, data() for each piece (it may block: the client then waits), the
+ * route's handler at the end. drop() frees what open() left in req->intake, in any case.
+ */
+struct intake {
+	int (*open)(struct request *req, struct err *err);
+	int (*data)(struct request *req, const void *p, size_t n, struct err *err);
+	void (*drop)(void *ctx);
+};
+#define API_BODY_STREAMED UINT64_MAX /* body_max of such a route */
+
 struct route {
 	enum method method;
 	const char *pattern; /* "/v1/vms/{vm_id}"; literals win over {parameters} */
@@ -52,6 +65,7 @@ struct route {
 	uint64_t body_max;
 	handler_fn handler;
 	const char *help;
+	const struct intake *intake; /* NULL: the body is kept until it is whole */
 };
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
@@ -102,7 +116,8 @@ void watch_deadline(struct watch *w, struct watched *c, uint64_t deadline_ms);
 
 #define API_MOVE_MS 60000 /* for a body or a reply of any size, */
 #define API_MOVE_RATE \
-	KIB(32) /* and more for large ones: slower (bytes/s) is not a client of ours */
+	KIB(32)             /* and more for large ones: slower (bytes/s) is not a client of ours */
+#define API_STALL_MS 300000 /* a stream: for the client to take, or send, the next piece */
 /* The deadline for moving that many bytes from now on. */
 uint64_t watch_move(uint64_t bytes);
 
@@ -126,6 +141,7 @@ struct request {
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
+	void *intake; /* owned: what the route's intake opened */
 };
 
 struct reply {
@@ -135,6 +151,7 @@ struct reply {
 	uint64_t stream_len;
 	json_t *extra;  /* owned; more members for an error body */
 	unsigned allow; /* methods for the Allow header, or 0 */
+	char content_range[72];
 	bool close;
 };
 
@@ -149,6 +166,7 @@ struct api {
 	unsigned running;
 	uint64_t spooled;
 	bool draining;
+	int drain_fd; /* owned; readable once draining: streams end */
 };
 
 const char *request_header(struct request *req, const char *name);
@@ -180,6 +198,73 @@ void reply_done(struct reply *res);
 /* The code of the contract and the HTTP status for an error. */
 const char *code_of(const struct err *err);
 unsigned status_of(const char *code);
+
+/* ---- replies that are made while they are sent: outflow.c ---- */
+
+struct outflow_ops {
+	/* Bytes made; 0: none now; -ENODATA: the good end; any other error breaks the connection.
+	 */
+	ssize_t (*next)(void *ctx, char *p, size_t max, struct err *err);
+	int (*fd)(void *ctx); /* POLLIN: next() may have something */
+	void (*free)(void *ctx);
+	const char *beat; /* sent when nothing happened for a while; NULL: nothing */
+	bool ends_well;   /* a server that shuts down ends it as next()'s good end would */
+};
+#define OUTFLOW_UNKNOWN UINT64_MAX
+/* Takes ctx in any case. len: what will be sent, or OUTFLOW_UNKNOWN. */
+int reply_flow(struct request *req, struct reply *res, const struct outflow_ops *ops,
+               void *ctx_consume, uint64_t len, const char *type, struct err *err);
+
+/* ---- server-sent events: sse.c ---- */
+
+/* Text that is being made, and how far it was sent. */
+struct sse {
+	struct buf out;
+	size_t sent;
+};
+/* Copies what waits: count, 0 when there is nothing. -ENOMEM when it could not be made. */
+ssize_t sse_drain(struct sse *s, char *p, size_t max);
+void sse_event(struct sse *s, const char *event, json_t *data_consume);
+/* Output of one stream: cut at characters' borders, what is not UTF-8 as base64. */
+struct sse_text {
+	uint8_t carry[4]; /* of a character that is not whole yet */
+	size_t n;
+};
+#define SSE_PIECE (16u << 10) /* bytes of one event at most */
+/* off: of the first byte, or -1. last: nothing follows. */
+void sse_output(struct sse *s, struct sse_text *t, const char *event, const uint8_t *p, size_t n,
+                int64_t off, bool last);
+json_t *shape_base64(const void *p, size_t n);
+json_t *shape_signal(int sig); /* "SIGTERM"; null for 0 */
+void sse_failed(struct sse *s, const struct err *err);
+
+/* ---- files: api_files.c ---- */
+#define FILES_TAG "FILES_BAD_REQUEST"
+/* The path of argument 1, from the root when it is relative. */
+int request_path(struct request *req, char ret[PATH_MAX], struct err *err);
+/* What the guest said, in the contract's words. */
+int file_error(int r, const char *path, struct err *err);
+
+/* ---- uploads that are passed on: api_raw.c; also an archive's, api_tar.c ---- */
+struct guest;
+struct guest_flow;
+typedef int (*upload_begin_fn)(struct request *req, struct guest *g, const char *user,
+                               const char *path, struct guest_flow **ret, struct err *err);
+typedef int (*upload_error_fn)(int r, const char *path, struct err *err);
+int upload_open(struct request *req, upload_begin_fn begin, upload_error_fn explain,
+                struct err *err);
+int upload_data(struct request *req, const void *p, size_t n, struct err *err);
+void upload_drop(void *ctx);
+int upload_finish(struct request *req, struct reply *res, unsigned limit_ms, struct err *err);
+
+/* ---- processes: api_process.c ---- */
+/* The guest of argument 0 and the number in argument 1 ("proc-12"; ret_proc NULL: none). */
+int process_find(struct request *req, struct guest **ret, uint32_t *ret_proc, struct err *err);
+int process_error(int r, struct err *err);
+/* A reply that follows a detached process as events; takes the flow. started: the event to begin
+ * with. */
+int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow_consume,
+                 json_t *started_consume, struct err *err);
 
 /* ---- shapes: shape.c ---- */
 json_t *shape_time(int64_t wall_ms); /* RFC 3339; null for 0 */
@@ -233,6 +318,20 @@ int api_vm_snapshot(struct request *req, struct reply *res, struct err *err);
 int api_vm_exec(struct request *req, struct reply *res, struct err *err);
 int api_file_get(struct request *req, struct reply *res, struct err *err);
 int api_file_put(struct request *req, struct reply *res, struct err *err);
+int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err);
+int api_process_list(struct request *req, struct reply *res, struct err *err);
+int api_process_get(struct request *req, struct reply *res, struct err *err);
+int api_process_output(struct request *req, struct reply *res, struct err *err);
+int api_process_signal(struct request *req, struct reply *res, struct err *err);
+int api_process_stdin(struct request *req, struct reply *res, struct err *err);
+int api_process_delete(struct request *req, struct reply *res, struct err *err);
+int api_raw_get(struct request *req, struct reply *res, struct err *err);
+int api_raw_put(struct request *req, struct reply *res, struct err *err);
+int api_raw_delete(struct request *req, struct reply *res, struct err *err);
+int api_tar_get(struct request *req, struct reply *res, struct err *err);
+int api_tar_put(struct request *req, struct reply *res, struct err *err);
+int api_watch_files(struct request *req, struct reply *res, struct err *err);
+extern const struct intake api_raw_intake, api_tar_intake, api_stdin_intake;
 int api_snapshot_list(struct request *req, struct reply *res, struct err *err);
 int api_snapshot_create(struct request *req, struct reply *res, struct err *err);
 int api_snapshot_get(struct request *req, struct reply *res, struct err *err);

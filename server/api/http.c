@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -64,6 +65,8 @@ static struct request *request_free(struct request *req)
 		return NULL;
 	if (req->counted)
 		count_out(req->api);
+	if (req->intake)
+		req->match.route->intake->drop(req->intake);
 	body_done(req->api, &req->body);
 	json_decref(req->json);
 	free(req);
@@ -163,6 +166,24 @@ static enum MHD_Result refuse_now(struct request *req)
 	return ok;
 }
 
+static bool is_streamed(const struct request *req)
+{
+	return !req->refused && !req->preflight && req->match.route->intake;
+}
+
+/* Whoever takes the body is found before the client is told to send it. */
+static void open_intake(struct request *req)
+{
+	int r;
+
+	if (!is_streamed(req))
+		return;
+	phase(req, /* deadline_ms= */ 0);
+	r = req->match.route->intake->open(req, &req->refusal);
+	if (r < 0)
+		refuse(req, r, 0);
+}
+
 /* The headers are there. */
 static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, const char *url,
                                   const char *method, void **ctx)
@@ -200,17 +221,30 @@ static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, co
 	len = announced_length(req);
 	if (!req->refused && !req->preflight && len > req->match.route->body_max)
 		refuse_size(req);
+	open_intake(req);
 	if (req->refused && (len > API_DISCARD_MAX || request_header(req, "Expect")))
 		return refuse_now(req);
-	phase(req, watch_move(len));
+	phase(req, is_streamed(req) ? deadline_in(API_STALL_MS) : watch_move(len));
 	return MHD_YES;
+}
+
+/* The client has API_STALL_MS for the next piece; while the guest takes this one, no deadline. */
+static int pass_on(struct request *req, const char *p, size_t n)
+{
+	int r;
+
+	phase(req, /* deadline_ms= */ 0);
+	r = req->match.route->intake->data(req, p, n, &req->refusal);
+	phase(req, deadline_in(API_STALL_MS));
+	return r;
 }
 
 static enum MHD_Result on_body(struct request *req, const char *p, size_t n)
 {
 	int r;
 
-	if (!req->refused && !req->preflight && req->body.len + n > req->match.route->body_max)
+	if (!req->refused && !req->preflight && !is_streamed(req) &&
+	    req->body.len + n > req->match.route->body_max)
 		refuse_size(req);
 	if (req->refused || req->preflight) {
 		/* Dropped and counted: the library cannot reply in the middle of a body, only
@@ -219,7 +253,8 @@ static enum MHD_Result on_body(struct request *req, const char *p, size_t n)
 		req->dropped += n;
 		return req->dropped <= API_DISCARD_MAX ? MHD_YES : MHD_NO;
 	}
-	r = body_add(req->api, &req->body, p, n, &req->refusal);
+	r = is_streamed(req) ? pass_on(req, p, n)
+	                     : body_add(req->api, &req->body, p, n, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 	return MHD_YES;
@@ -337,6 +372,8 @@ static void api_free(struct api *a)
 		MHD_stop_daemon(a->daemon);
 	if (a->listen_fd >= 0)
 		close(a->listen_fd);
+	if (a->drain_fd >= 0)
+		close(a->drain_fd);
 	watch_free(a->watch);
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
@@ -364,6 +401,7 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
 	a->deps = *deps;
+	a->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -372,6 +410,8 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	a->listen_fd = deps->listen_fd > 0 ? deps->listen_fd : api_listen(deps->conf, err);
 	if (a->listen_fd < 0)
 		return a->listen_fd;
+	if (a->drain_fd < 0)
+		return err_set(err, -EMFILE, "cannot make an event descriptor");
 	/* A client that leaves between poll and accept must not block the accepting thread. */
 	if (fcntl(a->listen_fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
@@ -402,6 +442,7 @@ int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 	pthread_mutex_lock(&a->lock);
 	if (!a->draining) {
 		a->draining = true;
+		eventfd_write(a->drain_fd, 1);
 		pthread_mutex_unlock(&a->lock);
 		/* The socket is ours again, but may only be closed once the threads are gone. */
 		MHD_quiesce_daemon(a->daemon);

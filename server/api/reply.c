@@ -19,7 +19,7 @@
 static const char allow_methods[] = "GET, POST, PUT, PATCH, DELETE, OPTIONS";
 static const char allow_headers[] =
         "Authorization, Content-Type, X-Freestyle-Identity-Access-Token, X-Freestyle-SDK, "
-        "X-Freestyle-SDK-Version, X-Freestyle-Vm-Linux-User-Id, "
+        "X-Freestyle-SDK-Version, X-Freestyle-Vm-Linux-User-Id, Range, If-Range, If-None-Match, "
         "X-Freestyle-Background-After-Secs";
 
 int reply_json(struct reply *res, json_t *json_consume, struct err *err)
@@ -104,13 +104,16 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 			                      method_name((enum method)i));
 	if (n)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_ALLOW, allow);
+	if (res->content_range[0])
+		MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_RANGE, res->content_range);
 	if (res->close)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
 	/* Any page may ask: what it gets depends on a key in a header, never on a cookie. */
 	if (!req->match.route || req->match.route->scope != SCOPE_PUBLIC) {
 		MHD_add_response_header(m, "Access-Control-Allow-Origin", "*");
 		MHD_add_response_header(m, "Access-Control-Expose-Headers",
-		                        "x-freestyle-trace-id, x-freestyle-background-request-id");
+		                        "x-freestyle-trace-id, x-freestyle-background-request-id, "
+		                        "x-pando-offset, content-range, accept-ranges, etag");
 	}
 	if (req->preflight) {
 		MHD_add_response_header(m, "Access-Control-Allow-Methods", allow_methods);

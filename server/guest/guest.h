@@ -136,8 +136,7 @@ struct guest_flow;
 int guest_flow_fd(const struct guest_flow *f); /* POLLIN: look again */
 /* Bytes taken; 0: none now; -ENODATA: all came, guest_flow_result() tells how it went; or -errno.
  */
-ssize_t guest_flow_read(struct guest_flow *f, int *ret_chan, uint8_t *p, size_t n,
-                        struct err *err);
+ssize_t guest_flow_read(struct guest_flow *f, int *ret_chan, uint8_t *p, size_t n, struct err *err);
 /* Bytes taken by the guest; 0: no credit now, or it ended. */
 ssize_t guest_flow_feed(struct guest_flow *f, const uint8_t *p, size_t n, struct err *err);
 int guest_flow_feed_eof(struct guest_flow *f, struct err *err);
@@ -212,7 +211,7 @@ int guest_watch(struct guest *g, const char *user, const char *path, struct gues
                 struct err *err);
 #define GUEST_PATH_MAX 4096
 struct guest_change {
-	const char *type; /* "create", "modify", "delete", "rename", "overflow", "error" */
+	const char *type;          /* "create", "modify", "delete", "rename", "overflow", "error" */
 	char path[GUEST_PATH_MAX]; /* "error": a sentence */
 };
 /* 1: *ret is one; 0: none now; or -errno as guest_flow_read(). */

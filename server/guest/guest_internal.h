@@ -47,9 +47,9 @@ struct stream {
 	bool opened;        /* OPENED came */
 	uint8_t opened_with[AGENT_OPENED_MAX];
 	size_t opened_len;
-	bool done;          /* RESULT came */
-	bool abandoned;     /* no caller: drop everything, free at RESULT */
-	struct buf result;  /* payload of RESULT */
+	bool done;         /* RESULT came */
+	bool abandoned;    /* no caller: drop everything, free at RESULT */
+	struct buf result; /* payload of RESULT */
 };
 
 struct guest {

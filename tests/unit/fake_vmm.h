@@ -28,3 +28,8 @@ unsigned fake_wakes(struct vmm *m);
 /* A file of n bytes, each (i * 31) & 0xff. */
 void fake_file(struct vmm *m, const char *path, const void *p, size_t n);
 const unsigned char *fake_file_data(struct vmm *m, const char *path, size_t *ret_n);
+
+/* Compiled with FAKE_REAL_GUEST: whoever links it says which guest every VM has. */
+struct guest;
+struct err;
+int fake_guest(struct guest **ret, struct err *err);

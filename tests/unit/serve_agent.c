@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * serve_agent.c - the real API over the real agent, without a machine: for test_api_streams.py
+ *
+ * usage: serve_agent AGENT. Prints "PORT KEY DIRECTORY" and serves until its stdin ends. VMs are
+ * rows of the fake vmm; every one of them is the same agent, a child of this process that
+ * has the directory as its test root. "suspend" on stdin ends the agent's channel as a
+ * suspend would; the next use makes a new one, as a resume does.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "guest/guest.h"
+#include "tests/unit/api_fx.h"
+
+#define HELLO_MS 30000
+
+static struct {
+	const char *exe;
+	char root[300];
+	pthread_mutex_t lock;
+	struct guest *g; /* owned; NULL: none now */
+	pid_t pid;
+} agent = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int agent_spawn(struct err *e)
+{
+	struct guest_identity id = { .reason = GUEST_BOOT,
+		                     .generation = 1,
+		                     .machine_id = "0123456789abcdef0123456789abcdef",
+		                     .hostname = "pando-test" };
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, -errno, "socketpair");
+	agent.pid = fork();
+	if (agent.pid < 0)
+		return err_sys(e, -errno, "fork");
+	if (agent.pid == 0) {
+		if (dup2(pair[1], 3) < 0)
+			_exit(1);
+		close_range(4, ~0u, 0);
+		execl(agent.exe, "pando-agent", "--fd", "3", "--test-root", agent.root, NULL);
+		_exit(127);
+	}
+	close(pair[1]);
+	r = guest_new("test", pair[0], &agent.g, e);
+	return r < 0 ? r : guest_hello(agent.g, &id, deadline_in(HELLO_MS), NULL, e);
+}
+
+static void agent_end(void)
+{
+	if (agent.g) {
+		guest_close(agent.g);
+		guest_unref(TAKE_PTR(agent.g));
+	}
+	if (agent.pid > 0)
+		while (waitpid(agent.pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	agent.pid = 0;
+}
+
+int fake_guest(struct guest **ret, struct err *e)
+{
+	LOCK_SCOPE(&agent.lock);
+
+	if (!agent.g) {
+		int r = agent_spawn(e);
+
+		if (r < 0)
+			return r;
+	}
+	*ret = guest_ref(agent.g);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *const dirs[] = { "etc", "run", "var", "var/lib", "var/lib/dbus", "work" };
+	void *state = NULL;
+	char line[64];
+	struct fx *f;
+	int r;
+
+	if (argc != 2)
+		return 2;
+	signal(SIGPIPE, SIG_IGN);
+	agent.exe = argv[1];
+	if (fx_setup(&state) < 0)
+		return 1;
+	f = state;
+	snprintf(agent.root, sizeof(agent.root), "%s/agent", f->dir.path);
+	chmod(f->dir.path, 0755); /* others than root act in it too */
+	if (mkdir(agent.root, 0755) < 0)
+		return 1;
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		char sub[512];
+
+		snprintf(sub, sizeof(sub), "%s/%s", agent.root, dirs[i]);
+		if (mkdir(sub, 0755) < 0)
+			return 1;
+	}
+	printf("%u %s %s/work\n", f->port, f->key, agent.root);
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		if (strcmp(line, "suspend\n") == 0) {
+			LOCK_SCOPE(&agent.lock);
+			agent_end();
+		}
+		puts("ok");
+		fflush(stdout);
+	}
+	r = api_stop(f->api, 10000, &err);
+	f->api = NULL;
+	agent_end();
+	if (r < 0)
+		fprintf(stderr, "stop: %s\n", err.msg);
+	return fx_teardown(&state) < 0 || r < 0;
+}
