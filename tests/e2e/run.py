@@ -22,7 +22,7 @@ from case import Case  # noqa: E402
 
 # quick and basic first, then the long ones, so that two lanes end together
 FILES = ["test_refusals", "test_lifecycle", "test_network", "test_recovery", "test_fork", "test_faults", "test_sdk",
-         "test_snapshot", "test_pool", "test_sizes"]
+         "test_snapshot", "test_pool", "test_sizes", "test_streams"]
 SETUP_LIMIT_S = 400  # a class's server: the template may have to be booted first
 
 
@@ -118,7 +118,7 @@ def first_line(cls):
 
 
 def tests_of(cls, wanted):
-    """In the order in which they are written; what is inherited comes last."""
+    """In the order in which they are written; what is inherited comes after that, test_zz last."""
     names = [n for n in dir(cls) if n.startswith("test_")]
     if wanted:
         names = [n for n in names if {cls.__module__, cls.__name__, n} & set(wanted) or n.startswith("test_zz")]
@@ -127,7 +127,7 @@ def tests_of(cls, wanted):
 
     def place(n):
         inherited = n not in vars(cls)
-        return inherited, getattr(cls, n).__code__.co_firstlineno
+        return n.startswith("test_zz"), inherited, getattr(cls, n).__code__.co_firstlineno
     return [cls(n) for n in sorted(names, key=place) if cls.own_server or not n.startswith("test_zz")]
 
 

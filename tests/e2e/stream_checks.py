@@ -337,7 +337,7 @@ class StreamChecks:
         self.forget(p)
 
     def test_detached_signal_reaches_the_group(self):
-        p = self.start("trap 'echo got; exit 9' TERM; sleep 3000 & echo ready; wait")
+        p = self.start("trap 'echo got; exit 9' TERM; sh -c 'echo ready; exec sleep 3000' & wait")
         self.soon("it is ready", lambda: self.process(p)["stdoutBytes"])
         self.assertEqual(self.call("POST", f"/processes/{p['processId']}/signal", {"signal": "TERM"}), {})
         self.assertEqual(self.ended(p)["statusCode"], 9)

@@ -15,6 +15,67 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define FIRST_MESSAGES 8 /* bytes 0 to 7 */
+#define ALL_MESSAGES 14
+
+/* Processes, file ranges and watches. */
+static bool recode_more(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
+{
+	struct rd c = rd_of(p, n);
+	uint8_t head[AGENT_PIECE_LEN];
+	union {
+		struct agent_started started;
+		struct agent_proc_req req;
+		struct agent_proc proc;
+		struct agent_output_req output;
+		struct agent_piece piece;
+		struct agent_get_req get;
+		struct agent_got got;
+	} m;
+
+	switch (which) {
+	case 8:
+		if (agent_started_get(p, n, &m.started) < 0)
+			return false;
+		agent_started_put(b, &m.started);
+		return true;
+	case 9:
+		if (agent_proc_req_get(&c, &m.req) < 0)
+			return false;
+		agent_proc_req_put(b, &m.req);
+		return true;
+	case 10: /* a list: entries one after the other */
+		do {
+			if (agent_proc_get(&c, &m.proc) < 0)
+				return false;
+			agent_proc_put(b, &m.proc);
+		} while (c.left);
+		return true;
+	case 11:
+		if (agent_output_req_get(&c, &m.output) < 0)
+			return false;
+		agent_output_req_put(b, &m.output);
+		return true;
+	case 12:
+		if (agent_get_req_get(&c, &m.get) < 0)
+			return false;
+		agent_get_req_put(b, &m.get);
+		return true;
+	default:
+		if (n == AGENT_PIECE_LEN) {
+			if (agent_piece_get(p, &m.piece) < 0)
+				return false;
+			agent_piece_put(head, &m.piece);
+			buf_put(b, head, sizeof(head));
+			return true;
+		}
+		if (agent_got_get(p, n, &m.got) < 0)
+			return false;
+		agent_got_put(b, &m.got);
+		return true;
+	}
+}
+
 static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 {
 	static struct agent_exec_req exec;
@@ -29,7 +90,10 @@ static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 		uint8_t why;
 	} m;
 
-	switch (which % 8) {
+	which %= ALL_MESSAGES;
+	if (which >= FIRST_MESSAGES)
+		return recode_more(which, p, n, b);
+	switch (which) {
 	case 0:
 		if (agent_hello_get(p, n, &m.hello) < 0)
 			return false;
