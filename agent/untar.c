@@ -388,8 +388,8 @@ static int next_member(struct untar *u, bool *ret_end)
 	static char meta[META_MAX + BLOCK];
 	static const struct header zero;
 	struct member *m = &u->m;
-	struct header h;
-	uint64_t size;
+	struct header h = zero;
+	uint64_t size = 0;
 	int e = take(u, &h, BLOCK, ret_end);
 
 	if (e || *ret_end)

@@ -136,6 +136,25 @@ describe("the freestyle package", () => {
     await refused(vm.user({ username: "nobody-here" }).exec("true"), "USER_NOT_FOUND");
   });
 
+  it("tells of files that change until the VM sleeps", { timeout: SHORT }, async () => {
+    const watch = vm.fs.watchFiles();
+    const seen = [];
+    let over = false;
+    const reading = (async () => {
+      for await (const e of watch) seen.push(e);
+      over = true;
+    })();
+    // when the watch stands cannot be seen from here: so there are changes until one is told
+    for (let i = 0; !seen.some((e) => e.filename === "/root/told.txt"); i++)
+      await vm.fs.writeTextFile("/root/told.txt", `${i}`);
+    for (const e of seen) assert.deepEqual(Object.keys(e).sort(), ["eventType", "filename"]);
+    assert.ok(seen.every((e) => typeof e.eventType === "string" && e.filename.startsWith("/")), JSON.stringify(seen));
+    assert.equal(over, false);
+    await vm.suspend();
+    await reading; // a clean end, no exception
+    await sh(vm, "rm /root/told.txt");
+  });
+
   it("gives its own error classes", { timeout: SHORT }, async () => {
     const missing = "0".repeat(20);
     await refused(freestyle.vms.ref({ vmId: missing }).getInfo(), "VM_NOT_FOUND", (b) => assert.equal(b.vmId, missing));

@@ -18,9 +18,9 @@
 #define FILES 16
 
 #ifndef FAKE_REAL_GUEST /* with it, guest.h is the real thing and serve_agent.c has one */
-struct guest {
+static struct guest {
 	struct vmm *m;
-};
+} the_guest;
 #endif
 
 struct file {
@@ -38,9 +38,6 @@ struct vmm {
 	struct snapshot_info snaps[ROWS];
 	size_t n_snaps;
 	struct file files[FILES];
-#ifndef FAKE_REAL_GUEST
-	struct guest guest;
-#endif
 	bool release;
 	unsigned blocked, resets, wakes;
 	int64_t clock;
@@ -75,9 +72,6 @@ struct vmm *fake_vmm_new(void)
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&m->released, &attr);
-#ifndef FAKE_REAL_GUEST
-	m->guest.m = m;
-#endif
 	m->clock = 1700000000000;
 	return m;
 }
@@ -288,7 +282,8 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 #ifdef FAKE_REAL_GUEST
 	return fake_guest(ret, err);
 #else
-	*ret = &m->guest;
+	the_guest.m = m;
+	*ret = &the_guest;
 	return 0;
 #endif
 }

@@ -8,13 +8,13 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from stream_checks import StreamChecks  # noqa: E402
+from stream_file_checks import StreamFileChecks  # noqa: E402
 
 SERVE, AGENT = sys.argv[1:3]
 LIMIT_S = 60
 
 
-class Streams(StreamChecks, unittest.TestCase):
+class Streams(StreamFileChecks, unittest.TestCase):
     large_mib = 48
 
     @classmethod
