@@ -20,6 +20,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 		return code;
 	err->code = code;
 	err->tag = NULL;
+	err->n_facts = 0;
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
@@ -34,6 +35,7 @@ int err_tag(struct err *err, int code, const char *tag, const char *fmt, ...)
 		return code;
 	err->code = code;
 	err->tag = tag;
+	err->n_facts = 0;
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
@@ -49,6 +51,7 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 		return code;
 	err->code = code;
 	err->tag = NULL;
+	err->n_facts = 0;
 	va_start(ap, fmt);
 	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
@@ -72,4 +75,10 @@ int err_wrap(struct err *err, const char *fmt, ...)
 	if (n >= 0 && (size_t)n < sizeof(err->msg))
 		snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old);
 	return err->code;
+}
+
+void err_fact(struct err *err, const char *name, long long value)
+{
+	if (err && err->n_facts < ERR_FACTS_MAX)
+		err->facts[err->n_facts++] = (struct err_fact){ name, value };
 }

@@ -9,10 +9,17 @@
  */
 #pragma once
 
+#define ERR_FACTS_MAX 4
+
 struct err {
 	int code;
 	const char *tag;
 	char msg[384];
+	unsigned n_facts; /* numbers that belong to the error: limit, current, ... */
+	struct err_fact {
+		const char *name; /* static */
+		long long value;
+	} facts[ERR_FACTS_MAX];
 };
 
 /* Sets code and sentence, returns code; a NULL err only returns the code. */
@@ -24,5 +31,7 @@ int err_tag(struct err *err, int code, const char *tag, const char *fmt, ...)
 int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Puts "fmt...: " before the sentence that is there; keeps the code and returns it. */
 int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a number to the error that was set last; one too many is dropped. */
+void err_fact(struct err *err, const char *name, long long value);
 /* Thread-safe name of an errno value (positive or negative). */
 const char *err_name(int code);

@@ -142,6 +142,24 @@ static int check_pow2(const struct setting *s, const char *v, char *allowed, siz
 	return parse_u32(v, &n) < 0 || n < s->min || n > s->max || (n & (n - 1)) ? -EINVAL : 0;
 }
 
+static int check_origins(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	snprintf(allowed, size, "*, none, or origins like https://app.example.org");
+	if (strcmp(v, "*") == 0 || strcmp(v, "none") == 0)
+		return 0;
+	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
+		size_t n = strcspn(p, " "), scheme = strncmp(p, "https://", 8) == 0  ? 8
+		                                     : strncmp(p, "http://", 7) == 0 ? 7
+		                                                                     : 0;
+
+		if (!scheme || n <= scheme || memchr(p + scheme, '/', n - scheme) ||
+		    memchr(p, '*', n))
+			return -EINVAL;
+		p += n;
+	}
+	return v[strspn(v, " ")] ? 0 : -EINVAL;
+}
+
 #define MEMBER(m) offsetof(struct conf, m), sizeof(((struct conf *)0)->m)
 /* clang-format off */
 static const struct setting settings[] = {
@@ -177,6 +195,23 @@ static const struct setting settings[] = {
 	  "Memory all ready VMs together may take" },
 	{ "PANDO_SHELLS", SET_U32, MEMBER(shells), check_u32, "3", NULL, 0, 16,
 	  "QEMU processes started ahead of need, for resume, fork and create" },
+	{ "PANDO_QUOTA_VMS", SET_U32, MEMBER(quota_vms), check_u32, "0", NULL, 0, 1000000,
+	  "VMs of an account that has no limit of its own; 0: no limit. The operator's has none" },
+	{ "PANDO_QUOTA_RUNNING", SET_U32, MEMBER(quota_running), check_u32, "0", NULL, 0, 1000000,
+	  "Likewise: VMs that run at the same time" },
+	{ "PANDO_QUOTA_VCPUS", SET_U32, MEMBER(quota_vcpus), check_u32, "0", NULL, 0, 1000000,
+	  "Likewise: vCPUs of running VMs, together" },
+	{ "PANDO_QUOTA_MEM_MB", SET_U32, MEMBER(quota_mem_mb), check_u32, "0", NULL, 0, UINT32_MAX,
+	  "Likewise: memory of running VMs in MiB, together" },
+	{ "PANDO_QUOTA_DISK_GB", SET_U32, MEMBER(quota_disk_gb), check_u32, "0", NULL, 0, UINT32_MAX,
+	  "Likewise: root disks of all VMs in GiB, together" },
+	{ "PANDO_QUOTA_SNAPSHOTS", SET_U32, MEMBER(quota_snapshots), check_u32, "0", NULL, 0, 1000000,
+	  "Likewise: snapshots" },
+	{ "PANDO_AUDIT_DAYS", SET_U32, MEMBER(audit_days), check_u32, "365", NULL, 0, 36500,
+	  "Days after which records leave the audit log; 0: never" },
+	{ "PANDO_CORS_ORIGINS", SET_TEXT, MEMBER(cors_origins), check_origins, "*", NULL, 0, 0,
+	  "Web pages that may use the API from a browser: * (any: it takes a key or token anyway), "
+	  "none, or origins with spaces between them" },
 };
 /* clang-format on */
 

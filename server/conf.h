@@ -26,7 +26,11 @@ struct conf {
 	uint32_t pool;     /* PANDO_POOL */
 	uint32_t pool_mem_mb; /* PANDO_POOL_MEM_MB */
 	uint32_t shells;      /* PANDO_SHELLS */
-	bool self_check;      /* --self-check */
+	uint32_t quota_vms, quota_running, quota_vcpus; /* PANDO_QUOTA_*; 0: no limit */
+	uint32_t quota_mem_mb, quota_disk_gb, quota_snapshots;
+	uint32_t audit_days;     /* PANDO_AUDIT_DAYS */
+	char cors_origins[1024]; /* PANDO_CORS_ORIGINS */
+	bool self_check;         /* --self-check */
 };
 
 /* Defaults, then pando.conf (PANDO_CONF or <data>/pando.conf), then the environment, then argv. 1:

@@ -85,6 +85,21 @@ static int check_image(const char *dir, struct err *err)
 	return 0;
 }
 
+static int64_t quota_of(uint64_t n)
+{
+	return n ? (int64_t)n : QUOTA_NONE;
+}
+
+static struct vm_quota quota_default(const struct conf *c)
+{
+	return (struct vm_quota){ .vms = quota_of(c->quota_vms),
+		                  .running = quota_of(c->quota_running),
+		                  .vcpus = quota_of(c->quota_vcpus),
+		                  .mem_mb = quota_of(c->quota_mem_mb),
+		                  .disk_mb = quota_of((uint64_t)c->quota_disk_gb << 10),
+		                  .snapshots = quota_of(c->quota_snapshots) };
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -94,7 +109,8 @@ static int app_start(struct app *a, struct err *err)
 		               .disk_mb = c->disk_gb << 10,
 		               .pool = c->pool,
 		               .pool_mem_mb = c->pool_mem_mb,
-		               .shells = c->shells };
+		               .shells = c->shells,
+		               .quota = quota_default(c) };
 	struct engine_conf ec = { .data_dir = c->data_dir,
 		                  .image_dir = c->image_dir,
 		                  .qemu = c->qemu,
@@ -122,6 +138,7 @@ static int app_start(struct app *a, struct err *err)
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0)
 		return r;
+	auth_audit_keep(a->auth, c->audit_days);
 	struct api_deps deps = { .conf = c,
 		                 .store = a->store,
 		                 .vmm = a->vmm,

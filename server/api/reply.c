@@ -74,6 +74,8 @@ static json_t *error_body(struct request *req, struct reply *res, const char *co
 	json_decref(text);
 	if (!body)
 		return NULL;
+	for (unsigned i = 0; i < err->n_facts; i++)
+		json_object_set_new(body, err->facts[i].name, json_integer(err->facts[i].value));
 	if (res->extra)
 		json_object_update(body, res->extra);
 	add_path_ids(req, body);

@@ -10,6 +10,7 @@
  */
 #include "auth/auth.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include "auth/auth_internal.h"
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/id.h"
@@ -27,16 +29,11 @@
 #include "base/log.h"
 #include "store/store.h"
 
-#define HASH_HEX_SIZE 65
 #define KEY_FILE "api-key"
-
-struct auth {
-	struct store *store; /* weak */
-};
 
 static const char key_alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-static int hash_key(const char *key, char ret_hex[HASH_HEX_SIZE], struct err *err)
+int auth_hash(const char *key, char ret_hex[HASH_HEX_SIZE], struct err *err)
 {
 	unsigned char md[EVP_MAX_MD_SIZE];
 	unsigned n = 0;
@@ -47,31 +44,48 @@ static int hash_key(const char *key, char ret_hex[HASH_HEX_SIZE], struct err *er
 	return 0;
 }
 
-static void make_key(char ret_key[AUTH_KEY_SIZE])
+void auth_make_secret(const char *prefix, char ret[AUTH_SECRET_SIZE])
 {
-	size_t n = (size_t)snprintf(ret_key, AUTH_KEY_SIZE, "%s", AUTH_KEY_PREFIX);
+	size_t n = (size_t)snprintf(ret, AUTH_SECRET_SIZE, "%s", prefix);
+	size_t end = n + AUTH_KEY_RANDOM;
 
-	while (n < AUTH_KEY_SIZE - 1) {
+	while (n < end) {
 		uint8_t r[64];
 
 		random_bytes(r, sizeof(r));
-		for (size_t i = 0; i < sizeof(r) && n < AUTH_KEY_SIZE - 1; i++)
+		for (size_t i = 0; i < sizeof(r) && n < end; i++)
 			if (r[i] < 248) /* 4 * 62: no character is likelier than another */
-				ret_key[n++] = key_alphabet[r[i] % 62];
+				ret[n++] = key_alphabet[r[i] % 62];
 	}
-	ret_key[n] = '\0';
+	ret[n] = '\0';
 }
 
-static bool key_well_formed(const char *key)
+static bool well_formed(const char *prefix, const char *secret)
 {
-	size_t p = strlen(AUTH_KEY_PREFIX);
+	size_t p = strlen(prefix);
 
-	return strncmp(key, AUTH_KEY_PREFIX, p) == 0 &&
-	       strspn(key + p, key_alphabet) == AUTH_KEY_RANDOM && key[p + AUTH_KEY_RANDOM] == '\0';
+	return strncmp(secret, prefix, p) == 0 &&
+	       strspn(secret + p, key_alphabet) == AUTH_KEY_RANDOM &&
+	       secret[p + AUTH_KEY_RANDOM] == '\0';
+}
+
+void auth_mask(char *text)
+{
+	for (char *p = text; (p = strstr(p, "pando"));) {
+		size_t k = strncmp(p, AUTH_KEY_PREFIX, strlen(AUTH_KEY_PREFIX)) == 0
+		                   ? strlen(AUTH_KEY_PREFIX)
+		           : strncmp(p, AUTH_TOKEN_PREFIX, strlen(AUTH_TOKEN_PREFIX)) == 0
+		                   ? strlen(AUTH_TOKEN_PREFIX)
+		                   : 0;
+
+		p += k ? k : 1;
+		for (; k && isalnum((unsigned char)*p); p++)
+			*p = '*';
+	}
 }
 
 /* Random UUID, version 4. */
-static void make_account(char ret[ACCOUNT_SIZE])
+void auth_make_account(char ret[ACCOUNT_SIZE])
 {
 	uint8_t b[16];
 	char h[33];
@@ -85,21 +99,21 @@ static void make_account(char ret[ACCOUNT_SIZE])
 
 static int first_key(struct store *s, int dirfd, struct err *err)
 {
-	char account[ACCOUNT_SIZE], key[AUTH_KEY_SIZE], hash[HASH_HEX_SIZE], id[ID_SIZE];
-	char line[AUTH_KEY_SIZE + 1];
+	char account[ACCOUNT_SIZE], key[AUTH_SECRET_SIZE], hash[HASH_HEX_SIZE], id[ID_SIZE];
+	char line[AUTH_SECRET_SIZE + 1];
 	int r = store_account_first(s, account, err);
 
 	if (r == -ENOENT) {
-		make_account(account);
+		auth_make_account(account);
 		r = store_account_create(s, account, "default", err);
 	}
 	if (r < 0)
 		return r;
-	make_key(key);
+	auth_make_secret(AUTH_KEY_PREFIX, key);
 	snprintf(line, sizeof(line), "%s\n", key);
 	id_make("ak-", id);
 	if ((r = io_write_file(dirfd, KEY_FILE, line, strlen(line), 0600, err)) >= 0 &&
-	    (r = hash_key(key, hash, err)) >= 0)
+	    (r = auth_hash(key, hash, err)) >= 0)
 		r = store_key_add(s, account, id, "first key", hash, err);
 	OPENSSL_cleanse(key, sizeof(key));
 	OPENSSL_cleanse(line, sizeof(line));
@@ -120,7 +134,7 @@ static void check_key_file(struct store *s, int dirfd, const char *data_dir)
 		return;
 	}
 	text[strcspn(text, "\n")] = '\0';
-	if (!key_well_formed(text) || hash_key(text, hash, &why) < 0 ||
+	if (!well_formed(AUTH_KEY_PREFIX, text) || auth_hash(text, hash, &why) < 0 ||
 	    store_key_find(s, hash, account, &why) < 0)
 		log_warn("%s/%s does not hold a key of this server: local tools that read it will "
 		         "be refused",
@@ -128,11 +142,35 @@ static void check_key_file(struct store *s, int dirfd, const char *data_dir)
 	OPENSSL_cleanse(text, strlen(text));
 }
 
+static void auth_closep(struct auth **a)
+{
+	auth_close(*a);
+}
+
+static struct auth *auth_new(struct store *s)
+{
+	struct auth *a = calloc(1, sizeof(*a));
+	pthread_condattr_t attr;
+
+	if (!a)
+		return NULL;
+	a->store = s;
+	pthread_mutex_init(&a->change, NULL);
+	pthread_rwlock_init(&a->creds_lock, NULL);
+	pthread_mutex_init(&a->fail_lock, NULL);
+	pthread_mutex_init(&a->audit_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&a->audit_cond, &attr);
+	pthread_condattr_destroy(&attr);
+	return a;
+}
+
 int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *ret_new_key,
               struct err *err)
 {
 	autofd int dirfd = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct auth *a;
+	AUTO(auth_closep) struct auth *a = NULL;
 	bool made = false;
 	int n, r;
 
@@ -148,11 +186,12 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 	} else {
 		check_key_file(s, dirfd, data_dir);
 	}
-	a = calloc(1, sizeof(*a));
+	a = auth_new(s);
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
-	a->store = s;
-	*ret = a;
+	if ((r = cred_load(a, err)) < 0 || (r = audit_start(a, data_dir, err)) < 0)
+		return r;
+	*ret = TAKE_PTR(a);
 	if (ret_new_key)
 		*ret_new_key = made;
 	return 0;
@@ -160,6 +199,15 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 
 struct auth *auth_close(struct auth *a)
 {
+	if (!a)
+		return NULL;
+	audit_end(a);
+	cred_free_all(a);
+	pthread_cond_destroy(&a->audit_cond);
+	pthread_mutex_destroy(&a->audit_lock);
+	pthread_mutex_destroy(&a->fail_lock);
+	pthread_rwlock_destroy(&a->creds_lock);
+	pthread_mutex_destroy(&a->change);
 	free(a);
 	return NULL;
 }
@@ -167,6 +215,22 @@ struct auth *auth_close(struct auth *a)
 static int refuse(struct err *err, const char *why)
 {
 	return err_tag(err, -EACCES, "UNAUTHORIZED_ERROR", "%s", why);
+}
+
+static int check_token(struct auth *a, const char *token, struct auth_who *ret, struct err *err)
+{
+	char hash[HASH_HEX_SIZE];
+	int r;
+
+	if (!well_formed(AUTH_TOKEN_PREFIX, token))
+		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		               "this is not an access token of this server");
+	if ((r = auth_hash(token, hash, err)) < 0)
+		return r;
+	if (!cred_find(a, hash, ret) || !*ret->identity)
+		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		               "this access token is unknown or was revoked");
+	return 0;
 }
 
 int auth_check(struct auth *a, const char *authorization, const char *identity_token,
@@ -178,24 +242,25 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 	int r;
 
 	if (identity_token)
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
-		               "identity access tokens are not accepted by this server yet: use an "
-		               "API key");
+		return check_token(a, identity_token, ret, err);
 	if (!authorization)
 		return refuse(err, "no API key: send 'Authorization: Bearer <key>'");
 	if (strncasecmp(authorization, scheme, sizeof(scheme) - 1) != 0)
 		return refuse(err, "the Authorization header must be 'Bearer <key>'");
 	key = authorization + sizeof(scheme) - 1;
 	key += strspn(key, " ");
-	if (!key_well_formed(key))
+	if (well_formed(AUTH_TOKEN_PREFIX, key))
+		return check_token(a, key, ret, err);
+	if (!well_formed(AUTH_KEY_PREFIX, key))
 		return refuse(err, "this is not an API key of this server");
-	if ((r = hash_key(key, hash, err)) < 0)
+	if ((r = auth_hash(key, hash, err)) < 0)
 		return r;
-	r = store_key_find(a->store, hash, ret->account, err);
-	if (r == -ENOENT)
+	if (!cred_find(a, hash, ret) || *ret->identity)
 		return refuse(err, "this API key is unknown or was revoked");
-	if (r < 0)
-		return r;
-	ret->scopes = SCOPE_ALL;
 	return 0;
+}
+
+bool auth_alive(struct auth *a, const struct auth_who *who)
+{
+	return cred_exists(a, who->key);
 }

@@ -1,24 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * auth/auth.h - who is asking; for main.c and api/
+ * auth/auth.h - who is asking and what they may; for main.c and api/
  *
- * An API key is "pando_" and 40 random letters and digits (238 bits). Only its
- * SHA-256 is stored: a key is found by its hash, so nothing secret is ever
- * compared byte by byte, and a copy of the database opens nothing.
+ * Two kinds of credentials, each a prefix and 40 random letters and digits (238 bits): an
+ * API key ("pando_...") acts for its account; an access token ("pandoid_...") acts for an
+ * identity of an account and works on exactly the VMs (and Linux users in them) that
+ * the identity was granted. Only SHA-256 hashes are stored: a credential is found by its hash,
+ * so nothing secret is ever compared byte by byte, and a copy of the database opens
+ * nothing.
+ *
+ * All live credentials are in memory (auth_cred.c), so that a check costs a hash and a lookup and
+ * waits for no disk. Every change goes through this module: store first, then memory, before
+ * the caller gets its answer. What was revoked is refused from that answer on.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "store/store.h" /* ACCOUNT_SIZE */
+#include "store/store_account.h"
+#include "store/store_audit.h"
 
 struct auth;
 struct err;
 struct store;
 
 #define AUTH_KEY_PREFIX "pando_"
+#define AUTH_TOKEN_PREFIX "pandoid_"
 #define AUTH_KEY_RANDOM 40
 #define AUTH_KEY_SIZE (6 + AUTH_KEY_RANDOM + 1)
+#define AUTH_SECRET_SIZE (8 + AUTH_KEY_RANDOM + 1) /* a key or a token */
 
 /*
  * First start: makes the account and its key and leaves the key in
@@ -29,25 +42,114 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
               struct err *err);
 struct auth *auth_close(struct auth *a);
 
-/* What a route asks for; an API key may do all of it. */
+/*
+ * What a route asks for; each route has exactly one of them. A key may do everything but
+ * SCOPE_ADMIN, which takes a key of the operator's account; a token only what SCOPE_TOKEN holds.
+ */
 enum auth_scope {
-	SCOPE_PUBLIC = 1 << 0, /* no key at all */
-	SCOPE_ACCOUNT = 1 << 1,
-	SCOPE_VM_READ = 1 << 2,
-	SCOPE_VM_WRITE = 1 << 3,
-	SCOPE_VM_EXEC = 1 << 4, /* commands and files inside a VM */
-	SCOPE_ALL = SCOPE_PUBLIC | SCOPE_ACCOUNT | SCOPE_VM_READ | SCOPE_VM_WRITE | SCOPE_VM_EXEC,
+	SCOPE_PUBLIC = 1 << 0,  /* nobody is asked who they are */
+	SCOPE_SELF = 1 << 1,    /* anyone let in; the handler shows what is theirs */
+	SCOPE_VM_LOOK = 1 << 2, /* look at a VM, start it: any grant on it will do */
+	SCOPE_VM_EXEC = 1 << 3, /* inside a VM as the Linux user of the header, or root */
+	SCOPE_VM_ROOT = 1 << 4, /* inside a VM, with root's powers whatever the header says */
+	SCOPE_VM_READ = 1 << 5,
+	SCOPE_VM_WRITE = 1 << 6,
+	SCOPE_ACCOUNT = 1 << 7, /* the account itself: keys, identities, audit log */
+	SCOPE_ADMIN = 1 << 8,   /* other accounts */
+	SCOPE_TOKEN = SCOPE_SELF | SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT,
+	SCOPE_KEY = SCOPE_TOKEN | SCOPE_VM_READ | SCOPE_VM_WRITE | SCOPE_ACCOUNT,
+	SCOPE_ALL = SCOPE_PUBLIC | SCOPE_KEY | SCOPE_ADMIN,
 };
 
 struct auth_who {
 	char account[ACCOUNT_SIZE];
-	unsigned scopes; /* of enum auth_scope */
+	char key[ID_SIZE];      /* id of the API key or the token */
+	char identity[ID_SIZE]; /* "" for an API key */
+	unsigned scopes;        /* of enum auth_scope */
 };
 
 /*
- * The account behind a request's headers; NULL for a header that was not sent.
+ * Who is behind a request's headers; NULL for a header that was not sent.
  * -EACCES with tag UNAUTHORIZED_ERROR (key missing, malformed or unknown) or UNAUTHORIZED
- * (identity tokens, which this version does not have yet).
+ * (identity token malformed or unknown).
  */
 int auth_check(struct auth *a, const char *authorization, const char *identity_token,
                struct auth_who *ret, struct err *err);
+/*
+ * May they use this route? vm_id: the VM it is about, or NULL; user: the Linux user they name, or
+ * NULL. -EACCES with VM_ACCESS_DENIED, the same for a VM that is not granted and for one that does
+ * not exist, or FORBIDDEN.
+ */
+int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scope,
+                const char *vm_id, const char *user, struct err *err);
+/* Still valid? For connections that outlive the request that opened them. */
+bool auth_alive(struct auth *a, const struct auth_who *who);
+
+/* Puts '*' over everything in the text that has the form of a credential. */
+void auth_mask(char *text);
+
+/* ---- failed attempts: auth_limit.c ---- */
+struct sockaddr;
+/* A failure from this address; false when it had too many lately and deserves no more attention. */
+bool auth_failure(struct auth *a, const struct sockaddr *from);
+
+/* ---- accounts and keys: auth_key.c ---- */
+#define AUTH_KEYS_MAX 100 /* live keys of one account */
+
+int auth_account_create(struct auth *a, const char *name, struct store_account *ret,
+                        struct err *err);
+/* After the account was deleted: its credentials are worth nothing from now on. */
+void auth_account_forget(struct auth *a, const char *account);
+
+struct auth_key {
+	char id[ID_SIZE];
+	char name[VM_NAME_MAX];
+	int64_t created_ms, last_used_ms; /* 0: never */
+};
+/* The secret is shown here and never again. */
+int auth_key_create(struct auth *a, const char *account, const char *name, struct auth_key *ret,
+                    char ret_secret[AUTH_SECRET_SIZE], struct err *err);
+int auth_key_list(struct auth *a, const char *account, struct auth_key **ret, size_t *ret_n,
+                  struct err *err);
+/* -EBUSY for the last key of the operator's account. */
+int auth_key_revoke(struct auth *a, const char *account, const char *id, struct err *err);
+
+/* ---- identities, tokens, grants: auth_identity.c; of another account: IDENTITY_NOT_FOUND ---- */
+#define AUTH_IDENTITIES_MAX 10000 /* of one account */
+#define AUTH_TOKENS_MAX 100       /* of one identity */
+
+int auth_identity_create(struct auth *a, const char *account, struct store_identity *ret,
+                         struct err *err);
+int auth_identity_get(struct auth *a, const char *account, const char *id,
+                      struct store_identity *ret, struct err *err);
+int auth_identity_list(struct auth *a, const char *account, struct store_identity **ret,
+                       size_t *ret_n, struct err *err);
+int auth_identity_delete(struct auth *a, const char *account, const char *id, struct err *err);
+int auth_token_create(struct auth *a, const char *account, const char *identity,
+                      char ret_id[ID_SIZE], char ret_secret[AUTH_SECRET_SIZE], struct err *err);
+int auth_token_list(struct auth *a, const char *account, const char *identity,
+                    struct store_token **ret, size_t *ret_n, struct err *err);
+int auth_token_revoke(struct auth *a, const char *account, const char *identity, const char *id,
+                      struct err *err);
+/* id, granted_ms and granted_by are filled in. */
+int auth_grant(struct auth *a, const char *account, struct store_grant *g, struct err *err);
+int auth_grant_get(struct auth *a, const char *account, const char *identity, enum grant_kind kind,
+                   const char *target, struct store_grant *ret, struct err *err);
+/* Users and level; *g is then the whole grant. */
+int auth_grant_update(struct auth *a, const char *account, struct store_grant *g, struct err *err);
+int auth_grant_revoke(struct auth *a, const char *account, const char *identity,
+                      enum grant_kind kind, const char *target, struct err *err);
+int auth_grant_list(struct auth *a, const char *account, const char *identity, enum grant_kind kind,
+                    struct store_grant **ret, size_t *ret_n, struct err *err);
+
+/* ---- the audit log: auth_audit.c ---- */
+/*
+ * Adds a record without waiting for the disk; a thread writes them in batches. A record may be
+ * lost when the process is killed within a tenth of a second, or when the disk is full for long.
+ */
+void auth_audit(struct auth *a, const struct audit_record *r);
+/* Everything added before is there. */
+int auth_audit_list(struct auth *a, const struct audit_filter *f, struct audit_record **ret,
+                    size_t *ret_n, struct err *err);
+/* Records older than that go; 0: they are kept for ever. */
+void auth_audit_keep(struct auth *a, unsigned days);

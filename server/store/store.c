@@ -115,11 +115,11 @@ static int read_version(struct store *s, const char *path, unsigned *ret, struct
 	             err)) < 0)
 		return r;
 	v = (unsigned)strtoul(text, NULL, 10);
-	if (v > store_n_migrations)
+	if (v > s->n_migrations)
 		return err_set(err, -ENOTSUP,
 		               "the database '%s' has schema version %u, this program knows up to "
 		               "%u: it was used with a newer Pando, start that one",
-		               path, v, store_n_migrations);
+		               path, v, s->n_migrations);
 	*ret = v;
 	return 0;
 }
@@ -137,7 +137,7 @@ static int apply(struct store *s, unsigned from, struct err *err)
 	              "CREATE TABLE IF NOT EXISTS migrations"
 	              " (version BIGINT PRIMARY KEY, applied_ms BIGINT NOT NULL)",
 	              err)) < 0 ||
-	    (r = exec(s, store_migrations[from], err)) < 0 || (r = exec(s, sql, err)) < 0)
+	    (r = exec(s, s->migrations[from], err)) < 0 || (r = exec(s, sql, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -147,7 +147,7 @@ static int migrate(struct store *s, const char *path, struct err *err)
 	unsigned v = 0;
 	int r = read_version(s, path, &v, err);
 
-	for (; r >= 0 && v < store_n_migrations; v++) {
+	for (; r >= 0 && v < s->n_migrations; v++) {
 		r = apply(s, v, err);
 		if (r < 0)
 			err_wrap(err, "migrate the database '%s' to version %u", path, v + 1);
@@ -157,6 +157,12 @@ static int migrate(struct store *s, const char *path, struct err *err)
 
 int store_open(const char *path, struct store **ret, struct err *err)
 {
+	return store_open_with(path, store_migrations, store_n_migrations, ret, err);
+}
+
+int store_open_with(const char *path, const char *const *migrations, unsigned n_migrations,
+                    struct store **ret, struct err *err)
+{
 	AUTO(store_closep) struct store *s = NULL;
 	int r = create_file(path, err), rc;
 
@@ -165,6 +171,8 @@ int store_open(const char *path, struct store **ret, struct err *err)
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
+	s->migrations = migrations;
+	s->n_migrations = n_migrations;
 	pthread_mutex_init(&s->lock, NULL);
 	/* No mutex of SQLite's own: ours is held around every use. */
 	rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);

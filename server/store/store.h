@@ -26,7 +26,8 @@ struct store;
 int store_open(const char *path, struct store **ret, struct err *err);
 struct store *store_close(struct store *s);
 
-/* ---- accounts and API keys ---- */
+/* ---- accounts and API keys; more of both: store_account.h ---- */
+/* The first one ever is the operator's. */
 int store_account_create(struct store *s, const char *account, const char *name, struct err *err);
 int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE],
                         struct err *err); /* -ENOENT */

@@ -18,14 +18,17 @@
 
 #include "base/auto.h"
 #include "store/store.h"
+#include "store/store_account.h"
 
-#define STORE_STMTS_MAX 64  /* distinct statement texts of this folder, with room */
+#define STORE_STMTS_MAX 192 /* distinct statement texts of this folder, with room */
 #define STORE_SQL_MAX 4096  /* bytes of one generated statement */
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to let go */
 
 struct store {
-	pthread_mutex_t lock; /* guards everything below and the connection itself */
-	sqlite3 *db;          /* owned */
+	pthread_mutex_t lock;          /* guards everything below and the connection itself */
+	sqlite3 *db;                   /* owned */
+	const char *const *migrations; /* of this database: store_migrations or audit's */
+	unsigned n_migrations;
 	sqlite3_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
 	unsigned n_stmts;
 };
@@ -128,6 +131,14 @@ int layer_add_locked(struct store *s, const struct store_layer *l, struct err *e
 /* Adds those that are new, seals those that are known; parents may follow their children. */
 int layers_put_locked(struct store *s, const struct store_layer *l, size_t n, struct err *err);
 int point_add_locked(struct store *s, const struct store_point *p, struct err *err);
+/* All grants on a VM or repository that goes. */
+int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
+/* Runs a statement whose parameters are all text: number of rows changed, or -errno. */
+int run_text(struct store *s, const char *sql, const char *const *args, size_t n, struct err *err);
+
+/* ---- store.c ---- */
+int store_open_with(const char *path, const char *const *migrations, unsigned n_migrations,
+                    struct store **ret, struct err *err);
 
 /* ---- store_schema.c ---- */
 /* Entry n is what takes the database from version n to n + 1; never edited once released. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_key.c - accounts, API keys (only their hashes) and small facts by name
+ * store_key.c - API keys (only their hashes) and small facts by name
  */
 #include "store/store_internal.h"
 
@@ -9,26 +9,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-
-int store_account_create(struct store *s, const char *account, const char *name, struct err *err)
-{
-	autotx struct tx t = { 0 };
-	autoquery struct query q = { 0 };
-	int r;
-
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = query_begin(&q, s,
-	                     "INSERT INTO accounts (id, name, created_ms) VALUES ($1, $2, $3)",
-	                     err)) < 0)
-		return r;
-	query_bind_text(&q, account);
-	query_bind_text(&q, name);
-	query_bind_i64(&q, clock_wall_ms());
-	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, "create account '%s'", account);
-	query_done(&q);
-	return tx_commit(&t, err);
-}
 
 /* The first column of the first row, as text. */
 static int read_text(struct query *q, char *ret, size_t size, struct err *err)
@@ -39,19 +19,6 @@ static int read_text(struct query *q, char *ret, size_t size, struct err *err)
 		return r < 0 ? r : -ENOENT;
 	query_read_text(q, ret, size);
 	return query_read_end(q, err);
-}
-
-int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE], struct err *err)
-{
-	LOCK_SCOPE(&s->lock);
-	autoquery struct query q = { 0 };
-	int r;
-
-	r = query_begin(&q, s, "SELECT id FROM accounts ORDER BY created_ms, id LIMIT 1", err);
-	if (r < 0)
-		return r;
-	r = read_text(&q, ret_account, ACCOUNT_SIZE, err);
-	return r == -ENOENT ? err_set(err, r, "there is no account yet") : r;
 }
 
 int store_key_add(struct store *s, const char *account, const char *key_id, const char *name,
@@ -130,6 +97,40 @@ int store_key_revoke(struct store *s, const char *account, const char *key_id, s
 		return err_set(err, -ENOENT, "no API key '%s'", key_id);
 	query_done(&q);
 	return tx_commit(&t, err);
+}
+
+static const struct col key_cols[] = {
+	COL_AT(COL_TEXT, store_key, id, "id"),
+	COL_AT(COL_TEXT, store_key, account, "account"),
+	COL_AT(COL_TEXT, store_key, name, "name"),
+	COL_AT(COL_TEXT, store_key, hash, "hash"),
+	COL_AT(COL_I64, store_key, created_ms, "created_ms"),
+};
+static const struct table key_table = {
+	.name = "api_keys",
+	.cols = key_cols,
+	.n_cols = ARRAY_SIZE(key_cols),
+	.row_size = sizeof(struct store_key),
+	.noun = "API key",
+};
+
+int store_key_list(struct store *s, const char *account, struct store_key **ret, size_t *ret_n,
+                   struct err *err)
+{
+	void *p = NULL;
+	int r;
+
+	LOCK_SCOPE(&s->lock);
+	if (account)
+		r = row_list(s, &key_table,
+		             "WHERE revoked_ms IS NULL AND account = $1 ORDER BY created_ms, id",
+		             &account, 1, &p, ret_n, err);
+	else
+		r = row_list(s, &key_table, "WHERE revoked_ms IS NULL ORDER BY created_ms, id",
+		             NULL, 0, &p, ret_n, err);
+	if (r >= 0)
+		*ret = p;
+	return r;
 }
 
 int store_meta_set(struct store *s, const char *key, const char *value, struct err *err)

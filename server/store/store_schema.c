@@ -114,5 +114,51 @@ static const char migration_1[] =
         "CREATE INDEX snapshots_account ON snapshots (account, created_ms);"
         "CREATE INDEX snapshots_point ON snapshots (point);";
 
-const char *const store_migrations[] = { migration_1 };
+/*
+ * Quotas: -1 none, -2 the server's default. The account that was there first is the operator's.
+ * A grant's target is a VM or a repository, so it is no foreign key: who deletes the target
+ * deletes its grants.
+ */
+static const char migration_accounts[] =
+        "ALTER TABLE accounts ADD COLUMN admin BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE accounts ADD COLUMN quota_vms BIGINT NOT NULL DEFAULT -2;"
+        "ALTER TABLE accounts ADD COLUMN quota_running BIGINT NOT NULL DEFAULT -2;"
+        "ALTER TABLE accounts ADD COLUMN quota_vcpus BIGINT NOT NULL DEFAULT -2;"
+        "ALTER TABLE accounts ADD COLUMN quota_mem_mb BIGINT NOT NULL DEFAULT -2;"
+        "ALTER TABLE accounts ADD COLUMN quota_disk_mb BIGINT NOT NULL DEFAULT -2;"
+        "ALTER TABLE accounts ADD COLUMN quota_snapshots BIGINT NOT NULL DEFAULT -2;"
+        "UPDATE accounts SET admin = 1 WHERE id ="
+        " (SELECT id FROM accounts ORDER BY created_ms, id LIMIT 1);"
+        "CREATE TABLE identities ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL REFERENCES accounts (id),"
+        "  managed BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX identities_account ON identities (account, created_ms);"
+        "CREATE TABLE identity_tokens ("
+        "  id TEXT PRIMARY KEY,"
+        "  identity TEXT NOT NULL REFERENCES identities (id),"
+        "  account TEXT NOT NULL REFERENCES accounts (id),"
+        "  hash TEXT NOT NULL UNIQUE,"
+        "  created_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX identity_tokens_identity ON identity_tokens (identity);"
+        "CREATE INDEX identity_tokens_account ON identity_tokens (account);"
+        "CREATE TABLE grants ("
+        "  id TEXT PRIMARY KEY,"
+        "  identity TEXT NOT NULL REFERENCES identities (id),"
+        "  kind TEXT NOT NULL CHECK (kind IN ('vm', 'git')),"
+        "  target TEXT NOT NULL,"
+        "  any_user BIGINT NOT NULL,"
+        "  users TEXT NOT NULL,"
+        "  level TEXT NOT NULL,"
+        "  granted_ms BIGINT NOT NULL,"
+        "  granted_by TEXT NOT NULL,"
+        "  UNIQUE (identity, kind, target)"
+        ");"
+        "CREATE INDEX grants_target ON grants (kind, target);"
+        "CREATE INDEX api_keys_account ON api_keys (account);";
+
+const char *const store_migrations[] = { migration_1, migration_accounts };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -123,7 +123,8 @@ int store_vm_delete(struct store *s, const char *id, struct err *err)
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_delete(s, &vm_table, id, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_delete(s, &vm_table, id, err)) < 0 ||
+	    (r = grants_drop_locked(s, GRANT_VM, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

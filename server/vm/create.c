@@ -65,7 +65,7 @@ int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *er
 {
 	struct vmm *m = vm->m;
 	struct store_vm row = vm->row;
-	int r = vmm_insert(m, vm, err);
+	int r = quota_insert(m, &vm, 1, err);
 
 	if (r < 0)
 		return r;
@@ -95,9 +95,12 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 		return r;
 	vm_fill_row(o, &p, &row);
 	vm = vm_new(m, &row);
-	if (!vm) {
+	r = vm ? quota_hold_vm(m, &row.info, o->account, err)
+	       : err_set(err, -ENOMEM, "create VM: out of memory");
+	if (r < 0) {
 		point_drop(m, &p);
-		return err_set(err, -ENOMEM, "create VM: out of memory");
+		vm_unref(vm);
+		return r;
 	}
 	pthread_mutex_lock(&vm->lock);
 	r = vm_bring_up(vm, &b, err);
@@ -109,6 +112,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 	if (r == 0)
 		vm_copy_info(vm, ret);
 	pthread_mutex_unlock(&vm->lock);
+	quota_release(m, row.info.id);
 	point_drop(m, &p);
 	vm_unref(vm);
 	return r;

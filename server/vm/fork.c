@@ -49,8 +49,8 @@ static void *fork_worker(void *arg)
 }
 
 /* The point the children come from, held against collection. The parent is locked only for this. */
-static int fork_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
-                      struct store_vm *ret_parent, struct err *err)
+static int fork_point(struct vmm *m, const char *account, const char *id, unsigned count,
+                      char ret_point[ID_SIZE], struct store_vm *ret_parent, struct err *err)
 {
 	struct frozen f;
 	struct vm *vm;
@@ -58,6 +58,10 @@ static int fork_point(struct vmm *m, const char *account, const char *id, char r
 
 	if (r < 0)
 		return r;
+	if ((r = quota_check_vms(m, &vm->row.info, count, err)) < 0) {
+		vm_unlock(vm);
+		return r;
+	}
 	if (vm->row.info.state == VM_SUSPENDED) {
 		snprintf(ret_point, ID_SIZE, "%s", vm->row.info.point);
 		r = vmm_hold(m, ret_point, err);
@@ -77,6 +81,10 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
                          const struct vm_persistence *persistence, struct fork_job *job,
                          struct err *err)
 {
+	autofree struct vm **all = calloc(job->count, sizeof(*all));
+
+	if (!all)
+		return err_set(err, -ENOMEM, "fork: out of memory");
 	for (unsigned i = 0; i < job->count; i++) {
 		struct child *c = &job->children[i];
 		struct store_vm row = *parent;
@@ -98,11 +106,11 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 			                 .reason = GUEST_THAW,
 			                 .agent_ms = AGENT_THAW_MS };
 		c->result = -ECANCELED;
-		c->vm = vm_new(m, &row);
-		if (!c->vm || vmm_insert(m, c->vm, err) < 0)
+		c->vm = all[i] = vm_new(m, &row);
+		if (!c->vm)
 			return err_set(err, -ENOMEM, "fork: out of memory");
 	}
-	return 0;
+	return quota_insert(m, all, job->count, err);
 }
 
 static void run_job(struct fork_job *job)
@@ -156,7 +164,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	if (count < 1 || count > VM_FORK_MAX)
 		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
-	r = fork_point(m, account, id, point, &parent, err);
+	r = fork_point(m, account, id, count, point, &parent, err);
 	if (r < 0)
 		return err_wrap(err, "fork VM %s", id);
 	pthread_mutex_init(&job.lock, NULL);

@@ -263,6 +263,20 @@ static struct ready *pop(struct vmm *m, const char *point)
 	return r;
 }
 
+/* Not handed over after all: it is as ready as before, if there is still room for it. */
+static void push_back(struct vmm *m, struct ready *r)
+{
+	struct pool *p = m->pool;
+
+	pthread_mutex_lock(&m->lock);
+	p->given--;
+	if (p->n < POOL_MAX && !m->stopping)
+		p->ready[p->n++] = TAKE_PTR(r);
+	pthread_mutex_unlock(&m->lock);
+	if (r)
+		ready_end(m, r);
+}
+
 static int wake_ready(struct vm *vm, struct err *err)
 {
 	int r = machine_cont(vm->machine, err);
@@ -285,11 +299,16 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	int r;
 
 	while ((rd = pop(m, point))) {
+		if ((r = quota_hold_vm(m, &rd->vm->row.info, o->account, err)) < 0) {
+			push_back(m, rd);
+			return r;
+		}
 		if (machine_alive(rd->vm->machine) && guest_alive(rd->vm->guest) &&
 		    wake_ready(rd->vm, &why) == 0)
 			break;
 		vm_log(rd->vm, LOG_LV_WARN, "was ready but is not any more: %s",
 		       *why.msg ? why.msg : "its process ended");
+		quota_release(m, rd->vm->row.info.id);
 		ready_end(m, rd);
 	}
 	if (!rd)
@@ -301,6 +320,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	if (r == 0)
 		vm_copy_info(vm, ret);
 	pthread_mutex_unlock(&vm->lock);
+	quota_release(m, vm->row.info.id);
 	if (r < 0) {
 		ready_end(m, rd);
 		return r;
@@ -363,9 +383,12 @@ void *pool_main(void *arg)
 		vm_log(rd->vm, LOG_LV_DEBUG, "ready, %llu MB", (unsigned long long)rd->private_mb);
 		pthread_mutex_lock(&m->lock);
 		p->made++;
-		p->ready[p->n++] = rd; /* only this thread adds */
+		if (p->n < POOL_MAX)
+			p->ready[p->n++] = TAKE_PTR(rd);
 		pthread_cond_broadcast(&m->cond);
 		pthread_mutex_unlock(&m->lock);
+		if (rd) /* another one was put back meanwhile */
+			ready_end(m, rd);
 	}
 	return NULL;
 }

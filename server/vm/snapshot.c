@@ -30,7 +30,7 @@ static int snapshot_save(struct vm *vm, const char *point, const char *name,
 		s.info.priority = persistence->priority;
 	}
 	snprintf(s.point, ID_SIZE, "%s", point);
-	r = store_snapshot_add(vm->m->store, &s, err);
+	r = quota_store_snapshot(vm->m, s.info.source_vm, &s, err);
 	if (r == 0)
 		*ret = s.info;
 	return r;
@@ -46,6 +46,11 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
 
 	if (r < 0)
 		return r;
+	r = quota_hold(m, vm->row.info.id, account, &(struct vm_quota){ .snapshots = 1 }, err);
+	if (r < 0) {
+		vm_unlock(vm);
+		return err_wrap(err, "snapshot VM %s", vm_id);
+	}
 	if (vm->row.info.state == VM_SUSPENDED) {
 		r = snapshot_save(vm, vm->row.info.point, name, persistence, ret, err);
 	} else {
@@ -57,6 +62,7 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
 			vmm_release(m, f.point);
 		}
 	}
+	quota_release(m, vm->row.info.id);
 	vm_unlock(vm);
 	vmm_collect_soon(m);
 	return r < 0 ? err_wrap(err, "snapshot VM %s", vm_id) : 0;

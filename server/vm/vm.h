@@ -82,6 +82,18 @@ struct vm_create_opts {
 	int64_t activity_threshold;
 	struct vm_persistence persistence;
 };
+/* How much an account may have, or has. In limits: QUOTA_NONE no limit, QUOTA_DEFAULT the server's.
+ */
+#define QUOTA_NONE (-1)
+#define QUOTA_DEFAULT (-2)
+struct vm_quota {
+	int64_t vms;           /* in any state */
+	int64_t running;       /* VMs with a process */
+	int64_t vcpus, mem_mb; /* of VMs with a process, together */
+	int64_t disk_mb;       /* root disks of all VMs, together */
+	int64_t snapshots;     /* not deleted */
+};
+
 #define VM_IDLE_DEFAULT 300 /* seconds without NIC traffic */
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err);
@@ -138,6 +150,17 @@ int vmm_snapshot_rename(struct vmm *m, const char *account, const char *id, cons
                         struct err *err);
 /* Hidden at once; its layers go when the last VM that descends from it is gone. */
 int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, struct err *err);
+
+/* ---- accounts: quota.c ---- */
+/* What the account has at this moment. */
+int vmm_usage(struct vmm *m, const char *account, struct vm_quota *ret, struct err *err);
+/* The limits that hold for it: its own, and the server's where it has none. */
+int vmm_limits(struct vmm *m, const char *account, struct vm_quota *ret, struct err *err);
+/*
+ * Deletes an account that has neither VMs nor snapshots (else -EBUSY); from then on nothing can be
+ * made for it any more, also by requests that were let in before.
+ */
+int vmm_account_delete(struct vmm *m, const char *account, struct err *err);
 
 /* What the operator sees at start and in GET /v1/health. */
 struct vmm_status {

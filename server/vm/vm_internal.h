@@ -3,8 +3,9 @@
  * vm/vm_internal.h - for files of this folder only
  *
  * Locks, in the order in which they may be taken: vm->lock (one VM, held for
- * the whole of an operation on it), then m->gc (while names are made or
- * taken), then m->lock (tables, short). No operation ever holds two VM locks.
+ * the whole of an operation on it), then m->quota (while something is counted and made
+ * visible), then m->gc (while names are made or taken), then m->lock (tables, short). No operation
+ * ever holds two VM locks.
  */
 #pragma once
 
@@ -47,6 +48,7 @@ struct vm {
 };
 
 #define HOLDS_MAX 512   /* names in flight at once */
+#define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
 #define SHELLS_MAX 16   /* blank processes kept */
 #define POOL_MAX 32     /* ready VMs kept */
 #define POOL_HOT_MAX 64 /* snapshots whose use is counted */
@@ -80,6 +82,12 @@ struct vmm {
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
 	struct err template_err;
+	pthread_mutex_t quota; /* see quota.c */
+	struct quota_held {
+		char id[ID_SIZE], account[ACCOUNT_SIZE];
+		struct vm_quota q;
+	} held[QUOTA_HELD_MAX]; /* counted, but not to be seen yet; m->lock */
+	size_t n_held;
 	char holds[HOLDS_MAX][ID_SIZE]; /* points and layers only a thread knows yet */
 	size_t n_holds;
 	struct shell shells[SHELLS_MAX]; /* owned; m->lock */
@@ -120,6 +128,26 @@ struct vm **vmm_all(struct vmm *m, size_t *ret_n);
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
                  size_t n_layers, const struct store_point *new_point, struct err *err);
 bool vm_may_enter(enum vm_state from, enum vm_state to);
+
+/*
+ * quota.c: m->quota is taken by all but quota_check(), whose caller holds it until what it asked
+ * for can be seen. -EDQUOT with a code of the contract and its numbers.
+ */
+int quota_check(struct vmm *m, const char *account, const struct vm_quota *more, struct err *err);
+/* Counts what is in the making, under the id of its VM, until quota_insert() or quota_release(). */
+int quota_hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
+               struct err *err);
+int quota_hold_vm(struct vmm *m, const struct vm_info *v, const char *account, struct err *err);
+void quota_release(struct vmm *m, const char *id);
+/* Is there room for n VMs like this one? Only an early answer: quota_insert() decides. */
+int quota_check_vms(struct vmm *m, const struct vm_info *v, unsigned n, struct err *err);
+/* New VMs of one account and size into the table, all or none; those held are not asked again. */
+int quota_insert(struct vmm *m, struct vm *const *vms, size_t n, struct err *err);
+/* VM_STARTING, if one more may run; vm->lock held. */
+int quota_start(struct vm *vm, struct err *err);
+/* Stores a snapshot that was held under vm_id. */
+int quota_store_snapshot(struct vmm *m, const char *vm_id, const struct store_snapshot *s,
+                         struct err *err);
 
 /* chain.c */
 int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err);

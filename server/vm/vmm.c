@@ -310,6 +310,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	snprintf(m->template_state, sizeof(m->template_state), "building");
 	m->wake_pipe[0] = m->wake_pipe[1] = -1;
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->quota, NULL);
 	pthread_rwlock_init(&m->gc, NULL);
 	pthread_condattr_init(&ca);
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
@@ -375,6 +376,7 @@ struct vmm *vmm_free(struct vmm *m)
 			close(m->wake_pipe[i]);
 	pthread_cond_destroy(&m->cond);
 	pthread_rwlock_destroy(&m->gc);
+	pthread_mutex_destroy(&m->quota);
 	pthread_mutex_destroy(&m->lock);
 	free(m);
 	return NULL;

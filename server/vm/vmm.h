@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vm/vm.h"
+
 struct dns;
 struct engine;
 struct err;
@@ -21,6 +23,7 @@ struct vmm_conf {
 	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
 	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
 	uint32_t shells;                 /* QEMU processes started ahead */
+	struct vm_quota quota;           /* of accounts that have none of their own */
 };
 
 /* Loads all VMs, adopts what runs, cleans up what nobody owns, starts the background threads. */

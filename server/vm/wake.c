@@ -63,7 +63,7 @@ int vm_wake(struct vm *vm, struct err *err)
 	if (from == VM_LOST)
 		return err_tag(err, -EIO, "CORRUPT_VM_RECORD",
 		               "VM %s is lost: its layers are damaged", vm->row.info.id);
-	r = vm_set_state(vm, VM_STARTING, NULL, 0, NULL, err);
+	r = quota_start(vm, err);
 	if (r < 0)
 		return r;
 	r = from == VM_SUSPENDED ? resume(vm, err) : cold_boot(vm, err);

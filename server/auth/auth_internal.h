@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* auth/auth_internal.h - for files of this folder only */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "auth/auth.h"
+
+/* One live key or token. */
+struct cred {
+	struct cred *next;
+	char hash[HASH_HEX_SIZE];
+	struct auth_who who;
+	_Atomic int64_t used_ms;
+	int64_t saved_ms; /* the audit thread's */
+};
+#define CRED_BUCKETS 4096
+
+struct fail_slot {
+	uint8_t addr[16];
+	uint64_t at_ms; /* of the last change; 0: free */
+	double left;    /* failures that are still let through to the log */
+};
+#define FAIL_SLOTS 1024 /* addresses remembered at one time */
+
+struct auth {
+	struct store *store;    /* weak */
+	pthread_mutex_t change; /* held over store and memory, so that they agree */
+
+	pthread_rwlock_t creds_lock;
+	struct cred *creds[CRED_BUCKETS]; /* owned */
+
+	pthread_mutex_t fail_lock;
+	struct fail_slot fails[FAIL_SLOTS];
+
+	struct store *audit_db; /* owned */
+	pthread_mutex_t audit_lock;
+	pthread_cond_t audit_cond;  /* work, or work done */
+	struct audit_record *audit; /* owned; waiting to be written */
+	size_t n_audit, cap_audit;
+	uint64_t audit_in, audit_out; /* records ever added, ever written or given up */
+	uint64_t audit_lost;
+	unsigned audit_days;
+	bool audit_hurry, audit_stop, has_audit_thread;
+	pthread_t audit_thread;
+};
+
+/* auth.c */
+int auth_hash(const char *secret, char ret_hex[HASH_HEX_SIZE], struct err *err);
+void auth_make_secret(const char *prefix, char ret[AUTH_SECRET_SIZE]);
+void auth_make_account(char ret[ACCOUNT_SIZE]);
+
+/* auth_cred.c */
+int cred_load(struct auth *a, struct err *err);
+int cred_add(struct auth *a, const char *hash, const char *id, const char *account,
+             const char *identity, bool admin, struct err *err);
+bool cred_find(struct auth *a, const char *hash, struct auth_who *ret);
+bool cred_exists(struct auth *a, const char *id);
+/* All of an account, an identity, or the one with that id; NULL: any. */
+void cred_remove(struct auth *a, const char *account, const char *identity, const char *id);
+int64_t cred_used(struct auth *a, const char *id);
+/* Those used since they were saved last, at most max; then they count as saved. */
+size_t cred_take_uses(struct auth *a, struct audit_use *u, size_t max);
+void cred_free_all(struct auth *a);
+
+/* auth_audit.c */
+int audit_start(struct auth *a, const char *data_dir, struct err *err);
+void audit_end(struct auth *a);
