@@ -137,6 +137,8 @@ struct request {
 	uint64_t start_ms;
 	bool counted;   /* among the running ones */
 	bool preflight; /* an OPTIONS request */
+	bool denied;    /* refused for who asked: goes into the audit log */
+	bool quiet;     /* one of too many failures: goes into no log */
 	int refused;    /* -errno found before the body was there: it is read and dropped */
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
@@ -169,6 +171,13 @@ struct api {
 	int drain_fd; /* owned; readable once draining: streams end */
 };
 
+/* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
+const char *request_arg(const struct request *req, const char *param);
+/* The account a call is about: ?accountId for the operator, else one's own. */
+int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err);
+/* limit and offset of a list of n things: the first one and the one after the last. */
+int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
+                 uint32_t *ret_offset, struct err *err);
 const char *request_header(struct request *req, const char *name);
 /* Decoded query value; NULL when absent. Caller frees *ret. -EINVAL for bad encoding. */
 int request_query(struct request *req, const char *name, char **ret, struct err *err);
@@ -183,6 +192,7 @@ int request_json(struct request *req, const char *tag, json_t **ret, struct err 
 /* Argument i is a VM id; checks the form. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
 int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
+bool linux_user_valid(const char *name);
 /* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err);
 
@@ -266,6 +276,14 @@ int process_error(int r, struct err *err);
 int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow_consume,
                  json_t *started_consume, struct err *err);
 
+/* ---- browsers: cors.c ---- */
+void cors_headers(struct request *req, struct MHD_Response *m);
+
+/* ---- the audit log: trail.c ---- */
+const struct sockaddr *request_remote(struct request *req); /* or NULL */
+/* Leaves a record if this request is one that does. code: of the error, or NULL. */
+void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
+
 /* ---- shapes: shape.c ---- */
 json_t *shape_time(int64_t wall_ms); /* RFC 3339; null for 0 */
 json_t *shape_text(const char *s);   /* null for "" */
@@ -337,3 +355,32 @@ int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 int api_snapshot_get(struct request *req, struct reply *res, struct err *err);
 int api_snapshot_rename(struct request *req, struct reply *res, struct err *err);
 int api_snapshot_delete(struct request *req, struct reply *res, struct err *err);
+
+/* accounts, keys, audit log */
+int api_account_create(struct request *req, struct reply *res, struct err *err);
+int api_account_list(struct request *req, struct reply *res, struct err *err);
+int api_account_get(struct request *req, struct reply *res, struct err *err);
+int api_account_update(struct request *req, struct reply *res, struct err *err);
+int api_account_delete(struct request *req, struct reply *res, struct err *err);
+int api_key_create(struct request *req, struct reply *res, struct err *err);
+int api_key_list(struct request *req, struct reply *res, struct err *err);
+int api_key_revoke(struct request *req, struct reply *res, struct err *err);
+int api_audit(struct request *req, struct reply *res, struct err *err);
+
+/* identities, tokens, permissions */
+int api_identity_list(struct request *req, struct reply *res, struct err *err);
+int api_identity_create(struct request *req, struct reply *res, struct err *err);
+int api_identity_delete(struct request *req, struct reply *res, struct err *err);
+int api_token_list(struct request *req, struct reply *res, struct err *err);
+int api_token_create(struct request *req, struct reply *res, struct err *err);
+int api_token_revoke(struct request *req, struct reply *res, struct err *err);
+int api_vm_perm_list(struct request *req, struct reply *res, struct err *err);
+int api_vm_perm_get(struct request *req, struct reply *res, struct err *err);
+int api_vm_perm_grant(struct request *req, struct reply *res, struct err *err);
+int api_vm_perm_update(struct request *req, struct reply *res, struct err *err);
+int api_vm_perm_revoke(struct request *req, struct reply *res, struct err *err);
+int api_git_perm_list(struct request *req, struct reply *res, struct err *err);
+int api_git_perm_get(struct request *req, struct reply *res, struct err *err);
+int api_git_perm_grant(struct request *req, struct reply *res, struct err *err);
+int api_git_perm_update(struct request *req, struct reply *res, struct err *err);
+int api_git_perm_revoke(struct request *req, struct reply *res, struct err *err);

@@ -29,6 +29,8 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 
 int api_whoami(struct request *req, struct reply *res, struct err *err)
 {
-	return reply_json(res, json_pack("{s:s, s:n}", "accountId", req->who.account, "identityId"),
+	return reply_json(res,
+	                  json_pack("{s:s, s:o}", "accountId", req->who.account, "identityId",
+	                            shape_text(req->who.identity)),
 	                  err);
 }

@@ -114,6 +114,29 @@ static int list_query_read(struct request *req, struct list_query *q, struct err
 	return 0;
 }
 
+/* A token sees the VMs its identity was granted, and no others. */
+static int keep_granted(struct request *req, struct vm_info *v, size_t *n, struct err *err)
+{
+	autofree struct store_grant *g = NULL;
+	size_t n_grants = 0, kept = 0;
+	int r;
+
+	if (!*req->who.identity)
+		return 0;
+	r = auth_grant_list(req->api->deps.auth, req->who.account, req->who.identity, GRANT_VM, &g,
+	                    &n_grants, err);
+	for (size_t i = 0; r == 0 && i < *n; i++) {
+		bool granted = false;
+
+		for (size_t k = 0; k < n_grants && !granted; k++)
+			granted = strcmp(g[k].target, v[i].id) == 0;
+		if (granted)
+			v[kept++] = v[i];
+	}
+	*n = kept;
+	return r;
+}
+
 /*
  * The counters per state are over everything the search finds; totalCount is
  * what the filters leave, so that limit and offset can walk through it.
@@ -128,7 +151,8 @@ int api_vm_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = list_query_read(req, &q, err)) < 0 ||
-	    (r = vmm_list(req->api->deps.vmm, req->who.account, &v, &n, err)) < 0)
+	    (r = vmm_list(req->api->deps.vmm, req->who.account, &v, &n, err)) < 0 ||
+	    (r = keep_granted(req, v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
 		if (q.search && !strcasestr(v[i].id, q.search) && !strcasestr(v[i].name, q.search))

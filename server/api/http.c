@@ -121,20 +121,30 @@ static void find_route(struct request *req, const char *raw_path)
 
 static void check_key(struct request *req)
 {
+	const struct route *route = req->match.route;
+	struct auth *auth = req->api->deps.auth;
 	int r;
 
-	if (req->match.route->scope == SCOPE_PUBLIC)
+	if (route->scope == SCOPE_PUBLIC)
 		return;
-	r = auth_check(req->api->deps.auth, request_header(req, "Authorization"),
+	r = auth_check(auth, request_header(req, "Authorization"),
 	               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
 	               &req->refusal);
-	if (r < 0)
-		refuse(req, r, 0);
-	else if (!(req->who.scopes & req->match.route->scope))
-		refuse(req,
-		       err_tag(&req->refusal, -EACCES, "FORBIDDEN", "this key may not %s",
-		               req->match.route->help),
-		       0);
+	if (r == 0) {
+		r = auth_permit(auth, &req->who, route->scope, request_arg(req, "{vm_id}"),
+		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->refusal);
+		req->denied = r < 0;
+		if (r < 0)
+			refuse(req, r, 0);
+		return;
+	}
+	req->denied = r == -EACCES;
+	/* Only after the check: a good key works, whoever else fails from the same address. */
+	req->quiet = req->denied && !auth_failure(auth, request_remote(req));
+	if (req->quiet)
+		err_tag(&req->refusal, r, req->refusal.tag,
+		        "too many requests without a valid key or token came from this address");
+	refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
 
 static void refuse_size(struct request *req)
@@ -206,6 +216,7 @@ static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, co
 	random_bytes(trace, sizeof(trace));
 	hex_encode(trace, sizeof(trace), req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
+	auth_mask(req->path); /* it is logged */
 	req->counted = count_in(a);
 	req->preflight = strcmp(method, "OPTIONS") == 0;
 
@@ -275,7 +286,7 @@ static enum MHD_Result on_complete(struct request *req)
 		err = req->refusal;
 		r = req->refused;
 		res.status = req->refused_status;
-		res.close = !req->counted;
+		res.close = !req->counted || req->quiet;
 		if (res.status == 405)
 			res.allow = req->match.allow;
 	} else {

@@ -16,12 +16,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static const char allow_methods[] = "GET, POST, PUT, PATCH, DELETE, OPTIONS";
-static const char allow_headers[] =
-        "Authorization, Content-Type, X-Freestyle-Identity-Access-Token, X-Freestyle-SDK, "
-        "X-Freestyle-SDK-Version, X-Freestyle-Vm-Linux-User-Id, Range, If-Range, If-None-Match, "
-        "X-Freestyle-Background-After-Secs";
-
 int reply_json(struct reply *res, json_t *json_consume, struct err *err)
 {
 	if (!json_consume)
@@ -53,14 +47,13 @@ static void add_path_ids(struct request *req, json_t *body)
 	static const struct {
 		const char *param, *member;
 	} names[] = { { "{vm_id}", "vmId" }, { "{snapshot_id}", "snapshotId" } };
-	const struct route *route = req->match.route;
 
-	for (size_t i = 0; route && req->match.n_args && i < ARRAY_SIZE(names); i++)
-		if (strstr(route->pattern, names[i].param) &&
-		    !json_object_get(body, names[i].member))
-			json_object_set_new(
-			        body, names[i].member,
-			        shape_output(req->match.arg[0], strlen(req->match.arg[0])));
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *arg = request_arg(req, names[i].param);
+
+		if (arg && !json_object_get(body, names[i].member))
+			json_object_set_new(body, names[i].member, shape_output(arg, strlen(arg)));
+	}
 }
 
 static json_t *error_body(struct request *req, struct reply *res, const char *code,
@@ -110,18 +103,9 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_RANGE, res->content_range);
 	if (res->close)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
-	/* Any page may ask: what it gets depends on a key in a header, never on a cookie. */
-	if (!req->match.route || req->match.route->scope != SCOPE_PUBLIC) {
-		MHD_add_response_header(m, "Access-Control-Allow-Origin", "*");
-		MHD_add_response_header(m, "Access-Control-Expose-Headers",
-		                        "x-freestyle-trace-id, x-freestyle-background-request-id, "
-		                        "x-pando-offset, content-range, accept-ranges, etag");
-	}
-	if (req->preflight) {
-		MHD_add_response_header(m, "Access-Control-Allow-Methods", allow_methods);
-		MHD_add_response_header(m, "Access-Control-Allow-Headers", allow_headers);
-		MHD_add_response_header(m, "Access-Control-Max-Age", "86400");
-	}
+	if (req->quiet)
+		MHD_add_response_header(m, MHD_HTTP_HEADER_RETRY_AFTER, "60");
+	cors_headers(req, m);
 }
 
 static struct MHD_Response *response_of(json_t *json, uint64_t *ret_len)
@@ -147,15 +131,18 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 	                              "\"message\":\"out of memory\"}";
 	unsigned status = res->status ? res->status : MHD_HTTP_OK;
 	struct MHD_Response *m = NULL;
+	const char *code = NULL;
 	enum MHD_Result ok;
 	uint64_t len = res->stream_len;
 
 	if (r < 0) {
-		const char *code = code_of(err);
-		json_t *body = error_body(req, res, code, err);
+		json_t *body;
 
+		code = code_of(err);
+		body = error_body(req, res, code, err);
 		status = res->status ? res->status : status_of(code);
-		log_failure(req, status, code, err);
+		if (!req->quiet)
+			log_failure(req, status, code, err);
 		m = response_of(body, &len);
 		json_decref(body);
 	} else if (res->stream) {
@@ -173,6 +160,7 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 			return MHD_NO;
 	}
 	add_headers(req, res, m);
+	trail_leave(req, res, status, code);
 	watch_deadline(req->api->watch, req->watched, watch_move(len));
 	ok = MHD_queue_response(req->conn, status, m);
 	MHD_destroy_response(m);

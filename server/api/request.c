@@ -18,6 +18,53 @@ const char *request_header(struct request *req, const char *name)
 	return MHD_lookup_connection_value(req->conn, MHD_HEADER_KIND, name);
 }
 
+const char *request_arg(const struct request *req, const char *param)
+{
+	const struct route *route = req->match.route;
+	const char *p = route ? route->pattern : "";
+	size_t i = 0;
+
+	for (p = strchr(p, '{'); p; p = strchr(p + 1, '{'), i++)
+		if (strncmp(p, param, strlen(param)) == 0)
+			return i < req->match.n_args ? req->match.arg[i] : NULL;
+	return NULL;
+}
+
+int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err)
+{
+	autofree char *id = NULL;
+	struct store_account a;
+	int r = request_query(req, "accountId", &id, err);
+
+	if (r < 0)
+		return r;
+	snprintf(ret, ACCOUNT_SIZE, "%s", req->who.account);
+	if (!id || strcmp(id, ret) == 0)
+		return 0;
+	if (!(req->who.scopes & SCOPE_ADMIN))
+		return err_tag(err, -EACCES, "FORBIDDEN",
+		               "'accountId' takes a key of the operator's account");
+	if ((r = store_account_get(req->api->deps.store, id, &a, err)) < 0)
+		return r;
+	snprintf(ret, ACCOUNT_SIZE, "%s", a.id);
+	return 0;
+}
+
+int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
+                 uint32_t *ret_offset, struct err *err)
+{
+	uint32_t limit = UINT32_MAX, offset = 0;
+	int r;
+
+	if ((r = request_query_u32(req, "limit", UINT32_MAX, &limit, err)) < 0 ||
+	    (r = request_query_u32(req, "offset", UINT32_MAX, &offset, err)) < 0)
+		return r;
+	*ret_offset = offset;
+	*ret_first = MIN(n, (size_t)offset);
+	*ret_end = *ret_first + MIN(n - *ret_first, (size_t)limit);
+	return 0;
+}
+
 int request_query(struct request *req, const char *name, char **ret, struct err *err)
 {
 	const char *v = MHD_lookup_connection_value(req->conn, MHD_GET_ARGUMENT_KIND, name);
@@ -132,16 +179,21 @@ int request_snapshot_id(struct request *req, size_t i, const char **ret, struct 
 	return 0;
 }
 
+bool linux_user_valid(const char *u)
+{
+	size_t n = strspn(u, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+	return n > 0 && n <= USER_MAX && u[n] == '\0' && u[0] != '-' && u[0] != '.';
+}
+
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err)
 {
 	const char *u = request_header(req, "X-Freestyle-Vm-Linux-User-Id");
-	size_t n;
 
 	*ret = NULL;
 	if (!u || !*u)
 		return 0;
-	n = strspn(u, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-	if (n == 0 || n > USER_MAX || u[n] != '\0' || u[0] == '-' || u[0] == '.')
+	if (!linux_user_valid(u))
 		return err_tag(err, -EINVAL, tag,
 		               "X-Freestyle-Vm-Linux-User-Id must be a Linux user name");
 	*ret = u;

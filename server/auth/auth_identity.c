@@ -185,8 +185,8 @@ static bool user_listed(const struct store_grant *g, const char *user)
 {
 	size_t n = strlen(user);
 
-	for (const char *p = g->users; n && *p; p += strcspn(p, ",") + 1)
-		if (strncmp(p, user, n) == 0 && p[n] == ',')
+	for (const char *p = g->users; *p; p += strcspn(p, ",") + 1)
+		if (n == strcspn(p, ",") && memcmp(p, user, n) == 0)
 			return true;
 	return g->any_user;
 }

@@ -125,7 +125,8 @@ int store_audit_list(struct store *s, const struct audit_filter *f, struct audit
 	                "AND at_ms < $3 AND at_ms > $4 AND ($5 IS NULL OR account = $5) "
 	                "AND ($6 IS NULL OR method = $6 OR route = $6 OR "
 	                "     method || ' ' || route = $6) "
-	                "AND ($7 IS NULL OR target = $7) ORDER BY seq DESC LIMIT $8",
+	                "AND ($7 IS NULL OR target = $7 OR target LIKE $7 || '/%' OR "
+	                "     target LIKE '%/' || $7) ORDER BY seq DESC LIMIT $8",
 	                err);
 	if (r < 0)
 		return r;

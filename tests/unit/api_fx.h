@@ -12,6 +12,7 @@
 #include "conf.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
+#include "tests/unit/fake_account.h"
 #include "tests/unit/fake_vmm.h"
 #include "tests/unit/http_client.h"
 #include "tests/unit/tmpdir.h"
@@ -45,6 +46,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	if (store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err) < 0 ||
 	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0)
 		return -1;
+	fake_account_store(f->store);
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,

@@ -318,7 +318,8 @@ int vmm_snapshot_list(struct vmm *m, const char *account, bool include_deleted,
 	*ret = calloc(ROWS, sizeof(**ret));
 	*ret_n = 0;
 	for (size_t i = m->n_snaps; i-- > 0;)
-		if (include_deleted || !m->snaps[i].deleted)
+		if (strcmp(m->snaps[i].account, account) == 0 &&
+		    (include_deleted || !m->snaps[i].deleted))
 			(*ret)[(*ret_n)++] = m->snaps[i];
 	return 0;
 }

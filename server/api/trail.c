@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trail.c - which requests leave a record in the audit log, and what it says
+ *
+ * Everything that changes something (any method but GET) and everything that was refused for
+ * who asked. The record names the route's pattern and the ids in the path; never the path itself, a
+ * query, a body or a credential.
+ */
+#include "api/api_internal.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+
+const struct sockaddr *request_remote(struct request *req)
+{
+	const union MHD_ConnectionInfo *ci =
+	        MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+	return ci ? ci->client_addr : NULL;
+}
+
+static void write_remote(struct request *req, char *dst, size_t size)
+{
+	const struct sockaddr *sa = request_remote(req);
+	socklen_t len = sa && sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+	                                                : sizeof(struct sockaddr_in);
+
+	if (!sa || getnameinfo(sa, len, dst, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+		snprintf(dst, size, "unknown");
+}
+
+/* An id or a name of ours; anything else in a path is not for the log. */
+static bool is_id(const char *s)
+{
+	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return n > 0 && n <= ACCOUNT_SIZE && s[n] == '\0';
+}
+
+static void add_target(struct audit_record *a, const char *id)
+{
+	size_t n = strlen(a->target);
+
+	snprintf(a->target + n, sizeof(a->target) - n, "%s%s", n ? "/" : "", is_id(id) ? id : "?");
+}
+
+/* The ids in the path, "identity/vm" when there are two; for what was made, its new id. */
+static void write_target(struct request *req, const struct reply *res, struct audit_record *a)
+{
+	static const char *const made[] = { "id", "snapshotId", "vmId" };
+	const struct route *route = req->match.route;
+
+	for (size_t i = 0; i < req->match.n_args; i++)
+		if (i == 0 || !strstr(route->pattern, "/files/"))
+			add_target(a, req->match.arg[i]);
+	for (size_t i = 0; !*a->target && i < ARRAY_SIZE(made); i++) {
+		const char *id = json_string_value(json_object_get(res->json, made[i]));
+
+		if (id && is_id(id))
+			add_target(a, id);
+	}
+	auth_mask(a->target);
+}
+
+void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code)
+{
+	struct audit_record a = { .at_ms = clock_wall_ms(), .status = status };
+	const struct route *route = req->match.route;
+
+	if (!route || req->quiet ||
+	    (!req->denied && (route->method == METHOD_GET || !*req->who.account)))
+		return;
+	memcpy(a.account, req->who.account, sizeof(a.account));
+	memcpy(a.key, req->who.key, sizeof(a.key));
+	memcpy(a.identity, req->who.identity, sizeof(a.identity));
+	snprintf(a.method, sizeof(a.method), "%s", method_name(route->method));
+	snprintf(a.route, sizeof(a.route), "%s", route->pattern);
+	snprintf(a.code, sizeof(a.code), "%s", code ? code : "");
+	memcpy(a.trace, req->trace, sizeof(a.trace));
+	write_target(req, res, &a);
+	write_remote(req, a.remote, sizeof(a.remote));
+	auth_audit(req->api->deps.auth, &a);
+}
