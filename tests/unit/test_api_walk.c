@@ -1,4 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_api_walk.c - every route of the table, as a stranger and with a token
+ *
+ * Nothing is listed here by hand: a route that is added is walked too. A stranger (a key of
+ * another account) must get the same answer for what exists as for what does not; a token without
+ * a grant must get nothing but what its scope gives to everyone.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/api_internal.h"
+#include "tests/unit/api_as.h"
+
+/* Enough for every handler to get as far as looking for the thing. */
+static const char body[] =
+        "{\"command\":\"echo x\",\"content\":\"\",\"encoding\":\"utf8\",\"name\":\"n\",\"count\":1,"
+        "\"permission\":\"read\",\"vcpuCount\":2,\"services\":[]}";
+
+struct ids {
+	char vm[32], snapshot[32], identity[32], token[32], key[32], account[48];
+};
+
+/* The path of a route with these ids in it. */
+static void fill(const char *pattern, const struct ids *ids, char *dst, size_t size)
+{
+	static const struct {
+		const char *param;
+		size_t off;
+	} names[] = {
+		{ "{vm_id}", offsetof(struct ids, vm) },
+		{ "{snapshot_id}", offsetof(struct ids, snapshot) },
+		{ "{identity}", offsetof(struct ids, identity) },
+		{ "{token_id}", offsetof(struct ids, token) },
+		{ "{key_id}", offsetof(struct ids, key) },
+		{ "{account_id}", offsetof(struct ids, account) },
+	};
+	size_t n = 0;
+
+	for (const char *p = pattern; *p && n + 1 < size;) {
+		const char *value = "x";
+
+		if (*p != '{') {
+			dst[n++] = *p++;
+			continue;
+		}
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+			if (strncmp(p, names[i].param, strlen(names[i].param)) == 0)
+				value = (const char *)ids + names[i].off;
+		n += (size_t)snprintf(dst + n, size - n, "%s", value);
+		p = strchr(p, '}') + 1;
+	}
+	dst[n] = '\0';
+}
+
+static void make_ids(struct fx *f, struct ids *ret)
+{
+	autoreply struct http_reply who = { 0 }, snap = { 0 }, i = { 0 }, t = { 0 }, keys = { 0 },
+	                            perm = { 0 };
+	char path[160];
+
+	fx_stored_vm(f, ret->vm);
+	fx_call(f, "GET", "/auth/v1/whoami", NULL, 200, &who);
+	snprintf(ret->account, sizeof(ret->account), "%s", fx_str(who.json, "accountId"));
+	snprintf(path, sizeof(path), "/v1/vms/%s/snapshot", ret->vm);
+	fx_call(f, "POST", path, "{}", 200, &snap);
+	snprintf(ret->snapshot, sizeof(ret->snapshot), "%s", fx_str(snap.json, "snapshotId"));
+	fx_call(f, "POST", "/identity/v1/identities", NULL, 200, &i);
+	snprintf(ret->identity, sizeof(ret->identity), "%s", fx_str(i.json, "id"));
+	snprintf(path, sizeof(path), "/identity/v1/identities/%s/tokens", ret->identity);
+	fx_call(f, "POST", path, NULL, 200, &t);
+	snprintf(ret->token, sizeof(ret->token), "%s", fx_str(t.json, "id"));
+	snprintf(path, sizeof(path), "/identity/v1/identities/%s/permissions/vm/%s", ret->identity,
+	         ret->vm);
+	fx_call(f, "POST", path, "{}", 200, &perm);
+	fx_call(f, "GET", "/v1/keys", NULL, 200, &keys);
+	snprintf(ret->key, sizeof(ret->key), "%s",
+	         fx_str(json_array_get(json_object_get(keys.json, "keys"), 0), "id"));
+}
+
+static void made_up(struct ids *ret)
+{
+	*ret = (struct ids){ .vm = "zzzzzzzzzzzzzzzzzzzz",
+		             .snapshot = "sc-zzzzzzzzzzzzzzzzzzzz",
+		             .identity = "idn-zzzzzzzzzzzzzzzzzzzz",
+		             .token = "tok-zzzzzzzzzzzzzzzzzzzz",
+		             .key = "ak-zzzzzzzzzzzzzzzzzzzz",
+		             .account = "00000000-0000-4000-8000-000000000000" };
+}
+
+static const char *body_of(const struct route *r)
+{
+	return r->method == METHOD_GET || r->method == METHOD_DELETE || r->body_max < KIB(64)
+	               ? NULL
+	               : body;
+}
+
+static void call(struct fx *f, const struct acting *who, const struct route *r,
+                 const struct ids *ids, struct http_reply *ret)
+{
+	const char *b = body_of(r);
+	char path[256];
+
+	fill(r->pattern, ids, path, sizeof(path));
+	if (http_call(f->port, method_name(r->method), path, who->header, b, b ? strlen(b) : 0,
+	              ret) < 0)
+		fail_msg("%s %s: no reply", method_name(r->method), path);
+}
+
+static void assert_tells_nothing(const struct route *r, const struct http_reply *reply,
+                                 const struct ids *ids)
+{
+	const char *all[] = { ids->vm,    ids->snapshot, ids->identity,
+		              ids->token, ids->key,      ids->account };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (strstr(reply->body, all[i]))
+			fail_msg("%s %s tells a stranger about %s: %s", method_name(r->method),
+			         r->pattern, all[i], reply->body);
+}
+
+static void strangers_cannot_tell_what_exists(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply vm = { 0 };
+	struct acting stranger;
+	struct ids real, none;
+	char path[64];
+
+	make_ids(f, &real);
+	made_up(&none);
+	acting_account(f, &stranger);
+	/* Lists first: what the stranger names later stands in its own audit log. */
+	for (size_t i = 0; i < api_n_routes; i++) {
+		autoreply struct http_reply a = { 0 };
+
+		if (strchr(api_routes[i].pattern, '{'))
+			continue;
+		call(f, &stranger, &api_routes[i], &real, &a);
+		assert_tells_nothing(&api_routes[i], &a, &real);
+	}
+	for (size_t i = 0; i < api_n_routes; i++) {
+		const struct route *r = &api_routes[i];
+		autoreply struct http_reply a = { 0 }, b = { 0 };
+
+		if (!strchr(r->pattern, '{'))
+			continue;
+		call(f, &stranger, r, &real, &a);
+		call(f, &stranger, r, &none, &b);
+		if (a.status != b.status || a.status < 400 || a.status >= 500 ||
+		    strcmp(fx_str(a.json, "code"), fx_str(b.json, "code")) != 0)
+			fail_msg("%s %s: what is there %d %s, what is not %d %s",
+			         method_name(r->method), r->pattern, a.status,
+			         fx_str(a.json, "code"), b.status, fx_str(b.json, "code"));
+	}
+	/* And all of it is as it was. */
+	snprintf(path, sizeof(path), "/v1/vms/%s", real.vm);
+	fx_call(f, "GET", path, NULL, 200, &vm);
+	assert_string_equal(fx_str(vm.json, "state"), "running");
+	for (size_t i = 0; i < api_n_routes; i++) {
+		const struct route *r = &api_routes[i];
+		autoreply struct http_reply a = { 0 };
+		struct acting me;
+
+		if (r->method != METHOD_GET || !strchr(r->pattern, '{') ||
+		    (strncmp(r->pattern, "/identity/", 10) != 0 &&
+		     strncmp(r->pattern, "/v1/vms/snapshots/", 18) != 0) ||
+		    strstr(r->pattern, "/git/"))
+			continue;
+		snprintf(me.header, sizeof(me.header), "%s", f->auth_header);
+		call(f, &me, r, &real, &a);
+		if (a.status != 200)
+			fail_msg("%s: %d %s", r->pattern, a.status, a.body);
+	}
+}
+
+static void a_token_gets_what_its_scope_says(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply i = { 0 }, t = { 0 };
+	struct acting token;
+	struct ids real;
+	char path[128];
+
+	make_ids(f, &real);
+	fx_call(f, "POST", "/identity/v1/identities", NULL, 200, &i); /* one without grants */
+	snprintf(path, sizeof(path), "/identity/v1/identities/%s/tokens", fx_str(i.json, "id"));
+	fx_call(f, "POST", path, NULL, 200, &t);
+	snprintf(token.header, sizeof(token.header), "Authorization: Bearer %s\r\n",
+	         fx_str(t.json, "token"));
+	for (size_t k = 0; k < api_n_routes; k++) {
+		const struct route *r = &api_routes[k];
+		bool everyone = r->scope == SCOPE_PUBLIC || r->scope == SCOPE_SELF;
+		autoreply struct http_reply a = { 0 };
+		const char *code;
+
+		call(f, &token, r, &real, &a);
+		if (everyone && a.status == 200)
+			continue;
+		code = strstr(r->pattern, "{vm_id}") ? "VM_ACCESS_DENIED" : "FORBIDDEN";
+		if (everyone || a.status != 403 || strcmp(fx_str(a.json, "code"), code) != 0)
+			fail_msg("%s %s with a token: %d %s", method_name(r->method), r->pattern,
+			         a.status, a.body);
+	}
+	assert_int_equal(fake_wakes(f->vmm), 0);
+}
+
+/* What a token can reach at all is about one VM, the first thing in the path. */
+static void scopes_fit_their_routes(void **state)
+{
+	for (size_t i = 0; i < api_n_routes; i++) {
+		const struct route *r = &api_routes[i];
+		bool one_vm = strncmp(r->pattern, "/v1/vms/{vm_id}", 15) == 0;
+
+		if ((r->scope & (SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT)) && !one_vm)
+			fail_msg("%s: its scope is for routes of one VM", r->pattern);
+		if (r->scope == SCOPE_SELF && strchr(r->pattern, '{'))
+			fail_msg("%s: everyone may, whatever the id?", r->pattern);
+		if (strncmp(r->pattern, "/v1/accounts", 12) == 0 && r->scope != SCOPE_ADMIN)
+			fail_msg("%s is the operator's", r->pattern);
+		if (strncmp(r->pattern, "/identity/", 10) == 0 && r->scope != SCOPE_ACCOUNT)
+			fail_msg("%s takes a key", r->pattern);
+	}
+}
+
 int main(void)
 {
-	return 0;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(scopes_fit_their_routes),
+#define T(name) cmocka_unit_test_setup_teardown(name, fx_setup, fx_teardown)
+		T(strangers_cannot_tell_what_exists),
+		T(a_token_gets_what_its_scope_says),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
