@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* key.c - pando key, pando whoami: API keys of an account, and whose the one in use is */
+#include <stdlib.h>
+
+#include "base/auto.h"
+#include "cli/cli.h"
+
+#define ACCOUNT_OPT                                                                     \
+	{                                                                               \
+		"account", "ACCOUNT", "of this account, by id or name (operator's key)" \
+	}
+
+static const struct cli_col key_cols[] = {
+	{ "ID", "id" },
+	{ "NAME", "name" },
+	{ "CREATED", "createdAt" },
+	{ "LAST USED", "lastUsedAt" },
+};
+
+/* Adds accountId for --account; false after a sentence. */
+static bool for_account(struct cli *c, const struct cli_args *a, char **path)
+{
+	autofree char *id = NULL;
+
+	if (!a->opt[0])
+		return true;
+	id = cli_account_id(c, a->opt[0]);
+	if (id)
+		cli_query(c, path, "accountId", id);
+	return id != NULL;
+}
+
+static int create(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/v1/keys");
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (!for_account(c, a, &path))
+		return CLI_REFUSED;
+	r = cli_call(c, "POST", path, json_pack("{s:s}", "name", a->arg[0] ? a->arg[0] : ""),
+	             &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "id   %s\nkey  %s\nIt is not shown again.",
+		        json_string_value(json_object_get(reply, "id")),
+		        json_string_value(json_object_get(reply, "key")));
+	return r;
+}
+
+static int list(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/v1/keys");
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (!for_account(c, a, &path))
+		return CLI_REFUSED;
+	r = cli_call(c, "GET", path, NULL, &reply);
+	if (r == CLI_OK)
+		cli_table(c, reply, json_object_get(reply, "keys"), key_cols, ARRAY_SIZE(key_cols));
+	return r;
+}
+
+static int revoke_key(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/v1/keys/%s", a->arg[0]);
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (!for_account(c, a, &path))
+		return CLI_REFUSED;
+	r = cli_call(c, "DELETE", path, NULL, &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "revoked");
+	return r;
+}
+
+static int whoami(struct cli *c, const struct cli_args *a)
+{
+	static const struct cli_col cols[] = { { "account", "accountId" },
+		                               { "identity", "identityId" } };
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "GET", "/auth/v1/whoami", NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_show(c, reply, cols, ARRAY_SIZE(cols));
+	return r;
+}
+
+static const struct cli_verb verbs[] = {
+	{ "create", "[NAME]", "make a key; it is shown once", create, { ACCOUNT_OPT } },
+	{ "list", "", "keys by id, when they were made and last used", list, { ACCOUNT_OPT } },
+	{ "revoke", "KEY", "make a key worthless at once, by its id", revoke_key, { ACCOUNT_OPT } },
+};
+const struct cli_noun cli_key = { "key", "API keys.", verbs, ARRAY_SIZE(verbs) };
+
+static const struct cli_verb whoami_verbs[] = {
+	{ NULL, "", "the account behind the key", whoami, { { 0 } } },
+};
+const struct cli_noun cli_whoami = { "whoami", "Who the server takes you for.", whoami_verbs,
+	                             ARRAY_SIZE(whoami_verbs) };
