@@ -47,12 +47,12 @@ struct vm {
 	uint64_t idle_since_ms; /* clock_ms of it; keeper only */
 };
 
-#define HOLDS_MAX 512   /* names in flight at once */
+#define HOLDS_MAX 512      /* names in flight at once */
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
-#define SHELLS_MAX 16   /* blank processes kept */
-#define POOL_MAX 32     /* ready VMs kept */
-#define POOL_HOT_MAX 64 /* snapshots whose use is counted */
-#define QUIET_MS 400    /* nothing is made ahead of need until no VM was started for so long */
+#define SHELLS_MAX 16      /* blank processes kept */
+#define POOL_MAX 32        /* ready VMs kept */
+#define POOL_HOT_MAX 64    /* snapshots whose use is counted */
+#define QUIET_MS 400       /* nothing is made ahead of need until no VM was started for so long */
 
 struct pool;
 

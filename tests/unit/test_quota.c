@@ -236,19 +236,41 @@ static void *snapshot_many(void *arg)
 
 	for (int i = 0; i < TRIES; i++) {
 		struct store_snapshot s = { .info = { .created_ms = 1 } };
+		char vm[ID_SIZE];
 
-		if (quota_snapshot_begin(f->m, "acme", NULL) < 0) {
+		id_make("", vm);
+		if (quota_hold(f->m, vm, "acme", &(struct vm_quota){ .snapshots = 1 }, NULL) < 0) {
 			atomic_fetch_add(&f->refused, 1);
 			continue;
 		}
 		if (i % 3 == 0) { /* the freeze failed */
-			quota_snapshot_end(f->m, "acme", NULL, NULL);
+			quota_release(f->m, vm);
 			continue;
 		}
 		id_make("sc-", s.info.id);
 		snprintf(s.info.account, sizeof(s.info.account), "acme");
-		if (quota_snapshot_end(f->m, "acme", &s, NULL) == 0)
+		if (quota_store_snapshot(f->m, vm, &s, NULL) == 0)
 			atomic_fetch_add(&f->made, 1);
+	}
+	return NULL;
+}
+
+/* As create does it: held while it boots, then in the table; some do not come up. */
+static void *boot_many(void *arg)
+{
+	struct fx *f = arg;
+
+	for (int i = 0; i < TRIES; i++) {
+		struct vm *vm = make_vm(f, "acme", VM_STARTING);
+		const struct vm_info *v = &vm->row.info;
+
+		if (quota_hold_vm(f->m, v, "acme", NULL) < 0)
+			atomic_fetch_add(&f->refused, 1);
+		else if (i % 4 == 0)
+			quota_release(f->m, v->id);
+		else if (quota_insert(f->m, &vm, 1, NULL) == 0)
+			atomic_fetch_add(&f->made, 1);
+		vm_unref(vm);
 	}
 	return NULL;
 }
@@ -288,9 +310,23 @@ static void snapshots_at_the_same_time_do_not_overshoot(void **state)
 	OK(vmm_usage(f->m, "acme", &usage, &err));
 	assert_int_equal(usage.snapshots, 11);
 	assert_int_equal(f->made, 11);
-	assert_int_equal(f->m->n_snapping, 0);
-	FAILS(-EDQUOT, quota_snapshot_begin(f->m, "acme", &err));
+	assert_int_equal(f->m->n_held, 0);
+	FAILS(-EDQUOT, quota_hold(f->m, "x", "acme", &(struct vm_quota){ .snapshots = 1 }, &err));
 	refused_with("SNAPSHOT_LIMIT_EXCEEDED", 11);
+}
+
+static void what_boots_counts_already(void **state)
+{
+	struct fx *f = *state;
+	struct vm_quota q = unlimited(), usage;
+
+	q.vms = 40;
+	limit(f, "acme", q);
+	run(f, boot_many);
+	OK(vmm_usage(f->m, "acme", &usage, &err));
+	assert_int_equal(usage.vms, 40);
+	assert_int_equal(f->made, 40);
+	assert_int_equal(f->m->n_held, 0);
 }
 
 static void nothing_is_made_for_a_deleted_account(void **state)
@@ -316,6 +352,7 @@ int main(void)
 		T(a_fork_fits_as_a_whole_or_not_at_all),
 		T(creates_at_the_same_time_do_not_overshoot),
 		T(snapshots_at_the_same_time_do_not_overshoot),
+		T(what_boots_counts_already),
 		T(nothing_is_made_for_a_deleted_account),
 	};
 
