@@ -84,16 +84,36 @@ static int process_id(struct request *req, uint32_t *ret, struct err *err)
 	return err_tag(err, -ENOENT, "NOT_FOUND", "there is no such process");
 }
 
+/* A token that may act as some Linux users has to do with their processes, and no others. */
+static bool may_touch(struct request *req, const struct guest_proc *p)
+{
+	return auth_permit(req->api->deps.auth, &req->who, SCOPE_VM_EXEC, req->match.arg[0],
+	                   p->user, NULL) == 0;
+}
+
+static int check_owner(struct request *req, struct guest *g, uint32_t proc, struct err *err)
+{
+	struct guest_proc p;
+	int r = *req->who.identity ? guest_proc(g, proc, &p, err) : 0;
+
+	if (r < 0 || !*req->who.identity || may_touch(req, &p))
+		return r;
+	return err_tag(err, -ENOENT, "NOT_FOUND", "there is no such process");
+}
+
 int process_find(struct request *req, struct guest **ret, uint32_t *ret_proc, struct err *err)
 {
+	AUTO(guest_unrefp) struct guest *g = NULL;
 	const char *id;
 	int r = request_vm_id(req, 0, &id, err);
 
 	if (r == 0 && ret_proc)
 		r = process_id(req, ret_proc, err);
-	if (r < 0)
+	if (r < 0 || (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (ret_proc && (r = check_owner(req, g, *ret_proc, err)) < 0))
 		return r;
-	return vmm_guest(req->api->deps.vmm, req->who.account, id, ret, err);
+	*ret = TAKE_PTR(g);
+	return 0;
 }
 
 int api_process_list(struct request *req, struct reply *res, struct err *err)
@@ -107,7 +127,8 @@ int api_process_list(struct request *req, struct reply *res, struct err *err)
 	if (r < 0 || (r = guest_procs(g, &all, &n, err)) < 0)
 		return process_error(r, err);
 	for (size_t i = 0; i < n; i++)
-		if (json_array_append_new(list, shape_process(&all[i])) < 0)
+		if (may_touch(req, &all[i]) &&
+		    json_array_append_new(list, shape_process(&all[i])) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	return reply_json(res, json_pack("{s:O}", "processes", list), err);
 }

@@ -7,7 +7,8 @@
  * the source, for the client to leave, for the server's end, or for the time of a
  * sign of life. A stream that idles has no deadline; one whose client does not take
  * what there is has API_STALL_MS. A stream that fails breaks the connection, so that
- * what was sent never looks whole.
+ * what was sent never looks whole. So does one whose client's key, token or
+ * permission was revoked meanwhile.
  *
  * A client that closes its sending half has left: its end of file is how a killed
  * client looks.
@@ -23,6 +24,7 @@
 
 #define BLOCK_BYTES (32u << 10) /* asked for at a time */
 #define BEAT_MS 15000           /* without a byte: proxies and clients give up after a minute */
+#define LEASE_MS 1000           /* between two looks whether the client may still have it */
 
 struct outflow {
 	struct api *api; /* weak: outlives its requests */
@@ -31,6 +33,7 @@ struct outflow {
 	void *ctx;     /* owned */
 	int client_fd; /* weak: the library's */
 	char trace[33], path[128];
+	struct auth_lease lease;
 };
 
 static void deadline(struct outflow *o, uint64_t at)
@@ -45,11 +48,14 @@ static enum woken wait_more(struct outflow *o)
 	struct pollfd p[] = { { .fd = o->ops->fd(o->ctx), .events = POLLIN },
 		              { .fd = o->client_fd, .events = POLLRDHUP },
 		              { .fd = o->api->drain_fd, .events = POLLIN } };
+	uint64_t beat = deadline_in(BEAT_MS);
 	int n;
 
 	do {
-		n = poll(p, ARRAY_SIZE(p), BEAT_MS);
-	} while (n < 0 && errno == EINTR);
+		n = poll(p, ARRAY_SIZE(p), MIN(deadline_left(beat), LEASE_MS));
+		if (n == 0 && !auth_lease_holds(o->api->deps.auth, &o->lease))
+			return WOKEN_GONE;
+	} while (n < 0 ? errno == EINTR : n == 0 && deadline_left(beat) > 0);
 	if (n < 0 || p[1].revents)
 		return WOKEN_GONE;
 	if (p[2].revents)
@@ -69,6 +75,10 @@ static ssize_t on_more(void *cls, uint64_t pos, char *out, size_t max)
 	struct outflow *o = cls;
 	struct err err = { 0 };
 
+	if (!auth_lease_holds(o->api->deps.auth, &o->lease)) {
+		err_set(&err, -EACCES, "its key, token or permission was revoked");
+		return broken(o, &err);
+	}
 	for (;;) {
 		ssize_t n = o->ops->next(o->ctx, out, max, &err);
 		enum woken w;
@@ -121,6 +131,9 @@ int reply_flow(struct request *req, struct reply *res, const struct outflow_ops 
 		               .ops = ops,
 		               .ctx = ctx_consume,
 		               .client_fd = ci->connect_fd };
+	auth_lease_take(req->api->deps.auth, &req->who, req->match.route->scope,
+	                request_arg(req, "{vm_id}"),
+	                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &o->lease);
 	snprintf(o->trace, sizeof(o->trace), "%s", req->trace);
 	snprintf(o->path, sizeof(o->path), "%s %.100s", req->method_text, req->path);
 	res->stream_len = 0; /* deadlines are this file's business */

@@ -53,10 +53,11 @@ static void add_target(struct audit_record *a, const char *id)
 static void write_target(struct request *req, const struct reply *res, struct audit_record *a)
 {
 	static const char *const made[] = { "id", "snapshotId", "vmId" };
-	const struct route *route = req->match.route;
+	const char *param = req->match.route->pattern;
 
-	for (size_t i = 0; i < req->match.n_args; i++)
-		if (i == 0 || !strstr(route->pattern, "/files/"))
+	/* Names of files are not for the log: they say what is inside a VM. */
+	for (size_t i = 0; i < req->match.n_args && (param = strchr(param, '{')); i++, param++)
+		if (strncmp(param, "{path}", 6) != 0)
 			add_target(a, req->match.arg[i]);
 	for (size_t i = 0; !*a->target && i < ARRAY_SIZE(made); i++) {
 		const char *id = json_string_value(json_object_get(res->json, made[i]));

@@ -155,6 +155,7 @@ static struct auth *auth_new(struct store *s)
 	if (!a)
 		return NULL;
 	a->store = s;
+	atomic_store(&a->epoch, 1);
 	pthread_mutex_init(&a->change, NULL);
 	pthread_rwlock_init(&a->creds_lock, NULL);
 	pthread_mutex_init(&a->fail_lock, NULL);
@@ -260,7 +261,26 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 	return 0;
 }
 
-bool auth_alive(struct auth *a, const struct auth_who *who)
+void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope scope,
+                     const char *vm_id, const char *user, struct auth_lease *ret)
 {
-	return cred_exists(a, who->key);
+	*ret = (struct auth_lease){ .who = *who, .scope = scope };
+	snprintf(ret->vm, sizeof(ret->vm), "%s", vm_id ? vm_id : "");
+	snprintf(ret->user, sizeof(ret->user), "%s", user ? user : "");
+	/* Epoch 0 is before the first: what was revoked since the check is found at the first
+	 * question. */
+}
+
+bool auth_lease_holds(struct auth *a, struct auth_lease *l)
+{
+	uint64_t now = atomic_load(&a->epoch);
+
+	if (l->epoch == now)
+		return true;
+	if (l->scope != SCOPE_PUBLIC &&
+	    (!cred_exists(a, l->who.key) ||
+	     auth_permit(a, &l->who, l->scope, *l->vm ? l->vm : NULL, l->user, NULL) == -EACCES))
+		return false;
+	l->epoch = now;
+	return true;
 }

@@ -82,8 +82,20 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
  */
 int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scope,
                 const char *vm_id, const char *user, struct err *err);
-/* Still valid? For connections that outlive the request that opened them. */
-bool auth_alive(struct auth *a, const struct auth_who *who);
+/*
+ * For what outlives the check, a stream or a terminal: taken after auth_permit() said yes, then
+ * asked now and then. While nothing at all was revoked, asking costs one atomic read.
+ */
+struct auth_lease {
+	struct auth_who who;
+	enum auth_scope scope;
+	char vm[ID_SIZE], user[40];
+	uint64_t epoch; /* of the last time it was found good */
+};
+void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope scope,
+                     const char *vm_id, const char *user, struct auth_lease *ret);
+/* False once the key, token, identity or grant it stands on is gone. */
+bool auth_lease_holds(struct auth *a, struct auth_lease *l);
 
 /* Puts '*' over everything in the text that has the form of a credential. */
 void auth_mask(char *text);

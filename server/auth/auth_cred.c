@@ -159,6 +159,7 @@ void cred_remove(struct auth *a, const char *account, const char *identity, cons
 		}
 	}
 	pthread_rwlock_unlock(&a->creds_lock);
+	atomic_fetch_add(&a->epoch, 1);
 }
 
 void cred_free_all(struct auth *a)

@@ -69,7 +69,7 @@ int auth_identity_list(struct auth *a, const char *account, struct store_identit
 
 int auth_identity_delete(struct auth *a, const char *account, const char *id, struct err *err)
 {
-	struct store_identity i;
+	struct store_identity i = { 0 };
 	int r;
 
 	LOCK_SCOPE(&a->change);
@@ -161,6 +161,7 @@ int auth_grant_update(struct auth *a, const char *account, struct store_grant *g
 
 	if (r < 0 || (r = store_grant_update(a->store, g, err)) < 0)
 		return r;
+	atomic_fetch_add(&a->epoch, 1);
 	return store_grant_get(a->store, g->identity, g->kind, g->target, g, err);
 }
 
@@ -169,7 +170,10 @@ int auth_grant_revoke(struct auth *a, const char *account, const char *identity,
 {
 	int r = auth_identity_get(a, account, identity, NULL, err);
 
-	return r < 0 ? r : store_grant_delete(a->store, identity, kind, target, err);
+	if (r < 0 || (r = store_grant_delete(a->store, identity, kind, target, err)) < 0)
+		return r;
+	atomic_fetch_add(&a->epoch, 1);
+	return 0;
 }
 
 int auth_grant_list(struct auth *a, const char *account, const char *identity, enum grant_kind kind,

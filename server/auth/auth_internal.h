@@ -28,6 +28,8 @@ struct auth {
 	struct store *store;    /* weak */
 	pthread_mutex_t change; /* held over store and memory, so that they agree */
 
+	_Atomic uint64_t epoch; /* grows with everything that is revoked */
+
 	pthread_rwlock_t creds_lock;
 	struct cred *creds[CRED_BUCKETS]; /* owned */
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several accounts on one server: the pando command, isolation with real VMs, quotas, the audit log, a restart"""
+import http.client
 import json
 import os
 import subprocess
@@ -131,6 +132,25 @@ class Accounts(Case):
         self.refused(403, "VM_ACCESS_DENIED", self.s.api, "POST", f"/v1/vms/{self.theirs}/exec-await", run, key=token)
         self.refused(403, "FORBIDDEN", self.s.api, "POST", "/v1/vms", {}, key=token)
         cls.token = token
+        # a stream that is open ends with the permission
+        c = http.client.HTTPConnection("127.0.0.1", self.s.port, timeout=60)
+        try:
+            c.request("POST", f"/v1/vms/{self.vm}/exec", body=json.dumps({"command": "echo begun; sleep 300"}),
+                      headers={"Authorization": f"Bearer {token}"})
+            r = c.getresponse()
+            self.assertEqual(r.status, 200)
+            while b"begun" not in r.readline():
+                pass
+            self.pando("identity", "revoke", identity, self.vm)
+            try:
+                while r.readline():
+                    pass
+            except (http.client.IncompleteRead, ConnectionError):
+                pass  # broken off, as it should
+        finally:
+            c.close()
+        self.refused(403, "VM_ACCESS_DENIED", self.s.api, "POST", f"/v1/vms/{self.vm}/exec-await", run, key=token)
+        self.pando("identity", "grant", identity, self.vm)
 
     def test_all_of_it_outlives_a_restart(self):
         self.s.restart()

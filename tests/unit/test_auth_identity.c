@@ -87,6 +87,7 @@ static void keys_come_and_go(void **state)
 	struct fx *f = *state;
 	char secret[AUTH_SECRET_SIZE];
 	autofree struct auth_key *v = NULL;
+	struct auth_lease lease;
 	struct store_account other;
 	struct auth_who who;
 	struct auth_key k;
@@ -99,7 +100,8 @@ static void keys_come_and_go(void **state)
 	assert_string_equal(who.key, k.id);
 	assert_string_equal(who.identity, "");
 	assert_false(who.scopes & SCOPE_ADMIN);
-	assert_true(auth_alive(f->a, &who));
+	auth_lease_take(f->a, &who, SCOPE_VM_EXEC, "vm1", NULL, &lease);
+	assert_true(auth_lease_holds(f->a, &lease));
 	restart(f);
 	OK(check(f, secret, &who));
 	OK(auth_key_list(f->a, other.id, &v, &n, &err));
@@ -111,7 +113,7 @@ static void keys_come_and_go(void **state)
 	OK(check(f, secret, &who));
 	OK(auth_key_revoke(f->a, other.id, k.id, &err));
 	FAILS(-EACCES, check(f, secret, &who));
-	assert_false(auth_alive(f->a, &who));
+	assert_false(auth_lease_holds(f->a, &lease));
 	FAILS(-ENOENT, auth_key_revoke(f->a, other.id, k.id, &err));
 	restart(f);
 	FAILS(-EACCES, check(f, secret, &who));
@@ -176,6 +178,7 @@ static void a_token_may_what_was_granted(void **state)
 	struct fx *f = *state;
 	char token[AUTH_SECRET_SIZE], id[ID_SIZE];
 	struct store_grant g = { .kind = GRANT_VM, .target = "vm1", .users = "alice,bob," };
+	struct auth_lease lease;
 	struct store_identity i;
 	struct auth_who who;
 
@@ -220,8 +223,11 @@ static void a_token_may_what_was_granted(void **state)
 	denied(f, &who, SCOPE_VM_EXEC, "vm1", "alice", "VM_ACCESS_DENIED");
 	OK(auth_permit(f->a, &who, SCOPE_VM_LOOK, "vm1", NULL, &err));
 	/* Back at once. */
+	auth_lease_take(f->a, &who, SCOPE_VM_LOOK, "vm1", NULL, &lease);
+	assert_true(auth_lease_holds(f->a, &lease));
 	OK(auth_grant_revoke(f->a, f->account, i.id, GRANT_VM, "vm1", &err));
 	denied(f, &who, SCOPE_VM_LOOK, "vm1", NULL, "VM_ACCESS_DENIED");
+	assert_false(auth_lease_holds(f->a, &lease));
 	OK(auth_token_revoke(f->a, f->account, i.id, id, &err));
 	FAILS(-EACCES, check(f, token, &who));
 	assert_string_equal(err.tag, "UNAUTHORIZED");
