@@ -68,7 +68,8 @@ struct stream {
 	uint64_t kill_at;            /* ditto: for a helper that was asked to stop */
 	uint64_t idle_at, grace_end; /* ditto, once exited */
 
-	uint16_t port; /* connect */
+	struct term *term; /* counted; the terminal its output is kept in, or NULL */
+	uint16_t port;     /* connect */
 	bool connecting, try_v6;
 
 	struct proc *proc;        /* weak; proc.run, proc.start: the process as it is listed */
@@ -131,8 +132,9 @@ struct agent {
 	uint32_t next_proc;
 	unsigned turn; /* round robin: who is served first next time */
 
-	const char *test_root;             /* NULL: the real machine. Else see --help */
-	uint64_t nofile_soft, nofile_hard; /* limits to give back to children */
+	struct term *terms[AGENT_TERMS_MAX]; /* owned */
+	const char *test_root;               /* NULL: the real machine. Else see --help */
+	uint64_t nofile_soft, nofile_hard;   /* limits to give back to children */
 	bool reset_oom; /* the agent is protected from the OOM killer, its children are not */
 };
 
@@ -274,6 +276,18 @@ int fs_make_parents(const char *path, size_t len);
 uint8_t fs_kind(mode_t mode);
 struct stat;
 void fs_stat_of(const struct stat *st, struct agent_stat *ret);
+
+/* fs_walk.c, fs_hash.c: as fs_begin */
+void walk_begin(struct agent *a, uint32_t id, struct rd *c);
+void hash_begin(struct agent *a, uint32_t id, struct rd *c);
+
+/* term.c: the last output of commands under a name */
+struct term;
+void term_exec_begin(struct agent *a, uint32_t id, struct rd *c);
+void term_list_begin(struct agent *a, uint32_t id, struct rd *c);
+void term_read_begin(struct agent *a, uint32_t id, struct rd *c);
+void term_write(struct term *t, const void *p, size_t n);
+void term_leave(struct term *t); /* a stream that wrote to it is gone; NULL is fine */
 
 /* user.c */
 #define USER_GROUPS_MAX 1024u /* groups of one account that are honoured */

@@ -183,6 +183,10 @@ void job_orphan(struct agent *a, struct stream *s)
 	case AGENT_OP_FS_READ:
 	case AGENT_OP_FS_LIST:
 	case AGENT_OP_FS_STAT:
+	case AGENT_OP_FS_WALK:
+	case AGENT_OP_FS_HASH:
+	case AGENT_OP_TERM_LIST:
+	case AGENT_OP_TERM_READ:
 		if (s->pid > 0)
 			kill(s->pid, SIGKILL);
 		break;

@@ -107,6 +107,8 @@ static void drop_output(struct stream *s, int chan)
 			if (s->exited)
 				s->idle_at = clock_ms() + GRACE_IDLE_MS;
 		}
+		if (n > 0 && s->term)
+			term_write(s->term, waste, (size_t)n);
 		if (n > 0 || (n < 0 && errno == EINTR))
 			continue;
 		o->readable = false;
@@ -140,6 +142,8 @@ static bool pump_out(struct agent *a, struct stream *s, int chan)
 			out_ended(a, s, chan, s->op == AGENT_OP_CONNECT ? errno : 0);
 		return false;
 	}
+	if (s->term)
+		term_write(s->term, p + AGENT_HDR_LEN, (size_t)n);
 	tail = agent_frame_head(p, AGENT_F_DATA, (uint16_t)chan, s->id, (uint32_t)n);
 	a->tx.len = old + AGENT_HDR_LEN + (size_t)n;
 	buf_put_u32(&a->tx, tail);

@@ -61,6 +61,21 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_SYNC:
 		fs_begin(a, id, op, &c);
 		return;
+	case AGENT_OP_FS_WALK:
+		walk_begin(a, id, &c);
+		return;
+	case AGENT_OP_FS_HASH:
+		hash_begin(a, id, &c);
+		return;
+	case AGENT_OP_TERM_EXEC:
+		term_exec_begin(a, id, &c);
+		return;
+	case AGENT_OP_TERM_LIST:
+		term_list_begin(a, id, &c);
+		return;
+	case AGENT_OP_TERM_READ:
+		term_read_begin(a, id, &c);
+		return;
 	case AGENT_OP_CONNECT:
 		connect_begin(a, id, &c);
 		return;

@@ -98,6 +98,7 @@ void stream_free(struct agent *a, struct stream *s)
 	assert(a->slot[s->slot] == s && s->pid == 0);
 	proc_detach(a, s);
 	stream_close_in(s);
+	term_leave(s->term);
 	for (int i = 0; i < AGENT_CHANS; i++)
 		stream_close_out(s, i);
 	int rest[] = { s->pidfd, s->result_fd, s->commit_fd };

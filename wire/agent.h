@@ -43,6 +43,13 @@ struct rd;
 #define AGENT_PROC_COMMAND 1024u        /* bytes with NUL of a command as it is listed */
 #define AGENT_WATCH_MAX 16384u          /* directories one fs.watch follows */
 #define AGENT_MSG_MAX 300u              /* bytes with NUL of an error sentence */
+#define AGENT_IGNORE_MAX 32u            /* trees that fs.walk leaves out */
+#define AGENT_HASH_MAX 128u             /* files of one fs.hash */
+#define AGENT_HASH_LEN 16u              /* bytes: XXH3, 128 bits */
+#define AGENT_TERM_NAME 65u             /* bytes with NUL of a terminal's name */
+#define AGENT_TERM_BYTES (256u << 10)   /* kept of one terminal's output */
+#define AGENT_TERM_MARKS 1024u          /* times kept of one terminal */
+#define AGENT_TERMS_MAX 32u
 #define AGENT_NONCE_LEN 16u
 #define AGENT_ENTROPY_LEN 64u
 
@@ -85,7 +92,12 @@ struct rd;
 	M(26, PROC_FORGET, "proc.forget") \
 	M(27, FS_GET,    "fs.get")       \
 	M(28, FS_TAR,    "fs.tar")       \
-	M(29, FS_UNTAR,  "fs.untar")
+	M(29, FS_UNTAR,  "fs.untar")     \
+	M(30, FS_WALK,   "fs.walk")      \
+	M(31, FS_HASH,   "fs.hash")      \
+	M(32, TERM_EXEC, "term.exec")    \
+	M(33, TERM_LIST, "term.list")    \
+	M(34, TERM_READ, "term.read")
 
 /* Identity steps: bit number, NAME, wire name. Done in this order. */
 #define AGENT_STEPS(M)                   \
@@ -333,6 +345,55 @@ int agent_got_get(const uint8_t *p, size_t n, struct agent_got *ret);
 #define AGENT_CHANGE_ENUM(num, NAME, wire) AGENT_CHANGE_##NAME = (num),
 enum agent_change { AGENT_CHANGES(AGENT_CHANGE_ENUM) AGENT_CHANGE_END };
 const char *agent_change_name(unsigned change); /* "?" when there is none */
+
+/* fs.walk: the request, and the records that come on channel 1, each a blob */
+struct agent_walk_req {
+	const char *root, *after; /* after "": all; else only what comes behind it */
+	uint16_t n_ignore;
+	const char *ignore[AGENT_IGNORE_MAX];
+};
+void agent_walk_req_put(struct buf *b, const struct agent_walk_req *m);
+int agent_walk_req_get(struct rd *c, struct agent_walk_req *ret);
+struct agent_walk_rec {
+	uint8_t kind;  /* enum agent_kind */
+	uint32_t mode; /* with the bits of the type */
+	uint32_t uid, gid;
+	uint64_t size; /* of a file; of a device its number */
+	int64_t mtime_ns, ctime_ns;
+	uint64_t ino;
+	const char *path, *link; /* link "": none */
+};
+#define AGENT_WALK_REC_MAX                                                     \
+	(64u + 2u * AGENT_PATH_MAX) /* bytes of one record, without its length \
+	                             */
+void agent_walk_rec_put(struct buf *b, const struct agent_walk_rec *m);
+int agent_walk_rec_get(const uint8_t *p, size_t n, struct agent_walk_rec *ret);
+/*
+ * Order of the walk: a directory before what is in it, names by their bytes. So '/' is less
+ * than any other character.
+ */
+int agent_path_cmp(const char *a, const char *b);
+
+/* fs.hash: u16 n, n texts; the answer on channel 1 is n times u8 errno (0: well) and the hash */
+struct agent_hash_req {
+	uint16_t n;
+	const char *path[AGENT_HASH_MAX];
+};
+void agent_hash_req_put(struct buf *b, const struct agent_hash_req *m);
+int agent_hash_req_get(struct rd *c, struct agent_hash_req *ret);
+
+/* term.list: entries on channel 1, each a blob */
+struct agent_term_entry {
+	const char *name, *user;
+	uint32_t running; /* commands that write to it now */
+	uint64_t created_ms, changed_ms;
+	uint64_t written; /* bytes ever */
+};
+void agent_term_entry_put(struct buf *b, const struct agent_term_entry *m);
+int agent_term_entry_get(const uint8_t *p, size_t n, struct agent_term_entry *ret);
+
+/* term.exec is text name + the body of exec; term.read is text name, text user ("": any) */
+int agent_term_read_get(struct rd *c, const char **ret_name, const char **ret_user);
 
 /* Text with its NUL on the wire, so that the decoder can point at it. */
 void agent_text_put(struct buf *b, const char *s);

@@ -27,10 +27,12 @@ static void guest_unrefp(struct guest **g)
 
 struct exec_body {
 	const char *command;
+	const char *terminal;
 	int64_t timeout_ms;
 };
 static const struct json_field exec_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, exec_body, command, "command", JSON_REQUIRED, 0, COMMAND_MAX),
+	JSON_FIELD(JSON_WANT_STRREF, exec_body, terminal, "terminal", JSON_NULLABLE, 0, 128),
 	JSON_FIELD(JSON_WANT_I64, exec_body, timeout_ms, "timeoutMs", JSON_NULLABLE, 1,
 	           EXEC_MAX_MS),
 };
@@ -58,9 +60,13 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	    (r = request_fields(req, "BAD_REQUEST", exec_fields, ARRAY_SIZE(exec_fields), &b,
 	                        err)) < 0)
 		return r;
+	if (b.terminal && !terminal_name_valid(b.terminal))
+		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		               "'terminal' must be 1 to 64 letters, digits, '.', '_' or '-'");
 	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
 		return r;
 	x.command = b.command;
+	x.terminal = b.terminal;
 	x.timeout_ms = (unsigned)b.timeout_ms;
 	if ((r = guest_exec(g, &x, &out, err)) < 0)
 		return exec_failed(r, err);

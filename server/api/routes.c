@@ -136,6 +136,39 @@ const struct route api_routes[] = {
 	{ METHOD_DELETE, IDENTITY "/permissions/git/{repo_id}", SCOPE_ACCOUNT, NO_BODY, api_git_perm_revoke,
 	  "Take a permission on a repository back" },
 #undef IDENTITY
+
+	{ METHOD_GET,    "/v1/tree",                       SCOPE_VM_READ,  NO_BODY,   api_tree,
+	  "All points and VMs of the account, with parents, states and sizes" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/tree",           SCOPE_VM_READ,  NO_BODY,   api_vm_tree,
+	  "The family of one VM" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/rewind",         SCOPE_VM_WRITE, KIB(64),   api_vm_rewind,
+	  "Take a VM back to a snapshot of its ancestry; keep, snapshotId" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/diff",           SCOPE_VM_READ,  NO_BODY,   api_vm_diff,
+	  "Files that differ from a relative; with, path, ignore, limit, cursor" },
+
+	{ METHOD_GET,    "/v1/vms/{vm_id}/systemd/services", SCOPE_VM_EXEC, NO_BODY, api_service_list,
+	  "Services of the VM" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/systemd/services", SCOPE_VM_EXEC, MIB(1),  api_service_create,
+	  "Make a service, enable and start it" },
+	{ METHOD_DELETE, "/v1/vms/{vm_id}/systemd/services/{service_id}", SCOPE_VM_EXEC, NO_BODY,
+	  api_service_delete, "Stop a service and remove its unit file" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/systemd/services/{service_id}/status", SCOPE_VM_EXEC, NO_BODY,
+	  api_service_status, "State of a service" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/systemd/services/{service_id}/logs", SCOPE_VM_EXEC, NO_BODY,
+	  api_service_logs, "Its journal; lines, since" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/systemd/start",   SCOPE_VM_EXEC, KIB(64), api_service_start,
+	  "Start services" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/systemd/stop",    SCOPE_VM_EXEC, KIB(64), api_service_stop,
+	  "Stop services" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/systemd/restart", SCOPE_VM_EXEC, KIB(64), api_service_restart,
+	  "Restart services" },
+
+	{ METHOD_GET,    "/v1/vms/{vm_id}/terminals",      SCOPE_VM_EXEC,  NO_BODY,   api_terminal_list,
+	  "Terminals: what commands with a terminal name said" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/terminals/{terminal_id}/logs", SCOPE_VM_EXEC, NO_BODY,
+	  api_terminal_logs, "The last lines of a terminal" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/terminals/{terminal_id}/xterm-256color", SCOPE_VM_EXEC, NO_BODY,
+	  api_terminal_xterm, "The same as a terminal emulator wants it" },
 };
 /* clang-format on */
 const size_t api_n_routes = ARRAY_SIZE(api_routes);

@@ -151,7 +151,9 @@ int exec_request(const struct guest_exec_req *req, uint16_t op, bool with_stdin,
 			return err_set(err, -E2BIG, "more than %u variables", AGENT_ENV_MAX);
 		m->env[m->n_env] = req->env[m->n_env];
 	}
-	buf_put_u16(b, op);
+	buf_put_u16(b, req->terminal && op == AGENT_OP_EXEC ? AGENT_OP_TERM_EXEC : op);
+	if (req->terminal && op == AGENT_OP_EXEC)
+		agent_text_put(b, req->terminal);
 	agent_exec_req_put(b, m);
 	return 0;
 }

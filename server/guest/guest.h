@@ -65,6 +65,7 @@ struct guest_exec_req {
 	const char *command;    /* run by /bin/sh -c */
 	const char *user;       /* NULL: root */
 	const char *cwd;        /* NULL: "/" */
+	const char *terminal;   /* its output is also kept under this name; NULL: not */
 	const char *const *env; /* NULL-terminated "K=V" list, added to the base environment */
 	unsigned timeout_ms; /* 0: none. Enforced in the guest (kills the process group) and backed
 	                        here */
@@ -216,6 +217,64 @@ struct guest_change {
 };
 /* 1: *ret is one; 0: none now; or -errno as guest_flow_read(). */
 int guest_watch_next(struct guest_flow *f, struct guest_change *ret, struct err *err);
+
+/*
+ * A whole tree on one file system, as root: a directory before what is in it, names by their bytes.
+ * Bounded memory at both ends. The order is checked: a guest that breaks it ends the walk.
+ */
+#define GUEST_WALK_IGNORE 32 /* trees to leave out */
+struct guest_walk;
+struct guest_walk_req {
+	const char *root;
+	const char *after; /* only what comes behind this path; NULL: all */
+	const char *const *ignore;
+	size_t n_ignore;
+};
+struct guest_walk_rec {
+	enum guest_file_kind kind;
+	uint32_t mode, uid, gid; /* mode with the bits of the type */
+	uint64_t size;           /* of a file; of a device its number */
+	int64_t mtime_ns, ctime_ns;
+	uint64_t ino;
+	const char *path, *link; /* until the next call; link "": none */
+};
+int guest_walk_open(struct guest *g, const struct guest_walk_req *req, uint64_t deadline_ms,
+                    struct guest_walk **ret, struct err *err);
+/* 1: a record, 0: that was all. */
+int guest_walk_next(struct guest_walk *w, struct guest_walk_rec *ret, struct err *err);
+void guest_walk_close(struct guest_walk *w);      /* NULL is fine */
+int guest_path_cmp(const char *a, const char *b); /* the order of the walk */
+
+/* What is in up to GUEST_HASH_MAX files; ok false: that one cannot be read. */
+#define GUEST_HASH_MAX 128
+struct guest_hash {
+	uint8_t bytes[16];
+	bool ok;
+};
+int guest_hash_files(struct guest *g, const char *const *paths, size_t n, struct guest_hash *ret,
+                     uint64_t deadline_ms, struct err *err);
+
+/* Terminals: what commands with guest_exec_req.terminal said last. */
+struct guest_term {
+	char name[65], user[64];
+	unsigned running; /* commands that write to it now */
+	int64_t created_ms, changed_ms;
+};
+struct guest_term_log {
+	char *text; /* owned; may contain NULs */
+	size_t len;
+	uint64_t start; /* bytes that came before and are gone */
+	struct guest_term_mark {
+		uint64_t at; /* offset from the very first byte */
+		int64_t wall_ms;
+	} * marks; /* owned; ascending: what begins there came at that time */
+	size_t n_marks;
+};
+int guest_term_list(struct guest *g, struct guest_term **ret, size_t *ret_n, struct err *err);
+/* user NULL: anybody's. -ENOENT when there is none. */
+int guest_term_read(struct guest *g, const char *user, const char *name, struct guest_term_log *ret,
+                    struct err *err);
+void guest_term_log_done(struct guest_term_log *l);
 
 /* A TCP stream to 127.0.0.1:port (or ::1) in the guest, as a connected socketpair end. Caller
  * closes. */

@@ -129,6 +129,9 @@ int cond_init_monotonic(pthread_cond_t *c);
 /* call.c: a request with nothing but a RESULT; the body is copied into ret_body (may be NULL). */
 int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct buf *ret_body,
                struct err *err);
+/* All of channel 1 of a request, at most max bytes (-E2BIG). */
+int guest_collect(struct guest *g, const struct buf *req, size_t max, uint64_t deadline,
+                  struct buf *ret, struct err *err);
 void guest_fs_req(struct buf *b, uint16_t op, const struct agent_fs_req *m);
 
 /* flow.c */

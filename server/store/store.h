@@ -62,10 +62,15 @@ int store_layer_chain(struct store *s, const char *id, struct store_layer **ret,
 int store_layer_list(struct store *s, struct store_layer **ret, size_t *ret_n, struct err *err);
 
 /* ---- points ---- */
+/* How it came about: a machine that ran on (snapshot, fork), one that was put to rest, a template.
+ */
+enum point_kind { POINT_LIVE, POINT_SUSPEND, POINT_TEMPLATE, POINT_KIND_MAX };
 struct store_point {
 	char id[ID_SIZE]; /* "pt-..." */
 	char mem_layer[ID_SIZE], disk_layer[ID_SIZE];
-	char parent[ID_SIZE];    /* point the frozen machine itself was thawed from, or "" */
+	enum point_kind kind;
+	char parent[ID_SIZE]; /* the point before it in its machine's line, or ""; see store_tree.c
+	                       */
 	char source_vm[ID_SIZE]; /* or "" */
 	uint32_t vcpus, mem_mb, disk_mb;
 	char qemu_version[64], machine[160], cpu[64], accel[8];
@@ -96,6 +101,8 @@ struct store_vm {
 	char base_mem[ID_SIZE];   /* top memory layer it stands on, or "" */
 	char disk_layer[ID_SIZE]; /* the layer it writes to (running) or rests on */
 	int slot;                 /* network slot while it runs, or -1 */
+	char head[ID_SIZE]; /* last point of its line: thawed from or frozen as; may be gone. Not a
+	                       reference: see store_tree.c */
 };
 int store_vm_add(struct store *s, const struct store_vm *v, struct err *err);
 /* Several at once (fork): all or none. new_layers: their disk layers. */
@@ -121,6 +128,33 @@ int store_snapshot_list(struct store *s, const char *account, bool include_delet
                         struct store_snapshot **ret, size_t *ret_n, struct err *err);
 int store_snapshot_rename(struct store *s, const char *id, const char *name, struct err *err);
 int store_snapshot_delete(struct store *s, const char *id, struct err *err);
+
+/* ---- the tree: store_tree.c ---- */
+struct store_tree_layer {
+	char id[ID_SIZE], parent[ID_SIZE];
+	uint64_t bytes; /* 0: still written to */
+	uint32_t users; /* layers, points and VMs not at rest that name it, of any account */
+};
+struct store_tree {           /* what one account sees, as of one moment */
+	struct store_vm *vms; /* head: a living point, or "" */
+	size_t n_vms;
+	struct store_snapshot *snapshots; /* not deleted ones */
+	size_t n_snapshots;
+	struct store_point *points; /* oldest first: all that lead to the VMs and snapshots */
+	size_t n_points;
+	struct store_tree_layer *layers; /* sorted by id: all below the points and VMs */
+	size_t n_layers;
+};
+int store_tree_load(struct store *s, const char *account, struct store_tree *ret, struct err *err);
+void store_tree_done(struct store_tree *t);
+
+struct store_line {
+	char id[ID_SIZE];
+	int64_t created_ms;
+};
+/* From that point (or what is left of its line) up to the root, nearest first. Caller frees. */
+int store_point_line(struct store *s, const char *head, struct store_line **ret, size_t *ret_n,
+                     struct err *err);
 
 /* ---- garbage ---- */
 struct store_garbage {

@@ -24,7 +24,7 @@ static const char delete_points[] =
         " AND NOT EXISTS (SELECT 1 FROM snapshots WHERE snapshots.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM templates WHERE templates.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM held WHERE held.id = points.id)"
-        " RETURNING id";
+        " RETURNING id, parent";
 
 static const char delete_layers[] =
         "WITH RECURSIVE live (id) AS ("
@@ -87,6 +87,38 @@ static int delete_returning(struct store *s, const char *sql, char (**ret_ids)[I
 	return r < 0 ? r : query_read_end(&q, err);
 }
 
+static int delete_points_mending(struct store *s, struct store_garbage *g, struct err *err)
+{
+	autofree struct gone_point *gone = NULL;
+	autoquery struct query q = { 0 };
+	size_t n = 0, cap = 0;
+	int r = query_begin(&q, s, delete_points, err);
+
+	if (r < 0)
+		return r;
+	while ((r = query_step(&q, err)) > 0) {
+		if (n == cap) {
+			void *p = reallocarray(gone, cap ? 2 * cap : 16, sizeof(*gone));
+
+			if (!p)
+				return err_set(err, -ENOMEM, "out of memory");
+			gone = p;
+			cap = cap ? 2 * cap : 16;
+		}
+		query_read_text(&q, gone[n].id, ID_SIZE);
+		query_read_text(&q, gone[n++].parent, ID_SIZE);
+	}
+	if (r < 0 || (r = query_read_end(&q, err)) < 0)
+		return r;
+	query_done(&q);
+	g->points = n ? calloc(n, ID_SIZE) : NULL;
+	if (n && !g->points)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++)
+		memcpy(g->points[g->n_points++], gone[i].id, ID_SIZE);
+	return line_mend_locked(s, gone, n, err);
+}
+
 void store_garbage_done(struct store_garbage *g)
 {
 	free(g->points);
@@ -105,7 +137,7 @@ int store_collect(struct store *s, const char *const *held_points, size_t n_poin
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = run(s, "DELETE FROM held", err)) < 0 ||
 	    (r = hold(s, held_points, n_points, err)) < 0 ||
 	    (r = hold(s, held_layers, n_layers, err)) < 0 ||
-	    (r = delete_returning(s, delete_points, &g.points, &g.n_points, err)) < 0 ||
+	    (r = delete_points_mending(s, &g, err)) < 0 ||
 	    (r = delete_returning(s, delete_layers, &g.layers, &g.n_layers, err)) < 0 ||
 	    (r = tx_commit(&t, err)) < 0)
 		return err_wrap(err, "collect unused layers");

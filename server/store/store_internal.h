@@ -140,6 +140,18 @@ int run_text(struct store *s, const char *sql, const char *const *args, size_t n
 int store_open_with(const char *path, const char *const *migrations, unsigned n_migrations,
                     struct store **ret, struct err *err);
 
+extern const struct table vm_table, snapshot_table, point_table;
+
+/* ---- store_tree.c ---- */
+/* Points that are being deleted, with their parents: what stood on them stands on the living one
+ * before. */
+struct gone_point {
+	char id[ID_SIZE], parent[ID_SIZE];
+};
+int line_mend_locked(struct store *s, struct gone_point *gone, size_t n, struct err *err);
+/* The living point that id stands for; "" when there is none. */
+int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struct err *err);
+
 /* ---- store_schema.c ---- */
 /* Entry n is what takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];

@@ -7,10 +7,18 @@
 
 #include "base/err.h"
 
+static const char *const kind_words[] = {
+	[POINT_LIVE] = "live",
+	[POINT_SUSPEND] = "suspend",
+	[POINT_TEMPLATE] = "template",
+};
+_Static_assert(ARRAY_SIZE(kind_words) == POINT_KIND_MAX, "kind_words misses a kind");
+
 static const struct col point_cols[] = {
 	COL_AT(COL_TEXT, store_point, id, "id"),
 	COL_AT(COL_REF, store_point, mem_layer, "mem_layer"),
 	COL_AT(COL_REF, store_point, disk_layer, "disk_layer"),
+	COL_WORD_AT(store_point, kind, "kind", kind_words),
 	COL_AT(COL_REF, store_point, parent, "parent"),
 	COL_AT(COL_REF, store_point, source_vm, "source_vm"),
 	COL_AT(COL_U32, store_point, vcpus, "vcpus"),
@@ -24,7 +32,7 @@ static const struct col point_cols[] = {
 	COL_AT(COL_U64, store_point, state_bytes, "state_bytes"),
 	COL_AT(COL_I64, store_point, created_ms, "created_ms"),
 };
-static const struct table point_table = {
+const struct table point_table = {
 	.name = "points",
 	.cols = point_cols,
 	.n_cols = ARRAY_SIZE(point_cols),
@@ -34,7 +42,10 @@ static const struct table point_table = {
 
 int point_add_locked(struct store *s, const struct store_point *p, struct err *err)
 {
-	return row_insert(s, &point_table, p, err);
+	struct store_point row = *p;
+	int r = line_living_locked(s, p->parent, row.parent, err);
+
+	return r < 0 ? r : row_insert(s, &point_table, &row, err);
 }
 
 int store_point_add(struct store *s, const struct store_point *p,

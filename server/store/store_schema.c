@@ -160,5 +160,24 @@ static const char migration_accounts[] =
         "CREATE INDEX grants_target ON grants (kind, target);"
         "CREATE INDEX api_keys_account ON api_keys (account);";
 
-const char *const store_migrations[] = { migration_1, migration_accounts };
+/*
+ * The tree. vms.head and points.parent are lines of descent, not references: they keep nothing
+ * alive. past_points remembers what a collected point stood on, while a VM's head names it.
+ */
+static const char migration_tree[] =
+        "ALTER TABLE points ADD COLUMN kind TEXT NOT NULL DEFAULT 'live';"
+        "ALTER TABLE vms ADD COLUMN head TEXT;"
+        "UPDATE points SET kind = 'template' WHERE id IN (SELECT point FROM templates);"
+        "UPDATE points SET kind = 'suspend' WHERE id IN"
+        " (SELECT point FROM vms WHERE point IS NOT NULL);"
+        "UPDATE vms SET head = COALESCE(point, base_point);"
+        "CREATE TABLE past_points ("
+        "  id TEXT PRIMARY KEY,"
+        "  parent TEXT"
+        ");"
+        "CREATE INDEX past_points_parent ON past_points (parent);"
+        "CREATE INDEX points_parent ON points (parent);"
+        "CREATE INDEX vms_head ON vms (head);";
+
+const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

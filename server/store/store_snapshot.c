@@ -27,7 +27,7 @@ static const struct col snapshot_cols[] = {
 	COL_AT(COL_U32, store_snapshot, info.disk_mb, "disk_mb"),
 	COL_AT(COL_REF, store_snapshot, point, "point"),
 };
-static const struct table snapshot_table = {
+const struct table snapshot_table = {
 	.name = "snapshots",
 	.cols = snapshot_cols,
 	.n_cols = ARRAY_SIZE(snapshot_cols),

@@ -51,8 +51,9 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_REF, store_vm, base_mem, "base_mem"),
 	COL_AT(COL_REF, store_vm, disk_layer, "disk_layer"),
 	COL_AT(COL_INT, store_vm, slot, "slot"),
+	COL_AT(COL_REF, store_vm, head, "head"),
 };
-static const struct table vm_table = {
+const struct table vm_table = {
 	.name = "vms",
 	.cols = vm_cols,
 	.n_cols = ARRAY_SIZE(vm_cols),

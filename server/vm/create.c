@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-static int snapshot_point(struct vmm *m, const char *account, const char *id,
-                          char ret_point[ID_SIZE], struct err *err)
+int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
+                   struct err *err)
 {
 	struct store_snapshot s;
 	int r = store_snapshot_get(m->store, id, &s, NULL);
@@ -55,6 +55,7 @@ void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p, s
 	i->mem_mb = p->mem_mb;
 	i->disk_mb = p->disk_mb;
 	snprintf(row->base_point, sizeof(row->base_point), "%s", p->id);
+	snprintf(row->head, sizeof(row->head), "%s", p->id);
 	snprintf(row->base_mem, sizeof(row->base_mem), "%s",
 	         p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
 	snprintf(row->disk_layer, sizeof(row->disk_layer), "%s",

@@ -99,6 +99,7 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 			row.info.persistence = *persistence;
 		snprintf(row.info.parent_id, ID_SIZE, "%s", parent->info.id);
 		snprintf(row.base_point, ID_SIZE, "%s", p->id);
+		snprintf(row.head, ID_SIZE, "%s", p->id);
 		snprintf(row.base_mem, ID_SIZE, "%s", p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
 		snprintf(row.disk_layer, ID_SIZE, "%s",
 		         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");

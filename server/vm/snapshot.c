@@ -36,33 +36,48 @@ static int snapshot_save(struct vm *vm, const char *point, const char *name,
 	return r;
 }
 
+static int freeze_and_save(struct vm *vm, const char *name,
+                           const struct vm_persistence *persistence, struct snapshot_info *ret,
+                           struct err *err)
+{
+	struct frozen f = { 0 };
+	int r;
+
+	if (vm->row.info.state == VM_SUSPENDED)
+		return snapshot_save(vm, vm->row.info.point, name, persistence, ret, err);
+	r = vm_wake(vm, err);
+	if (r == 0)
+		r = vm_freeze_live(vm, /* durable= */ true, &f, err);
+	if (r == 0) {
+		r = snapshot_save(vm, f.point, name, persistence, ret, err);
+		vmm_release(vm->m, f.point);
+	}
+	return r;
+}
+
+int vm_snapshot_locked(struct vm *vm, const char *name, const struct vm_persistence *persistence,
+                       struct snapshot_info *ret, struct err *err)
+{
+	int r = quota_hold(vm->m, vm->row.info.id, vm->row.info.account,
+	                   &(struct vm_quota){ .snapshots = 1 }, err);
+
+	if (r < 0)
+		return r;
+	r = freeze_and_save(vm, name, persistence, ret, err);
+	quota_release(vm->m, vm->row.info.id);
+	return r;
+}
+
 int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const char *name,
                  const struct vm_persistence *persistence, struct snapshot_info *ret,
                  struct err *err)
 {
-	struct frozen f = { 0 };
 	struct vm *vm;
 	int r = vmm_lock(m, account, vm_id, &vm, err);
 
 	if (r < 0)
 		return r;
-	r = quota_hold(m, vm->row.info.id, account, &(struct vm_quota){ .snapshots = 1 }, err);
-	if (r < 0) {
-		vm_unlock(vm);
-		return err_wrap(err, "snapshot VM %s", vm_id);
-	}
-	if (vm->row.info.state == VM_SUSPENDED) {
-		r = snapshot_save(vm, vm->row.info.point, name, persistence, ret, err);
-	} else {
-		r = vm_wake(vm, err);
-		if (r == 0)
-			r = vm_freeze_live(vm, /* durable= */ true, &f, err);
-		if (r == 0) {
-			r = snapshot_save(vm, f.point, name, persistence, ret, err);
-			vmm_release(m, f.point);
-		}
-	}
-	quota_release(m, vm->row.info.id);
+	r = vm_snapshot_locked(vm, name, persistence, ret, err);
 	vm_unlock(vm);
 	vmm_collect_soon(m);
 	return r < 0 ? err_wrap(err, "snapshot VM %s", vm_id) : 0;

@@ -102,4 +102,5 @@ void vmm_suspend_all(struct vmm *m)
 		vm_unlock(vm);
 	}
 	free(v);
+	hidden_end_all(m);
 }

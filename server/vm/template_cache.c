@@ -49,7 +49,8 @@ int template_freeze(struct vm *vm, struct bringup *b, struct err *err)
 	const struct engine_info *i = engine_info(m->engine);
 	char point[ID_SIZE], mem_id[ID_SIZE], path[PATH_MAX];
 	struct machine_freeze req = { .point_id = point, .mem_layer = mem_id, .durable = true };
-	struct store_point p = { .vcpus = vm->row.info.vcpus,
+	struct store_point p = { .kind = POINT_TEMPLATE,
+		                 .vcpus = vm->row.info.vcpus,
 		                 .mem_mb = vm->row.info.mem_mb,
 		                 .disk_mb = vm->row.info.disk_mb,
 		                 .created_ms = clock_wall_ms() };
@@ -232,7 +233,7 @@ int template_import(struct vmm *m, const char *key_text, struct err *err)
 	struct store_layer base,
 	        layers[2] = { { .kind = LAYER_DISK, .format = "qcow2", .has_crc = true },
 		              { .kind = LAYER_MEM, .format = "mem", .has_crc = true } };
-	struct store_point p = { .created_ms = clock_wall_ms() };
+	struct store_point p = { .kind = POINT_TEMPLATE, .created_ms = clock_wall_ms() };
 	char path[PATH_MAX];
 	json_error_t je;
 	const char *key;

@@ -23,7 +23,8 @@
 #include "vm/vm_internal.h"
 
 static void fill_point(struct vm *vm, const struct machine_frozen *f, const char *id,
-                       const char *mem_layer, const char *disk_layer, struct store_point *p)
+                       enum point_kind kind, const char *mem_layer, const char *disk_layer,
+                       struct store_point *p)
 {
 	const struct engine_info *i = engine_info(vm->m->engine);
 
@@ -32,11 +33,12 @@ static void fill_point(struct vm *vm, const struct machine_frozen *f, const char
 		                   .disk_mb = vm->row.info.disk_mb,
 		                   .state_crc = f->state_crc,
 		                   .state_bytes = f->state_bytes,
+		                   .kind = kind,
 		                   .created_ms = clock_wall_ms() };
 	snprintf(p->id, sizeof(p->id), "%s", id);
 	snprintf(p->mem_layer, sizeof(p->mem_layer), "%s", mem_layer);
 	snprintf(p->disk_layer, sizeof(p->disk_layer), "%s", disk_layer);
-	snprintf(p->parent, sizeof(p->parent), "%s", vm->row.base_point);
+	snprintf(p->parent, sizeof(p->parent), "%s", vm->row.head);
 	snprintf(p->source_vm, sizeof(p->source_vm), "%s", vm->row.info.id);
 	snprintf(p->qemu_version, sizeof(p->qemu_version), "%s", i->qemu_version);
 	snprintf(p->machine, sizeof(p->machine), "%s", i->machine);
@@ -94,7 +96,7 @@ static void unquiesce(struct vm *vm)
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err)
 {
 	struct vmm *m = vm->m;
-	char mem_id[ID_SIZE], disk_id[ID_SIZE], old_disk[ID_SIZE];
+	char mem_id[ID_SIZE], disk_id[ID_SIZE], old_disk[ID_SIZE], old_head[ID_SIZE];
 	struct machine_freeze req = { .point_id = ret->point,
 		                      .mem_layer = mem_id,
 		                      .disk_next = disk_id,
@@ -131,18 +133,22 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		return r;
 	}
 	snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
-	fill_point(vm, &f, ret->point, mem_id, old_disk, &p);
+	fill_point(vm, &f, ret->point, POINT_LIVE, mem_id, old_disk, &p);
 	/* Until the caller's row names it the point is nobody's: held before the collector can see
 	 * it. */
 	pthread_rwlock_rdlock(&m->gc);
 	r = seal_disk(m, old_disk, err);
 	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
+	snprintf(old_head, sizeof(old_head), "%s", vm->row.head);
+	if (r == 0)
+		snprintf(vm->row.head, ID_SIZE, "%s", ret->point);
 	rc = vm_set_state(vm, VM_RUNNING, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
 	                  r == 0 ? err : NULL);
 	pthread_rwlock_unlock(&m->gc);
 	if (r == 0)
 		r = rc;
 	if (r < 0) {
+		snprintf(vm->row.head, ID_SIZE, "%s", old_head);
 		if (held)
 			vmm_release(m, ret->point);
 		engine_remove_layer(m->engine, mem_id);
@@ -180,10 +186,11 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 		return r;
 	}
 	layer = mem_layer_row(vm, mem_id, &f);
-	fill_point(vm, &f, point, mem_id, vm->row.disk_layer, &p);
+	fill_point(vm, &f, point, POINT_SUSPEND, mem_id, vm->row.disk_layer, &p);
 	r = seal_disk(m, vm->row.disk_layer, err);
 	if (r == 0) {
 		snprintf(vm->row.info.point, ID_SIZE, "%s", point);
+		snprintf(vm->row.head, ID_SIZE, "%s", point);
 		vm->row.slot = -1;
 		r = vm_set_state(vm, VM_SUSPENDED, &layer, 1, &p, err);
 	}

@@ -49,6 +49,7 @@ struct vm {
 
 #define HOLDS_MAX 512      /* names in flight at once */
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
+#define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
 #define SHELLS_MAX 16      /* blank processes kept */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
@@ -92,9 +93,11 @@ struct vmm {
 	size_t n_holds;
 	struct shell shells[SHELLS_MAX]; /* owned; m->lock */
 	size_t n_shells;
-	struct pool *pool;   /* owned; what is in it: m->lock */
-	unsigned n_starting; /* VMs being brought up; m->lock */
-	uint64_t started_ms; /* clock_ms() of the last one's end; m->lock */
+	struct pool *pool;             /* owned; what is in it: m->lock */
+	unsigned n_starting;           /* VMs being brought up; m->lock */
+	uint64_t started_ms;           /* clock_ms() of the last one's end; m->lock */
+	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
+	bool no_hidden;                /* m->lock */
 	bool stopping, collect_wanted;
 	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
@@ -164,7 +167,7 @@ struct bringup {
 	struct store_layer layer; /* out: disk layer that was made; layer.id "" when none was */
 	char before[ID_SIZE];     /* out: disk layer before, for undo */
 	unsigned agent_ms;        /* deadline for the agent */
-	bool hidden;              /* nobody's yet: network closed, not watched */
+	bool hidden;              /* nobody's (yet): network closed, not watched */
 };
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
 /* Ends process, guest, slot. disk layer files stay. */
@@ -210,6 +213,22 @@ struct frozen {
 };
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err);
 int vm_freeze_suspend(struct vm *vm, struct err *err);
+
+/* snapshot.c; vm->lock held. A suspended VM's point is taken as it is, a stopped one boots. */
+int vm_snapshot_locked(struct vm *vm, const char *name, const struct vm_persistence *persistence,
+                       struct snapshot_info *ret, struct err *err);
+/* The account's snapshot and its point; -ENOENT with the contract's code when there is none. */
+int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
+                   struct err *err);
+
+/* hidden.c: a machine nobody sees, thawed from a point to look into it; ended by hidden_end() or
+ * recovery */
+struct hidden;
+int hidden_thaw(struct vmm *m, const char *point, struct hidden **ret, struct err *err);
+struct guest *hidden_guest(struct hidden *h); /* borrowed */
+void hidden_end(struct hidden *h);
+/* The server ends: no new ones, and calls into those that are there fail. */
+void hidden_end_all(struct vmm *m);
 
 /* flatten.c */
 #define CHAIN_SHORTEN_AT 12 /* layers: a freeze makes room first */

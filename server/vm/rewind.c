@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rewind.c - a VM goes back to a snapshot of its ancestry
+ *
+ * A running VM: the machine of the past is brought up beside the present one, by the same thaw as
+ * any other, and takes its place only when its agent has confirmed who it is and the store knows.
+ * Until then the present one runs on behind a closed gate, so a failure costs nothing. A VM
+ * that does not run is put to rest on the snapshot's point: the next use thaws it.
+ *
+ * What it was before is kept as a snapshot unless the caller says otherwise. For a stopped VM
+ * that means a boot, as every snapshot of a stopped VM does.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/tree.h"
+#include "vm/vm_internal.h"
+
+static int check_ancestor(struct vm *vm, const char *snapshot_id, const char *point,
+                          struct err *err)
+{
+	autofree struct store_line *line = NULL;
+	size_t n = 0;
+	int r = store_point_line(vm->m->store, vm->row.head, &line, &n, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(line[i].id, point))
+			return 0;
+	return err_tag(err, -EINVAL, "INVALID_SNAPSHOT_ID",
+	               "snapshot %s is not in the ancestry of VM %s: a VM goes back only to where "
+	               "it came from; create a VM from the snapshot instead",
+	               snapshot_id, vm->row.info.id);
+}
+
+/* The row as it is at the point. Name, grants and settings stay; sizes are the past's. */
+static void row_at(const struct vm *vm, const struct engine_point *p, struct store_vm *row)
+{
+	*row = vm->row;
+	row->info.vcpus = p->vcpus;
+	row->info.mem_mb = p->mem_mb;
+	row->info.disk_mb = p->disk_mb;
+	snprintf(row->head, ID_SIZE, "%s", p->id);
+	snprintf(row->disk_layer, ID_SIZE, "%s", p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
+}
+
+/* Process, agent, slot and row of the two change places. */
+static void change_places(struct vm *a, struct vm *b)
+{
+	struct machine *machine = a->machine;
+	struct guest *guest = a->guest;
+	struct priv_slot slot = a->slot;
+	struct store_vm row = a->row;
+	bool has_slot = a->has_slot;
+
+	a->machine = b->machine;
+	a->guest = b->guest;
+	a->slot = b->slot;
+	a->row = b->row;
+	a->has_slot = b->has_slot;
+	b->machine = machine;
+	b->guest = guest;
+	b->slot = slot;
+	b->row = row;
+	b->has_slot = has_slot;
+}
+
+static int take_over(struct vm *vm, const struct engine_point *p, struct err *err)
+{
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct priv_vm_stats st;
+	struct store_vm row;
+	struct vm *past;
+	int r;
+
+	row_at(vm, p, &row);
+	row.slot = -1;
+	row.info.point[0] = '\0';
+	snprintf(row.base_point, ID_SIZE, "%s", p->id);
+	snprintf(row.base_mem, ID_SIZE, "%s", p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
+	past = vm_new(vm->m, &row);
+	if (!past)
+		return err_set(err, -ENOMEM, "out of memory");
+	pthread_mutex_lock(&past->lock);
+	r = vm_bring_up(past, &b, err);
+	if (r == 0) {
+		if (privc_vm_stats(vm->m->priv, vm->row.info.instance, &st, NULL) == 0)
+			past->row.info.cpu_seconds += (double)st.cpu_us / 1e6;
+		vm_watch_remove(vm);
+		change_places(vm, past);
+		r = vm_set_state(vm, VM_RUNNING, &b.layer, 1, NULL, err);
+		if (r < 0) {
+			change_places(vm, past);
+			vm_bring_up_undo(past, &b);
+		} else {
+			vm_take_down(past); /* what was the present */
+			vm->idle_since_ms = 0;
+		}
+		vm_watch_add(vm);
+	}
+	pthread_mutex_unlock(&past->lock);
+	vm_unref(past);
+	return r;
+}
+
+static int rest_at(struct vm *vm, const struct engine_point *p, struct err *err)
+{
+	struct store_vm before = vm->row, row;
+	int r = engine_point_check(vm->m->engine, p, err);
+
+	if (r < 0)
+		return r;
+	row_at(vm, p, &row);
+	row.base_point[0] = row.base_mem[0] = '\0';
+	snprintf(row.info.point, ID_SIZE, "%s", p->id);
+	vm->row = row;
+	r = vm_set_state(vm, VM_SUSPENDED, NULL, 0, NULL, err);
+	if (r < 0)
+		vm->row = before;
+	return r;
+}
+
+static void set_gate(struct vm *vm, bool open)
+{
+	struct err err = { 0 };
+
+	if (vm->has_slot && privc_slot_gate(vm->m->priv, vm->slot.idx, open, &err) < 0)
+		vm_log(vm, LOG_LV_ERROR, "network stays %s: %s", open ? "closed" : "open", err.msg);
+}
+
+static int keep_present(struct vm *vm, struct vm_rewind *ret, struct err *err)
+{
+	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
+	struct snapshot_info n;
+	int r = vm_snapshot_locked(vm, "before rewind", &p, &n, err);
+
+	if (r == 0)
+		snprintf(ret->previous, sizeof(ret->previous), "%s", n.id);
+	return r;
+}
+
+/* The point is held by the caller. */
+static int rewind_locked(struct vm *vm, const char *point, bool keep, struct vm_rewind *ret,
+                         struct err *err)
+{
+	enum vm_state from = vm->row.info.state;
+	struct engine_point p;
+	int r = 0;
+
+	if (from != VM_RUNNING && from != VM_SUSPENDED && from != VM_STOPPED)
+		return err_tag(err, -EBUSY, "CONFLICT", "VM %s is %s and cannot be rewound",
+		               vm->row.info.id, vm_state_name(from));
+	if (from == VM_RUNNING)
+		set_gate(vm, /* open= */ false);
+	if (keep)
+		r = keep_present(vm, ret, err);
+	if (from == VM_STOPPED && vm->row.info.state == VM_RUNNING) {
+		struct err e = { 0 };
+		int k = vm_stop_locked(vm, /* ask= */ true, r < 0 ? &e : err);
+
+		if (r == 0)
+			r = k;
+	}
+	if (r == 0)
+		r = point_take(vm->m, point, &p, err);
+	if (r == 0) {
+		r = from == VM_RUNNING ? take_over(vm, &p, err) : rest_at(vm, &p, err);
+		point_drop(vm->m, &p);
+	}
+	if (r < 0 && from == VM_RUNNING)
+		set_gate(vm, /* open= */ true);
+	if (r < 0 && *ret->previous) {
+		store_snapshot_delete(vm->m->store, ret->previous, NULL);
+		ret->previous[0] = '\0';
+	}
+	return r;
+}
+
+int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *snapshot_id,
+               bool keep, struct vm_rewind *ret, struct err *err)
+{
+	uint64_t t0 = clock_ms();
+	char point[ID_SIZE];
+	struct vm *vm;
+	int r = vmm_lock(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	*ret = (struct vm_rewind){ 0 };
+	r = snapshot_point(m, account, snapshot_id, point, err);
+	if (r == 0)
+		r = check_ancestor(vm, snapshot_id, point, err);
+	if (r == 0 && (r = vmm_hold(m, point, err)) == 0) {
+		r = rewind_locked(vm, point, keep, ret, err);
+		vmm_release(m, point);
+	}
+	if (r == 0) {
+		vm_copy_info(vm, &ret->vm);
+		vm_log(vm, LOG_LV_INFO, "rewound to %s in %llu ms", snapshot_id,
+		       (unsigned long long)(clock_ms() - t0));
+	}
+	vm_unlock(vm);
+	vmm_collect_soon(m);
+	return r < 0 ? err_wrap(err, "rewind VM %s", id) : 0;
+}
