@@ -135,7 +135,7 @@ void term_exec_begin(struct agent *a, uint32_t id, struct rd *c)
 		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "too many terminals are in use");
 		return;
 	}
-	exec_begin(a, id, c);
+	exec_begin(a, id, AGENT_OP_EXEC, c);
 	s = stream_find(a, id);
 	if (s) {
 		s->term = t;

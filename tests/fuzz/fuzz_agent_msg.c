@@ -16,7 +16,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FIRST_MESSAGES 8 /* bytes 0 to 7 */
-#define ALL_MESSAGES 14
+#define MORE_MESSAGES 14
+#define ALL_MESSAGES 18
 
 /* Processes, file ranges and watches. */
 static bool recode_more(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
@@ -76,6 +77,41 @@ static bool recode_more(uint8_t which, const uint8_t *p, size_t n, struct buf *b
 	}
 }
 
+/* Walks, hashes and terminals. */
+static bool recode_walk(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
+{
+	struct rd c = rd_of(p, n);
+	union {
+		struct agent_walk_req walk;
+		struct agent_walk_rec rec;
+		struct agent_hash_req hash;
+		struct agent_term_entry term;
+	} m;
+
+	switch (which) {
+	case 14:
+		if (agent_walk_req_get(&c, &m.walk) < 0)
+			return false;
+		agent_walk_req_put(b, &m.walk);
+		return true;
+	case 15:
+		if (agent_walk_rec_get(p, n, &m.rec) < 0)
+			return false;
+		agent_walk_rec_put(b, &m.rec);
+		return true;
+	case 16:
+		if (agent_hash_req_get(&c, &m.hash) < 0)
+			return false;
+		agent_hash_req_put(b, &m.hash);
+		return true;
+	default:
+		if (agent_term_entry_get(p, n, &m.term) < 0)
+			return false;
+		agent_term_entry_put(b, &m.term);
+		return true;
+	}
+}
+
 static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 {
 	static struct agent_exec_req exec;
@@ -91,6 +127,8 @@ static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 	} m;
 
 	which %= ALL_MESSAGES;
+	if (which >= MORE_MESSAGES)
+		return recode_walk(which, p, n, b);
 	if (which >= FIRST_MESSAGES)
 		return recode_more(which, p, n, b);
 	switch (which) {

@@ -441,6 +441,8 @@ static void commands(void **state)
 	fx_refused(f, "POST", path, NULL, 400, "BAD_REQUEST", "'command' is missing");
 	fx_refused(f, "POST", path, "{\"command\":\"x\",\"timeoutMs\":600001}", 400, "BAD_REQUEST",
 	           "timeoutMs");
+	fx_refused(f, "POST", path, "{\"command\":\"x\",\"terminal\":\"a b\"}", 400, "BAD_REQUEST",
+	           "terminal");
 	fx_refused(f, "POST", path, "{\"command\":\"reset\"}", 400, "VM_NOT_RUNNING", "suspended");
 }
 
