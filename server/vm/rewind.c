@@ -86,7 +86,7 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 	past = vm_new(vm->m, &row);
 	if (!past)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_lock(&past->lock);
+	/* In no table: nobody else can lock it, so we need not either. */
 	r = vm_bring_up(past, &b, err);
 	if (r == 0) {
 		if (privc_vm_stats(vm->m->priv, vm->row.info.instance, &st, NULL) == 0)
@@ -103,7 +103,6 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 		}
 		vm_watch_add(vm);
 	}
-	pthread_mutex_unlock(&past->lock);
 	vm_unref(past);
 	return r;
 }
@@ -206,5 +205,8 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	}
 	vm_unlock(vm);
 	vmm_collect_soon(m);
+	if (r < 0 && err && err->tag &&
+	    (!strcmp(err->tag, "POINT_DAMAGED") || !strcmp(err->tag, "POINT_MISMATCH")))
+		err->tag = "SOURCE_SNAPSHOT_LOST";
 	return r < 0 ? err_wrap(err, "rewind VM %s", id) : 0;
 }

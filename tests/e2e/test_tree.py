@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tree: its shape, going back in it, comparing in it; services and terminals of a VM"""
+import os
 import threading
 from http.client import HTTPException
 from urllib.parse import urlencode
@@ -230,6 +231,31 @@ class Tree(Case):
         r = self.s.post(self.vm, "rewind", {"snapshotId": self.s1, "keep": False})
         self.assertEqual(r["state"], "suspended")
         self.assertEqual(self.get_all(), ["first"] * 3)
+
+    def test_failed_rewind_changes_nothing(self):
+        """The snapshot is damaged: the VM goes on as if nothing had been asked, running and asleep."""
+        snap = self.s.snapshot(self.vm, name="damaged")
+        nodes, _ = self.tree(self.vm)
+        (point,) = [n["id"] for n in nodes.values() if n.get("snapshotId") == snap]
+        with open(os.path.join(self.s.dir, "points", f"{point}.state"), "r+b") as f:
+            f.truncate(100)
+        self.set_all("untouched")
+        before, snaps = self.s.info(self.vm), self.snapshots()
+        e = self.refused(409, "SOURCE_SNAPSHOT_LOST", self.s.post, self.vm, "rewind", {"snapshotId": snap})
+        self.assertEqual(e.body["snapshotId"], snap)
+        after = self.s.info(self.vm)
+        self.assertEqual([after[k] for k in ("state", "vmInstanceId")], [before[k] for k in ("state", "vmInstanceId")])
+        self.assertEqual(self.get_all(), ["untouched"] * 3)
+        self.s.post(self.vm, "suspend")
+        self.refused(409, "SOURCE_SNAPSHOT_LOST", self.s.post, self.vm, "rewind", {"snapshotId": snap})
+        self.assertEqual((self.s.state(self.vm), self.snapshots()), ("suspended", snaps))
+        self.assertEqual(self.get_all(), ["untouched"] * 3)
+        self.assert_only_vms_run()
+        self.s.api("DELETE", f"/v1/vms/snapshots/{snap}")
+        self.s.post(self.vm, "rewind", {"snapshotId": self.s1, "keep": False})
+
+    def snapshots(self):
+        return {n["snapshotId"] for n in self.s.api("GET", "/v1/vms/snapshots")["snapshots"]}
 
     def test_rewind_refusals(self):
         vm = self.vm
