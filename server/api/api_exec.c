@@ -49,6 +49,7 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	AUTO(guest_exec_result_done) struct guest_exec_result out = { 0 };
 	struct exec_body b = { .timeout_ms = EXEC_DEFAULT_MS };
 	struct guest_exec_req x = { 0 };
+	struct vm_info v;
 	const char *id;
 	json_t *j;
 	int r;
@@ -58,8 +59,10 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	    (r = request_fields(req, "BAD_REQUEST", exec_fields, ARRAY_SIZE(exec_fields), &b,
 	                        err)) < 0)
 		return r;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
+	x.cwd = *v.workdir ? v.workdir : NULL;
 	x.command = b.command;
 	x.timeout_ms = (unsigned)b.timeout_ms;
 	if ((r = guest_exec(g, &x, &out, err)) < 0)

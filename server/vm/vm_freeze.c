@@ -126,7 +126,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		if (f.disk_switched) {
 			snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
 			seal_disk(m, old_disk, NULL);
-			vm_set_state(vm, VM_RUNNING, layers, 1, NULL, NULL);
+			vm_set_state(vm, vm->row.info.state, layers, 1, NULL, NULL);
 		}
 		return r;
 	}
@@ -137,7 +137,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	pthread_rwlock_rdlock(&m->gc);
 	r = seal_disk(m, old_disk, err);
 	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
-	rc = vm_set_state(vm, VM_RUNNING, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
+	rc = vm_set_state(vm, vm->row.info.state, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
 	                  r == 0 ? err : NULL);
 	pthread_rwlock_unlock(&m->gc);
 	if (r == 0)
