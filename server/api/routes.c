@@ -82,7 +82,7 @@ const struct route api_routes[] = {
 	{ METHOD_DELETE, "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_WRITE, NO_BODY,  api_snapshot_delete,
 	  "Delete a snapshot" },
 
-	{ METHOD_GET,    "/v1/vms/{vm_id}/build",           SCOPE_VM_READ,  NO_BODY,  api_vm_build,
+	{ METHOD_GET,    "/v1/vms/{vm_id}/build",           SCOPE_VM_LOOK,  NO_BODY,  api_vm_build,
 	  "The build a VM came from" },
 	{ METHOD_GET,    "/v1/vms/builds/{build_id}",        SCOPE_VM_READ,  NO_BODY,  api_build_get,
 	  "One build" },

@@ -111,7 +111,7 @@ static int keep_failed(struct run *run, const char *why, struct err *err)
 	s->info.mem_mb = v.mem_mb;
 	s->info.disk_mb = v.disk_mb;
 	r = run->snapshot ? store_snapshot_settle(run->b->store, s, err)
-	                  : store_snapshot_add(run->b->store, s, err);
+	                  : vmm_snapshot_add(run->b->vmm, s, err);
 	vmm_point_release(run->b->vmm, point);
 	if (r < 0)
 		return r;
@@ -233,7 +233,7 @@ int build_snapshot(struct builder *b, const struct spec *s, const struct build_o
 
 	snapshot_row(o, name, persistence, &row);
 	run.snapshot = &row;
-	r = store_snapshot_add(b->store, &row, err);
+	r = vmm_snapshot_add(b->vmm, &row, err);
 	if (r < 0)
 		return r;
 	r = run_chain(&run, err);

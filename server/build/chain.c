@@ -58,7 +58,10 @@ static int start_stage(struct run *run, const struct spec_layer *l, struct err *
 			o.vm.account = "";
 		o.vm.point = run->point;
 		o.vm.build_id = run->row.id;
+		o.payer = run->o->account;
 		r = vmm_stage_begin(run->b->vmm, &o, &run->stage, err);
+		if (r == 0 && vmm_stage_cancelled(run->stage))
+			r = err_set(err, -ECANCELED, "deleted before it was up");
 	}
 	if (r == 0 && !run->guest)
 		r = vmm_stage_guest(run->stage, &run->guest, err);

@@ -46,6 +46,25 @@ static int bring_up(struct vm *vm, const struct vm_stage_opts *o, const struct e
 	return r;
 }
 
+/* It counts for its account from here on: one in nobody's list stays held, others are in the table.
+ */
+static int make_known(struct vmm *m, const struct vm_stage_opts *o, struct vm *vm, struct err *err)
+{
+	struct vm_info want = vm->row.info;
+	int r;
+
+	want.vcpus = o->vcpus ? o->vcpus : want.vcpus;
+	want.mem_mb = o->mem_mb ? o->mem_mb : want.mem_mb;
+	want.disk_mb = o->disk_mb ? o->disk_mb : want.disk_mb;
+	r = quota_hold_vm(m, &want, o->payer, err);
+	if (r < 0)
+		return r;
+	r = *want.account ? quota_insert(m, &vm, 1, err) : vmm_insert(m, vm, err);
+	if (r < 0)
+		quota_release(m, want.id);
+	return r;
+}
+
 int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stage **ret,
                     struct err *err)
 {
@@ -63,10 +82,11 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	vm_fill_row(&o->vm, &p, &row);
 	row.info.state = VM_BUILDING;
 	vm = vm_new(m, &row);
-	if (!vm || vmm_insert(m, vm, err) < 0) {
+	r = vm ? make_known(m, o, vm, err) : err_set(err, -ENOMEM, "build: out of memory");
+	if (r < 0) {
 		point_drop(m, &p);
 		vm_unref(vm);
-		return err_set(err, -ENOMEM, "build: out of memory");
+		return r;
 	}
 	pthread_mutex_lock(&vm->lock);
 	r = bring_up(vm, o, &p, err);
@@ -75,6 +95,7 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	pthread_mutex_unlock(&vm->lock);
 	point_drop(m, &p);
 	if (r < 0) {
+		quota_release(m, row.info.id);
 		vmm_forget(m, vm);
 		vm_unref(vm);
 		return r;
@@ -148,6 +169,7 @@ void vmm_stage_abort(struct vm_stage *s_consume)
 	pthread_mutex_lock(&vm->lock);
 	if (vm_delete_locked(vm, &err) < 0)
 		vm_log(vm, LOG_LV_ERROR, "was not removed; the next start does it: %s", err.msg);
+	quota_release(vm->m, vm->row.info.id);
 	vm_unlock(vm);
 	free(s_consume);
 }
@@ -225,4 +247,13 @@ int vmm_snapshot_hold(struct vmm *m, const char *account, const char *id, char r
 	int r = snapshot_point(m, account, id, ret_point, ret_workdir, err);
 
 	return r < 0 ? r : vmm_point_hold(m, ret_point, err);
+}
+
+int vmm_snapshot_add(struct vmm *m, const struct store_snapshot *s, struct err *err)
+{
+	int r;
+
+	LOCK_SCOPE(&m->quota);
+	r = quota_check(m, s->info.account, &(struct vm_quota){ .snapshots = 1 }, err);
+	return r < 0 ? r : store_snapshot_add(m->store, s, err);
 }

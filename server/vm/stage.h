@@ -15,6 +15,7 @@ struct vm_stage;
 
 struct vm_stage_opts {
 	struct vm_create_opts vm; /* account "": in nobody's list. point: to start from, held */
+	const char *payer;        /* account whose quota it counts for */
 	/* 0: as the point has it. Anything else: the point's disk is cold booted at that size. */
 	uint32_t vcpus, mem_mb, disk_mb;
 };
@@ -47,4 +48,7 @@ int vmm_point_size(struct vmm *m, const char *point, struct stage_size *ret, str
 /* The point of a snapshot, held, and the working directory of what starts from it. */
 int vmm_snapshot_hold(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
                       char ret_workdir[WORKDIR_SIZE], struct err *err);
+struct store_snapshot;
+/* A new row, if the account may have one more. */
+int vmm_snapshot_add(struct vmm *m, const struct store_snapshot *s, struct err *err);
 void vmm_collect_soon(struct vmm *m); /* something was let go of */

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "guest/guest.h"
 #include "store/store.h"
+#include "tests/unit/fake_vmm.h"
 #include "vm/stage.h"
 
 #define HELD_MAX 64
@@ -173,6 +174,11 @@ int vmm_snapshot_hold(struct vmm *m, const char *account, const char *id, char r
 	return vmm_point_hold(m, ret_point, err);
 }
 
+int vmm_snapshot_add(struct vmm *m, const struct store_snapshot *s, struct err *err)
+{
+	return store_snapshot_add(fx.store, s, err);
+}
+
 void vmm_collect_soon(struct vmm *m)
 {
 }
@@ -199,8 +205,12 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 
 int vmm_stage_guest(struct vm_stage *s, struct guest **ret, struct err *err)
 {
-	*ret = fake_guest(s->m);
+#ifdef FAKE_REAL_GUEST
+	return fake_guest(ret, err);
+#else
+	*ret = fake_the_guest(s->m);
 	return 0;
+#endif
 }
 
 int vmm_stage_freeze(struct vm_stage *s, char ret_point[ID_SIZE], struct err *err)
@@ -240,6 +250,7 @@ void vmm_stage_abort(struct vm_stage *s_consume)
 	free(s_consume);
 }
 
+#ifndef FAKE_REAL_GUEST
 bool guest_alive(struct guest *g)
 {
 	return true;
@@ -250,6 +261,8 @@ int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mo
 {
 	return 0;
 }
+
+#endif
 
 static const char *var(const struct guest_exec_req *req, const char *name)
 {

@@ -30,4 +30,4 @@ void fake_stage_damage(const char *point);
 
 /* For fake_vmm.c. */
 bool fake_step(const struct guest_exec_req *req, struct guest_exec_result *ret);
-struct guest *fake_guest(struct vmm *m);
+struct guest *fake_the_guest(struct vmm *m);
