@@ -83,7 +83,8 @@ static int build_layer(struct run *run, size_t i, struct err *err)
 		return r;
 	r = vmm_stage_freeze(run->stage, entry.point, err);
 	if (r < 0) {
-		err->tag = "SNAPSHOT_LAYER_CREATION_FAILED";
+		if (r != -ENOSPC && r != -EDQUOT) /* those have a code of their own */
+			err->tag = "SNAPSHOT_LAYER_CREATION_FAILED";
 		return r;
 	}
 	snprintf(entry.key, sizeof(entry.key), "%s", run->keys[i]);
