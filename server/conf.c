@@ -212,6 +212,10 @@ static const struct setting settings[] = {
 	{ "PANDO_CORS_ORIGINS", SET_TEXT, MEMBER(cors_origins), check_origins, "*", NULL, 0, 0,
 	  "Web pages that may use the API from a browser: * (any: it takes a key or token anyway), "
 	  "none, or origins with spaces between them" },
+	{ "PANDO_BUILD_TIMEOUT_S", SET_U32, MEMBER(build_timeout_s), check_u32, "1800", NULL, 10, 86400,
+	  "Seconds in which the layers of one spec must be built" },
+	{ "PANDO_SPEC_CACHE_MAX", SET_U32, MEMBER(spec_cache_max), check_u32, "64", NULL, 1, 100000,
+	  "Built layers of specs that are kept; the least recently used ones go first" },
 };
 /* clang-format on */
 

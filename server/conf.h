@@ -28,9 +28,11 @@ struct conf {
 	uint32_t shells;                                /* PANDO_SHELLS */
 	uint32_t quota_vms, quota_running, quota_vcpus; /* PANDO_QUOTA_*; 0: no limit */
 	uint32_t quota_mem_mb, quota_disk_gb, quota_snapshots;
-	uint32_t audit_days;     /* PANDO_AUDIT_DAYS */
-	char cors_origins[1024]; /* PANDO_CORS_ORIGINS */
-	bool self_check;         /* --self-check */
+	uint32_t audit_days;      /* PANDO_AUDIT_DAYS */
+	char cors_origins[1024];  /* PANDO_CORS_ORIGINS */
+	uint32_t build_timeout_s; /* PANDO_BUILD_TIMEOUT_S */
+	uint32_t spec_cache_max;  /* PANDO_SPEC_CACHE_MAX */
+	bool self_check;          /* --self-check */
 };
 
 /* Defaults, then pando.conf (PANDO_CONF or <data>/pando.conf), then the environment, then argv. 1:

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "build/build.h"
 #include "conf.h"
 #include "engine/engine.h"
 #include "net/dns.h"
@@ -31,6 +32,7 @@
 #include "vm/vm.h"
 #include "vm/vmm.h"
 
+#define DISK_GB_MAX 2048u /* of PANDO_VM_DISK_GB too */
 #define API_DRAIN_MS 2000 /* for requests that are nearly done */
 
 enum { EXIT_CONFIG = 2 };
@@ -44,6 +46,7 @@ struct app {
 	struct engine *engine;
 	struct dns *dns;
 	struct vmm *vmm;
+	struct builder *builder;
 	struct api *api;
 	char account[ACCOUNT_SIZE];
 	int signals;   /* signalfd */
@@ -100,10 +103,25 @@ static struct vm_quota quota_default(const struct conf *c)
 		                  .snapshots = quota_of(c->quota_snapshots) };
 }
 
+/* What a spec may ask for: the ranges are those of the settings for the default VM. */
+static struct builder_conf builder_conf(const struct conf *c)
+{
+	return (struct builder_conf){ .timeout_s = c->build_timeout_s,
+		                      .cache_max = c->spec_cache_max,
+		                      .limits = { .vcpus = c->vcpus,
+		                                  .mem_mb = c->mem_mb,
+		                                  .disk_mb = c->disk_gb << 10,
+		                                  .vcpus_max = ENGINE_VCPUS_MAX,
+		                                  .mem_mb_max = ENGINE_MEM_MAX_MB,
+		                                  .disk_mb_max = DISK_GB_MAX << 10,
+		                                  .mem_mb_min = ENGINE_MEM_MIN_MB } };
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
 	char db[512], probe[512];
+	struct builder_conf bc = builder_conf(c);
 	struct vmm_conf vc = { .vcpus = c->vcpus,
 		               .mem_mb = c->mem_mb,
 		               .disk_mb = c->disk_gb << 10,
@@ -136,12 +154,14 @@ static int app_start(struct app *a, struct err *err)
 	    (r = engine_new(&ec, a->priv, &a->engine, err)) < 0 ||
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
-	            0)
+	            0 ||
+	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	struct api_deps deps = { .conf = c,
 		                 .store = a->store,
 		                 .vmm = a->vmm,
+		                 .builder = a->builder,
 		                 .auth = a->auth,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	return api_start(&deps, &a->api, err);
@@ -150,7 +170,10 @@ static int app_start(struct app *a, struct err *err)
 static void app_stop(struct app *a)
 {
 	struct err err = { 0 };
-	bool busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
+	bool busy;
+
+	builder_stop(a->builder);
+	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 
 	/* Suspending ends the agent connections, and with them the requests that still wait for
 	 * one. */
@@ -160,6 +183,7 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
 	engine_free(a->engine);

@@ -12,6 +12,7 @@
 
 struct api;
 struct auth;
+struct builder;
 struct conf;
 struct err;
 struct store;
@@ -21,6 +22,7 @@ struct api_deps { /* all weak: they outlive the API */
 	const struct conf *conf;
 	struct store *store;
 	struct vmm *vmm;
+	struct builder *builder;
 	struct auth *auth;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */

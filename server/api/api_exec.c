@@ -51,6 +51,7 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	AUTO(guest_exec_result_done) struct guest_exec_result out = { 0 };
 	struct exec_body b = { .timeout_ms = EXEC_DEFAULT_MS };
 	struct guest_exec_req x = { 0 };
+	struct vm_info v;
 	const char *id;
 	json_t *j;
 	int r;
@@ -63,8 +64,10 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	if (b.terminal && !terminal_name_valid(b.terminal))
 		return err_tag(err, -EINVAL, "BAD_REQUEST",
 		               "'terminal' must be 1 to 64 letters, digits, '.', '_' or '-'");
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
+	x.cwd = *v.workdir ? v.workdir : NULL;
 	x.command = b.command;
 	x.terminal = b.terminal;
 	x.timeout_ms = (unsigned)b.timeout_ms;

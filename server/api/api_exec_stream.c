@@ -283,6 +283,7 @@ int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err)
 	AUTO(env_done) struct env env = { 0 };
 	struct run_body b = { 0 };
 	struct guest_exec_req q = { .env = (const char *const *)env.v };
+	struct vm_info v;
 	const char *id;
 	int r;
 
@@ -299,10 +300,11 @@ int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err)
 	if (b.cwd && b.cwd[0] != '/')
 		return bad(err, "'cwd' must be an absolute path");
 	q.command = b.command;
-	q.cwd = b.cwd;
 	q.timeout_ms = (unsigned)b.timeout_ms;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
+	q.cwd = b.cwd ? b.cwd : *v.workdir ? v.workdir : NULL;
 	if (b.detach)
 		return start_detached(req, res, g, &q, &b, x, err);
 	return run_attached(req, res, g, &q, TAKE_PTR(x), err);

@@ -36,8 +36,14 @@ static void guest_unrefp(struct guest **g)
 int request_path(struct request *req, char ret[PATH_MAX], struct err *err)
 {
 	const char *p = req->match.arg[1];
+	struct vm_info v = { 0 };
+	int r;
 
-	if ((size_t)snprintf(ret, PATH_MAX, "%s%s", p[0] == '/' ? "" : "/", p) >= PATH_MAX)
+	if (p[0] != '/' &&
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, req->match.arg[0], &v, err)) < 0)
+		return r;
+	if ((size_t)snprintf(ret, PATH_MAX, "%s%s%s", v.workdir, p[0] == '/' ? "" : "/", p) >=
+	    PATH_MAX)
 		return err_tag(err, -EINVAL, TAG, "the path is longer than %d bytes", PATH_MAX - 1);
 	return 0;
 }

@@ -23,6 +23,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json_field.h"
+#include "build/build.h"
 #include "vm/vm.h"
 
 #define KIB(n) ((uint64_t)(n) << 10)
@@ -250,7 +251,7 @@ void sse_failed(struct sse *s, const struct err *err);
 
 /* ---- files: api_files.c ---- */
 #define FILES_TAG "FILES_BAD_REQUEST"
-/* The path of argument 1, from the root when it is relative. */
+/* The path of argument 1, from the VM's working directory when it is relative. */
 int request_path(struct request *req, char ret[PATH_MAX], struct err *err);
 /* What the guest said, in the contract's words. */
 int file_error(int r, const char *path, struct err *err);
@@ -298,15 +299,14 @@ json_t *shape_output(const void *p, size_t n);
 int parse_persistence(const json_t *j, const char *tag, struct vm_persistence *ret,
                       struct err *err);
 
-/* ---- specs: spec.c ---- */
-struct spec_result {
-	char snapshot_id[ID_SIZE];    /* to start from, or "" */
-	enum json_presence idle_seen; /* idleTimeoutSeconds of the outermost layer */
-	int64_t idle_timeout_s;
-};
-/* Reads `spec` and `template` and refuses, by name, what this version cannot do yet. */
-int spec_check(json_t *body, const struct vmm_status *host, struct spec_result *ret,
-               struct err *err);
+/* ---- specs: api_build.c ---- */
+/* The body's spec; what a refusal has to say goes into the reply. Caller spec_done()s. */
+int request_spec(struct request *req, struct reply *res, const char *tag, struct spec *ret,
+                 struct err *err);
+/* Members that a failed build adds to the error's body. */
+void reply_extras(struct reply *res, json_t *extra);
+/* A build or 404; for builds of this account only. */
+int request_build_id(struct request *req, size_t i, const char **ret, struct err *err);
 
 /* ---- file content in a JSON body: content.c ---- */
 struct content {
@@ -379,6 +379,9 @@ int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 int api_snapshot_get(struct request *req, struct reply *res, struct err *err);
 int api_snapshot_rename(struct request *req, struct reply *res, struct err *err);
 int api_snapshot_delete(struct request *req, struct reply *res, struct err *err);
+int api_vm_build(struct request *req, struct reply *res, struct err *err);
+int api_build_get(struct request *req, struct reply *res, struct err *err);
+int api_build_phases(struct request *req, struct reply *res, struct err *err);
 
 /* accounts, keys, audit log */
 int api_account_create(struct request *req, struct reply *res, struct err *err);

@@ -7,46 +7,65 @@
 
 #include "base/auto.h"
 
-/* There are no building, failed, cancelled or lost snapshots here: those filters change nothing. */
+/* Is it in the list? The counters are over all of them. */
+struct snapshot_filter {
+	bool deleted, failed, building, cancelled, lost;
+};
+
+static int read_filter(struct request *req, struct snapshot_filter *f, struct err *err)
+{
+	const struct {
+		const char *name;
+		bool *value;
+	} filters[] = { { "includeDeleted", &f->deleted },
+		        { "includeFailed", &f->failed },
+		        { "includeBuilding", &f->building },
+		        { "includeCancelled", &f->cancelled },
+		        { "includeLost", &f->lost } };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(filters); i++)
+		r = request_query_bool(req, filters[i].name, filters[i].value, err);
+	return r;
+}
+
+static bool is_shown(const struct snapshot_info *n, const struct snapshot_filter *f)
+{
+	if (n->deleted)
+		return f->deleted;
+	if (n->state == SNAPSHOT_FAILED)
+		return f->failed;
+	return n->state != SNAPSHOT_BUILDING || f->building;
+}
+
 int api_snapshot_list(struct request *req, struct reply *res, struct err *err)
 {
-	static const char *const filters[] = { "includeFailed", "includeBuilding",
-		                               "includeCancelled", "includeLost" };
+	struct snapshot_filter f = { .failed = true, .building = true };
 	autofree struct snapshot_info *v = NULL;
 	autojson json_t *items = json_array();
-	bool deleted = false, ignored;
-	json_int_t total = 0, ready = 0, gone = 0;
+	json_int_t total = 0, gone = 0, count[SNAPSHOT_STATE_MAX] = { 0 };
 	size_t n = 0;
 	int r;
 
-	for (size_t i = 0; i < ARRAY_SIZE(filters); i++)
-		if ((r = request_query_bool(req, filters[i], &ignored, err)) < 0)
-			return r;
-	if ((r = request_query_bool(req, "includeDeleted", &deleted, err)) < 0 ||
+	if ((r = read_filter(req, &f, err)) < 0 ||
 	    (r = vmm_snapshot_list(req->api->deps.vmm, req->who.account,
 	                           /* include_deleted= */ true, &v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
-		*(v[i].deleted ? &gone : &ready) += 1;
-		if (v[i].deleted && !deleted)
+		*(v[i].deleted ? &gone : &count[v[i].state]) += 1;
+		if (!is_shown(&v[i], &f))
 			continue;
 		total++;
 		if (json_array_append_new(items, shape_snapshot(&v[i])) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	return reply_json(res,
-	                  json_pack("{s:O, s:I, s:i, s:I, s:i, s:i, s:i, s:I}", "snapshots", items,
-	                            "totalCount", total, "buildingCount", 0, "readyCount", ready,
-	                            "failedCount", 0, "cancelledCount", 0, "lostCount", 0,
+	                  json_pack("{s:O, s:I, s:I, s:I, s:I, s:i, s:i, s:I}", "snapshots", items,
+	                            "totalCount", total, "buildingCount", count[SNAPSHOT_BUILDING],
+	                            "readyCount", count[SNAPSHOT_READY], "failedCount",
+	                            count[SNAPSHOT_FAILED], "cancelledCount", 0, "lostCount", 0,
 	                            "deletedCount", gone),
 	                  err);
-}
-
-int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
-{
-	return err_tag(err, -EINVAL, "CREATE_SNAPSHOT_BAD_REQUEST",
-	               "this server cannot build snapshots from a spec yet: create a VM, prepare "
-	               "it, and use POST /v1/vms/{id}/snapshot");
 }
 
 int api_snapshot_get(struct request *req, struct reply *res, struct err *err)

@@ -51,17 +51,16 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	struct create_body b = { .threshold = THRESHOLD_DEFAULT };
 	struct vm_create_opts o = { .account = req->who.account,
 		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
-	struct spec_result spec;
-	struct vmm_status host;
+	autospec struct spec spec = { 0 };
+	autojson json_t *extra = json_object();
+	struct build_opts build = { .account = req->who.account, .extra = extra };
 	struct vm_info v;
-	json_t *body, *made;
+	json_t *made;
 	int r;
 
-	vmm_status(req->api->deps.vmm, &host);
-	if ((r = request_json(req, CREATE_TAG, &body, err)) < 0 ||
-	    (r = request_fields(req, CREATE_TAG, create_fields, ARRAY_SIZE(create_fields), &b,
+	if ((r = request_fields(req, CREATE_TAG, create_fields, ARRAY_SIZE(create_fields), &b,
 	                        err)) < 0 ||
-	    (r = spec_check(body, &host, &spec, err)) < 0 ||
+	    (r = request_spec(req, res, CREATE_TAG, &spec, err)) < 0 ||
 	    (r = parse_persistence(b.persistence, CREATE_TAG, &o.persistence, err)) < 0)
 		return r;
 	if (b.idle_seen == JSON_IS_ABSENT) {
@@ -74,8 +73,12 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	o.activity_threshold = b.threshold;
 	if (o.snapshot_id)
 		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
-	if ((r = vmm_create(req->api->deps.vmm, &o, &v, err)) < 0)
+	r = spec.n ? build_vm(req->api->deps.builder, &spec, &build, &o, &v, err)
+	           : vmm_create(req->api->deps.vmm, &o, &v, err);
+	if (r < 0) {
+		reply_extras(res, extra);
 		return r;
+	}
 	made = shape_made(&v);
 	json_object_set_new(made, "snapshotId", shape_text(v.snapshot_id));
 	return reply_json(res, made, err);
@@ -105,7 +108,7 @@ static int list_query_read(struct request *req, struct list_query *q, struct err
 	    (r = request_query(req, "search", &q->search, err)) < 0)
 		return r;
 	if (state && *state) {
-		q->state = strcmp(state, "building") == 0 ? VM_STATE_MAX : vm_state_parse(state);
+		q->state = vm_state_parse(state);
 		if (q->state < 0)
 			return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
 			               "'vmState' must be building, starting, running, suspending, "
@@ -170,7 +173,7 @@ int api_vm_list(struct request *req, struct reply *res, struct err *err)
 	                            items, "totalCount", (json_int_t)total, "runningCount",
 	                            per_state[VM_RUNNING], "startingCount", per_state[VM_STARTING],
 	                            "suspendedCount", per_state[VM_SUSPENDED], "stoppedCount",
-	                            per_state[VM_STOPPED], "buildingCount", (json_int_t)0,
+	                            per_state[VM_STOPPED], "buildingCount", per_state[VM_BUILDING],
 	                            "suspendingCount", per_state[VM_SUSPENDING], "lostCount",
 	                            per_state[VM_LOST], "userId", req->who.account),
 	                  err);

@@ -46,7 +46,9 @@ static void add_path_ids(struct request *req, json_t *body)
 {
 	static const struct {
 		const char *param, *member;
-	} names[] = { { "{vm_id}", "vmId" }, { "{snapshot_id}", "snapshotId" } };
+	} names[] = { { "{vm_id}", "vmId" },
+		      { "{snapshot_id}", "snapshotId" },
+		      { "{build_id}", "buildId" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		const char *arg = request_arg(req, names[i].param);

@@ -6,6 +6,7 @@
 
 #define NO_BODY API_BODY_IGNORED
 #define FILE_BODY (MIB(352)) /* 256 MiB in base64, and the JSON around it */
+#define SPEC_BODY (MIB(8))   /* with the files of its layers */
 
 /* clang-format off */
 const struct route api_routes[] = {
@@ -14,8 +15,8 @@ const struct route api_routes[] = {
 	{ METHOD_GET,    "/auth/v1/whoami",                SCOPE_SELF,     NO_BODY,   api_whoami,
 	  "The account, and the identity, behind the key or token" },
 
-	{ METHOD_POST,   "/v1/vms",                        SCOPE_VM_WRITE, MIB(4),    api_vm_create,
-	  "Create a VM from the base template or a snapshot" },
+	{ METHOD_POST,   "/v1/vms",                        SCOPE_VM_WRITE, SPEC_BODY,  api_vm_create,
+	  "Create a VM from the base template, a snapshot or a spec" },
 	{ METHOD_GET,    "/v1/vms",                        SCOPE_SELF,     NO_BODY,   api_vm_list,
 	  "List VMs; limit, offset, vmState, search" },
 	{ METHOD_GET,    "/v1/vms/{vm_id}",                SCOPE_VM_LOOK,  NO_BODY,   api_vm_get,
@@ -71,15 +72,22 @@ const struct route api_routes[] = {
 	  "Changes to files as they happen; path" },
 
 	{ METHOD_GET,    "/v1/vms/snapshots",               SCOPE_VM_READ,  NO_BODY,  api_snapshot_list,
-	  "List snapshots; includeDeleted" },
-	{ METHOD_POST,   "/v1/vms/snapshots",               SCOPE_VM_WRITE, MIB(4),   api_snapshot_create,
-	  "Make a snapshot from a spec (refused: not there yet)" },
+	  "List snapshots; includeDeleted, includeFailed, includeBuilding" },
+	{ METHOD_POST,   "/v1/vms/snapshots",               SCOPE_VM_WRITE, SPEC_BODY,  api_snapshot_create,
+	  "Build a snapshot from a spec" },
 	{ METHOD_GET,    "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_READ,  NO_BODY,  api_snapshot_get,
 	  "One snapshot" },
 	{ METHOD_PATCH,  "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_WRITE, KIB(64),  api_snapshot_rename,
 	  "Rename a snapshot" },
 	{ METHOD_DELETE, "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_WRITE, NO_BODY,  api_snapshot_delete,
 	  "Delete a snapshot" },
+
+	{ METHOD_GET,    "/v1/vms/{vm_id}/build",           SCOPE_VM_LOOK,  NO_BODY,  api_vm_build,
+	  "The build a VM came from" },
+	{ METHOD_GET,    "/v1/vms/builds/{build_id}",        SCOPE_VM_READ,  NO_BODY,  api_build_get,
+	  "One build" },
+	{ METHOD_GET,    "/v1/vms/builds/{build_id}/phases", SCOPE_VM_READ,  NO_BODY,  api_build_phases,
+	  "What a build did so far" },
 
 	/* accounts, keys, audit log */
 	{ METHOD_POST,   "/v1/accounts",              SCOPE_ADMIN,   KIB(64), api_account_create,

@@ -97,12 +97,12 @@ static json_t *shape_sizing(const struct vm_info *v)
 
 json_t *shape_vm_item(const struct vm_info *v)
 {
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:n, s:f, s:o, s:n, s:b, s:b, s:o, s:o}",
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:n, s:b, s:b, s:o, s:o}",
 	                 "id", v->id, "state", vm_state_name(v->state), "name", shape_text(v->name),
 	                 "createdAt", shape_time(v->created_ms), "lastNetworkActivity",
 	                 shape_time(v->last_network_ms), "snapshotId", shape_text(v->snapshot_id),
-	                 "buildId", "cpuTimeSeconds", v->cpu_seconds, "persistence",
-	                 shape_persistence(&v->persistence), "metrics", "deleted", 0,
+	                 "buildId", shape_text(v->build_id), "cpuTimeSeconds", v->cpu_seconds,
+	                 "persistence", shape_persistence(&v->persistence), "metrics", "deleted", 0,
 	                 "createdDeclaratively", 0, "sizing", shape_sizing(v), "parentVmId",
 	                 shape_text(v->parent_id));
 }
@@ -112,15 +112,15 @@ json_t *shape_vm_info(const struct vm_info *v)
 	json_t *idle = v->idle_timeout_s < 0 ? json_null() : json_integer(v->idle_timeout_s);
 
 	return json_pack(
-	        "{s:s, s:o, s:b, s:o, s:o, s:s, s:f, s:n, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "id",
-	        v->id, "name", shape_text(v->name), "recreate", 0, "vmInstanceId",
+	        "{s:s, s:o, s:b, s:o, s:o, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}",
+	        "id", v->id, "name", shape_text(v->name), "recreate", 0, "vmInstanceId",
 	        shape_text(v->instance), "lastNetworkActivity", shape_time(v->last_network_ms),
 	        "state", vm_state_name(v->state), "cpuTimeSeconds", v->cpu_seconds, "buildId",
-	        "createdAt", shape_time(v->created_ms), "snapshotId", shape_text(v->snapshot_id),
-	        "parentVmId", shape_text(v->parent_id), "persistence",
+	        shape_text(v->build_id), "createdAt", shape_time(v->created_ms), "snapshotId",
+	        shape_text(v->snapshot_id), "parentVmId", shape_text(v->parent_id), "persistence",
 	        shape_persistence(&v->persistence), "idleTimeoutSeconds", idle,
 	        "activityThresholdBytes", (json_int_t)v->activity_threshold, "sizing",
-	        shape_sizing(v));
+	        shape_sizing(v), "workdir", shape_text(v->workdir));
 }
 
 json_t *shape_snapshot(const struct snapshot_info *n)
@@ -128,14 +128,19 @@ json_t *shape_snapshot(const struct snapshot_info *n)
 	struct vm_persistence p = { .type = n->persistent ? PERSIST_PERSISTENT : PERSIST_STICKY,
 		                    .priority = n->priority };
 
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:n, s:b, s:b, s:b, s:b, s:n, s:s, s:o, "
-	                 "s:n, s:I, s:I, s:I}",
-	                 "snapshotId", n->id, "state", "ready", "name", shape_text(n->name),
-	                 "sourceVmId", shape_text(n->source_vm), "sourceVmInstanceId",
-	                 shape_text(n->source_instance), "createdAt", shape_time(n->created_ms),
-	                 "buildId", "failed", 0, "cancelled", 0, "lost", 0, "deleted", n->deleted,
-	                 "failureReason", "accountId", n->account, "snapshotPersistence",
-	                 shape_persistence(&p), "templateHash", "vcpuCount", (json_int_t)n->vcpus,
-	                 "memSizeMib", (json_int_t)n->mem_mb, "rootfsSizeMb",
-	                 (json_int_t)n->disk_mb);
+	static const char *const states[] = { [SNAPSHOT_READY] = "ready",
+		                              [SNAPSHOT_BUILDING] = "building",
+		                              [SNAPSHOT_FAILED] = "failed" };
+
+	return json_pack(
+	        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:o, s:s, s:o, "
+	        "s:o, s:I, s:I, s:I}",
+	        "snapshotId", n->id, "state", states[n->state], "name", shape_text(n->name),
+	        "sourceVmId", shape_text(n->source_vm), "sourceVmInstanceId",
+	        shape_text(n->source_instance), "createdAt", shape_time(n->created_ms), "buildId",
+	        shape_text(n->build_id), "failed", n->state == SNAPSHOT_FAILED, "cancelled", 0,
+	        "lost", 0, "deleted", n->deleted, "failureReason", shape_text(n->failure),
+	        "accountId", n->account, "snapshotPersistence", shape_persistence(&p),
+	        "templateHash", shape_text(n->template_hash), "vcpuCount", (json_int_t)n->vcpus,
+	        "memSizeMib", (json_int_t)n->mem_mb, "rootfsSizeMb", (json_int_t)n->disk_mb);
 }

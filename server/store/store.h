@@ -8,7 +8,8 @@
  * program is refused with a sentence. The schema stays portable to PostgreSQL.
  *
  * Layers form trees by `parent`. A layer is in use while another layer, a
- * point or a VM names it; a point while a VM, a snapshot or a template names it.
+ * point or a VM names it; a point while a VM, a snapshot, a template or a cached
+ * spec layer names it.
  * References are found by query, never counted, so they cannot drift.
  */
 #pragma once
@@ -155,6 +156,82 @@ struct store_line {
 /* From that point (or what is left of its line) up to the root, nearest first. Caller frees. */
 int store_point_line(struct store *s, const char *head, struct store_line **ret, size_t *ret_n,
                      struct err *err);
+
+/* A snapshot that was being built gets its end: the whole row. -ENOENT when it was deleted. */
+int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struct err *err);
+
+/* ---- cached spec layers: key (a content hash) -> point ---- */
+#define SPEC_KEY_SIZE 65 /* hex SHA-256 and the NUL */
+struct store_spec {
+	char key[SPEC_KEY_SIZE];
+	char point[ID_SIZE];
+	char build_id[ID_SIZE]; /* that made it */
+	int64_t created_ms, used_ms;
+};
+/* Replaces what was there; then the least recently used go until at most `max` are left. */
+int store_spec_put(struct store *s, const struct store_spec *l, uint32_t max, struct err *err);
+/* Counts as a use. -ENOENT. */
+int store_spec_get(struct store *s, const char *key, struct store_spec *ret, struct err *err);
+/* Forgets the entry if it still names that point; fine when not. */
+int store_spec_drop(struct store *s, const char *key, const char *point, struct err *err);
+int store_spec_clear(struct store *s, struct err *err); /* all of them */
+
+/* ---- builds ---- */
+enum build_state { BUILD_PENDING, BUILD_RUNNING, BUILD_SUCCEEDED, BUILD_FAILED, BUILD_STATE_MAX };
+const char *build_state_name(enum build_state s);
+struct store_build {
+	char id[ID_SIZE]; /* "bld-..." */
+	char account[ACCOUNT_SIZE];
+	char request_id[40]; /* of the background request, or "" */
+	enum build_state state;
+	char template_hash[SPEC_KEY_SIZE];
+	char failure[384];
+	char planned[4096]; /* phase names, one a line */
+	int64_t started_ms, finished_ms, updated_ms;
+};
+struct store_phase {
+	char id[ID_SIZE]; /* "bph-..." */
+	char build_id[ID_SIZE];
+	int64_t seq;
+	char name[64];
+	char snapshot_id[ID_SIZE]; /* of the state in which it failed, or "" */
+	int64_t started_ms;
+};
+#define BUILD_LINE_SIZE 1024 /* longer lines are cut, with the NUL */
+struct store_build_log {
+	char build_id[ID_SIZE];
+	int64_t seq, at_ms;
+	char phase[64];
+	char message[BUILD_LINE_SIZE];
+};
+/* Old builds go, with phases and logs, so that at most BUILDS_KEPT are left. */
+#define BUILDS_KEPT 2000
+#define BUILD_LOGS_KEPT 200 /* builds whose logs are kept */
+int store_build_add(struct store *s, const struct store_build *b, struct err *err);
+int store_build_update(struct store *s, const struct store_build *b, struct err *err);
+int store_build_get(struct store *s, const char *id, struct store_build *ret, struct err *err);
+/* What a server that died left: unfinished builds and snapshots are failed now. */
+int store_build_fail_unfinished(struct store *s, const char *why, struct err *err);
+int store_phase_add(struct store *s, const struct store_phase *p, struct err *err);
+int store_phase_update(struct store *s, const struct store_phase *p, struct err *err);
+/* In order. Caller frees. */
+int store_phase_list(struct store *s, const char *build_id, struct store_phase **ret, size_t *ret_n,
+                     struct err *err);
+/* Lines of one build, all or none. */
+int store_build_log_add(struct store *s, const struct store_build_log *l, size_t n,
+                        struct err *err);
+/* Which lines: "" for any. At least one of build and request. */
+struct store_build_log_query {
+	const char *account;
+	const char *build, *request;
+	const char *search; /* a part of the message, ASCII case ignored */
+	int64_t from_ms, to_ms;
+	int64_t before_ms, before_seq; /* only what was written before that; INT64_MAX both: all */
+	uint32_t limit;
+};
+/* Newest first, of the account's builds only. Caller frees. */
+int store_build_log_list(struct store *s, const struct store_build_log_query *w,
+                         struct store_build_log **ret, size_t *ret_n, struct err *err);
 
 /* ---- garbage ---- */
 struct store_garbage {

@@ -23,6 +23,7 @@ static const char delete_points[] =
         " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.base_point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM snapshots WHERE snapshots.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM templates WHERE templates.point = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM spec_layers WHERE spec_layers.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM held WHERE held.id = points.id)"
         " RETURNING id, parent";
 

@@ -179,5 +179,56 @@ static const char migration_tree[] =
         "CREATE INDEX points_parent ON points (parent);"
         "CREATE INDEX vms_head ON vms (head);";
 
-const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree };
+/* Specs: cached layers, builds with their phases and logs, and what VMs and snapshots know of them.
+ */
+static const char migration_specs[] =
+        "ALTER TABLE vms ADD COLUMN build_id TEXT;"
+        "ALTER TABLE vms ADD COLUMN workdir TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE snapshots ADD COLUMN state TEXT NOT NULL DEFAULT 'ready';"
+        "ALTER TABLE snapshots ADD COLUMN build_id TEXT;"
+        "ALTER TABLE snapshots ADD COLUMN failure TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE snapshots ADD COLUMN template_hash TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE snapshots ADD COLUMN workdir TEXT NOT NULL DEFAULT '';"
+        "CREATE TABLE spec_layers ("
+        "  key TEXT PRIMARY KEY,"
+        "  point TEXT NOT NULL REFERENCES points (id),"
+        "  build_id TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  used_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX spec_layers_point ON spec_layers (point);"
+        "CREATE INDEX spec_layers_used ON spec_layers (used_ms);"
+        "CREATE TABLE builds ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  request_id TEXT NOT NULL,"
+        "  state TEXT NOT NULL,"
+        "  template_hash TEXT NOT NULL,"
+        "  failure TEXT NOT NULL,"
+        "  planned TEXT NOT NULL,"
+        "  started_ms BIGINT NOT NULL,"
+        "  finished_ms BIGINT NOT NULL,"
+        "  updated_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX builds_started ON builds (started_ms);"
+        "CREATE INDEX builds_request ON builds (request_id);"
+        "CREATE TABLE build_phases ("
+        "  id TEXT PRIMARY KEY,"
+        "  build_id TEXT NOT NULL REFERENCES builds (id),"
+        "  seq BIGINT NOT NULL,"
+        "  name TEXT NOT NULL,"
+        "  snapshot_id TEXT,"
+        "  started_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX build_phases_build ON build_phases (build_id, seq);"
+        "CREATE TABLE build_logs ("
+        "  build_id TEXT NOT NULL REFERENCES builds (id),"
+        "  seq BIGINT NOT NULL,"
+        "  at_ms BIGINT NOT NULL,"
+        "  phase TEXT NOT NULL,"
+        "  message TEXT NOT NULL,"
+        "  PRIMARY KEY (build_id, seq)"
+        ");";
+
+const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree, migration_specs };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -6,11 +6,19 @@
  */
 #include "store/store_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
+
+static const char *const state_words[] = {
+	[SNAPSHOT_READY] = "ready",
+	[SNAPSHOT_BUILDING] = "building",
+	[SNAPSHOT_FAILED] = "failed",
+};
+static_assert(ARRAY_SIZE(state_words) == SNAPSHOT_STATE_MAX, "state_words misses a state");
 
 static const struct col snapshot_cols[] = {
 	COL_AT(COL_TEXT, store_snapshot, info.id, "id"),
@@ -26,6 +34,11 @@ static const struct col snapshot_cols[] = {
 	COL_AT(COL_U32, store_snapshot, info.mem_mb, "mem_mb"),
 	COL_AT(COL_U32, store_snapshot, info.disk_mb, "disk_mb"),
 	COL_AT(COL_REF, store_snapshot, point, "point"),
+	COL_WORD_AT(store_snapshot, info.state, "state", state_words),
+	COL_AT(COL_REF, store_snapshot, info.build_id, "build_id"),
+	COL_AT(COL_TEXT, store_snapshot, info.failure, "failure"),
+	COL_AT(COL_TEXT, store_snapshot, info.template_hash, "template_hash"),
+	COL_AT(COL_TEXT, store_snapshot, info.workdir, "workdir"),
 };
 const struct table snapshot_table = {
 	.name = "snapshots",
@@ -42,6 +55,23 @@ int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct e
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &snapshot_table, n, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+/* A snapshot that was deleted while it was being built stays deleted: -ENOENT. */
+int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	struct store_snapshot old;
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = row_get(s, &snapshot_table, n->info.id, &old, err)) < 0)
+		return r;
+	if (old.info.deleted)
+		return row_missing(&snapshot_table, n->info.id, err);
+	if ((r = row_update(s, &snapshot_table, n, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

@@ -10,6 +10,7 @@
 static const char *const state_words[] = {
 	[VM_STARTING] = "starting",   [VM_RUNNING] = "running", [VM_SUSPENDING] = "suspending",
 	[VM_SUSPENDED] = "suspended", [VM_STOPPED] = "stopped", [VM_LOST] = "lost",
+	[VM_BUILDING] = "building",
 };
 static_assert(ARRAY_SIZE(state_words) == VM_STATE_MAX, "state_words misses a state");
 
@@ -52,6 +53,8 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_REF, store_vm, disk_layer, "disk_layer"),
 	COL_AT(COL_INT, store_vm, slot, "slot"),
 	COL_AT(COL_REF, store_vm, head, "head"),
+	COL_AT(COL_REF, store_vm, info.build_id, "build_id"),
+	COL_AT(COL_TEXT, store_vm, info.workdir, "workdir"),
 };
 const struct table vm_table = {
 	.name = "vms",

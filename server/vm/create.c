@@ -15,17 +15,26 @@
 #include "vm/vm_internal.h"
 
 int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
-                   struct err *err)
+                   char ret_workdir[WORKDIR_SIZE], struct err *err)
 {
 	struct store_snapshot s;
 	int r = store_snapshot_get(m->store, id, &s, NULL);
 
 	if (r < 0 || strcmp(s.info.account, account) != 0)
 		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%.40s'", id);
+	if (!s.info.deleted && s.info.state == SNAPSHOT_BUILDING)
+		return err_tag(err, -EBUSY, "SOURCE_SNAPSHOT_BUILDING",
+		               "snapshot '%.40s' is still being built", id);
+	if (!s.info.deleted && s.info.state == SNAPSHOT_FAILED && !*s.point)
+		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND",
+		               "snapshot '%.40s' failed before there was anything to start: %.200s",
+		               id, s.info.failure);
 	if (s.info.deleted || !*s.point)
 		return err_tag(err, -ENOENT, "SOURCE_SNAPSHOT_DELETED",
 		               "snapshot '%.40s' was deleted", id);
 	snprintf(ret_point, ID_SIZE, "%s", s.point);
+	if (ret_workdir)
+		snprintf(ret_workdir, WORKDIR_SIZE, "%s", s.info.workdir);
 	return 0;
 }
 
@@ -37,6 +46,8 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
 	snprintf(i->name, sizeof(i->name), "%s", o->name ? o->name : "");
 	snprintf(i->snapshot_id, sizeof(i->snapshot_id), "%s",
 	         o->snapshot_id ? o->snapshot_id : "");
+	snprintf(i->build_id, sizeof(i->build_id), "%s", o->build_id ? o->build_id : "");
+	snprintf(i->workdir, sizeof(i->workdir), "%s", o->workdir ? o->workdir : "");
 	i->created_ms = clock_wall_ms();
 	i->idle_timeout_s = o->idle_timeout_s;
 	i->activity_threshold = o->activity_threshold;
@@ -121,29 +132,37 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err)
 {
-	char point[ID_SIZE];
+	struct vm_create_opts full = *o;
+	char point[ID_SIZE], workdir[WORKDIR_SIZE] = "";
 	uint64_t t0 = clock_ms();
 	bool ready;
-	int r;
+	int r = 0;
 
-	if (o->snapshot_id)
-		r = snapshot_point(m, o->account, o->snapshot_id, point, err);
+	if (o->point)
+		snprintf(point, sizeof(point), "%s", o->point);
+	else if (o->snapshot_id)
+		r = snapshot_point(m, o->account, o->snapshot_id, point, workdir, err);
 	else
 		r = template_wait(m, point, err);
 	if (r < 0)
 		return r;
+	if (!full.workdir)
+		full.workdir = workdir;
 	r = vmm_hold(m, point, err);
 	if (r < 0)
 		return r;
-	r = pool_take(m, o, point, ret, err);
+	r = pool_take(m, &full, point, ret, err);
 	ready = r == 0;
 	if (r == -EAGAIN)
-		r = create_from(m, o, point, ret, err);
+		r = create_from(m, &full, point, ret, err);
 	vmm_release(m, point);
 	if (r < 0)
 		return err_wrap(err, "create VM");
 	log_obj(LOG_LV_INFO, "vm", ret->id, "created in %llu ms from %s%s",
 	        (unsigned long long)(clock_ms() - t0),
-	        o->snapshot_id ? o->snapshot_id : "the template", ready ? ", it was ready" : "");
+	        o->point         ? o->point
+	        : o->snapshot_id ? o->snapshot_id
+	                         : "the template",
+	        ready ? ", it was ready" : "");
 	return 0;
 }

@@ -21,10 +21,19 @@ int vm_delete_locked(struct vm *vm, struct err *err)
 
 int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *err)
 {
+	struct vm_info i;
 	struct vm *vm;
-	int r = vmm_lock(m, account, id, &vm, err);
+	int r = vmm_find(m, account, id, &vm, err);
 
 	if (r < 0)
+		return r;
+	vm_copy_info(vm, &i);
+	if (i.state == VM_BUILDING)
+		vm_cancel_build(vm); /* its builder removes it and tells who waits for it */
+	vm_unref(vm);
+	if (i.state == VM_BUILDING)
+		return 0;
+	if ((r = vmm_lock(m, account, id, &vm, err)) < 0)
 		return r;
 	r = vm_delete_locked(vm, err);
 	vm_unlock(vm);

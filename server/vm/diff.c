@@ -75,7 +75,7 @@ static int party_of_vm(struct vmm *m, const char *account, struct party *p, stru
 
 static int party_of_snapshot(struct vmm *m, const char *account, struct party *p, struct err *err)
 {
-	int r = snapshot_point(m, account, p->id, p->point, err);
+	int r = snapshot_point(m, account, p->id, p->point, NULL, err);
 
 	snprintf(p->head, ID_SIZE, "%s", r < 0 ? "" : p->point);
 	if (r == 0)

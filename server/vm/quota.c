@@ -50,7 +50,7 @@ static int64_t *dim(struct vm_quota *q, size_t i)
 
 static bool has_process(enum vm_state s)
 {
-	return s == VM_STARTING || s == VM_RUNNING || s == VM_SUSPENDING;
+	return s == VM_STARTING || s == VM_RUNNING || s == VM_SUSPENDING || s == VM_BUILDING;
 }
 
 int vmm_usage(struct vmm *m, const char *account, struct vm_quota *ret, struct err *err)

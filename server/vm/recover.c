@@ -174,12 +174,30 @@ static int remove_orphans(struct vmm *m, const char *dir, struct err *err)
 	return 0;
 }
 
+/* Builds do not outlive their server: nobody waits for them any more. */
+static int drop_builds(struct vmm *m, struct err *err)
+{
+	for (size_t i = m->n_vms; i-- > 0;) {
+		struct vm *vm = m->vms[i];
+		int r;
+
+		if (vm->row.info.state != VM_BUILDING)
+			continue;
+		vm_log(vm, LOG_LV_INFO, "was being built when the server ended; removed");
+		if ((r = store_vm_delete(m->store, vm->row.info.id, err)) < 0)
+			return r;
+		vmm_forget(m, vm);
+	}
+	return 0;
+}
+
 int vmm_recover(struct vmm *m, struct err *err)
 {
 	int r;
 
-	if ((r = settle_processes(m, err)) < 0 || (r = settle_vms(m, err)) < 0 ||
-	    (r = free_slots(m, err)) < 0 || (r = remove_orphans(m, "layers", err)) < 0 ||
+	if ((r = drop_builds(m, err)) < 0 || (r = settle_processes(m, err)) < 0 ||
+	    (r = settle_vms(m, err)) < 0 || (r = free_slots(m, err)) < 0 ||
+	    (r = remove_orphans(m, "layers", err)) < 0 ||
 	    (r = remove_orphans(m, "points", err)) < 0 || (r = remove_orphans(m, "run", err)) < 0)
 		return err_wrap(err, "recover");
 	return 0;

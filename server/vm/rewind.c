@@ -191,7 +191,7 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	if (r < 0)
 		return r;
 	*ret = (struct vm_rewind){ 0 };
-	r = snapshot_point(m, account, snapshot_id, point, err);
+	r = snapshot_point(m, account, snapshot_id, point, NULL, err);
 	if (r == 0)
 		r = check_ancestor(vm, snapshot_id, point, err);
 	if (r == 0 && (r = vmm_hold(m, point, err)) == 0) {

@@ -25,6 +25,7 @@ static int snapshot_save(struct vm *vm, const char *point, const char *name,
 	snprintf(s.info.name, sizeof(s.info.name), "%s", name ? name : "");
 	snprintf(s.info.source_vm, ID_SIZE, "%s", vm->row.info.id);
 	snprintf(s.info.source_instance, ID_SIZE, "%s", vm->row.info.instance);
+	snprintf(s.info.workdir, sizeof(s.info.workdir), "%s", vm->row.info.workdir);
 	if (persistence) {
 		s.info.persistent = persistence->type == PERSIST_PERSISTENT;
 		s.info.priority = persistence->priority;

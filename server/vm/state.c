@@ -9,6 +9,7 @@
 static const char *const vm_state_str[] = {
 	[VM_STARTING] = "starting",   [VM_RUNNING] = "running", [VM_SUSPENDING] = "suspending",
 	[VM_SUSPENDED] = "suspended", [VM_STOPPED] = "stopped", [VM_LOST] = "lost",
+	[VM_BUILDING] = "building",
 };
 _Static_assert(ARRAY_SIZE(vm_state_str) == VM_STATE_MAX, "vm_state_str misses a state");
 
@@ -20,6 +21,7 @@ static const uint32_t vm_next[VM_STATE_MAX] = {
 	[VM_SUSPENDED]  = BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_STOPPED) | BIT(VM_LOST),
 	[VM_STOPPED]    = BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_LOST),
 	[VM_LOST]       = 0,
+	[VM_BUILDING]   = BIT(VM_BUILDING) | BIT(VM_RUNNING),
 };
 /* clang-format on */
 

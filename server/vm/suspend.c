@@ -83,7 +83,7 @@ void vmm_suspend_all(struct vmm *m)
 	pthread_cond_broadcast(&m->cond);
 	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
 	for (size_t i = 0; v && i < m->n_vms; i++)
-		if (m->vms[i]->shown.state == VM_RUNNING) {
+		if (m->vms[i]->shown.state == VM_RUNNING || m->vms[i]->shown.state == VM_BUILDING) {
 			v[n] = m->vms[i];
 			v[n++]->refs++;
 		}
@@ -91,7 +91,14 @@ void vmm_suspend_all(struct vmm *m)
 	for (size_t i = 0; v && i < n; i++) {
 		struct vm *vm = v[i];
 		struct err err = { 0 };
+		struct vm_info info;
 
+		vm_copy_info(vm, &info);
+		if (info.state == VM_BUILDING) { /* half a build is no use to anyone */
+			vm_cancel_build(vm);
+			vm_unref(vm);
+			continue;
+		}
 		pthread_mutex_lock(&vm->lock);
 		if (!vm->gone && vm->row.info.state == VM_RUNNING &&
 		    vm_suspend_locked(vm, &err) < 0) {

@@ -22,9 +22,10 @@ struct guest;
 struct store;
 struct vmm;
 
-#define VM_NAME_MAX 128 /* bytes of a label, with the NUL */
-#define ACCOUNT_SIZE 40 /* a UUID and the NUL */
-#define VM_FORK_MAX 100 /* children of one fork call */
+#define VM_NAME_MAX 128  /* bytes of a label, with the NUL */
+#define ACCOUNT_SIZE 40  /* a UUID and the NUL */
+#define VM_FORK_MAX 100  /* children of one fork call */
+#define WORKDIR_SIZE 256 /* a spec's working directory, with the NUL */
 
 /*
  * enum vm_state - only vm_set_state() writes it, anyone may read it
@@ -34,6 +35,8 @@ struct vmm;
  * @VM_SUSPENDED: a point with memory; no process.
  * @VM_STOPPED: disk layers only; no process.
  * @VM_LOST: its layers are damaged or gone; only delete is left.
+ * @VM_BUILDING: its spec is being applied (vm/stage.h); the builder alone uses it. Others are told
+ *	STILL_CREATING, delete cancels the build. Next: RUNNING, or gone.
  */
 enum vm_state {
 	VM_STARTING,
@@ -42,6 +45,7 @@ enum vm_state {
 	VM_SUSPENDED,
 	VM_STOPPED,
 	VM_LOST,
+	VM_BUILDING,
 	VM_STATE_MAX,
 };
 const char *vm_state_name(enum vm_state s);
@@ -72,12 +76,17 @@ struct vm_info {
 	uint32_t vcpus, mem_mb, disk_mb;
 	double cpu_seconds;
 	uint64_t generation;
+	char build_id[ID_SIZE];     /* of the build it came from, or "" */
+	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths begin; "": / */
 };
 
 struct vm_create_opts {
 	const char *account;
 	const char *name;        /* NULL: none */
 	const char *snapshot_id; /* NULL: the base template */
+	const char *point;       /* NULL, or a point to start from, held by the caller */
+	const char *build_id;    /* NULL: none */
+	const char *workdir;     /* NULL: the snapshot's */
 	int64_t idle_timeout_s;  /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
 	struct vm_persistence persistence;
@@ -127,6 +136,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest **ret,
               struct err *err);
 
+enum snapshot_state { SNAPSHOT_READY, SNAPSHOT_BUILDING, SNAPSHOT_FAILED, SNAPSHOT_STATE_MAX };
 struct snapshot_info {
 	char id[ID_SIZE]; /* "sc-..." */
 	char account[ACCOUNT_SIZE];
@@ -138,6 +148,12 @@ struct snapshot_info {
 	bool persistent; /* else sticky with priority */
 	int priority;
 	uint32_t vcpus, mem_mb, disk_mb;
+	enum snapshot_state
+	        state;          /* failed: the state in which a build failed; it can be started */
+	char build_id[ID_SIZE]; /* or "" */
+	char failure[384];      /* sentence, or "" */
+	char template_hash[65]; /* of the spec it was built from, or "" */
+	char workdir[WORKDIR_SIZE];
 };
 int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const char *name,
                  const struct vm_persistence *persistence, struct snapshot_info *ret,

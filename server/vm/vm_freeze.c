@@ -128,7 +128,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		if (f.disk_switched) {
 			snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
 			seal_disk(m, old_disk, NULL);
-			vm_set_state(vm, VM_RUNNING, layers, 1, NULL, NULL);
+			vm_set_state(vm, vm->row.info.state, layers, 1, NULL, NULL);
 		}
 		return r;
 	}
@@ -142,7 +142,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	snprintf(old_head, sizeof(old_head), "%s", vm->row.head);
 	if (r == 0)
 		snprintf(vm->row.head, ID_SIZE, "%s", ret->point);
-	rc = vm_set_state(vm, VM_RUNNING, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
+	rc = vm_set_state(vm, vm->row.info.state, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
 	                  r == 0 ? err : NULL);
 	pthread_rwlock_unlock(&m->gc);
 	if (r == 0)

@@ -18,6 +18,7 @@
 #include "net/dns.h"
 #include "privc/privc.h"
 #include "store/store.h"
+#include "vm/stage.h"
 #include "vm/vm.h"
 #include "vm/vmm.h"
 
@@ -40,6 +41,7 @@ struct vm {
 	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
 	bool has_slot;
 	bool gone;              /* deleted; vm->lock */
+	bool cancelled;         /* building, and not wanted any more; m->lock */
 	bool lost_process;      /* QEMU ended by itself: the watcher has it in hand */
 	uint64_t watched_pid;   /* for the watcher: m->lock */
 	int watch_fd;           /* pidfd, weak; -1: none; m->lock */
@@ -208,6 +210,13 @@ void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret); /* m->lock held */
 void pool_end(struct vmm *m);
+/* grow.c: the point's disk cold booted at a size (grow only); b is filled in as by vm_bring_up() */
+int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stage_size *size,
+                  struct bringup *b, struct err *err);
+/* The running guest's root file system takes all of its disk. */
+int vm_grow_fs(struct vm *vm, struct err *err);
+/* stage.c: ends the process of a VM that is being built; its builder does the rest */
+void vm_cancel_build(struct vm *vm);
 
 /* vm_freeze.c: the only caller of machine_freeze for a VM; vm->lock held */
 struct frozen {
@@ -221,7 +230,7 @@ int vm_snapshot_locked(struct vm *vm, const char *name, const struct vm_persiste
                        struct snapshot_info *ret, struct err *err);
 /* The account's snapshot and its point; -ENOENT with the contract's code when there is none. */
 int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
-                   struct err *err);
+                   char ret_workdir[WORKDIR_SIZE] /* or NULL */, struct err *err);
 
 /* hidden.c: a machine nobody sees, thawed from a point to look into it; ended by hidden_end() or
  * recovery */

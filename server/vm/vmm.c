@@ -137,8 +137,16 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 	struct vm *vm;
 	int r = vmm_find(m, account, id, &vm, err);
 
+	struct vm_info i;
+
 	if (r < 0)
 		return r;
+	vm_copy_info(vm, &i);
+	if (i.state == VM_BUILDING) { /* its builder has it, perhaps for minutes */
+		vm_unref(vm);
+		return err_tag(err, -EBUSY, "STILL_CREATING", "VM '%.40s' is still being built",
+		               id);
+	}
 	pthread_mutex_lock(&vm->lock);
 	if (vm->gone) {
 		vm_unlock(vm);

@@ -60,7 +60,9 @@ static void *settle(void *arg)
 	bool reboot = false;
 
 	pthread_mutex_lock(&vm->lock);
-	if (!vm->gone && vm->machine && !machine_alive(vm->machine)) {
+	/* One that is being built: its builder's next step fails, and it takes care of it. */
+	if (!vm->gone && vm->row.info.state != VM_BUILDING && vm->machine &&
+	    !machine_alive(vm->machine)) {
 		say_how(vm, how, sizeof(how));
 		reboot = machine_rebooted(vm->machine);
 		vm_log(vm, reboot ? LOG_LV_INFO : LOG_LV_WARN, "QEMU %s%s", how,

@@ -9,10 +9,12 @@
 #include "api/api.h"
 #include "auth/auth.h"
 #include "base/log.h"
+#include "build/build.h"
 #include "conf.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
 #include "tests/unit/fake_account.h"
+#include "tests/unit/fake_stage.h"
 #include "tests/unit/fake_vmm.h"
 #include "tests/unit/http_client.h"
 #include "tests/unit/tmpdir.h"
@@ -23,6 +25,7 @@ struct fx {
 	struct store *store;
 	struct auth *auth;
 	struct vmm *vmm;
+	struct builder *builder;
 	struct api *api;
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
@@ -47,9 +50,17 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0)
 		return -1;
 	fake_account_store(f->store);
+	if (builder_new(
+	            &(struct builder_conf){ .timeout_s = 60,
+	                                    .cache_max = 8,
+	                                    .limits = { 2, 2048, 20480, 32, 65536, 204800, 256 } },
+	            f->store, f->vmm, &f->builder, &err) < 0)
+		return -1;
+	fake_stage_use(f->store);
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
+		                  .builder = f->builder,
 		                  .auth = f->auth,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
@@ -77,6 +88,8 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	builder_free(f->builder);
+	fake_stage_use(NULL);
 	auth_close(f->auth);
 	store_close(f->store);
 	fake_vmm_free(f->vmm);

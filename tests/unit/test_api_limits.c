@@ -31,15 +31,15 @@ static char *filled(size_t n)
 static void a_body_over_the_limit_is_refused_and_the_reply_arrives(void **state)
 {
 	struct fx *f = *state;
-	autofree char *body = filled(8 << 20);
+	autofree char *body = filled(12 << 20);
 	autoreply struct http_reply r = { 0 }, s = { 0 };
 
 	/* The client sends all of it before it reads: the reply must still be there. */
-	assert_int_equal(http_call(f->port, "POST", "/v1/vms", f->auth_header, body, 8 << 20, &r),
+	assert_int_equal(http_call(f->port, "POST", "/v1/vms", f->auth_header, body, 12 << 20, &r),
 	                 0);
 	assert_int_equal(r.status, 413);
 	assert_string_equal(fx_str(r.json, "code"), "INVALID_REQUEST");
-	assert_non_null(strstr(fx_str(r.json, "message"), "4194304"));
+	assert_non_null(strstr(fx_str(r.json, "message"), "8388608"));
 	/* A route without a body takes a little, and no more. */
 	assert_int_equal(http_call(f->port, "GET", "/v1/vms", f->auth_header, body, 4096, &s), 0);
 	assert_int_equal(s.status, 200);
@@ -82,7 +82,7 @@ static void chunked_bodies_are_counted_too(void **state)
 	assert_int_equal(http_receive(fd, &r), 0);
 	assert_int_equal(r.status, 200);
 	assert_true(http_send(fd2, head, (size_t)n));
-	for (int i = 0; i < 80; i++) { /* 5 MiB */
+	for (int i = 0; i < 160; i++) { /* 10 MiB */
 		assert_true(http_send(fd2, "10000\r\n", 7));
 		assert_true(http_send(fd2, piece, 65536));
 		assert_true(http_send(fd2, "\r\n", 2));

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build/claim.h - layers that somebody builds right now; for builder.c and claim.c */
+#pragma once
+
+#include "build/build_internal.h"
+
+struct claim {
+	struct claim *next;
+	char key[SPEC_KEY_SIZE];
+	unsigned waiting; /* threads that want the result */
+	bool done, cancelled;
+	int result;
+	struct err err;
+	json_t *extra; /* owned; what the failure's body says */
+};
+
+/* 1: the caller builds it and must claim_end(). 0: somebody else did, it is in the cache now, or
+ * was. < 0: somebody else tried and failed, or the time is over. */
+int claim_begin(struct run *run, const char *key, struct claim **ret, struct err *err);
+/* cancelled: the failure was not the layer's; whoever waits tries it. */
+void claim_end(struct run *run, struct claim *c, int result, const struct err *why, bool cancelled);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * build/spec.h - what a request asks to be made, checked and in one form; for build/ and api/
+ *
+ * `spec` (nested `snapshot` members), the older `template` and members at the top level of a
+ * request all become one list of layers, the innermost first. A layer holds only members that were
+ * given, of the right type and within their limits, so that whoever applies it need not check
+ * again; its canonical text is what caching goes by.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/id.h"
+#include "base/json_field.h"
+#include "vm/vm.h"
+
+struct err;
+
+#define SPEC_LAYERS_MAX 16 /* `snapshot` members in each other; JSON nests to 32 */
+
+struct spec_layer {
+	/* owned; NULL: nothing of the kind. groups, users, apt: arrays; files: object by path; */
+	json_t *groups, *users, *files,
+	        *apt; /* git_config: object; repos, services, patched: arrays */
+	json_t *git_config, *repos, *services, *patched;
+	char workdir[WORKDIR_SIZE]; /* "": none */
+	char *discriminator;        /* owned; NULL: none */
+	bool skip_cache;
+	uint32_t vcpus, mem_mb, disk_mb; /* 0: not given; a layer of its own, the first */
+};
+
+struct spec {
+	struct spec_layer layers[SPEC_LAYERS_MAX + 2]; /* and a size, and the top level */
+	size_t n;
+	char snapshot_id[ID_SIZE];    /* to start from; "": the template */
+	enum json_presence idle_seen; /* idleTimeoutSeconds of the outermost layer */
+	int64_t idle_timeout_s;
+	char name[VM_NAME_MAX]; /* `spec.name`, or "" */
+};
+
+/* Sizes that may be asked for; what is equal to the default needs no layer. */
+struct spec_limits {
+	uint32_t vcpus, mem_mb, disk_mb; /* default */
+	uint32_t vcpus_max, mem_mb_max, disk_mb_max;
+	uint32_t mem_mb_min;
+};
+
+struct spec_ctx {
+	const struct spec_limits *limits;
+	const char *tag; /* code of a refusal that has none of its own */
+	json_t *extra;   /* owned by the caller; more members for the error's body */
+};
+
+/* Caller spec_done()s whatever the result. */
+int spec_parse(const json_t *body, struct spec_ctx *c, struct spec *ret, struct err *err);
+void spec_done(struct spec *s);
+#define autospec __attribute__((cleanup(spec_done)))

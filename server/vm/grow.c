@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * grow.c - a point's disk, booted at another size
+ *
+ * Memory that was frozen belongs to one size, so another size means a cold boot: a new overlay of
+ * the wanted length on the point's disk, and the file system grown inside the guest. The template
+ * was synced before it was frozen; any other point is thawed once more and shut down, because
+ * what it had not yet written is only in its memory.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+#define GROW_MS 300000 /* resize2fs, and systemd after a cold boot on an emulated CPU */
+
+static int run(struct vm *vm, const char *command, struct err *err)
+{
+	AUTO(guest_exec_result_done) struct guest_exec_result res = { 0 };
+	struct guest_exec_req req = { .command = command, .timeout_ms = GROW_MS };
+	int r = guest_exec(vm->guest, &req, &res, err);
+
+	if (r == 0 && (res.exit_code != 0 || res.timed_out))
+		r = err_set(err, -EIO, "'%s' ended with %d: %.150s", command, res.exit_code,
+		            res.errout ? res.errout : "");
+	return r;
+}
+
+int vm_grow_fs(struct vm *vm, struct err *err)
+{
+	return run(vm, "resize2fs \"$(findmnt -nvo SOURCE /)\"", err);
+}
+
+/* Thaw and shut down, so that everything is on the disk. The layer it wrote is in the store, held.
+ */
+static int write_back(struct vm *vm, const struct engine_point *p, char ret_layer[ID_SIZE],
+                      struct err *err)
+{
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct vmm *m = vm->m;
+	char path[PATH_MAX];
+	struct stat st;
+	int r = vm_bring_up(vm, &b, err);
+
+	if (r < 0)
+		return r;
+	vm_watch_remove(vm);
+	r = guest_shutdown(vm->guest, deadline_in(10000), err);
+	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(SHUTDOWN_MS)) != 1)
+		r = err_set(err, -ETIMEDOUT, "the guest did not shut down to be resized");
+	vm_take_down(vm);
+	engine_layer_path(m->engine, b.layer.id, path, sizeof(path));
+	if (r == 0 && stat(path, &st) < 0)
+		r = err_sys(err, -errno, "disk layer %s", b.layer.id);
+	if (r == 0) {
+		b.layer.bytes = (uint64_t)st.st_size;
+		pthread_rwlock_rdlock(&m->gc);
+		r = vmm_hold(m, b.layer.id, err);
+		if (r == 0 && (r = store_layer_add(m->store, &b.layer, err)) < 0)
+			vmm_release(m, b.layer.id);
+		pthread_rwlock_unlock(&m->gc);
+	}
+	if (r < 0)
+		engine_remove_layer(m->engine, b.layer.id);
+	else
+		snprintf(ret_layer, ID_SIZE, "%s", b.layer.id);
+	return r;
+}
+
+int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stage_size *size,
+                  struct bringup *b, struct err *err)
+{
+	bool template = strcmp(p->id, vm->m->template_point) == 0;
+	char written[ID_SIZE] = "";
+	int r;
+
+	if (size->disk_mb < p->disk_mb)
+		return err_tag(err, -EINVAL, "CREATE_VM_ROOTFS_OUT_OF_RANGE",
+		               "a disk of %u MB cannot become one of %u MB", p->disk_mb,
+		               size->disk_mb);
+	if (!template && (r = write_back(vm, p, written, err)) < 0)
+		return r;
+	vm->row.info.vcpus = size->vcpus;
+	vm->row.info.mem_mb = size->mem_mb;
+	vm->row.info.disk_mb = size->disk_mb;
+	vm->row.base_point[0] = vm->row.base_mem[0] = '\0';
+	*b = (struct bringup){ .reason = GUEST_BOOT, .agent_ms = AGENT_BOOT_MS };
+	r = vm_bring_up(vm, b, err);
+	if (r == 0) {
+		r = size->disk_mb > p->disk_mb ? vm_grow_fs(vm, err) : 0;
+		/* "degraded" is for the owner of the services to judge */
+		if (r == 0)
+			r = run(vm, "systemctl is-system-running --wait >/dev/null; sync", err);
+		if (r < 0)
+			vm_bring_up_undo(vm, b);
+	}
+	if (*written)
+		vmm_release(vm->m, written);
+	return r;
+}
