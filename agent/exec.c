@@ -52,8 +52,8 @@ static void exec_child(const struct job_fds *fds, const struct agent_exec_req *r
 	snprintf(shell, sizeof(shell), "SHELL=%s", u.shell);
 	snprintf(user, sizeof(user), "USER=%s", u.name);
 	snprintf(logname, sizeof(logname), "LOGNAME=%s", u.name);
-	snprintf(path, sizeof(path), "PATH=%s%s%s", node_find(node) ? node : "", *node ? ":" : "",
-	         BASE_PATH);
+	node_find(node);
+	snprintf(path, sizeof(path), "PATH=%s%s%s", node, *node ? ":" : "", BASE_PATH);
 	const char *base[BASE_ENV] = { path, "LANG=C.UTF-8", home, user, logname, shell };
 	for (size_t i = 0; i < BASE_ENV; i++)
 		env_set(&env, base[i]);

@@ -41,7 +41,7 @@ static void read_default(char ret[64])
 		snprintf(ret, 64, "%.*s", (int)strcspn(text, " \t\r\n"), text);
 }
 
-bool node_find(char ret[NODE_DIR_MAX])
+void node_find(char ret[NODE_DIR_MAX])
 {
 	autodir DIR *d = opendir(VERSIONS);
 	char want[64], best[256] = "";
@@ -50,7 +50,7 @@ bool node_find(char ret[NODE_DIR_MAX])
 
 	ret[0] = '\0';
 	if (!d)
-		return false;
+		return;
 	read_default(want);
 	while ((de = readdir(d))) {
 		bool fit = fits(de->d_name, want);
@@ -63,8 +63,6 @@ bool node_find(char ret[NODE_DIR_MAX])
 		best_fits = fit;
 		snprintf(best, sizeof(best), "%s", de->d_name);
 	}
-	if (!best[0])
-		return false;
-	snprintf(ret, NODE_DIR_MAX, VERSIONS "/%s/bin", best);
-	return true;
+	if (best[0])
+		snprintf(ret, NODE_DIR_MAX, VERSIONS "/%s/bin", best);
 }
