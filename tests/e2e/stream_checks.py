@@ -401,8 +401,8 @@ class StreamChecks:
             x = self.process(p)
             self.assertEqual((x["attached"], x["running"], x["pid"]), (True, True, p["pid"]))
             self.refuse(400, "BAD_REQUEST", "GET", f"/processes/{p['processId']}/output")
-            self.call("POST", f"/processes/{p['processId']}/signal", {"signal": "SIGINT"})
-            self.assertEqual(next(it)[1]["signal"], "SIGINT")
+            self.call("POST", f"/processes/{p['processId']}/signal", {"signal": "SIGTERM"})
+            self.assertEqual(next(it)[1]["signal"], "SIGTERM")
         self.refuse(404, "NOT_FOUND", "GET", f"/processes/{p['processId']}")
 
     # ---- all at once ----

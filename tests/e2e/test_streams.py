@@ -37,7 +37,7 @@ class Streams(StreamFileChecks, Case):
             it = w.lines()
             self.sh("date >/run/not-told; date >/etc/not-told; mkdir -p /root/project && echo x >/root/project/told")
             seen = []
-            while ("modify", "/root/project/told") not in seen:
+            while ("create", "/root/project/told") not in seen:
                 e = next(it)
                 seen.append((e["eventType"], e["filename"]))
             self.assertFalse([f for _, f in seen if "not-told" in f], seen)
