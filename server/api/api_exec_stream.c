@@ -20,11 +20,11 @@
 #include "base/clock.h"
 #include "guest/guest.h"
 
-#define TIMEOUT_MAX (24 * 3600 * 1000) /* ms */
-#define COMMAND_MAX (128 << 10)        /* bytes: what a shell takes as one argument */
-#define ENV_MAX 512                    /* variables */
-#define STDIN_MAX (16 << 20)           /* bytes of JSON text */
-#define STDIN_MS 60000                 /* for the guest to take a detached command's stdin */
+#define TIMEOUT_MAX 86400000    /* ms: a day */
+#define COMMAND_MAX (128 << 10) /* bytes: what a shell takes as one argument */
+#define ENV_MAX 512             /* variables */
+#define STDIN_MAX (16 << 20)    /* bytes of JSON text */
+#define STDIN_MS 60000          /* for the guest to take a detached command's stdin */
 
 static void guest_unrefp(struct guest **g)
 {
