@@ -216,6 +216,9 @@ void child_become(const struct job_fds *fds, const char *name, struct user *ret)
 
 /* exec.c, connect.c, power.c; op: exec, proc.run or proc.start */
 void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
+/* node.c: the directory of the Node.js that nvm has as its default, or "" */
+#define NODE_DIR_MAX 320u
+void node_find(char ret[NODE_DIR_MAX]);
 void connect_begin(struct agent *a, uint32_t id, struct rd *c);
 void connect_on_writable(struct agent *a, struct stream *s);
 void power_off(struct agent *a);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define BASE_PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define BASE_ENV 6
 
 struct env {
@@ -36,6 +36,7 @@ static void env_set(struct env *e, const char *kv)
 static void exec_child(const struct job_fds *fds, const struct agent_exec_req *r)
 {
 	static char home[AGENT_PATH_MAX + 8], shell[AGENT_PATH_MAX + 8];
+	static char path[NODE_DIR_MAX + 128], node[NODE_DIR_MAX];
 	static char user[AGENT_USER_MAX + 8], logname[AGENT_USER_MAX + 10];
 	static struct user u;
 	static struct env env;
@@ -51,7 +52,9 @@ static void exec_child(const struct job_fds *fds, const struct agent_exec_req *r
 	snprintf(shell, sizeof(shell), "SHELL=%s", u.shell);
 	snprintf(user, sizeof(user), "USER=%s", u.name);
 	snprintf(logname, sizeof(logname), "LOGNAME=%s", u.name);
-	const char *base[BASE_ENV] = { BASE_PATH, "LANG=C.UTF-8", home, user, logname, shell };
+	node_find(node);
+	snprintf(path, sizeof(path), "PATH=%s%s%s", node, *node ? ":" : "", BASE_PATH);
+	const char *base[BASE_ENV] = { path, "LANG=C.UTF-8", home, user, logname, shell };
 	for (size_t i = 0; i < BASE_ENV; i++)
 		env_set(&env, base[i]);
 	for (size_t i = 0; i < r->n_env; i++)

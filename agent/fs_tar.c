@@ -56,19 +56,19 @@ static void listen_to(int fd, char said[SAID_MAX])
 
 static void run_tar(const struct job_fds *fds, const struct agent_fs_req *r, int err_fd)
 {
-	/* -- is not enough for -C: a path is absolute, so it is no option. */
-	const char *argv[] = { "tar",
-		               "--create",
-		               "--file=-",
-		               "--format=posix",
-		               "-C",
-		               r->path,
-		               r->deep ? "--gzip" : ".",
-		               r->deep ? "." : NULL,
-		               NULL };
+	/* A path is absolute, so it is no option. Of / only its own file system: not /proc. */
+	const char *argv[12] = { "tar", "--create", "--file=-", "--format=posix" };
+	size_t n = 4;
 	static char *const env[] = { (char *)(uintptr_t) "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 		                     (char *)(uintptr_t) "LANG=C.UTF-8", NULL };
 
+	if (!r->path[strspn(r->path, "/.")])
+		argv[n++] = "--one-file-system";
+	if (r->deep)
+		argv[n++] = "--gzip";
+	argv[n++] = "-C";
+	argv[n++] = r->path;
+	argv[n] = ".";
 	if (dup2(fds->out, 1) < 0 || dup2(err_fd, 2) < 0)
 		_exit(126);
 	execve("/usr/bin/tar", (char *const *)(uintptr_t)argv, env);

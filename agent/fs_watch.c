@@ -3,9 +3,9 @@
  * fs_watch.c - what changes below a directory, as it happens
  *
  * Theory of operation: an inotify watch on every directory -> each event becomes a
- * record (kind, absolute path) in the pipe. A directory that appears is followed, and
- * what is in it already is told as created, since it may have been there before the
- * watch was. A directory that is moved or removed takes its watches along. Without a
+ * record (kind, absolute path) in the pipe. A directory that appears, made or moved
+ * here, is followed, and what is in it already is told as created, since it may have
+ * come before the watch. A directory that is moved or removed takes its watches along. Without a
  * path, everything is watched but what belongs to the system: the directories of / that
  * are not in skipped[], and /var/www. When there are more directories than
  * AGENT_WATCH_MAX or the kernel allows, a record says so once; what is watched stays so.
@@ -225,9 +225,10 @@ static void on_event(struct watch *w, const struct inotify_event *e)
 		return;
 	if (e->mask & (IN_MOVED_FROM | IN_DELETE))
 		drop_below(w, path);
-	w->tell = e->mask & IN_CREATE;
-	if (e->mask & (IN_CREATE | IN_MOVED_TO))
-		add(w, path, 1);
+	if (!(e->mask & (IN_CREATE | IN_MOVED_TO)))
+		return;
+	w->tell = true;
+	add(w, path, 1);
 	w->tell = false;
 }
 

@@ -11,6 +11,7 @@
 #include "api/api_internal.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include <openssl/evp.h>
@@ -19,11 +20,11 @@
 #include "base/clock.h"
 #include "guest/guest.h"
 
-#define TIMEOUT_MAX (24 * 3600 * 1000) /* ms */
-#define COMMAND_MAX (128 << 10)        /* bytes: what a shell takes as one argument */
-#define ENV_MAX 512                    /* variables */
-#define STDIN_MAX (16 << 20)           /* bytes of JSON text */
-#define STDIN_MS 60000                 /* for the guest to take a detached command's stdin */
+#define TIMEOUT_MAX 86400000    /* ms: a day */
+#define COMMAND_MAX (128 << 10) /* bytes: what a shell takes as one argument */
+#define ENV_MAX 512             /* variables */
+#define STDIN_MAX (16 << 20)    /* bytes of JSON text */
+#define STDIN_MS 60000          /* for the guest to take a detached command's stdin */
 
 static void guest_unrefp(struct guest **g)
 {
@@ -149,7 +150,7 @@ static int run_fd(void *ctx)
 }
 
 static const struct outflow_ops run_ops = {
-	.next = run_next, .fd = run_fd, .free = run_free, .beat = ": \n\n"
+	.next = run_next, .fd = run_fd, .free = run_free, .beat = ": \n\n", .endless = true
 };
 
 static int bad(struct err *err, const char *what)
@@ -240,6 +241,7 @@ static int start_detached(struct request *req, struct reply *res, struct guest *
 	struct guest_flow *f = NULL;
 	struct guest_started s;
 	int r = guest_start(g, q, x->in || b->open_stdin, &s, err);
+	bool started = r == 0;
 
 	if (r == 0 && x->in) {
 		r = guest_proc_stdin(g, s.proc, !b->open_stdin, &f, err);
@@ -251,6 +253,8 @@ static int start_detached(struct request *req, struct reply *res, struct guest *
 		if (r == -EPIPE)
 			r = 0; /* it does not read: as with a pipe */
 	}
+	if (r < 0 && started)
+		guest_proc_signal(g, s.proc, SIGKILL, NULL); /* nobody would know of it */
 	if (r < 0)
 		return process_error(r, err);
 	if (wants_json(req))

@@ -219,7 +219,8 @@ struct outflow_ops {
 	int (*fd)(void *ctx); /* POLLIN: next() may have something */
 	void (*free)(void *ctx);
 	const char *beat; /* sent when nothing happened for a while; NULL: nothing */
-	bool ends_well;   /* a server that shuts down ends it as next()'s good end would */
+	bool endless;     /* a server that shuts down does not wait for its end, */
+	bool ends_well;   /* and this is a good end */
 };
 #define OUTFLOW_UNKNOWN UINT64_MAX
 /* Takes ctx in any case. len: what will be sent, or OUTFLOW_UNKNOWN. */

@@ -138,11 +138,11 @@ static ssize_t event_next(void *ctx, char *p, size_t max, struct err *err)
 	}
 }
 
-static const struct outflow_ops raw_ops = { .next = raw_next,
-	                                    .fd = follow_fd,
-	                                    .free = follow_free };
+static const struct outflow_ops raw_ops = {
+	.next = raw_next, .fd = follow_fd, .free = follow_free, .endless = true
+};
 static const struct outflow_ops event_ops = {
-	.next = event_next, .fd = follow_fd, .free = follow_free, .beat = ": \n\n"
+	.next = event_next, .fd = follow_fd, .free = follow_free, .beat = ": \n\n", .endless = true
 };
 
 int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow_consume,

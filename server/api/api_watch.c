@@ -85,9 +85,12 @@ static ssize_t lines_next(void *ctx, char *p, size_t max, struct err *err)
 	return k ? k : -ENODATA;
 }
 
-static const struct outflow_ops lines_ops = {
-	.next = lines_next, .fd = lines_fd, .free = lines_free, .beat = "\n", .ends_well = true
-};
+static const struct outflow_ops lines_ops = { .next = lines_next,
+	                                      .fd = lines_fd,
+	                                      .free = lines_free,
+	                                      .beat = "\n",
+	                                      .endless = true,
+	                                      .ends_well = true };
 
 struct watch_body {
 	const char *path;

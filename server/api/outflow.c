@@ -41,13 +41,13 @@ static void deadline(struct outflow *o, uint64_t at)
 	watch_deadline(o->api->watch, o->watched, at);
 }
 
-enum woken { WOKEN_SOURCE, WOKEN_BEAT, WOKEN_GONE, WOKEN_DRAIN };
+enum woken { WOKEN_SOURCE, WOKEN_BEAT, WOKEN_GONE };
 
 static enum woken wait_more(struct outflow *o)
 {
 	struct pollfd p[] = { { .fd = o->ops->fd(o->ctx), .events = POLLIN },
 		              { .fd = o->client_fd, .events = POLLRDHUP },
-		              { .fd = o->api->drain_fd, .events = POLLIN } };
+		              { .fd = o->ops->endless ? o->api->drain_fd : -1, .events = POLLIN } };
 	uint64_t beat = deadline_in(BEAT_MS);
 	int n;
 
@@ -58,9 +58,14 @@ static enum woken wait_more(struct outflow *o)
 	} while (n < 0 ? errno == EINTR : n == 0 && deadline_left(beat) > 0);
 	if (n < 0 || p[1].revents)
 		return WOKEN_GONE;
-	if (p[2].revents)
-		return WOKEN_DRAIN;
 	return n == 0 ? WOKEN_BEAT : WOKEN_SOURCE;
+}
+
+/* The server shuts down, and this one would keep it waiting. */
+static bool must_end(struct outflow *o)
+{
+	LOCK_SCOPE(&o->api->lock);
+	return o->ops->endless && o->api->draining;
 }
 
 static ssize_t broken(struct outflow *o, const struct err *err)
@@ -80,9 +85,13 @@ static ssize_t on_more(void *cls, uint64_t pos, char *out, size_t max)
 		return broken(o, &err);
 	}
 	for (;;) {
-		ssize_t n = o->ops->next(o->ctx, out, max, &err);
+		ssize_t n;
 		enum woken w;
 
+		if (must_end(o))
+			return o->ops->ends_well ? MHD_CONTENT_READER_END_OF_STREAM
+			                         : MHD_CONTENT_READER_END_WITH_ERROR;
+		n = o->ops->next(o->ctx, out, max, &err);
 		if (n == -ENODATA) {
 			deadline(o, deadline_in(API_MOVE_MS));
 			return MHD_CONTENT_READER_END_OF_STREAM;
@@ -96,9 +105,6 @@ static ssize_t on_more(void *cls, uint64_t pos, char *out, size_t max)
 				continue;
 			if (w == WOKEN_GONE)
 				return MHD_CONTENT_READER_END_WITH_ERROR;
-			if (w == WOKEN_DRAIN)
-				return o->ops->ends_well ? MHD_CONTENT_READER_END_OF_STREAM
-				                         : MHD_CONTENT_READER_END_WITH_ERROR;
 			n = snprintf(out, max, "%s", o->ops->beat);
 		}
 		deadline(o, deadline_in(API_STALL_MS));

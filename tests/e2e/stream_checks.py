@@ -355,6 +355,26 @@ class StreamChecks:
         self.assertEqual(self.output(p, offset=total), (b"", total))
         self.forget(p)
 
+    def test_detached_follower_that_is_too_slow(self):
+        """Output is overwritten under it: an event's offset shows the gap, raw bytes break off."""
+        total = 40000000
+        p = self.start(f"until [ -e {self.dir}/flow ]; do sleep 0.1; done; yes 0123456789abcde | head -c {total}")
+        rest = f"/processes/{p['processId']}/output?follow=true"
+        with self.stream("GET", rest, rcvbuf=8192, Accept="text/event-stream") as e, self.stream("GET", rest, rcvbuf=8192) as raw:
+            self.sh(f"touch {self.dir}/flow")
+            self.ended(p)
+            at, seen, last = 0, 0, None
+            for last, d in e.events():
+                if last == "stdout":
+                    self.assertGreaterEqual(d["offset"], at)
+                    at = d["offset"] + len(data_of(d))
+                    seen += len(data_of(d))
+            self.assertEqual((last, at), ("exit", total))
+            self.assertLess(seen, total)
+            with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
+                raw.r.read()
+        self.forget(p)
+
     def test_detached_timeout(self):
         p = self.start("sleep 3000", timeoutMs=500)
         self.assertTrue(self.ended(p)["timedOut"])
@@ -381,8 +401,8 @@ class StreamChecks:
             x = self.process(p)
             self.assertEqual((x["attached"], x["running"], x["pid"]), (True, True, p["pid"]))
             self.refuse(400, "BAD_REQUEST", "GET", f"/processes/{p['processId']}/output")
-            self.call("POST", f"/processes/{p['processId']}/signal", {"signal": "SIGINT"})
-            self.assertEqual(next(it)[1]["signal"], "SIGINT")
+            self.call("POST", f"/processes/{p['processId']}/signal", {"signal": "SIGTERM"})
+            self.assertEqual(next(it)[1]["signal"], "SIGTERM")
         self.refuse(404, "NOT_FOUND", "GET", f"/processes/{p['processId']}")
 
     # ---- all at once ----

@@ -111,6 +111,14 @@ class StreamFileChecks(StreamChecks):
         self.soon("nothing is left of it", lambda: self.sh(f"ls -A {self.dir}/whole") == "f")
         self.assertEqual(self.get(self.raw("whole/f"))[0], b"old")
 
+    def test_raw_file_that_shrinks_breaks_off(self):
+        self.sh(f"head -c 30000000 /dev/zero >{self.dir}/shrinks")
+        with self.stream("GET", self.raw("shrinks"), rcvbuf=8192) as s:
+            self.assertEqual((s.status, s.r.getheader("Content-Length")), (200, "30000000"))
+            self.sh(f"truncate -s 10 {self.dir}/shrinks")
+            with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
+                s.r.read()
+
     def test_raw_large_both_ways_in_little_memory(self):
         piece, n = os.urandom(1 << 20), self.large_mib
         want = hashlib.sha256()
@@ -167,6 +175,14 @@ class StreamFileChecks(StreamChecks):
         self.sh(f"test ! -e {self.dir}/not-theirs")
         self.sh(f"mkdir -p {self.dir}/closed && chmod 700 {self.dir}/closed")
         self.refuse(400, "FILES_BAD_REQUEST", "GET", self.tar("closed"), user="nobody")
+
+    def test_tar_that_fails_on_the_way_breaks_off(self):
+        self.sh(f"mkdir -p {self.dir}/partly && head -c 3000000 /dev/zero >{self.dir}/partly/a && echo x >{self.dir}/partly/secret && "
+                f"chmod 600 {self.dir}/partly/secret")
+        with self.stream("GET", self.tar("partly"), user="nobody") as s:
+            self.assertEqual(s.status, 200)
+            with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
+                s.r.read()
 
     def test_tar_cannot_leave_its_directory(self):
         self.sh(f"mkdir -p {self.dir}/cage {self.dir}/outside && ln -sfn {self.dir}/outside {self.dir}/cage/way-out")

@@ -26,6 +26,10 @@ class Streams(StreamFileChecks, Case):
         self.assertEqual(self.s.sh(self.vm, "node -e 'console.log(6 * 7)'", timeout_ms=110000), "42")
         self.assertRegex(self.sh("command -v npm"), "^/")  # running it takes a minute in an emulated guest
         self.assertEqual(self.sh("echo $HOME"), "/root")
+        # one that nvm put into /opt comes first, as its default says
+        self.sh("for v in v9.9.9 v24.2.0 v24.10.1 v25.0.0; do mkdir -p /opt/nvm/versions/node/$v/bin; done; mkdir /opt/nvm/alias; "
+                "echo 24 >/opt/nvm/alias/default")
+        self.assertEqual(self.sh("echo ${PATH%%:*}; rm -r /opt/nvm"), "/opt/nvm/versions/node/v24.10.1/bin")
 
     def test_watch_everything(self):
         """No path, as the SDK asks: what users keep files in, not what the system does."""
@@ -33,10 +37,31 @@ class Streams(StreamFileChecks, Case):
             it = w.lines()
             self.sh("date >/run/not-told; date >/etc/not-told; mkdir -p /root/project && echo x >/root/project/told")
             seen = []
-            while ("modify", "/root/project/told") not in seen:
+            while ("create", "/root/project/told") not in seen:
                 e = next(it)
                 seen.append((e["eventType"], e["filename"]))
             self.assertFalse([f for _, f in seen if "not-told" in f], seen)
+
+    def test_watch_says_when_it_cannot_watch_all(self):
+        self.sh(f"mkdir -p {self.dir}/wide && cd {self.dir}/wide && mkdir $(seq 40)")
+        old = self.sh("sysctl -n fs.inotify.max_user_watches")
+        self.sh("sysctl -w fs.inotify.max_user_watches=20")
+        try:
+            with self.stream("POST", "/watch-files", {"path": f"{self.dir}/wide"}) as w:
+                e = next(w.lines())
+                self.assertEqual((e["eventType"], e["filename"]), ("error", ""))
+                self.assertIn("inotify", e["message"])
+        finally:
+            self.sh(f"sysctl -w fs.inotify.max_user_watches={old}")
+
+    def test_upload_to_a_full_disk(self):
+        self.sh(f"mkdir -p {self.dir}/small && mount -t tmpfs -o size=1m none {self.dir}/small")
+        try:
+            e = self.refuse(400, "FILES_BAD_REQUEST", "PUT", self.raw("small/f"), b"x" * 3000000)
+            self.assertIn("No space", e["message"])
+            self.assertEqual(self.sh(f"ls -A {self.dir}/small"), "")
+        finally:
+            self.sh(f"umount {self.dir}/small")
 
     @limit(240)
     def test_y_suspend_and_fork_inherit_processes(self):
