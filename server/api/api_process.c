@@ -74,6 +74,7 @@ static int process_id(struct request *req, uint32_t *ret, struct err *err)
 	unsigned long v;
 	char *end;
 
+	*ret = 0;
 	if (strncmp(s, "proc-", 5) == 0 && isdigit((unsigned char)s[5]) && strlen(s) <= 15) {
 		v = strtoul(s + 5, &end, 10);
 		if (!*end && v > 0 && v < UINT32_MAX) {

@@ -26,8 +26,15 @@ static void address_of(const struct sockaddr *sa, uint8_t ret[16])
 		return;
 	if (sa->sa_family == AF_INET)
 		memcpy(ret + 12, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
-	else if (sa->sa_family == AF_INET6)
-		memcpy(ret, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 8);
+	if (sa->sa_family == AF_INET6) {
+		const struct in6_addr *a6 =
+		        &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
+
+		if (IN6_IS_ADDR_V4MAPPED(a6))
+			memcpy(ret + 12, &a6->s6_addr[12], 4);
+		else
+			memcpy(ret, a6, 8);
+	}
 }
 
 /* Its slot, or the one of those it may have that was quiet for longest. */
