@@ -74,7 +74,6 @@ static int process_id(struct request *req, uint32_t *ret, struct err *err)
 	unsigned long v;
 	char *end;
 
-	*ret = 0;
 	if (strncmp(s, "proc-", 5) == 0 && isdigit((unsigned char)s[5]) && strlen(s) <= 15) {
 		v = strtoul(s + 5, &end, 10);
 		if (!*end && v > 0 && v < UINT32_MAX) {
@@ -108,6 +107,8 @@ int process_find(struct request *req, struct guest **ret, uint32_t *ret_proc, st
 	const char *id;
 	int r = request_vm_id(req, 0, &id, err);
 
+	if (ret_proc)
+		*ret_proc = 0;
 	if (r == 0 && ret_proc)
 		r = process_id(req, ret_proc, err);
 	if (r < 0 || (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
