@@ -108,6 +108,8 @@ int process_find(struct request *req, struct guest **ret, uint32_t *ret_proc, st
 	const char *id;
 	int r = request_vm_id(req, 0, &id, err);
 
+	if (ret_proc)
+		*ret_proc = 0;
 	if (r == 0 && ret_proc)
 		r = process_id(req, ret_proc, err);
 	if (r < 0 || (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
