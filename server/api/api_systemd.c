@@ -367,6 +367,8 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 {
 	autojson json_t *results = json_array();
 	struct services_body b = { 0 };
+	struct vm_info vm;
+	const char *id;
 	char(*names)[SERVICE_NAME_SIZE];
 	autofree void *room = calloc(SERVICES_MAX, SERVICE_NAME_SIZE);
 	size_t i, n;
@@ -376,7 +378,11 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 	if (!room)
 		return err_set(err, -ENOMEM, "out of memory");
 	names = room;
-	if ((r = request_fields(req, "BAD_REQUEST", services_fields, ARRAY_SIZE(services_fields),
+	/* An empty list asks the VM nothing; a VM that is not theirs must not look as if it were.
+	 */
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &vm, err)) < 0 ||
+	    (r = request_fields(req, "BAD_REQUEST", services_fields, ARRAY_SIZE(services_fields),
 	                        &b, err)) < 0)
 		return r;
 	n = json_array_size(b.services);
