@@ -391,12 +391,12 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 		               SERVICES_MAX);
 	json_array_foreach(b.services, i, v)
 	{
-		const char *id = json_string_value(json_object_get(v, "id"));
+		const char *name = json_string_value(json_object_get(v, "id"));
 
-		if (!id)
+		if (!name)
 			return err_tag(err, -EINVAL, "BAD_REQUEST",
 			               "'services[%zu].id' must be a string", i);
-		if ((r = service_name(id, names[i], err)) < 0)
+		if ((r = service_name(name, names[i], err)) < 0)
 			return r;
 	}
 	for (i = 0; i < n; i++)
