@@ -14,6 +14,8 @@ struct api;
 struct auth;
 struct conf;
 struct err;
+struct events;
+struct logs;
 struct store;
 struct vmm;
 
@@ -22,6 +24,8 @@ struct api_deps { /* all weak: they outlive the API */
 	struct store *store;
 	struct vmm *vmm;
 	struct auth *auth;
+	struct events *events; /* NULL: nobody is told about background requests */
+	struct logs *logs;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */
 	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */

@@ -10,6 +10,8 @@
 #include "auth/auth.h"
 #include "base/log.h"
 #include "conf.h"
+#include "events/events.h"
+#include "logs/logs.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
 #include "tests/unit/fake_account.h"
@@ -22,6 +24,8 @@ struct fx {
 	struct conf conf;
 	struct store *store;
 	struct auth *auth;
+	struct events *events;
+	struct logs *logs;
 	struct vmm *vmm;
 	struct api *api;
 	unsigned port;
@@ -44,13 +48,16 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
 	f->vmm = fake_vmm_new();
 	if (store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err) < 0 ||
-	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0)
+	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0 ||
+	    !(f->events = events_new()) || logs_new(f->store, f->events, &f->logs, &err) < 0)
 		return -1;
 	fake_account_store(f->store);
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
 		                  .auth = f->auth,
+		                  .events = f->events,
+		                  .logs = f->logs,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
@@ -77,6 +84,8 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	logs_free(f->logs);
+	events_free(f->events);
 	auth_close(f->auth);
 	store_close(f->store);
 	fake_vmm_free(f->vmm);
