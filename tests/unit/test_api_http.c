@@ -331,7 +331,11 @@ static void wrong_types_are_named(void **state)
 		{ "/v1/vms/VM/snapshot", "persistence", " null" },
 		{ "/v1/vms/VM/exec-await", "command", " \"s\"" },
 		{ "/v1/vms/VM/exec-await", "timeoutMs", " 7 null" },
-		{ "/v1/vms/VM/exec-await", "terminal", " \"s\" null" },
+		{ "/v1/vms/VM/exec", "command", " \"s\"" },
+		{ "/v1/vms/VM/exec", "cwd", " \"s\" null" },
+		{ "/v1/vms/VM/exec", "env", " {} null {\"type\":\"cat\"}" },
+		{ "/v1/vms/VM/exec", "detach", " true null" },
+		{ "/v1/vms/VM/exec", "timeoutMs", " 7 null" },
 	};
 	static const char *const kinds[] = { "\"s\"",
 		                             "7",
