@@ -261,5 +261,5 @@ static const char migration_logs[] =
         "CREATE INDEX background_requests_account ON background_requests (account, created_ms);";
 
 const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree,
-	                                         migration_specs, migration_logs };
+	                                 migration_specs, migration_logs };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);
