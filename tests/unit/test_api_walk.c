@@ -20,7 +20,7 @@
 /* Enough for every handler to get as far as looking for the thing. */
 static const char body[] =
         "{\"command\":\"echo x\",\"content\":\"\",\"encoding\":\"utf8\",\"name\":\"n\",\"count\":1,"
-        "\"permission\":\"read\",\"vcpuCount\":2,\"services\":[]}";
+        "\"permission\":\"read\",\"vcpuCount\":2,\"services\":[{\"id\":\"x\"}]}";
 
 struct ids {
 	char vm[32], snapshot[32], identity[32], token[32], key[32], account[48];
