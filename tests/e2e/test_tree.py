@@ -91,6 +91,23 @@ class Tree(Case):
         self.s.delete(stranger)
         self.refused(404, "VM_NOT_FOUND", self.s.api, "GET", f"/v1/vms/{stranger}/tree")
 
+    def test_strangers_see_nothing(self):
+        account = self.s.api("POST", "/v1/accounts", {"name": "stranger"})["id"]
+        key = self.s.api("POST", f"/v1/keys?accountId={account}", {"name": "k"})["key"]
+        self.assertEqual(self.s.api("GET", "/v1/tree", key=key)["nodes"], [])
+        theirs = self.s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None}, key=key)["id"]
+        nodes = self.s.api("GET", "/v1/tree", key=key)["nodes"]
+        self.assertEqual([n["kind"] for n in nodes], ["template", "vm"])
+        for verb, path, body in (("GET", f"{self.vm}/tree", None), ("POST", f"{self.vm}/rewind", {"snapshotId": self.s1}),
+                                 ("GET", f"{self.vm}/diff?with={theirs}", None), ("GET", f"{theirs}/diff?with={self.vm}", None),
+                                 ("GET", f"{self.vm}/systemd/services", None), ("GET", f"{self.vm}/terminals", None)):
+            with self.subTest(path=path):
+                self.refused(404, "VM_NOT_FOUND", self.s.api, verb, f"/v1/vms/{path}", body, key=key)
+        self.refused(404, "SNAPSHOT_NOT_FOUND", self.s.post, theirs, "rewind", {"snapshotId": self.s1}, key=key)
+        self.refused(404, "SNAPSHOT_NOT_FOUND", self.s.api, "GET", f"/v1/vms/{theirs}/diff?with={self.s1}", key=key)
+        self.assertNotIn(theirs, self.tree()[0])
+        self.s.api("DELETE", f"/v1/vms/{theirs}", key=key)
+
     # ---- diff ----
 
     def test_diff_between_forks(self):

@@ -18,7 +18,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
-#include "store/store.h"
+#include "store/store_internal.h"
 #include "tests/unit/check.h"
 #include "tests/unit/tmpdir.h"
 #include "vm/tree.h"
@@ -290,6 +290,42 @@ static void lines_are_mended(void **state)
 	assert_int_equal(n, 0);
 }
 
+/* A database from before there was a tree. */
+static void older_database(void **state)
+{
+	static const char rows[] =
+	        "INSERT INTO points VALUES ('tp', NULL, NULL, NULL, NULL, 1, 1, 1, '', '', '', '', "
+	        "0, 0, 1),"
+	        " ('su', NULL, NULL, 'tp', 'v1', 1, 1, 1, '', '', '', '', 0, 0, 2);"
+	        "INSERT INTO templates VALUES ('key', 'tp');"
+	        "INSERT INTO vms VALUES"
+	        " ('v1', 'a', '', 'suspended', NULL, NULL, NULL, 'su', 1, 0, -1, 0, 'sticky', 5, "
+	        "  'suspend', 1, 1, 1, 0, 1, 'tp', NULL, NULL, -1),"
+	        " ('v2', 'a', '', 'running', NULL, NULL, NULL, NULL, 2, 0, -1, 0, 'sticky', 5, "
+	        "  'suspend', 1, 1, 1, 0, 1, 'tp', NULL, NULL, -1);";
+	struct fx *f = *state;
+	AUTO(vm_tree_done) struct vm_tree t = { 0 };
+	char path[256];
+	struct store *old;
+	sqlite3 *db;
+
+	f->s = store_close(f->s);
+	tmpdir_file(&f->dir, "old.db", path, sizeof(path));
+	OK(store_open_with(path, store_migrations, 1, &old, &err));
+	store_close(old);
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	if (sqlite3_exec(db, rows, NULL, NULL, NULL) != SQLITE_OK)
+		fail_msg("%s", sqlite3_errmsg(db));
+	sqlite3_close(db);
+	OK(store_open(path, &f->s, &err));
+	build(f, "a", NULL, &t);
+	assert_int_equal(node(&t, "tp")->kind, TREE_TEMPLATE);
+	assert_int_equal(node(&t, "su")->kind, TREE_SUSPEND);
+	assert_string_equal(node(&t, "su")->parent, "tp");
+	assert_string_equal(node(&t, "v1")->parent, "su");
+	assert_string_equal(node(&t, "v2")->parent, "tp");
+}
+
 static void a_thousand(void **state)
 {
 	struct fx *f = *state;
@@ -333,6 +369,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(shape, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_family, setup, teardown),
 		cmocka_unit_test_setup_teardown(lines_are_mended, setup, teardown),
+		cmocka_unit_test_setup_teardown(older_database, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_thousand, setup, teardown),
 	};
 
