@@ -23,7 +23,7 @@ class Sdk(Case):
                            text=True, timeout=110)
         self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
 
-    @limit(360)
+    @limit(560)
     def test_the_package_works(self):
         files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(DIR, "*.test.mjs")))
         self.assertTrue(files, "tests/sdk has no tests: this is not a whole checkout")
@@ -33,7 +33,7 @@ class Sdk(Case):
             p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *files], cwd=DIR, env=env,
                                  stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
             try:
-                code = p.wait(340)
+                code = p.wait(540)
             finally:
                 if p.poll() is None:
                     p.kill()

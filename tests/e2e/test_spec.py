@@ -63,6 +63,13 @@ class Spec(Case):
         finally:
             db.close()
 
+    def logged(self, like):
+        db = sqlite3.connect(os.path.join(self.s.dir, "pando.db"))
+        try:
+            return db.execute("SELECT COUNT(*) FROM build_logs WHERE message LIKE ?", (like,)).fetchone()[0]
+        finally:
+            db.close()
+
     def test_chain_of_three(self):
         cls = type(self)
         seen = []
@@ -248,6 +255,7 @@ class Spec(Case):
         def building():
             return next((v["id"] for v in self.s.api("GET", "/v1/vms")["vms"] if v["state"] == "building"), None)
         vm = wait_for("the VM is building", building, 60)
+        wait_for("its service is being started", lambda: self.logged("Starting slow.service%"), 120)
         self.refused(409, "STILL_CREATING", self.s.run, vm, "true")
         self.s.delete(vm)
         t.join(60)
