@@ -349,7 +349,7 @@ uint64_t code_next_timer(const struct agent *a)
 	uint64_t t = UINT64_MAX;
 
 	for (const struct code_ctx *x = a->code; x; x = x->next) {
-		const uint64_t at[] = { x->ready_by, x->timeout_at, x->kill_at };
+		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at };
 
 		for (size_t i = 0; i < ARRAY_SIZE(at); i++)
 			if (at[i])

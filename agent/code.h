@@ -15,6 +15,7 @@
 
 #define CODE_START_MS 180000  /* for a kernel to be ready; emulated and warming up it takes long */
 #define CODE_IGNORE_MS 5000   /* for a cell to end after its interrupt, before it is killed */
+#define CODE_CLOSED_MS 2000   /* for a kernel to end after its socket did */
 #define CODE_DROP_PER_TURN 16 /* chunks of output nobody wants: others have their turn too */
 #define CODE_KERNELS "/usr/lib/pando/kernels"
 
@@ -53,7 +54,8 @@ struct code_ctx {
 	int wstatus;
 	struct buf rx, tx; /* from and to the kernel */
 	size_t tx_off;
-	uint64_t ready_by; /* clock_ms(), as all that follow; 0: never */
+	uint64_t ready_by;  /* clock_ms(), as all that follow; 0: never */
+	uint64_t closed_by; /* its socket is closed: it should be gone by then */
 	uint32_t count;    /* cells it has run */
 
 	/* the first of these runs when the state is BUSY */

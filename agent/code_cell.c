@@ -119,7 +119,9 @@ static bool read_pipe(struct code_ctx *x, int chan)
 	static uint8_t p[READ_MAX];
 	ssize_t n;
 
-	if (x->pipe[chan] < 0 || !x->readable[chan]) {
+	if (x->pipe[chan] < 0)
+		x->readable[chan] = false;
+	if (!x->readable[chan]) {
 		x->owed[chan] = 0;
 		return false;
 	}
@@ -290,7 +292,9 @@ static bool read_ctl(struct code_ctx *x)
 	uint8_t *p;
 	ssize_t n;
 
-	if (x->ctl < 0 || !x->readable[0] || x->rx.len >= RX_MAX)
+	if (x->ctl < 0)
+		x->readable[0] = false;
+	if (!x->readable[0] || x->rx.len >= RX_MAX)
 		return false;
 	p = buf_reserve(&x->rx, RX_MAX);
 	if (!p)
@@ -305,7 +309,7 @@ static bool read_ctl(struct code_ctx *x)
 	x->readable[0] = false;
 	if (n == 0 || errno != EAGAIN) {
 		close(TAKE_FD(x->ctl));
-		broke(x, "it closed its channel");
+		x->closed_by = clock_ms() + CODE_CLOSED_MS; /* it ends, or it only closed this */
 	}
 	return false;
 }
@@ -408,6 +412,10 @@ static void timers(struct code_ctx *x, uint64_t now)
 		x->kill_at = 0;
 		x->how = AGENT_CODE_END_KILLED;
 		code_kill(x);
+	}
+	if (x->closed_by && now >= x->closed_by) {
+		x->closed_by = 0;
+		broke(x, "it closed its channel");
 	}
 	if (x->asked && x->how == AGENT_CODE_END_OK)
 		x->how = AGENT_CODE_END_INTERRUPTED;

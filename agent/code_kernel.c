@@ -216,7 +216,7 @@ void code_forget_kernel(struct code_ctx *x)
 	memset(x->readable, 0, sizeof(x->readable));
 	x->exited = x->broken = x->killed = x->owing = false;
 	x->state = AGENT_CODE_NONE;
-	x->ready_by = 0;
+	x->ready_by = x->closed_by = 0;
 	x->kernel = 0;
 	x->count = 0;
 }
@@ -227,6 +227,7 @@ void code_on_exit(struct agent *a, struct code_ctx *x)
 		return;
 	x->pid = 0;
 	x->exited = true;
+	x->closed_by = 0;
 	x->owing = false; /* what is in the pipes now is all that counts */
 	for (int i = 0; i < AGENT_CHANS; i++)
 		x->readable[i] = true;
