@@ -262,20 +262,21 @@ class CodeChecks:
         self.cell("x=1", "bash", contextId=ctx)
         self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/restart"))[0], 200)
         self.assertEqual(self.cell("echo \"x=$x $COLOUR\"", "bash", contextId=ctx)["stdout"], "x= red\n")
-        got = []
-        t = threading.Thread(target=lambda: got.append(self.cell("sleep 100", "bash", contextId=ctx)))
+        got = {}
+        t = threading.Thread(target=lambda: got.update(first=self.cell("sleep 100", "bash", contextId=ctx)))
         t.start()
         end = time.monotonic() + WAIT_S
         while self.listed(ctx)["state"] != "busy" and time.monotonic() < end:
             time.sleep(0.05)
-        waits = threading.Thread(target=lambda: got.append(self.cell("echo waited", "bash", contextId=ctx)))
+        waits = threading.Thread(target=lambda: got.update(second=self.cell("echo waited", "bash", contextId=ctx)))
         waits.start()
         while self.listed(ctx)["waiting"] != 2 and time.monotonic() < end:
             time.sleep(0.05)
         self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/interrupt"))[0], 200)
         t.join(WAIT_S)
         waits.join(WAIT_S)
-        self.assertEqual((got[0]["error"]["name"], got[0]["interrupted"], got[1]["stdout"]), ("Interrupted", True, "waited\n"))
+        self.assertEqual((got["first"]["error"]["name"], got["first"]["interrupted"]), ("Interrupted", True))
+        self.assertEqual(got["second"]["stdout"], "waited\n")
         self.assertEqual(self.request("DELETE", self.code_path(f"/contexts/{ctx}"))[0], 200)
         self.assertIsNone(self.listed(ctx))
         for verb, rest in (("DELETE", ""), ("POST", "/restart"), ("POST", "/interrupt")):
