@@ -30,7 +30,8 @@
 struct agent;
 
 /* What an epoll event points at: a stale one fails to resolve, never aliases. */
-enum ref_kind { REF_PORT, REF_PROC, REF_IN, REF_OUT, REF_ERR, REF_RESULT };
+enum ref_kind { REF_PORT, REF_PROC, REF_IN, REF_OUT, REF_ERR, REF_RESULT,
+                REF_CODE_PROC, REF_CODE_CTL, REF_CODE_OUT, REF_CODE_ERR };
 
 struct out_chan {        /* guest to host */
 	int fd;          /* owned; -1: ended or never there */
@@ -132,6 +133,12 @@ struct agent {
 	uint32_t next_proc;
 	unsigned turn; /* round robin: who is served first next time */
 
+	struct code_ctx *code; /* owned list, oldest first; see code.h */
+	uint32_t next_code, next_kernel;
+	int fan_fd;          /* owned; see code_files.c */
+	uint64_t oom_kills;  /* of the machine, when we last looked */
+	const char *kernels; /* directory of the kernels; NULL: the usual one */
+
 	struct term *terms[AGENT_TERMS_MAX]; /* owned */
 	const char *test_root;               /* NULL: the real machine. Else see --help */
 	uint64_t nofile_soft, nofile_hard;   /* limits to give back to children */
@@ -198,6 +205,8 @@ struct job_fds {
 };
 enum job_pipes { JOB_IN = 1, JOB_OUT = 2, JOB_ERR = 4, JOB_COMMIT = 8 };
 /* In the child: 1 when *ret_fds is the child's, 0 in the agent, -errno when nothing was started. */
+/* In a child of the agent: a session of its own, the descriptors in their places, nothing else. */
+void child_setup(struct agent *a, struct job_fds *fds);
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
 void job_on_exit(struct agent *a, struct stream *s);
 void job_cancel(struct agent *a, struct stream *s);
@@ -259,6 +268,17 @@ void ring_close(struct ring *r);
 void ring_put(struct ring *r, const uint8_t *p, size_t n);
 /* Up to n bytes from off, which is in [first, end]; 0: there are none yet or they are lost. */
 size_t ring_get(const struct ring *r, uint64_t off, uint8_t *p, size_t n);
+
+/* code*.c: the code interpreter */
+void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
+/* Nobody listens to the stream any more; cancelled: nobody wants its cell either. */
+void code_orphan(struct agent *a, struct stream *s, bool cancelled);
+bool code_on_event(struct agent *a, uint64_t ref, uint32_t events); /* false: not of a kernel */
+void code_run(struct agent *a, uint64_t now);
+bool code_idle(const struct agent *a);
+uint64_t code_next_timer(const struct agent *a);
+void code_identity(struct agent *a); /* this machine is a copy now: cells that run learn it */
+void code_close(struct agent *a);
 
 /* fs.c, fs_*.c: begin forks, the others are the child's work and never return */
 void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);

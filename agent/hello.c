@@ -66,6 +66,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 			a->generation = h->generation;
 			a->has_generation = true;
 			identity_remember(a);
+			code_identity(a);
 		}
 	}
 	ack.generation = a->has_generation ? a->generation : 0;

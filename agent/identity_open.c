@@ -90,7 +90,7 @@ void identity_open(struct agent *a)
 	a->machine_id_fd = a->test_root ? -1 : bind_machine_id(a);
 	if (a->machine_id_fd < 0)
 		a->machine_id_fd = open_file(a, ETC_MACHINE_ID, 0444);
-	a->generation_fd = open_file(a, RUN_DIR "/generation", 0600);
+	a->generation_fd = open_file(a, RUN_DIR "/generation", 0644);
 	read_generation(a);
 	if (io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &boot_id, NULL) == 0)
 		snprintf(a->boot_id, sizeof(a->boot_id), "%.*s", (int)strcspn(boot_id, "\n"),

@@ -35,7 +35,7 @@
 #define CHILD_FD_BASE 16       /* descriptors are parked above it before they get their places */
 
 /* In the child: nothing of the agent stays but the pipes. */
-static void child_setup(struct agent *a, struct job_fds *fds)
+void child_setup(struct agent *a, struct job_fds *fds)
 {
 	struct rlimit rl = { .rlim_cur = a->nofile_soft, .rlim_max = a->nofile_hard };
 	int *all[] = { &fds->in, &fds->out, &fds->err, &fds->result, &fds->commit };
@@ -204,6 +204,9 @@ void job_orphan(struct agent *a, struct stream *s)
 	case AGENT_OP_CONNECT:
 		stream_close_out(s, AGENT_OUT);
 		break;
+	case AGENT_OP_CODE_RUN:
+		code_orphan(a, s, /* cancelled= */ false);
+		break;
 	default:
 		break;
 	}
@@ -212,6 +215,8 @@ void job_orphan(struct agent *a, struct stream *s)
 void job_cancel(struct agent *a, struct stream *s)
 {
 	stream_result(a, s, ECANCELED, AGENT_TAG_NONE, "cancelled", NULL, 0);
+	if (s->op == AGENT_OP_CODE_RUN)
+		code_orphan(a, s, /* cancelled= */ true);
 	if (is_command(s) && s->pid > 0)
 		session_kill(s->pid);
 	else if (s->pid > 0 && s->op != AGENT_OP_FS_WRITE)

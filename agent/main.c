@@ -35,6 +35,7 @@ static const char usage[] =
         "  --test-root DIR   for tests: do not touch this machine's clock, names or power;\n"
         "                    write the files below DIR, and what else there was to do\n"
         "                    into DIR/steps\n"
+        "  --kernels DIR     for tests: the code interpreter's kernels are there\n"
         "  --version         say the version\n";
 
 static void on_event(struct agent *a, const struct epoll_event *ev)
@@ -46,6 +47,8 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 		port_on_event(a, ev->events);
 		return;
 	}
+	if (code_on_event(a, ev->data.u64, ev->events))
+		return;
 	s = stream_resolve(a, ev->data.u64, &kind);
 	if (!s)
 		return;
@@ -73,14 +76,14 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 	case REF_RESULT:
 		proc_on_result(a, s);
 		break;
-	case REF_PORT:
+	default:
 		break;
 	}
 }
 
 static int wait_ms(const struct agent *a)
 {
-	uint64_t next = UINT64_MAX, now;
+	uint64_t next = code_next_timer(a), now;
 
 	for (unsigned i = 0; i < a->n_streams; i++)
 		next = MIN(next, job_next_timer(a->slot[i]));
@@ -106,8 +109,9 @@ static void run(struct agent *a)
 		now = clock_ms();
 		for (unsigned i = a->n_streams; i-- > 0;)
 			job_tick(a, a->slot[i], now);
+		code_run(a, now);
 		port_flush(a);
-		more |= !pump_idle(a) || n == EVENTS_PER_TURN;
+		more |= !pump_idle(a) || !code_idle(a) || n == EVENTS_PER_TURN;
 	}
 }
 
@@ -142,6 +146,7 @@ static void tear_down(struct agent *a)
 		s->pid = 0; /* init's now */
 		stream_free(a, s);
 	}
+	code_close(a);
 	while (a->procs)
 		proc_free(a, a->procs);
 	agent_rx_done(&a->rx);
@@ -161,6 +166,7 @@ int main(int argc, char **argv)
 		{ "port", required_argument, NULL, 'p' },
 		{ "fd", required_argument, NULL, 'f' },
 		{ "test-root", required_argument, NULL, 't' },
+		{ "kernels", required_argument, NULL, 'k' },
 		{ "version", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
@@ -182,6 +188,9 @@ int main(int argc, char **argv)
 			break;
 		case 't':
 			a->test_root = optarg;
+			break;
+		case 'k':
+			a->kernels = optarg;
 			break;
 		case 'v':
 			printf("pando-agent %s, protocol %d\n", PANDO_VERSION, AGENT_VERSION_MAX);

@@ -76,6 +76,14 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_TERM_READ:
 		term_read_begin(a, id, &c);
 		return;
+	case AGENT_OP_CODE_RUN:
+	case AGENT_OP_CODE_CREATE:
+	case AGENT_OP_CODE_LIST:
+	case AGENT_OP_CODE_RESTART:
+	case AGENT_OP_CODE_INTERRUPT:
+	case AGENT_OP_CODE_DELETE:
+		code_call(a, id, op, &c);
+		return;
 	case AGENT_OP_CONNECT:
 		connect_begin(a, id, &c);
 		return;

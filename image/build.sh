@@ -34,6 +34,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 cache=${PANDO_CACHE_DIR:-/var/cache/pando}
 debs=$cache/debs
+kernels=$here/../agent/kernels # of the code interpreter; they go with the agent
 disk_gb=${PANDO_VM_DISK_GB:-20}
 work=
 

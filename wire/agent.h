@@ -97,7 +97,13 @@ struct rd;
 	M(31, FS_HASH,   "fs.hash")      \
 	M(32, TERM_EXEC, "term.exec")    \
 	M(33, TERM_LIST, "term.list")    \
-	M(34, TERM_READ, "term.read")
+	M(34, TERM_READ, "term.read")     \
+	M(50, CODE_RUN,  "code.run")     \
+	M(51, CODE_CREATE, "code.create") \
+	M(52, CODE_LIST, "code.list")    \
+	M(53, CODE_RESTART, "code.restart") \
+	M(54, CODE_INTERRUPT, "code.interrupt") \
+	M(55, CODE_DELETE, "code.delete")
 
 /* Identity steps: bit number, NAME, wire name. Done in this order. */
 #define AGENT_STEPS(M)                   \
@@ -114,7 +120,9 @@ struct rd;
 	M(2, CWD_FAILED)      /* the working directory cannot be entered */              \
 	M(3, SPAWN_FAILED)    /* no process could be started */                          \
 	M(4, GUEST_BUSY)      /* a limit of the agent is reached; try later */           \
-	M(5, BAD_REQUEST)     /* the agent could not make sense of the request */
+	M(5, BAD_REQUEST)     /* the agent could not make sense of the request */        \
+	M(50, CONTEXT_NOT_FOUND) /* no such context of the code interpreter */           \
+	M(51, CONTEXT_BUSY)   /* too many cells wait for it */
 /* clang-format on */
 
 #define AGENT_FRAME_ENUM(num, NAME, wire, dir, min, max) AGENT_F_##NAME = (num),

@@ -31,6 +31,7 @@ image_hash() {
 		recipe_lines .
 		host_sources - && host_apt_options guest
 		echo "agent $agent_sha"
+		(cd "$kernels" && sha256sum ./*)
 	} | sha256sum | head -c 32
 }
 

@@ -55,6 +55,7 @@ disk_settle() {
 		tar -x -C "$tree" --numeric-owner --no-overwrite-dir
 	chmod 0440 "$tree/etc/sudoers.d/pando"
 	install -D -m 0755 "$PANDO_AGENT_BIN" "$tree/usr/lib/pando/pando-agent"
+	install -D -m 0644 -t "$tree/usr/lib/pando/kernels" "$kernels"/*
 	[[ $(sha_of "$tree/usr/lib/pando/pando-agent") == "$agent_sha" ]] ||
 		{ echo "$PANDO_AGENT_BIN changed during the build" >&2 && return 1; }
 

@@ -76,6 +76,22 @@ const struct route api_routes[] = {
 	{ METHOD_POST,   "/v1/vms/{vm_id}/watch-files",    SCOPE_VM_EXEC,  KIB(16),   api_watch_files,
 	  "Changes to files as they happen; path" },
 
+	/* code interpreter */
+	{ METHOD_POST,   "/v1/code",                       SCOPE_VM_WRITE, MIB(2),    api_code,
+	  "Run a cell in a VM that is made for it and deleted after it; stream" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/code",           SCOPE_VM_EXEC,  MIB(2),    api_vm_code,
+	  "Run a cell in a context that keeps its variables; stream" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/code/contexts",  SCOPE_VM_EXEC,  MIB(1),    api_context_create,
+	  "Make a context: a kernel of its own" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/code/contexts",  SCOPE_VM_EXEC,  NO_BODY,   api_context_list,
+	  "List contexts" },
+	{ METHOD_DELETE, "/v1/vms/{vm_id}/code/contexts/{context_id}", SCOPE_VM_EXEC, NO_BODY,
+	  api_context_delete, "End a context with its kernel" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/code/contexts/{context_id}/restart", SCOPE_VM_EXEC, NO_BODY,
+	  api_context_restart, "Give a context a fresh kernel" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/code/contexts/{context_id}/interrupt", SCOPE_VM_EXEC, NO_BODY,
+	  api_context_interrupt, "Interrupt the cell that runs" },
+
 	{ METHOD_GET,    "/v1/vms/snapshots",               SCOPE_VM_READ,  NO_BODY,  api_snapshot_list,
 	  "List snapshots; includeDeleted, includeFailed, includeBuilding" },
 	{ METHOD_POST,   "/v1/vms/snapshots",               SCOPE_VM_WRITE, SPEC_BODY,  api_snapshot_create,

@@ -17,6 +17,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "guest/guest_code.h"
 #include "vm/template.h"
 
 #define SETTLE_MS 300000 /* for systemd to finish */
@@ -90,8 +91,13 @@ static int settle_guest(struct vm *vm, struct err *err)
 	};
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(steps); i++)
-		r = run_step(vm->guest, steps[i], err);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(steps); i++) {
+		/* Before the last step: a Python kernel, its libraries imported, for the first cell. */
+		if (i == ARRAY_SIZE(steps) - 1)
+			r = guest_code_warm(vm->guest, AGENT_LANG_PYTHON, SETTLE_MS, err);
+		if (r == 0)
+			r = run_step(vm->guest, steps[i], err);
+	}
 	return r;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "guest/guest.h"
+#include "guest/guest_code.h"
 
 static int none(struct err *err)
 {
@@ -147,6 +148,48 @@ int guest_watch_next(struct guest_flow *f, struct guest_change *ret, struct err 
 
 int guest_remove(struct guest *g, const char *user, const char *path, bool recursive,
                  struct err *err)
+{
+	return none(err);
+}
+
+int guest_code_run(struct guest *g, const struct guest_code_req *req, struct guest_flow **ret,
+                   struct err *err)
+{
+	return none(err);
+}
+
+int guest_code_next(struct guest_flow *f, struct agent_code_event *ret, struct err *err)
+{
+	return none(err);
+}
+
+int guest_code_result(struct guest_flow *f, struct agent_code_result *ret, struct err *err)
+{
+	return none(err);
+}
+
+int guest_context_create(struct guest *g, const struct guest_context_req *req,
+                         struct guest_context *ret, struct err *err)
+{
+	return none(err);
+}
+
+int guest_contexts(struct guest *g, struct guest_context **ret, size_t *ret_n, struct err *err)
+{
+	return none(err);
+}
+
+int guest_context_restart(struct guest *g, uint32_t context, struct err *err)
+{
+	return none(err);
+}
+
+int guest_context_interrupt(struct guest *g, uint32_t context, struct err *err)
+{
+	return none(err);
+}
+
+int guest_context_delete(struct guest *g, uint32_t context, struct err *err)
 {
 	return none(err);
 }

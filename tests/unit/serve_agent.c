@@ -2,7 +2,7 @@
 /*
  * serve_agent.c - the real API over the real agent, without a machine: for test_api_streams.py
  *
- * usage: serve_agent AGENT. Prints "PORT KEY DIRECTORY" and serves until its stdin ends. VMs are
+ * usage: serve_agent AGENT [KERNELS]. Prints "PORT KEY DIRECTORY" and serves until its stdin ends. VMs are
  * rows of the fake vmm; every one of them is the same agent, a child of this process that
  * has the directory as its test root. "suspend" on stdin ends the agent's channel as a
  * suspend would; the next use makes a new one, as a resume does.
@@ -28,7 +28,7 @@
 #define HELLO_MS 30000
 
 static struct {
-	const char *exe;
+	const char *exe, *kernels;
 	char root[300];
 	pthread_mutex_t lock;
 	struct guest *g; /* owned; NULL: none now */
@@ -52,7 +52,8 @@ static int agent_spawn(struct err *e)
 		if (dup2(pair[1], 3) < 0)
 			_exit(1);
 		close_range(4, ~0u, 0);
-		execl(agent.exe, "pando-agent", "--fd", "3", "--test-root", agent.root, NULL);
+		execl(agent.exe, "pando-agent", "--fd", "3", "--test-root", agent.root, "--kernels",
+		      agent.kernels, NULL);
 		_exit(127);
 	}
 	close(pair[1]);
@@ -94,10 +95,11 @@ int main(int argc, char **argv)
 	struct fx *f;
 	int r;
 
-	if (argc != 2)
+	if (argc != 2 && argc != 3)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	agent.exe = argv[1];
+	agent.kernels = argc > 2 ? argv[2] : "/nowhere";
 	if (fx_setup(&state) < 0)
 		return 1;
 	f = state;

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * code.c - contexts of the code interpreter: make, find, list, restart, delete, and their part of the main loop
+ *
+ * A context outlives its connection and its kernels: processes in the guest
+ * survive a freeze and are inherited by forks, and so does this table. The
+ * default context of a language and user is made when it is first used.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <signal.h>
+
+#include "agent/code.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LIST_BYTES (AGENT_RESULT_MAX - 64) /* of entries in one answer */
+
+struct code_ctx *code_find(struct agent *a, uint32_t id)
+{
+	for (struct code_ctx *x = a->code; x; x = x->next)
+		if (x->id == id && !x->deleted)
+			return x;
+	return NULL;
+}
+
+static struct code_ctx *find_default(struct agent *a, uint8_t lang, const char *user)
+{
+	for (struct code_ctx *x = a->code; x; x = x->next)
+		if (x->is_default && !x->deleted && x->lang == lang && !strcmp(x->user, user))
+			return x;
+	return NULL;
+}
+
+void code_free(struct agent *a, struct code_ctx *x)
+{
+	for (struct code_ctx **p = &a->code; *p; p = &(*p)->next) {
+		if (*p == x) {
+			*p = x->next;
+			break;
+		}
+	}
+	while (x->cells) {
+		struct code_cell *c = x->cells;
+
+		x->cells = c->next;
+		code_cell_free(c);
+	}
+	code_forget_kernel(x);
+	for (unsigned i = 0; i < x->n_env; i++)
+		free(x->env[i]);
+	for (unsigned i = 0; i < x->n_files; i++)
+		free(x->files[i].path);
+	buf_done(&x->outq);
+	free(x);
+}
+
+/* The directory a kernel starts in, or a positive errno with its tag. */
+static int settle_cwd(struct code_ctx *x, const char *cwd, uint16_t *ret_tag, const char **ret_msg)
+{
+	static struct user u;
+	struct stat st;
+	int r = *x->user ? user_find(x->user, &u) : user_find_uid(0, &u);
+
+	if (r < 0 && *x->user) {
+		*ret_tag = r == -ENOENT ? AGENT_TAG_USER_NOT_FOUND : AGENT_TAG_NONE;
+		*ret_msg = "no such user in this machine";
+		return -r;
+	}
+	if (!*cwd) {
+		cwd = r == 0 ? u.home : "/";
+		if (stat(cwd, &st) < 0 || !S_ISDIR(st.st_mode) || strlen(cwd) >= sizeof(x->cwd))
+			cwd = "/";
+	} else if (*cwd != '/' || stat(cwd, &st) < 0 || !S_ISDIR(st.st_mode)) {
+		*ret_tag = AGENT_TAG_CWD_FAILED;
+		*ret_msg = "the working directory is not there";
+		return *cwd != '/' ? EINVAL : errno ? errno : ENOTDIR;
+	}
+	snprintf(x->cwd, sizeof(x->cwd), "%s", cwd);
+	return 0;
+}
+
+/* NULL with an answer given. */
+static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_code_create *r,
+                             bool is_default)
+{
+	const char *msg = "out of memory";
+	uint16_t tag = AGENT_TAG_GUEST_BUSY;
+	struct code_ctx *x, **end = &a->code;
+	unsigned n = 0;
+	struct timespec ts;
+	int e;
+
+	for (; *end; end = &(*end)->next)
+		n++;
+	if (n >= AGENT_CODE_CONTEXTS_MAX) {
+		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY,
+		              "this machine has as many contexts as it may: delete one");
+		return NULL;
+	}
+	x = calloc(1, sizeof(*x));
+	if (!x) {
+		stream_answer(a, id, ENOMEM, tag, msg);
+		return NULL;
+	}
+	x->id = ++a->next_code;
+	x->lang = r->language;
+	x->is_default = is_default;
+	x->pidfd = x->ctl = x->pipe[AGENT_OUT] = x->pipe[AGENT_ERR] = -1;
+	snprintf(x->user, sizeof(x->user), "%s", r->user);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	x->created_ns = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	e = settle_cwd(x, r->cwd, &tag, &msg);
+	for (unsigned i = 0; e == 0 && i < r->n_env; i++) {
+		x->env[i] = strdup(r->env[i]);
+		if (!x->env[i])
+			e = ENOMEM;
+		else
+			x->n_env++;
+	}
+	*end = x;
+	if (e) {
+		stream_answer(a, id, (uint32_t)e, tag, msg);
+		code_free(a, x);
+		return NULL;
+	}
+	return x;
+}
+
+void code_describe(const struct code_ctx *x, struct agent_code_context *ret)
+{
+	*ret = (struct agent_code_context){ .context = x->id,
+		                            .language = x->lang,
+		                            .state = (uint8_t)x->state,
+		                            .is_default = x->is_default,
+		                            .count = x->count,
+		                            .waiting = x->waiting,
+		                            .pid = x->pid > 0 ? (uint32_t)x->pid : 0,
+		                            .created_ns = x->created_ns,
+		                            .user = x->user,
+		                            .cwd = x->cwd };
+}
+
+static void run_begin(struct agent *a, uint32_t id, struct rd *c)
+{
+	struct agent_code_run r;
+	struct code_cell *cell;
+	struct code_ctx *x;
+
+	if (agent_code_run_get(c, &r) < 0) {
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed code request");
+		return;
+	}
+	if (r.context) {
+		x = code_find(a, r.context);
+		if (!x || (r.language && x->lang != r.language)) {
+			stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
+			              x ? "the context has another language" : "no such context");
+			return;
+		}
+	} else {
+		struct agent_code_create m = { .language = r.language, .user = r.user, .cwd = "" };
+
+		x = find_default(a, r.language, r.user);
+		if (!x && !(x = make(a, id, &m, /* is_default= */ true)))
+			return;
+	}
+	if (x->waiting > AGENT_CODE_WAITING_MAX) {
+		stream_answer(a, id, EBUSY, AGENT_TAG_CONTEXT_BUSY,
+		              "too many cells wait for this context");
+		return;
+	}
+	cell = calloc(1, sizeof(*cell));
+	if (cell)
+		cell->code = strdup(r.code);
+	if (!cell || !cell->code || !(cell->s = stream_new(a, id, AGENT_OP_CODE_RUN))) {
+		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "the agent has no room for it");
+		code_cell_free(cell);
+		return;
+	}
+	cell->len = strlen(r.code);
+	cell->timeout_ms = r.timeout_ms;
+	cell->warm = r.flags & AGENT_CODE_WARM;
+	code_enqueue(a, x, cell);
+}
+
+static void create(struct agent *a, uint32_t id, struct rd *c)
+{
+	static struct agent_code_create r;
+	struct agent_code_context m;
+	autobuf struct buf b = { 0 };
+	struct code_ctx *x;
+
+	if (agent_code_create_get(c, &r) < 0) {
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed context request");
+		return;
+	}
+	x = make(a, id, &r, /* is_default= */ false);
+	if (!x)
+		return;
+	code_start(a, x, /* warm= */ false); /* a failure is told by the first cell, which tries again */
+	code_describe(x, &m);
+	agent_code_context_put(&b, &m);
+	stream_answer_body(a, id, b.p, b.len);
+}
+
+static void list(struct agent *a, uint32_t id, uint32_t from)
+{
+	autobuf struct buf b = { 0 };
+
+	for (struct code_ctx *x = a->code; x; x = x->next) {
+		struct agent_code_context m;
+		autobuf struct buf one = { 0 };
+
+		if (x->deleted || x->id < from)
+			continue;
+		code_describe(x, &m);
+		agent_code_context_put(&one, &m);
+		if (one.failed || b.len + one.len > LIST_BYTES)
+			break;
+		buf_put(&b, one.p, one.len);
+	}
+	stream_answer_body(a, id, b.p, b.len);
+}
+
+static void restart(struct agent *a, struct code_ctx *x)
+{
+	x->killed = true;
+	if (x->state == AGENT_CODE_BUSY)
+		x->how = AGENT_CODE_END_RESTARTED;
+	if (x->pid > 0)
+		code_kill(x);
+	else if (!x->deleted && x->state == AGENT_CODE_NONE)
+		code_start(a, x, /* warm= */ false);
+	x->lost = false; /* it was asked for */
+}
+
+void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
+{
+	struct code_ctx *x;
+	uint32_t ctx;
+
+	if (op == AGENT_OP_CODE_RUN) {
+		run_begin(a, id, c);
+		return;
+	}
+	if (op == AGENT_OP_CODE_CREATE) {
+		create(a, id, c);
+		return;
+	}
+	if (agent_code_ctx_get(c, &ctx) < 0) {
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed context request");
+		return;
+	}
+	if (op == AGENT_OP_CODE_LIST) {
+		list(a, id, ctx);
+		return;
+	}
+	x = code_find(a, ctx);
+	if (!x) {
+		stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND, "no such context");
+		return;
+	}
+	if (op == AGENT_OP_CODE_INTERRUPT) {
+		if (x->state == AGENT_CODE_BUSY) {
+			x->asked = true;
+			code_interrupt(x);
+		}
+	} else {
+		x->deleted = op == AGENT_OP_CODE_DELETE;
+		restart(a, x);
+	}
+	stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+}
+
+void code_orphan(struct agent *a, struct stream *s, bool cancelled)
+{
+	for (struct code_ctx *x = a->code; x; x = x->next) {
+		for (struct code_cell **p = &x->cells; *p; p = &(*p)->next) {
+			struct code_cell *c = *p;
+
+			if (c->s != s)
+				continue;
+			c->s = NULL;
+			if (c != x->cells || x->state != AGENT_CODE_BUSY) { /* it has not begun */
+				*p = c->next;
+				x->waiting--;
+				code_cell_free(c);
+				return;
+			}
+			buf_reset(&x->outq);
+			x->outq_off = 0;
+			if (cancelled) {
+				x->kill_at = clock_ms() + CODE_IGNORE_MS;
+				code_interrupt(x);
+			}
+			return;
+		}
+	}
+}
+
+bool code_on_event(struct agent *a, uint64_t ref, uint32_t events)
+{
+	enum ref_kind kind = (enum ref_kind)(ref >> 56);
+
+	if (kind < REF_CODE_PROC || kind > REF_CODE_ERR)
+		return false;
+	for (struct code_ctx *x = a->code; x; x = x->next) {
+		if (x->kernel != (uint32_t)ref)
+			continue;
+		if (kind == REF_CODE_PROC)
+			code_on_exit(a, x);
+		else /* writable again is found out by writing */
+			x->readable[kind - REF_CODE_CTL] = true;
+		break;
+	}
+	return true;
+}
+
+void code_run(struct agent *a, uint64_t now)
+{
+	struct code_ctx *next;
+
+	for (struct code_ctx *x = a->code; x; x = next) {
+		next = x->next;
+		code_step(a, x, now);
+		if (x->deleted && x->pid <= 0 && !x->cells)
+			code_free(a, x);
+	}
+}
+
+bool code_idle(const struct agent *a)
+{
+	for (const struct code_ctx *x = a->code; x; x = x->next)
+		if (code_can_move(a, x))
+			return false;
+	return true;
+}
+
+uint64_t code_next_timer(const struct agent *a)
+{
+	uint64_t t = UINT64_MAX;
+
+	for (const struct code_ctx *x = a->code; x; x = x->next) {
+		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at };
+
+		for (size_t i = 0; i < ARRAY_SIZE(at); i++)
+			if (at[i])
+				t = MIN(t, at[i]);
+	}
+	return t;
+}
+
+void code_identity(struct agent *a)
+{
+	/* Idle kernels look at the generation before the next cell. */
+	for (struct code_ctx *x = a->code; x; x = x->next)
+		if (x->state == AGENT_CODE_BUSY && x->pid > 0)
+			kill(x->pid, SIGURG);
+}
+
+void code_close(struct agent *a)
+{
+	while (a->code)
+		code_free(a, a->code);
+	code_files_close(a);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agent/code.h - what the files of the code interpreter share (agent/code*.c)
+ *
+ * A context is a kernel process with a queue of cells. The kernel has a socket
+ * to us and two pipes for what its cells write. What belongs to the running cell
+ * is queued in outq and leaves as the host grants credit; while something waits
+ * there nothing more is read, so a slow host holds up the cell and no memory.
+ */
+#pragma once
+
+#include "agent/agent.h"
+#include "base/buf.h"
+#include "wire/agent_code.h"
+
+#define CODE_START_MS 180000  /* for a kernel to be ready; emulated and warming up it takes long */
+#define CODE_IGNORE_MS 5000   /* for a cell to end after its interrupt, before it is killed */
+#define CODE_CLOSED_MS 2000   /* for a kernel to end after its socket did */
+#define CODE_DROP_PER_TURN 16 /* chunks of output nobody wants: others have their turn too */
+#define CODE_KERNELS "/usr/lib/pando/kernels"
+
+struct code_cell {
+	struct code_cell *next;
+	struct stream *s; /* weak; NULL: nobody listens any more */
+	char *code;       /* owned */
+	size_t len;
+	uint32_t timeout_ms;
+	bool warm;
+};
+
+struct code_file {
+	char *path; /* owned */
+};
+
+struct code_ctx {
+	struct code_ctx *next;
+	uint32_t id;
+	uint8_t lang;
+	bool is_default, deleted;
+	char user[AGENT_USER_MAX], cwd[AGENT_CODE_CWD_MAX];
+	char *env[AGENT_CODE_ENV_MAX]; /* owned */
+	unsigned n_env;
+	int64_t created_ns;
+
+	/* the kernel */
+	enum agent_code_state state;
+	uint32_t kernel; /* number of this process among all kernels: what epoll events name */
+	pid_t pid;       /* 0: none, or reaped */
+	int pidfd, ctl;  /* owned */
+	int pipe[AGENT_CHANS];      /* owned; [1], [2] */
+	bool readable[AGENT_CHANS]; /* as far as we know; [0]: the socket */
+	bool lost;                  /* there was a kernel, and its variables are gone */
+	bool exited, broken, killed;
+	int wstatus;
+	struct buf rx, tx; /* from and to the kernel */
+	size_t tx_off;
+	uint64_t ready_by;  /* clock_ms(), as all that follow; 0: never */
+	uint64_t closed_by; /* its socket is closed: it should be gone by then */
+	uint32_t count;    /* cells it has run */
+
+	/* the first of these runs when the state is BUSY */
+	struct code_cell *cells;
+	unsigned waiting;
+	uint64_t started_ms, timeout_at, kill_at;
+	uint8_t how;
+	bool done, fresh, asked; /* asked: somebody wants it interrupted */
+	bool owing;              /* owed[] was counted for what comes next from the socket */
+	size_t owed[AGENT_CHANS];
+	uint64_t bytes[AGENT_CHANS];
+	struct buf outq;
+	size_t outq_off;
+	struct code_file files[AGENT_CODE_FILES_MAX];
+	unsigned n_files;
+	bool files_cut;
+};
+
+/* code.c */
+struct code_ctx *code_find(struct agent *a, uint32_t id);
+void code_free(struct agent *a, struct code_ctx *x);
+void code_describe(const struct code_ctx *x, struct agent_code_context *ret);
+
+/* code_kernel.c */
+int code_start(struct agent *a, struct code_ctx *x, bool warm); /* 0 or -errno */
+/* SIGKILL for the kernel and everything it started. */
+void code_kill(struct code_ctx *x);
+/* Interrupts what runs; the kernel goes on. */
+void code_interrupt(struct code_ctx *x);
+/* The process is gone and reaped: forget what belonged to it. */
+void code_forget_kernel(struct code_ctx *x);
+void code_on_exit(struct agent *a, struct code_ctx *x);
+/* Kernels that were killed since the last call by a guest that is out of memory? */
+bool code_oom_happened(struct agent *a);
+
+/* code_cell.c */
+void code_enqueue(struct agent *a, struct code_ctx *x, struct code_cell *cell_consume);
+void code_step(struct agent *a, struct code_ctx *x, uint64_t now); /* moves it on */
+bool code_can_move(const struct agent *a, const struct code_ctx *x);
+/* Ends the first cell; how: enum agent_code_how. */
+void code_end_cell(struct agent *a, struct code_ctx *x, uint8_t how);
+void code_cell_free(struct code_cell *c);
+
+/* code_files.c: which files change while cells run */
+void code_files_begin(struct agent *a, struct code_ctx *x);
+/* Puts an event for each file into outq. */
+void code_files_end(struct agent *a, struct code_ctx *x);
+void code_files_close(struct agent *a);

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * code_kernel.c - a context's process: start, interrupt, kill, notice its end
+ *
+ * It leads a session of its own and has three descriptors of ours: pipes as 1 and
+ * 2, a socket as 3. Its end is learnt by pidfd; what it said until then is still
+ * read. It is the first the OOM killer takes, so that a greedy cell costs its
+ * own variables and nobody else's.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/code.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/log.h"
+
+#define BASE_ENV 7
+#define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
+#define VMSTAT_MAX (64u << 10) /* bytes of /proc/vmstat */
+
+struct env {
+	char *v[BASE_ENV + AGENT_CODE_ENV_MAX + 2];
+	size_t n;
+};
+
+static void env_set(struct env *e, const char *kv)
+{
+	size_t key = (size_t)(strchr(kv, '=') - kv) + 1;
+
+	for (size_t i = 0; i < e->n; i++) {
+		if (!strncmp(e->v[i], kv, key)) {
+			e->v[i] = (char *)(uintptr_t)kv;
+			return;
+		}
+	}
+	e->v[e->n++] = (char *)(uintptr_t)kv;
+}
+
+static void exec_kernel(const struct agent *a, const struct code_ctx *x, struct env *env)
+{
+	static const struct {
+		const char *program, *file, *option;
+	} kernels[AGENT_LANG_END] = {
+		[AGENT_LANG_PYTHON] = { "/usr/bin/python3", "python.py", NULL },
+		[AGENT_LANG_JAVASCRIPT] = { "/usr/bin/node", "node.mjs", NULL },
+		[AGENT_LANG_TYPESCRIPT] = { "/usr/bin/node", "node.mjs", "--typescript" },
+		[AGENT_LANG_BASH] = { "/bin/bash", "bash.sh", NULL },
+	};
+	const char *dir = a->kernels ? a->kernels : CODE_KERNELS;
+	char file[PATH_MAX];
+	char *argv[] = { (char *)(uintptr_t)kernels[x->lang].program, file,
+		         (char *)(uintptr_t)kernels[x->lang].option, NULL };
+
+	snprintf(file, sizeof(file), "%s/%s", dir, kernels[x->lang].file);
+	if (access(file, R_OK) < 0)
+		dprintf(2, "this machine has no kernel %s: %m\n", file);
+	else if (execve(argv[0], argv, env->v) < 0)
+		dprintf(2, "run %s: %m\n", argv[0]);
+	_exit(127);
+}
+
+/* In the child. */
+static void child(struct agent *a, const struct code_ctx *x, struct job_fds *fds, bool warm)
+{
+	static char home[AGENT_PATH_MAX + 8], shell[AGENT_PATH_MAX + 8];
+	static char user[AGENT_USER_MAX + 8], logname[AGENT_USER_MAX + 10];
+	static struct user u;
+	static struct env env;
+	int r;
+
+	child_setup(a, fds);
+	fcntl(fds->result, F_SETFD, 0); /* descriptor 3 */
+	if (a->reset_oom) {
+		autofd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+		if (fd < 0 || write(fd, "500", 3) != 3)
+			dprintf(2, "oom_score_adj: %m\n");
+	}
+	r = *x->user ? user_find(x->user, &u) : user_find_uid(geteuid(), &u);
+	if (r < 0 && !*x->user)
+		u = (struct user){ .name = "root", .home = "/", .shell = "/bin/sh" };
+	else if (r < 0 || (*x->user && user_become(&u) < 0)) {
+		dprintf(2, "cannot become user '%s'\n", x->user);
+		_exit(126);
+	}
+	if (chdir(x->cwd) < 0) {
+		dprintf(2, "enter directory '%s': %m\n", x->cwd);
+		_exit(126);
+	}
+	snprintf(home, sizeof(home), "HOME=%s", u.home);
+	snprintf(shell, sizeof(shell), "SHELL=/bin/bash");
+	snprintf(user, sizeof(user), "USER=%s", u.name);
+	snprintf(logname, sizeof(logname), "LOGNAME=%s", u.name);
+	const char *base[BASE_ENV] = {
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"LANG=C.UTF-8", "PYTHONUNBUFFERED=1", home, user, logname, shell
+	};
+	for (size_t i = 0; i < BASE_ENV; i++)
+		env_set(&env, base[i]);
+	for (size_t i = 0; i < x->n_env; i++)
+		env_set(&env, x->env[i]);
+	if (warm)
+		env_set(&env, "PANDO_KERNEL_WARM=1");
+	exec_kernel(a, x, &env);
+}
+
+static int watch(struct agent *a, const struct code_ctx *x, int fd, enum ref_kind kind)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+		                  .data.u64 = (uint64_t)kind << 56 | x->kernel };
+
+	if (kind == REF_CODE_CTL)
+		ev.events |= EPOLLOUT;
+	if (kind != REF_CODE_PROC && fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	return epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+static int adopt(struct agent *a, struct code_ctx *x, int p[3][2])
+{
+	int r;
+
+	x->ctl = TAKE_FD(p[0][0]);
+	x->pipe[AGENT_OUT] = TAKE_FD(p[1][0]);
+	x->pipe[AGENT_ERR] = TAKE_FD(p[2][0]);
+	x->pidfd = pidfd_open(x->pid, 0);
+	if (x->pidfd < 0)
+		return -errno;
+	if ((r = watch(a, x, x->ctl, REF_CODE_CTL)) < 0 ||
+	    (r = watch(a, x, x->pipe[AGENT_OUT], REF_CODE_OUT)) < 0 ||
+	    (r = watch(a, x, x->pipe[AGENT_ERR], REF_CODE_ERR)) < 0)
+		return r;
+	return watch(a, x, x->pidfd, REF_CODE_PROC);
+}
+
+int code_start(struct agent *a, struct code_ctx *x, bool warm)
+{
+	int p[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	int r = 0;
+
+	code_forget_kernel(x);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p[0]) < 0 ||
+	    pipe2(p[1], O_CLOEXEC) < 0 || pipe2(p[2], O_CLOEXEC) < 0)
+		r = -errno;
+	if (r == 0) {
+		fcntl(p[1][1], F_SETPIPE_SZ, PIPE_BYTES);
+		x->kernel = ++a->next_kernel;
+		x->pid = fork();
+		if (x->pid < 0) {
+			r = -errno;
+			x->pid = 0;
+		}
+	}
+	if (r == 0 && x->pid == 0) {
+		struct job_fds fds = { -1, p[1][1], p[2][1], p[0][1], -1 };
+
+		child(a, x, &fds, warm);
+	}
+	if (r == 0)
+		r = adopt(a, x, p);
+	for (int i = 0; i < 3; i++)
+		for (int k = 0; k < 2; k++)
+			if (p[i][k] >= 0)
+				close(p[i][k]);
+	if (r < 0) {
+		if (x->pid > 0) {
+			code_kill(x);
+			while (waitpid(x->pid, NULL, 0) < 0 && errno == EINTR)
+				;
+			x->pid = 0;
+		}
+		code_forget_kernel(x);
+		return r;
+	}
+	x->state = AGENT_CODE_STARTING;
+	x->ready_by = clock_ms() + CODE_START_MS;
+	return 0;
+}
+
+void code_kill(struct code_ctx *x)
+{
+	if (x->pid > 0)
+		session_kill(x->pid);
+}
+
+void code_interrupt(struct code_ctx *x)
+{
+	if (x->pid <= 0 || x->exited)
+		return;
+	if (x->lang == AGENT_LANG_JAVASCRIPT || x->lang == AGENT_LANG_TYPESCRIPT)
+		buf_put(&x->tx, "INT\n", 4); /* a busy V8 hears no signal */
+	kill(-x->pid, SIGINT);
+}
+
+void code_forget_kernel(struct code_ctx *x)
+{
+	int *fds[] = { &x->pidfd, &x->ctl, &x->pipe[AGENT_OUT], &x->pipe[AGENT_ERR] };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (*fds[i] >= 0)
+			close(TAKE_FD(*fds[i]));
+	buf_done(&x->rx);
+	buf_done(&x->tx);
+	x->tx_off = 0;
+	memset(x->readable, 0, sizeof(x->readable));
+	x->exited = x->broken = x->killed = x->owing = false;
+	x->state = AGENT_CODE_NONE;
+	x->ready_by = x->closed_by = 0;
+	x->kernel = 0;
+	x->count = 0;
+}
+
+void code_on_exit(struct agent *a, struct code_ctx *x)
+{
+	if (x->pid <= 0 || waitpid(x->pid, &x->wstatus, WNOHANG) != x->pid)
+		return;
+	x->pid = 0;
+	x->exited = true;
+	x->closed_by = 0;
+	x->owing = false; /* what is in the pipes now is all that counts */
+	for (int i = 0; i < AGENT_CHANS; i++)
+		x->readable[i] = true;
+}
+
+bool code_oom_happened(struct agent *a)
+{
+	autofree char *text = NULL;
+	const char *p;
+	uint64_t n = 0;
+	bool more;
+
+	if (io_read_file(AT_FDCWD, "/proc/vmstat", VMSTAT_MAX, &text, NULL) < 0)
+		return false;
+	p = strstr(text, "\noom_kill ");
+	if (p)
+		n = strtoull(p + sizeof("\noom_kill ") - 1, NULL, 10);
+	more = n > a->oom_kills;
+	a->oom_kills = n;
+	return more;
+}

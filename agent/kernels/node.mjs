@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// node.mjs - the kernel of JavaScript and TypeScript contexts: V8's own REPL mode, fed with cells by the agent
+//
+// Theory of operation: descriptor 3 is a socket to the agent. A worker thread reads it, so that an interrupt is heard
+// while the main thread is busy. The main thread evaluates cells through the inspector in REPL mode: top-level await,
+// `let` and `const` may be declared again, the last expression has a value. Results go back as frames (u32 length, u8 kind,
+// u8 more, payload; docs/PROTOCOL.agent.md), DONE last. V8's Math.random cannot be seeded, so it is replaced by one that can:
+// when /run/pando/generation says that this process became a copy, it starts anew. TypeScript loses its types first.
+import fs from "node:fs";
+import inspector from "node:inspector";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import util from "node:util";
+import { Worker, isMainThread, parentPort, workerData } from "node:worker_threads";
+
+const CONTROL_FD = 3;
+const FRAME_MAX = 32 << 10; // bytes of one frame's payload
+const RESULT_MAX = 16 << 20; // bytes of one result as JSON
+const JSON_MAX = 1 << 20; // bytes of a value that is also given as JSON
+const RESULTS_MAX = 256; // results of one cell
+const KIND = { RESULT: 3, ERROR: 4, READY: 6, DONE: 7 };
+const GENERATION = "/run/pando/generation";
+const ACK_MS = 500; // for the main thread to hear an interrupt; else it is busy
+const NODE_LIB = "/usr/share/nodejs/"; // where Debian keeps the modules that come with Node.js
+
+// ---- the worker: reads the socket, breaks a loop ----
+
+function listen({ acked }) {
+	const session = new inspector.Session();
+	let pending = Buffer.alloc(0);
+	const fill = () => {
+		const piece = Buffer.alloc(65536);
+		const n = fs.readSync(CONTROL_FD, piece, 0, piece.length, null);
+		pending = Buffer.concat([pending, piece.subarray(0, n)]);
+		return n > 0;
+	};
+	const interrupt = () => {
+		const flag = new Int32Array(acked);
+		Atomics.store(flag, 0, 0);
+		parentPort.postMessage({ word: "INT" });
+		if (Atomics.wait(flag, 0, 0, ACK_MS) === "timed-out") session.post("Runtime.terminateExecution");
+	};
+	session.connectToMainThread();
+	for (;;) {
+		let end;
+		while ((end = pending.indexOf(10)) < 0) if (!fill()) process.exit(0);
+		const [word, size] = pending.toString("latin1", 0, end).split(" ");
+		pending = pending.subarray(end + 1);
+		if (word === "INT") {
+			interrupt();
+			continue;
+		}
+		while (pending.length < Number(size)) if (!fill()) process.exit(0);
+		parentPort.postMessage({ word, code: pending.toString("utf8", 0, Number(size)) });
+		pending = Buffer.from(pending.subarray(Number(size)));
+	}
+}
+
+// ---- random numbers that can start anew ----
+
+class Random {
+	constructor() {
+		this.state = new Uint32Array(4);
+		this.left = 0;
+		try {
+			this.fd = fs.openSync(GENERATION, "r");
+		} catch {
+			this.fd = -1;
+		}
+		this.seed();
+		this.seen = this.now();
+	}
+	now() {
+		if (this.fd < 0) return "";
+		const b = Buffer.alloc(32);
+		return b.toString("latin1", 0, fs.readSync(this.fd, b, 0, 32, 0));
+	}
+	seed() {
+		const fd = fs.openSync("/dev/urandom", "r");
+		fs.readSync(fd, new Uint8Array(this.state.buffer), 0, 16, null);
+		fs.closeSync(fd);
+		this.state[0] |= 1; // all zero would stay zero
+	}
+	check() {
+		const now = this.now();
+		this.left = 1024; // draws until it looks again: a loop that never yields must notice too
+		if (now === this.seen) return;
+		this.seen = now;
+		this.seed();
+	}
+	word() { // xoshiro128**
+		const s = this.state;
+		const r = Math.imul(s[1], 5);
+		const t = s[1] << 9;
+		s[2] ^= s[0];
+		s[3] ^= s[1];
+		s[1] ^= s[2];
+		s[0] ^= s[3];
+		s[2] ^= t;
+		s[3] = (s[3] << 11) | (s[3] >>> 21);
+		return Math.imul((r << 7) | (r >>> 25), 9) >>> 0;
+	}
+	next() {
+		if (this.left-- <= 0) this.check();
+		return ((this.word() >>> 5) * 67108864 + (this.word() >>> 6)) / 9007199254740992;
+	}
+}
+
+// ---- source text ----
+
+const own = createRequire(import.meta.url);
+let acorn, babel;
+
+function dependency(name) {
+	for (const where of [name, NODE_LIB + name]) {
+		try {
+			return own(where);
+		} catch (e) {
+			if (e.code !== "MODULE_NOT_FOUND") throw e;
+		}
+	}
+	return null;
+}
+
+function stripTypes(code) {
+	const { stripTypeScriptTypes } = own("node:module");
+	if (stripTypeScriptTypes) return stripTypeScriptTypes(code, { mode: "transform" });
+	babel ??= dependency("@babel/core");
+	const preset = babel && dependency("@babel/preset-typescript");
+	if (!preset) throw new Error("TypeScript needs Node.js 22.13, or the package node-babel7 of Debian; this machine has neither");
+	return babel.transformSync(code, {
+		filename: "cell.ts", configFile: false, babelrc: false, sourceType: "module", retainLines: true, comments: false,
+		presets: [[preset, { onlyRemoveTypeImports: true }]],
+	}).code;
+}
+
+// `import ... from` becomes `const ... = await import()`, and import() goes through our loader: REPL mode has none.
+function rewriteImports(code) {
+	if (!/\bimport\b/.test(code)) return code;
+	acorn ??= dependency("acorn");
+	if (!acorn) return code;
+	let tree;
+	const edits = [];
+	try {
+		tree = acorn.parse(code, { ecmaVersion: "latest", sourceType: "module", allowAwaitOutsideFunction: true });
+	} catch {
+		return code; // V8 says better what is wrong with it
+	}
+	const bind = (n) => {
+		const from = `await __pandoImport(${JSON.stringify(n.source.value)})`;
+		const named = [];
+		let out = "";
+		for (const s of n.specifiers) {
+			if (s.type === "ImportNamespaceSpecifier") out += `var ${s.local.name} = ${from}; `;
+			else if (s.type === "ImportDefaultSpecifier") named.push(`default: ${s.local.name}`);
+			else named.push(`${JSON.stringify(s.imported.name ?? s.imported.value)}: ${s.local.name}`);
+		}
+		if (named.length) out += `var { ${named.join(", ")} } = ${from};`;
+		return out || `${from};`;
+	};
+	const walk = (n) => {
+		if (!n || typeof n !== "object") return;
+		if (Array.isArray(n)) return n.forEach(walk);
+		if (n.type === "ImportDeclaration") return void edits.push([n.start, n.end, bind(n)]);
+		if (n.type === "ImportExpression") edits.push([n.start, n.start + 6, "__pandoImport"]);
+		for (const k in n) if (k !== "type" && k !== "start" && k !== "end") walk(n[k]);
+	};
+	walk(tree.body);
+	for (const [start, end, text] of edits.sort((a, b) => b[0] - a[0])) code = code.slice(0, start) + text + code.slice(end);
+	return code;
+}
+
+// ---- the main thread ----
+
+class Interrupted extends Error {
+	constructor() {
+		super("the cell was interrupted");
+		this.name = "Interrupted";
+	}
+}
+
+class Kernel {
+	constructor(typescript) {
+		this.typescript = typescript;
+		this.count = 0;
+		this.sent = 0;
+		this.interrupt = null;
+		this.random = new Random();
+		this.acked = new SharedArrayBuffer(4);
+		this.session = new inspector.Session();
+		this.session.connect();
+	}
+
+	post(method, params) {
+		return new Promise((ok, no) => this.session.post(method, params, (e, r) => (e ? no(e) : ok(r))));
+	}
+
+	send(kind, payload) {
+		let off = 0;
+		do {
+			const piece = payload.subarray(off, off + FRAME_MAX);
+			off += piece.length;
+			const frame = Buffer.alloc(6 + piece.length);
+			frame.writeUInt32BE(piece.length + 2, 0);
+			frame[4] = kind;
+			frame[5] = off < payload.length ? 1 : 0;
+			piece.copy(frame, 6);
+			for (let done = 0; done < frame.length;) done += fs.writeSync(CONTROL_FD, frame, done);
+		} while (off < payload.length);
+	}
+
+	result(bundle) {
+		if (this.sent >= RESULTS_MAX) return;
+		if (++this.sent === RESULTS_MAX) bundle = { "text/plain": `[results cut here: the cell showed more than ${RESULTS_MAX}]` };
+		let text = Buffer.from(JSON.stringify(bundle));
+		if (text.length > RESULT_MAX)
+			text = Buffer.from(JSON.stringify({ "text/plain": `[result left out: ${text.length} bytes, more than ${RESULT_MAX}]` }));
+		this.send(KIND.RESULT, text);
+	}
+
+	show(value) {
+		const bundle = { "text/plain": util.inspect(value, { depth: 6, maxArrayLength: 200, maxStringLength: 65536 }) };
+		const proto = value && typeof value === "object" ? Object.getPrototypeOf(value) : undefined;
+		if (Array.isArray(value) || proto === Object.prototype || proto === null) {
+			try {
+				const text = JSON.stringify(value);
+				if (text && text.length <= JSON_MAX) bundle["application/json"] = JSON.parse(text);
+			} catch {
+				// circular, or a bigint inside: the text says it
+			}
+		}
+		this.result(bundle);
+	}
+
+	display(value) {
+		const keys = value && typeof value === "object" ? Object.keys(value) : [];
+		if (!keys.length || !keys.every((k) => /^[a-z]+\/[\w.+-]+$/.test(k))) return this.show(value);
+		const out = {};
+		for (const k of keys) out[k] = ArrayBuffer.isView(value[k]) ? Buffer.from(value[k]).toString("base64") : value[k];
+		this.result(out);
+	}
+
+	failed(e, where) {
+		const isError = e instanceof Error || (e && typeof e === "object" && typeof e.stack === "string");
+		const lines = isError ? String(e.stack).split("\n") : [];
+		const end = lines.findIndex((l) => l.includes("node:inspector") || l.includes(import.meta.url) || l.includes("kernels/node.mjs"));
+		const trace = (end < 0 ? lines : lines.slice(0, end)).join("\n");
+		const error = isError
+			? { name: String(e.name), value: String(e.message), traceback: where ? `${where}\n${trace}` : trace }
+			: { name: "Error", value: util.inspect(e), traceback: `thrown: ${util.inspect(e)}` };
+		this.send(KIND.ERROR, Buffer.from(JSON.stringify(error)));
+	}
+
+	// The value behind what the inspector says about it.
+	async value(remote) {
+		if (remote.type === "undefined") return undefined;
+		const argument = remote.objectId ? { objectId: remote.objectId }
+			: remote.unserializableValue ? { unserializableValue: remote.unserializableValue } : { value: remote.value ?? null };
+		await this.post("Runtime.callFunctionOn", {
+			functionDeclaration: "function(v) { globalThis[Symbol.for('pando.value')] = v; }",
+			executionContextId: this.context, arguments: [argument], silent: true,
+		});
+		const key = Symbol.for("pando.value");
+		const value = globalThis[key];
+		delete globalThis[key];
+		if (remote.objectId) await this.post("Runtime.releaseObject", { objectId: remote.objectId });
+		return value;
+	}
+
+	async evaluate(code, name) {
+		const source = rewriteImports(this.typescript ? stripTypes(code) : code);
+		const stop = new Promise((_, no) => {
+			this.interrupt = () => no(new Interrupted());
+		});
+		stop.catch(() => {});
+		const r = await Promise.race([stop, this.post("Runtime.evaluate", {
+			expression: `${source}\n//# sourceURL=${name}`, replMode: true, awaitPromise: true, silent: true,
+		})]);
+		const d = r.exceptionDetails;
+		if (!d) return { value: await this.value(r.result) };
+		const error = await this.value(d.exception ?? r.result);
+		const where = error instanceof SyntaxError ? `${name}:${d.lineNumber + 1}:${d.columnNumber + 1}` : "";
+		return { error, where };
+	}
+
+	async run(code) {
+		const name = `cell-${++this.count}`;
+		this.sent = 0;
+		this.random.check();
+		try {
+			const r = await this.evaluate(code, name);
+			if ("error" in r) this.failed(r.error, r.where);
+			else if (r.value !== undefined) this.show(r.value);
+		} catch (e) {
+			this.failed(/Execution was terminated/.test(e?.message) ? new Interrupted() : e, "");
+		}
+		this.interrupt = null;
+		const count = Buffer.alloc(4);
+		count.writeUInt32BE(this.count);
+		this.send(KIND.DONE, count);
+	}
+
+	globals() {
+		const here = pathToFileURL(path.join(process.cwd(), "cell.js"));
+		Object.assign(globalThis, {
+			require: createRequire(here), __filename: "cell", __dirname: process.cwd(), display: (v) => this.display(v),
+		});
+		const resolver = createRequire(here);
+		const load = (what, options) => {
+			const text = String(what);
+			if (/^(node|data|file|https?):/.test(text)) return import(text, options);
+			if (/^\.{0,2}\//.test(text)) return import(pathToFileURL(path.resolve(text)).href, options);
+			try {
+				const found = resolver.resolve(text);
+				if (path.isAbsolute(found)) return import(pathToFileURL(found).href, options);
+			} catch {
+				// one that only import() finds, or nobody: it says so
+			}
+			return import(text, options);
+		};
+		Object.defineProperty(globalThis, "__pandoImport", { value: load, enumerable: false, writable: true });
+		Math.random = () => this.random.next();
+		process.exit = (code) => {
+			throw new Error(`process.exit(${code ?? ""}) was called: the kernel goes on`);
+		};
+	}
+
+	async start() {
+		const contexts = [];
+		this.session.on("Runtime.executionContextCreated", (m) => contexts.push(m.params.context));
+		await this.post("Runtime.enable");
+		this.context = contexts[0].id;
+		const complain = (e) => process.stderr.write(`Uncaught ${util.inspect(e)}\n`);
+		process.on("uncaughtException", complain);
+		process.on("unhandledRejection", complain);
+		process.on("SIGINT", () => {}); // interrupts come over the socket
+		process.on("SIGURG", () => this.random.check());
+		const worker = new Worker(new URL(import.meta.url), { workerData: { acked: this.acked }, stdout: false });
+		worker.on("message", ({ word, code }) => {
+			if (word === "RUN") {
+				this.run(code);
+				return;
+			}
+			Atomics.store(new Int32Array(this.acked), 0, 1);
+			Atomics.notify(new Int32Array(this.acked), 0);
+			this.interrupt?.();
+		});
+		worker.on("exit", () => process.reallyExit(0));
+		this.globals();
+		this.send(KIND.READY, Buffer.alloc(0));
+	}
+}
+
+if (isMainThread) await new Kernel(process.argv.includes("--typescript")).start();
+else listen(workerData);

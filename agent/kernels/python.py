@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python.py - the kernel of Python contexts: IPython's shell in this process, fed with cells by the agent
+
+Theory of operation: descriptor 3 is a socket to the agent. It sends "RUN <bytes>\\n" and a cell; the shell runs it on
+the main thread; what is shown goes back as frames (u32 length, u8 kind, u8 more, payload; docs/PROTOCOL.agent.md), DONE
+last. Descriptors 1 and 2 are pipes that the agent reads, so output of C code and of children is caught too.
+SIGINT interrupts a cell and nothing else. The file /run/pando/generation tells that this process became a copy: then
+the generators of random numbers are seeded anew, before the next cell, or by SIGURG in the middle of one.
+"""
+import base64
+import builtins
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import traceback
+import warnings
+
+CONTROL_FD = 3
+FRAME_MAX = 32 << 10        # bytes of one frame's payload
+RESULT_MAX = 16 << 20       # bytes of one result as JSON; a larger one is not sent
+RESULTS_MAX = 256           # results of one cell
+RESULT, ERROR, READY, DONE = 3, 4, 6, 7
+GENERATION = "/run/pando/generation"
+BINARY = ("image/png", "image/jpeg", "application/pdf")
+
+HERE = os.path.abspath(__file__)
+
+
+class Channel:
+    """The agent's end: cells come in, frames go out."""
+
+    def __init__(self, fd):
+        self.sock = socket.socket(fileno=fd)
+        self.sock.set_inheritable(False)
+        self.pending = b""
+        self.pid = os.getpid()
+
+    def receive(self):
+        """The next cell, or None when the agent is gone."""
+        while b"\n" not in self.pending:
+            if not self.fill():
+                return None
+        head, self.pending = self.pending.split(b"\n", 1)
+        word, size = head.split()
+        if word != b"RUN":
+            raise ValueError(f"unknown word {word!r}")
+        parts, missing = [self.pending], int(size) - len(self.pending)
+        while missing > 0:
+            piece = self.sock.recv(min(missing, 65536))
+            if not piece:
+                return None
+            parts.append(piece)
+            missing -= len(piece)
+        text = b"".join(parts)
+        self.pending = text[int(size):]
+        return text[:int(size)].decode("utf-8", "replace")
+
+    def fill(self):
+        piece = self.sock.recv(65536)
+        self.pending += piece
+        return bool(piece)
+
+    def send(self, kind, payload=b""):
+        if os.getpid() != self.pid:
+            return  # a forked child of a cell has nothing to say here
+        view, frames = memoryview(payload), []
+        while True:
+            piece, view = view[:FRAME_MAX], view[FRAME_MAX:]
+            frames.append(struct.pack(">IBB", len(piece) + 2, kind, 1 if view else 0) + bytes(piece))
+            if not view:
+                break
+        self.sock.sendall(b"".join(frames))
+
+    def send_json(self, kind, value):
+        self.send(kind, json.dumps(value, ensure_ascii=False, default=repr).encode("utf-8", "replace"))
+
+
+class Interrupts:
+    """SIGINT raises KeyboardInterrupt while a cell runs, and is nothing at any other time."""
+
+    def __init__(self):
+        self.running = False
+
+    def install(self):
+        signal.signal(signal.SIGINT, self.on_signal)
+
+    def on_signal(self, _sig, _frame):
+        if self.running:
+            raise KeyboardInterrupt
+
+
+class Seeds:
+    """Generators of this process that a copy of the machine must not share."""
+
+    def __init__(self):
+        try:
+            self.fd = os.open(GENERATION, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self.fd = -1
+        self.seen = self.now()
+
+    def now(self):
+        try:
+            return os.pread(self.fd, 32, 0) if self.fd >= 0 else b""
+        except OSError:
+            return b""
+
+    def check(self, *_):
+        now = self.now()
+        if now == self.seen:
+            return
+        self.seen = now
+        random = sys.modules.get("random")
+        if random:
+            random.seed()
+        numpy_random = sys.modules.get("numpy.random")
+        if numpy_random:
+            numpy_random.seed()
+        torch = sys.modules.get("torch")
+        if torch and hasattr(torch, "seed"):
+            torch.seed()
+
+
+class Output:
+    """Descriptors 1 and 2 as they were given to us: a cell that closed or replaced them gets them back."""
+
+    def __init__(self):
+        self.kept = {fd: os.dup(fd) for fd in (1, 2)}  # dup() sets close-on-exec
+        self.where = {fd: os.fstat(fd).st_ino for fd in (1, 2)}
+
+    def restore(self):
+        for fd, kept in self.kept.items():
+            try:
+                same = os.fstat(fd).st_ino == self.where[fd]
+            except OSError:
+                same = False
+            if not same:
+                os.dup2(kept, fd, inheritable=True)
+        for name, fd in (("stdout", 1), ("stderr", 2)):
+            stream = getattr(sys, name, None)
+            if stream is None or getattr(stream, "closed", False):
+                stream = open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+                setattr(sys, name, stream)
+                setattr(sys, f"__{name}__", stream)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(line_buffering=True, errors="backslashreplace")
+
+    @staticmethod
+    def flush():
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                pass  # closed by the cell; the next one gets a new one
+
+
+def refuse_input(prompt="", *_args, **_kw):
+    """Stands for input() and getpass()."""
+    raise RuntimeError("input() cannot work here: a cell has nobody to ask. Put the value into a variable instead.")
+
+
+def bundle(data):
+    """A result as JSON: text as it is, binary types in base64, and no type that says nothing."""
+    out = {}
+    for mime, value in data.items():
+        if value is None:
+            continue
+        if isinstance(value, bytes):
+            value = base64.b64encode(value).decode()
+        elif mime in BINARY and isinstance(value, str):
+            value = value.replace("\n", "")
+        out[mime] = value
+    return out
+
+
+class Kernel:
+    def __init__(self):
+        self.channel = Channel(CONTROL_FD)
+        self.interrupts = Interrupts()
+        self.seeds = Seeds()
+        self.output = Output()
+        self.output.restore()
+        self.error = None
+        self.sent = 0
+        self.shell = self.make_shell()
+
+    def make_shell(self):
+        from IPython.core.displayhook import DisplayHook
+        from IPython.core.displaypub import DisplayPublisher
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+        kernel = self
+
+        class Publisher(DisplayPublisher):
+            def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **kw):
+                kernel.result(data)
+
+            def clear_output(self, wait=False):
+                pass  # what was sent is sent
+
+        class Hook(DisplayHook):
+            def write_output_prompt(self):
+                pass
+
+            def write_format_data(self, format_dict, md_dict=None):
+                kernel.result(format_dict)
+
+            def finish_displayhook(self):
+                pass
+
+        class Shell(InteractiveShell):
+            displayhook_class = Hook
+            display_pub_class = Publisher
+
+            def init_io(self):
+                pass
+
+            def init_readline(self):
+                pass
+
+            def _showtraceback(self, etype, evalue, stb):
+                kernel.failed(etype, evalue)
+
+            def showsyntaxerror(self, filename=None, running_compiled_code=False):
+                kernel.failed(*sys.exc_info()[:2])
+
+            def ask_exit(self):
+                pass
+
+        c = Config()
+        c.HistoryManager.enabled = False
+        c.HistoryAccessor.enabled = False
+        c.InteractiveShell.colors = "NoColor"
+        c.InteractiveShell.color_info = False
+        c.InteractiveShell.cache_size = 1000
+        c.InteractiveShell.xmode = "Plain"
+        shell = Shell.instance(config=c)
+        shell.system = shell.system_raw  # straight to descriptors 1 and 2, no terminal in between
+        shell.compile.get_code_name = lambda _raw, _code, number: f"<cell {number}>"
+        warnings.filterwarnings("ignore", message="To exit: use")
+        builtins.input = refuse_input
+        for name in ("exit", "quit"):
+            shell.user_ns.pop(name, None)
+        import getpass
+        getpass.getpass = refuse_input
+        return shell
+
+    # ---- what goes out ----
+
+    def result(self, data):
+        self.output.flush()
+        if self.sent >= RESULTS_MAX:
+            return
+        self.sent += 1
+        if self.sent == RESULTS_MAX:
+            data = {"text/plain": f"[results cut here: the cell showed more than {RESULTS_MAX}]"}
+        text = json.dumps(bundle(data), ensure_ascii=False, default=repr).encode("utf-8", "replace")
+        if len(text) > RESULT_MAX:
+            note = f"[result left out: {len(text)} bytes, more than {RESULT_MAX}]"
+            text = json.dumps({"text/plain": note}).encode()
+        self.channel.send(RESULT, text)
+
+    def failed(self, etype, evalue):
+        """Remembers the error; of the traceback only frames that are the user's."""
+        try:
+            value = str(evalue)
+        except Exception:
+            value = f"<{etype.__name__} that cannot be shown>"
+        self.error = {"name": etype.__name__, "value": value, "traceback": self.trace(etype, evalue)}
+
+    @staticmethod
+    def trace(etype, evalue):
+        try:
+            te = traceback.TracebackException(etype, evalue, evalue.__traceback__, compact=True)
+            todo = [te]
+            while todo:
+                t = todo.pop()
+                frames = [f for f in t.stack if f.filename != HERE and "/IPython/" not in f.filename]
+                t.stack = traceback.StackSummary.from_list(frames)
+                todo += [n for n in (t.__cause__, t.__context__, *(getattr(t, "exceptions", None) or ())) if n]
+            return "".join(te.format()).rstrip("\n")
+        except Exception as e:
+            return f"{etype.__name__} (its traceback cannot be shown: {e!r})"
+
+    # ---- cells ----
+
+    def run(self, code):
+        self.error, self.sent = None, 0
+        self.output.restore()
+        self.interrupts.install()
+        signal.signal(signal.SIGURG, self.seeds.check)
+        self.seeds.check()
+        count = self.shell.execution_count
+        try:
+            try:
+                self.interrupts.running = True
+                result = self.shell.run_cell(code, store_history=True)
+                if not result.success and self.error is None:
+                    e = result.error_before_exec or result.error_in_exec
+                    if e is not None:
+                        self.failed(type(e), e)
+            finally:
+                self.interrupts.running = False
+        except KeyboardInterrupt as e:  # it came between two steps of the shell
+            self.failed(type(e), e)
+        except SystemExit as e:
+            self.failed(type(e), e)
+        if os.getpid() != self.channel.pid:
+            self.output.flush()
+            os._exit(0)  # a fork of the cell that came back here
+        self.output.flush()
+        if self.error:
+            self.channel.send_json(ERROR, self.error)
+        self.channel.send(DONE, struct.pack(">I", count))
+
+    def warm(self):
+        """What nearly every cell needs, done before this machine is frozen into the template."""
+        import numpy  # noqa: F401
+        import pandas
+        import matplotlib.pyplot as plt
+        keep, self.channel.pid = self.channel.pid, 0  # nobody hears of it
+        for code in ("1+1", "import pandas; pandas.DataFrame({'a': [1]})", "import matplotlib.pyplot as plt; plt.plot([1, 2])",
+                     "1/0", "print(end='')"):
+            self.shell.run_cell(code, store_history=False)
+        plt.close("all")
+        pandas.DataFrame({"a": [1.5]}).describe()
+        self.channel.pid, self.error, self.sent = keep, None, 0
+        self.shell.reset(new_session=True)
+        for name in ("exit", "quit"):
+            self.shell.user_ns.pop(name, None)
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        gc.freeze()
+
+    def loop(self):
+        if os.environ.pop("PANDO_KERNEL_WARM", ""):
+            self.warm()
+        self.channel.send(READY)
+        while True:
+            try:
+                code = self.channel.receive()
+            except KeyboardInterrupt:
+                continue
+            if code is None:
+                return
+            self.run(code)
+
+
+def main():
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    sys.argv = [""]
+    sys.path[0] = ""  # the working directory, not ours
+    kernel = Kernel()
+    kernel.interrupts.install()
+    signal.signal(signal.SIGURG, kernel.seeds.check)
+    kernel.loop()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

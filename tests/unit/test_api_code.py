@@ -1,0 +1,75 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The code interpreter over the real agent, without a machine; usage: test_api_code.py SERVE_AGENT AGENT KERNELS [TEST...]
+
+Python's checks need IPython and matplotlib on this host, and are skipped without; tests/e2e/test_code.py asks all of them of a VM.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from code_checks import CodeChecks  # noqa: E402
+
+SERVE, AGENT, KERNELS = sys.argv[1:4]
+LIMIT_S = 120
+NEEDS = {"python": ["/usr/bin/python3", "-c", "import IPython, matplotlib_inline, matplotlib"],
+         "javascript": ["/usr/bin/node", "-e", "0"]}
+
+
+def runs(argv):
+    try:
+        return subprocess.run(argv, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+class Code(CodeChecks, unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("acting as other users needs root")
+        cls.has = {language: runs(argv) for language, argv in NEEDS.items()}
+        cls.proc = subprocess.Popen([SERVE, AGENT, KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        port, cls.key, cls.dir = cls.proc.stdout.readline().split()
+        cls.port = int(port)
+        cls.vm = ""
+        cls.vm = cls.request(cls, "POST", "/v1/vms", {})[1]["id"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.proc.stdin.close()
+        code = cls.proc.wait(60)
+        assert code == 0, f"the server ended with {code}"
+
+    def setUp(self):
+        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
+        signal.alarm(LIMIT_S)
+
+    def tearDown(self):
+        signal.alarm(0)
+
+    def kernel(self, language):
+        if not self.has.get({"js": "javascript"}.get(language, language), True):
+            self.skipTest(f"this host has no {language} with what its kernel needs")
+
+    def test_the_end_of_the_connection_drops_what_waits(self):
+        import threading
+        got = []
+        t = threading.Thread(target=lambda: got.append(self.request(
+            "POST", self.code_path(), {"language": "bash", "code": "sleep 30"})))
+        t.start()
+        while not any(c["state"] == "busy" for c in self.request("GET", self.code_path("/contexts"))[1]["contexts"]):
+            pass
+        self.proc.stdin.write("suspend\n")
+        self.proc.stdin.flush()
+        self.assertEqual(self.proc.stdout.readline(), "ok\n")
+        t.join(60)
+        self.assertEqual((got[0][0], got[0][1]["code"]), (400, "VM_NOT_RUNNING"), json.dumps(got))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
