@@ -24,3 +24,5 @@ struct timespec deadline_timespec(uint64_t deadline_ms);
 #define CLOCK_RFC3339_LEN 32
 /* "2026-01-31T12:00:00.123Z" */
 const char *clock_rfc3339(int64_t wall_ms, char buf[CLOCK_RFC3339_LEN]);
+/* The other way, with any offset and any number of decimals; -EINVAL. */
+int clock_rfc3339_parse(const char *s, int64_t *ret_wall_ms);

@@ -43,18 +43,32 @@ FIGURES = [
     ("qemu.agent", "beside", "QEMU's own restore to agent reply", "ms", None, "new process, -incoming"),
     ("qemu.echo", "beside", "QEMU's own restore to first echo", "ms", None, "new process, -incoming"),
     ("qemu.ratio", "beside", "QEMU's restore against thaw, to first echo", "x", None, "ratio of medians"),
+    ("api.create1.ready", "api", "create to first exec, 1 wide, kept ready", "ms", 120, "client"),
+    ("api.create10.ready", "api", "create to first exec, 10 wide, kept ready", "ms", None, "client"),
+    ("api.create30.ready", "api", "create to first exec, 30 wide, kept ready", "ms", None, "client"),
+    ("api.create1.thaw", "api", "create to first exec, 1 wide, thawed", "ms", 450, "client"),
+    ("api.create10.thaw", "api", "create to first exec, 10 wide, thawed", "ms", None, "client"),
+    ("api.create30.thaw", "api", "create to first exec, 30 wide, thawed", "ms", None, "client"),
+    ("api.resume", "api", "exec on a suspended VM: resume to reply", "ms", 200, "client"),
+    ("api.fork10", "api", "fork of 10: all ten answered", "ms", 2000, "client"),
+    ("api.exec", "api", "exec of true on a warm VM", "ms", 60, "client"),
+    ("api.list1000", "api", "list with 1000 VMs", "ms", None, "client"),
+    ("api.whoami", "api", "whoami", "1/s", None, "wrk, 8 connections"),
+    ("api.bare", "api", "libmicrohttpd, a constant, same threads", "1/s", None, "wrk, 8 connections"),
+    ("api.bare.pool", "api", "libmicrohttpd, a constant, its fastest", "1/s", None, "wrk, 8 connections"),
+    ("api.whoami.ratio", "api", "whoami against bare libmicrohttpd", "x", ">=0.5", "ratio of medians, same threads"),
     ("floor.echo", "beside", "bubblewrap, same root: echo", "ms", None, "no kernel of its own"),
 ]
 # id, the figure above, the figure below: ratios of medians
 RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
-          ("qemu.ratio", "qemu.echo", "thaw.echo")]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "memory": "memory of one VM", "beside": "beside them"}
+          ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare")]
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "memory": "memory of one VM", "api": "through the API, small VMs", "beside": "beside them"}
 
 
-def p90(values):
+def rank(values, percent):
     """Nearest rank: a value that was measured."""
     ordered = sorted(values)
-    return ordered[max(0, -(-len(ordered) * 9 // 10) - 1)]
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def verdict(value, target):
@@ -79,7 +93,7 @@ def summarise(samples):
         if ratio and ratio[1] in medians and medians.get(ratio[2]):
             entry = {"median": medians[ratio[1]] / medians[ratio[2]], "n": 0}
         elif values:
-            entry = {"median": medians[name], "min": min(values), "p90": p90(values), "max": max(values),
+            entry = {"median": medians[name], "min": min(values), "p90": rank(values, 90), "p95": rank(values, 95), "max": max(values),
                      "n": len(values), "samples": [round(v, 3) for v in values]}
         else:
             continue
@@ -103,13 +117,13 @@ def target_text(f):
 
 
 def table(figures):
-    lines = [f"{'':44} {'median':>8} {'min':>8} {'p90':>8} {'n':>4}  {'target':<9} verdict"]
+    lines = [f"{'':44} {'median':>8} {'min':>8} {'p90':>8} {'p95':>8} {'n':>4}  {'target':<9} verdict"]
     section = None
     for f in figures:
         if f["section"] != section:
             section = f["section"]
             lines.append(f"{SECTIONS[section]}")
-        lines.append(f"  {f['text']:<42} {number(f['median']):>8} {number(f.get('min')):>8} {number(f.get('p90')):>8} "
+        lines.append(f"  {f['text']:<42} {number(f['median']):>8} {number(f.get('min')):>8} {number(f.get('p90')):>8} {number(f.get('p95')):>8} "
                      f"{f['n'] or '':>4}  {target_text(f):<9} {f['verdict']:<7} {f['unit']}")
     return "\n".join(lines)
 

@@ -24,6 +24,7 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests/e2e")]
 import harness  # noqa: E402
+import api  # noqa: E402
 import figures  # noqa: E402
 import kinds  # noqa: E402
 import plainqemu  # noqa: E402
@@ -174,6 +175,8 @@ def report(run, path):
     print(f"\n{m['cpu']}, {m['cores']} cores, {m['memMib']} MB, Linux {m['kernel']}; accelerator {run['accel']}")
     print(f"VM: {vm['vcpuCount']} vCPU, {vm['memSizeMib']} MB; QEMU {run['qemuVersion']}; {run['rounds']} rounds; "
           f"others used {run['before']['busy']:.0%} of the machine before, at most {max(run['busy'], default=0):.0%} between rounds")
+    if run["apiVm"]:
+        print(f"through the API: {run['apiVm']['vcpuCount']} vCPU, {run['apiVm']['memSizeMib']} MB")
     print("\n" + figures.table(run["figures"]) + "\n")
     for kind, steps in run["steps"].items():
         print(f"steps of {kind}, medians in ms: " + ", ".join(f"{k} {v:g}" for k, v in steps.items()))
@@ -186,7 +189,7 @@ def report(run, path):
 
 
 def arguments():
-    names = [name for name, _ in kinds.ROUND] + ["idle"]
+    names = [name for name, _ in kinds.ROUND] + ["idle"] + api.NAMES
     p = argparse.ArgumentParser(description="measures Pando and what stands beside it, in one run")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each kind (default {ROUNDS})")
     p.add_argument("--quick", action="store_true", help=f"{ROUNDS_QUICK} rounds: to see that it works, not to quote")
@@ -208,6 +211,8 @@ def main():
     need("bwrap", "bubblewrap")
     need("debugfs", "e2fsprogs")
     need("qemu-img", "qemu-utils")
+    if "api-whoami" in a.wanted:
+        need("wrk", "wrk")
     size = {k: os.environ.get(k) or v for k, v in VM_DEFAULTS.items()}
     if int(size["PANDO_VM_MEM_MB"]) < MEM_MIN_MB:
         sys.exit(f"bench: PANDO_VM_MEM_MB={size['PANDO_VM_MEM_MB']}: at least {MEM_MIN_MB}, for 512 MB of dirty memory")
@@ -222,18 +227,26 @@ def main():
 
     before = check_machine()
     image, work = harness.image_dir(), make_work()
-    record, bench, server, health = kinds.Record(), None, None, None
+    record, bench, server, health, api_size = kinds.Record(), None, None, None, None
     begin = datetime.datetime.now(datetime.timezone.utc)
     try:
-        server = harness.Server(env={**size, "PANDO_LOG": "debug", "PANDO_SHELLS": "3"}, data_dir=os.path.join(work, "bench"))
-        if os.path.exists(server.log_path):
-            os.unlink(server.log_path)  # of the run before
-        bench = kinds.Bench(server, record)
-        say("starting the server; without a cached template that is a cold boot ...")
-        server.start()
-        health = server.api("GET", "/v1/health")
-        prepare(bench, a.wanted, work, image)
-        measure(bench, a.wanted, a.rounds)
+        if set(a.wanted) - set(api.NAMES):
+            server = harness.Server(env={**size, "PANDO_LOG": "debug", "PANDO_SHELLS": "3"},
+                                    data_dir=os.path.join(work, "bench"))
+            if os.path.exists(server.log_path):
+                os.unlink(server.log_path)  # of the run before
+            bench = kinds.Bench(server, record)
+            say("starting the server; without a cached template that is a cold boot ...")
+            server.start()
+            health = server.api("GET", "/v1/health")
+            prepare(bench, a.wanted, work, image)
+            measure(bench, a.wanted, a.rounds)
+            for part in (bench.plain, bench.floor, server):  # the next ones have the machine for themselves
+                if part:
+                    part.close()
+            bench, server = None, None
+        api_health = api.run(record, a.wanted, a.rounds, work, build, say)
+        health, api_size = health or api_health, api_health and api_health["defaultVm"]
     except Exception as e:
         record.failures.append({"kind": "run", "why": f"{type(e).__name__}: {e}"})
         traceback.print_exc()
@@ -246,7 +259,7 @@ def main():
     if not record.samples:
         sys.exit("bench: nothing could be measured; the reason is above")
     run = {"date": begin.strftime("%Y-%m-%dT%H:%M:%SZ"), "accel": health["accel"], "accelWhy": health.get("accelWhy"),
-           "rounds": a.rounds, "kinds": a.wanted, "source": source(), "machine": machine(), "vm": health["defaultVm"],
+           "rounds": a.rounds, "kinds": a.wanted, "source": source(), "machine": machine(), "vm": health["defaultVm"], "apiVm": api_size,
            "qemuVersion": health.get("qemuVersion"), "image": os.path.basename(image), "before": before,
            "busy": record.busy, "loadavgAfter": [round(v, 2) for v in os.getloadavg()],
            "figures": figures.summarise(record.samples), "steps": figures.breakdown(record.steps),

@@ -25,6 +25,8 @@
 #include "build/build.h"
 #include "conf.h"
 #include "engine/engine.h"
+#include "events/events.h"
+#include "logs/logs.h"
 #include "net/dns.h"
 #include "privc/privc.h"
 #include "selfcheck.h"
@@ -43,6 +45,8 @@ struct app {
 	struct priv_info priv_info;
 	struct store *store;
 	struct auth *auth;
+	struct events *events;
+	struct logs *logs;
 	struct engine *engine;
 	struct dns *dns;
 	struct vmm *vmm;
@@ -148,9 +152,13 @@ static int app_start(struct app *a, struct err *err)
 	snprintf(vc.data_dir, sizeof(vc.data_dir), "%s", c->data_dir);
 	snprintf(vc.image_dir, sizeof(vc.image_dir), "%s", c->image_dir);
 	snprintf(vc.template_dir, sizeof(vc.template_dir), "%s/templates", c->cache_dir);
+	a->events = vc.events = events_new();
+	if (!a->events)
+		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = priv_connect(a, err)) < 0 || (r = store_open(db, &a->store, err)) < 0 ||
 	    (r = auth_open(a->store, c->data_dir, &a->auth, NULL, err)) < 0 ||
 	    (r = store_account_first(a->store, a->account, err)) < 0 ||
+	    (r = logs_new(a->store, a->events, &a->logs, err)) < 0 ||
 	    (r = engine_new(&ec, a->priv, &a->engine, err)) < 0 ||
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
@@ -163,6 +171,8 @@ static int app_start(struct app *a, struct err *err)
 		                 .vmm = a->vmm,
 		                 .builder = a->builder,
 		                 .auth = a->auth,
+		                 .events = a->events,
+		                 .logs = a->logs,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	return api_start(&deps, &a->api, err);
 }
@@ -187,6 +197,8 @@ static void app_stop(struct app *a)
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
 	engine_free(a->engine);
+	logs_free(a->logs);
+	events_free(a->events);
 	auth_close(a->auth);
 	store_close(a->store);
 	privc_free(a->priv);

@@ -15,6 +15,8 @@ struct auth;
 struct builder;
 struct conf;
 struct err;
+struct events;
+struct logs;
 struct store;
 struct vmm;
 
@@ -24,6 +26,8 @@ struct api_deps { /* all weak: they outlive the API */
 	struct vmm *vmm;
 	struct builder *builder;
 	struct auth *auth;
+	struct events *events; /* NULL: nobody is told about background requests */
+	struct logs *logs;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */
 	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */

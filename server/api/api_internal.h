@@ -29,10 +29,12 @@
 #define KIB(n) ((uint64_t)(n) << 10)
 #define MIB(n) ((uint64_t)(n) << 20)
 
-#define API_CONNECTIONS_MAX 512  /* threads; more wait in the listen queue */
-#define API_CONN_MEMORY KIB(128) /* request line and headers; a path is up to 12 KiB encoded */
-#define API_BODY_IGNORED KIB(4)  /* routes without a body: what clients send anyway */
-#define API_BODY_MEM_MAX MIB(1)  /* larger bodies are kept in a file, not in memory */
+#define API_CONNECTIONS_MAX 512 /* threads; more wait in the listen queue */
+/* Request line and headers; a path is up to 16 KiB encoded. The library clears it for each request.
+ */
+#define API_CONN_MEMORY KIB(32)
+#define API_BODY_IGNORED KIB(4)           /* routes without a body: what clients send anyway */
+#define API_BODY_MEM_MAX MIB(1)           /* larger bodies are kept in a file, not in memory */
 #define API_SPOOL_MAX (UINT64_C(4) << 30) /* all bodies kept in files at one time */
 #define API_DISCARD_MAX MIB(16) /* of a refused body read, so that the client sees the reply */
 
@@ -67,7 +69,9 @@ struct route {
 	handler_fn handler;
 	const char *help;
 	const struct intake *intake; /* NULL: the body is kept until it is whole */
+	unsigned flags;              /* ROUTE_... */
 };
+#define ROUTE_BACKGROUND 1u /* may go on when the client stops waiting: background.c */
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
 
@@ -124,12 +128,18 @@ uint64_t watch_move(uint64_t bytes);
 
 /* ---- requests ---- */
 
+struct request_value { /* a header or a query value of a request that left its connection */
+	enum MHD_ValueKind kind;
+	char *name, *value; /* owned */
+};
+
 struct request {
 	struct api *api;
-	struct MHD_Connection *conn;
+	struct MHD_Connection *conn;  /* NULL: it runs without one, see request_detach() */
+	struct request_value *values; /* owned; then these are its headers and query */
+	size_t n_values;
 	struct watched *watched;
 	const char *method_text;
-	struct route_match match;
 	struct auth_who who;
 	struct body body;
 	json_t *json; /* owned; the parsed body, once asked for */
@@ -144,16 +154,20 @@ struct request {
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
-	void *intake; /* owned: what the route's intake opened */
+	void *intake;             /* owned: what the route's intake opened */
+	struct route_match match; /* last: its text is large and not cleared, see request_new() */
 };
+/* All zero but for match.text; NULL: out of memory. */
+struct request *request_new(void);
 
 struct reply {
 	unsigned status;             /* 0: 200, or what the error says */
 	json_t *json;                /* owned */
 	struct MHD_Response *stream; /* owned; instead of json */
 	uint64_t stream_len;
-	json_t *extra;  /* owned; more members for an error body */
-	unsigned allow; /* methods for the Allow header, or 0 */
+	json_t *extra;            /* owned; more members for an error body */
+	unsigned allow;           /* methods for the Allow header, or 0 */
+	char background[ID_SIZE]; /* id of the request that goes on, for its header; or "" */
 	char content_range[72];
 	bool close;
 };
@@ -162,13 +176,14 @@ struct api {
 	struct api_deps deps;
 	struct MHD_Daemon *daemon;
 	struct watch *watch;
+	struct jobs *jobs;
 	int listen_fd; /* owned once MHD let go of it */
 	char url[96];
-	pthread_mutex_t lock; /* running, spooled, draining */
-	pthread_cond_t idle;  /* running became 0 */
-	unsigned running;
+	pthread_mutex_t lock; /* spooled, idle */
+	pthread_cond_t idle;  /* running became 0 while draining */
+	_Atomic unsigned running;
+	_Atomic bool draining;
 	uint64_t spooled;
-	bool draining;
 	int drain_fd; /* owned; readable once draining: streams end */
 };
 
@@ -179,6 +194,18 @@ int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err
 /* limit and offset of a list of n things: the first one and the one after the last. */
 int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
                  uint32_t *ret_offset, struct err *err);
+
+/* Counts a request that runs; false when the server is about to end. */
+bool api_count_in(struct api *a);
+void api_count_out(struct api *a);      /* by a thread that the HTTP library joins before a goes */
+void api_count_out_last(struct api *a); /* by any thread; it must not touch a afterwards */
+/*
+ * A request that needs no connection: headers and query are copied, body and JSON are moved from
+ * req. It counts as running until request_free().
+ */
+int request_detach(struct request *req, struct request **ret, struct err *err);
+struct request *request_free(struct request *req);
+
 const char *request_header(struct request *req, const char *name);
 /* Decoded query value; NULL when absent. Caller frees *ret. -EINVAL for bad encoding. */
 int request_query(struct request *req, const char *name, char **ret, struct err *err);
@@ -203,6 +230,9 @@ int request_user(struct request *req, const char *tag, const char **ret, struct 
 int reply_json(struct reply *res, json_t *json_consume, struct err *err);
 /* Adds a member to the body of the error that the handler is about to return. */
 void reply_extra(struct reply *res, const char *name, json_t *value_consume);
+/* The status and JSON of what the handler made of it; logs failures. NULL: out of memory. */
+json_t *reply_render(struct request *req, struct reply *res, int r, const struct err *err,
+                     unsigned *ret_status);
 /* Sends what the handler made of it; logs failures. The one place that does either. */
 enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const struct err *err);
 void reply_done(struct reply *res);
@@ -286,6 +316,24 @@ const struct sockaddr *request_remote(struct request *req); /* or NULL */
 /* Leaves a record if this request is one that does. code: of the error, or NULL. */
 void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
 
+/* ---- what the HTTP library answers by itself: refuse.c ---- */
+/* Finds the library's own functions; before the daemon starts. */
+int refuse_init(struct err *err);
+/* MHD_queue_response() for replies of ours. */
+enum MHD_Result queue_reply(struct MHD_Connection *conn, unsigned status, struct MHD_Response *m);
+/* Headers that say in two ways where the body ends, or in a way that we do not know. */
+int framing_check(struct request *req, const char *version, struct err *err);
+
+/* ---- requests that outlive their connection: background.c ---- */
+#define API_JOBS_MAX 256 /* running at a time; with more, a client waits */
+struct jobs;
+int jobs_new(struct api *a, struct jobs **ret, struct err *err);
+struct jobs *jobs_free(struct jobs *j);
+/* Does the client ask for it? */
+bool background_wanted(struct request *req);
+/* In place of the handler. */
+int background_run(struct request *req, struct reply *res, struct err *err);
+
 /* ---- shapes: shape.c ---- */
 json_t *shape_time(int64_t wall_ms); /* RFC 3339; null for 0 */
 json_t *shape_text(const char *s);   /* null for "" */
@@ -347,6 +395,8 @@ bool terminal_name_valid(const char *s);
 
 /* ---- handlers ---- */
 int api_health(struct request *req, struct reply *res, struct err *err);
+int api_background_get(struct request *req, struct reply *res, struct err *err);
+int api_logs(struct request *req, struct reply *res, struct err *err);
 int api_whoami(struct request *req, struct reply *res, struct err *err);
 int api_vm_create(struct request *req, struct reply *res, struct err *err);
 int api_vm_list(struct request *req, struct reply *res, struct err *err);

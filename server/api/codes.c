@@ -150,6 +150,8 @@ static const struct {
 	{ "SERVICE_NAME_EMPTY", 400 },
 	{ "SERVICE_NOT_FOUND", 404 },
 	{ "SERVICE_ALREADY_EXISTS", 409 },
+	/* logs */
+	{ "INVALID_QUERY", 400 },
 };
 
 static const struct {

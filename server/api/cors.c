@@ -20,7 +20,8 @@ static const char allow_methods[] = "GET, POST, PUT, PATCH, DELETE, OPTIONS";
 static const char allow_headers[] =
         "Authorization, Content-Type, User-Agent, Range, If-Range, If-None-Match, "
         "X-Freestyle-Identity-Access-Token, X-Freestyle-SDK, X-Freestyle-SDK-Version, "
-        "X-Freestyle-Vm-Linux-User-Id, X-Freestyle-Background-After-Secs";
+        "X-Freestyle-Vm-Linux-User-Id, X-Freestyle-Background-After-Secs, "
+        "Idempotency-Key";
 static const char expose_headers[] =
         "x-freestyle-trace-id, x-freestyle-background-request-id, x-pando-offset, content-range, "
         "accept-ranges, etag, retry-after";

@@ -21,6 +21,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -36,6 +37,7 @@
 #include "conf.h"
 
 #define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */
+#define TRACE_LEN 16    /* bytes of a trace id */
 #define IDLE_MS 60000   /* an open connection between two requests */
 
 static void phase(struct request *req, uint64_t deadline_ms)
@@ -43,34 +45,30 @@ static void phase(struct request *req, uint64_t deadline_ms)
 	watch_deadline(req->api->watch, req->watched, deadline_ms);
 }
 
-static bool count_in(struct api *a)
+/* No lock: every request comes by here. api_stop() sets draining first and then looks at running.
+ */
+bool api_count_in(struct api *a)
 {
-	LOCK_SCOPE(&a->lock);
-	if (a->draining)
-		return false;
-	a->running++;
-	return true;
+	atomic_fetch_add(&a->running, 1);
+	if (!atomic_load(&a->draining))
+		return true;
+	api_count_out(a);
+	return false;
 }
 
-static void count_out(struct api *a)
+void api_count_out(struct api *a)
 {
+	if (atomic_fetch_sub(&a->running, 1) > 1 || !atomic_load(&a->draining))
+		return;
 	LOCK_SCOPE(&a->lock);
-	if (--a->running == 0)
-		pthread_cond_broadcast(&a->idle);
+	pthread_cond_broadcast(&a->idle);
 }
 
-static struct request *request_free(struct request *req)
+void api_count_out_last(struct api *a)
 {
-	if (!req)
-		return NULL;
-	if (req->counted)
-		count_out(req->api);
-	if (req->intake)
-		req->match.route->intake->drop(req->intake);
-	body_done(req->api, &req->body);
-	json_decref(req->json);
-	free(req);
-	return NULL;
+	LOCK_SCOPE(&a->lock);
+	atomic_fetch_sub(&a->running, 1);
+	pthread_cond_broadcast(&a->idle);
 }
 
 static void refuse(struct request *req, int r, unsigned status)
@@ -194,15 +192,30 @@ static void open_intake(struct request *req)
 		refuse(req, r, 0);
 }
 
+/* Random, so that nobody is taken for another; asked for in large pieces, because it is no secret.
+ */
+static void make_trace(char ret[33])
+{
+	static __thread uint8_t stock[TRACE_LEN * 64];
+	static __thread size_t left;
+
+	if (left == 0) {
+		random_bytes(stock, sizeof(stock));
+		left = sizeof(stock);
+	}
+	left -= TRACE_LEN;
+	hex_encode(stock + left, TRACE_LEN, ret);
+}
+
 /* The headers are there. */
 static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, const char *url,
-                                  const char *method, void **ctx)
+                                  const char *method, const char *version, void **ctx)
 {
 	const union MHD_ConnectionInfo *ci =
 	        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct request *req = calloc(1, sizeof(*req));
-	uint8_t trace[16];
+	struct request *req = request_new();
 	uint64_t len;
+	int r;
 
 	if (!req)
 		return MHD_NO;
@@ -213,11 +226,10 @@ static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, co
 	req->method_text = method;
 	req->start_ms = clock_ms();
 	req->body = BODY_EMPTY;
-	random_bytes(trace, sizeof(trace));
-	hex_encode(trace, sizeof(trace), req->trace);
+	make_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
 	auth_mask(req->path); /* it is logged */
-	req->counted = count_in(a);
+	req->counted = api_count_in(a);
 	req->preflight = strcmp(method, "OPTIONS") == 0;
 
 	if (!req->counted)
@@ -225,6 +237,11 @@ static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, co
 		       err_tag(&req->refusal, -ESHUTDOWN, "UNAVAILABLE",
 		               "the server is shutting down"),
 		       503);
+	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {
+		/* Nobody knows where the next request begins. */
+		refuse(req, r, 400);
+		return refuse_now(req);
+	}
 	if (!req->refused && !req->preflight)
 		find_route(req, url);
 	if (!req->refused && !req->preflight)
@@ -290,7 +307,9 @@ static enum MHD_Result on_complete(struct request *req)
 		if (res.status == 405)
 			res.allow = req->match.allow;
 	} else {
-		r = req->match.route->handler(req, &res, &err);
+		r = (req->match.route->flags & ROUTE_BACKGROUND) && background_wanted(req)
+		            ? background_run(req, &res, &err)
+		            : req->match.route->handler(req, &res, &err);
 	}
 	ok = reply_send(req, &res, r, &err);
 	reply_done(&res);
@@ -304,7 +323,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 	struct request *req = *ctx;
 
 	if (!req)
-		return on_headers(cls, conn, url, method, ctx);
+		return on_headers(cls, conn, url, method, version, ctx);
 	if (*upload_data_size) {
 		enum MHD_Result ok = on_body(req, upload_data, *upload_data_size);
 
@@ -386,6 +405,7 @@ static void api_free(struct api *a)
 	if (a->drain_fd >= 0)
 		close(a->drain_fd);
 	watch_free(a->watch);
+	jobs_free(a->jobs);
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -426,7 +446,8 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	/* A client that leaves between poll and accept must not block the accepting thread. */
 	if (fcntl(a->listen_fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
-	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0)
+	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0 ||
+	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0)
 		return r;
 	a->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |

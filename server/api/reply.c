@@ -48,7 +48,8 @@ static void add_path_ids(struct request *req, json_t *body)
 		const char *param, *member;
 	} names[] = { { "{vm_id}", "vmId" },
 		      { "{snapshot_id}", "snapshotId" },
-		      { "{build_id}", "buildId" } };
+		      { "{build_id}", "buildId" },
+		      { "{request_id}", "requestId" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		const char *arg = request_arg(req, names[i].param);
@@ -103,6 +104,8 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 		MHD_add_response_header(m, MHD_HTTP_HEADER_ALLOW, allow);
 	if (res->content_range[0])
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_RANGE, res->content_range);
+	if (*res->background)
+		MHD_add_response_header(m, "x-freestyle-background-request-id", res->background);
 	if (res->close)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
 	if (req->quiet)
@@ -127,6 +130,22 @@ static struct MHD_Response *response_of(json_t *json, uint64_t *ret_len)
 	return m;
 }
 
+json_t *reply_render(struct request *req, struct reply *res, int r, const struct err *err,
+                     unsigned *ret_status)
+{
+	const char *code;
+
+	if (r >= 0) {
+		*ret_status = res->status ? res->status : MHD_HTTP_OK;
+		return json_incref(res->json);
+	}
+	code = code_of(err);
+	*ret_status = res->status ? res->status : status_of(code);
+	if (!req->quiet)
+		log_failure(req, *ret_status, code, err);
+	return error_body(req, res, code, err);
+}
+
 enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const struct err *err)
 {
 	static char out_of_memory[] = "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\","
@@ -137,20 +156,12 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 	enum MHD_Result ok;
 	uint64_t len = res->stream_len;
 
-	if (r < 0) {
-		json_t *body;
-
-		code = code_of(err);
-		body = error_body(req, res, code, err);
-		status = res->status ? res->status : status_of(code);
-		if (!req->quiet)
-			log_failure(req, status, code, err);
-		m = response_of(body, &len);
-		json_decref(body);
-	} else if (res->stream) {
+	if (r >= 0 && res->stream) {
 		m = TAKE_PTR(res->stream);
-	} else if (res->json) {
-		m = response_of(res->json, &len);
+	} else if (r < 0 || res->json) {
+		autojson json_t *body = reply_render(req, res, r, err, &status);
+
+		m = response_of(body, &len);
 	} else if (req->preflight) {
 		m = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
 	}
@@ -162,9 +173,11 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 			return MHD_NO;
 	}
 	add_headers(req, res, m);
+	if (status >= 400) /* also of a result that was there already: background.c */
+		code = r < 0 ? code_of(err) : json_string_value(json_object_get(res->json, "code"));
 	trail_leave(req, res, status, code);
 	watch_deadline(req->api->watch, req->watched, watch_move(len));
-	ok = MHD_queue_response(req->conn, status, m);
+	ok = queue_reply(req->conn, status, m);
 	MHD_destroy_response(m);
 	return ok;
 }

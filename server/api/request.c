@@ -7,15 +7,106 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/auto.h"
 
 #define USER_MAX 32 /* characters of a Linux user name */
 #define VM_ID_MAX 20
 
+static const char *lookup(struct request *req, enum MHD_ValueKind kind, const char *name)
+{
+	if (req->conn)
+		return MHD_lookup_connection_value(req->conn, kind, name);
+	for (size_t i = 0; i < req->n_values; i++)
+		if (req->values[i].kind == kind && strcasecmp(req->values[i].name, name) == 0)
+			return req->values[i].value;
+	return NULL;
+}
+
+static enum MHD_Result copy_value(void *ctx, enum MHD_ValueKind kind, const char *name,
+                                  const char *value)
+{
+	struct request *to = ctx;
+	struct request_value *v = realloc(to->values, (to->n_values + 1) * sizeof(*v));
+
+	if (!v)
+		return MHD_NO;
+	to->values = v;
+	v += to->n_values++;
+	*v = (struct request_value){ kind, strdup(name), strdup(value ? value : "") };
+	return v->name && v->value ? MHD_YES : MHD_NO;
+}
+
+/* What is copied is bounded: it all fitted into the library's memory for a connection. */
+int request_detach(struct request *req, struct request **ret, struct err *err)
+{
+	static const enum MHD_ValueKind kinds[] = { MHD_HEADER_KIND, MHD_GET_ARGUMENT_KIND };
+	struct request *to = malloc(sizeof(*to));
+	int n;
+
+	if (!to || !api_count_in(req->api)) {
+		free(to);
+		return err_tag(err, -ESHUTDOWN, "UNAVAILABLE", "the server is shutting down");
+	}
+	*to = *req;
+	to->conn = NULL;
+	to->watched = NULL;
+	to->values = NULL;
+	to->n_values = 0;
+	to->counted = true;
+	to->body = BODY_EMPTY;
+	to->json = NULL;
+	for (size_t i = 0; i < to->match.n_args; i++) /* they point into the text beside them */
+		to->match.arg[i] = to->match.text + (req->match.arg[i] - req->match.text);
+	to->method_text = method_name(req->match.route->method);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		size_t before = to->n_values;
+
+		n = MHD_get_connection_values(req->conn, kinds[i], copy_value, to);
+		if (n < 0 || to->n_values - before != (size_t)n) {
+			request_free(to);
+			return err_set(err, -ENOMEM, "out of memory");
+		}
+	}
+	to->body = req->body;
+	req->body = BODY_EMPTY;
+	to->json = TAKE_PTR(req->json);
+	*ret = to;
+	return 0;
+}
+
+struct request *request_new(void)
+{
+	struct request *req = malloc(sizeof(*req));
+
+	if (req)
+		memset(req, 0, offsetof(struct request, match.text));
+	return req;
+}
+
+struct request *request_free(struct request *req)
+{
+	if (!req)
+		return NULL;
+	if (req->counted)
+		api_count_out(req->api);
+	if (req->intake)
+		req->match.route->intake->drop(req->intake);
+	body_done(req->api, &req->body);
+	json_decref(req->json);
+	for (size_t i = 0; i < req->n_values; i++) {
+		free(req->values[i].name);
+		free(req->values[i].value);
+	}
+	free(req->values);
+	free(req);
+	return NULL;
+}
+
 const char *request_header(struct request *req, const char *name)
 {
-	return MHD_lookup_connection_value(req->conn, MHD_HEADER_KIND, name);
+	return lookup(req, MHD_HEADER_KIND, name);
 }
 
 const char *request_arg(const struct request *req, const char *param)
@@ -67,7 +158,7 @@ int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_e
 
 int request_query(struct request *req, const char *name, char **ret, struct err *err)
 {
-	const char *v = MHD_lookup_connection_value(req->conn, MHD_GET_ARGUMENT_KIND, name);
+	const char *v = lookup(req, MHD_GET_ARGUMENT_KIND, name);
 	autofree char *s = NULL;
 
 	*ret = NULL;

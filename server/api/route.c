@@ -108,6 +108,15 @@ static bool pattern_matches(const char *pattern, const char *path, struct segmen
 	return true;
 }
 
+/* Most patterns differ before their first parameter: found without looking at segments. */
+static bool begins_otherwise(const char *pattern, const char *path)
+{
+	for (; *pattern && *pattern != '{'; pattern++, path++)
+		if (*pattern != *path)
+			return true;
+	return false;
+}
+
 /* Both match the same path. Is a the more literal one? */
 static bool more_literal(const char *a, const char *b)
 {
@@ -136,7 +145,8 @@ int route_find(const struct route *routes, size_t n, enum method m, const char *
 	if (strlen(raw_path) >= ROUTE_PATH_MAX)
 		return -ENAMETOOLONG;
 	for (size_t i = 0; i < n; i++)
-		if (pattern_matches(routes[i].pattern, raw_path, args, &n_args) &&
+		if (!begins_otherwise(routes[i].pattern, raw_path) &&
+		    pattern_matches(routes[i].pattern, raw_path, args, &n_args) &&
 		    (!best || more_literal(routes[i].pattern, best)))
 			best = routes[i].pattern;
 	if (!best)

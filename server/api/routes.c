@@ -15,8 +15,13 @@ const struct route api_routes[] = {
 	{ METHOD_GET,    "/auth/v1/whoami",                SCOPE_SELF,     NO_BODY,   api_whoami,
 	  "The account, and the identity, behind the key or token" },
 
+	{ METHOD_GET,    "/auth/v1/background-requests/{request_id}", SCOPE_ACCOUNT, NO_BODY, api_background_get,
+	  "Result of a request that went to the background; 202 while it runs" },
+	{ METHOD_GET,    "/observability/v1/logs",         SCOPE_ACCOUNT,  NO_BODY,   api_logs,
+	  "What happened; vmId, buildId, requestId, vmService, search, startTime, endTime, pageSize, pageToken" },
+
 	{ METHOD_POST,   "/v1/vms",                        SCOPE_VM_WRITE, SPEC_BODY,  api_vm_create,
-	  "Create a VM from the base template, a snapshot or a spec" },
+	  "Create a VM from the base template, a snapshot or a spec", .flags = ROUTE_BACKGROUND },
 	{ METHOD_GET,    "/v1/vms",                        SCOPE_SELF,     NO_BODY,   api_vm_list,
 	  "List VMs; limit, offset, vmState, search" },
 	{ METHOD_GET,    "/v1/vms/{vm_id}",                SCOPE_VM_LOOK,  NO_BODY,   api_vm_get,
@@ -74,7 +79,7 @@ const struct route api_routes[] = {
 	{ METHOD_GET,    "/v1/vms/snapshots",               SCOPE_VM_READ,  NO_BODY,  api_snapshot_list,
 	  "List snapshots; includeDeleted, includeFailed, includeBuilding" },
 	{ METHOD_POST,   "/v1/vms/snapshots",               SCOPE_VM_WRITE, SPEC_BODY,  api_snapshot_create,
-	  "Build a snapshot from a spec" },
+	  "Build a snapshot from a spec", .flags = ROUTE_BACKGROUND },
 	{ METHOD_GET,    "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_READ,  NO_BODY,  api_snapshot_get,
 	  "One snapshot" },
 	{ METHOD_PATCH,  "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_WRITE, KIB(64),  api_snapshot_rename,

@@ -52,7 +52,7 @@ static void add_target(struct audit_record *a, const char *id)
 /* The ids in the path, "identity/vm" when there are two; for what was made, its new id. */
 static void write_target(struct request *req, const struct reply *res, struct audit_record *a)
 {
-	static const char *const made[] = { "id", "snapshotId", "vmId" };
+	static const char *const made[] = { "id", "snapshotId", "vmId", "requestId" };
 	const char *param = req->match.route->pattern;
 
 	/* Names of files are not for the log: they say what is inside a VM. */

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 
 #include "base/auto.h"
@@ -22,8 +23,8 @@
 
 struct watched {
 	struct watched *prev, *next;
-	int fd; /* weak: the HTTP library's */
-	uint64_t deadline_ms;
+	int fd;                       /* weak: the HTTP library's */
+	_Atomic uint64_t deadline_ms; /* its own thread sets it, ours looks */
 };
 
 struct watch {
@@ -46,10 +47,13 @@ static void *watch_main(void *arg)
 		pthread_cond_timedwait(&w->stop_cond, &w->lock, &ts);
 		now = clock_ms();
 		for (struct watched *c = w->list.next; c != &w->list; c = c->next) {
-			if (!c->deadline_ms || now < c->deadline_ms)
-				continue;
-			shutdown(c->fd, SHUT_RDWR);
-			c->deadline_ms = 0;
+			uint64_t deadline =
+			        atomic_load_explicit(&c->deadline_ms, memory_order_relaxed);
+
+			/* Only if it has not just moved on. */
+			if (deadline && now >= deadline &&
+			    atomic_compare_exchange_strong(&c->deadline_ms, &deadline, 0))
+				shutdown(c->fd, SHUT_RDWR);
 		}
 	}
 	return NULL;
@@ -122,10 +126,8 @@ void watch_remove(struct watch *w, struct watched *c)
 
 void watch_deadline(struct watch *w, struct watched *c, uint64_t deadline_ms)
 {
-	if (!c)
-		return;
-	LOCK_SCOPE(&w->lock);
-	c->deadline_ms = deadline_ms;
+	if (c)
+		atomic_store_explicit(&c->deadline_ms, deadline_ms, memory_order_relaxed);
 }
 
 uint64_t watch_move(uint64_t bytes)

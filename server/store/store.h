@@ -254,3 +254,58 @@ void store_garbage_done(struct store_garbage *g);
 /* Small facts by name. */
 int store_meta_set(struct store *s, const char *key, const char *value, struct err *err);
 int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err);
+
+/* ---- lines about what happened, per account; bounded ---- */
+#define STORE_EVENT_TEXT 1024          /* bytes of a line, with the NUL; longer ones are cut */
+#define STORE_EVENTS_PER_ACCOUNT 20000 /* rows kept; the oldest go first */
+#define STORE_EVENTS_KEEP_MS (INT64_C(7) * 24 * 3600 * 1000)
+
+struct store_event {
+	int64_t seq; /* given by store_event_add() */
+	int64_t at_ms;
+	char account[ACCOUNT_SIZE];
+	char level[8], source[16];
+	char vm[ID_SIZE], instance[ID_SIZE], build[ID_SIZE], request[ID_SIZE]; /* "": none */
+	char message[STORE_EVENT_TEXT];
+};
+/* All in one transaction, and away with what is too much or too old. */
+int store_event_add(struct store *s, const struct store_event *v, size_t n, struct err *err);
+
+struct store_event_query {
+	const char *account;
+	const char *vm, *instance, *build, *request; /* "": any */
+	const char *search;            /* "": any; a part of the message, ASCII case ignored */
+	int64_t from_ms, to_ms;        /* both inclusive */
+	int64_t before_ms, before_seq; /* only lines older than this one */
+	size_t limit;
+};
+/* Newest first. Caller frees. */
+int store_event_list(struct store *s, const struct store_event_query *q, struct store_event **ret,
+                     size_t *ret_n, struct err *err);
+
+/* ---- calls that go on in the background, and those that may be repeated ---- */
+#define STORE_REQUEST_KEEP_MS (INT64_C(24) * 3600 * 1000)
+#define STORE_REQUESTS_PER_ACCOUNT 1000 /* finished ones; the oldest go first */
+#define STORE_IDEM_KEY_SIZE 129         /* characters of an Idempotency-Key, and the NUL */
+
+struct store_request {
+	char id[ID_SIZE]; /* "ri-..." */
+	char account[ACCOUNT_SIZE];
+	char route[64];
+	char idem_key[STORE_IDEM_KEY_SIZE]; /* "": none */
+	char idem_hash[65];                 /* of the body that came with it */
+	int64_t created_ms, done_ms;        /* done_ms 0: it runs */
+	uint32_t status;                    /* HTTP, once done */
+};
+/* Adds the row, and away with what is too much or too old. */
+int store_request_add(struct store *s, const struct store_request *q, struct err *err);
+int store_request_finish(struct store *s, const char *id, unsigned status, const char *body,
+                         struct err *err);
+/* *ret_body (may be NULL) is the caller's. -ENOENT. */
+int store_request_get(struct store *s, const char *id, struct store_request *ret, char **ret_body,
+                      struct err *err);
+/* The newest one with this Idempotency-Key. -ENOENT. */
+int store_request_find(struct store *s, const char *account, const char *idem_key,
+                       struct store_request *ret, char **ret_body, struct err *err);
+/* At start: what still "runs" was lost with the server that ran it. Number of rows, or -errno. */
+int store_request_lost(struct store *s, unsigned status, const char *body, struct err *err);

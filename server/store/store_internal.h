@@ -20,7 +20,7 @@
 #include "store/store.h"
 #include "store/store_account.h"
 
-#define STORE_STMTS_MAX 192 /* distinct statement texts of this folder, with room */
+#define STORE_STMTS_MAX 256 /* distinct statement texts of this folder, with room */
 #define STORE_SQL_MAX 4096  /* bytes of one generated statement */
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to let go */
 
@@ -56,6 +56,7 @@ int query_step(struct query *q, struct err *err);
 int query_run(struct query *q, struct err *err);
 /* Next column of the row. A value that does not fit makes query_read_end() fail. */
 void query_read_text(struct query *q, char *dst, size_t size); /* NULL reads as "" */
+char *query_read_strdup(struct query *q);                      /* the caller's; NULL reads as "" */
 int64_t query_read_i64(struct query *q, int64_t min, int64_t max);
 double query_read_double(struct query *q);
 int query_read_end(struct query *q, struct err *err);

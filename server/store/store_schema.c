@@ -230,5 +230,36 @@ static const char migration_specs[] =
         "  PRIMARY KEY (build_id, seq)"
         ");";
 
-const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree, migration_specs };
+/* What happened, in lines for the account it happened to; and calls that outlive their connection.
+ */
+static const char migration_logs[] =
+        "CREATE TABLE events ("
+        "  seq BIGINT PRIMARY KEY,"
+        "  at_ms BIGINT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  level TEXT NOT NULL,"
+        "  source TEXT NOT NULL,"
+        "  vm TEXT NOT NULL,"
+        "  instance TEXT NOT NULL,"
+        "  build TEXT NOT NULL,"
+        "  request TEXT NOT NULL,"
+        "  message TEXT NOT NULL"
+        ");"
+        "CREATE INDEX events_account ON events (account, at_ms, seq);"
+        "CREATE INDEX events_at ON events (at_ms);"
+        "CREATE TABLE background_requests ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  route TEXT NOT NULL,"
+        "  idem_key TEXT NOT NULL,"
+        "  idem_hash TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  done_ms BIGINT NOT NULL,"
+        "  status BIGINT NOT NULL,"
+        "  body TEXT NOT NULL"
+        ");"
+        "CREATE INDEX background_requests_account ON background_requests (account, created_ms);";
+
+const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree,
+	                                 migration_specs, migration_logs };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

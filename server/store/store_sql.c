@@ -174,6 +174,16 @@ void query_read_text(struct query *q, char *dst, size_t size)
 	dst[n] = '\0';
 }
 
+char *query_read_strdup(struct query *q)
+{
+	const unsigned char *p = sqlite3_column_text(q->st, q->n_read++);
+	char *s = strdup(p ? (const char *)p : "");
+
+	if (!s)
+		q->failed = -ENOMEM;
+	return s;
+}
+
 int64_t query_read_i64(struct query *q, int64_t min, int64_t max)
 {
 	int64_t v = sqlite3_column_int64(q->st, q->n_read++);

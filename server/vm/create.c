@@ -158,6 +158,9 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	vmm_release(m, point);
 	if (r < 0)
 		return err_wrap(err, "create VM");
+	vmm_tell(m, o->account, ret->id, EVENT_INFO, "created from %s in %llu ms",
+	         o->snapshot_id ? o->snapshot_id : "the base template",
+	         (unsigned long long)(clock_ms() - t0));
 	log_obj(LOG_LV_INFO, "vm", ret->id, "created in %llu ms from %s%s",
 	        (unsigned long long)(clock_ms() - t0),
 	        o->point         ? o->point

@@ -14,6 +14,7 @@ int vm_delete_locked(struct vm *vm, struct err *err)
 	vm->gone = true;
 	vm_take_down(vm);
 	vm_log(vm, LOG_LV_INFO, "deleted");
+	vm_tell(vm, EVENT_INFO, "deleted");
 	vmm_forget(vm->m, vm);
 	vmm_collect_soon(vm->m);
 	return 0;

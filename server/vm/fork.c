@@ -208,6 +208,10 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		free(infos);
 		return err_wrap(err, "fork VM %s", id);
 	}
+	for (unsigned i = 0; i < count; i++) {
+		vmm_tell(m, account, id, EVENT_INFO, "forked to %s", infos[i].id);
+		vmm_tell(m, account, infos[i].id, EVENT_INFO, "forked from %s", id);
+	}
 	log_obj(LOG_LV_INFO, "vm", id, "forked %u times in %llu ms", count,
 	        (unsigned long long)(clock_ms() - t0));
 	*ret = infos;

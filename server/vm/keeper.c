@@ -140,6 +140,8 @@ static void look_at(struct vm *vm)
 		vm->idle_since_ms = 0;
 		vm_log(vm, LOG_LV_INFO, "no network traffic for %lld s: suspending",
 		       (long long)i.idle_timeout_s);
+		vm_tell(vm, EVENT_INFO, "no network traffic for %lld s: suspending",
+		        (long long)i.idle_timeout_s);
 		if (vm_suspend_locked(vm, &err) < 0)
 			vm_log(vm, LOG_LV_WARN, "%s", err.msg);
 		else if (i.persistence.type == PERSIST_EPHEMERAL &&

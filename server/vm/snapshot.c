@@ -79,6 +79,8 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
 	if (r < 0)
 		return r;
 	r = vm_snapshot_locked(vm, name, persistence, ret, err);
+	if (r == 0)
+		vm_tell(vm, EVENT_INFO, "snapshot %s taken", ret->id);
 	vm_unlock(vm);
 	vmm_collect_soon(m);
 	return r < 0 ? err_wrap(err, "snapshot VM %s", vm_id) : 0;

@@ -69,6 +69,9 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 	}
 	vm->row.info.state = next;
 	vm_publish(vm);
+	if (old != next && state_is_saved(next))
+		vm_tell(vm, next == VM_LOST ? EVENT_ERROR : EVENT_INFO, "state: %s",
+		        vm_state_str[next]);
 	if (old != next)
 		vm_log(vm, LOG_LV_DEBUG, "%s -> %s", vm_state_str[old], vm_state_str[next]);
 	return 0;

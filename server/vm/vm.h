@@ -136,6 +136,10 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest **ret,
               struct err *err);
 
+/* As vmm_guest(), but wakes nobody: -ENOTCONN VM_NOT_RUNNING. */
+int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,
+                      struct err *err);
+
 enum snapshot_state { SNAPSHOT_READY, SNAPSHOT_BUILDING, SNAPSHOT_FAILED, SNAPSHOT_STATE_MAX };
 struct snapshot_info {
 	char id[ID_SIZE]; /* "sc-..." */

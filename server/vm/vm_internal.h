@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "events/events.h"
 #include "guest/guest.h"
 #include "net/dns.h"
 #include "privc/privc.h"
@@ -108,6 +109,12 @@ struct vmm {
 };
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
+
+/* tell.c: one line for the VM's account (GET /observability/v1/logs), nothing of the host in it */
+void vm_tell(const struct vm *vm, enum event_level lv, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+void vmm_tell(struct vmm *m, const char *account, const char *vm_id, enum event_level lv,
+              const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* vmm.c */
 struct vm *vm_new(struct vmm *m, const struct store_vm *row);

@@ -9,6 +9,7 @@
 
 struct dns;
 struct engine;
+struct events;
 struct err;
 struct priv_info;
 struct privc;
@@ -24,6 +25,7 @@ struct vmm_conf {
 	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
 	uint32_t shells;                 /* QEMU processes started ahead */
 	struct vm_quota quota;           /* of accounts that have none of their own */
+	struct events *events;           /* weak; told what happens to VMs. NULL: nobody is */
 };
 
 /* Loads all VMs, adopts what runs, cleans up what nobody owns, starts the background threads. */

@@ -70,10 +70,13 @@ int vm_wake(struct vm *vm, struct err *err)
 	if (r < 0) {
 		bool damaged = err && err->tag && !strcmp(err->tag, "POINT_DAMAGED");
 
+		vm_tell(vm, EVENT_ERROR, "does not start: %s", err ? err->msg : "");
 		vm_set_state(vm, damaged ? VM_LOST : from, NULL, 0, NULL, NULL);
 		return err_wrap(err, "start VM %s", vm->row.info.id);
 	}
 	vmm_collect_soon(vm->m);
+	vm_tell(vm, EVENT_INFO, "%s in %llu ms", from == VM_SUSPENDED ? "resumed" : "booted",
+	        (unsigned long long)(clock_ms() - t0));
 	vm_log(vm, LOG_LV_INFO, "%s in %llu ms", from == VM_SUSPENDED ? "resumed" : "booted",
 	       (unsigned long long)(clock_ms() - t0));
 	return 0;
@@ -117,6 +120,22 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 	}
 	if (r == 0)
 		*ret = guest_ref(vm->guest);
+	vm_unlock(vm);
+	return r;
+}
+
+int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,
+                      struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_lock(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	if (vm->row.info.state == VM_RUNNING && vm->guest && guest_alive(vm->guest))
+		*ret = guest_ref(vm->guest);
+	else
+		r = err_tag(err, -ENOTCONN, "VM_NOT_RUNNING", "VM %s is not running", id);
 	vm_unlock(vm);
 	return r;
 }

@@ -67,6 +67,9 @@ static void *settle(void *arg)
 		reboot = machine_rebooted(vm->machine);
 		vm_log(vm, reboot ? LOG_LV_INFO : LOG_LV_WARN, "QEMU %s%s", how,
 		       reboot ? ": the guest rebooted" : "; the VM is stopped, its disk is kept");
+		vm_tell(vm, reboot ? EVENT_INFO : EVENT_WARN, "%s",
+		        reboot ? "the guest rebooted"
+		               : "the machine ended by itself: stopped, its disk is kept");
 		if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
 			vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
 		else if (reboot && vm_wake(vm, &err) < 0)

@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "build/build.h"
 #include "conf.h"
+#include "events/events.h"
+#include "logs/logs.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
 #include "tests/unit/fake_account.h"
@@ -24,6 +26,8 @@ struct fx {
 	struct conf conf;
 	struct store *store;
 	struct auth *auth;
+	struct events *events;
+	struct logs *logs;
 	struct vmm *vmm;
 	struct builder *builder;
 	struct api *api;
@@ -47,7 +51,8 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
 	f->vmm = fake_vmm_new();
 	if (store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err) < 0 ||
-	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0)
+	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0 ||
+	    !(f->events = events_new()) || logs_new(f->store, f->events, &f->logs, &err) < 0)
 		return -1;
 	fake_account_store(f->store);
 	if (builder_new(
@@ -62,6 +67,8 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .vmm = f->vmm,
 		                  .builder = f->builder,
 		                  .auth = f->auth,
+		                  .events = f->events,
+		                  .logs = f->logs,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
@@ -90,6 +97,8 @@ static inline int fx_teardown(void **state)
 		r = api_stop(f->api, 10000, &err);
 	builder_free(f->builder);
 	fake_stage_use(NULL);
+	logs_free(f->logs);
+	events_free(f->events);
 	auth_close(f->auth);
 	store_close(f->store);
 	fake_vmm_free(f->vmm);

@@ -7,6 +7,8 @@
  *   "binary"      prints bytes that are no UTF-8   "block"   waits until fake_release() or its
  * timeout "reset"       the connection ends (-ECONNRESET) "whoami"      prints the user of the
  * request
+ *   "journalctl ..." prints what fake_journal() was given
+ * Creating a VM with the name "slow" waits as "block" does.
  */
 #pragma once
 
@@ -28,8 +30,14 @@ unsigned fake_wakes(struct vmm *m);
 /* A file of n bytes, each (i * 31) & 0xff. */
 void fake_file(struct vmm *m, const char *path, const void *p, size_t n);
 const unsigned char *fake_file_data(struct vmm *m, const char *path, size_t *ret_n);
+/* What journalctl prints in every guest, and the last command that asked: fake_journal.c. */
+void fake_journal(const char *text);
+const char *fake_journal_command(void);
+bool fake_journal_reply(const char *command, char **ret_out, size_t *ret_n);
 
 /* Compiled with FAKE_REAL_GUEST: whoever links it says which guest every VM has. */
 struct guest;
 struct err;
+#ifdef FAKE_REAL_GUEST
 int fake_guest(struct guest **ret, struct err *err);
+#endif

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * background.c - requests that go on when their client stops waiting
+ *
+ * A client that sends x-freestyle-background-after-secs waits that long and then gets 202
+ * and an id to ask with. So the handler runs on a thread of its own, on a copy of
+ * the request that needs no connection; the connection's thread waits for it. When
+ * the time is over the id is written to the store first, and then the client hears of
+ * it: an id that was handed out is answered for a day, also after a restart, if only
+ * with the sentence that the restart lost it (a client polls for ever on anything
+ * without a code). Should the store fail, or too much run already, the client simply waits.
+ *
+ * The same machinery makes calls repeatable: with an Idempotency-Key the request is
+ * in the store before it runs, and who comes with the same key and body waits for the
+ * same run or gets the same result.
+ *
+ * A job is in the table from its start until its result is in the store. Lock order:
+ * jobs->lock only, never across a handler.
+ */
+#include "api/api_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/evp.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "events/events.h"
+#include "store/store.h"
+
+#define AFTER_MAX_S 3600 /* longest wait a client may ask for */
+#define AFTER_HEADER "x-freestyle-background-after-secs"
+#define IDEM_HEADER "Idempotency-Key"
+#define LOST_STATUS 503
+
+static const char lost_body[] =
+        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server was "
+        "restarted "
+        "while this request ran; list what there is before you repeat it\",\"description\":\"the "
+        "server was restarted while this request ran; list what there is before you repeat it\"}";
+
+struct job {
+	struct jobs *jobs;
+	struct job *prev, *next; /* in the table; jobs->lock, as all below */
+	unsigned refs;
+	struct store_request row;
+	struct request *req;     /* owned by its thread */
+	bool stored, done, kept; /* kept: the store failed, the result stays here */
+	unsigned status;
+	char *body;    /* owned; the result as text: who waits makes JSON of its own of it */
+	char why[256]; /* of a failure */
+	pthread_cond_t changed;
+};
+
+struct jobs {
+	struct api *api; /* weak */
+	pthread_mutex_t lock;
+	struct job list; /* head */
+	unsigned n;
+};
+
+int jobs_new(struct api *a, struct jobs **ret, struct err *err)
+{
+	struct jobs *j = calloc(1, sizeof(*j));
+	int n;
+
+	if (!j)
+		return err_set(err, -ENOMEM, "out of memory");
+	j->api = a;
+	j->list.prev = j->list.next = &j->list;
+	pthread_mutex_init(&j->lock, NULL);
+	n = store_request_lost(a->deps.store, LOST_STATUS, lost_body, err);
+	if (n < 0) {
+		jobs_free(j);
+		return n;
+	}
+	if (n > 0)
+		log_info("%d background requests were lost with the last run of the server", n);
+	*ret = j;
+	return 0;
+}
+
+static void job_unref(struct job *job) /* jobs->lock */
+{
+	if (--job->refs)
+		return;
+	free(job->body);
+	pthread_cond_destroy(&job->changed);
+	free(job);
+}
+
+static void job_remove(struct job *job) /* jobs->lock */
+{
+	job->prev->next = job->next;
+	job->next->prev = job->prev;
+	job->jobs->n--;
+	job_unref(job);
+}
+
+struct jobs *jobs_free(struct jobs *j)
+{
+	if (!j)
+		return NULL;
+	while (j->list.next != &j->list) /* only kept ones: the API has waited for the others */
+		job_remove(j->list.next);
+	pthread_mutex_destroy(&j->lock);
+	free(j);
+	return NULL;
+}
+
+static struct job *job_new(struct jobs *j, struct request *req)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	pthread_condattr_t attr;
+
+	if (!job)
+		return NULL;
+	job->jobs = j;
+	job->refs = 1;
+	id_make("ri-", job->row.id);
+	snprintf(job->row.account, sizeof(job->row.account), "%s", req->who.account);
+	snprintf(job->row.route, sizeof(job->row.route), "%s %s",
+	         method_name(req->match.route->method), req->match.route->pattern);
+	job->row.created_ms = clock_wall_ms();
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&job->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	return job;
+}
+
+static void tell(struct job *job, enum event_level lv, const char *message)
+{
+	events_publish(job->jobs->api->deps.events, &(struct event){ .level = lv,
+	                                                             .source = "request",
+	                                                             .account = job->row.account,
+	                                                             .request = job->row.id,
+	                                                             .message = message });
+}
+
+static void tell_end(struct job *job)
+{
+	char text[512];
+
+	if (job->status >= 400)
+		snprintf(text, sizeof(text), "%s failed: %s", job->row.route, job->why);
+	else
+		snprintf(text, sizeof(text), "%s is done", job->row.route);
+	tell(job, job->status >= 400 ? EVENT_ERROR : EVENT_INFO, text);
+}
+
+/* The result goes to the store; then the table need not have it any more. False: it did not. */
+static bool job_save(struct job *job)
+{
+	struct store *store = job->jobs->api->deps.store;
+	struct err err = { 0 };
+	int r = store_request_finish(store, job->row.id, job->status, job->body ? job->body : "",
+	                             &err);
+
+	tell_end(job);
+	if (r < 0)
+		log_obj(LOG_LV_WARN, "request", job->row.id, "its result is only in memory: %s",
+		        err.msg);
+	return r == 0;
+}
+
+/* From now on the result is there. True when the store waits for it. */
+static bool job_done(struct job *job, json_t *result_consume, unsigned status,
+                     const struct err *err)
+{
+	static const char none[] = "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\","
+	                           "\"message\":\"out of memory\"}";
+	autojson json_t *result = result_consume;
+	char *text = result ? json_dumps(result, JSON_COMPACT) : NULL;
+
+	LOCK_SCOPE(&job->jobs->lock);
+	job->body = text ? text : strdup(none);
+	job->status = text ? status : MHD_HTTP_SERVICE_UNAVAILABLE;
+	snprintf(job->why, sizeof(job->why), "%s", err->msg);
+	job->done = true;
+	pthread_cond_broadcast(&job->changed);
+	return job->stored;
+}
+
+static void *job_main(void *arg)
+{
+	struct job *job = arg;
+	struct jobs *j = job->jobs;
+	struct api *a = j->api;
+	struct request *req = job->req;
+	struct reply res = { 0 };
+	struct err err = { 0 };
+	unsigned status = 0;
+	json_t *result;
+	bool save, kept;
+	int r;
+
+	events_request_set(job->row.id);
+	r = req->match.route->handler(req, &res, &err);
+	result = reply_render(req, &res, r, &err, &status);
+	save = job_done(job, result, status, &err);
+	reply_done(&res);
+	kept = save && !job_save(job);
+	events_request_set(NULL);
+	pthread_mutex_lock(&j->lock);
+	job->kept = kept;
+	if (!kept)
+		job_remove(job);
+	job_unref(job);
+	pthread_mutex_unlock(&j->lock);
+	req->counted = false;
+	request_free(req);
+	api_count_out_last(a); /* from here on everything may be gone */
+	return NULL;
+}
+
+/* Of results that only memory has, the oldest goes when there is no room; jobs->lock. */
+static bool jobs_room(struct jobs *j)
+{
+	if (j->n < API_JOBS_MAX)
+		return true;
+	for (struct job *k = j->list.next; k != &j->list; k = k->next)
+		if (k->kept) {
+			job_remove(k);
+			return true;
+		}
+	return false;
+}
+
+static void job_insert(struct jobs *j, struct job *job) /* jobs->lock; the table's reference */
+{
+	job->refs++;
+	job->next = &j->list;
+	job->prev = j->list.prev;
+	job->prev->next = job->next->prev = job;
+	j->n++;
+}
+
+static int job_thread(struct job *job)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	int r;
+
+	pthread_mutex_lock(&job->jobs->lock);
+	job->refs++; /* the thread's */
+	pthread_mutex_unlock(&job->jobs->lock);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = -pthread_create(&t, &attr, job_main, job);
+	pthread_attr_destroy(&attr);
+	if (r < 0) {
+		pthread_mutex_lock(&job->jobs->lock);
+		job_unref(job);
+		pthread_mutex_unlock(&job->jobs->lock);
+	}
+	return r;
+}
+
+/* Thread and copy of the request. */
+static int job_launch(struct job *job, struct request *req, struct err *err)
+{
+	int r = request_detach(req, &job->req, err);
+
+	if (r < 0)
+		return r;
+	if (job_thread(job) == 0)
+		return 0;
+	/* The body went to the copy: it is too late to run it here. */
+	job->req = request_free(job->req);
+	return err_tag(err, -EAGAIN, "UNAVAILABLE", "too much is going on: try again later");
+}
+
+/* On failure it is done with that result, others may wait for it too, and out of the table. */
+static int job_start(struct job *job, struct request *req, struct err *err)
+{
+	struct jobs *j = job->jobs;
+	bool first = *job->row.idem_key != '\0'; /* into the store before it runs */
+	int r = first ? store_request_add(j->api->deps.store, &job->row, err) : 0;
+
+	pthread_mutex_lock(&j->lock);
+	job->stored = first && r == 0;
+	pthread_mutex_unlock(&j->lock);
+	if (r == 0)
+		r = job_launch(job, req, err);
+	if (r == 0)
+		return 0;
+	if (job_done(job,
+	             json_pack("{s:s, s:s, s:s}", "code", code_of(err), "error", code_of(err),
+	                       "message", err->msg),
+	             status_of(code_of(err)), err))
+		job_save(job);
+	pthread_mutex_lock(&j->lock);
+	job_remove(job);
+	pthread_mutex_unlock(&j->lock);
+	return r;
+}
+
+static int reply_running(const struct job *job, struct reply *res, struct err *err)
+{
+	res->status = MHD_HTTP_ACCEPTED;
+	snprintf(res->background, sizeof(res->background), "%s", job->row.id);
+	return reply_json(
+	        res, json_pack("{s:s, s:s}", "requestId", job->row.id, "status", "running"), err);
+}
+
+static int reply_result(const struct job *job, struct reply *res, struct err *err)
+{
+	res->status = job->status;
+	return reply_json(res, job->body ? json_loads(job->body, JSON_DECODE_ANY, NULL) : NULL,
+	                  err);
+}
+
+/* Waits until it is done, or until after_ms (-1: for ever) and the store knows it. */
+static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct err *err)
+{
+	struct jobs *j = job->jobs;
+	struct timespec until = deadline_timespec(clock_ms() + (uint64_t)MAX(after_ms, 0));
+	struct err why = { 0 };
+	int r = 0;
+
+	LOCK_SCOPE(&j->lock);
+	while (!job->done && r != ETIMEDOUT)
+		r = after_ms < 0 ? pthread_cond_wait(&job->changed, &j->lock)
+		                 : pthread_cond_timedwait(&job->changed, &j->lock, &until);
+	if (job->done)
+		return reply_result(job, res, err);
+	if (!job->stored) {
+		pthread_mutex_unlock(&j->lock);
+		r = store_request_add(j->api->deps.store, &job->row, &why);
+		pthread_mutex_lock(&j->lock);
+		job->stored = r == 0;
+		if (r < 0)
+			log_obj(LOG_LV_WARN, "request", job->row.id,
+			        "cannot go to the background: %s", why.msg);
+	}
+	/* Done while we wrote: its thread did not know of the row. A row that cannot be written: no
+	 * 202. */
+	while (!job->done && !job->stored)
+		pthread_cond_wait(&job->changed, &j->lock);
+	if (job->done) {
+		if (job->stored) {
+			pthread_mutex_unlock(&j->lock);
+			job_save(job);
+			pthread_mutex_lock(&j->lock);
+		}
+		return reply_result(job, res, err);
+	}
+	tell(job, EVENT_INFO, "the request goes on in the background");
+	return reply_running(job, res, err);
+}
+
+/* ---- Idempotency-Key ---- */
+
+static int read_idem(struct request *req, struct store_request *row, struct err *err)
+{
+	const char *key = request_header(req, IDEM_HEADER), *p;
+	unsigned char md[EVP_MAX_MD_SIZE];
+	unsigned md_n = 0;
+	size_t n;
+	int r;
+
+	if (!key || !*key)
+		return 0;
+	n = strlen(key);
+	for (size_t i = 0; i < n; i++)
+		if (key[i] < 0x21 || key[i] > 0x7e)
+			n = SIZE_MAX - 1;
+	if (n >= sizeof(row->idem_key))
+		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		               IDEM_HEADER " is at most %zu visible ASCII characters",
+		               sizeof(row->idem_key) - 1);
+	snprintf(row->idem_key, sizeof(row->idem_key), "%s", key);
+	if ((r = body_view(&req->body, &p, &n, err)) < 0)
+		return r;
+	if (EVP_Digest(p, n, md, &md_n, EVP_sha256(), NULL) != 1)
+		return err_set(err, -EIO, "cannot compute SHA-256");
+	hex_encode(md, md_n, row->idem_hash);
+	return 0;
+}
+
+static int same_call(const struct store_request *a, const struct store_request *b, struct err *err)
+{
+	if (strcmp(a->idem_hash, b->idem_hash) == 0 && strcmp(a->route, b->route) == 0)
+		return 0;
+	return err_tag(err, -EEXIST, "CONFLICT",
+	               "this " IDEM_HEADER " was used for another request");
+}
+
+/* 1: *ret (referenced) is the run to wait for, or NULL and the reply is there. jobs->lock held. */
+static int find_same(struct jobs *j, const struct store_request *row, struct job **ret,
+                     struct reply *res, struct err *err)
+{
+	autofree char *body = NULL;
+	struct store_request old = { 0 };
+	struct err why = { 0 };
+	int r;
+
+	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
+		if (strcmp(k->row.account, row->account) != 0 ||
+		    strcmp(k->row.idem_key, row->idem_key) != 0)
+			continue;
+		if ((r = same_call(&k->row, row, err)) < 0)
+			return r;
+		k->refs++;
+		*ret = k;
+		return 1;
+	}
+	r = store_request_find(j->api->deps.store, row->account, row->idem_key, &old, &body, &why);
+	if (r == -ENOENT || (r == 0 && !old.done_ms))
+		return 0;
+	if (r < 0) {
+		*err = why;
+		return r;
+	}
+	if ((r = same_call(&old, row, err)) < 0)
+		return r;
+	res->status = old.status;
+	r = reply_json(res, json_loads(body, JSON_DECODE_ANY, NULL), err);
+	return r < 0 ? r : 1;
+}
+
+/* A place in the table for a new job, or the one to wait for. 1: the reply is there. */
+static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct reply *res,
+                     struct err *err)
+{
+	int r;
+
+	LOCK_SCOPE(&j->lock);
+	*ret = NULL;
+	if (*new->row.idem_key) {
+		r = find_same(j, &new->row, ret, res, err);
+		if (r != 0)
+			return r < 0 || *ret ? MIN(r, 0) : 1;
+	}
+	if (!jobs_room(j))
+		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		               "too many requests run in the background: try again later");
+	job_insert(j, new);
+	return 0;
+}
+
+/* ---- from http.c ---- */
+
+bool background_wanted(struct request *req)
+{
+	const char *key = request_header(req, IDEM_HEADER);
+
+	return (key && *key) || request_header(req, AFTER_HEADER);
+}
+
+static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
+{
+	const char *s = request_header(req, AFTER_HEADER);
+	char *end;
+	long v;
+
+	*ret_ms = -1;
+	if (!s)
+		return 0;
+	errno = 0;
+	v = strtol(s, &end, 10);
+	if (s[0] < '0' || s[0] > '9' || *end || errno || v > AFTER_MAX_S)
+		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		               AFTER_HEADER " must be a whole number from 0 to %d", AFTER_MAX_S);
+	*ret_ms = v * 1000;
+	return 0;
+}
+
+int background_run(struct request *req, struct reply *res, struct err *err)
+{
+	struct jobs *j = req->api->jobs;
+	struct job *mine = job_new(j, req), *job = NULL;
+	int64_t after_ms;
+	int r;
+
+	if (!mine)
+		return err_set(err, -ENOMEM, "out of memory");
+	if ((r = read_after(req, &after_ms, err)) == 0 &&
+	    (r = read_idem(req, &mine->row, err)) == 0)
+		r = job_enter(j, mine, &job, res, err);
+	if (r == 0 && !job) {
+		job = TAKE_PTR(mine);
+		r = job_start(job, req, err);
+	}
+	if (r == 0)
+		r = job_wait(job, after_ms, res, err);
+	if (r == -EAGAIN && mine && !*mine->row.idem_key) /* no room: then it runs here */
+		r = req->match.route->handler(req, res, err);
+	pthread_mutex_lock(&j->lock);
+	if (mine)
+		job_unref(mine);
+	if (job)
+		job_unref(job);
+	pthread_mutex_unlock(&j->lock);
+	return r < 0 ? r : 0;
+}
+
+static int gone(const char *id, struct err *err)
+{
+	return err_tag(err, -ENOENT, "NOT_FOUND",
+	               "no background request '%.40s': results are kept for a day", id);
+}
+
+int api_background_get(struct request *req, struct reply *res, struct err *err)
+{
+	struct jobs *j = req->api->jobs;
+	const char *id = req->match.arg[0];
+	autofree char *body = NULL;
+	struct store_request row;
+	int r;
+
+	if (!id_valid("ri-", id))
+		return gone(id, err);
+	pthread_mutex_lock(&j->lock);
+	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
+		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, req->who.account) != 0)
+			continue;
+		r = k->done ? reply_result(k, res, err) : reply_running(k, res, err);
+		pthread_mutex_unlock(&j->lock);
+		return r;
+	}
+	pthread_mutex_unlock(&j->lock);
+	r = store_request_get(req->api->deps.store, id, &row, &body, err);
+	if (r == -ENOENT || (r == 0 && strcmp(row.account, req->who.account) != 0))
+		return gone(id, err);
+	if (r < 0)
+		return r;
+	if (!row.done_ms) /* between two states: it was in the table a moment ago */
+		return gone(id, err);
+	res->status = row.status;
+	return reply_json(res, json_loads(body, JSON_DECODE_ANY, NULL), err);
+}
