@@ -13,7 +13,8 @@
  *
  * That part must be short. What takes longer, the boot of a VM or the freeze of a snapshot, is held
  * first (quota_hold) and counts from then on; the hold goes in the same step in which
- * the thing can be seen, so it is never counted twice nor not at all.
+ * the thing can be seen, so it is never counted twice nor not at all. A resize asks for the
+ * difference.
  *
  * m->quota comes after vm->lock and before m->gc and m->lock. VMs without an account are the
  * server's own and are not counted.
@@ -158,12 +159,16 @@ int quota_check_vms(struct vmm *m, const struct vm_info *v, unsigned n, struct e
 	return quota_check(m, v->account, &ask, err);
 }
 
-/* m->quota held, and it fits. */
-static int hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
-                struct err *err)
+int quota_hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
+               struct err *err)
 {
 	struct quota_held *h;
+	int r;
 
+	LOCK_SCOPE(&m->quota);
+	r = quota_check(m, account, more, err);
+	if (r < 0)
+		return r;
 	LOCK_SCOPE(&m->lock);
 	if (m->n_held == QUOTA_HELD_MAX)
 		return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "too many operations at once");
@@ -172,33 +177,6 @@ static int hold(struct vmm *m, const char *id, const char *account, const struct
 	snprintf(h->id, sizeof(h->id), "%s", id);
 	snprintf(h->account, sizeof(h->account), "%s", account);
 	return 0;
-}
-
-int quota_hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
-               struct err *err)
-{
-	int r;
-
-	LOCK_SCOPE(&m->quota);
-	r = quota_check(m, account, more, err);
-	return r < 0 ? r : hold(m, id, account, more, err);
-}
-
-int quota_hold_resize(struct vm *vm, const struct vm_info *to, struct err *err)
-{
-	const struct vm_info *v = &vm->row.info;
-	struct vm_quota ask = { .disk_mb = (int64_t)to->disk_mb - v->disk_mb };
-	int r;
-
-	if (has_process(v->state)) { /* it will be started again with its new size */
-		ask.vcpus = (int64_t)to->vcpus - v->vcpus;
-		ask.mem_mb = (int64_t)to->mem_mb - v->mem_mb;
-	}
-	LOCK_SCOPE(&vm->m->quota);
-	r = quota_check(vm->m, v->account, &ask, err);
-	/* Only the disk is held: what it needs to run is counted when it starts. */
-	ask = (struct vm_quota){ .disk_mb = MAX(ask.disk_mb, 0) };
-	return r < 0 ? r : hold(vm->m, v->id, v->account, &ask, err);
 }
 
 int quota_hold_vm(struct vmm *m, const struct vm_info *v, const char *account, struct err *err)

@@ -150,8 +150,6 @@ int quota_check(struct vmm *m, const char *account, const struct vm_quota *more,
 int quota_hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
                struct err *err);
 int quota_hold_vm(struct vmm *m, const struct vm_info *v, const char *account, struct err *err);
-/* Before a resize, vm->lock held; quota_release() once the new disk size is published, or not. */
-int quota_hold_resize(struct vm *vm, const struct vm_info *to, struct err *err);
 void quota_release(struct vmm *m, const char *id);
 /* Is there room for n VMs like this one? Only an early answer: quota_insert() decides. */
 int quota_check_vms(struct vmm *m, const struct vm_info *v, unsigned n, struct err *err);
