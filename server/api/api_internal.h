@@ -144,7 +144,8 @@ struct request {
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
-	void *intake; /* owned: what the route's intake opened */
+	void *intake;            /* owned: what the route's intake opened */
+	struct auth_lease lease; /* of such a request: still allowed? */
 };
 
 struct reply {
