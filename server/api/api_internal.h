@@ -155,6 +155,7 @@ struct request {
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
 	void *intake;             /* owned: what the route's intake opened */
+	struct auth_lease lease;  /* of such a request: still allowed? */
 	struct route_match match; /* last: its text is large and not cleared, see request_new() */
 };
 /* All zero but for match.text; NULL: out of memory. */

@@ -190,6 +190,19 @@ static void open_intake(struct request *req)
 	r = req->match.route->intake->open(req, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
+	else
+		auth_lease_take(req->api->deps.auth, &req->who, req->match.route->scope,
+		                request_arg(req, "{vm_id}"),
+		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->lease);
+}
+
+/* An upload may take long: what was allowed when it began may not be any more. */
+static int check_lease(struct request *req)
+{
+	if (auth_lease_holds(req->api->deps.auth, &req->lease))
+		return 0;
+	return err_tag(&req->refusal, -EACCES, "FORBIDDEN",
+	               "the key, token or permission was revoked meanwhile");
 }
 
 /* Random, so that nobody is taken for another; asked for in large pieces, because it is no secret.
@@ -262,7 +275,9 @@ static int pass_on(struct request *req, const char *p, size_t n)
 	int r;
 
 	phase(req, /* deadline_ms= */ 0);
-	r = req->match.route->intake->data(req, p, n, &req->refusal);
+	r = check_lease(req);
+	if (r == 0)
+		r = req->match.route->intake->data(req, p, n, &req->refusal);
 	phase(req, deadline_in(API_STALL_MS));
 	return r;
 }
@@ -296,6 +311,8 @@ static enum MHD_Result on_complete(struct request *req)
 	int r;
 
 	phase(req, /* deadline_ms= */ 0);
+	if (is_streamed(req) && (r = check_lease(req)) < 0)
+		refuse(req, r, 0);
 	if (req->preflight && !req->refused) {
 		res.status = MHD_HTTP_NO_CONTENT;
 		r = 0;
