@@ -230,5 +230,6 @@ static const char migration_specs[] =
         "  PRIMARY KEY (build_id, seq)"
         ");";
 
-const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree, migration_specs };
+const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree,
+	                                 migration_specs };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);
