@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "events/events.h"
 
 void reply_extras(struct reply *res, json_t *extra)
 {
@@ -57,7 +58,9 @@ int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 	static const char tag[] = "CREATE_SNAPSHOT_BAD_REQUEST";
 	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
 	autojson json_t *extra = json_object();
-	struct build_opts o = { .account = req->who.account, .extra = extra };
+	struct build_opts o = { .account = req->who.account,
+		                .request_id = events_request(),
+		                .extra = extra };
 	autospec struct spec spec = { 0 };
 	struct snapshot_body b = { 0 };
 	struct snapshot_info n;

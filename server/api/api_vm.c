@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "events/events.h"
 
 #define CREATE_TAG "CREATE_VM_BAD_REQUEST"
 #define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
@@ -53,7 +54,9 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
 	autospec struct spec spec = { 0 };
 	autojson json_t *extra = json_object();
-	struct build_opts build = { .account = req->who.account, .extra = extra };
+	struct build_opts build = { .account = req->who.account,
+		                    .request_id = events_request(),
+		                    .extra = extra };
 	struct vm_info v;
 	json_t *made;
 	int r;

@@ -119,6 +119,40 @@ static int add_events(struct logs *l, const struct log_query *q, struct log_page
 	return 0;
 }
 
+/* Of a build, or of all builds of a request; not of an instance of a VM. */
+static int add_build(struct logs *l, const struct log_query *q, struct log_page *ret,
+                     struct err *err)
+{
+	autofree struct store_build_log *v = NULL;
+	struct store_build_log_query w = { .account = q->account,
+		                           .build = q->build,
+		                           .request = q->request,
+		                           .search = q->search,
+		                           .from_ms = q->from_ms,
+		                           .to_ms = q->to_ms,
+		                           .limit = (uint32_t)q->limit + 1 };
+	size_t n = 0;
+	int r;
+
+	if ((!*q->build && !*q->request) || *q->vm || *q->instance)
+		return 0;
+	log_place_for(&q->before, LOG_FROM_BUILD, &w.before_ms, &w.before_seq);
+	if ((r = store_build_log_list(l->store, &w, &v, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		struct log_line *line = log_page_add(ret);
+
+		if (!line || !(line->message = strdup(v[i].message)))
+			return err_set(err, -ENOMEM, "out of memory");
+		line->place = (struct log_place){ v[i].at_ms, LOG_FROM_BUILD, v[i].seq };
+		snprintf(line->level, sizeof(line->level), "info");
+		snprintf(line->source, sizeof(line->source), "build");
+		snprintf(line->build, sizeof(line->build), "%s", v[i].build_id);
+		snprintf(line->request, sizeof(line->request), "%s", q->request);
+	}
+	return 0;
+}
+
 static int compare(int64_t a, int64_t b)
 {
 	return a < b ? -1 : a > b;
@@ -143,8 +177,8 @@ int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, 
 	/* Only the journal knows about services. */
 	if (*q->service)
 		r = q->guest && !*q->build && !*q->request ? journal_read(q, &p, err) : 0;
-	else
-		r = add_events(l, q, &p, err);
+	else if ((r = add_events(l, q, &p, err)) == 0)
+		r = add_build(l, q, &p, err);
 	if (r < 0)
 		return r;
 	if (p.n)
