@@ -119,9 +119,9 @@ static int add_events(struct logs *l, const struct log_query *q, struct log_page
 	return 0;
 }
 
-/* What a build printed; asked for by its id or by the request that began it. */
-static int add_build_lines(struct logs *l, const struct log_query *q, struct log_page *ret,
-                           struct err *err)
+/* Of a build, or of all builds of a request; not of an instance of a VM. */
+static int add_build(struct logs *l, const struct log_query *q, struct log_page *ret,
+                     struct err *err)
 {
 	autofree struct store_build_log *v = NULL;
 	struct store_build_log_query w = { .account = q->account,
@@ -130,11 +130,11 @@ static int add_build_lines(struct logs *l, const struct log_query *q, struct log
 		                           .search = q->search,
 		                           .from_ms = q->from_ms,
 		                           .to_ms = q->to_ms,
-		                           .limit = q->limit + 1 };
+		                           .limit = (uint32_t)q->limit + 1 };
 	size_t n = 0;
 	int r;
 
-	if (*q->vm || *q->instance || (!*q->build && !*q->request))
+	if ((!*q->build && !*q->request) || *q->vm || *q->instance)
 		return 0;
 	log_place_for(&q->before, LOG_FROM_BUILD, &w.before_ms, &w.before_seq);
 	if ((r = store_build_log_list(l->store, &w, &v, &n, err)) < 0)
@@ -178,7 +178,7 @@ int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, 
 	if (*q->service)
 		r = q->guest && !*q->build && !*q->request ? journal_read(q, &p, err) : 0;
 	else if ((r = add_events(l, q, &p, err)) == 0)
-		r = add_build_lines(l, q, &p, err);
+		r = add_build(l, q, &p, err);
 	if (r < 0)
 		return r;
 	if (p.n)
