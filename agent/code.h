@@ -75,7 +75,6 @@ struct code_ctx {
 };
 
 /* code.c */
-struct code_ctx *code_find(struct agent *a, uint32_t id);
 void code_free(struct agent *a, struct code_ctx *x);
 void code_describe(const struct code_ctx *x, struct agent_code_context *ret);
 

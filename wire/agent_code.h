@@ -63,8 +63,9 @@ int agent_code_event_get(const uint8_t *p, size_t n, struct agent_code_event *re
 
 /* code.run; flags of a run */
 enum agent_code_flags {
-	AGENT_CODE_WARM = 1, /* a kernel that must be started first imports the usual libraries */
-	AGENT_CODE_FLAGS = 1,
+	AGENT_CODE_WARM = 1,    /* a kernel that must be started first imports the usual libraries */
+	AGENT_CODE_IF_IDLE = 2, /* only in a kernel that is there and idle, else CONTEXT_NOT_FOUND */
+	AGENT_CODE_FLAGS = 3,
 };
 struct agent_code_run {
 	uint32_t context;  /* 0: the default one of language and user */
@@ -113,8 +114,12 @@ void agent_code_create_put(struct buf *b, const struct agent_code_create *m);
 int agent_code_create_get(struct rd *c, struct agent_code_create *ret);
 
 /* code.list (from that context on), code.restart, code.interrupt, code.delete */
-void agent_code_ctx_put(struct buf *b, uint32_t context);
-int agent_code_ctx_get(struct rd *c, uint32_t *ret);
+struct agent_code_ctx {
+	uint32_t context;
+	const char *user; /* "": root, who may touch everybody's; others only have their own */
+};
+void agent_code_ctx_put(struct buf *b, const struct agent_code_ctx *m);
+int agent_code_ctx_get(struct rd *c, struct agent_code_ctx *ret);
 
 enum agent_code_state { AGENT_CODE_NONE, AGENT_CODE_STARTING, AGENT_CODE_IDLE, AGENT_CODE_BUSY };
 /* An entry of code.list's RESULT; the body of code.create's. */
