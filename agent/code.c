@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - contexts of the code interpreter: make, find, list, restart, delete, and their part of the main loop
+ * code.c - contexts of the code interpreter: make, find, list, restart, delete, and their part of
+ * the main loop
  *
  * A context outlives its connection and its kernels: processes in the guest
  * survive a freeze and are inherited by forks, and so does this table. The
@@ -45,7 +46,8 @@ static struct code_ctx *find(struct agent *a, uint32_t id, const char *user)
 static struct code_ctx *find_default(struct agent *a, uint8_t lang, const char *user)
 {
 	for (struct code_ctx *x = a->code; x; x = x->next)
-		if (x->is_default && !x->deleted && x->lang == lang && !strcmp(x->user, user_of(user)))
+		if (x->is_default && !x->deleted && x->lang == lang &&
+		    !strcmp(x->user, user_of(user)))
 			return x;
 	return NULL;
 }
@@ -221,7 +223,8 @@ static void create(struct agent *a, uint32_t id, struct rd *c)
 	x = make(a, id, &r, /* is_default= */ false);
 	if (!x)
 		return;
-	code_start(a, x, /* warm= */ false); /* a failure is told by the first cell, which tries again */
+	code_start(a, x,
+	           /* warm= */ false); /* a failure is told by the first cell, which tries again */
 	code_describe(x, &m);
 	agent_code_context_put(&b, &m);
 	stream_answer_body(a, id, b.p, b.len);

@@ -13,7 +13,6 @@
 #include "guest/guest_code.h"
 #include "guest/guest_internal.h"
 
-
 #define READ_BYTES (32u << 10)
 
 static int no_sense(struct err *err)
@@ -175,8 +174,8 @@ int guest_context_create(struct guest *g, const struct guest_context_req *req,
 }
 
 /* One answer's worth of contexts; *n grows. */
-static int list_some(struct guest *g, const char *user, uint32_t from, struct guest_context *all, size_t *n,
-                     struct err *err)
+static int list_some(struct guest *g, const char *user, uint32_t from, struct guest_context *all,
+                     size_t *n, struct err *err)
 {
 	autobuf struct buf b = { 0 }, body = { 0 };
 	struct rd c;
@@ -199,7 +198,8 @@ static int list_some(struct guest *g, const char *user, uint32_t from, struct gu
 	return 0;
 }
 
-int guest_contexts(struct guest *g, const char *user, struct guest_context **ret, size_t *ret_n, struct err *err)
+int guest_contexts(struct guest *g, const char *user, struct guest_context **ret, size_t *ret_n,
+                   struct err *err)
 {
 	autofree struct guest_context *all = calloc(AGENT_CODE_CONTEXTS_MAX, sizeof(*all));
 	size_t n = 0, before;
@@ -219,8 +219,7 @@ int guest_contexts(struct guest *g, const char *user, struct guest_context **ret
 	return 0;
 }
 
-static int simple(struct guest *g, uint16_t op, const char *user, uint32_t context,
-                  struct err *err)
+static int simple(struct guest *g, uint16_t op, const char *user, uint32_t context, struct err *err)
 {
 	autobuf struct buf b = { 0 };
 

@@ -88,7 +88,8 @@ static int ready_warm(struct vm *vm, struct err *err)
 	guest_exec_result_done(&res);
 	/* The same for a cell. A snapshot may have no kernel, or one that is busy: never mind. */
 	if (r == 0)
-		guest_code_warm(vm->guest, AGENT_LANG_PYTHON, /* if_idle= */ true, POOL_WARM_MS, NULL);
+		guest_code_warm(vm->guest, AGENT_LANG_PYTHON, /* if_idle= */ true, POOL_WARM_MS,
+		                NULL);
 
 	if (r < 0 || (r = guest_quiesce(vm->guest, deadline_in(QUIESCE_MS), err)) < 0)
 		return r;
