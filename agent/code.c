@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - contexts of the code interpreter: make, find, list, restart, delete, and their part of the main loop
+ * code.c - contexts of the code interpreter: make, find, list, restart, delete, and their part of
+ * the main loop
  *
  * A context outlives its connection and its kernels: processes in the guest
  * survive a freeze and are inherited by forks, and so does this table. The
  * default context of a language and user is made when it is first used.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <time.h>
-
-#include <signal.h>
 
 #include "agent/code.h"
 #include "base/auto.h"
@@ -23,10 +23,22 @@
 
 #define LIST_BYTES (AGENT_RESULT_MAX - 64) /* of entries in one answer */
 
-struct code_ctx *code_find(struct agent *a, uint32_t id)
+/* Root has one name here. */
+static const char *user_of(const char *user)
+{
+	return strcmp(user, "root") != 0 ? user : "";
+}
+
+/* Root may touch every context, others only have their own. */
+static bool may_touch(const struct code_ctx *x, const char *user)
+{
+	return !*user_of(user) || !strcmp(x->user, user);
+}
+
+static struct code_ctx *find(struct agent *a, uint32_t id, const char *user)
 {
 	for (struct code_ctx *x = a->code; x; x = x->next)
-		if (x->id == id && !x->deleted)
+		if (x->id == id && !x->deleted && may_touch(x, user))
 			return x;
 	return NULL;
 }
@@ -34,7 +46,8 @@ struct code_ctx *code_find(struct agent *a, uint32_t id)
 static struct code_ctx *find_default(struct agent *a, uint8_t lang, const char *user)
 {
 	for (struct code_ctx *x = a->code; x; x = x->next)
-		if (x->is_default && !x->deleted && x->lang == lang && !strcmp(x->user, user))
+		if (x->is_default && !x->deleted && x->lang == lang &&
+		    !strcmp(x->user, user_of(user)))
 			return x;
 	return NULL;
 }
@@ -114,7 +127,7 @@ static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_co
 	x->lang = r->language;
 	x->is_default = is_default;
 	x->pidfd = x->ctl = x->pipe[AGENT_OUT] = x->pipe[AGENT_ERR] = -1;
-	snprintf(x->user, sizeof(x->user), "%s", r->user);
+	snprintf(x->user, sizeof(x->user), "%s", user_of(r->user));
 	clock_gettime(CLOCK_REALTIME, &ts);
 	x->created_ns = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 	e = settle_cwd(x, r->cwd, &tag, &msg);
@@ -159,7 +172,7 @@ static void run_begin(struct agent *a, uint32_t id, struct rd *c)
 		return;
 	}
 	if (r.context) {
-		x = code_find(a, r.context);
+		x = find(a, r.context, r.user);
 		if (!x || (r.language && x->lang != r.language)) {
 			stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
 			              x ? "the context has another language" : "no such context");
@@ -169,6 +182,11 @@ static void run_begin(struct agent *a, uint32_t id, struct rd *c)
 		struct agent_code_create m = { .language = r.language, .user = r.user, .cwd = "" };
 
 		x = find_default(a, r.language, r.user);
+		if (r.flags & AGENT_CODE_IF_IDLE && (!x || x->state != AGENT_CODE_IDLE)) {
+			stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
+			              "no idle kernel is there");
+			return;
+		}
 		if (!x && !(x = make(a, id, &m, /* is_default= */ true)))
 			return;
 	}
@@ -205,13 +223,14 @@ static void create(struct agent *a, uint32_t id, struct rd *c)
 	x = make(a, id, &r, /* is_default= */ false);
 	if (!x)
 		return;
-	code_start(a, x, /* warm= */ false); /* a failure is told by the first cell, which tries again */
+	code_start(a, x,
+	           /* warm= */ false); /* a failure is told by the first cell, which tries again */
 	code_describe(x, &m);
 	agent_code_context_put(&b, &m);
 	stream_answer_body(a, id, b.p, b.len);
 }
 
-static void list(struct agent *a, uint32_t id, uint32_t from)
+static void list(struct agent *a, uint32_t id, const struct agent_code_ctx *r)
 {
 	autobuf struct buf b = { 0 };
 
@@ -219,7 +238,7 @@ static void list(struct agent *a, uint32_t id, uint32_t from)
 		struct agent_code_context m;
 		autobuf struct buf one = { 0 };
 
-		if (x->deleted || x->id < from)
+		if (x->deleted || x->id < r->context || !may_touch(x, r->user))
 			continue;
 		code_describe(x, &m);
 		agent_code_context_put(&one, &m);
@@ -244,8 +263,8 @@ static void restart(struct agent *a, struct code_ctx *x)
 
 void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 {
+	struct agent_code_ctx ctx;
 	struct code_ctx *x;
-	uint32_t ctx;
 
 	if (op == AGENT_OP_CODE_RUN) {
 		run_begin(a, id, c);
@@ -260,10 +279,10 @@ void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 		return;
 	}
 	if (op == AGENT_OP_CODE_LIST) {
-		list(a, id, ctx);
+		list(a, id, &ctx);
 		return;
 	}
-	x = code_find(a, ctx);
+	x = find(a, ctx.context, ctx.user);
 	if (!x) {
 		stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND, "no such context");
 		return;

@@ -24,9 +24,9 @@ unsigned agent_language_of(const char *name)
 	static const struct {
 		const char *name;
 		unsigned language;
-	} more[] = { { "python3", AGENT_LANG_PYTHON },     { "py", AGENT_LANG_PYTHON },
-		     { "js", AGENT_LANG_JAVASCRIPT },      { "node", AGENT_LANG_JAVASCRIPT },
-		     { "ts", AGENT_LANG_TYPESCRIPT },      { "sh", AGENT_LANG_BASH },
+	} more[] = { { "python3", AGENT_LANG_PYTHON }, { "py", AGENT_LANG_PYTHON },
+		     { "js", AGENT_LANG_JAVASCRIPT },  { "node", AGENT_LANG_JAVASCRIPT },
+		     { "ts", AGENT_LANG_TYPESCRIPT },  { "sh", AGENT_LANG_BASH },
 		     { "shell", AGENT_LANG_BASH } };
 
 	for (unsigned i = 1; i < AGENT_LANG_END; i++)
@@ -171,14 +171,17 @@ int agent_code_create_get(struct rd *c, struct agent_code_create *ret)
 	return rd_end(c);
 }
 
-void agent_code_ctx_put(struct buf *b, uint32_t context)
+void agent_code_ctx_put(struct buf *b, const struct agent_code_ctx *m)
 {
-	buf_put_u32(b, context);
+	buf_put_u32(b, m->context);
+	agent_text_put(b, m->user);
 }
 
-int agent_code_ctx_get(struct rd *c, uint32_t *ret)
+int agent_code_ctx_get(struct rd *c, struct agent_code_ctx *ret)
 {
-	return rd_u32(c, ret) < 0 ? -EBADMSG : rd_end(c);
+	if (rd_u32(c, &ret->context) < 0 || agent_text_get(c, AGENT_USER_MAX, &ret->user) < 0)
+		return -EBADMSG;
+	return rd_end(c);
 }
 
 void agent_code_context_put(struct buf *b, const struct agent_code_context *m)

@@ -300,7 +300,8 @@ class Kernel:
         try:
             try:
                 self.interrupts.running = True
-                result = self.shell.run_cell(code, store_history=True)
+                # an empty cell is only there to have the way of a cell walked once
+                result = self.shell.run_cell(code or "print(end='')", store_history=bool(code))
                 if not result.success and self.error is None:
                     e = result.error_before_exec or result.error_in_exec
                     if e is not None:
@@ -321,8 +322,7 @@ class Kernel:
 
     def warm(self):
         """What nearly every cell needs, done before this machine is frozen into the template."""
-        import numpy  # noqa: F401
-        import pandas
+        import pandas  # and with it numpy
         import matplotlib.pyplot as plt
         keep, self.channel.pid = self.channel.pid, 0  # nobody hears of it
         for code in ("1+1", "import pandas; pandas.DataFrame({'a': [1]})", "import matplotlib.pyplot as plt; plt.plot([1, 2])",

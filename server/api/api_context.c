@@ -24,8 +24,8 @@ static json_t *shape_context(const struct guest_context *c)
 	char id[CONTEXT_ID_SIZE];
 
 	cell_context_id(c->context, id);
-	return json_pack("{s:s, s:s, s:o, s:s, s:b, s:I, s:I, s:o, s:o}", "contextId", id, "language",
-	                 agent_language_name(c->language), "cwd",
+	return json_pack("{s:s, s:s, s:o, s:s, s:b, s:I, s:I, s:o, s:o}", "contextId", id,
+	                 "language", agent_language_name(c->language), "cwd",
 	                 shape_output(c->cwd, strlen(c->cwd)), "state", states[c->state], "default",
 	                 c->is_default, "executionCount", (json_int_t)c->count, "waiting",
 	                 (json_int_t)c->waiting, "user",
@@ -107,15 +107,16 @@ int api_context_list(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
 	autofree struct guest_context *all = NULL;
-	const char *id;
+	const char *id, *user;
 	json_t *list;
 	size_t n = 0;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_user(req, "BAD_REQUEST", &user, err)) < 0 ||
 	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
 		return r;
-	r = guest_contexts(g, &all, &n, err);
+	r = guest_contexts(g, user, &all, &n, err);
 	if (r < 0)
 		return cell_error(r, err);
 	list = json_array();
@@ -125,18 +126,19 @@ int api_context_list(struct request *req, struct reply *res, struct err *err)
 }
 
 static int one(struct request *req, struct reply *res,
-               int (*verb)(struct guest *, uint32_t, struct err *), struct err *err)
+               int (*verb)(struct guest *, const char *, uint32_t, struct err *), struct err *err)
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
-	const char *id;
+	const char *id, *user;
 	uint32_t context;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_user(req, "BAD_REQUEST", &user, err)) < 0 ||
 	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
 	    (r = code_context(req->match.arg[1], &context, err)) < 0)
 		return r;
-	r = verb(g, context, err);
+	r = verb(g, user, context, err);
 	return r < 0 ? cell_error(r, err) : reply_json(res, json_object(), err);
 }
 

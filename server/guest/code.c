@@ -13,7 +13,6 @@
 #include "guest/guest_code.h"
 #include "guest/guest_internal.h"
 
-
 #define READ_BYTES (32u << 10)
 
 static int no_sense(struct err *err)
@@ -35,7 +34,8 @@ int guest_code_run(struct guest *g, const struct guest_code_req *req, struct gue
 {
 	struct agent_code_run m = { .context = req->context,
 		                    .language = (uint8_t)req->language,
-		                    .flags = req->warm ? AGENT_CODE_WARM : 0,
+		                    .flags = (uint8_t)((req->warm ? AGENT_CODE_WARM : 0) |
+		                                       (req->if_idle ? AGENT_CODE_IF_IDLE : 0)),
 		                    .timeout_ms = req->timeout_ms,
 		                    .user = req->user,
 		                    .code = req->code };
@@ -94,9 +94,12 @@ int guest_code_result(struct guest_flow *f, struct agent_code_result *ret, struc
 	return agent_code_result_get(body, n, ret) < 0 ? no_sense(err) : 0;
 }
 
-int guest_code_warm(struct guest *g, unsigned language, unsigned timeout_ms, struct err *err)
+int guest_code_warm(struct guest *g, unsigned language, bool if_idle, unsigned timeout_ms,
+                    struct err *err)
 {
-	struct guest_code_req req = { .language = language, .code = "", .warm = true };
+	struct guest_code_req req = {
+		.language = language, .code = "", .warm = true, .if_idle = if_idle
+	};
 	uint64_t deadline = deadline_in(timeout_ms);
 	autoflow struct guest_flow *f = NULL;
 	struct agent_code_result m;
@@ -171,15 +174,15 @@ int guest_context_create(struct guest *g, const struct guest_context_req *req,
 }
 
 /* One answer's worth of contexts; *n grows. */
-static int list_some(struct guest *g, uint32_t from, struct guest_context *all, size_t *n,
-                     struct err *err)
+static int list_some(struct guest *g, const char *user, uint32_t from, struct guest_context *all,
+                     size_t *n, struct err *err)
 {
 	autobuf struct buf b = { 0 }, body = { 0 };
 	struct rd c;
 	int r;
 
 	buf_put_u16(&b, AGENT_OP_CODE_LIST);
-	agent_code_ctx_put(&b, from);
+	agent_code_ctx_put(&b, &(struct agent_code_ctx){ .context = from, .user = user });
 	r = guest_call(g, &b, deadline_in(GUEST_CALL_MS), &body, err);
 	if (r < 0)
 		return explain(r, err);
@@ -195,7 +198,8 @@ static int list_some(struct guest *g, uint32_t from, struct guest_context *all, 
 	return 0;
 }
 
-int guest_contexts(struct guest *g, struct guest_context **ret, size_t *ret_n, struct err *err)
+int guest_contexts(struct guest *g, const char *user, struct guest_context **ret, size_t *ret_n,
+                   struct err *err)
 {
 	autofree struct guest_context *all = calloc(AGENT_CODE_CONTEXTS_MAX, sizeof(*all));
 	size_t n = 0, before;
@@ -206,7 +210,7 @@ int guest_contexts(struct guest *g, struct guest_context **ret, size_t *ret_n, s
 		int r;
 
 		before = n;
-		r = list_some(g, n ? all[n - 1].context + 1 : 0, all, &n, err);
+		r = list_some(g, user, n ? all[n - 1].context + 1 : 0, all, &n, err);
 		if (r < 0)
 			return r;
 	} while (n > before && n < AGENT_CODE_CONTEXTS_MAX);
@@ -215,26 +219,26 @@ int guest_contexts(struct guest *g, struct guest_context **ret, size_t *ret_n, s
 	return 0;
 }
 
-static int simple(struct guest *g, uint16_t op, uint32_t context, struct err *err)
+static int simple(struct guest *g, uint16_t op, const char *user, uint32_t context, struct err *err)
 {
 	autobuf struct buf b = { 0 };
 
 	buf_put_u16(&b, op);
-	agent_code_ctx_put(&b, context);
+	agent_code_ctx_put(&b, &(struct agent_code_ctx){ .context = context, .user = user });
 	return explain(guest_call(g, &b, deadline_in(GUEST_CALL_MS), NULL, err), err);
 }
 
-int guest_context_restart(struct guest *g, uint32_t context, struct err *err)
+int guest_context_restart(struct guest *g, const char *user, uint32_t context, struct err *err)
 {
-	return simple(g, AGENT_OP_CODE_RESTART, context, err);
+	return simple(g, AGENT_OP_CODE_RESTART, user, context, err);
 }
 
-int guest_context_interrupt(struct guest *g, uint32_t context, struct err *err)
+int guest_context_interrupt(struct guest *g, const char *user, uint32_t context, struct err *err)
 {
-	return simple(g, AGENT_OP_CODE_INTERRUPT, context, err);
+	return simple(g, AGENT_OP_CODE_INTERRUPT, user, context, err);
 }
 
-int guest_context_delete(struct guest *g, uint32_t context, struct err *err)
+int guest_context_delete(struct guest *g, const char *user, uint32_t context, struct err *err)
 {
-	return simple(g, AGENT_OP_CODE_DELETE, context, err);
+	return simple(g, AGENT_OP_CODE_DELETE, user, context, err);
 }

@@ -27,6 +27,7 @@ struct guest_code_req {
 	const char *code;
 	unsigned timeout_ms; /* 0: none */
 	bool warm;           /* a kernel that must be started imports the usual libraries first */
+	bool if_idle;        /* only in a kernel that is there and idle; else -ENOENT */
 };
 int guest_code_run(struct guest *g, const struct guest_code_req *req, struct guest_flow **ret,
                    struct err *err);
@@ -34,8 +35,9 @@ int guest_code_run(struct guest *g, const struct guest_code_req *req, struct gue
 int guest_code_next(struct guest_flow *f, struct agent_code_event *ret, struct err *err);
 /* After -ENODATA. */
 int guest_code_result(struct guest_flow *f, struct agent_code_result *ret, struct err *err);
-/* A cell nobody listens to, to its end. */
-int guest_code_warm(struct guest *g, unsigned language, unsigned timeout_ms, struct err *err);
+/* An empty cell, to its end; if_idle: -ENOENT when no idle kernel is there. */
+int guest_code_warm(struct guest *g, unsigned language, bool if_idle, unsigned timeout_ms,
+                    struct err *err);
 
 struct guest_context {
 	uint32_t context;
@@ -54,8 +56,9 @@ struct guest_context_req {
 /* Errors: -ENOENT with tag CONTEXT_NOT_FOUND or USER_NOT_FOUND, ... */
 int guest_context_create(struct guest *g, const struct guest_context_req *req,
                          struct guest_context *ret, struct err *err);
-/* Oldest first. Caller frees. */
-int guest_contexts(struct guest *g, struct guest_context **ret, size_t *ret_n, struct err *err);
-int guest_context_restart(struct guest *g, uint32_t context, struct err *err);
-int guest_context_interrupt(struct guest *g, uint32_t context, struct err *err);
-int guest_context_delete(struct guest *g, uint32_t context, struct err *err);
+/* user NULL (root) sees and touches everybody's, others their own. Oldest first. Caller frees. */
+int guest_contexts(struct guest *g, const char *user, struct guest_context **ret, size_t *ret_n,
+                   struct err *err);
+int guest_context_restart(struct guest *g, const char *user, uint32_t context, struct err *err);
+int guest_context_interrupt(struct guest *g, const char *user, uint32_t context, struct err *err);
+int guest_context_delete(struct guest *g, const char *user, uint32_t context, struct err *err);

@@ -23,6 +23,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "guest/guest_code.h"
 #include "vm/vm_internal.h"
 
 #define POOL_RETRY_MS 10000  /* after a failure */
@@ -85,6 +86,11 @@ static int ready_warm(struct vm *vm, struct err *err)
 	if (r == 0 && (res.exit_code != 0 || res.timed_out))
 		r = err_set(err, -EIO, "its first command failed");
 	guest_exec_result_done(&res);
+	/* The same for a cell. A snapshot may have no kernel, or one that is busy: never mind. */
+	if (r == 0)
+		guest_code_warm(vm->guest, AGENT_LANG_PYTHON, /* if_idle= */ true, POOL_WARM_MS,
+		                NULL);
+
 	if (r < 0 || (r = guest_quiesce(vm->guest, deadline_in(QUIESCE_MS), err)) < 0)
 		return r;
 	r = machine_stop(vm->machine, err);

@@ -289,6 +289,15 @@ class CodeChecks:
         self.kernel("bash")
         self.assertEqual(self.cell("id -un", "bash", user="nobody")["stdout"], "nobody\n")
         self.assertEqual(self.cell("id -un", "bash")["stdout"], "root\n")
+        ctx = self.context("bash")
+        theirs = self.cell("id -un", "bash", user="nobody")["contextId"]
+        status, body = self.request("POST", self.code_path(), {"code": "id", "contextId": ctx}, user="nobody")
+        self.assertEqual((status, body["code"]), (404, "NOT_FOUND"))  # root's is not theirs
+        self.assertEqual(self.request("DELETE", self.code_path(f"/contexts/{ctx}"), user="nobody")[0], 404)
+        seen = self.request("GET", self.code_path("/contexts"), user="nobody")[1]["contexts"]
+        self.assertEqual([(c["contextId"], c["user"]) for c in seen], [(theirs, "nobody")])
+        self.assertEqual(self.request("DELETE", self.code_path(f"/contexts/{theirs}"))[0], 200)
+        self.assertEqual(self.request("DELETE", self.code_path(f"/contexts/{ctx}"), user="root")[0], 200)
         status, body = self.request("POST", self.code_path(), {"language": "bash", "code": "id"}, user="no-such-user")
         self.assertEqual((status, body["code"]), (404, "USER_NOT_FOUND"))
 

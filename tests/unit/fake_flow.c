@@ -174,22 +174,23 @@ int guest_context_create(struct guest *g, const struct guest_context_req *req,
 	return none(err);
 }
 
-int guest_contexts(struct guest *g, struct guest_context **ret, size_t *ret_n, struct err *err)
+int guest_contexts(struct guest *g, const char *user, struct guest_context **ret, size_t *ret_n,
+                   struct err *err)
 {
 	return none(err);
 }
 
-int guest_context_restart(struct guest *g, uint32_t context, struct err *err)
+int guest_context_restart(struct guest *g, const char *user, uint32_t context, struct err *err)
 {
 	return none(err);
 }
 
-int guest_context_interrupt(struct guest *g, uint32_t context, struct err *err)
+int guest_context_interrupt(struct guest *g, const char *user, uint32_t context, struct err *err)
 {
 	return none(err);
 }
 
-int guest_context_delete(struct guest *g, uint32_t context, struct err *err)
+int guest_context_delete(struct guest *g, const char *user, uint32_t context, struct err *err)
 {
 	return none(err);
 }
