@@ -56,38 +56,50 @@ static int point_load(struct vmm *m, const char *id, struct engine_point *ret, s
 	return r < 0 ? r : chain_load(m, p.disk_layer, &ret->disk, err);
 }
 
-static const char *top_of(const struct engine_chain *c)
+static int hold_chain(struct vmm *m, const struct engine_chain *c, struct err *err)
 {
-	return c->n ? c->l[c->n - 1].id : NULL;
+	for (size_t i = 0; i < c->n; i++) {
+		int r = vmm_hold(m, c->l[i].id, err);
+
+		if (r < 0) {
+			while (i-- > 0)
+				vmm_release(m, c->l[i].id);
+			return r;
+		}
+	}
+	return 0;
+}
+
+static void drop_chain(struct vmm *m, const struct engine_chain *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		vmm_release(m, c->l[i].id);
 }
 
 /*
  * The keeper may replace layers by flattened ones and collect the old ones at
- * any time: between looking the names up and holding them it is kept out.
+ * any time: between looking the names up and holding them it is kept out. Every
+ * layer is held, not only the top: one in the middle may be replaced, and then
+ * what was below it is not below the top any more.
  */
 int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err)
 {
-	const char *mem, *disk;
 	int r;
 
 	pthread_rwlock_rdlock(&m->gc);
 	r = point_load(m, id, ret, err);
-	mem = r < 0 ? NULL : top_of(&ret->mem);
-	disk = r < 0 ? NULL : top_of(&ret->disk);
-	if (mem)
-		r = vmm_hold(m, mem, err);
-	if (r == 0 && disk && (r = vmm_hold(m, disk, err)) < 0 && mem)
-		vmm_release(m, mem);
+	if (r == 0)
+		r = hold_chain(m, &ret->mem, err);
+	if (r == 0 && (r = hold_chain(m, &ret->disk, err)) < 0)
+		drop_chain(m, &ret->mem);
 	pthread_rwlock_unlock(&m->gc);
 	return r;
 }
 
 void point_drop(struct vmm *m, const struct engine_point *p)
 {
-	if (top_of(&p->mem))
-		vmm_release(m, top_of(&p->mem));
-	if (top_of(&p->disk))
-		vmm_release(m, top_of(&p->disk));
+	drop_chain(m, &p->mem);
+	drop_chain(m, &p->disk);
 }
 
 bool layer_sealed(struct vmm *m, const char *id)

@@ -50,7 +50,7 @@ struct vm {
 	uint64_t idle_since_ms; /* clock_ms of it; keeper only */
 };
 
-#define HOLDS_MAX 512      /* names in flight at once */
+#define HOLDS_MAX 4096     /* names in flight at once: whole chains of layers */
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
 #define SHELLS_MAX 16      /* blank processes kept */
@@ -165,7 +165,7 @@ int quota_store_snapshot(struct vmm *m, const char *vm_id, const struct store_sn
 
 /* chain.c */
 int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err);
-/* Loads the point and holds its top layers against collection, until point_drop(). */
+/* Loads the point and holds its layers against collection, until point_drop(). */
 int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err);
 void point_drop(struct vmm *m, const struct engine_point *p);
 bool layer_sealed(struct vmm *m, const char *id);
