@@ -224,11 +224,11 @@ static const char list_logs[] =
 int store_build_log_list(struct store *s, const struct store_build_log_query *w,
                          struct store_build_log **ret, size_t *ret_n, struct err *err)
 {
+	LOCK_SCOPE(&s->lock); /* first, so that it is let go of last */
 	autoquery struct query q = { 0 };
 	autofree struct store_build_log *rows = NULL;
 	size_t n = 0, cap = 0;
 	int r;
-	LOCK_SCOPE(&s->lock);
 
 	*ret = NULL;
 	*ret_n = 0;

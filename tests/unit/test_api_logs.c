@@ -176,6 +176,47 @@ static void pages(void **state)
 	assert_string_equal(seen, "tsrqponmlkjihgfedcba");
 }
 
+static void lines_of_a_build(void **state)
+{
+	struct fx *f = *state;
+	int64_t now = clock_wall_ms();
+	struct store_build b = { .id = "bld-aaaaaaaaaaaaaaaaaaaa",
+		                 .request_id = "ri-aaaaaaaaaaaaaaaaaaaa",
+		                 .started_ms = now },
+	                   other = b;
+	struct store_build_log lines[] = { { .build_id = "bld-aaaaaaaaaaaaaaaaaaaa",
+		                             .seq = 1,
+		                             .at_ms = now - 10,
+		                             .phase = "apt",
+		                             .message = "Get:1 curl" },
+		                           { .build_id = "bld-aaaaaaaaaaaaaaaaaaaa",
+		                             .seq = 2,
+		                             .at_ms = now - 5,
+		                             .phase = "apt",
+		                             .message = "done" } };
+	struct store_build_log foreign = {
+		.build_id = "bld-bbbbbbbbbbbbbbbbbbbb", .seq = 1, .at_ms = now, .message = "secret"
+	};
+	autoreply struct http_reply by_id = { 0 }, by_request = { 0 }, page = { 0 },
+	                            not_mine = { 0 };
+
+	OK(store_account_first(f->store, b.account, &err));
+	snprintf(other.id, sizeof(other.id), "%s", foreign.build_id);
+	snprintf(other.account, sizeof(other.account), "another account");
+	OK(store_build_add(f->store, &b, &err));
+	OK(store_build_add(f->store, &other, &err));
+	OK(store_build_log_add(f->store, lines, 2, &err));
+	OK(store_build_log_add(f->store, &foreign, 1, &err));
+	assert_int_equal(ask(f, "?buildId=bld-aaaaaaaaaaaaaaaaaaaa", &by_id), 2);
+	assert_string_equal(line(&by_id, 0, "message"), "done");
+	assert_string_equal(line(&by_id, 0, "source"), "build");
+	assert_string_equal(line(&by_id, 0, "buildId"), "bld-aaaaaaaaaaaaaaaaaaaa");
+	assert_int_equal(ask(f, "?requestId=ri-aaaaaaaaaaaaaaaaaaaa", &by_request), 2);
+	assert_int_equal(ask(f, "?buildId=bld-aaaaaaaaaaaaaaaaaaaa&search=CURL&pageSize=1", &page),
+	                 1);
+	assert_int_equal(ask(f, "?buildId=bld-bbbbbbbbbbbbbbbbbbbb", &not_mine), 0);
+}
+
 static void lines_are_bounded(void **state)
 {
 	struct fx *f = *state;
@@ -265,6 +306,7 @@ int main(void)
 		T(times),
 		T(bad_queries),
 		T(pages),
+		T(lines_of_a_build),
 		T(lines_are_bounded),
 		T(the_journal_of_a_running_vm),
 	};
