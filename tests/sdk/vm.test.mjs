@@ -163,8 +163,8 @@ describe("the freestyle package", () => {
     await refused(vm.fs.readFile("/no/such/file"), "FILE_NOT_FOUND", (b) => assert.equal(b.path, "/no/such/file"));
     await refused(vm.fs.writeFile("/root", Buffer.from("x")), "FILES_BAD_REQUEST");
     await refused(freestyle.vms.create({ snapshotId: "sc-" + "0".repeat(20) }), "SNAPSHOT_NOT_FOUND");
-    await refused(freestyle.vms.create({ additionalFiles: { "/a": { content: "x" } } }), "CREATE_VM_BAD_REQUEST",
-      (b) => assert.match(b.message, /additionalFiles/));
+    await refused(freestyle.vms.create({ baseImage: { dockerfileContent: "FROM scratch" } }), "CREATE_VM_BAD_REQUEST",
+      (b) => assert.match(b.message, /baseImage/));
   });
 
   it("forks with memory, and the copies live apart", { timeout: BOOT }, async () => {
