@@ -30,8 +30,18 @@
 struct agent;
 
 /* What an epoll event points at: a stale one fails to resolve, never aliases. */
-enum ref_kind { REF_PORT, REF_PROC, REF_IN, REF_OUT, REF_ERR, REF_RESULT,
-                REF_CODE_PROC, REF_CODE_CTL, REF_CODE_OUT, REF_CODE_ERR };
+enum ref_kind {
+	REF_PORT,
+	REF_PROC,
+	REF_IN,
+	REF_OUT,
+	REF_ERR,
+	REF_RESULT,
+	REF_CODE_PROC,
+	REF_CODE_CTL,
+	REF_CODE_OUT,
+	REF_CODE_ERR
+};
 
 struct out_chan {        /* guest to host */
 	int fd;          /* owned; -1: ended or never there */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - contexts of the code interpreter: make, find, list, restart, delete, and their part of the main loop
+ * code.c - contexts of the code interpreter: make, find, list, restart, delete, and their part of
+ * the main loop
  *
  * A context outlives its connection and its kernels: processes in the guest
  * survive a freeze and are inherited by forks, and so does this table. The
@@ -205,7 +206,8 @@ static void create(struct agent *a, uint32_t id, struct rd *c)
 	x = make(a, id, &r, /* is_default= */ false);
 	if (!x)
 		return;
-	code_start(a, x, /* warm= */ false); /* a failure is told by the first cell, which tries again */
+	code_start(a, x,
+	           /* warm= */ false); /* a failure is told by the first cell, which tries again */
 	code_describe(x, &m);
 	agent_code_context_put(&b, &m);
 	stream_answer_body(a, id, b.p, b.len);

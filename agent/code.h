@@ -56,7 +56,7 @@ struct code_ctx {
 	size_t tx_off;
 	uint64_t ready_by;  /* clock_ms(), as all that follow; 0: never */
 	uint64_t closed_by; /* its socket is closed: it should be gone by then */
-	uint32_t count;    /* cells it has run */
+	uint32_t count;     /* cells it has run */
 
 	/* the first of these runs when the state is BUSY */
 	struct code_cell *cells;

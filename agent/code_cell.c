@@ -226,10 +226,10 @@ static void gone(struct agent *a, struct code_ctx *x)
 
 	if (x->cells && (was == AGENT_CODE_BUSY || (was == AGENT_CODE_STARTING && !x->killed))) {
 		if (x->how == AGENT_CODE_END_OK || x->how == AGENT_CODE_END_INTERRUPTED)
-			x->how = x->broken                         ? AGENT_CODE_END_BROKEN
-			         : was == AGENT_CODE_STARTING      ? AGENT_CODE_END_NO_START
+			x->how = x->broken                           ? AGENT_CODE_END_BROKEN
+			         : was == AGENT_CODE_STARTING        ? AGENT_CODE_END_NO_START
 			         : by_signal && code_oom_happened(a) ? AGENT_CODE_END_OOM
-			                                           : AGENT_CODE_END_DIED;
+			                                             : AGENT_CODE_END_DIED;
 		finish(a, x);
 		if (x->state != AGENT_CODE_NONE)
 			return; /* it waits for credit */

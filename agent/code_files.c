@@ -25,8 +25,8 @@
 #include "base/err.h"
 #include "base/log.h"
 
-#define READ_BYTES 4096    /* of events at a time: 170 */
-#define EVENTS_MAX 4096u   /* looked at for one cell; more are too many to list anyway */
+#define READ_BYTES 4096  /* of events at a time: 170 */
+#define EVENTS_MAX 4096u /* looked at for one cell; more are too many to list anyway */
 #define FAN_EVENTS (FAN_MODIFY | FAN_CLOSE_WRITE)
 
 enum { FAN_UNOPENED = 0, FAN_NONE = -1 }; /* values of a->fan_fd beside a descriptor */
@@ -47,9 +47,9 @@ static unsigned running(const struct agent *a)
 
 static bool is_listed(const char *path)
 {
-	static const char *const prefix[] = { "/proc/", "/sys/", "/dev/", "/run/", "/usr/",
-		                              "/var/log/", "/var/lib/", "/var/cache/",
-		                              "/boot/" };
+	static const char *const prefix[] = { "/proc/",    "/sys/",       "/dev/",
+		                              "/run/",     "/usr/",       "/var/log/",
+		                              "/var/lib/", "/var/cache/", "/boot/" };
 	static const char *const part[] = { "/.", "/__pycache__/", "/node_modules/",
 		                            "/site-packages/", "/dist-packages/" };
 

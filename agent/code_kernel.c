@@ -104,7 +104,12 @@ static void child(struct agent *a, const struct code_ctx *x, struct job_fds *fds
 	snprintf(logname, sizeof(logname), "LOGNAME=%s", u.name);
 	const char *base[BASE_ENV] = {
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"LANG=C.UTF-8", "PYTHONUNBUFFERED=1", home, user, logname, shell
+		"LANG=C.UTF-8",
+		"PYTHONUNBUFFERED=1",
+		home,
+		user,
+		logname,
+		shell
 	};
 	for (size_t i = 0; i < BASE_ENV; i++)
 		env_set(&env, base[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api_code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a VM made for it
+ * api_code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a VM
+ * made for it
  *
  * A client that leaves while its cell runs interrupts it; the kernel and its
  * variables stay. The VM of /v1/code is deleted when the cell is over, whatever
@@ -17,10 +18,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define CODE_DEFAULT_MS 290000              /* below the clients' own 300 s without headers */
-#define CODE_MAX_MS 600000                  /* ditto: nobody waits longer for a reply */
+#define CODE_DEFAULT_MS 290000                /* below the clients' own 300 s without headers */
+#define CODE_MAX_MS 600000                    /* ditto: nobody waits longer for a reply */
 #define CODE_STREAM_MAX_MS (24 * 3600 * 1000) /* ms */
-#define POLL_MS 1000                        /* between two looks at the deadline */
+#define POLL_MS 1000                          /* between two looks at the deadline */
 
 static void guest_unrefp(struct guest **g)
 {

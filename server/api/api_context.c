@@ -24,8 +24,8 @@ static json_t *shape_context(const struct guest_context *c)
 	char id[CONTEXT_ID_SIZE];
 
 	cell_context_id(c->context, id);
-	return json_pack("{s:s, s:s, s:o, s:s, s:b, s:I, s:I, s:o, s:o}", "contextId", id, "language",
-	                 agent_language_name(c->language), "cwd",
+	return json_pack("{s:s, s:s, s:o, s:s, s:b, s:I, s:I, s:o, s:o}", "contextId", id,
+	                 "language", agent_language_name(c->language), "cwd",
 	                 shape_output(c->cwd, strlen(c->cwd)), "state", states[c->state], "default",
 	                 c->is_default, "executionCount", (json_int_t)c->count, "waiting",
 	                 (json_int_t)c->waiting, "user",

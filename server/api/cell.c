@@ -7,8 +7,8 @@
  * soon as it is whole. Nothing here trusts the guest: what a cell may say is
  * bounded, results must be JSON objects, and the ends it can have are a list.
  */
-#include "api/api_internal.h"
 #include "api/cell.h"
+#include "api/api_internal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -77,26 +77,43 @@ static const char *mime_of(const char *path)
 	static const struct {
 		const char *ext, *mime;
 	} known[] = {
-		{ "csv", "text/csv" },         { "css", "text/css" },
-		{ "gif", "image/gif" },        { "gz", "application/gzip" },
-		{ "html", "text/html" },       { "htm", "text/html" },
+		{ "csv", "text/csv" },
+		{ "css", "text/css" },
+		{ "gif", "image/gif" },
+		{ "gz", "application/gzip" },
+		{ "html", "text/html" },
+		{ "htm", "text/html" },
 		{ "ipynb", "application/x-ipynb+json" },
-		{ "jpeg", "image/jpeg" },      { "jpg", "image/jpeg" },
-		{ "js", "text/javascript" },   { "json", "application/json" },
-		{ "log", "text/plain" },       { "md", "text/markdown" },
-		{ "mjs", "text/javascript" },  { "mp3", "audio/mpeg" },
-		{ "mp4", "video/mp4" },        { "parquet", "application/vnd.apache.parquet" },
-		{ "pdf", "application/pdf" },  { "png", "image/png" },
-		{ "py", "text/x-python" },     { "sh", "application/x-sh" },
-		{ "svg", "image/svg+xml" },    { "tar", "application/x-tar" },
-		{ "tex", "text/x-tex" },       { "ts", "text/x-typescript" },
+		{ "jpeg", "image/jpeg" },
+		{ "jpg", "image/jpeg" },
+		{ "js", "text/javascript" },
+		{ "json", "application/json" },
+		{ "log", "text/plain" },
+		{ "md", "text/markdown" },
+		{ "mjs", "text/javascript" },
+		{ "mp3", "audio/mpeg" },
+		{ "mp4", "video/mp4" },
+		{ "parquet", "application/vnd.apache.parquet" },
+		{ "pdf", "application/pdf" },
+		{ "png", "image/png" },
+		{ "py", "text/x-python" },
+		{ "sh", "application/x-sh" },
+		{ "svg", "image/svg+xml" },
+		{ "tar", "application/x-tar" },
+		{ "tex", "text/x-tex" },
+		{ "ts", "text/x-typescript" },
 		{ "tsv", "text/tab-separated-values" },
-		{ "txt", "text/plain" },       { "wav", "audio/wav" },
-		{ "webp", "image/webp" },      { "xml", "application/xml" },
-		{ "yaml", "application/yaml" }, { "yml", "application/yaml" },
+		{ "txt", "text/plain" },
+		{ "wav", "audio/wav" },
+		{ "webp", "image/webp" },
+		{ "xml", "application/xml" },
+		{ "yaml", "application/yaml" },
+		{ "yml", "application/yaml" },
 		{ "zip", "application/zip" },
-		{ "docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document" },
-		{ "pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation" },
+		{ "docx",
+		  "application/vnd.openxmlformats-officedocument.wordprocessingml.document" },
+		{ "pptx",
+		  "application/vnd.openxmlformats-officedocument.presentationml.presentation" },
 		{ "xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" },
 	};
 	const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
@@ -237,8 +254,8 @@ static void take(struct cell *x, const struct agent_code_event *e)
 		if (x->started || e->len != 4)
 			break;
 		x->started = true;
-		x->deadline =
-		        x->timeout_ms ? deadline_in(x->timeout_ms + GUEST_CODE_OVER_MS) : UINT64_MAX;
+		x->deadline = x->timeout_ms ? deadline_in(x->timeout_ms + GUEST_CODE_OVER_MS)
+		                            : UINT64_MAX;
 		if (x->streamed) {
 			char id[CONTEXT_ID_SIZE];
 
@@ -281,10 +298,11 @@ static void explain_end(struct cell *x, const struct agent_code_result *m)
 			          x->timeout_ms);
 		break;
 	case AGENT_CODE_END_KILLED:
-		set_error(x, "KernelKilled",
-		          "the cell went on after the interrupt at its timeout of %u ms; its kernel "
-		          "was killed, " GONE,
-		          x->timeout_ms);
+		set_error(
+		        x, "KernelKilled",
+		        "the cell went on after the interrupt at its timeout of %u ms; its kernel "
+		        "was killed, " GONE,
+		        x->timeout_ms);
 		break;
 	case AGENT_CODE_END_DIED:
 		if (m->signal)
@@ -299,7 +317,8 @@ static void explain_end(struct cell *x, const struct agent_code_result *m)
 		          "the machine ran out of memory and the kernel was ended; " GONE);
 		break;
 	case AGENT_CODE_END_BROKEN:
-		set_error(x, "KernelDied", "the cell closed or damaged the kernel's own channel; " GONE);
+		set_error(x, "KernelDied",
+		          "the cell closed or damaged the kernel's own channel; " GONE);
 		break;
 	case AGENT_CODE_END_RESTARTED:
 		set_error(x, "KernelRestarted", "the context was restarted or deleted meanwhile");
@@ -349,8 +368,9 @@ int cell_error(int r, struct err *err)
 		return err_tag(err, r, "VM_NOT_RUNNING",
 		               "the VM was suspended or stopped while the cell ran");
 	if (r == -ENOTSUP)
-		return err_tag(err, r, "CONFLICT", "%s", "this VM was made by an older version: "
-		                                         "stop and start it");
+		return err_tag(err, r, "CONFLICT", "%s",
+		               "this VM was made by an older version: "
+		               "stop and start it");
 	if (err->tag && !strcmp(err->tag, "CONTEXT_NOT_FOUND"))
 		err->tag = "NOT_FOUND";
 	else if (err->tag && (!strcmp(err->tag, "CONTEXT_BUSY") || !strcmp(err->tag, "GUEST_BUSY")))

@@ -12,10 +12,10 @@ struct cell {
 	struct guest_flow *f; /* owned */
 	bool streamed, started, ended;
 	unsigned timeout_ms;
-	uint64_t deadline;   /* clock_ms(): the guest has not kept its own */
-	struct buf out[3];   /* [1], [2]; collected */
-	size_t taken[3];     /* bytes of them, collected or not */
-	struct buf piece;    /* of a result or an error that is not whole yet */
+	uint64_t deadline; /* clock_ms(): the guest has not kept its own */
+	struct buf out[3]; /* [1], [2]; collected */
+	size_t taken[3];   /* bytes of them, collected or not */
+	struct buf piece;  /* of a result or an error that is not whole yet */
 	uint8_t piece_kind;
 	bool piece_lost; /* it grew too large */
 	size_t results_bytes;

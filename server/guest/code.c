@@ -13,7 +13,6 @@
 #include "guest/guest_code.h"
 #include "guest/guest_internal.h"
 
-
 #define READ_BYTES (32u << 10)
 
 static int no_sense(struct err *err)

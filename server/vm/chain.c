@@ -56,38 +56,72 @@ static int point_load(struct vmm *m, const char *id, struct engine_point *ret, s
 	return r < 0 ? r : chain_load(m, p.disk_layer, &ret->disk, err);
 }
 
-static const char *top_of(const struct engine_chain *c)
+static int hold_all(struct vmm *m, const struct engine_chain *c, struct err *err)
 {
-	return c->n ? c->l[c->n - 1].id : NULL;
+	for (size_t i = 0; i < c->n; i++) {
+		int r = vmm_hold(m, c->l[i].id, err);
+
+		while (r < 0 && i > 0)
+			vmm_release(m, c->l[--i].id);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+void chain_drop(struct vmm *m, const struct engine_chain *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		vmm_release(m, c->l[i].id);
 }
 
 /*
- * The keeper may replace layers by flattened ones and collect the old ones at
- * any time: between looking the names up and holding them it is kept out.
+ * The keeper may replace layers by flattened ones, also in the middle of a
+ * chain, and collect the old ones at any time: between looking the names up and
+ * holding every one of them it is kept out.
  */
+int chain_take(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err)
+{
+	int r;
+
+	pthread_rwlock_rdlock(&m->gc);
+	r = chain_load(m, layer, ret, err);
+	if (r == 0)
+		r = hold_all(m, ret, err);
+	pthread_rwlock_unlock(&m->gc);
+	return r;
+}
+
 int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err)
 {
-	const char *mem, *disk;
 	int r;
 
 	pthread_rwlock_rdlock(&m->gc);
 	r = point_load(m, id, ret, err);
-	mem = r < 0 ? NULL : top_of(&ret->mem);
-	disk = r < 0 ? NULL : top_of(&ret->disk);
-	if (mem)
-		r = vmm_hold(m, mem, err);
-	if (r == 0 && disk && (r = vmm_hold(m, disk, err)) < 0 && mem)
-		vmm_release(m, mem);
+	if (r == 0)
+		r = hold_all(m, &ret->mem, err);
+	if (r == 0 && (r = hold_all(m, &ret->disk, err)) < 0)
+		chain_drop(m, &ret->mem);
 	pthread_rwlock_unlock(&m->gc);
 	return r;
 }
 
 void point_drop(struct vmm *m, const struct engine_point *p)
 {
-	if (top_of(&p->mem))
-		vmm_release(m, top_of(&p->mem));
-	if (top_of(&p->disk))
-		vmm_release(m, top_of(&p->disk));
+	chain_drop(m, &p->mem);
+	chain_drop(m, &p->disk);
+}
+
+bool point_fault(struct err *err, const char *tag)
+{
+	bool damaged;
+
+	if (!err || !err->tag ||
+	    (strcmp(err->tag, "POINT_DAMAGED") != 0 && strcmp(err->tag, "POINT_MISMATCH") != 0))
+		return false;
+	damaged = !strcmp(err->tag, "POINT_DAMAGED");
+	err->tag = tag;
+	return damaged;
 }
 
 bool layer_sealed(struct vmm *m, const char *id)

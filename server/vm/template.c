@@ -92,7 +92,8 @@ static int settle_guest(struct vm *vm, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(steps); i++) {
-		/* Before the last step: a Python kernel, its libraries imported, for the first cell. */
+		/* Before the last step: a Python kernel, its libraries imported, for the first
+		 * cell. */
 		if (i == ARRAY_SIZE(steps) - 1)
 			r = guest_code_warm(vm->guest, AGENT_LANG_PYTHON, SETTLE_MS, err);
 		if (r == 0)
