@@ -216,6 +216,14 @@ static const struct setting settings[] = {
 	  "Seconds in which the layers of one spec must be built" },
 	{ "PANDO_SPEC_CACHE_MAX", SET_U32, MEMBER(spec_cache_max), check_u32, "64", NULL, 1, 100000,
 	  "Built layers of specs that are kept; the least recently used ones go first" },
+	{ "PANDO_BUSY_WAIT_S", SET_U32, MEMBER(busy_wait_s), check_u32, "120", NULL, 1, 600,
+	  "Seconds a call waits for another call on the same VM before it is answered 409" },
+	{ "PANDO_DISK_BUDGET_MB", SET_U32, MEMBER(disk_budget_mb), check_u32, "0", NULL, 0, UINT32_MAX,
+	  "MiB that layers and points may take before sticky VMs and snapshots are evicted; 0: no limit" },
+	{ "PANDO_DISK_FREE_MB", SET_U32, MEMBER(disk_free_mb), check_u32, "1024", NULL, 0, UINT32_MAX,
+	  "MiB of the data directory's file system that must stay free; below, the same happens" },
+	{ "PANDO_VM_RESERVE_MB", SET_U32, MEMBER(vm_reserve_mb), check_u32, "48", NULL, 1, 262144,
+	  "Memory in MiB that a new VM takes of the host at least; create and fork are refused without it" },
 };
 /* clang-format on */
 

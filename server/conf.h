@@ -32,6 +32,10 @@ struct conf {
 	char cors_origins[1024];  /* PANDO_CORS_ORIGINS */
 	uint32_t build_timeout_s; /* PANDO_BUILD_TIMEOUT_S */
 	uint32_t spec_cache_max;  /* PANDO_SPEC_CACHE_MAX */
+	uint32_t busy_wait_s;     /* PANDO_BUSY_WAIT_S */
+	uint32_t disk_budget_mb;  /* PANDO_DISK_BUDGET_MB */
+	uint32_t disk_free_mb;    /* PANDO_DISK_FREE_MB */
+	uint32_t vm_reserve_mb;   /* PANDO_VM_RESERVE_MB */
 	bool self_check;          /* --self-check */
 };
 

@@ -132,7 +132,11 @@ static int app_start(struct app *a, struct err *err)
 		               .pool = c->pool,
 		               .pool_mem_mb = c->pool_mem_mb,
 		               .shells = c->shells,
-		               .quota = quota_default(c) };
+		               .quota = quota_default(c),
+		               .busy_wait_s = c->busy_wait_s,
+		               .disk_budget_mb = c->disk_budget_mb,
+		               .disk_free_mb = c->disk_free_mb,
+		               .vm_reserve_mb = c->vm_reserve_mb };
 	struct engine_conf ec = { .data_dir = c->data_dir,
 		                  .image_dir = c->image_dir,
 		                  .qemu = c->qemu,

@@ -341,6 +341,7 @@ json_t *shape_text(const char *s);   /* null for "" */
 json_t *shape_persistence(const struct vm_persistence *p);
 json_t *shape_vm_item(const struct vm_info *v);
 json_t *shape_vm_info(const struct vm_info *v);
+json_t *shape_vm_gone(const struct vm_tombstone *t); /* an item of the list */
 json_t *shape_snapshot(const struct snapshot_info *n);
 /* Text that may not be UTF-8. */
 json_t *shape_output(const void *p, size_t n);
@@ -409,6 +410,10 @@ int api_vm_kill(struct request *req, struct reply *res, struct err *err);
 int api_vm_suspend(struct request *req, struct reply *res, struct err *err);
 int api_vm_fork(struct request *req, struct reply *res, struct err *err);
 int api_vm_snapshot(struct request *req, struct reply *res, struct err *err);
+int api_vm_await(struct request *req, struct reply *res, struct err *err);
+int api_vm_resize(struct request *req, struct reply *res, struct err *err);
+int api_vm_optimize(struct request *req, struct reply *res, struct err *err);
+int api_vm_stats(struct request *req, struct reply *res, struct err *err);
 int api_vm_exec(struct request *req, struct reply *res, struct err *err);
 int api_file_get(struct request *req, struct reply *res, struct err *err);
 int api_file_put(struct request *req, struct reply *res, struct err *err);

@@ -35,6 +35,8 @@ static bool is_shown(const struct snapshot_info *n, const struct snapshot_filter
 		return f->deleted;
 	if (n->state == SNAPSHOT_FAILED)
 		return f->failed;
+	if (n->state == SNAPSHOT_LOST)
+		return f->lost;
 	return n->state != SNAPSHOT_BUILDING || f->building;
 }
 
@@ -60,11 +62,11 @@ int api_snapshot_list(struct request *req, struct reply *res, struct err *err)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	return reply_json(res,
-	                  json_pack("{s:O, s:I, s:I, s:I, s:I, s:i, s:i, s:I}", "snapshots", items,
+	                  json_pack("{s:O, s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "snapshots", items,
 	                            "totalCount", total, "buildingCount", count[SNAPSHOT_BUILDING],
 	                            "readyCount", count[SNAPSHOT_READY], "failedCount",
-	                            count[SNAPSHOT_FAILED], "cancelledCount", 0, "lostCount", 0,
-	                            "deletedCount", gone),
+	                            count[SNAPSHOT_FAILED], "cancelledCount", 0, "lostCount",
+	                            count[SNAPSHOT_LOST], "deletedCount", gone),
 	                  err);
 }
 

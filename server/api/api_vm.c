@@ -20,7 +20,7 @@ struct create_body {
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
 	json_t *persistence;
-	bool wait;
+	bool wait, count_exec;
 	int64_t wait_s;
 };
 static const struct json_field create_fields[] = {
@@ -34,6 +34,8 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
 	           0, READY_MAX),
+	JSON_FIELD(JSON_WANT_BOOL, create_body, count_exec, "countExecAsActivity", JSON_NULLABLE, 0,
+	           0),
 };
 
 static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
@@ -74,6 +76,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	o.snapshot_id = spec.snapshot_id[0] ? spec.snapshot_id : NULL;
 	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_IDLE_DEFAULT);
 	o.activity_threshold = b.threshold;
+	o.count_exec = b.count_exec;
 	if (o.snapshot_id)
 		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
 	r = spec.n ? build_vm(req->api->deps.builder, &spec, &build, &o, &v, err)
@@ -91,6 +94,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 
 struct list_query {
 	uint32_t limit, offset;
+	bool deleted;
 	int state; /* or -1 */
 	char *search;
 };
@@ -107,6 +111,7 @@ static int list_query_read(struct request *req, struct list_query *q, struct err
 
 	if ((r = request_query_u32(req, "limit", UINT32_MAX, &q->limit, err)) < 0 ||
 	    (r = request_query_u32(req, "offset", UINT32_MAX, &q->offset, err)) < 0 ||
+	    (r = request_query_bool(req, "includeDeleted", &q->deleted, err)) < 0 ||
 	    (r = request_query(req, "vmState", &state, err)) < 0 ||
 	    (r = request_query(req, "search", &q->search, err)) < 0)
 		return r;
@@ -143,9 +148,47 @@ static int keep_granted(struct request *req, struct vm_info *v, size_t *n, struc
 	return r;
 }
 
+static bool found(const struct list_query *q, const struct vm_info *v)
+{
+	return !q->search || strcasestr(v->id, q->search) || strcasestr(v->name, q->search);
+}
+
+/* The item, if it is on the page; *total counts all of them. */
+static int list_add(const struct list_query *q, json_t *items, size_t *total, json_t *item_consume,
+                    struct err *err)
+{
+	size_t at = (*total)++;
+
+	if (at < q->offset || at - q->offset >= q->limit) {
+		json_decref(item_consume);
+		return 0;
+	}
+	return json_array_append_new(items, item_consume) < 0
+	               ? err_set(err, -ENOMEM, "out of memory")
+	               : 0;
+}
+
+/* Those that are gone come after those that are not. */
+static int list_deleted(struct request *req, const struct list_query *q, json_t *items,
+                        size_t *total, struct err *err)
+{
+	autofree struct vm_tombstone *v = NULL;
+	size_t n = 0;
+	int r;
+
+	if (!q->deleted || *req->who.identity) /* grants go with their VM */
+		return 0;
+	r = vmm_list_deleted(req->api->deps.vmm, req->who.account, &v, &n, err);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (found(q, &v[i].info) && (q->state < 0 || (int)v[i].info.state == q->state))
+			r = list_add(q, items, total, shape_vm_gone(&v[i]), err);
+	return r;
+}
+
 /*
  * The counters per state are over everything the search finds; totalCount is
- * what the filters leave, so that limit and offset can walk through it.
+ * what the filters leave, so that limit and offset can walk through it. Deleted VMs
+ * are in no counter but totalCount.
  */
 int api_vm_list(struct request *req, struct reply *res, struct err *err)
 {
@@ -161,16 +204,18 @@ int api_vm_list(struct request *req, struct reply *res, struct err *err)
 	    (r = keep_granted(req, v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
-		if (q.search && !strcasestr(v[i].id, q.search) && !strcasestr(v[i].name, q.search))
+		if (!found(&q, &v[i]))
 			continue;
 		per_state[v[i].state]++;
 		if (q.state >= 0 && (int)v[i].state != q.state)
 			continue;
-		if (total >= q.offset && total - q.offset < q.limit &&
-		    json_array_append_new(items, shape_vm_item(&v[i])) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
-		total++;
+		if (total < q.offset || total - q.offset >= q.limit)
+			total++; /* not worth making */
+		else if ((r = list_add(&q, items, &total, shape_vm_item(&v[i]), err)) < 0)
+			return r;
 	}
+	if ((r = list_deleted(req, &q, items, &total, err)) < 0)
+		return r;
 	return reply_json(res,
 	                  json_pack("{s:O, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "vms",
 	                            items, "totalCount", (json_int_t)total, "runningCount",
@@ -209,8 +254,8 @@ int api_vm_delete(struct request *req, struct reply *res, struct err *err)
 
 struct start_body {
 	int64_t idle, threshold;
-	enum json_presence idle_seen;
-	bool wait;
+	enum json_presence idle_seen, count_seen;
+	bool wait, count_exec;
 	int64_t wait_s;
 };
 static const struct json_field start_fields[] = {
@@ -221,20 +266,27 @@ static const struct json_field start_fields[] = {
 	JSON_FIELD(JSON_WANT_BOOL, start_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, start_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE, 0,
 	           READY_MAX),
+	JSON_FIELD_P(JSON_WANT_BOOL, start_body, count_exec, count_seen, "countExecAsActivity",
+	             JSON_NULLABLE, 0, 0),
 };
 
 int api_vm_start(struct request *req, struct reply *res, struct err *err)
 {
-	struct start_body b = { .threshold = INT64_MIN };
+	struct start_body b = { .threshold = VM_LEAVE };
+	struct vm_start_opts o = { .count_exec = -1 };
 	struct vm_info v;
 	const char *id;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_fields(req, "BAD_REQUEST", start_fields, ARRAY_SIZE(start_fields), &b,
-	                        err)) < 0 ||
-	    (r = vmm_start(req->api->deps.vmm, req->who.account, id,
-	                   idle_of(b.idle_seen, b.idle, INT64_MIN), b.threshold, &v, err)) < 0)
+	                        err)) < 0)
+		return r;
+	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_LEAVE);
+	o.activity_threshold = b.threshold;
+	if (b.count_seen == JSON_IS_GIVEN)
+		o.count_exec = b.count_exec;
+	if ((r = vmm_start(req->api->deps.vmm, req->who.account, id, &o, &v, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s, s:[], s:n}", "id", v.id, "domains", "console_url"),
 	                  err);

@@ -95,32 +95,75 @@ static json_t *shape_sizing(const struct vm_info *v)
 	                 (json_int_t)v->mem_mb, "rootfsSizeMb", (json_int_t)v->disk_mb);
 }
 
-json_t *shape_vm_item(const struct vm_info *v)
+static json_t *shape_usage(const struct vm_usage *u)
 {
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:n, s:b, s:b, s:o, s:o}",
-	                 "id", v->id, "state", vm_state_name(v->state), "name", shape_text(v->name),
+	return json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "cpuSeconds", u->cpu_s,
+	                 "wallSeconds", u->run_s, "memoryGbSeconds", u->mem_gb_s, "networkInBytes",
+	                 (json_int_t)u->net_in, "networkOutBytes", (json_int_t)u->net_out,
+	                 "diskReadBytes", (json_int_t)u->disk_read, "diskWriteBytes",
+	                 (json_int_t)u->disk_write);
+}
+
+/* Days are those of UTC. A VM is active on a day on which it ran. */
+static json_t *shape_metrics(const struct vm_info *v)
+{
+	char today[CLOCK_RFC3339_LEN], used[CLOCK_RFC3339_LEN];
+	size_t day = strlen("2026-01-31");
+
+	clock_rfc3339(clock_wall_ms(), today);
+	clock_rfc3339(v->used_ms, used);
+	today[day] = used[day] = '\0';
+	return json_pack("{s:f, s:s, s:b}", "wallTimeSeconds", vm_usage_total(v).run_s,
+	                 "billingDay", today, "isActiveToday",
+	                 v->machine_ms != 0 || !strcmp(today, used));
+}
+
+/* Members that the list and a single VM share. */
+static json_t *shape_vm_common(const struct vm_info *v)
+{
+	struct vm_usage u = vm_usage_total(v);
+
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "id",
+	                 v->id, "state", vm_state_name(v->state), "name", shape_text(v->name),
 	                 "createdAt", shape_time(v->created_ms), "lastNetworkActivity",
 	                 shape_time(v->last_network_ms), "snapshotId", shape_text(v->snapshot_id),
-	                 "buildId", shape_text(v->build_id), "cpuTimeSeconds", v->cpu_seconds,
-	                 "persistence", shape_persistence(&v->persistence), "metrics", "deleted", 0,
-	                 "createdDeclaratively", 0, "sizing", shape_sizing(v), "parentVmId",
-	                 shape_text(v->parent_id));
+	                 "buildId", shape_text(v->build_id), "cpuTimeSeconds", u.cpu_s,
+	                 "persistence", shape_persistence(&v->persistence), "metrics",
+	                 shape_metrics(v), "sizing", shape_sizing(v), "parentVmId",
+	                 shape_text(v->parent_id), "usage", shape_usage(&u));
+}
+
+json_t *shape_vm_item(const struct vm_info *v)
+{
+	json_t *j = shape_vm_common(v);
+
+	json_object_set_new(j, "deleted", json_false());
+	json_object_set_new(j, "createdDeclaratively", json_false());
+	return j;
+}
+
+json_t *shape_vm_gone(const struct vm_tombstone *t)
+{
+	json_t *j = shape_vm_item(&t->info);
+
+	json_object_set_new(j, "deleted", json_true());
+	json_object_set_new(j, "deletedAt", shape_time(t->deleted_ms));
+	json_object_set_new(j, "deleteReason", shape_text(t->reason));
+	return j;
 }
 
 json_t *shape_vm_info(const struct vm_info *v)
 {
-	json_t *idle = v->idle_timeout_s < 0 ? json_null() : json_integer(v->idle_timeout_s);
+	json_t *j = shape_vm_common(v);
 
-	return json_pack(
-	        "{s:s, s:o, s:b, s:o, s:o, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}",
-	        "id", v->id, "name", shape_text(v->name), "recreate", 0, "vmInstanceId",
-	        shape_text(v->instance), "lastNetworkActivity", shape_time(v->last_network_ms),
-	        "state", vm_state_name(v->state), "cpuTimeSeconds", v->cpu_seconds, "buildId",
-	        shape_text(v->build_id), "createdAt", shape_time(v->created_ms), "snapshotId",
-	        shape_text(v->snapshot_id), "parentVmId", shape_text(v->parent_id), "persistence",
-	        shape_persistence(&v->persistence), "idleTimeoutSeconds", idle,
-	        "activityThresholdBytes", (json_int_t)v->activity_threshold, "sizing",
-	        shape_sizing(v), "workdir", shape_text(v->workdir));
+	json_object_set_new(j, "recreate", json_false());
+	json_object_set_new(j, "vmInstanceId", shape_text(v->instance));
+	json_object_set_new(j, "idleTimeoutSeconds",
+	                    v->idle_timeout_s < 0 ? json_null() : json_integer(v->idle_timeout_s));
+	json_object_set_new(j, "activityThresholdBytes", json_integer(v->activity_threshold));
+	json_object_set_new(j, "countExecAsActivity", json_boolean(v->count_exec));
+	json_object_set_new(j, "workdir", shape_text(v->workdir));
+	return j;
 }
 
 json_t *shape_snapshot(const struct snapshot_info *n)
@@ -130,17 +173,20 @@ json_t *shape_snapshot(const struct snapshot_info *n)
 
 	static const char *const states[] = { [SNAPSHOT_READY] = "ready",
 		                              [SNAPSHOT_BUILDING] = "building",
-		                              [SNAPSHOT_FAILED] = "failed" };
+		                              [SNAPSHOT_FAILED] = "failed",
+		                              [SNAPSHOT_LOST] = "lost" };
 
-	return json_pack(
-	        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:o, s:s, s:o, "
-	        "s:o, s:I, s:I, s:I}",
-	        "snapshotId", n->id, "state", states[n->state], "name", shape_text(n->name),
-	        "sourceVmId", shape_text(n->source_vm), "sourceVmInstanceId",
-	        shape_text(n->source_instance), "createdAt", shape_time(n->created_ms), "buildId",
-	        shape_text(n->build_id), "failed", n->state == SNAPSHOT_FAILED, "cancelled", 0,
-	        "lost", 0, "deleted", n->deleted, "failureReason", shape_text(n->failure),
-	        "accountId", n->account, "snapshotPersistence", shape_persistence(&p),
-	        "templateHash", shape_text(n->template_hash), "vcpuCount", (json_int_t)n->vcpus,
-	        "memSizeMib", (json_int_t)n->mem_mb, "rootfsSizeMb", (json_int_t)n->disk_mb);
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:o, s:s, s:o, "
+	                 "s:o, s:I, s:I, s:I, s:o}",
+	                 "snapshotId", n->id, "state", states[n->state], "name",
+	                 shape_text(n->name), "sourceVmId", shape_text(n->source_vm),
+	                 "sourceVmInstanceId", shape_text(n->source_instance), "createdAt",
+	                 shape_time(n->created_ms), "buildId", shape_text(n->build_id), "failed",
+	                 n->state == SNAPSHOT_FAILED, "cancelled", 0, "lost",
+	                 n->state == SNAPSHOT_LOST, "deleted", n->deleted, "failureReason",
+	                 shape_text(n->failure), "accountId", n->account, "snapshotPersistence",
+	                 shape_persistence(&p), "templateHash", shape_text(n->template_hash),
+	                 "vcpuCount", (json_int_t)n->vcpus, "memSizeMib", (json_int_t)n->mem_mb,
+	                 "rootfsSizeMb", (json_int_t)n->disk_mb, "updatedAt",
+	                 shape_time(n->updated_ms ? n->updated_ms : n->created_ms));
 }

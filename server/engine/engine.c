@@ -94,6 +94,8 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 		e->tsc_khz = measure_tsc_khz();
 		e->info.tsc_mhz = (e->tsc_khz + 5000) / 10000 * 10;
 	}
+	if (r == 0)
+		r = engine_cpu_identity(e, err);
 	if (r < 0) {
 		engine_free(e);
 		return r;

@@ -55,8 +55,8 @@ struct engine_info {
 	enum accel accel;
 	char accel_why[160];
 	char qemu_version[64];
-	char machine[160]; /* -machine argument: part of a point's identity */
-	char cpu[64];
+	char machine[160];   /* -machine argument: part of a point's identity */
+	char cpu[64];        /* what a point's CPU must be like; cpu.c. Not the -cpu argument */
 	const char *cmdline; /* the kernel's, on a cold boot */
 	uint32_t tsc_mhz; /* of the host, to 10 MHz; 0 under KVM. An emulated guest's clock depends
 	                     on it */
@@ -141,6 +141,12 @@ int machine_cont_if_stopped(struct machine *m, struct err *err);
 int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err);
 /* Id of the disk layer it writes to now. */
 int machine_disk_layer(struct machine *m, char ret_id[ID_SIZE], struct err *err);
+/* What the guest asked of its disk since the machine began. */
+struct machine_disk_stats {
+	uint64_t read_bytes, write_bytes;
+};
+int machine_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,
+                       struct err *err);
 /* The last lines of the console, for error messages. */
 void machine_console_tail(struct engine *e, const char *instance, char *buf, size_t size);
 

@@ -176,6 +176,12 @@ static int check_layer(struct engine *e, int fd, const struct engine_layer *l, s
 	return r;
 }
 
+/* A process that has run out of descriptors says nothing about the file. */
+static const char *open_fault(int e)
+{
+	return e == EMFILE || e == ENFILE || e == ENOMEM ? NULL : "POINT_DAMAGED";
+}
+
 int engine_open_layer(struct engine *e, const struct engine_layer *l, int *ret_fd, struct err *err)
 {
 	char path[PATH_MAX];
@@ -186,8 +192,8 @@ int engine_open_layer(struct engine *e, const struct engine_layer *l, int *ret_f
 		return r;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return err_tag(err, -errno, "POINT_DAMAGED", "layer %s cannot be opened: %s", l->id,
-		               err_name(errno));
+		return err_tag(err, -errno, open_fault(errno), "layer %s cannot be opened: %s",
+		               l->id, err_name(errno));
 	r = check_layer(e, fd, l, err);
 	if (r < 0)
 		return r;
@@ -246,7 +252,6 @@ int engine_point_check(struct engine *e, const struct engine_point *p, struct er
 		const char *what, *have, *want;
 	} same[] = { { "QEMU version", i->qemu_version, p->qemu_version },
 		     { "machine", i->machine, p->machine },
-		     { "CPU model", i->cpu, p->cpu },
 		     { "accelerator", accel_name(i->accel), p->accel } };
 	char path[PATH_MAX];
 	autofd int fd = -1;
@@ -259,12 +264,16 @@ int engine_point_check(struct engine *e, const struct engine_point *p, struct er
 			return err_tag(err, -EXDEV, "POINT_MISMATCH",
 			               "point %s was frozen with %s '%s', this server has '%s'",
 			               p->id, same[k].what, same[k].want, same[k].have);
+	if (!engine_cpu_same(i->cpu, p->cpu))
+		return err_tag(err, -EXDEV, "POINT_MISMATCH",
+		               "point %s was frozen on the CPU '%s', this server has '%s'", p->id,
+		               p->cpu, i->cpu);
 	r = engine_path(e, path, sizeof(path), "points", p->id, ".state", err);
 	if (r < 0)
 		return r;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return err_tag(err, -errno, "POINT_DAMAGED",
+		return err_tag(err, -errno, open_fault(errno),
 		               "device state of point %s cannot be opened: %s", p->id,
 		               err_name(errno));
 	r = engine_file_crc(fd, &bytes, &crc, err);

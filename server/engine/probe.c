@@ -5,7 +5,8 @@
  * A /dev/kvm proves nothing: on some hosts guests hang on it or QEMU aborts.
  * So a guest is booted with it, in the same jail as every other, and must
  * reach its first process before the deadline. The answer is remembered in
- * a file, keyed by what could change it: kernel, QEMU and image.
+ * a file, keyed by what could change it: kernel, QEMU and image. "No" may have
+ * been a busy host or a module that was not loaded, so it holds until the next boot only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -175,10 +176,22 @@ static void answer_key(struct engine *e, char *buf, size_t size)
 	         e->image_dir);
 }
 
+/* Of this boot of the host; "" when the kernel does not say. */
+static const char *boot_id(char *buf, size_t size)
+{
+	autofree char *text = NULL;
+
+	buf[0] = '\0';
+	if (io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 256, &text, NULL) == 0)
+		snprintf(buf, size, "%.*s", (int)strcspn(text, "\n"), text);
+	return buf;
+}
+
+/* Lines: the key, "works" or "fails <boot id>", the reason. */
 static bool recall(const char *file, const char *key, bool *ret_works, char *why, size_t why_size)
 {
 	autofree char *text = NULL;
-	char *line2, *line3;
+	char *line2, *line3, boot[48], no[64];
 
 	if (io_read_file(AT_FDCWD, file, 4096, &text, NULL) < 0 || !(line2 = strchr(text, '\n')))
 		return false;
@@ -189,7 +202,12 @@ static bool recall(const char *file, const char *key, bool *ret_works, char *why
 	*line3++ = '\0';
 	line3[strcspn(line3, "\n")] = '\0';
 	*ret_works = !strcmp(line2, "works");
+	snprintf(no, sizeof(no), "fails %s", boot_id(boot, sizeof(boot)));
+	if (!*ret_works && strcmp(line2, no) != 0)
+		return false;
 	snprintf(why, why_size, "%.120s (remembered)", line3);
+	log_info("accelerator: the answer of an earlier try is in '%s'; remove it to try again",
+	         file);
 	return true;
 }
 
@@ -198,12 +216,11 @@ static void set_accel(struct engine *e, enum accel a, const char *why)
 	e->info.accel = a;
 	snprintf(e->info.accel_why, sizeof(e->info.accel_why), "%s", why);
 	snprintf(e->info.machine, sizeof(e->info.machine), "%s", argv_machine(a));
-	snprintf(e->info.cpu, sizeof(e->info.cpu), "%s", argv_cpu(a));
 }
 
 int engine_probe(struct engine *e, const char *wanted, struct err *err)
 {
-	char key[700], why[160] = "", text[1024];
+	char key[700], why[160] = "", text[1024], boot[48];
 	bool works = false;
 
 	if (!strcmp(wanted, "tcg")) {
@@ -222,8 +239,9 @@ int engine_probe(struct engine *e, const char *wanted, struct err *err)
 			works = try_kvm(e, why, sizeof(why)) == 0;
 			if (works)
 				snprintf(why, sizeof(why), "a test guest booted on /dev/kvm");
-			snprintf(text, sizeof(text), "%s\n%s\n%s\n", key, works ? "works" : "fails",
-			         why);
+			snprintf(text, sizeof(text), "%s\n%s%s\n%s\n", key,
+			         works ? "works" : "fails ",
+			         works ? "" : boot_id(boot, sizeof(boot)), why);
 			if (io_write_file(AT_FDCWD, e->probe_file, text, strlen(text), 0644, err) <
 			    0)
 				log_warn("cannot remember the answer, ignoring: %s", err->msg);

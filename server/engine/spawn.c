@@ -107,7 +107,7 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 {
 	struct argv_spec a = { .accel = m->e->info.accel,
 		               .machine = m->e->info.machine,
-		               .cpu = m->e->info.cpu,
+		               .cpu = argv_cpu(m->e->info.accel),
 		               .vcpus = s->vcpus,
 		               .mem_mb = s->mem_mb,
 		               .thaw = !s->boot,

@@ -101,6 +101,17 @@ bool guest_alive(struct guest *g)
 	return g->greeted && !g->dead;
 }
 
+bool guest_activity(struct guest *g, uint64_t *ret_marks)
+{
+	bool open = false;
+
+	LOCK_SCOPE(&g->lock);
+	for (size_t i = 0; i < AGENT_STREAMS_MAX && !open; i++)
+		open = g->streams[i] && !g->streams[i]->abandoned && !g->streams[i]->done;
+	*ret_marks = g->next_seq;
+	return open && !g->dead;
+}
+
 static bool end_once(struct guest *g)
 {
 	LOCK_SCOPE(&g->lock);

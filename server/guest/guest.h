@@ -281,6 +281,9 @@ void guest_term_log_done(struct guest_term_log *l);
 int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret_fd,
                   struct err *err);
 
+/* Is a call under way? ret_marks grows with every call. */
+bool guest_activity(struct guest *g, uint64_t *ret_marks);
+
 /*
  * For a freeze: when this returned 0 no byte is on its way to the guest, and none
  * is sent before guest_resume() (callers that want to send wait). So the guest

@@ -104,6 +104,7 @@ struct store_vm {
 	int slot;                 /* network slot while it runs, or -1 */
 	char head[ID_SIZE]; /* last point of its line: thawed from or frozen as; may be gone. Not a
 	                       reference: see store_tree.c */
+	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
 };
 int store_vm_add(struct store *s, const struct store_vm *v, struct err *err);
 /* Several at once (fork): all or none. new_layers: their disk layers. */
@@ -115,7 +116,15 @@ int store_vm_list(struct store *s, const char *account /* NULL: all */, struct s
 /* Writes the whole row. new_layers/new_point (NULL, 0: none) are added in the same transaction. */
 int store_vm_update(struct store *s, const struct store_vm *v, const struct store_layer *new_layers,
                     size_t n_layers, const struct store_point *new_point, struct err *err);
-int store_vm_delete(struct store *s, const char *id, struct err *err);
+/* What the machines that run took so far, in one transaction; rows of other instances stay. */
+int store_vm_usage(struct store *s, const struct vm_info *v, size_t n, struct err *err);
+/* The row becomes a tombstone with what v says of its usage; reason NULL: it just goes. */
+int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason, struct err *err);
+int store_vm_delete(struct store *s, const char *id, struct err *err); /* as it stands there */
+int store_tombstone_get(struct store *s, const char *id, struct vm_tombstone *ret, struct err *err);
+/* Newest first. Caller frees. */
+int store_tombstone_list(struct store *s, const char *account, struct vm_tombstone **ret,
+                         size_t *ret_n, struct err *err);
 
 /* ---- snapshots ---- */
 struct store_snapshot {
@@ -129,6 +138,10 @@ int store_snapshot_list(struct store *s, const char *account, bool include_delet
                         struct store_snapshot **ret, size_t *ret_n, struct err *err);
 int store_snapshot_rename(struct store *s, const char *id, const char *name, struct err *err);
 int store_snapshot_delete(struct store *s, const char *id, struct err *err);
+/* Its point is of no use any more, or was given up: it stays listed as lost. */
+int store_snapshot_lose(struct store *s, const char *id, const char *reason, struct err *err);
+/* A VM was made from it just now. */
+int store_snapshot_used(struct store *s, const char *id, struct err *err);
 
 /* ---- the tree: store_tree.c ---- */
 struct store_tree_layer {

@@ -131,6 +131,12 @@ int row_missing(const struct table *t, const char *key, struct err *err);
 int layer_add_locked(struct store *s, const struct store_layer *l, struct err *err);
 /* Adds those that are new, seals those that are known; parents may follow their children. */
 int layers_put_locked(struct store *s, const struct store_layer *l, size_t n, struct err *err);
+/* Remembers a VM that goes, and forgets the oldest of its account. */
+int tombstone_add_locked(struct store *s, const struct vm_info *v, const char *reason,
+                         struct err *err);
+extern const char *const vm_state_words[VM_STATE_MAX];
+extern const char *const vm_persist_words[PERSIST_MAX];
+extern const char *const vm_event_words[DELETE_EVENT_MAX];
 int point_add_locked(struct store *s, const struct store_point *p, struct err *err);
 /* All grants on a VM or repository that goes. */
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);

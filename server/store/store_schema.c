@@ -260,6 +260,55 @@ static const char migration_logs[] =
         ");"
         "CREATE INDEX background_requests_account ON background_requests (account, created_ms);";
 
-const char *const store_migrations[] = { migration_1, migration_accounts, migration_tree,
-	                                 migration_specs, migration_logs };
+/* Usage, last use, tombstones; snapshots that were lost. */
+static const char migration_life[] =
+        "ALTER TABLE vms ADD COLUMN count_exec BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN run_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN mem_gb_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN net_in BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN net_out BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN disk_read BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN disk_write BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN now_cpu_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN now_run_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN now_mem_gb_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN now_net_in BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN now_net_out BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN now_disk_read BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN now_disk_write BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN machine_ms BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN used_ms BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN grow_fs BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE snapshots ADD COLUMN updated_ms BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE snapshots ADD COLUMN used_ms BIGINT NOT NULL DEFAULT 0;"
+        "CREATE TABLE vm_tombstones ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  name TEXT NOT NULL,"
+        "  state TEXT NOT NULL,"
+        "  snapshot_id TEXT,"
+        "  parent_id TEXT,"
+        "  created_ms BIGINT NOT NULL,"
+        "  last_network_ms BIGINT NOT NULL,"
+        "  persist TEXT NOT NULL,"
+        "  priority BIGINT NOT NULL,"
+        "  delete_event TEXT NOT NULL,"
+        "  vcpus BIGINT NOT NULL,"
+        "  mem_mb BIGINT NOT NULL,"
+        "  disk_mb BIGINT NOT NULL,"
+        "  cpu_seconds DOUBLE PRECISION NOT NULL,"
+        "  run_seconds DOUBLE PRECISION NOT NULL,"
+        "  mem_gb_seconds DOUBLE PRECISION NOT NULL,"
+        "  net_in BIGINT NOT NULL,"
+        "  net_out BIGINT NOT NULL,"
+        "  disk_read BIGINT NOT NULL,"
+        "  disk_write BIGINT NOT NULL,"
+        "  used_ms BIGINT NOT NULL,"
+        "  reason TEXT NOT NULL,"
+        "  deleted_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX vm_tombstones_account ON vm_tombstones (account, deleted_ms);";
+
+const char *const store_migrations[] = { migration_1,     migration_accounts, migration_tree,
+	                                 migration_specs, migration_logs,     migration_life };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

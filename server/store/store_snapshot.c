@@ -11,12 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 
 static const char *const state_words[] = {
 	[SNAPSHOT_READY] = "ready",
 	[SNAPSHOT_BUILDING] = "building",
 	[SNAPSHOT_FAILED] = "failed",
+	[SNAPSHOT_LOST] = "lost",
 };
 static_assert(ARRAY_SIZE(state_words) == SNAPSHOT_STATE_MAX, "state_words misses a state");
 
@@ -39,6 +41,8 @@ static const struct col snapshot_cols[] = {
 	COL_AT(COL_TEXT, store_snapshot, info.failure, "failure"),
 	COL_AT(COL_TEXT, store_snapshot, info.template_hash, "template_hash"),
 	COL_AT(COL_TEXT, store_snapshot, info.workdir, "workdir"),
+	COL_AT(COL_I64, store_snapshot, info.updated_ms, "updated_ms"),
+	COL_AT(COL_I64, store_snapshot, info.used_ms, "used_ms"),
 };
 const struct table snapshot_table = {
 	.name = "snapshots",
@@ -119,6 +123,7 @@ int store_snapshot_rename(struct store *s, const char *id, const char *name, str
 		return err_set(err, -EINVAL, "a name has at most %zu bytes",
 		               sizeof(n.info.name) - 1);
 	snprintf(n.info.name, sizeof(n.info.name), "%s", name);
+	n.info.updated_ms = clock_wall_ms();
 	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -136,7 +141,39 @@ int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 		return err_tag(err, -EALREADY, "SNAPSHOT_ALREADY_DELETED",
 		               "snapshot '%s' was deleted before", id);
 	n.info.deleted = true;
+	n.info.updated_ms = clock_wall_ms();
 	n.point[0] = '\0';
+	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+int store_snapshot_lose(struct store *s, const char *id, const char *reason, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	struct store_snapshot n;
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
+		return r;
+	n.info.state = SNAPSHOT_LOST;
+	n.info.updated_ms = clock_wall_ms();
+	snprintf(n.info.failure, sizeof(n.info.failure), "%s", reason);
+	n.point[0] = '\0';
+	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+int store_snapshot_used(struct store *s, const char *id, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	struct store_snapshot n;
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
+		return r;
+	n.info.used_ms = clock_wall_ms();
 	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

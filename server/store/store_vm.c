@@ -7,31 +7,26 @@
 
 #include "base/err.h"
 
-static const char *const state_words[] = {
+const char *const vm_state_words[VM_STATE_MAX] = {
 	[VM_STARTING] = "starting",   [VM_RUNNING] = "running", [VM_SUSPENDING] = "suspending",
 	[VM_SUSPENDED] = "suspended", [VM_STOPPED] = "stopped", [VM_LOST] = "lost",
 	[VM_BUILDING] = "building",
 };
-static_assert(ARRAY_SIZE(state_words) == VM_STATE_MAX, "state_words misses a state");
-
-static const char *const persist_words[] = {
+const char *const vm_persist_words[PERSIST_MAX] = {
 	[PERSIST_STICKY] = "sticky",
 	[PERSIST_EPHEMERAL] = "ephemeral",
 	[PERSIST_PERSISTENT] = "persistent",
 };
-static_assert(ARRAY_SIZE(persist_words) == PERSIST_MAX, "persist_words misses a type");
-
-static const char *const event_words[] = {
+const char *const vm_event_words[DELETE_EVENT_MAX] = {
 	[DELETE_ON_SUSPEND] = "suspend",
 	[DELETE_ON_STOP] = "stop",
 };
-static_assert(ARRAY_SIZE(event_words) == DELETE_EVENT_MAX, "event_words misses an event");
 
 static const struct col vm_cols[] = {
 	COL_AT(COL_TEXT, store_vm, info.id, "id"),
 	COL_AT(COL_TEXT, store_vm, info.account, "account"),
 	COL_AT(COL_TEXT, store_vm, info.name, "name"),
-	COL_WORD_AT(store_vm, info.state, "state", state_words),
+	COL_WORD_AT(store_vm, info.state, "state", vm_state_words),
 	COL_AT(COL_REF, store_vm, info.instance, "instance"),
 	COL_AT(COL_REF, store_vm, info.snapshot_id, "snapshot_id"),
 	COL_AT(COL_REF, store_vm, info.parent_id, "parent_id"),
@@ -40,13 +35,29 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_I64, store_vm, info.last_network_ms, "last_network_ms"),
 	COL_AT(COL_I64, store_vm, info.idle_timeout_s, "idle_timeout_s"),
 	COL_AT(COL_I64, store_vm, info.activity_threshold, "activity_threshold"),
-	COL_WORD_AT(store_vm, info.persistence.type, "persist", persist_words),
+	COL_WORD_AT(store_vm, info.persistence.type, "persist", vm_persist_words),
 	COL_AT(COL_INT, store_vm, info.persistence.priority, "priority"),
-	COL_WORD_AT(store_vm, info.persistence.delete_event, "delete_event", event_words),
+	COL_WORD_AT(store_vm, info.persistence.delete_event, "delete_event", vm_event_words),
 	COL_AT(COL_U32, store_vm, info.vcpus, "vcpus"),
 	COL_AT(COL_U32, store_vm, info.mem_mb, "mem_mb"),
 	COL_AT(COL_U32, store_vm, info.disk_mb, "disk_mb"),
-	COL_AT(COL_DOUBLE, store_vm, info.cpu_seconds, "cpu_seconds"),
+	COL_AT(COL_BOOL, store_vm, info.count_exec, "count_exec"),
+	COL_AT(COL_DOUBLE, store_vm, info.past.cpu_s, "cpu_seconds"),
+	COL_AT(COL_DOUBLE, store_vm, info.past.run_s, "run_seconds"),
+	COL_AT(COL_DOUBLE, store_vm, info.past.mem_gb_s, "mem_gb_seconds"),
+	COL_AT(COL_U64, store_vm, info.past.net_in, "net_in"),
+	COL_AT(COL_U64, store_vm, info.past.net_out, "net_out"),
+	COL_AT(COL_U64, store_vm, info.past.disk_read, "disk_read"),
+	COL_AT(COL_U64, store_vm, info.past.disk_write, "disk_write"),
+	COL_AT(COL_DOUBLE, store_vm, info.now.cpu_s, "now_cpu_seconds"),
+	COL_AT(COL_DOUBLE, store_vm, info.now.run_s, "now_run_seconds"),
+	COL_AT(COL_DOUBLE, store_vm, info.now.mem_gb_s, "now_mem_gb_seconds"),
+	COL_AT(COL_U64, store_vm, info.now.net_in, "now_net_in"),
+	COL_AT(COL_U64, store_vm, info.now.net_out, "now_net_out"),
+	COL_AT(COL_U64, store_vm, info.now.disk_read, "now_disk_read"),
+	COL_AT(COL_U64, store_vm, info.now.disk_write, "now_disk_write"),
+	COL_AT(COL_I64, store_vm, info.machine_ms, "machine_ms"),
+	COL_AT(COL_I64, store_vm, info.used_ms, "used_ms"),
 	COL_AT(COL_U64, store_vm, info.generation, "generation"),
 	COL_AT(COL_REF, store_vm, base_point, "base_point"),
 	COL_AT(COL_REF, store_vm, base_mem, "base_mem"),
@@ -55,6 +66,7 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_REF, store_vm, head, "head"),
 	COL_AT(COL_REF, store_vm, info.build_id, "build_id"),
 	COL_AT(COL_TEXT, store_vm, info.workdir, "workdir"),
+	COL_AT(COL_BOOL, store_vm, grow_fs, "grow_fs"),
 };
 const struct table vm_table = {
 	.name = "vms",
@@ -122,13 +134,54 @@ int store_vm_update(struct store *s, const struct store_vm *v, const struct stor
 	return tx_commit(&t, err);
 }
 
-int store_vm_delete(struct store *s, const char *id, struct err *err)
+/* Only these columns: the rest of the row may be on its way to another state. */
+int store_vm_usage(struct store *s, const struct vm_info *v, size_t n, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	int r = tx_begin(&t, s, err);
+
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		autoquery struct query q = { 0 };
+
+		r = query_begin(&q, s,
+		                "UPDATE vms SET now_cpu_seconds = $1, now_run_seconds = $2,"
+		                " now_mem_gb_seconds = $3, now_net_in = $4, now_net_out = $5,"
+		                " now_disk_read = $6, now_disk_write = $7, last_network_ms = $8"
+		                " WHERE id = $9 AND instance = $10",
+		                err);
+		if (r < 0)
+			return r;
+		query_bind_double(&q, v[i].now.cpu_s);
+		query_bind_double(&q, v[i].now.run_s);
+		query_bind_double(&q, v[i].now.mem_gb_s);
+		query_bind_i64(&q, (int64_t)v[i].now.net_in);
+		query_bind_i64(&q, (int64_t)v[i].now.net_out);
+		query_bind_i64(&q, (int64_t)v[i].now.disk_read);
+		query_bind_i64(&q, (int64_t)v[i].now.disk_write);
+		query_bind_i64(&q, v[i].last_network_ms);
+		query_bind_text(&q, v[i].id);
+		query_bind_text(&q, v[i].instance);
+		r = query_run(&q, err);
+	}
+	return r < 0 ? r : tx_commit(&t, err);
+}
+
+int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason, struct err *err)
 {
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_delete(s, &vm_table, id, err)) < 0 ||
-	    (r = grants_drop_locked(s, GRANT_VM, id, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_delete(s, &vm_table, v->info.id, err)) < 0 ||
+	    (r = grants_drop_locked(s, GRANT_VM, v->info.id, err)) < 0 ||
+	    (reason && (r = tombstone_add_locked(s, &v->info, reason, err)) < 0))
 		return r;
 	return tx_commit(&t, err);
+}
+
+int store_vm_delete(struct store *s, const char *id, struct err *err)
+{
+	struct store_vm v;
+	int r = store_vm_get(s, id, &v, err);
+
+	return r < 0 ? r : store_vm_bury(s, &v, "deleted", err);
 }

@@ -140,36 +140,49 @@ static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, s
 	vm->has_slot = true;
 	vm->row.slot = (int)s.slot.idx;
 	snprintf(vm->row.info.instance, sizeof(vm->row.info.instance), "%s", s.instance);
+	vm_publish(vm); /* whoever must end it while it starts knows it by this name */
 	*ret_ahead = s.ahead;
 	return 0;
 }
 
-static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
+static int load_machine(struct vm *vm, struct bringup *b, const struct machine_load *l,
+                        struct err *err)
 {
-	struct machine_load l = { .disk_mb = vm->row.info.disk_mb, .point = b->point };
 	bool ahead = false;
 	int r;
 
-	plan_disk(vm, b, &l);
-	if (b->point) {
-		l.disk = b->point->disk;
-	} else {
-		r = chain_load(vm->m, b->before, &l.disk, err);
-		if (r < 0)
-			return r;
-		if (l.disk_layer_exists)
-			l.disk.n--; /* its own layer is on top of the chain */
-	}
 	do {
 		r = take_shell(vm, b, &ahead, err);
 		if (r < 0)
 			return r;
-		r = machine_load(vm->machine, &l, err);
+		r = machine_load(vm->machine, l, err);
 		/* A process that waited may have died in that moment: that is no one's fault. */
 		if (r == 0 || !ahead || machine_alive(vm->machine))
 			return r;
 		vm_take_down(vm);
 	} while (true);
+}
+
+static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
+{
+	struct machine_load l = { .disk_mb = vm->row.info.disk_mb, .point = b->point };
+	struct engine_chain held = { 0 };
+	int r;
+
+	plan_disk(vm, b, &l);
+	if (b->point) {
+		l.disk = b->point->disk; /* held by the caller */
+	} else {
+		r = chain_take(vm->m, b->before, &held, err);
+		if (r < 0)
+			return r;
+		l.disk = held;
+		if (l.disk_layer_exists)
+			l.disk.n--; /* its own layer is on top of the chain */
+	}
+	r = load_machine(vm, b, &l, err);
+	chain_drop(vm->m, &held);
+	return r;
 }
 
 static void log_times(struct vm *vm, uint64_t t_start, uint64_t t_cont, uint64_t t_hello)

@@ -56,32 +56,42 @@ static int point_load(struct vmm *m, const char *id, struct engine_point *ret, s
 	return r < 0 ? r : chain_load(m, p.disk_layer, &ret->disk, err);
 }
 
-static int hold_chain(struct vmm *m, const struct engine_chain *c, struct err *err)
+static int hold_all(struct vmm *m, const struct engine_chain *c, struct err *err)
 {
 	for (size_t i = 0; i < c->n; i++) {
 		int r = vmm_hold(m, c->l[i].id, err);
 
-		if (r < 0) {
-			while (i-- > 0)
-				vmm_release(m, c->l[i].id);
+		while (r < 0 && i > 0)
+			vmm_release(m, c->l[--i].id);
+		if (r < 0)
 			return r;
-		}
 	}
 	return 0;
 }
 
-static void drop_chain(struct vmm *m, const struct engine_chain *c)
+void chain_drop(struct vmm *m, const struct engine_chain *c)
 {
 	for (size_t i = 0; i < c->n; i++)
 		vmm_release(m, c->l[i].id);
 }
 
 /*
- * The keeper may replace layers by flattened ones and collect the old ones at
- * any time: between looking the names up and holding them it is kept out. Every
- * layer is held, not only the top: one in the middle may be replaced, and then
- * what was below it is not below the top any more.
+ * The keeper may replace layers by flattened ones, also in the middle of a
+ * chain, and collect the old ones at any time: between looking the names up and
+ * holding every one of them it is kept out.
  */
+int chain_take(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err)
+{
+	int r;
+
+	pthread_rwlock_rdlock(&m->gc);
+	r = chain_load(m, layer, ret, err);
+	if (r == 0)
+		r = hold_all(m, ret, err);
+	pthread_rwlock_unlock(&m->gc);
+	return r;
+}
+
 int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err)
 {
 	int r;
@@ -89,17 +99,29 @@ int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct e
 	pthread_rwlock_rdlock(&m->gc);
 	r = point_load(m, id, ret, err);
 	if (r == 0)
-		r = hold_chain(m, &ret->mem, err);
-	if (r == 0 && (r = hold_chain(m, &ret->disk, err)) < 0)
-		drop_chain(m, &ret->mem);
+		r = hold_all(m, &ret->mem, err);
+	if (r == 0 && (r = hold_all(m, &ret->disk, err)) < 0)
+		chain_drop(m, &ret->mem);
 	pthread_rwlock_unlock(&m->gc);
 	return r;
 }
 
 void point_drop(struct vmm *m, const struct engine_point *p)
 {
-	drop_chain(m, &p->mem);
-	drop_chain(m, &p->disk);
+	chain_drop(m, &p->mem);
+	chain_drop(m, &p->disk);
+}
+
+bool point_fault(struct err *err, const char *tag)
+{
+	bool damaged;
+
+	if (!err || !err->tag ||
+	    (strcmp(err->tag, "POINT_DAMAGED") != 0 && strcmp(err->tag, "POINT_MISMATCH") != 0))
+		return false;
+	damaged = !strcmp(err->tag, "POINT_DAMAGED");
+	err->tag = tag;
+	return damaged;
 }
 
 bool layer_sealed(struct vmm *m, const char *id)

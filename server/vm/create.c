@@ -29,12 +29,16 @@ int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_
 		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND",
 		               "snapshot '%.40s' failed before there was anything to start: %.200s",
 		               id, s.info.failure);
+	if (!s.info.deleted && s.info.state == SNAPSHOT_LOST)
+		return err_tag(err, -EEXIST, "SOURCE_SNAPSHOT_LOST",
+		               "snapshot '%.40s' is lost: %.200s", id, s.info.failure);
 	if (s.info.deleted || !*s.point)
 		return err_tag(err, -ENOENT, "SOURCE_SNAPSHOT_DELETED",
 		               "snapshot '%.40s' was deleted", id);
 	snprintf(ret_point, ID_SIZE, "%s", s.point);
 	if (ret_workdir)
 		snprintf(ret_workdir, WORKDIR_SIZE, "%s", s.info.workdir);
+	snapshot_used(m, &s);
 	return 0;
 }
 
@@ -51,6 +55,7 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
 	i->created_ms = clock_wall_ms();
 	i->idle_timeout_s = o->idle_timeout_s;
 	i->activity_threshold = o->activity_threshold;
+	i->count_exec = o->count_exec;
 	i->persistence = o->persistence;
 }
 
@@ -138,6 +143,8 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	bool ready;
 	int r = 0;
 
+	if (!o->point && ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0))
+		return err_wrap(err, "create VM");
 	if (o->point)
 		snprintf(point, sizeof(point), "%s", o->point);
 	else if (o->snapshot_id)
@@ -156,6 +163,8 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	if (r == -EAGAIN)
 		r = create_from(m, &full, point, ret, err);
 	vmm_release(m, point);
+	if (r < 0 && o->snapshot_id)
+		snapshot_fault(m, o->snapshot_id, err);
 	if (r < 0)
 		return err_wrap(err, "create VM");
 	vmm_tell(m, o->account, ret->id, EVENT_INFO, "created from %s in %llu ms",

@@ -1,20 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* delete.c - the VM goes; layers others stand on stay */
+#include <errno.h>
+#include <string.h>
+
 #include "base/auto.h"
 #include "vm/vm_internal.h"
 
-int vm_delete_locked(struct vm *vm, struct err *err)
+int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 {
-	int r = store_vm_delete(vm->m->store, vm->row.info.id, err);
+	bool asked = !reason || !strcmp(reason, "deleted");
+	int r;
 
+	vm_usage_look(vm);
+	r = store_vm_bury(vm->m->store, &vm->row, reason, err);
 	if (r < 0)
 		return r;
 	/* From here on it is gone, whatever happens to the process: recovery ends what nobody owns.
 	 */
 	vm->gone = true;
 	vm_take_down(vm);
-	vm_log(vm, LOG_LV_INFO, "deleted");
-	vm_tell(vm, EVENT_INFO, "deleted");
+	vm_log(vm, LOG_LV_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
+	vm_tell(vm, EVENT_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
+	pthread_mutex_lock(&vm->m->lock);
+	vm->buried = true;
+	vm_wake_waiters(vm);
+	pthread_mutex_unlock(&vm->m->lock);
 	vmm_forget(vm->m, vm);
 	vmm_collect_soon(vm->m);
 	return 0;
@@ -34,9 +44,12 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *e
 	vm_unref(vm);
 	if (i.state == VM_BUILDING)
 		return 0;
-	if ((r = vmm_lock(m, account, id, &vm, err)) < 0)
+	r = vmm_lock_soon(m, account, id, &vm, err);
+	if (r == -ENOENT) /* whoever deletes twice finds nothing */
+		return err_tag(err, r, "VM_NOT_FOUND", "no VM '%.40s'", id);
+	if (r < 0)
 		return r;
-	r = vm_delete_locked(vm, err);
+	r = vm_delete_locked(vm, "deleted", err);
 	vm_unlock(vm);
 	return r;
 }

@@ -92,11 +92,7 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 	uint64_t t0 = clock_ms();
 	int r;
 
-	pthread_rwlock_rdlock(&m->gc);
-	r = chain_load(m, top, &c, err);
-	if (r == 0)
-		r = vmm_hold(m, top, err);
-	pthread_rwlock_unlock(&m->gc);
+	r = chain_take(m, top, &c, err);
 	if (r < 0)
 		return r;
 	r = c.n < 3 ? err_set(err, -EINVAL, "layer %s: nothing to flatten", top)
@@ -113,7 +109,7 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 		}
 		vmm_release(m, l.id);
 	}
-	vmm_release(m, top);
+	chain_drop(m, &c);
 	if (r == 0)
 		log_obj(LOG_LV_INFO, "layer", l.id,
 		        "takes the place of %zu %s layers (%llu MB, %llu ms)", c.n,

@@ -92,7 +92,9 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 		id_make("", row.info.id);
 		row.info.state = VM_STARTING;
 		row.info.created_ms = clock_wall_ms();
-		row.info.cpu_seconds = 0;
+		row.info.past = row.info.now = (struct vm_usage){ 0 };
+		row.info.machine_ms = row.info.used_ms = row.info.last_network_ms = 0;
+		row.info.instance[0] = '\0';
 		row.info.point[0] = '\0';
 		row.slot = -1;
 		if (persistence)
@@ -165,8 +167,8 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	if (count < 1 || count > VM_FORK_MAX)
 		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
-	r = fork_point(m, account, id, count, point, &parent, err);
-	if (r < 0)
+	if ((r = vmm_need_memory(m, count, err)) < 0 || (r = vmm_need_room(m, err)) < 0 ||
+	    (r = fork_point(m, account, id, count, point, &parent, err)) < 0)
 		return err_wrap(err, "fork VM %s", id);
 	pthread_mutex_init(&job.lock, NULL);
 	job.children = calloc(count, sizeof(*job.children));
@@ -205,6 +207,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	vmm_release(m, point);
 	vmm_collect_soon(m);
 	if (r < 0) {
+		point_fault(err, "CORRUPT_VM_RECORD");
 		free(infos);
 		return err_wrap(err, "fork VM %s", id);
 	}

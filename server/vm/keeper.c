@@ -15,16 +15,21 @@
 #include "vm/vm_internal.h"
 
 #define KEEPER_TICK_MS 2000 /* how often idle VMs are looked for */
+#define USAGE_SAVE_MS 60000 /* how often the usage of running VMs is saved */
 
-static void collect(struct vmm *m)
+void vmm_collect(struct vmm *m)
 {
-	char holds[HOLDS_MAX][ID_SIZE];
-	const char *names[HOLDS_MAX];
+	autofree char(*holds)[ID_SIZE] = calloc(HOLDS_MAX, ID_SIZE);
+	autofree const char **names = calloc(HOLDS_MAX, sizeof(*names));
 	struct store_garbage g = { 0 };
 	struct err err = { 0 };
 	size_t n;
 	int r;
 
+	if (!holds || !names) {
+		log_warn("collect garbage: out of memory; tried again later");
+		return;
+	}
 	pthread_rwlock_wrlock(&m->gc);
 	pthread_mutex_lock(&m->lock);
 	n = m->n_holds;
@@ -104,11 +109,12 @@ static void flatten_chains(struct vmm *m)
 	}
 }
 
-/* NIC bytes moved since the last look? Then it is not idle. */
+/* NIC bytes moved since the last look (and calls, where they count)? Then it is not idle. */
 static bool is_idle(struct vm *vm, const struct vm_info *i)
 {
 	struct priv_slot_stats st;
 	uint64_t total, now = clock_ms();
+	bool used = vm_guest_used(vm) && i->count_exec;
 	uint64_t least = i->activity_threshold > 0 ? (uint64_t)i->activity_threshold : 1;
 
 	if (privc_slot_stats(vm->m->priv, vm->slot.idx, &st, NULL) < 0)
@@ -121,6 +127,8 @@ static bool is_idle(struct vm *vm, const struct vm_info *i)
 		}
 		vm->idle_since_ms = now;
 	}
+	if (used)
+		vm->idle_since_ms = now;
 	vm->idle_bytes = total;
 	return i->idle_timeout_s >= 0 &&
 	       now - vm->idle_since_ms >= (uint64_t)i->idle_timeout_s * 1000;
@@ -146,7 +154,7 @@ static void look_at(struct vm *vm)
 			vm_log(vm, LOG_LV_WARN, "%s", err.msg);
 		else if (i.persistence.type == PERSIST_EPHEMERAL &&
 		         i.persistence.delete_event == DELETE_ON_SUSPEND)
-			vm_delete_locked(vm, &err);
+			vm_delete_locked(vm, "ephemeral", &err);
 	}
 	pthread_mutex_unlock(&vm->lock);
 }
@@ -166,13 +174,14 @@ static void look_at_all(struct vmm *m)
 void *keeper_main(void *arg)
 {
 	struct vmm *m = arg;
+	uint64_t save_at = deadline_in(USAGE_SAVE_MS);
 
 	for (;;) {
 		struct timespec ts = deadline_timespec(deadline_in(KEEPER_TICK_MS));
 		bool wanted;
 
 		pthread_mutex_lock(&m->lock);
-		while (!m->stopping && !m->collect_wanted &&
+		while (!m->stopping && !m->collect_wanted && !m->room_wanted &&
 		       pthread_cond_timedwait(&m->cond, &m->lock, &ts) != ETIMEDOUT)
 			;
 		wanted = m->collect_wanted;
@@ -183,11 +192,17 @@ void *keeper_main(void *arg)
 		}
 		pthread_mutex_unlock(&m->lock);
 		if (wanted) {
-			collect(m);
+			vmm_collect(m);
+			vmm_look_at_disk(m);
 			seal_layers(m);
 			flatten_chains(m);
-			collect(m);
+			vmm_collect(m);
 		}
+		vmm_look_at_disk(m);
 		look_at_all(m);
+		if (deadline_left(save_at) == 0) {
+			vmm_usage_save(m);
+			save_at = deadline_in(USAGE_SAVE_MS);
+		}
 	}
 }

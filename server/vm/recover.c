@@ -18,6 +18,8 @@
 #include "base/io.h"
 #include "vm/vm_internal.h"
 
+#define ADOPT_THREADS 16 /* VMs taken up at once */
+
 /* QEMU may have switched to a disk layer that was not saved any more. */
 static int learn_disk_layer(struct vm *vm, struct err *err)
 {
@@ -67,31 +69,69 @@ static struct vm *by_instance(struct vmm *m, const char *instance)
 	return NULL;
 }
 
+static void settle_process(struct vmm *m, struct priv_vm *p)
+{
+	struct vm *vm = by_instance(m, p->vm_id);
+	struct err e = { 0 };
+
+	if (vm && adopt(vm, p, &e) == 0) {
+		vm_log(vm, LOG_LV_INFO, "adopted, running");
+	} else if (vm) {
+		vm_log(vm, LOG_LV_ERROR, "runs but cannot be adopted and is ended: %s", e.msg);
+		vm_take_down(vm);
+		privc_kill(m->priv, p->vm_id, NULL);
+	} else {
+		log_obj(LOG_LV_INFO, "machine", p->vm_id, "belongs to no VM and is ended");
+		privc_kill(m->priv, p->vm_id, NULL);
+	}
+	proc_close(&p->proc);
+}
+
+/* Each process is settled by one thread; the table of VMs does not change meanwhile. */
+struct settle_job {
+	struct vmm *m;
+	struct priv_vm *procs;
+	size_t n, next;
+	pthread_mutex_t lock;
+};
+
+static void *settle_worker(void *arg)
+{
+	struct settle_job *job = arg;
+
+	for (;;) {
+		struct priv_vm *p;
+
+		pthread_mutex_lock(&job->lock);
+		p = job->next < job->n ? &job->procs[job->next++] : NULL;
+		pthread_mutex_unlock(&job->lock);
+		if (!p)
+			return NULL;
+		settle_process(job->m, p);
+	}
+}
+
+/* An agent that does not answer takes its whole deadline: many VMs are taken up at a time. */
 static int settle_processes(struct vmm *m, struct err *err)
 {
 	autofree struct priv_vm *procs = NULL;
-	size_t n = 0;
-	int r = privc_list(m->priv, &procs, &n, err);
+	struct settle_job job = { .m = m };
+	pthread_t t[ADOPT_THREADS];
+	unsigned n = 0;
+	int r = privc_list(m->priv, &procs, &job.n, err);
 
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		struct vm *vm = by_instance(m, procs[i].vm_id);
-		struct err e = { 0 };
-
-		if (vm && adopt(vm, &procs[i], &e) == 0) {
-			vm_log(vm, LOG_LV_INFO, "adopted, running");
-		} else if (vm) {
-			vm_log(vm, LOG_LV_ERROR, "runs but cannot be adopted and is ended: %s",
-			       e.msg);
-			vm_take_down(vm);
-			privc_kill(m->priv, procs[i].vm_id, NULL);
-		} else {
-			log_obj(LOG_LV_INFO, "machine", procs[i].vm_id,
-			        "belongs to no VM and is ended");
-			privc_kill(m->priv, procs[i].vm_id, NULL);
-		}
-		proc_close(&procs[i].proc);
-	}
-	return r;
+	if (r < 0)
+		return r;
+	job.procs = procs;
+	pthread_mutex_init(&job.lock, NULL);
+	while (n + 1 < MIN(job.n, ADOPT_THREADS) &&
+	       pthread_create(&t[n], NULL, settle_worker, &job) == 0)
+		n++;
+	settle_worker(&job);
+	while (n)
+		pthread_join(t[--n], NULL);
+	pthread_mutex_destroy(&job.lock);
+	return 0;
 }
 
 static int settle_vms(struct vmm *m, struct err *err)

@@ -73,7 +73,6 @@ static void change_places(struct vm *a, struct vm *b)
 static int take_over(struct vm *vm, const struct engine_point *p, struct err *err)
 {
 	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
-	struct priv_vm_stats st;
 	struct store_vm row;
 	struct vm *past;
 	int r;
@@ -89,8 +88,11 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 	/* In no table: nobody else can lock it, so we need not either. */
 	r = vm_bring_up(past, &b, err);
 	if (r == 0) {
-		if (privc_vm_stats(vm->m->priv, vm->row.info.instance, &st, NULL) == 0)
-			past->row.info.cpu_seconds += (double)st.cpu_us / 1e6;
+		vm_usage_look(vm);
+		past->row.info.past = vm_usage_total(&vm->row.info);
+		past->row.info.now = (struct vm_usage){ 0 };
+		past->row.info.machine_ms = clock_wall_ms();
+		vm_note_exit(vm, "rewound");
 		vm_watch_remove(vm);
 		change_places(vm, past);
 		r = vm_set_state(vm, VM_RUNNING, &b.layer, 1, NULL, err);

@@ -13,7 +13,10 @@ static int snapshot_save(struct vm *vm, const char *point, const char *name,
                          const struct vm_persistence *persistence, struct snapshot_info *ret,
                          struct err *err)
 {
-	struct store_snapshot s = { .info = { .created_ms = clock_wall_ms(),
+	int64_t now = clock_wall_ms();
+	struct store_snapshot s = { .info = { .created_ms = now,
+		                              .updated_ms = now,
+		                              .used_ms = now,
 		                              .priority = 5,
 		                              .vcpus = vm->row.info.vcpus,
 		                              .mem_mb = vm->row.info.mem_mb,
@@ -74,9 +77,9 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
                  struct err *err)
 {
 	struct vm *vm;
-	int r = vmm_lock(m, account, vm_id, &vm, err);
+	int r = vmm_need_room(m, err);
 
-	if (r < 0)
+	if (r < 0 || (r = vmm_lock(m, account, vm_id, &vm, err)) < 0)
 		return r;
 	r = vm_snapshot_locked(vm, name, persistence, ret, err);
 	if (r == 0)
@@ -84,6 +87,25 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
 	vm_unlock(vm);
 	vmm_collect_soon(m);
 	return r < 0 ? err_wrap(err, "snapshot VM %s", vm_id) : 0;
+}
+
+#define USED_SAVE_MS 60000 /* a snapshot in use is not worth a transaction more often */
+
+void snapshot_used(struct vmm *m, const struct store_snapshot *s)
+{
+	if (clock_wall_ms() - s->info.used_ms >= USED_SAVE_MS)
+		store_snapshot_used(m->store, s->info.id, NULL);
+}
+
+void snapshot_fault(struct vmm *m, const char *id, struct err *err)
+{
+	struct err lose = { 0 };
+
+	if (!point_fault(err, "SOURCE_SNAPSHOT_LOST"))
+		return;
+	log_obj(LOG_LV_ERROR, "snapshot", id, "is lost: %s", err->msg);
+	if (store_snapshot_lose(m->store, id, "its layers are damaged", &lose) < 0)
+		log_obj(LOG_LV_WARN, "snapshot", id, "%s", lose.msg);
 }
 
 static int snapshot_find(struct vmm *m, const char *account, const char *id,

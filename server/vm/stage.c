@@ -167,7 +167,7 @@ void vmm_stage_abort(struct vm_stage *s_consume)
 		return;
 	vm = s_consume->vm;
 	pthread_mutex_lock(&vm->lock);
-	if (vm_delete_locked(vm, &err) < 0)
+	if (vm_delete_locked(vm, /* reason= */ NULL, &err) < 0)
 		vm_log(vm, LOG_LV_ERROR, "was not removed; the next start does it: %s", err.msg);
 	quota_release(vm->m, vm->row.info.id);
 	vm_unlock(vm);

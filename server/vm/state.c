@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.c - the transition table, and the one function that moves a VM's state */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "vm/vm_internal.h"
 
 static const char *const vm_state_str[] = {
@@ -19,7 +21,7 @@ static const uint32_t vm_next[VM_STATE_MAX] = {
 	[VM_RUNNING]    = BIT(VM_RUNNING) | BIT(VM_SUSPENDING) | BIT(VM_STOPPED),
 	[VM_SUSPENDING] = BIT(VM_SUSPENDED) | BIT(VM_RUNNING) | BIT(VM_STOPPED),
 	[VM_SUSPENDED]  = BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_STOPPED) | BIT(VM_LOST),
-	[VM_STOPPED]    = BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_LOST),
+	[VM_STOPPED]    = BIT(VM_STOPPED) | BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_LOST),
 	[VM_LOST]       = 0,
 	[VM_BUILDING]   = BIT(VM_BUILDING) | BIT(VM_RUNNING),
 };
@@ -50,6 +52,38 @@ static bool state_is_saved(enum vm_state s)
 	return s != VM_STARTING && s != VM_SUSPENDING;
 }
 
+/* A machine begins or has ended: what it took is added up. */
+static void settle_usage(struct store_vm *row, enum vm_state old, enum vm_state next)
+{
+	struct vm_info *i = &row->info;
+
+	if (next == VM_RUNNING && (old == VM_STARTING || old == VM_BUILDING)) {
+		i->now = (struct vm_usage){ 0 };
+		i->machine_ms = i->used_ms = clock_wall_ms();
+	} else if ((next == VM_SUSPENDED || next == VM_STOPPED) && i->machine_ms) {
+		i->past = vm_usage_total(i);
+		i->now = (struct vm_usage){ 0 };
+		i->machine_ms = 0;
+		i->used_ms = clock_wall_ms();
+	}
+}
+
+void vm_note_exit(struct vm *vm, const char *word)
+{
+	LOCK_SCOPE(&vm->m->lock);
+
+	snprintf(vm->last_exit, sizeof(vm->last_exit), "%s", word);
+}
+
+/* For those who wait for the end of a machine. */
+static void note_exit(struct vm *vm, enum vm_state next)
+{
+	if (next == VM_SUSPENDED || next == VM_STOPPED || next == VM_LOST)
+		vm_note_exit(vm, next == VM_STOPPED && vm->exit_why ? vm->exit_why
+		                                                    : vm_state_str[next]);
+	vm->exit_why = NULL;
+}
+
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
                  size_t n_layers, const struct store_point *new_point, struct err *err)
 {
@@ -62,12 +96,15 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 		return err_tag(err, -EBUSY, "CONFLICT", "VM %s is %s and cannot become %s",
 		               vm->row.info.id, vm_state_str[old], vm_state_str[next]);
 	row.info.state = next;
+	settle_usage(&row, old, next);
 	if (state_is_saved(next)) {
 		r = store_vm_update(m->store, &row, new_layers, n_layers, new_point, err);
 		if (r < 0)
 			return err_wrap(err, "VM %s", vm->row.info.id);
 	}
-	vm->row.info.state = next;
+	vm->row.info = row.info;
+	if (state_is_saved(next))
+		note_exit(vm, next);
 	vm_publish(vm);
 	if (old != next && state_is_saved(next))
 		vm_tell(vm, next == VM_LOST ? EVENT_ERROR : EVENT_INFO, "state: %s",

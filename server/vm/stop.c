@@ -8,6 +8,14 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
+/* Somebody who would rather kill it may do so meanwhile. */
+static void set_asked(struct vm *vm, bool asked)
+{
+	LOCK_SCOPE(&vm->m->lock);
+
+	vm->asked = asked;
+}
+
 static void ask_guest(struct vm *vm)
 {
 	struct err err = { 0 };
@@ -26,7 +34,6 @@ static void ask_guest(struct vm *vm)
 int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 {
 	struct store_vm *row = &vm->row;
-	struct priv_vm_stats st;
 
 	if (row->info.state == VM_STOPPED || row->info.state == VM_LOST)
 		return 0;
@@ -34,10 +41,13 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 		pthread_mutex_lock(&vm->m->lock);
 		vm->watch_fd = -1; /* its end is ours to see now */
 		pthread_mutex_unlock(&vm->m->lock);
-		if (ask && machine_alive(vm->machine))
+		vm_usage_look(vm);
+		if (ask && machine_alive(vm->machine)) {
+			set_asked(vm, true);
 			ask_guest(vm);
-		if (privc_vm_stats(vm->m->priv, row->info.instance, &st, NULL) == 0)
-			row->info.cpu_seconds += (double)st.cpu_us / 1e6;
+			set_asked(vm, false);
+		}
+		vm_usage_look(vm); /* and what the way down took, as far as it can still be seen */
 		vm_take_down(vm);
 	}
 	row->info.point[0] = row->base_point[0] = row->base_mem[0] = '\0';
@@ -49,15 +59,16 @@ static int stop(struct vmm *m, const char *account, const char *id, bool ask, st
                 struct err *err)
 {
 	struct vm *vm;
-	int r = vmm_lock(m, account, id, &vm, err);
+	int r = ask ? vmm_lock(m, account, id, &vm, err) : vmm_lock_soon(m, account, id, &vm, err);
 
 	if (r < 0)
 		return r;
+	vm->exit_why = ask ? "stopped" : "killed";
 	r = vm_stop_locked(vm, ask, err);
 	if (r == 0) {
 		vm_copy_info(vm, ret);
 		if (ret->persistence.type == PERSIST_EPHEMERAL)
-			r = vm_delete_locked(vm, err);
+			r = vm_delete_locked(vm, "ephemeral", err);
 	}
 	vm_unlock(vm);
 	return r;

@@ -9,18 +9,18 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-static void add_cpu_time(struct vm *vm)
+/* Which of the contract's codes: the VM goes on, or it is gone. A full disk says so itself. */
+static void tag_failure(struct vm *vm, int r, struct err *err)
 {
-	struct priv_vm_stats st;
-
-	if (privc_vm_stats(vm->m->priv, vm->row.info.instance, &st, NULL) == 0)
-		vm->row.info.cpu_seconds += (double)st.cpu_us / 1e6;
+	if (!err || err->tag || r == -ENOSPC || r == -EDQUOT)
+		return;
+	err->tag = machine_alive(vm->machine) ? "SUSPEND_FAILED_VM_RESUMED"
+	                                      : "SUSPEND_FAILED_AND_STOPPED";
 }
 
 int vm_suspend_locked(struct vm *vm, struct err *err)
 {
 	struct vm_info *i = &vm->row.info;
-	double cpu = i->cpu_seconds;
 	int r;
 
 	if (i->state == VM_SUSPENDED)
@@ -35,13 +35,13 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 	/* No byte may arrive between the freeze and the end: it would be acknowledged and lost. */
 	r = privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ false, err);
 	if (r == 0) {
-		add_cpu_time(vm);
+		vm_usage_look(vm);
 		r = vm_freeze_suspend(vm, err);
 	}
 	if (r < 0) {
 		struct err gate = { 0 };
 
-		i->cpu_seconds = cpu;
+		tag_failure(vm, r, err);
 		if (machine_alive(vm->machine)) {
 			if (privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, &gate) < 0)
 				vm_log(vm, LOG_LV_ERROR, "network stays closed: %s", gate.msg);
@@ -66,7 +66,7 @@ int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_in
 		vm_copy_info(vm, ret);
 		if (ret->persistence.type == PERSIST_EPHEMERAL &&
 		    ret->persistence.delete_event == DELETE_ON_SUSPEND)
-			r = vm_delete_locked(vm, err);
+			r = vm_delete_locked(vm, "ephemeral", err);
 	}
 	vm_unlock(vm);
 	vmm_collect_soon(m);

@@ -59,6 +59,15 @@ struct vm_persistence {
 	enum vm_delete_event delete_event; /* ephemeral */
 };
 
+/* What a VM took of the host. */
+struct vm_usage {
+	double cpu_s;                   /* of QEMU, all threads */
+	double run_s;                   /* seconds with a machine */
+	double mem_gb_s;                /* its memory size in GiB, times run_s */
+	uint64_t net_in, net_out;       /* bytes to and from the guest's NIC */
+	uint64_t disk_read, disk_write; /* bytes of the guest's disk requests */
+};
+
 struct vm_info {
 	char id[ID_SIZE];
 	char account[ACCOUNT_SIZE];
@@ -74,11 +83,26 @@ struct vm_info {
 	int64_t activity_threshold; /* bytes per check */
 	struct vm_persistence persistence;
 	uint32_t vcpus, mem_mb, disk_mb;
-	double cpu_seconds;
+	bool count_exec;      /* exec, files and terminals count as activity too */
+	struct vm_usage past; /* of the machines that ended */
+	struct vm_usage now;  /* of the one that runs, as last looked at */
+	int64_t machine_ms;   /* wall clock when it began; 0: none runs */
+	int64_t used_ms;      /* wall clock: when it last began or ceased to run */
 	uint64_t generation;
 	char build_id[ID_SIZE];     /* of the build it came from, or "" */
 	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths begin; "": / */
 };
+/* All machines of the VM together. */
+static inline struct vm_usage vm_usage_total(const struct vm_info *v)
+{
+	return (struct vm_usage){ .cpu_s = v->past.cpu_s + v->now.cpu_s,
+		                  .run_s = v->past.run_s + v->now.run_s,
+		                  .mem_gb_s = v->past.mem_gb_s + v->now.mem_gb_s,
+		                  .net_in = v->past.net_in + v->now.net_in,
+		                  .net_out = v->past.net_out + v->now.net_out,
+		                  .disk_read = v->past.disk_read + v->now.disk_read,
+		                  .disk_write = v->past.disk_write + v->now.disk_write };
+}
 
 struct vm_create_opts {
 	const char *account;
@@ -89,6 +113,7 @@ struct vm_create_opts {
 	const char *workdir;     /* NULL: the snapshot's */
 	int64_t idle_timeout_s;  /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
+	bool count_exec;
 	struct vm_persistence persistence;
 };
 /* How much an account may have, or has. In limits: QUOTA_NONE no limit, QUOTA_DEFAULT the server's.
@@ -111,10 +136,24 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 /* Newest first. Caller frees. */
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err);
-/* Resumes or cold boots; fine when running. idle_timeout_s / threshold: INT64_MIN leaves them as
- * they are. */
-int vmm_start(struct vmm *m, const char *account, const char *id, int64_t idle_timeout_s,
-              int64_t activity_threshold, struct vm_info *ret, struct err *err);
+/* A VM that is gone; only the newest VM_TOMBSTONES_MAX of an account are remembered. */
+#define VM_TOMBSTONES_MAX 500
+struct vm_tombstone {
+	struct vm_info info; /* as it was; without machine, point and layers */
+	char reason[16];     /* "deleted", "ephemeral", "evicted" */
+	int64_t deleted_ms;
+};
+/* Newest first. Caller frees. */
+int vmm_list_deleted(struct vmm *m, const char *account, struct vm_tombstone **ret, size_t *ret_n,
+                     struct err *err);
+struct vm_start_opts {
+	int64_t idle_timeout_s, activity_threshold; /* VM_LEAVE: as they are */
+	int count_exec;                             /* 0, 1; -1: as it is */
+};
+#define VM_LEAVE INT64_MIN
+/* Resumes or cold boots; fine when running. */
+int vmm_start(struct vmm *m, const char *account, const char *id, const struct vm_start_opts *o,
+              struct vm_info *ret, struct err *err);
 /* Disk kept, memory gone: clean shutdown with a deadline, then the hard way. Fine when stopped. */
 int vmm_stop(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
              struct err *err);
@@ -125,6 +164,45 @@ int vmm_kill(struct vmm *m, const char *account, const char *id, struct vm_info 
 int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
                 struct err *err);
 int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *err);
+
+/* New sizes; 0 leaves one as it is. */
+struct vm_size {
+	double vcpus, mem_gb, disk_gb; /* as asked for: checked here */
+};
+/* The numbers a refusal is about. */
+struct vm_size_fault {
+	double got, min, max;
+	int64_t current_mb, requested_mb;
+};
+/*
+ * A running VM is shut down, changed and booted; a suspended one loses its
+ * memory and is stopped; a stopped one stays so. All or nothing.
+ */
+int vmm_resize(struct vmm *m, const char *account, const char *id, const struct vm_size *want,
+               struct vm_size_fault *ret_fault, struct err *err);
+/* Gives free disk blocks back and shortens its chains; wakes nothing. message: what was done. */
+int vmm_optimize(struct vmm *m, const char *account, const char *id, char *message, size_t size,
+                 struct err *err);
+
+/* Waits for the end of the machine that runs now, without a lock and without waking it. */
+struct vm_wait;
+int vmm_wait_new(struct vmm *m, const char *account, const char *id, struct vm_wait **ret,
+                 struct err *err);
+/* 1 when it ended, with a word ("stopped", "suspended", "deleted", ...); 0: not yet. */
+#define VM_EXIT_MAX 16
+int vmm_wait_over(struct vm_wait *w, char ret_status[VM_EXIT_MAX]);
+int vmm_wait_fd(const struct vm_wait *w); /* readable: look again */
+struct vm_wait *vmm_wait_free(struct vm_wait *w);
+
+/* One look at a VM; wakes nothing, waits for nobody. While it is busy: what was seen last. */
+struct vm_sample {
+	enum vm_state state;
+	int64_t at_ms; /* wall clock of the numbers */
+	struct vm_usage total;
+	uint64_t mem_bytes, private_bytes; /* of QEMU, now */
+};
+int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sample *ret,
+               struct err *err);
 /* count live copies with memory; on failure none is left. Caller frees *ret. persistence NULL: as
  * the parent's. */
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
@@ -140,23 +218,30 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,
                       struct err *err);
 
-enum snapshot_state { SNAPSHOT_READY, SNAPSHOT_BUILDING, SNAPSHOT_FAILED, SNAPSHOT_STATE_MAX };
+enum snapshot_state {
+	SNAPSHOT_READY,
+	SNAPSHOT_BUILDING,
+	SNAPSHOT_FAILED,
+	SNAPSHOT_LOST,
+	SNAPSHOT_STATE_MAX
+};
 struct snapshot_info {
 	char id[ID_SIZE]; /* "sc-..." */
 	char account[ACCOUNT_SIZE];
 	char name[VM_NAME_MAX];
 	char source_vm[ID_SIZE];
 	char source_instance[ID_SIZE];
-	int64_t created_ms;
+	int64_t created_ms, updated_ms;
+	int64_t used_ms; /* when a VM was last made from it */
 	bool deleted;
 	bool persistent; /* else sticky with priority */
 	int priority;
 	uint32_t vcpus, mem_mb, disk_mb;
-	enum snapshot_state
-	        state;          /* failed: the state in which a build failed; it can be started */
-	char build_id[ID_SIZE]; /* or "" */
-	char failure[384];      /* sentence, or "" */
-	char template_hash[65]; /* of the spec it was built from, or "" */
+	enum snapshot_state state; /* failed: the state in which a build failed; it can be started.
+	                      lost: damaged or evicted; failure says why */
+	char build_id[ID_SIZE];    /* or "" */
+	char failure[384];         /* sentence, or "" */
+	char template_hash[65];    /* of the spec it was built from, or "" */
 	char workdir[WORKDIR_SIZE];
 };
 int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const char *name,

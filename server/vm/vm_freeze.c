@@ -61,7 +61,7 @@ static struct store_layer mem_layer_row(const struct vm *vm, const char *id,
 
 /* A closed disk layer gets its size now (that marks it as closed) and its checksum later, by the
  * keeper. */
-static int seal_disk(struct vmm *m, const char *id, struct err *err)
+int vm_seal_disk(struct vmm *m, const char *id, struct err *err)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -127,7 +127,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	if (r < 0) {
 		if (f.disk_switched) {
 			snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
-			seal_disk(m, old_disk, NULL);
+			vm_seal_disk(m, old_disk, NULL);
 			vm_set_state(vm, vm->row.info.state, layers, 1, NULL, NULL);
 		}
 		return r;
@@ -137,7 +137,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	/* Until the caller's row names it the point is nobody's: held before the collector can see
 	 * it. */
 	pthread_rwlock_rdlock(&m->gc);
-	r = seal_disk(m, old_disk, err);
+	r = vm_seal_disk(m, old_disk, err);
 	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
 	snprintf(old_head, sizeof(old_head), "%s", vm->row.head);
 	if (r == 0)
@@ -187,7 +187,7 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 	}
 	layer = mem_layer_row(vm, mem_id, &f);
 	fill_point(vm, &f, point, POINT_SUSPEND, mem_id, vm->row.disk_layer, &p);
-	r = seal_disk(m, vm->row.disk_layer, err);
+	r = vm_seal_disk(m, vm->row.disk_layer, err);
 	if (r == 0) {
 		snprintf(vm->row.info.point, ID_SIZE, "%s", point);
 		snprintf(vm->row.head, ID_SIZE, "%s", point);

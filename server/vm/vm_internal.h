@@ -29,6 +29,7 @@
 #define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
 #define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
 #define TEMPLATE_WAIT_MS 900000
+#define LOOK_MS 500 /* for QEMU to say what its disk did */
 
 struct vm {
 	struct vmm *m; /* weak */
@@ -41,16 +42,25 @@ struct vm {
 	struct guest *guest;     /* ref'd; vm->lock */
 	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
 	bool has_slot;
-	bool gone;              /* deleted; vm->lock */
-	bool cancelled;         /* building, and not wanted any more; m->lock */
-	bool lost_process;      /* QEMU ended by itself: the watcher has it in hand */
-	uint64_t watched_pid;   /* for the watcher: m->lock */
-	int watch_fd;           /* pidfd, weak; -1: none; m->lock */
-	uint64_t idle_bytes;    /* NIC bytes at the last sign of activity; keeper only */
-	uint64_t idle_since_ms; /* clock_ms of it; keeper only */
+	bool gone;                   /* deleted; vm->lock */
+	bool buried;                 /* the same, for those without the lock; m->lock */
+	bool cancelled;              /* building, and not wanted any more; m->lock */
+	bool lost_process;           /* QEMU ended by itself: the watcher has it in hand */
+	uint64_t watched_pid;        /* for the watcher: m->lock */
+	int watch_fd;                /* pidfd, weak; -1: none; m->lock */
+	uint64_t idle_bytes;         /* NIC bytes at the last look; vm->lock */
+	uint64_t idle_since_ms;      /* clock_ms of the last activity; 0: look anew; vm->lock */
+	uint64_t guest_marks;        /* guest_activity() at the last look; vm->lock */
+	struct priv_vm_stats seen;   /* at the last look; m->lock */
+	int64_t seen_ms;             /* wall clock of it; m->lock */
+	uint64_t disk_look_ms;       /* QEMU's disk is not asked before; vm->lock */
+	bool asked;                  /* to shut down, by a call that waits for it; m->lock */
+	const char *exit_why;        /* word for those who wait for its end; vm->lock */
+	char last_exit[VM_EXIT_MAX]; /* how the last machine ended; m->lock */
+	struct vm_wait *waiters;     /* for its end; m->lock */
 };
 
-#define HOLDS_MAX 4096     /* names in flight at once: whole chains of layers */
+#define HOLDS_MAX 8192     /* names in flight at once: every layer of every thaw */
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
 #define SHELLS_MAX 16      /* blank processes kept */
@@ -78,7 +88,7 @@ struct vmm {
 	pthread_mutex_t lock;
 	pthread_rwlock_t
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
-	pthread_cond_t cond; /* template state, holds, stopping */
+	pthread_cond_t cond; /* template state, holds, stopping, room */
 	struct vm **vms;     /* owned; m->lock */
 	size_t n_vms, cap_vms;
 	struct vm *template_vm; /* being booted, to be ended when the server ends; m->lock */
@@ -105,7 +115,12 @@ struct vmm {
 	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
 	        has_pool_thread;
-	int wake_pipe[2]; /* tells the watcher that its list changed */
+	bool room_wanted;      /* somebody waits for the keeper to make room on the disk */
+	uint64_t room_seq;     /* looks at the disk so far */
+	uint64_t disk_look_ms; /* clock_ms of the last one; keeper only */
+	uint64_t disk_used;    /* bytes of layers and points, at the last look */
+	uint64_t disk_over;    /* bytes above what is allowed, at the last look */
+	int wake_pipe[2];      /* tells the watcher that its list changed */
 };
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
@@ -124,8 +139,16 @@ struct vm *vm_ref(struct vm *vm);
 void vm_unref(struct vm *vm);
 /* Ref'd, not locked. */
 int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err);
-/* Ref'd and locked; -ENOENT when it was deleted meanwhile. */
+/*
+ * Ref'd and locked. -ENOENT (VM_NOT_FOUND, or VM_DELETED for one that was); -EBUSY with a code
+ * that says why when another call has it for longer than the configured wait.
+ */
 int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err);
+/* The error for a VM that is not in the table: it was deleted, or never was. */
+int vmm_gone(struct vmm *m, const char *account, const char *id, struct err *err);
+/* The same for those who end it: a start or a clean shutdown is cut short, not waited for. */
+int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
+                  struct err *err);
 void vm_unlock(struct vm *vm);
 int vmm_hold(struct vmm *m, const char *id, struct err *err);
 void vmm_release(struct vmm *m, const char *id);
@@ -139,6 +162,8 @@ struct vm **vmm_all(struct vmm *m, size_t *ret_n);
  */
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
                  size_t n_layers, const struct store_point *new_point, struct err *err);
+/* How its machine ended, for those who wait for that. */
+void vm_note_exit(struct vm *vm, const char *word);
 bool vm_may_enter(enum vm_state from, enum vm_state to);
 
 /*
@@ -163,10 +188,35 @@ int quota_store_snapshot(struct vmm *m, const char *vm_id, const struct store_sn
 
 /* chain.c */
 int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err);
-/* Loads the point and holds its layers against collection, until point_drop(). */
+/* The same, held against collection until chain_drop(). */
+int chain_take(struct vmm *m, const char *layer, struct engine_chain *ret, struct err *err);
+void chain_drop(struct vmm *m, const struct engine_chain *c);
+/* Loads the point and holds all of its layers against collection, until point_drop(). */
 int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err);
 void point_drop(struct vmm *m, const struct engine_point *p);
 bool layer_sealed(struct vmm *m, const char *id);
+
+/* The contract's code for a point that cannot be thawed: true when it is damaged for good. */
+bool point_fault(struct err *err, const char *tag);
+
+/* usage.c: the part that only time decides */
+void usage_until(struct vm_info *i, int64_t wall_ms);
+/* vm->lock held */
+void vm_usage_look(struct vm *vm);
+/* How much the VM did that is not network traffic grew since the last call? */
+bool vm_guest_used(struct vm *vm);
+void vmm_usage_save(struct vmm *m);
+
+/* wait.c: its state or machine is another now; m->lock held */
+void vm_wake_waiters(struct vm *vm);
+
+/* room.c: the disk budget */
+/* 0, or NO_LOCAL_STORAGE_CAPACITY: nothing more may be evicted. Waits for the keeper if it must. */
+int vmm_need_room(struct vmm *m, struct err *err);
+/* -ENOMEM INSUFFICIENT_SWAP when the host clearly cannot carry so many more. */
+int vmm_need_memory(struct vmm *m, unsigned count, struct err *err);
+void vmm_look_at_disk(struct vmm *m); /* keeper: measures, evicts */
+void vmm_collect(struct vmm *m);      /* keeper */
 
 /* bringup.c: a process for the VM, up to the open gate; the caller holds vm->lock and then sets the
  * state */
@@ -229,6 +279,11 @@ struct frozen {
 };
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err);
 int vm_freeze_suspend(struct vm *vm, struct err *err);
+/* A disk layer nobody writes to any more. */
+int vm_seal_disk(struct vmm *m, const char *id, struct err *err);
+/* snapshot.c: after a failed create; makes the contract's error of a point that is no good. */
+void snapshot_fault(struct vmm *m, const char *id, struct err *err);
+void snapshot_used(struct vmm *m, const struct store_snapshot *s);
 
 /* snapshot.c; vm->lock held. A suspended VM's point is taken as it is, a stopped one boots. */
 int vm_snapshot_locked(struct vm *vm, const char *name, const struct vm_persistence *persistence,
@@ -254,8 +309,8 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
                   char ret_id[ID_SIZE], struct err *err);
 /* Before a freeze: chains that have grown long are flattened first; vm->lock held, VM running. */
 int vm_shorten(struct vm *vm, struct err *err);
-/* delete.c */
-int vm_delete_locked(struct vm *vm, struct err *err);
+/* delete.c; reason: "deleted", "ephemeral", "evicted"; NULL: nobody knew it, no tombstone */
+int vm_delete_locked(struct vm *vm, const char *reason, struct err *err);
 /* suspend.c / stop.c */
 int vm_suspend_locked(struct vm *vm, struct err *err);
 int vm_stop_locked(struct vm *vm, bool ask, struct err *err);

@@ -19,6 +19,8 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
+#define END_WAIT_MS 1000 /* for a start to finish before it is cut short */
+
 struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 {
 	struct vm *vm = calloc(1, sizeof(*vm));
@@ -132,28 +134,85 @@ int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret
 	return not_found(id, err);
 }
 
-int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
+/* One that was deleted says so: the caller knew it. */
+int vmm_gone(struct vmm *m, const char *account, const char *id, struct err *err)
 {
-	struct vm *vm;
-	int r = vmm_find(m, account, id, &vm, err);
+	struct vm_tombstone t;
 
+	if (store_tombstone_get(m->store, id, &t, NULL) < 0 ||
+	    (account && strcmp(t.info.account, account) != 0))
+		return not_found(id, err);
+	return err_tag(err, -ENOENT, "VM_DELETED", "VM %s was %s", id,
+	               !strcmp(t.reason, "evicted") ? "evicted to make room on the disk"
+	                                            : "deleted");
+}
+
+static int busy(struct vm *vm, struct err *err)
+{
+	const char *tag = "CONFLICT";
 	struct vm_info i;
 
+	vm_copy_info(vm, &i);
+	if (i.state == VM_SUSPENDING)
+		tag = "VM_IS_SUSPENDING";
+	else if (i.state == VM_STARTING && !i.used_ms)
+		tag = "STILL_CREATING";
+	return err_tag(err, -EBUSY, tag,
+	               "VM %s is %s and another call works on it since more than %u s", i.id,
+	               vm_state_name(i.state), vm->m->conf.busy_wait_s);
+}
+
+int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
+{
+	struct timespec until = deadline_timespec(deadline_in(m->conf.busy_wait_s * 1000));
+	struct vm *vm;
+	struct vm_info i;
+	int r = vmm_find(m, account, id, &vm, err);
+
 	if (r < 0)
-		return r;
+		return vmm_gone(m, account, id, err);
 	vm_copy_info(vm, &i);
 	if (i.state == VM_BUILDING) { /* its builder has it, perhaps for minutes */
 		vm_unref(vm);
 		return err_tag(err, -EBUSY, "STILL_CREATING", "VM '%.40s' is still being built",
 		               id);
 	}
-	pthread_mutex_lock(&vm->lock);
+	if (pthread_mutex_clocklock(&vm->lock, CLOCK_MONOTONIC, &until) != 0) {
+		r = busy(vm, err);
+		vm_unref(vm);
+		return r;
+	}
 	if (vm->gone) {
 		vm_unlock(vm);
-		return not_found(id, err);
+		return vmm_gone(m, account, id, err);
 	}
 	*ret = vm;
 	return 0;
+}
+
+int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
+                  struct err *err)
+{
+	struct timespec until = deadline_timespec(deadline_in(END_WAIT_MS));
+	struct vm_info i;
+	struct vm *vm;
+
+	if (vmm_find(m, account, id, &vm, err) < 0)
+		return vmm_gone(m, account, id, err);
+	if (pthread_mutex_clocklock(&vm->lock, CLOCK_MONOTONIC, &until) == 0) {
+		pthread_mutex_unlock(&vm->lock);
+	} else {
+		bool cut;
+
+		pthread_mutex_lock(&m->lock);
+		i = vm->shown;
+		cut = (i.state == VM_STARTING || vm->asked) && *i.instance;
+		pthread_mutex_unlock(&m->lock);
+		if (cut)
+			privc_kill(m->priv, i.instance, NULL);
+	}
+	vm_unref(vm);
+	return vmm_lock(m, account, id, ret, err);
 }
 
 void vm_unlock(struct vm *vm)
@@ -175,22 +234,26 @@ void vm_publish(struct vm *vm)
 {
 	LOCK_SCOPE(&vm->m->lock);
 
+	if (vm->shown.state != vm->row.info.state ||
+	    strcmp(vm->shown.instance, vm->row.info.instance) != 0)
+		vm_wake_waiters(vm);
 	vm->shown = vm->row.info;
 }
 
 int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
             struct err *err)
 {
-	struct priv_vm_stats st;
 	struct vm *vm;
 	int r = vmm_find(m, account, id, &vm, err);
 
 	if (r < 0)
 		return r;
+	if (pthread_mutex_trylock(&vm->lock) == 0) {
+		vm_usage_look(vm);
+		pthread_mutex_unlock(&vm->lock);
+	}
 	vm_copy_info(vm, ret);
 	vm_unref(vm);
-	if (ret->state == VM_RUNNING && privc_vm_stats(m->priv, ret->instance, &st, NULL) == 0)
-		ret->cpu_seconds += (double)st.cpu_us / 1e6;
 	return 0;
 }
 
@@ -217,10 +280,18 @@ int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *r
 	pthread_mutex_unlock(&m->lock);
 	if (!v)
 		return err_set(err, -ENOMEM, "list VMs: out of memory");
+	for (size_t i = 0; i < n; i++)
+		usage_until(&v[i], clock_wall_ms());
 	qsort(v, n, sizeof(*v), newest_first);
 	*ret = v;
 	*ret_n = n;
 	return 0;
+}
+
+int vmm_list_deleted(struct vmm *m, const char *account, struct vm_tombstone **ret, size_t *ret_n,
+                     struct err *err)
+{
+	return store_tombstone_list(m->store, account, ret, ret_n, err);
 }
 
 int vmm_hold(struct vmm *m, const char *id, struct err *err)

@@ -26,6 +26,10 @@ struct vmm_conf {
 	uint32_t shells;                 /* QEMU processes started ahead */
 	struct vm_quota quota;           /* of accounts that have none of their own */
 	struct events *events;           /* weak; told what happens to VMs. NULL: nobody is */
+	uint32_t busy_wait_s;            /* for another call on the same VM to end */
+	uint32_t disk_budget_mb;         /* layers and points; 0: no budget */
+	uint32_t disk_free_mb;           /* of the file system, never to be used up */
+	uint32_t vm_reserve_mb;          /* host memory that a VM takes at least */
 };
 
 /* Loads all VMs, adopts what runs, cleans up what nobody owns, starts the background threads. */

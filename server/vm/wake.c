@@ -41,15 +41,32 @@ static int cold_boot(struct vm *vm, struct err *err)
 {
 	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = AGENT_BOOT_MS };
 	struct store_vm *row = &vm->row;
+	struct err grow = { 0 };
 	int r = vm_bring_up(vm, &b, err);
 
 	if (r < 0)
 		return r;
 	row->base_point[0] = row->base_mem[0] = '\0';
+	if (row->grow_fs) {
+		row->grow_fs = vm_grow_fs(vm, &grow) < 0;
+		if (row->grow_fs)
+			vm_log(vm, LOG_LV_WARN, "%s; tried again at the next boot", grow.msg);
+	}
 	r = vm_set_state(vm, VM_RUNNING, &b.layer, *b.layer.id ? 1 : 0, NULL, err);
 	if (r < 0)
 		vm_bring_up_undo(vm, &b);
 	return r;
+}
+
+/* The contract's code for a machine that did not come up. */
+static void tag_failure(enum vm_state from, int r, struct err *err)
+{
+	if (!err || err->tag)
+		return;
+	if (r == -ETIMEDOUT)
+		err->tag = from == VM_SUSPENDED ? "RESUMED_VM_NON_RESPONSIVE" : "VM_START_TIMEOUT";
+	else if (r == -EPIPE || r == -ECONNRESET)
+		err->tag = "VM_EXIT_DURING_START";
 }
 
 int vm_wake(struct vm *vm, struct err *err)
@@ -66,10 +83,12 @@ int vm_wake(struct vm *vm, struct err *err)
 	r = quota_start(vm, err);
 	if (r < 0)
 		return r;
+	vm->idle_since_ms = 0;
 	r = from == VM_SUSPENDED ? resume(vm, err) : cold_boot(vm, err);
 	if (r < 0) {
-		bool damaged = err && err->tag && !strcmp(err->tag, "POINT_DAMAGED");
+		bool damaged = point_fault(err, "CORRUPT_VM_RECORD");
 
+		tag_failure(from, r, err);
 		vm_tell(vm, EVENT_ERROR, "does not start: %s", err ? err->msg : "");
 		vm_set_state(vm, damaged ? VM_LOST : from, NULL, 0, NULL, NULL);
 		return err_wrap(err, "start VM %s", vm->row.info.id);
@@ -82,21 +101,39 @@ int vm_wake(struct vm *vm, struct err *err)
 	return 0;
 }
 
-int vmm_start(struct vmm *m, const char *account, const char *id, int64_t idle_timeout_s,
-              int64_t activity_threshold, struct vm_info *ret, struct err *err)
+/* True when there is something new to save. */
+static bool apply_opts(struct vm *vm, const struct vm_start_opts *o)
 {
+	struct vm_info *i = &vm->row.info;
+	struct vm_info old = *i;
+
+	if (o->idle_timeout_s != VM_LEAVE)
+		i->idle_timeout_s = o->idle_timeout_s;
+	if (o->activity_threshold != VM_LEAVE)
+		i->activity_threshold = o->activity_threshold;
+	if (o->count_exec >= 0)
+		i->count_exec = o->count_exec;
+	return i->idle_timeout_s != old.idle_timeout_s ||
+	       i->activity_threshold != old.activity_threshold || i->count_exec != old.count_exec;
+}
+
+int vmm_start(struct vmm *m, const char *account, const char *id, const struct vm_start_opts *o,
+              struct vm_info *ret, struct err *err)
+{
+	struct vm_info before;
 	struct vm *vm;
 	int r = vmm_lock(m, account, id, &vm, err);
 
 	if (r < 0)
 		return r;
 	r = vm_wake(vm, err);
-	if (r == 0 && (idle_timeout_s != INT64_MIN || activity_threshold != INT64_MIN)) {
-		if (idle_timeout_s != INT64_MIN)
-			vm->row.info.idle_timeout_s = idle_timeout_s;
-		if (activity_threshold != INT64_MIN)
-			vm->row.info.activity_threshold = activity_threshold;
-		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+	before = vm->row.info;
+	if (r == 0) {
+		vm->idle_since_ms = 0; /* asked for: it is not idle */
+		if (apply_opts(vm, o))
+			r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+		if (r < 0)
+			vm->row.info = before;
 	}
 	if (r == 0)
 		vm_copy_info(vm, ret);

@@ -52,6 +52,15 @@ static void say_how(struct vm *vm, char *buf, size_t size)
 		snprintf(buf, size, "ended with status %d", WEXITSTATUS(st));
 }
 
+/* QEMU ended as it does when the guest powers off. */
+static bool by_itself(struct vm *vm)
+{
+	int st = 0;
+
+	return privc_exit_status(vm->m->priv, vm->row.info.instance, &st, NULL) == 0 &&
+	       WIFEXITED(st) && WEXITSTATUS(st) == 0;
+}
+
 static void *settle(void *arg)
 {
 	struct vm *vm = arg;
@@ -65,6 +74,7 @@ static void *settle(void *arg)
 	    !machine_alive(vm->machine)) {
 		say_how(vm, how, sizeof(how));
 		reboot = machine_rebooted(vm->machine);
+		vm->exit_why = reboot ? "rebooted" : by_itself(vm) ? "exited" : "crashed";
 		vm_log(vm, reboot ? LOG_LV_INFO : LOG_LV_WARN, "QEMU %s%s", how,
 		       reboot ? ": the guest rebooted" : "; the VM is stopped, its disk is kept");
 		vm_tell(vm, reboot ? EVENT_INFO : EVENT_WARN, "%s",
@@ -75,7 +85,7 @@ static void *settle(void *arg)
 		else if (reboot && vm_wake(vm, &err) < 0)
 			vm_log(vm, LOG_LV_ERROR, "does not boot again: %s", err.msg);
 		else if (!reboot && vm->row.info.persistence.type == PERSIST_EPHEMERAL)
-			vm_delete_locked(vm, &err);
+			vm_delete_locked(vm, "ephemeral", &err);
 	}
 	vm_unlock(vm);
 	return NULL;

@@ -166,7 +166,7 @@ class Layers(Case):
         with self.assertRaises(ApiError) as c:
             self.s.sh(vm, "true")
         self.assertIn(name, str(c.exception))
-        self.assertTrue(c.exception.code)
+        self.assertEqual((c.exception.status, c.exception.code), (500, "CORRUPT_VM_RECORD"))
         self.assertEqual(self.s.state(vm), "lost")
         self.s.delete(vm)
 
@@ -199,6 +199,11 @@ class Layers(Case):
         with self.assertRaises(ApiError) as c:
             self.s.create(snapshotId=snap)
         self.assertIn(os.path.basename(path), str(c.exception))
+        self.assertEqual((c.exception.status, c.exception.code), (409, "SOURCE_SNAPSHOT_LOST"))
+        body = self.s.api("GET", "/v1/vms/snapshots?includeLost=true")
+        self.assertEqual([(x["snapshotId"], x["state"], x["lost"]) for x in body["snapshots"]], [(snap, "lost", True)])
+        self.assertEqual((body["lostCount"], body["readyCount"]), (1, 0))
+        self.refused(409, "SOURCE_SNAPSHOT_LOST", self.s.create, snapshotId=snap)
         self.assertEqual(self.s.state(vm), "running")
         self.assertEqual(set(self.s.vms()), {vm})
 

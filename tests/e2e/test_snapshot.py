@@ -8,7 +8,7 @@ class Snapshot(Case):
         cls = type(self)
         cls.vm = self.s.create()
         cls.h = Holder(self.s, self.vm, "at-snapshot")
-        self.s.sh(self.vm, "echo at-snapshot >/root/disk; sync")
+        self.s.sh(self.vm, "echo at-snapshot >/root/disk; sync; systemd-run -q --unit=served sleep 9999")
         body = self.s.post(self.vm, "snapshot", {"name": "service"})
         cls.snap = body["snapshotId"]
         self.assertRegex(self.snap, r"^sc-[a-z0-9]{20}$")
@@ -23,11 +23,14 @@ class Snapshot(Case):
         (one,) = body["snapshots"]
         self.assertEqual((one["snapshotId"], one["state"], one["name"]), (self.snap, "ready", "service"))
         self.assertEqual((one["sourceVmId"], one["failed"], one["deleted"]), (self.vm, False, False))
+        self.assertEqual((one["snapshotPersistence"], one["updatedAt"]), ({"type": "sticky", "priority": 5}, one["createdAt"]))
         self.assertEqual(self.s.api("GET", f"/v1/vms/snapshots/{self.snap}")["snapshotId"], self.snap)
 
     def test_rename(self):
         self.s.request("PATCH", f"/v1/vms/snapshots/{self.snap}", {"name": "renamed"})
-        self.assertEqual(self.s.api("GET", f"/v1/vms/snapshots/{self.snap}")["name"], "renamed")
+        one = self.s.api("GET", f"/v1/vms/snapshots/{self.snap}")
+        self.assertEqual(one["name"], "renamed")
+        self.assertGreater(one["updatedAt"], one["createdAt"])
 
     def test_two_vms_from_it(self):
         cls = type(self)
@@ -35,7 +38,7 @@ class Snapshot(Case):
         for n, vm in enumerate(self.kids):
             h = self.h.on(vm)
             self.assertEqual((h.get(), h.pid()), ("at-snapshot", self.h.pid()))
-            self.assertEqual(self.s.sh(vm, "cat /root/disk"), "at-snapshot")
+            self.assertEqual(self.s.sh(vm, "cat /root/disk; systemctl is-active served").split(), ["at-snapshot", "active"])
             self.assert_clock(vm)
             h.set(f"kid{n}")
             self.s.sh(vm, f"echo kid{n} >/root/disk; sync")

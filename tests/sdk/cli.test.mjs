@@ -72,6 +72,6 @@ describe("the freestyle command line", () => {
     await ok("vm", "delete", vmId);
     const r = await run("vm", "exec", vmId, "true");
     assert.notEqual(r.code, 0);
-    assert.match(r.out + r.err, /VM_NOT_FOUND/);
+    assert.match(r.out + r.err, /VM_DELETED/);
   });
 });

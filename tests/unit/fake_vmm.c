@@ -7,42 +7,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "guest/guest.h"
+#include "tests/unit/fake_internal.h"
 #include "tests/unit/fake_stage.h"
 #include "vm/vm.h"
-
-#define ROWS 64
-#define FILES 16
 
 #ifndef FAKE_REAL_GUEST /* with it, guest.h is the real thing and serve_agent.c has one */
 struct guest {
 	struct vmm *m;
 } the_guest;
 #endif
-
-struct file {
-	char path[256];
-	unsigned char *p;
-	size_t n;
-	bool used;
-};
-
-struct vmm {
-	pthread_mutex_t lock;
-	pthread_cond_t released;
-	struct vm_info vms[ROWS];
-	size_t n_vms;
-	struct snapshot_info snaps[ROWS];
-	size_t n_snaps;
-	struct file files[FILES];
-	bool release;
-	unsigned blocked, resets, wakes;
-	int64_t clock;
-};
 
 struct vmm *fake_vmm_new(void)
 {
@@ -56,6 +36,9 @@ struct vmm *fake_vmm_new(void)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&m->released, &attr);
 	m->clock = 1700000000000;
+	m->ticks = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	timerfd_settime(m->ticks, 0, &(struct itimerspec){ { 0, 20000000 }, { 0, 20000000 } },
+	                NULL);
 #ifndef FAKE_REAL_GUEST
 	the_guest.m = m;
 #endif
@@ -66,6 +49,8 @@ struct vmm *fake_vmm_free(struct vmm *m)
 {
 	for (size_t i = 0; m && i < FILES; i++)
 		free(m->files[i].p);
+	if (m)
+		close(m->ticks);
 	free(m);
 	return NULL;
 }
@@ -95,7 +80,7 @@ unsigned fake_wakes(struct vmm *m)
 	return m->wakes;
 }
 
-static struct vm_info *find(struct vmm *m, const char *account, const char *id, struct err *err)
+struct vm_info *fake_find(struct vmm *m, const char *account, const char *id, struct err *err)
 {
 	for (size_t i = 0; i < m->n_vms; i++)
 		if (strcmp(m->vms[i].id, id) == 0 && strcmp(m->vms[i].account, account) == 0)
@@ -153,6 +138,7 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	v.created_ms = m->clock++;
 	v.idle_timeout_s = o->idle_timeout_s;
 	v.activity_threshold = o->activity_threshold;
+	v.count_exec = o->count_exec;
 	v.persistence = o->persistence;
 	*ret = m->vms[m->n_vms++] = v;
 	return 0;
@@ -164,7 +150,7 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 	struct vm_info *v;
 
 	LOCK_SCOPE(&m->lock);
-	v = find(m, account, id, err);
+	v = fake_find(m, account, id, err);
 	if (!v)
 		return -ENOENT;
 	*ret = *v;
@@ -189,29 +175,32 @@ static int set_state(struct vmm *m, const char *account, const char *id, enum vm
 	struct vm_info *v;
 
 	LOCK_SCOPE(&m->lock);
-	v = find(m, account, id, err);
+	v = fake_find(m, account, id, err);
 	if (!v)
 		return -ENOENT;
 	if (s == VM_SUSPENDED && v->state == VM_STOPPED)
 		return err_tag(err, -EINVAL, "VM_NOT_RUNNING", "the VM is stopped");
 	v->state = s;
+	pthread_cond_broadcast(&m->released);
 	snprintf(v->point, sizeof(v->point), "%s", s == VM_SUSPENDED ? "pt-fake" : "");
 	*ret = *v;
 	return 0;
 }
 
-int vmm_start(struct vmm *m, const char *account, const char *id, int64_t idle_timeout_s,
-              int64_t activity_threshold, struct vm_info *ret, struct err *err)
+int vmm_start(struct vmm *m, const char *account, const char *id, const struct vm_start_opts *o,
+              struct vm_info *ret, struct err *err)
 {
 	int r = set_state(m, account, id, VM_RUNNING, ret, err);
 
 	if (r < 0)
 		return r;
 	LOCK_SCOPE(&m->lock);
-	if (idle_timeout_s != INT64_MIN)
-		find(m, account, id, err)->idle_timeout_s = idle_timeout_s;
-	if (activity_threshold != INT64_MIN)
-		find(m, account, id, err)->activity_threshold = activity_threshold;
+	if (o->idle_timeout_s != VM_LEAVE)
+		fake_find(m, account, id, err)->idle_timeout_s = o->idle_timeout_s;
+	if (o->activity_threshold != VM_LEAVE)
+		fake_find(m, account, id, err)->activity_threshold = o->activity_threshold;
+	if (o->count_exec >= 0)
+		fake_find(m, account, id, err)->count_exec = o->count_exec;
 	return 0;
 }
 
@@ -238,10 +227,15 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *e
 	struct vm_info *v;
 
 	LOCK_SCOPE(&m->lock);
-	v = find(m, account, id, err);
+	v = fake_find(m, account, id, err);
 	if (!v)
 		return -ENOENT;
+	if (m->n_gone < ROWS)
+		m->gone[m->n_gone++] = (struct vm_tombstone){ .info = *v,
+			                                      .reason = "deleted",
+			                                      .deleted_ms = m->clock++ };
 	*v = m->vms[--m->n_vms];
+	pthread_cond_broadcast(&m->released);
 	return 0;
 }
 
@@ -251,7 +245,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	struct vm_info *v, *kids;
 
 	LOCK_SCOPE(&m->lock);
-	v = find(m, account, id, err);
+	v = fake_find(m, account, id, err);
 	if (!v)
 		return -ENOENT;
 	if (m->n_vms + count > ROWS)
@@ -276,7 +270,7 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 	struct vm_info *v;
 
 	LOCK_SCOPE(&m->lock);
-	v = find(m, account, id, err);
+	v = fake_find(m, account, id, err);
 	if (!v)
 		return -ENOENT;
 	v->state = VM_RUNNING;
@@ -297,7 +291,7 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
 	struct vm_info *v;
 
 	LOCK_SCOPE(&m->lock);
-	v = find(m, account, vm_id, err);
+	v = fake_find(m, account, vm_id, err);
 	if (!v)
 		return -ENOENT;
 	id_make("sc-", n.id);

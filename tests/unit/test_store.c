@@ -104,7 +104,7 @@ static struct store_vm vm(const char *id, int64_t created)
 		          .vcpus = 4,
 		          .mem_mb = 8192,
 		          .disk_mb = 20480,
-		          .cpu_seconds = 12.5,
+		          .past.cpu_s = 12.5,
 		          .generation = 1ull << 40 },
 		.slot = 3,
 	};
@@ -311,8 +311,8 @@ static void vms_come_back_as_written(void **state)
 	assert_string_equal(mine[2].info.id, "vm-1");
 	OK(store_vm_list(f->s, NULL, &list, &n, &err));
 	assert_int_equal(n, 4);
-	OK(store_vm_delete(f->s, "vm-4", &err));
-	FAILS(-ENOENT, store_vm_delete(f->s, "vm-4", &err));
+	OK(store_vm_bury(f->s, &w[2], "evicted", &err));
+	FAILS(-ENOENT, store_vm_bury(f->s, &w[2], "evicted", &err));
 	/* Values the columns cannot hold are refused, not bent. */
 	v = vm("vm-9", 1);
 	v.info.state = VM_STATE_MAX;
@@ -320,6 +320,94 @@ static void vms_come_back_as_written(void **state)
 	v = vm("vm-9", 1);
 	v.info.generation = UINT64_MAX;
 	FAILS(-ERANGE, store_vm_add(f->s, &v, &err));
+}
+
+static void usage_is_saved_for_the_machine_it_is_of(void **state)
+{
+	struct fx *f = *state;
+	struct store_vm v = vm("vm-1", 1000), back;
+	struct vm_usage u;
+
+	v.info.state = VM_RUNNING;
+	v.info.count_exec = true;
+	v.info.machine_ms = 500;
+	v.grow_fs = true;
+	OK(store_vm_add(f->s, &v, &err));
+	v.info.now = (struct vm_usage){ 1.5, 60, 120, 10, 20, 30, 40 };
+	v.info.last_network_ms = 1234;
+	v.info.vcpus = 1; /* not a matter of usage: stays */
+	OK(store_vm_usage(f->s, &v.info, 1, &err));
+	reopen(f);
+	OK(store_vm_get(f->s, "vm-1", &back, &err));
+	u = vm_usage_total(&back.info);
+	assert_true(u.cpu_s == 14.0 && u.run_s == 60 && u.mem_gb_s == 120);
+	assert_true(u.net_in == 10 && u.net_out == 20 && u.disk_read == 30 && u.disk_write == 40);
+	assert_int_equal(back.info.last_network_ms, 1234);
+	assert_int_equal(back.info.vcpus, 4);
+	assert_true(back.info.count_exec && back.grow_fs);
+	/* A machine that ended meanwhile has been added up already. */
+	snprintf(v.info.instance, sizeof(v.info.instance), "inst-0");
+	v.info.now.cpu_s = 99;
+	OK(store_vm_usage(f->s, &v.info, 1, &err));
+	OK(store_vm_get(f->s, "vm-1", &back, &err));
+	assert_true(back.info.now.cpu_s == 1.5);
+}
+
+static void deleted_vms_leave_a_bounded_trace(void **state)
+{
+	struct fx *f = *state;
+	autofree struct vm_tombstone *list = NULL, *other = NULL;
+	autofree struct store_vm *many = calloc(VM_TOMBSTONES_MAX + 20, sizeof(*many));
+	struct vm_tombstone t;
+	struct store_vm v = vm("vm-1", 1000);
+	size_t n = 0;
+
+	assert_non_null(many);
+	v.info.now.cpu_s = 1;
+	OK(store_vm_add(f->s, &v, &err));
+	FAILS(-ENOENT, store_tombstone_get(f->s, "vm-1", &t, &err));
+	OK(store_vm_bury(f->s, &v, "evicted", &err));
+	OK(store_tombstone_get(f->s, "vm-1", &t, &err));
+	assert_string_equal(t.reason, "evicted");
+	assert_string_equal(t.info.name, v.info.name);
+	assert_true(t.info.past.cpu_s == 13.5 && t.deleted_ms > 0);
+	assert_int_equal(t.info.persistence.priority, 7);
+	for (int i = 0; i < VM_TOMBSTONES_MAX + 20; i++) {
+		char id[ID_SIZE];
+
+		snprintf(id, sizeof(id), "vm-n%d", i);
+		many[i] = vm(id, 2000 + i);
+	}
+	OK(store_vm_add_many(f->s, many, VM_TOMBSTONES_MAX + 20, NULL, 0, &err));
+	for (int i = 0; i < VM_TOMBSTONES_MAX + 20; i++)
+		OK(store_vm_bury(f->s, &many[i], "deleted", &err));
+	OK(store_tombstone_list(f->s, "acct-1", &list, &n, &err));
+	/* Several may fall into the last millisecond that is kept. */
+	assert_in_range(n, VM_TOMBSTONES_MAX, VM_TOMBSTONES_MAX + 19);
+	OK(store_tombstone_list(f->s, "acct-2", &other, &n, &err));
+	assert_int_equal(n, 0);
+}
+
+static void a_lost_snapshot_lets_go_and_stays_listed(void **state)
+{
+	struct fx *f = *state;
+	struct store_layer l = layer("ly-m", LAYER_MEM, "");
+	struct store_point p = point("pt-1", "ly-m", "");
+	struct store_snapshot n = { .info = { .id = "sc-1", .account = "acct-1" },
+		                    .point = "pt-1" };
+	struct store_snapshot back;
+
+	OK(store_point_add(f->s, &p, &l, 1, &err));
+	OK(store_snapshot_add(f->s, &n, &err));
+	OK(store_snapshot_used(f->s, "sc-1", &err));
+	OK(store_snapshot_lose(f->s, "sc-1", "evicted", &err));
+	reopen(f);
+	OK(store_snapshot_get(f->s, "sc-1", &back, &err));
+	assert_true(back.info.state == SNAPSHOT_LOST && !back.info.deleted);
+	assert_true(back.info.used_ms > 0 && back.info.updated_ms > 0);
+	assert_string_equal(back.info.failure, "evicted");
+	assert_string_equal(back.point, "");
+	FAILS(-ENOENT, store_snapshot_lose(f->s, "sc-2", "x", &err));
 }
 
 static void snapshots_let_go_of_their_point(void **state)
@@ -495,6 +583,9 @@ int main(void)
 		T(flattening_moves_points_to_the_new_layer),
 		T(templates_name_existing_points),
 		T(vms_come_back_as_written),
+		T(usage_is_saved_for_the_machine_it_is_of),
+		T(deleted_vms_leave_a_bounded_trace),
+		T(a_lost_snapshot_lets_go_and_stays_listed),
 		T(snapshots_let_go_of_their_point),
 		T(newer_schema_is_refused),
 		T(foreign_database_is_refused),

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * room.c - disk budget and host memory: what may still be made, and what goes to make room
+ *
+ * The keeper measures what layers and points really take on the disk. Above the
+ * budget (or below the free space that must stay) it evicts sticky VMs that do not run
+ * and sticky snapshots that no VM stands on: lowest priority first, then the
+ * one that was used longest ago. Persistent ones, and whatever runs, never go.
+ * Calls that make something new look at the last measurement; when it says
+ * that there is no room they wait for the keeper to look again, and are refused if
+ * that did not help. A suspend is never refused: the VM would have nowhere to go.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "vm/vm_internal.h"
+
+#define LOOK_EVERY_MS 10000 /* when nobody asks */
+#define ROOM_WAIT_MS 30000  /* for the keeper to make room */
+#define FLOOR_PART 20       /* of a small file system no more than this part stays free */
+#define MEMINFO_MAX 16384   /* bytes */
+
+static uint64_t dir_bytes(const char *data_dir, const char *name)
+{
+	char path[512];
+	autodir DIR *d = NULL;
+	struct dirent *de;
+	struct stat st;
+	uint64_t sum = 0;
+
+	snprintf(path, sizeof(path), "%s/%s", data_dir, name);
+	d = opendir(path);
+	while (d && (de = readdir(d)))
+		if (de->d_name[0] != '.' &&
+		    fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			sum += (uint64_t)st.st_blocks * 512;
+	return sum;
+}
+
+/* Bytes above what is allowed. */
+static uint64_t measure(struct vmm *m)
+{
+	uint64_t budget = (uint64_t)m->conf.disk_budget_mb << 20;
+	uint64_t floor = (uint64_t)m->conf.disk_free_mb << 20;
+	uint64_t used =
+	        dir_bytes(m->conf.data_dir, "layers") + dir_bytes(m->conf.data_dir, "points");
+	uint64_t over = budget && used > budget ? used - budget : 0;
+	struct statvfs fs;
+
+	if (statvfs(m->conf.data_dir, &fs) == 0) {
+		uint64_t avail = (uint64_t)fs.f_bavail * fs.f_frsize;
+
+		floor = MIN(floor, (uint64_t)fs.f_blocks * fs.f_frsize / FLOOR_PART);
+		if (avail < floor)
+			over = MAX(over, floor - avail);
+	}
+	LOCK_SCOPE(&m->lock);
+	m->disk_used = used;
+	m->disk_over = over;
+	return over;
+}
+
+struct candidate {
+	bool snapshot;
+	char id[ID_SIZE], point[ID_SIZE];
+	int priority;
+	int64_t used_ms;
+};
+
+static int goes_first(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->priority != y->priority)
+		return x->priority < y->priority ? -1 : 1;
+	if (x->used_ms != y->used_ms)
+		return x->used_ms < y->used_ms ? -1 : 1;
+	return strcmp(x->id, y->id);
+}
+
+static bool may_go(const struct vm_info *i)
+{
+	return i->persistence.type == PERSIST_STICKY &&
+	       (i->state == VM_SUSPENDED || i->state == VM_STOPPED || i->state == VM_LOST);
+}
+
+static bool in_use(const struct store_snapshot *s, const struct store_vm *vms, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(vms[i].info.snapshot_id, s->info.id) ||
+		    !strcmp(vms[i].base_point, s->point) || !strcmp(vms[i].info.point, s->point))
+			return true;
+	return false;
+}
+
+/* Everything that may be evicted, in that order. Caller frees. */
+static struct candidate *find_candidates(struct vmm *m, size_t *ret_n)
+{
+	autofree struct store_vm *vms = NULL;
+	autofree struct store_snapshot *snaps = NULL;
+	size_t n_vms = 0, n_snaps = 0, n = 0;
+	struct candidate *c;
+	struct err err = { 0 };
+
+	*ret_n = 0;
+	if (store_vm_list(m->store, NULL, &vms, &n_vms, &err) < 0 ||
+	    store_snapshot_list(m->store, NULL, /* include_deleted= */ false, &snaps, &n_snaps,
+	                        &err) < 0 ||
+	    !(c = calloc(n_vms + n_snaps + 1, sizeof(*c))))
+		return NULL;
+	for (size_t i = 0; i < n_vms; i++) {
+		const struct vm_info *v = &vms[i].info;
+
+		if (!may_go(v))
+			continue;
+		c[n] = (struct candidate){ .priority = v->persistence.priority,
+			                   .used_ms = MAX(v->used_ms, v->created_ms) };
+		snprintf(c[n++].id, ID_SIZE, "%s", v->id);
+	}
+	for (size_t i = 0; i < n_snaps; i++) {
+		const struct snapshot_info *s = &snaps[i].info;
+
+		if (s->persistent || s->state != SNAPSHOT_READY || !*snaps[i].point ||
+		    in_use(&snaps[i], vms, n_vms))
+			continue;
+		c[n] = (struct candidate){ .snapshot = true,
+			                   .priority = s->priority,
+			                   .used_ms = MAX(s->used_ms, s->created_ms) };
+		snprintf(c[n].point, ID_SIZE, "%s", snaps[i].point);
+		snprintf(c[n++].id, ID_SIZE, "%s", s->id);
+	}
+	qsort(c, n, sizeof(*c), goes_first);
+	*ret_n = n;
+	return c;
+}
+
+static bool evict_vm(struct vmm *m, const char *id, struct err *err)
+{
+	struct vm *vm;
+	bool done = false;
+
+	if (vmm_find(m, /* account= */ NULL, id, &vm, NULL) < 0)
+		return false;
+	if (pthread_mutex_trylock(&vm->lock) == 0) { /* a busy one is in use */
+		done = !vm->gone && may_go(&vm->row.info) &&
+		       vm_delete_locked(vm, "evicted", err) == 0;
+		pthread_mutex_unlock(&vm->lock);
+	}
+	vm_unref(vm);
+	return done;
+}
+
+static bool evict(struct vmm *m, const struct candidate *c)
+{
+	struct err err = { 0 };
+	bool done = c->snapshot ? store_snapshot_lose(m->store, c->id,
+	                                              "evicted to make room on the disk", &err) == 0
+	                        : evict_vm(m, c->id, &err);
+
+	if (done && c->snapshot)
+		pool_forget(m, c->point);
+	if (done)
+		log_obj(LOG_LV_WARN, c->snapshot ? "snapshot" : "vm", c->id,
+		        "evicted to make room on the disk (priority %d)", c->priority);
+	else if (*err.msg)
+		log_obj(LOG_LV_WARN, c->snapshot ? "snapshot" : "vm", c->id, "not evicted: %s",
+		        err.msg);
+	return done;
+}
+
+static bool look_due(struct vmm *m, uint64_t *last_ms)
+{
+	LOCK_SCOPE(&m->lock);
+
+	if (!m->room_wanted && !m->disk_over && m->room_seq &&
+	    clock_ms() - *last_ms < LOOK_EVERY_MS)
+		return false;
+	*last_ms = clock_ms();
+	return !m->stopping;
+}
+
+void vmm_look_at_disk(struct vmm *m)
+{
+	autofree struct candidate *c = NULL;
+	size_t n = 0;
+	uint64_t over;
+
+	if (!look_due(m, &m->disk_look_ms))
+		return;
+	over = measure(m);
+	if (over)
+		c = find_candidates(m, &n);
+	for (size_t i = 0; over && c && i < n; i++) {
+		if (!evict(m, &c[i]))
+			continue;
+		vmm_collect(m);
+		over = measure(m);
+	}
+	LOCK_SCOPE(&m->lock);
+	m->room_wanted = false;
+	m->room_seq++;
+	pthread_cond_broadcast(&m->cond);
+}
+
+int vmm_need_room(struct vmm *m, struct err *err)
+{
+	struct timespec until = deadline_timespec(deadline_in(ROOM_WAIT_MS));
+	uint64_t seq;
+
+	LOCK_SCOPE(&m->lock);
+	if (!m->disk_over)
+		return 0;
+	seq = m->room_seq;
+	m->room_wanted = true;
+	pthread_cond_broadcast(&m->cond);
+	/* A look that was under way may have measured too early: the one after it counts. */
+	while (m->disk_over && m->room_seq < seq + 2 && !m->stopping &&
+	       pthread_cond_timedwait(&m->cond, &m->lock, &until) != ETIMEDOUT)
+		m->room_wanted = true;
+	if (!m->disk_over)
+		return 0;
+	return err_tag(err, -ENOSPC, "NO_LOCAL_STORAGE_CAPACITY",
+	               "the disk is full: %llu MB are used, %llu MB more than allowed, and nothing "
+	               "is left to evict; delete VMs or snapshots",
+	               (unsigned long long)m->disk_used >> 20,
+	               (unsigned long long)(m->disk_over + (1 << 20) - 1) >> 20);
+}
+
+/* "MemAvailable:  123 kB" */
+static uint64_t meminfo_kb(const char *text, const char *name)
+{
+	const char *p = strstr(text, name);
+
+	return p ? strtoull(p + strlen(name), NULL, 10) : 0;
+}
+
+int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)
+{
+	autofree char *text = NULL;
+	uint64_t have_mb, need_mb = (uint64_t)count * m->conf.vm_reserve_mb;
+
+	if (io_read_file(AT_FDCWD, "/proc/meminfo", MEMINFO_MAX, &text, NULL) < 0)
+		return 0; /* the kernel does not say: it will refuse by itself */
+	have_mb = (meminfo_kb(text, "MemAvailable:") + meminfo_kb(text, "SwapFree:")) >> 10;
+	if (need_mb <= have_mb)
+		return 0;
+	return err_tag(err, -ENOMEM, "INSUFFICIENT_SWAP",
+	               "%u more VMs need at least %llu MB of memory, the host has %llu MB left",
+	               count, (unsigned long long)need_mb, (unsigned long long)have_mb);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * usage.c - what a VM takes of the host, kept for good
+ *
+ * Counters of a machine begin at zero with its process and stay readable while
+ * it runs, also across a restart of the server: `now` is always the whole of
+ * the current machine, read anew, so nothing is counted twice. When the machine
+ * ends, vm_set_state() adds it to `past`. In between it is saved once a minute:
+ * that much is lost if host and server die together.
+ */
+#include <stdlib.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "vm/vm_internal.h"
+
+#define DISK_RETRY_MS 10000 /* a QEMU that does not answer is left alone for so long */
+
+static void look_at_disk(struct vm *vm, struct vm_usage *u)
+{
+	struct machine_disk_stats d;
+
+	if (clock_ms() < vm->disk_look_ms)
+		return;
+	if (machine_disk_stats(vm->machine, deadline_in(LOOK_MS), &d, NULL) < 0) {
+		vm->disk_look_ms = clock_ms() + DISK_RETRY_MS;
+		return;
+	}
+	u->disk_read = MAX(u->disk_read, d.read_bytes);
+	u->disk_write = MAX(u->disk_write, d.write_bytes);
+}
+
+void usage_until(struct vm_info *i, int64_t wall_ms)
+{
+	if (!i->machine_ms)
+		return;
+	i->now.run_s = MAX(i->now.run_s, (double)(wall_ms - i->machine_ms) / 1e3);
+	i->now.mem_gb_s = i->now.run_s * i->mem_mb / 1024;
+}
+
+void vm_usage_look(struct vm *vm)
+{
+	struct vm_info *i = &vm->row.info;
+	struct vm_usage u;
+	struct priv_vm_stats st = { 0 };
+	struct priv_slot_stats net;
+	int64_t wall = clock_wall_ms();
+
+	if (vm->gone || !vm->machine || (i->state != VM_RUNNING && i->state != VM_SUSPENDING))
+		return;
+	if (!i->machine_ms)
+		i->machine_ms = wall; /* adopted from a server that died while it made it */
+	usage_until(i, wall);
+	u = i->now;
+	if (privc_vm_stats(vm->m->priv, i->instance, &st, NULL) == 0)
+		u.cpu_s = MAX(u.cpu_s, (double)st.cpu_us / 1e6);
+	if (vm->has_slot && privc_slot_stats(vm->m->priv, vm->slot.idx, &net, NULL) == 0) {
+		u.net_in = MAX(u.net_in, net.to_guest_bytes);
+		u.net_out = MAX(u.net_out, net.from_guest_bytes);
+	}
+	look_at_disk(vm, &u);
+	i->now = u;
+	vm_publish(vm);
+	LOCK_SCOPE(&vm->m->lock);
+	vm->seen = st;
+	vm->seen_ms = wall;
+}
+
+bool vm_guest_used(struct vm *vm)
+{
+	uint64_t marks = 0;
+	bool open = vm->guest && guest_activity(vm->guest, &marks);
+	bool used = open || marks != vm->guest_marks;
+
+	vm->guest_marks = marks;
+	return used;
+}
+
+void vmm_usage_save(struct vmm *m)
+{
+	struct err err = { 0 };
+	size_t n, k = 0;
+	struct vm **v = vmm_all(m, &n);
+	autofree struct vm_info *rows = calloc(n ? n : 1, sizeof(*rows));
+
+	for (size_t i = 0; v && i < n; i++) {
+		if (rows && pthread_mutex_trylock(&v[i]->lock) == 0) {
+			vm_usage_look(v[i]);
+			if (!v[i]->gone && v[i]->row.info.state == VM_RUNNING)
+				rows[k++] = v[i]->row.info;
+			pthread_mutex_unlock(&v[i]->lock);
+		}
+		vm_unref(v[i]);
+	}
+	free(v);
+	if (k && store_vm_usage(m->store, rows, k, &err) < 0)
+		log_warn("usage was not saved, tried again in a minute: %s", err.msg);
+}
+
+int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sample *ret,
+               struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_find(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
+	if (pthread_mutex_trylock(&vm->lock) == 0) {
+		vm_usage_look(vm);
+		pthread_mutex_unlock(&vm->lock);
+	}
+	pthread_mutex_lock(&m->lock);
+	*ret = (struct vm_sample){ .state = vm->shown.state,
+		                   .at_ms = vm->shown.machine_ms && vm->seen_ms ? vm->seen_ms
+		                                                                : clock_wall_ms(),
+		                   .total = vm_usage_total(&vm->shown) };
+	if (vm->shown.machine_ms) {
+		ret->mem_bytes = vm->seen.mem_bytes;
+		ret->private_bytes = vm->seen.private_bytes;
+	}
+	pthread_mutex_unlock(&m->lock);
+	vm_unref(vm);
+	return 0;
+}
