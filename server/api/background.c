@@ -163,7 +163,6 @@ static bool job_save(struct job *job)
 	int r = store_request_finish(store, job->row.id, job->status, job->body ? job->body : "",
 	                             &err);
 
-	tell_end(job);
 	if (r < 0)
 		log_obj(LOG_LV_WARN, "request", job->row.id, "its result is only in memory: %s",
 		        err.msg);
@@ -183,6 +182,8 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 	job->body = text ? text : strdup(none);
 	job->status = text ? status : MHD_HTTP_SERVICE_UNAVAILABLE;
 	snprintf(job->why, sizeof(job->why), "%s", err->msg);
+	if (job->stored)
+		tell_end(job); /* before anybody can see the result: its last line is there then */
 	job->done = true;
 	pthread_cond_broadcast(&job->changed);
 	return job->stored;
