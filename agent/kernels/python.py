@@ -296,7 +296,7 @@ class Kernel:
         self.interrupts.install()
         signal.signal(signal.SIGURG, self.seeds.check)
         self.seeds.check()
-        count = self.shell.execution_count
+        count = self.shell.execution_count - (not code)  # an empty cell is not counted
         try:
             try:
                 self.interrupts.running = True
