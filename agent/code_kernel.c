@@ -62,6 +62,8 @@ static void exec_kernel(const struct agent *a, const struct code_ctx *x, struct 
 	char *argv[] = { (char *)(uintptr_t)kernels[x->lang].program, file,
 		         (char *)(uintptr_t)kernels[x->lang].option, NULL };
 
+	if (!argv[0])
+		_exit(127); /* not a language: our bug */
 	snprintf(file, sizeof(file), "%s/%s", dir, kernels[x->lang].file);
 	if (access(file, R_OK) < 0)
 		dprintf(2, "this machine has no kernel %s: %m\n", file);

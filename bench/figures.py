@@ -27,6 +27,10 @@ FIGURES = [
     ("snapshot.64", "freeze", "snapshot API call, 64 MB dirty", "ms", None, "client; durable on disk"),
     ("snapshot.512", "freeze", "snapshot API call, 512 MB dirty", "ms", None, "client; durable on disk"),
     ("suspend.api", "freeze", "suspend API call", "ms", None, "client"),
+    ("code.first", "code", "first cell after create", "ms", None, "client"),
+    ("code.warm", "code", "cell 1+1, warm", "ms", 30, "client"),
+    ("code.plot", "code", "cell with a plot, warm", "ms", None, "client"),
+    ("code.kernels", "code", "20 kernels at once, a cell each", "ms", None, "client"),
     ("fork.api", "fork", "fork of 3: API call", "ms", None, "client"),
     ("fork.ready", "fork", "fork of 3: all three answered echo", "ms", 1000, "client"),
     ("mem.fresh", "memory", "private memory after create + echo", "MB", 45, "Private_Dirty of QEMU's smaps_rollup"),
@@ -62,7 +66,7 @@ FIGURES = [
 # id, the figure above, the figure below: ratios of medians
 RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
           ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare")]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "memory": "memory of one VM", "api": "through the API, small VMs", "beside": "beside them"}
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "code": "code interpreter", "memory": "memory of one VM", "api": "through the API, small VMs", "beside": "beside them"}
 
 
 def rank(values, percent):

@@ -268,6 +268,8 @@ class Kernel:
 
     def failed(self, etype, evalue):
         """Remembers the error; of the traceback only frames that are the user's."""
+        if issubclass(etype, SyntaxError) and etype.__name__.startswith("_"):  # Python's own, for its prompt
+            etype, evalue = SyntaxError, SyntaxError(*evalue.args)
         try:
             value = str(evalue)
         except Exception:
@@ -296,7 +298,7 @@ class Kernel:
         self.interrupts.install()
         signal.signal(signal.SIGURG, self.seeds.check)
         self.seeds.check()
-        count = self.shell.execution_count
+        count = self.shell.execution_count - (not code)  # an empty cell is not counted
         try:
             try:
                 self.interrupts.running = True

@@ -18,10 +18,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define CODE_DEFAULT_MS 290000                /* below the clients' own 300 s without headers */
-#define CODE_MAX_MS 600000                    /* ditto: nobody waits longer for a reply */
-#define CODE_STREAM_MAX_MS (24 * 3600 * 1000) /* ms */
-#define POLL_MS 1000                          /* between two looks at the deadline */
+#define CODE_DEFAULT_MS 290000      /* below the clients' own 300 s without headers */
+#define CODE_MAX_MS 600000          /* ditto: nobody waits longer for a reply */
+#define CODE_STREAM_MAX_MS 86400000 /* a day */
+#define POLL_MS 1000                /* between two looks at the deadline */
 
 static void guest_unrefp(struct guest **g)
 {

@@ -396,7 +396,7 @@ int cell_step(struct cell *x, json_t **ret, struct err *err)
 		return 0;
 	if (r == -ENODATA)
 		r = guest_code_result(x->f, &m, err);
-	if (r < 0)
+	if (r != 0)
 		return cell_error(r, err);
 	explain_end(x, &m);
 	*ret = shape_end(x, &m);
