@@ -24,9 +24,9 @@ unsigned agent_language_of(const char *name)
 	static const struct {
 		const char *name;
 		unsigned language;
-	} more[] = { { "python3", AGENT_LANG_PYTHON },     { "py", AGENT_LANG_PYTHON },
-		     { "js", AGENT_LANG_JAVASCRIPT },      { "node", AGENT_LANG_JAVASCRIPT },
-		     { "ts", AGENT_LANG_TYPESCRIPT },      { "sh", AGENT_LANG_BASH },
+	} more[] = { { "python3", AGENT_LANG_PYTHON }, { "py", AGENT_LANG_PYTHON },
+		     { "js", AGENT_LANG_JAVASCRIPT },  { "node", AGENT_LANG_JAVASCRIPT },
+		     { "ts", AGENT_LANG_TYPESCRIPT },  { "sh", AGENT_LANG_BASH },
 		     { "shell", AGENT_LANG_BASH } };
 
 	for (unsigned i = 1; i < AGENT_LANG_END; i++)

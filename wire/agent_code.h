@@ -37,14 +37,14 @@ unsigned agent_language_of(const char *name);       /* 0 when there is none; kno
  * Events. K: a kernel sends it, A: the agent makes it. Numbers are in agent/kernels too.
  * RESULT and ERROR are JSON and may come in pieces; all pieces but the last have more set.
  */
-#define AGENT_CODE_EVENTS(M)                                                            \
-	M(1, STDOUT)  /* A: bytes */                                                    \
-	M(2, STDERR)  /* A: bytes */                                                    \
-	M(3, RESULT)  /* K: {mime: data} */                                             \
-	M(4, ERROR)   /* K: {name, value, traceback} */                                 \
-	M(5, FILE)    /* A: u64 size, the rest is the path; one for each file */        \
-	M(6, READY)   /* K: the kernel can take a cell; the host never sees it */       \
-	M(7, DONE)    /* K: u32 number of the cell; the host never sees it */           \
+#define AGENT_CODE_EVENTS(M)                                                      \
+	M(1, STDOUT)  /* A: bytes */                                              \
+	M(2, STDERR)  /* A: bytes */                                              \
+	M(3, RESULT)  /* K: {mime: data} */                                       \
+	M(4, ERROR)   /* K: {name, value, traceback} */                           \
+	M(5, FILE)    /* A: u64 size, the rest is the path; one for each file */  \
+	M(6, READY)   /* K: the kernel can take a cell; the host never sees it */ \
+	M(7, DONE)    /* K: u32 number of the cell; the host never sees it */     \
 	M(8, STARTED) /* A: u32 context; the cell's turn came, its time runs from now */
 #define AGENT_CODE_EVENT_ENUM(num, NAME) AGENT_CODE_##NAME = (num),
 enum agent_code_kind { AGENT_CODE_EVENTS(AGENT_CODE_EVENT_ENUM) AGENT_CODE_KIND_END };
@@ -55,7 +55,7 @@ struct agent_code_event {
 	const uint8_t *p;
 	size_t len;
 };
-#define AGENT_CODE_EVENT_HDR 6u           /* u32 length of what follows it, u8 kind, flag more */
+#define AGENT_CODE_EVENT_HDR 6u          /* u32 length of what follows it, u8 kind, flag more */
 #define AGENT_CODE_EVENT_MAX (32u << 10) /* bytes of the payload */
 void agent_code_event_put(struct buf *b, const struct agent_code_event *m);
 /* Bytes of the event at p, 0 when it is not whole yet, -EBADMSG. */
@@ -67,9 +67,9 @@ enum agent_code_flags {
 	AGENT_CODE_FLAGS = 1,
 };
 struct agent_code_run {
-	uint32_t context;  /* 0: the default one of language and user */
-	uint8_t language;  /* enum agent_language; 0 with a context: whatever it has */
-	uint8_t flags;     /* enum agent_code_flags */
+	uint32_t context;    /* 0: the default one of language and user */
+	uint8_t language;    /* enum agent_language; 0 with a context: whatever it has */
+	uint8_t flags;       /* enum agent_code_flags */
 	uint32_t timeout_ms; /* 0: none */
 	const char *user, *code;
 };
@@ -77,15 +77,15 @@ void agent_code_run_put(struct buf *b, const struct agent_code_run *m);
 int agent_code_run_get(struct rd *c, struct agent_code_run *ret);
 
 /* How a cell ended: number, NAME. */
-#define AGENT_CODE_ENDS(M)                                                        \
-	M(0, OK)          /* the kernel says it is done, with an error or without */  \
-	M(1, INTERRUPTED) /* ditto, after an interrupt that somebody asked for */     \
-	M(2, TIMED_OUT)   /* ditto, after the interrupt of its timeout */             \
-	M(3, KILLED)      /* it ignored the interrupt of its timeout: fresh kernel */ \
-	M(4, DIED)        /* the kernel ended under it: fresh kernel */               \
-	M(5, OOM)         /* ditto, and the guest was out of memory */                \
+#define AGENT_CODE_ENDS(M)                                                              \
+	M(0, OK)          /* the kernel says it is done, with an error or without */    \
+	M(1, INTERRUPTED) /* ditto, after an interrupt that somebody asked for */       \
+	M(2, TIMED_OUT)   /* ditto, after the interrupt of its timeout */               \
+	M(3, KILLED)      /* it ignored the interrupt of its timeout: fresh kernel */   \
+	M(4, DIED)        /* the kernel ended under it: fresh kernel */                 \
+	M(5, OOM)         /* ditto, and the guest was out of memory */                  \
 	M(6, BROKEN)      /* the kernel's channel was closed or abused: fresh kernel */ \
-	M(7, RESTARTED)   /* somebody restarted or deleted the context */             \
+	M(7, RESTARTED)   /* somebody restarted or deleted the context */               \
 	M(8, NO_START)    /* no kernel could be started */
 #define AGENT_CODE_END_ENUM(num, NAME) AGENT_CODE_END_##NAME = (num),
 enum agent_code_how { AGENT_CODE_ENDS(AGENT_CODE_END_ENUM) AGENT_CODE_HOW_END };

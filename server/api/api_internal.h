@@ -154,7 +154,7 @@ struct request {
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
-	void *intake;             /* owned: what the route's intake opened */
+	void *intake;            /* owned: what the route's intake opened */
 	struct upgrade *upgrade; /* owned; what becomes of the connection once 101 is out */
 	bool by_ticket;          /* let in by a ticket, which also names the Linux user: */
 	char ticket_user[64];
@@ -187,7 +187,7 @@ struct api {
 	_Atomic unsigned running;
 	_Atomic bool draining;
 	uint64_t spooled;
-	int drain_fd; /* owned; readable once draining: streams end */
+	int drain_fd;    /* owned; readable once draining: streams end */
 	struct hub *hub; /* owned; terminal sessions */
 };
 
@@ -264,7 +264,8 @@ int reply_flow(struct request *req, struct reply *res, const struct outflow_ops 
 /* ---- connections that become WebSockets: upgrade.c ---- */
 
 struct upgrade {
-	/* On the connection's thread, until it is over. early: bytes that came behind the request. */
+	/* On the connection's thread, until it is over. early: bytes that came behind the request.
+	 */
 	void (*run)(struct upgrade *u, int fd, const void *early, size_t n_early);
 	void (*free)(struct upgrade *u);
 };

@@ -2,8 +2,8 @@
 /*
  * serve_agent.c - the real API over the real agent, without a machine: for test_api_streams.py
  *
- * usage: serve_agent AGENT [KERNELS]. Prints "PORT KEY DIRECTORY" and serves until its stdin ends. VMs are
- * rows of the fake vmm; every one of them is the same agent, a child of this process that
+ * usage: serve_agent AGENT [KERNELS]. Prints "PORT KEY DIRECTORY" and serves until its stdin ends.
+ * VMs are rows of the fake vmm; every one of them is the same agent, a child of this process that
  * has the directory as its test root. "suspend" on stdin ends the agent's channel as a
  * suspend would; the next use makes a new one, as a resume does.
  */
