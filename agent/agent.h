@@ -40,7 +40,9 @@ enum ref_kind {
 	REF_CODE_PROC,
 	REF_CODE_CTL,
 	REF_CODE_OUT,
-	REF_CODE_ERR
+	REF_CODE_ERR,
+	REF_PTY = 64, /* these two point at a terminal session, not at a stream */
+	REF_PTY_PROC
 };
 
 struct out_chan {        /* guest to host */
@@ -88,6 +90,9 @@ struct stream {
 	uint8_t chans;            /* ditto: bit per channel asked for */
 	bool follow;              /* ditto */
 	uint64_t at[AGENT_CHANS]; /* ditto: next offset to send */
+
+	struct pty_client *pty; /* owned; pty.open, pty.attach */
+	uint32_t pty_serial;    /* pty.close: the session that is to end */
 };
 
 /* A bounded file: the newest bytes are in it, offsets count all that ever came. */
@@ -142,6 +147,10 @@ struct agent {
 	struct proc *procs; /* owned list, oldest first */
 	uint32_t next_proc;
 	unsigned turn; /* round robin: who is served first next time */
+
+	struct pty *ptys; /* owned list, oldest first; see pty.h */
+	uint32_t next_pty;
+	char machine_id[33]; /* of the last greeting: another one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
@@ -334,6 +343,21 @@ struct user {
 int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
 int user_find_uid(uid_t uid, struct user *ret);
 int user_become(const struct user *u);
+
+/* job.c, in a child: signals, limits and OOM score as a program expects them */
+void child_reset(const struct agent *a);
+
+/* pty.c, pty_client.c: terminal sessions; more in pty.h */
+void pty_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
+void pty_on_event(struct agent *a, uint64_t ref, uint32_t events);
+void pty_pump(struct agent *a);
+bool pty_idle(const struct agent *a);
+void pty_tick(struct agent *a, uint64_t now);
+uint64_t pty_next_timer(const struct agent *a);
+void pty_detach(struct agent *a, struct stream *s); /* the stream lost its listener */
+void pty_signal(struct stream *s, int sig);
+void pty_on_hello(struct agent *a, const struct agent_hello *h);
+void pty_end_all(struct agent *a);
 
 /* session.c: SIGKILL for the process group and every process of the session */
 void session_kill(pid_t leader);

@@ -49,6 +49,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 	a->greeted = false;
 	stream_orphan_all(a);
 	port_drop_queue(a);
+	pty_on_hello(a, h);
 	memcpy(ack.nonce, h->nonce, sizeof(ack.nonce));
 	snprintf(ack.agent_version, sizeof(ack.agent_version), "%s", PANDO_VERSION);
 	snprintf(ack.boot_id, sizeof(ack.boot_id), "%s", a->boot_id);

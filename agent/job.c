@@ -34,18 +34,30 @@
 #define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
 #define CHILD_FD_BASE 16       /* descriptors are parked above it before they get their places */
 
-/* In the child: nothing of the agent stays but the pipes. */
-void child_setup(struct agent *a, struct job_fds *fds)
+void child_reset(const struct agent *a)
 {
 	struct rlimit rl = { .rlim_cur = a->nofile_soft, .rlim_max = a->nofile_hard };
-	int *all[] = { &fds->in, &fds->out, &fds->err, &fds->result, &fds->commit };
 	sigset_t none;
 
-	setsid();
 	signal(SIGPIPE, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	umask(022);
+	setrlimit(RLIMIT_NOFILE, &rl);
+	if (a->reset_oom) {
+		autofd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+		if (fd >= 0 && write(fd, "0", 1) != 1)
+			log_warn("cannot reset oom_score_adj, ignoring");
+	}
+}
+
+/* In the child: nothing of the agent stays but the pipes. */
+void child_setup(struct agent *a, struct job_fds *fds)
+{
+	int *all[] = { &fds->in, &fds->out, &fds->err, &fds->result, &fds->commit };
+
+	setsid();
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		if (*all[i] >= 0 && (*all[i] = fcntl(*all[i], F_DUPFD_CLOEXEC, CHILD_FD_BASE)) < 0)
 			_exit(126);
@@ -63,13 +75,7 @@ void child_setup(struct agent *a, struct job_fds *fds)
 	fds->in = 0;
 	fds->out = fds->out >= 0 ? 1 : -1;
 	fds->err = fds->err >= 0 ? 2 : -1;
-	setrlimit(RLIMIT_NOFILE, &rl);
-	if (a->reset_oom) {
-		autofd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-		if (fd >= 0 && write(fd, "0", 1) != 1)
-			log_warn("cannot reset oom_score_adj, ignoring");
-	}
+	child_reset(a);
 }
 
 static int watch_out(struct agent *a, struct stream *s, int chan, int fd_consume)
@@ -177,6 +183,8 @@ void job_orphan(struct agent *a, struct stream *s)
 {
 	s->id = 0;
 	stream_close_in(s);
+	if (s->pty)
+		pty_detach(a, s);
 	if (s->commit_fd >= 0) /* without the byte: the helper removes its temporary file */
 		close(TAKE_FD(s->commit_fd));
 	switch (s->op) {

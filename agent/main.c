@@ -47,6 +47,10 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 		port_on_event(a, ev->events);
 		return;
 	}
+	if (ev->data.u64 >> 56 >= REF_PTY) {
+		pty_on_event(a, ev->data.u64, ev->events);
+		return;
+	}
 	if (code_on_event(a, ev->data.u64, ev->events))
 		return;
 	s = stream_resolve(a, ev->data.u64, &kind);
@@ -83,7 +87,7 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 
 static int wait_ms(const struct agent *a)
 {
-	uint64_t next = code_next_timer(a), now;
+	uint64_t next = MIN(code_next_timer(a), pty_next_timer(a)), now;
 
 	for (unsigned i = 0; i < a->n_streams; i++)
 		next = MIN(next, job_next_timer(a->slot[i]));
@@ -107,6 +111,7 @@ static void run(struct agent *a)
 		more = port_receive(a);
 		pump_run(a);
 		now = clock_ms();
+		pty_tick(a, now);
 		for (unsigned i = a->n_streams; i-- > 0;)
 			job_tick(a, a->slot[i], now);
 		code_run(a, now);
@@ -149,6 +154,7 @@ static void tear_down(struct agent *a)
 	code_close(a);
 	while (a->procs)
 		proc_free(a, a->procs);
+	pty_end_all(a);
 	agent_rx_done(&a->rx);
 	buf_done(&a->tx);
 	buf_done(&a->ack);

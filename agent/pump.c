@@ -177,7 +177,7 @@ bool pump_idle(const struct agent *a)
 				return false;
 		}
 	}
-	return true;
+	return pty_idle(a);
 }
 
 void pump_run(struct agent *a)
@@ -206,4 +206,5 @@ void pump_run(struct agent *a)
 	}
 	for (unsigned i = 0; i < a->n_streams; i++)
 		proc_output_pump(a, a->slot[(i + a->turn) % a->n_streams]);
+	pty_pump(a);
 }

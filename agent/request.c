@@ -87,6 +87,13 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_CONNECT:
 		connect_begin(a, id, &c);
 		return;
+	case AGENT_OP_PTY_OPEN:
+	case AGENT_OP_PTY_ATTACH:
+	case AGENT_OP_PTY_LIST:
+	case AGENT_OP_PTY_CLOSE:
+	case AGENT_OP_PTY_RESIZE:
+		pty_begin(a, id, op, &c);
+		return;
 	case AGENT_OP_SHUTDOWN:
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
 		power_off(a);

@@ -97,6 +97,7 @@ void stream_free(struct agent *a, struct stream *s)
 {
 	assert(a->slot[s->slot] == s && s->pid == 0);
 	proc_detach(a, s);
+	pty_detach(a, s);
 	stream_close_in(s);
 	term_leave(s->term);
 	for (int i = 0; i < AGENT_CHANS; i++)
@@ -279,6 +280,8 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 		job_cancel(a, s);
 		break;
 	case AGENT_F_SIGNAL:
+		if (s->pty)
+			pty_signal(s, (int)get_be32(f->payload));
 		/* Unreaped, so the group is its own; a number the kernel refuses is refused. */
 		if (is_command(s) && s->pid > 0 && !s->exited &&
 		    kill(-s->pid, (int)get_be32(f->payload)) < 0)

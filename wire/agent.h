@@ -98,6 +98,11 @@ struct rd;
 	M(32, TERM_EXEC, "term.exec")    \
 	M(33, TERM_LIST, "term.list")    \
 	M(34, TERM_READ, "term.read")     \
+	M(40, PTY_OPEN,  "pty.open")     \
+	M(41, PTY_ATTACH, "pty.attach")  \
+	M(42, PTY_LIST,  "pty.list")     \
+	M(43, PTY_CLOSE, "pty.close")    \
+	M(44, PTY_RESIZE, "pty.resize")  \
 	M(50, CODE_RUN,  "code.run")     \
 	M(51, CODE_CREATE, "code.create") \
 	M(52, CODE_LIST, "code.list")    \
@@ -121,6 +126,11 @@ struct rd;
 	M(3, SPAWN_FAILED)    /* no process could be started */                          \
 	M(4, GUEST_BUSY)      /* a limit of the agent is reached; try later */           \
 	M(5, BAD_REQUEST)     /* the agent could not make sense of the request */        \
+	M(40, SESSION_NOT_FOUND)      /* terminal sessions: */                           \
+	M(41, SESSION_EXPIRED)        /* it ended, and that was a while ago */           \
+	M(42, SESSION_ALREADY_EXISTS)                                                    \
+	M(43, SESSION_CAP_REACHED)                                                       \
+	M(44, SESSION_USER_MISMATCH)  /* it belongs to another account of the guest */  \
 	M(50, CONTEXT_NOT_FOUND) /* no such context of the code interpreter */           \
 	M(51, CONTEXT_BUSY)   /* too many cells wait for it */
 /* clang-format on */

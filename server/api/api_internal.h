@@ -156,6 +156,9 @@ struct request {
 	struct err refusal;
 	void *intake;             /* owned: what the route's intake opened */
 	struct auth_lease lease;  /* of such a request: still allowed? */
+	struct upgrade *upgrade; /* owned; what becomes of the connection once 101 is out */
+	bool by_ticket;          /* let in by a ticket, which also names the Linux user: */
+	char ticket_user[64];
 	struct route_match match; /* last: its text is large and not cleared, see request_new() */
 };
 /* All zero but for match.text; NULL: out of memory. */
@@ -186,6 +189,7 @@ struct api {
 	_Atomic bool draining;
 	uint64_t spooled;
 	int drain_fd; /* owned; readable once draining: streams end */
+	struct hub *hub; /* owned; terminal sessions */
 };
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
@@ -257,6 +261,26 @@ struct outflow_ops {
 /* Takes ctx in any case. len: what will be sent, or OUTFLOW_UNKNOWN. */
 int reply_flow(struct request *req, struct reply *res, const struct outflow_ops *ops,
                void *ctx_consume, uint64_t len, const char *type, struct err *err);
+
+/* ---- connections that become WebSockets: upgrade.c ---- */
+
+struct upgrade {
+	/* On the connection's thread, until it is over. early: bytes that came behind the request. */
+	void (*run)(struct upgrade *u, int fd, const void *early, size_t n_early);
+	void (*free)(struct upgrade *u);
+};
+/* Is it the beginning of a WebSocket? Else -EINVAL. */
+int upgrade_check(struct request *req, struct err *err);
+/* Takes u in any case. */
+int reply_upgrade(struct request *req, struct reply *res, struct upgrade *u_consume,
+                  struct err *err);
+
+/* ---- terminals: api_pty.c, api_pty_ws.c ---- */
+/* A ticket in the URL instead of a header. 1: it is good, *req knows who; 0: there is none. */
+int ticket_check(struct request *req, struct err *err);
+int request_session(struct request *req, struct reply *res, const char **ret, struct err *err);
+/* -ENOENT at once when the VM is stopped: it has no sessions, and is not booted to find out. */
+int pty_vm_can_have(struct request *req, const char *vm_id, const char *session, struct err *err);
 
 /* ---- server-sent events: sse.c ---- */
 
@@ -492,3 +516,10 @@ int api_service_restart(struct request *req, struct reply *res, struct err *err)
 int api_terminal_list(struct request *req, struct reply *res, struct err *err);
 int api_terminal_logs(struct request *req, struct reply *res, struct err *err);
 int api_terminal_xterm(struct request *req, struct reply *res, struct err *err);
+
+/* terminal sessions */
+int api_pty_open(struct request *req, struct reply *res, struct err *err);
+int api_pty_attach(struct request *req, struct reply *res, struct err *err);
+int api_pty_list(struct request *req, struct reply *res, struct err *err);
+int api_pty_close(struct request *req, struct reply *res, struct err *err);
+int api_pty_ticket(struct request *req, struct reply *res, struct err *err);

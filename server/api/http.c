@@ -35,6 +35,7 @@
 #include "base/log.h"
 #include "base/sock.h"
 #include "conf.h"
+#include "pty/pty.h"
 
 #define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */
 #define TRACE_LEN 16    /* bytes of a trace id */
@@ -125,9 +126,13 @@ static void check_key(struct request *req)
 
 	if (route->scope == SCOPE_PUBLIC)
 		return;
-	r = auth_check(auth, request_header(req, "Authorization"),
-	               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
-	               &req->refusal);
+	r = ticket_check(req, &req->refusal);
+	if (r > 0)
+		return;
+	if (r == 0)
+		r = auth_check(auth, request_header(req, "Authorization"),
+		               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
+		               &req->refusal);
 	if (r == 0) {
 		r = auth_permit(auth, &req->who, route->scope, request_arg(req, "{vm_id}"),
 		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->refusal);
@@ -423,6 +428,7 @@ static void api_free(struct api *a)
 		close(a->drain_fd);
 	watch_free(a->watch);
 	jobs_free(a->jobs);
+	hub_free(a->hub);
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -464,11 +470,12 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	if (fcntl(a->listen_fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
 	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0 ||
-	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0)
+	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0 ||
+	    (r = hub_new(&a->hub, err)) < 0)
 		return r;
 	a->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-	                MHD_USE_ITC | MHD_USE_ERROR_LOG,
+	                MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
 	        0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
 	        MHD_OPTION_LISTEN_SOCKET, a->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
 	        (unsigned)API_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -491,6 +498,7 @@ int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 	pthread_mutex_lock(&a->lock);
 	if (!a->draining) {
 		a->draining = true;
+		hub_stop(a->hub);
 		eventfd_write(a->drain_fd, 1);
 		pthread_mutex_unlock(&a->lock);
 		/* The socket is ours again, but may only be closed once the threads are gone. */

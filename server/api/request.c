@@ -94,6 +94,8 @@ struct request *request_free(struct request *req)
 	if (req->intake)
 		req->match.route->intake->drop(req->intake);
 	body_done(req->api, &req->body);
+	if (req->upgrade)
+		req->upgrade->free(req->upgrade);
 	json_decref(req->json);
 	for (size_t i = 0; i < req->n_values; i++) {
 		free(req->values[i].name);
@@ -279,7 +281,9 @@ bool linux_user_valid(const char *u)
 
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err)
 {
-	const char *u = request_header(req, "X-Freestyle-Vm-Linux-User-Id");
+	const char *u = req->by_ticket
+	                        ? req->ticket_user
+	                        : request_header(req, "X-Freestyle-Vm-Linux-User-Id");
 
 	*ret = NULL;
 	if (!u || !*u)

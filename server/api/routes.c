@@ -101,6 +101,18 @@ const struct route api_routes[] = {
 	{ METHOD_POST,   "/v1/vms/{vm_id}/code/contexts/{context_id}/interrupt", SCOPE_VM_EXEC, NO_BODY,
 	  api_context_interrupt, "Interrupt the cell that runs" },
 
+	/* terminal sessions */
+	{ METHOD_GET,    "/v1/vms/{vm_id}/pty",            SCOPE_VM_EXEC,  NO_BODY,   api_pty_open,
+	  "Open a terminal session (WebSocket); cols, rows, exec, sessionId, ticket" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/pty/sessions",   SCOPE_VM_EXEC,  NO_BODY,   api_pty_list,
+	  "List terminal sessions" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/pty/sessions/{session_id}", SCOPE_VM_EXEC, NO_BODY, api_pty_attach,
+	  "Attach to a terminal session (WebSocket); cols, rows, ticket" },
+	{ METHOD_DELETE, "/v1/vms/{vm_id}/pty/sessions/{session_id}", SCOPE_VM_EXEC, NO_BODY, api_pty_close,
+	  "Kill a terminal session" },
+	{ METHOD_POST,   "/v1/vms/{vm_id}/pty/tickets",    SCOPE_VM_EXEC,  KIB(4),    api_pty_ticket,
+	  "Make a ticket that opens or attaches to a terminal session once, for browsers" },
+
 	{ METHOD_GET,    "/v1/vms/snapshots",               SCOPE_VM_READ,  NO_BODY,  api_snapshot_list,
 	  "List snapshots; includeDeleted, includeFailed, includeBuilding" },
 	{ METHOD_POST,   "/v1/vms/snapshots",               SCOPE_VM_WRITE, SPEC_BODY,  api_snapshot_create,

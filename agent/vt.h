@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agent/vt.h - a terminal in memory: what a program wrote, as a screen; for agent/ only
+ *
+ * libvterm understands the bytes; the cells, the two screens and the lines that
+ * scrolled off are ours, so that both screens can be read at any time and what
+ * they cost is known. A picture is a string of bytes that makes an empty
+ * terminal look like this one: colours, attributes, both screens, modes, cursor.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+#define VT_LINES_MAX 10000u       /* lines of scrollback of one terminal */
+#define VT_BYTES_MAX (4u << 20)   /* bytes of scrollback of one terminal */
+#define VT_TOTAL_MAX (64u << 20)  /* bytes of scrollback of all terminals together */
+#define VT_CHARS 3                /* code points in a cell: one and what combines with it */
+#define VT_TITLE 256              /* bytes with NUL of a title that is kept */
+
+/* Called with what the terminal itself has to say to the program: answers to its questions. */
+typedef void (*vt_say_fn)(void *ctx, const char *p, size_t n);
+
+struct vt;
+struct vt *vt_new(unsigned cols, unsigned rows, vt_say_fn say, void *ctx); /* or NULL */
+struct vt *vt_free(struct vt *t);
+void vt_feed(struct vt *t, const uint8_t *p, size_t n);
+/* 0 or -ENOMEM: then nothing changed. */
+int vt_resize(struct vt *t, unsigned cols, unsigned rows);
+/* Appends the picture; with_history: and the lines that scrolled off. */
+void vt_picture(const struct vt *t, bool with_history, struct buf *b);
+unsigned vt_history_lines(const struct vt *t);
+size_t vt_history_bytes(const struct vt *t);
+/* Forgets the oldest lines until at most so many bytes are kept. */
+void vt_history_cut(struct vt *t, size_t bytes);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pty/pty.h - terminal sessions for clients; for api/
+ *
+ * The sessions live in the guests. Here are those who are attached, one thread
+ * each; what is known of the sessions of VMs at rest; and the tickets that let a
+ * browser in, which cannot send a header.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "guest/guest_pty.h"
+
+struct err;
+struct hub;
+
+#define PTY_ATTACHED_MAX 256 /* clients of the whole server: each has a thread */
+#define PTY_NOTES_MAX 1024   /* VMs whose sessions are remembered */
+
+int hub_new(struct hub **ret, struct err *err);
+struct hub *hub_free(struct hub *h); /* nobody is attached any more */
+/* Asks everybody who is attached to leave, and lets nobody in from now on. */
+void hub_stop(struct hub *h);
+
+/* ---- attached clients: serve.c ---- */
+
+struct pty_client {
+	struct guest_pty *pty; /* owned */
+	char vm_id[64];
+	char session[GUEST_PTY_ID];
+	/* Asked now and then; false: the client may not be here any longer. */
+	bool (*still)(void *ctx);
+	void *ctx;
+};
+/* A place among the attached; -EAGAIN with UNAVAILABLE when there is none. pty_leave() gives it back. */
+int hub_enter(struct hub *h, struct err *err);
+void hub_leave(struct hub *h);
+/* Talks to the client on fd until either side ends it. Blocks. Detaches. */
+void pty_serve(struct hub *h, struct pty_client *c, int fd, const void *early, size_t n_early);
+
+/* ---- sessions of VMs at rest: hub.c ---- */
+/* What was seen; copied. */
+void hub_note(struct hub *h, const char *vm_id, const struct guest_pty_info *list, size_t n);
+/* One session began, or changed. */
+void hub_note_one(struct hub *h, const char *vm_id, const struct guest_pty_info *info);
+void hub_note_end(struct hub *h, const char *vm_id, const char *session);
+/* Caller frees. false: nothing is known about that VM. */
+bool hub_noted(struct hub *h, const char *vm_id, struct guest_pty_info **ret, size_t *ret_n);
+
+/* ---- tickets: ticket.c ---- */
+#define TICKET_SIZE 51         /* "pandott_" and 42 letters and digits, NUL */
+#define TICKETS_MAX 4096       /* not used yet, of the whole server */
+#define TICKET_TTL_DEFAULT 60  /* seconds */
+#define TICKET_TTL_MAX 600
+
+struct ticket {
+	char vm_id[64];
+	char session[GUEST_PTY_ID]; /* "": opens a session; else attaches to that one */
+	char user[64];              /* Linux user, or "" */
+	char origin[256];           /* page that may use it, or "": any */
+	uint8_t who[256];           /* what the caller wants to know when it is used */
+};
+int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[TICKET_SIZE],
+                struct err *err);
+/*
+ * Once, within its life, for that VM and that session ("" for a new one) and from that page:
+ * 0 and *ret. Else -EACCES with UNAUTHORIZED, and it is used up all the same.
+ */
+int ticket_use(struct hub *h, const char *text, const char *vm_id, const char *session,
+               const char *origin, struct ticket *ret, struct err *err);

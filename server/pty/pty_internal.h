@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pty/pty_internal.h - what the files of pty/ share; nobody else includes it */
+#pragma once
+
+#include <pthread.h>
+
+#include "pty/pty.h"
+
+#define TICKET_HASH 32 /* SHA-256 */
+
+struct seat { /* one who is attached */
+	struct seat *next;
+	int wake; /* eventfd, of its thread */
+};
+
+struct note {
+	struct note *next; /* latest first */
+	char vm_id[64];
+	struct guest_pty_info *list; /* owned */
+	size_t n;
+};
+
+struct ticket_row {
+	uint8_t hash[TICKET_HASH];
+	uint64_t until_ms; /* clock_ms(); 0: free */
+	struct ticket t;
+};
+
+struct hub {
+	pthread_mutex_t lock; /* all below */
+	bool stopping;
+	unsigned attached;
+	struct seat *seats; /* weak, each is on its thread's stack */
+	struct note *notes; /* owned */
+	unsigned n_notes;
+	struct ticket_row *tickets; /* owned; n_tickets rows, free ones among them */
+	size_t n_tickets;
+};
+
+/* false: the server stops, do not begin. */
+bool seat_take(struct hub *h, struct seat *s);
+void seat_leave(struct hub *h, struct seat *s);
+bool hub_stopping(struct hub *h);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_vt.c - anything a program may write to its terminal, with resizes in between
+ *
+ * Byte 0 and 1 are the size; a byte 0xfe takes two more as a new size. A picture can be
+ * drawn after everything, and what it draws is a picture again.
+ */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "agent/vt.h"
+#include "base/buf.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define COLS(b) (1u + (b) % 60u)
+#define ROWS(b) (1u + (b) % 20u)
+
+static size_t next_resize(const uint8_t *p, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && p[i] != 0xfe)
+		i++;
+	return i;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct buf b = { 0 };
+	struct vt *t, *u;
+	unsigned cols, rows;
+
+	if (size < 2)
+		return 0;
+	cols = COLS(data[0]);
+	rows = ROWS(data[1]);
+	t = vt_new(cols, rows, NULL, NULL);
+	assert(t);
+	for (size_t i = 2; i < size;) {
+		size_t n = next_resize(data + i, size - i);
+
+		vt_feed(t, data + i, n);
+		i += n;
+		if (i + 2 < size) {
+			cols = COLS(data[i + 1]);
+			rows = ROWS(data[i + 2]);
+			assert(vt_resize(t, cols, rows) == 0);
+		}
+		i += 3;
+	}
+	vt_picture(t, /* with_history= */ true, &b);
+	u = vt_new(cols, rows, NULL, NULL);
+	assert(u && !b.failed);
+	vt_feed(u, b.p, b.len);
+	buf_reset(&b);
+	vt_picture(u, /* with_history= */ true, &b);
+	assert(b.len > 0);
+	vt_free(u);
+	vt_free(t);
+	buf_done(&b);
+	return 0;
+}
