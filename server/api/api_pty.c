@@ -160,13 +160,14 @@ static json_t *ticket_url(struct request *req, const struct ticket *t, const cha
 int api_pty_ticket(struct request *req, struct reply *res, struct err *err)
 {
 	struct ticket_body b = { .ttl_s = TICKET_TTL_DEFAULT };
+	struct auth_lease lease;
 	struct ticket t = { 0 };
 	char text[TICKET_SIZE];
 	const char *id, *user;
 	struct vm_info info;
 	int r;
 
-	_Static_assert(sizeof(t.who) >= sizeof(req->who), "a ticket knows who made it");
+	_Static_assert(sizeof(t.who) >= sizeof(lease), "a ticket knows who made it");
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, TAG, &user, err)) < 0 ||
 	    (r = request_fields(req, TAG, ticket_fields, ARRAY_SIZE(ticket_fields), &b, err)) < 0)
@@ -180,7 +181,8 @@ int api_pty_ticket(struct request *req, struct reply *res, struct err *err)
 	snprintf(t.session, sizeof(t.session), "%s", b.session);
 	snprintf(t.user, sizeof(t.user), "%s", user ? user : "");
 	snprintf(t.origin, sizeof(t.origin), "%s", b.origin);
-	memcpy(t.who, &req->who, sizeof(req->who));
+	auth_lease_take(req->api->deps.auth, &req->who, SCOPE_VM_EXEC, id, user, &lease);
+	memcpy(t.who, &lease, sizeof(lease));
 	if ((r = ticket_make(req->api->hub, &t, (unsigned)b.ttl_s, text, err)) < 0)
 		return r;
 	return reply_json(res,

@@ -27,8 +27,7 @@
 struct terminal {
 	struct upgrade up; /* first */
 	struct api *api;
-	struct auth_who who;
-	char user[64]; /* Linux user of the request, or "" */
+	struct auth_lease lease;
 	bool entered;
 	struct pty_client c;
 };
@@ -64,12 +63,9 @@ static void terminal_run(struct upgrade *u, int fd, const void *early, size_t n_
 /* A key may be revoked, a grant withdrawn, while the terminal is open. */
 static bool terminal_still(void *ctx)
 {
-	const struct terminal *t = ctx;
-	struct auth *auth = t->api->deps.auth;
+	struct terminal *t = ctx;
 
-	return auth_alive(auth, &t->who) &&
-	       auth_permit(auth, &t->who, SCOPE_VM_EXEC, t->c.vm_id, *t->user ? t->user : NULL,
-	                   NULL) == 0;
+	return auth_lease_holds(t->api->deps.auth, &t->lease);
 }
 
 static struct terminal *terminal_new(struct request *req, const char *vm_id, const char *user)
@@ -80,10 +76,9 @@ static struct terminal *terminal_new(struct request *req, const char *vm_id, con
 		return NULL;
 	t->up = (struct upgrade){ terminal_run, terminal_free };
 	t->api = req->api;
-	t->who = req->who;
+	auth_lease_take(req->api->deps.auth, &req->who, SCOPE_VM_EXEC, vm_id, user, &t->lease);
 	t->c.still = terminal_still;
 	t->c.ctx = t;
-	snprintf(t->user, sizeof(t->user), "%s", user ? user : "");
 	snprintf(t->c.vm_id, sizeof(t->c.vm_id), "%s", vm_id);
 	return t;
 }
@@ -189,6 +184,7 @@ int ticket_check(struct request *req, struct err *err)
 	const struct route *route = req->match.route;
 	struct auth *auth = req->api->deps.auth;
 	autofree char *text = NULL;
+	struct auth_lease lease;
 	struct ticket t;
 	int r;
 
@@ -204,12 +200,10 @@ int ticket_check(struct request *req, struct err *err)
 	               request_header(req, "Origin"), &t, err);
 	if (r < 0)
 		return r;
-	memcpy(&req->who, t.who, sizeof(req->who));
-	if (!auth_alive(auth, &req->who))
+	memcpy(&lease, t.who, sizeof(lease));
+	if (!auth_lease_holds(auth, &lease))
 		return err_tag(err, -EACCES, "UNAUTHORIZED", "whoever made this ticket has lost the right");
-	r = auth_permit(auth, &req->who, route->scope, t.vm_id, *t.user ? t.user : NULL, err);
-	if (r < 0)
-		return r;
+	req->who = lease.who;
 	req->by_ticket = true;
 	snprintf(req->ticket_user, sizeof(req->ticket_user), "%s", t.user);
 	return 1;

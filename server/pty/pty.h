@@ -61,7 +61,7 @@ struct ticket {
 	char session[GUEST_PTY_ID]; /* "": opens a session; else attaches to that one */
 	char user[64];              /* Linux user, or "" */
 	char origin[256];           /* page that may use it, or "": any */
-	uint8_t who[256];           /* what the caller wants to know when it is used */
+	uint8_t who[512];           /* what the caller wants to know when it is used */
 };
 int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[TICKET_SIZE],
                 struct err *err);

@@ -33,6 +33,7 @@
 #define IN_MAX (64u << 10)   /* bytes that wait for the guest, and then one message more */
 #define CONTROL_MAX 4096u    /* bytes of a text frame */
 #define PING_MS 20000
+#define STILL_MS 1000  /* between two looks at whether the client may still be here */
 #define DEAD_MS 60000   /* nothing came, not even an answer to a ping */
 #define GOODBYE_MS 3000 /* for the client to take the last bytes and close */
 
@@ -43,7 +44,7 @@ struct bridge {
 	struct buf in; /* typed, not yet taken by the guest */
 	size_t in_off;
 	bool closing; /* our close frame is queued */
-	uint64_t ping_at, leave_by;
+	uint64_t still_at, ping_at, leave_by;
 };
 
 static void say_goodbye(struct bridge *b, enum ws_code code, const char *why)
@@ -187,12 +188,17 @@ static void keep_alive(struct bridge *b, bool listening)
 {
 	uint64_t now = clock_ms();
 
-	if (now < b->ping_at || b->closing)
+	if (now < b->still_at || b->closing)
+		return;
+	b->still_at = now + STILL_MS;
+	if (b->c->still && !b->c->still(b->c->ctx)) {
+		say_goodbye(b, WS_POLICY, "the right to be here was withdrawn");
+		return;
+	}
+	if (now < b->ping_at)
 		return;
 	b->ping_at = now + PING_MS;
-	if (b->c->still && !b->c->still(b->c->ctx))
-		say_goodbye(b, WS_POLICY, "the credential was revoked");
-	else if (listening && now - ws_heard_ms(b->w) > DEAD_MS)
+	if (listening && now - ws_heard_ms(b->w) > DEAD_MS)
 		b->leave_by = now; /* nobody is there to say goodbye to */
 	else
 		ws_ping(b->w);
@@ -203,7 +209,7 @@ static void talk(struct bridge *b, int fd, int wake)
 	for (;;) {
 		bool listening = b->in.len - b->in_off < IN_MAX;
 		struct pollfd p[3] = { { .fd = fd }, { .fd = -1, .events = POLLIN }, { .fd = wake, .events = POLLIN } };
-		uint64_t until = b->leave_by ? b->leave_by : b->ping_at;
+		uint64_t until;
 
 		if (move_output(b) < 0)
 			return;
@@ -220,7 +226,7 @@ static void talk(struct bridge *b, int fd, int wake)
 			p[1].fd = guest_pty_fd(b->c->pty);
 		if (b->closing)
 			p[2].fd = -1;
-		until = b->leave_by ? b->leave_by : b->ping_at;
+		until = b->leave_by ? b->leave_by : b->still_at;
 		if (poll(p, ARRAY_SIZE(p), deadline_left(until)) < 0 && errno != EINTR)
 			return;
 		if (p[2].revents)

@@ -27,7 +27,8 @@ class Sdk(Case):
     def test_the_package_works(self):
         files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(DIR, "*.test.mjs")))
         self.assertTrue(files, "tests/sdk has no tests: this is not a whole checkout")
-        env = {**os.environ, "FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key()}
+        env = {**os.environ, "FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key(),
+               "NODE_OPTIONS": "--experimental-websocket", "PANDOD_PID": str(self.s.pandod_pid())}
         log = os.path.join(test_logs(), "sdk-tap.log")
         with open(log, "w") as out:
             p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *files], cwd=DIR, env=env,
