@@ -400,7 +400,8 @@ static void read_some(struct agent *a, struct pty *p)
 		return;
 	}
 	p->readable = false;
-	/* Nobody holds the other side: at the end for good, before it somebody may open it again. */
+	/* Nobody holds the other side: at the end for good, before it somebody may open it again.
+	 */
 	if ((n == 0 || errno != EAGAIN) && p->exited)
 		close(TAKE_FD(p->master));
 }
@@ -473,10 +474,12 @@ void pty_tick(struct agent *a, uint64_t now)
 	for (struct pty *p = a->ptys, *next; p; p = next) {
 		next = p->next;
 		if (p->exited && p->master >= 0 && !p->readable && now >= p->settle_at)
-			close(TAKE_FD(p->master)); /* a background process has it, who knows how long */
+			close(TAKE_FD(
+			        p->master)); /* a background process has it, who knows how long */
 		if (p->closing && (p->exited || now >= p->close_by))
 			close_answer(a, p);
-		if (pty_over(p) && !p->clients && (p->closing || now - p->exited_at >= PTY_RETAIN_MS))
+		if (pty_over(p) && !p->clients &&
+		    (p->closing || now - p->exited_at >= PTY_RETAIN_MS))
 			retire(a, p);
 	}
 	for (unsigned i = 0; i < a->n_streams; i++) {

@@ -11,16 +11,16 @@
 #include "agent/agent.h"
 #include "wire/agent_pty.h"
 
-#define PTY_RETAIN_MS 60000      /* a session that ended is told about for so long */
-#define PTY_EXPIRED_MAX 64u      /* ids of sessions after that, to say so */
-#define PTY_READ_MAX (16u << 10) /* bytes of one session per turn: others wait for it */
-#define PTY_QUEUE_MAX (128u << 10) /* bytes of output that wait for one client */
+#define PTY_RETAIN_MS 60000          /* a session that ended is told about for so long */
+#define PTY_EXPIRED_MAX 64u          /* ids of sessions after that, to say so */
+#define PTY_READ_MAX (16u << 10)     /* bytes of one session per turn: others wait for it */
+#define PTY_QUEUE_MAX (128u << 10)   /* bytes of output that wait for one client */
 #define PTY_PICTURES_MAX (32u << 20) /* bytes that wait for all clients: then without history */
-#define PTY_PATIENCE_MS 1000       /* a client may hold up the program and the others so long */
-#define PTY_PATIENCE_ALONE_MS 5000 /* and the program, when there are no others */
-#define PTY_SLOW_MS 10000          /* then nobody waits for it for so long */
-#define PTY_SETTLE_MS 200          /* of silence, when the program ended and others hold the tty */
-#define PTY_CLOSE_MS 3000          /* for a killed program to be gone */
+#define PTY_PATIENCE_MS 1000         /* a client may hold up the program and the others so long */
+#define PTY_PATIENCE_ALONE_MS 5000   /* and the program, when there are no others */
+#define PTY_SLOW_MS 10000            /* then nobody waits for it for so long */
+#define PTY_SETTLE_MS 200 /* of silence, when the program ended and others hold the tty */
+#define PTY_CLOSE_MS 3000 /* for a killed program to be gone */
 
 struct pty {
 	struct pty *next;
@@ -28,7 +28,7 @@ struct pty {
 	char id[AGENT_PTY_ID], user[AGENT_USER_MAX], exec[AGENT_PTY_EXEC];
 	uint16_t cols, rows;
 	struct vt *vt; /* owned */
-	int master;        /* owned; -1: the terminal is gone */
+	int master;    /* owned; -1: the terminal is gone */
 	bool readable;
 	pid_t pid; /* 0: reaped */
 	int pidfd; /* owned */

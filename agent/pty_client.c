@@ -66,8 +66,8 @@ static bool put_picture(struct pty_client *c, bool with_history)
 		return false;
 	for (size_t off = 0, n; ok && off < b.len; off += n) {
 		n = MIN(b.len - off, (size_t)AGENT_PIECE_BYTES);
-		ok = put_piece(c, off + n < b.len ? AGENT_PTY_PICTURE : AGENT_PTY_PICTURED, b.p + off,
-		               n);
+		ok = put_piece(c, off + n < b.len ? AGENT_PTY_PICTURE : AGENT_PTY_PICTURED,
+		               b.p + off, n);
 	}
 	if (!ok) {
 		waiting -= queued(c);

@@ -58,9 +58,10 @@ static bool combines(uint32_t c)
 {
 	static const struct {
 		uint32_t first, last;
-	} ranges[] = { { 0x0300, 0x036f }, { 0x0483, 0x0489 }, { 0x0591, 0x05bd }, { 0x0610, 0x061a },
-		       { 0x064b, 0x065f }, { 0x0900, 0x0902 }, { 0x0e31, 0x0e31 }, { 0x0e34, 0x0e3a },
-		       { 0x0e47, 0x0e4e }, { 0x1ab0, 0x1aff }, { 0x1dc0, 0x1dff }, { 0x200b, 0x200f },
+	} ranges[] = { { 0x0300, 0x036f }, { 0x0483, 0x0489 }, { 0x0591, 0x05bd },
+		       { 0x0610, 0x061a }, { 0x064b, 0x065f }, { 0x0900, 0x0902 },
+		       { 0x0e31, 0x0e31 }, { 0x0e34, 0x0e3a }, { 0x0e47, 0x0e4e },
+		       { 0x1ab0, 0x1aff }, { 0x1dc0, 0x1dff }, { 0x200b, 0x200f },
 		       { 0x20d0, 0x20ff }, { 0xfe00, 0xfe0f }, { 0xfe20, 0xfe2f } };
 
 	for (size_t i = 0; c >= ranges[0].first && i < ARRAY_SIZE(ranges); i++)
@@ -135,7 +136,8 @@ static int on_move(VTermRect dest, VTermRect src, void *user)
 		int k = down ? n - 1 - i : i;
 		struct cell *d = rows[dest.start_row + k];
 
-		memmove(d + dest.start_col, rows[src.start_row + k] + src.start_col, w * sizeof(*d));
+		memmove(d + dest.start_col, rows[src.start_row + k] + src.start_col,
+		        w * sizeof(*d));
 		mend(t, d, (unsigned)dest.start_col, (unsigned)dest.end_col);
 		/* A wide one that was cut in two by the edge of what moved. */
 		if (d[dest.start_col].width == 0)
@@ -417,6 +419,9 @@ struct vt *vt_new(unsigned cols, unsigned rows, vt_say_fn say, void *ctx)
 	vterm_state_set_bold_highbright(t->state, 0);
 	vterm_state_reset(t->state, /* hard= */ 1);
 	/* Leaving an alternate screen nobody entered restores what was never saved: save it. */
-	vterm_input_write(t->lib, "\x1b" "7", 2);
+	vterm_input_write(t->lib,
+	                  "\x1b"
+	                  "7",
+	                  2);
 	return t;
 }

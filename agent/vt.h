@@ -15,11 +15,11 @@
 
 struct buf;
 
-#define VT_LINES_MAX 10000u       /* lines of scrollback of one terminal */
-#define VT_BYTES_MAX (4u << 20)   /* bytes of scrollback of one terminal */
-#define VT_TOTAL_MAX (64u << 20)  /* bytes of scrollback of all terminals together */
-#define VT_CHARS 3                /* code points in a cell: one and what combines with it */
-#define VT_TITLE 256              /* bytes with NUL of a title that is kept */
+#define VT_LINES_MAX 10000u      /* lines of scrollback of one terminal */
+#define VT_BYTES_MAX (4u << 20)  /* bytes of scrollback of one terminal */
+#define VT_TOTAL_MAX (64u << 20) /* bytes of scrollback of all terminals together */
+#define VT_CHARS 3               /* code points in a cell: one and what combines with it */
+#define VT_TITLE 256             /* bytes with NUL of a title that is kept */
 
 /* Called with what the terminal itself has to say to the program: answers to its questions. */
 typedef void (*vt_say_fn)(void *ctx, const char *p, size_t n);

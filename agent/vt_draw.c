@@ -13,7 +13,7 @@
 #include "base/auto.h"
 
 /* Cancel; ST ends a string; attributes, charsets, modes, region, screens, history. */
-#define PICTURE_BEGIN                                                                      \
+#define PICTURE_BEGIN                                                                           \
 	"\x18\x1b\\\x1b[?1049l\x1b[!p\x1b[0m\x0f\x1b(B\x1b)B\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b>" \
 	"\x1b[?1l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1015l" \
 	"\x1b[?2004l\x1b[?25h\x1b[0 q\x1b[H\x1b[2J\x1b[3J"
@@ -147,7 +147,8 @@ static void cursor_draw(const struct vt *t, struct buf *b)
 		row = top;
 	/* By way of home: to where it is already, a terminal with a pending wrap would not go. */
 	buf_printf(b, "\x1b[H\x1b[%u;%uH", row - top + 1, col + 1);
-	if (t->wrap_pending && t->modes.on & BIT(MODE_WRAP)) { /* only writing that character again brings it about */
+	if (t->wrap_pending &&
+	    t->modes.on & BIT(MODE_WRAP)) { /* only writing that character again brings it about */
 		const struct cell *c = &t->screen[t->alt][t->cursor.row][t->cursor.col];
 
 		if (c->width) {

@@ -55,13 +55,13 @@ enum dec_mode {
 #define MODE_ARGS 15 /* parameters of one sequence that are looked at; libvterm has room for 16 */
 
 struct modes {
-	uint32_t on; /* bit per enum dec_mode */
-	bool keypad; /* application keypad, ESC = */
-	bool insert; /* IRM */
-	bool drawing; /* G0 is the line drawing set, ESC ( 0 */
-	bool shifted; /* SO: G1 is in use */
-	bool drawing1; /* G1 is the line drawing set */
-	unsigned style; /* of the cursor, DECSCUSR; 0: the terminal's own */
+	uint32_t on;          /* bit per enum dec_mode */
+	bool keypad;          /* application keypad, ESC = */
+	bool insert;          /* IRM */
+	bool drawing;         /* G0 is the line drawing set, ESC ( 0 */
+	bool shifted;         /* SO: G1 is in use */
+	bool drawing1;        /* G1 is the line drawing set */
+	unsigned style;       /* of the cursor, DECSCUSR; 0: the terminal's own */
 	unsigned top, bottom; /* of the scrolling region, from 1; 0: all of it */
 	/* the sequence that is being read */
 	enum { SEQ_NONE, SEQ_ESC, SEQ_CSI, SEQ_MIDDLE, SEQ_STRING, SEQ_STRING_ESC } seq;

@@ -18,14 +18,14 @@
 #include "base/auto.h"
 
 static const unsigned numbers[MODE_MAX] = {
-	[MODE_CURSOR_KEYS] = 1,      [MODE_ORIGIN] = 6,        [MODE_WRAP] = 7,
-	[MODE_MOUSE_CLICK] = 1000,   [MODE_MOUSE_DRAG] = 1002, [MODE_MOUSE_MOVE] = 1003,
-	[MODE_FOCUS] = 1004,         [MODE_MOUSE_UTF8] = 1005, [MODE_MOUSE_SGR] = 1006,
-	[MODE_MOUSE_RXVT] = 1015,    [MODE_PASTE] = 2004,
+	[MODE_CURSOR_KEYS] = 1,    [MODE_ORIGIN] = 6,        [MODE_WRAP] = 7,
+	[MODE_MOUSE_CLICK] = 1000, [MODE_MOUSE_DRAG] = 1002, [MODE_MOUSE_MOVE] = 1003,
+	[MODE_FOCUS] = 1004,       [MODE_MOUSE_UTF8] = 1005, [MODE_MOUSE_SGR] = 1006,
+	[MODE_MOUSE_RXVT] = 1015,  [MODE_PASTE] = 2004,
 };
 #define ARG_MAX_VALUE 65535u
 #define COUNT_MAX 1000u /* rows, columns, repetitions: more than a screen has */
-#define STYLE_MAX 6u /* of DECSCUSR */
+#define STYLE_MAX 6u    /* of DECSCUSR */
 
 void modes_reset(struct modes *m)
 {

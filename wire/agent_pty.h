@@ -12,13 +12,13 @@
 
 #include "wire/agent.h"
 
-#define AGENT_PTYS_MAX 128u       /* sessions, with those that ended and are still told about */
-#define AGENT_PTY_ID 65u          /* bytes with NUL of an id: [a-zA-Z0-9._-]{1,64} */
-#define AGENT_PTY_EXEC 512u       /* bytes with NUL of a command as it is listed */
-#define AGENT_PTY_COLS_MAX 1000u  /* columns */
-#define AGENT_PTY_ROWS_MAX 1000u  /* rows */
-#define AGENT_PTY_CELLS_MAX 200000u /* columns times rows: what a screen may cost */
-#define AGENT_PIECE_HDR 5u        /* u8 kind, u32 length */
+#define AGENT_PTYS_MAX 128u           /* sessions, with those that ended and are still told about */
+#define AGENT_PTY_ID 65u              /* bytes with NUL of an id: [a-zA-Z0-9._-]{1,64} */
+#define AGENT_PTY_EXEC 512u           /* bytes with NUL of a command as it is listed */
+#define AGENT_PTY_COLS_MAX 1000u      /* columns */
+#define AGENT_PTY_ROWS_MAX 1000u      /* rows */
+#define AGENT_PTY_CELLS_MAX 200000u   /* columns times rows: what a screen may cost */
+#define AGENT_PIECE_HDR 5u            /* u8 kind, u32 length */
 #define AGENT_PIECE_BYTES (64u << 10) /* of one piece */
 
 enum agent_piece_kind {
@@ -42,9 +42,9 @@ struct agent_pty_open {         /* pty.open */
 void agent_pty_open_put(struct buf *b, const struct agent_pty_open *m);
 int agent_pty_open_get(struct rd *c, struct agent_pty_open *ret);
 
-struct agent_pty_req {          /* pty.attach, pty.close */
-	const char *id, *user;  /* user "": whoever's it is */
-	uint16_t cols, rows;    /* pty.attach; 0 for pty.close */
+struct agent_pty_req {         /* pty.attach, pty.close */
+	const char *id, *user; /* user "": whoever's it is */
+	uint16_t cols, rows;   /* pty.attach; 0 for pty.close */
 };
 void agent_pty_req_put(struct buf *b, const struct agent_pty_req *m);
 int agent_pty_req_get(struct rd *c, struct agent_pty_req *ret);
@@ -62,7 +62,7 @@ struct agent_pty {
 	const char *id, *user, *exec;
 	uint16_t cols, rows;
 	bool running;
-	uint32_t exit_code; /* when not running */
+	uint32_t exit_code;             /* when not running */
 	uint64_t created_ms, exited_ms; /* wall clock */
 	uint16_t clients;
 };

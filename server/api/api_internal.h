@@ -188,7 +188,7 @@ struct api {
 	_Atomic unsigned running;
 	_Atomic bool draining;
 	uint64_t spooled;
-	int drain_fd; /* owned; readable once draining: streams end */
+	int drain_fd;    /* owned; readable once draining: streams end */
 	struct hub *hub; /* owned; terminal sessions */
 };
 
@@ -265,7 +265,8 @@ int reply_flow(struct request *req, struct reply *res, const struct outflow_ops 
 /* ---- connections that become WebSockets: upgrade.c ---- */
 
 struct upgrade {
-	/* On the connection's thread, until it is over. early: bytes that came behind the request. */
+	/* On the connection's thread, until it is over. early: bytes that came behind the request.
+	 */
 	void (*run)(struct upgrade *u, int fd, const void *early, size_t n_early);
 	void (*free)(struct upgrade *u);
 };

@@ -50,12 +50,12 @@ int pty_vm_can_have(struct request *req, const char *vm_id, const char *session,
 static json_t *shape(const struct guest_pty_info *s, bool asleep)
 {
 	bool suspended = asleep && s->running;
-	json_t *j = json_pack("{s:s, s:b, s:i, s:i, s:I, s:i, s:o, s:o}", "sessionId", s->id, "running",
-	                      s->running && !asleep, "cols", (int)s->cols, "rows", (int)s->rows,
-	                      "createdAtMs", (json_int_t)s->created_ms, "attachedCount",
-	                      asleep ? 0 : (int)s->clients, "exec",
-	                      *s->exec ? shape_output(s->exec, strlen(s->exec)) : json_null(), "user",
-	                      shape_output(s->user, strlen(s->user)));
+	json_t *j = json_pack("{s:s, s:b, s:i, s:i, s:I, s:i, s:o, s:o}", "sessionId", s->id,
+	                      "running", s->running && !asleep, "cols", (int)s->cols, "rows",
+	                      (int)s->rows, "createdAtMs", (json_int_t)s->created_ms,
+	                      "attachedCount", asleep ? 0 : (int)s->clients, "exec",
+	                      *s->exec ? shape_output(s->exec, strlen(s->exec)) : json_null(),
+	                      "user", shape_output(s->user, strlen(s->user)));
 
 	json_object_set_new(j, "exitCode", s->running ? json_null() : json_integer(s->exit_code));
 	json_object_set_new(j, "exitedAtMs", s->running ? json_null() : json_integer(s->exited_ms));
@@ -135,15 +135,17 @@ struct ticket_body {
 static const struct json_field ticket_fields[] = {
 	JSON_FIELD_STR(ticket_body, session, "sessionId", JSON_NULLABLE),
 	JSON_FIELD_STR(ticket_body, origin, "origin", JSON_NULLABLE),
-	JSON_FIELD(JSON_WANT_I64, ticket_body, ttl_s, "ttlSeconds", JSON_NULLABLE, 1, TICKET_TTL_MAX),
+	JSON_FIELD(JSON_WANT_I64, ticket_body, ttl_s, "ttlSeconds", JSON_NULLABLE, 1,
+	           TICKET_TTL_MAX),
 };
 
 /* The name under which the client knows this server. */
 static const char *host_of(struct request *req)
 {
 	const char *h = request_header(req, MHD_HTTP_HEADER_HOST);
-	size_t n = h ? strspn(h, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]")
-	             : 0;
+	size_t n =
+	        h ? strspn(h, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]")
+	          : 0;
 
 	return n > 0 && n < 256 && h[n] == '\0' ? h : strstr(req->api->url, "://") + 3;
 }

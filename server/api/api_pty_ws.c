@@ -128,7 +128,7 @@ static int begin(struct request *req, struct reply *res, const char *vm_id, bool
 	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, vm_id, &g, err)) < 0)
 		return r;
 	r = (attach ? guest_pty_attach : guest_pty_open)(g, q, deadline_in(ATTACH_MS), &t->c.pty,
-	                                                  &info, err);
+	                                                 &info, err);
 	if (r < 0) {
 		if (err->tag && strcmp(err->tag, "SESSION_CAP_REACHED") == 0)
 			reply_extra(res, "limit", json_integer(GUEST_PTYS_MAX));
@@ -202,7 +202,8 @@ int ticket_check(struct request *req, struct err *err)
 		return r;
 	memcpy(&lease, t.who, sizeof(lease));
 	if (!auth_lease_holds(auth, &lease))
-		return err_tag(err, -EACCES, "UNAUTHORIZED", "whoever made this ticket has lost the right");
+		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		               "whoever made this ticket has lost the right");
 	req->who = lease.who;
 	req->by_ticket = true;
 	snprintf(req->ticket_user, sizeof(req->ticket_user), "%s", t.user);

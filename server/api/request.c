@@ -281,9 +281,8 @@ bool linux_user_valid(const char *u)
 
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err)
 {
-	const char *u = req->by_ticket
-	                        ? req->ticket_user
-	                        : request_header(req, "X-Freestyle-Vm-Linux-User-Id");
+	const char *u = req->by_ticket ? req->ticket_user
+	                               : request_header(req, "X-Freestyle-Vm-Linux-User-Id");
 
 	*ret = NULL;
 	if (!u || !*u)

@@ -2,9 +2,9 @@
 /*
  * trail.c - which requests leave a record in the audit log, and what it says
  *
- * Everything that changes something (any method but GET, and a terminal that was opened by one) and everything that was refused for
- * who asked. The record names the route's pattern and the ids in the path; never the path itself, a
- * query, a body or a credential.
+ * Everything that changes something (any method but GET, and a terminal that was opened by one) and
+ * everything that was refused for who asked. The record names the route's pattern and the ids in
+ * the path; never the path itself, a query, a body or a credential.
  */
 #include "api/api_internal.h"
 
@@ -74,7 +74,9 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 	const struct route *route = req->match.route;
 
 	if (!route || req->quiet ||
-	    (!req->denied && ((route->method == METHOD_GET && status != MHD_HTTP_SWITCHING_PROTOCOLS) || !*req->who.account)))
+	    (!req->denied &&
+	     ((route->method == METHOD_GET && status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
+	      !*req->who.account)))
 		return;
 	memcpy(a.account, req->who.account, sizeof(a.account));
 	memcpy(a.key, req->who.key, sizeof(a.key));

@@ -18,9 +18,9 @@ struct err;
 struct guest;
 struct guest_pty;
 
-#define GUEST_PTY_ID 65     /* bytes with NUL */
+#define GUEST_PTY_ID 65             /* bytes with NUL */
 #define GUEST_PTY_CHUNK (64u << 10) /* bytes of one piece */
-#define GUEST_PTYS_MAX 128  /* sessions of one guest */
+#define GUEST_PTYS_MAX 128          /* sessions of one guest */
 
 struct guest_pty_info {
 	char id[GUEST_PTY_ID];

@@ -166,7 +166,8 @@ int guest_pty_exit_code(struct guest_pty *t, struct err *err)
 }
 
 /* The first piece says who it is; a refusal comes instead of it. */
-static int first(struct guest_pty *t, uint64_t deadline, struct guest_pty_info *ret, struct err *err)
+static int first(struct guest_pty *t, uint64_t deadline, struct guest_pty_info *ret,
+                 struct err *err)
 {
 	for (;;) {
 		const uint8_t *p = NULL;
@@ -230,8 +231,8 @@ int guest_pty_open(struct guest *g, const struct guest_pty_req *req, uint64_t de
 	if (!m)
 		return err_set(err, -ENOMEM, "out of memory for a terminal");
 	if (req->exec && strlen(req->exec) >= AGENT_COMMAND_MAX)
-		return err_tag(err, -E2BIG, "COMMAND_TOO_LONG", "the command is longer than %u bytes",
-		               AGENT_COMMAND_MAX - 1);
+		return err_tag(err, -E2BIG, "COMMAND_TOO_LONG",
+		               "the command is longer than %u bytes", AGENT_COMMAND_MAX - 1);
 	m->id = req->id;
 	m->user = req->user;
 	m->exec = req->exec;

@@ -35,7 +35,8 @@ struct pty_client {
 	bool (*still)(void *ctx);
 	void *ctx;
 };
-/* A place among the attached; -EAGAIN with UNAVAILABLE when there is none. pty_leave() gives it back. */
+/* A place among the attached; -EAGAIN with UNAVAILABLE when there is none. pty_leave() gives it
+ * back. */
 int hub_enter(struct hub *h, struct err *err);
 void hub_leave(struct hub *h);
 /* Talks to the client on fd until either side ends it. Blocks. Detaches. */
@@ -51,9 +52,9 @@ void hub_note_end(struct hub *h, const char *vm_id, const char *session);
 bool hub_noted(struct hub *h, const char *vm_id, struct guest_pty_info **ret, size_t *ret_n);
 
 /* ---- tickets: ticket.c ---- */
-#define TICKET_SIZE 51         /* "pandott_" and 42 letters and digits, NUL */
-#define TICKETS_MAX 4096       /* not used yet, of the whole server */
-#define TICKET_TTL_DEFAULT 60  /* seconds */
+#define TICKET_SIZE 51        /* "pandott_" and 42 letters and digits, NUL */
+#define TICKETS_MAX 4096      /* not used yet, of the whole server */
+#define TICKET_TTL_DEFAULT 60 /* seconds */
 #define TICKET_TTL_MAX 600
 
 struct ticket {

@@ -33,7 +33,7 @@
 #define IN_MAX (64u << 10)   /* bytes that wait for the guest, and then one message more */
 #define CONTROL_MAX 4096u    /* bytes of a text frame */
 #define PING_MS 20000
-#define STILL_MS 1000  /* between two looks at whether the client may still be here */
+#define STILL_MS 1000   /* between two looks at whether the client may still be here */
 #define DEAD_MS 60000   /* nothing came, not even an answer to a ping */
 #define GOODBYE_MS 3000 /* for the client to take the last bytes and close */
 
@@ -74,7 +74,8 @@ static void on_resize(struct bridge *b, const json_t *j)
 	    !guest_pty_size_valid((unsigned)cols, (unsigned)rows))
 		return;
 	if (guest_pty_resize(b->c->pty, (unsigned)cols, (unsigned)rows, &err) < 0)
-		log_obj(LOG_LV_DEBUG, "vm", b->c->vm_id, "resize of %s: %s", b->c->session, err.msg);
+		log_obj(LOG_LV_DEBUG, "vm", b->c->vm_id, "resize of %s: %s", b->c->session,
+		        err.msg);
 }
 
 static void on_signal(struct bridge *b, const json_t *j)
@@ -152,8 +153,9 @@ static int move_output(struct bridge *b)
 			say_goodbye(b, WS_GOING_AWAY, "the connection to the VM ended");
 			return 0;
 		}
-		r = kind == GUEST_PTY_OUTPUT ? ws_binary(b->w, p, (size_t)n)
-		                             : ws_part(b->w, p, (size_t)n, kind == GUEST_PTY_PICTURED);
+		r = kind == GUEST_PTY_OUTPUT
+		            ? ws_binary(b->w, p, (size_t)n)
+		            : ws_part(b->w, p, (size_t)n, kind == GUEST_PTY_PICTURED);
 		if (r < 0)
 			return r;
 		r = ws_move(b->w, /* want_read= */ false);
@@ -168,7 +170,8 @@ static void move_input(struct bridge *b)
 {
 	while (!b->closing && b->in.len > b->in_off) {
 		struct err err = { 0 };
-		ssize_t k = guest_pty_write(b->c->pty, b->in.p + b->in_off, b->in.len - b->in_off, &err);
+		ssize_t k = guest_pty_write(b->c->pty, b->in.p + b->in_off, b->in.len - b->in_off,
+		                            &err);
 
 		if (k < 0)
 			say_goodbye(b, WS_GOING_AWAY, "the connection to the VM ended");
@@ -208,7 +211,9 @@ static void talk(struct bridge *b, int fd, int wake)
 {
 	for (;;) {
 		bool listening = b->in.len - b->in_off < IN_MAX;
-		struct pollfd p[3] = { { .fd = fd }, { .fd = -1, .events = POLLIN }, { .fd = wake, .events = POLLIN } };
+		struct pollfd p[3] = { { .fd = fd },
+			               { .fd = -1, .events = POLLIN },
+			               { .fd = wake, .events = POLLIN } };
 		uint64_t until;
 
 		if (move_output(b) < 0)
@@ -253,7 +258,8 @@ void pty_serve(struct hub *h, struct pty_client *c, int fd, const void *early, s
 	tune(fd);
 	b.w = wake >= 0 ? ws_new(fd, early, n_early, on_message, &b) : NULL;
 	if (b.w && seat_take(h, &seat)) {
-		if (say(&b, json_pack("{s:s, s:s}", "type", "sessionInfo", "sessionId", c->session)) == 0)
+		if (say(&b, json_pack("{s:s, s:s}", "type", "sessionInfo", "sessionId",
+		                      c->session)) == 0)
 			talk(&b, fd, wake);
 		seat_leave(h, &seat);
 	}

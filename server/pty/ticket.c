@@ -89,7 +89,8 @@ int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[
 	LOCK_SCOPE(&h->lock);
 	row = free_row(h);
 	if (!row)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "too many tickets were made and not used");
+		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		               "too many tickets were made and not used");
 	*row = made;
 	return 0;
 }

@@ -33,8 +33,8 @@ struct ws {
 	bool in_parts, last_part;
 	uint16_t close_code;      /* 0: none to be sent */
 	const char *close_reason; /* static storage */
-	bool full;  /* the socket took no more */
-	bool ended; /* the client's side is gone */
+	bool full;                /* the socket took no more */
+	bool ended;               /* the client's side is gone */
 	uint64_t heard_ms;
 };
 
@@ -226,7 +226,8 @@ int ws_move(struct ws *w, bool want_read)
 	w->full = false;
 	if (wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
 		return -EPIPE;
-	if (close_now(w) != 0 || (wslay_event_want_write(w->ctx) && !w->full && wslay_event_send(w->ctx) != 0))
+	if (close_now(w) != 0 ||
+	    (wslay_event_want_write(w->ctx) && !w->full && wslay_event_send(w->ctx) != 0))
 		return -EPIPE;
 	if (w->ended)
 		return -EPIPE;

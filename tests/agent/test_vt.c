@@ -111,15 +111,20 @@ static void test_cases(void **state)
 		"\x1b[4hins\x1b[1Gert",
 		"\x1b]2;a title\x07\x1b[3 q",
 		"\xe6\xbc\xa2\xe5\xad\x97\x1b[1;2Hx", /* half of a wide one */
-		"abc\x1b[1;2H\x1b[P\x1b[2@", /* delete and insert characters */
+		"abc\x1b[1;2H\x1b[P\x1b[2@",          /* delete and insert characters */
 		"1\r\n2\r\n3\x1b[2;1H\x1b[L\x1b[M\x1b[M",
 		"tab\tto\tstops",
 		"x\x1b[5b.\xe6\xbc\xa2\x1b[3b\x1b[99b",
-		"\x1b[3b\x1b[;;;;;;;;;;;;;;;;;;;;;;;;;;1;2;3;4;5;6;7m!", /* more than libvterm has room for */
+		"\x1b[3b\x1b[;;;;;;;;;;;;;;;;;;;;;;;;;;1;2;3;4;5;6;7m!", /* more than libvterm has
+		                                                            room for */
 		"\x1b[?1049h\x1b[31mhalf a seq\x1b[",
 	};
 	static const char *const then[] = {
-		"!", "\r\nmore\r\n\n\n\nlines", "\x1b[?1049l!", "\x1b[H\x1b[Ktop", "\x1b[6;1H\n\n\n",
+		"!",
+		"\r\nmore\r\n\n\n\nlines",
+		"\x1b[?1049l!",
+		"\x1b[H\x1b[Ktop",
+		"\x1b[6;1H\n\n\n",
 		"\x1b[mplain\x1b[?7h\x1b[4l",
 	};
 
@@ -142,12 +147,37 @@ static unsigned any(unsigned n)
 
 static void random_piece(struct buf *b)
 {
-	static const char *const words[] = { "text ", "\r\n", "\n", "\b", "\t", "\xe6\xbc\xa2", "\xc3\xbc",
-		                             "\x1b[0m", "\x1b[K", "\x1b[J", "\x1b[2J",
-		                             "\x1bM", "\x1b" "D", "\x1b[?25l", "\x1b[?25h", "\x1b[?1049h",
-		                             "\x1b[?1049l", "\x1b[r", "\x1b[?7l", "\x1b[?7h", "\x1b[?2004h",
-		                             "\x1b(0", "\x1b(B", "\x1b[4h", "\x1b[4l", "\x1b[!p", "\x1b[1K",
-		                             "\xff", "\xc3", "\x1b[38;2;9;8;7m" };
+	static const char *const words[] = { "text ",
+		                             "\r\n",
+		                             "\n",
+		                             "\b",
+		                             "\t",
+		                             "\xe6\xbc\xa2",
+		                             "\xc3\xbc",
+		                             "\x1b[0m",
+		                             "\x1b[K",
+		                             "\x1b[J",
+		                             "\x1b[2J",
+		                             "\x1bM",
+		                             "\x1b"
+		                             "D",
+		                             "\x1b[?25l",
+		                             "\x1b[?25h",
+		                             "\x1b[?1049h",
+		                             "\x1b[?1049l",
+		                             "\x1b[r",
+		                             "\x1b[?7l",
+		                             "\x1b[?7h",
+		                             "\x1b[?2004h",
+		                             "\x1b(0",
+		                             "\x1b(B",
+		                             "\x1b[4h",
+		                             "\x1b[4l",
+		                             "\x1b[!p",
+		                             "\x1b[1K",
+		                             "\xff",
+		                             "\xc3",
+		                             "\x1b[38;2;9;8;7m" };
 	static const char finals[] = "ABCDHLMPX@STdGmr";
 
 	switch (any(4)) {
@@ -222,8 +252,8 @@ static void test_memory_is_bounded(void **state)
 		for (unsigned i = 0; i < 3000; i++) {
 			char cell[48];
 
-			snprintf(cell, sizeof(cell), "\x1b[38;2;%u;%u;1mx\x1b[48;2;%u;9;%umy", i % 256,
-			         i / 256, i % 200, i % 99);
+			snprintf(cell, sizeof(cell), "\x1b[38;2;%u;%u;1mx\x1b[48;2;%u;9;%umy",
+			         i % 256, i / 256, i % 200, i % 99);
 			for (unsigned c = 0; c < 20; c++)
 				feed(many[k], cell);
 			feed(many[k], "\r\n");
@@ -246,8 +276,8 @@ static void test_resize(void **state)
 	assert_int_equal(vt_history_lines(t), 3);
 	picture(t, &b);
 	buf_put_u8(&b, 0);
-	assert_non_null(strstr((char *)b.p, "1\r\n2\r\n3\r\n4\r\n5\r\nprompt \r\n") ?:
-	                        strstr((char *)b.p, "1\r\n2\r\n3\r\n4\r\n5\r\nprompt"));
+	assert_non_null(strstr((char *)b.p, "1\r\n2\r\n3\r\n4\r\n5\r\nprompt \r\n")
+	                        ?: strstr((char *)b.p, "1\r\n2\r\n3\r\n4\r\n5\r\nprompt"));
 	vt_free(shown(t, 8, 3));
 	feed(t, "\x1b[?1049h\x1b[2Jalt");
 	assert_int_equal(vt_resize(t, 40, 10), 0);
