@@ -154,8 +154,8 @@ struct request {
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
-	void *intake;             /* owned: what the route's intake opened */
-	struct auth_lease lease;  /* of such a request: still allowed? */
+	void *intake;            /* owned: what the route's intake opened */
+	struct auth_lease lease; /* of such a request: still allowed? */
 	struct upgrade *upgrade; /* owned; what becomes of the connection once 101 is out */
 	bool by_ticket;          /* let in by a ticket, which also names the Linux user: */
 	char ticket_user[64];
