@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,8 @@ static __attribute__((noreturn)) void child(struct agent *a, int slave, const st
 	if (fchown(0, u->uid, TTY_GROUP) == 0 && fchmod(0, TTY_MODE) < 0)
 		_exit(126);
 	child_reset(a);
+	for (int sig = 1; sig < NSIG; sig++)
+		signal(sig, SIG_DFL); /* ^C must work, whatever the agent was started with */
 	if (*m->user && user_become(u) < 0) {
 		dprintf(2, "pando: cannot become %s: %s\r\n", u->name, err_name(errno));
 		_exit(126);

@@ -168,7 +168,9 @@ static void test_signal_and_kill(void **state)
 	struct client c;
 	int code;
 
-	begin(r, &c, false, (struct guest_pty_req){ .exec = "echo R; sleep 1000" });
+	begin(r, &c, false,
+	      (struct guest_pty_req){
+	              .exec = "echo R; exec sleep 1000" }); /* a shell in between may miss it */
 	expect(&c, "R");
 	type(&c, "\x03");
 	expect_exit(&c, 130);
