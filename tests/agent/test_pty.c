@@ -176,7 +176,7 @@ static void test_signal_and_kill(void **state)
 	expect_exit(&c, 130);
 	end(&c);
 	begin(r, &c, false,
-	      (struct guest_pty_req){ .exec = "trap '' INT TERM HUP; echo R; sleep 1000" });
+	      (struct guest_pty_req){ .exec = "trap '' INT TERM HUP; echo R; exec sleep 1000" });
 	expect(&c, "R");
 	assert_int_equal(guest_pty_signal(c.t, SIGKILL, &err), 0);
 	expect_exit(&c, 137);
