@@ -93,8 +93,8 @@ describe("the wire", { timeout: SHORT }, () => {
   });
 
   it("refuses bodies that are too large, at once and in JSON", async () => {
-    isError(await raw("POST", "/v1/vms", { body: `{"x":"${"a".repeat(5 << 20)}"}` }), 413, "INVALID_REQUEST");
-    isError(await raw("POST", "/v1/vms/snapshots", { body: `{"x":"${"a".repeat(5 << 20)}"}` }), 413, "INVALID_REQUEST");
+    isError(await raw("POST", "/v1/vms", { body: `{"x":"${"a".repeat(9 << 20)}"}` }), 413, "INVALID_REQUEST");
+    isError(await raw("POST", "/v1/vms/snapshots", { body: `{"x":"${"a".repeat(9 << 20)}"}` }), 413, "INVALID_REQUEST");
   });
 
   it("refuses JSON that is none, in every way", async () => {
