@@ -348,7 +348,7 @@ int vt_resize(struct vt *t, unsigned cols, unsigned rows)
 			return -ENOMEM;
 		}
 	}
-	for (unsigned i = 0; i < rows_up(t, 0, rows); i++)
+	for (unsigned i = 0; t->screen[0] && i < rows_up(t, 0, rows); i++)
 		history_push(t, t->screen[0][i]);
 	t->moved_up = rows_up(t, t->alt, rows);
 	for (unsigned i = 0; i < 2; i++) {

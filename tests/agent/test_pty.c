@@ -301,7 +301,7 @@ static void test_flood(void **state)
 		p += n;
 	}
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory for a while */
-	assert_true(rss_kb(r->agent) - before < 16 * 1024);
+	assert_true(rss_kb(r->agent) - before < 16L * 1024);
 #else
 	(void)before;
 #endif

@@ -159,8 +159,7 @@ static void random_piece(struct buf *b)
 		                             "\x1b[J",
 		                             "\x1b[2J",
 		                             "\x1bM",
-		                             "\x1b"
-		                             "D",
+		                             "\033D",
 		                             "\x1b[?25l",
 		                             "\x1b[?25h",
 		                             "\x1b[?1049h",
