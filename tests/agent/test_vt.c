@@ -147,36 +147,14 @@ static unsigned any(unsigned n)
 
 static void random_piece(struct buf *b)
 {
-	static const char *const words[] = { "text ",
-		                             "\r\n",
-		                             "\n",
-		                             "\b",
-		                             "\t",
-		                             "\xe6\xbc\xa2",
-		                             "\xc3\xbc",
-		                             "\x1b[0m",
-		                             "\x1b[K",
-		                             "\x1b[J",
-		                             "\x1b[2J",
-		                             "\x1bM",
-		                             "\033D",
-		                             "\x1b[?25l",
-		                             "\x1b[?25h",
-		                             "\x1b[?1049h",
-		                             "\x1b[?1049l",
-		                             "\x1b[r",
-		                             "\x1b[?7l",
-		                             "\x1b[?7h",
-		                             "\x1b[?2004h",
-		                             "\x1b(0",
-		                             "\x1b(B",
-		                             "\x1b[4h",
-		                             "\x1b[4l",
-		                             "\x1b[!p",
-		                             "\x1b[1K",
-		                             "\xff",
-		                             "\xc3",
-		                             "\x1b[38;2;9;8;7m" };
+	static const char *const words[] = {
+		"text ",        "\r\n",        "\n",      "\b",        "\t",
+		"\xe6\xbc\xa2", "\xc3\xbc",    "\x1b[0m", "\x1b[K",    "\x1b[J",
+		"\x1b[2J",      "\x1bM",       "\033D",   "\x1b[?25l", "\x1b[?25h",
+		"\x1b[?1049h",  "\x1b[?1049l", "\x1b[r",  "\x1b[?7l",  "\x1b[?7h",
+		"\x1b[?2004h",  "\x1b(0",      "\x1b(B",  "\x1b[4h",   "\x1b[4l",
+		"\x1b[!p",      "\x1b[1K",     "\xff",    "\xc3",      "\x1b[38;2;9;8;7m"
+	};
 	static const char finals[] = "ABCDHLMPX@STdGmr";
 
 	switch (any(4)) {
