@@ -24,6 +24,7 @@ class Case(unittest.TestCase):
     server_env = {}
     limit_s = 90
     own_server = True
+    keeps_specs = False  # layers of specs stay in their cache, on purpose
 
     @classmethod
     def setUpClass(cls):
@@ -41,6 +42,10 @@ class Case(unittest.TestCase):
     def test_zz_leaves_nothing_behind(self):
         if not self.own_server:
             self.skipTest("this class has no server of its own: each test looks itself")
+        if self.keeps_specs:
+            self.s.stop()
+            self.s.sql("DELETE FROM spec_layers")
+            self.s.start()
         assert_no_debris(self.s)
 
     # ---- shared assertions ----

@@ -15,6 +15,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -255,6 +256,15 @@ class Server:
             if os.path.isdir(top):
                 found |= {os.path.join(part, name) for name in os.listdir(top)}
         return found
+
+    def sql(self, statement):
+        """On the database of a server that is down."""
+        db = sqlite3.connect(os.path.join(self.dir, "pando.db"))
+        try:
+            db.execute(statement)
+            db.commit()
+        finally:
+            db.close()
 
     def debris(self):
         """What is on the host in this server's name."""

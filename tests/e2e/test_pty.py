@@ -103,7 +103,7 @@ class PtyLife(PtyBase, OnVm, Case):
         self.assertIsNone(t.end())
         with self.assertRaises(Refused) as e:
             self.pty(vm=other)
-        self.assertEqual(e.exception.status, 404)
+        self.assertEqual((e.exception.status, e.exception.code), (410, "VM_DELETED"))
 
     def test_yc_delete(self):
         self.s.delete(self.vm)

@@ -13,6 +13,8 @@ TAP = re.compile(r"^(\s*)(ok|not ok) \d+ - (.*?)(?: # (SKIP|TODO)\b\s*(.*))?$")
 
 
 class Sdk(Case):
+    keeps_specs = True
+
     @limit(120)
     def test_install(self):
         """As the lock file says; npm of this machine knows where to ask."""

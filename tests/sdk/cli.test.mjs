@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli.test.mjs - the unmodified freestyle command line: one VM from create to delete
+// cli.test.mjs - the unmodified freestyle command line: VMs, snapshots and builds; logs are in logs.test.mjs
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -37,6 +37,13 @@ describe("the freestyle command line", () => {
     return r.out;
   }
 
+  /** The VM's id in what it printed; a snapshot's has letters before it. */
+  function vmIdIn(out) {
+    const id = out.match(/(?<![a-z0-9-])[a-z0-9]{20}(?![a-z0-9])/)?.[0];
+    assert.ok(id, out);
+    return id;
+  }
+
   before(() => {
     home = mkdtempSync(join(tmpdir(), "pando-cli-"));
   });
@@ -51,9 +58,7 @@ describe("the freestyle command line", () => {
 
   it("creates a VM and runs a command in it", { timeout: BOOT }, async () => {
     const out = await ok("vm", "create", "--exec", "echo from-the-guest");
-    vmId = out.match(/\b[a-z0-9]{20}\b/)?.[0];
-    assert.ok(vmId, out);
-    keep(vmId);
+    vmId = keep(vmIdIn(out));
     assert.match(out, /from-the-guest/);
     assert.match(await ok("vm", "list"), new RegExp(vmId));
     assert.match(await ok("vm", "exec", vmId, "uname -s"), /Linux/);
@@ -65,7 +70,29 @@ describe("the freestyle command line", () => {
     assert.match(await ok("vm", "snapshot", "list"), new RegExp(id));
     await ok("vm", "snapshot", "rename", id, "--name", "better");
     assert.match(await ok("vm", "snapshot", "get", id), /better/);
+    assert.ok(JSON.parse(await ok("vm", "snapshot", "list", "--json")).snapshots.some((n) => n.snapshotId === id));
+    const booted = keep(vmIdIn(await ok("vm", "snapshot", "boot", id)));
+    assert.match(await ok("vm", "exec", booted, "echo booted"), /booted/);
+    const child = keep(vmIdIn(await ok("vm", "create", "--snapshot", id)));
+    const listed = JSON.parse(await ok("vm", "list", "--json")).vms.find((v) => v.id === child);
+    assert.equal(listed.snapshotId, id);
+    await ok("vm", "delete", child);
+    await ok("vm", "delete", booted);
     await ok("vm", "snapshot", "delete", id);
+    assert.match(await ok("vm", "snapshot", "list", "--show-deleted"), new RegExp(id));
+  });
+
+  it("shows builds of VMs and snapshots", { timeout: BOOT }, async () => {
+    const spec = { additionalFiles: { "/srv/cli.txt": { content: "from the command line" } } };
+    const made = await raw("POST", "/v1/vms", { body: { spec } });
+    const id = keep(made.json.id);
+    assert.match(await ok("vm", "build", "get", id), /succeeded/);
+    assert.match(await ok("vm", "build", "phases", id), /bph-[a-z0-9]{20}/);
+    await ok("vm", "build", "wait", id);
+    await ok("vm", "delete", id);
+    const snap = keepSnapshot((await raw("POST", "/v1/vms/snapshots", { body: { name: "built", spec } })).json.snapshotId);
+    assert.match(await ok("vm", "snapshot", "build", "get", snap), /succeeded/);
+    await ok("vm", "snapshot", "delete", snap);
   });
 
   it("deletes the VM, and fails when it is gone", { timeout: SHORT }, async () => {

@@ -107,6 +107,8 @@ describe("terminal sessions", { skip: noSocket }, () => {
     await t.wait("row-100");
     assert.ok(t.out.includes("row-1\r\n"), "scrollback came along");
     again.signal("SIGINT");
+    // a terminal drops what was typed when it is interrupted: not before the shell reads again
+    await t.until("the shell reads again", () => /\^C[^]*\x1b\[\?2004h/.test(t.out));
     again.write("echo st''ill\n");
     await t.wait("still");
     const r = await vm.pty.close({ sessionId: "sdk-2" });
