@@ -213,6 +213,12 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 	t_cont = clock_us();
 	if (r == 0)
 		r = connect_agent(vm, b->reason, b->agent_ms, err);
+	/* Seen once in hundreds of thaws at a time: QEMU drops the channel and goes on. Ask anew.
+	 */
+	if (r == -ECONNRESET && machine_alive(vm->machine)) {
+		vm_log(vm, LOG_LV_WARN, "%s; connecting again", err ? err->msg : "");
+		r = connect_agent(vm, b->reason, b->agent_ms, err);
+	}
 	if (r == 0) {
 		log_times(vm, t_start - t0, t_cont - t_start, clock_us() - t_cont);
 		if (!b->hidden)
