@@ -23,11 +23,6 @@
 #define CODE_STREAM_MAX_MS 86400000 /* a day */
 #define POLL_MS 1000                /* between two looks at the deadline */
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 static void cell_freep(struct cell **x)
 {
 	cell_free(*x);

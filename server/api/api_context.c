@@ -10,11 +10,6 @@
 
 #include "base/auto.h"
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 static json_t *shape_context(const struct guest_context *c)
 {
 	static const char *const states[] = { [AGENT_CODE_NONE] = "none",

@@ -20,11 +20,6 @@
 #define EXEC_MAX_MS 600000
 #define COMMAND_MAX (2 << 20) /* bytes */
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 struct exec_body {
 	const char *command;
 	const char *terminal;

@@ -26,11 +26,6 @@
 #define STDIN_MAX (16 << 20)    /* bytes of JSON text */
 #define STDIN_MS 60000          /* for the guest to take a detached command's stdin */
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 struct run_body {
 	const char *command, *cwd, *stdin_text, *stdin_encoding;
 	json_t *env;

@@ -28,11 +28,6 @@
 static const char stream_head[] = "{\"content\":\"";
 static const char stream_tail[] = "\",\"encoding\":\"base64\"}";
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 int request_path(struct request *req, char ret[PATH_MAX], struct err *err)
 {
 	const char *p = req->match.arg[1];

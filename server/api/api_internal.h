@@ -257,6 +257,7 @@ struct outflow_ops {
 	bool endless;     /* a server that shuts down does not wait for its end, */
 	bool ends_well;   /* and this is a good end */
 };
+extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as it is */
 #define OUTFLOW_UNKNOWN UINT64_MAX
 /* Takes ctx in any case. len: what will be sent, or OUTFLOW_UNKNOWN. */
 int reply_flow(struct request *req, struct reply *res, const struct outflow_ops *ops,

@@ -17,11 +17,6 @@
 #include "base/auto.h"
 #include "guest/guest.h"
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 struct follow {
 	struct guest_flow *f; /* owned */
 	struct sse sse;       /* unused when raw */

@@ -14,11 +14,6 @@
 
 #define STDIN_STALL_MS 600000 /* for the process to read on: it may think for a while */
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 int process_error(int r, struct err *err)
 {
 	static const struct {

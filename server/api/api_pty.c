@@ -19,11 +19,6 @@
 
 #define TAG "BAD_REQUEST"
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 int request_session(struct request *req, struct reply *res, const char **ret, struct err *err)
 {
 	const char *id = req->match.arg[1];

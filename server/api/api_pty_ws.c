@@ -32,11 +32,6 @@ struct terminal {
 	struct pty_client c;
 };
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 static void terminal_free(struct upgrade *u)
 {
 	struct terminal *t = (struct terminal *)u;

@@ -22,35 +22,7 @@
 #define GUEST_STALL_MS 120000 /* for the guest to take a piece: its disk may be slow */
 #define ETAG_SIZE 48
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 /* ---- read ---- */
-
-static int flow_fd(void *ctx)
-{
-	return guest_flow_fd(ctx);
-}
-
-static void flow_free(void *ctx)
-{
-	guest_flow_close(ctx);
-}
-
-static ssize_t raw_next(void *ctx, char *p, size_t max, struct err *err)
-{
-	ssize_t k = guest_flow_read(ctx, NULL, (uint8_t *)p, max, err);
-	int r;
-
-	if (k != -ENODATA)
-		return k;
-	r = guest_flow_result(ctx, err);
-	return r < 0 ? r : -ENODATA;
-}
-
-static const struct outflow_ops raw_ops = { .next = raw_next, .fd = flow_fd, .free = flow_free };
 
 static bool parse_u64(const char **p, uint64_t *ret)
 {
@@ -143,8 +115,8 @@ static int reply_part(struct request *req, struct reply *res, const struct guest
 		guest_flow_close(flow_consume);
 		return reply_head(res, get, MHD_HTTP_OK, err);
 	}
-	r = reply_flow(req, res, &raw_ops, flow_consume, get->got_len, "application/octet-stream",
-	               err);
+	r = reply_flow(req, res, &guest_flow_ops, flow_consume, get->got_len,
+	               "application/octet-stream", err);
 	if (r < 0)
 		return r;
 	add_file_headers(res->stream, &get->st);

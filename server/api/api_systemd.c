@@ -26,11 +26,6 @@
 	"systemctl stop -- \"$u\"; systemctl disable --quiet --no-reload -- \"$u\"; " \
 	"rm -rf -- \"$f\" \"$f.d\" && systemctl daemon-reload"
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 void shell_put_word(struct buf *b, const char *s)
 {
 	buf_put(b, "'", 1);

@@ -16,34 +16,6 @@
 
 #define UNPACK_MS 600000 /* for what is still on its way when the body is complete */
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
-static int flow_fd(void *ctx)
-{
-	return guest_flow_fd(ctx);
-}
-
-static void flow_free(void *ctx)
-{
-	guest_flow_close(ctx);
-}
-
-static ssize_t tar_next(void *ctx, char *p, size_t max, struct err *err)
-{
-	ssize_t k = guest_flow_read(ctx, NULL, (uint8_t *)p, max, err);
-	int r;
-
-	if (k != -ENODATA)
-		return k;
-	r = guest_flow_result(ctx, err);
-	return r < 0 ? r : -ENODATA;
-}
-
-static const struct outflow_ops tar_ops = { .next = tar_next, .fd = flow_fd, .free = flow_free };
-
 /* The token stands in the header, and not with a weight of zero. */
 static bool accepts_gzip(struct request *req)
 {
@@ -84,7 +56,7 @@ int api_tar_get(struct request *req, struct reply *res, struct err *err)
 	r = guest_tar(g, user, path, packed || encoded, &f, err);
 	if (r < 0)
 		return tar_error(r, path, err);
-	r = reply_flow(req, res, &tar_ops, f, OUTFLOW_UNKNOWN,
+	r = reply_flow(req, res, &guest_flow_ops, f, OUTFLOW_UNKNOWN,
 	               packed ? "application/gzip" : "application/x-tar", err);
 	if (r == 0 && encoded)
 		MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");

@@ -18,11 +18,6 @@
 #define TERMINAL_NAME_MAX 64
 #define LINES_MAX 100000 /* of one log: what the guest keeps is far less */
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 bool terminal_name_valid(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");

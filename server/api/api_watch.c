@@ -17,11 +17,6 @@
 
 #define TAG FILES_TAG
 
-static void guest_unrefp(struct guest **g)
-{
-	guest_unref(*g);
-}
-
 struct lines {
 	struct guest_flow *f; /* owned */
 	struct sse out;       /* text that waits to be sent */

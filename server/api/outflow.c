@@ -21,6 +21,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "guest/guest.h"
 
 #define BLOCK_BYTES (32u << 10) /* asked for at a time */
 #define BEAT_MS 15000           /* without a byte: proxies and clients give up after a minute */
@@ -153,3 +154,28 @@ int reply_flow(struct request *req, struct reply *res, const struct outflow_ops 
 	MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE, type);
 	return 0;
 }
+
+/* ---- a flow from the guest, byte by byte as it comes ---- */
+
+static int flow_fd(void *ctx)
+{
+	return guest_flow_fd(ctx);
+}
+
+static void flow_free(void *ctx)
+{
+	guest_flow_close(ctx);
+}
+
+static ssize_t flow_next(void *ctx, char *p, size_t max, struct err *err)
+{
+	ssize_t k = guest_flow_read(ctx, NULL, (uint8_t *)p, max, err);
+	int r;
+
+	if (k != -ENODATA)
+		return k;
+	r = guest_flow_result(ctx, err);
+	return r < 0 ? r : -ENODATA;
+}
+
+const struct outflow_ops guest_flow_ops = { .next = flow_next, .fd = flow_fd, .free = flow_free };

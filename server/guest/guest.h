@@ -46,7 +46,11 @@ int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err 
 /* Ends the connection; pending calls fail with -ECONNRESET. Waits for no one's call to return. */
 void guest_close(struct guest *g);
 struct guest *guest_ref(struct guest *g);
-void guest_unref(struct guest *g); /* NULL is fine */
+void guest_unref(struct guest *g);                /* NULL is fine */
+static inline void guest_unrefp(struct guest **g) /* for AUTO() */
+{
+	guest_unref(*g);
+}
 bool guest_alive(struct guest *g); /* hello done and connection open */
 
 /*
