@@ -7,7 +7,7 @@ $(foreach name,$(filter PANDO_%,$(.VARIABLES)),$(eval export $(name)))
 FUZZ_SECONDS ?= 30
 export FUZZ_SECONDS
 
-.PHONY: help deps build run test lint bench test-kvm fuzz clean
+.PHONY: help deps build run test test-long lint bench test-kvm fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -23,6 +23,9 @@ run: ## build, prepare and serve in the foreground until Ctrl-C (as root)
 
 test: ## lints, unit, golden, fuzz-corpus and end-to-end tests with real VMs (as root)
 	@scripts/test.sh
+
+test-long: ## the end-to-end tests that take too long for make test (as root)
+	@scripts/test.sh build e2e-long
 
 lint: ## formatting, dependencies, sizes, words, shellcheck, clang-tidy
 	@scripts/lint.sh

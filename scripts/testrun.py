@@ -24,6 +24,7 @@ LOGS = os.path.join(ROOT, "build-logs")
 TOTAL_S = int(os.environ.get("PANDO_TEST_DEADLINE_S", "2700"))
 HEARTBEAT_S = 30
 TERM_GRACE_S = 45  # the end-to-end tests take their VMs down on SIGTERM
+E2E_S = 1800        # of one lane of end-to-end tests
 TAIL_LINES = 40
 LANES = 2         # end-to-end test programs at a time
 
@@ -274,7 +275,7 @@ def need_image():
     return False
 
 
-def step_e2e():
+def step_e2e(options=()):
     """In lanes, each taking the next class that nobody has: much of it is waiting, and a machine has two cores."""
     runner = ["/usr/bin/python3", "tests/e2e/run.py"]
     if not need_image():
@@ -286,11 +287,16 @@ def step_e2e():
     say("e2e")
     with tempfile.TemporaryDirectory() as claims:
         env["PANDO_TEST_CLAIMS"] = claims
-        for s in [run.begin(f"e2e-{n}", runner, 1200, env, prefix=f"  {n}| ") for n in range(1, LANES + 1)]:
+        for s in [run.begin(f"e2e-{n}", [*runner, *options], E2E_S, env, prefix=f"  {n}| ") for n in range(1, LANES + 1)]:
             run.finish(s)
 
 
+def step_e2e_long():
+    step_e2e(["--long"])
+
+
 STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "e2e": step_e2e}
+MORE_STEPS = {"e2e-long": step_e2e_long}  # only when named
 
 
 def on_signal(sig, _frame):
@@ -298,9 +304,9 @@ def on_signal(sig, _frame):
 
 
 def main():
-    unknown = [n for n in sys.argv[1:] if n not in STEPS]
+    unknown = [n for n in sys.argv[1:] if n not in {**STEPS, **MORE_STEPS}]
     if unknown:
-        say(f"there is no step '{unknown[0]}'; there are: {' '.join(STEPS)}")
+        say(f"there is no step '{unknown[0]}'; there are: {' '.join([*STEPS, *MORE_STEPS])}")
         return 2
     os.makedirs(LOGS, exist_ok=True)
     signal.signal(signal.SIGTERM, on_signal)
@@ -311,7 +317,7 @@ def main():
             if time.monotonic() >= run.deadline:
                 run.record("all", name, "fail", f"not started: {TOTAL_S} s are over")
                 continue
-            STEPS[name]()
+            {**STEPS, **MORE_STEPS}[name]()
             if name == "build" and run.count("fail"):
                 break  # nothing to test
     except KeyboardInterrupt as e:

@@ -2,7 +2,7 @@
 """case.py - the base of the end-to-end tests: one server per class, a deadline per test, a process whose memory can be asked
 
 Tests of a class run in the order in which they are written and share its server; the last one, inherited, proves that
-nothing was left behind. A class may set `server_env` and `limit_s`; a test may have its own limit with @limit(s).
+nothing was left behind. A class may set `server_env`, `limit_s` and `long`; a test may have its own limit with @limit(s) and be @long.
 """
 import re
 import time
@@ -10,7 +10,7 @@ import unittest
 
 from harness import ApiError, Server, assert_no_debris, wait_for
 
-__all__ = ["ApiError", "Case", "Holder", "limit", "wait_for"]
+__all__ = ["ApiError", "Case", "Holder", "limit", "long", "wait_for"]
 
 
 def limit(seconds):
@@ -20,9 +20,16 @@ def limit(seconds):
     return mark
 
 
+def long(f):
+    """For make test-long, not make test."""
+    f.long = True
+    return f
+
+
 class Case(unittest.TestCase):
     server_env = {}
     limit_s = 90
+    long = False  # True: all of the class is for make test-long
     own_server = True
     keeps_specs = False  # layers of specs stay in their cache, on purpose
 

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--template] [NAME...] - runs the end-to-end tests, or only the named files, classes and tests
+"""run.py [--template | --long] [NAME...] - runs the end-to-end tests, or only the named files, classes and tests
 
---template only makes the template of the tests' servers. Each test prints one line when it is done: ok, FAIL or skip
+--template only makes the template of the tests' servers. Without names, classes and tests marked long stay out (make test), and with
+--long nothing else runs (make test-long). Each test prints one line when it is done: ok, FAIL or skip
 with a reason. With PANDO_TEST_RESULTS every outcome is
 also appended there as a line of JSON. A test that passes its deadline is a failure, not a hang.
 """
@@ -118,10 +119,18 @@ def first_line(cls):
     return min((m.__code__.co_firstlineno for m in vars(cls).values() if hasattr(m, "__code__")), default=0)
 
 
-def tests_of(cls, wanted):
+def is_long(cls, name):
+    return cls.long or getattr(getattr(cls, name), "long", False)
+
+
+def tests_of(cls, wanted, only_long):
     """In the order in which they are written; what is inherited comes after that, test_zz last."""
     names = [n for n in dir(cls) if n.startswith("test_")]
-    if wanted:
+    if not wanted:
+        names = [n for n in names if is_long(cls, n) == only_long or n.startswith("test_zz")]
+        if all(n.startswith("test_zz") for n in names):
+            return []
+    else:
         names = [n for n in names if {cls.__module__, cls.__name__, n} & set(wanted) or n.startswith("test_zz")]
         if all(n.startswith("test_zz") for n in names):
             return []
@@ -178,12 +187,14 @@ def main():
     signal.signal(signal.SIGTERM, on_term)
     if args == ["--template"]:
         return make_template()
+    only_long = args[:1] == ["--long"]
+    args = args[1:] if only_long else args
     result = Result()
     ran = 0
     try:
         for name in FILES:
             for cls in classes_of(importlib.import_module(name)):
-                tests = tests_of(cls, args)
+                tests = tests_of(cls, args, only_long)
                 if tests and claim(cls):
                     print(f"{name}: {cls.__name__}", flush=True)
                     run_class(cls, tests, result)
