@@ -184,6 +184,8 @@ void cli_say(const struct cli *c, const json_t *reply, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 /* "pando: ..." on stderr; returns status. */
 int cli_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Text from elsewhere: what a terminal would obey is shown as '?'. */
+void cli_put_text(FILE *f, const char *s);
 /* A JSON value as --json prints it. */
 void cli_dump(const json_t *reply);
 /* A string member, or "" when there is none. */

@@ -149,3 +149,9 @@ const char *cli_str(const json_t *object, const char *member)
 
 	return s ? s : "";
 }
+
+void cli_put_text(FILE *f, const char *s)
+{
+	for (; *s; s++)
+		fputc(iscntrl((unsigned char)*s) && *s != '\t' ? '?' : *s, f);
+}

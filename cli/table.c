@@ -9,14 +9,21 @@
 
 #include "cli/cli.h"
 
-#define NOUNS(X)    \
-	X(whoami)   \
-	X(account)  \
-	X(key)      \
+/* clang-format off */
+#define NOUNS(X) \
+	X(vm) \
+	X(vm_create) \
+	X(vm_past) \
+	X(vm_logs) \
+	X(snapshot) \
+	X(whoami) \
+	X(account) \
+	X(key) \
 	X(identity) \
-	X(token)    \
-	X(audit)    \
+	X(token) \
+	X(audit) \
 	X(help)
+/* clang-format on */
 
 #define DECLARE(name) extern const struct cli_noun cli_##name;
 #define ROW(name) &cli_##name,
