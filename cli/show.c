@@ -61,6 +61,8 @@ static void cell(const json_t *row, const char *member, char dst[CELL_MAX])
 		put_text(json_string_value(v), dst);
 	else if (json_is_integer(v))
 		snprintf(dst, CELL_MAX, "%lld", (long long)json_integer_value(v));
+	else if (json_is_real(v))
+		snprintf(dst, CELL_MAX, "%.1f", json_real_value(v));
 	else if (json_is_boolean(v))
 		snprintf(dst, CELL_MAX, "%s", json_is_true(v) ? "yes" : "no");
 	else if (json_is_array(v))

@@ -13,6 +13,8 @@
 #define NOUNS(X) \
 	X(vm) \
 	X(vm_create) \
+	X(vm_exec) \
+	X(vm_pty) \
 	X(vm_past) \
 	X(vm_logs) \
 	X(snapshot) \
