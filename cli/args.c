@@ -258,14 +258,16 @@ int cli_parse(struct cli_parsed *p, int argc, char **argv, struct err *err)
 	for (; c.i < argc && r == 0; c.i++) {
 		const char *a = argv[c.i];
 
-		if (words_only || a[0] != '-' || !a[1] || at_rest(p))
+		if (words_only || a[0] != '-' || !a[1] || at_rest(p)) {
 			r = take_word(p, a, err);
-		else if (strcmp(a, "--") == 0)
+		} else if (strcmp(a, "--") == 0) {
 			words_only = true;
-		else if (a[1] == '-')
+			p->args.dashes = !p->n_words;
+		} else if (a[1] == '-') {
 			r = long_option(&c, err);
-		else
+		} else {
 			r = letters(&c, err);
+		}
 	}
 	return r;
 }

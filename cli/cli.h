@@ -64,6 +64,7 @@ struct cli_args {
 		const char **v; /* owned by the parser, as are the words */
 		size_t n;
 	} list[CLI_OPTS_MAX];
+	bool dashes;       /* "--" stood before the first word */
 	const char **rest; /* what "NAME..." took, NULL-terminated */
 	size_t n_rest;
 };
@@ -163,6 +164,10 @@ char *cli_path(struct cli *c, const char *fmt, ...) __attribute__((format(printf
 void cli_query(struct cli *c, char **path, const char *name, const char *value);
 void cli_set_json(struct cli *c, bool json);
 bool cli_json(const struct cli *c);
+/* Instead of cli_connect(): this server and this key. */
+void cli_set_target(struct cli *c, const char *url, const char *key, const char *from);
+/* The same server and key with connections of its own, for a thread. Never NULL. */
+struct cli *cli_clone(const struct cli *c);
 /* Where we are connected to, and the header line that lets us in. */
 const char *cli_url(const struct cli *c);
 const char *cli_auth_header(const struct cli *c);

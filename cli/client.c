@@ -77,6 +77,22 @@ const char *cli_auth_header(const struct cli *c)
 	return c->header;
 }
 
+void cli_set_target(struct cli *c, const char *url, const char *key, const char *from)
+{
+	snprintf(c->target.url, sizeof(c->target.url), "%s", url);
+	snprintf(c->target.key, sizeof(c->target.key), "%s", key);
+	snprintf(c->target.key_from, sizeof(c->target.key_from), "%s", from);
+	snprintf(c->header, sizeof(c->header), "Authorization: Bearer %s", key);
+}
+
+struct cli *cli_clone(const struct cli *c)
+{
+	struct cli *n = cli_new();
+
+	cli_set_target(n, c->target.url, c->target.key, c->target.key_from);
+	return n;
+}
+
 int cli_connect(struct cli *c, const char *url, const char *data_dir, struct err *err)
 {
 	int r = target_find(url, data_dir, &c->target, err);

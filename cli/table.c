@@ -18,12 +18,19 @@
 	X(vm_past) \
 	X(vm_logs) \
 	X(snapshot) \
+	X(cp) \
+	X(tree) \
+	X(login) \
+	X(logout) \
+	X(config) \
 	X(whoami) \
 	X(account) \
 	X(key) \
 	X(identity) \
 	X(token) \
 	X(audit) \
+	X(completion) \
+	X(complete) \
 	X(help)
 /* clang-format on */
 

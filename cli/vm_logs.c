@@ -12,6 +12,7 @@
 #include "cli/logs.h"
 #include "cli/resolve.h"
 #include "cli/stream.h"
+#include "cli/tree.h"
 
 #define FOLLOW_MS 1000
 #define LINE_MAX_BYTES (64u << 10)
@@ -151,18 +152,6 @@ struct stats {
 	bool begun;
 };
 
-static const char *human(long long bytes, char dst[16])
-{
-	static const char *const unit[] = { "B", "K", "M", "G", "T" };
-	double v = (double)bytes;
-	size_t i = 0;
-
-	for (; v >= 1000 && i + 1 < ARRAY_SIZE(unit); i++)
-		v /= 1024;
-	snprintf(dst, 16, i && v < 10 ? "%.1f%s" : "%.0f%s", v, unit[i]);
-	return dst;
-}
-
 static long long member(const json_t *j, const char *a, const char *b)
 {
 	return json_integer_value(json_object_get(json_object_get(j, a), b));
@@ -178,11 +167,12 @@ static void show_sample(struct stats *s, const json_t *j)
 	s->begun = true;
 	printf("%-10s %6.1f %7s %8s %7s %7s %7s %7s\n", cli_str(j, "state"),
 	       json_number_value(json_object_get(json_object_get(j, "cpu"), "percent")),
-	       human(member(j, "memory", "rssBytes"), m),
-	       human(member(j, "memory", "privateBytes"), p),
-	       human(member(j, "disk", "readBytes"), r), human(member(j, "disk", "writeBytes"), w),
-	       human(member(j, "network", "rxBytes"), in),
-	       human(member(j, "network", "txBytes"), out));
+	       tree_size(member(j, "memory", "rssBytes"), m),
+	       tree_size(member(j, "memory", "privateBytes"), p),
+	       tree_size(member(j, "disk", "readBytes"), r),
+	       tree_size(member(j, "disk", "writeBytes"), w),
+	       tree_size(member(j, "network", "rxBytes"), in),
+	       tree_size(member(j, "network", "txBytes"), out));
 }
 
 /* Lines of JSON, one per interval. */
