@@ -11,6 +11,8 @@
 
 /* clang-format off */
 #define NOUNS(X) \
+	X(run) \
+	X(code) \
 	X(vm) \
 	X(vm_create) \
 	X(vm_exec) \
