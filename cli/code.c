@@ -53,12 +53,13 @@ struct repl {
 
 static char *on_prompt(EditLine *el)
 {
-	static char first[16], next[] = "... ";
+	static char py[] = "py> ", js[] = "js> ", ts[] = "ts> ", sh[] = "sh> ", next[] = "... ";
 	struct repl *r = NULL;
+	char first;
 
 	el_get(el, EL_CLIENTDATA, &r);
-	snprintf(first, sizeof(first), "%.2s> ", r->cell.language);
-	return r->more ? next : first;
+	first = *r->cell.language;
+	return r->more ? next : first == 'p' ? py : first == 'j' ? js : first == 't' ? ts : sh;
 }
 
 static unsigned char on_cancel(EditLine *el, int ch)
