@@ -100,11 +100,16 @@ json_t *exec_env(const struct cli_list *env)
 
 static int on_output(struct run *x, int fd, const json_t *data)
 {
+	const json_t *offset = json_object_get(data, "offset"); /* of detached processes */
 	size_t n = 0;
 	autofree unsigned char *p = sse_bytes(data, &n);
 
 	if (!p)
 		return cli_fail(CLI_UNREACHABLE, "the server sent output that is none");
+	if (json_is_integer(offset)) {
+		x->lost += MAX(json_integer_value(offset) - x->next[fd], 0);
+		x->next[fd] = json_integer_value(offset) + (long long)n;
+	}
 	if (cli_json(x->c)) {
 		buf_put(fd == STDOUT_FILENO ? &x->out : &x->err, p, n);
 		return 0;
@@ -243,6 +248,11 @@ static int finish(struct run *x, int r)
 		return r;
 	if (x->status < 0)
 		return cli_fail(CLI_UNREACHABLE, "the connection ended before the command did");
+	if (x->lost)
+		cli_fail(0,
+		         "%lld bytes of output were lost: the command wrote faster than they were "
+		         "read",
+		         x->lost);
 	if (cli_json(x->c))
 		show_json(x);
 	return x->status;

@@ -173,7 +173,10 @@ class Cli(Case):
         def end():
             if p.poll() is None:
                 p.kill()
-            p.communicate()
+            p.wait()
+            for f in (p.stdin, p.stdout, p.stderr):
+                if f and not f.closed:
+                    f.close()
         self.addCleanup(end)
         return p
 
