@@ -29,8 +29,9 @@ struct run {
 	char *process;         /* owned; the path of the process, once it has started */
 	bool detached;
 	int signals;
-	int status;     /* of the command, -1: not yet */
-	json_t *result; /* owned; --json */
+	int status;              /* of the command, -1: not yet */
+	long long next[3], lost; /* offsets of the outputs; bytes the guest no longer had */
+	json_t *result;          /* owned; --json */
 	struct buf out, err;
 };
 
