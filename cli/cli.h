@@ -56,7 +56,8 @@ struct cli_noun {
 	const struct cli_verb *verbs;
 	size_t n_verbs;
 };
-extern const struct cli_noun cli_account, cli_key, cli_audit, cli_whoami, cli_identity, cli_token;
+extern const struct cli_noun cli_account, cli_key, cli_audit, cli_whoami, cli_identity, cli_token,
+        cli_mcp;
 
 /* ---- client.c ---- */
 struct cli *cli_new(void);
@@ -75,6 +76,9 @@ char *cli_path(struct cli *c, const char *fmt, ...) __attribute__((format(printf
 void cli_query(struct cli *c, char **path, const char *name, const char *value);
 void cli_set_json(struct cli *c, bool json);
 bool cli_json(const struct cli *c);
+/* Where we are connected to, and the header line that lets us in. */
+const char *cli_url(const struct cli *c);
+const char *cli_auth_header(const struct cli *c);
 
 /* ---- show.c ---- */
 struct cli_col {

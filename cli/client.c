@@ -70,6 +70,16 @@ bool cli_json(const struct cli *c)
 	return c->json;
 }
 
+const char *cli_url(const struct cli *c)
+{
+	return c->url;
+}
+
+const char *cli_auth_header(const struct cli *c)
+{
+	return c->header;
+}
+
 static const char *env(const char *name)
 {
 	const char *v = getenv(name);

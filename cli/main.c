@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 
 static const struct cli_noun *const nouns[] = {
-	&cli_whoami, &cli_account, &cli_key, &cli_identity, &cli_token, &cli_audit,
+	&cli_whoami, &cli_account, &cli_key, &cli_identity, &cli_token, &cli_audit, &cli_mcp,
 };
 
 enum { GLOBAL_URL, GLOBAL_DIR, GLOBAL_JSON, GLOBAL_HELP, GLOBAL_VERSION, GLOBAL_MAX };
