@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/utf8.h"
 
 static const char *const version_names[] = {
 	[MCP_2024_11_05] = "2024-11-05",
@@ -128,13 +129,15 @@ json_t *mcp_result(json_t *id, json_t *result_consume)
 
 json_t *mcp_error(json_t *id, enum mcp_code code, const char *fmt, ...)
 {
+	autobuf struct buf clean = { 0 };
 	char text[512];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	utf8_put_clean(&clean, text, strlen(text)); /* a quotation may end within a character */
 	return json_pack("{s:s, s:o, s:{s:i, s:o}}", "jsonrpc", "2.0", "id",
 	                 id ? json_incref(id) : json_null(), "error", "code", (int)code, "message",
-	                 shape_output(text, strlen(text)));
+	                 json_stringn((char *)clean.p, clean.len));
 }
