@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """node.py - a folder of tests that Node runs: install what its lock file says, run them, count each"""
+import fcntl
 import glob
 import os
 import re
@@ -13,6 +14,9 @@ TAP = re.compile(r"^(\s*)(ok|not ok) \d+ - (.*?)(?: # (SKIP|TODO)\b\s*(.*))?$")
 def install(case, folder):
     """As the lock file says; npm of this machine knows where to ask."""
     lock, done = (os.path.join(folder, n) for n in ("package-lock.json", "node_modules/.package-lock.json"))
+    guard = open(os.path.join(folder, "package.json"))  # held by one lane at a time
+    case.addCleanup(guard.close)
+    fcntl.flock(guard, fcntl.LOCK_EX)
     if os.path.exists(done) and os.path.getmtime(done) >= os.path.getmtime(lock):
         return
     r = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
@@ -20,14 +24,16 @@ def install(case, folder):
     case.assertEqual(r.returncode, 0, r.stdout + r.stderr)
 
 
-def run(case, folder, env, limit_s):
-    """All *.test.mjs of the folder; each of their tests becomes a part of the case's."""
-    name = os.path.basename(folder)
-    files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "*.test.mjs")))
-    case.assertTrue(files, f"{name} has no tests: this is not a whole checkout")
-    log = os.path.join(test_logs(), f"{name}-tap.log")
+def files(folder):
+    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "*.test.mjs")))
+
+
+def run(case, folder, names, env, limit_s):
+    """These files of the folder; each of their tests becomes a part of the case's."""
+    case.assertTrue(names, f"{folder} has no tests: this is not a whole checkout")
+    log = os.path.join(test_logs(), f"{type(case).__name__.lower()}-tap.log")
     with open(log, "w") as out:
-        p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *files], cwd=folder,
+        p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *names], cwd=folder,
                              env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         try:
             code = p.wait(limit_s)
