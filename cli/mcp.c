@@ -28,6 +28,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "cli/stream.h"
 
 #define CONNECT_S 10L
 #define END_S 3L                    /* to tell the server that the session is over */
@@ -52,8 +53,8 @@ struct transfer {
 	bool events;             /* the reply is a stream of them */
 	char session[VALUE_MAX]; /* it was sent with */
 	char opened[VALUE_MAX];  /* the reply named */
-	struct buf in;           /* the reply, or an event's data */
-	struct buf line;         /* of a stream, not whole yet */
+	struct buf in;           /* the reply, if it is one piece */
+	struct sse_reader sse;   /* or a stream of events */
 };
 
 struct bridge {
@@ -102,9 +103,8 @@ static void put_error(struct bridge *b, json_t *id, const char *fmt, ...)
 }
 
 /* A message of the server; what it says about the version is for us, too. */
-static void put_message(struct transfer *t, const void *p, size_t n)
+static void put_message(struct transfer *t, const json_t *j)
 {
-	autojson json_t *j = json_loadb(p, n, 0, NULL);
 	autofree char *text = j ? json_dumps(j, JSON_COMPACT) : NULL; /* one line, whatever came */
 	const char *v =
 	        json_string_value(json_object_get(json_object_get(j, "result"), "protocolVersion"));
@@ -147,43 +147,25 @@ static size_t on_header(char *p, size_t size, size_t n, void *ctx)
 	return n;
 }
 
-/* One line of a stream of events; an empty one ends an event. */
-static void take_line(struct transfer *t, const char *p, size_t n)
+static int on_event(void *ctx, const char *event, const json_t *data)
 {
-	if (n && p[n - 1] == '\r')
-		n--;
-	if (n == 0) {
-		if (t->in.len)
-			put_message(t, t->in.p, t->in.len);
-		buf_reset(&t->in);
-		return;
-	}
-	if (n < 5 || strncmp(p, "data:", 5) != 0)
-		return;
-	if (t->in.len)
-		buf_put(&t->in, "\n", 1);
-	buf_put(&t->in, p + 5, n - 5);
+	struct transfer *t = ctx;
+
+	put_message(t, data);
+	return t->b->broken ? CLI_UNREACHABLE : 0;
 }
 
 static size_t on_data(char *p, size_t size, size_t n, void *ctx)
 {
 	struct transfer *t = ctx;
-	size_t all = n * size, left = all;
 
-	if (t->in.len + t->line.len + all > REPLY_MAX_BYTES)
+	n *= size;
+	if (t->events)
+		return sse_feed(&t->sse, p, n) == 0 ? n : 0;
+	if (t->in.len + n > REPLY_MAX_BYTES)
 		return 0;
-	if (!t->events) {
-		buf_put(&t->in, p, all);
-		return t->in.failed ? 0 : all;
-	}
-	for (char *nl; left && (nl = memchr(p, '\n', left)); p = nl + 1) {
-		buf_put(&t->line, p, (size_t)(nl - p));
-		left -= (size_t)(nl - p) + 1;
-		take_line(t, (const char *)t->line.p, t->line.len);
-		buf_reset(&t->line);
-	}
-	buf_put(&t->line, p, left);
-	return t->in.failed || t->line.failed || t->b->broken ? 0 : all;
+	buf_put(&t->in, p, n);
+	return t->in.failed ? 0 : n;
 }
 
 /* ---- one message ---- */
@@ -195,7 +177,7 @@ static void transfer_free(struct transfer *t)
 	free(t->text);
 	json_decref(t->id);
 	buf_done(&t->in);
-	buf_done(&t->line);
+	sse_done(&t->sse);
 	free(t);
 }
 
@@ -249,12 +231,10 @@ static struct transfer *transfer_new(struct bridge *b)
 {
 	struct transfer *t = calloc(1, sizeof(*t));
 
-	if (t)
-		t->b = b;
-	if (!t || !(t->easy = curl_easy_init())) {
-		fprintf(stderr, "pando: out of memory\n");
-		exit(CLI_UNREACHABLE);
-	}
+	if (!t || !(t->easy = curl_easy_init()))
+		cli_oom();
+	t->b = b;
+	t->sse = (struct sse_reader){ .fn = on_event, .ctx = t };
 	return t;
 }
 
@@ -302,7 +282,8 @@ static bool send_again(struct transfer *t, long status)
 	t->again = true;
 	t->events = false;
 	buf_reset(&t->in);
-	buf_reset(&t->line);
+	buf_reset(&t->sse.line);
+	buf_reset(&t->sse.data);
 	start(t);
 	return true;
 }
@@ -317,7 +298,7 @@ static void explain(struct transfer *t, CURLcode rc, long status)
 	if (rc == CURLE_COULDNT_CONNECT)
 		put_error(b, t->id,
 		          "nothing answers at %s: start the server, or say where it is with "
-		          "PANDO_URL",
+		          "PANDO_API_URL",
 		          cli_url(b->cli));
 	else if (rc != CURLE_OK)
 		put_error(b, t->id, "%s: %s", cli_url(b->cli), curl_easy_strerror(rc));
@@ -349,7 +330,7 @@ static void finished(struct transfer *t, CURLcode rc)
 		autojson json_t *j = json_loadb((const char *)t->in.p, t->in.len, 0, NULL);
 
 		if (json_is_array(j) || json_object_get(j, "jsonrpc"))
-			put_message(t, t->in.p, t->in.len);
+			put_message(t, j);
 	}
 	if (!t->answered && !t->cancelled &&
 	    (t->id || rc != CURLE_OK || status < 200 || status > 299))
@@ -512,6 +493,10 @@ static const struct cli_verb verbs[] = {
 	  "",
 	  "an MCP server on stdin and stdout, for agents that start one",
 	  mcp,
-	  { { 0 } } },
+	  { { 0 } },
+	  .about = "Speaks the Model Context Protocol, one message per line, and passes it on to "
+	           "/mcp of the server. Tools create VMs, run commands and code in them, read and "
+	           "write files, fork, snapshot, suspend and delete.",
+	  .examples = "claude mcp add pando -- pando mcp # use it in Claude Code" },
 };
 const struct cli_noun cli_mcp = { "mcp", "the Model Context Protocol", verbs, ARRAY_SIZE(verbs) };

@@ -18,7 +18,7 @@ class Mcp(Case):
     def test_the_client_works(self):
         other = self.s.api("POST", "/v1/accounts", {"name": "other"})
         key = self.s.api("POST", f"/v1/keys?accountId={other['id']}", {"name": "mcp"})
-        node.run(self, DIR, node.files(DIR), {"PANDO_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key(),
+        node.run(self, DIR, node.files(DIR), {"PANDO_API_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key(),
                              "PANDO_OTHER_KEY": key["key"], "PANDO_CLI": os.path.join(ROOT, "build/cli/pando")}, 400)
 
     def test_the_audit_log_names_what_tools_did(self):

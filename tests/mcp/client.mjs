@@ -5,7 +5,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
-export const URL_ = process.env.PANDO_URL;
+export const URL_ = process.env.PANDO_API_URL;
 export const KEY = process.env.PANDO_API_KEY;
 export const OTHER_KEY = process.env.PANDO_OTHER_KEY;
 export const CLI = process.env.PANDO_CLI;
@@ -28,7 +28,7 @@ export async function overStdio(key = KEY) {
   const client = new Client(me);
   const transport = new StdioClientTransport({
     command: CLI, args: ["mcp"], stderr: "inherit",
-    env: { PATH: process.env.PATH, PANDO_URL: URL_, PANDO_API_KEY: key },
+    env: { PATH: process.env.PATH, PANDO_API_URL: URL_, PANDO_API_KEY: key },
   });
   await client.connect(transport, LONG);
   return { client, transport };

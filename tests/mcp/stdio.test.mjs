@@ -53,7 +53,7 @@ test("a session that the server forgot is renewed unseen", async () => {
 });
 
 function bridge(env = {}) {
-  const p = spawn(CLI, ["mcp"], { env: { PATH: process.env.PATH, PANDO_URL: URL_, PANDO_API_KEY: KEY, ...env },
+  const p = spawn(CLI, ["mcp"], { env: { PATH: process.env.PATH, PANDO_API_URL: URL_, PANDO_API_KEY: KEY, ...env },
     stdio: ["pipe", "pipe", "ignore"] });
   p.lines = [];
   let rest = "";
@@ -75,7 +75,7 @@ test("ends with its input, after the last answer", async () => {
 });
 
 test("what keeps a request from the server is its answer", async () => {
-  for (const [env, pattern] of [[{ PANDO_URL: "http://127.0.0.1:1" }, /nothing answers/], [{ PANDO_API_KEY: "pando_no" }, /UNAUTHORIZED/]]) {
+  for (const [env, pattern] of [[{ PANDO_API_URL: "http://127.0.0.1:1" }, /nothing answers/], [{ PANDO_API_KEY: "pando_no" }, /UNAUTHORIZED/]]) {
     const p = bridge(env);
     p.stdin.end('{"jsonrpc":"2.0","id":1,"method":"ping"}\n');
     await once(p, "close");
