@@ -497,6 +497,6 @@ static const struct cli_verb verbs[] = {
 	  .about = "Speaks the Model Context Protocol, one message per line, and passes it on to "
 	           "/mcp of the server. Tools create VMs, run commands and code in them, read and "
 	           "write files, fork, snapshot, suspend and delete.",
-	  .examples = "claude mcp add pando -- pando mcp # use it in Claude Code" },
+	  .examples = "pando mcp <messages >replies # by hand; agents start it themselves" },
 };
 const struct cli_noun cli_mcp = { "mcp", "the Model Context Protocol", verbs, ARRAY_SIZE(verbs) };
