@@ -60,6 +60,13 @@ static int translate_create(struct request *req, json_t *args, struct err *err)
 	return 0;
 }
 
+/* The route calls it vmPort; its type and range are judged there. */
+static int translate_expose(struct request *req, json_t *args, struct err *err)
+{
+	json_object_set(args, "vmPort", json_object_get(args, "port"));
+	return 0;
+}
+
 static int translate_list(struct request *req, json_t *args, struct err *err)
 {
 	static const char *const names[][2] = { { "search", "search" },
@@ -193,6 +200,18 @@ static const struct mcp_tool tools[] = {
 	  .keep = "vmId" },
 	{ "vm_delete", "Delete a VM", "Deletes a VM for good, with its disk.",
 	  METHOD_DELETE, "/v1/vms/{vm_id}", MCP_DESTROYS | MCP_IDEMPOTENT, OBJECT("\"vmId\"", VM_ID), NULL, .keep = "id" },
+	{ "port_expose", "Expose a port",
+	  "Makes a port of a VM reachable under a name: the web server that listens on it answers at https://<domain>. Requests wake "
+	  "the VM if it is suspended.",
+	  METHOD_POST, "/domains/v1/mappings/{domain}", MCP_IDEMPOTENT | MCP_OPEN_WORLD,
+	  OBJECT("\"vmId\",\"port\",\"domain\"",
+		VM_ID "," INTEGER("port", "1", "65535", "Port that the server in the VM listens on") ","
+		STRING("domain", "A free name below the server's base domain (my-app.pando.localhost unless the operator chose another), "
+			"or below a domain that was verified")),
+	  NULL, .translate = translate_expose, .keep = "domain vmId vmPort" },
+	{ "port_unexpose", "Take a name back", "The name no longer leads to a VM.",
+	  METHOD_DELETE, "/domains/v1/mappings/{domain}", MCP_DESTROYS | MCP_IDEMPOTENT,
+	  OBJECT("\"domain\"", STRING("domain", "The name")), NULL },
 };
 /* clang-format on */
 
