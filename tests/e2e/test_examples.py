@@ -11,7 +11,8 @@ class Folder:
     def folder(self, name):
         node.install(self, os.path.join(ROOT, "examples", name))
         node.run(self, os.path.join(ROOT, "examples", name),
-                 {"FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key()}, 280)
+                 {"FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key(),
+                  "NODE_OPTIONS": "--experimental-websocket"}, 280)
 
 
 class Examples(Folder, Case):
@@ -32,3 +33,7 @@ class MoreExamples(Folder, Case):
     @limit(420)
     def test_smithers(self):
         self.folder("smithers")
+
+    @limit(420)
+    def test_guides(self):
+        self.folder("guides")
