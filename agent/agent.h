@@ -41,6 +41,7 @@ enum ref_kind {
 	REF_CODE_CTL,
 	REF_CODE_OUT,
 	REF_CODE_ERR,
+	REF_CODE_ZYGOTE,
 	REF_PTY = 64, /* these two point at a terminal session, not at a stream */
 	REF_PTY_PROC
 };
@@ -154,6 +155,7 @@ struct agent {
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
+	struct zygote *zygote; /* owned; NULL: none */
 	int fan_fd;          /* owned; see code_files.c */
 	uint64_t oom_kills;  /* of the machine, when we last looked */
 	const char *kernels; /* directory of the kernels; NULL: the usual one */

@@ -319,7 +319,7 @@ static bool next_event(struct agent *a, struct code_ctx *x)
 {
 	struct agent_code_event m;
 	uint32_t kernel = x->kernel;
-	int n = agent_code_event_get(x->rx.p, x->rx.len, &m);
+	int n = x->forking ? 0 : agent_code_event_get(x->rx.p, x->rx.len, &m);
 
 	if (n < 0) {
 		x->rx.len = 0;
@@ -385,6 +385,11 @@ static void begin(struct agent *a, struct code_ctx *x)
 	x->kill_at = 0;
 	tell(x, AGENT_CODE_STARTED, false, id, sizeof(id));
 	code_files_begin(a, x);
+	x->used |= c->len > 0;
+	if (TAKE(x->move, false)) {
+		buf_printf(&x->tx, "CD %zu\n", strlen(x->cwd));
+		buf_put(&x->tx, x->cwd, strlen(x->cwd));
+	}
 	buf_printf(&x->tx, "RUN %zu\n", c->len);
 	buf_put(&x->tx, c->code, c->len);
 	free(TAKE_PTR(c->code));

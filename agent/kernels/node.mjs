@@ -285,7 +285,50 @@ class Kernel {
 		return { error, where };
 	}
 
+	// An empty cell is only there to have everything a cell needs loaded, compiled and walked once.
+	async warm() {
+		const sent = this.send;
+		this.send = () => {};
+		this.random.next();
+		try {
+			const typed = "interface P { n: number }\nconst p: P = { n: 1 }; enum E { A }; type Q = P | null;\n" +
+				"async function f<T>(x: T): Promise<T> { return x as T }\nclass C implements P { constructor(public n: number) {} }\nawait f(p.n)";
+			for (let i = 0; i < 3; i++) await this.evaluate(`await (async () => { ${rewriteImports(stripTypes(typed))} })()`, "warm");
+			rewriteImports("import fs from 'fs'; await import('os')");
+			for (const code of ["1 + 1", "({ a: [1, 'x', null] })", "await 1", "null.x", "let q = ;"]) {
+				const r = await this.evaluate(`await (async () => { return ${code} })()`, "warm");
+				if ("error" in r) this.failed(r.error, r.where);
+				else this.show({ a: [1, "x"], b: null });
+			}
+		} catch (e) {
+			process.stderr.write(`${e.stack ?? e}\n`);
+		} finally {
+			this.send = sent;
+		}
+	}
+
+	// What a process that was kept ready is to be from now on: language, directory, variables.
+	set(text) {
+		const [language, cwd, ...env] = text.split("\0");
+		this.typescript = language === "typescript";
+		for (const one of env) process.env[one.slice(0, one.indexOf("="))] = one.slice(one.indexOf("=") + 1);
+		this.move(cwd);
+	}
+
+	move(cwd) {
+		try {
+			process.chdir(cwd);
+		} catch (e) {
+			process.stderr.write(`enter directory '${cwd}': ${e.code}\n`);
+		}
+		this.globals();
+	}
+
 	async run(code) {
+		if (!code) {
+			await this.warm();
+			return this.done();
+		}
 		const name = `cell-${++this.count}`;
 		this.sent = 0;
 		this.random.check();
@@ -297,6 +340,10 @@ class Kernel {
 			this.failed(/Execution was terminated/.test(e?.message) ? new Interrupted() : e, "");
 		}
 		this.interrupt = null;
+		this.done();
+	}
+
+	done() {
 		const count = Buffer.alloc(4);
 		count.writeUInt32BE(this.count);
 		this.send(KIND.DONE, count);
@@ -339,10 +386,9 @@ class Kernel {
 		process.on("SIGURG", () => this.random.check());
 		const worker = new Worker(new URL(import.meta.url), { workerData: { acked: this.acked }, stdout: false });
 		worker.on("message", ({ word, code }) => {
-			if (word === "RUN") {
-				this.run(code);
-				return;
-			}
+			if (word === "RUN") return void this.run(code);
+			if (word === "SET") return this.set(code);
+			if (word === "CD") return this.move(code);
 			Atomics.store(new Int32Array(this.acked), 0, 1);
 			Atomics.notify(new Int32Array(this.acked), 0);
 			this.interrupt?.();
