@@ -24,6 +24,7 @@
 #define GRACE_IDLE_MS 100     /* after the shell's end: silence that ends an open pipe */
 #define GRACE_TOTAL_MS 1000   /* after the shell's end: a background child may write for ever */
 #define HELPER_ABORT_MS 2000  /* for fs.write's helper to remove its temporary file */
+#define AGENT_PTY_RETAIN_MS 60000
 #define HOOKS_MS 5000         /* for all of identity.d together */
 #define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 
@@ -151,6 +152,7 @@ struct agent {
 
 	struct pty *ptys; /* owned list, oldest first; see pty.h */
 	uint32_t next_pty;
+	unsigned pty_retain_ms; /* a session that ended is told about for so long */
 	char machine_id[33]; /* of the last greeting: another one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */

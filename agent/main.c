@@ -36,6 +36,7 @@ static const char usage[] =
         "                    write the files below DIR, and what else there was to do\n"
         "                    into DIR/steps\n"
         "  --kernels DIR     for tests: the code interpreter's kernels are there\n"
+        "  --pty-retain MS   for tests: how long a terminal session that ended is kept\n"
         "  --version         say the version\n";
 
 static void on_event(struct agent *a, const struct epoll_event *ev)
@@ -173,12 +174,18 @@ int main(int argc, char **argv)
 		{ "fd", required_argument, NULL, 'f' },
 		{ "test-root", required_argument, NULL, 't' },
 		{ "kernels", required_argument, NULL, 'k' },
+		{ "pty-retain", required_argument, NULL, 'r' },
 		{ "version", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	static struct agent agent = {
-		.port = -1, .ep = -1, .urandom_fd = -1, .machine_id_fd = -1, .generation_fd = -1
+		.port = -1,
+		.ep = -1,
+		.urandom_fd = -1,
+		.machine_id_fd = -1,
+		.generation_fd = -1,
+		.pty_retain_ms = AGENT_PTY_RETAIN_MS,
 	};
 	struct agent *a = &agent;
 	const char *path = "/dev/virtio-ports/" AGENT_PORT_NAME;
@@ -197,6 +204,9 @@ int main(int argc, char **argv)
 			break;
 		case 'k':
 			a->kernels = optarg;
+			break;
+		case 'r':
+			a->pty_retain_ms = (unsigned)strtoul(optarg, NULL, 10);
 			break;
 		case 'v':
 			printf("pando-agent %s, protocol %d\n", PANDO_VERSION, AGENT_VERSION_MAX);

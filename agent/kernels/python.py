@@ -11,7 +11,7 @@ import base64
 import builtins
 import ctypes
 import gc
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -355,12 +355,19 @@ class Kernel:
 
     # ---- cells ----
 
+    def order_hooks(self):
+        """Figures are shown and closed before pyplot redraws, for a window that is not there, what is still open."""
+        hooks = self.shell.events.callbacks["post_execute"]
+        if len(hooks) > 1 and getattr(hooks[0], "__name__", "") != "flush_figures":
+            hooks.sort(key=lambda f: getattr(f, "__name__", "") != "flush_figures")
+
     def run(self, code):
         self.error, self.sent = None, 0
         self.output.restore()
         self.interrupts.install()
         signal.signal(signal.SIGURG, self.seeds.check)
         self.seeds.check()
+        self.order_hooks()
         count = self.shell.execution_count - (not code)  # an empty cell is not counted
         try:
             try:
@@ -435,10 +442,11 @@ def main():
     sys.argv = [""]
     sys.path[0] = ""  # the working directory, not ours
     if os.environ.pop("PANDO_KERNEL_ZYGOTE", ""):
-        spec = importlib.util.spec_from_file_location("pando_zygote", os.path.join(os.path.dirname(HERE), "zygote.py"))
-        zygote = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(zygote)
-        zygote.serve(sys.modules[__name__])
+        path = os.path.join(os.path.dirname(HERE), "zygote.py")
+        with open(path, encoding="utf-8") as f:
+            parts = {"__name__": "pando_zygote"}
+            exec(compile(f.read(), path, "exec"), parts)
+        parts["serve"](sys.modules[__name__])
     warm = os.environ.pop("PANDO_KERNEL_WARM", "")
     kernel = Kernel(Channel(CONTROL_FD))
     if warm:

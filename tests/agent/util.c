@@ -60,7 +60,8 @@ void rig_spawn(struct rig *r)
 		close_range(4, ~0u, 0);
 		if (r->accounts)
 			see_accounts(r);
-		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir, NULL);
+		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir,
+		      r->pty_retain ? "--pty-retain" : NULL, r->pty_retain, NULL);
 		_exit(127);
 	}
 	close(pair[1]);

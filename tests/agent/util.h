@@ -25,6 +25,7 @@ struct rig {
 	pid_t agent;     /* 0: not running */
 	struct guest *g; /* NULL: not connected */
 	int fd;          /* our end while there is no guest; -1 */
+	const char *pty_retain; /* of the next agent; NULL: the usual */
 	bool accounts;   /* the next agent sees dir/passwd and dir/group as /etc's */
 };
 
