@@ -25,7 +25,7 @@
 #define GRACE_TOTAL_MS 1000   /* after the shell's end: a background child may write for ever */
 #define HELPER_ABORT_MS 2000  /* for fs.write's helper to remove its temporary file */
 #define AGENT_PTY_RETAIN_MS 60000
-#define HOOKS_MS 5000         /* for all of identity.d together */
+#define HOOKS_MS 5000                 /* for all of identity.d together */
 #define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 
 struct agent;
@@ -127,6 +127,7 @@ struct agent {
 	bool port_is_sock; /* tests: the end of file ends the agent */
 	bool quit;
 	bool readable, writable;
+	bool awaits_room; /* the port was full: we are told when it is not */
 	struct agent_rx rx;
 	struct buf tx;
 	size_t tx_off;
@@ -153,12 +154,13 @@ struct agent {
 	struct pty *ptys; /* owned list, oldest first; see pty.h */
 	uint32_t next_pty;
 	unsigned pty_retain_ms; /* a session that ended is told about for so long */
-	char machine_id[33]; /* of the last greeting: another one means that this is a copy */
+	char machine_id[33];    /* of the last greeting: another one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
 	struct zygote *zygote; /* owned; NULL: none */
-	int fan_fd;          /* owned; see code_files.c */
+	int fan_fd;            /* owned; see code_files.c */
+	uint64_t fan_off_at; /* clock_ms(): the watch ends then; 0: a cell runs, or there is none */
 	uint64_t oom_kills;  /* of the machine, when we last looked */
 	const char *kernels; /* directory of the kernels; NULL: the usual one */
 

@@ -161,7 +161,8 @@ void code_describe(const struct code_ctx *x, struct agent_code_context *ret)
 		                            .cwd = x->cwd };
 }
 
-/* The default context of language and user, made when it is first used. NULL with an answer given. */
+/* The default context of language and user, made when it is first used. NULL with an answer given.
+ */
 static struct code_ctx *default_of(struct agent *a, uint32_t id, const struct agent_code_run *r)
 {
 	struct agent_code_create m = { .language = r->language, .user = r->user, .cwd = "" };
@@ -380,6 +381,7 @@ void code_run(struct agent *a, uint64_t now)
 	struct code_ctx *next;
 
 	zygote_tick(a, now);
+	code_files_tick(a, now);
 	for (struct code_ctx *x = a->code; x; x = next) {
 		bool over;
 
@@ -401,10 +403,11 @@ bool code_idle(const struct agent *a)
 
 uint64_t code_next_timer(const struct agent *a)
 {
-	uint64_t t = zygote_next_timer(a);
+	uint64_t t = MIN(zygote_next_timer(a), a->fan_off_at ? a->fan_off_at : UINT64_MAX);
 
 	for (const struct code_ctx *x = a->code; x; x = x->next) {
-		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at };
+		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at,
+			                x->say_at };
 
 		for (size_t i = 0; i < ARRAY_SIZE(at); i++)
 			if (at[i])

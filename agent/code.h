@@ -16,6 +16,7 @@
 #define CODE_START_MS 180000  /* for a kernel to be ready; emulated and warming up it takes long */
 #define CODE_IGNORE_MS 5000   /* for a cell to end after its interrupt, before it is killed */
 #define CODE_CLOSED_MS 2000   /* for a kernel to end after its socket did */
+#define CODE_SAY_MS 50        /* a cell that is over by then is told of in one message */
 #define CODE_DROP_PER_TURN 16 /* chunks of output nobody wants: others have their turn too */
 #define CODE_KERNELS "/usr/lib/pando/kernels"
 #define CODE_OOM_SCORE "500" /* of a kernel: a greedy cell is the first to go */
@@ -68,6 +69,7 @@ struct code_ctx {
 	int wstatus;
 	struct buf rx, tx; /* from and to the kernel */
 	size_t tx_off;
+	bool awaits_room;   /* its socket was full */
 	uint64_t ready_by;  /* clock_ms(), as all that follow; 0: never */
 	uint64_t closed_by; /* its socket is closed: it should be gone by then */
 	uint32_t count;     /* cells it has run */
@@ -76,6 +78,7 @@ struct code_ctx {
 	struct code_cell *cells;
 	unsigned waiting;
 	uint64_t started_ms, timeout_at, kill_at;
+	uint64_t say_at; /* the host is to hear that it began, at the latest; 0: it did */
 	uint8_t how;
 	bool done, fresh, asked; /* asked: somebody wants it interrupted */
 	bool owing;              /* owed[] was counted for what comes next from the socket */
@@ -101,6 +104,8 @@ void code_interrupt(struct code_ctx *x);
 /* The process is gone and reaped: forget what belonged to it. */
 void code_forget_kernel(struct code_ctx *x);
 void code_on_exit(struct agent *a, struct code_ctx *x);
+/* Whether to be told that its socket takes more. */
+void code_await_room(struct agent *a, struct code_ctx *x, bool await);
 int code_adopt_pid(struct agent *a, struct code_ctx *x, pid_t pid);
 /* Whose kernel it is; 0 or -errno. */
 int code_user(const struct code_ctx *x, struct user *ret);
@@ -135,4 +140,5 @@ bool spare_take(struct agent *a, struct code_ctx *x); /* x has its kernel now */
 void code_files_begin(struct agent *a, struct code_ctx *x);
 /* Puts an event for each file into outq. */
 void code_files_end(struct agent *a, struct code_ctx *x);
+void code_files_tick(struct agent *a, uint64_t now);
 void code_files_close(struct agent *a);

@@ -133,11 +133,19 @@ static int watch(struct agent *a, const struct code_ctx *x, int fd, enum ref_kin
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
 		                  .data.u64 = (uint64_t)kind << 56 | x->kernel };
 
-	if (kind == REF_CODE_CTL)
-		ev.events |= EPOLLOUT;
 	if (kind != REF_CODE_PROC && fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
 	return epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+void code_await_room(struct agent *a, struct code_ctx *x, bool await)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET | (await ? EPOLLOUT : 0),
+		                  .data.u64 = (uint64_t)REF_CODE_CTL << 56 | x->kernel };
+
+	if (x->ctl >= 0 && x->awaits_room != await &&
+	    epoll_ctl(a->ep, EPOLL_CTL_MOD, x->ctl, &ev) == 0)
+		x->awaits_room = await;
 }
 
 /* Our ends of its pipes and socket. */
@@ -246,7 +254,7 @@ void code_forget_kernel(struct code_ctx *x)
 	buf_done(&x->tx);
 	x->tx_off = 0;
 	memset(x->readable, 0, sizeof(x->readable));
-	x->exited = x->broken = x->killed = x->owing = x->forking = false;
+	x->exited = x->broken = x->killed = x->owing = x->forking = x->awaits_room = false;
 	x->state = AGENT_CODE_NONE;
 	x->ready_by = x->closed_by = 0;
 	x->kernel = 0;

@@ -9,8 +9,8 @@
  * as do those whose variables Node.js itself looks at when it starts.
  */
 #include <stdio.h>
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/code.h"
 #include "base/auto.h"
@@ -23,7 +23,7 @@ static bool is_node(uint8_t lang)
 /* Variables that have their effect before a program's first line. */
 static bool needs_own_start(const struct code_ctx *x)
 {
-	static const char *const early[] = { "NODE_", "LD_", "UV_",     "LANG=", "LC_",
+	static const char *const early[] = { "NODE_", "LD_",  "UV_",     "LANG=", "LC_",
 		                             "TZ=",   "SSL_", "OPENSSL", "ICU",   "HOME=" };
 
 	for (unsigned i = 0; i < x->n_env; i++)

@@ -28,8 +28,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define ANSWER_MS 20000  /* for a fork */
-#define ANSWER_MAX 64u   /* bytes of an answer */
+#define ANSWER_MS 20000     /* for a fork */
+#define ANSWER_MAX 64u      /* bytes of an answer */
 #define ASK_MAX (64u << 10) /* bytes of a question; one that is longer starts the slow way */
 
 struct zygote {
@@ -71,8 +71,7 @@ static void exec_zygote(struct agent *a, int sock)
 
 static int watch(struct agent *a, int fd)
 {
-	struct epoll_event ev = { .events = EPOLLIN,
-		                  .data.u64 = (uint64_t)REF_CODE_ZYGOTE << 56 };
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)REF_CODE_ZYGOTE << 56 };
 
 	return epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
@@ -138,8 +137,8 @@ bool zygote_ask(struct agent *a, struct code_ctx *x, const int fds[3], bool may_
 		            .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-	if (x->lang != AGENT_LANG_PYTHON || x->cold || (!a->zygote && (!may_start || zygote_start(a) < 0)) ||
-	    code_user(x, &u) < 0)
+	if (x->lang != AGENT_LANG_PYTHON || x->cold ||
+	    (!a->zygote && (!may_start || zygote_start(a) < 0)) || code_user(x, &u) < 0)
 		return false;
 	code_env_make(x, &u, &env);
 	question(a, x, &u, &env, &b);

@@ -65,7 +65,7 @@ int agent_code_event_get(const uint8_t *p, size_t n, struct agent_code_event *re
 enum agent_code_flags {
 	AGENT_CODE_WARM = 1, /* a kernel that must be started first imports the usual libraries */
 	AGENT_CODE_IF_IDLE =
-	        2, /* only in a kernel that is there and idle, else CONTEXT_NOT_FOUND */
+	        2,            /* only in a kernel that is there and idle, else CONTEXT_NOT_FOUND */
 	AGENT_CODE_SPARE = 4, /* in the kernel that waits for its first context, not in a context */
 	AGENT_CODE_CWD = 8,   /* cwd follows */
 	AGENT_CODE_FLAGS = 15,

@@ -80,10 +80,9 @@ static void ready_end(struct vmm *m, struct ready *r)
 static int ready_warm(struct vm *vm, struct err *err)
 {
 	struct guest_exec_req req = { .command = "true", .timeout_ms = POOL_WARM_MS };
-	const struct guest_code_req cell = { .language = AGENT_LANG_PYTHON,
-		                             .code = "",
-		                             .warm = true,
-		                             .if_idle = true };
+	const struct guest_code_req cell = {
+		.language = AGENT_LANG_PYTHON, .code = "", .warm = true, .if_idle = true
+	};
 	struct guest_exec_result res = { 0 };
 	int r = guest_exec(vm->guest, &req, &res, err);
 

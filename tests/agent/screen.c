@@ -85,7 +85,7 @@ static void print_row(VTermScreen *s, int row, int cols)
 {
 	VTermScreenCell c, before;
 
-	for (int col = 0; col < cols; col += c.width > 0 ? c.width : 1) {
+	for (int col = 0; col<cols; col += c.width> 0 ? c.width : 1) {
 		vterm_screen_get_cell(s, (VTermPos){ .row = row, .col = col }, &c);
 		if (col == 0 || !same_look(&c, &before))
 			print_look(&c);

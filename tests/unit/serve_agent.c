@@ -5,7 +5,8 @@
  * usage: serve_agent AGENT [KERNELS]. Prints "PORT KEY DIRECTORY" and serves until its stdin ends.
  * VMs are rows of the fake vmm; every one of them is the same agent, a child of this process that
  * has the directory as its test root. "suspend" on stdin ends the agent's channel as a
- * suspend would; the next use makes a new one, as a resume does. "warm" starts the kernels a template has.
+ * suspend would; the next use makes a new one, as a resume does. "warm" starts the kernels a
+ * template has.
  */
 #include <errno.h>
 #include <pthread.h>
