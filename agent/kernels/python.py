@@ -148,6 +148,9 @@ class Seeds:
         numpy_random = sys.modules.get("numpy.random")
         if numpy_random:
             numpy_random.seed()
+        ssl = sys.modules.get("ssl")
+        if ssl:  # OpenSSL has a generator in this process, which it only renews now and then
+            ssl.RAND_add(os.urandom(64), 64.0)
         torch = sys.modules.get("torch")
         if torch and hasattr(torch, "seed"):
             torch.seed()
@@ -372,8 +375,9 @@ class Kernel:
         try:
             try:
                 self.interrupts.running = True
-                # an empty cell is only there to have the way of a cell walked once
-                result = self.shell.run_cell(code or "print(end='')", store_history=bool(code))
+                result = self.shell.run_cell(code or "None", store_history=bool(code))
+                if not code:  # it is only there to have the way of a cell walked once
+                    self.shell.display_formatter.format(2)
                 if not result.success and self.error is None:
                     e = result.error_before_exec or result.error_in_exec
                     if e is not None:

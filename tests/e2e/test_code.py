@@ -104,7 +104,8 @@ class TestCode(CodeChecks, Case):
         self.cell("import random, numpy, os\nrandom.seed(1); numpy.random.seed(1)\nx = {'a': 1}; y = os.getpid()\n"
                   "f = open('/root/open-file', 'w')\nimport socket\nlistener = socket.create_server(('127.0.0.1', 0))\n"
                   "ours = socket.create_connection(listener.getsockname()); theirs = listener.accept()[0]")
-        self.cell("var seen = Math.random(); var o = {n: 1}", "javascript")
+        self.cell("var seen = Math.random() + require('crypto').randomBytes(8)[0]; var o = {n: 1}; require('crypto').randomUUID()", "javascript")
+        self.cell("import ssl\nssl.RAND_bytes(8)")
         self.cell("v=bash; RANDOM=5", "bash")
         self.s.post(self.vm, "suspend")
         self.assertEqual(self.s.state(self.vm), "suspended")
@@ -113,16 +114,21 @@ class TestCode(CodeChecks, Case):
         talk = "ours.sendall(b'still'); theirs.recv(5)"
         self.assertEqual(self.value(talk), "b'still'")
         forks = self.s.fork(self.vm, 2)
-        draws, js, sh = [], [], []
+        draws, js, sh, keys = [], [], [], []
         for vm in (self.vm, *forks):
             got = self.value(DRAW, vm=vm)
             self.assertTrue(got.startswith("({'a': 1}, "), got)
             self.assertEqual(self.value(talk, vm=vm), "b'still'")
             draws.append(got)
             js.append(self.value("[o.n, Math.random(), Math.random()].join()", "javascript", vm=vm))
+            keys.append(self.value("const k = require('crypto'); [k.randomBytes(8).toString('hex'), k.randomUUID(), k.randomInt(2 ** 40), "
+                                   "crypto.getRandomValues(new Uint32Array(2)).join(), k.randomFillSync(Buffer.alloc(8), 4).toString('hex')].join(' ')",
+                                   "javascript", vm=vm).strip("'").split())
+            keys[-1].append(self.value("import ssl\nssl.RAND_bytes(8).hex()", vm=vm))
             sh.append(self.cell("echo $v $RANDOM$RANDOM$RANDOM", "bash", vm=vm)["stdout"])
-        for kind in (draws, js, sh):
+        for kind in (draws, js, sh, *zip(*keys)):
             self.assertEqual(len(set(kind)), 3, kind)
+        self.assertEqual([k[4][:8] for k in keys], ["00000000"] * 3)
         for part in range(2, 5):  # random.random(), getrandbits(), numpy: each of them differs
             self.assertEqual(len({d.strip("()").split(", ")[part] for d in draws}), 3, draws)
         for i, vm in enumerate(forks):
