@@ -101,6 +101,8 @@ int code_start(struct agent *a, struct code_ctx *x, bool warm); /* 0 or -errno *
 void code_kill(struct code_ctx *x);
 /* Interrupts what runs; the kernel goes on. */
 void code_interrupt(struct code_ctx *x);
+/* Kills and reaps it, at once: for one that has not run anything yet. */
+void code_abandon(struct code_ctx *x);
 /* The process is gone and reaped: forget what belonged to it. */
 void code_forget_kernel(struct code_ctx *x);
 void code_on_exit(struct agent *a, struct code_ctx *x);

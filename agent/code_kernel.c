@@ -184,7 +184,7 @@ static int start_cold(struct agent *a, struct code_ctx *x, int p[3][2], bool war
 	return code_adopt_pid(a, x, pid);
 }
 
-static void abandon(struct code_ctx *x)
+void code_abandon(struct code_ctx *x)
 {
 	if (x->pid > 0) {
 		code_kill(x);
@@ -220,7 +220,7 @@ int code_start(struct agent *a, struct code_ctx *x, bool warm)
 			if (p[i][k] >= 0)
 				close(p[i][k]);
 	if (r < 0) {
-		abandon(x);
+		code_abandon(x);
 		return r;
 	}
 	x->state = AGENT_CODE_STARTING;

@@ -206,7 +206,9 @@ static void took(struct agent *a, uint32_t kernel, pid_t pid)
 			return;
 		}
 		r = code_adopt_pid(a, x, pid);
-		if (r < 0 || x->killed || x->deleted)
+		if (r < 0)
+			code_abandon(x); /* its next cell tries again */
+		else if (x->killed || x->deleted)
 			code_kill(x);
 		return;
 	}
