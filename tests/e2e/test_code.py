@@ -40,7 +40,12 @@ class TestCode(CodeChecks, Case):
         # its draws are its own, those of numpy too
         draw = "import numpy\nfloat(numpy.random.random())"
         self.assertNotEqual(self.value(draw, contextId=ctx), self.value(draw))
-        # a package in front of one that is loaded: an import in a fresh kernel finds it
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
+    @long
+    def test_a_package_in_front_of_one_that_is_loaded(self):
+        """An import in a fresh kernel finds it, and not what was loaded ahead."""
+        ctx = self.context("python")
         self.s.sh(self.vm, "d=$(python3 -c 'import site; print(site.getsitepackages()[0])'); mkdir -p $d/pandas; echo 'mine = 1' > $d/pandas/__init__.py")
         self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/restart"))[0], 200)
         self.assertEqual(self.value("import pandas\npandas.mine", contextId=ctx), "1")
