@@ -47,6 +47,7 @@ int api_context_create(struct request *req, struct reply *res, struct err *err)
 	struct context_body b = { 0 };
 	struct guest_context_req q = { .env = (const char *const *)env.v };
 	struct guest_context c;
+	struct vm_info v;
 	const char *id;
 	int r;
 
@@ -59,9 +60,10 @@ int api_context_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (b.cwd && b.cwd[0] != '/')
 		return err_tag(err, -EINVAL, "BAD_REQUEST", "'cwd' must be an absolute path");
-	q.cwd = b.cwd;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
+	q.cwd = b.cwd ? b.cwd : *v.workdir ? v.workdir : NULL;
 	r = guest_context_create(g, &q, &c, err);
 	return r < 0 ? cell_error(r, err) : reply_json(res, shape_context(&c), err);
 }
