@@ -4,7 +4,7 @@
  *
  * What a client pushes is read by Git's C code, so that code is given as little as it needs. A child
  * is born into its own user, mount, process, network, IPC and host name namespaces. Its root is a
- * skeleton (<data>/git/jail) with /usr, /dev/null and one repository in it, the latter read-only unless it
+ * skeleton (<data>/git/jail) with /usr, two devices and one repository in it, the latter read-only unless it
  * is written to; everything else of the host, the database and other repositories included, is not
  * there. It has no network; a child that fetches has a loopback of its own on which only a
  * proxy of ours listens (proxy.c). Then: no new privileges, limits on processor time, memory, files.
@@ -98,8 +98,9 @@ static const char *make_root(const struct launch *l)
 	    bind_at(l->g->jail_dir, l->g->jail_dir, false) < 0 || chdir(l->g->jail_dir) < 0)
 		return "mount the root";
 	if (bind_at("/usr", "usr", true) < 0 || set_readonly("usr", true) < 0 ||
-	    bind_at("/dev/null", "dev/null", false) < 0)
-		return "mount /usr";
+	    bind_at("/dev/null", "dev/null", false) < 0 ||
+	    bind_at("/dev/urandom", "dev/urandom", false) < 0)
+		return "mount /usr and /dev";
 	if (o->network && bind_at("/etc/ssl", "etc/ssl", true) < 0)
 		return "mount /etc/ssl";
 	if (l->repo &&
@@ -454,6 +455,7 @@ int jail_prepare(struct repos *g, struct err *err)
 			return err_sys(err, -errno, "make '%s/%s'", g->jail_dir, links[i]);
 	}
 	if ((r = io_write_file(dir, "dev/null", "", 0, 0600, err)) < 0 ||
+	    (r = io_write_file(dir, "dev/urandom", "", 0, 0600, err)) < 0 ||
 	    (r = io_write_file(dir, "hooks/post-receive", hook, strlen(hook), 0700, err)) < 0)
 		return r;
 	return write_config(g, dir, err);
