@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "git/git_internal.h"
+#include "git/graph.h"
 
 #define FILES_MAX 3000              /* listed of one comparison */
 #define BLOB_MAX (4 * 1024 * 1024)  /* larger files count no lines */
@@ -90,29 +90,28 @@ int repo_compare(struct repos *g, const struct store_repo *r, const char *base, 
                  json_t **ret, struct err *err)
 {
 	autocommit *b = NULL, *h = NULL, *m = NULL;
-	size_t ahead = 0, behind = 0;
+	struct graph gr = { .g = g, .r = r };
+	struct relation rel;
 	autorepo *repo = NULL;
 	json_t *files = NULL;
-	git_oid id;
 	int rc;
 
 	if ((rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, base, &b, err)) < 0 ||
 	    (rc = rev_commit(repo, head, &h, err)) < 0)
 		return rc;
-	rc = git_graph_ahead_behind(&ahead, &behind, repo, git_commit_id(h), git_commit_id(b));
-	if (rc < 0)
-		return git_fail(rc, "compare", err);
-	if (git_merge_base(&id, repo, git_commit_id(b), git_commit_id(h)) == 0 &&
-	    (rc = git_commit_lookup(&m, repo, &id)) < 0)
+	gr.repo = repo;
+	if ((rc = graph_relate(&gr, git_commit_id(b), git_commit_id(h), &rel, err)) < 0)
+		return rc;
+	if (rel.has_base && (rc = git_commit_lookup(&m, repo, &rel.base)) < 0)
 		return git_fail(rc, "compare", err);
 	if ((rc = diff_files(repo, m ? m : b, h, &files, err)) < 0)
 		return rc;
 	*ret = json_pack("{s:s, s:I, s:I, s:I, s:o}", "status",
-	                 ahead && behind ? "diverged"
-	                 : ahead         ? "ahead"
-	                 : behind        ? "behind"
-	                                 : "identical",
-	                 "ahead_by", (json_int_t)ahead, "behind_by", (json_int_t)behind,
-	                 "total_commits", (json_int_t)ahead, "files", files);
+	                 rel.ahead && rel.behind ? "diverged"
+	                 : rel.ahead             ? "ahead"
+	                 : rel.behind            ? "behind"
+	                                         : "identical",
+	                 "ahead_by", (json_int_t)rel.ahead, "behind_by", (json_int_t)rel.behind,
+	                 "total_commits", (json_int_t)rel.ahead, "files", files);
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
