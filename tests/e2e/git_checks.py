@@ -58,7 +58,7 @@ class Files(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class GitChecks:
+class GitTools:
     account_key = None  # of another account, made when first asked for
 
     # ---- tools ----
@@ -144,10 +144,10 @@ class GitChecks:
 
     def stranger(self):
         """A key of another account."""
-        if not GitChecks.account_key or GitChecks.account_key[0] != self.port:
+        if not GitTools.account_key or GitTools.account_key[0] != self.port:
             a = self.call("POST", "/v1/accounts", {"name": "other"})["id"]
-            GitChecks.account_key = (self.port, self.call("POST", f"/v1/keys?accountId={a}", {"name": "k"})["key"])
-        return GitChecks.account_key[1]
+            GitTools.account_key = (self.port, self.call("POST", f"/v1/keys?accountId={a}", {"name": "k"})["key"])
+        return GitTools.account_key[1]
 
     def make_top(self):
         self.top = tempfile.mkdtemp(prefix="pando-git-")
@@ -175,6 +175,8 @@ class GitChecks:
         self.addCleanup(s.shutdown)
         return f"http://127.0.0.1:{s.server_address[1]}"
 
+
+class GitChecks(GitTools):
     # ---- Git's own protocol ----
 
     def test_clone_push_fetch(self):
