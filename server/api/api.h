@@ -30,9 +30,9 @@ struct api_deps { /* all weak: they outlive the API */
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
 	struct repos *repos; /* NULL: there are none (tests) */
-	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
-	                     */
-	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
+	unsigned header_ms;  /* from a connection to whole headers; 0: the default. Tests shorten it
+	                      */
+	int listen_fd;       /* of api_listen(), api_start() takes it; 0: it makes one itself */
 };
 
 /* The socket, so that an address in use is found before anything else is begun. */

@@ -46,10 +46,12 @@ static int read_change(struct reply *res, const json_t *o, struct repo_change *r
 	if ((content && !json_is_string(content)) || (enc && !json_is_null(enc) && !encoding) ||
 	    (del && !json_is_boolean(del) && !json_is_null(del)))
 		return bad_change(res, ret->path,
-		                  "'content' and 'encoding' are texts, 'deleted' is true or false", err);
+		                  "'content' and 'encoding' are texts, 'deleted' is true or false",
+		                  err);
 	ret->deleted = json_is_true(del);
 	if (ret->deleted == (content != NULL))
-		return bad_change(res, ret->path, "it has either 'content' or 'deleted: true'", err);
+		return bad_change(res, ret->path, "it has either 'content' or 'deleted: true'",
+		                  err);
 	ret->base64 = encoding && strcmp(encoding, "base64") == 0;
 	if (encoding && !ret->base64 && strcmp(encoding, "utf8") != 0 &&
 	    strcmp(encoding, "utf-8") != 0)
@@ -74,9 +76,7 @@ static int read_changes(struct reply *res, const json_t *files, struct repo_chan
 	v = calloc(n + 1, sizeof(*v));
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
-	json_array_foreach(files, i, o)
-		if ((r = read_change(res, o, &v[i], err)) < 0)
-			return r;
+	json_array_foreach(files, i, o) if ((r = read_change(res, o, &v[i], err)) < 0) return r;
 	*ret = TAKE_PTR(v);
 	return 0;
 }

@@ -35,7 +35,8 @@ int api_repo_contents(struct request *req, struct reply *res, struct err *err)
 	json_t *j = NULL;
 	int r;
 
-	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 || (r = query_rev(req, &rev, err)) < 0 ||
+	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
+	    (r = query_rev(req, &rev, err)) < 0 ||
 	    (r = request_query_bool(req, "recursive", &recursive, err)) < 0)
 		return r;
 	r = repo_contents(req->api->deps.repos, &repo, path, rev, recursive, &j, err);
@@ -54,7 +55,8 @@ static int archive(struct request *req, struct reply *res, const char *format, c
 	struct wire *s;
 	int r;
 
-	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 || (r = query_rev(req, &rev, err)) < 0)
+	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
+	    (r = query_rev(req, &rev, err)) < 0)
 		return r;
 	r = wire_archive(req->api->deps.repos, &repo, format, rev, &s, err);
 	return r < 0 ? about(res, r, "revision", rev) : reply_service(req, res, s, NULL, type, err);

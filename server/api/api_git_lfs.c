@@ -30,8 +30,8 @@ static bool may_write(struct request *req)
 	struct err no = { 0 };
 
 	return *req->who.account && request_repo(req, REPO_WRITE, &repo, &no) == 0 &&
-	       auth_permit(req->api->deps.auth, &req->who, SCOPE_GIT_WRITE, req->repo_id, NULL, &no) ==
-	               0;
+	       auth_permit(req->api->deps.auth, &req->who, SCOPE_GIT_WRITE, req->repo_id, NULL,
+	                   &no) == 0;
 }
 
 int api_lfs_batch(struct request *req, struct reply *res, struct err *err)

@@ -64,8 +64,8 @@ int api_git_perm_list(struct request *req, struct reply *res, struct err *err)
 	uint32_t offset;
 	int r;
 
-	if ((r = auth_grant_list(req->api->deps.auth, req->who.account, req->match.arg[0], GRANT_GIT,
-	                         &v, &n, err)) < 0 ||
+	if ((r = auth_grant_list(req->api->deps.auth, req->who.account, req->match.arg[0],
+	                         GRANT_GIT, &v, &n, err)) < 0 ||
 	    (r = request_page(req, n, &first, &end, &offset, err)) < 0)
 		return r;
 	for (size_t i = first; i < end; i++) {
@@ -88,13 +88,13 @@ int api_git_perm_get(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = read_path(req, &g, err)) < 0 || (r = check_repo(req, &g, &repo, err)) < 0)
 		return r;
-	r = auth_grant_get(req->api->deps.auth, req->who.account, g.identity, GRANT_GIT, g.target, &g,
-	                   err);
+	r = auth_grant_get(req->api->deps.auth, req->who.account, g.identity, GRANT_GIT, g.target,
+	                   &g, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
 	return reply_json(res,
-	                  json_pack("{s:s, s:s, s:s?}", "identity", req->match.arg[0], "repo", repo.id,
-	                            "accessLevel", r == 0 ? g.level : NULL),
+	                  json_pack("{s:s, s:s, s:s?}", "identity", req->match.arg[0], "repo",
+	                            repo.id, "accessLevel", r == 0 ? g.level : NULL),
 	                  err);
 }
 

@@ -18,7 +18,8 @@ struct create_body {
 	json_t *source, *import;
 };
 static const struct json_field create_fields[] = {
-	JSON_FIELD(JSON_WANT_STRREF, create_body, name, "name", JSON_NULLABLE, 0, REPO_NAME_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, create_body, name, "name", JSON_NULLABLE, 0,
+	           REPO_NAME_SIZE - 1),
 	JSON_FIELD(JSON_WANT_STRREF, create_body, branch, "defaultBranch", JSON_NULLABLE, 0, 250),
 	JSON_FIELD(JSON_WANT_BOOL, create_body, is_public, "public", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_OBJECT, create_body, source, "source", JSON_NULLABLE, 0, 0),
@@ -34,15 +35,16 @@ int api_repo_create(struct request *req, struct reply *res, struct err *err)
 
 	if (r < 0)
 		return r;
-	r = repo_create(req->api->deps.repos,
-	                &(struct repo_new){ .account = req->who.account,
-	                                    .by = req->who.key,
-	                                    .name = b.name,
-	                                    .default_branch = b.branch && *b.branch ? b.branch : NULL,
-	                                    .is_public = b.is_public,
-	                                    .source = b.source,
-	                                    .import = b.import },
-	                &repo, &extra, err);
+	r = repo_create(
+	        req->api->deps.repos,
+	        &(struct repo_new){ .account = req->who.account,
+	                            .by = req->who.key,
+	                            .name = b.name,
+	                            .default_branch = b.branch && *b.branch ? b.branch : NULL,
+	                            .is_public = b.is_public,
+	                            .source = b.source,
+	                            .import = b.import },
+	        &repo, &extra, err);
 	if (r < 0)
 		reply_extras(res, extra);
 	json_decref(extra);
@@ -124,10 +126,11 @@ int api_repo_get(struct request *req, struct reply *res, struct err *err)
 	    (r = repo_default_branch(req->api->deps.repos, &repo, branch, err)) < 0)
 		return r;
 	return reply_json(res,
-	                  json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:I}", "id", repo.id, "name",
-	                            shape_text(repo.name), "accountId", repo.account, "visibility",
-	                            repo.is_public ? "public" : "private", "defaultBranch", branch,
-	                            "createdAt", shape_time(repo.created_ms), "pushedAt",
+	                  json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:I}", "id", repo.id,
+	                            "name", shape_text(repo.name), "accountId", repo.account,
+	                            "visibility", repo.is_public ? "public" : "private",
+	                            "defaultBranch", branch, "createdAt",
+	                            shape_time(repo.created_ms), "pushedAt",
 	                            shape_time(repo.pushed_ms), "bytes", (json_int_t)repo.bytes),
 	                  err);
 }
@@ -195,8 +198,8 @@ int api_repo_set_default_branch(struct request *req, struct reply *res, struct e
 	struct {
 		const char *branch;
 	} b = { 0 };
-	const struct json_field f[] = { { "defaultBranch", JSON_WANT_STRREF, 0, JSON_REQUIRED, 0, 250,
-		                          JSON_NO_PRESENCE } };
+	const struct json_field f[] = { { "defaultBranch", JSON_WANT_STRREF, 0, JSON_REQUIRED, 0,
+		                          250, JSON_NO_PRESENCE } };
 	struct store_repo repo;
 	int r;
 

@@ -30,7 +30,8 @@ static int read_query(struct request *req, struct texts *t, struct repo_search *
 {
 	int r;
 
-	*q = (struct repo_search){ .max_results = REPO_SEARCH_RESULTS, .context = REPO_SEARCH_CONTEXT };
+	*q = (struct repo_search){ .max_results = REPO_SEARCH_RESULTS,
+		                   .context = REPO_SEARCH_CONTEXT };
 	if ((r = request_query(req, "query", &t->query, err)) < 0 ||
 	    (r = request_query(req, "rev", &t->rev, err)) < 0 ||
 	    (!t->rev && (r = request_query(req, "ref", &t->rev, err)) < 0) ||
@@ -38,8 +39,8 @@ static int read_query(struct request *req, struct texts *t, struct repo_search *
 	    (r = request_query(req, "excludePattern", &t->out, err)) < 0 ||
 	    (r = request_query_u32(req, "maxResults", UINT32_MAX, &q->max_results, err)) < 0 ||
 	    (r = request_query_u32(req, "offset", UINT32_MAX, &q->offset, err)) < 0 ||
-	    (r = request_query_u32(req, "contextLines", REPO_SEARCH_CONTEXT_MAX, &q->context, err)) <
-	            0 ||
+	    (r = request_query_u32(req, "contextLines", REPO_SEARCH_CONTEXT_MAX, &q->context,
+	                           err)) < 0 ||
 	    (r = request_query_bool(req, "caseSensitive", &q->case_sensitive, err)) < 0 ||
 	    (r = request_query_bool(req, "isRegex", &q->regex, err)) < 0 ||
 	    (r = request_query_bool(req, "wholeWord", &q->whole_word, err)) < 0)

@@ -2,12 +2,12 @@
 /*
  * api_git_wire.c - Git's own protocol over HTTP, at /<repository> and /<repository>.git
  *
- * Git asks without a password first and sends one when it is challenged; so a repository that is not
- * public answers 401 to a stranger, whether it exists or not. The password is a token or an API key,
- * the user name does not matter.
+ * Git asks without a password first and sends one when it is challenged; so a repository that is
+ * not public answers 401 to a stranger, whether it exists or not. The password is a token or an API
+ * key, the user name does not matter.
  *
- * A fetch's request is small and kept (decompressed up to a limit) before upload-pack runs on it; a push
- * is passed on to receive-pack while it arrives. Both answer while they work.
+ * A fetch's request is small and kept (decompressed up to a limit) before upload-pack runs on it; a
+ * push is passed on to receive-pack while it arrives. Both answer while they work.
  */
 #include "api/api_git.h"
 
@@ -23,8 +23,8 @@
 #include "base/auto.h"
 #include "base/io.h"
 
-#define FETCH_MAX MIB(64)     /* of a fetch's request, decompressed: it lists commits */
-#define CREDENTIALS_MAX 512u  /* bytes of a user name and a password */
+#define FETCH_MAX MIB(64)    /* of a fetch's request, decompressed: it lists commits */
+#define CREDENTIALS_MAX 512u /* bytes of a user name and a password */
 #define INFLATE_PIECE 65536u
 
 /* ---- who asks ---- */
@@ -105,7 +105,8 @@ int wire_check(struct request *req, struct err *err)
 	}
 	if (header && strncasecmp(header, "Basic ", 6) == 0) {
 		if (basic_to_bearer(header + 6, bearer, sizeof(bearer)) < 0)
-			r = err_tag(err, -EACCES, "UNAUTHORIZED", "the password is no credential of ours");
+			r = err_tag(err, -EACCES, "UNAUTHORIZED",
+			            "the password is no credential of ours");
 		else
 			r = auth_check(req->api->deps.auth, bearer, NULL, &req->who, err);
 		OPENSSL_cleanse(bearer, sizeof(bearer));
@@ -178,8 +179,9 @@ int reply_service(struct request *req, struct reply *res, struct wire *s_consume
 int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 {
 	const char *protocol = request_header(req, "Git-Protocol");
-	struct wire_opts o = { .protocol = protocol, .by = req->who.key, .advertise = true,
-		                  .stdin_fd = -1 };
+	struct wire_opts o = {
+		.protocol = protocol, .by = req->who.key, .advertise = true, .stdin_fd = -1
+	};
 	autofree char *name = NULL;
 	char prefix[64] = "", type[64];
 	struct store_repo repo;
@@ -189,8 +191,9 @@ int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_query(req, "service", &name, err)) < 0)
 		return r;
 	if (!name || !*name)
-		return err_tag(err, -EACCES, "EXPECTED_SERVICE",
-		               "'service' is missing: this server speaks Git's smart protocol only");
+		return err_tag(
+		        err, -EACCES, "EXPECTED_SERVICE",
+		        "'service' is missing: this server speaks Git's smart protocol only");
 	if (strcmp(name, "git-upload-pack") != 0 && strcmp(name, "git-receive-pack") != 0)
 		return err_tag(err, -EACCES, "INVALID_SERVICE",
 		               "'service' must be git-upload-pack or git-receive-pack");
@@ -201,7 +204,8 @@ int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 		return r;
 	snprintf(type, sizeof(type), "application/x-%s-advertisement", name);
 	if (o.kind == REPO_RECEIVE_PACK || !protocol || !strstr(protocol, "version=2"))
-		snprintf(prefix, sizeof(prefix), "%04zx# service=%s\n0000", strlen(name) + 15, name);
+		snprintf(prefix, sizeof(prefix), "%04zx# service=%s\n0000", strlen(name) + 15,
+		         name);
 	return reply_service(req, res, s, prefix, type, err);
 }
 
@@ -233,7 +237,8 @@ static int inflate_to(int fd, const char *p, size_t n, struct err *err)
 		z.avail_out = INFLATE_PIECE;
 		rc = inflate(&z, Z_NO_FLUSH);
 		total += INFLATE_PIECE - z.avail_out;
-		if ((rc != Z_OK && rc != Z_STREAM_END) || (rc == Z_OK && z.avail_out && !z.avail_in))
+		if ((rc != Z_OK && rc != Z_STREAM_END) ||
+		    (rc == Z_OK && z.avail_out && !z.avail_in))
 			r = bad_gzip(err);
 		else if (total > FETCH_MAX)
 			r = err_tag(err, -E2BIG, "GIT_INVALID_REQUEST", "the request is too long");
@@ -268,8 +273,8 @@ static int request_file(struct request *req, int *ret, struct err *err)
 int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 {
 	struct wire_opts o = { .kind = REPO_UPLOAD_PACK,
-		                  .protocol = request_header(req, "Git-Protocol"),
-		                  .by = req->who.key };
+		               .protocol = request_header(req, "Git-Protocol"),
+		               .by = req->who.key };
 	struct store_repo repo;
 	struct wire *s;
 	autofd int fd = -1;
@@ -305,9 +310,9 @@ static void push_drop(void *ctx)
 static int push_open(struct request *req, struct err *err)
 {
 	struct wire_opts o = { .kind = REPO_RECEIVE_PACK,
-		                  .protocol = request_header(req, "Git-Protocol"),
-		                  .by = req->who.key,
-		                  .stdin_fd = -1 };
+		               .protocol = request_header(req, "Git-Protocol"),
+		               .by = req->who.key,
+		               .stdin_fd = -1 };
 	struct store_repo repo;
 	struct push *p;
 	int r;

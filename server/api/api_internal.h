@@ -158,10 +158,10 @@ struct request {
 	void *intake;            /* owned: what the route's intake opened */
 	struct auth_lease lease; /* of such a request: still allowed? */
 	struct upgrade *upgrade; /* owned; what becomes of the connection once 101 is out */
-	enum auth_scope scope;   /* what was asked for, when it is not the route's: Git's protocol */
+	enum auth_scope scope; /* what was asked for, when it is not the route's: Git's protocol */
 	char repo_id[GRANT_TARGET_SIZE]; /* of the repository it is about, or "" */
-	bool challenge;          /* refused for want of a password: Git asks for one then */
-	bool by_ticket;          /* let in by a ticket, which also names the Linux user: */
+	bool challenge;                  /* refused for want of a password: Git asks for one then */
+	bool by_ticket;                  /* let in by a ticket, which also names the Linux user: */
 	char ticket_user[64];
 	struct route_match match; /* last: its text is large and not cleared, see request_new() */
 };

@@ -153,8 +153,8 @@ static void check_key(struct request *req)
 		return;
 	}
 	req->denied = r == -EACCES;
-	/* Only after the check: a good key works, whoever else fails from the same address. Git asks
-	 * without a password first, always. */
+	/* Only after the check: a good key works, whoever else fails from the same address. Git
+	 * asks without a password first, always. */
 	if (req->challenge && !request_header(req, "Authorization"))
 		req->denied = false;
 	req->quiet = req->denied && !auth_failure(auth, request_remote(req));

@@ -128,7 +128,7 @@ const char *request_target(const struct request *req)
 	unsigned git = SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE;
 
 	return *req->repo_id && (req->match.route->scope & git) ? req->repo_id
-	                                                         : request_arg(req, "{vm_id}");
+	                                                        : request_arg(req, "{vm_id}");
 }
 
 void request_lease(struct request *req, struct auth_lease *ret)

@@ -2,9 +2,9 @@
 /*
  * commit.c - a commit made by the API
  *
- * Blobs first, then, as often as it takes: read the branch, make tree and commit on top of it, move the
- * branch if it still is where it was. So commits that come at the same time all land, one after the
- * other, and none is lost; with expectedSha the first mismatch is the answer.
+ * Blobs first, then, as often as it takes: read the branch, make tree and commit on top of it, move
+ * the branch if it still is where it was. So commits that come at the same time all land, one after
+ * the other, and none is lost; with expectedSha the first mismatch is the answer.
  */
 #include <errno.h>
 #include <openssl/evp.h>
@@ -38,7 +38,8 @@ static int decode_base64(const char *p, size_t n, struct buf *ret)
 	if (n % 4 != 0 || n > INT32_MAX)
 		return -EINVAL;
 	for (size_t i = 0; i < n - pad; i++)
-		if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", p[i]) ||
+		if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+		            p[i]) ||
 		    !p[i])
 			return -EINVAL;
 	if (n == 0)
@@ -81,8 +82,8 @@ static int write_blobs(git_repository *repo, const struct repo_commit_new *n,
 
 		edits[i] = (struct tree_edit){ .path = c->path, .keep_mode = !c->executable };
 		if (r == 0 && !c->deleted) {
-			edits[i].mode = c->executable ? GIT_FILEMODE_BLOB_EXECUTABLE
-			                              : GIT_FILEMODE_BLOB;
+			edits[i].mode =
+			        c->executable ? GIT_FILEMODE_BLOB_EXECUTABLE : GIT_FILEMODE_BLOB;
 			r = write_blob(repo, c, &edits[i].blob, err);
 		}
 		if (r < 0) {
@@ -102,8 +103,8 @@ static int sign(struct repos *g, const struct repo_commit_new *n, git_signature 
 
 	snprintf(mail, sizeof(mail), "noreply@%s",
 	         *g->conf.domain ? g->conf.domain : "pando.localhost");
-	rc = git_signature_now(
-	        ret, name, n->author_email && *n->author_email ? n->author_email : mail);
+	rc = git_signature_now(ret, name,
+	                       n->author_email && *n->author_email ? n->author_email : mail);
 	return rc < 0 ? err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
 	                        "name and e-mail of an author have no '<', '>' or line breaks")
 	              : 0;
@@ -252,7 +253,8 @@ static int commit_marked(struct attempt *a, git_oid *ret, json_t **extra, struct
 		r = 0;
 	}
 	return r < 0 ? r
-	             : err_tag(err, -EBUSY, "CONFLICT", "too many commits to this branch at a time");
+	             : err_tag(err, -EBUSY, "CONFLICT",
+	                       "too many commits to this branch at a time");
 }
 
 int repo_commit_create(struct repos *g, const struct store_repo *r, const struct repo_commit_new *n,

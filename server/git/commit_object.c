@@ -17,13 +17,15 @@ static const char *member(const json_t *o, const char *name)
 
 static int signature(struct repos *g, const json_t *o, git_signature **ret, struct err *err)
 {
-	const char *name = member(o, "name"), *email = member(o, "email"), *date = member(o, "date");
+	const char *name = member(o, "name"), *email = member(o, "email"),
+	           *date = member(o, "date");
 	int64_t ms = clock_wall_ms();
 
 	if ((o && !json_is_null(o) && (!name || !email)) ||
 	    (date && clock_rfc3339_parse(date, &ms) < 0))
-		return err_tag(err, -EINVAL, TAG,
-		               "author and committer are {name, email, date?}, the date as in RFC 3339");
+		return err_tag(
+		        err, -EINVAL, TAG,
+		        "author and committer are {name, email, date?}, the date as in RFC 3339");
 	if (git_signature_new(ret, name ? name : "Pando", email ? email : "noreply@pando.localhost",
 	                      ms / 1000, 0) < 0)
 		return err_tag(err, -EINVAL, TAG,
@@ -59,8 +61,8 @@ static int find_objects(struct work *w, const json_t *body, struct err *err)
 
 	if (!tree || !member(body, "message") || (parents && !json_is_array(parents)) ||
 	    json_array_size(parents) > PARENTS_MAX)
-		return err_tag(err, -EINVAL, TAG, "a commit is {message, tree, parents: at most %d}",
-		               PARENTS_MAX);
+		return err_tag(err, -EINVAL, TAG,
+		               "a commit is {message, tree, parents: at most %d}", PARENTS_MAX);
 	if ((r = rev_oid(tree, &id, err)) < 0)
 		return r;
 	if (git_tree_lookup(&w->tree, w->repo, &id) < 0)
@@ -71,7 +73,8 @@ static int find_objects(struct work *w, const json_t *body, struct err *err)
 		if ((r = rev_oid(sha ? sha : "", &id, err)) < 0)
 			return r;
 		if (git_commit_lookup(&w->parents[i], w->repo, &id) < 0)
-			return err_tag(err, -ENOENT, "PARENT_NOT_FOUND", "there is no commit '%s'", sha);
+			return err_tag(err, -ENOENT, "PARENT_NOT_FOUND", "there is no commit '%s'",
+			               sha);
 		w->n_parents++;
 	}
 	return 0;
@@ -91,8 +94,9 @@ int repo_commit_object(struct repos *g, const struct store_repo *r, const json_t
 	    (rc = signature(g, author, &w.author, err)) < 0 ||
 	    (rc = signature(g, committer ? committer : author, &w.committer, err)) < 0)
 		return rc;
-	rc = git_commit_create(&id, w.repo, NULL, w.author, w.committer, NULL, member(body, "message"),
-	                       w.tree, w.n_parents, (const git_commit **)w.parents);
+	rc = git_commit_create(&id, w.repo, NULL, w.author, w.committer, NULL,
+	                       member(body, "message"), w.tree, w.n_parents,
+	                       (const git_commit **)w.parents);
 	if (rc == 0)
 		rc = git_commit_lookup(&c, w.repo, &id);
 	if (rc < 0)

@@ -2,8 +2,8 @@
 /*
  * compare.c - how two revisions relate, and which files differ
  *
- * Files are compared with what both have in common (their merge base), as a pull request shows them; without
- * anything in common, with the base itself.
+ * Files are compared with what both have in common (their merge base), as a pull request shows
+ * them; without anything in common, with the base itself.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "git/graph.h"
 
-#define FILES_MAX 3000              /* listed of one comparison */
-#define BLOB_MAX (4 * 1024 * 1024)  /* larger files count no lines */
-#define RENAMES_MAX 400             /* candidates: the search is quadratic */
+#define FILES_MAX 3000             /* listed of one comparison */
+#define BLOB_MAX (4 * 1024 * 1024) /* larger files count no lines */
+#define RENAMES_MAX 400            /* candidates: the search is quadratic */
 
 static const char *status_of_delta(git_delta_t s)
 {
@@ -77,7 +77,8 @@ static int diff_files(git_repository *repo, git_commit *from, git_commit *to, js
 	    (rc = git_diff_tree_to_tree(&diff, repo, a, b, &o)) < 0)
 		return git_fail(rc, "compare", err);
 	if (git_diff_num_deltas(diff) <= FILES_MAX)
-		git_diff_find_similar(diff, &fo); /* without it a rename is a removal and an addition */
+		git_diff_find_similar(diff,
+		                      &fo); /* without it a rename is a removal and an addition */
 	files = json_array();
 	for (size_t i = 0; i < MIN(git_diff_num_deltas(diff), (size_t)FILES_MAX); i++)
 		json_array_append_new(files, file_json(diff, i));

@@ -26,8 +26,9 @@ static json_t *node(const char *type, const char *path, const git_oid *id)
 {
 	const char *name = base_name(path);
 
-	return json_pack("{s:s, s:o, s:o, s:o}", "type", type, "name", text_json(name, strlen(name)),
-	                 "path", text_json(path, strlen(path)), "sha", oid_json(id));
+	return json_pack("{s:s, s:o, s:o, s:o}", "type", type, "name",
+	                 text_json(name, strlen(name)), "path", text_json(path, strlen(path)),
+	                 "sha", oid_json(id));
 }
 
 static int list_dir(struct walk *w, git_tree *t, const char *path, bool recursive, unsigned depth,
@@ -38,8 +39,8 @@ static int list_dir(struct walk *w, git_tree *t, const char *path, bool recursiv
 	int r = 0;
 
 	if (depth > DEPTH_MAX)
-		return err_tag(err, -ELOOP, "GET_CONTENT_FAILED",
-		               "directories nest deeper than %d", DEPTH_MAX);
+		return err_tag(err, -ELOOP, "GET_CONTENT_FAILED", "directories nest deeper than %d",
+		               DEPTH_MAX);
 	for (size_t i = 0; i < n && r == 0; i++) {
 		const git_tree_entry *e = git_tree_entry_byindex(t, i);
 		bool dir = git_tree_entry_type(e) == GIT_OBJECT_TREE;
@@ -107,16 +108,15 @@ static int file_json(git_repository *repo, const git_tree_entry *e, const char *
 	/* Asked before it is read. */
 	if (git_repository_odb(&odb, repo) < 0 ||
 	    git_odb_read_header(&len, &type, odb, git_tree_entry_id(e)) < 0)
-		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND", "'%.200s' is not in this repository",
-		               path);
+		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND",
+		               "'%.200s' is not in this repository", path);
 	if ((r = blob_size_check(len, err)) < 0)
 		return r;
 	if (git_blob_lookup(&b, repo, git_tree_entry_id(e)) < 0)
 		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND", "'%.200s' is not a file", path);
 	j = node("file", path, git_tree_entry_id(e));
 	json_object_set_new(j, "size", json_integer((json_int_t)git_blob_rawsize(b)));
-	json_object_set_new(j, "content",
-	                    base64_json(git_blob_rawcontent(b), git_blob_rawsize(b)));
+	json_object_set_new(j, "content", base64_json(git_blob_rawcontent(b), git_blob_rawsize(b)));
 	*ret = j;
 	return 0;
 }
@@ -159,8 +159,8 @@ int repo_contents(struct repos *g, const struct store_repo *r, const char *path,
 	if ((rc = git_commit_tree(&root, c)) < 0)
 		return git_fail(rc, "read the tree", err);
 	if (git_tree_entry_bypath(&e, root, clean) < 0)
-		return err_tag(err, -ENOENT, "PATH_NOT_FOUND", "there is no '%.200s' in this revision",
-		               clean);
+		return err_tag(err, -ENOENT, "PATH_NOT_FOUND",
+		               "there is no '%.200s' in this revision", clean);
 	rc = git_tree_entry_type(e) == GIT_OBJECT_TREE
 	             ? dir_json(repo, git_tree_entry_id(e), clean, recursive, ret, err)
 	             : file_json(repo, e, clean, ret, err);

@@ -2,8 +2,8 @@
 /*
  * download.c - a file from elsewhere, for an import
  *
- * Every address that is about to be connected to is judged, after redirects too, and the connection goes to
- * the address that was judged. The bytes go to a file without a name, up to a limit.
+ * Every address that is about to be connected to is judged, after redirects too, and the connection
+ * goes to the address that was judged. The bytes go to a file without a name, up to a limit.
  */
 #include <curl/curl.h>
 #include <errno.h>
@@ -82,10 +82,11 @@ static int explain(const struct job *j, CURLcode rc, long status, const char *ur
 	if (j->too_large)
 		return err_tag(err, -EFBIG, "LIMIT_EXCEEDED", "'%.150s' is too large", plain);
 	if (j->internal)
-		return err_tag(err, -EINVAL, "SOURCE_NOT_FOUND",
-		               "'%.150s' cannot be reached: the address is internal, and the server "
-		               "does not allow these",
-		               plain);
+		return err_tag(
+		        err, -EINVAL, "SOURCE_NOT_FOUND",
+		        "'%.150s' cannot be reached: the address is internal, and the server "
+		        "does not allow these",
+		        plain);
 	if (status == 401 || status == 403)
 		return err_tag(err, -EINVAL, "SOURCE_UNAUTHORIZED",
 		               "'%.150s' wants a user and a password, or other ones", plain);

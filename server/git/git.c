@@ -37,8 +37,8 @@ int git_fail(int rc, const char *what, struct err *err)
 {
 	const git_error *e = git_error_last();
 
-	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, "GIT_ERROR", "cannot %s: %.200s", what,
-	               e && e->message ? e->message : "libgit2 does not say why");
+	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, "GIT_ERROR", "cannot %s: %.200s",
+	               what, e && e->message ? e->message : "libgit2 does not say why");
 }
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err)

@@ -2,9 +2,10 @@
 /*
  * git/git.h - repositories of accounts; for main.c, api/ and the SSH front
  *
- * A repository is a row in the store (whose it is, who may see it) and a bare repository on the disk
- * (<data>/git/repos/<id>.git), made whole beside its place and then renamed. Git's own programs speak
- * Git's protocol, each in a jail of its own (jail.c); everything the API asks is read and
+ * A repository is a row in the store (whose it is, who may see it) and a bare repository on the
+ * disk
+ * (<data>/git/repos/<id>.git), made whole beside its place and then renamed. Git's own programs
+ * speak Git's protocol, each in a jail of its own (jail.c); everything the API asks is read and
  * written through libgit2, whose names begin with git_: ours begin with repos_ (all of them) and
  * repo_ (one).
  *
@@ -28,12 +29,12 @@ struct store;
 
 struct repos_conf {
 	char data_dir[256];
-	char domain[128];        /* of the address of commits nobody signed */
-	bool allow_private;      /* imports may reach loopback, private and link-local addresses */
-	int64_t quota_repos;     /* of an account; 0: no limit */
-	int64_t quota_mb;        /* likewise: all repositories and large files together */
-	uint32_t search_s;       /* for one search; 0: the default */
-	struct events *events;   /* or NULL */
+	char domain[128];      /* of the address of commits nobody signed */
+	bool allow_private;    /* imports may reach loopback, private and link-local addresses */
+	int64_t quota_repos;   /* of an account; 0: no limit */
+	int64_t quota_mb;      /* likewise: all repositories and large files together */
+	uint32_t search_s;     /* for one search; 0: the default */
+	struct events *events; /* or NULL */
 };
 
 int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, struct err *err);
@@ -48,7 +49,7 @@ const char *repos_jail(const struct repos *g);
 #define REPO_SHA_SIZE 41
 
 struct repo_update {
-	char ref[REPO_REF_SIZE];                       /* "refs/heads/main" */
+	char ref[REPO_REF_SIZE];                             /* "refs/heads/main" */
 	char old_sha[REPO_SHA_SIZE], new_sha[REPO_SHA_SIZE]; /* all zeros: did not exist, is gone */
 };
 struct repo_push {
@@ -67,9 +68,9 @@ int repos_on_push(struct repos *g, repo_push_fn fn, void *ctx, struct err *err);
 enum repo_access { REPO_READ, REPO_WRITE, REPO_OWN };
 
 /*
- * Of this account ("": nobody in particular). -ENOENT REPOSITORY_NOT_FOUND for what is not there and for
- * what is another's; what is public may be read by everyone. Grants of identities are auth's
- * business and were asked before.
+ * Of this account ("": nobody in particular). -ENOENT REPOSITORY_NOT_FOUND for what is not there
+ * and for what is another's; what is public may be read by everyone. Grants of identities are
+ * auth's business and were asked before.
  */
 int repo_find(struct repos *g, const char *account, const char *id, enum repo_access access,
               struct store_repo *ret, struct err *err);
@@ -181,10 +182,10 @@ struct wire_opts {
 	int stdin_fd;         /* borrowed; -1: wire_write() */
 };
 int wire_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
-                  struct wire **ret, struct err *err);
+               struct wire **ret, struct err *err);
 /* format: "tar" or "zip", of this commit or tree. */
-int wire_archive(struct repos *g, const struct store_repo *r, const char *format,
-                    const char *rev, struct wire **ret, struct err *err);
+int wire_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
+                 struct wire **ret, struct err *err);
 /* Feeds the child; what it says meanwhile is kept. -EPIPE when it reads no more. */
 int wire_write(struct wire *s, const void *p, size_t n, struct err *err);
 void wire_write_end(struct wire *s);

@@ -11,12 +11,12 @@
 #include "git/git.h"
 
 #define GIT_PROGRAM "/usr/bin/git"
-#define CHILDREN_MAX 96          /* of git's programs at a time: memory and processes */
-#define CHILD_WAIT_MS 60000      /* for one of them to end, so that the next may begin */
-#define SERVICE_CPU_S 3600       /* processor time of one upload-pack or receive-pack */
-#define SERVICE_STALL_MS 300000  /* a child that neither reads nor writes nor ends */
-#define CONTENT_MAX (64u << 20)  /* bytes of one file in a JSON answer */
-#define TREE_ENTRIES_MAX 200000  /* of one recursive listing */
+#define CHILDREN_MAX 96         /* of git's programs at a time: memory and processes */
+#define CHILD_WAIT_MS 60000     /* for one of them to end, so that the next may begin */
+#define SERVICE_CPU_S 3600      /* processor time of one upload-pack or receive-pack */
+#define SERVICE_STALL_MS 300000 /* a child that neither reads nor writes nor ends */
+#define CONTENT_MAX (64u << 20) /* bytes of one file in a JSON answer */
+#define TREE_ENTRIES_MAX 200000 /* of one recursive listing */
 
 struct repos {
 	struct repos_conf conf;
@@ -80,7 +80,7 @@ struct run_opts {
 	const char *const *argv, *const *env;
 	const void *in; /* for its stdin, or NULL */
 	size_t in_len;
-	int in_fd;     /* instead; 0: none */
+	int in_fd; /* instead; 0: none */
 	bool write, network;
 	size_t out_max; /* more is -EFBIG */
 	unsigned limit_ms;
@@ -184,8 +184,8 @@ struct tree_edit {
 	bool found;          /* set: there was something to remove */
 };
 /* edits are sorted by it. base NULL: an empty tree. */
-int tree_edit(git_repository *repo, git_tree *base, struct tree_edit *edits, size_t n,
-              git_oid *ret, struct err *err);
+int tree_edit(git_repository *repo, git_tree *base, struct tree_edit *edits, size_t n, git_oid *ret,
+              struct err *err);
 /* A relative path that Git would check out, anywhere: INVALID_FILE_PATH. */
 int tree_path_check(const char *path, struct err *err);
 

@@ -2,8 +2,8 @@
 /*
  * graph.c - which commits come before which
  *
- * libgit2 walks them, in this process. What it cannot walk is a shallow repository (imported with a depth):
- * it stumbles over the parents that are not there. Then Git itself is asked, in its jail.
+ * libgit2 walks them, in this process. What it cannot walk is a shallow repository (imported with a
+ * depth): it stumbles over the parents that are not there. Then Git itself is asked, in its jail.
  */
 #include "git/graph.h"
 
@@ -49,36 +49,36 @@ static int ask(struct graph *g, const char *const *argv, struct run_result *ret,
 
 	repo_path(g->g, g->r->id, path);
 	r = run_git(g->g,
-	            &(struct run_opts){ .repo = path,
-	                                .argv = argv,
-	                                .out_max = ASK_BYTES,
-	                                .limit_ms = ASK_MS },
+	            &(struct run_opts){
+	                    .repo = path, .argv = argv, .out_max = ASK_BYTES, .limit_ms = ASK_MS },
 	            ret, err);
 	if (r < 0)
 		return r;
-	return ret->status <= 1 ? 0
-	                        : err_tag(err, -EIO, "GIT_ERROR", "git: %.200s",
-	                                  (char *)ret->err_text.p);
+	return ret->status <= 1
+	               ? 0
+	               : err_tag(err, -EIO, "GIT_ERROR", "git: %.200s", (char *)ret->err_text.p);
 }
 
 static int ask_walk(struct graph *g, const git_oid *tip, const git_oid *hide, size_t max,
                     struct oids *ret, struct err *err)
 {
-	char from[REPO_SHA_SIZE], not[REPO_SHA_SIZE + 1] = "^";
-	const char *argv[] = { GIT_PROGRAM, "rev-list", "--topo-order", from, hide ? not : NULL, NULL };
+	char from[REPO_SHA_SIZE], not [REPO_SHA_SIZE + 1] = "^";
+	const char *argv[] = { GIT_PROGRAM, "rev-list",        "--topo-order",
+		               from,        hide ? not : NULL, NULL };
 	autorun struct run_result res = { 0 };
 	git_oid id;
 	int r;
 
 	git_oid_tostr(from, sizeof(from), tip);
 	if (hide)
-		git_oid_tostr(not + 1, sizeof(not) - 1, hide);
+		git_oid_tostr(not +1, sizeof(not ) - 1, hide);
 	if ((r = ask(g, argv, &res, err)) < 0)
 		return r;
 	for (size_t at = 0; at + REPO_SHA_SIZE <= res.out.len && ret->n < max; at += REPO_SHA_SIZE)
 		if (git_oid_fromstrn(&id, (char *)res.out.p + at, REPO_SHA_SIZE - 1) < 0 ||
 		    (r = oids_add(ret, &id, err)) < 0)
-			return r < 0 ? r : err_tag(err, -EIO, "GIT_ERROR", "git says what is no hash");
+			return r < 0 ? r
+			             : err_tag(err, -EIO, "GIT_ERROR", "git says what is no hash");
 	return 0;
 }
 

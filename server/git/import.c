@@ -2,9 +2,10 @@
 /*
  * import.c - a repository from files: a map, an archive, or a directory of another repository
  *
- * All end as one commit. Archives are read by bsdtar in a jail that turns whatever it was into plain tar; a
- * directory of another repository is fetched (its last commit only) and written by git archive, which
- * makes plain tar too. That is read here (tar.c) and handed to git fast-import (import_write.c).
+ * All end as one commit. Archives are read by bsdtar in a jail that turns whatever it was into
+ * plain tar; a directory of another repository is fetched (its last commit only) and written by git
+ * archive, which makes plain tar too. That is read here (tar.c) and handed to git fast-import
+ * (import_write.c).
  */
 #include "git/import.h"
 
@@ -121,10 +122,10 @@ static int unpack_from(struct repos *g, const char *const *argv, const char *rep
 	u->tar = tar_free(u->tar);
 	if (r < 0)
 		return r;
-	return res.status == 0 ? 0
-	                       : err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
-	                                 "the archive cannot be read: %.150s",
-	                                 (char *)res.err_text.p);
+	return res.status == 0
+	               ? 0
+	               : err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+	                         "the archive cannot be read: %.150s", (char *)res.err_text.p);
 }
 
 struct job {
@@ -166,8 +167,8 @@ static int no_dir(struct job *j, const char *url, const char *dir, struct err *e
 	source_hide(url, plain, sizeof(plain));
 	extra_set(j->extra, "source", text_json(plain, strlen(plain)));
 	extra_set(j->extra, "dir", text_json(dir, strlen(dir)));
-	return err_tag(err, -EINVAL, "IMPORT_SUBDIR_NOT_FOUND", "'%.150s' has no directory '%.100s'",
-	               plain, dir);
+	return err_tag(err, -EINVAL, "IMPORT_SUBDIR_NOT_FOUND",
+	               "'%.150s' has no directory '%.100s'", plain, dir);
 }
 
 /* Runs the child and makes the commit. */
@@ -191,13 +192,16 @@ static int commit_tar(struct job *j, const char *const *argv, const char *repo, 
 
 static int import_archive(struct job *j, struct err *err)
 {
-	static const char *const argv[] = { BSDTAR, "-c", "-f", "-", "--format=gnutar", "@-", NULL };
+	static const char *const argv[] = {
+		BSDTAR, "-c", "-f", "-", "--format=gnutar", "@-", NULL
+	};
 	char dir[PATH_MAX];
 	autofd int fd = -1;
 	const char *url;
 	int r;
 
-	if ((r = source_url(j->import, &url, err)) < 0 || (r = clean_dir(j->import, dir, err)) < 0 ||
+	if ((r = source_url(j->import, &url, err)) < 0 ||
+	    (r = clean_dir(j->import, dir, err)) < 0 ||
 	    (r = download(j->g, url, MIN(j->room, DOWNLOAD_BYTES_MAX), &fd, j->extra, err)) < 0)
 		return r;
 	return commit_tar(j, argv, NULL, fd, url, dir, dir, err);
@@ -217,8 +221,8 @@ static int import_git_from(struct job *j, const char *scratch, const char *url, 
 
 	if (rc < 0)
 		return git_fail(rc, "make a repository", err);
-	if ((rc = source_take(j->g, scratch, url, rev, /* all= */ false, /* depth= */ 1, "main", branch,
-	                      j->extra, err)) < 0)
+	if ((rc = source_take(j->g, scratch, url, rev, /* all= */ false, /* depth= */ 1, "main",
+	                      branch, j->extra, err)) < 0)
 		return rc;
 	if ((rc = rev_commit(repo, branch, &c, err)) < 0)
 		return rc;
@@ -272,13 +276,14 @@ static int import_files(struct job *j, struct err *err)
 	json_object_foreach((json_t *)(uintptr_t)files, path, text)
 	{
 		if (!json_is_string(text)) {
-			r = err_tag(err, -EINVAL, "INVALID_FILE_CHANGE", "file '%.100s' must be a text",
-			            path);
+			r = err_tag(err, -EINVAL, "INVALID_FILE_CHANGE",
+			            "file '%.100s' must be a text", path);
 			extra_set(j->extra, "path", text_json(path, strlen(path)));
 			break;
 		}
 		if ((r = writer_file(w, path, false, false, json_string_length(text), err)) < 0 ||
-		    (r = writer_data(w, json_string_value(text), json_string_length(text), err)) < 0 ||
+		    (r = writer_data(w, json_string_value(text), json_string_length(text), err)) <
+		            0 ||
 		    (r = writer_file_end(w, err)) < 0) {
 			extra_set(j->extra, "path", text_json(path, strlen(path)));
 			break;

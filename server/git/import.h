@@ -14,7 +14,8 @@ void source_hide(const char *url, char *ret, size_t size);
 int source_failed(const char *url, const char *says, json_t **extra, struct err *err);
 int source_fetch(struct repos *g, const char *path, const char *url, const char *const *refspecs,
                  long long depth, json_t **extra, struct err *err);
-/* Fetches rev (NULL: the default branch) or all; ret_branch: what it became, "": source is empty. */
+/* Fetches rev (NULL: the default branch) or all; ret_branch: what it became, "": source is empty.
+ */
 int source_take(struct repos *g, const char *path, const char *url, const char *rev, bool all,
                 long long depth, const char *want, char ret_branch[REPO_REF_SIZE], json_t **extra,
                 struct err *err);

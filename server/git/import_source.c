@@ -2,8 +2,8 @@
 /*
  * import_source.c - a repository from another Git server, with its history
  *
- * Asks first what there is (ls-remote), decides which references to take, then fetches these. Both are
- * git in a jail whose only way out is our proxy.
+ * Asks first what there is (ls-remote), decides which references to take, then fetches these. Both
+ * are git in a jail whose only way out is our proxy.
  */
 #include "git/import.h"
 
@@ -51,7 +51,8 @@ void source_hide(const char *url, char *ret, size_t size)
 int source_failed(const char *url, const char *says, json_t **extra, struct err *err)
 {
 	static const char *const denied[] = { "Authentication failed", "could not read Username",
-		                              "could not read Password", "error: 401", "error: 403" };
+		                              "could not read Password", "error: 401",
+		                              "error: 403" };
 	const char *proxy = strstr(says, "proxy: "), *tag = "SOURCE_NOT_FOUND";
 	char plain[300];
 
@@ -61,8 +62,8 @@ int source_failed(const char *url, const char *says, json_t **extra, struct err 
 			tag = "SOURCE_UNAUTHORIZED";
 	extra_set(extra, "url", text_json(plain, strlen(plain)));
 	if (proxy)
-		return err_tag(err, -EINVAL, "SOURCE_NOT_FOUND", "'%.100s' cannot be reached: %.150s",
-		               plain, proxy + 7);
+		return err_tag(err, -EINVAL, "SOURCE_NOT_FOUND",
+		               "'%.100s' cannot be reached: %.150s", plain, proxy + 7);
 	return err_tag(err, -EINVAL, tag, "'%.150s' %s", plain,
 	               strcmp(tag, "SOURCE_NOT_FOUND") == 0
 	                       ? "is not a Git repository, or is not there"
@@ -104,8 +105,8 @@ static void read_refs(const struct buf *out, const char *rev, struct plan *ret)
 		ret->is_tag |= rev && line_is(p, n, "refs/tags/", rev);
 		p = nl ? nl + 1 : end;
 	}
-	ret->is_hash = rev && strlen(rev) == REPO_SHA_SIZE - 1 &&
-	               !rev[strspn(rev, "0123456789abcdef")];
+	ret->is_hash =
+	        rev && strlen(rev) == REPO_SHA_SIZE - 1 && !rev[strspn(rev, "0123456789abcdef")];
 	if (!repo_branch_valid(ret->head))
 		ret->head[0] = '\0';
 }
@@ -138,8 +139,12 @@ static int ask(struct repos *g, const char *path, const char *url, const char *r
 int source_fetch(struct repos *g, const char *path, const char *url, const char *const *refspecs,
                  long long depth, json_t **extra, struct err *err)
 {
-	const char *argv[16] = { GIT_PROGRAM, "fetch", "--quiet", "--no-write-fetch-head",
-		                 "--no-auto-maintenance", "--no-recurse-submodules" };
+	const char *argv[16] = { GIT_PROGRAM,
+		                 "fetch",
+		                 "--quiet",
+		                 "--no-write-fetch-head",
+		                 "--no-auto-maintenance",
+		                 "--no-recurse-submodules" };
 	autorun struct run_result res = { 0 };
 	char how_deep[32];
 	size_t n = 6;
@@ -219,14 +224,18 @@ int source_take(struct repos *g, const char *path, const char *url, const char *
 	}
 	if (!rev && !*plan.head && !all)
 		return source_failed(url, "", extra, err);
-	/* The branch that this becomes: the one it is there; of a tag or a commit, the one asked for. */
+	/* The branch that this becomes: the one it is there; of a tag or a commit, the one asked
+	 * for. */
 	snprintf(ret_branch, REPO_REF_SIZE, "%s",
-	         plan.is_branch    ? rev
-	         : rev             ? (want ? want : *plan.head ? plan.head : "main")
-	         : *plan.head      ? plan.head
-	                           : (want ? want : "main"));
+	         plan.is_branch ? rev
+	         : rev          ? (want         ? want
+	                           : *plan.head ? plan.head
+	                                        : "main")
+	         : *plan.head   ? plan.head
+	                        : (want ? want : "main"));
 	if (plan.is_branch || !rev)
-		snprintf(spec, sizeof(spec), "+refs/heads/%s:refs/heads/%s", ret_branch, ret_branch);
+		snprintf(spec, sizeof(spec), "+refs/heads/%s:refs/heads/%s", ret_branch,
+		         ret_branch);
 	else if (plan.is_tag)
 		snprintf(spec, sizeof(spec), "+refs/tags/%s:refs/tags/%s", rev, rev);
 	else
@@ -259,14 +268,17 @@ int import_source(struct repos *g, const char *account, const char *path, const 
 	if (rev && !*rev)
 		rev = NULL;
 	if (d && !json_is_null(d) && (!json_is_integer(d) || depth < 1 || depth > INT32_MAX))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST", "'depth' must be a number from 1");
+		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		               "'depth' must be a number from 1");
 	if (rev && !repo_branch_valid(rev)) {
 		extra_set(extra, "revision", text_json(rev, strlen(rev)));
 		return err_tag(err, -EINVAL, "INVALID_REVISION", "'%.100s' is not a revision", rev);
 	}
-	if ((r = source_url(source, &url, err)) < 0 || (r = quota_room(g, account, &room, err)) < 0 ||
-	    (r = source_take(g, path, url, rev, json_is_true(json_object_get(source, "allBranches")),
-	                     depth, branch, head, extra, err)) < 0)
+	if ((r = source_url(source, &url, err)) < 0 ||
+	    (r = quota_room(g, account, &room, err)) < 0 ||
+	    (r = source_take(g, path, url, rev,
+	                     json_is_true(json_object_get(source, "allBranches")), depth, branch,
+	                     head, extra, err)) < 0)
 		return r;
 	if (*head && (r = set_head(path, head, err)) < 0)
 		return r;

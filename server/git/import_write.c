@@ -94,8 +94,8 @@ static void put_header(struct repos *g, struct writer *w, const struct import_co
 int writer_open(struct repos *g, const char *path, const struct import_commit *c, int64_t room,
                 struct writer **ret, struct err *err)
 {
-	static const char *const argv[] = { GIT_PROGRAM, "fast-import", "--quiet", "--done",
-		                            "--date-format=raw", NULL };
+	static const char *const argv[] = { GIT_PROGRAM, "fast-import",       "--quiet",
+		                            "--done",    "--date-format=raw", NULL };
 	struct writer *w = calloc(1, sizeof(*w));
 	int p[2], r;
 
@@ -139,7 +139,8 @@ int writer_file(struct writer *w, const char *path, bool executable, bool link, 
 	w->bytes += size;
 	if (++w->files > IMPORT_FILES_MAX || w->bytes > (uint64_t)w->room || size > INT64_MAX)
 		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
-		               "the import has more than %d files, or more bytes than the account may store",
+		               "the import has more than %d files, or more bytes than the account "
+		               "may store",
 		               IMPORT_FILES_MAX);
 	buf_printf(&w->out, "M %s inline ", link ? "120000" : executable ? "100755" : "100644");
 	put_path(&w->out, path);

@@ -2,12 +2,13 @@
 /*
  * jail.c - git's own programs, each in a jail
  *
- * What a client pushes is read by Git's C code, so that code is given as little as it needs. A child
- * is born into its own user, mount, process, network, IPC and host name namespaces. Its root is a
- * skeleton (<data>/git/jail) with /usr, two devices and one repository in it, the latter read-only unless it
- * is written to; everything else of the host, the database and other repositories included, is not
- * there. It has no network; a child that fetches has a loopback of its own on which only a
- * proxy of ours listens (proxy.c). Then: no new privileges, limits on processor time, memory, files.
+ * What a client pushes is read by Git's C code, so that code is given as little as it needs. A
+ * child is born into its own user, mount, process, network, IPC and host name namespaces. Its root
+ * is a skeleton (<data>/git/jail) with /usr, two devices and one repository in it, the latter
+ * read-only unless it is written to; everything else of the host, the database and other
+ * repositories included, is not there. It has no network; a child that fetches has a loopback of
+ * its own on which only a proxy of ours listens (proxy.c). Then: no new privileges, limits on
+ * processor time, memory, files.
  *
  * Namespaces are made without privileges. Where the kernel does not allow that, children run
  * with the limits alone, repos_jail() says so, and imports are refused.
@@ -41,12 +42,12 @@
 #include "git/git_internal.h"
 
 #define ENV_MAX 32
-#define FD_SPARE 64                        /* descriptors are moved above this first */
+#define FD_SPARE 64                         /* descriptors are moved above this first */
 #define CHILD_MEM_BYTES (UINT64_C(6) << 30) /* address space: packs are mapped */
 #define CHILD_FILE_BYTES (UINT64_C(64) << 30)
 #define CHILD_FILES 512
 #define POLITE_MS 3000 /* between SIGTERM, which removes Git's lock files, and SIGKILL */
-#define NAMESPACES                                                                          \
+#define NAMESPACES \
 	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
 struct launch {
@@ -74,8 +75,8 @@ static int write_text(const char *path, const char *text)
 
 static int set_readonly(const char *path, bool recursive)
 {
-	struct mount_attr a = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-		                            MOUNT_ATTR_NODEV };
+	struct mount_attr a = { .attr_set =
+		                        MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
 
 	return (int)syscall(SYS_mount_setattr, AT_FDCWD, path, recursive ? AT_RECURSIVE : 0, &a,
 	                    sizeof(a));
@@ -405,9 +406,11 @@ static int write_config(struct repos *g, int dir, struct err *err)
 	int n = snprintf(
 	        text, sizeof(text),
 	        "[safe]\n\tdirectory = *\n"
-	        "[core]\n\tfsync = loose-object,pack,pack-metadata,reference\n\tfsyncMethod = fsync\n"
+	        "[core]\n\tfsync = loose-object,pack,pack-metadata,reference\n\tfsyncMethod = "
+	        "fsync\n"
 	        "\thooksPath = %s/hooks\n\tbigFileThreshold = 16m\n\tpackedGitLimit = 512m\n"
-	        "\tpackedGitWindowSize = 64m\n\tdeltaBaseCacheLimit = 64m\n\tlogAllRefUpdates = false\n"
+	        "\tpackedGitWindowSize = 64m\n\tdeltaBaseCacheLimit = 64m\n\tlogAllRefUpdates = "
+	        "false\n"
 	        "\tquotePath = false\n\tuseReplaceRefs = false\n"
 	        "[transfer]\n\tfsckObjects = true\n\tadvertiseSID = false\n"
 	        "[receive]\n\tautogc = false\n\tunpackLimit = 20\n\tadvertisePushOptions = false\n"
@@ -420,11 +423,13 @@ static int write_config(struct repos *g, int dir, struct err *err)
 	        "[pack]\n\tthreads = 1\n\twindowMemory = 128m\n\tdeltaCacheSize = 64m\n"
 	        "\twriteBitmapHashCache = true\n"
 	        "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[grep]\n\tthreads = 2\n"
-	        "[index]\n\tthreads = 1\n[credential]\n\thelper =\n[http]\n\tfollowRedirects = initial\n"
+	        "[index]\n\tthreads = 1\n[credential]\n\thelper =\n[http]\n\tfollowRedirects = "
+	        "initial\n"
 	        "\tlowSpeedLimit = 100\n\tlowSpeedTime = 60\n"
 	        "[protocol]\n\tallow = never\n[protocol \"http\"]\n\tallow = always\n"
 	        "[protocol \"https\"]\n\tallow = always\n"
-	        "[init]\n\tdefaultBranch = main\n\ttemplateDir =\n[advice]\n\tdetachedHead = false\n",
+	        "[init]\n\tdefaultBranch = main\n\ttemplateDir =\n[advice]\n\tdetachedHead = "
+	        "false\n",
 	        g->jailed ? "" : g->jail_dir);
 
 	if (n < 0 || (size_t)n >= sizeof(text))
@@ -434,8 +439,8 @@ static int write_config(struct repos *g, int dir, struct err *err)
 
 int jail_prepare(struct repos *g, struct err *err)
 {
-	static const char *const dirs[] = { "usr", "dev", "etc", "etc/ssl", "repo", "work", "hooks",
-		                            "tmp" };
+	static const char *const dirs[] = { "usr",  "dev",  "etc",   "etc/ssl",
+		                            "repo", "work", "hooks", "tmp" };
 	static const char *const links[] = { "bin", "sbin", "lib", "lib64", "lib32" };
 	autofd int dir = -1;
 	char target[32];
@@ -464,7 +469,9 @@ int jail_prepare(struct repos *g, struct err *err)
 int jail_probe(struct repos *g, struct err *err)
 {
 	static const char *const argv[] = { GIT_PROGRAM, "version", NULL };
-	struct child_opts o = { .argv = argv, .in = -1, .out = -1, .err = -1, .extra = -1, .cpu_s = 60 };
+	struct child_opts o = {
+		.argv = argv, .in = -1, .out = -1, .err = -1, .extra = -1, .cpu_s = 60
+	};
 	struct child c = CHILD_NONE;
 	struct err why = { 0 };
 	int r;
@@ -484,7 +491,8 @@ int jail_probe(struct repos *g, struct err *err)
 		log_warn("Git's programs run without a jail: %s", g->jail_text);
 	}
 	if (r < 0)
-		return err_set(err, -ENOENT, "git does not run: %s", *why.msg ? why.msg : "it failed");
+		return err_set(err, -ENOENT, "git does not run: %s",
+		               *why.msg ? why.msg : "it failed");
 	if (g->jailed)
 		snprintf(g->jail_text, sizeof(g->jail_text), "namespaces");
 	return 0;

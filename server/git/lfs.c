@@ -2,10 +2,10 @@
 /*
  * lfs.c - Git LFS: the batch API with basic transfers, bytes on the disk
  *
- * Bytes are kept once per account under their SHA-256 (git/lfs/<account>/<aa>/<oid>), and the store says
- * which repositories have them: a token that may read one repository cannot ask it for another's
- * files. An upload goes to a file without a name, is hashed on its way, and gets its name when
- * the hash is right.
+ * Bytes are kept once per account under their SHA-256 (git/lfs/<account>/<aa>/<oid>), and the store
+ * says which repositories have them: a token that may read one repository cannot ask it for
+ * another's files. An upload goes to a file without a name, is hashed on its way, and gets its name
+ * when the hash is right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -105,8 +105,9 @@ static json_t *batch_one(struct batch *b, const json_t *o)
 		if (r == 0)
 			return j; /* nothing to do */
 		if (size > b->room)
-			json_object_set_new(j, "error",
-			                    object_error(507, "the account may not store that much"));
+			json_object_set_new(
+			        j, "error",
+			        object_error(507, "the account may not store that much"));
 		else
 			json_object_set_new(j, "actions",
 			                    action("upload", b->href, oid, b->authorization));
@@ -114,7 +115,8 @@ static json_t *batch_one(struct batch *b, const json_t *o)
 		json_object_set_new(j, "error", object_error(404, "there is no such object"));
 	} else {
 		json_object_set_new(j, "size", json_integer(have.bytes));
-		json_object_set_new(j, "actions", action("download", b->href, oid, b->authorization));
+		json_object_set_new(j, "actions",
+		                    action("download", b->href, oid, b->authorization));
 	}
 	return j;
 }
@@ -132,9 +134,10 @@ int repo_lfs_batch(struct repos *g, const struct store_repo *r, const json_t *bo
 
 	if (!op || (strcmp(op, "upload") != 0 && strcmp(op, "download") != 0) ||
 	    !json_is_array(objects) || json_array_size(objects) > LFS_OBJECTS_MAX)
-		return err_tag(err, -EINVAL, TAG,
-		               "a batch is {operation: \"upload\" or \"download\", objects: at most %d}",
-		               LFS_OBJECTS_MAX);
+		return err_tag(
+		        err, -EINVAL, TAG,
+		        "a batch is {operation: \"upload\" or \"download\", objects: at most %d}",
+		        LFS_OBJECTS_MAX);
 	if (!takes_basic(body)) {
 		extra_set(extra, "requested",
 		          json_incref(json_object_get((json_t *)(uintptr_t)body, "transfers")));
@@ -211,7 +214,8 @@ int lfs_put_open(struct repos *g, const struct store_repo *r, const char *oid, s
 	if (!oid_valid(oid))
 		return bad_oid(err);
 	lfs_path(g, r->account, oid, dir, /* dir_only= */ true);
-	if ((rc = quota_room(g, r->account, &room, err)) < 0 || (rc = io_mkdirs(dir, 0700, err)) < 0)
+	if ((rc = quota_room(g, r->account, &room, err)) < 0 ||
+	    (rc = io_mkdirs(dir, 0700, err)) < 0)
 		return rc;
 	p = calloc(1, sizeof(*p));
 	if (!p)

@@ -2,9 +2,9 @@
 /*
  * log.c - commits of a branch, a page at a time
  *
- * Newest first ("desc"): from the branch's tip or, with until, from that commit, down to the root or,
- * with since, to the one after it. Oldest first ("asc") is the same row backwards, since included: the
- * page that a client asks for next begins with next_commit either way.
+ * Newest first ("desc"): from the branch's tip or, with until, from that commit, down to the root
+ * or, with since, to the one after it. Oldest first ("asc") is the same row backwards, since
+ * included: the page that a client asks for next begins with next_commit either way.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ static int selector(struct graph *gr, const char *sha, git_commit *tip, const ch
 	if (r < 0)
 		return r;
 	return r ? 0
-	         : err_tag(err, -EINVAL, "COMMIT_NOT_IN_BRANCH", "commit %.40s is not in branch '%s'",
-	                   sha, branch);
+	         : err_tag(err, -EINVAL, "COMMIT_NOT_IN_BRANCH",
+	                   "commit %.40s is not in branch '%s'", sha, branch);
 }
 
 struct range {

@@ -2,11 +2,11 @@
 /*
  * maint.c - what happens behind the back of those who push: measuring, packing, mending
  *
- * One thread takes repositories that were written to, measures them and, when loose objects or packs
- * have become many, has Git pack them (objects younger than two weeks are never thrown away: a push
- * may be about to name them). A repository is marked busy on the disk while it is written to; the marks
- * that are there at start name those a crash interrupted, and only these lose their lock files and
- * quarantined objects.
+ * One thread takes repositories that were written to, measures them and, when loose objects or
+ * packs have become many, has Git pack them (objects younger than two weeks are never thrown away:
+ * a push may be about to name them). A repository is marked busy on the disk while it is written
+ * to; the marks that are there at start name those a crash interrupted, and only these lose their
+ * lock files and quarantined objects.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -94,14 +94,13 @@ static bool wants_packing(const char *repo)
 
 static void pack(struct repos *g, const char *id, const char *path)
 {
-	static const char *const argv[] = { GIT_PROGRAM, "-c", "gc.auto=1", "gc", "--quiet",
-		                            "--prune=2.weeks.ago", NULL };
+	static const char *const argv[] = { GIT_PROGRAM, "-c",      "gc.auto=1",
+		                            "gc",        "--quiet", "--prune=2.weeks.ago",
+		                            NULL };
 	autorun struct run_result res = { 0 };
-	struct run_opts o = { .repo = path,
-		              .argv = argv,
-		              .write = true,
-		              .out_max = 65536,
-		              .limit_ms = GC_MS };
+	struct run_opts o = {
+		.repo = path, .argv = argv, .write = true, .out_max = 65536, .limit_ms = GC_MS
+	};
 	struct err err = { 0 };
 	int r = run_git(g, &o, &res, &err);
 
@@ -271,7 +270,8 @@ static void mend_busy(struct repos *g)
 		snprintf(id, sizeof(id), "%.36s", e->d_name);
 		if (!repo_id_valid(id))
 			continue;
-		log_info("repository %s was being written to when the server ended: looking after it",
+		log_info("repository %s was being written to when the server ended: looking after "
+		         "it",
 		         id);
 		repo_path(g, id, path);
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -2,8 +2,8 @@
 /*
  * match.c - one pattern of a search: text, regular expression or glob
  *
- * All become a PCRE2 pattern, because that is also what git grep -P uses. A match may take so many steps
- * and no more; a pattern that needs more is an error of whoever wrote it.
+ * All become a PCRE2 pattern, because that is also what git grep -P uses. A match may take so many
+ * steps and no more; a pattern that needs more is an error of whoever wrote it.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <errno.h>

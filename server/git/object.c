@@ -60,8 +60,8 @@ json_t *commit_json(git_commit *c)
 	const char *msg = git_commit_message(c);
 
 	for (unsigned i = 0; i < git_commit_parentcount(c); i++)
-		json_array_append_new(parents,
-		                      json_pack("{s:o}", "sha", oid_json(git_commit_parent_id(c, i))));
+		json_array_append_new(
+		        parents, json_pack("{s:o}", "sha", oid_json(git_commit_parent_id(c, i))));
 	return json_pack("{s:o, s:o, s:o, s:o, s:{s:o}, s:o}", "sha", oid_json(git_commit_id(c)),
 	                 "author", sig_json(git_commit_author(c)), "committer",
 	                 sig_json(git_commit_committer(c)), "message",
@@ -79,8 +79,8 @@ static int lookup(struct repos *g, const struct store_repo *r, const char *hash,
 	if ((rc = rev_oid(hash, &id, err)) < 0 || (rc = repo_open(g, r, repo, err)) < 0)
 		return rc;
 	if (git_object_lookup(ret, *repo, &id, type) < 0)
-		return err_tag(err, -ENOENT, tag, "there is no %s '%s'", git_object_type2string(type),
-		               hash);
+		return err_tag(err, -ENOENT, tag, "there is no %s '%s'",
+		               git_object_type2string(type), hash);
 	return 0;
 }
 
@@ -115,10 +115,11 @@ int blob_size_check(git_object_size_t n, struct err *err)
 {
 	if (n <= CONTENT_MAX)
 		return 0;
-	return err_tag(err, -EFBIG, "GET_CONTENT_FAILED",
-	               "the file has %llu bytes; %u are the most that one answer carries: clone the "
-	               "repository instead",
-	               (unsigned long long)n, CONTENT_MAX);
+	return err_tag(
+	        err, -EFBIG, "GET_CONTENT_FAILED",
+	        "the file has %llu bytes; %u are the most that one answer carries: clone the "
+	        "repository instead",
+	        (unsigned long long)n, CONTENT_MAX);
 }
 
 int repo_blob(struct repos *g, const struct store_repo *r, const char *hash, json_t **ret,

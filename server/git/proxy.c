@@ -2,10 +2,10 @@
 /*
  * proxy.c - the only way out of a child that fetches
  *
- * The child has a network namespace with nothing but a loopback; the socket that listens there is ours. We
- * speak as much of an HTTP proxy as Git's HTTP library needs: CONNECT for https, absolute addresses for
- * http. Names are resolved and connections made here, so every address is judged before anything
- * is sent to it, redirects included, and what was judged is what is connected to.
+ * The child has a network namespace with nothing but a loopback; the socket that listens there is
+ * ours. We speak as much of an HTTP proxy as Git's HTTP library needs: CONNECT for https, absolute
+ * addresses for http. Names are resolved and connections made here, so every address is judged
+ * before anything is sent to it, redirects included, and what was judged is what is connected to.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 #define HEAD_MAX 16384u     /* bytes of a request's head */
 #define HEAD_MS 30000
 #define CONNECT_MS 15000
-#define STALL_MS 180000     /* a connection on which nothing moves */
+#define STALL_MS 180000 /* a connection on which nothing moves */
 #define PIECE 65536u
 
 struct conn {
@@ -69,7 +69,8 @@ bool addr_is_internal(const struct sockaddr *sa)
 	const struct in6_addr *a;
 
 	if (sa->sa_family == AF_INET)
-		return internal_v4(ntohl(((const struct sockaddr_in *)(const void *)sa)->sin_addr.s_addr));
+		return internal_v4(
+		        ntohl(((const struct sockaddr_in *)(const void *)sa)->sin_addr.s_addr));
 	if (sa->sa_family != AF_INET6)
 		return true;
 	a = &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;

@@ -2,8 +2,8 @@
 /*
  * push.c - references moved: the one event, whoever moved them
  *
- * receive-pack runs a post-receive hook of ours that copies what Git accepted, and nothing else, to a
- * file without a name; the API knows what it did. Both end here.
+ * receive-pack runs a post-receive hook of ours that copies what Git accepted, and nothing else, to
+ * a file without a name; the API knows what it did. Both end here.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "events/events.h"
 #include "git/git_internal.h"
 
-#define UPDATES_MAX 10000          /* of one push that are told about */
+#define UPDATES_MAX 10000        /* of one push that are told about */
 #define UPDATES_BYTES (8u << 20) /* of the hook's file */
 
 int repos_on_push(struct repos *g, repo_push_fn fn, void *ctx, struct err *err)

@@ -96,9 +96,10 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	if (!*name)
 		return err_tag(err, -EINVAL, "BRANCH_NAME_EMPTY", "the branch has no name");
 	if (strcmp(name, "{*branch}") == 0)
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
-		               "this version of the SDK does not send the branch's name: POST "
-		               "/git/v1/repo/{repo}/branches with {\"name\": ..., \"sha\": ...} instead");
+		return err_tag(
+		        err, -EINVAL, "GIT_INVALID_REQUEST",
+		        "this version of the SDK does not send the branch's name: POST "
+		        "/git/v1/repo/{repo}/branches with {\"name\": ..., \"sha\": ...} instead");
 	if (!repo_branch_valid(name))
 		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
 		               "'%.200s' is not a name that a branch can have", name);
@@ -111,11 +112,12 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	rc = git_reference_create(&ref, repo, u.ref, git_commit_id(c), /* force= */ 0, NULL);
 	busy_clear(g, r->id, mark);
 	if (rc == GIT_EEXISTS)
-		return err_tag(err, -EEXIST, "BRANCH_ALREADY_EXISTS", "there is a branch '%s' already",
-		               name);
+		return err_tag(err, -EEXIST, "BRANCH_ALREADY_EXISTS",
+		               "there is a branch '%s' already", name);
 	if (rc < 0) /* most likely "a" when there is "a/b", or the other way round */
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST", "cannot make branch '%s': %.100s",
-		               name, git_error_last() ? git_error_last()->message : "no reason given");
+		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		               "cannot make branch '%s': %.100s", name,
+		               git_error_last() ? git_error_last()->message : "no reason given");
 	push_tell(g, r, by, &u, 1);
 	*ret = branch_shape(name, git_commit_id(c));
 	return 0;
@@ -136,7 +138,8 @@ int repo_tag(struct repos *g, const struct store_repo *r, const char *name, json
 	if ((size_t)snprintf(full, sizeof(full), "refs/tags/%s", name) >= sizeof(full) ||
 	    git_reference_name_is_valid(&ok, full) < 0 || !ok ||
 	    git_reference_lookup(&ref, repo, full) < 0)
-		return err_tag(err, -ENOENT, "REFERENCE_NOT_FOUND", "there is no tag '%.200s'", name);
+		return err_tag(err, -ENOENT, "REFERENCE_NOT_FOUND", "there is no tag '%.200s'",
+		               name);
 	*ret = tag_ref_json(repo, ref);
 	return *ret ? 0 : err_set(err, -EIO, "the tag cannot be read");
 }
@@ -200,10 +203,10 @@ int repo_item(struct repos *g, const struct store_repo *r, json_t **ret, struct 
 		json_decref(tags);
 		return rc;
 	}
-	*ret = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s, s:I, s:o, s:o}", "id", r->id, "repoId", r->id,
-	                 "name", *r->name ? r->name : NULL, "accountId", r->account, "visibility",
-	                 r->is_public ? "public" : "private", "defaultBranch", head, "bytes",
-	                 (json_int_t)r->bytes, "branches", by_name(branches, head), "tags",
+	*ret = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s, s:I, s:o, s:o}", "id", r->id, "repoId",
+	                 r->id, "name", *r->name ? r->name : NULL, "accountId", r->account,
+	                 "visibility", r->is_public ? "public" : "private", "defaultBranch", head,
+	                 "bytes", (json_int_t)r->bytes, "branches", by_name(branches, head), "tags",
 	                 by_name(tags, NULL));
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }

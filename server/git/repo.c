@@ -56,8 +56,9 @@ int repo_find(struct repos *g, const char *account, const char *id, enum repo_ac
 	if (r == 0 && ret->is_public && access == REPO_READ)
 		return 0;
 	if (r == 0 && ret->is_public)
-		return err_tag(err, -EACCES, "REPOSITORY_ACCESS_DENIED",
-		               "this repository is public, but another account's: it can only be read");
+		return err_tag(
+		        err, -EACCES, "REPOSITORY_ACCESS_DENIED",
+		        "this repository is public, but another account's: it can only be read");
 	return err_tag(err, -ENOENT, "REPOSITORY_NOT_FOUND", "no repository '%.60s'", id);
 }
 
@@ -70,8 +71,8 @@ static int init_at(const char *path, const char *branch, struct err *err)
 	int rc;
 
 	git_repository_init_options_init(&o, GIT_REPOSITORY_INIT_OPTIONS_VERSION);
-	o.flags = GIT_REPOSITORY_INIT_BARE | GIT_REPOSITORY_INIT_MKDIR | GIT_REPOSITORY_INIT_MKPATH |
-	          GIT_REPOSITORY_INIT_NO_REINIT;
+	o.flags = GIT_REPOSITORY_INIT_BARE | GIT_REPOSITORY_INIT_MKDIR |
+	          GIT_REPOSITORY_INIT_MKPATH | GIT_REPOSITORY_INIT_NO_REINIT;
 	o.mode = 0700;
 	snprintf(ref, sizeof(ref), "refs/heads/%s", branch);
 	o.initial_head = ref;

@@ -55,7 +55,8 @@ int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err)
 		return git_fail(rc, "read HEAD", err);
 	target = git_reference_symbolic_target(head);
 	if (!target || strncmp(target, "refs/heads/", 11) != 0)
-		return err_tag(err, -ENOENT, "NO_DEFAULT_BRANCH", "the repository has no default branch");
+		return err_tag(err, -ENOENT, "NO_DEFAULT_BRANCH",
+		               "the repository has no default branch");
 	snprintf(ret, REPO_REF_SIZE, "%s", target + 11);
 	return 0;
 }
@@ -83,7 +84,8 @@ static int by_hash(git_repository *repo, const char *hash, git_commit **ret, str
 	if (rc == 0)
 		rc = git_object_lookup_prefix(&o, repo, &id, strlen(hash), GIT_OBJECT_ANY);
 	if (rc == GIT_EAMBIGUOUS)
-		return err_tag(err, -EINVAL, "AMBIGUOUS", "more than one object begins with '%s'", hash);
+		return err_tag(err, -EINVAL, "AMBIGUOUS", "more than one object begins with '%s'",
+		               hash);
 	if (rc < 0 || git_object_peel((git_object **)ret, o, GIT_OBJECT_COMMIT) < 0)
 		return err_tag(err, -ENOENT, "COMMIT_NOT_FOUND", "there is no commit '%s'", hash);
 	return 0;
@@ -113,7 +115,8 @@ int rev_commit(git_repository *repo, const char *rev, git_commit **ret, struct e
 		return 0;
 	if (is_hex(rev) && n >= HASH_MIN && n <= REPO_SHA_SIZE - 1)
 		return by_hash(repo, rev, ret, err);
-	return err_tag(err, -ENOENT, "REFERENCE_NOT_FOUND", "there is no branch or tag '%.200s'", rev);
+	return err_tag(err, -ENOENT, "REFERENCE_NOT_FOUND", "there is no branch or tag '%.200s'",
+	               rev);
 }
 
 int rev_branch(git_repository *repo, const char *name, git_commit **ret, struct err *err)

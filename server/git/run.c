@@ -2,8 +2,8 @@
 /*
  * run.c - one of git's programs to its end, with a limit on its time and on what it says
  *
- * Input comes from memory or a descriptor; output is kept up to a limit, or handed on piece by piece.
- * A child that reaches a limit is ended, and its caller is told which one it was.
+ * Input comes from memory or a descriptor; output is kept up to a limit, or handed on piece by
+ * piece. A child that reaches a limit is ended, and its caller is told which one it was.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -162,7 +162,11 @@ static int start(struct repos *g, const struct run_opts *o, struct pump *p, stru
 int run_git(struct repos *g, const struct run_opts *o, struct run_result *ret, struct err *err)
 {
 	AUTO(pump_done)
-	struct pump p = { .o = o, .res = ret, .in = -1, .out = -1, .err_fd = -1,
+	struct pump p = { .o = o,
+		          .res = ret,
+		          .in = -1,
+		          .out = -1,
+		          .err_fd = -1,
 		          .deadline = deadline_in(o->limit_ms) };
 	struct child c = CHILD_NONE;
 	struct proxy *proxy = NULL;

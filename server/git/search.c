@@ -2,9 +2,9 @@
 /*
  * search.c - text in the files of a revision
  *
- * git grep, in its jail and under a deadline, says which files match and in how many lines; only the
- * files of the page that was asked for are then read, and their lines found again, here. So a search
- * costs what git grep costs, whatever its size, and a client gets columns and context.
+ * git grep, in its jail and under a deadline, says which files match and in how many lines; only
+ * the files of the page that was asked for are then read, and their lines found again, here. So a
+ * search costs what git grep costs, whatever its size, and a client gets columns and context.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,11 +14,11 @@
 #include "git/git_internal.h"
 #include "git/search.h"
 
-#define COUNTS_MAX (64u << 20)  /* bytes of git grep's answer: names and numbers */
-#define FILE_BYTES (16u << 20)  /* of a file that is read again */
-#define LINE_SHOWN 2000         /* bytes of a line that are shown */
-#define MATCHES_SHOWN 1000      /* lines of one file */
-#define ANSWER_LINES 20000      /* of all files of a page */
+#define COUNTS_MAX (64u << 20) /* bytes of git grep's answer: names and numbers */
+#define FILE_BYTES (16u << 20) /* of a file that is read again */
+#define LINE_SHOWN 2000        /* bytes of a line that are shown */
+#define MATCHES_SHOWN 1000     /* lines of one file */
+#define ANSWER_LINES 20000     /* of all files of a page */
 
 struct hit {
 	const char *path; /* in the answer's buffer */
@@ -39,7 +39,8 @@ int search_limit_ms(struct repos *g)
 int search_too_slow(struct repos *g, const char *tag, bool regex, struct err *err)
 {
 	if (regex)
-		return err_tag(err, -EINVAL, tag, "the expression takes too long on this repository");
+		return err_tag(err, -EINVAL, tag,
+		               "the expression takes too long on this repository");
 	return err_tag(err, -ETIMEDOUT, "UNAVAILABLE",
 	               "the search took longer than %d seconds: narrow it with pathPattern",
 	               search_limit_ms(g) / 1000);
@@ -130,8 +131,7 @@ static int grep(struct repos *g, const struct store_repo *r, const struct repo_s
 	if (ret->status == 0 || ret->status == 1)
 		return 0;
 	if (q->regex)
-		return err_tag(err, -EINVAL, "INVALID_REGEX", "%.200s",
-		               (char *)ret->err_text.p);
+		return err_tag(err, -EINVAL, "INVALID_REGEX", "%.200s", (char *)ret->err_text.p);
 	return err_tag(err, -EIO, "GIT_ERROR", "git grep: %.200s", (char *)ret->err_text.p);
 }
 
@@ -216,13 +216,13 @@ static int find_lines(struct finder *f, const char *p, size_t n, json_t *matches
 			continue;
 		shown++;
 		f->left--;
-		json_array_append_new(
-		        matches,
-		        json_pack("{s:I, s:o, s:I, s:I, s:o, s:o}", "lineNumber", (json_int_t)i + 1,
-		                  "line", line_json(&l, i), "startColumn", (json_int_t)start,
-		                  "endColumn", (json_int_t)end, "contextBefore",
-		                  around(&l, i > c ? i - c : 0, i), "contextAfter",
-		                  around(&l, i + 1, MIN(i + 1 + c, l.n))));
+		json_array_append_new(matches,
+		                      json_pack("{s:I, s:o, s:I, s:I, s:o, s:o}", "lineNumber",
+		                                (json_int_t)i + 1, "line", line_json(&l, i),
+		                                "startColumn", (json_int_t)start, "endColumn",
+		                                (json_int_t)end, "contextBefore",
+		                                around(&l, i > c ? i - c : 0, i), "contextAfter",
+		                                around(&l, i + 1, MIN(i + 1 + c, l.n))));
 	}
 	free(l.at);
 	return r < 0 ? err_tag(err, -EINVAL, "INVALID_REGEX",
@@ -318,7 +318,7 @@ int repo_search(struct repos *g, const struct store_repo *r, const struct repo_s
 		return rc;
 	}
 	*ret = json_pack("{s:I, s:I, s:b, s:o}", "totalFiles", (json_int_t)h.n, "totalMatches",
-	                 (json_int_t)h.lines, "hasMore",
-	                 (size_t)q->offset + q->max_results < h.n, "files", files);
+	                 (json_int_t)h.lines, "hasMore", (size_t)q->offset + q->max_results < h.n,
+	                 "files", files);
 	return 0;
 }

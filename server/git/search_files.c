@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search_files.c - names of files of a revision; and the globs that other searches are narrowed by */
+/* search_files.c - names of files of a revision; and the globs that other searches are narrowed by
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,10 +73,9 @@ static void add(struct walk *w, const git_tree_entry *e)
 		return;
 	if (git_odb_read_header(&len, &type, w->odb, git_tree_entry_id(e)) < 0)
 		len = 0;
-	json_array_append_new(w->files, json_pack("{s:o, s:o, s:I}", "path",
-	                                          text_json(w->path, strlen(w->path)), "extension",
-	                                          extension_json(w->path), "size",
-	                                          (json_int_t)len));
+	json_array_append_new(
+	        w->files, json_pack("{s:o, s:o, s:I}", "path", text_json(w->path, strlen(w->path)),
+	                            "extension", extension_json(w->path), "size", (json_int_t)len));
 }
 
 /* w->path holds the first n bytes: the directory with its slash. */

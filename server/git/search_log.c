@@ -2,9 +2,9 @@
 /*
  * search_log.c - text in commit messages, and in what commits added and removed
  *
- * git log, in its jail and under a deadline, writes the history; it is read line by line and matched
- * here. Lines that could be mistaken for each other cannot be: a commit begins with a NUL, which no
- * message and no path (they are quoted) has.
+ * git log, in its jail and under a deadline, writes the history; it is read line by line and
+ * matched here. Lines that could be mistaken for each other cannot be: a commit begins with a NUL,
+ * which no message and no path (they are quoted) has.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -63,7 +63,8 @@ static int commit_end(struct log *l, struct err *err)
 	while (l->message.len && l->message.p[l->message.len - 1] == '\n')
 		l->message.len--;
 	if (!l->diffs) {
-		r = match_find(l->m, l->message.p ? (char *)l->message.p : "", l->message.len, &a, &b);
+		r = match_find(l->m, l->message.p ? (char *)l->message.p : "", l->message.len, &a,
+		               &b);
 		if (r < 0)
 			return err_set(err, -ELOOP, "too many steps");
 		l->hit = r == 1;
@@ -249,11 +250,23 @@ static void log_done(struct log *l)
 static int run_log(struct repos *g, const struct store_repo *r, struct log *l, const char *sha,
                    const char *tag, struct err *err)
 {
-	const char *argv[] = { GIT_PROGRAM,       "log",          "--no-color", "--no-decorate",
+	const char *argv[] = { GIT_PROGRAM,
+		               "log",
+		               "--no-color",
+		               "--no-decorate",
 		               "--format=%x00%H%n%aN%n%aE%n%aI%n%B%n%x01",
-		               l->diffs ? "-p" : "-s", "-U0", "--no-ext-diff", "--no-textconv", "--no-renames",
-		               "--no-mailmap", "--src-prefix=a/", "--dst-prefix=b/",
-		               "--diff-merges=first-parent", sha, "--", NULL };
+		               l->diffs ? "-p" : "-s",
+		               "-U0",
+		               "--no-ext-diff",
+		               "--no-textconv",
+		               "--no-renames",
+		               "--no-mailmap",
+		               "--src-prefix=a/",
+		               "--dst-prefix=b/",
+		               "--diff-merges=first-parent",
+		               sha,
+		               "--",
+		               NULL };
 	autorun struct run_result res = { 0 };
 	char path[PATH_MAX];
 	int rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.c - upload-pack and receive-pack on descriptors of the caller: for a front that has both directions */
+/* serve.c - upload-pack and receive-pack on descriptors of the caller: for a front that has both
+ * directions */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -18,8 +19,8 @@ int repo_serve(struct repos *g, const struct store_repo *r, const struct wire_op
 	bool push = o->kind == REPO_RECEIVE_PACK;
 	autofd int updates = push ? memfd_create("updates", MFD_CLOEXEC) : -1;
 	char path[PATH_MAX], max_input[64], protocol[96];
-	const char *argv[] = { GIT_PROGRAM, "-c", max_input,
-		               push ? "receive-pack" : "upload-pack", ".", NULL };
+	const char *argv[] = { GIT_PROGRAM, "-c", max_input, push ? "receive-pack" : "upload-pack",
+		               ".",         NULL };
 	const char *env[] = { NULL, NULL };
 	struct child c = CHILD_NONE;
 	int64_t room = INT64_MAX;

@@ -2,10 +2,10 @@
 /*
  * service.c - upload-pack, receive-pack and archive, fed and read piece by piece
  *
- * A client sends its whole request before it reads an answer. upload-pack's request is short and comes as
- * a file; a push may have any size and goes into a pipe while it arrives, so what receive-pack says
- * meanwhile (progress) is taken out of the other pipe and kept, up to a limit: neither end can
- * wait for the other for ever. Memory is two pipes and that.
+ * A client sends its whole request before it reads an answer. upload-pack's request is short and
+ * comes as a file; a push may have any size and goes into a pipe while it arrives, so what
+ * receive-pack says meanwhile (progress) is taken out of the other pipe and kept, up to a limit:
+ * neither end can wait for the other for ever. Memory is two pipes and that.
  *
  * A push whose last byte was passed on is let come to its end even when the client leaves: what Git
  * accepted is told to everyone who wants to know.
@@ -24,9 +24,9 @@
 #include "base/log.h"
 #include "git/git_internal.h"
 
-#define KEPT_MAX (1u << 20)   /* of what receive-pack says while it is fed: progress, a few KB */
-#define FINISH_MS 600000      /* for a push whose client has left */
-#define PIPE_BYTES (1 << 20)  /* asked of the kernel; less will do */
+#define KEPT_MAX (1u << 20)  /* of what receive-pack says while it is fed: progress, a few KB */
+#define FINISH_MS 600000     /* for a push whose client has left */
+#define PIPE_BYTES (1 << 20) /* asked of the kernel; less will do */
 #define PROTOCOL_MAX 64
 
 struct wire {
@@ -111,8 +111,7 @@ static int spawn(struct wire *s, const char *const *argv, const char *const *env
 	return r;
 }
 
-static int start_pack(struct wire *s, const struct wire_opts *o, bool stateless,
-                      struct err *err)
+static int start_pack(struct wire *s, const struct wire_opts *o, bool stateless, struct err *err)
 {
 	char protocol[PROTOCOL_MAX + 16], max_input[64];
 	const char *env[] = { NULL, NULL };
@@ -153,7 +152,7 @@ static int start_pack(struct wire *s, const struct wire_opts *o, bool stateless,
 }
 
 int wire_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
-                  struct wire **ret, struct err *err)
+               struct wire **ret, struct err *err)
 {
 	struct wire *s = wire_new(g, r, o->by);
 	int rc;
@@ -172,8 +171,8 @@ int wire_start(struct repos *g, const struct store_repo *r, const struct wire_op
 	return 0;
 }
 
-int wire_archive(struct repos *g, const struct store_repo *r, const char *format,
-                    const char *rev, struct wire **ret, struct err *err)
+int wire_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
+                 struct wire **ret, struct err *err)
 {
 	const char *argv[] = { GIT_PROGRAM, "archive", NULL, NULL, NULL };
 	struct wire *s = wire_new(g, r, NULL);

@@ -2,9 +2,10 @@
 /*
  * tar.c - reads plain tar, piece by piece
  *
- * What comes in was written by bsdtar or git archive, but from what strangers sent: ustar with GNU's and
- * POSIX's extensions for long names, and nothing is believed. Files, symbolic links and hard links are
- * told about; directories are what files stand in; devices and the like are left out.
+ * What comes in was written by bsdtar or git archive, but from what strangers sent: ustar with
+ * GNU's and POSIX's extensions for long names, and nothing is believed. Files, symbolic links and
+ * hard links are told about; directories are what files stand in; devices and the like are left
+ * out.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -193,7 +194,8 @@ static int read_pax(struct tar *t, struct err *err)
 		const char *key, *value;
 		char *dst = NULL;
 
-		if (sp >= end || *sp != ' ' || len < 5 || len > (size_t)(end - p) || p[len - 1] != '\n')
+		if (sp >= end || *sp != ' ' || len < 5 || len > (size_t)(end - p) ||
+		    p[len - 1] != '\n')
 			return bad(err, "an extended header is malformed");
 		key = sp + 1;
 		value = memchr(key, '=', (size_t)(p + len - key));

@@ -2,8 +2,8 @@
 /*
  * tree_edit.c - a tree with some files changed, by hash
  *
- * Only directories on the way to a changed file are read and written anew; those that lose their last
- * file go with it. A file may take a directory's place and the other way round.
+ * Only directories on the way to a changed file are read and written anew; those that lose their
+ * last file go with it. A file may take a directory's place and the other way round.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,8 @@
 #define DEPTH_MAX 64
 #define PATH_BYTES_MAX 4096
 
-/* Names that a file system may take for ".git": upper case, trailing dots and spaces, short names. */
+/* Names that a file system may take for ".git": upper case, trailing dots and spaces, short names.
+ */
 static bool like_dot_git(const char *p, size_t n)
 {
 	while (n && (p[n - 1] == '.' || p[n - 1] == ' '))
@@ -78,7 +79,8 @@ static int edit_one(git_treebuilder *b, struct tree_edit *e, const char *name, s
 		e->found = old && git_tree_entry_type(old) != GIT_OBJECT_TREE;
 		rc = e->found ? git_treebuilder_remove(b, name) : 0;
 	} else {
-		if (e->keep_mode && old && git_tree_entry_filemode(old) == GIT_FILEMODE_BLOB_EXECUTABLE)
+		if (e->keep_mode && old &&
+		    git_tree_entry_filemode(old) == GIT_FILEMODE_BLOB_EXECUTABLE)
 			mode = GIT_FILEMODE_BLOB_EXECUTABLE;
 		rc = git_treebuilder_insert(NULL, b, name, &e->blob, mode);
 	}
@@ -89,9 +91,8 @@ static int edit_below(git_repository *repo, git_treebuilder *b, struct tree_edit
                       size_t skip, const char *name, size_t name_len, struct err *err)
 {
 	const git_tree_entry *old = git_treebuilder_get(b, name);
-	const git_oid *base = old && git_tree_entry_type(old) == GIT_OBJECT_TREE
-	                              ? git_tree_entry_id(old)
-	                              : NULL;
+	const git_oid *base =
+	        old && git_tree_entry_type(old) == GIT_OBJECT_TREE ? git_tree_entry_id(old) : NULL;
 	bool empty = false, was_file = old && !base;
 	git_oid id, copy;
 	int rc;

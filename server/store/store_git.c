@@ -100,11 +100,12 @@ int store_repo_measured(struct store *s, const char *id, int64_t bytes, int64_t 
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = query_begin(&q, s,
-	                     "UPDATE git_repos SET bytes = CASE WHEN $1 < 0 THEN bytes ELSE $1 END, "
-	                     "pushed_ms = CASE WHEN pushed_ms < $2 THEN $2 ELSE pushed_ms END "
-	                     "WHERE id = $3",
-	                     err)) < 0)
+	    (r = query_begin(
+	             &q, s,
+	             "UPDATE git_repos SET bytes = CASE WHEN $1 < 0 THEN bytes ELSE $1 END, "
+	             "pushed_ms = CASE WHEN pushed_ms < $2 THEN $2 ELSE pushed_ms END "
+	             "WHERE id = $3",
+	             err)) < 0)
 		return r;
 	query_bind_i64(&q, bytes);
 	query_bind_i64(&q, pushed_ms);
@@ -120,8 +121,7 @@ int store_repo_delete(struct store *s, const char *id, struct err *err)
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = grants_drop_locked(s, GRANT_GIT, id, err)) < 0 ||
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = grants_drop_locked(s, GRANT_GIT, id, err)) < 0 ||
 	    (r = run_text(s, "DELETE FROM git_lfs WHERE repo = $1", &id, 1, err)) < 0 ||
 	    (r = row_delete(s, &repo_table, id, err)) < 0)
 		return r;
@@ -177,10 +177,11 @@ int store_repo_list(struct store *s, const char *account, const char *search, in
 	if ((r = count_repos(s, account, (const char *)like.p, ret_total, err)) < 0)
 		return r;
 	const char *args[] = { account, (const char *)like.p, lim, off };
-	r = row_list(s, &repo_table,
-	             "WHERE account = $1 AND (name LIKE $2 ESCAPE '\\' OR id LIKE $2 ESCAPE '\\') "
-	             "ORDER BY created_ms DESC, id LIMIT CAST($3 AS BIGINT) OFFSET CAST($4 AS BIGINT)",
-	             args, 4, &p, ret_n, err);
+	r = row_list(
+	        s, &repo_table,
+	        "WHERE account = $1 AND (name LIKE $2 ESCAPE '\\' OR id LIKE $2 ESCAPE '\\') "
+	        "ORDER BY created_ms DESC, id LIMIT CAST($3 AS BIGINT) OFFSET CAST($4 AS BIGINT)",
+	        args, 4, &p, ret_n, err);
 	if (r >= 0)
 		*ret = p;
 	return r;

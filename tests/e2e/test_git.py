@@ -81,7 +81,7 @@ class Git(GitTools, Case):
         self.save(w, {f"part{i}": os.urandom(30 << 20) for i in range(4)})
         pid = self.s.pandod_pid()
         before = peak_kb(pid)
-        self.git("push", "-q", self.url(repo), "HEAD:main", cwd=w, timeout=300)
+        self.git("-c", "core.bigFileThreshold=1m", "push", "-q", self.url(repo), "HEAD:main", cwd=w, timeout=300)
         self.git("clone", "-q", "--bare", self.url(repo), os.path.join(self.top, "back"), timeout=300)
         self.assertEqual(self.s.pandod_pid(), pid)
         self.assertLess(peak_kb(pid) - before, 48 << 10, "pandod grew with what was pushed")
@@ -93,7 +93,7 @@ class Git(GitTools, Case):
         w = self.work(repo)
         self.save(w, {"big": os.urandom(20 << 20)})
         # half of a push, and the server is gone
-        pack = self.git_bytes("pack-objects", "--revs", "--stdout", cwd=w, stdin=b"HEAD\n")
+        pack = self.git_bytes("-c", "core.bigFileThreshold=1m", "pack-objects", "--revs", "--stdout", cwd=w, stdin=b"HEAD\n")
         head = self.git("rev-parse", "HEAD", cwd=w).strip()
         body = pkt(f"{ZERO} {head} refs/heads/half\0report-status") + b"0000" + pack
         s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
@@ -107,7 +107,7 @@ class Git(GitTools, Case):
         self.assertEqual([(b["name"], b["commit"]) for b in self.api(repo, "GET", "/git/refs/heads/")["branches"]], [("main", keep)])
         # whole pushes, and the server goes at some moment of each
         for i in range(3):
-            p = subprocess.Popen(["git", "push", "-q", self.url(repo), f"HEAD:try{i}"], cwd=w, stdin=subprocess.DEVNULL,
+            p = subprocess.Popen(["git", "-c", "core.bigFileThreshold=1m", "push", "-q", self.url(repo), f"HEAD:try{i}"], cwd=w, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
                 wait_for("it has begun", lambda: os.listdir(os.path.join(self.s.dir, "git/busy")) or p.poll() is not None, 60, 0.005)
@@ -121,7 +121,7 @@ class Git(GitTools, Case):
             self.assertIn(names.get(f"try{i}", head), (head,))
             if code == 0:
                 self.assertEqual(names.get(f"try{i}"), head, "an acknowledged push is lost")
-        self.git("push", "-q", "origin", "HEAD:main", cwd=w)
+        self.git("-c", "core.bigFileThreshold=1m", "push", "-q", "origin", "HEAD:main", cwd=w)
         self.assertEqual(self.api(repo, "GET", "/git/refs/heads/main")["sha"], head)
         self.assertEqual(self.leftovers(), [])
 

@@ -120,8 +120,8 @@ static void call(struct fx *f, const struct acting *who, const struct route *r,
 static void assert_tells_nothing(const struct route *r, const struct http_reply *reply,
                                  const struct ids *ids)
 {
-	const char *all[] = { ids->vm,    ids->snapshot, ids->identity,
-		              ids->token, ids->key,      ids->account, ids->repo };
+	const char *all[] = { ids->vm,  ids->snapshot, ids->identity, ids->token,
+		              ids->key, ids->account,  ids->repo };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (strstr(reply->body, all[i]))
@@ -208,10 +208,11 @@ static void a_token_gets_what_its_scope_says(void **state)
 		call(f, &token, r, &real, &a);
 		if (everyone && a.status == 200)
 			continue;
-		code = git                              ? "REPOSITORY_NOT_FOUND"
+		code = git                             ? "REPOSITORY_NOT_FOUND"
 		       : strstr(r->pattern, "{vm_id}") ? "VM_ACCESS_DENIED"
 		                                       : "FORBIDDEN";
-		if (everyone || a.status != (git ? 404 : 403) || strcmp(fx_str(a.json, "code"), code) != 0)
+		if (everyone || a.status != (git ? 404 : 403) ||
+		    strcmp(fx_str(a.json, "code"), code) != 0)
 			fail_msg("%s %s with a token: %d %s", method_name(r->method), r->pattern,
 			         a.status, a.body);
 	}
