@@ -232,6 +232,10 @@ static const struct setting settings[] = {
 	  "1: repositories may be imported from loopback, private and link-local addresses" },
 	{ "PANDO_GIT_SEARCH_S", SET_U32, MEMBER(git_search_s), check_u32, "20", NULL, 1, 600,
 	  "Seconds in which a search in a repository must end" },
+	{ "PANDO_WEBHOOK_ALLOW_PRIVATE", SET_U32, MEMBER(webhook_private), check_u32, "0", NULL, 0, 1,
+	  "1: webhooks may be sent to loopback, private and link-local addresses" },
+	{ "PANDO_WEBHOOK_RETRY_S", SET_U32, MEMBER(webhook_retry_s), check_u32, "10", NULL, 1, 3600,
+	  "Seconds before a webhook is tried again; each of ten repetitions waits longer, with 10 the last follows after a day" },
 };
 /* clang-format on */
 

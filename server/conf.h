@@ -40,6 +40,8 @@ struct conf {
 	uint32_t quota_git_mb;    /* PANDO_QUOTA_GIT_MB */
 	uint32_t git_private;     /* PANDO_GIT_ALLOW_PRIVATE */
 	uint32_t git_search_s;    /* PANDO_GIT_SEARCH_S */
+	uint32_t webhook_private; /* PANDO_WEBHOOK_ALLOW_PRIVATE */
+	uint32_t webhook_retry_s; /* PANDO_WEBHOOK_RETRY_S */
 	bool self_check;          /* --self-check */
 };
 

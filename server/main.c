@@ -27,6 +27,7 @@
 #include "engine/engine.h"
 #include "events/events.h"
 #include "git/git.h"
+#include "git/trigger.h"
 #include "logs/logs.h"
 #include "net/dns.h"
 #include "privc/privc.h"
@@ -53,6 +54,7 @@ struct app {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct triggers *triggers;
 	struct api *api;
 	char account[ACCOUNT_SIZE];
 	int signals;   /* signalfd */
@@ -137,6 +139,16 @@ static int repos_start(struct app *a, struct err *err)
 	return repos_open(&rc, a->store, &a->repos, err);
 }
 
+static int triggers_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct triggers_conf tc = { .allow_private = c->webhook_private,
+		                    .retry_s = c->webhook_retry_s };
+
+	snprintf(tc.issuer, sizeof(tc.issuer), "https://git.%s", c->domain);
+	return triggers_open(&tc, a->repos, a->store, &a->triggers, err);
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -184,7 +196,7 @@ static int app_start(struct app *a, struct err *err)
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = repos_start(a, err)) < 0)
+	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	struct api_deps deps = { .conf = c,
@@ -195,6 +207,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .events = a->events,
 		                 .logs = a->logs,
 		                 .repos = a->repos,
+		                 .triggers = a->triggers,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	return api_start(&deps, &a->api, err);
 }
@@ -205,6 +218,7 @@ static void app_stop(struct app *a)
 	bool busy;
 
 	builder_stop(a->builder);
+	triggers_end(a->triggers);
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 
 	/* Suspending ends the agent connections, and with them the requests that still wait for
@@ -215,6 +229,7 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	triggers_close(a->triggers);
 	repos_close(a->repos);
 	builder_free(a->builder);
 	vmm_free(a->vmm);

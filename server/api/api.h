@@ -19,6 +19,7 @@ struct events;
 struct logs;
 struct repos;
 struct store;
+struct triggers;
 struct vmm;
 
 struct api_deps { /* all weak: they outlive the API */
@@ -29,10 +30,11 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
-	struct repos *repos; /* NULL: there are none (tests) */
-	unsigned header_ms;  /* from a connection to whole headers; 0: the default. Tests shorten it
-	                      */
-	int listen_fd;       /* of api_listen(), api_start() takes it; 0: it makes one itself */
+	struct repos *repos;       /* NULL: there are none (tests) */
+	struct triggers *triggers; /* NULL: likewise */
+	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
+	                     */
+	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
 };
 
 /* The socket, so that an address in use is found before anything else is begun. */

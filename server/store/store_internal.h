@@ -164,3 +164,8 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
 extern const char migration_git[]; /* schema_git.c */
+extern const char migration_triggers[];
+
+/* ---- store_trigger.c ---- */
+/* With a repository that goes. */
+int triggers_drop_locked(struct store *s, const char *repo, struct err *err);

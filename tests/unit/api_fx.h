@@ -13,6 +13,7 @@
 #include "conf.h"
 #include "events/events.h"
 #include "git/git.h"
+#include "git/trigger.h"
 #include "logs/logs.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
@@ -32,6 +33,7 @@ struct fx {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct triggers *triggers;
 	struct api *api;
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
@@ -42,12 +44,15 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 {
 	struct fx *f = calloc(1, sizeof(*f));
 	char path[256], url[96];
+	const char *keep = getenv("FX_DATA");
 	struct api_deps deps;
 	FILE *file;
 
 	log_init("test", LOG_LV_ERROR);
-	if (!f || tmpdir_make(&f->dir) < 0)
+	if (!f || (!keep && tmpdir_make(&f->dir) < 0))
 		return -1;
+	if (keep) /* a server that is started again on what is there */
+		snprintf(f->dir.path, sizeof(f->dir.path), "%s", keep);
 	*state = f;
 	snprintf(f->conf.data_dir, sizeof(f->conf.data_dir), "%s", f->dir.path);
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
@@ -70,6 +75,13 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		fprintf(stderr, "repos: %s\n", err.msg);
 		return -1;
 	}
+	struct triggers_conf tc = { .allow_private = !getenv("FX_NO_PRIVATE"),
+		                    .retry_s = 1,
+		                    .issuer = "https://git.test" };
+	if (triggers_open(&tc, f->repos, f->store, &f->triggers, &err) < 0) {
+		fprintf(stderr, "triggers: %s\n", err.msg);
+		return -1;
+	}
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
@@ -78,6 +90,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .events = f->events,
 		                  .logs = f->logs,
 		                  .repos = f->repos,
+		                  .triggers = f->triggers,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
@@ -104,6 +117,7 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	triggers_close(f->triggers);
 	repos_close(f->repos);
 	builder_free(f->builder);
 	fake_stage_use(NULL);
@@ -112,7 +126,7 @@ static inline int fx_teardown(void **state)
 	auth_close(f->auth);
 	store_close(f->store);
 	fake_vmm_free(f->vmm);
-	if (tmpdir_remove(&f->dir) < 0)
+	if (!getenv("FX_DATA") && tmpdir_remove(&f->dir) < 0)
 		r = -1;
 	free(f);
 	return r;
