@@ -234,6 +234,8 @@ static const struct setting settings[] = {
 	  "Seconds in which a search in a repository must end" },
 	{ "PANDO_WEBHOOK_ALLOW_PRIVATE", SET_U32, MEMBER(webhook_private), check_u32, "0", NULL, 0, 1,
 	  "1: webhooks may be sent to loopback, private and link-local addresses" },
+	{ "PANDO_TRIGGER_TIMEOUT_S", SET_U32, MEMBER(trigger_timeout_s), check_u32, "3600", NULL, 1, 86400,
+	  "Seconds in which the command of a trigger must end" },
 	{ "PANDO_WEBHOOK_RETRY_S", SET_U32, MEMBER(webhook_retry_s), check_u32, "10", NULL, 1, 3600,
 	  "Seconds before a webhook is tried again; each of ten repetitions waits longer, with 10 the last follows after a day" },
 };

@@ -31,6 +31,7 @@
 #include "logs/logs.h"
 #include "net/dns.h"
 #include "privc/privc.h"
+#include "runs/runs.h"
 #include "selfcheck.h"
 #include "store/store.h"
 #include "vm/vm.h"
@@ -54,6 +55,7 @@ struct app {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct runs runs;
 	struct triggers *triggers;
 	struct api *api;
 	char account[ACCOUNT_SIZE];
@@ -112,9 +114,10 @@ static struct vm_quota quota_default(const struct conf *c)
 }
 
 /* What a spec may ask for: the ranges are those of the settings for the default VM. */
-static struct builder_conf builder_conf(const struct conf *c)
+static struct builder_conf builder_conf(const struct conf *c, struct repos *repos)
 {
-	return (struct builder_conf){ .timeout_s = c->build_timeout_s,
+	return (struct builder_conf){ .repos = repos,
+		                      .timeout_s = c->build_timeout_s,
 		                      .cache_max = c->spec_cache_max,
 		                      .limits = { .vcpus = c->vcpus,
 		                                  .mem_mb = c->mem_mb,
@@ -143,7 +146,10 @@ static int triggers_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
 	struct triggers_conf tc = { .allow_private = c->webhook_private,
-		                    .retry_s = c->webhook_retry_s };
+		                    .retry_s = c->webhook_retry_s,
+		                    .vm = runs_of(&a->runs) };
+
+	a->runs = (struct runs){ a->vmm, a->repos, a->store, c->trigger_timeout_s };
 
 	snprintf(tc.issuer, sizeof(tc.issuer), "https://git.%s", c->domain);
 	return triggers_open(&tc, a->repos, a->store, &a->triggers, err);
@@ -153,7 +159,7 @@ static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
 	char db[512], probe[512];
-	struct builder_conf bc = builder_conf(c);
+	struct builder_conf bc;
 	struct vmm_conf vc = { .vcpus = c->vcpus,
 		               .mem_mb = c->mem_mb,
 		               .disk_mb = c->disk_gb << 10,
@@ -195,8 +201,10 @@ static int app_start(struct app *a, struct err *err)
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0)
+		return r;
+	bc = builder_conf(c, a->repos);
+	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	struct api_deps deps = { .conf = c,
