@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define BASE_ENV 6
 
 struct env {

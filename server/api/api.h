@@ -17,6 +17,7 @@ struct conf;
 struct err;
 struct events;
 struct logs;
+struct sshd;
 struct store;
 struct vmm;
 
@@ -28,6 +29,7 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
+	struct sshd *sshd;  /* NULL: there is no SSH front */
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */
 	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
