@@ -23,6 +23,9 @@
 #include "base/sock.h"
 #include "ssh/ssh_internal.h"
 
+/* OpenSSH's client says only to its like that nobody reads its output any more ("command | head").
+ */
+#define SERVER_NAME "OpenSSH_compatible_Pando_" PANDO_VERSION
 #define ACCEPT_PAUSE_MS 200 /* after an accept that failed for want of descriptors */
 #define KEEP_IDLE_S 30
 #define KEEP_BETWEEN_S 10
@@ -247,7 +250,7 @@ int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 		return r;
 	/* No file of the host has a say in it. */
 	if (ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &(bool){ false }) != 0 ||
-	    ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_BANNER, "Pando_" PANDO_VERSION) != 0)
+	    ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_BANNER, SERVER_NAME) != 0)
 		return err_set(err, -EIO, "set up the SSH front: %s", ssh_get_error(d->bind));
 	if ((r = hostkey_load(d->bind, d->data_dir, err)) < 0)
 		return r;

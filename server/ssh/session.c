@@ -204,6 +204,23 @@ static bool command(struct chan *x, ssh_message m)
 	return text && *text && start(x, text);
 }
 
+/*
+ * OpenSSH's client says "eow@openssh.com" when nobody reads what a command writes; the library
+ * shows it as unknown. That client sends nothing else that is unknown to a session without a
+ * terminal.
+ */
+static void unknown(struct chan *x)
+{
+	const char *client = ssh_get_clientbanner(x->c->s);
+
+	if (!client || !strstr(client, "-OpenSSH_") || x->has_pty || !x->program)
+		return;
+	guest_flow_close(TAKE_PTR(x->f)); /* its pipes break */
+	ssh_channel_request_send_exit_signal(x->ch, "PIPE", 0, "", "");
+	ssh_channel_close(x->ch);
+	chan_over(x);
+}
+
 static void channel_request(struct conn *c, ssh_message m)
 {
 	struct chan *x = find(c, ssh_message_channel_request_channel(m));
@@ -229,7 +246,10 @@ static void channel_request(struct conn *c, ssh_message m)
 		case SSH_CHANNEL_REQUEST_SUBSYSTEM:
 			done = subsystem(x, m);
 			break;
-		default: /* X11 and whatever else there may be */
+		case SSH_CHANNEL_REQUEST_UNKNOWN:
+			unknown(x);
+			break;
+		default: /* X11 */
 			break;
 		}
 	}
