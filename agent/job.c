@@ -133,6 +133,46 @@ static int make_pipe(int i, const struct job_tty *tty, int p[2])
 	return 0;
 }
 
+static int make_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2])
+{
+	const bool want[5] = { pipes & JOB_IN, pipes & JOB_OUT, pipes & JOB_ERR || tty, true,
+		               pipes & JOB_COMMIT };
+
+	for (int i = 0; i < 5; i++) {
+		int r;
+
+		p[i][0] = p[i][1] = -1;
+		if (want[i] && (r = make_pipe(i, tty, p[i])) < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* What was not taken is closed; a process that cannot be watched never was. */
+static int settle(struct stream *s, int p[5][2], int r)
+{
+	for (int i = 0; i < 5; i++)
+		for (int k = 0; k < 2; k++)
+			if (p[i][k] >= 0)
+				close(p[i][k]);
+	if (r == 0)
+		return 0;
+	stream_close_in(s);
+	for (int i = AGENT_OUT; i <= AGENT_ERR; i++)
+		stream_close_out(s, i);
+	if (s->result_fd >= 0)
+		close(TAKE_FD(s->result_fd));
+	if (s->pidfd >= 0)
+		close(TAKE_FD(s->pidfd));
+	if (s->pid > 0) {
+		kill(s->pid, SIGKILL);
+		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		s->pid = 0;
+	}
+	return r;
+}
+
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds)
 {
 	return job_fork_on(a, s, pipes, NULL, ret_fds);
@@ -141,15 +181,9 @@ int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *
 int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct job_tty *tty,
                 struct job_fds *ret_fds)
 {
-	const bool want[5] = { pipes & JOB_IN, pipes & JOB_OUT, pipes & JOB_ERR || tty, true,
-		               pipes & JOB_COMMIT };
 	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-	int r = 0;
+	int r = make_pipes(pipes, tty, p);
 
-	for (int i = 0; i < 5 && r == 0; i++) {
-		if (want[i])
-			r = make_pipe(i, tty, p[i]);
-	}
 	if (r == 0 && (s->pid = fork()) < 0) {
 		r = -errno;
 		s->pid = 0;
@@ -161,22 +195,20 @@ int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct 
 	}
 	if (r == 0)
 		r = adopt(a, s, pipes, p);
-	for (int i = 0; i < 5; i++)
-		for (int k = 0; k < 2; k++)
-			if (p[i][k] >= 0)
-				close(p[i][k]);
-	if (r < 0) { /* it may have started, but it cannot be watched: it never was */
-		stream_close_in(s);
-		for (int i = AGENT_OUT; i <= AGENT_ERR; i++)
-			stream_close_out(s, i);
-		if (s->pid > 0) {
-			kill(s->pid, SIGKILL);
-			while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
-				;
-			s->pid = 0;
-		}
-	}
-	return r;
+	return settle(s, p, r);
+}
+
+int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n)
+{
+	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	int r = make_pipes(pipes, /* tty= */ NULL, p);
+
+	if (r == 0)
+		r = ready_give(a, &(struct job_fds){ p[0][0], p[1][1], p[2][1], p[3][1], -1 }, req,
+		               n, &s->pid);
+	if (r == 0)
+		r = adopt(a, s, pipes, p);
+	return settle(s, p, r);
 }
 
 void job_on_exit(struct agent *a, struct stream *s)
@@ -364,48 +396,4 @@ uint64_t job_next_timer(const struct stream *s)
 	if (s->exited && (s->id || (s->proc && !s->proc->settled)))
 		t = MIN(t, MIN(s->idle_at, s->grace_end));
 	return t;
-}
-
-void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
-                  const void *body, size_t n)
-{
-	struct agent_result m = {
-		.status = (uint32_t)err_no, .tag = tag, .msg = msg, .body = body, .body_len = n
-	};
-	struct buf b = { 0 };
-
-	agent_result_put(&b, &m);
-	if (b.failed || io_write_all(fds->result, b.p, b.len) < 0)
-		_exit(1);
-	_exit(0);
-}
-
-void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
-{
-	char msg[AGENT_MSG_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(msg, sizeof(msg), fmt, ap);
-	va_end(ap);
-	child_finish(fds, err_no, tag, msg, NULL, 0);
-}
-
-void child_become(const struct job_fds *fds, const char *name, struct user *ret)
-{
-	int r;
-
-	if (!*name) {
-		if (user_find_uid(geteuid(), ret) < 0)
-			*ret = (struct user){ .name = "root", .home = "/", .shell = "/bin/sh" };
-		return;
-	}
-	r = user_find(name, ret);
-	if (r == -ENOENT)
-		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND, "no user '%s' in this machine",
-		           name);
-	if (r == 0)
-		r = user_become(ret);
-	if (r < 0)
-		child_fail(fds, -r, AGENT_TAG_NONE, "become user '%s': %s", name, err_name(r));
 }
