@@ -3,8 +3,8 @@
  * ssh.c - pando vm ssh and pando vm scp: OpenSSH's own programs, told where to go and who we are
  *
  * The user name is the VM's id; the password is our key. It is not in the command line, which
- * others on this machine can see: ssh runs this program to ask for it (SSH_ASKPASS), and finds it in
- * the environment. This program becomes ssh, so what it does with the terminal, signals and exit
+ * others on this machine can see: ssh runs this program to ask for it (SSH_ASKPASS), and finds it
+ * in the environment. This program becomes ssh, so what it does with the terminal, signals and exit
  * status is its own. The server's key is remembered at the first time and checked ever after.
  */
 #include "cli/ssh.h"

@@ -14,7 +14,7 @@ declare -A packages=(
 	[run]="qemu-system-x86 qemu-utils nftables iproute2
 		mmdebstrap debian-archive-keyring ca-certificates zstd xz-utils cpio kmod e2fsprogs"
 	[test]="clang clang-format clang-tidy libclang-rt-14-dev shellcheck python3 python3-pyflakes
-		bubblewrap curl jq procps wrk openssh-client openssh-sftp-server rsync"
+		bubblewrap curl jq procps wrk openssh-client openssh-sftp-server rsync python3-paramiko"
 )
 
 wanted=()

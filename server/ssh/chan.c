@@ -36,10 +36,11 @@ void chan_free(struct chan *x)
 {
 	guest_flow_close(x->f);
 	if (x->asked) {
-		ssh_message_reply_default(x->asked);
+		if (!x->c->broken)
+			ssh_message_reply_default(x->asked);
 		ssh_message_free(x->asked);
 	}
-	if (x->ch) {
+	if (x->ch && !x->c->broken) {
 		if (x->cb)
 			ssh_remove_channel_callbacks(x->ch, x->cb);
 		ssh_channel_free(x->ch); /* closes it, and waits by itself for the client's close */
@@ -72,7 +73,8 @@ void chan_say(struct chan *x, const char *fmt, ...)
 		return;
 	n = MIN(n, (int)sizeof(text) - 3);
 	n += snprintf(text + n, sizeof(text) - (size_t)n, "%s", x->has_pty ? "\r\n" : "\n");
-	ssh_channel_write_stderr(x->ch, text, (uint32_t)n);
+	if (chan_write(x, /* to_stderr= */ true, text, 1) == 1)
+		chan_write(x, /* to_stderr= */ true, text + 1, (uint32_t)n - 1);
 }
 
 static void tell_exit(struct chan *x)
@@ -105,19 +107,13 @@ static void guest_ended(struct chan *x)
 	chan_over(x);
 }
 
-static bool write_waits(const struct chan *x)
-{
-	return ssh_get_poll_flags(x->c->s) & SSH_WRITE_PENDING;
-}
-
 /* What waits for the client; false when it cannot go on now. */
 static bool flush(struct chan *x)
 {
 	while (x->out_off < x->out.len) {
 		const uint8_t *p = x->out.p + x->out_off;
 		uint32_t n = (uint32_t)(x->out.len - x->out_off);
-		int k = x->out_chan == 2 ? ssh_channel_write_stderr(x->ch, p, n)
-		                         : ssh_channel_write(x->ch, p, n);
+		int k = chan_write(x, x->out_chan == 2, p, n);
 
 		if (k < 0 && k != SSH_AGAIN) { /* it does not listen any more */
 			x->out_off = x->out.len;
@@ -138,7 +134,7 @@ static bool move_out(struct chan *x)
 	struct err err = { 0 };
 	ssize_t n;
 
-	if (!flush(x) || write_waits(x))
+	if (!flush(x) || conn_write_waits(x->c))
 		return false;
 	room = ssh_channel_window_size(x->ch);
 	if (!room && !(guest_flow_eof(x->f, 1) && (!x->program || guest_flow_eof(x->f, 2))))
@@ -149,7 +145,7 @@ static bool move_out(struct chan *x)
 		if (x->out.failed)
 			conn_end(x->c, "out of memory");
 		flush(x);
-		return true;
+		return !x->c->broken;
 	}
 	if (n == -ENODATA)
 		guest_ended(x);
@@ -209,6 +205,8 @@ bool chan_turn(struct chan *x)
 {
 	bool moved;
 
+	if (x->c->broken)
+		return false;
 	if (x->f)
 		guest_flow_seen(x->f);
 	switch (x->state) {

@@ -46,7 +46,7 @@ static bool closed(const struct conn *c)
 	return ssh_get_status(c->s) & (SSH_CLOSED | SSH_CLOSED_ERROR);
 }
 
-static bool write_waits(const struct conn *c)
+bool conn_write_waits(const struct conn *c)
 {
 	return ssh_get_poll_flags(c->s) & SSH_WRITE_PENDING;
 }
@@ -89,7 +89,7 @@ static bool log_in(struct conn *c)
 			continue;
 		if (closed(c))
 			break;
-		if (write_waits(c))
+		if (conn_write_waits(c))
 			p[0].events |= POLLOUT;
 		if (clock_ms() >= until) {
 			conn_end(c, "nobody logged in within %u s", grace / 1000);
@@ -188,7 +188,7 @@ static bool rest(struct conn *c, bool at_once)
 
 	if (c->held < SSHD_HELD_MAX)
 		p[0].events |= POLLIN;
-	if (write_waits(c))
+	if (conn_write_waits(c))
 		p[0].events |= POLLOUT;
 	for (size_t i = 0; i < c->n_chans; i++)
 		if (c->chans[i]->f)
@@ -212,7 +212,7 @@ static void serve(struct conn *c)
 	while (!c->leave && !closed(c)) {
 		bool busy = false;
 
-		if (c->held < SSHD_HELD_MAX || write_waits(c))
+		if (c->held < SSHD_HELD_MAX || conn_write_waits(c))
 			busy = hear(c);
 		more = turn(c);
 		look(c);
@@ -221,8 +221,29 @@ static void serve(struct conn *c)
 	}
 }
 
+/* The library writes at once only when it has heard that the socket takes it; then it closes. */
+static void say_goodbye(struct conn *c)
+{
+	uint64_t until = deadline_in(GOODBYE_MS);
+
+	while (conn_write_waits(c) && !closed(c) && clock_ms() < until) {
+		struct pollfd p = { .fd = c->fd, .events = POLLOUT };
+
+		if (poll(&p, 1, deadline_left(until)) > 0)
+			ssh_message_free(ssh_message_get(c->s));
+	}
+	if (closed(c))
+		return;
+	ssh_session_set_disconnect_message(c->s, c->why);
+	ssh_disconnect(c->s);
+}
+
 static void finish(struct conn *c)
 {
+	/* Clients say nothing about the reason of the end themselves when it is said last. */
+	for (size_t i = 0; i < c->n_chans && c->leave && !c->broken && !closed(c); i++)
+		if (c->chans[i]->program && c->chans[i]->state == CHAN_OPEN)
+			chan_say(c->chans[i], "pando: %s", c->why);
 	for (size_t i = 0; i < c->n_chans; i++)
 		chan_free(c->chans[i]);
 	for (size_t i = 0; i < c->n_forwards; i++)
@@ -230,11 +251,8 @@ static void finish(struct conn *c)
 	if (!c->s) {
 		close(c->fd);
 	} else {
-		if (c->leave && !closed(c)) {
-			ssh_session_set_disconnect_message(c->s, c->why);
-			ssh_blocking_flush(c->s, GOODBYE_MS);
-			ssh_disconnect(c->s);
-		}
+		if (c->leave && !c->broken && !closed(c))
+			say_goodbye(c);
 		ssh_free(c->s);
 	}
 	guest_unref(c->g);

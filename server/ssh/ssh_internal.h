@@ -93,6 +93,7 @@ struct chan {
 	struct buf in, out;
 	size_t in_off, out_off;
 	int out_chan; /* of guest_flow_read(): where out came from */
+	bool probed;  /* one byte went through: see write.c */
 	bool in_eof;  /* the client's end of file was passed on */
 	bool out_eof; /* ditto the guest's */
 };
@@ -113,8 +114,9 @@ struct conn {
 	uint64_t began;
 	ssh_session s; /* owned */
 
-	bool in;    /* logged in; d->lock */
-	bool leave; /* to be ended, for the reason below */
+	bool in;     /* logged in; d->lock */
+	bool leave;  /* to be ended, for the reason below */
+	bool broken; /* the session may only be freed */
 	char why[160];
 	char asked_as[SSHD_NAME_MAX + 1]; /* user name of a keyboard-interactive exchange */
 	unsigned tries;
@@ -162,6 +164,8 @@ void door_leave(struct conn *c); /* frees it */
 
 /* conn.c */
 void *conn_main(void *arg);
+/* Bytes wait for the client: no more are added. */
+bool conn_write_waits(const struct conn *c);
 void conn_end(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* login.c: true once somebody is let in. */
@@ -180,6 +184,9 @@ bool chan_turn(struct chan *x);
 /* A sentence for the person at the other end. */
 void chan_say(struct chan *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void chan_over(struct chan *x);
+
+/* write.c: bytes that were taken, 0 or SSH_AGAIN: none now, else < 0: it takes no more. */
+int chan_write(struct chan *x, bool to_stderr, const void *p, uint32_t n);
 
 /* direct.c: connections of the client into the guest's network */
 void direct_open(struct conn *c, ssh_message m_consume);

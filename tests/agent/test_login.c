@@ -73,7 +73,8 @@ static void login(struct rig *r, const struct guest_login_req *q, struct guest_f
 static void test_command_and_streams(void **state)
 {
 	const char *const env[] = { "LC_X=y z", NULL };
-	struct guest_login_req q = { .command = "echo $LC_X; echo err >&2; cat; exit 3", .env = env };
+	struct guest_login_req q = { .command = "echo $LC_X; echo err >&2; cat; exit 3",
+		                     .env = env };
 	struct guest_exec_result res;
 	autobuf struct buf all = { 0 };
 	struct err err = { 0 };
@@ -288,7 +289,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_such_user, rig_ready, rig_done),
 		cmocka_unit_test_setup_teardown(test_hang_up, rig_ready, rig_done),
 		cmocka_unit_test_setup_teardown(test_dial_listen_accept, rig_ready, rig_done),
-		cmocka_unit_test_setup_teardown(test_queue_and_end_of_listening, rig_ready, rig_done),
+		cmocka_unit_test_setup_teardown(test_queue_and_end_of_listening, rig_ready,
+		                                rig_done),
 		cmocka_unit_test_setup_teardown(test_refusals, rig_ready, rig_done),
 	};
 

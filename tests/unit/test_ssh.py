@@ -65,6 +65,19 @@ class Ssh(SshChecks, unittest.TestCase):
         assert self.proc.stdout.readline() == "ok\n"
         return {"connections": int(connections), "channels": int(channels)}
 
+    def test_y_hostile_clients(self):
+        """paramiko says what OpenSSH never would; Debian's Python has it."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ssh_hostile.py")
+        before = self.memory_kb()
+        r = subprocess.run(["/usr/bin/python3", script, str(self.ssh_port), self.vm, self.key], capture_output=True, text=True, timeout=110)
+        self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+        self.eventually("all of them are gone", lambda: self.front() == {"connections": 0, "channels": 0})
+        self.assertLess(self.memory_kb() - before, 64 << 10)
+
+    def memory_kb(self):
+        with open(f"/proc/{self.proc.pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
     def test_y_slow_strangers_have_a_deadline(self):
         s = self.raw()
         s.sendall(b"SSH-2.0-slow")

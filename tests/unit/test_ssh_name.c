@@ -46,15 +46,12 @@ static void test_taken(void **state)
 static void test_refused(void **state)
 {
 	static const char *const cases[] = {
-		"",           ":",
-		"+",          "root",
-		"abc:" TOKEN, "ABCDEFGHIJ0123456789:" TOKEN,
-		VM "x",       " " VM,
-		VM " ",       VM "+",
-		VM "+:x",     VM "+a+b",
-		VM "+-a",     VM "+../a:x",
-		VM "+a b:x",  VM "/x",
-		VM "@host",   VM "+abcdefghijabcdefghijabcdefghijabc",
+		"",       ":",          "+",
+		"root",   "abc:" TOKEN, "ABCDEFGHIJ0123456789:" TOKEN,
+		VM "x",   " " VM,       VM " ",
+		VM "+",   VM "+:x",     VM "+a+b",
+		VM "+-a", VM "+../a:x", VM "+a b:x",
+		VM "/x",  VM "@host",   VM "+abcdefghijabcdefghijabcdefghijabc",
 		TOKEN,
 	};
 	char longer[400];
@@ -73,8 +70,9 @@ static void test_refused(void **state)
 		struct sshd_name got;
 
 		memcpy(longer, VM ":", sizeof(VM));
-		longer[n == 0 ? 390 : n == 1 ? SSHD_NAME_MAX + 1 : sizeof(VM) + SSHD_SECRET_MAX] =
-		        '\0';
+		longer[n == 0   ? 390
+		       : n == 1 ? SSHD_NAME_MAX + 1
+		                : sizeof(VM) + SSHD_SECRET_MAX] = '\0';
 		assert_int_equal(sshd_name_parse(longer, &got), -EINVAL);
 	}
 }
