@@ -36,6 +36,14 @@ struct conf {
 	uint32_t disk_budget_mb;  /* PANDO_DISK_BUDGET_MB */
 	uint32_t disk_free_mb;    /* PANDO_DISK_FREE_MB */
 	uint32_t vm_reserve_mb;   /* PANDO_VM_RESERVE_MB */
+	char edge_listen[64];     /* PANDO_EDGE_LISTEN; "off": none */
+	char edge_http_listen[64]; /* PANDO_EDGE_HTTP_LISTEN; "off": none */
+	uint32_t edge_wait_s;     /* PANDO_EDGE_WAIT_S */
+	uint32_t edge_hsts_s;     /* PANDO_EDGE_HSTS_S */
+	char acme_url[256];       /* PANDO_ACME_URL; "": no ACME */
+	char acme_email[128];     /* PANDO_ACME_EMAIL */
+	char acme_dns_hook[256];  /* PANDO_ACME_DNS_HOOK; "": no wildcards by ACME */
+	uint32_t acme_renew_days; /* PANDO_ACME_RENEW_DAYS */
 	bool self_check;          /* --self-check */
 };
 

@@ -26,6 +26,7 @@
 #include "conf.h"
 #include "engine/engine.h"
 #include "events/events.h"
+#include "front.h"
 #include "logs/logs.h"
 #include "net/dns.h"
 #include "privc/privc.h"
@@ -51,6 +52,7 @@ struct app {
 	struct dns *dns;
 	struct vmm *vmm;
 	struct builder *builder;
+	struct front *front;
 	struct api *api;
 	char account[ACCOUNT_SIZE];
 	int signals;   /* signalfd */
@@ -167,7 +169,8 @@ static int app_start(struct app *a, struct err *err)
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0)
+	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
+	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	struct api_deps deps = { .conf = c,
@@ -178,7 +181,9 @@ static int app_start(struct app *a, struct err *err)
 		                 .events = a->events,
 		                 .logs = a->logs,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
-	return api_start(&deps, &a->api, err);
+	front_deps(a->front, &deps);
+	r = api_start(&deps, &a->api, err);
+	return r < 0 ? r : front_start(a->front, a->api, err);
 }
 
 static void app_stop(struct app *a)
@@ -186,6 +191,7 @@ static void app_stop(struct app *a)
 	struct err err = { 0 };
 	bool busy;
 
+	front_stop(a->front);
 	builder_stop(a->builder);
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 
@@ -197,6 +203,7 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	front_free(a->front); /* whoever woke a VM for a request is done by now */
 	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
@@ -235,6 +242,7 @@ static void say_how(struct app *a)
 	api_url(a->api, url, sizeof(url));
 	printf("  API          %s\n", url);
 	printf("  API key      %s/api-key\n", a->conf.data_dir);
+	front_say(a->front);
 	printf("\n  curl -X POST -H \"Authorization: Bearer $(cat %s/api-key)\" -d '{}' "
 	       "%s/v1/vms\n",
 	       a->conf.data_dir, url);
