@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/sock.h"
+#include "cert/acme.h"
 #include "cert/cert.h"
 #include "conf.h"
 #include "domains/domains.h"
@@ -33,6 +34,7 @@ struct front {
 	struct vmm *vmm;
 	struct domains *domains; /* owned, from here on */
 	struct certs *certs;
+	struct acme *acme;
 	struct edge *edge;
 	int tls_fd, http_fd; /* until the edge takes them */
 	char tls_at[64], http_at[64];
@@ -144,6 +146,52 @@ static int give_cert(void *ctx, const char *name, SSL *ssl)
 	return certs_use(f->certs, name, known, ssl, &err);
 }
 
+static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
+{
+	struct front *f = ctx;
+
+	return f->acme ? acme_challenge(f->acme, token, ret, EDGE_ACME_TEXT_MAX) : -ENOENT;
+}
+
+/* Names ACME should certify: mapped ones below verified domains, and wildcards that were asked for. */
+static int wanted(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err)
+{
+	struct front *f = ctx;
+	char(*names)[DOMAIN_SIZE] = NULL;
+	autofree struct store_domain *own = NULL;
+	autofree char(*v)[256] = NULL;
+	size_t n = 0, n_own = 0, k = 0;
+	int r = store_domain_list(f->store, NULL, &own, &n_own, err);
+
+	if (r < 0 || (r = domains_names(f->domains, NULL, &names, &n, err)) < 0)
+		return r;
+	v = calloc(n + n_own + 1, sizeof(*v));
+	for (size_t i = 0; v && i < n_own; i++)
+		if (own[i].wildcard)
+			snprintf(v[k++], sizeof(*v), "*.%s", own[i].domain);
+	for (size_t i = 0; v && i < n; i++)
+		snprintf(v[k++], sizeof(*v), "%s", names[i]);
+	free(names);
+	if (!v)
+		return err_set(err, -ENOMEM, "out of memory");
+	*ret = TAKE_PTR(v);
+	*ret_n = k;
+	return 0;
+}
+
+/* For the API: a wildcard certificate for a verified domain, of ACME or of the local CA. */
+int front_wildcard(struct front *f, const char *domain, struct err *err)
+{
+	if (f->acme)
+		return acme_wildcard(f->acme, domain, err);
+	return certs_local_wildcard(f->certs, domain, err);
+}
+
+void front_renamed(struct front *f)
+{
+	acme_kick(f->acme);
+}
+
 /* ---- life ---- */
 
 static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err *err)
@@ -204,6 +252,9 @@ void front_deps(struct front *f, struct api_deps *deps)
 {
 	deps->domains = f->domains;
 	deps->certs = f->certs;
+	deps->front = f;
+	deps->wildcard = front_wildcard;
+	deps->renamed = front_renamed;
 }
 
 /* The API's address as somebody on this host reaches it. */
@@ -219,16 +270,25 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 int front_start(struct front *f, struct api *api, struct err *err)
 {
-	struct edge_ops ops = { route, look, open_way, give_cert, NULL, f };
+	struct edge_ops ops = { route, look, open_way, give_cert, challenge, f };
 	struct edge_conf ec = { .tls_fd = TAKE_FD(f->tls_fd),
 		                .http_fd = TAKE_FD(f->http_fd),
 		                .wait_ms = f->conf->edge_wait_s * 1000,
 		                .hsts_s = f->conf->edge_hsts_s };
+	char dir[300];
+	struct acme_conf ac = { .dir = dir,
+		                .url = f->conf->acme_url,
+		                .email = f->conf->acme_email,
+		                .dns_hook = f->conf->acme_dns_hook,
+		                .renew_days = f->conf->acme_renew_days,
+		                .wanted = wanted,
+		                .ctx = f };
 	int r = api_address(f, api, err);
 
-	if (r < 0)
-		return r;
-	return edge_start(&ec, &ops, &f->edge, err);
+	snprintf(dir, sizeof(dir), "%s/certs", f->conf->data_dir);
+	if (r == 0 && *f->conf->acme_url)
+		r = acme_start(&ac, f->certs, &f->acme, err);
+	return r < 0 ? r : edge_start(&ec, &ops, &f->edge, err);
 }
 
 void front_say(const struct front *f)
@@ -251,6 +311,7 @@ struct front *front_free(struct front *f)
 	if (!f)
 		return NULL;
 	edge_free(f->edge);
+	acme_stop(f->acme);
 	certs_free(f->certs);
 	domains_free(f->domains);
 	if (f->tls_fd >= 0)

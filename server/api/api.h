@@ -10,7 +10,6 @@
 
 #include <stddef.h>
 
-struct acme;
 struct api;
 struct auth;
 struct builder;
@@ -19,6 +18,7 @@ struct conf;
 struct domains;
 struct err;
 struct events;
+struct front;
 struct logs;
 struct store;
 struct vmm;
@@ -31,11 +31,12 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
-	struct domains *domains; /* NULL, these four: no edge */
+	struct domains *domains; /* NULL, these five: no edge */
 	struct certs *certs;
-	struct acme *acme;
-	/* A wildcard certificate is wanted soon; NULL: the local CA makes what is needed. */
-	int (*acme_wildcard)(struct acme *a, const char *domain, struct err *err);
+	struct front *front;
+	/* A wildcard certificate for a verified domain; and: names were mapped. */
+	int (*wildcard)(struct front *f, const char *domain, struct err *err);
+	void (*renamed)(struct front *f);
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */
 	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */

@@ -209,7 +209,11 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	}
 	r = domains_map(d, req->who.account, domain, b.vm, (uint32_t)b.port, &m, err);
-	return r < 0 ? named(res, r, domain) : reply_json(res, shape_mapping(&m), err);
+	if (r < 0)
+		return named(res, r, domain);
+	if (req->api->deps.renamed)
+		req->api->deps.renamed(req->api->deps.front);
+	return reply_json(res, shape_mapping(&m), err);
 }
 
 int api_mapping_delete(struct request *req, struct reply *res, struct err *err)
@@ -236,11 +240,9 @@ int api_cert_wildcard(struct request *req, struct reply *res, struct err *err)
 	if ((r = need(req, &d, err)) < 0 ||
 	    (r = domains_wildcard(d, req->who.account, domain, name, err)) < 0)
 		return named(res, r, domain);
-	if (req->api->deps.acme_wildcard) {
-		r = req->api->deps.acme_wildcard(req->api->deps.acme, name, err);
-		if (r < 0)
-			return named(res, r, name);
-	}
+	if (req->api->deps.wildcard &&
+	    (r = req->api->deps.wildcard(req->api->deps.front, name, err)) < 0)
+		return named(res, r, name);
 	return reply_json(res, json_pack("{s:s}", "domain", name), err);
 }
 
@@ -313,6 +315,8 @@ int domain_grant(struct request *req, const struct domain_wish *w, size_t n, con
 		                w[i].port, &m, err);
 	if (r < 0) /* its names go with it */
 		vmm_delete(req->api->deps.vmm, req->who.account, vm, &drop);
+	else if (n && req->api->deps.renamed)
+		req->api->deps.renamed(req->api->deps.front);
 	return r;
 }
 

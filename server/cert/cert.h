@@ -27,6 +27,8 @@ struct certs *certs_free(struct certs *c);
  * leaf of its own; others are shown the default one.
  */
 int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err);
+/* From now on names below the domain are shown one certificate for *.domain of ours, until ACME has one. */
+int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 /* The CA's certificate as PEM, for trust stores. Caller frees. */
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);
 /* What was remembered about ACME's certificates is looked at again. */

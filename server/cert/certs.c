@@ -95,14 +95,14 @@ static int try_acme(struct certs *c, const char *name, struct entry *ret)
 }
 
 /* A leaf of ours: from its file, else made. */
-static int local_leaf(struct certs *c, const char *name, bool wildcard, struct entry *ret,
-                      struct err *err)
+static int local_leaf(struct certs *c, const char *file, const char *name, bool wildcard,
+                      struct entry *ret, struct err *err)
 {
 	char path[720];
 	time_t now = time(NULL);
 	int r;
 
-	snprintf(path, sizeof(path), "%s/leaf/%s.pem", c->dir, name);
+	snprintf(path, sizeof(path), "%s/leaf/%s.pem", c->dir, file);
 	if (access(path, F_OK) == 0 && pem_read(path, path, ret, err) == 0) {
 		/* of an earlier CA, or too old: another one */
 		if (ret->until > now + RENEW_S &&
@@ -130,17 +130,41 @@ static const char *suffix_of(const struct certs *c, const char *name)
 	return NULL;
 }
 
+/* Does a wildcard certificate that was asked for cover the name? ret: "*.parent" */
+static bool wildcard_of(const struct certs *c, const char *name, char ret[CERT_NAME_MAX + 3])
+{
+	const char *dot = strchr(name, '.');
+	char path[720];
+
+	if (strncmp(name, "*.", 2) == 0 || !dot)
+		return false;
+	snprintf(ret, CERT_NAME_MAX + 3, "*%s", dot);
+	snprintf(path, sizeof(path), "%s/acme/%s/cert.pem", c->dir, ret);
+	if (access(path, F_OK) == 0)
+		return true;
+	snprintf(path, sizeof(path), "%s/leaf/%s.pem", c->dir, ret);
+	return access(path, F_OK) == 0;
+}
+
 static int make_entry(struct certs *c, const char *name, struct entry **ret, struct err *err)
 {
 	AUTO(entry_freep) struct entry *e = calloc(1, sizeof(*e));
 	const char *suffix = suffix_of(c, name);
+	char wild[CERT_NAME_MAX + 3];
 	int r;
 
 	if (!e)
 		return err_set(err, -ENOMEM, "out of memory");
 	snprintf(e->name, sizeof(e->name), "%s", name);
 	if (try_acme(c, name, e) < 0) {
-		r = local_leaf(c, suffix ? suffix : name, suffix != NULL, e, err);
+		if (suffix)
+			r = local_leaf(c, suffix, suffix, true, e, err);
+		else if (strncmp(name, "*.", 2) == 0)
+			r = local_leaf(c, name, name + 2, true, e, err);
+		else if (wildcard_of(c, name, wild))
+			r = local_leaf(c, wild, wild + 2, true, e, err);
+		else
+			r = local_leaf(c, name, name, false, e, err);
 		if (r < 0)
 			return r;
 	}
@@ -201,12 +225,14 @@ static int find(struct certs *c, const char *name, struct entry **ret, struct er
 
 int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err)
 {
-	const char *as = name_safe(name) && (own || suffix_of(c, name)) ? name : c->suffix[0];
+	const char *suffix = suffix_of(c, name);
+	char wild[CERT_NAME_MAX + 3];
+	const char *as = c->suffix[0];
 	struct entry *e = NULL;
 	int r;
 
-	if (as == name && suffix_of(c, name) && !own)
-		as = suffix_of(c, name);
+	if (name_safe(name))
+		as = own ? name : suffix ? suffix : wildcard_of(c, name, wild) ? wild : as;
 	LOCK_SCOPE(&c->lock);
 	r = find(c, as, &e, err);
 	if (r < 0) {
@@ -216,6 +242,19 @@ int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err 
 	if (SSL_use_cert_and_key(ssl, e->cert, e->key, e->chain, 1) != 1)
 		return err_set(err, -EIO, "OpenSSL does not take the certificate of '%s'", as);
 	return 0;
+}
+
+int certs_local_wildcard(struct certs *c, const char *domain, struct err *err)
+{
+	char name[CERT_NAME_MAX + 3];
+	struct entry *e = NULL;
+
+	snprintf(name, sizeof(name), "*.%s", domain);
+	if (!name_safe(name))
+		return err_set(err, -EINVAL, "'%s' is not a domain name", domain);
+	LOCK_SCOPE(&c->lock);
+	forget_locked(c); /* names below it had leaves of their own */
+	return find(c, name, &e, err);
 }
 
 static void certs_freep(struct certs **c)
@@ -238,7 +277,7 @@ struct certs *certs_free(struct certs *c)
 int certs_open(const char *dir, const char *const *suffixes, size_t n, struct certs **ret,
                struct err *err)
 {
-	static const char *const below[] = { "", "/leaf", "/acme" };
+	static const char *const below[] = { "", "/leaf", "/acme", "/challenge" };
 	AUTO(certs_freep) struct certs *c = calloc(1, sizeof(*c));
 	int r;
 

@@ -168,7 +168,7 @@ int conn_read(struct conn *c)
 		}
 		if (n <= 0)
 			return -1;
-		if ((size_t)n < READ_PIECE && !c->io.hup)
+		if ((size_t)n < READ_PIECE && !c->io.ended)
 			c->io.readable = false;
 	}
 	c->in.len += (size_t)n;

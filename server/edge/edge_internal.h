@@ -70,6 +70,7 @@ struct io {
 	enum io_kind kind;
 	int fd; /* owned, but for listeners */
 	bool readable, writable, hup;
+	bool ended; /* the other side sends no more: a short read says nothing about what is left */
 };
 
 struct worker;

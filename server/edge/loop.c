@@ -111,6 +111,7 @@ static void on_event(struct worker *w, struct io *io, uint32_t ev)
 	io->readable |= (ev & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
 	io->writable |= (ev & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
 	io->hup |= (ev & (EPOLLHUP | EPOLLERR)) != 0;
+	io->ended |= (ev & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
 	switch (io->kind) {
 	case IO_WAKE:
 		take_opened(w);

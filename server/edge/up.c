@@ -273,7 +273,8 @@ static bool connect_over(struct up *u)
 		return true;
 	}
 	u->connected = true;
-	u->io.hup = false;
+	u->io.hup = false; /* a socket that is not connected yet has nobody there */
+	u->io.ended = false;
 	x->state = X_ACTIVE;
 	x->deadline = u->w->now + EDGE_ANSWER_MS;
 	xchg_wait(x, false);
@@ -321,7 +322,7 @@ static bool read_some(struct up *u)
 		u->eof = true;
 		return true;
 	}
-	if ((size_t)n < room && !u->io.hup)
+	if ((size_t)n < room && !u->io.ended)
 		u->io.readable = false;
 	u->got_any = true;
 	u->in.len += (size_t)n;

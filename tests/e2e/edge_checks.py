@@ -26,6 +26,13 @@ def crc_of(n):
     return crc
 
 
+def read_file(path):
+    if not os.path.exists(path):
+        return b""
+    with open(path, "rb") as f:
+        return f.read()
+
+
 class Reply:
     def __init__(self, status, version, headers, body):
         self.status, self.version, self.headers, self.body = status, version, headers, body
@@ -53,11 +60,11 @@ class Edge:
                 raise AssertionError(f"curl {url}: {r.returncode} {r.stderr.decode()}")
             status, version = r.stdout.decode().split()
             fields = {}
-            for line in open(head, errors="replace").read().replace("\r", "").split("\n\n")[-2].splitlines()[1:] \
-                    if os.path.exists(head) and os.path.getsize(head) else []:
+            heads = read_file(head).decode("latin-1").replace("\r", "").split("\n\n")
+            for line in heads[-2].splitlines()[1:] if len(heads) > 1 else []:
                 k, _, v = line.partition(": ")
                 fields[k.lower()] = v
-            body = open(out, "rb").read() if os.path.exists(out) else b""
+            body = read_file(out) if "-I" not in args else b""  # curl puts the head there
             reply = Reply(int(status), version, fields, body)
             reply.code = r.returncode
             return reply
@@ -89,7 +96,7 @@ def read_until_closed(s):
             if not piece:
                 return got
             got += piece
-    except (ConnectionResetError, TimeoutError):
+    except (ConnectionError, TimeoutError, ssl.SSLError):
         return got
 
 
