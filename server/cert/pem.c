@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pem.c - keys and certificates in files */
+#include <openssl/err.h>
 #include <openssl/pem.h>
 
 #include <errno.h>
@@ -43,6 +44,7 @@ static int read_certs(const char *text, struct entry *ret)
 	while ((x = PEM_read_bio_X509(b, NULL, no_passphrase, NULL)))
 		if (sk_X509_push(ret->chain, x) <= 0)
 			X509_free(x);
+	ERR_clear_error(); /* the end of the file */
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 /* tls.c - one TLS context for all names: the certificate is chosen when the client has said which */
 #include <ctype.h>
 #include <errno.h>
+#include <openssl/err.h>
 #include <string.h>
 
 #include "edge/edge_internal.h"
@@ -14,6 +15,7 @@ static int on_cert(SSL *ssl, void *arg)
 	const char *sni = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
 	char name[H1_HOST_MAX + 1];
 	size_t n = 0;
+	bool ok;
 
 	if (!sni)
 		sni = "";
@@ -22,7 +24,9 @@ static int on_cert(SSL *ssl, void *arg)
 	name[n] = '\0';
 	if (sni[n] || (n && !h1_host_name(name, n)))
 		return 0; /* the handshake fails */
-	return e->ops.cert && e->ops.cert(e->ops.ctx, name, ssl) == 0;
+	ok = e->ops.cert && e->ops.cert(e->ops.ctx, name, ssl) == 0;
+	ERR_clear_error(); /* what reading files left there is not this connection's */
+	return ok;
 }
 
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
