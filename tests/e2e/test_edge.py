@@ -50,7 +50,7 @@ class Edges(Checks, EdgeBase):
         m = self.map("taken.style.dev", self.vm)
         self.assertEqual((m["domain"], m["vmId"], m["vmPort"], m["deploymentId"]), ("taken.style.dev", self.vm, PORT, None))
         account = s.api("POST", "/v1/accounts", {"name": "edge other"})
-        other = s.api("POST", "/v1/keys", {"accountId": account["id"], "name": "edge"})["key"]
+        other = s.api("POST", f"/v1/keys?accountId={account['id']}", {"name": "edge"})["key"]
         theirs = s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None}, key=other)["id"]
         body = {"vmId": theirs, "vmPort": 80}
         self.refused(400, "DOMAIN_ALREADY_EXISTS", s.api, "POST", "/domains/v1/mappings/taken.style.dev", body, key=other)
