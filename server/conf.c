@@ -261,7 +261,7 @@ static const struct setting settings[] = {
 	{ "PANDO_ACME_DNS_HOOK", SET_TEXT, MEMBER(acme_dns_hook), check_opt_path, "", NULL, 0, 0,
 	  "Program that sets TXT records for wildcard certificates; called as uacme calls its hook" },
 	{ "PANDO_ACME_RENEW_DAYS", SET_U32, MEMBER(acme_renew_days), check_u32, "30", NULL, 1, 1000,
-	  "ACME certificates are renewed so many days before their end" },
+	  "ACME certificates are renewed so many days before their end, short-lived ones after two thirds of their life" },
 };
 /* clang-format on */
 

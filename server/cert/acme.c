@@ -132,13 +132,12 @@ static int uacme(struct acme *a, const char *const *argv, struct err *err)
 }
 
 /* An account key, made once. */
-static int need_account(struct acme *a, struct err *err)
+static int need_account(struct acme *a, const char *dir, struct err *err)
 {
-	char dir[320], key[340];
+	char key[360];
 	const char *argv[] = { "uacme", "-c", dir, "-a", a->url, "-y", "-t", "EC", "new",
 		               *a->email ? a->email : NULL, NULL };
 
-	snprintf(dir, sizeof(dir), "%s/acme", a->dir);
 	snprintf(key, sizeof(key), "%s/private/key.pem", dir);
 	if (access(key, F_OK) == 0)
 		return 0;
@@ -148,19 +147,18 @@ static int need_account(struct acme *a, struct err *err)
 static int issue_locked(struct acme *a, const char *name, struct err *err)
 {
 	bool wild = strncmp(name, "*.", 2) == 0;
-	char dir[320], hook[340], days[16];
+	char dir[320], hook[340];
 	const char *argv[] = { "uacme", "-c",  dir,  "-a",    a->url, "-h",
-		               hook,    "-d",  days, "-t",    "EC",   "-n",
-		               "issue", name,  NULL };
+		               hook,    "-f",  "-t", "EC",    "issue", name,
+		               NULL };
 	int r;
 
 	if (wild && !*a->dns_hook)
 		return err_tag(err, -ENOTSUP, "FAILED_TO_PROVISION_CERTIFICATE",
 		               "a wildcard certificate needs dns-01, and no PANDO_ACME_DNS_HOOK is set");
-	snprintf(dir, sizeof(dir), "%s/acme", a->dir);
+	snprintf(dir, sizeof(dir), "%s/acme%s", a->dir, wild ? "-wild" : "");
 	snprintf(hook, sizeof(hook), "%s/hook-%s", a->dir, wild ? "dns" : "http");
-	snprintf(days, sizeof(days), "%u", a->conf.renew_days);
-	if ((r = need_account(a, err)) < 0 || (r = uacme(a, argv, err)) < 0)
+	if ((r = need_account(a, dir, err)) < 0 || (r = uacme(a, argv, err)) < 0)
 		return r;
 	certs_forget(a->certs);
 	log_info("certificates: ACME certified %s", name);
@@ -169,9 +167,7 @@ static int issue_locked(struct acme *a, const char *name, struct err *err)
 
 static bool good_for_long(struct acme *a, const char *name)
 {
-	int64_t until = certs_acme_until(a->certs, name);
-
-	return until > (int64_t)time(NULL) + (int64_t)a->conf.renew_days * 86400;
+	return certs_acme_renew_at(a->certs, name, a->conf.renew_days) > (int64_t)time(NULL);
 }
 
 int acme_wildcard(struct acme *a, const char *domain, struct err *err)

@@ -3,7 +3,7 @@
  * cert/cert.h - certificates of the edge: a CA of our own, leaves on demand, what ACME brought
  *
  * Below <data>/certs: ca.key, ca.crt (made at first start), leaf/<name>.pem (key and certificate), and
- * acme/ as uacme keeps it. Keys are 0600. Everything is found again after a restart. All
+ * acme/ and acme-wild/ as uacme keeps them. Keys are 0600. Everything is found again after a restart. All
  * functions may be called from any thread.
  */
 #pragma once
@@ -33,5 +33,5 @@ int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);
 /* What was remembered about ACME's certificates is looked at again. */
 void certs_forget(struct certs *c);
-/* When ACME's certificate for exactly this name ends: seconds since the epoch, or -ENOENT. */
-int64_t certs_acme_until(struct certs *c, const char *name);
+/* When ACME's certificate for exactly this name should be renewed (seconds since the epoch), or -ENOENT. */
+int64_t certs_acme_renew_at(struct certs *c, const char *name, unsigned days_before);

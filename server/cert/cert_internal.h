@@ -45,4 +45,5 @@ void entry_clear(struct entry *e); /* key and certificates */
 int pem_read(const char *key_path, const char *cert_path, struct entry *ret, struct err *err);
 /* Key and certificate into one file of mode 0600. */
 int pem_write(const char *path, EVP_PKEY *key, X509 *cert, struct err *err);
+time_t cert_since(const X509 *cert); /* its time */
 time_t cert_until(const X509 *cert);

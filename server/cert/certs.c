@@ -61,22 +61,31 @@ static bool name_safe(const char *s)
 	return true;
 }
 
+/* uacme keeps "*.name" as "name": wildcards have a directory of their own. */
 static int acme_read(struct certs *c, const char *ident, struct entry *ret, struct err *err)
 {
+	bool wild = strncmp(ident, "*.", 2) == 0;
+	const char *below = wild ? "acme-wild" : "acme";
 	char key[720], cert[720];
 
-	snprintf(key, sizeof(key), "%s/acme/private/%s/key.pem", c->dir, ident);
-	snprintf(cert, sizeof(cert), "%s/acme/%s/cert.pem", c->dir, ident);
+	ident += wild ? 2 : 0;
+	snprintf(key, sizeof(key), "%s/%s/private/%s/key.pem", c->dir, below, ident);
+	snprintf(cert, sizeof(cert), "%s/%s/%s/cert.pem", c->dir, below, ident);
+	if (access(cert, F_OK) < 0)
+		return -ENOENT;
 	return pem_read(key, cert, ret, err);
 }
 
-int64_t certs_acme_until(struct certs *c, const char *name)
+/* So many days before its end, but not before two thirds of its life are over. */
+int64_t certs_acme_renew_at(struct certs *c, const char *name, unsigned days_before)
 {
 	AUTO(entry_freep) struct entry *e = calloc(1, sizeof(*e));
+	int64_t life;
 
 	if (!e || !name_safe(name) || acme_read(c, name, e, NULL) < 0)
 		return -ENOENT;
-	return e->until;
+	life = e->until - cert_since(e->cert);
+	return e->until - MIN((int64_t)days_before * 86400, life / 3);
 }
 
 static int try_acme(struct certs *c, const char *name, struct entry *ret)
@@ -139,7 +148,7 @@ static bool wildcard_of(const struct certs *c, const char *name, char ret[CERT_N
 	if (strncmp(name, "*.", 2) == 0 || !dot)
 		return false;
 	snprintf(ret, CERT_NAME_MAX + 3, "*%s", dot);
-	snprintf(path, sizeof(path), "%s/acme/%s/cert.pem", c->dir, ret);
+	snprintf(path, sizeof(path), "%s/acme-wild/%s/cert.pem", c->dir, ret + 2);
 	if (access(path, F_OK) == 0)
 		return true;
 	snprintf(path, sizeof(path), "%s/leaf/%s.pem", c->dir, ret);
@@ -277,7 +286,7 @@ struct certs *certs_free(struct certs *c)
 int certs_open(const char *dir, const char *const *suffixes, size_t n, struct certs **ret,
                struct err *err)
 {
-	static const char *const below[] = { "", "/leaf", "/acme", "/challenge" };
+	static const char *const below[] = { "", "/leaf", "/acme", "/acme-wild", "/challenge" };
 	AUTO(certs_freep) struct certs *c = calloc(1, sizeof(*c));
 	int r;
 

@@ -17,11 +17,21 @@ static void bio_freep(BIO **b)
 	BIO_free(*b);
 }
 
-time_t cert_until(const X509 *cert)
+static time_t seconds(const ASN1_TIME *t)
 {
 	struct tm tm;
 
-	return ASN1_TIME_to_tm(X509_get0_notAfter(cert), &tm) == 1 ? timegm(&tm) : 0;
+	return ASN1_TIME_to_tm(t, &tm) == 1 ? timegm(&tm) : 0;
+}
+
+time_t cert_since(const X509 *cert)
+{
+	return seconds(X509_get0_notBefore(cert));
+}
+
+time_t cert_until(const X509 *cert)
+{
+	return seconds(X509_get0_notAfter(cert));
 }
 
 /* Keys without a passphrase only: nobody is there to type one. */

@@ -164,7 +164,7 @@ class Edges(Checks, EdgeBase):
             return found
         before = files()
         self.assertEqual({n: m for n, (m, _) in before.items()},
-                         {"ca.key": "0o600", "ca.crt": "0o644", "leaf/pando.localhost.pem": "0o600", "leaf/style.dev.pem": "0o600"})
+                         {"ca.key": "0o600", "ca.crt": "0o600", "leaf/pando.localhost.pem": "0o600", "leaf/style.dev.pem": "0o600"})
         self.s.restart()
         self.assertEqual(files(), before)
         self.assertEqual(self.e.curl("https://kept.style.dev/echo").status, 200)  # and wakes the VM
