@@ -10,10 +10,11 @@ import tempfile
 
 from case import limit, long, wait_for
 
-from harness import Server, free_port
+from harness import ROOT, Server, free_port
 from knot import ADDRESS, Knot
 from test_edge import EdgeBase
 
+SDK = os.path.join(ROOT, "tests/sdk")
 ZONE = "example.test"
 TXT = "_freestyle_custom_hostname"
 
@@ -120,6 +121,25 @@ class Domains(Dns):
         s.api("DELETE", f"/v1/accounts/{account['id']}")
         s.delete(vm)
         self.assertEqual(s.api("GET", "/domains/v1/mappings"), [])
+
+    @limit(200)
+    def test_the_package_completes(self):
+        if not os.path.isdir(os.path.join(SDK, "node_modules/freestyle")):
+            subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=SDK, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=110)
+        env = {**os.environ, "FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key()}
+
+        def node(text):
+            r = subprocess.run(["node", "--input-type=module", "-e", 'import { freestyle } from "freestyle";' + text], cwd=SDK, env=env,
+                               capture_output=True, text=True, timeout=60)
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            return json.loads(r.stdout)
+        domain = f"package.{ZONE}"
+        made = node(f'const v = await freestyle.domains.verifications.create({{ domain: "{domain}" }}); '
+                    'console.log(JSON.stringify(await freestyle.domains.verifications.list()));')
+        code = next(v["verificationCode"] for v in made if v["domain"] == domain)
+        self.knot.update(f"add {TXT}.{domain}. 1 TXT \"{code}\"")
+        self.assertEqual(node(f'console.log(JSON.stringify(await freestyle.domains.verifications.complete({{ domain: "{domain}" }})));')["domain"], domain)
+        self.assertIn(domain, json.dumps(node("console.log(JSON.stringify(await freestyle.domains.list()));")))
 
     def test_zy_no_name_server(self):
         v = self.s.api("POST", "/domains/v1/verifications", {"domain": "late.example.test"})
