@@ -49,3 +49,16 @@ int nl_nets(int fd, void (*fn)(const struct nl_net *n, void *ctx), void *ctx, st
 /* Calls fn with the name of every link. */
 int nl_links(int fd, void (*fn)(const char *name, unsigned ifindex, void *ctx), void *ctx,
              struct err *err);
+/* Removes what nl_addr_add() made; -EADDRNOTAVAIL when it is not there. */
+int nl_addr_del(int fd, unsigned ifindex, uint32_t addr, uint8_t prefix, struct err *err);
+/* A route to dst/prefix over a link, through a gateway on that link (0: none). Replaces. */
+struct nl_route {
+	uint32_t dst, gateway; /* network byte order */
+	uint8_t prefix;
+	unsigned oif;
+};
+int nl_route_set(int fd, const struct nl_route *r, struct err *err);
+/* Shapes what leaves the link to so many bytes a second; 0 takes the limit away. */
+int nl_rate_set(int fd, unsigned ifindex, uint64_t bytes_per_s, struct err *err);
+/* Moves a link into another namespace. */
+int nl_link_move(int fd, unsigned ifindex, int ns, struct err *err);

@@ -444,3 +444,36 @@ int slots_tap(struct slots *s, uint32_t idx, int *ret_fd, struct err *err)
 
 	return r < 0 ? r : slotnet_tap(&s->env, n, ret_fd, err);
 }
+
+int slots_proxy(struct slots *s, uint32_t idx, int *ret_fd, struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_proxy(&s->env, n, ret_fd, err);
+}
+
+int slots_policy(struct slots *s, uint32_t idx, const struct priv_egress *e, struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_policy(&s->env, n, e, err);
+}
+
+int slots_pin(struct slots *s, uint32_t idx, const struct priv_pin *p, struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_pin(&s->env, n, p, err);
+}
+
+int slots_blocked(struct slots *s, uint32_t idx, struct priv_blocked ret[], uint32_t *ret_n,
+                  struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_blocked(&s->env, n, ret, ret_n, err);
+}

@@ -2,6 +2,7 @@
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
 #include "api/api_internal.h"
 
+#include "api/api_net.h"
 #include "base/auto.h"
 
 #define NO_BODY API_BODY_IGNORED
@@ -186,6 +187,22 @@ const struct route api_routes[] = {
 	{ METHOD_DELETE, IDENTITY "/permissions/git/{repo_id}", SCOPE_ACCOUNT, NO_BODY, api_git_perm_revoke,
 	  "Take a permission on a repository back" },
 #undef IDENTITY
+
+	/* egress, private networks, tunnels */
+	{ METHOD_GET,    "/v1/vms/{vm_id}/egress",         SCOPE_VM_READ,  NO_BODY,   api_egress_get,
+	  "What a VM may reach; secrets are masked" },
+	{ METHOD_PUT,    "/v1/vms/{vm_id}/egress",         SCOPE_VM_WRITE, KIB(256),  api_egress_put,
+	  "Change what a VM may reach, at once; mode, rules, inject, bandwidth" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/egress/blocked", SCOPE_VM_READ,  NO_BODY,   api_egress_blocked,
+	  "Destinations that were refused, the newest first" },
+	{ METHOD_POST,   "/v1/vpcs",                       SCOPE_ACCOUNT,  KIB(64),   api_vpc_create,
+	  "Make a private network; name, cidr" },
+	{ METHOD_GET,    "/v1/vpcs",                       SCOPE_ACCOUNT,  NO_BODY,   api_vpc_list,
+	  "List private networks" },
+	{ METHOD_GET,    "/v1/vpcs/{vpc_id}",              SCOPE_ACCOUNT,  NO_BODY,   api_vpc_get,
+	  "One private network with its VMs" },
+	{ METHOD_DELETE, "/v1/vpcs/{vpc_id}",              SCOPE_ACCOUNT,  NO_BODY,   api_vpc_delete,
+	  "Delete a private network that has no VMs" },
 
 	{ METHOD_GET,    "/v1/tree",                       SCOPE_VM_READ,  NO_BODY,   api_tree,
 	  "All points and VMs of the account, with parents, states and sizes" },

@@ -11,6 +11,7 @@ struct dns;
 struct engine;
 struct events;
 struct err;
+struct gates;
 struct priv_info;
 struct privc;
 struct store;
@@ -24,6 +25,7 @@ struct vmm_conf {
 	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
 	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
 	uint32_t shells;                 /* QEMU processes started ahead */
+	struct gates *gates;             /* weak: policies of slots */
 	struct vm_quota quota;           /* of accounts that have none of their own */
 	struct events *events;           /* weak; told what happens to VMs. NULL: nobody is */
 	uint32_t busy_wait_s;            /* for another call on the same VM to end */
