@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "wire/agent.h"
@@ -119,6 +120,15 @@ struct proc {
 	bool command_cut;
 };
 
+/* A shell loaded ahead of the next command. */
+struct ready {
+	pid_t pid;         /* 0: none */
+	int fd;            /* owned; -1: none */
+	uint64_t spawn_at; /* clock_ms(); 0: not planned */
+	const char *lib;   /* NULL: never */
+	struct timespec shell_ctime;
+};
+
 struct agent {
 	int ep;            /* owned */
 	int port;          /* owned */
@@ -161,6 +171,7 @@ struct agent {
 	struct term *terms[AGENT_TERMS_MAX]; /* owned */
 	const char *test_root;               /* NULL: the real machine. Else see --help */
 	uint64_t nofile_soft, nofile_hard;   /* limits to give back to children */
+	struct ready ready;
 	bool reset_oom; /* the agent is protected from the OOM killer, its children are not */
 };
 
@@ -227,26 +238,67 @@ enum job_pipes { JOB_IN = 1, JOB_OUT = 2, JOB_ERR = 4, JOB_COMMIT = 8 };
 /* In a child of the agent: a session of its own, the descriptors in their places, nothing else. */
 void child_setup(struct agent *a, struct job_fds *fds);
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
+/* The same with the shell that is ready, which gets the request as it came; <0: none is. */
+int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n);
 void job_on_exit(struct agent *a, struct stream *s);
 void job_cancel(struct agent *a, struct stream *s);
 void job_orphan(struct agent *a, struct stream *s);
 /* Timers, and the end of it: the only place where a stream is freed. */
 void job_tick(struct agent *a, struct stream *s, uint64_t now);
 uint64_t job_next_timer(const struct stream *s);
-/* In the child: says how it went and ends the process. err_no: positive or 0. */
+/* child.c. In the child: says how it went and ends the process. err_no: positive or 0. */
 void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
                   const void *body, size_t n) __attribute__((noreturn));
 void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
         __attribute__((noreturn, format(printf, 4, 5)));
-/* In the child: becomes the user or ends the process; "" stays who we are. */
 struct user;
+/* In the child: becomes the user or ends the process; "" stays who we are. */
 void child_become(const struct job_fds *fds, const char *name, struct user *ret);
 
-/* exec.c, connect.c, power.c; op: exec, proc.run or proc.start */
-void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
+/* user.c */
+#define USER_GROUPS_MAX 1024u /* groups of one account that are honoured */
+struct user {
+	uid_t uid;
+	gid_t gid;
+	char name[AGENT_USER_MAX], home[AGENT_PATH_MAX], shell[AGENT_PATH_MAX];
+	gid_t groups[USER_GROUPS_MAX];
+	size_t n_groups;
+};
+int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
+int user_find_uid(uid_t uid, struct user *ret);
+int user_become(const struct user *u);
+
 /* node.c: the directory of the Node.js that nvm has as its default, or "" */
 #define NODE_DIR_MAX 320u
 void node_find(char ret[NODE_DIR_MAX]);
+
+/* exec_child.c, in the child: the account and its Node.js; then the rest, up to the start of the
+ * shell */
+#define EXEC_SHELL "/bin/sh"
+struct exec_image {
+	char *argv[4];
+	char *env[6 + AGENT_ENV_MAX + 1];
+	size_t n_env;
+};
+struct exec_account {
+	struct user user;
+	char node[NODE_DIR_MAX];
+};
+void exec_account(const struct job_fds *fds, const char *name, struct exec_account *ret);
+void exec_prepare(const struct job_fds *fds, const struct agent_exec_req *r,
+                  const struct exec_account *who, struct exec_image *ret);
+
+/* ready.c */
+bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n);
+/* 0 and the shell's pid, or -errno: the caller starts one itself. */
+int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret);
+void ready_plan(struct agent *a, unsigned ms); /* not sooner than that from now */
+void ready_tick(struct agent *a, uint64_t now);
+uint64_t ready_next_timer(const struct agent *a);
+void ready_close(struct agent *a);
+
+/* exec.c, connect.c, power.c; op: exec, proc.run or proc.start */
+void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
 void connect_begin(struct agent *a, uint32_t id, struct rd *c);
 void connect_on_writable(struct agent *a, struct stream *s);
 void power_off(struct agent *a);
@@ -330,19 +382,6 @@ void term_list_begin(struct agent *a, uint32_t id, struct rd *c);
 void term_read_begin(struct agent *a, uint32_t id, struct rd *c);
 void term_write(struct term *t, const void *p, size_t n);
 void term_leave(struct term *t); /* a stream that wrote to it is gone; NULL is fine */
-
-/* user.c */
-#define USER_GROUPS_MAX 1024u /* groups of one account that are honoured */
-struct user {
-	uid_t uid;
-	gid_t gid;
-	char name[AGENT_USER_MAX], home[AGENT_PATH_MAX], shell[AGENT_PATH_MAX];
-	gid_t groups[USER_GROUPS_MAX];
-	size_t n_groups;
-};
-int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
-int user_find_uid(uid_t uid, struct user *ret);
-int user_become(const struct user *u);
 
 /* job.c, in a child: signals, limits and OOM score as a program expects them */
 void child_reset(const struct agent *a);

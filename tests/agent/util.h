@@ -38,6 +38,8 @@ void rig_stop(struct rig *r);  /* ends it and reaps it */
 void rig_attach(struct rig *r);
 int rig_hello(struct rig *r, enum guest_reason reason, uint64_t generation, struct guest_info *info,
               struct err *err);
+/* With PANDO_READY, the agent's --ready: waits for the shell it loads ahead; its pid. */
+pid_t rig_await_shell(struct rig *r);
 /* File below the test root as text; "" when it is not there. Caller frees. */
 char *rig_text(struct rig *r, const char *name);
 void rig_write(struct rig *r, const char *name, const char *text, mode_t mode);

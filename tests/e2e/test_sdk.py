@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unmodified npm package against a server of ours: tests/sdk, run by Node, each of its tests counts"""
+import fcntl
 import glob
 import os
 import re
@@ -12,13 +13,25 @@ DIR = os.path.join(ROOT, "tests/sdk")
 TAP = re.compile(r"^(\s*)(ok|not ok) \d+ - (.*?)(?: # (SKIP|TODO)\b\s*(.*))?$")
 
 
+OWN_CLASS = ("spec", "systemd", "logs", "pty")  # the others run in class Sdk: lanes share the work
+
+
 class Sdk(Case):
     keeps_specs = True
 
-    @limit(120)
+    @classmethod
+    def files(cls):
+        """Test files of this class."""
+        names = (os.path.basename(p) for p in glob.glob(os.path.join(DIR, "*.test.mjs")))
+        return sorted(n for n in names if n.split(".")[0] not in OWN_CLASS)
+
+    @limit(240)
     def test_install(self):
         """As the lock file says; npm of this machine knows where to ask."""
         lock, done = (os.path.join(DIR, n) for n in ("package-lock.json", "node_modules/.package-lock.json"))
+        guard = open(os.path.join(DIR, "package.json"))  # held by one lane at a time
+        self.addCleanup(guard.close)
+        fcntl.flock(guard, fcntl.LOCK_EX)
         if os.path.exists(done) and os.path.getmtime(done) >= os.path.getmtime(lock):
             return
         r = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=DIR, stdin=subprocess.DEVNULL, capture_output=True,
@@ -27,11 +40,11 @@ class Sdk(Case):
 
     @limit(560)
     def test_the_package_works(self):
-        files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(DIR, "*.test.mjs")))
+        files = self.files()
         self.assertTrue(files, "tests/sdk has no tests: this is not a whole checkout")
         env = {**os.environ, "FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key(),
                "NODE_OPTIONS": "--experimental-websocket", "PANDOD_PID": str(self.s.pandod_pid())}
-        log = os.path.join(test_logs(), "sdk-tap.log")
+        log = os.path.join(test_logs(), f"{type(self).__name__.lower()}-tap.log")
         with open(log, "w") as out:
             p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *files], cwd=DIR, env=env,
                                  stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
@@ -51,6 +64,18 @@ class Sdk(Case):
         failed = [name for name, ok, _ in leaves if not ok]
         if code != 0 or failed:
             self.fail(f"exit code {code}, failed: {', '.join(failed) or 'none of its tests'}\n{text[-6000:]}")
+
+
+class SdkSpec(Sdk):
+    @classmethod
+    def files(cls):
+        return ["spec.test.mjs", "systemd.test.mjs"]
+
+
+class SdkLive(Sdk):
+    @classmethod
+    def files(cls):
+        return ["logs.test.mjs", "pty.test.mjs"]
 
 
 def leaf_results(text):
