@@ -35,7 +35,8 @@ struct buf;
 #define NET_VPC_LINK "vpc0"
 #define NET_VPC_ROUTER "169.254.1.1"
 #define NET_VPC_SLOT "169.254.1.2"
-#define NET_WG_LINK "wg0"
+#define NET_WG_PREFIX "pw" /* of the names of tunnels' links */
+#define NET_WG_LINK NET_WG_PREFIX "*"
 
 /* Addresses are in host byte order. */
 struct net_slot {

@@ -188,7 +188,7 @@ int nl_link_config(int fd, unsigned ifindex, const uint8_t mac[6], uint32_t mtu,
 	return r < 0 ? err_sys(err, r, "configure link %u", ifindex) : 0;
 }
 
-static int addr_change(int fd, uint16_t type, uint16_t flags, unsigned ifindex, uint32_t addr,
+static int addr_change(int fd, uint16_t flags, unsigned ifindex, uint32_t addr, uint32_t peer,
                        uint8_t prefix)
 {
 	struct ifaddrmsg ifa = { .ifa_family = AF_INET,
@@ -196,24 +196,52 @@ static int addr_change(int fd, uint16_t type, uint16_t flags, unsigned ifindex, 
 		                 .ifa_index = ifindex };
 	struct nl_msg m;
 
-	nl_begin(&m, type, flags, &ifa, sizeof(ifa));
+	nl_begin(&m, RTM_NEWADDR, flags, &ifa, sizeof(ifa));
 	nl_attr(&m, IFA_LOCAL, &addr, sizeof(addr));
-	nl_attr(&m, IFA_ADDRESS, &addr, sizeof(addr));
+	nl_attr(&m, IFA_ADDRESS, &peer, sizeof(peer));
 	return nl_talk(fd, &m, NULL, NULL);
 }
 
 int nl_addr_add(int fd, unsigned ifindex, uint32_t addr, uint8_t prefix, struct err *err)
 {
-	int r = addr_change(fd, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, ifindex, addr, prefix);
+	int r = addr_change(fd, NLM_F_CREATE | NLM_F_EXCL, ifindex, addr, addr, prefix);
 
 	return r < 0 ? err_sys(err, r, "give link %u its address", ifindex) : 0;
 }
 
-int nl_addr_del(int fd, unsigned ifindex, uint32_t addr, uint8_t prefix, struct err *err)
+int nl_addr_peer(int fd, unsigned ifindex, uint32_t addr, uint32_t peer, struct err *err)
 {
-	int r = addr_change(fd, RTM_DELADDR, 0, ifindex, addr, prefix);
+	int r = addr_change(fd, NLM_F_CREATE | NLM_F_EXCL, ifindex, addr, peer, 32);
 
-	return r < 0 ? err_sys(err, r, "take an address from link %u", ifindex) : 0;
+	return r < 0 ? err_sys(err, r, "give link %u a peer", ifindex) : 0;
+}
+
+int nl_link_mtu(int fd, unsigned ifindex, uint32_t mtu, struct err *err)
+{
+	struct ifinfomsg ifi = { .ifi_family = AF_UNSPEC, .ifi_index = (int)ifindex };
+	struct nl_msg m;
+	int r;
+
+	nl_begin(&m, RTM_NEWLINK, 0, &ifi, sizeof(ifi));
+	nl_attr(&m, IFLA_MTU, &mtu, sizeof(mtu));
+	r = nl_talk(fd, &m, NULL, NULL);
+	return r < 0 ? err_sys(err, r, "set the MTU of link %u", ifindex) : 0;
+}
+
+int nl_link_add_kind(int fd, const char *name, const char *kind, struct err *err)
+{
+	struct ifinfomsg ifi = { .ifi_family = AF_UNSPEC };
+	struct rtattr *info;
+	struct nl_msg m;
+	int r;
+
+	nl_begin(&m, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &ifi, sizeof(ifi));
+	nl_attr(&m, IFLA_IFNAME, name, strlen(name) + 1);
+	info = nl_attr(&m, IFLA_LINKINFO, NULL, 0);
+	nl_attr(&m, IFLA_INFO_KIND, kind, strlen(kind));
+	nl_nest_end(&m, info);
+	r = nl_talk(fd, &m, NULL, NULL);
+	return r < 0 ? err_sys(err, r, "create link '%s'", name) : 0;
 }
 
 int nl_link_move(int fd, unsigned ifindex, int ns, struct err *err)

@@ -48,8 +48,10 @@ static void frames(const struct priv_egress *e, struct buf *out)
 	           "\t\tether type arp arp saddr ip " NET_GUEST " accept\n"
 	           "\t\tether type ip ip saddr " NET_GUEST " accept\n");
 	if (e->vpc_addr)
-		buf_printf(out, "\t\tether type ip ip saddr %s accept\n",
-		           net_ip_text(e->vpc_addr, ip));
+		buf_printf(out,
+		           "\t\tether type arp arp saddr ip %s accept\n"
+		           "\t\tether type ip ip saddr %s accept\n",
+		           net_ip_text(e->vpc_addr, ip), ip);
 	buf_printf(out, "\t}\n}\n");
 }
 

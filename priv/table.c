@@ -47,6 +47,9 @@ static const struct {
 	[PRIV_SLOT_PROXY]  = { OP_SLOT,           op_slot_proxy },
 	[PRIV_SLOT_PIN]    = { OP_SLOT,           op_slot_pin },
 	[PRIV_SLOT_BLOCKED] = { OP_SLOT,          op_slot_blocked },
+	[PRIV_SLOT_VPC]    = { OP_GROWS | OP_SLOT, op_slot_vpc },
+	[PRIV_VPC_REMOVE]  = { 0,                 op_vpc_remove },
+	[PRIV_VPC_WG]      = { 0,                 op_vpc_wg },
 };
 /* clang-format on */
 

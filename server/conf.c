@@ -195,6 +195,8 @@ static const struct setting settings[] = {
 	  "Name or address at which WireGuard clients reach this host; empty: the address of its default route" },
 	{ "PANDO_WG_PORT", SET_U32, MEMBER(wg_port), check_u32, "51820", NULL, 1024, 64000,
 	  "First UDP port of WireGuard; each private network with a tunnel takes one from here on" },
+	{ "PANDO_WG_SESSION_S", SET_U32, MEMBER(wg_session_s), check_u32, "43200", NULL, 1, 31536000,
+	  "Seconds after which a WireGuard tunnel ends that nobody closed" },
 	{ "PANDO_LOG", SET_TEXT, MEMBER(log_level), check_word, "info", "debug info warn error", 0, 0,
 	  "Least level that is logged" },
 	{ "PANDO_VM_VCPUS", SET_U32, MEMBER(vcpus), check_pow2, NULL, NULL, 1, 8,

@@ -21,6 +21,7 @@ struct conf {
 	                        system's */
 	char wg_host[256]; /* PANDO_WG_HOST: name or address clients reach this host by; "": found out
 	                    */
+	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: life of a tunnel that is not closed */
 	uint32_t wg_port;   /* PANDO_WG_PORT: first of the UDP ports of VPCs */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */

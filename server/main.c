@@ -171,6 +171,9 @@ static int app_start(struct app *a, struct err *err)
 	            0)
 		return r;
 	vc.gates = a->gates;
+	snprintf(vc.wg_host, sizeof(vc.wg_host), "%s", c->wg_host);
+	vc.wg_port = c->wg_port;
+	vc.wg_session_s = c->wg_session_s;
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0)

@@ -203,6 +203,12 @@ const struct route api_routes[] = {
 	  "One private network with its VMs" },
 	{ METHOD_DELETE, "/v1/vpcs/{vpc_id}",              SCOPE_ACCOUNT,  NO_BODY,   api_vpc_delete,
 	  "Delete a private network that has no VMs" },
+	{ METHOD_POST,   "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_ephemeral,
+	  "Open a WireGuard tunnel into a private network; it ends by itself" },
+	{ METHOD_DELETE, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_close,
+	  "Close a tunnel; sessionId" },
+	{ METHOD_POST,   "/v1/vpcs/{vpc_id}/wireguard/peers", SCOPE_ACCOUNT, KIB(64), api_wg_peer,
+	  "A tunnel for a key of the client's; gatewayVmId, clientPublicKey" },
 
 	{ METHOD_GET,    "/v1/tree",                       SCOPE_VM_READ,  NO_BODY,   api_tree,
 	  "All points and VMs of the account, with parents, states and sizes" },

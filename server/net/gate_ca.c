@@ -104,6 +104,7 @@ int gate_ca_make(const char *vm_id, char **ret_cert, char **ret_key, struct err 
 	    !extension(x, x, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
 	    !extension(x, x, NID_key_usage, "critical,keyCertSign,cRLSign") ||
 	    !extension(x, x, NID_subject_key_identifier, "hash") ||
+	    !extension(x, x, NID_authority_key_identifier, "keyid:always") ||
 	    !X509_sign(x, key, EVP_sha256()) || !PEM_write_bio_X509(c, x) ||
 	    !PEM_write_bio_PrivateKey(k, key, NULL, NULL, 0, NULL, NULL))
 		return err_set(err, -EIO, "the VM's certificate authority could not be made");
@@ -184,7 +185,10 @@ static X509 *leaf_for(struct gate_ca *ca, const char *name)
 	if (!x || !X509_set_issuer_name(x, X509_get_subject_name(ca->cert)) ||
 	    !extension(x, ca->cert, NID_subject_alt_name, san) ||
 	    !extension(x, ca->cert, NID_basic_constraints, "critical,CA:FALSE") ||
+	    !extension(x, ca->cert, NID_key_usage, "critical,digitalSignature") ||
 	    !extension(x, ca->cert, NID_ext_key_usage, "serverAuth") ||
+	    !extension(x, ca->cert, NID_subject_key_identifier, "hash") ||
+	    !extension(x, ca->cert, NID_authority_key_identifier, "keyid:always") ||
 	    !X509_sign(x, ca->key, EVP_sha256()))
 		return NULL;
 	return TAKE_PTR(x);

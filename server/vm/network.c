@@ -192,6 +192,8 @@ static int set_names(struct vm *vm, uint32_t addr, struct err *err)
 void vm_net_forget(struct vm *vm)
 {
 	set_names(vm, 0, NULL);
+	if (*vm->net.vpc)
+		tunnels_sync(vm->m, vm->net.vpc); /* those that were asked for it are gone */
 }
 
 int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err)

@@ -48,3 +48,24 @@ int vmm_vpc_delete(struct vmm *m, const char *account, const char *id, struct er
 /* Private address of a VM, 0: none; its VPC. */
 int vmm_vm_address(struct vmm *m, const char *account, const char *vm_id, char ret_vpc[ID_SIZE],
                    uint32_t *ret_addr, struct err *err);
+
+/* ---- tunnels ---- */
+struct tunnel {
+	char id[ID_SIZE]; /* of the session */
+	char vpc[ID_SIZE];
+	char host[256]; /* and port: where the client sends to */
+	uint16_t port;
+	char server_public[48], client_public[48];
+	char client_private[48];       /* "" when the client made it: shown once, kept nowhere */
+	uint32_t server_ip, client_ip; /* inside the tunnel */
+	uint32_t net;
+	uint8_t prefix;     /* range of the VPC */
+	int64_t expires_ms; /* 0: never */
+};
+int vmm_tunnel_open(struct vmm *m, const char *account, const char *vpc, struct tunnel *ret,
+                    struct err *err);
+int vmm_tunnel_close(struct vmm *m, const char *account, const char *vpc, const char *id,
+                     struct err *err);
+/* For a key the client has; ends with the VM it is asked for. */
+int vmm_tunnel_peer(struct vmm *m, const char *account, const char *vpc, const char *gateway_vm,
+                    const char *public_key, struct tunnel *ret, struct err *err);

@@ -109,6 +109,7 @@ struct vmm {
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
 	struct err template_err;
+	pthread_mutex_t tunnels; /* held while store and kernel are made to agree; before no other */
 	pthread_mutex_t quota; /* see quota.c */
 	struct quota_held {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
@@ -280,6 +281,9 @@ struct store_vpc;
 int vpc_find(struct vmm *m, const char *account, const char *id, struct store_vpc *ret,
              struct err *err);
 struct priv_vpc vpc_plan(const struct store_vpc *v);
+/* tunnel.c */
+void tunnels_sync(struct vmm *m, const char *vpc); /* kernel as the store */
+void tunnels_expire(struct vmm *m, bool all); /* all: at start */
 
 /* shell.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */

@@ -396,6 +396,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	m->wake_pipe[0] = m->wake_pipe[1] = -1;
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->quota, NULL);
+	pthread_mutex_init(&m->tunnels, NULL);
 	pthread_rwlock_init(&m->gc, NULL);
 	pthread_condattr_init(&ca);
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
@@ -408,6 +409,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		r = load_all(m, err);
 	if (r == 0)
 		r = vmm_recover(m, err);
+	if (r == 0)
+		tunnels_expire(m, /* all= */ true);
 	if (r == 0)
 		r = start_thread(&m->watch_thread, &m->has_watch_thread, vm_watch_main, m, err);
 	if (r == 0)
@@ -462,6 +465,7 @@ struct vmm *vmm_free(struct vmm *m)
 	pthread_cond_destroy(&m->cond);
 	pthread_rwlock_destroy(&m->gc);
 	pthread_mutex_destroy(&m->quota);
+	pthread_mutex_destroy(&m->tunnels);
 	pthread_mutex_destroy(&m->lock);
 	free(m);
 	return NULL;

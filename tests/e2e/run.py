@@ -24,7 +24,8 @@ from case import Case  # noqa: E402
 # quick and basic first, then the long ones, so that two lanes end together
 FILES = ["test_refusals", "test_lifecycle", "test_life", "test_network", "test_recovery", "test_fork", "test_faults", "test_sdk",
          "test_snapshot", "test_spec", "test_pool", "test_sizes", "test_streams", "test_accounts", "test_tree",
-         "test_background", "test_code", "test_pty", "test_python_client"]
+         "test_background", "test_code", "test_pty", "test_python_client",
+         "test_egress", "test_vpc", "test_wireguard"]
 SETUP_LIMIT_S = 400  # a class's server: the template may have to be booted first
 
 
