@@ -25,7 +25,7 @@ from case import Case  # noqa: E402
 FILES = ["test_refusals", "test_lifecycle", "test_life", "test_network", "test_recovery", "test_fork", "test_faults", "test_sdk",
          "test_snapshot", "test_spec", "test_pool", "test_sizes", "test_streams", "test_accounts", "test_tree",
          "test_background", "test_code", "test_pty", "test_python_client",
-         "test_egress", "test_vpc", "test_wireguard"]
+         "test_egress", "test_vpc", "test_wireguard", "test_hostile_guest"]
 SETUP_LIMIT_S = 400  # a class's server: the template may have to be booted first
 
 

@@ -4,7 +4,8 @@ from case import Case, limit
 
 PING = "ping -c 2 -W 5 -i 0.3 {}"
 SERVE = ("setsid python3 -c \"import http.server as h; h.HTTPServer(('0.0.0.0',8000),h.SimpleHTTPRequestHandler)"
-         ".serve_forever()\" >/dev/null 2>&1 </dev/null &")
+         ".serve_forever()\" >/dev/null 2>&1 </dev/null &\n"
+         "for i in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:8000/ && exit 0; sleep 0.2; done; exit 1")
 GET = "curl -sS -m 20 --connect-timeout 10 -o /dev/null -w '%{{http_code}}' http://{}:8000/"
 
 

@@ -8,7 +8,8 @@ import tempfile
 from case import Case, wait_for
 
 SERVE = ("setsid python3 -c \"import http.server as h; h.HTTPServer(('0.0.0.0',8000),h.SimpleHTTPRequestHandler)"
-         ".serve_forever()\" >/dev/null 2>&1 </dev/null &")
+         ".serve_forever()\" >/dev/null 2>&1 </dev/null &\n"
+         "for i in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:8000/ && exit 0; sleep 0.2; done; exit 1")
 
 
 class Client:
