@@ -71,14 +71,18 @@ static int run(const char *const *argv, const char *input, struct err *err)
 /* In the host's namespace: a link of that name. */
 static int make_link(const struct slotnet_env *env, const char *name, struct err *err)
 {
-	const char *const argv[] = { "wireguard-go", name, NULL };
+	/* Silent: what it writes would go to our pipe, which closes when it has gone to the background. */
+	const char *const argv[] = { "env", "LOG_LEVEL=silent", "wireguard-go", name, NULL };
+	const char *const ready[] = { "wg", "show", name, "listen-port", NULL };
 	int r = nl_link_add_kind(env->host_nl, name, "wireguard", err);
 
 	if (r == 0 || r == -EEXIST)
 		return 0;
 	if (r != -EOPNOTSUPP)
 		return r;
-	return run(argv, NULL, err);
+	/* Its background half looks the link up here; it answers when it has: not before it may move. */
+	r = run(argv, NULL, err);
+	return r < 0 ? r : run(ready, NULL, err);
 }
 
 static int bring_in(const struct slotnet_env *env, int ns, int nl, const char *name,

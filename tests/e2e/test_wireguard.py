@@ -136,7 +136,7 @@ class Wireguard(Case):
 
     def test_foreign_accounts(self):
         other = self.s.api("POST", "/v1/accounts", {"name": "other"})["id"]
-        key = self.s.api("POST", "/v1/keys", {"name": "k", "accountId": other})["key"]
+        key = self.s.api("POST", f"/v1/keys?accountId={other}", {"name": "k"})["key"]
         for method, path, body in (("GET", f"/v1/vpcs/{self.vpc}", None), ("DELETE", f"/v1/vpcs/{self.vpc}", None),
                                    ("POST", f"/v1/vpcs/{self.vpc}/wireguard/ephemeral", {}),
                                    ("GET", f"/v1/vms/{self.vm}/egress", None),
