@@ -26,10 +26,10 @@
 
 #define NL_REPLY_MAX (64u << 10) /* bytes of one datagram of a dump */
 #define NL_TIMEOUT_S 5
-#define RATE_HANDLE 0x10000u         /* 1: */
-#define RATE_BURST_MIN (64u << 10)   /* bytes: one segment of the largest size */
+#define RATE_HANDLE 0x10000u       /* 1: */
+#define RATE_BURST_MIN (64u << 10) /* bytes: one segment of the largest size */
 #define RATE_BURST_MAX (4u << 20)
-#define RATE_QUEUE_MS 50u            /* that wait before packets are dropped */
+#define RATE_QUEUE_MS 50u /* that wait before packets are dropped */
 #define RATE_QUEUE_MAX (16u << 20)
 
 struct nl_msg {
@@ -288,9 +288,9 @@ int nl_rate_set(int fd, unsigned ifindex, uint64_t bytes_per_s, struct err *err)
 	struct tc_tbf_qopt opt = {
 		.rate = { .linklayer = TC_LINKLAYER_ETHERNET,
 		          .rate = (uint32_t)MIN(bytes_per_s, UINT32_MAX) },
-		.limit = burst + (uint32_t)MAX(RATE_BURST_MIN,
-		                               MIN(bytes_per_s * RATE_QUEUE_MS / 1000,
-		                                   RATE_QUEUE_MAX)),
+		.limit = burst +
+		         (uint32_t)MAX(RATE_BURST_MIN,
+		                       MIN(bytes_per_s * RATE_QUEUE_MS / 1000, RATE_QUEUE_MAX)),
 	};
 	struct rtattr *options;
 	struct nl_msg m;

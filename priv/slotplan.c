@@ -18,16 +18,16 @@
  * Refused destinations are remembered in a set, an hour each.
  */
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <netinet/in.h>
 
 #include "base/auto.h"
 #include "base/buf.h"
 #include "priv/netplan.h"
 
-#define NET_FLOWS_MAX 4096 /* tracked flows of one guest: keeps the host's table from filling */
+#define NET_FLOWS_MAX 4096  /* tracked flows of one guest: keeps the host's table from filling */
 #define NET_PROXIED_MAX 512 /* of them to the proxy */
 #define NET_PINGS_PER_S 50  /* answered by the gateway */
 #define NET_PINS_MAX 4096   /* addresses of one rule */
@@ -69,9 +69,10 @@ static void sets(const struct priv_egress *e, struct buf *out)
 	           PRIV_BLOCKED_MAX, NET_BLOCKED_TTL_S);
 	for (uint32_t i = 0; e->mode == PRIV_EGRESS_RULES && i < e->n_rules; i++)
 		if (e->rules[i].kind == PRIV_RULE_PINNED)
-			buf_printf(out,
-			           "\tset d%u {\n\t\ttype ipv4_addr; size %d; flags timeout;\n\t}\n",
-			           i, NET_PINS_MAX);
+			buf_printf(
+			        out,
+			        "\tset d%u {\n\t\ttype ipv4_addr; size %d; flags timeout;\n\t}\n",
+			        i, NET_PINS_MAX);
 }
 
 /* "th dport { 80, 8000-8080 } ", or nothing for all ports. */
@@ -81,8 +82,8 @@ static void ports(const struct priv_rule *r, struct buf *out)
 		return;
 	buf_printf(out, "meta l4proto { tcp, udp } th dport { ");
 	for (unsigned i = 0; i < r->n_ports; i++)
-		buf_printf(out, r->ports[i].lo == r->ports[i].hi ? "%s%u" : "%s%u-%u", i ? ", " : "",
-		           r->ports[i].lo, r->ports[i].hi);
+		buf_printf(out, r->ports[i].lo == r->ports[i].hi ? "%s%u" : "%s%u-%u",
+		           i ? ", " : "", r->ports[i].lo, r->ports[i].hi);
 	buf_printf(out, " } ");
 }
 
@@ -107,20 +108,21 @@ static void rule(const struct priv_rule *r, uint32_t n, struct buf *out)
 /* Chains that decide about the guest's way out. */
 static void verdicts(const struct priv_egress *e, struct buf *out)
 {
-	buf_printf(out,
-	           "\tchain refuse {\n"
-	           "\t\tmeta l4proto { tcp, udp } update @blocked { ip daddr . meta l4proto . th "
-	           "dport }\n"
-	           "\t\tmeta l4proto != { tcp, udp } update @blocked { ip daddr . meta l4proto . 0 }\n"
-	           "\t\tmeta l4proto tcp reject with tcp reset\n"
-	           "\t\treject with icmpx type admin-prohibited\n"
-	           "\t}\n"
-	           "\tchain allow {\n"
-	           "\t\tct mark set %" PRIu32 "\n"
-	           "\t\taccept\n"
-	           "\t}\n"
-	           "\tchain policy_ {\n",
-	           e->mark);
+	buf_printf(
+	        out,
+	        "\tchain refuse {\n"
+	        "\t\tmeta l4proto { tcp, udp } update @blocked { ip daddr . meta l4proto . th "
+	        "dport }\n"
+	        "\t\tmeta l4proto != { tcp, udp } update @blocked { ip daddr . meta l4proto . 0 }\n"
+	        "\t\tmeta l4proto tcp reject with tcp reset\n"
+	        "\t\treject with icmpx type admin-prohibited\n"
+	        "\t}\n"
+	        "\tchain allow {\n"
+	        "\t\tct mark set %" PRIu32 "\n"
+	        "\t\taccept\n"
+	        "\t}\n"
+	        "\tchain policy_ {\n",
+	        e->mark);
 	if (e->mode == PRIV_EGRESS_OPEN)
 		buf_printf(out, "\t\tgoto allow\n");
 	for (uint32_t i = 0; e->mode == PRIV_EGRESS_RULES && i < e->n_rules; i++)
@@ -174,11 +176,10 @@ static void pass_vpc(const struct priv_egress *e, struct buf *out)
 
 static void pass(const struct priv_egress *e, struct buf *out)
 {
-	buf_printf(out,
-	           "\tchain pass {\n"
-	           "\t\ttype filter hook forward priority 0; policy drop;\n"
-	           "\t\ttcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu\n"
-	           "\t\tct state invalid drop\n");
+	buf_printf(out, "\tchain pass {\n"
+	                "\t\ttype filter hook forward priority 0; policy drop;\n"
+	                "\t\ttcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu\n"
+	                "\t\tct state invalid drop\n");
 	pass_vpc(e, out);
 	buf_printf(out,
 	           "\t\tct state established,related ct mark %" PRIu32 " accept\n"
@@ -208,19 +209,17 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 	verdicts(e, out);
 	input(proxy, out);
 	pass(e, out);
-	buf_printf(out,
-	           "\tchain output {\n"
-	           "\t\ttype filter hook output priority 0; policy drop;\n"
-	           "\t\toifname \"" NET_TAP "\" ip daddr " NET_GUEST " accept\n");
+	buf_printf(out, "\tchain output {\n"
+	                "\t\ttype filter hook output priority 0; policy drop;\n"
+	                "\t\toifname \"" NET_TAP "\" ip daddr " NET_GUEST " accept\n");
 	if (proxy)
 		buf_printf(out, "\t\toifname \"" NET_PEER
 		                "\" ip daddr != @denied meta l4proto tcp accept\n");
-	buf_printf(out,
-	           "\t}\n"
-	           "\tchain leave {\n"
-	           "\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
-	           "\t\toifname \"" NET_PEER "\" masquerade\n"
-	           "\t}\n");
+	buf_printf(out, "\t}\n"
+	                "\tchain leave {\n"
+	                "\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
+	                "\t\toifname \"" NET_PEER "\" masquerade\n"
+	                "\t}\n");
 	if (proxy)
 		buf_printf(out,
 		           "\tchain turn {\n"
@@ -312,7 +311,8 @@ void net_vpc_rules(const struct priv_vpc *v, struct buf *out)
 	           "table inet pando {\n"
 	           "\tchain input {\n"
 	           "\t\ttype filter hook input priority 0; policy drop;\n"
-	           "\t\tiifname \"" NET_WG_LINK "\" icmp type echo-request limit rate %d/second accept\n"
+	           "\t\tiifname \"" NET_WG_LINK
+	           "\" icmp type echo-request limit rate %d/second accept\n"
 	           "\t}\n"
 	           "\tchain pass {\n"
 	           "\t\ttype filter hook forward priority 0; policy drop;\n"
@@ -320,7 +320,8 @@ void net_vpc_rules(const struct priv_vpc *v, struct buf *out)
 	           "\t\tip daddr != { %s/%u, 100.96.0.0/16 } drop\n"
 	           "\t\tfib saddr . iif oif missing drop\n"
 	           "\t\toifname \"s*\" ip saddr { %s/%u, 100.96.0.0/16 } accept\n"
-	           "\t\tiifname \"s*\" oifname \"" NET_WG_LINK "\" ct state established,related accept\n"
+	           "\t\tiifname \"s*\" oifname \"" NET_WG_LINK
+	           "\" ct state established,related accept\n"
 	           "\t}\n"
 	           "\tchain output {\n"
 	           "\t\ttype filter hook output priority 0; policy drop;\n"

@@ -23,8 +23,8 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "priv/instance.h"
-#include "priv/nl.h"
 #include "priv/netplan.h"
+#include "priv/nl.h"
 #include "priv/slotnet.h"
 #include "priv/vpcnet.h"
 
@@ -40,7 +40,8 @@ static void link_name(const struct instance *in, uint32_t idx, char ret[IFNAMSIZ
 
 static void base64(const uint8_t *p, size_t n, char *out)
 {
-	static const char abc[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char abc[] =
+	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 	for (size_t i = 0; i < n; i += 3) {
 		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
@@ -71,7 +72,8 @@ static int run(const char *const *argv, const char *input, struct err *err)
 /* In the host's namespace: a link of that name. */
 static int make_link(const struct slotnet_env *env, const char *name, struct err *err)
 {
-	/* Silent: what it writes would go to our pipe, which closes when it has gone to the background. */
+	/* Silent: what it writes would go to our pipe, which closes when it has gone to the
+	 * background. */
 	const char *const argv[] = { "env", "LOG_LEVEL=silent", "wireguard-go", name, NULL };
 	const char *const ready[] = { "wg", "show", name, "listen-port", NULL };
 	int r = nl_link_add_kind(env->host_nl, name, "wireguard", err);
@@ -80,7 +82,8 @@ static int make_link(const struct slotnet_env *env, const char *name, struct err
 		return 0;
 	if (r != -EOPNOTSUPP)
 		return r;
-	/* Its background half looks the link up here; it answers when it has: not before it may move. */
+	/* Its background half looks the link up here; it answers when it has: not before it may
+	 * move. */
 	r = run(argv, NULL, err);
 	return r < 0 ? r : run(ready, NULL, err);
 }

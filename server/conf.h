@@ -19,10 +19,11 @@ struct conf {
 	char qemu[256];       /* PANDO_QEMU */
 	char egress_ca[512]; /* PANDO_EGRESS_CA: certificates upstreams are checked against; "": the
 	                        system's */
-	char wg_host[256]; /* PANDO_WG_HOST: name or address clients reach this host by; "": found out
-	                    */
+	char wg_host[256];   /* PANDO_WG_HOST: name or address clients reach this host by; "": found
+	                      * out
+	                      */
 	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: life of a tunnel that is not closed */
-	uint32_t wg_port;   /* PANDO_WG_PORT: first of the UDP ports of VPCs */
+	uint32_t wg_port;      /* PANDO_WG_PORT: first of the UDP ports of VPCs */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */
 	char log_level[8]; /* PANDO_LOG */
@@ -42,6 +43,10 @@ struct conf {
 	uint32_t disk_budget_mb;  /* PANDO_DISK_BUDGET_MB */
 	uint32_t disk_free_mb;    /* PANDO_DISK_FREE_MB */
 	uint32_t vm_reserve_mb;   /* PANDO_VM_RESERVE_MB */
+	uint32_t quota_git_repos; /* PANDO_QUOTA_GIT_REPOS */
+	uint32_t quota_git_mb;    /* PANDO_QUOTA_GIT_MB */
+	uint32_t git_private;     /* PANDO_GIT_ALLOW_PRIVATE */
+	uint32_t git_search_s;    /* PANDO_GIT_SEARCH_S */
 	bool self_check;          /* --self-check */
 };
 

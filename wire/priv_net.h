@@ -34,8 +34,8 @@ enum priv_rule_kind { PRIV_RULE_ANY, PRIV_RULE_CIDR, PRIV_RULE_PINNED };
 struct priv_rule {
 	bool allow;
 	enum priv_rule_kind kind;
-	uint32_t addr;  /* PRIV_RULE_CIDR */
-	uint8_t prefix; /* PRIV_RULE_CIDR */
+	uint32_t addr;   /* PRIV_RULE_CIDR */
+	uint8_t prefix;  /* PRIV_RULE_CIDR */
 	uint8_t n_ports; /* 0: all */
 	struct {
 		uint16_t lo, hi;
@@ -45,8 +45,8 @@ struct priv_rule {
 /* Everything the slot's rules depend on; applied as a whole, in one transaction. */
 struct priv_egress {
 	enum priv_egress_mode mode;
-	bool proxy_http, proxy_tls; /* tcp 80, 443 go to the proxy, which decides by name */
-	uint32_t mark;              /* of flows this policy let through: others are judged anew */
+	bool proxy_http, proxy_tls;  /* tcp 80, 443 go to the proxy, which decides by name */
+	uint32_t mark;               /* of flows this policy let through: others are judged anew */
 	uint32_t up_kbit, down_kbit; /* 0: no limit */
 	uint32_t vpc_addr;           /* 0: in no VPC */
 	uint32_t vpc_net;
@@ -72,7 +72,7 @@ struct priv_blocked {
 /* The tunnel of one VPC: all of its peers; without any it is taken down. */
 struct priv_wg {
 	uint16_t port;
-	uint32_t server_ip; /* inside the tunnel */
+	uint32_t server_ip;           /* inside the tunnel */
 	uint8_t key[PRIV_WG_KEY_LEN]; /* private */
 	uint32_t n_peers;
 	struct priv_wg_peer {
@@ -98,7 +98,8 @@ int priv_wg_get(struct rd *c, struct priv_wg *ret);
 void priv_blocked_put(const struct priv_blocked *v, uint32_t n, struct buf *b);
 int priv_blocked_get(struct rd *c, struct priv_blocked ret[PRIV_BLOCKED_MAX], uint32_t *ret_n);
 
-/* A private range of our own choosing rules: RFC 1918 or 100.64/10, and a net, not an address in it. */
+/* A private range of our own choosing rules: RFC 1918 or 100.64/10, and a net, not an address in
+ * it. */
 bool priv_vpc_valid(uint32_t net, uint8_t prefix);
 /* First of the addresses that are tunnels' ends, a /16 below 100.64/10: no VPC may overlap it. */
 #define PRIV_WG_NET 0x64600000u /* 100.96.0.0 */

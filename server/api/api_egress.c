@@ -43,7 +43,8 @@ int api_egress_put(struct request *req, struct reply *res, struct err *err)
 	const char *id;
 	int r;
 
-	if ((r = request_vm_id(req, 0, &id, err)) < 0 || (r = request_json(req, "BAD_REQUEST", &body, err)) < 0)
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_json(req, "BAD_REQUEST", &body, err)) < 0)
 		return r;
 	r = vmm_egress_set(req->api->deps.vmm, req->who.account, id, body, &e, err);
 	if (r == -EINVAL && err && !err->tag)
@@ -69,17 +70,18 @@ static const char *proto_word(uint8_t proto)
 
 static json_t *shape_blocked(const struct gate_blocked *b)
 {
-	static const char *const cause[] = { [GATE_DNS] = "dns",
-		                             [GATE_ADDRESS] = "address",
-		                             [GATE_NAMED] = "name" };
+	static const char *const cause[] = {
+		[GATE_DNS] = "dns", [GATE_ADDRESS] = "address", [GATE_NAMED] = "name"
+	};
 	char addr[INET_ADDRSTRLEN], at[CLOCK_RFC3339_LEN];
 	struct in_addr a = { .s_addr = htonl(b->addr) };
 
 	inet_ntop(AF_INET, &a, addr, sizeof(addr));
-	return json_pack("{s:s, s:s*, s:s*, s:s*, s:o*, s:I, s:s}", "kind", cause[b->cause], "domain",
-	                 *b->name ? b->name : NULL, "address", b->addr ? addr : NULL, "protocol",
-	                 proto_word(b->proto), "port", b->port ? json_integer(b->port) : NULL,
-	                 "count", (json_int_t)b->count, "lastAt", clock_rfc3339(b->at_ms, at));
+	return json_pack("{s:s, s:s*, s:s*, s:s*, s:o*, s:I, s:s}", "kind", cause[b->cause],
+	                 "domain", *b->name ? b->name : NULL, "address", b->addr ? addr : NULL,
+	                 "protocol", proto_word(b->proto), "port",
+	                 b->port ? json_integer(b->port) : NULL, "count", (json_int_t)b->count,
+	                 "lastAt", clock_rfc3339(b->at_ms, at));
 }
 
 int api_egress_blocked(struct request *req, struct reply *res, struct err *err)

@@ -90,8 +90,8 @@ int api_wg_close(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_fields(req, "BAD_REQUEST", close_fields, ARRAY_SIZE(close_fields), &b,
 	                        err)) < 0 ||
-	    (r = vmm_tunnel_close(req->api->deps.vmm, req->who.account, req->match.arg[0], b.session,
-	                          err)) < 0)
+	    (r = vmm_tunnel_close(req->api->deps.vmm, req->who.account, req->match.arg[0],
+	                          b.session, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "sessionId", b.session), err);
 }
@@ -112,10 +112,10 @@ int api_wg_peer(struct request *req, struct reply *res, struct err *err)
 	json_t *j;
 	int r;
 
-	if ((r = request_fields(req, "BAD_REQUEST", peer_fields, ARRAY_SIZE(peer_fields), &b, err)) <
-	            0 ||
-	    (r = vmm_tunnel_peer(req->api->deps.vmm, req->who.account, req->match.arg[0], b.vm, b.key,
-	                         &t, err)) < 0)
+	if ((r = request_fields(req, "BAD_REQUEST", peer_fields, ARRAY_SIZE(peer_fields), &b,
+	                        err)) < 0 ||
+	    (r = vmm_tunnel_peer(req->api->deps.vmm, req->who.account, req->match.arg[0], b.vm,
+	                         b.key, &t, err)) < 0)
 		return r;
 	j = shape_tunnel(&t);
 	json_object_set_new(j, "gatewayVmId", json_string(b.vm));

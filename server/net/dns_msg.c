@@ -159,8 +159,7 @@ size_t dns_answer_addrs(const void *p, size_t n, uint32_t ret[DNS_ADDRS_MAX], ui
 	return found;
 }
 
-size_t dns_local(const struct dns_query *q, uint32_t addr, uint32_t ttl,
-                 uint8_t ret[DNS_LOCAL_MAX])
+size_t dns_local(const struct dns_query *q, uint32_t addr, uint32_t ttl, uint8_t ret[DNS_LOCAL_MAX])
 {
 	size_t n = dns_error(q, DNS_NOERROR, ret);
 

@@ -62,10 +62,8 @@ static int enter(struct dns *d, struct dns_conn *c, enum tcp_state st, size_t le
 	static const struct {
 		uint32_t down, up;
 	} want[] = {
-		[TCP_READ_QUERY] = { EPOLLIN, 0 },
-		[TCP_ASK] = { 0, EPOLLOUT },
-		[TCP_READ_ANSWER] = { 0, EPOLLIN },
-		[TCP_PIN] = { 0, 0 },
+		[TCP_READ_QUERY] = { EPOLLIN, 0 },    [TCP_ASK] = { 0, EPOLLOUT },
+		[TCP_READ_ANSWER] = { 0, EPOLLIN },   [TCP_PIN] = { 0, 0 },
 		[TCP_WRITE_ANSWER] = { EPOLLOUT, 0 },
 	};
 

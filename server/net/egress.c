@@ -23,14 +23,15 @@
 #define LABEL_MAX 63u
 #define CIDR_TEXT_MAX 19u
 
-static const char *const mode_words[] = { [PRIV_EGRESS_OPEN] = "open",
-	                                  [PRIV_EGRESS_CLOSED] = "closed",
-	                                  [PRIV_EGRESS_RULES] = "rules" };
+static const char *const mode_words[] = {
+	[PRIV_EGRESS_OPEN] = "open", [PRIV_EGRESS_CLOSED] = "closed", [PRIV_EGRESS_RULES] = "rules"
+};
 
 /* Headers that frame the message or say whom it is for: not for injecting. */
-static const char *const framing[] = { "host",    "connection",        "content-length", "upgrade",
-	                               "te",      "transfer-encoding", "trailer",        "expect",
-	                               "proxy-connection", "keep-alive" };
+static const char *const framing[] = { "host",      "connection", "content-length",
+	                               "upgrade",   "te",         "transfer-encoding",
+	                               "trailer",   "expect",     "proxy-connection",
+	                               "keep-alive" };
 
 struct egress *egress_ref(struct egress *e)
 {
@@ -113,8 +114,8 @@ static int parse_cidr(const char *s, const char *where, struct egress_rule *r, s
 	r->addr = ntohl(a.s_addr) & priv_mask(r->prefix);
 	return 0;
 bad:
-	return err_set(err, -EINVAL,
-	               "'%s.cidr' must be an IPv4 range such as \"203.0.113.0/24\"", where);
+	return err_set(err, -EINVAL, "'%s.cidr' must be an IPv4 range such as \"203.0.113.0/24\"",
+	               where);
 }
 
 /* 443, "443" or "8000-8080" */
@@ -282,9 +283,8 @@ static int parse_inject(json_t *j, size_t n, const struct egress *before, struct
 	    json_object_size(headers) > EGRESS_HEADERS_MAX)
 		return err_set(err, -EINVAL, "'%s.headers' must be an object of 1 to %u headers",
 		               where, EGRESS_HEADERS_MAX);
-	json_object_foreach(headers, name, value)
-		if ((r = parse_header(name, value, before, where, in, err)) < 0)
-			return r;
+	json_object_foreach(headers, name, value) if ((r = parse_header(name, value, before, where,
+	                                                                in, err)) < 0) return r;
 	return 0;
 }
 
@@ -298,8 +298,9 @@ static int parse_rate(json_t *j, const char *name, uint32_t *ret_kbit, struct er
 	if (!v || json_is_null(v))
 		return 0;
 	if (!json_is_number(v) || mbit < 0.064 || mbit > EGRESS_MBIT_MAX)
-		return err_set(err, -EINVAL, "'egress.bandwidth.%s' must be a number from 0.064 to %u",
-		               name, EGRESS_MBIT_MAX);
+		return err_set(err, -EINVAL,
+		               "'egress.bandwidth.%s' must be a number from 0.064 to %u", name,
+		               EGRESS_MBIT_MAX);
 	*ret_kbit = (uint32_t)(mbit * 1000);
 	return 0;
 }
@@ -322,8 +323,8 @@ static int list_of(json_t *j, const char *name, size_t max, json_t **ret, struct
 	if (json_is_null(*ret))
 		*ret = NULL;
 	if (*ret && (!json_is_array(*ret) || json_array_size(*ret) > max))
-		return err_set(err, -EINVAL, "'egress.%s' must be a list of up to %zu entries", name,
-		               max);
+		return err_set(err, -EINVAL, "'egress.%s' must be a list of up to %zu entries",
+		               name, max);
 	return 0;
 }
 
@@ -350,7 +351,8 @@ int egress_parse(const json_t *j, const struct egress *before, struct egress **r
 	}
 	for (size_t i = 0; i < json_array_size(inject); i++) {
 		e->n_inject++; /* first: what it holds by then is freed with it */
-		if ((r = parse_inject(json_array_get(inject, i), i, before, &e->inject[i], err)) < 0)
+		if ((r = parse_inject(json_array_get(inject, i), i, before, &e->inject[i], err)) <
+		    0)
 			return r;
 	}
 	rate = json_object_get(j, "bandwidth");
@@ -406,8 +408,8 @@ json_t *egress_json(const struct egress *e, bool secrets)
 		json_array_append_new(rules, rule_json(&e->rules[i]));
 	for (size_t i = 0; e && i < e->n_inject; i++)
 		json_array_append_new(inject, inject_json(&e->inject[i], secrets));
-	j = json_pack("{s:s, s:o, s:o}", "mode", mode_words[e ? e->mode : PRIV_EGRESS_OPEN], "rules",
-	              rules, "inject", inject);
+	j = json_pack("{s:s, s:o, s:o}", "mode", mode_words[e ? e->mode : PRIV_EGRESS_OPEN],
+	              "rules", rules, "inject", inject);
 	if (e && (e->up_kbit || e->down_kbit)) {
 		rate = json_object();
 		if (e->up_kbit)

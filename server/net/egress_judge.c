@@ -12,7 +12,6 @@
 #include "base/auto.h"
 #include "net/egress.h"
 
-
 bool egress_domain_matches(const char *domain, const char *name)
 {
 	size_t n = strlen(name), d;

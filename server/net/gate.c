@@ -283,13 +283,12 @@ void gate_collect(struct gates *g, uint32_t slot)
 	pthread_mutex_unlock(&g->lock);
 	if (log && privc_slot_blocked(g->priv, slot, &v, &n, NULL) == 0)
 		for (size_t i = 0; i < n; i++)
-			gate_log_add(log,
-			             &(struct gate_blocked){ .cause = GATE_ADDRESS,
-			                                     .addr = v[i].addr,
-			                                     .proto = v[i].proto,
-			                                     .port = v[i].port,
-			                                     .at_ms = now -
-			                                              v[i].age_s * INT64_C(1000) });
+			gate_log_add(log, &(struct gate_blocked){
+			                          .cause = GATE_ADDRESS,
+			                          .addr = v[i].addr,
+			                          .proto = v[i].proto,
+			                          .port = v[i].port,
+			                          .at_ms = now - v[i].age_s * INT64_C(1000) });
 	gate_log_unref(log);
 }
 

@@ -24,7 +24,7 @@
 
 struct gate_ca {
 	unsigned refs;
-	X509 *cert;     /* owned, all of these */
+	X509 *cert; /* owned, all of these */
 	EVP_PKEY *key;
 	EVP_PKEY *leaf; /* key of all certificates it gives out in this process */
 };

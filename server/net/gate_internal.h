@@ -69,7 +69,7 @@ struct gates {
 	SSL_CTX *client;       /* owned: to upstreams */
 	pthread_mutex_t apply; /* held while the kernel and the table are made to agree */
 	pthread_mutex_t lock;  /* guards what follows; taken after apply */
-	pthread_cond_t idle;  /* a connection ended */
+	pthread_cond_t idle;   /* a connection ended */
 	bool stop;
 	uint32_t next_gen;
 	struct gate gate[GATES_MAX];

@@ -103,7 +103,8 @@ static void refuse(struct proxied *c)
 
 	snprintf(b.name, sizeof(b.name), "%s", c->name);
 	gate_log_add(c->log, &b);
-	setsockopt(c->down, SOL_SOCKET, SO_LINGER, &now, sizeof(now)); /* a reset, as of the rules */
+	setsockopt(c->down, SOL_SOCKET, SO_LINGER, &now,
+	           sizeof(now)); /* a reset, as of the rules */
 }
 
 /* One request by its head, then whatever follows. */
@@ -282,7 +283,8 @@ void *gate_proxy_main(void *arg)
 		if (g->stop)
 			return NULL;
 		for (int i = 0; i < n; i++) {
-			struct gate *t = ev[i].data.u64 < GATES_MAX ? &g->gate[ev[i].data.u64] : NULL;
+			struct gate *t =
+			        ev[i].data.u64 < GATES_MAX ? &g->gate[ev[i].data.u64] : NULL;
 			int fd;
 
 			if (!t || !t->used || t->listener < 0)

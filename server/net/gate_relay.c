@@ -22,8 +22,8 @@
 #include "net/gate_internal.h"
 #include "privc/privc.h"
 
-#define RELAY_BUF (32u << 10)   /* bytes per direction */
-#define RELAY_IDLE_MS 1800000   /* nothing moves in either direction for so long */
+#define RELAY_BUF (32u << 10) /* bytes per direction */
+#define RELAY_IDLE_MS 1800000 /* nothing moves in either direction for so long */
 #define CONNECT_MS 20000
 
 struct flow {

@@ -142,10 +142,10 @@ int store_net_sweep(struct store *s, struct err *err)
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = run_text(s, "DELETE FROM vm_egress WHERE vm_id NOT IN (SELECT id FROM vms)", NULL, 0,
-	                  err)) < 0 ||
-	    (r = run_text(s, "DELETE FROM vpc_nics WHERE vm_id NOT IN (SELECT id FROM vms)", NULL, 0,
-	                  err)) < 0)
+	    (r = run_text(s, "DELETE FROM vm_egress WHERE vm_id NOT IN (SELECT id FROM vms)", NULL,
+	                  0, err)) < 0 ||
+	    (r = run_text(s, "DELETE FROM vpc_nics WHERE vm_id NOT IN (SELECT id FROM vms)", NULL,
+	                  0, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -211,7 +211,8 @@ int store_vpc_delete(struct store *s, const char *id, struct err *err)
 	    (r = row_list(s, &nic_table, "WHERE vpc = $1", &id, 1, (void **)&nics, &n, err)) < 0)
 		return r;
 	if (n)
-		return err_tag(err, -EBUSY, "CONFLICT", "VPC %s has %zu VMs: delete them first", id, n);
+		return err_tag(err, -EBUSY, "CONFLICT", "VPC %s has %zu VMs: delete them first", id,
+		               n);
 	if ((r = run_text(s, "DELETE FROM wg_peers WHERE vpc = $1", &id, 1, err)) < 0 ||
 	    (r = row_delete(s, &vpc_table, id, err)) < 0)
 		return r;

@@ -50,8 +50,8 @@ static void *fork_worker(void *arg)
 
 /* The point the children come from, held against collection. The parent is locked only for this. */
 static int fork_point(struct vmm *m, const char *account, const char *id, unsigned count,
-                      char ret_point[ID_SIZE], struct store_vm *ret_parent,
-                      struct vm_net *ret_net, bool fresh_address, struct err *err)
+                      char ret_point[ID_SIZE], struct store_vm *ret_parent, struct vm_net *ret_net,
+                      bool fresh_address, struct err *err)
 {
 	struct frozen f;
 	struct vm *vm;

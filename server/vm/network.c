@@ -224,8 +224,8 @@ int vm_net_begin(struct vm *vm, const struct vm_create_opts *o, struct err *err)
 	int r;
 
 	vm_net_done(&vm->net);
-	if (o->nic && ((r = vpc_attach(vm, o->nic, err)) < 0 ||
-	               (r = set_names(vm, vm->net.addr, err)) < 0))
+	if (o->nic &&
+	    ((r = vpc_attach(vm, o->nic, err)) < 0 || (r = set_names(vm, vm->net.addr, err)) < 0))
 		return r;
 	if (!o->egress)
 		return 0;

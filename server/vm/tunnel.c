@@ -173,8 +173,8 @@ static int add(struct vmm *m, const struct store_vpc *v, struct store_peer *p, s
 int vmm_tunnel_open(struct vmm *m, const char *account, const char *vpc, struct tunnel *ret,
                     struct err *err)
 {
-	struct store_peer p = { .expires_ms = clock_wall_ms() +
-		                              (int64_t)m->conf.wg_session_s * 1000 };
+	struct store_peer p = { .expires_ms =
+		                        clock_wall_ms() + (int64_t)m->conf.wg_session_s * 1000 };
 	char private[WGKEY_TEXT];
 	struct store_vpc v;
 	int r;

@@ -116,12 +116,12 @@ struct vm_create_opts {
 	const char *account;
 	struct egress *egress;    /* NULL: open */
 	const struct vm_nic *nic; /* NULL: in no VPC */
-	const char *name;        /* NULL: none */
-	const char *snapshot_id; /* NULL: the base template */
-	const char *point;       /* NULL, or a point to start from, held by the caller */
-	const char *build_id;    /* NULL: none */
-	const char *workdir;     /* NULL: the snapshot's */
-	int64_t idle_timeout_s;  /* -1: disabled; VM_IDLE_DEFAULT when not given */
+	const char *name;         /* NULL: none */
+	const char *snapshot_id;  /* NULL: the base template */
+	const char *point;        /* NULL, or a point to start from, held by the caller */
+	const char *build_id;     /* NULL: none */
+	const char *workdir;      /* NULL: the snapshot's */
+	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
 	bool count_exec;
 	struct vm_persistence persistence;

@@ -26,6 +26,7 @@
 #define AGENT_BOOT_MS 300000 /* cold boot to first hello: emulated guests on a busy host */
 #define AGENT_THAW_MS 60000  /* thaw to hello */
 #define AGENT_RECONNECT_MS 15000
+#define SETTLE_MS 1500    /* for the agent to load what the next command needs */
 #define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
 #define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
 #define TEMPLATE_WAIT_MS 900000
@@ -109,7 +110,8 @@ struct vmm {
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
 	struct err template_err;
-	pthread_mutex_t tunnels; /* held while store and kernel are made to agree; before no other */
+	pthread_mutex_t
+	        tunnels;       /* held while store and kernel are made to agree; before no other */
 	pthread_mutex_t quota; /* see quota.c */
 	struct quota_held {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
@@ -271,7 +273,7 @@ int vm_net_load(struct vm *vm, struct err *err);
 /* An authority for the VM, if the policy needs one and there is none. */
 int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err);
 int vm_net_save(struct vm *vm, const struct egress *e, struct err *err);
-void vm_net_trust(struct vm *vm); /* the guest trusts that authority; says so when not */
+void vm_net_trust(struct vm *vm);  /* the guest trusts that authority; says so when not */
 void vm_net_forget(struct vm *vm); /* its names */
 void vm_net_done(struct vm_net *n);
 /* vpc.c */
@@ -283,7 +285,7 @@ int vpc_find(struct vmm *m, const char *account, const char *id, struct store_vp
 struct priv_vpc vpc_plan(const struct store_vpc *v);
 /* tunnel.c */
 void tunnels_sync(struct vmm *m, const char *vpc); /* kernel as the store */
-void tunnels_expire(struct vmm *m, bool all); /* all: at start */
+void tunnels_expire(struct vmm *m, bool all);      /* all: at start */
 
 /* shell.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */

@@ -29,7 +29,9 @@
 
 static void to_info(const struct store_vpc *v, struct vpc_info *ret)
 {
-	*ret = (struct vpc_info){ .net = v->net, .prefix = (uint8_t)v->prefix, .created_ms = v->created_ms };
+	*ret = (struct vpc_info){ .net = v->net,
+		                  .prefix = (uint8_t)v->prefix,
+		                  .created_ms = v->created_ms };
 	snprintf(ret->id, sizeof(ret->id), "%s", v->id);
 	snprintf(ret->name, sizeof(ret->name), "%s", v->name);
 }
@@ -57,8 +59,7 @@ static int parse_range(const char *cidr, struct store_vpc *v, struct err *err)
 	int n = 0;
 
 	if (sscanf(cidr, "%15[0-9.]/%2u%n", text, &prefix, &n) != 2 || cidr[n] ||
-	    inet_pton(AF_INET, text, &a) != 1 ||
-	    !priv_vpc_valid(ntohl(a.s_addr), (uint8_t)prefix))
+	    inet_pton(AF_INET, text, &a) != 1 || !priv_vpc_valid(ntohl(a.s_addr), (uint8_t)prefix))
 		return err_tag(err, -EINVAL, "BAD_REQUEST",
 		               "'cidr' must be a private IPv4 range of /8 to /29, such as "
 		               "\"192.168.10.0/24\", outside 100.96.0.0/16");
@@ -196,7 +197,8 @@ static int take_addr(struct vmm *m, const struct store_vpc *v, const struct vm_n
 
 	if (want->addr && !usable(v, want->addr))
 		return err_tag(err, -EINVAL, "BAD_REQUEST",
-		               "'nics[0].ipv4' is not an address of VPC %s that a VM can have", v->id);
+		               "'nics[0].ipv4' is not an address of VPC %s that a VM can have",
+		               v->id);
 	for (int i = 0; i < ATTEMPTS_MAX; i++) {
 		nic->addr = want->addr;
 		if (!nic->addr && (r = free_addr(m, v, &nic->addr, err)) < 0)
@@ -205,9 +207,9 @@ static int take_addr(struct vmm *m, const struct store_vpc *v, const struct vm_n
 		if (r != -EEXIST || want->addr)
 			break;
 	}
-	return r == -EEXIST ? err_tag(err, r, "CONFLICT",
-	                              "another VM of VPC %s has that address", v->id)
-	                    : r;
+	return r == -EEXIST
+	               ? err_tag(err, r, "CONFLICT", "another VM of VPC %s has that address", v->id)
+	               : r;
 }
 
 int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err)

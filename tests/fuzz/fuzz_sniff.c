@@ -24,9 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 
 		/* What we pass on must read the same as what we judged. */
 		sniff_http_rewrite((const char *)p, head, &add, 1, &out);
-		if (out.len <= SNIFF_MAX &&
-		    (sniff_http(out.p, out.len, again, &head2) != 1 || strcmp(got, again) != 0 ||
-		     head2 != out.len))
+		if (out.len <= SNIFF_MAX && (sniff_http(out.p, out.len, again, &head2) != 1 ||
+		                             strcmp(got, again) != 0 || head2 != out.len))
 			abort();
 	}
 	return 0;

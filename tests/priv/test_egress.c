@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_egress.c - policies: reading them, judging by them, what is seen of a connection, names and keys */
+/* test_egress.c - policies: reading them, judging by them, what is seen of a connection, names and
+ * keys */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,14 +62,15 @@ static void modes(void **state)
 
 static void rules(void **state)
 {
-	AUTO(egress_unrefp) struct egress *e = policy(
-	        "{\"mode\":\"rules\",\"rules\":["
-	        "{\"action\":\"deny\",\"domain\":\"bad.x.org\"},"
-	        "{\"action\":\"deny\",\"domain\":\"*.x.org\",\"ports\":[22]},"
-	        "{\"action\":\"allow\",\"domain\":\"*.x.org\"},"
-	        "{\"action\":\"deny\",\"cidr\":\"198.51.100.0/25\"},"
-	        "{\"action\":\"allow\",\"cidr\":\"198.51.100.0/24\",\"ports\":[80,\"8000-8080\"]}]}",
-	        NULL);
+	AUTO(egress_unrefp)
+	struct egress *e = policy("{\"mode\":\"rules\",\"rules\":["
+	                          "{\"action\":\"deny\",\"domain\":\"bad.x.org\"},"
+	                          "{\"action\":\"deny\",\"domain\":\"*.x.org\",\"ports\":[22]},"
+	                          "{\"action\":\"allow\",\"domain\":\"*.x.org\"},"
+	                          "{\"action\":\"deny\",\"cidr\":\"198.51.100.0/25\"},"
+	                          "{\"action\":\"allow\",\"cidr\":\"198.51.100.0/"
+	                          "24\",\"ports\":[80,\"8000-8080\"]}]}",
+	                          NULL);
 	uint32_t n[PRIV_PIN_SETS_MAX], far = ADDR(198, 51, 100, 200), near = ADDR(198, 51, 100, 1);
 	struct priv_egress plan;
 
@@ -101,12 +103,15 @@ static void rules(void **state)
 /* A list of what is not wanted leaves names alone; a list of ranges has none. */
 static void names(void **state)
 {
-	AUTO(egress_unrefp) struct egress *block =
-	        policy("{\"mode\":\"rules\",\"rules\":[{\"action\":\"deny\",\"domain\":\"ads.org\"},"
-	               "{\"action\":\"allow\",\"cidr\":\"0.0.0.0/0\",\"ports\":[443]}]}",
-	               NULL);
-	AUTO(egress_unrefp) struct egress *ranges = policy(
-	        "{\"mode\":\"rules\",\"rules\":[{\"action\":\"allow\",\"cidr\":\"8.8.0.0/16\"}]}", NULL);
+	AUTO(egress_unrefp)
+	struct egress *block = policy(
+	        "{\"mode\":\"rules\",\"rules\":[{\"action\":\"deny\",\"domain\":\"ads.org\"},"
+	        "{\"action\":\"allow\",\"cidr\":\"0.0.0.0/0\",\"ports\":[443]}]}",
+	        NULL);
+	AUTO(egress_unrefp)
+	struct egress *ranges = policy(
+	        "{\"mode\":\"rules\",\"rules\":[{\"action\":\"allow\",\"cidr\":\"8.8.0.0/16\"}]}",
+	        NULL);
 
 	assert_true(egress_name_allowed(block, "fine.org"));
 	assert_false(egress_name_allowed(block, "ads.org"));
@@ -116,7 +121,8 @@ static void names(void **state)
 
 static void secrets(void **state)
 {
-	AUTO(egress_unrefp) struct egress *e =
+	AUTO(egress_unrefp)
+	struct egress *e =
 	        policy("{\"mode\":\"open\",\"inject\":[{\"domain\":\"api.org\",\"headers\":"
 	               "{\"Authorization\":\"Bearer 1\"}}],\"bandwidth\":{\"upMbps\":1.5}}",
 	               NULL);
@@ -184,8 +190,9 @@ static void heads(void **state)
 
 static void rewritten(void **state)
 {
-	static const char in[] = "POST /x HTTP/1.1\r\nHost: a.b\r\nConnection: keep-alive, X-Mine\r\n"
-	                         "authorization: mine\r\nContent-Length: 3\r\n\r\n";
+	static const char in[] =
+	        "POST /x HTTP/1.1\r\nHost: a.b\r\nConnection: keep-alive, X-Mine\r\n"
+	        "authorization: mine\r\nContent-Length: 3\r\n\r\n";
 	static char name[] = "Authorization", value[] = "ours";
 	struct egress_header add = { .name = name, .value = value };
 	autobuf struct buf out = { 0 };
@@ -239,8 +246,8 @@ static void keys(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(matching), cmocka_unit_test(modes), cmocka_unit_test(rules),
-		cmocka_unit_test(names),    cmocka_unit_test(secrets), cmocka_unit_test(hello),
+		cmocka_unit_test(matching), cmocka_unit_test(modes),     cmocka_unit_test(rules),
+		cmocka_unit_test(names),    cmocka_unit_test(secrets),   cmocka_unit_test(hello),
 		cmocka_unit_test(heads),    cmocka_unit_test(rewritten), cmocka_unit_test(dns),
 		cmocka_unit_test(keys),
 	};

@@ -49,11 +49,9 @@ static void slot_rules(void **state)
 static void slot_policies(void **state)
 {
 	struct priv_egress e = { .mode = PRIV_EGRESS_CLOSED, .mark = 7 };
-	struct priv_pin pin = { .ttl_s = 60,
-		                .n_rules = 2,
-		                .rules = { 1, 3 },
-		                .n_addrs = 1,
-		                .addrs = { 0xc6336407 } };
+	struct priv_pin pin = {
+		.ttl_s = 60, .n_rules = 2, .rules = { 1, 3 }, .n_addrs = 1, .addrs = { 0xc6336407 }
+	};
 	autobuf struct buf b = { 0 };
 
 	net_slot_rules(&e, &b);
@@ -151,8 +149,8 @@ static void slots(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(slot_rules), cmocka_unit_test(slot_policies), cmocka_unit_test(slot_blocked),
-		cmocka_unit_test(host_rules),
+		cmocka_unit_test(slot_rules),   cmocka_unit_test(slot_policies),
+		cmocka_unit_test(slot_blocked), cmocka_unit_test(host_rules),
 		cmocka_unit_test(slots),
 	};
 

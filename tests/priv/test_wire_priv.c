@@ -71,7 +71,8 @@ static struct priv_req sample(unsigned op)
 		                          .server_ip = PRIV_WG_NET + 1,
 		                          .key = { 1, 2, 3 },
 		                          .n_peers = 1,
-		                          .peers = { { .key = { 4, 5 }, .ip = PRIV_WG_NET + 2 } } } };
+		                          .peers = {
+		                                  { .key = { 4, 5 }, .ip = PRIV_WG_NET + 2 } } } };
 }
 
 /* What no nft text and no netlink message may be made of. */
@@ -79,11 +80,11 @@ static void bad_networks(void **state)
 {
 	assert_true(priv_vpc_valid(0xc0a80a00, 24));
 	assert_true(priv_vpc_valid(0x0a000000, 8));
-	assert_false(priv_vpc_valid(0xc0a80a01, 24));      /* an address in it */
-	assert_false(priv_vpc_valid(0x08080800, 24));      /* public */
-	assert_false(priv_vpc_valid(PRIV_WG_NET, 24));     /* tunnels */
-	assert_false(priv_vpc_valid(0x64400000, 10));      /* contains them */
-	assert_false(priv_vpc_valid(0xc0a80a00, 30));      /* too small */
+	assert_false(priv_vpc_valid(0xc0a80a01, 24));  /* an address in it */
+	assert_false(priv_vpc_valid(0x08080800, 24));  /* public */
+	assert_false(priv_vpc_valid(PRIV_WG_NET, 24)); /* tunnels */
+	assert_false(priv_vpc_valid(0x64400000, 10));  /* contains them */
+	assert_false(priv_vpc_valid(0xc0a80a00, 30));  /* too small */
 	assert_false(priv_vpc_valid(0x00000000, 0));
 	for (unsigned i = 0; i < 5; i++) {
 		struct priv_req m, got;
@@ -258,9 +259,8 @@ static void replies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names), cmocka_unit_test(bad_networks),
-		cmocka_unit_test(requests),
-		cmocka_unit_test(limits),
+		cmocka_unit_test(names),    cmocka_unit_test(bad_networks),
+		cmocka_unit_test(requests), cmocka_unit_test(limits),
 		cmocka_unit_test(replies),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_net.c - policies and private networks of the fake VM manager: as the real ones, without a network */
+/* fake_net.c - policies and private networks of the fake VM manager: as the real ones, without a
+ * network */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,9 @@ int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const c
 	(void)m;
 	(void)account;
 	(void)err;
-	*ret = (struct vpc_info){ .id = "vpc-00000000000000000000", .net = 0x0a000000, .prefix = 16 };
+	*ret = (struct vpc_info){ .id = "vpc-00000000000000000000",
+		                  .net = 0x0a000000,
+		                  .prefix = 16 };
 	snprintf(ret->name, sizeof(ret->name), "%s", name);
 	return strcmp(cidr, "10.0.0.0/16") ? err_tag(err, -EINVAL, "BAD_REQUEST", "'cidr'") : 0;
 }
