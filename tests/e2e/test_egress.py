@@ -111,7 +111,7 @@ class Egress(Case):
         self.no(CURL + f"--resolve two.test:80:{ONE} http://two.test/")
         self.no(CURL + f"-k --resolve two.test:443:{ONE} https://two.test/")
         self.no(CURL + f"-k https://{ONE}/")  # no name at all
-        self.no(CURL + f"-H 'Host: two.test' http://one.test/")
+        self.no(CURL + "-H 'Host: two.test' http://one.test/")
         # the name alone does not lead elsewhere
         self.no(CURL + f"-k --resolve one.test:443:{THREE} https://one.test/")
         self.no(CURL + f"--resolve one.test:80:{THREE} http://one.test/")
