@@ -162,21 +162,16 @@ static int on_event(void *ctx, const char *event, const json_t *data)
 	return 0;
 }
 
-static int on_data(void *ctx, const void *p, size_t n)
-{
-	return sse_feed(ctx, p, n);
-}
-
-static void send_signal(struct run *x, const char *name)
+/* True when the command got it. */
+static bool send_signal(struct run *x, const char *name)
 {
 	autofree char *path = NULL;
-	autojson json_t *reply = NULL;
 
 	if (!x->process)
-		return;
+		return false;
 	if (asprintf(&path, "%s/signal", x->process) < 0)
 		cli_oom();
-	cli_try(x->c, x->o->user, "POST", path, json_pack("{s:s}", "signal", name), &reply, NULL);
+	return cli_tell(x->c, x->o->user, path, json_pack("{s:s}", "signal", name)) == 200;
 }
 
 static int on_signal(void *ctx, int sig)
@@ -184,10 +179,8 @@ static int on_signal(void *ctx, int sig)
 	struct sse_reader *r = ctx;
 	struct run *x = r->ctx;
 
-	if (sig == SIGINT && x->signals++ == 0 && x->process) {
-		send_signal(x, "INT");
+	if (sig == SIGINT && x->signals++ == 0 && send_signal(x, "INT"))
 		return 0;
-	}
 	if (x->detached)
 		send_signal(x, "KILL");
 	return 128 + sig;
@@ -268,7 +261,7 @@ int cli_exec(struct cli *c, const struct exec_opts *o)
 		.method = "POST",
 		.user = o->user,
 		.header = { "Accept: text/event-stream" },
-		.data = on_data,
+		.data = sse_data,
 		.signalled = on_signal,
 		.ctx = &sse,
 	};
