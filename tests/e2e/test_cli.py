@@ -369,7 +369,7 @@ class Cli(Case):
     @limit(240)
     def test_l_create_from_a_spec(self):
         spec = {"additionalFiles": {"/srv/spec": {"content": "made\n"}},
-                "systemd": {"services": [{"name": "mark", "mode": "oneshot", "exec": ["/bin/sh -c 'sleep 3; touch /srv/mark'"]}]}}
+                "systemd": {"services": [{"name": "mark", "mode": "oneshot", "exec": ["/bin/sh -c 'sleep 2; touch /srv/mark'"]}]}}
         path = os.path.join(self.home, "spec.json")
         with open(path, "w") as f:
             json.dump(spec, f)
