@@ -72,6 +72,7 @@ struct route {
 	unsigned flags;              /* ROUTE_... */
 };
 #define ROUTE_BACKGROUND 1u /* may go on when the client stops waiting: background.c */
+#define ROUTE_NO_TRAIL 2u   /* what it calls leaves records of its own: mcp_call.c */
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
 
@@ -190,6 +191,7 @@ struct api {
 	uint64_t spooled;
 	int drain_fd;    /* owned; readable once draining: streams end */
 	struct hub *hub; /* owned; terminal sessions */
+	struct mcp *mcp; /* owned; sessions of MCP clients */
 };
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
@@ -337,6 +339,8 @@ int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);
+/* Is it named in PANDO_CORS_ORIGINS? "*" names nobody. */
+bool cors_listed(const struct conf *conf, const char *origin);
 
 /* ---- the audit log: trail.c ---- */
 const struct sockaddr *request_remote(struct request *req); /* or NULL */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
 #include "api/api_internal.h"
+#include "api/mcp.h"
 
 #include "base/auto.h"
 
@@ -112,6 +113,12 @@ const struct route api_routes[] = {
 	  "Kill a terminal session" },
 	{ METHOD_POST,   "/v1/vms/{vm_id}/pty/tickets",    SCOPE_VM_EXEC,  KIB(4),    api_pty_ticket,
 	  "Make a ticket that opens or attaches to a terminal session once, for browsers" },
+
+	/* Model Context Protocol */
+	{ METHOD_POST,   "/mcp",                           SCOPE_SELF,     MIB(8),    api_mcp,
+	  "Messages of an MCP client: its tools are calls of this API", .flags = ROUTE_NO_TRAIL },
+	{ METHOD_DELETE, "/mcp",                           SCOPE_SELF,     NO_BODY,   api_mcp_end,
+	  "End an MCP session", .flags = ROUTE_NO_TRAIL },
 
 	{ METHOD_GET,    "/v1/vms/snapshots",               SCOPE_VM_READ,  NO_BODY,  api_snapshot_list,
 	  "List snapshots; includeDeleted, includeFailed, includeBuilding" },

@@ -75,7 +75,8 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 
 	if (!route || req->quiet ||
 	    (!req->denied &&
-	     ((route->method == METHOD_GET && status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
+	     ((route->flags & ROUTE_NO_TRAIL) ||
+	      (route->method == METHOD_GET && status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
 	      !*req->who.account)))
 		return;
 	memcpy(a.account, req->who.account, sizeof(a.account));

@@ -202,6 +202,9 @@ static void a_token_gets_what_its_scope_says(void **state)
 		call(f, &token, r, &real, &a);
 		if (everyone && a.status == 200)
 			continue;
+		/* Let in, and told what is wrong with a body that is no message. */
+		if (strcmp(r->pattern, "/mcp") == 0 && (a.status == 400 || a.status == 415))
+			continue;
 		code = strstr(r->pattern, "{vm_id}") ? "VM_ACCESS_DENIED" : "FORBIDDEN";
 		if (everyone || a.status != 403 || strcmp(fx_str(a.json, "code"), code) != 0)
 			fail_msg("%s %s with a token: %d %s", method_name(r->method), r->pattern,
