@@ -25,7 +25,7 @@
 struct run {
 	struct cli *c;
 	const struct exec_opts *o;
-	struct exec_stdin *in; /* never freed when a thread reads it */
+	struct exec_stdin *in; /* not emptied while a thread reads it */
 	char *process;         /* owned; the path of the process, once it has started */
 	bool detached;
 	int signals;
@@ -254,7 +254,9 @@ static int finish(struct run *x, int r)
 
 int cli_exec(struct cli *c, const struct exec_opts *o)
 {
-	struct exec_stdin *in = calloc(1, sizeof(*in));
+	static struct exec_stdin
+	        state; /* its thread may still wait for our stdin when we are done */
+	struct exec_stdin *in = &state;
 	struct run x = { .c = c, .o = o, .in = in, .status = -1 };
 	struct sse_reader sse = { .fn = on_event, .ctx = &x };
 	struct cli_stream s = {
@@ -269,8 +271,6 @@ int cli_exec(struct cli *c, const struct exec_opts *o)
 	autojson json_t *body = NULL;
 	int r;
 
-	if (!in)
-		cli_oom();
 	exec_stdin_begin(in, o->no_stdin);
 	x.detached = in->given && !in->whole;
 	body = make_body(&x);
@@ -282,9 +282,7 @@ int cli_exec(struct cli *c, const struct exec_opts *o)
 	buf_done(&x.out);
 	buf_done(&x.err);
 	free(x.process);
-	if (!x.detached) {
+	if (!x.detached)
 		buf_done(&in->first);
-		free(in);
-	}
 	return r;
 }
