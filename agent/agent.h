@@ -44,7 +44,8 @@ enum ref_kind {
 	REF_CODE_OUT,
 	REF_CODE_ERR,
 	REF_CODE_ZYGOTE,
-	REF_PTY = 64, /* these two point at a terminal session, not at a stream */
+	REF_READY = 63, /* points at nothing: there is one */
+	REF_PTY = 64,   /* these two point at a terminal session, not at a stream */
 	REF_PTY_PROC
 };
 
@@ -126,6 +127,7 @@ struct proc {
 struct ready {
 	pid_t pid;         /* 0: none */
 	int fd;            /* owned; -1: none */
+	bool waits;        /* loaded */
 	uint64_t spawn_at; /* clock_ms(); 0: not planned */
 	const char *lib;   /* NULL: never */
 	struct timespec shell_ctime;
@@ -298,6 +300,9 @@ void exec_prepare(const struct job_fds *fds, const struct agent_exec_req *r,
 bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n);
 /* 0 and the shell's pid, or -errno: the caller starts one itself. */
 int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret);
+void ready_on_event(struct agent *a); /* it is loaded, or gone */
+/* A freeze is near: answered when there is one that waits, or soon. */
+void ready_settle(struct agent *a, uint32_t id);
 void ready_plan(struct agent *a, unsigned ms); /* not sooner than that from now */
 void ready_tick(struct agent *a, uint64_t now);
 uint64_t ready_next_timer(const struct agent *a);

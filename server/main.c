@@ -26,6 +26,7 @@
 #include "conf.h"
 #include "engine/engine.h"
 #include "events/events.h"
+#include "git/git.h"
 #include "logs/logs.h"
 #include "net/dns.h"
 #include "privc/privc.h"
@@ -51,6 +52,7 @@ struct app {
 	struct dns *dns;
 	struct vmm *vmm;
 	struct builder *builder;
+	struct repos *repos;
 	struct api *api;
 	char account[ACCOUNT_SIZE];
 	int signals;   /* signalfd */
@@ -121,6 +123,20 @@ static struct builder_conf builder_conf(const struct conf *c)
 		                                  .mem_mb_min = ENGINE_MEM_MIN_MB } };
 }
 
+static int repos_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct repos_conf rc = { .allow_private = c->git_private,
+		                 .quota_repos = c->quota_git_repos,
+		                 .quota_mb = c->quota_git_mb,
+		                 .search_s = c->git_search_s,
+		                 .events = a->events };
+
+	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);
+	snprintf(rc.domain, sizeof(rc.domain), "%s", c->domain);
+	return repos_open(&rc, a->store, &a->repos, err);
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -167,7 +183,8 @@ static int app_start(struct app *a, struct err *err)
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0)
+	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
+	    (r = repos_start(a, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	struct api_deps deps = { .conf = c,
@@ -177,6 +194,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .auth = a->auth,
 		                 .events = a->events,
 		                 .logs = a->logs,
+		                 .repos = a->repos,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	return api_start(&deps, &a->api, err);
 }
@@ -197,6 +215,7 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	repos_close(a->repos);
 	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);

@@ -17,6 +17,7 @@ struct conf;
 struct err;
 struct events;
 struct logs;
+struct repos;
 struct store;
 struct vmm;
 
@@ -28,9 +29,10 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
-	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
-	                     */
-	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
+	struct repos *repos; /* NULL: there are none (tests) */
+	unsigned header_ms;  /* from a connection to whole headers; 0: the default. Tests shorten it
+	                      */
+	int listen_fd;       /* of api_listen(), api_start() takes it; 0: it makes one itself */
 };
 
 /* The socket, so that an address in use is found before anything else is begun. */

@@ -73,6 +73,7 @@ struct route {
 };
 #define ROUTE_BACKGROUND 1u /* may go on when the client stops waiting: background.c */
 #define ROUTE_NO_TRAIL 2u   /* what it calls leaves records of its own: mcp_call.c */
+#define ROUTE_READS 4u      /* changes nothing, though it is no GET: not for the audit log */
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
 
@@ -158,7 +159,10 @@ struct request {
 	void *intake;            /* owned: what the route's intake opened */
 	struct auth_lease lease; /* of such a request: still allowed? */
 	struct upgrade *upgrade; /* owned; what becomes of the connection once 101 is out */
-	bool by_ticket;          /* let in by a ticket, which also names the Linux user: */
+	enum auth_scope scope; /* what was asked for, when it is not the route's: Git's protocol */
+	char repo_id[GRANT_TARGET_SIZE]; /* of the repository it is about, or "" */
+	bool challenge;                  /* refused for want of a password: Git asks for one then */
+	bool by_ticket;                  /* let in by a ticket, which also names the Linux user: */
 	char ticket_user[64];
 	struct route_match match; /* last: its text is large and not cleared, see request_new() */
 };
@@ -196,6 +200,10 @@ struct api {
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
 const char *request_arg(const struct request *req, const char *param);
+/* The VM or repository a call is about, or NULL. */
+const char *request_target(const struct request *req);
+/* For what outlives the check of its key or token. */
+void request_lease(struct request *req, struct auth_lease *ret);
 /* The account a call is about: ?accountId for the operator, else one's own. */
 int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err);
 /* limit and offset of a list of n things: the first one and the one after the last. */

@@ -28,6 +28,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/api_git.h"
 #include "api/api_internal.h"
 #include "api/mcp.h"
 #include "base/auto.h"
@@ -127,15 +128,25 @@ static void check_key(struct request *req)
 
 	if (route->scope == SCOPE_PUBLIC)
 		return;
+	if ((r = wire_repo_id(req, &req->refusal)) < 0) {
+		refuse(req, r, 0);
+		return;
+	}
 	r = ticket_check(req, &req->refusal);
 	if (r > 0)
 		return;
-	if (r == 0)
+	if (r == 0 && route->scope == SCOPE_GIT_WIRE) {
+		r = wire_check(req, &req->refusal);
+		if (r > 0) /* anyone may */
+			return;
+	} else if (r == 0) {
 		r = auth_check(auth, request_header(req, "Authorization"),
 		               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
 		               &req->refusal);
+	}
 	if (r == 0) {
-		r = auth_permit(auth, &req->who, route->scope, request_arg(req, "{vm_id}"),
+		r = auth_permit(auth, &req->who, req->scope ? req->scope : route->scope,
+		                request_target(req),
 		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->refusal);
 		req->denied = r < 0;
 		if (r < 0)
@@ -143,7 +154,10 @@ static void check_key(struct request *req)
 		return;
 	}
 	req->denied = r == -EACCES;
-	/* Only after the check: a good key works, whoever else fails from the same address. */
+	/* Only after the check: a good key works, whoever else fails from the same address. Git
+	 * asks without a password first, always. */
+	if (req->challenge && !request_header(req, "Authorization"))
+		req->denied = false;
 	req->quiet = req->denied && !auth_failure(auth, request_remote(req));
 	if (req->quiet)
 		err_tag(&req->refusal, r, req->refusal.tag,
@@ -197,9 +211,7 @@ static void open_intake(struct request *req)
 	if (r < 0)
 		refuse(req, r, 0);
 	else
-		auth_lease_take(req->api->deps.auth, &req->who, req->match.route->scope,
-		                request_arg(req, "{vm_id}"),
-		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->lease);
+		request_lease(req, &req->lease);
 }
 
 /* An upload may take long: what was allowed when it began may not be any more. */
