@@ -173,7 +173,7 @@ static int delete_repo(struct cli *c, const struct cli_args *a)
 }
 
 /* Our key is for this one command: it is neither on a command line nor in the clone. */
-static int clone(struct cli *c, const struct cli_args *a)
+static int clone_repo(struct cli *c, const struct cli_args *a)
 {
 	autofree char *id = repo_id(c, a->arg[0]), *url = NULL, *key = NULL, *header = NULL;
 	char *const argv[] = { (char *)"git", (char *)"clone", (char *)"--", NULL, NULL, NULL };
@@ -403,7 +403,7 @@ static const struct cli_verb verbs[] = {
 	{ "list", "[SEARCH]", "repositories of the account", list,
 	  { { "limit", "N", "at most so many", 0, CLI_NUMBER, .min = 1, .max = 1000 } } },
 	{ "get", "REPO", "one repository, by id or name", get },
-	{ "clone", "REPO [DIRECTORY]", "clone it here with git; the key is not left in the clone", clone },
+	{ "clone", "REPO [DIRECTORY]", "clone it here with git; the key is not left in the clone", clone_repo },
 	{ "delete", "REPO", "delete it with all that is in it", delete_repo },
 	{ "search", "REPO TEXT", "search in its files", search,
 	  { { "rev", "REV", "in this revision; the default branch" },

@@ -2,8 +2,9 @@
 /*
  * table.c - THE table: every group of verbs there is, in the order in which help shows them
  *
- * A new command is a file with a `const struct cli_noun`, a line in each of the two lists below
- * and one in meson.build. A group without a help text adds verbs to a noun above it.
+ * A new command is a file with a `const struct cli_noun`, a line below and one in meson.build; a
+ * new noun is also in meson.build's list of man pages. A group without a help text adds verbs to a
+ * noun that is there.
  */
 #include <string.h>
 
@@ -18,6 +19,7 @@
 	X(vm_exec) \
 	X(vm_pty) \
 	X(vm_past) \
+	X(vm_ssh) \
 	X(vm_logs) \
 	X(snapshot) \
 	X(cp) \
@@ -33,6 +35,7 @@
 	X(identity) \
 	X(token) \
 	X(audit) \
+	X(ca) \
 	X(completion) \
 	X(complete) \
 	X(help)

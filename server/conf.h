@@ -13,10 +13,18 @@ struct conf {
 	char cache_dir[256];  /* PANDO_CACHE_DIR */
 	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
 	char listen[64];      /* PANDO_LISTEN */
+	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": there is no SSH front */
 	char domain[128];     /* PANDO_DOMAIN */
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
 	char qemu[256];       /* PANDO_QEMU */
+	char egress_ca[512]; /* PANDO_EGRESS_CA: certificates upstreams are checked against; "": the
+	                        system's */
+	char wg_host[256];   /* PANDO_WG_HOST: name or address clients reach this host by; "": found
+	                      * out
+	                      */
+	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: life of a tunnel that is not closed */
+	uint32_t wg_port;      /* PANDO_WG_PORT: first of the UDP ports of VPCs */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */
 	char log_level[8]; /* PANDO_LOG */
@@ -40,6 +48,14 @@ struct conf {
 	uint32_t quota_git_mb;      /* PANDO_QUOTA_GIT_MB */
 	uint32_t git_private;       /* PANDO_GIT_ALLOW_PRIVATE */
 	uint32_t git_search_s;      /* PANDO_GIT_SEARCH_S */
+	char edge_listen[64];       /* PANDO_EDGE_LISTEN, or "none" */
+	char edge_http_listen[64];  /* PANDO_EDGE_HTTP_LISTEN, or "none" */
+	uint32_t edge_wait_s;       /* PANDO_EDGE_WAIT_S */
+	uint32_t edge_hsts_s;       /* PANDO_EDGE_HSTS_S */
+	char acme_url[256];         /* PANDO_ACME_URL; "": no ACME */
+	char acme_email[128];       /* PANDO_ACME_EMAIL */
+	char acme_dns_hook[256];    /* PANDO_ACME_DNS_HOOK; "": no wildcards by ACME */
+	uint32_t acme_renew_days;   /* PANDO_ACME_RENEW_DAYS */
 	uint32_t webhook_private;   /* PANDO_WEBHOOK_ALLOW_PRIVATE */
 	uint32_t webhook_retry_s;   /* PANDO_WEBHOOK_RETRY_S */
 	uint32_t trigger_timeout_s; /* PANDO_TRIGGER_TIMEOUT_S */

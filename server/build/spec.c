@@ -24,9 +24,8 @@
 #define IDLE_MAX (INT64_C(365) * 24 * 3600)
 #define READY_MAX INT64_C(86400)
 
-static const char *const unsupported[] = { "ports",    "nics",
-	                                   "domains",  "udpHolePunchPorts",
-	                                   "recreate", "dockerCredentials" };
+static const char *const unsupported[] = { "ports", "nics", "udpHolePunchPorts", "recreate",
+	                                   "dockerCredentials" };
 
 static void layer_done(struct spec_layer *l)
 {
@@ -85,7 +84,8 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
 		const json_t *v = json_object_get(layer, unsupported[i]);
 
-		if (v && !is_empty(v))
+		/* A NIC is the VM's, not a layer's: the API reads it at the top. */
+		if (v && !is_empty(v) && (*where || strcmp(unsupported[i], "nics") != 0))
 			return spec_bad(c, NULL, err, "'%s%s' is not supported by this server yet",
 			                where, unsupported[i]);
 	}

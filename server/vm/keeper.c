@@ -127,6 +127,11 @@ static bool is_idle(struct vm *vm, const struct vm_info *i)
 		}
 		vm->idle_since_ms = now;
 	}
+	if (atomic_load(&vm->touched_ms) > vm->idle_since_ms) {
+		vm->row.info.last_network_ms = clock_wall_ms();
+		vm_publish(vm);
+		vm->idle_since_ms = now;
+	}
 	if (used)
 		vm->idle_since_ms = now;
 	vm->idle_bytes = total;
@@ -200,6 +205,7 @@ void *keeper_main(void *arg)
 		}
 		vmm_look_at_disk(m);
 		look_at_all(m);
+		tunnels_expire(m, /* all= */ false);
 		if (deadline_left(save_at) == 0) {
 			vmm_usage_save(m);
 			save_at = deadline_in(USAGE_SAVE_MS);

@@ -104,14 +104,24 @@ static inline struct vm_usage vm_usage_total(const struct vm_info *v)
 		                  .disk_write = v->past.disk_write + v->now.disk_write };
 }
 
+struct egress;
+/* The one private address a VM may have. */
+struct vm_nic {
+	const char *account; /* whose VPC it must be */
+	const char *vpc;
+	uint32_t addr; /* host byte order; 0: any that is free */
+	bool is_default;
+};
 struct vm_create_opts {
 	const char *account;
-	const char *name;        /* NULL: none */
-	const char *snapshot_id; /* NULL: the base template */
-	const char *point;       /* NULL, or a point to start from, held by the caller */
-	const char *build_id;    /* NULL: none */
-	const char *workdir;     /* NULL: the snapshot's */
-	int64_t idle_timeout_s;  /* -1: disabled; VM_IDLE_DEFAULT when not given */
+	struct egress *egress;    /* NULL: open */
+	const struct vm_nic *nic; /* NULL: in no VPC */
+	const char *name;         /* NULL: none */
+	const char *snapshot_id;  /* NULL: the base template */
+	const char *point;        /* NULL, or a point to start from, held by the caller */
+	const char *build_id;     /* NULL: none */
+	const char *workdir;      /* NULL: the snapshot's */
+	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
 	bool count_exec;
 	struct vm_persistence persistence;
@@ -194,6 +204,9 @@ int vmm_wait_over(struct vm_wait *w, char ret_status[VM_EXIT_MAX]);
 int vmm_wait_fd(const struct vm_wait *w); /* readable: look again */
 struct vm_wait *vmm_wait_free(struct vm_wait *w);
 
+/* Somebody uses it from outside by other ways than its NIC: it is not idle. Waits for nobody. */
+void vmm_touch(struct vmm *m, const char *account, const char *id);
+
 /* One look at a VM; wakes nothing, waits for nobody. While it is busy: what was seen last. */
 struct vm_sample {
 	enum vm_state state;
@@ -203,10 +216,13 @@ struct vm_sample {
 };
 int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sample *ret,
                struct err *err);
-/* count live copies with memory; on failure none is left. Caller frees *ret. persistence NULL: as
- * the parent's. */
+struct vm_fork_opts {
+	const struct vm_persistence *persistence; /* NULL: as the parent's */
+	bool fresh_address; /* of a VM in a VPC: each copy gets a free one; else it is refused */
+};
+/* count live copies with memory and policy; on failure none is left. Caller frees *ret. */
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
-             const struct vm_persistence *persistence, struct vm_info **ret, struct err *err);
+             const struct vm_fork_opts *o, struct vm_info **ret, struct err *err);
 /*
  * The running guest, woken if it was suspended or stopped. Caller guest_unref()s.
  * While it is held the VM may still be suspended by someone else: calls then fail with -ECONNRESET.
@@ -217,6 +233,19 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 /* As vmm_guest(), but wakes nobody: -ENOTCONN VM_NOT_RUNNING. */
 int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,
                       struct err *err);
+
+/* ---- from the host to a port of a VM: reach.c ---- */
+#define VM_GUEST_ADDR "10.0.0.2" /* of every VM, in its own network */
+struct vm_socket {
+	int fd;                 /* the caller's: a TCP socket, to be connected to VM_GUEST_ADDR */
+	char instance[ID_SIZE]; /* of the machine it belongs to */
+	unsigned fresh_ms;      /* the VM's programs may still be starting, for so long */
+};
+/* Wakes the VM. */
+int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_socket *ret,
+               struct err *err);
+/* Whose VM it is; for those who were given nothing but its name. */
+int vmm_owner(struct vmm *m, const char *id, char ret_account[ACCOUNT_SIZE], struct err *err);
 
 enum snapshot_state {
 	SNAPSHOT_READY,
