@@ -56,6 +56,8 @@ struct conf {
 	char acme_email[128];       /* PANDO_ACME_EMAIL */
 	char acme_dns_hook[256];    /* PANDO_ACME_DNS_HOOK; "": no wildcards by ACME */
 	uint32_t acme_renew_days;   /* PANDO_ACME_RENEW_DAYS */
+	char github_url[256];       /* PANDO_GITHUB_URL */
+	uint32_t sync_poll_s;       /* PANDO_SYNC_POLL_S */
 	uint32_t webhook_private;   /* PANDO_WEBHOOK_ALLOW_PRIVATE */
 	uint32_t webhook_retry_s;   /* PANDO_WEBHOOK_RETRY_S */
 	uint32_t trigger_timeout_s; /* PANDO_TRIGGER_TIMEOUT_S */

@@ -28,6 +28,7 @@
 #include "events/events.h"
 #include "front.h"
 #include "git/git.h"
+#include "git/sync.h"
 #include "git/trigger.h"
 #include "logs/logs.h"
 #include "net/dns.h"
@@ -62,6 +63,7 @@ struct app {
 	struct repos *repos;
 	struct runs runs;
 	struct triggers *triggers;
+	struct syncs *syncs;
 	struct front *front;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
@@ -172,6 +174,14 @@ static int ssh_start(struct app *a, struct err *err)
 	return sshd_start(&deps, &a->sshd, err);
 }
 
+static int syncs_start(struct app *a, struct err *err)
+{
+	struct syncs_conf sc = { .poll_s = a->conf.sync_poll_s };
+
+	snprintf(sc.base_url, sizeof(sc.base_url), "%s", a->conf.github_url);
+	return syncs_open(&sc, a->repos, a->store, &a->syncs, err);
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -228,7 +238,8 @@ static int app_start(struct app *a, struct err *err)
 	vc.wg_session_s = c->wg_session_s;
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0)
+	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0 ||
+	    (r = syncs_start(a, err)) < 0)
 		return r;
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
@@ -246,6 +257,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .logs = a->logs,
 		                 .repos = a->repos,
 		                 .triggers = a->triggers,
+		                 .syncs = a->syncs,
 		                 .sshd = a->sshd,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
@@ -273,6 +285,7 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	syncs_close(a->syncs);
 	triggers_close(a->triggers);
 	repos_close(a->repos);
 	sshd_free(a->sshd);

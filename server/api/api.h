@@ -23,6 +23,7 @@ struct logs;
 struct repos;
 struct sshd;
 struct store;
+struct syncs;
 struct triggers;
 struct vmm;
 
@@ -35,6 +36,7 @@ struct api_deps { /* all weak: they outlive the API */
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
 	struct repos *repos;       /* NULL: there are none (tests) */
+	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
 	struct domains *domains;   /* NULL, these five: no edge */

@@ -60,7 +60,9 @@ static bool has_refs(git_repository *repo)
 int repo_bundle(struct repos *g, const struct store_repo *r, int *ret_fd, char **ret_shallow,
                 struct err *err)
 {
-	const char *const argv[] = { GIT_PROGRAM, "bundle", "create", "-q", "-", "--all", NULL };
+	const char *const argv[] = { GIT_PROGRAM, "bundle", "create",
+		                     "-q",        "-",      "--exclude=refs/pando-sync/*",
+		                     "--all",     NULL };
 	char path[PATH_MAX], tmp[PATH_MAX];
 	autorun struct run_result res = { 0 };
 	autofree char *shallow = NULL;

@@ -13,6 +13,7 @@
 #include "conf.h"
 #include "events/events.h"
 #include "git/git.h"
+#include "git/sync.h"
 #include "git/trigger.h"
 #include "logs/logs.h"
 #include "store/store.h"
@@ -34,6 +35,7 @@ struct fx {
 	struct builder *builder;
 	struct repos *repos;
 	struct triggers *triggers;
+	struct syncs *syncs;
 	struct api *api;
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
@@ -82,6 +84,11 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		fprintf(stderr, "triggers: %s\n", err.msg);
 		return -1;
 	}
+	struct syncs_conf sc = { .poll_s = getenv("FX_POLL") ? 1 : 3600 };
+	snprintf(sc.base_url, sizeof(sc.base_url), "%s",
+	         getenv("FX_GITHUB") ? getenv("FX_GITHUB") : "http://127.0.0.1:1");
+	if (syncs_open(&sc, f->repos, f->store, &f->syncs, &err) < 0)
+		return -1;
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
@@ -91,6 +98,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .logs = f->logs,
 		                  .repos = f->repos,
 		                  .triggers = f->triggers,
+		                  .syncs = f->syncs,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
@@ -117,6 +125,7 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	syncs_close(f->syncs);
 	triggers_close(f->triggers);
 	repos_close(f->repos);
 	builder_free(f->builder);
