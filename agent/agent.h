@@ -25,7 +25,8 @@
 #define GRACE_IDLE_MS 100     /* after the shell's end: silence that ends an open pipe */
 #define GRACE_TOTAL_MS 1000   /* after the shell's end: a background child may write for ever */
 #define HELPER_ABORT_MS 2000  /* for fs.write's helper to remove its temporary file */
-#define HOOKS_MS 5000         /* for all of identity.d together */
+#define AGENT_PTY_RETAIN_MS 60000
+#define HOOKS_MS 5000                 /* for all of identity.d together */
 #define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 
 struct agent;
@@ -43,7 +44,9 @@ enum ref_kind {
 	REF_CODE_OUT,
 	REF_CODE_ERR,
 	REF_LISTEN,
-	REF_PTY = 64, /* these two point at a terminal session, not at a stream */
+	REF_CODE_ZYGOTE,
+	REF_READY = 63, /* points at nothing: there is one */
+	REF_PTY = 64,   /* these two point at a terminal session, not at a stream */
 	REF_PTY_PROC
 };
 
@@ -129,6 +132,7 @@ struct proc {
 struct ready {
 	pid_t pid;         /* 0: none */
 	int fd;            /* owned; -1: none */
+	bool waits;        /* loaded */
 	uint64_t spawn_at; /* clock_ms(); 0: not planned */
 	const char *lib;   /* NULL: never */
 	struct timespec shell_ctime;
@@ -140,6 +144,7 @@ struct agent {
 	bool port_is_sock; /* tests: the end of file ends the agent */
 	bool quit;
 	bool readable, writable;
+	bool awaits_room; /* the port was full: we are told when it is not */
 	struct agent_rx rx;
 	struct buf tx;
 	size_t tx_off;
@@ -165,11 +170,14 @@ struct agent {
 
 	struct pty *ptys; /* owned list, oldest first; see pty.h */
 	uint32_t next_pty;
-	char machine_id[33]; /* of the last greeting: another one means that this is a copy */
+	unsigned pty_retain_ms; /* a session that ended is told about for so long */
+	char machine_id[33];    /* of the last greeting: another one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
-	int fan_fd;          /* owned; see code_files.c */
+	struct zygote *zygote; /* owned; NULL: none */
+	int fan_fd;            /* owned; see code_files.c */
+	uint64_t fan_off_at; /* clock_ms(): the watch ends then; 0: a cell runs, or there is none */
 	uint64_t oom_kills;  /* of the machine, when we last looked */
 	const char *kernels; /* directory of the kernels; NULL: the usual one */
 
@@ -316,6 +324,9 @@ void exec_prepare(const struct job_fds *fds, const struct agent_exec_req *r,
 bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n);
 /* 0 and the shell's pid, or -errno: the caller starts one itself. */
 int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret);
+void ready_on_event(struct agent *a); /* it is loaded, or gone */
+/* A freeze is near: answered when there is one that waits, or soon. */
+void ready_settle(struct agent *a, uint32_t id);
 void ready_plan(struct agent *a, unsigned ms); /* not sooner than that from now */
 void ready_tick(struct agent *a, uint64_t now);
 uint64_t ready_next_timer(const struct agent *a);

@@ -23,6 +23,7 @@
 	X(snapshot) \
 	X(cp) \
 	X(tree) \
+	X(mcp) \
 	X(login) \
 	X(logout) \
 	X(config) \

@@ -236,6 +236,14 @@ static const struct setting settings[] = {
 	  "MiB of the data directory's file system that must stay free; below, the same happens" },
 	{ "PANDO_VM_RESERVE_MB", SET_U32, MEMBER(vm_reserve_mb), check_u32, "48", NULL, 1, 262144,
 	  "Memory in MiB that a new VM takes of the host at least; create and fork are refused without it" },
+	{ "PANDO_QUOTA_GIT_REPOS", SET_U32, MEMBER(quota_git_repos), check_u32, "0", NULL, 0, 10000000,
+	  "Repositories of an account; 0: no limit. The operator's has none" },
+	{ "PANDO_QUOTA_GIT_MB", SET_U32, MEMBER(quota_git_mb), check_u32, "0", NULL, 0, UINT32_MAX,
+	  "Likewise: MiB of its repositories and their large files, together" },
+	{ "PANDO_GIT_ALLOW_PRIVATE", SET_U32, MEMBER(git_private), check_u32, "0", NULL, 0, 1,
+	  "1: repositories may be imported from loopback, private and link-local addresses" },
+	{ "PANDO_GIT_SEARCH_S", SET_U32, MEMBER(git_search_s), check_u32, "20", NULL, 1, 600,
+	  "Seconds in which a search in a repository must end" },
 };
 /* clang-format on */
 

@@ -37,6 +37,10 @@ struct conf {
 	uint32_t disk_budget_mb;  /* PANDO_DISK_BUDGET_MB */
 	uint32_t disk_free_mb;    /* PANDO_DISK_FREE_MB */
 	uint32_t vm_reserve_mb;   /* PANDO_VM_RESERVE_MB */
+	uint32_t quota_git_repos; /* PANDO_QUOTA_GIT_REPOS */
+	uint32_t quota_git_mb;    /* PANDO_QUOTA_GIT_MB */
+	uint32_t git_private;     /* PANDO_GIT_ALLOW_PRIVATE */
+	uint32_t git_search_s;    /* PANDO_GIT_SEARCH_S */
 	bool self_check;          /* --self-check */
 };
 

@@ -26,6 +26,7 @@
 #include "conf.h"
 #include "engine/engine.h"
 #include "events/events.h"
+#include "git/git.h"
 #include "logs/logs.h"
 #include "net/dns.h"
 #include "privc/privc.h"
@@ -53,6 +54,7 @@ struct app {
 	struct dns *dns;
 	struct vmm *vmm;
 	struct builder *builder;
+	struct repos *repos;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
@@ -135,6 +137,20 @@ static int ssh_start(struct app *a, struct err *err)
 	return sshd_start(&deps, &a->sshd, err);
 }
 
+static int repos_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct repos_conf rc = { .allow_private = c->git_private,
+		                 .quota_repos = c->quota_git_repos,
+		                 .quota_mb = c->quota_git_mb,
+		                 .search_s = c->git_search_s,
+		                 .events = a->events };
+
+	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);
+	snprintf(rc.domain, sizeof(rc.domain), "%s", c->domain);
+	return repos_open(&rc, a->store, &a->repos, err);
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -184,7 +200,8 @@ static int app_start(struct app *a, struct err *err)
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0)
+	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
+	    (r = repos_start(a, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
@@ -197,6 +214,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .events = a->events,
 		                 .logs = a->logs,
 		                 .sshd = a->sshd,
+		                 .repos = a->repos,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	return api_start(&deps, &a->api, err);
 }
@@ -220,6 +238,7 @@ static void app_stop(struct app *a)
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
 	sshd_free(a->sshd);
+	repos_close(a->repos);
 	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);

@@ -83,6 +83,7 @@ struct rd;
 	M(10, SHUTDOWN,  "shutdown")     \
 	M(11, PING,      "ping")         \
 	M(12, FS_WATCH,  "fs.watch")     \
+	M(13, SETTLE,    "settle")       \
 	M(20, PROC_RUN,  "proc.run")     \
 	M(21, PROC_START, "proc.start")  \
 	M(22, PROC_LIST, "proc.list")    \

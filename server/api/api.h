@@ -18,6 +18,7 @@ struct err;
 struct events;
 struct logs;
 struct sshd;
+struct repos;
 struct store;
 struct vmm;
 
@@ -29,10 +30,11 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
-	struct sshd *sshd;  /* NULL: there is no SSH front */
-	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
-	                     */
-	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
+	struct sshd *sshd;   /* NULL: there is no SSH front */
+	struct repos *repos; /* NULL: there are none (tests) */
+	unsigned header_ms;  /* from a connection to whole headers; 0: the default. Tests shorten it
+	                      */
+	int listen_fd;       /* of api_listen(), api_start() takes it; 0: it makes one itself */
 };
 
 /* The socket, so that an address in use is found before anything else is begun. */

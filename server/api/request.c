@@ -122,6 +122,21 @@ const char *request_arg(const struct request *req, const char *param)
 	return NULL;
 }
 
+const char *request_target(const struct request *req)
+{
+	unsigned git = SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE;
+
+	return *req->repo_id && (req->match.route->scope & git) ? req->repo_id
+	                                                        : request_arg(req, "{vm_id}");
+}
+
+void request_lease(struct request *req, struct auth_lease *ret)
+{
+	auth_lease_take(req->api->deps.auth, &req->who,
+	                req->scope ? req->scope : req->match.route->scope, request_target(req),
+	                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), ret);
+}
+
 int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err)
 {
 	autofree char *id = NULL;

@@ -27,6 +27,7 @@
 #define AGENT_BOOT_MS 300000 /* cold boot to first hello: emulated guests on a busy host */
 #define AGENT_THAW_MS 60000  /* thaw to hello */
 #define AGENT_RECONNECT_MS 15000
+#define SETTLE_MS 1500    /* for the agent to load what the next command needs */
 #define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
 #define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
 #define TEMPLATE_WAIT_MS 900000

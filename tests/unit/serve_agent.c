@@ -6,7 +6,8 @@
  * port of an SSH front) and serves until its stdin ends.
  * VMs are rows of the fake vmm; every one of them is the same agent, a child of this process that
  * has the directory as its test root. "suspend" on stdin ends the agent's channel as a
- * suspend would; the next use makes a new one, as a resume does.
+ * suspend would; the next use makes a new one, as a resume does. "warm" starts the kernels a
+ * template has.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,11 +25,13 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "guest/guest.h"
+#include "guest/guest_code.h"
 #include "ssh/ssh.h"
 #include "tests/unit/api_fx.h"
 
 #define HELLO_MS 30000
 #define SSH_GRACE_MS 10000 /* short: a test waits for it */
+#define WARM_MS 120000
 
 static struct {
 	const char *exe, *kernels;
@@ -104,6 +107,24 @@ static struct sshd *ssh_front(struct fx *f)
 	return d;
 }
 
+/* What a template has: kernels with their libraries loaded. */
+static void warm(void)
+{
+	static const struct guest_code_req cells[] = {
+		{ .language = AGENT_LANG_PYTHON, .code = "", .warm = true },
+		{ .language = AGENT_LANG_JAVASCRIPT, .code = "", .warm = true, .spare = true },
+	};
+	struct guest *g = NULL;
+	struct err e = { 0 };
+	int r = fake_guest(&g, &e);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cells); i++)
+		r = guest_code_warm(g, &cells[i], WARM_MS, &e);
+	if (r < 0)
+		fprintf(stderr, "warm: %s\n", e.msg);
+	guest_unref(g);
+}
+
 int main(int argc, char **argv)
 {
 	const char *const dirs[] = { "etc", "run", "var", "var/lib", "var/lib/dbus", "work" };
@@ -153,6 +174,8 @@ int main(int argc, char **argv)
 			sshd_status(sshd, &ssh);
 			printf("%u %u\n", ssh.connections, ssh.channels);
 		}
+		if (strcmp(line, "warm\n") == 0)
+			warm();
 		puts("ok");
 		fflush(stdout);
 	}
