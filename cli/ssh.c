@@ -128,7 +128,7 @@ static int common(struct cli *c, struct words *w, const char *id, const char *us
                   const char *port_flag, char host[HOST_MAX])
 {
 	char known[4096];
-	unsigned port;
+	unsigned port = 0;
 	int r = find_front(c, host, &port);
 
 	if (r != CLI_OK)

@@ -6,7 +6,8 @@ import subprocess
 
 from case import Case, limit, long
 from harness import ROOT, wait_for
-from ssh_checks import SshBase, SshChecks, SshIdentityChecks, Tty
+from ssh_checks import SshBase, SshChecks, SshIdentityChecks
+from tty_client import Tty
 
 PANDO = os.path.join(ROOT, "build/cli/pando")
 
