@@ -45,7 +45,7 @@ enum ref_kind {
 	REF_CODE_ERR,
 	REF_LISTEN,
 	REF_CODE_ZYGOTE,
-	REF_READY = 63, /* points at nothing: there is one */
+	REF_READY = 63, /* points at nothing: there is one. None without a number after it */
 	REF_PTY = 64,   /* these two point at a terminal session, not at a stream */
 	REF_PTY_PROC
 };

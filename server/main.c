@@ -26,6 +26,7 @@
 #include "conf.h"
 #include "engine/engine.h"
 #include "events/events.h"
+#include "front.h"
 #include "git/git.h"
 #include "logs/logs.h"
 #include "net/dns.h"
@@ -55,6 +56,7 @@ struct app {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct front *front;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
@@ -127,16 +129,6 @@ static struct builder_conf builder_conf(const struct conf *c)
 		                                  .mem_mb_min = ENGINE_MEM_MIN_MB } };
 }
 
-static int ssh_start(struct app *a, struct err *err)
-{
-	struct sshd_deps deps = { .auth = a->auth,
-		                  .vmm = a->vmm,
-		                  .data_dir = a->conf.data_dir,
-		                  .listen_fd = TAKE_FD(a->ssh_fd) };
-
-	return sshd_start(&deps, &a->sshd, err);
-}
-
 static int repos_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -149,6 +141,16 @@ static int repos_start(struct app *a, struct err *err)
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);
 	snprintf(rc.domain, sizeof(rc.domain), "%s", c->domain);
 	return repos_open(&rc, a->store, &a->repos, err);
+}
+
+static int ssh_start(struct app *a, struct err *err)
+{
+	struct sshd_deps deps = { .auth = a->auth,
+		                  .vmm = a->vmm,
+		                  .data_dir = a->conf.data_dir,
+		                  .listen_fd = TAKE_FD(a->ssh_fd) };
+
+	return sshd_start(&deps, &a->sshd, err);
 }
 
 static int app_start(struct app *a, struct err *err)
@@ -201,7 +203,8 @@ static int app_start(struct app *a, struct err *err)
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = repos_start(a, err)) < 0)
+	    (r = repos_start(a, err)) < 0 ||
+	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
@@ -213,10 +216,12 @@ static int app_start(struct app *a, struct err *err)
 		                 .auth = a->auth,
 		                 .events = a->events,
 		                 .logs = a->logs,
-		                 .sshd = a->sshd,
 		                 .repos = a->repos,
+		                 .sshd = a->sshd,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
-	return api_start(&deps, &a->api, err);
+	front_deps(a->front, &deps);
+	r = api_start(&deps, &a->api, err);
+	return r < 0 ? r : front_start(a->front, a->api, err);
 }
 
 static void app_stop(struct app *a)
@@ -224,6 +229,7 @@ static void app_stop(struct app *a)
 	struct err err = { 0 };
 	bool busy, ssh_busy;
 
+	front_stop(a->front);
 	builder_stop(a->builder);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
@@ -237,8 +243,9 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
-	sshd_free(a->sshd);
 	repos_close(a->repos);
+	sshd_free(a->sshd);
+	front_free(a->front); /* whoever woke a VM for a request is done by now */
 	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
@@ -284,6 +291,7 @@ static void say_how(struct app *a)
 		       ssh.address);
 	}
 	printf("  API key      %s/api-key\n", a->conf.data_dir);
+	front_say(a->front);
 	printf("\n  curl -X POST -H \"Authorization: Bearer $(cat %s/api-key)\" -d '{}' "
 	       "%s/v1/vms\n",
 	       a->conf.data_dir, url);

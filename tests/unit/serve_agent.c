@@ -30,8 +30,8 @@
 #include "tests/unit/api_fx.h"
 
 #define HELLO_MS 30000
-#define SSH_GRACE_MS 10000 /* short: a test waits for it */
 #define WARM_MS 120000
+#define SSH_GRACE_MS 10000 /* short: a test waits for it */
 
 static struct {
 	const char *exe, *kernels;
@@ -93,20 +93,6 @@ int fake_guest(struct guest **ret, struct err *e)
 	return 0;
 }
 
-static struct sshd *ssh_front(struct fx *f)
-{
-	struct sshd_deps deps = { .auth = f->auth,
-		                  .vmm = f->vmm,
-		                  .data_dir = f->dir.path,
-		                  .listen_fd = sshd_listen("127.0.0.1:0", &err),
-		                  .grace_ms = SSH_GRACE_MS };
-	struct sshd *d = NULL;
-
-	if (deps.listen_fd < 0 || sshd_start(&deps, &d, &err) < 0)
-		fprintf(stderr, "SSH: %s\n", err.msg);
-	return d;
-}
-
 /* What a template has: kernels with their libraries loaded. */
 static void warm(void)
 {
@@ -123,6 +109,20 @@ static void warm(void)
 	if (r < 0)
 		fprintf(stderr, "warm: %s\n", e.msg);
 	guest_unref(g);
+}
+
+static struct sshd *ssh_front(struct fx *f)
+{
+	struct sshd_deps deps = { .auth = f->auth,
+		                  .vmm = f->vmm,
+		                  .data_dir = f->dir.path,
+		                  .listen_fd = sshd_listen("127.0.0.1:0", &err),
+		                  .grace_ms = SSH_GRACE_MS };
+	struct sshd *d = NULL;
+
+	if (deps.listen_fd < 0 || sshd_start(&deps, &d, &err) < 0)
+		fprintf(stderr, "SSH: %s\n", err.msg);
+	return d;
 }
 
 int main(int argc, char **argv)
@@ -170,12 +170,12 @@ int main(int argc, char **argv)
 			LOCK_SCOPE(&agent.lock);
 			agent_end();
 		}
+		if (strcmp(line, "warm\n") == 0)
+			warm();
 		if (strcmp(line, "status\n") == 0 && sshd) {
 			sshd_status(sshd, &ssh);
 			printf("%u %u\n", ssh.connections, ssh.channels);
 		}
-		if (strcmp(line, "warm\n") == 0)
-			warm();
 		puts("ok");
 		fflush(stdout);
 	}
