@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "wire/agent.h"
@@ -24,7 +25,8 @@
 #define GRACE_IDLE_MS 100     /* after the shell's end: silence that ends an open pipe */
 #define GRACE_TOTAL_MS 1000   /* after the shell's end: a background child may write for ever */
 #define HELPER_ABORT_MS 2000  /* for fs.write's helper to remove its temporary file */
-#define HOOKS_MS 5000         /* for all of identity.d together */
+#define AGENT_PTY_RETAIN_MS 60000
+#define HOOKS_MS 5000                 /* for all of identity.d together */
 #define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 
 struct agent;
@@ -41,6 +43,7 @@ enum ref_kind {
 	REF_CODE_CTL,
 	REF_CODE_OUT,
 	REF_CODE_ERR,
+	REF_CODE_ZYGOTE,
 	REF_PTY = 64, /* these two point at a terminal session, not at a stream */
 	REF_PTY_PROC
 };
@@ -119,12 +122,22 @@ struct proc {
 	bool command_cut;
 };
 
+/* A shell loaded ahead of the next command. */
+struct ready {
+	pid_t pid;         /* 0: none */
+	int fd;            /* owned; -1: none */
+	uint64_t spawn_at; /* clock_ms(); 0: not planned */
+	const char *lib;   /* NULL: never */
+	struct timespec shell_ctime;
+};
+
 struct agent {
 	int ep;            /* owned */
 	int port;          /* owned */
 	bool port_is_sock; /* tests: the end of file ends the agent */
 	bool quit;
 	bool readable, writable;
+	bool awaits_room; /* the port was full: we are told when it is not */
 	struct agent_rx rx;
 	struct buf tx;
 	size_t tx_off;
@@ -150,17 +163,21 @@ struct agent {
 
 	struct pty *ptys; /* owned list, oldest first; see pty.h */
 	uint32_t next_pty;
-	char machine_id[33]; /* of the last greeting: another one means that this is a copy */
+	unsigned pty_retain_ms; /* a session that ended is told about for so long */
+	char machine_id[33];    /* of the last greeting: another one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
-	int fan_fd;          /* owned; see code_files.c */
+	struct zygote *zygote; /* owned; NULL: none */
+	int fan_fd;            /* owned; see code_files.c */
+	uint64_t fan_off_at; /* clock_ms(): the watch ends then; 0: a cell runs, or there is none */
 	uint64_t oom_kills;  /* of the machine, when we last looked */
 	const char *kernels; /* directory of the kernels; NULL: the usual one */
 
 	struct term *terms[AGENT_TERMS_MAX]; /* owned */
 	const char *test_root;               /* NULL: the real machine. Else see --help */
 	uint64_t nofile_soft, nofile_hard;   /* limits to give back to children */
+	struct ready ready;
 	bool reset_oom; /* the agent is protected from the OOM killer, its children are not */
 };
 
@@ -227,26 +244,67 @@ enum job_pipes { JOB_IN = 1, JOB_OUT = 2, JOB_ERR = 4, JOB_COMMIT = 8 };
 /* In a child of the agent: a session of its own, the descriptors in their places, nothing else. */
 void child_setup(struct agent *a, struct job_fds *fds);
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
+/* The same with the shell that is ready, which gets the request as it came; <0: none is. */
+int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n);
 void job_on_exit(struct agent *a, struct stream *s);
 void job_cancel(struct agent *a, struct stream *s);
 void job_orphan(struct agent *a, struct stream *s);
 /* Timers, and the end of it: the only place where a stream is freed. */
 void job_tick(struct agent *a, struct stream *s, uint64_t now);
 uint64_t job_next_timer(const struct stream *s);
-/* In the child: says how it went and ends the process. err_no: positive or 0. */
+/* child.c. In the child: says how it went and ends the process. err_no: positive or 0. */
 void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
                   const void *body, size_t n) __attribute__((noreturn));
 void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
         __attribute__((noreturn, format(printf, 4, 5)));
-/* In the child: becomes the user or ends the process; "" stays who we are. */
 struct user;
+/* In the child: becomes the user or ends the process; "" stays who we are. */
 void child_become(const struct job_fds *fds, const char *name, struct user *ret);
 
-/* exec.c, connect.c, power.c; op: exec, proc.run or proc.start */
-void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
+/* user.c */
+#define USER_GROUPS_MAX 1024u /* groups of one account that are honoured */
+struct user {
+	uid_t uid;
+	gid_t gid;
+	char name[AGENT_USER_MAX], home[AGENT_PATH_MAX], shell[AGENT_PATH_MAX];
+	gid_t groups[USER_GROUPS_MAX];
+	size_t n_groups;
+};
+int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
+int user_find_uid(uid_t uid, struct user *ret);
+int user_become(const struct user *u);
+
 /* node.c: the directory of the Node.js that nvm has as its default, or "" */
 #define NODE_DIR_MAX 320u
 void node_find(char ret[NODE_DIR_MAX]);
+
+/* exec_child.c, in the child: the account and its Node.js; then the rest, up to the start of the
+ * shell */
+#define EXEC_SHELL "/bin/sh"
+struct exec_image {
+	char *argv[4];
+	char *env[6 + AGENT_ENV_MAX + 1];
+	size_t n_env;
+};
+struct exec_account {
+	struct user user;
+	char node[NODE_DIR_MAX];
+};
+void exec_account(const struct job_fds *fds, const char *name, struct exec_account *ret);
+void exec_prepare(const struct job_fds *fds, const struct agent_exec_req *r,
+                  const struct exec_account *who, struct exec_image *ret);
+
+/* ready.c */
+bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n);
+/* 0 and the shell's pid, or -errno: the caller starts one itself. */
+int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret);
+void ready_plan(struct agent *a, unsigned ms); /* not sooner than that from now */
+void ready_tick(struct agent *a, uint64_t now);
+uint64_t ready_next_timer(const struct agent *a);
+void ready_close(struct agent *a);
+
+/* exec.c, connect.c, power.c; op: exec, proc.run or proc.start */
+void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
 void connect_begin(struct agent *a, uint32_t id, struct rd *c);
 void connect_on_writable(struct agent *a, struct stream *s);
 void power_off(struct agent *a);
@@ -330,19 +388,6 @@ void term_list_begin(struct agent *a, uint32_t id, struct rd *c);
 void term_read_begin(struct agent *a, uint32_t id, struct rd *c);
 void term_write(struct term *t, const void *p, size_t n);
 void term_leave(struct term *t); /* a stream that wrote to it is gone; NULL is fine */
-
-/* user.c */
-#define USER_GROUPS_MAX 1024u /* groups of one account that are honoured */
-struct user {
-	uid_t uid;
-	gid_t gid;
-	char name[AGENT_USER_MAX], home[AGENT_PATH_MAX], shell[AGENT_PATH_MAX];
-	gid_t groups[USER_GROUPS_MAX];
-	size_t n_groups;
-};
-int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
-int user_find_uid(uid_t uid, struct user *ret);
-int user_become(const struct user *u);
 
 /* job.c, in a child: signals, limits and OOM score as a program expects them */
 void child_reset(const struct agent *a);

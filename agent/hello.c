@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/ready.h"
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -68,6 +69,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 			a->has_generation = true;
 			identity_remember(a);
 			code_identity(a);
+			ready_plan(a, READY_THAW_MS);
 		}
 	}
 	ack.generation = a->has_generation ? a->generation : 0;

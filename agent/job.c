@@ -113,19 +113,51 @@ static int adopt(struct agent *a, struct stream *s, unsigned pipes, int p[5][2])
 	return r < 0 ? r : stream_watch(a, s, s->pidfd, REF_PROC, EPOLLIN);
 }
 
-int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds)
+static int make_pipes(unsigned pipes, int p[5][2])
 {
 	const bool want[5] = { pipes & JOB_IN, pipes & JOB_OUT, pipes & JOB_ERR, true,
 		               pipes & JOB_COMMIT };
-	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-	int r = 0;
 
-	for (int i = 0; i < 5 && r == 0; i++) {
+	for (int i = 0; i < 5; i++) {
+		p[i][0] = p[i][1] = -1;
 		if (want[i] && pipe2(p[i], O_CLOEXEC) < 0)
-			r = -errno;
-		else if (want[i] && i < 3)
+			return -errno;
+		if (want[i] && i < 3)
 			fcntl(p[i][1], F_SETPIPE_SZ, PIPE_BYTES);
 	}
+	return 0;
+}
+
+/* What was not taken is closed; a process that cannot be watched never was. */
+static int settle(struct stream *s, int p[5][2], int r)
+{
+	for (int i = 0; i < 5; i++)
+		for (int k = 0; k < 2; k++)
+			if (p[i][k] >= 0)
+				close(p[i][k]);
+	if (r == 0)
+		return 0;
+	stream_close_in(s);
+	for (int i = AGENT_OUT; i <= AGENT_ERR; i++)
+		stream_close_out(s, i);
+	if (s->result_fd >= 0)
+		close(TAKE_FD(s->result_fd));
+	if (s->pidfd >= 0)
+		close(TAKE_FD(s->pidfd));
+	if (s->pid > 0) {
+		kill(s->pid, SIGKILL);
+		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		s->pid = 0;
+	}
+	return r;
+}
+
+int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds)
+{
+	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	int r = make_pipes(pipes, p);
+
 	if (r == 0 && (s->pid = fork()) < 0) {
 		r = -errno;
 		s->pid = 0;
@@ -137,22 +169,20 @@ int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *
 	}
 	if (r == 0)
 		r = adopt(a, s, pipes, p);
-	for (int i = 0; i < 5; i++)
-		for (int k = 0; k < 2; k++)
-			if (p[i][k] >= 0)
-				close(p[i][k]);
-	if (r < 0) { /* it may have started, but it cannot be watched: it never was */
-		stream_close_in(s);
-		for (int i = AGENT_OUT; i <= AGENT_ERR; i++)
-			stream_close_out(s, i);
-		if (s->pid > 0) {
-			kill(s->pid, SIGKILL);
-			while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
-				;
-			s->pid = 0;
-		}
-	}
-	return r;
+	return settle(s, p, r);
+}
+
+int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n)
+{
+	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	int r = make_pipes(pipes, p);
+
+	if (r == 0)
+		r = ready_give(a, &(struct job_fds){ p[0][0], p[1][1], p[2][1], p[3][1], -1 }, req,
+		               n, &s->pid);
+	if (r == 0)
+		r = adopt(a, s, pipes, p);
+	return settle(s, p, r);
 }
 
 void job_on_exit(struct agent *a, struct stream *s)
@@ -327,48 +357,4 @@ uint64_t job_next_timer(const struct stream *s)
 	if (s->exited && (s->id || (s->proc && !s->proc->settled)))
 		t = MIN(t, MIN(s->idle_at, s->grace_end));
 	return t;
-}
-
-void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
-                  const void *body, size_t n)
-{
-	struct agent_result m = {
-		.status = (uint32_t)err_no, .tag = tag, .msg = msg, .body = body, .body_len = n
-	};
-	struct buf b = { 0 };
-
-	agent_result_put(&b, &m);
-	if (b.failed || io_write_all(fds->result, b.p, b.len) < 0)
-		_exit(1);
-	_exit(0);
-}
-
-void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
-{
-	char msg[AGENT_MSG_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(msg, sizeof(msg), fmt, ap);
-	va_end(ap);
-	child_finish(fds, err_no, tag, msg, NULL, 0);
-}
-
-void child_become(const struct job_fds *fds, const char *name, struct user *ret)
-{
-	int r;
-
-	if (!*name) {
-		if (user_find_uid(geteuid(), ret) < 0)
-			*ret = (struct user){ .name = "root", .home = "/", .shell = "/bin/sh" };
-		return;
-	}
-	r = user_find(name, ret);
-	if (r == -ENOENT)
-		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND, "no user '%s' in this machine",
-		           name);
-	if (r == 0)
-		r = user_become(ret);
-	if (r < 0)
-		child_fail(fds, -r, AGENT_TAG_NONE, "become user '%s': %s", name, err_name(r));
 }

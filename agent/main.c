@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/ready.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/io.h"
@@ -35,7 +36,9 @@ static const char usage[] =
         "  --test-root DIR   for tests: do not touch this machine's clock, names or power;\n"
         "                    write the files below DIR, and what else there was to do\n"
         "                    into DIR/steps\n"
+        "  --ready FILE      the library of shells that are loaded ahead (default " READY_LIB ")\n"
         "  --kernels DIR     for tests: the code interpreter's kernels are there\n"
+        "  --pty-retain MS   for tests: how long a terminal session that ended is kept\n"
         "  --version         say the version\n";
 
 static void on_event(struct agent *a, const struct epoll_event *ev)
@@ -87,7 +90,7 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 
 static int wait_ms(const struct agent *a)
 {
-	uint64_t next = MIN(code_next_timer(a), pty_next_timer(a)), now;
+	uint64_t next = MIN(MIN(code_next_timer(a), pty_next_timer(a)), ready_next_timer(a)), now;
 
 	for (unsigned i = 0; i < a->n_streams; i++)
 		next = MIN(next, job_next_timer(a->slot[i]));
@@ -116,6 +119,7 @@ static void run(struct agent *a)
 			job_tick(a, a->slot[i], now);
 		code_run(a, now);
 		port_flush(a);
+		ready_tick(a, now);
 		more |= !pump_idle(a) || !code_idle(a) || n == EVENTS_PER_TURN;
 	}
 }
@@ -152,6 +156,7 @@ static void tear_down(struct agent *a)
 		stream_free(a, s);
 	}
 	code_close(a);
+	ready_close(a);
 	while (a->procs)
 		proc_free(a, a->procs);
 	pty_end_all(a);
@@ -172,13 +177,21 @@ int main(int argc, char **argv)
 		{ "port", required_argument, NULL, 'p' },
 		{ "fd", required_argument, NULL, 'f' },
 		{ "test-root", required_argument, NULL, 't' },
+		{ "ready", required_argument, NULL, 'r' },
 		{ "kernels", required_argument, NULL, 'k' },
+		{ "pty-retain", required_argument, NULL, 'R' },
 		{ "version", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	static struct agent agent = {
-		.port = -1, .ep = -1, .urandom_fd = -1, .machine_id_fd = -1, .generation_fd = -1
+		.port = -1,
+		.ep = -1,
+		.urandom_fd = -1,
+		.machine_id_fd = -1,
+		.generation_fd = -1,
+		.ready = { .fd = -1 },
+		.pty_retain_ms = AGENT_PTY_RETAIN_MS,
 	};
 	struct agent *a = &agent;
 	const char *path = "/dev/virtio-ports/" AGENT_PORT_NAME;
@@ -195,8 +208,14 @@ int main(int argc, char **argv)
 		case 't':
 			a->test_root = optarg;
 			break;
+		case 'r':
+			a->ready.lib = optarg;
+			break;
 		case 'k':
 			a->kernels = optarg;
+			break;
+		case 'R':
+			a->pty_retain_ms = (unsigned)strtoul(optarg, NULL, 10);
 			break;
 		case 'v':
 			printf("pando-agent %s, protocol %d\n", PANDO_VERSION, AGENT_VERSION_MAX);
@@ -225,6 +244,9 @@ int main(int argc, char **argv)
 		tear_down(a);
 		return 1;
 	}
+	if (!a->ready.lib && !a->test_root && access(READY_LIB, R_OK) == 0)
+		a->ready.lib = READY_LIB;
+	ready_plan(a, 0);
 	agent_rx_hunt(&a->rx, BIT(AGENT_F_HELLO));
 	hello_ready(a, AGENT_READY_START);
 	run(a);

@@ -223,5 +223,5 @@ static const struct cli_verb verbs[] = {
 	  delete_account,
 	  { { 0 } } },
 };
-const struct cli_noun cli_account = { "account", "Accounts of the server (operator's key).", verbs,
+const struct cli_noun cli_account = { "account", "accounts of the server (operator's key)", verbs,
 	                              ARRAY_SIZE(verbs) };

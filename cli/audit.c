@@ -52,4 +52,4 @@ static const struct cli_verb verbs[] = {
 	    { "target", "ID", "about this VM, snapshot, identity, key or account" },
 	    { "account", "ACCOUNT", "by this account (operator's key; default: all)" } } },
 };
-const struct cli_noun cli_audit = { "audit", "The audit log.", verbs, ARRAY_SIZE(verbs) };
+const struct cli_noun cli_audit = { "audit", "the audit log", verbs, ARRAY_SIZE(verbs) };

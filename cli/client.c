@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client.c - where the server is, who we are, and one request
+ * client.c - one request and its reply
  *
- * The address: --url, PANDO_URL, FREESTYLE_API_URL, else PANDO_LISTEN (environment, or pando.conf
- * in the data directory), else the default. The key: PANDO_API_KEY, FREESTYLE_API_KEY, else the
- * file api-key in the data directory. There is no option for the key: what is on a command line
- * can be read by every user of the machine.
+ * Where the server is and which key to use is config.c's; requests whose bodies are too large to
+ * keep, or that go on while something runs, are stream.c's.
  */
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,31 +18,31 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/io.h"
+#include "cli/config.h"
 
-#define DATA_DIR "/var/lib/pando"
-#define LISTEN "127.0.0.1:8787"
 #define CONNECT_S 10L /* to a server on this or a near machine */
-#define REPLY_S 330L  /* a create that boots may take minutes */
+#define REPLY_S 660L  /* a command may take ten minutes, a create that boots nearly as long */
 #define REPLY_MAX (64u << 20)
-#define CONF_MAX (64u << 10)
 
 struct cli {
 	CURL *curl;
-	char url[512];
-	char header[512]; /* Authorization */
-	char key_from[512];
+	struct target target;
+	char header[CONFIG_VALUE_MAX + 32]; /* Authorization */
 	bool json;
 };
+
+_Noreturn void cli_oom(void)
+{
+	fprintf(stderr, "pando: out of memory\n");
+	exit(CLI_UNREACHABLE);
+}
 
 struct cli *cli_new(void)
 {
 	struct cli *c = calloc(1, sizeof(*c));
 
-	if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(c->curl = curl_easy_init())) {
-		fprintf(stderr, "pando: out of memory\n");
-		exit(CLI_UNREACHABLE);
-	}
+	if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(c->curl = curl_easy_init()))
+		cli_oom();
 	return c;
 }
 
@@ -55,7 +52,7 @@ struct cli *cli_free(struct cli *c)
 		return NULL;
 	curl_easy_cleanup(c->curl);
 	curl_global_cleanup();
-	explicit_bzero(c->header, sizeof(c->header));
+	explicit_bzero(c, sizeof(*c));
 	free(c);
 	return NULL;
 }
@@ -70,100 +67,40 @@ bool cli_json(const struct cli *c)
 	return c->json;
 }
 
-static const char *env(const char *name)
+const char *cli_url(const struct cli *c)
 {
-	const char *v = getenv(name);
-
-	return v && *v ? v : NULL;
+	return c->target.url;
 }
 
-/* PANDO_LISTEN=... of pando.conf, as pandod reads it; caller frees. */
-static char *listen_of(const char *data_dir)
+const char *cli_auth_header(const struct cli *c)
 {
-	static const char name[] = "PANDO_LISTEN";
-	autofree char *text = NULL;
-	char path[512], *save = NULL, *found = NULL;
-
-	snprintf(path, sizeof(path), "%s/pando.conf", data_dir);
-	if (io_read_file(AT_FDCWD, path, CONF_MAX, &text, NULL) < 0)
-		return NULL;
-	for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-		l += strspn(l, " \t");
-		if (strncmp(l, name, sizeof(name) - 1) != 0)
-			continue;
-		l += sizeof(name) - 1;
-		l += strspn(l, " \t");
-		if (*l != '=')
-			continue;
-		l += 1 + strspn(l + 1, " \t\"");
-		l[strcspn(l, " \t\"\r")] = '\0';
-		free(found);
-		found = strdup(l);
-	}
-	return found;
+	return c->header;
 }
 
-/* An address to listen on, as one to connect to. */
-static void url_of_listen(const char *listen, char *dst, size_t size)
+void cli_set_target(struct cli *c, const char *url, const char *key, const char *from)
 {
-	const char *port = strrchr(listen, ':');
-
-	if (port && strncmp(listen, "0.0.0.0:", 8) == 0)
-		snprintf(dst, size, "http://127.0.0.1%s", port);
-	else if (port && strncmp(listen, "[::]:", 5) == 0)
-		snprintf(dst, size, "http://[::1]%s", port);
-	else
-		snprintf(dst, size, "http://%s", listen);
+	snprintf(c->target.url, sizeof(c->target.url), "%s", url);
+	snprintf(c->target.key, sizeof(c->target.key), "%s", key);
+	snprintf(c->target.key_from, sizeof(c->target.key_from), "%s", from);
+	snprintf(c->header, sizeof(c->header), "Authorization: Bearer %s", key);
 }
 
-static int find_key(struct cli *c, const char *data_dir, bool dir_given, struct err *err)
+struct cli *cli_clone(const struct cli *c)
 {
-	const char *names[] = { "PANDO_API_KEY", "FREESTYLE_API_KEY" };
-	autofree char *text = NULL;
-	char path[480];
-	int r;
+	struct cli *n = cli_new();
 
-	for (size_t i = 0; i < ARRAY_SIZE(names) && !dir_given; i++) {
-		if (!env(names[i]))
-			continue;
-		snprintf(c->key_from, sizeof(c->key_from), "%s", names[i]);
-		snprintf(c->header, sizeof(c->header), "Authorization: Bearer %s", env(names[i]));
-		return 0;
-	}
-	snprintf(path, sizeof(path), "%s/api-key", data_dir);
-	r = io_read_file(AT_FDCWD, path, 4096, &text, err);
-	if (r < 0)
-		return err_wrap(err, "no API key: set PANDO_API_KEY, or name the server's data "
-		                     "directory with --data-dir and run as its owner");
-	text[strcspn(text, "\r\n")] = '\0';
-	snprintf(c->key_from, sizeof(c->key_from), "%s", path);
-	snprintf(c->header, sizeof(c->header), "Authorization: Bearer %s", text);
-	explicit_bzero(text, strlen(text));
-	return 0;
+	cli_set_target(n, c->target.url, c->target.key, c->target.key_from);
+	return n;
 }
 
 int cli_connect(struct cli *c, const char *url, const char *data_dir, struct err *err)
 {
-	const char *dir = data_dir                ? data_dir
-	                  : env("PANDO_DATA_DIR") ? env("PANDO_DATA_DIR")
-	                                          : DATA_DIR;
-	autofree char *conf = NULL;
-	size_t n;
+	int r = target_find(url, data_dir, &c->target, err);
 
-	if (!url && !data_dir)
-		url = env("PANDO_URL") ? env("PANDO_URL") : env("FREESTYLE_API_URL");
-	if (url) {
-		snprintf(c->url, sizeof(c->url), "%s", url);
-	} else {
-		conf = listen_of(dir);
-		url_of_listen(env("PANDO_LISTEN") ? env("PANDO_LISTEN")
-		              : conf              ? conf
-		                                  : LISTEN,
-		              c->url, sizeof(c->url));
-	}
-	for (n = strlen(c->url); n && c->url[n - 1] == '/';)
-		c->url[--n] = '\0';
-	return find_key(c, dir, data_dir != NULL, err);
+	if (r < 0)
+		return r;
+	snprintf(c->header, sizeof(c->header), "Authorization: Bearer %s", c->target.key);
+	return 0;
 }
 
 static char *escape(struct cli *c, const char *s)
@@ -171,10 +108,8 @@ static char *escape(struct cli *c, const char *s)
 	char *e = curl_easy_escape(c->curl, s, 0), *copy = e ? strdup(e) : NULL;
 
 	curl_free(e);
-	if (!copy) {
-		fprintf(stderr, "pando: out of memory\n");
-		exit(CLI_UNREACHABLE);
-	}
+	if (!copy)
+		cli_oom();
 	return copy;
 }
 
@@ -197,10 +132,8 @@ char *cli_path(struct cli *c, const char *fmt, ...)
 	}
 	va_end(ap);
 	s = buf_take_str(&b);
-	if (!s) {
-		fprintf(stderr, "pando: out of memory\n");
-		exit(CLI_UNREACHABLE);
-	}
+	if (!s)
+		cli_oom();
 	return s;
 }
 
@@ -214,10 +147,8 @@ void cli_query(struct cli *c, char **path, const char *name, const char *value)
 		return;
 	}
 	e = escape(c, value);
-	if (asprintf(&s, "%s%c%s=%s", old, strchr(old, '?') ? '&' : '?', name, e) < 0) {
-		fprintf(stderr, "pando: out of memory\n");
-		exit(CLI_UNREACHABLE);
-	}
+	if (asprintf(&s, "%s%c%s=%s", old, strchr(old, '?') ? '&' : '?', name, e) < 0)
+		cli_oom();
 	*path = s;
 }
 
@@ -231,17 +162,19 @@ static size_t on_data(char *p, size_t size, size_t n, void *ctx)
 	return b->failed ? 0 : size * n;
 }
 
-static int unreachable(struct cli *c, CURLcode rc)
+static int unreachable(const struct cli *c, CURLcode rc, struct err *err)
 {
 	if (rc == CURLE_COULDNT_CONNECT)
-		return cli_fail(CLI_UNREACHABLE,
-		                "nothing answers at %s: start the server (make run), or say where "
-		                "it is with --url or PANDO_URL",
-		                c->url);
-	return cli_fail(CLI_UNREACHABLE, "%s: %s", c->url, curl_easy_strerror(rc));
+		return err_set(err, -ECONNREFUSED,
+		               "nothing answers at %s: start the server (make run), or say where "
+		               "it is with --url, PANDO_API_URL or 'pando login'",
+		               c->target.url);
+	if (rc == CURLE_OPERATION_TIMEDOUT)
+		return err_set(err, -ETIMEDOUT, "%s: no answer in time", c->target.url);
+	return err_set(err, -EIO, "%s: %s", c->target.url, curl_easy_strerror(rc));
 }
 
-static int refused(struct cli *c, long status, const json_t *reply)
+int cli_refused(struct cli *c, long status, const json_t *reply)
 {
 	const char *code = json_string_value(json_object_get(reply, "code"));
 	const char *text = json_string_value(json_object_get(reply, "message"));
@@ -249,22 +182,26 @@ static int refused(struct cli *c, long status, const json_t *reply)
 	if (!code)
 		return cli_fail(CLI_UNREACHABLE,
 		                "%s answered %ld without an error of ours: is it a Pando server?",
-		                c->url, status);
+		                c->target.url, status);
 	if (status == 401 || status == 429)
 		return cli_fail(CLI_UNAUTHORIZED, "%s: %s (the key is from %s)", code,
-		                text ? text : "", c->key_from);
+		                text ? text : "", c->target.key_from);
 	return cli_fail(status == 403 ? CLI_UNAUTHORIZED : CLI_REFUSED, "%s: %s", code,
 	                text ? text : "");
 }
 
-static CURLcode perform(struct cli *c, const char *method, const char *url, const char *text,
-                        struct buf *in)
+static CURLcode perform(struct cli *c, const char *user, const char *method, const char *url,
+                        const char *text, struct buf *in)
 {
 	struct curl_slist *headers = curl_slist_append(NULL, c->header);
+	char line[128];
 	CURLcode rc;
 
 	if (text)
 		headers = curl_slist_append(headers, "Content-Type: application/json");
+	snprintf(line, sizeof(line), "X-Freestyle-Vm-Linux-User-Id: %s", user ? user : "");
+	if (user)
+		headers = curl_slist_append(headers, line);
 	curl_easy_reset(c->curl);
 	curl_easy_setopt(c->curl, CURLOPT_URL, url);
 	curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -283,26 +220,44 @@ static CURLcode perform(struct cli *c, const char *method, const char *url, cons
 	return rc;
 }
 
-int cli_call(struct cli *c, const char *method, const char *path, json_t *body_consume,
-             json_t **ret)
+int cli_try(struct cli *c, const char *user, const char *method, const char *path,
+            json_t *body_consume, json_t **ret, struct err *err)
 {
 	autofree char *text = body_consume ? json_dumps(body_consume, JSON_COMPACT) : NULL;
-	autojson json_t *body = body_consume, *reply = NULL;
+	autojson json_t *body = body_consume;
 	autobuf struct buf in = { 0 };
 	autofree char *url = NULL;
 	long status = 0;
 	CURLcode rc;
 
-	if (asprintf(&url, "%s%s", c->url, path) < 0 || (body && !text))
-		return cli_fail(CLI_UNREACHABLE, "out of memory");
-	rc = perform(c, method, url, text, &in);
+	if (asprintf(&url, "%s%s", c->target.url, path) < 0 || (body && !text))
+		cli_oom();
+	rc = perform(c, user, method, url, text, &in);
 	if (rc != CURLE_OK)
-		return unreachable(c, rc);
+		return unreachable(c, rc, err);
 	curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
-	reply = json_loadb((const char *)in.p, in.len, 0, NULL);
+	*ret = json_loadb((const char *)in.p, in.len, 0, NULL);
+	return (int)status;
+}
+
+int cli_call_as(struct cli *c, const char *user, const char *method, const char *path,
+                json_t *body_consume, json_t **ret)
+{
+	autojson json_t *reply = NULL;
+	struct err err = { 0 };
+	int status = cli_try(c, user, method, path, body_consume, &reply, &err);
+
+	if (status < 0)
+		return cli_fail(CLI_UNREACHABLE, "%s", err.msg);
 	if (status < 200 || status > 299 || !json_is_object(reply))
-		return refused(c, status, reply);
+		return cli_refused(c, status, reply);
 	if (ret)
 		*ret = TAKE_PTR(reply);
 	return CLI_OK;
+}
+
+int cli_call(struct cli *c, const char *method, const char *path, json_t *body_consume,
+             json_t **ret)
+{
+	return cli_call_as(c, NULL, method, path, body_consume, ret);
 }

@@ -118,7 +118,7 @@ static const struct cli_verb verbs[] = {
 	{ "revoke", "IDENTITY VM", "take the VM back", revoke_grant, { { 0 } } },
 };
 const struct cli_noun cli_identity = { "identity",
-	                               "Identities: who may use single VMs without an API key.",
+	                               "identities: who may use single VMs without an API key",
 	                               verbs, ARRAY_SIZE(verbs) };
 
 static int token_create(struct cli *c, const struct cli_args *a)
@@ -167,5 +167,5 @@ static const struct cli_verb token_verbs[] = {
 	  token_revoke,
 	  { { 0 } } },
 };
-const struct cli_noun cli_token = { "token", "Access tokens of an identity.", token_verbs,
+const struct cli_noun cli_token = { "token", "access tokens of an identity", token_verbs,
 	                            ARRAY_SIZE(token_verbs) };

@@ -92,10 +92,10 @@ static const struct cli_verb verbs[] = {
 	{ "list", "", "keys by id, when they were made and last used", list, { ACCOUNT_OPT } },
 	{ "revoke", "KEY", "make a key worthless at once, by its id", revoke_key, { ACCOUNT_OPT } },
 };
-const struct cli_noun cli_key = { "key", "API keys.", verbs, ARRAY_SIZE(verbs) };
+const struct cli_noun cli_key = { "key", "API keys", verbs, ARRAY_SIZE(verbs) };
 
 static const struct cli_verb whoami_verbs[] = {
 	{ NULL, "", "the account behind the key", whoami, { { 0 } } },
 };
-const struct cli_noun cli_whoami = { "whoami", "Who the server takes you for.", whoami_verbs,
+const struct cli_noun cli_whoami = { "whoami", "who the server takes you for", whoami_verbs,
 	                             ARRAY_SIZE(whoami_verbs) };

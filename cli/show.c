@@ -12,7 +12,7 @@
 
 #define CELL_MAX 256
 
-static void dump(const json_t *reply)
+void cli_dump(const json_t *reply)
 {
 	json_dumpf(reply, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
 	putchar('\n');
@@ -61,6 +61,8 @@ static void cell(const json_t *row, const char *member, char dst[CELL_MAX])
 		put_text(json_string_value(v), dst);
 	else if (json_is_integer(v))
 		snprintf(dst, CELL_MAX, "%lld", (long long)json_integer_value(v));
+	else if (json_is_real(v))
+		snprintf(dst, CELL_MAX, "%.1f", json_real_value(v));
 	else if (json_is_boolean(v))
 		snprintf(dst, CELL_MAX, "%s", json_is_true(v) ? "yes" : "no");
 	else if (json_is_array(v))
@@ -78,7 +80,7 @@ void cli_table(const struct cli *c, const json_t *reply, const json_t *rows,
 	json_t *row;
 
 	if (cli_json(c) || !width) {
-		dump(reply);
+		cli_dump(reply);
 		return;
 	}
 	for (size_t k = 0; k < n; k++)
@@ -108,7 +110,7 @@ void cli_show(const struct cli *c, const json_t *reply, const struct cli_col *co
 	char text[CELL_MAX];
 
 	if (cli_json(c)) {
-		dump(reply);
+		cli_dump(reply);
 		return;
 	}
 	for (size_t k = 0; k < n; k++) {
@@ -122,7 +124,7 @@ void cli_say(const struct cli *c, const json_t *reply, const char *fmt, ...)
 	va_list ap;
 
 	if (cli_json(c)) {
-		dump(reply);
+		cli_dump(reply);
 		return;
 	}
 	va_start(ap, fmt);
@@ -141,4 +143,17 @@ int cli_fail(int status, const char *fmt, ...)
 	va_end(ap);
 	fputc('\n', stderr);
 	return status;
+}
+
+const char *cli_str(const json_t *object, const char *member)
+{
+	const char *s = json_string_value(json_object_get(object, member));
+
+	return s ? s : "";
+}
+
+void cli_put_text(FILE *f, const char *s)
+{
+	for (; *s; s++)
+		fputc(iscntrl((unsigned char)*s) && *s != '\t' ? '?' : *s, f);
 }

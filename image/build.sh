@@ -47,7 +47,7 @@ usage() {
 		  --hash    print the hash of this recipe
 		  --check   read the whole image and compare it with its manifest; exit 0 if it is whole, else 1
 
-		PANDO_AGENT_BIN    the guest agent, a static binary (needed by all of them: its content is part of the hash)
+		PANDO_AGENT_BIN    the guest agent, a static binary with libpando-ready.so beside it (needed by all of them: its content is part of the hash)
 		PANDO_CACHE_DIR    default /var/cache/pando
 		PANDO_VM_DISK_GB   size of the file system, default 20
 		PANDO_DEBIAN_MIRROR, PANDO_DEBIAN_SECURITY_MIRROR   default: what this host's apt uses
@@ -117,11 +117,14 @@ main() {
 	esac
 	[[ -n ${PANDO_AGENT_BIN:-} ]] || die "PANDO_AGENT_BIN is not set: it names the guest agent to put into the image"
 	[[ -f $PANDO_AGENT_BIN && -r $PANDO_AGENT_BIN ]] || die "PANDO_AGENT_BIN: cannot read $PANDO_AGENT_BIN"
+	ready_lib=${PANDO_AGENT_BIN%/*}/libpando-ready.so # made with the agent, and of one version with it
+	[[ -f $ready_lib && -r $ready_lib ]] || die "PANDO_AGENT_BIN: cannot read $ready_lib beside it"
 	[[ $disk_gb =~ ^[1-9][0-9]{0,4}$ ]] || die "PANDO_VM_DISK_GB=$disk_gb: want a number of GB"
 	((disk_gb >= DISK_MIN_GB)) || die "PANDO_VM_DISK_GB=$disk_gb: the image needs at least $DISK_MIN_GB"
 
 	host_mirrors
 	agent_sha=$(sha_of "$PANDO_AGENT_BIN")
+	ready_sha=$(sha_of "$ready_lib")
 	hash=$(image_hash)
 	dir=$cache/images/$hash
 	trap cleanup EXIT

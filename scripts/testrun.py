@@ -26,7 +26,7 @@ HEARTBEAT_S = 30
 TERM_GRACE_S = 45  # the end-to-end tests take their VMs down on SIGTERM
 E2E_S = 1800        # of one lane of end-to-end tests
 TAIL_LINES = 40
-LANES = 2         # end-to-end test programs at a time
+LANES = 3         # end-to-end test programs at a time: one more than cores, since there is waiting in all of them
 
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
 RESULTS = {"OK": "pass", "FAILED": "fail", "SKIPPED": "skip"}

@@ -30,7 +30,7 @@ image_hash() {
 		echo "root $(root_hash) disk $disk_gb"
 		recipe_lines .
 		host_sources - && host_apt_options guest
-		echo "agent $agent_sha"
+		echo "agent $agent_sha ready $ready_sha"
 		(cd "$kernels" && sha256sum ./*)
 	} | sha256sum | head -c 32
 }

@@ -55,8 +55,10 @@ disk_settle() {
 		tar -x -C "$tree" --numeric-owner --no-overwrite-dir
 	chmod 0440 "$tree/etc/sudoers.d/pando"
 	install -D -m 0755 "$PANDO_AGENT_BIN" "$tree/usr/lib/pando/pando-agent"
+	install -D -m 0644 "$ready_lib" "$tree/usr/lib/pando/libpando-ready.so"
 	install -D -m 0644 -t "$tree/usr/lib/pando/kernels" "$kernels"/*
-	[[ $(sha_of "$tree/usr/lib/pando/pando-agent") == "$agent_sha" ]] ||
+	[[ $(sha_of "$tree/usr/lib/pando/pando-agent") == "$agent_sha" &&
+		$(sha_of "$tree/usr/lib/pando/libpando-ready.so") == "$ready_sha" ]] ||
 		{ echo "$PANDO_AGENT_BIN changed during the build" >&2 && return 1; }
 
 	mapfile -t units < <(sed 's/#.*//' "$here/masked.list" | xargs -n 1)

@@ -72,7 +72,7 @@ struct route {
 	unsigned flags;              /* ROUTE_... */
 };
 #define ROUTE_BACKGROUND 1u /* may go on when the client stops waiting: background.c */
-#define ROUTE_READS 2u      /* changes nothing, though it is no GET: not for the audit log */
+#define ROUTE_NO_TRAIL 2u   /* no record: it changes nothing, or what it calls leaves records (mcp_call.c) */
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
 
@@ -194,6 +194,7 @@ struct api {
 	uint64_t spooled;
 	int drain_fd;    /* owned; readable once draining: streams end */
 	struct hub *hub; /* owned; terminal sessions */
+	struct mcp *mcp; /* owned; sessions of MCP clients */
 };
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
@@ -345,6 +346,8 @@ int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);
+/* Is it named in PANDO_CORS_ORIGINS? "*" names nobody. */
+bool cors_listed(const struct conf *conf, const char *origin);
 
 /* ---- the audit log: trail.c ---- */
 const struct sockaddr *request_remote(struct request *req); /* or NULL */
@@ -405,26 +408,14 @@ int content_open(const struct content *c, struct content_reader **ret, struct er
 ssize_t content_read(struct content_reader *r, uint8_t *p, size_t n, struct err *err);
 struct content_reader *content_close(struct content_reader *r);
 
-/* ---- systemd services: api_systemd.c, systemd_logs.c, systemd_unit.c ---- */
-#define SERVICE_NAME_SIZE 240 /* with the NUL; with ".service" it is a file's name */
+/* ---- systemd services: api_systemd.c, systemd_logs.c; what a unit is: build/service.h ---- */
 struct guest_exec_req;
 struct guest_exec_result;
-/* The name without ".service"; -EINVAL with the contract's code for each way to be wrong. */
-int service_name(const char *s, char ret[SERVICE_NAME_SIZE], struct err *err);
 /* As the user of the request, in the VM of the request. */
 int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec_result *ret,
                 struct err *err);
 /* Appends the text as one word for a shell. */
 void shell_put_word(struct buf *b, const char *s);
-
-struct unit {
-	char name[SERVICE_NAME_SIZE];
-	bool enable, oneshot, delete_after_success;
-	struct buf text; /* owned; the unit file */
-};
-/* Checks a ServiceSpec and makes the unit file of it: no value can add a line of its own. */
-int unit_make(const json_t *spec, struct unit *ret, struct err *err);
-void unit_done(struct unit *u);
 
 /* [a-zA-Z0-9._-]{1,64} */
 bool terminal_name_valid(const char *s);

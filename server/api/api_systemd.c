@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "build/service.h"
 #include "guest/guest.h"
 
 #define UNIT_DIR "/etc/systemd/system/"

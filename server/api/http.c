@@ -30,6 +30,7 @@
 
 #include "api/api_git.h"
 #include "api/api_internal.h"
+#include "api/mcp.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
@@ -441,6 +442,7 @@ static void api_free(struct api *a)
 	watch_free(a->watch);
 	jobs_free(a->jobs);
 	hub_free(a->hub);
+	mcp_free(a->mcp);
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -483,7 +485,7 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
 	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0 ||
 	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0 ||
-	    (r = hub_new(&a->hub, err)) < 0)
+	    (r = hub_new(&a->hub, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	a->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |

@@ -2,6 +2,7 @@
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
 #include "api/api_git.h"
 #include "api/api_internal.h"
+#include "api/mcp.h"
 
 #include "base/auto.h"
 
@@ -113,6 +114,12 @@ const struct route api_routes[] = {
 	  "Kill a terminal session" },
 	{ METHOD_POST,   "/v1/vms/{vm_id}/pty/tickets",    SCOPE_VM_EXEC,  KIB(4),    api_pty_ticket,
 	  "Make a ticket that opens or attaches to a terminal session once, for browsers" },
+
+	/* Model Context Protocol */
+	{ METHOD_POST,   "/mcp",                           SCOPE_SELF,     MIB(8),    api_mcp,
+	  "Messages of an MCP client: its tools are calls of this API", .flags = ROUTE_NO_TRAIL },
+	{ METHOD_DELETE, "/mcp",                           SCOPE_SELF,     NO_BODY,   api_mcp_end,
+	  "End an MCP session", .flags = ROUTE_NO_TRAIL },
 
 	{ METHOD_GET,    "/v1/vms/snapshots",               SCOPE_VM_READ,  NO_BODY,  api_snapshot_list,
 	  "List snapshots; includeDeleted, includeFailed, includeBuilding" },
@@ -296,11 +303,11 @@ const struct route api_routes[] = {
 	{ METHOD_GET,    "/{repo}/info/refs",             SCOPE_GIT_WIRE,  NO_BODY,   api_git_info_refs,
 	  "Git: what there is; service" },
 	{ METHOD_POST,   "/{repo}/git-upload-pack",       SCOPE_GIT_WIRE,  MIB(64),   api_git_upload_pack,
-	  "Git: fetch", .flags = ROUTE_READS },
+	  "Git: fetch", .flags = ROUTE_NO_TRAIL },
 	{ METHOD_POST,   "/{repo}/git-receive-pack",      SCOPE_GIT_WIRE,  API_BODY_STREAMED,
 	  api_git_receive_pack, "Git: push", &api_git_push_intake },
 	{ METHOD_POST,   "/{repo}/info/lfs/objects/batch", SCOPE_GIT_WIRE, MIB(4),    api_lfs_batch,
-	  "Git LFS: where large files are", .flags = ROUTE_READS },
+	  "Git LFS: where large files are", .flags = ROUTE_NO_TRAIL },
 	{ METHOD_GET,    "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_WIRE, NO_BODY,   api_lfs_get,
 	  "Git LFS: a large file" },
 	{ METHOD_PUT,    "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_WIRE, API_BODY_STREAMED,

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/auto.h"
+#include "build/service.h"
 #include "guest/guest.h"
 
 #define LINES_DEFAULT 100

@@ -17,6 +17,7 @@
 
 #include "base/auto.h"
 #include "build/build_internal.h"
+#include "build/service.h"
 
 #define UNIT_DIR "/etc/systemd/system"
 #define DONE_DIR "/var/lib/pando/units-done"
@@ -66,7 +67,7 @@ static int write_unit(struct run *run, const json_t *j, bool patch, const json_t
                       struct err *err)
 {
 	autobuf struct buf b = { 0 };
-	char path[SPEC_UNIT_MAX + 80];
+	char path[SERVICE_NAME_SIZE + 80];
 	struct service s;
 
 	service_read(j, &s);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "build/build_internal.h"
+#include "build/service.h"
 
 #define DIAG_MS 60000 /* for all of it */
 #define UNITS_BYTES (256u << 10)
@@ -30,7 +31,7 @@ json_t *json_clean(const char *s)
 
 static bool is_ours(const struct run *run, const char *unit)
 {
-	char name[SPEC_UNIT_MAX + 16];
+	char name[SERVICE_NAME_SIZE + 15];
 
 	for (size_t i = 0; i < run->spec->n; i++) {
 		size_t k;

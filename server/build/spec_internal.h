@@ -6,10 +6,10 @@
 
 #include "build/spec.h"
 
-#define SPEC_ITEMS_MAX 256     /* users, groups, packages, repositories, services of one layer */
-#define SPEC_FILES_MAX 1024    /* files of one layer */
-#define SPEC_NAME_MAX 32       /* bytes of a user's or group's name: useradd's own limit */
-#define SPEC_UNIT_MAX 200      /* bytes of a service's name without ".service" */
+#define SPEC_ITEMS_MAX 256  /* users, groups, packages, repositories, services of one layer */
+#define SPEC_FILES_MAX 1024 /* files of one layer */
+#define SPEC_NAME_MAX 32    /* bytes of a user's or group's name: useradd's own limit */
+#define UNIT_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:_.@\\-"
 #define SPEC_TEXT_MAX 4096     /* bytes of a path, URL, value */
 #define SPEC_EXEC_MAX 8192     /* bytes of one command line of a unit */
 #define SPEC_TIMEOUT_MAX 86400 /* seconds */
@@ -54,6 +54,9 @@ struct service {
 	int64_t restart_s, burst, interval_s; /* -1: not given */
 };
 /* Of the checked form: cannot fail. */
+/* One service, checked: as service_read() takes it. */
+int spec_service(const json_t *j, const char *at, bool patch, struct spec_ctx *c, json_t **ret,
+                 struct err *err);
 void service_read(const json_t *j, struct service *ret);
 
 /* Helpers of the checkers: spec_util.c. */

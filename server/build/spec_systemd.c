@@ -11,9 +11,8 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "build/service.h"
 #include "build/spec_internal.h"
-
-#define UNIT_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:_.@\\-"
 
 struct restart {
 	const char *policy;
@@ -62,32 +61,13 @@ static const struct json_field raw_fields[] = {
 	             SPEC_TIMEOUT_MAX),
 };
 
-static int check_name(const char *s, struct spec_ctx *c, struct err *err)
-{
-	size_t n = strlen(s);
-
-	if (!n)
-		return spec_bad(c, "SERVICE_NAME_EMPTY", err, "a service needs a name");
-	if (n > SPEC_UNIT_MAX)
-		return spec_bad(c, "SERVICE_NAME_TOO_LONG", err,
-		                "service name '%.40s...' is longer than %d bytes", s,
-		                SPEC_UNIT_MAX);
-	if (s[0] == '-' || s[0] == '.' || s[0] == '@')
-		return spec_bad(c, "SERVICE_NAME_INVALID_PREFIX", err,
-		                "service name '%.40s' begins with '%c'", s, s[0]);
-	if (s[strspn(s, UNIT_CHARS)] != '\0')
-		return spec_bad(c, "SERVICE_NAME_INVALID_CHARS", err,
-		                "service name '%.40s' may have letters, digits and :_.@- only", s);
-	return 0;
-}
-
 /* Names of units: checked, completed, as a new array. */
 static int check_units(const json_t *j, const char *where, const char *name, const char *empty_tag,
                        struct spec_ctx *c, json_t *out, struct err *err)
 {
 	json_t *list, *v;
 	size_t i;
-	int r = spec_strings(j, where, name, SPEC_UNIT_MAX + 16, empty_tag, c, err);
+	int r = spec_strings(j, where, name, SERVICE_NAME_SIZE + 15, empty_tag, c, err);
 
 	if (r < 0 || !json_array_size(j))
 		return r;
@@ -210,22 +190,15 @@ static int check_values(const struct raw *w, const char *at, bool patch, struct 
 	return check_restart(w->restart, at, c, o, err);
 }
 
-static int check_service(const json_t *j, const char *at, bool patch, struct spec_ctx *c,
-                         json_t **ret, struct err *err)
+int spec_service(const json_t *j, const char *at, bool patch, struct spec_ctx *c, json_t **ret,
+                 struct err *err)
 {
 	autojson json_t *o = json_object();
 	struct raw w = { 0 };
-	char name[SPEC_TEXT_MAX + 1];
-	size_t n;
+	char name[SERVICE_NAME_SIZE];
 	int r = spec_fields(j, at, raw_fields, ARRAY_SIZE(raw_fields), &w, c, err);
 
-	if (r < 0)
-		return r;
-	n = strlen(w.name);
-	if (n > 8 && strcmp(w.name + n - 8, ".service") == 0)
-		n -= 8;
-	snprintf(name, sizeof(name), "%.*s", (int)n, w.name);
-	if ((r = check_name(name, c, err)) < 0)
+	if (r < 0 || (r = service_name(w.name, name, err)) < 0)
 		return r;
 	json_object_set_new(o, "name", json_string(name));
 	if (w.mode && strcmp(w.mode, "oneshot") != 0 && strcmp(w.mode, "service") != 0)
@@ -269,7 +242,7 @@ static int check_services(const json_t *j, const char *where, const char *name, 
 		json_t *o = NULL;
 
 		snprintf(at, sizeof(at), "%.100s%s[%zu].", where, name, i);
-		if ((r = check_service(v, at, patch, c, &o, err)) < 0)
+		if ((r = spec_service(v, at, patch, c, &o, err)) < 0)
 			return r;
 		json_array_foreach(out, k, s) if (json_equal(json_object_get(s, "name"),
 		                                             json_object_get(o, "name")))

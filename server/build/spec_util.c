@@ -85,7 +85,7 @@ int spec_strings(const json_t *j, const char *where, const char *name, size_t ma
 			return spec_bad(c, NULL, err,
 			                "'%s%s[%zu]' must be one line of at most %zu bytes", where,
 			                name, i, max);
-		if (!*s)
+		if (!s[strspn(s, " ")])
 			return spec_bad(c, empty_tag, err, "'%s%s[%zu]' is empty", where, name, i);
 	}
 	return 0;

@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,7 +45,7 @@ static void see_accounts(const struct rig *r)
 
 void rig_spawn(struct rig *r)
 {
-	const char *exe = getenv("PANDO_AGENT");
+	const char *exe = getenv("PANDO_AGENT"), *ready = getenv("PANDO_READY");
 	int pair[2];
 	pid_t parent = getpid();
 
@@ -60,7 +61,9 @@ void rig_spawn(struct rig *r)
 		close_range(4, ~0u, 0);
 		if (r->accounts)
 			see_accounts(r);
-		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir, NULL);
+		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir, "--pty-retain",
+		      r->pty_retain ? r->pty_retain : "60000", ready ? "--ready" : NULL, ready,
+		      NULL);
 		_exit(127);
 	}
 	close(pair[1]);
@@ -137,6 +140,40 @@ int rig_hello(struct rig *r, enum guest_reason reason, uint64_t generation, stru
 	if (!r->g)
 		rig_attach(r);
 	return guest_hello(r->g, &id, deadline_in(TEST_DEADLINE_MS), info, err);
+}
+
+/* In recvmsg(2), where a shell that was loaded ahead waits. */
+static bool waits(pid_t pid)
+{
+	autofree char *text = NULL;
+	char path[64], want[16];
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)pid);
+	snprintf(want, sizeof(want), "%d ", SYS_recvmsg);
+	return io_read_file(AT_FDCWD, path, 4096, &text, NULL) == 0 &&
+	       strncmp(text, want, strlen(want)) == 0;
+}
+
+pid_t rig_await_shell(struct rig *r)
+{
+	uint64_t deadline = deadline_in(TEST_DEADLINE_MS);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)r->agent, (int)r->agent);
+	while (clock_ms() < deadline) {
+		autofree char *text = NULL;
+
+		if (io_read_file(AT_FDCWD, path, 4096, &text, NULL) == 0) {
+			char *end, *at = text;
+
+			for (long pid; (pid = strtol(at, &end, 10)) > 0; at = end)
+				if (waits((pid_t)pid))
+					return (pid_t)pid;
+		}
+		poll(NULL, 0, 5); /* the kernel tells nobody when a process begins to wait */
+	}
+	fail_msg("no shell was loaded ahead");
+	return 0;
 }
 
 int rig_ready(void **state)

@@ -21,11 +21,12 @@
 #define TEST_DEADLINE_MS 60000
 
 struct rig {
-	char dir[64];    /* test root, removed at the end */
-	pid_t agent;     /* 0: not running */
-	struct guest *g; /* NULL: not connected */
-	int fd;          /* our end while there is no guest; -1 */
-	bool accounts;   /* the next agent sees dir/passwd and dir/group as /etc's */
+	char dir[64];           /* test root, removed at the end */
+	pid_t agent;            /* 0: not running */
+	struct guest *g;        /* NULL: not connected */
+	int fd;                 /* our end while there is no guest; -1 */
+	const char *pty_retain; /* of the next agent; NULL: the usual */
+	bool accounts;          /* the next agent sees dir/passwd and dir/group as /etc's */
 };
 
 /* cmocka setup and teardown; *state is a struct rig. */
@@ -38,6 +39,8 @@ void rig_stop(struct rig *r);  /* ends it and reaps it */
 void rig_attach(struct rig *r);
 int rig_hello(struct rig *r, enum guest_reason reason, uint64_t generation, struct guest_info *info,
               struct err *err);
+/* With PANDO_READY, the agent's --ready: waits for the shell it loads ahead; its pid. */
+pid_t rig_await_shell(struct rig *r);
 /* File below the test root as text; "" when it is not there. Caller frees. */
 char *rig_text(struct rig *r, const char *name);
 void rig_write(struct rig *r, const char *name, const char *text, mode_t mode);

@@ -50,10 +50,10 @@ class Processes(Case):
     def test_qemu_killed_during_freeze(self):
         parent = self.s.create()
         h = Holder(self.s, parent, "parent")
-        self.s.sh(parent, "head -c 200M /dev/urandom >/dev/shm/dirty")  # a freeze that takes a while
+        self.s.sh(parent, "yes | head -c 200M >/dev/shm/dirty")  # a freeze that takes a while
         for n, verb in enumerate(["suspend", "snapshot", "suspend"]):
             (vm,) = self.s.fork(parent, 1)
-            self.s.sh(vm, "head -c 100M /dev/urandom >/dev/shm/dirty")
+            self.s.sh(vm, "yes | head -c 100M >/dev/shm/dirty")
             threading.Timer(random.uniform(0, 0.3), host.kill, (self.s.qemu_of(vm),)).start()
             with self.subTest(round=n, verb=verb):
                 try:
@@ -251,7 +251,7 @@ class SmallDisk(Case):
         cls = type(self)
         cls.vm = self.s.create()
         cls.h = Holder(self.s, self.vm, "kept")
-        self.s.sh(self.vm, "head -c 150M /dev/urandom >/dev/shm/dirty")
+        self.s.sh(self.vm, "yes | head -c 150M >/dev/shm/dirty")
         before = self.s.files()
         self.fill(leave_mb=30)
         for verb in ("suspend", "snapshot", "fork"):
@@ -370,7 +370,7 @@ class HostMemory(Case):
             pandod = s.pandod_pid()
             # more than the host has: the kernel ends the QEMU that wants it
             try:
-                s.run(vm, "mount -o remount,size=80% /dev/shm && head -c 650M /dev/urandom >/dev/shm/much",
+                s.run(vm, "mount -o remount,size=80% /dev/shm && yes | head -c 650M >/dev/shm/much",
                       timeout_ms=90000)
             except ApiError as e:
                 self.assertTrue(e.code and e.message)

@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 
 import host
-from case import Case, limit
+from case import Case, limit, long
 from harness import wait_for
 
 PRIVATE = ["10.219.77.2", "172.29.77.2", "192.168.219.2", "169.254.219.2"]  # in a namespace beside the host
@@ -153,19 +153,23 @@ class Network(Case):
     def test_unknown_name(self):
         self.assertEqual(self.s.run(self.vm, "timeout 30 getent ahosts nothing.invalid").code, 2)
 
-    def test_outbound(self):
+    def need_mirror(self):
         url = mirror()
         try:
             urllib.request.urlopen(url or "", timeout=15).read(1)
         except (OSError, ValueError) as e:
             self.skipTest(f"this host itself does not reach its package mirror: {e}")
+        return url
+
+    def test_outbound(self):
+        url = self.need_mirror()
         type(self).online = True
         self.assertEqual(self.s.sh(self.vm, f"curl -sS -m 40 -o /dev/null -w '%{{http_code}}' '{url}'"), "200")
 
+    @long  # test_spec installs a package, too
     @limit(300)
     def test_apt(self):
-        if not getattr(self, "online", False):
-            self.skipTest("this host does not reach its package mirror")
+        self.need_mirror()
         r = self.s.run(self.vm, "apt-get update && apt-get install -y --no-install-recommends hello && hello",
                        timeout_ms=280000)
         self.assertEqual(r.code, 0, r.out[-2000:] + r.err[-2000:])

@@ -5,7 +5,8 @@
  * usage: serve_agent AGENT [KERNELS]. Prints "PORT KEY DIRECTORY" and serves until its stdin ends.
  * VMs are rows of the fake vmm; every one of them is the same agent, a child of this process that
  * has the directory as its test root. "suspend" on stdin ends the agent's channel as a
- * suspend would; the next use makes a new one, as a resume does.
+ * suspend would; the next use makes a new one, as a resume does. "warm" starts the kernels a
+ * template has.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,9 +24,11 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "guest/guest.h"
+#include "guest/guest_code.h"
 #include "tests/unit/api_fx.h"
 
 #define HELLO_MS 30000
+#define WARM_MS 120000
 
 static struct {
 	const char *exe, *kernels;
@@ -87,6 +90,24 @@ int fake_guest(struct guest **ret, struct err *e)
 	return 0;
 }
 
+/* What a template has: kernels with their libraries loaded. */
+static void warm(void)
+{
+	static const struct guest_code_req cells[] = {
+		{ .language = AGENT_LANG_PYTHON, .code = "", .warm = true },
+		{ .language = AGENT_LANG_JAVASCRIPT, .code = "", .warm = true, .spare = true },
+	};
+	struct guest *g = NULL;
+	struct err e = { 0 };
+	int r = fake_guest(&g, &e);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cells); i++)
+		r = guest_code_warm(g, &cells[i], WARM_MS, &e);
+	if (r < 0)
+		fprintf(stderr, "warm: %s\n", e.msg);
+	guest_unref(g);
+}
+
 int main(int argc, char **argv)
 {
 	const char *const dirs[] = { "etc", "run", "var", "var/lib", "var/lib/dbus", "work" };
@@ -121,6 +142,8 @@ int main(int argc, char **argv)
 			LOCK_SCOPE(&agent.lock);
 			agent_end();
 		}
+		if (strcmp(line, "warm\n") == 0)
+			warm();
 		puts("ok");
 		fflush(stdout);
 	}

@@ -10,6 +10,7 @@
 
 #include "api/api_internal.h"
 #include "base/auto.h"
+#include "build/service.h"
 #include "tests/unit/api_fx.h"
 
 static void tree(void **state)

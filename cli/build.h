@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/build.h - requests that may build for minutes, with the build's log; for cli/ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct cli;
+
+/* The JSON of a file ("-": stdin) as a request body; a bare layer becomes its spec. */
+int build_body(const char *file, json_t **ret);
+/*
+ * POST of a create: goes to the background after a second, its log on stderr until it is done.
+ * CLI_OK and the reply, or another status after a sentence. body is borrowed.
+ */
+int build_request(struct cli *c, const char *path, json_t *body, bool quiet, json_t **ret);

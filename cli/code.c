@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * code.c - pando code: a prompt on a kernel of a VM, or one piece of code
+ *
+ * The kernel lives in the VM and keeps its variables; this is line editing, history and the
+ * showing of results. While a line is edited the terminal sends Ctrl-C as a key, so that it drops
+ * what was typed; while a cell runs it is a signal, which interrupts the cell.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <histedit.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "cli/cell.h"
+#include "cli/cli.h"
+#include "cli/config.h"
+#include "cli/ephemeral.h"
+#include "cli/repl_input.h"
+#include "cli/resolve.h"
+
+#define CODE_MAX (224u << 10)
+#define HISTORY_MAX 2000
+#define LANGUAGES "python javascript typescript bash py js ts sh"
+
+enum {
+	O_LANGUAGE,
+	O_EVAL,
+	O_FILE,
+	O_CONTEXT,
+	O_NEW,
+	O_USER,
+	O_TIMEOUT,
+	O_IMAGES,
+	O_SAVE,
+	O_SNAPSHOT
+};
+
+struct repl {
+	struct cli *c;
+	struct cell_opts cell;
+	EditLine *el;
+	History *history;
+	bool more, cancelled;
+	char file[512]; /* of the history */
+};
+
+static char *on_prompt(EditLine *el)
+{
+	static char py[] = "py> ", js[] = "js> ", ts[] = "ts> ", sh[] = "sh> ", next[] = "... ";
+	struct repl *r = NULL;
+	char first;
+
+	el_get(el, EL_CLIENTDATA, &r);
+	first = *r->cell.language;
+	return r->more ? next : first == 'p' ? py : first == 'j' ? js : first == 't' ? ts : sh;
+}
+
+static unsigned char on_cancel(EditLine *el, int ch)
+{
+	struct repl *r = NULL;
+
+	el_get(el, EL_CLIENTDATA, &r);
+	r->cancelled = true;
+	fputs("^C\n", stdout);
+	fflush(stdout);
+	return CC_NEWLINE;
+}
+
+static void start_editor(struct repl *r)
+{
+	HistEvent ev;
+	char name[64];
+
+	r->el = el_init("pando", stdin, stdout, stderr);
+	r->history = history_init();
+	if (!r->el || !r->history)
+		cli_oom();
+	el_set(r->el, EL_CLIENTDATA, r);
+	el_set(r->el, EL_PROMPT, on_prompt);
+	el_set(r->el, EL_EDITOR, "emacs");
+	el_set(r->el, EL_SIGNAL, 0);
+	el_set(r->el, EL_HIST, history, r->history);
+	history(r->history, &ev, H_SETSIZE, HISTORY_MAX);
+	history(r->history, &ev, H_SETUNIQUE, 1);
+	el_source(r->el, NULL);
+	el_set(r->el, EL_ADDFN, "pando-cancel", "drop the line", on_cancel);
+	el_set(r->el, EL_BIND, "^C", "pando-cancel", NULL);
+	el_set(r->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+	el_set(r->el, EL_SETTY, "-d", "-isig", NULL);
+	snprintf(name, sizeof(name), "history-%s", r->cell.language);
+	if (config_state_path(name, r->file, sizeof(r->file), NULL) < 0)
+		r->file[0] = '\0';
+	if (r->file[0])
+		history(r->history, &ev, H_LOAD, r->file);
+}
+
+static void end_editor(struct repl *r)
+{
+	HistEvent ev;
+	mode_t old = umask(077);
+
+	if (r->file[0])
+		history(r->history, &ev, H_SAVE, r->file);
+	umask(old);
+	history_end(r->history);
+	el_end(r->el);
+}
+
+/* A cell, NULL at the end of input; "" when it was dropped. Caller frees. */
+static char *read_cell(struct repl *r)
+{
+	struct buf b = { 0 };
+	HistEvent ev;
+	char *s;
+
+	r->more = r->cancelled = false;
+	do {
+		int n = 0;
+		const char *line = el_gets(r->el, &n);
+
+		if (r->cancelled) {
+			buf_done(&b);
+			return strdup("");
+		}
+		if (!line || n <= 0) {
+			if (!b.len)
+				return NULL;
+			break; /* Ctrl-D ends a cell of several lines */
+		}
+		if (line[strspn(line, " \t\n")])
+			history(r->history, &ev, H_ENTER, line);
+		buf_put(&b, line, strlen(line));
+		buf_put(&b, "", 1);
+		b.len--; /* a string, for now */
+		r->more = true;
+	} while (repl_wants_more(r->cell.language, (const char *)b.p));
+	s = buf_take_str(&b);
+	if (!s)
+		cli_oom();
+	return s;
+}
+
+static int restart(struct repl *r)
+{
+	autojson json_t *list = NULL, *reply = NULL;
+	autofree char *path = cli_path(r->c, "/v1/vms/%s/code/contexts", r->cell.vm);
+	const char *id = r->cell.context;
+	size_t i;
+	json_t *row;
+
+	if (!id && cli_call_as(r->c, r->cell.user, "GET", path, NULL, &list) != CLI_OK)
+		return CLI_REFUSED;
+	json_array_foreach(json_object_get(list, "contexts"), i,
+	                   row) if (json_is_true(json_object_get(row, "default")) &&
+	                            strcmp(cli_str(row, "language"), r->cell.language) == 0) id =
+	        cli_str(row, "contextId");
+	if (!id)
+		return CLI_OK; /* none yet: nothing to forget */
+	free(path);
+	path = cli_path(r->c, "/v1/vms/%s/code/contexts/%s/restart", r->cell.vm, id);
+	return cli_call_as(r->c, r->cell.user, "POST", path, NULL, &reply);
+}
+
+/* Lines that begin with a dot are for us; true: this was one. */
+static bool command(struct repl *r, const char *text, bool *ret_leave)
+{
+	char word[32];
+
+	if (sscanf(text, " %31s", word) != 1 || word[0] != '.' || !word[1] || word[1] == '/' ||
+	    word[1] == '.')
+		return false;
+	if (strcmp(word, ".exit") == 0 || strcmp(word, ".quit") == 0)
+		*ret_leave = true;
+	else if (strcmp(word, ".restart") == 0)
+		puts(restart(r) == CLI_OK ? "a fresh kernel" : "not restarted");
+	else if (strcmp(word, ".vm") == 0)
+		puts(r->cell.vm);
+	else
+		puts(".exit     leave (Ctrl-D)\n.restart  a fresh kernel\n.vm       the VM's id\n"
+		     "Ctrl-C    interrupts a cell, or drops what was typed\n"
+		     "An empty line ends a block; what is open goes on by itself.");
+	return true;
+}
+
+static int converse(struct repl *r)
+{
+	int status = CLI_OK;
+	bool leave = false;
+
+	fprintf(stderr, "%s in VM %s; .help helps, Ctrl-D leaves\n", r->cell.language, r->cell.vm);
+	start_editor(r);
+	while (!leave) {
+		autofree char *text = read_cell(r);
+
+		if (!text) {
+			putchar('\n');
+			break;
+		}
+		if (!text[strspn(text, " \t\n")] || command(r, text, &leave))
+			continue;
+		status = cell_run(r->c, &r->cell, text);
+		if (status == CLI_UNREACHABLE || status > 128 + 2)
+			break;
+	}
+	end_editor(r);
+	return status == 1 ? CLI_OK : status;
+}
+
+static int read_source(const char *file, char **ret)
+{
+	struct err err = { 0 };
+
+	if (io_read_file(AT_FDCWD, strcmp(file, "-") == 0 ? "/dev/stdin" : file, CODE_MAX, ret,
+	                 &err) < 0)
+		return cli_fail(CLI_USAGE, "%s", err.msg);
+	return CLI_OK;
+}
+
+static int new_context(struct cli *c, struct cell_opts *o, char **ret)
+{
+	autofree char *path = cli_path(c, "/v1/vms/%s/code/contexts", o->vm);
+	autojson json_t *reply = NULL;
+	int r = cli_call_as(c, o->user, "POST", path, json_pack("{s:s}", "language", o->language),
+	                    &reply);
+
+	if (r != CLI_OK)
+		return r;
+	*ret = strdup(cli_str(reply, "contextId"));
+	o->context = *ret;
+	return CLI_OK;
+}
+
+static const char *image_setting(const char *given, struct config *cf)
+{
+	if (given)
+		return given;
+	return config_load(cf, NULL) == 0 && cf->value[CONFIG_IMAGES][0] ? cf->value[CONFIG_IMAGES]
+	                                                                 : NULL;
+}
+
+/* In the VM that o names. */
+static int in_vm(struct cli *c, const struct cli_args *a, struct cell_opts *o)
+{
+	bool talk = !a->opt[O_EVAL] && !a->opt[O_FILE] && isatty(STDIN_FILENO) && !cli_json(c);
+	autofree char *context = NULL, *text = NULL;
+	struct repl r = { .c = c };
+	int status;
+
+	if (a->opt[O_NEW] && (status = new_context(c, o, &context)) != CLI_OK)
+		return status;
+	if (!talk && !a->opt[O_EVAL] &&
+	    (status = read_source(a->opt[O_FILE] ? a->opt[O_FILE] : "-", &text)) != CLI_OK)
+		return status;
+	if (!talk)
+		return cell_run(c, o, a->opt[O_EVAL] ? a->opt[O_EVAL] : text);
+	o->files = true;
+	r.cell = *o;
+	return converse(&r);
+}
+
+static int code(struct cli *c, const struct cli_args *a)
+{
+	const char *file = a->opt[O_FILE], *given = a->opt[O_LANGUAGE];
+	const char *language = given  ? cell_language(given)
+	                       : file ? cell_language_of_file(file)
+	                              : NULL;
+	struct ephemeral *e = NULL;
+	autofree char *id = NULL;
+	struct config cf;
+	struct cell_opts o = {
+		.user = a->opt[O_USER],
+		.language = language ? language : "python",
+		.context = a->opt[O_CONTEXT],
+		.timeout_ms = a->num[O_TIMEOUT],
+		.images = image_here(image_setting(a->opt[O_IMAGES], &cf)),
+		.save_dir = a->opt[O_SAVE],
+	};
+	int r;
+
+	if (a->arg[0] && !(id = cli_vm_id(c, a->arg[0])))
+		return CLI_REFUSED;
+	if (!id && (r = ephemeral_new(c, a->opt[O_SNAPSHOT], &e)) != CLI_OK)
+		return r;
+	o.vm = id ? id : ephemeral_id(e);
+	r = in_vm(c, a, &o);
+	ephemeral_free(e);
+	return r;
+}
+
+/* clang-format off */
+static const struct cli_verb verbs[] = {
+	{ NULL, "[VM]", "a prompt on a Python, JavaScript, TypeScript or Bash kernel, or one cell", code,
+	  { { "language", "LANGUAGE", "what is spoken; default: by the file's name, else python", 'l', CLI_CHOICE, LANGUAGES },
+	    { "eval", "CODE", "run this and end", 'e' },
+	    { "file", "FILE", "run this and end ('-': stdin)", 'f' },
+	    { "context", "ID", "in this context", 'c' },
+	    { "new", NULL, "in a context of its own" },
+	    { "user", "USER", "as this Linux user (root)", 'u' },
+	    { "timeout", "TIME", "for each cell, like 30s", 't', CLI_DURATION },
+	    { "images", "HOW", "how pictures are shown", .type = CLI_CHOICE, .choices = "auto kitty iterm sixel none" },
+	    { "save", "DIR", "where pictures go that are not shown (.)" },
+	    { "snapshot", "SNAPSHOT", "without VM: in a fresh VM from this", 's' } },
+	  .about = "Variables, imports and open files stay from cell to cell, from call to call, across suspend and resume, "
+	           "and into forks: the kernel lives in the VM. Without VM a fresh one is made and deleted afterwards. "
+	           "With a terminal on stdin it is a prompt with history; else stdin is one cell.\n\n"
+	           "Figures are shown on terminals that can (kitty's and iTerm2's protocols, sixel), else saved as "
+	           "pando-N.png and named. Ctrl-C interrupts the cell and keeps the kernel. A cell that fails ends "
+	           "the command with status 1.",
+	  .examples = "pando code # Python in a VM of its own\n"
+	              "pando code web -l js # JavaScript where the site runs\n"
+	              "pando code lab -e 'df.describe()' # one cell, variables of before" },
+};
+/* clang-format on */
+const struct cli_noun cli_code = { "code", "code in a kernel that remembers", verbs,
+	                           ARRAY_SIZE(verbs) };

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/config.h - what `pando login` and `pando config` keep, and where the server is; for cli/ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct err;
+
+#define CONFIG_VALUE_MAX 512
+
+/* Settings by name; the table in config.c says which there are. */
+enum config_name { CONFIG_URL, CONFIG_KEY, CONFIG_IMAGES, CONFIG_ESCAPE, CONFIG_MAX };
+extern const char *const config_names[CONFIG_MAX];
+
+struct config {
+	char value[CONFIG_MAX][CONFIG_VALUE_MAX]; /* "" when not set */
+};
+
+/* Below XDG_CONFIG_HOME or ~/.config; -ENOENT without a home. */
+int config_path(char *dst, size_t size, struct err *err);
+/* ~/.local/state/pando/NAME, its directory made; -errno. */
+int config_state_path(const char *name, char *dst, size_t size, struct err *err);
+/* A file that is not there is an empty one; lines that are none of ours are -EINVAL. */
+int config_load(struct config *ret, struct err *err);
+int config_save(const struct config *cf, struct err *err);
+/* For tests: the text of the file. */
+int config_parse(const char *text, struct config *ret, struct err *err);
+
+/* Where the server is and who we are. */
+struct target {
+	char url[CONFIG_VALUE_MAX];
+	char key[CONFIG_VALUE_MAX];
+	char url_from[CONFIG_VALUE_MAX], key_from[CONFIG_VALUE_MAX]; /* for people */
+};
+/* url and data_dir may be NULL; -ENOKEY when everything is there but a key. */
+int target_find(const char *url, const char *data_dir, struct target *ret, struct err *err);
+/* Without slashes at the end, with a scheme; -EINVAL. */
+int target_url(const char *text, char *dst, size_t size, struct err *err);

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ephemeral.c - a VM for the time of one command
+ *
+ * The VM is ephemeral with a short idle time: a VM whose maker was killed goes to sleep and is
+ * gone. While its maker lives, a thread says every minute that it is wanted; work without network
+ * traffic would count as idle otherwise.
+ */
+#include "cli/ephemeral.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "cli/resolve.h"
+#include "cli/stream.h"
+
+#define IDLE_S 300
+#define BEAT_MS 60000
+
+struct ephemeral {
+	struct cli *c, *own; /* own: the thread's */
+	char *id;
+	int signals;
+	pthread_t thread;
+	bool has_thread, stop;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+};
+
+static void *beat(void *ctx)
+{
+	struct ephemeral *e = ctx;
+	autofree char *path = cli_path(e->own, "/v1/vms/%s/start", e->id);
+
+	pthread_mutex_lock(&e->lock);
+	while (!e->stop) {
+		struct timespec t = deadline_timespec(deadline_in(BEAT_MS));
+		autojson json_t *reply = NULL;
+
+		if (pthread_cond_timedwait(&e->wake, &e->lock, &t) != ETIMEDOUT)
+			continue;
+		pthread_mutex_unlock(&e->lock);
+		cli_try(e->own, NULL, "POST", path, json_object(), &reply, NULL);
+		pthread_mutex_lock(&e->lock);
+	}
+	pthread_mutex_unlock(&e->lock);
+	return NULL;
+}
+
+static void start_beat(struct ephemeral *e)
+{
+	pthread_condattr_t a;
+
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->wake, &a);
+	pthread_condattr_destroy(&a);
+	e->own = cli_clone(e->c);
+	e->has_thread = pthread_create(&e->thread, NULL, beat, e) == 0;
+}
+
+int ephemeral_new(struct cli *c, const char *snapshot, struct ephemeral **ret)
+{
+	autofree char *from = snapshot ? cli_snapshot_id(c, snapshot) : NULL;
+	autojson json_t *reply = NULL;
+	struct ephemeral *e;
+	json_t *body;
+	int r;
+
+	if (snapshot && !from)
+		return CLI_REFUSED;
+	body = json_pack("{s:{s:s, s:s}, s:i, s:s}", "persistence", "type", "ephemeral",
+	                 "deleteEvent", "OnSuspend", "idleTimeoutSeconds", IDLE_S, "name",
+	                 "pando run");
+	if (from)
+		json_object_set_new(body, "snapshotId", json_string(from));
+	if ((r = cli_call(c, "POST", "/v1/vms", body, &reply)) != CLI_OK)
+		return r;
+	e = calloc(1, sizeof(*e));
+	if (!e || !(e->id = strdup(cli_str(reply, "id"))))
+		cli_oom();
+	e->c = c;
+	e->signals = signals_open();
+	start_beat(e);
+	*ret = e;
+	return CLI_OK;
+}
+
+const char *ephemeral_id(const struct ephemeral *e)
+{
+	return e->id;
+}
+
+void ephemeral_free(struct ephemeral *e)
+{
+	autojson json_t *reply = NULL;
+	autofree char *path = NULL;
+	struct err err = { 0 };
+	int status;
+
+	if (!e)
+		return;
+	pthread_mutex_lock(&e->lock);
+	e->stop = true;
+	pthread_cond_signal(&e->wake);
+	pthread_mutex_unlock(&e->lock);
+	if (e->has_thread)
+		pthread_join(e->thread, NULL);
+	path = cli_path(e->c, "/v1/vms/%s", e->id);
+	status = cli_try(e->c, NULL, "DELETE", path, NULL, &reply, &err);
+	if (status != 200 && status != 404)
+		cli_fail(0,
+		         "the VM %s could not be deleted now; the server does it when it is idle",
+		         e->id);
+	signals_close(e->signals);
+	pthread_cond_destroy(&e->wake);
+	pthread_mutex_destroy(&e->lock);
+	/* not cli_free(): curl's global state is still in use */
+	free(e->id);
+	free(e);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* help.c - pando help: texts about commands, as text and as man pages */
+#include "base/auto.h"
+#include "cli/cli.h"
+
+enum { O_MAN, O_LIST };
+
+static int help(struct cli *c, const struct cli_args *a)
+{
+	const struct cli_noun *n = a->arg[0] ? cli_find_noun(a->arg[0]) : NULL;
+	const struct cli_verb *v = n && a->arg[1] ? cli_find_verb(n, a->arg[1]) : NULL;
+
+	if (a->opt[O_LIST]) {
+		for (size_t i = 0; cli_nouns[i]; i++)
+			if (cli_nouns[i]->help &&
+			    !(cli_nth_verb(cli_nouns[i], 0)->flags & CLI_HIDDEN))
+				printf("%s\n", cli_nouns[i]->name);
+		return CLI_OK;
+	}
+	if ((a->arg[0] && !n) || (a->arg[1] && !v))
+		return cli_fail(CLI_USAGE,
+		                "there is no '%s%s%s': 'pando --help' lists what there is",
+		                a->arg[0], a->arg[1] ? " " : "", a->arg[1] ? a->arg[1] : "");
+	if (a->opt[O_MAN])
+		cli_man(stdout, n);
+	else if (v)
+		cli_help_verb(stdout, n, v);
+	else if (n)
+		cli_help_noun(stdout, n);
+	else
+		cli_help_all(stdout);
+	return CLI_OK;
+}
+
+static const struct cli_verb verbs[] = {
+	{ NULL,
+	  "[COMMAND] [VERB]",
+	  "what a command does and takes",
+	  help,
+	  { { "man", NULL, "as the source of a man page" },
+	    { "list", NULL, "names of the commands, one per line" } },
+	  .flags = CLI_LOCAL,
+	  .examples = "pando help vm exec # the same as pando vm exec --help\n"
+	              "pando help --man vm | man -l - # a man page that is not installed" },
+};
+const struct cli_noun cli_help = { "help", "texts about commands", verbs, ARRAY_SIZE(verbs) };

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/resolve.h - what people call a VM or snapshot, as its id; for cli/ */
+#pragma once
+
+#include <jansson.h>
+
+struct cli;
+
+/* An id, the only one that begins so, or the only one of that name. NULL after a sentence. Caller
+ * frees. A whole id is taken as it is, without a request. */
+char *cli_vm_id(struct cli *c, const char *name);
+char *cli_snapshot_id(struct cli *c, const char *name);
+/* Of either; for `diff`. */
+char *cli_vm_or_snapshot_id(struct cli *c, const char *name);
+
+/* Pure, for tests: the row of an array that is meant. n_fit says how many fit when it is not one.
+ */
+const json_t *resolve_pick(const json_t *rows, const char *id_member, const char *name,
+                           size_t *ret_fit);
+
+/* A request about one VM: resolves the name, makes "/v1/vms/<id><tail>". */
+int cli_vm_call(struct cli *c, const char *name, const char *method, const char *tail,
+                json_t *body_consume, json_t **ret);

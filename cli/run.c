@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - pando run: a program in a VM of its own
+ *
+ * make a VM -> copy the file in -> run it with its arguments, our stdin and stdout -> delete the
+ * VM. TypeScript has no interpreter of its own in the guest: it runs as a cell of the kernel that
+ * has one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "cli/cell.h"
+#include "cli/cli.h"
+#include "cli/ephemeral.h"
+#include "cli/exec.h"
+#include "cli/transfer.h"
+
+#define HOME "/root"
+#define CODE_MAX (224u << 10)
+
+enum { O_LANGUAGE, O_ENV, O_TIMEOUT, O_SNAPSHOT, O_COPY };
+
+struct job {
+	const char *file;        /* NULL: a command */
+	const char *language;    /* NULL: the file says itself what runs it (#!) */
+	const char *interpreter; /* NULL: as above, or a cell */
+};
+
+static const struct {
+	const char *language, *program;
+} interpreters[] = { { "python", "python3" }, { "javascript", "node" }, { "bash", "bash" } };
+
+static bool has_shebang(const char *file)
+{
+	autofd int fd = open(file, O_RDONLY | O_CLOEXEC);
+	char two[2];
+
+	return fd >= 0 && read(fd, two, 2) == 2 && memcmp(two, "#!", 2) == 0;
+}
+
+static int plan(const struct cli_args *a, struct job *j)
+{
+	bool is_stdin;
+
+	if (a->dashes && !a->opt[O_LANGUAGE])
+		return CLI_OK;
+	j->file = a->n_rest ? a->rest[0] : "-";
+	is_stdin = strcmp(j->file, "-") == 0;
+	if (is_stdin && isatty(STDIN_FILENO))
+		return cli_fail(CLI_USAGE,
+		                "say what to run: a file, '-' for stdin, or a command after --");
+	if (!is_stdin && access(j->file, R_OK) < 0)
+		return cli_fail(CLI_USAGE, "%s: %s", j->file, strerror(errno));
+	j->language = a->opt[O_LANGUAGE] ? cell_language(a->opt[O_LANGUAGE])
+	                                 : cell_language_of_file(j->file);
+	for (size_t i = 0; j->language && i < ARRAY_SIZE(interpreters); i++)
+		if (strcmp(interpreters[i].language, j->language) == 0)
+			j->interpreter = interpreters[i].program;
+	if (!j->language && !is_stdin && !has_shebang(j->file))
+		return cli_fail(
+		        CLI_USAGE,
+		        "what '%s' is written in cannot be told by its name: say it with -l",
+		        j->file);
+	if (!j->language && is_stdin)
+		return cli_fail(CLI_USAGE, "say with -l what is on stdin: python, js, ts or bash");
+	return CLI_OK;
+}
+
+static int run_cell(struct cli *c, const struct cli_args *a, const char *vm, const struct job *j)
+{
+	struct cell_opts o = { .vm = vm,
+		               .language = j->language,
+		               .timeout_ms = a->num[O_TIMEOUT],
+		               .images = image_here(NULL) };
+	autofree char *text = NULL;
+	struct err err = { 0 };
+
+	if (io_read_file(AT_FDCWD, strcmp(j->file, "-") == 0 ? "/dev/stdin" : j->file, CODE_MAX,
+	                 &text, &err) < 0)
+		return cli_fail(CLI_USAGE, "%s", err.msg);
+	return cell_run(c, &o, text);
+}
+
+/* The program's file in the VM; caller frees. */
+static int bring_file(struct cli *c, const char *vm, const struct job *j, char **ret)
+{
+	const char *slash = strrchr(j->file, '/');
+	bool is_stdin = strcmp(j->file, "-") == 0;
+	struct transfer t = { .c = c, .vm = vm };
+	autofd int fd = is_stdin ? dup(STDIN_FILENO) : open(j->file, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return cli_fail(CLI_USAGE, "%s: %s", j->file, strerror(errno));
+	if (asprintf(ret, HOME "/%s", is_stdin ? "stdin" : slash ? slash + 1 : j->file) < 0)
+		cli_oom();
+	return transfer_put(&t, fd, j->file, 0755, *ret);
+}
+
+static int bring_more(struct cli *c, const char *vm, const struct cli_list *l)
+{
+	struct transfer t = { .c = c, .vm = vm };
+
+	for (size_t i = 0; i < l->n; i++) {
+		autofd int fd = open(l->v[i], O_RDONLY | O_CLOEXEC);
+		const char *slash = strrchr(l->v[i], '/');
+		autofree char *path = NULL;
+		struct stat st;
+		int r;
+
+		if (fd < 0 || fstat(fd, &st) < 0)
+			return cli_fail(CLI_USAGE, "%s: %s", l->v[i], strerror(errno));
+		if (asprintf(&path, HOME "/%s", slash ? slash + 1 : l->v[i]) < 0)
+			cli_oom();
+		r = S_ISDIR(st.st_mode)
+		            ? transfer_put_dir(&t, l->v[i], path)
+		            : transfer_put(&t, fd, l->v[i], (int)(st.st_mode & 0777), path);
+		if (r != CLI_OK)
+			return r;
+	}
+	return CLI_OK;
+}
+
+static int run_in(struct cli *c, const struct cli_args *a, const char *vm, const struct job *j)
+{
+	autofree char *path = NULL, *command = NULL;
+	autofree const char **words = calloc(a->n_rest + 3, sizeof(*words));
+	struct exec_opts o = {
+		.vm = vm, .cwd = HOME, .env = &a->list[O_ENV], .timeout_ms = a->num[O_TIMEOUT]
+	};
+	size_t n = 0;
+	int r;
+
+	if (!words)
+		cli_oom();
+	if ((r = bring_more(c, vm, &a->list[O_COPY])) != CLI_OK)
+		return r;
+	if (j->file && j->language && !j->interpreter)
+		return run_cell(c, a, vm, j);
+	if (j->file && (r = bring_file(c, vm, j, &path)) != CLI_OK)
+		return r;
+	if (j->interpreter)
+		words[n++] = j->interpreter;
+	if (path)
+		words[n++] = path;
+	for (size_t i = path ? 1 : 0; i < a->n_rest; i++)
+		words[n++] = a->rest[i];
+	o.no_stdin = j->file && strcmp(j->file, "-") == 0;
+	command = exec_command(words, n);
+	o.command = command;
+	return cli_exec(c, &o);
+}
+
+static int run(struct cli *c, const struct cli_args *a)
+{
+	struct ephemeral *e = NULL;
+	struct job j = { 0 };
+	int r = plan(a, &j);
+
+	if (r != CLI_OK)
+		return r;
+	if (!j.file && !a->n_rest)
+		return cli_fail(CLI_USAGE,
+		                "say what to run: a file, '-' for stdin, or a command after --");
+	if ((r = ephemeral_new(c, a->opt[O_SNAPSHOT], &e)) != CLI_OK)
+		return r;
+	r = run_in(c, a, ephemeral_id(e), &j);
+	ephemeral_free(e);
+	return r;
+}
+
+/* clang-format off */
+static const struct cli_verb verbs[] = {
+	{ NULL, "[FILE]...", "run a program or command in a fresh VM, which is deleted afterwards", run,
+	  { { "language", "LANGUAGE", "what it is written in; default: by the file's name, or its #! line", 'l', CLI_CHOICE,
+	      "python javascript typescript bash py js ts sh" },
+	    { "env", "NAME=VALUE", "with this variable; NAME alone: as it is here", 'e', CLI_LIST },
+	    { "timeout", "TIME", "end it after that long, like 30s", 't', CLI_DURATION },
+	    { "snapshot", "SNAPSHOT", "in a VM from this snapshot", 's' },
+	    { "copy", "FILE", "bring this file or directory along, beside the program", .type = CLI_LIST } },
+	  CLI_STOP,
+	  "What follows FILE are its arguments; without FILE, or with '-', the program is on stdin and -l says what it is. "
+	  "After -- everything is a command. Output, stdin and exit status are the program's. The VM is deleted when it has "
+	  "ended, also by Ctrl-C; should this program be killed, the server deletes the VM minutes later.",
+	  "pando run hello.py a b # a file with arguments\n"
+	  "echo 'console.log(1 + 1)' | pando run -l js # a program on stdin\n"
+	  "pando run --copy src -- make -C src test # a command, with a directory" },
+};
+/* clang-format on */
+const struct cli_noun cli_run = { "run", "a program in a VM of its own", verbs, ARRAY_SIZE(verbs) };

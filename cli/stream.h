@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/stream.h - requests that go on for a while: uploads, downloads, events, signals; for cli/ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+
+struct cli;
+
+/* ---- signals.c ---- */
+/* SIGINT, SIGTERM, SIGHUP (and SIGWINCH) become readable here; nests. -1 when that fails. */
+int signals_open(void);
+/* The next one, or 0. */
+int signals_take(int fd);
+void signals_close(int fd);
+
+/* ---- stream.c ---- */
+struct cli_stream {
+	const char *method, *path;
+	const char *user;                                /* Linux user, or NULL */
+	const char *header[2];                           /* more request headers, or NULL */
+	json_t *body;                                    /* weak; or an upload: */
+	ssize_t (*read)(void *ctx, void *dst, size_t n); /* 0 at the end, negative: give up */
+	long long size;                                  /* of the upload; -1: not known */
+	/* Bytes of a reply that is no error; anything but 0 ends it all with that exit status. */
+	int (*data)(void *ctx, const void *p, size_t n);
+	/* A signal: 0 to go on, else the exit status. NULL: 128 + signal. */
+	int (*signalled)(void *ctx, int sig);
+	void *ctx;
+	bool keep; /* the reply is JSON: kept in reply, errors too, nothing is said about them */
+	/* results */
+	json_t *reply;    /* owned by the caller */
+	long status;      /* of HTTP */
+	long long length; /* of the reply's body, -1: not known; set before the first data */
+	char mode[16];    /* X-Pando-Mode */
+	bool cut;         /* the reply began and did not end */
+};
+/* CLI_OK, or another status after a sentence on stderr. */
+int cli_stream(struct cli *c, struct cli_stream *s);
+
+/* ---- sse.c ---- */
+#define SSE_EVENT_MAX (48u << 20) /* a picture, in base64 */
+typedef int (*sse_fn)(void *ctx, const char *event, const json_t *data);
+/* Server-sent events from bytes as they come; data is parsed as JSON. */
+struct sse_reader {
+	sse_fn fn; /* anything but 0 is passed on */
+	void *ctx;
+	struct buf line, data;
+	char event[32];
+};
+int sse_feed(struct sse_reader *r, const void *p, size_t n);
+void sse_done(struct sse_reader *r);
+/* {data, encoding} of an output event as bytes; caller frees. NULL: it is none. */
+unsigned char *sse_bytes(const json_t *data, size_t *ret_len);
+/* Base64 from outside; NULL when it is not. Caller frees. */
+unsigned char *base64_decode(const char *s, size_t *ret_len);
+/* Caller frees; never NULL. */
+char *base64_encode(const void *p, size_t n);

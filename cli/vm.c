@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vm.c - pando vm: what there is, and its life; other verbs of the noun are in vm_*.c */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "cli/cli.h"
+#include "cli/resolve.h"
+
+static const struct cli_col list_cols[] = {
+	{ "ID", "id" },
+	{ "NAME", "name" },
+	{ "STATE", "state" },
+	{ "VCPU", "sizing.vcpuCount" },
+	{ "MEM MB", "sizing.memSizeMib" },
+	{ "DISK MB", "sizing.rootfsSizeMb" },
+	{ "CREATED", "createdAt" },
+};
+static const struct cli_col get_cols[] = {
+	{ "id", "id" },
+	{ "name", "name" },
+	{ "state", "state" },
+	{ "created", "createdAt" },
+	{ "vCPUs", "sizing.vcpuCount" },
+	{ "memory MB", "sizing.memSizeMib" },
+	{ "disk MB", "sizing.rootfsSizeMb" },
+	{ "kept", "persistence.type" },
+	{ "from snapshot", "snapshotId" },
+	{ "forked from", "parentVmId" },
+	{ "build", "buildId" },
+	{ "last network", "lastNetworkActivity" },
+	{ "CPU seconds", "cpuTimeSeconds" },
+	{ "bytes in", "usage.networkInBytes" },
+	{ "bytes out", "usage.networkOutBytes" },
+};
+
+enum { L_STATE, L_SEARCH, L_DELETED, L_LIMIT };
+
+static int list(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/v1/vms");
+	autojson json_t *reply = NULL;
+	int r;
+
+	cli_query(c, &path, "vmState", a->opt[L_STATE]);
+	cli_query(c, &path, "search", a->opt[L_SEARCH]);
+	cli_query(c, &path, "includeDeleted", a->opt[L_DELETED] ? "true" : NULL);
+	cli_query(c, &path, "limit", a->opt[L_LIMIT]);
+	r = cli_call(c, "GET", path, NULL, &reply);
+	if (r == CLI_OK)
+		cli_table(c, reply, json_object_get(reply, "vms"), list_cols,
+		          ARRAY_SIZE(list_cols));
+	return r;
+}
+
+static int get(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r = cli_vm_call(c, a->arg[0], "GET", "", NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_show(c, reply, get_cols, ARRAY_SIZE(get_cols));
+	return r;
+}
+
+/*
+ * The same request for every VM that was named; the first failure ends the command's success but
+ * not its work. --json: one reply, or an array of them.
+ */
+static int for_each(struct cli *c, const struct cli_args *a, const char *method, const char *tail,
+                    const char *done)
+{
+	autojson json_t *all = json_array();
+	int status = CLI_OK;
+
+	for (size_t i = 0; i < a->n_rest; i++) {
+		autofree char *id = cli_vm_id(c, a->rest[i]), *path = NULL;
+		json_t *reply = NULL;
+		int r = CLI_REFUSED;
+
+		if (id) {
+			if (asprintf(&path, "/v1/vms/%s%s", id, tail) < 0)
+				cli_oom();
+			r = cli_call(c, method, path, NULL, &reply);
+		}
+		if (r != CLI_OK && status == CLI_OK)
+			status = r;
+		if (r == CLI_OK && !cli_json(c))
+			printf("%s %s\n", id, done);
+		if (reply)
+			json_array_append_new(all, reply);
+	}
+	if (cli_json(c) && json_array_size(all))
+		cli_dump(a->n_rest == 1 ? json_array_get(all, 0) : all);
+	return status;
+}
+
+static int start(struct cli *c, const struct cli_args *a)
+{
+	return for_each(c, a, "POST", "/start", "runs");
+}
+
+static int stop(struct cli *c, const struct cli_args *a)
+{
+	return for_each(c, a, "POST", "/stop", "stopped");
+}
+
+static int kill_vm(struct cli *c, const struct cli_args *a)
+{
+	return for_each(c, a, "POST", "/kill", "stopped");
+}
+
+static int suspend(struct cli *c, const struct cli_args *a)
+{
+	return for_each(c, a, "POST", "/suspend", "suspended");
+}
+
+static int delete_vm(struct cli *c, const struct cli_args *a)
+{
+	return for_each(c, a, "DELETE", "", "deleted");
+}
+
+static int fork_vm(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	json_t *body = json_pack("{s:I}", "count", (json_int_t)(a->opt[0] ? a->num[0] : 1));
+	json_t *row;
+	size_t i;
+	int r = cli_vm_call(c, a->arg[0], "POST", "/fork", body, &reply);
+
+	if (r != CLI_OK)
+		return r;
+	if (cli_json(c)) {
+		cli_dump(reply);
+		return CLI_OK;
+	}
+	json_array_foreach(json_object_get(reply, "forks"), i, row)
+	        printf("%s\n", cli_str(row, "id"));
+	return CLI_OK;
+}
+
+static int snapshot(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	json_t *body = json_object();
+	int r;
+
+	if (a->opt[0])
+		json_object_set_new(body, "name", json_string(a->opt[0]));
+	if (a->opt[1])
+		json_object_set_new(body, "persistence", json_pack("{s:s}", "type", "persistent"));
+	r = cli_vm_call(c, a->arg[0], "POST", "/snapshot", body, &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s", cli_str(reply, "snapshotId"));
+	return r;
+}
+
+static int resize(struct cli *c, const struct cli_args *a)
+{
+	static const char *const names[] = { "vcpuCount", "memSizeGb", "rootfsSizeGb" };
+	autojson json_t *reply = NULL;
+	json_t *body = json_object();
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (a->opt[i])
+			json_object_set_new(body, names[i], json_integer(a->num[i]));
+	if (!json_object_size(body)) {
+		json_decref(body);
+		return cli_fail(CLI_USAGE, "say what to change: --cpu, --memory or --disk");
+	}
+	r = cli_vm_call(c, a->arg[0], "POST", "/resize", body, &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "resized");
+	return r;
+}
+
+/* clang-format off */
+static const struct cli_verb verbs[] = {
+	{ "list", "", "VMs of the account", list,
+	  { { "state", "STATE", "only those that are", 's', CLI_CHOICE,
+	      "building starting running suspending suspended stopped lost" },
+	    { "search", "TEXT", "only those whose name or id has this in it" },
+	    { "deleted", NULL, "also those that were deleted" },
+	    { "limit", "N", "at most that many", 'n', CLI_NUMBER, .min = 1, .max = 100000 } },
+	  .examples = "pando vm list --state running # those that use memory" },
+	{ "get", "VM", "one VM: state, size, where it came from, what it used", get },
+	{ "start", "VM...", "resume or boot", start,
+	  .about = "A suspended VM goes on where it was frozen; a stopped one boots. Most commands "
+	           "that need a running VM start it by themselves." },
+	{ "stop", "VM...", "shut down; the disk stays, memory does not", stop },
+	{ "kill", "VM...", "stop without asking the guest", kill_vm },
+	{ "suspend", "VM...", "freeze with memory; the next use resumes it", suspend },
+	{ "delete", "VM...", "delete for good", delete_vm,
+	  .examples = "pando vm delete $(pando vm list --json | jq -r '.vms[].id') # all of them" },
+	{ "fork", "VM", "live copies, with memory, processes and open files", fork_vm,
+	  { { "count", "N", "how many (1)", 'n', CLI_NUMBER, .min = 1, .max = 1000 } },
+	  .about = "The VM goes on; each copy starts from the same instant and is on its own from "
+	           "there. Prints the ids of the copies." },
+	{ "snapshot", "VM", "keep the VM as it is now under an id", snapshot,
+	  { { "name", "NAME", "call it that" },
+	    { "persistent", NULL, "never evict it to make room" } },
+	  .about = "VMs made from the snapshot have its memory: what ran goes on running. See 'pando "
+	           "snapshot --help' for what can be done with one.",
+	  .examples = "pando vm snapshot web --name before-upgrade # a place to come back to" },
+	{ "resize", "VM", "other vCPUs and memory, a larger disk", resize,
+	  { { "cpu", "N", "vCPUs; a power of two", 'c', CLI_NUMBER, .min = 1, .max = 1024 },
+	    { "memory", "GB", "memory; a power of two", 'm', CLI_NUMBER, .min = 1, .max = 65536 },
+	    { "disk", "GB", "root disk; it can only grow", 'd', CLI_NUMBER, .min = 1, .max = 1048576 } },
+	  .about = "A running VM is stopped and boots again with the new size." },
+};
+/* clang-format on */
+const struct cli_noun cli_vm = {
+	"vm", "virtual machines", verbs, ARRAY_SIZE(verbs),
+	"VM is an id, the beginning of one, or a name. A VM that sleeps is woken by what needs it."
+};

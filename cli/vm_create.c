@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vm_create.c - pando vm create: from the template, a snapshot or a spec */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "cli/build.h"
+#include "cli/cli.h"
+#include "cli/resolve.h"
+
+enum { O_NAME, O_SNAPSHOT, O_SPEC, O_APT, O_CPU, O_MEMORY, O_DISK, O_IDLE, O_KEEP, O_QUIET };
+
+/* "never", or a time; NULL after a sentence. */
+static json_t *idle_value(const char *s)
+{
+	long long ms;
+
+	if (strcmp(s, "never") == 0)
+		return json_null();
+	if (cli_duration(s, &ms) == 0)
+		return json_integer(ms / 1000);
+	cli_fail(CLI_USAGE, "--idle must be 'never' or a time like 10m, not '%s'", s);
+	return NULL;
+}
+
+static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
+{
+	static const struct {
+		int opt;
+		const char *member;
+	} sizes[] = { { O_CPU, "vcpuCount" },
+		      { O_MEMORY, "memSizeGb" },
+		      { O_DISK, "rootfsSizeGb" } };
+	autojson json_t *body = NULL;
+	autofree char *snapshot = NULL;
+	json_t *v;
+	int r = CLI_OK;
+
+	if (a->opt[O_SPEC] && (r = build_body(a->opt[O_SPEC], &body)) != CLI_OK)
+		return r;
+	if (!body)
+		body = json_object();
+	if (a->opt[O_SNAPSHOT] && !(snapshot = cli_snapshot_id(c, a->opt[O_SNAPSHOT])))
+		return CLI_REFUSED;
+	if (snapshot)
+		json_object_set_new(body, "snapshotId", json_string(snapshot));
+	if (a->opt[O_NAME])
+		json_object_set_new(body, "name", json_string(a->opt[O_NAME]));
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		if (a->opt[sizes[i].opt])
+			json_object_set_new(body, sizes[i].member,
+			                    json_integer(a->num[sizes[i].opt]));
+	if (a->opt[O_IDLE]) {
+		if (!(v = idle_value(a->opt[O_IDLE])))
+			return CLI_USAGE;
+		json_object_set_new(body, "idleTimeoutSeconds", v);
+	}
+	if (a->opt[O_KEEP])
+		json_object_set_new(body, "persistence",
+		                    json_pack("{s:s}", "type", a->opt[O_KEEP]));
+	if (a->opt[O_APT]) {
+		json_t *spec = json_object_get(body, "spec");
+
+		if (!spec) {
+			spec = json_object();
+			json_object_set_new(body, "spec", spec);
+		}
+		v = json_array();
+		for (size_t i = 0; i < a->list[O_APT].n; i++)
+			json_array_append_new(v, json_string(a->list[O_APT].v[i]));
+		json_object_set_new(spec, "aptDeps", v);
+	}
+	*ret = TAKE_PTR(body);
+	return CLI_OK;
+}
+
+static int create(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *body = NULL, *reply = NULL;
+	int r = make_body(c, a, &body);
+
+	if (r != CLI_OK)
+		return r;
+	r = build_request(c, "/v1/vms", body, a->opt[O_QUIET] || cli_json(c), &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s", cli_str(reply, "id"));
+	return r;
+}
+
+/* clang-format off */
+static const struct cli_verb verbs[] = {
+	{ "create", "", "make a VM; prints its id", create,
+	  { { "name", "NAME", "call it that" },
+	    { "snapshot", "SNAPSHOT", "as it was then, memory and all", 's' },
+	    { "spec", "FILE", "set up as this JSON says ('-': stdin)", 'f' },
+	    { "apt", "PACKAGE", "with this Debian package", .type = CLI_LIST },
+	    { "cpu", "N", "vCPUs; a power of two", 'c', CLI_NUMBER, .min = 1, .max = 1024 },
+	    { "memory", "GB", "memory; a power of two", 'm', CLI_NUMBER, .min = 1, .max = 65536 },
+	    { "disk", "GB", "root disk", 'd', CLI_NUMBER, .min = 1, .max = 1048576 },
+	    { "idle", "TIME", "suspend after that long without network traffic, or 'never' (5m)" },
+	    { "keep", "HOW", "sticky VMs may be evicted, ephemeral ones are deleted when they sleep",
+	      .type = CLI_CHOICE, .choices = "sticky ephemeral persistent" },
+	    { "quiet", NULL, "do not show the build's log", 'q' } },
+	  .about = "Without options: a copy of the template, which is there in a moment. A spec is built "
+	           "layer by layer; layers that were built before are taken from the cache, and the log of "
+	           "those that were not is shown on stderr. A build that fails leaves a snapshot to look "
+	           "into, and says which.\n\n"
+	           "FILE is a layer (aptDeps, additionalFiles, users, systemd, git, ...) or a whole request "
+	           "with 'spec' in it.",
+	  .examples = "pando vm create --name web --idle never # a VM that stays awake\n"
+	              "pando vm create --apt nginx # with a package; the second time from the cache\n"
+	              "pando vm create -f spec.json # set up by a spec" },
+};
+/* clang-format on */
+const struct cli_noun cli_vm_create = { "vm", NULL, verbs, ARRAY_SIZE(verbs) };

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vm_past.c - pando vm rewind, pando vm diff: going back, and what changed since */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "cli/cli.h"
+#include "cli/resolve.h"
+
+static int rewind_vm(struct cli *c, const struct cli_args *a)
+{
+	autofree char *snapshot = cli_snapshot_id(c, a->arg[1]);
+	autojson json_t *reply = NULL;
+	const char *kept;
+	int r;
+
+	if (!snapshot)
+		return CLI_REFUSED;
+	r = cli_vm_call(c, a->arg[0], "POST", "/rewind",
+	                json_pack("{s:s, s:b}", "snapshotId", snapshot, "keep", !a->opt[0]),
+	                &reply);
+	if (r != CLI_OK)
+		return r;
+	kept = cli_str(reply, "previousSnapshotId");
+	cli_say(c, reply, "%s is at %s%s%s%s", cli_str(reply, "id"), cli_str(reply, "snapshotId"),
+	        *kept ? "; what it was is kept as " : "", kept, "");
+	return CLI_OK;
+}
+
+static int mark(const char *change)
+{
+	return *change == 'a' ? '+' : *change == 'r' ? '-' : *change == 't' ? 'T' : 'M';
+}
+
+/* One reply's changes, added to all; lines at once when people read. */
+static void take_changes(struct cli *c, const json_t *reply, json_t *all)
+{
+	size_t i;
+	json_t *row;
+
+	json_array_foreach(json_object_get(reply, "changes"), i, row)
+	{
+		const json_t *size = json_object_get(row, "size");
+
+		if (cli_json(c)) {
+			json_array_append(all, row);
+			continue;
+		}
+		printf("%c ", mark(cli_str(row, "change")));
+		if (json_is_integer(size) && strcmp(cli_str(row, "kind"), "file") == 0)
+			printf("%12lld  ", (long long)json_integer_value(size));
+		else
+			printf("%12s  ", cli_str(row, "kind"));
+		cli_put_text(stdout, cli_str(row, "path"));
+		putchar('\n');
+	}
+}
+
+enum { D_PATH, D_IGNORE };
+
+static int diff(struct cli *c, const struct cli_args *a)
+{
+	autofree char *id = cli_vm_id(c, a->arg[0]), *cursor = NULL;
+	autofree char *with = id ? cli_vm_or_snapshot_id(c, a->arg[1]) : NULL;
+	autojson json_t *all = json_array();
+	autojson json_t *whole = NULL;
+
+	if (!with)
+		return CLI_REFUSED;
+	do {
+		autofree char *path = cli_path(c, "/v1/vms/%s/diff?with=%s", id, with);
+		autojson json_t *reply = NULL;
+		const char *next;
+		int r;
+
+		cli_query(c, &path, "path", a->opt[D_PATH]);
+		cli_query(c, &path, "ignore", a->opt[D_IGNORE]);
+		cli_query(c, &path, "cursor", cursor);
+		if ((r = cli_call(c, "GET", path, NULL, &reply)) != CLI_OK)
+			return r;
+		take_changes(c, reply, all);
+		next = json_string_value(json_object_get(reply, "cursor"));
+		free(cursor);
+		cursor = next ? strdup(next) : NULL;
+	} while (cursor);
+	if (cli_json(c)) {
+		whole = json_pack("{s:s, s:s, s:O}", "vmId", id, "with", with, "changes", all);
+		cli_dump(whole);
+	}
+	return CLI_OK;
+}
+
+/* clang-format off */
+static const struct cli_verb verbs[] = {
+	{ "rewind", "VM SNAPSHOT", "take the VM back to a snapshot of its own past", rewind_vm,
+	  { { "drop", NULL, "do not keep what it is now" } },
+	  .about = "Memory and disk become what they were; id, name and settings stay. What the VM was "
+	           "until now is kept as a snapshot named 'before rewind' unless --drop is given.",
+	  .examples = "pando vm rewind web before-upgrade # as if it had not happened" },
+	{ "diff", "VM OTHER", "files that differ from a relative: a VM or a snapshot", diff,
+	  { { "path", "PATH", "only this file or tree" },
+	    { "ignore", "PATHS", "leave these trees out, with commas (/proc,/sys,/dev,/run,/tmp)" } },
+	  .about = "Seen from VM: + is here and not there, - is there and not here, M differs, T is of "
+	           "another kind. OTHER is woken by nothing: it is looked at where it is.",
+	  .examples = "pando vm diff web before-upgrade --path /etc # what the upgrade changed" },
+};
+/* clang-format on */
+const struct cli_noun cli_vm_past = { "vm", NULL, verbs, ARRAY_SIZE(verbs) };
