@@ -72,7 +72,8 @@ struct route {
 	unsigned flags;              /* ROUTE_... */
 };
 #define ROUTE_BACKGROUND 1u /* may go on when the client stops waiting: background.c */
-#define ROUTE_NO_TRAIL 2u   /* no record: it changes nothing, or what it calls leaves records (mcp_call.c) */
+#define ROUTE_NO_TRAIL \
+	2u /* no record: it changes nothing, or what it calls leaves records (mcp_call.c) */
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
 
