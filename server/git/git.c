@@ -114,6 +114,7 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	snprintf(g->root, sizeof(g->root), "%s/git", c->data_dir);
 	snprintf(g->jail_dir, sizeof(g->jail_dir), "%s/jail", g->root);
 	pthread_mutex_init(&g->lock, NULL);
+	pthread_mutex_init(&g->lfs, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->room, &attr);
@@ -134,6 +135,7 @@ struct repos *repos_close(struct repos *g)
 	keeper_stop(g);
 	pthread_cond_destroy(&g->work);
 	pthread_cond_destroy(&g->room);
+	pthread_mutex_destroy(&g->lfs);
 	pthread_mutex_destroy(&g->lock);
 	git_libgit2_shutdown();
 	free(g);

@@ -217,7 +217,7 @@ int source_take(struct repos *g, const char *path, const char *url, const char *
                 struct err *err)
 {
 	char spec[2 * REPO_REF_SIZE + 64];
-	const char *refspecs[3] = { spec, NULL, NULL };
+	const char *refspecs[4] = { spec, NULL, NULL, NULL };
 	struct plan plan = { 0 };
 	int r;
 

@@ -74,8 +74,8 @@ static int parse_counts(const struct buf *out, size_t skip, struct hits *ret, st
 			ret->cap = cap;
 		}
 		/* "<rev>:<path>" NUL count */
-		ret->v[ret->n].path = (size_t)(nul - p) > skip ? p + skip : p;
-		ret->v[ret->n].lines = strtoull(nul + 1, NULL, 10);
+		ret->v[ret->n] = (struct hit){ .path = (size_t)(nul - p) > skip ? p + skip : p,
+			                       .lines = strtoull(nul + 1, NULL, 10) };
 		ret->lines += ret->v[ret->n++].lines;
 		p = nl + 1;
 	}
