@@ -54,6 +54,10 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 		pty_on_event(a, ev->data.u64, ev->events);
 		return;
 	}
+	if (ev->data.u64 >> 56 == REF_READY) {
+		ready_on_event(a);
+		return;
+	}
 	if (code_on_event(a, ev->data.u64, ev->events))
 		return;
 	s = stream_resolve(a, ev->data.u64, &kind);
@@ -82,6 +86,9 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 	}
 	case REF_RESULT:
 		proc_on_result(a, s);
+		break;
+	case REF_LISTEN:
+		listen_serve(a, s);
 		break;
 	default:
 		break;
@@ -118,8 +125,8 @@ static void run(struct agent *a)
 		for (unsigned i = a->n_streams; i-- > 0;)
 			job_tick(a, a->slot[i], now);
 		code_run(a, now);
-		port_flush(a);
 		ready_tick(a, now);
+		port_flush(a);
 		more |= !pump_idle(a) || !code_idle(a) || n == EVENTS_PER_TURN;
 	}
 }

@@ -18,6 +18,7 @@
 	X(vm_exec) \
 	X(vm_pty) \
 	X(vm_past) \
+	X(vm_ssh) \
 	X(vm_logs) \
 	X(snapshot) \
 	X(cp) \

@@ -67,6 +67,16 @@ static int check_listen(const struct setting *s, const char *v, char *allowed, s
 	return sock_parse(v, &sa, &len, NULL) < 0 ? -EINVAL : 0;
 }
 
+static int check_listen_or_none(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	int r = check_listen(s, v, allowed, size);
+
+	if (strcmp(v, "none") == 0)
+		return 0;
+	snprintf(allowed, size, "a numeric address and a port, like 127.0.0.1:2222, or none");
+	return r;
+}
+
 static int check_addr(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	struct in6_addr a;
@@ -171,6 +181,8 @@ static const struct setting settings[] = {
 	  "Directory with vmlinux, initrd and rootfs.raw; empty: the image built into the cache" },
 	{ "PANDO_LISTEN", SET_TEXT, MEMBER(listen), check_listen, "127.0.0.1:8787", NULL, 0, 0,
 	  "Address of the API; port 0 takes a free one" },
+	{ "PANDO_SSH_LISTEN", SET_TEXT, MEMBER(ssh_listen), check_listen_or_none, "127.0.0.1:2222", NULL, 0, 0,
+	  "Address of the SSH front; port 0 takes a free one; none: there is no SSH front" },
 	{ "PANDO_DOMAIN", SET_TEXT, MEMBER(domain), check_domain, "pando.localhost", NULL, 0, 0,
 	  "Base domain; VMs are reachable below it" },
 	{ "PANDO_ACCEL", SET_TEXT, MEMBER(accel), check_word, "auto", "auto kvm tcg", 0, 0,

@@ -13,6 +13,7 @@ struct conf {
 	char cache_dir[256];  /* PANDO_CACHE_DIR */
 	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
 	char listen[64];      /* PANDO_LISTEN */
+	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": there is no SSH front */
 	char domain[128];     /* PANDO_DOMAIN */
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */

@@ -18,6 +18,7 @@ struct err;
 struct events;
 struct logs;
 struct repos;
+struct sshd;
 struct store;
 struct vmm;
 
@@ -30,6 +31,7 @@ struct api_deps { /* all weak: they outlive the API */
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
 	struct repos *repos; /* NULL: there are none (tests) */
+	struct sshd *sshd;   /* NULL: there is no SSH front */
 	unsigned header_ms;  /* from a connection to whole headers; 0: the default. Tests shorten it
 	                      */
 	int listen_fd;       /* of api_listen(), api_start() takes it; 0: it makes one itself */

@@ -72,8 +72,8 @@ struct route {
 	unsigned flags;              /* ROUTE_... */
 };
 #define ROUTE_BACKGROUND 1u /* may go on when the client stops waiting: background.c */
-#define ROUTE_NO_TRAIL \
-	2u /* no record: it changes nothing, or what it calls leaves records (mcp_call.c) */
+#define ROUTE_NO_TRAIL 2u   /* what it calls leaves records of its own: mcp_call.c */
+#define ROUTE_READS 4u      /* changes nothing, though it is no GET: not for the audit log */
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
 
@@ -235,7 +235,6 @@ int request_json(struct request *req, const char *tag, json_t **ret, struct err 
 /* Argument i is a VM id; checks the form. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
 int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
-bool linux_user_valid(const char *name);
 /* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err);
 

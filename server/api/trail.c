@@ -74,10 +74,10 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 	const struct route *route = req->match.route;
 
 	if (!route || req->quiet ||
-	    (!req->denied &&
-	     ((route->flags & ROUTE_NO_TRAIL) ||
-	      (route->method == METHOD_GET && status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
-	      !*req->who.account)))
+	    (!req->denied && ((route->flags & ROUTE_NO_TRAIL) ||
+	                      ((route->method == METHOD_GET || (route->flags & ROUTE_READS)) &&
+	                       status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
+	                      !*req->who.account)))
 		return;
 	memcpy(a.account, req->who.account, sizeof(a.account));
 	memcpy(a.key, req->who.key, sizeof(a.key));

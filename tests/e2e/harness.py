@@ -104,12 +104,14 @@ class Server:
         self.tag = f"{host.crc32c(os.path.realpath(self.dir).encode()):08x}"
         self.log_path = os.path.join(test_logs(), f"server-{self.tag}.log")
         self.port = free_port()
+        self.ssh_port = free_port()
         self.env = {
             **os.environ, **DEFAULT_ENV,
             "PANDO_DATA_DIR": self.dir,
             "PANDO_CACHE_DIR": os.environ.get("PANDO_CACHE_DIR", "/var/cache/pando"),
             "PANDO_IMAGE": image_dir(),
             "PANDO_LISTEN": f"127.0.0.1:{self.port}",
+            "PANDO_SSH_LISTEN": f"127.0.0.1:{self.ssh_port}",
             **(env or {}),
         }
         self.proc = None
