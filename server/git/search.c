@@ -66,10 +66,11 @@ static int parse_counts(const struct buf *out, size_t skip, struct hits *ret, st
 			break;
 		if (ret->n == ret->cap) {
 			size_t cap = ret->cap ? ret->cap * 2 : 256;
-			void *v = realloc(ret->v, cap * sizeof(*ret->v));
+			struct hit *v = reallocarray(ret->v, cap, sizeof(*v));
 
 			if (!v)
 				return err_set(err, -ENOMEM, "out of memory");
+			memset(v + ret->n, 0, (cap - ret->n) * sizeof(*v));
 			ret->v = v;
 			ret->cap = cap;
 		}
