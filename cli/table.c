@@ -33,6 +33,7 @@
 	X(identity) \
 	X(token) \
 	X(audit) \
+	X(ca) \
 	X(completion) \
 	X(complete) \
 	X(help)

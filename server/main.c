@@ -26,6 +26,7 @@
 #include "conf.h"
 #include "engine/engine.h"
 #include "events/events.h"
+#include "front.h"
 #include "git/git.h"
 #include "logs/logs.h"
 #include "net/dns.h"
@@ -55,6 +56,7 @@ struct app {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct front *front;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
@@ -201,7 +203,8 @@ static int app_start(struct app *a, struct err *err)
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = repos_start(a, err)) < 0)
+	    (r = repos_start(a, err)) < 0 ||
+	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
@@ -216,7 +219,9 @@ static int app_start(struct app *a, struct err *err)
 		                 .repos = a->repos,
 		                 .sshd = a->sshd,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
-	return api_start(&deps, &a->api, err);
+	front_deps(a->front, &deps);
+	r = api_start(&deps, &a->api, err);
+	return r < 0 ? r : front_start(a->front, a->api, err);
 }
 
 static void app_stop(struct app *a)
@@ -224,6 +229,7 @@ static void app_stop(struct app *a)
 	struct err err = { 0 };
 	bool busy, ssh_busy;
 
+	front_stop(a->front);
 	builder_stop(a->builder);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
@@ -239,6 +245,7 @@ static void app_stop(struct app *a)
 	}
 	repos_close(a->repos);
 	sshd_free(a->sshd);
+	front_free(a->front); /* whoever woke a VM for a request is done by now */
 	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
@@ -284,6 +291,7 @@ static void say_how(struct app *a)
 		       ssh.address);
 	}
 	printf("  API key      %s/api-key\n", a->conf.data_dir);
+	front_say(a->front);
 	printf("\n  curl -X POST -H \"Authorization: Bearer $(cat %s/api-key)\" -d '{}' "
 	       "%s/v1/vms\n",
 	       a->conf.data_dir, url);
