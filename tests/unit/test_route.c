@@ -54,6 +54,11 @@ static void segments_are_split_raw_and_decoded_after(void **state)
 	assert_int_equal(m.n_args, 2);
 	assert_string_equal(m.arg[0], "abc");
 	assert_string_equal(m.arg[1], "/tmp/a b++\xc3\xa9");
+	/* The last one may take the rest: names of branches come encoded or not. */
+	assert_int_equal(find(METHOD_GET, "/git/v1/repo/r/git/refs/heads/a/b%2Fc"), 0);
+	assert_string_equal(m.arg[1], "a/b/c");
+	assert_int_equal(find(METHOD_GET, "/git/v1/repo/r/git/refs/heads/"), 0);
+	assert_int_equal(m.n_args, 1);
 	assert_int_equal(find(METHOD_GET, "/v1/vms/abc/files/%252F"), 0);
 	assert_string_equal(m.arg[1], "%2F"); /* decoded once */
 	assert_int_equal(find(METHOD_GET, "/v1/vms/abc/files/..%2f..%2fetc"), 0);
