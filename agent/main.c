@@ -87,6 +87,9 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 	case REF_RESULT:
 		proc_on_result(a, s);
 		break;
+	case REF_LISTEN:
+		listen_serve(a, s);
+		break;
 	default:
 		break;
 	}

@@ -315,6 +315,10 @@ static void begin_resize(struct agent *a, uint32_t id, struct rd *c)
 		return;
 	}
 	s = stream_find(a, m.stream);
+	if (s && login_resize(s, m.cols, m.rows)) {
+		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+		return;
+	}
 	if (!s || !s->pty) {
 		pty_refuse(a, id, ENOENT, AGENT_TAG_SESSION_NOT_FOUND, "no such client");
 		return;

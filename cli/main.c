@@ -9,6 +9,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "cli/cli.h"
+#include "cli/ssh.h"
 
 static void cli_freep(struct cli **c)
 {
@@ -41,6 +42,8 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	int r;
 
+	if (ssh_answer(argc))
+		return CLI_OK;
 	setlocale(LC_ALL, "");
 	signal(SIGPIPE, SIG_IGN); /* a write that fails is an error like any other */
 	if (cli_parse(&p, argc, argv, &err) < 0)

@@ -18,6 +18,7 @@
 	X(vm_exec) \
 	X(vm_pty) \
 	X(vm_past) \
+	X(vm_ssh) \
 	X(vm_logs) \
 	X(snapshot) \
 	X(cp) \
@@ -32,6 +33,7 @@
 	X(identity) \
 	X(token) \
 	X(audit) \
+	X(ca) \
 	X(completion) \
 	X(complete) \
 	X(help)

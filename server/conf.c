@@ -67,6 +67,28 @@ static int check_listen(const struct setting *s, const char *v, char *allowed, s
 	return sock_parse(v, &sa, &len, NULL) < 0 ? -EINVAL : 0;
 }
 
+static int check_listen_or_none(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	int r = check_listen(s, v, allowed, size);
+
+	if (strcmp(v, "none") == 0)
+		return 0;
+	snprintf(allowed, size, "a numeric address and a port, like 127.0.0.1:2222, or none");
+	return r;
+}
+
+static int check_url(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	snprintf(allowed, size, "an https:// URL, or nothing");
+	return !v[0] || strncmp(v, "https://", 8) == 0 ? 0 : -EINVAL;
+}
+
+static int check_email(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	snprintf(allowed, size, "an e-mail address, or nothing");
+	return !v[0] || (v[0] != '-' && strchr(v, '@') && !strchr(v, ' ')) ? 0 : -EINVAL;
+}
+
 static int check_addr(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	struct in6_addr a;
@@ -179,6 +201,8 @@ static const struct setting settings[] = {
 	  "Directory with vmlinux, initrd and rootfs.raw; empty: the image built into the cache" },
 	{ "PANDO_LISTEN", SET_TEXT, MEMBER(listen), check_listen, "127.0.0.1:8787", NULL, 0, 0,
 	  "Address of the API; port 0 takes a free one" },
+	{ "PANDO_SSH_LISTEN", SET_TEXT, MEMBER(ssh_listen), check_listen_or_none, "127.0.0.1:2222", NULL, 0, 0,
+	  "Address of the SSH front; port 0 takes a free one; none: there is no SSH front" },
 	{ "PANDO_DOMAIN", SET_TEXT, MEMBER(domain), check_domain, "pando.localhost", NULL, 0, 0,
 	  "Base domain; VMs are reachable below it" },
 	{ "PANDO_ACCEL", SET_TEXT, MEMBER(accel), check_word, "auto", "auto kvm tcg", 0, 0,
@@ -188,7 +212,7 @@ static const struct setting settings[] = {
 	{ "PANDO_QEMU", SET_TEXT, MEMBER(qemu), check_path, "/usr/bin/qemu-system-x86_64", NULL, 0, 0,
 	  "The QEMU program" },
 	{ "PANDO_RESOLVER", SET_TEXT, MEMBER(resolver), check_addr, "", NULL, 0, 0,
-	  "Name server that guests' questions are forwarded to; empty: the host's" },
+	  "Name server that guests' questions are forwarded to, and that domains are verified with; empty: the host's" },
 	{ "PANDO_EGRESS_CA", SET_TEXT, MEMBER(egress_ca), check_opt_path, "", NULL, 0, 0,
 	  "File of certificates that servers are checked against where headers are injected; empty: the system's" },
 	{ "PANDO_WG_HOST", SET_TEXT, MEMBER(wg_host), check_opt_host, "", NULL, 0, 0,
@@ -248,6 +272,22 @@ static const struct setting settings[] = {
 	  "1: repositories may be imported from loopback, private and link-local addresses" },
 	{ "PANDO_GIT_SEARCH_S", SET_U32, MEMBER(git_search_s), check_u32, "20", NULL, 1, 600,
 	  "Seconds in which a search in a repository must end" },
+	{ "PANDO_EDGE_LISTEN", SET_TEXT, MEMBER(edge_listen), check_listen_or_none, "127.0.0.1:8443", NULL, 0, 0,
+	  "Address of the edge, TLS: names that lead to VMs; none: there is no edge" },
+	{ "PANDO_EDGE_HTTP_LISTEN", SET_TEXT, MEMBER(edge_http_listen), check_listen_or_none, "127.0.0.1:8080", NULL, 0, 0,
+	  "Address of the edge, plain HTTP; or none" },
+	{ "PANDO_EDGE_WAIT_S", SET_U32, MEMBER(edge_wait_s), check_u32, "60", NULL, 1, 600,
+	  "Seconds a request waits for its VM to start and its port to open" },
+	{ "PANDO_EDGE_HSTS_S", SET_U32, MEMBER(edge_hsts_s), check_u32, "0", NULL, 0, 63072000,
+	  "Seconds for Strict-Transport-Security on answers over TLS; 0: the header is not sent" },
+	{ "PANDO_ACME_URL", SET_TEXT, MEMBER(acme_url), check_url, "", NULL, 0, 0,
+	  "Directory of an ACME server that certifies verified domains; empty: the local CA does" },
+	{ "PANDO_ACME_EMAIL", SET_TEXT, MEMBER(acme_email), check_email, "", NULL, 0, 0,
+	  "Contact for the ACME account" },
+	{ "PANDO_ACME_DNS_HOOK", SET_TEXT, MEMBER(acme_dns_hook), check_opt_path, "", NULL, 0, 0,
+	  "Program that sets TXT records for wildcard certificates; called as uacme calls its hook" },
+	{ "PANDO_ACME_RENEW_DAYS", SET_U32, MEMBER(acme_renew_days), check_u32, "30", NULL, 1, 1000,
+	  "ACME certificates are renewed so many days before their end, short-lived ones after two thirds of their life" },
 };
 /* clang-format on */
 

@@ -13,11 +13,15 @@
 struct api;
 struct auth;
 struct builder;
+struct certs;
 struct conf;
+struct domains;
 struct err;
 struct events;
+struct front;
 struct logs;
 struct repos;
+struct sshd;
 struct store;
 struct vmm;
 
@@ -29,10 +33,17 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
-	struct repos *repos; /* NULL: there are none (tests) */
-	unsigned header_ms;  /* from a connection to whole headers; 0: the default. Tests shorten it
-	                      */
-	int listen_fd;       /* of api_listen(), api_start() takes it; 0: it makes one itself */
+	struct repos *repos;     /* NULL: there are none (tests) */
+	struct sshd *sshd;       /* NULL: there is no SSH front */
+	struct domains *domains; /* NULL, these five: no edge */
+	struct certs *certs;
+	struct front *front;
+	/* A wildcard certificate for a verified domain; and: names were mapped. */
+	int (*wildcard)(struct front *f, const char *domain, struct err *err);
+	void (*renamed)(struct front *f);
+	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
+	                     */
+	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
 };
 
 /* The socket, so that an address in use is found before anything else is begun. */

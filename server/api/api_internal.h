@@ -235,7 +235,6 @@ int request_json(struct request *req, const char *tag, json_t **ret, struct err 
 /* Argument i is a VM id; checks the form. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
 int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
-bool linux_user_valid(const char *name);
 /* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err);
 

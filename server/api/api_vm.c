@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* api_vm.c - VMs: create, list, look at, change state, delete */
-#include "api/api_internal.h"
+#include "api/api_domains.h"
 #include "api/api_net.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
@@ -21,7 +22,7 @@ struct create_body {
 	char name[VM_NAME_MAX];
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
-	json_t *persistence, *egress, *nics;
+	json_t *persistence, *egress, *nics, *domains;
 	bool wait, count_exec;
 	int64_t wait_s;
 };
@@ -34,6 +35,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_ANY, create_body, persistence, "persistence", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
 	/* A reply is only sent once the guest has confirmed that it is up: nothing to choose. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
@@ -48,9 +50,10 @@ static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
 }
 
 /* {id, domains, consoleUrl} and whatever else the reply has */
-static json_t *shape_made(const struct vm_info *v)
+static json_t *shape_made(struct request *req, const struct vm_info *v)
 {
-	return json_pack("{s:s, s:[], s:n}", "id", v->id, "domains", "consoleUrl");
+	return json_pack("{s:s, s:o, s:n}", "id", v->id, "domains", shape_domains(req, v->id),
+	                 "consoleUrl");
 }
 
 int api_vm_create(struct request *req, struct reply *res, struct err *err)
@@ -66,14 +69,20 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	struct build_opts build = { .account = req->who.account,
 		                    .request_id = events_request(),
 		                    .extra = extra };
+	autofree struct domain_wish *wishes = calloc(WISHES_MAX, sizeof(*wishes));
+	size_t n_wishes = 0;
 	struct vm_info v;
 	json_t *made;
 	int r;
+
+	if (!wishes)
+		return err_set(err, -ENOMEM, "out of memory");
 
 	if ((r = request_fields(req, CREATE_TAG, create_fields, ARRAY_SIZE(create_fields), &b,
 	                        err)) < 0 ||
 	    (r = request_spec(req, res, CREATE_TAG, &spec, err)) < 0 ||
 	    (r = parse_persistence(b.persistence, CREATE_TAG, &o.persistence, err)) < 0 ||
+	    (r = domain_wishes(req, b.domains, wishes, &n_wishes, err)) < 0 ||
 	    (r = api_create_egress(b.egress, CREATE_TAG, &egress, err)) < 0 ||
 	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0)
 		return r;
@@ -97,7 +106,9 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		reply_extras(res, extra);
 		return r;
 	}
-	made = shape_made(&v);
+	if ((r = domain_grant(req, wishes, n_wishes, v.id, err)) < 0)
+		return r;
+	made = shape_made(req, &v);
 	json_object_set_new(made, "snapshotId", shape_text(v.snapshot_id));
 	return reply_json(res, made, err);
 }
@@ -300,7 +311,9 @@ int api_vm_start(struct request *req, struct reply *res, struct err *err)
 		o.count_exec = b.count_exec;
 	if ((r = vmm_start(req->api->deps.vmm, req->who.account, id, &o, &v, err)) < 0)
 		return r;
-	return reply_json(res, json_pack("{s:s, s:[], s:n}", "id", v.id, "domains", "console_url"),
+	return reply_json(res,
+	                  json_pack("{s:s, s:o, s:n}", "id", v.id, "domains",
+	                            shape_domains(req, v.id), "console_url"),
 	                  err);
 }
 
@@ -378,7 +391,7 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 	                  err)) < 0)
 		return r;
 	for (int64_t i = 0; i < b.count; i++)
-		if (json_array_append_new(forks, shape_made(&v[i])) < 0)
+		if (json_array_append_new(forks, shape_made(req, &v[i])) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	return reply_json(res, json_pack("{s:s, s:O}", "vmId", id, "forks", forks), err);
 }

@@ -11,7 +11,6 @@
 
 #include "base/auto.h"
 
-#define USER_MAX 32 /* characters of a Linux user name */
 #define VM_ID_MAX 20
 
 static const char *lookup(struct request *req, enum MHD_ValueKind kind, const char *name)
@@ -285,13 +284,6 @@ int request_snapshot_id(struct request *req, size_t i, const char **ret, struct 
 		               "no such snapshot: an id is 'sc-' and 20 letters and digits");
 	*ret = id;
 	return 0;
-}
-
-bool linux_user_valid(const char *u)
-{
-	size_t n = strspn(u, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-
-	return n > 0 && n <= USER_MAX && u[n] == '\0' && u[0] != '-' && u[0] != '.';
 }
 
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err)

@@ -4,6 +4,7 @@
 #include "api/api_internal.h"
 #include "api/mcp.h"
 
+#include "api/api_domains.h"
 #include "api/api_net.h"
 #include "base/auto.h"
 
@@ -217,6 +218,28 @@ const struct route api_routes[] = {
 	  "Close a tunnel; sessionId" },
 	{ METHOD_POST,   "/v1/vpcs/{vpc_id}/wireguard/peers", SCOPE_ACCOUNT, KIB(64), api_wg_peer,
 	  "A tunnel for a key of the client's; gatewayVmId, clientPublicKey" },
+
+	/* names that lead to VMs */
+	{ METHOD_GET,    "/domains/v1/domains",             SCOPE_ACCOUNT, NO_BODY, api_domain_list,
+	  "List verified domains; limit, offset" },
+	{ METHOD_GET,    "/domains/v1/verifications",       SCOPE_ACCOUNT, NO_BODY, api_verification_list,
+	  "List verifications that are not complete" },
+	{ METHOD_POST,   "/domains/v1/verifications",       SCOPE_ACCOUNT, KIB(64), api_verification_create,
+	  "Begin to verify a domain: its DNS must get a TXT record with the code" },
+	{ METHOD_PUT,    "/domains/v1/verifications",       SCOPE_ACCOUNT, KIB(64), api_verification_complete,
+	  "Look the TXT record up; id or domain" },
+	{ METHOD_DELETE, "/domains/v1/verifications",       SCOPE_ACCOUNT, KIB(64), api_verification_cancel,
+	  "Give a verification up; domain, verificationCode" },
+	{ METHOD_GET,    "/domains/v1/mappings",            SCOPE_ACCOUNT, NO_BODY, api_mapping_list,
+	  "List names that lead to VMs; domain, limit, offset" },
+	{ METHOD_POST,   "/domains/v1/mappings/{domain}",   SCOPE_ACCOUNT, KIB(64), api_mapping_create,
+	  "Let a name lead to a port of a VM; vmId, vmPort" },
+	{ METHOD_DELETE, "/domains/v1/mappings/{domain}",   SCOPE_ACCOUNT, NO_BODY, api_mapping_delete,
+	  "Let a name lead nowhere" },
+	{ METHOD_POST,   "/domains/v1/certs/{domain}/wildcard", SCOPE_ACCOUNT, NO_BODY, api_cert_wildcard,
+	  "Get a wildcard certificate for a verified domain" },
+	{ METHOD_GET,    "/v1/ca",                          SCOPE_PUBLIC,  NO_BODY, api_ca,
+	  "The certificate of the local CA, for trust stores" },
 
 	{ METHOD_GET,    "/v1/tree",                       SCOPE_VM_READ,  NO_BODY,   api_tree,
 	  "All points and VMs of the account, with parents, states and sizes" },

@@ -24,9 +24,8 @@
 #define IDLE_MAX (INT64_C(365) * 24 * 3600)
 #define READY_MAX INT64_C(86400)
 
-static const char *const unsupported[] = { "ports",    "nics",
-	                                   "domains",  "udpHolePunchPorts",
-	                                   "recreate", "dockerCredentials" };
+static const char *const unsupported[] = { "ports", "nics", "udpHolePunchPorts", "recreate",
+	                                   "dockerCredentials" };
 
 static void layer_done(struct spec_layer *l)
 {

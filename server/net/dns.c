@@ -29,9 +29,9 @@
 #include "base/io.h"
 #include "base/sock.h"
 #include "net/dns_internal.h"
+#include "net/resolv.h"
 
 #define RESOLV_CONF "/etc/resolv.conf"
-#define RESOLV_CONF_MAX (64u << 10)
 #define RESOLV_CHECK_MS 1000 /* how often its time stamp is looked at */
 #define TICK_MS 250          /* precision of deadlines while anything is under way */
 #define EVENTS_MAX 64
@@ -55,45 +55,6 @@ struct dns_slot *dns_slot_of(struct dns *d, uint32_t idx, uint32_t gen)
 
 /* ---- the resolver ---- */
 
-static bool parse_server(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
-
-	memset(ret, 0, sizeof(*ret));
-	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(53);
-		*ret_len = sizeof(*v4);
-		return true;
-	}
-	if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
-		v6->sin6_family = AF_INET6;
-		v6->sin6_port = htons(53);
-		*ret_len = sizeof(*v6);
-		return true;
-	}
-	return false;
-}
-
-static void read_resolv_conf(struct dns *d)
-{
-	autofree char *text = NULL;
-	char *line, *save = NULL;
-
-	d->up_len = 0;
-	if (io_read_file(AT_FDCWD, RESOLV_CONF, RESOLV_CONF_MAX, &text, NULL) < 0)
-		return;
-	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		char addr[INET6_ADDRSTRLEN];
-
-		if (sscanf(line, " nameserver %45s", addr) == 1 &&
-		    parse_server(addr, &d->up, &d->up_len))
-			return;
-	}
-	d->up_len = 0;
-}
-
 bool dns_upstream(struct dns *d)
 {
 	uint64_t now = clock_ms();
@@ -106,7 +67,7 @@ bool dns_upstream(struct dns *d)
 		                : (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 
 		if (!d->up_checked || mtime != d->up_mtime_ns)
-			read_resolv_conf(d);
+			d->up_len = resolv_host(&d->up, &d->up_len) < 0 ? 0 : d->up_len;
 		d->up_mtime_ns = mtime;
 		d->up_checked = now;
 	}
@@ -293,7 +254,7 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (upstream) {
 		d->fixed = true;
-		if (!parse_server(upstream, &d->up, &d->up_len))
+		if (!resolv_parse(upstream, &d->up, &d->up_len))
 			r = sock_parse(upstream, &d->up, &d->up_len, err);
 	}
 	if (r == 0 && (d->epoll < 0 || d->wake < 0))

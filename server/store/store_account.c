@@ -137,6 +137,9 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		"$1)",
 		"DELETE FROM identity_tokens WHERE account = $1",
 		"DELETE FROM identities WHERE account = $1",
+		"DELETE FROM domain_verifications WHERE account = $1",
+		"DELETE FROM domains WHERE account = $1",
+		"DELETE FROM domain_mappings WHERE account = $1",
 		"DELETE FROM api_keys WHERE account = $1",
 	};
 	autotx struct tx t = { 0 };

@@ -142,6 +142,8 @@ int point_add_locked(struct store *s, const struct store_point *p, struct err *e
 /* Policy, address and tunnels of a VM that goes: store_net.c. */
 int net_drop_locked(struct store *s, const char *vm_id, struct err *err);
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
+/* All names that lead to a VM that goes. */
+int mappings_drop_locked(struct store *s, const char *vm, struct err *err);
 /* Runs a statement whose parameters are all text: number of rows changed, or -errno. */
 int run_text(struct store *s, const char *sql, const char *const *args, size_t n, struct err *err);
 
@@ -165,5 +167,6 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 /* Entry n is what takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
-extern const char migration_git[]; /* schema_git.c */
-extern const char migration_net[]; /* schema_net.c */
+extern const char migration_git[];     /* schema_git.c */
+extern const char migration_domains[]; /* schema_domain.c */
+extern const char migration_net[];     /* schema_net.c */

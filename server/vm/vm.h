@@ -204,6 +204,9 @@ int vmm_wait_over(struct vm_wait *w, char ret_status[VM_EXIT_MAX]);
 int vmm_wait_fd(const struct vm_wait *w); /* readable: look again */
 struct vm_wait *vmm_wait_free(struct vm_wait *w);
 
+/* Somebody uses it from outside by other ways than its NIC: it is not idle. Waits for nobody. */
+void vmm_touch(struct vmm *m, const char *account, const char *id);
+
 /* One look at a VM; wakes nothing, waits for nobody. While it is busy: what was seen last. */
 struct vm_sample {
 	enum vm_state state;
@@ -230,6 +233,19 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 /* As vmm_guest(), but wakes nobody: -ENOTCONN VM_NOT_RUNNING. */
 int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,
                       struct err *err);
+
+/* ---- from the host to a port of a VM: reach.c ---- */
+#define VM_GUEST_ADDR "10.0.0.2" /* of every VM, in its own network */
+struct vm_socket {
+	int fd;                 /* the caller's: a TCP socket, to be connected to VM_GUEST_ADDR */
+	char instance[ID_SIZE]; /* of the machine it belongs to */
+	unsigned fresh_ms;      /* the VM's programs may still be starting, for so long */
+};
+/* Wakes the VM. */
+int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_socket *ret,
+               struct err *err);
+/* Whose VM it is; for those who were given nothing but its name. */
+int vmm_owner(struct vmm *m, const char *id, char ret_account[ACCOUNT_SIZE], struct err *err);
 
 enum snapshot_state {
 	SNAPSHOT_READY,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -64,6 +65,7 @@ struct vm {
 	int watch_fd;                /* pidfd, weak; -1: none; m->lock */
 	uint64_t idle_bytes;         /* NIC bytes at the last look; vm->lock */
 	uint64_t idle_since_ms;      /* clock_ms of the last activity; 0: look anew; vm->lock */
+	_Atomic uint64_t touched_ms; /* clock_ms of the last vmm_touch() */
 	uint64_t guest_marks;        /* guest_activity() at the last look; vm->lock */
 	struct priv_vm_stats seen;   /* at the last look; m->lock */
 	int64_t seen_ms;             /* wall clock of it; m->lock */

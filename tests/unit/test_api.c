@@ -210,7 +210,7 @@ static void what_cannot_be_done_is_refused_by_name(void **state)
 		  "INVALID_GIT_REPO_SPEC_ERROR", "'u'" },
 		{ "{\"users\":[{}]}", "CREATE_VM_BAD_REQUEST", "users" },
 		{ "{\"recreate\":true}", "CREATE_VM_BAD_REQUEST", "recreate" },
-		{ "{\"domains\":[{\"domain\":\"a.b\"}]}", "CREATE_VM_BAD_REQUEST", "domains" },
+		{ "{\"domains\":{}}", "CREATE_VM_BAD_REQUEST", "domains" },
 		{ "{\"spec\":{\"workdir\":\"srv\"}}", "CREATE_VM_BAD_REQUEST", "spec.workdir" },
 		{ "{\"spec\":{\"baseImage\":{\"dockerfileContent\":\"FROM x\"}}}",
 		  "CREATE_VM_BAD_REQUEST", "spec.baseImage" },

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cert/acme.h - certificates of an ACME server, through uacme
+ *
+ * One thread gets and renews them, one at a time, in the background. What it gets is in
+ * <data>/certs/acme, where certs.c finds it. All functions may be called from any thread.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct acme;
+struct certs;
+struct err;
+
+struct acme_conf {
+	const char *dir;      /* borrowed, as all of these: <data>/certs */
+	const char *url;      /* of the ACME server's directory */
+	const char *email;    /* "": none */
+	const char *dns_hook; /* "": no wildcards */
+	unsigned renew_days;
+	/* Names that should have one: exact ones, and "*.domain". Caller frees *ret. */
+	int (*wanted)(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err);
+	void *ctx;
+};
+
+int acme_start(const struct acme_conf *c, struct certs *certs, struct acme **ret, struct err *err);
+struct acme *acme_stop(struct acme *a); /* NULL is fine */
+/* Something is wanted that was not before. */
+void acme_kick(struct acme *a);
+/* Gets *.domain now; blocks for as long as the ACME server takes. */
+int acme_wildcard(struct acme *a, const char *domain, struct err *err);
+/* The answer to an http-01 challenge that is under way, or -ENOENT. */
+int acme_challenge(struct acme *a, const char *token, char *ret, size_t size);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cert/cert_internal.h - for cert/ only */
+#pragma once
+
+#include <openssl/evp.h>
+#include <openssl/x509.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "cert/cert.h"
+
+#define CERTS_CACHED_MAX 4096 /* names in memory; then all are forgotten and read again */
+#define SUFFIXES_MAX 4
+#define CERT_FILE_MAX (64u << 10)
+
+struct entry {
+	struct entry *next;
+	char name[CERT_NAME_MAX + 1]; /* as asked for */
+	EVP_PKEY *key;                /* owned */
+	X509 *cert;                   /* owned */
+	STACK_OF(X509) * chain;       /* owned; without cert */
+	time_t until;                 /* to be made or read anew */
+};
+
+#define BUCKETS 256
+struct certs {
+	char dir[400];
+	char suffix[SUFFIXES_MAX][CERT_NAME_MAX + 1];
+	size_t n_suffixes;
+	EVP_PKEY *ca_key; /* owned */
+	X509 *ca_cert;    /* owned */
+	pthread_mutex_t lock;
+	struct entry *bucket[BUCKETS]; /* lock */
+	size_t n;
+};
+
+/* ca.c */
+int ca_open(struct certs *c, struct err *err);
+/* A key and certificate signed by the CA, for the name and, if it is a suffix, its children. */
+int ca_issue(struct certs *c, const char *name, bool wildcard, EVP_PKEY **ret_key, X509 **ret_cert,
+             struct err *err);
+/* pem.c */
+void entry_clear(struct entry *e); /* key and certificates */
+int pem_read(const char *key_path, const char *cert_path, struct entry *ret, struct err *err);
+/* Key and certificate into one file of mode 0600. */
+int pem_write(const char *path, EVP_PKEY *key, X509 *cert, struct err *err);
+time_t cert_since(const X509 *cert); /* its time */
+time_t cert_until(const X509 *cert);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pem.c - keys and certificates in files */
+#include <openssl/err.h>
+#include <openssl/pem.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/io.h"
+#include "cert/cert_internal.h"
+
+static void bio_freep(BIO **b)
+{
+	BIO_free(*b);
+}
+
+static time_t seconds(const ASN1_TIME *t)
+{
+	struct tm tm;
+
+	return ASN1_TIME_to_tm(t, &tm) == 1 ? timegm(&tm) : 0;
+}
+
+time_t cert_since(const X509 *cert)
+{
+	return seconds(X509_get0_notBefore(cert));
+}
+
+time_t cert_until(const X509 *cert)
+{
+	return seconds(X509_get0_notAfter(cert));
+}
+
+/* Keys without a passphrase only: nobody is there to type one. */
+static int no_passphrase(char *buf, int size, int rw, void *arg)
+{
+	return -1;
+}
+
+static int read_certs(const char *text, struct entry *ret)
+{
+	AUTO(bio_freep) BIO *b = BIO_new_mem_buf(text, -1);
+	X509 *x;
+
+	if (!b)
+		return -ENOMEM;
+	ret->cert = PEM_read_bio_X509(b, NULL, no_passphrase, NULL);
+	ret->chain = sk_X509_new_null();
+	if (!ret->cert || !ret->chain)
+		return -EBADMSG;
+	while ((x = PEM_read_bio_X509(b, NULL, no_passphrase, NULL)))
+		if (sk_X509_push(ret->chain, x) <= 0)
+			X509_free(x);
+	ERR_clear_error(); /* the end of the file */
+	return 0;
+}
+
+void entry_clear(struct entry *e)
+{
+	EVP_PKEY_free(e->key);
+	X509_free(e->cert);
+	sk_X509_pop_free(e->chain, X509_free);
+	e->key = NULL;
+	e->cert = NULL;
+	e->chain = NULL;
+}
+
+int pem_read(const char *key_path, const char *cert_path, struct entry *ret, struct err *err)
+{
+	autofree char *key = NULL;
+	autofree char *cert = NULL;
+	int r;
+
+	if ((r = io_read_file(AT_FDCWD, key_path, CERT_FILE_MAX, &key, err)) < 0 ||
+	    (r = io_read_file(AT_FDCWD, cert_path, CERT_FILE_MAX, &cert, err)) < 0)
+		return r;
+	AUTO(bio_freep) BIO *b = BIO_new_mem_buf(key, -1);
+	ret->key = b ? PEM_read_bio_PrivateKey(b, NULL, no_passphrase, NULL) : NULL;
+	explicit_bzero(key, strlen(key));
+	if (!ret->key || read_certs(cert, ret) < 0 ||
+	    X509_check_private_key(ret->cert, ret->key) != 1) {
+		entry_clear(ret);
+		return err_set(err, -EBADMSG, "'%s' and '%s' are not a key and its certificate",
+		               key_path, cert_path);
+	}
+	ret->until = cert_until(ret->cert);
+	return 0;
+}
+
+int pem_write(const char *path, EVP_PKEY *key, X509 *cert, struct err *err)
+{
+	AUTO(bio_freep) BIO *b = BIO_new(BIO_s_secmem());
+	char *text;
+	long n;
+
+	if (!b || PEM_write_bio_PrivateKey(b, key, NULL, NULL, 0, NULL, NULL) != 1 ||
+	    (cert && PEM_write_bio_X509(b, cert) != 1))
+		return err_set(err, -ENOMEM, "certificates: cannot write '%s'", path);
+	n = BIO_get_mem_data(b, &text);
+	return io_write_file(AT_FDCWD, path, text, (size_t)n, 0600, err);
+}
+
+int certs_ca_pem(struct certs *c, char **ret, struct err *err)
+{
+	AUTO(bio_freep) BIO *b = BIO_new(BIO_s_mem());
+	char *text;
+	long n;
+
+	if (!b || PEM_write_bio_X509(b, c->ca_cert) != 1)
+		return err_set(err, -ENOMEM, "out of memory");
+	n = BIO_get_mem_data(b, &text);
+	*ret = strndup(text, (size_t)n);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}

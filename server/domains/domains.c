@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * domains.c - who may map which name, and the table by which the edge routes
+ *
+ * Theory of operation: every change goes to the store first; then the table is read anew from it,
+ * all of it, under one lock, so the two cannot drift. Names change rarely and are looked up with
+ * every request.
+ */
+#include "domains/domains.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "vm/vm.h"
+
+#define BUCKETS 4096u
+
+struct row {
+	struct row *next;
+	struct store_mapping m;
+};
+
+struct domains {
+	char base[DOMAIN_SIZE];
+	char resolver[64];
+	struct store *store;    /* weak */
+	struct vmm *vmm;        /* weak */
+	pthread_mutex_t change; /* one change and its reload at a time */
+	pthread_rwlock_t lock;  /* rows, bucket */
+	struct row *rows;       /* owned */
+	size_t n;
+	struct row *bucket[BUCKETS];
+};
+
+static unsigned hash(const char *s)
+{
+	unsigned h = 2166136261u;
+
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 16777619u;
+	return h % BUCKETS;
+}
+
+/* ---- the table ---- */
+
+static int reload(struct domains *d, struct err *err)
+{
+	autofree struct store_mapping *m = NULL;
+	autofree struct row *rows = NULL;
+	size_t n = 0;
+	int r = store_mapping_list(d->store, NULL, &m, &n, err);
+
+	if (r < 0)
+		return r;
+	rows = calloc(n + 1, sizeof(*rows));
+	if (!rows)
+		return err_set(err, -ENOMEM, "out of memory");
+	pthread_rwlock_wrlock(&d->lock);
+	memset(d->bucket, 0, sizeof(d->bucket));
+	for (size_t i = 0; i < n; i++) {
+		struct row **b = &d->bucket[hash(m[i].domain)];
+
+		rows[i] = (struct row){ .next = *b, .m = m[i] };
+		*b = &rows[i];
+	}
+	free(d->rows);
+	d->rows = TAKE_PTR(rows);
+	d->n = n;
+	pthread_rwlock_unlock(&d->lock);
+	return 0;
+}
+
+int domains_reload(struct domains *d, struct err *err)
+{
+	LOCK_SCOPE(&d->change);
+	return reload(d, err);
+}
+
+static const struct row *find(const struct domains *d, const char *name)
+{
+	const struct row *r = d->bucket[hash(name)];
+
+	while (r && strcmp(r->m.domain, name) != 0)
+		r = r->next;
+	return r;
+}
+
+int domains_route(struct domains *d, const char *name, struct domains_way *ret)
+{
+	const char *dot = strchr(name, '.');
+	char wild[DOMAIN_SIZE + 2];
+	const struct row *r;
+
+	pthread_rwlock_rdlock(&d->lock);
+	r = find(d, name);
+	if (!r && dot) {
+		snprintf(wild, sizeof(wild), "*%s", dot);
+		r = find(d, wild);
+	}
+	if (r) {
+		*ret = (struct domains_way){ .port = (uint16_t)r->m.port,
+			                     .custom = *r->m.ownership != '\0' };
+		memcpy(ret->account, r->m.account, sizeof(ret->account));
+		memcpy(ret->vm, r->m.vm, sizeof(ret->vm));
+	}
+	pthread_rwlock_unlock(&d->lock);
+	return r ? 0 : -ENOENT;
+}
+
+int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], size_t *ret_n,
+                  struct err *err)
+{
+	char(*v)[DOMAIN_SIZE];
+	size_t n = 0;
+
+	pthread_rwlock_rdlock(&d->lock);
+	v = calloc(d->n + 1, sizeof(*v));
+	for (size_t i = 0; v && i < d->n; i++) {
+		const struct store_mapping *m = &d->rows[i].m;
+
+		if (vm ? strcmp(m->vm, vm) == 0 : *m->ownership != '\0')
+			memcpy(v[n++], m->domain, sizeof(*v));
+	}
+	pthread_rwlock_unlock(&d->lock);
+	if (!v)
+		return err_set(err, -ENOMEM, "out of memory");
+	*ret = v;
+	*ret_n = n;
+	return 0;
+}
+
+/* ---- verifications ---- */
+
+static bool preview(const struct domains *d, const char *name)
+{
+	return domain_below(name, d->base) || domain_below(name, DOMAINS_PREVIEW);
+}
+
+int domains_verify(struct domains *d, const char *account, const char *domain,
+                   struct store_verification *ret, struct err *err)
+{
+	struct store_verification v = { .created_ms = clock_wall_ms() };
+	struct store_domain own;
+	struct err none = { 0 };
+	uint8_t secret[16];
+	int r = domain_normal(domain, false, v.domain, err);
+
+	if (r < 0)
+		return r;
+	if (preview(d, v.domain) || strcmp(v.domain, d->base) == 0 ||
+	    strcmp(v.domain, DOMAINS_PREVIEW) == 0)
+		return err_tag(err, -EINVAL, "INVALID_DOMAIN",
+		               "'%s' needs no verification: map it as it is", v.domain);
+	if (store_domain_above(d->store, v.domain, &own, &none) == 0 &&
+	    strcmp(own.domain, v.domain) == 0 && strcmp(own.account, account) == 0)
+		return err_tag(err, -EEXIST, "DOMAIN_ALREADY_EXISTS", "'%s' is verified already",
+		               v.domain);
+	id_make("dv-", v.id);
+	snprintf(v.account, sizeof(v.account), "%s", account);
+	random_bytes(secret, sizeof(secret));
+	hex_encode(secret, sizeof(secret), v.code);
+	return store_verification_add(d->store, &v, ret, err);
+}
+
+int domains_complete(struct domains *d, const char *account, const char *id_or_domain,
+                     char ret_domain[DOMAIN_SIZE], struct err *err)
+{
+	char key[DOMAIN_SIZE], name[DOMAIN_SIZE + sizeof(DOMAINS_TXT_NAME) + 1];
+	struct store_verification v;
+	int r;
+
+	if (domain_normal(id_or_domain, false, key, NULL) < 0)
+		snprintf(key, sizeof(key), "%s", id_or_domain);
+	r = store_verification_get(d->store, account, key, &v, err);
+	if (r < 0)
+		return r;
+	snprintf(name, sizeof(name), "%s.%s", DOMAINS_TXT_NAME, v.domain);
+	r = txt_has(d->resolver, name, v.code, err);
+	if (r < 0) {
+		if (err)
+			err->tag = "FAILED_TO_VERIFY_DOMAIN";
+		return r;
+	}
+	if (r == 0)
+		return err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_VERIFICATION_FAILED",
+		               "%s has no TXT record with the verification code yet", name);
+	LOCK_SCOPE(&d->change);
+	if ((r = store_domain_own(d->store, &v, err)) < 0 || (r = reload(d, err)) < 0)
+		return r;
+	memcpy(ret_domain, v.domain, DOMAIN_SIZE);
+	return 0;
+}
+
+int domains_cancel(struct domains *d, const char *account, const char *domain, const char *code,
+                   struct store_verification *ret, struct err *err)
+{
+	char key[DOMAIN_SIZE];
+	struct store_verification v;
+	int r;
+
+	if ((r = domain_normal(domain, false, key, err)) < 0 ||
+	    (r = store_verification_get(d->store, account, key, &v, err)) < 0)
+		return r;
+	if (code && strcmp(code, v.code) != 0)
+		return err_tag(err, -ENOENT, "VERIFICATION_NOT_FOUND",
+		               "no verification of '%s' has that code", key);
+	r = store_verification_delete(d->store, v.id, err);
+	if (r >= 0)
+		*ret = v;
+	return r;
+}
+
+/* ---- mappings ---- */
+
+static int taken(const char *name, struct err *err)
+{
+	return err_tag(err, -EEXIST, "DOMAIN_ALREADY_EXISTS", "'%s' is taken", name);
+}
+
+/* Names that are the server's own. */
+static bool reserved(const struct domains *d, const char *name)
+{
+	static const char *const words[] = { "api", "git", "dashboard" };
+	char own[DOMAIN_SIZE + 16];
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		snprintf(own, sizeof(own), "%s.%s", words[i], d->base);
+		if (strcmp(name, own) == 0)
+			return true;
+	}
+	return strcmp(name, d->base) == 0 || strcmp(name, DOMAINS_PREVIEW) == 0;
+}
+
+/* The name itself, and what is above it below the suffix, must be nobody else's. */
+static int preview_free(struct domains *d, const char *account, const char *name, struct err *err)
+{
+	for (const char *p = name; p && preview(d, p);
+	     p = strchr(p, '.') ? strchr(p, '.') + 1 : NULL) {
+		struct store_mapping m;
+		struct err none = { 0 };
+
+		if (store_mapping_get(d->store, p, &m, &none) == 0 &&
+		    strcmp(m.account, account) != 0)
+			return taken(name, err);
+	}
+	return 0;
+}
+
+/* A VM's own name (its id as the label) is that VM's alone. */
+static int vm_label(struct domains *d, const char *account, const char *name, struct err *err)
+{
+	char label[ID_SIZE];
+	struct vm_info v;
+	struct err none = { 0 };
+	size_t n = strcspn(name, ".");
+
+	if (n != ID_LEN)
+		return 0;
+	snprintf(label, sizeof(label), "%.*s", (int)n, name);
+	if (!id_valid("", label))
+		return 0;
+	return vmm_get(d->vmm, account, label, &v, &none) < 0 ? taken(name, err) : 0;
+}
+
+/* ret_ownership: id of the verified domain above it, "" for a preview name. */
+static int check_name(struct domains *d, const char *account, const char *name,
+                      char ret_ownership[ID_SIZE], struct err *err)
+{
+	bool star = strncmp(name, "*.", 2) == 0;
+	struct store_domain own;
+	struct err none = { 0 };
+	int r;
+
+	ret_ownership[0] = '\0';
+	if (reserved(d, name))
+		return taken(name, err);
+	if (preview(d, star ? name + 2 : name) || (star && reserved(d, name + 2))) {
+		if (star)
+			return err_tag(err, -EINVAL, "INVALID_DOMAIN",
+			               "'%s': preview names are mapped one by one", name);
+		if ((r = vm_label(d, account, name, err)) < 0)
+			return r;
+		return preview_free(d, account, name, err);
+	}
+	r = store_domain_above(d->store, star ? name + 2 : name, &own, &none);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r < 0 || strcmp(own.account, account) != 0)
+		return err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_NOT_VERIFIED",
+		               "'%s' is not below a domain that this account has verified", name);
+	memcpy(ret_ownership, own.id, ID_SIZE);
+	return 0;
+}
+
+int domains_may_map(struct domains *d, const char *account, const char *domain, struct err *err)
+{
+	char name[DOMAIN_SIZE], ownership[ID_SIZE];
+	int r = domain_normal(domain, true, name, err);
+
+	return r < 0 ? r : check_name(d, account, name, ownership, err);
+}
+
+int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
+                uint32_t port, struct store_mapping *ret, struct err *err)
+{
+	struct store_mapping m = { .port = port, .created_ms = clock_wall_ms() };
+	int r;
+
+	if (port < 1 || port > 65535)
+		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		               "'vmPort' must be a number from 1 to 65535");
+	if ((r = domain_normal(domain, true, m.domain, err)) < 0)
+		return r;
+	LOCK_SCOPE(&d->change);
+	if ((r = check_name(d, account, m.domain, m.ownership, err)) < 0)
+		return r;
+	id_make("map-", m.id);
+	snprintf(m.account, sizeof(m.account), "%s", account);
+	snprintf(m.vm, sizeof(m.vm), "%s", vm);
+	if ((r = store_mapping_put(d->store, &m, ret, err)) < 0)
+		return r;
+	return reload(d, err);
+}
+
+int domains_unmap(struct domains *d, const char *account, const char *domain, struct err *err)
+{
+	char name[DOMAIN_SIZE];
+	int r = domain_normal(domain, true, name, err);
+
+	if (r < 0)
+		return r;
+	LOCK_SCOPE(&d->change);
+	if ((r = store_mapping_delete(d->store, account, name, err)) < 0)
+		return r;
+	return reload(d, err);
+}
+
+int domains_wildcard(struct domains *d, const char *account, const char *domain,
+                     char ret_domain[DOMAIN_SIZE], struct err *err)
+{
+	struct store_domain own;
+	struct err none = { 0 };
+	char name[DOMAIN_SIZE];
+	int r = domain_normal(strncmp(domain, "*.", 2) == 0 ? domain + 2 : domain, false, name,
+	                      err);
+
+	if (r < 0)
+		return r;
+	if (store_domain_above(d->store, name, &own, &none) < 0 ||
+	    strcmp(own.account, account) != 0 || strcmp(own.domain, name) != 0)
+		return err_tag(err, -EACCES, "NO_DOMAIN_OWNERSHIP",
+		               "'%s' is not a domain that this account has verified", name);
+	r = store_domain_wildcard(d->store, name, err);
+	if (r >= 0)
+		memcpy(ret_domain, name, DOMAIN_SIZE);
+	return MIN(r, 0);
+}
+
+/* ---- life ---- */
+
+struct domains *domains_free(struct domains *d)
+{
+	if (!d)
+		return NULL;
+	pthread_rwlock_destroy(&d->lock);
+	pthread_mutex_destroy(&d->change);
+	free(d->rows);
+	free(d);
+	return NULL;
+}
+
+int domains_new(const struct domains_conf *c, struct store *store, struct vmm *vmm,
+                struct domains **ret, struct err *err)
+{
+	struct domains *d = calloc(1, sizeof(*d));
+	int r;
+
+	if (!d)
+		return err_set(err, -ENOMEM, "out of memory");
+	snprintf(d->base, sizeof(d->base), "%s", c->base);
+	snprintf(d->resolver, sizeof(d->resolver), "%s", c->resolver);
+	d->store = store;
+	d->vmm = vmm;
+	pthread_mutex_init(&d->change, NULL);
+	pthread_rwlock_init(&d->lock, NULL);
+	r = reload(d, err);
+	if (r < 0)
+		domains_free(d);
+	else
+		*ret = d;
+	return r;
+}

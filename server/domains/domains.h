@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * domains/domains.h - names of accounts and where they lead; for api/ and main
+ *
+ * A name below the base domain or style.dev (a preview name) belongs to the account that maps it
+ * first, for as long as the mapping lasts. Any other name needs a verified domain at or above it:
+ * its DNS must hold a TXT record that only the account was told. The store has the facts; the table
+ * by which the edge routes is kept in memory beside it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/store_domain.h"
+
+struct domains;
+struct err;
+struct store;
+struct vmm;
+
+#define DOMAINS_TXT_NAME "_freestyle_custom_hostname" /* the contract's; before the domain */
+#define DOMAINS_PREVIEW "style.dev"
+#define DOMAINS_PORT_DEFAULT 443 /* of `domains` on create */
+#define DOMAINS_VM_PORT 3000     /* <vm id>.<suffix> without a mapping */
+
+struct domains_conf {
+	const char *base;     /* borrowed: the base domain */
+	const char *resolver; /* borrowed: address; "": the host's */
+};
+int domains_new(const struct domains_conf *c, struct store *store, struct vmm *vmm,
+                struct domains **ret, struct err *err);
+struct domains *domains_free(struct domains *d);
+
+/* ---- verifications ---- */
+int domains_verify(struct domains *d, const char *account, const char *domain,
+                   struct store_verification *ret, struct err *err);
+/* Looks the TXT record up: blocks for seconds. */
+int domains_complete(struct domains *d, const char *account, const char *id_or_domain,
+                     char ret_domain[DOMAIN_SIZE], struct err *err);
+int domains_cancel(struct domains *d, const char *account, const char *domain, const char *code,
+                   struct store_verification *ret, struct err *err);
+
+/* ---- mappings ---- */
+/* May the account map that name, as far as one can tell before? */
+int domains_may_map(struct domains *d, const char *account, const char *domain, struct err *err);
+int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
+                uint32_t port, struct store_mapping *ret, struct err *err);
+int domains_unmap(struct domains *d, const char *account, const char *domain, struct err *err);
+/* Notes that a wildcard certificate is wanted; the domain must be the account's. */
+int domains_wildcard(struct domains *d, const char *account, const char *domain,
+                     char ret_domain[DOMAIN_SIZE], struct err *err);
+
+/* ---- for the edge: from memory, no waiting ---- */
+struct domains_way {
+	char account[ACCOUNT_SIZE];
+	char vm[ID_SIZE];
+	uint16_t port;
+	bool custom; /* below a verified domain, not a preview name */
+};
+/* name: lower case. -ENOENT. */
+int domains_route(struct domains *d, const char *name, struct domains_way *ret);
+/* Names that lead to a VM, and all custom ones (vm NULL). Caller frees *ret. */
+int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], size_t *ret_n,
+                  struct err *err);
+/* The table anew from the store; after a VM went. */
+int domains_reload(struct domains *d, struct err *err);
+
+/* name.c: pure. "INVALID_DOMAIN" unless it is a host name of two labels or more; star: "*." may be
+ * in front. */
+int domain_normal(const char *text, bool star, char ret[DOMAIN_SIZE], struct err *err);
+/* Is name strictly below suffix? */
+bool domain_below(const char *name, const char *suffix);
+
+/* txt.c: 1 when one of the name's TXT records has the value, 0 when none has, -errno. */
+int txt_has(const char *resolver, const char *name, const char *value, struct err *err);
+/* Its parser: 1, 0, -EAGAIN (cut short: ask over TCP), -EBADMSG, -EIO (the server's refusal). */
+int txt_answer(const void *p, size_t n, const char *value);

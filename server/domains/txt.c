@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * txt.c - does a name have a certain TXT record?
+ *
+ * Theory of operation: one question to the resolver, over UDP from a random port and with a random
+ * id, asked again when nothing comes, and over TCP when the answer was cut short. Answers are read
+ * through a cursor; of each record only type, class and text are looked at.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "base/io.h"
+#include "domains/domains.h"
+#include "net/dns_msg.h"
+#include "net/resolv.h"
+
+#define TRIES 3
+#define TRY_MS 2500
+#define TCP_MS 8000
+#define TYPE_TXT 16u
+#define CLASS_IN 1u
+#define FLAG_TC 0x0200u
+#define FLAG_RD 0x0100u
+#define RCODE 0x000fu
+#define NXDOMAIN 3u
+#define RECORDS_MAX 256u /* of one answer */
+#define POINTER 0xc0u
+
+/* A name ends with an empty label or a pointer; where that leads does not matter here. */
+static int skip_name(struct rd *c)
+{
+	uint8_t len, rest;
+
+	for (unsigned n = 0; n < DNS_NAME_MAX; n++) {
+		if (rd_u8(c, &len) < 0)
+			return -EBADMSG;
+		if (len == 0)
+			return 0;
+		if ((len & POINTER) == POINTER)
+			return rd_u8(c, &rest);
+		if (len & POINTER)
+			return -EBADMSG;
+		for (unsigned i = 0; i < len; i++)
+			if (rd_u8(c, &rest) < 0)
+				return -EBADMSG;
+	}
+	return -EBADMSG;
+}
+
+/* A record's strings, one after the other, against the value. */
+static int text_is(struct rd *c, size_t len, const char *value)
+{
+	size_t want = strlen(value), got = 0;
+	bool same = true;
+
+	while (len > 0) {
+		uint8_t n, byte;
+
+		if (rd_u8(c, &n) < 0 || n > len - 1)
+			return -EBADMSG;
+		for (unsigned i = 0; i < n; i++) {
+			if (rd_u8(c, &byte) < 0)
+				return -EBADMSG;
+			same = same && got < want && (uint8_t)value[got] == byte;
+			got++;
+		}
+		len -= (size_t)n + 1;
+	}
+	return same && got == want;
+}
+
+int txt_answer(const void *p, size_t n, const char *value)
+{
+	uint16_t id, flags, questions, answers, skip, type, class, len;
+	uint32_t ttl;
+	uint8_t byte;
+	struct rd c = rd_of(p, n);
+	int found = 0;
+
+	if (rd_u16(&c, &id) < 0 || rd_u16(&c, &flags) < 0 || rd_u16(&c, &questions) < 0 ||
+	    rd_u16(&c, &answers) < 0 || rd_u16(&c, &skip) < 0 || rd_u16(&c, &skip) < 0)
+		return -EBADMSG;
+	if (flags & FLAG_TC)
+		return -EAGAIN;
+	if ((flags & RCODE) == NXDOMAIN)
+		return 0;
+	if (flags & RCODE)
+		return -EIO;
+	if (questions != 1 || skip_name(&c) < 0 || rd_u16(&c, &type) < 0 || rd_u16(&c, &class) < 0)
+		return -EBADMSG;
+	for (unsigned i = 0; i < answers && i < RECORDS_MAX && !found; i++) {
+		if (skip_name(&c) < 0 || rd_u16(&c, &type) < 0 || rd_u16(&c, &class) < 0 ||
+		    rd_u32(&c, &ttl) < 0 || rd_u16(&c, &len) < 0)
+			return -EBADMSG;
+		if (type == TYPE_TXT && class == CLASS_IN) {
+			found = text_is(&c, len, value);
+			continue;
+		}
+		for (unsigned k = 0; k < len; k++)
+			if (rd_u8(&c, &byte) < 0)
+				return -EBADMSG;
+	}
+	return found;
+}
+
+static int question(const char *name, uint16_t id, struct buf *out)
+{
+	buf_put_u16(out, id);
+	buf_put_u16(out, FLAG_RD);
+	buf_put_u16(out, 1);
+	buf_put_u16(out, 0);
+	buf_put_u16(out, 0);
+	buf_put_u16(out, 0);
+	for (const char *p = name; *p;) {
+		size_t n = strcspn(p, ".");
+
+		if (n == 0 || n > 63)
+			return -EINVAL;
+		buf_put_u8(out, (uint8_t)n);
+		buf_put(out, p, n);
+		p += n + (p[n] == '.');
+	}
+	buf_put_u8(out, 0);
+	buf_put_u16(out, TYPE_TXT);
+	buf_put_u16(out, CLASS_IN);
+	return out->failed ? -ENOMEM : 0;
+}
+
+struct asked {
+	struct sockaddr_storage server;
+	socklen_t len;
+	struct buf q;
+	struct dns_query parsed;
+	uint16_t id;
+};
+
+static int over_udp(const struct asked *a, const char *value)
+{
+	uint8_t answer[DNS_QUERY_MAX];
+	autofd int fd = socket(a->server.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r = -ETIMEDOUT;
+
+	if (fd < 0 || connect(fd, (const struct sockaddr *)&a->server, a->len) < 0)
+		return -errno;
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t until = deadline_in(TRY_MS);
+
+		if (send(fd, a->q.p, a->q.len, 0) < 0 && errno != ECONNREFUSED)
+			return -errno;
+		while (io_wait(fd, POLLIN, until) > 0) {
+			ssize_t n = recv(fd, answer, sizeof(answer), 0);
+
+			if (n < 0) {
+				r = -errno;
+				if (r == -ECONNREFUSED)
+					return r;
+				break;
+			}
+			if (dns_answer_matches(answer, (size_t)n, &a->parsed, a->id))
+				return txt_answer(answer, (size_t)n, value);
+		}
+	}
+	return r;
+}
+
+/* All n bytes of a non-blocking socket, or -errno. */
+static int read_all(int fd, void *p, size_t n, uint64_t until)
+{
+	uint8_t *at = p;
+
+	while (n > 0) {
+		ssize_t got;
+
+		if (io_wait(fd, POLLIN, until) <= 0)
+			return -ETIMEDOUT;
+		got = recv(fd, at, n, 0);
+		if (got == 0)
+			return -EPIPE;
+		if (got < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (got > 0) {
+			at += got;
+			n -= (size_t)got;
+		}
+	}
+	return 0;
+}
+
+static int over_tcp(const struct asked *a, const char *value)
+{
+	uint64_t until = deadline_in(TCP_MS);
+	autofd int fd = socket(a->server.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	autobuf struct buf q = { 0 };
+	autofree uint8_t *answer = NULL;
+	uint8_t len[2];
+	int r;
+
+	if (fd < 0 ||
+	    (connect(fd, (const struct sockaddr *)&a->server, a->len) < 0 && errno != EINPROGRESS))
+		return -errno;
+	if (io_wait(fd, POLLOUT, until) <= 0)
+		return -ETIMEDOUT;
+	buf_put_u16(&q, (uint16_t)a->q.len);
+	buf_put(&q, a->q.p, a->q.len);
+	if (q.failed)
+		return -ENOMEM;
+	if (send(fd, q.p, q.len, MSG_NOSIGNAL) != (ssize_t)q.len)
+		return -EPIPE;
+	if ((r = read_all(fd, len, sizeof(len), until)) < 0)
+		return r;
+	answer = malloc((size_t)get_be16(len) + 1);
+	if (!answer)
+		return -ENOMEM;
+	if ((r = read_all(fd, answer, get_be16(len), until)) < 0)
+		return r;
+	if (!dns_answer_matches(answer, get_be16(len), &a->parsed, a->id))
+		return -EBADMSG;
+	r = txt_answer(answer, get_be16(len), value);
+	return r == -EAGAIN ? -EBADMSG : r;
+}
+
+int txt_has(const char *resolver, const char *name, const char *value, struct err *err)
+{
+	struct asked a = { 0 };
+	int r;
+
+	if (resolv_server(resolver, &a.server, &a.len) < 0)
+		return err_set(err, -ENOENT, "no name server is configured (PANDO_RESOLVER)");
+	random_bytes(&a.id, sizeof(a.id));
+	r = question(name, a.id, &a.q);
+	if (r == 0)
+		r = dns_query_parse(a.q.p, a.q.len, &a.parsed);
+	if (r == 0)
+		r = over_udp(&a, value);
+	if (r == -EAGAIN)
+		r = over_tcp(&a, value);
+	buf_done(&a.q);
+	return r < 0 ? err_sys(err, r, "look up the TXT records of '%s'", name) : r;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conn.c - client connections: sockets, TLS, deadlines
+ *
+ * Theory of operation: conn_run() is called whenever something may move. It finishes the TLS
+ * handshake, then lets the protocol (h1_conn.c, h2_conn.c) move bytes until nothing moves, and
+ * gives way after a while. Whoever is done with a client sets `closing`: what waits is sent, our
+ * end is closed, and what the client still sends is read and dropped for a moment, so that it sees
+ * the answer and not a reset.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "edge/edge_internal.h"
+
+#define LINGER_MS 2000
+#define ROUNDS_MAX 16 /* of moving bytes before others have a turn */
+#define READ_PIECE (16u << 10)
+#define KEEPALIVE_S 60 /* quiet connections are probed, so that vanished clients are found */
+#define KEEPALIVE_EVERY_S 15
+#define KEEPALIVE_TRIES 4
+
+static void peer_name(const struct sockaddr_storage *sa, char *ret, size_t size)
+{
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)sa;
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)sa;
+
+	ret[0] = '\0';
+	if (sa->ss_family == AF_INET)
+		inet_ntop(AF_INET, &v4->sin_addr, ret, (socklen_t)size);
+	else if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+		inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], ret, (socklen_t)size);
+	else
+		inet_ntop(AF_INET6, &v6->sin6_addr, ret, (socklen_t)size);
+}
+
+static void socket_options(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} opts[] = { { IPPROTO_TCP, TCP_NODELAY, 1 },
+		     { SOL_SOCKET, SO_KEEPALIVE, 1 },
+		     { IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S },
+		     { IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S },
+		     { IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TRIES } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(opts); i++)
+		(void)setsockopt(fd, opts[i].level, opts[i].name, &opts[i].value, sizeof(int));
+}
+
+void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		close(fd_consume);
+		return;
+	}
+	c->io = (struct io){ .kind = IO_CLIENT, .fd = fd_consume };
+	c->w = w;
+	c->tls = tls;
+	c->shaken = !tls;
+	c->moved_ms = w->now;
+	c->deadline = w->now + w->e->conf.head_ms;
+	peer_name(peer, c->peer, sizeof(c->peer));
+	socket_options(fd_consume);
+	if (tls) {
+		c->ssl = SSL_new(w->e->ssl_ctx);
+		if (c->ssl && SSL_set_fd(c->ssl, fd_consume) == 1)
+			SSL_set_accept_state(c->ssl);
+	}
+	if ((tls && !c->ssl) ||
+	    worker_watch(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+		SSL_free(c->ssl);
+		close(fd_consume);
+		free(c);
+		return;
+	}
+	c->next = w->conns;
+	if (w->conns)
+		w->conns->prev = c;
+	w->conns = c;
+	w->n_conns++;
+	atomic_fetch_add(&w->e->connections, 1);
+	atomic_fetch_add(&w->e->open, 1);
+}
+
+void conn_close(struct conn *c)
+{
+	struct worker *w = c->w;
+
+	if (c->dead)
+		return;
+	c->dead = true;
+	if (c->h2)
+		h2_close(c);
+	else if (c->x)
+		xchg_free(c->x);
+	c->x = NULL;
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		w->conns = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	w->n_conns--;
+	atomic_fetch_sub(&w->e->open, 1);
+	if (c->ssl && c->shaken && !c->lingering && !c->io.hup)
+		(void)SSL_shutdown(c->ssl);
+	close(c->io.fd);
+	c->io.fd = -1;
+	c->next = w->dead_conns;
+	w->dead_conns = c;
+}
+
+void conn_free(struct conn *c)
+{
+	SSL_free(c->ssl);
+	ebuf_done(&c->in);
+	ebuf_done(&c->out);
+	free(c);
+}
+
+/* What an SSL call that did not succeed means: 0: wait, -1: broken. */
+static int ssl_result(struct conn *c, int r, bool *ret_eof)
+{
+	switch (SSL_get_error(c->ssl, r)) {
+	case SSL_ERROR_WANT_READ:
+		c->io.readable = false;
+		return 0;
+	case SSL_ERROR_WANT_WRITE:
+		c->io.writable = false;
+		return 0;
+	case SSL_ERROR_ZERO_RETURN:
+		*ret_eof = true;
+		return -1;
+	default:
+		return -1;
+	}
+}
+
+int conn_read(struct conn *c)
+{
+	uint8_t *p = ebuf_room(&c->in, READ_PIECE, EDGE_BUF + READ_PIECE);
+	bool eof = false;
+	ssize_t n;
+
+	if (!p)
+		return 0;
+	if (c->ssl) {
+		ERR_clear_error();
+		n = SSL_read(c->ssl, p, READ_PIECE);
+		if (n <= 0)
+			return ssl_result(c, (int)n, &eof);
+	} else {
+		n = recv(c->io.fd, p, READ_PIECE, 0);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+			c->io.readable = errno == EINTR;
+			return 0;
+		}
+		if (n <= 0)
+			return -1;
+		if ((size_t)n < READ_PIECE && !c->io.ended)
+			c->io.readable = false;
+	}
+	c->in.len += (size_t)n;
+	c->moved_ms = c->w->now;
+	return (int)n;
+}
+
+int conn_flush(struct conn *c)
+{
+	bool eof = false;
+	ssize_t n;
+
+	if (!c->out.len || !c->io.writable)
+		return 0;
+	if (c->ssl) {
+		ERR_clear_error();
+		n = SSL_write(c->ssl, ebuf_at(&c->out), (int)c->out.len);
+		if (n <= 0)
+			return ssl_result(c, (int)n, &eof);
+	} else {
+		n = send(c->io.fd, ebuf_at(&c->out), c->out.len, MSG_NOSIGNAL);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+			c->io.writable = errno == EINTR;
+			return 0;
+		}
+		if (n < 0)
+			return -1;
+	}
+	ebuf_take(&c->out, (size_t)n);
+	c->moved_ms = c->w->now;
+	return (int)n;
+}
+
+/* 1: done, 0: not yet, -1: broken. */
+static int handshake(struct conn *c)
+{
+	const unsigned char *alpn = NULL;
+	unsigned n = 0;
+	bool eof = false;
+	int r;
+
+	ERR_clear_error();
+	r = SSL_do_handshake(c->ssl);
+	if (r != 1)
+		return ssl_result(c, r, &eof);
+	c->shaken = true;
+	c->deadline = c->w->now + EDGE_IDLE_MS;
+	c->io.readable = true; /* bytes behind the handshake may be in OpenSSL's buffer */
+	SSL_get0_alpn_selected(c->ssl, &alpn, &n);
+	if (n == 2 && memcmp(alpn, "h2", 2) == 0)
+		return h2_open(c) < 0 ? -1 : 1;
+	return 1;
+}
+
+/* Everything is said: our end is closed, then theirs is waited for. */
+static void linger(struct conn *c)
+{
+	if (!c->lingering) {
+		c->lingering = true;
+		c->deadline = c->w->now + LINGER_MS;
+		if (c->ssl)
+			(void)SSL_shutdown(c->ssl);
+		shutdown(c->io.fd, SHUT_WR);
+		ebuf_done(&c->in);
+	}
+	while (c->io.readable && c->dropped < EDGE_DISCARD_MAX) {
+		ssize_t n = recv(c->io.fd, c->w->scratch, sizeof(c->w->scratch), 0);
+
+		if (n <= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR))) {
+			conn_close(c);
+			return;
+		}
+		if (n < 0) {
+			c->io.readable = errno == EINTR;
+			continue;
+		}
+		c->dropped += (uint64_t)n;
+	}
+	if (c->dropped >= EDGE_DISCARD_MAX)
+		conn_close(c);
+}
+
+void conn_run(struct conn *c)
+{
+	if (c->dead)
+		return;
+	if (!c->shaken) {
+		int r = handshake(c);
+
+		if (r < 0)
+			conn_close(c);
+		if (r <= 0)
+			return;
+	}
+	for (int i = 0; !c->dead && !c->lingering; i++) {
+		if (i == ROUNDS_MAX) {
+			worker_again(c->w, c);
+			return;
+		}
+		if (!(c->h2 ? h2_run(c) : h1_run(c)))
+			break;
+	}
+	if (c->dead)
+		return;
+	if (c->lingering || (c->closing && !c->out.len))
+		linger(c);
+}
+
+static bool waits_for_client(const struct conn *c)
+{
+	return c->out.len || (!c->h2 && c->x && !c->x->req_over && !c->eof && xchg_room(c->x) > 0);
+}
+
+void conn_tick(struct conn *c)
+{
+	uint64_t now = c->w->now;
+	struct xchg *x = c->x;
+
+	if (c->lingering || !c->shaken || (!x && !c->h2)) {
+		if (c->deadline && now >= c->deadline) {
+			if (c->shaken && !c->lingering && c->first_byte && !c->closing) {
+				static const char late[] = "HTTP/1.1 408 Request Timeout\r\n"
+				                           "Connection: close\r\n"
+				                           "Content-Length: 0\r\n\r\n";
+
+				ebuf_put(&c->out, late, sizeof(late) - 1);
+				c->closing = true;
+				c->deadline = now + LINGER_MS;
+				conn_run(c);
+			} else {
+				conn_close(c);
+			}
+		}
+		return;
+	}
+	if (waits_for_client(c) && now - c->moved_ms > c->w->e->conf.stall_ms) {
+		conn_close(c);
+		return;
+	}
+	if (c->h2) {
+		if (h2_idle(c) && !c->out.len && now - c->moved_ms > EDGE_IDLE_MS)
+			conn_close(c);
+		return;
+	}
+	if (x->state == X_ACTIVE && !x->resp_begun && x->req_over && now >= x->deadline) {
+		xchg_refuse(x, 504, "UPSTREAM_TIMEOUT", "No answer",
+		            "The program in the VM took the request and did not answer in time.");
+		conn_run(c);
+	}
+}

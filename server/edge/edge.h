@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * edge/edge.h - HTTP and HTTPS from the world to ports of VMs; for main.c, tests and bench/
+ *
+ * The edge knows nothing of VMs, domains and certificates: struct edge_ops is all it asks. A few
+ * threads ("workers") serve all connections by events; what may block (waking a VM) is done
+ * by threads of its own.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/id.h"
+
+struct edge;
+struct err;
+typedef struct ssl_st SSL;
+
+#define EDGE_ACCOUNT_SIZE 40
+#define EDGE_ACME_TEXT_MAX 512 /* bytes of an answer to an ACME challenge, with the NUL */
+
+enum edge_kind {
+	EDGE_NOWHERE, /* the name is not mapped */
+	EDGE_VM,
+	EDGE_ADDR, /* a plain address: the API */
+};
+
+struct edge_target {
+	enum edge_kind kind;
+	char account[EDGE_ACCOUNT_SIZE];
+	char vm[ID_SIZE];
+	char instance[ID_SIZE]; /* of the machine, once known: connections do not outlive it */
+	uint16_t port;
+	unsigned fresh_ms; /* of ops->open(): its programs may still be starting, for so long */
+	struct sockaddr_storage addr; /* where to connect a socket of ops->open() to, too */
+	socklen_t addr_len;
+};
+
+enum edge_look {
+	EDGE_GONE,     /* there is no such VM */
+	EDGE_ASLEEP,   /* suspended or stopped */
+	EDGE_STARTING, /* on its way */
+	EDGE_RUNNING,
+};
+
+struct edge_ops {
+	/* By host name in lower case; must not block. */
+	void (*route)(void *ctx, const char *host, struct edge_target *ret);
+	/* Fills in t->instance when it runs; must not block. */
+	enum edge_look (*look)(void *ctx, struct edge_target *t);
+	/* A socket to connect to t->addr, and t->instance; wakes the VM, may block for minutes. */
+	int (*open)(void *ctx, struct edge_target *t, int *ret_fd, struct err *err);
+	/* Gives the TLS connection a certificate for that name ("": none was asked for). */
+	int (*cert)(void *ctx, const char *name, SSL *ssl);
+	/* The answer to an ACME challenge, or -ENOENT. */
+	int (*challenge)(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX]);
+	void *ctx;
+};
+
+struct edge_conf {
+	int tls_fd, http_fd; /* listening sockets; edge_start() takes them. -1: none */
+	unsigned workers;    /* 0: as many as processors, at most 4 */
+	unsigned wait_ms;    /* a request waits so long for its VM and its port */
+	unsigned hsts_s;     /* Strict-Transport-Security; 0: none */
+	unsigned
+	        head_ms; /* to a whole head, or a TLS handshake; 0: the default. Tests shorten it */
+	unsigned stall_ms; /* for the client to take or send the next bytes; 0: the default */
+};
+
+struct edge_stats {
+	uint64_t connections, requests, refused, woken;
+	unsigned open;
+};
+
+int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edge **ret,
+               struct err *err);
+void edge_stats(struct edge *e, struct edge_stats *ret);
+/* Cuts all connections and takes no more. What an ops->open() under way gives is dropped. */
+void edge_stop(struct edge *e);
+/* Waits for those; NULL is fine. */
+struct edge *edge_free(struct edge *e);

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * edge/edge_internal.h - connections, exchanges, upstream connections; for edge/ only
+ *
+ * Everything but the opener and the statistics belongs to one worker and is touched by its thread
+ * alone. A client connection (struct conn) carries one exchange at a time (HTTP/1) or many
+ * (HTTP/2); an exchange (struct xchg) is one request with its answer and has at most one upstream
+ * connection (struct up). Events only set flags; conn_run() then moves bytes until nothing moves.
+ *
+ * Objects that are done with are marked dead and freed after the batch of events in which that
+ * happened, so that a pointer from epoll is never stale.
+ */
+#pragma once
+
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/err.h"
+#include "edge/edge.h"
+#include "edge/h1.h"
+
+#define EDGE_CONNS_MAX 4096     /* client connections of one worker */
+#define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */
+#define EDGE_RUN_MAX (1u << 20) /* bytes moved for one connection before others have a turn */
+#define EDGE_HEAD_MS 15000      /* TLS handshake; from the first byte to a whole head */
+#define EDGE_IDLE_MS 75000      /* between requests */
+#define EDGE_STALL_MS 60000     /* the client takes nothing, or sends nothing of its body */
+#define EDGE_ANSWER_MS 600000   /* from the request to the head of the answer */
+#define EDGE_UP_IDLE_MS                                                                     \
+	4000                  /* a connection to a VM waits for its next request; below the \
+	                         5 s of Node.js, so that it is rarely us who find it closed */
+#define EDGE_UP_FRESH_MS 1000 /* for requests that must not be sent twice */
+#define EDGE_UP_POOL_MAX 256  /* connections of one worker that wait */
+#define EDGE_GRACE_MS 1500    /* nothing listens in a VM that runs for long: asked again so long */
+#define EDGE_RETRY_MIN_MS 20  /* then doubled, */
+#define EDGE_RETRY_MAX_MS 500 /* up to */
+#define EDGE_TICK_MS 500      /* precision of deadlines */
+#define EDGE_DISCARD_MAX (256u << 10) /* of a refused body, so that the client sees the answer */
+#define EDGE_H2_STREAMS 100           /* at a time, of one connection */
+#define EDGE_H2_RESETS_MAX 200 /* streams the client may reset, beyond those that were answered */
+#define EDGE_H2_STREAM_WINDOW (128u << 10) /* of a request's body, until the VM takes it */
+#define EDGE_H2_CONN_WINDOW (1u << 20)     /* of all bodies of a connection */
+
+/* ---- buffers ---- */
+
+struct ebuf {
+	uint8_t *p; /* owned; NULL while empty */
+	size_t off, len, cap;
+};
+static inline const uint8_t *ebuf_at(const struct ebuf *b)
+{
+	return b->p + b->off;
+}
+/* Room for n more bytes in one piece, in a buffer that may grow to max; NULL: no room or memory. */
+uint8_t *ebuf_room(struct ebuf *b, size_t n, size_t max);
+/* Free bytes up to max. */
+static inline size_t ebuf_free_up_to(const struct ebuf *b, size_t max)
+{
+	return b->len < max ? max - b->len : 0;
+}
+int ebuf_put(struct ebuf *b, const void *p, size_t n); /* grows as it must */
+int ebuf_printf(struct ebuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void ebuf_take(struct ebuf *b, size_t n);
+void ebuf_done(struct ebuf *b);
+
+/* ---- what epoll knows ---- */
+
+enum io_kind { IO_WAKE, IO_TLS_LISTEN, IO_HTTP_LISTEN, IO_CLIENT, IO_UP };
+struct io {
+	enum io_kind kind;
+	int fd; /* owned, but for listeners */
+	bool readable, writable, hup;
+	bool ended; /* the other side sends no more: a short read says nothing about what is left */
+};
+
+struct worker;
+struct conn;
+struct up;
+struct h2;
+
+/*
+ * enum xstate - where an exchange stands
+ * @X_OPENING: an opener thread wakes the VM and makes a socket. Next: CONNECTING, LOCAL.
+ * @X_CONNECTING: connect(2) is under way. Next: ACTIVE, RETRY, LOCAL.
+ * @X_RETRY: nothing listened; tried again at retry_at. Next: CONNECTING, LOCAL.
+ * @X_ACTIVE: request and answer flow. Next: TUNNEL, OVER.
+ * @X_TUNNEL: a WebSocket: bytes both ways. Next: OVER.
+ * @X_LOCAL: we answer ourselves; what the client still sends is dropped. Next: OVER.
+ */
+enum xstate { X_OPENING, X_CONNECTING, X_RETRY, X_ACTIVE, X_TUNNEL, X_LOCAL, X_OVER };
+
+struct xchg {
+	uint64_t id; /* for the opener's answer */
+	struct conn *c;
+	struct xchg *next, *prev; /* of the worker: those that wait for something */
+	bool waiting;
+	enum xstate state;
+	struct edge_target t;
+	struct up *up; /* or NULL */
+	/* request */
+	char host[H1_HOST_MAX + 1];
+	char method[H1_METHOD_MAX + 1];
+	bool is_head, upgrade, http10, expect_100, wants_html;
+	bool again_ok; /* may be sent twice */
+	enum h1_framing req_framing;
+	uint64_t req_left;
+	struct h1_chunks req_chunks;
+	bool req_over;    /* all of it has come */
+	bool req_begun;   /* bytes of its body were passed on */
+	bool was_asleep;  /* this request woke the VM */
+	struct ebuf head; /* as sent to the VM; kept until the answer begins */
+	uint64_t since, deadline, retry_at;
+	uint64_t opened_ms; /* when the VM was there */
+	unsigned backoff_ms;
+	int sock; /* owned, while X_RETRY */
+	/* answer */
+	unsigned status;
+	bool resp_begun, resp_over, resp_chunked, resp_broken;
+	bool close_after; /* HTTP/1: the connection ends with this answer */
+	/* HTTP/2 */
+	int32_t stream;
+	struct xchg *h2_next;
+	struct ebuf body;     /* of the answer, for DATA frames */
+	bool body_deferred;   /* nghttp2 waits to be told that there is more */
+	struct ebuf req_body; /* of the request: what the VM has not taken yet */
+	bool req_ended;       /* nothing follows req_body */
+	struct ebuf target, authority, cookie, fields; /* of the head, while it arrives */
+	size_t head_bytes;
+	bool head_bad, has_length;
+};
+
+struct conn {
+	struct io io;
+	struct worker *w;
+	struct conn *next, *prev;
+	SSL *ssl;    /* owned; NULL: plain */
+	bool shaken; /* the handshake is done, or there is none */
+	bool tls;
+	char peer[48];
+	struct ebuf in, out;
+	size_t scan;    /* of in, for the head's end */
+	struct xchg *x; /* HTTP/1: the current one; HTTP/2: list of all */
+	struct h2 *h2;  /* owned; HTTP/2 */
+	bool eof;       /* the client sends no more */
+	bool closing;   /* after what is in out */
+	bool lingering; /* our end is closed; what still comes is read and dropped */
+	bool dead;
+	bool queued; /* in the worker's list of those to be run again: */
+	struct conn *again_next;
+	bool first_byte;   /* of the head that is being read */
+	uint64_t deadline; /* 0: none */
+	uint64_t moved_ms; /* last progress of the client */
+	uint64_t dropped;  /* bytes of a refused body */
+	unsigned requests;
+};
+
+enum up_state { UP_HEAD, UP_BODY, UP_OVER };
+struct up {
+	struct io io;
+	struct worker *w;
+	struct up *next, *prev; /* of the worker */
+	struct xchg *x;         /* NULL: waits in the pool */
+	struct edge_target t;
+	struct ebuf in, out;
+	size_t scan;
+	bool connected, reused, eof, keep, dead;
+	bool shut;    /* nothing more is sent */
+	bool got_any; /* a byte of the answer */
+	enum up_state state;
+	enum h1_framing framing;
+	uint64_t left;
+	struct h1_chunks chunks;
+	uint64_t idle_ms; /* since when it waits */
+	bool stale;       /* its machine is gone */
+};
+
+/* What an opener thread says. */
+struct opened {
+	struct opened *next;
+	uint64_t xchg;
+	int fd; /* owned; -1: err */
+	struct edge_target t;
+	struct err err;
+};
+
+struct worker {
+	struct edge *e;
+	unsigned idx;
+	pthread_t thread;
+	bool started;
+	int epoll;
+	struct io wake, tls, http; /* wake: eventfd */
+	bool paused;               /* too many connections: listeners are not watched */
+	struct conn *conns;
+	unsigned n_conns;
+	struct up *ups;
+	unsigned n_pool;
+	struct xchg *waiting;
+	struct conn *again; /* had their turn, but have more to do */
+	struct conn *dead_conns;
+	struct up *dead_ups;
+	uint64_t now, next_xchg, tick_at;
+	struct h1_head head; /* scratch */
+	uint8_t scratch[16u << 10];
+	pthread_mutex_t lock;
+	struct opened *opened; /* lock */
+};
+
+struct opener;
+struct edge {
+	struct edge_conf conf;
+	struct edge_ops ops;
+	SSL_CTX *ssl_ctx; /* owned */
+	struct opener *opener;
+	struct worker *workers;
+	unsigned n_workers;
+	atomic_bool stopping;
+	atomic_uint_fast64_t connections, requests, refused, woken;
+	atomic_uint open;
+};
+
+/* ---- loop.c ---- */
+int worker_watch(struct worker *w, struct io *io, uint32_t events);
+/* conn_run() once more, after others. */
+void worker_again(struct worker *w, struct conn *c);
+/* From any thread. */
+void worker_tell(struct worker *w, struct opened *o_consume);
+
+/* ---- tls.c ---- */
+int tls_new(struct edge *e, struct err *err);
+
+/* ---- conn.c: bytes of a client ---- */
+void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer);
+void conn_close(struct conn *c);
+void conn_free(struct conn *c);
+/* Moves what can be moved. The connection may be dead afterwards. */
+void conn_run(struct conn *c);
+void conn_tick(struct conn *c);
+/* Reads into c->in: bytes, 0: none now, -1: the end. */
+int conn_read(struct conn *c);
+/* Writes from c->out: bytes, 0: none now, -1: broken. */
+int conn_flush(struct conn *c);
+
+/* ---- h1_conn.c, h2_conn.c: the client's side of an exchange ---- */
+bool h1_run(struct conn *c); /* true: something moved */
+bool h2_run(struct conn *c);
+int h2_open(struct conn *c);
+void h2_close(struct conn *c);
+bool h2_idle(const struct conn *c);
+
+/* Bytes of the answer that the client's side takes now. */
+size_t resp_room(const struct xchg *x);
+/* The head: framing of the body may differ from the VM's. len: UINT64_MAX unknown. */
+int resp_head(struct xchg *x, const struct h1_head *h, uint64_t len);
+int resp_data(struct xchg *x, const uint8_t *p, size_t n);
+void resp_end(struct xchg *x);
+/* Cannot be finished: the client must see that it is not whole. */
+void resp_break(struct xchg *x);
+
+size_t h2_resp_room(const struct xchg *x);
+int h2_resp_head(struct xchg *x, const struct h1_head *h, uint64_t len);
+int h2_resp_data(struct xchg *x, const uint8_t *p, size_t n);
+void h2_resp_end(struct xchg *x);
+void h2_resp_break(struct xchg *x);
+
+/* ---- xchg.c: one request and its answer ---- */
+struct xchg *xchg_new(struct conn *c);
+/* Method, host and the like. */
+void xchg_describe(struct xchg *x, const struct h1_head *h);
+/* With head and flags set: finds out where it goes, and begins. */
+void xchg_begin(struct xchg *x);
+void xchg_free(struct xchg *x); /* in any state */
+/* Bytes of the request's body that may be given now. */
+size_t xchg_room(const struct xchg *x);
+int xchg_data(struct xchg *x, const uint8_t *p, size_t n);
+void xchg_data_end(struct xchg *x);
+/* An answer of our own. */
+void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *title,
+                 const char *text);
+void xchg_opened(struct worker *w, struct opened *o);
+void xchg_tick(struct xchg *x); /* of those that wait */
+void xchg_wait(struct xchg *x, bool waiting);
+void xchg_connect(struct xchg *x, int fd_consume);
+/* The upstream connection broke, or was refused. */
+void xchg_up_failed(struct xchg *x, int error);
+
+/* ---- head.c: heads as they are passed on ---- */
+/* The request for the VM, into x->head. */
+int head_request(struct xchg *x, const struct h1_head *h);
+/* Begins the same for HTTP/2, which adds fields and ends it itself. */
+int head_begin(struct xchg *x, const char *method, const char *target, size_t n);
+int head_forward(struct xchg *x);            /* X-Forwarded-... */
+bool head_dropped(const struct h1_field *f); /* set by us alone */
+/* The answer, for an HTTP/1 client. */
+int head_response(struct xchg *x, const struct h1_head *h, uint64_t len, struct ebuf *out);
+const char *head_reason(unsigned status);
+
+/* ---- page.c ---- */
+/* HTML or JSON, as the client wants it. */
+int page_make(const struct xchg *x, unsigned status, const char *code, const char *title,
+              const char *text, struct ebuf *out, const char **ret_type);
+
+/* ---- up.c: connections to VMs ---- */
+struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume);
+/* One that waits for this target; NULL: none. max_idle_ms: not older than that. */
+struct up *up_take(struct worker *w, const struct edge_target *t, unsigned max_idle_ms);
+void up_assign(struct up *u, struct xchg *x);
+/* The exchange is over: into the pool if it can be used again, else closed. */
+void up_release(struct up *u);
+void up_close(struct up *u);
+void up_free(struct up *u);
+bool up_run(struct up *u); /* true: something moved */
+void up_idle_event(struct up *u);
+/* Sets u->stale when its time is over. */
+void up_tick(struct up *u);
+
+/* ---- opener.c ---- */
+int opener_new(struct edge *e, struct opener **ret, struct err *err);
+void opener_stop(struct opener *o); /* drops what was asked, answers no more */
+struct opener *opener_free(struct opener *o);
+/* Answers with worker_tell(). */
+int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct edge_target *t);

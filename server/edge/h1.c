@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * h1.c - heads of HTTP/1 messages
+ *
+ * Theory of operation: lines are looked for first, so that a client that sends a byte a second
+ * costs a byte a second; the first line that is none ends it. Only a whole head is taken apart.
+ * Then the fields that decide about framing, host and connection are judged together, in
+ * frame_request() and frame_response(); nothing else in the edge looks at them again.
+ */
+#include "edge/h1.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/auto.h"
+
+/* Characters of a token, of RFC 9110. */
+static bool tchar(unsigned char c)
+{
+	static const char more[] = "!#$%&'*+-.^_`|~";
+
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c && strchr(more, c));
+}
+
+bool h1_token(const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!tchar((unsigned char)p[i]))
+			return false;
+	return n > 0;
+}
+
+bool h1_value(const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)p[i];
+
+		if ((c < 0x20 && c != '\t') || c == 0x7f)
+			return false;
+	}
+	return true;
+}
+
+bool h1_target(const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)p[i];
+
+		if (c <= 0x20 || c == 0x7f)
+			return false;
+	}
+	return n > 0;
+}
+
+bool h1_host_name(const char *p, size_t n)
+{
+	bool v6 = n >= 2 && p[0] == '[' && p[n - 1] == ']';
+
+	if (n == 0 || n > H1_HOST_MAX)
+		return false;
+	for (size_t i = v6; i < n - v6; i++) {
+		char c = p[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		      c == '.' || (v6 ? c == ':' : c == '-' || c == '_')))
+			return false;
+	}
+	return true;
+}
+
+bool h1_is(struct h1_text t, const char *word)
+{
+	return strlen(word) == t.n && strncasecmp(t.p, word, t.n) == 0;
+}
+
+const struct h1_field *h1_find(const struct h1_head *h, const char *name)
+{
+	for (size_t i = 0; i < h->n_fields; i++)
+		if (h1_is(h->fields[i].name, name))
+			return &h->fields[i];
+	return NULL;
+}
+
+static struct h1_text trim(const char *p, const char *end)
+{
+	while (p < end && (*p == ' ' || *p == '\t'))
+		p++;
+	while (end > p && (end[-1] == ' ' || end[-1] == '\t'))
+		end--;
+	return (struct h1_text){ p, (size_t)(end - p) };
+}
+
+/* The next member of a list field; false at its end. */
+static bool list_next(struct h1_text *list, struct h1_text *ret)
+{
+	const char *end = list->p + list->n;
+	const char *comma;
+
+	if (list->n == 0)
+		return false;
+	comma = memchr(list->p, ',', list->n);
+	*ret = trim(list->p, comma ? comma : end);
+	list->p = comma ? comma + 1 : end;
+	list->n = (size_t)(end - list->p);
+	return true;
+}
+
+bool h1_lists(struct h1_text list, const char *word)
+{
+	struct h1_text item;
+
+	while (list_next(&list, &item))
+		if (h1_is(item, word))
+			return true;
+	return false;
+}
+
+/* These a Connection field must not name: the message would change its meaning on the way. */
+static const char *const kept[] = { "host",
+	                            "content-length",
+	                            "content-type",
+	                            "authorization",
+	                            "cookie",
+	                            "content-encoding",
+	                            "x-forwarded-for",
+	                            "x-forwarded-proto",
+	                            "x-forwarded-host" };
+static const char *const hops[] = { "connection", "keep-alive",        "proxy-connection", "te",
+	                            "trailer",    "transfer-encoding", "upgrade" };
+
+bool h1_hop_field(const struct h1_head *h, const struct h1_field *f)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(hops); i++)
+		if (h1_is(f->name, hops[i]))
+			return true;
+	for (size_t i = 0; i < h->n_fields; i++) {
+		struct h1_text list = h->fields[i].value, item;
+
+		if (!h1_is(h->fields[i].name, "connection"))
+			continue;
+		while (list_next(&list, &item))
+			if (item.n == f->name.n && strncasecmp(item.p, f->name.p, item.n) == 0)
+				return true;
+	}
+	return false;
+}
+
+static int bad(struct h1_head *h, int code, const char *why)
+{
+	h->why = why;
+	return code;
+}
+
+/* 1 when the empty line is there; *scan: where the line that is not whole begins. */
+static int find_end(const char *p, size_t n, size_t *scan, bool lf_ok, struct h1_head *ret)
+{
+	size_t at = *scan;
+
+	while (at < n) {
+		const char *lf = memchr(p + at, '\n', n - at);
+		size_t end, len;
+
+		if (!lf)
+			break;
+		end = (size_t)(lf - p);
+		if (end == at || p[end - 1] != '\r') {
+			if (!lf_ok)
+				return bad(ret, -EBADMSG, "a line ends without a carriage return");
+			len = end - at;
+		} else {
+			len = end - at - 1;
+		}
+		at = end + 1;
+		if (at > H1_HEAD_MAX)
+			break;
+		if (len == 0) {
+			ret->len = at;
+			*scan = at;
+			return 1;
+		}
+		*scan = at;
+	}
+	if (n > H1_HEAD_MAX || at > H1_HEAD_MAX)
+		return bad(ret, -E2BIG, "the head is larger than 32 KiB");
+	return 0;
+}
+
+/* One line without its end; false behind the last one. */
+static bool next_line(const char **p, const char *end, struct h1_text *ret)
+{
+	const char *lf = memchr(*p, '\n', (size_t)(end - *p));
+	const char *stop;
+
+	if (!lf)
+		return false;
+	stop = lf > *p && lf[-1] == '\r' ? lf - 1 : lf;
+	*ret = (struct h1_text){ *p, (size_t)(stop - *p) };
+	*p = lf + 1;
+	return true;
+}
+
+static int read_fields(const char *p, const char *end, struct h1_head *h)
+{
+	struct h1_text line;
+
+	while (next_line(&p, end, &line) && line.n > 0) {
+		const char *colon = memchr(line.p, ':', line.n);
+		struct h1_field *f;
+
+		if (line.p[0] == ' ' || line.p[0] == '\t')
+			return bad(h, -EBADMSG, "a field is folded over two lines");
+		if (!colon || !h1_token(line.p, (size_t)(colon - line.p)))
+			return bad(h, -EBADMSG, "a field has no proper name");
+		if (h->n_fields == H1_FIELDS_MAX)
+			return bad(h, -E2BIG, "there are more than 128 fields");
+		f = &h->fields[h->n_fields++];
+		f->name = (struct h1_text){ line.p, (size_t)(colon - line.p) };
+		f->value = trim(colon + 1, line.p + line.n);
+		if (!h1_value(f->value.p, f->value.n))
+			return bad(h, -EBADMSG, "a field has a control character");
+	}
+	return 0;
+}
+
+static int read_length(struct h1_text v, uint64_t *ret)
+{
+	uint64_t n = 0;
+
+	if (v.n == 0 || v.n > 18)
+		return -EBADMSG;
+	for (size_t i = 0; i < v.n; i++) {
+		if (v.p[i] < '0' || v.p[i] > '9')
+			return -EBADMSG;
+		n = n * 10 + (uint64_t)(v.p[i] - '0');
+	}
+	*ret = n;
+	return 0;
+}
+
+/* Content-Length and Transfer-Encoding: at most one of them, once. */
+static int read_framing(struct h1_head *h)
+{
+	unsigned lengths = 0, codings = 0;
+
+	for (size_t i = 0; i < h->n_fields; i++) {
+		const struct h1_field *f = &h->fields[i];
+
+		if (h1_is(f->name, "content-length")) {
+			lengths++;
+			if (read_length(f->value, &h->length) < 0)
+				return bad(h, -EBADMSG, "Content-Length is not a number");
+			h->framing = H1_BODY_LENGTH;
+		} else if (h1_is(f->name, "transfer-encoding")) {
+			codings++;
+			if (!h1_is(f->value, "chunked"))
+				return bad(h, -ENOTSUP, "the only transfer coding is chunked");
+			h->framing = H1_BODY_CHUNKED;
+		}
+	}
+	if (lengths + codings > 1)
+		return bad(h, -EBADMSG, "the length of the body is given more than once");
+	if (codings && h->http10)
+		return bad(h, -EBADMSG, "HTTP/1.0 has no transfer codings");
+	return 0;
+}
+
+static int read_connection(struct h1_head *h)
+{
+	bool close = false, keep = false, upgrade = false;
+
+	for (size_t i = 0; i < h->n_fields; i++) {
+		struct h1_text v = h->fields[i].value;
+
+		if (!h1_is(h->fields[i].name, "connection"))
+			continue;
+		close |= h1_lists(v, "close");
+		keep |= h1_lists(v, "keep-alive");
+		upgrade |= h1_lists(v, "upgrade");
+		for (size_t k = 0; k < ARRAY_SIZE(kept); k++)
+			if (h1_lists(v, kept[k]))
+				return bad(
+				        h, -EBADMSG,
+				        "Connection names a field that must stay in the message");
+	}
+	h->close = close || (h->http10 && !keep);
+	h->upgrade = upgrade;
+	return 0;
+}
+
+/* "example.org:8443" -> "example.org" */
+static int read_host(struct h1_head *h, struct h1_text v)
+{
+	const char *end = v.p + v.n;
+	const char *colon = v.n && v.p[0] == '[' ? memchr(v.p, ']', v.n) : memchr(v.p, ':', v.n);
+
+	if (colon && *colon == ']')
+		colon++;
+	if (colon && colon < end) {
+		if (*colon != ':' || end - colon > 6)
+			return bad(h, -EBADMSG, "Host is not a host");
+		for (const char *p = colon + 1; p < end; p++)
+			if (*p < '0' || *p > '9')
+				return bad(h, -EBADMSG, "Host is not a host");
+		end = colon;
+	}
+	h->host = (struct h1_text){ v.p, (size_t)(end - v.p) };
+	if (!h1_host_name(h->host.p, h->host.n))
+		return bad(h, -EBADMSG, "Host is not a host");
+	return 0;
+}
+
+/* A target with scheme and authority becomes a path; the authority must be what Host says. */
+static int read_absolute(struct h1_head *h, struct h1_text host)
+{
+	const char *end = h->target.p + h->target.n;
+	const char *p = memchr(h->target.p, ':', h->target.n);
+	const char *slash;
+
+	if (!p || end - p < 4 || memcmp(p, "://", 3) != 0 ||
+	    !((p - h->target.p == 4 && strncasecmp(h->target.p, "http", 4) == 0) ||
+	      (p - h->target.p == 5 && strncasecmp(h->target.p, "https", 5) == 0)))
+		return bad(h, -EBADMSG, "the request's target is not a path");
+	p += 3;
+	slash = memchr(p, '/', (size_t)(end - p));
+	if (!slash)
+		return bad(h, -EBADMSG, "the request's target has no path");
+	if (host.n != (size_t)(slash - p) || strncasecmp(host.p, p, host.n) != 0)
+		return bad(h, -EBADMSG, "the request's target and Host differ");
+	h->target = (struct h1_text){ slash, (size_t)(end - slash) };
+	return 0;
+}
+
+static int frame_request(struct h1_head *h)
+{
+	const struct h1_field *host = NULL;
+	const struct h1_field *f;
+	int r;
+
+	for (size_t i = 0; i < h->n_fields; i++) {
+		if (!h1_is(h->fields[i].name, "host"))
+			continue;
+		if (host)
+			return bad(h, -EBADMSG, "there is more than one Host");
+		host = &h->fields[i];
+	}
+	if (!host && !h->http10)
+		return bad(h, -EBADMSG, "there is no Host");
+	if (host && (r = read_host(h, host->value)) < 0)
+		return r;
+	if (h->target.p[0] != '/' && !(h1_is(h->target, "*") && h1_is(h->method, "OPTIONS"))) {
+		r = read_absolute(h, host ? host->value : (struct h1_text){ "", 0 });
+		if (r < 0)
+			return r;
+	}
+	if ((r = read_framing(h)) < 0 || (r = read_connection(h)) < 0)
+		return r;
+	f = h1_find(h, "upgrade");
+	h->upgrade = h->upgrade && f && h1_is(f->value, "websocket") && h1_is(h->method, "GET") &&
+	             h->framing == H1_BODY_NONE && !h->http10;
+	f = h1_find(h, "expect");
+	h->expect_100 = f && h1_is(f->value, "100-continue") && !h->http10;
+	if (f && !h1_is(f->value, "100-continue"))
+		return bad(h, -EBADMSG, "the only expectation is 100-continue");
+	return 0;
+}
+
+/* "HTTP/1.1" or "HTTP/1.0" */
+static int read_version(struct h1_text v, struct h1_head *h)
+{
+	if (v.n != 8 || memcmp(v.p, "HTTP/", 5) != 0)
+		return bad(h, -EBADMSG, "this is not HTTP");
+	if (memcmp(v.p + 5, "1.1", 3) != 0 && memcmp(v.p + 5, "1.0", 3) != 0)
+		return bad(h, -EPROTONOSUPPORT, "the version of HTTP is not 1.1 or 1.0");
+	h->http10 = v.p[7] == '0';
+	return 0;
+}
+
+/* All but `fields`, which would be 4 KiB to clear: n_fields says how many there are. */
+static void head_reset(struct h1_head *h)
+{
+	memset(h, 0, offsetof(struct h1_head, fields));
+	h->why = NULL;
+}
+
+int h1_request(const void *bytes, size_t n, size_t *scan, struct h1_head *ret)
+{
+	const char *p = bytes;
+	const char *sp1, *sp2;
+	struct h1_text line;
+	int r;
+
+	head_reset(ret);
+	r = find_end(p, n, scan, false, ret);
+	if (r <= 0)
+		return r;
+	const char *end = p + ret->len;
+	if (!next_line(&p, end, &line))
+		return bad(ret, -EBADMSG, "there is no request line");
+	sp1 = memchr(line.p, ' ', line.n);
+	sp2 = sp1 ? memchr(sp1 + 1, ' ', line.n - (size_t)(sp1 + 1 - line.p)) : NULL;
+	if (!sp2)
+		return bad(ret, -EBADMSG, "the request line has no three parts");
+	ret->method = (struct h1_text){ line.p, (size_t)(sp1 - line.p) };
+	ret->target = (struct h1_text){ sp1 + 1, (size_t)(sp2 - sp1 - 1) };
+	if (!h1_token(ret->method.p, ret->method.n) || ret->method.n > H1_METHOD_MAX)
+		return bad(ret, -EBADMSG, "the method is not a word");
+	if (!h1_target(ret->target.p, ret->target.n))
+		return bad(ret, -EBADMSG, "the request's target has a space or control character");
+	if (h1_is(ret->method, "CONNECT"))
+		return bad(ret, -ENOTSUP, "this is not a proxy for other hosts");
+	r = read_version((struct h1_text){ sp2 + 1, line.n - (size_t)(sp2 + 1 - line.p) }, ret);
+	if (r < 0 || (r = read_fields(p, end, ret)) < 0 || (r = frame_request(ret)) < 0)
+		return r;
+	return 1;
+}
+
+int h1_response(const void *bytes, size_t n, size_t *scan, bool to_head, struct h1_head *ret)
+{
+	const char *p = bytes;
+	struct h1_text line;
+	int r;
+
+	head_reset(ret);
+	r = find_end(p, n, scan, true, ret);
+	if (r <= 0)
+		return r;
+	const char *end = p + ret->len;
+	if (!next_line(&p, end, &line) || line.n < 12 || line.p[8] != ' ')
+		return bad(ret, -EBADMSG, "the answer has no status line");
+	r = read_version((struct h1_text){ line.p, 8 }, ret);
+	if (r < 0)
+		return r;
+	for (size_t i = 9; i < 12; i++) {
+		if (line.p[i] < '0' || line.p[i] > '9')
+			return bad(ret, -EBADMSG, "the answer's status is not a number");
+		ret->status = ret->status * 10 + (unsigned)(line.p[i] - '0');
+	}
+	if (ret->status < 100 || (line.n > 12 && line.p[12] != ' ') || !h1_value(line.p, line.n))
+		return bad(ret, -EBADMSG, "the answer has no proper status line");
+	if ((r = read_fields(p, end, ret)) < 0 || (r = read_framing(ret)) < 0)
+		return r;
+	(void)read_connection(ret); /* what it names is taken out, whatever it is */
+	if (to_head || ret->status < 200 || ret->status == 204 || ret->status == 304)
+		ret->framing = H1_BODY_NONE;
+	else if (ret->framing == H1_BODY_NONE)
+		ret->framing = H1_BODY_CLOSE;
+	return 1;
+}
+
+/* ---- chunks ---- */
+
+static int hex(uint8_t c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* One byte of a line with a size. */
+static int chunk_line(struct h1_chunks *c, uint8_t b)
+{
+	int digit = hex(b);
+
+	if (++c->line > H1_CHUNK_LINE_MAX)
+		return -EBADMSG;
+	if (c->cr) {
+		if (b != '\n' || c->digits == 0)
+			return -EBADMSG;
+		c->state = c->left ? CHUNK_DATA : CHUNK_TRAILER;
+		c->cr = false;
+		c->line = 0;
+		return 0;
+	}
+	if (b == '\r') {
+		c->cr = true;
+		return 0;
+	}
+	if (c->state == CHUNK_EXT)
+		return b < 0x20 && b != '\t' ? -EBADMSG : 0;
+	if (digit >= 0) {
+		if (++c->digits > 15)
+			return -EBADMSG;
+		c->left = c->left << 4 | (uint64_t)digit;
+		return 0;
+	}
+	if (b != ';' || c->digits == 0)
+		return -EBADMSG;
+	c->state = CHUNK_EXT;
+	return 0;
+}
+
+/* Trailers are read and dropped; an empty line ends them. */
+static int chunk_trailer(struct h1_chunks *c, uint8_t b)
+{
+	if (++c->trailers > H1_TRAILERS_MAX)
+		return -EBADMSG;
+	if (c->cr) {
+		if (b != '\n')
+			return -EBADMSG;
+		c->cr = false;
+		if (c->line == 0)
+			c->state = CHUNK_OVER;
+		c->line = 0;
+		return 0;
+	}
+	if (b == '\r') {
+		c->cr = true;
+		return 0;
+	}
+	c->line++;
+	return b < 0x20 && b != '\t' ? -EBADMSG : 0;
+}
+
+/* The CRLF behind the data. */
+static int chunk_data_end(struct h1_chunks *c, uint8_t b)
+{
+	if (b != (c->cr ? '\n' : '\r'))
+		return -EBADMSG;
+	if (c->cr)
+		*c = (struct h1_chunks){ .trailers = c->trailers };
+	else
+		c->cr = true;
+	return 0;
+}
+
+int64_t h1_chunks_feed(struct h1_chunks *c, const uint8_t *p, size_t n, const uint8_t **ret_data,
+                       size_t *ret_len)
+{
+	size_t at = 0;
+
+	*ret_data = NULL;
+	*ret_len = 0;
+	while (at < n && c->state != CHUNK_OVER) {
+		int r = 0;
+
+		switch (c->state) {
+		case CHUNK_SIZE:
+		case CHUNK_EXT:
+			r = chunk_line(c, p[at++]);
+			break;
+		case CHUNK_DATA:
+			*ret_data = p + at;
+			*ret_len = (size_t)MIN(c->left, (uint64_t)(n - at));
+			c->left -= *ret_len;
+			if (c->left == 0)
+				c->state = CHUNK_DATA_END;
+			return (int64_t)(at + *ret_len);
+		case CHUNK_DATA_END:
+			r = chunk_data_end(c, p[at++]);
+			break;
+		case CHUNK_TRAILER:
+			r = chunk_trailer(c, p[at++]);
+			break;
+		case CHUNK_OVER:
+			break;
+		}
+		if (r < 0)
+			return r;
+	}
+	return (int64_t)at;
+}

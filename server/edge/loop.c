@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loop.c - the workers: accept, wait for events, look at deadlines
+ *
+ * Theory of operation: every worker has an epoll of its own; the listening sockets are in all of
+ * them (EPOLLEXCLUSIVE), so a connection stays with the worker that accepted it. Sockets are
+ * watched edge-triggered and once: an event sets a flag, and the flag is cleared when a read or
+ * write would block. A worker with too many connections stops accepting until some are gone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "edge/edge_internal.h"
+
+#define EVENTS_MAX 256
+#define ACCEPTS_MAX 64 /* at a time */
+#define WORKERS_MAX 4u
+
+int worker_watch(struct worker *w, struct io *io, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = io };
+
+	return epoll_ctl(w->epoll, EPOLL_CTL_ADD, io->fd, &ev) < 0 ? -errno : 0;
+}
+
+void worker_again(struct worker *w, struct conn *c)
+{
+	if (c->queued || c->dead)
+		return;
+	c->queued = true;
+	c->again_next = w->again;
+	w->again = c;
+}
+
+void worker_tell(struct worker *w, struct opened *o_consume)
+{
+	pthread_mutex_lock(&w->lock);
+	o_consume->next = w->opened;
+	w->opened = o_consume;
+	pthread_mutex_unlock(&w->lock);
+	(void)eventfd_write(w->wake.fd, 1);
+}
+
+static void listeners_watch(struct worker *w, bool on)
+{
+	struct io *all[] = { &w->tls, &w->http };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		if (all[i]->fd < 0)
+			continue;
+		if (on)
+			worker_watch(w, all[i], EPOLLIN | EPOLLEXCLUSIVE);
+		else
+			epoll_ctl(w->epoll, EPOLL_CTL_DEL, all[i]->fd, NULL);
+	}
+	w->paused = !on;
+}
+
+static void accept_some(struct worker *w, const struct io *io)
+{
+	for (int i = 0; i < ACCEPTS_MAX; i++) {
+		struct sockaddr_storage peer;
+		socklen_t len = sizeof(peer);
+		int fd;
+
+		if (w->n_conns >= EDGE_CONNS_MAX) {
+			listeners_watch(w, false);
+			return;
+		}
+		fd = accept4(io->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+				listeners_watch(w, false); /* again at the next tick */
+			return;
+		}
+		conn_new(w, fd, io->kind == IO_TLS_LISTEN, &peer);
+	}
+}
+
+static void take_opened(struct worker *w)
+{
+	struct opened *o;
+	eventfd_t n;
+
+	(void)eventfd_read(w->wake.fd, &n);
+	pthread_mutex_lock(&w->lock);
+	o = w->opened;
+	w->opened = NULL;
+	pthread_mutex_unlock(&w->lock);
+	while (o) {
+		struct opened *next = o->next;
+
+		xchg_opened(w, o);
+		if (o->fd >= 0)
+			close(o->fd);
+		free(o);
+		o = next;
+	}
+}
+
+static void on_event(struct worker *w, struct io *io, uint32_t ev)
+{
+	io->readable |= (ev & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+	io->writable |= (ev & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
+	io->hup |= (ev & (EPOLLHUP | EPOLLERR)) != 0;
+	io->ended |= (ev & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+	switch (io->kind) {
+	case IO_WAKE:
+		take_opened(w);
+		break;
+	case IO_TLS_LISTEN:
+	case IO_HTTP_LISTEN:
+		accept_some(w, io);
+		break;
+	case IO_CLIENT:
+		conn_run((struct conn *)(void *)io);
+		break;
+	case IO_UP: {
+		struct up *u = (struct up *)(void *)io;
+
+		if (u->dead)
+			break;
+		if (u->x)
+			conn_run(u->x->c);
+		else
+			up_idle_event(u);
+		break;
+	}
+	}
+}
+
+static void run_again(struct worker *w)
+{
+	struct conn *c = w->again;
+
+	w->again = NULL;
+	while (c) {
+		struct conn *next = c->again_next;
+
+		c->queued = false;
+		conn_run(c);
+		c = next;
+	}
+}
+
+/* Those whose time to try again has come; one may end others, so the search begins anew each time.
+ */
+static void run_retries(struct worker *w)
+{
+	struct xchg *x = w->waiting;
+
+	while (x) {
+		struct conn *c = x->c;
+
+		if (x->state != X_RETRY || x->retry_at > w->now) {
+			x = x->next;
+			continue;
+		}
+		xchg_tick(x);
+		conn_run(c);
+		x = w->waiting;
+	}
+}
+
+/* Deadlines of those that wait for a VM: ids first, because a tick may end any of them. */
+static void tick_waiting(struct worker *w)
+{
+	uint64_t last = w->next_xchg;
+
+	for (uint64_t from = 0; from < last;) {
+		struct xchg *best = NULL;
+
+		for (struct xchg *x = w->waiting; x; x = x->next)
+			if (x->id >= from && x->id < last && (!best || x->id < best->id))
+				best = x;
+		if (!best)
+			break;
+		from = best->id + 1;
+		if (w->now >= best->deadline) {
+			struct conn *c = best->c;
+
+			xchg_tick(best);
+			conn_run(c);
+		}
+	}
+}
+
+/* One may end others (HTTP/2), so the search begins anew each time. */
+static void end_stale(struct worker *w)
+{
+	struct up *u = w->ups;
+
+	while (u) {
+		if (!u->stale) {
+			u = u->next;
+			continue;
+		}
+		u->stale = false;
+		if (u->x) {
+			struct conn *c = u->x->c;
+
+			xchg_up_failed(u->x, ECONNRESET);
+			conn_run(c);
+		} else {
+			up_close(u);
+		}
+		u = w->ups;
+	}
+}
+
+static void tick(struct worker *w)
+{
+	if (w->now < w->tick_at)
+		return;
+	w->tick_at = w->now + EDGE_TICK_MS;
+	tick_waiting(w);
+	for (struct conn *c = w->conns, *next; c; c = next) {
+		next = c->next;
+		conn_tick(c);
+	}
+	for (struct up *u = w->ups; u; u = u->next)
+		up_tick(u);
+	end_stale(w);
+	if (w->paused && w->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
+		listeners_watch(w, true);
+}
+
+static void bury(struct worker *w)
+{
+	struct conn *keep = NULL;
+
+	while (w->dead_conns) {
+		struct conn *c = w->dead_conns;
+
+		w->dead_conns = c->next;
+		if (c->queued) {
+			c->next = keep;
+			keep = c;
+		} else {
+			conn_free(c);
+		}
+	}
+	w->dead_conns = keep;
+	while (w->dead_ups) {
+		struct up *u = w->dead_ups;
+
+		w->dead_ups = u->next;
+		up_free(u);
+	}
+}
+
+static int wait_ms(const struct worker *w)
+{
+	uint64_t until = w->tick_at;
+
+	if (w->again)
+		return 0;
+	for (const struct xchg *x = w->waiting; x; x = x->next)
+		if (x->state == X_RETRY)
+			until = MIN(until, x->retry_at);
+	return until > w->now ? (int)(until - w->now) : 0;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct epoll_event ev[EVENTS_MAX];
+
+	w->now = clock_ms();
+	w->tick_at = w->now + EDGE_TICK_MS;
+	while (!atomic_load(&w->e->stopping)) {
+		int n = epoll_wait(w->epoll, ev, EVENTS_MAX, wait_ms(w));
+
+		w->now = clock_ms();
+		for (int i = 0; i < n; i++)
+			on_event(w, ev[i].data.ptr, ev[i].events);
+		run_again(w);
+		run_retries(w);
+		tick(w);
+		bury(w);
+	}
+	while (w->conns)
+		conn_close(w->conns);
+	while (w->ups)
+		up_close(w->ups);
+	run_again(w);
+	bury(w);
+	return NULL;
+}
+
+static int worker_open(struct worker *w, struct err *err)
+{
+	pthread_mutex_init(&w->lock, NULL);
+	w->epoll = epoll_create1(EPOLL_CLOEXEC);
+	w->wake = (struct io){ .kind = IO_WAKE, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+	w->tls = (struct io){ .kind = IO_TLS_LISTEN, .fd = w->e->conf.tls_fd };
+	w->http = (struct io){ .kind = IO_HTTP_LISTEN, .fd = w->e->conf.http_fd };
+	w->next_xchg = 1;
+	if (w->epoll < 0 || w->wake.fd < 0 || worker_watch(w, &w->wake, EPOLLIN) < 0)
+		return err_sys(err, -errno, "edge: epoll");
+	listeners_watch(w, true);
+	if (pthread_create(&w->thread, NULL, worker_main, w) != 0)
+		return err_set(err, -EAGAIN, "edge: no thread");
+	w->started = true;
+	return 0;
+}
+
+static void worker_close(struct worker *w)
+{
+	if (w->started) {
+		(void)eventfd_write(w->wake.fd, 1);
+		pthread_join(w->thread, NULL);
+	}
+	while (w->opened) {
+		struct opened *o = w->opened;
+
+		w->opened = o->next;
+		if (o->fd >= 0)
+			close(o->fd);
+		free(o);
+	}
+	if (w->wake.fd >= 0)
+		close(w->wake.fd);
+	if (w->epoll >= 0)
+		close(w->epoll);
+	pthread_mutex_destroy(&w->lock);
+}
+
+void edge_stop(struct edge *e)
+{
+	if (!e || atomic_exchange(&e->stopping, true))
+		return;
+	if (e->opener)
+		opener_stop(e->opener); /* nobody answers after this */
+	for (unsigned i = 0; i < e->n_workers; i++)
+		worker_close(&e->workers[i]);
+}
+
+struct edge *edge_free(struct edge *e)
+{
+	if (!e)
+		return NULL;
+	edge_stop(e);
+	opener_free(e->opener);
+	free(e->workers);
+	SSL_CTX_free(e->ssl_ctx);
+	if (e->conf.tls_fd >= 0)
+		close(e->conf.tls_fd);
+	if (e->conf.http_fd >= 0)
+		close(e->conf.http_fd);
+	free(e);
+	return NULL;
+}
+
+static void edge_freep(struct edge **e)
+{
+	edge_free(*e);
+}
+
+static int nonblock(int fd)
+{
+	int fl = fd < 0 ? 0 : fcntl(fd, F_GETFL);
+
+	return fd < 0 || (fl >= 0 && fcntl(fd, F_SETFL, fl | O_NONBLOCK) == 0) ? 0 : -errno;
+}
+
+int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct edge **ret,
+               struct err *err)
+{
+	AUTO(edge_freep) struct edge *e = calloc(1, sizeof(*e));
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int r;
+
+	if (!e)
+		return err_set(err, -ENOMEM, "edge: out of memory");
+	e->conf = *conf;
+	e->ops = *ops;
+	if (!e->conf.head_ms)
+		e->conf.head_ms = EDGE_HEAD_MS;
+	if (!e->conf.stall_ms)
+		e->conf.stall_ms = EDGE_STALL_MS;
+	if (!e->conf.workers)
+		e->conf.workers = (unsigned)MAX(cpus, 1);
+	e->conf.workers = MIN(e->conf.workers, WORKERS_MAX);
+	if (nonblock(conf->tls_fd) < 0 || nonblock(conf->http_fd) < 0)
+		return err_sys(err, -errno, "edge: listening socket");
+	if ((r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0)
+		return r;
+	e->workers = calloc(e->conf.workers, sizeof(*e->workers));
+	if (!e->workers)
+		return err_set(err, -ENOMEM, "edge: out of memory");
+	for (unsigned i = 0; i < e->conf.workers; i++) {
+		e->workers[i] = (struct worker){ .e = e, .idx = i, .epoll = -1 };
+		e->n_workers++;
+		if ((r = worker_open(&e->workers[i], err)) < 0)
+			return r;
+	}
+	*ret = TAKE_PTR(e);
+	return 0;
+}
+
+void edge_stats(struct edge *e, struct edge_stats *ret)
+{
+	*ret = (struct edge_stats){ .connections = atomic_load(&e->connections),
+		                    .requests = atomic_load(&e->requests),
+		                    .refused = atomic_load(&e->refused),
+		                    .woken = atomic_load(&e->woken),
+		                    .open = atomic_load(&e->open) };
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * up.c - connections to VMs: HTTP/1.1, kept for the next request to the same port of the same
+ * machine
+ *
+ * Theory of operation: a connection belongs to one exchange, or waits in the pool. The answer is
+ * read only while the client's side has room. It is put back when request and answer were whole and
+ * neither end wanted to close. It belongs to one machine: once that machine is gone, no packet
+ * would ever say so (its network is gone as well), so up_tick() asks.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "edge/edge_internal.h"
+
+struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume)
+{
+	struct up *u = calloc(1, sizeof(*u));
+
+	if (!u || fd_consume < 0) {
+		if (fd_consume >= 0)
+			close(fd_consume);
+		free(u);
+		return NULL;
+	}
+	u->io = (struct io){ .kind = IO_UP, .fd = fd_consume };
+	u->w = w;
+	u->t = *t;
+	if (worker_watch(w, &u->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+		close(fd_consume);
+		free(u);
+		return NULL;
+	}
+	u->next = w->ups;
+	if (w->ups)
+		w->ups->prev = u;
+	w->ups = u;
+	return u;
+}
+
+void up_close(struct up *u)
+{
+	struct worker *w = u->w;
+
+	if (u->dead)
+		return;
+	u->dead = true;
+	if (u->x)
+		u->x->up = NULL;
+	else
+		w->n_pool -= u->idle_ms != 0;
+	u->x = NULL;
+	if (u->prev)
+		u->prev->next = u->next;
+	else
+		w->ups = u->next;
+	if (u->next)
+		u->next->prev = u->prev;
+	if (u->io.fd >= 0)
+		close(u->io.fd);
+	u->io.fd = -1;
+	u->next = w->dead_ups;
+	w->dead_ups = u;
+}
+
+void up_free(struct up *u)
+{
+	ebuf_done(&u->in);
+	ebuf_done(&u->out);
+	free(u);
+}
+
+static bool same_target(const struct edge_target *a, const struct edge_target *b)
+{
+	if (a->kind != b->kind || a->port != b->port)
+		return false;
+	if (a->kind == EDGE_VM)
+		return strcmp(a->vm, b->vm) == 0 && strcmp(a->instance, b->instance) == 0;
+	return a->addr_len == b->addr_len && memcmp(&a->addr, &b->addr, a->addr_len) == 0;
+}
+
+struct up *up_take(struct worker *w, const struct edge_target *t, unsigned max_idle_ms)
+{
+	for (struct up *u = w->ups; u; u = u->next) {
+		if (!u->idle_ms || u->x || !same_target(&u->t, t) ||
+		    w->now - u->idle_ms > max_idle_ms)
+			continue;
+		u->idle_ms = 0;
+		u->reused = true;
+		w->n_pool--;
+		return u;
+	}
+	return NULL;
+}
+
+void up_assign(struct up *u, struct xchg *x)
+{
+	u->x = x;
+	x->up = u;
+	u->state = UP_HEAD;
+	u->scan = 0;
+	u->got_any = false;
+	u->chunks = (struct h1_chunks){ 0 };
+	ebuf_put(&u->out, ebuf_at(&x->head), x->head.len);
+}
+
+void up_release(struct up *u)
+{
+	struct xchg *x = u->x;
+	struct worker *w = u->w;
+
+	if (u->dead)
+		return;
+	if (!x || !u->keep || u->eof || u->shut || u->state != UP_OVER || u->in.len || u->out.len ||
+	    !x->req_over || x->resp_broken || w->n_pool >= EDGE_UP_POOL_MAX) {
+		up_close(u);
+		return;
+	}
+	x->up = NULL;
+	u->x = NULL;
+	u->idle_ms = w->now ? w->now : 1;
+	w->n_pool++;
+}
+
+/* Anything that happens to a connection nobody uses ends it: an answer nobody asked for, too. */
+void up_idle_event(struct up *u)
+{
+	uint8_t byte;
+
+	if (!u->io.readable)
+		return;
+	if (recv(u->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	    (errno == EAGAIN || errno == EINTR)) {
+		u->io.readable = false;
+		return;
+	}
+	up_close(u);
+}
+
+void up_tick(struct up *u)
+{
+	struct edge_target t = u->t;
+
+	if (!u->x)
+		u->stale = u->idle_ms && u->w->now - u->idle_ms > EDGE_UP_IDLE_MS;
+	else if (t.kind == EDGE_VM)
+		u->stale = u->w->e->ops.look(u->w->e->ops.ctx, &t) != EDGE_RUNNING ||
+		           strcmp(t.instance, u->t.instance) != 0;
+}
+
+/* ---- the answer ---- */
+
+static bool body_over(struct up *u)
+{
+	u->state = UP_OVER;
+	resp_end(u->x);
+	return true;
+}
+
+static bool broken(struct up *u)
+{
+	u->keep = false;
+	resp_break(u->x);
+	return true;
+}
+
+/* The head of the answer; true: something happened. */
+static bool take_answer(struct up *u)
+{
+	struct xchg *x = u->x;
+	struct h1_head *h = &u->w->head;
+	int r = h1_response(ebuf_at(&u->in), u->in.len, &u->scan, x->is_head, h);
+
+	if (r == 0)
+		return false;
+	if (r < 0 || (h->status == 101 && !x->upgrade)) {
+		xchg_up_failed(x, EBADMSG);
+		return true;
+	}
+	if (h->status < 200 && h->status != 101) {
+		ebuf_take(&u->in, h->len); /* we have said 100 ourselves; hints are not passed on */
+		u->scan = 0;
+		return true;
+	}
+	u->keep = !h->close;
+	u->framing = h->framing;
+	u->left = h->length;
+	r = resp_head(x, h, h->framing == H1_BODY_LENGTH ? h->length : UINT64_MAX);
+	ebuf_take(&u->in, h->len);
+	if (r < 0)
+		return broken(u);
+	if (h->status == 101) {
+		x->state = X_TUNNEL;
+		x->close_after = true;
+		x->req_over = false;
+		u->keep = false;
+		u->state = UP_BODY;
+		u->framing = H1_BODY_CLOSE;
+		return true;
+	}
+	u->state = UP_BODY;
+	if (h->framing == H1_BODY_NONE || (h->framing == H1_BODY_LENGTH && !h->length))
+		return body_over(u);
+	return true;
+}
+
+static bool pass_chunks(struct up *u)
+{
+	const uint8_t *data;
+	size_t n = 0;
+	int64_t took = h1_chunks_feed(&u->chunks, ebuf_at(&u->in), MIN(u->in.len, resp_room(u->x)),
+	                              &data, &n);
+
+	if (took < 0 || (n && resp_data(u->x, data, n) < 0))
+		return broken(u);
+	ebuf_take(&u->in, (size_t)took);
+	if (u->chunks.state == CHUNK_OVER)
+		return body_over(u);
+	return took > 0;
+}
+
+static bool pass_answer(struct up *u)
+{
+	size_t n = MIN(u->in.len, resp_room(u->x));
+
+	if (n == 0)
+		return false;
+	if (u->framing == H1_BODY_CHUNKED)
+		return pass_chunks(u);
+	if (u->framing == H1_BODY_LENGTH)
+		n = (size_t)MIN((uint64_t)n, u->left);
+	if (resp_data(u->x, ebuf_at(&u->in), n) < 0)
+		return broken(u);
+	ebuf_take(&u->in, n);
+	if (u->framing == H1_BODY_LENGTH) {
+		u->left -= n;
+		if (u->left == 0)
+			return body_over(u);
+	}
+	return true;
+}
+
+static bool at_eof(struct up *u)
+{
+	if (u->in.len && u->state == UP_BODY)
+		return false; /* the client has no room yet */
+	if (u->state == UP_HEAD) {
+		xchg_up_failed(u->x, ECONNRESET);
+		return true;
+	}
+	if (u->state == UP_OVER)
+		return false;
+	u->keep = false;
+	return u->framing == H1_BODY_CLOSE ? body_over(u) : broken(u);
+}
+
+static bool connect_over(struct up *u)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+	struct xchg *x = u->x;
+
+	if (!u->io.writable && !u->io.hup)
+		return false;
+	if (getsockopt(u->io.fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+		error = errno;
+	if (error) {
+		xchg_up_failed(x, error);
+		return true;
+	}
+	u->connected = true;
+	u->io.hup = false; /* a socket that is not connected yet has nobody there */
+	u->io.ended = false;
+	x->state = X_ACTIVE;
+	x->deadline = u->w->now + EDGE_ANSWER_MS;
+	xchg_wait(x, false);
+	return true;
+}
+
+static bool write_some(struct up *u)
+{
+	ssize_t n;
+
+	if (!u->out.len || !u->io.writable || u->shut)
+		return false;
+	n = send(u->io.fd, ebuf_at(&u->out), u->out.len, MSG_NOSIGNAL);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		u->io.writable = errno == EINTR;
+		return false;
+	}
+	if (n < 0) { /* it may have answered before it closed: read that */
+		u->shut = true;
+		u->keep = false;
+		ebuf_done(&u->out);
+		return true;
+	}
+	ebuf_take(&u->out, (size_t)n);
+	return true;
+}
+
+static bool read_some(struct up *u)
+{
+	size_t room = ebuf_free_up_to(&u->in, EDGE_BUF);
+	uint8_t *p;
+	ssize_t n;
+
+	if (!u->io.readable || u->eof || room == 0 || resp_room(u->x) == 0)
+		return false;
+	p = ebuf_room(&u->in, room, EDGE_BUF);
+	if (!p)
+		return false;
+	n = recv(u->io.fd, p, room, 0);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		u->io.readable = errno == EINTR;
+		return false;
+	}
+	if (n <= 0) {
+		u->eof = true;
+		return true;
+	}
+	if ((size_t)n < room && !u->io.ended)
+		u->io.readable = false;
+	u->got_any = true;
+	u->in.len += (size_t)n;
+	return true;
+}
+
+bool up_run(struct up *u)
+{
+	bool moved = false;
+
+	if (!u->connected) {
+		moved = connect_over(u);
+		if (!moved || u->dead || !u->connected)
+			return moved;
+	}
+	moved |= write_some(u);
+	moved |= read_some(u);
+	if (u->state == UP_HEAD && u->in.len)
+		moved |= take_answer(u);
+	if (!u->dead && u->x && u->state == UP_BODY)
+		moved |= pass_answer(u);
+	if (!u->dead && u->x && u->eof)
+		moved |= at_eof(u);
+	return moved;
+}

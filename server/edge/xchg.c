@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * xchg.c - one request: where it goes, how it gets there, what is said when it does not
+ *
+ * Theory of operation: a request for a VM takes a connection that waits, or asks an opener thread
+ * for a socket, which wakes the VM if it must. Then the port is tried until it is up: for a moment
+ * in a VM that has been running, for longer in one that was just woken. Whatever goes wrong before
+ * the answer began becomes a page; after that, the answer is cut.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "edge/edge_internal.h"
+
+#define CONNECT_MS 10000 /* a port that neither answers nor refuses */
+#define ACME_PATH "/.well-known/acme-challenge/"
+
+struct xchg *xchg_new(struct conn *c)
+{
+	struct xchg *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return NULL;
+	x->id = c->w->next_xchg++;
+	x->c = c;
+	x->sock = -1;
+	x->since = c->w->now;
+	atomic_fetch_add_explicit(&c->w->e->requests, 1, memory_order_relaxed);
+	return x;
+}
+
+void xchg_wait(struct xchg *x, bool waiting)
+{
+	struct worker *w = x->c->w;
+
+	if (x->waiting == waiting)
+		return;
+	x->waiting = waiting;
+	if (waiting) {
+		x->prev = NULL;
+		x->next = w->waiting;
+		if (w->waiting)
+			w->waiting->prev = x;
+		w->waiting = x;
+		return;
+	}
+	if (x->prev)
+		x->prev->next = x->next;
+	else
+		w->waiting = x->next;
+	if (x->next)
+		x->next->prev = x->prev;
+}
+
+static void drop_up(struct xchg *x)
+{
+	if (x->up)
+		up_close(x->up);
+	x->up = NULL;
+	if (x->sock >= 0)
+		close(x->sock);
+	x->sock = -1;
+}
+
+void xchg_free(struct xchg *x)
+{
+	if (x->up && x->resp_over)
+		up_release(x->up);
+	drop_up(x);
+	xchg_wait(x, false);
+	ebuf_done(&x->head);
+	ebuf_done(&x->body);
+	ebuf_done(&x->req_body);
+	ebuf_done(&x->target);
+	ebuf_done(&x->authority);
+	ebuf_done(&x->cookie);
+	ebuf_done(&x->fields);
+	free(x);
+}
+
+/* ---- answers of our own ---- */
+
+static void answer(struct xchg *x, unsigned status, const char *type, const struct ebuf *body)
+{
+	struct h1_head h = { .status = status, .framing = H1_BODY_LENGTH, .length = body->len };
+	bool head_only = x->is_head;
+
+	h.fields[h.n_fields++] =
+	        (struct h1_field){ { "Content-Type", 12 }, { type, strlen(type) } };
+	h.fields[h.n_fields++] = (struct h1_field){ { "Cache-Control", 13 }, { "no-store", 8 } };
+	if (status == 503)
+		h.fields[h.n_fields++] = (struct h1_field){ { "Retry-After", 11 }, { "3", 1 } };
+	if (resp_head(x, &h, body->len) < 0 ||
+	    (!head_only && body->len && resp_data(x, ebuf_at(body), body->len) < 0))
+		resp_break(x);
+	else
+		resp_end(x);
+}
+
+void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *title,
+                 const char *text)
+{
+	struct ebuf body = { 0 };
+	const char *type;
+
+	drop_up(x);
+	xchg_wait(x, false);
+	x->state = X_LOCAL;
+	atomic_fetch_add_explicit(&x->c->w->e->refused, 1, memory_order_relaxed);
+	if (x->resp_begun || page_make(x, status, code, title, text ? text : "", &body, &type) < 0)
+		resp_break(x);
+	else
+		answer(x, status, type, &body);
+	ebuf_done(&body);
+}
+
+static void refuse_unmapped(struct xchg *x)
+{
+	xchg_refuse(x, 404, "DOMAIN_NOT_MAPPED", "This name leads nowhere",
+	            "No VM is mapped to this name. Its owner can map one: POST "
+	            "/domains/v1/mappings/{domain} with {vmId, vmPort}, or "
+	            "freestyle.domains.mappings.create().");
+}
+
+static void refuse_silent(struct xchg *x)
+{
+	char text[320];
+
+	snprintf(text, sizeof(text),
+	         "The VM runs, but nothing listens on its port %u. Start the program there, and "
+	         "let it listen on 0.0.0.0, not on 127.0.0.1 alone.",
+	         x->t.port);
+	xchg_refuse(x, 502, "NOTHING_LISTENS", "Nothing listens here", text);
+}
+
+static void refuse_starting(struct xchg *x)
+{
+	xchg_refuse(x, 503, "VM_STARTING", "The VM is starting",
+	            "The VM behind this name was asleep and is being started. Try again in a "
+	            "moment; this page does so by itself.");
+}
+
+static void refuse_open(struct xchg *x, const struct err *err)
+{
+	if (err->code == -ENOENT) {
+		refuse_unmapped(x);
+	} else if (err->code == -EBUSY || err->code == -ETIMEDOUT || err->code == -EAGAIN) {
+		refuse_starting(x);
+	} else {
+		xchg_refuse(
+		        x, 503, err->tag ? err->tag : "VM_NOT_RUNNING", "The VM cannot be started",
+		        "The VM behind this name does not run, and could not be started now. Its "
+		        "owner finds the reason in its logs.");
+	}
+}
+
+/* ---- the way to the VM ---- */
+
+static int plain_socket(const struct edge_target *t)
+{
+	return socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+void xchg_connect(struct xchg *x, int fd_consume)
+{
+	struct worker *w = x->c->w;
+	int fl = fcntl(fd_consume, F_GETFL);
+	struct up *u;
+	int r;
+
+	if (fl >= 0)
+		(void)fcntl(fd_consume, F_SETFL, fl | O_NONBLOCK);
+	r = connect(fd_consume, (const struct sockaddr *)&x->t.addr, x->t.addr_len) < 0 ? errno : 0;
+	u = up_new(w, &x->t, fd_consume);
+	if (!u) {
+		xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+		return;
+	}
+	x->state = X_CONNECTING;
+	x->deadline = MAX(x->deadline, w->now + CONNECT_MS);
+	xchg_wait(x, true);
+	up_assign(u, x);
+	if (r && r != EINPROGRESS)
+		xchg_up_failed(x, r);
+}
+
+static void ask_opener(struct xchg *x)
+{
+	struct edge *e = x->c->w->e;
+
+	x->state = X_OPENING;
+	x->deadline = x->since + e->conf.wait_ms;
+	xchg_wait(x, true);
+	if (opener_ask(e->opener, x->c->w, x->id, &x->t) < 0)
+		xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+}
+
+static void find_way(struct xchg *x, bool pool)
+{
+	struct worker *w = x->c->w;
+	struct edge *e = w->e;
+	unsigned idle = x->again_ok ? EDGE_UP_IDLE_MS : EDGE_UP_FRESH_MS;
+	enum edge_look look = EDGE_RUNNING;
+	struct up *u = NULL;
+
+	if (x->t.kind == EDGE_NOWHERE) {
+		refuse_unmapped(x);
+		return;
+	}
+	if (x->t.kind == EDGE_VM)
+		look = e->ops.look(e->ops.ctx, &x->t);
+	if (look == EDGE_ASLEEP && !x->was_asleep) {
+		x->was_asleep = true;
+		atomic_fetch_add_explicit(&e->woken, 1, memory_order_relaxed);
+	}
+	if (pool && look == EDGE_RUNNING && !x->upgrade)
+		u = up_take(w, &x->t, idle);
+	if (u) {
+		up_assign(u, x);
+		x->state = X_ACTIVE;
+		x->deadline = w->now + EDGE_ANSWER_MS;
+	} else if (x->t.kind == EDGE_VM) {
+		ask_opener(x);
+	} else {
+		int fd = plain_socket(&x->t);
+
+		if (fd < 0)
+			xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+		else
+			xchg_connect(x, fd);
+	}
+}
+
+/* Answers of ours to an ACME server; what we have no answer for goes to the VM. */
+static bool acme(struct xchg *x)
+{
+	struct edge *e = x->c->w->e;
+	const char *p = (const char *)ebuf_at(&x->head);
+	size_t skip = strlen(x->method) + 1, n = strlen(ACME_PATH), len = 0;
+	char token[128], text[EDGE_ACME_TEXT_MAX];
+	struct ebuf body = { 0 };
+
+	if (!e->ops.challenge || x->head.len < skip + n + 1 || memcmp(p + skip, ACME_PATH, n) != 0)
+		return false;
+	p += skip + n;
+	while (len < sizeof(token) - 1 && p[len] != ' ' && p[len] != '\r') {
+		token[len] = p[len];
+		len++;
+	}
+	token[len] = '\0';
+	if (e->ops.challenge(e->ops.ctx, token, text) < 0 ||
+	    ebuf_put(&body, text, strlen(text)) < 0)
+		return false;
+	x->state = X_LOCAL;
+	answer(x, 200, "text/plain", &body);
+	ebuf_done(&body);
+	return true;
+}
+
+void xchg_begin(struct xchg *x)
+{
+	struct edge *e = x->c->w->e;
+
+	if (acme(x))
+		return;
+	e->ops.route(e->ops.ctx, x->host, &x->t);
+	find_way(x, true);
+}
+
+void xchg_opened(struct worker *w, struct opened *o)
+{
+	struct xchg *x = w->waiting;
+
+	while (x && x->id != o->xchg)
+		x = x->next;
+	if (!x || x->state != X_OPENING)
+		return; /* the client left, or waited long enough */
+	struct conn *c = x->c;
+	if (o->fd < 0) {
+		refuse_open(x, &o->err);
+	} else {
+		x->t = o->t;
+		x->opened_ms = w->now;
+		xchg_connect(x, TAKE_FD(o->fd));
+	}
+	conn_run(c);
+}
+
+/* Keeps the socket for another try. */
+static void retry_later(struct xchg *x)
+{
+	struct up *u = x->up;
+
+	epoll_ctl(u->w->epoll, EPOLL_CTL_DEL, u->io.fd, NULL);
+	x->sock = TAKE_FD(u->io.fd);
+	up_close(u);
+	x->backoff_ms =
+	        x->backoff_ms ? MIN(2 * x->backoff_ms, EDGE_RETRY_MAX_MS) : EDGE_RETRY_MIN_MS;
+	x->retry_at = x->c->w->now + x->backoff_ms;
+	x->state = X_RETRY;
+	xchg_wait(x, true);
+}
+
+void xchg_up_failed(struct xchg *x, int error)
+{
+	struct worker *w = x->c->w;
+	struct up *u = x->up;
+	bool connecting = u && !u->connected;
+
+	if (x->resp_begun) {
+		resp_break(x);
+		return;
+	}
+	if (connecting && x->t.kind == EDGE_VM &&
+	    (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH)) {
+		uint64_t until = x->opened_ms + MAX(x->t.fresh_ms, EDGE_GRACE_MS);
+
+		x->deadline = MIN(until, x->since + w->e->conf.wait_ms);
+		if (w->now < x->deadline)
+			retry_later(x);
+		else
+			refuse_silent(x);
+		return;
+	}
+	if (!connecting && u && u->reused && !u->got_any && x->again_ok && !x->req_begun) {
+		up_close(u); /* it was closed while it waited: nobody has seen the request */
+		find_way(x, false);
+		return;
+	}
+	if (connecting)
+		refuse_silent(x);
+	else if (error == EBADMSG)
+		xchg_refuse(x, 502, "BAD_ANSWER", "Not an answer",
+		            "What the program in the VM answered is not HTTP.");
+	else
+		xchg_refuse(x, 502, "CONNECTION_CLOSED", "The connection was closed",
+		            "The program in the VM closed the connection without an answer.");
+}
+
+void xchg_tick(struct xchg *x)
+{
+	uint64_t now = x->c->w->now;
+
+	if (now >= x->deadline) {
+		if (x->state == X_OPENING)
+			refuse_starting(x);
+		else
+			refuse_silent(x);
+		return;
+	}
+	if (x->state == X_RETRY && now >= x->retry_at)
+		xchg_connect(x, TAKE_FD(x->sock));
+}
+
+/* ---- the request's body ---- */
+
+size_t xchg_room(const struct xchg *x)
+{
+	if (x->state == X_ACTIVE || x->state == X_TUNNEL)
+		return x->up ? ebuf_free_up_to(&x->up->out, EDGE_BUF) : 0;
+	return 0;
+}
+
+int xchg_data(struct xchg *x, const uint8_t *p, size_t n)
+{
+	struct ebuf *out;
+
+	if (!x->up || x->up->shut)
+		return 0; /* the VM takes no more; its answer says why */
+	out = &x->up->out;
+	x->req_begun = true;
+	if (x->state == X_TUNNEL || x->req_framing != H1_BODY_CHUNKED)
+		return ebuf_put(out, p, n);
+	if (ebuf_printf(out, "%zx\r\n", n) < 0 || ebuf_put(out, p, n) < 0)
+		return -ENOMEM;
+	return ebuf_put(out, "\r\n", 2);
+}
+
+void xchg_data_end(struct xchg *x)
+{
+	x->req_over = true;
+	if (x->req_framing == H1_BODY_CHUNKED && x->up && !x->up->shut)
+		ebuf_put(&x->up->out, "0\r\n\r\n", 5);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net/resolv.h - which name server to ask */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+/* "192.0.2.53", port 53; false when it is no address. */
+bool resolv_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len);
+/* The first one of /etc/resolv.conf; -ENOENT. */
+int resolv_host(struct sockaddr_storage *ret, socklen_t *ret_len);
+/* That address, or the host's when it is empty. */
+int resolv_server(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schema_domain.c - the migration for names */
+#include "store/store_internal.h"
+
+const char migration_domains[] =
+        "CREATE TABLE domain_verifications ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  domain TEXT NOT NULL,"
+        "  code TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  UNIQUE (account, domain)"
+        ");"
+        "CREATE TABLE domains ("
+        "  domain TEXT PRIMARY KEY,"
+        "  id TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  wildcard BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX domains_account ON domains (account, created_ms);"
+        "CREATE TABLE domain_mappings ("
+        "  domain TEXT PRIMARY KEY,"
+        "  id TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  vm TEXT NOT NULL,"
+        "  port BIGINT NOT NULL,"
+        "  ownership TEXT,"
+        "  created_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX domain_mappings_account ON domain_mappings (account, created_ms);"
+        "CREATE INDEX domain_mappings_vm ON domain_mappings (vm);";

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""knot.py - a real name server (Knot DNS) with one zone, on a loopback address of its own; records change by dynamic update"""
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+
+ADDRESS = "127.0.0.77"  # all of 127/8 is this host; port 53, because resolvers have no other
+
+CONF = """
+server:
+    rundir: "{dir}"
+    listen: {address}@53
+    user: {user}
+log:
+  - target: stderr
+    any: error
+database:
+    storage: "{dir}"
+acl:
+  - id: here
+    address: 127.0.0.0/8
+    action: update
+zone:
+  - domain: {zone}
+    file: "{dir}/zone"
+    acl: here
+"""
+
+ZONE = """
+$ORIGIN {zone}.
+$TTL 1
+@ SOA ns hostmaster 1 3600 600 86400 1
+@ NS ns
+ns A 127.0.0.1
+* A 127.0.0.1
+@ A 127.0.0.1
+"""
+
+
+class Knot:
+    def __init__(self, zone):
+        self.zone = zone
+        self.dir = tempfile.mkdtemp(prefix="pando-knot-")
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        with open(os.path.join(self.dir, "conf"), "w") as f:
+            f.write(CONF.format(dir=self.dir, address=ADDRESS, zone=zone, user=user))
+        with open(os.path.join(self.dir, "zone"), "w") as f:
+            f.write(ZONE.format(zone=zone))
+        self.log = open(os.path.join(self.dir, "log"), "w+")
+        self.p = subprocess.Popen(["knotd", "-c", os.path.join(self.dir, "conf")], stdin=subprocess.DEVNULL, stdout=self.log,
+                                  stderr=self.log,
+                                  preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL))
+
+    def says(self):
+        self.log.flush()
+        with open(os.path.join(self.dir, "log")) as f:
+            return f.read()
+
+    def ask(self, name, kind="TXT"):
+        r = subprocess.run(["kdig", f"@{ADDRESS}", "+short", "+time=1", "+retry=0", name, kind], capture_output=True, text=True)
+        return r.stdout.split() if r.returncode == 0 else None
+
+    def ready(self):
+        if self.p.poll() is not None:
+            raise AssertionError(f"knotd ended: {self.says()}")
+        return self.ask(self.zone, "SOA")
+
+    def update(self, *lines):
+        text = "\n".join([f"server {ADDRESS}", f"zone {self.zone}.", *lines, "send", "quit", ""])
+        r = subprocess.run(["knsupdate"], input=text, capture_output=True, text=True, timeout=30)
+        assert r.returncode == 0 and not r.stderr.strip(), f"knsupdate: {r.stdout}{r.stderr}"
+
+    def close(self):
+        self.p.terminate()
+        try:
+            self.p.wait(20)
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            self.p.wait()
+        self.log.close()
+        shutil.rmtree(self.dir, ignore_errors=True)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Domains of one's own: verified by a TXT record in a real name server, certified by the local CA or by ACME (pebble)"""
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+
+from case import limit, long, wait_for
+
+from harness import ROOT, Server, free_port
+from knot import ADDRESS, Knot
+from test_edge import EdgeBase
+
+SDK = os.path.join(ROOT, "tests/sdk")
+ZONE = "example.test"
+TXT = "_freestyle_custom_hostname"
+
+
+class Dns(EdgeBase):
+    """A name server beside the server."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.s = None
+        cls.knot = Knot(ZONE)
+        try:
+            wait_for("knot answers", cls.knot.ready, 60)
+            cls.make_server()
+        except BaseException:
+            cls.knot.close()
+            raise
+        cls.use_edge()
+
+    @classmethod
+    def make_server(cls):
+        cls.s = Server(env={"PANDO_RESOLVER": ADDRESS})
+        cls.s.start()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.knot.close()
+
+    def verify(self, domain):
+        v = self.s.api("POST", "/domains/v1/verifications", {"domain": domain})
+        self.knot.update(f"add {TXT}.{domain}. 1 TXT \"{v['verificationCode']}\"")
+        self.assertEqual(self.s.api("PUT", "/domains/v1/verifications", {"domain": domain}), {"domain": domain})
+
+    def leaf(self, name, ca=None):
+        """(issuer, names) of the certificate that the edge shows for a name; checked against the CA when there is one."""
+        ctx = ssl.create_default_context(cafile=ca) if ca else ssl._create_unverified_context()
+        with ctx.wrap_socket(socket.create_connection(("127.0.0.1", self.tls_port), timeout=60), server_hostname=name) as s:
+            pem = ssl.DER_cert_to_PEM_cert(s.getpeercert(binary_form=True))
+        text = subprocess.run(["openssl", "x509", "-noout", "-issuer", "-ext", "subjectAltName"], input=pem, capture_output=True,
+                              text=True, check=True).stdout
+        return text
+
+
+class Domains(Dns):
+    def test_verification(self):
+        s = self.s
+        v = s.api("POST", "/domains/v1/verifications", {"domain": "WWW.Example.Test."})
+        self.assertEqual(v["domain"], "www.example.test")
+        self.assertEqual(s.api("POST", "/domains/v1/verifications", {"domain": "www.example.test"})["id"], v["id"], "asked twice, made twice")
+        self.assertEqual([x["verificationCode"] for x in s.api("GET", "/domains/v1/verifications")], [v["verificationCode"]])
+        complete = (s.api, "PUT", "/domains/v1/verifications")
+        self.refused(403, "DOMAIN_OWNERSHIP_VERIFICATION_FAILED", *complete, {"id": v["id"]})
+        self.knot.update(f"add {TXT}.www.example.test. 1 TXT \"something else\"", f"add {TXT}.www.example.test. 1 TXT \"x{v['verificationCode']}\"")
+        self.refused(403, "DOMAIN_OWNERSHIP_VERIFICATION_FAILED", *complete, {"id": v["id"]})
+        self.assertEqual(s.api("GET", "/domains/v1/domains"), [])
+        # many and long records: the answer is cut short over UDP and asked for again over TCP; one is made of two strings
+        half = len(v["verificationCode"]) // 2
+        self.knot.update(*[f"add {TXT}.www.example.test. 1 TXT \"{i:0200d}\"" for i in range(20)],
+                         f"add {TXT}.www.example.test. 1 TXT \"{v['verificationCode'][:half]}\" \"{v['verificationCode'][half:]}\"")
+        self.assertEqual(s.api("PUT", "/domains/v1/verifications", {"id": v["id"]}), {"domain": "www.example.test"})
+        self.refused(404, "VERIFICATION_NOT_FOUND", *complete, {"id": v["id"]})
+        self.assertEqual(s.api("GET", "/domains/v1/verifications"), [])
+        d = s.api("GET", "/domains/v1/domains?limit=50&offset=0")
+        self.assertEqual([(x["domain"], x["verifiedDns"], x["implicitlyOwned"]) for x in d], [("www.example.test", True, False)])
+        self.refused(400, "DOMAIN_ALREADY_EXISTS", s.api, "POST", "/domains/v1/verifications", {"domain": "www.example.test"})
+
+    def test_cancel_and_refusals(self):
+        s = self.s
+        v = s.api("POST", "/domains/v1/verifications", {"domain": "gone.example.test"})
+        cancel = (s.api, "DELETE", "/domains/v1/verifications")
+        self.refused(404, "VERIFICATION_NOT_FOUND", *cancel, {"domain": "gone.example.test", "verificationCode": "no"})
+        self.assertEqual(s.api("DELETE", "/domains/v1/verifications", {"domain": "gone.example.test", "verificationCode": v["verificationCode"]}),
+                         {"domain": "gone.example.test", "verificationCode": v["verificationCode"]})
+        self.refused(404, "VERIFICATION_NOT_FOUND", *cancel, {"domain": "gone.example.test"})
+        for bad in ("", "a", "a b.test", "x." + "a" * 300, "*.example.test", "a.style.dev", "b.pando.localhost", "10.0.0.1"):
+            status, body = s.request("POST", "/domains/v1/verifications", {"domain": bad})
+            self.assertEqual((status, body["code"]), (400, "INVALID_DOMAIN" if bad else "BAD_REQUEST"), bad)
+
+    def test_names_below_a_verified_domain(self):
+        s, vm = self.s, self.s.create()
+        self.start_app(vm)
+        self.verify(ZONE)
+        for name in (ZONE, f"deep.down.{ZONE}", f"*.wild.{ZONE}"):
+            self.map(name, vm)
+        for name in (ZONE, f"deep.down.{ZONE}", f"any.wild.{ZONE}"):
+            self.assertEqual(self.e.curl(f"https://{name}/echo").status, 200, name)
+            self.assertIn("Pando local CA", self.leaf(name, self.ca))
+        self.assertEqual(self.e.curl(f"http://other.{ZONE}/echo").status, 404)
+        # another account that proves the same domain takes it over, and the names with it
+        account = s.api("POST", "/v1/accounts", {"name": "new owner"})
+        key = s.api("POST", f"/v1/keys?accountId={account['id']}", {"name": "k"})["key"]
+        v = s.api("POST", "/domains/v1/verifications", {"domain": f"down.{ZONE}"}, key=key)
+        self.knot.update(f"add {TXT}.down.{ZONE}. 1 TXT \"{v['verificationCode']}\"")
+        s.api("PUT", "/domains/v1/verifications", {"id": v["id"]}, key=key)
+        self.assertEqual(self.e.curl(f"http://deep.down.{ZONE}/echo").status, 404)
+        self.refused(401, "DOMAIN_OWNERSHIP_NOT_VERIFIED", self.map, f"deep.down.{ZONE}", vm)
+        self.assertEqual(self.e.curl(f"https://{ZONE}/echo").status, 200)
+        # a wildcard certificate, of the local CA
+        self.refused(403, "NO_DOMAIN_OWNERSHIP", s.api, "POST", "/domains/v1/certs/not.mine.test/wildcard")
+        self.refused(403, "NO_DOMAIN_OWNERSHIP", s.api, "POST", f"/domains/v1/certs/{ZONE}/wildcard", key=key)
+        self.assertEqual(s.api("POST", f"/domains/v1/certs/{ZONE}/wildcard"), {"domain": ZONE})
+        self.assertIn(f"DNS:*.{ZONE}", self.leaf(f"anything.{ZONE}", self.ca))
+        s.api("DELETE", f"/v1/accounts/{account['id']}")
+        s.delete(vm)
+        self.assertEqual(s.api("GET", "/domains/v1/mappings"), [])
+
+    @limit(200)
+    def test_the_package_completes(self):
+        if not os.path.isdir(os.path.join(SDK, "node_modules/freestyle")):
+            subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=SDK, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=110)
+        env = {**os.environ, "FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key()}
+
+        def node(text):
+            r = subprocess.run(["node", "--input-type=module", "-e", 'import { freestyle } from "freestyle";' + text], cwd=SDK, env=env,
+                               capture_output=True, text=True, timeout=60)
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            return json.loads(r.stdout)
+        domain = f"package.{ZONE}"
+        made = node(f'const v = await freestyle.domains.verifications.create({{ domain: "{domain}" }}); '
+                    'console.log(JSON.stringify(await freestyle.domains.verifications.list()));')
+        code = next(v["verificationCode"] for v in made if v["domain"] == domain)
+        self.knot.update(f"add {TXT}.{domain}. 1 TXT \"{code}\"")
+        self.assertEqual(node(f'console.log(JSON.stringify(await freestyle.domains.verifications.complete({{ domain: "{domain}" }})));')["domain"], domain)
+        self.assertIn(domain, json.dumps(node("console.log(JSON.stringify(await freestyle.domains.list()));")))
+
+    def test_zy_no_name_server(self):
+        v = self.s.api("POST", "/domains/v1/verifications", {"domain": "late.example.test"})
+        self.knot.close()
+        status, body = self.s.request("PUT", "/domains/v1/verifications", {"id": v["id"]})
+        self.assertEqual((status, body["code"]), (500, "FAILED_TO_VERIFY_DOMAIN"))
+
+
+HOOK = """#!/bin/sh
+# what an operator's hook for dns-01 looks like: METHOD TYPE NAME TOKEN VALUE
+case $1 in
+begin) verb=add ;;
+*) verb=del ;;
+esac
+printf 'server %s\\nzone {zone}.\\n%s _acme-challenge.%s. 1 TXT "%s"\\nsend\\nquit\\n' {address} $verb "$3" "$5" | knsupdate
+"""
+
+
+class Acme(Dns):
+    """pebble is the ACME server; it resolves names with knot and asks the edge's plain port."""
+    limit_s = 240
+    validity = 90 * 86400  # seconds
+
+    @classmethod
+    def make_server(cls):
+        cls.dir = tempfile.mkdtemp(prefix="pando-acme-")
+        os.chmod(cls.dir, 0o755)
+        cls.pebble = None
+        hook = os.path.join(cls.dir, "hook")
+        with open(hook, "w") as f:
+            f.write(HOOK.format(zone=ZONE, address=ADDRESS))
+        os.chmod(hook, 0o755)
+        cls.port, cls.manage = free_port(), free_port()
+        cls.s = Server(env={"PANDO_RESOLVER": ADDRESS, "PANDO_ACME_URL": f"https://127.0.0.1:{cls.port}/dir",
+                            "PANDO_ACME_EMAIL": "operator@example.test", "PANDO_ACME_DNS_HOOK": hook})
+        cls.make_pebble()
+        # uacme trusts what the host trusts: pebble's CA takes the place of the list, in a mount namespace of its own
+        bundle = os.path.join(cls.dir, "pebble.crt")
+        cls.s.prefix = ["unshare", "-m", "sh", "-c", f"mount --bind {bundle} /etc/ssl/certs/ca-certificates.crt && exec \"$@\"", "sh"]
+        cls.s.start()
+
+    @classmethod
+    def make_pebble(cls):
+        at = lambda n: os.path.join(cls.dir, n)  # noqa: E731
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-subj", "/CN=pebble", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", at("pebble.key"),
+                        "-out", at("pebble.crt")], check=True, capture_output=True)
+        with open(at("pebble.json"), "w") as f:
+            json.dump({"pebble": {"listenAddress": f"127.0.0.1:{cls.port}", "managementListenAddress": f"127.0.0.1:{cls.manage}",
+                                  "certificate": at("pebble.crt"), "privateKey": at("pebble.key"),
+                                  "httpPort": cls.s.edge_http_port, "tlsPort": cls.s.edge_port,
+                                  "certificateValidityPeriod": cls.validity}}, f)
+        cls.log = open(at("log"), "w")
+        cls.pebble = subprocess.Popen(["pebble", "-config", at("pebble.json"), "-dnsserver", f"{ADDRESS}:53"], stdout=cls.log, stderr=cls.log,
+                                      env={**os.environ, "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0"})
+
+        def up():
+            try:
+                socket.create_connection(("127.0.0.1", cls.port), timeout=1).close()
+                return True
+            except OSError:
+                return False
+        wait_for("pebble listens", up, 60)
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        if cls.pebble:
+            cls.pebble.kill()
+            cls.pebble.wait()
+            cls.log.close()
+        shutil.rmtree(cls.dir, ignore_errors=True)
+
+    def issued(self, name):
+        return "Pebble" in self.leaf(name)
+
+    def test_http_01(self):
+        type(self).vm = self.s.create()
+        self.verify(ZONE)
+        self.map(f"shop.{ZONE}", self.vm)
+        wait_for("ACME certified the name", lambda: self.issued(f"shop.{ZONE}"), 120, 0.5)
+        self.assertIn(f"DNS:shop.{ZONE}", self.leaf(f"shop.{ZONE}"))
+        self.assertIn("Pando local CA", self.leaf("preview.style.dev", self.ca), "preview names are the local CA's")
+
+    def test_wildcard_by_dns_01(self):
+        self.assertFalse(self.issued(f"one.{ZONE}"))
+        self.assertEqual(self.s.api("POST", f"/domains/v1/certs/{ZONE}/wildcard", timeout=200), {"domain": ZONE})
+        text = self.leaf(f"one.{ZONE}")
+        self.assertIn("Pebble", text)
+        self.assertIn(f"DNS:*.{ZONE}", text)
+        self.assertIsNone(next(iter(self.knot.ask(f"_acme-challenge.{ZONE}") or []), None), "the hook left its record behind")
+
+    def test_keys_are_secret_and_survive(self):
+        top = os.path.join(self.s.dir, "certs")
+        keys = [os.path.join(at, n) for at, _, names in os.walk(top) for n in names if n.endswith("key.pem") and "acme" in at]
+        self.assertEqual(len(keys), 4)  # two accounts', two names'
+        for path in keys:
+            self.assertEqual(os.stat(path).st_mode & 0o077, 0, path)
+        before = self.leaf(f"shop.{ZONE}")
+        self.s.restart()
+        self.assertEqual(self.leaf(f"shop.{ZONE}"), before)
+        self.assertIn("Pebble", before)
+        self.s.delete(self.vm)
+
+    @limit(400)
+    @long
+    def test_renewal(self):
+        """Certificates that live for 90 seconds are replaced before their end."""
+        type(self).validity = 90
+        self.pebble.kill()
+        self.pebble.wait()
+        self.make_pebble()
+        vm = self.s.create()
+        self.verify(f"short.{ZONE}")
+        self.map(f"a.short.{ZONE}", vm)
+        wait_for("ACME certified the name", lambda: self.issued(f"a.short.{ZONE}"), 120, 0.5)
+
+        def serial():
+            with open(os.path.join(self.s.dir, f"certs/acme/a.short.{ZONE}/cert.pem")) as f:
+                return subprocess.run(["openssl", "x509", "-noout", "-serial"], input=f.read(), capture_output=True, text=True).stdout
+        before = serial()
+        wait_for("the certificate is renewed", lambda: serial() != before, 240, 0.5)
+        self.s.delete(vm)
+
+    def test_zy_helpers_end(self):
+        self.pebble.kill()
+        self.pebble.wait()
+        self.knot.close()

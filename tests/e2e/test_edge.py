@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that lead to ports of VMs: TLS, HTTP/1.1 and HTTP/2, bodies, WebSockets, waking, pages that explain, hostile clients"""
+import base64
+import os
+import threading
+import time
+
+from case import Case, limit, long, wait_for
+from edge_checks import Checks, Edge, read_until_closed
+
+APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "edge_app.py")
+PORT = 8000
+
+
+class EdgeBase(Case):
+    limit_s = 240
+
+    @classmethod
+    def start_app(cls, vm, port=PORT):
+        with open(APP, "rb") as f:
+            body = {"content": base64.b64encode(f.read()).decode(), "encoding": "base64"}
+        cls.s.api("PUT", f"/v1/vms/{vm}/files/%2Froot%2Fedge_app.py", body)
+        cls.s.sh(vm, f"setsid python3 /root/edge_app.py {port} </dev/null >/root/app-{port}.log 2>&1 & "
+                     f"timeout 60 sh -c 'until [ -s /root/app-{port}.log ]; do sleep 0.1; done'", timeout_ms=90000)
+
+    @classmethod
+    def map(cls, domain, vm, port=PORT):
+        return cls.s.api("POST", f"/domains/v1/mappings/{domain}", {"domain": domain, "vmId": vm, "vmPort": port})
+
+    @classmethod
+    def use_edge(cls):
+        cls.tls_port, cls.http_port = cls.s.edge_port, cls.s.edge_http_port
+        cls.ca = os.path.join(cls.s.dir, "certs/ca.crt")
+        cls.e = Edge(cls.tls_port, cls.http_port, cls.ca)
+
+
+class Edges(Checks, EdgeBase):
+    host = "app.pando.localhost"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.use_edge()
+        cls.vm = cls.s.create()
+        cls.start_app(cls.vm)
+        cls.map(cls.host, cls.vm)
+
+    def test_names_are_first_come_first_served(self):
+        s = self.s
+        m = self.map("taken.style.dev", self.vm)
+        self.assertEqual((m["domain"], m["vmId"], m["vmPort"], m["deploymentId"]), ("taken.style.dev", self.vm, PORT, None))
+        account = s.api("POST", "/v1/accounts", {"name": "edge other"})
+        other = s.api("POST", f"/v1/keys?accountId={account['id']}", {"name": "edge"})["key"]
+        theirs = s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None}, key=other)["id"]
+        body = {"vmId": theirs, "vmPort": 80}
+        self.refused(400, "DOMAIN_ALREADY_EXISTS", s.api, "POST", "/domains/v1/mappings/taken.style.dev", body, key=other)
+        self.refused(400, "DOMAIN_ALREADY_EXISTS", s.api, "POST", "/domains/v1/mappings/below.taken.style.dev", body, key=other)
+        self.refused(400, "DOMAIN_ALREADY_EXISTS", s.api, "POST", f"/domains/v1/mappings/{self.vm}.style.dev", body, key=other)
+        self.refused(400, "DOMAIN_ALREADY_EXISTS", s.api, "POST", "/domains/v1/mappings/api.pando.localhost", body, key=other)
+        self.refused(404, "VM_NOT_FOUND", s.api, "POST", "/domains/v1/mappings/free.style.dev", {"vmId": self.vm, "vmPort": 80}, key=other)
+        self.refused(404, "NOT_FOUND", s.api, "DELETE", "/domains/v1/mappings/taken.style.dev", key=other)
+        self.assertEqual(s.api("GET", "/domains/v1/mappings", key=other), [])
+        self.refused(401, "DOMAIN_OWNERSHIP_NOT_VERIFIED", s.api, "POST", "/domains/v1/mappings/www.example.org", body, key=other)
+        for bad in ("-a.style.dev", "a..style.dev", "a_b.style.dev", "127.0.0.1", "*.style.dev", "a" * 64 + ".style.dev", "dev"):
+            self.refused(400, "INVALID_DOMAIN", s.api, "POST", f"/domains/v1/mappings/{bad}", body, key=other)
+        self.assertEqual(self.e.curl("https://taken.style.dev/echo").status, 200)
+        s.api("DELETE", "/domains/v1/mappings/taken.style.dev")
+        self.assertEqual(self.e.curl("https://taken.style.dev/echo").status, 404)
+        s.api("POST", "/domains/v1/mappings/taken.style.dev", body, key=other)  # free again
+        s.api("DELETE", f"/v1/vms/{theirs}", key=other)
+        self.assertEqual(s.api("GET", "/domains/v1/mappings", key=other), [], "a mapping outlived its VM")
+        self.assertEqual(self.e.curl("https://taken.style.dev/").json()["code"], "DOMAIN_NOT_MAPPED")
+        s.api("DELETE", f"/v1/accounts/{account['id']}")
+
+    def test_several_ports_by_several_names(self):
+        self.start_app(self.vm, 3000)
+        self.map("second.style.dev", self.vm, 3000)
+        self.e.curl("https://second.style.dev/echo")
+        self.assertLess(self.e.curl("https://second.style.dev/counts").json()["requests"], 5, "two names lead to one port")
+        self.assertEqual(self.e.curl(f"https://{self.vm}.style.dev/echo").status, 200)  # port 3000, without a mapping
+        names = {m["domain"]: m["vmPort"] for m in self.s.api("GET", "/domains/v1/mappings?limit=10&offset=0")}
+        self.assertEqual((names[self.host], names["second.style.dev"]), (PORT, 3000))
+        self.assertEqual([m["domain"] for m in self.s.api("GET", "/domains/v1/mappings?domain=second.style.dev")], ["second.style.dev"])
+
+    def test_pages_explain(self):
+        r = self.e.curl("https://nobody.pando.localhost/", "-H", "Accept: text/html")
+        self.assertEqual(r.status, 404)
+        self.assertIn(b"leads nowhere", r.body)
+        self.map("silent.pando.localhost", self.vm, 9)
+        r = self.e.curl("https://silent.pando.localhost/", "-H", "Accept: application/json")
+        self.assertEqual((r.status, r.json()["code"]), (502, "NOTHING_LISTENS"))
+        self.assertIn("0.0.0.0", r.json()["message"])
+
+    def test_the_servers_own_names(self):
+        for name in ("api.pando.localhost", "pando.localhost", "git.pando.localhost", "dashboard.pando.localhost"):
+            self.assertEqual(self.e.curl(f"https://{name}/v1/health").json()["template"]["state"], "ready")
+        key = f"Authorization: Bearer {self.s.key()}"
+        self.assertEqual(self.e.curl(f"https://api.pando.localhost/v1/vms/{self.vm}", "-H", key).json()["id"], self.vm)
+        self.assertEqual(self.e.curl("https://api.pando.localhost/v1/ca").json()["certificate"], open(self.ca).read())
+
+    def resumes(self):
+        return self.s.log_text().count(f"vm {self.vm}: resumed in")
+
+    def test_a_burst_wakes_once(self):
+        self.s.post(self.vm, "suspend")
+        before, replies = self.resumes(), []
+
+        def ask(i):
+            url = self.url(f"/echo?i={i}", "https" if i % 2 else "http")
+            replies.append(self.e.curl(url).status)
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(50)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(replies, [200] * 50)
+        self.assertEqual(self.resumes() - before, 1)
+        self.assertEqual(self.s.state(self.vm), "running")
+
+    def test_suspend_cuts_what_is_open(self):
+        with self.e.tls(self.host) as s:
+            s.sendall(f"GET /events?n=1000&every=0.2 HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
+            s.recv(4096)
+            self.s.post(self.vm, "suspend")
+            got = read_until_closed(s)
+            self.assertFalse(got.endswith(b"0\r\n\r\n"), "a cut stream looked whole")
+        self.assertEqual(self.s.state(self.vm), "suspended", "a connection that was cut woke the VM")
+        self.assertEqual(self.e.curl(self.url("/echo")).status, 200)
+
+    def test_a_fork_has_no_names(self):
+        child = self.s.fork(self.vm)[0]
+        self.assertNotIn(child, [m["vmId"] for m in self.s.api("GET", "/domains/v1/mappings")])
+        self.map("child.style.dev", child)
+        self.assertEqual(self.e.curl("https://child.style.dev/echo").status, 200)
+        self.s.delete(child)
+        self.assertEqual(self.e.curl("https://child.style.dev/echo").status, 404)
+
+    def test_domains_on_create(self):
+        made = self.s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None, "domains": [{"domain": "made.style.dev", "vmPort": PORT},
+                                                                                      {"domain": "two.style.dev"}]})
+        self.assertEqual(sorted(made["domains"]), ["made.style.dev", "two.style.dev"])
+        self.start_app(made["id"])
+        self.assertEqual(self.e.curl("https://made.style.dev/echo").status, 200)
+        before = len(self.s.vms())
+        for domains, status, code in (([{"domain": "www.example.org"}], 401, "DOMAIN_OWNERSHIP_NOT_VERIFIED"),
+                                      ([{"domain": "no name"}], 400, "INVALID_DOMAIN"), ([{"vmPort": 1}], 400, "INVALID_DOMAINS"),
+                                      ([{"domain": "x.style.dev", "vmPort": 70000}], 400, "INVALID_DOMAINS")):
+            self.refused(status, code, self.s.api, "POST", "/v1/vms", {"domains": domains})
+        self.assertEqual(len(self.s.vms()), before)
+        self.s.delete(made["id"])
+
+    def test_restart_keeps_names_and_certificates(self):
+        self.map("kept.style.dev", self.vm)
+        self.e.curl("https://kept.style.dev/echo")
+        top = os.path.join(self.s.dir, "certs")
+
+        def files():
+            found = {}
+            for at, _, names in os.walk(top):
+                for n in names:
+                    path = os.path.join(at, n)
+                    with open(path, "rb") as f:
+                        found[os.path.relpath(path, top)] = (oct(os.stat(path).st_mode & 0o777), f.read())
+            return found
+        before = files()
+        self.assertEqual({n: m for n, (m, _) in before.items()},
+                         {"ca.key": "0o600", "ca.crt": "0o600", "leaf/pando.localhost.pem": "0o600", "leaf/style.dev.pem": "0o600"})
+        self.s.restart()
+        self.assertEqual(files(), before)
+        self.assertEqual(self.e.curl("https://kept.style.dev/echo").status, 200)  # and wakes the VM
+
+    @limit(900)
+    @long
+    def test_large_bodies(self):
+        self.check_bodies(200 << 20)
+
+    @limit(600)
+    @long
+    def test_a_stopped_vm_is_booted(self):
+        unit = "[Service]\\nExecStart=/usr/bin/python3 /root/edge_app.py 8000\\n[Install]\\nWantedBy=multi-user.target\\n"
+        self.s.sh(self.vm, f"printf '{unit}' >/etc/systemd/system/app.service && systemctl enable app.service && sync")
+        self.s.post(self.vm, "stop")
+        end = time.monotonic() + 500
+        while True:
+            r = self.e.curl(self.url("/echo"), "-H", "Accept: application/json")
+            if r.status == 200:
+                break
+            self.assertEqual((r.status, r.json()["code"]), (503, "VM_STARTING"))
+            self.assertLess(time.monotonic(), end)
+
+    @limit(300)
+    @long
+    def test_traffic_is_activity(self):
+        self.s.post(self.vm, "start", {"idleTimeoutSeconds": 8})
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            self.assertEqual(self.e.curl(self.url("/echo")).status, 200)
+            self.assertEqual(self.s.state(self.vm), "running")
+            time.sleep(1)
+        wait_for("the VM sleeps", lambda: self.s.state(self.vm) == "suspended", 120, 0.5)
+        self.s.post(self.vm, "start", {"idleTimeoutSeconds": None})

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * edgeup.c - the edge by itself, in front of a plain address: edgeup DIR TLS-LISTEN HTTP-LISTEN
+ * UPSTREAM [SECONDS [MS]]
+ *
+ * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
+ * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
+ * that is asleep: its socket comes after a moment, from the opener. Prints "ready" and ends when
+ * its standard input ends.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/sock.h"
+#include "cert/cert.h"
+#include "edge/edge.h"
+
+struct stand {
+	struct certs *certs;
+	struct edge_target up;
+	_Atomic int awake, opened;
+};
+
+static void route(void *ctx, const char *host, struct edge_target *ret)
+{
+	struct stand *s = ctx;
+
+	*ret = s->up;
+	if (strcmp(host, "nowhere.edge.test") == 0)
+		ret->kind = EDGE_NOWHERE;
+	if (strcmp(host, "vm.edge.test") == 0) {
+		ret->kind = EDGE_VM;
+		snprintf(ret->vm, sizeof(ret->vm), "vm");
+	}
+	if (strcmp(host, "silent.edge.test") == 0) { /* a port where nothing listens */
+		ret->kind = EDGE_VM;
+		snprintf(ret->vm, sizeof(ret->vm), "silent");
+	}
+	if (strcmp(host, "broken.edge.test") == 0) { /* cannot be started */
+		ret->kind = EDGE_VM;
+		snprintf(ret->vm, sizeof(ret->vm), "broken");
+	}
+}
+
+static enum edge_look look(void *ctx, struct edge_target *t)
+{
+	struct stand *s = ctx;
+
+	snprintf(t->instance, sizeof(t->instance), "one");
+	return s->awake ? EDGE_RUNNING : EDGE_ASLEEP;
+}
+
+static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
+{
+	struct stand *s = ctx;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return err_sys(err, -errno, "socket");
+	if (strcmp(t->vm, "broken") == 0) {
+		close(fd);
+		return err_tag(err, -EIO, "CORRUPT_VM_RECORD", "broken");
+	}
+	if (strcmp(t->vm, "silent") == 0) {
+		struct sockaddr_storage sa;
+
+		sock_parse("127.0.0.1:1", &sa, &t->addr_len, NULL);
+		t->addr = sa;
+		t->port = 1;
+	}
+	if (!s->awake) {
+		usleep(300000); /* what a thaw takes */
+		s->awake = 1;
+		printf("woken\n");
+		fflush(stdout);
+	}
+	s->opened++;
+	snprintf(t->instance, sizeof(t->instance), "one");
+	*ret_fd = fd;
+	return 0;
+}
+
+static int cert(void *ctx, const char *name, SSL *ssl)
+{
+	struct stand *s = ctx;
+
+	return certs_use(s->certs, name, false, ssl, NULL);
+}
+
+static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
+{
+	if (strcmp(token, "token-of-the-test") != 0)
+		return -ENOENT;
+	snprintf(ret, EDGE_ACME_TEXT_MAX, "the answer");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const suffixes[] = { "edge.test" };
+	struct stand s = { 0 };
+	struct edge_ops ops = { route, look, open_way, cert, challenge, &s };
+	struct edge_conf conf = { .wait_ms = 3000 };
+	struct edge *e = NULL;
+	struct err err = { 0 };
+	char line[8];
+
+	signal(SIGPIPE, SIG_IGN);
+	if (argc < 5) {
+		fprintf(stderr,
+		        "edgeup DIR TLS-LISTEN HTTP-LISTEN UPSTREAM [HEAD-MS [STALL-MS]]\n");
+		return 2;
+	}
+	log_init("edgeup", LOG_LV_WARN);
+	s.up.kind = EDGE_ADDR;
+	s.up.port = 80;
+	if (argc > 5)
+		conf.head_ms = (unsigned)strtoul(argv[5], NULL, 10);
+	if (argc > 6)
+		conf.stall_ms = (unsigned)strtoul(argv[6], NULL, 10);
+	if (certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
+	    (conf.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
+	    (conf.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||
+	    sock_parse(argv[4], &s.up.addr, &s.up.addr_len, &err) < 0 ||
+	    edge_start(&conf, &ops, &e, &err) < 0) {
+		fprintf(stderr, "edgeup: %s\n", err.msg);
+		return 1;
+	}
+	printf("ready\n");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		struct edge_stats st;
+
+		edge_stats(e, &st);
+		printf("%u open, %d sockets opened\n", st.open, s.opened);
+		fflush(stdout);
+	}
+	e = edge_free(e);
+	certs_free(s.certs);
+	return 0;
+}

@@ -1,0 +1,202 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_edge.py EDGEUP - the edge by itself, in front of a program on this host; the same questions as tests/e2e/test_edge.py and more"""
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from edge_checks import Checks, Edge, read_until_closed, status_of  # noqa: E402
+
+APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e/edge_app.py")
+EDGEUP = None
+HEAD_MS, STALL_MS = 1500, 2000
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Alone(Checks, unittest.TestCase):
+    host = "app.edge.test"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="pando-edge-")
+        cls.app = subprocess.Popen([sys.executable, APP, "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        up = int(cls.app.stdout.readline())
+        cls.tls_port, cls.http_port = free_port(), free_port()
+        cls.p = subprocess.Popen([EDGEUP, cls.dir, f"127.0.0.1:{cls.tls_port}", f"127.0.0.1:{cls.http_port}",
+                                  f"127.0.0.1:{up}", str(HEAD_MS), str(STALL_MS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert cls.p.stdout.readline() == "ready\n"
+        cls.ca = os.path.join(cls.dir, "ca.crt")
+        cls.e = Edge(cls.tls_port, cls.http_port, cls.ca)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.p.stdin.close()
+        code = cls.p.wait(60)  # under ASan this is where leaks are told
+        cls.p.stdout.close()
+        cls.app.kill()
+        cls.app.wait()
+        cls.app.stdout.close()
+        shutil.rmtree(cls.dir)
+        assert code == 0, f"edgeup ended with {code}"
+
+    def stats(self):
+        """(open connections, sockets opened)"""
+        self.p.stdin.write("\n")
+        self.p.stdin.flush()
+        words = self.p.stdout.readline().split()
+        while words == ["woken"]:
+            words = self.p.stdout.readline().split()
+        return int(words[0]), int(words[2])
+
+    def test_a_sleeper_is_woken_once(self):
+        """50 requests at once for a VM that sleeps: one waking, 50 answers."""
+        replies = []
+
+        def ask():
+            replies.append(self.e.curl("http://vm.edge.test/echo").status)
+        threads = [threading.Thread(target=ask) for _ in range(50)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(replies, [200] * 50)
+        self.assertEqual(self.p.stdout.readline(), "woken\n")
+        self.stats()
+
+    def test_pages(self):
+        html = self.e.curl("https://nowhere.edge.test/", "-H", "Accept: text/html,*/*")
+        self.assertEqual((html.status, html.headers["content-type"]), (404, "text/html; charset=utf-8"))
+        self.assertIn(b"<h1>This name leads nowhere</h1>", html.body)
+        for args in (["--http1.1"], []):
+            r = self.e.curl("https://nowhere.edge.test/", "-H", "Accept: application/json", *args)
+            self.assertEqual((r.status, r.json()["code"], r.json()["error"]), (404, "DOMAIN_NOT_MAPPED", "DOMAIN_NOT_MAPPED"))
+            r = self.e.curl("https://silent.edge.test/", *args)
+            self.assertEqual((r.status, r.json()["code"]), (502, "NOTHING_LISTENS"))
+            self.assertIn("port 1.", r.json()["message"])
+            r = self.e.curl("https://broken.edge.test/", *args)
+            self.assertEqual((r.status, r.json()["code"], r.headers["retry-after"]), (503, "CORRUPT_VM_RECORD", "3"))
+            r = self.e.curl("https://broken.edge.test/", "-I", *args)
+            self.assertEqual((r.status, r.body), (503, b""))
+
+    def test_acme_challenge(self):
+        path = "/.well-known/acme-challenge/"
+        r = self.e.curl(self.url(path + "token-of-the-test", "http"))
+        self.assertEqual((r.status, r.body), (200, b"the answer"))
+        self.assertEqual(self.e.curl(self.url(path + "another", "http")).json()["line"], f"GET {path}another HTTP/1.1")
+
+    def test_slow_heads(self):
+        """A byte now and then: told so and cut, while others are served."""
+        with self.e.plain() as s, self.e.plain() as silent:
+            s.sendall(b"GET /echo HTTP/1.1\r\n")
+            end = time.monotonic() + 30
+            got = b""
+            s.settimeout(0.3)
+            while time.monotonic() < end:
+                try:
+                    s.sendall(b"a")
+                    got = s.recv(4096)
+                    break
+                except TimeoutError:
+                    self.assertEqual(self.e.curl(self.url("/echo", "http")).status, 200)
+                except ConnectionError:
+                    break
+            self.assertLess(time.monotonic(), end, "a slow head is waited for for ever")
+            self.assertIn(status_of(got), (408, None))
+            self.assertEqual(read_until_closed(silent), b"")
+        with socket.create_connection(("127.0.0.1", self.tls_port), timeout=30) as s:  # a handshake that never comes
+            self.assertEqual(read_until_closed(s), b"")
+
+    def test_slow_bodies_and_readers(self):
+        with self.e.plain() as s:
+            s.sendall(f"POST /sum HTTP/1.1\r\nHost: {self.host}\r\nContent-Length: 100\r\n\r\nabc".encode())
+            self.assertNotIn(b" 200 ", read_until_closed(s))
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.settimeout(60)
+            s.connect(("127.0.0.1", self.http_port))
+            s.sendall(f"GET /big?n=200000000 HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
+            time.sleep(STALL_MS / 1000 + 2)  # takes nothing
+            self.assertLess(len(read_until_closed(s)), 20000000)
+
+    def test_memory_stays_bounded(self):
+        """Slow readers of large answers cost buffers, not answers."""
+        def rss():
+            with open(f"/proc/{self.p.pid}/status") as f:
+                return int(next(line for line in f if line.startswith("VmRSS")).split()[1])
+        before = rss()
+        socks = []
+        for _ in range(30):
+            s = self.e.plain()
+            s.sendall(f"GET /big?n=100000000 HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
+            socks.append(s)
+        time.sleep(1)
+        grown = rss() - before
+        for s in socks:
+            s.close()
+        self.assertLess(grown, 60 * 1024, "30 slow readers cost more than 60 MiB")
+
+    def test_early_answer(self):
+        """The program answers and closes before the body is whole: the client sees the answer."""
+        with self.e.plain() as s:
+            s.sendall(f"GET /echo HTTP/1.1\r\nHost: {self.host}\r\nContent-Length: 1000000\r\n\r\n".encode() + b"x" * 1000)
+            got = s.recv(65536)
+            self.assertEqual(status_of(got), 200)
+            self.assertIn(b"connection: close", got.lower())
+
+    def test_clients_that_leave(self):
+        for i in range(20):
+            s = self.e.plain() if i % 2 else self.e.tls(self.host)
+            s.sendall(f"GET /{'slow?s=3' if i % 4 < 2 else 'events?n=100'} HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
+            s.close()
+        end = time.monotonic() + 30
+        while self.stats()[0] > 0 and time.monotonic() < end:
+            time.sleep(0.2)
+        self.assertEqual(self.stats()[0], 0, "connections of clients that left are still there")
+
+    def test_many_streams(self):
+        """One HTTP/2 connection, 100 requests at once."""
+        more = []
+        for i in range(99):
+            more += ["-o", "/dev/null", self.url(f"/big?n=100000&i={i}")]
+        argv = self.e.curl_argv(self.url("/big?n=100000"), "-Z", "--parallel-max", "100", "-w", "%{http_code} %{size_download}\n",
+                                *more, "-o", "/dev/null")
+        r = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        lines = r.stdout.split("\n")[:-1]
+        self.assertEqual(len(lines), 100, r.stderr)
+        self.assertTrue(all(line == "200 100000" for line in lines), lines)
+
+    def test_reset_flood(self):
+        """Streams begun and reset without end: the connection is ended."""
+        head = bytes.fromhex("828741") + bytes([len(self.host)]) + self.host.encode() + bytes.fromhex("84")
+        out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
+        with self.e.tls(self.host, alpn=["h2"]) as s:
+            try:
+                for i in range(3000):
+                    sid = (2 * i + 1).to_bytes(4, "big")
+                    out += len(head).to_bytes(3, "big") + b"\x01\x05" + sid + head
+                    out += b"\0\0\4\3\0" + sid + b"\0\0\0\x08"
+                    if len(out) > 4000:
+                        s.sendall(out)
+                        out = b""
+                read_until_closed(s)
+            except (OSError, ssl.SSLError):
+                pass  # cut in the middle: that is what it is about
+        self.assertEqual(self.e.curl(self.url("/echo")).status, 200)
+
+
+if __name__ == "__main__":
+    EDGEUP = sys.argv.pop(1)
+    unittest.main(verbosity=1)
