@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * front.c - what the edge asks: where a name leads, whether its VM runs, the way to it, its certificate
+ * front.c - what the edge asks: where a name leads, whether its VM runs, the way to it, its
+ * certificate
  *
- * Names of the server itself (the base domain, api., git. and dashboard. below it) lead to the API's own
- * address. A name that is mapped leads to its VM; <vm id>.<suffix> leads to port 3000 of that VM without
- * a mapping. Everything here is called by threads of the edge.
+ * Names of the server itself (the base domain, api., git. and dashboard. below it) lead to the
+ * API's own address. A name that is mapped leads to its VM; <vm id>.<suffix> leads to port 3000 of
+ * that VM without a mapping. Everything here is called by threads of the edge.
  */
 #include "front.h"
 
@@ -153,7 +154,8 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	return f->acme ? acme_challenge(f->acme, token, ret, EDGE_ACME_TEXT_MAX) : -ENOENT;
 }
 
-/* Names ACME should certify: mapped ones below verified domains, and wildcards that were asked for. */
+/* Names ACME should certify: mapped ones below verified domains, and wildcards that were asked for.
+ */
 static int wanted(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err)
 {
 	struct front *f = ctx;
@@ -237,7 +239,9 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
-	*f = (struct front){ .conf = conf, .store = store, .vmm = vmm, .tls_fd = -1, .http_fd = -1 };
+	*f = (struct front){
+		.conf = conf, .store = store, .vmm = vmm, .tls_fd = -1, .http_fd = -1
+	};
 	snprintf(dir, sizeof(dir), "%s/certs", conf->data_dir);
 	if ((r = listen_on(conf->edge_listen, &f->tls_fd, f->tls_at, err)) < 0 ||
 	    (r = listen_on(conf->edge_http_listen, &f->http_fd, f->http_at, err)) < 0 ||

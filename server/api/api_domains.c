@@ -62,11 +62,10 @@ int api_verification_list(struct request *req, struct reply *res, struct err *er
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
-		if (json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:o}", "id", v[i].id,
-		                                           "domain", v[i].domain,
-		                                           "verificationCode", v[i].code,
-		                                           "createdAt",
-		                                           shape_time(v[i].created_ms))) < 0)
+		if (json_array_append_new(items,
+		                          json_pack("{s:s, s:s, s:s, s:o}", "id", v[i].id, "domain",
+		                                    v[i].domain, "verificationCode", v[i].code,
+		                                    "createdAt", shape_time(v[i].created_ms))) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	return reply_json(res, json_incref(items), err);
 }

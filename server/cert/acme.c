@@ -2,11 +2,11 @@
 /*
  * acme.c - getting and renewing certificates with uacme
  *
- * Theory of operation: a thread looks every minute, or when it is told to, which names want a certificate and
- * which certificates end soon, and runs uacme for each. uacme calls a hook, a script that we write at start:
- * for http-01 it leaves the answer in a file that the edge serves, for dns-01 (wildcards) it
- * runs the operator's program. A name that failed is tried again later and later. One uacme
- * runs at a time: it keeps its files itself.
+ * Theory of operation: a thread looks every minute, or when it is told to, which names want a
+ * certificate and which certificates end soon, and runs uacme for each. uacme calls a hook, a
+ * script that we write at start: for http-01 it leaves the answer in a file that the edge serves,
+ * for dns-01 (wildcards) it runs the operator's program. A name that failed is tried again later
+ * and later. One uacme runs at a time: it keeps its files itself.
  */
 #include "cert/acme.h"
 
@@ -30,10 +30,10 @@
 #include "cert/cert.h"
 
 #define LOOK_MS 60000
-#define UACME_MS 300000           /* one certificate */
-#define OUTPUT_MAX (16u << 10)    /* kept of what uacme says */
-#define FAILED_MAX 1024u          /* names that are remembered to have failed */
-#define AGAIN_MS 60000u           /* after a failure, doubled each time, */
+#define UACME_MS 300000                   /* one certificate */
+#define OUTPUT_MAX (16u << 10)            /* kept of what uacme says */
+#define FAILED_MAX 1024u                  /* names that are remembered to have failed */
+#define AGAIN_MS 60000u                   /* after a failure, doubled each time, */
 #define AGAIN_MAX_MS (6u * 3600u * 1000u) /* up to */
 #define NAME_SIZE 256
 #define TOKEN_MAX 128
@@ -60,14 +60,15 @@ struct acme {
 
 /* ---- the hook ---- */
 
-static const char http_hook[] = "#!/bin/sh\n"
-                                "# uacme's hook for http-01: the answer is a file that the edge serves\n"
-                                "[ \"$2\" = http-01 ] || exit 1\n"
-                                "case $4 in '' | *[!A-Za-z0-9_-]*) exit 1 ;; esac\n"
-                                "case $1 in\n"
-                                "begin) umask 077; printf %%s \"$5\" >'%s/challenge/'\"$4\" ;;\n"
-                                "*) rm -f '%s/challenge/'\"$4\" ;;\n"
-                                "esac\n";
+static const char http_hook[] =
+        "#!/bin/sh\n"
+        "# uacme's hook for http-01: the answer is a file that the edge serves\n"
+        "[ \"$2\" = http-01 ] || exit 1\n"
+        "case $4 in '' | *[!A-Za-z0-9_-]*) exit 1 ;; esac\n"
+        "case $1 in\n"
+        "begin) umask 077; printf %%s \"$5\" >'%s/challenge/'\"$4\" ;;\n"
+        "*) rm -f '%s/challenge/'\"$4\" ;;\n"
+        "esac\n";
 static const char dns_hook[] = "#!/bin/sh\n"
                                "# uacme's hook for dns-01: the operator's program sets the record\n"
                                "[ \"$2\" = dns-01 ] || exit 1\n"
@@ -114,7 +115,9 @@ int acme_challenge(struct acme *a, const char *token, char *ret, size_t size)
 
 static int uacme(struct acme *a, const char *const *argv, struct err *err)
 {
-	struct proc_run_opts o = { .argv = argv, .deadline_ms = UACME_MS, .max_output = OUTPUT_MAX };
+	struct proc_run_opts o = { .argv = argv,
+		                   .deadline_ms = UACME_MS,
+		                   .max_output = OUTPUT_MAX };
 	autofree char *out = NULL;
 	autofree char *said = NULL;
 	int r = proc_run(&o, &out, &said, err);
@@ -128,15 +131,18 @@ static int uacme(struct acme *a, const char *const *argv, struct err *err)
 		said[strlen(said) - 1] = '\0';
 	last = said ? strrchr(said, '\n') : NULL;
 	return err_tag(err, -EIO, "FAILED_TO_PROVISION_CERTIFICATE", "uacme: %.200s",
-	               last ? last + 1 : said ? said : "failed");
+	               last   ? last + 1
+	               : said ? said
+	                      : "failed");
 }
 
 /* An account key, made once. */
 static int need_account(struct acme *a, const char *dir, struct err *err)
 {
 	char key[360];
-	const char *argv[] = { "uacme", "-c", dir, "-a", a->url, "-y", "-t", "EC", "new",
-		               *a->email ? a->email : NULL, NULL };
+	const char *argv[] = { "uacme", "-c", dir,  "-a",  a->url,
+		               "-y",    "-t", "EC", "new", *a->email ? a->email : NULL,
+		               NULL };
 
 	snprintf(key, sizeof(key), "%s/private/key.pem", dir);
 	if (access(key, F_OK) == 0)
@@ -148,14 +154,14 @@ static int issue_locked(struct acme *a, const char *name, struct err *err)
 {
 	bool wild = strncmp(name, "*.", 2) == 0;
 	char dir[320], hook[340];
-	const char *argv[] = { "uacme", "-c",  dir,  "-a",    a->url, "-h",
-		               hook,    "-f",  "-t", "EC",    "issue", name,
-		               NULL };
+	const char *argv[] = { "uacme", "-c", dir,  "-a",    a->url, "-h", hook,
+		               "-f",    "-t", "EC", "issue", name,   NULL };
 	int r;
 
 	if (wild && !*a->dns_hook)
-		return err_tag(err, -ENOTSUP, "FAILED_TO_PROVISION_CERTIFICATE",
-		               "a wildcard certificate needs dns-01, and no PANDO_ACME_DNS_HOOK is set");
+		return err_tag(
+		        err, -ENOTSUP, "FAILED_TO_PROVISION_CERTIFICATE",
+		        "a wildcard certificate needs dns-01, and no PANDO_ACME_DNS_HOOK is set");
 	snprintf(dir, sizeof(dir), "%s/acme%s", a->dir, wild ? "-wild" : "");
 	snprintf(hook, sizeof(hook), "%s/hook-%s", a->dir, wild ? "dns" : "http");
 	if ((r = need_account(a, dir, err)) < 0 || (r = uacme(a, argv, err)) < 0)

@@ -2,9 +2,9 @@
 /*
  * cert/cert.h - certificates of the edge: a CA of our own, leaves on demand, what ACME brought
  *
- * Below <data>/certs: ca.key, ca.crt (made at first start), leaf/<name>.pem (key and certificate), and
- * acme/ and acme-wild/ as uacme keeps them. Keys are 0600. Everything is found again after a restart. All
- * functions may be called from any thread.
+ * Below <data>/certs: ca.key, ca.crt (made at first start), leaf/<name>.pem (key and certificate),
+ * and acme/ and acme-wild/ as uacme keeps them. Keys are 0600. Everything is found again after a
+ * restart. All functions may be called from any thread.
  */
 #pragma once
 
@@ -18,20 +18,23 @@ typedef struct ssl_st SSL;
 
 #define CERT_NAME_MAX 254
 
-/* suffixes: names whose children one wildcard leaf covers ("pando.localhost"); the first is the default. */
+/* suffixes: names whose children one wildcard leaf covers ("pando.localhost"); the first is the
+ * default. */
 int certs_open(const char *dir, const char *const *suffixes, size_t n, struct certs **ret,
                struct err *err);
 struct certs *certs_free(struct certs *c);
 /*
- * Gives ssl a certificate: ACME's for that name or its wildcard; else one of ours. own: the name is known and may have a
- * leaf of its own; others are shown the default one.
+ * Gives ssl a certificate: ACME's for that name or its wildcard; else one of ours. own: the name is
+ * known and may have a leaf of its own; others are shown the default one.
  */
 int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err);
-/* From now on names below the domain are shown one certificate for *.domain of ours, until ACME has one. */
+/* From now on names below the domain are shown one certificate for *.domain of ours, until ACME has
+ * one. */
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 /* The CA's certificate as PEM, for trust stores. Caller frees. */
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);
 /* What was remembered about ACME's certificates is looked at again. */
 void certs_forget(struct certs *c);
-/* When ACME's certificate for exactly this name should be renewed (seconds since the epoch), or -ENOENT. */
+/* When ACME's certificate for exactly this name should be renewed (seconds since the epoch), or
+ * -ENOENT. */
 int64_t certs_acme_renew_at(struct certs *c, const char *name, unsigned days_before);

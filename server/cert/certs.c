@@ -3,10 +3,10 @@
  * certs.c - which certificate a name gets
  *
  * Theory of operation: names are in memory with their key and certificate once they were asked
- * for. A name that is not there is looked for in uacme's directory, by itself and as a wildcard of its
- * parent; failing that a leaf of ours is read, or made and written. Children of the suffixes share
- * one wildcard leaf, and names nobody knows are shown the default one, so a client that asks for a
- * million names makes no file.
+ * for. A name that is not there is looked for in uacme's directory, by itself and as a wildcard of
+ * its parent; failing that a leaf of ours is read, or made and written. Children of the suffixes
+ * share one wildcard leaf, and names nobody knows are shown the default one, so a client that asks
+ * for a million names makes no file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "cert/cert_internal.h"
 
 #define RENEW_S (30 * 86400) /* before its end a leaf is made anew */
-#define AGAIN_S 3600         /* a leaf of ours: whether ACME has one by now; certs_forget() is sooner */
+#define AGAIN_S 3600 /* a leaf of ours: whether ACME has one by now; certs_forget() is sooner */
 
 static struct entry *entry_free(struct entry *e)
 {

@@ -2,8 +2,8 @@
 /*
  * domains.c - who may map which name, and the table by which the edge routes
  *
- * Theory of operation: every change goes to the store first; then the table is read anew from it, all of
- * it, under one lock, so the two cannot drift. Names change rarely and are looked up with
+ * Theory of operation: every change goes to the store first; then the table is read anew from it,
+ * all of it, under one lock, so the two cannot drift. Names change rarely and are looked up with
  * every request.
  */
 #include "domains/domains.h"
@@ -30,8 +30,8 @@ struct row {
 struct domains {
 	char base[DOMAIN_SIZE];
 	char resolver[64];
-	struct store *store; /* weak */
-	struct vmm *vmm;     /* weak */
+	struct store *store;    /* weak */
+	struct vmm *vmm;        /* weak */
 	pthread_mutex_t change; /* one change and its reload at a time */
 	pthread_rwlock_t lock;  /* rows, bucket */
 	struct row *rows;       /* owned */
@@ -241,7 +241,8 @@ static bool reserved(const struct domains *d, const char *name)
 /* The name itself, and what is above it below the suffix, must be nobody else's. */
 static int preview_free(struct domains *d, const char *account, const char *name, struct err *err)
 {
-	for (const char *p = name; p && preview(d, p); p = strchr(p, '.') ? strchr(p, '.') + 1 : NULL) {
+	for (const char *p = name; p && preview(d, p);
+	     p = strchr(p, '.') ? strchr(p, '.') + 1 : NULL) {
 		struct store_mapping m;
 		struct err none = { 0 };
 
@@ -347,7 +348,8 @@ int domains_wildcard(struct domains *d, const char *account, const char *domain,
 	struct store_domain own;
 	struct err none = { 0 };
 	char name[DOMAIN_SIZE];
-	int r = domain_normal(strncmp(domain, "*.", 2) == 0 ? domain + 2 : domain, false, name, err);
+	int r = domain_normal(strncmp(domain, "*.", 2) == 0 ? domain + 2 : domain, false, name,
+	                      err);
 
 	if (r < 0)
 		return r;

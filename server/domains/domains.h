@@ -2,10 +2,10 @@
 /*
  * domains/domains.h - names of accounts and where they lead; for api/ and main
  *
- * A name below the base domain or style.dev (a preview name) belongs to the account that maps it first, for
- * as long as the mapping lasts. Any other name needs a verified domain at or above it: its DNS
- * must hold a TXT record that only the account was told. The store has the facts; the table by
- * which the edge routes is kept in memory beside it.
+ * A name below the base domain or style.dev (a preview name) belongs to the account that maps it
+ * first, for as long as the mapping lasts. Any other name needs a verified domain at or above it:
+ * its DNS must hold a TXT record that only the account was told. The store has the facts; the table
+ * by which the edge routes is kept in memory beside it.
  */
 #pragma once
 
@@ -67,7 +67,8 @@ int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], 
 /* The table anew from the store; after a VM went. */
 int domains_reload(struct domains *d, struct err *err);
 
-/* name.c: pure. "INVALID_DOMAIN" unless it is a host name of two labels or more; star: "*." may be in front. */
+/* name.c: pure. "INVALID_DOMAIN" unless it is a host name of two labels or more; star: "*." may be
+ * in front. */
 int domain_normal(const char *text, bool star, char ret[DOMAIN_SIZE], struct err *err);
 /* Is name strictly below suffix? */
 bool domain_below(const char *name, const char *suffix);

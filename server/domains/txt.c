@@ -204,8 +204,8 @@ static int over_tcp(const struct asked *a, const char *value)
 	uint8_t len[2];
 	int r;
 
-	if (fd < 0 || (connect(fd, (const struct sockaddr *)&a->server, a->len) < 0 &&
-	               errno != EINPROGRESS))
+	if (fd < 0 ||
+	    (connect(fd, (const struct sockaddr *)&a->server, a->len) < 0 && errno != EINPROGRESS))
 		return -errno;
 	if (io_wait(fd, POLLOUT, until) <= 0)
 		return -ETIMEDOUT;

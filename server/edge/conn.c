@@ -2,10 +2,11 @@
 /*
  * conn.c - client connections: sockets, TLS, deadlines
  *
- * Theory of operation: conn_run() is called whenever something may move. It finishes the TLS handshake, then
- * lets the protocol (h1_conn.c, h2_conn.c) move bytes until nothing moves, and gives way after a
- * while. Whoever is done with a client sets `closing`: what waits is sent, our end is closed, and what
- * the client still sends is read and dropped for a moment, so that it sees the answer and not a reset.
+ * Theory of operation: conn_run() is called whenever something may move. It finishes the TLS
+ * handshake, then lets the protocol (h1_conn.c, h2_conn.c) move bytes until nothing moves, and
+ * gives way after a while. Whoever is done with a client sets `closing`: what waits is sent, our
+ * end is closed, and what the client still sends is read and dropped for a moment, so that it sees
+ * the answer and not a reset.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,9 +23,9 @@
 #include "edge/edge_internal.h"
 
 #define LINGER_MS 2000
-#define ROUNDS_MAX 16        /* of moving bytes before others have a turn */
+#define ROUNDS_MAX 16 /* of moving bytes before others have a turn */
 #define READ_PIECE (16u << 10)
-#define KEEPALIVE_S 60       /* quiet connections are probed, so that vanished clients are found */
+#define KEEPALIVE_S 60 /* quiet connections are probed, so that vanished clients are found */
 #define KEEPALIVE_EVERY_S 15
 #define KEEPALIVE_TRIES 4
 

@@ -65,8 +65,9 @@ struct edge_conf {
 	unsigned workers;    /* 0: as many as processors, at most 4 */
 	unsigned wait_ms;    /* a request waits so long for its VM and its port */
 	unsigned hsts_s;     /* Strict-Transport-Security; 0: none */
-	unsigned head_ms;    /* to a whole head, or a TLS handshake; 0: the default. Tests shorten it */
-	unsigned stall_ms;   /* for the client to take or send the next bytes; 0: the default */
+	unsigned
+	        head_ms; /* to a whole head, or a TLS handshake; 0: the default. Tests shorten it */
+	unsigned stall_ms; /* for the client to take or send the next bytes; 0: the default */
 };
 
 struct edge_stats {

@@ -3,8 +3,8 @@
  * edge/edge_internal.h - connections, exchanges, upstream connections; for edge/ only
  *
  * Everything but the opener and the statistics belongs to one worker and is touched by its thread
- * alone. A client connection (struct conn) carries one exchange at a time (HTTP/1) or many (HTTP/2);
- * an exchange (struct xchg) is one request with its answer and has at most one upstream
+ * alone. A client connection (struct conn) carries one exchange at a time (HTTP/1) or many
+ * (HTTP/2); an exchange (struct xchg) is one request with its answer and has at most one upstream
  * connection (struct up). Events only set flags; conn_run() then moves bytes until nothing moves.
  *
  * Objects that are done with are marked dead and freed after the batch of events in which that
@@ -20,24 +20,25 @@
 #include "edge/edge.h"
 #include "edge/h1.h"
 
-#define EDGE_CONNS_MAX 4096         /* client connections of one worker */
-#define EDGE_BUF (64u << 10)        /* a buffer's size: what waits in one direction at most */
-#define EDGE_RUN_MAX (1u << 20)     /* bytes moved for one connection before others have a turn */
-#define EDGE_HEAD_MS 15000          /* TLS handshake; from the first byte to a whole head */
-#define EDGE_IDLE_MS 75000          /* between requests */
-#define EDGE_STALL_MS 60000         /* the client takes nothing, or sends nothing of its body */
-#define EDGE_ANSWER_MS 600000       /* from the request to the head of the answer */
-#define EDGE_UP_IDLE_MS 4000        /* a connection to a VM waits for its next request; below the
-                                       5 s of Node.js, so that it is rarely us who find it closed */
-#define EDGE_UP_FRESH_MS 1000       /* for requests that must not be sent twice */
-#define EDGE_UP_POOL_MAX 256        /* connections of one worker that wait */
-#define EDGE_GRACE_MS 1500          /* nothing listens in a VM that runs for long: asked again so long */
-#define EDGE_RETRY_MIN_MS 20        /* then doubled, */
-#define EDGE_RETRY_MAX_MS 500       /* up to */
-#define EDGE_TICK_MS 500            /* precision of deadlines */
+#define EDGE_CONNS_MAX 4096     /* client connections of one worker */
+#define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */
+#define EDGE_RUN_MAX (1u << 20) /* bytes moved for one connection before others have a turn */
+#define EDGE_HEAD_MS 15000      /* TLS handshake; from the first byte to a whole head */
+#define EDGE_IDLE_MS 75000      /* between requests */
+#define EDGE_STALL_MS 60000     /* the client takes nothing, or sends nothing of its body */
+#define EDGE_ANSWER_MS 600000   /* from the request to the head of the answer */
+#define EDGE_UP_IDLE_MS                                                                     \
+	4000                  /* a connection to a VM waits for its next request; below the \
+	                         5 s of Node.js, so that it is rarely us who find it closed */
+#define EDGE_UP_FRESH_MS 1000 /* for requests that must not be sent twice */
+#define EDGE_UP_POOL_MAX 256  /* connections of one worker that wait */
+#define EDGE_GRACE_MS 1500    /* nothing listens in a VM that runs for long: asked again so long */
+#define EDGE_RETRY_MIN_MS 20  /* then doubled, */
+#define EDGE_RETRY_MAX_MS 500 /* up to */
+#define EDGE_TICK_MS 500      /* precision of deadlines */
 #define EDGE_DISCARD_MAX (256u << 10) /* of a refused body, so that the client sees the answer */
-#define EDGE_H2_STREAMS 100         /* at a time, of one connection */
-#define EDGE_H2_RESETS_MAX 200      /* streams the client may reset, beyond those that were answered */
+#define EDGE_H2_STREAMS 100           /* at a time, of one connection */
+#define EDGE_H2_RESETS_MAX 200 /* streams the client may reset, beyond those that were answered */
 #define EDGE_H2_STREAM_WINDOW (128u << 10) /* of a request's body, until the VM takes it */
 #define EDGE_H2_CONN_WINDOW (1u << 20)     /* of all bodies of a connection */
 
@@ -105,10 +106,10 @@ struct xchg {
 	enum h1_framing req_framing;
 	uint64_t req_left;
 	struct h1_chunks req_chunks;
-	bool req_over;      /* all of it has come */
-	bool req_begun;     /* bytes of its body were passed on */
-	bool was_asleep;    /* this request woke the VM */
-	struct ebuf head;   /* as sent to the VM; kept until the answer begins */
+	bool req_over;    /* all of it has come */
+	bool req_begun;   /* bytes of its body were passed on */
+	bool was_asleep;  /* this request woke the VM */
+	struct ebuf head; /* as sent to the VM; kept until the answer begins */
 	uint64_t since, deadline, retry_at;
 	uint64_t opened_ms; /* when the VM was there */
 	unsigned backoff_ms;
@@ -116,7 +117,7 @@ struct xchg {
 	/* answer */
 	unsigned status;
 	bool resp_begun, resp_over, resp_chunked, resp_broken;
-	bool close_after;   /* HTTP/1: the connection ends with this answer */
+	bool close_after; /* HTTP/1: the connection ends with this answer */
 	/* HTTP/2 */
 	int32_t stream;
 	struct xchg *h2_next;
@@ -133,17 +134,17 @@ struct conn {
 	struct io io;
 	struct worker *w;
 	struct conn *next, *prev;
-	SSL *ssl; /* owned; NULL: plain */
+	SSL *ssl;    /* owned; NULL: plain */
 	bool shaken; /* the handshake is done, or there is none */
 	bool tls;
 	char peer[48];
 	struct ebuf in, out;
-	size_t scan;       /* of in, for the head's end */
-	struct xchg *x;    /* HTTP/1: the current one; HTTP/2: list of all */
-	struct h2 *h2;     /* owned; HTTP/2 */
-	bool eof;          /* the client sends no more */
-	bool closing;      /* after what is in out */
-	bool lingering;    /* our end is closed; what still comes is read and dropped */
+	size_t scan;    /* of in, for the head's end */
+	struct xchg *x; /* HTTP/1: the current one; HTTP/2: list of all */
+	struct h2 *h2;  /* owned; HTTP/2 */
+	bool eof;       /* the client sends no more */
+	bool closing;   /* after what is in out */
+	bool lingering; /* our end is closed; what still comes is read and dropped */
 	bool dead;
 	bool queued; /* in the worker's list of those to be run again: */
 	struct conn *again_next;
@@ -164,7 +165,7 @@ struct up {
 	struct ebuf in, out;
 	size_t scan;
 	bool connected, reused, eof, keep, dead;
-	bool shut; /* nothing more is sent */
+	bool shut;    /* nothing more is sent */
 	bool got_any; /* a byte of the answer */
 	enum up_state state;
 	enum h1_framing framing;
@@ -289,7 +290,7 @@ void xchg_up_failed(struct xchg *x, int error);
 int head_request(struct xchg *x, const struct h1_head *h);
 /* Begins the same for HTTP/2, which adds fields and ends it itself. */
 int head_begin(struct xchg *x, const char *method, const char *target, size_t n);
-int head_forward(struct xchg *x); /* X-Forwarded-... */
+int head_forward(struct xchg *x);            /* X-Forwarded-... */
 bool head_dropped(const struct h1_field *f); /* set by us alone */
 /* The answer, for an HTTP/1 client. */
 int head_response(struct xchg *x, const struct h1_head *h, uint64_t len, struct ebuf *out);

@@ -2,10 +2,10 @@
 /*
  * h1.c - heads of HTTP/1 messages
  *
- * Theory of operation: lines are looked for first, so that a client that sends a byte a second costs a
- * byte a second; the first line that is none ends it. Only a whole head is taken apart. Then the
- * fields that decide about framing, host and connection are judged together, in frame_request()
- * and frame_response(); nothing else in the edge looks at them again.
+ * Theory of operation: lines are looked for first, so that a client that sends a byte a second
+ * costs a byte a second; the first line that is none ends it. Only a whole head is taken apart.
+ * Then the fields that decide about framing, host and connection are judged together, in
+ * frame_request() and frame_response(); nothing else in the edge looks at them again.
  */
 #include "edge/h1.h"
 
@@ -118,9 +118,15 @@ bool h1_lists(struct h1_text list, const char *word)
 }
 
 /* These a Connection field must not name: the message would change its meaning on the way. */
-static const char *const kept[] = { "host",           "content-length",    "content-type",
-	                            "authorization",  "cookie",            "content-encoding",
-	                            "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host" };
+static const char *const kept[] = { "host",
+	                            "content-length",
+	                            "content-type",
+	                            "authorization",
+	                            "cookie",
+	                            "content-encoding",
+	                            "x-forwarded-for",
+	                            "x-forwarded-proto",
+	                            "x-forwarded-host" };
 static const char *const hops[] = { "connection", "keep-alive",        "proxy-connection", "te",
 	                            "trailer",    "transfer-encoding", "upgrade" };
 
@@ -274,8 +280,9 @@ static int read_connection(struct h1_head *h)
 		upgrade |= h1_lists(v, "upgrade");
 		for (size_t k = 0; k < ARRAY_SIZE(kept); k++)
 			if (h1_lists(v, kept[k]))
-				return bad(h, -EBADMSG,
-				           "Connection names a field that must stay in the message");
+				return bad(
+				        h, -EBADMSG,
+				        "Connection names a field that must stay in the message");
 	}
 	h->close = close || (h->http10 && !keep);
 	h->upgrade = upgrade;

@@ -52,9 +52,9 @@ struct h1_head {
 };
 
 /*
- * The head at the beginning of n bytes. *scan is how far an earlier call got (0 at first). 1: whole;
- * 0: more bytes are needed; -EBADMSG, -E2BIG (too large), -EPROTONOSUPPORT (version), -ENOTSUP
- * (a transfer coding we do not know, or CONNECT), with ret->why.
+ * The head at the beginning of n bytes. *scan is how far an earlier call got (0 at first). 1:
+ * whole; 0: more bytes are needed; -EBADMSG, -E2BIG (too large), -EPROTONOSUPPORT (version),
+ * -ENOTSUP (a transfer coding we do not know, or CONNECT), with ret->why.
  */
 int h1_request(const void *p, size_t n, size_t *scan, struct h1_head *ret);
 /* The same for an answer. `to_head`: the request's method was HEAD. Lines may end in LF alone. */
@@ -68,25 +68,32 @@ const struct h1_field *h1_find(const struct h1_head *h, const char *name);
 bool h1_lists(struct h1_text list, const char *word);
 /* Must a proxy take the field out: one of its own hop, or named by Connection? */
 bool h1_hop_field(const struct h1_head *h, const struct h1_field *f);
-bool h1_token(const char *p, size_t n);       /* a method or a field name */
-bool h1_value(const char *p, size_t n);       /* no control characters */
-bool h1_target(const char *p, size_t n);      /* printable, no space */
-bool h1_host_name(const char *p, size_t n);   /* letters, digits, '-', '.', '_'; or [v6] */
+bool h1_token(const char *p, size_t n);     /* a method or a field name */
+bool h1_value(const char *p, size_t n);     /* no control characters */
+bool h1_target(const char *p, size_t n);    /* printable, no space */
+bool h1_host_name(const char *p, size_t n); /* letters, digits, '-', '.', '_'; or [v6] */
 
 /* ---- chunks ---- */
 
-enum h1_chunk_state { CHUNK_SIZE, CHUNK_EXT, CHUNK_DATA, CHUNK_DATA_END, CHUNK_TRAILER, CHUNK_OVER };
+enum h1_chunk_state {
+	CHUNK_SIZE,
+	CHUNK_EXT,
+	CHUNK_DATA,
+	CHUNK_DATA_END,
+	CHUNK_TRAILER,
+	CHUNK_OVER
+};
 struct h1_chunks {
 	enum h1_chunk_state state;
-	uint64_t left;  /* of the size or the data */
-	unsigned line;  /* bytes of this line */
+	uint64_t left; /* of the size or the data */
+	unsigned line; /* bytes of this line */
 	unsigned digits;
 	unsigned trailers; /* bytes of them so far */
-	bool cr;        /* the last byte was one */
+	bool cr;           /* the last byte was one */
 };
 /*
- * Takes up to n bytes: how many it took, and the data among them (at most one piece per call; call again
- * while it takes something). -EBADMSG. Nothing after the end is taken: state CHUNK_OVER.
+ * Takes up to n bytes: how many it took, and the data among them (at most one piece per call; call
+ * again while it takes something). -EBADMSG. Nothing after the end is taken: state CHUNK_OVER.
  */
 int64_t h1_chunks_feed(struct h1_chunks *c, const uint8_t *p, size_t n, const uint8_t **ret_data,
                        size_t *ret_len);

@@ -3,9 +3,9 @@
  * h1_conn.c - HTTP/1 to the client: one exchange after the other
  *
  * Theory of operation: h1_run() makes one round: read, a head if none is being answered, the
- * request's body towards the VM, the VM's answer, write. A body is read only as far as the VM takes it, an
- * answer only as far as the client takes it, so neither end can make the edge hold more than its
- * buffers. An answer that comes before the whole request ends the connection after it.
+ * request's body towards the VM, the VM's answer, write. A body is read only as far as the VM takes
+ * it, an answer only as far as the client takes it, so neither end can make the edge hold more than
+ * its buffers. An answer that comes before the whole request ends the connection after it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void refuse_head(struct conn *c, int r)
 	x->req_over = false;
 	snprintf(x->method, sizeof(x->method), "GET");
 	xchg_refuse(x,
-	            r == -E2BIG               ? 431
+	            r == -E2BIG             ? 431
 	            : r == -EPROTONOSUPPORT ? 505
 	            : r == -ENOTSUP         ? 501
 	                                    : 400,
@@ -119,8 +119,8 @@ static bool pass_chunks(struct conn *c, struct xchg *x)
 {
 	const uint8_t *data;
 	size_t n = 0;
-	int64_t took = h1_chunks_feed(&x->req_chunks, ebuf_at(&c->in),
-	                              MIN(c->in.len, xchg_room(x)), &data, &n);
+	int64_t took = h1_chunks_feed(&x->req_chunks, ebuf_at(&c->in), MIN(c->in.len, xchg_room(x)),
+	                              &data, &n);
 
 	if (took < 0 || (n && xchg_data(x, data, n) < 0)) {
 		conn_close(c); /* a body without an end: the VM sees a cut connection, too */

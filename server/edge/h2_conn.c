@@ -2,11 +2,12 @@
 /*
  * h2_conn.c - HTTP/2 to the client: many exchanges at a time, each of which is HTTP/1.1 to its VM
  *
- * Theory of operation: nghttp2 knows the frames and checks the fields; here a stream becomes an exchange,
- * whose head is put together as its fields arrive and checked once more as HTTP/1 text, because that is
- * what the VM will read. Bodies have credit (windows): the client gets more when the VM has taken what
- * it sent, and the VM's answer is read only while the stream's buffer has room. Exchanges are
- * freed when their stream closes, which happens inside nghttp2's calls and nowhere else.
+ * Theory of operation: nghttp2 knows the frames and checks the fields; here a stream becomes an
+ * exchange, whose head is put together as its fields arrive and checked once more as HTTP/1 text,
+ * because that is what the VM will read. Bodies have credit (windows): the client gets more when
+ * the VM has taken what it sent, and the VM's answer is read only while the stream's buffer has
+ * room. Exchanges are freed when their stream closes, which happens inside nghttp2's calls and
+ * nowhere else.
  */
 #include <errno.h>
 #include <nghttp2/nghttp2.h>
@@ -183,10 +184,9 @@ static int build_head(struct xchg *x, bool ended)
 	    (r = ebuf_put(&x->head, "\r\n", 2)) < 0 ||
 	    (r = ebuf_put(&x->head, ebuf_at(&x->fields), x->fields.len)) < 0)
 		return r;
-	if (x->cookie.len &&
-	    ((r = ebuf_put(&x->head, "Cookie: ", 8)) < 0 ||
-	     (r = ebuf_put(&x->head, ebuf_at(&x->cookie), x->cookie.len)) < 0 ||
-	     (r = ebuf_put(&x->head, "\r\n", 2)) < 0))
+	if (x->cookie.len && ((r = ebuf_put(&x->head, "Cookie: ", 8)) < 0 ||
+	                      (r = ebuf_put(&x->head, ebuf_at(&x->cookie), x->cookie.len)) < 0 ||
+	                      (r = ebuf_put(&x->head, "\r\n", 2)) < 0))
 		return r;
 	if ((r = head_forward(x)) < 0)
 		return r;
@@ -225,7 +225,8 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 	struct xchg *x = f->hd.stream_id ? stream_xchg(s, f->hd.stream_id) : NULL;
 	bool ended = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
 
-	if (f->hd.type == NGHTTP2_RST_STREAM && ++c->h2->resets > EDGE_H2_RESETS_MAX + c->h2->answered)
+	if (f->hd.type == NGHTTP2_RST_STREAM &&
+	    ++c->h2->resets > EDGE_H2_RESETS_MAX + c->h2->answered)
 		c->h2->calm = true;
 	if (!x)
 		return 0;

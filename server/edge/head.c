@@ -57,9 +57,15 @@ const char *head_reason(unsigned status)
 
 bool head_dropped(const struct h1_field *f)
 {
-	static const char *const ours[] = { "host",           "content-length",   "expect",
-		                            "x-forwarded-for", "x-forwarded-proto", "forwarded",
-		                            "x-forwarded-host", "x-forwarded-port", "x-real-ip" };
+	static const char *const ours[] = { "host",
+		                            "content-length",
+		                            "expect",
+		                            "x-forwarded-for",
+		                            "x-forwarded-proto",
+		                            "forwarded",
+		                            "x-forwarded-host",
+		                            "x-forwarded-port",
+		                            "x-real-ip" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
 		if (h1_is(f->name, ours[i]))
@@ -97,9 +103,10 @@ int head_begin(struct xchg *x, const char *method, const char *target, size_t n)
 
 int head_forward(struct xchg *x)
 {
-	return ebuf_printf(&x->head,
-	                   "X-Forwarded-For: %s\r\nX-Forwarded-Proto: %s\r\nX-Forwarded-Host: %s\r\n",
-	                   x->c->peer, x->c->tls ? "https" : "http", x->host);
+	return ebuf_printf(
+	        &x->head,
+	        "X-Forwarded-For: %s\r\nX-Forwarded-Proto: %s\r\nX-Forwarded-Host: %s\r\n",
+	        x->c->peer, x->c->tls ? "https" : "http", x->host);
 }
 
 int head_request(struct xchg *x, const struct h1_head *h)
@@ -115,7 +122,8 @@ int head_request(struct xchg *x, const struct h1_head *h)
 	if (r == 0)
 		r = head_forward(x);
 	if (r == 0 && h->framing == H1_BODY_LENGTH)
-		r = ebuf_printf(&x->head, "Content-Length: %llu\r\n", (unsigned long long)h->length);
+		r = ebuf_printf(&x->head, "Content-Length: %llu\r\n",
+		                (unsigned long long)h->length);
 	if (r == 0 && h->framing == H1_BODY_CHUNKED)
 		r = ebuf_printf(&x->head, "Transfer-Encoding: chunked\r\n");
 	if (r == 0 && h->upgrade)

@@ -4,8 +4,8 @@
  *
  * Theory of operation: every worker has an epoll of its own; the listening sockets are in all of
  * them (EPOLLEXCLUSIVE), so a connection stays with the worker that accepted it. Sockets are
- * watched edge-triggered and once: an event sets a flag, and the flag is cleared when a read or write
- * would block. A worker with too many connections stops accepting until some are gone.
+ * watched edge-triggered and once: an event sets a flag, and the flag is cleared when a read or
+ * write would block. A worker with too many connections stops accepting until some are gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -151,7 +151,8 @@ static void run_again(struct worker *w)
 	}
 }
 
-/* Those whose time to try again has come; one may end others, so the search begins anew each time. */
+/* Those whose time to try again has come; one may end others, so the search begins anew each time.
+ */
 static void run_retries(struct worker *w)
 {
 	struct xchg *x = w->waiting;

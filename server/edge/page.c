@@ -9,7 +9,10 @@ static int put_html(struct ebuf *out, const char *s)
 	int r = 0;
 
 	for (; *s && r == 0; s++) {
-		const char *as = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : NULL;
+		const char *as = *s == '&'   ? "&amp;"
+		                 : *s == '<' ? "&lt;"
+		                 : *s == '>' ? "&gt;"
+		                             : NULL;
 
 		r = as ? ebuf_put(out, as, strlen(as)) : ebuf_put(out, s, 1);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tls.c - one TLS context for all names: the certificate is chosen when the client has said which */
+/* tls.c - one TLS context for all names: the certificate is chosen when the client has said which
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <openssl/err.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * up.c - connections to VMs: HTTP/1.1, kept for the next request to the same port of the same machine
+ * up.c - connections to VMs: HTTP/1.1, kept for the next request to the same port of the same
+ * machine
  *
- * Theory of operation: a connection belongs to one exchange, or waits in the pool. The answer is read only
- * while the client's side has room. It is put back when request and answer were whole
- * and neither end wanted to close. It belongs to one machine: once that machine is gone, no packet
+ * Theory of operation: a connection belongs to one exchange, or waits in the pool. The answer is
+ * read only while the client's side has room. It is put back when request and answer were whole and
+ * neither end wanted to close. It belongs to one machine: once that machine is gone, no packet
  * would ever say so (its network is gone as well), so up_tick() asks.
  */
 #include <errno.h>
@@ -212,8 +213,8 @@ static bool pass_chunks(struct up *u)
 {
 	const uint8_t *data;
 	size_t n = 0;
-	int64_t took = h1_chunks_feed(&u->chunks, ebuf_at(&u->in),
-	                              MIN(u->in.len, resp_room(u->x)), &data, &n);
+	int64_t took = h1_chunks_feed(&u->chunks, ebuf_at(&u->in), MIN(u->in.len, resp_room(u->x)),
+	                              &data, &n);
 
 	if (took < 0 || (n && resp_data(u->x, data, n) < 0))
 		return broken(u);

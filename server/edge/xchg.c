@@ -2,10 +2,10 @@
 /*
  * xchg.c - one request: where it goes, how it gets there, what is said when it does not
  *
- * Theory of operation: a request for a VM takes a connection that waits, or asks an opener thread for a
- * socket, which wakes the VM if it must. Then the port is tried until it is up: for a moment in a VM that
- * has been running, for longer in one that was just woken. Whatever goes wrong before the answer began
- * becomes a page; after that, the answer is cut.
+ * Theory of operation: a request for a VM takes a connection that waits, or asks an opener thread
+ * for a socket, which wakes the VM if it must. Then the port is tried until it is up: for a moment
+ * in a VM that has been running, for longer in one that was just woken. Whatever goes wrong before
+ * the answer began becomes a page; after that, the answer is cut.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,9 +93,9 @@ static void answer(struct xchg *x, unsigned status, const char *type, const stru
 	struct h1_head h = { .status = status, .framing = H1_BODY_LENGTH, .length = body->len };
 	bool head_only = x->is_head;
 
-	h.fields[h.n_fields++] = (struct h1_field){ { "Content-Type", 12 }, { type, strlen(type) } };
 	h.fields[h.n_fields++] =
-	        (struct h1_field){ { "Cache-Control", 13 }, { "no-store", 8 } };
+	        (struct h1_field){ { "Content-Type", 12 }, { type, strlen(type) } };
+	h.fields[h.n_fields++] = (struct h1_field){ { "Cache-Control", 13 }, { "no-store", 8 } };
 	if (status == 503)
 		h.fields[h.n_fields++] = (struct h1_field){ { "Retry-After", 11 }, { "3", 1 } };
 	if (resp_head(x, &h, body->len) < 0 ||
@@ -155,10 +155,10 @@ static void refuse_open(struct xchg *x, const struct err *err)
 	} else if (err->code == -EBUSY || err->code == -ETIMEDOUT || err->code == -EAGAIN) {
 		refuse_starting(x);
 	} else {
-		xchg_refuse(x, 503, err->tag ? err->tag : "VM_NOT_RUNNING",
-		            "The VM cannot be started",
-		            "The VM behind this name does not run, and could not be started now. Its "
-		            "owner finds the reason in its logs.");
+		xchg_refuse(
+		        x, 503, err->tag ? err->tag : "VM_NOT_RUNNING", "The VM cannot be started",
+		        "The VM behind this name does not run, and could not be started now. Its "
+		        "owner finds the reason in its logs.");
 	}
 }
 
@@ -302,8 +302,8 @@ static void retry_later(struct xchg *x)
 	epoll_ctl(u->w->epoll, EPOLL_CTL_DEL, u->io.fd, NULL);
 	x->sock = TAKE_FD(u->io.fd);
 	up_close(u);
-	x->backoff_ms = x->backoff_ms ? MIN(2 * x->backoff_ms, EDGE_RETRY_MAX_MS)
-	                              : EDGE_RETRY_MIN_MS;
+	x->backoff_ms =
+	        x->backoff_ms ? MIN(2 * x->backoff_ms, EDGE_RETRY_MAX_MS) : EDGE_RETRY_MIN_MS;
 	x->retry_at = x->c->w->now + x->backoff_ms;
 	x->state = X_RETRY;
 	xchg_wait(x, true);

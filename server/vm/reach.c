@@ -2,8 +2,8 @@
 /*
  * reach.c - the way from the host to a port of a VM
  *
- * A socket made in the VM's network slot: what passes through it is traffic of the VM's NIC and keeps
- * it from being idle, as everything else does. The socket belongs to one machine: when that
+ * A socket made in the VM's network slot: what passes through it is traffic of the VM's NIC and
+ * keeps it from being idle, as everything else does. The socket belongs to one machine: when that
  * machine is gone nothing will ever come through it again.
  */
 #include <errno.h>
@@ -33,7 +33,8 @@ int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_soc
 	if (r == 0) {
 		age = clock_wall_ms() - vm->row.info.machine_ms;
 		snprintf(ret->instance, sizeof(ret->instance), "%s", vm->row.info.instance);
-		ret->fresh_ms = (unsigned)MAX((*vm->row.base_point ? THAWED_MS : BOOTED_MS) - age, 0);
+		ret->fresh_ms =
+		        (unsigned)MAX((*vm->row.base_point ? THAWED_MS : BOOTED_MS) - age, 0);
 	}
 	vm_unlock(vm);
 	return r;

@@ -2,8 +2,9 @@
 /*
  * fuzz_h1.c - any bytes as a request, an answer and a chunked body
  *
- * What is held against them: a request that is taken has one host and one framing, and what the edge would pass on is
- * read by the same parser in the same way; chunks come out the same however they are cut.
+ * What is held against them: a request that is taken has one host and one framing, and what the
+ * edge would pass on is read by the same parser in the same way; chunks come out the same however
+ * they are cut.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -31,7 +32,8 @@ static void try_head(const uint8_t *data, size_t size, bool request)
 {
 	static struct h1_head h, again;
 	size_t scan = 0, steps = 0;
-	int r = request ? h1_request(data, size, &scan, &h) : h1_response(data, size, &scan, false, &h);
+	int r = request ? h1_request(data, size, &scan, &h)
+	                : h1_response(data, size, &scan, false, &h);
 
 	if (r < 0) {
 		must(h.why != NULL);

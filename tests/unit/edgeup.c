@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * edgeup.c - the edge by itself, in front of a plain address: edgeup DIR TLS-LISTEN HTTP-LISTEN UPSTREAM [SECONDS [MS]]
+ * edgeup.c - the edge by itself, in front of a plain address: edgeup DIR TLS-LISTEN HTTP-LISTEN
+ * UPSTREAM [SECONDS [MS]]
  *
- * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name leads to
- * UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM that is asleep: its socket comes
- * after a moment, from the opener. Prints "ready" and ends when its standard input ends.
+ * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
+ * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
+ * that is asleep: its socket comes after a moment, from the opener. Prints "ready" and ends when
+ * its standard input ends.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -113,7 +115,8 @@ int main(int argc, char **argv)
 
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 5) {
-		fprintf(stderr, "edgeup DIR TLS-LISTEN HTTP-LISTEN UPSTREAM [HEAD-MS [STALL-MS]]\n");
+		fprintf(stderr,
+		        "edgeup DIR TLS-LISTEN HTTP-LISTEN UPSTREAM [HEAD-MS [STALL-MS]]\n");
 		return 2;
 	}
 	log_init("edgeup", LOG_LV_WARN);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_h1.c - the edge's HTTP/1 parser; what must be refused is in tests/e2e/edge_checks.py and the fuzz corpus, too */
+/* test_h1.c - the edge's HTTP/1 parser; what must be refused is in tests/e2e/edge_checks.py and the
+ * fuzz corpus, too */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,15 +35,19 @@ static int response(const char *text, bool to_head)
 static void test_requests(void **state)
 {
 	assert_int_equal(request("GET /a?b=c HTTP/1.1\r\n" HOST "X: y\r\n\r\nrest"), 1);
-	assert_true(h1_is(h.method, "GET") && h1_is(h.target, "/a?b=c") && h1_is(h.host, "a.example"));
+	assert_true(h1_is(h.method, "GET") && h1_is(h.target, "/a?b=c") &&
+	            h1_is(h.host, "a.example"));
 	assert_int_equal(h.framing, H1_BODY_NONE);
 	assert_false(h.close);
 	assert_int_equal(h.len, strlen("GET /a?b=c HTTP/1.1\r\n" HOST "X: y\r\n\r\n"));
-	assert_int_equal(request("POST / HTTP/1.1\r\nHost: A.example:8443\r\ncontent-LENGTH: 12\r\n\r\n"), 1);
+	assert_int_equal(
+	        request("POST / HTTP/1.1\r\nHost: A.example:8443\r\ncontent-LENGTH: 12\r\n\r\n"),
+	        1);
 	assert_true(h1_is(h.host, "a.example"));
 	assert_int_equal(h.framing, H1_BODY_LENGTH);
 	assert_int_equal(h.length, 12);
-	assert_int_equal(request("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: Chunked\r\n\r\n"), 1);
+	assert_int_equal(request("POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: Chunked\r\n\r\n"),
+	                 1);
 	assert_int_equal(h.framing, H1_BODY_CHUNKED);
 	assert_int_equal(request("GET / HTTP/1.0\r\n\r\n"), 1);
 	assert_true(h.close && h.http10);
@@ -51,11 +56,17 @@ static void test_requests(void **state)
 	assert_int_equal(request("GET http://a.example/b HTTP/1.1\r\n" HOST "\r\n"), 1);
 	assert_true(h1_is(h.target, "/b"));
 	assert_int_equal(request("OPTIONS * HTTP/1.1\r\n" HOST "\r\n"), 1);
-	assert_int_equal(request("GET / HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"), 1);
+	assert_int_equal(request("GET / HTTP/1.1\r\n" HOST
+	                         "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"),
+	                 1);
 	assert_true(h.upgrade);
-	assert_int_equal(request("POST / HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"), 1);
+	assert_int_equal(request("POST / HTTP/1.1\r\n" HOST
+	                         "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"),
+	                 1);
 	assert_false(h.upgrade);
-	assert_int_equal(request("GET / HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"), 1);
+	assert_int_equal(
+	        request("GET / HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
+	        1);
 	assert_false(h.upgrade);
 }
 
@@ -75,7 +86,8 @@ static void test_hop_fields(void **state)
 {
 	static const char *const gone[] = { "Connection", "Keep-Alive", "TE", "X-Mine", "Upgrade" };
 
-	assert_int_equal(request("GET / HTTP/1.1\r\n" HOST "Connection: close, X-Mine\r\nKeep-Alive: 5\r\n"
+	assert_int_equal(request("GET / HTTP/1.1\r\n" HOST
+	                         "Connection: close, X-Mine\r\nKeep-Alive: 5\r\n"
 	                         "TE: trailers\r\nX-Mine: 1\r\nUpgrade: h2c\r\nX-Kept: 1\r\n\r\n"),
 	                 1);
 	for (size_t i = 0; i < ARRAY_SIZE(gone); i++)
@@ -96,7 +108,9 @@ static void test_responses(void **state)
 	assert_int_equal(response("HTTP/1.0 200 OK\n\n", false), 1);
 	assert_int_equal(h.framing, H1_BODY_CLOSE);
 	assert_true(h.close);
-	assert_int_equal(response("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+	assert_int_equal(response("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: "
+	                          "chunked\r\n\r\n",
+	                          false),
 	                 -EBADMSG);
 	assert_int_equal(response("HTTP/1.1 099 No\r\n\r\n", false), -EBADMSG);
 	assert_int_equal(response("HTTP/3.0 200 OK\r\n\r\n", false), -EPROTONOSUPPORT);
@@ -105,8 +119,8 @@ static void test_responses(void **state)
 
 static void test_domain_names(void **state)
 {
-	static const char *const bad[] = { "",    "a",      ".",        "a..b",    "-a.b", "a-.b", "a_b.c",
-		                           "a b", "1.2.3.4", "a.b/c", "*.a.b", "a.\x80" };
+	static const char *const bad[] = { "",      "a",   ".",       "a..b",  "-a.b",  "a-.b",
+		                           "a_b.c", "a b", "1.2.3.4", "a.b/c", "*.a.b", "a.\x80" };
 	char name[DOMAIN_SIZE];
 
 	assert_int_equal(domain_normal("WWW.Example.ORG.", false, name, NULL), 0);
@@ -123,8 +137,8 @@ static void test_domain_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_requests),  cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_hop_fields), cmocka_unit_test(test_responses),
+		cmocka_unit_test(test_requests),     cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_hop_fields),   cmocka_unit_test(test_responses),
 		cmocka_unit_test(test_domain_names),
 	};
 
