@@ -25,7 +25,8 @@
 #define GRACE_IDLE_MS 100     /* after the shell's end: silence that ends an open pipe */
 #define GRACE_TOTAL_MS 1000   /* after the shell's end: a background child may write for ever */
 #define HELPER_ABORT_MS 2000  /* for fs.write's helper to remove its temporary file */
-#define HOOKS_MS 5000         /* for all of identity.d together */
+#define AGENT_PTY_RETAIN_MS 60000
+#define HOOKS_MS 5000                 /* for all of identity.d together */
 #define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 
 struct agent;
@@ -42,6 +43,9 @@ enum ref_kind {
 	REF_CODE_CTL,
 	REF_CODE_OUT,
 	REF_CODE_ERR,
+	REF_CODE_ZYGOTE,
+	REF_READY = 63, /* points at nothing: there is one */
+	REF_LISTEN,
 	REF_PTY = 64, /* these two point at a terminal session, not at a stream */
 	REF_PTY_PROC
 };
@@ -83,11 +87,15 @@ struct stream {
 	uint64_t idle_at, grace_end; /* ditto, once exited */
 
 	struct term *term; /* counted; the terminal its output is kept in, or NULL */
-	uint16_t port;     /* connect */
+	uint16_t port;     /* connect, dial */
 	bool connecting, try_v6;
+	bool dial_v6; /* dial: what kind of address it is */
+	uint8_t dial_addr[16];
+	bool tty;         /* login: on a terminal, whose master is in.fd and out[1].fd */
+	int listen_fd[2]; /* owned; listen: 127.0.0.1 and ::1, -1: none */
 
 	struct proc *proc;        /* weak; proc.run, proc.start: the process as it is listed */
-	uint32_t target;          /* proc.output: number of the process */
+	uint32_t target;          /* proc.output: number of the process; accept: stream of listen */
 	uint8_t chans;            /* ditto: bit per channel asked for */
 	bool follow;              /* ditto */
 	uint64_t at[AGENT_CHANS]; /* ditto: next offset to send */
@@ -124,6 +132,7 @@ struct proc {
 struct ready {
 	pid_t pid;         /* 0: none */
 	int fd;            /* owned; -1: none */
+	bool waits;        /* loaded */
 	uint64_t spawn_at; /* clock_ms(); 0: not planned */
 	const char *lib;   /* NULL: never */
 	struct timespec shell_ctime;
@@ -135,6 +144,7 @@ struct agent {
 	bool port_is_sock; /* tests: the end of file ends the agent */
 	bool quit;
 	bool readable, writable;
+	bool awaits_room; /* the port was full: we are told when it is not */
 	struct agent_rx rx;
 	struct buf tx;
 	size_t tx_off;
@@ -160,11 +170,14 @@ struct agent {
 
 	struct pty *ptys; /* owned list, oldest first; see pty.h */
 	uint32_t next_pty;
-	char machine_id[33]; /* of the last greeting: another one means that this is a copy */
+	unsigned pty_retain_ms; /* a session that ended is told about for so long */
+	char machine_id[33];    /* of the last greeting: another one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
-	int fan_fd;          /* owned; see code_files.c */
+	struct zygote *zygote; /* owned; NULL: none */
+	int fan_fd;            /* owned; see code_files.c */
+	uint64_t fan_off_at; /* clock_ms(): the watch ends then; 0: a cell runs, or there is none */
 	uint64_t oom_kills;  /* of the machine, when we last looked */
 	const char *kernels; /* directory of the kernels; NULL: the usual one */
 
@@ -234,10 +247,16 @@ struct job_fds {
 	int in, out, err, result, commit; /* of the child; -1: none */
 };
 enum job_pipes { JOB_IN = 1, JOB_OUT = 2, JOB_ERR = 4, JOB_COMMIT = 8 };
+/* Both ends of a terminal in the place of the first three pipes. Still the caller's. */
+struct job_tty {
+	int master, slave;
+};
 /* In the child: 1 when *ret_fds is the child's, 0 in the agent, -errno when nothing was started. */
 /* In a child of the agent: a session of its own, the descriptors in their places, nothing else. */
 void child_setup(struct agent *a, struct job_fds *fds);
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
+int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct job_tty *tty,
+                struct job_fds *ret_fds);
 /* The same with the shell that is ready, which gets the request as it came; <0: none is. */
 int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n);
 void job_on_exit(struct agent *a, struct stream *s);
@@ -268,6 +287,19 @@ int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
 int user_find_uid(uid_t uid, struct user *ret);
 int user_become(const struct user *u);
 
+/* The PATH of what is started for somebody. */
+#define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* login.c, listen.c */
+void login_begin(struct agent *a, uint32_t id, struct rd *c);
+/* True when the stream is a login on a terminal: its window is that now. */
+bool login_resize(struct stream *s, uint16_t cols, uint16_t rows);
+void listen_begin(struct agent *a, uint32_t id, struct rd *c);
+void accept_begin(struct agent *a, uint32_t id, struct rd *c);
+/* Somebody knocked, or somebody waits to be told: bring them together. */
+void listen_serve(struct agent *a, struct stream *s);
+void listen_end(struct agent *a, struct stream *s); /* nobody waits for it any more */
+
 /* node.c: the directory of the Node.js that nvm has as its default, or "" */
 #define NODE_DIR_MAX 320u
 void node_find(char ret[NODE_DIR_MAX]);
@@ -292,6 +324,9 @@ void exec_prepare(const struct job_fds *fds, const struct agent_exec_req *r,
 bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n);
 /* 0 and the shell's pid, or -errno: the caller starts one itself. */
 int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret);
+void ready_on_event(struct agent *a); /* it is loaded, or gone */
+/* A freeze is near: answered when there is one that waits, or soon. */
+void ready_settle(struct agent *a, uint32_t id);
 void ready_plan(struct agent *a, unsigned ms); /* not sooner than that from now */
 void ready_tick(struct agent *a, uint64_t now);
 uint64_t ready_next_timer(const struct agent *a);
@@ -300,13 +335,22 @@ void ready_close(struct agent *a);
 /* exec.c, connect.c, power.c; op: exec, proc.run or proc.start */
 void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
 void connect_begin(struct agent *a, uint32_t id, struct rd *c);
+void dial_begin(struct agent *a, uint32_t id, struct rd *c);
+/* in.fd is a socket that stands: OPENED with these bytes, and both directions are watched. */
+void connect_established(struct agent *a, struct stream *s, const void *opened, size_t n);
 void connect_on_writable(struct agent *a, struct stream *s);
 void power_off(struct agent *a);
 
 /* proc.c: processes with a number */
 static inline bool is_command(const struct stream *s)
 {
-	return s->op == AGENT_OP_EXEC || s->op == AGENT_OP_PROC_RUN || s->op == AGENT_OP_PROC_START;
+	return s->op == AGENT_OP_EXEC || s->op == AGENT_OP_PROC_RUN ||
+	       s->op == AGENT_OP_PROC_START || s->op == AGENT_OP_LOGIN;
+}
+/* Both directions are a TCP connection. */
+static inline bool is_socket(const struct stream *s)
+{
+	return s->op == AGENT_OP_CONNECT || s->op == AGENT_OP_DIAL || s->op == AGENT_OP_ACCEPT;
 }
 /* Output goes to the rings, listener or not. */
 static inline bool keeps_output(const struct stream *s)
@@ -397,6 +441,11 @@ void pty_detach(struct agent *a, struct stream *s); /* the stream lost its liste
 void pty_signal(struct stream *s, int sig);
 void pty_on_hello(struct agent *a, const struct agent_hello *h);
 void pty_end_all(struct agent *a);
+/* pty_spawn.c: both ends of a new terminal of that size; master is nonblocking. */
+int pty_pair(uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave);
+/* In a child whose stdin it is: its terminal, belongs to that user. */
+struct user;
+int pty_take(const struct user *u);
 
 /* session.c: SIGKILL for the process group and every process of the session */
 void session_kill(pid_t leader);

@@ -112,7 +112,7 @@ static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_co
 	int e;
 
 	for (; *end; end = &(*end)->next)
-		n++;
+		n += !(*end)->spare;
 	if (n >= AGENT_CODE_CONTEXTS_MAX) {
 		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY,
 		              "this machine has as many contexts as it may: delete one");
@@ -161,6 +161,51 @@ void code_describe(const struct code_ctx *x, struct agent_code_context *ret)
 		                            .cwd = x->cwd };
 }
 
+/* The default context of language and user, made when it is first used. NULL with an answer given.
+ */
+static struct code_ctx *default_of(struct agent *a, uint32_t id, const struct agent_code_run *r)
+{
+	struct agent_code_create m = { .language = r->language, .user = r->user, .cwd = "" };
+	struct code_ctx *x = find_default(a, r->language, r->user);
+	struct stat st;
+
+	if (r->flags & AGENT_CODE_IF_IDLE && (!x || x->state != AGENT_CODE_IDLE)) {
+		stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
+		              "no idle kernel is there");
+		return NULL;
+	}
+	if (!x && !(x = make(a, id, &m, /* is_default= */ true)))
+		return NULL;
+	/* It may have been started before anybody knew where. */
+	if (*r->cwd == '/' && !x->used && strcmp(x->cwd, r->cwd) != 0 && stat(r->cwd, &st) == 0 &&
+	    S_ISDIR(st.st_mode)) {
+		snprintf(x->cwd, sizeof(x->cwd), "%s", r->cwd);
+		x->move = true;
+	}
+	return x;
+}
+
+/* The context a cell is for. NULL with an answer given. */
+static struct code_ctx *target(struct agent *a, uint32_t id, const struct agent_code_run *r)
+{
+	struct code_ctx *x;
+
+	if (!r->context && r->flags & AGENT_CODE_SPARE) {
+		x = spare_make(a);
+		if (!x)
+			stream_answer(a, id, ENOMEM, AGENT_TAG_GUEST_BUSY, "out of memory");
+		return x;
+	}
+	if (!r->context)
+		return default_of(a, id, r);
+	x = find(a, r->context, r->user);
+	if (x && (!r->language || x->lang == r->language))
+		return x;
+	stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
+	              x ? "the context has another language" : "no such context");
+	return NULL;
+}
+
 static void run_begin(struct agent *a, uint32_t id, struct rd *c)
 {
 	struct agent_code_run r;
@@ -171,25 +216,9 @@ static void run_begin(struct agent *a, uint32_t id, struct rd *c)
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed code request");
 		return;
 	}
-	if (r.context) {
-		x = find(a, r.context, r.user);
-		if (!x || (r.language && x->lang != r.language)) {
-			stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
-			              x ? "the context has another language" : "no such context");
-			return;
-		}
-	} else {
-		struct agent_code_create m = { .language = r.language, .user = r.user, .cwd = "" };
-
-		x = find_default(a, r.language, r.user);
-		if (r.flags & AGENT_CODE_IF_IDLE && (!x || x->state != AGENT_CODE_IDLE)) {
-			stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
-			              "no idle kernel is there");
-			return;
-		}
-		if (!x && !(x = make(a, id, &m, /* is_default= */ true)))
-			return;
-	}
+	x = target(a, id, &r);
+	if (!x)
+		return;
 	if (x->waiting > AGENT_CODE_WAITING_MAX) {
 		stream_answer(a, id, EBUSY, AGENT_TAG_CONTEXT_BUSY,
 		              "too many cells wait for this context");
@@ -238,7 +267,7 @@ static void list(struct agent *a, uint32_t id, const struct agent_code_ctx *r)
 		struct agent_code_context m;
 		autobuf struct buf one = { 0 };
 
-		if (x->deleted || x->id < r->context || !may_touch(x, r->user))
+		if (x->deleted || x->spare || x->id < r->context || !may_touch(x, r->user))
 			continue;
 		code_describe(x, &m);
 		agent_code_context_put(&one, &m);
@@ -329,8 +358,12 @@ bool code_on_event(struct agent *a, uint64_t ref, uint32_t events)
 {
 	enum ref_kind kind = (enum ref_kind)(ref >> 56);
 
-	if (kind < REF_CODE_PROC || kind > REF_CODE_ERR)
+	if (kind < REF_CODE_PROC || kind > REF_CODE_ZYGOTE)
 		return false;
+	if (kind == REF_CODE_ZYGOTE) {
+		zygote_on_event(a);
+		return true;
+	}
 	for (struct code_ctx *x = a->code; x; x = x->next) {
 		if (x->kernel != (uint32_t)ref)
 			continue;
@@ -347,10 +380,15 @@ void code_run(struct agent *a, uint64_t now)
 {
 	struct code_ctx *next;
 
+	zygote_tick(a, now);
+	code_files_tick(a, now);
 	for (struct code_ctx *x = a->code; x; x = next) {
-		next = x->next;
+		bool over;
+
 		code_step(a, x, now);
-		if (x->deleted && x->pid <= 0 && !x->cells)
+		next = x->next;
+		over = x->deleted || (x->spare && x->state == AGENT_CODE_NONE);
+		if (over && x->pid <= 0 && !x->cells && !x->forking)
 			code_free(a, x);
 	}
 }
@@ -365,10 +403,11 @@ bool code_idle(const struct agent *a)
 
 uint64_t code_next_timer(const struct agent *a)
 {
-	uint64_t t = UINT64_MAX;
+	uint64_t t = MIN(zygote_next_timer(a), a->fan_off_at ? a->fan_off_at : UINT64_MAX);
 
 	for (const struct code_ctx *x = a->code; x; x = x->next) {
-		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at };
+		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at,
+			                x->say_at };
 
 		for (size_t i = 0; i < ARRAY_SIZE(at); i++)
 			if (at[i])
@@ -389,5 +428,6 @@ void code_close(struct agent *a)
 {
 	while (a->code)
 		code_free(a, a->code);
+	zygote_close(a);
 	code_files_close(a);
 }

@@ -16,8 +16,11 @@
 #define CODE_START_MS 180000  /* for a kernel to be ready; emulated and warming up it takes long */
 #define CODE_IGNORE_MS 5000   /* for a cell to end after its interrupt, before it is killed */
 #define CODE_CLOSED_MS 2000   /* for a kernel to end after its socket did */
+#define CODE_SAY_MS 50        /* a cell that is over by then is told of in one message */
 #define CODE_DROP_PER_TURN 16 /* chunks of output nobody wants: others have their turn too */
 #define CODE_KERNELS "/usr/lib/pando/kernels"
+#define CODE_OOM_SCORE "500" /* of a kernel: a greedy cell is the first to go */
+#define CODE_BASE_ENV 7u     /* variables every kernel has */
 
 struct code_cell {
 	struct code_cell *next;
@@ -32,11 +35,19 @@ struct code_file {
 	char *path; /* owned */
 };
 
+struct code_env {
+	char *v[CODE_BASE_ENV + AGENT_CODE_ENV_MAX + 3]; /* weak; NULL after the last */
+	size_t n;
+	char home[AGENT_PATH_MAX + 8], user[AGENT_USER_MAX + 8], logname[AGENT_USER_MAX + 10];
+};
+
 struct code_ctx {
 	struct code_ctx *next;
 	uint32_t id;
 	uint8_t lang;
 	bool is_default, deleted;
+	bool used;  /* somebody ran a cell in it */
+	bool spare; /* a kernel nobody has asked for yet; not a context (code_spare.c) */
 	char user[AGENT_USER_MAX], cwd[AGENT_CODE_CWD_MAX];
 	char *env[AGENT_CODE_ENV_MAX]; /* owned */
 	unsigned n_env;
@@ -51,9 +62,14 @@ struct code_ctx {
 	bool readable[AGENT_CHANS]; /* as far as we know; [0]: the socket */
 	bool lost;                  /* there was a kernel, and its variables are gone */
 	bool exited, broken, killed;
+	bool forking; /* the zygote was asked for it: its pid is not known yet */
+	bool cold;    /* the zygote cannot make it */
+	bool warm;    /* it was to import the usual libraries */
+	bool move;    /* it is to change to cwd before its first cell */
 	int wstatus;
 	struct buf rx, tx; /* from and to the kernel */
 	size_t tx_off;
+	bool awaits_room;   /* its socket was full */
 	uint64_t ready_by;  /* clock_ms(), as all that follow; 0: never */
 	uint64_t closed_by; /* its socket is closed: it should be gone by then */
 	uint32_t count;     /* cells it has run */
@@ -62,6 +78,7 @@ struct code_ctx {
 	struct code_cell *cells;
 	unsigned waiting;
 	uint64_t started_ms, timeout_at, kill_at;
+	uint64_t say_at; /* the host is to hear that it began, at the latest; 0: it did */
 	uint8_t how;
 	bool done, fresh, asked; /* asked: somebody wants it interrupted */
 	bool owing;              /* owed[] was counted for what comes next from the socket */
@@ -84,9 +101,20 @@ int code_start(struct agent *a, struct code_ctx *x, bool warm); /* 0 or -errno *
 void code_kill(struct code_ctx *x);
 /* Interrupts what runs; the kernel goes on. */
 void code_interrupt(struct code_ctx *x);
+/* Kills and reaps it, at once: for one that has not run anything yet. */
+void code_abandon(struct code_ctx *x);
 /* The process is gone and reaped: forget what belonged to it. */
 void code_forget_kernel(struct code_ctx *x);
 void code_on_exit(struct agent *a, struct code_ctx *x);
+/* Whether to be told that its socket takes more. */
+void code_await_room(struct agent *a, struct code_ctx *x, bool await);
+int code_adopt_pid(struct agent *a, struct code_ctx *x, pid_t pid);
+/* Whose kernel it is; 0 or -errno. */
+int code_user(const struct code_ctx *x, struct user *ret);
+/* What it finds in its environment; points into x and itself. */
+void code_env_make(const struct code_ctx *x, const struct user *u, struct code_env *ret);
+/* In a child: becomes the kernel of that language. */
+void code_exec(const struct agent *a, uint8_t lang, struct code_env *env) __attribute__((noreturn));
 /* Kernels that were killed since the last call by a guest that is out of memory? */
 bool code_oom_happened(struct agent *a);
 
@@ -98,8 +126,21 @@ bool code_can_move(const struct agent *a, const struct code_ctx *x);
 void code_end_cell(struct agent *a, struct code_ctx *x, uint8_t how);
 void code_cell_free(struct code_cell *c);
 
+/* code_zygote.c: a warm Python that forks kernels */
+/* The child ends of socket and pipes go to the zygote, which tells later; false: there is none. */
+bool zygote_ask(struct agent *a, struct code_ctx *x, const int fds[3], bool may_start);
+void zygote_on_event(struct agent *a);
+void zygote_tick(struct agent *a, uint64_t now);
+uint64_t zygote_next_timer(const struct agent *a);
+void zygote_close(struct agent *a);
+
+/* code_spare.c: a warm Node.js that waits for a context */
+struct code_ctx *spare_make(struct agent *a);
+bool spare_take(struct agent *a, struct code_ctx *x); /* x has its kernel now */
+
 /* code_files.c: which files change while cells run */
 void code_files_begin(struct agent *a, struct code_ctx *x);
 /* Puts an event for each file into outq. */
 void code_files_end(struct agent *a, struct code_ctx *x);
+void code_files_tick(struct agent *a, uint64_t now);
 void code_files_close(struct agent *a);

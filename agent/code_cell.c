@@ -44,12 +44,26 @@ static struct stream *listener(const struct code_ctx *x)
 	return now && x->cells ? x->cells->s : NULL;
 }
 
+/* The cell's turn came. Told with the first it says, or when it has said nothing for a while. */
+static void say_started(struct code_ctx *x)
+{
+	uint8_t id[4];
+
+	if (!TAKE(x->say_at, 0) || !listener(x))
+		return;
+	put_be32(id, x->id);
+	agent_code_event_put(&x->outq, &(struct agent_code_event){ .kind = AGENT_CODE_STARTED,
+	                                                           .p = id,
+	                                                           .len = sizeof(id) });
+}
+
 static void tell(struct code_ctx *x, uint8_t kind, bool more, const void *p, size_t n)
 {
 	struct agent_code_event m = { .kind = kind, .more = more, .p = p, .len = n };
 
 	if (!listener(x))
 		return;
+	say_started(x);
 	agent_code_event_put(&x->outq, &m);
 }
 
@@ -184,7 +198,7 @@ static void ended(struct agent *a, struct code_ctx *x)
 	x->cells = c->next;
 	x->waiting--;
 	code_cell_free(c);
-	x->timeout_at = x->kill_at = x->started_ms = 0;
+	x->timeout_at = x->kill_at = x->started_ms = x->say_at = 0;
 	x->done = x->asked = x->fresh = x->files_cut = false;
 	x->how = AGENT_CODE_END_OK;
 	memset(x->bytes, 0, sizeof(x->bytes));
@@ -202,6 +216,7 @@ static void finish(struct agent *a, struct code_ctx *x)
 {
 	bool told;
 
+	say_started(x);
 	if (!x->done)
 		code_files_end(a, x);
 	x->done = true;
@@ -319,7 +334,7 @@ static bool next_event(struct agent *a, struct code_ctx *x)
 {
 	struct agent_code_event m;
 	uint32_t kernel = x->kernel;
-	int n = agent_code_event_get(x->rx.p, x->rx.len, &m);
+	int n = x->forking ? 0 : agent_code_event_get(x->rx.p, x->rx.len, &m);
 
 	if (n < 0) {
 		x->rx.len = 0;
@@ -340,7 +355,7 @@ static bool next_event(struct agent *a, struct code_ctx *x)
 	return true;
 }
 
-static void write_ctl(struct code_ctx *x)
+static void write_ctl(struct agent *a, struct code_ctx *x)
 {
 	while (x->ctl >= 0 && x->tx_off < x->tx.len) {
 		ssize_t n = send(x->ctl, x->tx.p + x->tx_off, x->tx.len - x->tx_off, MSG_NOSIGNAL);
@@ -348,9 +363,10 @@ static void write_ctl(struct code_ctx *x)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			break; /* full: EPOLLOUT; gone: the reader notices */
+			break; /* full, or gone: the reader notices */
 		x->tx_off += (size_t)n;
 	}
+	code_await_room(a, x, x->tx_off < x->tx.len);
 	if (x->tx_off == x->tx.len) {
 		buf_done(&x->tx);
 		x->tx_off = 0;
@@ -372,9 +388,7 @@ void code_enqueue(struct agent *a, struct code_ctx *x, struct code_cell *cell_co
 static void begin(struct agent *a, struct code_ctx *x)
 {
 	struct code_cell *c = x->cells;
-	uint8_t id[4];
 
-	put_be32(id, x->id);
 	x->state = AGENT_CODE_BUSY;
 	x->how = AGENT_CODE_END_OK;
 	x->done = x->asked = x->files_cut = false;
@@ -383,8 +397,13 @@ static void begin(struct agent *a, struct code_ctx *x)
 	x->started_ms = clock_ms();
 	x->timeout_at = c->timeout_ms ? x->started_ms + c->timeout_ms : 0;
 	x->kill_at = 0;
-	tell(x, AGENT_CODE_STARTED, false, id, sizeof(id));
+	x->say_at = x->started_ms + CODE_SAY_MS;
 	code_files_begin(a, x);
+	x->used |= c->len > 0;
+	if (TAKE(x->move, false)) {
+		buf_printf(&x->tx, "CD %zu\n", strlen(x->cwd));
+		buf_put(&x->tx, x->cwd, strlen(x->cwd));
+	}
 	buf_printf(&x->tx, "RUN %zu\n", c->len);
 	buf_put(&x->tx, c->code, c->len);
 	free(TAKE_PTR(c->code));
@@ -393,7 +412,7 @@ static void begin(struct agent *a, struct code_ctx *x)
 		x->broken = true;
 		code_kill(x);
 	}
-	write_ctl(x);
+	write_ctl(a, x);
 }
 
 static void timers(struct code_ctx *x, uint64_t now)
@@ -402,6 +421,8 @@ static void timers(struct code_ctx *x, uint64_t now)
 		x->ready_by = 0;
 		code_kill(x);
 	}
+	if (x->say_at && now >= x->say_at)
+		say_started(x);
 	if (x->timeout_at && now >= x->timeout_at) {
 		x->timeout_at = 0;
 		x->kill_at = now + CODE_IGNORE_MS;
@@ -435,7 +456,7 @@ static void ensure(struct agent *a, struct code_ctx *x)
 void code_step(struct agent *a, struct code_ctx *x, uint64_t now)
 {
 	timers(x, now);
-	write_ctl(x);
+	write_ctl(a, x);
 	for (int i = 0; i < CODE_DROP_PER_TURN; i++) {
 		bool moved = false;
 

@@ -3,12 +3,12 @@
  * code_files.c - which files change while a cell runs, wherever they are
  *
  * The file systems of / and /tmp are watched (fanotify) while at least one cell
- * runs. Nothing is read before a cell's end: the kernel joins events of one file, and
- * the descriptor that comes with an event knows the name the file has by
- * then, so a file that was written aside and renamed is listed by its final name.
- * Two cells at one time both list what changed. What a sandbox's own machinery
- * writes (logs, caches, packages, hidden directories) is not listed.
- * Without fanotify, or with a test root, nothing is.
+ * runs, and a little longer: the next cell mostly comes soon, and putting up a watch
+ * costs more than a cell. Nothing is read before a cell's end: the kernel joins events of one file,
+ * and the descriptor that comes with an event knows the name the file has by then, so a file that
+ * was written aside and renamed is listed by its final name. Two cells at one time both list what
+ * changed. What a sandbox's own machinery writes (logs, caches, packages, hidden directories) is
+ * not listed. Without fanotify, or with a test root, nothing is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,11 +22,13 @@
 
 #include "agent/code.h"
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 
 #define READ_BYTES 4096  /* of events at a time: 170 */
 #define EVENTS_MAX 4096u /* looked at for one cell; more are too many to list anyway */
+#define LINGER_MS 3000   /* the watch stands after the last cell; what comes then is dropped */
 #define FAN_EVENTS (FAN_MODIFY | FAN_CLOSE_WRITE)
 
 enum { FAN_UNOPENED = 0, FAN_NONE = -1 }; /* values of a->fan_fd beside a descriptor */
@@ -150,8 +152,21 @@ void code_files_begin(struct agent *a, struct code_ctx *x)
 		a->fan_fd = fd;
 	}
 	if (running(a) > 1)
-		return; /* the watch stands */
-	mark(a, FAN_MARK_ADD);
+		return; /* the watch stands, for another cell too */
+	if (!a->fan_off_at)
+		mark(a, FAN_MARK_ADD);
+	else
+		collect(a, /* keep= */ false); /* what others did between the cells */
+	a->fan_off_at = 0;
+}
+
+void code_files_tick(struct agent *a, uint64_t now)
+{
+	if (!a->fan_off_at || now < a->fan_off_at)
+		return;
+	a->fan_off_at = 0;
+	mark(a, FAN_MARK_REMOVE);
+	collect(a, /* keep= */ false);
 }
 
 static void put(struct code_ctx *x, const char *path)
@@ -174,10 +189,8 @@ void code_files_end(struct agent *a, struct code_ctx *x)
 {
 	if (a->fan_fd > 0) {
 		collect(a, /* keep= */ true);
-		if (running(a) <= 1) {
-			mark(a, FAN_MARK_REMOVE);
-			collect(a, /* keep= */ false);
-		}
+		if (running(a) <= 1)
+			a->fan_off_at = clock_ms() + LINGER_MS;
 	}
 	for (unsigned i = 0; i < x->n_files; i++) {
 		put(x, x->files[i].path);
@@ -191,4 +204,5 @@ void code_files_close(struct agent *a)
 	if (a->fan_fd > 0)
 		close(a->fan_fd);
 	a->fan_fd = FAN_UNOPENED;
+	a->fan_off_at = 0;
 }

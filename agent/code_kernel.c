@@ -5,7 +5,9 @@
  * It leads a session of its own and has three descriptors of ours: pipes as 1 and
  * 2, a socket as 3. Its end is learnt by pidfd; what it said until then is still
  * read. It is the first the OOM killer takes, so that a greedy cell costs its
- * own variables and nobody else's.
+ * own variables and nobody else's. Where it can be had warm it is: a Python kernel is
+ * forked by the zygote, a JavaScript one may be the spare (code_zygote.c,
+ * code_spare.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,16 +27,10 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#define BASE_ENV 7
 #define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
 #define VMSTAT_MAX (64u << 10) /* bytes of /proc/vmstat */
 
-struct env {
-	char *v[BASE_ENV + AGENT_CODE_ENV_MAX + 2];
-	size_t n;
-};
-
-static void env_set(struct env *e, const char *kv)
+static void env_set(struct code_env *e, const char *kv)
 {
 	size_t key = (size_t)(strchr(kv, '=') - kv) + 1;
 
@@ -47,7 +43,39 @@ static void env_set(struct env *e, const char *kv)
 	e->v[e->n++] = (char *)(uintptr_t)kv;
 }
 
-static void exec_kernel(const struct agent *a, const struct code_ctx *x, struct env *env)
+int code_user(const struct code_ctx *x, struct user *ret)
+{
+	int r = *x->user ? user_find(x->user, ret) : user_find_uid(geteuid(), ret);
+
+	if (r < 0 && !*x->user) {
+		*ret = (struct user){ .name = "root", .home = "/", .shell = "/bin/sh" };
+		r = 0;
+	}
+	return r;
+}
+
+void code_env_make(const struct code_ctx *x, const struct user *u, struct code_env *ret)
+{
+	*ret = (struct code_env){ 0 };
+	snprintf(ret->home, sizeof(ret->home), "HOME=%s", u->home);
+	snprintf(ret->user, sizeof(ret->user), "USER=%s", u->name);
+	snprintf(ret->logname, sizeof(ret->logname), "LOGNAME=%s", u->name);
+	const char *base[CODE_BASE_ENV] = {
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"LANG=C.UTF-8",
+		"PYTHONUNBUFFERED=1",
+		"SHELL=/bin/bash",
+		ret->home,
+		ret->user,
+		ret->logname
+	};
+	for (size_t i = 0; i < CODE_BASE_ENV; i++)
+		env_set(ret, base[i]);
+	for (size_t i = 0; i < x->n_env; i++)
+		env_set(ret, x->env[i]);
+}
+
+void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 {
 	static const struct {
 		const char *program, *file, *option;
@@ -59,12 +87,12 @@ static void exec_kernel(const struct agent *a, const struct code_ctx *x, struct 
 	};
 	const char *dir = a->kernels ? a->kernels : CODE_KERNELS;
 	char file[PATH_MAX];
-	char *argv[] = { (char *)(uintptr_t)kernels[x->lang].program, file,
-		         (char *)(uintptr_t)kernels[x->lang].option, NULL };
+	char *argv[] = { (char *)(uintptr_t)kernels[lang].program, file,
+		         (char *)(uintptr_t)kernels[lang].option, NULL };
 
 	if (!argv[0])
 		_exit(127); /* not a language: our bug */
-	snprintf(file, sizeof(file), "%s/%s", dir, kernels[x->lang].file);
+	snprintf(file, sizeof(file), "%s/%s", dir, kernels[lang].file);
 	if (access(file, R_OK) < 0)
 		dprintf(2, "this machine has no kernel %s: %m\n", file);
 	else if (execve(argv[0], argv, env->v) < 0)
@@ -75,24 +103,18 @@ static void exec_kernel(const struct agent *a, const struct code_ctx *x, struct 
 /* In the child. */
 static void child(struct agent *a, const struct code_ctx *x, struct job_fds *fds, bool warm)
 {
-	static char home[AGENT_PATH_MAX + 8], shell[AGENT_PATH_MAX + 8];
-	static char user[AGENT_USER_MAX + 8], logname[AGENT_USER_MAX + 10];
 	static struct user u;
-	static struct env env;
-	int r;
+	static struct code_env env;
 
 	child_setup(a, fds);
 	fcntl(fds->result, F_SETFD, 0); /* descriptor 3 */
 	if (a->reset_oom) {
 		autofd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-		if (fd < 0 || write(fd, "500", 3) != 3)
+		if (fd < 0 || write(fd, CODE_OOM_SCORE, sizeof(CODE_OOM_SCORE) - 1) < 0)
 			dprintf(2, "oom_score_adj: %m\n");
 	}
-	r = *x->user ? user_find(x->user, &u) : user_find_uid(geteuid(), &u);
-	if (r < 0 && !*x->user)
-		u = (struct user){ .name = "root", .home = "/", .shell = "/bin/sh" };
-	else if (r < 0 || (*x->user && user_become(&u) < 0)) {
+	if (code_user(x, &u) < 0 || (*x->user && user_become(&u) < 0)) {
 		dprintf(2, "cannot become user '%s'\n", x->user);
 		_exit(126);
 	}
@@ -100,26 +122,10 @@ static void child(struct agent *a, const struct code_ctx *x, struct job_fds *fds
 		dprintf(2, "enter directory '%s': %m\n", x->cwd);
 		_exit(126);
 	}
-	snprintf(home, sizeof(home), "HOME=%s", u.home);
-	snprintf(shell, sizeof(shell), "SHELL=/bin/bash");
-	snprintf(user, sizeof(user), "USER=%s", u.name);
-	snprintf(logname, sizeof(logname), "LOGNAME=%s", u.name);
-	const char *base[BASE_ENV] = {
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"LANG=C.UTF-8",
-		"PYTHONUNBUFFERED=1",
-		home,
-		user,
-		logname,
-		shell
-	};
-	for (size_t i = 0; i < BASE_ENV; i++)
-		env_set(&env, base[i]);
-	for (size_t i = 0; i < x->n_env; i++)
-		env_set(&env, x->env[i]);
+	code_env_make(x, &u, &env);
 	if (warm)
 		env_set(&env, "PANDO_KERNEL_WARM=1");
-	exec_kernel(a, x, &env);
+	code_exec(a, x->lang, &env);
 }
 
 static int watch(struct agent *a, const struct code_ctx *x, int fd, enum ref_kind kind)
@@ -127,28 +133,66 @@ static int watch(struct agent *a, const struct code_ctx *x, int fd, enum ref_kin
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
 		                  .data.u64 = (uint64_t)kind << 56 | x->kernel };
 
-	if (kind == REF_CODE_CTL)
-		ev.events |= EPOLLOUT;
 	if (kind != REF_CODE_PROC && fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
 	return epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-static int adopt(struct agent *a, struct code_ctx *x, int p[3][2])
+void code_await_room(struct agent *a, struct code_ctx *x, bool await)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET | (await ? EPOLLOUT : 0),
+		                  .data.u64 = (uint64_t)REF_CODE_CTL << 56 | x->kernel };
+
+	if (x->ctl >= 0 && x->awaits_room != await &&
+	    epoll_ctl(a->ep, EPOLL_CTL_MOD, x->ctl, &ev) == 0)
+		x->awaits_room = await;
+}
+
+/* Our ends of its pipes and socket. */
+static int adopt_fds(struct agent *a, struct code_ctx *x, int p[3][2])
 {
 	int r;
 
 	x->ctl = TAKE_FD(p[0][0]);
 	x->pipe[AGENT_OUT] = TAKE_FD(p[1][0]);
 	x->pipe[AGENT_ERR] = TAKE_FD(p[2][0]);
-	x->pidfd = pidfd_open(x->pid, 0);
-	if (x->pidfd < 0)
-		return -errno;
 	if ((r = watch(a, x, x->ctl, REF_CODE_CTL)) < 0 ||
-	    (r = watch(a, x, x->pipe[AGENT_OUT], REF_CODE_OUT)) < 0 ||
-	    (r = watch(a, x, x->pipe[AGENT_ERR], REF_CODE_ERR)) < 0)
+	    (r = watch(a, x, x->pipe[AGENT_OUT], REF_CODE_OUT)) < 0)
 		return r;
-	return watch(a, x, x->pidfd, REF_CODE_PROC);
+	return watch(a, x, x->pipe[AGENT_ERR], REF_CODE_ERR);
+}
+
+int code_adopt_pid(struct agent *a, struct code_ctx *x, pid_t pid)
+{
+	x->pid = pid;
+	x->pidfd = pidfd_open(pid, 0);
+	return x->pidfd < 0 ? -errno : watch(a, x, x->pidfd, REF_CODE_PROC);
+}
+
+/* It becomes a child of ours, by fork and exec. */
+static int start_cold(struct agent *a, struct code_ctx *x, int p[3][2], bool warm)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		struct job_fds fds = { -1, p[1][1], p[2][1], p[0][1], -1 };
+
+		child(a, x, &fds, warm);
+	}
+	return code_adopt_pid(a, x, pid);
+}
+
+void code_abandon(struct code_ctx *x)
+{
+	if (x->pid > 0) {
+		code_kill(x);
+		while (waitpid(x->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		x->pid = 0;
+	}
+	code_forget_kernel(x);
 }
 
 int code_start(struct agent *a, struct code_ctx *x, bool warm)
@@ -157,37 +201,26 @@ int code_start(struct agent *a, struct code_ctx *x, bool warm)
 	int r = 0;
 
 	code_forget_kernel(x);
+	if (spare_take(a, x))
+		return 0;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p[0]) < 0 ||
 	    pipe2(p[1], O_CLOEXEC) < 0 || pipe2(p[2], O_CLOEXEC) < 0)
 		r = -errno;
 	if (r == 0) {
 		fcntl(p[1][1], F_SETPIPE_SZ, PIPE_BYTES);
 		x->kernel = ++a->next_kernel;
-		x->pid = fork();
-		if (x->pid < 0) {
-			r = -errno;
-			x->pid = 0;
-		}
-	}
-	if (r == 0 && x->pid == 0) {
-		struct job_fds fds = { -1, p[1][1], p[2][1], p[0][1], -1 };
-
-		child(a, x, &fds, warm);
+		x->warm = warm;
+		if (!zygote_ask(a, x, (int[]){ p[0][1], p[1][1], p[2][1] }, warm))
+			r = start_cold(a, x, p, warm);
 	}
 	if (r == 0)
-		r = adopt(a, x, p);
+		r = adopt_fds(a, x, p);
 	for (int i = 0; i < 3; i++)
 		for (int k = 0; k < 2; k++)
 			if (p[i][k] >= 0)
 				close(p[i][k]);
 	if (r < 0) {
-		if (x->pid > 0) {
-			code_kill(x);
-			while (waitpid(x->pid, NULL, 0) < 0 && errno == EINTR)
-				;
-			x->pid = 0;
-		}
-		code_forget_kernel(x);
+		code_abandon(x);
 		return r;
 	}
 	x->state = AGENT_CODE_STARTING;
@@ -221,7 +254,7 @@ void code_forget_kernel(struct code_ctx *x)
 	buf_done(&x->tx);
 	x->tx_off = 0;
 	memset(x->readable, 0, sizeof(x->readable));
-	x->exited = x->broken = x->killed = x->owing = false;
+	x->exited = x->broken = x->killed = x->owing = x->forking = x->awaits_room = false;
 	x->state = AGENT_CODE_NONE;
 	x->ready_by = x->closed_by = 0;
 	x->kernel = 0;

@@ -3,7 +3,8 @@
  * connect.c - a TCP connection to a port of this machine, as a stream
  *
  * 127.0.0.1 first, ::1 when nobody listens there. OPENED tells the host that it
- * stands; then bytes go both ways and each direction ends on its own. The two
+ * stands; then bytes go both ways and each direction ends on its own. dial goes to
+ * the address it was given, and accept (listen.c) has a socket already. The two
  * directions hold one descriptor each (dup), so they are watched and closed
  * apart. RESULT comes when both ended, or with the errno that broke it.
  */
@@ -13,6 +14,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include "agent/agent.h"
 #include "base/auto.h"
 #include "base/err.h"
+#include "wire/agent_login.h"
 
 static void refuse(struct agent *a, struct stream *s, int err_no)
 {
@@ -31,7 +34,7 @@ static void refuse(struct agent *a, struct stream *s, int err_no)
 	job_orphan(a, s);
 }
 
-static void established(struct agent *a, struct stream *s)
+void connect_established(struct agent *a, struct stream *s, const void *opened, size_t n)
 {
 	int fd = fcntl(s->in.fd, F_DUPFD_CLOEXEC, 3), r;
 
@@ -49,7 +52,7 @@ static void established(struct agent *a, struct stream *s)
 		refuse(a, s, -r);
 		return;
 	}
-	port_send(a, AGENT_F_OPENED, 0, s->id, NULL, 0);
+	port_send(a, AGENT_F_OPENED, 0, s->id, opened, n);
 	pump_in(a, s);
 }
 
@@ -65,8 +68,14 @@ static int attempt(struct agent *a, struct stream *s, bool v6)
 	const struct sockaddr *sa = v6 ? (struct sockaddr *)&sa6 : (struct sockaddr *)&v4;
 	int r;
 
+	if (s->op == AGENT_OP_DIAL) {
+		v6 = s->dial_v6;
+		sa = v6 ? (struct sockaddr *)&sa6 : (struct sockaddr *)&v4;
+		memcpy(&sa6.sin6_addr, s->dial_addr, sizeof(sa6.sin6_addr));
+		memcpy(&v4.sin_addr, s->dial_addr, sizeof(v4.sin_addr));
+	}
 	stream_close_in(s);
-	s->try_v6 = !v6;
+	s->try_v6 = !v6 && s->op == AGENT_OP_CONNECT;
 	s->in.fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->in.fd < 0)
 		return errno;
@@ -87,6 +96,36 @@ static void next_attempt(struct agent *a, struct stream *s, int err_no)
 		refuse(a, s, first);
 }
 
+static struct stream *begin(struct agent *a, uint32_t id, uint16_t op, uint16_t port)
+{
+	struct stream *s = stream_new(a, id, op);
+
+	if (!s) {
+		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "too many streams are open");
+		return NULL;
+	}
+	s->port = port;
+	s->connecting = true;
+	return s;
+}
+
+void dial_begin(struct agent *a, uint32_t id, struct rd *c)
+{
+	struct agent_addr m;
+	struct stream *s;
+
+	if (agent_dial_get(c, &m) < 0) {
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed dial request");
+		return;
+	}
+	s = begin(a, id, AGENT_OP_DIAL, m.port);
+	if (!s)
+		return;
+	s->dial_v6 = strchr(m.text, ':') != NULL;
+	inet_pton(s->dial_v6 ? AF_INET6 : AF_INET, m.text, s->dial_addr);
+	next_attempt(a, s, attempt(a, s, /* v6= */ false));
+}
+
 void connect_begin(struct agent *a, uint32_t id, struct rd *c)
 {
 	struct stream *s;
@@ -96,14 +135,9 @@ void connect_begin(struct agent *a, uint32_t id, struct rd *c)
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed connect request");
 		return;
 	}
-	s = stream_new(a, id, AGENT_OP_CONNECT);
-	if (!s) {
-		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "too many streams are open");
-		return;
-	}
-	s->port = port;
-	s->connecting = true;
-	next_attempt(a, s, attempt(a, s, /* v6= */ false));
+	s = begin(a, id, AGENT_OP_CONNECT, port);
+	if (s)
+		next_attempt(a, s, attempt(a, s, /* v6= */ false));
 }
 
 void connect_on_writable(struct agent *a, struct stream *s)
@@ -116,5 +150,5 @@ void connect_on_writable(struct agent *a, struct stream *s)
 	if (e)
 		next_attempt(a, s, e);
 	else
-		established(a, s);
+		connect_established(a, s, NULL, 0);
 }

@@ -13,7 +13,6 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-#define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define BASE_ENV 6
 
 _Static_assert(sizeof(((struct exec_image *)0)->env) / sizeof(char *) ==

@@ -113,17 +113,37 @@ static int adopt(struct agent *a, struct stream *s, unsigned pipes, int p[5][2])
 	return r < 0 ? r : stream_watch(a, s, s->pidfd, REF_PROC, EPOLLIN);
 }
 
-static int make_pipes(unsigned pipes, int p[5][2])
+/* One pipe; or in the place of the first three a terminal, the child's end where it expects it. */
+static int make_pipe(int i, const struct job_tty *tty, int p[2])
 {
-	const bool want[5] = { pipes & JOB_IN, pipes & JOB_OUT, pipes & JOB_ERR, true,
+	if (!tty || i >= 3) {
+		if (pipe2(p, O_CLOEXEC) < 0)
+			return -errno;
+		if (i < 3)
+			fcntl(p[1], F_SETPIPE_SZ, PIPE_BYTES);
+		return 0;
+	}
+	for (int k = 0; k < 2; k++) {
+		bool childs = (i == 0) == (k == 0);
+
+		p[k] = fcntl(childs ? tty->slave : tty->master, F_DUPFD_CLOEXEC, 3);
+		if (p[k] < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static int make_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2])
+{
+	const bool want[5] = { pipes & JOB_IN, pipes & JOB_OUT, pipes & JOB_ERR || tty, true,
 		               pipes & JOB_COMMIT };
 
 	for (int i = 0; i < 5; i++) {
+		int r;
+
 		p[i][0] = p[i][1] = -1;
-		if (want[i] && pipe2(p[i], O_CLOEXEC) < 0)
-			return -errno;
-		if (want[i] && i < 3)
-			fcntl(p[i][1], F_SETPIPE_SZ, PIPE_BYTES);
+		if (want[i] && (r = make_pipe(i, tty, p[i])) < 0)
+			return r;
 	}
 	return 0;
 }
@@ -155,8 +175,14 @@ static int settle(struct stream *s, int p[5][2], int r)
 
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds)
 {
+	return job_fork_on(a, s, pipes, NULL, ret_fds);
+}
+
+int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct job_tty *tty,
+                struct job_fds *ret_fds)
+{
 	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-	int r = make_pipes(pipes, p);
+	int r = make_pipes(pipes, tty, p);
 
 	if (r == 0 && (s->pid = fork()) < 0) {
 		r = -errno;
@@ -175,7 +201,7 @@ int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *
 int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n)
 {
 	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-	int r = make_pipes(pipes, p);
+	int r = make_pipes(pipes, /* tty= */ NULL, p);
 
 	if (r == 0)
 		r = ready_give(a, &(struct job_fds){ p[0][0], p[1][1], p[2][1], p[3][1], -1 }, req,
@@ -240,7 +266,18 @@ void job_orphan(struct agent *a, struct stream *s)
 			s->kill_at = clock_ms() + HELPER_ABORT_MS;
 		break;
 	case AGENT_OP_CONNECT:
+	case AGENT_OP_DIAL:
+	case AGENT_OP_ACCEPT:
 		stream_close_out(s, AGENT_OUT);
+		break;
+	case AGENT_OP_LISTEN:
+		listen_end(a, s);
+		break;
+	case AGENT_OP_LOGIN:
+		/* As when a connection to a remote shell is lost: a terminal hangs up, and who
+		 * writes to a pipe learns that nobody reads. */
+		for (int i = AGENT_OUT; i <= AGENT_ERR && (s->tty || !s->exited); i++)
+			stream_close_out(s, i);
 		break;
 	case AGENT_OP_CODE_RUN:
 		code_orphan(a, s, /* cancelled= */ false);
@@ -255,7 +292,9 @@ void job_cancel(struct agent *a, struct stream *s)
 	stream_result(a, s, ECANCELED, AGENT_TAG_NONE, "cancelled", NULL, 0);
 	if (s->op == AGENT_OP_CODE_RUN)
 		code_orphan(a, s, /* cancelled= */ true);
-	if (is_command(s) && s->pid > 0)
+	if (s->op == AGENT_OP_LOGIN)
+		; /* it is hung up on, as any remote shell; what it left running goes on */
+	else if (is_command(s) && s->pid > 0)
 		session_kill(s->pid);
 	else if (s->pid > 0 && s->op != AGENT_OP_FS_WRITE)
 		kill(s->pid, SIGKILL);
@@ -336,7 +375,7 @@ void job_tick(struct agent *a, struct stream *s, uint64_t now)
 		job_orphan(a, s);
 		held = s->out[AGENT_OUT].fd >= 0 || s->out[AGENT_ERR].fd >= 0;
 	}
-	if (s->op == AGENT_OP_CONNECT && s->id && !held && !s->connecting) {
+	if (is_socket(s) && s->id && !held && !s->connecting) {
 		stream_result(a, s, 0, AGENT_TAG_NONE, "", NULL, 0); /* both directions ended */
 		job_orphan(a, s);
 	}

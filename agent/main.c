@@ -38,6 +38,7 @@ static const char usage[] =
         "                    into DIR/steps\n"
         "  --ready FILE      the library of shells that are loaded ahead (default " READY_LIB ")\n"
         "  --kernels DIR     for tests: the code interpreter's kernels are there\n"
+        "  --pty-retain MS   for tests: how long a terminal session that ended is kept\n"
         "  --version         say the version\n";
 
 static void on_event(struct agent *a, const struct epoll_event *ev)
@@ -51,6 +52,10 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 	}
 	if (ev->data.u64 >> 56 >= REF_PTY) {
 		pty_on_event(a, ev->data.u64, ev->events);
+		return;
+	}
+	if (ev->data.u64 >> 56 == REF_READY) {
+		ready_on_event(a);
 		return;
 	}
 	if (code_on_event(a, ev->data.u64, ev->events))
@@ -81,6 +86,9 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 	}
 	case REF_RESULT:
 		proc_on_result(a, s);
+		break;
+	case REF_LISTEN:
+		listen_serve(a, s);
 		break;
 	default:
 		break;
@@ -117,8 +125,8 @@ static void run(struct agent *a)
 		for (unsigned i = a->n_streams; i-- > 0;)
 			job_tick(a, a->slot[i], now);
 		code_run(a, now);
-		port_flush(a);
 		ready_tick(a, now);
+		port_flush(a);
 		more |= !pump_idle(a) || !code_idle(a) || n == EVENTS_PER_TURN;
 	}
 }
@@ -178,6 +186,7 @@ int main(int argc, char **argv)
 		{ "test-root", required_argument, NULL, 't' },
 		{ "ready", required_argument, NULL, 'r' },
 		{ "kernels", required_argument, NULL, 'k' },
+		{ "pty-retain", required_argument, NULL, 'R' },
 		{ "version", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
@@ -189,6 +198,7 @@ int main(int argc, char **argv)
 		.machine_id_fd = -1,
 		.generation_fd = -1,
 		.ready = { .fd = -1 },
+		.pty_retain_ms = AGENT_PTY_RETAIN_MS,
 	};
 	struct agent *a = &agent;
 	const char *path = "/dev/virtio-ports/" AGENT_PORT_NAME;
@@ -210,6 +220,9 @@ int main(int argc, char **argv)
 			break;
 		case 'k':
 			a->kernels = optarg;
+			break;
+		case 'R':
+			a->pty_retain_ms = (unsigned)strtoul(optarg, NULL, 10);
 			break;
 		case 'v':
 			printf("pando-agent %s, protocol %d\n", PANDO_VERSION, AGENT_VERSION_MAX);

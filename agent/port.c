@@ -25,6 +25,7 @@
 
 #define PORT_WAIT_MS 60000 /* for the driver to appear while the guest boots */
 #define READS_PER_TURN 8   /* then output gets its turn */
+#define PORT_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 /* Without udev: the port's device node, by the name the host gave the port. */
 static int open_by_sysfs(void)
@@ -77,10 +78,19 @@ int port_open(struct agent *a, const char *path)
 	}
 }
 
+/* Only one who has to wait asks to be told: else every write would wake us once more. */
+static void port_await_room(struct agent *a, bool await)
+{
+	struct epoll_event ev = { .events = PORT_EVENTS | (await ? EPOLLOUT : 0),
+		                  .data.u64 = REF_PORT };
+
+	if (a->awaits_room != await && epoll_ctl(a->ep, EPOLL_CTL_MOD, a->port, &ev) == 0)
+		a->awaits_room = await;
+}
+
 int port_attach(struct agent *a, int fd_consume)
 {
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-		                  .data.u64 = REF_PORT };
+	struct epoll_event ev = { .events = PORT_EVENTS, .data.u64 = REF_PORT };
 	autofd int fd = fd_consume;
 
 	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
@@ -96,8 +106,10 @@ void port_on_event(struct agent *a, uint32_t events)
 {
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP | EPOLLERR))
 		a->readable = true;
-	if (events & EPOLLOUT)
+	if (events & EPOLLOUT) {
 		a->writable = true;
+		port_await_room(a, false);
+	}
 }
 
 /* Out of step. The zero bytes of a flush are no reason to complain, anything else is. */
@@ -190,6 +202,7 @@ void port_flush(struct agent *a)
 				a->quit = true; /* the test is over */
 			else if (errno != EAGAIN)
 				log_warn("write to the port: %m");
+			port_await_room(a, true);
 		}
 	}
 	if (!port_queued(a)) {

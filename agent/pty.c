@@ -5,7 +5,7 @@
  * Theory of operation: what the program writes is read when its clients have room,
  * goes through the vt, and to every client. The end is known by pidfd; the terminal
  * is then read to its end, each client gets what is left and a RESULT with the exit
- * code, and the session stays for PTY_RETAIN_MS so that one who was away can learn how
+ * code, and the session stays for pty_retain_ms so that one who was away can learn how
  * it ended. While nobody is attached the vt answers what a program asks its
  * terminal; else the terminals of the clients do.
  */
@@ -315,6 +315,10 @@ static void begin_resize(struct agent *a, uint32_t id, struct rd *c)
 		return;
 	}
 	s = stream_find(a, m.stream);
+	if (s && login_resize(s, m.cols, m.rows)) {
+		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+		return;
+	}
 	if (!s || !s->pty) {
 		pty_refuse(a, id, ENOENT, AGENT_TAG_SESSION_NOT_FOUND, "no such client");
 		return;
@@ -479,7 +483,7 @@ void pty_tick(struct agent *a, uint64_t now)
 		if (p->closing && (p->exited || now >= p->close_by))
 			close_answer(a, p);
 		if (pty_over(p) && !p->clients &&
-		    (p->closing || now - p->exited_at >= PTY_RETAIN_MS))
+		    (p->closing || now - p->exited_at >= a->pty_retain_ms))
 			retire(a, p);
 	}
 	for (unsigned i = 0; i < a->n_streams; i++) {
@@ -498,7 +502,7 @@ uint64_t pty_next_timer(const struct agent *a)
 		if (p->exited && p->master >= 0 && !p->readable)
 			t = MIN(t, p->settle_at);
 		else if (pty_over(p) && !p->clients)
-			t = MIN(t, p->closing ? now : p->exited_at + PTY_RETAIN_MS);
+			t = MIN(t, p->closing ? now : p->exited_at + a->pty_retain_ms);
 		else if (!p->exited && p->closing && p->close_by > now)
 			t = MIN(t, p->close_by);
 		if (p->master >= 0 && p->readable)

@@ -11,7 +11,6 @@
 #include "agent/agent.h"
 #include "wire/agent_pty.h"
 
-#define PTY_RETAIN_MS 60000          /* a session that ended is told about for so long */
 #define PTY_EXPIRED_MAX 64u          /* ids of sessions after that, to say so */
 #define PTY_READ_MAX (16u << 10)     /* bytes of one session per turn: others wait for it */
 #define PTY_QUEUE_MAX (128u << 10)   /* bytes of output that wait for one client */

@@ -24,7 +24,6 @@
 #include "base/auto.h"
 #include "base/err.h"
 
-#define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define TTY_GROUP 5 /* as everywhere */
 #define TTY_MODE 0620
 
@@ -71,18 +70,26 @@ static __attribute__((noreturn)) void run(const struct user *u, const struct age
 	_exit(127);
 }
 
+int pty_take(const struct user *u)
+{
+	if (ioctl(0, TIOCSCTTY, 0) < 0)
+		return -errno;
+	/* Root's powers are needed for that, and not given to it otherwise: a test without them. */
+	if (fchown(0, u->uid, TTY_GROUP) == 0 && fchmod(0, TTY_MODE) < 0)
+		return -errno;
+	return 0;
+}
+
 static __attribute__((noreturn)) void child(struct agent *a, int slave, const struct user *u,
                                             const struct agent_pty_open *m)
 {
 	const char *cwd = *m->cwd ? m->cwd : u->home;
 
 	setsid();
-	if (ioctl(slave, TIOCSCTTY, 0) < 0 || dup2(slave, 0) < 0 || dup2(slave, 1) < 0 ||
-	    dup2(slave, 2) < 0)
+	if (dup2(slave, 0) < 0 || dup2(slave, 1) < 0 || dup2(slave, 2) < 0)
 		_exit(126);
 	close_range(3, ~0u, 0);
-	/* Root's powers are needed for that, and not given to it otherwise: a test without them. */
-	if (fchown(0, u->uid, TTY_GROUP) == 0 && fchmod(0, TTY_MODE) < 0)
+	if (pty_take(u) < 0)
 		_exit(126);
 	child_reset(a);
 	for (int sig = 1; sig < NSIG; sig++)
@@ -118,11 +125,10 @@ static int find_user(const char *name, struct user *ret, struct pty_failure *f)
 	return r;
 }
 
-/* Both ends of a new terminal of that size. */
-static int open_pair(const struct agent_pty_open *m, int *ret_master, int *ret_slave)
+int pty_pair(uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave)
 {
 	autofd int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), slave = -1;
-	struct winsize w = { .ws_col = m->cols, .ws_row = m->rows };
+	struct winsize w = { .ws_col = cols, .ws_row = rows };
 	struct termios tio;
 
 	if (master < 0 || unlockpt(master) < 0)
@@ -157,7 +163,7 @@ int pty_spawn(struct agent *a, struct pty *p, const struct agent_pty_open *m, st
 		return r;
 	snprintf(p->user, sizeof(p->user), "%s", u.name);
 	f->tag = AGENT_TAG_SPAWN_FAILED;
-	r = open_pair(m, &p->master, &slave);
+	r = pty_pair(m->cols, m->rows, &p->master, &slave);
 	if (r < 0) {
 		snprintf(f->msg, sizeof(f->msg), "open a terminal: %s", err_name(r));
 		return r;

@@ -35,7 +35,7 @@ static void grant(struct agent *a, struct stream *s)
 
 static void end_of_input(struct stream *s)
 {
-	if (s->op == AGENT_OP_CONNECT) {
+	if (is_socket(s)) {
 		shutdown(s->in.fd, SHUT_WR);
 	} else if (s->commit_fd >= 0) {
 		/* Tells fs.write's helper that this end of file is no abort. */
@@ -139,7 +139,7 @@ static bool pump_out(struct agent *a, struct stream *s, int chan)
 		if (n == 0)
 			out_ended(a, s, chan, 0);
 		else if (errno != EAGAIN)
-			out_ended(a, s, chan, s->op == AGENT_OP_CONNECT ? errno : 0);
+			out_ended(a, s, chan, is_socket(s) ? errno : 0);
 		return false;
 	}
 	if (s->term)

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,8 +26,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define QUIET_MS 20  /* after a command, before the next shell is made */
-#define BUSY_MS 1000 /* more, while commands run: it would take their time */
+#define QUIET_MS 20   /* after a command, before the next shell is made */
+#define SETTLE_MS 500 /* for one to be loaded before a freeze */
+#define BUSY_MS 1000  /* more, while commands run: it would take their time */
 
 static bool shell_is(const struct ready *y)
 {
@@ -73,6 +75,8 @@ static void child(struct agent *a, int fd)
 
 static void spawn(struct agent *a)
 {
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT,
+		                  .data.u64 = (uint64_t)REF_READY << 56 };
 	struct ready *y = &a->ready;
 	struct stat st;
 	int sv[2];
@@ -91,6 +95,9 @@ static void spawn(struct agent *a)
 		return;
 	}
 	y->fd = sv[0];
+	y->waits = false;
+	if (epoll_ctl(a->ep, EPOLL_CTL_ADD, y->fd, &ev) < 0)
+		log_warn("cannot watch the shell that is loaded ahead: %m");
 }
 
 /* Its end of the socket is gone, so it ends; nothing of a user's ran in it. */
@@ -103,6 +110,7 @@ static void discard(struct ready *y)
 	while (waitpid(y->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	y->pid = 0;
+	y->waits = false;
 }
 
 static int send_request(int fd, const struct job_fds *fds, const void *req, size_t n)
@@ -127,20 +135,58 @@ static int send_request(int fd, const struct job_fds *fds, const void *req, size
 int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret)
 {
 	struct ready *y = &a->ready;
-	char word;
-	ssize_t k = recv(y->fd, &word, 1, MSG_DONTWAIT);
 
-	if (k < 0 && errno == EAGAIN)
+	if (!y->waits)
 		return -EAGAIN; /* still loading */
-	if (k != 1 || send_request(y->fd, fds, req, n) < 0) {
+	if (send_request(y->fd, fds, req, n) < 0) {
 		discard(y);
 		return -ECHILD;
 	}
 	close(TAKE_FD(y->fd));
 	*ret = y->pid;
 	y->pid = 0;
+	y->waits = false;
 	ready_plan(a, QUIET_MS);
 	return 0;
+}
+
+void ready_on_event(struct agent *a)
+{
+	struct ready *y = &a->ready;
+	char word;
+
+	if (y->pid <= 0)
+		return;
+	y->waits = recv(y->fd, &word, 1, MSG_DONTWAIT) == 1;
+	if (!y->waits)
+		discard(y);
+}
+
+void ready_settle(struct agent *a, uint32_t id)
+{
+	struct stream *s =
+	        a->ready.lib && !a->ready.waits ? stream_new(a, id, AGENT_OP_SETTLE) : NULL;
+
+	if (!s) {
+		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+		return;
+	}
+	s->kill_at = clock_ms() + SETTLE_MS;
+	a->ready.spawn_at = 0;
+	if (a->ready.pid <= 0)
+		spawn(a);
+}
+
+/* Whoever settles is told when there is a shell, or will be none soon. */
+static void settle_tick(struct agent *a, uint64_t now)
+{
+	for (unsigned i = a->n_streams; i-- > 0;) {
+		struct stream *s = a->slot[i];
+
+		if (s->op == AGENT_OP_SETTLE && s->id &&
+		    (a->ready.waits || a->ready.pid <= 0 || now >= s->kill_at))
+			stream_result(a, s, 0, AGENT_TAG_NONE, "", NULL, 0);
+	}
 }
 
 void ready_plan(struct agent *a, unsigned ms)
@@ -166,6 +212,7 @@ uint64_t ready_next_timer(const struct agent *a)
 
 void ready_tick(struct agent *a, uint64_t now)
 {
+	settle_tick(a, now);
 	if (now < ready_next_timer(a))
 		return;
 	a->ready.spawn_at = 0;

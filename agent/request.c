@@ -87,6 +87,18 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_CONNECT:
 		connect_begin(a, id, &c);
 		return;
+	case AGENT_OP_DIAL:
+		dial_begin(a, id, &c);
+		return;
+	case AGENT_OP_LOGIN:
+		login_begin(a, id, &c);
+		return;
+	case AGENT_OP_LISTEN:
+		listen_begin(a, id, &c);
+		return;
+	case AGENT_OP_ACCEPT:
+		accept_begin(a, id, &c);
+		return;
 	case AGENT_OP_PTY_OPEN:
 	case AGENT_OP_PTY_ATTACH:
 	case AGENT_OP_PTY_LIST:
@@ -100,6 +112,9 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 		return;
 	case AGENT_OP_PING:
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+		return;
+	case AGENT_OP_SETTLE:
+		ready_settle(a, id);
 		return;
 	default:
 		stream_answer(a, id, EOPNOTSUPP, AGENT_TAG_BAD_REQUEST, "no such operation");

@@ -70,6 +70,7 @@ struct stream *stream_new(struct agent *a, uint32_t id, uint16_t op)
 	s->gen = ++a->next_gen;
 	s->slot = a->n_streams;
 	s->in.fd = s->pidfd = s->result_fd = s->commit_fd = -1;
+	s->listen_fd[0] = s->listen_fd[1] = -1;
 	s->in.window = AGENT_WINDOW;
 	for (int i = 0; i < AGENT_CHANS; i++)
 		s->out[i] = (struct out_chan){ .fd = -1, .credit = AGENT_WINDOW };
@@ -102,7 +103,7 @@ void stream_free(struct agent *a, struct stream *s)
 	term_leave(s->term);
 	for (int i = 0; i < AGENT_CHANS; i++)
 		stream_close_out(s, i);
-	int rest[] = { s->pidfd, s->result_fd, s->commit_fd };
+	int rest[] = { s->pidfd, s->result_fd, s->commit_fd, s->listen_fd[0], s->listen_fd[1] };
 	for (size_t i = 0; i < ARRAY_SIZE(rest); i++)
 		if (rest[i] >= 0)
 			close(rest[i]);

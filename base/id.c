@@ -49,6 +49,14 @@ bool id_valid(const char *prefix, const char *s)
 	return strlen(s) == ID_LEN && strspn(s, id_alphabet) == ID_LEN;
 }
 
+bool linux_user_valid(const char *name)
+{
+	size_t n =
+	        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+	return n > 0 && n <= LINUX_USER_MAX && name[n] == '\0' && name[0] != '-' && name[0] != '.';
+}
+
 void hex_encode(const void *p, size_t n, char *dst)
 {
 	static const char hex[] = "0123456789abcdef";

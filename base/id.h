@@ -14,5 +14,8 @@ void random_bytes(void *p, size_t n);
 void id_make(const char *prefix, char ret_id[ID_SIZE]);
 /* prefix followed by exactly ID_LEN of [a-z0-9]? */
 bool id_valid(const char *prefix, const char *s);
+#define LINUX_USER_MAX 32 /* bytes of a name, as useradd(8) has it */
+/* A name that can be that of a Linux account. */
+bool linux_user_valid(const char *name);
 /* Lower-case hex text of n bytes; dst has 2*n+1. */
 void hex_encode(const void *p, size_t n, char *dst);

@@ -27,10 +27,15 @@ FIGURES = [
     ("snapshot.64", "freeze", "snapshot API call, 64 MB dirty", "ms", None, "client; durable on disk"),
     ("snapshot.512", "freeze", "snapshot API call, 512 MB dirty", "ms", None, "client; durable on disk"),
     ("suspend.api", "freeze", "suspend API call", "ms", None, "client"),
+    ("pty.key", "pty", "keystroke to its echo, in a shell", "ms", 15, "client"),
+    ("pty.rate", "pty", "output of a terminal", "MB/s", None, "client; lines of text"),
+    ("pty.attach", "pty", "attach, 10,000 lines of scrollback", "ms", None, "client; to the end of the picture"),
     ("code.first", "code", "first cell after create", "ms", None, "client"),
     ("code.warm", "code", "cell 1+1, warm", "ms", 30, "client"),
     ("code.plot", "code", "cell with a plot, warm", "ms", None, "client"),
-    ("code.kernels", "code", "20 kernels at once, a cell each", "ms", None, "client"),
+    ("code.context", "code", "new context to its first result", "ms", None, "client; Python"),
+    ("code.ts", "code", "first TypeScript cell of a VM", "ms", None, "client"),
+    ("code.kernels", "code", "20 kernels at once, a cell each", "ms", None, "client; Python"),
     ("fork.api", "fork", "fork of 3: API call", "ms", None, "client"),
     ("fork.ready", "fork", "fork of 3: all three answered echo", "ms", 1000, "client"),
     ("mem.fresh", "memory", "private memory after create + echo", "MB", 45, "Private_Dirty of QEMU's smaps_rollup"),
@@ -66,7 +71,8 @@ FIGURES = [
 # id, the figure above, the figure below: ratios of medians
 RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
           ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare")]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "code": "code interpreter", "memory": "memory of one VM", "api": "through the API, small VMs", "beside": "beside them"}
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "pty": "terminals", "code": "code interpreter",
+            "memory": "memory of one VM", "api": "through the API, small VMs", "beside": "beside them"}
 
 
 def rank(values, percent):
@@ -97,7 +103,8 @@ def summarise(samples):
         if ratio and ratio[1] in medians and medians.get(ratio[2]):
             entry = {"median": medians[ratio[1]] / medians[ratio[2]], "n": 0}
         elif values:
-            entry = {"median": medians[name], "min": min(values), "p90": rank(values, 90), "p95": rank(values, 95), "max": max(values),
+            entry = {"median": medians[name], "min": min(values), "p90": rank(values, 90), "p95": rank(values, 95),
+                     "p99": rank(values, 99), "max": max(values),
                      "n": len(values), "samples": [round(v, 3) for v in values]}
         else:
             continue
@@ -121,13 +128,13 @@ def target_text(f):
 
 
 def table(figures):
-    lines = [f"{'':44} {'median':>8} {'min':>8} {'p90':>8} {'p95':>8} {'n':>4}  {'target':<9} verdict"]
+    lines = [f"{'':44} {'median':>8} {'min':>8} {'p90':>8} {'p95':>8} {'p99':>8} {'n':>4}  {'target':<9} verdict"]
     section = None
     for f in figures:
         if f["section"] != section:
             section = f["section"]
             lines.append(f"{SECTIONS[section]}")
-        lines.append(f"  {f['text']:<42} {number(f['median']):>8} {number(f.get('min')):>8} {number(f.get('p90')):>8} {number(f.get('p95')):>8} "
+        lines.append(f"  {f['text']:<42} {number(f['median']):>8} {number(f.get('min')):>8} {number(f.get('p90')):>8} {number(f.get('p95')):>8} {number(f.get('p99')):>8} "
                      f"{f['n'] or '':>4}  {target_text(f):<9} {f['verdict']:<7} {f['unit']}")
     return "\n".join(lines)
 

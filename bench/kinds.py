@@ -21,8 +21,6 @@ PAGE = 4096
 WARM_EXECS = 3
 FLOOR_RUNS = 3
 FORKS = 3
-WARM_CELLS = 10
-KERNELS = 20
 
 # Holds memory that no other VM has: a byte in each page.
 DIRTY = """
@@ -246,39 +244,6 @@ def floor(b):
         b.record.add("floor.echo", ms)
 
 
-def cell(b, vm, code, **more):
-    clock = Clock()
-    r = b.s.post(vm, "code", {"language": "python", "code": code, **more})
-    if "error" in r:
-        raise RuntimeError(f"a cell in {vm}: {r['error']}")
-    return clock.ms(), r
-
-
-def code(b):
-    """the first cell after create, warm ones, a plot, kernels at the same time"""
-    b.rest()
-    vm = b.create()
-    b.record.add("code.first", cell(b, vm, "1+1")[0])
-    for _ in range(WARM_CELLS):
-        b.record.add("code.warm", cell(b, vm, "1+1")[0])
-    plot = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2]);"
-    cell(b, vm, plot)  # the first one is not warm
-    ms, r = cell(b, vm, plot)
-    if not any("image/png" in one for one in r["results"]):
-        raise RuntimeError(f"no picture: {r['results']}")
-    b.record.add("code.plot", ms)
-    made = [b.s.post(vm, "code/contexts", {"language": "bash"})["contextId"] for _ in range(KERNELS)]
-    for c in made:
-        b.s.post(vm, "code", {"contextId": c, "code": "true"})
-    clock = Clock()
-    threads = [threading.Thread(target=b.s.post, args=(vm, "code", {"contextId": c, "code": "true"})) for c in made]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    b.record.add("code.kernels", clock.ms())
-
-
 def idle(b, count):
     """Several VMs at once, each looked at right after its first command and when all were idle for a minute."""
     pids = []
@@ -302,5 +267,5 @@ def idle(b, count):
 
 
 # in the order of a round: light ones first, the slow and heavy last
-ROUND = [("thaw", thaw), ("floor", floor), ("fork", fork_3), ("code", code), ("freeze-64", freeze_64), ("freeze-512", freeze_512),
+ROUND = [("thaw", thaw), ("floor", floor), ("fork", fork_3), ("freeze-64", freeze_64), ("freeze-512", freeze_512),
          ("qemu", qemu_migrate), ("cold-boot", cold_boot)]

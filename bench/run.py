@@ -27,10 +27,12 @@ import harness  # noqa: E402
 import api  # noqa: E402
 import figures  # noqa: E402
 import kinds  # noqa: E402
+import live  # noqa: E402
 import plainqemu  # noqa: E402
 import plot  # noqa: E402
 from floor import Floor  # noqa: E402
 
+ROUND = live.ROUND + kinds.ROUND
 RESULTS = os.path.join(HERE, "results")
 ROUNDS, ROUNDS_QUICK = 10, 3
 BUSY_LIMIT = 0.10   # of all cores, by others, before a warning
@@ -149,7 +151,7 @@ def measure(bench, wanted, rounds):
     for i in range(rounds):
         busy = cpu_busy(BUSY_ROUND_S)
         bench.record.busy.append(round(busy, 3))
-        took = [f"{name} {attempt(bench, name, what):.0f}" for name, what in kinds.ROUND if name in wanted]
+        took = [f"{name} {attempt(bench, name, what):.0f}" for name, what in ROUND if name in wanted]
         say(f"round {i + 1} of {rounds}, {time.monotonic() - begin:.0f} s so far; seconds: {', '.join(took)}; "
             f"others used {busy:.0%} before it")
     if "idle" in wanted:
@@ -189,7 +191,7 @@ def report(run, path):
 
 
 def arguments():
-    names = [name for name, _ in kinds.ROUND] + ["idle"] + api.NAMES
+    names = [name for name, _ in ROUND] + ["idle"] + api.NAMES
     p = argparse.ArgumentParser(description="measures Pando and what stands beside it, in one run")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each kind (default {ROUNDS})")
     p.add_argument("--quick", action="store_true", help=f"{ROUNDS_QUICK} rounds: to see that it works, not to quote")

@@ -29,8 +29,9 @@ struct run {
 	char *process;         /* owned; the path of the process, once it has started */
 	bool detached;
 	int signals;
-	int status;     /* of the command, -1: not yet */
-	json_t *result; /* owned; --json */
+	int status;              /* of the command, -1: not yet */
+	long long next[3], lost; /* offsets of the outputs; bytes the guest no longer had */
+	json_t *result;          /* owned; --json */
 	struct buf out, err;
 };
 
@@ -100,11 +101,16 @@ json_t *exec_env(const struct cli_list *env)
 
 static int on_output(struct run *x, int fd, const json_t *data)
 {
+	const json_t *offset = json_object_get(data, "offset"); /* of detached processes */
 	size_t n = 0;
 	autofree unsigned char *p = sse_bytes(data, &n);
 
 	if (!p)
 		return cli_fail(CLI_UNREACHABLE, "the server sent output that is none");
+	if (json_is_integer(offset)) {
+		x->lost += MAX(json_integer_value(offset) - x->next[fd], 0);
+		x->next[fd] = json_integer_value(offset) + (long long)n;
+	}
 	if (cli_json(x->c)) {
 		buf_put(fd == STDOUT_FILENO ? &x->out : &x->err, p, n);
 		return 0;
@@ -243,6 +249,11 @@ static int finish(struct run *x, int r)
 		return r;
 	if (x->status < 0)
 		return cli_fail(CLI_UNREACHABLE, "the connection ended before the command did");
+	if (x->lost)
+		cli_fail(0,
+		         "%lld bytes of output were lost: the command wrote faster than they were "
+		         "read",
+		         x->lost);
 	if (cli_json(x->c))
 		show_json(x);
 	return x->status;

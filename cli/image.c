@@ -179,8 +179,9 @@ void image_sixel(FILE *f, const uint8_t *rows, unsigned width, unsigned height,
 {
 	fprintf(f, "\033P0;1q\"1;1;%u;%u", width, height);
 	for (unsigned i = 0; i < colours; i++)
-		fprintf(f, "#%u;2;%u;%u;%u", i, palette[3 * i] * 100u / 255,
-		        palette[3 * i + 1] * 100u / 255, palette[3 * i + 2] * 100u / 255);
+		fprintf(f, "#%u;2;%u;%u;%u", i, palette[(size_t)3 * i] * 100u / 255,
+		        palette[(size_t)3 * i + 1] * 100u / 255,
+		        palette[(size_t)3 * i + 2] * 100u / 255);
 	for (unsigned y = 0; y < height; y += 6) {
 		const uint8_t *band = rows + (size_t)y * width;
 		unsigned n = MIN(6u, height - y);
@@ -210,7 +211,8 @@ static int put_sixel(FILE *f, const uint8_t *png, size_t n)
 	if (!png_image_begin_read_from_memory(&im, png, n))
 		return -EINVAL;
 	im.format = PNG_FORMAT_RGB_COLORMAP;
-	if ((uint64_t)im.width * im.height > PIXELS_MAX || !(rows = malloc(PNG_IMAGE_SIZE(im)))) {
+	if ((uint64_t)im.width * im.height > PIXELS_MAX ||
+	    !(rows = malloc((size_t)im.width * im.height))) {
 		png_image_free(&im);
 		return -EFBIG;
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - pando: read the command line by the table, connect, run the verb */
+#include <errno.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "cli/cli.h"
+#include "cli/ssh.h"
 
 static void cli_freep(struct cli **c)
 {
@@ -40,6 +42,8 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	int r;
 
+	if (ssh_answer(argc))
+		return CLI_OK;
 	setlocale(LC_ALL, "");
 	signal(SIGPIPE, SIG_IGN); /* a write that fails is an error like any other */
 	if (cli_parse(&p, argc, argv, &err) < 0)
@@ -59,7 +63,8 @@ int main(int argc, char **argv)
 	    cli_connect(c, p.global[GLOBAL_URL], p.global[GLOBAL_DIR], &err) < 0)
 		return cli_fail(CLI_UNAUTHORIZED, "%s", err.msg);
 	r = p.verb->run(c, &p.args);
-	if (fflush(stdout) != 0 && r == CLI_OK)
-		return cli_fail(CLI_REFUSED, "the output could not be written");
+	if ((fflush(stdout) != 0 || ferror(stdout)) && r == CLI_OK)
+		return errno == EPIPE ? 128 + SIGPIPE /* who reads has enough */
+		                      : cli_fail(CLI_REFUSED, "the output could not be written");
 	return r;
 }

@@ -155,7 +155,8 @@ static bool code_open(struct walk *w, const char *language, const char *text)
 		}
 		w->depth += strchr("([{", *p) != NULL;
 		w->depth -= strchr(")]}", *p) != NULL;
-		w->escaped = *p == '\\' && p[1] == '\n' && !p[2];
+		if (*p == '\\' && p[1] == '\n' && !p[2])
+			return true;
 		if (*p == '\n') {
 			w->block |= w->last == ':' && w->depth <= 0;
 			w->last = 0;
@@ -164,8 +165,7 @@ static bool code_open(struct walk *w, const char *language, const char *text)
 		}
 		p++;
 	}
-	return (w->quote && (strlen(w->quote) == 3 || *w->quote == '`')) || w->escaped ||
-	       w->depth > 0;
+	return (w->quote && (strlen(w->quote) == 3 || *w->quote == '`')) || w->depth > 0;
 }
 
 /* Does the text end with an empty line? */

@@ -17,11 +17,13 @@
 #include <curl/curl.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "cli/cli.h"
 
 #define CONNECT_S 10L
 #define WAIT_MS 1000
+#define STALL_MS 660000 /* no byte in either direction; streams of events have beats in between */
 #define ERROR_MAX (8u << 20) /* a failed build's reply has logs in it */
 
 struct run {
@@ -29,7 +31,8 @@ struct run {
 	struct cli_stream *s;
 	CURL *easy;
 	struct buf kept;
-	int ended; /* by a callback or a signal: the exit status */
+	uint64_t moved_ms; /* when a byte last moved */
+	int ended;         /* by a callback or a signal: the exit status */
 };
 
 static bool is_error(struct run *x)
@@ -45,6 +48,7 @@ static size_t on_reply(char *p, size_t size, size_t n, void *ctx)
 	curl_off_t length = -1;
 
 	n *= size;
+	x->moved_ms = clock_ms();
 	if (is_error(x) || x->s->keep) {
 		if (x->kept.len + n > ERROR_MAX)
 			return 0;
@@ -78,6 +82,7 @@ static size_t on_upload(char *p, size_t size, size_t n, void *ctx)
 	struct run *x = ctx;
 	ssize_t k = x->s->read(x->s->ctx, p, size * n);
 
+	x->moved_ms = clock_ms();
 	return k < 0 ? CURL_READFUNC_ABORT : (size_t)k;
 }
 
@@ -153,6 +158,8 @@ static CURLcode drive(struct run *x, CURLM *multi, int signals)
 			return CURLE_OUT_OF_MEMORY;
 		if (signals >= 0)
 			take_signals(x, signals);
+		if (clock_ms() - x->moved_ms > STALL_MS)
+			return CURLE_OPERATION_TIMEDOUT;
 	}
 	while ((m = curl_multi_info_read(multi, &left)))
 		if (m->msg == CURLMSG_DONE)
@@ -186,7 +193,7 @@ static int judge(struct run *x, CURLcode rc)
 
 int cli_stream(struct cli *c, struct cli_stream *s)
 {
-	struct run x = { .c = c, .s = s, .easy = curl_easy_init() };
+	struct run x = { .c = c, .s = s, .easy = curl_easy_init(), .moved_ms = clock_ms() };
 	autofree char *text = s->body ? json_dumps(s->body, JSON_COMPACT) : NULL;
 	CURLM *multi = curl_multi_init();
 	struct curl_slist *headers;

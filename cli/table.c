@@ -18,10 +18,12 @@
 	X(vm_exec) \
 	X(vm_pty) \
 	X(vm_past) \
+	X(vm_ssh) \
 	X(vm_logs) \
 	X(snapshot) \
 	X(cp) \
 	X(tree) \
+	X(mcp) \
 	X(login) \
 	X(logout) \
 	X(config) \

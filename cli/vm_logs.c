@@ -87,15 +87,26 @@ void logs_done(struct logs_reader *r)
 
 enum { L_FOLLOW, L_SERVICE, L_SINCE, L_SEARCH, L_LINES };
 
-static int follow(struct cli *c, struct logs_reader *l)
+/* --json -f: one object per line */
+static void put_lines(const json_t *lines)
 {
-	int fd = signals_open(), status = CLI_OK;
+	size_t i;
+	json_t *line;
+
+	json_array_foreach(lines, i, line)
+	{
+		json_dumpf(line, stdout, JSON_COMPACT);
+		putchar('\n');
+	}
+}
+
+static int follow(struct cli *c, struct logs_reader *l, int fd)
+{
+	int status = CLI_OK;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	while (status == CLI_OK) {
 		autojson json_t *lines = json_array();
-		size_t i;
-		json_t *line;
 
 		if (poll(&p, 1, FOLLOW_MS) > 0) {
 			int sig = signals_take(fd);
@@ -105,15 +116,11 @@ static int follow(struct cli *c, struct logs_reader *l)
 			continue;
 		}
 		status = logs_next(c, l, cli_json(c) ? NULL : stdout, lines);
-		json_array_foreach(lines, i, line) if (cli_json(c))
-		{
-			json_dumpf(line, stdout, JSON_COMPACT);
-			putchar('\n');
-		}
+		if (cli_json(c))
+			put_lines(lines);
 		if (fflush(stdout) != 0)
 			status = 128 + SIGPIPE;
 	}
-	signals_close(fd);
 	return status;
 }
 
@@ -123,7 +130,7 @@ static int logs(struct cli *c, const struct cli_args *a)
 	autofree char *id = cli_vm_id(c, a->arg[0]);
 	autojson json_t *lines = json_array(), *whole = NULL;
 	char since[CLOCK_RFC3339_LEN];
-	int r;
+	int fd, r;
 
 	if (!id)
 		return CLI_REFUSED;
@@ -133,14 +140,18 @@ static int logs(struct cli *c, const struct cli_args *a)
 	cli_query(c, &l.query, "pageSize", a->opt[L_LINES]);
 	if (a->opt[L_SINCE])
 		l.since = strdup(clock_rfc3339(clock_wall_ms() - a->num[L_SINCE], since));
+	fd = a->opt[L_FOLLOW] ? signals_open() : -1;
 	r = logs_next(c, &l, cli_json(c) ? NULL : stdout, lines);
-	if (r != CLI_OK)
-		return r;
-	if (cli_json(c) && !a->opt[L_FOLLOW]) {
+	if (r == CLI_OK && cli_json(c) && !a->opt[L_FOLLOW]) {
 		whole = json_pack("{s:O}", "logs", lines);
 		cli_dump(whole);
 	}
-	return a->opt[L_FOLLOW] ? follow(c, &l) : CLI_OK;
+	if (r == CLI_OK && cli_json(c) && a->opt[L_FOLLOW])
+		put_lines(lines);
+	if (r == CLI_OK && a->opt[L_FOLLOW])
+		r = follow(c, &l, fd);
+	signals_close(fd);
+	return r;
 }
 
 /* ---- pando vm stats ---- */

@@ -27,7 +27,7 @@ static int rewind_vm(struct cli *c, const struct cli_args *a)
 	return CLI_OK;
 }
 
-static char mark(const char *change)
+static int mark(const char *change)
 {
 	return *change == 'a' ? '+' : *change == 'r' ? '-' : *change == 't' ? 'T' : 'M';
 }

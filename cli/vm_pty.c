@@ -48,6 +48,8 @@ struct pty {
 	struct termios saved;
 	bool raw, exited, detached, stdin_open, gone;
 	int code, signals;
+	uint8_t ahead[64]; /* typed while there was no connection */
+	size_t n_ahead;
 };
 
 static void window(unsigned *cols, unsigned *rows)
@@ -218,14 +220,19 @@ static char *attach_path(struct pty *p)
 	return path;
 }
 
-/* Waits for a key or ms; false when we are to leave. */
-static bool wait_key(struct pty *p, int ms, bool *ret_key)
+/*
+ * Waits for a key or ms; false when we are to leave: by a signal, or Ctrl-C, Ctrl-D or the escape
+ * key. What else is typed is kept for the session, but for the key that only wakes it.
+ */
+static bool wait_key(struct pty *p, int ms, bool wakes, bool *ret_key)
 {
 	struct pollfd f[] = {
 		{ .fd = p->signals, .events = POLLIN },
 		{ .fd = p->raw ? STDIN_FILENO : -1, .events = POLLIN },
 	};
-	uint8_t keys[64];
+	uint8_t keys[sizeof(p->ahead)];
+	size_t skip = wakes ? 1 : 0, keep;
+	ssize_t n;
 
 	*ret_key = false;
 	if (poll(f, ARRAY_SIZE(f), ms) <= 0)
@@ -233,13 +240,15 @@ static bool wait_key(struct pty *p, int ms, bool *ret_key)
 	for (int sig; f[0].revents && (sig = signals_take(p->signals));)
 		if (sig != SIGWINCH)
 			return false;
-	if (f[1].revents) {
-		ssize_t n = read(STDIN_FILENO, keys, sizeof(keys));
-
-		*ret_key = n > 0;
-		/* Ctrl-C, Ctrl-D and the escape key leave. */
-		return n > 0 && keys[0] != 3 && keys[0] != 4 && keys[0] != p->escape.key;
-	}
+	if (!f[1].revents)
+		return true;
+	n = read(STDIN_FILENO, keys, sizeof(keys));
+	if (n <= 0 || keys[0] == 3 || keys[0] == 4 || keys[0] == p->escape.key)
+		return false;
+	*ret_key = true;
+	keep = MIN((size_t)n - skip, sizeof(p->ahead) - p->n_ahead);
+	memcpy(p->ahead + p->n_ahead, keys + skip, keep);
+	p->n_ahead += keep;
 	return true;
 }
 
@@ -268,7 +277,7 @@ static int reconnect(struct pty *p)
 		if (!slept)
 			note(p, "the VM sleeps; a key wakes it, Ctrl-C leaves");
 		slept = true;
-		if (!wait_key(p, 60000, &key))
+		if (!wait_key(p, 60000, /* wakes= */ true, &key))
 			return -1;
 		if (key)
 			break;
@@ -281,13 +290,16 @@ static int reconnect(struct pty *p)
 		             &http) == CLI_OK) {
 			if (p->raw)
 				exec_write(STDOUT_FILENO, TIDY CLEAR, sizeof(TIDY CLEAR) - 1);
+			if (p->n_ahead)
+				wsc_send(p->ws, false, p->ahead, p->n_ahead);
+			p->n_ahead = 0;
 			return CLI_OK;
 		}
 		if (http == 404 || http == 410 || http == 401 || http == 403)
 			break;
 		if (i == 0)
 			note(p, "the connection broke; trying again");
-		if (!wait_key(p, ms, &key))
+		if (!wait_key(p, ms, /* wakes= */ false, &key))
 			return -1;
 	}
 	return CLI_UNREACHABLE;

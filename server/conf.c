@@ -67,14 +67,14 @@ static int check_listen(const struct setting *s, const char *v, char *allowed, s
 	return sock_parse(v, &sa, &len, NULL) < 0 ? -EINVAL : 0;
 }
 
-static int check_listen_off(const struct setting *s, const char *v, char *allowed, size_t size)
+static int check_listen_or_none(const struct setting *s, const char *v, char *allowed, size_t size)
 {
-	if (strcmp(v, "off") == 0)
+	int r = check_listen(s, v, allowed, size);
+
+	if (strcmp(v, "none") == 0)
 		return 0;
-	if (check_listen(s, v, allowed, size) == 0)
-		return 0;
-	snprintf(allowed, size, "a numeric address and a port, like 127.0.0.1:8443, or off");
-	return -EINVAL;
+	snprintf(allowed, size, "a numeric address and a port, like 127.0.0.1:2222, or none");
+	return r;
 }
 
 static int check_url(const struct setting *s, const char *v, char *allowed, size_t size)
@@ -193,6 +193,8 @@ static const struct setting settings[] = {
 	  "Directory with vmlinux, initrd and rootfs.raw; empty: the image built into the cache" },
 	{ "PANDO_LISTEN", SET_TEXT, MEMBER(listen), check_listen, "127.0.0.1:8787", NULL, 0, 0,
 	  "Address of the API; port 0 takes a free one" },
+	{ "PANDO_SSH_LISTEN", SET_TEXT, MEMBER(ssh_listen), check_listen_or_none, "127.0.0.1:2222", NULL, 0, 0,
+	  "Address of the SSH front; port 0 takes a free one; none: there is no SSH front" },
 	{ "PANDO_DOMAIN", SET_TEXT, MEMBER(domain), check_domain, "pando.localhost", NULL, 0, 0,
 	  "Base domain; VMs are reachable below it" },
 	{ "PANDO_ACCEL", SET_TEXT, MEMBER(accel), check_word, "auto", "auto kvm tcg", 0, 0,
@@ -246,10 +248,18 @@ static const struct setting settings[] = {
 	  "MiB of the data directory's file system that must stay free; below, the same happens" },
 	{ "PANDO_VM_RESERVE_MB", SET_U32, MEMBER(vm_reserve_mb), check_u32, "48", NULL, 1, 262144,
 	  "Memory in MiB that a new VM takes of the host at least; create and fork are refused without it" },
-	{ "PANDO_EDGE_LISTEN", SET_TEXT, MEMBER(edge_listen), check_listen_off, "127.0.0.1:8443", NULL, 0, 0,
-	  "Address of the edge, TLS: names that lead to VMs; off: none" },
-	{ "PANDO_EDGE_HTTP_LISTEN", SET_TEXT, MEMBER(edge_http_listen), check_listen_off, "127.0.0.1:8080", NULL, 0, 0,
-	  "Address of the edge, plain HTTP; off: none" },
+	{ "PANDO_QUOTA_GIT_REPOS", SET_U32, MEMBER(quota_git_repos), check_u32, "0", NULL, 0, 10000000,
+	  "Repositories of an account; 0: no limit. The operator's has none" },
+	{ "PANDO_QUOTA_GIT_MB", SET_U32, MEMBER(quota_git_mb), check_u32, "0", NULL, 0, UINT32_MAX,
+	  "Likewise: MiB of its repositories and their large files, together" },
+	{ "PANDO_GIT_ALLOW_PRIVATE", SET_U32, MEMBER(git_private), check_u32, "0", NULL, 0, 1,
+	  "1: repositories may be imported from loopback, private and link-local addresses" },
+	{ "PANDO_GIT_SEARCH_S", SET_U32, MEMBER(git_search_s), check_u32, "20", NULL, 1, 600,
+	  "Seconds in which a search in a repository must end" },
+	{ "PANDO_EDGE_LISTEN", SET_TEXT, MEMBER(edge_listen), check_listen_or_none, "127.0.0.1:8443", NULL, 0, 0,
+	  "Address of the edge, TLS: names that lead to VMs; none: there is no edge" },
+	{ "PANDO_EDGE_HTTP_LISTEN", SET_TEXT, MEMBER(edge_http_listen), check_listen_or_none, "127.0.0.1:8080", NULL, 0, 0,
+	  "Address of the edge, plain HTTP; or none" },
 	{ "PANDO_EDGE_WAIT_S", SET_U32, MEMBER(edge_wait_s), check_u32, "60", NULL, 1, 600,
 	  "Seconds a request waits for its VM to start and its port to open" },
 	{ "PANDO_EDGE_HSTS_S", SET_U32, MEMBER(edge_hsts_s), check_u32, "0", NULL, 0, 63072000,

@@ -13,6 +13,7 @@ struct conf {
 	char cache_dir[256];  /* PANDO_CACHE_DIR */
 	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
 	char listen[64];      /* PANDO_LISTEN */
+	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": there is no SSH front */
 	char domain[128];     /* PANDO_DOMAIN */
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
@@ -36,8 +37,12 @@ struct conf {
 	uint32_t disk_budget_mb;   /* PANDO_DISK_BUDGET_MB */
 	uint32_t disk_free_mb;     /* PANDO_DISK_FREE_MB */
 	uint32_t vm_reserve_mb;    /* PANDO_VM_RESERVE_MB */
-	char edge_listen[64];      /* PANDO_EDGE_LISTEN; "off": none */
-	char edge_http_listen[64]; /* PANDO_EDGE_HTTP_LISTEN; "off": none */
+	uint32_t quota_git_repos;  /* PANDO_QUOTA_GIT_REPOS */
+	uint32_t quota_git_mb;     /* PANDO_QUOTA_GIT_MB */
+	uint32_t git_private;      /* PANDO_GIT_ALLOW_PRIVATE */
+	uint32_t git_search_s;     /* PANDO_GIT_SEARCH_S */
+	char edge_listen[64];      /* PANDO_EDGE_LISTEN, or "none" */
+	char edge_http_listen[64]; /* PANDO_EDGE_HTTP_LISTEN, or "none" */
 	uint32_t edge_wait_s;      /* PANDO_EDGE_WAIT_S */
 	uint32_t edge_hsts_s;      /* PANDO_EDGE_HSTS_S */
 	char acme_url[256];        /* PANDO_ACME_URL; "": no ACME */

@@ -204,7 +204,7 @@ static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err 
 	int fd;
 
 	*ret_fd = -1;
-	if (strcmp(text, "off") == 0)
+	if (strcmp(text, "none") == 0)
 		return 0;
 	fd = sock_tcp_listen(text, err);
 	if (fd < 0)

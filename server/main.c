@@ -27,16 +27,19 @@
 #include "engine/engine.h"
 #include "events/events.h"
 #include "front.h"
+#include "git/git.h"
 #include "logs/logs.h"
 #include "net/dns.h"
 #include "privc/privc.h"
 #include "selfcheck.h"
+#include "ssh/ssh.h"
 #include "store/store.h"
 #include "vm/vm.h"
 #include "vm/vmm.h"
 
 #define DISK_GB_MAX 2048u /* of PANDO_VM_DISK_GB too */
 #define API_DRAIN_MS 2000 /* for requests that are nearly done */
+#define SSH_DRAIN_MS 2000 /* for connections to say goodbye */
 
 enum { EXIT_CONFIG = 2 };
 
@@ -52,11 +55,14 @@ struct app {
 	struct dns *dns;
 	struct vmm *vmm;
 	struct builder *builder;
+	struct repos *repos;
 	struct front *front;
 	struct api *api;
+	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
 	int signals;   /* signalfd */
 	int listen_fd; /* of the API, until it takes it */
+	int ssh_fd;    /* of the SSH front, likewise; -1: none */
 };
 
 static int priv_connect(struct app *a, struct err *err)
@@ -123,6 +129,30 @@ static struct builder_conf builder_conf(const struct conf *c)
 		                                  .mem_mb_min = ENGINE_MEM_MIN_MB } };
 }
 
+static int repos_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct repos_conf rc = { .allow_private = c->git_private,
+		                 .quota_repos = c->quota_git_repos,
+		                 .quota_mb = c->quota_git_mb,
+		                 .search_s = c->git_search_s,
+		                 .events = a->events };
+
+	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);
+	snprintf(rc.domain, sizeof(rc.domain), "%s", c->domain);
+	return repos_open(&rc, a->store, &a->repos, err);
+}
+
+static int ssh_start(struct app *a, struct err *err)
+{
+	struct sshd_deps deps = { .auth = a->auth,
+		                  .vmm = a->vmm,
+		                  .data_dir = a->conf.data_dir,
+		                  .listen_fd = TAKE_FD(a->ssh_fd) };
+
+	return sshd_start(&deps, &a->sshd, err);
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -153,6 +183,9 @@ static int app_start(struct app *a, struct err *err)
 	a->listen_fd = api_listen(c, err);
 	if (a->listen_fd < 0)
 		return a->listen_fd;
+	a->ssh_fd = strcmp(c->ssh_listen, "none") == 0 ? -1 : sshd_listen(c->ssh_listen, err);
+	if (a->ssh_fd < 0 && strcmp(c->ssh_listen, "none") != 0)
+		return a->ssh_fd;
 	snprintf(db, sizeof(db), "%s/pando.db", c->data_dir);
 	snprintf(probe, sizeof(probe), "%s/templates/accel-probe", c->cache_dir);
 	snprintf(vc.data_dir, sizeof(vc.data_dir), "%s", c->data_dir);
@@ -170,9 +203,12 @@ static int app_start(struct app *a, struct err *err)
 	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
+	    (r = repos_start(a, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
+	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
+		return r;
 	struct api_deps deps = { .conf = c,
 		                 .store = a->store,
 		                 .vmm = a->vmm,
@@ -180,6 +216,8 @@ static int app_start(struct app *a, struct err *err)
 		                 .auth = a->auth,
 		                 .events = a->events,
 		                 .logs = a->logs,
+		                 .repos = a->repos,
+		                 .sshd = a->sshd,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
 	r = api_start(&deps, &a->api, err);
@@ -189,20 +227,24 @@ static int app_start(struct app *a, struct err *err)
 static void app_stop(struct app *a)
 {
 	struct err err = { 0 };
-	bool busy;
+	bool busy, ssh_busy;
 
 	front_stop(a->front);
 	builder_stop(a->builder);
+	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 
 	/* Suspending ends the agent connections, and with them the requests that still wait for
 	 * one. */
 	if (a->vmm)
 		vmm_suspend_all(a->vmm);
-	if (busy && api_stop(a->api, API_DRAIN_MS, &err) < 0) {
+	if ((ssh_busy && sshd_stop(a->sshd, SSH_DRAIN_MS, &err) < 0) ||
+	    (busy && api_stop(a->api, API_DRAIN_MS, &err) < 0)) {
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	repos_close(a->repos);
+	sshd_free(a->sshd);
 	front_free(a->front); /* whoever woke a VM for a request is done by now */
 	builder_free(a->builder);
 	vmm_free(a->vmm);
@@ -237,10 +279,17 @@ static void say_ready(struct app *a)
 
 static void say_how(struct app *a)
 {
+	struct sshd_status ssh;
 	char url[128];
 
 	api_url(a->api, url, sizeof(url));
 	printf("  API          %s\n", url);
+	if (a->sshd) {
+		sshd_status(a->sshd, &ssh);
+		printf("  SSH          %s (ssh -p PORT VM@HOST; the password is an API key or "
+		       "token)\n",
+		       ssh.address);
+	}
 	printf("  API key      %s/api-key\n", a->conf.data_dir);
 	front_say(a->front);
 	printf("\n  curl -X POST -H \"Authorization: Bearer $(cat %s/api-key)\" -d '{}' "
@@ -287,7 +336,7 @@ static int config_error(int r)
 
 int main(int argc, char **argv)
 {
-	static struct app a = { .signals = -1, .listen_fd = -1 };
+	static struct app a = { .signals = -1, .listen_fd = -1, .ssh_fd = -1 };
 	struct signalfd_siginfo si;
 	struct err err = { 0 };
 	sigset_t set;

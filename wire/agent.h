@@ -83,6 +83,7 @@ struct rd;
 	M(10, SHUTDOWN,  "shutdown")     \
 	M(11, PING,      "ping")         \
 	M(12, FS_WATCH,  "fs.watch")     \
+	M(13, SETTLE,    "settle")       \
 	M(20, PROC_RUN,  "proc.run")     \
 	M(21, PROC_START, "proc.start")  \
 	M(22, PROC_LIST, "proc.list")    \
@@ -108,7 +109,11 @@ struct rd;
 	M(52, CODE_LIST, "code.list")    \
 	M(53, CODE_RESTART, "code.restart") \
 	M(54, CODE_INTERRUPT, "code.interrupt") \
-	M(55, CODE_DELETE, "code.delete")
+	M(55, CODE_DELETE, "code.delete") \
+	M(60, LOGIN,     "login")        \
+	M(61, DIAL,      "dial")         \
+	M(62, LISTEN,    "listen")       \
+	M(63, ACCEPT,    "accept")
 
 /* Identity steps: bit number, NAME, wire name. Done in this order. */
 #define AGENT_STEPS(M)                   \

@@ -94,6 +94,8 @@ void agent_code_run_put(struct buf *b, const struct agent_code_run *m)
 	buf_put_u32(b, m->timeout_ms);
 	agent_text_put(b, m->user);
 	agent_text_put(b, m->code);
+	if (m->flags & AGENT_CODE_CWD)
+		agent_text_put(b, m->cwd);
 }
 
 int agent_code_run_get(struct rd *c, struct agent_code_run *ret)
@@ -106,6 +108,9 @@ int agent_code_run_get(struct rd *c, struct agent_code_run *ret)
 	if (ret->language >= AGENT_LANG_END || (!ret->language && !ret->context) ||
 	    (ret->flags & ~AGENT_CODE_FLAGS))
 		return bad(c);
+	ret->cwd = "";
+	if (ret->flags & AGENT_CODE_CWD && agent_text_get(c, AGENT_CODE_CWD_MAX, &ret->cwd) < 0)
+		return -EBADMSG;
 	return rd_end(c);
 }
 

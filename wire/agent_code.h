@@ -65,8 +65,10 @@ int agent_code_event_get(const uint8_t *p, size_t n, struct agent_code_event *re
 enum agent_code_flags {
 	AGENT_CODE_WARM = 1, /* a kernel that must be started first imports the usual libraries */
 	AGENT_CODE_IF_IDLE =
-	        2, /* only in a kernel that is there and idle, else CONTEXT_NOT_FOUND */
-	AGENT_CODE_FLAGS = 3,
+	        2,            /* only in a kernel that is there and idle, else CONTEXT_NOT_FOUND */
+	AGENT_CODE_SPARE = 4, /* in the kernel that waits for its first context, not in a context */
+	AGENT_CODE_CWD = 8,   /* cwd follows */
+	AGENT_CODE_FLAGS = 15,
 };
 struct agent_code_run {
 	uint32_t context;    /* 0: the default one of language and user */
@@ -74,6 +76,7 @@ struct agent_code_run {
 	uint8_t flags;       /* enum agent_code_flags */
 	uint32_t timeout_ms; /* 0: none */
 	const char *user, *code;
+	const char *cwd; /* where an unused default context begins; "": the user's home */
 };
 void agent_code_run_put(struct buf *b, const struct agent_code_run *m);
 int agent_code_run_get(struct rd *c, struct agent_code_run *ret);

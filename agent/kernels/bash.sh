@@ -58,11 +58,12 @@ if [[ -z ${__pando_ready-} ]]; then
 fi
 while :; do
 	IFS=' ' read -r -u 3 __pando_word __pando_size || { (($? > 128)) && continue; exit 0; }
-	[[ $__pando_word == RUN ]] || continue
 	__pando_code=
 	if ((__pando_size > 0)); then
 		LC_ALL=C IFS= read -r -u 3 -N "$__pando_size" __pando_code || exit 0
 	fi
+	[[ $__pando_word != CD ]] || cd -- "$__pando_code"
+	[[ $__pando_word == RUN ]] || continue
 	__pando_count=$((__pando_count + 1))
 	__pando_seed
 	trap 'break 9999' INT

@@ -6,10 +6,10 @@
 // while the main thread is busy. The main thread evaluates cells through the inspector in REPL mode: top-level await,
 // `let` and `const` may be declared again, the last expression has a value. Results go back as frames (u32 length, u8 kind,
 // u8 more, payload; docs/PROTOCOL.agent.md), DONE last. V8's Math.random cannot be seeded, so it is replaced by one that can:
-// when /run/pando/generation says that this process became a copy, it starts anew. TypeScript loses its types first.
+// when /run/pando/generation says that this process became a copy, it starts anew, and node:crypto draws from the system. TypeScript loses its types first.
 import fs from "node:fs";
 import inspector from "node:inspector";
-import { createRequire } from "node:module";
+import { createRequire, syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import util from "node:util";
@@ -89,6 +89,7 @@ class Random {
 		if (now === this.seen) return;
 		this.seen = now;
 		this.seed();
+		drawFromSystem();
 	}
 	word() { // xoshiro128**
 		const s = this.state;
@@ -106,6 +107,74 @@ class Random {
 		if (this.left-- <= 0) this.check();
 		return ((this.word() >>> 5) * 67108864 + (this.word() >>> 6)) / 9007199254740992;
 	}
+}
+
+// OpenSSL has a generator in this process that a copy of the machine shares, and Node.js cannot renew it: from the
+// first copy on, what programs draw with node:crypto comes from the system instead.
+let drawn = false;
+function drawFromSystem() {
+	if (drawn) return;
+	drawn = true;
+	const fd = fs.openSync("/dev/urandom", "r");
+	const bytes = (view) => {
+		const u8 = ArrayBuffer.isView(view) ? new Uint8Array(view.buffer, view.byteOffset, view.byteLength) : new Uint8Array(view);
+		for (let done = 0; done < u8.length;) done += fs.readSync(fd, u8, done, u8.length - done, null);
+		return view;
+	};
+	const part = (buf, offset = 0, size) => {
+		const unit = buf.BYTES_PER_ELEMENT ?? 1;
+		const end = size === undefined ? buf.byteLength : (offset + size) * unit;
+		bytes(new Uint8Array(buf.buffer ?? buf, (buf.byteOffset ?? 0) + offset * unit, end - offset * unit));
+		return buf;
+	};
+	const later = (f, call) => {
+		try {
+			const value = f();
+			process.nextTick(call, null, value);
+		} catch (e) {
+			process.nextTick(call, e);
+		}
+	};
+	const uuid = () => {
+		const b = bytes(Buffer.alloc(16));
+		b[6] = (b[6] & 15) | 64;
+		b[8] = (b[8] & 63) | 128;
+		return b.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+	};
+	const int = (min, max) => { // whole numbers below 2^48, all equally likely
+		const range = max - min;
+		if (!Number.isSafeInteger(min) || !Number.isSafeInteger(max) || range <= 0 || range >= 2 ** 48)
+			throw new RangeError(`The range from ${min} to ${max} is empty or too large`);
+		for (const limit = 2 ** 48 - (2 ** 48 % range);;) {
+			const n = bytes(Buffer.alloc(6)).readUIntBE(0, 6);
+			if (n < limit) return min + (n % range);
+		}
+	};
+	const crypto = own("node:crypto");
+	const checked = { randomBytes: crypto.randomBytes, randomFillSync: crypto.randomFillSync, values: crypto.webcrypto.getRandomValues };
+	const randomBytes = (size, call) => {
+		if (typeof size !== "number" || !(size >= 0)) return checked.randomBytes(size, call); // it says what is wrong
+		return call ? later(() => bytes(Buffer.alloc(size)), call) : bytes(Buffer.alloc(size));
+	};
+	Object.assign(crypto, {
+		randomBytes, pseudoRandomBytes: randomBytes, rng: randomBytes, prng: randomBytes, randomUUID: uuid,
+		randomFillSync: (buf, offset, size) => part(checked.randomFillSync(buf, offset, size), offset, size),
+		randomFill: (buf, ...rest) => {
+			const call = rest.pop();
+			later(() => part(checked.randomFillSync(buf, ...rest), ...rest), call);
+		},
+		randomInt: (...args) => {
+			const call = typeof args.at(-1) === "function" ? args.pop() : null;
+			const [min, max] = args.length > 1 ? args : [0, args[0]];
+			return call ? later(() => int(min, max), call) : int(min, max);
+		},
+	});
+	const proto = Object.getPrototypeOf(crypto.webcrypto);
+	proto.getRandomValues = function (view) {
+		return bytes(checked.values.call(this, view));
+	};
+	proto.randomUUID = uuid;
+	syncBuiltinESMExports();
 }
 
 // ---- source text ----
@@ -285,7 +354,51 @@ class Kernel {
 		return { error, where };
 	}
 
+	// An empty cell is only there to have everything a cell needs loaded, compiled and walked once.
+	async warm() {
+		const sent = this.send;
+		this.send = () => {};
+		this.random.next();
+		drawFromSystem();
+		try {
+			const typed = "interface P { n: number }\nconst p: P = { n: 1 }; enum E { A }; type Q = P | null;\n" +
+				"async function f<T>(x: T): Promise<T> { return x as T }\nclass C implements P { constructor(public n: number) {} }\nawait f(p.n)";
+			for (let i = 0; i < 3; i++) await this.evaluate(`await (async () => { ${rewriteImports(stripTypes(typed))} })()`, "warm");
+			rewriteImports("import fs from 'fs'; await import('os')");
+			for (const code of ["1 + 1", "({ a: [1, 'x', null] })", "await 1", "null.x", "let q = ;"]) {
+				const r = await this.evaluate(`await (async () => { return ${code} })()`, "warm");
+				if ("error" in r) this.failed(r.error, r.where);
+				else this.show({ a: [1, "x"], b: null });
+			}
+		} catch (e) {
+			process.stderr.write(`${e.stack ?? e}\n`);
+		} finally {
+			this.send = sent;
+		}
+	}
+
+	// What a process that was kept ready is to be from now on: language, directory, variables.
+	set(text) {
+		const [language, cwd, ...env] = text.split("\0");
+		this.typescript = language === "typescript";
+		for (const one of env) process.env[one.slice(0, one.indexOf("="))] = one.slice(one.indexOf("=") + 1);
+		this.move(cwd);
+	}
+
+	move(cwd) {
+		try {
+			process.chdir(cwd);
+		} catch (e) {
+			process.stderr.write(`enter directory '${cwd}': ${e.code}\n`);
+		}
+		this.globals();
+	}
+
 	async run(code) {
+		if (!code) {
+			await this.warm();
+			return this.done();
+		}
 		const name = `cell-${++this.count}`;
 		this.sent = 0;
 		this.random.check();
@@ -297,6 +410,10 @@ class Kernel {
 			this.failed(/Execution was terminated/.test(e?.message) ? new Interrupted() : e, "");
 		}
 		this.interrupt = null;
+		this.done();
+	}
+
+	done() {
 		const count = Buffer.alloc(4);
 		count.writeUInt32BE(this.count);
 		this.send(KIND.DONE, count);
@@ -339,10 +456,9 @@ class Kernel {
 		process.on("SIGURG", () => this.random.check());
 		const worker = new Worker(new URL(import.meta.url), { workerData: { acked: this.acked }, stdout: false });
 		worker.on("message", ({ word, code }) => {
-			if (word === "RUN") {
-				this.run(code);
-				return;
-			}
+			if (word === "RUN") return void this.run(code);
+			if (word === "SET") return this.set(code);
+			if (word === "CD") return this.move(code);
 			Atomics.store(new Int32Array(this.acked), 0, 1);
 			Atomics.notify(new Int32Array(this.acked), 0);
 			this.interrupt?.();

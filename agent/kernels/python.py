@@ -3,7 +3,7 @@
 
 Theory of operation: descriptor 3 is a socket to the agent. It sends "RUN <bytes>\\n" and a cell; the shell runs it on
 the main thread; what is shown goes back as frames (u32 length, u8 kind, u8 more, payload; docs/PROTOCOL.agent.md), DONE
-last. Descriptors 1 and 2 are pipes that the agent reads, so output of C code and of children is caught too.
+last; "CD <bytes>\\n" and a directory is where the cells after it run. Descriptors 1 and 2 are pipes that the agent reads, so output of C code and of children is caught too.
 SIGINT interrupts a cell and nothing else. The file /run/pando/generation tells that this process became a copy: then
 the generators of random numbers are seeded anew, before the next cell, or by SIGURG in the middle of one.
 """
@@ -11,8 +11,10 @@ import base64
 import builtins
 import ctypes
 import gc
+import importlib
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -27,6 +29,11 @@ RESULTS_MAX = 256           # results of one cell
 RESULT, ERROR, READY, DONE = 3, 4, 6, 7
 GENERATION = "/run/pando/generation"
 BINARY = ("image/png", "image/jpeg", "application/pdf")
+PLAIN = frozenset((int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range))  # have no other look than text
+SPECIAL = re.compile(r"[%!?]|^\s*[,;/]", re.M)  # without one of these a cell has no IPython syntax that takes tokens to find
+
+WARM_CELLS = ("1+1", "import numpy; numpy.zeros(2)", "import pandas; pandas.DataFrame({'a': [1.5]}).describe()",
+              "import matplotlib.pyplot as plt; plt.plot([1, 2])", "plt.close('all')", "1/0", "def f(", "print(end='')")
 
 HERE = os.path.abspath(__file__)
 
@@ -38,17 +45,16 @@ class Channel:
         self.sock = socket.socket(fileno=fd)
         self.sock.set_inheritable(False)
         self.pending = b""
+        self.held = b""
         self.pid = os.getpid()
 
     def receive(self):
-        """The next cell, or None when the agent is gone."""
+        """(word, text) of the next message, or None when the agent is gone."""
         while b"\n" not in self.pending:
             if not self.fill():
                 return None
         head, self.pending = self.pending.split(b"\n", 1)
         word, size = head.split()
-        if word != b"RUN":
-            raise ValueError(f"unknown word {word!r}")
         parts, missing = [self.pending], int(size) - len(self.pending)
         while missing > 0:
             piece = self.sock.recv(min(missing, 65536))
@@ -58,26 +64,43 @@ class Channel:
             missing -= len(piece)
         text = b"".join(parts)
         self.pending = text[int(size):]
-        return text[:int(size)].decode("utf-8", "replace")
+        return word, text[:int(size)].decode("utf-8", "surrogateescape" if word == b"CD" else "replace")
 
     def fill(self):
         piece = self.sock.recv(65536)
         self.pending += piece
         return bool(piece)
 
-    def send(self, kind, payload=b""):
+    def send(self, kind, payload=b"", hold=False):
+        """hold: it may wait for what is sent next; one message wakes the agent once."""
         if os.getpid() != self.pid:
             return  # a forked child of a cell has nothing to say here
-        view, frames = memoryview(payload), []
+        view, frames = memoryview(payload), [self.held]
+        self.held = b""
         while True:
             piece, view = view[:FRAME_MAX], view[FRAME_MAX:]
             frames.append(struct.pack(">IBB", len(piece) + 2, kind, 1 if view else 0) + bytes(piece))
             if not view:
                 break
-        self.sock.sendall(b"".join(frames))
+        if hold and len(payload) <= FRAME_MAX:
+            self.held = b"".join(frames)
+        else:
+            self.sock.sendall(b"".join(frames))
 
     def send_json(self, kind, value):
         self.send(kind, json.dumps(value, ensure_ascii=False, default=repr).encode("utf-8", "replace"))
+
+
+class Mute:
+    """Stands for the agent's end while nobody is to hear anything."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+
+    def send(self, *_args):
+        pass
+
+    send_json = send
 
 
 class Interrupts:
@@ -115,12 +138,19 @@ class Seeds:
         if now == self.seen:
             return
         self.seen = now
+        self.renew()
+
+    @staticmethod
+    def renew():
         random = sys.modules.get("random")
         if random:
             random.seed()
         numpy_random = sys.modules.get("numpy.random")
         if numpy_random:
             numpy_random.seed()
+        ssl = sys.modules.get("ssl")
+        if ssl:  # OpenSSL has a generator in this process, which it only renews now and then
+            ssl.RAND_add(os.urandom(64), 64.0)
         torch = sys.modules.get("torch")
         if torch and hasattr(torch, "seed"):
             torch.seed()
@@ -180,8 +210,8 @@ def bundle(data):
 
 
 class Kernel:
-    def __init__(self):
-        self.channel = Channel(CONTROL_FD)
+    def __init__(self, channel):
+        self.channel = channel
         self.interrupts = Interrupts()
         self.seeds = Seeds()
         self.output = Output()
@@ -193,7 +223,10 @@ class Kernel:
     def make_shell(self):
         from IPython.core.displayhook import DisplayHook
         from IPython.core.displaypub import DisplayPublisher
+        from IPython.core.formatters import DisplayFormatter
+        from IPython.core.inputtransformer2 import TransformerManager
         from IPython.core.interactiveshell import InteractiveShell
+        from traitlets import Instance
         from traitlets.config import Config
         kernel = self
 
@@ -205,18 +238,50 @@ class Kernel:
                 pass  # what was sent is sent
 
         class Hook(DisplayHook):
+            def quiet(self):
+                cells = self.shell.history_manager.input_hist_parsed
+                return bool(cells) and ";" in cells[-1] and super().quiet()
+
             def write_output_prompt(self):
                 pass
 
             def write_format_data(self, format_dict, md_dict=None):
-                kernel.result(format_dict)
+                kernel.result(format_dict, hold=self.shell.ast_node_interactivity == "last_expr")
 
             def finish_displayhook(self):
                 pass
 
+        class Formatter(DisplayFormatter):
+            def is_plain(self, kind):
+                """Nobody asked for it to be shown in another way."""
+                name = ("builtins", kind.__name__)
+                for mime, f in (*self.formatters.items(), ("", self.mimebundle_formatter), ("", self.ipython_display_formatter)):
+                    printers = f.type_printers
+                    if mime != "text/plain" and (kind in printers or object in printers or name in f.deferred_printers):
+                        return False
+                return True
+
+            def format(self, obj, include=None, exclude=None):
+                if type(obj) in PLAIN and not include and not exclude and self.is_plain(type(obj)):
+                    return {"text/plain": self.formatters["text/plain"](obj)}, {}
+                return super().format(obj, include=include, exclude=exclude)
+
+        class Transforms(TransformerManager):
+            def do_token_transforms(self, lines):
+                if len(self.token_transformers) == self.usual and not SPECIAL.search("".join(lines)):
+                    return lines
+                return super().do_token_transforms(lines)
+
+        Transforms.usual = len(TransformerManager().token_transformers)
+
         class Shell(InteractiveShell):
             displayhook_class = Hook
             display_pub_class = Publisher
+            input_transformer_manager = Instance(Transforms, ())
+
+            def init_display_formatter(self):
+                self.display_formatter = Formatter(parent=self)
+                self.configurables.append(self.display_formatter)
 
             def init_io(self):
                 pass
@@ -253,7 +318,8 @@ class Kernel:
 
     # ---- what goes out ----
 
-    def result(self, data):
+    def result(self, data, hold=False):
+        """hold: it is the last expression's, the cell is as good as over."""
         self.output.flush()
         if self.sent >= RESULTS_MAX:
             return
@@ -264,7 +330,7 @@ class Kernel:
         if len(text) > RESULT_MAX:
             note = f"[result left out: {len(text)} bytes, more than {RESULT_MAX}]"
             text = json.dumps({"text/plain": note}).encode()
-        self.channel.send(RESULT, text)
+        self.channel.send(RESULT, text, hold)
 
     def failed(self, etype, evalue):
         """Remembers the error; of the traceback only frames that are the user's."""
@@ -292,18 +358,26 @@ class Kernel:
 
     # ---- cells ----
 
+    def order_hooks(self):
+        """Figures are shown and closed before pyplot redraws, for a window that is not there, what is still open."""
+        hooks = self.shell.events.callbacks["post_execute"]
+        if len(hooks) > 1 and getattr(hooks[0], "__name__", "") != "flush_figures":
+            hooks.sort(key=lambda f: getattr(f, "__name__", "") != "flush_figures")
+
     def run(self, code):
         self.error, self.sent = None, 0
         self.output.restore()
         self.interrupts.install()
         signal.signal(signal.SIGURG, self.seeds.check)
         self.seeds.check()
+        self.order_hooks()
         count = self.shell.execution_count - (not code)  # an empty cell is not counted
         try:
             try:
                 self.interrupts.running = True
-                # an empty cell is only there to have the way of a cell walked once
-                result = self.shell.run_cell(code or "print(end='')", store_history=bool(code))
+                result = self.shell.run_cell(code or "None", store_history=bool(code))
+                if not code:  # it is only there to have the way of a cell walked once
+                    self.shell.display_formatter.format(2)
                 if not result.success and self.error is None:
                     e = result.error_before_exec or result.error_in_exec
                     if e is not None:
@@ -324,15 +398,15 @@ class Kernel:
 
     def warm(self):
         """What nearly every cell needs, done before this machine is frozen into the template."""
-        import pandas  # and with it numpy
-        import matplotlib.pyplot as plt
-        keep, self.channel.pid = self.channel.pid, 0  # nobody hears of it
-        for code in ("1+1", "import pandas; pandas.DataFrame({'a': [1]})", "import matplotlib.pyplot as plt; plt.plot([1, 2])",
-                     "1/0", "print(end='')"):
+        keep, self.channel = self.channel, Mute()
+        for name in ("numpy", "pandas", "matplotlib.pyplot"):
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                pass  # then it is not what cells here need
+        for code in WARM_CELLS:
             self.shell.run_cell(code, store_history=False)
-        plt.close("all")
-        pandas.DataFrame({"a": [1.5]}).describe()
-        self.channel.pid, self.error, self.sent = keep, None, 0
+        self.channel, self.error, self.sent = keep, None, 0
         self.shell.reset(new_session=True)
         for name in ("exit", "quit"):
             self.shell.user_ns.pop(name, None)
@@ -340,29 +414,48 @@ class Kernel:
         ctypes.CDLL(None).malloc_trim(0)
         gc.freeze()
 
-    def loop(self):
-        if os.environ.pop("PANDO_KERNEL_WARM", ""):
-            self.warm()
+    def move(self, path):
+        try:
+            os.chdir(path)
+        except OSError as e:
+            os.write(2, f"enter directory {path!r}: {e.strerror}\n".encode("utf-8", "replace"))
+
+    def serve(self):
+        """To the end of this process."""
+        self.interrupts.install()
+        signal.signal(signal.SIGURG, self.seeds.check)
         self.channel.send(READY)
         while True:
             try:
-                code = self.channel.receive()
+                message = self.channel.receive()
             except KeyboardInterrupt:
                 continue
-            if code is None:
-                return
-            self.run(code)
+            if message is None:
+                os._exit(0)
+            word, text = message
+            if word == b"CD":
+                self.move(text)
+            elif word == b"RUN":
+                self.run(text)
+            else:
+                os._exit(1)
 
 
 def main():
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     sys.argv = [""]
     sys.path[0] = ""  # the working directory, not ours
-    kernel = Kernel()
-    kernel.interrupts.install()
-    signal.signal(signal.SIGURG, kernel.seeds.check)
-    kernel.loop()
-    os._exit(0)
+    if os.environ.pop("PANDO_KERNEL_ZYGOTE", ""):
+        path = os.path.join(os.path.dirname(HERE), "zygote.py")
+        with open(path, encoding="utf-8") as f:
+            parts = {"__name__": "pando_zygote"}
+            exec(compile(f.read(), path, "exec"), parts)
+        parts["serve"](sys.modules[__name__])
+    warm = os.environ.pop("PANDO_KERNEL_WARM", "")
+    kernel = Kernel(Channel(CONTROL_FD))
+    if warm:
+        kernel.warm()
+    kernel.serve()
 
 
 if __name__ == "__main__":

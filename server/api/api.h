@@ -20,6 +20,8 @@ struct err;
 struct events;
 struct front;
 struct logs;
+struct repos;
+struct sshd;
 struct store;
 struct vmm;
 
@@ -31,6 +33,8 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
+	struct repos *repos;     /* NULL: there are none (tests) */
+	struct sshd *sshd;       /* NULL: there is no SSH front */
 	struct domains *domains; /* NULL, these five: no edge */
 	struct certs *certs;
 	struct front *front;

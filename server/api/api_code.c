@@ -207,6 +207,7 @@ int api_vm_code(struct request *req, struct reply *res, struct err *err)
 	AUTO(guest_unrefp) struct guest *g = NULL;
 	struct code_body b = { .timeout_ms = CODE_DEFAULT_MS };
 	struct guest_code_req q = { 0 };
+	struct vm_info v;
 	struct cell *x;
 	const char *id;
 	int r;
@@ -214,8 +215,10 @@ int api_vm_code(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
 	    (r = read_body(req, &b, &q, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
+	q.cwd = v.workdir;
 	x = cell_new(b.stream, q.timeout_ms);
 	if (!x)
 		return err_set(err, -ENOMEM, "out of memory");

@@ -2,6 +2,7 @@
 /* api_context.c - contexts of the code interpreter: create, list, restart, interrupt, delete */
 #include "api/api_internal.h"
 #include "api/cell.h"
+#include "api/parse.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,46 +40,14 @@ static const struct json_field context_fields[] = {
 	JSON_FIELD(JSON_WANT_OBJECT, context_body, env, "env", JSON_NULLABLE, 0, 0),
 };
 
-struct env {
-	char *v[AGENT_CODE_ENV_MAX + 1]; /* owned */
-};
-
-static void env_done(struct env *e)
-{
-	for (size_t i = 0; e->v[i]; i++)
-		free(e->v[i]);
-}
-
-static int make_env(json_t *env, struct env *ret, struct err *err)
-{
-	const char *name;
-	json_t *value;
-	size_t n = 0;
-
-	json_object_foreach(env, name, value)
-	{
-		if (!*name || strchr(name, '=') || !json_is_string(value) ||
-		    strlen(json_string_value(value)) != json_string_length(value) ||
-		    n == AGENT_CODE_ENV_MAX)
-			return err_tag(err, -EINVAL, "BAD_REQUEST",
-			               "'env' must be at most %u names with strings",
-			               AGENT_CODE_ENV_MAX);
-		if (asprintf(&ret->v[n], "%s=%s", name, json_string_value(value)) < 0) {
-			ret->v[n] = NULL;
-			return err_set(err, -ENOMEM, "out of memory");
-		}
-		n++;
-	}
-	return 0;
-}
-
 int api_context_create(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
-	AUTO(env_done) struct env env = { 0 };
+	AUTO(env_list_done) struct env_list env = { 0 };
 	struct context_body b = { 0 };
 	struct guest_context_req q = { .env = (const char *const *)env.v };
 	struct guest_context c;
+	struct vm_info v;
 	const char *id;
 	int r;
 
@@ -87,13 +56,14 @@ int api_context_create(struct request *req, struct reply *res, struct err *err)
 	    (r = request_fields(req, "BAD_REQUEST", context_fields, ARRAY_SIZE(context_fields), &b,
 	                        err)) < 0 ||
 	    (r = code_language(b.language, &q.language, err)) < 0 ||
-	    (r = make_env(b.env, &env, err)) < 0)
+	    (r = parse_env(b.env, AGENT_CODE_ENV_MAX, &env, err)) < 0)
 		return r;
 	if (b.cwd && b.cwd[0] != '/')
 		return err_tag(err, -EINVAL, "BAD_REQUEST", "'cwd' must be an absolute path");
-	q.cwd = b.cwd;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
+	q.cwd = b.cwd ? b.cwd : *v.workdir ? v.workdir : NULL;
 	r = guest_context_create(g, &q, &c, err);
 	return r < 0 ? cell_error(r, err) : reply_json(res, shape_context(&c), err);
 }

@@ -9,12 +9,11 @@
  * before it runs is an ordinary error; afterwards it is an `error` event.
  */
 #include "api/api_internal.h"
+#include "api/parse.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-
-#include <openssl/evp.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -22,7 +21,6 @@
 
 #define TIMEOUT_MAX 86400000    /* ms: a day */
 #define COMMAND_MAX (128 << 10) /* bytes: what a shell takes as one argument */
-#define ENV_MAX 512             /* variables */
 #define STDIN_MAX (16 << 20)    /* bytes of JSON text */
 #define STDIN_MS 60000          /* for the guest to take a detached command's stdin */
 
@@ -155,62 +153,20 @@ static int bad(struct err *err, const char *what)
 
 static int decode_stdin(const struct run_body *b, struct run *x, struct err *err)
 {
-	size_t n = b->stdin_text ? strlen(b->stdin_text) : 0, pad = 0;
+	size_t n = b->stdin_text ? strlen(b->stdin_text) : 0;
 	bool base64 = b->stdin_encoding && strcmp(b->stdin_encoding, "base64") == 0;
-	int k;
 
 	if (b->stdin_encoding && !base64 && strcmp(b->stdin_encoding, "utf8") != 0)
 		return bad(err, "'stdinEncoding' must be utf8 or base64");
 	if (!b->stdin_text)
 		return 0;
-	x->in = malloc(n + 4);
+	if (base64)
+		return parse_base64(b->stdin_text, n, "stdin", &x->in, &x->in_len, err);
+	x->in = malloc(n + 1);
 	if (!x->in)
 		return err_set(err, -ENOMEM, "out of memory");
-	if (!base64) {
-		memcpy(x->in, b->stdin_text, n);
-		x->in_len = n;
-		return 0;
-	}
-	while (pad < 2 && pad < n && b->stdin_text[n - pad - 1] == '=')
-		pad++;
-	k = n % 4 ? -1 : EVP_DecodeBlock(x->in, (const unsigned char *)b->stdin_text, (int)n);
-	if (k < 0 || (size_t)k < pad)
-		return bad(err, "'stdin' is not base64");
-	x->in_len = (size_t)k - pad;
-	return 0;
-}
-
-struct env {
-	char *v[ENV_MAX + 1]; /* owned */
-};
-
-static void env_done(struct env *e)
-{
-	for (size_t i = 0; e->v[i]; i++)
-		free(e->v[i]);
-}
-
-static int make_env(json_t *env, struct env *ret, struct err *err)
-{
-	const char *name;
-	json_t *value;
-	size_t n = 0;
-
-	json_object_foreach(env, name, value)
-	{
-		if (!*name || strchr(name, '='))
-			return bad(err, "a name in 'env' is empty or holds a '='");
-		if (!json_is_string(value) ||
-		    strlen(json_string_value(value)) != json_string_length(value))
-			return bad(err, "values in 'env' must be strings without NUL");
-		if (n == ENV_MAX)
-			return bad(err, "'env' has more than 512 variables");
-		if (asprintf(&ret->v[n], "%s=%s", name, json_string_value(value)) < 0) {
-			ret->v[n] = NULL;
-			return err_set(err, -ENOMEM, "out of memory");
-		}
-		n++;
-	}
+	memcpy(x->in, b->stdin_text, n);
+	x->in_len = n;
 	return 0;
 }
 
@@ -279,7 +235,7 @@ int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
 	AUTO(run_freep) struct run *x = calloc(1, sizeof(*x));
-	AUTO(env_done) struct env env = { 0 };
+	AUTO(env_list_done) struct env_list env = { 0 };
 	struct run_body b = { 0 };
 	struct guest_exec_req q = { .env = (const char *const *)env.v };
 	struct vm_info v;
@@ -292,7 +248,8 @@ int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err)
 	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
 	    (r = request_fields(req, "BAD_REQUEST", run_fields, ARRAY_SIZE(run_fields), &b, err)) <
 	            0 ||
-	    (r = decode_stdin(&b, x, err)) < 0 || (r = make_env(b.env, &env, err)) < 0)
+	    (r = decode_stdin(&b, x, err)) < 0 ||
+	    (r = parse_env(b.env, ENV_LIST_MAX, &env, err)) < 0)
 		return r;
 	if (b.open_stdin && !b.detach)
 		return bad(err, "'openStdin' goes with 'detach'");

@@ -72,6 +72,8 @@ struct route {
 	unsigned flags;              /* ROUTE_... */
 };
 #define ROUTE_BACKGROUND 1u /* may go on when the client stops waiting: background.c */
+#define ROUTE_NO_TRAIL 2u   /* what it calls leaves records of its own: mcp_call.c */
+#define ROUTE_READS 4u      /* changes nothing, though it is no GET: not for the audit log */
 extern const struct route api_routes[];
 extern const size_t api_n_routes;
 
@@ -157,7 +159,10 @@ struct request {
 	void *intake;            /* owned: what the route's intake opened */
 	struct auth_lease lease; /* of such a request: still allowed? */
 	struct upgrade *upgrade; /* owned; what becomes of the connection once 101 is out */
-	bool by_ticket;          /* let in by a ticket, which also names the Linux user: */
+	enum auth_scope scope; /* what was asked for, when it is not the route's: Git's protocol */
+	char repo_id[GRANT_TARGET_SIZE]; /* of the repository it is about, or "" */
+	bool challenge;                  /* refused for want of a password: Git asks for one then */
+	bool by_ticket;                  /* let in by a ticket, which also names the Linux user: */
 	char ticket_user[64];
 	struct route_match match; /* last: its text is large and not cleared, see request_new() */
 };
@@ -190,10 +195,15 @@ struct api {
 	uint64_t spooled;
 	int drain_fd;    /* owned; readable once draining: streams end */
 	struct hub *hub; /* owned; terminal sessions */
+	struct mcp *mcp; /* owned; sessions of MCP clients */
 };
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
 const char *request_arg(const struct request *req, const char *param);
+/* The VM or repository a call is about, or NULL. */
+const char *request_target(const struct request *req);
+/* For what outlives the check of its key or token. */
+void request_lease(struct request *req, struct auth_lease *ret);
 /* The account a call is about: ?accountId for the operator, else one's own. */
 int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err);
 /* limit and offset of a list of n things: the first one and the one after the last. */
@@ -225,7 +235,6 @@ int request_json(struct request *req, const char *tag, json_t **ret, struct err 
 /* Argument i is a VM id; checks the form. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
 int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
-bool linux_user_valid(const char *name);
 /* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err);
 
@@ -337,6 +346,8 @@ int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);
+/* Is it named in PANDO_CORS_ORIGINS? "*" names nobody. */
+bool cors_listed(const struct conf *conf, const char *origin);
 
 /* ---- the audit log: trail.c ---- */
 const struct sockaddr *request_remote(struct request *req); /* or NULL */

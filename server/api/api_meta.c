@@ -4,6 +4,19 @@
 
 #include <string.h>
 
+#include "ssh/ssh.h"
+
+static json_t *shape_ssh(struct sshd *d)
+{
+	struct sshd_status s;
+
+	if (!d)
+		return json_null();
+	sshd_status(d, &s);
+	return json_pack("{s:s, s:I, s:I}", "listen", s.address, "connections",
+	                 (json_int_t)s.connections, "channels", (json_int_t)s.channels);
+}
+
 int api_health(struct request *req, struct reply *res, struct err *err)
 {
 	struct vmm_status s;
@@ -12,7 +25,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
-	                  "s:{s:I, s:I, s:I, s:I, s:I}}",
+	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -23,7 +36,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
-	                  "processes", (json_int_t)s.shells),
+	                  "processes", (json_int_t)s.shells, "ssh", shape_ssh(req->api->deps.sshd)),
 	        err);
 }
 

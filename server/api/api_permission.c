@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api_permission.c - what an identity may use: VMs, as which Linux users; and repositories
+ * api_permission.c - what VMs an identity may use, as which Linux users
  *
  * allowedUsers null or absent means any user; a list means only these. An empty list lets the
  * identity look at the VM and start it, and nothing more.
@@ -150,49 +150,4 @@ int api_vm_perm_revoke(struct request *req, struct reply *res, struct err *err)
 	                           g.target, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
-}
-
-/* ---- repositories: there are none on this server yet ---- */
-
-static int no_repository(struct request *req, struct err *err)
-{
-	int r = auth_identity_get(req->api->deps.auth, req->who.account, req->match.arg[0], NULL,
-	                          err);
-
-	return r < 0 ? r
-	             : err_tag(err, -ENOENT, "GIT_REPOSITORY_NOT_FOUND", "no repository '%.60s'",
-	                       req->match.arg[1]);
-}
-
-int api_git_perm_list(struct request *req, struct reply *res, struct err *err)
-{
-	size_t first, end;
-	uint32_t offset;
-	int r;
-
-	if ((r = auth_identity_get(req->api->deps.auth, req->who.account, req->match.arg[0], NULL,
-	                           err)) < 0 ||
-	    (r = request_page(req, 0, &first, &end, &offset, err)) < 0)
-		return r;
-	return reply_json(res, json_pack("{s:[]}", "repositories"), err);
-}
-
-int api_git_perm_get(struct request *req, struct reply *res, struct err *err)
-{
-	return no_repository(req, err);
-}
-
-int api_git_perm_grant(struct request *req, struct reply *res, struct err *err)
-{
-	return no_repository(req, err);
-}
-
-int api_git_perm_update(struct request *req, struct reply *res, struct err *err)
-{
-	return no_repository(req, err);
-}
-
-int api_git_perm_revoke(struct request *req, struct reply *res, struct err *err)
-{
-	return no_repository(req, err);
 }

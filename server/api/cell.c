@@ -72,7 +72,7 @@ void cell_context_id(uint32_t context, char ret[CONTEXT_ID_SIZE])
 
 /* ---- files ---- */
 
-static const char *mime_of(const char *path)
+const char *mime_of_path(const char *path)
 {
 	static const struct {
 		const char *ext, *mime;
@@ -136,7 +136,7 @@ static void add_file(struct cell *x, const uint8_t *p, size_t n)
 		return;
 	snprintf(path, sizeof(path), "%.*s", (int)c.left, (const char *)c.p);
 	j = json_pack("{s:o, s:I, s:s}", "path", shape_output(path, strlen(path)), "size",
-	              (json_int_t)size, "mime", mime_of(path));
+	              (json_int_t)size, "mime", mime_of_path(path));
 	if (x->streamed)
 		sse_event(&x->sse, "file", json_incref(j));
 	json_array_append_new(x->files, j);

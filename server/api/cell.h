@@ -33,6 +33,7 @@ void cell_free(void *ctx); /* closes the flow: a cell that still runs is interru
 int cell_step(struct cell *x, json_t **ret, struct err *err);
 /* The whole reply of a cell that was not streamed. */
 json_t *cell_collected(struct cell *x, json_t *end_consume);
+const char *mime_of_path(const char *path); /* by its ending */
 void cell_context_id(uint32_t context, char ret[CONTEXT_ID_SIZE]);
 int code_language(const char *name, unsigned *ret, struct err *err);
 int code_context(const char *id, uint32_t *ret, struct err *err);

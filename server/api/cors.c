@@ -21,10 +21,10 @@ static const char allow_headers[] =
         "Authorization, Content-Type, User-Agent, Range, If-Range, If-None-Match, "
         "X-Freestyle-Identity-Access-Token, X-Freestyle-SDK, X-Freestyle-SDK-Version, "
         "X-Freestyle-Vm-Linux-User-Id, X-Freestyle-Background-After-Secs, "
-        "Idempotency-Key";
+        "Idempotency-Key, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID";
 static const char expose_headers[] =
         "x-freestyle-trace-id, x-freestyle-background-request-id, x-pando-offset, content-range, "
-        "accept-ranges, etag, retry-after";
+        "accept-ranges, etag, retry-after, mcp-session-id";
 
 static bool listed(const char *list, const char *origin)
 {
@@ -38,6 +38,11 @@ static bool listed(const char *list, const char *origin)
 		p += k;
 	}
 	return false;
+}
+
+bool cors_listed(const struct conf *conf, const char *origin)
+{
+	return listed(conf->cors_origins, origin);
 }
 
 void cors_headers(struct request *req, struct MHD_Response *m)

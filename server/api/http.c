@@ -28,7 +28,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/api_git.h"
 #include "api/api_internal.h"
+#include "api/mcp.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
@@ -126,15 +128,25 @@ static void check_key(struct request *req)
 
 	if (route->scope == SCOPE_PUBLIC)
 		return;
+	if ((r = wire_repo_id(req, &req->refusal)) < 0) {
+		refuse(req, r, 0);
+		return;
+	}
 	r = ticket_check(req, &req->refusal);
 	if (r > 0)
 		return;
-	if (r == 0)
+	if (r == 0 && route->scope == SCOPE_GIT_WIRE) {
+		r = wire_check(req, &req->refusal);
+		if (r > 0) /* anyone may */
+			return;
+	} else if (r == 0) {
 		r = auth_check(auth, request_header(req, "Authorization"),
 		               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
 		               &req->refusal);
+	}
 	if (r == 0) {
-		r = auth_permit(auth, &req->who, route->scope, request_arg(req, "{vm_id}"),
+		r = auth_permit(auth, &req->who, req->scope ? req->scope : route->scope,
+		                request_target(req),
 		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->refusal);
 		req->denied = r < 0;
 		if (r < 0)
@@ -142,7 +154,10 @@ static void check_key(struct request *req)
 		return;
 	}
 	req->denied = r == -EACCES;
-	/* Only after the check: a good key works, whoever else fails from the same address. */
+	/* Only after the check: a good key works, whoever else fails from the same address. Git
+	 * asks without a password first, always. */
+	if (req->challenge && !request_header(req, "Authorization"))
+		req->denied = false;
 	req->quiet = req->denied && !auth_failure(auth, request_remote(req));
 	if (req->quiet)
 		err_tag(&req->refusal, r, req->refusal.tag,
@@ -196,9 +211,7 @@ static void open_intake(struct request *req)
 	if (r < 0)
 		refuse(req, r, 0);
 	else
-		auth_lease_take(req->api->deps.auth, &req->who, req->match.route->scope,
-		                request_arg(req, "{vm_id}"),
-		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->lease);
+		request_lease(req, &req->lease);
 }
 
 /* An upload may take long: what was allowed when it began may not be any more. */
@@ -429,6 +442,7 @@ static void api_free(struct api *a)
 	watch_free(a->watch);
 	jobs_free(a->jobs);
 	hub_free(a->hub);
+	mcp_free(a->mcp);
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -471,7 +485,7 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
 	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0 ||
 	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0 ||
-	    (r = hub_new(&a->hub, err)) < 0)
+	    (r = hub_new(&a->hub, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	a->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |

@@ -138,9 +138,7 @@ int reply_flow(struct request *req, struct reply *res, const struct outflow_ops 
 		               .ops = ops,
 		               .ctx = ctx_consume,
 		               .client_fd = ci->connect_fd };
-	auth_lease_take(req->api->deps.auth, &req->who, req->match.route->scope,
-	                request_arg(req, "{vm_id}"),
-	                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &o->lease);
+	request_lease(req, &o->lease);
 	snprintf(o->trace, sizeof(o->trace), "%s", req->trace);
 	snprintf(o->path, sizeof(o->path), "%s %.100s", req->method_text, req->path);
 	res->stream_len = 0; /* deadlines are this file's business */

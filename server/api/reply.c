@@ -49,7 +49,8 @@ static void add_path_ids(struct request *req, json_t *body)
 	} names[] = { { "{vm_id}", "vmId" },
 		      { "{snapshot_id}", "snapshotId" },
 		      { "{build_id}", "buildId" },
-		      { "{request_id}", "requestId" } };
+		      { "{request_id}", "requestId" },
+		      { "{repo}", "repoId" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		const char *arg = request_arg(req, names[i].param);
@@ -110,6 +111,9 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
 	if (req->quiet)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_RETRY_AFTER, "60");
+	if (req->challenge)
+		MHD_add_response_header(m, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+		                        "Basic realm=\"Pando Git\"");
 	cors_headers(req, m);
 }
 

@@ -11,7 +11,6 @@
 
 #include "base/auto.h"
 
-#define USER_MAX 32 /* characters of a Linux user name */
 #define VM_ID_MAX 20
 
 static const char *lookup(struct request *req, enum MHD_ValueKind kind, const char *name)
@@ -121,6 +120,21 @@ const char *request_arg(const struct request *req, const char *param)
 		if (strncmp(p, param, strlen(param)) == 0)
 			return i < req->match.n_args ? req->match.arg[i] : NULL;
 	return NULL;
+}
+
+const char *request_target(const struct request *req)
+{
+	unsigned git = SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE;
+
+	return *req->repo_id && (req->match.route->scope & git) ? req->repo_id
+	                                                        : request_arg(req, "{vm_id}");
+}
+
+void request_lease(struct request *req, struct auth_lease *ret)
+{
+	auth_lease_take(req->api->deps.auth, &req->who,
+	                req->scope ? req->scope : req->match.route->scope, request_target(req),
+	                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), ret);
 }
 
 int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err)
@@ -270,13 +284,6 @@ int request_snapshot_id(struct request *req, size_t i, const char **ret, struct 
 		               "no such snapshot: an id is 'sc-' and 20 letters and digits");
 	*ret = id;
 	return 0;
-}
-
-bool linux_user_valid(const char *u)
-{
-	size_t n = strspn(u, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-
-	return n > 0 && n <= USER_MAX && u[n] == '\0' && u[0] != '-' && u[0] != '.';
 }
 
 int request_user(struct request *req, const char *tag, const char **ret, struct err *err)

@@ -7,7 +7,8 @@
  * arrive as %2Ftmp%2Fa). Of two patterns that match, the one with a literal where the
  * other has a parameter wins, at the first place where they differ. The path decides
  * first, the method second: a literal path never falls back to a parameter
- * because of its method.
+ * because of its method. A parameter "{*name}", the last of its pattern, takes all the segments
+ * that are left: names with slashes arrive encoded or not.
  */
 #include "api/api_internal.h"
 
@@ -97,6 +98,10 @@ static bool pattern_matches(const char *pattern, const char *path, struct segmen
 	while (*pattern || *path) {
 		if (!next_segment(&pattern, &a) || !next_segment(&path, &b))
 			return false;
+		if (a.n > 1 && a.p[0] == '{' && a.p[1] == '*') { /* the last one: takes the rest */
+			b.n = strlen(b.p);
+			path = b.p + b.n;
+		}
 		if (a.n && a.p[0] == '{') {
 			if (b.n == 0 || *n == ROUTE_ARGS_MAX)
 				return false;

@@ -52,7 +52,7 @@ static void add_target(struct audit_record *a, const char *id)
 /* The ids in the path, "identity/vm" when there are two; for what was made, its new id. */
 static void write_target(struct request *req, const struct reply *res, struct audit_record *a)
 {
-	static const char *const made[] = { "id", "snapshotId", "vmId", "requestId" };
+	static const char *const made[] = { "id", "snapshotId", "vmId", "requestId", "repoId" };
 	const char *param = req->match.route->pattern;
 
 	/* Names of files are not for the log: they say what is inside a VM. */
@@ -74,9 +74,10 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 	const struct route *route = req->match.route;
 
 	if (!route || req->quiet ||
-	    (!req->denied &&
-	     ((route->method == METHOD_GET && status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
-	      !*req->who.account)))
+	    (!req->denied && ((route->flags & ROUTE_NO_TRAIL) ||
+	                      ((route->method == METHOD_GET || (route->flags & ROUTE_READS)) &&
+	                       status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
+	                      !*req->who.account)))
 		return;
 	memcpy(a.account, req->who.account, sizeof(a.account));
 	memcpy(a.key, req->who.key, sizeof(a.key));

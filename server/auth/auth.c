@@ -262,13 +262,24 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 }
 
 void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope scope,
-                     const char *vm_id, const char *user, struct auth_lease *ret)
+                     const char *target, const char *user, struct auth_lease *ret)
 {
 	*ret = (struct auth_lease){ .who = *who, .scope = scope };
-	snprintf(ret->vm, sizeof(ret->vm), "%s", vm_id ? vm_id : "");
+	snprintf(ret->target, sizeof(ret->target), "%s", target ? target : "");
 	snprintf(ret->user, sizeof(ret->user), "%s", user ? user : "");
 	/* Epoch 0 is before the first: what was revoked since the check is found at the first
 	 * question. */
+}
+
+void auth_changed(struct auth *a)
+{
+	atomic_fetch_add(&a->epoch, 1);
+}
+
+/* A store that cannot be asked takes nothing away. */
+static bool is_no(int r)
+{
+	return r == -EACCES || r == -ENOENT;
 }
 
 bool auth_lease_holds(struct auth *a, struct auth_lease *l)
@@ -279,7 +290,8 @@ bool auth_lease_holds(struct auth *a, struct auth_lease *l)
 		return true;
 	if (l->scope != SCOPE_PUBLIC &&
 	    (!cred_exists(a, l->who.key) ||
-	     auth_permit(a, &l->who, l->scope, *l->vm ? l->vm : NULL, l->user, NULL) == -EACCES))
+	     is_no(auth_permit(a, &l->who, l->scope, *l->target ? l->target : NULL, l->user,
+	                       NULL))))
 		return false;
 	l->epoch = now;
 	return true;

@@ -56,7 +56,11 @@ enum auth_scope {
 	SCOPE_VM_WRITE = 1 << 6,
 	SCOPE_ACCOUNT = 1 << 7, /* the account itself: keys, identities, audit log */
 	SCOPE_ADMIN = 1 << 8,   /* other accounts */
-	SCOPE_TOKEN = SCOPE_SELF | SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT,
+	SCOPE_GIT_READ = 1 << 9,
+	SCOPE_GIT_WRITE = 1 << 10,
+	SCOPE_GIT_WIRE = 1 << 11, /* Git's own protocol: who asks is found out in Git's way */
+	SCOPE_TOKEN = SCOPE_SELF | SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT | SCOPE_GIT_READ |
+	              SCOPE_GIT_WRITE | SCOPE_GIT_WIRE,
 	SCOPE_KEY = SCOPE_TOKEN | SCOPE_VM_READ | SCOPE_VM_WRITE | SCOPE_ACCOUNT,
 	SCOPE_ALL = SCOPE_PUBLIC | SCOPE_KEY | SCOPE_ADMIN,
 };
@@ -76,12 +80,14 @@ struct auth_who {
 int auth_check(struct auth *a, const char *authorization, const char *identity_token,
                struct auth_who *ret, struct err *err);
 /*
- * May they use this route? vm_id: the VM it is about, or NULL; user: the Linux user they name, or
- * NULL. -EACCES with VM_ACCESS_DENIED, the same for a VM that is not granted and for one that does
- * not exist, or FORBIDDEN.
+ * May they use this route? target: the VM or repository it is about, or NULL; user: the Linux user
+ * they name, or NULL. -EACCES with VM_ACCESS_DENIED, the same for a VM that is not granted and for
+ * one that does not exist, or FORBIDDEN; for a repository -ENOENT REPOSITORY_NOT_FOUND, or -EACCES
+ * REPOSITORY_ACCESS_DENIED when it may be read but not written. A key is not asked what it is
+ * about: whoever looks for the thing does that.
  */
 int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scope,
-                const char *vm_id, const char *user, struct err *err);
+                const char *target, const char *user, struct err *err);
 /*
  * For what outlives the check, a stream or a terminal: taken after auth_permit() said yes, then
  * asked now and then. While nothing at all was revoked, asking costs one atomic read.
@@ -89,13 +95,16 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 struct auth_lease {
 	struct auth_who who;
 	enum auth_scope scope;
-	char vm[ID_SIZE], user[40];
+	char target[GRANT_TARGET_SIZE], user[40];
 	uint64_t epoch; /* of the last time it was found good */
 };
 void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope scope,
-                     const char *vm_id, const char *user, struct auth_lease *ret);
+                     const char *target, const char *user, struct auth_lease *ret);
 /* False once the key, token, identity or grant it stands on is gone. */
 bool auth_lease_holds(struct auth *a, struct auth_lease *l);
+
+/* Something else that leases stand on has changed: they are judged anew. */
+void auth_changed(struct auth *a);
 
 /* Puts '*' over everything in the text that has the form of a credential. */
 void auth_mask(char *text);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "store/store_git.h"
 
 static int too_many(struct err *err, const char *what, size_t n, int max)
 {
@@ -201,9 +202,38 @@ static int not_granted(struct err *err)
 	               "this access token has no permission on this VM");
 }
 
-int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scope,
-                const char *vm_id, const char *user, struct err *err)
+static int no_repository(const char *id, struct err *err)
 {
+	return err_tag(err, -ENOENT, "REPOSITORY_NOT_FOUND", "no repository '%.60s'", id);
+}
+
+/* What is public may be read by everyone; everything else takes a grant. */
+static int permit_repo(struct auth *a, const struct auth_who *who, enum auth_scope scope,
+                       const char *id, struct err *err)
+{
+	struct store_grant g;
+	struct store_repo repo;
+	bool granted;
+	int r = store_repo_get(a->store, id, &repo, err);
+
+	if (r < 0)
+		return r == -ENOENT ? no_repository(id, err) : r;
+	r = store_grant_get(a->store, who->identity, GRANT_GIT, id, &g, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	granted = r == 0;
+	if (!granted && !repo.is_public)
+		return no_repository(id, err);
+	if (scope == SCOPE_GIT_READ || (granted && strcmp(g.level, "write") == 0))
+		return 0;
+	return err_tag(err, -EACCES, "REPOSITORY_ACCESS_DENIED",
+	               "this access token may only read this repository");
+}
+
+int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scope,
+                const char *target, const char *user, struct err *err)
+{
+	const char *vm_id = target;
 	struct store_grant g;
 	int r;
 
@@ -218,6 +248,8 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 	}
 	if (!*who->identity || scope == SCOPE_SELF)
 		return 0;
+	if (target && (scope == SCOPE_GIT_READ || scope == SCOPE_GIT_WRITE))
+		return permit_repo(a, who, scope, target, err);
 	if (!vm_id)
 		return not_granted(err);
 	r = store_grant_get(a->store, who->identity, GRANT_VM, vm_id, &g, err);

@@ -199,6 +199,12 @@ int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machin
 		            json_pack("{s:[{s:s,s:b}]}", "capabilities", "capability", "events",
 		                      "state", 1),
 		            deadline_in(QMP_STEP_MS), NULL, err);
+	/* No word to the network that the guest moved: its slot knows no other, and it would be the
+	 * first thing the guest does. */
+	if (r == 0 && !s->boot)
+		r = qmp_cmd(m->qmp, "migrate-set-parameters",
+		            json_pack("{s:i}", "announce-rounds", 0), deadline_in(QMP_STEP_MS),
+		            NULL, err);
 	m->times.monitor = clock_us() - t0;
 	if (r < 0) {
 		machine_kill(m, NULL);

@@ -45,6 +45,13 @@ int guest_ping(struct guest *g, uint64_t deadline_ms, struct err *err)
 	return plain(g, AGENT_OP_PING, deadline_ms, err);
 }
 
+void guest_settle(struct guest *g, uint64_t deadline_ms)
+{
+	struct err err = { 0 };
+
+	(void)plain(g, AGENT_OP_SETTLE, deadline_ms, &err); /* an agent of old does not know it */
+}
+
 int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err)
 {
 	return plain(g, AGENT_OP_SYNC, deadline_ms, err);

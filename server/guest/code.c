@@ -32,13 +32,18 @@ static int explain(int r, struct err *err)
 int guest_code_run(struct guest *g, const struct guest_code_req *req, struct guest_flow **ret,
                    struct err *err)
 {
+	/* An agent from before this was known is not told. */
+	bool cwd = req->cwd && *req->cwd && !req->context && strlen(req->cwd) < AGENT_CODE_CWD_MAX;
 	struct agent_code_run m = { .context = req->context,
 		                    .language = (uint8_t)req->language,
 		                    .flags = (uint8_t)((req->warm ? AGENT_CODE_WARM : 0) |
-		                                       (req->if_idle ? AGENT_CODE_IF_IDLE : 0)),
+		                                       (req->if_idle ? AGENT_CODE_IF_IDLE : 0) |
+		                                       (req->spare ? AGENT_CODE_SPARE : 0) |
+		                                       (cwd ? AGENT_CODE_CWD : 0)),
 		                    .timeout_ms = req->timeout_ms,
 		                    .user = req->user,
-		                    .code = req->code };
+		                    .code = req->code,
+		                    .cwd = req->cwd };
 	autobuf struct buf b = { 0 };
 
 	if (strlen(req->code) >= AGENT_CODE_MAX)
@@ -94,16 +99,13 @@ int guest_code_result(struct guest_flow *f, struct agent_code_result *ret, struc
 	return agent_code_result_get(body, n, ret) < 0 ? no_sense(err) : 0;
 }
 
-int guest_code_warm(struct guest *g, unsigned language, bool if_idle, unsigned timeout_ms,
+int guest_code_warm(struct guest *g, const struct guest_code_req *req, unsigned timeout_ms,
                     struct err *err)
 {
-	struct guest_code_req req = {
-		.language = language, .code = "", .warm = true, .if_idle = if_idle
-	};
 	uint64_t deadline = deadline_in(timeout_ms);
 	autoflow struct guest_flow *f = NULL;
 	struct agent_code_result m;
-	int r = guest_code_run(g, &req, &f, err);
+	int r = guest_code_run(g, req, &f, err);
 	autobuf struct buf said = { 0 };
 
 	while (r >= 0) {
@@ -114,14 +116,14 @@ int guest_code_warm(struct guest *g, unsigned language, bool if_idle, unsigned t
 			buf_put(&said, e.p, MIN(e.len, (size_t)200));
 		if (r == 0 && io_wait(guest_flow_fd(f), POLLIN, deadline) != 1)
 			return err_set(err, -ETIMEDOUT, "the %s kernel did not start",
-			               agent_language_name(language));
+			               agent_language_name(req->language));
 	}
 	if (r != -ENODATA)
 		return r;
 	r = guest_code_result(f, &m, err);
 	if (r == 0 && m.how != AGENT_CODE_END_OK)
 		r = err_set(err, -EIO, "the %s kernel could not be started: %.*s",
-		            agent_language_name(language), (int)said.len,
+		            agent_language_name(req->language), (int)said.len,
 		            said.len ? (char *)said.p : "");
 	return r;
 }

@@ -305,3 +305,5 @@ int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err);
 int guest_ping(struct guest *g, uint64_t deadline_ms, struct err *err);
+/* The machine will be frozen: the agent loads what the next command needs. */
+void guest_settle(struct guest *g, uint64_t deadline_ms);

@@ -25,9 +25,11 @@ struct guest_code_req {
 	unsigned language; /* enum agent_language; 0 with a context */
 	const char *user;  /* NULL: root */
 	const char *code;
+	const char *cwd;     /* where a default context that was not used yet begins; NULL: home */
 	unsigned timeout_ms; /* 0: none */
 	bool warm;           /* a kernel that must be started imports the usual libraries first */
 	bool if_idle;        /* only in a kernel that is there and idle; else -ENOENT */
+	bool spare;          /* in a JavaScript kernel that waits for its first context */
 };
 int guest_code_run(struct guest *g, const struct guest_code_req *req, struct guest_flow **ret,
                    struct err *err);
@@ -35,8 +37,8 @@ int guest_code_run(struct guest *g, const struct guest_code_req *req, struct gue
 int guest_code_next(struct guest_flow *f, struct agent_code_event *ret, struct err *err);
 /* After -ENODATA. */
 int guest_code_result(struct guest_flow *f, struct agent_code_result *ret, struct err *err);
-/* An empty cell, to its end; if_idle: -ENOENT when no idle kernel is there. */
-int guest_code_warm(struct guest *g, unsigned language, bool if_idle, unsigned timeout_ms,
+/* Runs an empty cell to its end. */
+int guest_code_warm(struct guest *g, const struct guest_code_req *req, unsigned timeout_ms,
                     struct err *err);
 
 struct guest_context {

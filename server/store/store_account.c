@@ -144,18 +144,21 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 	};
 	autotx struct tx t = { 0 };
 	struct store_account row;
-	int r, vms = 0, snaps = 0;
+	int r, vms = 0, snaps = 0, repos = 0;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &account_table, id, &row, err)) < 0 ||
 	    (vms = count_text(s, "SELECT COUNT(*) FROM vms WHERE account = $1", id, err)) < 0 ||
 	    (snaps = count_text(s,
 	                        "SELECT COUNT(*) FROM snapshots WHERE account = $1 AND deleted = 0",
-	                        id, err)) < 0)
-		return MIN(r, MIN(vms, snaps));
-	if (vms || snaps)
+	                        id, err)) < 0 ||
+	    (repos = count_text(s, "SELECT COUNT(*) FROM git_repos WHERE account = $1", id, err)) <
+	            0)
+		return MIN(MIN(r, repos), MIN(vms, snaps));
+	if (vms || snaps || repos)
 		return err_tag(err, -EBUSY, "CONFLICT",
-		               "account '%s' still has %d VMs and %d snapshots: delete them first",
-		               id, vms, snaps);
+		               "account '%s' still has %d VMs, %d snapshots and %d repositories: "
+		               "delete them first",
+		               id, vms, snaps, repos);
 	for (size_t i = 0; i < ARRAY_SIZE(gone); i++)
 		if ((r = run_text(s, gone[i], &id, 1, err)) < 0)
 			return r;

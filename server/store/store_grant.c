@@ -63,9 +63,13 @@ static int target_exists(struct store *s, const char *account, const struct stor
 {
 	int r;
 
-	if (g->kind != GRANT_VM)
-		return err_tag(err, -ENOENT, "GIT_REPOSITORY_NOT_FOUND", "no repository '%.60s'",
-		               g->target);
+	if (g->kind != GRANT_VM) {
+		r = exists(s, "SELECT 1 FROM git_repos WHERE id = $1 AND account = $2", g->target,
+		           account, err);
+		return r ? MIN(r, 0)
+		         : err_tag(err, -ENOENT, "GIT_REPOSITORY_NOT_FOUND",
+		                   "no repository '%.60s'", g->target);
+	}
 	r = exists(s, "SELECT 1 FROM vms WHERE id = $1 AND account = $2", g->target, account, err);
 	return r ? MIN(r, 0) : err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.60s'", g->target);
 }

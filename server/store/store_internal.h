@@ -165,4 +165,5 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 /* Entry n is what takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
+extern const char migration_git[];     /* schema_git.c */
 extern const char migration_domains[]; /* schema_domain.c */

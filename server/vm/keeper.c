@@ -127,6 +127,11 @@ static bool is_idle(struct vm *vm, const struct vm_info *i)
 		}
 		vm->idle_since_ms = now;
 	}
+	if (atomic_load(&vm->touched_ms) > vm->idle_since_ms) {
+		vm->row.info.last_network_ms = clock_wall_ms();
+		vm_publish(vm);
+		vm->idle_since_ms = now;
+	}
 	if (used)
 		vm->idle_since_ms = now;
 	vm->idle_bytes = total;

@@ -80,6 +80,9 @@ static void ready_end(struct vmm *m, struct ready *r)
 static int ready_warm(struct vm *vm, struct err *err)
 {
 	struct guest_exec_req req = { .command = "true", .timeout_ms = POOL_WARM_MS };
+	const struct guest_code_req cell = {
+		.language = AGENT_LANG_PYTHON, .code = "", .warm = true, .if_idle = true
+	};
 	struct guest_exec_result res = { 0 };
 	int r = guest_exec(vm->guest, &req, &res, err);
 
@@ -88,8 +91,7 @@ static int ready_warm(struct vm *vm, struct err *err)
 	guest_exec_result_done(&res);
 	/* The same for a cell. A snapshot may have no kernel, or one that is busy: never mind. */
 	if (r == 0)
-		guest_code_warm(vm->guest, AGENT_LANG_PYTHON, /* if_idle= */ true, POOL_WARM_MS,
-		                NULL);
+		guest_code_warm(vm->guest, &cell, POOL_WARM_MS, NULL);
 
 	if (r < 0 || (r = guest_quiesce(vm->guest, deadline_in(QUIESCE_MS), err)) < 0)
 		return r;

@@ -122,3 +122,13 @@ int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sam
 	vm_unref(vm);
 	return 0;
 }
+
+void vmm_touch(struct vmm *m, const char *account, const char *id)
+{
+	struct vm *vm;
+
+	if (vmm_find(m, account, id, &vm, NULL) < 0)
+		return;
+	atomic_store(&vm->touched_ms, clock_ms());
+	vm_unref(vm);
+}

@@ -194,6 +194,9 @@ int vmm_wait_over(struct vm_wait *w, char ret_status[VM_EXIT_MAX]);
 int vmm_wait_fd(const struct vm_wait *w); /* readable: look again */
 struct vm_wait *vmm_wait_free(struct vm_wait *w);
 
+/* Somebody uses it from outside by other ways than its NIC: it is not idle. Waits for nobody. */
+void vmm_touch(struct vmm *m, const char *account, const char *id);
+
 /* One look at a VM; wakes nothing, waits for nobody. While it is busy: what was seen last. */
 struct vm_sample {
 	enum vm_state state;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -26,6 +27,7 @@
 #define AGENT_BOOT_MS 300000 /* cold boot to first hello: emulated guests on a busy host */
 #define AGENT_THAW_MS 60000  /* thaw to hello */
 #define AGENT_RECONNECT_MS 15000
+#define SETTLE_MS 1500    /* for the agent to load what the next command needs */
 #define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
 #define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
 #define TEMPLATE_WAIT_MS 900000
@@ -50,6 +52,7 @@ struct vm {
 	int watch_fd;                /* pidfd, weak; -1: none; m->lock */
 	uint64_t idle_bytes;         /* NIC bytes at the last look; vm->lock */
 	uint64_t idle_since_ms;      /* clock_ms of the last activity; 0: look anew; vm->lock */
+	_Atomic uint64_t touched_ms; /* clock_ms of the last vmm_touch() */
 	uint64_t guest_marks;        /* guest_activity() at the last look; vm->lock */
 	struct priv_vm_stats seen;   /* at the last look; m->lock */
 	int64_t seen_ms;             /* wall clock of it; m->lock */

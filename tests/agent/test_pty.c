@@ -220,6 +220,37 @@ static void test_refusals(void **state)
 	end(&c);
 }
 
+/* A session that ended is there for a while, then its name is known, then it can be used again. */
+static void test_retention(void **state)
+{
+	struct rig *r = *state;
+	uint64_t deadline = deadline_in(TEST_DEADLINE_MS);
+	struct err err = { 0 };
+	struct client c;
+
+	rig_stop(r);
+	r->pty_retain = "1500";
+	rig_spawn(r);
+	rig_attach(r);
+	assert_int_equal(rig_hello(r, GUEST_BOOT, 1, NULL, &err), 0);
+	begin(r, &c, false, (struct guest_pty_req){ .id = "late", .exec = "echo last; exit 3" });
+	expect_exit(&c, 3);
+	end(&c);
+	begin(r, &c, true, (struct guest_pty_req){ .id = "late" });
+	expect_exit(&c, 3);
+	assert_true(holds(&c, "last"));
+	end(&c);
+	while (try_begin(r, &c, true, &(struct guest_pty_req){ .id = "late" }, &err) == 0) {
+		end(&c); /* nobody stays attached: that would keep it */
+		assert_true(clock_ms() < deadline);
+		io_wait(-1, 0, deadline_in(100));
+	}
+	assert_string_equal(err.tag, "SESSION_EXPIRED");
+	begin(r, &c, false, (struct guest_pty_req){ .id = "late", .exec = "exit 4" });
+	expect_exit(&c, 4);
+	end(&c);
+}
+
 static void test_cap(void **state)
 {
 	struct client c[GUEST_PTYS_MAX], d;
@@ -323,6 +354,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_short_life, rig_ready, rig_done),
 		cmocka_unit_test_setup_teardown(test_signal_and_kill, rig_ready, rig_done),
 		cmocka_unit_test_setup_teardown(test_refusals, rig_ready, rig_done),
+		cmocka_unit_test_setup_teardown(test_retention, rig_ready, rig_done),
 		cmocka_unit_test_setup_teardown(test_cap, rig_ready, rig_done),
 		cmocka_unit_test_setup_teardown(test_sizes, rig_ready, rig_done),
 		cmocka_unit_test_setup_teardown(test_flood, rig_ready, rig_done),

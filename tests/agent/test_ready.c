@@ -152,6 +152,19 @@ static void test_stdin_and_signal(void **state)
 	guest_exec_result_done(&x);
 }
 
+static void test_settled_is_loaded(void **state)
+{
+	struct rig *r = *state;
+	pid_t first = rig_await_shell(r), pid;
+	autofree char *a = say(r, "true", &pid), *b = NULL;
+
+	assert_int_equal(pid, first);
+	guest_settle(r->g, deadline_in(TEST_DEADLINE_MS)); /* not later, and not only begun */
+	b = say(r, "grep -c libpando-ready /proc/$$/maps", &pid);
+	assert_string_not_equal(b, "0\n");
+	assert_int_not_equal(pid, first);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +175,7 @@ int main(void)
 		T(test_directory_and_error),
 		T(test_killed_while_it_waits),
 		T(test_stdin_and_signal),
+		T(test_settled_is_loaded),
 	};
 
 	if (!getenv("PANDO_READY_LIB"))

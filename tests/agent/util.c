@@ -61,8 +61,9 @@ void rig_spawn(struct rig *r)
 		close_range(4, ~0u, 0);
 		if (r->accounts)
 			see_accounts(r);
-		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir,
-		      ready ? "--ready" : NULL, ready, NULL);
+		execl(exe, "pando-agent", "--fd", "3", "--test-root", r->dir, "--pty-retain",
+		      r->pty_retain ? r->pty_retain : "60000", ready ? "--ready" : NULL, ready,
+		      NULL);
 		_exit(127);
 	}
 	close(pair[1]);

@@ -21,11 +21,12 @@
 #define TEST_DEADLINE_MS 60000
 
 struct rig {
-	char dir[64];    /* test root, removed at the end */
-	pid_t agent;     /* 0: not running */
-	struct guest *g; /* NULL: not connected */
-	int fd;          /* our end while there is no guest; -1 */
-	bool accounts;   /* the next agent sees dir/passwd and dir/group as /etc's */
+	char dir[64];           /* test root, removed at the end */
+	pid_t agent;            /* 0: not running */
+	struct guest *g;        /* NULL: not connected */
+	int fd;                 /* our end while there is no guest; -1 */
+	const char *pty_retain; /* of the next agent; NULL: the usual */
+	bool accounts;          /* the next agent sees dir/passwd and dir/group as /etc's */
 };
 
 /* cmocka setup and teardown; *state is a struct rig. */

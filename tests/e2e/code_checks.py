@@ -156,6 +156,20 @@ class CodeChecks:
         self.assertEqual((r["stdout"], r["stderr"]), ("from the shell\nraw\nchild\n", "err\n"))
         self.assertNotIn("error", r)
 
+    def test_values_that_have_one_look_only(self):
+        """Formatters are not asked for plain values; unless somebody registered one for them."""
+        ctx = self.context("python")
+        got = self.cell("[1, 'ü', {'a': (1, None)}]", contextId=ctx)["results"]
+        self.assertEqual(got, [{"text/plain": "[1, 'ü', {'a': (1, None)}]"}])
+        self.cell("f = get_ipython().display_formatter.formatters['text/html']\nf.for_type(int, lambda n: f'<b>{n}</b>')", contextId=ctx)
+        self.assertEqual(self.cell("42", contextId=ctx)["results"], [{"text/plain": "42", "text/html": "<b>42</b>"}])
+        self.assertEqual(self.cell("42;", contextId=ctx)["results"], [])
+        self.assertEqual(self.cell("1; 2", contextId=ctx)["results"], [{"text/plain": "2", "text/html": "<b>2</b>"}])
+        r = self.cell("get_ipython().ast_node_interactivity = 'all'", contextId=ctx)
+        r = self.cell("print('a')\n1.5\nprint('b')\n2.5", contextId=ctx)
+        self.assertEqual(([one["text/plain"] for one in r["results"]], r["stdout"]), (["1.5", "2.5"], "a\nb\n"))
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
     def test_await(self):
         self.assertEqual(self.value("import asyncio\nawait asyncio.sleep(0.01)\n'awaited'"), "'awaited'")
 
@@ -285,6 +299,34 @@ class CodeChecks:
         status, body = self.request("POST", self.code_path(), {"code": "1", "contextId": ctx})
         self.assertEqual((status, body["code"]), (404, "NOT_FOUND"))
 
+    def test_python_contexts_are_their_own(self):
+        draw = "import os, random\n(random.random(), os.getpid())"
+        one, two = self.context("python"), self.context("python")
+        values = [self.value(draw, contextId=c).strip("()").split(", ") for c in (one, two)]
+        self.assertEqual(self.request("POST", self.code_path(f"/contexts/{one}/restart"))[0], 200)
+        values.append(self.value(draw, contextId=one).strip("()").split(", "))
+        for part in (0, 1):  # numbers and processes
+            self.assertEqual(len({v[part] for v in values}), 3, values)
+        self.assertEqual(self.value("os.getsid(0) == os.getpid() and not [d for d in os.listdir('/proc/self/fd') "
+                                    "if int(d) > 40]", contextId=one), "True")
+        self.assertEqual(self.value("import subprocess\nsubprocess.run(['true']).returncode", contextId=one), "0")
+        for c in (one, two):
+            self.request("DELETE", self.code_path(f"/contexts/{c}"))
+
+    def test_python_reads_its_variables_when_it_starts(self):
+        ctx = self.context("python", cwd="/usr", env={"COLOUR": "red", "PYTHONHASHSEED": "0"})
+        same = "import os, subprocess, sys\nint(subprocess.check_output([sys.executable, '-c', 'print(hash(\"a\"))'])) == hash('a')"
+        self.assertEqual(self.value(same, contextId=ctx), "True")
+        self.assertEqual(self.value("os.getcwd(), os.environ['COLOUR']", contextId=ctx), "('/usr', 'red')")
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
+    def test_python_as_another_user(self):
+        self.assertEqual(self.value("import os\nos.getresuid(), os.getgroups(), os.environ['USER']", user="nobody"),
+                         "((65534, 65534, 65534), [65534], 'nobody')")
+        self.assertEqual(self.cell("open('/etc/shadow')", user="nobody")["error"]["name"], "PermissionError")
+        ctx = self.cell("1", user="nobody")["contextId"]
+        self.assertEqual(self.request("DELETE", self.code_path(f"/contexts/{ctx}"))[0], 200)
+
     def test_users(self):
         self.kernel("bash")
         self.assertEqual(self.cell("id -un", "bash", user="nobody")["stdout"], "nobody\n")
@@ -315,3 +357,15 @@ class CodeChecks:
         self.assertEqual((status, got["code"]), (400, "BAD_REQUEST"))
         status, got = self.request("POST", self.code_path("/contexts"), {"language": "bash", "cwd": "relative"})
         self.assertEqual((status, got["code"]), (400, "BAD_REQUEST"))
+
+    def test_zy_without_the_process_that_forks_kernels(self):
+        """It may be killed like any other: contexts then start the slow way."""
+        kill = ("import os, signal\ndef is_kernel(p):\n    try:\n        words = open(f'/proc/{p}/cmdline').read().split('\\0')\n"
+                "    except OSError:\n        return False\n    return len(words) > 1 and words[1].endswith('kernels/python.py')\n"
+                "oldest = min((p for p in os.listdir('/proc') if p.isdigit() and is_kernel(p)), "
+                "key=lambda p: int(open(f'/proc/{p}/stat').read().rpartition(')')[2].split()[19]))\n"
+                "own = int(oldest) == os.getpid()\nown or os.kill(int(oldest), signal.SIGKILL)\nown")
+        self.cell(kill)
+        ctx = self.context("python")
+        self.assertEqual(self.value("6 * 7", contextId=ctx), "42")
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))

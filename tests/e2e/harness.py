@@ -103,13 +103,14 @@ class Server:
         os.makedirs(self.dir, exist_ok=True)
         self.tag = f"{host.crc32c(os.path.realpath(self.dir).encode()):08x}"
         self.log_path = os.path.join(test_logs(), f"server-{self.tag}.log")
-        self.port, self.edge_port, self.edge_http_port = free_port(), free_port(), free_port()
+        self.port, self.ssh_port, self.edge_port, self.edge_http_port = (free_port() for _ in range(4))
         self.env = {
             **os.environ, **DEFAULT_ENV,
             "PANDO_DATA_DIR": self.dir,
             "PANDO_CACHE_DIR": os.environ.get("PANDO_CACHE_DIR", "/var/cache/pando"),
             "PANDO_IMAGE": image_dir(),
             "PANDO_LISTEN": f"127.0.0.1:{self.port}",
+            "PANDO_SSH_LISTEN": f"127.0.0.1:{self.ssh_port}",
             "PANDO_EDGE_LISTEN": f"127.0.0.1:{self.edge_port}",
             "PANDO_EDGE_HTTP_LISTEN": f"127.0.0.1:{self.edge_http_port}",
             **(env or {}),

@@ -5,10 +5,16 @@ Whoever inherits this has port, key and vm (an id).
 """
 import http.client
 import json
+import os
+import select
+import subprocess
 import time
 import urllib.parse
 
 from ws import BINARY, Refused, Terminal, WebSocket
+
+SCREEN = os.environ.get("PANDO_TEST_SCREEN") or os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "build/tests/agent/screen")
 
 
 class PtyBase:
@@ -58,6 +64,37 @@ class PtyBase:
         while not true():
             self.assertLess(time.monotonic(), deadline, "it never became true")
             time.sleep(0.05)
+
+
+    def drained(self, t):
+        """What came until now."""
+        while t.buf or select.select([t.sock], [], [], 0.2)[0]:
+            t.step()
+        return t.out
+
+    def looks(self, data, cols, rows):
+        """What a terminal that is not ours (libvterm's own screen, tests/agent/screen.c) shows after these bytes."""
+        r = subprocess.run([SCREEN, str(cols), str(rows)], input=data, capture_output=True, timeout=60)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return r.stdout.decode("utf-8", "replace")
+
+    def assert_same_look(self, straight, session, cols=80, rows=24):
+        """One who was there from the beginning sees what one sees who only gets the picture."""
+        seen = {}
+
+        def same():
+            late = self.attach(session, cols=cols, rows=rows)
+            while not late.frames:
+                late.step()
+            late.close()
+            seen["picture"] = self.looks(late.frames[0], cols, rows)
+            seen["straight"] = self.looks(self.drained(straight), cols, rows)
+            return seen["picture"] == seen["straight"]
+        try:
+            self.eventually(same, 60)
+        except AssertionError:
+            self.assertEqual(seen["picture"], seen["straight"])
+        return seen["straight"]
 
 
 class PtyChecks(PtyBase):
@@ -222,6 +259,18 @@ class PtyChecks(PtyBase):
         self.assertTrue(want in fast.out[at:] or want in got, f"{len(got)} bytes of {len(want)} came: {got[:100]!r}")
         self.assertEqual(slow.end(timeout=120), 0)
         self.assertIn(b"THE-END", slow.out)
+
+    def test_pty_pictures_look_like_a_straight_run(self):
+        t = self.pty(exec="sh", sessionId="straight")
+        t.send("PS1='> '; printf '\\033[1;31mr\\033[7md\\033[0m \\033[38;5;208mo\\033[48;2;1;2;3md\\033[m gr\\303\\274n e\\314\\201 "
+               "\\346\\274\\242\\345\\255\\227 \\360\\237\\230\\200\\n\\033[4;9mline\\033[m\\033[3;40Hthere\\033[10;1Hdone\\n'\n")
+        t.expect("done\r\n> ")
+        self.assertIn("漢字", self.assert_same_look(t, "straight"))
+        t.send("i=0; while [ $i -lt 90 ]; do i=$((i+1)); printf '%s \\346\\274\\242\\t|%077d\\n' $i $i; done; echo e''nd\n")
+        t.expect("end\r\n> ")
+        self.assert_same_look(t, "straight")
+        t.send("exit\n")
+        t.end()
 
     def test_pty_large_input_arrives_whole(self):
         n = 300000

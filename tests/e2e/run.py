@@ -21,10 +21,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 from case import Case  # noqa: E402
 
-# quick and basic first, then the long ones, so that two lanes end together
-FILES = ["test_refusals", "test_lifecycle", "test_life", "test_network", "test_recovery", "test_fork", "test_faults", "test_sdk",
-         "test_snapshot", "test_spec", "test_pool", "test_sizes", "test_streams", "test_accounts", "test_tree",
-         "test_background", "test_code", "test_pty", "test_python_client", "test_edge", "test_domains"]
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "order.list")) as f:
+    FILES = [line.strip() for line in f if line.strip() and not line.startswith("#")]
 SETUP_LIMIT_S = 400  # a class's server: the template may have to be booted first
 
 
@@ -204,7 +202,7 @@ def main():
         return 130
     listed = {os.path.basename(p)[:-3] for p in glob.glob(os.path.join(os.path.dirname(__file__), "test_*.py"))}
     if listed != set(FILES):
-        print(f"these files are not in the list of run.py: {' '.join(sorted(listed ^ set(FILES)))}")
+        print(f"these files are not in order.list, or not there: {' '.join(sorted(listed ^ set(FILES)))}")
         return 2
     if not ran:
         print(f"no test is called {' or '.join(args)}")

@@ -5,7 +5,7 @@ import json
 import threading
 import time
 
-from case import Case, limit
+from case import Case, limit, long
 from code_checks import CodeChecks
 from stream_checks import Stream, quoted
 
@@ -32,14 +32,54 @@ class TestCode(CodeChecks, Case):
         r = self.cell("import pandas as pd\npd.DataFrame({'a': [1, 2]})")
         self.assertIn("<table", r["results"][0]["text/html"])
 
+    def test_new_contexts_are_warm_too(self):
+        ctx = self.context("python")
+        loaded = "import sys\nsorted({'IPython', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
+        self.assertEqual(self.value(loaded, contextId=ctx), "['IPython', 'matplotlib', 'numpy', 'pandas']")
+        self.assertEqual(self.value("[n for n in ('np', 'pd', 'plt', 'pandas', 'f') if n in globals()]", contextId=ctx), "[]")
+        # its draws are its own, those of numpy too
+        draw = "import numpy\nfloat(numpy.random.random())"
+        self.assertNotEqual(self.value(draw, contextId=ctx), self.value(draw))
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
+    @long
+    def test_a_package_in_front_of_one_that_is_loaded(self):
+        """An import in a fresh kernel finds it, and not what was loaded ahead."""
+        ctx = self.context("python")
+        self.s.sh(self.vm, "d=$(python3 -c 'import site; print(site.getsitepackages()[0])'); mkdir -p $d/pandas; echo 'mine = 1' > $d/pandas/__init__.py")
+        self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/restart"))[0], 200)
+        self.assertEqual(self.value("import pandas\npandas.mine", contextId=ctx), "1")
+        self.s.sh(self.vm, "rm -r $(python3 -c 'import site; print(site.getsitepackages()[0])')/pandas")
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
     def test_pip(self):
-        self.assertIn("pip ", self.cell("%pip --version")["stdout"])
+        """A package of our own: the machines of the tests have no network."""
+        make = ("import zipfile\nwith zipfile.ZipFile('/tmp/pandotest-1.0-py3-none-any.whl', 'w') as z:\n"
+                "    z.writestr('pandotest.py', 'value = 42')\n"
+                "    z.writestr('pandotest-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: pandotest\\nVersion: 1.0\\n')\n"
+                "    z.writestr('pandotest-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n"
+                "    z.writestr('pandotest-1.0.dist-info/RECORD', '')")
+        self.assertNotIn("error", self.cell(make))
+        r = self.cell("%pip install --no-index /tmp/pandotest-1.0-py3-none-any.whl", timeoutMs=200000)
+        self.assertIn("Successfully installed pandotest-1.0", r["stdout"], r)
+        self.assertEqual(self.value("import pandotest\npandotest.value"), "42")
 
     def test_typescript(self):
+        """The first context takes the process that was kept ready; with what it was asked for."""
+        ctx = self.context("typescript", cwd="/usr", env={"COLOUR": "red"})
+        where = "const c: string = process.env.COLOUR ?? ''; [c, process.cwd(), __dirname, require('os').platform()].join()"
+        self.assertEqual(self.value(where, contextId=ctx), "'red,/usr,/usr,linux'")
         self.assertEqual(self.value("interface P { n: number }\nconst p: P = { n: 41 };\nenum E { A = 1 }\nawait (p.n + E.A as number)",
-                                    "typescript"), "42")
-        self.assertEqual(self.value("p.n", "ts"), "41")
-        self.assertEqual(self.cell("const q: = 1", "typescript")["error"]["name"], "SyntaxError")
+                                    contextId=ctx), "42")
+        self.assertEqual(self.value("p.n", contextId=ctx), "41")
+        self.assertEqual(self.cell("const q: = 1", contextId=ctx)["error"]["name"], "SyntaxError")
+        self.assertEqual(self.cell("f", contextId=ctx)["error"]["name"], "ReferenceError")  # nothing is left of its warming up
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
+    @long
+    @limit(300)
+    def test_typescript_without_the_process_kept_ready(self):
+        self.assertEqual(self.value("const n: number = 41; n + 1", "ts"), "42")
 
     def test_modules(self):
         self.assertEqual(self.value("import fs, { readFileSync as rf } from 'fs'; import * as p from 'node:path';\n"
@@ -72,23 +112,33 @@ class TestCode(CodeChecks, Case):
     @limit(300)
     def test_suspend_and_forks(self):
         self.cell("import random, numpy, os\nrandom.seed(1); numpy.random.seed(1)\nx = {'a': 1}; y = os.getpid()\n"
-                  "f = open('/root/open-file', 'w')")
-        self.cell("var seen = Math.random(); var o = {n: 1}", "javascript")
+                  "f = open('/root/open-file', 'w')\nimport socket\nlistener = socket.create_server(('127.0.0.1', 0))\n"
+                  "ours = socket.create_connection(listener.getsockname()); theirs = listener.accept()[0]")
+        self.cell("var seen = Math.random() + require('crypto').randomBytes(8)[0]; var o = {n: 1}; require('crypto').randomUUID()", "javascript")
+        self.cell("import ssl\nssl.RAND_bytes(8)")
         self.cell("v=bash; RANDOM=5", "bash")
         self.s.post(self.vm, "suspend")
         self.assertEqual(self.s.state(self.vm), "suspended")
         r = self.value("f.write('z'); f.flush(); (x, y == os.getpid(), open('/root/open-file').read())")
         self.assertEqual(r, "({'a': 1}, True, 'z')")
+        talk = "ours.sendall(b'still'); theirs.recv(5)"
+        self.assertEqual(self.value(talk), "b'still'")
         forks = self.s.fork(self.vm, 2)
-        draws, js, sh = [], [], []
+        draws, js, sh, keys = [], [], [], []
         for vm in (self.vm, *forks):
             got = self.value(DRAW, vm=vm)
             self.assertTrue(got.startswith("({'a': 1}, "), got)
+            self.assertEqual(self.value(talk, vm=vm), "b'still'")
             draws.append(got)
             js.append(self.value("[o.n, Math.random(), Math.random()].join()", "javascript", vm=vm))
+            keys.append(self.value("const k = require('crypto'); [k.randomBytes(8).toString('hex'), k.randomUUID(), k.randomInt(2 ** 40), "
+                                   "crypto.getRandomValues(new Uint32Array(2)).join(), k.randomFillSync(Buffer.alloc(8), 4).toString('hex')].join(' ')",
+                                   "javascript", vm=vm).strip("'").split())
+            keys[-1].append(self.value("import ssl\nssl.RAND_bytes(8).hex()", vm=vm))
             sh.append(self.cell("echo $v $RANDOM$RANDOM$RANDOM", "bash", vm=vm)["stdout"])
-        for kind in (draws, js, sh):
+        for kind in (draws, js, sh, *zip(*keys)):
             self.assertEqual(len(set(kind)), 3, kind)
+        self.assertEqual([k[4][:8] for k in keys], ["00000000"] * 3)
         for part in range(2, 5):  # random.random(), getrandbits(), numpy: each of them differs
             self.assertEqual(len({d.strip("()").split(", ")[part] for d in draws}), 3, draws)
         for i, vm in enumerate(forks):

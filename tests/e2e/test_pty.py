@@ -19,6 +19,35 @@ class Pty(PtyChecks, OnVm, Case):
     """All of pty_checks.py on one VM."""
     flood_lines = 60000
 
+    @limit(240)
+    def test_x_full_screen_programs(self):
+        """vim, htop and less: attaching shows what a terminal shows that was there from the beginning."""
+        self.s.sh(self.vm, "for i in $(seq 400); do printf '\\033[3%dm%d\\033[0m gr\\303\\274n \\346\\274\\242\\345\\255\\227 %0100d\\n' "
+                           "$((i % 8)) $i $i; done > /root/colours")
+        t = self.pty(exec="less -RS /root/colours", sessionId="less-c")
+        t.expect("20")
+        t.send("G")
+        t.expect("400")
+        self.assertIn("漢字", self.assert_same_look(t, "less-c"))
+        t.send("q")
+        self.assertEqual(t.end(), 0)
+        self.assertIn(b"\x1b[?1049l", t.out)
+        t = self.pty(exec="vi -u NONE -c 'set number ruler laststatus=2' /root/colours", sessionId="vim", cols=100, rows=30)
+        t.expect("colours")
+        t.send("ggitest gr\u00fcn \u6f22\u5b57 \x1b:20\rdd50|x:set nowrap\rGkkzz")
+        t.expect("398,")
+        look = self.assert_same_look(t, "vim", 100, 30)
+        self.assertIn(" alternate", look)
+        t.send(":q!\r")
+        self.assertEqual(t.end(), 0)
+        t = self.pty(exec="htop -d 300", sessionId="htop", cols=110, rows=35)
+        t.expect("Quit")
+        self.s.sh(self.vm, "pkill -STOP htop")  # so that it draws nothing meanwhile
+        self.assertIn("pando-agent", self.assert_same_look(t, "htop", 110, 35))
+        self.s.sh(self.vm, "pkill -CONT htop")
+        t.send("q")
+        self.assertEqual(t.end(), 0)
+
     def test_y_cap(self):
         """128 sessions, those that ended among them."""
         have = len(self.sessions())

@@ -115,6 +115,9 @@ class Spec(Case):
     def test_relative_paths_begin_in_the_workdir(self):
         self.s.api("PUT", f"/v1/vms/{self.vm}/files/rel.txt", {"content": "r", "encoding": "utf8"})
         self.assertEqual(self.s.sh(self.vm, "cat '/srv/work dir/rel.txt'"), "r")
+        for language, code in (("python", "import os; print(os.getcwd())"), ("bash", "pwd"), ("typescript", "console.log(process.cwd())")):
+            r = self.s.post(self.vm, "code", {"language": language, "code": code})
+            self.assertEqual(r["stdout"], "/srv/work dir\n", r)
 
     def test_build_is_recorded(self):
         b = self.s.api("GET", f"/v1/vms/builds/{self.build}")

@@ -12,6 +12,7 @@
 #include "build/build.h"
 #include "conf.h"
 #include "events/events.h"
+#include "git/git.h"
 #include "logs/logs.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
@@ -30,6 +31,7 @@ struct fx {
 	struct logs *logs;
 	struct vmm *vmm;
 	struct builder *builder;
+	struct repos *repos;
 	struct api *api;
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
@@ -62,6 +64,12 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	            f->store, f->vmm, &f->builder, &err) < 0)
 		return -1;
 	fake_stage_use(f->store);
+	struct repos_conf rc = { .allow_private = true, .events = f->events, .search_s = 5 };
+	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", f->dir.path);
+	if (repos_open(&rc, f->store, &f->repos, &err) < 0) {
+		fprintf(stderr, "repos: %s\n", err.msg);
+		return -1;
+	}
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
@@ -69,6 +77,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .auth = f->auth,
 		                  .events = f->events,
 		                  .logs = f->logs,
+		                  .repos = f->repos,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
@@ -95,6 +104,7 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	repos_close(f->repos);
 	builder_free(f->builder);
 	fake_stage_use(NULL);
 	logs_free(f->logs);

@@ -2,10 +2,12 @@
 /*
  * serve_agent.c - the real API over the real agent, without a machine: for test_api_streams.py
  *
- * usage: serve_agent AGENT [KERNELS]. Prints "PORT KEY DIRECTORY" and serves until its stdin ends.
+ * usage: serve_agent AGENT [KERNELS]. Prints "PORT KEY DIRECTORY" (with --ssh before AGENT also the
+ * port of an SSH front) and serves until its stdin ends.
  * VMs are rows of the fake vmm; every one of them is the same agent, a child of this process that
  * has the directory as its test root. "suspend" on stdin ends the agent's channel as a
- * suspend would; the next use makes a new one, as a resume does.
+ * suspend would; the next use makes a new one, as a resume does. "warm" starts the kernels a
+ * template has.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,9 +25,13 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "guest/guest.h"
+#include "guest/guest_code.h"
+#include "ssh/ssh.h"
 #include "tests/unit/api_fx.h"
 
 #define HELLO_MS 30000
+#define WARM_MS 120000
+#define SSH_GRACE_MS 10000 /* short: a test waits for it */
 
 static struct {
 	const char *exe, *kernels;
@@ -87,14 +93,51 @@ int fake_guest(struct guest **ret, struct err *e)
 	return 0;
 }
 
+/* What a template has: kernels with their libraries loaded. */
+static void warm(void)
+{
+	static const struct guest_code_req cells[] = {
+		{ .language = AGENT_LANG_PYTHON, .code = "", .warm = true },
+		{ .language = AGENT_LANG_JAVASCRIPT, .code = "", .warm = true, .spare = true },
+	};
+	struct guest *g = NULL;
+	struct err e = { 0 };
+	int r = fake_guest(&g, &e);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cells); i++)
+		r = guest_code_warm(g, &cells[i], WARM_MS, &e);
+	if (r < 0)
+		fprintf(stderr, "warm: %s\n", e.msg);
+	guest_unref(g);
+}
+
+static struct sshd *ssh_front(struct fx *f)
+{
+	struct sshd_deps deps = { .auth = f->auth,
+		                  .vmm = f->vmm,
+		                  .data_dir = f->dir.path,
+		                  .listen_fd = sshd_listen("127.0.0.1:0", &err),
+		                  .grace_ms = SSH_GRACE_MS };
+	struct sshd *d = NULL;
+
+	if (deps.listen_fd < 0 || sshd_start(&deps, &d, &err) < 0)
+		fprintf(stderr, "SSH: %s\n", err.msg);
+	return d;
+}
+
 int main(int argc, char **argv)
 {
 	const char *const dirs[] = { "etc", "run", "var", "var/lib", "var/lib/dbus", "work" };
+	struct sshd_status ssh = { 0 };
+	struct sshd *sshd = NULL;
+	bool with_ssh = argc > 1 && strcmp(argv[1], "--ssh") == 0;
 	void *state = NULL;
 	char line[64];
 	struct fx *f;
 	int r;
 
+	argc -= with_ssh;
+	argv += with_ssh;
 	if (argc != 2 && argc != 3)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
@@ -114,6 +157,12 @@ int main(int argc, char **argv)
 		if (mkdir(sub, 0755) < 0)
 			return 1;
 	}
+	if (with_ssh) {
+		if (!(sshd = ssh_front(f)))
+			return 1;
+		sshd_status(sshd, &ssh);
+		printf("%s ", strrchr(ssh.address, ':') + 1);
+	}
 	printf("%u %s %s/work\n", f->port, f->key, agent.root);
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
@@ -121,10 +170,19 @@ int main(int argc, char **argv)
 			LOCK_SCOPE(&agent.lock);
 			agent_end();
 		}
+		if (strcmp(line, "warm\n") == 0)
+			warm();
+		if (strcmp(line, "status\n") == 0 && sshd) {
+			sshd_status(sshd, &ssh);
+			printf("%u %u\n", ssh.connections, ssh.channels);
+		}
 		puts("ok");
 		fflush(stdout);
 	}
-	r = api_stop(f->api, 10000, &err);
+	r = sshd_stop(sshd, 10000, &err);
+	sshd_free(sshd);
+	if (r == 0)
+		r = api_stop(f->api, 10000, &err);
 	f->api = NULL;
 	agent_end();
 	if (r < 0)

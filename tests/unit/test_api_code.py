@@ -38,6 +38,15 @@ class Code(CodeChecks, unittest.TestCase):
         cls.port = int(port)
         cls.vm = ""
         cls.vm = cls.request(cls, "POST", "/v1/vms", {})[1]["id"]
+        if cls.has["python"] and cls.has["javascript"]:
+            cls.command("warm")
+
+    @classmethod
+    def command(cls, word):
+        cls.proc.stdin.write(word + "\n")
+        cls.proc.stdin.flush()
+        answer = cls.proc.stdout.readline()
+        assert answer == "ok\n", answer
 
     @classmethod
     def tearDownClass(cls):
@@ -64,9 +73,7 @@ class Code(CodeChecks, unittest.TestCase):
         t.start()
         while not any(c["state"] == "busy" for c in self.request("GET", self.code_path("/contexts"))[1]["contexts"]):
             pass
-        self.proc.stdin.write("suspend\n")
-        self.proc.stdin.flush()
-        self.assertEqual(self.proc.stdout.readline(), "ok\n")
+        self.command("suspend")
         t.join(60)
         self.assertEqual((got[0][0], got[0][1]["code"]), (400, "VM_NOT_RUNNING"), json.dumps(got))
 

@@ -13,7 +13,7 @@ import json
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
 from .errors import ApiError, ConnectionFailed, NotFoundError, PandoError
 from .transport import USER_HEADER, segment
@@ -48,6 +48,7 @@ class Pty:
         self._opened = not attach
         self._state = threading.Condition()
         self._buffer = bytearray()
+        self._late: List[Tuple[bytes, int]] = []  # what a callback typed while the connection broke
         self._error: Optional[BaseException] = None
         self._detached = False
         self._ended = False
@@ -117,6 +118,9 @@ class Pty:
                     if self.exit_code is not None or self._detached:
                         return
                 ws = self._again()
+                for data, opcode in self._late:
+                    self._send(data, opcode)
+                self._late.clear()
         except BaseException as e:  # a callback's too: it is raised where somebody waits
             with self._state:
                 self._error = self._error or e
@@ -208,6 +212,9 @@ class Pty:
                 with self._state:
                     if self.exit_code is not None:
                         raise PtyClosed("the program has ended") from None
+                    if threading.current_thread() is self._thread:  # a callback: nobody else can attach again
+                        self._late.append((data, opcode))
+                        return
                     self._state.wait_for(lambda: self._ws is not ws)
 
     # ---- for the user ----

@@ -15,6 +15,7 @@ from .pty import Pty
 from .transport import Response, Transport, Upload, segment
 
 CREATE_TRIES = 3
+AWAIT_S = 7 * 86400.0
 
 
 class _Unset:
@@ -187,8 +188,8 @@ class Sandbox:
         self._call("DELETE", "")
 
     def wait_for_exit(self, timeout: Optional[float] = None) -> str:
-        """Until its machine ends: stopped, suspended, deleted, exited, ..."""
-        return str(self._call("POST", "/await", timeout=timeout)["exitStatus"])
+        """Until its machine ends: stopped, suspended, deleted, exited, ... ConnectionFailed when it has not within the timeout."""
+        return str(self._call("POST", "/await", timeout=AWAIT_S if timeout is None else timeout)["exitStatus"])
 
     def resize(self, *, vcpus: Optional[int] = None, memory_gb: Optional[int] = None, disk_gb: Optional[int] = None) -> None:
         """A running one is shut down and booted again; a suspended one loses its memory. Disks only grow."""

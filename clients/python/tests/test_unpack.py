@@ -3,13 +3,14 @@
 import io
 import os
 import shutil
+import sys
 import tarfile
 import tempfile
 import unittest
 
-import peer  # noqa: F401  the path to the package
-from pando import StreamBroken, UnsafeArchive
-from pando.unpack import unpack
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from pando import StreamBroken, UnsafeArchive  # noqa: E402
+from pando.unpack import unpack  # noqa: E402
 
 
 def entry(name, kind=tarfile.REGTYPE, data=b"", link="", mode=0o644):

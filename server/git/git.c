@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * git.c - the module as a whole: directories, libgit2, the jail, what a crash left behind
+ *
+ *   git/repos/<id>.git    bare repositories
+ *   git/tmp/              repositories in the making, and those on their way out
+ *   git/busy/<id>         being written to at this moment; what is there at start was interrupted
+ *   git/lfs/<account>/    large files
+ *   git/jail/             skeleton of a child's root
+ */
+#include "git/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "git/git_internal.h"
+#include "store/store.h"
+
+#define LIBGIT_CACHE_BYTES (64 << 20)
+#define LIBGIT_MAPPED_BYTES (512u << 20)
+
+void repos_path(const struct repos *g, const char *sub, const char *name, char ret[PATH_MAX])
+{
+	snprintf(ret, PATH_MAX, "%s/%s/%s", g->root, sub, name);
+}
+
+void repo_path(const struct repos *g, const char *id, char ret[PATH_MAX])
+{
+	snprintf(ret, PATH_MAX, "%s/repos/%s.git", g->root, id);
+}
+
+int git_fail(int rc, const char *what, struct err *err)
+{
+	const git_error *e = git_error_last();
+
+	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, "GIT_ERROR", "cannot %s: %.200s",
+	               what, e && e->message ? e->message : "libgit2 does not say why");
+}
+
+int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err)
+{
+	char path[PATH_MAX];
+	int rc;
+
+	repo_path(g, r->id, path);
+	rc = git_repository_open_bare(ret, path);
+	if (rc == GIT_ENOTFOUND) /* deleted meanwhile */
+		return err_tag(err, -ENOENT, "REPOSITORY_NOT_FOUND", "no repository '%s'", r->id);
+	return rc < 0 ? git_fail(rc, "open the repository", err) : 0;
+}
+
+/* No configuration but ours, nothing lost in a crash, memory within bounds. */
+static int libgit_start(struct err *err)
+{
+	static const git_config_level_t levels[] = { GIT_CONFIG_LEVEL_SYSTEM, GIT_CONFIG_LEVEL_XDG,
+		                                     GIT_CONFIG_LEVEL_GLOBAL,
+		                                     GIT_CONFIG_LEVEL_PROGRAMDATA };
+	int rc = git_libgit2_init();
+
+	if (rc < 0)
+		return git_fail(rc, "start libgit2", err);
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+		git_libgit2_opts(GIT_OPT_SET_SEARCH_PATH, (int)levels[i], "");
+	git_libgit2_opts(GIT_OPT_SET_OWNER_VALIDATION, 0);
+	git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
+	git_libgit2_opts(GIT_OPT_ENABLE_STRICT_OBJECT_CREATION, 1);
+	git_libgit2_opts(GIT_OPT_SET_CACHE_MAX_SIZE, (ssize_t)LIBGIT_CACHE_BYTES);
+	git_libgit2_opts(GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, (size_t)LIBGIT_MAPPED_BYTES);
+	git_libgit2_opts(GIT_OPT_SET_MWINDOW_FILE_LIMIT, (size_t)256);
+	return 0;
+}
+
+static int make_dirs(struct repos *g, struct err *err)
+{
+	static const char *const names[] = { "repos", "tmp", "busy", "lfs" };
+	char path[PATH_MAX];
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names) && r >= 0; i++) {
+		snprintf(path, sizeof(path), "%s/%s", g->root, names[i]);
+		r = io_mkdirs(path, 0700, err);
+	}
+	return r;
+}
+
+static void repos_closep(struct repos **g)
+{
+	repos_close(*g);
+}
+
+int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, struct err *err)
+{
+	AUTO(repos_closep) struct repos *g = calloc(1, sizeof(*g));
+	pthread_condattr_t attr;
+	int r;
+
+	if (!g)
+		return err_set(err, -ENOMEM, "out of memory");
+	g->conf = *c;
+	g->store = s;
+	snprintf(g->root, sizeof(g->root), "%s/git", c->data_dir);
+	snprintf(g->jail_dir, sizeof(g->jail_dir), "%s/jail", g->root);
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&g->room, &attr);
+	pthread_cond_init(&g->work, &attr);
+	pthread_condattr_destroy(&attr);
+	if ((r = libgit_start(err)) < 0 || (r = make_dirs(g, err)) < 0 ||
+	    (r = jail_probe(g, err)) < 0 || (r = repos_reconcile(g, err)) < 0 ||
+	    (r = keeper_start(g, err)) < 0)
+		return err_wrap(err, "Git");
+	*ret = TAKE_PTR(g);
+	return 0;
+}
+
+struct repos *repos_close(struct repos *g)
+{
+	if (!g)
+		return NULL;
+	keeper_stop(g);
+	pthread_cond_destroy(&g->work);
+	pthread_cond_destroy(&g->room);
+	pthread_mutex_destroy(&g->lock);
+	git_libgit2_shutdown();
+	free(g);
+	return NULL;
+}
+
+const char *repos_jail(const struct repos *g)
+{
+	return g->jail_text;
+}

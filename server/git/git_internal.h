@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* git/git_internal.h - children, jails and libgit2 handles; for git/ only */
+#pragma once
+
+#include <git2.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "git/git.h"
+
+#define GIT_PROGRAM "/usr/bin/git"
+#define CHILDREN_MAX 96         /* of git's programs at a time: memory and processes */
+#define CHILD_WAIT_MS 60000     /* for one of them to end, so that the next may begin */
+#define SERVICE_CPU_S 3600      /* processor time of one upload-pack or receive-pack */
+#define SERVICE_STALL_MS 300000 /* a child that neither reads nor writes nor ends */
+#define CONTENT_MAX (64u << 20) /* bytes of one file in a JSON answer */
+#define TREE_ENTRIES_MAX 200000 /* of one recursive listing */
+
+struct repos {
+	struct repos_conf conf;
+	struct store *store; /* weak */
+	char root[300];      /* <data>/git */
+	char jail_dir[320];  /* skeleton of a child's root */
+	bool jailed;
+	char jail_text[160];
+	char uid_map[64], gid_map[64];
+	pthread_mutex_t lock; /* children, subscribers, dirty */
+	pthread_cond_t room;  /* a child ended */
+	unsigned children;
+	struct {
+		repo_push_fn fn;
+		void *ctx;
+	} subs[REPOS_SUBSCRIBERS_MAX];
+	unsigned n_subs;
+	/* maint.c */
+	pthread_t keeper;
+	bool keeper_runs, ending;
+	pthread_cond_t work;
+	char (*dirty)[REPO_ID_SIZE];
+	size_t n_dirty, cap_dirty;
+};
+
+/* Paths: of a repository, and of a name below <data>/git. */
+void repo_path(const struct repos *g, const char *id, char ret[PATH_MAX]);
+void repos_path(const struct repos *g, const char *sub, const char *name, char ret[PATH_MAX]);
+
+/* ---- jail.c ---- */
+
+struct child_opts {
+	const char *const *argv; /* argv[0] is absolute; the repository is its working directory */
+	const char *repo;        /* path of it; NULL: none */
+	const char *work;        /* another directory, "/work" for the child; or NULL */
+	const char *const *env;  /* more variables, "A=b"; NULL at the end; or NULL */
+	int in, out, err;        /* borrowed; -1: /dev/null */
+	int extra;               /* borrowed; the child's descriptor 3, or -1 */
+	bool write;              /* may it write to the repository? */
+	bool network;            /* through a proxy of ours only; *ret_listen is where it listens */
+	unsigned cpu_s;
+};
+struct child {
+	struct proc p;
+	struct repos *g; /* counted there while set */
+};
+#define CHILD_NONE ((struct child){ .p = { -1, -1 } })
+int child_start(struct repos *g, const struct child_opts *o, struct child *ret, int *ret_listen,
+                struct err *err);
+/* Exit status, 128 + signal, or -ETIMEDOUT after ending it. */
+int child_wait(struct child *c, uint64_t deadline_ms);
+void child_end(struct child *c); /* polite first; what was waited for already is fine */
+int jail_prepare(struct repos *g, struct err *err);
+/* Tries a child; sets g->jailed. */
+int jail_probe(struct repos *g, struct err *err);
+
+/* ---- run.c: a child to its end, with limits on time and output ---- */
+
+struct run_opts {
+	const char *repo, *work;
+	const char *const *argv, *const *env;
+	const void *in; /* for its stdin, or NULL */
+	size_t in_len;
+	int in_fd; /* instead; 0: none */
+	bool write, network;
+	size_t out_max; /* more is -EFBIG */
+	unsigned limit_ms;
+	/* Instead of keeping what it writes: called with each piece; not 0 ends the child. */
+	int (*each)(void *ctx, const uint8_t *p, size_t n, struct err *err);
+	void *ctx;
+};
+struct run_result {
+	int status; /* exit status, 128 + signal */
+	struct buf out, err_text;
+};
+#define autorun AUTO(run_result_done)
+void run_result_done(struct run_result *r);
+int run_git(struct repos *g, const struct run_opts *o, struct run_result *ret, struct err *err);
+
+/* ---- proxy.c: the only way out of a child with network ---- */
+struct proxy;
+/* Takes the listening socket, which lives in the child's network namespace. */
+int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, struct err *err);
+/* Why the last connection was refused, or "". */
+struct proxy *proxy_stop(struct proxy *p, char *ret_refusal, size_t size);
+/* Loopback, private, link-local, multicast and the like. */
+struct sockaddr;
+bool addr_is_internal(const struct sockaddr *sa);
+
+/* ---- libgit2 ---- */
+static inline void git_repository_freep(git_repository **p)
+{
+	git_repository_free(*p);
+}
+static inline void git_reference_freep(git_reference **p)
+{
+	git_reference_free(*p);
+}
+static inline void git_object_freep(git_object **p)
+{
+	git_object_free(*p);
+}
+static inline void git_commit_freep(git_commit **p)
+{
+	git_commit_free(*p);
+}
+static inline void git_tree_freep(git_tree **p)
+{
+	git_tree_free(*p);
+}
+static inline void git_blob_freep(git_blob **p)
+{
+	git_blob_free(*p);
+}
+static inline void git_revwalk_freep(git_revwalk **p)
+{
+	git_revwalk_free(*p);
+}
+static inline void git_odb_freep(git_odb **p)
+{
+	git_odb_free(*p);
+}
+static inline void git_reference_iterator_freep(git_reference_iterator **p)
+{
+	git_reference_iterator_free(*p);
+}
+#define autorepo AUTO(git_repository_freep) git_repository
+#define autoref AUTO(git_reference_freep) git_reference
+#define autoobject AUTO(git_object_freep) git_object
+#define autocommit AUTO(git_commit_freep) git_commit
+#define autotree AUTO(git_tree_freep) git_tree
+#define autoblob AUTO(git_blob_freep) git_blob
+#define autowalk AUTO(git_revwalk_freep) git_revwalk
+#define autoodb AUTO(git_odb_freep) git_odb
+#define autorefs AUTO(git_reference_iterator_freep) git_reference_iterator
+
+int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err);
+/* -errno and a sentence for what libgit2 says; what: "read the tree". */
+int git_fail(int rc, const char *what, struct err *err);
+
+/* ---- rev.c ---- */
+/* A branch, tag or (part of a) commit's hash; NULL or "": HEAD. The commit it leads to. */
+int rev_commit(git_repository *repo, const char *rev, git_commit **ret, struct err *err);
+/* A whole hash: INVALID_OBJECT_ID. */
+int rev_oid(const char *hash, git_oid *ret, struct err *err);
+/* A branch of that name: BRANCH_NOT_FOUND. */
+int rev_branch(git_repository *repo, const char *name, git_commit **ret, struct err *err);
+/* The branch HEAD names, whether it exists or not. */
+int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err);
+
+/* ---- shapes: object.c ---- */
+json_t *text_json(const char *p, size_t n); /* as UTF-8, whatever it is */
+json_t *oid_json(const git_oid *id);
+json_t *commit_json(git_commit *c);
+json_t *base64_json(const void *p, size_t n);
+json_t *tag_ref_json(git_repository *repo, git_reference *ref);
+int blob_size_check(git_object_size_t n, struct err *err); /* GET_CONTENT_FAILED */
+
+/* ---- tree_edit.c ---- */
+struct tree_edit {
+	const char *path;
+	git_oid blob;
+	git_filemode_t mode; /* 0: removed */
+	bool keep_mode;      /* of what is there now, if it is a file */
+	bool found;          /* set: there was something to remove */
+};
+/* edits are sorted by it. base NULL: an empty tree. */
+int tree_edit(git_repository *repo, git_tree *base, struct tree_edit *edits, size_t n, git_oid *ret,
+              struct err *err);
+/* A relative path that Git would check out, anywhere: INVALID_FILE_PATH. */
+int tree_path_check(const char *path, struct err *err);
+
+/* ---- push.c ---- */
+void push_tell(struct repos *g, const struct store_repo *r, const char *by,
+               const struct repo_update *u, size_t n);
+/* What the post-receive hook left in fd. */
+void push_tell_file(struct repos *g, const struct store_repo *r, const char *by, int fd);
+
+/* ---- maint.c ---- */
+int keeper_start(struct repos *g, struct err *err);
+void keeper_stop(struct repos *g);
+/* Something was written: to be measured, and tidied up when there is enough. */
+void keeper_note(struct repos *g, const char *id);
+int64_t repo_measure(const char *path);
+/* Marks a repository that is being written to: after a crash it is looked after. */
+unsigned busy_mark(struct repos *g, const char *id);
+void busy_clear(struct repos *g, const char *id, unsigned mark);
+int repos_reconcile(struct repos *g, struct err *err);
+
+/* ---- quota.c ---- */
+int quota_repo(struct repos *g, const char *account, struct err *err);
+/* Bytes that the account may still store; INT64_MAX: no limit. -EDQUOT when there are none. */
+int quota_room(struct repos *g, const char *account, int64_t *ret, struct err *err);
+
+/* ---- import.c, import_source.c, import_files.c ---- */
+int import_source(struct repos *g, const char *account, const char *path, const json_t *source,
+                  const char *branch, json_t **extra, struct err *err);
+int import_run(struct repos *g, const char *account, const char *path, const json_t *import,
+               const char *branch, json_t **extra, struct err *err);
+void extra_set(json_t **extra, const char *name, json_t *value_consume);
+
+/* ---- match.c: patterns that cannot run away ---- */
+struct match;
+struct match_opts {
+	bool regex, case_sensitive, whole_word;
+	bool glob; /* instead of regex: the whole text, with *, ** and ? */
+};
+int match_new(const char *pattern, const struct match_opts *o, struct match **ret, struct err *err);
+struct match *match_free(struct match *m);
+static inline void match_freep(struct match **m)
+{
+	*m = match_free(*m);
+}
+#define automatch AUTO(match_freep) struct match
+/* 1 with the first place, 0: none, -ELOOP: it takes too long. */
+int match_find(struct match *m, const char *p, size_t n, size_t *ret_start, size_t *ret_end);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* git/import.h - what the kinds of import share; for git/ only */
+#pragma once
+
+#include "git/git_internal.h"
+
+#define IMPORT_BYTES_MAX (INT64_C(4) << 30) /* of all files, unpacked */
+#define IMPORT_FILES_MAX 200000
+#define DOWNLOAD_BYTES_MAX (INT64_C(2) << 30)
+
+/* ---- import_source.c ---- */
+int source_url(const json_t *o, const char **ret, struct err *err);
+void source_hide(const char *url, char *ret, size_t size);
+int source_failed(const char *url, const char *says, json_t **extra, struct err *err);
+int source_fetch(struct repos *g, const char *path, const char *url, const char *const *refspecs,
+                 long long depth, json_t **extra, struct err *err);
+/* Fetches rev (NULL: the default branch) or all; ret_branch: what it became, "": source is empty.
+ */
+int source_take(struct repos *g, const char *path, const char *url, const char *rev, bool all,
+                long long depth, const char *want, char ret_branch[REPO_REF_SIZE], json_t **extra,
+                struct err *err);
+
+/* ---- tar.c: plain tar, piece by piece ---- */
+enum tar_type { TAR_FILE, TAR_LINK, TAR_HARDLINK };
+struct tar_entry {
+	enum tar_type type;
+	char path[PATH_MAX], target[PATH_MAX]; /* target: of links */
+	bool executable;
+	uint64_t size;
+};
+struct tar_ops {
+	int (*entry)(void *ctx, const struct tar_entry *e, struct err *err);
+	int (*data)(void *ctx, const uint8_t *p, size_t n, struct err *err); /* of a TAR_FILE */
+	int (*end)(void *ctx, struct err *err);                              /* of a TAR_FILE */
+};
+struct tar;
+struct tar *tar_new(const struct tar_ops *ops, void *ctx);
+struct tar *tar_free(struct tar *t);
+int tar_feed(struct tar *t, const uint8_t *p, size_t n, struct err *err);
+/* Was it whole? */
+int tar_finish(struct tar *t, struct err *err);
+
+/* ---- import_write.c: one commit of many files, through git fast-import ---- */
+struct import_commit {
+	const char *branch, *message, *name, *email; /* name, email: or NULL */
+};
+struct writer;
+int writer_open(struct repos *g, const char *path, const struct import_commit *c, int64_t room,
+                struct writer **ret, struct err *err);
+int writer_file(struct writer *w, const char *path, bool executable, bool link, uint64_t size,
+                struct err *err);
+int writer_data(struct writer *w, const void *p, size_t n, struct err *err);
+int writer_file_end(struct writer *w, struct err *err);
+int writer_copy(struct writer *w, const char *from, const char *to, struct err *err);
+size_t writer_count(const struct writer *w);
+int writer_close(struct writer *w, struct err *err); /* frees it, whatever happens */
+void writer_drop(struct writer *w);
+
+/* ---- download.c ---- */
+int download(struct repos *g, const char *url, int64_t max, int *ret_fd, json_t **extra,
+             struct err *err);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lfs.c - Git LFS: the batch API with basic transfers, bytes on the disk
+ *
+ * Bytes are kept once per account under their SHA-256 (git/lfs/<account>/<aa>/<oid>), and the store
+ * says which repositories have them: a token that may read one repository cannot ask it for
+ * another's files. An upload goes to a file without a name, is hashed on its way, and gets its name
+ * when the hash is right.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/id.h"
+#include "base/io.h"
+#include "git/git_internal.h"
+
+#define TAG "GIT_INVALID_REQUEST"
+
+static bool oid_valid(const char *s)
+{
+	return s && strlen(s) == LFS_OID_SIZE - 1 && !s[strspn(s, "0123456789abcdef")];
+}
+
+static int bad_oid(struct err *err)
+{
+	return err_tag(err, -EINVAL, "INVALID_OBJECT_ID", "a large file's id is a SHA-256 in hex");
+}
+
+static void lfs_path(const struct repos *g, const char *account, const char *oid,
+                     char ret[PATH_MAX], bool dir_only)
+{
+	snprintf(ret, PATH_MAX, "%s/lfs/%s/%.2s%s%s", g->root, account, oid, dir_only ? "" : "/",
+	         dir_only ? "" : oid);
+}
+
+/* ---- batch ---- */
+
+static bool takes_basic(const json_t *body)
+{
+	const json_t *transfers = json_object_get(body, "transfers"), *item;
+	size_t i;
+
+	if (!json_is_array(transfers))
+		return true;
+	json_array_foreach(transfers, i, item)
+	{
+		const char *s = json_string_value(item);
+
+		if (s && strcmp(s, "basic") == 0)
+			return true;
+	}
+	return json_array_size(transfers) == 0;
+}
+
+static json_t *action(const char *name, const char *href, const char *oid,
+                      const char *authorization)
+{
+	autobuf struct buf url = { 0 };
+	json_t *a;
+
+	buf_printf(&url, "%s/info/lfs/objects/%s", href, oid);
+	a = json_pack("{s:{s:s%, s:{}}}", name, "href", url.p, url.len, "header");
+	if (authorization)
+		json_object_set_new(json_object_get(json_object_get(a, name), "header"),
+		                    "Authorization", json_string(authorization));
+	return a;
+}
+
+static json_t *object_error(int code, const char *message)
+{
+	return json_pack("{s:i, s:s}", "code", code, "message", message);
+}
+
+struct batch {
+	struct repos *g;
+	const struct store_repo *r;
+	bool upload;
+	const char *href, *authorization;
+	int64_t room;
+};
+
+static json_t *batch_one(struct batch *b, const json_t *o)
+{
+	const char *oid = json_string_value(json_object_get(o, "oid"));
+	json_int_t size = json_integer_value(json_object_get(o, "size"));
+	struct err why = { 0 };
+	struct store_lfs have;
+	json_t *j;
+	int r;
+
+	if (!oid_valid(oid) || size < 0)
+		return json_pack("{s:s, s:I, s:o}", "oid", oid ? oid : "", "size", size, "error",
+		                 object_error(422, "not a SHA-256 in hex, or no size"));
+	j = json_pack("{s:s, s:I, s:b}", "oid", oid, "size", size, "authenticated", 1);
+	r = store_lfs_get(b->g->store, b->r->id, oid, &have, &why);
+	if (r < 0 && r != -ENOENT) {
+		json_object_set_new(j, "error", object_error(500, "the store cannot be asked"));
+	} else if (b->upload) {
+		if (r == 0)
+			return j; /* nothing to do */
+		if (size > b->room)
+			json_object_set_new(
+			        j, "error",
+			        object_error(507, "the account may not store that much"));
+		else
+			json_object_set_new(j, "actions",
+			                    action("upload", b->href, oid, b->authorization));
+	} else if (r == -ENOENT) {
+		json_object_set_new(j, "error", object_error(404, "there is no such object"));
+	} else {
+		json_object_set_new(j, "size", json_integer(have.bytes));
+		json_object_set_new(j, "actions",
+		                    action("download", b->href, oid, b->authorization));
+	}
+	return j;
+}
+
+int repo_lfs_batch(struct repos *g, const struct store_repo *r, const json_t *body, bool may_write,
+                   const char *href, const char *authorization, json_t **ret, json_t **extra,
+                   struct err *err)
+{
+	const json_t *objects = json_object_get(body, "objects"), *o;
+	const char *op = json_string_value(json_object_get(body, "operation"));
+	struct batch b = { .g = g, .r = r, .href = href, .authorization = authorization };
+	json_t *items;
+	size_t i;
+	int rc;
+
+	if (!op || (strcmp(op, "upload") != 0 && strcmp(op, "download") != 0) ||
+	    !json_is_array(objects) || json_array_size(objects) > LFS_OBJECTS_MAX)
+		return err_tag(
+		        err, -EINVAL, TAG,
+		        "a batch is {operation: \"upload\" or \"download\", objects: at most %d}",
+		        LFS_OBJECTS_MAX);
+	if (!takes_basic(body)) {
+		extra_set(extra, "requested",
+		          json_incref(json_object_get((json_t *)(uintptr_t)body, "transfers")));
+		extra_set(extra, "supported", json_pack("[s]", "basic"));
+		return err_tag(err, -EINVAL, "UNSUPPORTED_TRANSFER",
+		               "this server transfers large files as \"basic\" only");
+	}
+	b.upload = *op == 'u';
+	if (b.upload && !may_write)
+		return err_tag(err, -EACCES, "REPOSITORY_ACCESS_DENIED",
+		               "this repository may only be read");
+	if (b.upload && (rc = quota_room(g, r->account, &b.room, err)) < 0)
+		return rc;
+	items = json_array();
+	json_array_foreach(objects, i, o) json_array_append_new(items, batch_one(&b, o));
+	*ret = json_pack("{s:s, s:o, s:s}", "transfer", "basic", "objects", items, "hash_algo",
+	                 "sha256");
+	return 0;
+}
+
+/* ---- download ---- */
+
+int repo_lfs_get(struct repos *g, const struct store_repo *r, const char *oid, int *ret_fd,
+                 uint64_t *ret_len, struct err *err)
+{
+	struct store_lfs l;
+	char path[PATH_MAX];
+	struct stat st;
+	autofd int fd = -1;
+	int rc;
+
+	if (!oid_valid(oid))
+		return bad_oid(err);
+	if ((rc = store_lfs_get(g->store, r->id, oid, &l, err)) < 0)
+		return rc;
+	lfs_path(g, r->account, oid, path, /* dir_only= */ false);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND", "no large file '%s'", oid);
+	*ret_len = (uint64_t)st.st_size;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* ---- upload ---- */
+
+struct lfs_put {
+	struct repos *g;
+	struct store_lfs row;
+	EVP_MD_CTX *md;
+	int fd; /* owned; without a name */
+	int64_t room;
+};
+
+struct lfs_put *lfs_put_free(struct lfs_put *p)
+{
+	if (!p)
+		return NULL;
+	EVP_MD_CTX_free(p->md);
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p);
+	return NULL;
+}
+
+int lfs_put_open(struct repos *g, const struct store_repo *r, const char *oid, struct lfs_put **ret,
+                 struct err *err)
+{
+	struct lfs_put *p;
+	char dir[PATH_MAX];
+	int64_t room;
+	int rc;
+
+	if (!oid_valid(oid))
+		return bad_oid(err);
+	lfs_path(g, r->account, oid, dir, /* dir_only= */ true);
+	if ((rc = quota_room(g, r->account, &room, err)) < 0 ||
+	    (rc = io_mkdirs(dir, 0700, err)) < 0)
+		return rc;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return err_set(err, -ENOMEM, "out of memory");
+	p->g = g;
+	p->room = room;
+	snprintf(p->row.repo, sizeof(p->row.repo), "%s", r->id);
+	snprintf(p->row.account, sizeof(p->row.account), "%s", r->account);
+	snprintf(p->row.oid, sizeof(p->row.oid), "%s", oid);
+	p->md = EVP_MD_CTX_new();
+	p->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	if (!p->md || p->fd < 0 || EVP_DigestInit_ex(p->md, EVP_sha256(), NULL) != 1) {
+		rc = err_sys(err, p->fd < 0 ? -errno : -ENOMEM, "make a file in '%s'", dir);
+		lfs_put_free(p);
+		return rc;
+	}
+	*ret = p;
+	return 0;
+}
+
+int lfs_put_data(struct lfs_put *p, const void *data, size_t n, struct err *err)
+{
+	int r;
+
+	p->row.bytes += (int64_t)n;
+	if (p->row.bytes > p->room)
+		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		               "the file is larger than what the account may still store");
+	EVP_DigestUpdate(p->md, data, n);
+	r = io_write_all(p->fd, data, n);
+	return r < 0 ? err_sys(err, r, "write a large file") : 0;
+}
+
+int lfs_put_finish(struct lfs_put *p, struct err *err)
+{
+	unsigned char md[EVP_MAX_MD_SIZE];
+	char hex[LFS_OID_SIZE], path[PATH_MAX], self[64];
+	unsigned n = 0;
+
+	if (EVP_DigestFinal_ex(p->md, md, &n) != 1 || n != 32)
+		return err_set(err, -EIO, "cannot compute SHA-256");
+	hex_encode(md, n, hex);
+	if (strcmp(hex, p->row.oid) != 0)
+		return err_tag(err, -EINVAL, "INVALID_OBJECT_ID",
+		               "the bytes have another SHA-256 than their name");
+	lfs_path(p->g, p->row.account, p->row.oid, path, /* dir_only= */ false);
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->fd);
+	if (fsync(p->fd) < 0)
+		return err_sys(err, -errno, "write a large file");
+	if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "keep a large file");
+	return store_lfs_add(p->g->store, &p->row, err);
+}

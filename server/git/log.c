@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log.c - commits of a branch, a page at a time
+ *
+ * Newest first ("desc"): from the branch's tip or, with until, from that commit, down to the root
+ * or, with since, to the one after it. Oldest first ("asc") is the same row backwards, since
+ * included: the page that a client asks for next begins with next_commit either way.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "git/graph.h"
+
+/* A commit that a selector names, which must be the tip or below it. */
+static int selector(struct graph *gr, const char *sha, git_commit *tip, const char *branch,
+                    git_commit **ret, struct err *err)
+{
+	int r = rev_commit(gr->repo, sha, ret, err);
+
+	if (r < 0)
+		return r;
+	r = graph_before(gr, git_commit_id(*ret), git_commit_id(tip), err);
+	if (r < 0)
+		return r;
+	return r ? 0
+	         : err_tag(err, -EINVAL, "COMMIT_NOT_IN_BRANCH",
+	                   "commit %.40s is not in branch '%s'", sha, branch);
+}
+
+struct range {
+	git_commit *tip, *since, *until; /* owned; the latter may be NULL */
+};
+
+static void range_done(struct range *g)
+{
+	git_commit_free(g->tip);
+	git_commit_free(g->since);
+	git_commit_free(g->until);
+}
+
+static int find_range(struct graph *gr, const struct repo_log *q, const char *branch,
+                      struct range *ret, struct err *err)
+{
+	int r;
+
+	if ((r = rev_branch(gr->repo, branch, &ret->tip, err)) < 0 ||
+	    (q->since && (r = selector(gr, q->since, ret->tip, branch, &ret->since, err)) < 0) ||
+	    (q->until && (r = selector(gr, q->until, ret->tip, branch, &ret->until, err)) < 0))
+		return r;
+	if (!ret->since || !ret->until)
+		return 0;
+	r = graph_before(gr, git_commit_id(ret->since), git_commit_id(ret->until), err);
+	if (r < 0)
+		return r;
+	return r ? 0
+	         : err_tag(err, -EINVAL, "INVALID_RANGE",
+	                   "'until' must be 'since' or come after it in the history");
+}
+
+static json_t *selector_json(const struct repo_log *q)
+{
+	if (q->since && q->until)
+		return json_pack("{s:{s:s, s:s}}", "Range", "since", q->since, "until", q->until);
+	if (q->since)
+		return json_pack("{s:{s:s}}", "Since", "since", q->since);
+	if (q->until)
+		return json_pack("{s:{s:s}}", "Until", "until", q->until);
+	return json_null();
+}
+
+/* The page's place in the row, which is newest first. */
+static int page_json(git_repository *repo, const struct repo_log *q, const struct oids *row,
+                     json_t **ret_items, json_t **ret_next, struct err *err)
+{
+	size_t first = MIN((size_t)q->offset, row->n), end = MIN(first + q->limit, row->n);
+	json_t *items = json_array();
+
+	for (size_t i = first; i < end; i++) {
+		const git_oid *id = &row->v[q->asc ? row->n - 1 - i : i];
+		autocommit *c = NULL;
+		int rc = git_commit_lookup(&c, repo, id);
+
+		if (rc < 0) {
+			json_decref(items);
+			return git_fail(rc, "read a commit", err);
+		}
+		json_array_append_new(items, commit_json(c));
+	}
+	*ret_items = items;
+	*ret_next = end < row->n ? oid_json(&row->v[q->asc ? row->n - 1 - end : end]) : json_null();
+	return 0;
+}
+
+static int collect(struct graph *gr, const struct repo_log *q, const struct range *g,
+                   struct oids *row, struct err *err)
+{
+	const git_oid *from = git_commit_id(g->until ? g->until : g->tip);
+	const git_oid *since = g->since ? git_commit_id(g->since) : NULL;
+	/* Newest first and nobody wants to know how many: the page and one more are enough. */
+	size_t max = q->asc || !q->no_total ? SIZE_MAX : (size_t)q->offset + q->limit + 1;
+	int r = graph_walk(gr, from, since, max, row, err);
+
+	return r == 0 && since && q->asc ? oids_add(row, since, err) : r;
+}
+
+int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log *q, json_t **ret,
+             struct err *err)
+{
+	AUTO(range_done) struct range range = { 0 };
+	struct graph gr = { .g = g, .r = r };
+	autooids row = { 0 };
+	char branch[REPO_REF_SIZE];
+	json_t *items = NULL, *next = NULL;
+	autorepo *repo = NULL;
+	int rc;
+
+	if (q->has_offset && q->offset && (q->since || q->until))
+		return err_tag(err, -EINVAL, "OFFSET_WITH_SELECTOR",
+		               "'offset' does not go with 'since' and 'until'");
+	if ((rc = repo_open(g, r, &repo, err)) < 0)
+		return rc;
+	gr.repo = repo;
+	if (q->branch)
+		snprintf(branch, sizeof(branch), "%s", q->branch);
+	else if ((rc = rev_head(repo, branch, err)) < 0)
+		return rc;
+	rc = find_range(&gr, q, branch, &range, err);
+	/* The default branch of an empty repository has no commits, which is no error. */
+	if (rc == -ENOENT && !q->branch && !range.tip)
+		rc = 0;
+	if (rc == 0 && range.tip)
+		rc = collect(&gr, q, &range, &row, err);
+	if (rc < 0 || (rc = page_json(repo, q, &row, &items, &next, err)) < 0)
+		return rc;
+	*ret = json_pack("{s:o, s:I, s:I, s:s, s:o, s:o, s:o, s:o}", "commits", items, "count",
+	                 (json_int_t)json_array_size(items), "limit", (json_int_t)q->limit, "order",
+	                 q->asc ? "asc" : "desc", "offset",
+	                 q->since || q->until ? json_null() : json_integer(q->offset), "total",
+	                 q->no_total ? json_null() : json_integer((json_int_t)row.n), "selector",
+	                 selector_json(q), "next_commit", next);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * maint.c - what happens behind the back of those who push: measuring, packing, mending
+ *
+ * One thread takes repositories that were written to, measures them and, when loose objects or
+ * packs have become many, has Git pack them (objects younger than two weeks are never thrown away:
+ * a push may be about to name them). A repository is marked busy on the disk while it is written
+ * to; the marks that are there at start name those a crash interrupted, and only these lose their
+ * lock files and quarantined objects.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "git/git_internal.h"
+
+#define LOOSE_MAX 2000      /* objects before a repack; a 256th of it is counted */
+#define PACKS_MAX 30        /* packs before a repack */
+#define GC_MS (30 * 60000u) /* for one of them */
+#define DEPTH_MAX 64        /* directories inside directories, when measuring */
+
+/* ---- measuring ---- */
+
+static int64_t measure_dir(int fd_consume, unsigned depth)
+{
+	autodir DIR *d = fdopendir(fd_consume);
+	struct dirent *e;
+	struct stat st;
+	int64_t sum = 0;
+
+	if (!d) {
+		close(fd_consume);
+		return 0;
+	}
+	while ((e = readdir(d))) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
+			int sub = openat(dirfd(d), e->d_name,
+			                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+			if (sub >= 0)
+				sum += measure_dir(sub, depth + 1);
+		} else {
+			sum += st.st_blocks * 512;
+		}
+	}
+	return sum;
+}
+
+int64_t repo_measure(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? 0 : measure_dir(fd, 0);
+}
+
+static unsigned count_names(const char *dir, const char *ending)
+{
+	autodir DIR *d = opendir(dir);
+	struct dirent *e;
+	unsigned n = 0;
+
+	while (d && (e = readdir(d))) {
+		size_t k = strlen(e->d_name), m = strlen(ending);
+
+		n += e->d_name[0] != '.' && k >= m && strcmp(e->d_name + k - m, ending) == 0;
+	}
+	return n;
+}
+
+/* ---- packing ---- */
+
+static bool wants_packing(const char *repo)
+{
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s/objects/17", repo); /* hashes are uniform: any will do */
+	if (count_names(dir, "") > LOOSE_MAX / 256)
+		return true;
+	snprintf(dir, sizeof(dir), "%s/objects/pack", repo);
+	return count_names(dir, ".pack") > PACKS_MAX;
+}
+
+static void pack(struct repos *g, const char *id, const char *path)
+{
+	static const char *const argv[] = { GIT_PROGRAM, "-c",      "gc.auto=1",
+		                            "gc",        "--quiet", "--prune=2.weeks.ago",
+		                            NULL };
+	autorun struct run_result res = { 0 };
+	struct run_opts o = {
+		.repo = path, .argv = argv, .write = true, .out_max = 65536, .limit_ms = GC_MS
+	};
+	struct err err = { 0 };
+	int r = run_git(g, &o, &res, &err);
+
+	if (r < 0)
+		log_warn("repository %s: packing: %s", id, err.msg);
+	else if (res.status != 0)
+		log_warn("repository %s: packing ended with %d: %.200s", id, res.status,
+		         (char *)res.err_text.p);
+}
+
+static void look_after(struct repos *g, const char *id)
+{
+	struct store_repo repo;
+	struct err err = { 0 };
+	char path[PATH_MAX];
+
+	repo_path(g, id, path);
+	if (store_repo_get(g->store, id, &repo, &err) < 0)
+		return;
+	if (wants_packing(path))
+		pack(g, id, path);
+	if (store_repo_measured(g->store, id, repo_measure(path), 0, &err) < 0)
+		log_warn("repository %s: cannot note down its size: %s", id, err.msg);
+}
+
+static void *keeper_main(void *arg)
+{
+	struct repos *g = arg;
+	char id[REPO_ID_SIZE];
+
+	pthread_mutex_lock(&g->lock);
+	for (;;) {
+		while (!g->ending && g->n_dirty == 0)
+			pthread_cond_wait(&g->work, &g->lock);
+		if (g->ending)
+			break;
+		memcpy(id, g->dirty[0], sizeof(id));
+		memmove(g->dirty, g->dirty + 1, --g->n_dirty * sizeof(*g->dirty));
+		pthread_mutex_unlock(&g->lock);
+		look_after(g, id);
+		pthread_mutex_lock(&g->lock);
+	}
+	pthread_mutex_unlock(&g->lock);
+	return NULL;
+}
+
+void keeper_note(struct repos *g, const char *id)
+{
+	LOCK_SCOPE(&g->lock);
+	for (size_t i = 0; i < g->n_dirty; i++)
+		if (strcmp(g->dirty[i], id) == 0)
+			return;
+	if (g->n_dirty == g->cap_dirty) {
+		size_t cap = g->cap_dirty ? g->cap_dirty * 2 : 64;
+		void *p = realloc(g->dirty, cap * sizeof(*g->dirty));
+
+		if (!p)
+			return; /* measured with its next push */
+		g->dirty = p;
+		g->cap_dirty = cap;
+	}
+	snprintf(g->dirty[g->n_dirty++], sizeof(*g->dirty), "%s", id);
+	pthread_cond_signal(&g->work);
+}
+
+int keeper_start(struct repos *g, struct err *err)
+{
+	int r = pthread_create(&g->keeper, NULL, keeper_main, g);
+
+	if (r != 0)
+		return err_sys(err, -r, "start a thread");
+	g->keeper_runs = true;
+	return 0;
+}
+
+void keeper_stop(struct repos *g)
+{
+	if (g->keeper_runs) {
+		pthread_mutex_lock(&g->lock);
+		g->ending = true;
+		pthread_cond_signal(&g->work);
+		pthread_mutex_unlock(&g->lock);
+		pthread_join(g->keeper, NULL);
+	}
+	free(g->dirty);
+}
+
+/* ---- after a crash ---- */
+
+static void busy_path(struct repos *g, const char *id, unsigned mark, char ret[PATH_MAX])
+{
+	char name[REPO_ID_SIZE + 16];
+
+	snprintf(name, sizeof(name), "%s.%u", id, mark);
+	repos_path(g, "busy", name, ret);
+}
+
+unsigned busy_mark(struct repos *g, const char *id)
+{
+	static atomic_uint last;
+	unsigned mark = atomic_fetch_add(&last, 1);
+	char path[PATH_MAX];
+	int fd;
+
+	busy_path(g, id, mark, path);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		close(fd); /* without it a crash could leave a lock file that has to go by hand */
+	return mark;
+}
+
+void busy_clear(struct repos *g, const char *id, unsigned mark)
+{
+	char path[PATH_MAX];
+
+	busy_path(g, id, mark, path);
+	unlink(path);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), k = strlen(end);
+
+	return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* Removes lock files, and quarantines of objects that no reference can name. */
+static void mend_dir(int fd_consume, unsigned depth)
+{
+	autodir DIR *d = fdopendir(fd_consume);
+	struct dirent *e;
+
+	if (!d) {
+		close(fd_consume);
+		return;
+	}
+	while ((e = readdir(d))) {
+		int sub;
+
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (strncmp(e->d_name, "tmp_objdir-", 11) == 0 ||
+		    strncmp(e->d_name, "incoming-", 9) == 0) {
+			io_remove_tree(dirfd(d), e->d_name, NULL);
+			continue;
+		}
+		if (ends_with(e->d_name, ".lock") || strncmp(e->d_name, "tmp_", 4) == 0)
+			unlinkat(dirfd(d), e->d_name, 0);
+		sub = depth < DEPTH_MAX ? openat(dirfd(d), e->d_name,
+		                                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+		                        : -1;
+		if (sub >= 0)
+			mend_dir(sub, depth + 1);
+	}
+}
+
+static void mend_busy(struct repos *g)
+{
+	char path[PATH_MAX], id[REPO_ID_SIZE];
+	autodir DIR *d = NULL;
+	struct dirent *e;
+	int fd;
+
+	repos_path(g, "busy", "", path);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		snprintf(id, sizeof(id), "%.36s", e->d_name);
+		if (!repo_id_valid(id))
+			continue;
+		log_info("repository %s was being written to when the server ended: looking after "
+		         "it",
+		         id);
+		repo_path(g, id, path);
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd >= 0)
+			mend_dir(fd, 0);
+		unlinkat(dirfd(d), e->d_name, 0);
+		keeper_note(g, id);
+	}
+}
+
+static void empty_tmp(struct repos *g)
+{
+	char path[PATH_MAX];
+	autodir DIR *d = NULL;
+	struct dirent *e;
+
+	repos_path(g, "tmp", "", path);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			io_remove_tree(dirfd(d), e->d_name, NULL);
+}
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp(((const struct store_repo *)a)->id, ((const struct store_repo *)b)->id);
+}
+
+/* Directories that no row names: made, or being deleted, when the server ended. */
+static int drop_unknown(struct repos *g, struct err *err)
+{
+	autofree struct store_repo *known = NULL;
+	char path[PATH_MAX];
+	autodir DIR *d = NULL;
+	struct dirent *e;
+	size_t n = 0;
+	int r = store_repo_ids(g->store, &known, &n, err);
+
+	if (r < 0)
+		return r;
+	repos_path(g, "repos", "", path);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		struct store_repo key;
+
+		if (!ends_with(e->d_name, ".git"))
+			continue;
+		snprintf(key.id, sizeof(key.id), "%.*s", (int)strlen(e->d_name) - 4, e->d_name);
+		if (!repo_id_valid(key.id) || (n && bsearch(&key, known, n, sizeof(*known), by_id)))
+			continue;
+		log_info("repository %s is in no account: removing it", key.id);
+		io_remove_tree(dirfd(d), e->d_name, NULL);
+	}
+	return 0;
+}
+
+int repos_reconcile(struct repos *g, struct err *err)
+{
+	empty_tmp(g);
+	mend_busy(g);
+	return drop_unknown(g, err);
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proxy.c - the only way out of a child that fetches
+ *
+ * The child has a network namespace with nothing but a loopback; the socket that listens there is
+ * ours. We speak as much of an HTTP proxy as Git's HTTP library needs: CONNECT for https, absolute
+ * addresses for http. Names are resolved and connections made here, so every address is judged
+ * before anything is sent to it, redirects included, and what was judged is what is connected to.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "git/git_internal.h"
+
+#define CONNECTIONS_MAX 256 /* of one child, in its life */
+#define HEAD_MAX 16384u     /* bytes of a request's head */
+#define HEAD_MS 30000
+#define CONNECT_MS 15000
+#define STALL_MS 180000 /* a connection on which nothing moves */
+#define PIECE 65536u
+
+struct conn {
+	struct proxy *p;
+	pthread_t thread;
+	int fd; /* owned */
+};
+
+struct proxy {
+	int listen_fd, end_fd; /* owned */
+	bool allow_private;
+	pthread_t thread;
+	pthread_mutex_t lock; /* refusal */
+	char refusal[160];
+	struct conn conns[CONNECTIONS_MAX]; /* of the accepting thread, in order */
+	unsigned n;
+};
+
+static bool internal_v4(uint32_t a)
+{
+	static const struct {
+		uint32_t net, mask;
+	} nets[] = {
+		{ 0x00000000, 0xff000000 }, { 0x0a000000, 0xff000000 }, { 0x64400000, 0xffc00000 },
+		{ 0x7f000000, 0xff000000 }, { 0xa9fe0000, 0xffff0000 }, { 0xac100000, 0xfff00000 },
+		{ 0xc0000000, 0xffffff00 }, { 0xc0000200, 0xffffff00 }, { 0xc0a80000, 0xffff0000 },
+		{ 0xc6120000, 0xfffe0000 }, { 0xc6336400, 0xffffff00 }, { 0xcb007100, 0xffffff00 },
+		{ 0xe0000000, 0xe0000000 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(nets); i++)
+		if ((a & nets[i].mask) == nets[i].net)
+			return true;
+	return false;
+}
+
+bool addr_is_internal(const struct sockaddr *sa)
+{
+	const struct in6_addr *a;
+
+	if (sa->sa_family == AF_INET)
+		return internal_v4(
+		        ntohl(((const struct sockaddr_in *)(const void *)sa)->sin_addr.s_addr));
+	if (sa->sa_family != AF_INET6)
+		return true;
+	a = &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
+	if (IN6_IS_ADDR_V4MAPPED(a) || IN6_IS_ADDR_V4COMPAT(a))
+		return internal_v4(get_be32(a->s6_addr + 12));
+	if (a->s6_addr[0] == 0x20 && a->s6_addr[1] == 0x02) /* 6to4 holds an IPv4 address */
+		return internal_v4(get_be32(a->s6_addr + 2));
+	if (get_be32(a->s6_addr) == 0x0064ff9b) /* so does NAT64 */
+		return internal_v4(get_be32(a->s6_addr + 12));
+	return (a->s6_addr[0] & 0xe0) != 0x20; /* global unicast is 2000::/3, nothing else is */
+}
+
+static void refused(struct proxy *p, const char *host, const char *why)
+{
+	LOCK_SCOPE(&p->lock);
+	snprintf(p->refusal, sizeof(p->refusal), "%.80s: %s", host, why);
+}
+
+static int connect_one(const struct addrinfo *a)
+{
+	autofd int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int so = 0;
+	socklen_t len = sizeof(so);
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, a->ai_addr, a->ai_addrlen) < 0 && errno != EINPROGRESS)
+		return -errno;
+	if (io_wait(fd, POLLOUT, deadline_in(CONNECT_MS)) != 1)
+		return -ETIMEDOUT;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &so, &len) < 0 || so)
+		return so ? -so : -EIO;
+	return TAKE_FD(fd);
+}
+
+static int connect_to(struct proxy *p, const char *host, const char *port)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
+	int fd = -EHOSTUNREACH;
+	bool any = false;
+
+	if (getaddrinfo(host, port, &hints, &list) != 0) {
+		refused(p, host, "the name cannot be resolved");
+		return -EHOSTUNREACH;
+	}
+	for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+		if (!p->allow_private && addr_is_internal(a->ai_addr))
+			continue;
+		any = true;
+		fd = connect_one(a);
+	}
+	freeaddrinfo(list);
+	if (!any)
+		refused(p, host, "the address is internal, and the server does not allow these");
+	else if (fd < 0)
+		refused(p, host, "no connection");
+	return fd;
+}
+
+/* "host:port" or "[::1]:port"; def: without a port. */
+static bool split_authority(char *s, const char *def, const char **ret_host, const char **ret_port)
+{
+	char *colon, *close_br = NULL;
+
+	if (*s == '[') {
+		close_br = strchr(s, ']');
+		if (!close_br)
+			return false;
+		*close_br = '\0';
+		*ret_host = s + 1;
+		colon = close_br[1] == ':' ? close_br + 1 : NULL;
+	} else {
+		*ret_host = s;
+		colon = strchr(s, ':');
+	}
+	*ret_port = def;
+	if (colon) {
+		*colon = '\0';
+		*ret_port = colon + 1;
+	}
+	return **ret_host && *ret_port && **ret_port && strlen(*ret_port) < 6 &&
+	       !(*ret_port)[strspn(*ret_port, "0123456789")];
+}
+
+/* Head up to and with the empty line; bytes behind it are kept too. */
+static ssize_t read_head(int fd, char *buf)
+{
+	uint64_t deadline = deadline_in(HEAD_MS);
+	size_t n = 0;
+
+	while (n < HEAD_MAX) {
+		ssize_t k;
+
+		if (io_wait(fd, POLLIN, deadline) != 1)
+			return -ETIMEDOUT;
+		k = recv(fd, buf + n, HEAD_MAX - n, 0);
+		if (k <= 0)
+			return -ECONNRESET;
+		n += (size_t)k;
+		buf[n] = '\0';
+		if (strstr(buf, "\r\n\r\n"))
+			return (ssize_t)n;
+	}
+	return -EMSGSIZE;
+}
+
+static int send_all(int fd, const char *p, size_t n)
+{
+	while (n) {
+		ssize_t k;
+
+		if (io_wait(fd, POLLOUT, deadline_in(STALL_MS)) != 1)
+			return -ETIMEDOUT;
+		k = send(fd, p, n, MSG_NOSIGNAL);
+		if (k < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (k <= 0)
+			return -EPIPE;
+		p += k;
+		n -= (size_t)k;
+	}
+	return 0;
+}
+
+/* Both ways, until the far end is done. */
+static void relay(struct proxy *p, int near, int far)
+{
+	autofree char *buf = malloc(PIECE);
+	bool near_open = true;
+
+	while (buf) {
+		struct pollfd f[] = { { .fd = far, .events = POLLIN },
+			              { .fd = near_open ? near : -1, .events = POLLIN },
+			              { .fd = p->end_fd, .events = POLLIN } };
+		ssize_t k;
+
+		if (poll(f, ARRAY_SIZE(f), STALL_MS) <= 0 || f[2].revents)
+			return;
+		if (f[1].revents) {
+			k = recv(near, buf, PIECE, 0);
+			if (k <= 0) {
+				near_open = false;
+				shutdown(far, SHUT_WR);
+			} else if (send_all(far, buf, (size_t)k) < 0) {
+				return;
+			}
+		}
+		if (f[0].revents) {
+			k = recv(far, buf, PIECE, 0);
+			if (k <= 0 || send_all(near, buf, (size_t)k) < 0)
+				return;
+		}
+	}
+}
+
+static void answer(int fd, const char *status)
+{
+	char text[128];
+	int n = snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n", status);
+
+	send_all(fd, text, (size_t)n);
+}
+
+/* "GET http://host/path HTTP/1.1" goes on as "GET /path HTTP/1.1", one request per connection. */
+static int forward_plain(int far, const char *method, const char *path, const char *rest,
+                         size_t n_rest)
+{
+	autobuf struct buf b = { 0 };
+
+	buf_printf(&b, "%s /%s HTTP/1.1\r\nConnection: close\r\n", method, path);
+	buf_put(&b, rest, n_rest);
+	return b.failed ? -ENOMEM : send_all(far, (char *)b.p, b.len);
+}
+
+static void serve(struct conn *c, char *head, size_t n)
+{
+	char *method = head, *target = strchr(head, ' '), *end, *line_end = strstr(head, "\r\n");
+	const char *host, *port, *path = "";
+	bool tunnel;
+	autofd int far = -1;
+
+	if (!target || target > line_end || !(end = strchr(target + 1, ' ')) || end > line_end) {
+		answer(c->fd, "400 Bad Request");
+		return;
+	}
+	*target++ = '\0';
+	*end = '\0';
+	tunnel = strcmp(method, "CONNECT") == 0;
+	if (!tunnel) {
+		char *slash;
+
+		if (strncmp(target, "http://", 7) != 0) {
+			answer(c->fd, "400 Bad Request");
+			return;
+		}
+		target += 7;
+		slash = strchr(target, '/');
+		if (slash) {
+			*slash = '\0';
+			path = slash + 1;
+		}
+	}
+	if (!split_authority(target, tunnel ? "443" : "80", &host, &port)) {
+		answer(c->fd, "400 Bad Request");
+		return;
+	}
+	far = connect_to(c->p, host, port);
+	if (far < 0) {
+		answer(c->fd, "403 Forbidden");
+		return;
+	}
+	line_end += 2;
+	if (tunnel)
+		answer(c->fd, "200 Connection established");
+	else if (forward_plain(far, method, path, line_end, n - (size_t)(line_end - head)) < 0)
+		return;
+	relay(c->p, c->fd, far);
+}
+
+static void *conn_main(void *arg)
+{
+	struct conn *c = arg;
+	autofree char *head = malloc(HEAD_MAX + 1);
+	ssize_t n = head ? read_head(c->fd, head) : -ENOMEM;
+
+	if (n > 0)
+		serve(c, head, (size_t)n);
+	shutdown(c->fd, SHUT_RDWR);
+	return NULL;
+}
+
+static void *proxy_main(void *arg)
+{
+	struct proxy *p = arg;
+
+	for (;;) {
+		struct pollfd f[] = { { .fd = p->n < CONNECTIONS_MAX ? p->listen_fd : -1,
+			                .events = POLLIN },
+			              { .fd = p->end_fd, .events = POLLIN } };
+		struct conn *c = &p->conns[p->n];
+
+		if (poll(f, ARRAY_SIZE(f), -1) < 0 && errno != EINTR)
+			break;
+		if (f[1].revents)
+			break;
+		if (!f[0].revents)
+			continue;
+		c->p = p;
+		c->fd = accept4(p->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+		if (c->fd < 0)
+			continue;
+		if (pthread_create(&c->thread, NULL, conn_main, c) != 0)
+			close(c->fd);
+		else
+			p->n++;
+	}
+	for (unsigned i = 0; i < p->n; i++) {
+		shutdown(p->conns[i].fd, SHUT_RDWR);
+		pthread_join(p->conns[i].thread, NULL);
+		close(p->conns[i].fd);
+	}
+	return NULL;
+}
+
+int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, struct err *err)
+{
+	struct proxy *p = calloc(1, sizeof(*p));
+
+	if (!p) {
+		close(listen_fd_consume);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	p->listen_fd = listen_fd_consume;
+	p->allow_private = allow_private;
+	p->end_fd = eventfd(0, EFD_CLOEXEC);
+	pthread_mutex_init(&p->lock, NULL);
+	if (p->end_fd < 0 || fcntl(p->listen_fd, F_SETFL, O_NONBLOCK) < 0 ||
+	    pthread_create(&p->thread, NULL, proxy_main, p) != 0) {
+		close(p->listen_fd);
+		if (p->end_fd >= 0)
+			close(p->end_fd);
+		free(p);
+		return err_set(err, -EAGAIN, "cannot start a proxy");
+	}
+	*ret = p;
+	return 0;
+}
+
+struct proxy *proxy_stop(struct proxy *p, char *ret_refusal, size_t size)
+{
+	if (!p)
+		return NULL;
+	eventfd_write(p->end_fd, 1);
+	pthread_join(p->thread, NULL);
+	snprintf(ret_refusal, size, "%s", p->refusal);
+	close(p->listen_fd);
+	close(p->end_fd);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+	return NULL;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* search_files.c - names of files of a revision; and the globs that other searches are narrowed by
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "git/search.h"
+
+#define DEPTH_MAX 128
+
+int globs_new(const struct repo_search *q, const char *tag, struct globs *ret, struct err *err)
+{
+	struct match_opts o = { .glob = true, .case_sensitive = true };
+	const char *in = q->path_pattern, *out = q->exclude_pattern;
+	int r = 0;
+
+	*ret = (struct globs){ 0 };
+	if (in)
+		r = match_new(in + (*in == '/'), &o, &ret->in, err);
+	if (r == 0 && out)
+		r = match_new(out + (*out == '/'), &o, &ret->out, err);
+	if (r < 0) {
+		err->tag = tag;
+		globs_done(ret);
+	}
+	return r;
+}
+
+void globs_done(struct globs *g)
+{
+	g->in = match_free(g->in);
+	g->out = match_free(g->out);
+}
+
+bool globs_pass(const struct globs *g, const char *path)
+{
+	size_t n = strlen(path), a, b;
+
+	return (!g->in || match_find(g->in, path, n, &a, &b) == 1) &&
+	       (!g->out || match_find(g->out, path, n, &a, &b) != 1);
+}
+
+int search_glob_check(const struct repo_search *q, const char *tag, struct err *err)
+{
+	struct globs g;
+	int r = globs_new(q, tag, &g, err);
+
+	if (r == 0)
+		globs_done(&g);
+	return r;
+}
+
+struct walk {
+	const struct repo_search *q;
+	struct match *m;
+	struct globs globs;
+	git_odb *odb;
+	json_t *files;
+	size_t found;
+	uint64_t deadline;
+	char path[PATH_MAX];
+};
+
+static void add(struct walk *w, const git_tree_entry *e)
+{
+	size_t len = 0;
+	git_object_t type;
+
+	if (w->found++ < w->q->offset || json_array_size(w->files) >= w->q->max_results)
+		return;
+	if (git_odb_read_header(&len, &type, w->odb, git_tree_entry_id(e)) < 0)
+		len = 0;
+	json_array_append_new(
+	        w->files, json_pack("{s:o, s:o, s:I}", "path", text_json(w->path, strlen(w->path)),
+	                            "extension", extension_json(w->path), "size", (json_int_t)len));
+}
+
+/* w->path holds the first n bytes: the directory with its slash. */
+static int look(struct walk *w, git_repository *repo, git_tree *t, size_t n, unsigned depth,
+                struct err *err)
+{
+	int r = 0;
+
+	if (depth > DEPTH_MAX)
+		return 0;
+	if (deadline_left(w->deadline) == 0)
+		return err_set(err, -ETIMEDOUT, "too slow");
+	for (size_t i = 0; i < git_tree_entrycount(t) && r == 0; i++) {
+		const git_tree_entry *e = git_tree_entry_byindex(t, i);
+		size_t len = (size_t)snprintf(w->path + n, sizeof(w->path) - n, "%s",
+		                              git_tree_entry_name(e));
+		size_t a, b;
+
+		if (n + len + 2 > sizeof(w->path))
+			continue;
+		if (git_tree_entry_type(e) == GIT_OBJECT_TREE) {
+			autotree *sub = NULL;
+
+			if (git_tree_lookup(&sub, repo, git_tree_entry_id(e)) < 0)
+				continue;
+			w->path[n + len] = '/';
+			w->path[n + len + 1] = '\0';
+			r = look(w, repo, sub, n + len + 1, depth + 1, err);
+			continue;
+		}
+		r = match_find(w->m, w->path, n + len, &a, &b);
+		if (r == 1 && globs_pass(&w->globs, w->path))
+			add(w, e);
+		r = MIN(r, 0);
+	}
+	return r;
+}
+
+static void walk_done(struct walk *w)
+{
+	match_free(w->m);
+	globs_done(&w->globs);
+	git_odb_free(w->odb);
+	json_decref(w->files);
+}
+
+int repo_search_files(struct repos *g, const struct store_repo *r, const struct repo_search *q,
+                      json_t **ret, struct err *err)
+{
+	AUTO(walk_done)
+	struct walk w = { .q = q, .deadline = deadline_in((unsigned)search_limit_ms(g)) };
+	struct match_opts mo = { .regex = q->regex,
+		                 .case_sensitive = q->case_sensitive,
+		                 .glob = !q->regex && strpbrk(q->query, "*?[") };
+	autorepo *repo = NULL;
+	autocommit *c = NULL;
+	autotree *root = NULL;
+	int rc;
+
+	if (!*q->query)
+		return err_tag(err, -EINVAL, "FILENAME_EMPTY_QUERY", "'query' is empty");
+	if (match_new(q->query, &mo, &w.m, err) < 0) {
+		err->tag = "FILENAME_INVALID_PATTERN";
+		return err->code;
+	}
+	if ((rc = globs_new(q, "FILENAME_INVALID_PATTERN", &w.globs, err)) < 0 ||
+	    (rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, q->rev, &c, err)) < 0)
+		return rc;
+	if ((rc = git_commit_tree(&root, c)) < 0 || (rc = git_repository_odb(&w.odb, repo)) < 0)
+		return git_fail(rc, "read the tree", err);
+	w.files = json_array();
+	rc = look(&w, repo, root, 0, 0, err);
+	if (rc < 0)
+		return search_too_slow(g, "FILENAME_INVALID_PATTERN", rc == -ELOOP, err);
+	*ret = json_pack("{s:I, s:b, s:O}", "totalFiles", (json_int_t)w.found, "hasMore",
+	                 (size_t)q->offset + q->max_results < w.found, "files", w.files);
+	return 0;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service.c - upload-pack, receive-pack and archive, fed and read piece by piece
+ *
+ * A client sends its whole request before it reads an answer. upload-pack's request is short and
+ * comes as a file; a push may have any size and goes into a pipe while it arrives, so what
+ * receive-pack says meanwhile (progress) is taken out of the other pipe and kept, up to a limit:
+ * neither end can wait for the other for ever. Memory is two pipes and that.
+ *
+ * A push whose last byte was passed on is let come to its end even when the client leaves: what Git
+ * accepted is told to everyone who wants to know.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "git/git_internal.h"
+
+#define KEPT_MAX (1u << 20)  /* of what receive-pack says while it is fed: progress, a few KB */
+#define FINISH_MS 600000     /* for a push whose client has left */
+#define PIPE_BYTES (1 << 20) /* asked of the kernel; less will do */
+#define PROTOCOL_MAX 64
+
+struct wire {
+	struct repos *g;
+	struct store_repo repo;
+	char by[ID_SIZE];
+	struct child c;
+	int in, out;     /* owned; our ends */
+	int updates;     /* owned; what the hook wrote, or -1 */
+	struct buf kept; /* said while it was fed */
+	size_t kept_at;
+	bool push, fed, over, bad;
+	unsigned mark;
+	bool marked;
+};
+
+/* "version=2" and the like; anything else is not passed on. */
+static bool protocol_ok(const char *s)
+{
+	return s && strlen(s) < PROTOCOL_MAX &&
+	       s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789=:.-")] == '\0';
+}
+
+static struct wire *wire_new(struct repos *g, const struct store_repo *r, const char *by)
+{
+	struct wire *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->g = g;
+	s->repo = *r;
+	s->c = CHILD_NONE;
+	s->in = s->out = s->updates = -1;
+	snprintf(s->by, sizeof(s->by), "%s", by ? by : "");
+	return s;
+}
+
+static int updates_file(struct repos *g, struct err *err)
+{
+	int fd = memfd_create("updates", MFD_CLOEXEC);
+
+	return fd < 0 ? err_sys(err, -errno, "make a file in memory") : fd;
+}
+
+/* Closes what is the child's; ours are in s. */
+static int spawn(struct wire *s, const char *const *argv, const char *const *env, int stdin_fd,
+                 struct err *err)
+{
+	struct child_opts o = { .argv = argv,
+		                .env = env,
+		                .in = stdin_fd,
+		                .err = -1,
+		                .extra = s->updates,
+		                .write = s->push,
+		                .cpu_s = SERVICE_CPU_S };
+	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, r = 0;
+	char path[PATH_MAX];
+
+	repo_path(s->g, s->repo.id, path);
+	o.repo = path;
+	if (stdin_fd < 0 && s->push && pipe2(in, O_CLOEXEC) < 0)
+		r = err_sys(err, -errno, "make a pipe");
+	if (r == 0 && pipe2(out, O_CLOEXEC) < 0)
+		r = err_sys(err, -errno, "make a pipe");
+	if (r == 0) {
+		o.in = in[0] >= 0 ? in[0] : stdin_fd;
+		o.out = out[1];
+		fcntl(out[0], F_SETFL, O_NONBLOCK);
+		fcntl(out[0], F_SETPIPE_SZ, PIPE_BYTES);
+		if (in[1] >= 0) {
+			fcntl(in[1], F_SETFL, O_NONBLOCK);
+			fcntl(in[1], F_SETPIPE_SZ, PIPE_BYTES);
+		}
+		r = child_start(s->g, &o, &s->c, NULL, err);
+	}
+	if (in[0] >= 0)
+		close(in[0]);
+	if (out[1] >= 0)
+		close(out[1]);
+	s->in = in[1];
+	s->out = out[0];
+	return r;
+}
+
+static int start_pack(struct wire *s, const struct wire_opts *o, bool stateless, struct err *err)
+{
+	char protocol[PROTOCOL_MAX + 16], max_input[64];
+	const char *env[] = { NULL, NULL };
+	const char *argv[10];
+	int64_t room = INT64_MAX;
+	size_t n = 0;
+	int r;
+
+	argv[n++] = GIT_PROGRAM;
+	if (s->push && !o->advertise) {
+		if ((r = quota_room(s->g, s->repo.account, &room, err)) < 0)
+			return r;
+		snprintf(max_input, sizeof(max_input), "receive.maxInputSize=%lld",
+		         room == INT64_MAX ? 0 : (long long)room);
+		argv[n++] = "-c";
+		argv[n++] = max_input;
+	}
+	argv[n++] = s->push ? "receive-pack" : "upload-pack";
+	if (stateless)
+		argv[n++] = "--stateless-rpc";
+	if (o->advertise)
+		argv[n++] = "--advertise-refs";
+	if (!s->push)
+		argv[n++] = "--strict";
+	argv[n++] = ".";
+	argv[n] = NULL;
+	if (protocol_ok(o->protocol)) {
+		snprintf(protocol, sizeof(protocol), "GIT_PROTOCOL=%s", o->protocol);
+		env[0] = protocol;
+	}
+	if (s->push && !o->advertise) {
+		if ((s->updates = updates_file(s->g, err)) < 0)
+			return s->updates;
+		s->mark = busy_mark(s->g, s->repo.id);
+		s->marked = true;
+	}
+	return spawn(s, argv, env, o->stdin_fd, err);
+}
+
+int wire_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
+               struct wire **ret, struct err *err)
+{
+	struct wire *s = wire_new(g, r, o->by);
+	int rc;
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	s->push = o->kind == REPO_RECEIVE_PACK;
+	rc = start_pack(s, o, /* stateless= */ true, err);
+	if (rc < 0) {
+		wire_free(s);
+		return rc;
+	}
+	if (s->in < 0)
+		s->fed = true;
+	*ret = s;
+	return 0;
+}
+
+int wire_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
+                 struct wire **ret, struct err *err)
+{
+	const char *argv[] = { GIT_PROGRAM, "archive", NULL, NULL, NULL };
+	struct wire *s = wire_new(g, r, NULL);
+	char how[32], sha[REPO_SHA_SIZE];
+	autorepo *repo = NULL;
+	autocommit *c = NULL;
+	int rc;
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	snprintf(how, sizeof(how), "--format=%s", format);
+	argv[2] = how;
+	argv[3] = sha;
+	if ((rc = repo_open(g, r, &repo, err)) == 0 && (rc = rev_commit(repo, rev, &c, err)) == 0) {
+		git_oid_tostr(sha, sizeof(sha), git_commit_id(c));
+		rc = spawn(s, argv, NULL, -1, err);
+	}
+	if (rc < 0) {
+		wire_free(s);
+		return rc;
+	}
+	s->fed = true;
+	*ret = s;
+	return 0;
+}
+
+/* Takes what there is without waiting. */
+static int keep(struct wire *s, struct err *err)
+{
+	uint8_t *p;
+	ssize_t n;
+
+	if (s->kept.len >= KEPT_MAX)
+		return err_set(err, -EFBIG, "receive-pack says more than anyone would read");
+	p = buf_reserve(&s->kept, 16384);
+	if (!p)
+		return err_set(err, -ENOMEM, "out of memory");
+	n = read(s->out, p, 16384);
+	if (n > 0)
+		s->kept.len += (size_t)n;
+	if (n == 0) /* it has closed its end: it will read no more */
+		return err_set(err, -EPIPE, "Git takes no more of the push");
+	return 0;
+}
+
+int wire_write(struct wire *s, const void *p, size_t n, struct err *err)
+{
+	const uint8_t *at = p;
+	int r;
+
+	while (n > 0) {
+		struct pollfd f[] = { { .fd = s->in, .events = POLLOUT },
+			              { .fd = s->out, .events = POLLIN } };
+		ssize_t k;
+
+		if (s->in < 0 || s->over)
+			return err_set(err, -EPIPE, "Git takes no more of the push");
+		k = write(s->in, at, n);
+		if (k > 0) {
+			at += k;
+			n -= (size_t)k;
+			continue;
+		}
+		if (k < 0 && errno == EPIPE) {
+			close(TAKE_FD(s->in));
+			return err_set(err, -EPIPE, "Git takes no more of the push");
+		}
+		if (k < 0 && errno != EAGAIN && errno != EINTR)
+			return err_sys(err, -errno, "feed receive-pack");
+		r = poll(f, ARRAY_SIZE(f), SERVICE_STALL_MS);
+		if (r == 0)
+			return err_set(err, -ETIMEDOUT, "receive-pack does not go on");
+		if (r > 0 && f[1].revents && (r = keep(s, err)) < 0)
+			return r;
+	}
+	return 0;
+}
+
+void wire_write_end(struct wire *s)
+{
+	if (s->in >= 0)
+		close(TAKE_FD(s->in));
+	s->fed = true;
+}
+
+/* Its output has ended, so it ends; a push is told about before anybody hears of the end. */
+static ssize_t at_end(struct wire *s, struct err *err)
+{
+	int st;
+
+	if (!s->over) {
+		s->over = true;
+		st = child_wait(&s->c, deadline_in(SERVICE_STALL_MS));
+		s->bad = st != 0;
+		if (s->updates >= 0)
+			push_tell_file(s->g, &s->repo, s->by, s->updates);
+	}
+	return s->bad ? err_set(err, -EIO, "git failed") : -ENODATA;
+}
+
+ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err)
+{
+	ssize_t k;
+
+	if (s->kept_at < s->kept.len) {
+		k = (ssize_t)MIN(n, s->kept.len - s->kept_at);
+		memcpy(p, s->kept.p + s->kept_at, (size_t)k);
+		s->kept_at += (size_t)k;
+		return k;
+	}
+	if (s->over)
+		return at_end(s, err);
+	do
+		k = read(s->out, p, n);
+	while (k < 0 && errno == EINTR);
+	if (k > 0)
+		return k;
+	if (k < 0)
+		return errno == EAGAIN ? 0 : err_sys(err, -errno, "read from git");
+	k = at_end(s, err);
+	/* receive-pack has told the client itself what it refused. */
+	return s->push && k == -EIO ? -ENODATA : k;
+}
+
+int wire_fd(struct wire *s)
+{
+	return s->out;
+}
+
+/* Nobody listens any more, but the push is whole. */
+static void drain(struct wire *s)
+{
+	uint64_t deadline = deadline_in(FINISH_MS);
+	struct err err = { 0 };
+	char sink[16384];
+	ssize_t n;
+
+	do {
+		n = wire_read(s, sink, sizeof(sink), &err);
+		if (n == 0 && io_wait(s->out, POLLIN, deadline) != 1)
+			break;
+	} while (n >= 0);
+}
+
+struct wire *wire_free(struct wire *s)
+{
+	if (!s)
+		return NULL;
+	if (s->c.g && s->push && s->fed && !s->over)
+		drain(s);
+	child_end(&s->c);
+	if (s->updates >= 0 && !s->over)
+		push_tell_file(s->g, &s->repo, s->by, s->updates);
+	if (s->marked)
+		busy_clear(s->g, s->repo.id, s->mark);
+	if (s->in >= 0)
+		close(s->in);
+	if (s->out >= 0)
+		close(s->out);
+	if (s->updates >= 0)
+		close(s->updates);
+	buf_done(&s->kept);
+	free(s);
+	return NULL;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chan.c - bytes between a channel of the client and a flow of the guest
+ *
+ * Each direction holds at most one chunk here. From the guest no more is taken than the client's
+ * window has room for, and nothing while earlier bytes still wait for the socket; from the client
+ * nothing while the guest did not take the last chunk. The two directions end on their own. A
+ * program's end is told when all it wrote has been passed on.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "ssh/ssh_internal.h"
+
+#define EXIT_FAILED 255 /* as OpenSSH's client: it was the connection, not the program */
+
+struct chan *chan_new(struct conn *c)
+{
+	struct chan *x = c->n_chans < SSHD_CHANNELS_MAX ? calloc(1, sizeof(*x)) : NULL;
+
+	if (!x)
+		return NULL;
+	x->c = c;
+	c->chans[c->n_chans++] = x;
+	atomic_fetch_add(&c->d->n_channels, 1);
+	return x;
+}
+
+void chan_free(struct chan *x)
+{
+	guest_flow_close(x->f);
+	if (x->asked) {
+		if (!x->c->broken)
+			ssh_message_reply_default(x->asked);
+		ssh_message_free(x->asked);
+	}
+	if (x->ch && !x->c->broken) {
+		if (x->cb)
+			ssh_remove_channel_callbacks(x->ch, x->cb);
+		ssh_channel_free(x->ch); /* closes it, and waits by itself for the client's close */
+	}
+	for (size_t i = 0; i < x->n_env; i++)
+		free(x->env[i]);
+	buf_done(&x->in);
+	buf_done(&x->out);
+	buf_done(&x->answer);
+	atomic_fetch_sub(&x->c->d->n_channels, 1);
+	free(x->cb);
+	free(x);
+}
+
+void chan_over(struct chan *x)
+{
+	x->state = CHAN_OVER;
+}
+
+void chan_say(struct chan *x, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text) - 2, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return;
+	n = MIN(n, (int)sizeof(text) - 3);
+	n += snprintf(text + n, sizeof(text) - (size_t)n, "%s", x->has_pty ? "\r\n" : "\n");
+	if (chan_write(x, /* to_stderr= */ true, text, 1) == 1)
+		chan_write(x, /* to_stderr= */ true, text + 1, (uint32_t)n - 1);
+}
+
+static void tell_exit(struct chan *x)
+{
+	struct guest_exec_result res = { 0 };
+	struct err err = { 0 };
+	const char *name;
+
+	if (guest_run_result(x->f, &res, &err) < 0) {
+		chan_say(x, "pando: %s", err.msg);
+		ssh_channel_request_send_exit_status(x->ch, EXIT_FAILED);
+		return;
+	}
+	name = res.signal ? signal_name(res.signal) : NULL;
+	if (name)
+		ssh_channel_request_send_exit_signal(x->ch, name, 0, "", "");
+	else
+		ssh_channel_request_send_exit_status(x->ch, res.exit_code);
+}
+
+/* All that the guest said was passed on. */
+static void guest_ended(struct chan *x)
+{
+	if (x->program)
+		tell_exit(x);
+	if (!x->out_eof)
+		ssh_channel_send_eof(x->ch);
+	x->out_eof = true;
+	ssh_channel_close(x->ch);
+	chan_over(x);
+}
+
+/* What waits for the client; false when it cannot go on now. */
+static bool flush(struct chan *x)
+{
+	while (x->out_off < x->out.len) {
+		const uint8_t *p = x->out.p + x->out_off;
+		uint32_t n = (uint32_t)(x->out.len - x->out_off);
+		int k = chan_write(x, x->out_chan == 2, p, n);
+
+		if (k < 0 && k != SSH_AGAIN) { /* it does not listen any more */
+			x->out_off = x->out.len;
+			break;
+		}
+		if (k <= 0)
+			return false;
+		x->out_off += (size_t)k;
+	}
+	buf_reset(&x->out);
+	x->out_off = 0;
+	return true;
+}
+
+static bool move_out(struct chan *x)
+{
+	uint32_t room;
+	struct err err = { 0 };
+	ssize_t n;
+
+	if (!flush(x) || conn_write_waits(x->c))
+		return false;
+	room = ssh_channel_window_size(x->ch);
+	if (!room && !(guest_flow_eof(x->f, 1) && (!x->program || guest_flow_eof(x->f, 2))))
+		return false; /* the end needs no room */
+	n = guest_flow_read(x->f, &x->out_chan, x->c->chunk, MIN(room, SSHD_CHUNK), &err);
+	if (n > 0) {
+		buf_put(&x->out, x->c->chunk, (size_t)n);
+		if (x->out.failed)
+			conn_end(x->c, "out of memory");
+		flush(x);
+		return !x->c->broken;
+	}
+	if (n == -ENODATA)
+		guest_ended(x);
+	else if (n < 0)
+		x->c->look_at = 0; /* the machine is gone: the next look says how */
+	else if (!x->program && !x->out_eof && guest_flow_eof(x->f, 1)) {
+		ssh_channel_send_eof(x->ch);
+		x->out_eof = true;
+	}
+	return false;
+}
+
+/* What the guest did not take yet; false when it takes no more now. */
+static bool feed(struct chan *x)
+{
+	while (x->in_off < x->in.len) {
+		ssize_t k = guest_flow_feed(x->f, x->in.p + x->in_off, x->in.len - x->in_off, NULL);
+
+		if (k < 0)
+			x->c->look_at = 0;
+		if (k <= 0)
+			return false;
+		x->in_off += (size_t)k;
+	}
+	buf_reset(&x->in);
+	x->in_off = 0;
+	return true;
+}
+
+static bool move_in(struct chan *x)
+{
+	int n;
+
+	if (x->in_eof)
+		return false;
+	if (!feed(x)) {
+		n = ssh_channel_poll(x->ch, 0);
+		x->c->held += n > 0 ? (size_t)n : 0;
+		return false;
+	}
+	n = ssh_channel_read_nonblocking(x->ch, x->c->chunk, SSHD_CHUNK, 0);
+	if (n > 0) {
+		buf_put(&x->in, x->c->chunk, (size_t)n);
+		if (x->in.failed)
+			conn_end(x->c, "out of memory");
+		feed(x);
+		return true;
+	}
+	if (n == SSH_EOF || ssh_channel_is_eof(x->ch)) {
+		x->in_eof = true;
+		guest_flow_feed_eof(x->f, NULL);
+	}
+	return false;
+}
+
+bool chan_turn(struct chan *x)
+{
+	bool moved;
+
+	if (x->c->broken)
+		return false;
+	if (x->f)
+		guest_flow_seen(x->f);
+	switch (x->state) {
+	case CHAN_RESOLVING:
+	case CHAN_DIALING:
+		direct_turn(x);
+		return false;
+	case CHAN_KNOCKING:
+		forward_knock(x);
+		return false;
+	case CHAN_NEW:
+		if (ssh_channel_is_closed(x->ch))
+			chan_over(x);
+		return false;
+	case CHAN_OPEN:
+		break;
+	default:
+		return false;
+	}
+	moved = move_in(x);
+	if (ssh_channel_is_closed(x->ch)) {
+		chan_over(x); /* closing the flow hangs up */
+		return moved;
+	}
+	return move_out(x) || moved;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * direct.c - connections of the client into the guest's network: -L, -D, -W, -J
+ *
+ * They are made by the guest, so that its loopback, its names and its rules count: a numeric
+ * address is dialled by the agent, a name is looked up there first (getent) and its addresses
+ * are tried in turn. The client is answered when the connection stands or none could be made.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "ssh/ssh_internal.h"
+
+#define ANSWER_MAX 4096 /* bytes of what getent says */
+
+static void refuse(struct chan *x, const char *why)
+{
+	conn_log(x->c, LOG_LV_DEBUG, "no connection to %s port %u: %s", x->host, x->port, why);
+	chan_over(x); /* answers the client with "no" */
+}
+
+static void dial(struct chan *x, const char *addr)
+{
+	struct err err = { 0 };
+
+	x->state = CHAN_DIALING;
+	x->deadline = deadline_in(SSHD_OPEN_MS);
+	if (guest_dial(x->c->g, addr, x->port, &x->f, &err) < 0)
+		refuse(x, err.msg);
+}
+
+static bool is_numeric(const char *host)
+{
+	struct in6_addr a;
+
+	return inet_pton(AF_INET, host, &a) == 1 || inet_pton(AF_INET6, host, &a) == 1;
+}
+
+static bool is_loopback(const char *host)
+{
+	return strcasecmp(host, "localhost") == 0 || strcmp(host, "127.0.0.1") == 0 ||
+	       strcmp(host, "::1") == 0;
+}
+
+/* Letters, digits, dot, hyphen, underscore: a name, and nothing a shell or getent would take for
+ * something else. */
+static bool is_name(const char *host)
+{
+	size_t n =
+	        strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return n > 0 && !host[n] && host[0] != '-';
+}
+
+static void look_up(struct chan *x)
+{
+	char name[SSHD_HOST_MAX + 16];
+	const char *const env[] = { name, NULL };
+	struct guest_login_req q = { .command = "exec getent ahosts \"$PANDO_NAME\"", .env = env };
+	struct err err = { 0 };
+
+	snprintf(name, sizeof(name), "PANDO_NAME=%s", x->host);
+	x->state = CHAN_RESOLVING;
+	x->deadline = deadline_in(SSHD_OPEN_MS);
+	if (guest_login(x->c->g, &q, &x->f, &err) < 0)
+		refuse(x, err.msg);
+	else
+		guest_flow_feed_eof(x->f, NULL);
+}
+
+void direct_open(struct conn *c, ssh_message m_consume)
+{
+	const char *host = ssh_message_channel_request_open_destination(m_consume);
+	int port = ssh_message_channel_request_open_destination_port(m_consume);
+	struct chan *x = chan_new(c);
+
+	if (!x) {
+		ssh_message_reply_default(m_consume);
+		ssh_message_free(m_consume);
+		return;
+	}
+	x->asked = m_consume;
+	if (!host || strlen(host) >= sizeof(x->host) || port < 1 || port > UINT16_MAX) {
+		chan_over(x);
+		return;
+	}
+	snprintf(x->host, sizeof(x->host), "%s", host);
+	x->port = (uint16_t)port;
+	if (is_loopback(host))
+		dial(x, NULL);
+	else if (is_numeric(host))
+		dial(x, x->host);
+	else if (is_name(host))
+		look_up(x);
+	else
+		refuse(x, "that is no name");
+}
+
+static void add_address(struct chan *x, const char *addr)
+{
+	if (!is_numeric(addr) || strlen(addr) >= GUEST_ADDR_SIZE || x->n_addrs == SSHD_ADDRS_MAX)
+		return;
+	for (size_t i = 0; i < x->n_addrs; i++)
+		if (strcmp(x->addr[i], addr) == 0)
+			return;
+	snprintf(x->addr[x->n_addrs++], GUEST_ADDR_SIZE, "%s", addr);
+}
+
+/* Lines that begin with an address; each address comes once per kind of socket. */
+static void read_answer(struct chan *x)
+{
+	autofree char *text = buf_take_str(&x->answer);
+	char *save = NULL;
+
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		line[strcspn(line, " \t")] = '\0';
+		add_address(x, line);
+	}
+}
+
+static void next_address(struct chan *x)
+{
+	guest_flow_close(TAKE_PTR(x->f));
+	if (x->next_addr == x->n_addrs)
+		refuse(x, x->n_addrs ? "no address answers" : "the guest knows no such name");
+	else
+		dial(x, x->addr[x->next_addr++]);
+}
+
+static void resolving(struct chan *x)
+{
+	struct err err = { 0 };
+	ssize_t n;
+	int from;
+
+	while ((n = guest_flow_read(x->f, &from, x->c->chunk, SSHD_CHUNK, &err)) > 0) {
+		if (from == 1 && x->answer.len + (size_t)n <= ANSWER_MAX)
+			buf_put(&x->answer, x->c->chunk, (size_t)n);
+	}
+	if (n == -ENODATA) {
+		read_answer(x);
+		next_address(x);
+	} else if (n < 0) {
+		refuse(x, err.msg);
+	}
+}
+
+static void dialing(struct chan *x)
+{
+	struct err err = { 0 };
+	int r = guest_flow_opened(x->f, &err);
+
+	if (r == 0)
+		return;
+	if (r < 0) {
+		if (x->next_addr < x->n_addrs)
+			next_address(x);
+		else
+			refuse(x, err.msg);
+		return;
+	}
+	x->ch = ssh_message_channel_request_open_reply_accept(x->asked);
+	ssh_message_free(TAKE_PTR(x->asked));
+	x->state = x->ch ? CHAN_OPEN : CHAN_OVER;
+}
+
+void direct_turn(struct chan *x)
+{
+	if (x->state == CHAN_RESOLVING)
+		resolving(x);
+	else
+		dialing(x);
+	if ((x->state == CHAN_RESOLVING || x->state == CHAN_DIALING) && clock_ms() >= x->deadline)
+		refuse(x, "no answer in time");
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * door.c - who comes in: the listening thread, the table of connections, the end of all
+ *
+ * Every connection is a thread, so their number is bounded: in all, of one account, and, because
+ * anyone can open one, of those that have not logged in, in all and from one address. One too many
+ * is closed without a word; it costs us an accept.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/sock.h"
+#include "ssh/ssh_internal.h"
+
+/* OpenSSH's client says only to its like that nobody reads its output any more ("command | head").
+ */
+#define SERVER_NAME "OpenSSH_compatible_Pando_" PANDO_VERSION
+#define ACCEPT_PAUSE_MS 200 /* after an accept that failed for want of descriptors */
+#define KEEP_IDLE_S 30
+#define KEEP_BETWEEN_S 10
+#define KEEP_COUNT 3
+
+/* A client that is gone is found by TCP, however quiet both sides are. */
+static void tune(int fd)
+{
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){ KEEP_IDLE_S }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){ KEEP_BETWEEN_S }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ KEEP_COUNT }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(unsigned){ SSHD_DEAD_MS },
+	           sizeof(unsigned));
+}
+
+static struct conn *conn_new(struct sshd *d, int fd, const struct sockaddr_storage *peer,
+                             socklen_t len)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+	char port[8] = "0";
+
+	if (!c || !(c->chunk = malloc(SSHD_CHUNK))) {
+		free(c);
+		return NULL;
+	}
+	c->d = d;
+	c->fd = fd;
+	c->peer = *peer;
+	c->began = clock_ms();
+	if (getnameinfo((const struct sockaddr *)peer, len, c->remote, sizeof(c->remote), port,
+	                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		snprintf(c->remote, sizeof(c->remote), "unknown");
+	c->remote_port = (uint16_t)strtoul(port, NULL, 10);
+	return c;
+}
+
+/* With the lock: is there room for one more stranger from there? */
+static bool admit(struct sshd *d, struct conn *c)
+{
+	unsigned same = 0;
+
+	for (const struct conn *o = d->conns; o; o = o->next)
+		same += !o->in && strcmp(o->remote, c->remote) == 0;
+	if (d->stopping || d->n_conns >= SSHD_CONNS_MAX || d->n_strangers >= SSHD_STRANGERS_MAX ||
+	    same >= SSHD_STRANGERS_FROM)
+		return false;
+	c->next = d->conns;
+	d->conns = c;
+	d->n_conns++;
+	d->n_strangers++;
+	return true;
+}
+
+bool door_login(struct conn *c)
+{
+	struct sshd *d = c->d;
+	unsigned same = 0;
+	LOCK_SCOPE(&d->lock);
+
+	for (const struct conn *o = d->conns; o; o = o->next)
+		same += o->in && strcmp(o->who.account, c->who.account) == 0;
+	if (same >= SSHD_CONNS_ACCOUNT)
+		return false;
+	c->in = true;
+	d->n_strangers--;
+	return true;
+}
+
+void door_leave(struct conn *c)
+{
+	struct sshd *d = c->d;
+	LOCK_SCOPE(&d->lock);
+
+	for (struct conn **at = &d->conns; *at; at = &(*at)->next) {
+		if (*at != c)
+			continue;
+		*at = c->next;
+		break;
+	}
+	d->n_conns--;
+	if (!c->in)
+		d->n_strangers--;
+	free(c->chunk);
+	free(c);
+	pthread_cond_broadcast(&d->left);
+}
+
+static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage *peer,
+                   socklen_t len)
+{
+	struct conn *c = conn_new(d, fd_consume, peer, len);
+	pthread_attr_t at;
+	pthread_t t;
+	bool room;
+
+	if (!c) {
+		close(fd_consume);
+		return;
+	}
+	pthread_mutex_lock(&d->lock);
+	room = admit(d, c);
+	pthread_mutex_unlock(&d->lock);
+	if (!room) {
+		conn_log(c, LOG_LV_DEBUG, "too many connections: closed");
+		close(fd_consume);
+		free(c->chunk);
+		free(c);
+		return;
+	}
+	tune(fd_consume);
+	pthread_attr_init(&at);
+	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&t, &at, conn_main, c) != 0) {
+		close(fd_consume);
+		door_leave(c);
+	}
+	pthread_attr_destroy(&at);
+}
+
+static void *door_main(void *arg)
+{
+	struct sshd *d = arg;
+
+	for (;;) {
+		struct pollfd p[2] = { { .fd = d->listen_fd, .events = POLLIN },
+			               { .fd = d->stop_fd, .events = POLLIN } };
+		struct sockaddr_storage peer;
+		socklen_t len = sizeof(peer);
+		int fd;
+
+		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+			break;
+		if (p[1].revents)
+			break;
+		if (!p[0].revents)
+			continue;
+		fd = accept4(d->listen_fd, (struct sockaddr *)&peer, &len,
+		             SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0) {
+			let_in(d, fd, &peer, len);
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+			log_warn("SSH: cannot accept a connection: %s", err_name(errno));
+			poll(&p[1], 1, ACCEPT_PAUSE_MS);
+		}
+	}
+	return NULL;
+}
+
+int sshd_listen(const char *address, struct err *err)
+{
+	int fd = sock_tcp_listen(address, err);
+
+	return fd < 0 ? err_wrap(err, "PANDO_SSH_LISTEN") : fd;
+}
+
+void sshd_free(struct sshd *d)
+{
+	if (!d)
+		return;
+	if (d->bind)
+		ssh_bind_free(d->bind);
+	if (d->listen_fd >= 0)
+		close(d->listen_fd);
+	if (d->stop_fd >= 0)
+		close(d->stop_fd);
+	pthread_cond_destroy(&d->left);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+static void sshd_freep(struct sshd **d)
+{
+	sshd_free(*d);
+}
+
+static struct sshd *sshd_new(const struct sshd_deps *deps)
+{
+	struct sshd *d = calloc(1, sizeof(*d));
+	pthread_condattr_t at;
+
+	if (!d)
+		return NULL;
+	d->deps = *deps;
+	d->listen_fd = deps->listen_fd;
+	snprintf(d->data_dir, sizeof(d->data_dir), "%s", deps->data_dir);
+	d->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_condattr_init(&at);
+	pthread_condattr_setclock(&at, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->left, &at);
+	pthread_condattr_destroy(&at);
+	return d;
+}
+
+static int write_address(struct sshd *d, struct err *err)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+	char host[48], port[8];
+
+	if (getsockname(d->listen_fd, (struct sockaddr *)&sa, &len) < 0 ||
+	    fcntl(d->listen_fd, F_SETFL, O_NONBLOCK) < 0)
+		return err_sys(err, -errno, "SSH socket");
+	if (getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port, sizeof(port),
+	                NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return err_set(err, -EIO, "the SSH socket has no address");
+	snprintf(d->address, sizeof(d->address), sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+	         host, port);
+	return 0;
+}
+
+int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
+{
+	AUTO(sshd_freep) struct sshd *d = sshd_new(deps);
+	int r;
+
+	if (!d || d->stop_fd < 0 || !(d->bind = ssh_bind_new()))
+		return err_set(err, -ENOMEM, "out of memory for the SSH front");
+	if ((r = write_address(d, err)) < 0)
+		return r;
+	/* No file of the host has a say in it. */
+	if (ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &(bool){ false }) != 0 ||
+	    ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_BANNER, SERVER_NAME) != 0)
+		return err_set(err, -EIO, "set up the SSH front: %s", ssh_get_error(d->bind));
+	if ((r = hostkey_load(d->bind, d->data_dir, err)) < 0)
+		return r;
+	r = pthread_create(&d->door, NULL, door_main, d);
+	if (r)
+		return err_sys(err, -r, "start the SSH front");
+	d->door_runs = true;
+	*ret = TAKE_PTR(d);
+	return 0;
+}
+
+int sshd_stop(struct sshd *d, unsigned drain_ms, struct err *err)
+{
+	struct timespec until = deadline_timespec(deadline_in(drain_ms));
+	unsigned left;
+
+	if (!d)
+		return 0;
+	pthread_mutex_lock(&d->lock);
+	d->stopping = true;
+	pthread_mutex_unlock(&d->lock);
+	eventfd_write(d->stop_fd, 1);
+	if (d->door_runs) {
+		pthread_join(d->door, NULL);
+		d->door_runs = false;
+	}
+	pthread_mutex_lock(&d->lock);
+	while (d->n_conns && pthread_cond_timedwait(&d->left, &d->lock, &until) == 0)
+		;
+	left = d->n_conns;
+	pthread_mutex_unlock(&d->lock);
+	if (left)
+		return err_set(err, -EBUSY, "%u SSH connections did not end", left);
+	return 0;
+}

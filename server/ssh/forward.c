@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * forward.c - connections from the guest to the client: -R
+ *
+ * The agent listens on the guest's loopback, whatever address the client named. For each port one
+ * accept is under way in the guest; when it stands, the client is asked to take it and the next
+ * one is begun, so who knocks meanwhile waits in the guest's kernel. Answers to global requests
+ * have no number but their order, so listening is waited for: the agent answers at once.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "ssh/ssh_internal.h"
+
+void forward_free(struct forward *w)
+{
+	if (!w)
+		return;
+	guest_flow_close(w->next);
+	guest_flow_close(w->listener);
+	free(w);
+}
+
+static int await_listener(struct forward *w, struct err *err)
+{
+	uint64_t until = deadline_in(SSHD_LISTEN_MS);
+
+	for (;;) {
+		int r = guest_flow_opened(w->listener, err);
+
+		if (r == 1)
+			return guest_listen_port(w->listener, &w->port, err);
+		if (r < 0)
+			return r;
+		r = io_wait(guest_flow_fd(w->listener), POLLIN, until);
+		if (r == 0)
+			return err_set(err, -ETIMEDOUT, "the guest does not answer");
+		guest_flow_seen(w->listener);
+	}
+}
+
+static bool listen_to(struct conn *c, const char *bound, int port, uint16_t *ret_port)
+{
+	struct forward *w = c->n_forwards < SSHD_FORWARDS_MAX ? calloc(1, sizeof(*w)) : NULL;
+	const char *user = *c->name.user ? c->name.user : NULL;
+	struct err err = { 0 };
+
+	if (!w)
+		return false;
+	snprintf(w->bound, sizeof(w->bound), "%s", bound);
+	if (guest_listen(c->g, user, (uint16_t)port, &w->listener, &err) < 0 ||
+	    await_listener(w, &err) < 0 || guest_accept(w->listener, &w->next, &err) < 0) {
+		conn_log(c, LOG_LV_DEBUG, "listen on port %d of the guest: %s", port, err.msg);
+		forward_free(w);
+		return false;
+	}
+	*ret_port = w->port;
+	c->forwards[c->n_forwards++] = w;
+	return true;
+}
+
+static bool forget(struct conn *c, const char *bound, int port)
+{
+	for (size_t i = 0; i < c->n_forwards; i++) {
+		struct forward *w = c->forwards[i];
+
+		if (w->port != port || strcmp(w->bound, bound) != 0)
+			continue;
+		c->forwards[i] = c->forwards[--c->n_forwards];
+		forward_free(w);
+		return true;
+	}
+	return false;
+}
+
+void forward_request(struct conn *c, ssh_message m)
+{
+	const char *bound = ssh_message_global_request_address(m);
+	int port = ssh_message_global_request_port(m);
+	uint16_t got = 0;
+	bool done = false;
+
+	if (bound && strlen(bound) < SSHD_HOST_MAX && port >= 0 && port <= UINT16_MAX) {
+		if (ssh_message_subtype(m) == SSH_GLOBAL_REQUEST_TCPIP_FORWARD)
+			done = listen_to(c, bound, port, &got);
+		else if (ssh_message_subtype(m) == SSH_GLOBAL_REQUEST_CANCEL_TCPIP_FORWARD)
+			done = forget(c, bound, port);
+	}
+	if (done)
+		ssh_message_global_request_reply_success(m, got);
+	else
+		ssh_message_reply_default(m);
+}
+
+/* Somebody knocked: a channel for it, and the next accept. false: the port is of no use any more.
+ */
+static bool knocked(struct conn *c, struct forward *w)
+{
+	struct guest_flow *f = TAKE_PTR(w->next);
+	struct err err = { 0 };
+	struct chan *x = chan_new(c);
+
+	if (!x) {
+		guest_flow_close(f); /* one too many: closed */
+		return guest_accept(w->listener, &w->next, &err) == 0;
+	}
+	x->f = f;
+	x->state = CHAN_KNOCKING;
+	x->deadline = deadline_in(SSHD_OPEN_MS);
+	snprintf(x->host, sizeof(x->host), "%s", w->bound);
+	x->port = w->port;
+	x->ch = ssh_channel_new(c->s);
+	if (!x->ch || guest_accept_peer(f, x->from, &x->from_port, &err) < 0)
+		chan_over(x);
+	return guest_accept(w->listener, &w->next, &err) == 0;
+}
+
+void forward_turn(struct conn *c)
+{
+	for (size_t i = 0; i < c->n_forwards; i++) {
+		struct forward *w = c->forwards[i];
+		struct err err = { 0 };
+		int r;
+
+		guest_flow_seen(w->next);
+		r = guest_flow_opened(w->next, &err);
+		if (r == 0 || (r == 1 && knocked(c, w)))
+			continue;
+		conn_log(c, LOG_LV_DEBUG, "port %u of the guest: %s", w->port, err.msg);
+		c->forwards[i--] = c->forwards[--c->n_forwards];
+		forward_free(w);
+	}
+}
+
+void forward_knock(struct chan *x)
+{
+	int r = ssh_channel_open_reverse_forward(x->ch, x->host, x->port, x->from, x->from_port);
+
+	if (r == SSH_OK)
+		x->state = CHAN_OPEN;
+	else if (r != SSH_AGAIN || clock_ms() >= x->deadline)
+		chan_over(x);
+}

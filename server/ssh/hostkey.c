@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hostkey.c - the keys by which clients know this server again
+ *
+ * One file per kind in <data>/ssh, mode 0600, made at the first start and never changed by us: a
+ * client that knows the server refuses one with another key. A key that is there and cannot be
+ * read is an error, not a reason to make a new one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "ssh/ssh_internal.h"
+
+#define KEY_FILE_MAX (16u << 10) /* bytes */
+
+static const struct kind {
+	const char *file;
+	enum ssh_keytypes_e type;
+	int bits;
+} kinds[] = {
+	{ "host_ed25519", SSH_KEYTYPE_ED25519, 0 },
+	{ "host_ecdsa", SSH_KEYTYPE_ECDSA_P256, 256 },
+	{ "host_rsa", SSH_KEYTYPE_RSA, 3072 },
+};
+
+static int make(int dirfd, const struct kind *k, struct err *err)
+{
+	ssh_key key = NULL;
+	char *text = NULL;
+	int r;
+
+	if (ssh_pki_generate(k->type, k->bits, &key) != SSH_OK)
+		return err_set(err, -EIO, "make the SSH host key '%s'", k->file);
+	if (ssh_pki_export_privkey_base64(key, NULL, NULL, NULL, &text) != SSH_OK)
+		r = err_set(err, -EIO, "write down the SSH host key '%s'", k->file);
+	else
+		r = io_write_file(dirfd, k->file, text, strlen(text), 0600, err);
+	if (text)
+		explicit_bzero(text, strlen(text));
+	ssh_string_free_char(text);
+	ssh_key_free(key);
+	return r;
+}
+
+static int load(int dirfd, const struct kind *k, ssh_bind bind, struct err *err)
+{
+	autofree char *text = NULL;
+	ssh_key key = NULL;
+	int r;
+
+	if (faccessat(dirfd, k->file, F_OK, 0) < 0 && errno == ENOENT &&
+	    (r = make(dirfd, k, err)) < 0)
+		return r;
+	r = io_read_file(dirfd, k->file, KEY_FILE_MAX, &text, err);
+	if (r < 0)
+		return err_wrap(err, "SSH host key");
+	if (fchmodat(dirfd, k->file, 0600, 0) < 0)
+		return err_sys(err, -errno, "close the SSH host key '%s' to others", k->file);
+	r = ssh_pki_import_privkey_base64(text, NULL, NULL, NULL, &key);
+	explicit_bzero(text, strlen(text));
+	if (r != SSH_OK)
+		return err_set(err, -EINVAL,
+		               "the SSH host key '%s' cannot be read: put the file back, or remove "
+		               "it, and clients will see another server",
+		               k->file);
+	/* The bind has it from now on, well or not. */
+	if (ssh_bind_options_set(bind, SSH_BIND_OPTIONS_IMPORT_KEY, key) != SSH_OK)
+		return err_set(err, -EIO, "use the SSH host key '%s': %s", k->file,
+		               ssh_get_error(bind));
+	return 0;
+}
+
+int hostkey_load(ssh_bind bind, const char *data_dir, struct err *err)
+{
+	autofd int dirfd = -1;
+	char dir[300];
+	int r;
+
+	snprintf(dir, sizeof(dir), "%s/ssh", data_dir);
+	r = io_mkdirs(dir, 0700, err);
+	if (r < 0)
+		return r;
+	dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0)
+		return err_sys(err, -errno, "open '%s'", dir);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds) && r >= 0; i++)
+		r = load(dirfd, &kinds[i], bind, err);
+	return r;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * login.c - who is let in, as whom, into which VM
+ *
+ * The user name says VM and Linux user; the secret, an API key or an access token, is in the
+ * name, a password, or the answer to a question. What was wrong is nobody's business: an unknown
+ * key, a revoked one, another account's VM, one that was never there and a Linux user that is not
+ * granted get the same answer after the same time. The secret is neither logged nor kept.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "ssh/ssh_internal.h"
+
+#define METHODS (SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE)
+
+static void audit(struct conn *c, const char *vm, unsigned status, const char *code)
+{
+	struct audit_record a = { .at_ms = clock_wall_ms(), .status = status };
+
+	memcpy(a.account, c->who.account, sizeof(a.account));
+	memcpy(a.key, c->who.key, sizeof(a.key));
+	memcpy(a.identity, c->who.identity, sizeof(a.identity));
+	snprintf(a.method, sizeof(a.method), "SSH");
+	snprintf(a.route, sizeof(a.route), "login");
+	snprintf(a.target, sizeof(a.target), "%s", vm);
+	snprintf(a.code, sizeof(a.code), "%s", code);
+	snprintf(a.remote, sizeof(a.remote), "%s", c->remote);
+	auth_audit(c->d->deps.auth, &a);
+}
+
+/* 0: c->name, c->who and c->lease say who it is and where to. */
+static int check(struct conn *c, const char *as, const char *secret)
+{
+	char bearer[SSHD_SECRET_MAX + 8];
+	struct sshd_deps *deps = &c->d->deps;
+	struct vm_info vm;
+	int r = sshd_name_parse(as, &c->name);
+
+	if (!secret)
+		secret = c->name.secret;
+	snprintf(bearer, sizeof(bearer), "Bearer %s", secret);
+	if (auth_check(deps->auth, bearer, NULL, &c->who, NULL) < 0)
+		r = -EACCES;
+	explicit_bzero(bearer, sizeof(bearer));
+	explicit_bzero(c->name.secret, sizeof(c->name.secret));
+	if (r == 0)
+		r = auth_permit(deps->auth, &c->who, SCOPE_VM_EXEC, c->name.vm, c->name.user, NULL);
+	if (r == 0)
+		r = vmm_get(deps->vmm, c->who.account, c->name.vm, &vm, NULL);
+	if (r == 0)
+		auth_lease_take(deps->auth, &c->who, SCOPE_VM_EXEC, c->name.vm, c->name.user,
+		                &c->lease);
+	return r;
+}
+
+/* Said at the same time after the question, whatever it took to find out. */
+static void refuse(struct conn *c, ssh_message m, uint64_t asked)
+{
+	bool heard = auth_failure(c->d->deps.auth, (const struct sockaddr *)&c->peer);
+	struct pollfd p = { .fd = c->d->stop_fd, .events = POLLIN };
+
+	if (heard) {
+		/* The name is not logged: there may be a secret in it that is only misspelt. */
+		conn_log(c, LOG_LV_INFO, "login refused%s%s", *c->name.vm ? " to VM " : "",
+		         c->name.vm);
+		audit(c, c->name.vm, 401, "UNAUTHORIZED");
+	}
+	c->who = (struct auth_who){ 0 };
+	poll(&p, 1, deadline_left(asked + SSHD_REFUSE_MS));
+	ssh_message_auth_set_methods(m, METHODS);
+	ssh_message_reply_default(m);
+	if (!heard || ++c->tries >= SSHD_TRIES_MAX)
+		conn_end(c, "too many attempts");
+}
+
+static bool attempt(struct conn *c, ssh_message m, const char *as, const char *secret)
+{
+	uint64_t asked = clock_ms();
+
+	if ((secret && strlen(secret) >= SSHD_SECRET_MAX) || check(c, as, secret) < 0) {
+		refuse(c, m, asked);
+		return false;
+	}
+	if (!door_login(c)) {
+		conn_end(c, "this account has %d SSH connections already", SSHD_CONNS_ACCOUNT);
+		audit(c, c->name.vm, 429, "LIMIT_EXCEEDED");
+		return false;
+	}
+	conn_log(c, LOG_LV_INFO, "%s %s logged in to VM %s as %s",
+	         *c->who.identity ? "identity" : "key",
+	         *c->who.identity ? c->who.identity : c->who.key, c->name.vm,
+	         *c->name.user ? c->name.user : "root");
+	audit(c, c->name.vm, 200, "");
+	ssh_message_auth_reply_success(m, 0);
+	return true;
+}
+
+static bool interactive(struct conn *c, ssh_message m)
+{
+	const char *prompt = "API key or access token: ";
+	const char *answer;
+
+	if (!ssh_message_auth_kbdint_is_response(m)) {
+		snprintf(c->asked_as, sizeof(c->asked_as), "%s",
+		         ssh_message_auth_user(m) ? ssh_message_auth_user(m) : "");
+		ssh_message_auth_interactive_request(m, "Pando", "", 1, &prompt, (char[]){ 0 });
+		return false;
+	}
+	answer = ssh_userauth_kbdint_getnanswers(c->s) == 1 ? ssh_userauth_kbdint_getanswer(c->s, 0)
+	                                                    : NULL;
+	return attempt(c, m, c->asked_as, answer ? answer : "");
+}
+
+/* A token in the name lets in without a question; without one there was no attempt yet. */
+static bool none(struct conn *c, ssh_message m)
+{
+	const char *as = ssh_message_auth_user(m);
+
+	if (as && as[strcspn(as, ":,")])
+		return attempt(c, m, as, NULL);
+	ssh_message_auth_set_methods(m, METHODS);
+	ssh_message_reply_default(m);
+	return false;
+}
+
+static bool authenticate(struct conn *c, ssh_message m)
+{
+	const char *as = ssh_message_auth_user(m);
+	const char *password;
+
+	switch (ssh_message_subtype(m)) {
+	case SSH_AUTH_METHOD_NONE:
+		return none(c, m);
+	case SSH_AUTH_METHOD_PASSWORD:
+		password = ssh_message_auth_password(m);
+		return attempt(c, m, as ? as : "", password ? password : "");
+	case SSH_AUTH_METHOD_INTERACTIVE:
+		return interactive(c, m);
+	default:
+		ssh_message_auth_set_methods(m, METHODS);
+		ssh_message_reply_default(m);
+		if (++c->tries >= SSHD_TRIES_MAX * 2)
+			conn_end(c, "too many attempts");
+		return false;
+	}
+}
+
+bool login_message(struct conn *c, ssh_message m)
+{
+	bool in = false;
+
+	switch (ssh_message_type(m)) {
+	case SSH_REQUEST_SERVICE:
+		ssh_message_service_reply_success(m);
+		break;
+	case SSH_REQUEST_AUTH:
+		in = authenticate(c, m);
+		break;
+	default:
+		ssh_message_reply_default(m);
+		break;
+	}
+	ssh_message_free(m);
+	return in;
+}

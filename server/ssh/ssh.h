@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ssh/ssh.h - the SSH front: logins to VMs that have no sshd; for main.c
+ *
+ * Ends the SSH protocol here and does what clients ask for through the agent. One thread per
+ * connection; nothing of a connection outlives it.
+ */
+#pragma once
+
+#include <stddef.h>
+
+struct auth;
+struct err;
+struct sshd;
+struct vmm;
+
+struct sshd_deps { /* all weak: they outlive it */
+	struct auth *auth;
+	struct vmm *vmm;
+	const char *data_dir; /* host keys are in <data_dir>/ssh; copied */
+	int listen_fd;        /* of sshd_listen(); sshd_start() takes it */
+	unsigned grace_ms;    /* from a connection to a login; 0: the default. Tests shorten it */
+};
+
+/* The socket, so that an address in use is found before anything else is begun. */
+int sshd_listen(const char *address, struct err *err);
+int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err);
+/*
+ * Takes no new connections, asks those that are there to leave and waits up to drain_ms. 0: all
+ * gone. -EBUSY: some still wait for a VM; end it and call again, or leave the process.
+ */
+int sshd_stop(struct sshd *d, unsigned drain_ms, struct err *err);
+void sshd_free(struct sshd *d); /* after it was stopped; NULL is fine */
+
+struct sshd_status {
+	char address[64];       /* "127.0.0.1:2222", with the real port */
+	unsigned connections;   /* all of them */
+	unsigned authenticated; /* those that are logged in */
+	unsigned channels;      /* shells, commands and forwarded connections that are open */
+};
+void sshd_status(struct sshd *d, struct sshd_status *ret);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ssh/ssh_internal.h - what the files of ssh/ share; nobody else includes it
+ *
+ * A connection is one thread, and all of libssh's objects of it belong to that thread. The
+ * library is used without callbacks and without blocking: what the client asks for comes out of
+ * ssh_message_get(), bytes are moved between channels and flows by one loop (conn.c), which waits
+ * in one poll. So the order on the page is the order in time, and nothing is re-entered.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* The library wants callbacks for what these give; we want to answer later. */
+#define SSH_SUPPRESS_DEPRECATED
+#include <libssh/callbacks.h>
+#include <libssh/libssh.h>
+#include <libssh/server.h>
+
+#include "auth/auth.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "guest/guest.h"
+#include "guest/guest_login.h"
+#include "ssh/name.h"
+#include "ssh/ssh.h"
+#include "vm/vm.h"
+
+#define SSHD_CONNS_MAX 256     /* of the whole server: each is a thread */
+#define SSHD_CONNS_ACCOUNT 64  /* of one account */
+#define SSHD_STRANGERS_MAX 64  /* not logged in yet, of the whole server */
+#define SSHD_STRANGERS_FROM 24 /* ditto, from one address */
+#define SSHD_GRACE_MS 60000    /* from the connection to the login */
+#define SSHD_TRIES_MAX 6       /* refused credentials of one connection */
+#define SSHD_REFUSE_MS 300     /* every refusal is said that long after it was asked for */
+#define SSHD_CHANNELS_MAX 64   /* of one connection, with those on their way */
+#define SSHD_FORWARDS_MAX 16   /* ports of the guest that one connection listens on */
+#define SSHD_ENV_MAX 64        /* variables a client sets for one session */
+#define SSHD_ENV_BYTES 4096    /* of one of them, with name */
+#define SSHD_HOST_MAX 254      /* bytes with NUL of a name to connect to */
+#define SSHD_ADDRS_MAX 4       /* addresses of a name that are tried */
+#define SSHD_CHUNK (32u << 10) /* bytes moved at once */
+#define SSHD_HELD_MAX \
+	(8u << 20)           /* bytes of a client the guest did not take: then it is not heard */
+#define SSHD_OPEN_MS 30000   /* for a connection from or to the guest to stand */
+#define SSHD_LISTEN_MS 10000 /* for the guest to listen on a port */
+#define SSHD_LOOK_MS 1000    /* between two looks at rights, VM and deadlines */
+#define SSHD_DEAD_MS 60000   /* a client that acknowledges nothing for so long is gone */
+
+struct conn;
+
+/*
+ * enum chan_state - of one channel
+ * @CHAN_NEW: a session nobody asked anything of yet.
+ * @CHAN_RESOLVING: direct: the guest looks the name up; f is that command.
+ * @CHAN_DIALING: direct: f is on its way; the client waits for its answer.
+ * @CHAN_KNOCKING: reverse: f stands, the client is asked whether it takes it.
+ * @CHAN_OPEN: bytes are moved.
+ * @CHAN_OVER: nothing is left to do; freed at the end of the turn.
+ */
+enum chan_state { CHAN_NEW, CHAN_RESOLVING, CHAN_DIALING, CHAN_KNOCKING, CHAN_OPEN, CHAN_OVER };
+
+struct chan {
+	struct conn *c; /* weak */
+	enum chan_state state;
+	ssh_channel ch;       /* owned; NULL while the client waits for an answer */
+	ssh_message asked;    /* owned; direct: to be answered */
+	struct guest_flow *f; /* owned; NULL: none yet */
+	bool program;         /* f is a login: it ends with an exit status */
+	uint64_t deadline;    /* RESOLVING, DIALING, KNOCKING */
+
+	/* a session, until it is asked to start something */
+	bool has_pty;
+	unsigned cols, rows;
+	char *env[SSHD_ENV_MAX + 3]; /* owned */
+	size_t n_env;
+	struct ssh_channel_callbacks_struct *cb; /* owned; signals come no other way */
+
+	/* where a connection goes, or comes from */
+	char host[SSHD_HOST_MAX];
+	uint16_t port;
+	char addr[SSHD_ADDRS_MAX][GUEST_ADDR_SIZE];
+	size_t n_addrs, next_addr;
+	struct buf answer;          /* RESOLVING: what the look-up said */
+	char from[GUEST_ADDR_SIZE]; /* KNOCKING */
+	uint16_t from_port;
+
+	/* bytes on their way */
+	struct buf in, out;
+	size_t in_off, out_off;
+	int out_chan; /* of guest_flow_read(): where out came from */
+	bool probed;  /* one byte went through: see write.c */
+	bool in_eof;  /* the client's end of file was passed on */
+	bool out_eof; /* ditto the guest's */
+};
+
+struct forward {                   /* a port of the guest whose connections go to the client */
+	char bound[SSHD_HOST_MAX]; /* as the client named it: it wants to hear it again */
+	uint16_t port;
+	struct guest_flow *listener, *next; /* owned; next: the connection that is waited for */
+};
+
+struct conn {
+	struct sshd *d;
+	struct conn *next;
+	int fd; /* the session's, once it has it */
+	struct sockaddr_storage peer;
+	char remote[48];
+	uint16_t remote_port;
+	uint64_t began;
+	ssh_session s; /* owned */
+
+	bool in;     /* logged in; d->lock */
+	bool leave;  /* to be ended, for the reason below */
+	bool broken; /* the session may only be freed */
+	char why[160];
+	char asked_as[SSHD_NAME_MAX + 1]; /* user name of a keyboard-interactive exchange */
+	unsigned tries;
+	struct sshd_name name; /* without the secret */
+	struct auth_who who;   /* d->lock for its account */
+	struct auth_lease lease;
+
+	struct guest *g;                       /* ref'd; the machine it was let in to */
+	struct chan *chans[SSHD_CHANNELS_MAX]; /* owned */
+	size_t n_chans;
+	unsigned turn;                               /* whose bytes are moved first */
+	struct forward *forwards[SSHD_FORWARDS_MAX]; /* owned */
+	size_t n_forwards;
+	uint64_t look_at;
+	bool moved;     /* bytes, since the last look */
+	size_t held;    /* bytes of the client that wait in the library */
+	uint8_t *chunk; /* owned; SSHD_CHUNK */
+};
+
+struct sshd {
+	struct sshd_deps deps;
+	char data_dir[256];
+	char address[64];
+	ssh_bind bind; /* owned; keys; lock */
+	int listen_fd; /* owned */
+	int stop_fd;   /* owned; readable once it ends: everybody polls it */
+	pthread_t door;
+	bool door_runs;
+	pthread_mutex_t lock;
+	pthread_cond_t left; /* a connection ended */
+	struct conn *conns;
+	unsigned n_conns, n_strangers;
+	bool stopping;
+	_Atomic unsigned n_channels;
+};
+
+#define conn_log(c, lv, ...) log_obj((lv), "ssh", (c)->remote, __VA_ARGS__)
+
+/* hostkey.c: the keys of this server, made when there are none. */
+int hostkey_load(ssh_bind bind, const char *data_dir, struct err *err);
+
+/* door.c: false when there are too many of that account. */
+bool door_login(struct conn *c);
+void door_leave(struct conn *c); /* frees it */
+
+/* conn.c */
+void *conn_main(void *arg);
+/* Bytes wait for the client: no more are added. */
+bool conn_write_waits(const struct conn *c);
+void conn_end(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* login.c: true once somebody is let in. */
+bool login_message(struct conn *c, ssh_message m);
+
+/* session.c: one message of a client that is logged in; takes it. */
+void session_message(struct conn *c, ssh_message m_consume);
+
+const char *signal_name(int number); /* as SSH calls it, or NULL */
+
+/* chan.c */
+struct chan *chan_new(struct conn *c);
+void chan_free(struct chan *x);
+/* One turn of everything this channel can do; true: bytes moved. */
+bool chan_turn(struct chan *x);
+/* A sentence for the person at the other end. */
+void chan_say(struct chan *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void chan_over(struct chan *x);
+
+/* write.c: bytes that were taken, 0 or SSH_AGAIN: none now, else < 0: it takes no more. */
+int chan_write(struct chan *x, bool to_stderr, const void *p, uint32_t n);
+
+/* direct.c: connections of the client into the guest's network */
+void direct_open(struct conn *c, ssh_message m_consume);
+void direct_turn(struct chan *x); /* RESOLVING, DIALING */
+
+/* forward.c: connections from the guest to the client */
+void forward_request(struct conn *c, ssh_message m);
+void forward_turn(struct conn *c);
+void forward_knock(struct chan *x); /* KNOCKING */
+void forward_free(struct forward *w);

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""node.py - a folder of tests that Node runs: install what its lock file says, run them, count each"""
+import fcntl
+import glob
+import os
+import re
+import subprocess
+
+from harness import test_logs
+
+TAP = re.compile(r"^(\s*)(ok|not ok) \d+ - (.*?)(?: # (SKIP|TODO)\b\s*(.*))?$")
+
+
+def install(case, folder):
+    """As the lock file says; npm of this machine knows where to ask."""
+    lock, done = (os.path.join(folder, n) for n in ("package-lock.json", "node_modules/.package-lock.json"))
+    guard = open(os.path.join(folder, "package.json"))  # held by one lane at a time
+    case.addCleanup(guard.close)
+    fcntl.flock(guard, fcntl.LOCK_EX)
+    if os.path.exists(done) and os.path.getmtime(done) >= os.path.getmtime(lock):
+        return
+    r = subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+                       text=True, timeout=110)
+    case.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+
+
+def files(folder):
+    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "*.test.mjs")))
+
+
+def run(case, folder, names, env, limit_s):
+    """These files of the folder; each of their tests becomes a part of the case's."""
+    case.assertTrue(names, f"{folder} has no tests: this is not a whole checkout")
+    log = os.path.join(test_logs(), f"{type(case).__name__.lower()}-tap.log")
+    with open(log, "w") as out:
+        p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *names], cwd=folder,
+                             env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            code = p.wait(limit_s)
+        finally:
+            if p.poll() is None:
+                p.kill()
+                p.wait()
+    with open(log) as f:
+        text = f.read()
+    leaves = leaf_results(text)
+    case.assertTrue(leaves, f"node printed no TAP (exit code {code}):\n{text[-3000:]}")
+    for test, ok, skip in leaves:
+        outcome = "skip" if skip is not None else "pass" if ok else "fail"
+        case._outcome.result.part(case, test, outcome, skip or "")
+    failed = [test for test, ok, _ in leaves if not ok]
+    if code != 0 or failed:
+        case.fail(f"exit code {code}, failed: {', '.join(failed) or 'none of its tests'}\n{text[-6000:]}")
+
+
+def leaf_results(text):
+    """(name, ok, skip reason or None) of the innermost TAP lines: a group is the sum of what it holds."""
+    found = []
+    for line in text.splitlines():
+        m = TAP.match(line)
+        if not m:
+            continue
+        depth = len(m[1])
+        if found and found[-1][3] > depth:
+            found[-1] = (*found[-1][:3], depth)  # the group around the ones before
+            continue
+        found.append((m[3], m[2] == "ok", m[5] if m[4] == "SKIP" else None, depth))
+    return [(n, ok, skip) for n, ok, skip, _ in found]

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The SSH front over the real agent, without a machine; usage: test_ssh.py SERVE_AGENT AGENT [TEST...]
+
+The "guest" is this machine: commands run here, as root.
+"""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from ssh_checks import SshChecks  # noqa: E402
+
+SERVE, AGENT = sys.argv[1:3]
+LIMIT_S = 120
+
+
+class Ssh(SshChecks, unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("acting as other users needs root")
+        cls.log = tempfile.TemporaryFile()
+        cls.proc = subprocess.Popen([SERVE, "--ssh", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True)
+        ssh_port, port, cls.key, _ = cls.proc.stdout.readline().split()
+        cls.ssh_port, cls.port = int(ssh_port), int(port)
+        cls.vm = cls.api(cls(), "POST", "/v1/vms", {})["id"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.proc.stdin.close()
+        code = cls.proc.wait(60)
+        cls.proc.stdout.close()
+        text = cls.log_text(cls)
+        cls.log.close()
+        assert code == 0, f"the server ended with {code}: {text}"
+
+    def setUp(self):
+        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
+        signal.alarm(LIMIT_S)
+
+    def tearDown(self):
+        signal.alarm(0)
+
+    def log_text(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def guest(self, command):
+        return subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def tell(self, word):
+        self.proc.stdin.write(word + "\n")
+        self.proc.stdin.flush()
+        while self.proc.stdout.readline() not in ("ok\n", ""):
+            pass
+
+    def front(self):
+        self.proc.stdin.write("status\n")
+        self.proc.stdin.flush()
+        connections, channels = self.proc.stdout.readline().split()
+        assert self.proc.stdout.readline() == "ok\n"
+        return {"connections": int(connections), "channels": int(channels)}
+
+    def test_y_hostile_clients(self):
+        """paramiko says what OpenSSH never would; Debian's Python has it."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ssh_hostile.py")
+        before = self.memory_kb()
+        r = subprocess.run(["/usr/bin/python3", script, str(self.ssh_port), self.vm, self.key], capture_output=True, text=True, timeout=110)
+        self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+        self.eventually("all of them are gone", lambda: self.front() == {"connections": 0, "channels": 0})
+        self.assertLess(self.memory_kb() - before, 64 << 10)
+
+    def memory_kb(self):
+        with open(f"/proc/{self.proc.pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
+    def test_y_slow_strangers_have_a_deadline(self):
+        s = self.raw()
+        s.sendall(b"SSH-2.0-slow")
+        s.settimeout(60)
+        while s.recv(1000):
+            pass  # it is closed without a login: ten seconds here, a minute by default
+
+    def test_z_the_end_of_the_machine_ends_sessions(self):
+        p = self.spawn("echo up; cat")
+        self.line(p, b"up")
+        q = self.spawn("-N")
+        self.eventually("two", lambda: self.front()["connections"] == 2)
+        self.tell("suspend")
+        self.assertEqual(p.wait(60), 255)
+        self.assertIn(b"the connection to VM", p.stderr.read())
+        self.assertEqual(q.wait(60), 255)
+        self.assertEqual(self.out("echo again"), "again\n")
+
+    def test_zz_clients_do_not_hold_up_the_servers_end(self):
+        p = self.spawn("echo up; cat")
+        self.line(p, b"up")
+        self._cleanups.clear()
+        Ssh.still_open = p
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
