@@ -36,6 +36,10 @@ FIGURES = [
     ("code.context", "code", "new context to its first result", "ms", None, "client; Python"),
     ("code.ts", "code", "first TypeScript cell of a VM", "ms", None, "client"),
     ("code.kernels", "code", "20 kernels at once, a cell each", "ms", None, "client; Python"),
+    ("vpc.ping", "network", "between two VMs of a VPC: round trip", "ms", None, "ping, mean of 20"),
+    ("vpc.rate", "network", "between two VMs of a VPC: one connection", "MB/s", None, "16 MB"),
+    ("wg.ping", "network", "client through a tunnel to a VM: round trip", "ms", None, "ping, mean of 20"),
+    ("wg.rate", "network", "VM through a tunnel to a client: one connection", "MB/s", None, "16 MB"),
     ("fork.api", "fork", "fork of 3: API call", "ms", None, "client"),
     ("fork.ready", "fork", "fork of 3: all three answered echo", "ms", 1000, "client"),
     ("mem.fresh", "memory", "private memory after create + echo", "MB", 45, "Private_Dirty of QEMU's smaps_rollup"),
@@ -71,7 +75,7 @@ FIGURES = [
 # id, the figure above, the figure below: ratios of medians
 RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
           ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare")]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "pty": "terminals", "code": "code interpreter",
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "private networks",
             "memory": "memory of one VM", "api": "through the API, small VMs", "beside": "beside them"}
 
 

@@ -181,22 +181,15 @@ static int on_event(void *ctx, const char *event, const json_t *data)
 	return 0;
 }
 
-static int on_data(void *ctx, const void *p, size_t n)
-{
-	return sse_feed(ctx, p, n);
-}
-
 static int on_signal(void *ctx, int sig)
 {
 	struct run *x = ((struct sse_reader *)ctx)->ctx;
 	autofree char *path = NULL;
-	autojson json_t *reply = NULL;
 
 	if (sig != SIGINT || x->signals++ || !*x->context)
 		return 128 + sig;
 	path = cli_path(x->c, "/v1/vms/%s/code/contexts/%s/interrupt", x->o->vm, x->context);
-	cli_try(x->c, x->o->user, "POST", path, NULL, &reply, NULL);
-	return 0;
+	return cli_tell(x->c, x->o->user, path, NULL) == 200 ? 0 : 128 + sig;
 }
 
 static json_t *make_body(const struct cell_opts *o, const char *code, bool stream)
@@ -225,7 +218,7 @@ int cell_run(struct cli *c, const struct cell_opts *o, const char *code)
 		.path = path,
 		.user = o->user,
 		.body = body,
-		.data = on_data,
+		.data = sse_data,
 		.signalled = on_signal,
 		.ctx = &sse,
 	};

@@ -156,6 +156,9 @@ int cli_call_as(struct cli *c, const char *user, const char *method, const char 
  */
 int cli_try(struct cli *c, const char *user, const char *method, const char *path,
             json_t *body_consume, json_t **ret, struct err *err);
+/* A POST beside something that goes on, which waits meanwhile: a few seconds at most. As cli_try().
+ */
+int cli_tell(struct cli *c, const char *user, const char *path, json_t *body_consume);
 /* The sentence for a reply that is an error; returns the exit status. */
 int cli_refused(struct cli *c, long status, const json_t *reply);
 /* A path with an escaped segment or query value for each '%s'. Caller frees; never NULL. */

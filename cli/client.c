@@ -22,6 +22,7 @@
 
 #define CONNECT_S 10L /* to a server on this or a near machine */
 #define REPLY_S 660L  /* a command may take ten minutes, a create that boots nearly as long */
+#define TELL_S 15L    /* what has to be quick, because something else waits meanwhile */
 #define REPLY_MAX (64u << 20)
 
 struct cli {
@@ -29,6 +30,7 @@ struct cli {
 	struct target target;
 	char header[CONFIG_VALUE_MAX + 32]; /* Authorization */
 	bool json;
+	long reply_s; /* how long a reply is waited for */
 };
 
 _Noreturn void cli_oom(void)
@@ -43,6 +45,7 @@ struct cli *cli_new(void)
 
 	if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(c->curl = curl_easy_init()))
 		cli_oom();
+	c->reply_s = REPLY_S;
 	return c;
 }
 
@@ -65,6 +68,17 @@ void cli_set_json(struct cli *c, bool json)
 bool cli_json(const struct cli *c)
 {
 	return c->json;
+}
+
+int cli_tell(struct cli *c, const char *user, const char *path, json_t *body_consume)
+{
+	autojson json_t *reply = NULL;
+	int status;
+
+	c->reply_s = TELL_S;
+	status = cli_try(c, user, "POST", path, body_consume, &reply, NULL);
+	c->reply_s = REPLY_S;
+	return status;
 }
 
 const char *cli_url(const struct cli *c)
@@ -210,7 +224,7 @@ static CURLcode perform(struct cli *c, const char *user, const char *method, con
 	curl_easy_setopt(c->curl, CURLOPT_USERAGENT, "pando/" PANDO_VERSION);
 	curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
-	curl_easy_setopt(c->curl, CURLOPT_TIMEOUT, REPLY_S);
+	curl_easy_setopt(c->curl, CURLOPT_TIMEOUT, c->reply_s);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_data);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, in);
 	if (text)

@@ -121,7 +121,7 @@ void ephemeral_free(struct ephemeral *e)
 	signals_close(e->signals);
 	pthread_cond_destroy(&e->wake);
 	pthread_mutex_destroy(&e->lock);
-	/* not cli_free(): curl's global state is still in use */
+	cli_free(e->own);
 	free(e->id);
 	free(e);
 }

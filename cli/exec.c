@@ -25,7 +25,7 @@
 struct run {
 	struct cli *c;
 	const struct exec_opts *o;
-	struct exec_stdin *in; /* never freed when a thread reads it */
+	struct exec_stdin *in; /* not emptied while a thread reads it */
 	char *process;         /* owned; the path of the process, once it has started */
 	bool detached;
 	int signals;
@@ -162,21 +162,16 @@ static int on_event(void *ctx, const char *event, const json_t *data)
 	return 0;
 }
 
-static int on_data(void *ctx, const void *p, size_t n)
-{
-	return sse_feed(ctx, p, n);
-}
-
-static void send_signal(struct run *x, const char *name)
+/* True when the command got it. */
+static bool send_signal(struct run *x, const char *name)
 {
 	autofree char *path = NULL;
-	autojson json_t *reply = NULL;
 
 	if (!x->process)
-		return;
+		return false;
 	if (asprintf(&path, "%s/signal", x->process) < 0)
 		cli_oom();
-	cli_try(x->c, x->o->user, "POST", path, json_pack("{s:s}", "signal", name), &reply, NULL);
+	return cli_tell(x->c, x->o->user, path, json_pack("{s:s}", "signal", name)) == 200;
 }
 
 static int on_signal(void *ctx, int sig)
@@ -184,10 +179,8 @@ static int on_signal(void *ctx, int sig)
 	struct sse_reader *r = ctx;
 	struct run *x = r->ctx;
 
-	if (sig == SIGINT && x->signals++ == 0 && x->process) {
-		send_signal(x, "INT");
+	if (sig == SIGINT && x->signals++ == 0 && send_signal(x, "INT"))
 		return 0;
-	}
 	if (x->detached)
 		send_signal(x, "KILL");
 	return 128 + sig;
@@ -261,14 +254,16 @@ static int finish(struct run *x, int r)
 
 int cli_exec(struct cli *c, const struct exec_opts *o)
 {
-	struct exec_stdin *in = calloc(1, sizeof(*in));
+	static struct exec_stdin
+	        state; /* its thread may still wait for our stdin when we are done */
+	struct exec_stdin *in = &state;
 	struct run x = { .c = c, .o = o, .in = in, .status = -1 };
 	struct sse_reader sse = { .fn = on_event, .ctx = &x };
 	struct cli_stream s = {
 		.method = "POST",
 		.user = o->user,
 		.header = { "Accept: text/event-stream" },
-		.data = on_data,
+		.data = sse_data,
 		.signalled = on_signal,
 		.ctx = &sse,
 	};
@@ -276,8 +271,6 @@ int cli_exec(struct cli *c, const struct exec_opts *o)
 	autojson json_t *body = NULL;
 	int r;
 
-	if (!in)
-		cli_oom();
 	exec_stdin_begin(in, o->no_stdin);
 	x.detached = in->given && !in->whole;
 	body = make_body(&x);
@@ -289,9 +282,7 @@ int cli_exec(struct cli *c, const struct exec_opts *o)
 	buf_done(&x.out);
 	buf_done(&x.err);
 	free(x.process);
-	if (!x.detached) {
+	if (!x.detached)
 		buf_done(&in->first);
-		free(in);
-	}
 	return r;
 }

@@ -168,3 +168,32 @@ int cli_vm_call(struct cli *c, const char *name, const char *method, const char 
 		cli_oom();
 	return cli_call(c, method, path, body_consume, ret);
 }
+
+int cli_for_each(struct cli *c, const struct cli_args *a,
+                 char *(*resolve_name)(struct cli *c, const char *name), const char *method,
+                 const char *prefix, const char *tail, const char *done)
+{
+	autojson json_t *all = json_array();
+	int status = CLI_OK;
+
+	for (size_t i = 0; i < a->n_rest; i++) {
+		autofree char *id = resolve_name(c, a->rest[i]), *path = NULL;
+		json_t *reply = NULL;
+		int r = CLI_REFUSED;
+
+		if (id) {
+			if (asprintf(&path, "%s%s%s", prefix, id, tail) < 0)
+				cli_oom();
+			r = cli_call(c, method, path, NULL, &reply);
+		}
+		if (r != CLI_OK && status == CLI_OK)
+			status = r;
+		if (r == CLI_OK && !cli_json(c))
+			printf("%s %s\n", id, done);
+		if (reply)
+			json_array_append_new(all, reply);
+	}
+	if (cli_json(c) && json_array_size(all))
+		cli_dump(a->n_rest == 1 ? json_array_get(all, 0) : all);
+	return status;
+}

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 struct cli;
+struct cli_args;
 
 /* An id, the only one that begins so, or the only one of that name. NULL after a sentence. Caller
  * frees. A whole id is taken as it is, without a request. */
@@ -21,3 +22,11 @@ const json_t *resolve_pick(const json_t *rows, const char *id_member, const char
 /* A request about one VM: resolves the name, makes "/v1/vms/<id><tail>". */
 int cli_vm_call(struct cli *c, const char *name, const char *method, const char *tail,
                 json_t *body_consume, json_t **ret);
+/*
+ * The same request for everything that the verb's "NAME..." took: method on prefix, id, tail; then
+ * "id done". The first failure is the command's status, but does not end its work. --json: one
+ * reply, or an array of them.
+ */
+int cli_for_each(struct cli *c, const struct cli_args *a,
+                 char *(*resolve)(struct cli *c, const char *name), const char *method,
+                 const char *prefix, const char *tail, const char *done);

@@ -67,28 +67,7 @@ static int rename_snapshot(struct cli *c, const struct cli_args *a)
 
 static int delete_snapshots(struct cli *c, const struct cli_args *a)
 {
-	autojson json_t *all = json_array();
-	int status = CLI_OK;
-
-	for (size_t i = 0; i < a->n_rest; i++) {
-		autofree char *id = cli_snapshot_id(c, a->rest[i]), *path = NULL;
-		json_t *reply = NULL;
-		int r = CLI_REFUSED;
-
-		if (id) {
-			path = cli_path(c, "/v1/vms/snapshots/%s", id);
-			r = cli_call(c, "DELETE", path, NULL, &reply);
-		}
-		if (r != CLI_OK && status == CLI_OK)
-			status = r;
-		if (r == CLI_OK && !cli_json(c))
-			printf("%s deleted\n", id);
-		if (reply)
-			json_array_append_new(all, reply);
-	}
-	if (cli_json(c) && json_array_size(all))
-		cli_dump(a->n_rest == 1 ? json_array_get(all, 0) : all);
-	return status;
+	return cli_for_each(c, a, cli_snapshot_id, "DELETE", "/v1/vms/snapshots/", "", "deleted");
 }
 
 static int build(struct cli *c, const struct cli_args *a)

@@ -70,6 +70,11 @@ int sse_feed(struct sse_reader *r, const void *bytes, size_t n)
 	return 0;
 }
 
+int sse_data(void *reader, const void *p, size_t n)
+{
+	return sse_feed(reader, p, n);
+}
+
 void sse_done(struct sse_reader *r)
 {
 	buf_done(&r->line);

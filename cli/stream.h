@@ -53,6 +53,8 @@ struct sse_reader {
 	char event[32];
 };
 int sse_feed(struct sse_reader *r, const void *p, size_t n);
+/* The same as a callback of cli_stream(), whose ctx is the reader. */
+int sse_data(void *reader, const void *p, size_t n);
 void sse_done(struct sse_reader *r);
 /* {data, encoding} of an output event as bytes; caller frees. NULL: it is none. */
 unsigned char *sse_bytes(const json_t *data, size_t *ret_len);

@@ -2,8 +2,9 @@
 /*
  * table.c - THE table: every group of verbs there is, in the order in which help shows them
  *
- * A new command is a file with a `const struct cli_noun`, a line in each of the two lists below
- * and one in meson.build. A group without a help text adds verbs to a noun above it.
+ * A new command is a file with a `const struct cli_noun`, a line below and one in meson.build; a
+ * new noun is also in meson.build's list of man pages. A group without a help text adds verbs to a
+ * noun that is there.
  */
 #include <string.h>
 

@@ -63,36 +63,11 @@ static int get(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
-/*
- * The same request for every VM that was named; the first failure ends the command's success but
- * not its work. --json: one reply, or an array of them.
- */
+/* The same request for every VM that was named. */
 static int for_each(struct cli *c, const struct cli_args *a, const char *method, const char *tail,
                     const char *done)
 {
-	autojson json_t *all = json_array();
-	int status = CLI_OK;
-
-	for (size_t i = 0; i < a->n_rest; i++) {
-		autofree char *id = cli_vm_id(c, a->rest[i]), *path = NULL;
-		json_t *reply = NULL;
-		int r = CLI_REFUSED;
-
-		if (id) {
-			if (asprintf(&path, "/v1/vms/%s%s", id, tail) < 0)
-				cli_oom();
-			r = cli_call(c, method, path, NULL, &reply);
-		}
-		if (r != CLI_OK && status == CLI_OK)
-			status = r;
-		if (r == CLI_OK && !cli_json(c))
-			printf("%s %s\n", id, done);
-		if (reply)
-			json_array_append_new(all, reply);
-	}
-	if (cli_json(c) && json_array_size(all))
-		cli_dump(a->n_rest == 1 ? json_array_get(all, 0) : all);
-	return status;
+	return cli_for_each(c, a, cli_vm_id, method, "/v1/vms/", tail, done);
 }
 
 static int start(struct cli *c, const struct cli_args *a)

@@ -7,6 +7,7 @@
  *                     boot     boot id: records of an earlier boot are void
  *                     vm/<id>  one record per running VM (records.c)
  *                     netns/<n>  bind mounts that keep the slots' namespaces
+ *                     vpc/<n>    the same of VPCs
  * /run/pando/net/     who has which address block (hostnet.c)
  */
 #pragma once

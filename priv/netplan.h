@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/priv_net.h"
+
 struct buf;
 
 #define NET_BLOCK_PREFIX 20u /* each instance has a /20 of the pool */
@@ -29,6 +31,12 @@ struct buf;
 		0x02, 0x50, 0x4e, 0x44, 0x4f, 0x01 \
 	}
 #define NET_LINK_PREFIX 30u
+/* The link between a slot and its VPC: the same two addresses on every one, no subnet. */
+#define NET_VPC_LINK "vpc0"
+#define NET_VPC_ROUTER "169.254.1.1"
+#define NET_VPC_SLOT "169.254.1.2"
+#define NET_WG_PREFIX "pw" /* of the names of tunnels' links */
+#define NET_WG_LINK NET_WG_PREFIX "*"
 
 /* Addresses are in host byte order. */
 struct net_slot {
@@ -42,8 +50,21 @@ struct net_slot net_slot_plan(const char *tag, uint32_t block, uint32_t idx);
 /* "10.231.0.2" */
 const char *net_ip_text(uint32_t ip, char buf[16]);
 
-/* Rules inside a slot: the same for all. */
-void net_slot_rules(struct buf *out);
+/* Where no guest goes: this host's and its neighbours' ranges, metadata services, multicast. */
+#define NET_DENIED                                                                           \
+	"0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12, " \
+	"192.168.0.0/16, 224.0.0.0/4, 240.0.0.0/4"
+
+/* Rules inside a slot (slotplan.c); e NULL: as it is built, open. Replaces what is there. */
+void net_slot_rules(const struct priv_egress *e, struct buf *out);
+/* Adds addresses to the sets of the rules they belong to, or gives them a new time to live. */
+void net_slot_pin(const struct priv_pin *p, struct buf *out);
+#define NET_BLOCKED_LIST "list set inet pando blocked"
+#define NET_BLOCKED_TTL_S 3600u
+/* Reads what NET_BLOCKED_LIST printed; returns how many there are. */
+uint32_t net_slot_blocked(const char *text, struct priv_blocked ret[]);
+/* Rules of a VPC's namespace. */
+void net_vpc_rules(const struct priv_vpc *v, struct buf *out);
 
 struct net_host {
 	const char *tag;

@@ -27,6 +27,7 @@ static int run(const char *text, char **ret_text, struct err *err)
 		return err_set(err, -ENOMEM, "nft: no context");
 	nft_ctx_buffer_error(ctx);
 	nft_ctx_buffer_output(ctx);
+	nft_ctx_output_set_flags(ctx, NFT_CTX_OUTPUT_NUMERIC_ALL);
 	if (nft_run_cmd_from_buffer(ctx, text) != 0) {
 		const char *why = nft_ctx_get_error_buffer(ctx);
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
@@ -25,6 +26,11 @@
 
 #define NL_REPLY_MAX (64u << 10) /* bytes of one datagram of a dump */
 #define NL_TIMEOUT_S 5
+#define RATE_HANDLE 0x10000u       /* 1: */
+#define RATE_BURST_MIN (64u << 10) /* bytes: one segment of the largest size */
+#define RATE_BURST_MAX (4u << 20)
+#define RATE_QUEUE_MS 50u /* that wait before packets are dropped */
+#define RATE_QUEUE_MAX (16u << 20)
 
 struct nl_msg {
 	union {
@@ -182,19 +188,129 @@ int nl_link_config(int fd, unsigned ifindex, const uint8_t mac[6], uint32_t mtu,
 	return r < 0 ? err_sys(err, r, "configure link %u", ifindex) : 0;
 }
 
-int nl_addr_add(int fd, unsigned ifindex, uint32_t addr, uint8_t prefix, struct err *err)
+static int addr_change(int fd, uint16_t flags, unsigned ifindex, uint32_t addr, uint32_t peer,
+                       uint8_t prefix)
 {
 	struct ifaddrmsg ifa = { .ifa_family = AF_INET,
 		                 .ifa_prefixlen = prefix,
 		                 .ifa_index = ifindex };
 	struct nl_msg m;
+
+	nl_begin(&m, RTM_NEWADDR, flags, &ifa, sizeof(ifa));
+	nl_attr(&m, IFA_LOCAL, &addr, sizeof(addr));
+	nl_attr(&m, IFA_ADDRESS, &peer, sizeof(peer));
+	return nl_talk(fd, &m, NULL, NULL);
+}
+
+int nl_addr_add(int fd, unsigned ifindex, uint32_t addr, uint8_t prefix, struct err *err)
+{
+	int r = addr_change(fd, NLM_F_CREATE | NLM_F_EXCL, ifindex, addr, addr, prefix);
+
+	return r < 0 ? err_sys(err, r, "give link %u its address", ifindex) : 0;
+}
+
+int nl_addr_peer(int fd, unsigned ifindex, uint32_t addr, uint32_t peer, struct err *err)
+{
+	int r = addr_change(fd, NLM_F_CREATE | NLM_F_EXCL, ifindex, addr, peer, 32);
+
+	return r < 0 ? err_sys(err, r, "give link %u a peer", ifindex) : 0;
+}
+
+int nl_link_mtu(int fd, unsigned ifindex, uint32_t mtu, struct err *err)
+{
+	struct ifinfomsg ifi = { .ifi_family = AF_UNSPEC, .ifi_index = (int)ifindex };
+	struct nl_msg m;
 	int r;
 
-	nl_begin(&m, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &ifa, sizeof(ifa));
-	nl_attr(&m, IFA_LOCAL, &addr, sizeof(addr));
-	nl_attr(&m, IFA_ADDRESS, &addr, sizeof(addr));
+	nl_begin(&m, RTM_NEWLINK, 0, &ifi, sizeof(ifi));
+	nl_attr(&m, IFLA_MTU, &mtu, sizeof(mtu));
 	r = nl_talk(fd, &m, NULL, NULL);
-	return r < 0 ? err_sys(err, r, "give link %u its address", ifindex) : 0;
+	return r < 0 ? err_sys(err, r, "set the MTU of link %u", ifindex) : 0;
+}
+
+int nl_link_add_kind(int fd, const char *name, const char *kind, struct err *err)
+{
+	struct ifinfomsg ifi = { .ifi_family = AF_UNSPEC };
+	struct rtattr *info;
+	struct nl_msg m;
+	int r;
+
+	nl_begin(&m, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &ifi, sizeof(ifi));
+	nl_attr(&m, IFLA_IFNAME, name, strlen(name) + 1);
+	info = nl_attr(&m, IFLA_LINKINFO, NULL, 0);
+	nl_attr(&m, IFLA_INFO_KIND, kind, strlen(kind));
+	nl_nest_end(&m, info);
+	r = nl_talk(fd, &m, NULL, NULL);
+	return r < 0 ? err_sys(err, r, "create link '%s'", name) : 0;
+}
+
+int nl_link_move(int fd, unsigned ifindex, int ns, struct err *err)
+{
+	struct ifinfomsg ifi = { .ifi_family = AF_UNSPEC, .ifi_index = (int)ifindex };
+	uint32_t target = (uint32_t)ns;
+	struct nl_msg m;
+	int r;
+
+	nl_begin(&m, RTM_NEWLINK, 0, &ifi, sizeof(ifi));
+	nl_attr(&m, IFLA_NET_NS_FD, &target, sizeof(target));
+	r = nl_talk(fd, &m, NULL, NULL);
+	return r < 0 ? err_sys(err, r, "move link %u to another namespace", ifindex) : 0;
+}
+
+int nl_route_set(int fd, const struct nl_route *rt, struct err *err)
+{
+	struct rtmsg msg = { .rtm_family = AF_INET,
+		             .rtm_dst_len = rt->prefix,
+		             .rtm_table = RT_TABLE_MAIN,
+		             .rtm_protocol = RTPROT_STATIC,
+		             .rtm_scope = rt->gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK,
+		             .rtm_type = RTN_UNICAST,
+		             .rtm_flags = rt->gateway ? RTNH_F_ONLINK : 0 };
+	struct nl_msg m;
+	int r;
+
+	nl_begin(&m, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &msg, sizeof(msg));
+	nl_attr(&m, RTA_DST, &rt->dst, sizeof(rt->dst));
+	nl_attr(&m, RTA_OIF, &rt->oif, sizeof(rt->oif));
+	if (rt->gateway)
+		nl_attr(&m, RTA_GATEWAY, &rt->gateway, sizeof(rt->gateway));
+	r = nl_talk(fd, &m, NULL, NULL);
+	return r < 0 ? err_sys(err, r, "set a route over link %u", rt->oif) : 0;
+}
+
+int nl_rate_set(int fd, unsigned ifindex, uint64_t bytes_per_s, struct err *err)
+{
+	struct tcmsg tc = { .tcm_family = AF_UNSPEC,
+		            .tcm_ifindex = (int)ifindex,
+		            .tcm_handle = RATE_HANDLE,
+		            .tcm_parent = TC_H_ROOT };
+	uint32_t burst = (uint32_t)MAX(RATE_BURST_MIN, MIN(bytes_per_s / 50, RATE_BURST_MAX));
+	struct tc_tbf_qopt opt = {
+		.rate = { .linklayer = TC_LINKLAYER_ETHERNET,
+		          .rate = (uint32_t)MIN(bytes_per_s, UINT32_MAX) },
+		.limit = burst +
+		         (uint32_t)MAX(RATE_BURST_MIN,
+		                       MIN(bytes_per_s * RATE_QUEUE_MS / 1000, RATE_QUEUE_MAX)),
+	};
+	struct rtattr *options;
+	struct nl_msg m;
+	int r;
+
+	nl_begin(&m, bytes_per_s ? RTM_NEWQDISC : RTM_DELQDISC,
+	         bytes_per_s ? NLM_F_CREATE | NLM_F_REPLACE : 0, &tc, sizeof(tc));
+	nl_attr(&m, TCA_KIND, "tbf", 4);
+	if (bytes_per_s) {
+		options = nl_attr(&m, TCA_OPTIONS, NULL, 0);
+		nl_attr(&m, TCA_TBF_PARMS, &opt, sizeof(opt));
+		nl_attr(&m, TCA_TBF_BURST, &burst, sizeof(burst));
+		if (bytes_per_s > UINT32_MAX)
+			nl_attr(&m, TCA_TBF_RATE64, &bytes_per_s, sizeof(bytes_per_s));
+		nl_nest_end(&m, options);
+	}
+	r = nl_talk(fd, &m, NULL, NULL);
+	if (!bytes_per_s && (r == -ENOENT || r == -EINVAL))
+		r = 0; /* there was none */
+	return r < 0 ? err_sys(err, r, "limit the rate of link %u", ifindex) : 0;
 }
 
 int nl_route_default(int fd, uint32_t gateway, struct err *err)

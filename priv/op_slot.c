@@ -98,3 +98,28 @@ int op_slot_list(struct priv *p, struct request *rq, struct err *err)
 	rq->rep.n_slots = slots_list(p->slots, rq->rep.slots);
 	return 0;
 }
+
+int op_slot_egress(struct priv *p, struct request *rq, struct err *err)
+{
+	return slots_policy(p->slots, rq->m.slot, &rq->m.egress, err);
+}
+
+int op_slot_proxy(struct priv *p, struct request *rq, struct err *err)
+{
+	int r = slots_proxy(p->slots, rq->m.slot, &rq->out[0], err);
+
+	if (r < 0)
+		return r;
+	rq->n_out = 1;
+	return 0;
+}
+
+int op_slot_pin(struct priv *p, struct request *rq, struct err *err)
+{
+	return slots_pin(p->slots, rq->m.slot, &rq->m.pin, err);
+}
+
+int op_slot_blocked(struct priv *p, struct request *rq, struct err *err)
+{
+	return slots_blocked(p->slots, rq->m.slot, rq->rep.blocked, &rq->rep.n_blocked, err);
+}

@@ -86,7 +86,7 @@ int table_serve(struct priv *p, struct err *err);
 /* A late reply; dropped when pandod has another connection by now. */
 void table_reply_later(struct priv *p, uint32_t gen, unsigned op, struct priv_rep *rep);
 
-/* ---- operations: op_slot.c, op_vm.c; 0, PRIV_LATER or -errno ---- */
+/* ---- operations: op_slot.c, op_vpc.c, op_vm.c; 0, PRIV_LATER or -errno ---- */
 
 int op_hello(struct priv *p, struct request *rq, struct err *err);
 int op_slot_take(struct priv *p, struct request *rq, struct err *err);
@@ -96,6 +96,13 @@ int op_slot_free(struct priv *p, struct request *rq, struct err *err);
 int op_slot_stats(struct priv *p, struct request *rq, struct err *err);
 int op_slot_socket(struct priv *p, struct request *rq, struct err *err);
 int op_slot_list(struct priv *p, struct request *rq, struct err *err);
+int op_slot_egress(struct priv *p, struct request *rq, struct err *err);
+int op_slot_proxy(struct priv *p, struct request *rq, struct err *err);
+int op_slot_pin(struct priv *p, struct request *rq, struct err *err);
+int op_slot_blocked(struct priv *p, struct request *rq, struct err *err);
+int op_slot_vpc(struct priv *p, struct request *rq, struct err *err);
+int op_vpc_remove(struct priv *p, struct request *rq, struct err *err);
+int op_vpc_wg(struct priv *p, struct request *rq, struct err *err);
 int op_spawn(struct priv *p, struct request *rq, struct err *err);
 int op_kill(struct priv *p, struct request *rq, struct err *err);
 int op_exit_status(struct priv *p, struct request *rq, struct err *err);

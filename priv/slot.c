@@ -26,6 +26,7 @@
 #include "priv/instance.h"
 #include "priv/nl.h"
 #include "priv/slotnet.h"
+#include "priv/vpcnet.h"
 
 #define TAKE_DEADLINE_MS 3000 /* for a slot when the pool is empty */
 #define RETRY_MS 1000         /* after a failed build */
@@ -322,6 +323,8 @@ struct slots *slots_close(struct slots *s, bool remove)
 		if (s->slot[i].state != SLOT_EMPTY)
 			slotnet_destroy(&s->env, &plan, path, &s->slot[i].net);
 	}
+	if (remove)
+		vpcnet_remove_all(&s->env, s->conf.in);
 	return slots_release(s);
 }
 
@@ -443,4 +446,62 @@ int slots_tap(struct slots *s, uint32_t idx, int *ret_fd, struct err *err)
 	int r = net_of(s, idx, &n, err);
 
 	return r < 0 ? r : slotnet_tap(&s->env, n, ret_fd, err);
+}
+
+int slots_proxy(struct slots *s, uint32_t idx, int *ret_fd, struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_proxy(&s->env, n, ret_fd, err);
+}
+
+int slots_policy(struct slots *s, uint32_t idx, const struct priv_egress *e, struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_policy(&s->env, n, e, err);
+}
+
+int slots_pin(struct slots *s, uint32_t idx, const struct priv_pin *p, struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_pin(&s->env, n, p, err);
+}
+
+int slots_blocked(struct slots *s, uint32_t idx, struct priv_blocked ret[], uint32_t *ret_n,
+                  struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	return r < 0 ? r : slotnet_blocked(&s->env, n, ret, ret_n, err);
+}
+
+/* ---- VPCs: their namespaces are next to the slots' ---- */
+
+int slots_vpc(struct slots *s, uint32_t idx, const struct priv_vpc *v, const struct priv_egress *e,
+              struct err *err)
+{
+	struct slotnet *n;
+	int r = net_of(s, idx, &n, err);
+
+	/* Rules first: the link is never there without them. */
+	if (r < 0 || (r = slotnet_policy(&s->env, n, e, err)) < 0)
+		return r;
+	return vpcnet_attach(&s->env, s->conf.in, v, idx, n, e->vpc_addr, err);
+}
+
+int slots_vpc_remove(struct slots *s, uint32_t vpc, struct err *err)
+{
+	return vpcnet_remove(&s->env, s->conf.in, vpc, err);
+}
+
+int slots_vpc_wg(struct slots *s, const struct priv_vpc *v, const struct priv_wg *wg,
+                 struct err *err)
+{
+	return vpcnet_wg(&s->env, s->conf.in, v, wg, err);
 }

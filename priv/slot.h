@@ -53,3 +53,14 @@ int slots_stats(struct slots *s, uint32_t idx, struct nl_link *ret, struct err *
 int slots_dns(struct slots *s, uint32_t idx, int *ret_udp, int *ret_tcp, struct err *err);
 int slots_socket(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);
 int slots_tap(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);
+int slots_proxy(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);
+int slots_policy(struct slots *s, uint32_t idx, const struct priv_egress *e, struct err *err);
+int slots_pin(struct slots *s, uint32_t idx, const struct priv_pin *p, struct err *err);
+int slots_blocked(struct slots *s, uint32_t idx, struct priv_blocked ret[], uint32_t *ret_n,
+                  struct err *err);
+/* The slot's rules, then its link into the VPC. */
+int slots_vpc(struct slots *s, uint32_t idx, const struct priv_vpc *v, const struct priv_egress *e,
+              struct err *err);
+int slots_vpc_remove(struct slots *s, uint32_t vpc, struct err *err);
+int slots_vpc_wg(struct slots *s, const struct priv_vpc *v, const struct priv_wg *wg,
+                 struct err *err);

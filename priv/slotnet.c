@@ -33,10 +33,11 @@
 #include "priv/nl.h"
 
 #define DNS_BACKLOG 16
+#define PROXY_BACKLOG 64
 
 static const uint8_t gateway_mac[6] = NET_GATEWAY_MAC_BYTES;
 
-static void go_back(const struct slotnet_env *env)
+void slotnet_leave(const struct slotnet_env *env)
 {
 	if (setns(env->host_ns, CLONE_NEWNET) < 0) {
 		log_error("cannot return to the host's network namespace: %s", err_name(errno));
@@ -44,13 +45,13 @@ static void go_back(const struct slotnet_env *env)
 	}
 }
 
-static int go_in(const struct slotnet *sn, struct err *err)
+int slotnet_enter(int ns, struct err *err)
 {
-	return setns(sn->ns, CLONE_NEWNET) < 0 ? err_sys(err, -errno, "enter the slot") : 0;
+	return setns(ns, CLONE_NEWNET) < 0 ? err_sys(err, -errno, "enter the namespace") : 0;
 }
 
 /* /proc/sys/net shows the namespace of the thread that opens it. */
-static int sysctl(const char *name, const char *value, struct err *err)
+int slotnet_sysctl(const char *name, const char *value, struct err *err)
 {
 	char path[128];
 	autofd int fd = -1;
@@ -123,31 +124,48 @@ static int rules_load(struct err *err)
 	autobuf struct buf b = { 0 };
 	autofree char *text = NULL;
 
-	net_slot_rules(&b);
+	net_slot_rules(NULL, &b);
 	text = buf_take_str(&b);
 	return text ? nft_run(text, err) : err_set(err, -ENOMEM, "slot rules: out of memory");
+}
+
+int slotnet_keep(const char *ns_path, struct err *err)
+{
+	autofd int file = open(ns_path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+	int ns;
+
+	if (file < 0)
+		return err_sys(err, -errno, "create '%s'", ns_path);
+	if (mount("/proc/thread-self/ns/net", ns_path, NULL, MS_BIND, NULL) < 0)
+		return err_sys(err, -errno, "bind the namespace to '%s'", ns_path);
+	ns = open(ns_path, O_RDONLY | O_CLOEXEC);
+	return ns < 0 ? err_sys(err, -errno, "open '%s'", ns_path) : ns;
+}
+
+void slotnet_unkeep(const char *ns_path)
+{
+	if (umount2(ns_path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL &&
+	    errno != ENOENT)
+		log_warn("unmount '%s': %s, ignoring", ns_path, err_name(errno));
+	if (unlink(ns_path) < 0 && errno != ENOENT)
+		log_warn("remove '%s': %s, ignoring", ns_path, err_name(errno));
 }
 
 /* In the new namespace. */
 static int fill(const struct slotnet_env *env, const struct net_slot *plan, const char *ns_path,
                 struct slotnet *sn, struct err *err)
 {
-	autofd int file = open(ns_path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
-	int r;
+	int r = slotnet_keep(ns_path, err);
 
-	if (file < 0)
-		return err_sys(err, -errno, "create '%s'", ns_path);
-	if (mount("/proc/thread-self/ns/net", ns_path, NULL, MS_BIND, NULL) < 0)
-		return err_sys(err, -errno, "bind the namespace to '%s'", ns_path);
-	sn->ns = open(ns_path, O_RDONLY | O_CLOEXEC);
-	if (sn->ns < 0)
-		return err_sys(err, -errno, "open '%s'", ns_path);
+	if (r < 0)
+		return r;
+	sn->ns = r;
 	r = sn->nl = nl_open(err);
 	if (r < 0)
 		return r;
-	if ((r = sysctl("ipv6/conf/all/disable_ipv6", "1\n", err)) < 0 ||
-	    (r = sysctl("ipv6/conf/default/disable_ipv6", "1\n", err)) < 0 ||
-	    (r = sysctl("ipv4/ip_forward", "1\n", err)) < 0 ||
+	if ((r = slotnet_sysctl("ipv6/conf/all/disable_ipv6", "1\n", err)) < 0 ||
+	    (r = slotnet_sysctl("ipv6/conf/default/disable_ipv6", "1\n", err)) < 0 ||
+	    (r = slotnet_sysctl("ipv4/ip_forward", "1\n", err)) < 0 ||
 	    (r = tap_make(sn, env->mtu, err)) < 0 || (r = rules_load(err)) < 0)
 		return r;
 	return veth_make(env, plan, sn, err);
@@ -162,7 +180,7 @@ int slotnet_build(const struct slotnet_env *env, const struct net_slot *plan, co
 	if (unshare(CLONE_NEWNET) < 0)
 		return err_sys(err, -errno, "slot %s: new network namespace", plan->veth);
 	r = fill(env, plan, ns_path, &sn, err);
-	go_back(env);
+	slotnet_leave(env);
 	if (r < 0) {
 		slotnet_destroy(env, plan, ns_path, &sn);
 		return err_wrap(err, "slot %s", plan->veth);
@@ -181,10 +199,10 @@ int slotnet_open(const struct slotnet_env *env, const char *ns_path, struct slot
 	sn.ns = open(ns_path, O_RDONLY | O_CLOEXEC);
 	if (sn.ns < 0)
 		return err_sys(err, -errno, "open '%s'", ns_path);
-	r = go_in(&sn, err);
+	r = slotnet_enter(sn.ns, err);
 	if (r == 0) {
 		r = sn.nl = nl_open(err);
-		go_back(env);
+		slotnet_leave(env);
 	}
 	if (r >= 0)
 		r = nl_link_get(sn.nl, NET_TAP, &tap, err);
@@ -215,29 +233,25 @@ void slotnet_destroy(const struct slotnet_env *env, const struct net_slot *plan,
 	if (r < 0 && r != -ENODEV)
 		log_warn("%s, ignoring", err.msg);
 	slotnet_close(sn);
-	if (umount2(ns_path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL &&
-	    errno != ENOENT)
-		log_warn("unmount '%s': %s, ignoring", ns_path, err_name(errno));
-	if (unlink(ns_path) < 0 && errno != ENOENT)
-		log_warn("remove '%s': %s, ignoring", ns_path, err_name(errno));
+	slotnet_unkeep(ns_path);
 }
 
 int slotnet_tap(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
                 struct err *err)
 {
-	int r = go_in(sn, err);
+	int r = slotnet_enter(sn->ns, err);
 
 	if (r < 0)
 		return r;
 	r = tap_attach(ret_fd, err);
-	go_back(env);
+	slotnet_leave(env);
 	return r;
 }
 
 int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
                    struct err *err)
 {
-	int r = go_in(sn, err);
+	int r = slotnet_enter(sn->ns, err);
 
 	if (r < 0)
 		return r;
@@ -246,15 +260,15 @@ int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int 
 		r = err_sys(err, -errno, "socket in the slot");
 	else
 		*ret_fd = r;
-	go_back(env);
+	slotnet_leave(env);
 	return r < 0 ? r : 0;
 }
 
-/* IP_FREEBIND: the address belongs to a link that is down. */
-static int dns_socket(int type, struct err *err)
+/* On the gateway's address. IP_FREEBIND: it belongs to a link that is down. */
+static int gateway_socket(int type, uint16_t port, int backlog, struct err *err)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET,
-		                  .sin_port = htons(53),
+		                  .sin_port = htons(port),
 		                  .sin_addr.s_addr = inet_addr(NET_GATEWAY) };
 	autofd int fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int on = 1;
@@ -263,9 +277,24 @@ static int dns_socket(int type, struct err *err)
 	    (type == SOCK_STREAM &&
 	     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0) ||
 	    bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-	    (type == SOCK_STREAM && listen(fd, DNS_BACKLOG) < 0))
-		return err_sys(err, -errno, "name service socket in the slot");
+	    (type == SOCK_STREAM && listen(fd, backlog) < 0))
+		return err_sys(err, -errno, "socket on port %u of the slot's gateway", port);
 	return TAKE_FD(fd);
+}
+
+int slotnet_proxy(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
+                  struct err *err)
+{
+	int r = slotnet_enter(sn->ns, err);
+
+	if (r < 0)
+		return r;
+	r = gateway_socket(SOCK_STREAM, PRIV_PROXY_PORT, PROXY_BACKLOG, err);
+	slotnet_leave(env);
+	if (r < 0)
+		return r;
+	*ret_fd = r;
+	return 0;
 }
 
 int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *ret_udp, int *ret_tcp,
@@ -273,14 +302,14 @@ int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *re
 {
 	autofd int udp = -1;
 	autofd int tcp = -1;
-	int r = go_in(sn, err);
+	int r = slotnet_enter(sn->ns, err);
 
 	if (r < 0)
 		return r;
-	r = udp = dns_socket(SOCK_DGRAM, err);
+	r = udp = gateway_socket(SOCK_DGRAM, 53, 0, err);
 	if (r >= 0)
-		r = tcp = dns_socket(SOCK_STREAM, err);
-	go_back(env);
+		r = tcp = gateway_socket(SOCK_STREAM, 53, DNS_BACKLOG, err);
+	slotnet_leave(env);
 	if (r < 0)
 		return r;
 	*ret_udp = TAKE_FD(udp);

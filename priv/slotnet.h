@@ -49,5 +49,24 @@ int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int 
 /* Sockets on the gateway's port 53 inside the slot; tcp listens. */
 int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *ret_udp, int *ret_tcp,
                 struct err *err);
+/* Listens on the gateway's port for redirected connections. */
+int slotnet_proxy(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
+                  struct err *err);
+/* slotpolicy.c: rules, limits, VPC address; all of it or nothing. */
+int slotnet_policy(const struct slotnet_env *env, const struct slotnet *sn,
+                   const struct priv_egress *e, struct err *err);
+int slotnet_pin(const struct slotnet_env *env, const struct slotnet *sn, const struct priv_pin *p,
+                struct err *err);
+int slotnet_blocked(const struct slotnet_env *env, const struct slotnet *sn,
+                    struct priv_blocked ret[], uint32_t *ret_n, struct err *err);
 int slotnet_gate(const struct slotnet *sn, bool open, struct err *err);
 int slotnet_stats(const struct slotnet *sn, struct nl_link *ret, struct err *err);
+
+/* ---- for the files of priv/ that work in namespaces ---- */
+int slotnet_enter(int ns, struct err *err);
+/* Back to the host's namespace, or the end of the program. */
+void slotnet_leave(const struct slotnet_env *env);
+/* Binds the thread's namespace to a path and opens it; slotnet_unkeep() removes the path. */
+int slotnet_keep(const char *ns_path, struct err *err);
+void slotnet_unkeep(const char *ns_path);
+int slotnet_sysctl(const char *name, const char *value, struct err *err);

@@ -43,6 +43,13 @@ static const struct {
 	[PRIV_EXIT_STATUS] = { 0,                 op_exit_status },
 	[PRIV_VM_LIST]     = { 0,                 op_vm_list },
 	[PRIV_VM_STATS]    = { 0,                 op_vm_stats },
+	[PRIV_SLOT_EGRESS] = { OP_SLOT,           op_slot_egress },
+	[PRIV_SLOT_PROXY]  = { OP_SLOT,           op_slot_proxy },
+	[PRIV_SLOT_PIN]    = { OP_SLOT,           op_slot_pin },
+	[PRIV_SLOT_BLOCKED] = { OP_SLOT,          op_slot_blocked },
+	[PRIV_SLOT_VPC]    = { OP_GROWS | OP_SLOT, op_slot_vpc },
+	[PRIV_VPC_REMOVE]  = { 0,                 op_vpc_remove },
+	[PRIV_VPC_WG]      = { 0,                 op_vpc_wg },
 };
 /* clang-format on */
 

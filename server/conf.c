@@ -98,6 +98,14 @@ static int check_addr(const struct setting *s, const char *v, char *allowed, siz
 	                                                                                  : -EINVAL;
 }
 
+static int check_opt_host(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	size_t n = strspn(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-");
+
+	snprintf(allowed, size, "empty, a host name or an IPv4 address");
+	return v[n] ? -EINVAL : 0;
+}
+
 static int check_domain(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	size_t label = 0;
@@ -205,6 +213,14 @@ static const struct setting settings[] = {
 	  "The QEMU program" },
 	{ "PANDO_RESOLVER", SET_TEXT, MEMBER(resolver), check_addr, "", NULL, 0, 0,
 	  "Name server that guests' questions are forwarded to, and that domains are verified with; empty: the host's" },
+	{ "PANDO_EGRESS_CA", SET_TEXT, MEMBER(egress_ca), check_opt_path, "", NULL, 0, 0,
+	  "File of certificates that servers are checked against where headers are injected; empty: the system's" },
+	{ "PANDO_WG_HOST", SET_TEXT, MEMBER(wg_host), check_opt_host, "", NULL, 0, 0,
+	  "Name or address at which WireGuard clients reach this host; empty: the address of its default route" },
+	{ "PANDO_WG_PORT", SET_U32, MEMBER(wg_port), check_u32, "51820", NULL, 1024, 64000,
+	  "First UDP port of WireGuard; each private network with a tunnel takes one from here on" },
+	{ "PANDO_WG_SESSION_S", SET_U32, MEMBER(wg_session_s), check_u32, "43200", NULL, 1, 31536000,
+	  "Seconds after which a WireGuard tunnel ends that nobody closed" },
 	{ "PANDO_LOG", SET_TEXT, MEMBER(log_level), check_word, "info", "debug info warn error", 0, 0,
 	  "Least level that is logged" },
 	{ "PANDO_VM_VCPUS", SET_U32, MEMBER(vcpus), check_pow2, NULL, NULL, 1, 8,

@@ -18,6 +18,13 @@ struct conf {
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
 	char qemu[256];       /* PANDO_QEMU */
+	char egress_ca[512]; /* PANDO_EGRESS_CA: certificates upstreams are checked against; "": the
+	                        system's */
+	char wg_host[256];   /* PANDO_WG_HOST: name or address clients reach this host by; "": found
+	                      * out
+	                      */
+	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: life of a tunnel that is not closed */
+	uint32_t wg_port;      /* PANDO_WG_PORT: first of the UDP ports of VPCs */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */
 	char log_level[8]; /* PANDO_LOG */

@@ -30,6 +30,7 @@
 #include "git/git.h"
 #include "logs/logs.h"
 #include "net/dns.h"
+#include "net/gate.h"
 #include "privc/privc.h"
 #include "selfcheck.h"
 #include "ssh/ssh.h"
@@ -53,6 +54,7 @@ struct app {
 	struct logs *logs;
 	struct engine *engine;
 	struct dns *dns;
+	struct gates *gates;
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
@@ -200,7 +202,14 @@ static int app_start(struct app *a, struct err *err)
 	    (r = logs_new(a->store, a->events, &a->logs, err)) < 0 ||
 	    (r = engine_new(&ec, a->priv, &a->engine, err)) < 0 ||
 	    (r = dns_start(&a->dns, *c->resolver ? c->resolver : NULL, err)) < 0 ||
-	    (r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
+	    (r = gates_new(a->priv, a->dns, *c->egress_ca ? c->egress_ca : NULL, &a->gates, err)) <
+	            0)
+		return r;
+	vc.gates = a->gates;
+	snprintf(vc.wg_host, sizeof(vc.wg_host), "%s", c->wg_host);
+	vc.wg_port = c->wg_port;
+	vc.wg_session_s = c->wg_session_s;
+	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = repos_start(a, err)) < 0 ||
@@ -249,6 +258,7 @@ static void app_stop(struct app *a)
 	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
+	gates_free(a->gates);
 	engine_free(a->engine);
 	logs_free(a->logs);
 	events_free(a->events);

@@ -59,7 +59,7 @@ int selfcheck_run(struct vmm *m, const char *account, struct err *err)
 	           "42\n", err);
 	t[2] = clock_ms();
 	if (r == 0) {
-		r = vmm_fork(m, account, vm.id, 1, NULL, &forks, err);
+		r = vmm_fork(m, account, vm.id, 1, &(struct vm_fork_opts){ 0 }, &forks, err);
 		t[3] = clock_ms();
 	}
 	if (r == 0)

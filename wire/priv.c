@@ -92,6 +92,14 @@ int priv_req_encode(const struct priv_req *m, struct buf *out, struct err *err)
 		put_list(out, m->spawn.argv, m->spawn.n_argv);
 		put_list(out, m->spawn.env, m->spawn.n_env);
 	}
+	if (d->req & PF_EGRESS)
+		priv_egress_put(&m->egress, out);
+	if (d->req & PF_PIN)
+		priv_pin_put(&m->pin, out);
+	if (d->req & PF_VPC)
+		priv_vpc_put(&m->vpc, out);
+	if (d->req & PF_WG)
+		priv_wg_put(&m->wg, out);
 	if (out->failed)
 		return err_set(err, -ENOMEM, "%s: out of memory", d->name);
 	if (out->len > PRIV_MSG_MAX)
@@ -169,6 +177,11 @@ static int req_fields(struct rd *c, const struct op_desc *d, struct priv_req *m)
 		if (r < 0)
 			return r;
 	}
+	if (((d->req & PF_EGRESS) && priv_egress_get(c, &m->egress) < 0) ||
+	    ((d->req & PF_PIN) && priv_pin_get(c, &m->pin) < 0) ||
+	    ((d->req & PF_VPC) && priv_vpc_get(c, &m->vpc) < 0) ||
+	    ((d->req & PF_WG) && priv_wg_get(c, &m->wg) < 0))
+		return -EBADMSG;
 	return rd_end(c);
 }
 
@@ -239,13 +252,16 @@ static void rep_put(const struct priv_rep *m, unsigned f, struct buf *b)
 	}
 	if (f & PR_VM_STATS)
 		put_u64s(b, m->vm_stats, ARRAY_SIZE(m->vm_stats));
+	if (f & PR_BLOCKED)
+		priv_blocked_put(m->blocked, m->n_blocked, b);
 }
 
 int priv_rep_encode(const struct priv_rep *m, unsigned op, struct buf *out, struct err *err)
 {
 	const struct op_desc *d = op_of(op);
 
-	if (m->code > 0 || m->n_vms > PRIV_LIST_MAX || m->n_slots > PRIV_SLOTS_LIMIT)
+	if (m->code > 0 || m->n_vms > PRIV_LIST_MAX || m->n_slots > PRIV_SLOTS_LIMIT ||
+	    m->n_blocked > PRIV_BLOCKED_MAX)
 		return err_set(err, -EINVAL, "reply out of its limits");
 	buf_put_u32(out, m->id);
 	buf_put_u32(out, (uint32_t)-m->code);
@@ -314,6 +330,8 @@ static int rep_get(struct rd *c, unsigned f, struct priv_rep *m)
 				return -EBADMSG;
 	}
 	if ((f & PR_VM_STATS) && get_u64s(c, m->vm_stats, ARRAY_SIZE(m->vm_stats)) < 0)
+		return -EBADMSG;
+	if ((f & PR_BLOCKED) && priv_blocked_get(c, m->blocked, &m->n_blocked) < 0)
 		return -EBADMSG;
 	return rd_end(c);
 }

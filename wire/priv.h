@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/priv_net.h"
+
 struct buf;
 struct err;
 
@@ -38,6 +40,10 @@ enum priv_field {
 	PF_OPEN = 1 << 2,   /* bool */
 	PF_CURSOR = 1 << 3, /* u32 */
 	PF_SPAWN = 1 << 4,  /* the rest of a spawn */
+	PF_EGRESS = 1 << 5, /* policy and VPC address of a slot */
+	PF_PIN = 1 << 6,    /* addresses of a name */
+	PF_VPC = 1 << 7,    /* index and range */
+	PF_WG = 1 << 8,     /* tunnel of a VPC */
 };
 
 /* Fields of replies. */
@@ -51,6 +57,7 @@ enum priv_rfield {
 	PR_VMS = 1 << 6,      /* cursor, list; 1 pidfd each */
 	PR_SLOTS = 1 << 7,    /* list of indices */
 	PR_VM_STATS = 1 << 8, /* u64 x 3 */
+	PR_BLOCKED = 1 << 9,  /* list of destinations */
 };
 
 /* number, NAME, name in sentences, request fields, reply fields, descriptors in the reply */
@@ -68,7 +75,14 @@ enum priv_rfield {
 	M(10, KILL,        "kill",        PF_VM,              0,           0) \
 	M(11, EXIT_STATUS, "exit.status", PF_VM,              PR_STATUS,   0) \
 	M(12, VM_LIST,     "vm.list",     PF_CURSOR,          PR_VMS,      0) \
-	M(13, VM_STATS,    "vm.stats",    PF_VM,              PR_VM_STATS, 0)
+	M(13, VM_STATS,    "vm.stats",    PF_VM,              PR_VM_STATS, 0) \
+	M(14, SLOT_EGRESS, "slot.egress", PF_SLOT | PF_EGRESS, 0,          0) \
+	M(15, SLOT_PROXY,  "slot.proxy",  PF_SLOT,            PR_FD,       1) \
+	M(16, SLOT_PIN,    "slot.pin",    PF_SLOT | PF_PIN,   0,           0) \
+	M(17, SLOT_BLOCKED, "slot.blocked", PF_SLOT,          PR_BLOCKED,  0) \
+	M(18, SLOT_VPC,    "slot.vpc",    PF_SLOT | PF_VPC | PF_EGRESS, 0, 0) \
+	M(19, VPC_REMOVE,  "vpc.remove",  PF_VPC,             0,           0) \
+	M(20, VPC_WG,      "vpc.wg",      PF_VPC | PF_WG,     0,           0)
 /* clang-format on */
 
 #define PRIV_AS_ENUM(num, NAME, name, req, rep, fds) PRIV_##NAME = (num),
@@ -95,6 +109,10 @@ struct priv_req {
 		const char *env[PRIV_ENV_MAX + 1];   /* NULL-terminated */
 		char *text; /* owned after decode: argv and env point into it */
 	} spawn;
+	struct priv_egress egress;
+	struct priv_pin pin;
+	struct priv_vpc vpc;
+	struct priv_wg wg;
 };
 
 struct priv_rep_vm {
@@ -122,6 +140,8 @@ struct priv_rep {
 	uint32_t n_slots;
 	uint32_t slots[PRIV_SLOTS_LIMIT];
 	uint64_t vm_stats[3]; /* cpu us, memory bytes, private bytes */
+	uint32_t n_blocked;
+	struct priv_blocked blocked[PRIV_BLOCKED_MAX];
 };
 
 void priv_req_done(struct priv_req *m);

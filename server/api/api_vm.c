@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* api_vm.c - VMs: create, list, look at, change state, delete */
 #include "api/api_domains.h"
+#include "api/api_net.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "events/events.h"
+#include "net/egress.h"
 
 #define CREATE_TAG "CREATE_VM_BAD_REQUEST"
 #define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
@@ -20,7 +22,7 @@ struct create_body {
 	char name[VM_NAME_MAX];
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
-	json_t *persistence, *domains;
+	json_t *persistence, *domains, *egress, *nics;
 	bool wait, count_exec;
 	int64_t wait_s;
 };
@@ -32,6 +34,8 @@ static const struct json_field create_fields[] = {
 	           0, THRESHOLD_MAX),
 	JSON_FIELD(JSON_WANT_ANY, create_body, persistence, "persistence", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
 	/* A reply is only sent once the guest has confirmed that it is up: nothing to choose. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
@@ -58,7 +62,10 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	struct vm_create_opts o = { .account = req->who.account,
 		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
 	autospec struct spec spec = { 0 };
+	AUTO(egress_unrefp) struct egress *egress = NULL;
 	autojson json_t *extra = json_object();
+	struct vm_nic nic = { 0 };
+	bool has_nic = false;
 	struct build_opts build = { .account = req->who.account,
 		                    .request_id = events_request(),
 		                    .extra = extra };
@@ -75,8 +82,13 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	                        err)) < 0 ||
 	    (r = request_spec(req, res, CREATE_TAG, &spec, err)) < 0 ||
 	    (r = parse_persistence(b.persistence, CREATE_TAG, &o.persistence, err)) < 0 ||
-	    (r = domain_wishes(req, b.domains, wishes, &n_wishes, err)) < 0)
+	    (r = domain_wishes(req, b.domains, wishes, &n_wishes, err)) < 0 ||
+	    (r = api_create_egress(b.egress, CREATE_TAG, &egress, err)) < 0 ||
+	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0)
 		return r;
+	nic.account = req->who.account;
+	o.egress = egress;
+	o.nic = has_nic ? &nic : NULL;
 	if (b.idle_seen == JSON_IS_ABSENT) {
 		b.idle_seen = spec.idle_seen;
 		b.idle = spec.idle_timeout_s;
@@ -347,17 +359,20 @@ int api_vm_suspend(struct request *req, struct reply *res, struct err *err)
 
 struct fork_body {
 	int64_t count;
+	char vpc[24];
 	json_t *persistence;
 };
 static const struct json_field fork_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, fork_body, count, "count", JSON_NULLABLE, 1, VM_FORK_MAX),
 	JSON_FIELD(JSON_WANT_ANY, fork_body, persistence, "persistence", 0, 0, 0),
+	JSON_FIELD_STR(fork_body, vpc, "vpc", JSON_NULLABLE),
 };
 
 int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 {
 	struct fork_body b = { .count = 1 };
 	struct vm_persistence p;
+	struct vm_fork_opts o = { 0 };
 	autofree struct vm_info *v = NULL;
 	autojson json_t *forks = json_array();
 	const char *id;
@@ -366,9 +381,14 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_fields(req, "BAD_REQUEST", fork_fields, ARRAY_SIZE(fork_fields), &b,
 	                        err)) < 0 ||
-	    (r = parse_persistence(b.persistence, "BAD_REQUEST", &p, err)) < 0 ||
-	    (r = vmm_fork(req->api->deps.vmm, req->who.account, id, (unsigned)b.count,
-	                  b.persistence && !json_is_null(b.persistence) ? &p : NULL, &v, err)) < 0)
+	    (r = parse_persistence(b.persistence, "BAD_REQUEST", &p, err)) < 0)
+		return r;
+	if (*b.vpc && strcmp(b.vpc, "fresh-address") != 0)
+		return err_tag(err, -EINVAL, "BAD_REQUEST", "'vpc' must be \"fresh-address\"");
+	o.persistence = b.persistence && !json_is_null(b.persistence) ? &p : NULL;
+	o.fresh_address = *b.vpc != '\0';
+	if ((r = vmm_fork(req->api->deps.vmm, req->who.account, id, (unsigned)b.count, &o, &v,
+	                  err)) < 0)
 		return r;
 	for (int64_t i = 0; i < b.count; i++)
 		if (json_array_append_new(forks, shape_made(req, &v[i])) < 0)

@@ -27,6 +27,7 @@ static const struct {
 	{ "FORBIDDEN", 403 },
 	{ "NOT_FOUND", 404 },
 	{ "CONFLICT", 409 },
+	{ "VPC_FORK_UNSUPPORTED", 400 },
 	{ "INTERNAL_ERROR", 500 },
 	{ "DATABASE_ERROR", 500 },
 	{ "UNAVAILABLE", 503 },

@@ -5,6 +5,7 @@
 #include "api/mcp.h"
 
 #include "api/api_domains.h"
+#include "api/api_net.h"
 #include "base/auto.h"
 
 #define NO_BODY API_BODY_IGNORED
@@ -217,6 +218,28 @@ const struct route api_routes[] = {
 	  "Get a wildcard certificate for a verified domain" },
 	{ METHOD_GET,    "/v1/ca",                          SCOPE_PUBLIC,  NO_BODY, api_ca,
 	  "The certificate of the local CA, for trust stores" },
+
+	/* egress, private networks, tunnels */
+	{ METHOD_GET,    "/v1/vms/{vm_id}/egress",         SCOPE_VM_READ,  NO_BODY,   api_egress_get,
+	  "What a VM may reach; secrets are masked" },
+	{ METHOD_PUT,    "/v1/vms/{vm_id}/egress",         SCOPE_VM_WRITE, KIB(256),  api_egress_put,
+	  "Change what a VM may reach, at once; mode, rules, inject, bandwidth" },
+	{ METHOD_GET,    "/v1/vms/{vm_id}/egress/blocked", SCOPE_VM_READ,  NO_BODY,   api_egress_blocked,
+	  "Destinations that were refused, the newest first" },
+	{ METHOD_POST,   "/v1/vpcs",                       SCOPE_ACCOUNT,  KIB(64),   api_vpc_create,
+	  "Make a private network; name, cidr" },
+	{ METHOD_GET,    "/v1/vpcs",                       SCOPE_ACCOUNT,  NO_BODY,   api_vpc_list,
+	  "List private networks" },
+	{ METHOD_GET,    "/v1/vpcs/{vpc_id}",              SCOPE_ACCOUNT,  NO_BODY,   api_vpc_get,
+	  "One private network with its VMs" },
+	{ METHOD_DELETE, "/v1/vpcs/{vpc_id}",              SCOPE_ACCOUNT,  NO_BODY,   api_vpc_delete,
+	  "Delete a private network that has no VMs" },
+	{ METHOD_POST,   "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_ephemeral,
+	  "Open a WireGuard tunnel into a private network; it ends by itself" },
+	{ METHOD_DELETE, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_close,
+	  "Close a tunnel; sessionId" },
+	{ METHOD_POST,   "/v1/vpcs/{vpc_id}/wireguard/peers", SCOPE_ACCOUNT, KIB(64), api_wg_peer,
+	  "A tunnel for a key of the client's; gatewayVmId, clientPublicKey" },
 
 	{ METHOD_GET,    "/v1/tree",                       SCOPE_VM_READ,  NO_BODY,   api_tree,
 	  "All points and VMs of the account, with parents, states and sizes" },

@@ -84,7 +84,8 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
 		const json_t *v = json_object_get(layer, unsupported[i]);
 
-		if (v && !is_empty(v))
+		/* A NIC is the VM's, not a layer's: the API reads it at the top. */
+		if (v && !is_empty(v) && (*where || strcmp(unsupported[i], "nics") != 0))
 			return spec_bad(c, NULL, err, "'%s%s' is not supported by this server yet",
 			                where, unsupported[i]);
 	}

@@ -200,6 +200,12 @@ void dns_remove(struct dns *d, uint32_t key)
 	remove_key(d, key);
 }
 
+void dns_set_hooks(struct dns *d, const struct dns_hooks *hooks)
+{
+	LOCK_SCOPE(&d->lock);
+	d->hooks = *hooks;
+}
+
 void dns_stats(struct dns *d, struct dns_stats *ret)
 {
 	LOCK_SCOPE(&d->lock);
@@ -217,9 +223,21 @@ static struct dns *dns_free(struct dns *d)
 		close(d->epoll);
 	if (d->wake >= 0)
 		close(d->wake);
+	dns_pin_drop(d);
+	pthread_cond_destroy(&d->pin_work);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 	return NULL;
+}
+
+static void end_thread(struct dns *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->stop = true;
+	pthread_cond_signal(&d->pin_work);
+	pthread_mutex_unlock(&d->lock);
+	eventfd_write(d->wake, 1);
+	pthread_join(d->thread, NULL);
 }
 
 int dns_start(struct dns **ret, const char *upstream, struct err *err)
@@ -230,6 +248,8 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 	if (!d)
 		return err_set(err, -ENOMEM, "name forwarder: out of memory");
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->pin_work, NULL);
+	d->pins_end = &d->pins;
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (upstream) {
@@ -247,6 +267,11 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 		dns_free(d);
 		return r;
 	}
+	if ((r = -pthread_create(&d->pin_thread, NULL, dns_pin_main, d)) < 0) {
+		end_thread(d);
+		dns_free(d);
+		return err_sys(err, r, "start the name forwarder");
+	}
 	*ret = d;
 	return 0;
 }
@@ -255,10 +280,7 @@ struct dns *dns_stop(struct dns *d)
 {
 	if (!d)
 		return NULL;
-	pthread_mutex_lock(&d->lock);
-	d->stop = true;
-	pthread_mutex_unlock(&d->lock);
-	eventfd_write(d->wake, 1);
-	pthread_join(d->thread, NULL);
+	end_thread(d);
+	pthread_join(d->pin_thread, NULL);
 	return dns_free(d);
 }

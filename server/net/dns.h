@@ -9,16 +9,38 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct dns;
 struct err;
+
+/* What is to be done with a question. */
+enum dns_verdict {
+	DNS_FORWARD,
+	DNS_FORWARD_PIN, /* and its addresses are told before the guest learns them */
+	DNS_REFUSE,
+	DNS_UNKNOWN, /* there is no such name */
+	DNS_LOCAL,   /* answered by us, with an address */
+};
+
+struct dns_hooks {
+	void *ctx;
+	/* May wait for nothing. name NULL: it is not a host name. */
+	enum dns_verdict (*query)(void *ctx, uint32_t key, const char *name, uint32_t *ret_addr);
+	/* On a thread of its own: may wait. */
+	void (*answer)(void *ctx, uint32_t key, const char *name, const uint32_t *addrs, size_t n,
+	               uint32_t ttl_s);
+};
 
 /*
  * upstream: "10.0.0.53" or "10.0.0.53:53"; NULL: the first nameserver of
  * /etc/resolv.conf, read again when that file changes.
  */
 int dns_start(struct dns **ret, const char *upstream, struct err *err);
+/* Before the first dns_add(); without, everything is forwarded. hooks is copied. */
+void dns_set_hooks(struct dns *d, const struct dns_hooks *hooks);
 /* Serves the sockets of one slot under a key of the caller's; both are closed at the end. A key
  * that is there already is replaced. */
 int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume);

@@ -47,10 +47,13 @@ struct dns_pending {
 	uint8_t *packet; /* owned: to send it again */
 	size_t packet_len;
 	bool resent;
+	bool pin;        /* the answer's addresses are told first */
+	uint8_t *answer; /* owned: waits for that; NULL: none came yet */
+	size_t answer_len;
 	uint64_t resend_at, deadline;
 };
 
-enum tcp_state { TCP_READ_QUERY, TCP_ASK, TCP_READ_ANSWER, TCP_WRITE_ANSWER };
+enum tcp_state { TCP_READ_QUERY, TCP_ASK, TCP_READ_ANSWER, TCP_PIN, TCP_WRITE_ANSWER };
 
 struct dns_conn {
 	bool used;
@@ -60,6 +63,7 @@ struct dns_conn {
 	int down, up; /* owned: guest, resolver */
 	struct dns_query query;
 	uint16_t id;
+	bool pin;
 	uint8_t *buf;   /* owned: length prefix and message */
 	size_t len, at; /* bytes of buf to move in this state, and moved */
 	unsigned queries;
@@ -78,6 +82,10 @@ struct dns {
 	int64_t up_mtime_ns;
 	uint32_t next_gen;
 	struct dns_stats stats;
+	struct dns_hooks hooks;
+	pthread_t pin_thread;
+	pthread_cond_t pin_work;
+	struct dns_pin *pins, **pins_end; /* to be told, in order */
 	struct dns_slot slot[SLOTS_MAX];
 	struct dns_pending pending[PENDING_MAX];
 	struct dns_conn conn[TCP_MAX];
@@ -90,14 +98,27 @@ struct dns_slot *dns_slot_of(struct dns *d, uint32_t idx, uint32_t gen); /* NULL
 /* The resolver; false: there is none. */
 bool dns_upstream(struct dns *d);
 
+/* dns_pin.c; all but the thread with the lock held */
+struct dns_pin;
+/* What is to be done with the query; fills ret with the answer unless it is forwarded. */
+enum dns_verdict dns_judge(struct dns *d, uint32_t slot, const struct dns_query *q,
+                           uint8_t ret[DNS_LOCAL_MAX], size_t *ret_len);
+/* Tells the addresses of an answer, then calls dns_pending_pinned() or dns_conn_pinned(). */
+int dns_pin_later(struct dns *d, const struct dns_query *q, uint32_t slot, const void *answer,
+                  size_t n, bool tcp, uint32_t idx, uint32_t gen);
+void *dns_pin_main(void *arg);
+void dns_pin_drop(struct dns *d);
+
 /* dns_udp.c; all with the lock held */
 void dns_on_slot_udp(struct dns *d, uint32_t idx);
 void dns_on_pending(struct dns *d, uint32_t idx);
 void dns_pending_close(struct dns *d, struct dns_pending *q);
+void dns_pending_pinned(struct dns *d, uint32_t idx);
 void dns_pending_tick(struct dns *d, uint64_t now);
 
 /* dns_tcp.c; all with the lock held */
 void dns_on_slot_tcp(struct dns *d, uint32_t idx);
 void dns_on_conn(struct dns *d, uint32_t idx, uint32_t events, bool up);
 void dns_conn_close(struct dns *d, struct dns_conn *c);
+void dns_conn_pinned(struct dns *d, uint32_t idx);
 void dns_conn_tick(struct dns *d, uint64_t now);

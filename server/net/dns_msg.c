@@ -12,6 +12,7 @@
 #define FLAG_RD 0x0100u
 #define FLAG_RA 0x0080u
 #define LABEL_MAX 63u
+#define CLASS_IN 1u
 #define TYPE_IXFR 251u
 #define TYPE_AXFR 252u
 #define ADDITIONAL_MAX 2u /* EDNS, perhaps a signature */
@@ -90,4 +91,84 @@ size_t dns_error(const struct dns_query *q, enum dns_rcode rcode, uint8_t ret[DN
 	put_be16(ret + 4, 1);
 	memcpy(ret + DNS_HEADER_LEN, q->question, q->question_len);
 	return DNS_HEADER_LEN + q->question_len;
+}
+
+bool dns_query_name(const struct dns_query *q, char ret[DNS_NAME_MAX])
+{
+	size_t at = 0, n = 0;
+	uint8_t len;
+
+	while (at < q->question_len && (len = q->question[at++])) {
+		if (n)
+			ret[n++] = '.';
+		for (; len && at < q->question_len; len--) {
+			uint8_t c = q->question[at++];
+
+			if (!isalnum(c) && c != '-' && c != '_')
+				return false;
+			ret[n++] = (char)tolower(c);
+		}
+	}
+	ret[n] = '\0'; /* each label had a byte of its own for its length */
+	return true;
+}
+
+static int skip_name(struct rd *c)
+{
+	uint8_t len;
+
+	do {
+		uint8_t skip[LABEL_MAX];
+
+		if (rd_u8(c, &len) < 0)
+			return -EBADMSG;
+		if (len >= 0xc0)
+			return rd_u8(c, &len);
+		if (len > LABEL_MAX || rd_bytes(c, skip, len) < 0)
+			return -EBADMSG;
+	} while (len);
+	return 0;
+}
+
+size_t dns_answer_addrs(const void *p, size_t n, uint32_t ret[DNS_ADDRS_MAX], uint32_t *ret_ttl)
+{
+	struct rd c = rd_of(p, n);
+	uint16_t id, flags, questions, answers, others[2], type, class, len;
+	uint32_t ttl, addr;
+	size_t found = 0;
+
+	*ret_ttl = UINT32_MAX;
+	if (rd_u16(&c, &id) < 0 || rd_u16(&c, &flags) < 0 || rd_u16(&c, &questions) < 0 ||
+	    rd_u16(&c, &answers) < 0 || rd_u16(&c, &others[0]) < 0 || rd_u16(&c, &others[1]) < 0)
+		return 0;
+	while (questions--)
+		if (skip_name(&c) < 0 || rd_u16(&c, &type) < 0 || rd_u16(&c, &class) < 0)
+			return 0;
+	while (answers-- && found < DNS_ADDRS_MAX) {
+		if (skip_name(&c) < 0 || rd_u16(&c, &type) < 0 || rd_u16(&c, &class) < 0 ||
+		    rd_u32(&c, &ttl) < 0 || rd_u16(&c, &len) < 0 || len > c.left)
+			break;
+		if (type == DNS_TYPE_A && class == CLASS_IN && len == 4 && rd_u32(&c, &addr) == 0) {
+			ret[found++] = addr;
+			*ret_ttl = ttl < *ret_ttl ? ttl : *ret_ttl;
+			continue;
+		}
+		c.p += len;
+		c.left -= len;
+	}
+	return found;
+}
+
+size_t dns_local(const struct dns_query *q, uint32_t addr, uint32_t ttl, uint8_t ret[DNS_LOCAL_MAX])
+{
+	size_t n = dns_error(q, DNS_NOERROR, ret);
+
+	put_be16(ret + 6, 1);
+	put_be16(ret + n, 0xc000 | DNS_HEADER_LEN); /* the question's name */
+	put_be16(ret + n + 2, DNS_TYPE_A);
+	put_be16(ret + n + 4, CLASS_IN);
+	put_be32(ret + n + 6, ttl);
+	put_be16(ret + n + 10, 4);
+	put_be32(ret + n + 12, addr);
+	return n + 16;
 }

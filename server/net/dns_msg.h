@@ -2,8 +2,8 @@
 /*
  * net/dns_msg.h - as much of RFC 1035 as a forwarder must look at
  *
- * Pure functions on bytes of guests and resolvers: header and question, nothing
- * behind them. For net/ and its tests.
+ * Pure functions on bytes of guests and resolvers: header and question, and the
+ * addresses of an answer where a policy depends on them. For net/ and its tests.
  */
 #pragma once
 
@@ -18,7 +18,11 @@
 #define DNS_QUESTION_MAX (DNS_NAME_MAX + 4u)
 #define DNS_ERROR_MAX (DNS_HEADER_LEN + DNS_QUESTION_MAX)
 
-enum dns_rcode { DNS_SERVFAIL = 2, DNS_REFUSED = 5 };
+#define DNS_TYPE_A 1u
+#define DNS_LOCAL_MAX (DNS_ERROR_MAX + 16u) /* an answer of ours with one address */
+#define DNS_ADDRS_MAX 64u                   /* addresses of one answer that are looked at */
+
+enum dns_rcode { DNS_NOERROR = 0, DNS_SERVFAIL = 2, DNS_NXDOMAIN = 3, DNS_REFUSED = 5 };
 
 struct dns_query {
 	uint16_t id, flags, type;
@@ -33,3 +37,11 @@ bool dns_answer_matches(const void *p, size_t n, const struct dns_query *q, uint
 void dns_set_id(uint8_t *p, uint16_t id);
 /* An answer without records; returns its length. */
 size_t dns_error(const struct dns_query *q, enum dns_rcode rcode, uint8_t ret[DNS_ERROR_MAX]);
+/* The question's name in lower case, without a dot at its end ("" is the root); false: it has bytes
+ * that no host name has. */
+bool dns_query_name(const struct dns_query *q, char ret[DNS_NAME_MAX]);
+/* The IPv4 addresses of an answer that matched, and the shortest of their times to live. */
+size_t dns_answer_addrs(const void *p, size_t n, uint32_t ret[DNS_ADDRS_MAX], uint32_t *ret_ttl);
+/* An answer of our own with one address; returns its length. */
+size_t dns_local(const struct dns_query *q, uint32_t addr, uint32_t ttl,
+                 uint8_t ret[DNS_LOCAL_MAX]);

@@ -8,7 +8,8 @@
  * @TCP_ASK: connecting and sending to the resolver. Next: READ_ANSWER, or
  *	WRITE_ANSWER with SERVFAIL.
  * @TCP_READ_ANSWER: the resolver's answer, which must fit the query. Next:
- *	WRITE_ANSWER.
+ *	PIN or WRITE_ANSWER.
+ * @TCP_PIN: its addresses are being told to the policy. Next: WRITE_ANSWER.
  * @TCP_WRITE_ANSWER: to the guest. Next: READ_QUERY.
  * Every step renews a deadline; a connection that is slower is closed. While it
  * waits for one side, the other side's descriptor is not watched.
@@ -61,9 +62,8 @@ static int enter(struct dns *d, struct dns_conn *c, enum tcp_state st, size_t le
 	static const struct {
 		uint32_t down, up;
 	} want[] = {
-		[TCP_READ_QUERY] = { EPOLLIN, 0 },
-		[TCP_ASK] = { 0, EPOLLOUT },
-		[TCP_READ_ANSWER] = { 0, EPOLLIN },
+		[TCP_READ_QUERY] = { EPOLLIN, 0 },    [TCP_ASK] = { 0, EPOLLOUT },
+		[TCP_READ_ANSWER] = { 0, EPOLLIN },   [TCP_PIN] = { 0, 0 },
 		[TCP_WRITE_ANSWER] = { EPOLLOUT, 0 },
 	};
 
@@ -143,24 +143,47 @@ static int read_message(struct dns_conn *c, int fd, size_t max)
 static int on_query(struct dns *d, struct dns_conn *c)
 {
 	int r = dns_query_parse(c->buf + 2, c->len - 2, &c->query);
+	uint8_t local[DNS_LOCAL_MAX];
+	size_t n = 0;
 
 	if (r == -EBADMSG || ++c->queries > TCP_QUERIES_MAX) {
 		d->stats.dropped++;
 		return -EBADMSG;
 	}
 	d->stats.queries++;
-	return r == -EPERM ? answer_error(d, c, DNS_REFUSED) : ask(d, c, c->len - 2);
+	if (r == -EPERM)
+		return answer_error(d, c, DNS_REFUSED);
+	c->pin = dns_judge(d, c->slot, &c->query, local, &n) == DNS_FORWARD_PIN;
+	if (!n)
+		return ask(d, c, c->len - 2);
+	put_be16(c->buf, (uint16_t)n);
+	memcpy(c->buf + 2, local, n);
+	return enter(d, c, TCP_WRITE_ANSWER, 2 + n);
 }
 
 static int on_answer(struct dns *d, struct dns_conn *c)
 {
 	size_t n = c->len;
+	int r;
 
 	if (!dns_answer_matches(c->buf + 2, n - 2, &c->query, c->id))
 		return answer_error(d, c, DNS_SERVFAIL);
 	dns_set_id(c->buf + 2, c->query.id);
 	up_close(c);
-	return enter(d, c, TCP_WRITE_ANSWER, n);
+	if (!c->pin)
+		return enter(d, c, TCP_WRITE_ANSWER, n);
+	r = enter(d, c, TCP_PIN, n);
+	return r < 0 ? r
+	             : dns_pin_later(d, &c->query, c->slot, c->buf + 2, n - 2, /* tcp= */ true,
+	                             idx_of(d, c), c->gen);
+}
+
+void dns_conn_pinned(struct dns *d, uint32_t idx)
+{
+	struct dns_conn *c = &d->conn[idx];
+
+	if (enter(d, c, TCP_WRITE_ANSWER, c->len) < 0)
+		dns_conn_close(d, c);
 }
 
 /* One step of the state machine; negative closes the connection. */
@@ -182,6 +205,8 @@ static int step(struct dns *d, struct dns_conn *c)
 		if (r < 0)
 			return answer_error(d, c, DNS_SERVFAIL);
 		return r == 1 ? on_answer(d, c) : 0;
+	case TCP_PIN:
+		return 0;
 	case TCP_WRITE_ANSWER:
 		r = move(c, c->down, /* in= */ false);
 		if (r != 1)
@@ -195,7 +220,7 @@ static int step(struct dns *d, struct dns_conn *c)
 void dns_on_conn(struct dns *d, uint32_t idx, uint32_t events, bool up)
 {
 	struct dns_conn *c = &d->conn[idx];
-	bool waits_up = c->state == TCP_ASK || c->state == TCP_READ_ANSWER;
+	bool waits_up = c->state == TCP_ASK || c->state == TCP_READ_ANSWER || c->state == TCP_PIN;
 
 	/* A guest that hung up while its resolver is asked: nobody is left to answer. */
 	if (!up && waits_up) {
@@ -244,7 +269,7 @@ void dns_conn_tick(struct dns *d, uint64_t now)
 	for (size_t i = 0; i < TCP_MAX; i++) {
 		struct dns_conn *c = &d->conn[i];
 
-		if (!c->used || now < c->deadline)
+		if (!c->used || now < c->deadline || c->state == TCP_PIN)
 			continue;
 		/* A resolver that is too slow is answered for; a guest that is, is closed. */
 		if ((c->state != TCP_ASK && c->state != TCP_READ_ANSWER) ||

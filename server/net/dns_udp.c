@@ -28,6 +28,7 @@ void dns_pending_close(struct dns *d, struct dns_pending *q)
 	if (q->fd >= 0)
 		close(q->fd);
 	free(q->packet);
+	free(q->answer);
 	*q = (struct dns_pending){ .fd = -1 };
 }
 
@@ -99,6 +100,9 @@ static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n
 static void on_query(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
                      const struct sockaddr_storage *from, socklen_t from_len)
 {
+	enum dns_verdict verdict = DNS_FORWARD;
+	uint8_t local[DNS_LOCAL_MAX];
+	size_t local_len = 0;
 	struct dns_query query;
 	struct dns_pending *q;
 	int r = dns_query_parse(p, n, &query);
@@ -111,8 +115,13 @@ static void on_query(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
 	q->query = query;
 	q->from = *from;
 	q->from_len = from_len;
+	if (r == 0)
+		verdict = dns_judge(d, slot, &query, local, &local_len);
+	q->pin = verdict == DNS_FORWARD_PIN;
 	if (r == -EPERM)
 		fail(d, q, DNS_REFUSED);
+	else if (local_len)
+		reply(d, q, local, local_len);
 	else if (!ask(d, q, p, n))
 		fail(d, q, DNS_SERVFAIL);
 	else
@@ -137,6 +146,19 @@ void dns_on_slot_udp(struct dns *d, uint32_t idx)
 	}
 }
 
+/* Keeps the answer until its addresses are told; the resolver is not listened to any more. */
+static int hold(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n)
+{
+	q->answer = malloc(n);
+	if (!q->answer)
+		return -ENOMEM;
+	memcpy(q->answer, p, n);
+	q->answer_len = n;
+	close(TAKE_FD(q->fd));
+	return dns_pin_later(d, &q->query, q->slot, p, n, /* tcp= */ false,
+	                     (uint32_t)(q - d->pending), q->gen);
+}
+
 void dns_on_pending(struct dns *d, uint32_t idx)
 {
 	static _Thread_local uint8_t p[DNS_ANSWER_MAX];
@@ -153,8 +175,21 @@ void dns_on_pending(struct dns *d, uint32_t idx)
 			return;
 		}
 		dns_set_id(p, q->query.id);
-		reply(d, q, p, (size_t)n);
+		if (q->pin && hold(d, q, p, (size_t)n) == 0)
+			return;
+		if (q->pin)
+			fail(d, q, DNS_SERVFAIL);
+		else
+			reply(d, q, p, (size_t)n);
 	}
+	dns_pending_close(d, q);
+}
+
+void dns_pending_pinned(struct dns *d, uint32_t idx)
+{
+	struct dns_pending *q = &d->pending[idx];
+
+	reply(d, q, q->answer, q->answer_len);
 	dns_pending_close(d, q);
 }
 
@@ -163,8 +198,8 @@ void dns_pending_tick(struct dns *d, uint64_t now)
 	for (size_t i = 0; i < PENDING_MAX; i++) {
 		struct dns_pending *q = &d->pending[i];
 
-		if (!q->used)
-			continue;
+		if (!q->used || q->answer)
+			continue; /* free, or answered as soon as its addresses are told */
 		if (now >= q->deadline) {
 			fail(d, q, DNS_SERVFAIL);
 			dns_pending_close(d, q);

@@ -15,6 +15,7 @@
 
 #include "base/id.h"
 #include "base/proc.h"
+#include "wire/priv_net.h"
 
 struct err;
 struct privc;
@@ -91,3 +92,19 @@ struct priv_vm_stats {
 	        private_bytes; /* private: anonymous memory of QEMU (smaps_rollup) */
 };
 int privc_vm_stats(struct privc *c, const char *vm_id, struct priv_vm_stats *ret, struct err *err);
+
+/* ---- policies, VPCs, tunnels ---- */
+/* Rules, limits and, with a VPC, the link into it (its namespace is made when there is none). */
+int privc_slot_policy(struct privc *c, uint32_t idx, const struct priv_egress *e,
+                      const struct priv_vpc *vpc, struct err *err);
+/* Listens inside the slot for connections that the policy turns to the proxy. */
+int privc_slot_proxy(struct privc *c, uint32_t idx, int *ret_fd, struct err *err);
+int privc_slot_pin(struct privc *c, uint32_t idx, const struct priv_pin *p, struct err *err);
+/* Destinations the rules refused in the last hour. Caller frees. */
+int privc_slot_blocked(struct privc *c, uint32_t idx, struct priv_blocked **ret, size_t *ret_n,
+                       struct err *err);
+/* Fine when there is none. */
+int privc_vpc_remove(struct privc *c, const struct priv_vpc *vpc, struct err *err);
+/* All peers of the VPC's tunnel, as they are to be. */
+int privc_vpc_wg(struct privc *c, const struct priv_vpc *vpc, const struct priv_wg *wg,
+                 struct err *err);

@@ -139,6 +139,8 @@ extern const char *const vm_persist_words[PERSIST_MAX];
 extern const char *const vm_event_words[DELETE_EVENT_MAX];
 int point_add_locked(struct store *s, const struct store_point *p, struct err *err);
 /* All grants on a VM or repository that goes. */
+/* Policy, address and tunnels of a VM that goes: store_net.c. */
+int net_drop_locked(struct store *s, const char *vm_id, struct err *err);
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
 /* All names that lead to a VM that goes. */
 int mappings_drop_locked(struct store *s, const char *vm, struct err *err);
@@ -167,3 +169,4 @@ extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
 extern const char migration_git[];     /* schema_git.c */
 extern const char migration_domains[]; /* schema_domain.c */
+extern const char migration_net[];     /* schema_net.c */

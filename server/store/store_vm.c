@@ -174,6 +174,7 @@ int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason,
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_delete(s, &vm_table, v->info.id, err)) < 0 ||
 	    (r = grants_drop_locked(s, GRANT_VM, v->info.id, err)) < 0 ||
 	    (r = mappings_drop_locked(s, v->info.id, err)) < 0 ||
+	    (r = net_drop_locked(s, v->info.id, err)) < 0 ||
 	    (reason && (r = tombstone_add_locked(s, &v->info, reason, err)) < 0))
 		return r;
 	return tx_commit(&t, err);

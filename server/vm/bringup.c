@@ -14,6 +14,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "net/gate.h"
 #include "vm/vm_internal.h"
 
 static void make_identity(struct vm *vm, enum guest_reason reason, struct guest_identity *id)
@@ -52,16 +53,6 @@ static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, s
 	return 0;
 }
 
-int vm_open_network(struct vm *vm, struct err *err)
-{
-	int r = dns_add(vm->m->dns, vm->slot.idx, TAKE_FD(vm->slot.dns_udp),
-	                TAKE_FD(vm->slot.dns_tcp));
-
-	if (r < 0)
-		return err_sys(err, r, "name forwarding for VM %s", vm->row.info.id);
-	return privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, err);
-}
-
 static void drop_guest(struct vm *vm)
 {
 	if (!vm->guest)
@@ -78,6 +69,7 @@ static void drop_slot(struct vm *vm)
 	if (!vm->has_slot)
 		return;
 	dns_remove(vm->m->dns, vm->slot.idx);
+	gate_drop(vm->m->conf.gates, vm->slot.idx);
 	if (vm->slot.dns_udp >= 0)
 		close(TAKE_FD(vm->slot.dns_udp));
 	if (vm->slot.dns_tcp >= 0)
@@ -222,7 +214,7 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 	if (r == 0) {
 		log_times(vm, t_start - t0, t_cont - t_start, clock_us() - t_cont);
 		if (!b->hidden)
-			r = vm_open_network(vm, err);
+			r = vm_open_network(vm, /* as_built= */ true, err);
 	}
 	vmm_start_end(vm->m);
 	if (r < 0) {

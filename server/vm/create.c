@@ -120,7 +120,9 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 		return r;
 	}
 	pthread_mutex_lock(&vm->lock);
-	r = vm_bring_up(vm, &b, err);
+	r = vm_net_begin(vm, o, err);
+	if (r == 0)
+		r = vm_bring_up(vm, &b, err);
 	if (r == 0) {
 		r = vm_settle_new(vm, &b.layer, err);
 		if (r < 0)
@@ -128,6 +130,8 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 	}
 	if (r == 0)
 		vm_copy_info(vm, ret);
+	else
+		vm_net_undo(vm);
 	pthread_mutex_unlock(&vm->lock);
 	quota_release(m, row.info.id);
 	point_drop(m, &p);

@@ -19,6 +19,7 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	 */
 	vm->gone = true;
 	vm_take_down(vm);
+	vm_net_forget(vm);
 	vm_log(vm, LOG_LV_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
 	vm_tell(vm, EVENT_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
 	pthread_mutex_lock(&vm->m->lock);

@@ -50,7 +50,8 @@ static void *fork_worker(void *arg)
 
 /* The point the children come from, held against collection. The parent is locked only for this. */
 static int fork_point(struct vmm *m, const char *account, const char *id, unsigned count,
-                      char ret_point[ID_SIZE], struct store_vm *ret_parent, struct err *err)
+                      char ret_point[ID_SIZE], struct store_vm *ret_parent, struct vm_net *ret_net,
+                      bool fresh_address, struct err *err)
 {
 	struct frozen f;
 	struct vm *vm;
@@ -58,7 +59,13 @@ static int fork_point(struct vmm *m, const char *account, const char *id, unsign
 
 	if (r < 0)
 		return r;
-	if ((r = quota_check_vms(m, &vm->row.info, count, err)) < 0) {
+	r = quota_check_vms(m, &vm->row.info, count, err);
+	if (r == 0 && *vm->net.vpc && !fresh_address)
+		r = err_tag(err, -EINVAL, "VPC_FORK_UNSUPPORTED",
+		            "VM %s is in a VPC, and a copy cannot have the same address: say "
+		            "\"vpc\": \"fresh-address\" to give each copy one of its own",
+		            id);
+	if (r < 0) {
 		vm_unlock(vm);
 		return r;
 	}
@@ -73,15 +80,18 @@ static int fork_point(struct vmm *m, const char *account, const char *id, unsign
 			snprintf(ret_point, ID_SIZE, "%s", f.point);
 	}
 	*ret_parent = vm->row;
+	if (r == 0)
+		r = vm_net_share(ret_net, &vm->net, err);
 	vm_unlock(vm);
 	return r;
 }
 
-static int make_children(struct vmm *m, const struct store_vm *parent, const struct engine_point *p,
-                         const struct vm_persistence *persistence, struct fork_job *job,
-                         struct err *err)
+static int make_children(struct vmm *m, const struct store_vm *parent, const struct vm_net *net,
+                         const struct engine_point *p, const struct vm_persistence *persistence,
+                         struct fork_job *job, struct err *err)
 {
 	autofree struct vm **all = calloc(job->count, sizeof(*all));
+	int r;
 
 	if (!all)
 		return err_set(err, -ENOMEM, "fork: out of memory");
@@ -112,6 +122,8 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 		c->vm = all[i] = vm_new(m, &row);
 		if (!c->vm)
 			return err_set(err, -ENOMEM, "fork: out of memory");
+		if ((r = vm_net_fork(c->vm, net, err)) < 0)
+			return r;
 	}
 	return quota_insert(m, all, job->count, err);
 }
@@ -153,11 +165,12 @@ static int save_children(struct vmm *m, struct fork_job *job, struct err *err)
 }
 
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
-             const struct vm_persistence *persistence, struct vm_info **ret, struct err *err)
+             const struct vm_fork_opts *o, struct vm_info **ret, struct err *err)
 {
 	uint64_t t0 = clock_ms();
 	char point[ID_SIZE];
 	struct store_vm parent;
+	AUTO(vm_net_done) struct vm_net net = { 0 };
 	struct engine_point p;
 	struct fork_job job = { .count = count };
 	struct vm_info *infos = NULL;
@@ -168,7 +181,8 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
 	if ((r = vmm_need_memory(m, count, err)) < 0 || (r = vmm_need_room(m, err)) < 0 ||
-	    (r = fork_point(m, account, id, count, point, &parent, err)) < 0)
+	    (r = fork_point(m, account, id, count, point, &parent, &net, o->fresh_address, err)) <
+	            0)
 		return err_wrap(err, "fork VM %s", id);
 	pthread_mutex_init(&job.lock, NULL);
 	job.children = calloc(count, sizeof(*job.children));
@@ -178,7 +192,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		r = point_take(m, point, &p, err);
 	taken = r == 0;
 	if (r == 0)
-		r = make_children(m, &parent, &p, persistence, &job, err);
+		r = make_children(m, &parent, &net, &p, o->persistence, &job, err);
 	if (r == 0) {
 		run_job(&job);
 		r = save_children(m, &job, err);
@@ -195,6 +209,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 			c->vm->gone = true;
 			if (c->result == 0)
 				vm_bring_up_undo(c->vm, &c->b);
+			vm_net_undo(c->vm);
 			pthread_mutex_unlock(&c->vm->lock);
 			vmm_forget(m, c->vm);
 		}

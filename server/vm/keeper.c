@@ -205,6 +205,7 @@ void *keeper_main(void *arg)
 		}
 		vmm_look_at_disk(m);
 		look_at_all(m);
+		tunnels_expire(m, /* all= */ false);
 		if (deadline_left(save_at) == 0) {
 			vmm_usage_save(m);
 			save_at = deadline_in(USAGE_SAVE_MS);

@@ -285,16 +285,20 @@ static void push_back(struct vmm *m, struct ready *r)
 		ready_end(m, r);
 }
 
-static int wake_ready(struct vm *vm, struct err *err)
+/* It is still in no table: nobody else can lock it. */
+static int wake_ready(struct vm *vm, const struct vm_create_opts *o, struct err *err)
 {
-	int r = machine_cont(vm->machine, err);
+	int r = vm_net_begin(vm, o, err);
+
+	if (r == 0)
+		r = machine_cont(vm->machine, err);
 
 	if (r == 0)
 		r = guest_set_clock(vm->guest, deadline_in(POOL_STEP_MS), err);
 	if (r == 0)
 		r = guest_ping(vm->guest, deadline_in(POOL_STEP_MS), err);
 	if (r == 0)
-		r = vm_open_network(vm, err);
+		r = vm_open_network(vm, /* as_built= */ true, err);
 	return r;
 }
 
@@ -312,8 +316,16 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 			return r;
 		}
 		if (machine_alive(rd->vm->machine) && guest_alive(rd->vm->guest) &&
-		    wake_ready(rd->vm, &why) == 0)
+		    wake_ready(rd->vm, o, &why) == 0)
 			break;
+		vm_net_undo(rd->vm);
+		if (why.code == -EINVAL || why.code == -ENOENT || why.code == -EEXIST) {
+			/* Not the VM's fault: the request asks for what cannot be. */
+			quota_release(m, rd->vm->row.info.id);
+			ready_end(m, rd);
+			*err = why;
+			return why.code;
+		}
 		vm_log(rd->vm, LOG_LV_WARN, "was ready but is not any more: %s",
 		       *why.msg ? why.msg : "its process ended");
 		quota_release(m, rd->vm->row.info.id);
@@ -330,6 +342,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	pthread_mutex_unlock(&vm->lock);
 	quota_release(m, vm->row.info.id);
 	if (r < 0) {
+		vm_net_undo(vm);
 		ready_end(m, rd);
 		return r;
 	}

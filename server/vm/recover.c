@@ -57,7 +57,7 @@ static int adopt(struct vm *vm, struct priv_vm *p, struct err *err)
 	r = vm_reconnect(vm, err);
 	if (r < 0)
 		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; tried again at the next use", err->msg);
-	return vm->has_slot ? vm_open_network(vm, err) : 0;
+	return vm->has_slot ? vm_open_network(vm, /* as_built= */ false, err) : 0;
 }
 
 static struct vm *by_instance(struct vmm *m, const char *instance)

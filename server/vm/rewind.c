@@ -86,7 +86,9 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 	if (!past)
 		return err_set(err, -ENOMEM, "out of memory");
 	/* In no table: nobody else can lock it, so we need not either. */
-	r = vm_bring_up(past, &b, err);
+	r = vm_net_share(&past->net, &vm->net, err);
+	if (r == 0)
+		r = vm_bring_up(past, &b, err);
 	if (r == 0) {
 		vm_usage_look(vm);
 		past->row.info.past = vm_usage_total(&vm->row.info);

@@ -15,6 +15,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "net/egress.h"
 #include "vm/vm_internal.h"
 
 struct vm_stage {
@@ -89,9 +90,15 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 		return r;
 	}
 	pthread_mutex_lock(&vm->lock);
-	r = bring_up(vm, o, &p, err);
-	if (r < 0)
+	r = vm_net_begin(vm, &o->vm, err);
+	/* Its builder needs the network, whatever the VM may reach that comes out. */
+	vm->net.waits = true;
+	if (r == 0)
+		r = bring_up(vm, o, &p, err);
+	if (r < 0) {
 		vm->gone = true;
+		vm_net_undo(vm);
+	}
 	pthread_mutex_unlock(&vm->lock);
 	point_drop(m, &p);
 	if (r < 0) {
@@ -190,7 +197,10 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 	snprintf(i->snapshot_id, sizeof(i->snapshot_id), "%s", snapshot_id);
 	snprintf(i->build_id, sizeof(i->build_id), "%s", build_id);
 	snprintf(i->workdir, sizeof(i->workdir), "%s", workdir);
-	r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+	vm->net.waits = false;
+	r = egress_is_default(vm->net.policy) ? 0 : vm_net_apply(vm, err);
+	if (r == 0)
+		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
 	if (r == 0)
 		vm_copy_info(vm, ret);
 	pthread_mutex_unlock(&vm->lock);

@@ -104,14 +104,24 @@ static inline struct vm_usage vm_usage_total(const struct vm_info *v)
 		                  .disk_write = v->past.disk_write + v->now.disk_write };
 }
 
+struct egress;
+/* The one private address a VM may have. */
+struct vm_nic {
+	const char *account; /* whose VPC it must be */
+	const char *vpc;
+	uint32_t addr; /* host byte order; 0: any that is free */
+	bool is_default;
+};
 struct vm_create_opts {
 	const char *account;
-	const char *name;        /* NULL: none */
-	const char *snapshot_id; /* NULL: the base template */
-	const char *point;       /* NULL, or a point to start from, held by the caller */
-	const char *build_id;    /* NULL: none */
-	const char *workdir;     /* NULL: the snapshot's */
-	int64_t idle_timeout_s;  /* -1: disabled; VM_IDLE_DEFAULT when not given */
+	struct egress *egress;    /* NULL: open */
+	const struct vm_nic *nic; /* NULL: in no VPC */
+	const char *name;         /* NULL: none */
+	const char *snapshot_id;  /* NULL: the base template */
+	const char *point;        /* NULL, or a point to start from, held by the caller */
+	const char *build_id;     /* NULL: none */
+	const char *workdir;      /* NULL: the snapshot's */
+	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
 	bool count_exec;
 	struct vm_persistence persistence;
@@ -206,10 +216,13 @@ struct vm_sample {
 };
 int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sample *ret,
                struct err *err);
-/* count live copies with memory; on failure none is left. Caller frees *ret. persistence NULL: as
- * the parent's. */
+struct vm_fork_opts {
+	const struct vm_persistence *persistence; /* NULL: as the parent's */
+	bool fresh_address; /* of a VM in a VPC: each copy gets a free one; else it is refused */
+};
+/* count live copies with memory and policy; on failure none is left. Caller frees *ret. */
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
-             const struct vm_persistence *persistence, struct vm_info **ret, struct err *err);
+             const struct vm_fork_opts *o, struct vm_info **ret, struct err *err);
 /*
  * The running guest, woken if it was suspended or stopped. Caller guest_unref()s.
  * While it is held the VM may still be suspended by someone else: calls then fail with -ECONNRESET.

@@ -33,6 +33,18 @@
 #define TEMPLATE_WAIT_MS 900000
 #define LOOK_MS 500 /* for QEMU to say what its disk did */
 
+/* What a VM may reach, and its private address: network.c. */
+struct vm_net {
+	struct egress *policy;  /* ref'd; NULL: the default */
+	struct gate_log *log;   /* ref'd; NULL until the network was opened once */
+	char *ca_cert, *ca_key; /* owned PEM; NULL: none */
+	char vpc[ID_SIZE];      /* "": in none */
+	struct priv_vpc vpc_net;
+	uint32_t addr;
+	bool is_default;
+	bool waits; /* being built: the policy is for what comes out */
+};
+
 struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
@@ -44,6 +56,7 @@ struct vm {
 	struct guest *guest;     /* ref'd; vm->lock */
 	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
 	bool has_slot;
+	struct vm_net net;           /* vm->lock */
 	bool gone;                   /* deleted; vm->lock */
 	bool buried;                 /* the same, for those without the lock; m->lock */
 	bool cancelled;              /* building, and not wanted any more; m->lock */
@@ -99,6 +112,8 @@ struct vmm {
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
 	struct err template_err;
+	pthread_mutex_t
+	        tunnels;       /* held while store and kernel are made to agree; before no other */
 	pthread_mutex_t quota; /* see quota.c */
 	struct quota_held {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
@@ -239,8 +254,40 @@ void vm_bring_up_undo(struct vm *vm, struct bringup *b);
 /* Running afterwards, whatever it was; vm->lock held. */
 int vm_wake(struct vm *vm, struct err *err);
 int vm_reconnect(struct vm *vm, struct err *err);
-/* Name forwarding and the open gate: only after the agent confirmed who it is. */
-int vm_open_network(struct vm *vm, struct err *err);
+/* network.c */
+/*
+ * Policy, private address, name forwarding and the open gate: only after the agent confirmed who it
+ * is. as_built: the slot is new; else it is one that was taken up.
+ */
+int vm_open_network(struct vm *vm, bool as_built, struct err *err);
+/* The slot's rules, as the VM's policy says. */
+int vm_net_apply(struct vm *vm, struct err *err);
+/* Policy and address of a VM that is about to be: stored before it is. vm_net_undo(): it never was.
+ */
+int vm_net_begin(struct vm *vm, const struct vm_create_opts *o, struct err *err);
+void vm_net_undo(struct vm *vm);
+/* The same for a child: the parent's policy, and an address of its own in the parent's VPC. */
+int vm_net_fork(struct vm *vm, const struct vm_net *parent, struct err *err);
+/* A fork has the policy of its parent; the same VM in another slot (rewind) has all of it. */
+int vm_net_inherit(struct vm_net *to, const struct vm_net *from, struct err *err);
+int vm_net_share(struct vm_net *to, const struct vm_net *from, struct err *err);
+int vm_net_load(struct vm *vm, struct err *err);
+/* An authority for the VM, if the policy needs one and there is none. */
+int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err);
+int vm_net_save(struct vm *vm, const struct egress *e, struct err *err);
+void vm_net_trust(struct vm *vm);  /* the guest trusts that authority; says so when not */
+void vm_net_forget(struct vm *vm); /* its names */
+void vm_net_done(struct vm_net *n);
+/* vpc.c */
+int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err);
+int vpc_load(struct vm *vm, struct err *err);
+struct store_vpc;
+int vpc_find(struct vmm *m, const char *account, const char *id, struct store_vpc *ret,
+             struct err *err);
+struct priv_vpc vpc_plan(const struct store_vpc *v);
+/* tunnel.c */
+void tunnels_sync(struct vmm *m, const char *vpc); /* kernel as the store */
+void tunnels_expire(struct vmm *m, bool all);      /* all: at start */
 
 /* shell.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */

@@ -17,6 +17,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "store/store_net.h"
 #include "vm/vm_internal.h"
 
 #define END_WAIT_MS 1000 /* for a start to finish before it is cut short */
@@ -60,6 +61,7 @@ void vm_unref(struct vm *vm)
 		return;
 	guest_unref(vm->guest);
 	machine_free(vm->machine);
+	vm_net_done(&vm->net);
 	pthread_mutex_destroy(&vm->lock);
 	free(vm);
 }
@@ -347,12 +349,16 @@ static int load_all(struct vmm *m, struct err *err)
 {
 	autofree struct store_vm *rows = NULL;
 	size_t n = 0;
-	int r = store_vm_list(m->store, NULL, &rows, &n, err);
+	int r = store_net_sweep(m->store, err);
 
+	if (r == 0)
+		r = store_vm_list(m->store, NULL, &rows, &n, err);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		struct vm *vm = vm_new(m, &rows[i]);
 
-		r = vm ? vmm_insert(m, vm, err) : err_set(err, -ENOMEM, "load VMs: out of memory");
+		r = vm ? vm_net_load(vm, err) : err_set(err, -ENOMEM, "load VMs: out of memory");
+		if (r == 0)
+			r = vmm_insert(m, vm, err);
 		vm_unref(vm);
 	}
 	return r;
@@ -390,6 +396,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	m->wake_pipe[0] = m->wake_pipe[1] = -1;
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->quota, NULL);
+	pthread_mutex_init(&m->tunnels, NULL);
 	pthread_rwlock_init(&m->gc, NULL);
 	pthread_condattr_init(&ca);
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
@@ -402,6 +409,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		r = load_all(m, err);
 	if (r == 0)
 		r = vmm_recover(m, err);
+	if (r == 0)
+		tunnels_expire(m, /* all= */ true);
 	if (r == 0)
 		r = start_thread(&m->watch_thread, &m->has_watch_thread, vm_watch_main, m, err);
 	if (r == 0)
@@ -456,6 +465,7 @@ struct vmm *vmm_free(struct vmm *m)
 	pthread_cond_destroy(&m->cond);
 	pthread_rwlock_destroy(&m->gc);
 	pthread_mutex_destroy(&m->quota);
+	pthread_mutex_destroy(&m->tunnels);
 	pthread_mutex_destroy(&m->lock);
 	free(m);
 	return NULL;

@@ -11,6 +11,7 @@ struct dns;
 struct engine;
 struct events;
 struct err;
+struct gates;
 struct priv_info;
 struct privc;
 struct store;
@@ -24,6 +25,10 @@ struct vmm_conf {
 	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
 	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
 	uint32_t shells;                 /* QEMU processes started ahead */
+	struct gates *gates;             /* weak: policies of slots */
+	char wg_host[256];               /* where tunnels' clients reach this host; "": found out */
+	uint32_t wg_port;                /* of the first VPC's tunnel */
+	uint32_t wg_session_s;           /* life of a tunnel that nobody closes */
 	struct vm_quota quota;           /* of accounts that have none of their own */
 	struct events *events;           /* weak; told what happens to VMs. NULL: nobody is */
 	uint32_t busy_wait_s;            /* for another call on the same VM to end */

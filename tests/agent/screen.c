@@ -81,12 +81,23 @@ static bool same_look(const VTermScreenCell *a, const VTermScreenCell *b)
 	       a->attrs.strike == b->attrs.strike && a->attrs.blink == b->attrs.blink;
 }
 
+/* A blank has no colour of its own, unless something is drawn with it. */
+static void forget_unseen(VTermScreenCell *c)
+{
+	if ((c->chars[0] && c->chars[0] != ' ') || c->attrs.underline || c->attrs.reverse ||
+	    c->attrs.strike)
+		return;
+	c->fg = (VTermColor){ .type = VTERM_COLOR_DEFAULT_FG };
+	c->attrs.bold = c->attrs.italic = c->attrs.blink = 0;
+}
+
 static void print_row(VTermScreen *s, int row, int cols)
 {
 	VTermScreenCell c, before;
 
 	for (int col = 0; col<cols; col += c.width> 0 ? c.width : 1) {
 		vterm_screen_get_cell(s, (VTermPos){ .row = row, .col = col }, &c);
+		forget_unseen(&c);
 		if (col == 0 || !same_look(&c, &before))
 			print_look(&c);
 		before = c;

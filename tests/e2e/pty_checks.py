@@ -68,8 +68,11 @@ class PtyBase:
 
     def drained(self, t):
         """What came until now."""
-        while t.buf or select.select([t.sock], [], [], 0.2)[0]:
-            t.step()
+        try:
+            while t.buf or select.select([t.sock], [], [], 0.2)[0]:
+                t.step(1)
+        except TimeoutError:
+            pass  # it was a ping, or the rest comes later
         return t.out
 
     def looks(self, data, cols, rows):

@@ -64,12 +64,6 @@ class WebSocket:
             raise ConnectionError("the server closed the connection")
         self.buf += got
 
-    def _take(self, n):
-        while len(self.buf) < n:
-            self._more()
-        got, self.buf = self.buf[:n], self.buf[n:]
-        return got
-
     def frame(self, opcode, payload=b"", fin=True, mask=True):
         """One frame, as it is told to."""
         head = bytes([(0x80 if fin else 0) | opcode])
@@ -89,16 +83,24 @@ class WebSocket:
     def say(self, **members):
         self.frame(TEXT, json.dumps(members).encode())
 
+    def _need(self, n):
+        while len(self.buf) < n:
+            self._more()
+
     def _frame_in(self):
-        a, b = self._take(2)
-        n = b & 0x7f
-        if n == 126:
-            n = struct.unpack(">H", self._take(2))[0]
-        elif n == 127:
-            n = struct.unpack(">Q", self._take(8))[0]
+        """One frame; a timeout in the middle of it loses nothing."""
+        self._need(2)
+        a, b = self.buf[0], self.buf[1]
+        n, head = b & 0x7f, 2
+        if n >= 126:
+            head = 4 if n == 126 else 10
+            self._need(head)
+            n = int.from_bytes(self.buf[2:head], "big")
         assert not b & 0x80, "a server must not mask"
         assert not a & 0x70, "no extension was agreed on"
-        return a & 0x80, a & 0x0f, self._take(n)
+        self._need(head + n)
+        data, self.buf = self.buf[head:head + n], self.buf[head + n:]
+        return a & 0x80, a & 0x0f, data
 
     def message(self, timeout=60):
         """(opcode, bytes) of the next message; None when the server closes."""

@@ -42,8 +42,72 @@ static void slot_rules(void **state)
 {
 	autobuf struct buf b = { 0 };
 
-	net_slot_rules(&b);
+	net_slot_rules(NULL, &b);
 	check("slot.nft", &b);
+}
+
+static void slot_policies(void **state)
+{
+	struct priv_egress e = { .mode = PRIV_EGRESS_CLOSED, .mark = 7 };
+	struct priv_pin pin = {
+		.ttl_s = 60, .n_rules = 2, .rules = { 1, 3 }, .n_addrs = 1, .addrs = { 0xc6336407 }
+	};
+	autobuf struct buf b = { 0 };
+
+	net_slot_rules(&e, &b);
+	check("slot-closed.nft", &b);
+	e = (struct priv_egress){
+		.mode = PRIV_EGRESS_RULES,
+		.mark = 8,
+		.proxy_http = true,
+		.proxy_tls = true,
+		.vpc_addr = 0xc0a80a0a,
+		.vpc_net = 0xc0a80a00,
+		.vpc_prefix = 24,
+		.n_rules = 5,
+		.rules = { { .allow = false,
+		             .kind = PRIV_RULE_CIDR,
+		             .addr = 0xc6336400,
+		             .prefix = 24,
+		             .n_ports = 2,
+		             .ports = { { 25, 25 }, { 8000, 8080 } } },
+		           { .allow = true, .kind = PRIV_RULE_PINNED },
+		           { .allow = true,
+		             .kind = PRIV_RULE_CIDR,
+		             .n_ports = 1,
+		             .ports = { { 22, 22 } } },
+		           { .allow = true,
+		             .kind = PRIV_RULE_PINNED,
+		             .n_ports = 1,
+		             .ports = { { 443, 443 } } },
+		           { .allow = true, .kind = PRIV_RULE_ANY } },
+	};
+	net_slot_rules(&e, &b);
+	check("slot-rules.nft", &b);
+	net_slot_pin(&pin, &b);
+	check("slot-pin.nft", &b);
+	net_vpc_rules(&(struct priv_vpc){ .idx = 1, .net = 0xc0a80a00, .prefix = 24 }, &b);
+	check("vpc.nft", &b);
+}
+
+static void slot_blocked(void **state)
+{
+	static const char text[] =
+	        "table inet pando {\n\tset blocked {\n\t\ttype ipv4_addr . inet_proto . "
+	        "inet_service\n\t\tsize 256\n\t\tflags dynamic,timeout\n\t\ttimeout 1h\n"
+	        "\t\telements = { 198.51.100.7 . 6 . 443 expires 59m58s120ms,\n"
+	        "\t\t\t     10.9.8.7 . 1 . 0 expires 1h }\n\t}\n}\n";
+	struct priv_blocked v[PRIV_BLOCKED_MAX];
+
+	assert_int_equal(net_slot_blocked("table inet pando {\n}\n", v), 0);
+	assert_int_equal(net_slot_blocked(text, v), 2);
+	assert_int_equal(v[0].addr, 0xc6336407);
+	assert_int_equal(v[0].proto, 6);
+	assert_int_equal(v[0].port, 443);
+	assert_int_equal(v[0].age_s, 2);
+	assert_int_equal(v[1].addr, 0x0a090807);
+	assert_int_equal(v[1].port, 0);
+	assert_int_equal(v[1].age_s, 0);
 }
 
 static void host_rules(void **state)
@@ -85,8 +149,8 @@ static void slots(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(slot_rules),
-		cmocka_unit_test(host_rules),
+		cmocka_unit_test(slot_rules),   cmocka_unit_test(slot_policies),
+		cmocka_unit_test(slot_blocked), cmocka_unit_test(host_rules),
 		cmocka_unit_test(slots),
 	};
 

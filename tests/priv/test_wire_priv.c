@@ -47,7 +47,61 @@ static struct priv_req sample(unsigned op)
 		                             .n_argv = 3,
 		                             .argv = { "-m", "512", "" },
 		                             .n_env = 1,
-		                             .env = { "PANDO_X=1" } } };
+		                             .env = { "PANDO_X=1" } },
+		                  .egress = { .mode = PRIV_EGRESS_RULES,
+		                              .mark = 5,
+		                              .proxy_tls = true,
+		                              .vpc_addr = 0x0a010005,
+		                              .vpc_net = 0x0a010000,
+		                              .vpc_prefix = 16,
+		                              .n_rules = 1,
+		                              .rules = { { .allow = true,
+		                                           .kind = PRIV_RULE_CIDR,
+		                                           .addr = 0x08080800,
+		                                           .prefix = 24,
+		                                           .n_ports = 1,
+		                                           .ports = { { 80, 90 } } } } },
+		                  .pin = { .ttl_s = 60,
+		                           .n_rules = 1,
+		                           .rules = { 3 },
+		                           .n_addrs = 1,
+		                           .addrs = { 0x08080808 } },
+		                  .vpc = { .idx = 3, .net = 0x0a010000, .prefix = 16 },
+		                  .wg = { .port = 51820,
+		                          .server_ip = PRIV_WG_NET + 1,
+		                          .key = { 1, 2, 3 },
+		                          .n_peers = 1,
+		                          .peers = {
+		                                  { .key = { 4, 5 }, .ip = PRIV_WG_NET + 2 } } } };
+}
+
+/* What no nft text and no netlink message may be made of. */
+static void bad_networks(void **state)
+{
+	assert_true(priv_vpc_valid(0xc0a80a00, 24));
+	assert_true(priv_vpc_valid(0x0a000000, 8));
+	assert_false(priv_vpc_valid(0xc0a80a01, 24));  /* an address in it */
+	assert_false(priv_vpc_valid(0x08080800, 24));  /* public */
+	assert_false(priv_vpc_valid(PRIV_WG_NET, 24)); /* tunnels */
+	assert_false(priv_vpc_valid(0x64400000, 10));  /* contains them */
+	assert_false(priv_vpc_valid(0xc0a80a00, 30));  /* too small */
+	assert_false(priv_vpc_valid(0x00000000, 0));
+	for (unsigned i = 0; i < 5; i++) {
+		struct priv_req m, got;
+		autobuf struct buf b = { 0 };
+		struct err err = { 0 };
+
+		memset(&m, 0, sizeof(m));
+		m.op = PRIV_SLOT_EGRESS;
+		m.egress.mark = i == 0 ? 0 : 1;
+		m.egress.mode = i == 1 ? (enum priv_egress_mode)7 : PRIV_EGRESS_RULES;
+		m.egress.n_rules = 1;
+		m.egress.rules[0].prefix = i == 2 ? 33 : 0;
+		m.egress.rules[0].addr = i == 3 ? 1 : 0;
+		m.egress.vpc_addr = i == 4 ? 0x08080808 : 0;
+		assert_int_equal(priv_req_encode(&m, &b, &err), 0);
+		assert_int_equal(priv_req_decode(b.p, b.len, &got, &err), -EBADMSG);
+	}
 }
 
 static void requests(void **state)
@@ -205,9 +259,8 @@ static void replies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),
-		cmocka_unit_test(requests),
-		cmocka_unit_test(limits),
+		cmocka_unit_test(names),    cmocka_unit_test(bad_networks),
+		cmocka_unit_test(requests), cmocka_unit_test(limits),
 		cmocka_unit_test(replies),
 	};
 

