@@ -10,7 +10,9 @@
 #include "auth/auth.h"
 #include "base/log.h"
 #include "build/build.h"
+#include "cert/cert.h"
 #include "conf.h"
+#include "domains/domains.h"
 #include "events/events.h"
 #include "git/git.h"
 #include "logs/logs.h"
@@ -32,6 +34,8 @@ struct fx {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct domains *domains;
+	struct certs *certs;
 	struct api *api;
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
@@ -70,6 +74,14 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		fprintf(stderr, "repos: %s\n", err.msg);
 		return -1;
 	}
+	snprintf(f->conf.domain, sizeof(f->conf.domain), "pando.localhost");
+	if (domains_new(&(struct domains_conf){ .base = f->conf.domain, .resolver = "127.0.0.1" },
+	                f->store, f->vmm, &f->domains, &err) < 0 ||
+	    certs_open(tmpdir_file(&f->dir, "certs", path, sizeof(path)),
+	               (const char *const[]){ "pando.localhost" }, 1, &f->certs, &err) < 0) {
+		fprintf(stderr, "domains: %s\n", err.msg);
+		return -1;
+	}
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
@@ -78,6 +90,8 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .events = f->events,
 		                  .logs = f->logs,
 		                  .repos = f->repos,
+		                  .domains = f->domains,
+		                  .certs = f->certs,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
@@ -104,6 +118,8 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	certs_free(f->certs);
+	domains_free(f->domains);
 	repos_close(f->repos);
 	builder_free(f->builder);
 	fake_stage_use(NULL);
