@@ -39,14 +39,14 @@ enum ref_kind {
 	REF_OUT,
 	REF_ERR,
 	REF_RESULT,
+	REF_LISTEN,
 	REF_CODE_PROC,
 	REF_CODE_CTL,
 	REF_CODE_OUT,
 	REF_CODE_ERR,
 	REF_CODE_ZYGOTE,
-	REF_READY = 63, /* points at nothing: there is one */
-	REF_LISTEN,
-	REF_PTY = 64, /* these two point at a terminal session, not at a stream */
+	REF_READY = 63, /* points at nothing: there is one. None without a number after it */
+	REF_PTY = 64,   /* these two point at a terminal session, not at a stream */
 	REF_PTY_PROC
 };
 

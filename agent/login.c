@@ -125,9 +125,9 @@ void login_begin(struct agent *a, uint32_t id, struct rd *c)
 		s->proc->s = s;
 		k = -start(a, s, &r);
 	}
-	if (k) {
-		stream_result(a, s, (uint32_t)k, AGENT_TAG_SPAWN_FAILED, "cannot start a process",
-		              NULL, 0);
+	if (k || !s->proc) {
+		stream_result(a, s, k ? (uint32_t)k : ENOMEM, AGENT_TAG_SPAWN_FAILED,
+		              "cannot start a process", NULL, 0);
 		if (s->proc)
 			proc_free(a, s->proc);
 		return;

@@ -15,6 +15,7 @@ import subprocess
 import threading
 import traceback
 
+import gitrepos
 import harness
 from kinds import Clock
 
@@ -209,9 +210,10 @@ KINDS = [
     ("api-exec", {"PANDO_POOL": "0"}, 0, None, exec_true),
     ("api-list", {"PANDO_POOL": "0"}, 0, prepare_list, list_vms),
     ("api-whoami", {"PANDO_POOL": "0"}, 0, prepare_whoami, whoami),
+    *gitrepos.KINDS,
 ]
 NAMES = [k[0] for k in KINDS]
-KEEPS = ("api-list", "api-whoami")  # their rounds make no VM; what is prepared stays
+KEEPS = ("api-list", "api-whoami", *gitrepos.NAMES)  # their rounds make no VM; what is prepared stays
 
 
 def run(record, wanted, rounds, work, build, say):

@@ -70,13 +70,34 @@ FIGURES = [
     ("api.bare", "api", "libmicrohttpd, a constant, same threads", "1/s", None, "wrk, 8 connections"),
     ("api.bare.pool", "api", "libmicrohttpd, a constant, its fastest", "1/s", None, "wrk, 8 connections"),
     ("api.whoami.ratio", "api", "whoami against bare libmicrohttpd", "x", ">=0.5", "ratio of medians, same threads"),
+    ("git.clone.big.pando", "git", "clone of 100 MB", "ms", None, "git client"),
+    ("git.clone.big.backend", "git", "... from git http-backend behind nginx", "ms", None, "git client"),
+    ("git.clone.big.ratio", "git", "... one against the other", "x", 1.0, "ratio of medians"),
+    ("git.clone.many.pando", "git", "clone of 20000 small files", "ms", None, "git client"),
+    ("git.clone.many.backend", "git", "... from git http-backend behind nginx", "ms", None, "git client"),
+    ("git.clone.many.ratio", "git", "... one against the other", "x", 1.0, "ratio of medians"),
+    ("git.push.big.pando", "git", "push of 100 MB", "ms", None, "git client; checked and flushed to the disk"),
+    ("git.push.big.backend", "git", "... to git http-backend behind nginx", "ms", None, "git client; Git's defaults: neither"),
+    ("git.push.big.ratio", "git", "... one against the other", "x", 1.0, "ratio of medians"),
+    ("git.push.many.pando", "git", "push of 20000 small files", "ms", None, "git client; checked and flushed to the disk"),
+    ("git.push.many.backend", "git", "... to git http-backend behind nginx", "ms", None, "git client; Git's defaults: neither"),
+    ("git.push.many.ratio", "git", "... one against the other", "x", 1.0, "ratio of medians"),
+    ("git.search", "git", "search in 20000 files", "ms", None, "client"),
+    ("git.grep", "git", "... git grep of the same", "ms", None, "a new process"),
+    ("git.search.ratio", "git", "... one against the other", "x", 1.2, "ratio of medians; the issue allows 20 ms more"),
+    ("git.list", "git", "100 of 10000 repositories listed", "ms", None, "client"),
+    ("git.open", "git", "a file of one of 10000 repositories", "ms", None, "client"),
     ("floor.echo", "beside", "bubblewrap, same root: echo", "ms", None, "no kernel of its own"),
 ]
 # id, the figure above, the figure below: ratios of medians
 RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
-          ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare")]
+          ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare"),
+          ("git.clone.big.ratio", "git.clone.big.pando", "git.clone.big.backend"),
+          ("git.clone.many.ratio", "git.clone.many.pando", "git.clone.many.backend"),
+          ("git.push.big.ratio", "git.push.big.pando", "git.push.big.backend"),
+          ("git.push.many.ratio", "git.push.many.pando", "git.push.many.backend"), ("git.search.ratio", "git.search", "git.grep")]
 SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "private networks",
-            "memory": "memory of one VM", "api": "through the API, small VMs", "beside": "beside them"}
+            "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "beside": "beside them"}
 
 
 def rank(values, percent):

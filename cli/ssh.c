@@ -5,7 +5,8 @@
  * The user name is the VM's id; the password is our key. It is not in the command line, which
  * others on this machine can see: ssh runs this program to ask for it (SSH_ASKPASS), and finds it
  * in the environment. This program becomes ssh, so what it does with the terminal, signals and exit
- * status is its own. The server's key is remembered at the first time and checked ever after.
+ * status is its own. The server's key is remembered at the first time
+ * (~/.local/state/pando/known_hosts) and checked ever after.
  */
 #include "cli/ssh.h"
 
@@ -20,6 +21,7 @@
 
 #include "base/auto.h"
 #include "cli/cli.h"
+#include "cli/config.h"
 #include "cli/resolve.h"
 
 #define SECRET_VAR "PANDO_ASKPASS_SECRET"
@@ -125,7 +127,8 @@ static int find_front(struct cli *c, char host[HOST_MAX], unsigned *ret_port)
 static int common(struct cli *c, struct words *w, const char *id, const char *user,
                   const char *port_flag, char host[HOST_MAX])
 {
-	unsigned port;
+	char known[4096];
+	unsigned port = 0;
 	int r = find_front(c, host, &port);
 
 	if (r != CLI_OK)
@@ -133,6 +136,8 @@ static int common(struct cli *c, struct words *w, const char *id, const char *us
 	addf(w, "%s", port_flag);
 	addf(w, "%u", port);
 	addf(w, "-oUser=%s%s%s", id, user ? "+" : "", user ? user : "");
+	if (config_state_path("known_hosts", known, sizeof(known), NULL) == 0)
+		addf(w, "-oUserKnownHostsFile=\"%s\"", known);
 	add(w, "-oStrictHostKeyChecking=accept-new");
 	add(w, "-oPubkeyAuthentication=no");
 	add(w, "-oPreferredAuthentications=password");

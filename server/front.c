@@ -198,7 +198,7 @@ void front_renamed(struct front *f)
 
 static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err *err)
 {
-	struct sockaddr_storage sa;
+	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
 	char addr[INET6_ADDRSTRLEN] = "";
 	int fd;

@@ -128,13 +128,13 @@ int request_repo(struct request *req, enum repo_access access, struct store_repo
 struct says {
 	struct wire *s; /* owned */
 	char prefix[64];
-	size_t at;
+	size_t n, at; /* of the prefix */
 };
 
 static ssize_t says_next(void *ctx, char *p, size_t max, struct err *err)
 {
 	struct says *y = ctx;
-	size_t left = strlen(y->prefix) - y->at;
+	size_t left = y->n - y->at;
 
 	if (left) {
 		left = MIN(left, max);
@@ -170,7 +170,7 @@ int reply_service(struct request *req, struct reply *res, struct wire *s_consume
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	y->s = s_consume;
-	snprintf(y->prefix, sizeof(y->prefix), "%s", prefix ? prefix : "");
+	y->n = (size_t)snprintf(y->prefix, sizeof(y->prefix), "%s", prefix ? prefix : "");
 	return reply_flow(req, res, &says_ops, y, OUTFLOW_UNKNOWN, type, err);
 }
 

@@ -24,8 +24,8 @@
 #define IDLE_MAX (INT64_C(365) * 24 * 3600)
 #define READY_MAX INT64_C(86400)
 
-static const char *const unsupported[] = { "ports", "nics", "udpHolePunchPorts", "recreate",
-	                                   "dockerCredentials" };
+static const char *const unsupported[] = { "ports",    "nics",    "udpHolePunchPorts",
+	                                   "recreate", "domains", "dockerCredentials" };
 
 static void layer_done(struct spec_layer *l)
 {
@@ -84,8 +84,11 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
 		const json_t *v = json_object_get(layer, unsupported[i]);
 
-		/* A NIC is the VM's, not a layer's: the API reads it at the top. */
-		if (v && !is_empty(v) && (*where || strcmp(unsupported[i], "nics") != 0))
+		/* NICs and names are the VM's, not a layer's: the API reads them at the top. */
+		bool top = !*where && (strcmp(unsupported[i], "nics") == 0 ||
+		                       strcmp(unsupported[i], "domains") == 0);
+
+		if (v && !is_empty(v) && !top)
 			return spec_bad(c, NULL, err, "'%s%s' is not supported by this server yet",
 			                where, unsupported[i]);
 	}

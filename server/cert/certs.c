@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "cert/cert_internal.h"
 
-#define RENEW_S (30 * 86400) /* before its end a leaf is made anew */
+#define RENEW_S (30L * 86400) /* before its end a leaf is made anew */
 #define AGAIN_S 3600 /* a leaf of ours: whether ACME has one by now; certs_forget() is sooner */
 
 static struct entry *entry_free(struct entry *e)

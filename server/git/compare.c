@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "git/graph.h"
 
-#define FILES_MAX 3000             /* listed of one comparison */
-#define BLOB_MAX (4 * 1024 * 1024) /* larger files count no lines */
-#define RENAMES_MAX 400            /* candidates: the search is quadratic */
+#define FILES_MAX 3000              /* listed of one comparison */
+#define BLOB_MAX (INT64_C(4) << 20) /* larger files count no lines */
+#define RENAMES_MAX 400             /* candidates: the search is quadratic */
 
 static const char *status_of_delta(git_delta_t s)
 {
@@ -52,7 +52,7 @@ static json_t *file_json(git_diff *diff, size_t i)
 	              gone ? json_null() : oid_json(&d->new_file.id), "filename",
 	              text_json(path, strlen(path)), "status", status_of_delta(d->status),
 	              "additions", (json_int_t)added, "deletions", (json_int_t)removed, "changes",
-	              (json_int_t)(added + removed));
+	              (json_int_t)added + (json_int_t)removed);
 	json_object_set_new(j, "previous_filename",
 	                    d->status == GIT_DELTA_RENAMED || d->status == GIT_DELTA_COPIED
 	                            ? text_json(d->old_file.path, strlen(d->old_file.path))

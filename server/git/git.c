@@ -10,6 +10,7 @@
  */
 #include "git/git.h"
 
+#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -74,6 +75,14 @@ static int libgit_start(struct err *err)
 	return 0;
 }
 
+/* Before there are threads that would do it. */
+static int curl_start(struct err *err)
+{
+	return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK
+	               ? 0
+	               : err_set(err, -EIO, "cannot start libcurl");
+}
+
 static int make_dirs(struct repos *g, struct err *err)
 {
 	static const char *const names[] = { "repos", "tmp", "busy", "lfs" };
@@ -105,14 +114,15 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	snprintf(g->root, sizeof(g->root), "%s/git", c->data_dir);
 	snprintf(g->jail_dir, sizeof(g->jail_dir), "%s/jail", g->root);
 	pthread_mutex_init(&g->lock, NULL);
+	pthread_mutex_init(&g->lfs, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->room, &attr);
 	pthread_cond_init(&g->work, &attr);
 	pthread_condattr_destroy(&attr);
-	if ((r = libgit_start(err)) < 0 || (r = make_dirs(g, err)) < 0 ||
-	    (r = jail_probe(g, err)) < 0 || (r = repos_reconcile(g, err)) < 0 ||
-	    (r = keeper_start(g, err)) < 0)
+	if ((r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
+	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
+	    (r = repos_reconcile(g, err)) < 0 || (r = keeper_start(g, err)) < 0)
 		return err_wrap(err, "Git");
 	*ret = TAKE_PTR(g);
 	return 0;
@@ -125,6 +135,7 @@ struct repos *repos_close(struct repos *g)
 	keeper_stop(g);
 	pthread_cond_destroy(&g->work);
 	pthread_cond_destroy(&g->room);
+	pthread_mutex_destroy(&g->lfs);
 	pthread_mutex_destroy(&g->lock);
 	git_libgit2_shutdown();
 	free(g);

@@ -27,6 +27,7 @@ struct repos {
 	char jail_text[160];
 	char uid_map[64], gid_map[64];
 	pthread_mutex_t lock; /* children, subscribers, dirty */
+	pthread_mutex_t lfs;  /* between a large file's bytes and its rows */
 	pthread_cond_t room;  /* a child ended */
 	unsigned children;
 	struct {
@@ -205,6 +206,10 @@ int64_t repo_measure(const char *path);
 unsigned busy_mark(struct repos *g, const char *id);
 void busy_clear(struct repos *g, const char *id, unsigned mark);
 int repos_reconcile(struct repos *g, struct err *err);
+
+/* ---- lfs.c ---- */
+/* Removes the bytes of those that no repository of the account has any more. */
+void lfs_collect(struct repos *g, const struct store_lfs *l, size_t n);
 
 /* ---- quota.c ---- */
 int quota_repo(struct repos *g, const char *account, struct err *err);

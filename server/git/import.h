@@ -8,6 +8,17 @@
 #define IMPORT_FILES_MAX 200000
 #define DOWNLOAD_BYTES_MAX (INT64_C(2) << 30)
 
+#define SOURCE_URL_MAX 2048
+
+/* ---- source_auth.c ---- */
+struct source_auth {
+	char url[SOURCE_URL_MAX + 1]; /* without user and password */
+	char key[SOURCE_URL_MAX + 64], value[2 * SOURCE_URL_MAX];
+	const char *env[4]; /* for the child */
+};
+void source_auth(const char *url, struct source_auth *ret);
+void source_auth_done(struct source_auth *a);
+
 /* ---- import_source.c ---- */
 int source_url(const json_t *o, const char **ret, struct err *err);
 void source_hide(const char *url, char *ret, size_t size);

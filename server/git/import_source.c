@@ -16,14 +16,13 @@
 #define ASK_MS 60000
 #define FETCH_MS (30 * 60000u)
 #define REFS_BYTES (32u << 20)
-#define URL_MAX 2048
 
 int source_url(const json_t *o, const char **ret, struct err *err)
 {
 	const char *url = json_string_value(json_object_get(o, "url"));
 	size_t n = url ? strlen(url) : 0;
 
-	if (n == 0 || n > URL_MAX ||
+	if (n == 0 || n > SOURCE_URL_MAX ||
 	    (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0))
 		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
 		               "'url' must be an address that begins with https:// or http://");
@@ -114,15 +113,22 @@ static void read_refs(const struct buf *out, const char *rev, struct plan *ret)
 static int ask(struct repos *g, const char *path, const char *url, const char *rev,
                struct plan *ret, json_t **extra, struct err *err)
 {
-	const char *argv[] = { GIT_PROGRAM, "ls-remote", "--symref", "--quiet", "--", url, NULL };
+	AUTO(source_auth_done) struct source_auth auth;
+	const char *argv[] = {
+		GIT_PROGRAM, "ls-remote", "--symref", "--quiet", "--", auth.url, NULL
+	};
 	autorun struct run_result res = { 0 };
-	int r = run_git(g,
-	                &(struct run_opts){ .repo = path,
-	                                    .argv = argv,
-	                                    .network = true,
-	                                    .out_max = REFS_BYTES,
-	                                    .limit_ms = ASK_MS },
-	                &res, err);
+	int r;
+
+	source_auth(url, &auth);
+	r = run_git(g,
+	            &(struct run_opts){ .repo = path,
+	                                .argv = argv,
+	                                .env = auth.env,
+	                                .network = true,
+	                                .out_max = REFS_BYTES,
+	                                .limit_ms = ASK_MS },
+	            &res, err);
 
 	if (r == -ETIMEDOUT)
 		return source_failed(url, "", extra, err);
@@ -145,6 +151,7 @@ int source_fetch(struct repos *g, const char *path, const char *url, const char 
 		                 "--no-write-fetch-head",
 		                 "--no-auto-maintenance",
 		                 "--no-recurse-submodules" };
+	AUTO(source_auth_done) struct source_auth auth;
 	autorun struct run_result res = { 0 };
 	char how_deep[32];
 	size_t n = 6;
@@ -154,14 +161,16 @@ int source_fetch(struct repos *g, const char *path, const char *url, const char 
 		snprintf(how_deep, sizeof(how_deep), "--depth=%lld", depth);
 		argv[n++] = how_deep;
 	}
+	source_auth(url, &auth);
 	argv[n++] = "--";
-	argv[n++] = url;
+	argv[n++] = auth.url;
 	for (size_t i = 0; refspecs[i] && n < 15; i++)
 		argv[n++] = refspecs[i];
 	argv[n] = NULL;
 	r = run_git(g,
 	            &(struct run_opts){ .repo = path,
 	                                .argv = argv,
+	                                .env = auth.env,
 	                                .network = true,
 	                                .write = true,
 	                                .out_max = 1u << 20,
@@ -208,7 +217,7 @@ int source_take(struct repos *g, const char *path, const char *url, const char *
                 struct err *err)
 {
 	char spec[2 * REPO_REF_SIZE + 64];
-	const char *refspecs[3] = { spec, NULL, NULL };
+	const char *refspecs[4] = { spec, NULL, NULL, NULL };
 	struct plan plan = { 0 };
 	int r;
 

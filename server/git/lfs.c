@@ -265,7 +265,21 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->fd);
 	if (fsync(p->fd) < 0)
 		return err_sys(err, -errno, "write a large file");
+	LOCK_SCOPE(&p->g->lfs);
 	if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "keep a large file");
 	return store_lfs_add(p->g->store, &p->row, err);
+}
+
+void lfs_collect(struct repos *g, const struct store_lfs *l, size_t n)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < n; i++) {
+		LOCK_SCOPE(&g->lfs);
+		if (store_lfs_known(g->store, l[i].account, l[i].oid, NULL) != 0)
+			continue;
+		lfs_path(g, l[i].account, l[i].oid, path, /* dir_only= */ false);
+		unlink(path);
+	}
 }

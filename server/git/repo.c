@@ -194,11 +194,15 @@ int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *re
 int repo_delete(struct repos *g, const struct store_repo *r, struct err *err)
 {
 	char path[PATH_MAX], tmp[PATH_MAX];
+	autofree struct store_lfs *large = NULL;
 	struct err why = { 0 };
-	int rc = store_repo_delete(g->store, r->id, err);
+	size_t n = 0;
+	int rc;
 
-	if (rc < 0)
+	if ((rc = store_lfs_of(g->store, r->id, &large, &n, err)) < 0 ||
+	    (rc = store_repo_delete(g->store, r->id, err)) < 0)
 		return rc;
+	lfs_collect(g, large, n);
 	repo_path(g, r->id, path);
 	repos_path(g, "tmp", r->id, tmp);
 	if (rename(path, tmp) < 0)
@@ -231,6 +235,7 @@ int repo_set_default_branch(struct repos *g, const struct store_repo *r, const c
 	char ref[REPO_REF_SIZE];
 	autorepo *repo = NULL;
 	autocommit *tip = NULL;
+	unsigned mark;
 	int rc;
 
 	if ((rc = repo_open(g, r, &repo, err)) < 0)
@@ -242,7 +247,9 @@ int repo_set_default_branch(struct repos *g, const struct store_repo *r, const c
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
 	snprintf(ref, sizeof(ref), "refs/heads/%s", name);
+	mark = busy_mark(g, r->id);
 	rc = git_repository_set_head(repo, ref);
+	busy_clear(g, r->id, mark);
 	return rc < 0 ? err_tag(err, -EIO, "UPDATE_DEFAULT_BRANCH_FAILED",
 	                        "cannot change the default branch")
 	              : 0;

@@ -66,16 +66,17 @@ static int parse_counts(const struct buf *out, size_t skip, struct hits *ret, st
 			break;
 		if (ret->n == ret->cap) {
 			size_t cap = ret->cap ? ret->cap * 2 : 256;
-			void *v = realloc(ret->v, cap * sizeof(*ret->v));
+			struct hit *v = reallocarray(ret->v, cap, sizeof(*v));
 
 			if (!v)
 				return err_set(err, -ENOMEM, "out of memory");
+			memset(v + ret->n, 0, (cap - ret->n) * sizeof(*v));
 			ret->v = v;
 			ret->cap = cap;
 		}
 		/* "<rev>:<path>" NUL count */
-		ret->v[ret->n].path = (size_t)(nul - p) > skip ? p + skip : p;
-		ret->v[ret->n].lines = strtoull(nul + 1, NULL, 10);
+		ret->v[ret->n] = (struct hit){ .path = (size_t)(nul - p) > skip ? p + skip : p,
+			                       .lines = strtoull(nul + 1, NULL, 10) };
 		ret->lines += ret->v[ret->n++].lines;
 		p = nl + 1;
 	}

@@ -174,7 +174,7 @@ static void on_answer(void *ctx, uint32_t key, const char *name, const uint32_t 
 	}
 	LOCK_SCOPE(&g->lock);
 	for (uint32_t i = 0; t->used && i < p.n_addrs; i++)
-		pin_put(t, name_hash(name), p.addrs[i], clock_ms() + p.ttl_s * 1000u);
+		pin_put(t, name_hash(name), p.addrs[i], clock_ms() + (uint64_t)p.ttl_s * 1000);
 }
 
 /* ---- setting and dropping ---- */

@@ -224,7 +224,7 @@ static struct sshd *sshd_new(const struct sshd_deps *deps)
 
 static int write_address(struct sshd *d, struct err *err)
 {
-	struct sockaddr_storage sa;
+	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
 	char host[48], port[8];
 

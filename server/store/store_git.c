@@ -58,20 +58,16 @@ int store_repo_get(struct store *s, const char *id, struct store_repo *ret, stru
 	return row_get(s, &repo_table, id, ret, err);
 }
 
-/* One column of one row. */
-static int set_column(struct store *s, const char *sql, const char *id, int64_t n, const char *text,
-                      struct err *err)
+int store_repo_set_public(struct store *s, const char *id, bool is_public, struct err *err)
 {
 	autotx struct tx t = { 0 };
 	autoquery struct query q = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = query_begin(&q, s, sql, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s, "UPDATE git_repos SET is_public = $1 WHERE id = $2", err)) < 0)
 		return r;
-	if (text)
-		query_bind_text(&q, text);
-	else
-		query_bind_i64(&q, n);
+	query_bind_i64(&q, is_public);
 	query_bind_text(&q, id);
 	if ((r = query_run(&q, err)) < 0)
 		return r;
@@ -79,17 +75,6 @@ static int set_column(struct store *s, const char *sql, const char *id, int64_t 
 		return row_missing(&repo_table, id, err);
 	query_done(&q);
 	return tx_commit(&t, err);
-}
-
-int store_repo_set_public(struct store *s, const char *id, bool is_public, struct err *err)
-{
-	return set_column(s, "UPDATE git_repos SET is_public = $1 WHERE id = $2", id, is_public,
-	                  NULL, err);
-}
-
-int store_repo_set_name(struct store *s, const char *id, const char *name, struct err *err)
-{
-	return set_column(s, "UPDATE git_repos SET name = $1 WHERE id = $2", id, 0, name, err);
 }
 
 int store_repo_measured(struct store *s, const char *id, int64_t bytes, int64_t pushed_ms,
@@ -277,14 +262,14 @@ int store_lfs_known(struct store *s, const char *account, const char *oid, struc
 	return query_step(&q, err);
 }
 
-int store_lfs_list(struct store *s, const char *account, struct store_lfs **ret, size_t *ret_n,
-                   struct err *err)
+int store_lfs_of(struct store *s, const char *repo, struct store_lfs **ret, size_t *ret_n,
+                 struct err *err)
 {
 	void *p = NULL;
 	int r;
 
 	LOCK_SCOPE(&s->lock);
-	r = row_list(s, &lfs_table, "WHERE account = $1 ORDER BY oid", &account, 1, &p, ret_n, err);
+	r = row_list(s, &lfs_table, "WHERE repo = $1 ORDER BY oid", &repo, 1, &p, ret_n, err);
 	if (r >= 0)
 		*ret = p;
 	return r;

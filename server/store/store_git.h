@@ -34,7 +34,6 @@ int store_repo_add(struct store *s, const struct store_repo *r, struct err *err)
 /* -ENOENT REPOSITORY_NOT_FOUND. */
 int store_repo_get(struct store *s, const char *id, struct store_repo *ret, struct err *err);
 int store_repo_set_public(struct store *s, const char *id, bool is_public, struct err *err);
-int store_repo_set_name(struct store *s, const char *id, const char *name, struct err *err);
 /* Size (negative: as it was), and the time of a push unless that is 0. What is gone meanwhile is no
  * error. */
 int store_repo_measured(struct store *s, const char *id, int64_t bytes, int64_t pushed_ms,
@@ -68,6 +67,6 @@ int store_lfs_get(struct store *s, const char *repo, const char *oid, struct sto
 int store_lfs_add(struct store *s, const struct store_lfs *l, struct err *err);
 /* Does any repository of the account have it? 1 or 0. */
 int store_lfs_known(struct store *s, const char *account, const char *oid, struct err *err);
-/* Every object of an account that a repository names. Caller frees. */
-int store_lfs_list(struct store *s, const char *account, struct store_lfs **ret, size_t *ret_n,
-                   struct err *err);
+/* Every object of a repository. Caller frees. */
+int store_lfs_of(struct store *s, const char *repo, struct store_lfs **ret, size_t *ret_n,
+                 struct err *err);

@@ -64,16 +64,16 @@ static const char trust_script[] =
 
 static int trust_ca(struct vm *vm, struct err *err)
 {
-	char hash[32];
-	const char *env[] = { hash, NULL };
+	char hash[9], var[32];
+	const char *env[] = { var, NULL };
 	int r;
 
 	if (!vm->net.ca_cert)
 		return 0;
-	r = gate_ca_hash(vm->net.ca_cert, hash + strlen("PANDO_HASH="), err);
+	r = gate_ca_hash(vm->net.ca_cert, hash, err);
 	if (r < 0)
 		return r;
-	memcpy(hash, "PANDO_HASH=", strlen("PANDO_HASH="));
+	snprintf(var, sizeof(var), "PANDO_HASH=%s", hash);
 	return run_script(vm, trust_script, env, vm->net.ca_cert, err);
 }
 

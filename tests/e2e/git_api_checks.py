@@ -276,6 +276,15 @@ class GitApiChecks:
                      {"operation": "upload", "objects": o}, key=token)
         self.refused(403, "REPOSITORY_ACCESS_DENIED", "PUT", path, data, key=token)
         self.refused(404, "REPOSITORY_NOT_FOUND", "GET", path, key=self.stranger())
+        # kept once per account, as long as a repository has it
+        kept = [os.path.join(d, f) for d, _, names in os.walk(os.path.join(self.data_dir, "git/lfs")) for f in names if f == oid]
+        self.assertEqual(len(kept), 1)
+        self.call("PUT", f"/{other}/info/lfs/objects/{oid}", data)
+        self.api(repo, "DELETE", "")
+        self.assertEqual(self.call("GET", f"/{other}/info/lfs/objects/{oid}", raw=True), data)
+        self.assertTrue(os.path.exists(kept[0]))
+        self.api(other, "DELETE", "")
+        self.assertFalse(os.path.exists(kept[0]))
 
     def test_lfs_client(self):
         if shutil.which("git-lfs") is None:

@@ -338,7 +338,7 @@ class GitChecks(GitTools):
         kinds = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
         out, ids = b"PACK" + struct.pack(">II", 2, len(objects)), []
         for kind, data in objects:
-            size, first = len(data), True
+            size = len(data)
             byte = kinds[kind] << 4 | (size & 15)
             size >>= 4
             while size:

@@ -4,9 +4,12 @@ import os
 import stat
 import subprocess
 
-from case import Case, limit
-from harness import wait_for
-from ssh_checks import SshBase, SshChecks, SshIdentityChecks, Tty
+from case import Case, limit, long
+from harness import ROOT, wait_for
+from ssh_checks import SshBase, SshChecks, SshIdentityChecks
+from tty_client import Tty
+
+PANDO = os.path.join(ROOT, "build/cli/pando")
 
 
 class OnVm(SshBase):
@@ -78,6 +81,24 @@ class Ssh(SshChecks, SshIdentityChecks, OnVm, Case):
         self.assertEqual(self.out("echo back"), "back\n")
 
 
+    def pando(self, *args, code=0):
+        env = {**os.environ, "PANDO_URL": f"http://127.0.0.1:{self.port}", "PANDO_API_KEY": self.key, "HOME": self.dir,
+               "XDG_STATE_HOME": self.path("state")}
+        r = subprocess.run([PANDO, *args], capture_output=True, timeout=self.slow, env=env, stdin=subprocess.DEVNULL)
+        self.assertEqual(r.returncode, code, (args, r.stdout, r.stderr))
+        return r.stdout
+
+    def test_y_pando_vm_ssh_and_scp(self):
+        self.assertEqual(self.pando("vm", "ssh", self.vm, "echo $((6*7)); exit 5", code=5), b"42\n")
+        self.assertIn(b"not available", self.pando("vm", "ssh", "-u", "daemon", self.vm, "true", code=1))
+        self.assertTrue(os.path.exists(os.path.join(self.path("state"), "pando/known_hosts")))
+        top = self.tree()
+        self.pando("vm", "scp", "-r", "-p", top, f"{self.vm}:pando-scp")
+        self.pando("vm", "scp", "-r", f"{self.vm}:/root/pando-scp", self.path("scp-back"))
+        self.same(top, self.path("scp-back"))
+        self.pando("vm", "scp", top, "/tmp/nowhere", code=1)
+
+
 class SshLife(OnVm, Case):
     """One VM through everything that happens to it."""
 
@@ -109,6 +130,7 @@ class SshLife(OnVm, Case):
         self.assertEqual(self.out("echo child", vm=child), "child\n")
         self.s.delete(child)
 
+    @long
     @limit(300)
     def test_c_idle(self):
         """Bytes keep it awake; a client that says nothing does not."""

@@ -10,7 +10,9 @@
 #include "auth/auth.h"
 #include "base/log.h"
 #include "build/build.h"
+#include "cert/cert.h"
 #include "conf.h"
+#include "domains/domains.h"
 #include "events/events.h"
 #include "git/git.h"
 #include "git/sync.h"
@@ -36,6 +38,8 @@ struct fx {
 	struct repos *repos;
 	struct triggers *triggers;
 	struct syncs *syncs;
+	struct domains *domains;
+	struct certs *certs;
 	struct api *api;
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
@@ -89,6 +93,14 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	         getenv("FX_GITHUB") ? getenv("FX_GITHUB") : "http://127.0.0.1:1");
 	if (syncs_open(&sc, f->repos, f->store, &f->syncs, &err) < 0)
 		return -1;
+	snprintf(f->conf.domain, sizeof(f->conf.domain), "pando.localhost");
+	if (domains_new(&(struct domains_conf){ .base = f->conf.domain, .resolver = "127.0.0.1" },
+	                f->store, f->vmm, &f->domains, &err) < 0 ||
+	    certs_open(tmpdir_file(&f->dir, "certs", path, sizeof(path)),
+	               (const char *const[]){ "pando.localhost" }, 1, &f->certs, &err) < 0) {
+		fprintf(stderr, "domains: %s\n", err.msg);
+		return -1;
+	}
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
@@ -99,6 +111,8 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .repos = f->repos,
 		                  .triggers = f->triggers,
 		                  .syncs = f->syncs,
+		                  .domains = f->domains,
+		                  .certs = f->certs,
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
@@ -127,6 +141,8 @@ static inline int fx_teardown(void **state)
 		r = api_stop(f->api, 10000, &err);
 	syncs_close(f->syncs);
 	triggers_close(f->triggers);
+	certs_free(f->certs);
+	domains_free(f->domains);
 	repos_close(f->repos);
 	builder_free(f->builder);
 	fake_stage_use(NULL);

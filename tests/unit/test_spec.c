@@ -163,7 +163,7 @@ static void what_is_wrong_is_refused(void **state)
 	} cases[] = {
 		{ "{\"spec\":[]}", "TAG" },
 		{ "{\"spec\":{\"snapshot\":7}}", "TAG" },
-		{ "{\"domains\":[{\"domain\":\"a\"}]}", "TAG" },
+		{ "{\"spec\":{\"domains\":[{\"domain\":\"a\"}]}}", "TAG" },
 		{ "{\"spec\":{\"ports\":[{\"port\":443,\"targetPort\":3000}]}}", "TAG" },
 		{ "{\"users\":{}}", "TAG" },
 		{ "{\"users\":[{}]}", "TAG" },

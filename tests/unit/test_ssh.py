@@ -88,8 +88,8 @@ class Ssh(SshChecks, unittest.TestCase):
     def test_z_the_end_of_the_machine_ends_sessions(self):
         p = self.spawn("echo up; cat")
         self.line(p, b"up")
-        q = self.spawn("-N")
-        self.eventually("two", lambda: self.front()["connections"] == 2)
+        q = self.spawn("-tt", "echo up; cat")
+        self.line(q, b"up")
         self.tell("suspend")
         self.assertEqual(p.wait(60), 255)
         self.assertIn(b"the connection to VM", p.stderr.read())

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gitrepos.py - repositories beside what everyone has: git http-backend behind nginx, git grep; and a long list of them
+
+Both servers are asked by the same git client for the same repositories, one after the other in each round. Two repositories:
+100 MB in a few files that do not compress, and 20000 small files. A push is of the whole repository into an empty one.
+"""
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+import urllib.parse
+import uuid
+
+import harness
+import host
+from kinds import Clock
+
+BIG_FILES, BIG_BYTES = 20, 5 << 20
+SMALL_FILES, SMALL_DIRS = 20000, 200
+NEEDLE = "needle in a haystack"
+REPOS = int(os.environ.get("PANDO_BENCH_REPOS", "10000"))
+LISTS, OPENS, SEARCHES = 5, 20, 3
+
+NGINX = """
+daemon off; worker_processes 2; pid {dir}/nginx.pid; error_log {dir}/error.log;
+events {{ worker_connections 256; }}
+http {{
+    access_log off; client_max_body_size 0; client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;
+    fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            fastcgi_pass unix:{dir}/fcgi.sock; fastcgi_request_buffering off; fastcgi_buffering off; fastcgi_read_timeout 600;
+            fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend; fastcgi_param GIT_HTTP_EXPORT_ALL 1;
+            fastcgi_param GIT_PROJECT_ROOT {dir}/repos; fastcgi_param PATH_INFO $uri; fastcgi_param REMOTE_USER bench;
+            fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method;
+            fastcgi_param CONTENT_TYPE $content_type; fastcgi_param CONTENT_LENGTH $content_length;
+            fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding; fastcgi_param GIT_PROTOCOL $http_git_protocol;
+        }}
+    }}
+}}
+"""
+
+
+def git(*args, cwd=None):
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
+           "GIT_AUTHOR_NAME": "B", "GIT_AUTHOR_EMAIL": "b@example.org", "GIT_COMMITTER_NAME": "B", "GIT_COMMITTER_EMAIL": "b@example.org"}
+    r = subprocess.run(["git", "-c", "safe.directory=*", "-c", "pack.threads=1", "-c", "core.bigFileThreshold=1m", *args], cwd=cwd,
+                       env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+    if r.returncode > 1 or (r.returncode == 1 and args[0] != "grep"):
+        raise RuntimeError(f"git {' '.join(args)}: {r.stderr}")
+    return r.stdout
+
+
+class Backend:
+    """git http-backend, fcgiwrap, nginx: on a socket and a port of their own."""
+
+    def __init__(self, top):
+        self.dir, self.port, self.procs = os.path.join(top, "backend"), harness.free_port(), []
+        os.makedirs(os.path.join(self.dir, "repos"))
+        with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
+            f.write(NGINX.format(dir=self.dir, port=self.port))
+        for argv in (["fcgiwrap", "-c", "8", "-s", f"unix:{self.dir}/fcgi.sock"],
+                     ["nginx", "-p", self.dir, "-c", f"{self.dir}/nginx.conf"]):
+            self.procs.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                               start_new_session=True, preexec_fn=harness.child_setup))
+        harness.wait_for("fcgiwrap's socket", lambda: os.path.exists(f"{self.dir}/fcgi.sock"), 20)
+        os.chmod(f"{self.dir}/fcgi.sock", 0o777)
+        for d in (os.path.dirname(top), top, self.dir):
+            os.chmod(d, 0o755)
+
+    def new(self, name):
+        path = os.path.join(self.dir, "repos", name)
+        git("init", "-q", "--bare", path)
+        git("config", "http.receivepack", "true", cwd=path)
+        return f"http://127.0.0.1:{self.port}/{name}"
+
+    def drop(self, name):
+        shutil.rmtree(os.path.join(self.dir, "repos", name))
+
+    def close(self):
+        for p in self.procs:
+            for pid in [*host.descendants(p.pid), p.pid]:
+                host.kill(pid, signal.SIGTERM)
+            p.wait(20)
+
+
+def make_work(path, kind):
+    git("init", "-q", "-b", "main", path)
+    if kind == "big":
+        for i in range(BIG_FILES):
+            with open(os.path.join(path, f"part{i}"), "wb") as f:
+                f.write(os.urandom(BIG_BYTES))
+    else:
+        for i in range(SMALL_FILES):
+            d = os.path.join(path, f"dir{i % SMALL_DIRS}")
+            os.makedirs(d, exist_ok=True)
+            with open(os.path.join(d, f"file{i}.txt"), "w") as f:
+                f.write(f"file {i}\n" + "some text that is much the same everywhere\n" * 20 + (NEEDLE + "\n" if i % 500 == 0 else ""))
+    git("add", "-A", cwd=path)
+    git("commit", "-qm", kind, cwd=path)
+
+
+def new_repo(g):
+    repo = g.s.api("POST", "/git/v1/repo", {})["repoId"]
+    return repo, f"http://x:{g.s.key()}@127.0.0.1:{g.s.port}/{repo}"
+
+
+def prepare(g):
+    g.top = os.path.join(os.path.dirname(g.s.dir), "git-work")
+    shutil.rmtree(g.top, ignore_errors=True)
+    os.makedirs(g.top)
+    g.bare = Backend(g.top)
+    g.urls = {}
+    for kind in ("big", "many"):
+        work = os.path.join(g.top, kind)
+        make_work(work, kind)
+        repo, url = new_repo(g)
+        g.urls[kind] = {"pando": url, "backend": g.bare.new(kind), "repo": repo}
+        for side in ("pando", "backend"):
+            git("push", "-q", g.urls[kind][side], "main", cwd=work)
+        # both as one pack, as they are after a while
+        git("gc", "-q", cwd=os.path.join(g.bare.dir, "repos", kind))
+        path = os.path.join(g.s.dir, "git/repos", f"{repo}.git")
+        git("gc", "-q", cwd=path)
+        subprocess.run(["chown", "-R", "pando:pando", path], check=True)
+
+
+def clone(g):
+    for kind in ("big", "many"):
+        for side in ("pando", "backend"):
+            to = os.path.join(g.top, "clone")
+            clock = Clock()
+            git("clone", "-q", "--bare", g.urls[kind][side], to)
+            g.record.add(f"git.clone.{kind}.{side}", clock.ms())
+            shutil.rmtree(to)
+
+
+def push(g):
+    for kind in ("big", "many"):
+        for side in ("pando", "backend"):
+            repo, url = new_repo(g) if side == "pando" else (None, g.bare.new("push"))
+            clock = Clock()
+            git("push", "-q", url, "main", cwd=os.path.join(g.top, kind))
+            g.record.add(f"git.push.{kind}.{side}", clock.ms())
+            if repo:
+                g.s.api("DELETE", f"/git/v1/repo/{repo}")
+            else:
+                g.bare.drop("push")
+
+
+def search(g):
+    bare = os.path.join(g.bare.dir, "repos", "many")
+    path = f"/git/v1/repo/{g.urls['many']['repo']}/search?" + urllib.parse.urlencode({"query": NEEDLE, "caseSensitive": "true"})
+    for _ in range(SEARCHES):
+        clock = Clock()
+        found = g.s.api("GET", path)["totalFiles"]
+        g.record.add("git.search", clock.ms())
+        clock = Clock()
+        lines = git("grep", "-I", "-c", "-F", "-e", NEEDLE, "main", cwd=bare).splitlines()
+        g.record.add("git.grep", clock.ms())
+        if not found == len(lines) == -(-SMALL_FILES // 500):
+            raise RuntimeError(f"{found} and {len(lines)} files were found")
+
+
+def prepare_list(g):
+    """As many repositories as that, put in place while the server is down."""
+    account = g.s.api("GET", "/auth/v1/whoami")["accountId"]
+    repo = g.s.api("POST", "/git/v1/repo", {})["repoId"]
+    g.s.api("POST", f"/git/v1/repo/{repo}/commits", {"message": "m", "files": [{"path": "a", "content": "1"}]})
+    g.s.stop()
+    top = os.path.join(g.s.dir, "git/repos")
+    ids = [str(uuid.UUID(int=i, version=4)) for i in range(REPOS - 1)]
+    for i in ids:
+        shutil.copytree(os.path.join(top, f"{repo}.git"), os.path.join(top, f"{i}.git"))
+    db = sqlite3.connect(os.path.join(g.s.dir, "pando.db"))
+    now = int(time.time() * 1000)
+    db.executemany("INSERT INTO git_repos VALUES (?, ?, ?, 0, ?, 0, 0)", [(i, account, f"repo {n}", now + n) for n, i in enumerate(ids)])
+    db.commit()
+    db.close()
+    subprocess.run(["chown", "-R", "pando:pando", top, *(os.path.join(g.s.dir, n) for n in ("pando.db",))], check=True)
+    g.s.start()
+    g.ids = ids
+
+
+def list_repos(g):
+    for k in range(LISTS):
+        clock = Clock()
+        got = g.s.api("GET", f"/git/v1/repo?limit=100&offset={k * REPOS // LISTS}")
+        g.record.add("git.list", clock.ms())
+        if got["total"] != REPOS or len(got["repositories"]) != 100:
+            raise RuntimeError(f"the list is of {got['total']}: {json.dumps(got)[:200]}")
+    for i in g.ids[::max(1, len(g.ids) // OPENS)][:OPENS]:
+        clock = Clock()
+        g.s.api("GET", f"/git/v1/repo/{i}/contents/a")
+        g.record.add("git.open", clock.ms())
+
+
+# name, settings of its server, VMs kept ready, preparation, one round
+KINDS = [
+    ("git-clone", {"PANDO_POOL": "0"}, 0, prepare, clone),
+    ("git-push", {"PANDO_POOL": "0"}, 0, prepare, push),
+    ("git-search", {"PANDO_POOL": "0"}, 0, prepare, search),
+    ("git-list", {"PANDO_POOL": "0"}, 0, prepare_list, list_repos),
+]
+NAMES = [k[0] for k in KINDS]

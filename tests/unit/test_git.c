@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_git.c - the parts of git/ that need no repository: paths, globs, expressions, addresses, ids
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "git/git_internal.h"
+#include "git/import.h"
+#include "tests/unit/check.h"
+
+static bool matches(const char *pattern, bool glob, bool regex, const char *text)
+{
+	automatch *m = NULL;
+	struct match_opts o = { .glob = glob, .regex = regex, .case_sensitive = true };
+	size_t a, b;
+
+	OK(match_new(pattern, &o, &m, &err));
+	return match_find(m, text, strlen(text), &a, &b) == 1;
+}
+
+static void globs_know_slashes(void **state)
+{
+	assert_true(matches("src/**/*.ts", true, false, "src/a.ts"));
+	assert_true(matches("src/**/*.ts", true, false, "src/x/y/a.ts"));
+	assert_false(matches("src/**/*.ts", true, false, "lib/src/a.ts"));
+	assert_false(matches("src/*.ts", true, false, "src/x/a.ts"));
+	assert_true(matches("*.ts", true, false, "src/x/a.ts"));
+	assert_true(matches("src/**", true, false, "src/x/a.ts"));
+	assert_true(matches("**/b/?.c", true, false, "a/b/x.c"));
+	assert_false(matches("**/b/?.c", true, false, "a/b/xy.c"));
+	assert_true(matches("[ab]/x", true, false, "a/x"));
+	assert_false(matches("[!ab]/x", true, false, "a/x"));
+	assert_true(matches("a.b+(c)", true, false, "a.b+(c)"));
+	assert_false(matches("a.b", true, false, "aXb"));
+	assert_true(matches("[", true, false, "["));
+}
+
+static void texts_are_not_expressions(void **state)
+{
+	assert_true(matches("a.*b", false, false, "x a.*b y"));
+	assert_false(matches("a.*b", false, false, "axxb"));
+	assert_true(matches("\\E(?#", false, false, "\\E(?#"));
+	assert_true(matches("a.*b", false, true, "axxb"));
+}
+
+static void expressions_cannot_run_away(void **state)
+{
+	struct match_opts o = { .regex = true };
+	char text[40000];
+	automatch *m = NULL, *bad = NULL;
+	size_t a, b;
+
+	memset(text, 'a', sizeof(text));
+	OK(match_new("(a+)+$b", &o, &m, &err));
+	assert_int_not_equal(match_find(m, text, sizeof(text), &a, &b), 1);
+	assert_int_equal(match_new("(", &o, &bad, &err), -EINVAL);
+	assert_int_equal(match_new("\xff", &o, &bad, &err), -EINVAL);
+}
+
+static void hostile_paths_are_refused(void **state)
+{
+	static const char *const bad[] = { "",         "/a",     "a/",    "a//b",  ".",
+		                           "..",       "a/..",   "../a",  "a/./b", ".git",
+		                           "a/.git/b", ".GIT/x", ".git.", ".git ", "git~1/a",
+		                           "a\\b",     "a\nb",   "\xff",  "a\x7f" };
+	static const char *const good[] = { "a",   "a/b",      ".gitignore", ".github/x", "...",
+		                            "a b", "\xc3\xa9", "git",        "x.git",     "-rf" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (tree_path_check(bad[i], &err) == 0 || strcmp(err.tag, "INVALID_FILE_PATH") != 0)
+			fail_msg("'%s' is taken", bad[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		OK(tree_path_check(good[i], &err));
+}
+
+static bool internal(const char *text)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
+	struct sockaddr_in four = { .sin_family = AF_INET };
+
+	if (inet_pton(AF_INET, text, &four.sin_addr) == 1)
+		return addr_is_internal((struct sockaddr *)&four);
+	assert_int_equal(inet_pton(AF_INET6, text, &six.sin6_addr), 1);
+	return addr_is_internal((struct sockaddr *)&six);
+}
+
+static void internal_addresses_are_known(void **state)
+{
+	static const char *const in[] = { "127.0.0.1",
+		                          "127.9.9.9",
+		                          "0.0.0.0",
+		                          "10.1.2.3",
+		                          "172.16.0.1",
+		                          "172.31.255.255",
+		                          "192.168.1.1",
+		                          "169.254.169.254",
+		                          "100.64.0.1",
+		                          "198.18.0.1",
+		                          "224.0.0.1",
+		                          "255.255.255.255",
+		                          "::1",
+		                          "::",
+		                          "fe80::1",
+		                          "fc00::1",
+		                          "fd12::1",
+		                          "ff02::1",
+		                          "::ffff:10.0.0.1",
+		                          "::ffff:127.0.0.1",
+		                          "2002:7f00:1::",
+		                          "64:ff9b::a00:1" };
+	static const char *const out[] = { "8.8.8.8",     "172.32.0.1",   "192.169.0.1",
+		                           "100.128.0.1", "2606:4700::1", "::ffff:8.8.8.8" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(in); i++)
+		if (!internal(in[i]))
+			fail_msg("%s is reached", in[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(out); i++)
+		if (internal(out[i]))
+			fail_msg("%s is not reached", out[i]);
+}
+
+static void passwords_leave_the_address(void **state)
+{
+	struct source_auth a;
+
+	source_auth("https://u%40x:p%3Aq@host.example:8443/r.git?x#y", &a);
+	assert_string_equal(a.url, "https://host.example:8443/r.git?x#y");
+	assert_string_equal(a.key, "GIT_CONFIG_KEY_0=http.https://host.example:8443/.extraHeader");
+	assert_string_equal(a.value, "GIT_CONFIG_VALUE_0=Authorization: Basic dUB4OnA6cQ==");
+	source_auth("http://token@h/r", &a);
+	assert_string_equal(a.value, "GIT_CONFIG_VALUE_0=Authorization: Basic dG9rZW46");
+	source_auth("https://host/a@b", &a);
+	assert_string_equal(a.url, "https://host/a@b");
+	assert_null(a.env[0]);
+	source_auth_done(&a);
+}
+
+static void names_and_ids(void **state)
+{
+	assert_true(repo_id_valid("00000000-0000-4000-8000-000000000000"));
+	assert_false(repo_id_valid("00000000-0000-4000-8000-00000000000"));
+	assert_false(repo_id_valid("00000000-0000-4000-8000-00000000000A"));
+	assert_false(repo_id_valid("../../../../etc/passwd-aaaaaaaaaaaaa"));
+	assert_false(repo_id_valid(""));
+	assert_true(repo_branch_valid("feature/x"));
+	assert_false(repo_branch_valid("-x"));
+	assert_false(repo_branch_valid("a..b"));
+	assert_false(repo_branch_valid("HEAD"));
+	assert_false(repo_branch_valid("a b"));
+	assert_false(repo_branch_valid("x.lock"));
+	assert_false(repo_branch_valid(""));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(globs_know_slashes),
+		cmocka_unit_test(texts_are_not_expressions),
+		cmocka_unit_test(expressions_cannot_run_away),
+		cmocka_unit_test(hostile_paths_are_refused),
+		cmocka_unit_test(internal_addresses_are_known),
+		cmocka_unit_test(passwords_leave_the_address),
+		cmocka_unit_test(names_and_ids),
+	};
+
+	git_libgit2_init();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
