@@ -223,7 +223,7 @@ static int take_word(struct cli_parsed *p, const char *word, struct err *err)
 		p->verb = cli_find_verb(p->noun, NULL);
 		return 0;
 	}
-	if (!p->verb || (!p->n_words && cli_find_verb(p->noun, word))) {
+	if (!p->verb || (!p->verb->name && !p->n_words && cli_find_verb(p->noun, word))) {
 		p->verb = cli_find_verb(p->noun, word);
 		if (!p->verb)
 			return err_set(err, -EINVAL, "there is no '%s %s': see 'pando %s --help'",
