@@ -354,22 +354,32 @@ static int sync_enable(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
+/* The reply is null when nothing is mirrored. */
 static int sync_status(struct cli *c, const struct cli_args *a)
 {
+	autofree char *id = repo_id(c, a->arg[1]), *path = NULL;
 	autojson json_t *reply = NULL;
-	int r = on_repo(c, a->arg[1], "GET", "/github-sync", NULL, &reply);
-	const json_t *conflicts = json_object_get(reply, "conflicts");
+	struct err err = { 0 };
+	const json_t *conflicts;
+	int status;
 
-	if (r != CLI_OK)
-		return r;
-	if (!json_is_object(reply) && !cli_json(c)) {
-		puts("not mirrored");
-		return r;
+	if (!id)
+		return CLI_REFUSED;
+	path = cli_path(c, "/git/v1/repo/%s/github-sync", id);
+	status = cli_try(c, NULL, "GET", path, NULL, &reply, &err);
+	if (status < 0)
+		return cli_fail(CLI_UNREACHABLE, "%s", err.msg);
+	if (status != 200)
+		return cli_refused(c, status, reply);
+	if (!json_is_object(reply)) {
+		puts(cli_json(c) ? "null" : "not mirrored");
+		return CLI_OK;
 	}
 	cli_show(c, reply, sync_cols, ARRAY_SIZE(sync_cols));
+	conflicts = json_object_get(reply, "conflicts");
 	if (!cli_json(c) && json_array_size(conflicts))
 		cli_table(c, reply, conflicts, conflict_cols, ARRAY_SIZE(conflict_cols));
-	return r;
+	return CLI_OK;
 }
 
 static int sync_repo(struct cli *c, const struct cli_args *a)
