@@ -205,7 +205,7 @@ test("a port gets a name that answers, and loses it", async () => {
     const r = await call(client, "port_expose", { vmId: vm, port: 8123, domain: wanted });
     const { domain } = r.structuredContent;
     assert.equal(domain, wanted ?? `${vm}-8123.pando.localhost`);
-    assert.deepEqual(await ask(domain, "/hostname"), { status: 200, body: (await call(client, "exec", { vmId: vm, command: "hostname" })).structuredContent.stdout });
+    assert.deepEqual(await ask(domain, "/hostname"), { status: 200, body: (await call(client, "exec", { vmId: vm, command: "cat /etc/hostname" })).structuredContent.stdout });
     await call(client, "port_unexpose", { domain });
     assert.equal((await ask(domain, "/hostname")).status, 404);
   }
