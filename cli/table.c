@@ -24,6 +24,7 @@
 	X(snapshot) \
 	X(cp) \
 	X(tree) \
+	X(git) \
 	X(mcp) \
 	X(login) \
 	X(logout) \

@@ -83,6 +83,17 @@ static int check_url(const struct setting *s, const char *v, char *allowed, size
 	return !v[0] || strncmp(v, "https://", 8) == 0 ? 0 : -EINVAL;
 }
 
+static int check_server(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	size_t n = strlen(v);
+
+	snprintf(allowed, size, "an https:// or http:// URL without a slash at its end");
+	return (strncmp(v, "https://", 8) == 0 || strncmp(v, "http://", 7) == 0) && n < s->size &&
+	                       v[n - 1] != '/' && !strchr(v, '@') && !strchr(v, ' ')
+	               ? 0
+	               : -EINVAL;
+}
+
 static int check_email(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	snprintf(allowed, size, "an e-mail address, or nothing");
@@ -272,6 +283,16 @@ static const struct setting settings[] = {
 	  "1: repositories may be imported from loopback, private and link-local addresses" },
 	{ "PANDO_GIT_SEARCH_S", SET_U32, MEMBER(git_search_s), check_u32, "20", NULL, 1, 600,
 	  "Seconds in which a search in a repository must end" },
+	{ "PANDO_GITHUB_URL", SET_TEXT, MEMBER(github_url), check_server, "https://github.com", NULL, 0, 0,
+	  "Server of the repositories that are mirrored by owner and name" },
+	{ "PANDO_SYNC_POLL_S", SET_U32, MEMBER(sync_poll_s), check_u32, "300", NULL, 1, 86400,
+	  "Seconds between looks at a mirrored repository; pushes here and webhooks from there do not wait" },
+	{ "PANDO_WEBHOOK_ALLOW_PRIVATE", SET_U32, MEMBER(webhook_private), check_u32, "0", NULL, 0, 1,
+	  "1: webhooks may be sent to loopback, private and link-local addresses" },
+	{ "PANDO_TRIGGER_TIMEOUT_S", SET_U32, MEMBER(trigger_timeout_s), check_u32, "3600", NULL, 1, 86400,
+	  "Seconds in which the command of a trigger must end" },
+	{ "PANDO_WEBHOOK_RETRY_S", SET_U32, MEMBER(webhook_retry_s), check_u32, "10", NULL, 1, 3600,
+	  "Seconds before a webhook is tried again; each of ten repetitions waits longer, with 10 the last follows after a day" },
 	{ "PANDO_EDGE_LISTEN", SET_TEXT, MEMBER(edge_listen), check_listen_or_none, "127.0.0.1:8443", NULL, 0, 0,
 	  "Address of the edge, TLS: names that lead to VMs; none: there is no edge" },
 	{ "PANDO_EDGE_HTTP_LISTEN", SET_TEXT, MEMBER(edge_http_listen), check_listen_or_none, "127.0.0.1:8080", NULL, 0, 0,

@@ -28,10 +28,13 @@
 #include "events/events.h"
 #include "front.h"
 #include "git/git.h"
+#include "git/sync.h"
+#include "git/trigger.h"
 #include "logs/logs.h"
 #include "net/dns.h"
 #include "net/gate.h"
 #include "privc/privc.h"
+#include "runs/runs.h"
 #include "selfcheck.h"
 #include "ssh/ssh.h"
 #include "store/store.h"
@@ -58,6 +61,9 @@ struct app {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct runs runs;
+	struct triggers *triggers;
+	struct syncs *syncs;
 	struct front *front;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
@@ -118,9 +124,10 @@ static struct vm_quota quota_default(const struct conf *c)
 }
 
 /* What a spec may ask for: the ranges are those of the settings for the default VM. */
-static struct builder_conf builder_conf(const struct conf *c)
+static struct builder_conf builder_conf(const struct conf *c, struct repos *repos)
 {
-	return (struct builder_conf){ .timeout_s = c->build_timeout_s,
+	return (struct builder_conf){ .repos = repos,
+		                      .timeout_s = c->build_timeout_s,
 		                      .cache_max = c->spec_cache_max,
 		                      .limits = { .vcpus = c->vcpus,
 		                                  .mem_mb = c->mem_mb,
@@ -145,6 +152,18 @@ static int repos_start(struct app *a, struct err *err)
 	return repos_open(&rc, a->store, &a->repos, err);
 }
 
+static int triggers_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct triggers_conf tc = { .allow_private = c->webhook_private,
+		                    .retry_s = c->webhook_retry_s,
+		                    .vm = runs_of(&a->runs) };
+
+	a->runs = (struct runs){ a->vmm, a->repos, a->store, c->trigger_timeout_s };
+	snprintf(tc.issuer, sizeof(tc.issuer), "https://git.%s", c->domain);
+	return triggers_open(&tc, a->repos, a->store, &a->triggers, err);
+}
+
 static int ssh_start(struct app *a, struct err *err)
 {
 	struct sshd_deps deps = { .auth = a->auth,
@@ -155,11 +174,19 @@ static int ssh_start(struct app *a, struct err *err)
 	return sshd_start(&deps, &a->sshd, err);
 }
 
+static int syncs_start(struct app *a, struct err *err)
+{
+	struct syncs_conf sc = { .poll_s = a->conf.sync_poll_s };
+
+	snprintf(sc.base_url, sizeof(sc.base_url), "%s", a->conf.github_url);
+	return syncs_open(&sc, a->repos, a->store, &a->syncs, err);
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
 	char db[512], probe[512];
-	struct builder_conf bc = builder_conf(c);
+	struct builder_conf bc;
 	struct vmm_conf vc = { .vcpus = c->vcpus,
 		               .mem_mb = c->mem_mb,
 		               .disk_mb = c->disk_gb << 10,
@@ -211,8 +238,11 @@ static int app_start(struct app *a, struct err *err)
 	vc.wg_session_s = c->wg_session_s;
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = repos_start(a, err)) < 0 ||
+	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0 ||
+	    (r = syncs_start(a, err)) < 0)
+		return r;
+	bc = builder_conf(c, a->repos);
+	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
@@ -226,6 +256,8 @@ static int app_start(struct app *a, struct err *err)
 		                 .events = a->events,
 		                 .logs = a->logs,
 		                 .repos = a->repos,
+		                 .triggers = a->triggers,
+		                 .syncs = a->syncs,
 		                 .sshd = a->sshd,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
@@ -240,6 +272,7 @@ static void app_stop(struct app *a)
 
 	front_stop(a->front);
 	builder_stop(a->builder);
+	triggers_end(a->triggers);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 
@@ -252,6 +285,8 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	syncs_close(a->syncs);
+	triggers_close(a->triggers);
 	repos_close(a->repos);
 	sshd_free(a->sshd);
 	front_free(a->front); /* whoever woke a VM for a request is done by now */

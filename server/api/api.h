@@ -23,6 +23,8 @@ struct logs;
 struct repos;
 struct sshd;
 struct store;
+struct syncs;
+struct triggers;
 struct vmm;
 
 struct api_deps { /* all weak: they outlive the API */
@@ -33,9 +35,11 @@ struct api_deps { /* all weak: they outlive the API */
 	struct auth *auth;
 	struct events *events; /* NULL: nobody is told about background requests */
 	struct logs *logs;
-	struct repos *repos;     /* NULL: there are none (tests) */
-	struct sshd *sshd;       /* NULL: there is no SSH front */
-	struct domains *domains; /* NULL, these five: no edge */
+	struct repos *repos;       /* NULL: there are none (tests) */
+	struct syncs *syncs;       /* NULL: likewise */
+	struct triggers *triggers; /* NULL: likewise */
+	struct sshd *sshd;         /* NULL: there is no SSH front */
+	struct domains *domains;   /* NULL, these five: no edge */
 	struct certs *certs;
 	struct front *front;
 	/* A wildcard certificate for a verified domain; and: names were mapped. */

@@ -120,7 +120,7 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 static struct MHD_Response *response_of(json_t *json, uint64_t *ret_len)
 {
 	struct MHD_Response *m;
-	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 
 	if (!text)
 		return NULL;

@@ -2,6 +2,7 @@
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
 #include "api/api_git.h"
 #include "api/api_internal.h"
+#include "api/api_trigger.h"
 #include "api/mcp.h"
 
 #include "api/api_domains.h"
@@ -344,6 +345,38 @@ const struct route api_routes[] = {
 	  "Search commit messages" },
 	{ METHOD_GET,    REPO "/search/diffs",            SCOPE_GIT_READ,  NO_BODY,   api_repo_search_diffs,
 	  "Search what commits added and removed" },
+
+	/* triggers: what follows a push */
+	{ METHOD_GET,    REPO "/trigger",                 SCOPE_ACCOUNT,   NO_BODY,   api_trigger_list,
+	  "List triggers" },
+	{ METHOD_POST,   REPO "/trigger",                 SCOPE_ACCOUNT,   KIB(64),   api_trigger_create,
+	  "Do something on a push; trigger: event, branches, globs; action: webhook and endpoint, or vm, snapshotId and command" },
+	{ METHOD_GET,    REPO "/trigger/{trigger}",       SCOPE_ACCOUNT,   NO_BODY,   api_trigger_get,
+	  "One trigger" },
+	{ METHOD_DELETE, REPO "/trigger/{trigger}",       SCOPE_ACCOUNT,   NO_BODY,   api_trigger_delete,
+	  "Delete a trigger with its deliveries" },
+	{ METHOD_GET,    REPO "/trigger/{trigger}/deliveries", SCOPE_ACCOUNT, NO_BODY, api_delivery_list,
+	  "What it did and has still to do, newest first; limit, offset" },
+	{ METHOD_GET,    REPO "/trigger/{trigger}/deliveries/{delivery}", SCOPE_ACCOUNT, NO_BODY,
+	  api_delivery_get, "One delivery; of a command, also what it said" },
+	{ METHOD_POST,   REPO "/trigger/{trigger}/deliveries/{delivery}/redeliver", SCOPE_ACCOUNT, NO_BODY,
+	  api_delivery_again, "Deliver it once more" },
+	{ METHOD_GET,    REPO "/git/commits/{hash}/status", SCOPE_GIT_READ, NO_BODY,  api_commit_status,
+	  "What commands of triggers made of a commit" },
+	{ METHOD_GET,    REPO "/github-sync",             SCOPE_ACCOUNT,   NO_BODY,   api_sync_get,
+	  "What it mirrors, and what stands in the way; null: nothing" },
+	{ METHOD_POST,   REPO "/github-sync",             SCOPE_ACCOUNT,   KIB(64),   api_sync_enable,
+	  "Mirror another repository both ways; githubRepoName or url, token" },
+	{ METHOD_DELETE, REPO "/github-sync",             SCOPE_ACCOUNT,   NO_BODY,   api_sync_disable,
+	  "Mirror no more" },
+	{ METHOD_POST,   REPO "/github-sync/run",         SCOPE_ACCOUNT,   NO_BODY,   api_sync_run,
+	  "Sync now" },
+	{ METHOD_POST,   "/git/v1/sync-hook/{hook}",      SCOPE_PUBLIC,    NO_BODY,   api_sync_hook,
+	  "For the other server's webhook: sync now" },
+	{ METHOD_GET,    "/.well-known/jwks.json",        SCOPE_PUBLIC,    NO_BODY,   api_jwks,
+	  "Public keys of webhook signatures" },
+	{ METHOD_POST,   "/git/v1/signing-keys",          SCOPE_ADMIN,     NO_BODY,   api_signing_rotate,
+	  "Sign webhooks with a new key; the old one stays published for a week" },
 #undef REPO
 	/* Git's own protocol, and large files */
 	{ METHOD_GET,    "/{repo}/info/refs",             SCOPE_GIT_WIRE,  NO_BODY,   api_git_info_refs,

@@ -14,6 +14,7 @@
 
 #include "base/auto.h"
 #include "build/build_internal.h"
+#include "clone/clone.h"
 
 #define EXISTS 66 /* exit code of a step: it is there already */
 
@@ -53,7 +54,7 @@ static const char apt_script[] =
         "apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 --no-install-recommends install "
         "$PACKAGES && apt-get clean\n";
 
-static const char clone_script[] =
+static const char clone_url_script[] =
         "set -e\n"
         "export GIT_TERMINAL_PROMPT=0\n"
         "git clone --quiet -- \"$REPO\" \"$DEST\"\n"
@@ -100,7 +101,7 @@ static char *joined(const json_t *list, const char *sep)
 	return buf_take_str(&b);
 }
 
-#define VARS_MAX 10
+#define VARS_MAX 12
 static void vars_done(char *(*v)[VARS_MAX])
 {
 	for (size_t i = 0; i < VARS_MAX; i++)
@@ -230,6 +231,28 @@ static int apply_apt(struct run *run, const struct spec_layer *l, struct err *er
 	return r < 0 ? r : 0;
 }
 
+/* A repository of this server: it goes into the guest through the agent. */
+static int apply_own_repo(struct run *run, const json_t *p, char **v, size_t n, int made,
+                          struct err *err)
+{
+	struct store_repo repo;
+	struct clone c;
+	int r = repo_find(run->b->conf.repos, run->o->account, text(p, "repo"), REPO_READ, &repo,
+	                  err);
+
+	if (r == 0)
+		r = clone_put(run->b->conf.repos, run->guest, &repo, run->deadline_ms, &c, err);
+	if (r < 0) {
+		run->setup_failed = true;
+		return r;
+	}
+	made |= var(v, &n, "BUNDLE", c.bundle);
+	made |= var(v, &n, "BRANCH", c.branch);
+	made |= var(v, &n, "URL", c.url);
+	made |= var(v, &n, "COMMIT", text(p, "commit"));
+	return run_with(run, clone_script, v, made, 0, err);
+}
+
 static int apply_git(struct run *run, const struct spec_layer *l, struct err *err)
 {
 	const char *key;
@@ -258,7 +281,10 @@ static int apply_git(struct run *run, const struct spec_layer *l, struct err *er
 		r |= var(v, &n, "DEST", text(p, "path"));
 		r |= var(v, &n, "REV", text(p, "rev"));
 		snprintf(run->step, sizeof(run->step), "git clone to '%.40s'", text(p, "path"));
-		r = run_with(run, clone_script, v, r, 0, err);
+		if (repo_id_valid(text(p, "repo")))
+			r = apply_own_repo(run, p, v, n, r, err);
+		else
+			r = run_with(run, clone_url_script, v, r, 0, err);
 		if (r < 0)
 			return r;
 	}

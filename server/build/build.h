@@ -16,11 +16,13 @@
 #include "vm/vm.h"
 
 struct builder;
+struct repos;
 
 struct builder_conf {
 	uint32_t timeout_s; /* of one build */
 	uint32_t cache_max; /* layers */
 	struct spec_limits limits;
+	struct repos *repos; /* weak; NULL: there are none */
 };
 int builder_new(const struct builder_conf *c, struct store *store, struct vmm *vmm,
                 struct builder **ret, struct err *err);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "build/chain.h"
 #include "build/claim.h"
+#include "git/git.h"
 
 void run_drop_stage(struct run *run)
 {
@@ -131,6 +132,37 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 	return r;
 }
 
+/*
+ * A repository of this server may be another one tomorrow: the commit that is to be cloned becomes
+ * part of what the layer is cached under.
+ */
+static int pin_repos(struct run *run, const struct spec_layer *l, struct err *err)
+{
+	json_t *p;
+	size_t i;
+
+	json_array_foreach(l->repos, i, p)
+	{
+		const char *id = json_string_value(json_object_get(p, "repo"));
+		const char *rev = json_string_value(json_object_get(p, "rev"));
+		char sha[REPO_SHA_SIZE];
+		struct store_repo repo;
+		int r;
+
+		if (!id || !repo_id_valid(id))
+			continue;
+		if (!run->b->conf.repos)
+			return err_tag(err, -EINVAL, "INVALID_GIT_REPO_SPEC_ERROR",
+			               "this server has no repositories");
+		if ((r = repo_find(run->b->conf.repos, run->o->account, id, REPO_READ, &repo,
+		                   err)) < 0 ||
+		    (r = repo_tip(run->b->conf.repos, &repo, rev, sha, err)) < 0)
+			return r;
+		json_object_set_new(p, "commit", json_string(sha));
+	}
+	return 0;
+}
+
 static int start_point(struct run *run, struct err *err)
 {
 	const struct spec *s = run->spec;
@@ -153,6 +185,8 @@ static int start_point(struct run *run, struct err *err)
 		return r;
 	move_to(run, point, "");
 	r = base_key(run->o->account, template_key, s->snapshot_id, key, err);
+	for (size_t i = 0; r == 0 && i < s->n; i++)
+		r = pin_repos(run, &s->layers[i], err);
 	for (size_t i = 0; r == 0 && i < s->n; i++) {
 		r = layer_key(i ? run->keys[i - 1] : key, &s->layers[i], run->keys[i], err);
 		if (s->layers[i].workdir[0])

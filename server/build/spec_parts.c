@@ -7,6 +7,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "build/spec_internal.h"
+#include "git/git.h"
 
 #define B64_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -137,13 +138,12 @@ static int check_url(const char *url, struct spec_ctx *c, struct err *err)
 		if (strncmp(url, schemes[i], strlen(schemes[i])) == 0 && spec_text_ok(url) &&
 		    !strchr(url, ' '))
 			return 0;
-	if (!strchr(url, '/') && !strchr(url, ':'))
-		return spec_bad(c, GIT_TAG, err,
-		                "'%.80s' is an id of a repository: this server has none yet, only "
-		                "URLs can be cloned",
-		                url);
+	if (repo_id_valid(url))
+		return 0;
 	return spec_bad(c, GIT_TAG, err,
-	                "'%.80s' is not an https, http, git, ssh or file URL of a repository", url);
+	                "'%.80s' is neither the id of a repository nor an https, http, git, ssh or "
+	                "file URL of one",
+	                url);
 }
 
 static int check_repos(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret,

@@ -168,6 +168,20 @@ int repo_search_commits(struct repos *g, const struct store_repo *r, const struc
 int repo_search_diffs(struct repos *g, const struct store_repo *r, const struct repo_search *q,
                       json_t **ret, struct err *err);
 
+/* ---- for a place that cannot reach us: bundle.c ---- */
+
+/* The public address, without any secret. */
+void repo_url(const struct repos *g, const char *id, char *ret, size_t size);
+/* The commit that a revision (NULL, "": HEAD) leads to; "" when there is nothing yet. */
+int repo_tip(struct repos *g, const struct store_repo *r, const char *rev, char ret[REPO_SHA_SIZE],
+             struct err *err);
+/*
+ * Everything in it as a bundle in a file without a name, to be read from its beginning; -1 when it
+ * is empty. *ret_shallow: its commits without parents, or NULL. Both are the caller's.
+ */
+int repo_bundle(struct repos *g, const struct store_repo *r, int *ret_fd, char **ret_shallow,
+                struct err *err);
+
 /* ---- git's own programs: service.c ---- */
 
 enum repo_service { REPO_UPLOAD_PACK, REPO_RECEIVE_PACK };

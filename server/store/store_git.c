@@ -108,6 +108,7 @@ int store_repo_delete(struct store *s, const char *id, struct err *err)
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = grants_drop_locked(s, GRANT_GIT, id, err)) < 0 ||
 	    (r = run_text(s, "DELETE FROM git_lfs WHERE repo = $1", &id, 1, err)) < 0 ||
+	    (r = triggers_drop_locked(s, id, err)) < 0 || (r = sync_drop_locked(s, id, err)) < 0 ||
 	    (r = row_delete(s, &repo_table, id, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

@@ -170,3 +170,11 @@ extern const unsigned store_n_migrations;
 extern const char migration_git[];     /* schema_git.c */
 extern const char migration_domains[]; /* schema_domain.c */
 extern const char migration_net[];     /* schema_net.c */
+extern const char migration_triggers[];
+extern const char migration_syncs[];
+
+/* ---- store_trigger.c ---- */
+/* With a repository that goes. */
+int triggers_drop_locked(struct store *s, const char *repo, struct err *err);
+/* store_sync.c: likewise */
+int sync_drop_locked(struct store *s, const char *repo, struct err *err);

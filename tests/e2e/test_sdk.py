@@ -13,6 +13,7 @@ OWN_CLASS = ("spec", "systemd", "logs", "pty")  # the others run in class Sdk: l
 
 class Sdk(Case):
     keeps_specs = True
+    server_env = {"PANDO_WEBHOOK_ALLOW_PRIVATE": "1", "PANDO_GITHUB_URL": "http://127.0.0.1:1"}  # webhooks come to the tests
 
     @classmethod
     def files(cls):

@@ -15,6 +15,8 @@
 #include "domains/domains.h"
 #include "events/events.h"
 #include "git/git.h"
+#include "git/sync.h"
+#include "git/trigger.h"
 #include "logs/logs.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
@@ -34,6 +36,8 @@ struct fx {
 	struct vmm *vmm;
 	struct builder *builder;
 	struct repos *repos;
+	struct triggers *triggers;
+	struct syncs *syncs;
 	struct domains *domains;
 	struct certs *certs;
 	struct api *api;
@@ -46,12 +50,15 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 {
 	struct fx *f = calloc(1, sizeof(*f));
 	char path[256], url[96];
+	const char *keep = getenv("FX_DATA");
 	struct api_deps deps;
 	FILE *file;
 
 	log_init("test", LOG_LV_ERROR);
-	if (!f || tmpdir_make(&f->dir) < 0)
+	if (!f || (!keep && tmpdir_make(&f->dir) < 0))
 		return -1;
+	if (keep) /* a server that is started again on what is there */
+		snprintf(f->dir.path, sizeof(f->dir.path), "%s", keep);
 	*state = f;
 	snprintf(f->conf.data_dir, sizeof(f->conf.data_dir), "%s", f->dir.path);
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
@@ -74,6 +81,18 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		fprintf(stderr, "repos: %s\n", err.msg);
 		return -1;
 	}
+	struct triggers_conf tc = { .allow_private = !getenv("FX_NO_PRIVATE"),
+		                    .retry_s = 1,
+		                    .issuer = "https://git.test" };
+	if (triggers_open(&tc, f->repos, f->store, &f->triggers, &err) < 0) {
+		fprintf(stderr, "triggers: %s\n", err.msg);
+		return -1;
+	}
+	struct syncs_conf sc = { .poll_s = getenv("FX_POLL") ? 1 : 3600 };
+	snprintf(sc.base_url, sizeof(sc.base_url), "%s",
+	         getenv("FX_GITHUB") ? getenv("FX_GITHUB") : "http://127.0.0.1:1");
+	if (syncs_open(&sc, f->repos, f->store, &f->syncs, &err) < 0)
+		return -1;
 	snprintf(f->conf.domain, sizeof(f->conf.domain), "pando.localhost");
 	if (domains_new(&(struct domains_conf){ .base = f->conf.domain, .resolver = "127.0.0.1" },
 	                f->store, f->vmm, &f->domains, &err) < 0 ||
@@ -90,6 +109,8 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .events = f->events,
 		                  .logs = f->logs,
 		                  .repos = f->repos,
+		                  .triggers = f->triggers,
+		                  .syncs = f->syncs,
 		                  .domains = f->domains,
 		                  .certs = f->certs,
 		                  .header_ms = header_ms };
@@ -118,6 +139,8 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	syncs_close(f->syncs);
+	triggers_close(f->triggers);
 	certs_free(f->certs);
 	domains_free(f->domains);
 	repos_close(f->repos);
@@ -128,7 +151,7 @@ static inline int fx_teardown(void **state)
 	auth_close(f->auth);
 	store_close(f->store);
 	fake_vmm_free(f->vmm);
-	if (tmpdir_remove(&f->dir) < 0)
+	if (!getenv("FX_DATA") && tmpdir_remove(&f->dir) < 0)
 		r = -1;
 	free(f);
 	return r;

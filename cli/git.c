@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* git.c - pando git: repositories, what happens after a push, mirrors */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "cli/cli.h"
+
+#define SECRET_MAX 4096u /* bytes of a file with a token */
+
+static const struct cli_col list_cols[] = {
+	{ "ID", "id" },
+	{ "NAME", "name" },
+	{ "BRANCH", "defaultBranch" },
+	{ "CREATED", "createdAt" },
+};
+static const struct cli_col get_cols[] = {
+	{ "id", "id" },
+	{ "name", "name" },
+	{ "visibility", "visibility" },
+	{ "default branch", "defaultBranch" },
+	{ "created", "createdAt" },
+	{ "last push", "pushedAt" },
+	{ "bytes", "bytes" },
+};
+static const struct cli_col trigger_cols[] = {
+	{ "ID", "id" },
+	{ "ACTION", "action.action" },
+	{ "ENDPOINT", "action.endpoint" },
+	{ "COMMAND", "action.command" },
+	{ "CREATED", "createdAt" },
+};
+static const struct cli_col delivery_cols[] = {
+	{ "ID", "id" },         { "BRANCH", "branch" },  { "COMMIT", "commit" },
+	{ "STATE", "state" },   { "TRIES", "attempts" }, { "HTTP", "statusCode" },
+	{ "EXIT", "exitCode" }, { "ERROR", "error" },
+};
+static const struct cli_col sync_cols[] = {
+	{ "repository", "githubRepoName" }, { "address", "url" }, { "state", "state" },
+	{ "last sync", "lastSyncAt" },      { "error", "error" }, { "webhook", "hookPath" },
+};
+static const struct cli_col conflict_cols[] = {
+	{ "REF", "ref" },
+	{ "HERE", "local" },
+	{ "THERE", "remote" },
+	{ "WHY", "reason" },
+};
+
+static bool is_repo_id(const char *s)
+{
+	return strlen(s) == 36 && strspn(s, "0123456789abcdef-") == 36;
+}
+
+/* The id of the repository with this id or name; NULL after a sentence. Caller frees. */
+static char *repo_id(struct cli *c, const char *name)
+{
+	autofree char *path = NULL;
+	autojson json_t *reply = NULL;
+	const json_t *found = NULL;
+	char *id = NULL;
+	json_t *row;
+	size_t i, n = 0;
+
+	if (is_repo_id(name)) {
+		id = strdup(name);
+		if (!id)
+			cli_oom();
+		return id;
+	}
+	path = cli_path(c, "/git/v1/repo?limit=1000&search=%s", name);
+	if (cli_call(c, "GET", path, NULL, &reply) != CLI_OK)
+		return NULL;
+	json_array_foreach(json_object_get(reply, "repositories"), i,
+	                   row) if (strcmp(cli_str(row, "name"), name) == 0)
+	{
+		found = row;
+		n++;
+	}
+	if (n > 1)
+		cli_fail(CLI_REFUSED, "%zu repositories are called '%s': use an id", n, name);
+	if (n == 0)
+		cli_fail(CLI_REFUSED, "there is no repository '%s': 'pando git list' shows all",
+		         name);
+	if (n != 1)
+		return NULL;
+	id = strdup(cli_str(found, "id"));
+	if (!id)
+		cli_oom();
+	return id;
+}
+
+/* A call on a repository; tail is appended to its path. */
+static int on_repo(struct cli *c, const char *name, const char *method, const char *tail,
+                   json_t *body_consume, json_t **ret)
+{
+	autofree char *id = repo_id(c, name), *path = NULL;
+
+	if (!id) {
+		json_decref(body_consume);
+		return CLI_REFUSED;
+	}
+	if (asprintf(&path, "/git/v1/repo/%s%s", id, tail) < 0)
+		cli_oom();
+	return cli_call(c, method, path, body_consume, ret);
+}
+
+static int create(struct cli *c, const struct cli_args *a)
+{
+	json_t *body = json_object();
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (a->arg[0])
+		json_object_set_new(body, "name", json_string(a->arg[0]));
+	if (a->opt[0])
+		json_object_set_new(body, "public", json_true());
+	if (a->opt[1])
+		json_object_set_new(body, "defaultBranch", json_string(a->opt[1]));
+	if (a->opt[2]) {
+		json_t *source = json_pack("{s:s}", "url", a->opt[2]);
+
+		if (a->opt[3])
+			json_object_set_new(source, "rev", json_string(a->opt[3]));
+		if (a->opt[4])
+			json_object_set_new(source, "allBranches", json_true());
+		json_object_set_new(body, "source", source);
+	}
+	r = cli_call(c, "POST", "/git/v1/repo", body, &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s", cli_str(reply, "repoId"));
+	return r;
+}
+
+static int list(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/git/v1/repo");
+	autojson json_t *reply = NULL;
+	int r;
+
+	cli_query(c, &path, "search", a->arg[0]);
+	cli_query(c, &path, "limit", a->opt[0] ? a->opt[0] : "1000");
+	r = cli_call(c, "GET", path, NULL, &reply);
+	if (r == CLI_OK)
+		cli_table(c, reply, json_object_get(reply, "repositories"), list_cols,
+		          ARRAY_SIZE(list_cols));
+	return r;
+}
+
+static int get(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r = on_repo(c, a->arg[0], "GET", "", NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_show(c, reply, get_cols, ARRAY_SIZE(get_cols));
+	return r;
+}
+
+static int delete_repo(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r = on_repo(c, a->arg[0], "DELETE", "", NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply, "deleted");
+	return r;
+}
+
+/* Our key is for this one command: it is neither on a command line nor in the clone. */
+static int clone_repo(struct cli *c, const struct cli_args *a)
+{
+	autofree char *id = repo_id(c, a->arg[0]), *url = NULL, *key = NULL, *header = NULL;
+	char *const argv[] = { (char *)"git", (char *)"clone", (char *)"--", NULL, NULL, NULL };
+	char *args[ARRAY_SIZE(argv)];
+
+	if (!id)
+		return CLI_REFUSED;
+	header = strdup(cli_auth_header(c));
+	if (!header || asprintf(&url, "%s/%s", cli_url(c), id) < 0 ||
+	    asprintf(&key, "http.%s/.extraHeader", cli_url(c)) < 0)
+		cli_oom();
+	header[strcspn(header, "\r\n")] = '\0';
+	memcpy(args, argv, sizeof(argv));
+	args[3] = url;
+	args[4] = (char *)(a->arg[1] ? a->arg[1] : a->arg[0]);
+	setenv("GIT_CONFIG_COUNT", "1", 1);
+	setenv("GIT_CONFIG_KEY_0", key, 1);
+	setenv("GIT_CONFIG_VALUE_0", header, 1);
+	execvp("git", args);
+	return cli_fail(CLI_REFUSED, "git cannot be started: %s", err_name(errno));
+}
+
+static void show_matches(const json_t *files)
+{
+	json_t *f, *m;
+	size_t i, k;
+
+	json_array_foreach(files, i, f)
+	{
+		json_array_foreach(json_object_get(f, "matches"), k, m)
+		{
+			cli_put_text(stdout, cli_str(f, "path"));
+			printf(":%lld: ",
+			       (long long)json_integer_value(json_object_get(m, "lineNumber")));
+			cli_put_text(stdout, cli_str(m, "line"));
+			putchar('\n');
+		}
+	}
+}
+
+static int search(struct cli *c, const struct cli_args *a)
+{
+	autofree char *tail = cli_path(c, "/search?query=%s", a->arg[1]);
+	autojson json_t *reply = NULL;
+	int r;
+
+	cli_query(c, &tail, "rev", a->opt[0]);
+	cli_query(c, &tail, "pathPattern", a->opt[1]);
+	cli_query(c, &tail, "isRegex", a->opt[2] ? "true" : NULL);
+	cli_query(c, &tail, "caseSensitive", a->opt[3] ? "true" : NULL);
+	cli_query(c, &tail, "wholeWord", a->opt[4] ? "true" : NULL);
+	r = on_repo(c, a->arg[0], "GET", tail, NULL, &reply);
+	if (r != CLI_OK)
+		return r;
+	if (cli_json(c))
+		cli_dump(reply);
+	else
+		show_matches(json_object_get(reply, "files"));
+	return r;
+}
+
+static json_t *list_json(const struct cli_list *l)
+{
+	json_t *j = json_array();
+
+	for (size_t i = 0; i < l->n; i++)
+		json_array_append_new(j, json_string(l->v[i]));
+	return j;
+}
+
+enum { T_WEBHOOK, T_COMMAND, T_SNAPSHOT, T_BRANCH, T_GLOB };
+
+static int trigger_create(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	json_t *when = json_pack("{s:s}", "event", "push"), *what;
+	int r;
+
+	if (!a->opt[T_WEBHOOK] == !a->opt[T_COMMAND]) {
+		json_decref(when);
+		return cli_fail(CLI_USAGE, "give either --webhook URL or --command COMMAND");
+	}
+	if (a->list[T_BRANCH].n)
+		json_object_set_new(when, "branches", list_json(&a->list[T_BRANCH]));
+	if (a->list[T_GLOB].n)
+		json_object_set_new(when, "globs", list_json(&a->list[T_GLOB]));
+	if (a->opt[T_WEBHOOK]) {
+		what = json_pack("{s:s, s:s}", "action", "webhook", "endpoint", a->opt[T_WEBHOOK]);
+	} else {
+		what = json_pack("{s:s, s:s}", "action", "vm", "command", a->opt[T_COMMAND]);
+		if (a->opt[T_SNAPSHOT])
+			json_object_set_new(what, "snapshotId", json_string(a->opt[T_SNAPSHOT]));
+	}
+	r = on_repo(c, a->arg[1], "POST", "/trigger",
+	            json_pack("{s:o, s:o}", "trigger", when, "action", what), &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s", cli_str(reply, "triggerId"));
+	return r;
+}
+
+static int trigger(struct cli *c, const struct cli_args *a)
+{
+	const char *what = a->arg[0], *id = a->arg[2];
+	autojson json_t *reply = NULL;
+	autofree char *tail = NULL;
+	int r;
+
+	if (strcmp(what, "create") == 0)
+		return trigger_create(c, a);
+	if (strcmp(what, "list") == 0) {
+		r = on_repo(c, a->arg[1], "GET", "/trigger", NULL, &reply);
+		if (r == CLI_OK)
+			cli_table(c, reply, json_object_get(reply, "triggers"), trigger_cols,
+			          ARRAY_SIZE(trigger_cols));
+		return r;
+	}
+	if (!id)
+		return cli_fail(CLI_USAGE, "'pando git trigger %s' needs the id of a trigger",
+		                what);
+	if (strcmp(what, "log") == 0) {
+		tail = cli_path(c, "/trigger/%s/deliveries", id);
+		r = on_repo(c, a->arg[1], "GET", tail, NULL, &reply);
+		if (r == CLI_OK)
+			cli_table(c, reply, json_object_get(reply, "deliveries"), delivery_cols,
+			          ARRAY_SIZE(delivery_cols));
+		return r;
+	}
+	if (strcmp(what, "delete") == 0) {
+		tail = cli_path(c, "/trigger/%s", id);
+		r = on_repo(c, a->arg[1], "DELETE", tail, NULL, &reply);
+		if (r == CLI_OK)
+			cli_say(c, reply, "deleted");
+		return r;
+	}
+	if (strcmp(what, "redeliver") != 0 || !a->arg[3])
+		return cli_fail(CLI_USAGE,
+		                "it is create, list, delete, log, or redeliver with the id "
+		                "of a trigger and of a delivery");
+	tail = cli_path(c, "/trigger/%s/deliveries/%s/redeliver", id, a->arg[3]);
+	r = on_repo(c, a->arg[1], "POST", tail, NULL, &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "to be delivered once more");
+	return r;
+}
+
+/* A file's first line; "-" is stdin. */
+static char *read_secret(const char *file)
+{
+	const char *path = strcmp(file, "-") == 0 ? "/dev/stdin" : file;
+	struct err err = { 0 };
+	char *text = NULL;
+
+	if (io_read_file(AT_FDCWD, path, SECRET_MAX, &text, &err) < 0) {
+		cli_fail(CLI_USAGE, "%s", err.msg);
+		return NULL;
+	}
+	text[strcspn(text, "\r\n")] = '\0';
+	return text;
+}
+
+static int sync_enable(struct cli *c, const struct cli_args *a)
+{
+	autofree char *secret = NULL;
+	autojson json_t *reply = NULL;
+	json_t *body;
+	int r;
+
+	if (!a->arg[2])
+		return cli_fail(CLI_USAGE, "which repository there? OWNER/NAME, or a URL");
+	if (a->opt[0] && !(secret = read_secret(a->opt[0])))
+		return CLI_USAGE;
+	body = json_pack("{s:s}", strstr(a->arg[2], "://") ? "url" : "githubRepoName", a->arg[2]);
+	if (secret)
+		json_object_set_new(body, "token", json_string(secret));
+	r = on_repo(c, a->arg[1], "POST", "/github-sync", body, &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "enabled");
+	return r;
+}
+
+static int sync_status(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r = on_repo(c, a->arg[1], "GET", "/github-sync", NULL, &reply);
+	const json_t *conflicts = json_object_get(reply, "conflicts");
+
+	if (r != CLI_OK)
+		return r;
+	if (!json_is_object(reply) && !cli_json(c)) {
+		puts("not mirrored");
+		return r;
+	}
+	cli_show(c, reply, sync_cols, ARRAY_SIZE(sync_cols));
+	if (!cli_json(c) && json_array_size(conflicts))
+		cli_table(c, reply, conflicts, conflict_cols, ARRAY_SIZE(conflict_cols));
+	return r;
+}
+
+static int sync_repo(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (strcmp(a->arg[0], "enable") == 0)
+		return sync_enable(c, a);
+	if (strcmp(a->arg[0], "status") == 0)
+		return sync_status(c, a);
+	if (strcmp(a->arg[0], "disable") == 0)
+		r = on_repo(c, a->arg[1], "DELETE", "/github-sync", NULL, &reply);
+	else if (strcmp(a->arg[0], "now") == 0)
+		r = on_repo(c, a->arg[1], "POST", "/github-sync/run", NULL, &reply);
+	else
+		return cli_fail(CLI_USAGE, "it is enable, status, now or disable");
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s", strcmp(a->arg[0], "now") == 0 ? "begun" : "disabled");
+	return r;
+}
+
+/* clang-format off */
+static const struct cli_verb verbs[] = {
+	{ "create", "[NAME]", "make a repository; its id is printed", create,
+	  { { "public", NULL, "everyone may read it" },
+	    { "branch", "NAME", "its default branch; main" },
+	    { "from", "URL", "with the history of another repository" },
+	    { "rev", "REV", "of that one: a branch, tag or commit" },
+	    { "all-branches", NULL, "of that one: all branches" } } },
+	{ "list", "[SEARCH]", "repositories of the account", list,
+	  { { "limit", "N", "at most so many", 0, CLI_NUMBER, .min = 1, .max = 1000 } } },
+	{ "get", "REPO", "one repository, by id or name", get },
+	{ "clone", "REPO [DIRECTORY]", "clone it here with git; the key is not left in the clone", clone_repo },
+	{ "delete", "REPO", "delete it with all that is in it", delete_repo },
+	{ "search", "REPO TEXT", "search in its files", search,
+	  { { "rev", "REV", "in this revision; the default branch" },
+	    { "path", "GLOB", "only in files like this" },
+	    { "regex", NULL, "TEXT is a regular expression" },
+	    { "case", NULL, "capital letters count" },
+	    { "word", NULL, "whole words only" } } },
+	{ "trigger", "ACTION REPO [TRIGGER] [DELIVERY]", "what happens after a push: create, list, delete, log, redeliver", trigger,
+	  { { "webhook", "URL", "create: send it a signed message" },
+	    { "command", "COMMAND", "create: run this in a VM that has the repository" },
+	    { "snapshot", "SNAPSHOT", "create: of this snapshot" },
+	    { "branch", "NAME", "create: only of this branch; several times for several", 0, CLI_LIST },
+	    { "glob", "GLOB", "create: only when such a file changed; likewise", 0, CLI_LIST } },
+	  .examples = "pando git trigger create app --webhook https://example.org/hook # tell somebody\n"
+	              "pando git trigger create app --branch main --command 'make test' # test every push\n" },
+	{ "sync", "ACTION REPO [REMOTE]", "mirror another Git server both ways: enable, status, now, disable", sync_repo,
+	  { { "token-file", "FILE", "enable: the password there; '-' is stdin" } },
+	  .about = "REMOTE is OWNER/NAME on the server's GitHub, or the URL of any repository that Git reaches over HTTP. "
+	           "Nothing is ever forced: a branch that went two ways stops until somebody resolves it." },
+};
+/* clang-format on */
+const struct cli_noun cli_git = { "git", "repositories", verbs, ARRAY_SIZE(verbs) };

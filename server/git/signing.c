@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * signing.c - who says that a webhook is ours
+ *
+ * Ed25519 keys; the newest signs, and those that were retired within a week are still published,
+ * for receivers that fetched the list before. The secret is in the store, which nobody else can
+ * read, and leaves it for nothing but signing.
+ */
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "base/json_field.h"
+#include "git/trigger_internal.h"
+#include "store/store.h"
+
+#define KEY_BYTES 32u
+#define SIGNATURE_BYTES 64u
+#define LIFE_S 600 /* of a signature: every attempt has one of its own */
+
+struct signer {
+	struct store *store;  /* weak */
+	pthread_mutex_t lock; /* key, kid */
+	EVP_PKEY *key;        /* owned */
+	char kid[ID_SIZE];
+};
+
+static int hex_digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static EVP_PKEY *key_of(const struct store_signing_key *k)
+{
+	unsigned char raw[KEY_BYTES];
+	EVP_PKEY *key;
+
+	for (size_t i = 0; i < KEY_BYTES; i++) {
+		int hi = hex_digit(k->secret[2 * i]);
+		int lo = hi < 0 ? -1 : hex_digit(k->secret[2 * i + 1]);
+
+		if (lo < 0)
+			return NULL;
+		raw[i] = (unsigned char)(hi << 4 | lo);
+	}
+	key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, raw, KEY_BYTES);
+	OPENSSL_cleanse(raw, sizeof(raw));
+	return key;
+}
+
+/* Base64 for URLs, without padding. */
+static void put_base64url(struct buf *b, const void *p, size_t n)
+{
+	unsigned char *dst = buf_reserve(b, n / 3 * 4 + 8);
+	int k;
+
+	if (!dst)
+		return;
+	k = EVP_EncodeBlock(dst, p, (int)n);
+	while (k > 0 && dst[k - 1] == '=')
+		k--;
+	for (int i = 0; i < k; i++)
+		dst[i] = dst[i] == '+' ? '-' : dst[i] == '/' ? '_' : dst[i];
+	b->len += (size_t)k;
+}
+
+static int put_json(struct buf *b, json_t *j_consume)
+{
+	autojson json_t *j = j_consume;
+	autofree char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+
+	if (!text)
+		return -ENOMEM;
+	put_base64url(b, text, strlen(text));
+	return 0;
+}
+
+static int use_key(struct signer *s, const struct store_signing_key *k, struct err *err)
+{
+	EVP_PKEY *key = key_of(k);
+
+	if (!key)
+		return err_set(err, -EIO, "the signing key '%s' is damaged", k->id);
+	LOCK_SCOPE(&s->lock);
+	EVP_PKEY_free(s->key);
+	s->key = key;
+	snprintf(s->kid, sizeof(s->kid), "%s", k->id);
+	return 0;
+}
+
+int signer_rotate(struct signer *s, char ret_kid[ID_SIZE], struct err *err)
+{
+	struct store_signing_key k = { .created_ms = clock_wall_ms() };
+	unsigned char raw[KEY_BYTES];
+	int r;
+
+	id_make("key-", k.id);
+	random_bytes(raw, sizeof(raw));
+	hex_encode(raw, sizeof(raw), k.secret);
+	OPENSSL_cleanse(raw, sizeof(raw));
+	if ((r = store_signing_key_add(s->store, &k, err)) == 0)
+		r = use_key(s, &k, err);
+	if (ret_kid)
+		memcpy(ret_kid, k.id, ID_SIZE);
+	OPENSSL_cleanse(&k, sizeof(k));
+	return r;
+}
+
+int signer_open(struct store *store, struct signer **ret, struct err *err)
+{
+	autofree struct store_signing_key *keys = NULL;
+	struct signer *s = calloc(1, sizeof(*s));
+	size_t n = 0;
+	int r;
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	s->store = store;
+	pthread_mutex_init(&s->lock, NULL);
+	r = store_signing_keys(store, clock_wall_ms() - SIGNING_KEPT_MS, &keys, &n, err);
+	if (r >= 0)
+		r = n && !keys->retired_ms ? use_key(s, keys, err) : signer_rotate(s, NULL, err);
+	if (keys)
+		OPENSSL_cleanse(keys, n * sizeof(*keys));
+	if (r < 0) {
+		signer_close(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+struct signer *signer_close(struct signer *s)
+{
+	if (!s)
+		return NULL;
+	EVP_PKEY_free(s->key);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	return NULL;
+}
+
+static int sign_text(EVP_PKEY *key, const struct buf *text, unsigned char sig[SIGNATURE_BYTES])
+{
+	size_t len = SIGNATURE_BYTES;
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	bool ok = ctx && EVP_DigestSignInit(ctx, NULL, NULL, NULL, key) == 1 &&
+	          EVP_DigestSign(ctx, sig, &len, text->p, text->len) == 1 && len == SIGNATURE_BYTES;
+
+	EVP_MD_CTX_free(ctx);
+	return ok ? 0 : -EIO;
+}
+
+int signer_sign(struct signer *s, const char *issuer, const char *id, const void *body, size_t n,
+                char **ret, struct err *err)
+{
+	unsigned char md[EVP_MAX_MD_SIZE], sig[SIGNATURE_BYTES];
+	json_int_t now = clock_wall_ms() / 1000;
+	autobuf struct buf b = { 0 };
+	char hash[65];
+	unsigned md_n;
+	int r;
+
+	if (EVP_Digest(body, n, md, &md_n, EVP_sha256(), NULL) != 1 || md_n != 32)
+		return err_set(err, -EIO, "cannot hash");
+	hex_encode(md, 32, hash);
+	LOCK_SCOPE(&s->lock);
+	if ((r = put_json(&b, json_pack("{s:s, s:s, s:s}", "alg", "EdDSA", "typ", "JWT", "kid",
+	                                s->kid))) < 0)
+		return err_set(err, r, "out of memory");
+	buf_put_u8(&b, '.');
+	r = put_json(&b, json_pack("{s:s, s:s, s:I, s:I, s:s}", "iss", issuer, "jti", id, "iat",
+	                           now, "exp", now + LIFE_S, "body_sha256", hash));
+	if (r < 0 || b.failed)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (sign_text(s->key, &b, sig) < 0)
+		return err_set(err, -EIO, "cannot sign");
+	buf_put_u8(&b, '.');
+	put_base64url(&b, sig, sizeof(sig));
+	*ret = buf_take_str(&b);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static json_t *public_json(const struct store_signing_key *k)
+{
+	unsigned char raw[KEY_BYTES];
+	size_t len = sizeof(raw);
+	autobuf struct buf x = { 0 };
+	EVP_PKEY *key = key_of(k);
+	bool ok = key && EVP_PKEY_get_raw_public_key(key, raw, &len) == 1 && len == sizeof(raw);
+	autofree char *text = NULL;
+
+	EVP_PKEY_free(key);
+	if (!ok)
+		return NULL;
+	put_base64url(&x, raw, sizeof(raw));
+	text = buf_take_str(&x);
+	return text ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "kty", "OKP", "crv", "Ed25519",
+	                        "x", text, "kid", k->id, "alg", "EdDSA", "use", "sig")
+	            : NULL;
+}
+
+int signer_jwks(struct signer *s, json_t **ret, struct err *err)
+{
+	autofree struct store_signing_key *keys = NULL;
+	autojson json_t *list = json_array();
+	size_t n = 0;
+	int r = store_signing_keys(s->store, clock_wall_ms() - SIGNING_KEPT_MS, &keys, &n, err);
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		if (json_array_append_new(list, public_json(&keys[i])) < 0)
+			r = err_set(err, -EIO, "the signing key '%s' is damaged", keys[i].id);
+	if (keys)
+		OPENSSL_cleanse(keys, n * sizeof(*keys));
+	if (r < 0)
+		return r;
+	*ret = json_pack("{s:O}", "keys", list);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trigger.c - triggers: made, checked, and turned into deliveries when somebody pushes */
+#include "git/trigger.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "base/json_field.h"
+#include "base/log.h"
+#include "git/trigger_internal.h"
+#include "store/store.h"
+
+#define TAG "GIT_INVALID_REQUEST"
+#define FILTER_MAX 250 /* bytes of one branch or glob */
+#define HEADS "refs/heads/"
+
+/* A list of texts as JSON; "" for none. */
+static int take_filters(const json_t *list, const char *name, char *dst, size_t size,
+                        struct err *err)
+{
+	size_t n = json_array_size(list);
+	int k;
+
+	dst[0] = '\0';
+	if (!list || json_is_null(list))
+		return 0;
+	if (!json_is_array(list) || n > TRIGGER_FILTERS_MAX)
+		return err_tag(err, -EINVAL, TAG, "'trigger.%s' must be a list of at most %d texts",
+		               name, TRIGGER_FILTERS_MAX);
+	for (size_t i = 0; i < n; i++) {
+		const char *s = json_string_value(json_array_get(list, i));
+
+		if (!s || !*s || strlen(s) > FILTER_MAX)
+			return err_tag(err, -EINVAL, TAG,
+			               "'trigger.%s[%zu]' must be a text of 1 to %d bytes", name, i,
+			               FILTER_MAX);
+	}
+	if (n == 0)
+		return 0;
+	k = (int)json_dumpb(list, dst, size - 1, JSON_COMPACT);
+	if (k <= 0 || (size_t)k >= size)
+		return err_tag(err, -EINVAL, TAG, "'trigger.%s' is too long", name);
+	dst[k] = '\0';
+	return 0;
+}
+
+struct body {
+	json_t *trigger, *action;
+};
+static const struct json_field body_fields[] = {
+	JSON_FIELD(JSON_WANT_OBJECT, body, trigger, "trigger", JSON_REQUIRED, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, body, action, "action", JSON_REQUIRED, 0, 0),
+};
+struct when {
+	const char *event;
+	json_t *branches, *globs;
+};
+static const struct json_field when_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, when, event, "event", JSON_REQUIRED, 0, 32),
+	JSON_FIELD(JSON_WANT_ARRAY, when, branches, "branches", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, when, globs, "globs", JSON_NULLABLE, 0, 0),
+};
+struct what {
+	const char *action, *endpoint, *snapshot, *command;
+};
+static const struct json_field what_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, what, action, "action", JSON_REQUIRED, 0, 32),
+	JSON_FIELD(JSON_WANT_STRREF, what, endpoint, "endpoint", JSON_NULLABLE, 0,
+	           TRIGGER_ENDPOINT_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, what, snapshot, "snapshotId", JSON_NULLABLE, 0, ID_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, what, command, "command", JSON_NULLABLE, 0,
+	           TRIGGER_COMMAND_SIZE - 1),
+};
+
+static int take_when(const json_t *j, struct store_trigger *ret, struct err *err)
+{
+	struct when w = { 0 };
+	int r = json_fields_read(j, "trigger.", when_fields, ARRAY_SIZE(when_fields), &w, err);
+
+	if (r < 0)
+		return r;
+	if (strcmp(w.event, "push") != 0)
+		return err_tag(err, -EINVAL, TAG, "'trigger.event' must be \"push\"");
+	if ((r = take_filters(w.branches, "branches", ret->branches, sizeof(ret->branches), err)) <
+	            0 ||
+	    (r = take_filters(w.globs, "globs", ret->globs, sizeof(ret->globs), err)) < 0)
+		return r;
+	return 0;
+}
+
+static int take_what(struct triggers *t, const json_t *j, struct store_trigger *ret,
+                     struct err *err)
+{
+	struct what w = { 0 };
+	int r = json_fields_read(j, "action.", what_fields, ARRAY_SIZE(what_fields), &w, err);
+
+	if (r < 0)
+		return r;
+	if (strcmp(w.action, "webhook") == 0) {
+		ret->action = TRIGGER_WEBHOOK;
+		if (!w.endpoint)
+			return err_tag(err, -EINVAL, TAG, "'action.endpoint' is missing");
+		snprintf(ret->endpoint, sizeof(ret->endpoint), "%s", w.endpoint);
+		return webhook_url_check(w.endpoint, t->conf.allow_private, err);
+	}
+	if (strcmp(w.action, "vm") != 0)
+		return err_tag(err, -EINVAL, TAG, "'action.action' must be \"webhook\" or \"vm\"");
+	if (!t->conf.vm.run)
+		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no VMs");
+	if (!w.command || !*w.command)
+		return err_tag(err, -EINVAL, TAG, "'action.command' is missing");
+	ret->action = TRIGGER_VM;
+	snprintf(ret->command, sizeof(ret->command), "%s", w.command);
+	snprintf(ret->snapshot, sizeof(ret->snapshot), "%s", w.snapshot ? w.snapshot : "");
+	if (!*ret->snapshot)
+		return 0;
+	return t->conf.vm.check(t->conf.vm.ctx, ret->account, ret->snapshot, err);
+}
+
+int trigger_create(struct triggers *t, const struct store_repo *r, const json_t *body,
+                   struct store_trigger *ret, struct err *err)
+{
+	autofree struct store_trigger *have = NULL;
+	struct body b = { 0 };
+	size_t n = 0;
+	int rc;
+
+	memset(ret, 0, sizeof(*ret));
+	snprintf(ret->repo, sizeof(ret->repo), "%s", r->id);
+	snprintf(ret->account, sizeof(ret->account), "%s", r->account);
+	if ((rc = json_fields_read(body, "", body_fields, ARRAY_SIZE(body_fields), &b, err)) < 0 ||
+	    (rc = take_when(b.trigger, ret, err)) < 0 ||
+	    (rc = take_what(t, b.action, ret, err)) < 0) {
+		if (rc == -EINVAL && err && !err->tag)
+			err->tag = TAG;
+		return rc;
+	}
+	if ((rc = store_trigger_list(t->store, r->id, &have, &n, err)) < 0)
+		return rc;
+	if (n >= TRIGGERS_MAX)
+		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		               "a repository has at most %d triggers", TRIGGERS_MAX);
+	id_make("trg-", ret->id);
+	ret->created_ms = clock_wall_ms();
+	return store_trigger_add(t->store, ret, err);
+}
+
+int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
+                      struct store_delivery *ret, struct err *err)
+{
+	int r = store_delivery_get(t->store, trigger, id, ret, NULL, err);
+
+	if (r < 0)
+		return r;
+	if (ret->state == DELIVERY_ACTIVE)
+		return err_tag(err, -EBUSY, "CONFLICT", "it is being delivered at this moment");
+	ret->state = DELIVERY_PENDING;
+	ret->attempts = 0;
+	ret->next_ms = ret->updated_ms = clock_wall_ms();
+	ret->note[0] = '\0';
+	if ((r = store_delivery_put(t->store, ret, "", err)) < 0)
+		return r;
+	workers_wake(t);
+	return 0;
+}
+
+static bool wants_branch(const struct store_trigger *tr, const char *branch)
+{
+	autojson json_t *list = *tr->branches ? json_loads(tr->branches, 0, NULL) : NULL;
+	json_t *item;
+	size_t i;
+
+	json_array_foreach(list, i,
+	                   item) if (branch_matches(json_string_value(item), branch)) return true;
+	return !list;
+}
+
+static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
+                          const struct repo_update *u, struct err *err)
+{
+	struct store_delivery d = { .action = tr->action, .state = DELIVERY_PENDING, .status = -1 };
+	int64_t waiting;
+	int r = store_delivery_waiting(t->store, tr->repo, &waiting, err);
+
+	if (r < 0)
+		return r;
+	d.next_ms = d.created_ms = d.updated_ms = clock_wall_ms();
+	if (waiting >= DELIVERIES_WAITING_MAX) {
+		d.state = DELIVERY_FAILED;
+		snprintf(d.note, sizeof(d.note), "%d deliveries of this repository wait already",
+		         DELIVERIES_WAITING_MAX);
+	}
+	id_make("dlv-", d.id);
+	snprintf(d.trigger, sizeof(d.trigger), "%s", tr->id);
+	snprintf(d.repo, sizeof(d.repo), "%s", tr->repo);
+	snprintf(d.account, sizeof(d.account), "%s", tr->account);
+	snprintf(d.branch, sizeof(d.branch), "%s", u->ref + strlen(HEADS));
+	snprintf(d.old_sha, sizeof(d.old_sha), "%s", u->old_sha);
+	snprintf(d.new_sha, sizeof(d.new_sha), "%s", u->new_sha);
+	return store_delivery_add(t->store, &d, err);
+}
+
+/* Branches that were made or moved; what is gone has no commit to tell of. */
+static void on_push(const struct repo_push *p, void *ctx)
+{
+	struct triggers *t = ctx;
+	autofree struct store_trigger *list = NULL;
+	struct err err = { 0 };
+	size_t n = 0;
+	int r = store_trigger_list(t->store, p->repo->id, &list, &n, &err);
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		for (size_t k = 0; r >= 0 && k < p->n_updates; k++) {
+			const struct repo_update *u = &p->updates[k];
+
+			if (strncmp(u->ref, HEADS, strlen(HEADS)) != 0 ||
+			    strspn(u->new_sha, "0") == strlen(u->new_sha) ||
+			    !wants_branch(&list[i], u->ref + strlen(HEADS)))
+				continue;
+			r = leave_delivery(t, &list[i], u, &err);
+		}
+	if (r < 0)
+		log_warn("repository %s: triggers do not hear of a push: %s", p->repo->id, err.msg);
+	if (n)
+		workers_wake(t);
+}
+
+int triggers_jwks(struct triggers *t, json_t **ret, struct err *err)
+{
+	return signer_jwks(t->signer, ret, err);
+}
+
+int triggers_rotate(struct triggers *t, char ret_kid[ID_SIZE], struct err *err)
+{
+	return signer_rotate(t->signer, ret_kid, err);
+}
+
+static void triggers_closep(struct triggers **t)
+{
+	triggers_close(*t);
+}
+
+int triggers_open(const struct triggers_conf *c, struct repos *g, struct store *s,
+                  struct triggers **ret, struct err *err)
+{
+	AUTO(triggers_closep) struct triggers *t = calloc(1, sizeof(*t));
+	autofree struct store_delivery *left = NULL;
+	pthread_condattr_t attr;
+	size_t n = 0;
+	int r;
+
+	if (!t)
+		return err_set(err, -ENOMEM, "out of memory");
+	t->conf = *c;
+	t->g = g;
+	t->store = s;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&t->more, &attr);
+	pthread_condattr_destroy(&attr);
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+	if ((r = signer_open(s, &t->signer, err)) < 0 ||
+	    (r = store_delivery_recover(s, &left, &n, err)) < 0 ||
+	    (r = workers_start(t, err)) < 0 || (r = repos_on_push(g, on_push, t, err)) < 0)
+		return err_wrap(err, "triggers");
+	if (n)
+		log_info("%zu deliveries were interrupted and are tried again", n);
+	*ret = TAKE_PTR(t);
+	return 0;
+}
+
+void triggers_end(struct triggers *t)
+{
+	if (!t)
+		return;
+	atomic_store(&t->ending, true);
+	workers_wake(t);
+}
+
+struct triggers *triggers_close(struct triggers *t)
+{
+	if (!t)
+		return NULL;
+	triggers_end(t);
+	for (unsigned i = 0; i < t->n_workers; i++)
+		pthread_join(t->workers[i].thread, NULL);
+	signer_close(t->signer);
+	pthread_cond_destroy(&t->more);
+	pthread_mutex_destroy(&t->lock);
+	curl_global_cleanup();
+	free(t);
+	return NULL;
+}

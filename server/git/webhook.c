@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * webhook.c - one attempt to tell someone of a push
+ *
+ * Whoever writes the address must not reach through us what only we can reach. Names say nothing,
+ * so the address is judged where a socket for it is made: it is what is connected to, whatever the
+ * name resolved to a moment ago. Redirects are not followed, proxies of the environment not used,
+ * and the reply's body is not kept.
+ */
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "git/trigger_internal.h"
+
+#define CONNECT_MS 8000L
+#define WHOLE_MS 15000L
+#define REPLY_MAX (256u << 10) /* bytes read of a reply's body */
+
+struct attempt {
+	const struct webhook *w;
+	bool refused;
+	size_t got;
+};
+
+int webhook_url_check(const char *url, bool allow_private, struct err *err)
+{
+	char *scheme = NULL, *host = NULL;
+	CURLU *u = curl_url();
+	unsigned char raw[16];
+	size_t n;
+	int r = 0;
+
+	if (!u)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (strlen(url) >= TRIGGER_ENDPOINT_SIZE || curl_url_set(u, CURLUPART_URL, url, 0) ||
+	    curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
+	    curl_url_get(u, CURLUPART_HOST, &host, 0) ||
+	    (strcmp(scheme, "https") != 0 && strcmp(scheme, "http") != 0))
+		r = err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		            "'endpoint' must be an http or https URL");
+	n = r == 0 ? strlen(host) : 0;
+	if (r == 0 && !allow_private) {
+		struct sockaddr_in v4 = { .sin_family = AF_INET };
+		struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+		bool bad = strcmp(host, "localhost") == 0;
+
+		if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
+			bad = addr_is_internal((struct sockaddr *)(void *)&v4);
+		if (*host == '[' && host[n - 1] == ']') {
+			host[n - 1] = '\0';
+			if (inet_pton(AF_INET6, host + 1, raw) == 1) {
+				memcpy(&v6.sin6_addr, raw, sizeof(raw));
+				bad = addr_is_internal((struct sockaddr *)(void *)&v6);
+			}
+		}
+		if (bad)
+			r = err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+			            "'endpoint' is an internal address, and the server does not "
+			            "send webhooks to these");
+	}
+	curl_free(scheme);
+	curl_free(host);
+	curl_url_cleanup(u);
+	return r;
+}
+
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	struct attempt *t = ctx;
+
+	if (purpose != CURLSOCKTYPE_IPCXN || (!t->w->allow_private && addr_is_internal(&a->addr))) {
+		t->refused = true;
+		return CURL_SOCKET_BAD;
+	}
+	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+static size_t drop_body(char *p, size_t size, size_t n, void *ctx)
+{
+	struct attempt *t = ctx;
+
+	(void)p;
+	t->got += size * n;
+	return t->got > REPLY_MAX ? 0 : size * n;
+}
+
+static int look_up(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+	const struct attempt *t = ctx;
+
+	(void)a, (void)b, (void)c, (void)d;
+	return atomic_load(t->w->ending);
+}
+
+static struct curl_slist *headers_of(const struct webhook *w)
+{
+	struct curl_slist *list = NULL, *next;
+	autobuf struct buf b = { 0 };
+	char id[ID_SIZE + 32];
+
+	buf_printf(&b, "x-freestyle-signature: %s", w->signature);
+	buf_put_u8(&b, 0);
+	snprintf(id, sizeof(id), "x-freestyle-delivery: %s", w->id);
+	const char *const lines[] = { "content-type: application/json", (char *)b.p, id,
+		                      "expect:" };
+	for (size_t i = 0; i < ARRAY_SIZE(lines) && !b.failed; i++) {
+		next = curl_slist_append(list, lines[i]);
+		if (!next)
+			break;
+		list = next;
+	}
+	return list;
+}
+
+static void set_up(CURL *c, struct attempt *t, const struct curl_slist *headers)
+{
+	curl_easy_setopt(c, CURLOPT_URL, t->w->url);
+	curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+	curl_easy_setopt(c, CURLOPT_PROXY, "");
+	curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(c, CURLOPT_USERAGENT, "pando-webhook");
+	curl_easy_setopt(c, CURLOPT_POSTFIELDS, t->w->body);
+	curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+	curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, WHOLE_MS);
+	curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, t);
+	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop_body);
+	curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
+	curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, look_up);
+	curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
+}
+
+int webhook_send(const struct webhook *w, int *ret_status, struct err *err)
+{
+	struct attempt t = { .w = w };
+	struct curl_slist *headers = headers_of(w);
+	CURL *c = curl_easy_init();
+	long status = 0;
+	CURLcode rc;
+
+	if (!c || !headers) {
+		curl_slist_free_all(headers);
+		curl_easy_cleanup(c);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	set_up(c, &t, headers);
+	rc = curl_easy_perform(c);
+	curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+	curl_slist_free_all(headers);
+	curl_easy_cleanup(c);
+	if (rc == CURLE_WRITE_ERROR && t.got > REPLY_MAX) /* its status is what counts */
+		rc = CURLE_OK;
+	if (rc == CURLE_ABORTED_BY_CALLBACK)
+		return err_set(err, -ECANCELED, "the server is shutting down");
+	if (rc != CURLE_OK && t.refused)
+		return err_set(err, -EACCES,
+		               "the endpoint has an internal address, and the server does not send "
+		               "webhooks to these");
+	if (rc != CURLE_OK)
+		return err_set(err, -EIO, "%s", curl_easy_strerror(rc));
+	*ret_status = (int)status;
+	return 0;
+}

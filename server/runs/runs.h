@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * runs/runs.h - commands of triggers in VMs; for main.c
+ *
+ * Joins triggers, which know nothing of VMs, and VMs, which know nothing of repositories.
+ */
+#pragma once
+
+#include "git/trigger.h"
+
+struct repos;
+struct store;
+struct vmm;
+
+#define RUN_DIR "/root/repo" /* where the repository is, and the command runs */
+
+struct runs { /* all weak */
+	struct vmm *vmm;
+	struct repos *repos;
+	struct store *store;
+	uint32_t timeout_s; /* of one command */
+};
+/* For triggers_open(); r outlives the triggers. */
+struct trigger_vm runs_of(struct runs *r);

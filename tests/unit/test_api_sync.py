@@ -1,0 +1,228 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Mirrors against `git http-backend` behind a small web server; usage: test_api_sync.py SERVE_GIT [TEST...]"""
+import base64
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from test_api_triggers import Base  # noqa: E402
+
+BACKEND = "/usr/lib/git-core/git-http-backend"
+TOKEN = "s3cret-of-the-other-server"
+
+
+class Backend(http.server.BaseHTTPRequestHandler):
+    """Another Git server: it wants a password, and can hold up a request."""
+    protocol_version = "HTTP/1.0"
+
+    def answer(self):
+        s = self.server
+        want = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+        if self.headers.get("Authorization") != want:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.end_headers()
+            return
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if s.hold and s.hold in self.path:
+            s.held.set()
+            s.release.wait(60)
+        env = {"PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": s.root, "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
+               "QUERY_STRING": query, "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+               "REMOTE_USER": "x", "REMOTE_ADDR": "127.0.0.1", "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+               "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "CONTENT_LENGTH": str(len(body)), "GIT_CONFIG_NOSYSTEM": "1",
+               "HOME": s.root}
+        out = subprocess.run([BACKEND], input=body, env=env, capture_output=True, timeout=60).stdout
+        head, _, rest = out.partition(b"\r\n\r\n")
+        lines = [h.split(": ", 1) for h in head.decode().split("\r\n") if ": " in h]
+        status = next((v for k, v in lines if k == "Status"), "200")
+        self.send_response(int(status.split()[0]))
+        for k, v in lines:
+            if k != "Status":
+                self.send_header(k, v)
+        self.end_headers()
+        try:
+            self.wfile.write(rest)
+        except OSError:
+            pass
+
+    do_GET = do_POST = answer
+
+    def log_message(self, *args):
+        pass
+
+
+class Sync(Base):
+    def start(self):
+        if not hasattr(self, "far"):
+            self.far = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Backend)
+            self.far.daemon_threads = True
+            self.far.root = tempfile.mkdtemp(prefix="pando-far-")
+            self.far.hold, self.far.held, self.far.release = "", threading.Event(), threading.Event()
+            self.addCleanup(shutil.rmtree, self.far.root, ignore_errors=True)
+            threading.Thread(target=self.far.serve_forever, daemon=True).start()
+            self.addCleanup(self.far.server_close)
+            self.addCleanup(self.far.shutdown)
+            self.addCleanup(self.far.release.set)
+            self.bare = os.path.join(self.far.root, "owner/app.git")
+            subprocess.run(["git", "init", "-q", "--bare", "-b", "main", self.bare], check=True, timeout=30)
+            subprocess.run(["git", "-C", self.bare, "config", "http.receivepack", "true"], check=True, timeout=30)
+            self.env = {"FX_GITHUB": f"http://127.0.0.1:{self.far.server_port}", **self.more_env}
+        super().start()
+
+    more_env = {}
+
+    def far_git(self, *args):
+        return self.git("-c", "safe.directory=*", "--git-dir", self.bare, *args).strip()
+
+    def far_refs(self):
+        v = self.far_git("for-each-ref", "--format=%(refname) %(objectname)")
+        return dict(line.split() for line in v.split("\n") if line)
+
+    def here_refs(self, repo):
+        v = self.git("ls-remote", self.url(repo), "refs/*").strip()
+        return {r: s for s, r in (line.split("\t") for line in v.split("\n") if line) if not r.endswith("^{}")}
+
+    def enable(self, repo, **more):
+        self.assertEqual(self.api(repo, "POST", "/github-sync", {"githubRepoName": "owner/app", "token": TOKEN, **more}), {})
+
+    def status(self, repo):
+        return self.api(repo, "GET", "/github-sync")
+
+    def same(self, repo):
+        """Both sides have the same references."""
+        return self.until("both sides agree", lambda: self.far_refs() == self.here_refs(repo) and
+                          self.status(repo)["state"] == "synced" and self.far_refs() or None)
+
+    def test_both_ways(self):
+        repo = self.new()
+        self.assertIsNone(self.status(repo))
+        first = self.commit(repo, {"a": "1"})["sha"]
+        self.enable(repo)
+        self.assertEqual(self.same(repo)["refs/heads/main"], first)
+        # here -> there: by git, with tags and another branch
+        w = self.work(repo)
+        sha = self.save(w, {"b": "2"})
+        self.git("tag", "-a", "-m", "one", "v1", cwd=w)
+        self.git("branch", "side", cwd=w)
+        self.git("push", "-q", "origin", "main", "side", "v1", cwd=w)
+        self.until("it is there", lambda: self.far_refs().get("refs/heads/side") == sha and "refs/tags/v1" in self.far_refs())
+        self.same(repo)
+        # there -> here, told by the other server's webhook
+        far = tempfile.mkdtemp(dir=self.top)
+        self.git("clone", "-q", self.bare, far)
+        theirs = self.save(far, {"c": "3"})
+        self.git("push", "-q", "origin", "main", ":side", cwd=far)
+        hook = self.status(repo)["hookPath"]
+        self.assertEqual(self.call("POST", hook, b"{}", key=""), {})
+        refs = self.same(repo)
+        self.assertEqual(refs["refs/heads/main"], theirs)
+        self.assertNotIn("refs/heads/side", refs)
+        # a deletion here
+        self.git("push", "-q", "origin", ":refs/tags/v1", cwd=w)
+        self.until("the tag is gone", lambda: "refs/tags/v1" not in self.far_refs())
+        # what the sync notes down is nobody's business, and secrets are not shown
+        self.assertFalse([r for r in self.here_refs(repo) if "pando" in r])
+        self.assertNotIn(TOKEN, str(self.status(repo)))
+        self.refused(404, "NOT_FOUND", "POST", "/git/v1/sync-hook/" + "0" * 64, key="")
+        self.assertEqual(self.api(repo, "DELETE", "/github-sync"), {})
+        self.assertIsNone(self.status(repo))
+
+    def test_conflict(self):
+        repo = self.new()
+        self.commit(repo, {"a": "1"})
+        self.enable(repo)
+        self.same(repo)
+        far = tempfile.mkdtemp(dir=self.top)
+        self.git("clone", "-q", self.bare, far)
+        theirs = self.save(far, {"a": "theirs"})
+        self.git("push", "-q", "origin", "main", cwd=far)
+        ours = self.commit(repo, {"a": "ours"})["sha"]
+        s = self.until("a conflict", lambda: self.status(repo) if self.status(repo)["state"] == "conflict" else None)
+        self.assertEqual(s["conflicts"], [{"ref": "heads/main", "local": ours, "remote": theirs, "reason": "the branch went two ways"}])
+        # other branches go on, nothing was overwritten
+        w = self.work(repo)
+        self.git("push", "-q", "origin", "HEAD:refs/heads/other", cwd=w)
+        self.until("other", lambda: self.far_refs().get("refs/heads/other") == ours)
+        self.assertEqual((self.far_refs()["refs/heads/main"], self.here_refs(repo)["refs/heads/main"]), (theirs, ours))
+        # somebody merges here
+        self.git("fetch", "-q", self.bare, "main", cwd=w)
+        self.git("merge", "-q", "-s", "ours", "-m", "both", "FETCH_HEAD", cwd=w)
+        self.git("push", "-q", "origin", "HEAD:main", cwd=w)
+        self.assertEqual(self.same(repo)["refs/heads/main"], self.git("rev-parse", "HEAD", cwd=w).strip())
+
+    def test_forced_there(self):
+        """History that was rewritten there is not taken over, nor overwritten."""
+        repo = self.new()
+        first = self.commit(repo, {"a": "1"})["sha"]
+        second = self.commit(repo, {"a": "2"})["sha"]
+        self.enable(repo)
+        self.same(repo)
+        far = tempfile.mkdtemp(dir=self.top)
+        self.git("clone", "-q", self.bare, far)
+        self.git("reset", "-q", "--hard", first, cwd=far)
+        other = self.save(far, {"a": "another 2"})
+        self.git("push", "-qf", "origin", "main", cwd=far)
+        self.api(repo, "POST", "/github-sync/run")
+        self.until("a conflict", lambda: self.status(repo)["state"] == "conflict")
+        self.assertEqual((self.far_refs()["refs/heads/main"], self.here_refs(repo)["refs/heads/main"]), (other, second))
+
+    def test_wrong_password_and_strangers(self):
+        repo = self.new()
+        self.commit(repo, {"a": "1"})
+        self.enable(repo, token="wrong")
+        s = self.until("a failure", lambda: self.status(repo) if self.status(repo)["state"] == "failed" else None)
+        self.assertTrue(s["error"])
+        self.assertEqual(self.far_refs(), {})
+        base = f"/git/v1/repo/{repo}/github-sync"
+        for body in ({}, {"githubRepoName": "nonsense"}, {"githubRepoName": "../x"}, {"githubRepoName": "-a/b"}, {"url": "file:///etc"},
+                     {"url": "http://u:p@example.org/x"}):
+            self.refused(400, "GIT_INVALID_REQUEST", "POST", base, body)
+        other = self.stranger()
+        self.refused(404, "REPOSITORY_NOT_FOUND", "GET", base, key=other)
+        self.refused(404, "REPOSITORY_NOT_FOUND", "DELETE", base, key=other)
+        self.enable(repo)
+        self.same(repo)
+
+    def test_kill_during_sync(self):
+        repo = self.new()
+        sha = self.commit(repo, {"a": "1"})["sha"]
+        self.far.hold = "git-receive-pack"
+        self.enable(repo)
+        self.assertTrue(self.far.held.wait(60))
+        self.crash()
+        self.far.hold = ""
+        self.far.release.set()
+        self.start()
+        self.assertEqual(self.same(repo)["refs/heads/main"], sha)
+        self.git("--git-dir", self.bare, "fsck", "--strict", "--full")
+
+
+class Polled(Sync):
+    """Without a word from the other server."""
+    more_env = {"FX_POLL": "1"}
+    test_both_ways = test_conflict = test_forced_there = test_wrong_password_and_strangers = test_kill_during_sync = None
+
+    def test_poll(self):
+        repo = self.new()
+        self.commit(repo, {"a": "1"})
+        self.enable(repo)
+        self.same(repo)
+        far = tempfile.mkdtemp(dir=self.top)
+        self.git("clone", "-q", self.bare, far)
+        theirs = self.save(far, {"c": "3"})
+        self.git("push", "-q", "origin", "main", cwd=far)
+        self.until("it came here", lambda: self.here_refs(repo)["refs/heads/main"] == theirs)
+
+
+del Base
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

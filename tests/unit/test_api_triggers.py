@@ -1,0 +1,315 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Triggers without machines: webhooks, signatures, repetitions, crashes; usage: test_api_triggers.py SERVE_GIT [TEST...]"""
+import base64
+import hashlib
+import http.server
+import ipaddress
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from git_checks import GitTools  # noqa: E402
+
+SERVE = sys.argv[1]
+LIMIT_S = 200
+WAIT_S = 60
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    """An endpoint that answers what it is told to and keeps what it got."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        s = self.server
+        with s.lock:
+            status = s.answers.pop(0) if s.answers else 200
+        s.got.put((self.path, dict(self.headers.items()), body, status))
+        if status == "hang":
+            s.release.wait(WAIT_S)
+            return
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+def b64(text):
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+class Base(GitTools, unittest.TestCase):
+    env = {}
+
+    def start(self):
+        self.proc = subprocess.Popen([SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                     env={**os.environ, "FX_DATA": self.data_dir, **self.env})
+        port, key, _ = self.proc.stdout.readline().split()
+        self.port, self.key = int(port), key
+
+    def stop(self):
+        if self.proc.poll() is None:
+            self.proc.stdin.close()
+            self.assertEqual(self.proc.wait(60), 0)
+        self.proc.stdout.close()
+
+    def crash(self):
+        self.proc.kill()
+        self.proc.wait(60)
+        self.proc.stdin.close()
+        self.proc.stdout.close()
+
+    def setUp(self):
+        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
+        signal.alarm(LIMIT_S)
+        self.addCleanup(signal.alarm, 0)
+        self.data_dir = tempfile.mkdtemp(prefix="pando-trigger-")
+        self.addCleanup(shutil.rmtree, self.data_dir, ignore_errors=True)
+        self.start()
+        self.addCleanup(self.stop)
+        self.make_top()
+        self.hook = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+        self.hook.daemon_threads = True
+        self.hook.got, self.hook.answers, self.hook.lock = queue.Queue(), [], threading.Lock()
+        self.hook.release = threading.Event()
+        thread = threading.Thread(target=self.hook.serve_forever, daemon=True)
+        thread.start()
+        self.addCleanup(self.hook.server_close)
+        self.addCleanup(self.hook.shutdown)
+        self.addCleanup(self.hook.release.set)
+        self.endpoint = f"http://127.0.0.1:{self.hook.server_port}"
+
+    def trigger(self, repo, path="/hook", **when):
+        return self.api(repo, "POST", "/trigger", {"trigger": {"event": "push", **when},
+                                                   "action": {"action": "webhook", "endpoint": self.endpoint + path}})["triggerId"]
+
+    def next(self):
+        return self.hook.got.get(timeout=WAIT_S)
+
+    def deliveries(self, repo, trigger):
+        return self.api(repo, "GET", f"/trigger/{trigger}/deliveries")["deliveries"]
+
+    def until(self, what, check):
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            v = check()
+            if v:
+                return v
+            time.sleep(0.05)
+        self.fail(f"{what}: not within {WAIT_S} s")
+
+    def settled(self, repo, trigger, state="delivered"):
+        return self.until(state, lambda: [d for d in self.deliveries(repo, trigger) if d["state"] == state])
+
+
+class Triggers(Base):
+    def test_push_and_commit(self):
+        """A push by git and a commit by API are the same event; body and signature are the contract's."""
+        repo = self.new(name="t")
+        t = self.trigger(repo)
+        w = self.work()
+        sha = self.save(w, {"a.txt": "1"})
+        self.git("push", "-q", self.url(repo), "main", cwd=w)
+        path, headers, body, _ = self.next()
+        self.assertEqual(path, "/hook")
+        self.assertEqual(json.loads(body), {"event": "branchUpdate", "repoId": repo, "branch": "main", "commit": sha})
+        self.assertEqual(headers["content-type"] if "content-type" in headers else headers["Content-Type"], "application/json")
+        low = {k.lower(): v for k, v in headers.items()}
+        head, claims, _ = low["x-freestyle-signature"].split(".")
+        head, claims = json.loads(b64(head)), json.loads(b64(claims))
+        self.assertEqual(head["alg"], "EdDSA")
+        self.assertEqual(claims["body_sha256"], hashlib.sha256(body).hexdigest())
+        keys = self.call("GET", "/.well-known/jwks.json", key="")["keys"]
+        self.assertEqual([k["kid"] for k in keys], [head["kid"]])
+        c = self.commit(repo, {"b.txt": "2"}, branch="main")
+        self.assertEqual(json.loads(self.next()[2])["commit"], c["sha"])
+        d = self.until("both", lambda: [d for d in self.deliveries(repo, t) if d["state"] == "delivered"][1:])[0]
+        self.assertEqual((d["statusCode"], d["attempts"], d["error"]), (200, 1, None))
+        one = self.api(repo, "GET", f"/trigger/{t}/deliveries/{d['id']}")
+        self.assertEqual(one["id"], d["id"])
+
+    def test_shapes(self):
+        repo = self.new()
+        t = self.trigger(repo, branches=["main"], globs=["*.js"])
+        v = self.api(repo, "GET", "/trigger")["triggers"]
+        self.assertEqual(len(v), 1)
+        created = v[0].pop("createdAt")
+        self.assertRegex(created, r"^\d{4}-\d\d-\d\dT")
+        want = {"id": t, "repositoryId": repo, "trigger": {"event": "push", "branches": ["main"], "globs": ["*.js"]},
+                "action": {"action": "webhook", "endpoint": self.endpoint + "/hook"}, "managed": False}
+        self.assertEqual(v[0], want)
+        self.assertEqual(self.api(repo, "GET", f"/trigger/{t}")["id"], t)
+        self.assertEqual(self.api(repo, "DELETE", f"/trigger/{t}"), {})
+        self.assertEqual(self.api(repo, "GET", "/trigger"), {"triggers": []})
+        base = f"/git/v1/repo/{repo}/trigger"
+        self.refused(404, "NOT_FOUND", "DELETE", f"{base}/{t}")
+        self.refused(404, "NOT_FOUND", "GET", f"{base}/{t}/deliveries")
+        good = {"trigger": {"event": "push"}, "action": {"action": "webhook", "endpoint": "https://example.org/"}}
+        for trigger, action in (({"event": "pull"}, {}), ({"branches": "main"}, {}), ({"globs": [1]}, {}), ({"globs": [""]}, {}),
+                                ({"branches": ["x"] * 65}, {}), ({}, {"endpoint": "file:///etc/passwd"}), ({}, {"endpoint": "nonsense"}),
+                                ({}, {"endpoint": None}), ({}, {"action": "dance"}), ({}, {"endpoint": "gopher://x/"})):
+            body = {"trigger": {**good["trigger"], **trigger}, "action": {**good["action"], **action}}
+            self.refused(400, "GIT_INVALID_REQUEST", "POST", base, body)
+        self.refused(400, "GIT_INVALID_REQUEST", "POST", base, {})
+
+    def test_strangers(self):
+        """Another account, and an identity with a grant, see and change nothing."""
+        repo = self.new()
+        t = self.trigger(repo)
+        other = self.stranger()
+        _, token, _ = self.identity(repo, "write")
+        base = f"/git/v1/repo/{repo}/trigger"
+        for path, method in (("", "GET"), (f"/{t}", "GET"), (f"/{t}", "DELETE"), (f"/{t}/deliveries", "GET")):
+            self.refused(404, "REPOSITORY_NOT_FOUND", method, base + path, key=other)
+            with self.assertRaises(Exception) as e:
+                self.call(method, base + path, key="", headers={"X-Freestyle-Identity-Access-Token": token})
+            self.assertIn(e.exception.status, (401, 403))
+        self.refused(404, "REPOSITORY_NOT_FOUND", "POST", base, {"trigger": {"event": "push"}, "action": {
+            "action": "webhook", "endpoint": "https://example.org/"}}, key=other)
+        mine = self.call("POST", "/git/v1/repo", {}, key=other)["repoId"]
+        self.refused(404, "NOT_FOUND", "GET", f"/git/v1/repo/{mine}/trigger/{t}", key=other)
+        with self.assertRaises(Exception) as e:
+            self.call("POST", "/git/v1/signing-keys", key=other)
+        self.assertEqual(e.exception.status, 403)
+
+    def test_filters(self):
+        repo = self.new()
+        only = self.trigger(repo, "/branch", branches=["main", "release/*"])
+        js = self.trigger(repo, "/js", globs=["*.js", "src/**"])
+        self.commit(repo, {"a.txt": "1"}, branch="main")
+        self.assertEqual(self.next()[0], "/branch")
+        self.commit(repo, {"deep/a.js": "1"}, branch="other")
+        self.assertEqual(self.next()[0], "/js")
+        self.commit(repo, {"b.txt": "1"}, branch="release/1.0")
+        self.assertEqual(self.next()[0], "/branch")
+        self.commit(repo, {"src/x/y": "1"}, branch="main")
+        self.assertEqual({self.next()[0], self.next()[0]}, {"/js", "/branch"})
+        w = self.work(repo)
+        self.git("tag", "v1", cwd=w)
+        self.git("push", "-q", "origin", "v1", cwd=w)
+        self.git("push", "-q", "origin", ":other", cwd=w)
+        self.commit(repo, {"c.txt": "1"}, branch="main")
+        self.assertEqual(self.next()[0], "/branch")  # neither the tag nor the branch that went
+        self.until("none waits", lambda: all(d["state"] == "delivered" for t in (only, js) for d in self.deliveries(repo, t)))
+        self.assertEqual(len(self.deliveries(repo, only)), 4)
+        self.assertEqual(len(self.deliveries(repo, js)), 2)
+        self.assertTrue(self.hook.got.empty())
+
+    def test_repetition_and_redelivery(self):
+        repo = self.new()
+        t = self.trigger(repo)
+        self.hook.answers = [500, 302]
+        self.commit(repo, {"a": "1"})
+        self.assertEqual([self.next()[3] for _ in range(3)], [500, 302, 200])
+        d = self.settled(repo, t)[0]
+        self.assertEqual((d["attempts"], d["statusCode"]), (3, 200))
+        self.api(repo, "POST", f"/trigger/{t}/deliveries/{d['id']}/redeliver")
+        _, _, body, _ = self.next()
+        self.assertEqual(json.loads(body)["commit"], d["commit"])
+        self.until("again", lambda: self.deliveries(repo, t)[0]["attempts"] == 1 and self.deliveries(repo, t)[0]["state"] == "delivered")
+
+    def test_kill_during_delivery(self):
+        """What was not answered when the server was killed is delivered by the next one."""
+        repo = self.new()
+        t = self.trigger(repo)
+        self.hook.answers = ["hang"]
+        c = self.commit(repo, {"a": "1"})
+        self.next()
+        self.crash()
+        self.hook.release.set()
+        self.start()
+        self.assertEqual(json.loads(self.next()[2])["commit"], c["sha"])
+        d = self.settled(repo, t)[0]
+        self.assertEqual(d["attempts"], 2)
+        self.assertEqual(len(self.deliveries(repo, t)), 1)
+
+    def test_slow_endpoints_hold_up_nobody(self):
+        repo = self.new()
+        self.trigger(repo, "/slow")
+        self.hook.answers = ["hang"] * 2
+        for i in range(4):
+            self.commit(repo, {"a": str(i)})
+        for _ in range(2):
+            self.assertEqual(self.next()[3], "hang")
+        other = self.stranger()
+        mine = self.call("POST", "/git/v1/repo", {}, key=other)["repoId"]
+        self.call("POST", f"/git/v1/repo/{mine}/trigger", {"trigger": {"event": "push"}, "action": {
+            "action": "webhook", "endpoint": self.endpoint + "/other"}}, key=other)
+        self.call("POST", f"/git/v1/repo/{mine}/commits", {"message": "m", "files": [{"path": "a", "content": "1"}]}, key=other)
+        self.assertEqual(self.next()[0], "/other")
+        self.call("DELETE", f"/git/v1/repo/{mine}", key=other)
+        self.hook.release.set()
+
+    def test_rotation(self):
+        repo = self.new()
+        self.trigger(repo)
+        old = self.call("GET", "/.well-known/jwks.json", key="")["keys"]
+        kid = self.call("POST", "/git/v1/signing-keys")["kid"]
+        keys = self.call("GET", "/.well-known/jwks.json", key="")["keys"]
+        self.assertEqual({k["kid"] for k in keys}, {old[0]["kid"], kid})
+        self.assertTrue(all(set(k) == {"kty", "crv", "x", "kid", "alg", "use"} for k in keys))
+        self.commit(repo, {"a": "1"})
+        low = {k.lower(): v for k, v in self.next()[1].items()}
+        self.assertEqual(json.loads(b64(low["x-freestyle-signature"].split(".")[0]))["kid"], kid)
+        self.stop()
+        self.start()
+        self.assertEqual(self.call("GET", "/.well-known/jwks.json", key="")["keys"], keys)
+
+    def test_delete_with_the_repository(self):
+        repo = self.new()
+        self.trigger(repo)
+        self.hook.answers = [500] * 20
+        self.commit(repo, {"a": "1"})
+        self.next()
+        self.api(repo, "DELETE", "")
+        self.stop()
+        out = subprocess.run(["sqlite3", os.path.join(self.data_dir, "pando.db"),
+                              "SELECT (SELECT COUNT(*) FROM git_triggers) + (SELECT COUNT(*) FROM git_deliveries)"],
+                             capture_output=True, text=True, timeout=30, check=True)
+        self.assertEqual(out.stdout.strip(), "0")
+        self.start()
+
+
+class Guarded(Base):
+    """A server that does not send to internal addresses."""
+    env = {"FX_NO_PRIVATE": "1"}
+
+    def test_internal_addresses(self):
+        repo = self.new()
+        base = f"/git/v1/repo/{repo}/trigger"
+        for host in ("127.0.0.1", "localhost", "[::1]", "10.1.2.3", "192.168.0.1", "169.254.169.254", "0x7f.1", "2130706433",
+                     "[::ffff:127.0.0.1]", "[fe80::1]", "0.0.0.0"):
+            body = {"trigger": {"event": "push"}, "action": {"action": "webhook", "endpoint": f"http://{host}:{self.hook.server_port}/"}}
+            self.refused(400, "GIT_INVALID_REQUEST", "POST", base, body)
+        # a name that resolves to an internal address is found out when it is connected to
+        name = socket.gethostname()
+        t = self.api(repo, "POST", "/trigger", {"trigger": {"event": "push"}, "action": {
+            "action": "webhook", "endpoint": f"http://{name}:{self.hook.server_port}/"}})["triggerId"]
+        self.commit(repo, {"a": "1"})
+        d = self.until("an attempt", lambda: [d for d in self.deliveries(repo, t) if d["error"]])[0]
+        self.assertTrue(d["statusCode"] is None and d["state"] == "pending", d)
+        try:
+            addresses = {a[4][0] for a in socket.getaddrinfo(name, 80)}
+        except OSError:
+            addresses = set()
+        if addresses and all(ipaddress.ip_address(a.split("%")[0]).is_private for a in addresses):
+            self.assertIn("internal address", d["error"])
+        self.assertTrue(self.hook.got.empty())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
