@@ -118,6 +118,7 @@ struct mcp_tool {
 	handler_fn handler;         /* NULL: the route's own */
 	int (*open)(struct request *req, struct mcp_work *ret, struct err *err); /* a job instead */
 	/* The tool's arguments as the route's body and query; NULL: as they are, no query. */
+	void (*prepare)(struct request *req, json_t *args); /* before the path is made of them */
 	int (*translate)(struct request *req, json_t *args, struct err *err);
 	const char *add; /* JSON: members that the body gets besides; or NULL */
 	/* Members of the reply's objects that are worth a model's time, by spaces; NULL: all. Those

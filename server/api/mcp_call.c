@@ -111,6 +111,8 @@ static int make_inner(struct request *outer, const struct mcp_tool *t, json_t *a
 		if (!more || json_object_update(args, more) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
+	if (t->prepare)
+		t->prepare(req, args);
 	return fill_path(req, args, err);
 }
 

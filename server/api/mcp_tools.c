@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "conf.h"
 
 #define LIST_LIMIT "100" /* items, when the model names no limit */
 
@@ -58,6 +59,20 @@ static int translate_create(struct request *req, json_t *args, struct err *err)
 		        args, "persistence",
 		        json_pack("{s:s, s:s}", "type", "ephemeral", "deleteEvent", "OnSuspend"));
 	return 0;
+}
+
+/* Without a name it is one of the VM and the port, which nobody else will have taken. */
+static void prepare_expose(struct request *req, json_t *args)
+{
+	const char *vm = json_string_value(json_object_get(args, "vmId"));
+	const json_t *domain = json_object_get(args, "domain");
+
+	if (vm && (!domain || json_is_null(domain)))
+		json_object_set_new(
+		        args, "domain",
+		        json_sprintf("%s-%lld.%s", vm,
+		                     (long long)json_integer_value(json_object_get(args, "port")),
+		                     req->api->deps.conf->domain));
 }
 
 /* The route calls it vmPort; its type and range are judged there. */
@@ -204,11 +219,11 @@ static const struct mcp_tool tools[] = {
 	  "Makes a port of a VM reachable under a name: the web server that listens on it answers at https://<domain>. Requests wake "
 	  "the VM if it is suspended.",
 	  METHOD_POST, "/domains/v1/mappings/{domain}", MCP_IDEMPOTENT | MCP_OPEN_WORLD,
-	  OBJECT("\"vmId\",\"port\",\"domain\"",
+	  OBJECT("\"vmId\",\"port\"",
 		VM_ID "," INTEGER("port", "1", "65535", "Port that the server in the VM listens on") ","
 		STRING("domain", "A free name below the server's base domain (my-app.pando.localhost unless the operator chose another), "
-			"or below a domain that was verified")),
-	  NULL, .translate = translate_expose, .keep = "domain vmId vmPort" },
+			"or below a domain that was verified. Default: one made of the VM's id and the port")),
+	  NULL, .prepare = prepare_expose, .translate = translate_expose, .keep = "domain vmId vmPort" },
 	{ "port_unexpose", "Take a name back", "The name no longer leads to a VM.",
 	  METHOD_DELETE, "/domains/v1/mappings/{domain}", MCP_DESTROYS | MCP_IDEMPOTENT,
 	  OBJECT("\"domain\"", STRING("domain", "The name")), NULL },

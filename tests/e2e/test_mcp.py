@@ -19,7 +19,8 @@ class Mcp(Case):
         other = self.s.api("POST", "/v1/accounts", {"name": "other"})
         key = self.s.api("POST", f"/v1/keys?accountId={other['id']}", {"name": "mcp"})
         node.run(self, DIR, node.files(DIR), {"PANDO_API_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key(),
-                             "PANDO_OTHER_KEY": key["key"], "PANDO_CLI": os.path.join(ROOT, "build/cli/pando")}, 400)
+                             "PANDO_OTHER_KEY": key["key"], "PANDO_EDGE_HTTP_PORT": str(self.s.edge_http_port),
+                             "PANDO_CLI": os.path.join(ROOT, "build/cli/pando")}, 400)
 
     def test_the_audit_log_names_what_tools_did(self):
         """Not /mcp, but the routes that tools are calls of; and never what was asked with them."""

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // http.test.mjs - /mcp with the official client: a VM's whole life, and what others may not see of it
 import assert from "node:assert/strict";
+import http from "node:http";
 import { after, before, test } from "node:test";
 import { KEY, LONG, OTHER_KEY, URL_, call, overHttp, post, refused, textOf } from "./client.mjs";
 
 let client, transport, vm, fork;
+
+// Through the edge, as a browser would: only the name says where to.
+const ask = (host, path) => new Promise((resolve, reject) => {
+  http.get({ host: "127.0.0.1", port: process.env.PANDO_EDGE_HTTP_PORT, path, headers: { host }, timeout: 120000 }, (r) => {
+    let body = "";
+    r.on("data", (d) => { body += d; });
+    r.on("end", () => resolve({ status: r.statusCode, body }));
+  }).on("error", reject);
+});
 
 before(async () => {
   ({ client, transport } = await overHttp());
@@ -186,6 +196,19 @@ test("a suspended VM wakes with its memory, also from a snapshot", async () => {
   vm = (await call(client, "vm_create", { snapshotId: id, ephemeral: true })).structuredContent.id;
   const again = await call(client, "run_code", { vmId: vm, code: "x" });
   assert.equal(again.structuredContent.results[0]["text/plain"], "41");
+});
+
+test("a port gets a name that answers, and loses it", async () => {
+  await call(client, "exec_background", { vmId: vm, command: "cd /etc && exec python3 -m http.server 8123" });
+  await call(client, "exec", { vmId: vm, command: "until ss -ltn | grep -q :8123; do sleep 0.2; done" });
+  for (const wanted of [undefined, "mcp-test.pando.localhost"]) {
+    const r = await call(client, "port_expose", { vmId: vm, port: 8123, domain: wanted });
+    const { domain } = r.structuredContent;
+    assert.equal(domain, wanted ?? `${vm}-8123.pando.localhost`);
+    assert.deepEqual(await ask(domain, "/hostname"), { status: 200, body: (await call(client, "exec", { vmId: vm, command: "cat /etc/hostname" })).structuredContent.stdout });
+    await call(client, "port_unexpose", { domain });
+    assert.equal((await ask(domain, "/hostname")).status, 404);
+  }
 });
 
 test("another account sees nothing of it", async () => {
