@@ -49,8 +49,8 @@ static void base64(const uint8_t *p, size_t n, char *out)
 
 		*out++ = abc[v >> 18];
 		*out++ = abc[v >> 12 & 63];
-		*out++ = i + 1 < n ? abc[v >> 6 & 63] : '=';
-		*out++ = i + 2 < n ? abc[v & 63] : '=';
+		*out++ = (char)(i + 1 < n ? abc[v >> 6 & 63] : '=');
+		*out++ = (char)(i + 2 < n ? abc[v & 63] : '=');
 	}
 	*out = '\0';
 }

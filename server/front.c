@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,7 +201,7 @@ static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err 
 {
 	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
-	char addr[INET6_ADDRSTRLEN] = "";
+	char addr[INET6_ADDRSTRLEN] = "", port[8] = "";
 	int fd;
 
 	*ret_fd = -1;
@@ -209,16 +210,10 @@ static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err 
 	fd = sock_tcp_listen(text, err);
 	if (fd < 0)
 		return err_wrap(err, "edge");
-	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0) {
-		bool v4 = sa.ss_family == AF_INET;
-		const struct sockaddr_in *in4 = (const struct sockaddr_in *)&sa;
-		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&sa;
-
-		inet_ntop(sa.ss_family, v4 ? (const void *)&in4->sin_addr : &in6->sin6_addr, addr,
-		          sizeof(addr));
-		snprintf(ret_at, 64, v4 ? "%s:%u" : "[%s]:%u", addr,
-		         ntohs(v4 ? in4->sin_port : in6->sin6_port));
-	}
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
+	    getnameinfo((struct sockaddr *)&sa, len, addr, sizeof(addr), port, sizeof(port),
+	                NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(ret_at, 64, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", addr, port);
 	*ret_fd = fd;
 	return 0;
 }

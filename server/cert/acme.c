@@ -136,8 +136,8 @@ static int uacme(struct acme *a, const char *const *argv, struct err *err)
 	                      : "failed");
 }
 
-/* An account key, made once. */
-static int need_account(struct acme *a, const char *dir, struct err *err)
+/* An account key, made once; again: of an account that the server does not know. */
+static int need_account(struct acme *a, const char *dir, bool again, struct err *err)
 {
 	char key[360];
 	const char *argv[] = { "uacme", "-c", dir,  "-a",  a->url,
@@ -145,7 +145,7 @@ static int need_account(struct acme *a, const char *dir, struct err *err)
 		               NULL };
 
 	snprintf(key, sizeof(key), "%s/private/key.pem", dir);
-	if (access(key, F_OK) == 0)
+	if (!again && access(key, F_OK) == 0)
 		return 0;
 	return uacme(a, argv, err);
 }
@@ -164,7 +164,13 @@ static int issue_locked(struct acme *a, const char *name, struct err *err)
 		        "a wildcard certificate needs dns-01, and no PANDO_ACME_DNS_HOOK is set");
 	snprintf(dir, sizeof(dir), "%s/acme%s", a->dir, wild ? "-wild" : "");
 	snprintf(hook, sizeof(hook), "%s/hook-%s", a->dir, wild ? "dns" : "http");
-	if ((r = need_account(a, dir, err)) < 0 || (r = uacme(a, argv, err)) < 0)
+	if ((r = need_account(a, dir, /* again= */ false, err)) < 0)
+		return r;
+	r = uacme(a, argv, err);
+	if (r < 0 && strstr(err->msg, "no account associated") &&
+	    need_account(a, dir, /* again= */ true, err) == 0)
+		r = uacme(a, argv, err);
+	if (r < 0)
 		return r;
 	certs_forget(a->certs);
 	log_info("certificates: ACME certified %s", name);

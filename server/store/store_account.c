@@ -133,8 +133,8 @@ int store_account_update(struct store *s, const struct store_account *a, struct 
 int store_account_delete(struct store *s, const char *id, struct err *err)
 {
 	static const char *const gone[] = {
-		"DELETE FROM grants WHERE identity IN (SELECT id FROM identities WHERE account = "
-		"$1)",
+		("DELETE FROM grants WHERE identity IN "
+		 "(SELECT id FROM identities WHERE account = $1)"),
 		"DELETE FROM identity_tokens WHERE account = $1",
 		"DELETE FROM identities WHERE account = $1",
 		"DELETE FROM domain_verifications WHERE account = $1",
