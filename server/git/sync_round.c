@@ -19,8 +19,8 @@
 #define REFS_MAX 20000u
 #define NET_MS (30u * 60 * 1000)
 #define SAYS_MAX (8u << 20)
-#define FETCH_HEADS "+refs/heads/*:" SYNC_THERE "heads/*"
-#define FETCH_TAGS "+refs/tags/*:" SYNC_THERE "tags/*"
+#define FETCH_HEADS ("+refs/heads/*:" SYNC_THERE "heads/*")
+#define FETCH_TAGS ("+refs/tags/*:" SYNC_THERE "tags/*")
 #define PUSH_BATCH 50    /* references in one push */
 #define CONFLICTS_MAX 20 /* listed; as JSON they fit into SYNC_CONFLICTS_SIZE */
 

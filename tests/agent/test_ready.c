@@ -18,10 +18,12 @@
 #include "base/io.h"
 #include "tests/agent/util.h"
 
+/* The shell reads its own status: to a child, it may still be in the middle of the fork. */
 #define LOOK                                                                                       \
 	"env | sort | grep -v ^_=; pwd; umask; ulimit -n; ls /proc/$$/fd | wc -l; echo $0 $# $-; " \
-	"readlink /proc/$$/exe /proc/$$/fd/0; cut -d' ' -f5,6,7 /proc/$$/stat | "                  \
-	"sed s/$$/self/g; grep -E '^(Sig|Cap|NoNewPrivs|Uid|Gid|Groups)' /proc/$$/status"
+	"readlink /proc/$$/exe /proc/$$/fd/0; cut -d' ' -f5,6,7 /proc/$$/stat | sed s/$$/self/g; " \
+	"while read -r k v; do case $k in Sig[BIC]*|Cap*|NoNew*|Uid:|Gid:|Groups:) "               \
+	"echo $k $v;; esac; done </proc/self/status"
 /* These move only with CAP_SYS_RESOURCE, which a guest's root has and a container's may not. */
 #define LOOK_PROC "tr '\\0' '|' </proc/$$/cmdline; tr '\\0' '\\n' </proc/$$/environ | sort; "
 
