@@ -29,7 +29,7 @@ describe("VPCs", () => {
       assert.match(connection.clientConfig, line);
     assert.equal(connection.vpcCidr, "192.168.10.0/24");
     await connection.close();
-    const peer = await vpc.configureWireGuardPeer({ gatewayVmId: vm.vmId ?? vm.id,
+    const peer = await freestyle.vpc.configureWireGuardPeer(vpcId, { gatewayVmId: vm.vmId ?? vm.id,
       clientPublicKey: "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=" });
     assert.equal(peer.vpcId, vpcId);
     assert.match(peer.clientConfig, /REPLACE_WITH_YOUR_PRIVATE_KEY/);
