@@ -224,9 +224,11 @@ class SshChecks(SshBase):
         t.size(20, 61)
         t.send("until [ \"$(stty size)\" = '20 61' ]; do sleep 0.1; done; echo re''sized\n")
         t.expect("resized")
-        t.send("sleep 1000\n")
-        t.expect("sleep 1000")
+        t.send("echo go''ing; sleep 1000\n")
+        t.expect("going\r\n")
         t.send("\x03")
+        t.expect("^C")
+        t.expect("$ ")  # what is typed before may go with the interrupt
         t.send("echo st=$?.\n")
         t.expect("st=130.")
         t.send("exit 9\n")

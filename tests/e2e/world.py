@@ -4,6 +4,7 @@
 Addresses are those reserved for documentation. The host gets a link to it that holds a default route of the lowest
 preference, so that guests are let out to it. Everything the servers see is written down, one JSON object a line.
 """
+import fcntl
 import json
 import os
 import subprocess
@@ -130,6 +131,7 @@ class World:
         os.chmod(self.dir, 0o755)
         self.proc = None
         self.log = None
+        self.turn = None
 
     def certificates(self):
         """An authority and a certificate for all names but three.test: that server's is nobody's."""
@@ -146,6 +148,9 @@ class World:
         return ca, cert, key
 
     def open(self):
+        # its addresses are in the host's routes, once: the lanes take turns
+        self.turn = open("/run/lock/pando-test-world", "w")
+        fcntl.flock(self.turn, fcntl.LOCK_EX)
         self.ca, cert, key = self.certificates()
         run("ip", "netns", "add", self.ns)
         for command in (f"ip link add {self.link} type veth peer name eth0 netns {self.ns}",
@@ -184,3 +189,6 @@ class World:
         subprocess.run(["ip", "link", "del", self.link], capture_output=True)
         subprocess.run(["ip", "netns", "del", self.ns], capture_output=True)
         subprocess.run(["rm", "-rf", self.dir])
+        if self.turn:
+            self.turn.close()
+            self.turn = None
