@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -113,6 +114,20 @@ static void end_editor(struct repl *r)
 	el_end(r->el);
 }
 
+/*
+ * The editor turns the terminal's signals off only after it has drawn the prompt: a Ctrl-C in
+ * between would end us. So they are off before; while a cell runs they are on.
+ */
+static void terminal_signals(bool on)
+{
+	struct termios t;
+
+	if (tcgetattr(STDIN_FILENO, &t) < 0)
+		return;
+	t.c_lflag = on ? t.c_lflag | ISIG : t.c_lflag & ~(tcflag_t)ISIG;
+	tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
 /* A cell, NULL at the end of input; "" when it was dropped. Caller frees. */
 static char *read_cell(struct repl *r)
 {
@@ -122,9 +137,12 @@ static char *read_cell(struct repl *r)
 
 	r->more = r->cancelled = false;
 	do {
+		const char *line;
 		int n = 0;
-		const char *line = el_gets(r->el, &n);
 
+		terminal_signals(false);
+		line = el_gets(r->el, &n);
+		terminal_signals(true);
 		if (r->cancelled) {
 			buf_done(&b);
 			return strdup("");

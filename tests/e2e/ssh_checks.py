@@ -224,7 +224,7 @@ class SshChecks(SshBase):
         t.size(20, 61)
         t.send("until [ \"$(stty size)\" = '20 61' ]; do sleep 0.1; done; echo re''sized\n")
         t.expect("resized")
-        t.send("echo go''ing; sleep 1000\n")
+        t.send("sh -c 'echo go\"\"ing; exec sleep 1000'\n")  # says so itself, when it is the one to be interrupted
         t.expect("going\r\n")
         t.send("\x03")
         t.expect("^C")

@@ -29,9 +29,12 @@ def say(**what):
     with lock:
         print(json.dumps(what), flush=True)
 
+listening = threading.Semaphore(0)
+
 def dns():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind((conf["dns"], 53))
+    listening.release()
     while True:
         p, peer = s.recvfrom(4096)
         at, labels = 12, []
@@ -74,6 +77,9 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     allow_reuse_address = True
     def handle_error(self, request, client):
         pass
+    def server_bind(self):  # without looking its own name up
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
 
 def web(ip, port, tls):
     s = Server((ip, port), Handler)
@@ -81,10 +87,12 @@ def web(ip, port, tls):
         c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         c.load_cert_chain(conf["cert"], conf["key"])
         s.socket = c.wrap_socket(s.socket, server_side=True, do_handshake_on_connect=False)
+    listening.release()
     s.serve_forever()
 
 def echo(ip, port):
     s = socket.create_server((ip, port))
+    listening.release()
     while True:
         c, peer = s.accept()
         def go(c=c):
@@ -100,6 +108,7 @@ def echo(ip, port):
 def udp(ip, port):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind((ip, port))
+    listening.release()
     while True:
         p, peer = s.recvfrom(4096)
         say(udp=port, ip=ip)
@@ -114,6 +123,8 @@ for ip in conf["web"]:
                 threading.Thread(target=udp, args=(ip, 9000), daemon=True)]
 for t in threads:
     t.start()
+for t in threads:
+    listening.acquire()
 say(ready=True)
 threads[0].join()
 '''
