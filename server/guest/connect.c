@@ -48,7 +48,7 @@ static void relay_free(struct relay *x)
 /* The caller's bytes to the guest, as far as credit goes. -errno: it is over. */
 static int relay_in(struct relay *x)
 {
-	ssize_t n = recv(x->fd, x->chunk, MIN(GUEST_CHUNK, stream_credit(x->s)), MSG_DONTWAIT);
+	ssize_t n = recv(x->fd, x->chunk, stream_room(x->s, GUEST_CHUNK), MSG_DONTWAIT);
 
 	if (n > 0)
 		return stream_send(x->s, x->chunk, (size_t)n, GUEST_NEVER, NULL);

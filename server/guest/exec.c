@@ -64,8 +64,7 @@ static int take_output(struct run *x, struct buf *tmp, struct err *err)
 
 static int feed(struct run *x, uint64_t deadline, struct err *err)
 {
-	size_t n = MIN(x->req->stdin_len - x->stdin_off,
-	               MIN((size_t)stream_credit(x->s), GUEST_CHUNK));
+	size_t n = stream_room(x->s, x->req->stdin_len - x->stdin_off);
 	int r = 0;
 
 	if (n)

@@ -29,7 +29,7 @@ int guest_write_file(struct guest *g, const char *user, const char *path, uint32
 			return ev;
 		if (ev & STREAM_DONE) /* before the end: the guest could not write it */
 			break;
-		k = source(ctx, chunk, MIN(GUEST_CHUNK, stream_credit(s)));
+		k = source(ctx, chunk, stream_room(s, GUEST_CHUNK));
 		if (k < 0)
 			return err_set(err, (int)k, "the caller cancelled writing '%s'", path);
 		if (k == 0) {

@@ -116,7 +116,7 @@ ssize_t guest_flow_read(struct guest_flow *f, int *ret_chan, uint8_t *p, size_t 
 
 ssize_t guest_flow_feed(struct guest_flow *f, const uint8_t *p, size_t n, struct err *err)
 {
-	size_t k = MIN(n, MIN((size_t)stream_credit(f->s), GUEST_CHUNK));
+	size_t k = stream_room(f->s, n);
 	int r;
 
 	if (!k || state(f, NULL) < 0)
@@ -141,7 +141,7 @@ int guest_flow_write(struct guest_flow *f, const uint8_t *p, size_t n, uint64_t 
 			return ev;
 		if (ev & STREAM_DONE)
 			return -ENODATA;
-		k = MIN(n, MIN((size_t)stream_credit(f->s), GUEST_CHUNK));
+		k = stream_room(f->s, n);
 		r = stream_send(f->s, p, k, deadline_ms, err);
 		if (r < 0)
 			return r;

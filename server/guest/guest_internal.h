@@ -116,6 +116,9 @@ void stream_take(struct stream *s, int chan, struct buf *b);
 /* Tells the guest that n taken bytes are dealt with. */
 int stream_consumed(struct stream *s, int chan, size_t n, struct err *err);
 uint32_t stream_credit(struct stream *s);
+/* Bytes of max that can be sent now, at most a chunk. Credit grows while one looks: it is read
+ * once. */
+size_t stream_room(struct stream *s, size_t max);
 /* n must not exceed the credit. */
 int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err);
 int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);

@@ -273,7 +273,7 @@ int guest_pty_fd(const struct guest_pty *t)
 
 ssize_t guest_pty_write(struct guest_pty *t, const void *p, size_t n, struct err *err)
 {
-	size_t k = MIN(n, MIN((size_t)stream_credit(t->s), (size_t)GUEST_CHUNK));
+	size_t k = stream_room(t->s, n);
 	int r;
 
 	if (!k)

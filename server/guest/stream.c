@@ -222,6 +222,13 @@ uint32_t stream_credit(struct stream *s)
 	return s->tx_credit;
 }
 
+size_t stream_room(struct stream *s, size_t max)
+{
+	size_t credit = stream_credit(s), n = MIN(max, GUEST_CHUNK);
+
+	return MIN(n, credit);
+}
+
 int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err)
 {
 	pthread_mutex_lock(&s->g->lock);

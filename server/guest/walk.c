@@ -79,7 +79,8 @@ static int fill(struct guest_walk *w, struct err *err)
 	size_t n;
 	int ev, r;
 
-	memmove(w->have.p, w->have.p + w->at, w->have.len - w->at);
+	if (w->at)
+		memmove(w->have.p, w->have.p + w->at, w->have.len - w->at);
 	w->have.len -= w->at;
 	w->at = 0;
 	ev = stream_wait(w->s, STREAM_DATA | STREAM_DONE, w->deadline, err);
