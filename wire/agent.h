@@ -421,3 +421,6 @@ int agent_term_read_get(struct rd *c, const char **ret_name, const char **ret_us
 /* Text with its NUL on the wire, so that the decoder can point at it. */
 void agent_text_put(struct buf *b, const char *s);
 int agent_text_get(struct rd *c, size_t max_with_nul, const char **ret);
+/* Variables K=V, at most max of them; K is not empty. */
+void agent_env_put(struct buf *b, const char *const *env, uint16_t n);
+int agent_env_get(struct rd *c, size_t max, const char **ret, uint16_t *ret_n);

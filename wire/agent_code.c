@@ -152,27 +152,16 @@ void agent_code_create_put(struct buf *b, const struct agent_code_create *m)
 	buf_put_u8(b, m->language);
 	agent_text_put(b, m->user);
 	agent_text_put(b, m->cwd);
-	buf_put_u16(b, m->n_env);
-	for (unsigned i = 0; i < m->n_env; i++)
-		agent_text_put(b, m->env[i]);
+	agent_env_put(b, m->env, m->n_env);
 }
 
 int agent_code_create_get(struct rd *c, struct agent_code_create *ret)
 {
 	if (rd_u8(c, &ret->language) < 0 || agent_text_get(c, AGENT_USER_MAX, &ret->user) < 0 ||
-	    agent_text_get(c, AGENT_CODE_CWD_MAX, &ret->cwd) < 0 || rd_u16(c, &ret->n_env) < 0)
-		return -EBADMSG;
-	if (!ret->language || ret->language >= AGENT_LANG_END || ret->n_env > AGENT_CODE_ENV_MAX)
+	    agent_text_get(c, AGENT_CODE_CWD_MAX, &ret->cwd) < 0 || !ret->language ||
+	    ret->language >= AGENT_LANG_END ||
+	    agent_env_get(c, AGENT_CODE_ENV_MAX, ret->env, &ret->n_env) < 0)
 		return bad(c);
-	for (unsigned i = 0; i < ret->n_env; i++) {
-		const char *eq;
-
-		if (agent_text_get(c, AGENT_ENV_BYTES, &ret->env[i]) < 0)
-			return -EBADMSG;
-		eq = strchr(ret->env[i], '=');
-		if (!eq || eq == ret->env[i])
-			return bad(c);
-	}
 	return rd_end(c);
 }
 

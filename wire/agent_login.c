@@ -15,25 +15,18 @@ void agent_login_req_put(struct buf *b, const struct agent_login_req *m)
 	agent_text_put(b, m->command);
 	buf_put_u16(b, m->cols);
 	buf_put_u16(b, m->rows);
-	buf_put_u16(b, m->n_env);
-	for (uint16_t i = 0; i < m->n_env; i++)
-		agent_text_put(b, m->env[i]);
+	agent_env_put(b, m->env, m->n_env);
 }
 
 int agent_login_req_get(struct rd *c, struct agent_login_req *ret)
 {
 	if (agent_text_get(c, AGENT_USER_MAX, &ret->user) < 0 ||
 	    agent_text_get(c, AGENT_COMMAND_MAX, &ret->command) < 0 || rd_u16(c, &ret->cols) < 0 ||
-	    rd_u16(c, &ret->rows) < 0 || rd_u16(c, &ret->n_env) < 0 || ret->n_env > AGENT_LOGIN_ENV)
+	    rd_u16(c, &ret->rows) < 0 ||
+	    agent_env_get(c, AGENT_LOGIN_ENV, ret->env, &ret->n_env) < 0)
 		return -EBADMSG;
 	if ((ret->cols || ret->rows) && !agent_pty_size_valid(ret->cols, ret->rows))
 		return -EBADMSG;
-	for (uint16_t i = 0; i < ret->n_env; i++) {
-		if (agent_text_get(c, AGENT_ENV_BYTES, &ret->env[i]) < 0)
-			return -EBADMSG;
-		if (!strchr(ret->env[i], '=') || ret->env[i][0] == '=')
-			return -EBADMSG;
-	}
 	return rd_end(c);
 }
 

@@ -107,6 +107,26 @@ int agent_ready_get(const uint8_t *p, size_t n, uint8_t *ret_why)
 	return rd_u8(&c, ret_why) < 0 ? -EBADMSG : rd_end(&c);
 }
 
+void agent_env_put(struct buf *b, const char *const *env, uint16_t n)
+{
+	buf_put_u16(b, n);
+	for (unsigned i = 0; i < n; i++)
+		agent_text_put(b, env[i]);
+}
+
+int agent_env_get(struct rd *c, size_t max, const char **ret, uint16_t *ret_n)
+{
+	if (rd_u16(c, ret_n) < 0 || *ret_n > max)
+		return -EBADMSG;
+	for (unsigned i = 0; i < *ret_n; i++) {
+		if (agent_text_get(c, AGENT_ENV_BYTES, &ret[i]) < 0)
+			return -EBADMSG;
+		if (!strchr(ret[i], '=') || ret[i][0] == '=')
+			return -EBADMSG;
+	}
+	return 0;
+}
+
 void agent_exec_req_put(struct buf *b, const struct agent_exec_req *m)
 {
 	agent_text_put(b, m->command);
@@ -114,9 +134,7 @@ void agent_exec_req_put(struct buf *b, const struct agent_exec_req *m)
 	agent_text_put(b, m->cwd);
 	buf_put_u32(b, m->timeout_ms);
 	buf_put_u8(b, m->with_stdin);
-	buf_put_u16(b, m->n_env);
-	for (unsigned i = 0; i < m->n_env; i++)
-		agent_text_put(b, m->env[i]);
+	agent_env_put(b, m->env, m->n_env);
 }
 
 int agent_exec_req_get(struct rd *c, struct agent_exec_req *ret)
@@ -124,19 +142,9 @@ int agent_exec_req_get(struct rd *c, struct agent_exec_req *ret)
 	if (agent_text_get(c, AGENT_COMMAND_MAX, &ret->command) < 0 ||
 	    agent_text_get(c, AGENT_USER_MAX, &ret->user) < 0 ||
 	    agent_text_get(c, AGENT_PATH_MAX, &ret->cwd) < 0 || rd_u32(c, &ret->timeout_ms) < 0 ||
-	    flag_get(c, &ret->with_stdin) < 0 || rd_u16(c, &ret->n_env) < 0)
+	    flag_get(c, &ret->with_stdin) < 0 ||
+	    agent_env_get(c, AGENT_ENV_MAX, ret->env, &ret->n_env) < 0)
 		return -EBADMSG;
-	if (ret->n_env > AGENT_ENV_MAX)
-		return -EBADMSG;
-	for (unsigned i = 0; i < ret->n_env; i++) {
-		const char *eq;
-
-		if (agent_text_get(c, AGENT_ENV_BYTES, &ret->env[i]) < 0)
-			return -EBADMSG;
-		eq = strchr(ret->env[i], '=');
-		if (!eq || eq == ret->env[i])
-			return -EBADMSG;
-	}
 	return rd_end(c);
 }
 

@@ -45,9 +45,7 @@ void agent_pty_open_put(struct buf *b, const struct agent_pty_open *m)
 	agent_text_put(b, m->exec);
 	buf_put_u16(b, m->cols);
 	buf_put_u16(b, m->rows);
-	buf_put_u16(b, m->n_env);
-	for (uint16_t i = 0; i < m->n_env; i++)
-		agent_text_put(b, m->env[i]);
+	agent_env_put(b, m->env, m->n_env);
 }
 
 int agent_pty_open_get(struct rd *c, struct agent_pty_open *ret)
@@ -56,15 +54,9 @@ int agent_pty_open_get(struct rd *c, struct agent_pty_open *ret)
 	    agent_text_get(c, AGENT_USER_MAX, &ret->user) < 0 ||
 	    agent_text_get(c, AGENT_PATH_MAX, &ret->cwd) < 0 ||
 	    agent_text_get(c, AGENT_COMMAND_MAX, &ret->exec) < 0 ||
-	    size_get(c, &ret->cols, &ret->rows) < 0 || rd_u16(c, &ret->n_env) < 0 ||
-	    ret->n_env > AGENT_ENV_MAX)
+	    size_get(c, &ret->cols, &ret->rows) < 0 ||
+	    agent_env_get(c, AGENT_ENV_MAX, ret->env, &ret->n_env) < 0)
 		return -EBADMSG;
-	for (uint16_t i = 0; i < ret->n_env; i++) {
-		if (agent_text_get(c, AGENT_ENV_BYTES, &ret->env[i]) < 0)
-			return -EBADMSG;
-		if (!strchr(ret->env[i], '=') || ret->env[i][0] == '=')
-			return -EBADMSG;
-	}
 	return rd_end(c);
 }
 

@@ -97,27 +97,10 @@ int step_read(struct run *run, const char *script, const char *const *env, size_
 	return *ret ? res.exit_code : err_set(err, -ENOMEM, "build: out of memory");
 }
 
-struct bytes {
-	const uint8_t *p;
-	size_t left;
-};
-
-static ssize_t read_bytes(void *ctx, uint8_t *p, size_t n)
-{
-	struct bytes *b = ctx;
-	size_t k = MIN(n, b->left);
-
-	if (k)
-		memcpy(p, b->p, k);
-	b->p += k;
-	b->left -= k;
-	return (ssize_t)k;
-}
-
 int step_write(struct run *run, const char *path, uint32_t mode, const void *p, size_t n,
                struct err *err)
 {
-	struct bytes b = { p, n };
+	struct guest_bytes b = { p, n };
 	autofree char *dir = strdup(path);
 	char *slash = dir ? strrchr(dir, '/') : NULL;
 	int left = deadline_left(run->deadline_ms), r = 0;
@@ -130,7 +113,7 @@ int step_write(struct run *run, const char *path, uint32_t mode, const void *p, 
 	if (*dir)
 		r = guest_mkdir(run->guest, NULL, dir, 0755, /* parents= */ true, err);
 	if (r == 0)
-		r = guest_write_file(run->guest, NULL, path, mode, read_bytes, &b,
+		r = guest_write_file(run->guest, NULL, path, mode, guest_bytes_source, &b,
 		                     deadline_in((unsigned)MIN(left, FILE_MS)), err);
 	if (r < 0) {
 		run->setup_failed = true;

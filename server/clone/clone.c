@@ -39,23 +39,6 @@ const char clone_script[] =
         "fi\n"
         "git -C \"$DEST\" log -1 --format='%H %s'\n";
 
-struct bytes {
-	const char *p;
-	size_t left;
-};
-
-static ssize_t read_bytes(void *ctx, uint8_t *p, size_t n)
-{
-	struct bytes *b = ctx;
-	size_t k = MIN(n, b->left);
-
-	if (k)
-		memcpy(p, b->p, k);
-	b->p += k;
-	b->left -= k;
-	return (ssize_t)k;
-}
-
 static ssize_t read_fd(void *ctx, uint8_t *p, size_t n)
 {
 	ssize_t k = read(*(int *)ctx, p, n);
@@ -79,10 +62,11 @@ int clone_put(struct repos *g, struct guest *guest, const struct store_repo *r,
 		return rc;
 	rc = guest_write_file(guest, NULL, ret->bundle, 0600, read_fd, &fd, deadline_ms, err);
 	if (rc == 0 && shallow) {
-		struct bytes b = { shallow, strlen(shallow) };
+		struct guest_bytes b = { shallow, strlen(shallow) };
 
 		snprintf(path, sizeof(path), "%s.shallow", ret->bundle);
-		rc = guest_write_file(guest, NULL, path, 0600, read_bytes, &b, deadline_ms, err);
+		rc = guest_write_file(guest, NULL, path, 0600, guest_bytes_source, &b, deadline_ms,
+		                      err);
 	}
 	return rc < 0 ? err_wrap(err, "put the repository into the VM") : 0;
 }

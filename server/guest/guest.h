@@ -119,6 +119,11 @@ int guest_read_file(struct guest *g, const char *user, const char *path, uint64_
 /* source fills up to n bytes: count, 0 at the end, < 0 to cancel. Written to a temp file, renamed
  * at the end. */
 typedef ssize_t (*guest_source_fn)(void *ctx, uint8_t *p, size_t n);
+struct guest_bytes { /* borrowed bytes in memory; as a source they go by */
+	const void *p;
+	size_t left;
+};
+ssize_t guest_bytes_source(void *ctx, uint8_t *p, size_t n); /* ctx: struct guest_bytes */
 int guest_write_file(struct guest *g, const char *user, const char *path, uint32_t mode,
                      guest_source_fn source, void *ctx, uint64_t deadline_ms, struct err *err);
 int guest_list_dir(struct guest *g, const char *user, const char *path, struct guest_dirent **ret,

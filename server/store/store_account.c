@@ -42,23 +42,6 @@ int run_text(struct store *s, const char *sql, const char *const *args, size_t n
 	return query_run(&q, err);
 }
 
-static int count_text(struct store *s, const char *sql, const char *arg, struct err *err)
-{
-	autoquery struct query q = { 0 };
-	int64_t n;
-	int r = query_begin(&q, s, sql, err);
-
-	if (r < 0)
-		return r;
-	if (arg)
-		query_bind_text(&q, arg);
-	if ((r = query_step(&q, err)) < 0)
-		return r;
-	n = query_read_i64(&q, 0, INT32_MAX);
-	r = query_read_end(&q, err);
-	return r < 0 ? r : (int)n;
-}
-
 int store_account_create(struct store *s, const char *account, const char *name, struct err *err)
 {
 	struct store_account a = { .created_ms = clock_wall_ms(),
@@ -72,7 +55,7 @@ int store_account_create(struct store *s, const char *account, const char *name,
 	snprintf(a.id, sizeof(a.id), "%s", account);
 	snprintf(a.name, sizeof(a.name), "%s", name);
 	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = count_text(s, "SELECT COUNT(*) FROM accounts", NULL, err)) < 0)
+	    (r = query_count(s, "SELECT COUNT(*) FROM accounts", NULL, err)) < 0)
 		return r;
 	a.admin = r == 0;
 	if ((r = row_insert(s, &account_table, &a, err)) < 0)
@@ -147,11 +130,11 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 	int r, vms = 0, snaps = 0, repos = 0;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &account_table, id, &row, err)) < 0 ||
-	    (vms = count_text(s, "SELECT COUNT(*) FROM vms WHERE account = $1", id, err)) < 0 ||
-	    (snaps = count_text(s,
-	                        "SELECT COUNT(*) FROM snapshots WHERE account = $1 AND deleted = 0",
-	                        id, err)) < 0 ||
-	    (repos = count_text(s, "SELECT COUNT(*) FROM git_repos WHERE account = $1", id, err)) <
+	    (vms = query_count(s, "SELECT COUNT(*) FROM vms WHERE account = $1", id, err)) < 0 ||
+	    (snaps = query_count(
+	             s, "SELECT COUNT(*) FROM snapshots WHERE account = $1 AND deleted = 0", id,
+	             err)) < 0 ||
+	    (repos = query_count(s, "SELECT COUNT(*) FROM git_repos WHERE account = $1", id, err)) <
 	            0)
 		return MIN(MIN(r, repos), MIN(vms, snaps));
 	if (vms || snaps || repos)
@@ -170,6 +153,6 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 int store_snapshot_count(struct store *s, const char *account, struct err *err)
 {
 	LOCK_SCOPE(&s->lock);
-	return count_text(s, "SELECT COUNT(*) FROM snapshots WHERE account = $1 AND deleted = 0",
-	                  account, err);
+	return query_count(s, "SELECT COUNT(*) FROM snapshots WHERE account = $1 AND deleted = 0",
+	                   account, err);
 }

@@ -64,23 +64,6 @@ static const struct table mapping_table = {
 	.noun = "mapping",
 };
 
-/* Of those rows that a text parameter or two choose. */
-static int count(struct store *s, const char *sql, const char *arg, struct err *err)
-{
-	autoquery struct query q = { 0 };
-	int64_t n;
-	int r = query_begin(&q, s, sql, err);
-
-	if (r < 0)
-		return r;
-	query_bind_text(&q, arg);
-	if ((r = query_step(&q, err)) < 0)
-		return r;
-	n = query_read_i64(&q, 0, INT32_MAX);
-	r = query_read_end(&q, err);
-	return r < 0 ? r : (int)n;
-}
-
 static int too_many(const char *what, struct err *err)
 {
 	err_tag(err, -EDQUOT, "LIMIT_EXCEEDED", "an account has at most %d %s", DOMAINS_PER_ACCOUNT,
@@ -119,8 +102,8 @@ int store_verification_add(struct store *s, const struct store_verification *v,
 		return r;
 	if (verification_find(s, v->account, v->domain, ret, &none) == 0)
 		return 0;
-	r = count(s, "SELECT COUNT(*) FROM domain_verifications WHERE account = $1", v->account,
-	          err);
+	r = query_count(s, "SELECT COUNT(*) FROM domain_verifications WHERE account = $1",
+	                v->account, err);
 	if (r >= DOMAINS_PER_ACCOUNT)
 		return too_many("verifications", err);
 	if (r < 0 || (r = row_insert(s, &verification_table, v, err)) < 0)
@@ -277,8 +260,8 @@ int store_mapping_put(struct store *s, const struct store_mapping *m, struct sto
 		row.created_ms = old.created_ms;
 		r = row_update(s, &mapping_table, &row, err);
 	} else {
-		r = count(s, "SELECT COUNT(*) FROM domain_mappings WHERE account = $1", m->account,
-		          err);
+		r = query_count(s, "SELECT COUNT(*) FROM domain_mappings WHERE account = $1",
+		                m->account, err);
 		if (r >= DOMAINS_PER_ACCOUNT)
 			return too_many("mappings", err);
 		if (r >= 0)

@@ -54,6 +54,8 @@ void query_bind_double(struct query *q, double v);
 int query_step(struct query *q, struct err *err);
 /* For statements without rows: number of rows changed, or -errno. */
 int query_run(struct query *q, struct err *err);
+/* The one number that the statement selects; arg: its text parameter, or NULL. */
+int query_count(struct store *s, const char *sql, const char *arg, struct err *err);
 /* Next column of the row. A value that does not fit makes query_read_end() fail. */
 void query_read_text(struct query *q, char *dst, size_t size); /* NULL reads as "" */
 char *query_read_strdup(struct query *q);                      /* the caller's; NULL reads as "" */

@@ -246,3 +246,20 @@ void tx_end(struct tx *t)
 	pthread_mutex_unlock(&t->s->lock);
 	t->s = NULL;
 }
+
+int query_count(struct store *s, const char *sql, const char *arg, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int64_t n;
+	int r = query_begin(&q, s, sql, err);
+
+	if (r < 0)
+		return r;
+	if (arg)
+		query_bind_text(&q, arg);
+	if ((r = query_step(&q, err)) < 0)
+		return r;
+	n = query_read_i64(&q, 0, INT32_MAX);
+	r = query_read_end(&q, err);
+	return r < 0 ? r : (int)n;
+}

@@ -3,7 +3,9 @@
 import os
 import re
 import signal
+import socket
 import subprocess
+import threading
 
 
 def crc32c(data):
@@ -130,3 +132,28 @@ def named(tag):
             if tag in f.read():
                 found.append(f"address block {name}")
     return found
+
+
+# ---- what guests may try to reach ----
+
+class Listener:
+    """Accepts on all addresses of this host, says hi, and remembers who came."""
+
+    def __init__(self):
+        self.seen = []
+        self.sock = socket.create_server(("0.0.0.0", 0))
+        self.port = self.sock.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                c, peer = self.sock.accept()
+            except OSError:
+                return
+            self.seen.append(peer[0])
+            c.sendall(b"hi")
+            c.close()
+
+    def close(self):
+        self.sock.close()

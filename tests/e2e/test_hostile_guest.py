@@ -4,8 +4,6 @@
 What must not be reached is there and would answer. ARP and addresses inside a VPC are in test_vpc.py.
 """
 import re
-import socket
-import threading
 
 import host
 from case import Case, limit, wait_for
@@ -15,32 +13,13 @@ ONE = f"{NET}.10"
 KNOCK = "timeout 6 bash -c 'exec 3<>/dev/tcp/{}/{} && echo in' 2>&1"
 
 
-class Catcher:
-    """Accepts on all addresses of the host and remembers from whom."""
-
-    def __init__(self):
-        self.seen = []
-        self.sock = socket.create_server(("0.0.0.0", 0))
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while True:
-            try:
-                c, peer = self.sock.accept()
-            except OSError:
-                return
-            self.seen.append(peer[0])
-            c.close()
-
-
 class HostileGuest(Case):
     limit_s = 150
 
     @classmethod
     def setUpClass(cls):
         cls.world = World()
-        cls.catcher = Catcher()
+        cls.catcher = host.Listener()
         try:
             cls.world.open()
             cls.server_env = {"PANDO_RESOLVER": DNS}

@@ -9,7 +9,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import urllib.parse
 import urllib.request
 
@@ -30,29 +29,6 @@ def mirror():
         if uri.startswith("http://") and release:
             return f"{uri.rstrip('/')}/dists/{release}/Release"
     return None
-
-
-class Listener:
-    """Accepts on all addresses of this host, says hi, and remembers who came."""
-
-    def __init__(self):
-        self.seen = []
-        self.sock = socket.create_server(("0.0.0.0", 0))
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self):
-        while True:
-            try:
-                c, peer = self.sock.accept()
-            except OSError:
-                return
-            self.seen.append(peer[0])
-            c.sendall(b"hi")
-            c.close()
-
-    def close(self):
-        self.sock.close()
 
 
 # the same, as a program for another namespace
@@ -177,7 +153,7 @@ class Network(Case):
 
     @limit(180)
     def test_not_the_hosts_services(self):
-        listener = Listener()
+        listener = host.Listener()
         try:
             addresses = {"10.0.0.1", *re.findall(r"inet (\d+\.\d+\.\d+\.\d+)/", host.output("ip", "-o", "-4", "addr"))}
             addresses -= {"127.0.0.1"}

@@ -6,16 +6,15 @@ Python's checks need IPython and matplotlib on this host, and are skipped withou
 """
 import json
 import os
-import signal
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from code_checks import CodeChecks  # noqa: E402
+from served import Served  # noqa: E402
 
 SERVE, AGENT, KERNELS = sys.argv[1:4]
-LIMIT_S = 120
 NEEDS = {"python": ["/usr/bin/python3", "-c", "import IPython, matplotlib_inline, matplotlib"],
          "javascript": ["/usr/bin/node", "-e", "0"]}
 
@@ -27,39 +26,19 @@ def runs(argv):
         return False
 
 
-class Code(CodeChecks, unittest.TestCase):
+class Code(Served, CodeChecks, unittest.TestCase):
+    limit_s = 120
+
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("acting as other users needs root")
         cls.has = {language: runs(argv) for language, argv in NEEDS.items()}
-        cls.proc = subprocess.Popen([SERVE, AGENT, KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        port, cls.key, cls.dir = cls.proc.stdout.readline().split()
-        cls.port = int(port)
+        cls.serve(SERVE, AGENT, KERNELS)
         cls.vm = ""
         cls.vm = cls.request(cls, "POST", "/v1/vms", {})[1]["id"]
         if cls.has["python"] and cls.has["javascript"]:
             cls.command("warm")
-
-    @classmethod
-    def command(cls, word):
-        cls.proc.stdin.write(word + "\n")
-        cls.proc.stdin.flush()
-        answer = cls.proc.stdout.readline()
-        assert answer == "ok\n", answer
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.proc.stdin.close()
-        code = cls.proc.wait(60)
-        assert code == 0, f"the server ended with {code}"
-
-    def setUp(self):
-        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
-        signal.alarm(LIMIT_S)
-
-    def tearDown(self):
-        signal.alarm(0)
 
     def kernel(self, language):
         if not self.has.get({"js": "javascript"}.get(language, language), True):

@@ -8,40 +8,30 @@ import base64
 import http.client
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import unittest
 
+from served import Served
+
 SERVE, AGENT, KERNELS = sys.argv[1:4]
-LIMIT_S = 120
 BOTH = "application/json, text/event-stream"
 
 
-class Mcp(unittest.TestCase):
+class Mcp(Served, unittest.TestCase):
+    limit_s = 120
+
     @classmethod
     def setUpClass(cls):
-        cls.proc = subprocess.Popen([SERVE, AGENT, KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        port, cls.key, _ = cls.proc.stdout.readline().split()
-        cls.port = int(port)
+        cls.serve(SERVE, AGENT, KERNELS)
         cls.vm = cls.tool(cls, "vm_create")["structuredContent"]["id"]
         cls.tmp = tempfile.TemporaryDirectory()
 
     @classmethod
     def tearDownClass(cls):
         cls.tmp.cleanup()
-        cls.proc.stdin.close()
-        code = cls.proc.wait(60)
-        assert code == 0, f"the server ended with {code}"
-
-    def setUp(self):
-        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
-        signal.alarm(LIMIT_S)
-
-    def tearDown(self):
-        signal.alarm(0)
+        super().tearDownClass()
 
     def open(self, message, accept="application/json", session=None):
         """The connection and its reply, which may go on."""

@@ -2,41 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terminal sessions over the real agent, without a machine; usage: test_api_pty.py SERVE_AGENT AGENT [TEST...]"""
 import os
-import signal
-import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from pty_checks import PtyChecks  # noqa: E402
+from served import Served  # noqa: E402
 
 SERVE, AGENT = sys.argv[1:3]
-LIMIT_S = 120
 
 
-class Pty(PtyChecks, unittest.TestCase):
+class Pty(Served, PtyChecks, unittest.TestCase):
+    limit_s = 120
+
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("acting as other users needs root")
-        cls.proc = subprocess.Popen([SERVE, AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        port, cls.key, cls.dir = cls.proc.stdout.readline().split()
-        cls.port = int(port)
+        cls.serve(SERVE, AGENT)
         cls.vm = ""
         cls.vm = cls.ask(cls, "POST", "", {}, headers={"Authorization": f"Bearer {cls.key}"})[1]["id"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.proc.stdin.close()
-        code = cls.proc.wait(60)
-        assert code == 0, f"the server ended with {code}"
-
-    def setUp(self):
-        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
-        signal.alarm(LIMIT_S)
-
-    def tearDown(self):
-        signal.alarm(0)
 
     def test_ten_megabytes_a_second_and_a_slow_client(self):
         """One takes all of it, one a little now and then: the first misses nothing, nobody's memory grows."""

@@ -2,44 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python client over the real API and agent, without a machine; usage: test_client_python.py SERVE_AGENT AGENT [TEST...]"""
 import os
-import signal
-import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from client_checks import ClientChecks  # noqa: E402
 from pando import Sandbox, Transport  # noqa: E402  the path comes with client_checks
+from served import Served  # noqa: E402
 
 SERVE, AGENT = sys.argv[1:3]
 KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../agent/kernels")
-LIMIT_S = 120
 
 
-class Client(ClientChecks, unittest.TestCase):
+class Client(Served, ClientChecks, unittest.TestCase):
+    limit_s = 120
+
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("acting as other users needs root")
-        cls.proc = subprocess.Popen([SERVE, AGENT, KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        port, key, cls.dir = cls.proc.stdout.readline().split()
-        cls.transport = Transport(f"http://127.0.0.1:{port}", key)
+        cls.serve(SERVE, AGENT, KERNELS)
+        cls.transport = Transport(f"http://127.0.0.1:{cls.port}", cls.key)
         cls.sb = Sandbox.create(transport=cls.transport, name="client", idle_timeout=None)
 
     @classmethod
     def tearDownClass(cls):
         cls.transport.close()
-        cls.proc.stdin.close()
-        code = cls.proc.wait(60)
-        cls.proc.stdout.close()
-        assert code == 0, f"the server ended with {code}"
-
-    def setUp(self):
-        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
-        signal.alarm(LIMIT_S)
-
-    def tearDown(self):
-        signal.alarm(0)
+        super().tearDownClass()
 
     def test_bash_cells(self):
         said = []
