@@ -18,9 +18,11 @@
 #include "base/io.h"
 #include "tests/agent/util.h"
 
-/* The shell reads its own status: to a child, it may still be in the middle of the fork. */
+/* The shell reads its own status and lists its own descriptors: to a child, it may still be in the
+ * middle of the fork. */
 #define LOOK                                                                                       \
-	"env | sort | grep -v ^_=; pwd; umask; ulimit -n; ls /proc/$$/fd | wc -l; echo $0 $# $-; " \
+	"env | sort | grep -v ^_=; pwd; umask; ulimit -n; echo $0 $# $-; for f in /proc/$$/fd/*; " \
+	"do echo fd ${f##*/}; done; "                                                              \
 	"readlink /proc/$$/exe /proc/$$/fd/0; cut -d' ' -f5,6,7 /proc/$$/stat | sed s/$$/self/g; " \
 	"while read -r k v; do case $k in Sig[BIC]*|Cap*|NoNew*|Uid:|Gid:|Groups:) "               \
 	"echo $k $v;; esac; done </proc/self/status"
