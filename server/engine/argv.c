@@ -147,8 +147,7 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 	 * A guest that was booted without it never announces itself after a thaw: its slot knows no
 	 * other. One of before, or frozen by an older server, may have it: a thaw allows both.
 	 */
-	add(&a,
-	    "virtio-net-pci,id=nic,netdev=net,mac=" GUEST_MAC ",disable-legacy=on,rombar=0%s",
+	add(&a, "virtio-net-pci,id=nic,netdev=net,mac=" GUEST_MAC ",disable-legacy=on,rombar=0%s",
 	    s->thaw ? "" : ",guest_announce=off");
 	if (s->fd_kernel >= 0) {
 		add(&a, "-kernel");

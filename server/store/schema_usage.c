@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schema_usage.c - what a machine had taken before it was handed to its VM; VMs that are made anew */
+/* schema_usage.c - what a machine had taken before it was handed to its VM; VMs that are made anew
+ */
 #include "store/store_internal.h"
 
 const char migration_usage[] =
