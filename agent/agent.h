@@ -185,7 +185,6 @@ struct agent {
 	const char *test_root;               /* NULL: the real machine. Else see --help */
 	uint64_t nofile_soft, nofile_hard;   /* limits to give back to children */
 	struct ready ready;
-	unsigned eager; /* turns for which it is still first in line; see eager.c */
 	bool reset_oom; /* the agent is protected from the OOM killer, its children are not */
 };
 
@@ -203,11 +202,6 @@ void port_drop_queue(struct agent *a);
 /* hello.c */
 void hello_ready(struct agent *a, uint8_t why);
 bool hello_receive(struct agent *a, const struct agent_frame *f); /* false: not a HELLO at all */
-
-/* eager.c */
-void eager_begin(struct agent *a);
-void eager_last(struct agent *a); /* this turn is the last */
-void eager_turn(struct agent *a);
 
 /* identity.c: all steps in order; the first failure ends it. */
 void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack);

@@ -28,8 +28,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/timex.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,7 +37,6 @@
 #include "base/log.h"
 
 #define NS_PER_S 1000000000u
-#define SLEW_MAX_NS 150000000 /* made up within minutes, at the kernel's 0.5 ms per second */
 
 int identity_record(struct agent *a, const char *fmt, ...)
 {
@@ -75,20 +72,6 @@ static int step_entropy(struct agent *a, const struct agent_hello *h)
 	return r;
 }
 
-/* A step wakes everybody who waits for a time of day; a little is made up on the way. */
-static bool slew(uint64_t wall_ns)
-{
-	struct timex tx = { .modes = ADJ_OFFSET_SINGLESHOT };
-	struct timespec now;
-	int64_t off;
-
-	if (clock_gettime(CLOCK_REALTIME, &now) < 0)
-		return false;
-	off = (int64_t)(wall_ns - ((uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec));
-	tx.offset = (long)(off / 1000);
-	return off > -SLEW_MAX_NS && off < SLEW_MAX_NS && adjtimex(&tx) >= 0;
-}
-
 int identity_clock(struct agent *a, uint64_t wall_ns)
 {
 	struct timespec ts = { .tv_sec = (time_t)(wall_ns / NS_PER_S),
@@ -96,8 +79,6 @@ int identity_clock(struct agent *a, uint64_t wall_ns)
 
 	if (a->test_root)
 		return identity_record(a, "clock %llu", (unsigned long long)wall_ns);
-	if (slew(wall_ns))
-		return 0;
 	return clock_settime(CLOCK_REALTIME, &ts) < 0 ? -errno : 0;
 }
 
@@ -121,15 +102,10 @@ static bool name_valid(const char *s)
 
 static int step_hostname(struct agent *a, const struct agent_hello *h)
 {
-	struct utsname now;
-
 	if (!name_valid(h->hostname))
 		return -EINVAL;
 	if (a->test_root)
 		return identity_record(a, "hostname %s", h->hostname);
-	/* The same as ever, after a resume: the journal need not hear of it. */
-	if (uname(&now) == 0 && !strcmp(now.nodename, h->hostname))
-		return 0;
 	return sethostname(h->hostname, strlen(h->hostname)) < 0 ? -errno : 0;
 }
 

@@ -127,7 +127,6 @@ static void run(struct agent *a)
 		code_run(a, now);
 		ready_tick(a, now);
 		port_flush(a);
-		eager_turn(a);
 		more |= !pump_idle(a) || !code_idle(a) || n == EVENTS_PER_TURN;
 	}
 }

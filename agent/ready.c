@@ -168,7 +168,6 @@ void ready_settle(struct agent *a, uint32_t id)
 	        a->ready.lib && !a->ready.waits ? stream_new(a, id, AGENT_OP_SETTLE) : NULL;
 
 	if (!s) {
-		eager_begin(a);
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
 		return;
 	}
@@ -185,10 +184,8 @@ static void settle_tick(struct agent *a, uint64_t now)
 		struct stream *s = a->slot[i];
 
 		if (s->op == AGENT_OP_SETTLE && s->id &&
-		    (a->ready.waits || a->ready.pid <= 0 || now >= s->kill_at)) {
-			eager_begin(a);
+		    (a->ready.waits || a->ready.pid <= 0 || now >= s->kill_at))
 			stream_result(a, s, 0, AGENT_TAG_NONE, "", NULL, 0);
-		}
 	}
 }
 

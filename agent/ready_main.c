@@ -10,7 +10,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -141,8 +140,7 @@ static int wait_then_main(int argc, char **argv, char **envp)
 		exec_account(&at, "", &who);
 	exec_prepare(&at, &req, &who, &image);
 	show();
-	sched_setscheduler(0, SCHED_OTHER, &(const struct sched_param){ 0 }); /* see eager.c */
-	close(READY_FD);                                                      /* it runs */
+	close(READY_FD); /* it runs */
 	environ = image.env;
 	return shell_main(3, image.argv, image.env);
 }

@@ -31,8 +31,6 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "too many streams are open");
 		return;
 	}
-	if (op != AGENT_OP_SETTLE && op != AGENT_OP_PING)
-		eager_last(a);
 	switch (op) {
 	case AGENT_OP_EXEC:
 	case AGENT_OP_PROC_RUN:

@@ -143,12 +143,7 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 		add(&a, "hubport,id=net,hubid=0");
 	}
 	add(&a, "-device");
-	/*
-	 * A guest that was booted without it never announces itself after a thaw: its slot knows no
-	 * other. One of before, or frozen by an older server, may have it: a thaw allows both.
-	 */
-	add(&a, "virtio-net-pci,id=nic,netdev=net,mac=" GUEST_MAC ",disable-legacy=on,rombar=0%s",
-	    s->thaw ? "" : ",guest_announce=off");
+	add(&a, "virtio-net-pci,id=nic,netdev=net,mac=" GUEST_MAC ",disable-legacy=on,rombar=0");
 	if (s->fd_kernel >= 0) {
 		add(&a, "-kernel");
 		add(&a, "/proc/self/fd/%d", s->fd_kernel);

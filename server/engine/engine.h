@@ -30,7 +30,6 @@ struct privc;
 
 #define ENGINE_CHAIN_MAX 24 /* layers of one kind below a machine; flattened long before */
 #define ENGINE_FLATTEN_AT 6 /* depth from which a chain is worth flattening */
-#define ENGINE_DEVICES "2"  /* changes with the devices a guest is booted with */
 #define ENGINE_VCPUS_MAX 8
 #define ENGINE_MEM_MIN_MB 512
 #define ENGINE_MEM_MAX_MB 8192

@@ -199,9 +199,9 @@ int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machin
 		            json_pack("{s:[{s:s,s:b}]}", "capabilities", "capability", "events",
 		                      "state", 1),
 		            deadline_in(QMP_STEP_MS), NULL, err);
-	/* Guests that were booted by an older server announce themselves to the network after a
-	 * thaw; once is enough. (Not at all ends QEMU 7.2 with a fault when such a guest powers
-	 * off.) */
+	/* The guest's word to the network that it moved is the first thing it does after a thaw;
+	 * its slot knows no other, so once is enough. (Not at all ends QEMU 7.2 with a fault when
+	 * the guest powers off.) */
 	if (r == 0 && !s->boot)
 		r = qmp_cmd(m->qmp, "migrate-set-parameters",
 		            json_pack("{s:i}", "announce-rounds", 1), deadline_in(QMP_STEP_MS),

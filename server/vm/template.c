@@ -45,8 +45,7 @@ static void make_key(struct vmm *m, char *text, size_t size)
 	uint64_t h = 0xcbf29ce484222325u;
 
 	snprintf(text, size,
-	         "image=%s qemu=%s machine=%s cpu=%s accel=%s tsc=%u vcpus=%u mem=%u cmdline=%s "
-	         "devices=" ENGINE_DEVICES,
+	         "image=%s qemu=%s machine=%s cpu=%s accel=%s tsc=%u vcpus=%u mem=%u cmdline=%s",
 	         image ? image + 1 : m->conf.image_dir, i->qemu_version, i->machine, i->cpu,
 	         accel_name(i->accel), i->tsc_mhz, m->conf.vcpus, m->conf.mem_mb, i->cmdline);
 	for (const char *p = text; *p; p++)
@@ -171,7 +170,6 @@ static int build(struct vmm *m, struct err *err)
 	if (r == 0) {
 		note(m, "building", "settled after %.1f s, freezing",
 		     (double)(clock_ms() - t0) / 1e3);
-		guest_settle(vm->guest, deadline_in(SETTLE_MS));
 		r = template_freeze(vm, &b, err);
 	}
 	set_template_vm(m, NULL);
