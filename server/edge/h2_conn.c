@@ -469,7 +469,7 @@ static bool write_frames(struct conn *c)
 {
 	bool moved = false;
 
-	while (c->out.len < EDGE_BUF) {
+	while (conn_unsent(c) < EDGE_BUF) {
 		const uint8_t *p;
 		ssize_t n = nghttp2_session_mem_send(c->h2->s, &p);
 
@@ -485,7 +485,7 @@ static bool read_frames(struct conn *c)
 	ssize_t n;
 	int r;
 
-	if (!c->io.readable || c->eof || c->closing)
+	if (c->eof || c->closing || !conn_readable(c))
 		return false;
 	r = conn_read(c);
 	if (r < 0) {
