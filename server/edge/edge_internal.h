@@ -163,7 +163,8 @@ struct up {
 	struct io io;
 	struct worker *w;
 	struct up *next, *prev; /* of the worker */
-	struct xchg *x;         /* NULL: waits in the pool */
+	struct up *pool_next, *pool_prev;
+	struct xchg *x; /* NULL: waits in the pool */
 	struct edge_target t;
 	struct ebuf in, out;
 	size_t scan;
@@ -206,6 +207,7 @@ struct worker {
 	struct conn *conns;
 	atomic_uint n_conns; /* with those that were handed over and not taken yet */
 	struct up *ups;
+	struct up *pool; /* those that wait, the last one used first */
 	unsigned n_pool;
 	struct xchg *waiting;
 	struct conn *again; /* had their turn, but have more to do */

@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -497,5 +498,12 @@ void edge_stats(struct edge *e, struct edge_stats *ret)
 		                    .requests = atomic_load(&e->requests),
 		                    .refused = atomic_load(&e->refused),
 		                    .woken = atomic_load(&e->woken),
-		                    .open = atomic_load(&e->open) };
+		                    .open = atomic_load(&e->open),
+		                    .fewest = UINT_MAX };
+	for (unsigned i = 0; i < e->n_workers; i++) {
+		unsigned n = atomic_load(&e->workers[i].n_conns);
+
+		ret->most = MAX(ret->most, n);
+		ret->fewest = MIN(ret->fewest, n);
+	}
 }

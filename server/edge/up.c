@@ -43,6 +43,35 @@ struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume)
 	return u;
 }
 
+static void pool_put(struct up *u)
+{
+	struct worker *w = u->w;
+
+	u->idle_ms = w->now ? w->now : 1;
+	u->pool_prev = NULL;
+	u->pool_next = w->pool;
+	if (w->pool)
+		w->pool->pool_prev = u;
+	w->pool = u;
+	w->n_pool++;
+}
+
+static void pool_remove(struct up *u)
+{
+	struct worker *w = u->w;
+
+	if (!u->idle_ms)
+		return;
+	u->idle_ms = 0;
+	if (u->pool_prev)
+		u->pool_prev->pool_next = u->pool_next;
+	else
+		w->pool = u->pool_next;
+	if (u->pool_next)
+		u->pool_next->pool_prev = u->pool_prev;
+	w->n_pool--;
+}
+
 void up_close(struct up *u)
 {
 	struct worker *w = u->w;
@@ -52,9 +81,8 @@ void up_close(struct up *u)
 	u->dead = true;
 	if (u->x)
 		u->x->up = NULL;
-	else
-		w->n_pool -= u->idle_ms != 0;
 	u->x = NULL;
+	pool_remove(u);
 	if (u->prev)
 		u->prev->next = u->next;
 	else
@@ -86,13 +114,11 @@ static bool same_target(const struct edge_target *a, const struct edge_target *b
 
 struct up *up_take(struct worker *w, const struct edge_target *t, unsigned max_idle_ms)
 {
-	for (struct up *u = w->ups; u; u = u->next) {
-		if (!u->idle_ms || u->x || !same_target(&u->t, t) ||
-		    w->now - u->idle_ms > max_idle_ms)
+	for (struct up *u = w->pool; u; u = u->pool_next) {
+		if (!same_target(&u->t, t) || w->now - u->idle_ms > max_idle_ms)
 			continue;
-		u->idle_ms = 0;
+		pool_remove(u);
 		u->reused = true;
-		w->n_pool--;
 		return u;
 	}
 	return NULL;
@@ -138,8 +164,7 @@ void up_release(struct up *u)
 	}
 	x->up = NULL;
 	u->x = NULL;
-	u->idle_ms = w->now ? w->now : 1;
-	w->n_pool++;
+	pool_put(u);
 }
 
 /* Anything that happens to a connection nobody uses ends it: an answer nobody asked for, too. */
