@@ -250,6 +250,9 @@ def main():
             bench, server = None, None
         api_health = api.run(record, a.wanted, a.rounds, work, build, say)
         health, api_size = health or api_health, api_health and api_health["defaultVm"]
+    except KeyboardInterrupt as e:
+        say(f"ended by {e or 'Ctrl-C'}; what was measured so far is written")
+        record.failures.append({"kind": "run", "why": f"ended by {e or 'Ctrl-C'}"})
     except Exception as e:
         record.failures.append({"kind": "run", "why": f"{type(e).__name__}: {e}"})
         traceback.print_exc()
@@ -259,7 +262,7 @@ def main():
                 part.close()
         shutil.rmtree(work, ignore_errors=True)
 
-    if not record.samples:
+    if not record.samples or not health:
         sys.exit("bench: nothing could be measured; the reason is above")
     run = {"date": begin.strftime("%Y-%m-%dT%H:%M:%SZ"), "accel": health["accel"], "accelWhy": health.get("accelWhy"),
            "rounds": a.rounds, "kinds": a.wanted, "source": source(), "machine": machine(), "vm": health["defaultVm"], "apiVm": api_size,
