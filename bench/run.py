@@ -160,7 +160,8 @@ def measure(bench, wanted, rounds):
         attempt(bench, "idle", kinds.idle, rounds)
     if "private" in wanted:
         say("private networks, the tunnel and the edge ...")
-        attempt(bench, "private", private.private, min(rounds, private.ROUNDS_MAX))
+        took = attempt(bench, "private", private.private, min(rounds, private.ROUNDS_MAX))
+        say(f"that took {took:.0f} s")
 
 
 def write_results(run, whole):
