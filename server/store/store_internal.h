@@ -175,6 +175,7 @@ extern const char migration_net[];     /* schema_net.c */
 extern const char migration_usage[];   /* schema_usage.c */
 extern const char migration_triggers[];
 extern const char migration_syncs[];
+extern const char migration_push[];
 
 /* ---- store_trigger.c ---- */
 /* With a repository that goes. */

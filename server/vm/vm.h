@@ -83,12 +83,12 @@ struct vm_info {
 	int64_t activity_threshold; /* bytes per check */
 	struct vm_persistence persistence;
 	uint32_t vcpus, mem_mb, disk_mb;
-	bool count_exec;      /* exec, files and terminals count as activity too */
-	struct vm_usage past; /* of the machines that ended */
-	struct vm_usage now;  /* of the one that runs, as last looked at */
+	bool count_exec;       /* exec, files and terminals count as activity too */
+	struct vm_usage past;  /* of the machines that ended */
+	struct vm_usage now;   /* of the one that runs, as last looked at */
 	struct vm_usage ahead; /* of that one, before it was handed to this VM */
-	int64_t machine_ms;   /* wall clock when it began; 0: none runs */
-	int64_t used_ms;      /* wall clock: when it last began or ceased to run */
+	int64_t machine_ms;    /* wall clock when it began; 0: none runs */
+	int64_t used_ms;       /* wall clock: when it last began or ceased to run */
 	uint64_t generation;
 	char build_id[ID_SIZE];     /* of the build it came from, or "" */
 	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths begin; "": / */
