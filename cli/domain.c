@@ -30,8 +30,8 @@ static const struct cli_col mapping_cols[] = {
 	{ "CREATED", "createdAt" },
 };
 static const struct cli_col record_cols[] = {
-	{ "NAME", "name" },         { "KIND", "kind" }, { "VALUE", "value" }, { "TTL", "ttl" },
-	{ "PRIORITY", "priority" }, { "ID", "id" },
+	{ "NAME", "name" }, { "KIND", "kind" },         { "VALUE", "value" },
+	{ "TTL", "ttl" },   { "PRIORITY", "priority" }, { "ID", "id" },
 };
 
 static int list_of(struct cli *c, char *path_consume, const struct cli_col *cols, size_t n)
@@ -206,7 +206,10 @@ static const struct cli_verb verbs[] = {
 	  verify,
 	  { { 0 } },
 	  .examples = "pando domain verify example.org" },
-	{ "complete", "DOMAIN", "look the record up; DOMAIN may be the verification's id", complete,
+	{ "complete",
+	  "DOMAIN",
+	  "look the record up; DOMAIN may be the verification's id",
+	  complete,
 	  { { 0 } } },
 	{ "cancel", "DOMAIN", "give a verification up", cancel, { { 0 } } },
 	{ "verifications", "", "those that are not complete", verifications, { { 0 } } },
@@ -215,9 +218,12 @@ static const struct cli_verb verbs[] = {
 	  "DOMAIN VM",
 	  "let a name lead to a port of a VM",
 	  map,
-	  { { "port", "PORT", "the VM's port; default 3000", 'p', CLI_NUMBER, .min = 1, .max = 65535 } },
-	  .about = "A name below the server's base domain or style.dev is free to take; any other must "
-	           "be at or below a verified domain. A name that is mapped already leads to the new "
+	  { { "port", "PORT", "the VM's port; default 3000", 'p', CLI_NUMBER, .min = 1,
+	      .max = 65535 } },
+	  .about = "A name below the server's base domain or style.dev is free to take; any other "
+	           "must "
+	           "be at or below a verified domain. A name that is mapped already leads to the "
+	           "new "
 	           "place.",
 	  .examples = "pando domain map my-app.style.dev web # port 3000 of the VM 'web'\n"
 	              "pando domain map app.example.org web -p 8080" },
@@ -227,7 +233,10 @@ static const struct cli_verb verbs[] = {
 	  "names and where they lead",
 	  mappings,
 	  { { "domain", "DOMAIN", "only this one" } } },
-	{ "wildcard", "DOMAIN", "get a certificate for all names below a verified domain", wildcard,
+	{ "wildcard",
+	  "DOMAIN",
+	  "get a certificate for all names below a verified domain",
+	  wildcard,
 	  { { 0 } } },
 	{ "records", "DOMAIN", "DNS records of a verified domain", records, { { 0 } } },
 	{ "record-add",
@@ -235,13 +244,19 @@ static const struct cli_verb verbs[] = {
 	  "add a DNS record: A, AAAA, CNAME, TXT, NS or MX",
 	  record_add,
 	  { { "ttl", "TIME", "how long resolvers may keep it: 300, 5m, 1h", .type = CLI_DURATION },
-	    { "priority", "N", "of an MX record; default 10", .type = CLI_NUMBER, .min = 0, .max = 65535 } },
+	    { "priority", "N", "of an MX record; default 10", .type = CLI_NUMBER, .min = 0,
+	      .max = 65535 } },
 	  .about = "NAME is relative to the domain; @ is the domain itself, * any name that has no "
 	           "records of its own. Records are served when the server has a name server "
 	           "(PANDO_DNS_LISTEN) and the domain is delegated to it.",
 	  .examples = "pando domain record-add example.org www A 192.0.2.7 --ttl 1h\n"
 	              "pando domain record-add example.org @ MX mail.example.org --priority 5" },
-	{ "record-delete", "DOMAIN RECORD", "delete a DNS record, by its id", record_delete, { { 0 } } },
+	{ "record-delete",
+	  "DOMAIN RECORD",
+	  "delete a DNS record, by its id",
+	  record_delete,
+	  { { 0 } } },
 };
-const struct cli_noun cli_domain = { "domain", "names: verify them, let them lead to VMs, DNS records",
-	                             verbs, ARRAY_SIZE(verbs) };
+const struct cli_noun cli_domain = { "domain",
+	                             "names: verify them, let them lead to VMs, DNS records", verbs,
+	                             ARRAY_SIZE(verbs) };

@@ -35,7 +35,7 @@ struct front {
 	const struct conf *conf; /* weak, these three */
 	struct store *store;
 	struct vmm *vmm;
-	struct zones *zones;     /* owned, from here on */
+	struct zones *zones; /* owned, from here on */
 	struct domains *domains;
 	struct certs *certs;
 	struct acme *acme;

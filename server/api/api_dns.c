@@ -2,9 +2,10 @@
 /*
  * api_dns.c - DNS records of verified domains
  *
- * The `freestyle` package cannot say which record it wants to delete: its query has "[object Object]"
- * in the record's place. Such a request is refused with a sentence that says so; what would have been
- * meant is not guessed. A record is named by id, by kind, name and value, or as JSON in `record`.
+ * The `freestyle` package cannot say which record it wants to delete: its query has "[object
+ * Object]" in the record's place. Such a request is refused with a sentence that says so; what
+ * would have been meant is not guessed. A record is named by id, by kind, name and value, or as
+ * JSON in `record`.
  */
 #include "api/api_dns.h"
 

@@ -4,11 +4,12 @@
  *
  * Theory of operation: the steps of RFC 1034 section 4.3.2 within one zone. A name that is given
  * away by NS records is referred to; a CNAME is followed as long as it stays in the zone; a name
- * that is not there may have a wildcard; what is not there at all is denied with the zone's SOA. SOA
- * and, unless the zone has NS records of its own, NS are made up here. "Any" gets one set of records
- * (RFC 8482). Names are written whole except the question's, which is pointed to. What does not fit
- * is left out altogether and the answer marked as cut short, so that the client asks again over
- * TCP; over UDP answers are small in any case: whoever forges a client's address shall gain little.
+ * that is not there may have a wildcard; what is not there at all is denied with the zone's SOA.
+ * SOA and, unless the zone has NS records of its own, NS are made up here. "Any" gets one set of
+ * records (RFC 8482). Names are written whole except the question's, which is pointed to. What does
+ * not fit is left out altogether and the answer marked as cut short, so that the client asks again
+ * over TCP; over UDP answers are small in any case: whoever forges a client's address shall gain
+ * little.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -48,7 +49,7 @@
 #define SOA_EXPIRE 604800u
 
 static const uint16_t types[RECORD_KIND_MAX] = {
-	[RECORD_A] = DNS_TYPE_A,  [RECORD_AAAA] = TYPE_AAAA, [RECORD_CNAME] = TYPE_CNAME,
+	[RECORD_A] = DNS_TYPE_A, [RECORD_AAAA] = TYPE_AAAA, [RECORD_CNAME] = TYPE_CNAME,
 	[RECORD_TXT] = TYPE_TXT, [RECORD_NS] = TYPE_NS,     [RECORD_MX] = TYPE_MX,
 };
 
@@ -205,8 +206,7 @@ static void refer(struct answer *a, const char *cut)
 	}
 }
 
-static size_t put_asked(struct answer *a, const char *owner, const char *rel,
-                        struct zone_node node)
+static size_t put_asked(struct answer *a, const char *owner, const char *rel, struct zone_node node)
 {
 	bool apex = strcmp(rel, "@") == 0;
 	uint16_t type = a->q->type;

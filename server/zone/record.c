@@ -47,8 +47,7 @@ static int labels(const char *text, bool star, char *ret, size_t size)
 
 /* "www", "www.example.org" and "www.example.org." are one name of example.org; so are "@" and "".
  */
-static int record_name(const char *domain, const char *text, char ret[DOMAIN_SIZE],
-                       struct err *err)
+static int record_name(const char *domain, const char *text, char ret[DOMAIN_SIZE], struct err *err)
 {
 	char name[DOMAIN_SIZE];
 	size_t d = strlen(domain), n;

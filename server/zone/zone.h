@@ -40,8 +40,8 @@ struct record_wish {
 int record_normal(const char *domain, const struct record_wish *w, struct store_record *ret,
                   struct err *err);
 /* domain: in normal form; -EACCES DOMAIN_OWNERSHIP_ERROR unless the account has verified it. */
-int zones_put(struct zones *z, const char *account, const char *domain,
-              const struct record_wish *w, struct store_record *ret, struct err *err);
+int zones_put(struct zones *z, const char *account, const char *domain, const struct record_wish *w,
+              struct store_record *ret, struct err *err);
 /* The id of the record with that kind, name and value; -EACCES RECORD_OWNERSHIP_ERROR. */
 int zones_find(struct zones *z, const char *account, const char *domain,
                const struct record_wish *w, char ret_id[ID_SIZE], struct err *err);

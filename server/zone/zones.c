@@ -3,8 +3,8 @@
  * zones.c - the zones in memory, and the sockets they are served on
  *
  * Theory of operation: every change goes to the store first, then the zone is read anew from it; a
- * change that touches many zones (domains that changed hands) reads all of them. Changes are made one
- * at a time, questions only hold the table for a moment. Sockets and their clients are the name
+ * change that touches many zones (domains that changed hands) reads all of them. Changes are made
+ * one at a time, questions only hold the table for a moment. Sockets and their clients are the name
  * forwarder's business (net/dns.h), which asks here instead of a resolver.
  */
 #include <errno.h>
@@ -178,8 +178,8 @@ int zones_reload(struct zones *t, struct err *err)
 
 /* ---- changes ---- */
 
-int zones_put(struct zones *t, const char *account, const char *domain,
-              const struct record_wish *w, struct store_record *ret, struct err *err)
+int zones_put(struct zones *t, const char *account, const char *domain, const struct record_wish *w,
+              struct store_record *ret, struct err *err)
 {
 	struct store_record rec = { .created_ms = clock_wall_ms() };
 	int r = record_normal(domain, w, &rec, err);
