@@ -9,7 +9,7 @@
 #include "cli/resolve.h"
 
 #define TXT_NAME "_freestyle_custom_hostname" /* where the code must stand */
-#define LIST_MAX 1000                         /* what an account can have */
+#define LIST_MAX "1000"                       /* what an account can have */
 
 static const struct cli_col domain_cols[] = {
 	{ "DOMAIN", "domain" },
@@ -93,7 +93,7 @@ static int verifications(struct cli *c, const struct cli_args *a)
 
 static int list(struct cli *c, const struct cli_args *a)
 {
-	return list_of(c, cli_path(c, "/domains/v1/domains?limit=%d", LIST_MAX), domain_cols,
+	return list_of(c, cli_path(c, "/domains/v1/domains?limit=" LIST_MAX), domain_cols,
 	               ARRAY_SIZE(domain_cols));
 }
 
@@ -142,7 +142,7 @@ static int unmap(struct cli *c, const struct cli_args *a)
 
 static int mappings(struct cli *c, const struct cli_args *a)
 {
-	char *path = cli_path(c, "/domains/v1/mappings?limit=%d", LIST_MAX);
+	char *path = cli_path(c, "/domains/v1/mappings?limit=" LIST_MAX);
 
 	cli_query(c, &path, "domain", a->opt[0]);
 	return list_of(c, path, mapping_cols, ARRAY_SIZE(mapping_cols));
