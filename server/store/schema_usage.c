@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schema_usage.c - what a machine had taken before it was handed to its VM; VMs that are made anew
- */
+/* schema_usage.c - what a machine had taken before it was handed to its VM */
 #include "store/store_internal.h"
 
 const char migration_usage[] =
@@ -8,7 +7,4 @@ const char migration_usage[] =
         "ALTER TABLE vms ADD COLUMN ahead_net_in BIGINT NOT NULL DEFAULT 0;"
         "ALTER TABLE vms ADD COLUMN ahead_net_out BIGINT NOT NULL DEFAULT 0;"
         "ALTER TABLE vms ADD COLUMN ahead_disk_read BIGINT NOT NULL DEFAULT 0;"
-        "ALTER TABLE vms ADD COLUMN ahead_disk_write BIGINT NOT NULL DEFAULT 0;"
-        "ALTER TABLE vms ADD COLUMN recreate BIGINT NOT NULL DEFAULT 0;"
-        "ALTER TABLE vms ADD COLUMN origin TEXT REFERENCES points (id);"
-        "CREATE INDEX vms_origin ON vms (origin);";
+        "ALTER TABLE vms ADD COLUMN ahead_disk_write BIGINT NOT NULL DEFAULT 0;";

@@ -144,8 +144,12 @@ struct vm_quota {
 #define VM_IDLE_DEFAULT 300 /* seconds without NIC traffic */
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err);
+/* As it is known: asks nobody, so that it may stand in front of every request. */
 int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
             struct err *err);
+/* With what it has used up to now, which others have to be asked for. */
+int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+                 struct err *err);
 /* Newest first. Caller frees. */
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err);
