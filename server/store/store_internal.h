@@ -174,6 +174,7 @@ extern const char migration_domains[]; /* schema_domain.c */
 extern const char migration_net[];     /* schema_net.c */
 extern const char migration_triggers[];
 extern const char migration_syncs[];
+extern const char migration_credentials[];
 
 /* ---- store_trigger.c ---- */
 /* With a repository that goes. */
