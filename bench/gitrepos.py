@@ -3,7 +3,7 @@
 
 Both servers are asked by the same git client for the same repositories, one after the other in each round; who is first changes
 with the round. Two repositories: 100 MB in a few files that do not compress, and 20000 small files. A push is of the whole repository
-into an empty one; both sides check what they get (receive.fsckObjects) and flush the same things to the disk (core.fsync).
+into an empty one; both sides want a password, check what they get (receive.fsckObjects) and flush the same things to the disk (core.fsync).
 Rounds end when a kind has had its time, after at least three.
 """
 import json
@@ -36,11 +36,11 @@ http {{
     access_log off; client_max_body_size 0; client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;
     fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port}; auth_basic "git"; auth_basic_user_file {dir}/users;
         location / {{
             fastcgi_pass unix:{dir}/fcgi.sock; fastcgi_request_buffering off; fastcgi_buffering off; fastcgi_read_timeout 600;
             fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend; fastcgi_param GIT_HTTP_EXPORT_ALL 1;
-            fastcgi_param GIT_PROJECT_ROOT {dir}/repos; fastcgi_param PATH_INFO $uri; fastcgi_param REMOTE_USER bench;
+            fastcgi_param GIT_PROJECT_ROOT {dir}/repos; fastcgi_param PATH_INFO $uri; fastcgi_param REMOTE_USER $remote_user;
             fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method;
             fastcgi_param CONTENT_TYPE $content_type; fastcgi_param CONTENT_LENGTH $content_length;
             fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding; fastcgi_param GIT_PROTOCOL $http_git_protocol;
@@ -68,6 +68,8 @@ class Backend:
         os.makedirs(os.path.join(self.dir, "repos"))
         with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
             f.write(NGINX.format(dir=self.dir, port=self.port))
+        with open(os.path.join(self.dir, "users"), "w") as f:
+            f.write("x:{PLAIN}password\n")
         for argv in (["fcgiwrap", "-c", "8", "-s", f"unix:{self.dir}/fcgi.sock"],
                      ["nginx", "-p", self.dir, "-c", f"{self.dir}/nginx.conf"]):
             self.procs.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -82,7 +84,7 @@ class Backend:
         git("init", "-q", "--bare", path)
         for key, value in (("http.receivepack", "true"), ("receive.fsckObjects", "true"), ("core.fsync", FSYNC)):
             git("config", key, value, cwd=path)
-        return f"http://127.0.0.1:{self.port}/{name}"
+        return f"http://x:password@127.0.0.1:{self.port}/{name}"
 
     def drop(self, name):
         shutil.rmtree(os.path.join(self.dir, "repos", name))
