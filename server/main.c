@@ -145,6 +145,7 @@ static int repos_start(struct app *a, struct err *err)
 		                 .quota_repos = c->quota_git_repos,
 		                 .quota_mb = c->quota_git_mb,
 		                 .search_s = c->git_search_s,
+		                 .search_mb = c->git_search_mb,
 		                 .events = a->events };
 
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);

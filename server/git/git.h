@@ -34,6 +34,7 @@ struct repos_conf {
 	int64_t quota_repos;   /* of an account; 0: no limit */
 	int64_t quota_mb;      /* likewise: all repositories and large files together */
 	uint32_t search_s;     /* for one search; 0: the default */
+	uint32_t search_mb;    /* texts kept for searches; 0: none */
 	struct events *events; /* or NULL */
 };
 

@@ -41,6 +41,7 @@ struct repos {
 	pthread_cond_t work;
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;
+	struct text_cache *texts; /* what searches look into */
 };
 
 /* Paths: of a repository, and of a name below <data>/git. */
@@ -264,7 +265,8 @@ void extra_set(json_t **extra, const char *name, json_t *value_consume);
 struct match;
 struct match_opts {
 	bool regex, case_sensitive, whole_word;
-	bool glob; /* instead of regex: the whole text, with *, ** and ? */
+	bool glob;  /* instead of regex: the whole text, with *, ** and ? */
+	bool lines; /* match_line() will be asked */
 };
 int match_new(const char *pattern, const struct match_opts *o, struct match **ret, struct err *err);
 struct match *match_free(struct match *m);
@@ -273,5 +275,10 @@ static inline void match_freep(struct match **m)
 	*m = match_free(*m);
 }
 #define automatch AUTO(match_freep) struct match
-/* 1 with the first place, 0: none, -ELOOP: it takes too long. */
+/* Searches end then, with -ELOOP; looked at between pieces of a text. 0: never */
+void match_until(struct match *m, uint64_t deadline_ms);
+/* One line. 1 with the first place, 0: none, -ELOOP: it takes too long. */
 int match_find(struct match *m, const char *p, size_t n, size_t *ret_start, size_t *ret_end);
+/* The next line of a text that matches; from is where a line begins. As above; without its end. */
+int match_line(struct match *m, const char *p, size_t n, size_t from, size_t *ret_at,
+               size_t *ret_len);

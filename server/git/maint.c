@@ -21,6 +21,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "git/git_internal.h"
+#include "git/texts.h"
 
 #define LOOSE_MAX 2000      /* objects before a repack; a 256th of it is counted */
 #define PACKS_MAX 30        /* packs before a repack */
@@ -163,6 +164,7 @@ static void look_after(struct repos *g, const char *id)
 	if (store_repo_get(g->store, id, &repo, &err) < 0)
 		return;
 	drop_quarantines(g, id, path);
+	texts_follow(g->texts, id);
 	if (wants_packing(path))
 		pack(g, id, path);
 	if (store_repo_measured(g->store, id, repo_measure(path), 0, &err) < 0)

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "git/git_internal.h"
+#include "git/texts.h"
 
 bool repo_id_valid(const char *s)
 {
@@ -185,6 +186,7 @@ int repo_delete(struct repos *g, const struct store_repo *r, struct err *err)
 	    (rc = store_repo_delete(g->store, r->id, err)) < 0)
 		return rc;
 	lfs_collect(g, large, n);
+	texts_forget(g->texts, r->id);
 	repo_path(g, r->id, path);
 	repos_path(g, "tmp", r->id, tmp);
 	if (rename(path, tmp) < 0)

@@ -312,5 +312,6 @@ static const char migration_life[] =
 const char *const store_migrations[] = { migration_1,        migration_accounts, migration_tree,
 	                                 migration_specs,    migration_logs,     migration_life,
 	                                 migration_git,      migration_domains,  migration_net,
-	                                 migration_triggers, migration_syncs,    migration_push };
+	                                 migration_triggers, migration_syncs,    migration_usage,
+	                                 migration_push };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -75,7 +75,10 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	            f->store, f->vmm, &f->builder, &err) < 0)
 		return -1;
 	fake_stage_use(f->store);
-	struct repos_conf rc = { .allow_private = true, .events = f->events, .search_s = 5 };
+	struct repos_conf rc = { .allow_private = true,
+		                 .events = f->events,
+		                 .search_s = 5,
+		                 .search_mb = getenv("FX_NO_TEXTS") ? 0 : 256 };
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", f->dir.path);
 	if (repos_open(&rc, f->store, &f->repos, &err) < 0) {
 		fprintf(stderr, "repos: %s\n", err.msg);
