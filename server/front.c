@@ -21,6 +21,7 @@
 #include "api/api.h"
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "cert/acme.h"
@@ -29,6 +30,8 @@
 #include "domains/domains.h"
 #include "edge/edge.h"
 #include "vm/vm.h"
+
+#define EDGE_FIELD "X-Pando-Edge: "
 
 struct front {
 	const struct conf *conf; /* weak, these three */
@@ -42,6 +45,8 @@ struct front {
 	char tls_at[64], http_at[64];
 	struct sockaddr_storage api_addr;
 	socklen_t api_len;
+	char field[sizeof(EDGE_FIELD) + 64 + 2]; /* by which the API knows the edge */
+	char secret[64 + 1];
 };
 
 /* ---- what the edge asks ---- */
@@ -87,6 +92,7 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 		ret->kind = EDGE_ADDR;
 		ret->addr = f->api_addr;
 		ret->addr_len = f->api_len;
+		ret->field = f->field;
 		return;
 	}
 	if (domains_route(f->domains, host, &way) < 0 && !vm_name(f, host, &way))
@@ -229,6 +235,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	AUTO(front_freep) struct front *f = calloc(1, sizeof(*f));
 	const char *suffixes[] = { conf->domain, DOMAINS_PREVIEW };
 	struct domains_conf dc = { .base = conf->domain, .resolver = conf->resolver };
+	unsigned char raw[32];
 	char dir[300];
 	int r;
 
@@ -237,6 +244,9 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	*f = (struct front){
 		.conf = conf, .store = store, .vmm = vmm, .tls_fd = -1, .http_fd = -1
 	};
+	random_bytes(raw, sizeof(raw));
+	hex_encode(raw, sizeof(raw), f->secret);
+	snprintf(f->field, sizeof(f->field), EDGE_FIELD "%s\r\n", f->secret);
 	snprintf(dir, sizeof(dir), "%s/certs", conf->data_dir);
 	if ((r = listen_on(conf->edge_listen, &f->tls_fd, f->tls_at, err)) < 0 ||
 	    (r = listen_on(conf->edge_http_listen, &f->http_fd, f->http_at, err)) < 0 ||
@@ -249,6 +259,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 
 void front_deps(struct front *f, struct api_deps *deps)
 {
+	deps->edge_secret = f->secret;
 	deps->domains = f->domains;
 	deps->certs = f->certs;
 	deps->front = f;
