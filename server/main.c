@@ -276,6 +276,7 @@ static void app_stop(struct app *a)
 	front_stop(a->front);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);
+	syncs_end(a->syncs);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 

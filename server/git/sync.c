@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -27,6 +29,7 @@ struct syncs {
 	pthread_cond_t more;
 	uint64_t news;
 	atomic_bool ending;
+	int stop_fd; /* owned; readable once it ends */
 	pthread_t threads[WORKERS];
 	unsigned n;
 };
@@ -143,7 +146,9 @@ static void work(struct syncs *y, struct store_sync *s)
 	int r = store_repo_get(y->store, s->repo, &repo, &err);
 
 	if (r == 0)
-		r = sync_round(y->g, &repo, s, conflicts, &err);
+		r = sync_round(y->g, &repo, s, y->stop_fd, conflicts, &err);
+	if (r == -ECANCELED)
+		return; /* it still runs, as far as the store knows: the next start goes on */
 	s->state = r < 0 ? SYNC_FAILED : json_array_size(conflicts) ? SYNC_CONFLICT : SYNC_OK;
 	snprintf(s->note, sizeof(s->note), "%.250s", r < 0 ? err.msg : "");
 	if (r == 0) {
@@ -218,11 +223,14 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	y->conf = *c;
 	y->g = g;
 	y->store = s;
+	y->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&y->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&y->more, &attr);
 	pthread_condattr_destroy(&attr);
+	if (y->stop_fd < 0)
+		return err_sys(err, -errno, "make an event");
 	if ((r = store_sync_recover(s, clock_wall_ms(), err)) < 0)
 		return r;
 	for (; y->n < WORKERS; y->n++)
@@ -234,16 +242,26 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	return 0;
 }
 
+void syncs_end(struct syncs *y)
+{
+	if (!y)
+		return;
+	atomic_store(&y->ending, true);
+	eventfd_write(y->stop_fd, 1);
+	wake(y);
+}
+
 struct syncs *syncs_close(struct syncs *y)
 {
 	if (!y)
 		return NULL;
-	atomic_store(&y->ending, true);
-	wake(y);
+	syncs_end(y);
 	for (unsigned i = 0; i < y->n; i++)
 		pthread_join(y->threads[i], NULL);
 	pthread_cond_destroy(&y->more);
 	pthread_mutex_destroy(&y->lock);
+	if (y->stop_fd >= 0)
+		close(y->stop_fd);
 	free(y);
 	return NULL;
 }
