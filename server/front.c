@@ -21,6 +21,7 @@
 #include "api/api.h"
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "cert/acme.h"
@@ -30,6 +31,8 @@
 #include "edge/edge.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
+
+#define EDGE_FIELD "X-Pando-Edge: "
 
 struct front {
 	const struct conf *conf; /* weak, these three */
@@ -44,6 +47,8 @@ struct front {
 	char tls_at[64], http_at[64];
 	struct sockaddr_storage api_addr;
 	socklen_t api_len;
+	char field[sizeof(EDGE_FIELD) + 64 + 2]; /* by which the API knows the edge */
+	char secret[64 + 1];
 };
 
 /* ---- what the edge asks ---- */
@@ -89,6 +94,7 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 		ret->kind = EDGE_ADDR;
 		ret->addr = f->api_addr;
 		ret->addr_len = f->api_len;
+		ret->field = f->field;
 		return;
 	}
 	if (domains_route(f->domains, host, &way) < 0 && !vm_name(f, host, &way))
@@ -231,6 +237,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	AUTO(front_freep) struct front *f = calloc(1, sizeof(*f));
 	const char *suffixes[] = { conf->domain, DOMAINS_PREVIEW };
 	struct domains_conf dc = { .base = conf->domain, .resolver = conf->resolver };
+	unsigned char raw[32];
 	char dir[300], ns[DOMAIN_SIZE];
 	int r;
 
@@ -239,6 +246,9 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	*f = (struct front){
 		.conf = conf, .store = store, .vmm = vmm, .tls_fd = -1, .http_fd = -1
 	};
+	random_bytes(raw, sizeof(raw));
+	hex_encode(raw, sizeof(raw), f->secret);
+	snprintf(f->field, sizeof(f->field), EDGE_FIELD "%s\r\n", f->secret);
 	snprintf(dir, sizeof(dir), "%s/certs", conf->data_dir);
 	snprintf(ns, sizeof(ns), "%s%s", *conf->dns_name ? "" : "ns.",
 	         *conf->dns_name ? conf->dns_name : conf->domain);
@@ -258,6 +268,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 
 void front_deps(struct front *f, struct api_deps *deps)
 {
+	deps->edge_secret = f->secret;
 	deps->domains = f->domains;
 	deps->zones = f->zones;
 	deps->certs = f->certs;

@@ -169,6 +169,7 @@ static int ssh_start(struct app *a, struct err *err)
 {
 	struct sshd_deps deps = { .auth = a->auth,
 		                  .vmm = a->vmm,
+		                  .repos = a->repos,
 		                  .data_dir = a->conf.data_dir,
 		                  .listen_fd = TAKE_FD(a->ssh_fd) };
 
@@ -275,6 +276,7 @@ static void app_stop(struct app *a)
 	front_stop(a->front);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);
+	syncs_end(a->syncs);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 

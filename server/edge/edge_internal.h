@@ -322,8 +322,9 @@ void xchg_up_failed(struct xchg *x, int error);
 int head_request(struct xchg *x, const struct h1_head *h);
 /* Begins the same for HTTP/2, which adds fields and ends it itself. */
 int head_begin(struct xchg *x, const char *method, const char *target, size_t n);
-int head_forward(struct xchg *x);            /* X-Forwarded-... */
-bool head_dropped(const struct h1_field *f); /* set by us alone */
+int head_forward(struct xchg *x);                 /* X-Forwarded-... */
+int head_sign(struct xchg *x, const char *field); /* one more field for a whole head */
+bool head_dropped(const struct h1_field *f);      /* set by us alone */
 /* The answer, for an HTTP/1 client. */
 int head_response(struct xchg *x, const struct h1_head *h, uint64_t len, struct ebuf *out);
 const char *head_reason(unsigned status);

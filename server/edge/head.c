@@ -65,7 +65,8 @@ bool head_dropped(const struct h1_field *f)
 		                               H1_TEXT("forwarded"),
 		                               H1_TEXT("x-forwarded-host"),
 		                               H1_TEXT("x-forwarded-port"),
-		                               H1_TEXT("x-real-ip") };
+		                               H1_TEXT("x-real-ip"),
+		                               H1_TEXT("x-pando-edge") };
 
 	return h1_among(f->name, ours, ARRAY_SIZE(ours));
 }
@@ -126,6 +127,16 @@ int head_forward(struct xchg *x)
 	    (r = put_text(b, "\r\nX-Forwarded-Host: ")) < 0 || (r = put_text(b, x->host)) < 0)
 		return r;
 	return put_text(b, "\r\n");
+}
+
+/* The head is whole and ends with an empty line. */
+int head_sign(struct xchg *x, const char *field)
+{
+	int r;
+
+	x->head.len -= 2;
+	r = put_text(&x->head, field);
+	return r < 0 ? r : put_text(&x->head, "\r\n");
 }
 
 int head_request(struct xchg *x, const struct h1_head *h)

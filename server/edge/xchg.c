@@ -272,6 +272,10 @@ void xchg_begin(struct xchg *x)
 	if (acme(x))
 		return;
 	e->ops.route(e->ops.ctx, x->host, &x->t);
+	if (x->t.kind == EDGE_ADDR && x->t.field && head_sign(x, x->t.field) < 0) {
+		xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+		return;
+	}
 	find_way(x, true);
 }
 

@@ -219,7 +219,9 @@ struct talk;
 /* Of the options kind, protocol and by count. The caller has checked who may. */
 int talk_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
                struct talk **ret, struct err *err);
-int talk_fd(const struct talk *t); /* POLLIN: something may be done */
+int talk_fd(const struct talk *t);   /* POLLIN: something changed since talk_seen() */
+void talk_seen(struct talk *t);      /* to be called before looking */
+bool talk_eof(const struct talk *t); /* it says nothing more */
 /* Bytes of its stdout (1) or stderr (2), 0: none now, -ENODATA: it has ended. */
 ssize_t talk_read(struct talk *t, int *ret_chan, void *p, size_t n);
 /* Bytes that were taken, 0: none now, -EPIPE: it reads no more. */

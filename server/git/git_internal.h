@@ -82,7 +82,8 @@ struct run_opts {
 	const char *const *argv, *const *env;
 	const void *in; /* for its stdin, or NULL */
 	size_t in_len;
-	int in_fd; /* instead; 0: none */
+	int in_fd;   /* instead; 0: none */
+	int stop_fd; /* once it is readable the child is ended: -ECANCELED; 0: none */
 	bool write, network;
 	size_t out_max; /* more is -EFBIG */
 	unsigned limit_ms;
@@ -212,6 +213,8 @@ void note_tell(struct note *n, const struct store_repo *r);
 /* The same for whoever knows what has moved. */
 void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k);
 void note_close(struct note *n); /* it is forgotten; none is fine */
+/* It stays for the next start: something was broken off. */
+void note_leave(struct note *n);
 /* Is this the name of a note in git/busy? */
 bool note_named(const char *name);
 

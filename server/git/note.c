@@ -85,6 +85,12 @@ void note_close(struct note *n)
 	close(TAKE_FD(n->fd));
 }
 
+void note_leave(struct note *n)
+{
+	if (n->fd >= 0)
+		close(TAKE_FD(n->fd));
+}
+
 /* "old new ref" */
 static bool parse_line(const char *p, size_t n, struct repo_update *ret)
 {

@@ -67,6 +67,10 @@ void pack_tell(struct pack *p)
 
 void pack_end(struct pack *p)
 {
+	bool killed = p->c.g && p->push;
+
 	child_end(&p->c);
 	pack_tell(p);
+	if (killed) /* it could not tidy up */
+		keeper_note(p->g, p->repo.id);
 }

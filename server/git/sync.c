@@ -7,6 +7,8 @@
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -30,6 +32,7 @@ struct syncs {
 	pthread_cond_t more;
 	uint64_t news;
 	atomic_bool ending;
+	int stop_fd; /* owned; readable once it ends */
 	pthread_t threads[WORKERS];
 	unsigned n;
 };
@@ -150,8 +153,8 @@ static int one_round(struct syncs *y, const struct store_repo *repo, const struc
 	else
 		r = credential_token(y->credentials, s->account, s->url, token, err);
 	if (r == 0)
-		r = sync_round(y->g, repo, s, token, conflicts, err);
-	if (r < 0 && !*s->token) /* perhaps it was the password */
+		r = sync_round(y->g, repo, s, y->stop_fd, token, conflicts, err);
+	if (r < 0 && r != -ECANCELED && !*s->token) /* perhaps it was the password */
 		credential_refused(y->credentials, s->account, s->url);
 	OPENSSL_cleanse(token, sizeof(token));
 	return r;
@@ -166,6 +169,8 @@ static void work(struct syncs *y, struct store_sync *s)
 
 	if (r == 0)
 		r = one_round(y, &repo, s, conflicts, &err);
+	if (r == -ECANCELED)
+		return; /* it still runs, as far as the store knows: the next start goes on */
 	s->state = r < 0 ? SYNC_FAILED : json_array_size(conflicts) ? SYNC_CONFLICT : SYNC_OK;
 	snprintf(s->note, sizeof(s->note), "%.250s", r < 0 ? err.msg : "");
 	if (r == 0) {
@@ -240,11 +245,14 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	y->conf = *c;
 	y->g = g;
 	y->store = s;
+	y->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&y->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&y->more, &attr);
 	pthread_condattr_destroy(&attr);
+	if (y->stop_fd < 0)
+		return err_sys(err, -errno, "make an event");
 	if ((r = credentials_new(s, c->base_url, g->conf.allow_private, &y->ending, &y->credentials,
 	                         err)) < 0 ||
 	    (r = store_sync_recover(s, clock_wall_ms(), err)) < 0)
@@ -263,17 +271,27 @@ struct credentials *syncs_credentials(struct syncs *y)
 	return y->credentials;
 }
 
+void syncs_end(struct syncs *y)
+{
+	if (!y)
+		return;
+	atomic_store(&y->ending, true);
+	eventfd_write(y->stop_fd, 1);
+	wake(y);
+}
+
 struct syncs *syncs_close(struct syncs *y)
 {
 	if (!y)
 		return NULL;
-	atomic_store(&y->ending, true);
-	wake(y);
+	syncs_end(y);
 	for (unsigned i = 0; i < y->n; i++)
 		pthread_join(y->threads[i], NULL);
 	credentials_free(y->credentials);
 	pthread_cond_destroy(&y->more);
 	pthread_mutex_destroy(&y->lock);
+	if (y->stop_fd >= 0)
+		close(y->stop_fd);
 	free(y);
 	return NULL;
 }

@@ -44,6 +44,7 @@ struct round {
 	char auth[1024];
 	json_t *conflicts; /* borrowed */
 	struct note note;
+	int stop_fd;
 };
 
 static void round_done(struct round *d)
@@ -71,6 +72,7 @@ static int run_net(struct round *d, const char *const *argv, bool write, struct 
 	}
 	return run_git(d->g,
 	               &(struct run_opts){ .repo = d->path,
+	                                   .stop_fd = d->stop_fd,
 	                                   .argv = argv,
 	                                   .env = env,
 	                                   .network = true,
@@ -422,11 +424,16 @@ static int round_run(struct round *d, struct err *err)
 	return r < 0 ? r : remember(d, err);
 }
 
-int sync_round(struct repos *g, const struct store_repo *r, const struct store_sync *y,
+int sync_round(struct repos *g, const struct store_repo *r, const struct store_sync *y, int stop_fd,
                const char *token, json_t *conflicts, struct err *err)
 {
 	AUTO(round_done)
-	struct round d = { .g = g, .r = r, .y = y, .conflicts = conflicts, .note = NOTE_NONE };
+	struct round d = { .g = g,
+		           .r = r,
+		           .y = y,
+		           .conflicts = conflicts,
+		           .note = NOTE_NONE,
+		           .stop_fd = stop_fd };
 	int64_t room;
 	int rc = quota_room(g, r->account, &room, err);
 
@@ -436,7 +443,10 @@ int sync_round(struct repos *g, const struct store_repo *r, const struct store_s
 	make_auth(&d, token);
 	if ((rc = note_open(g, r->id, SYNC_BY, &d.note, err)) < 0)
 		return rc;
-	return round_run(&d, err);
+	rc = round_run(&d, err);
+	if (rc == -ECANCELED)
+		note_leave(&d.note);
+	return rc;
 }
 
 int sync_forget(struct repos *g, const struct store_repo *r, struct err *err)

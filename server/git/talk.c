@@ -27,17 +27,21 @@ struct talk {
 	struct pack k;
 	int in, out, err; /* owned; our ends; -1: closed */
 	int ep;           /* owned */
-	bool blocked;     /* input waits for room */
 	bool over;        /* the child has ended and everybody knows what it did */
 	int status;
 };
 
-static void watch(struct talk *t, int fd, uint32_t events)
+static int watch(struct talk *t, struct err *err)
 {
-	struct epoll_event e = { .events = events, .data.fd = fd };
+	const int fds[] = { t->in, t->out, t->err, t->k.c.p.pidfd };
 
-	if (epoll_ctl(t->ep, EPOLL_CTL_ADD, fd, &e) < 0 && errno == EEXIST)
-		epoll_ctl(t->ep, EPOLL_CTL_MOD, fd, &e);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		struct epoll_event e = { .events = (i == 0 ? EPOLLOUT : EPOLLIN) | EPOLLET };
+
+		if (epoll_ctl(t->ep, EPOLL_CTL_ADD, fds[i], &e) < 0)
+			return err_sys(err, -errno, "watch a pipe");
+	}
+	return 0;
 }
 
 static int make_pipe(int p[2], int ours, struct err *err)
@@ -75,11 +79,7 @@ static int start(struct talk *t, const struct wire_opts *o, struct err *err)
 	t->in = in[1];
 	t->out = out[0];
 	t->err = ep[0];
-	if (r < 0)
-		return r;
-	watch(t, t->out, EPOLLIN);
-	watch(t, t->err, EPOLLIN);
-	return 0;
+	return r < 0 ? r : watch(t, err);
 }
 
 int talk_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
@@ -107,15 +107,25 @@ int talk_fd(const struct talk *t)
 	return t->ep;
 }
 
+void talk_seen(struct talk *t)
+{
+	struct epoll_event e[4];
+
+	(void)!epoll_wait(t->ep, e, ARRAY_SIZE(e), 0);
+}
+
+bool talk_eof(const struct talk *t)
+{
+	return t->out < 0 && t->err < 0;
+}
+
 /* Both ends of it are silent: it ends now, or soon. */
 static ssize_t at_end(struct talk *t)
 {
 	if (t->over)
 		return -ENODATA;
-	if (proc_wait_end(&t->k.c.p, clock_ms()) != 1) {
-		watch(t, t->k.c.p.pidfd, EPOLLIN);
+	if (proc_wait_end(&t->k.c.p, clock_ms()) != 1)
 		return 0;
-	}
 	t->status = child_wait(&t->k.c, clock_ms());
 	t->over = true;
 	pack_tell(&t->k);
@@ -150,7 +160,7 @@ ssize_t talk_read(struct talk *t, int *ret_chan, void *p, size_t n)
 		if ((k = take(t, &t->out, p, n)) > 0)
 			return k;
 	}
-	return t->out < 0 && t->err < 0 ? at_end(t) : 0;
+	return talk_eof(t) ? at_end(t) : 0;
 }
 
 ssize_t talk_feed(struct talk *t, const void *p, size_t n)
@@ -162,14 +172,8 @@ ssize_t talk_feed(struct talk *t, const void *p, size_t n)
 	do
 		k = write(t->in, p, n);
 	while (k < 0 && errno == EINTR);
-	if (k < 0 && errno == EAGAIN) {
-		t->blocked = true;
-		watch(t, t->in, EPOLLOUT);
+	if (k < 0 && errno == EAGAIN)
 		return 0;
-	}
-	if (t->blocked)
-		watch(t, t->in, 0);
-	t->blocked = false;
 	if (k < 0)
 		close(TAKE_FD(t->in));
 	return k < 0 ? -EPIPE : k;
@@ -196,6 +200,7 @@ static void let_end(struct talk *t)
 
 	talk_feed_end(t);
 	do {
+		talk_seen(t);
 		n = talk_read(t, &chan, sink, sizeof(sink));
 		if (n == 0 && io_wait(t->ep, POLLIN, until) != 1)
 			break;

@@ -117,6 +117,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .syncs = f->syncs,
 		                  .domains = f->domains,
 		                  .certs = f->certs,
+		                  .edge_secret = getenv("FX_EDGE"),
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;

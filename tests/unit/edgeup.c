@@ -7,7 +7,7 @@
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
  * that was just booted, whose port 8000 is this host's. Prints "ready" and ends when its standard
- * input ends.
+ * input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -134,6 +134,7 @@ int main(int argc, char **argv)
 	log_init("edgeup", LOG_LV_WARN);
 	s.up.kind = EDGE_ADDR;
 	s.up.port = 80;
+	s.up.field = getenv("EDGEUP_FIELD");
 	if (argc > 5)
 		conf.head_ms = (unsigned)strtoul(argv[5], NULL, 10);
 	if (argc > 6)
