@@ -13,7 +13,7 @@ from case import wait_for
 from test_edge import EdgeBase
 from test_network import mirror
 
-INSTALL_MS = 1700 * 1000
+INSTALL_S = 1700
 READY_S = 600
 HOST_CA = "/etc/ssl/certs/ca-certificates.crt"  # what this host trusts; its way to a registry may have a CA of its own
 GUEST_CA = "/etc/ssl/certs/host.crt"
@@ -47,9 +47,16 @@ class Guide(EdgeBase):
         vm = self.s.create(name=f"{name}-builder")
         self.addCleanup(lambda: self.s.delete(vm) if vm in self.s.vms() else None)
         if packages:
-            self.s.sh(vm, "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "
-                          f"{shlex.join(packages)} >/root/apt.log 2>&1 || {{ tail -n 20 /root/apt.log; exit 1; }}", timeout_ms=INSTALL_MS)
+            self.work(vm, f"apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends {shlex.join(packages)}")
         return vm
+
+    def work(self, vm, command):
+        """A command that takes longer than one call may; it must succeed."""
+        self.write(vm, "/root/work.sh", f"rm -f /root/work.status\n({command})\necho $? >/root/work.status.new\nmv /root/work.status.new /root/work.status\n")
+        self.s.sh(vm, "setsid sh /root/work.sh </dev/null >/root/work.log 2>&1 &")
+        status = wait_for(f"'{command}' is done", lambda: self.s.run(vm, "cat /root/work.status", timeout_ms=120000).out.strip(), INSTALL_S, 3)
+        if status != "0":
+            self.fail(f"'{command}' ended with {status}: {self.s.run(vm, 'tail -n 20 /root/work.log').out}")
 
     def write(self, vm, path, text):
         data = text if isinstance(text, bytes) else text.encode()

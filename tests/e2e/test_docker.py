@@ -30,7 +30,6 @@ COMPOSE = """services:
 
 class Docker(Guide):
     vm = None
-    keeps_specs = False
 
     @limit(3600)
     def test_a_installed_and_kept(self):
@@ -41,10 +40,10 @@ class Docker(Guide):
         driver, cgroup = s.sh(vm, "docker info --format '{{.Driver}} {{.CgroupVersion}}'", timeout_ms=120000).split()
         self.assertIn(driver, ("overlay2", "overlayfs"))
         self.assertEqual(cgroup, "2")
-        s.sh(vm, ROOTFS, timeout_ms=600000)
+        self.work(vm, ROOTFS)
         self.write(vm, "/root/ctx/Dockerfile", DOCKERFILE)
         self.write(vm, "/root/ctx/index.html", "hello from a container\n")
-        s.sh(vm, "DOCKER_BUILDKIT=0 docker build -q -t web:1 /root/ctx", timeout_ms=900000)
+        self.work(vm, "DOCKER_BUILDKIT=0 docker build -q -t web:1 /root/ctx")
         snapshot = self.keep(vm)
         type(self).vm = s.create(name="docker-server", snapshotId=snapshot)
 
