@@ -283,6 +283,8 @@ static const struct setting settings[] = {
 	  "1: repositories may be imported from loopback, private and link-local addresses" },
 	{ "PANDO_GIT_SEARCH_S", SET_U32, MEMBER(git_search_s), check_u32, "20", NULL, 1, 600,
 	  "Seconds in which a search in a repository must end" },
+	{ "PANDO_GIT_SEARCH_MB", SET_U32, MEMBER(git_search_mb), check_u32, "512", NULL, 0, 1048576,
+	  "MiB of disk for texts of repositories that are searched; 0: none are kept" },
 	{ "PANDO_GITHUB_URL", SET_TEXT, MEMBER(github_url), check_server, "https://github.com", NULL, 0, 0,
 	  "Server of the repositories that are mirrored by owner and name" },
 	{ "PANDO_SYNC_POLL_S", SET_U32, MEMBER(sync_poll_s), check_u32, "300", NULL, 1, 86400,

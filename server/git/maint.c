@@ -21,6 +21,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "git/git_internal.h"
+#include "git/texts.h"
 
 #define LOOSE_MAX 2000      /* objects before a repack; a 256th of it is counted */
 #define PACKS_MAX 30        /* packs before a repack */
@@ -122,6 +123,7 @@ static void look_after(struct repos *g, const char *id)
 	repo_path(g, id, path);
 	if (store_repo_get(g->store, id, &repo, &err) < 0)
 		return;
+	texts_follow(g->texts, id);
 	if (wants_packing(path))
 		pack(g, id, path);
 	if (store_repo_measured(g->store, id, repo_measure(path), 0, &err) < 0)
@@ -279,7 +281,8 @@ static void mend_busy(struct repos *g)
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			mend_dir(fd, 0);
-		unlinkat(dirfd(d), e->d_name, 0);
+		if (!note_named(e->d_name)) /* those are told of later */
+			unlinkat(dirfd(d), e->d_name, 0);
 		keeper_note(g, id);
 	}
 }

@@ -174,8 +174,10 @@ extern const unsigned store_n_migrations;
 extern const char migration_git[];     /* schema_git.c */
 extern const char migration_domains[]; /* schema_domain.c */
 extern const char migration_net[];     /* schema_net.c */
+extern const char migration_usage[];   /* schema_usage.c */
 extern const char migration_triggers[];
 extern const char migration_syncs[];
+extern const char migration_push[];
 extern const char migration_records[]; /* schema_record.c */
 
 /* ---- store_trigger.c ---- */
