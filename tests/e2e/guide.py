@@ -52,8 +52,8 @@ class Guide(EdgeBase):
 
     def work(self, vm, command):
         """A command that takes longer than one call may; it must succeed."""
-        self.write(vm, "/root/work.sh", f"rm -f /root/work.status\n({command})\necho $? >/root/work.status.new\nmv /root/work.status.new /root/work.status\n")
-        self.s.sh(vm, "setsid sh /root/work.sh </dev/null >/root/work.log 2>&1 &")
+        self.write(vm, "/root/work.sh", f"({command})\necho $? >/root/work.status.new\nmv /root/work.status.new /root/work.status\n")
+        self.s.sh(vm, "rm -f /root/work.status; setsid sh /root/work.sh </dev/null >/root/work.log 2>&1 &")
         status = wait_for(f"'{command}' is done", lambda: self.s.run(vm, "cat /root/work.status", timeout_ms=120000).out.strip(), INSTALL_S, 3)
         if status != "0":
             self.fail(f"'{command}' ended with {status}: {self.s.run(vm, 'tail -n 20 /root/work.log').out}")

@@ -44,6 +44,7 @@ class Docker(Guide):
         self.write(vm, "/root/ctx/Dockerfile", DOCKERFILE)
         self.write(vm, "/root/ctx/index.html", "hello from a container\n")
         self.work(vm, "DOCKER_BUILDKIT=0 docker build -q -t web:1 /root/ctx")
+        self.assertIn("web:1", s.sh(vm, "docker images --format '{{.Repository}}:{{.Tag}}'", timeout_ms=120000).split())
         snapshot = self.keep(vm)
         type(self).vm = s.create(name="docker-server", snapshotId=snapshot)
 
