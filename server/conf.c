@@ -244,7 +244,7 @@ static const struct setting settings[] = {
 	  "VMs kept ready, so that create only hands one over; 0: none, also of busy snapshots" },
 	{ "PANDO_POOL_MEM_MB", SET_U32, MEMBER(pool_mem_mb), check_u32, "512", NULL, 0, 262144,
 	  "Memory all ready VMs together may take" },
-	{ "PANDO_SHELLS", SET_U32, MEMBER(shells), check_u32, "3", NULL, 0, 16,
+	{ "PANDO_SHELLS", SET_U32, MEMBER(shells), check_u32, "10", NULL, 0, 16,
 	  "QEMU processes started ahead of need, for resume, fork and create" },
 	{ "PANDO_QUOTA_VMS", SET_U32, MEMBER(quota_vms), check_u32, "0", NULL, 0, 1000000,
 	  "VMs of an account that has no limit of its own; 0: no limit. The operator's has none" },

@@ -315,7 +315,7 @@ int domain_grant(struct request *req, const struct domain_wish *w, size_t n, con
 		r = domains_map(req->api->deps.domains, req->who.account, w[i].domain, vm,
 		                w[i].port, &m, err);
 	if (r < 0) /* its names go with it */
-		vmm_delete(req->api->deps.vmm, req->who.account, vm, &drop);
+		vmm_delete(req->api->deps.vmm, req->who.account, vm, NULL, &drop);
 	else if (n && req->api->deps.renamed)
 		req->api->deps.renamed(req->api->deps.front);
 	return r;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
+#include "api/api_credential.h"
 #include "api/api_git.h"
 #include "api/api_internal.h"
 #include "api/api_trigger.h"
@@ -382,6 +383,13 @@ const struct route api_routes[] = {
 	  "Sync now" },
 	{ METHOD_POST,   "/git/v1/sync-hook/{hook}",      SCOPE_PUBLIC,    NO_BODY,   api_sync_hook,
 	  "For the other server's webhook: sync now" },
+	/* what mirrors say who they are with */
+	{ METHOD_GET,    "/git/v1/credentials",           SCOPE_ACCOUNT,   NO_BODY,   api_credential_list,
+	  "The account's credentials for other Git servers, without their secrets" },
+	{ METHOD_PUT,    "/git/v1/credentials",           SCOPE_ACCOUNT,   KIB(64),   api_credential_put,
+	  "Set the one for a server; server, and token, or appId, installationId, privateKey and apiUrl of a GitHub App" },
+	{ METHOD_DELETE, "/git/v1/credentials",           SCOPE_ACCOUNT,   NO_BODY,   api_credential_delete,
+	  "Remove the one for a server; server" },
 	{ METHOD_GET,    "/.well-known/jwks.json",        SCOPE_PUBLIC,    NO_BODY,   api_jwks,
 	  "Public keys of webhook signatures" },
 	{ METHOD_POST,   "/git/v1/signing-keys",          SCOPE_ADMIN,     NO_BODY,   api_signing_rotate,

@@ -13,6 +13,7 @@
 
 #include "store/store_sync.h"
 
+struct credentials;
 struct repos;
 struct syncs;
 
@@ -23,6 +24,8 @@ struct syncs_conf {
 int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, struct syncs **ret,
                struct err *err);
 struct syncs *syncs_close(struct syncs *y);
+/* What they say who they are with: git/credential.h. */
+struct credentials *syncs_credentials(struct syncs *y);
 
 struct sync_new {
 	const char *remote; /* "owner/name", or NULL */

@@ -10,8 +10,8 @@
 #define SYNC_THERE SYNC_REFS "there/" /* what the other side has */
 #define SYNC_BASE SYNC_REFS "base/"   /* what both had when they last agreed */
 
-/* One round; *conflicts gets what could not be decided. */
+/* One round; token: password there, or "". *conflicts gets what could not be decided. */
 int sync_round(struct repos *g, const struct store_repo *r, const struct store_sync *y,
-               json_t *conflicts, struct err *err);
+               const char *token, json_t *conflicts, struct err *err);
 /* Forgets what the other side had. */
 int sync_forget(struct repos *g, const struct store_repo *r, struct err *err);

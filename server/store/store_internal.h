@@ -179,6 +179,8 @@ extern const char migration_triggers[];
 extern const char migration_syncs[];
 extern const char migration_push[];
 extern const char migration_records[]; /* schema_record.c */
+extern const char migration_recreate[];
+extern const char migration_credentials[];
 
 /* ---- store_trigger.c ---- */
 /* With a repository that goes. */
