@@ -293,7 +293,7 @@ static void head(struct answer *a)
 	put_be16(a->b.p, a->q->id);
 	put_be16(a->b.p + 2, flags);
 	put_be16(a->b.p + 4, 1);
-	for (int i = 0; i < PARTS; i++)
+	for (size_t i = 0; i < PARTS; i++)
 		put_be16(a->b.p + 6 + 2 * i, a->count[i]);
 }
 
