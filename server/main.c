@@ -242,6 +242,7 @@ static int app_start(struct app *a, struct err *err)
 	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0 ||
 	    (r = syncs_start(a, err)) < 0)
 		return r;
+	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)

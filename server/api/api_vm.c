@@ -259,7 +259,7 @@ int api_vm_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_get_used(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
 	return reply_json(res, shape_vm_info(&v), err);
 }

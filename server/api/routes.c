@@ -6,6 +6,7 @@
 #include "api/api_trigger.h"
 #include "api/mcp.h"
 
+#include "api/api_dns.h"
 #include "api/api_domains.h"
 #include "api/api_net.h"
 #include "base/auto.h"
@@ -220,6 +221,14 @@ const struct route api_routes[] = {
 	  "Get a wildcard certificate for a verified domain" },
 	{ METHOD_GET,    "/v1/ca",                          SCOPE_PUBLIC,  NO_BODY, api_ca,
 	  "The certificate of the local CA, for trust stores" },
+
+	/* DNS records of verified domains */
+	{ METHOD_GET,    "/dns/v1/records",                 SCOPE_ACCOUNT, NO_BODY, api_record_list,
+	  "List the DNS records of a verified domain; domain" },
+	{ METHOD_POST,   "/dns/v1/records",                 SCOPE_ACCOUNT, KIB(64), api_record_create,
+	  "Add a DNS record; domain, record" },
+	{ METHOD_DELETE, "/dns/v1/records",                 SCOPE_ACCOUNT, NO_BODY, api_record_delete,
+	  "Delete a DNS record; domain, and recordId or record" },
 
 	/* egress, private networks, tunnels */
 	{ METHOD_GET,    "/v1/vms/{vm_id}/egress",         SCOPE_VM_READ,  NO_BODY,   api_egress_get,

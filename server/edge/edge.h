@@ -73,6 +73,7 @@ struct edge_conf {
 struct edge_stats {
 	uint64_t connections, requests, refused, woken;
 	unsigned open;
+	unsigned most, fewest; /* of one worker */
 };
 
 int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edge **ret,

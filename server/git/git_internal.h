@@ -192,10 +192,47 @@ int tree_edit(git_repository *repo, git_tree *base, struct tree_edit *edits, siz
 int tree_path_check(const char *path, struct err *err);
 
 /* ---- push.c ---- */
-void push_tell(struct repos *g, const struct store_repo *r, const char *by,
-               const struct repo_update *u, size_t n);
-/* What the post-receive hook left in fd. */
-void push_tell_file(struct repos *g, const struct store_repo *r, const char *by, int fd);
+void push_tell(const struct repo_push *p, struct repos *g);
+
+/* ---- note.c: what is about to be pushed ---- */
+struct note {
+	struct repos *g;
+	char repo[REPO_ID_SIZE];
+	char by[ID_SIZE], id[ID_SIZE];
+	int fd; /* owned; the child's descriptor 3; -1: none */
+};
+#define NOTE_NONE ((struct note){ .fd = -1 })
+#define autonote AUTO(note_close) struct note
+/* Marks the repository as busy_mark() does. */
+int note_open(struct repos *g, const char *repo, const char *by, struct note *ret, struct err *err);
+/* To be called before these references move; flush: and it stays, whatever happens to the host. */
+int note_plan(struct note *n, const struct repo_update *u, size_t k, bool flush, struct err *err);
+/* Tells everybody what has moved. */
+void note_tell(struct note *n, const struct store_repo *r);
+/* The same for whoever knows what has moved. */
+void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k);
+void note_close(struct note *n); /* it is forgotten; none is fine */
+/* Is this the name of a note in git/busy? */
+bool note_named(const char *name);
+
+/* ---- pack.c: upload-pack or receive-pack as a child ---- */
+struct pack {
+	struct repos *g;
+	struct store_repo repo;
+	struct child c;
+	struct note note; /* of a push */
+	bool push;
+};
+struct pack_cmd { /* points into itself */
+	const char *argv[10], *env[2];
+	char protocol[96], max_input[64], path[PATH_MAX];
+};
+void pack_init(struct pack *p, struct repos *g, const struct store_repo *r);
+/* Quota, command line and note; the caller starts the child, with the note as its descriptor 3. */
+int pack_prepare(struct pack *p, const struct wire_opts *o, bool stateless, struct pack_cmd *ret,
+                 struct err *err);
+void pack_tell(struct pack *p); /* the child has ended */
+void pack_end(struct pack *p);  /* ends it if it has not */
 
 /* ---- maint.c ---- */
 int keeper_start(struct repos *g, struct err *err);

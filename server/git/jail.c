@@ -399,7 +399,10 @@ void child_end(struct child *c)
 
 /* ---- the skeleton ---- */
 
-static const char hook[] = "#!/bin/sh\nexec cat >&3\n";
+/* What receive-pack is about to do, on the disk before it does it; then what it has done: note.c.
+ */
+static const char pre_hook[] = "#!/bin/sh\nexec dd bs=64k conv=fsync status=none >&3\n";
+static const char post_hook[] = "#!/bin/sh\necho done >&3\nexec cat >&3\n";
 
 static int write_config(struct repos *g, int dir, struct err *err)
 {
@@ -464,7 +467,10 @@ int jail_prepare(struct repos *g, struct err *err)
 	}
 	if ((r = io_write_file(dir, "dev/null", "", 0, 0600, err)) < 0 ||
 	    (r = io_write_file(dir, "dev/urandom", "", 0, 0600, err)) < 0 ||
-	    (r = io_write_file(dir, "hooks/post-receive", hook, strlen(hook), 0700, err)) < 0)
+	    (r = io_write_file(dir, "hooks/pre-receive", pre_hook, strlen(pre_hook), 0700, err)) <
+	            0 ||
+	    (r = io_write_file(dir, "hooks/post-receive", post_hook, strlen(post_hook), 0700,
+	                       err)) < 0)
 		return r;
 	return write_config(g, dir, err);
 }

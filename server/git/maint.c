@@ -281,7 +281,8 @@ static void mend_busy(struct repos *g)
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			mend_dir(fd, 0);
-		unlinkat(dirfd(d), e->d_name, 0);
+		if (!note_named(e->d_name)) /* those are told of later */
+			unlinkat(dirfd(d), e->d_name, 0);
 		keeper_note(g, id);
 	}
 }

@@ -77,6 +77,8 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 
 	if (!s)
 		return err_set(err, -ENOMEM, "build: out of memory");
+	if ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0)
+		return err_wrap(err, "build");
 	r = point_take(m, o->vm.point, &p, err);
 	if (r < 0)
 		return r;

@@ -96,6 +96,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	         getenv("FX_GITHUB") ? getenv("FX_GITHUB") : "http://127.0.0.1:1");
 	if (syncs_open(&sc, f->repos, f->store, &f->syncs, &err) < 0)
 		return -1;
+	repos_tell_unheard(f->repos);
 	snprintf(f->conf.domain, sizeof(f->conf.domain), "pando.localhost");
 	if (domains_new(&(struct domains_conf){ .base = f->conf.domain, .resolver = "127.0.0.1" },
 	                f->store, f->vmm, &f->domains, &err) < 0 ||

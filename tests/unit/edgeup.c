@@ -140,7 +140,8 @@ int main(int argc, char **argv)
 		struct edge_stats st;
 
 		edge_stats(e, &st);
-		printf("%u open, %d sockets opened\n", st.open, s.opened);
+		printf("%u open, %d sockets opened, %u to %u per worker\n", st.open, s.opened,
+		       st.fewest, st.most);
 		fflush(stdout);
 	}
 	e = edge_free(e);

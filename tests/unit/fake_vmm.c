@@ -157,6 +157,12 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 	return 0;
 }
 
+int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+                 struct err *err)
+{
+	return vmm_get(m, account, id, ret, err);
+}
+
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err)
 {
