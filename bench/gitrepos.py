@@ -228,7 +228,7 @@ def prepare_list(g):
     tree = [(os.path.relpath(d, os.path.join(top, f"{repo}.git")), files) for d, _, files in os.walk(os.path.join(top, f"{repo}.git"))]
     for i in ids:
         for d, files in tree:
-            os.mkdir(os.path.join(top, f"{i}.git", d))
+            os.mkdir(os.path.normpath(os.path.join(top, f"{i}.git", d)))
             for f in files:
                 os.link(os.path.join(top, f"{repo}.git", d, f), os.path.join(top, f"{i}.git", d, f))
     db = sqlite3.connect(os.path.join(g.s.dir, "pando.db"))
