@@ -178,6 +178,7 @@ struct agent {
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
 	struct zygote *zygote; /* owned; NULL: none */
+	uint64_t spare_at;     /* clock_ms(): a kernel is to be started ahead; see code_spare.c */
 	int fan_fd;            /* owned; see code_files.c */
 	uint64_t fan_off_at; /* clock_ms(): the watch ends then; 0: a cell runs, or there is none */
 	uint64_t oom_kills;  /* of the machine, when we last looked */

@@ -381,6 +381,7 @@ void code_run(struct agent *a, uint64_t now)
 	struct code_ctx *next;
 
 	zygote_tick(a, now);
+	spare_tick(a, now);
 	code_files_tick(a, now);
 	for (struct code_ctx *x = a->code; x; x = next) {
 		bool over;
@@ -403,7 +404,11 @@ bool code_idle(const struct agent *a)
 
 uint64_t code_next_timer(const struct agent *a)
 {
-	uint64_t t = MIN(zygote_next_timer(a), a->fan_off_at ? a->fan_off_at : UINT64_MAX);
+	uint64_t t = zygote_next_timer(a), fan = a->fan_off_at ? a->fan_off_at : UINT64_MAX,
+	         spare = spare_next_timer(a);
+
+	t = MIN(t, fan);
+	t = MIN(t, spare);
 
 	for (const struct code_ctx *x = a->code; x; x = x->next) {
 		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at,

@@ -46,8 +46,9 @@ struct code_ctx {
 	uint32_t id;
 	uint8_t lang;
 	bool is_default, deleted;
-	bool used;  /* somebody ran a cell in it */
-	bool spare; /* a kernel nobody has asked for yet; not a context (code_spare.c) */
+	bool used;            /* somebody ran a cell in it */
+	bool spare;           /* a kernel nobody has asked for yet; not a context (code_spare.c) */
+	uint64_t spare_until; /* clock_ms(); 0: for good */
 	char user[AGENT_USER_MAX], cwd[AGENT_CODE_CWD_MAX];
 	char *env[AGENT_CODE_ENV_MAX]; /* owned */
 	unsigned n_env;
@@ -137,6 +138,8 @@ void zygote_close(struct agent *a);
 /* code_spare.c: a warm Node.js that waits for a context */
 struct code_ctx *spare_make(struct agent *a);
 bool spare_take(struct agent *a, struct code_ctx *x); /* x has its kernel now */
+void spare_tick(struct agent *a, uint64_t now);
+uint64_t spare_next_timer(const struct agent *a);
 
 /* code_files.c: which files change while cells run */
 void code_files_begin(struct agent *a, struct code_ctx *x);

@@ -5,8 +5,12 @@
  * V8 cannot be forked, so one process with everything loaded, the remover of types
  * included, is kept (AGENT_CODE_WARM: in the template). The first JavaScript or TypeScript
  * context of root takes it: it is told the language, the directory and the variables
- * ("SET"), and is that context's kernel from then on. Others start the slow way,
- * as do those whose variables Node.js itself looks at when it starts.
+ * ("SET"), and is that context's kernel from then on. Those whose variables Node.js itself
+ * looks at when it starts begin the slow way, as do those of other users.
+ *
+ * One process is some 40 MB, and a machine that only ever uses its default context never needs
+ * another. Who makes contexts makes more of them: after each of those another spare
+ * is started as soon as no cell runs, and ends when nobody took it for SPARE_KEEP_MS.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +18,10 @@
 
 #include "agent/code.h"
 #include "base/auto.h"
+#include "base/clock.h"
+
+#define SPARE_PAUSE_MS 1000        /* of quiet before another one is started */
+#define SPARE_KEEP_MS (5 * 60000u) /* that one waits so long */
 
 static bool is_node(uint8_t lang)
 {
@@ -73,8 +81,11 @@ bool spare_take(struct agent *a, struct code_ctx *x)
 {
 	struct code_ctx *s = find_spare(a);
 
-	if (!s || x->spare || !is_node(x->lang) || *x->user || needs_own_start(x) ||
-	    s->state != AGENT_CODE_IDLE || s->exited || s->cells || s->pid <= 0)
+	if (x->spare || !is_node(x->lang) || *x->user || needs_own_start(x))
+		return false;
+	if (!x->is_default)
+		a->spare_at = clock_ms() + SPARE_PAUSE_MS;
+	if (!s || s->state != AGENT_CODE_IDLE || s->exited || s->cells || s->pid <= 0)
 		return false;
 	x->pid = s->pid;
 	x->pidfd = TAKE_FD(s->pidfd);
@@ -93,4 +104,40 @@ bool spare_take(struct agent *a, struct code_ctx *x)
 		code_kill(x);
 	}
 	return true;
+}
+
+/* Does anybody wait for the processor? */
+static bool working(const struct agent *a)
+{
+	for (const struct code_ctx *x = a->code; x; x = x->next)
+		if (x->cells || x->state == AGENT_CODE_STARTING)
+			return true;
+	return false;
+}
+
+void spare_tick(struct agent *a, uint64_t now)
+{
+	struct code_ctx *s = find_spare(a);
+
+	if (s && s->spare_until && now >= s->spare_until) {
+		s->spare_until = 0;
+		code_kill(s);
+	}
+	if (!a->spare_at || now < a->spare_at)
+		return;
+	a->spare_at = !s && working(a) ? now + SPARE_PAUSE_MS : 0;
+	if (s || a->spare_at || !(s = spare_make(a)))
+		return;
+	s->spare_until = now + SPARE_KEEP_MS;
+	code_start(a, s, /* warm= */ true); /* a failure leaves none */
+}
+
+uint64_t spare_next_timer(const struct agent *a)
+{
+	uint64_t t = a->spare_at ? a->spare_at : UINT64_MAX;
+
+	for (const struct code_ctx *x = a->code; x; x = x->next)
+		if (x->spare && x->spare_until)
+			t = MIN(t, x->spare_until);
+	return t;
 }

@@ -99,10 +99,17 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 
 static int wait_ms(const struct agent *a)
 {
-	uint64_t next = MIN(MIN(code_next_timer(a), pty_next_timer(a)), ready_next_timer(a)), now;
+	const uint64_t at[] = { code_next_timer(a), pty_next_timer(a), ready_next_timer(a) };
+	uint64_t next = UINT64_MAX, now;
 
-	for (unsigned i = 0; i < a->n_streams; i++)
-		next = MIN(next, job_next_timer(a->slot[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++)
+		next = MIN(next, at[i]);
+
+	for (unsigned i = 0; i < a->n_streams; i++) {
+		uint64_t t = job_next_timer(a->slot[i]);
+
+		next = MIN(next, t);
+	}
 	if (next == UINT64_MAX)
 		return -1;
 	now = clock_ms();

@@ -388,25 +388,35 @@ void pty_on_event(struct agent *a, uint64_t ref, uint32_t events)
 		p->readable = p->master >= 0;
 }
 
+/*
+ * The kernel hands out 4 KiB at a time. One who writes much has more ready by then, and a
+ * turn of ours (a message, a wake-up of the host) costs more than they do: so several
+ * reads make one turn. One key is one read.
+ */
 static void read_some(struct agent *a, struct pty *p)
 {
 	static uint8_t bytes[PTY_READ_MAX];
+	size_t have = 0;
 	ssize_t n;
+	int e = 0;
 
 	do {
-		n = read(p->master, bytes, sizeof(bytes));
-	} while (n < 0 && errno == EINTR);
-	if (n > 0) {
-		vt_feed(p->vt, bytes, (size_t)n);
-		pty_spread(a, p, bytes, (size_t)n);
+		n = read(p->master, bytes + have, sizeof(bytes) - have);
+		have += n > 0 ? (size_t)n : 0;
+	} while ((n < 0 && errno == EINTR) ||
+	         (n >= (ssize_t)PTY_READ_MORE && have < sizeof(bytes)));
+	if (have) {
+		vt_feed(p->vt, bytes, have);
+		pty_spread(a, p, bytes, have);
 		if (p->exited)
 			p->settle_at = clock_ms() + PTY_SETTLE_MS;
-		return;
 	}
+	if (n > 0)
+		return;
 	p->readable = false;
 	/* Nobody holds the other side: at the end for good, before it somebody may open it again.
 	 */
-	if ((n == 0 || errno != EAGAIN) && p->exited)
+	if ((n == 0 || e != EAGAIN) && p->exited)
 		close(TAKE_FD(p->master));
 }
 

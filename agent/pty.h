@@ -13,6 +13,7 @@
 
 #define PTY_EXPIRED_MAX 64u          /* ids of sessions after that, to say so */
 #define PTY_READ_MAX (16u << 10)     /* bytes of one session per turn: others wait for it */
+#define PTY_READ_MORE 2048u          /* a read of so many: there is more already */
 #define PTY_QUEUE_MAX (128u << 10)   /* bytes of output that wait for one client */
 #define PTY_PICTURES_MAX (32u << 20) /* bytes that wait for all clients: then without history */
 #define PTY_PATIENCE_MS 1000         /* a client may hold up the program and the others so long */

@@ -44,8 +44,7 @@ static struct cell **rows_new(unsigned cols, unsigned rows)
 	return r;
 }
 
-/* Half a wide character is none: what is left of it beside [from, to) becomes blank. */
-static void mend(struct vt *t, struct cell *row, unsigned from, unsigned to)
+void cells_mend(struct vt *t, struct cell *row, unsigned from, unsigned to)
 {
 	if (from > 0 && row[from].width == 0)
 		blank(&row[from - 1], 1, &row[from - 1].pen);
@@ -76,10 +75,11 @@ static int on_glyph(VTermGlyphInfo *info, VTermPos pos, void *user)
 	unsigned w = info->width == 2 ? 2 : 1, col = (unsigned)pos.col, n = 0;
 	struct cell *row;
 
-	if (pos.row < 0 || (unsigned)pos.row >= t->rows || pos.col < 0 || col + w > t->cols)
+	if (t->deaf || pos.row < 0 || (unsigned)pos.row >= t->rows || pos.col < 0 ||
+	    col + w > t->cols)
 		return 1;
 	row = t->screen[t->alt][pos.row];
-	mend(t, row, col, col + w);
+	cells_mend(t, row, col, col + w);
 	row[col] = (struct cell){ .pen = t->pen, .width = (uint8_t)w };
 	if ((info->chars[0] == ' ' && !info->chars[1]) || (info->chars[0] & ~0x80u) < 0x20 ||
 	    info->chars[0] == 0x7f)
@@ -105,9 +105,12 @@ static int on_cursor(VTermPos pos, VTermPos oldpos, int visible, void *user)
 {
 	struct vt *t = user;
 
+	if (t->deaf)
+		return 1;
 	t->wrap_pending = t->wrap_pending && vterm_pos_cmp(pos, t->last_glyph) == 0;
 	t->cursor = pos;
-	cursor_clamp(t); /* libvterm has been seen to leave the screen */
+	cursor_clamp(t);
+	t->astray = vterm_pos_cmp(t->cursor, pos) != 0; /* libvterm has been seen to leave */
 	return 1;
 }
 
@@ -119,7 +122,7 @@ static int on_erase(VTermRect r, int selective, void *user)
 	for (int y = r.start_row; y < r.end_row && (unsigned)y < t->rows && from < to; y++) {
 		struct cell *row = t->screen[t->alt][y];
 
-		mend(t, row, from, to);
+		cells_mend(t, row, from, to);
 		blank(row + from, to - from, &t->pen);
 	}
 	return 1;
@@ -138,7 +141,7 @@ static int on_move(VTermRect dest, VTermRect src, void *user)
 
 		memmove(d + dest.start_col, rows[src.start_row + k] + src.start_col,
 		        w * sizeof(*d));
-		mend(t, d, (unsigned)dest.start_col, (unsigned)dest.end_col);
+		cells_mend(t, d, (unsigned)dest.start_col, (unsigned)dest.end_col);
 		/* A wide one that was cut in two by the edge of what moved. */
 		if (d[dest.start_col].width == 0)
 			blank(&d[dest.start_col], 1, &d[dest.start_col].pen);
@@ -164,6 +167,13 @@ static void rotate(struct vt *t, unsigned top, unsigned bottom, int n)
 		r[n > 0 ? h - 1 : 0] = moved;
 		blank(moved, t->cols, &t->pen);
 	}
+}
+
+void cells_scroll_up(struct vt *t)
+{
+	if (!t->alt)
+		history_push(t, t->screen[0][0]);
+	rotate(t, 0, t->rows, 1);
 }
 
 static int on_scroll(VTermRect rect, int downward, int rightward, void *user)
@@ -208,6 +218,8 @@ static int on_pen(VTermAttr attr, VTermValue *v, void *user)
 {
 	struct vt *t = user;
 
+	if (t->deaf)
+		return 1;
 	switch (attr) {
 	case VTERM_ATTR_BOLD:
 		attr_set(t, ATTR_BOLD, v->boolean);
@@ -330,6 +342,7 @@ static void margins_reset(struct vt *t)
 	vterm_input_write(t->lib, s, (size_t)n);
 	t->modes.on &= ~BIT(MODE_ORIGIN);
 	t->modes.top = t->modes.bottom = 0;
+	t->modes.margins = false;
 }
 
 int vt_resize(struct vt *t, unsigned cols, unsigned rows)
@@ -338,6 +351,7 @@ int vt_resize(struct vt *t, unsigned cols, unsigned rows)
 
 	if (cols == t->cols && rows == t->rows)
 		return 0;
+	text_settle(t);
 	margins_reset(t);
 	for (unsigned i = 0; i < 2; i++) {
 		if (!t->screen[i])
@@ -418,10 +432,8 @@ struct vt *vt_new(unsigned cols, unsigned rows, vt_say_fn say, void *ctx)
 	vterm_state_set_callbacks(t->state, &calls, t);
 	vterm_state_set_bold_highbright(t->state, 0);
 	vterm_state_reset(t->state, /* hard= */ 1);
+	lib_begin(t);
 	/* Leaving an alternate screen nobody entered restores what was never saved: save it. */
-	vterm_input_write(t->lib,
-	                  "\x1b"
-	                  "7",
-	                  2);
+	vterm_input_write(t->lib, "\0337", 2);
 	return t;
 }

@@ -30,6 +30,8 @@ struct vt *vt_free(struct vt *t);
 void vt_feed(struct vt *t, const uint8_t *p, size_t n);
 /* 0 or -ENOMEM: then nothing changed. */
 int vt_resize(struct vt *t, unsigned cols, unsigned rows);
+/* For tests: nothing is done without libvterm. */
+void vt_plodding(struct vt *t);
 /* Appends the picture; with_history: and the lines that scrolled off. */
 void vt_picture(const struct vt *t, bool with_history, struct buf *b);
 unsigned vt_history_lines(const struct vt *t);

@@ -45,7 +45,7 @@ static void put_colour(struct buf *b, uint32_t c, unsigned base)
 		buf_printf(b, ";%u;5;%u", base + 8, i);
 }
 
-static void pen_draw(struct buf *b, const struct pen *p)
+void pen_draw(struct buf *b, const struct pen *p)
 {
 	static const struct {
 		unsigned bit;
@@ -101,6 +101,22 @@ static bool invisible(const struct cell *c)
 	return !c->ch[0] && c->width && !c->pen.bg && !c->pen.attrs;
 }
 
+/* The characters of one byte and one pen that it begins with: nearly all there are. */
+static unsigned ascii_draw(const struct cell *c, unsigned n, const struct pen *pen, struct buf *b)
+{
+	uint8_t *p = buf_reserve(b, n);
+	unsigned i = 0;
+
+	for (; p && i < n; i++) {
+		if (c[i].ch[0] >= 0x80 || c[i].ch[1] || c[i].width != 1 ||
+		    !pen_equal(&c[i].pen, pen))
+			break;
+		p[i] = c[i].ch[0] ? (uint8_t)c[i].ch[0] : ' ';
+	}
+	b->len += i;
+	return i;
+}
+
 void row_draw(const struct cell *row, unsigned cols, struct buf *b)
 {
 	struct pen now = { 0 };
@@ -109,13 +125,19 @@ void row_draw(const struct cell *row, unsigned cols, struct buf *b)
 	while (end && invisible(&row[end - 1]))
 		end--;
 	for (unsigned i = 0; i < end; i++) {
+		unsigned plain;
+
 		if (row[i].width == 0)
 			continue;
 		if (!pen_equal(&now, &row[i].pen)) {
 			now = row[i].pen;
 			pen_draw(b, &now);
 		}
-		cell_draw(b, &row[i]);
+		plain = ascii_draw(row + i, end - i, &now, b);
+		if (plain)
+			i += plain - 1;
+		else
+			cell_draw(b, &row[i]);
 	}
 	if (!pen_equal(&now, &(struct pen){ 0 }))
 		put_text(b, "\x1b[0m");

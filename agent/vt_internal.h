@@ -54,6 +54,12 @@ enum dec_mode {
 #define MODES_DEFAULT (1u << MODE_WRAP)
 #define MODE_ARGS 15 /* parameters of one sequence that are looked at; libvterm has room for 16 */
 
+enum charset {
+	CHARSET_G0 = 1 << 0,     /* G0 is not ASCII */
+	CHARSET_LOCKED = 1 << 1, /* LS2, LS3: neither G0 nor G1 is in use */
+	CHARSET_SINGLE = 1 << 2, /* SS2, SS3: of the next one; stays until a reset */
+};
+
 struct modes {
 	uint32_t on;          /* bit per enum dec_mode */
 	bool keypad;          /* application keypad, ESC = */
@@ -61,6 +67,10 @@ struct modes {
 	bool drawing;         /* G0 is the line drawing set, ESC ( 0 */
 	bool shifted;         /* SO: G1 is in use */
 	bool drawing1;        /* G1 is the line drawing set */
+	unsigned charset;     /* CHARSET_*: characters may not be what they look like */
+	bool newline;         /* LNM: a line feed goes to the first column, too */
+	bool margins;         /* DECLRMM: to the left and the right */
+	bool tabs;            /* stops were set or cleared */
 	unsigned style;       /* of the cursor, DECSCUSR; 0: the terminal's own */
 	unsigned top, bottom; /* of the scrolling region, from 1; 0: all of it */
 	/* the sequence that is being read */
@@ -96,7 +106,13 @@ struct vt {
 	VTermPos last_glyph;
 	bool wrap_pending; /* it filled the last column: the next one goes to the next line */
 	bool cursor_hidden;
-	unsigned moved_up; /* rows, by the resize that is going on */
+	bool astray; /* libvterm's cursor is outside of the screen */
+	/* vt_text.c */
+	bool ahead, pen_ahead; /* of libvterm: the cursor and the cells, the pen */
+	bool after_glyph;      /* with ahead: nothing came after the one at last_glyph */
+	bool deaf;             /* libvterm is being told what is known */
+	bool plodding;         /* all of it goes through libvterm: for tests */
+	unsigned moved_up;     /* rows, by the resize that is going on */
 	char title[VT_TITLE];
 	struct modes modes;
 	struct line *history; /* owned; ring of VT_LINES_MAX */
@@ -106,7 +122,23 @@ struct vt {
 
 /* vt.c */
 void title_keep(struct vt *t, const char *s);
+/* Half a wide character is none: what is left of it beside [from, to) becomes blank. */
+void cells_mend(struct vt *t, struct cell *row, unsigned from, unsigned to);
+/* The whole screen by a line. */
+void cells_scroll_up(struct vt *t);
+/* vt_text.c */
+/* Text: no escape in it. */
+void text_feed(struct vt *t, const uint8_t *p, size_t n);
+/* The SGR that was read, if it is an ordinary one. */
+bool text_sgr(struct vt *t);
+/* libvterm knows all that we know. */
+void text_settle(struct vt *t);
+/* After it was reset. */
+void lib_begin(struct vt *t);
+/* To libvterm, which is told before what it does not know. */
+void lib_write(struct vt *t, const char *p, size_t n);
 /* vt_draw.c */
+void pen_draw(struct buf *b, const struct pen *p);
 void cell_draw(struct buf *b, const struct cell *c);
 bool pen_equal(const struct pen *a, const struct pen *b);
 /* The bytes of a row, from default attributes back to default attributes. */

@@ -53,11 +53,25 @@ static void region(struct modes *m)
 	}
 }
 
-static void soft_reset(struct modes *m)
+/* DECSTR, in words that libvterm knows; the cursor stays where it is. */
+static void soft_reset(struct vt *t)
 {
+	struct modes *m = &t->modes;
+	VTermPos at;
+	char s[96];
+	int n;
+
+	text_settle(t);
+	at = t->cursor;
+	n = snprintf(s, sizeof(s),
+	             "\x1b[?1l\x1b[?6l\x1b[?7h\x1b[4l\x1b[?69l\x1b>\x1b(B\x1b)B\x0f\x1b[0m\x1b[?25h"
+	             "\x1b[r\x1b[%d;%dH",
+	             at.row + 1, at.col + 1);
+	lib_write(t, s, (size_t)n);
 	m->on &= ~(BIT(MODE_CURSOR_KEYS) | BIT(MODE_ORIGIN));
 	m->on |= BIT(MODE_WRAP);
-	m->keypad = m->insert = m->drawing = m->drawing1 = m->shifted = false;
+	m->keypad = m->insert = m->drawing = m->drawing1 = m->shifted = m->margins = false;
+	m->charset &= CHARSET_SINGLE;
 	m->top = m->bottom = 0;
 }
 
@@ -68,14 +82,17 @@ static void note_csi(struct modes *m, char final)
 	if (m->lead == '?' && !m->middle && (final == 'h' || final == 'l')) {
 		for (unsigned i = 0; i < m->n_args; i++)
 			set_dec(m, m->arg[i], on);
-	} else if (!m->lead && !m->middle && (final == 'h' || final == 'l')) {
 		for (unsigned i = 0; i < m->n_args; i++)
-			if (m->arg[i] == 4)
-				m->insert = on;
+			m->margins = m->arg[i] == 69 ? on : m->margins;
+	} else if (!m->lead && !m->middle && (final == 'h' || final == 'l')) {
+		for (unsigned i = 0; i < m->n_args; i++) {
+			m->insert = m->arg[i] == 4 ? on : m->insert;
+			m->newline = m->arg[i] == 20 ? on : m->newline;
+		}
 	} else if (!m->lead && !m->middle && final == 'r') {
 		region(m);
-	} else if (!m->lead && m->middle == '!' && final == 'p') {
-		soft_reset(m);
+	} else if (!m->lead && !m->middle && final == 'g') {
+		m->tabs = true;
 	} else if (!m->lead && m->middle == ' ' && final == 'q' && m->arg[0] <= STYLE_MAX) {
 		m->style = m->arg[0];
 	}
@@ -91,7 +108,23 @@ static void repeat(struct vt *t, unsigned count)
 		return;
 	cell_draw(&b, &t->screen[t->alt][y][x]);
 	for (unsigned i = 0; i < MIN(MAX(count, 1u), t->cols) && !b.failed; i++)
-		vterm_input_write(t->lib, (const char *)b.p, b.len);
+		lib_write(t, (const char *)b.p, b.len);
+}
+
+/* A colour without its values ends an SGR: libvterm would take what was read before for them. */
+static void sgr_cut(struct modes *m)
+{
+	for (unsigned i = 0; i < m->n_args; i++) {
+		unsigned left = m->n_args - i - 1, need;
+
+		if (m->arg[i] != 38 && m->arg[i] != 48)
+			continue;
+		need = !left ? 1 : m->arg[i + 1] == 5 ? 2 : m->arg[i + 1] == 2 ? 4 : 1;
+		if (left < need)
+			m->n_args = i;
+		else
+			i += need;
+	}
 }
 
 /* Whole: noted, and passed on in our own words. */
@@ -106,6 +139,15 @@ static void end_csi(struct vt *t, char final)
 	if (m->odd)
 		return;
 	note_csi(m, final);
+	if (final == 'm') {
+		sgr_cut(m);
+		if (!m->n_args || text_sgr(t))
+			return;
+	}
+	if (final == 'p' && !m->lead && m->middle == '!') {
+		soft_reset(t);
+		return;
+	}
 	if (final == 'b') {
 		if (!m->lead && !m->middle)
 			repeat(t, m->arg[0]);
@@ -124,7 +166,15 @@ static void end_csi(struct vt *t, char final)
 	if (m->middle)
 		s[n++] = m->middle;
 	s[n++] = final;
-	vterm_input_write(t->lib, s, n);
+	lib_write(t, s, n);
+}
+
+static void note_control(struct modes *m, uint8_t c)
+{
+	if (c != 0x0e && c != 0x0f)
+		return;
+	m->shifted = c == 0x0e;
+	m->charset &= ~(unsigned)CHARSET_LOCKED;
 }
 
 static void csi_byte(struct vt *t, uint8_t c)
@@ -152,7 +202,8 @@ static void csi_byte(struct vt *t, uint8_t c)
 	} else if (c >= 0x40 && c <= 0x7e) {
 		end_csi(t, (char)c);
 	} else if (c < 0x20) {
-		vterm_input_write(t->lib, (const char *)&c, 1); /* works inside of sequences, too */
+		note_control(m, c);
+		lib_write(t, (const char *)&c, 1); /* works inside of sequences, too */
 	}
 }
 
@@ -188,7 +239,12 @@ static void esc_byte(struct vt *t, uint8_t c)
 			m->keypad = c == '=';
 		if (c == 'c')
 			modes_reset(m);
-		vterm_input_write(t->lib, s, sizeof(s));
+		m->tabs |= c == 'H';
+		m->charset |= c == 'n' || c == 'o' ? CHARSET_LOCKED : 0;
+		m->charset |= c == 'N' || c == 'O' ? CHARSET_SINGLE : 0;
+		lib_write(t, s, sizeof(s));
+		if (c == 'c')
+			lib_begin(t);
 	}
 }
 
@@ -205,11 +261,13 @@ static void middle_byte(struct vt *t, uint8_t c)
 	m->seq = SEQ_NONE;
 	if (c < 0x30 || c > 0x7e || !m->middle)
 		return;
-	if (m->middle == '(')
+	if (m->middle == '(') {
 		m->drawing = c == '0';
-	else if (m->middle == ')')
+		m->charset = (m->charset & ~(unsigned)CHARSET_G0) | (c == 'B' ? 0 : CHARSET_G0);
+	}
+	if (m->middle == ')')
 		m->drawing1 = c == '0';
-	vterm_input_write(t->lib, s, sizeof(s));
+	lib_write(t, s, sizeof(s));
 }
 
 static void end_string(struct vt *t)
@@ -280,13 +338,16 @@ void vt_feed(struct vt *t, const uint8_t *p, size_t n)
 			n--;
 			continue;
 		}
-		for (; run < n && p[run] != 0x1b; run++) /* nearly all bytes are text */
-			if (p[run] == 0x0e || p[run] == 0x0f)
-				m->shifted = p[run] == 0x0e;
+		while (run < n && p[run] != 0x1b && p[run] != 0x0e && p[run] != 0x0f)
+			run++; /* nearly all bytes are text */
 		if (run)
-			vterm_input_write(t->lib, (const char *)p, run);
-		if (run < n) {
+			text_feed(t, p, run);
+		if (run < n && p[run] == 0x1b) {
 			m->seq = SEQ_ESC;
+			run++;
+		} else if (run < n) {
+			note_control(m, p[run]);
+			lib_write(t, (const char *)p + run, 1);
 			run++;
 		}
 		p += run;

@@ -226,7 +226,7 @@ def run(record, wanted, rounds, work, build, say):
         if name not in wanted:
             continue
         say(f"{name} ...")
-        server = harness.Server(env={**SIZE, "PANDO_SHELLS": "3", **env}, data_dir=os.path.join(work, name))
+        server = harness.Server(env={**SIZE, "PANDO_SHELLS": "10", **env}, data_dir=os.path.join(work, name))
         g = Group(record, server, ready)
         g.build, g.bare, g.pool = build, None, None
         try:

@@ -16,6 +16,7 @@ struct builder;
 struct certs;
 struct conf;
 struct domains;
+struct zones;
 struct err;
 struct events;
 struct front;
@@ -39,7 +40,8 @@ struct api_deps { /* all weak: they outlive the API */
 	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
-	struct domains *domains;   /* NULL, these five: no edge */
+	struct domains *domains;   /* NULL, these six: no edge */
+	struct zones *zones;
 	struct certs *certs;
 	struct front *front;
 	/* A wildcard certificate for a verified domain; and: names were mapped. */

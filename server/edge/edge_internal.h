@@ -23,9 +23,9 @@
 #define EDGE_CONNS_MAX 4096     /* client connections of one worker */
 #define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */
 #define EDGE_RECORD (16u << 10) /* plain bytes of a TLS record */
-#define EDGE_CORK (4 * (EDGE_RECORD + 256)) /* records that are sent with one call */
-#define EDGE_HEAD_MS 15000                  /* TLS handshake; from the first byte to a whole head */
-#define EDGE_IDLE_MS 75000                  /* between requests */
+#define EDGE_CORK (4 * (size_t)(EDGE_RECORD + 256)) /* records that are sent with one call */
+#define EDGE_HEAD_MS 15000    /* TLS handshake; from the first byte to a whole head */
+#define EDGE_IDLE_MS 75000    /* between requests */
 #define EDGE_STALL_MS 60000   /* the client takes nothing, or sends nothing of its body */
 #define EDGE_ANSWER_MS 600000 /* from the request to the head of the answer */
 #define EDGE_UP_IDLE_MS                                                                     \

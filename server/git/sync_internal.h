@@ -11,10 +11,10 @@
 #define SYNC_BASE SYNC_REFS "base/"   /* what both had when they last agreed */
 
 /*
- * One round; *conflicts gets what could not be decided. -ECANCELED once stop_fd is readable: the
- * repository keeps its mark, and the next start looks after it.
+ * One round; token: password there, or "". *conflicts gets what could not be decided. -ECANCELED
+ * once stop_fd is readable: the repository keeps its mark, and the next start looks after it.
  */
 int sync_round(struct repos *g, const struct store_repo *r, const struct store_sync *y, int stop_fd,
-               json_t *conflicts, struct err *err);
+               const char *token, json_t *conflicts, struct err *err);
 /* Forgets what the other side had. */
 int sync_forget(struct repos *g, const struct store_repo *r, struct err *err);

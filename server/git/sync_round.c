@@ -93,14 +93,14 @@ static int net_failed(const struct run_result *res, const char *what, struct err
 	               (int)MIN(strcspn(text, "\n"), (size_t)180), text);
 }
 
-static void make_auth(struct round *d)
+static void make_auth(struct round *d, const char *token)
 {
 	unsigned char plain[600], text[832];
 	int n;
 
-	if (!*d->y->token)
+	if (!*token)
 		return;
-	n = snprintf((char *)plain, sizeof(plain), "x-access-token:%s", d->y->token);
+	n = snprintf((char *)plain, sizeof(plain), "x-access-token:%s", token);
 	EVP_EncodeBlock(text, plain, MIN(n, (int)sizeof(plain) - 1));
 	snprintf(d->auth, sizeof(d->auth), "GIT_CONFIG_VALUE_1=Authorization: Basic %s", text);
 	OPENSSL_cleanse(plain, sizeof(plain));
@@ -425,7 +425,7 @@ static int round_run(struct round *d, struct err *err)
 }
 
 int sync_round(struct repos *g, const struct store_repo *r, const struct store_sync *y, int stop_fd,
-               json_t *conflicts, struct err *err)
+               const char *token, json_t *conflicts, struct err *err)
 {
 	AUTO(round_done)
 	struct round d = { .g = g,
@@ -440,7 +440,7 @@ int sync_round(struct repos *g, const struct store_repo *r, const struct store_s
 	if (rc < 0)
 		return rc;
 	repo_path(g, r->id, d.path);
-	make_auth(&d);
+	make_auth(&d, token);
 	if ((rc = note_open(g, r->id, SYNC_BY, &d.note, err)) < 0)
 		return rc;
 	rc = round_run(&d, err);

@@ -72,6 +72,8 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_REF, store_vm, info.build_id, "build_id"),
 	COL_AT(COL_TEXT, store_vm, info.workdir, "workdir"),
 	COL_AT(COL_BOOL, store_vm, grow_fs, "grow_fs"),
+	COL_AT(COL_BOOL, store_vm, info.recreate, "recreate"),
+	COL_AT(COL_REF, store_vm, origin, "origin"),
 };
 const struct table vm_table = {
 	.name = "vms",

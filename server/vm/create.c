@@ -56,6 +56,7 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
 	i->idle_timeout_s = o->idle_timeout_s;
 	i->activity_threshold = o->activity_threshold;
 	i->count_exec = o->count_exec;
+	i->recreate = o->recreate;
 	i->persistence = o->persistence;
 }
 
@@ -85,6 +86,7 @@ int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *er
 
 	if (r < 0)
 		return r;
+	vm_fill_origin(vm, vm->row.base_point);
 	r = vm_add_running(&vm, layer, 1, err);
 	if (r < 0) {
 		vm->gone = true;

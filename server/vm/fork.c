@@ -106,6 +106,8 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 		row.info.machine_ms = row.info.used_ms = row.info.last_network_ms = 0;
 		row.info.instance[0] = '\0';
 		row.info.point[0] = '\0';
+		row.info.recreate = false; /* it was not made from anything that could be kept */
+		row.origin[0] = '\0';
 		row.slot = -1;
 		if (persistence)
 			row.info.persistence = *persistence;

@@ -234,7 +234,10 @@ int vmm_resize(struct vmm *m, const char *account, const char *id, const struct 
 	r = vmm_lock(m, account, id, &vm, err);
 	if (r < 0)
 		return r;
-	r = check(want, &vm->row.info, &to, ret_fault, err);
+	if (vm_is_empty(&vm->row)) /* the size is that of what it is made from: that first */
+		r = vm_wake(vm, err);
+	if (r == 0)
+		r = check(want, &vm->row.info, &to, ret_fault, err);
 	if (r == 0 && vm->row.info.state == VM_LOST)
 		r = err_tag(err, -EIO, "CORRUPT_VM_RECORD", "VM %s is lost", id);
 	if (r == 0 && (to.vcpus != vm->row.info.vcpus || to.mem_mb != vm->row.info.mem_mb ||

@@ -200,6 +200,7 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 	snprintf(i->build_id, sizeof(i->build_id), "%s", build_id);
 	snprintf(i->workdir, sizeof(i->workdir), "%s", workdir);
 	vm->net.waits = false;
+	vm_fill_origin(vm, vm->row.head); /* the last layer, frozen */
 	r = egress_is_default(vm->net.policy) ? 0 : vm_net_apply(vm, err);
 	if (r == 0)
 		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);

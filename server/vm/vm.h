@@ -90,6 +90,7 @@ struct vm_info {
 	int64_t machine_ms;    /* wall clock when it began; 0: none runs */
 	int64_t used_ms;       /* wall clock: when it last began or ceased to run */
 	uint64_t generation;
+	bool recreate;              /* a delete empties it, the next use makes it anew */
 	char build_id[ID_SIZE];     /* of the build it came from, or "" */
 	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths begin; "": / */
 };
@@ -125,6 +126,7 @@ struct vm_create_opts {
 	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
 	bool count_exec;
+	bool recreate;
 	struct vm_persistence persistence;
 };
 /* How much an account may have, or has. In limits: QUOTA_NONE no limit, QUOTA_DEFAULT the server's.
@@ -178,7 +180,8 @@ int vmm_kill(struct vmm *m, const char *account, const char *id, struct vm_info 
 /* Fine when suspended; -EINVAL VM_NOT_RUNNING when stopped. */
 int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
                 struct err *err);
-int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *err);
+/* *ret_kept (or NULL): it is to be made anew, and was only emptied. */
+int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kept, struct err *err);
 
 /* New sizes; 0 leaves one as it is. */
 struct vm_size {

@@ -323,6 +323,14 @@ void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret); /* m->lock held */
 void pool_end(struct vmm *m);
+/* recreate.c: nothing is left but its id, and what belongs to that */
+bool vm_is_empty(const struct store_vm *row);
+/* The point it will be made anew from, if it is such a VM. */
+void vm_fill_origin(struct vm *vm, const char *point);
+int vm_empty(struct vm *vm, const char *why, struct err *err);
+int vm_make_anew(struct vm *vm, struct err *err);
+/* wake.c: a starting VM runs from that point on, held by the caller */
+int vm_thaw(struct vm *vm, const struct engine_point *p, struct err *err);
 /* rewind.c: a VM that does not run is put to rest on the point: the next use thaws it */
 int vm_rest_at(struct vm *vm, const struct engine_point *p, struct err *err);
 /* grow.c: the point's disk cold booted at a size (grow only); b is filled in as by vm_bring_up() */

@@ -138,6 +138,11 @@ static void test_cases(void **state)
 	vt_free(a);
 }
 
+static void on_say(void *ctx, const char *p, size_t n)
+{
+	buf_put(ctx, p, n);
+}
+
 static uint32_t seed = 1;
 static unsigned any(unsigned n)
 {
@@ -185,12 +190,99 @@ static void test_random(void **state)
 			random_piece(&s);
 		buf_put(&s, "\x1b[m", 3); /* no character is left half */
 		for (size_t off = 0, n; off < s.len; off += n) {
-			n = MIN(s.len - off, 1 + (size_t)any(40));
+			n = 1 + any(40); /* MIN() looks twice */
+			n = MIN(s.len - off, n);
 			vt_feed(a, s.p + off, n);
 		}
 		b = shown(a, 20, 6);
 		vt_free(a);
 		vt_free(b);
+	}
+}
+
+/* What is done without libvterm has the same outcome as what is done with it. */
+static void test_straight(void **state)
+{
+	static const char *const words[] = {
+		"the quick brown fox jumps",
+		" over the lazy dog and on ",
+		"\r\n",
+		"\r\n",
+		"\n",
+		"\r",
+		"\x1b[1;31mred\x1b[0m",
+		"e\xcc\x81",
+		"\xcc\x81",
+		"\x1b[?69h",
+		"\x1b[?69l",
+		"\x1b[20h",
+		"\x1b[20l",
+		"\x1b[3g",
+		"\x1bH",
+		"\x1b"
+		"7",
+		"\x1b"
+		"8",
+		"\x1b[6n",
+		"\x1bN",
+		"\x1b*0\x1bn",
+		"\x0e",
+		"\x0f",
+		"\x1b(A",
+		"\x1b(B",
+		"\x1b"
+		"c",
+		"a\x1b[7b",
+		"\x1b[1;3s",
+		"\x1b[2;4r",
+		"\x1b[1;6r",
+		"\a",
+		"\xc3",
+		"\x1b[38;5;99m\x1b[48;2;1;2;3m",
+		"\x1b[38;5m",
+		"\x1b[4:3m",
+		"\x1b[2;22;24m",
+		"\x1b[97;100m",
+		"\v",
+		"\x7f",
+	};
+
+	for (unsigned round = 0; round < 1500; round++) {
+		autobuf struct buf s = { 0 };
+		struct buf said[2] = { { 0 }, { 0 } };
+		struct vt *a = vt_new(20, 6, on_say, &said[0]),
+		          *b = vt_new(20, 6, on_say, &said[1]);
+
+		assert_true(a && b);
+		vt_plodding(b);
+		seed = round + 1;
+		for (unsigned i = 0; i < 100; i++) {
+			const char *w = words[any(ARRAY_SIZE(words))];
+
+			if (any(4))
+				buf_put(&s, w, strlen(w));
+			else
+				random_piece(&s);
+		}
+		for (size_t off = 0, n; off < s.len; off += n) {
+			n = 1 + any(120);
+			n = MIN(s.len - off, n);
+			vt_feed(a, s.p + off, n);
+			vt_feed(b, s.p + off, n);
+			if (any(20) == 0) {
+				unsigned cols = 1 + any(30), rows = 1 + any(8);
+
+				assert_int_equal(vt_resize(a, cols, rows), 0);
+				assert_int_equal(vt_resize(b, cols, rows), 0);
+			}
+			assert_same(a, b, "without libvterm and with it");
+		}
+		assert_int_equal(said[0].len, said[1].len);
+		assert_true(!said[0].len || !memcmp(said[0].p, said[1].p, said[0].len));
+		vt_free(a);
+		vt_free(b);
+		buf_done(&said[0]);
+		buf_done(&said[1]);
 	}
 }
 
@@ -271,11 +363,6 @@ static void test_resize(void **state)
 	vt_free(t);
 }
 
-static void on_say(void *ctx, const char *p, size_t n)
-{
-	buf_put(ctx, p, n);
-}
-
 static void test_answers(void **state)
 {
 	autobuf struct buf said = { 0 };
@@ -290,9 +377,13 @@ static void test_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),   cmocka_unit_test(test_random),
-		cmocka_unit_test(test_history), cmocka_unit_test(test_memory_is_bounded),
-		cmocka_unit_test(test_resize),  cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_cases),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_straight),
+		cmocka_unit_test(test_history),
+		cmocka_unit_test(test_memory_is_bounded),
+		cmocka_unit_test(test_resize),
+		cmocka_unit_test(test_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

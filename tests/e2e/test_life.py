@@ -58,6 +58,7 @@ class Lines:
 
 class Life(Case):
     limit_s = 120
+    keeps_specs = True
 
     @classmethod
     def setUpClass(cls):
@@ -244,6 +245,46 @@ class Life(Case):
         self.s.post(d, "stop")
         self.assert_gone(d)
         self.s.delete(c)
+
+    @limit(200)
+    def test_recreate(self):
+        """A delete empties it; the next use makes it anew from what it came from, under its id."""
+        source = self.s.create()
+        self.s.sh(source, "echo from the snapshot >/root/origin; sync")
+        snap = self.s.snapshot(source)
+        self.s.delete(source)
+        for how, origin in (({}, "none"), ({"snapshotId": snap}, "from the snapshot"),
+                            ({"spec": {"additionalFiles": {"/root/origin": {"content": "from the spec"}}}}, "from the spec")):
+            vm = self.s.create(recreate=True, name="again", **how)
+            machine = self.s.sh(vm, "echo mine >/root/mine; cat /etc/machine-id")
+            self.assertEqual(self.s.info(vm)["recreate"], True)
+            if "snapshotId" in how:
+                self.s.post(vm, "suspend")
+                self.s.api("DELETE", f"/v1/vms/snapshots/{snap}")
+            self.assertEqual(self.s.api("DELETE", f"/v1/vms/{vm}"), {"id": vm, "recreate": True})
+            self.assertEqual((self.s.state(vm), self.s.info(vm)["name"]), ("stopped", "again"))
+            self.assertEqual(self.s.sh(vm, "cat /root/origin 2>/dev/null || echo none"), origin)
+            self.assertEqual(self.s.sh(vm, "hostname; ls /root/mine 2>/dev/null || echo gone").split(), [vm, "gone"])
+            self.assertNotEqual(self.s.sh(vm, "cat /etc/machine-id"), machine)
+            (kid,) = self.s.fork(vm, 1)
+            self.assertEqual(self.s.info(kid)["recreate"], False)
+            self.assertEqual(self.s.api("DELETE", f"/v1/vms/{kid}")["recreate"], False)
+            self.assertTrue(self.s.api("DELETE", f"/v1/vms/{vm}")["recreate"])
+            self.assertEqual(self.s.api("DELETE", f"/v1/vms/{vm}")["recreate"], False)  # it was empty: for good
+            self.assert_gone(vm)
+
+    def test_recreate_ephemeral(self):
+        """One that ends with its machine is as new at every start, also of the server."""
+        vm = self.s.create(recreate=True, persistence={"type": "ephemeral", "deleteEvent": "OnStop"})
+        self.s.sh(vm, "echo mine >/root/mine; sync")
+        self.s.post(vm, "kill")
+        self.assertEqual(self.s.state(vm), "stopped")
+        self.s.kill9_pandod()
+        self.assertEqual(self.s.state(vm), "stopped")
+        self.assertEqual(self.s.sh(vm, "ls /root/mine 2>/dev/null || echo gone"), "gone")
+        self.s.delete(vm)
+        self.s.delete(vm)
+        self.assert_gone(vm)
 
     def test_optimize(self):
         for _ in range(3):

@@ -3,11 +3,13 @@
  * fuzz_vt.c - anything a program may write to its terminal, with resizes in between
  *
  * Byte 0 and 1 are the size; a byte 0xfe takes two more as a new size. A picture can be
- * drawn after everything, and what it draws is a picture again.
+ * drawn after everything, and what it draws is a picture again. A second terminal that does
+ * nothing without libvterm looks the same.
  */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/vt.h"
 #include "base/buf.h"
@@ -28,8 +30,8 @@ static size_t next_resize(const uint8_t *p, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct buf b = { 0 };
-	struct vt *t, *u;
+	struct buf b = { 0 }, c = { 0 };
+	struct vt *t, *u, *slow;
 	unsigned cols, rows;
 
 	if (size < 2)
@@ -37,20 +39,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cols = COLS(data[0]);
 	rows = ROWS(data[1]);
 	t = vt_new(cols, rows, NULL, NULL);
-	assert(t);
+	slow = vt_new(cols, rows, NULL, NULL);
+	assert(t && slow);
+	vt_plodding(slow);
 	for (size_t i = 2; i < size;) {
 		size_t n = next_resize(data + i, size - i);
 
 		vt_feed(t, data + i, n);
+		vt_feed(slow, data + i, n);
 		i += n;
 		if (i + 2 < size) {
 			cols = COLS(data[i + 1]);
 			rows = ROWS(data[i + 2]);
-			assert(vt_resize(t, cols, rows) == 0);
+			assert(vt_resize(t, cols, rows) == 0 && vt_resize(slow, cols, rows) == 0);
 		}
 		i += 3;
 	}
 	vt_picture(t, /* with_history= */ true, &b);
+	vt_picture(slow, /* with_history= */ true, &c);
+	assert(!c.failed && c.len == b.len && memcmp(c.p, b.p, c.len) == 0);
 	u = vt_new(cols, rows, NULL, NULL);
 	assert(u && !b.failed);
 	vt_feed(u, b.p, b.len);
@@ -58,7 +65,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	vt_picture(u, /* with_history= */ true, &b);
 	assert(b.len > 0);
 	vt_free(u);
+	vt_free(slow);
 	vt_free(t);
 	buf_done(&b);
+	buf_done(&c);
 	return 0;
 }

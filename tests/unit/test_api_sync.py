@@ -24,7 +24,7 @@ class Backend(http.server.BaseHTTPRequestHandler):
 
     def answer(self):
         s = self.server
-        want = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+        want = "Basic " + base64.b64encode(f"x-access-token:{s.token}".encode()).decode()
         if self.headers.get("Authorization") != want:
             self.send_response(401)
             self.send_header("WWW-Authenticate", 'Basic realm="x"')
@@ -66,6 +66,7 @@ class Sync(Base):
             self.far = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Backend)
             self.far.daemon_threads = True
             self.far.root = tempfile.mkdtemp(prefix="pando-far-")
+            self.far.token = TOKEN
             self.far.hold, self.far.held, self.far.release = "", threading.Event(), threading.Event()
             self.addCleanup(shutil.rmtree, self.far.root, ignore_errors=True)
             threading.Thread(target=self.far.serve_forever, daemon=True).start()

@@ -77,6 +77,21 @@ class Alone(Checks, unittest.TestCase):
         self.assertEqual(self.p.stdout.readline(), "woken\n")
         self.stats()
 
+    def test_a_program_that_starts_late(self):
+        """A VM that was just booted: its port is tried until it is up."""
+        port, got = free_port(), []
+        t = threading.Thread(target=lambda: got.append(self.e.curl(f"http://port-{port}.edge.test/echo")))
+        t.start()
+        time.sleep(1)  # refused several times by now
+        app = subprocess.Popen([sys.executable, APP, f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True)
+        try:
+            t.join(60)
+            self.assertEqual([r.status for r in got], [200], got and got[0].body)
+        finally:
+            app.kill()
+            app.wait()
+            app.stdout.close()
+
     def test_pages(self):
         html = self.e.curl("https://nowhere.edge.test/", "-H", "Accept: text/html,*/*")
         self.assertEqual((html.status, html.headers["content-type"]), (404, "text/html; charset=utf-8"))
