@@ -8,10 +8,11 @@
 #include "base/auto.h"
 #include "cli/cli.h"
 
-enum { Q_VMS, Q_RUNNING, Q_VCPUS, Q_MEMORY, Q_DISK, Q_SNAPSHOTS, Q_MAX };
+enum { Q_VMS, Q_RUNNING, Q_VCPUS, Q_MEMORY, Q_DISK, Q_SNAPSHOTS, Q_REPOS, Q_REPO_MB, Q_MAX };
 static const char *const quota_members[Q_MAX] = {
 	[Q_VMS] = "vms",         [Q_RUNNING] = "runningVms", [Q_VCPUS] = "vcpus",
 	[Q_MEMORY] = "memoryMb", [Q_DISK] = "diskMb",        [Q_SNAPSHOTS] = "snapshots",
+	[Q_REPOS] = "gitRepos",  [Q_REPO_MB] = "gitMb",
 };
 /* clang-format off */
 #define QUOTA_OPTS \
@@ -20,7 +21,9 @@ static const char *const quota_members[Q_MAX] = {
 	{ "vcpus", "N", "vCPUs of running VMs, together" }, \
 	{ "memory", "MB", "memory of running VMs, together" }, \
 	{ "disk", "MB", "root disks of all VMs, together" }, \
-	{ "snapshots", "N", "snapshots" }
+	{ "snapshots", "N", "snapshots" }, \
+	{ "repos", "N", "repositories" }, \
+	{ "repo-size", "MB", "repositories and large files, together" }
 /* clang-format on */
 
 static const struct cli_col account_cols[] = {
@@ -49,6 +52,10 @@ static const struct cli_col show_cols[] = {
 	{ "  limit", "limits.diskMb" },
 	{ "snapshots", "usage.snapshots" },
 	{ "  limit", "limits.snapshots" },
+	{ "repositories", "usage.gitRepos" },
+	{ "  limit", "limits.gitRepos" },
+	{ "repo MB", "usage.gitMb" },
+	{ "  limit", "limits.gitMb" },
 };
 
 /* -1 after a sentence; *ret NULL when no option was given. */

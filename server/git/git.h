@@ -44,6 +44,12 @@ struct repos *repos_close(struct repos *g);
 /* "namespaces", or why git's programs run without a jail. */
 const char *repos_jail(const struct repos *g);
 
+/* ---- how much an account may have: quota.c; QUOTA_NONE: no limit ---- */
+int repos_limits(struct repos *g, const char *account, int64_t *ret_repos, int64_t *ret_mb,
+                 struct err *err);
+int repos_usage(struct repos *g, const char *account, int64_t *ret_repos, int64_t *ret_mb,
+                struct err *err);
+
 /* ---- pushes: push.c. One event for git over HTTP, over SSH, and the API ---- */
 
 #define REPO_REF_SIZE 512 /* bytes of a reference's name with the NUL */

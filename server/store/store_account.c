@@ -20,6 +20,8 @@ static const struct col account_cols[] = {
 	COL_AT(COL_I64, store_account, quota.mem_mb, "quota_mem_mb"),
 	COL_AT(COL_I64, store_account, quota.disk_mb, "quota_disk_mb"),
 	COL_AT(COL_I64, store_account, quota.snapshots, "quota_snapshots"),
+	COL_AT(COL_I64, store_account, git_repos, "quota_git_repos"),
+	COL_AT(COL_I64, store_account, git_mb, "quota_git_mb"),
 };
 static const struct table account_table = {
 	.name = "accounts",
@@ -46,7 +48,9 @@ int store_account_create(struct store *s, const char *account, const char *name,
 {
 	struct store_account a = { .created_ms = clock_wall_ms(),
 		                   .quota = { QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT,
-		                              QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT } };
+		                              QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT },
+		                   .git_repos = QUOTA_DEFAULT,
+		                   .git_mb = QUOTA_DEFAULT };
 	autotx struct tx t = { 0 };
 	int r;
 
@@ -108,6 +112,8 @@ int store_account_update(struct store *s, const struct store_account *a, struct 
 		return r;
 	snprintf(row.name, sizeof(row.name), "%s", a->name);
 	row.quota = a->quota;
+	row.git_repos = a->git_repos;
+	row.git_mb = a->git_mb;
 	if ((r = row_update(s, &account_table, &row, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

@@ -25,7 +25,8 @@ struct store_account {
 	char name[VM_NAME_MAX];
 	int64_t created_ms;
 	bool admin;
-	struct vm_quota quota; /* QUOTA_NONE, QUOTA_DEFAULT or a limit */
+	struct vm_quota quota;     /* QUOTA_NONE, QUOTA_DEFAULT or a limit */
+	int64_t git_repos, git_mb; /* likewise: repositories, and how large together */
 };
 /* -ENOENT (tag NOT_FOUND) when there is none. */
 int store_account_get(struct store *s, const char *id, struct store_account *ret, struct err *err);
