@@ -130,11 +130,13 @@ struct proc {
 
 /* A shell loaded ahead of the next command. */
 struct ready {
-	pid_t pid;         /* 0: none */
-	int fd;            /* owned; -1: none */
-	bool waits;        /* loaded */
-	uint64_t spawn_at; /* clock_ms(); 0: not planned */
-	const char *lib;   /* NULL: never */
+	pid_t pid; /* 0: none */
+	int fd;    /* owned; -1: none */
+	int spent; /* owned: the socket of the one before, closed when there is time; -1 */
+	int out, err, result; /* owned: our ends of its pipes; -1: none */
+	bool waits;           /* loaded */
+	uint64_t spawn_at;    /* clock_ms(); 0: not planned */
+	const char *lib;      /* NULL: never */
 	struct timespec shell_ctime;
 };
 
@@ -255,6 +257,9 @@ struct job_tty {
 /* In the child: 1 when *ret_fds is the child's, 0 in the agent, -errno when nothing was started. */
 /* In a child of the agent: a session of its own, the descriptors in their places, nothing else. */
 void child_setup(struct agent *a, struct job_fds *fds);
+/* Both ends of each, for in, out, err, result (always) and commit; -1: not wanted. After an error,
+ * too, the caller closes them. */
+int job_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2]);
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
 int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct job_tty *tty,
                 struct job_fds *ret_fds);
@@ -323,8 +328,9 @@ void exec_prepare(const struct job_fds *fds, const struct agent_exec_req *r,
 
 /* ready.c */
 bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n);
-/* 0 and the shell's pid, or -errno: the caller starts one itself. */
-int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret);
+/* 0, the shell's pid and our ends of its pipes, or -errno: the caller starts one itself.
+ * in: -1: none. */
+int ready_give(struct agent *a, int in, const void *req, size_t n, pid_t *ret, int ret_ends[3]);
 void ready_on_event(struct agent *a); /* it is loaded, or gone */
 /* A freeze is near: answered when there is one that waits, or soon. */
 void ready_settle(struct agent *a, uint32_t id);

@@ -100,12 +100,17 @@ static bool name_valid(const char *s)
 	return n >= 1 && n <= 64 && !s[n] && s[0] != '-' && s[0] != '.';
 }
 
+/* The same name again would still wake everyone who watches it. */
 static int step_hostname(struct agent *a, const struct agent_hello *h)
 {
+	char now[HOST_NAME_MAX + 1];
+
 	if (!name_valid(h->hostname))
 		return -EINVAL;
 	if (a->test_root)
 		return identity_record(a, "hostname %s", h->hostname);
+	if (gethostname(now, sizeof(now)) == 0 && !strcmp(now, h->hostname))
+		return 0;
 	return sethostname(h->hostname, strlen(h->hostname)) < 0 ? -errno : 0;
 }
 

@@ -133,7 +133,7 @@ static int make_pipe(int i, const struct job_tty *tty, int p[2])
 	return 0;
 }
 
-static int make_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2])
+int job_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2])
 {
 	const bool want[5] = { pipes & JOB_IN, pipes & JOB_OUT, pipes & JOB_ERR || tty, true,
 		               pipes & JOB_COMMIT };
@@ -182,7 +182,7 @@ int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct 
                 struct job_fds *ret_fds)
 {
 	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-	int r = make_pipes(pipes, tty, p);
+	int r = job_pipes(pipes, tty, p);
 
 	if (r == 0 && (s->pid = fork()) < 0) {
 		r = -errno;
@@ -201,11 +201,13 @@ int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct 
 int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n)
 {
 	int p[5][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-	int r = make_pipes(pipes, /* tty= */ NULL, p);
+	int ends[3] = { -1, -1, -1 };
+	int r = pipes & JOB_IN ? make_pipe(0, /* tty= */ NULL, p[0]) : 0;
 
 	if (r == 0)
-		r = ready_give(a, &(struct job_fds){ p[0][0], p[1][1], p[2][1], p[3][1], -1 }, req,
-		               n, &s->pid);
+		r = ready_give(a, p[0][0], req, n, &s->pid, ends);
+	for (int i = 0; i < 3; i++)
+		p[1 + i][0] = ends[i];
 	if (r == 0)
 		r = adopt(a, s, pipes, p);
 	return settle(s, p, r);

@@ -54,23 +54,38 @@ bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n)
 	return true;
 }
 
-static void child(struct agent *a, int fd)
+/* fds: the socket as result and the result's pipe as commit, which become 3 and 4. */
+static void child(struct agent *a, struct job_fds *fds)
 {
 	static char preload[AGENT_PATH_MAX + 16] = "LD_PRELOAD=", now[] = "LD_BIND_NOW=1";
 	static char shell[] = EXEC_SHELL;
 	char *argv[] = { shell, NULL }, *env[] = { preload, now, NULL };
-	struct job_fds fds = { -1, -1, -1, -1, -1 };
-	int null;
 
 	strncat(preload, a->ready.lib, AGENT_PATH_MAX);
-	fds.result = fd;
-	child_setup(a, &fds); /* the descriptor is 3 now, */
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (fcntl(fds.result, F_SETFD, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+	child_setup(a, fds);
+	if (fcntl(READY_FD, F_SETFD, 0) < 0 || fcntl(READY_RESULT_FD, F_SETFD, 0) < 0)
 		_exit(126);
-	close_range(READY_FD + 1, ~0u, 0);
-	execve(shell, argv, env); /* and open over there */
+	execve(shell, argv, env);
 	_exit(127);
+}
+
+static void close_ends(struct ready *y)
+{
+	int *all[] = { &y->fd, &y->spent, &y->out, &y->err, &y->result };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (*all[i] >= 0)
+			close(TAKE_FD(*all[i]));
+}
+
+/* p: pipes as job.c makes them, and the socket in the place of in. */
+static pid_t fork_shell(struct agent *a, int p[5][2])
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		child(a, &(struct job_fds){ -1, p[1][1], p[2][1], p[0][1], p[3][1] });
+	return pid;
 }
 
 static void spawn(struct agent *a)
@@ -79,23 +94,26 @@ static void spawn(struct agent *a)
 		                  .data.u64 = (uint64_t)REF_READY << 56 };
 	struct ready *y = &a->ready;
 	struct stat st;
-	int sv[2];
+	int p[5][2];
 
-	if (stat(EXEC_SHELL, &st) < 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-		return;
-	y->shell_ctime = st.st_ctim;
-	y->pid = fork();
-	if (y->pid == 0)
-		child(a, sv[1]);
-	close(sv[1]);
-	if (y->pid < 0) {
-		close(sv[0]);
+	close_ends(y);
+	if (job_pipes(JOB_OUT | JOB_ERR, /* tty= */ NULL, p) == 0 && stat(EXEC_SHELL, &st) == 0 &&
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p[0]) == 0)
+		y->pid = fork_shell(a, p);
+	for (size_t i = 0; i < 5; i++)
+		if (p[i][1] >= 0)
+			close(p[i][1]);
+	y->fd = p[0][0];
+	y->out = p[1][0];
+	y->err = p[2][0];
+	y->result = p[3][0];
+	y->waits = false;
+	if (y->pid <= 0) {
 		y->pid = 0;
+		close_ends(y);
 		return;
 	}
-	y->fd = sv[0];
-	y->waits = false;
+	y->shell_ctime = st.st_ctim;
 	if (epoll_ctl(a->ep, EPOLL_CTL_ADD, y->fd, &ev) < 0)
 		log_warn("cannot watch the shell that is loaded ahead: %m");
 }
@@ -103,9 +121,9 @@ static void spawn(struct agent *a)
 /* Its end of the socket is gone, so it ends; nothing of a user's ran in it. */
 static void discard(struct ready *y)
 {
+	close_ends(y);
 	if (y->pid <= 0)
 		return;
-	close(TAKE_FD(y->fd));
 	kill(y->pid, SIGKILL);
 	while (waitpid(y->pid, NULL, 0) < 0 && errno == EINTR)
 		;
@@ -113,36 +131,40 @@ static void discard(struct ready *y)
 	y->waits = false;
 }
 
-static int send_request(int fd, const struct job_fds *fds, const void *req, size_t n)
+static int send_request(int fd, int in, const void *req, size_t n)
 {
-	int all[READY_FDS_MAX] = { fds->out, fds->err, fds->result, fds->in };
-	size_t k = fds->in >= 0 ? READY_FDS_MAX : READY_FDS_MAX - 1;
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(all))] = { 0 };
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(in))] = { 0 };
 	struct iovec iov = { (void *)(uintptr_t)req, n };
-	struct msghdr m = { .msg_iov = &iov,
-		            .msg_iovlen = 1,
-		            .msg_control = control,
-		            .msg_controllen = CMSG_SPACE(k * sizeof(int)) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(k * sizeof(int));
-	memcpy(CMSG_DATA(c), all, k * sizeof(int));
+	if (in >= 0) {
+		struct cmsghdr *c;
+
+		m.msg_control = control;
+		m.msg_controllen = sizeof(control);
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(in));
+		memcpy(CMSG_DATA(c), &in, sizeof(in));
+	}
 	return sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n ? 0 : -EAGAIN;
 }
 
-int ready_give(struct agent *a, const struct job_fds *fds, const void *req, size_t n, pid_t *ret)
+int ready_give(struct agent *a, int in, const void *req, size_t n, pid_t *ret, int ret_ends[3])
 {
 	struct ready *y = &a->ready;
 
 	if (!y->waits)
 		return -EAGAIN; /* still loading */
-	if (send_request(y->fd, fds, req, n) < 0) {
+	if (send_request(y->fd, in, req, n) < 0) {
 		discard(y);
 		return -ECHILD;
 	}
-	close(TAKE_FD(y->fd));
+	y->spent = TAKE_FD(y->fd);
+	ret_ends[0] = TAKE_FD(y->out);
+	ret_ends[1] = TAKE_FD(y->err);
+	ret_ends[2] = TAKE_FD(y->result);
 	*ret = y->pid;
 	y->pid = 0;
 	y->waits = false;

@@ -51,9 +51,10 @@ static void account_times(struct timespec ret[3])
 	}
 }
 
-static ssize_t receive(int fds[READY_FDS_MAX], size_t *ret_n)
+/* The request, and the input if there is one. */
+static ssize_t receive(int *ret_in)
 {
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(READY_FDS_MAX * sizeof(int))];
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { request, sizeof(request) };
 	struct msghdr m = { .msg_iov = &iov,
 		            .msg_iovlen = 1,
@@ -65,23 +66,13 @@ static ssize_t receive(int fds[READY_FDS_MAX], size_t *ret_n)
 	do {
 		n = recvmsg(READY_FD, &m, MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
-	c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-	if (!c || c->cmsg_type != SCM_RIGHTS || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+	if (n <= 0 || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
 		return -1;
-	*ret_n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	memcpy(fds, CMSG_DATA(c), *ret_n * sizeof(int));
+	c = CMSG_FIRSTHDR(&m);
+	*ret_in = -1;
+	if (c && c->cmsg_type == SCM_RIGHTS)
+		memcpy(ret_in, CMSG_DATA(c), sizeof(int));
 	return n;
-}
-
-/* The descriptors to their places: 0 to 2, the result's where the socket was. */
-static struct job_fds place(const int fds[READY_FDS_MAX], size_t n)
-{
-	if (n < READY_FDS_MAX - 1 || dup2(fds[0], 1) < 0 || dup2(fds[1], 2) < 0 ||
-	    dup3(fds[2], READY_FD, O_CLOEXEC) < 0 || (n == READY_FDS_MAX && dup2(fds[3], 0) < 0))
-		_exit(126);
-	for (size_t i = 0; i < n; i++)
-		close(fds[i]);
-	return (struct job_fds){ 0, 1, 2, READY_FD, -1 };
 }
 
 static char *copy_strings(char *at, char **v)
@@ -114,24 +105,24 @@ static void show(void)
 
 static int wait_then_main(int argc, char **argv, char **envp)
 {
-	const struct job_fds none = { -1, -1, -1, READY_FD, -1 };
+	const struct job_fds at = { 0, 1, 2, READY_RESULT_FD, -1 };
 	struct timespec times[3];
-	int fds[READY_FDS_MAX];
-	struct job_fds at;
 	struct rd c;
 	ssize_t n;
-	size_t k;
+	int in;
 
 	(void)argc, (void)argv, (void)envp;
 	fcntl(READY_FD, F_SETFD, FD_CLOEXEC);
+	fcntl(READY_RESULT_FD, F_SETFD, FD_CLOEXEC);
 	shown = mmap(NULL, SHOWN_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (shown == MAP_FAILED)
 		_exit(126);
 	account_times(who_times);
-	exec_account(&none, "", &who);
-	if (send(READY_FD, "r", 1, MSG_NOSIGNAL) != 1 || (n = receive(fds, &k)) < 0)
+	exec_account(&at, "", &who);
+	if (send(READY_FD, "r", 1, MSG_NOSIGNAL) != 1 || (n = receive(&in)) < 0)
 		_exit(0); /* the agent is gone, or wants this shell no more */
-	at = place(fds, k);
+	if (in >= 0 && (dup2(in, 0) < 0 || close(in) < 0))
+		_exit(126);
 	c = rd_of(request, (size_t)n);
 	if (agent_exec_req_get(&c, &req) < 0)
 		child_fail(&at, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed exec request");
@@ -140,7 +131,8 @@ static int wait_then_main(int argc, char **argv, char **envp)
 		exec_account(&at, "", &who);
 	exec_prepare(&at, &req, &who, &image);
 	show();
-	close(READY_FD); /* it runs */
+	close(READY_FD);
+	close(READY_RESULT_FD); /* it runs */
 	environ = image.env;
 	return shell_main(3, image.argv, image.env);
 }

@@ -49,6 +49,29 @@ bool id_valid(const char *prefix, const char *s)
 	return strlen(s) == ID_LEN && strspn(s, id_alphabet) == ID_LEN;
 }
 
+void uuid_make(char ret[UUID_SIZE])
+{
+	uint8_t b[16];
+	char h[33];
+
+	random_bytes(b, sizeof(b));
+	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+	hex_encode(b, sizeof(b), h);
+	snprintf(ret, UUID_SIZE, "%.8s-%.4s-%.4s-%.4s-%.12s", h, h + 8, h + 12, h + 16, h + 20);
+}
+
+bool uuid_valid(const char *s)
+{
+	for (size_t i = 0; i < UUID_SIZE - 1; i++) {
+		bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+
+		if (dash ? s[i] != '-' : !s[i] || !strchr("0123456789abcdef", s[i]))
+			return false;
+	}
+	return s[UUID_SIZE - 1] == '\0';
+}
+
 bool linux_user_valid(const char *name)
 {
 	size_t n =

@@ -207,7 +207,8 @@ int sock_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_le
 	return err_set(err, -EINVAL, "'%s': the host must be a numeric address", text);
 }
 
-int sock_tcp_listen(const char *text, struct err *err)
+/* A socket at that address; nobody is listened to yet. */
+static int bound(const char *text, int type, struct err *err)
 {
 	struct sockaddr_storage sa;
 	socklen_t len;
@@ -216,10 +217,11 @@ int sock_tcp_listen(const char *text, struct err *err)
 
 	if (r < 0)
 		return r;
-	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd = socket(sa.ss_family, type | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return err_sys(err, -errno, "socket for %s", text);
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	if (type == SOCK_STREAM)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	if (bind(fd, (struct sockaddr *)&sa, len) < 0) {
 		if (errno == EADDRINUSE)
 			return err_set(
@@ -228,7 +230,21 @@ int sock_tcp_listen(const char *text, struct err *err)
 			        text);
 		return err_sys(err, -errno, "bind %s", text);
 	}
+	return TAKE_FD(fd);
+}
+
+int sock_tcp_listen(const char *text, struct err *err)
+{
+	autofd int fd = bound(text, SOCK_STREAM, err);
+
+	if (fd < 0)
+		return fd;
 	if (listen(fd, SOCK_BACKLOG) < 0)
 		return err_sys(err, -errno, "listen on %s", text);
 	return TAKE_FD(fd);
+}
+
+int sock_udp_bind(const char *text, struct err *err)
+{
+	return bound(text, SOCK_DGRAM, err);
 }

@@ -25,3 +25,5 @@ ssize_t sock_recv_fds(int sock, void *p, size_t n, int *fds, size_t max_fds, siz
 /* "127.0.0.1:8787", "[::1]:0" -> address. Numeric hosts only. */
 int sock_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len, struct err *err);
 int sock_tcp_listen(const char *text, struct err *err);
+/* A bound socket for datagrams. */
+int sock_udp_bind(const char *text, struct err *err);

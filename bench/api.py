@@ -15,6 +15,7 @@ import subprocess
 import threading
 import traceback
 
+import edge
 import gitrepos
 import harness
 from kinds import Clock
@@ -210,10 +211,12 @@ KINDS = [
     ("api-exec", {"PANDO_POOL": "0"}, 0, None, exec_true),
     ("api-list", {"PANDO_POOL": "0"}, 0, prepare_list, list_vms),
     ("api-whoami", {"PANDO_POOL": "0"}, 0, prepare_whoami, whoami),
+    *edge.KINDS,
     *gitrepos.KINDS,
 ]
 NAMES = [k[0] for k in KINDS]
-KEEPS = ("api-list", "api-whoami", *gitrepos.NAMES)  # their rounds make no VM; what is prepared stays
+ROUNDS_MAX = {"edge": edge.ROUNDS_MAX}
+KEEPS = ("api-list", "api-whoami", "edge", *gitrepos.NAMES)  # their rounds make no VM; what is prepared stays
 
 
 def run(record, wanted, rounds, work, build, say):
@@ -223,7 +226,7 @@ def run(record, wanted, rounds, work, build, say):
         if name not in wanted:
             continue
         say(f"{name} ...")
-        server = harness.Server(env={**SIZE, "PANDO_SHELLS": "3", **env}, data_dir=os.path.join(work, name))
+        server = harness.Server(env={**SIZE, "PANDO_SHELLS": "10", **env}, data_dir=os.path.join(work, name))
         g = Group(record, server, ready)
         g.build, g.bare, g.pool = build, None, None
         try:
@@ -231,7 +234,7 @@ def run(record, wanted, rounds, work, build, say):
             health = server.api("GET", "/v1/health")
             if prepare:
                 prepare(g)
-            for _ in range(rounds):
+            for _ in range(min(rounds, ROUNDS_MAX.get(name, rounds))):
                 measure(g)
                 if name not in KEEPS:
                     g.clear()

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """gitrepos.py - repositories beside what everyone has: git http-backend behind nginx, git grep; and a long list of them
 
-Both servers are asked by the same git client for the same repositories, one after the other in each round. Two repositories:
-100 MB in a few files that do not compress, and 20000 small files. A push is of the whole repository into an empty one.
+Both servers are asked by the same git client for the same repositories, one after the other in each round; who is first changes
+with the round. Two repositories: 100 MB in a few files that do not compress, and 20000 small files. A push is of the whole repository
+into an empty one; both sides want a password, check what they get (receive.fsckObjects) and flush the same things to the disk (core.fsync).
+Rounds end when a kind has had its time, after at least three.
 """
 import json
 import os
@@ -23,6 +25,9 @@ SMALL_FILES, SMALL_DIRS = 20000, 200
 NEEDLE = "needle in a haystack"
 REPOS = int(os.environ.get("PANDO_BENCH_REPOS", "10000"))
 LISTS, OPENS, SEARCHES = 5, 20, 3
+ROUNDS_MIN = 3
+BUDGET_S = {"wire": 75, "search": 10, "first": 10}  # of rounds; preparing takes as long again
+FSYNC = "loose-object,pack,pack-metadata,reference"  # as server/git/jail.c has it
 
 NGINX = """
 daemon off; worker_processes 2; pid {dir}/nginx.pid; error_log {dir}/error.log;
@@ -31,11 +36,11 @@ http {{
     access_log off; client_max_body_size 0; client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;
     fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port}; auth_basic "git"; auth_basic_user_file {dir}/users;
         location / {{
             fastcgi_pass unix:{dir}/fcgi.sock; fastcgi_request_buffering off; fastcgi_buffering off; fastcgi_read_timeout 600;
             fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend; fastcgi_param GIT_HTTP_EXPORT_ALL 1;
-            fastcgi_param GIT_PROJECT_ROOT {dir}/repos; fastcgi_param PATH_INFO $uri; fastcgi_param REMOTE_USER bench;
+            fastcgi_param GIT_PROJECT_ROOT {dir}/repos; fastcgi_param PATH_INFO $uri; fastcgi_param REMOTE_USER $remote_user;
             fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method;
             fastcgi_param CONTENT_TYPE $content_type; fastcgi_param CONTENT_LENGTH $content_length;
             fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding; fastcgi_param GIT_PROTOCOL $http_git_protocol;
@@ -63,6 +68,8 @@ class Backend:
         os.makedirs(os.path.join(self.dir, "repos"))
         with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
             f.write(NGINX.format(dir=self.dir, port=self.port))
+        with open(os.path.join(self.dir, "users"), "w") as f:
+            f.write("x:{PLAIN}password\n")
         for argv in (["fcgiwrap", "-c", "8", "-s", f"unix:{self.dir}/fcgi.sock"],
                      ["nginx", "-p", self.dir, "-c", f"{self.dir}/nginx.conf"]):
             self.procs.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -75,8 +82,9 @@ class Backend:
     def new(self, name):
         path = os.path.join(self.dir, "repos", name)
         git("init", "-q", "--bare", path)
-        git("config", "http.receivepack", "true", cwd=path)
-        return f"http://127.0.0.1:{self.port}/{name}"
+        for key, value in (("http.receivepack", "true"), ("receive.fsckObjects", "true"), ("core.fsync", FSYNC)):
+            git("config", key, value, cwd=path)
+        return f"http://x:password@127.0.0.1:{self.port}/{name}"
 
     def drop(self, name):
         shutil.rmtree(os.path.join(self.dir, "repos", name))
@@ -109,29 +117,45 @@ def new_repo(g):
     return repo, f"http://x:{g.s.key()}@127.0.0.1:{g.s.port}/{repo}"
 
 
-def prepare(g):
+def bounded(budget, what):
+    """what(g, i) in round i, until the time is up."""
+    def one(g):
+        g.begin = getattr(g, "begin", None) or time.monotonic()
+        g.round = getattr(g, "round", -1) + 1
+        if g.round < ROUNDS_MIN or time.monotonic() - g.begin < BUDGET_S[budget]:
+            what(g, g.round)
+    return one
+
+
+def prepare(g, kinds):
     g.top = os.path.join(os.path.dirname(g.s.dir), "git-work")
     shutil.rmtree(g.top, ignore_errors=True)
     os.makedirs(g.top)
     g.bare = Backend(g.top)
     g.urls = {}
-    for kind in ("big", "many"):
+    for kind in kinds:
         work = os.path.join(g.top, kind)
         make_work(work, kind)
         repo, url = new_repo(g)
         g.urls[kind] = {"pando": url, "backend": g.bare.new(kind), "repo": repo}
         for side in ("pando", "backend"):
             git("push", "-q", g.urls[kind][side], "main", cwd=work)
-        # both as one pack, as they are after a while
-        git("gc", "-q", cwd=os.path.join(g.bare.dir, "repos", kind))
+        # both as the same one pack, as they are after a while
         path = os.path.join(g.s.dir, "git/repos", f"{repo}.git")
         git("gc", "-q", cwd=path)
         subprocess.run(["chown", "-R", "pando:pando", path], check=True)
+        objects = os.path.join(g.bare.dir, "repos", kind, "objects")
+        shutil.rmtree(objects)
+        shutil.copytree(os.path.join(path, "objects"), objects)
 
 
-def clone(g):
+def sides(i):
+    return ("pando", "backend") if i % 2 == 0 else ("backend", "pando")
+
+
+def clone(g, i):
     for kind in ("big", "many"):
-        for side in ("pando", "backend"):
+        for side in sides(i):
             to = os.path.join(g.top, "clone")
             clock = Clock()
             git("clone", "-q", "--bare", g.urls[kind][side], to)
@@ -139,9 +163,9 @@ def clone(g):
             shutil.rmtree(to)
 
 
-def push(g):
+def push(g, i):
     for kind in ("big", "many"):
-        for side in ("pando", "backend"):
+        for side in sides(i):
             repo, url = new_repo(g) if side == "pando" else (None, g.bare.new("push"))
             clock = Clock()
             git("push", "-q", url, "main", cwd=os.path.join(g.top, kind))
@@ -152,18 +176,44 @@ def push(g):
                 g.bare.drop("push")
 
 
-def search(g):
-    bare = os.path.join(g.bare.dir, "repos", "many")
-    path = f"/git/v1/repo/{g.urls['many']['repo']}/search?" + urllib.parse.urlencode({"query": NEEDLE, "caseSensitive": "true"})
-    for _ in range(SEARCHES):
-        clock = Clock()
-        found = g.s.api("GET", path)["totalFiles"]
-        g.record.add("git.search", clock.ms())
-        clock = Clock()
-        lines = git("grep", "-I", "-c", "-F", "-e", NEEDLE, "main", cwd=bare).splitlines()
-        g.record.add("git.grep", clock.ms())
-        if not found == len(lines) == -(-SMALL_FILES // 500):
-            raise RuntimeError(f"{found} and {len(lines)} files were found")
+def wire(g, i):
+    clone(g, i)
+    push(g, i)
+
+
+def search(name):
+    def one(g, i):
+        bare = os.path.join(g.bare.dir, "repos", "many")
+        path = f"/git/v1/repo/{g.urls['many']['repo']}/search?" + urllib.parse.urlencode({"query": NEEDLE, "caseSensitive": "true"})
+        for _ in range(SEARCHES):
+            clock = Clock()
+            found = g.s.api("GET", path)["totalFiles"]
+            g.record.add(f"git.search{name}", clock.ms())
+            clock = Clock()
+            lines = git("grep", "-I", "-c", "-F", "-e", NEEDLE, "main", cwd=bare).splitlines()
+            g.record.add(f"git.grep{name}", clock.ms())
+            if not found == len(lines) == -(-SMALL_FILES // 500):
+                raise RuntimeError(f"{found} and {len(lines)} files were found")
+    return one
+
+
+def texts_kept(g):
+    """A file without a name that pandod has mapped."""
+    for pid in [g.s.proc.pid, *host.descendants(g.s.proc.pid)]:
+        try:
+            with open(f"/proc/{pid}/maps") as f:
+                if "/git/tmp/#" in f.read():
+                    return True
+        except OSError:
+            pass  # it has ended
+    return False
+
+
+def prepare_search(g):
+    """The first search has the texts made; from then on they are there."""
+    prepare(g, ["many"])
+    g.s.api("GET", f"/git/v1/repo/{g.urls['many']['repo']}/search?query=x&caseSensitive=true")
+    harness.wait_for("texts of the repository", lambda: texts_kept(g), 60)
 
 
 def prepare_list(g):
@@ -174,8 +224,13 @@ def prepare_list(g):
     g.s.stop()
     top = os.path.join(g.s.dir, "git/repos")
     ids = [str(uuid.UUID(int=i, version=4)) for i in range(REPOS - 1)]
+    # links, not copies: nobody writes to them
+    tree = [(os.path.relpath(d, os.path.join(top, f"{repo}.git")), files) for d, _, files in os.walk(os.path.join(top, f"{repo}.git"))]
     for i in ids:
-        shutil.copytree(os.path.join(top, f"{repo}.git"), os.path.join(top, f"{i}.git"))
+        for d, files in tree:
+            os.mkdir(os.path.join(top, f"{i}.git", d))
+            for f in files:
+                os.link(os.path.join(top, f"{repo}.git", d, f), os.path.join(top, f"{i}.git", d, f))
     db = sqlite3.connect(os.path.join(g.s.dir, "pando.db"))
     now = int(time.time() * 1000)
     db.executemany("INSERT INTO git_repos VALUES (?, ?, ?, 0, ?, 0, 0)", [(i, account, f"repo {n}", now + n) for n, i in enumerate(ids)])
@@ -201,9 +256,9 @@ def list_repos(g):
 
 # name, settings of its server, VMs kept ready, preparation, one round
 KINDS = [
-    ("git-clone", {"PANDO_POOL": "0"}, 0, prepare, clone),
-    ("git-push", {"PANDO_POOL": "0"}, 0, prepare, push),
-    ("git-search", {"PANDO_POOL": "0"}, 0, prepare, search),
+    ("git-wire", {"PANDO_POOL": "0"}, 0, lambda g: prepare(g, ["big", "many"]), bounded("wire", wire)),
+    ("git-search", {"PANDO_POOL": "0"}, 0, prepare_search, bounded("search", search(""))),
+    ("git-search-first", {"PANDO_POOL": "0", "PANDO_GIT_SEARCH_MB": "0"}, 0, lambda g: prepare(g, ["many"]), bounded("first", search(".first"))),
     ("git-list", {"PANDO_POOL": "0"}, 0, prepare_list, list_repos),
 ]
 NAMES = [k[0] for k in KINDS]

@@ -33,7 +33,7 @@ import plot  # noqa: E402
 import private  # noqa: E402
 from floor import Floor  # noqa: E402
 
-ROUND = live.ROUND + kinds.ROUND + private.ROUND
+ROUND = live.ROUND + kinds.ROUND
 RESULTS = os.path.join(HERE, "results")
 ROUNDS, ROUNDS_QUICK = 10, 3
 BUSY_LIMIT = 0.10   # of all cores, by others, before a warning
@@ -158,6 +158,10 @@ def measure(bench, wanted, rounds):
     if "idle" in wanted:
         say(f"{rounds} VMs idle for {kinds.IDLE_S} s ...")
         attempt(bench, "idle", kinds.idle, rounds)
+    if "private" in wanted:
+        say("private networks, the tunnel and the edge ...")
+        took = attempt(bench, "private", private.private, min(rounds, private.ROUNDS_MAX))
+        say(f"that took {took:.0f} s")
 
 
 def write_results(run, whole):
@@ -192,7 +196,7 @@ def report(run, path):
 
 
 def arguments():
-    names = [name for name, _ in ROUND] + ["idle"] + api.NAMES
+    names = [name for name, _ in ROUND] + ["idle", "private"] + api.NAMES
     p = argparse.ArgumentParser(description="measures Pando and what stands beside it, in one run")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each kind (default {ROUNDS})")
     p.add_argument("--quick", action="store_true", help=f"{ROUNDS_QUICK} rounds: to see that it works, not to quote")
@@ -216,6 +220,11 @@ def main():
     need("qemu-img", "qemu-utils")
     if "api-whoami" in a.wanted:
         need("wrk", "wrk")
+    if "edge" in a.wanted:
+        for program, package in (("wrk", "wrk"), ("nginx", "nginx-light"), ("haproxy", "haproxy"), ("curl", "curl")):
+            need(program, package)
+    if "private" in a.wanted:
+        need("wg-quick", "wireguard-tools")
     size = {k: os.environ.get(k) or v for k, v in VM_DEFAULTS.items()}
     if int(size["PANDO_VM_MEM_MB"]) < MEM_MIN_MB:
         sys.exit(f"bench: PANDO_VM_MEM_MB={size['PANDO_VM_MEM_MB']}: at least {MEM_MIN_MB}, for 512 MB of dirty memory")
@@ -234,7 +243,7 @@ def main():
     begin = datetime.datetime.now(datetime.timezone.utc)
     try:
         if set(a.wanted) - set(api.NAMES):
-            server = harness.Server(env={**size, "PANDO_LOG": "debug", "PANDO_SHELLS": "3"},
+            server = harness.Server(env={**size, **private.ENV, "PANDO_LOG": "debug", "PANDO_SHELLS": "10"},
                                     data_dir=os.path.join(work, "bench"))
             if os.path.exists(server.log_path):
                 os.unlink(server.log_path)  # of the run before
@@ -250,6 +259,9 @@ def main():
             bench, server = None, None
         api_health = api.run(record, a.wanted, a.rounds, work, build, say)
         health, api_size = health or api_health, api_health and api_health["defaultVm"]
+    except KeyboardInterrupt as e:
+        say(f"ended by {e or 'Ctrl-C'}; what was measured so far is written")
+        record.failures.append({"kind": "run", "why": f"ended by {e or 'Ctrl-C'}"})
     except Exception as e:
         record.failures.append({"kind": "run", "why": f"{type(e).__name__}: {e}"})
         traceback.print_exc()
@@ -259,7 +271,7 @@ def main():
                 part.close()
         shutil.rmtree(work, ignore_errors=True)
 
-    if not record.samples:
+    if not record.samples or not health:
         sys.exit("bench: nothing could be measured; the reason is above")
     run = {"date": begin.strftime("%Y-%m-%dT%H:%M:%SZ"), "accel": health["accel"], "accelWhy": health.get("accelWhy"),
            "rounds": a.rounds, "kinds": a.wanted, "source": source(), "machine": machine(), "vm": health["defaultVm"], "apiVm": api_size,

@@ -197,11 +197,11 @@ int cli_refused(struct cli *c, long status, const json_t *reply)
 		return cli_fail(CLI_UNREACHABLE,
 		                "%s answered %ld without an error of ours: is it a Pando server?",
 		                c->target.url, status);
-	if (status == 401 || status == 429)
+	if (strncmp(code, "UNAUTHORIZED", strlen("UNAUTHORIZED")) == 0 || status == 429)
 		return cli_fail(CLI_UNAUTHORIZED, "%s: %s (the key is from %s)", code,
 		                text ? text : "", c->target.key_from);
-	return cli_fail(status == 403 ? CLI_UNAUTHORIZED : CLI_REFUSED, "%s: %s", code,
-	                text ? text : "");
+	return cli_fail(status == 401 || status == 403 ? CLI_UNAUTHORIZED : CLI_REFUSED, "%s: %s",
+	                code, text ? text : "");
 }
 
 static CURLcode perform(struct cli *c, const char *user, const char *method, const char *url,
@@ -263,7 +263,7 @@ int cli_call_as(struct cli *c, const char *user, const char *method, const char 
 
 	if (status < 0)
 		return cli_fail(CLI_UNREACHABLE, "%s", err.msg);
-	if (status < 200 || status > 299 || !json_is_object(reply))
+	if (status < 200 || status > 299 || !(json_is_object(reply) || json_is_array(reply)))
 		return cli_refused(c, status, reply);
 	if (ret)
 		*ret = TAKE_PTR(reply);

@@ -10,9 +10,9 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "cli/cli.h"
+#include "cli/git.h"
 
-#define SECRET_MAX 4096u /* bytes of a file with a token */
+#define SECRET_MAX 8192u /* bytes of a file with a token or a key */
 
 static const struct cli_col list_cols[] = {
 	{ "ID", "id" },
@@ -319,8 +319,7 @@ static int trigger(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
-/* A file's first line; "-" is stdin. */
-static char *read_secret(const char *file)
+char *git_read_secret(const char *file)
 {
 	const char *path = strcmp(file, "-") == 0 ? "/dev/stdin" : file;
 	struct err err = { 0 };
@@ -330,7 +329,6 @@ static char *read_secret(const char *file)
 		cli_fail(CLI_USAGE, "%s", err.msg);
 		return NULL;
 	}
-	text[strcspn(text, "\r\n")] = '\0';
 	return text;
 }
 
@@ -343,8 +341,10 @@ static int sync_enable(struct cli *c, const struct cli_args *a)
 
 	if (!a->arg[2])
 		return cli_fail(CLI_USAGE, "which repository there? OWNER/NAME, or a URL");
-	if (a->opt[0] && !(secret = read_secret(a->opt[0])))
+	if (a->opt[0] && !(secret = git_read_secret(a->opt[0])))
 		return CLI_USAGE;
+	if (secret)
+		secret[strcspn(secret, "\r\n")] = '\0';
 	body = json_pack("{s:s}", strstr(a->arg[2], "://") ? "url" : "githubRepoName", a->arg[2]);
 	if (secret)
 		json_object_set_new(body, "token", json_string(secret));
@@ -433,6 +433,15 @@ static const struct cli_verb verbs[] = {
 	  { { "token-file", "FILE", "enable: the password there; '-' is stdin" } },
 	  .about = "REMOTE is OWNER/NAME on the server's GitHub, or the URL of any repository that Git reaches over HTTP. "
 	           "Nothing is ever forced: a branch that went two ways stops until somebody resolves it." },
+	{ "credential", "ACTION [SERVER]", "how mirrors log in to other Git servers: set, list, remove", git_credential,
+	  { { "token-file", "FILE", "set: the password there; '-' is stdin" },
+	    { "app", "ID", "set: id of a GitHub App, instead of a password" },
+	    { "installation", "NUMBER", "set: the app's installation there" },
+	    { "key-file", "FILE", "set: the app's private key, as it was downloaded" },
+	    { "api-url", "URL", "set: where the app asks for passwords; as GitHub has it" } },
+	  .about = "SERVER is a URL; the server's GitHub if it is left out. Mirrors of the account that have no token of their own use it.",
+	  .examples = "pando git credential set --token-file token.txt # a personal access token\n"
+	              "pando git credential set --app 12345 --installation 678 --key-file app.pem # a GitHub App\n" },
 };
 /* clang-format on */
 const struct cli_noun cli_git = { "git", "repositories", verbs, ARRAY_SIZE(verbs) };

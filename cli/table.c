@@ -24,6 +24,7 @@
 	X(snapshot) \
 	X(cp) \
 	X(tree) \
+	X(domain) \
 	X(git) \
 	X(mcp) \
 	X(login) \

@@ -48,8 +48,11 @@ struct conf {
 	uint32_t quota_git_mb;      /* PANDO_QUOTA_GIT_MB */
 	uint32_t git_private;       /* PANDO_GIT_ALLOW_PRIVATE */
 	uint32_t git_search_s;      /* PANDO_GIT_SEARCH_S */
+	uint32_t git_search_mb;     /* PANDO_GIT_SEARCH_MB */
 	char edge_listen[64];       /* PANDO_EDGE_LISTEN, or "none" */
 	char edge_http_listen[64];  /* PANDO_EDGE_HTTP_LISTEN, or "none" */
+	char dns_listen[64];        /* PANDO_DNS_LISTEN, or "none" */
+	char dns_name[128];         /* PANDO_DNS_NAME; "": ns.<domain> */
 	uint32_t edge_wait_s;       /* PANDO_EDGE_WAIT_S */
 	uint32_t edge_hsts_s;       /* PANDO_EDGE_HSTS_S */
 	char acme_url[256];         /* PANDO_ACME_URL; "": no ACME */

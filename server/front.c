@@ -21,6 +21,7 @@
 #include "api/api.h"
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "cert/acme.h"
@@ -29,12 +30,16 @@
 #include "domains/domains.h"
 #include "edge/edge.h"
 #include "vm/vm.h"
+#include "zone/zone.h"
+
+#define EDGE_FIELD "X-Pando-Edge: "
 
 struct front {
 	const struct conf *conf; /* weak, these three */
 	struct store *store;
 	struct vmm *vmm;
-	struct domains *domains; /* owned, from here on */
+	struct zones *zones; /* owned, from here on */
+	struct domains *domains;
 	struct certs *certs;
 	struct acme *acme;
 	struct edge *edge;
@@ -42,6 +47,8 @@ struct front {
 	char tls_at[64], http_at[64];
 	struct sockaddr_storage api_addr;
 	socklen_t api_len;
+	char field[sizeof(EDGE_FIELD) + 64 + 2]; /* by which the API knows the edge */
+	char secret[64 + 1];
 };
 
 /* ---- what the edge asks ---- */
@@ -87,6 +94,7 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 		ret->kind = EDGE_ADDR;
 		ret->addr = f->api_addr;
 		ret->addr_len = f->api_len;
+		ret->field = f->field;
 		return;
 	}
 	if (domains_route(f->domains, host, &way) < 0 && !vm_name(f, host, &way))
@@ -229,7 +237,8 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	AUTO(front_freep) struct front *f = calloc(1, sizeof(*f));
 	const char *suffixes[] = { conf->domain, DOMAINS_PREVIEW };
 	struct domains_conf dc = { .base = conf->domain, .resolver = conf->resolver };
-	char dir[300];
+	unsigned char raw[32];
+	char dir[300], ns[DOMAIN_SIZE];
 	int r;
 
 	if (!f)
@@ -237,10 +246,20 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	*f = (struct front){
 		.conf = conf, .store = store, .vmm = vmm, .tls_fd = -1, .http_fd = -1
 	};
+	random_bytes(raw, sizeof(raw));
+	hex_encode(raw, sizeof(raw), f->secret);
+	snprintf(f->field, sizeof(f->field), EDGE_FIELD "%s\r\n", f->secret);
 	snprintf(dir, sizeof(dir), "%s/certs", conf->data_dir);
+	snprintf(ns, sizeof(ns), "%s%s", *conf->dns_name ? "" : "ns.",
+	         *conf->dns_name ? conf->dns_name : conf->domain);
 	if ((r = listen_on(conf->edge_listen, &f->tls_fd, f->tls_at, err)) < 0 ||
 	    (r = listen_on(conf->edge_http_listen, &f->http_fd, f->http_at, err)) < 0 ||
-	    (r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
+	    (r = zones_new(store, ns, &f->zones, err)) < 0 ||
+	    (strcmp(conf->dns_listen, "none") != 0 &&
+	     (r = zones_listen(f->zones, conf->dns_listen, err)) < 0))
+		return r;
+	dc.zones = f->zones;
+	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
 	    (r = certs_open(dir, suffixes, ARRAY_SIZE(suffixes), &f->certs, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(f);
@@ -249,7 +268,9 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 
 void front_deps(struct front *f, struct api_deps *deps)
 {
+	deps->edge_secret = f->secret;
 	deps->domains = f->domains;
+	deps->zones = f->zones;
 	deps->certs = f->certs;
 	deps->front = f;
 	deps->wildcard = front_wildcard;
@@ -287,6 +308,8 @@ int front_start(struct front *f, struct api *api, struct err *err)
 	snprintf(dir, sizeof(dir), "%s/certs", f->conf->data_dir);
 	if (r == 0 && *f->conf->acme_url)
 		r = acme_start(&ac, f->certs, &f->acme, err);
+	if (r == 0)
+		r = zones_serve(f->zones, err);
 	return r < 0 ? r : edge_start(&ec, &ops, &f->edge, err);
 }
 
@@ -297,6 +320,8 @@ void front_say(const struct front *f)
 		       f->conf->domain, f->tls_at);
 	if (*f->http_at)
 		printf("               http://*.%s at %s\n", f->conf->domain, f->http_at);
+	if (zones_server(f->zones))
+		printf("  name server  %s at %s\n", zones_server(f->zones), f->conf->dns_listen);
 }
 
 void front_stop(struct front *f)
@@ -313,6 +338,7 @@ struct front *front_free(struct front *f)
 	acme_stop(f->acme);
 	certs_free(f->certs);
 	domains_free(f->domains);
+	zones_free(f->zones);
 	if (f->tls_fd >= 0)
 		close(f->tls_fd);
 	if (f->http_fd >= 0)

@@ -145,6 +145,7 @@ static int repos_start(struct app *a, struct err *err)
 		                 .quota_repos = c->quota_git_repos,
 		                 .quota_mb = c->quota_git_mb,
 		                 .search_s = c->git_search_s,
+		                 .search_mb = c->git_search_mb,
 		                 .events = a->events };
 
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);
@@ -168,6 +169,7 @@ static int ssh_start(struct app *a, struct err *err)
 {
 	struct sshd_deps deps = { .auth = a->auth,
 		                  .vmm = a->vmm,
+		                  .repos = a->repos,
 		                  .data_dir = a->conf.data_dir,
 		                  .listen_fd = TAKE_FD(a->ssh_fd) };
 
@@ -241,6 +243,7 @@ static int app_start(struct app *a, struct err *err)
 	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0 ||
 	    (r = syncs_start(a, err)) < 0)
 		return r;
+	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
@@ -273,6 +276,7 @@ static void app_stop(struct app *a)
 	front_stop(a->front);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);
+	syncs_end(a->syncs);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
 

@@ -69,7 +69,7 @@ int selfcheck_run(struct vmm *m, const char *account, struct err *err)
 		       (unsigned long long)(t[1] - t[0]), (unsigned long long)(t[2] - t[1]),
 		       (unsigned long long)(t[3] - t[2]));
 	if (forks)
-		vmm_delete(m, account, forks[0].id, NULL);
-	vmm_delete(m, account, vm.id, NULL);
+		vmm_delete(m, account, forks[0].id, NULL, NULL);
+	vmm_delete(m, account, vm.id, NULL, NULL);
 	return r;
 }

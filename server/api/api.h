@@ -16,6 +16,7 @@ struct builder;
 struct certs;
 struct conf;
 struct domains;
+struct zones;
 struct err;
 struct events;
 struct front;
@@ -39,12 +40,16 @@ struct api_deps { /* all weak: they outlive the API */
 	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
-	struct domains *domains;   /* NULL, these five: no edge */
+	struct domains *domains;   /* NULL, these six: no edge */
+	struct zones *zones;
 	struct certs *certs;
 	struct front *front;
 	/* A wildcard certificate for a verified domain; and: names were mapped. */
 	int (*wildcard)(struct front *f, const char *domain, struct err *err);
 	void (*renamed)(struct front *f);
+	/* What the edge sends in X-Pando-Edge with requests it passes on, and nobody else knows:
+	 * then X-Forwarded-For says where they come from. NULL: none does */
+	const char *edge_secret;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */
 	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/log.h"
+#include "zone/zone.h"
 
 #define QUOTA_MAX (INT64_C(1) << 40)
 
@@ -173,6 +175,7 @@ int api_account_update(struct request *req, struct reply *res, struct err *err)
 
 int api_account_delete(struct request *req, struct reply *res, struct err *err)
 {
+	struct err none = { 0 };
 	struct store_account a;
 	int r = store_account_get(req->api->deps.store, req->match.arg[0], &a, err);
 
@@ -184,5 +187,7 @@ int api_account_delete(struct request *req, struct reply *res, struct err *err)
 	if ((r = vmm_account_delete(req->api->deps.vmm, a.id, err)) < 0)
 		return r;
 	auth_account_forget(req->api->deps.auth, a.id);
+	if (req->api->deps.zones && zones_reload(req->api->deps.zones, &none) < 0)
+		log_warn("DNS records of account %s: %s", a.id, none.msg);
 	return reply_json(res, json_pack("{s:s}", "id", a.id), err);
 }

@@ -9,6 +9,7 @@
 
 #include "base/auto.h"
 #include "cert/cert.h"
+#include "zone/zone.h"
 
 static int need(struct request *req, struct domains **ret, struct err *err)
 {
@@ -30,6 +31,7 @@ int api_domain_list(struct request *req, struct reply *res, struct err *err)
 {
 	autofree struct store_domain *v = NULL;
 	autojson json_t *items = json_array();
+	bool dns = req->api->deps.zones && zones_server(req->api->deps.zones);
 	size_t n = 0, first, end;
 	uint32_t offset;
 	int r;
@@ -41,7 +43,7 @@ int api_domain_list(struct request *req, struct reply *res, struct err *err)
 		json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:b, s:b, s:b, s:b, s:b}", "domain",
 		                      v[i].domain, "id", v[i].id, "accountId", v[i].account,
 		                      "createdAt", shape_time(v[i].created_ms), "verifiedDns", 1,
-		                      "implicitlyOwned", 0, "manageDns", 0, "deployToDomain", 1,
+		                      "implicitlyOwned", 0, "manageDns", dns, "deployToDomain", 1,
 		                      "deployToSubdomains", 1);
 
 		if (json_array_append_new(items, o) < 0)
@@ -313,7 +315,7 @@ int domain_grant(struct request *req, const struct domain_wish *w, size_t n, con
 		r = domains_map(req->api->deps.domains, req->who.account, w[i].domain, vm,
 		                w[i].port, &m, err);
 	if (r < 0) /* its names go with it */
-		vmm_delete(req->api->deps.vmm, req->who.account, vm, &drop);
+		vmm_delete(req->api->deps.vmm, req->who.account, vm, NULL, &drop);
 	else if (n && req->api->deps.renamed)
 		req->api->deps.renamed(req->api->deps.front);
 	return r;

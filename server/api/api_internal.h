@@ -138,6 +138,7 @@ struct request_value { /* a header or a query value of a request that left its c
 struct request {
 	struct api *api;
 	struct MHD_Connection *conn;  /* NULL: it runs without one, see request_detach() */
+	struct sockaddr_storage peer; /* of request_remote(), when the edge stands between */
 	struct request_value *values; /* owned; then these are its headers and query */
 	size_t n_values;
 	struct watched *watched;

@@ -23,7 +23,7 @@ struct create_body {
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
 	json_t *persistence, *domains, *egress, *nics;
-	bool wait, count_exec;
+	bool wait, count_exec, recreate;
 	int64_t wait_s;
 };
 static const struct json_field create_fields[] = {
@@ -42,6 +42,7 @@ static const struct json_field create_fields[] = {
 	           0, READY_MAX),
 	JSON_FIELD(JSON_WANT_BOOL, create_body, count_exec, "countExecAsActivity", JSON_NULLABLE, 0,
 	           0),
+	JSON_FIELD(JSON_WANT_BOOL, create_body, recreate, "recreate", JSON_NULLABLE, 0, 0),
 };
 
 static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
@@ -98,6 +99,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_IDLE_DEFAULT);
 	o.activity_threshold = b.threshold;
 	o.count_exec = b.count_exec;
+	o.recreate = b.recreate;
 	if (o.snapshot_id)
 		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
 	r = spec.n ? build_vm(req->api->deps.builder, &spec, &build, &o, &v, err)
@@ -259,7 +261,7 @@ int api_vm_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_get_used(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
 		return r;
 	return reply_json(res, shape_vm_info(&v), err);
 }
@@ -267,12 +269,13 @@ int api_vm_get(struct request *req, struct reply *res, struct err *err)
 int api_vm_delete(struct request *req, struct reply *res, struct err *err)
 {
 	const char *id;
+	bool kept;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_delete(req->api->deps.vmm, req->who.account, id, err)) < 0)
+	    (r = vmm_delete(req->api->deps.vmm, req->who.account, id, &kept, err)) < 0)
 		return r;
-	return reply_json(res, json_pack("{s:s, s:b}", "id", id, "recreate", 0), err);
+	return reply_json(res, json_pack("{s:s, s:b}", "id", id, "recreate", kept), err);
 }
 
 struct start_body {

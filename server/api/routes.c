@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
+#include "api/api_credential.h"
 #include "api/api_git.h"
 #include "api/api_internal.h"
 #include "api/api_trigger.h"
 #include "api/mcp.h"
 
+#include "api/api_dns.h"
 #include "api/api_domains.h"
 #include "api/api_net.h"
 #include "base/auto.h"
@@ -220,6 +222,14 @@ const struct route api_routes[] = {
 	{ METHOD_GET,    "/v1/ca",                          SCOPE_PUBLIC,  NO_BODY, api_ca,
 	  "The certificate of the local CA, for trust stores" },
 
+	/* DNS records of verified domains */
+	{ METHOD_GET,    "/dns/v1/records",                 SCOPE_ACCOUNT, NO_BODY, api_record_list,
+	  "List the DNS records of a verified domain; domain" },
+	{ METHOD_POST,   "/dns/v1/records",                 SCOPE_ACCOUNT, KIB(64), api_record_create,
+	  "Add a DNS record; domain, record" },
+	{ METHOD_DELETE, "/dns/v1/records",                 SCOPE_ACCOUNT, NO_BODY, api_record_delete,
+	  "Delete a DNS record; domain, and recordId or record" },
+
 	/* egress, private networks, tunnels */
 	{ METHOD_GET,    "/v1/vms/{vm_id}/egress",         SCOPE_VM_READ,  NO_BODY,   api_egress_get,
 	  "What a VM may reach; secrets are masked" },
@@ -373,6 +383,13 @@ const struct route api_routes[] = {
 	  "Sync now" },
 	{ METHOD_POST,   "/git/v1/sync-hook/{hook}",      SCOPE_PUBLIC,    NO_BODY,   api_sync_hook,
 	  "For the other server's webhook: sync now" },
+	/* what mirrors say who they are with */
+	{ METHOD_GET,    "/git/v1/credentials",           SCOPE_ACCOUNT,   NO_BODY,   api_credential_list,
+	  "The account's credentials for other Git servers, without their secrets" },
+	{ METHOD_PUT,    "/git/v1/credentials",           SCOPE_ACCOUNT,   KIB(64),   api_credential_put,
+	  "Set the one for a server; server, and token, or appId, installationId, privateKey and apiUrl of a GitHub App" },
+	{ METHOD_DELETE, "/git/v1/credentials",           SCOPE_ACCOUNT,   NO_BODY,   api_credential_delete,
+	  "Remove the one for a server; server" },
 	{ METHOD_GET,    "/.well-known/jwks.json",        SCOPE_PUBLIC,    NO_BODY,   api_jwks,
 	  "Public keys of webhook signatures" },
 	{ METHOD_POST,   "/git/v1/signing-keys",          SCOPE_ADMIN,     NO_BODY,   api_signing_rotate,

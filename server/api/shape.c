@@ -156,7 +156,7 @@ json_t *shape_vm_info(const struct vm_info *v)
 {
 	json_t *j = shape_vm_common(v);
 
-	json_object_set_new(j, "recreate", json_false());
+	json_object_set_new(j, "recreate", json_boolean(v->recreate));
 	json_object_set_new(j, "vmInstanceId", shape_text(v->instance));
 	json_object_set_new(j, "idleTimeoutSeconds",
 	                    v->idle_timeout_s < 0 ? json_null() : json_integer(v->idle_timeout_s));

@@ -84,19 +84,6 @@ void auth_mask(char *text)
 	}
 }
 
-/* Random UUID, version 4. */
-void auth_make_account(char ret[ACCOUNT_SIZE])
-{
-	uint8_t b[16];
-	char h[33];
-
-	random_bytes(b, sizeof(b));
-	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
-	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-	hex_encode(b, sizeof(b), h);
-	snprintf(ret, ACCOUNT_SIZE, "%.8s-%.4s-%.4s-%.4s-%.12s", h, h + 8, h + 12, h + 16, h + 20);
-}
-
 static int first_key(struct store *s, int dirfd, struct err *err)
 {
 	char account[ACCOUNT_SIZE], key[AUTH_SECRET_SIZE], hash[HASH_HEX_SIZE], id[ID_SIZE];
@@ -104,7 +91,7 @@ static int first_key(struct store *s, int dirfd, struct err *err)
 	int r = store_account_first(s, account, err);
 
 	if (r == -ENOENT) {
-		auth_make_account(account);
+		uuid_make(account);
 		r = store_account_create(s, account, "default", err);
 	}
 	if (r < 0)

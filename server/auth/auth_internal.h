@@ -51,7 +51,6 @@ struct auth {
 /* auth.c */
 int auth_hash(const char *secret, char ret_hex[HASH_HEX_SIZE], struct err *err);
 void auth_make_secret(const char *prefix, char ret[AUTH_SECRET_SIZE]);
-void auth_make_account(char ret[ACCOUNT_SIZE]);
 
 /* auth_cred.c */
 int cred_load(struct auth *a, struct err *err);

@@ -19,7 +19,7 @@ int auth_account_create(struct auth *a, const char *name, struct store_account *
 	char id[ACCOUNT_SIZE];
 	int r;
 
-	auth_make_account(id);
+	uuid_make(id);
 	LOCK_SCOPE(&a->change);
 	if ((r = store_account_create(a->store, id, name, err)) < 0)
 		return r;

@@ -84,9 +84,10 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
 		const json_t *v = json_object_get(layer, unsupported[i]);
 
-		/* NICs and names are the VM's, not a layer's: the API reads them at the top. */
+		/* These are the VM's, not a layer's: the API reads them at the top. */
 		bool top = !*where && (strcmp(unsupported[i], "nics") == 0 ||
-		                       strcmp(unsupported[i], "domains") == 0);
+		                       strcmp(unsupported[i], "domains") == 0 ||
+		                       strcmp(unsupported[i], "recreate") == 0);
 
 		if (v && !is_empty(v) && !top)
 			return spec_bad(c, NULL, err, "'%s%s' is not supported by this server yet",

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "vm/vm.h"
+#include "zone/zone.h"
 
 #define BUCKETS 4096u
 
@@ -32,6 +33,7 @@ struct domains {
 	char resolver[64];
 	struct store *store;    /* weak */
 	struct vmm *vmm;        /* weak */
+	struct zones *zones;    /* weak, or NULL */
 	pthread_mutex_t change; /* one change and its reload at a time */
 	pthread_rwlock_t lock;  /* rows, bucket */
 	struct row *rows;       /* owned */
@@ -192,7 +194,8 @@ int domains_complete(struct domains *d, const char *account, const char *id_or_d
 		return err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_VERIFICATION_FAILED",
 		               "%s has no TXT record with the verification code yet", name);
 	LOCK_SCOPE(&d->change);
-	if ((r = store_domain_own(d->store, &v, err)) < 0 || (r = reload(d, err)) < 0)
+	if ((r = store_domain_own(d->store, &v, err)) < 0 || (r = reload(d, err)) < 0 ||
+	    (d->zones && (r = zones_reload(d->zones, err)) < 0))
 		return r;
 	memcpy(ret_domain, v.domain, DOMAIN_SIZE);
 	return 0;
@@ -388,6 +391,7 @@ int domains_new(const struct domains_conf *c, struct store *store, struct vmm *v
 	snprintf(d->resolver, sizeof(d->resolver), "%s", c->resolver);
 	d->store = store;
 	d->vmm = vmm;
+	d->zones = c->zones;
 	pthread_mutex_init(&d->change, NULL);
 	pthread_rwlock_init(&d->lock, NULL);
 	r = reload(d, err);

@@ -19,6 +19,7 @@ struct domains;
 struct err;
 struct store;
 struct vmm;
+struct zones;
 
 #define DOMAINS_TXT_NAME "_freestyle_custom_hostname" /* the contract's; before the domain */
 #define DOMAINS_PREVIEW "style.dev"
@@ -28,6 +29,7 @@ struct vmm;
 struct domains_conf {
 	const char *base;     /* borrowed: the base domain */
 	const char *resolver; /* borrowed: address; "": the host's */
+	struct zones *zones;  /* weak: told when domains change hands; NULL: nobody is */
 };
 int domains_new(const struct domains_conf *c, struct store *store, struct vmm *vmm,
                 struct domains **ret, struct err *err);

@@ -63,6 +63,7 @@ void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_
 
 	if (!c) {
 		close(fd_consume);
+		w->n_conns--;
 		return;
 	}
 	c->io = (struct io){ .kind = IO_CLIENT, .fd = fd_consume };
@@ -73,23 +74,18 @@ void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_
 	c->deadline = w->now + w->e->conf.head_ms;
 	peer_name(peer, c->peer, sizeof(c->peer));
 	socket_options(fd_consume);
-	if (tls) {
-		c->ssl = SSL_new(w->e->ssl_ctx);
-		if (c->ssl && SSL_set_fd(c->ssl, fd_consume) == 1)
-			SSL_set_accept_state(c->ssl);
-	}
-	if ((tls && !c->ssl) ||
+	if ((tls && tls_open(c) < 0) ||
 	    worker_watch(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		SSL_free(c->ssl);
 		close(fd_consume);
 		free(c);
+		w->n_conns--;
 		return;
 	}
 	c->next = w->conns;
 	if (w->conns)
 		w->conns->prev = c;
 	w->conns = c;
-	w->n_conns++;
 	atomic_fetch_add(&w->e->connections, 1);
 	atomic_fetch_add(&w->e->open, 1);
 }
@@ -127,40 +123,26 @@ void conn_free(struct conn *c)
 	SSL_free(c->ssl);
 	ebuf_done(&c->in);
 	ebuf_done(&c->out);
+	ebuf_done(&c->wire);
 	free(c);
 }
 
-/* What an SSL call that did not succeed means: 0: wait, -1: broken. */
-static int ssl_result(struct conn *c, int r, bool *ret_eof)
+bool conn_readable(const struct conn *c)
 {
-	switch (SSL_get_error(c->ssl, r)) {
-	case SSL_ERROR_WANT_READ:
-		c->io.readable = false;
-		return 0;
-	case SSL_ERROR_WANT_WRITE:
-		c->io.writable = false;
-		return 0;
-	case SSL_ERROR_ZERO_RETURN:
-		*ret_eof = true;
-		return -1;
-	default:
-		return -1;
-	}
+	return c->io.readable || (c->ssl && SSL_has_pending(c->ssl));
 }
 
 int conn_read(struct conn *c)
 {
 	uint8_t *p = ebuf_room(&c->in, READ_PIECE, EDGE_BUF + READ_PIECE);
-	bool eof = false;
 	ssize_t n;
 
 	if (!p)
 		return 0;
 	if (c->ssl) {
-		ERR_clear_error();
-		n = SSL_read(c->ssl, p, READ_PIECE);
+		n = tls_read(c, p, READ_PIECE);
 		if (n <= 0)
-			return ssl_result(c, (int)n, &eof);
+			return (int)n;
 	} else {
 		n = recv(c->io.fd, p, READ_PIECE, 0);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -179,25 +161,19 @@ int conn_read(struct conn *c)
 
 int conn_flush(struct conn *c)
 {
-	bool eof = false;
 	ssize_t n;
 
-	if (!c->out.len || !c->io.writable)
+	if (!conn_unsent(c) || !c->io.writable)
 		return 0;
-	if (c->ssl) {
-		ERR_clear_error();
-		n = SSL_write(c->ssl, ebuf_at(&c->out), (int)c->out.len);
-		if (n <= 0)
-			return ssl_result(c, (int)n, &eof);
-	} else {
-		n = send(c->io.fd, ebuf_at(&c->out), c->out.len, MSG_NOSIGNAL);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-			c->io.writable = errno == EINTR;
-			return 0;
-		}
-		if (n < 0)
-			return -1;
+	if (c->ssl)
+		return tls_flush(c);
+	n = send(c->io.fd, ebuf_at(&c->out), c->out.len, MSG_NOSIGNAL);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		c->io.writable = errno == EINTR;
+		return 0;
 	}
+	if (n < 0)
+		return -1;
 	ebuf_take(&c->out, (size_t)n);
 	c->moved_ms = c->w->now;
 	return (int)n;
@@ -208,16 +184,12 @@ static int handshake(struct conn *c)
 {
 	const unsigned char *alpn = NULL;
 	unsigned n = 0;
-	bool eof = false;
-	int r;
+	int r = tls_handshake(c);
 
-	ERR_clear_error();
-	r = SSL_do_handshake(c->ssl);
 	if (r != 1)
-		return ssl_result(c, r, &eof);
+		return r;
 	c->shaken = true;
 	c->deadline = c->w->now + EDGE_IDLE_MS;
-	c->io.readable = true; /* bytes behind the handshake may be in OpenSSL's buffer */
 	SSL_get0_alpn_selected(c->ssl, &alpn, &n);
 	if (n == 2 && memcmp(alpn, "h2", 2) == 0)
 		return h2_open(c) < 0 ? -1 : 1;
@@ -274,13 +246,14 @@ void conn_run(struct conn *c)
 	}
 	if (c->dead)
 		return;
-	if (c->lingering || (c->closing && !c->out.len))
+	if (c->lingering || (c->closing && !conn_unsent(c)))
 		linger(c);
 }
 
 static bool waits_for_client(const struct conn *c)
 {
-	return c->out.len || (!c->h2 && c->x && !c->x->req_over && !c->eof && xchg_room(c->x) > 0);
+	return conn_unsent(c) ||
+	       (!c->h2 && c->x && !c->x->req_over && !c->eof && xchg_room(c->x) > 0);
 }
 
 void conn_tick(struct conn *c)
@@ -310,7 +283,7 @@ void conn_tick(struct conn *c)
 		return;
 	}
 	if (c->h2) {
-		if (h2_idle(c) && !c->out.len && now - c->moved_ms > EDGE_IDLE_MS)
+		if (h2_idle(c) && !conn_unsent(c) && now - c->moved_ms > EDGE_IDLE_MS)
 			conn_close(c);
 		return;
 	}

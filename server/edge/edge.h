@@ -37,6 +37,9 @@ struct edge_target {
 	unsigned fresh_ms; /* of ops->open(): its programs may still be starting, for so long */
 	struct sockaddr_storage addr; /* where to connect a socket of ops->open() to, too */
 	socklen_t addr_len;
+	/* EDGE_ADDR: a field ("Name: value\r\n") by which it knows our requests; outlives the edge.
+	 * NULL: none */
+	const char *field;
 };
 
 enum edge_look {
@@ -73,6 +76,7 @@ struct edge_conf {
 struct edge_stats {
 	uint64_t connections, requests, refused, woken;
 	unsigned open;
+	unsigned most, fewest; /* of one worker */
 };
 
 int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edge **ret,

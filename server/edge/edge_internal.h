@@ -22,11 +22,12 @@
 
 #define EDGE_CONNS_MAX 4096     /* client connections of one worker */
 #define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */
-#define EDGE_RUN_MAX (1u << 20) /* bytes moved for one connection before others have a turn */
-#define EDGE_HEAD_MS 15000      /* TLS handshake; from the first byte to a whole head */
-#define EDGE_IDLE_MS 75000      /* between requests */
-#define EDGE_STALL_MS 60000     /* the client takes nothing, or sends nothing of its body */
-#define EDGE_ANSWER_MS 600000   /* from the request to the head of the answer */
+#define EDGE_RECORD (16u << 10) /* plain bytes of a TLS record */
+#define EDGE_CORK (4 * (size_t)(EDGE_RECORD + 256)) /* records that are sent with one call */
+#define EDGE_HEAD_MS 15000    /* TLS handshake; from the first byte to a whole head */
+#define EDGE_IDLE_MS 75000    /* between requests */
+#define EDGE_STALL_MS 60000   /* the client takes nothing, or sends nothing of its body */
+#define EDGE_ANSWER_MS 600000 /* from the request to the head of the answer */
 #define EDGE_UP_IDLE_MS                                                                     \
 	4000                  /* a connection to a VM waits for its next request; below the \
 	                         5 s of Node.js, so that it is rarely us who find it closed */
@@ -139,12 +140,14 @@ struct conn {
 	bool tls;
 	char peer[48];
 	struct ebuf in, out;
-	size_t scan;    /* of in, for the head's end */
-	struct xchg *x; /* HTTP/1: the current one; HTTP/2: list of all */
-	struct h2 *h2;  /* owned; HTTP/2 */
-	bool eof;       /* the client sends no more */
-	bool closing;   /* after what is in out */
-	bool lingering; /* our end is closed; what still comes is read and dropped */
+	struct ebuf wire; /* TLS: records that the socket had no room for; before out */
+	bool corked;      /* TLS: records are gathered in the worker's cork */
+	size_t scan;      /* of in, for the head's end */
+	struct xchg *x;   /* HTTP/1: the current one; HTTP/2: list of all */
+	struct h2 *h2;    /* owned; HTTP/2 */
+	bool eof;         /* the client sends no more */
+	bool closing;     /* after what is in out */
+	bool lingering;   /* our end is closed; what still comes is read and dropped */
 	bool dead;
 	bool queued; /* in the worker's list of those to be run again: */
 	struct conn *again_next;
@@ -160,7 +163,8 @@ struct up {
 	struct io io;
 	struct worker *w;
 	struct up *next, *prev; /* of the worker */
-	struct xchg *x;         /* NULL: waits in the pool */
+	struct up *pool_next, *pool_prev;
+	struct xchg *x; /* NULL: waits in the pool */
 	struct edge_target t;
 	struct ebuf in, out;
 	size_t scan;
@@ -173,6 +177,14 @@ struct up {
 	struct h1_chunks chunks;
 	uint64_t idle_ms; /* since when it waits */
 	bool stale;       /* its machine is gone */
+};
+
+/* A client that another worker accepted. */
+struct handed {
+	struct handed *next;
+	int fd; /* owned */
+	bool tls;
+	struct sockaddr_storage peer;
 };
 
 /* What an opener thread says. */
@@ -193,8 +205,9 @@ struct worker {
 	struct io wake, tls, http; /* wake: eventfd */
 	bool paused;               /* too many connections: listeners are not watched */
 	struct conn *conns;
-	unsigned n_conns;
+	atomic_uint n_conns; /* with those that were handed over and not taken yet */
 	struct up *ups;
+	struct up *pool; /* those that wait, the last one used first */
 	unsigned n_pool;
 	struct xchg *waiting;
 	struct conn *again; /* had their turn, but have more to do */
@@ -203,15 +216,19 @@ struct worker {
 	uint64_t now, next_xchg, tick_at;
 	struct h1_head head; /* scratch */
 	uint8_t scratch[16u << 10];
+	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
+	size_t cork_len;
 	pthread_mutex_t lock;
 	struct opened *opened; /* lock */
+	struct handed *handed; /* lock */
 };
 
 struct opener;
 struct edge {
 	struct edge_conf conf;
 	struct edge_ops ops;
-	SSL_CTX *ssl_ctx; /* owned */
+	SSL_CTX *ssl_ctx; /* owned, both */
+	BIO_METHOD *bio;
 	struct opener *opener;
 	struct worker *workers;
 	unsigned n_workers;
@@ -229,8 +246,15 @@ void worker_tell(struct worker *w, struct opened *o_consume);
 
 /* ---- tls.c ---- */
 int tls_new(struct edge *e, struct err *err);
+int tls_open(struct conn *c);
+/* As conn_read() and conn_flush(). */
+int tls_read(struct conn *c, uint8_t *p, size_t n);
+int tls_flush(struct conn *c);
+/* 1: done, 0: not yet, -1: broken. */
+int tls_handshake(struct conn *c);
 
 /* ---- conn.c: bytes of a client ---- */
+/* Counted in w->n_conns already. */
 void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer);
 void conn_close(struct conn *c);
 void conn_free(struct conn *c);
@@ -239,6 +263,12 @@ void conn_run(struct conn *c);
 void conn_tick(struct conn *c);
 /* Reads into c->in: bytes, 0: none now, -1: the end. */
 int conn_read(struct conn *c);
+bool conn_readable(const struct conn *c);
+/* Bytes that the client's socket has not taken yet. */
+static inline size_t conn_unsent(const struct conn *c)
+{
+	return c->out.len + c->wire.len;
+}
 /* Writes from c->out: bytes, 0: none now, -1: broken. */
 int conn_flush(struct conn *c);
 
@@ -254,6 +284,8 @@ size_t resp_room(const struct xchg *x);
 /* The head: framing of the body may differ from the VM's. len: UINT64_MAX unknown. */
 int resp_head(struct xchg *x, const struct h1_head *h, uint64_t len);
 int resp_data(struct xchg *x, const uint8_t *p, size_t n);
+/* Where bytes of the body may be put as they are, as many as there is room; NULL: resp_data(). */
+struct ebuf *resp_direct(const struct xchg *x);
 void resp_end(struct xchg *x);
 /* Cannot be finished: the client must see that it is not whole. */
 void resp_break(struct xchg *x);
@@ -290,8 +322,9 @@ void xchg_up_failed(struct xchg *x, int error);
 int head_request(struct xchg *x, const struct h1_head *h);
 /* Begins the same for HTTP/2, which adds fields and ends it itself. */
 int head_begin(struct xchg *x, const char *method, const char *target, size_t n);
-int head_forward(struct xchg *x);            /* X-Forwarded-... */
-bool head_dropped(const struct h1_field *f); /* set by us alone */
+int head_forward(struct xchg *x);                 /* X-Forwarded-... */
+int head_sign(struct xchg *x, const char *field); /* one more field for a whole head */
+bool head_dropped(const struct h1_field *f);      /* set by us alone */
 /* The answer, for an HTTP/1 client. */
 int head_response(struct xchg *x, const struct h1_head *h, uint64_t len, struct ebuf *out);
 const char *head_reason(unsigned status);

@@ -70,9 +70,12 @@ bool h1_host_name(const char *p, size_t n)
 	return true;
 }
 
-bool h1_is(struct h1_text t, const char *word)
+bool h1_among(struct h1_text t, const struct h1_text *words, size_t n)
 {
-	return strlen(word) == t.n && strncasecmp(t.p, word, t.n) == 0;
+	for (size_t i = 0; i < n; i++)
+		if (words[i].n == t.n && strncasecmp(words[i].p, t.p, t.n) == 0)
+			return true;
+	return false;
 }
 
 const struct h1_field *h1_find(const struct h1_head *h, const char *name)
@@ -107,44 +110,29 @@ static bool list_next(struct h1_text *list, struct h1_text *ret)
 	return true;
 }
 
-bool h1_lists(struct h1_text list, const char *word)
-{
-	struct h1_text item;
-
-	while (list_next(&list, &item))
-		if (h1_is(item, word))
-			return true;
-	return false;
-}
-
 /* These a Connection field must not name: the message would change its meaning on the way. */
-static const char *const kept[] = { "host",
-	                            "content-length",
-	                            "content-type",
-	                            "authorization",
-	                            "cookie",
-	                            "content-encoding",
-	                            "x-forwarded-for",
-	                            "x-forwarded-proto",
-	                            "x-forwarded-host" };
-static const char *const hops[] = { "connection", "keep-alive",        "proxy-connection", "te",
-	                            "trailer",    "transfer-encoding", "upgrade" };
+static const struct h1_text kept[] = { H1_TEXT("host"),
+	                               H1_TEXT("content-length"),
+	                               H1_TEXT("content-type"),
+	                               H1_TEXT("authorization"),
+	                               H1_TEXT("cookie"),
+	                               H1_TEXT("content-encoding"),
+	                               H1_TEXT("x-forwarded-for"),
+	                               H1_TEXT("x-forwarded-proto"),
+	                               H1_TEXT("x-forwarded-host") };
+static const struct h1_text hops[] = { H1_TEXT("connection"),       H1_TEXT("keep-alive"),
+	                               H1_TEXT("proxy-connection"), H1_TEXT("te"),
+	                               H1_TEXT("trailer"),          H1_TEXT("upgrade"),
+	                               H1_TEXT("transfer-encoding") };
+
+bool h1_hop_name(struct h1_text name)
+{
+	return h1_among(name, hops, ARRAY_SIZE(hops));
+}
 
 bool h1_hop_field(const struct h1_head *h, const struct h1_field *f)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(hops); i++)
-		if (h1_is(f->name, hops[i]))
-			return true;
-	for (size_t i = 0; i < h->n_fields; i++) {
-		struct h1_text list = h->fields[i].value, item;
-
-		if (!h1_is(h->fields[i].name, "connection"))
-			continue;
-		while (list_next(&list, &item))
-			if (item.n == f->name.n && strncasecmp(item.p, f->name.p, item.n) == 0)
-				return true;
-	}
-	return false;
+	return h1_hop_name(f->name) || h1_among(f->name, h->connection, h->n_connection);
 }
 
 static int bad(struct h1_head *h, int code, const char *why)
@@ -266,27 +254,35 @@ static int read_framing(struct h1_head *h)
 	return 0;
 }
 
-static int read_connection(struct h1_head *h)
+/* The words of all Connection fields, once: every other field is compared with them. */
+static int list_connection(struct h1_head *h)
 {
-	bool close = false, keep = false, upgrade = false;
-
 	for (size_t i = 0; i < h->n_fields; i++) {
-		struct h1_text v = h->fields[i].value;
+		struct h1_text list = h->fields[i].value, item;
 
 		if (!h1_is(h->fields[i].name, "connection"))
 			continue;
-		close |= h1_lists(v, "close");
-		keep |= h1_lists(v, "keep-alive");
-		upgrade |= h1_lists(v, "upgrade");
-		for (size_t k = 0; k < ARRAY_SIZE(kept); k++)
-			if (h1_lists(v, kept[k]))
-				return bad(
-				        h, -EBADMSG,
-				        "Connection names a field that must stay in the message");
+		while (list_next(&list, &item)) {
+			if (h->n_connection == H1_CONNECTION_MAX)
+				return bad(h, -E2BIG, "Connection has more than 32 words");
+			h->connection[h->n_connection++] = item;
+		}
+	}
+	return 0;
+}
+
+static int read_connection(struct h1_head *h)
+{
+	bool close = false, keep = false;
+	int r = list_connection(h);
+
+	for (size_t i = 0; i < h->n_connection; i++) {
+		close |= h1_is(h->connection[i], "close");
+		keep |= h1_is(h->connection[i], "keep-alive");
+		h->upgrade |= h1_is(h->connection[i], "upgrade");
 	}
 	h->close = close || (h->http10 && !keep);
-	h->upgrade = upgrade;
-	return 0;
+	return r;
 }
 
 /* "example.org:8443" -> "example.org" */
@@ -356,6 +352,10 @@ static int frame_request(struct h1_head *h)
 	}
 	if ((r = read_framing(h)) < 0 || (r = read_connection(h)) < 0)
 		return r;
+	for (size_t i = 0; i < h->n_connection; i++)
+		if (h1_among(h->connection[i], kept, ARRAY_SIZE(kept)))
+			return bad(h, -EBADMSG,
+			           "Connection names a field that must stay in the message");
 	f = h1_find(h, "upgrade");
 	h->upgrade = h->upgrade && f && h1_is(f->value, "websocket") && h1_is(h->method, "GET") &&
 	             h->framing == H1_BODY_NONE && !h->http10;
@@ -439,9 +439,9 @@ int h1_response(const void *bytes, size_t n, size_t *scan, bool to_head, struct 
 	}
 	if (ret->status < 100 || (line.n > 12 && line.p[12] != ' ') || !h1_value(line.p, line.n))
 		return bad(ret, -EBADMSG, "the answer has no proper status line");
-	if ((r = read_fields(p, end, ret)) < 0 || (r = read_framing(ret)) < 0)
-		return r;
-	(void)read_connection(ret); /* what it names is taken out, whatever it is */
+	if ((r = read_fields(p, end, ret)) < 0 || (r = read_framing(ret)) < 0 ||
+	    (r = read_connection(ret)) < 0)
+		return r; /* what Connection names is taken out, whatever it is */
 	if (to_head || ret->status < 200 || ret->status == 204 || ret->status == 304)
 		ret->framing = H1_BODY_NONE;
 	else if (ret->framing == H1_BODY_NONE)

@@ -11,9 +11,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <strings.h>
 
 #define H1_HEAD_MAX (32u << 10) /* bytes of request line or status line and fields */
 #define H1_FIELDS_MAX 128u      /* fields of one head */
+#define H1_CONNECTION_MAX 32u   /* words of all Connection fields of a head */
 #define H1_METHOD_MAX 32u
 #define H1_HOST_MAX 254u      /* characters of a host name */
 #define H1_CHUNK_LINE_MAX 256 /* bytes of a chunk's size line with its extensions */
@@ -46,9 +49,10 @@ struct h1_head {
 	bool expect_100; /* Expect: 100-continue */
 	enum h1_framing framing;
 	uint64_t length; /* H1_BODY_LENGTH */
-	size_t n_fields;
+	size_t n_fields, n_connection;
 	struct h1_field fields[H1_FIELDS_MAX];
-	const char *why; /* of a refusal: one sentence */
+	struct h1_text connection[H1_CONNECTION_MAX]; /* words of Connection fields */
+	const char *why;                              /* of a refusal: one sentence */
 };
 
 /*
@@ -60,12 +64,19 @@ int h1_request(const void *p, size_t n, size_t *scan, struct h1_head *ret);
 /* The same for an answer. `to_head`: the request's method was HEAD. Lines may end in LF alone. */
 int h1_response(const void *p, size_t n, size_t *scan, bool to_head, struct h1_head *ret);
 
-/* Case does not matter. */
-bool h1_is(struct h1_text t, const char *word);
+/* Case does not matter. Here, so that the length of a constant word is one, too. */
+static inline bool h1_is(struct h1_text t, const char *word)
+{
+	return strlen(word) == t.n && strncasecmp(t.p, word, t.n) == 0;
+}
+#define H1_TEXT(word)                    \
+	{                                \
+		(word), sizeof(word) - 1 \
+	}
+bool h1_among(struct h1_text t, const struct h1_text *words, size_t n);
 /* NULL when it is not there. */
 const struct h1_field *h1_find(const struct h1_head *h, const char *name);
-/* A list field ("a, b") has the word? */
-bool h1_lists(struct h1_text list, const char *word);
+bool h1_hop_name(struct h1_text name);
 /* Must a proxy take the field out: one of its own hop, or named by Connection? */
 bool h1_hop_field(const struct h1_head *h, const struct h1_field *f);
 bool h1_token(const char *p, size_t n);     /* a method or a field name */

@@ -213,7 +213,7 @@ bool h1_run(struct conn *c)
 	bool moved = false;
 	int n;
 
-	if (c->io.readable && !c->eof && !c->closing && c->in.len < EDGE_BUF) {
+	if (!c->eof && !c->closing && c->in.len < EDGE_BUF && conn_readable(c)) {
 		n = conn_read(c);
 		c->eof = n < 0;
 		moved |= n != 0;
@@ -245,7 +245,16 @@ bool h1_run(struct conn *c)
 
 size_t resp_room(const struct xchg *x)
 {
-	return x->c->h2 ? h2_resp_room(x) : ebuf_free_up_to(&x->c->out, EDGE_BUF);
+	size_t unsent = conn_unsent(x->c);
+
+	if (x->c->h2)
+		return h2_resp_room(x);
+	return unsent < EDGE_BUF ? EDGE_BUF - unsent : 0;
+}
+
+struct ebuf *resp_direct(const struct xchg *x)
+{
+	return x->c->h2 || x->resp_chunked ? NULL : &x->c->out;
 }
 
 int resp_head(struct xchg *x, const struct h1_head *h, uint64_t len)

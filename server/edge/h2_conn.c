@@ -82,8 +82,6 @@ static int add_length(struct xchg *x, struct h1_text v)
 
 static int add_field(struct xchg *x, struct h1_field f)
 {
-	struct h1_head none = { .n_fields = 0 };
-
 	if (h1_is(f.name, ":method")) {
 		if (x->method[0] || f.value.n > H1_METHOD_MAX || !h1_token(f.value.p, f.value.n))
 			return -EBADMSG;
@@ -113,7 +111,7 @@ static int add_field(struct xchg *x, struct h1_field f)
 	}
 	if (h1_is(f.name, "accept"))
 		x->wants_html = memmem(f.value.p, f.value.n, "text/html", 9) != NULL;
-	if (head_dropped(&f) || h1_hop_field(&none, &f))
+	if (head_dropped(&f) || h1_hop_name(f.name))
 		return 0;
 	if (ebuf_put(&x->fields, f.name.p, f.name.n) < 0 || ebuf_put(&x->fields, ": ", 2) < 0 ||
 	    ebuf_put(&x->fields, f.value.p, f.value.n) < 0)
@@ -469,7 +467,7 @@ static bool write_frames(struct conn *c)
 {
 	bool moved = false;
 
-	while (c->out.len < EDGE_BUF) {
+	while (conn_unsent(c) < EDGE_BUF) {
 		const uint8_t *p;
 		ssize_t n = nghttp2_session_mem_send(c->h2->s, &p);
 
@@ -485,7 +483,7 @@ static bool read_frames(struct conn *c)
 	ssize_t n;
 	int r;
 
-	if (!c->io.readable || c->eof || c->closing)
+	if (c->eof || c->closing || !conn_readable(c))
 		return false;
 	r = conn_read(c);
 	if (r < 0) {

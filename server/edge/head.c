@@ -57,20 +57,35 @@ const char *head_reason(unsigned status)
 
 bool head_dropped(const struct h1_field *f)
 {
-	static const char *const ours[] = { "host",
-		                            "content-length",
-		                            "expect",
-		                            "x-forwarded-for",
-		                            "x-forwarded-proto",
-		                            "forwarded",
-		                            "x-forwarded-host",
-		                            "x-forwarded-port",
-		                            "x-real-ip" };
+	static const struct h1_text ours[] = { H1_TEXT("host"),
+		                               H1_TEXT("content-length"),
+		                               H1_TEXT("expect"),
+		                               H1_TEXT("x-forwarded-for"),
+		                               H1_TEXT("x-forwarded-proto"),
+		                               H1_TEXT("forwarded"),
+		                               H1_TEXT("x-forwarded-host"),
+		                               H1_TEXT("x-forwarded-port"),
+		                               H1_TEXT("x-real-ip"),
+		                               H1_TEXT("x-pando-edge") };
 
-	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
-		if (h1_is(f->name, ours[i]))
-			return true;
-	return false;
+	return h1_among(f->name, ours, ARRAY_SIZE(ours));
+}
+
+static inline int put_text(struct ebuf *b, const char *text)
+{
+	return ebuf_put(b, text, strlen(text));
+}
+
+static int put_length(struct ebuf *b, uint64_t n)
+{
+	char text[] = "Content-Length: 18446744073709551615\r\n";
+	char *end = text + sizeof(text) - 3, *p = end;
+
+	do
+		*--p = (char)('0' + n % 10);
+	while (n /= 10);
+	memmove(text + 16, p, (size_t)(text + sizeof(text) - 1 - p));
+	return ebuf_put(b, text, (size_t)(16 + (end - p) + 2));
 }
 
 static int put_field(struct ebuf *b, const struct h1_field *f)
@@ -103,10 +118,25 @@ int head_begin(struct xchg *x, const char *method, const char *target, size_t n)
 
 int head_forward(struct xchg *x)
 {
-	return ebuf_printf(
-	        &x->head,
-	        "X-Forwarded-For: %s\r\nX-Forwarded-Proto: %s\r\nX-Forwarded-Host: %s\r\n",
-	        x->c->peer, x->c->tls ? "https" : "http", x->host);
+	struct ebuf *b = &x->head;
+	int r;
+
+	if ((r = put_text(b, "X-Forwarded-For: ")) < 0 || (r = put_text(b, x->c->peer)) < 0 ||
+	    (r = put_text(b, "\r\nX-Forwarded-Proto: ")) < 0 ||
+	    (r = put_text(b, x->c->tls ? "https" : "http")) < 0 ||
+	    (r = put_text(b, "\r\nX-Forwarded-Host: ")) < 0 || (r = put_text(b, x->host)) < 0)
+		return r;
+	return put_text(b, "\r\n");
+}
+
+/* The head is whole and ends with an empty line. */
+int head_sign(struct xchg *x, const char *field)
+{
+	int r;
+
+	x->head.len -= 2;
+	r = put_text(&x->head, field);
+	return r < 0 ? r : put_text(&x->head, "\r\n");
 }
 
 int head_request(struct xchg *x, const struct h1_head *h)
@@ -122,12 +152,11 @@ int head_request(struct xchg *x, const struct h1_head *h)
 	if (r == 0)
 		r = head_forward(x);
 	if (r == 0 && h->framing == H1_BODY_LENGTH)
-		r = ebuf_printf(&x->head, "Content-Length: %llu\r\n",
-		                (unsigned long long)h->length);
+		r = put_length(&x->head, h->length);
 	if (r == 0 && h->framing == H1_BODY_CHUNKED)
-		r = ebuf_printf(&x->head, "Transfer-Encoding: chunked\r\n");
+		r = put_text(&x->head, "Transfer-Encoding: chunked\r\n");
 	if (r == 0 && h->upgrade)
-		r = ebuf_printf(&x->head, "Connection: Upgrade\r\nUpgrade: websocket\r\n");
+		r = put_text(&x->head, "Connection: Upgrade\r\nUpgrade: websocket\r\n");
 	return r < 0 ? r : ebuf_put(&x->head, "\r\n", 2);
 }
 
@@ -135,8 +164,14 @@ int head_response(struct xchg *x, const struct h1_head *h, uint64_t len, struct 
 {
 	const struct h1_field *length = h1_find(h, "content-length");
 	unsigned hsts = x->c->w->e->conf.hsts_s;
-	int r = ebuf_printf(out, "HTTP/1.1 %u %s\r\n", h->status, head_reason(h->status));
+	char line[] = "HTTP/1.1 000 ";
+	int r;
 
+	line[9] = (char)('0' + h->status / 100 % 10);
+	line[10] = (char)('0' + h->status / 10 % 10);
+	line[11] = (char)('0' + h->status % 10);
+	if ((r = put_text(out, line)) == 0 && (r = put_text(out, head_reason(h->status))) == 0)
+		r = put_text(out, "\r\n");
 	for (size_t i = 0; r == 0 && i < h->n_fields; i++) {
 		const struct h1_field *f = &h->fields[i];
 
@@ -148,16 +183,16 @@ int head_response(struct xchg *x, const struct h1_head *h, uint64_t len, struct 
 	if (r < 0)
 		return r;
 	if (h->status == 101)
-		return ebuf_printf(out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+		return put_text(out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
 	if (h->framing == H1_BODY_NONE && length && (x->is_head || h->status == 304))
 		r = put_field(out, length);
 	else if (h->framing == H1_BODY_LENGTH)
-		r = ebuf_printf(out, "Content-Length: %llu\r\n", (unsigned long long)len);
+		r = put_length(out, len);
 	else if (x->resp_chunked)
-		r = ebuf_printf(out, "Transfer-Encoding: chunked\r\n");
+		r = put_text(out, "Transfer-Encoding: chunked\r\n");
 	if (r == 0 && x->close_after)
-		r = ebuf_printf(out, "Connection: close\r\n");
+		r = put_text(out, "Connection: close\r\n");
 	else if (r == 0 && x->http10)
-		r = ebuf_printf(out, "Connection: keep-alive\r\n");
+		r = put_text(out, "Connection: keep-alive\r\n");
 	return r < 0 ? r : ebuf_put(out, "\r\n", 2);
 }

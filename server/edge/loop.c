@@ -3,12 +3,15 @@
  * loop.c - the workers: accept, wait for events, look at deadlines
  *
  * Theory of operation: every worker has an epoll of its own; the listening sockets are in all of
- * them (EPOLLEXCLUSIVE), so a connection stays with the worker that accepted it. Sockets are
- * watched edge-triggered and once: an event sets a flag, and the flag is cleared when a read or
- * write would block. A worker with too many connections stops accepting until some are gone.
+ * them (EPOLLEXCLUSIVE). Who accepts a connection gives it to the worker that has the fewest: a
+ * burst of clients, which one worker accepts in one go, would else be served by one processor for
+ * as long as they stay. From then on it stays with its worker. Sockets are watched edge-triggered
+ * and once: an event sets a flag, and the flag is cleared when a read or write would block. When
+ * all have as many connections as they may, nobody accepts until some are gone.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -64,14 +67,52 @@ static void listeners_watch(struct worker *w, bool on)
 	w->paused = !on;
 }
 
+/* The one with the fewest connections; this one, if it has no more than others. */
+static struct worker *least_busy(struct worker *w)
+{
+	struct worker *best = w;
+	unsigned fewest = atomic_load_explicit(&w->n_conns, memory_order_relaxed);
+
+	for (unsigned i = 0; i < w->e->n_workers; i++) {
+		struct worker *o = &w->e->workers[i];
+		unsigned n = atomic_load_explicit(&o->n_conns, memory_order_relaxed);
+
+		if (n < fewest) {
+			best = o;
+			fewest = n;
+		}
+	}
+	return best;
+}
+
+static void hand_over(struct worker *to, int fd_consume, bool tls,
+                      const struct sockaddr_storage *peer)
+{
+	struct handed *h = malloc(sizeof(*h));
+
+	if (!h) {
+		close(fd_consume);
+		to->n_conns--;
+		return;
+	}
+	*h = (struct handed){ .fd = fd_consume, .tls = tls, .peer = *peer };
+	pthread_mutex_lock(&to->lock);
+	h->next = to->handed;
+	to->handed = h;
+	pthread_mutex_unlock(&to->lock);
+	(void)eventfd_write(to->wake.fd, 1);
+}
+
 static void accept_some(struct worker *w, const struct io *io)
 {
 	for (int i = 0; i < ACCEPTS_MAX; i++) {
+		struct worker *to = least_busy(w);
 		struct sockaddr_storage peer;
 		socklen_t len = sizeof(peer);
+		bool tls = io->kind == IO_TLS_LISTEN;
 		int fd;
 
-		if (w->n_conns >= EDGE_CONNS_MAX) {
+		if (to->n_conns >= EDGE_CONNS_MAX) {
 			listeners_watch(w, false);
 			return;
 		}
@@ -81,20 +122,40 @@ static void accept_some(struct worker *w, const struct io *io)
 				listeners_watch(w, false); /* again at the next tick */
 			return;
 		}
-		conn_new(w, fd, io->kind == IO_TLS_LISTEN, &peer);
+		to->n_conns++;
+		if (to == w)
+			conn_new(w, fd, tls, &peer);
+		else
+			hand_over(to, fd, tls, &peer);
 	}
 }
 
-static void take_opened(struct worker *w)
+static void take_handed(struct worker *w, struct handed *h)
 {
+	while (h) {
+		struct handed *next = h->next;
+
+		conn_new(w, h->fd, h->tls, &h->peer);
+		free(h);
+		h = next;
+	}
+}
+
+/* What other threads left for this one. */
+static void take_told(struct worker *w)
+{
+	struct handed *h;
 	struct opened *o;
 	eventfd_t n;
 
 	(void)eventfd_read(w->wake.fd, &n);
 	pthread_mutex_lock(&w->lock);
 	o = w->opened;
+	h = w->handed;
 	w->opened = NULL;
+	w->handed = NULL;
 	pthread_mutex_unlock(&w->lock);
+	take_handed(w, h);
 	while (o) {
 		struct opened *next = o->next;
 
@@ -114,7 +175,7 @@ static void on_event(struct worker *w, struct io *io, uint32_t ev)
 	io->ended |= (ev & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
 	switch (io->kind) {
 	case IO_WAKE:
-		take_opened(w);
+		take_told(w);
 		break;
 	case IO_TLS_LISTEN:
 	case IO_HTTP_LISTEN:
@@ -229,7 +290,7 @@ static void tick(struct worker *w)
 	for (struct up *u = w->ups; u; u = u->next)
 		up_tick(u);
 	end_stale(w);
-	if (w->paused && w->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
+	if (w->paused && least_busy(w)->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
 		listeners_watch(w, true);
 }
 
@@ -306,6 +367,11 @@ static int worker_open(struct worker *w, struct err *err)
 	w->next_xchg = 1;
 	if (w->epoll < 0 || w->wake.fd < 0 || worker_watch(w, &w->wake, EPOLLIN) < 0)
 		return err_sys(err, -errno, "edge: epoll");
+	return 0;
+}
+
+static int worker_start(struct worker *w, struct err *err)
+{
 	listeners_watch(w, true);
 	if (pthread_create(&w->thread, NULL, worker_main, w) != 0)
 		return err_set(err, -EAGAIN, "edge: no thread");
@@ -313,11 +379,23 @@ static int worker_open(struct worker *w, struct err *err)
 	return 0;
 }
 
+static void worker_stop(struct worker *w)
+{
+	if (!w->started)
+		return;
+	(void)eventfd_write(w->wake.fd, 1);
+	pthread_join(w->thread, NULL);
+}
+
+/* When all have stopped: they hand things to each other. */
 static void worker_close(struct worker *w)
 {
-	if (w->started) {
-		(void)eventfd_write(w->wake.fd, 1);
-		pthread_join(w->thread, NULL);
+	while (w->handed) {
+		struct handed *h = w->handed;
+
+		w->handed = h->next;
+		close(h->fd);
+		free(h);
 	}
 	while (w->opened) {
 		struct opened *o = w->opened;
@@ -341,6 +419,8 @@ void edge_stop(struct edge *e)
 	if (e->opener)
 		opener_stop(e->opener); /* nobody answers after this */
 	for (unsigned i = 0; i < e->n_workers; i++)
+		worker_stop(&e->workers[i]);
+	for (unsigned i = 0; i < e->n_workers; i++)
 		worker_close(&e->workers[i]);
 }
 
@@ -352,6 +432,7 @@ struct edge *edge_free(struct edge *e)
 	opener_free(e->opener);
 	free(e->workers);
 	SSL_CTX_free(e->ssl_ctx);
+	BIO_meth_free(e->bio);
 	if (e->conf.tls_fd >= 0)
 		close(e->conf.tls_fd);
 	if (e->conf.http_fd >= 0)
@@ -398,11 +479,15 @@ int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct 
 	if (!e->workers)
 		return err_set(err, -ENOMEM, "edge: out of memory");
 	for (unsigned i = 0; i < e->conf.workers; i++) {
-		e->workers[i] = (struct worker){ .e = e, .idx = i, .epoll = -1 };
+		e->workers[i].e = e;
+		e->workers[i].idx = i;
 		e->n_workers++;
 		if ((r = worker_open(&e->workers[i], err)) < 0)
 			return r;
 	}
+	for (unsigned i = 0; i < e->n_workers; i++)
+		if ((r = worker_start(&e->workers[i], err)) < 0)
+			return r;
 	*ret = TAKE_PTR(e);
 	return 0;
 }
@@ -413,5 +498,12 @@ void edge_stats(struct edge *e, struct edge_stats *ret)
 		                    .requests = atomic_load(&e->requests),
 		                    .refused = atomic_load(&e->refused),
 		                    .woken = atomic_load(&e->woken),
-		                    .open = atomic_load(&e->open) };
+		                    .open = atomic_load(&e->open),
+		                    .fewest = UINT_MAX };
+	for (unsigned i = 0; i < e->n_workers; i++) {
+		unsigned n = atomic_load(&e->workers[i].n_conns);
+
+		ret->most = MAX(ret->most, n);
+		ret->fewest = MIN(ret->fewest, n);
+	}
 }

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tls.c - one TLS context for all names: the certificate is chosen when the client has said which
+/*
+ * tls.c - one TLS context for all names, and TLS over a socket that is watched by edges
+ *
+ * Theory of operation: the certificate is chosen when the client has said which name it wants.
+ * Between OpenSSL and the socket stands a BIO of our own, for two reasons. It knows when a read
+ * left nothing behind, so that no call is spent to be told to wait. And it gathers the records of
+ * one answer in a buffer of the worker ("cork"), which go out with one call; what the socket has no
+ * room for waits in conn->wire, and nothing more is encrypted until that is gone.
  */
 #include <ctype.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <string.h>
+#include <sys/socket.h>
 
+#include "base/auto.h"
 #include "edge/edge_internal.h"
 
 static const unsigned char session_id[] = "pando-edge";
@@ -43,6 +52,173 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 	return SSL_TLSEXT_ERR_OK;
 }
 
+/* ---- the BIO ---- */
+
+static int bio_read(BIO *b, char *p, int n)
+{
+	struct conn *c = BIO_get_data(b);
+	ssize_t r;
+
+	BIO_clear_retry_flags(b);
+	if (!c->io.readable) {
+		BIO_set_retry_read(b);
+		return -1;
+	}
+	do
+		r = recv(c->io.fd, p, (size_t)n, 0);
+	while (r < 0 && errno == EINTR);
+	if (r < 0 && errno == EAGAIN) {
+		c->io.readable = false;
+		BIO_set_retry_read(b);
+	} else if (r > 0 && r < n && !c->io.ended) {
+		c->io.readable = false;
+	}
+	return (int)r;
+}
+
+/* Bytes the socket took, 0: it has no room, -1: broken. */
+static ssize_t put(struct conn *c, const uint8_t *p, size_t n)
+{
+	ssize_t r;
+
+	if (!c->io.writable)
+		return 0;
+	do
+		r = send(c->io.fd, p, n, MSG_NOSIGNAL);
+	while (r < 0 && errno == EINTR);
+	if (r < 0 && errno != EAGAIN)
+		return -1;
+	if (r < (ssize_t)n)
+		c->io.writable = false;
+	if (r > 0)
+		c->moved_ms = c->w->now;
+	return MAX(r, 0);
+}
+
+/* What waited; as put(). */
+static ssize_t put_wire(struct conn *c)
+{
+	ssize_t n = c->wire.len ? put(c, ebuf_at(&c->wire), c->wire.len) : 0;
+
+	if (n > 0)
+		ebuf_take(&c->wire, (size_t)n);
+	if (!c->wire.len)
+		ebuf_done(&c->wire); /* most clients never need it */
+	return n;
+}
+
+static int bio_write(BIO *b, const char *p, int n)
+{
+	struct conn *c = BIO_get_data(b);
+	struct worker *w = c->w;
+	ssize_t r = 0;
+
+	BIO_clear_retry_flags(b);
+	if (c->corked && (size_t)n <= sizeof(w->cork) - w->cork_len) {
+		memcpy(w->cork + w->cork_len, p, (size_t)n);
+		w->cork_len += (size_t)n;
+		return n;
+	}
+	if (!c->corked && put_wire(c) < 0)
+		return -1;
+	if (!c->corked && !c->wire.len)
+		r = put(c, (const uint8_t *)p, (size_t)n);
+	if (r == 0)
+		BIO_set_retry_write(b);
+	return r == 0 ? -1 : (int)r;
+}
+
+static long bio_ctrl(BIO *b, int cmd, long num, void *ptr)
+{
+	return cmd == BIO_CTRL_FLUSH; /* there is nothing to flush, and nothing else to do */
+}
+
+static int bio_new(BIO *b)
+{
+	BIO_set_init(b, 1);
+	return 1;
+}
+
+static BIO_METHOD *method_new(void)
+{
+	BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "edge");
+
+	if (m && BIO_meth_set_read(m, bio_read) == 1 && BIO_meth_set_write(m, bio_write) == 1 &&
+	    BIO_meth_set_ctrl(m, bio_ctrl) == 1 && BIO_meth_set_create(m, bio_new) == 1)
+		return m;
+	BIO_meth_free(m);
+	return NULL;
+}
+
+/* ---- a connection ---- */
+
+int tls_open(struct conn *c)
+{
+	struct edge *e = c->w->e;
+	BIO *b;
+
+	c->ssl = SSL_new(e->ssl_ctx);
+	b = c->ssl ? BIO_new(e->bio) : NULL;
+	if (!b)
+		return -ENOMEM; /* the caller frees c->ssl */
+	BIO_set_data(b, c);
+	SSL_set_bio(c->ssl, b, b);
+	SSL_set_accept_state(c->ssl);
+	return 0;
+}
+
+/* What a call that did not succeed means: 0: wait, -1: broken, or at its end. */
+static int result(struct conn *c, int r)
+{
+	int e = SSL_get_error(c->ssl, r);
+
+	return e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE ? 0 : -1;
+}
+
+int tls_handshake(struct conn *c)
+{
+	int r;
+
+	ERR_clear_error();
+	r = SSL_do_handshake(c->ssl);
+	return r == 1 ? 1 : result(c, r);
+}
+
+int tls_read(struct conn *c, uint8_t *p, size_t n)
+{
+	int r;
+
+	ERR_clear_error();
+	r = SSL_read(c->ssl, p, (int)n);
+	return r > 0 ? r : result(c, r);
+}
+
+int tls_flush(struct conn *c)
+{
+	struct worker *w = c->w;
+	ssize_t done = put_wire(c), n;
+	int r = 1;
+
+	if (done < 0 || c->wire.len)
+		return (int)done;
+	w->cork_len = 0;
+	c->corked = true;
+	ERR_clear_error();
+	while (r > 0 && c->out.len && w->cork_len + EDGE_CORK / 4 <= EDGE_CORK) {
+		r = SSL_write(c->ssl, ebuf_at(&c->out), (int)MIN(c->out.len, EDGE_RECORD));
+		if (r > 0)
+			ebuf_take(&c->out, (size_t)r);
+	}
+	c->corked = false;
+	if (r <= 0 && result(c, r) < 0)
+		return -1;
+	n = put(c, w->cork, w->cork_len);
+	if (n < 0 || ((size_t)n < w->cork_len &&
+	              ebuf_put(&c->wire, w->cork + n, w->cork_len - (size_t)n) < 0))
+		return -1;
+	return (int)(done + n);
+}
+
 int tls_new(struct edge *e, struct err *err)
 {
 	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
@@ -50,6 +226,9 @@ int tls_new(struct edge *e, struct err *err)
 	if (!ctx)
 		return err_set(err, -ENOMEM, "edge: no TLS context");
 	e->ssl_ctx = ctx;
+	e->bio = method_new();
+	if (!e->bio)
+		return err_set(err, -ENOMEM, "edge: no TLS context");
 	if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
 	    SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL:!eNULL") != 1 ||
 	    SSL_CTX_set_session_id_context(ctx, session_id, sizeof(session_id) - 1) != 1)

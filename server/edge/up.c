@@ -43,6 +43,35 @@ struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume)
 	return u;
 }
 
+static void pool_put(struct up *u)
+{
+	struct worker *w = u->w;
+
+	u->idle_ms = w->now ? w->now : 1;
+	u->pool_prev = NULL;
+	u->pool_next = w->pool;
+	if (w->pool)
+		w->pool->pool_prev = u;
+	w->pool = u;
+	w->n_pool++;
+}
+
+static void pool_remove(struct up *u)
+{
+	struct worker *w = u->w;
+
+	if (!u->idle_ms)
+		return;
+	u->idle_ms = 0;
+	if (u->pool_prev)
+		u->pool_prev->pool_next = u->pool_next;
+	else
+		w->pool = u->pool_next;
+	if (u->pool_next)
+		u->pool_next->pool_prev = u->pool_prev;
+	w->n_pool--;
+}
+
 void up_close(struct up *u)
 {
 	struct worker *w = u->w;
@@ -52,9 +81,8 @@ void up_close(struct up *u)
 	u->dead = true;
 	if (u->x)
 		u->x->up = NULL;
-	else
-		w->n_pool -= u->idle_ms != 0;
 	u->x = NULL;
+	pool_remove(u);
 	if (u->prev)
 		u->prev->next = u->next;
 	else
@@ -86,13 +114,11 @@ static bool same_target(const struct edge_target *a, const struct edge_target *b
 
 struct up *up_take(struct worker *w, const struct edge_target *t, unsigned max_idle_ms)
 {
-	for (struct up *u = w->ups; u; u = u->next) {
-		if (!u->idle_ms || u->x || !same_target(&u->t, t) ||
-		    w->now - u->idle_ms > max_idle_ms)
+	for (struct up *u = w->pool; u; u = u->pool_next) {
+		if (!same_target(&u->t, t) || w->now - u->idle_ms > max_idle_ms)
 			continue;
-		u->idle_ms = 0;
+		pool_remove(u);
 		u->reused = true;
-		w->n_pool--;
 		return u;
 	}
 	return NULL;
@@ -109,6 +135,21 @@ void up_assign(struct up *u, struct xchg *x)
 	ebuf_put(&u->out, ebuf_at(&x->head), x->head.len);
 }
 
+/* Nobody asked for what there is to read now. */
+static bool unasked(struct up *u)
+{
+	uint8_t byte;
+
+	if (!u->io.readable)
+		return false;
+	if (recv(u->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	    (errno == EAGAIN || errno == EINTR)) {
+		u->io.readable = errno == EINTR;
+		return false;
+	}
+	return true;
+}
+
 void up_release(struct up *u)
 {
 	struct xchg *x = u->x;
@@ -117,29 +158,20 @@ void up_release(struct up *u)
 	if (u->dead)
 		return;
 	if (!x || !u->keep || u->eof || u->shut || u->state != UP_OVER || u->in.len || u->out.len ||
-	    !x->req_over || x->resp_broken || w->n_pool >= EDGE_UP_POOL_MAX) {
+	    !x->req_over || x->resp_broken || w->n_pool >= EDGE_UP_POOL_MAX || unasked(u)) {
 		up_close(u);
 		return;
 	}
 	x->up = NULL;
 	u->x = NULL;
-	u->idle_ms = w->now ? w->now : 1;
-	w->n_pool++;
+	pool_put(u);
 }
 
 /* Anything that happens to a connection nobody uses ends it: an answer nobody asked for, too. */
 void up_idle_event(struct up *u)
 {
-	uint8_t byte;
-
-	if (!u->io.readable)
-		return;
-	if (recv(u->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-	    (errno == EAGAIN || errno == EINTR)) {
-		u->io.readable = false;
-		return;
-	}
-	up_close(u);
+	if (unasked(u))
+		up_close(u);
 }
 
 void up_tick(struct up *u)
@@ -303,15 +335,32 @@ static bool write_some(struct up *u)
 	return true;
 }
 
+/* Where the next bytes go: to the client as they are, or to be looked at first. */
+static struct ebuf *read_into(struct up *u, size_t *ret_room)
+{
+	struct ebuf *direct = u->state == UP_BODY && !u->in.len && u->framing != H1_BODY_CHUNKED
+	                              ? resp_direct(u->x)
+	                              : NULL;
+
+	*ret_room = resp_room(u->x);
+	if (!direct && *ret_room)
+		*ret_room = ebuf_free_up_to(&u->in, EDGE_BUF);
+	else if (u->framing == H1_BODY_LENGTH)
+		*ret_room = (size_t)MIN((uint64_t)*ret_room, u->left);
+	return direct ? direct : &u->in;
+}
+
 static bool read_some(struct up *u)
 {
-	size_t room = ebuf_free_up_to(&u->in, EDGE_BUF);
+	struct ebuf *to;
+	size_t room;
 	uint8_t *p;
 	ssize_t n;
 
-	if (!u->io.readable || u->eof || room == 0 || resp_room(u->x) == 0)
+	if (!u->io.readable || u->eof || u->state == UP_OVER)
 		return false;
-	p = ebuf_room(&u->in, room, EDGE_BUF);
+	to = read_into(u, &room);
+	p = room ? ebuf_room(to, room, EDGE_BUF) : NULL;
 	if (!p)
 		return false;
 	n = recv(u->io.fd, p, room, 0);
@@ -326,7 +375,12 @@ static bool read_some(struct up *u)
 	if ((size_t)n < room && !u->io.ended)
 		u->io.readable = false;
 	u->got_any = true;
-	u->in.len += (size_t)n;
+	to->len += (size_t)n;
+	if (to != &u->in && u->framing == H1_BODY_LENGTH) {
+		u->left -= (uint64_t)n;
+		if (u->left == 0)
+			body_over(u);
+	}
 	return true;
 }
 

@@ -272,6 +272,10 @@ void xchg_begin(struct xchg *x)
 	if (acme(x))
 		return;
 	e->ops.route(e->ops.ctx, x->host, &x->t);
+	if (x->t.kind == EDGE_ADDR && x->t.field && head_sign(x, x->t.field) < 0) {
+		xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+		return;
+	}
 	find_way(x, true);
 }
 
@@ -294,12 +298,15 @@ void xchg_opened(struct worker *w, struct opened *o)
 	conn_run(c);
 }
 
-/* Keeps the socket for another try. */
+/* Keeps the socket for another try. It is told to forget the last one: connect(2) would else say
+ * that it failed, once more, instead of trying. */
 static void retry_later(struct xchg *x)
 {
+	static const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
 	struct up *u = x->up;
 
 	epoll_ctl(u->w->epoll, EPOLL_CTL_DEL, u->io.fd, NULL);
+	(void)connect(u->io.fd, &nowhere, sizeof(nowhere));
 	x->sock = TAKE_FD(u->io.fd);
 	up_close(u);
 	x->backoff_ms =

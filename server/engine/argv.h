@@ -32,6 +32,7 @@ void argv_done(struct argv *a);
 
 /* The -machine and -cpu arguments that go with an accelerator. */
 const char *argv_machine(enum accel a);
+const char *argv_shape(enum accel a); /* all of it that a frozen state is tied to */
 const char *argv_cpu(enum accel a);
 /* The kernel's command line on a cold boot. */
 const char *argv_cmdline(enum accel a);

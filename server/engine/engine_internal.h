@@ -79,7 +79,9 @@ struct layer_done {
 	int error; /* 0 or errno */
 	uint64_t pages, bytes, extents, write_us;
 };
-int layerctl_map(int fd, const int *layer_fds, size_t n, uint64_t deadline_ms, struct err *err);
+/* Two halves: the library works on its own thread of QEMU meanwhile. */
+int layerctl_map(int fd, const int *layer_fds, size_t n, struct err *err);
+int layerctl_mapped(int fd, uint64_t deadline_ms, struct err *err);
 int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,
                     uint64_t *ret_fork_us, struct err *err);
 int layerctl_wait_done(int fd, uint64_t token, uint64_t deadline_ms, struct layer_done *ret,

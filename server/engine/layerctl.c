@@ -40,31 +40,43 @@ static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, st
 
 /* The answer to a request; a DONE nobody waits for any more (of an aborted freeze) is passed over.
  */
-static int ask(int fd, const struct layers_req *req, const int *fds, size_t n_fds,
-               uint64_t deadline_ms, struct layers_reply *ret, struct err *err)
+static int answer(int fd, uint32_t type, uint64_t deadline_ms, struct layers_reply *ret,
+                  struct err *err)
 {
-	ssize_t n = sock_send_fds(fd, req, sizeof(*req), fds, n_fds);
-	int r;
-
-	if (n < 0)
-		return err_sys(err, n == -ECONNRESET ? -EPIPE : (int)n, "ask the layer library");
 	do {
-		r = reply_read(fd, deadline_ms, ret, err);
+		int r = reply_read(fd, deadline_ms, ret, err);
+
 		if (r < 0)
 			return r;
 	} while (ret->type == LAYERS_DONE);
-	if (ret->type != req->type)
+	if (ret->type != type)
 		return err_set(err, -EBADMSG, "the layer library answered something else");
 	if (ret->status < 0)
 		return err_sys(err, ret->status, "layer library: %s", ret->why);
 	return 0;
 }
 
-int layerctl_map(int fd, const int *layer_fds, size_t n, uint64_t deadline_ms, struct err *err)
+static int ask(int fd, const struct layers_req *req, const int *fds, size_t n_fds, struct err *err)
+{
+	ssize_t n = sock_send_fds(fd, req, sizeof(*req), fds, n_fds);
+
+	if (n < 0)
+		return err_sys(err, n == -ECONNRESET ? -EPIPE : (int)n, "ask the layer library");
+	return 0;
+}
+
+int layerctl_map(int fd, const int *layer_fds, size_t n, struct err *err)
 {
 	struct layers_req req = { .type = LAYERS_MAP, .n_layers = (uint32_t)n };
+	int r = ask(fd, &req, layer_fds, n, err);
+
+	return r < 0 ? err_wrap(err, "map memory layers") : 0;
+}
+
+int layerctl_mapped(int fd, uint64_t deadline_ms, struct err *err)
+{
 	struct layers_reply reply;
-	int r = ask(fd, &req, layer_fds, n, deadline_ms, &reply, err);
+	int r = answer(fd, LAYERS_MAP, deadline_ms, &reply, err);
 
 	return r < 0 ? err_wrap(err, "map memory layers") : 0;
 }
@@ -76,8 +88,10 @@ int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t 
 		                  .token = token,
 		                  .flags = fsync_it ? LAYERS_FREEZE_FSYNC : 0 };
 	struct layers_reply reply;
-	int r = ask(fd, &req, &out_fd, 1, deadline_ms, &reply, err);
+	int r = ask(fd, &req, &out_fd, 1, err);
 
+	if (r == 0)
+		r = answer(fd, LAYERS_FREEZE, deadline_ms, &reply, err);
 	if (r < 0)
 		return err_wrap(err, "fork the memory writer");
 	*ret_fork_us = reply.us;

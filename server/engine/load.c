@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c - a blank process becomes a machine: disk, then memory, then device state
+ * load.c - a blank process becomes a machine: disk and memory, then device state
  *
- * The point is checked before anything of it is used. Loading the device state
+ * The point is checked before anything of it is used. Memory is mapped by a thread of
+ * QEMU's own while its main loop opens the disk. Loading the device state
  * reads guest memory, so the layers come first. The result stands still. A
  * failure leaves a process that is good for nothing: the caller ends it.
  */
@@ -19,7 +20,7 @@
 #include "base/err.h"
 #include "engine/engine_internal.h"
 
-static int map_memory(struct machine *m, const struct engine_point *p, struct err *err)
+static int map_begin(struct machine *m, const struct engine_point *p, struct err *err)
 {
 	int fds[ENGINE_CHAIN_MAX];
 	size_t n = 0;
@@ -28,10 +29,17 @@ static int map_memory(struct machine *m, const struct engine_point *p, struct er
 	while (n < p->mem.n && (r = engine_open_layer(m->e, &p->mem.l[n], &fds[n], err)) == 0)
 		n++;
 	if (r == 0)
-		r = layerctl_map(m->layers_fd, fds, n, deadline_in(QMP_STEP_MS), err);
-	m->times.mapped = clock_us() - m->load_us;
+		r = layerctl_map(m->layers_fd, fds, n, err);
 	while (n)
 		close(fds[--n]);
+	return r;
+}
+
+static int map_end(struct machine *m, struct err *err)
+{
+	int r = layerctl_mapped(m->layers_fd, deadline_in(QMP_STEP_MS), err);
+
+	m->times.mapped = clock_us() - m->load_us;
 	return r;
 }
 
@@ -147,8 +155,10 @@ int machine_load(struct machine *m, const struct machine_load *l, struct err *er
 		               m->instance);
 	if (l->point && (r = engine_point_check(m->e, l->point, err)) < 0)
 		return r;
-	r = attach_disk(m, l, err);
-	if (r == 0 && l->point && (r = map_memory(m, l->point, err)) == 0)
+	r = l->point ? map_begin(m, l->point, err) : 0;
+	if (r == 0)
+		r = attach_disk(m, l, err);
+	if (r == 0 && l->point && (r = map_end(m, err)) == 0)
 		r = load_state(m, l->point, err);
 	if (r < 0) {
 		if (!l->disk_layer_exists)

@@ -215,7 +215,7 @@ static void set_accel(struct engine *e, enum accel a, const char *why)
 {
 	e->info.accel = a;
 	snprintf(e->info.accel_why, sizeof(e->info.accel_why), "%s", why);
-	snprintf(e->info.machine, sizeof(e->info.machine), "%s", argv_machine(a));
+	snprintf(e->info.machine, sizeof(e->info.machine), "%s", argv_shape(a));
 }
 
 int engine_probe(struct engine *e, const char *wanted, struct err *err)

@@ -106,7 +106,7 @@ static int gather(struct engine *e, const struct machine_spawn *s, struct fd_lis
 static int spawn(struct machine *m, const struct machine_spawn *s, struct err *err)
 {
 	struct argv_spec a = { .accel = m->e->info.accel,
-		               .machine = m->e->info.machine,
+		               .machine = argv_machine(m->e->info.accel),
 		               .cpu = argv_cpu(m->e->info.accel),
 		               .vcpus = s->vcpus,
 		               .mem_mb = s->mem_mb,

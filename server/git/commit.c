@@ -129,10 +129,12 @@ struct attempt {
 	struct tree_edit *edits;
 	git_signature *sig; /* owned */
 	struct repo_update u;
+	struct note note;
 };
 
 static void attempt_done(struct attempt *a)
 {
+	note_close(&a->note);
 	git_signature_free(a->sig);
 	free(a->edits);
 }
@@ -197,6 +199,9 @@ static int try_once(struct attempt *a, git_oid *ret, json_t **extra, struct err 
 	                       parent ? 1 : 0, parents);
 	if (rc < 0)
 		return git_fail(rc, "write the commit", err);
+	git_oid_tostr(a->u.new_sha, sizeof(a->u.new_sha), ret);
+	if ((rc = note_plan(&a->note, &a->u, 1, /* flush= */ true, err)) < 0)
+		return rc;
 	rc = parent ? git_reference_create_matching(&ref, a->repo, a->u.ref, ret, /* force= */ 1,
 	                                            git_commit_id(parent), NULL)
 	            : git_reference_create(&ref, a->repo, a->u.ref, ret, /* force= */ 0, NULL);
@@ -260,25 +265,21 @@ static int commit_marked(struct attempt *a, git_oid *ret, json_t **extra, struct
 int repo_commit_create(struct repos *g, const struct store_repo *r, const struct repo_commit_new *n,
                        json_t **ret, json_t **extra, struct err *err)
 {
-	AUTO(attempt_done) struct attempt a = { .g = g, .n = n };
+	AUTO(attempt_done) struct attempt a = { .g = g, .n = n, .note = NOTE_NONE };
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
 	int64_t room;
-	unsigned mark;
 	git_oid id;
 	int rc;
 
 	if ((rc = check_new(n, err)) < 0 || (rc = quota_room(g, r->account, &room, err)) < 0 ||
-	    (rc = repo_open(g, r, &repo, err)) < 0)
+	    (rc = repo_open(g, r, &repo, err)) < 0 ||
+	    (rc = note_open(g, r->id, n->by, &a.note, err)) < 0)
 		return rc;
 	a.repo = repo;
-	mark = busy_mark(g, r->id);
-	rc = commit_marked(&a, &id, extra, err);
-	busy_clear(g, r->id, mark);
-	if (rc < 0)
+	if ((rc = commit_marked(&a, &id, extra, err)) < 0)
 		return rc;
-	git_oid_tostr(a.u.new_sha, sizeof(a.u.new_sha), &id);
-	push_tell(g, r, n->by, &a.u, 1);
+	note_told(&a.note, r, &a.u, 1);
 	if ((rc = git_commit_lookup(&c, repo, &id)) < 0)
 		return git_fail(rc, "read the commit", err);
 	*ret = json_pack("{s:o}", "commit", commit_json(c));

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "git/git_internal.h"
+#include "git/texts.h"
 #include "store/store.h"
 
 #define LIBGIT_CACHE_BYTES (64 << 20)
@@ -122,7 +123,8 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	pthread_condattr_destroy(&attr);
 	if ((r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
 	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
-	    (r = repos_reconcile(g, err)) < 0 || (r = keeper_start(g, err)) < 0)
+	    (r = repos_reconcile(g, err)) < 0 || (r = text_cache_new(g, &g->texts, err)) < 0 ||
+	    (r = keeper_start(g, err)) < 0)
 		return err_wrap(err, "Git");
 	*ret = TAKE_PTR(g);
 	return 0;
@@ -133,6 +135,7 @@ struct repos *repos_close(struct repos *g)
 	if (!g)
 		return NULL;
 	keeper_stop(g);
+	g->texts = text_cache_free(g->texts);
 	pthread_cond_destroy(&g->work);
 	pthread_cond_destroy(&g->room);
 	pthread_mutex_destroy(&g->lfs);

@@ -34,6 +34,7 @@ struct repos_conf {
 	int64_t quota_repos;   /* of an account; 0: no limit */
 	int64_t quota_mb;      /* likewise: all repositories and large files together */
 	uint32_t search_s;     /* for one search; 0: the default */
+	uint32_t search_mb;    /* texts kept for searches; 0: none */
 	struct events *events; /* or NULL */
 };
 
@@ -55,6 +56,8 @@ struct repo_update {
 struct repo_push {
 	const struct store_repo *repo;
 	const char *by; /* id of the key or token, or "" */
+	const char *id; /* of this push */
+	bool again;     /* a crash interrupted the telling: it may have been heard of before */
 	const struct repo_update *updates;
 	size_t n_updates;
 };
@@ -62,6 +65,8 @@ struct repo_push {
 typedef void (*repo_push_fn)(const struct repo_push *p, void *ctx);
 #define REPOS_SUBSCRIBERS_MAX 4
 int repos_on_push(struct repos *g, repo_push_fn fn, void *ctx, struct err *err);
+/* Once everybody has subscribed: tells of pushes that a crash kept from being told. */
+void repos_tell_unheard(struct repos *g);
 
 /* ---- repositories: repo.c, list.c ---- */
 
@@ -208,12 +213,23 @@ ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err);
 int wire_fd(struct wire *s); /* POLLIN: wire_read() may have something */
 /* Lets a push that is complete come to its end; anything else is ended now. */
 struct wire *wire_free(struct wire *s);
-/*
- * For a front with descriptors of its own (SSH): runs to the end, not stateless. Exit status or
- * -errno. The caller has checked who may.
- */
-int repo_serve(struct repos *g, const struct store_repo *r, const struct wire_opts *o, int in_fd,
-               int out_fd, int err_fd, struct err *err);
+
+/* ---- the same for a front with both directions at once (SSH): talk.c. Nothing of it waits ---- */
+struct talk;
+/* Of the options kind, protocol and by count. The caller has checked who may. */
+int talk_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
+               struct talk **ret, struct err *err);
+int talk_fd(const struct talk *t);   /* POLLIN: something changed since talk_seen() */
+void talk_seen(struct talk *t);      /* to be called before looking */
+bool talk_eof(const struct talk *t); /* it says nothing more */
+/* Bytes of its stdout (1) or stderr (2), 0: none now, -ENODATA: it has ended. */
+ssize_t talk_read(struct talk *t, int *ret_chan, void *p, size_t n);
+/* Bytes that were taken, 0: none now, -EPIPE: it reads no more. */
+ssize_t talk_feed(struct talk *t, const void *p, size_t n);
+void talk_feed_end(struct talk *t);
+int talk_status(const struct talk *t); /* once it has ended: exit status, 128 + signal */
+/* now: ends it; else a push comes to its own end, without input. */
+struct talk *talk_free(struct talk *t, bool now);
 
 /* ---- large files: lfs.c ---- */
 

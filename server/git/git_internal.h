@@ -41,6 +41,7 @@ struct repos {
 	pthread_cond_t work;
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;
+	struct text_cache *texts; /* what searches look into */
 };
 
 /* Paths: of a repository, and of a name below <data>/git. */
@@ -81,7 +82,8 @@ struct run_opts {
 	const char *const *argv, *const *env;
 	const void *in; /* for its stdin, or NULL */
 	size_t in_len;
-	int in_fd; /* instead; 0: none */
+	int in_fd;   /* instead; 0: none */
+	int stop_fd; /* once it is readable the child is ended: -ECANCELED; 0: none */
 	bool write, network;
 	size_t out_max; /* more is -EFBIG */
 	unsigned limit_ms;
@@ -191,10 +193,49 @@ int tree_edit(git_repository *repo, git_tree *base, struct tree_edit *edits, siz
 int tree_path_check(const char *path, struct err *err);
 
 /* ---- push.c ---- */
-void push_tell(struct repos *g, const struct store_repo *r, const char *by,
-               const struct repo_update *u, size_t n);
-/* What the post-receive hook left in fd. */
-void push_tell_file(struct repos *g, const struct store_repo *r, const char *by, int fd);
+void push_tell(const struct repo_push *p, struct repos *g);
+
+/* ---- note.c: what is about to be pushed ---- */
+struct note {
+	struct repos *g;
+	char repo[REPO_ID_SIZE];
+	char by[ID_SIZE], id[ID_SIZE];
+	int fd; /* owned; the child's descriptor 3; -1: none */
+};
+#define NOTE_NONE ((struct note){ .fd = -1 })
+#define autonote AUTO(note_close) struct note
+/* Marks the repository as busy_mark() does. */
+int note_open(struct repos *g, const char *repo, const char *by, struct note *ret, struct err *err);
+/* To be called before these references move; flush: and it stays, whatever happens to the host. */
+int note_plan(struct note *n, const struct repo_update *u, size_t k, bool flush, struct err *err);
+/* Tells everybody what has moved. */
+void note_tell(struct note *n, const struct store_repo *r);
+/* The same for whoever knows what has moved. */
+void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k);
+void note_close(struct note *n); /* it is forgotten; none is fine */
+/* It stays for the next start: something was broken off. */
+void note_leave(struct note *n);
+/* Is this the name of a note in git/busy? */
+bool note_named(const char *name);
+
+/* ---- pack.c: upload-pack or receive-pack as a child ---- */
+struct pack {
+	struct repos *g;
+	struct store_repo repo;
+	struct child c;
+	struct note note; /* of a push */
+	bool push;
+};
+struct pack_cmd { /* points into itself */
+	const char *argv[10], *env[2];
+	char protocol[96], max_input[64], path[PATH_MAX];
+};
+void pack_init(struct pack *p, struct repos *g, const struct store_repo *r);
+/* Quota, command line and note; the caller starts the child, with the note as its descriptor 3. */
+int pack_prepare(struct pack *p, const struct wire_opts *o, bool stateless, struct pack_cmd *ret,
+                 struct err *err);
+void pack_tell(struct pack *p); /* the child has ended */
+void pack_end(struct pack *p);  /* ends it if it has not */
 
 /* ---- maint.c ---- */
 int keeper_start(struct repos *g, struct err *err);
@@ -227,7 +268,8 @@ void extra_set(json_t **extra, const char *name, json_t *value_consume);
 struct match;
 struct match_opts {
 	bool regex, case_sensitive, whole_word;
-	bool glob; /* instead of regex: the whole text, with *, ** and ? */
+	bool glob;  /* instead of regex: the whole text, with *, ** and ? */
+	bool lines; /* match_line() will be asked */
 };
 int match_new(const char *pattern, const struct match_opts *o, struct match **ret, struct err *err);
 struct match *match_free(struct match *m);
@@ -236,5 +278,10 @@ static inline void match_freep(struct match **m)
 	*m = match_free(*m);
 }
 #define automatch AUTO(match_freep) struct match
-/* 1 with the first place, 0: none, -ELOOP: it takes too long. */
+/* Searches end then, with -ELOOP; looked at between pieces of a text. 0: never */
+void match_until(struct match *m, uint64_t deadline_ms);
+/* One line. 1 with the first place, 0: none, -ELOOP: it takes too long. */
 int match_find(struct match *m, const char *p, size_t n, size_t *ret_start, size_t *ret_end);
+/* The next line of a text that matches; from is where a line begins. As above; without its end. */
+int match_line(struct match *m, const char *p, size_t n, size_t from, size_t *ret_at,
+               size_t *ret_len);

@@ -46,7 +46,8 @@
 #define CHILD_MEM_BYTES (UINT64_C(6) << 30) /* address space: packs are mapped */
 #define CHILD_FILE_BYTES (UINT64_C(64) << 30)
 #define CHILD_FILES 512
-#define POLITE_MS 3000 /* between SIGTERM, which removes Git's lock files, and SIGKILL */
+#define PACK_THREADS_MAX 4L /* of one child that checks or makes a pack */
+#define POLITE_MS 3000      /* between SIGTERM, which removes Git's lock files, and SIGKILL */
 #define NAMESPACES \
 	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
@@ -398,10 +399,14 @@ void child_end(struct child *c)
 
 /* ---- the skeleton ---- */
 
-static const char hook[] = "#!/bin/sh\nexec cat >&3\n";
+/* What receive-pack is about to do, on the disk before it does it; then what it has done: note.c.
+ */
+static const char pre_hook[] = "#!/bin/sh\nexec dd bs=64k conv=fsync status=none >&3\n";
+static const char post_hook[] = "#!/bin/sh\necho done >&3\nexec cat >&3\n";
 
 static int write_config(struct repos *g, int dir, struct err *err)
 {
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	char text[4096];
 	int n = snprintf(
 	        text, sizeof(text),
@@ -421,7 +426,7 @@ static int write_config(struct repos *g, int dir, struct err *err)
 	        "\tmissingSpaceBeforeDate = ignore\n\tmissingNameBeforeEmail = ignore\n"
 	        "\tmissingSpaceBeforeEmail = ignore\n\tbadFilemode = ignore\n"
 	        "[uploadpack]\n\tallowFilter = true\n\tallowAnySHA1InWant = true\n\tkeepAlive = 5\n"
-	        "[pack]\n\tthreads = 1\n\twindowMemory = 128m\n\tdeltaCacheSize = 64m\n"
+	        "[pack]\n\tthreads = %ld\n\twindowMemory = 128m\n\tdeltaCacheSize = 64m\n"
 	        "\twriteBitmapHashCache = true\n"
 	        "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[grep]\n\tthreads = 2\n"
 	        "[index]\n\tthreads = 1\n[credential]\n\thelper =\n[http]\n\tfollowRedirects = "
@@ -431,7 +436,7 @@ static int write_config(struct repos *g, int dir, struct err *err)
 	        "[protocol \"https\"]\n\tallow = always\n"
 	        "[init]\n\tdefaultBranch = main\n\ttemplateDir =\n[advice]\n\tdetachedHead = "
 	        "false\n",
-	        g->jailed ? "" : g->jail_dir);
+	        g->jailed ? "" : g->jail_dir, MAX(1L, MIN(cpus, PACK_THREADS_MAX)));
 
 	if (n < 0 || (size_t)n >= sizeof(text))
 		return err_set(err, -ENOBUFS, "Git's configuration is too long");
@@ -462,7 +467,10 @@ int jail_prepare(struct repos *g, struct err *err)
 	}
 	if ((r = io_write_file(dir, "dev/null", "", 0, 0600, err)) < 0 ||
 	    (r = io_write_file(dir, "dev/urandom", "", 0, 0600, err)) < 0 ||
-	    (r = io_write_file(dir, "hooks/post-receive", hook, strlen(hook), 0700, err)) < 0)
+	    (r = io_write_file(dir, "hooks/pre-receive", pre_hook, strlen(pre_hook), 0700, err)) <
+	            0 ||
+	    (r = io_write_file(dir, "hooks/post-receive", post_hook, strlen(post_hook), 0700,
+	                       err)) < 0)
 		return r;
 	return write_config(g, dir, err);
 }

@@ -21,11 +21,14 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "git/git_internal.h"
+#include "git/texts.h"
 
 #define LOOSE_MAX 2000      /* objects before a repack; a 256th of it is counted */
 #define PACKS_MAX 30        /* packs before a repack */
 #define GC_MS (30 * 60000u) /* for one of them */
-#define DEPTH_MAX 64        /* directories inside directories, when measuring */
+#define QUARANTINE "tmp_objdir-"
+#define QUARANTINES_MAX 32 /* that are removed at a time */
+#define DEPTH_MAX 64       /* directories inside directories, when measuring */
 
 /* ---- measuring ---- */
 
@@ -113,6 +116,44 @@ static void pack(struct repos *g, const char *id, const char *path)
 		         (char *)res.err_text.p);
 }
 
+/* ---- quarantines ---- */
+
+/* Is anything being written to it at this moment? */
+static bool is_busy(struct repos *g, const char *id)
+{
+	char path[PATH_MAX];
+	autodir DIR *d = NULL;
+	struct dirent *e;
+
+	repos_path(g, "busy", "", path);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		if (strncmp(e->d_name, id, strlen(id)) == 0)
+			return true;
+	return !d;
+}
+
+/*
+ * A receive-pack that had to be killed leaves its quarantine behind. Those that were seen before
+ * nobody was writing belong to nobody.
+ */
+static void drop_quarantines(struct repos *g, const char *id, const char *path)
+{
+	char names[QUARANTINES_MAX][64], dir[PATH_MAX];
+	autodir DIR *d = NULL;
+	struct dirent *e;
+	size_t n = 0;
+
+	snprintf(dir, sizeof(dir), "%s/objects", path);
+	d = opendir(dir);
+	while (d && n < QUARANTINES_MAX && (e = readdir(d)))
+		if (strncmp(e->d_name, QUARANTINE, strlen(QUARANTINE)) == 0 &&
+		    strlen(e->d_name) < sizeof(names[0]))
+			snprintf(names[n++], sizeof(names[0]), "%s", e->d_name);
+	for (size_t i = 0; n && !is_busy(g, id) && i < n; i++)
+		io_remove_tree(dirfd(d), names[i], NULL);
+}
+
 static void look_after(struct repos *g, const char *id)
 {
 	struct store_repo repo;
@@ -122,6 +163,8 @@ static void look_after(struct repos *g, const char *id)
 	repo_path(g, id, path);
 	if (store_repo_get(g->store, id, &repo, &err) < 0)
 		return;
+	drop_quarantines(g, id, path);
+	texts_follow(g->texts, id);
 	if (wants_packing(path))
 		pack(g, id, path);
 	if (store_repo_measured(g->store, id, repo_measure(path), 0, &err) < 0)
@@ -244,7 +287,7 @@ static void mend_dir(int fd_consume, unsigned depth)
 
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
-		if (strncmp(e->d_name, "tmp_objdir-", 11) == 0 ||
+		if (strncmp(e->d_name, QUARANTINE, strlen(QUARANTINE)) == 0 ||
 		    strncmp(e->d_name, "incoming-", 9) == 0) {
 			io_remove_tree(dirfd(d), e->d_name, NULL);
 			continue;
@@ -279,7 +322,8 @@ static void mend_busy(struct repos *g)
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			mend_dir(fd, 0);
-		unlinkat(dirfd(d), e->d_name, 0);
+		if (!note_named(e->d_name)) /* those are told of later */
+			unlinkat(dirfd(d), e->d_name, 0);
 		keeper_note(g, id);
 	}
 }

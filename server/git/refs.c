@@ -90,7 +90,7 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
 	autoref *ref = NULL;
-	unsigned mark;
+	autonote note = NOTE_NONE;
 	int rc;
 
 	if (!*name)
@@ -108,9 +108,10 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	snprintf(u.ref, sizeof(u.ref), "refs/heads/%s", name);
 	memset(u.old_sha, '0', REPO_SHA_SIZE - 1);
 	git_oid_tostr(u.new_sha, sizeof(u.new_sha), git_commit_id(c));
-	mark = busy_mark(g, r->id);
+	if ((rc = note_open(g, r->id, by, &note, err)) < 0 ||
+	    (rc = note_plan(&note, &u, 1, /* flush= */ true, err)) < 0)
+		return rc;
 	rc = git_reference_create(&ref, repo, u.ref, git_commit_id(c), /* force= */ 0, NULL);
-	busy_clear(g, r->id, mark);
 	if (rc == GIT_EEXISTS)
 		return err_tag(err, -EEXIST, "BRANCH_ALREADY_EXISTS",
 		               "there is a branch '%s' already", name);
@@ -118,7 +119,7 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
 		               "cannot make branch '%s': %.100s", name,
 		               git_error_last() ? git_error_last()->message : "no reason given");
-	push_tell(g, r, by, &u, 1);
+	note_told(&note, r, &u, 1);
 	*ret = branch_shape(name, git_commit_id(c));
 	return 0;
 }

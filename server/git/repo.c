@@ -20,28 +20,11 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "git/git_internal.h"
+#include "git/texts.h"
 
 bool repo_id_valid(const char *s)
 {
-	for (size_t i = 0; i < 36; i++) {
-		bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-
-		if (dash ? s[i] != '-' : !s[i] || !strchr("0123456789abcdef", s[i]))
-			return false;
-	}
-	return s[36] == '\0';
-}
-
-static void make_id(char ret[REPO_ID_SIZE])
-{
-	unsigned char b[16];
-	char h[33];
-
-	random_bytes(b, sizeof(b));
-	b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-	b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-	hex_encode(b, sizeof(b), h);
-	snprintf(ret, REPO_ID_SIZE, "%.8s-%.4s-%.4s-%.4s-%.12s", h, h + 8, h + 12, h + 16, h + 20);
+	return uuid_valid(s);
 }
 
 int repo_find(struct repos *g, const char *account, const char *id, enum repo_access access,
@@ -168,7 +151,7 @@ int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *re
 
 	if ((r = check_new(n, err)) < 0 || (r = quota_repo(g, n->account, err)) < 0)
 		return r;
-	make_id(row.id);
+	uuid_make(row.id);
 	snprintf(row.account, sizeof(row.account), "%s", n->account);
 	snprintf(row.name, sizeof(row.name), "%s", n->name ? n->name : "");
 	repos_path(g, "tmp", row.id, tmp);
@@ -203,6 +186,7 @@ int repo_delete(struct repos *g, const struct store_repo *r, struct err *err)
 	    (rc = store_repo_delete(g->store, r->id, err)) < 0)
 		return rc;
 	lfs_collect(g, large, n);
+	texts_forget(g->texts, r->id);
 	repo_path(g, r->id, path);
 	repos_path(g, "tmp", r->id, tmp);
 	if (rename(path, tmp) < 0)

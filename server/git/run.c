@@ -96,7 +96,9 @@ static int pump(struct pump *p, struct err *err)
 	while (p->out >= 0 || p->err_fd >= 0) {
 		struct pollfd f[] = { { .fd = p->out, .events = POLLIN },
 			              { .fd = p->err_fd, .events = POLLIN },
-			              { .fd = p->in, .events = POLLOUT } };
+			              { .fd = p->in, .events = POLLOUT },
+			              { .fd = p->o->stop_fd > 0 ? p->o->stop_fd : -1,
+			                .events = POLLIN } };
 		int n = poll(f, ARRAY_SIZE(f), deadline_left(p->deadline));
 
 		if (n < 0 && errno == EINTR)
@@ -104,6 +106,8 @@ static int pump(struct pump *p, struct err *err)
 		if (n <= 0)
 			return err_set(err, n < 0 ? -errno : -ETIMEDOUT,
 			               "git took longer than %u seconds", p->o->limit_ms / 1000);
+		if (f[3].revents)
+			return err_set(err, -ECANCELED, "git was told to end");
 		if (f[0].revents && (r = take_out(p, err)) != 0)
 			return r;
 		if (f[1].revents)

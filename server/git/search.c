@@ -2,34 +2,23 @@
 /*
  * search.c - text in the files of a revision
  *
- * git grep, in its jail and under a deadline, says which files match and in how many lines; only
- * the files of the page that was asked for are then read, and their lines found again, here. So a
- * search costs what git grep costs, whatever its size, and a client gets columns and context.
+ * Which files match, and in how many lines, is said by the texts of the tree if they are kept
+ * (texts.c, search_text.c), else by git grep (search_grep.c). Only the files of the page that was
+ * asked for are then read, and their lines found again, here: a client gets columns and context.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "git/git_internal.h"
 #include "git/search.h"
 
-#define COUNTS_MAX (64u << 20) /* bytes of git grep's answer: names and numbers */
 #define FILE_BYTES (16u << 20) /* of a file that is read again */
 #define LINE_SHOWN 2000        /* bytes of a line that are shown */
 #define MATCHES_SHOWN 1000     /* lines of one file */
 #define ANSWER_LINES 20000     /* of all files of a page */
-
-struct hit {
-	const char *path; /* in the answer's buffer */
-	uint64_t lines;
-};
-
-struct hits {
-	struct hit *v;
-	size_t n, cap;
-	uint64_t lines;
-};
 
 int search_limit_ms(struct repos *g)
 {
@@ -44,96 +33,6 @@ int search_too_slow(struct repos *g, const char *tag, bool regex, struct err *er
 	return err_tag(err, -ETIMEDOUT, "UNAVAILABLE",
 	               "the search took longer than %d seconds: narrow it with pathPattern",
 	               search_limit_ms(g) / 1000);
-}
-
-/* ":(glob)src" and so on; the pattern without a slash is meant anywhere. */
-static void put_pathspec(struct buf *b, const char *magic, const char *pattern)
-{
-	buf_printf(b, ":(%s)%s%s", magic, strchr(pattern, '/') ? "" : "**/",
-	           pattern + (*pattern == '/'));
-	buf_put(b, "", 1);
-}
-
-static int parse_counts(const struct buf *out, size_t skip, struct hits *ret, struct err *err)
-{
-	const char *p = (char *)out->p, *end = p + out->len;
-
-	while (p < end) {
-		const char *nul = memchr(p, '\0', (size_t)(end - p));
-		const char *nl = nul ? memchr(nul, '\n', (size_t)(end - nul)) : NULL;
-
-		if (!nl)
-			break;
-		if (ret->n == ret->cap) {
-			size_t cap = ret->cap ? ret->cap * 2 : 256;
-			struct hit *v = reallocarray(ret->v, cap, sizeof(*v));
-
-			if (!v)
-				return err_set(err, -ENOMEM, "out of memory");
-			memset(v + ret->n, 0, (cap - ret->n) * sizeof(*v));
-			ret->v = v;
-			ret->cap = cap;
-		}
-		/* "<rev>:<path>" NUL count */
-		ret->v[ret->n] = (struct hit){ .path = (size_t)(nul - p) > skip ? p + skip : p,
-			                       .lines = strtoull(nul + 1, NULL, 10) };
-		ret->lines += ret->v[ret->n++].lines;
-		p = nl + 1;
-	}
-	return 0;
-}
-
-static int grep(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                const char *sha, struct run_result *ret, struct err *err)
-{
-	autobuf struct buf inc = { 0 }, exc = { 0 };
-	char path[PATH_MAX];
-	const char *argv[20];
-	size_t n = 0;
-	int rc;
-
-	argv[n++] = GIT_PROGRAM;
-	argv[n++] = "grep";
-	argv[n++] = "-z";
-	argv[n++] = "-c";
-	argv[n++] = "-I";
-	argv[n++] = "--full-name";
-	argv[n++] = q->regex ? "-P" : "-F";
-	if (!q->case_sensitive)
-		argv[n++] = "-i";
-	if (q->whole_word)
-		argv[n++] = "-w";
-	argv[n++] = "-e";
-	argv[n++] = q->query;
-	argv[n++] = sha;
-	argv[n++] = "--";
-	if (q->path_pattern) {
-		put_pathspec(&inc, "glob", q->path_pattern);
-		argv[n++] = (char *)inc.p;
-	}
-	if (q->exclude_pattern) {
-		put_pathspec(&exc, "exclude,glob", q->exclude_pattern);
-		argv[n++] = (char *)exc.p;
-	}
-	argv[n] = NULL;
-	if (inc.failed || exc.failed)
-		return err_set(err, -ENOMEM, "out of memory");
-	repo_path(g, r->id, path);
-	rc = run_git(g,
-	             &(struct run_opts){ .repo = path,
-	                                 .argv = argv,
-	                                 .out_max = COUNTS_MAX,
-	                                 .limit_ms = (unsigned)search_limit_ms(g) },
-	             ret, err);
-	if (rc == -ETIMEDOUT || (rc == 0 && ret->status > 128))
-		return search_too_slow(g, "INVALID_REGEX", q->regex, err);
-	if (rc < 0)
-		return rc;
-	if (ret->status == 0 || ret->status == 1)
-		return 0;
-	if (q->regex)
-		return err_tag(err, -EINVAL, "INVALID_REGEX", "%.200s", (char *)ret->err_text.p);
-	return err_tag(err, -EIO, "GIT_ERROR", "git grep: %.200s", (char *)ret->err_text.p);
 }
 
 /* ---- the lines of one file ---- */
@@ -163,18 +62,21 @@ static int split(const char *p, size_t n, struct lines *ret)
 	return 0;
 }
 
+/* What is matched: a carriage return is part of it, as it is for Git. */
 static size_t line_len(const struct lines *l, size_t i)
 {
 	size_t n = (size_t)(l->at[i + 1] - l->at[i]);
 
-	if (n && l->at[i][n - 1] == '\n')
-		n--;
-	return n && l->at[i][n - 1] == '\r' ? n - 1 : n;
+	return n && l->at[i][n - 1] == '\n' ? n - 1 : n;
 }
 
 static json_t *line_json(const struct lines *l, size_t i)
 {
-	return text_json(l->at[i], MIN(line_len(l, i), (size_t)LINE_SHOWN));
+	size_t n = line_len(l, i);
+
+	if (n && l->at[i][n - 1] == '\r')
+		n--;
+	return text_json(l->at[i], MIN(n, (size_t)LINE_SHOWN));
 }
 
 static json_t *around(const struct lines *l, size_t from, size_t to)
@@ -231,28 +133,31 @@ static int find_lines(struct finder *f, const char *p, size_t n, json_t *matches
 	             : 0;
 }
 
-static int file_json(struct finder *f, git_repository *repo, git_tree *root, const char *path,
+static int file_json(struct finder *f, git_repository *repo, git_tree *root, const struct hit *h,
                      json_t **ret, struct err *err)
 {
 	json_t *matches = json_array();
 	git_tree_entry *e = NULL;
+	const char *p = h->text;
+	size_t size = h->size;
 	autoblob *b = NULL;
-	size_t size = 0;
 	int r = 0;
 
-	if (git_tree_entry_bypath(&e, root, path) == 0 &&
+	if (!p && git_tree_entry_bypath(&e, root, h->path) == 0 &&
 	    git_blob_lookup(&b, repo, git_tree_entry_id(e)) == 0) {
+		p = git_blob_rawcontent(b);
 		size = git_blob_rawsize(b);
-		r = find_lines(f, git_blob_rawcontent(b), MIN(size, (size_t)FILE_BYTES), matches,
-		               err);
 	}
+	if (p)
+		r = find_lines(f, p, MIN(size, (size_t)FILE_BYTES), matches, err);
 	git_tree_entry_free(e);
 	if (r < 0) {
 		json_decref(matches);
 		return r;
 	}
-	*ret = json_pack("{s:o, s:o, s:I, s:o}", "path", text_json(path, strlen(path)), "extension",
-	                 extension_json(path), "size", (json_int_t)size, "matches", matches);
+	*ret = json_pack("{s:o, s:o, s:I, s:o}", "path", text_json(h->path, strlen(h->path)),
+	                 "extension", extension_json(h->path), "size", (json_int_t)size, "matches",
+	                 matches);
 	return 0;
 }
 
@@ -269,16 +174,49 @@ static int page(struct finder *f, git_repository *repo, git_commit *c, const str
 	for (size_t i = first; i < end; i++) {
 		json_t *j = NULL;
 
-		if ((r = file_json(f, repo, root, h->v[i].path, &j, err)) < 0)
+		if ((r = file_json(f, repo, root, &h->v[i], &j, err)) < 0)
 			return r;
 		json_array_append_new(files, j);
 	}
 	return 0;
 }
 
-static void hits_done(struct hits *h)
+void hits_done(struct hits *h)
 {
 	free(h->v);
+	run_result_done(&h->answer);
+	if (h->texts)
+		texts_unref(h->cache, h->texts);
+}
+
+int hits_add(struct hits *h, const struct hit *one, struct err *err)
+{
+	if (h->n == h->cap) {
+		size_t cap = h->cap ? h->cap * 2 : 256;
+		struct hit *v = reallocarray(h->v, cap, sizeof(*v));
+
+		if (!v)
+			return err_set(err, -ENOMEM, "out of memory");
+		h->v = v;
+		h->cap = cap;
+	}
+	h->v[h->n++] = *one;
+	h->lines += one->lines;
+	return 0;
+}
+
+static int find_files(struct repos *g, const struct store_repo *r, const struct repo_search *q,
+                      git_repository *repo, git_commit *c, struct match *m, struct hits *ret,
+                      struct err *err)
+{
+	char sha[REPO_SHA_SIZE];
+
+	ret->cache = g->texts;
+	ret->texts = texts_find(g->texts, r, repo, c, q->rev);
+	if (ret->texts)
+		return search_text(g, q, m, ret, err);
+	git_oid_tostr(sha, sizeof(sha), git_commit_id(c));
+	return search_grep(g, r, q, sha, ret, err);
 }
 
 int repo_search(struct repos *g, const struct store_repo *r, const struct repo_search *q,
@@ -286,11 +224,10 @@ int repo_search(struct repos *g, const struct store_repo *r, const struct repo_s
 {
 	struct match_opts mo = { .regex = q->regex,
 		                 .case_sensitive = q->case_sensitive,
-		                 .whole_word = q->whole_word };
+		                 .whole_word = q->whole_word,
+		                 .lines = true };
 	struct finder f = { .q = q, .left = ANSWER_LINES };
 	AUTO(hits_done) struct hits h = { 0 };
-	autorun struct run_result res = { 0 };
-	char sha[REPO_SHA_SIZE];
 	automatch *m = NULL;
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
@@ -306,12 +243,11 @@ int repo_search(struct repos *g, const struct store_repo *r, const struct repo_s
 		return err->code;
 	}
 	f.m = m;
+	match_until(m, deadline_in((unsigned)search_limit_ms(g)));
 	if ((rc = search_glob_check(q, "INVALID_PATH_PATTERN", err)) < 0 ||
 	    (rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, q->rev, &c, err)) < 0)
 		return rc;
-	git_oid_tostr(sha, sizeof(sha), git_commit_id(c));
-	if ((rc = grep(g, r, q, sha, &res, err)) < 0 ||
-	    (rc = parse_counts(&res.out, strlen(sha) + 1, &h, err)) < 0)
+	if ((rc = find_files(g, r, q, repo, c, m, &h, err)) < 0)
 		return rc;
 	files = json_array();
 	if ((rc = page(&f, repo, c, &h, files, err)) < 0) {

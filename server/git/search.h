@@ -3,6 +3,7 @@
 #pragma once
 
 #include "git/git_internal.h"
+#include "git/texts.h"
 
 #define SEARCH_S 20 /* seconds of one search, unless the operator says otherwise */
 
@@ -18,6 +19,30 @@ struct globs {
 };
 int globs_new(const struct repo_search *q, const char *tag, struct globs *ret, struct err *err);
 void globs_done(struct globs *g);
-bool globs_pass(const struct globs *g, const char *path);
+bool globs_pass(const struct globs *g, const char *path); /* in and not out */
+bool globs_in(const struct globs *g, const char *path);
+bool globs_out(const struct globs *g, const char *path);
+
+/* Files that match, all of them. */
+struct hit {
+	const char *path; /* in what the hits hold */
+	const char *text; /* likewise; NULL: to be read */
+	size_t size;      /* of the text */
+	uint64_t lines;
+};
+struct hits {
+	struct hit *v; /* owned */
+	size_t n, cap;
+	uint64_t lines;
+	struct run_result answer; /* owned; git grep's */
+	struct text_cache *cache;
+	struct texts *texts; /* a reference, or NULL */
+};
+int hits_add(struct hits *h, const struct hit *one, struct err *err);
+void hits_done(struct hits *h);
+int search_grep(struct repos *g, const struct store_repo *r, const struct repo_search *q,
+                const char *sha, struct hits *ret, struct err *err);
+int search_text(struct repos *g, const struct repo_search *q, struct match *m, struct hits *ret,
+                struct err *err);
 
 json_t *extension_json(const char *path);

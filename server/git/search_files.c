@@ -35,12 +35,26 @@ void globs_done(struct globs *g)
 	g->out = match_free(g->out);
 }
 
+static bool fits(struct match *m, const char *path)
+{
+	size_t a, b;
+
+	return match_find(m, path, strlen(path), &a, &b) == 1;
+}
+
+bool globs_in(const struct globs *g, const char *path)
+{
+	return !g->in || fits(g->in, path);
+}
+
+bool globs_out(const struct globs *g, const char *path)
+{
+	return g->out && fits(g->out, path);
+}
+
 bool globs_pass(const struct globs *g, const char *path)
 {
-	size_t n = strlen(path), a, b;
-
-	return (!g->in || match_find(g->in, path, n, &a, &b) == 1) &&
-	       (!g->out || match_find(g->out, path, n, &a, &b) != 1);
+	return globs_in(g, path) && !globs_out(g, path);
 }
 
 int search_glob_check(const struct repo_search *q, const char *tag, struct err *err)

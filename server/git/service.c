@@ -27,48 +27,24 @@
 #define KEPT_MAX (1u << 20)  /* of what receive-pack says while it is fed: progress, a few KB */
 #define FINISH_MS 600000     /* for a push whose client has left */
 #define PIPE_BYTES (1 << 20) /* asked of the kernel; less will do */
-#define PROTOCOL_MAX 64
 
 struct wire {
-	struct repos *g;
-	struct store_repo repo;
-	char by[ID_SIZE];
-	struct child c;
+	struct pack k;
 	int in, out;     /* owned; our ends */
-	int updates;     /* owned; what the hook wrote, or -1 */
 	struct buf kept; /* said while it was fed */
 	size_t kept_at;
-	bool push, fed, over, bad;
-	unsigned mark;
-	bool marked;
+	bool fed, over, bad;
 };
 
-/* "version=2" and the like; anything else is not passed on. */
-static bool protocol_ok(const char *s)
-{
-	return s && strlen(s) < PROTOCOL_MAX &&
-	       s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789=:.-")] == '\0';
-}
-
-static struct wire *wire_new(struct repos *g, const struct store_repo *r, const char *by)
+static struct wire *wire_new(struct repos *g, const struct store_repo *r)
 {
 	struct wire *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
-	s->g = g;
-	s->repo = *r;
-	s->c = CHILD_NONE;
-	s->in = s->out = s->updates = -1;
-	snprintf(s->by, sizeof(s->by), "%s", by ? by : "");
+	pack_init(&s->k, g, r);
+	s->in = s->out = -1;
 	return s;
-}
-
-static int updates_file(struct repos *g, struct err *err)
-{
-	int fd = memfd_create("updates", MFD_CLOEXEC);
-
-	return fd < 0 ? err_sys(err, -errno, "make a file in memory") : fd;
 }
 
 /* Closes what is the child's; ours are in s. */
@@ -79,15 +55,15 @@ static int spawn(struct wire *s, const char *const *argv, const char *const *env
 		                .env = env,
 		                .in = stdin_fd,
 		                .err = -1,
-		                .extra = s->updates,
-		                .write = s->push,
+		                .extra = s->k.note.fd,
+		                .write = s->k.push,
 		                .cpu_s = SERVICE_CPU_S };
 	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, r = 0;
 	char path[PATH_MAX];
 
-	repo_path(s->g, s->repo.id, path);
+	repo_path(s->k.g, s->k.repo.id, path);
 	o.repo = path;
-	if (stdin_fd < 0 && s->push && pipe2(in, O_CLOEXEC) < 0)
+	if (stdin_fd < 0 && s->k.push && pipe2(in, O_CLOEXEC) < 0)
 		r = err_sys(err, -errno, "make a pipe");
 	if (r == 0 && pipe2(out, O_CLOEXEC) < 0)
 		r = err_sys(err, -errno, "make a pipe");
@@ -100,7 +76,7 @@ static int spawn(struct wire *s, const char *const *argv, const char *const *env
 			fcntl(in[1], F_SETFL, O_NONBLOCK);
 			fcntl(in[1], F_SETPIPE_SZ, PIPE_BYTES);
 		}
-		r = child_start(s->g, &o, &s->c, NULL, err);
+		r = child_start(s->k.g, &o, &s->k.c, NULL, err);
 	}
 	if (in[0] >= 0)
 		close(in[0]);
@@ -111,56 +87,18 @@ static int spawn(struct wire *s, const char *const *argv, const char *const *env
 	return r;
 }
 
-static int start_pack(struct wire *s, const struct wire_opts *o, bool stateless, struct err *err)
-{
-	char protocol[PROTOCOL_MAX + 16], max_input[64];
-	const char *env[] = { NULL, NULL };
-	const char *argv[10];
-	int64_t room = INT64_MAX;
-	size_t n = 0;
-	int r;
-
-	argv[n++] = GIT_PROGRAM;
-	if (s->push && !o->advertise) {
-		if ((r = quota_room(s->g, s->repo.account, &room, err)) < 0)
-			return r;
-		snprintf(max_input, sizeof(max_input), "receive.maxInputSize=%lld",
-		         room == INT64_MAX ? 0 : (long long)room);
-		argv[n++] = "-c";
-		argv[n++] = max_input;
-	}
-	argv[n++] = s->push ? "receive-pack" : "upload-pack";
-	if (stateless)
-		argv[n++] = "--stateless-rpc";
-	if (o->advertise)
-		argv[n++] = "--advertise-refs";
-	if (!s->push)
-		argv[n++] = "--strict";
-	argv[n++] = ".";
-	argv[n] = NULL;
-	if (protocol_ok(o->protocol)) {
-		snprintf(protocol, sizeof(protocol), "GIT_PROTOCOL=%s", o->protocol);
-		env[0] = protocol;
-	}
-	if (s->push && !o->advertise) {
-		if ((s->updates = updates_file(s->g, err)) < 0)
-			return s->updates;
-		s->mark = busy_mark(s->g, s->repo.id);
-		s->marked = true;
-	}
-	return spawn(s, argv, env, o->stdin_fd, err);
-}
-
 int wire_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
                struct wire **ret, struct err *err)
 {
-	struct wire *s = wire_new(g, r, o->by);
+	struct wire *s = wire_new(g, r);
+	struct pack_cmd cmd;
 	int rc;
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	s->push = o->kind == REPO_RECEIVE_PACK;
-	rc = start_pack(s, o, /* stateless= */ true, err);
+	rc = pack_prepare(&s->k, o, /* stateless= */ true, &cmd, err);
+	if (rc == 0)
+		rc = spawn(s, cmd.argv, cmd.env, o->stdin_fd, err);
 	if (rc < 0) {
 		wire_free(s);
 		return rc;
@@ -175,7 +113,7 @@ int wire_archive(struct repos *g, const struct store_repo *r, const char *format
                  struct wire **ret, struct err *err)
 {
 	const char *argv[] = { GIT_PROGRAM, "archive", NULL, NULL, NULL };
-	struct wire *s = wire_new(g, r, NULL);
+	struct wire *s = wire_new(g, r);
 	char how[32], sha[REPO_SHA_SIZE];
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
@@ -265,10 +203,9 @@ static ssize_t at_end(struct wire *s, struct err *err)
 
 	if (!s->over) {
 		s->over = true;
-		st = child_wait(&s->c, deadline_in(SERVICE_STALL_MS));
+		st = child_wait(&s->k.c, deadline_in(SERVICE_STALL_MS));
 		s->bad = st != 0;
-		if (s->updates >= 0)
-			push_tell_file(s->g, &s->repo, s->by, s->updates);
+		pack_tell(&s->k);
 	}
 	return s->bad ? err_set(err, -EIO, "git failed") : -ENODATA;
 }
@@ -294,7 +231,7 @@ ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err)
 		return errno == EAGAIN ? 0 : err_sys(err, -errno, "read from git");
 	k = at_end(s, err);
 	/* receive-pack has told the client itself what it refused. */
-	return s->push && k == -EIO ? -ENODATA : k;
+	return s->k.push && k == -EIO ? -ENODATA : k;
 }
 
 int wire_fd(struct wire *s)
@@ -321,19 +258,13 @@ struct wire *wire_free(struct wire *s)
 {
 	if (!s)
 		return NULL;
-	if (s->c.g && s->push && s->fed && !s->over)
+	if (s->k.c.g && s->k.push && s->fed && !s->over)
 		drain(s);
-	child_end(&s->c);
-	if (s->updates >= 0 && !s->over)
-		push_tell_file(s->g, &s->repo, s->by, s->updates);
-	if (s->marked)
-		busy_clear(s->g, s->repo.id, s->mark);
+	pack_end(&s->k);
 	if (s->in >= 0)
 		close(s->in);
 	if (s->out >= 0)
 		close(s->out);
-	if (s->updates >= 0)
-		close(s->updates);
 	buf_done(&s->kept);
 	free(s);
 	return NULL;

@@ -15,11 +15,11 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json_field.h"
+#include "git/jwt.h"
 #include "git/trigger_internal.h"
 #include "store/store.h"
 
 #define KEY_BYTES 32u
-#define SIGNATURE_BYTES 64u
 #define LIFE_S 600 /* of a signature: every attempt has one of its own */
 
 struct signer {
@@ -50,33 +50,6 @@ static EVP_PKEY *key_of(const struct store_signing_key *k)
 	key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, raw, KEY_BYTES);
 	OPENSSL_cleanse(raw, sizeof(raw));
 	return key;
-}
-
-/* Base64 for URLs, without padding. */
-static void put_base64url(struct buf *b, const void *p, size_t n)
-{
-	unsigned char *dst = buf_reserve(b, n / 3 * 4 + 8);
-	int k;
-
-	if (!dst)
-		return;
-	k = EVP_EncodeBlock(dst, p, (int)n);
-	while (k > 0 && dst[k - 1] == '=')
-		k--;
-	for (int i = 0; i < k; i++)
-		dst[i] = dst[i] == '+' ? '-' : dst[i] == '/' ? '_' : dst[i];
-	b->len += (size_t)k;
-}
-
-static int put_json(struct buf *b, json_t *j_consume)
-{
-	autojson json_t *j = j_consume;
-	autofree char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-
-	if (!text)
-		return -ENOMEM;
-	put_base64url(b, text, strlen(text));
-	return 0;
 }
 
 static int use_key(struct signer *s, const struct store_signing_key *k, struct err *err)
@@ -144,45 +117,23 @@ struct signer *signer_close(struct signer *s)
 	return NULL;
 }
 
-static int sign_text(EVP_PKEY *key, const struct buf *text, unsigned char sig[SIGNATURE_BYTES])
-{
-	size_t len = SIGNATURE_BYTES;
-	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-	bool ok = ctx && EVP_DigestSignInit(ctx, NULL, NULL, NULL, key) == 1 &&
-	          EVP_DigestSign(ctx, sig, &len, text->p, text->len) == 1 && len == SIGNATURE_BYTES;
-
-	EVP_MD_CTX_free(ctx);
-	return ok ? 0 : -EIO;
-}
-
 int signer_sign(struct signer *s, const char *issuer, const char *id, const void *body, size_t n,
                 char **ret, struct err *err)
 {
-	unsigned char md[EVP_MAX_MD_SIZE], sig[SIGNATURE_BYTES];
+	unsigned char md[EVP_MAX_MD_SIZE];
 	json_int_t now = clock_wall_ms() / 1000;
-	autobuf struct buf b = { 0 };
 	char hash[65];
 	unsigned md_n;
-	int r;
 
 	if (EVP_Digest(body, n, md, &md_n, EVP_sha256(), NULL) != 1 || md_n != 32)
 		return err_set(err, -EIO, "cannot hash");
 	hex_encode(md, 32, hash);
 	LOCK_SCOPE(&s->lock);
-	if ((r = put_json(&b, json_pack("{s:s, s:s, s:s}", "alg", "EdDSA", "typ", "JWT", "kid",
-	                                s->kid))) < 0)
-		return err_set(err, r, "out of memory");
-	buf_put_u8(&b, '.');
-	r = put_json(&b, json_pack("{s:s, s:s, s:I, s:I, s:s}", "iss", issuer, "jti", id, "iat",
-	                           now, "exp", now + LIFE_S, "body_sha256", hash));
-	if (r < 0 || b.failed)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (sign_text(s->key, &b, sig) < 0)
-		return err_set(err, -EIO, "cannot sign");
-	buf_put_u8(&b, '.');
-	put_base64url(&b, sig, sizeof(sig));
-	*ret = buf_take_str(&b);
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return jwt_sign(s->key, NULL,
+	                json_pack("{s:s, s:s, s:s}", "alg", "EdDSA", "typ", "JWT", "kid", s->kid),
+	                json_pack("{s:s, s:s, s:I, s:I, s:s}", "iss", issuer, "jti", id, "iat", now,
+	                          "exp", now + LIFE_S, "body_sha256", hash),
+	                ret, err);
 }
 
 static json_t *public_json(const struct store_signing_key *k)

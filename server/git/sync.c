@@ -4,14 +4,18 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json_field.h"
 #include "base/log.h"
+#include "git/credential.h"
 #include "git/sync_internal.h"
 #include "store/store.h"
 
@@ -21,12 +25,14 @@
 
 struct syncs {
 	struct syncs_conf conf;
-	struct repos *g;      /* weak */
-	struct store *store;  /* weak */
+	struct repos *g;     /* weak */
+	struct store *store; /* weak */
+	struct credentials *credentials;
 	pthread_mutex_t lock; /* news, n */
 	pthread_cond_t more;
 	uint64_t news;
 	atomic_bool ending;
+	int stop_fd; /* owned; readable once it ends */
 	pthread_t threads[WORKERS];
 	unsigned n;
 };
@@ -135,6 +141,25 @@ static void on_push(const struct repo_push *p, void *ctx)
 		wake(y);
 }
 
+/* With its own token, or the account's for that server. */
+static int one_round(struct syncs *y, const struct store_repo *repo, const struct store_sync *s,
+                     json_t *conflicts, struct err *err)
+{
+	char token[MAX(CREDENTIAL_TOKEN_SIZE, sizeof(s->token))];
+	int r = 0;
+
+	if (*s->token)
+		snprintf(token, sizeof(token), "%s", s->token);
+	else
+		r = credential_token(y->credentials, s->account, s->url, token, err);
+	if (r == 0)
+		r = sync_round(y->g, repo, s, y->stop_fd, token, conflicts, err);
+	if (r < 0 && r != -ECANCELED && !*s->token) /* perhaps it was the password */
+		credential_refused(y->credentials, s->account, s->url);
+	OPENSSL_cleanse(token, sizeof(token));
+	return r;
+}
+
 static void work(struct syncs *y, struct store_sync *s)
 {
 	autojson json_t *conflicts = json_array();
@@ -143,7 +168,9 @@ static void work(struct syncs *y, struct store_sync *s)
 	int r = store_repo_get(y->store, s->repo, &repo, &err);
 
 	if (r == 0)
-		r = sync_round(y->g, &repo, s, conflicts, &err);
+		r = one_round(y, &repo, s, conflicts, &err);
+	if (r == -ECANCELED)
+		return; /* it still runs, as far as the store knows: the next start goes on */
 	s->state = r < 0 ? SYNC_FAILED : json_array_size(conflicts) ? SYNC_CONFLICT : SYNC_OK;
 	snprintf(s->note, sizeof(s->note), "%.250s", r < 0 ? err.msg : "");
 	if (r == 0) {
@@ -218,12 +245,17 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	y->conf = *c;
 	y->g = g;
 	y->store = s;
+	y->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&y->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&y->more, &attr);
 	pthread_condattr_destroy(&attr);
-	if ((r = store_sync_recover(s, clock_wall_ms(), err)) < 0)
+	if (y->stop_fd < 0)
+		return err_sys(err, -errno, "make an event");
+	if ((r = credentials_new(s, c->base_url, g->conf.allow_private, &y->ending, &y->credentials,
+	                         err)) < 0 ||
+	    (r = store_sync_recover(s, clock_wall_ms(), err)) < 0)
 		return r;
 	for (; y->n < WORKERS; y->n++)
 		if ((r = pthread_create(&y->threads[y->n], NULL, sync_main, y)) != 0)
@@ -234,16 +266,32 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	return 0;
 }
 
+struct credentials *syncs_credentials(struct syncs *y)
+{
+	return y->credentials;
+}
+
+void syncs_end(struct syncs *y)
+{
+	if (!y)
+		return;
+	atomic_store(&y->ending, true);
+	eventfd_write(y->stop_fd, 1);
+	wake(y);
+}
+
 struct syncs *syncs_close(struct syncs *y)
 {
 	if (!y)
 		return NULL;
-	atomic_store(&y->ending, true);
-	wake(y);
+	syncs_end(y);
 	for (unsigned i = 0; i < y->n; i++)
 		pthread_join(y->threads[i], NULL);
+	credentials_free(y->credentials);
 	pthread_cond_destroy(&y->more);
 	pthread_mutex_destroy(&y->lock);
+	if (y->stop_fd >= 0)
+		close(y->stop_fd);
 	free(y);
 	return NULL;
 }

@@ -13,6 +13,7 @@
 
 #include "store/store_sync.h"
 
+struct credentials;
 struct repos;
 struct syncs;
 
@@ -22,7 +23,11 @@ struct syncs_conf {
 };
 int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, struct syncs **ret,
                struct err *err);
+/* Breaks off what runs; syncs_close() waits for it. The next start goes on. */
+void syncs_end(struct syncs *y);
 struct syncs *syncs_close(struct syncs *y);
+/* What they say who they are with: git/credential.h. */
+struct credentials *syncs_credentials(struct syncs *y);
 
 struct sync_new {
 	const char *remote; /* "owner/name", or NULL */

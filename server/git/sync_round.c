@@ -43,10 +43,13 @@ struct round {
 	char head[REPO_REF_SIZE];
 	char auth[1024];
 	json_t *conflicts; /* borrowed */
+	struct note note;
+	int stop_fd;
 };
 
 static void round_done(struct round *d)
 {
+	note_close(&d->note);
 	git_repository_free(d->repo);
 	free(d->v);
 	free(d->moved);
@@ -69,6 +72,7 @@ static int run_net(struct round *d, const char *const *argv, bool write, struct 
 	}
 	return run_git(d->g,
 	               &(struct run_opts){ .repo = d->path,
+	                                   .stop_fd = d->stop_fd,
 	                                   .argv = argv,
 	                                   .env = env,
 	                                   .network = true,
@@ -89,14 +93,14 @@ static int net_failed(const struct run_result *res, const char *what, struct err
 	               (int)MIN(strcspn(text, "\n"), (size_t)180), text);
 }
 
-static void make_auth(struct round *d)
+static void make_auth(struct round *d, const char *token)
 {
 	unsigned char plain[600], text[832];
 	int n;
 
-	if (!*d->y->token)
+	if (!*token)
 		return;
-	n = snprintf((char *)plain, sizeof(plain), "x-access-token:%s", d->y->token);
+	n = snprintf((char *)plain, sizeof(plain), "x-access-token:%s", token);
 	EVP_EncodeBlock(text, plain, MIN(n, (int)sizeof(plain) - 1));
 	snprintf(d->auth, sizeof(d->auth), "GIT_CONFIG_VALUE_1=Authorization: Basic %s", text);
 	OPENSSL_cleanse(plain, sizeof(plain));
@@ -229,27 +233,29 @@ static int move_here(struct round *d, struct item *i, struct err *err)
 {
 	struct repo_update *u = &d->moved[d->n_moved];
 	autoref *old = NULL, *ref = NULL;
-	char name[REPO_REF_SIZE];
 	int rc;
 
-	snprintf(name, sizeof(name), "refs/%.*s", (int)sizeof(name) - 6, i->ref);
+	snprintf(u->ref, sizeof(u->ref), "refs/%.*s", (int)sizeof(u->ref) - 6, i->ref);
+	git_oid_tostr(u->old_sha, sizeof(u->old_sha), &i->here);
+	git_oid_tostr(u->new_sha, sizeof(u->new_sha), &i->there);
+	if ((rc = note_plan(&d->note, u, 1, /* flush= */ false, err)) < 0)
+		return rc;
 	if (git_oid_is_zero(&i->there)) {
-		rc = git_reference_lookup(&old, d->repo, name);
-		if (rc == 0 && git_oid_equal(git_reference_target(old), &i->here))
+		rc = git_reference_lookup(&old, d->repo, u->ref);
+		if (rc == 0 && !git_oid_equal(git_reference_target(old), &i->here))
+			rc = GIT_EMODIFIED;
+		if (rc == 0)
 			rc = git_reference_delete(old);
 	} else if (git_oid_is_zero(&i->here)) {
-		rc = git_reference_create(&ref, d->repo, name, &i->there, 0, NULL);
+		rc = git_reference_create(&ref, d->repo, u->ref, &i->there, 0, NULL);
 	} else {
-		rc = git_reference_create_matching(&ref, d->repo, name, &i->there, 1, &i->here,
+		rc = git_reference_create_matching(&ref, d->repo, u->ref, &i->there, 1, &i->here,
 		                                   NULL);
 	}
 	if (rc == GIT_EMODIFIED || rc == GIT_EEXISTS || rc == GIT_ELOCKED || rc == GIT_ENOTFOUND)
 		return 0; /* the push that did it has asked for another round */
 	if (rc < 0)
 		return git_fail(rc, "move a reference", err);
-	snprintf(u->ref, sizeof(u->ref), "%s", name);
-	git_oid_tostr(u->old_sha, sizeof(u->old_sha), &i->here);
-	git_oid_tostr(u->new_sha, sizeof(u->new_sha), &i->there);
 	d->n_moved++;
 	git_oid_cpy(&i->here, &i->there);
 	i->agreed = true;
@@ -412,28 +418,34 @@ static int round_run(struct round *d, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; r == 0 && i < d->n; i++)
 		r = decide(d, &d->v[i], err);
-	if (d->n_moved)
-		push_tell(d->g, d->r, SYNC_BY, d->moved, d->n_moved);
+	note_told(&d->note, d->r, d->moved, d->n_moved);
 	while (r == 0 && at < d->n)
 		r = push_some(d, &at, err);
 	return r < 0 ? r : remember(d, err);
 }
 
-int sync_round(struct repos *g, const struct store_repo *r, const struct store_sync *y,
-               json_t *conflicts, struct err *err)
+int sync_round(struct repos *g, const struct store_repo *r, const struct store_sync *y, int stop_fd,
+               const char *token, json_t *conflicts, struct err *err)
 {
-	AUTO(round_done) struct round d = { .g = g, .r = r, .y = y, .conflicts = conflicts };
+	AUTO(round_done)
+	struct round d = { .g = g,
+		           .r = r,
+		           .y = y,
+		           .conflicts = conflicts,
+		           .note = NOTE_NONE,
+		           .stop_fd = stop_fd };
 	int64_t room;
-	unsigned mark;
 	int rc = quota_room(g, r->account, &room, err);
 
 	if (rc < 0)
 		return rc;
 	repo_path(g, r->id, d.path);
-	make_auth(&d);
-	mark = busy_mark(g, r->id);
+	make_auth(&d, token);
+	if ((rc = note_open(g, r->id, SYNC_BY, &d.note, err)) < 0)
+		return rc;
 	rc = round_run(&d, err);
-	busy_clear(g, r->id, mark);
+	if (rc == -ECANCELED)
+		note_leave(&d.note);
 	return rc;
 }
 

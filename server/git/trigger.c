@@ -181,13 +181,16 @@ static bool wants_branch(const struct store_trigger *tr, const char *branch)
 }
 
 static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
-                          const struct repo_update *u, struct err *err)
+                          const struct repo_push *p, const struct repo_update *u, struct err *err)
 {
 	struct store_delivery d = { .action = tr->action, .state = DELIVERY_PENDING, .status = -1 };
+	const char *branch = u->ref + strlen(HEADS);
 	int64_t waiting;
-	int r = store_delivery_waiting(t->store, tr->repo, &waiting, err);
+	int r = p->again ? store_delivery_known(t->store, tr->id, p->id, branch, err) : 0;
 
-	if (r < 0)
+	if (r != 0)
+		return MIN(r, 0);
+	if ((r = store_delivery_waiting(t->store, tr->repo, &waiting, err)) < 0)
 		return r;
 	d.next_ms = d.created_ms = d.updated_ms = clock_wall_ms();
 	if (waiting >= DELIVERIES_WAITING_MAX) {
@@ -199,7 +202,8 @@ static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
 	snprintf(d.trigger, sizeof(d.trigger), "%s", tr->id);
 	snprintf(d.repo, sizeof(d.repo), "%s", tr->repo);
 	snprintf(d.account, sizeof(d.account), "%s", tr->account);
-	snprintf(d.branch, sizeof(d.branch), "%s", u->ref + strlen(HEADS));
+	snprintf(d.branch, sizeof(d.branch), "%s", branch);
+	snprintf(d.push, sizeof(d.push), "%s", p->id);
 	snprintf(d.old_sha, sizeof(d.old_sha), "%s", u->old_sha);
 	snprintf(d.new_sha, sizeof(d.new_sha), "%s", u->new_sha);
 	return store_delivery_add(t->store, &d, err);
@@ -222,7 +226,7 @@ static void on_push(const struct repo_push *p, void *ctx)
 			    strspn(u->new_sha, "0") == strlen(u->new_sha) ||
 			    !wants_branch(&list[i], u->ref + strlen(HEADS)))
 				continue;
-			r = leave_delivery(t, &list[i], u, &err);
+			r = leave_delivery(t, &list[i], p, u, &err);
 		}
 	if (r < 0)
 		log_warn("repository %s: triggers do not hear of a push: %s", p->repo->id, err.msg);

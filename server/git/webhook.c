@@ -2,10 +2,7 @@
 /*
  * webhook.c - one attempt to tell someone of a push
  *
- * Whoever writes the address must not reach through us what only we can reach. Names say nothing,
- * so the address is judged where a socket for it is made: it is what is connected to, whatever the
- * name resolved to a moment ago. Redirects are not followed, proxies of the environment not used,
- * and the reply's body is not kept.
+ * Where it goes is judged by outbound.c. The reply's body is not kept.
  */
 #include <arpa/inet.h>
 #include <curl/curl.h>
@@ -16,15 +13,14 @@
 #include <sys/socket.h>
 
 #include "base/err.h"
+#include "git/outbound.h"
 #include "git/trigger_internal.h"
 
-#define CONNECT_MS 8000L
-#define WHOLE_MS 15000L
 #define REPLY_MAX (256u << 10) /* bytes read of a reply's body */
 
 struct attempt {
 	const struct webhook *w;
-	bool refused;
+	struct outbound out;
 	size_t got;
 };
 
@@ -70,17 +66,6 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 	return r;
 }
 
-static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
-{
-	struct attempt *t = ctx;
-
-	if (purpose != CURLSOCKTYPE_IPCXN || (!t->w->allow_private && addr_is_internal(&a->addr))) {
-		t->refused = true;
-		return CURL_SOCKET_BAD;
-	}
-	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
-}
-
 static size_t drop_body(char *p, size_t size, size_t n, void *ctx)
 {
 	struct attempt *t = ctx;
@@ -88,14 +73,6 @@ static size_t drop_body(char *p, size_t size, size_t n, void *ctx)
 	(void)p;
 	t->got += size * n;
 	return t->got > REPLY_MAX ? 0 : size * n;
-}
-
-static int look_up(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
-{
-	const struct attempt *t = ctx;
-
-	(void)a, (void)b, (void)c, (void)d;
-	return atomic_load(t->w->ending);
 }
 
 static struct curl_slist *headers_of(const struct webhook *w)
@@ -120,28 +97,18 @@ static struct curl_slist *headers_of(const struct webhook *w)
 
 static void set_up(CURL *c, struct attempt *t, const struct curl_slist *headers)
 {
-	curl_easy_setopt(c, CURLOPT_URL, t->w->url);
-	curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-	curl_easy_setopt(c, CURLOPT_PROXY, "");
-	curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+	outbound_set(c, t->w->url, &t->out);
 	curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(c, CURLOPT_USERAGENT, "pando-webhook");
 	curl_easy_setopt(c, CURLOPT_POSTFIELDS, t->w->body);
-	curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
-	curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, WHOLE_MS);
-	curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-	curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, t);
 	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop_body);
 	curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
-	curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, look_up);
-	curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
 }
 
 int webhook_send(const struct webhook *w, int *ret_status, struct err *err)
 {
-	struct attempt t = { .w = w };
+	struct attempt t = { .w = w,
+		             .out = { .allow_private = w->allow_private, .ending = w->ending } };
 	struct curl_slist *headers = headers_of(w);
 	CURL *c = curl_easy_init();
 	long status = 0;
@@ -161,7 +128,7 @@ int webhook_send(const struct webhook *w, int *ret_status, struct err *err)
 		rc = CURLE_OK;
 	if (rc == CURLE_ABORTED_BY_CALLBACK)
 		return err_set(err, -ECANCELED, "the server is shutting down");
-	if (rc != CURLE_OK && t.refused)
+	if (rc != CURLE_OK && t.out.refused)
 		return err_set(err, -EACCES,
 		               "the endpoint has an internal address, and the server does not send "
 		               "webhooks to these");

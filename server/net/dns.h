@@ -14,6 +14,8 @@
 #include <stdint.h>
 
 struct dns;
+struct dns_edns;
+struct dns_query;
 struct err;
 
 /* What is to be done with a question. */
@@ -32,6 +34,10 @@ struct dns_hooks {
 	/* On a thread of its own: may wait. */
 	void (*answer)(void *ctx, uint32_t key, const char *name, const uint32_t *addrs, size_t n,
 	               uint32_t ttl_s);
+	/* Answers everything itself: nothing is forwarded, and `query` is not asked. Waits for
+	 * nothing. The answer's length; 0: none. */
+	size_t (*serve)(void *ctx, const struct dns_query *q, const struct dns_edns *e, bool tcp,
+	                uint8_t *ret, size_t max);
 };
 
 /*

@@ -13,6 +13,7 @@
 #define FLAG_RA 0x0080u
 #define LABEL_MAX 63u
 #define CLASS_IN 1u
+#define TYPE_OPT 41u
 #define TYPE_IXFR 251u
 #define TYPE_AXFR 252u
 #define ADDITIONAL_MAX 2u /* EDNS, perhaps a signature */
@@ -171,4 +172,27 @@ size_t dns_local(const struct dns_query *q, uint32_t addr, uint32_t ttl, uint8_t
 	put_be16(ret + n + 10, 4);
 	put_be32(ret + n + 12, addr);
 	return n + 16;
+}
+
+void dns_query_edns(const void *p, size_t n, const struct dns_query *q, struct dns_edns *ret)
+{
+	size_t at = DNS_HEADER_LEN + q->question_len;
+	struct rd c = rd_of((const uint8_t *)p + at, n > at ? n - at : 0);
+	uint16_t type, size, len;
+	uint32_t ttl;
+
+	*ret = (struct dns_edns){ 0 };
+	for (unsigned i = 0; i < ADDITIONAL_MAX; i++) {
+		if (skip_name(&c) < 0 || rd_u16(&c, &type) < 0 || rd_u16(&c, &size) < 0 ||
+		    rd_u32(&c, &ttl) < 0 || rd_u16(&c, &len) < 0 || len > c.left)
+			return;
+		if (type == TYPE_OPT) {
+			*ret = (struct dns_edns){ .there = true,
+				                  .version = (uint8_t)(ttl >> 16),
+				                  .size = size };
+			return;
+		}
+		c.p += len;
+		c.left -= len;
+	}
 }

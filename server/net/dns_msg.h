@@ -30,8 +30,17 @@ struct dns_query {
 	size_t question_len;
 };
 
+/* What a query says about itself beyond RFC 1035 (RFC 6891). */
+struct dns_edns {
+	bool there;
+	uint8_t version;
+	uint16_t size; /* of a datagram that it can take */
+};
+
 /* A plain query with one question, or -EBADMSG. -EPERM: well formed, but of a kind we refuse. */
 int dns_query_parse(const void *p, size_t n, struct dns_query *ret);
+/* Of a query that was parsed; one that makes no sense counts as not there. */
+void dns_query_edns(const void *p, size_t n, const struct dns_query *q, struct dns_edns *ret);
 /* Does the message answer q, sent under id? Names compare without case. */
 bool dns_answer_matches(const void *p, size_t n, const struct dns_query *q, uint16_t id);
 void dns_set_id(uint8_t *p, uint16_t id);

@@ -140,6 +140,19 @@ static int read_message(struct dns_conn *c, int fd, size_t max)
 	return r;
 }
 
+/* An answer of our own, in the place of the question. */
+static int serve(struct dns *d, struct dns_conn *c)
+{
+	struct dns_edns e;
+	size_t n;
+
+	dns_query_edns(c->buf + 2, c->len - 2, &c->query, &e);
+	n = d->hooks.serve(d->hooks.ctx, &c->query, &e, /* tcp= */ true, c->buf + 2,
+	                   DNS_ANSWER_MAX);
+	put_be16(c->buf, (uint16_t)n);
+	return n ? enter(d, c, TCP_WRITE_ANSWER, 2 + n) : -ENODATA;
+}
+
 static int on_query(struct dns *d, struct dns_conn *c)
 {
 	int r = dns_query_parse(c->buf + 2, c->len - 2, &c->query);
@@ -151,6 +164,8 @@ static int on_query(struct dns *d, struct dns_conn *c)
 		return -EBADMSG;
 	}
 	d->stats.queries++;
+	if (d->hooks.serve)
+		return serve(d, c);
 	if (r == -EPERM)
 		return answer_error(d, c, DNS_REFUSED);
 	c->pin = dns_judge(d, c->slot, &c->query, local, &n) == DNS_FORWARD_PIN;
@@ -239,10 +254,11 @@ void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 	struct dns_slot *s = &d->slot[slot];
 	autofd int fd = accept4(s->tcp, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct dns_conn *c = NULL;
+	unsigned most = d->hooks.serve ? TCP_MAX : SLOT_TCP_MAX; /* one guest, or the world */
 
 	if (fd < 0)
 		return;
-	for (uint32_t i = 0; i < TCP_MAX && !c && s->n_tcp < SLOT_TCP_MAX; i++)
+	for (uint32_t i = 0; i < TCP_MAX && !c && s->n_tcp < most; i++)
 		if (!d->conn[i].used)
 			c = &d->conn[i];
 	if (!c) {

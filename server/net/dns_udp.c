@@ -97,6 +97,22 @@ static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n
 	return true;
 }
 
+/* An answer of our own, at once. */
+static void serve(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
+                  const struct dns_query *q, const struct sockaddr_storage *from,
+                  socklen_t from_len)
+{
+	uint8_t out[DNS_QUERY_MAX];
+	struct dns_edns e;
+
+	d->stats.queries++;
+	dns_query_edns(p, n, q, &e);
+	n = d->hooks.serve(d->hooks.ctx, q, &e, /* tcp= */ false, out, sizeof(out));
+	if (n && sendto(d->slot[slot].udp, out, n, MSG_DONTWAIT | MSG_NOSIGNAL,
+	                (const struct sockaddr *)from, from_len) >= 0)
+		d->stats.answers++;
+}
+
 static void on_query(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
                      const struct sockaddr_storage *from, socklen_t from_len)
 {
@@ -107,6 +123,10 @@ static void on_query(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
 	struct dns_pending *q;
 	int r = dns_query_parse(p, n, &query);
 
+	if (r != -EBADMSG && d->hooks.serve) {
+		serve(d, slot, p, n, &query, from, from_len);
+		return;
+	}
 	if (r == -EBADMSG || !(q = pending_new(d, slot))) {
 		d->stats.dropped++;
 		return;

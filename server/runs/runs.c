@@ -149,7 +149,7 @@ static void drop_vm(void *ctx, const char *account, const char *vm)
 {
 	struct runs *rs = ctx;
 	struct err err = { 0 };
-	int r = vmm_delete(rs->vmm, account, vm, &err);
+	int r = vmm_delete(rs->vmm, account, vm, NULL, &err);
 
 	if (r < 0 && r != -ENOENT)
 		log_warn("VM %s of a trigger cannot be deleted: %s", vm, err.msg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chan.c - bytes between a channel of the client and a flow of the guest
+ * chan.c - bytes between a channel of the client and a flow of the guest, or one of Git's programs
  *
  * Each direction holds at most one chunk here. From the guest no more is taken than the client's
  * window has room for, and nothing while earlier bytes still wait for the socket; from the client
@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "git/git.h"
 #include "ssh/ssh_internal.h"
 
 #define EXIT_FAILED 255 /* as OpenSSH's client: it was the connection, not the program */
@@ -35,6 +36,10 @@ struct chan *chan_new(struct conn *c)
 void chan_free(struct chan *x)
 {
 	guest_flow_close(x->f);
+	if (x->talk) {
+		talk_free(x->talk, /* now= */ x->c->leave);
+		door_talk_over(x->c);
+	}
 	if (x->asked) {
 		if (!x->c->broken)
 			ssh_message_reply_default(x->asked);
@@ -77,12 +82,66 @@ void chan_say(struct chan *x, const char *fmt, ...)
 		chan_write(x, /* to_stderr= */ true, text + 1, (uint32_t)n - 1);
 }
 
+/* ---- what is behind it: a flow or a talk ---- */
+
+int chan_fd(const struct chan *x)
+{
+	return x->talk ? talk_fd(x->talk) : guest_flow_fd(x->f);
+}
+
+static void behind_seen(struct chan *x)
+{
+	if (x->talk)
+		talk_seen(x->talk);
+	else if (x->f)
+		guest_flow_seen(x->f);
+}
+
+static ssize_t behind_read(struct chan *x, size_t n, struct err *err)
+{
+	if (x->talk)
+		return talk_read(x->talk, &x->out_chan, x->c->chunk, n);
+	return guest_flow_read(x->f, &x->out_chan, x->c->chunk, n, err);
+}
+
+/* Nothing more will come but, of a program, its exit status. */
+static bool behind_eof(struct chan *x)
+{
+	if (x->talk)
+		return talk_eof(x->talk);
+	return guest_flow_eof(x->f, 1) && (!x->program || guest_flow_eof(x->f, 2));
+}
+
+static ssize_t behind_feed(struct chan *x, const void *p, size_t n)
+{
+	ssize_t k;
+
+	if (!x->talk)
+		return guest_flow_feed(x->f, p, n, NULL);
+	k = talk_feed(x->talk, p, n);
+	return k < 0 ? (ssize_t)n : k; /* Git has read enough: the rest is dropped */
+}
+
+static void behind_feed_end(struct chan *x)
+{
+	if (x->talk)
+		talk_feed_end(x->talk);
+	else
+		guest_flow_feed_eof(x->f, NULL);
+}
+
+/* ---- to the client ---- */
+
 static void tell_exit(struct chan *x)
 {
 	struct guest_exec_result res = { 0 };
 	struct err err = { 0 };
 	const char *name;
 
+	if (x->talk) {
+		ssh_channel_request_send_exit_status(x->ch, talk_status(x->talk));
+		return;
+	}
 	if (guest_run_result(x->f, &res, &err) < 0) {
 		chan_say(x, "pando: %s", err.msg);
 		ssh_channel_request_send_exit_status(x->ch, EXIT_FAILED);
@@ -95,8 +154,8 @@ static void tell_exit(struct chan *x)
 		ssh_channel_request_send_exit_status(x->ch, res.exit_code);
 }
 
-/* All that the guest said was passed on. */
-static void guest_ended(struct chan *x)
+/* All that it said was passed on. */
+static void ended(struct chan *x)
 {
 	if (x->program)
 		tell_exit(x);
@@ -137,9 +196,9 @@ static bool move_out(struct chan *x)
 	if (!flush(x) || conn_write_waits(x->c))
 		return false;
 	room = ssh_channel_window_size(x->ch);
-	if (!room && !(guest_flow_eof(x->f, 1) && (!x->program || guest_flow_eof(x->f, 2))))
+	if (!room && !behind_eof(x))
 		return false; /* the end needs no room */
-	n = guest_flow_read(x->f, &x->out_chan, x->c->chunk, MIN(room, SSHD_CHUNK), &err);
+	n = behind_read(x, MIN(room, SSHD_CHUNK), &err);
 	if (n > 0) {
 		buf_put(&x->out, x->c->chunk, (size_t)n);
 		if (x->out.failed)
@@ -148,10 +207,10 @@ static bool move_out(struct chan *x)
 		return !x->c->broken;
 	}
 	if (n == -ENODATA)
-		guest_ended(x);
+		ended(x);
 	else if (n < 0)
 		x->c->look_at = 0; /* the machine is gone: the next look says how */
-	else if (!x->program && !x->out_eof && guest_flow_eof(x->f, 1)) {
+	else if (!x->program && !x->out_eof && behind_eof(x)) {
 		ssh_channel_send_eof(x->ch);
 		x->out_eof = true;
 	}
@@ -162,7 +221,7 @@ static bool move_out(struct chan *x)
 static bool feed(struct chan *x)
 {
 	while (x->in_off < x->in.len) {
-		ssize_t k = guest_flow_feed(x->f, x->in.p + x->in_off, x->in.len - x->in_off, NULL);
+		ssize_t k = behind_feed(x, x->in.p + x->in_off, x->in.len - x->in_off);
 
 		if (k < 0)
 			x->c->look_at = 0;
@@ -196,9 +255,24 @@ static bool move_in(struct chan *x)
 	}
 	if (n == SSH_EOF || ssh_channel_is_eof(x->ch)) {
 		x->in_eof = true;
-		guest_flow_feed_eof(x->f, NULL);
+		behind_feed_end(x);
 	}
 	return false;
+}
+
+/* What is left to say, then the end. */
+static void say_last(struct chan *x)
+{
+	if (ssh_channel_is_closed(x->ch)) {
+		chan_over(x);
+		return;
+	}
+	if (!flush(x))
+		return;
+	ssh_channel_request_send_exit_status(x->ch, x->status);
+	ssh_channel_send_eof(x->ch);
+	ssh_channel_close(x->ch);
+	chan_over(x);
 }
 
 bool chan_turn(struct chan *x)
@@ -207,8 +281,7 @@ bool chan_turn(struct chan *x)
 
 	if (x->c->broken)
 		return false;
-	if (x->f)
-		guest_flow_seen(x->f);
+	behind_seen(x);
 	switch (x->state) {
 	case CHAN_RESOLVING:
 	case CHAN_DIALING:
@@ -221,6 +294,9 @@ bool chan_turn(struct chan *x)
 		if (ssh_channel_is_closed(x->ch))
 			chan_over(x);
 		return false;
+	case CHAN_LAST:
+		say_last(x);
+		return false;
 	case CHAN_OPEN:
 		break;
 	default:
@@ -231,5 +307,8 @@ bool chan_turn(struct chan *x)
 		chan_over(x); /* closing the flow hangs up */
 		return moved;
 	}
-	return move_out(x) || moved;
+	moved |= move_out(x);
+	if (x->talk)
+		repo_look(x, moved);
+	return moved;
 }

@@ -109,6 +109,8 @@ static bool wake(struct conn *c)
 	struct sshd_deps *deps = &c->d->deps;
 	struct err err = { 0 };
 
+	if (*c->name.repo) /* there is no machine behind it */
+		return true;
 	if (vmm_guest(deps->vmm, c->who.account, c->name.vm, &c->g, &err) < 0) {
 		conn_end(c, "VM %s cannot be used: %s", c->name.vm, err.msg);
 		return false;
@@ -124,11 +126,14 @@ static void look(struct conn *c)
 	uint64_t now = clock_ms();
 	struct vm_info vm;
 
+	/* Costs next to nothing: a push must not come to its end in the second it has left. */
+	if ((*c->name.repo || now >= c->look_at) && !auth_lease_holds(deps->auth, &c->lease))
+		conn_end(c, "the right to be here was withdrawn");
 	if (now < c->look_at)
 		return;
 	c->look_at = now + SSHD_LOOK_MS;
-	if (!auth_lease_holds(deps->auth, &c->lease))
-		conn_end(c, "the right to be here was withdrawn");
+	if (*c->name.repo)
+		return;
 	if (TAKE(c->moved, false))
 		vmm_touch(deps->vmm, c->who.account, c->name.vm);
 	if (guest_alive(c->g))
@@ -191,9 +196,8 @@ static bool rest(struct conn *c, bool at_once)
 	if (conn_write_waits(c))
 		p[0].events |= POLLOUT;
 	for (size_t i = 0; i < c->n_chans; i++)
-		if (c->chans[i]->f)
-			p[n++] = (struct pollfd){ .fd = guest_flow_fd(c->chans[i]->f),
-				                  .events = POLLIN };
+		if (c->chans[i]->f || c->chans[i]->talk)
+			p[n++] = (struct pollfd){ .fd = chan_fd(c->chans[i]), .events = POLLIN };
 	for (size_t i = 0; i < c->n_forwards; i++)
 		if (c->forwards[i]->next)
 			p[n++] = (struct pollfd){ .fd = guest_flow_fd(c->forwards[i]->next),
@@ -267,7 +271,7 @@ void *conn_main(void *arg)
 	if (c->leave)
 		conn_log(c, c->in ? LOG_LV_INFO : LOG_LV_DEBUG, "ended: %s", c->why);
 	else if (c->in)
-		conn_log(c, LOG_LV_DEBUG, "left VM %s", c->name.vm);
+		conn_log(c, LOG_LV_DEBUG, "left %s%s", c->name.vm, c->name.repo);
 	finish(c);
 	door_leave(c);
 	return NULL;

@@ -96,6 +96,26 @@ bool door_login(struct conn *c)
 	return true;
 }
 
+bool door_talk(struct conn *c)
+{
+	unsigned n = 0;
+	LOCK_SCOPE(&c->d->lock);
+
+	for (const struct conn *o = c->d->conns; o; o = o->next)
+		if (o->in && strcmp(o->who.account, c->who.account) == 0)
+			n += o->n_talks;
+	if (n >= SSHD_TALKS_ACCOUNT)
+		return false;
+	c->n_talks++;
+	return true;
+}
+
+void door_talk_over(struct conn *c)
+{
+	LOCK_SCOPE(&c->d->lock);
+	c->n_talks--;
+}
+
 void door_leave(struct conn *c)
 {
 	struct sshd *d = c->d;
@@ -110,6 +130,7 @@ void door_leave(struct conn *c)
 	d->n_conns--;
 	if (!c->in)
 		d->n_strangers--;
+	explicit_bzero(c->secret, sizeof(c->secret));
 	free(c->chunk);
 	free(c);
 	pthread_cond_broadcast(&d->left);

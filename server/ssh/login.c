@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * login.c - who is let in, as whom, into which VM
+ * login.c - who is let in, as whom, into which VM or repository
  *
- * The user name says VM and Linux user; the secret, an API key or an access token, is in the
- * name, a password, or the answer to a question. What was wrong is nobody's business: an unknown
- * key, a revoked one, another account's VM, one that was never there and a Linux user that is not
- * granted get the same answer after the same time. The secret is neither logged nor kept.
+ * The user name says VM and Linux user, or repository; the secret, an API key or an access token,
+ * is in the name, a password, or the answer to a question. What was wrong is nobody's business: an
+ * unknown key, a revoked one, another account's VM or repository, one that was never there and a
+ * Linux user that is not granted get the same answer after the same time. The secret is neither
+ * logged nor kept.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,11 +16,18 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "git/git.h"
 #include "ssh/ssh_internal.h"
 
 #define METHODS (SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE)
 
-static void audit(struct conn *c, const char *vm, unsigned status, const char *code)
+/* The VM or repository, or "". */
+static const char *target(const struct conn *c)
+{
+	return *c->name.vm ? c->name.vm : c->name.repo;
+}
+
+void conn_audit(struct conn *c, const char *route, unsigned status, const char *code)
 {
 	struct audit_record a = { .at_ms = clock_wall_ms(), .status = status };
 
@@ -27,35 +35,60 @@ static void audit(struct conn *c, const char *vm, unsigned status, const char *c
 	memcpy(a.key, c->who.key, sizeof(a.key));
 	memcpy(a.identity, c->who.identity, sizeof(a.identity));
 	snprintf(a.method, sizeof(a.method), "SSH");
-	snprintf(a.route, sizeof(a.route), "login");
-	snprintf(a.target, sizeof(a.target), "%s", vm);
+	snprintf(a.route, sizeof(a.route), "%s", route);
+	snprintf(a.target, sizeof(a.target), "%s", target(c));
 	snprintf(a.code, sizeof(a.code), "%s", code);
 	snprintf(a.remote, sizeof(a.remote), "%s", c->remote);
 	auth_audit(c->d->deps.auth, &a);
+}
+
+static int check_vm(struct conn *c)
+{
+	struct sshd_deps *deps = &c->d->deps;
+	struct vm_info vm;
+	int r = auth_permit(deps->auth, &c->who, SCOPE_VM_EXEC, c->name.vm, c->name.user, NULL);
+
+	if (r == 0)
+		r = vmm_get(deps->vmm, c->who.account, c->name.vm, &vm, NULL);
+	if (r == 0)
+		auth_lease_take(deps->auth, &c->who, SCOPE_VM_EXEC, c->name.vm, c->name.user,
+		                &c->lease);
+	return r;
+}
+
+/* What is public may be read by everyone who has a login at all. */
+static int check_repo(struct conn *c)
+{
+	struct sshd_deps *deps = &c->d->deps;
+	struct store_repo repo;
+	int r = deps->repos
+	                ? auth_permit(deps->auth, &c->who, SCOPE_GIT_READ, c->name.repo, NULL, NULL)
+	                : -ENOENT;
+
+	if (r == 0)
+		r = repo_find(deps->repos, c->who.account, c->name.repo, REPO_READ, &repo, NULL);
+	if (r == 0)
+		auth_lease_take(deps->auth, &c->who, SCOPE_GIT_READ, c->name.repo, NULL, &c->lease);
+	return r;
 }
 
 /* 0: c->name, c->who and c->lease say who it is and where to. */
 static int check(struct conn *c, const char *as, const char *secret)
 {
 	char bearer[SSHD_SECRET_MAX + 8];
-	struct sshd_deps *deps = &c->d->deps;
-	struct vm_info vm;
 	int r = sshd_name_parse(as, &c->name);
 
 	if (!secret)
 		secret = c->name.secret;
 	snprintf(bearer, sizeof(bearer), "Bearer %s", secret);
-	if (auth_check(deps->auth, bearer, NULL, &c->who, NULL) < 0)
+	if (auth_check(c->d->deps.auth, bearer, NULL, &c->who, NULL) < 0)
 		r = -EACCES;
+	if (r == 0)
+		r = *c->name.repo ? check_repo(c) : check_vm(c);
+	if (r == 0 && *c->name.repo)
+		snprintf(c->secret, sizeof(c->secret), "%s", secret);
 	explicit_bzero(bearer, sizeof(bearer));
 	explicit_bzero(c->name.secret, sizeof(c->name.secret));
-	if (r == 0)
-		r = auth_permit(deps->auth, &c->who, SCOPE_VM_EXEC, c->name.vm, c->name.user, NULL);
-	if (r == 0)
-		r = vmm_get(deps->vmm, c->who.account, c->name.vm, &vm, NULL);
-	if (r == 0)
-		auth_lease_take(deps->auth, &c->who, SCOPE_VM_EXEC, c->name.vm, c->name.user,
-		                &c->lease);
 	return r;
 }
 
@@ -67,9 +100,12 @@ static void refuse(struct conn *c, ssh_message m, uint64_t asked)
 
 	if (heard) {
 		/* The name is not logged: there may be a secret in it that is only misspelt. */
-		conn_log(c, LOG_LV_INFO, "login refused%s%s", *c->name.vm ? " to VM " : "",
-		         c->name.vm);
-		audit(c, c->name.vm, 401, "UNAUTHORIZED");
+		conn_log(c, LOG_LV_INFO, "login refused%s%s",
+		         *c->name.vm     ? " to VM "
+		         : *c->name.repo ? " to repository "
+		                         : "",
+		         target(c));
+		conn_audit(c, "login", 401, "UNAUTHORIZED");
 	}
 	c->who = (struct auth_who){ 0 };
 	poll(&p, 1, deadline_left(asked + SSHD_REFUSE_MS));
@@ -89,14 +125,17 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 	}
 	if (!door_login(c)) {
 		conn_end(c, "this account has %d SSH connections already", SSHD_CONNS_ACCOUNT);
-		audit(c, c->name.vm, 429, "LIMIT_EXCEEDED");
+		conn_audit(c, "login", 429, "LIMIT_EXCEEDED");
 		return false;
 	}
-	conn_log(c, LOG_LV_INFO, "%s %s logged in to VM %s as %s",
+	conn_log(c, LOG_LV_INFO, "%s %s logged in to %s %s%s%s",
 	         *c->who.identity ? "identity" : "key",
-	         *c->who.identity ? c->who.identity : c->who.key, c->name.vm,
-	         *c->name.user ? c->name.user : "root");
-	audit(c, c->name.vm, 200, "");
+	         *c->who.identity ? c->who.identity : c->who.key, *c->name.vm ? "VM" : "repository",
+	         target(c), *c->name.vm ? " as " : "",
+	         !*c->name.vm    ? ""
+	         : *c->name.user ? c->name.user
+	                         : "root");
+	conn_audit(c, "login", 200, "");
 	ssh_message_auth_reply_success(m, 0);
 	return true;
 }

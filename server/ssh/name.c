@@ -27,8 +27,12 @@ static int parse(const char *text, struct sshd_name *ret)
 
 	if (strnlen(text, SSHD_NAME_MAX + 1) > SSHD_NAME_MAX)
 		return -EINVAL;
-	if (copy(ret->vm, sizeof(ret->vm), text, vm) < 0 || !id_valid("", ret->vm))
+	if (vm == UUID_SIZE - 1 && vm == head) {
+		if (copy(ret->repo, sizeof(ret->repo), text, vm) < 0 || !uuid_valid(ret->repo))
+			return -EINVAL;
+	} else if (copy(ret->vm, sizeof(ret->vm), text, vm) < 0 || !id_valid("", ret->vm)) {
 		return -EINVAL;
+	}
 	if (vm < head && (copy(ret->user, sizeof(ret->user), text + vm + 1, head - vm - 1) < 0 ||
 	                  !linux_user_valid(ret->user)))
 		return -EINVAL;

@@ -176,6 +176,8 @@ static bool start(struct chan *x, const char *command)
 
 	if (x->state != CHAN_NEW)
 		return false;
+	if (*x->c->name.repo)
+		return command ? repo_exec(x, command) : repo_session(x);
 	set_connection(x);
 	if (x->has_pty) {
 		q.cols = x->cols;
@@ -194,6 +196,8 @@ static bool subsystem(struct chan *x, ssh_message m)
 {
 	const char *name = ssh_message_channel_request_subsystem(m);
 
+	if (*x->c->name.repo)
+		return repo_session(x);
 	return name && strcmp(name, "sftp") == 0 && start(x, SFTP_COMMAND);
 }
 
@@ -213,7 +217,7 @@ static void unknown(struct chan *x)
 {
 	const char *client = ssh_get_clientbanner(x->c->s);
 
-	if (!client || !strstr(client, "-OpenSSH_") || x->has_pty || !x->program)
+	if (x->talk || !client || !strstr(client, "-OpenSSH_") || x->has_pty || !x->program)
 		return;
 	guest_flow_close(TAKE_PTR(x->f)); /* its pipes break */
 	ssh_channel_request_send_exit_signal(x->ch, "PIPE", 0, "", "");
@@ -263,7 +267,7 @@ void session_message(struct conn *c, ssh_message m_consume)
 {
 	switch (ssh_message_type(m_consume)) {
 	case SSH_REQUEST_CHANNEL_OPEN:
-		if (ssh_message_subtype(m_consume) == SSH_CHANNEL_DIRECT_TCPIP) {
+		if (ssh_message_subtype(m_consume) == SSH_CHANNEL_DIRECT_TCPIP && c->g) {
 			direct_open(c, m_consume);
 			return;
 		}
@@ -276,7 +280,10 @@ void session_message(struct conn *c, ssh_message m_consume)
 		channel_request(c, m_consume);
 		break;
 	case SSH_REQUEST_GLOBAL:
-		forward_request(c, m_consume);
+		if (c->g)
+			forward_request(c, m_consume);
+		else
+			ssh_message_reply_default(m_consume);
 		break;
 	default:
 		ssh_message_reply_default(m_consume);

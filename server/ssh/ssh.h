@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ssh/ssh.h - the SSH front: logins to VMs that have no sshd; for main.c
+ * ssh/ssh.h - the SSH front: logins to VMs that have no sshd, and Git; for main.c
  *
- * Ends the SSH protocol here and does what clients ask for through the agent. One thread per
- * connection; nothing of a connection outlives it.
+ * Ends the SSH protocol here and does what clients ask for through the agent, or, after a login to
+ * a repository, with Git's programs. One thread per connection; nothing of a connection outlives
+ * it.
  */
 #pragma once
 
@@ -11,12 +12,14 @@
 
 struct auth;
 struct err;
+struct repos;
 struct sshd;
 struct vmm;
 
 struct sshd_deps { /* all weak: they outlive it */
 	struct auth *auth;
 	struct vmm *vmm;
+	struct repos *repos;  /* NULL: no logins to repositories */
 	const char *data_dir; /* host keys are in <data_dir>/ssh; copied */
 	int listen_fd;        /* of sshd_listen(); sshd_start() takes it */
 	unsigned grace_ms;    /* from a connection to a login; 0: the default. Tests shorten it */

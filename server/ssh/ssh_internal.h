@@ -51,7 +51,11 @@
 #define SSHD_LOOK_MS 1000    /* between two looks at rights, VM and deadlines */
 #define SSHD_DEAD_MS 60000   /* a client that acknowledges nothing for so long is gone */
 
+#define SSHD_TALKS_ACCOUNT 24     /* fetches and pushes of one account at a time */
+#define SSHD_TALK_STALL_MS 300000 /* one whose bytes do not move for so long is ended */
+
 struct conn;
+struct talk;
 
 /*
  * enum chan_state - of one channel
@@ -60,9 +64,18 @@ struct conn;
  * @CHAN_DIALING: direct: f is on its way; the client waits for its answer.
  * @CHAN_KNOCKING: reverse: f stands, the client is asked whether it takes it.
  * @CHAN_OPEN: bytes are moved.
+ * @CHAN_LAST: what is in out is said, then the exit status; the client has its "yes" already.
  * @CHAN_OVER: nothing is left to do; freed at the end of the turn.
  */
-enum chan_state { CHAN_NEW, CHAN_RESOLVING, CHAN_DIALING, CHAN_KNOCKING, CHAN_OPEN, CHAN_OVER };
+enum chan_state {
+	CHAN_NEW,
+	CHAN_RESOLVING,
+	CHAN_DIALING,
+	CHAN_KNOCKING,
+	CHAN_OPEN,
+	CHAN_LAST,
+	CHAN_OVER
+};
 
 struct chan {
 	struct conn *c; /* weak */
@@ -70,8 +83,10 @@ struct chan {
 	ssh_channel ch;       /* owned; NULL while the client waits for an answer */
 	ssh_message asked;    /* owned; direct: to be answered */
 	struct guest_flow *f; /* owned; NULL: none yet */
-	bool program;         /* f is a login: it ends with an exit status */
-	uint64_t deadline;    /* RESOLVING, DIALING, KNOCKING */
+	struct talk *talk;    /* owned; instead of f: of a repository */
+	bool program;         /* f is a login, or it is a talk: it ends with an exit status */
+	int status;           /* LAST: that one */
+	uint64_t deadline;    /* RESOLVING, DIALING, KNOCKING; a talk: to move bytes again */
 
 	/* a session, until it is asked to start something */
 	bool has_pty;
@@ -120,8 +135,10 @@ struct conn {
 	char why[160];
 	char asked_as[SSHD_NAME_MAX + 1]; /* user name of a keyboard-interactive exchange */
 	unsigned tries;
-	struct sshd_name name; /* without the secret */
-	struct auth_who who;   /* d->lock for its account */
+	struct sshd_name name;        /* without the secret */
+	char secret[SSHD_SECRET_MAX]; /* of a login to a repository: git-lfs is told again */
+	unsigned n_talks;             /* d->lock */
+	struct auth_who who;          /* d->lock for its account */
 	struct auth_lease lease;
 
 	struct guest *g;                       /* ref'd; the machine it was let in to */
@@ -161,6 +178,9 @@ int hostkey_load(ssh_bind bind, const char *data_dir, struct err *err);
 /* door.c: false when there are too many of that account. */
 bool door_login(struct conn *c);
 void door_leave(struct conn *c); /* frees it */
+/* Is there room for another fetch or push of that account? Then it counts. */
+bool door_talk(struct conn *c);
+void door_talk_over(struct conn *c);
 
 /* conn.c */
 void *conn_main(void *arg);
@@ -170,6 +190,7 @@ void conn_end(struct conn *c, const char *fmt, ...) __attribute__((format(printf
 
 /* login.c: true once somebody is let in. */
 bool login_message(struct conn *c, ssh_message m);
+void conn_audit(struct conn *c, const char *route, unsigned status, const char *code);
 
 /* session.c: one message of a client that is logged in; takes it. */
 void session_message(struct conn *c, ssh_message m_consume);
@@ -179,11 +200,18 @@ const char *signal_name(int number); /* as SSH calls it, or NULL */
 /* chan.c */
 struct chan *chan_new(struct conn *c);
 void chan_free(struct chan *x);
+int chan_fd(const struct chan *x); /* of what is behind it */
 /* One turn of everything this channel can do; true: bytes moved. */
 bool chan_turn(struct chan *x);
 /* A sentence for the person at the other end. */
 void chan_say(struct chan *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void chan_over(struct chan *x);
+
+/* repo.c: of a login to a repository; what a client asks is told "yes" when these are true */
+bool repo_exec(struct chan *x, const char *command);
+bool repo_session(struct chan *x); /* a shell, a subsystem: refused with a sentence */
+void repo_refuse(struct chan *x);
+void repo_look(struct chan *x, bool moved);
 
 /* write.c: bytes that were taken, 0 or SSH_AGAIN: none now, else < 0: it takes no more. */
 int chan_write(struct chan *x, bool to_stderr, const void *p, uint32_t n);

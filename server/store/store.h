@@ -105,6 +105,7 @@ struct store_vm {
 	char head[ID_SIZE]; /* last point of its line: thawed from or frozen as; may be gone. Not a
 	                       reference: see store_tree.c */
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
+	char origin[ID_SIZE]; /* the point it is made anew from, or "" */
 };
 int store_vm_add(struct store *s, const struct store_vm *v, struct err *err);
 /* Several at once (fork): all or none. new_layers: their disk layers. */

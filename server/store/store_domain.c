@@ -179,7 +179,8 @@ int store_domain_own(struct store *s, const struct store_verification *v, struct
 	if (row_get(s, &domain_table, v->domain, &old, &none) == 0) {
 		if (strcmp(old.account, v->account) == 0)
 			return tx_commit(&t, err);
-		if ((r = row_delete(s, &domain_table, v->domain, err)) < 0)
+		if ((r = row_delete(s, &domain_table, v->domain, err)) < 0 ||
+		    (r = records_drop_locked(s, v->domain, err)) < 0)
 			return r;
 	}
 	if ((r = row_insert(s, &domain_table, &d, err)) < 0 ||

@@ -21,6 +21,7 @@ static const char delete_points[] =
         "DELETE FROM points WHERE"
         " NOT EXISTS (SELECT 1 FROM vms WHERE vms.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.base_point = points.id)"
+        " AND NOT EXISTS (SELECT 1 FROM vms WHERE vms.origin = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM snapshots WHERE snapshots.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM templates WHERE templates.point = points.id)"
         " AND NOT EXISTS (SELECT 1 FROM spec_layers WHERE spec_layers.point = points.id)"

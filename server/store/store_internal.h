@@ -146,6 +146,8 @@ int net_drop_locked(struct store *s, const char *vm_id, struct err *err);
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
 /* All names that lead to a VM that goes. */
 int mappings_drop_locked(struct store *s, const char *vm, struct err *err);
+/* All DNS records of a domain that changes hands: store_record.c. */
+int records_drop_locked(struct store *s, const char *domain, struct err *err);
 /* Runs a statement whose parameters are all text: number of rows changed, or -errno. */
 int run_text(struct store *s, const char *sql, const char *const *args, size_t n, struct err *err);
 
@@ -172,8 +174,13 @@ extern const unsigned store_n_migrations;
 extern const char migration_git[];     /* schema_git.c */
 extern const char migration_domains[]; /* schema_domain.c */
 extern const char migration_net[];     /* schema_net.c */
+extern const char migration_usage[];   /* schema_usage.c */
 extern const char migration_triggers[];
 extern const char migration_syncs[];
+extern const char migration_push[];
+extern const char migration_records[]; /* schema_record.c */
+extern const char migration_recreate[];
+extern const char migration_credentials[];
 
 /* ---- store_trigger.c ---- */
 /* With a repository that goes. */

@@ -309,8 +309,10 @@ static const char migration_life[] =
         ");"
         "CREATE INDEX vm_tombstones_account ON vm_tombstones (account, deleted_ms);";
 
-const char *const store_migrations[] = { migration_1,        migration_accounts, migration_tree,
-	                                 migration_specs,    migration_logs,     migration_life,
-	                                 migration_git,      migration_domains,  migration_net,
-	                                 migration_triggers, migration_syncs };
+const char *const store_migrations[] = {
+	migration_1,    migration_accounts, migration_tree,     migration_specs,
+	migration_logs, migration_life,     migration_git,      migration_domains,
+	migration_net,  migration_triggers, migration_syncs,    migration_usage,
+	migration_push, migration_records,  migration_recreate, migration_credentials
+};
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -43,6 +43,7 @@ static const struct col delivery_cols[] = {
 	COL_AT(COL_TEXT, store_delivery, branch, "branch"),
 	COL_AT(COL_TEXT, store_delivery, old_sha, "old_sha"),
 	COL_AT(COL_TEXT, store_delivery, new_sha, "new_sha"),
+	COL_AT(COL_TEXT, store_delivery, push, "push"),
 	COL_WORD_AT(store_delivery, state, "state", delivery_state_words),
 	COL_AT(COL_U32, store_delivery, attempts, "attempts"),
 	COL_AT(COL_I64, store_delivery, next_ms, "next_ms"),
@@ -261,6 +262,18 @@ int store_delivery_next(struct store *s, enum trigger_action action, int64_t *re
 	                  "SELECT COALESCE(MIN(next_ms), 9223372036854775807) FROM git_deliveries "
 	                  "WHERE state = 'pending' AND action = $1",
 	                  trigger_action_words[action], ret, err);
+}
+
+int store_delivery_known(struct store *s, const char *trigger, const char *push, const char *branch,
+                         struct err *err)
+{
+	const char *args[] = { trigger, push, branch };
+	autofree struct store_delivery *rows = NULL;
+	size_t n = 0;
+	int r = list(s, &delivery_table, "WHERE trigger_id = $1 AND push = $2 AND branch = $3",
+	             args, ARRAY_SIZE(args), &rows, &n, err);
+
+	return r < 0 ? r : n > 0;
 }
 
 int store_delivery_waiting(struct store *s, const char *repo, int64_t *ret, struct err *err)

@@ -62,6 +62,7 @@ struct store_delivery {
 	enum trigger_action action;
 	char branch[DELIVERY_BRANCH_SIZE];
 	char old_sha[SHA_TEXT_SIZE], new_sha[SHA_TEXT_SIZE];
+	char push[ID_SIZE]; /* which one it answers */
 	enum delivery_state state;
 	uint32_t attempts;
 	int64_t next_ms, created_ms, updated_ms;
@@ -70,6 +71,9 @@ struct store_delivery {
 	char note[DELIVERY_NOTE_SIZE];
 };
 int store_delivery_add(struct store *s, const struct store_delivery *d, struct err *err);
+/* Has this trigger answered that push of that branch? 1 or 0. */
+int store_delivery_known(struct store *s, const char *trigger, const char *push, const char *branch,
+                         struct err *err);
 /* The whole row; what is gone meanwhile is no error. output NULL: as it was. */
 int store_delivery_put(struct store *s, const struct store_delivery *d, const char *output,
                        struct err *err);

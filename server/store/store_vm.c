@@ -56,6 +56,11 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_U64, store_vm, info.now.net_out, "now_net_out"),
 	COL_AT(COL_U64, store_vm, info.now.disk_read, "now_disk_read"),
 	COL_AT(COL_U64, store_vm, info.now.disk_write, "now_disk_write"),
+	COL_AT(COL_DOUBLE, store_vm, info.ahead.cpu_s, "ahead_cpu_seconds"),
+	COL_AT(COL_U64, store_vm, info.ahead.net_in, "ahead_net_in"),
+	COL_AT(COL_U64, store_vm, info.ahead.net_out, "ahead_net_out"),
+	COL_AT(COL_U64, store_vm, info.ahead.disk_read, "ahead_disk_read"),
+	COL_AT(COL_U64, store_vm, info.ahead.disk_write, "ahead_disk_write"),
 	COL_AT(COL_I64, store_vm, info.machine_ms, "machine_ms"),
 	COL_AT(COL_I64, store_vm, info.used_ms, "used_ms"),
 	COL_AT(COL_U64, store_vm, info.generation, "generation"),
@@ -67,6 +72,8 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_REF, store_vm, info.build_id, "build_id"),
 	COL_AT(COL_TEXT, store_vm, info.workdir, "workdir"),
 	COL_AT(COL_BOOL, store_vm, grow_fs, "grow_fs"),
+	COL_AT(COL_BOOL, store_vm, info.recreate, "recreate"),
+	COL_AT(COL_REF, store_vm, origin, "origin"),
 };
 const struct table vm_table = {
 	.name = "vms",

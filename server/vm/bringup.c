@@ -17,6 +17,9 @@
 #include "net/gate.h"
 #include "vm/vm_internal.h"
 
+#define DEATH_MS 250     /* for a process that closed its sockets to be gone */
+#define CONSOLE_TAIL 512 /* bytes of what the guest said last */
+
 static void make_identity(struct vm *vm, enum guest_reason reason, struct guest_identity *id)
 {
 	uint8_t raw[16];
@@ -191,6 +194,26 @@ static void log_times(struct vm *vm, uint64_t t_start, uint64_t t_cont, uint64_t
 	       (double)(t->spawned - t->prepared) / 1e3, (double)(t->monitor - t->spawned) / 1e3);
 }
 
+/*
+ * The channel was dropped, which was seen once in hundreds of thaws at a time. A process
+ * that ends closes its sockets some time before it can be seen to have ended: that is waited for,
+ * so that the one is not taken for the other. A machine that lives is asked anew.
+ */
+static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
+{
+	char tail[CONSOLE_TAIL];
+
+	if (proc_wait_end(machine_proc(vm->machine), deadline_in(DEATH_MS)) == 1) {
+		machine_console_tail(vm->m->engine, vm->row.info.instance, tail, sizeof(tail));
+		vm_log(vm, LOG_LV_WARN, "QEMU ended before its agent answered; the console: %s",
+		       *tail ? tail : "empty");
+		err_wrap(err, "QEMU ended");
+		return r;
+	}
+	vm_log(vm, LOG_LV_WARN, "%s; QEMU lives, connecting again", err ? err->msg : "");
+	return connect_agent(vm, b->reason, b->agent_ms, err);
+}
+
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 {
 	uint64_t t0 = clock_us(), t_start, t_cont = 0;
@@ -205,12 +228,8 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 	t_cont = clock_us();
 	if (r == 0)
 		r = connect_agent(vm, b->reason, b->agent_ms, err);
-	/* Seen once in hundreds of thaws at a time: QEMU drops the channel and goes on. Ask anew.
-	 */
-	if (r == -ECONNRESET && machine_alive(vm->machine)) {
-		vm_log(vm, LOG_LV_WARN, "%s; connecting again", err ? err->msg : "");
-		r = connect_agent(vm, b->reason, b->agent_ms, err);
-	}
+	if (r == -ECONNRESET)
+		r = after_drop(vm, b, r, err);
 	if (r == 0) {
 		log_times(vm, t_start - t0, t_cont - t_start, clock_us() - t_cont);
 		if (!b->hidden)

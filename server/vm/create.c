@@ -56,6 +56,7 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
 	i->idle_timeout_s = o->idle_timeout_s;
 	i->activity_threshold = o->activity_threshold;
 	i->count_exec = o->count_exec;
+	i->recreate = o->recreate;
 	i->persistence = o->persistence;
 }
 
@@ -81,15 +82,12 @@ void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p, s
 int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *err)
 {
 	struct vmm *m = vm->m;
-	struct store_vm row = vm->row;
 	int r = quota_insert(m, &vm, 1, err);
 
 	if (r < 0)
 		return r;
-	row.info.state = VM_RUNNING;
-	r = store_vm_add_many(m->store, &row, 1, layer, 1, err);
-	if (r == 0)
-		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+	vm_fill_origin(vm, vm->row.base_point);
+	r = vm_add_running(&vm, layer, 1, err);
 	if (r < 0) {
 		vm->gone = true;
 		vmm_forget(m, vm);
@@ -147,7 +145,7 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	bool ready;
 	int r = 0;
 
-	if (!o->point && ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0))
+	if ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0)
 		return err_wrap(err, "create VM");
 	if (o->point)
 		snprintf(point, sizeof(point), "%s", o->point);

@@ -11,6 +11,8 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	bool asked = !reason || !strcmp(reason, "deleted");
 	int r;
 
+	if (reason && vm->row.info.recreate && !vm_is_empty(&vm->row))
+		return vm_empty(vm, reason, err);
 	vm_usage_look(vm);
 	r = store_vm_bury(vm->m->store, &vm->row, reason, err);
 	if (r < 0)
@@ -31,12 +33,14 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	return 0;
 }
 
-int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *err)
+int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kept, struct err *err)
 {
 	struct vm_info i;
 	struct vm *vm;
 	int r = vmm_find(m, account, id, &vm, err);
 
+	if (ret_kept)
+		*ret_kept = false;
 	if (r < 0)
 		return r;
 	vm_copy_info(vm, &i);
@@ -51,6 +55,8 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *e
 	if (r < 0)
 		return r;
 	r = vm_delete_locked(vm, "deleted", err);
+	if (r == 0 && ret_kept)
+		*ret_kept = !vm->gone;
 	vm_unlock(vm);
 	return r;
 }

@@ -102,10 +102,12 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 		id_make("", row.info.id);
 		row.info.state = VM_STARTING;
 		row.info.created_ms = clock_wall_ms();
-		row.info.past = row.info.now = (struct vm_usage){ 0 };
+		row.info.past = row.info.now = row.info.ahead = (struct vm_usage){ 0 };
 		row.info.machine_ms = row.info.used_ms = row.info.last_network_ms = 0;
 		row.info.instance[0] = '\0';
 		row.info.point[0] = '\0';
+		row.info.recreate = false; /* it was not made from anything that could be kept */
+		row.origin[0] = '\0';
 		row.slot = -1;
 		if (persistence)
 			row.info.persistence = *persistence;
@@ -141,27 +143,22 @@ static void run_job(struct fork_job *job)
 		pthread_join(t[--n], NULL);
 }
 
-static int save_children(struct vmm *m, struct fork_job *job, struct err *err)
+static int save_children(struct fork_job *job, struct err *err)
 {
-	autofree struct store_vm *rows = calloc(job->count, sizeof(*rows));
+	autofree struct vm **vms = calloc(job->count, sizeof(*vms));
 	autofree struct store_layer *layers = calloc(job->count, sizeof(*layers));
-	int r = 0;
 
-	if (!rows || !layers)
+	if (!vms || !layers)
 		return err_set(err, -ENOMEM, "fork: out of memory");
 	for (unsigned i = 0; i < job->count; i++) {
 		if (job->children[i].result < 0) {
 			*err = job->children[i].err;
 			return job->children[i].result;
 		}
-		rows[i] = job->children[i].vm->row;
-		rows[i].info.state = VM_RUNNING;
+		vms[i] = job->children[i].vm;
 		layers[i] = job->children[i].b.layer;
 	}
-	r = store_vm_add_many(m->store, rows, job->count, layers, job->count, err);
-	for (unsigned i = 0; r == 0 && i < job->count; i++)
-		r = vm_set_state(job->children[i].vm, VM_RUNNING, NULL, 0, NULL, err);
-	return r;
+	return vm_add_running(vms, layers, job->count, err);
 }
 
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
@@ -195,7 +192,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		r = make_children(m, &parent, &net, &p, o->persistence, &job, err);
 	if (r == 0) {
 		run_job(&job);
-		r = save_children(m, &job, err);
+		r = save_children(&job, err);
 	}
 	for (unsigned i = 0; job.children && i < count; i++) {
 		struct child *c = &job.children[i];

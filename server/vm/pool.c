@@ -97,6 +97,8 @@ static int ready_warm(struct vm *vm, struct err *err)
 		return r;
 	r = machine_stop(vm->machine, err);
 	guest_resume(vm->guest);
+	if (r == 0)
+		vm_usage_ahead(vm); /* its owner pays from the hand-over on */
 	return r;
 }
 

@@ -5,10 +5,13 @@
  * A machine has its size for life, so a running VM is shut down, changed and
  * booted again. A larger disk needs no rewriting: the layer it has is closed off and
  * the next boot puts a layer of the new size on top, whose end reads as zeros;
- * then the root file system grows in the guest. Until that worked the old layer is
- * untouched: if anything fails, the VM gets its old sizes and that layer back
- * and is booted as it was shut down. A suspended VM's memory is of the old size: it
- * is given up, and the VM is stopped.
+ * then the root file system grows in the guest.
+ *
+ * The way back is a point: the VM is frozen live before it is shut down. If anything
+ * fails until the file system has grown, it is thawed from there, with the
+ * sizes, disk and processes it had. A suspended VM has such a point. Its
+ * memory is of the old size and is given up, but what only that memory knew of the
+ * files is written first: it is woken and shut down, and left stopped.
  */
 #include <errno.h>
 #include <math.h>
@@ -119,20 +122,21 @@ static int change(struct vm *vm, const struct vm_info *to, struct err *err)
 	return r;
 }
 
-/* It did not come up with its new sizes: everything as it was when it was shut down. */
-static void go_back(struct vm *vm, const struct store_vm *before)
+/* It did not come up with its new sizes: everything as it was at the point. */
+static void go_back(struct vm *vm, const char *point, bool grow_fs, bool run)
 {
 	struct err err = { 0 };
-	struct store_vm *row = &vm->row;
+	struct engine_point p;
+	int r = vm_stop_locked(vm, /* ask= */ false, &err);
 
-	if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
-		vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
-	row->info.vcpus = before->info.vcpus;
-	row->info.mem_mb = before->info.mem_mb;
-	row->info.disk_mb = before->info.disk_mb;
-	row->grow_fs = before->grow_fs;
-	snprintf(row->disk_layer, sizeof(row->disk_layer), "%s", before->disk_layer);
-	if (vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, &err) < 0 || vm_wake(vm, &err) < 0)
+	vm->row.grow_fs = grow_fs;
+	if (r == 0 && (r = point_take(vm->m, point, &p, &err)) == 0) {
+		r = vm_rest_at(vm, &p, &err);
+		point_drop(vm->m, &p);
+	}
+	if (r == 0 && run)
+		r = vm_wake(vm, &err);
+	if (r < 0)
 		vm_log(vm, LOG_LV_ERROR, "does not come back after a failed resize: %s", err.msg);
 }
 
@@ -149,26 +153,71 @@ static int check_quota(struct vm *vm, const struct vm_info *to, struct err *err)
 	                   err);
 }
 
-static int resize_running(struct vm *vm, const struct vm_info *to, struct err *err)
+static void tag_failure(int r, struct err *err)
 {
-	struct store_vm before;
-	int r = check_quota(vm, to, err);
+	if (err && r != -ENOSPC && r != -EDQUOT) /* those have codes of their own */
+		err->tag = "RESIZE_FAILED";
+}
 
-	if (r < 0 || (r = vm_stop_locked(vm, /* ask= */ true, err)) < 0)
-		return r;
-	before = vm->row;
-	r = change(vm, to, err);
+/* Shut down, changed, booted, grown. */
+static int change_running(struct vm *vm, const struct vm_info *to, struct err *err)
+{
+	int r = vm_stop_locked(vm, /* ask= */ true, err);
+
+	if (r == 0)
+		r = change(vm, to, err);
 	if (r == 0)
 		r = vm_wake(vm, err);
 	if (r == 0 && vm->row.grow_fs) /* asked once more, for the sentence */
 		r = vm_grow_fs(vm, err);
-	if (r == 0) {
-		vm->row.grow_fs = false;
-		return vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+	if (r < 0)
+		return r;
+	vm->row.grow_fs = false;
+	return vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+}
+
+static int resize_running(struct vm *vm, const struct vm_info *to, struct err *err)
+{
+	bool grow_fs = vm->row.grow_fs;
+	struct frozen f;
+	int r = check_quota(vm, to, err);
+
+	if (r < 0)
+		return r;
+	r = vm_freeze_live(vm, /* durable= */ false, &f, err);
+	if (r < 0) {
+		tag_failure(r, err);
+		return r;
 	}
-	go_back(vm, &before);
-	if (err)
-		err->tag = "RESIZE_FAILED";
+	r = change_running(vm, to, err);
+	if (r < 0) {
+		go_back(vm, f.point, grow_fs, /* run= */ true);
+		tag_failure(r, err);
+	}
+	vmm_release(vm->m, f.point);
+	return r;
+}
+
+static int resize_suspended(struct vm *vm, const struct vm_info *to, struct err *err)
+{
+	bool grow_fs = vm->row.grow_fs;
+	char point[ID_SIZE];
+	int r;
+
+	snprintf(point, sizeof(point), "%s", vm->row.info.point);
+	if ((r = vmm_hold(vm->m, point, err)) < 0)
+		return r;
+	r = vm_wake(vm, err);
+	if (r == 0) {
+		r = vm_stop_locked(vm, /* ask= */ true, err);
+		if (r == 0)
+			r = change(vm, to, err);
+		if (r < 0)
+			go_back(vm, point, grow_fs, /* run= */ false);
+	}
+	if (r < 0)
+		tag_failure(r, err);
+	vmm_release(vm->m, point);
 	return r;
 }
 
@@ -185,13 +234,17 @@ int vmm_resize(struct vmm *m, const char *account, const char *id, const struct 
 	r = vmm_lock(m, account, id, &vm, err);
 	if (r < 0)
 		return r;
-	r = check(want, &vm->row.info, &to, ret_fault, err);
+	if (vm_is_empty(&vm->row)) /* the size is that of what it is made from: that first */
+		r = vm_wake(vm, err);
+	if (r == 0)
+		r = check(want, &vm->row.info, &to, ret_fault, err);
 	if (r == 0 && vm->row.info.state == VM_LOST)
 		r = err_tag(err, -EIO, "CORRUPT_VM_RECORD", "VM %s is lost", id);
 	if (r == 0 && (to.vcpus != vm->row.info.vcpus || to.mem_mb != vm->row.info.mem_mb ||
 	               to.disk_mb != vm->row.info.disk_mb)) {
-		r = vm->row.info.state == VM_RUNNING ? resize_running(vm, &to, err)
-		                                     : change(vm, &to, err);
+		r = vm->row.info.state == VM_RUNNING     ? resize_running(vm, &to, err)
+		    : vm->row.info.state == VM_SUSPENDED ? resize_suspended(vm, &to, err)
+		                                         : change(vm, &to, err);
 		if (r == 0)
 			vm_log(vm, LOG_LV_INFO, "resized: %u vCPUs, %u MB memory, %u MB disk",
 			       to.vcpus, to.mem_mb, to.disk_mb);

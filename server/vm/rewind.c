@@ -92,7 +92,7 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 	if (r == 0) {
 		vm_usage_look(vm);
 		past->row.info.past = vm_usage_total(&vm->row.info);
-		past->row.info.now = (struct vm_usage){ 0 };
+		past->row.info.now = past->row.info.ahead = (struct vm_usage){ 0 };
 		past->row.info.machine_ms = clock_wall_ms();
 		vm_note_exit(vm, "rewound");
 		vm_watch_remove(vm);
@@ -111,7 +111,7 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 	return r;
 }
 
-static int rest_at(struct vm *vm, const struct engine_point *p, struct err *err)
+int vm_rest_at(struct vm *vm, const struct engine_point *p, struct err *err)
 {
 	struct store_vm before = vm->row, row;
 	int r = engine_point_check(vm->m->engine, p, err);
@@ -172,7 +172,7 @@ static int rewind_locked(struct vm *vm, const char *point, bool keep, struct vm_
 	if (r == 0)
 		r = point_take(vm->m, point, &p, err);
 	if (r == 0) {
-		r = from == VM_RUNNING ? take_over(vm, &p, err) : rest_at(vm, &p, err);
+		r = from == VM_RUNNING ? take_over(vm, &p, err) : vm_rest_at(vm, &p, err);
 		point_drop(vm->m, &p);
 	}
 	if (r < 0 && from == VM_RUNNING)

@@ -119,7 +119,7 @@ static struct candidate *find_candidates(struct vmm *m, size_t *ret_n)
 	for (size_t i = 0; i < n_vms; i++) {
 		const struct vm_info *v = &vms[i].info;
 
-		if (!may_go(v))
+		if (!may_go(v) || vm_is_empty(&vms[i]))
 			continue;
 		c[n] = (struct candidate){ .priority = v->persistence.priority,
 			                   .used_ms = MAX(v->used_ms, v->created_ms) };

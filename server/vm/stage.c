@@ -77,6 +77,8 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 
 	if (!s)
 		return err_set(err, -ENOMEM, "build: out of memory");
+	if ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0)
+		return err_wrap(err, "build");
 	r = point_take(m, o->vm.point, &p, err);
 	if (r < 0)
 		return r;
@@ -198,6 +200,7 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 	snprintf(i->build_id, sizeof(i->build_id), "%s", build_id);
 	snprintf(i->workdir, sizeof(i->workdir), "%s", workdir);
 	vm->net.waits = false;
+	vm_fill_origin(vm, vm->row.head); /* the last layer, frozen */
 	r = egress_is_default(vm->net.policy) ? 0 : vm_net_apply(vm, err);
 	if (r == 0)
 		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);

@@ -2,6 +2,7 @@
 /* state.c - the transition table, and the one function that moves a VM's state */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
@@ -22,7 +23,7 @@ static const uint32_t vm_next[VM_STATE_MAX] = {
 	[VM_SUSPENDING] = BIT(VM_SUSPENDED) | BIT(VM_RUNNING) | BIT(VM_STOPPED),
 	[VM_SUSPENDED]  = BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_STOPPED) | BIT(VM_LOST),
 	[VM_STOPPED]    = BIT(VM_STOPPED) | BIT(VM_STARTING) | BIT(VM_SUSPENDED) | BIT(VM_LOST),
-	[VM_LOST]       = 0,
+	[VM_LOST]       = BIT(VM_STOPPED), /* emptied, to be made anew */
 	[VM_BUILDING]   = BIT(VM_BUILDING) | BIT(VM_RUNNING),
 };
 /* clang-format on */
@@ -62,7 +63,7 @@ static void settle_usage(struct store_vm *row, enum vm_state old, enum vm_state 
 		i->machine_ms = i->used_ms = clock_wall_ms();
 	} else if ((next == VM_SUSPENDED || next == VM_STOPPED) && i->machine_ms) {
 		i->past = vm_usage_total(i);
-		i->now = (struct vm_usage){ 0 };
+		i->now = i->ahead = (struct vm_usage){ 0 };
 		i->machine_ms = 0;
 		i->used_ms = clock_wall_ms();
 	}
@@ -84,6 +85,22 @@ static void note_exit(struct vm *vm, enum vm_state next)
 	vm->exit_why = NULL;
 }
 
+/* What the store knows is the VM's state from here on. */
+static void entered(struct vm *vm, const struct vm_info *now)
+{
+	enum vm_state old = vm->row.info.state, next = now->state;
+
+	vm->row.info = *now;
+	if (state_is_saved(next))
+		note_exit(vm, next);
+	vm_publish(vm);
+	if (old != next && state_is_saved(next))
+		vm_tell(vm, next == VM_LOST ? EVENT_ERROR : EVENT_INFO, "state: %s",
+		        vm_state_str[next]);
+	if (old != next)
+		vm_log(vm, LOG_LV_DEBUG, "%s -> %s", vm_state_str[old], vm_state_str[next]);
+}
+
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
                  size_t n_layers, const struct store_point *new_point, struct err *err)
 {
@@ -102,14 +119,25 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 		if (r < 0)
 			return err_wrap(err, "VM %s", vm->row.info.id);
 	}
-	vm->row.info = row.info;
-	if (state_is_saved(next))
-		note_exit(vm, next);
-	vm_publish(vm);
-	if (old != next && state_is_saved(next))
-		vm_tell(vm, next == VM_LOST ? EVENT_ERROR : EVENT_INFO, "state: %s",
-		        vm_state_str[next]);
-	if (old != next)
-		vm_log(vm, LOG_LV_DEBUG, "%s -> %s", vm_state_str[old], vm_state_str[next]);
+	entered(vm, &row.info);
 	return 0;
+}
+
+int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,
+                   struct err *err)
+{
+	autofree struct store_vm *rows = calloc(n ? n : 1, sizeof(*rows));
+	int r;
+
+	if (!rows)
+		return err_set(err, -ENOMEM, "store VMs: out of memory");
+	for (size_t i = 0; i < n; i++) {
+		rows[i] = vms[i]->row;
+		rows[i].info.state = VM_RUNNING;
+		settle_usage(&rows[i], vms[i]->row.info.state, VM_RUNNING);
+	}
+	r = n ? store_vm_add_many(vms[0]->m->store, rows, n, layers, n, err) : 0;
+	for (size_t i = 0; r == 0 && i < n; i++)
+		entered(vms[i], &rows[i].info);
+	return r;
 }

@@ -71,9 +71,9 @@ int vmm_tree(struct vmm *m, const char *account, const char *vm_id, struct vm_tr
              struct err *err);
 void vm_tree_done(struct vm_tree *t);
 
-/* tree_build.c: the pure part. layer_bytes (may be NULL) tells the size of a layer still written
- * to. */
-typedef uint64_t (*tree_bytes_fn)(void *ctx, const char *layer);
+/* tree_build.c: the pure part. layer_bytes (may be NULL) tells what a layer takes on disk; sealed
+ * is its length, 0 while it is written to. */
+typedef uint64_t (*tree_bytes_fn)(void *ctx, const char *layer, uint64_t sealed);
 int tree_build(const struct store_tree *s, const char *vm_id, tree_bytes_fn layer_bytes, void *ctx,
                struct vm_tree *ret, struct err *err);
 

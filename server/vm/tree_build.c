@@ -200,8 +200,8 @@ static struct tree_size chain_size(struct build *b, const struct tree_node *n, c
 		i = (size_t)(l - s->layers);
 		if (!b->counted[i]) {
 			b->counted[i] = 1;
-			b->size[i] = l->bytes || !b->layer_bytes ? l->bytes
-			                                         : b->layer_bytes(b->ctx, l->id);
+			b->size[i] =
+			        b->layer_bytes ? b->layer_bytes(b->ctx, l->id, l->bytes) : l->bytes;
 			*total += b->size[i];
 		}
 		own = own && l->users <= 1;

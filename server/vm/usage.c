@@ -4,8 +4,9 @@
  *
  * Counters of a machine begin at zero with its process and stay readable while
  * it runs, also across a restart of the server: `now` is always the whole of
- * the current machine, read anew, so nothing is counted twice. When the machine
- * ends, vm_set_state() adds it to `past`. In between it is saved once a minute:
+ * the current machine, read anew, so nothing is counted twice. A machine from
+ * the pool had run before it was anyone's: that is `ahead`, and not counted. When the machine
+ * ends, vm_set_state() adds `now` to `past`. In between it is saved once a minute:
  * that much is lost if host and server die together.
  */
 #include <stdlib.h>
@@ -26,9 +27,34 @@ static void look_at_disk(struct vm *vm, struct vm_usage *u)
 		vm->disk_look_ms = clock_ms() + DISK_RETRY_MS;
 		return;
 	}
-	u->disk_read = MAX(u->disk_read, d.read_bytes);
-	u->disk_write = MAX(u->disk_write, d.write_bytes);
+	u->disk_read = d.read_bytes;
+	u->disk_write = d.write_bytes;
 }
+
+/* All counters of the machine since its process began; what cannot be read stays as it is. */
+static void read_counters(struct vm *vm, struct vm_usage *u, struct priv_vm_stats *ret_st)
+{
+	struct priv_slot_stats net;
+
+	if (privc_vm_stats(vm->m->priv, vm->row.info.instance, ret_st, NULL) == 0)
+		u->cpu_s = (double)ret_st->cpu_us / 1e6;
+	if (vm->has_slot && privc_slot_stats(vm->m->priv, vm->slot.idx, &net, NULL) == 0) {
+		u->net_in = net.to_guest_bytes;
+		u->net_out = net.from_guest_bytes;
+	}
+	look_at_disk(vm, u);
+}
+
+void vm_usage_ahead(struct vm *vm)
+{
+	struct vm_usage u = { 0 };
+	struct priv_vm_stats st = { 0 };
+
+	read_counters(vm, &u, &st);
+	vm->row.info.ahead = u;
+}
+
+#define SINCE(all, ahead, now) MAX((all) > (ahead) ? (all) - (ahead) : 0, (now))
 
 void usage_until(struct vm_info *i, int64_t wall_ms)
 {
@@ -41,9 +67,9 @@ void usage_until(struct vm_info *i, int64_t wall_ms)
 void vm_usage_look(struct vm *vm)
 {
 	struct vm_info *i = &vm->row.info;
-	struct vm_usage u;
+	const struct vm_usage *a = &i->ahead;
+	struct vm_usage u = { 0 };
 	struct priv_vm_stats st = { 0 };
-	struct priv_slot_stats net;
 	int64_t wall = clock_wall_ms();
 
 	if (vm->gone || !vm->machine || (i->state != VM_RUNNING && i->state != VM_SUSPENDING))
@@ -51,15 +77,12 @@ void vm_usage_look(struct vm *vm)
 	if (!i->machine_ms)
 		i->machine_ms = wall; /* adopted from a server that died while it made it */
 	usage_until(i, wall);
-	u = i->now;
-	if (privc_vm_stats(vm->m->priv, i->instance, &st, NULL) == 0)
-		u.cpu_s = MAX(u.cpu_s, (double)st.cpu_us / 1e6);
-	if (vm->has_slot && privc_slot_stats(vm->m->priv, vm->slot.idx, &net, NULL) == 0) {
-		u.net_in = MAX(u.net_in, net.to_guest_bytes);
-		u.net_out = MAX(u.net_out, net.from_guest_bytes);
-	}
-	look_at_disk(vm, &u);
-	i->now = u;
+	read_counters(vm, &u, &st);
+	i->now.cpu_s = SINCE(u.cpu_s, a->cpu_s, i->now.cpu_s);
+	i->now.net_in = SINCE(u.net_in, a->net_in, i->now.net_in);
+	i->now.net_out = SINCE(u.net_out, a->net_out, i->now.net_out);
+	i->now.disk_read = SINCE(u.disk_read, a->disk_read, i->now.disk_read);
+	i->now.disk_write = SINCE(u.disk_write, a->disk_write, i->now.disk_write);
 	vm_publish(vm);
 	LOCK_SCOPE(&vm->m->lock);
 	vm->seen = st;

@@ -83,12 +83,14 @@ struct vm_info {
 	int64_t activity_threshold; /* bytes per check */
 	struct vm_persistence persistence;
 	uint32_t vcpus, mem_mb, disk_mb;
-	bool count_exec;      /* exec, files and terminals count as activity too */
-	struct vm_usage past; /* of the machines that ended */
-	struct vm_usage now;  /* of the one that runs, as last looked at */
-	int64_t machine_ms;   /* wall clock when it began; 0: none runs */
-	int64_t used_ms;      /* wall clock: when it last began or ceased to run */
+	bool count_exec;       /* exec, files and terminals count as activity too */
+	struct vm_usage past;  /* of the machines that ended */
+	struct vm_usage now;   /* of the one that runs, as last looked at */
+	struct vm_usage ahead; /* of that one, before it was handed to this VM */
+	int64_t machine_ms;    /* wall clock when it began; 0: none runs */
+	int64_t used_ms;       /* wall clock: when it last began or ceased to run */
 	uint64_t generation;
+	bool recreate;              /* a delete empties it, the next use makes it anew */
 	char build_id[ID_SIZE];     /* of the build it came from, or "" */
 	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths begin; "": / */
 };
@@ -124,6 +126,7 @@ struct vm_create_opts {
 	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
 	bool count_exec;
+	bool recreate;
 	struct vm_persistence persistence;
 };
 /* How much an account may have, or has. In limits: QUOTA_NONE no limit, QUOTA_DEFAULT the server's.
@@ -141,8 +144,12 @@ struct vm_quota {
 #define VM_IDLE_DEFAULT 300 /* seconds without NIC traffic */
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err);
+/* As it is known: asks nobody, so that it may stand in front of every request. */
 int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
             struct err *err);
+/* With what it has used up to now, which others have to be asked for. */
+int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+                 struct err *err);
 /* Newest first. Caller frees. */
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err);
@@ -173,7 +180,8 @@ int vmm_kill(struct vmm *m, const char *account, const char *id, struct vm_info 
 /* Fine when suspended; -EINVAL VM_NOT_RUNNING when stopped. */
 int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
                 struct err *err);
-int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *err);
+/* *ret_kept (or NULL): it is to be made anew, and was only emptied. */
+int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kept, struct err *err);
 
 /* New sizes; 0 leaves one as it is. */
 struct vm_size {

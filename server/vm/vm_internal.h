@@ -180,6 +180,12 @@ struct vm **vmm_all(struct vmm *m, size_t *ret_n);
  */
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
                  size_t n_layers, const struct store_point *new_point, struct err *err);
+/*
+ * VMs that are in no store yet run from now on: their rows, and a disk layer for each, in one
+ * transaction. Locks held.
+ */
+int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,
+                   struct err *err);
 /* How its machine ended, for those who wait for that. */
 void vm_note_exit(struct vm *vm, const char *word);
 bool vm_may_enter(enum vm_state from, enum vm_state to);
@@ -219,6 +225,8 @@ bool point_fault(struct err *err, const char *tag);
 
 /* usage.c: the part that only time decides */
 void usage_until(struct vm_info *i, int64_t wall_ms);
+/* What the machine took so far is nobody's. Lock held, or in no table. */
+void vm_usage_ahead(struct vm *vm);
 /* vm->lock held */
 void vm_usage_look(struct vm *vm);
 /* How much the VM did that is not network traffic grew since the last call? */
@@ -315,6 +323,16 @@ void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret); /* m->lock held */
 void pool_end(struct vmm *m);
+/* recreate.c: nothing is left but its id, and what belongs to that */
+bool vm_is_empty(const struct store_vm *row);
+/* The point it will be made anew from, if it is such a VM. */
+void vm_fill_origin(struct vm *vm, const char *point);
+int vm_empty(struct vm *vm, const char *why, struct err *err);
+int vm_make_anew(struct vm *vm, struct err *err);
+/* wake.c: a starting VM runs from that point on, held by the caller */
+int vm_thaw(struct vm *vm, const struct engine_point *p, struct err *err);
+/* rewind.c: a VM that does not run is put to rest on the point: the next use thaws it */
+int vm_rest_at(struct vm *vm, const struct engine_point *p, struct err *err);
 /* grow.c: the point's disk cold booted at a size (grow only); b is filled in as by vm_bring_up() */
 int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stage_size *size,
                   struct bringup *b, struct err *err);

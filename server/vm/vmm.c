@@ -250,6 +250,19 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 
 	if (r < 0)
 		return r;
+	vm_copy_info(vm, ret);
+	vm_unref(vm);
+	return 0;
+}
+
+int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+                 struct err *err)
+{
+	struct vm *vm;
+	int r = vmm_find(m, account, id, &vm, err);
+
+	if (r < 0)
+		return r;
 	if (pthread_mutex_trylock(&vm->lock) == 0) {
 		vm_usage_look(vm);
 		pthread_mutex_unlock(&vm->lock);

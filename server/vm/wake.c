@@ -8,31 +8,36 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-/* Thaw of the point it rests on. */
-static int resume(struct vm *vm, struct err *err)
+int vm_thaw(struct vm *vm, const struct engine_point *p, struct err *err)
 {
-	struct engine_point p;
-	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
 	struct store_vm before = vm->row;
 	struct store_vm *row = &vm->row;
-	int r = point_take(vm->m, row->info.point, &p, err);
+	int r = vm_bring_up(vm, &b, err);
 
 	if (r < 0)
 		return r;
-	r = vm_bring_up(vm, &b, err);
-	if (r < 0) {
-		point_drop(vm->m, &p);
-		return r;
-	}
-	snprintf(row->base_point, sizeof(row->base_point), "%s", row->info.point);
+	snprintf(row->base_point, sizeof(row->base_point), "%s", p->id);
 	snprintf(row->base_mem, sizeof(row->base_mem), "%s",
-	         p.mem.n ? p.mem.l[p.mem.n - 1].id : "");
+	         p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
 	row->info.point[0] = '\0';
 	r = vm_set_state(vm, VM_RUNNING, &b.layer, 1, NULL, err);
 	if (r < 0) {
 		vm_bring_up_undo(vm, &b);
 		*row = before;
 	}
+	return r;
+}
+
+/* Thaw of the point it rests on. */
+static int resume(struct vm *vm, struct err *err)
+{
+	struct engine_point p;
+	int r = point_take(vm->m, vm->row.info.point, &p, err);
+
+	if (r < 0)
+		return r;
+	r = vm_thaw(vm, &p, err);
 	point_drop(vm->m, &p);
 	return r;
 }
@@ -72,6 +77,8 @@ static void tag_failure(enum vm_state from, int r, struct err *err)
 int vm_wake(struct vm *vm, struct err *err)
 {
 	enum vm_state from = vm->row.info.state;
+	bool anew = vm_is_empty(&vm->row);
+	const char *how = anew ? "made anew" : from == VM_SUSPENDED ? "resumed" : "booted";
 	uint64_t t0 = clock_ms();
 	int r;
 
@@ -84,7 +91,9 @@ int vm_wake(struct vm *vm, struct err *err)
 	if (r < 0)
 		return r;
 	vm->idle_since_ms = 0;
-	r = from == VM_SUSPENDED ? resume(vm, err) : cold_boot(vm, err);
+	r = anew                   ? vm_make_anew(vm, err)
+	    : from == VM_SUSPENDED ? resume(vm, err)
+	                           : cold_boot(vm, err);
 	if (r < 0) {
 		bool damaged = point_fault(err, "CORRUPT_VM_RECORD");
 
@@ -94,10 +103,8 @@ int vm_wake(struct vm *vm, struct err *err)
 		return err_wrap(err, "start VM %s", vm->row.info.id);
 	}
 	vmm_collect_soon(vm->m);
-	vm_tell(vm, EVENT_INFO, "%s in %llu ms", from == VM_SUSPENDED ? "resumed" : "booted",
-	        (unsigned long long)(clock_ms() - t0));
-	vm_log(vm, LOG_LV_INFO, "%s in %llu ms", from == VM_SUSPENDED ? "resumed" : "booted",
-	       (unsigned long long)(clock_ms() - t0));
+	vm_tell(vm, EVENT_INFO, "%s in %llu ms", how, (unsigned long long)(clock_ms() - t0));
+	vm_log(vm, LOG_LV_INFO, "%s in %llu ms", how, (unsigned long long)(clock_ms() - t0));
 	return 0;
 }
 

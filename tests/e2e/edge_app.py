@@ -24,6 +24,7 @@ STRANGE = {  # answers that are not what they should be
     "cut": b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc",
     "early-hints": b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
     "endless-head": b"HTTP/1.1 200 OK\r\nA: " + b"a" * 70000 + b"\r\n\r\n",
+    "unasked": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
     "hop": b"HTTP/1.1 200 OK\r\nConnection: X-Hop, close\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nContent-Length: 3\r\n\r\nabc",
 }
 
@@ -141,6 +142,12 @@ class App(http.server.BaseHTTPRequestHandler):
         self.wfile.write(STRANGE[q["how"]])
         self.wfile.flush()
         self.close_connection = True
+
+    def get_unasked(self, q):
+        """Two answers to one request"""
+        n = int(q["n"])
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % n + b"a" * n + STRANGE["unasked"])
+        self.wfile.flush()
 
     def get_ws(self, _q):
         key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

@@ -73,11 +73,16 @@ class Edge:
         s = socket.create_connection(("127.0.0.1", self.http_port), timeout=timeout)
         return s
 
-    def tls(self, name, alpn=None, timeout=60):
+    def tls(self, name, alpn=None, timeout=60, rcvbuf=None):
         ctx = ssl.create_default_context(cafile=self.ca)
         if alpn:
             ctx.set_alpn_protocols(alpn)
-        return ctx.wrap_socket(socket.create_connection(("127.0.0.1", self.tls_port), timeout=timeout), server_hostname=name)
+        s = socket.socket()
+        if rcvbuf:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+        s.settimeout(timeout)
+        s.connect(("127.0.0.1", self.tls_port))
+        return ctx.wrap_socket(s, server_hostname=name)
 
     def raw(self, data, timeout=60, end=False):
         """What the edge answers on one plain connection until it closes, or the first whole answer."""

@@ -2,11 +2,13 @@
 """Domains of one's own: verified by a TXT record in a real name server, certified by the local CA or by ACME (pebble)"""
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
 import subprocess
 import tempfile
+import urllib.parse
 
 from case import limit, long, wait_for
 
@@ -15,6 +17,7 @@ from knot import ADDRESS, Knot
 from test_edge import EdgeBase
 
 SDK = os.path.join(ROOT, "tests/sdk")
+PANDO = os.path.join(ROOT, os.environ.get("PANDO_BUILD", "build"), "cli/pando")
 ZONE = "example.test"
 TXT = "_freestyle_custom_hostname"
 
@@ -36,7 +39,8 @@ class Dns(EdgeBase):
 
     @classmethod
     def make_server(cls):
-        cls.s = Server(env={"PANDO_RESOLVER": ADDRESS})
+        cls.dns_port = free_port()
+        cls.s = Server(env={"PANDO_RESOLVER": ADDRESS, "PANDO_DNS_LISTEN": f"127.0.0.1:{cls.dns_port}", "PANDO_DNS_NAME": "ns1.pando.test"})
         cls.s.start()
 
     @classmethod
@@ -122,6 +126,138 @@ class Domains(Dns):
         s.delete(vm)
         self.assertEqual(s.api("GET", "/domains/v1/mappings"), [])
 
+    def dig(self, name, kind, *args):
+        """What the server's own name server says: status, and each answer's data."""
+        r = subprocess.run(["kdig", "@127.0.0.1", "-p", str(self.dns_port), "+time=10", "+retry=2", *args, name, kind], capture_output=True, text=True, timeout=60)
+        self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+        status = re.search(r"status: (\w+);", r.stdout)[1]
+        answers = [line.split(None, 4)[4] for line in r.stdout.partition("ANSWER SECTION:")[2].partition("\n\n")[0].strip().splitlines()]
+        return status, answers, r.stdout
+
+    def test_records(self):
+        s, zone = self.s, f"zone.{ZONE}"
+        records = f"/dns/v1/records?domain={zone}"
+        self.refused(403, "DOMAIN_OWNERSHIP_ERROR", s.api, "GET", records)
+        self.verify(zone)
+        self.assertTrue(next(d for d in s.api("GET", "/domains/v1/domains") if d["domain"] == zone)["manageDns"])
+        self.assertEqual(s.api("GET", records), {"records": [], "nameServer": "ns1.pando.test"})
+        self.assertEqual(self.dig(f"www.{zone}", "A")[0], "REFUSED")
+
+        def add(kind, name, value, **more):
+            return s.api("POST", "/dns/v1/records", {"domain": zone, "record": {"kind": kind, "name": name, "value": value, **more}})["record"]
+        www = add("A", "www", "192.0.2.1", ttl="60")
+        self.assertEqual({k: www[k] for k in ("kind", "name", "value", "ttl", "priority", "managed")},
+                         {"kind": "A", "name": "www", "value": "192.0.2.1", "ttl": "60", "priority": None, "managed": False})
+        add("A", f"WWW.{zone}.", "192.0.2.2")
+        add("AAAA", "www", "2001:db8::1")
+        add("CNAME", "alias", f"www.{zone}")
+        add("TXT", "long", "x" * 1900)
+        add("TXT", "@", 'v=spf1 "quoted" -all')
+        self.assertEqual(add("MX", "@", "mail.example.org", priority=5)["priority"], 5)
+        add("NS", "sub", "ns.example.org")
+        add("A", "*.wild", "192.0.2.7")
+        self.assertEqual(len(s.api("GET", records)["records"]), 9)
+        status, answers, text = self.dig(f"www.{zone}", "A")
+        self.assertEqual((status, sorted(answers)), ("NOERROR", ["192.0.2.1", "192.0.2.2"]))
+        self.assertIn(" aa", text)
+        self.assertEqual(self.dig(f"alias.{zone}", "AAAA")[1], [f"www.{zone}.", "2001:db8::1"])
+        self.assertEqual(self.dig(f"any.wild.{zone}", "A", "+noedns")[1], ["192.0.2.7"])
+        self.assertEqual(self.dig(zone, "MX")[1], ["5 mail.example.org."])
+        self.assertEqual(self.dig(zone, "NS")[1], ["ns1.pando.test."])
+        self.assertTrue(self.dig(zone, "SOA")[1][0].startswith(f"ns1.pando.test. hostmaster.{zone}. "))
+        self.assertEqual(self.dig(zone, "TXT")[1], ['"v=spf1 \\"quoted\\" -all"'])
+        self.assertEqual(self.dig(f"long.{zone}", "TXT")[1][0].count("x"), 1900)  # cut short over UDP, whole over TCP
+        self.assertIn("TCP", self.dig(f"long.{zone}", "TXT")[2])
+        self.assertEqual(self.dig(f"nobody.{zone}", "A")[0], "NXDOMAIN")
+        self.assertEqual(self.dig(f"www.{zone}", "A", "+tcp")[0], "NOERROR")
+        status, answers, text = self.dig(f"a.sub.{zone}", "A")
+        self.assertEqual((status, answers, "ns.example.org." in text), ("NOERROR", [], True))
+        self.assertEqual(self.dig("example.org", "A")[0], "REFUSED")
+        # the package, as far as it can
+        self.refused(400, "BAD_REQUEST", s.api, "DELETE", records + "&record=%5Bobject+Object%5D")
+        for bad in ({"kind": "A", "name": "x", "value": "nonsense"}, {"kind": "LOC", "name": "x", "value": "1"}, {"kind": "A", "name": "a b", "value": "192.0.2.1"},
+                    {"kind": "A", "name": "x", "value": "192.0.2.1", "ttl": "0"}):
+            self.refused(400, "INVALID_PARAMETERS", s.api, "POST", "/dns/v1/records", {"domain": zone, "record": bad})
+        for bad in ({"kind": "A", "name": "x", "value": "192.0.2.1", "ttl": "soon"}, {"name": "x"}, "x"):
+            self.refused(400, "BAD_REQUEST", s.api, "POST", "/dns/v1/records", {"domain": zone, "record": bad})
+        self.refused(409, "CONFLICT", add, "A", "alias", "192.0.2.1")
+        # nobody else's
+        account = s.api("POST", "/v1/accounts", {"name": "dns other"})
+        other = s.api("POST", f"/v1/keys?accountId={account['id']}", {"name": "k"})["key"]
+        body = {"domain": zone, "record": {"kind": "A", "name": "evil", "value": "192.0.2.66"}}
+        self.refused(403, "DOMAIN_OWNERSHIP_ERROR", s.api, "GET", records, key=other)
+        self.refused(403, "DOMAIN_OWNERSHIP_ERROR", s.api, "POST", "/dns/v1/records", body, key=other)
+        self.refused(403, "DOMAIN_OWNERSHIP_ERROR", s.api, "DELETE", f"{records}&recordId={www['id']}", key=other)
+        # gone again; records of a restart are those of before
+        s.api("DELETE", f"{records}&recordId={www['id']}")
+        self.refused(403, "RECORD_OWNERSHIP_ERROR", s.api, "DELETE", f"{records}&recordId={www['id']}")
+        s.api("DELETE", records + "&record=" + urllib.parse.quote(json.dumps({"kind": "AAAA", "name": "www", "value": "2001:db8::1"})))
+        self.assertEqual(self.dig(f"www.{zone}", "A")[1], ["192.0.2.2"])
+        s.restart()
+        self.assertEqual(self.dig(f"www.{zone}", "A")[1], ["192.0.2.2"])
+        self.assertEqual(self.dig(f"www.{zone}", "AAAA")[:2], ("NOERROR", []))
+        # who takes the domain over finds it empty
+        v = s.api("POST", "/domains/v1/verifications", {"domain": zone}, key=other)
+        self.knot.update(f"add {TXT}.{zone}. 1 TXT \"{v['verificationCode']}\"")
+        s.api("PUT", "/domains/v1/verifications", {"id": v["id"]}, key=other)
+        self.assertEqual(self.dig(f"www.{zone}", "A")[0], "REFUSED")
+        s.api("POST", "/dns/v1/records", body, key=other)
+        self.assertEqual(self.dig(f"evil.{zone}", "A")[1], ["192.0.2.66"])
+        s.api("DELETE", f"/v1/accounts/{account['id']}")
+        self.assertEqual(self.dig(f"evil.{zone}", "A")[0], "REFUSED")
+
+    def test_questions_that_are_none(self):
+        """Nothing that is sent to it stops the name server, and nothing that is no question is answered."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
+            u.connect(("127.0.0.1", self.dns_port))
+            for i in range(200):
+                u.send(os.urandom(i) or b"x")
+        idle = [socket.create_connection(("127.0.0.1", self.dns_port), timeout=30) for _ in range(80)]  # more than it keeps
+        for c in idle[:20]:
+            c.sendall(b"\xff\xff" + b"x" * 100)
+        self.assertEqual(self.dig("example.org", "A")[0], "REFUSED")  # UDP goes on meanwhile
+        for c in idle:
+            c.close()
+        wait_for("TCP is answered again", lambda: self.dig("example.org", "A", "+tcp")[0] == "REFUSED", 60)
+
+    def pando(self, *args, code=0):
+        env = {**os.environ, "PANDO_API_URL": f"http://127.0.0.1:{self.s.port}", "PANDO_API_KEY": self.s.key()}
+        r = subprocess.run([PANDO, "domain", *args], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        self.assertEqual(r.returncode, code, r.stdout + r.stderr)
+        return r.stdout if code == 0 else r.stderr
+
+    def test_the_command(self):
+        domain, vm = f"cli.{ZONE}", self.s.create(name="cli-domains")
+        code = re.search(rf"{TXT}\.{domain}  TXT  (\w+)", self.pando("verify", domain))[1]
+        self.assertIn(code, self.pando("verifications"))
+        self.assertIn("OWNERSHIP_VERIFICATION_FAILED", self.pando("complete", domain, code=4))
+        self.pando("cancel", domain)
+        self.assertNotIn(domain, self.pando("verifications"))
+        v = json.loads(self.pando("verify", domain, "--json"))
+        self.knot.update(f"add {TXT}.{domain}. 1 TXT \"{v['verificationCode']}\"")
+        self.assertIn("is verified", self.pando("complete", v["id"]))
+        self.assertIn(domain, self.pando("list"))
+        self.assertIn("leads to port 8080", self.pando("map", f"app.{domain}", "cli-domains", "-p", "8080"))
+        self.assertIn("port 3000", self.pando("map", "cli-domains.style.dev", vm))
+        said = self.pando("map", "www.example.org", vm, code=4)
+        self.assertIn("DOMAIN_OWNERSHIP_NOT_VERIFIED", said)
+        self.assertNotIn("key", said)
+        self.assertEqual(json.loads(self.pando("mappings", "--domain", f"app.{domain}", "--json"))[0]["vmPort"], 8080)
+        self.pando("unmap", "cli-domains.style.dev")
+        self.assertNotIn("style.dev", self.pando("mappings"))
+        self.assertIn(f"*.{domain}", self.pando("wildcard", domain))
+        record = self.pando("record-add", domain, "www", "A", "192.0.2.9", "--ttl", "5m").strip()
+        self.pando("record-add", domain, "@", "MX", "mail.example.org", "--priority", "7")
+        table = self.pando("records", domain)
+        self.assertRegex(table, rf"www +A +192\.0\.2\.9 +300 .*{record}")
+        self.assertIn("served by ns1.pando.test", table)
+        self.assertEqual(self.dig(f"www.{domain}", "A")[1], ["192.0.2.9"])
+        self.pando("record-delete", domain, record)
+        self.assertEqual(self.dig(f"www.{domain}", "A")[0], "NXDOMAIN")
+        self.pando("record-add", domain, "x", "A", "nonsense", code=1)
+        self.pando("map", code=2)
+        self.s.delete(vm)
+
     @limit(200)
     def test_the_package_completes(self):
         if not os.path.isdir(os.path.join(SDK, "node_modules/freestyle")):
@@ -140,6 +276,11 @@ class Domains(Dns):
         self.knot.update(f"add {TXT}.{domain}. 1 TXT \"{code}\"")
         self.assertEqual(node(f'console.log(JSON.stringify(await freestyle.domains.verifications.complete({{ domain: "{domain}" }})));')["domain"], domain)
         self.assertIn(domain, json.dumps(node("console.log(JSON.stringify(await freestyle.domains.list()));")))
+        made = node(f'const d = {{ domain: "{domain}", record: {{ kind: "A", name: "www", value: "192.0.2.4" }} }}; await freestyle.dns.records.create(d); '
+                    f'const refused = await freestyle.dns.records.delete(d).then(() => "", (e) => e.message); '
+                    f'console.log(JSON.stringify([await freestyle.dns.records.list({{ domain: "{domain}" }}), refused]));')
+        self.assertEqual([(r["kind"], r["name"], r["value"], r["ttl"]) for r in made[0]["records"]], [("A", "www", "192.0.2.4", "300")])
+        self.assertIn("did not say which record", made[1])
 
     def test_zy_no_name_server(self):
         v = self.s.api("POST", "/domains/v1/verifications", {"domain": "late.example.test"})
@@ -254,6 +395,7 @@ class Acme(Dns):
         self.make_pebble()
         vm = self.s.create()
         self.verify(f"short.{ZONE}")
+        self.knot.update(f"add *.short.{ZONE}. 1 A 127.0.0.1")  # the record above ends what *.ZONE covers
         self.map(f"a.short.{ZONE}", vm)
         wait_for("ACME certified the name", lambda: self.issued(f"a.short.{ZONE}"), 120, 0.5)
 

@@ -4,12 +4,14 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import time
 
 import host
-from case import ApiError, Case, Holder, limit, wait_for
+from case import ApiError, Case, Holder, limit, long, wait_for
+from harness import image_dir, test_dir
 
 VM_MEMBERS = {"id", "name", "state", "createdAt", "lastNetworkActivity", "snapshotId", "buildId", "cpuTimeSeconds",
               "persistence", "metrics", "sizing", "parentVmId", "usage"}
@@ -56,6 +58,26 @@ class Lines:
 
 class Life(Case):
     limit_s = 120
+    keeps_specs = True
+
+    @classmethod
+    def setUpClass(cls):
+        """An image of our own, with a kernel that can be taken away: links to the real one."""
+        cls.images = test_dir()
+        cls.image = os.path.join(cls.images, os.path.basename(image_dir()))
+        os.makedirs(cls.image)
+        for name in os.listdir(image_dir()):
+            try:
+                os.link(os.path.join(image_dir(), name), os.path.join(cls.image, name))
+            except OSError:  # another file system
+                os.symlink(os.path.join(image_dir(), name), os.path.join(cls.image, name))
+        cls.server_env = {"PANDO_IMAGE": cls.image}
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.images, ignore_errors=True)
 
     def test_members(self):
         cls = type(self)
@@ -224,6 +246,46 @@ class Life(Case):
         self.assert_gone(d)
         self.s.delete(c)
 
+    @limit(200)
+    def test_recreate(self):
+        """A delete empties it; the next use makes it anew from what it came from, under its id."""
+        source = self.s.create()
+        self.s.sh(source, "echo from the snapshot >/root/origin; sync")
+        snap = self.s.snapshot(source)
+        self.s.delete(source)
+        for how, origin in (({}, "none"), ({"snapshotId": snap}, "from the snapshot"),
+                            ({"spec": {"additionalFiles": {"/root/origin": {"content": "from the spec"}}}}, "from the spec")):
+            vm = self.s.create(recreate=True, name="again", **how)
+            machine = self.s.sh(vm, "echo mine >/root/mine; cat /etc/machine-id")
+            self.assertEqual(self.s.info(vm)["recreate"], True)
+            if "snapshotId" in how:
+                self.s.post(vm, "suspend")
+                self.s.api("DELETE", f"/v1/vms/snapshots/{snap}")
+            self.assertEqual(self.s.api("DELETE", f"/v1/vms/{vm}"), {"id": vm, "recreate": True})
+            self.assertEqual((self.s.state(vm), self.s.info(vm)["name"]), ("stopped", "again"))
+            self.assertEqual(self.s.sh(vm, "cat /root/origin 2>/dev/null || echo none"), origin)
+            self.assertEqual(self.s.sh(vm, "hostname; ls /root/mine 2>/dev/null || echo gone").split(), [vm, "gone"])
+            self.assertNotEqual(self.s.sh(vm, "cat /etc/machine-id"), machine)
+            (kid,) = self.s.fork(vm, 1)
+            self.assertEqual(self.s.info(kid)["recreate"], False)
+            self.assertEqual(self.s.api("DELETE", f"/v1/vms/{kid}")["recreate"], False)
+            self.assertTrue(self.s.api("DELETE", f"/v1/vms/{vm}")["recreate"])
+            self.assertEqual(self.s.api("DELETE", f"/v1/vms/{vm}")["recreate"], False)  # it was empty: for good
+            self.assert_gone(vm)
+
+    def test_recreate_ephemeral(self):
+        """One that ends with its machine is as new at every start, also of the server."""
+        vm = self.s.create(recreate=True, persistence={"type": "ephemeral", "deleteEvent": "OnStop"})
+        self.s.sh(vm, "echo mine >/root/mine; sync")
+        self.s.post(vm, "kill")
+        self.assertEqual(self.s.state(vm), "stopped")
+        self.s.kill9_pandod()
+        self.assertEqual(self.s.state(vm), "stopped")
+        self.assertEqual(self.s.sh(vm, "ls /root/mine 2>/dev/null || echo gone"), "gone")
+        self.s.delete(vm)
+        self.s.delete(vm)
+        self.assert_gone(vm)
+
     def test_optimize(self):
         for _ in range(3):
             snap = self.s.snapshot(self.vm)
@@ -262,6 +324,47 @@ class Life(Case):
                      "df -B1 --output=size / | tail -1").split()
         return int(cpus), int(mem) >> 10, int(disk) >> 21, int(fs) / (1 << 30)
 
+    def resize_fails(self, vm, h, pid, body):
+        """Nothing of the VM is another afterwards: sizes, disk, processes."""
+        sizing = self.s.info(vm)["sizing"]
+        e = self.refused(500, "RESIZE_FAILED", self.s.post, vm, "resize", body, timeout=250)
+        self.assertEqual(self.s.info(vm)["sizing"], sizing)
+        self.assertEqual((h.get(), h.pid()), ("before", pid))
+        self.assertEqual(self.s.sh(vm, "cat /root/unsynced; nproc; cat /sys/block/vda/size").split(),
+                         ["unsynced", str(sizing["vcpuCount"]), str(sizing["rootfsSizeMb"] << 11)])
+        return e
+
+    @limit(200)
+    def test_resize_that_cannot_boot(self):
+        vm = self.s.create()
+        h = Holder(self.s, vm, "before")
+        self.s.sh(vm, "echo unsynced >/root/unsynced")
+        kernel = os.path.join(self.image, "vmlinux")
+        os.rename(kernel, kernel + ".away")
+        try:
+            e = self.resize_fails(vm, h, h.pid(), {"vcpuCount": 1, "memSizeGb": 0.5, "rootfsSizeGb": 23})
+        finally:
+            os.rename(kernel + ".away", kernel)
+        self.assertIn("vmlinux", e.message)
+        self.assertEqual(self.s.state(vm), "running")
+        # it can be frozen, forked and thawed as ever
+        self.s.post(vm, "suspend")
+        (kid,) = self.s.fork(vm, 1)
+        self.assertEqual(h.on(kid).get(), "before")
+        self.s.delete(kid)
+        self.s.delete(vm)
+
+    @long
+    @limit(400)
+    def test_resize_that_cannot_grow(self):
+        """It boots at its new size, and then its file system does not grow."""
+        vm = self.s.create()
+        h = Holder(self.s, vm, "before")
+        self.s.sh(vm, "mv $(command -v resize2fs) /root/; echo unsynced >/root/unsynced")
+        e = self.resize_fails(vm, h, h.pid(), {"vcpuCount": 1, "rootfsSizeGb": 23})
+        self.assertIn("resize2fs", e.message)
+        self.s.delete(vm)
+
     @limit(300)
     def test_resize_running(self):
         self.s.sh(self.vm, "echo kept >/root/kept; sync")
@@ -283,16 +386,18 @@ class Life(Case):
 
     @limit(300)
     def test_resize_at_rest(self):
-        """A suspended VM gives up its memory; the file system follows at the next boot."""
+        """A suspended VM gives up its memory, not what it had not yet written; the file system follows at the next boot."""
         self.assertEqual(self.s.state(self.vm), "suspended")
+        self.s.sh(self.vm, "echo unsynced >/root/unsynced")
+        self.s.post(self.vm, "suspend")
         self.assertEqual(self.s.post(self.vm, "resize", {"vcpuCount": 2, "rootfsSizeGb": 24}), {})
         self.assertEqual(self.s.state(self.vm), "stopped")
         self.s.post(self.vm, "start", {}, timeout=250)
         cpus, _, disk, fs = self.sizes()
         self.assertEqual((cpus, disk), (2, 24))
         self.assertGreater(fs, 23)
-        self.assertEqual(self.s.sh(self.vm, "cat /root/kept; ls /run/holder.pid 2>/dev/null || echo gone").split(),
-                         ["kept", "gone"])
+        self.assertEqual(self.s.sh(self.vm, "cat /root/kept /root/unsynced; ls /run/holder.pid 2>/dev/null || echo gone").split(),
+                         ["kept", "unsynced", "gone"])
 
     def test_await_kill_and_poweroff(self):
         vm = self.s.create()
@@ -487,6 +592,7 @@ class AtOnce(Case):
 class Budget(Case):
     """The disk budget: what goes, in which order, and what never does."""
     limit_s = 200
+    keeps_specs = True
 
     def used_mb(self):
         total = 0
@@ -503,6 +609,9 @@ class Budget(Case):
         self.s.sh(vm, "head -c 60M /dev/urandom >/root/fill; sync")
         self.s.post(vm, "suspend")
         return vm
+
+    def spec(self, name):
+        return {"additionalFiles": {f"/root/{name}": {"content": name}}}
 
     def budget(self, mb):
         self.s.stop()
@@ -538,11 +647,16 @@ class Budget(Case):
     def test_nothing_left_to_evict(self):
         self.s.post(self.new, "suspend")
         (runs,) = self.s.fork(self.keep, 1)
+        self.s.delete(self.s.create(spec=self.spec("built")))
         self.budget(100)  # less than the template alone
         wait_for("sticky ones at rest are gone", lambda: not {self.high, self.new} & set(self.s.vms()), 60)
         self.assertIn(self.keep, self.s.vms())
         for call, args in ((self.s.create, ()), (self.s.fork, (self.keep,)), (self.s.snapshot, (self.keep,))):
             e = self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", call, *args)
+            self.assertIn("evict", e.message)
+        # a spec: a layer to be built, and one that was built before
+        for name in ("new", "built"):
+            e = self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", self.s.create, spec=self.spec(name))
             self.assertIn("evict", e.message)
         # what is there goes on, and nobody is lost by going to rest
         h = Holder(self.s, self.keep, "kept")

@@ -39,6 +39,28 @@ class Pool(Case):
         self.assertNotEqual(facts[vms[0]][1:3], facts[vms[1]][1:3])  # machine-id and randomness
         type(self).vms = vms
 
+    def cpu_s(self, pid):
+        with open(f"/proc/{pid}/stat") as f:
+            user, system = f.read().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def test_warming_up_is_not_the_owners(self):
+        """What the machine took before it was handed over is in nobody's usage, also after a restart of the server."""
+        self.await_ready()
+        before = {pid: self.cpu_s(pid) for pid in self.s.qemu_pids()}  # the ready ones stand still
+        given = self.pool()["given"]
+        vm = self.s.create()
+        self.assertEqual(self.pool()["given"], given + 1)
+        pid = self.s.qemu_of(vm)
+        self.assertGreater(before[pid], 0.2, "it was warmed")
+        for again in (False, True):
+            if again:
+                self.s.kill9_pandod()
+            used = self.s.info(vm)["usage"]
+            self.assertLessEqual(used["cpuSeconds"], self.cpu_s(pid) - before[pid] + 0.1, used)
+            self.assertLess(used["wallSeconds"], 60)
+        self.s.delete(vm)
+
     def test_same_as_a_thawed_one(self):
         """Asked for until none is ready: the last ones were thawed on the spot."""
         before = self.pool()

@@ -75,7 +75,10 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	            f->store, f->vmm, &f->builder, &err) < 0)
 		return -1;
 	fake_stage_use(f->store);
-	struct repos_conf rc = { .allow_private = true, .events = f->events, .search_s = 5 };
+	struct repos_conf rc = { .allow_private = true,
+		                 .events = f->events,
+		                 .search_s = 5,
+		                 .search_mb = getenv("FX_NO_TEXTS") ? 0 : 256 };
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", f->dir.path);
 	if (repos_open(&rc, f->store, &f->repos, &err) < 0) {
 		fprintf(stderr, "repos: %s\n", err.msg);
@@ -93,6 +96,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	         getenv("FX_GITHUB") ? getenv("FX_GITHUB") : "http://127.0.0.1:1");
 	if (syncs_open(&sc, f->repos, f->store, &f->syncs, &err) < 0)
 		return -1;
+	repos_tell_unheard(f->repos);
 	snprintf(f->conf.domain, sizeof(f->conf.domain), "pando.localhost");
 	if (domains_new(&(struct domains_conf){ .base = f->conf.domain, .resolver = "127.0.0.1" },
 	                f->store, f->vmm, &f->domains, &err) < 0 ||
@@ -113,6 +117,7 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .syncs = f->syncs,
 		                  .domains = f->domains,
 		                  .certs = f->certs,
+		                  .edge_secret = getenv("FX_EDGE"),
 		                  .header_ms = header_ms };
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;

@@ -5,10 +5,12 @@
  *
  * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
- * that is asleep: its socket comes after a moment, from the opener. Prints "ready" and ends when
- * its standard input ends.
+ * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
+ * that was just booted, whose port 8000 is this host's. Prints "ready" and ends when its standard
+ * input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,8 @@
 #include "base/sock.h"
 #include "cert/cert.h"
 #include "edge/edge.h"
+
+#define FRESH_MS 60000
 
 struct stand {
 	struct certs *certs;
@@ -43,6 +47,11 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 	if (strcmp(host, "silent.edge.test") == 0) { /* a port where nothing listens */
 		ret->kind = EDGE_VM;
 		snprintf(ret->vm, sizeof(ret->vm), "silent");
+	}
+	if (strncmp(host, "port-", 5) == 0) { /* its program may still be starting */
+		ret->kind = EDGE_VM;
+		ret->port = (uint16_t)strtoul(host + 5, NULL, 10);
+		snprintf(ret->vm, sizeof(ret->vm), "fresh");
 	}
 	if (strcmp(host, "broken.edge.test") == 0) { /* cannot be started */
 		ret->kind = EDGE_VM;
@@ -76,7 +85,10 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 		t->addr = sa;
 		t->port = 1;
 	}
-	if (!s->awake) {
+	if (strcmp(t->vm, "fresh") == 0) {
+		((struct sockaddr_in *)&t->addr)->sin_port = htons(t->port);
+		t->fresh_ms = FRESH_MS;
+	} else if (!s->awake) {
 		usleep(300000); /* what a thaw takes */
 		s->awake = 1;
 		printf("woken\n");
@@ -108,7 +120,7 @@ int main(int argc, char **argv)
 	static const char *const suffixes[] = { "edge.test" };
 	struct stand s = { 0 };
 	struct edge_ops ops = { route, look, open_way, cert, challenge, &s };
-	struct edge_conf conf = { .wait_ms = 3000 };
+	struct edge_conf conf = { .wait_ms = 10000 };
 	struct edge *e = NULL;
 	struct err err = { 0 };
 	char line[8];
@@ -122,6 +134,7 @@ int main(int argc, char **argv)
 	log_init("edgeup", LOG_LV_WARN);
 	s.up.kind = EDGE_ADDR;
 	s.up.port = 80;
+	s.up.field = getenv("EDGEUP_FIELD");
 	if (argc > 5)
 		conf.head_ms = (unsigned)strtoul(argv[5], NULL, 10);
 	if (argc > 6)
@@ -140,7 +153,8 @@ int main(int argc, char **argv)
 		struct edge_stats st;
 
 		edge_stats(e, &st);
-		printf("%u open, %d sockets opened\n", st.open, s.opened);
+		printf("%u open, %d sockets opened, %u to %u per worker\n", st.open, s.opened,
+		       st.fewest, st.most);
 		fflush(stdout);
 	}
 	e = edge_free(e);

@@ -157,6 +157,12 @@ int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *
 	return 0;
 }
 
+int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
+                 struct err *err)
+{
+	return vmm_get(m, account, id, ret, err);
+}
+
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err)
 {
@@ -222,10 +228,12 @@ int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_in
 	return set_state(m, account, id, VM_SUSPENDED, ret, err);
 }
 
-int vmm_delete(struct vmm *m, const char *account, const char *id, struct err *err)
+int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kept, struct err *err)
 {
 	struct vm_info *v;
 
+	if (ret_kept)
+		*ret_kept = false;
 	LOCK_SCOPE(&m->lock);
 	v = fake_find(m, account, id, err);
 	if (!v)

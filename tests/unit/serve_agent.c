@@ -115,6 +115,7 @@ static struct sshd *ssh_front(struct fx *f)
 {
 	struct sshd_deps deps = { .auth = f->auth,
 		                  .vmm = f->vmm,
+		                  .repos = f->repos,
 		                  .data_dir = f->dir.path,
 		                  .listen_fd = sshd_listen("127.0.0.1:0", &err),
 		                  .grace_ms = SSH_GRACE_MS };

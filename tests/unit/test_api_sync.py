@@ -24,7 +24,7 @@ class Backend(http.server.BaseHTTPRequestHandler):
 
     def answer(self):
         s = self.server
-        want = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+        want = "Basic " + base64.b64encode(f"x-access-token:{s.token}".encode()).decode()
         if self.headers.get("Authorization") != want:
             self.send_response(401)
             self.send_header("WWW-Authenticate", 'Basic realm="x"')
@@ -66,6 +66,7 @@ class Sync(Base):
             self.far = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Backend)
             self.far.daemon_threads = True
             self.far.root = tempfile.mkdtemp(prefix="pando-far-")
+            self.far.token = TOKEN
             self.far.hold, self.far.held, self.far.release = "", threading.Event(), threading.Event()
             self.addCleanup(shutil.rmtree, self.far.root, ignore_errors=True)
             threading.Thread(target=self.far.serve_forever, daemon=True).start()
@@ -205,11 +206,34 @@ class Sync(Base):
         self.assertEqual(self.same(repo)["refs/heads/main"], sha)
         self.git("--git-dir", self.bare, "fsck", "--strict", "--full")
 
+    def test_shutdown_breaks_a_sync_off(self):
+        """The other server does not answer: the end does not wait for it, and the next start goes on."""
+        for hold in ("git-upload-pack", "git-receive-pack"):
+            with self.subTest(hold):
+                repo = self.new()
+                sha = self.commit(repo, {"a": hold}, branch=f"b-{hold}")["sha"]
+                self.far.held.clear()
+                self.far.release.clear()
+                self.far.hold = hold
+                self.enable(repo)
+                self.assertTrue(self.far.held.wait(60))
+                self.stop()
+                self.far.hold = ""
+                self.far.release.set()
+                bare = os.path.join(self.data_dir, "git/repos", f"{repo}.git")
+                self.git("-c", "safe.directory=*", "--git-dir", bare, "fsck", "--strict", "--full")
+                self.start()
+                self.until("it went on", lambda: self.far_refs().get(f"refs/heads/b-{hold}") == sha)
+                self.until("it says so", lambda: self.status(repo)["state"] in ("synced", "conflict"))
+                self.assertEqual([n for n in os.listdir(os.path.join(self.data_dir, "git/busy")) if n.startswith(repo)], [])
+                self.api(repo, "DELETE", "/github-sync")
+
 
 class Polled(Sync):
     """Without a word from the other server."""
     more_env = {"FX_POLL": "1"}
-    test_both_ways = test_conflict = test_forced_there = test_wrong_password_and_strangers = test_kill_during_sync = None
+    test_both_ways = test_conflict = test_forced_there = test_wrong_password_and_strangers = None
+    test_kill_during_sync = test_shutdown_breaks_a_sync_off = None
 
     def test_poll(self):
         repo = self.new()

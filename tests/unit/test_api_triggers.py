@@ -237,6 +237,102 @@ class Triggers(Base):
         self.assertEqual(d["attempts"], 2)
         self.assertEqual(len(self.deliveries(repo, t)), 1)
 
+    # ---- a push that Git accepted, and a server that dies before anybody heard of it ----
+
+    def hold_hook(self, script):
+        """The post-receive hook stops there, in its jail; the push stays in that window for as long as we like."""
+        with open(os.path.join(self.data_dir, "git/jail/hooks/post-receive"), "w") as f:
+            f.write(f"#!/bin/sh\n{script}\nsleep 100\n")
+
+    def notes(self, repo):
+        busy = os.path.join(self.data_dir, "git/busy")
+        return [os.path.join(busy, n) for n in os.listdir(busy) if n.startswith(repo) and ".ph-" in n]
+
+    def said_done(self, repo, sha):
+        for path in self.notes(repo):
+            with open(path) as f:
+                if sha in f.read().partition("\ndone\n")[2]:
+                    return True
+        return False
+
+    def push_held(self, repo, w, *refs):
+        env = {"PATH": os.environ["PATH"], "HOME": self.top, "GIT_TERMINAL_PROMPT": "0"}
+        p = subprocess.Popen(["git", "push", "-q", self.url(repo), *refs], cwd=w, env=env, stderr=subprocess.DEVNULL)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        return p
+
+    def bare_ref(self, repo, ref):
+        bare = os.path.join(self.data_dir, "git/repos", f"{repo}.git")
+        return self.git("-c", "safe.directory=*", "--git-dir", bare, "rev-parse", "-q", "--verify", ref, ok=None).strip()
+
+    def heard_once(self, repo, t, sha):
+        self.assertEqual(json.loads(self.next()[2])["commit"], sha)
+        self.settled(repo, t)
+        self.until("no note is left", lambda: not self.notes(repo))
+        self.stop()
+        self.start()  # nothing is told again
+        self.assertEqual([d["commit"] if "commit" in d else d["sha"] for d in self.deliveries(repo, t)], [sha])
+        self.assertTrue(self.hook.got.empty())
+
+    def test_kill_between_acceptance_and_event(self):
+        for script, what in (("", "the hook has said nothing"), ("echo done >&3; cat >&3", "the hook has said it, the server did not read it")):
+            with self.subTest(what):
+                repo = self.new()
+                t = self.trigger(repo)
+                w = self.work()
+                sha = self.save(w, {"a": what})
+                self.hold_hook(script)
+                p = self.push_held(repo, w, "main")
+                self.until("the branch has moved", lambda: self.bare_ref(repo, "refs/heads/main") == sha)
+                if script:
+                    self.until("the hook wrote", lambda: any("\ndone\n" in open(n).read() and sha in open(n).read().split("done")[1]
+                                                             for n in self.notes(repo)))
+                self.crash()
+                p.wait(60)
+                self.start()
+                self.heard_once(repo, t, sha)
+
+    def test_a_note_that_was_told_is_not_told_again(self):
+        """The server dies after deliveries were written down and before the note went."""
+        repo = self.new()
+        t = self.trigger(repo)
+        w = self.work()
+        sha = self.save(w, {"a": "1"})
+        self.hold_hook("echo done >&3; cat >&3; sleep 2; exit 0")
+        p = self.push_held(repo, w, "main")
+        self.until("the hook wrote", lambda: any("done\n" in open(n).read() for n in self.notes(repo)))
+        (note,) = self.notes(repo)
+        shutil.copy(note, os.path.join(self.top, "note"))
+        p.wait(60)
+        self.settled(repo, t)
+        self.crash()
+        shutil.copy(os.path.join(self.top, "note"), note)
+        self.start()
+        self.heard_once(repo, t, sha)
+
+    def test_notes_of_pushes_that_never_were(self):
+        """Killed before any reference moved, or noted by hand: only what is so is told."""
+        repo = self.new()
+        t = self.trigger(repo)
+        one = self.commit(repo, {"a": "1"}, branch="main")["sha"]
+        two = self.commit(repo, {"a": "2"}, branch="main")["sha"]
+        self.until("both", lambda: len([d for d in self.deliveries(repo, t) if d["state"] == "delivered"]) == 2)
+        while not self.hook.got.empty():
+            self.hook.got.get()
+        self.crash()
+        busy = os.path.join(self.data_dir, "git/busy")
+        zero = "0" * 40
+        for i, lines in enumerate(([f"{two} {one} refs/heads/main"], [f"{zero} {one} refs/heads/never"], [f"{one} {zero} refs/heads/main"],
+                                   ["junk", "\0" * 100, f"{two} {'f' * 40} refs/heads/main"], [])):
+            with open(os.path.join(busy, f"{repo}.ph-{i:020d}"), "w") as f:
+                f.write("\n".join(["by ak-x", *lines, ""]))
+        with open(os.path.join(busy, f"00000000-0000-4000-8000-000000000000.ph-{9:020d}"), "w") as f:
+            f.write(f"by x\n{one} {two} refs/heads/main\n")
+        self.start()
+        self.until("all are gone", lambda: not os.listdir(busy))
+        self.assertEqual(len(self.deliveries(repo, t)), 2)
+
     def test_slow_endpoints_hold_up_nobody(self):
         repo = self.new()
         self.trigger(repo, "/slow")

@@ -11,9 +11,10 @@ import tempfile
 import threading
 import time
 import unittest
+import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from edge_checks import Checks, Edge, read_until_closed, status_of  # noqa: E402
+from edge_checks import Checks, Edge, crc_of, read_until_closed, status_of  # noqa: E402
 
 APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e/edge_app.py")
 EDGEUP = None
@@ -53,13 +54,13 @@ class Alone(Checks, unittest.TestCase):
         assert code == 0, f"edgeup ended with {code}"
 
     def stats(self):
-        """(open connections, sockets opened)"""
+        """(open connections, sockets opened, connections of the least busy worker, of the busiest)"""
         self.p.stdin.write("\n")
         self.p.stdin.flush()
         words = self.p.stdout.readline().split()
         while words == ["woken"]:
             words = self.p.stdout.readline().split()
-        return int(words[0]), int(words[2])
+        return int(words[0]), int(words[2]), int(words[5]), int(words[7])
 
     def test_a_sleeper_is_woken_once(self):
         """50 requests at once for a VM that sleeps: one waking, 50 answers."""
@@ -75,6 +76,21 @@ class Alone(Checks, unittest.TestCase):
         self.assertEqual(replies, [200] * 50)
         self.assertEqual(self.p.stdout.readline(), "woken\n")
         self.stats()
+
+    def test_a_program_that_starts_late(self):
+        """A VM that was just booted: its port is tried until it is up."""
+        port, got = free_port(), []
+        t = threading.Thread(target=lambda: got.append(self.e.curl(f"http://port-{port}.edge.test/echo")))
+        t.start()
+        time.sleep(1)  # refused several times by now
+        app = subprocess.Popen([sys.executable, APP, f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True)
+        try:
+            t.join(60)
+            self.assertEqual([r.status for r in got], [200], got and got[0].body)
+        finally:
+            app.kill()
+            app.wait()
+            app.stdout.close()
 
     def test_pages(self):
         html = self.e.curl("https://nowhere.edge.test/", "-H", "Accept: text/html,*/*")
@@ -147,6 +163,47 @@ class Alone(Checks, unittest.TestCase):
         for s in socks:
             s.close()
         self.assertLess(grown, 60 * 1024, "30 slow readers cost more than 60 MiB")
+
+    def test_clients_are_spread(self):
+        """A burst of clients, some of which stay: no worker has many while another has few."""
+        socks = [self.e.tls(self.host) if i % 2 else self.e.plain() for i in range(24)]
+        try:
+            for s in socks:
+                s.sendall(f"GET /echo HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
+            for s in socks:
+                self.assertEqual(status_of(s.recv(65536)), 200)
+            _, _, fewest, most = self.stats()
+            self.assertLessEqual(most - fewest, 1 + 1, "one worker has them all")  # clients of other tests may just be leaving
+        finally:
+            for s in socks:
+                s.close()
+
+    def test_slow_reader_over_tls(self):
+        """Records that the socket had no room for: whole, in order, and the connection is good for more."""
+        n = 3000000
+        with self.e.tls(self.host, rcvbuf=8192) as s:
+            s.sendall(f"GET /big?n={n} HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
+            got = b""
+            while b"\r\n\r\n" not in got:
+                got += s.recv(4096)
+            got = got.split(b"\r\n\r\n", 1)[1]
+            while len(got) < n:
+                if len(got) < 100000:
+                    time.sleep(0.02)  # the other side has to stop again and again
+                piece = s.recv(20000)
+                self.assertTrue(piece, f"ended after {len(got)} bytes")
+                got += piece
+            self.assertEqual(zlib.crc32(got), crc_of(n))
+            s.sendall(f"GET /echo HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
+            self.assertEqual(status_of(s.recv(65536)), 200)
+
+    def test_unasked_answers_reach_nobody(self):
+        """A second answer behind the first belongs to no request: the connection is not used again."""
+        for n in (3, 200000):
+            for _ in range(3):
+                self.assertEqual(len(self.e.curl(self.url(f"/unasked?n={n}", "http")).body), n)
+                r = self.e.curl(self.url("/echo", "http"))
+                self.assertEqual((r.status, r.json()["line"]), (200, "GET /echo HTTP/1.1"))
 
     def test_early_answer(self):
         """The program answers and closes before the body is whole: the client sees the answer."""

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "git/git_internal.h"
 #include "git/import.h"
 #include "tests/unit/check.h"
@@ -63,6 +64,99 @@ static void expressions_cannot_run_away(void **state)
 	assert_int_not_equal(match_find(m, text, sizeof(text), &a, &b), 1);
 	assert_int_equal(match_new("(", &o, &bad, &err), -EINVAL);
 	assert_int_equal(match_new("\xff", &o, &bad, &err), -EINVAL);
+}
+
+/* Lines that match when each is asked by itself; a text that ends with its last line has no more.
+ */
+static size_t lines_one_by_one(struct match *m, const char *p, size_t n, size_t *ret_sum)
+{
+	size_t found = 0, sum = 0, a, b;
+
+	for (size_t at = 0; at < n;) {
+		const char *nl = memchr(p + at, '\n', n - at);
+		size_t len = (nl ? (size_t)(nl - p) : n) - at;
+
+		if (match_find(m, p + at, len, &a, &b) == 1) {
+			found++;
+			sum += at * 31 + len;
+		}
+		at += len + 1;
+	}
+	*ret_sum = sum;
+	return found;
+}
+
+static size_t lines_at_once(struct match *m, const char *p, size_t n, size_t *ret_sum)
+{
+	size_t found = 0, sum = 0, at = 0, len = 0;
+
+	while (match_line(m, p, n, at, &at, &len) == 1) {
+		found++;
+		sum += at * 31 + len;
+		at += len + 1;
+	}
+	*ret_sum = sum;
+	return found;
+}
+
+static void lines_of_a_text(void **state)
+{
+	static const char *const patterns[] = {
+		"ab",      "a",        "b c",    "^a",        "b$",       "^$",
+		"^",       "$",        "a*",     "[^b]*c",    "a.*c",     "a\\s+b",
+		"(a|b)+c", "\\bab\\b", "\\Aab",  "ab\\z",     "a(?=b)",   "(?<!a)b",
+		"a++b",    "[^a]+$",   "\\W$",   "\\B$",      "(?i)A",    "c\\nb",
+		"\\x{e9}", "a\r?$",    "(a)\\1", "(?:ab){2}", "[^x]{20,}"
+	};
+	static const char letters[] = "aabbc  \n\n\r*x"; /* the star: more than a byte */
+	static char text[60000];
+	unsigned seed = 7;
+
+	for (size_t k = 0; k < ARRAY_SIZE(patterns) * 16; k++) {
+		struct match_opts o = {
+			.regex = k & 1, .case_sensitive = k & 2, .whole_word = k & 4, .lines = true
+		};
+		size_t n = (k & 8) ? sizeof(text) : 300, sum, sum2, one, all;
+		automatch *m = NULL;
+
+		for (size_t i = 0; i < n; i++)
+			text[i] = letters[(size_t)rand_r(&seed) % (sizeof(letters) - 1)];
+		for (size_t i = 0; i + 1 < n; i++)
+			if (text[i] == '*')
+				text[i] = '\xc3', text[i + 1] = '\xa9';
+		if ((k & 8) && k % 3 == 0) /* a long line, and a match behind its first pieces */
+			for (size_t i = 5000; i < 40000; i++)
+				if (text[i] == '\n')
+					text[i] = 'a';
+		OK(match_new(patterns[k / 16], &o, &m, &err));
+		one = lines_one_by_one(m, text, n, &sum);
+		all = lines_at_once(m, text, n, &sum2);
+		if (one != all || sum != sum2)
+			fail_msg("'%s' (%zu): %zu lines, and %zu at once", patterns[k / 16], k, one,
+			         all);
+	}
+}
+
+/* What PCRE2 does not count: rows of one character, all the way from each place. */
+static void long_lines_end_in_time(void **state)
+{
+	struct match_opts o = { .regex = true, .case_sensitive = true, .lines = true };
+	size_t n = 4u << 20, at, len;
+	autofree char *text = malloc(n);
+	automatch *m = NULL, *far = NULL;
+
+	assert_non_null(text);
+	memset(text, 'a', n);
+	for (size_t i = 8000; i < n; i += 8000)
+		text[i] = 'd';
+	OK(match_new("(a)[ab]*cd", &o, &m, &err));
+	match_until(m, deadline_in(50));
+	assert_int_equal(match_line(m, text, n, 0, &at, &len), -ELOOP);
+	text[n - 10] = 'n';
+	OK(match_new("n+a", &o, &far, &err));
+	assert_int_equal(match_line(far, text, n, 0, &at, &len), 1);
+	assert_int_equal(at, 0);
+	assert_int_equal(len, n);
 }
 
 static void hostile_paths_are_refused(void **state)
@@ -165,6 +259,8 @@ int main(void)
 		cmocka_unit_test(globs_know_slashes),
 		cmocka_unit_test(texts_are_not_expressions),
 		cmocka_unit_test(expressions_cannot_run_away),
+		cmocka_unit_test(lines_of_a_text),
+		cmocka_unit_test(long_lines_end_in_time),
 		cmocka_unit_test(hostile_paths_are_refused),
 		cmocka_unit_test(internal_addresses_are_known),
 		cmocka_unit_test(passwords_leave_the_address),

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -97,6 +98,22 @@ static void test_hop_fields(void **state)
 	assert_int_equal(request("GET / HTTP/1.1\r\n" HOST "Connection: Host\r\n\r\n"), -EBADMSG);
 }
 
+static void test_long_connection(void **state)
+{
+	char text[1024] = "GET / HTTP/1.1\r\n" HOST "X-Last: 1\r\nConnection: ";
+	size_t n = strlen(text);
+
+	for (size_t i = 0; i < H1_CONNECTION_MAX - 1; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "a%zu, ", i);
+	snprintf(text + n, sizeof(text) - n, "x-last\r\n\r\n");
+	assert_int_equal(request(text), 1);
+	assert_true(h1_hop_field(&h, h1_find(&h, "x-last")));
+	snprintf(text + n, sizeof(text) - n, "x-last, b\r\n\r\n");
+	assert_int_equal(request(text), -E2BIG);
+	snprintf(text + n, sizeof(text) - n, "x-last\r\nConnection: b\r\n\r\n");
+	assert_int_equal(request(text), -E2BIG);
+}
+
 static void test_responses(void **state)
 {
 	assert_int_equal(response("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", false), 1);
@@ -137,9 +154,9 @@ static void test_domain_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_requests),     cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_hop_fields),   cmocka_unit_test(test_responses),
-		cmocka_unit_test(test_domain_names),
+		cmocka_unit_test(test_requests),   cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_hop_fields), cmocka_unit_test(test_long_connection),
+		cmocka_unit_test(test_responses),  cmocka_unit_test(test_domain_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

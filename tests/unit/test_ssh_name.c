@@ -13,6 +13,7 @@
 #include "base/auto.h"
 #include "ssh/name.h"
 
+#define REPO "0a000000-0000-4000-8000-000000000000"
 #define VM "abcdefghij0123456789"
 #define TOKEN "pandoid_0123456789012345678901234567890123456789"
 
@@ -77,11 +78,73 @@ static void test_refused(void **state)
 	}
 }
 
+static void test_repositories(void **state)
+{
+	static const char *const refused[] = { REPO "+dev",
+		                               REPO "x",
+		                               "/" REPO,
+		                               REPO ".git",
+		                               "0a000000-0000-4000-8000-00000000000G:x",
+		                               "0A000000-0000-4000-8000-000000000000" };
+	struct sshd_name n;
+
+	assert_int_equal(sshd_name_parse(REPO ":" TOKEN, &n), 0);
+	assert_string_equal(n.repo, REPO);
+	assert_string_equal(n.vm, "");
+	assert_string_equal(n.secret, TOKEN);
+	assert_int_equal(sshd_name_parse(REPO "," TOKEN, &n), 0);
+	assert_int_equal(sshd_name_parse(REPO, &n), 0);
+	assert_string_equal(n.secret, "");
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+		if (sshd_name_parse(refused[i], &n) != -EINVAL)
+			fail_msg("'%s' is taken", refused[i]);
+}
+
+static void test_commands(void **state)
+{
+	static const struct {
+		const char *text;
+		int want;
+		enum sshd_git kind;
+	} cases[] = {
+		{ "git-upload-pack '/" REPO "'", 0, SSHD_GIT_FETCH },
+		{ "git-upload-pack '" REPO ".git'", 0, SSHD_GIT_FETCH },
+		{ "git-upload-pack \"/" REPO ".git/\"", 0, SSHD_GIT_FETCH },
+		{ "git-receive-pack " REPO, 0, SSHD_GIT_PUSH },
+		{ "git-lfs-authenticate " REPO " download", 0, SSHD_GIT_LFS },
+		{ "git-lfs-authenticate '/" REPO ".git' upload", 0, SSHD_GIT_LFS },
+		{ "git-upload-pack ''", -ENOENT, 0 },
+		{ "git-upload-pack '//" REPO "'", -ENOENT, 0 },
+		{ "git-upload-pack '.git'", -ENOENT, 0 },
+		{ "git-upload-pack '/" REPO "/../x'", -ENOENT, 0 },
+		{ "git-upload-pack '0a000000-0000-4000-8000-000000000001'", -ENOENT, 0 },
+		{ "git-upload-pack '" REPO, -EINVAL, 0 },
+		{ "git-upload-pack '" REPO "' x", -EINVAL, 0 },
+		{ "git-upload-pack", -ENOENT, 0 },
+		{ "git-upload-packx '" REPO "'", -EINVAL, 0 },
+		{ "git-lfs-authenticate " REPO, -EINVAL, 0 },
+		{ "git-lfs-authenticate " REPO " delete", -EINVAL, 0 },
+		{ " git-upload-pack '" REPO "'", -EINVAL, 0 },
+		{ "git-upload-pack\t'" REPO "'", -EINVAL, 0 },
+		{ "", -EINVAL, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		enum sshd_git kind = SSHD_GIT_FETCH;
+		int r = sshd_git_parse(cases[i].text, REPO, &kind);
+
+		if (r != cases[i].want || (r == 0 && kind != cases[i].kind))
+			fail_msg("'%s': %d, kind %d", cases[i].text, r, (int)kind);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_repositories),
+		cmocka_unit_test(test_commands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* domain.c - pando domain: names of one's own, where they lead, their DNS records */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "cli/cli.h"
+#include "cli/resolve.h"
+
+#define TXT_NAME "_freestyle_custom_hostname" /* where the code must stand */
+#define LIST_MAX "1000"                       /* what an account can have */
+
+static const struct cli_col domain_cols[] = {
+	{ "DOMAIN", "domain" },
+	{ "VERIFIED", "verifiedDns" },
+	{ "DNS HERE", "manageDns" },
+	{ "CREATED", "createdAt" },
+};
+static const struct cli_col verification_cols[] = {
+	{ "DOMAIN", "domain" },
+	{ "CODE", "verificationCode" },
+	{ "ID", "id" },
+	{ "CREATED", "createdAt" },
+};
+static const struct cli_col mapping_cols[] = {
+	{ "DOMAIN", "domain" },
+	{ "VM", "vmId" },
+	{ "PORT", "vmPort" },
+	{ "CREATED", "createdAt" },
+};
+static const struct cli_col record_cols[] = {
+	{ "NAME", "name" }, { "KIND", "kind" },         { "VALUE", "value" },
+	{ "TTL", "ttl" },   { "PRIORITY", "priority" }, { "ID", "id" },
+};
+
+static int list_of(struct cli *c, char *path_consume, const struct cli_col *cols, size_t n)
+{
+	autofree char *path = path_consume;
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "GET", path, NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_table(c, reply, reply, cols, n);
+	return r;
+}
+
+/* ---- whose it is ---- */
+
+static int verify(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "POST", "/domains/v1/verifications",
+	                 json_pack("{s:s}", "domain", a->arg[0]), &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply,
+		        "Add this record where the DNS of %s is kept:\n\n  " TXT_NAME
+		        ".%s  TXT  %s\n\nthen: pando domain complete %s",
+		        cli_str(reply, "domain"), cli_str(reply, "domain"),
+		        cli_str(reply, "verificationCode"), cli_str(reply, "domain"));
+	return r;
+}
+
+static int complete(struct cli *c, const struct cli_args *a)
+{
+	const char *member = strncmp(a->arg[0], "dv-", 3) == 0 ? "id" : "domain";
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "PUT", "/domains/v1/verifications",
+	                 json_pack("{s:s}", member, a->arg[0]), &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s is verified", cli_str(reply, "domain"));
+	return r;
+}
+
+static int cancel(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "DELETE", "/domains/v1/verifications",
+	                 json_pack("{s:s}", "domain", a->arg[0]), &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply, "cancelled");
+	return r;
+}
+
+static int verifications(struct cli *c, const struct cli_args *a)
+{
+	return list_of(c, cli_path(c, "/domains/v1/verifications"), verification_cols,
+	               ARRAY_SIZE(verification_cols));
+}
+
+static int list(struct cli *c, const struct cli_args *a)
+{
+	return list_of(c, cli_path(c, "/domains/v1/domains?limit=" LIST_MAX), domain_cols,
+	               ARRAY_SIZE(domain_cols));
+}
+
+static int wildcard(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/domains/v1/certs/%s/wildcard", a->arg[0]);
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "POST", path, NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply, "*.%s has a certificate", cli_str(reply, "domain"));
+	return r;
+}
+
+/* ---- where it leads ---- */
+
+static int map(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/domains/v1/mappings/%s", a->arg[0]);
+	autofree char *vm = cli_vm_id(c, a->arg[1]);
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (!vm)
+		return CLI_REFUSED;
+	r = cli_call(c, "POST", path,
+	             json_pack("{s:s, s:I}", "vmId", vm, "vmPort",
+	                       (json_int_t)(a->opt[0] ? a->num[0] : 3000)),
+	             &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s leads to port %lld of %s", cli_str(reply, "domain"),
+		        (long long)json_integer_value(json_object_get(reply, "vmPort")), vm);
+	return r;
+}
+
+static int unmap(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/domains/v1/mappings/%s", a->arg[0]);
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "DELETE", path, NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply, "unmapped");
+	return r;
+}
+
+static int mappings(struct cli *c, const struct cli_args *a)
+{
+	char *path = cli_path(c, "/domains/v1/mappings?limit=" LIST_MAX);
+
+	cli_query(c, &path, "domain", a->opt[0]);
+	return list_of(c, path, mapping_cols, ARRAY_SIZE(mapping_cols));
+}
+
+/* ---- its DNS ---- */
+
+static int records(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path = cli_path(c, "/dns/v1/records?domain=%s", a->arg[0]);
+	autojson json_t *reply = NULL;
+	const char *server;
+	int r = cli_call(c, "GET", path, NULL, &reply);
+
+	if (r != CLI_OK)
+		return r;
+	cli_table(c, reply, json_object_get(reply, "records"), record_cols,
+	          ARRAY_SIZE(record_cols));
+	server = json_string_value(json_object_get(reply, "nameServer"));
+	if (!cli_json(c) && server)
+		printf("served by %s\n", server);
+	else if (!cli_json(c))
+		printf("not served: this server has no name server (PANDO_DNS_LISTEN)\n");
+	return r;
+}
+
+static int record_add(struct cli *c, const struct cli_args *a)
+{
+	json_t *record = json_pack("{s:s, s:s, s:s}", "name", a->arg[1], "kind", a->arg[2], "value",
+	                           a->arg[3]);
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (a->opt[0])
+		json_object_set_new(record, "ttl", json_integer(a->num[0] / 1000));
+	if (a->opt[1])
+		json_object_set_new(record, "priority", json_integer(a->num[1]));
+	r = cli_call(c, "POST", "/dns/v1/records",
+	             json_pack("{s:s, s:o}", "domain", a->arg[0], "record", record), &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s", cli_str(json_object_get(reply, "record"), "id"));
+	return r;
+}
+
+static int record_delete(struct cli *c, const struct cli_args *a)
+{
+	autofree char *path =
+	        cli_path(c, "/dns/v1/records?domain=%s&recordId=%s", a->arg[0], a->arg[1]);
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "DELETE", path, NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply, "deleted");
+	return r;
+}
+
+static const struct cli_verb verbs[] = {
+	{ "verify",
+	  "DOMAIN",
+	  "begin to prove that a domain is yours: says the TXT record to add",
+	  verify,
+	  { { 0 } },
+	  .examples = "pando domain verify example.org" },
+	{ "complete",
+	  "DOMAIN",
+	  "look the record up; DOMAIN may be the verification's id",
+	  complete,
+	  { { 0 } } },
+	{ "cancel", "DOMAIN", "give a verification up", cancel, { { 0 } } },
+	{ "verifications", "", "those that are not complete", verifications, { { 0 } } },
+	{ "list", "", "verified domains", list, { { 0 } } },
+	{ "map",
+	  "DOMAIN VM",
+	  "let a name lead to a port of a VM",
+	  map,
+	  { { "port", "PORT", "the VM's port; default 3000", 'p', CLI_NUMBER, .min = 1,
+	      .max = 65535 } },
+	  .about = "A name below the server's base domain or style.dev is free to take; any other "
+	           "must "
+	           "be at or below a verified domain. A name that is mapped already leads to the "
+	           "new "
+	           "place.",
+	  .examples = "pando domain map my-app.style.dev web # port 3000 of the VM 'web'\n"
+	              "pando domain map app.example.org web -p 8080" },
+	{ "unmap", "DOMAIN", "let a name lead nowhere", unmap, { { 0 } } },
+	{ "mappings",
+	  "",
+	  "names and where they lead",
+	  mappings,
+	  { { "domain", "DOMAIN", "only this one" } } },
+	{ "wildcard",
+	  "DOMAIN",
+	  "get a certificate for all names below a verified domain",
+	  wildcard,
+	  { { 0 } } },
+	{ "records", "DOMAIN", "DNS records of a verified domain", records, { { 0 } } },
+	{ "record-add",
+	  "DOMAIN NAME KIND VALUE",
+	  "add a DNS record: A, AAAA, CNAME, TXT, NS or MX",
+	  record_add,
+	  { { "ttl", "TIME", "how long resolvers may keep it: 300, 5m, 1h", .type = CLI_DURATION },
+	    { "priority", "N", "of an MX record; default 10", .type = CLI_NUMBER, .min = 0,
+	      .max = 65535 } },
+	  .about = "NAME is relative to the domain; @ is the domain itself, * any name that has no "
+	           "records of its own. Records are served when the server has a name server "
+	           "(PANDO_DNS_LISTEN) and the domain is delegated to it.",
+	  .examples = "pando domain record-add example.org www A 192.0.2.7 --ttl 1h\n"
+	              "pando domain record-add example.org @ MX mail.example.org --priority 5" },
+	{ "record-delete",
+	  "DOMAIN RECORD",
+	  "delete a DNS record, by its id",
+	  record_delete,
+	  { { 0 } } },
+};
+const struct cli_noun cli_domain = { "domain",
+	                             "names: verify them, let them lead to VMs, DNS records", verbs,
+	                             ARRAY_SIZE(verbs) };

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* credential.c - an account's passwords for other Git servers: kept, shown without the secret,
+ * found */
+#include "git/credential.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "base/json_field.h"
+#include "git/app_token.h"
+
+#define TAG "GIT_INVALID_REQUEST"
+#define PER_ACCOUNT 50
+#define GITHUB "https://github.com"
+#define GITHUB_API "https://api.github.com"
+
+struct credentials {
+	struct store *store; /* weak */
+	char server[256];    /* the default */
+	bool allow_private;
+	const atomic_bool *ending;
+	struct app_tokens *tokens; /* owned */
+};
+
+static void row_done(struct store_credential **c)
+{
+	if (*c)
+		OPENSSL_cleanse(*c, sizeof(**c));
+	free(*c);
+}
+#define autocredential AUTO(row_done) struct store_credential
+
+int credentials_new(struct store *s, const char *default_server, bool allow_private,
+                    const atomic_bool *ending, struct credentials **ret, struct err *err)
+{
+	struct credentials *c = calloc(1, sizeof(*c));
+
+	if (!c || !(c->tokens = app_tokens_new())) {
+		free(c);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	c->store = s;
+	c->allow_private = allow_private;
+	c->ending = ending;
+	snprintf(c->server, sizeof(c->server), "%s", default_server);
+	*ret = c;
+	return 0;
+}
+
+struct credentials *credentials_free(struct credentials *c)
+{
+	if (!c)
+		return NULL;
+	app_tokens_free(c->tokens);
+	free(c);
+	return NULL;
+}
+
+/* "https://Host:443/path" -> "https://host:443": what a password is for. */
+static int origin_of(const char *url, char *ret, size_t size, struct err *err)
+{
+	const char *host = strstr(url, "://");
+	size_t n;
+
+	if (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0)
+		return err_tag(err, -EINVAL, TAG, "a server is an http or https URL");
+	host += 3;
+	n = (size_t)(host - url) + strcspn(host, "/?#");
+	if (n >= size || host[strspn(host, "/?#")] == '\0' || n == (size_t)(host - url))
+		return err_tag(err, -EINVAL, TAG, "a server is an http or https URL with a host");
+	for (size_t i = 0; i < n; i++) {
+		ret[i] = (char)tolower((unsigned char)url[i]);
+		if (!isgraph((unsigned char)url[i]) || url[i] == '@')
+			return err_tag(err, -EINVAL, TAG,
+			               "a server is a URL without user and password");
+	}
+	ret[n] = '\0';
+	return 0;
+}
+
+/* ---- keeping ---- */
+
+static bool digits(const char *s)
+{
+	return *s && s[strspn(s, "0123456789")] == '\0';
+}
+
+static int take_app(const struct credential_new *n, struct store_credential *c, struct err *err)
+{
+	if (!n->app_id || !n->installation || !n->private_key)
+		return err_tag(
+		        err, -EINVAL, TAG,
+		        "it is 'token', or 'appId', 'installationId' and 'privateKey' together");
+	if (!*n->app_id || strlen(n->app_id) >= sizeof(c->app_id) ||
+	    n->app_id[strspn(n->app_id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV"
+	                                "WXYZ._-")])
+		return err_tag(err, -EINVAL, TAG,
+		               "'appId' is the number of the app, or its client id");
+	if (!digits(n->installation) || strlen(n->installation) >= sizeof(c->installation))
+		return err_tag(err, -EINVAL, TAG, "'installationId' is a number");
+	if (strlen(n->private_key) >= sizeof(c->secret) || !app_key_ok(n->private_key))
+		return err_tag(err, -EINVAL, TAG, "'privateKey' is no RSA key in PEM");
+	snprintf(c->app_id, sizeof(c->app_id), "%s", n->app_id);
+	snprintf(c->installation, sizeof(c->installation), "%s", n->installation);
+	snprintf(c->secret, sizeof(c->secret), "%s", n->private_key);
+	return 0;
+}
+
+static int take_api_url(const struct credential_new *n, struct store_credential *c, struct err *err)
+{
+	char origin[sizeof(c->server)];
+	size_t k;
+
+	if (!n->api_url) {
+		/* As GitHub has it, and its product for one's own machines. */
+		if (strcmp(c->server, GITHUB) == 0)
+			snprintf(c->api_url, sizeof(c->api_url), "%s", GITHUB_API);
+		else
+			snprintf(c->api_url, sizeof(c->api_url), "%.240s/api/v3", c->server);
+		return 0;
+	}
+	k = strlen(n->api_url);
+	if (k >= sizeof(c->api_url) || origin_of(n->api_url, origin, sizeof(origin), err) < 0 ||
+	    n->api_url[strcspn(n->api_url, " ?#@")])
+		return err_tag(err, -EINVAL, TAG,
+		               "'apiUrl' is an http or https URL without a query");
+	snprintf(c->api_url, sizeof(c->api_url), "%.*s",
+	         (int)(k && n->api_url[k - 1] == '/' ? k - 1 : k), n->api_url);
+	return 0;
+}
+
+static int take_token(const char *token, struct store_credential *c, struct err *err)
+{
+	for (const char *p = token; *p; p++)
+		if (iscntrl((unsigned char)*p))
+			return err_tag(err, -EINVAL, TAG, "'token' is no password");
+	if (!*token || strlen(token) >= CREDENTIAL_TOKEN_SIZE)
+		return err_tag(err, -EINVAL, TAG, "'token' is no password");
+	snprintf(c->secret, sizeof(c->secret), "%s", token);
+	return 0;
+}
+
+static json_t *shape(const struct store_credential *c)
+{
+	char when[CLOCK_RFC3339_LEN];
+	bool app = *c->app_id;
+
+	clock_rfc3339(c->created_ms, when);
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:s}", "server", c->server, "kind",
+	                 app ? "app" : "token", "appId", app ? json_string(c->app_id) : json_null(),
+	                 "installationId", app ? json_string(c->installation) : json_null(),
+	                 "apiUrl", app ? json_string(c->api_url) : json_null(), "createdAt", when);
+}
+
+/* Replacing one is always possible. */
+static int count_check(struct credentials *c, const struct store_credential *new, struct err *err)
+{
+	struct store_credential *v = NULL;
+	size_t n = 0, others = 0;
+	int r = store_credential_list(c->store, new->account, &v, &n, err);
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		others += strcmp(v[i].server, new->server) != 0;
+	if (v)
+		OPENSSL_cleanse(v, n * sizeof(*v));
+	free(v);
+	if (r >= 0 && others >= PER_ACCOUNT)
+		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		               "an account has credentials for at most %d servers", PER_ACCOUNT);
+	return MIN(r, 0);
+}
+
+int credential_put(struct credentials *c, const char *account, const struct credential_new *n,
+                   json_t **ret, struct err *err)
+{
+	autocredential *row = calloc(1, sizeof(*row));
+	int r;
+
+	if (!row)
+		return err_set(err, -ENOMEM, "out of memory");
+	id_make("gcr-", row->id);
+	snprintf(row->account, sizeof(row->account), "%s", account);
+	row->created_ms = clock_wall_ms();
+	if ((r = origin_of(n->server ? n->server : c->server, row->server, sizeof(row->server),
+	                   err)) < 0 ||
+	    (r = n->token ? take_token(n->token, row, err) : take_app(n, row, err)) < 0 ||
+	    (!n->token && (r = take_api_url(n, row, err)) < 0) ||
+	    (r = count_check(c, row, err)) < 0 ||
+	    (r = store_credential_put(c->store, row, err)) < 0)
+		return r;
+	*ret = shape(row);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+int credential_list(struct credentials *c, const char *account, json_t **ret, struct err *err)
+{
+	struct store_credential *v = NULL;
+	json_t *list = json_array();
+	size_t n = 0;
+	int r = store_credential_list(c->store, account, &v, &n, err);
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		json_array_append_new(list, shape(&v[i]));
+	if (v)
+		OPENSSL_cleanse(v, n * sizeof(*v));
+	free(v);
+	if (r < 0) {
+		json_decref(list);
+		return r;
+	}
+	*ret = json_pack("{s:o}", "credentials", list);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+int credential_delete(struct credentials *c, const char *account, const char *server,
+                      struct err *err)
+{
+	char origin[sizeof(c->server)];
+	int r = origin_of(server ? server : c->server, origin, sizeof(origin), err);
+
+	return r < 0 ? r : store_credential_delete(c->store, account, origin, err);
+}
+
+/* ---- using ---- */
+
+int credential_token(struct credentials *c, const char *account, const char *url,
+                     char ret[CREDENTIAL_TOKEN_SIZE], struct err *err)
+{
+	autocredential *row = calloc(1, sizeof(*row));
+	char origin[sizeof(c->server)];
+	int r;
+
+	if (!row)
+		return err_set(err, -ENOMEM, "out of memory");
+	if ((r = origin_of(url, origin, sizeof(origin), err)) < 0)
+		return r;
+	r = store_credential_get(c->store, account, origin, row, err);
+	if (r == -ENOENT) {
+		*ret = '\0';
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	if (!*row->app_id) {
+		snprintf(ret, CREDENTIAL_TOKEN_SIZE, "%s", row->secret);
+		return 0;
+	}
+	return app_token(c->tokens, row, c->allow_private, c->ending, ret, err);
+}
+
+void credential_refused(struct credentials *c, const char *account, const char *url)
+{
+	autocredential *row = calloc(1, sizeof(*row));
+	char origin[sizeof(c->server)];
+	struct err err;
+
+	if (row && origin_of(url, origin, sizeof(origin), &err) == 0 &&
+	    store_credential_get(c->store, account, origin, row, &err) == 0)
+		app_token_forget(c->tokens, row->id);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * git/credential.h - an account's passwords for other Git servers; for sync, api/ and main.c
+ *
+ * One for each server, used by those of the account's mirrors that have no token of their own. It
+ * is a password, or a GitHub App: its id, the number of its installation, and its private key, with
+ * which passwords that hold for an hour are asked for. They go to that server alone, and no answer
+ * ever has a secret in it.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdatomic.h>
+
+#include "store/store_credential.h"
+
+struct credentials;
+struct err;
+
+struct credential_new {
+	const char *server;                              /* NULL: the default */
+	const char *token;                               /* or NULL: */
+	const char *app_id, *installation, *private_key; /* all of them */
+	const char *api_url;                             /* or NULL: GitHub's rules */
+};
+int credentials_new(struct store *s, const char *default_server, bool allow_private,
+                    const atomic_bool *ending, struct credentials **ret, struct err *err);
+struct credentials *credentials_free(struct credentials *c);
+/* *ret: as credentials_list() shows it. */
+int credential_put(struct credentials *c, const char *account, const struct credential_new *n,
+                   json_t **ret, struct err *err);
+int credential_list(struct credentials *c, const char *account, json_t **ret, struct err *err);
+/* server NULL: the default. -ENOENT: there is none. */
+int credential_delete(struct credentials *c, const char *account, const char *server,
+                      struct err *err);
+
+#define CREDENTIAL_TOKEN_SIZE 512
+/* The password for an address; "": the account has none for that server. */
+int credential_token(struct credentials *c, const char *account, const char *url,
+                     char ret[CREDENTIAL_TOKEN_SIZE], struct err *err);
+/* It was refused: the next one is asked for anew. */
+void credential_refused(struct credentials *c, const char *account, const char *url);

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * note.c - a push is written down before references move, so that a crash cannot hide it
+ *
+ * A note is a file in git/busy, <repository>.<push>; it is the mark of a repository that is being
+ * written to as well. Its lines: who pushes; then what is to move ("old new ref"), flushed to the
+ * disk before anything does, by receive-pack's pre-receive hook or by us; then, from the
+ * post-receive hook, the word "done" and what Git accepted. It goes when everybody has heard of the
+ * push. A note without "done" (the server or the child was killed) is compared with the
+ * references as they are: what is where it was to go has moved. What is told by a note at the next
+ * start may have been told before: it has the push's id, and whoever counts looks at that.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/id.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "git/git_internal.h"
+
+#define UPDATES_MAX 10000      /* of one push that are told about */
+#define NOTE_BYTES (16u << 20) /* that are read of one */
+#define NOTE_PREFIX "ph-"
+#define DONE "done"
+
+static void note_path(struct repos *g, const char *repo, const char *id, char ret[PATH_MAX])
+{
+	char name[REPO_ID_SIZE + ID_SIZE];
+
+	snprintf(name, sizeof(name), "%s.%s", repo, id);
+	repos_path(g, "busy", name, ret);
+}
+
+int note_open(struct repos *g, const char *repo, const char *by, struct note *ret, struct err *err)
+{
+	char path[PATH_MAX], line[ID_SIZE + 8];
+	int n, r;
+
+	*ret = (struct note){ .g = g, .fd = -1 };
+	snprintf(ret->repo, sizeof(ret->repo), "%s", repo);
+	snprintf(ret->by, sizeof(ret->by), "%s", by ? by : "");
+	id_make(NOTE_PREFIX, ret->id);
+	note_path(g, repo, ret->id, path);
+	ret->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+	if (ret->fd < 0)
+		return err_sys(err, -errno, "note down a push");
+	n = snprintf(line, sizeof(line), "by %s\n", ret->by);
+	r = io_write_all(ret->fd, line, (size_t)n);
+	if (r < 0) {
+		note_close(ret);
+		return err_sys(err, r, "note down a push");
+	}
+	return 0;
+}
+
+int note_plan(struct note *n, const struct repo_update *u, size_t k, bool flush, struct err *err)
+{
+	autobuf struct buf b = { 0 };
+	int r;
+
+	for (size_t i = 0; i < k; i++)
+		buf_printf(&b, "%s %s %s\n", u[i].old_sha, u[i].new_sha, u[i].ref);
+	if (b.failed)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = io_write_all(n->fd, b.p, b.len);
+	if (r == 0 && flush && fdatasync(n->fd) < 0)
+		r = -errno;
+	return r < 0 ? err_sys(err, r, "note down a push") : 0;
+}
+
+void note_close(struct note *n)
+{
+	char path[PATH_MAX];
+
+	if (!n->g || n->fd < 0)
+		return;
+	note_path(n->g, n->repo, n->id, path);
+	unlink(path);
+	close(TAKE_FD(n->fd));
+}
+
+void note_leave(struct note *n)
+{
+	if (n->fd >= 0)
+		close(TAKE_FD(n->fd));
+}
+
+/* "old new ref" */
+static bool parse_line(const char *p, size_t n, struct repo_update *ret)
+{
+	const size_t sha = REPO_SHA_SIZE - 1;
+
+	if (n < 2 * sha + 3 || n - 2 * sha - 2 >= sizeof(ret->ref) || p[sha] != ' ' ||
+	    p[2 * sha + 1] != ' ')
+		return false;
+	snprintf(ret->old_sha, sizeof(ret->old_sha), "%.*s", (int)sha, p);
+	snprintf(ret->new_sha, sizeof(ret->new_sha), "%.*s", (int)sha, p + sha + 1);
+	snprintf(ret->ref, sizeof(ret->ref), "%.*s", (int)(n - 2 * sha - 2), p + 2 * sha + 2);
+	return true;
+}
+
+/* Has this reference gone where it was to go? It may have gone on from there. */
+static bool moved(git_repository *repo, const struct repo_update *u)
+{
+	git_oid was, to, now;
+	bool there = git_reference_name_to_id(&now, repo, u->ref) == 0;
+
+	if (git_oid_fromstr(&was, u->old_sha) < 0 || git_oid_fromstr(&to, u->new_sha) < 0)
+		return false;
+	if (git_oid_is_zero(&to) || !there)
+		return git_oid_is_zero(&to) && !there;
+	if (git_oid_equal(&now, &to) || git_oid_equal(&now, &was))
+		return git_oid_equal(&now, &to);
+	return git_graph_descendant_of(repo, &now, &to) == 1;
+}
+
+/* Those that were accepted, or, when nobody could say, those that have moved. */
+static size_t read_updates(struct repos *g, const struct store_repo *r, const char *text,
+                           struct repo_update *u)
+{
+	const char *done = strstr(text, "\n" DONE "\n");
+	autorepo *repo = NULL;
+	struct err err = { 0 };
+	size_t n = 0;
+
+	if (!done && repo_open(g, r, &repo, &err) < 0) {
+		log_warn("repository %s: %s", r->id, err.msg);
+		return 0;
+	}
+	for (const char *p = done ? done + strlen(DONE) + 2 : text; *p && n < UPDATES_MAX;) {
+		size_t len = strcspn(p, "\n");
+
+		if (parse_line(p, len, &u[n]) && (done || moved(repo, &u[n])))
+			n++;
+		p += len + (p[len] == '\n');
+	}
+	return n;
+}
+
+static int read_note(int fd, char **ret, struct err *err)
+{
+	autofree char *text = NULL;
+	struct stat st;
+	size_t n;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return err_sys(err, -errno, "read what was pushed");
+	n = (size_t)MIN(st.st_size, (off_t)NOTE_BYTES);
+	text = malloc(n + 1);
+	if (!text)
+		return err_set(err, -ENOMEM, "out of memory");
+	if ((r = io_pread_all(fd, text, n, 0)) < 0)
+		return err_sys(err, r, "read what was pushed");
+	text[n] = '\0';
+	*ret = TAKE_PTR(text);
+	return 0;
+}
+
+static int tell(struct note *n, const struct store_repo *r, bool again, struct err *err)
+{
+	autofree struct repo_update *u = NULL;
+	autofree char *text = NULL;
+	size_t lines = 0;
+	int rc = read_note(n->fd, &text, err);
+
+	if (rc < 0)
+		return rc;
+	if (again && strncmp(text, "by ", 3) == 0)
+		snprintf(n->by, sizeof(n->by), "%.*s",
+		         (int)MIN(strcspn(text + 3, "\n"), sizeof(n->by) - 1), text + 3);
+	for (const char *p = text; (p = strchr(p, '\n')) && lines < UPDATES_MAX; p++)
+		lines++;
+	u = calloc(lines + 1, sizeof(*u));
+	if (!u)
+		return err_set(err, -ENOMEM, "out of memory");
+	push_tell(&(struct repo_push){ .repo = r,
+	                               .by = n->by,
+	                               .id = n->id,
+	                               .again = again,
+	                               .updates = u,
+	                               .n_updates = read_updates(n->g, r, text, u) },
+	          n->g);
+	return 0;
+}
+
+void note_tell(struct note *n, const struct store_repo *r)
+{
+	struct err err = { 0 };
+
+	if (tell(n, r, /* again= */ false, &err) < 0)
+		log_warn("repository %s: nobody hears of a push: %s", r->id, err.msg);
+}
+
+void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k)
+{
+	push_tell(
+	        &(struct repo_push){
+	                .repo = r, .by = n->by, .id = n->id, .updates = u, .n_updates = k },
+	        n->g);
+}
+
+/* ---- at start ---- */
+
+static void tell_left(struct repos *g, int dir, const char *name)
+{
+	struct note n = { .g = g, .fd = -1 };
+	struct store_repo repo;
+	struct err err = { 0 };
+	int r;
+
+	snprintf(n.repo, sizeof(n.repo), "%.36s", name);
+	if (strlen(name) < UUID_SIZE || name[UUID_SIZE - 1] != '.' || !repo_id_valid(n.repo) ||
+	    !id_valid(NOTE_PREFIX, name + UUID_SIZE))
+		return;
+	snprintf(n.id, sizeof(n.id), "%s", name + UUID_SIZE);
+	n.fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	r = n.fd < 0 ? err_sys(&err, -errno, "open a note")
+	             : store_repo_get(g->store, n.repo, &repo, &err);
+	if (r == 0)
+		r = tell(&n, &repo, /* again= */ true, &err);
+	if (r < 0 && r != -ENOENT) /* kept: the next start tries again */
+		log_warn("repository %s: a push of before is not told: %s", n.repo, err.msg);
+	else
+		note_close(&n);
+	if (n.fd >= 0)
+		close(n.fd);
+}
+
+void repos_tell_unheard(struct repos *g)
+{
+	char path[PATH_MAX];
+	autodir DIR *d = NULL;
+	struct dirent *e;
+
+	repos_path(g, "busy", "", path);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		tell_left(g, dirfd(d), e->d_name);
+}
+
+bool note_named(const char *name)
+{
+	return strlen(name) > UUID_SIZE && id_valid(NOTE_PREFIX, name + UUID_SIZE);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* git/outbound.h - requests to addresses that somebody else wrote; for git/ only */
+#pragma once
+
+#include <curl/curl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct outbound {
+	bool allow_private;        /* loopback, private and link-local addresses too */
+	const atomic_bool *ending; /* ends it when set; or NULL */
+	bool refused;              /* set: it was such an address */
+};
+/* Everything but what is asked. o must outlive the request. */
+void outbound_set(CURL *c, const char *url, struct outbound *o);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pack.c - how upload-pack and receive-pack are run, and what is told when they have ended */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "git/git_internal.h"
+
+#define PROTOCOL_MAX 64
+
+/* "version=2" and the like; anything else is not passed on. */
+static bool protocol_ok(const char *s)
+{
+	return s && strlen(s) < PROTOCOL_MAX &&
+	       s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789=:.-")] == '\0';
+}
+
+void pack_init(struct pack *p, struct repos *g, const struct store_repo *r)
+{
+	*p = (struct pack){ .g = g, .repo = *r, .c = CHILD_NONE, .note = NOTE_NONE };
+}
+
+int pack_prepare(struct pack *p, const struct wire_opts *o, bool stateless, struct pack_cmd *ret,
+                 struct err *err)
+{
+	bool writes = o->kind == REPO_RECEIVE_PACK && !o->advertise;
+	int64_t room = INT64_MAX;
+	size_t n = 0;
+	int r;
+
+	*ret = (struct pack_cmd){ .argv = { GIT_PROGRAM } };
+	p->push = o->kind == REPO_RECEIVE_PACK;
+	n++;
+	if (writes) {
+		if ((r = quota_room(p->g, p->repo.account, &room, err)) < 0)
+			return r;
+		snprintf(ret->max_input, sizeof(ret->max_input), "receive.maxInputSize=%lld",
+		         room == INT64_MAX ? 0 : (long long)room);
+		ret->argv[n++] = "-c";
+		ret->argv[n++] = ret->max_input;
+	}
+	ret->argv[n++] = p->push ? "receive-pack" : "upload-pack";
+	if (stateless)
+		ret->argv[n++] = "--stateless-rpc";
+	if (o->advertise)
+		ret->argv[n++] = "--advertise-refs";
+	if (!p->push)
+		ret->argv[n++] = "--strict";
+	ret->argv[n++] = ".";
+	ret->argv[n] = NULL;
+	if (protocol_ok(o->protocol)) {
+		snprintf(ret->protocol, sizeof(ret->protocol), "GIT_PROTOCOL=%s", o->protocol);
+		ret->env[0] = ret->protocol;
+	}
+	repo_path(p->g, p->repo.id, ret->path);
+	return writes ? note_open(p->g, p->repo.id, o->by, &p->note, err) : 0;
+}
+
+void pack_tell(struct pack *p)
+{
+	if (p->note.fd < 0)
+		return;
+	note_tell(&p->note, &p->repo);
+	note_close(&p->note);
+}
+
+void pack_end(struct pack *p)
+{
+	bool killed = p->c.g && p->push;
+
+	child_end(&p->c);
+	pack_tell(p);
+	if (killed) /* it could not tidy up */
+		keeper_note(p->g, p->repo.id);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * zones.c - the zones in memory, and the sockets they are served on
+ *
+ * Theory of operation: every change goes to the store first, then the zone is read anew from it; a
+ * change that touches many zones (domains that changed hands) reads all of them. Changes are made
+ * one at a time, questions only hold the table for a moment. Sockets and their clients are the name
+ * forwarder's business (net/dns.h), which asks here instead of a resolver.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "base/sock.h"
+#include "net/dns.h"
+#include "net/dns_msg.h"
+#include "zone/zone_internal.h"
+
+#define BUCKETS 1024u
+
+struct zones {
+	char ns[DOMAIN_SIZE];
+	struct store *store;    /* weak */
+	pthread_mutex_t change; /* one change and what follows from it at a time; serial */
+	uint32_t serial;
+	pthread_rwlock_t lock; /* bucket */
+	struct zone *bucket[BUCKETS];
+	int udp, tcp; /* until they are served */
+	bool listens;
+	struct dns *dns; /* owned */
+};
+
+static unsigned hash(const char *s)
+{
+	return crc32c(0, s, strlen(s)) % BUCKETS;
+}
+
+/* ---- the table ---- */
+
+struct zone *zone_make(const char *name, uint32_t serial, const struct store_record *rows, size_t n)
+{
+	size_t texts = 0, at = 0;
+	struct zone *z;
+
+	for (size_t i = 0; i < n; i++)
+		texts += strlen(rows[i].name) + strlen(rows[i].value) + 2;
+	z = calloc(1, sizeof(*z) + n * sizeof(*z->records) + texts);
+	if (!z)
+		return NULL;
+	snprintf(z->name, sizeof(z->name), "%s", name);
+	z->serial = serial;
+	z->n = n;
+	z->records = (struct zone_record *)(z + 1);
+	z->texts = (char *)(z->records + n);
+	for (size_t i = 0; i < n; i++) {
+		size_t a = strlen(rows[i].name) + 1, b = strlen(rows[i].value) + 1;
+
+		memcpy(z->texts + at, rows[i].name, a);
+		memcpy(z->texts + at + a, rows[i].value, b);
+		z->records[i] = (struct zone_record){ .name = z->texts + at,
+			                              .value = z->texts + at + a,
+			                              .ttl = rows[i].ttl,
+			                              .priority = (uint16_t)rows[i].priority,
+			                              .kind = rows[i].kind };
+		at += a + b;
+	}
+	return z;
+}
+
+/* Puts one in the place of what is there under the name; NULL: nothing is there from now on. */
+static void replace(struct zone **bucket, const char *name, struct zone *z_consume)
+{
+	struct zone **p = &bucket[hash(name)];
+
+	while (*p && strcmp((*p)->name, name) != 0)
+		p = &(*p)->next;
+	if (*p) {
+		struct zone *old = *p;
+
+		*p = old->next;
+		free(old);
+	}
+	if (z_consume) {
+		z_consume->next = *p;
+		*p = z_consume;
+	}
+}
+
+static uint32_t next_serial(struct zones *t)
+{
+	uint32_t now = (uint32_t)(clock_wall_ms() / 1000);
+
+	t->serial = MAX(t->serial + 1, now);
+	return t->serial;
+}
+
+/* The zone as the store has it; NULL: it has no records, or the domain is not that account's. */
+static int load(struct zones *t, const char *account, const char *domain, struct zone **ret,
+                struct err *err)
+{
+	autofree struct store_record *rows = NULL;
+	size_t n = 0;
+	int r = store_record_list(t->store, account, domain, &rows, &n, err);
+
+	*ret = NULL;
+	if (r < 0)
+		return r == -EACCES ? 0 : r;
+	if (n && !(*ret = zone_make(domain, next_serial(t), rows, n)))
+		return err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static int refresh(struct zones *t, const char *account, const char *domain, struct err *err)
+{
+	struct zone *z;
+	int r = load(t, account, domain, &z, err);
+
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&t->lock);
+	replace(t->bucket, domain, z);
+	pthread_rwlock_unlock(&t->lock);
+	return 0;
+}
+
+static void empty(struct zone **bucket)
+{
+	for (size_t i = 0; bucket && i < BUCKETS; i++)
+		while (bucket[i]) {
+			struct zone *next = bucket[i]->next;
+
+			free(bucket[i]);
+			bucket[i] = next;
+		}
+}
+
+static void table_done(struct zone ***bucket)
+{
+	empty(*bucket);
+	free(*bucket);
+}
+
+int zones_reload(struct zones *t, struct err *err)
+{
+	AUTO(table_done) struct zone **fresh = calloc(BUCKETS, sizeof(struct zone *));
+	autofree struct store_domain *own = NULL;
+	struct zone *z;
+	size_t n = 0;
+	int r;
+
+	if (!fresh)
+		return err_set(err, -ENOMEM, "out of memory");
+	LOCK_SCOPE(&t->change);
+	if ((r = store_domain_list(t->store, NULL, &own, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		if ((r = load(t, own[i].account, own[i].domain, &z, err)) < 0)
+			return r;
+		replace(fresh, own[i].domain, z);
+	}
+	pthread_rwlock_wrlock(&t->lock);
+	for (size_t i = 0; i < BUCKETS; i++) {
+		z = t->bucket[i];
+		t->bucket[i] = fresh[i];
+		fresh[i] = z;
+	}
+	pthread_rwlock_unlock(&t->lock);
+	return 0;
+}
+
+/* ---- changes ---- */
+
+int zones_put(struct zones *t, const char *account, const char *domain, const struct record_wish *w,
+              struct store_record *ret, struct err *err)
+{
+	struct store_record rec = { .created_ms = clock_wall_ms() };
+	int r = record_normal(domain, w, &rec, err);
+
+	if (r < 0)
+		return r;
+	id_make("rec-", rec.id);
+	snprintf(rec.account, sizeof(rec.account), "%s", account);
+	LOCK_SCOPE(&t->change);
+	if ((r = store_record_put(t->store, &rec, ret, err)) < 0)
+		return r;
+	return refresh(t, account, domain, err);
+}
+
+int zones_find(struct zones *t, const char *account, const char *domain,
+               const struct record_wish *w, char ret_id[ID_SIZE], struct err *err)
+{
+	autofree struct store_record *rows = NULL;
+	struct store_record rec;
+	size_t n = 0;
+	int r;
+
+	if ((r = record_normal(domain, w, &rec, err)) < 0 ||
+	    (r = store_record_list(t->store, account, domain, &rows, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].kind == rec.kind && strcmp(rows[i].name, rec.name) == 0 &&
+		    strcmp(rows[i].value, rec.value) == 0) {
+			memcpy(ret_id, rows[i].id, ID_SIZE);
+			return 0;
+		}
+	return err_tag(err, -EACCES, "RECORD_OWNERSHIP_ERROR", "'%s' has no such record", domain);
+}
+
+int zones_delete(struct zones *t, const char *account, const char *domain, const char *id,
+                 struct err *err)
+{
+	int r;
+
+	LOCK_SCOPE(&t->change);
+	if ((r = store_record_delete(t->store, account, domain, id, err)) < 0)
+		return r;
+	return refresh(t, account, domain, err);
+}
+
+/* ---- questions ---- */
+
+/* The zone nearest to the name; with the table held. */
+static const struct zone *zone_of(const struct zones *t, const char *name)
+{
+	for (const char *p = name; p; p = strchr(p, '.') ? strchr(p, '.') + 1 : NULL) {
+		const struct zone *z = t->bucket[hash(p)];
+
+		while (z && strcmp(z->name, p) != 0)
+			z = z->next;
+		if (z)
+			return z;
+	}
+	return NULL;
+}
+
+size_t zones_answer(struct zones *t, const struct dns_query *q, const struct dns_edns *e, bool tcp,
+                    uint8_t *ret, size_t max)
+{
+	char name[DNS_NAME_MAX];
+	bool plain = dns_query_name(q, name);
+	size_t n;
+
+	pthread_rwlock_rdlock(&t->lock);
+	n = zone_answer(plain ? zone_of(t, name) : NULL, t->ns, name, q, e, tcp, ret, max);
+	pthread_rwlock_unlock(&t->lock);
+	return n;
+}
+
+static size_t serve(void *ctx, const struct dns_query *q, const struct dns_edns *e, bool tcp,
+                    uint8_t *ret, size_t max)
+{
+	return zones_answer(ctx, q, e, tcp, ret, max);
+}
+
+/* ---- life ---- */
+
+int zones_listen(struct zones *t, const char *text, struct err *err)
+{
+	if ((t->tcp = sock_tcp_listen(text, err)) < 0 || (t->udp = sock_udp_bind(text, err)) < 0)
+		return err_wrap(err, "name server");
+	return 0;
+}
+
+int zones_serve(struct zones *t, struct err *err)
+{
+	struct dns_hooks hooks = { .ctx = t, .serve = serve };
+	int r = 0;
+
+	if (t->udp < 0)
+		return 0;
+	if ((r = dns_start(&t->dns, NULL, err)) < 0)
+		return r;
+	dns_set_hooks(t->dns, &hooks);
+	r = dns_add(t->dns, 0, TAKE_FD(t->udp), TAKE_FD(t->tcp));
+	t->listens = r == 0;
+	return r < 0 ? err_sys(err, r, "name server") : 0;
+}
+
+const char *zones_server(const struct zones *t)
+{
+	return t->listens ? t->ns : NULL;
+}
+
+struct zones *zones_free(struct zones *t)
+{
+	if (!t)
+		return NULL;
+	dns_stop(t->dns);
+	if (t->udp >= 0)
+		close(t->udp);
+	if (t->tcp >= 0)
+		close(t->tcp);
+	empty(t->bucket);
+	pthread_rwlock_destroy(&t->lock);
+	pthread_mutex_destroy(&t->change);
+	free(t);
+	return NULL;
+}
+
+int zones_new(struct store *store, const char *ns, struct zones **ret, struct err *err)
+{
+	struct zones *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return err_set(err, -ENOMEM, "out of memory");
+	snprintf(t->ns, sizeof(t->ns), "%s", ns);
+	t->store = store;
+	t->udp = t->tcp = -1;
+	pthread_mutex_init(&t->change, NULL);
+	pthread_rwlock_init(&t->lock, NULL);
+	r = zones_reload(t, err);
+	if (r < 0)
+		zones_free(t);
+	else
+		*ret = t;
+	return r;
+}

@@ -1,0 +1,175 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of `pando git`, as text and as JSON, on a server without machines; usage: test_cli_git.py SERVE_GIT PANDO [TEST...]"""
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from git_checks import GitTools  # noqa: E402
+from served import Served  # noqa: E402
+
+SERVE, PANDO = sys.argv[1:3]
+USAGE, REFUSED = 2, 1
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.end_headers()
+        self.server.got.set()
+
+    def log_message(self, *args):
+        pass
+
+
+class Cli(Served, GitTools, unittest.TestCase):
+    limit_s = 200
+
+    @classmethod
+    def setUpClass(cls):
+        cls.serve(SERVE)
+        cls.data_dir = cls.dir
+
+    def setUp(self):
+        super().setUp()
+        self.make_top()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PANDO_", "FREESTYLE_", "XDG_", "GIT_"))}
+        self.env.update(HOME=self.top, LC_ALL="C.UTF-8", PANDO_URL=f"http://127.0.0.1:{self.port}", PANDO_API_KEY=self.key)
+
+    def pando(self, *args, code=0, stdin=""):
+        r = subprocess.run([PANDO, "git", *args], env=self.env, input=stdin, capture_output=True, text=True, timeout=100, cwd=self.top)
+        self.assertEqual(r.returncode, code, f"pando git {' '.join(args)}: {r.returncode} {r.stdout}{r.stderr}")
+        return r.stdout if code == 0 else r.stderr
+
+    def json(self, *args, **kw):
+        return json.loads(self.pando(*args, "--json", **kw))
+
+    def make(self, name, *args):
+        repo = self.pando("create", name, *args).strip()
+        self.repos.append(repo)
+        return repo
+
+    def test_repositories(self):
+        repo = self.make("first")
+        self.assertRegex(repo, r"^[0-9a-f-]{36}$")
+        self.commit(repo, {"a.txt": "one\nneedle here\n", "b/c.txt": "Needle\nneedles\n"})
+        made = self.json("create", "second", "--public", "--branch", "trunk")
+        self.repos.append(made["repoId"])
+        self.assertEqual(self.json("get", "second")["visibility"], "public")
+        self.assertIn("trunk", self.pando("get", made["repoId"]))
+        third = self.make("third", "--from", self.url(repo), "--rev", "main", "--all-branches")
+        self.assertEqual(self.json("get", "third")["defaultBranch"], "main")
+        text = self.pando("list")
+        for name in ("first", "second", "third"):
+            self.assertIn(name, text)
+        self.assertEqual([r["name"] for r in self.json("list", "thi")["repositories"]], ["third"])
+        self.assertEqual(len(self.json("list", "--limit", "1")["repositories"]), 1)
+        self.assertIn("there is no repository", self.pando("get", "nowhere", code=REFUSED))
+        self.pando("create", "x", "--from", "file:///etc", code=REFUSED)
+        self.assertIn("deleted", self.pando("delete", "third"))
+        self.json("delete", made["repoId"])
+        self.assertEqual([r["id"] for r in self.json("list")["repositories"]], [repo])
+        self.pando("delete", third, code=REFUSED)
+
+    def test_clone(self):
+        repo = self.make("app")
+        sha = self.commit(repo, {"a.txt": "one\n"})["sha"]
+        self.pando("clone", "app")
+        self.pando("clone", repo, "elsewhere")
+        for d in ("app", "elsewhere"):
+            path = os.path.join(self.top, d)
+            self.assertEqual(self.git("rev-parse", "HEAD", cwd=path).strip(), sha)
+            with open(os.path.join(path, ".git/config")) as f:
+                self.assertNotIn(self.key, f.read())
+        self.pando("clone", "nowhere", code=REFUSED)
+
+    def test_search(self):
+        repo = self.make("app")
+        self.commit(repo, {"a.txt": "one\nneedle here\n", "b/c.txt": "Needle\nneedles\n"})
+        self.assertEqual(self.pando("search", "app", "needle"), "a.txt:2: needle here\nb/c.txt:1: Needle\nb/c.txt:2: needles\n")
+        self.assertEqual(self.pando("search", repo, "needle", "--case", "--word"), "a.txt:2: needle here\n")
+        self.assertEqual(self.pando("search", "app", "^needle.$", "--regex", "--path", "b/**", "--rev", "main"), "b/c.txt:2: needles\n")
+        self.assertEqual(self.json("search", "app", "needle")["totalMatches"], 3)
+        self.assertEqual(self.pando("search", "app", "not there"), "")
+        self.pando("search", "app", "(", "--regex", code=REFUSED)
+        self.pando("search", "app", "x", "--rev", "none", code=REFUSED)
+
+    def test_trigger(self):
+        hook = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+        hook.got = threading.Event()
+        threading.Thread(target=hook.serve_forever, daemon=True).start()
+        self.addCleanup(hook.server_close)
+        self.addCleanup(hook.shutdown)
+        repo, url = self.make("app"), f"http://127.0.0.1:{hook.server_port}/h"
+        one = self.pando("trigger", "create", "app", "--webhook", url, "--branch", "main", "--glob", "*.txt").strip()
+        two = self.json("trigger", "create", repo, "--webhook", url, "--branch", "never")["triggerId"]
+        self.assertIn("no VMs", self.pando("trigger", "create", repo, "--command", "make test", code=REFUSED))  # as this server is
+        listed = {t["id"]: t for t in self.json("trigger", "list", "app")["triggers"]}
+        self.assertEqual(set(listed), {one, two})
+        self.assertEqual(listed[one]["trigger"]["globs"], ["*.txt"])
+        self.assertIn(url, self.pando("trigger", "list", "app"))
+        self.commit(repo, {"a.txt": "1"})
+        self.assertTrue(hook.got.wait(60))
+        log = self.json("trigger", "log", "app", one)["deliveries"]
+        self.assertEqual(len(log), 1)
+        self.assertIn(log[0]["id"], self.pando("trigger", "log", "app", one))
+        hook.got.clear()
+        self.assertIn("once more", self.pando("trigger", "redeliver", "app", one, log[0]["id"]))
+        self.assertTrue(hook.got.wait(60))
+        self.assertIn("deleted", self.pando("trigger", "delete", "app", one))
+        self.assertEqual([t["id"] for t in self.json("trigger", "list", "app")["triggers"]], [two])
+        for bad in (("create", "app"), ("create", "app", "--webhook", url, "--command", "x"), ("log", "app"), ("redeliver", "app", two), ("dance", "app", two)):
+            self.pando("trigger", *bad, code=USAGE)
+        self.pando("trigger", "delete", "app", one, code=REFUSED)
+
+    def test_sync_and_credential(self):
+        repo, there = self.make("app"), self.make("there")
+        sha = self.commit(repo, {"a.txt": "1"})["sha"]
+        self.assertEqual(self.pando("sync", "status", "app"), "not mirrored\n")
+        self.assertIsNone(self.json("sync", "status", "app"))
+        with open(os.path.join(self.top, "token"), "w") as f:
+            f.write(self.key + "\n")
+        self.assertIn("enabled", self.pando("sync", "enable", "app", f"http://127.0.0.1:{self.port}/{there}", "--token-file", "token"))
+        self.wait_synced("app", there, sha)
+        self.assertIn("synced", self.pando("sync", "status", "app"))
+        self.assertIn("begun", self.pando("sync", "now", "app"))
+        self.assertIn("disabled", self.pando("sync", "disable", "app"))
+        self.pando("sync", "now", "app", code=REFUSED)
+        # the account's password instead of the mirror's own
+        sha = self.commit(repo, {"b.txt": "2"})["sha"]
+        server = f"http://127.0.0.1:{self.port}"
+        self.assertIn(server, self.pando("credential", "set", server, "--token-file", "-", stdin=self.key + "\n"))
+        listed = self.json("credential", "list")["credentials"]
+        self.assertEqual([(c["server"], c["kind"]) for c in listed], [(server, "token")])
+        self.assertNotIn(self.key, self.pando("credential", "list"))
+        self.json("sync", "enable", "app", f"{server}/{there}")
+        self.wait_synced("app", there, sha)
+        self.json("sync", "disable", "app")
+        self.assertIn("removed", self.pando("credential", "remove", server))
+        self.pando("credential", "remove", server, code=REFUSED)
+        key = subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"], check=True,
+                             capture_output=True, text=True, timeout=60).stdout
+        self.json("credential", "set", "--app", "12", "--installation", "34", "--key-file", "-", stdin=key)
+        self.assertEqual([c["appId"] for c in self.json("credential", "list")["credentials"]], ["12"])
+        self.pando("credential", "remove")
+        for bad in (("sync", "enable", "app"), ("sync", "dance", "app"), ("credential", "set"), ("credential", "dance"),
+                    ("credential", "set", "--app", "1"), ("credential", "set", "--token-file", "nowhere")):
+            self.pando(*bad, code=USAGE)
+
+    def wait_synced(self, name, there, sha):
+        for _ in range(600):
+            state = self.json("sync", "status", name)
+            tips = self.git("ls-remote", self.url(there), "refs/heads/main")
+            if state["state"] == "synced" and tips.startswith(sha):
+                return
+        self.fail(f"{state}; {tips}")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
