@@ -20,8 +20,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-#define SPARE_PAUSE_MS 1000        /* of quiet before another one is started */
-#define SPARE_KEEP_MS (5 * 60000u) /* that one waits so long */
+#define SPARE_PAUSE_MS 1000   /* of quiet before another one is started */
+#define SPARE_KEEP_MS 300000u /* that one waits so long */
 
 static bool is_node(uint8_t lang)
 {

@@ -83,24 +83,6 @@ class TestCode(CodeChecks, Case):
         self.assertEqual(self.value("const n: number = 41; n + 1", contextId=ctx), "42")
         self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
 
-    @long
-    @limit(300)
-    def test_typescript_another_process_is_kept_ready(self):
-        """After a context was made, one is started for the next; that one is its kernel from its beginning."""
-        def node():
-            return set(self.s.run(self.vm, "pgrep -f kernels/node").out.split())
-        taken, waits, until = set(), set(), time.monotonic() + 240
-        while not taken & waits:
-            self.assertLess(time.monotonic(), until, "no context was given a process that waited")
-            ctx = self.context("typescript")
-            pid = self.value("process.pid", contextId=ctx)
-            taken.add(pid)
-            waits |= node() - taken  # those of other contexts among them, which nobody gets
-            self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
-            while not node() - taken and time.monotonic() < until:
-                time.sleep(0.5)
-            waits |= node() - taken
-
     def test_modules(self):
         self.assertEqual(self.value("import fs, { readFileSync as rf } from 'fs'; import * as p from 'node:path';\n"
                                     "const os = await import('os');\n[typeof rf, typeof fs.statSync, typeof p.join, typeof os.EOL]",

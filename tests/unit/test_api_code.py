@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
@@ -43,6 +44,20 @@ class Code(Served, CodeChecks, unittest.TestCase):
     def kernel(self, language):
         if not self.has.get({"js": "javascript"}.get(language, language), True):
             self.skipTest(f"this host has no {language} with what its kernel needs")
+
+    def test_another_node_is_kept_ready(self):
+        """After a context was made, one is started for the next; that one is its kernel from its beginning."""
+        def node():
+            return set(subprocess.run(["pgrep", "-f", os.path.join(KERNELS, "node.mjs")], capture_output=True, text=True).stdout.split())
+        taken, waits, until = set(), set(), time.monotonic() + 100
+        while not taken & waits:
+            self.assertLess(time.monotonic(), until, "no context was given a process that waited")
+            ctx = self.context("javascript")
+            taken.add(self.value("process.pid", contextId=ctx))
+            self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+            while not node() - taken and time.monotonic() < until:
+                time.sleep(0.2)
+            waits |= node() - taken  # those of other contexts among them, which nobody gets
 
     def test_the_end_of_the_connection_drops_what_waits(self):
         import threading
