@@ -22,10 +22,10 @@
 #include "git/jwt.h"
 #include "git/outbound.h"
 
-#define KEPT_MAX 256             /* passwords; the one that ends first makes room */
-#define EARLY_MS 120000          /* before its end it is used no more */
-#define LIFE_MAX_MS (60 * 60000) /* believed at most */
-#define JWT_BACK_S 60            /* clocks differ */
+#define KEPT_MAX 256                      /* passwords; the one that ends first makes room */
+#define EARLY_MS 120000                   /* before its end it is used no more */
+#define LIFE_MAX_MS (INT64_C(60) * 60000) /* believed at most */
+#define JWT_BACK_S 60                     /* clocks differ */
 #define JWT_LIFE_S 480
 #define REPLY_MAX (64u << 10)
 #define RSA_BITS_MIN 2048

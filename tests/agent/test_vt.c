@@ -219,10 +219,8 @@ static void test_straight(void **state)
 		"\x1b[20l",
 		"\x1b[3g",
 		"\x1bH",
-		"\x1b"
-		"7",
-		"\x1b"
-		"8",
+		"\0337",
+		"\0338",
 		"\x1b[6n",
 		"\x1bN",
 		"\x1b*0\x1bn",
@@ -230,8 +228,7 @@ static void test_straight(void **state)
 		"\x0f",
 		"\x1b(A",
 		"\x1b(B",
-		"\x1b"
-		"c",
+		"\033c",
 		"a\x1b[7b",
 		"\x1b[1;3s",
 		"\x1b[2;4r",
