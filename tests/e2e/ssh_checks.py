@@ -340,7 +340,7 @@ class SshChecks(SshBase):
 
     def test_ssh_remote_forwarding(self):
         site = self.site()
-        port = 20000 + random.randrange(20000)
+        port = 20000 + random.randrange(12000)  # below those the kernel gives out
         p = self.spawn("-o", "ExitOnForwardFailure=yes", "-R", f"{port}:127.0.0.1:{site}", "echo up; cat")
         self.line(p, b"up")
         for _ in range(3):
@@ -353,7 +353,7 @@ class SshChecks(SshBase):
 
     def test_ssh_jump(self):
         """Through a VM to another SSH server: this one, whose port is brought into the VM."""
-        port = 20000 + random.randrange(20000)
+        port = 20000 + random.randrange(12000)  # below those the kernel gives out
         p = self.spawn("-o", "ExitOnForwardFailure=yes", "-R", f"{port}:127.0.0.1:{self.ssh_port}", "echo up; cat")
         self.line(p, b"up")
         conf = self.path("jump.conf", f"Host jump\n HostName 127.0.0.1\n Port {self.ssh_port}\n User {self.name()}\n"

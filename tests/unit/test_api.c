@@ -209,7 +209,7 @@ static void what_cannot_be_done_is_refused_by_name(void **state)
 		{ "{\"git\":{\"config\":{},\"repos\":[{\"repo\":\"u\",\"path\":\"p\"}]}}",
 		  "INVALID_GIT_REPO_SPEC_ERROR", "'u'" },
 		{ "{\"users\":[{}]}", "CREATE_VM_BAD_REQUEST", "users" },
-		{ "{\"recreate\":true}", "CREATE_VM_BAD_REQUEST", "recreate" },
+		{ "{\"recreate\":\"yes\"}", "CREATE_VM_BAD_REQUEST", "recreate" },
 		{ "{\"domains\":{}}", "CREATE_VM_BAD_REQUEST", "domains" },
 		{ "{\"spec\":{\"workdir\":\"srv\"}}", "CREATE_VM_BAD_REQUEST", "spec.workdir" },
 		{ "{\"spec\":{\"baseImage\":{\"dockerfileContent\":\"FROM x\"}}}",

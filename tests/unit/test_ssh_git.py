@@ -38,7 +38,9 @@ class SshGit(GitTools, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.log = tempfile.TemporaryFile()
-        cls.proc = subprocess.Popen([SERVE, "--ssh", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True)
+        # a sanitizer keeps freed memory for a while; here memory is measured
+        env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8"}
+        cls.proc = subprocess.Popen([SERVE, "--ssh", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True, env=env)
         ssh_port, port, cls.key, work = cls.proc.stdout.readline().split()
         cls.ssh_port, cls.port = int(ssh_port), int(port)
         cls.data_dir = os.path.dirname(os.path.dirname(work))
