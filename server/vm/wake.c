@@ -63,14 +63,14 @@ static int cold_boot(struct vm *vm, struct err *err)
 	return r;
 }
 
-/* The contract's code for a machine that did not come up. */
+/* The contract's code for a machine that did not come up. Its sockets go with it. */
 static void tag_failure(enum vm_state from, int r, struct err *err)
 {
 	if (!err || err->tag)
 		return;
 	if (r == -ETIMEDOUT)
 		err->tag = from == VM_SUSPENDED ? "RESUMED_VM_NON_RESPONSIVE" : "VM_START_TIMEOUT";
-	else if (r == -EPIPE || r == -ECONNRESET)
+	else if (r == -EPIPE || r == -ECONNRESET || r == -ECONNREFUSED || r == -ENOENT)
 		err->tag = "VM_EXIT_DURING_START";
 }
 
