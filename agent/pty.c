@@ -132,12 +132,13 @@ static void pty_remove(struct agent *a, struct pty *p)
 	pty_free(p);
 }
 
+/* One that was closed and has ended only waits for its client to be told. */
 static unsigned count(const struct agent *a)
 {
 	unsigned n = 0;
 
 	for (const struct pty *p = a->ptys; p; p = p->next)
-		n++;
+		n += !(p->closing && p->exited);
 	return n;
 }
 
@@ -398,13 +399,13 @@ static void read_some(struct agent *a, struct pty *p)
 	static uint8_t bytes[PTY_READ_MAX];
 	size_t have = 0;
 	ssize_t n;
-	int e = 0;
+	int e;
 
 	do {
 		n = read(p->master, bytes + have, sizeof(bytes) - have);
+		e = n < 0 ? errno : 0;
 		have += n > 0 ? (size_t)n : 0;
-	} while ((n < 0 && errno == EINTR) ||
-	         (n >= (ssize_t)PTY_READ_MORE && have < sizeof(bytes)));
+	} while (e == EINTR || (n >= (ssize_t)PTY_READ_MORE && have < sizeof(bytes)));
 	if (have) {
 		vt_feed(p->vt, bytes, have);
 		pty_spread(a, p, bytes, have);
@@ -416,7 +417,7 @@ static void read_some(struct agent *a, struct pty *p)
 	p->readable = false;
 	/* Nobody holds the other side: at the end for good, before it somebody may open it again.
 	 */
-	if ((n == 0 || e != EAGAIN) && p->exited)
+	if (e != EAGAIN && p->exited)
 		close(TAKE_FD(p->master));
 }
 
