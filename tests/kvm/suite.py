@@ -19,7 +19,7 @@ def main():
     signal.signal(signal.SIGTERM, run.on_term)
     result, ran = run.Result(), 0
     for cls in run.classes_of(test_kvm):
-        tests = run.tests_of(cls, sys.argv[1:])
+        tests = run.tests_of(cls, sys.argv[1:], only_long=False)
         if tests:
             run.run_class(cls, tests, result)
             ran += len(tests)
