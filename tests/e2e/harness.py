@@ -165,7 +165,7 @@ class Server:
                 if state == "failed":
                     raise AssertionError(f"the template failed: {note}")
             except (OSError, http.client.HTTPException, ValueError) as e:
-                note = str(e)
+                note = f"{e}; its log: {self.log_tail(1).strip()}"
             if time.monotonic() > beat:
                 say(f"  (waiting for the server: {note[:200]})")
                 beat += 20

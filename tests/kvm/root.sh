@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 DISK_GB=4 # of the root disk; sparse, half a GB of it is used
 KEEP=2    # roots in the cache, the most recently used
-PACKAGES=(linux-image-cloud-amd64 kmod iproute2 nftables procps python3 qemu-system-x86 qemu-utils)
+PACKAGES=(linux-image-cloud-amd64 kmod iproute2 nftables procps python3 qemu-system-x86 qemu-utils git)
 
 need_root "building the outer guest"
 settings
