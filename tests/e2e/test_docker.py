@@ -52,8 +52,8 @@ class Docker(Guide):
         return self.s.sh(vm or self.vm, command, timeout_ms=600000)
 
     def need(self):
-        if not self.vm:
-            self.skipTest("there is no VM with Docker")
+        self.need_mirror()
+        self.assertTrue(self.vm, "the first test made no VM with Docker")
 
     def test_b_a_published_port_through_the_edge(self):
         self.need()

@@ -3,8 +3,12 @@
 
 serve_agent and serve_git print "port key directory" when they are ready, do a word per line of their input, saying ok, and end with it.
 """
+import http.server
+import os
 import signal
 import subprocess
+import sys
+import threading
 
 
 class Served:
@@ -36,3 +40,30 @@ class Served:
 
     def tearDown(self):
         signal.alarm(0)
+
+
+class ServedGit(Served):
+    """serve_git, which is the first argument or `program`; for classes that have GitTools as well."""
+    program = sys.argv[1]
+    limit_s = 200
+    server_env = {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.serve(cls.program, env={**os.environ, **cls.server_env})
+        cls.data_dir = cls.dir
+
+    def setUp(self):
+        super().setUp()
+        self.make_top()
+
+
+def listen(test, handler, **attributes):
+    """An HTTP server on this host until the test ends."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    vars(server).update(attributes)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    return server

@@ -14,7 +14,7 @@ import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools, Refused  # noqa: E402
-from served import Served  # noqa: E402
+from served import Served, ServedGit  # noqa: E402
 
 SERVE = sys.argv[1]
 QUESTIONS = [
@@ -36,13 +36,10 @@ class Other(Served):
     """The server that keeps nothing."""
 
 
-class Search(Served, GitTools, unittest.TestCase):
-    limit_s = 200
-
+class Search(ServedGit, GitTools, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.serve(SERVE)
-        cls.data_dir = cls.dir
+        super().setUpClass()
         Other.serve(SERVE, env={**os.environ, "FX_NO_TEXTS": "1"})
 
     @classmethod
@@ -52,7 +49,6 @@ class Search(Served, GitTools, unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.make_top()
         self.repo = self.new()
         with_key = self.key
         self.port, self.key, mine = Other.port, Other.key, self.port

@@ -20,6 +20,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
+from served import listen  # noqa: E402
 
 SERVE = sys.argv[1]
 LIMIT_S = 200
@@ -82,14 +83,7 @@ class Base(GitTools, unittest.TestCase):
         self.start()
         self.addCleanup(self.stop)
         self.make_top()
-        self.hook = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-        self.hook.daemon_threads = True
-        self.hook.got, self.hook.answers, self.hook.lock = queue.Queue(), [], threading.Lock()
-        self.hook.release = threading.Event()
-        thread = threading.Thread(target=self.hook.serve_forever, daemon=True)
-        thread.start()
-        self.addCleanup(self.hook.server_close)
-        self.addCleanup(self.hook.shutdown)
+        self.hook = listen(self, Receiver, got=queue.Queue(), answers=[], lock=threading.Lock(), release=threading.Event())
         self.addCleanup(self.hook.release.set)
         self.endpoint = f"http://127.0.0.1:{self.hook.server_port}"
 

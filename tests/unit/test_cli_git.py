@@ -11,9 +11,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
-from served import Served  # noqa: E402
+from served import ServedGit, listen  # noqa: E402
 
-SERVE, PANDO = sys.argv[1:3]
+PANDO = sys.argv[2]
 USAGE, REFUSED = 2, 1
 
 
@@ -28,17 +28,9 @@ class Hook(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Cli(Served, GitTools, unittest.TestCase):
-    limit_s = 200
-
-    @classmethod
-    def setUpClass(cls):
-        cls.serve(SERVE)
-        cls.data_dir = cls.dir
-
+class Cli(ServedGit, GitTools, unittest.TestCase):
     def setUp(self):
         super().setUp()
-        self.make_top()
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PANDO_", "FREESTYLE_", "XDG_", "GIT_"))}
         self.env.update(HOME=self.top, LC_ALL="C.UTF-8", PANDO_URL=f"http://127.0.0.1:{self.port}", PANDO_API_KEY=self.key)
 
@@ -101,11 +93,7 @@ class Cli(Served, GitTools, unittest.TestCase):
         self.pando("search", "app", "x", "--rev", "none", code=REFUSED)
 
     def test_trigger(self):
-        hook = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-        hook.got = threading.Event()
-        threading.Thread(target=hook.serve_forever, daemon=True).start()
-        self.addCleanup(hook.server_close)
-        self.addCleanup(hook.shutdown)
+        hook = listen(self, Hook, got=threading.Event())
         repo, url = self.make("app"), f"http://127.0.0.1:{hook.server_port}/h"
         one = self.pando("trigger", "create", "app", "--webhook", url, "--branch", "main", "--glob", "*.txt").strip()
         two = self.json("trigger", "create", repo, "--webhook", url, "--branch", "never")["triggerId"]

@@ -19,7 +19,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
-from served import Served  # noqa: E402
+from served import ServedGit  # noqa: E402
 
 EDGEUP, SERVE = sys.argv[1:3]
 SECRET = "5" * 64
@@ -32,13 +32,13 @@ def free_port():
         return s.getsockname()[1]
 
 
-class EdgeGit(Served, GitTools, unittest.TestCase):
-    limit_s = 200
+class EdgeGit(ServedGit, GitTools, unittest.TestCase):
+    program = SERVE
+    server_env = {"FX_EDGE": SECRET}
 
     @classmethod
     def setUpClass(cls):
-        cls.serve(SERVE, env={**os.environ, "FX_EDGE": SECRET})
-        cls.data_dir = cls.dir
+        super().setUpClass()
         cls.certs = tempfile.mkdtemp(prefix="pando-edge-")
         cls.tls, cls.plain = free_port(), free_port()
         cls.edge = subprocess.Popen([EDGEUP, cls.certs, f"127.0.0.1:{cls.tls}", f"127.0.0.1:{cls.plain}", f"127.0.0.1:{cls.port}"],
@@ -55,10 +55,6 @@ class EdgeGit(Served, GitTools, unittest.TestCase):
         shutil.rmtree(cls.certs)
         super().tearDownClass()
         assert code == 0, f"the edge ended with {code}"
-
-    def setUp(self):
-        super().setUp()
-        self.make_top()
 
     def https(self, *args, **kw):
         return self.git("-c", f"http.sslCAInfo={self.ca}", "-c", f"http.curloptResolve={HOST}:{self.tls}:127.0.0.1", *args, **kw)

@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
+from served import listen  # noqa: E402
 
 SERVE, AGENT = sys.argv[1:3]
 LIMIT_S = 200
@@ -190,11 +191,7 @@ class SshGit(GitTools, unittest.TestCase):
 
     def test_trigger(self):
         """A push by SSH is the same event as any other."""
-        hook = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-        hook.got = queue.Queue()
-        threading.Thread(target=hook.serve_forever, daemon=True).start()
-        self.addCleanup(hook.server_close)
-        self.addCleanup(hook.shutdown)
+        hook = listen(self, Receiver, got=queue.Queue())
         repo = self.new()
         self.api(repo, "POST", "/trigger", {"trigger": {"event": "push"},
                                             "action": {"action": "webhook", "endpoint": f"http://127.0.0.1:{hook.server_port}/"}})
