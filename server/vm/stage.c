@@ -106,6 +106,13 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	pthread_mutex_unlock(&vm->lock);
 	point_drop(m, &p);
 	if (r < 0) {
+		bool cancelled;
+
+		pthread_mutex_lock(&m->lock);
+		cancelled = vm->cancelled;
+		pthread_mutex_unlock(&m->lock);
+		if (cancelled) /* its process was ended while it came up */
+			r = err_set(err, -ECANCELED, "deleted before it was up");
 		quota_release(m, row.info.id);
 		vmm_forget(m, vm);
 		vm_unref(vm);

@@ -20,6 +20,7 @@ struct vm_stage_opts {
 	/* 0: as the point has it. Anything else: the point's disk is cold booted at that size. */
 	uint32_t vcpus, mem_mb, disk_mb;
 };
+/* -ECANCELED: someone deleted it before it was up. */
 int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stage **ret,
                     struct err *err);
 /* Caller guest_unref()s. */
