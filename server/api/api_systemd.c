@@ -86,12 +86,16 @@ static json_t *said(const struct guest_exec_result *x, const char *otherwise)
 	return n ? shape_output(x->errout, n) : json_string(otherwise);
 }
 
-static int failed(const struct guest_exec_result *x, const char *what, struct err *err)
+int service_failed(const struct guest_exec_result *x, const char *what, struct err *err)
 {
+	const char *text = x->errout_len ? x->errout : "no reason was given";
+	int n = (int)MIN(strcspn(text, "\n"), 250u);
+	bool denied = strstr(text, "ermission") || strstr(text, "ccess denied");
+
 	if (x->timed_out)
 		return err_tag(err, -ETIMEDOUT, "INTERNAL_ERROR", "%s takes too long", what);
-	return err_tag(err, -EIO, "INTERNAL_ERROR", "%s: %.250s", what,
-	               x->errout_len ? x->errout : "systemctl failed");
+	return err_tag(err, denied ? -EACCES : -EIO, denied ? "FORBIDDEN" : "INTERNAL_ERROR",
+	               "%s: %.*s", what, n, text);
 }
 
 static int service_of_path(struct request *req, struct reply *res, char name[SERVICE_NAME_SIZE],
@@ -186,7 +190,7 @@ int api_service_list(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	if (out.exit_code != 0)
-		return failed(&out, "list services", err);
+		return service_failed(&out, "list services", err);
 	units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
 	if (!json_is_array(units))
 		return err_tag(err, -EPROTO, "INTERNAL_ERROR", "systemctl's answer makes no sense");
@@ -237,8 +241,7 @@ int api_service_create(struct request *req, struct reply *res, struct err *err)
 		               "there is a service '%s' already", u.name);
 	if (!out.timed_out && out.exit_code == EXIT_DENIED)
 		return err_tag(err, -EACCES, "FORBIDDEN",
-		               "the user may not write to " UNIT_DIR ": %.200s",
-		               out.errout_len ? out.errout : "");
+		               "the user may not write to " UNIT_DIR);
 	ok = out.timed_out || out.exit_code == 0;
 	message = out.timed_out ? json_string("the service is still starting")
 	          : ok          ? json_string(u.enable ? "created and started" : "created")
@@ -277,7 +280,7 @@ int api_service_delete(struct request *req, struct reply *res, struct err *err)
 	if (out.exit_code == EXIT_DENIED)
 		return err_tag(err, -EACCES, "FORBIDDEN", "the user may not write to " UNIT_DIR);
 	if (out.exit_code != 0)
-		return failed(&out, "delete the service", err);
+		return service_failed(&out, "delete the service", err);
 	return reply_json(res, json_pack("{s:b, s:s}", "success", 1, "message", "deleted"), err);
 }
 
@@ -317,7 +320,7 @@ int api_service_status(struct request *req, struct reply *res, struct err *err)
 	if ((r = run_text(req, &b, NULL, 0, SERVICE_MS, &out, err)) < 0)
 		return r;
 	if (out.exit_code != 0)
-		return failed(&out, "ask for the service", err);
+		return service_failed(&out, "ask for the service", err);
 	load = property(&out, "LoadState");
 	if (strcmp(json_string_value(load) ? json_string_value(load) : "", "not-found") == 0)
 		return not_found(name, err);
