@@ -157,6 +157,8 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 	if (r < 0)
 		return r;
 	r = vm_wake(vm, err);
+	if (r == 0)
+		r = vm_check_stall(vm, err);
 	if (r == 0 && (!vm->guest || !guest_alive(vm->guest))) {
 		r = vm_reconnect(vm, err);
 		if (r < 0)
