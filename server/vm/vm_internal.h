@@ -49,7 +49,8 @@ struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
 	pthread_mutex_t lock;
-	struct store_vm row; /* vm->lock */
+	struct store_vm row;  /* vm->lock */
+	enum vm_state stored; /* the state that the store has; vm->lock */
 	struct vm_info
 	        shown; /* what others see of row.info, as of the last vm_publish(); m->lock */
 	struct machine *machine; /* owned; vm->lock */
@@ -250,7 +251,7 @@ bool vmm_disk_tight(struct vmm *m);   /* too much is used, or was a moment ago *
 void vm_look_at_stall(struct vm *vm);
 /* 0, or NO_LOCAL_STORAGE_CAPACITY. */
 int vm_check_stall(struct vm *vm, struct err *err);
-void vmm_collect(struct vmm *m);      /* keeper */
+void vmm_collect(struct vmm *m); /* keeper */
 
 /* bringup.c: a process for the VM, up to the open gate; the caller holds vm->lock and then sets the
  * state */

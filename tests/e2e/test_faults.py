@@ -280,6 +280,7 @@ class SmallDisk(Case):
         cls = type(self)
         cls.vm = self.s.create()
         cls.h = Holder(self.s, self.vm, "kept")
+        cls.spare = self.s.snapshot(self.vm, persistence={"type": "persistent"})
         self.s.sh(self.vm, "yes | head -c 150M >/dev/shm/dirty")
         before = self.s.files()
         self.fill(leave_mb=30)
@@ -305,7 +306,9 @@ class SmallDisk(Case):
         wait_for("the VM stands still", lambda: re.search(rf"{self.vm}: stands still", self.s.log_text()), 120)
         e = self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", self.s.run, self.vm, "true")
         self.assertRegex(e.message, "disk.*full.*delete")
+        self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", self.s.post, self.vm, "suspend")
         self.assertEqual(self.s.state(self.vm), "running")
+        self.s.api("DELETE", f"/v1/vms/snapshots/{self.spare}")  # the way out is open
         for path in (rest, os.path.join(self.mnt, "filler")):
             os.unlink(path)
         wait_for("it goes on", lambda: re.search(rf"{self.vm}: goes on", self.s.log_text()), 60)
