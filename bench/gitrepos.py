@@ -217,28 +217,37 @@ def prepare_search(g):
 
 
 def prepare_list(g):
-    """As many repositories as that, put in place while the server is down."""
+    """As many repositories as that, put in place while the server is down: copies of one, each with its own files."""
     account = g.s.api("GET", "/auth/v1/whoami")["accountId"]
     repo = g.s.api("POST", "/git/v1/repo", {})["repoId"]
     g.s.api("POST", f"/git/v1/repo/{repo}/commits", {"message": "m", "files": [{"path": "a", "content": "1"}]})
     g.s.stop()
     top = os.path.join(g.s.dir, "git/repos")
-    ids = [str(uuid.UUID(int=i, version=4)) for i in range(REPOS - 1)]
-    # links, not copies: nobody writes to them
-    tree = [(os.path.relpath(d, os.path.join(top, f"{repo}.git")), files) for d, _, files in os.walk(os.path.join(top, f"{repo}.git"))]
-    for i in ids:
-        for d, files in tree:
-            os.mkdir(os.path.normpath(os.path.join(top, f"{i}.git", d)))
-            for f in files:
-                os.link(os.path.join(top, f"{repo}.git", d, f), os.path.join(top, f"{i}.git", d, f))
+    model = os.path.join(top, f"{repo}.git")
+    git("gc", "-q", "--prune=now", cwd=model)  # few files, as after a while
+    dirs, files = [], []
+    for d, _, names in os.walk(model):
+        dirs.append(os.path.relpath(d, model))
+        for name in names:
+            with open(os.path.join(d, name), "rb") as f:
+                files.append((os.path.join(dirs[-1], name), f.read()))
+    g.ids = [str(uuid.UUID(int=i, version=4)) for i in range(REPOS - 1)]
+    for i in g.ids:
+        here = os.path.join(top, f"{i}.git")
+        for d in dirs:
+            os.mkdir(os.path.normpath(os.path.join(here, d)), 0o700)
+        for name, data in files:
+            fd = os.open(os.path.join(here, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(fd, data)
+            os.close(fd)
     db = sqlite3.connect(os.path.join(g.s.dir, "pando.db"))
     now = int(time.time() * 1000)
-    db.executemany("INSERT INTO git_repos VALUES (?, ?, ?, 0, ?, 0, 0)", [(i, account, f"repo {n}", now + n) for n, i in enumerate(ids)])
-    db.commit()
+    with db:
+        db.executemany("INSERT INTO git_repos (id, account, name, is_public, created_ms, pushed_ms, bytes) VALUES (?, ?, ?, 0, ?, 0, 0)",
+                       [(i, account, f"repo {n}", now + n) for n, i in enumerate(g.ids)])
     db.close()
-    subprocess.run(["chown", "-R", "pando:pando", top, *(os.path.join(g.s.dir, n) for n in ("pando.db",))], check=True)
+    subprocess.run(["chown", "-R", "pando:pando", top, os.path.join(g.s.dir, "pando.db")], check=True)
     g.s.start()
-    g.ids = ids
 
 
 def list_repos(g):
