@@ -200,7 +200,7 @@ describe("repositories", { timeout: SHORT }, () => {
   });
 
   describe("by the freestyle command", () => {
-    let front, env;
+    let front, env, plain;
 
     /** The command has the name git.freestyle.sh built in: git finds us there through a proxy, with a certificate it believes. */
     async function standIn() {
@@ -262,7 +262,7 @@ describe("repositories", { timeout: SHORT }, () => {
       made.push(id);
       const { json } = await raw("GET", `/git/v1/repo/${id}`);
       assert.deepEqual([json.name, json.visibility, json.defaultBranch], ["by the command", "public", "trunk"]);
-      const plain = idIn(await run("create"));
+      plain = idIn(await run("create"));
       assert.equal((await raw("GET", `/git/v1/repo/${plain}`)).json.visibility, "private");
       await raw("POST", `/git/v1/repo/${id}/commits`, { body: { message: "m", branch: "side", files: [{ path: "a", content: "1" }] } });
       const copy = idIn(await run("create", "--source-url", gitUrl(id, key), "--source-rev", "side"));
@@ -273,11 +273,11 @@ describe("repositories", { timeout: SHORT }, () => {
     it("they are listed in pages", async () => {
       const { total } = await freestyle.git.repos.list();
       assert.ok(total >= 3);
-      assert.match(await run("list", "--limit", "20"), new RegExp(`Total: ${total}\n`));
       const all = JSON.parse(await run("list", "--limit", "50", "--json")).repositories.map((r) => r.id);
       assert.equal(all.length, total);
-      const page = JSON.parse(await run("list", "--limit", "2", "--cursor", "1", "--json"));
-      assert.deepEqual([page.offset, page.repositories.map((r) => r.id)], [1, all.slice(1, 3)]);
+      const page = await run("list", "--limit", "2", "--cursor", "1");
+      assert.match(page, new RegExp(`Total: ${total}\nOffset: 1\n`));
+      assert.deepEqual(page.match(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g), all.slice(1, 3));
     });
 
     it("they are cloned with a token that can push, or only read", async () => {
@@ -287,20 +287,17 @@ describe("repositories", { timeout: SHORT }, () => {
       await inWork("by-command", "commit", "-q", "--allow-empty", "-m", "from the clone");
       await inWork("by-command", "push", "-q", "origin", "HEAD:main");
       assert.equal((await repo.commits.list({ limit: 1 })).commits[0].message, "from the clone\n");
-      await run("clone", repoId, "read-only", "--readonly");
-      identities.push((await inWork("read-only", "config", "freestyle.identityId")).trim());
-      await inWork("read-only", "commit", "-q", "--allow-empty", "-m", "never");
-      await assert.rejects(inWork("read-only", "push", "-q", "origin", "HEAD:main"), /403/);
-      await run("clone", repoId);
+      await run("clone", repoId, "--readonly");
       identities.push((await inWork(repoId, "config", "freestyle.identityId")).trim());
+      await inWork(repoId, "commit", "-q", "--allow-empty", "-m", "never");
+      await assert.rejects(inWork(repoId, "push", "-q", "origin", "HEAD:main"), /403/);
       await assert.rejects(run("clone", "00000000-0000-4000-8000-000000000000", "nowhere"), /no repository|not found/i);
     });
 
     it("they are deleted, once", async () => {
-      const id = idIn(await run("create"));
-      assert.match(await run("delete", id), /deleted/);
-      assert.ok(!JSON.parse(await run("list", "--limit", "50", "--json")).repositories.some((r) => r.id === id));
-      await assert.rejects(run("delete", id), /REPOSITORY_NOT_FOUND|no repository/i);
+      assert.match(await run("delete", plain), /deleted/);
+      assert.equal((await raw("GET", `/git/v1/repo/${plain}`)).status, 404);
+      await assert.rejects(run("delete", plain), /REPOSITORY_NOT_FOUND|no repository/i);
       await assert.rejects(start(process.execPath, [cli, "git", "list"], { FREESTYLE_API_KEY: "wrong" }));
     });
   });
