@@ -24,7 +24,7 @@ BIG_FILES, BIG_BYTES = 20, 5 << 20
 SMALL_FILES, SMALL_DIRS = 20000, 200
 NEEDLE = "needle in a haystack"
 REPOS = int(os.environ.get("PANDO_BENCH_REPOS", "10000"))
-LISTS, OPENS, SEARCHES = 5, 20, 3
+LISTS, OPENS, SEARCHES, SMALL_TURNS = 5, 20, 3, 3
 ROUNDS_MIN = 3
 BUDGET_S = {"wire": 75, "search": 10, "first": 10}  # of rounds; preparing takes as long again
 FSYNC = "loose-object,pack,pack-metadata,reference"  # as server/git/jail.c has it
@@ -153,27 +153,30 @@ def sides(i):
     return ("pando", "backend") if i % 2 == 0 else ("backend", "pando")
 
 
+def turns(i):
+    """The small ones are soon done, and a single one says little."""
+    return [("big", side) for side in sides(i)] + [("many", side) for k in range(SMALL_TURNS) for side in sides(i + k)]
+
+
 def clone(g, i):
-    for kind in ("big", "many"):
-        for side in sides(i):
-            to = os.path.join(g.top, "clone")
-            clock = Clock()
-            git("clone", "-q", "--bare", g.urls[kind][side], to)
-            g.record.add(f"git.clone.{kind}.{side}", clock.ms())
-            shutil.rmtree(to)
+    for kind, side in turns(i):
+        to = os.path.join(g.top, "clone")
+        clock = Clock()
+        git("clone", "-q", "--bare", g.urls[kind][side], to)
+        g.record.add(f"git.clone.{kind}.{side}", clock.ms())
+        shutil.rmtree(to)
 
 
 def push(g, i):
-    for kind in ("big", "many"):
-        for side in sides(i):
-            repo, url = new_repo(g) if side == "pando" else (None, g.bare.new("push"))
-            clock = Clock()
-            git("push", "-q", url, "main", cwd=os.path.join(g.top, kind))
-            g.record.add(f"git.push.{kind}.{side}", clock.ms())
-            if repo:
-                g.s.api("DELETE", f"/git/v1/repo/{repo}")
-            else:
-                g.bare.drop("push")
+    for kind, side in turns(i):
+        repo, url = new_repo(g) if side == "pando" else (None, g.bare.new("push"))
+        clock = Clock()
+        git("push", "-q", url, "main", cwd=os.path.join(g.top, kind))
+        g.record.add(f"git.push.{kind}.{side}", clock.ms())
+        if repo:
+            g.s.api("DELETE", f"/git/v1/repo/{repo}")
+        else:
+            g.bare.drop("push")
 
 
 def wire(g, i):

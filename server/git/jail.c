@@ -414,7 +414,10 @@ static const char pre_hook[] =
         "\tprintf '%s %s %s\\n' \"$old\" \"$new\" \"$ref\" >&3\n"
         "done\n"
         "exec dd conv=fsync status=none </dev/null >&3\n";
-static const char post_hook[] = "#!/bin/sh\necho done >&3\nexec cat >&3\n";
+/* No program is started for it: a line for each reference is soon read. */
+static const char post_hook[] = "#!/bin/sh\n"
+                                "echo done >&3\n"
+                                "while read -r line; do printf '%s\\n' \"$line\" >&3; done\n";
 
 static int write_config(struct repos *g, int dir, struct err *err)
 {
