@@ -415,6 +415,8 @@ struct guest_exec_result;
 /* As the user of the request, in the VM of the request. */
 int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec_result *ret,
                 struct err *err);
+/* The error of a command that did not succeed: what it said first, or that it may not. */
+int service_failed(const struct guest_exec_result *x, const char *what, struct err *err);
 /* Appends the text as one word for a shell. */
 void shell_put_word(struct buf *b, const char *s);
 

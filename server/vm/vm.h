@@ -262,6 +262,7 @@ enum snapshot_state {
 	SNAPSHOT_LOST,
 	SNAPSHOT_STATE_MAX
 };
+#define SNAPSHOTS_GONE_MAX 500 /* deleted or lost ones of an account that are still listed */
 struct snapshot_info {
 	char id[ID_SIZE]; /* "sc-..." */
 	char account[ACCOUNT_SIZE];

@@ -169,6 +169,8 @@ class Lifecycle(Case):
     @limit(240)
     def test_stop_keeps_the_disk(self):
         boot = self.s.sh(self.vm, "echo disk >/root/kept; echo ram >/run/lost; sync; cat /proc/sys/kernel/random/boot_id")
+        self.s.sh(self.vm, "echo unwritten >/root/late")  # in the memory of the guest, not on its disk
+        self.s.post(self.vm, "suspend")
         body = self.s.post(self.vm, "stop")
         self.assertEqual(body["vmId"], self.vm)
         self.assertTrue(body["vmInstanceId"])
@@ -176,8 +178,8 @@ class Lifecycle(Case):
         self.s.post(self.vm, "stop")
         self.refused(400, "VM_NOT_RUNNING", self.s.post, self.vm, "suspend")
         self.s.post(self.vm, "start", {}, timeout=200)  # a cold boot
-        self.assertEqual(self.s.sh(self.vm, "cat /root/kept; ls /run/lost 2>/dev/null || echo gone").split(),
-                         ["disk", "gone"])
+        self.assertEqual(self.s.sh(self.vm, "cat /root/kept /root/late; ls /run/lost 2>/dev/null || echo gone").split(),
+                         ["disk", "unwritten", "gone"])
         self.assertNotEqual(self.s.sh(self.vm, "cat /proc/sys/kernel/random/boot_id"), boot)
         self.assert_clock(self.vm)
 
