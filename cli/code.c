@@ -50,7 +50,8 @@ struct repl {
 	EditLine *el;
 	History *history;
 	bool more, cancelled;
-	char file[512]; /* of the history */
+	struct termios before; /* of the terminal */
+	char file[512];        /* of the history */
 };
 
 static char *on_prompt(EditLine *el)
@@ -80,6 +81,7 @@ static void start_editor(struct repl *r)
 	HistEvent ev;
 	char name[64];
 
+	tcgetattr(STDIN_FILENO, &r->before);
 	r->el = el_init("pando", stdin, stdout, stderr);
 	r->history = history_init();
 	if (!r->el || !r->history)
@@ -113,19 +115,25 @@ static void end_editor(struct repl *r)
 	umask(old);
 	history_end(r->history);
 	el_end(r->el);
+	tcsetattr(STDIN_FILENO, TCSADRAIN, &r->before);
 }
 
 /*
- * The editor turns the terminal's signals off only after it has drawn the prompt: a Ctrl-C in
- * between would end us. So they are off before; while a cell runs they are on.
+ * The editor takes the terminal over only after it has drawn the prompt, and gives it back with
+ * every line: what is typed in between would be echoed twice, a Ctrl-D be lost, and a Ctrl-C end
+ * us. So the terminal waits with the line unedited and unseen all the time, and signals are on only
+ * while a cell runs.
  */
-static void terminal_signals(bool on)
+static void terminal_waits(bool signals)
 {
 	struct termios t;
 
 	if (tcgetattr(STDIN_FILENO, &t) < 0)
 		return;
-	t.c_lflag = on ? t.c_lflag | ISIG : t.c_lflag & ~(tcflag_t)ISIG;
+	t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
+	t.c_lflag |= signals ? ISIG : 0;
+	t.c_cc[VMIN] = 1;
+	t.c_cc[VTIME] = 0;
 	tcsetattr(STDIN_FILENO, TCSANOW, &t);
 }
 
@@ -141,9 +149,9 @@ static char *read_cell(struct repl *r)
 		const char *line;
 		int n = 0;
 
-		terminal_signals(false);
+		terminal_waits(false);
 		line = el_gets(r->el, &n);
-		terminal_signals(true);
+		terminal_waits(true);
 		if (r->cancelled) {
 			buf_done(&b);
 			return strdup("");
@@ -247,8 +255,10 @@ static int converse(struct repl *r)
 		if (!text[strspn(text, " \t\n")] || command(r, text, &leave))
 			continue;
 		status = cell_run(r->c, &r->cell, text);
-		if (status == CLI_UNREACHABLE || status > 128 + 2)
+		if (status > 128 + 2)
 			break;
+		if (status == CLI_UNREACHABLE) /* a server that is started anew finds it again */
+			cli_fail(0, "variables are in the VM: try again when the server is back");
 	}
 	end_editor(r);
 	return status == 1 ? CLI_OK : status;

@@ -343,6 +343,12 @@ class Cli(Case):
         t.type(".vm\n")
         t.expect(self.vm)
         t.expect("py> ")
+        self.s.kill9_pandod()
+        t.type("x\n")
+        t.expect("py> ")  # the connection may have been the old server's: that is said, and is not the end
+        t.type("x + 1\n")
+        t.expect("21\r\n")
+        t.expect("py> ")
         t.type("\x04")
         self.assertEqual(t.end(), 0)
         history = os.path.join(self.home, ".local/state/pando/history-python")
