@@ -24,7 +24,7 @@ BIG_FILES, BIG_BYTES = 20, 5 << 20
 SMALL_FILES, SMALL_DIRS = 20000, 200
 NEEDLE = "needle in a haystack"
 REPOS = int(os.environ.get("PANDO_BENCH_REPOS", "10000"))
-LISTS, OPENS, SEARCHES = 5, 20, 3
+LISTS, OPENS, SEARCHES, SMALL_TURNS = 5, 20, 3, 3
 ROUNDS_MIN = 3
 BUDGET_S = {"wire": 75, "search": 10, "first": 10}  # of rounds; preparing takes as long again
 FSYNC = "loose-object,pack,pack-metadata,reference"  # as server/git/jail.c has it
@@ -153,27 +153,30 @@ def sides(i):
     return ("pando", "backend") if i % 2 == 0 else ("backend", "pando")
 
 
+def turns(i):
+    """The small ones are soon done, and a single one says little."""
+    return [("big", side) for side in sides(i)] + [("many", side) for k in range(SMALL_TURNS) for side in sides(i + k)]
+
+
 def clone(g, i):
-    for kind in ("big", "many"):
-        for side in sides(i):
-            to = os.path.join(g.top, "clone")
-            clock = Clock()
-            git("clone", "-q", "--bare", g.urls[kind][side], to)
-            g.record.add(f"git.clone.{kind}.{side}", clock.ms())
-            shutil.rmtree(to)
+    for kind, side in turns(i):
+        to = os.path.join(g.top, "clone")
+        clock = Clock()
+        git("clone", "-q", "--bare", g.urls[kind][side], to)
+        g.record.add(f"git.clone.{kind}.{side}", clock.ms())
+        shutil.rmtree(to)
 
 
 def push(g, i):
-    for kind in ("big", "many"):
-        for side in sides(i):
-            repo, url = new_repo(g) if side == "pando" else (None, g.bare.new("push"))
-            clock = Clock()
-            git("push", "-q", url, "main", cwd=os.path.join(g.top, kind))
-            g.record.add(f"git.push.{kind}.{side}", clock.ms())
-            if repo:
-                g.s.api("DELETE", f"/git/v1/repo/{repo}")
-            else:
-                g.bare.drop("push")
+    for kind, side in turns(i):
+        repo, url = new_repo(g) if side == "pando" else (None, g.bare.new("push"))
+        clock = Clock()
+        git("push", "-q", url, "main", cwd=os.path.join(g.top, kind))
+        g.record.add(f"git.push.{kind}.{side}", clock.ms())
+        if repo:
+            g.s.api("DELETE", f"/git/v1/repo/{repo}")
+        else:
+            g.bare.drop("push")
 
 
 def wire(g, i):
@@ -217,28 +220,30 @@ def prepare_search(g):
 
 
 def prepare_list(g):
-    """As many repositories as that, put in place while the server is down."""
+    """As many repositories as that, put in place while the server is down: no more of each than Git needs, or it takes minutes."""
     account = g.s.api("GET", "/auth/v1/whoami")["accountId"]
     repo = g.s.api("POST", "/git/v1/repo", {})["repoId"]
     g.s.api("POST", f"/git/v1/repo/{repo}/commits", {"message": "m", "files": [{"path": "a", "content": "1"}]})
     g.s.stop()
     top = os.path.join(g.s.dir, "git/repos")
-    ids = [str(uuid.UUID(int=i, version=4)) for i in range(REPOS - 1)]
-    # links, not copies: nobody writes to them
-    tree = [(os.path.relpath(d, os.path.join(top, f"{repo}.git")), files) for d, _, files in os.walk(os.path.join(top, f"{repo}.git"))]
-    for i in ids:
-        for d, files in tree:
-            os.mkdir(os.path.normpath(os.path.join(top, f"{i}.git", d)))
-            for f in files:
-                os.link(os.path.join(top, f"{repo}.git", d, f), os.path.join(top, f"{i}.git", d, f))
+    model = os.path.join(top, f"{repo}.git")
+    git("gc", "-q", "--prune=now", cwd=model)
+    pack = [os.path.join("objects/pack", n) for n in os.listdir(os.path.join(model, "objects/pack")) if n.endswith((".pack", ".idx"))]
+    g.ids = [str(uuid.UUID(int=i, version=4)) for i in range(REPOS - 1)]
+    for i in g.ids:
+        here = os.path.join(top, f"{i}.git")
+        for d in ("", "objects", "objects/pack", "refs"):
+            os.mkdir(os.path.join(here, d), 0o700)
+        for name in ("HEAD", "config", "packed-refs", *pack):  # links: nobody writes to them
+            os.link(os.path.join(model, name), os.path.join(here, name))
     db = sqlite3.connect(os.path.join(g.s.dir, "pando.db"))
     now = int(time.time() * 1000)
-    db.executemany("INSERT INTO git_repos VALUES (?, ?, ?, 0, ?, 0, 0)", [(i, account, f"repo {n}", now + n) for n, i in enumerate(ids)])
-    db.commit()
+    with db:
+        db.executemany("INSERT INTO git_repos (id, account, name, is_public, created_ms, pushed_ms, bytes) VALUES (?, ?, ?, 0, ?, 0, 0)",
+                       [(i, account, f"repo {n}", now + n) for n, i in enumerate(g.ids)])
     db.close()
-    subprocess.run(["chown", "-R", "pando:pando", top, *(os.path.join(g.s.dir, n) for n in ("pando.db",))], check=True)
+    subprocess.run(["chown", "-R", "pando:pando", top, os.path.join(g.s.dir, "pando.db")], check=True)
     g.s.start()
-    g.ids = ids
 
 
 def list_repos(g):

@@ -51,9 +51,10 @@ int api_repo_create(struct request *req, struct reply *res, struct err *err)
 	return r < 0 ? r : reply_json(res, json_pack("{s:s}", "repoId", repo.id), err);
 }
 
-/* What an identity was granted; there are few of them. */
-static int list_granted(struct request *req, struct store_repo **ret, size_t *ret_n,
-                        struct err *err)
+/* What an identity was granted; there are few of them. A page of those with that text, as
+ * store_repo_list(). */
+static int list_granted(struct request *req, const char *search, uint32_t limit, uint32_t offset,
+                        struct store_repo **ret, size_t *ret_n, int64_t *ret_total, struct err *err)
 {
 	autofree struct store_grant *g = NULL;
 	struct store_repo *v;
@@ -67,10 +68,14 @@ static int list_granted(struct request *req, struct store_repo **ret, size_t *re
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++)
-		if (store_repo_get(req->api->deps.store, g[i].target, &v[k], err) == 0)
+		if (store_repo_get(req->api->deps.store, g[i].target, &v[k], err) == 0 &&
+		    (!search || strcasestr(v[k].name, search) || strcasestr(v[k].id, search)))
 			k++;
+	*ret_total = (int64_t)k;
+	offset = (uint32_t)MIN((size_t)offset, k);
+	*ret_n = MIN(k - offset, (size_t)limit);
+	memmove(v, v + offset, *ret_n * sizeof(*v));
 	*ret = v;
-	*ret_n = k;
 	return 0;
 }
 
@@ -89,13 +94,11 @@ int api_repo_list(struct request *req, struct reply *res, struct err *err)
 	    (r = request_query(req, "search", &search, err)) < 0)
 		return r;
 	limit = MIN(limit, (uint32_t)LIST_LIMIT_MAX);
-	if (*req->who.identity) {
-		r = list_granted(req, &v, &n, err);
-		total = (int64_t)n;
-	} else {
+	if (*req->who.identity)
+		r = list_granted(req, search, limit, offset, &v, &n, &total, err);
+	else
 		r = store_repo_list(req->api->deps.store, req->who.account, search, limit, offset,
 		                    &v, &n, &total, err);
-	}
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {

@@ -68,14 +68,15 @@ static const char *outcome(const struct store_delivery *d)
 static json_t *delivery_json(const struct store_delivery *d)
 {
 	bool hook = d->action == TRIGGER_WEBHOOK;
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "id",
-	                      d->id, "triggerId", d->trigger, "repositoryId", d->repo, "action",
-	                      trigger_action_words[d->action], "branch", d->branch, "commit",
-	                      d->new_sha, "state", delivery_state_words[d->state], "attempts",
-	                      (json_int_t)d->attempts, "createdAt", shape_time(d->created_ms),
-	                      "updatedAt", shape_time(d->updated_ms), "nextAttemptAt",
-	                      d->state == DELIVERY_PENDING ? shape_time(d->next_ms) : json_null(),
-	                      "error", shape_text(d->note));
+	json_t *j =
+	        json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "id",
+	                  d->id, "triggerId", d->trigger, "repositoryId", d->repo, "action",
+	                  trigger_action_words[d->action], "branch", shape_text(d->branch),
+	                  "commit", d->new_sha, "state", delivery_state_words[d->state], "attempts",
+	                  (json_int_t)d->attempts, "createdAt", shape_time(d->created_ms),
+	                  "updatedAt", shape_time(d->updated_ms), "nextAttemptAt",
+	                  d->state == DELIVERY_PENDING ? shape_time(d->next_ms) : json_null(),
+	                  "error", shape_text(d->note));
 
 	json_object_set_new(j, hook ? "statusCode" : "exitCode",
 	                    d->status >= 0 ? json_integer(d->status) : json_null());

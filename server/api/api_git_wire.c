@@ -374,8 +374,10 @@ const struct intake api_git_push_intake = { push_open, push_data, push_drop };
 int api_git_receive_pack(struct request *req, struct reply *res, struct err *err)
 {
 	struct push *p = req->intake;
+	int r = wire_write_end(p->s, err);
 
-	wire_write_end(p->s);
+	if (r < 0)
+		return r;
 	return reply_service(req, res, TAKE_PTR(p->s), NULL,
 	                     "application/x-git-receive-pack-result", err);
 }

@@ -291,8 +291,12 @@ int reply_upgrade(struct request *req, struct reply *res, struct upgrade *u_cons
 /* A ticket in the URL instead of a header. 1: it is good, *req knows who; 0: there is none. */
 int ticket_check(struct request *req, struct err *err);
 int request_session(struct request *req, struct reply *res, const char **ret, struct err *err);
-/* -ENOENT at once when the VM is stopped: it has no sessions, and is not booted to find out. */
-int pty_vm_can_have(struct request *req, const char *vm_id, const char *session, struct err *err);
+/*
+ * The guest that may have the session; caller guest_unref()s. -ENOENT when the VM is stopped, or
+ * just being stopped: it has no sessions, and is not booted to find out.
+ */
+int pty_guest(struct request *req, const char *vm_id, const char *session, struct guest **ret,
+              struct err *err);
 
 /* ---- server-sent events: sse.c ---- */
 

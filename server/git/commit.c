@@ -200,7 +200,7 @@ static int try_once(struct attempt *a, git_oid *ret, json_t **extra, struct err 
 	if (rc < 0)
 		return git_fail(rc, "write the commit", err);
 	git_oid_tostr(a->u.new_sha, sizeof(a->u.new_sha), ret);
-	if ((rc = note_plan(&a->note, &a->u, 1, /* flush= */ true, err)) < 0)
+	if ((rc = note_plan(&a->note, &a->u, 1, err)) < 0)
 		return rc;
 	rc = parent ? git_reference_create_matching(&ref, a->repo, a->u.ref, ret, /* force= */ 1,
 	                                            git_commit_id(parent), NULL)

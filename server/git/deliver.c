@@ -24,6 +24,13 @@
 /* Before repetition n, in units of the first wait: with 10 s, the last one is a day later. */
 static const uint32_t backoff[] = { 1, 3, 12, 60, 180, 360, 720, 1440, 2880, 2988 };
 
+int64_t delivery_wait_ms(uint32_t attempts, uint32_t retry_s)
+{
+	size_t n = attempts ? attempts - 1 : 0;
+
+	return n < ARRAY_SIZE(backoff) ? (int64_t)backoff[n] * retry_s * 1000 : -1;
+}
+
 void workers_wake(struct triggers *t)
 {
 	LOCK_SCOPE(&t->lock);
@@ -63,8 +70,9 @@ static int try_webhook(struct triggers *t, struct store_delivery *d, const struc
                        struct err *err)
 {
 	autofree char *body = NULL, *signature = NULL;
-	autojson json_t *j = json_pack("{s:s, s:s, s:s, s:s}", "event", "branchUpdate", "repoId",
-	                               d->repo, "branch", d->branch, "commit", d->new_sha);
+	autojson json_t *j =
+	        json_pack("{s:s, s:s, s:o, s:s}", "event", "branchUpdate", "repoId", d->repo,
+	                  "branch", text_json(d->branch, strlen(d->branch)), "commit", d->new_sha);
 	int r;
 
 	if (!j || !(body = json_dumps(j, JSON_COMPACT)))
@@ -90,14 +98,14 @@ static int try_webhook(struct triggers *t, struct store_delivery *d, const struc
 
 static void after_webhook(struct triggers *t, struct store_delivery *d, int r, const struct err *e)
 {
-	size_t n = d->attempts ? d->attempts - 1 : 0;
+	int64_t wait_ms = delivery_wait_ms(d->attempts, t->conf.retry_s);
 
 	note(d, r < 0 ? e->msg : "");
 	if (r == 0) {
 		d->state = DELIVERY_DONE;
-	} else if (n < ARRAY_SIZE(backoff)) {
+	} else if (wait_ms >= 0) {
 		d->state = DELIVERY_PENDING;
-		d->next_ms = clock_wall_ms() + (int64_t)backoff[n] * t->conf.retry_s * 1000;
+		d->next_ms = clock_wall_ms() + wait_ms;
 	} else {
 		d->state = DELIVERY_FAILED;
 	}

@@ -141,6 +141,7 @@ struct repos *repos_close(struct repos *g)
 	pthread_mutex_destroy(&g->lfs);
 	pthread_mutex_destroy(&g->lock);
 	git_libgit2_shutdown();
+	buf_done(&g->caps);
 	free(g);
 	return NULL;
 }

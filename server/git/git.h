@@ -213,7 +213,7 @@ int wire_archive(struct repos *g, const struct store_repo *r, const char *format
                  struct wire **ret, struct err *err);
 /* Feeds the child; what it says meanwhile is kept. -EPIPE when it reads no more. */
 int wire_write(struct wire *s, const void *p, size_t n, struct err *err);
-void wire_write_end(struct wire *s);
+int wire_write_end(struct wire *s, struct err *err);
 /* What it says: bytes, 0 when there is nothing now, -ENODATA at the good end, -EIO at a bad one. */
 ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err);
 int wire_fd(struct wire *s); /* POLLIN: wire_read() may have something */

@@ -42,6 +42,10 @@ struct repos {
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;
 	struct text_cache *texts; /* what searches look into */
+	/* caps.c; under lock: what upload-pack said, and which file of the program that was */
+	struct buf caps;
+	ino_t caps_ino;
+	time_t caps_time;
 };
 
 /* Paths: of a repository, and of a name below <data>/git. */
@@ -206,8 +210,8 @@ struct note {
 #define autonote AUTO(note_close) struct note
 /* Marks the repository as busy_mark() does. */
 int note_open(struct repos *g, const char *repo, const char *by, struct note *ret, struct err *err);
-/* To be called before these references move; flush: and it stays, whatever happens to the host. */
-int note_plan(struct note *n, const struct repo_update *u, size_t k, bool flush, struct err *err);
+/* To be called before these references move; it stays, whatever happens to the host. */
+int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err *err);
 /* Tells everybody what has moved. */
 void note_tell(struct note *n, const struct store_repo *r);
 /* The same for whoever knows what has moved. */
@@ -236,6 +240,12 @@ int pack_prepare(struct pack *p, const struct wire_opts *o, bool stateless, stru
                  struct err *err);
 void pack_tell(struct pack *p); /* the child has ended */
 void pack_end(struct pack *p);  /* ends it if it has not */
+
+/* ---- caps.c ---- */
+/* Is this the question what upload-pack can do? */
+bool caps_asked(const struct wire_opts *o);
+/* Appends the answer. */
+int caps_get(struct repos *g, const struct store_repo *r, struct buf *ret, struct err *err);
 
 /* ---- maint.c ---- */
 int keeper_start(struct repos *g, struct err *err);

@@ -46,8 +46,9 @@
 #define CHILD_MEM_BYTES (UINT64_C(6) << 30) /* address space: packs are mapped */
 #define CHILD_FILE_BYTES (UINT64_C(64) << 30)
 #define CHILD_FILES 512
-#define PACK_THREADS_MAX 4L /* of one child that checks or makes a pack */
-#define POLITE_MS 3000      /* between SIGTERM, which removes Git's lock files, and SIGKILL */
+#define PACK_THREADS_MAX 4L  /* of one child that checks or makes a pack */
+#define POLITE_MS 3000       /* between SIGTERM, which removes Git's lock files, and SIGKILL */
+#define PUSHED_REF_MAX "460" /* bytes: a mirror's own names for it fit into REPO_REF_SIZE, too */
 #define NAMESPACES \
 	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
@@ -399,10 +400,24 @@ void child_end(struct child *c)
 
 /* ---- the skeleton ---- */
 
-/* What receive-pack is about to do, on the disk before it does it; then what it has done: note.c.
+/*
+ * What receive-pack is about to do, on the disk before it does it; then what it has done: note.c.
+ * Names were not looked at yet: one may be longer than we keep, or have lines of its own.
  */
-static const char pre_hook[] = "#!/bin/sh\nexec dd bs=64k conv=fsync status=none >&3\n";
-static const char post_hook[] = "#!/bin/sh\necho done >&3\nexec cat >&3\n";
+static const char pre_hook[] =
+        "#!/bin/sh\n"
+        "while read -r old new ref; do\n"
+        "\tif [ -z \"$ref\" ] || [ ${#ref} -gt " PUSHED_REF_MAX " ]; then\n"
+        "\t\techo 'the name of a reference has at most " PUSHED_REF_MAX " bytes' >&2\n"
+        "\t\texit 1\n"
+        "\tfi\n"
+        "\tprintf '%s %s %s\\n' \"$old\" \"$new\" \"$ref\" >&3\n"
+        "done\n"
+        "exec dd conv=fsync status=none </dev/null >&3\n";
+/* No program is started for it: a line for each reference is soon read. */
+static const char post_hook[] = "#!/bin/sh\n"
+                                "echo done >&3\n"
+                                "while read -r line; do printf '%s\\n' \"$line\" >&3; done\n";
 
 static int write_config(struct repos *g, int dir, struct err *err)
 {

@@ -59,7 +59,7 @@ int note_open(struct repos *g, const char *repo, const char *by, struct note *re
 	return 0;
 }
 
-int note_plan(struct note *n, const struct repo_update *u, size_t k, bool flush, struct err *err)
+int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err *err)
 {
 	autobuf struct buf b = { 0 };
 	int r;
@@ -69,7 +69,7 @@ int note_plan(struct note *n, const struct repo_update *u, size_t k, bool flush,
 	if (b.failed)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = io_write_all(n->fd, b.p, b.len);
-	if (r == 0 && flush && fdatasync(n->fd) < 0)
+	if (r == 0 && fdatasync(n->fd) < 0)
 		r = -errno;
 	return r < 0 ? err_sys(err, r, "note down a push") : 0;
 }

@@ -109,7 +109,7 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	memset(u.old_sha, '0', REPO_SHA_SIZE - 1);
 	git_oid_tostr(u.new_sha, sizeof(u.new_sha), git_commit_id(c));
 	if ((rc = note_open(g, r->id, by, &note, err)) < 0 ||
-	    (rc = note_plan(&note, &u, 1, /* flush= */ true, err)) < 0)
+	    (rc = note_plan(&note, &u, 1, err)) < 0)
 		return rc;
 	rc = git_reference_create(&ref, repo, u.ref, git_commit_id(c), /* force= */ 0, NULL);
 	if (rc == GIT_EEXISTS)

@@ -7,6 +7,10 @@
  * receive-pack says meanwhile (progress) is taken out of the other pipe and kept, up to a limit:
  * neither end can wait for the other for ever. Memory is two pipes and that.
  *
+ * Two questions need no child: what upload-pack can do (caps.c), and an empty push, with which a
+ * client finds out whether its password is taken before it sends a large one. So receive-pack is
+ * started when there is more than that.
+ *
  * A push whose last byte was passed on is let come to its end even when the client leaves: what Git
  * accepted is told to everyone who wants to know.
  */
@@ -28,8 +32,15 @@
 #define FINISH_MS 600000     /* for a push whose client has left */
 #define PIPE_BYTES (1 << 20) /* asked of the kernel; less will do */
 
+#define FLUSH "0000" /* all that an empty push has */
+#define FLUSH_LEN 4u
+
 struct wire {
 	struct pack k;
+	struct pack_cmd cmd; /* of a push that has not begun */
+	bool begun;
+	char first[FLUSH_LEN]; /* what came before it began */
+	size_t n_first;
 	int in, out;     /* owned; our ends */
 	struct buf kept; /* said while it was fed */
 	size_t kept_at;
@@ -63,7 +74,7 @@ static int spawn(struct wire *s, const char *const *argv, const char *const *env
 
 	repo_path(s->k.g, s->k.repo.id, path);
 	o.repo = path;
-	if (stdin_fd < 0 && s->k.push && pipe2(in, O_CLOEXEC) < 0)
+	if (!s->fed && pipe2(in, O_CLOEXEC) < 0)
 		r = err_sys(err, -errno, "make a pipe");
 	if (r == 0 && pipe2(out, O_CLOEXEC) < 0)
 		r = err_sys(err, -errno, "make a pipe");
@@ -91,20 +102,24 @@ int wire_start(struct repos *g, const struct store_repo *r, const struct wire_op
                struct wire **ret, struct err *err)
 {
 	struct wire *s = wire_new(g, r);
-	struct pack_cmd cmd;
 	int rc;
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	rc = pack_prepare(&s->k, o, /* stateless= */ true, &cmd, err);
-	if (rc == 0)
-		rc = spawn(s, cmd.argv, cmd.env, o->stdin_fd, err);
+	if (caps_asked(o)) {
+		s->fed = s->over = true;
+		rc = caps_get(g, r, &s->kept, err);
+	} else {
+		rc = pack_prepare(&s->k, o, /* stateless= */ true, &s->cmd, err);
+		s->fed = !s->k.push || o->advertise;
+		s->begun = s->fed;
+		if (rc == 0 && s->begun)
+			rc = spawn(s, s->cmd.argv, s->cmd.env, o->stdin_fd, err);
+	}
 	if (rc < 0) {
 		wire_free(s);
 		return rc;
 	}
-	if (s->in < 0)
-		s->fed = true;
 	*ret = s;
 	return 0;
 }
@@ -126,13 +141,13 @@ int wire_archive(struct repos *g, const struct store_repo *r, const char *format
 	argv[3] = sha;
 	if ((rc = repo_open(g, r, &repo, err)) == 0 && (rc = rev_commit(repo, rev, &c, err)) == 0) {
 		git_oid_tostr(sha, sizeof(sha), git_commit_id(c));
+		s->fed = s->begun = true;
 		rc = spawn(s, argv, NULL, -1, err);
 	}
 	if (rc < 0) {
 		wire_free(s);
 		return rc;
 	}
-	s->fed = true;
 	*ret = s;
 	return 0;
 }
@@ -156,7 +171,7 @@ static int keep(struct wire *s, struct err *err)
 	return 0;
 }
 
-int wire_write(struct wire *s, const void *p, size_t n, struct err *err)
+static int feed(struct wire *s, const void *p, size_t n, struct err *err)
 {
 	const uint8_t *at = p;
 	int r;
@@ -189,11 +204,44 @@ int wire_write(struct wire *s, const void *p, size_t n, struct err *err)
 	return 0;
 }
 
-void wire_write_end(struct wire *s)
+static int begin(struct wire *s, struct err *err)
 {
+	int r = spawn(s, s->cmd.argv, s->cmd.env, -1, err);
+
+	if (r < 0)
+		return r;
+	s->begun = true;
+	return feed(s, s->first, s->n_first, err);
+}
+
+int wire_write(struct wire *s, const void *p, size_t n, struct err *err)
+{
+	int r;
+
+	if (!s->begun && s->n_first + n <= FLUSH_LEN) {
+		memcpy(s->first + s->n_first, p, n);
+		s->n_first += n;
+		return 0;
+	}
+	if (!s->begun && (r = begin(s, err)) < 0)
+		return r;
+	return feed(s, p, n, err);
+}
+
+int wire_write_end(struct wire *s, struct err *err)
+{
+	int r = 0;
+
+	if (!s->begun && s->n_first == FLUSH_LEN && memcmp(s->first, FLUSH, FLUSH_LEN) == 0) {
+		note_close(&s->k.note);
+		s->over = true;
+	} else if (!s->begun) {
+		r = begin(s, err);
+	}
 	if (s->in >= 0)
 		close(TAKE_FD(s->in));
 	s->fed = true;
+	return r == -EPIPE ? 0 : r; /* it has its reasons, and tells the client */
 }
 
 /* Its output has ended, so it ends; a push is told about before anybody hears of the end. */

@@ -28,6 +28,7 @@ struct item {
 	char ref[REPO_REF_SIZE]; /* "heads/main", "tags/v1" */
 	git_oid here, there, base;
 	bool push; /* there is to become as here */
+	bool pull; /* here is to become as there */
 	bool agreed;
 };
 struct round {
@@ -228,38 +229,63 @@ static void conflict(struct round *d, const struct item *i, const char *why)
 	json_array_append_new(d->conflicts, j);
 }
 
-/* Moves, makes or deletes a reference here, unless somebody was quicker. */
-static int move_here(struct round *d, struct item *i, struct err *err)
+/* Moves, makes or deletes a reference here; 0: somebody was quicker. */
+static int move_here(struct round *d, struct item *i, const char *name, struct err *err)
 {
-	struct repo_update *u = &d->moved[d->n_moved];
 	autoref *old = NULL, *ref = NULL;
 	int rc;
 
-	snprintf(u->ref, sizeof(u->ref), "refs/%.*s", (int)sizeof(u->ref) - 6, i->ref);
-	git_oid_tostr(u->old_sha, sizeof(u->old_sha), &i->here);
-	git_oid_tostr(u->new_sha, sizeof(u->new_sha), &i->there);
-	if ((rc = note_plan(&d->note, u, 1, /* flush= */ false, err)) < 0)
-		return rc;
 	if (git_oid_is_zero(&i->there)) {
-		rc = git_reference_lookup(&old, d->repo, u->ref);
+		rc = git_reference_lookup(&old, d->repo, name);
 		if (rc == 0 && !git_oid_equal(git_reference_target(old), &i->here))
 			rc = GIT_EMODIFIED;
 		if (rc == 0)
 			rc = git_reference_delete(old);
 	} else if (git_oid_is_zero(&i->here)) {
-		rc = git_reference_create(&ref, d->repo, u->ref, &i->there, 0, NULL);
+		rc = git_reference_create(&ref, d->repo, name, &i->there, 0, NULL);
 	} else {
-		rc = git_reference_create_matching(&ref, d->repo, u->ref, &i->there, 1, &i->here,
+		rc = git_reference_create_matching(&ref, d->repo, name, &i->there, 1, &i->here,
 		                                   NULL);
 	}
 	if (rc == GIT_EMODIFIED || rc == GIT_EEXISTS || rc == GIT_ELOCKED || rc == GIT_ENOTFOUND)
 		return 0; /* the push that did it has asked for another round */
 	if (rc < 0)
 		return git_fail(rc, "move a reference", err);
-	d->n_moved++;
 	git_oid_cpy(&i->here, &i->there);
 	i->agreed = true;
-	return 0;
+	return 1;
+}
+
+/* All that is taken over from there: noted down and flushed as one, then moved one by one. */
+static int pull_all(struct round *d, struct err *err)
+{
+	struct repo_update *u = d->moved;
+	size_t n = 0, k = 0;
+	int r;
+
+	for (size_t i = 0; i < d->n; i++) {
+		const struct item *it = &d->v[i];
+
+		if (!it->pull)
+			continue;
+		snprintf(u[n].ref, sizeof(u[n].ref), "refs/%.*s", (int)sizeof(u[n].ref) - 6,
+		         it->ref);
+		git_oid_tostr(u[n].old_sha, sizeof(u[n].old_sha), &it->here);
+		git_oid_tostr(u[n].new_sha, sizeof(u[n].new_sha), &it->there);
+		n++;
+	}
+	if (n == 0)
+		return 0;
+	r = note_plan(&d->note, u, n, err);
+	for (size_t i = 0; r >= 0 && i < d->n; i++) {
+		if (!d->v[i].pull)
+			continue;
+		r = move_here(d, &d->v[i], u[k].ref, err);
+		if (r > 0) /* those that have moved come to stand at the beginning */
+			u[d->n_moved++] = u[k];
+		k++;
+	}
+	return MIN(r, 0);
 }
 
 /* Both are there and differ: which one contains the other? */
@@ -275,8 +301,10 @@ static int decide_both(struct round *d, struct item *i, struct err *err)
 	forward = graph_before(&gr, &i->here, &i->there, err);
 	if (forward < 0)
 		return forward;
-	if (forward)
-		return move_here(d, i, err);
+	if (forward) {
+		i->pull = true;
+		return 0;
+	}
 	forward = graph_before(&gr, &i->there, &i->here, err);
 	if (forward < 0)
 		return forward;
@@ -298,10 +326,8 @@ static int decide(struct round *d, struct item *i, struct err *err)
 	if (here && there)
 		return decide_both(d, i, err);
 	if (git_oid_is_zero(&i->base)) { /* new on one side */
-		if (here)
-			i->push = true;
-		else
-			return move_here(d, i, err);
+		i->push = here;
+		i->pull = there;
 		return 0;
 	}
 	if (here && !git_oid_equal(&i->here, &i->base)) {
@@ -310,10 +336,9 @@ static int decide(struct round *d, struct item *i, struct err *err)
 		conflict(d, i, "it was deleted here and changed there");
 	} else if (here && strncmp(i->ref, "heads/", 6) == 0 && strcmp(i->ref + 6, d->head) == 0) {
 		conflict(d, i, "it was deleted there and is the default branch here");
-	} else if (here) {
-		return move_here(d, i, err);
 	} else {
-		i->push = true;
+		i->pull = here;
+		i->push = there;
 	}
 	return 0;
 }
@@ -418,6 +443,8 @@ static int round_run(struct round *d, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; r == 0 && i < d->n; i++)
 		r = decide(d, &d->v[i], err);
+	if (r == 0)
+		r = pull_all(d, err);
 	note_told(&d->note, d->r, d->moved, d->n_moved);
 	while (r == 0 && at < d->n)
 		r = push_some(d, &at, err);

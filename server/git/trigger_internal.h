@@ -38,6 +38,8 @@ struct triggers {
 /* ---- deliver.c ---- */
 int workers_start(struct triggers *t, struct err *err);
 void workers_wake(struct triggers *t);
+/* After so many attempts that failed: how long until the next; -1: there is none. */
+int64_t delivery_wait_ms(uint32_t attempts, uint32_t retry_s);
 
 /* ---- signing.c ---- */
 int signer_open(struct store *s, struct signer **ret, struct err *err);

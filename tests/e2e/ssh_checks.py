@@ -221,6 +221,8 @@ class SshChecks(SshBase):
         t.send("PS1='$ '; stty size; echo T=$TERM.$SSH_TTY.; [ -t 0 ] && echo tty\n")
         t.expect("31 97")
         t.expect("/dev/pts/")
+        t.expect("tty\r\n")
+        t.expect("$ ")  # readline reads the size and sets it again before it reads: a new one may get lost
         t.size(20, 61)
         t.send("until [ \"$(stty size)\" = '20 61' ]; do sleep 0.1; done; echo re''sized\n")
         t.expect("resized")
@@ -361,6 +363,23 @@ class SshChecks(SshBase):
         r = subprocess.run(["ssh", "-F", conf, "-J", "jump", "-p", str(port), "-l", self.name(), "127.0.0.1", "echo through; exit 5"],
                            capture_output=True, timeout=self.slow, stdin=subprocess.DEVNULL)
         self.assertEqual((r.returncode, r.stdout), (5, b"through\n"), r.stderr)
+
+    def test_ssh_git(self):
+        """A repository in the VM: pushed to from here, and cloned inside through a port that leads back here; no agent, no key."""
+        port, top = 20000 + random.randrange(12000), self.path("work")
+        env = {k: v for k, v in os.environ.items() if k != "SSH_AUTH_SOCK"} | {"GIT_SSH_COMMAND": " ".join(["ssh", *self.opts()])}
+        url = f"ssh://{self.name(sep=',')}@127.0.0.1"
+        self.ssh("rm -rf /tmp/git-t.git /tmp/git-c && git init -q --bare -b main /tmp/git-t.git")
+        for args in (["init", "-q", "-b", "main", top], ["-C", top, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "by ssh"],
+                     ["-C", top, "push", "-q", f"{url}/tmp/git-t.git", "main"]):
+            r = subprocess.run(["git", *args], env=env, capture_output=True, timeout=self.slow, stdin=subprocess.DEVNULL)
+            self.assertEqual(r.returncode, 0, (args, r.stderr))
+        p = self.spawn("-o", "ExitOnForwardFailure=yes", "-R", f"{port}:127.0.0.1:{self.ssh_port}", "echo up; cat")
+        self.line(p, b"up")
+        ssh = "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        self.guest(f"env -u SSH_AUTH_SOCK GIT_SSH_COMMAND='{ssh}' git clone -q {url}:{port}/tmp/git-t.git /tmp/git-c")
+        self.assertEqual(self.guest("git -C /tmp/git-c log --format=%s").strip(), "by ssh")
+        self.guest("rm -rf /tmp/git-t.git /tmp/git-c")
 
     def test_ssh_many_channels_on_one_connection(self):
         control = self.path("control")

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repositories and VMs together: clones by id in specs, commands of triggers in VMs"""
+import hashlib
+
 from case import Case, wait_for
 from git_checks import GitTools
 
 BUILD_S = 400
+LARGE = b"large" * 1000
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{hashlib.sha256(LARGE).hexdigest()}\nsize {len(LARGE)}\n"
 COMMAND = ('echo "$PANDO_REPO_ID $PANDO_BRANCH $PANDO_COMMIT" && pwd && git rev-parse HEAD && cat a.txt && '
            'if [ -e fail ]; then exit 3; fi')
 
@@ -22,7 +26,9 @@ class GitVm(GitTools, Case):
 
     def test_clone_by_id(self):
         repo, empty = self.new(name="app"), self.new()
-        first = self.commit(repo, {"a.txt": "one\n", "dir/b.txt": "two\n"})["sha"]
+        self.call("PUT", f"/{repo}/info/lfs/objects/{hashlib.sha256(LARGE).hexdigest()}", LARGE)
+        first = self.commit(repo, {"a.txt": "one\n", "dir/b.txt": "two\n", "large.bin": POINTER,
+                                   ".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"})["sha"]
         self.commit(repo, {"c.txt": "side\n"}, branch="side")
         vm = self.make(gitRepos=[{"repo": repo, "path": "/srv/app"}, {"repo": repo, "path": "/srv/side", "rev": "side"},
                                  {"repo": repo, "path": "/srv/old", "rev": first}, {"repo": empty, "path": "/srv/empty"}])
@@ -35,12 +41,14 @@ class GitVm(GitTools, Case):
         self.assertEqual(lines[5:7], ["side", first])
         self.assertEqual(lines[7], f"https://git.pando.localhost/{empty}")
         self.assertNotIn("pando-", "\n".join(lines[8:]))
+        # large files are pointers, and none of them looks changed
+        self.assertEqual(self.s.sh(vm, "cat /srv/app/large.bin && git -C /srv/app status --porcelain"), POINTER.strip())
         # no secret stayed behind
         self.assertEqual(self.s.sh(vm, f"grep -rIl -e '{self.key}' /srv /root /var/tmp /etc/gitconfig 2>/dev/null | wc -l").strip(), "0")
         self.s.api("DELETE", f"/v1/vms/{vm}")
         # another commit is another layer; the cache does not give yesterday's
         second = self.commit(repo, {"a.txt": "three\n"})["sha"]
-        vm = self.make(gitRepos=[{"repo": repo, "path": "/srv/app"}])
+        vm = self.make(spec={"git": {"repos": [{"repo": repo, "path": "/srv/app"}]}})
         self.assertEqual(self.s.sh(vm, "git -C /srv/app rev-parse HEAD").strip(), second)
         self.s.api("DELETE", f"/v1/vms/{vm}")
 
@@ -71,11 +79,21 @@ class GitVm(GitTools, Case):
         d = self.api(repo, "GET", f"/trigger/{t}/deliveries/{s['runs'][0]['id']}")
         self.assertEqual(d["output"].split("\n"), [f"{repo} main {sha}", "/root/repo", sha, "hello", ""])
         self.assertEqual((d["exitCode"], d["status"], d["vmId"]), (0, "success", None))
+        # the same in a VM of a snapshot, and it fails
+        vm = self.make()
+        self.s.sh(vm, "touch /root/from-the-snapshot")
+        snapshot = self.s.api("POST", f"/v1/vms/{vm}/snapshot", {})["snapshotId"]
+        self.s.api("DELETE", f"/v1/vms/{vm}")
+        self.api(repo, "DELETE", f"/trigger/{t}")
+        t = self.api(repo, "POST", "/trigger", {"trigger": {"event": "push"}, "action": {
+            "action": "vm", "command": "ls /root/from-the-snapshot; " + COMMAND, "snapshotId": snapshot}})["triggerId"]
         bad = self.commit(repo, {"fail": "1"})["sha"]
         s = wait_for("the second run", lambda: status(bad), 300)
         self.assertEqual((s["state"], s["runs"][0]["exitCode"]), ("failure", 3), s)
+        d = self.api(repo, "GET", f"/trigger/{t}/deliveries/{s['runs'][0]['id']}")
+        self.assertEqual(d["output"].split("\n")[:2], ["/root/from-the-snapshot", f"{repo} main {bad}"])
         self.assertEqual(self.s.api("GET", "/v1/vms")["vms"], [])
-        self.assertIn(self.api(repo, "GET", f"/git/commits/{sha}/status")["state"], ("success",))
+        self.s.api("DELETE", f"/v1/vms/snapshots/{snapshot}")
         base = f"/git/v1/repo/{repo}/trigger"
         with self.assertRaises(Exception) as c:
             self.call("POST", base, {"trigger": {"event": "push"}, "action": {"action": "vm", "command": "true",

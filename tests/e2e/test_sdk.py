@@ -13,7 +13,8 @@ OWN_CLASS = ("spec", "systemd", "logs", "pty")  # the others run in class Sdk: l
 
 class Sdk(Case):
     keeps_specs = True
-    server_env = {"PANDO_WEBHOOK_ALLOW_PRIVATE": "1", "PANDO_GITHUB_URL": "http://127.0.0.1:1"}  # webhooks come to the tests
+    server_env = {"PANDO_WEBHOOK_ALLOW_PRIVATE": "1", "PANDO_GIT_ALLOW_PRIVATE": "1",  # webhooks come to the tests, imports from them
+                  "PANDO_GITHUB_URL": "http://127.0.0.1:1"}
 
     @classmethod
     def files(cls):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Private networks: VMs of one reach each other and nobody else's; addresses stay; names; forks"""
-from case import Case, limit
+from case import Case, limit, wait_for
 
 PING = "ping -c 2 -W 5 -i 0.3 {}"
 SERVE = ("setsid python3 -c \"import http.server as h; h.HTTPServer(('0.0.0.0',8000),h.SimpleHTTPRequestHandler)"
@@ -101,15 +101,19 @@ class Vpc(Case):
             self.s.delete(kid)
         self.assertEqual(len(self.s.api("GET", f"/v1/vpcs/{self.vpc}")["vms"]), 2)
 
+    def guest_has(self, vm, path):
+        wait_for(f"{path} in the guest", lambda: self.s.run(vm, f"test -e {path}").code == 0, 120, 0.5)
+
     def test_spoofing(self):
         """Another's address, another's MAC, ARP: nothing of it leaves the slot."""
         b = self.address(self.b)
-        self.s.sh(self.a, "timeout 25 tcpdump --version >/dev/null 2>&1 || true")
-        # alpha listens for anything that claims to be from 192.168.10.77
-        self.s.sh(self.a, "cat >/root/hear.py <<'E'\nimport socket,time\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
-                  "s.bind(('0.0.0.0',5555)); s.settimeout(12)\nseen=[]\ntry:\n while True: seen.append(s.recvfrom(99)[1][0])\n"
-                  "except OSError: pass\nopen('/root/heard','w').write(' '.join(seen)+' end')\nE\n"
-                  "rm -f /root/heard; setsid python3 /root/hear.py >/dev/null 2>&1 </dev/null &")
+        # alpha listens for anything until it is told that it was all
+        self.s.sh(self.a, "cat >/root/hear.py <<'E'\nimport socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                  "s.bind(('0.0.0.0',5555)); s.settimeout(100); open('/root/hearing','w')\nseen=[]\ndata=b''\ntry:\n while data!=b'end':\n"
+                  "  data,who=s.recvfrom(99); seen.append(who[0])\n"
+                  "except OSError: pass\nopen('/root/heard.new','w').write(' '.join(seen))\nimport os; os.rename('/root/heard.new','/root/heard')\nE\n"
+                  "rm -f /root/heard /root/hearing; setsid python3 /root/hear.py >/dev/null 2>&1 </dev/null &")
+        self.guest_has(self.a, "/root/hearing")
         self.s.sh(self.b, "python3 - <<'E'\nimport socket,struct\n"
                   "def packet(src,dst,data):\n"
                   " u=struct.pack('>HHHH',5555,5555,8+len(data),0)+data\n"
@@ -126,9 +130,10 @@ class Vpc(Case):
                   "mac=bytes.fromhex(open(f'/sys/class/net/{dev}/address').read().strip().replace(':',''))\n"
                   "for ip in ('192.168.10.10','10.0.0.1','169.254.1.1'):\n"
                   " p.send(b'\\xff'*6+mac+b'\\x08\\x06'+struct.pack('>HHBBH6s4s6s4s',1,0x800,6,4,2,mac,socket.inet_aton(ip),b'\\xff'*6,socket.inet_aton(ip)))\n"
+                  f"for i in range(5): r.sendto(packet('{b}','192.168.10.10',b'end'),('192.168.10.10',0))\n"
                   "E\n")
-        self.s.sh(self.a, "for i in $(seq 40); do [ -e /root/heard ] && break; sleep 0.5; done")
-        heard = self.s.sh(self.a, "cat /root/heard").split()[:-1]
+        self.guest_has(self.a, "/root/heard")
+        heard = self.s.sh(self.a, "cat /root/heard").split()
         self.assertEqual(set(heard), {b}, heard)
         self.assertEqual(self.s.sh(self.b, GET.format("192.168.10.10")), "200")
 

@@ -2,10 +2,14 @@
 // git.test.mjs - repositories through the unmodified package: every call it has, and its git commands
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { TLSSocket, createSecureContext } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Errors, Freestyle } from "freestyle";
@@ -195,23 +199,106 @@ describe("repositories", { timeout: SHORT }, () => {
     await assert.rejects(create({ source: { url: "https://example.org/x" }, import: { type: "files" } }), Errors.SourceImportConflictError);
   });
 
-  it("are made, listed and deleted by the freestyle command", async () => {
-    const run = (...args) =>
-      new Promise((resolve, reject) => {
-        const child = spawn(process.execPath, [cli, ...args], {
-          cwd: home, env: { ...process.env, HOME: home }, stdio: ["ignore", "pipe", "pipe"], timeout: SHORT,
-        });
+  describe("by the freestyle command", () => {
+    let front, env, plain;
+
+    /** The command has the name git.freestyle.sh built in: git finds us there through a proxy, with a certificate it believes. */
+    async function standIn() {
+      const [keyFile, certFile] = ["front.key", "front.crt"].map((n) => join(home, n));
+      await promisify(execFile)("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", keyFile, "-out", certFile,
+        "-subj", "/CN=git.freestyle.sh", "-addext", "subjectAltName=DNS:git.freestyle.sh"], { timeout: SHORT });
+      const secureContext = createSecureContext({ key: readFileSync(keyFile), cert: readFileSync(certFile) });
+      const { hostname, port } = new URL(url);
+      front = createServer();
+      front.on("connect", (req, socket) => {
+        if (req.url !== "git.freestyle.sh:443") return socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
+        socket.write("HTTP/1.1 200 OK\r\n\r\n");
+        const client = new TLSSocket(socket, { isServer: true, secureContext });
+        const server = connect(Number(port), hostname);
+        for (const s of [client, server]) s.on("error", () => [client, server].forEach((x) => x.destroy()));
+        client.pipe(server).pipe(client);
+      });
+      front.listen(0, "127.0.0.1");
+      await once(front, "listening");
+      return { https_proxy: `http://127.0.0.1:${front.address().port}`, GIT_SSL_CAINFO: certFile };
+    }
+
+    before(async () => {
+      env = { ...process.env, HOME: home, GIT_TERMINAL_PROMPT: "0", GIT_CONFIG_NOSYSTEM: "1", ...(await standIn()) };
+      for (const who of ["AUTHOR", "COMMITTER"]) Object.assign(env, { [`GIT_${who}_NAME`]: "T", [`GIT_${who}_EMAIL`]: "t@example.org" });
+    });
+    after(() => {
+      front.close();
+      front.closeAllConnections();
+    });
+
+    function start(program, args, more = {}) {
+      return new Promise((resolve, reject) => {
+        const child = spawn(program, args, { cwd: home, env: { ...env, ...more }, stdio: ["ignore", "pipe", "pipe"], timeout: SHORT });
         let out = "";
         child.stdout.on("data", (d) => (out += d));
         child.stderr.on("data", (d) => (out += d));
         child.on("error", reject);
-        child.on("close", (code) => (code === 0 ? resolve(out) : reject(new Error(`freestyle ${args.join(" ")}: ${code}: ${out}`))));
+        child.on("close", (code) => (code === 0 ? resolve(out) : reject(new Error(`${args.join(" ")}: ${code}: ${out}`))));
       });
-    const out = await run("git", "create", "--name", "by the command", "--json");
-    const id = out.match(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/)[0];
-    made.push(id);
-    assert.match(await run("git", "list", "--limit", "20"), new RegExp(id));
-    await run("git", "delete", id);
-    assert.doesNotMatch(await run("git", "list", "--json"), new RegExp(id));
+    }
+    const run = (...args) => start(process.execPath, [cli, "git", ...args]);
+    const inWork = (dir, ...args) => start("git", ["-C", join(home, dir), ...args]);
+
+    function idIn(out) {
+      const id = out.match(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/)[0];
+      made.push(id);
+      return id;
+    }
+
+    it("every command is known here", async () => {
+      const names = [...(await run("--help")).matchAll(/^ +freestyle git (\w+)/gm)].map((m) => m[1]);
+      assert.deepEqual(names.sort(), ["clone", "create", "delete", "list"]);
+    });
+
+    it("they are made, empty or from another one", async () => {
+      const out = await run("create", "--name", "by the command", "--public", "--default-branch", "trunk", "--json");
+      const id = JSON.parse(out.slice(out.indexOf("{"))).repoId;
+      made.push(id);
+      const { json } = await raw("GET", `/git/v1/repo/${id}`);
+      assert.deepEqual([json.name, json.visibility, json.defaultBranch], ["by the command", "public", "trunk"]);
+      plain = idIn(await run("create"));
+      assert.equal((await raw("GET", `/git/v1/repo/${plain}`)).json.visibility, "private");
+      await raw("POST", `/git/v1/repo/${id}/commits`, { body: { message: "m", branch: "side", files: [{ path: "a", content: "1" }] } });
+      const copy = idIn(await run("create", "--source-url", gitUrl(id, key), "--source-rev", "side"));
+      assert.deepEqual((await raw("GET", `/git/v1/repo/${copy}/git/refs/heads/`)).json.branches.map((b) => b.name), ["side"]);
+      await assert.rejects(run("create", "--source-url", "file:///etc"), /http/);
+    });
+
+    it("they are listed in pages", async () => {
+      const { total } = await freestyle.git.repos.list();
+      assert.ok(total >= 3);
+      const all = JSON.parse(await run("list", "--limit", "50", "--json")).repositories.map((r) => r.id);
+      assert.equal(all.length, total);
+      const page = await run("list", "--limit", "2", "--cursor", "1");
+      assert.match(page, new RegExp(`Total: ${total}\nOffset: 1\n`));
+      assert.deepEqual(page.match(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g), all.slice(1, 3));
+    });
+
+    it("they are cloned with a token that can push, or only read", async () => {
+      await run("clone", repoId, "by-command");
+      assert.match(await inWork("by-command", "config", "freestyle.permission"), /^write/);
+      identities.push((await inWork("by-command", "config", "freestyle.identityId")).trim());
+      await inWork("by-command", "commit", "-q", "--allow-empty", "-m", "from the clone");
+      await inWork("by-command", "push", "-q", "origin", "HEAD:main");
+      assert.equal((await repo.commits.list({ limit: 1 })).commits[0].message, "from the clone\n");
+      await run("clone", repoId, "--readonly");
+      identities.push((await inWork(repoId, "config", "freestyle.identityId")).trim());
+      await inWork(repoId, "commit", "-q", "--allow-empty", "-m", "never");
+      await assert.rejects(inWork(repoId, "push", "-q", "origin", "HEAD:main"), /403/);
+      await assert.rejects(run("clone", "00000000-0000-4000-8000-000000000000", "nowhere"), /no repository|not found/i);
+    });
+
+    it("they are deleted, once", async () => {
+      assert.match(await run("delete", plain), /deleted/);
+      assert.equal((await raw("GET", `/git/v1/repo/${plain}`)).status, 404);
+      await assert.rejects(run("delete", plain), /REPOSITORY_NOT_FOUND|no repository/i);
+      await assert.rejects(start(process.execPath, [cli, "git", "list"], { FREESTYLE_API_KEY: "wrong" }));
+    });
   });
 });

@@ -57,6 +57,15 @@ describe("triggers", { timeout: SHORT }, () => {
     const parts = headers.get("x-freestyle-signature").split(".");
     const forged = [parts[0], Buffer.from(JSON.stringify({ ...payload, body_sha256: "00" })).toString("base64url"), parts[2]].join(".");
     await assert.rejects(jwtVerify(forged, jwks, { algorithms: ["EdDSA"] }));
+    // Another key signs from now on; what the old one has signed is still believed, also by who fetches the list only now.
+    const { kid } = (await raw("POST", "/git/v1/signing-keys")).json;
+    assert.notEqual(kid, protectedHeader.kid);
+    const later = createRemoteJWKSet(new URL(`${url}/.well-known/jwks.json`));
+    await jwtVerify(headers.get("x-freestyle-signature"), later, { algorithms: ["EdDSA"] });
+    await repo.commits.create({ message: "m", files: [{ path: "a.js", content: "2" }] });
+    while (got.length < 2) await once(server, "delivery", { signal: AbortSignal.timeout(SHORT) });
+    const next = await jwtVerify(got[1].headers.get("x-freestyle-signature"), later, { algorithms: ["EdDSA"] });
+    assert.equal(next.protectedHeader.kid, kid);
   });
 
   it("are deleted", async () => {

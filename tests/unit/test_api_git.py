@@ -8,10 +8,11 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_api_checks import GitApiChecks  # noqa: E402
 from git_checks import GitChecks  # noqa: E402
+from git_hostile_checks import GitHostileChecks  # noqa: E402
 from served import ServedGit  # noqa: E402
 
 
-class Git(ServedGit, GitChecks, GitApiChecks, unittest.TestCase):
+class Git(ServedGit, GitChecks, GitApiChecks, GitHostileChecks, unittest.TestCase):
     def test_limits_of_an_account(self):
         a = self.call("POST", "/v1/accounts", {"name": "small", "quotas": {"gitRepos": 1}})
         self.assertEqual((a["quotas"]["gitRepos"], a["quotas"]["gitMb"], a["limits"]["gitRepos"]), (1, None, 1))

@@ -193,18 +193,74 @@ class Sync(Base):
         self.enable(repo)
         self.same(repo)
 
-    def test_kill_during_sync(self):
-        repo = self.new()
-        sha = self.commit(repo, {"a": "1"})["sha"]
-        self.far.hold = "git-receive-pack"
-        self.enable(repo)
-        self.assertTrue(self.far.held.wait(60))
-        self.crash()
+    def hold(self, what):
+        self.far.held.clear()
+        self.far.release.clear()
+        self.far.hold = what
+
+    def let_go(self):
         self.far.hold = ""
         self.far.release.set()
-        self.start()
-        self.assertEqual(self.same(repo)["refs/heads/main"], sha)
-        self.git("--git-dir", self.bare, "fsck", "--strict", "--full")
+
+    def whole(self, repo):
+        bare = os.path.join(self.data_dir, "git/repos", f"{repo}.git")
+        self.git("-c", "safe.directory=*", "--git-dir", bare, "fsck", "--strict", "--full")
+        self.assertEqual([n for d, _, names in os.walk(bare) for n in names if n.endswith(".lock")], [])
+
+    def test_kill_during_sync(self):
+        """While it fetches, and while it pushes."""
+        repo = self.new()
+        self.commit(repo, {"a": "1"})
+        self.enable(repo)
+        self.same(repo)
+        far = tempfile.mkdtemp(dir=self.top)
+        self.git("clone", "-q", self.bare, far)
+        for i, what in enumerate(("/git-upload-pack", "/git-receive-pack")):
+            with self.subTest(what):
+                self.git("fetch", "-q", cwd=far)
+                self.git("reset", "-q", "--hard", "origin/main", cwd=far)
+                theirs = self.save(far, {f"far{i}": "x" * 10000})
+                self.git("push", "-q", "origin", f"HEAD:refs/heads/far{i}", cwd=far)
+                self.hold(what)
+                ours = self.commit(repo, {f"here{i}": "1"})["sha"]
+                self.assertTrue(self.far.held.wait(60))
+                self.crash()
+                self.let_go()
+                self.start()
+                refs = self.same(repo)
+                self.assertEqual((refs["refs/heads/main"], refs[f"refs/heads/far{i}"]), (ours, theirs))
+                self.whole(repo)
+                self.git("--git-dir", self.bare, "fsck", "--strict", "--full")
+
+    def test_kill_during_import(self):
+        """What was not made when the server was killed leaves nothing; what was there is whole."""
+        w = self.work()
+        sha = self.save(w, {"a": "1" * 10000})
+        self.git("push", "-q", self.bare, "main", cwd=w)
+        keep = self.new()
+        self.commit(keep, {"a": "1"})
+        url = f"http://x-access-token:{TOKEN}@127.0.0.1:{self.far.server_port}/owner/app.git"
+        for body in ({"source": {"url": url}}, {"import": {"type": "git", "url": url, "commitMessage": "m"}}):
+            self.hold("/git-upload-pack")
+            t = threading.Thread(target=self.fails, args=("POST", "/git/v1/repo", body))
+            t.start()
+            self.assertTrue(self.far.held.wait(60))
+            self.crash()
+            self.let_go()
+            t.join(60)
+            self.start()
+            top = os.path.join(self.data_dir, "git")
+            self.assertEqual((os.listdir(f"{top}/tmp"), os.listdir(f"{top}/busy"), os.listdir(f"{top}/repos")), ([], [], [f"{keep}.git"]))
+            self.assertEqual([r["id"] for r in self.call("GET", "/git/v1/repo")["repositories"]], [keep])
+            self.whole(keep)
+        self.assertEqual(self.api(self.new(source={"url": url}), "GET", "/git/refs/heads/main")["sha"], sha)
+
+    def fails(self, method, path, body):
+        try:
+            self.call(method, path, body)
+        except Exception:  # the server was killed
+            return
+        raise AssertionError(f"{path} worked")
 
     def test_shutdown_breaks_a_sync_off(self):
         """The other server does not answer: the end does not wait for it, and the next start goes on."""
@@ -212,16 +268,12 @@ class Sync(Base):
             with self.subTest(hold):
                 repo = self.new()
                 sha = self.commit(repo, {"a": hold}, branch=f"b-{hold}")["sha"]
-                self.far.held.clear()
-                self.far.release.clear()
-                self.far.hold = hold
+                self.hold(hold)
                 self.enable(repo)
                 self.assertTrue(self.far.held.wait(60))
                 self.stop()
-                self.far.hold = ""
-                self.far.release.set()
-                bare = os.path.join(self.data_dir, "git/repos", f"{repo}.git")
-                self.git("-c", "safe.directory=*", "--git-dir", bare, "fsck", "--strict", "--full")
+                self.let_go()
+                self.whole(repo)
                 self.start()
                 self.until("it went on", lambda: self.far_refs().get(f"refs/heads/b-{hold}") == sha)
                 self.until("it says so", lambda: self.status(repo)["state"] in ("synced", "conflict"))
@@ -233,7 +285,7 @@ class Polled(Sync):
     """Without a word from the other server."""
     more_env = {"FX_POLL": "1"}
     test_both_ways = test_conflict = test_forced_there = test_wrong_password_and_strangers = None
-    test_kill_during_sync = test_shutdown_breaks_a_sync_off = None
+    test_kill_during_sync = test_kill_during_import = test_shutdown_breaks_a_sync_off = None
 
     def test_poll(self):
         repo = self.new()

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "git/git_internal.h"
 #include "git/import.h"
+#include "git/trigger_internal.h"
 #include "tests/unit/check.h"
 
 static bool matches(const char *pattern, bool glob, bool regex, const char *text)
@@ -253,6 +254,22 @@ static void names_and_ids(void **state)
 	assert_false(repo_branch_valid(""));
 }
 
+static void webhooks_are_tried_for_a_day(void **state)
+{
+	int64_t sum = 0, last = 0, wait;
+	uint32_t n = 1;
+
+	for (; (wait = delivery_wait_ms(n, 10)) >= 0; n++) {
+		assert_true(wait >= last);
+		sum += last = wait;
+		assert_true(n < 100);
+	}
+	assert_int_equal(delivery_wait_ms(1, 10), 10000);
+	assert_in_range(n, 8, 20);
+	assert_in_range(sum / 1000, 24 * 3600, 25 * 3600);
+	assert_int_equal(delivery_wait_ms(n + 1000, 10), -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +282,7 @@ int main(void)
 		cmocka_unit_test(internal_addresses_are_known),
 		cmocka_unit_test(passwords_leave_the_address),
 		cmocka_unit_test(names_and_ids),
+		cmocka_unit_test(webhooks_are_tried_for_a_day),
 	};
 
 	git_libgit2_init();
