@@ -36,6 +36,7 @@ enum {
 	O_FILE,
 	O_CONTEXT,
 	O_NEW,
+	O_LIST,
 	O_USER,
 	O_TIMEOUT,
 	O_IMAGES,
@@ -49,7 +50,8 @@ struct repl {
 	EditLine *el;
 	History *history;
 	bool more, cancelled;
-	char file[512]; /* of the history */
+	struct termios before; /* of the terminal */
+	char file[512];        /* of the history */
 };
 
 static char *on_prompt(EditLine *el)
@@ -79,6 +81,7 @@ static void start_editor(struct repl *r)
 	HistEvent ev;
 	char name[64];
 
+	tcgetattr(STDIN_FILENO, &r->before);
 	r->el = el_init("pando", stdin, stdout, stderr);
 	r->history = history_init();
 	if (!r->el || !r->history)
@@ -112,19 +115,25 @@ static void end_editor(struct repl *r)
 	umask(old);
 	history_end(r->history);
 	el_end(r->el);
+	tcsetattr(STDIN_FILENO, TCSADRAIN, &r->before);
 }
 
 /*
- * The editor turns the terminal's signals off only after it has drawn the prompt: a Ctrl-C in
- * between would end us. So they are off before; while a cell runs they are on.
+ * The editor takes the terminal over only after it has drawn the prompt, and gives it back with
+ * every line: what is typed in between would be echoed twice, a Ctrl-D be lost, and a Ctrl-C end
+ * us. So the terminal waits with the line unedited and unseen all the time, and signals are on only
+ * while a cell runs.
  */
-static void terminal_signals(bool on)
+static void terminal_waits(bool signals)
 {
 	struct termios t;
 
 	if (tcgetattr(STDIN_FILENO, &t) < 0)
 		return;
-	t.c_lflag = on ? t.c_lflag | ISIG : t.c_lflag & ~(tcflag_t)ISIG;
+	t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
+	t.c_lflag |= signals ? ISIG : 0;
+	t.c_cc[VMIN] = 1;
+	t.c_cc[VTIME] = 0;
 	tcsetattr(STDIN_FILENO, TCSANOW, &t);
 }
 
@@ -140,9 +149,9 @@ static char *read_cell(struct repl *r)
 		const char *line;
 		int n = 0;
 
-		terminal_signals(false);
+		terminal_waits(false);
 		line = el_gets(r->el, &n);
-		terminal_signals(true);
+		terminal_waits(true);
 		if (r->cancelled) {
 			buf_done(&b);
 			return strdup("");
@@ -165,24 +174,46 @@ static char *read_cell(struct repl *r)
 	return s;
 }
 
-static int restart(struct repl *r)
+static int contexts(struct cli *c, const struct cell_opts *o, json_t **ret)
 {
-	autojson json_t *list = NULL, *reply = NULL;
-	autofree char *path = cli_path(r->c, "/v1/vms/%s/code/contexts", r->cell.vm);
-	const char *id = r->cell.context;
+	autofree char *path = cli_path(c, "/v1/vms/%s/code/contexts", o->vm);
+
+	return cli_call_as(c, o->user, "GET", path, NULL, ret);
+}
+
+static bool is_ours(const struct cell_opts *o, const json_t *row)
+{
+	if (o->context)
+		return strcmp(cli_str(row, "contextId"), o->context) == 0;
+	return json_is_true(json_object_get(row, "default")) &&
+	       strcmp(cli_str(row, "language"), o->language) == 0 &&
+	       strcmp(cli_str(row, "user"), o->user ? o->user : "root") == 0; /* root sees all */
+}
+
+/* The row of the context that o speaks of; NULL when there is none (yet). */
+static const json_t *find_context(const json_t *list, const struct cell_opts *o)
+{
 	size_t i;
 	json_t *row;
 
-	if (!id && cli_call_as(r->c, r->cell.user, "GET", path, NULL, &list) != CLI_OK)
-		return CLI_REFUSED;
 	json_array_foreach(json_object_get(list, "contexts"), i,
-	                   row) if (json_is_true(json_object_get(row, "default")) &&
-	                            strcmp(cli_str(row, "language"), r->cell.language) == 0) id =
-	        cli_str(row, "contextId");
-	if (!id)
+	                   row) if (is_ours(o, row)) return row;
+	return NULL;
+}
+
+static int restart(struct repl *r)
+{
+	autojson json_t *list = NULL, *reply = NULL;
+	autofree char *path = NULL;
+	const json_t *row;
+
+	if (contexts(r->c, &r->cell, &list) != CLI_OK)
+		return CLI_REFUSED;
+	row = find_context(list, &r->cell);
+	if (!row)
 		return CLI_OK; /* none yet: nothing to forget */
-	free(path);
-	path = cli_path(r->c, "/v1/vms/%s/code/contexts/%s/restart", r->cell.vm, id);
+	path = cli_path(r->c, "/v1/vms/%s/code/contexts/%s/restart", r->cell.vm,
+	                cli_str(row, "contextId"));
 	return cli_call_as(r->c, r->cell.user, "POST", path, NULL, &reply);
 }
 
@@ -224,8 +255,10 @@ static int converse(struct repl *r)
 		if (!text[strspn(text, " \t\n")] || command(r, text, &leave))
 			continue;
 		status = cell_run(r->c, &r->cell, text);
-		if (status == CLI_UNREACHABLE || status > 128 + 2)
+		if (status > 128 + 2)
 			break;
+		if (status == CLI_UNREACHABLE) /* a server that is started anew finds it again */
+			cli_fail(0, "variables are in the VM: try again when the server is back");
 	}
 	end_editor(r);
 	return status == 1 ? CLI_OK : status;
@@ -255,6 +288,47 @@ static int new_context(struct cli *c, struct cell_opts *o, char **ret)
 	return CLI_OK;
 }
 
+static void end_context(struct cli *c, const struct cell_opts *o)
+{
+	autofree char *path = cli_path(c, "/v1/vms/%s/code/contexts/%s", o->vm, o->context);
+	autojson json_t *reply = NULL;
+
+	cli_try(c, o->user, "DELETE", path, NULL, &reply, NULL); /* the VM may be gone */
+}
+
+/* A context knows what is spoken in it. */
+static int context_language(struct cli *c, struct cell_opts *o)
+{
+	autojson json_t *list = NULL;
+	const json_t *row;
+	int r = contexts(c, o, &list);
+
+	if (r != CLI_OK)
+		return r;
+	row = find_context(list, o);
+	if (!row)
+		return cli_fail(CLI_REFUSED,
+		                "the VM has no context '%s'; 'pando code %s --list' shows them",
+		                o->context, o->vm);
+	o->language = cell_language(cli_str(row, "language"));
+	return CLI_OK;
+}
+
+static int list_contexts(struct cli *c, const struct cell_opts *o)
+{
+	static const struct cli_col cols[] = {
+		{ "CONTEXT", "contextId" },    { "LANGUAGE", "language" }, { "STATE", "state" },
+		{ "CELLS", "executionCount" }, { "DEFAULT", "default" },   { "USER", "user" },
+		{ "DIRECTORY", "cwd" },
+	};
+	autojson json_t *reply = NULL;
+	int r = contexts(c, o, &reply);
+
+	if (r == CLI_OK)
+		cli_table(c, reply, json_object_get(reply, "contexts"), cols, ARRAY_SIZE(cols));
+	return r;
+}
+
 static const char *image_setting(const char *given, struct config *cf)
 {
 	if (given)
@@ -271,16 +345,19 @@ static int in_vm(struct cli *c, const struct cli_args *a, struct cell_opts *o)
 	struct repl r = { .c = c };
 	int status;
 
-	if (a->opt[O_NEW] && (status = new_context(c, o, &context)) != CLI_OK)
-		return status;
 	if (!talk && !a->opt[O_EVAL] &&
 	    (status = read_source(a->opt[O_FILE] ? a->opt[O_FILE] : "-", &text)) != CLI_OK)
 		return status;
-	if (!talk)
-		return cell_run(c, o, a->opt[O_EVAL] ? a->opt[O_EVAL] : text);
-	o->files = true;
+	if (a->opt[O_NEW] && (status = new_context(c, o, &context)) != CLI_OK)
+		return status;
+	if (o->context && !o->language && (status = context_language(c, o)) != CLI_OK)
+		return status;
+	o->files = talk;
 	r.cell = *o;
-	return converse(&r);
+	status = talk ? converse(&r) : cell_run(c, o, a->opt[O_EVAL] ? a->opt[O_EVAL] : text);
+	if (context)
+		end_context(c, o);
+	return status;
 }
 
 static int code(struct cli *c, const struct cli_args *a)
@@ -294,7 +371,7 @@ static int code(struct cli *c, const struct cli_args *a)
 	struct config cf;
 	struct cell_opts o = {
 		.user = a->opt[O_USER],
-		.language = language ? language : "python",
+		.language = language || a->opt[O_CONTEXT] ? language : "python",
 		.context = a->opt[O_CONTEXT],
 		.timeout_ms = a->num[O_TIMEOUT],
 		.images = image_here(image_setting(a->opt[O_IMAGES], &cf)),
@@ -302,8 +379,16 @@ static int code(struct cli *c, const struct cli_args *a)
 	};
 	int r;
 
+	if (!a->arg[0] && (a->opt[O_CONTEXT] || a->opt[O_LIST]))
+		return cli_fail(CLI_USAGE, "say which VM: a fresh one has no contexts");
+	if (a->opt[O_CONTEXT] && a->opt[O_NEW])
+		return cli_fail(CLI_USAGE, "--context and --new exclude each other");
 	if (a->arg[0] && !(id = cli_vm_id(c, a->arg[0])))
 		return CLI_REFUSED;
+	if (a->opt[O_LIST]) {
+		o.vm = id;
+		return list_contexts(c, &o);
+	}
 	if (!id && (r = ephemeral_new(c, a->opt[O_SNAPSHOT], &e)) != CLI_OK)
 		return r;
 	o.vm = id ? id : ephemeral_id(e);
@@ -319,7 +404,8 @@ static const struct cli_verb verbs[] = {
 	    { "eval", "CODE", "run this and end", 'e' },
 	    { "file", "FILE", "run this and end ('-': stdin)", 'f' },
 	    { "context", "ID", "in this context", 'c' },
-	    { "new", NULL, "in a context of its own" },
+	    { "new", NULL, "in a context of its own, which ends with this command" },
+	    { "list", NULL, "show the contexts" },
 	    { "user", "USER", "as this Linux user (root)", 'u' },
 	    { "timeout", "TIME", "for each cell, like 30s", 't', CLI_DURATION },
 	    { "images", "HOW", "how pictures are shown", .type = CLI_CHOICE, .choices = "auto kitty iterm sixel none" },
@@ -333,7 +419,8 @@ static const struct cli_verb verbs[] = {
 	           "the command with status 1.",
 	  .examples = "pando code # Python in a VM of its own\n"
 	              "pando code web -l js # JavaScript where the site runs\n"
-	              "pando code lab -e 'df.describe()' # one cell, variables of before" },
+	              "pando code lab -e 'df.describe()' # one cell, variables of before\n"
+	              "pando code lab --list # the kernels that are there" },
 };
 /* clang-format on */
 const struct cli_noun cli_code = { "code", "code in a kernel that remembers", verbs,

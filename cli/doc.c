@@ -174,6 +174,10 @@ static void page_noun(const struct doc_ops *d, FILE *f, const struct cli_noun *n
 		else
 			d->item(f, line, v->help);
 	}
+	if (!whole) {
+		snprintf(line, sizeof(line), "pando %s COMMAND --help", n->name);
+		d->item(f, line, "all about one of them, with its options");
+	}
 	if (n->about) {
 		d->section(f, "Description");
 		d->para(f, n->about);

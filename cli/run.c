@@ -3,8 +3,8 @@
  * run.c - pando run: a program in a VM of its own
  *
  * make a VM -> copy the file in -> run it with its arguments, our stdin and stdout -> delete the
- * VM. TypeScript has no interpreter of its own in the guest: it runs as a cell of the kernel that
- * has one.
+ * VM. TypeScript has no interpreter of its own in the guest: a cell of the kernel that knows how,
+ * and has it loaded, takes the types away, and what is left runs like any other program.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,19 +24,42 @@
 #include "cli/transfer.h"
 
 #define HOME "/root"
-#define CODE_MAX (224u << 10)
 
 enum { O_LANGUAGE, O_ENV, O_TIMEOUT, O_SNAPSHOT, O_COPY };
 
 struct job {
 	const char *file;        /* NULL: a command */
 	const char *language;    /* NULL: the file says itself what runs it (#!) */
-	const char *interpreter; /* NULL: as above, or a cell */
+	const char *interpreter; /* NULL: as above */
 };
 
 static const struct {
 	const char *language, *program;
-} interpreters[] = { { "python", "python3" }, { "javascript", "node" }, { "bash", "bash" } };
+} interpreters[] = { { "python", "python3" },
+	             { "javascript", "node" },
+	             { "typescript", "node" },
+	             { "bash", "bash" } };
+
+/*
+ * Writes the file without its types, and says under which name: one that neither imports nor awaits
+ * at its top is no module, and may require().
+ */
+static const char strip_types[] =
+        "const fs = require('node:fs'), { stripTypeScriptTypes } = require('node:module');\n"
+        "const lib = (n) => { try { return require(n); }\n"
+        "  catch { return require('/usr/share/nodejs/' + n); } };\n"
+        "const text = fs.readFileSync(file, 'utf8');\n"
+        "const name = /\\.[cm]?ts$/.test(file) ? file : file + '.ts';\n"
+        "const js = stripTypeScriptTypes ? stripTypeScriptTypes(text, { mode: 'transform' })\n"
+        "  : lib('@babel/core').transformSync(text, { filename: name, configFile: false,\n"
+        "      babelrc: false, sourceType: 'module', retainLines: true,\n"
+        "      presets: [lib('@babel/preset-typescript')] }).code;\n"
+        "let kind = '.cjs';\n"
+        "try { new (require('node:vm').Script)(`(function () {${js.replace(/^#!.*/, '')}\\n})`); "
+        "}\n"
+        "catch { kind = '.mjs'; }\n"
+        "fs.writeFileSync(file + kind, js);\n"
+        "process.stdout.write(file + kind);\n";
 
 static bool has_shebang(const char *file)
 {
@@ -74,21 +97,6 @@ static int plan(const struct cli_args *a, struct job *j)
 	return CLI_OK;
 }
 
-static int run_cell(struct cli *c, const struct cli_args *a, const char *vm, const struct job *j)
-{
-	struct cell_opts o = { .vm = vm,
-		               .language = j->language,
-		               .timeout_ms = a->num[O_TIMEOUT],
-		               .images = image_here(NULL) };
-	autofree char *text = NULL;
-	struct err err = { 0 };
-
-	if (io_read_file(AT_FDCWD, strcmp(j->file, "-") == 0 ? "/dev/stdin" : j->file, CODE_MAX,
-	                 &text, &err) < 0)
-		return cli_fail(CLI_USAGE, "%s", err.msg);
-	return cell_run(c, &o, text);
-}
-
 /* The program's file in the VM; caller frees. */
 static int bring_file(struct cli *c, const char *vm, const struct job *j, char **ret)
 {
@@ -102,6 +110,35 @@ static int bring_file(struct cli *c, const char *vm, const struct job *j, char *
 	if (asprintf(ret, HOME "/%s", is_stdin ? "stdin" : slash ? slash + 1 : j->file) < 0)
 		cli_oom();
 	return transfer_put(&t, fd, j->file, 0755, *ret);
+}
+
+/* *path becomes the program without types. */
+static int without_types(struct cli *c, const char *vm, char **path)
+{
+	autojson json_t *name = json_string(*path), *reply = NULL;
+	autofree char *quoted = name ? json_dumps(name, JSON_ENCODE_ANY) : NULL, *code = NULL;
+	autofree char *route = cli_path(c, "/v1/vms/%s/code", vm);
+	const json_t *error;
+	int r;
+
+	if (!quoted)
+		return cli_fail(CLI_USAGE, "the file's name is not UTF-8");
+	if (asprintf(&code, "const file = %s;\n%s", quoted, strip_types) < 0)
+		cli_oom();
+	r = cli_call(c, "POST", route,
+	             json_pack("{s:s, s:s}", "language", "typescript", "code", code), &reply);
+	if (r != CLI_OK)
+		return r;
+	error = json_object_get(reply, "error");
+	if (json_is_object(error)) {
+		fprintf(stderr, "%s: %s\n", cli_str(error, "name"), cli_str(error, "value"));
+		return 1;
+	}
+	free(*path);
+	*path = strdup(cli_str(reply, "stdout"));
+	if (!*path)
+		cli_oom();
+	return CLI_OK;
 }
 
 static int bring_more(struct cli *c, const char *vm, const struct cli_list *l)
@@ -142,9 +179,10 @@ static int run_in(struct cli *c, const struct cli_args *a, const char *vm, const
 		cli_oom();
 	if ((r = bring_more(c, vm, &a->list[O_COPY])) != CLI_OK)
 		return r;
-	if (j->file && j->language && !j->interpreter)
-		return run_cell(c, a, vm, j);
 	if (j->file && (r = bring_file(c, vm, j, &path)) != CLI_OK)
+		return r;
+	if (j->language && strcmp(j->language, "typescript") == 0 &&
+	    (r = without_types(c, vm, &path)) != CLI_OK)
 		return r;
 	if (j->interpreter)
 		words[n++] = j->interpreter;

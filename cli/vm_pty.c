@@ -265,6 +265,13 @@ static bool sleeps(struct pty *p)
 	return strcmp(state, "suspended") == 0 || strcmp(state, "suspending") == 0;
 }
 
+/* The terminal is put back before a last word. */
+static int lost(struct pty *p, const char *why)
+{
+	go_back(p);
+	return cli_fail(CLI_REFUSED, "the terminal's connection broke, and %s", why);
+}
+
 /* CLI_OK when attached again. */
 static int reconnect(struct pty *p)
 {
@@ -295,14 +302,18 @@ static int reconnect(struct pty *p)
 			p->n_ahead = 0;
 			return CLI_OK;
 		}
-		if (http == 404 || http == 410 || http == 401 || http == 403)
-			break;
+		if (http == 404 || http == 410)
+			return lost(p, "it is gone: the session, or the VM, was ended meanwhile");
+		if (http == 401 || http == 403)
+			return lost(p, "the key may not use it any more");
 		if (i == 0)
 			note(p, "the connection broke; trying again");
 		if (!wait_key(p, ms, /* wakes= */ false, &key))
 			return -1;
 	}
-	return CLI_UNREACHABLE;
+	go_back(p);
+	return cli_fail(CLI_UNREACHABLE,
+	                "the terminal's connection broke and could not be made again");
 }
 
 static int run_session(struct pty *p, const char *path)
@@ -342,8 +353,7 @@ static int run_session(struct pty *p, const char *path)
 		        p->vm, p->session);
 		return CLI_OK;
 	}
-	return cli_fail(CLI_UNREACHABLE,
-	                "the terminal's connection broke and could not be made again");
+	return r;
 }
 
 enum { O_ATTACH, O_SESSION, O_LIST, O_CLOSE, O_USER, O_ESCAPE };

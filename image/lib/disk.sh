@@ -3,17 +3,16 @@
 #
 # The tree is unpacked beside the result and turned into a file system by mkfs.ext4 -d: no loop device, no mount.
 
-# Generators that find nothing here; each would cost a process at every boot and daemon-reload.
+# Generators that find nothing here and never will; each would cost a process at every boot and daemon-reload. Those for init
+# scripts and rc.local stay: packages and people still bring some.
 MASKED_GENERATORS=(
 	systemd-debug-generator
 	systemd-getty-generator
 	systemd-gpt-auto-generator
 	systemd-hibernate-resume-generator
-	systemd-rc-local-generator
 	systemd-run-generator
 	systemd-ssh-generator
 	systemd-system-update-generator
-	systemd-sysv-generator
 	systemd-tpm2-generator
 )
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api_context.c - contexts of the code interpreter: create, list, restart, interrupt, delete */
+/*
+ * api_context.c - contexts of the code interpreter: create, list, restart, interrupt, delete
+ *
+ * They live in the VM's memory: a suspended VM is resumed to be asked, a stopped one has none and
+ * is not booted to find out.
+ */
 #include "api/api_internal.h"
 #include "api/cell.h"
 #include "api/parse.h"
@@ -78,11 +83,12 @@ int api_context_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &user, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = request_user(req, "BAD_REQUEST", &user, err)) < 0)
 		return r;
-	r = guest_contexts(g, user, &all, &n, err);
-	if (r < 0)
+	r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, id, &g, err);
+	if (r < 0 && r != -EHOSTDOWN)
+		return r;
+	if (r == 0 && (r = guest_contexts(g, user, &all, &n, err)) < 0)
 		return cell_error(r, err);
 	list = json_array();
 	for (size_t i = 0; i < n; i++)
@@ -100,8 +106,13 @@ static int one(struct request *req, struct reply *res,
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, "BAD_REQUEST", &user, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
 	    (r = code_context(req->match.arg[1], &context, err)) < 0)
+		return r;
+	r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, id, &g, err);
+	if (r == -EHOSTDOWN)
+		return err_tag(err, -ENOENT, "NOT_FOUND", "no context '%.40s': the VM is stopped",
+		               req->match.arg[1]);
+	if (r < 0)
 		return r;
 	r = verb(g, user, context, err);
 	return r < 0 ? cell_error(r, err) : reply_json(res, json_object(), err);

@@ -9,6 +9,7 @@
 
 #define LIST_LIMIT 50
 #define LIST_LIMIT_MAX 200
+#define SHA_LEN 40
 
 /* The repository of the path; nothing here is for those who only happen to read it. */
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
@@ -208,8 +209,12 @@ int api_commit_status(struct request *req, struct reply *res, struct err *err)
 	size_t n = 0;
 	int r;
 
-	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = store_delivery_of_commit(req->api->deps.store, repo.id, sha, TRIGGER_VM, &v, &n,
+	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0)
+		return r;
+	if (strlen(sha) != SHA_LEN || strspn(sha, "0123456789abcdefABCDEF") != SHA_LEN)
+		return err_tag(err, -EINVAL, "INVALID_OBJECT_ID",
+		               "a commit's hash has %d hex digits", SHA_LEN);
+	if ((r = store_delivery_of_commit(req->api->deps.store, repo.id, sha, TRIGGER_VM, &v, &n,
 	                                  err)) < 0)
 		return r;
 	for (size_t k = 0; k < ARRAY_SIZE(worst) && !state; k++)

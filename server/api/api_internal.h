@@ -291,8 +291,12 @@ int reply_upgrade(struct request *req, struct reply *res, struct upgrade *u_cons
 /* A ticket in the URL instead of a header. 1: it is good, *req knows who; 0: there is none. */
 int ticket_check(struct request *req, struct err *err);
 int request_session(struct request *req, struct reply *res, const char **ret, struct err *err);
-/* -ENOENT at once when the VM is stopped: it has no sessions, and is not booted to find out. */
-int pty_vm_can_have(struct request *req, const char *vm_id, const char *session, struct err *err);
+/*
+ * The guest that may have the session; caller guest_unref()s. -ENOENT when the VM is stopped, or
+ * just being stopped: it has no sessions, and is not booted to find out.
+ */
+int pty_guest(struct request *req, const char *vm_id, const char *session, struct guest **ret,
+              struct err *err);
 
 /* ---- server-sent events: sse.c ---- */
 
@@ -415,6 +419,8 @@ struct guest_exec_result;
 /* As the user of the request, in the VM of the request. */
 int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec_result *ret,
                 struct err *err);
+/* The error of a command that did not succeed: what it said first, or that it may not. */
+int service_failed(const struct guest_exec_result *x, const char *what, struct err *err);
 /* Appends the text as one word for a shell. */
 void shell_put_word(struct buf *b, const char *s);
 

@@ -31,15 +31,14 @@ int request_session(struct request *req, struct reply *res, const char **ret, st
 	return 0;
 }
 
-int pty_vm_can_have(struct request *req, const char *vm_id, const char *session, struct err *err)
+int pty_guest(struct request *req, const char *vm_id, const char *session, struct guest **ret,
+              struct err *err)
 {
-	struct vm_info info;
-	int r = vmm_get(req->api->deps.vmm, req->who.account, vm_id, &info, err);
+	int r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, vm_id, ret, err);
 
-	if (r == 0 && info.state == VM_STOPPED)
-		r = err_tag(err, -ENOENT, "SESSION_NOT_FOUND",
-		            "there is no session '%s': the VM is stopped", session);
-	return r;
+	return r == -EHOSTDOWN ? err_tag(err, -ENOENT, "SESSION_NOT_FOUND",
+	                                 "there is no session '%s': the VM is stopped", session)
+	                       : r;
 }
 
 static json_t *shape(const struct guest_pty_info *s, bool asleep)
@@ -76,8 +75,10 @@ static int look(struct request *req, const char *id, struct guest_pty_info **ret
 		*ret_asleep = true;
 		return 0;
 	}
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = guest_pty_list(g, ret, ret_n, err)) < 0)
+	r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, id, &g, err);
+	if (r == -EHOSTDOWN)
+		return 0; /* stopped meanwhile */
+	if (r < 0 || (r = guest_pty_list(g, ret, ret_n, err)) < 0)
 		return r;
 	hub_note(req->api->hub, id, *ret, *ret_n);
 	return 0;
@@ -112,8 +113,7 @@ int api_pty_close(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, TAG, &user, err)) < 0 ||
 	    (r = request_session(req, res, &session, err)) < 0 ||
-	    (r = pty_vm_can_have(req, id, session, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	    (r = pty_guest(req, id, session, &g, err)) < 0 ||
 	    (r = guest_pty_close(g, session, user, &code, err)) < 0)
 		return r;
 	hub_note_end(req->api->hub, id, session);

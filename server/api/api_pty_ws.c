@@ -120,7 +120,9 @@ static int begin(struct request *req, struct reply *res, const char *vm_id, bool
 	if ((r = hub_enter(req->api->hub, err)) < 0)
 		return r;
 	t->entered = true;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, vm_id, &g, err)) < 0)
+	r = attach ? pty_guest(req, vm_id, q->id, &g, err)
+	           : vmm_guest(req->api->deps.vmm, req->who.account, vm_id, &g, err);
+	if (r < 0)
 		return r;
 	r = (attach ? guest_pty_attach : guest_pty_open)(g, q, deadline_in(ATTACH_MS), &t->c.pty,
 	                                                 &info, err);
@@ -168,8 +170,7 @@ int api_pty_attach(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
 	    (r = request_session(req, res, &q.id, err)) < 0 ||
-	    (r = request_size(req, &q, err)) < 0 || (r = upgrade_check(req, err)) < 0 ||
-	    (r = pty_vm_can_have(req, id, q.id, err)) < 0)
+	    (r = request_size(req, &q, err)) < 0 || (r = upgrade_check(req, err)) < 0)
 		return r;
 	return begin(req, res, id, /* attach= */ true, &q, err);
 }

@@ -13,11 +13,12 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "build/service.h"
 #include "guest/guest.h"
 
 #define UNIT_DIR "/etc/systemd/system/"
-#define SERVICE_MS 280000 /* for one command: clients give up after 300 s */
+#define SERVICE_MS 280000 /* for one request: clients give up after 300 s */
 #define LIST_BYTES (4u << 20)
 #define SERVICES_MAX 64 /* of one start, stop or restart */
 #define EXIT_EXISTS 17  /* of our own scripts */
@@ -62,9 +63,11 @@ int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec
 
 /* The text of the buffer as the command; the buffer keeps it. */
 static int run_text(struct request *req, struct buf *b, const void *in, size_t in_len,
-                    struct guest_exec_result *ret, struct err *err)
+                    unsigned timeout_ms, struct guest_exec_result *ret, struct err *err)
 {
-	struct guest_exec_req x = { .stdin_data = in, .stdin_len = in_len };
+	struct guest_exec_req x = { .stdin_data = in,
+		                    .stdin_len = in_len,
+		                    .timeout_ms = timeout_ms };
 
 	buf_put(b, "", 1);
 	if (b->failed)
@@ -83,12 +86,16 @@ static json_t *said(const struct guest_exec_result *x, const char *otherwise)
 	return n ? shape_output(x->errout, n) : json_string(otherwise);
 }
 
-static int failed(const struct guest_exec_result *x, const char *what, struct err *err)
+int service_failed(const struct guest_exec_result *x, const char *what, struct err *err)
 {
+	const char *text = x->errout_len ? x->errout : "no reason was given";
+	int n = (int)MIN(strcspn(text, "\n"), 250u);
+	bool denied = strstr(text, "ermission") || strstr(text, "ccess denied");
+
 	if (x->timed_out)
 		return err_tag(err, -ETIMEDOUT, "INTERNAL_ERROR", "%s takes too long", what);
-	return err_tag(err, -EIO, "INTERNAL_ERROR", "%s: %.250s", what,
-	               x->errout_len ? x->errout : "systemctl failed");
+	return err_tag(err, denied ? -EACCES : -EIO, denied ? "FORBIDDEN" : "INTERNAL_ERROR",
+	               "%s: %.*s", what, n, text);
 }
 
 static int service_of_path(struct request *req, struct reply *res, char name[SERVICE_NAME_SIZE],
@@ -183,7 +190,7 @@ int api_service_list(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	if (out.exit_code != 0)
-		return failed(&out, "list services", err);
+		return service_failed(&out, "list services", err);
 	units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
 	if (!json_is_array(units))
 		return err_tag(err, -EPROTO, "INTERNAL_ERROR", "systemctl's answer makes no sense");
@@ -227,15 +234,14 @@ int api_service_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	reply_extra(res, "serviceName", json_string(u.name));
 	put_create(&b, &u);
-	if ((r = run_text(req, &b, u.text.p, u.text.len, &out, err)) < 0)
+	if ((r = run_text(req, &b, u.text.p, u.text.len, SERVICE_MS, &out, err)) < 0)
 		return r;
 	if (!out.timed_out && out.exit_code == EXIT_EXISTS)
 		return err_tag(err, -EEXIST, "SERVICE_ALREADY_EXISTS",
 		               "there is a service '%s' already", u.name);
 	if (!out.timed_out && out.exit_code == EXIT_DENIED)
 		return err_tag(err, -EACCES, "FORBIDDEN",
-		               "the user may not write to " UNIT_DIR ": %.200s",
-		               out.errout_len ? out.errout : "");
+		               "the user may not write to " UNIT_DIR);
 	ok = out.timed_out || out.exit_code == 0;
 	message = out.timed_out ? json_string("the service is still starting")
 	          : ok          ? json_string(u.enable ? "created and started" : "created")
@@ -264,7 +270,7 @@ int api_service_delete(struct request *req, struct reply *res, struct err *err)
 	           "[ -w " UNIT_DIR " ] || exit %d; " REMOVE
 	           " && { systemctl reset-failed -- \"$u\" 2>/dev/null; :; }",
 	           EXIT_EXISTS, EXIT_MISSING, EXIT_DENIED);
-	if ((r = run_text(req, &b, NULL, 0, &out, err)) < 0)
+	if ((r = run_text(req, &b, NULL, 0, SERVICE_MS, &out, err)) < 0)
 		return r;
 	if (out.exit_code == EXIT_MISSING)
 		return not_found(name, err);
@@ -274,7 +280,7 @@ int api_service_delete(struct request *req, struct reply *res, struct err *err)
 	if (out.exit_code == EXIT_DENIED)
 		return err_tag(err, -EACCES, "FORBIDDEN", "the user may not write to " UNIT_DIR);
 	if (out.exit_code != 0)
-		return failed(&out, "delete the service", err);
+		return service_failed(&out, "delete the service", err);
 	return reply_json(res, json_pack("{s:b, s:s}", "success", 1, "message", "deleted"), err);
 }
 
@@ -311,10 +317,10 @@ int api_service_status(struct request *req, struct reply *res, struct err *err)
 	               "Description,MainPID,Result,UnitFileState -- ");
 	shell_put_word(&b, name);
 	buf_printf(&b, ".service");
-	if ((r = run_text(req, &b, NULL, 0, &out, err)) < 0)
+	if ((r = run_text(req, &b, NULL, 0, SERVICE_MS, &out, err)) < 0)
 		return r;
 	if (out.exit_code != 0)
-		return failed(&out, "ask for the service", err);
+		return service_failed(&out, "ask for the service", err);
 	load = property(&out, "LoadState");
 	if (strcmp(json_string_value(load) ? json_string_value(load) : "", "not-found") == 0)
 		return not_found(name, err);
@@ -337,7 +343,7 @@ static const struct json_field services_fields[] = {
 };
 
 static int change_one(struct request *req, const char *verb, const char *done, const char *name,
-                      json_t *results, struct err *err)
+                      uint64_t until_ms, json_t *results, struct err *err)
 {
 	AUTO(guest_exec_result_done) struct guest_exec_result out = { 0 };
 	autobuf struct buf b = { 0 };
@@ -347,7 +353,8 @@ static int change_one(struct request *req, const char *verb, const char *done, c
 	buf_printf(&b, "systemctl %s -- ", verb);
 	shell_put_word(&b, name);
 	buf_printf(&b, ".service");
-	if ((r = run_text(req, &b, NULL, 0, &out, err)) < 0)
+	if ((r = run_text(req, &b, NULL, 0, (unsigned)MAX(deadline_left(until_ms), 1), &out, err)) <
+	    0)
 		return r;
 	ok = !out.timed_out && out.exit_code == 0;
 	return json_array_append_new(
@@ -367,6 +374,7 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 	const char *id;
 	char(*names)[SERVICE_NAME_SIZE];
 	autofree void *room = calloc(SERVICES_MAX, SERVICE_NAME_SIZE);
+	uint64_t until = deadline_in(SERVICE_MS); /* for all of them: there is one client */
 	size_t i, n;
 	json_t *v;
 	int r;
@@ -396,7 +404,7 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 			return r;
 	}
 	for (i = 0; i < n; i++)
-		if ((r = change_one(req, verb, done, names[i], results, err)) < 0)
+		if ((r = change_one(req, verb, done, names[i], until, results, err)) < 0)
 			return r;
 	return reply_json(res, json_pack("{s:O}", "results", results), err);
 }

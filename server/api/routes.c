@@ -127,7 +127,7 @@ const struct route api_routes[] = {
 	  "End an MCP session", .flags = ROUTE_NO_TRAIL },
 
 	{ METHOD_GET,    "/v1/vms/snapshots",               SCOPE_VM_READ,  NO_BODY,  api_snapshot_list,
-	  "List snapshots; includeDeleted, includeFailed, includeBuilding" },
+	  "List snapshots; includeDeleted, includeFailed, includeBuilding, includeCancelled, includeLost" },
 	{ METHOD_POST,   "/v1/vms/snapshots",               SCOPE_VM_WRITE, SPEC_BODY,  api_snapshot_create,
 	  "Build a snapshot from a spec", .flags = ROUTE_BACKGROUND },
 	{ METHOD_GET,    "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_READ,  NO_BODY,  api_snapshot_get,

@@ -156,8 +156,7 @@ int api_service_logs(struct request *req, struct reply *res, struct err *err)
 	nl = memchr(out.out, '\n', out.out_len);
 	head = nl ? (size_t)(nl - out.out) + 1 : out.out_len;
 	if (out.exit_code != 0 || !nl)
-		return err_tag(err, -EIO, "INTERNAL_ERROR", "read the journal: %.250s",
-		               out.errout_len ? out.errout : "journalctl failed");
+		return service_failed(&out, "read the journal", err);
 	if (head == out.out_len && strncmp(out.out, "not-found", head - 1) == 0)
 		return err_tag(err, -ENOENT, "SERVICE_NOT_FOUND",
 		               "there is no service '%.200s' in the VM", name);

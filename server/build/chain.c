@@ -60,6 +60,7 @@ static int start_stage(struct run *run, const struct spec_layer *l, struct err *
 		o.vm.point = run->point;
 		o.vm.build_id = run->row.id;
 		o.payer = run->o->account;
+		o.snapshot = run->snapshot ? run->snapshot->info.id : NULL;
 		r = vmm_stage_begin(run->b->vmm, &o, &run->stage, err);
 		if (r == 0 && vmm_stage_cancelled(run->stage))
 			r = err_set(err, -ECANCELED, "deleted before it was up");
@@ -67,6 +68,19 @@ static int start_stage(struct run *run, const struct spec_layer *l, struct err *
 	if (r == 0 && !run->guest)
 		r = vmm_stage_guest(run->stage, &run->guest, err);
 	return r;
+}
+
+/* Whoever looks at a snapshot that is being built finds its build. -ECANCELED: it was deleted. */
+static int name_build(struct run *run, struct err *err)
+{
+	struct store_snapshot *s = run->snapshot;
+	int r;
+
+	if (!s || !strcmp(s->info.build_id, run->row.id))
+		return 0;
+	snprintf(s->info.build_id, sizeof(s->info.build_id), "%s", run->row.id);
+	r = store_snapshot_settle(run->b->store, s, err);
+	return r == -ENOENT ? err_set(err, -ECANCELED, "deleted before it was built") : r;
 }
 
 /* A size is a layer that is applied by how its VM is started. */
@@ -77,7 +91,7 @@ static int build_layer(struct run *run, size_t i, struct err *err)
 	bool size = l->vcpus || l->mem_mb || l->disk_mb;
 	int r;
 
-	if ((r = record_begin(run, i, err)) < 0 ||
+	if ((r = record_begin(run, i, err)) < 0 || (r = name_build(run, err)) < 0 ||
 	    (size && (r = record_phase(run, i, "size", err)) < 0) ||
 	    (r = start_stage(run, l, err)) < 0 || (r = layer_apply(run, i, err)) < 0 ||
 	    (r = record_phase(run, i, "freeze", err)) < 0)
@@ -122,12 +136,16 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 		return 0;
 	}
 	r = build_layer(run, i, err);
-	cancelled = r < 0 && run->stage && vmm_stage_cancelled(run->stage);
+	cancelled = r == -ECANCELED || (r < 0 && run->stage && vmm_stage_cancelled(run->stage));
 	if (r < 0 && !cancelled)
 		run_failed(run, err);
 	claim_end(run, c, r, err, cancelled);
+	if (cancelled && run->snapshot)
+		json_object_set_new(run->o->extra, "snapshotId",
+		                    json_string(run->snapshot->info.id));
 	if (cancelled)
-		return err_tag(err, -ECANCELED, "VM_DELETED",
+		return err_tag(err, -ECANCELED,
+		               run->snapshot ? "SOURCE_SNAPSHOT_CANCELLED" : "VM_DELETED",
 		               "it was deleted, or the server ended, while it was being built");
 	return r;
 }

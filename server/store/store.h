@@ -171,7 +171,10 @@ struct store_line {
 int store_point_line(struct store *s, const char *head, struct store_line **ret, size_t *ret_n,
                      struct err *err);
 
-/* A snapshot that was being built gets its end: the whole row. -ENOENT when it was deleted. */
+/*
+ * A snapshot that is being built gets its build, or its end: the whole row but its name. -ENOENT
+ * when it was deleted.
+ */
 int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struct err *err);
 
 /* ---- cached spec layers: key (a content hash) -> point ---- */
@@ -189,6 +192,8 @@ int store_spec_get(struct store *s, const char *key, struct store_spec *ret, str
 /* Forgets the entry if it still names that point; fine when not. */
 int store_spec_drop(struct store *s, const char *key, const char *point, struct err *err);
 int store_spec_clear(struct store *s, struct err *err); /* all of them */
+/* Caller frees. */
+int store_spec_list(struct store *s, struct store_spec **ret, size_t *ret_n, struct err *err);
 
 /* ---- builds ---- */
 enum build_state { BUILD_PENDING, BUILD_RUNNING, BUILD_SUCCEEDED, BUILD_FAILED, BUILD_STATE_MAX };

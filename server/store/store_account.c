@@ -161,6 +161,8 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 int store_snapshot_count(struct store *s, const char *account, struct err *err)
 {
 	LOCK_SCOPE(&s->lock);
-	return query_count(s, "SELECT COUNT(*) FROM snapshots WHERE account = $1 AND deleted = 0",
+	return query_count(s,
+	                   "SELECT COUNT(*) FROM snapshots WHERE account = $1 AND deleted = 0"
+	                   " AND state <> 'lost'",
 	                   account, err);
 }

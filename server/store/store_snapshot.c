@@ -2,7 +2,9 @@
 /*
  * store_snapshot.c - points that a user keeps under an id and a name
  *
- * A deleted snapshot stays as a row (it can be listed) and lets go of its point.
+ * A deleted or lost snapshot stays as a row (it can be listed) and lets go of its point. The
+ * newest of an account's are remembered, so that whoever makes and deletes them for years has no
+ * long list.
  */
 #include "store/store_internal.h"
 
@@ -63,11 +65,12 @@ int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct e
 	return tx_commit(&t, err);
 }
 
-/* A snapshot that was deleted while it was being built stays deleted: -ENOENT. */
+/* A snapshot that was deleted while it was being built stays deleted: -ENOENT. Its name is what its
+ * owner last called it. */
 int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struct err *err)
 {
 	autotx struct tx t = { 0 };
-	struct store_snapshot old;
+	struct store_snapshot old, row = *n;
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
@@ -75,7 +78,9 @@ int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struc
 		return r;
 	if (old.info.deleted)
 		return row_missing(&snapshot_table, n->info.id, err);
-	if ((r = row_update(s, &snapshot_table, n, err)) < 0)
+	memcpy(row.info.name, old.info.name, sizeof(row.info.name));
+	row.info.updated_ms = clock_wall_ms();
+	if ((r = row_update(s, &snapshot_table, &row, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -129,6 +134,24 @@ int store_snapshot_rename(struct store *s, const char *id, const char *name, str
 	return tx_commit(&t, err);
 }
 
+static int forget_oldest(struct store *s, const char *account, struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, s,
+	                    "DELETE FROM snapshots WHERE account = $1"
+	                    " AND (deleted = 1 OR state = 'lost')"
+	                    " AND updated_ms < (SELECT updated_ms FROM snapshots"
+	                    " WHERE account = $1 AND (deleted = 1 OR state = 'lost')"
+	                    " ORDER BY updated_ms DESC LIMIT 1 OFFSET $2)",
+	                    err);
+
+	if (r < 0)
+		return r;
+	query_bind_text(&q, account);
+	query_bind_i64(&q, SNAPSHOTS_GONE_MAX - 1);
+	return query_run(&q, err);
+}
+
 int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 {
 	autotx struct tx t = { 0 };
@@ -143,7 +166,8 @@ int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 	n.info.deleted = true;
 	n.info.updated_ms = clock_wall_ms();
 	n.point[0] = '\0';
-	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
+	if ((r = row_update(s, &snapshot_table, &n, err)) < 0 ||
+	    (r = forget_oldest(s, n.info.account, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -151,6 +175,7 @@ int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 int store_snapshot_lose(struct store *s, const char *id, const char *reason, struct err *err)
 {
 	autotx struct tx t = { 0 };
+	char before[sizeof(((struct store_snapshot *)0)->info.failure)];
 	struct store_snapshot n;
 	int r;
 
@@ -158,9 +183,12 @@ int store_snapshot_lose(struct store *s, const char *id, const char *reason, str
 		return r;
 	n.info.state = SNAPSHOT_LOST;
 	n.info.updated_ms = clock_wall_ms();
-	snprintf(n.info.failure, sizeof(n.info.failure), "%s", reason);
+	memcpy(before, n.info.failure, sizeof(before)); /* of a failed build: why it failed */
+	snprintf(n.info.failure, sizeof(n.info.failure), "%s%s%.300s", reason,
+	         *before ? "; its build had failed: " : "", before);
 	n.point[0] = '\0';
-	if ((r = row_update(s, &snapshot_table, &n, err)) < 0)
+	if ((r = row_update(s, &snapshot_table, &n, err)) < 0 ||
+	    (r = forget_oldest(s, n.info.account, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

@@ -99,3 +99,15 @@ int store_spec_clear(struct store *s, struct err *err)
 		return r;
 	return tx_commit(&t, err);
 }
+
+int store_spec_list(struct store *s, struct store_spec **ret, size_t *ret_n, struct err *err)
+{
+	void *p = NULL;
+	int r;
+
+	LOCK_SCOPE(&s->lock);
+	r = row_list(s, &spec_table, "ORDER BY used_ms, key", NULL, 0, &p, ret_n, err);
+	if (r >= 0)
+		*ret = p;
+	return r;
+}

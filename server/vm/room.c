@@ -3,9 +3,11 @@
  * room.c - disk budget and host memory: what may still be made, and what goes to make room
  *
  * The keeper measures what layers and points really take on the disk. Above the
- * budget (or below the free space that must stay) it evicts sticky VMs that do not run
- * and sticky snapshots that no VM stands on: lowest priority first, then the
- * one that was used longest ago. Persistent ones, and whatever runs, never go.
+ * budget (or below the free space that must stay) it evicts. First goes what nobody asked to be
+ * kept: cached layers of specs, which can be built again, and the states of failed
+ * builds. Then sticky VMs that do not run and sticky snapshots that no VM stands on: lowest
+ * priority first. Among equals the one that was used longest ago goes first.
+ * Persistent ones, and whatever runs, never go.
  * Calls that make something new look at the last measurement; when it says
  * that there is no room they wait for the keeper to look again, and are refused if
  * that did not help. A suspend is never refused: the VM would have nowhere to go.
@@ -27,6 +29,7 @@
 #define ROOM_WAIT_MS 30000  /* for the keeper to make room */
 #define FLOOR_PART 20       /* of a small file system no more than this part stays free */
 #define MEMINFO_MAX 16384   /* bytes */
+#define PRIORITY_CACHE (-1) /* below all that VMs and snapshots can have */
 
 static uint64_t dir_bytes(const char *data_dir, const char *name)
 {
@@ -68,9 +71,11 @@ static uint64_t measure(struct vmm *m)
 	return over;
 }
 
+enum candidate_kind { CANDIDATE_VM, CANDIDATE_SNAPSHOT, CANDIDATE_SPEC };
+
 struct candidate {
-	bool snapshot;
-	char id[ID_SIZE], point[ID_SIZE];
+	enum candidate_kind kind;
+	char id[SPEC_KEY_SIZE], point[ID_SIZE];
 	int priority;
 	int64_t used_ms;
 };
@@ -92,53 +97,117 @@ static bool may_go(const struct vm_info *i)
 	       (i->state == VM_SUSPENDED || i->state == VM_STOPPED || i->state == VM_LOST);
 }
 
-static bool in_use(const struct store_snapshot *s, const struct store_vm *vms, size_t n)
+/* Everything there is: found once, looked through by kind. */
+struct holdings {
+	struct store_vm *vms;
+	struct store_snapshot *snaps;
+	struct store_spec *specs;
+	struct store_point *points;
+	size_t n_vms, n_snaps, n_specs, n_points;
+};
+
+static void holdings_done(struct holdings *h)
 {
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(vms[i].info.snapshot_id, s->info.id) ||
-		    !strcmp(vms[i].base_point, s->point) || !strcmp(vms[i].info.point, s->point))
+	free(h->vms);
+	free(h->snaps);
+	free(h->specs);
+	free(h->points);
+}
+
+static bool stood_on(const struct holdings *h, const char *point)
+{
+	for (size_t i = 0; i < h->n_vms; i++)
+		if (!strcmp(h->vms[i].base_point, point) || !strcmp(h->vms[i].info.point, point) ||
+		    !strcmp(h->vms[i].origin, point))
 			return true;
 	return false;
 }
 
-/* Everything that may be evicted, in that order. Caller frees. */
-static struct candidate *find_candidates(struct vmm *m, size_t *ret_n)
+static bool snapshot_may_go(const struct holdings *h, const struct store_snapshot *s)
 {
-	autofree struct store_vm *vms = NULL;
-	autofree struct store_snapshot *snaps = NULL;
-	size_t n_vms = 0, n_snaps = 0, n = 0;
-	struct candidate *c;
-	struct err err = { 0 };
+	if (s->info.persistent || !*s->point || stood_on(h, s->point) ||
+	    (s->info.state != SNAPSHOT_READY && s->info.state != SNAPSHOT_FAILED))
+		return false;
+	for (size_t i = 0; i < h->n_vms; i++)
+		if (!strcmp(h->vms[i].info.snapshot_id, s->info.id))
+			return false;
+	return true;
+}
 
-	*ret_n = 0;
-	if (store_vm_list(m->store, NULL, &vms, &n_vms, &err) < 0 ||
-	    store_snapshot_list(m->store, NULL, /* include_deleted= */ false, &snaps, &n_snaps,
-	                        &err) < 0 ||
-	    !(c = calloc(n_vms + n_snaps + 1, sizeof(*c))))
-		return NULL;
-	for (size_t i = 0; i < n_vms; i++) {
-		const struct vm_info *v = &vms[i].info;
+/* What others stand on stays without its entry too, so that would make no room: outer layers first.
+ */
+static bool spec_may_go(const struct holdings *h, const struct store_spec *l)
+{
+	for (size_t i = 0; i < h->n_snaps; i++)
+		if (!strcmp(h->snaps[i].point, l->point))
+			return false;
+	for (size_t i = 0; i < h->n_points; i++)
+		if (!strcmp(h->points[i].parent, l->point))
+			return false;
+	for (size_t i = 0; i < h->n_vms; i++)
+		if (!strcmp(h->vms[i].head, l->point))
+			return false;
+	return !stood_on(h, l->point);
+}
 
-		if (!may_go(v) || vm_is_empty(&vms[i]))
+static size_t list_candidates(const struct holdings *h, struct candidate *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < h->n_vms; i++) {
+		const struct vm_info *v = &h->vms[i].info;
+
+		if (!may_go(v) || vm_is_empty(&h->vms[i]))
 			continue;
 		c[n] = (struct candidate){ .priority = v->persistence.priority,
 			                   .used_ms = MAX(v->used_ms, v->created_ms) };
 		snprintf(c[n++].id, ID_SIZE, "%s", v->id);
 	}
-	for (size_t i = 0; i < n_snaps; i++) {
-		const struct snapshot_info *s = &snaps[i].info;
+	for (size_t i = 0; i < h->n_snaps; i++) {
+		const struct snapshot_info *s = &h->snaps[i].info;
 
-		if (s->persistent || s->state != SNAPSHOT_READY || !*snaps[i].point ||
-		    in_use(&snaps[i], vms, n_vms))
+		if (!snapshot_may_go(h, &h->snaps[i]))
 			continue;
-		c[n] = (struct candidate){ .snapshot = true,
-			                   .priority = s->priority,
+		c[n] = (struct candidate){ .kind = CANDIDATE_SNAPSHOT,
+			                   .priority = s->state == SNAPSHOT_FAILED ? PRIORITY_CACHE
+			                                                           : s->priority,
 			                   .used_ms = MAX(s->used_ms, s->created_ms) };
-		snprintf(c[n].point, ID_SIZE, "%s", snaps[i].point);
+		snprintf(c[n].point, ID_SIZE, "%s", h->snaps[i].point);
 		snprintf(c[n++].id, ID_SIZE, "%s", s->id);
 	}
-	qsort(c, n, sizeof(*c), goes_first);
-	*ret_n = n;
+	for (size_t i = 0; i < h->n_specs; i++) {
+		if (!spec_may_go(h, &h->specs[i]))
+			continue;
+		c[n] = (struct candidate){ .kind = CANDIDATE_SPEC,
+			                   .priority = PRIORITY_CACHE,
+			                   .used_ms = h->specs[i].used_ms };
+		snprintf(c[n].point, ID_SIZE, "%s", h->specs[i].point);
+		snprintf(c[n++].id, SPEC_KEY_SIZE, "%s", h->specs[i].key);
+	}
+	return n;
+}
+
+/* Everything that may be evicted, in that order. Caller frees. */
+static struct candidate *find_candidates(struct vmm *m, size_t *ret_n)
+{
+	AUTO(holdings_done) struct holdings h = { 0 };
+	struct candidate *c;
+	struct err err = { 0 };
+
+	*ret_n = 0;
+	if (store_vm_list(m->store, NULL, &h.vms, &h.n_vms, &err) < 0 ||
+	    store_snapshot_list(m->store, NULL, /* include_deleted= */ false, &h.snaps, &h.n_snaps,
+	                        &err) < 0 ||
+	    store_spec_list(m->store, &h.specs, &h.n_specs, &err) < 0 ||
+	    store_point_list(m->store, &h.points, &h.n_points, &err) < 0) {
+		log_warn("nothing is evicted: %s", err.msg);
+		return NULL;
+	}
+	c = calloc(h.n_vms + h.n_snaps + h.n_specs + 1, sizeof(*c));
+	if (!c)
+		return NULL;
+	*ret_n = list_candidates(&h, c);
+	qsort(c, *ret_n, sizeof(*c), goes_first);
 	return c;
 }
 
@@ -160,19 +229,31 @@ static bool evict_vm(struct vmm *m, const char *id, struct err *err)
 
 static bool evict(struct vmm *m, const struct candidate *c)
 {
+	static const char *const nouns[] = { [CANDIDATE_VM] = "vm",
+		                             [CANDIDATE_SNAPSHOT] = "snapshot",
+		                             [CANDIDATE_SPEC] = "cached layer" };
 	struct err err = { 0 };
-	bool done = c->snapshot ? store_snapshot_lose(m->store, c->id,
-	                                              "evicted to make room on the disk", &err) == 0
-	                        : evict_vm(m, c->id, &err);
+	bool done = false;
 
-	if (done && c->snapshot)
+	switch (c->kind) {
+	case CANDIDATE_VM:
+		done = evict_vm(m, c->id, &err);
+		break;
+	case CANDIDATE_SNAPSHOT:
+		done = store_snapshot_lose(m->store, c->id, "evicted to make room on the disk",
+		                           &err) == 0;
+		break;
+	case CANDIDATE_SPEC:
+		done = store_spec_drop(m->store, c->id, c->point, &err) == 0;
+		break;
+	}
+	if (done && *c->point)
 		pool_forget(m, c->point);
 	if (done)
-		log_obj(LOG_LV_WARN, c->snapshot ? "snapshot" : "vm", c->id,
+		log_obj(LOG_LV_WARN, nouns[c->kind], c->id,
 		        "evicted to make room on the disk (priority %d)", c->priority);
 	else if (*err.msg)
-		log_obj(LOG_LV_WARN, c->snapshot ? "snapshot" : "vm", c->id, "not evicted: %s",
-		        err.msg);
+		log_obj(LOG_LV_WARN, nouns[c->kind], c->id, "not evicted: %s", err.msg);
 	return done;
 }
 
@@ -187,20 +268,29 @@ static bool look_due(struct vmm *m, uint64_t *last_ms)
 	return !m->stopping;
 }
 
-void vmm_look_at_disk(struct vmm *m)
+/* The next one goes; those that could not are in front of it. What is left over is looked at anew.
+ */
+static bool evict_next(struct vmm *m, size_t *stuck)
 {
 	autofree struct candidate *c = NULL;
 	size_t n = 0;
+
+	c = find_candidates(m, &n);
+	for (; c && *stuck < n; ++*stuck)
+		if (evict(m, &c[*stuck]))
+			return true;
+	return false;
+}
+
+void vmm_look_at_disk(struct vmm *m)
+{
+	size_t stuck = 0;
 	uint64_t over;
 
 	if (!look_due(m, &m->disk_look_ms))
 		return;
 	over = measure(m);
-	if (over)
-		c = find_candidates(m, &n);
-	for (size_t i = 0; over && c && i < n; i++) {
-		if (!evict(m, &c[i]))
-			continue;
+	while (over && evict_next(m, &stuck)) {
 		vmm_collect(m);
 		over = measure(m);
 	}

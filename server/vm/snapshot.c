@@ -170,6 +170,8 @@ int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, stru
 		               "snapshot '%s' was deleted before", id);
 	r = store_snapshot_delete(m->store, id, err);
 	if (r == 0) {
+		if (s.info.state == SNAPSHOT_BUILDING)
+			stage_cancel_snapshot(m, id);
 		pool_forget(m, s.point);
 		vmm_collect_soon(m);
 	}

@@ -85,6 +85,8 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	vm_fill_row(&o->vm, &p, &row);
 	row.info.state = VM_BUILDING;
 	vm = vm_new(m, &row);
+	if (vm && o->snapshot)
+		snprintf(vm->builds, sizeof(vm->builds), "%s", o->snapshot);
 	r = vm ? make_known(m, o, vm, err) : err_set(err, -ENOMEM, "build: out of memory");
 	if (r < 0) {
 		point_drop(m, &p);
@@ -104,6 +106,13 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	pthread_mutex_unlock(&vm->lock);
 	point_drop(m, &p);
 	if (r < 0) {
+		bool cancelled;
+
+		pthread_mutex_lock(&m->lock);
+		cancelled = vm->cancelled;
+		pthread_mutex_unlock(&m->lock);
+		if (cancelled) /* its process was ended while it came up */
+			r = err_set(err, -ECANCELED, "deleted before it was up");
 		quota_release(m, row.info.id);
 		vmm_forget(m, vm);
 		vm_unref(vm);
@@ -165,6 +174,22 @@ void vm_cancel_build(struct vm *vm)
 	pthread_mutex_unlock(&vm->m->lock);
 	if (*instance)
 		privc_kill(vm->m->priv, instance, NULL);
+}
+
+void stage_cancel_snapshot(struct vmm *m, const char *snapshot)
+{
+	struct vm *vm = NULL;
+
+	pthread_mutex_lock(&m->lock);
+	for (size_t i = 0; i < m->n_vms && !vm; i++)
+		if (m->vms[i]->shown.state == VM_BUILDING && !strcmp(m->vms[i]->builds, snapshot)) {
+			vm = m->vms[i];
+			vm->refs++;
+		}
+	pthread_mutex_unlock(&m->lock);
+	if (vm)
+		vm_cancel_build(vm);
+	vm_unref(vm);
 }
 
 void vmm_stage_abort(struct vm_stage *s_consume)

@@ -16,9 +16,11 @@ struct vm_stage;
 struct vm_stage_opts {
 	struct vm_create_opts vm; /* account "": in nobody's list. point: to start from, held */
 	const char *payer;        /* account whose quota it counts for */
+	const char *snapshot;     /* that comes out of it and whose deletion ends it, or NULL */
 	/* 0: as the point has it. Anything else: the point's disk is cold booted at that size. */
 	uint32_t vcpus, mem_mb, disk_mb;
 };
+/* -ECANCELED: someone deleted it before it was up. */
 int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stage **ret,
                     struct err *err);
 /* Caller guest_unref()s. */

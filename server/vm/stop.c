@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stop.c - stop and kill: the disk stays, memory goes */
+/*
+ * stop.c - stop and kill: the disk stays, memory goes
+ *
+ * What a guest wrote to its files may still be in its memory alone. A stop asks it to
+ * shut down, which writes that; a suspended VM is woken for it. A kill drops memory as it is.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,8 +68,12 @@ static int stop(struct vmm *m, const char *account, const char *id, bool ask, st
 
 	if (r < 0)
 		return r;
+	if (ask && vm->row.info.state == VM_SUSPENDED &&
+	    vm->row.info.persistence.type != PERSIST_EPHEMERAL) /* nothing of that one stays */
+		r = vm_wake(vm, err);
 	vm->exit_why = ask ? "stopped" : "killed";
-	r = vm_stop_locked(vm, ask, err);
+	if (r == 0)
+		r = vm_stop_locked(vm, ask, err);
 	if (r == 0) {
 		vm_copy_info(vm, ret);
 		if (ret->persistence.type == PERSIST_EPHEMERAL)

@@ -238,6 +238,9 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest **ret,
               struct err *err);
 
+/* As vmm_guest(), for what lives in memory only: a stopped VM is not booted, -EHOSTDOWN. */
+int vmm_guest_thawed(struct vmm *m, const char *account, const char *id, struct guest **ret,
+                     struct err *err);
 /* As vmm_guest(), but wakes nobody: -ENOTCONN VM_NOT_RUNNING. */
 int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,
                       struct err *err);
@@ -262,6 +265,7 @@ enum snapshot_state {
 	SNAPSHOT_LOST,
 	SNAPSHOT_STATE_MAX
 };
+#define SNAPSHOTS_GONE_MAX 500 /* deleted or lost ones of an account that are still listed */
 struct snapshot_info {
 	char id[ID_SIZE]; /* "sc-..." */
 	char account[ACCOUNT_SIZE];

@@ -60,6 +60,7 @@ struct vm {
 	bool gone;                   /* deleted; vm->lock */
 	bool buried;                 /* the same, for those without the lock; m->lock */
 	bool cancelled;              /* building, and not wanted any more; m->lock */
+	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
 	bool lost_process;           /* QEMU ended by itself: the watcher has it in hand */
 	uint64_t watched_pid;        /* for the watcher: m->lock */
 	int watch_fd;                /* pidfd, weak; -1: none; m->lock */
@@ -340,6 +341,7 @@ int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stag
 int vm_grow_fs(struct vm *vm, struct err *err);
 /* stage.c: ends the process of a VM that is being built; its builder does the rest */
 void vm_cancel_build(struct vm *vm);
+void stage_cancel_snapshot(struct vmm *m, const char *snapshot); /* the same, if there is one */
 
 /* vm_freeze.c: the only caller of machine_freeze for a VM; vm->lock held */
 struct frozen {

@@ -148,15 +148,18 @@ int vmm_start(struct vmm *m, const char *account, const char *id, const struct v
 	return r;
 }
 
-int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest **ret,
-              struct err *err)
+static int woken_guest(struct vmm *m, const char *account, const char *id, bool boot,
+                       struct guest **ret, struct err *err)
 {
 	struct vm *vm;
 	int r = vmm_lock(m, account, id, &vm, err);
 
 	if (r < 0)
 		return r;
-	r = vm_wake(vm, err);
+	if (!boot && vm->row.info.state == VM_STOPPED)
+		r = err_tag(err, -EHOSTDOWN, "VM_NOT_RUNNING", "VM %s is stopped", id);
+	else
+		r = vm_wake(vm, err);
 	if (r == 0 && (!vm->guest || !guest_alive(vm->guest))) {
 		r = vm_reconnect(vm, err);
 		if (r < 0)
@@ -166,6 +169,18 @@ int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest *
 		*ret = guest_ref(vm->guest);
 	vm_unlock(vm);
 	return r;
+}
+
+int vmm_guest(struct vmm *m, const char *account, const char *id, struct guest **ret,
+              struct err *err)
+{
+	return woken_guest(m, account, id, /* boot= */ true, ret, err);
+}
+
+int vmm_guest_thawed(struct vmm *m, const char *account, const char *id, struct guest **ret,
+                     struct err *err)
+{
+	return woken_guest(m, account, id, /* boot= */ false, ret, err);
 }
 
 int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,

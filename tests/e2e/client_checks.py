@@ -154,12 +154,14 @@ class ClientChecks:
         with self.sb.pty("bash --norc", cols=100, rows=30) as t:
             t.write("stty size; echo $((6 * 7))-\n")
             self.assertIn(b"30 100", t.expect("42-", WAIT_S))
+            t.expect("\x1b[?2004h", WAIT_S)  # readline reads the size and sets it again before it reads: a new one may get lost
             t.resize(90, 20)
             t.write("echo again; stty size\n")
             t.expect("20 90", WAIT_S)
             t.write("sh -c 'echo up; exec sleep 600'\n")  # a shell without a child of its own may miss a ^C
             t.expect("up\r\n", WAIT_S)
             t.interrupt()
+            t.expect("\x1b[?2004h", WAIT_S)  # the shell reads again: until then a terminal may drop what is typed
             t.write("echo $?=\n")
             t.expect("130=", WAIT_S)
             self.assertIn(t.id, [s["sessionId"] for s in self.sb.pty_sessions() if s["running"]])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The disk budget: eviction, and what is refused when nothing is left to evict"""
 import os
+import sqlite3
 
 from case import Case, Holder, wait_for
 
@@ -29,6 +30,17 @@ class Budget(Case):
     def spec(self, name):
         return {"additionalFiles": {f"/root/{name}": {"content": name}}}
 
+    def cached(self):
+        """Layers of specs that are kept."""
+        db = sqlite3.connect(os.path.join(self.s.dir, "pando.db"))
+        try:
+            return db.execute("SELECT COUNT(*) FROM spec_layers").fetchone()[0]
+        finally:
+            db.close()
+
+    def snapshots(self):
+        return {x["snapshotId"]: x for x in self.s.api("GET", "/v1/vms/snapshots?includeLost=true")["snapshots"]}
+
     def budget(self, mb):
         self.s.stop()
         self.s.env["PANDO_DISK_BUDGET_MB"] = str(mb)
@@ -36,6 +48,9 @@ class Budget(Case):
 
     def test_eviction_order(self):
         sticky = "sticky"
+        inner = {"additionalFiles": {"/root/inner": {"content": "x"}}}
+        big = {"name": "big", "mode": "oneshot", "exec": ["/bin/sh -c 'head -c 20M /dev/urandom >/root/built; sync'"]}
+        self.s.delete(self.s.create(spec={"systemd": {"services": [big]}, "snapshot": inner}))
         keep = self.rested(persistence={"type": "persistent"})
         high = self.rested(persistence={"type": sticky, "priority": 9})
         old = self.rested(persistence={"type": sticky, "priority": 2})
@@ -43,18 +58,28 @@ class Budget(Case):
         new = self.rested(persistence={"type": sticky, "priority": 2})
         running = self.s.create(persistence={"type": sticky, "priority": 0})
         alone = self.s.snapshot(running, persistence={"type": sticky, "priority": 0})
-        self.s.delete(running)  # nothing stands on its snapshot any more
+        broken = self.s.snapshot(running, persistence={"type": sticky, "priority": 10})
+        self.s.delete(running)  # nothing stands on its snapshots any more
         self.s.stop()
+        self.s.sql(f"UPDATE snapshots SET state = 'failed', failure = 'it broke' WHERE id = '{broken}'")
         self.s.start()  # nothing is left to be collected now
-        self.budget(self.used_mb() - 70)  # the snapshot goes, then one of the two with priority 2
+        # what can be built again goes before anything that somebody made, the outer layer first
+        self.assertEqual(self.cached(), 2)
+        self.budget(self.used_mb() - 10)
+        wait_for("a layer of the spec is evicted", lambda: self.cached() == 1, 60)
+        self.assertEqual(set(self.s.vms()), {keep, high, old, new})
+        self.assertEqual({x["state"] for x in self.snapshots().values()}, {"ready", "failed"})
+        self.budget(self.used_mb() - 70)  # the snapshots go, then one of the two with priority 2
         wait_for("the older one is evicted", lambda: old not in self.s.vms(), 60)
         self.assertEqual(set(self.s.vms()), {keep, high, new})
         gone = {v["id"]: v for v in self.s.api("GET", "/v1/vms?includeDeleted=true")["vms"]}
         self.assertEqual((gone[old]["deleted"], gone[old]["deleteReason"]), (True, "evicted"))
         e = self.refused(410, "VM_DELETED", self.s.run, old, "true")
         self.assertIn("evicted", e.message)
-        lost = {x["snapshotId"]: x for x in self.s.api("GET", "/v1/vms/snapshots?includeLost=true")["snapshots"]}
+        lost = self.snapshots()
         self.assertEqual((lost[alone]["state"], lost[snap]["state"]), ("lost", "ready"))  # the other one is in use
+        self.assertEqual((self.cached(), lost[broken]["state"]), (0, "lost"))  # a failed build's before all others
+        self.assertRegex(lost[broken]["failureReason"], "evicted.*it broke")
         e = self.refused(409, "SOURCE_SNAPSHOT_LOST", self.s.create, snapshotId=alone)
         self.assertIn("evicted", e.message)
         self.assertEqual(self.s.sh(new, "stat -c %s /root/fill"), str(60 << 20))
@@ -66,6 +91,7 @@ class Budget(Case):
         self.s.delete(self.s.create(spec=self.spec("built")))
         self.budget(100)  # less than the template alone
         wait_for("sticky ones at rest are gone", lambda: not {self.high, self.new} & set(self.s.vms()), 60)
+        self.assertEqual(self.cached(), 0)
         self.assertIn(self.keep, self.s.vms())
         for call, args in ((self.s.create, ()), (self.s.fork, (self.keep,)), (self.s.snapshot, (self.keep,))):
             e = self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", call, *args)

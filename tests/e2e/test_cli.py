@@ -247,6 +247,7 @@ class Cli(Case):
         t.expect("# ")
         t.type("stty size; x=kept\n")
         t.expect("20 90")
+        t.expect("# ")  # readline reads the size and sets it again before it reads: a new one may get lost
         t.size(70, 25)
         t.type("sleep 1; stty size\n")
         t.expect("25 70")
@@ -299,6 +300,26 @@ class Cli(Case):
         cell = json.loads(self.out("code", "web", "-e", "x", "--json"))
         self.assertEqual(cell["results"][0]["text/plain"], "20")
 
+    def test_ha_contexts(self):
+        js = self.json("code", "web", "-l", "js", "-e", "var k = 7")["contextId"]
+        self.assertEqual(self.out("code", "web", "-c", js, "-e", "k * 6"), "42\n")  # it knows its language
+        self.assertIn("--list", self.pando("code", "web", "-c", "ctx-99", "-e", "1", code=1)[1])
+        self.assertRegex(self.out("code", "web", "--list"), rf"{js} +javascript")
+        before = self.json("code", "web", "--list")
+        self.assertEqual(self.out("code", "web", "--new", "-l", "bash", "-e", "echo own"), "own\n")
+        self.assertEqual(self.json("code", "web", "--list"), before, "a context of its own ends with the command")
+        self.pando("code", "-c", js, "-e", "1", code=2)
+        self.out("code", "web", "-u", "nobody", "-l", "bash", "-e", "w=kept")
+        t = self.terminal("code", "web", "-l", "bash")
+        for line, answer in (("w=gone; echo set", "set\r\n"), (".restart", "a fresh kernel"), ('echo "[$w]"', "[]\r\n")):
+            t.expect("sh> ")
+            t.type(line + "\n")
+            t.expect(answer)
+        t.expect("sh> ")  # a key for the editor, not for the terminal
+        t.type("\x04")
+        self.assertEqual(t.end(), 0)
+        self.assertEqual(self.out("code", "web", "-u", "nobody", "-l", "bash", "-e", "echo $w"), "kept\n")
+
     def test_i_code_prompt(self):
         t = self.terminal("code", "web")
         t.expect("py> ")
@@ -321,6 +342,13 @@ class Cli(Case):
         t.expect("20")
         t.type(".vm\n")
         t.expect(self.vm)
+        t.expect("py> ")
+        self.s.kill9_pandod()
+        t.type("x\n")
+        t.expect("py> ")  # the connection may have been the old server's: that is said, and is not the end
+        t.type("x + 1\n")
+        t.expect("21\r\n")
+        t.expect("py> ")
         t.type("\x04")
         self.assertEqual(t.end(), 0)
         history = os.path.join(self.home, ".local/state/pando/history-python")
@@ -391,7 +419,11 @@ class Cli(Case):
         with open(os.path.join(self.home, "a.py"), "w") as f:
             f.write("import sys\nprint(sys.argv[1:], sys.stdin.read())\nsys.exit(6)\n")
         self.assertEqual(self.out("run", "a.py", "one", "-x", input="data", code=6), "['one', '-x'] data\n")
-        self.assertEqual(self.out("run", "-l", "ts", input="const n: number = 41; console.log(n + 1)"), "42\n")
+        with open(os.path.join(self.home, "a.ts"), "w") as f:
+            f.write("import { readFileSync, type PathLike } from 'node:fs';\nenum Status { Bad = 7 }\nconst n: number = await 41;\n"
+                    "console.log(n + 1, process.argv.slice(2), readFileSync(0, 'utf8'));\nprocess.exit(Status.Bad);\n")
+        self.assertEqual(self.out("run", "a.ts", "one", "-x", input="data", code=7), "42 [ 'one', '-x' ] data\n")
+        self.assertIn("a.ts", self.pando("run", "-l", "ts", "-", input="const os = require('os') as any; throw new Error('a.ts')", code=1)[1])
         self.assertIn("-l", self.pando("run", "-", input="x", code=2)[1])
         p = self.start("run", "--copy", "in", "--", "sh", "-c", "ls in; exec sleep 4321", stdin=subprocess.DEVNULL)
         self.assertEqual([p.stdout.readline() for _ in range(3)], [b"link\n", b"run.sh\n", b"sub\n"])
@@ -403,7 +435,12 @@ class Cli(Case):
     def test_n_life(self):
         self.assertIn("suspended", self.out("vm", "suspend", "web"))
         self.assertIn("runs", self.out("vm", "start", "web"))
+        t = self.terminal("vm", "pty", "web")
+        t.expect("# ")
         self.assertIn("stopped", self.out("vm", "kill", "web"))
+        t.expect("it is gone")
+        self.assertEqual(t.end(), 1)
+        self.assertEqual(self.json("code", "web", "--list"), {"contexts": []})  # and is not booted for that
         self.assertEqual(self.s.state(self.vm), "stopped")
         said = self.pando("vm", "delete", "web", "nobody", code=1)
         self.assertEqual(said[0], f"{self.vm} deleted\n")

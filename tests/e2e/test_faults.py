@@ -71,6 +71,35 @@ class Processes(Case):
         self.s.delete(parent)
 
     @limit(200)
+    def test_qemu_killed_during_thaw(self):
+        """The VM sleeps on, and the next start finds its memory."""
+        parent = self.s.create()
+        h = Holder(self.s, parent, "kept")
+        self.s.post(parent, "suspend")
+        refused = 0
+        for n in range(4):
+            (vm,) = self.s.fork(parent, 1)
+            self.s.post(vm, "suspend")
+            got = []
+            t = threading.Thread(target=lambda v=vm, g=got: g.append(self.s.request("POST", f"/v1/vms/{v}/start", {})))
+            t.start()
+            wait_for("it starts", lambda v=vm: self.s.state(v) != "suspended", 20, every_s=0.005)
+            for pid in self.s.qemu_pids():  # its own, and those that wait for a VM: all others sleep
+                host.kill(pid)
+            t.join(60)
+            (status, body), = got
+            with self.subTest(round=n, status=status):
+                if status != 200:  # else it ran already
+                    refused += 1
+                    self.assertTrue(body["code"] and vm in body["message"], body)
+                    self.assertEqual(self.s.state(vm), "suspended")
+                    self.assertEqual(h.on(vm).get(), "kept")
+            self.s.delete(vm)
+        self.assertGreater(refused, 0, "every thaw was quicker than a kill")
+        self.assertEqual(h.get(), "kept")
+        self.s.delete(parent)
+
+    @limit(200)
     def test_silent_agent(self):
         cls = type(self)
         vm = self.s.create()

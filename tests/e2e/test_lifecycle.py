@@ -36,6 +36,14 @@ class Lifecycle(Case):
         self.assertEqual(self.s.sh(self.vm, "id -un; pwd; ps -o comm= -p 1").split(), ["root", "/", "systemd"])
         self.assert_clock(self.vm)
 
+    def test_an_init_script_is_a_service(self):
+        """Some packages bring nothing else."""
+        script = ("#!/bin/sh\n### BEGIN INIT INFO\n# Provides: old\n# Default-Start: 2 3 4 5\n# Default-Stop: 0 1 6\n### END INIT INFO\n"
+                  "[ $1 = start ] && touch /run/the-old-way\nexit 0\n")
+        self.s.sh(self.vm, f"cat >/etc/init.d/old <<'E'\n{script}E\nchmod +x /etc/init.d/old && systemctl daemon-reload && systemctl start old")
+        self.assertEqual(self.s.sh(self.vm, "ls /run/the-old-way; systemctl is-active old").split(), ["/run/the-old-way", "active"])
+        self.s.sh(self.vm, "systemctl stop old; rm /etc/init.d/old && systemctl daemon-reload")
+
     def test_exec_streams_and_codes(self):
         r = self.s.run(self.vm, "echo out; echo err >&2; exit 7")
         self.assertEqual((r.out, r.err, r.code), ("out\n", "err\n", 7))
@@ -161,6 +169,8 @@ class Lifecycle(Case):
     @limit(240)
     def test_stop_keeps_the_disk(self):
         boot = self.s.sh(self.vm, "echo disk >/root/kept; echo ram >/run/lost; sync; cat /proc/sys/kernel/random/boot_id")
+        self.s.sh(self.vm, "echo unwritten >/root/late")  # in the memory of the guest, not on its disk
+        self.s.post(self.vm, "suspend")
         body = self.s.post(self.vm, "stop")
         self.assertEqual(body["vmId"], self.vm)
         self.assertTrue(body["vmInstanceId"])
@@ -168,8 +178,8 @@ class Lifecycle(Case):
         self.s.post(self.vm, "stop")
         self.refused(400, "VM_NOT_RUNNING", self.s.post, self.vm, "suspend")
         self.s.post(self.vm, "start", {}, timeout=200)  # a cold boot
-        self.assertEqual(self.s.sh(self.vm, "cat /root/kept; ls /run/lost 2>/dev/null || echo gone").split(),
-                         ["disk", "gone"])
+        self.assertEqual(self.s.sh(self.vm, "cat /root/kept /root/late; ls /run/lost 2>/dev/null || echo gone").split(),
+                         ["disk", "unwritten", "gone"])
         self.assertNotEqual(self.s.sh(self.vm, "cat /proc/sys/kernel/random/boot_id"), boot)
         self.assert_clock(self.vm)
 

@@ -313,6 +313,8 @@ class Tree(Case):
         r = self.s.api("POST", f"{url}/stop", {"services": [{"id": "greeter"}]}, headers=as_alice)
         self.assertFalse(r["results"][0]["success"])
         self.refused(403, "FORBIDDEN", self.s.api, "POST", f"{url}/services", {**spec, "name": "other"}, headers=as_alice)
+        self.refused(403, "FORBIDDEN", self.s.api, "DELETE", f"{url}/services/greeter", headers=as_alice)
+        self.refused(403, "FORBIDDEN", self.s.api, "GET", f"{url}/services/greeter/logs", headers=as_alice)
         self.s.api("DELETE", f"{url}/services/greeter")
         self.refused(404, "SERVICE_NOT_FOUND", self.s.api, "GET", f"{url}/services/neverwas/logs")
         self.refused(403, "FORBIDDEN", self.s.api, "DELETE", f"{url}/services/systemd-journald")
@@ -339,6 +341,13 @@ class Tree(Case):
         wait_for("what came late is there too", lambda: lines().count("late") == 2, 30)
         self.assertEqual(sorted(lines()), sorted(["line1", "red", "late", "line2", "red", "late"]))
         self.assertIn("\x1b[31mred\x1b[0m\r\n", self.s.api("GET", f"{url}/dev/xterm-256color")["output"])
+        # another user has terminals of their own, whatever their names
+        self.s.sh(vm, "id alice || useradd -m alice")
+        as_alice = {"X-Freestyle-Vm-Linux-User-Id": "alice"}
+        self.assertEqual(self.s.api("GET", url, headers=as_alice)["terminals"], [])
+        self.refused(404, "SESSION_NOT_FOUND", self.s.api, "GET", f"{url}/dev/logs", headers=as_alice)
+        self.s.post(vm, "exec-await", {"command": "echo hers", "terminal": "dev"}, headers=as_alice)
+        self.assertEqual([x["line"] for x in self.s.api("GET", f"{url}/dev/logs", headers=as_alice)["logs"]], ["hers"])
         (fork,) = self.s.fork(vm)
         self.assertEqual(lines(fork), lines(), "a fork has them as well")
         self.s.delete(fork)

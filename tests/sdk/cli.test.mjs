@@ -62,6 +62,18 @@ describe("the freestyle command line", () => {
     assert.match(out, /from-the-guest/);
     assert.match(await ok("vm", "list"), new RegExp(vmId));
     assert.match(await ok("vm", "exec", vmId, "uname -s"), /Linux/);
+    const json = await ok("vm", "exec", vmId, "echo out; echo err >&2; exit 3", "--json");
+    assert.deepEqual(JSON.parse(json.slice(json.indexOf("{"))), { stdout: "out\n", stderr: "err\n", statusCode: 3 });
+  });
+
+  it("takes packages, a name and a domain, and deletes on request", { timeout: BOOT }, async () => {
+    const out = await ok("vm", "create", "--name", "cli", "--apt", "python3", "git", "--domain", "cli-test.style.dev",
+      "--port", "8080", "--exec", "command -v git", "--delete");
+    const id = keep(vmIdIn(out));
+    assert.match(out, /https:\/\/cli-test\.style\.dev/);
+    assert.match(out, /\/usr\/bin\/git/);
+    assert.ok(!(await ok("vm", "list", "--json")).includes(id));
+    assert.deepEqual((await raw("GET", "/domains/v1/mappings?domain=cli-test.style.dev")).json, []); // went with it
   });
 
   it("lists, renames and deletes snapshots", { timeout: SHORT }, async () => {
@@ -92,6 +104,11 @@ describe("the freestyle command line", () => {
     await ok("vm", "delete", id);
     const snap = keepSnapshot((await raw("POST", "/v1/vms/snapshots", { body: { name: "built", spec } })).json.snapshotId);
     assert.match(await ok("vm", "snapshot", "build", "get", snap), /succeeded/);
+    assert.match(await ok("vm", "snapshot", "build", "phases", snap), /freeze/);
+    assert.match(await ok("vm", "snapshot", "build", "wait", snap), /succeeded/);
+    const none = await run("vm", "snapshot", "build", "debug", snap);
+    assert.notEqual(none.code, 0);
+    assert.match(none.err, /nothing to debug/);
     await ok("vm", "snapshot", "delete", snap);
   });
 

@@ -13,8 +13,26 @@ const layered = () =>
     .additionalFiles({ "/srv/hello.txt": { content: "hello from a layer\n" } })
     .snapshot()
     .runCommands("cp /srv/hello.txt /srv/copy.txt", "chown dev /srv/copy.txt")
+    .systemdService({ name: "stays", bash: "touch /run/stays; exec sleep infinity" })
+    .waitFor("test -e /run/stays")
     .workdir("/srv")
     .with("python", new VmPython());
+
+// What with-nodejs downloads, without the internet: a curl that hands out an nvm whose Node.js is the image's.
+const curl = `#!/bin/sh
+cat <<'END'
+cat >"$NVM_DIR/nvm.sh" <<'NVM'
+nvm() {
+  bin=$NVM_DIR/versions/node/v$2.0.1/bin
+  case $1 in
+  install) mkdir -p "$bin" && ln -s /bin/true "$bin/npm" && PATH=$bin:$PATH
+    printf '#!/bin/sh\\n[ "$1" = -v ] || exec /usr/bin/node "$@"\\n' >"$bin/node" && chmod 755 "$bin/node" ;;
+  alias) mkdir -p "$NVM_DIR/alias" && echo "$3" >"$NVM_DIR/alias/$2" ;;
+  esac
+}
+NVM
+END
+`;
 
 describe("specs", () => {
   after(cleanUp, { timeout: SHORT });
@@ -24,11 +42,15 @@ describe("specs", () => {
     const vm = await create({ spec: layered(), name: "spec test" });
     assert.equal(await sh(vm, "cat copy.txt; stat -c %U copy.txt; id -un dev"), "hello from a layer\ndev\ndev");
     assert.equal(await sh(vm, "ls /etc/systemd/system/freestyle-run-command-*.service 2>/dev/null | wc -l"), "0");
+    assert.match(await sh(vm, "systemctl is-active stays; cat /opt/freestyle/scripts/stays.sh"), /^active\n#!\/bin\/bash\n+touch/);
     const run = await vm.python.runCode("import json; print(json.dumps({'sum': 1 + 2}))");
     assert.deepEqual([run.statusCode, run.result], [0, { sum: 3 }]);
     const build = await vm.getBuild();
     first = build.buildId;
     assert.equal((await raw("GET", `/v1/vms/builds/${first}`)).json.state, "succeeded");
+    assert.equal((await build.wait()).state, "succeeded");
+    assert.match((await build.phases()).at(-1).name, /freeze$/);
+    assert.ok(!(await build.failedPhase()));
     await remove(vm);
   });
 
@@ -42,6 +64,11 @@ describe("specs", () => {
   it("make snapshots, which can be the start of another spec", { timeout: BOOT }, async () => {
     const { snapshotId } = await freestyle.vms.snapshots.create({ name: "from a spec", spec: layered() });
     keepSnapshot(snapshotId);
+    const again = await freestyle.vms.snapshots.ensure({ name: "once more", spec: layered() });
+    const other = await freestyle.vms.snapshots.get({ snapshotId: keepSnapshot(again.snapshotId) });
+    assert.deepEqual([other.name, other.state, other.buildId], ["once more", "ready", first]); // nothing was built
+    assert.equal((await freestyle.vms.snapshots.ref({ snapshotId }).getBuild()).buildId, first);
+    await freestyle.vms.snapshots.delete({ snapshotId: again.snapshotId });
     const list = await freestyle.vms.snapshots.list();
     assert.equal(list.snapshots.find((s) => s.snapshotId === snapshotId).state, "ready");
     // the SDK puts the id on the outermost layer of a chain
@@ -67,6 +94,21 @@ describe("specs", () => {
     await assert.rejects(create({ users: [{ name: "a", uid: -4 }] }), Errors.UserUidOutOfRangeError);
     await assert.rejects(freestyle.vms.snapshots.create({ spec: new VmSpec().aptDeps("--no") }),
       Errors.CreateSnapshotBadRequestError);
+  });
+
+  it("install Node.js with its helper", { timeout: BOOT }, async () => {
+    const base = await create();
+    await base.fs.writeTextFile("/usr/local/bin/curl", curl);
+    await sh(base, "chmod 755 /usr/local/bin/curl; sync");
+    const { snapshotId } = await base.snapshot();
+    keepSnapshot(snapshotId);
+    await remove(base);
+    const vm = await create({ snapshotId, spec: new VmSpec().with("js", new VmNodeJs()) });
+    const js = await vm.js.runCode("console.log(JSON.stringify({ from: process.execPath }))");
+    assert.equal(js.statusCode, 0, js.stderr);
+    assert.equal(await sh(vm, "command -v node; ls /etc/systemd/system/install-nodejs.service 2>/dev/null || echo removed"),
+      "/opt/nvm/versions/node/v24.0.1/bin/node\nremoved");
+    await remove(vm);
   });
 
   it("run code on the base image without a spec", { timeout: SHORT }, async () => {

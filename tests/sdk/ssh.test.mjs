@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { BOOT, SHORT, cleanUp, create, raw } from "./client.mjs";
+import { BOOT, SHORT, cleanUp, create, keep, keepSnapshot, raw } from "./client.mjs";
 
 const cli = fileURLToPath(new URL("./node_modules/freestyle/cli.mjs", import.meta.url));
 
@@ -67,6 +67,25 @@ describe("freestyle vm ssh and scp", () => {
     r = await run("", "vm", "scp", `${vm.vmId}:/root/there/below/file`, join(home, "back"));
     assert.equal(r.code, 0, r.out + r.err);
     assert.equal(readFileSync(join(home, "back"), "utf8"), "copied\n");
+  });
+
+  it("looks into a build that failed, by its snapshot and by its build", { timeout: BOOT }, async () => {
+    const services = [{ name: "broken", mode: "oneshot", exec: ["/bin/sh -c 'echo it was here >/srv/trace; exit 3'"] }];
+    const made = await raw("POST", "/v1/vms", { body: { spec: { systemd: { services } } } });
+    assert.equal(made.json.code, "VM_SETUP_FAILED", made.text);
+    const id = keepSnapshot(made.json.snapshotId);
+    for (const args of [["debug", id], ["build", "debug", id], ["boot", id, "--ssh"]]) {
+      const r = await run("cat /srv/trace; exit\n", "vm", "snapshot", ...args);
+      keep(r.out.match(/VM ([a-z0-9]{20}) /)?.[1]);
+      assert.match(r.out, /it was here/, r.out + r.err);
+      assert.match(r.out, /Cleanup complete/);
+    }
+  });
+
+  it("deletes the VM when asked to", { timeout: SHORT }, async () => {
+    const gone = await create();
+    const r = await run("exit\n", "vm", "ssh", gone.vmId, "--delete");
+    assert.equal((await raw("GET", `/v1/vms/${gone.vmId}`)).status, 404, r.out + r.err);
   });
 
   it("leaves no identity behind", { timeout: SHORT }, async () => {

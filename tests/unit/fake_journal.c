@@ -28,6 +28,17 @@ void guest_exec_result_done(struct guest_exec_result *r)
 }
 #endif
 
+int vmm_guest_thawed(struct vmm *m, const char *account, const char *id, struct guest **ret,
+                     struct err *err)
+{
+	struct vm_info v;
+	int r = vmm_get(m, account, id, &v, err);
+
+	if (r == 0 && v.state == VM_STOPPED)
+		return err_tag(err, -EHOSTDOWN, "VM_NOT_RUNNING", "it is stopped");
+	return r < 0 ? r : vmm_guest(m, account, id, ret, err);
+}
+
 int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct guest **ret,
                       struct err *err)
 {

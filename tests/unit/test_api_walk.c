@@ -4,7 +4,8 @@
  *
  * Nothing is listed here by hand: a route that is added is walked too. A stranger (a key of
  * another account) must get the same answer for what exists as for what does not; a token without
- * a grant must get nothing but what its scope gives to everyone.
+ * a grant must get nothing but what its scope gives to everyone. And nonsense in place of each
+ * parameter, which must be refused in JSON whatever it is.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -26,8 +27,10 @@ struct ids {
 	char vm[32], snapshot[32], identity[32], token[32], key[32], account[48], repo[48];
 };
 
-/* The path of a route with these ids in it. */
-static void fill(const char *pattern, const struct ids *ids, char *dst, size_t size)
+/* The path of a route with these ids in it, and with `odd` as parameter number nth (-1: as none).
+ */
+static void fill(const char *pattern, const struct ids *ids, int nth, const char *odd, char *dst,
+                 size_t size)
 {
 	static const struct {
 		const char *param;
@@ -43,6 +46,7 @@ static void fill(const char *pattern, const struct ids *ids, char *dst, size_t s
 		{ "{repo_id}", offsetof(struct ids, repo) },
 	};
 	size_t n = 0;
+	int at = 0;
 
 	for (const char *p = pattern; *p && n + 1 < size;) {
 		const char *value = "x";
@@ -54,6 +58,8 @@ static void fill(const char *pattern, const struct ids *ids, char *dst, size_t s
 		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 			if (strncmp(p, names[i].param, strlen(names[i].param)) == 0)
 				value = (const char *)ids + names[i].off;
+		if (at++ == nth)
+			value = odd;
 		n += (size_t)snprintf(dst + n, size - n, "%s", value);
 		p = strchr(p, '}') + 1;
 	}
@@ -111,7 +117,7 @@ static void call(struct fx *f, const struct acting *who, const struct route *r,
 	const char *b = body_of(r);
 	char path[256];
 
-	fill(r->pattern, ids, path, sizeof(path));
+	fill(r->pattern, ids, -1, NULL, path, sizeof(path));
 	if (http_call(f->port, method_name(r->method), path, who->header, b, b ? strlen(b) : 0,
 	              ret) < 0)
 		fail_msg("%s %s: no reply", method_name(r->method), path);
@@ -225,6 +231,66 @@ static void a_token_gets_what_its_scope_says(void **state)
 	assert_int_equal(fake_wakes(f->vmm), 0);
 }
 
+static int params_of(const char *pattern)
+{
+	int n = 0;
+
+	for (; *pattern; pattern++)
+		n += *pattern == '{';
+	return n;
+}
+
+/* The reply to r with `odd` as its nth parameter is JSON, an error, and no more than that. */
+static void refuse_odd(struct fx *f, const struct route *r, const struct ids *ids, int nth,
+                       const char *odd, bool malformed)
+{
+	autoreply struct http_reply a = { 0 };
+	const char *b = body_of(r);
+	char path[512];
+
+	fill(r->pattern, ids, nth, odd, path, sizeof(path));
+	if (http_call(f->port, method_name(r->method), path, f->auth_header, b, b ? strlen(b) : 0,
+	              &a) < 0)
+		fail_msg("%s %s: no reply", method_name(r->method), path);
+	if (!a.json || a.status < 400 || a.status >= 500 || http_header(&a, "X-Odd") ||
+	    !*fx_str(a.json, "message") ||
+	    strcmp(fx_str(a.json, "code"), fx_str(a.json, "error")) != 0)
+		fail_msg("%s %s: %d %s", method_name(r->method), path, a.status, a.body);
+	if (malformed && (a.status != 400 || strcmp(fx_str(a.json, "code"), "INVALID_REQUEST")))
+		fail_msg("%s %s: %d %s", method_name(r->method), path, a.status, a.body);
+}
+
+static void nonsense_is_refused_in_every_parameter(void **state)
+{
+	static const char *const malformed[] = { "%", "%zz", "a%2", "%00", "x%2Fy%0" };
+	static const char *const odd[] = { "%ff%fe",
+		                           "%c0%af",
+		                           "..%2F..%2Fetc%2Fpasswd",
+		                           "%2e%2e",
+		                           "%0d%0aX-Odd:%201%0d%0a",
+		                           "%27%22%3B--%20",
+		                           "%f0%9f%90%9a" };
+	struct fx *f = *state;
+	autoreply struct http_reply audit = { 0 };
+	struct ids real;
+
+	make_ids(f, &real);
+	for (size_t i = 0; i < api_n_routes; i++) {
+		const struct route *r = &api_routes[i];
+
+		for (int n = 0; n < params_of(r->pattern); n++) {
+			for (size_t k = 0; k < ARRAY_SIZE(malformed); k++)
+				refuse_odd(f, r, &real, n, malformed[k], true);
+			/* A file may have any name. */
+			for (size_t k = 0; k < ARRAY_SIZE(odd) && !strstr(r->pattern, "{path}");
+			     k++)
+				refuse_odd(f, r, &real, n, odd[k], false);
+		}
+	}
+	fx_call(f, "GET", "/v1/audit?limit=1000", NULL, 200, &audit);
+	assert_true(json_array_size(json_object_get(audit.json, "records")) > 100);
+}
+
 /* What a token can reach at all is about one VM, the first thing in the path. */
 static void scopes_fit_their_routes(void **state)
 {
@@ -253,6 +319,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, fx_setup, fx_teardown)
 		T(strangers_cannot_tell_what_exists),
 		T(a_token_gets_what_its_scope_says),
+		T(nonsense_is_refused_in_every_parameter),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,8 @@
  * test_store_gc.c - garbage collection against a model
  *
  * Random trees of layers, points, VMs, snapshots and holds; a plain C marking
- * says what must be left, and the store must agree exactly, every round.
+ * says what must be left, and the store must agree exactly, every round. And what else may
+ * not grow for ever: rows of deleted snapshots.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -213,9 +214,48 @@ static void collect_agrees_with_the_model(void **state)
 	assert_int_equal(tmpdir_remove(&d), 0);
 }
 
+static void deleted_snapshots_leave_a_bounded_trace(void **state)
+{
+	autofree struct store_snapshot *mine = NULL, *others = NULL;
+	struct store_snapshot n = { .info = { .id = "sc-kept", .account = "acct-1" } };
+	struct tmpdir d;
+	struct store *s = NULL;
+	struct err err = { 0 };
+	size_t n_mine = 0, n_others = 0, kept = 0;
+	char db[256];
+
+	assert_int_equal(tmpdir_make(&d), 0);
+	if (store_open(tmpdir_file(&d, "snaps.db", db, sizeof(db)), &s, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_int_equal(store_snapshot_add(s, &n, &err), 0);
+	snprintf(n.info.account, sizeof(n.info.account), "acct-2");
+	snprintf(n.info.id, sizeof(n.info.id), "sc-other");
+	assert_int_equal(store_snapshot_add(s, &n, &err), 0);
+	assert_int_equal(store_snapshot_delete(s, "sc-other", &err), 0);
+	snprintf(n.info.account, sizeof(n.info.account), "acct-1");
+	for (int i = 0; i < SNAPSHOTS_GONE_MAX + 20; i++) {
+		name_of(n.info.id, "sc-", 0, i);
+		assert_int_equal(store_snapshot_add(s, &n, &err), 0);
+		assert_int_equal(store_snapshot_delete(s, n.info.id, &err), 0);
+	}
+	assert_int_equal(store_snapshot_list(s, "acct-1", true, &mine, &n_mine, &err), 0);
+	assert_int_equal(store_snapshot_list(s, "acct-2", true, &others, &n_others, &err), 0);
+	/* The one that was not deleted; and several may fall into the last millisecond. */
+	assert_in_range(n_mine, SNAPSHOTS_GONE_MAX + 1, SNAPSHOTS_GONE_MAX + 20);
+	for (size_t i = 0; i < n_mine; i++)
+		kept += !strcmp(mine[i].info.id, "sc-kept") || !strcmp(mine[i].info.id, n.info.id);
+	assert_int_equal(kept, 2); /* and the newest of the others */
+	assert_int_equal(n_others, 1);
+	store_close(s);
+	assert_int_equal(tmpdir_remove(&d), 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(collect_agrees_with_the_model) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(collect_agrees_with_the_model),
+		cmocka_unit_test(deleted_snapshots_leave_a_bounded_trace),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -302,6 +302,9 @@ class Pty:
         """Ends the session with everything that runs in it."""
         self.detach()
         try:
-            self._sandbox._call("DELETE", self._attach_path(), user=self._user)
+            try:
+                self._sandbox._call("DELETE", self._attach_path(), user=self._user)
+            except ConnectionFailed:  # as often as one likes: it is gone afterwards
+                self._sandbox._call("DELETE", self._attach_path(), user=self._user)
         except NotFoundError:
             pass  # it ended by itself

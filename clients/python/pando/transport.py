@@ -2,8 +2,8 @@
 """HTTP to one server: who is asked, with which key, and how replies are read.
 
 Theory of operation: connections are kept and used again, one request at a time each. One that the server has closed
-meanwhile is readable without anybody having asked, so it is thrown away before it is used; what is left of that race is only
-repeated when repeating is harmless (GET, HEAD). A streamed reply owns its connection until it is closed; closing it early
+meanwhile is readable without anybody having asked, so it is thrown away before it is used, as is one that has waited for so
+long that the server may be about to; what is left of that race is only repeated when repeating is harmless (GET, HEAD). A streamed reply owns its connection until it is closed; closing it early
 closes the connection, and the server ends what it was doing for it.
 """
 from __future__ import annotations
@@ -15,6 +15,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 from types import TracebackType
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Type, Union
 from urllib.parse import quote, urlencode, urlsplit
@@ -27,6 +28,7 @@ CONNECT_S = 20.0     # to a connection
 CALL_S = 900.0       # for a reply: a create may wait for a build, a command for its end
 STREAM_S = 120.0     # between two pieces of a stream; the server sends something at least every half minute
 IDLE_MAX = 8         # connections kept
+IDLE_S = 20.0        # for so long; the server closes them after a minute
 PIECE = 64 * 1024
 LINE_MAX = 64 * 1024 * 1024  # one event; a picture in a result is one
 USER_HEADER = "X-Freestyle-Vm-Linux-User-Id"
@@ -201,7 +203,7 @@ class Transport:
         self.prefix = parts.path.rstrip("/")
         self.timeout = timeout
         self._ssl = ssl_context or (ssl.create_default_context() if self.tls else None)
-        self._idle: List[http.client.HTTPConnection] = []
+        self._idle: List[Tuple[http.client.HTTPConnection, float]] = []  # and since when
         self._lock = threading.Lock()
         if access_token:
             self.auth = {"X-Freestyle-Identity-Access-Token": access_token}
@@ -241,10 +243,10 @@ class Transport:
         """A connection, and whether it was used before."""
         while True:
             with self._lock:
-                conn = self._idle.pop() if self._idle else None
+                conn, since = self._idle.pop() if self._idle else (None, 0.0)
             if conn is None:
                 return self.new_connection(timeout), False
-            if conn.sock is not None and not wait_socket(conn.sock, False, 0):
+            if time.monotonic() - since < IDLE_S and conn.sock is not None and not wait_socket(conn.sock, False, 0):
                 conn.sock.settimeout(timeout)
                 return conn, True
             conn.close()
@@ -252,7 +254,7 @@ class Transport:
     def keep(self, conn: http.client.HTTPConnection) -> None:
         with self._lock:
             if conn.sock is not None and len(self._idle) < IDLE_MAX:
-                self._idle.append(conn)
+                self._idle.append((conn, time.monotonic()))
                 return
         conn.close()
 
@@ -260,7 +262,7 @@ class Transport:
         """Closes the connections that are kept; the transport can still be used."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for conn in idle:
+        for conn, _ in idle:
             conn.close()
 
     # ---- requests ----

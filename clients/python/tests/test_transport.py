@@ -46,8 +46,20 @@ class Requests(unittest.TestCase):
 
         with Peer(once, once) as p:
             p.transport.call("GET", "/one")
-            self.assertTrue(wait_socket(p.transport._idle[0].sock, False, LIMIT_S))  # its end has come
+            self.assertTrue(wait_socket(p.transport._idle[0][0].sock, False, LIMIT_S))  # its end has come
             p.transport.call("POST", "/two", {})
+
+    def test_a_connection_that_waited_too_long_is_not(self):
+        """The server may be about to close it, and a POST cannot be repeated."""
+        def stays(c):
+            c.head()
+            c.reply(200, OK)
+            self.assertEqual(c.sock.recv(1), b"")  # nothing more comes
+
+        with Peer(stays, stays) as p, mock.patch("pando.transport.IDLE_S", 0):
+            p.transport.call("GET", "/one")
+            p.transport.call("POST", "/two", {})
+            p.transport.close()
 
     def test_a_post_is_not_repeated(self):
         def once_and_away(c):
