@@ -240,8 +240,7 @@ int api_service_create(struct request *req, struct reply *res, struct err *err)
 		return err_tag(err, -EEXIST, "SERVICE_ALREADY_EXISTS",
 		               "there is a service '%s' already", u.name);
 	if (!out.timed_out && out.exit_code == EXIT_DENIED)
-		return err_tag(err, -EACCES, "FORBIDDEN",
-		               "the user may not write to " UNIT_DIR);
+		return err_tag(err, -EACCES, "FORBIDDEN", "the user may not write to " UNIT_DIR);
 	ok = out.timed_out || out.exit_code == 0;
 	message = out.timed_out ? json_string("the service is still starting")
 	          : ok          ? json_string(u.enable ? "created and started" : "created")

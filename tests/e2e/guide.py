@@ -13,7 +13,7 @@ from case import wait_for
 from test_edge import EdgeBase
 from test_network import mirror
 
-INSTALL_S = 1700
+INSTALL_S = 3000
 READY_S = 600
 HOST_CA = "/etc/ssl/certs/ca-certificates.crt"  # what this host trusts; its way to a registry may have a CA of its own
 GUEST_CA = "/etc/ssl/certs/host.crt"
@@ -33,7 +33,7 @@ WantedBy=multi-user.target
 
 class Guide(EdgeBase):
     long = True
-    limit_s = 1800
+    limit_s = 3600
 
     @classmethod
     def setUpClass(cls):
@@ -51,7 +51,7 @@ class Guide(EdgeBase):
         vm = self.s.create(name=f"{name}-builder")
         self.addCleanup(lambda: self.s.delete(vm) if vm in self.s.vms() else None)
         if packages:
-            self.work(vm, f"apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends {shlex.join(packages)}")
+            self.work(vm, f"apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io {shlex.join(packages)}")
         return vm
 
     def work(self, vm, command):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Docker in a VM: Debian's docker.io with overlayfs, a bridge and published ports that names lead to; images from a local tar"""
-from case import limit, wait_for
+from case import wait_for
 from guide import Guide
 
 # An image has to come from somewhere: the guest's own static busybox, packed up.
@@ -31,7 +31,6 @@ COMPOSE = """services:
 class Docker(Guide):
     vm = None
 
-    @limit(3600)
     def test_a_installed_and_kept(self):
         s = self.s
         vm = self.builder("docker", "docker.io", "docker-cli", "docker-compose", "busybox-static")

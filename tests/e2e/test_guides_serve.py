@@ -12,7 +12,7 @@ import time
 import urllib.parse
 import uuid
 
-from case import limit, wait_for
+from case import wait_for
 from guide import GUEST_CA, Guide
 from harness import free_port
 from ws import TEXT, WebSocket
@@ -118,7 +118,6 @@ class Serve(Guide):
         vm = self.from_snapshot(self.keep(vm), "php-server", "guide-php.style.dev", 3000)
         self.visits(vm, "guide-php.style.dev", "Hello from PHP 8")
 
-    @limit(3600)
     def test_vite(self):
         """The page, and a change that reaches the browser through the WebSocket of hot reload."""
         domain = "guide-vite.style.dev"
@@ -160,7 +159,7 @@ class Serve(Guide):
             body = urllib.parse.urlencode({"width": 80, "height": 24, "rooturl": f"https://{domain}/", **form}).encode()
             r = self.e.curl(f"https://{domain}/", "--data-binary", "@-", data=body)
             self.assertEqual(r.status, 200, r.body)
-            return json.loads(r.body) if r.body else {}
+            return json.loads(r.body) if r.body.strip() else {}  # what was typed is answered with a space
         session = ask()["session"]
 
         def type_and_see(line, want):
@@ -173,7 +172,6 @@ class Serve(Guide):
         self.s.post(vm, "suspend")
         type_and_see("echo still $kept\r", "still 42")
 
-    @limit(3600)
     def test_jupyter(self):
         """A variable of a kernel outlives sleep."""
         domain = "guide-jupyter.style.dev"
@@ -234,7 +232,6 @@ class Databases(Guide):
         self.assertEqual(self.s.sh(vm, "redis-cli INCR counter; redis-cli GET greeting").split(), ["2", "hello"])
         self.assertEqual(self.exchange(self.tunnel(vm, 6379), b"PING\r\n"), b"+PONG\r\n")
 
-    @limit(3600)
     def test_postgres(self):
         vm = self.builder("postgres", "postgresql")
         self.s.sh(vm, "systemctl start postgresql", timeout_ms=300000)
