@@ -128,11 +128,11 @@ class GitHostileChecks(GitPacks):
         self.assertEqual(self.api(repo, "GET", "/git/refs/heads/main")["sha"], keep)
         # a great many of them
         w = self.work(repo)
-        lines = "".join(f"create refs/heads/many/{i} {keep}\n" for i in range(300))
+        lines = "".join(f"create refs/heads/many/{i} {keep}\n" for i in range(100))
         self.git("update-ref", "--stdin", cwd=w, stdin=lines.encode())
         self.git("push", "-q", "origin", "refs/heads/many/*", cwd=w)
-        self.assertEqual(len(self.api(repo, "GET", "/git/refs/heads/")["branches"]), 304)
-        self.assertEqual(self.git("ls-remote", self.url(repo), "refs/heads/many/*").count("refs/heads/many/"), 300)
+        self.assertEqual(len(self.api(repo, "GET", "/git/refs/heads/")["branches"]), 104)
+        self.assertEqual(self.git("ls-remote", self.url(repo), "refs/heads/many/*").count("refs/heads/many/"), 100)
 
     def test_invalid_utf8(self):
         repo = self.new()

@@ -208,8 +208,9 @@ class Sync(Base):
         self.assertEqual([n for d, _, names in os.walk(bare) for n in names if n.endswith(".lock")], [])
 
     def test_kill_during_sync(self):
-        """While it fetches, and while it pushes."""
+        """While it fetches, and while it pushes: what came from there is told once."""
         repo = self.new()
+        t = self.trigger(repo, branches=["far*"])
         self.commit(repo, {"a": "1"})
         self.enable(repo)
         self.same(repo)
@@ -225,12 +226,18 @@ class Sync(Base):
                 ours = self.commit(repo, {f"here{i}": "1"})["sha"]
                 self.assertTrue(self.far.held.wait(60))
                 self.crash()
+                busy = os.path.join(self.data_dir, "git/busy")
+                (note,) = [n for n in os.listdir(busy) if n.startswith(f"{repo}.ph-")]
+                with open(os.path.join(busy, note)) as f:  # written before anything moved here
+                    self.assertEqual(f"{theirs} refs/heads/far{i}" in f.read(), what == "/git-receive-pack")
                 self.let_go()
                 self.start()
                 refs = self.same(repo)
                 self.assertEqual((refs["refs/heads/main"], refs[f"refs/heads/far{i}"]), (ours, theirs))
                 self.whole(repo)
                 self.git("--git-dir", self.bare, "fsck", "--strict", "--full")
+                self.until("it is told", lambda: len([d for d in self.deliveries(repo, t) if d["state"] == "delivered"]) > i)
+        self.assertEqual(sorted(d["branch"] for d in self.deliveries(repo, t)), ["far0", "far1"])
 
     def test_kill_during_import(self):
         """What was not made when the server was killed leaves nothing; what was there is whole."""
