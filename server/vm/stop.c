@@ -3,8 +3,9 @@
  * stop.c - stop and kill: the disk stays, memory goes
  *
  * What a guest wrote to its files may still be in its memory alone. A stop asks it to
- * shut down, which writes that; a suspended VM is woken for it, if it can be: memory that was frozen
- * with another QEMU is dropped, and the VM starts from its disk. A kill drops memory as it is.
+ * shut down, which writes that; a suspended VM is woken for it, if it can be: memory that was
+ * frozen with another QEMU is dropped, and the VM starts from its disk. A kill drops memory as it
+ * is.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -67,8 +68,8 @@ static int wake_to_stop(struct vm *vm, struct err *err)
 	struct err why = { 0 };
 	int r = vm_wake(vm, &why);
 
-	if (r == 0 || (r != -EDQUOT && r != -ENOSPC && r != -ENOMEM &&
-	               vm->row.info.state == VM_SUSPENDED)) {
+	if (r == 0 ||
+	    (r != -EDQUOT && r != -ENOSPC && r != -ENOMEM && vm->row.info.state == VM_SUSPENDED)) {
 		if (r < 0)
 			vm_log(vm, LOG_LV_WARN, "its memory is dropped: %s", why.msg);
 		return 0;
