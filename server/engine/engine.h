@@ -137,6 +137,8 @@ const struct proc *machine_proc(const struct machine *m);
 bool machine_rebooted(struct machine *m);
 /* Lets a stopped machine go on (after a crash of the server in the middle of a freeze). */
 int machine_cont_if_stopped(struct machine *m, struct err *err);
+/* 1: QEMU stopped it because its disk could not be written to; machine_cont() tries again. */
+int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err);
 /* Connects to the agent's channel. */
 int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err);
 /* Id of the disk layer it writes to now. */

@@ -27,6 +27,8 @@
 #include "engine/engine_internal.h"
 #include "layers/format.h"
 
+#define STATE_ROOM (16 << 10) /* bytes that must be there for a device state */
+
 struct freeze {
 	struct machine *m;
 	const struct machine_freeze *req;
@@ -71,6 +73,10 @@ static int prepare_files(struct freeze *f, struct err *err)
 	f->state_fd = open(f->state, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (f->state_fd < 0)
 		return err_sys(err, -errno, "create device state '%s'", f->state);
+	/* QEMU would only say that something went wrong. */
+	if (fallocate(f->state_fd, FALLOC_FL_KEEP_SIZE, 0, STATE_ROOM) < 0 &&
+	    (errno == ENOSPC || errno == EDQUOT))
+		return err_sys(err, -errno, "write device state '%s'", f->state);
 	wr = open(f->state, O_WRONLY | O_CLOEXEC); /* an fdset gives out exact access modes only */
 	if (wr < 0)
 		return err_sys(err, -errno, "open device state '%s'", f->state);
@@ -126,6 +132,8 @@ static int finish_files(struct freeze *f, struct err *err)
 		return r;
 	if (!ret->state_bytes)
 		return err_set(err, -EIO, "device state came out empty");
+	if (ftruncate(f->state_fd, (off_t)ret->state_bytes) < 0) /* what it did not need */
+		return err_sys(err, -errno, "cut device state");
 	if (f->req->durable && fsync(f->state_fd) < 0)
 		return err_sys(err, -errno, "sync device state");
 	if (rename(f->part, f->layer) < 0)

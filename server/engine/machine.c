@@ -177,6 +177,20 @@ int machine_cont_if_stopped(struct machine *m, struct err *err)
 	return running ? 0 : machine_cont(m, err);
 }
 
+int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err)
+{
+	json_t *st = NULL;
+	const char *status;
+	int r = qmp_cmd(m->qmp, "query-status", NULL, deadline_ms, &st, err);
+
+	if (r < 0)
+		return r;
+	status = json_string_value(json_object_get(st, "status"));
+	r = status && !strcmp(status, "io-error");
+	json_decref(st);
+	return r;
+}
+
 int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err)
 {
 	int fd = m->agent_fd >= 0 ? TAKE_FD(m->agent_fd) : connect_to(m, "agent", SOCK_STREAM, err);

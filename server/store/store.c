@@ -36,6 +36,7 @@ struct store *store_close(struct store *s)
 	for (unsigned i = 0; i < s->n_stmts; i++)
 		sqlite3_finalize(s->stmts[i]);
 	sqlite3_close(s->db);
+	reserve_close(s);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 	return NULL;
@@ -157,7 +158,11 @@ static int migrate(struct store *s, const char *path, struct err *err)
 
 int store_open(const char *path, struct store **ret, struct err *err)
 {
-	return store_open_with(path, store_migrations, store_n_migrations, ret, err);
+	int r = store_open_with(path, store_migrations, store_n_migrations, ret, err);
+
+	if (r == 0)
+		reserve_open(*ret, path);
+	return r;
 }
 
 int store_open_with(const char *path, const char *const *migrations, unsigned n_migrations,
@@ -173,6 +178,7 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 		return err_set(err, -ENOMEM, "out of memory");
 	s->migrations = migrations;
 	s->n_migrations = n_migrations;
+	s->reserve_fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	/* No mutex of SQLite's own: ours is held around every use. */
 	rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);

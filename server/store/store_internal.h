@@ -31,7 +31,15 @@ struct store {
 	unsigned n_migrations;
 	sqlite3_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
 	unsigned n_stmts;
+	int reserve_fd; /* owned; -1: none */
+	off_t reserved; /* bytes that it holds */
 };
+
+/* ---- store_reserve.c: space for transactions on a full disk ---- */
+
+void reserve_open(struct store *s, const char *path);
+void reserve_look(struct store *s); /* before a transaction; s->lock held */
+void reserve_close(struct store *s);
 
 /* ---- store_sql.c ---- */
 

@@ -222,6 +222,7 @@ int tx_begin(struct tx *t, struct store *s, struct err *err)
 
 	pthread_mutex_lock(&s->lock);
 	t->s = s;
+	reserve_look(s);
 	r = tx_word(s, "BEGIN IMMEDIATE", err); /* PostgreSQL: BEGIN */
 	t->open = r >= 0;
 	return r;

@@ -90,6 +90,7 @@ void vm_take_down(struct vm *vm)
 
 	vm_watch_remove(vm);
 	drop_guest(vm);
+	vm->stalled = false;
 	if (vm->machine) {
 		if (machine_kill(vm->machine, &err) < 0)
 			vm_log(vm, LOG_LV_WARN, "process was not ended, ignoring: %s", err.msg);

@@ -27,6 +27,7 @@
 
 #define LOOK_EVERY_MS 10000 /* when nobody asks */
 #define ROOM_WAIT_MS 30000  /* for the keeper to make room */
+#define TIGHT_MS 60000      /* after there was none, VMs that had none may still be found */
 #define FLOOR_PART 20       /* of a small file system no more than this part stays free */
 #define MEMINFO_MAX 16384   /* bytes */
 #define PRIORITY_CACHE (-1) /* below all that VMs and snapshots can have */
@@ -68,7 +69,16 @@ static uint64_t measure(struct vmm *m)
 	LOCK_SCOPE(&m->lock);
 	m->disk_used = used;
 	m->disk_over = over;
+	if (over)
+		m->disk_over_ms = clock_ms();
 	return over;
+}
+
+bool vmm_disk_tight(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+
+	return m->disk_over_ms && clock_ms() - m->disk_over_ms < TIGHT_MS;
 }
 
 enum candidate_kind { CANDIDATE_VM, CANDIDATE_SNAPSHOT, CANDIDATE_SPEC };

@@ -91,8 +91,10 @@ static void entered(struct vm *vm, const struct vm_info *now)
 	enum vm_state old = vm->row.info.state, next = now->state;
 
 	vm->row.info = *now;
-	if (state_is_saved(next))
+	if (state_is_saved(next)) {
+		vm->stored = next;
 		note_exit(vm, next);
+	}
 	vm_publish(vm);
 	if (old != next && state_is_saved(next))
 		vm_tell(vm, next == VM_LOST ? EVENT_ERROR : EVENT_INFO, "state: %s",
@@ -116,8 +118,11 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 	settle_usage(&row, old, next);
 	if (state_is_saved(next)) {
 		r = store_vm_update(m->store, &row, new_layers, n_layers, new_point, err);
-		if (r < 0)
+		if (r < 0 && (next != vm->stored || state_is_saved(old) || n_layers || new_point))
 			return err_wrap(err, "VM %s", vm->row.info.id);
+		if (r < 0) /* back from a passing state: the store has never heard of that */
+			vm_log(vm, LOG_LV_WARN, "is %s again, which was not written down",
+			       vm_state_str[next]);
 	}
 	entered(vm, &row.info);
 	return 0;

@@ -29,8 +29,8 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 		return err_tag(err, -EINVAL, "VM_NOT_RUNNING",
 		               "VM %s is %s: only a running VM can be suspended", i->id,
 		               vm_state_name(i->state));
-	r = vm_set_state(vm, VM_SUSPENDING, NULL, 0, NULL, err);
-	if (r < 0)
+	if ((r = vm_check_stall(vm, err)) < 0 ||
+	    (r = vm_set_state(vm, VM_SUSPENDING, NULL, 0, NULL, err)) < 0)
 		return r;
 	/* No byte may arrive between the freeze and the end: it would be acknowledged and lost. */
 	r = privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ false, err);

@@ -49,7 +49,8 @@ struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
 	pthread_mutex_t lock;
-	struct store_vm row; /* vm->lock */
+	struct store_vm row;  /* vm->lock */
+	enum vm_state stored; /* the state that the store has; vm->lock */
 	struct vm_info
 	        shown; /* what others see of row.info, as of the last vm_publish(); m->lock */
 	struct machine *machine; /* owned; vm->lock */
@@ -61,6 +62,7 @@ struct vm {
 	bool buried;                 /* the same, for those without the lock; m->lock */
 	bool cancelled;              /* building, and not wanted any more; m->lock */
 	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
+	bool stalled;                /* stopped by QEMU: the disk was full; vm->lock */
 	bool lost_process;           /* QEMU ended by itself: the watcher has it in hand */
 	uint64_t watched_pid;        /* for the watcher: m->lock */
 	int watch_fd;                /* pidfd, weak; -1: none; m->lock */
@@ -139,6 +141,7 @@ struct vmm {
 	uint64_t disk_look_ms; /* clock_ms of the last one; keeper only */
 	uint64_t disk_used;    /* bytes of layers and points, at the last look */
 	uint64_t disk_over;    /* bytes above what is allowed, at the last look */
+	uint64_t disk_over_ms; /* clock_ms of the last look that found too much; 0: none did */
 	int wake_pipe[2];      /* tells the watcher that its list changed */
 };
 
@@ -243,7 +246,12 @@ int vmm_need_room(struct vmm *m, struct err *err);
 /* -ENOMEM INSUFFICIENT_SWAP when the host clearly cannot carry so many more. */
 int vmm_need_memory(struct vmm *m, unsigned count, struct err *err);
 void vmm_look_at_disk(struct vmm *m); /* keeper: measures, evicts */
-void vmm_collect(struct vmm *m);      /* keeper */
+bool vmm_disk_tight(struct vmm *m);   /* too much is used, or was a moment ago */
+/* stall.c; vm->lock held. Does it stand still because the disk is full? Goes on if it can. */
+void vm_look_at_stall(struct vm *vm);
+/* 0, or NO_LOCAL_STORAGE_CAPACITY. */
+int vm_check_stall(struct vm *vm, struct err *err);
+void vmm_collect(struct vmm *m); /* keeper */
 
 /* bringup.c: a process for the VM, up to the open gate; the caller holds vm->lock and then sets the
  * state */

@@ -31,6 +31,7 @@ struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 	vm->m = m;
 	vm->refs = 1;
 	vm->row = *row;
+	vm->stored = row->info.state;
 	vm->shown = row->info;
 	vm->watch_fd = -1;
 	vm->slot.dns_udp = vm->slot.dns_tcp = -1;

@@ -160,6 +160,8 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 		r = err_tag(err, -EHOSTDOWN, "VM_NOT_RUNNING", "VM %s is stopped", id);
 	else
 		r = vm_wake(vm, err);
+	if (r == 0)
+		r = vm_check_stall(vm, err);
 	if (r == 0 && (!vm->guest || !guest_alive(vm->guest))) {
 		r = vm_reconnect(vm, err);
 		if (r < 0)

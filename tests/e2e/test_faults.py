@@ -280,6 +280,7 @@ class SmallDisk(Case):
         cls = type(self)
         cls.vm = self.s.create()
         cls.h = Holder(self.s, self.vm, "kept")
+        cls.spare = self.s.snapshot(self.vm, persistence={"type": "persistent"})
         self.s.sh(self.vm, "yes | head -c 150M >/dev/shm/dirty")
         before = self.s.files()
         self.fill(leave_mb=30)
@@ -295,8 +296,27 @@ class SmallDisk(Case):
         wait_for("half-written layers are removed", lambda: len(self.s.files() - before) <= 2, 20)
         self.assertEqual([f for f in self.s.files() if f.endswith(".part")], [])
 
+    @limit(240)
+    def test_disk_full_while_running(self):
+        """A guest whose writes find no room stands still, and goes on when there is some: it never sees an error."""
+        rest = os.path.join(self.mnt, "rest")
+        subprocess.run(["dd", "if=/dev/zero", f"of={rest}", "bs=64k"], capture_output=True)  # to the last byte
+        self.s.sh(self.vm, "setsid sh -c 'head -c 40M /dev/urandom >/root/big; sync; echo $? >/run/written' "
+                           "</dev/null >/dev/null 2>&1 &")
+        wait_for("the VM stands still", lambda: re.search(rf"{self.vm}: stands still", self.s.log_text()), 120)
+        e = self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", self.s.run, self.vm, "true")
+        self.assertRegex(e.message, "disk.*full.*delete")
+        self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", self.s.post, self.vm, "suspend")
+        self.assertEqual(self.s.state(self.vm), "running")
+        self.s.api("DELETE", f"/v1/vms/snapshots/{self.spare}")  # the way out is open
+        for path in (rest, os.path.join(self.mnt, "filler")):
+            os.unlink(path)
+        wait_for("it goes on", lambda: re.search(rf"{self.vm}: goes on", self.s.log_text()), 60)
+        self.s.sh(self.vm, "for i in $(seq 600); do [ -s /run/written ] && break; sleep 0.1; done; test $(cat /run/written) = 0")
+        self.assertEqual(self.s.sh(self.vm, "stat -c %s /root/big; dmesg | grep -ci 'i/o error'; true").split(), [str(40 << 20), "0"])
+        self.assertEqual(self.h.get(), "kept")
+
     def test_works_again_when_there_is_room(self):
-        os.unlink(os.path.join(self.mnt, "filler"))
         self.s.post(self.vm, "suspend")
         self.assertEqual(self.h.get(), "kept")
         (child,) = self.s.fork(self.vm, 1)
