@@ -3,7 +3,8 @@
  * stop.c - stop and kill: the disk stays, memory goes
  *
  * What a guest wrote to its files may still be in its memory alone. A stop asks it to
- * shut down, which writes that; a suspended VM is woken for it. A kill drops memory as it is.
+ * shut down, which writes that; a suspended VM is woken for it, if it can be: memory that was frozen
+ * with another QEMU is dropped, and the VM starts from its disk. A kill drops memory as it is.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -60,6 +61,23 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 	return vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
 }
 
+/* Only for want of something is it left asleep: kill drops its memory then. */
+static int wake_to_stop(struct vm *vm, struct err *err)
+{
+	struct err why = { 0 };
+	int r = vm_wake(vm, &why);
+
+	if (r == 0 || (r != -EDQUOT && r != -ENOSPC && r != -ENOMEM &&
+	               vm->row.info.state == VM_SUSPENDED)) {
+		if (r < 0)
+			vm_log(vm, LOG_LV_WARN, "its memory is dropped: %s", why.msg);
+		return 0;
+	}
+	if (err)
+		*err = why;
+	return r;
+}
+
 static int stop(struct vmm *m, const char *account, const char *id, bool ask, struct vm_info *ret,
                 struct err *err)
 {
@@ -70,10 +88,11 @@ static int stop(struct vmm *m, const char *account, const char *id, bool ask, st
 		return r;
 	if (ask && vm->row.info.state == VM_SUSPENDED &&
 	    vm->row.info.persistence.type != PERSIST_EPHEMERAL) /* nothing of that one stays */
-		r = vm_wake(vm, err);
-	vm->exit_why = ask ? "stopped" : "killed";
-	if (r == 0)
+		r = wake_to_stop(vm, err);
+	if (r == 0) {
+		vm->exit_why = ask ? "stopped" : "killed";
 		r = vm_stop_locked(vm, ask, err);
+	}
 	if (r == 0) {
 		vm_copy_info(vm, ret);
 		if (ret->persistence.type == PERSIST_EPHEMERAL)

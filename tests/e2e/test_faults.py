@@ -236,6 +236,20 @@ class Layers(Case):
         self.assertEqual(self.s.state(vm), "running")
         self.assertEqual(set(self.s.vms()), {vm})
 
+    def test_other_qemu(self):
+        """Memory of another version is refused with a sentence; a stop drops it, and the disk can be booted."""
+        vm, _ = self.sleeper()
+        self.s.stop()
+        self.s.sql(f"UPDATE points SET qemu_version = '0.1.2' WHERE id = (SELECT point FROM vms WHERE id = '{vm}')")
+        self.s.start()
+        with self.assertRaises(ApiError) as c:
+            self.s.sh(vm, "true")
+        self.assertRegex(str(c.exception), r"QEMU.*0\.1\.2")
+        self.assertEqual(self.s.state(vm), "suspended")
+        self.s.post(vm, "stop")
+        self.assertEqual(self.s.state(vm), "stopped")
+        self.s.delete(vm)
+
     def test_the_others_are_fine(self):
         self.assertEqual(self.s.sh(self.s.create(), "echo fine"), "fine")
 

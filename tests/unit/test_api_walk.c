@@ -256,7 +256,8 @@ static void refuse_odd(struct fx *f, const struct route *r, const struct ids *id
 	    !*fx_str(a.json, "message") ||
 	    strcmp(fx_str(a.json, "code"), fx_str(a.json, "error")) != 0)
 		fail_msg("%s %s: %d %s", method_name(r->method), path, a.status, a.body);
-	if (malformed && (a.status != 400 || strcmp(fx_str(a.json, "code"), "INVALID_REQUEST")))
+	if (malformed &&
+	    (a.status != 400 || strcmp(fx_str(a.json, "code"), "INVALID_REQUEST") != 0))
 		fail_msg("%s %s: %d %s", method_name(r->method), path, a.status, a.body);
 }
 
