@@ -76,7 +76,7 @@ class Backend:
                                                start_new_session=True, preexec_fn=harness.child_setup))
         harness.wait_for("fcgiwrap's socket", lambda: os.path.exists(f"{self.dir}/fcgi.sock"), 20)
         os.chmod(f"{self.dir}/fcgi.sock", 0o777)
-        for d in (os.path.dirname(top), top, self.dir):
+        for d in (top, self.dir):  # nginx's worker is another user; the run's directory lets it through
             os.chmod(d, 0o755)
 
     def new(self, name):

@@ -277,7 +277,7 @@ class CodeChecks:
         self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/restart"))[0], 200)
         self.assertEqual(self.cell("echo \"x=$x $COLOUR\"", "bash", contextId=ctx)["stdout"], "x= red\n")
         got = {}
-        t = threading.Thread(target=lambda: got.update(first=self.cell("sleep 100", "bash", contextId=ctx)))
+        t = threading.Thread(target=lambda: got.update(first=self.cell("sleep 100.125", "bash", contextId=ctx)))
         t.start()
         end = time.monotonic() + WAIT_S
         while self.listed(ctx)["state"] != "busy" and time.monotonic() < end:
@@ -286,6 +286,8 @@ class CodeChecks:
         waits.start()
         while self.listed(ctx)["waiting"] != 2 and time.monotonic() < end:
             time.sleep(0.05)
+        # a shell that has the cell and has not begun with it would not mind
+        self.assertNotIn("error", self.cell("until pgrep -f '^sleep 100[.]125$' >/dev/null; do sleep 0.1; done", "bash"))
         self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/interrupt"))[0], 200)
         t.join(WAIT_S)
         waits.join(WAIT_S)
