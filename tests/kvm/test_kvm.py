@@ -162,7 +162,7 @@ class Kvm(Case):
             harness.wait_for("the API", self.answers, 120)
             with self.assertRaises(ApiError) as c:
                 self.s.post(self.vm, "start", {})
-            self.assertRegex(str(c.exception), "was frozen with CPU model 'host.*', this server has 'max'")
+            self.assertRegex(str(c.exception), "was frozen with accelerator 'kvm', this server has 'tcg'")
         finally:
             self.s.stop()
             self.s.env["PANDO_ACCEL"] = "kvm"
