@@ -347,6 +347,14 @@ class Server:
             raise AssertionError(f"'{command}' in {vm} ended with {r.code}: {r.out}{r.err}")
         return r.out.strip()
 
+    def rows(self, table):
+        """How many the store has."""
+        db = sqlite3.connect(os.path.join(self.dir, "pando.db"))
+        try:
+            return db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+        finally:
+            db.close()
+
     def delete_all(self):
         for vm in self.vms():
             self.delete(vm)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The disk budget: eviction, and what is refused when nothing is left to evict"""
 import os
-import sqlite3
 
 from case import Case, Holder, wait_for
 
@@ -32,11 +31,7 @@ class Budget(Case):
 
     def cached(self):
         """Layers of specs that are kept."""
-        db = sqlite3.connect(os.path.join(self.s.dir, "pando.db"))
-        try:
-            return db.execute("SELECT COUNT(*) FROM spec_layers").fetchone()[0]
-        finally:
-            db.close()
+        return self.s.rows("spec_layers")
 
     def snapshots(self):
         return {x["snapshotId"]: x for x in self.s.api("GET", "/v1/vms/snapshots?includeLost=true")["snapshots"]}

@@ -58,11 +58,7 @@ class Spec(Case):
         return self.s.api("POST", "/v1/vms/snapshots", body, timeout=BUILD_S)["snapshotId"]
 
     def builds(self):
-        db = sqlite3.connect(os.path.join(self.s.dir, "pando.db"))
-        try:
-            return db.execute("SELECT COUNT(*) FROM builds").fetchone()[0]
-        finally:
-            db.close()
+        return self.s.rows("builds")
 
     def logged(self, like):
         db = sqlite3.connect(os.path.join(self.s.dir, "pando.db"))
