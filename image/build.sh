@@ -25,6 +25,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/host.sh"
 # shellcheck source=lib/cache.sh
 . "$here/lib/cache.sh"
+# shellcheck source=lib/kmod.sh
+. "$here/lib/kmod.sh"
 # shellcheck source=lib/root.sh
 . "$here/lib/root.sh"
 # shellcheck source=lib/boot.sh

@@ -4,8 +4,9 @@
 # vmlinux: Debian's vmlinuz is a boot loader around a compressed ELF file. QEMU's PVH loader starts the ELF file directly,
 # without firmware and without decompression. initrd: our init and the few modules that are not built in.
 
-# What the guest needs before systemd, its disk; and what it or systemd loads at once anyway, but decompressing it first.
-INITRD_MODULES=(virtio_blk virtio_net virtio_rng crc32c_intel autofs4 ip_tables qemu_fw_cfg)
+# What keeps an emulated kernel alive (kmod/); what the guest needs before systemd, its disk; and what it or systemd loads
+# at once anyway, but decompressing it first.
+INITRD_MODULES=(pando_int3 virtio_blk virtio_net virtio_rng crc32c_intel autofs4 ip_tables qemu_fw_cfg)
 
 # What users were promised: Docker, WireGuard, VPNs, nested VMs. A kernel without one of these must not become an image.
 REQUIRED_MODULES=(

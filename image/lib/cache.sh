@@ -21,7 +21,7 @@ recipe_lines() (
 root_hash() {
 	{
 		echo "suite $SUITE epoch $EPOCH"
-		recipe_lines packages.list dpkg.cfg lib/root.sh
+		recipe_lines packages.list dpkg.cfg kmod lib/kmod.sh lib/root.sh
 	} | sha256sum | head -c 32
 }
 

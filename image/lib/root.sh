@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # root.sh - stage 1: the package tree, as a tar
 #
-# mmdebstrap installs packages.list into an empty tree. The tar is kept by the hash of what went into it, so a new agent
+# mmdebstrap installs packages.list into an empty tree, kmod.sh adds our module. The tar is kept by the hash of what went into it, so a new agent
 # or a changed guest file does not come through here; the downloaded packages are kept too, so a rerun needs the
 # network only for what is new.
 
@@ -77,13 +77,15 @@ root_build() {
 		rm -rf '$debs'
 		mv '$debs.new' '$debs'
 	EOF
+	kmod_hook "$work" >"$hooks/kmod"
 	chmod 0755 "$hooks"/*
 
 	TMPDIR=$work/tmp SOURCE_DATE_EPOCH=$EPOCH mmdebstrap --mode=root --variant=minbase --architectures=amd64 \
 		--format=tar --verbose --include="$packages" --keyring="$(host_keyring)" \
 		--aptopt="$work/apt.conf" --dpkgopt="$here/dpkg.cfg" \
 		--skip=download/empty --skip=essential/unlink \
-		--setup-hook="$hooks/setup" --essential-hook="$hooks/essential" --customize-hook="$hooks/customize" \
+		--setup-hook="$hooks/setup" --essential-hook="$hooks/essential" \
+		--customize-hook="$hooks/kmod" --customize-hook="$hooks/customize" \
 		"$SUITE" "$1/root.tar" "$work/debian.sources"
 	(cd "$1" && sha256sum root.tar) | sed "s/root.tar/$(basename "$tar")/" >"$tar.sha256"
 	mv "$1/root.tar" "$tar"

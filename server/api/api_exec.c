@@ -32,14 +32,6 @@ static const struct json_field exec_fields[] = {
 	           EXEC_MAX_MS),
 };
 
-static int exec_failed(int r, struct err *err)
-{
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		return err_tag(err, r, "VM_NOT_RUNNING",
-		               "the VM was suspended or stopped while the command ran");
-	return r;
-}
-
 int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
@@ -67,7 +59,7 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	x.terminal = b.terminal;
 	x.timeout_ms = (unsigned)b.timeout_ms;
 	if ((r = guest_exec(g, &x, &out, err)) < 0)
-		return exec_failed(r, err);
+		return guest_call_error(r, err);
 	if (out.timed_out) {
 		reply_extra(res, "timeoutMs", json_integer(b.timeout_ms));
 		reply_extra(res, "stdout", shape_output(out.out, out.out_len));

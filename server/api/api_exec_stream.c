@@ -97,9 +97,7 @@ static void finish(struct run *x, struct err *err)
 	for (int i = 1; i <= 2; i++)
 		sse_output(&x->sse, &x->text[i], chan_names[i], NULL, 0, -1, /* last= */ true);
 	if (err->code < 0 || guest_run_result(x->f, &m, err) < 0) {
-		if (err->code == -ECONNRESET || err->code == -ENOTCONN)
-			err_tag(err, -ECONNRESET, "VM_NOT_RUNNING",
-			        "the VM was suspended or stopped while the command ran");
+		guest_call_error(err->code, err);
 		sse_failed(&x->sse, err);
 		return;
 	}

@@ -51,9 +51,7 @@ int file_error(int r, const char *path, struct err *err)
 		                             -ETXTBSY, -EBUSY,    -EEXIST, -ENXIO,        -ENODEV,
 		                             -ENOTSUP, -ENOTEMPTY };
 
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		return err_tag(err, r, "VM_NOT_RUNNING",
-		               "the VM was suspended or stopped meanwhile");
+	r = guest_call_error(r, err);
 	if (err->tag && status_of(err->tag))
 		return r;
 	if (r == -ENOENT || r == -ENOTDIR)

@@ -254,6 +254,8 @@ void reply_done(struct reply *res);
 /* The code of the contract and the HTTP status for an error. */
 const char *code_of(const struct err *err);
 unsigned status_of(const char *code);
+/* Of a call to a guest that failed with r: says it better if the guest went away. Returns r. */
+int guest_call_error(int r, struct err *err);
 
 /* ---- replies that are made while they are sent: outflow.c ---- */
 

@@ -25,8 +25,7 @@ int process_error(int r, struct err *err)
 		     { -ENOTDIR, "BAD_REQUEST" },  { -E2BIG, "BAD_REQUEST" },
 		     { -EAGAIN, "LIMIT_EXCEEDED" } };
 
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		return err_tag(err, r, "VM_NOT_RUNNING", "the VM was suspended or stopped");
+	r = guest_call_error(r, err);
 	if (err->tag && status_of(err->tag))
 		return r;
 	if (err->tag && strcmp(err->tag, "CWD_FAILED") == 0) {

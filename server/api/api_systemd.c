@@ -55,10 +55,7 @@ int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec
 		x->timeout_ms = SERVICE_MS;
 	x->max_output = LIST_BYTES;
 	r = guest_exec(g, x, ret, err);
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		return err_tag(err, r, "VM_NOT_RUNNING",
-		               "the VM was suspended or stopped meanwhile");
-	return r;
+	return guest_call_error(r, err);
 }
 
 /* The text of the buffer as the command; the buffer keeps it. */

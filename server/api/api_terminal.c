@@ -25,14 +25,6 @@ bool terminal_name_valid(const char *s)
 	return n >= 1 && n <= TERMINAL_NAME_MAX && s[n] == '\0';
 }
 
-static int terminal_failed(int r, struct err *err)
-{
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		return err_tag(err, r, "VM_NOT_RUNNING",
-		               "the VM was suspended or stopped meanwhile");
-	return r;
-}
-
 int api_terminal_list(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
@@ -47,7 +39,7 @@ int api_terminal_list(struct request *req, struct reply *res, struct err *err)
 	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
 		return r;
 	if ((r = guest_term_list(g, &v, &n, err)) < 0)
-		return terminal_failed(r, err);
+		return guest_call_error(r, err);
 	for (size_t i = 0; i < n; i++) {
 		if (user && strcmp(user, v[i].user) != 0)
 			continue;
@@ -82,7 +74,7 @@ static int terminal_read(struct request *req, struct reply *res, struct guest_te
 		return err_tag(err, r, "SESSION_NOT_FOUND",
 		               "no terminal '%s': a command run with \"terminal\": \"%s\" makes it",
 		               name, name);
-	return r < 0 ? terminal_failed(r, err) : 0;
+	return r < 0 ? guest_call_error(r, err) : 0;
 }
 
 /* Bytes of the escape sequence at p (which is ESC), or all that is left of it. */

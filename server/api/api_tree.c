@@ -288,12 +288,8 @@ int api_vm_diff(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = diff_query_read(req, &q, &o, err)) < 0 ||
-	    (r = vmm_diff(req->api->deps.vmm, req->who.account, id, &o, &d, err)) < 0) {
-		if (r == -ECONNRESET)
-			err_tag(err, r, "VM_NOT_RUNNING",
-			        "a VM was suspended or stopped while it was compared");
-		return r;
-	}
+	    (r = vmm_diff(req->api->deps.vmm, req->who.account, id, &o, &d, err)) < 0)
+		return guest_call_error(r, err);
 	for (size_t i = 0; i < d.n; i++)
 		if (json_array_append_new(changes, shape_change(&d.v[i])) < 0)
 			return err_set(err, -ENOMEM, "out of memory");

@@ -364,9 +364,7 @@ static json_t *shape_end(struct cell *x, const struct agent_code_result *m)
 
 int cell_error(int r, struct err *err)
 {
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		return err_tag(err, r, "VM_NOT_RUNNING",
-		               "the VM was suspended or stopped while the cell ran");
+	r = guest_call_error(r, err);
 	if (r == -ENOTSUP)
 		return err_tag(err, r, "CONFLICT", "%s",
 		               "this VM was made by an older version: "

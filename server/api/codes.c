@@ -266,3 +266,11 @@ const char *code_of(const struct err *err)
 			return by_errno[i].name;
 	return "INTERNAL_ERROR";
 }
+
+int guest_call_error(int r, struct err *err)
+{
+	if (r == -ECONNRESET || r == -ENOTCONN)
+		err_tag(err, r, "VM_NOT_RUNNING",
+		        "the VM was suspended, stopped or rebooted meanwhile; its log says which");
+	return r;
+}

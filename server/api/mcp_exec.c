@@ -61,14 +61,6 @@ static void exec_freep(struct exec **x)
 	exec_free(*x);
 }
 
-static int exec_error(int r, struct err *err)
-{
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		return err_tag(err, r, "VM_NOT_RUNNING",
-		               "the VM was suspended or stopped while the command ran");
-	return r;
-}
-
 static int exec_step(void *ctx, struct err *err)
 {
 	struct exec *x = ctx;
@@ -85,9 +77,9 @@ static int exec_step(void *ctx, struct err *err)
 		return 1;
 	}
 	if (k != -ENODATA)
-		return k < 0 ? exec_error((int)k, err) : 0;
+		return k < 0 ? guest_call_error((int)k, err) : 0;
 	r = guest_run_result(x->f, &x->end, err);
-	return r < 0 ? exec_error(r, err) : -ENODATA;
+	return r < 0 ? guest_call_error(r, err) : -ENODATA;
 }
 
 static int exec_fd(void *ctx)

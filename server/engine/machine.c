@@ -20,9 +20,12 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/sock.h"
 #include "engine/engine_internal.h"
 #include "privc/privc.h"
+
+#define CONSOLE_MAX (1 << 20) /* bytes */
 
 int machine_run_path(struct engine *e, const char *instance, const char *name, char *buf,
                      size_t size, struct err *err)
@@ -242,4 +245,15 @@ void machine_console_tail(struct engine *e, const char *instance, char *buf, siz
 		return;
 	k = pread(fd, buf, size - 1, MAX(0, st.st_size - (off_t)(size - 1)));
 	buf[k > 0 ? k : 0] = '\0';
+}
+
+void machine_console_trim(struct engine *e, const char *instance)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	/* QEMU appends: what it writes next is at the new end. */
+	if (machine_run_path(e, instance, "console", path, sizeof(path), NULL) == 0 &&
+	    stat(path, &st) == 0 && st.st_size > CONSOLE_MAX && truncate(path, 0) < 0)
+		log_warn("'%s' was not cut, ignoring: %s", path, err_name(errno));
 }

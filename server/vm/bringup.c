@@ -17,8 +17,8 @@
 #include "net/gate.h"
 #include "vm/vm_internal.h"
 
-#define DEATH_MS 250     /* for a process that closed its sockets to be gone */
-#define CONSOLE_TAIL 512 /* bytes of what the guest said last */
+#define BOOTS 3      /* of a kernel that crashes while it boots */
+#define DEATH_MS 250 /* for a process that closed its sockets to be gone */
 
 static void make_identity(struct vm *vm, enum guest_reason reason, struct guest_identity *id)
 {
@@ -196,18 +196,23 @@ static void log_times(struct vm *vm, uint64_t t_start, uint64_t t_cont, uint64_t
 }
 
 /*
- * The channel was dropped, which was seen once in hundreds of thaws at a time. A process
- * that ends closes its sockets some time before it can be seen to have ended: that is waited for,
- * so that the one is not taken for the other. A machine that lives is asked anew.
+ * A process that ends closes its sockets some time before it can be seen to have ended: that is
+ * waited for, so that a dead machine is not taken for one whose agent dropped the channel.
  */
+bool vm_ended(const struct vm *vm)
+{
+	return proc_wait_end(machine_proc(vm->machine), deadline_in(DEATH_MS)) == 1;
+}
+
+/* The channel was dropped. A machine that lives is asked anew. */
 static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 {
 	char tail[CONSOLE_TAIL];
 
-	if (proc_wait_end(machine_proc(vm->machine), deadline_in(DEATH_MS)) == 1) {
+	if (vm_ended(vm)) {
 		machine_console_tail(vm->m->engine, vm->row.info.instance, tail, sizeof(tail));
-		vm_log(vm, LOG_LV_WARN, "QEMU ended before its agent answered; the console: %s",
-		       *tail ? tail : "empty");
+		vm_log(vm, LOG_LV_WARN, "QEMU ended before its agent answered");
+		vm_log_words(vm, tail);
 		err_wrap(err, "QEMU ended");
 		return r;
 	}
@@ -215,7 +220,7 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 	return connect_agent(vm, b->reason, b->agent_ms, err);
 }
 
-int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
+static int up_once(struct vm *vm, struct bringup *b, struct err *err)
 {
 	uint64_t t0 = clock_us(), t_start, t_cont = 0;
 	int r;
@@ -237,6 +242,31 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 			r = vm_open_network(vm, /* as_built= */ true, err);
 	}
 	vmm_start_end(vm->m);
+	return r;
+}
+
+/*
+ * A kernel that fell over while it booted, before it loaded what would have helped it
+ * (image/kmod): the next boot is another throw of the dice.
+ */
+static bool crashed_at_boot(struct vm *vm, const struct bringup *b, int r)
+{
+	return r == -ECONNRESET && !b->point && vm->machine && machine_rebooted(vm->machine);
+}
+
+int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
+{
+	int r;
+
+	for (unsigned boots = 1;; boots++) {
+		r = up_once(vm, b, err);
+		if (boots == BOOTS || !crashed_at_boot(vm, b, r))
+			break;
+		vm_log(vm, LOG_LV_WARN, "the guest's kernel crashed while it booted; once more");
+		vm_bring_up_undo(vm, b);
+		if (err)
+			*err = (struct err){ 0 };
+	}
 	if (r < 0) {
 		vm_bring_up_undo(vm, b);
 		return r;

@@ -147,8 +147,10 @@ static void look_at(struct vm *vm)
 	if (pthread_mutex_trylock(&vm->lock) != 0)
 		return;
 	vm_copy_info(vm, &i);
-	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING))
+	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING)) {
 		vm_look_at_stall(vm);
+		machine_console_trim(vm->m->engine, i.instance);
+	}
 	if (vm->gone || i.state != VM_RUNNING || !vm->has_slot || vm->stalled) {
 		vm->idle_since_ms = 0;
 	} else if (is_idle(vm, &i)) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tell.c - what happens to a VM, told to its account; who listens is not known here */
+/* tell.c - what happens to a VM, told to its account (who listens is not known here) and the log */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "vm/vm_internal.h"
 
@@ -40,4 +41,14 @@ void vmm_tell(struct vmm *m, const char *account, const char *vm_id, enum event_
 	va_start(ap, fmt);
 	tell(m, account, vm_id, NULL, lv, fmt, ap);
 	va_end(ap);
+}
+
+void vm_log_words(const struct vm *vm, char *words)
+{
+	char *rest = NULL;
+
+	if (!*words)
+		vm_log(vm, LOG_LV_WARN, "its console is empty");
+	for (char *l = strtok_r(words, "\r\n", &rest); l; l = strtok_r(NULL, "\r\n", &rest))
+		vm_log(vm, LOG_LV_WARN, "console: %s", l);
 }

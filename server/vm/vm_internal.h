@@ -31,7 +31,8 @@
 #define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
 #define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
 #define TEMPLATE_WAIT_MS 900000
-#define LOOK_MS 500 /* for QEMU to say what its disk did */
+#define CONSOLE_TAIL 4096 /* bytes of what a guest said last: the whole of a panic */
+#define LOOK_MS 500       /* for QEMU to say what its disk did */
 
 /* What a VM may reach, and its private address: network.c. */
 struct vm_net {
@@ -146,6 +147,8 @@ struct vmm {
 };
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
+/* The end of a guest's console, which is cut into its lines. */
+void vm_log_words(const struct vm *vm, char *words);
 
 /* tell.c: one line for the VM's account (GET /observability/v1/logs), nothing of the host in it */
 void vm_tell(const struct vm *vm, enum event_level lv, const char *fmt, ...)
@@ -268,6 +271,10 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
 void vm_take_down(struct vm *vm);
 /* As take_down, and forgets the disk layer that vm_bring_up made. */
 void vm_bring_up_undo(struct vm *vm, struct bringup *b);
+/* Of a machine whose guest closed its channel. */
+bool vm_ended(const struct vm *vm);
+/* watch.c: the state of a VM whose process ended by itself; vm->lock held */
+void vm_settle_end(struct vm *vm);
 /* Running afterwards, whatever it was; vm->lock held. */
 int vm_wake(struct vm *vm, struct err *err);
 int vm_reconnect(struct vm *vm, struct err *err);

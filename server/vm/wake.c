@@ -156,6 +156,15 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 
 	if (r < 0)
 		return r;
+	if (vm->row.info.state == VM_RUNNING && vm->guest && !guest_alive(vm->guest) &&
+	    vm_ended(vm)) {
+		/* The watcher was not here yet; it may be gone for good. */
+		vm_settle_end(vm);
+		vm_unlock(vm);
+		r = vmm_lock(m, account, id, &vm, err);
+		if (r < 0)
+			return r;
+	}
 	if (!boot && vm->row.info.state == VM_STOPPED)
 		r = err_tag(err, -EHOSTDOWN, "VM_NOT_RUNNING", "VM %s is stopped", id);
 	else

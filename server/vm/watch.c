@@ -61,32 +61,62 @@ static bool by_itself(struct vm *vm)
 	       WIFEXITED(st) && WEXITSTATUS(st) == 0;
 }
 
+/*
+ * Whoever reboots a guest from inside makes its kernel say so last. One that panicked, or fell over
+ * its own feet without a word (a triple fault), is booted again all the same; its last words are
+ * kept, as nothing else of it is left.
+ */
+static void say_reboot(struct vm *vm, const char *how)
+{
+	char words[CONSOLE_TAIL];
+
+	machine_console_tail(vm->m->engine, vm->row.info.instance, words, sizeof(words));
+	if (strstr(words, "reboot: Restarting system") && !strstr(words, "Kernel panic")) {
+		vm->exit_why = "rebooted";
+		vm_log(vm, LOG_LV_INFO, "QEMU %s: the guest rebooted", how);
+		vm_tell(vm, EVENT_INFO, "the guest rebooted");
+		return;
+	}
+	vm->exit_why = "crashed";
+	vm_log(vm, LOG_LV_WARN, "QEMU %s: the guest's kernel crashed, it is booted again", how);
+	vm_log_words(vm, words);
+	vm_tell(vm, EVENT_WARN, "the guest's kernel crashed; it is booted again from its disk");
+}
+
+static void say_end(struct vm *vm, const char *how)
+{
+	vm->exit_why = by_itself(vm) ? "exited" : "crashed";
+	vm_log(vm, LOG_LV_WARN, "QEMU %s; the VM is stopped, its disk is kept", how);
+	vm_tell(vm, EVENT_WARN, "the machine ended by itself: stopped, its disk is kept");
+}
+
+void vm_settle_end(struct vm *vm)
+{
+	struct err err = { 0 };
+	char how[96];
+	bool reboot;
+
+	/* One that is being built: its builder's next step fails, and it takes care of it. */
+	if (vm->gone || vm->row.info.state == VM_BUILDING || !vm->machine ||
+	    machine_alive(vm->machine))
+		return;
+	say_how(vm, how, sizeof(how));
+	reboot = machine_rebooted(vm->machine);
+	(reboot ? say_reboot : say_end)(vm, how);
+	if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
+		vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
+	else if (reboot && vm_wake(vm, &err) < 0)
+		vm_log(vm, LOG_LV_ERROR, "does not boot again: %s", err.msg);
+	else if (!reboot && vm->row.info.persistence.type == PERSIST_EPHEMERAL)
+		vm_delete_locked(vm, "ephemeral", &err);
+}
+
 static void *settle(void *arg)
 {
 	struct vm *vm = arg;
-	struct err err = { 0 };
-	char how[96];
-	bool reboot = false;
 
 	pthread_mutex_lock(&vm->lock);
-	/* One that is being built: its builder's next step fails, and it takes care of it. */
-	if (!vm->gone && vm->row.info.state != VM_BUILDING && vm->machine &&
-	    !machine_alive(vm->machine)) {
-		say_how(vm, how, sizeof(how));
-		reboot = machine_rebooted(vm->machine);
-		vm->exit_why = reboot ? "rebooted" : by_itself(vm) ? "exited" : "crashed";
-		vm_log(vm, reboot ? LOG_LV_INFO : LOG_LV_WARN, "QEMU %s%s", how,
-		       reboot ? ": the guest rebooted" : "; the VM is stopped, its disk is kept");
-		vm_tell(vm, reboot ? EVENT_INFO : EVENT_WARN, "%s",
-		        reboot ? "the guest rebooted"
-		               : "the machine ended by itself: stopped, its disk is kept");
-		if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
-			vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
-		else if (reboot && vm_wake(vm, &err) < 0)
-			vm_log(vm, LOG_LV_ERROR, "does not boot again: %s", err.msg);
-		else if (!reboot && vm->row.info.persistence.type == PERSIST_EPHEMERAL)
-			vm_delete_locked(vm, "ephemeral", &err);
-	}
+	vm_settle_end(vm);
 	vm_unlock(vm);
 	return NULL;
 }

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest's kernel: it reboots, it panics, it floods its console, it changes its own code under an emulator's feet"""
+import os
+import time
+
+from case import ApiError, Case, limit, wait_for
+
+BOOT_S = 150       # a cold boot, emulated, beside others
+PATCH_S = 60       # code is patched until one trap was answered, and at most this long
+CONSOLE_MAX = 1 << 20
+
+# A static key of the scheduler on and off, while the other CPU runs through the scheduler as often as it can.
+PATCH = """
+cat >/run/patch.py <<'X'
+import os
+fd = os.open("/proc/sys/kernel/sched_schedstats", os.O_WRONLY)
+while True:
+    os.pwrite(fd, b"1", 0)
+    os.pwrite(fd, b"0", 0)
+X
+for c in 'exec python3 /run/patch.py' 'while :; do /bin/true; done' 'yes | cat'; do
+	setsid sh -c "$c" </dev/null >/dev/null 2>&1 &
+done
+"""
+
+
+class GuestKernel(Case):
+    limit_s = 240
+
+    def boot(self, vm):
+        return self.s.sh(vm, "cat /proc/sys/kernel/random/boot_id")
+
+    def boots_again(self, vm, command):
+        """Runs what ends the kernel; returns the answer to it once the VM runs again, booted anew with its disk."""
+        before = self.boot(vm)
+        self.s.sh(vm, "echo kept >/root/kept; sync")
+        answer = None
+        try:
+            self.s.run(vm, command + "; sleep 100", timeout_ms=110000)
+        except ApiError as e:
+            answer = e
+        after = wait_for("another boot", lambda: self.s.state(vm) == "running" and self.boot(vm), BOOT_S)
+        self.assertNotEqual(after, before)
+        self.assertEqual(self.s.sh(vm, "cat /root/kept"), "kept")
+        self.assertIsNotNone(answer, "the command outlived its kernel")
+        self.assertEqual((answer.status, answer.code), (400, "VM_NOT_RUNNING"), str(answer))
+        self.assertIn("rebooted", answer.message)
+        return [e["message"] for e in self.s.api("GET", f"/observability/v1/logs?vmId={vm}")["logs"]]
+
+    def test_reboot(self):
+        vm = self.s.create()
+        log = self.boots_again(vm, "systemctl reboot")
+        self.assertIn("the guest rebooted", log)
+        self.assertFalse([m for m in log if "crashed" in m], log)
+        self.s.delete(vm)
+
+    def test_panic(self):
+        """Its last words are in the server's log, and its account reads that it was the kernel."""
+        vm = self.s.create()
+        log = self.boots_again(vm, "echo c >/proc/sysrq-trigger")
+        self.assertTrue([m for m in log if "kernel crashed" in m], log)
+        text = self.s.log_text()
+        self.assertIn(f"vm {vm}: QEMU ended with status 0: the guest's kernel crashed", text)
+        self.assertRegex(text, rf"vm {vm}: console: .*Kernel panic - not syncing: sysrq triggered crash")
+        self.s.delete(vm)
+
+    def test_console_has_a_limit(self):
+        vm = self.s.create()
+        path = os.path.join(self.s.dir, "run", self.s.info(vm)["vmInstanceId"], "console")
+        seen = 0
+        end = time.monotonic() + 120
+        self.s.sh(vm, "setsid sh -c 'yes all work and no play makes a dull console >/dev/ttyS0' </dev/null >/dev/null 2>&1 &")
+        while time.monotonic() < end:
+            size = os.stat(path).st_size
+            if seen > CONSOLE_MAX and size < seen:
+                break
+            seen = max(seen, size)
+            time.sleep(0.05)
+        else:
+            self.fail(f"{path} grew to {seen} bytes and was not cut")
+        self.assertEqual(self.s.sh(vm, "echo alive"), "alive")
+        self.s.delete(vm)
+
+    @limit(300)
+    def test_patched_code(self):
+        """docs/decisions/0008: a trap that an emulated CPU remembers is answered, and the kernel lives."""
+        vm = self.s.create()
+        before = self.boot(vm)
+        healed = 0
+        self.s.sh(vm, PATCH)
+        end = time.monotonic() + PATCH_S
+        while not healed and time.monotonic() < end:
+            healed = int(self.s.sh(vm, "sleep 1; cat /sys/module/pando_int3/parameters/healed"))
+        print(f"  ({healed} traps answered)", flush=True)
+        self.assertEqual(self.boot(vm), before)
+        self.s.delete(vm)
