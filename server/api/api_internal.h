@@ -150,6 +150,7 @@ struct request {
 	char path[256]; /* raw, cut: for the log */
 	uint64_t start_ms;
 	bool counted;   /* among the running ones */
+	bool shared;    /* among those of its account */
 	bool preflight; /* an OPTIONS request */
 	bool denied;    /* refused for who asked: goes into the audit log */
 	bool quiet;     /* one of too many failures: goes into no log */
@@ -194,9 +195,10 @@ struct api {
 	_Atomic unsigned running;
 	_Atomic bool draining;
 	uint64_t spooled;
-	int drain_fd;    /* owned; readable once draining: streams end */
-	struct hub *hub; /* owned; terminal sessions */
-	struct mcp *mcp; /* owned; sessions of MCP clients */
+	int drain_fd;        /* owned; readable once draining: streams end */
+	struct hub *hub;     /* owned; terminal sessions */
+	struct mcp *mcp;     /* owned; sessions of MCP clients */
+	struct share *share; /* owned; who has how many requests open */
 };
 
 /* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
@@ -211,6 +213,12 @@ int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err
 int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
                  uint32_t *ret_offset, struct err *err);
 
+/* share.c: a request of the account begins, if it may have another; ends */
+struct share;
+int share_new(struct share **ret, struct err *err);
+void share_free(struct share *s);
+int share_in(struct share *s, const char *account, struct err *err);
+void share_out(struct share *s, const char *account);
 /* Counts a request that runs; false when the server is about to end. */
 bool api_count_in(struct api *a);
 void api_count_out(struct api *a);      /* by a thread that the HTTP library joins before a goes */

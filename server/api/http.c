@@ -165,6 +165,19 @@ static void check_key(struct request *req)
 	refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
 
+/* Once it is known who asks: a public route has no account. */
+static void take_share(struct request *req)
+{
+	int r;
+
+	if (!*req->who.account)
+		return;
+	r = share_in(req->api->share, req->who.account, &req->refusal);
+	req->shared = r == 0;
+	if (r < 0)
+		refuse(req, r, MHD_HTTP_TOO_MANY_REQUESTS);
+}
+
 static void refuse_size(struct request *req)
 {
 	refuse(req,
@@ -277,6 +290,8 @@ static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, co
 		find_route(req, url);
 	if (!req->refused && !req->preflight)
 		check_key(req);
+	if (!req->refused && !req->preflight)
+		take_share(req);
 	len = announced_length(req);
 	if (!req->refused && !req->preflight && len > req->match.route->body_max)
 		refuse_size(req);
@@ -443,6 +458,7 @@ static void api_free(struct api *a)
 	jobs_free(a->jobs);
 	hub_free(a->hub);
 	mcp_free(a->mcp);
+	share_free(a->share);
 	pthread_cond_destroy(&a->idle);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -485,7 +501,8 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
 	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0 ||
 	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0 ||
-	    (r = hub_new(&a->hub, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
+	    (r = hub_new(&a->hub, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0 ||
+	    (r = share_new(&a->share, err)) < 0)
 		return r;
 	a->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |

@@ -54,6 +54,7 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 	to->values = NULL;
 	to->n_values = 0;
 	to->counted = true;
+	to->shared = false; /* it needs no connection */
 	to->body = BODY_EMPTY;
 	to->json = NULL;
 	for (size_t i = 0; i < to->match.n_args; i++) /* they point into the text beside them */
@@ -88,6 +89,8 @@ struct request *request_free(struct request *req)
 {
 	if (!req)
 		return NULL;
+	if (req->shared)
+		share_out(req->api->share, req->who.account);
 	if (req->counted)
 		api_count_out(req->api);
 	if (req->intake)

@@ -100,3 +100,23 @@ class Fork(Case):
             vm, h = child, self.h.on(child)
             self.assertEqual(h.get(), f"gen{n}")
         self.assertEqual(self.s.sh(vm, "cat /root/line").split(), [f"gen{n}" for n in range(10)])
+
+
+class Hundred(Case):
+    """As many children as one call may make, of a small VM."""
+    long = True
+    limit_s = 600
+    server_env = {"PANDO_VM_VCPUS": "1", "PANDO_VM_MEM_MB": "512"}
+
+    def test_a_hundred_children(self):
+        vm = self.s.create()
+        self.s.sh(vm, "echo parent >/root/who; sync")
+        kids = self.s.fork(vm, 100)
+        self.assertEqual(len(set(kids) - {vm}), 100)
+        said = [self.s.sh(k, f"cat /root/who; echo {k} >/root/who; {RANDOM}", timeout_ms=110000).split() for k in kids]
+        self.assertEqual({who for who, _ in said}, {"parent"})
+        self.assertEqual(len({drawn for _, drawn in said}), 100)
+        self.assertEqual(self.s.sh(vm, "cat /root/who"), "parent")
+        self.assertEqual([self.s.sh(k, "cat /root/who", timeout_ms=110000) for k in kids[::10]], kids[::10])
+        for k in (vm, *kids):
+            self.s.delete(k)

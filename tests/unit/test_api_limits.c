@@ -14,9 +14,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "tests/unit/api_as.h"
 #include "tests/unit/api_fx.h"
-
-#define autoreply AUTO(http_reply_done)
 
 static char *filled(size_t n)
 {
@@ -314,6 +313,57 @@ static void many_requests_on_one_connection(void **state)
 	}
 }
 
+/* Requests of one account that have begun and do not end: their bodies never come. */
+static void an_account_leaves_connections_for_the_others(void **state)
+{
+	enum { SHARE = API_CONNECTIONS_MAX / 4 * 3 };
+	struct fx *f = *state;
+	autoreply struct http_reply whole = { 0 };
+	struct acting other;
+	int fds[SHARE];
+	char text[512];
+	int n, status = 0;
+	uint64_t end;
+
+	acting_account(f, &other);
+	n = snprintf(text, sizeof(text),
+	             "POST /v1/vms HTTP/1.1\r\nHost: x\r\n%sContent-Length: 100\r\n\r\n{",
+	             f->auth_header);
+	for (size_t i = 0; i < SHARE; i++) {
+		fds[i] = http_connect(f->port, 5000);
+		assert_true(fds[i] >= 0);
+		assert_true(http_send(fds[i], text, (size_t)n));
+	}
+	end = deadline_in(20000);
+	while (status != 429 && deadline_left(end) > 0) { /* they all have begun */
+		autoreply struct http_reply r = { 0 };
+
+		assert_int_equal(
+		        http_call(f->port, "GET", "/auth/v1/whoami", f->auth_header, NULL, 0, &r),
+		        0);
+		status = (int)r.status;
+		if (status == 429) {
+			assert_string_equal(fx_str(r.json, "code"), "LIMIT_EXCEEDED");
+			assert_non_null(strstr(fx_str(r.json, "message"), "384"));
+		}
+	}
+	assert_int_equal(status, 429);
+	as_call(f, &other, "GET", "/auth/v1/whoami", NULL, 200, &whole);
+	close(fds[0]);
+	end = deadline_in(20000);
+	while (status != 200 && deadline_left(end) > 0) {
+		autoreply struct http_reply r = { 0 };
+
+		assert_int_equal(
+		        http_call(f->port, "GET", "/auth/v1/whoami", f->auth_header, NULL, 0, &r),
+		        0);
+		status = (int)r.status;
+	}
+	assert_int_equal(status, 200);
+	for (size_t i = 1; i < SHARE; i++)
+		close(fds[i]);
+}
+
 static void stopping_waits_and_says_who_is_left(void **state)
 {
 	struct fx *f = *state;
@@ -374,6 +424,7 @@ int main(void)
 		T(an_upload_that_breaks_off_leaves_nothing),
 		T(starting_and_stopping_leaks_no_descriptor),
 		T(many_requests_on_one_connection),
+		T(an_account_leaves_connections_for_the_others),
 		T(stopping_waits_and_says_who_is_left),
 		T(a_taken_port_is_said_in_a_sentence),
 	};
