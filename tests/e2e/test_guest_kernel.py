@@ -23,6 +23,17 @@ for c in 'exec python3 /run/patch.py' 'while :; do /bin/true; done' 'yes | cat';
 done
 """
 
+# An init that ends the kernel as often as a file says, long before there is an agent.
+INIT = """#!/bin/sh
+n=$(cat /root/crashes)
+if [ "$n" -gt 0 ]; then
+	echo $((n - 1)) >/root/crashes
+	sync
+	echo c >/proc/sysrq-trigger
+fi
+exec /lib/systemd/systemd
+"""
+
 
 class GuestKernel(Case):
     limit_s = 240
@@ -62,6 +73,25 @@ class GuestKernel(Case):
         text = self.s.log_text()
         self.assertIn(f"vm {vm}: QEMU ended with status 0: the guest's kernel crashed", text)
         self.assertRegex(text, rf"vm {vm}: console: .*Kernel panic - not syncing: sysrq triggered crash")
+        self.s.delete(vm)
+
+    @limit(400)
+    def test_crashes_while_it_boots(self):
+        """It is booted again, and three times is enough."""
+        vm = self.s.create()
+        self.s.api("PUT", f"/v1/vms/{vm}/files/%2Fsbin%2Finit.new", {"content": INIT, "encoding": "utf8"})
+        self.s.sh(vm, "chmod 755 /sbin/init.new && mv /sbin/init.new /sbin/init && echo 1 >/root/crashes")
+        self.s.post(vm, "stop")
+        self.assertEqual(self.s.sh(vm, "cat /root/crashes", timeout_ms=110000), "0")
+        self.assertEqual(self.s.log_text().count(f"vm {vm}: the guest's kernel crashed while it booted"), 1)
+
+        self.s.sh(vm, "echo 3 >/root/crashes")
+        self.s.post(vm, "stop")
+        e = self.refused(500, "VM_EXIT_DURING_START", self.s.post, vm, "start")
+        self.assertIn(vm, e.message)
+        self.assertEqual(self.s.state(vm), "stopped")
+        self.assertIn(f"vm {vm}: console: ", self.s.log_text())
+        self.assertEqual(self.s.sh(vm, "cat /root/crashes", timeout_ms=110000), "0")
         self.s.delete(vm)
 
     def test_console_has_a_limit(self):
