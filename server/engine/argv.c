@@ -46,9 +46,15 @@ const char *argv_shape(enum accel a)
 	return MACHINE ";" NIC_QUIET;
 }
 
+/*
+ * What makes a real CPU quick makes an emulated one slow: string instructions by the byte (erms: the
+ * kernel clears its pages and the C library copies with them), the end of a translation at every
+ * access to user memory (smap), more state to save at every switch (mpx, pku). No program needs one
+ * of them. docs/decisions/0009.
+ */
 const char *argv_cpu(enum accel a)
 {
-	return a == ACCEL_KVM ? "host,migratable=on" : "max";
+	return a == ACCEL_KVM ? "host,migratable=on" : "max,-erms,-smap,-mpx,-pku";
 }
 
 #define CMDLINE                                                                          \
@@ -64,9 +70,10 @@ const char *argv_cmdline(enum accel a)
 	 * QEMU keys translated code by its virtual address: with randomised ones the
 	 * loader and the C library are translated anew for every process, which
 	 * makes starting one five times slower. Pressure is accounted at every switch
-	 * of tasks, by code that is then translated, too.
+	 * of tasks, by code that is then translated, too. Without rep_good the kernel
+	 * clears and copies pages by plain stores.
 	 */
-	return a == ACCEL_KVM ? CMDLINE : CMDLINE " norandmaps psi=0";
+	return a == ACCEL_KVM ? CMDLINE : CMDLINE " norandmaps psi=0 clearcpuid=rep_good";
 }
 
 static void add(struct argv *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
