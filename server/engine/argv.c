@@ -47,10 +47,10 @@ const char *argv_shape(enum accel a)
 }
 
 /*
- * What makes a real CPU quick makes an emulated one slow: string instructions by the byte (erms: the
- * kernel clears its pages and the C library copies with them), the end of a translation at every
- * access to user memory (smap), more state to save at every switch (mpx, pku). No program needs one
- * of them. docs/decisions/0009.
+ * What makes a real CPU quick makes an emulated one slow: string instructions by the byte (erms:
+ * the kernel clears its pages and the C library copies with them), the end of a translation at
+ * every access to user memory (smap), more state to save at every switch (mpx, pku). No program
+ * needs one of them. docs/decisions/0009.
  */
 const char *argv_cpu(enum accel a)
 {
