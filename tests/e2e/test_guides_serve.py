@@ -49,7 +49,7 @@ VITE_CONF = """export default { server: { host: "0.0.0.0", port: 5173, strictPor
 """
 VITE_PAGE = '<!doctype html><div id="app"></div><script type="module" src="/main.js"></script>\n'
 VITE_MAIN = 'import { text } from "./text.js";\ndocument.querySelector("#app").textContent = text;\nimport.meta.hot.accept("./text.js", () => {});\n'
-JUPYTER = ("/usr/bin/jupyter lab --ip=0.0.0.0 --port=8888 --no-browser --allow-root --ServerApp.allow_remote_access=True "
+JUPYTER = ("/usr/bin/jupyter-lab --ip=0.0.0.0 --port=8888 --no-browser --allow-root --ServerApp.allow_remote_access=True "
            "--ServerApp.allow_origin=* --IdentityProvider.token= --ServerApp.disable_check_xsrf=True")
 
 
