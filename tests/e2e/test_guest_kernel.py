@@ -4,6 +4,7 @@ import os
 import time
 
 from case import ApiError, Case, limit, wait_for
+from test_life import Waiter
 
 BOOT_S = 150       # a cold boot, emulated, beside others
 PATCH_S = 60       # code is patched until one trap was answered, and at most this long
@@ -42,8 +43,9 @@ class GuestKernel(Case):
         return self.s.sh(vm, "cat /proc/sys/kernel/random/boot_id")
 
     def boots_again(self, vm, command):
-        """Runs what ends the kernel; returns the answer to it once the VM runs again, booted anew with its disk."""
+        """Runs what ends the kernel; returns the VM's log once it runs again, booted anew with its disk, and how it ended."""
         before = self.boot(vm)
+        w = Waiter(self.s, vm)
         self.s.sh(vm, "echo kept >/root/kept; sync")
         answer = None
         try:
@@ -56,11 +58,12 @@ class GuestKernel(Case):
         self.assertIsNotNone(answer, "the command outlived its kernel")
         self.assertEqual((answer.status, answer.code), (400, "VM_NOT_RUNNING"), str(answer))
         self.assertIn("rebooted", answer.message)
-        return [e["message"] for e in self.s.api("GET", f"/observability/v1/logs?vmId={vm}")["logs"]]
+        return [e["message"] for e in self.s.api("GET", f"/observability/v1/logs?vmId={vm}")["logs"]], w.end()
 
     def test_reboot(self):
         vm = self.s.create()
-        log = self.boots_again(vm, "systemctl reboot")
+        log, how = self.boots_again(vm, "systemctl reboot")
+        self.assertEqual(how, "rebooted")
         self.assertIn("the guest rebooted", log)
         self.assertFalse([m for m in log if "crashed" in m], log)
         self.s.delete(vm)
@@ -68,7 +71,8 @@ class GuestKernel(Case):
     def test_panic(self):
         """Its last words are in the server's log, and its account reads that it was the kernel."""
         vm = self.s.create()
-        log = self.boots_again(vm, "echo c >/proc/sysrq-trigger")
+        log, how = self.boots_again(vm, "echo c >/proc/sysrq-trigger")
+        self.assertEqual(how, "crashed")
         self.assertTrue([m for m in log if "kernel crashed" in m], log)
         text = self.s.log_text()
         self.assertIn(f"vm {vm}: QEMU ended with status 0: the guest's kernel crashed", text)
