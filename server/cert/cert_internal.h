@@ -4,10 +4,10 @@
 
 #include <openssl/evp.h>
 #include <openssl/x509.h>
-#include <pthread.h>
 #include <time.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "cert/cert.h"
 
 #define CERTS_CACHED_MAX 4096 /* names in memory; then all are forgotten and read again */
@@ -30,7 +30,7 @@ struct certs {
 	size_t n_suffixes;
 	EVP_PKEY *ca_key; /* owned */
 	X509 *ca_cert;    /* owned */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct entry *bucket[BUCKETS]; /* lock */
 	size_t n;
 };

@@ -74,7 +74,7 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 		free(e);
 		return err_set(err, -ENOMEM, "engine: out of memory");
 	}
-	pthread_mutex_init(&e->lock, NULL);
+	mutex_init(&e->lock, "engine verified");
 	e->priv = priv;
 	snprintf(e->data_dir, sizeof(e->data_dir), "%s", c->data_dir);
 	snprintf(e->image_dir, sizeof(e->image_dir), "%s", c->image_dir);
@@ -108,7 +108,7 @@ struct engine *engine_free(struct engine *e)
 {
 	if (!e)
 		return NULL;
-	pthread_mutex_destroy(&e->lock);
+	mutex_destroy(&e->lock);
 	free(e->verified);
 	free(e);
 	return NULL;

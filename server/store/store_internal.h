@@ -10,13 +10,13 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/auto.h"
+#include "base/lock.h"
 #include "store/store.h"
 #include "store/store_account.h"
 
@@ -25,7 +25,7 @@
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to let go */
 
 struct store {
-	pthread_mutex_t lock;          /* guards everything below and the connection itself */
+	struct mutex lock;             /* guards everything below and the connection itself */
 	sqlite3 *db;                   /* owned */
 	const char *const *migrations; /* of this database: store_migrations or audit's */
 	unsigned n_migrations;
