@@ -190,11 +190,11 @@ struct api {
 	struct jobs *jobs;
 	int listen_fd; /* owned once MHD let go of it */
 	char url[96];
-	struct mutex lock; /* spooled, idle */
-	struct cond idle;  /* running became 0 while draining */
+	struct mutex lock;
+	struct cond idle; /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
-	uint64_t spooled;
+	uint64_t spooled GUARDED_BY(lock);
 	int drain_fd;        /* owned; readable once draining: streams end */
 	struct hub *hub;     /* owned; terminal sessions */
 	struct mcp *mcp;     /* owned; sessions of MCP clients */

@@ -31,9 +31,9 @@ struct watched {
 struct watch {
 	struct mutex lock;
 	struct cond stop_cond;
-	struct watched list; /* head */
+	struct watched list GUARDED_BY(lock); /* head */
 	pthread_t thread;
-	bool stop;
+	bool stop GUARDED_BY(lock);
 };
 
 static void *watch_main(void *arg)
@@ -68,6 +68,7 @@ int watch_new(struct watch **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	mutex_init(&w->lock, "api watch");
 	cond_init(&w->stop_cond);
+	mutex_unshared(&w->lock);
 	w->list.prev = w->list.next = &w->list;
 	r = pthread_create(&w->thread, NULL, watch_main, w);
 	if (r != 0) {

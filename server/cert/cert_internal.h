@@ -31,8 +31,8 @@ struct certs {
 	EVP_PKEY *ca_key; /* owned */
 	X509 *ca_cert;    /* owned */
 	struct mutex lock;
-	struct entry *bucket[BUCKETS]; /* lock */
-	size_t n;
+	struct entry *bucket[BUCKETS] GUARDED_BY(lock); /* lock */
+	size_t n GUARDED_BY(lock);
 };
 
 /* ca.c */

@@ -181,7 +181,7 @@ static int make_entry(struct certs *c, const char *name, struct entry **ret, str
 	return 0;
 }
 
-static void forget_locked(struct certs *c)
+static void forget_locked(struct certs *c) REQUIRES(&c->lock)
 {
 	for (size_t i = 0; i < BUCKETS; i++) {
 		while (c->bucket[i]) {
@@ -201,6 +201,7 @@ void certs_forget(struct certs *c)
 }
 
 static int find(struct certs *c, const char *name, struct entry **ret, struct err *err)
+        REQUIRES(&c->lock)
 {
 	struct entry **p = &c->bucket[hash(name)];
 	struct entry *e = NULL;
@@ -275,6 +276,7 @@ struct certs *certs_free(struct certs *c)
 {
 	if (!c)
 		return NULL;
+	mutex_unshared(&c->lock);
 	forget_locked(c);
 	EVP_PKEY_free(c->ca_key);
 	X509_free(c->ca_cert);

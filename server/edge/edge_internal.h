@@ -220,8 +220,8 @@ struct worker {
 	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
 	size_t cork_len;
 	struct mutex lock;
-	struct opened *opened; /* lock */
-	struct handed *handed; /* lock */
+	struct opened *opened GUARDED_BY(lock);
+	struct handed *handed GUARDED_BY(lock);
 };
 
 struct opener;

@@ -390,6 +390,7 @@ static void worker_stop(struct worker *w)
 /* When all have stopped: they hand things to each other. */
 static void worker_close(struct worker *w)
 {
+	mutex_unshared(&w->lock);
 	while (w->handed) {
 		struct handed *h = w->handed;
 

@@ -20,9 +20,9 @@
 struct events {
 	struct rwlock lock;
 	struct {
-		event_fn fn;
+		event_fn fn GUARDED_BY(lock);
 		void *ctx;
-	} who[EVENTS_SUBSCRIBERS_MAX];
+	} who[EVENTS_SUBSCRIBERS_MAX] GUARDED_BY(lock);
 	unsigned n;
 };
 

@@ -230,6 +230,7 @@ void keeper_stop(struct repos *g)
 		mutex_unlock(&g->lock);
 		pthread_join(g->keeper, NULL);
 	}
+	mutex_unshared(&g->lock);
 	free(g->dirty);
 }
 

@@ -41,8 +41,8 @@ struct proxy {
 	int listen_fd, end_fd; /* owned */
 	bool allow_private;
 	pthread_t thread;
-	struct mutex lock; /* refusal */
-	char refusal[160];
+	struct mutex lock;
+	char refusal[160] GUARDED_BY(lock);
 	struct conn conns[CONNECTIONS_MAX]; /* of the accepting thread, in order */
 	unsigned n;
 };

@@ -2,10 +2,10 @@
 /*
  * guest/guest_internal.h - what the files of guest/ share; nobody else includes it
  *
- * g->lock guards every field below it and is held for moments only. Senders take
- * turns (sending), so that frames stay whole on the socket. The reader thread
- * only receives: it never sends and never waits for a consumer, since credit
- * bounds what it must keep. Callers send.
+ * g->lock guards the fields below it and those of streams, and is held for moments only. Senders
+ * take turns (sending), so that frames stay whole on the socket. The reader thread only receives:
+ * it never sends and never waits for a consumer, since credit bounds what it must keep. Callers
+ * send.
  */
 #pragma once
 
@@ -58,14 +58,14 @@ struct guest {
 	struct agent_rx rx;
 
 	struct mutex lock;
-	unsigned refs;  /* users, reader, relays */
-	unsigned users; /* guest_ref(); the last one closes */
-	bool hello_begun, greeted, dead;
-	bool sending;                              /* somebody is writing to the socket */
-	struct cond turn;                          /* signalled when not */
-	unsigned acks_left;                        /* answers to HELLOs we sent more than once */
-	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
-	uint32_t next_seq; /* upper part of stream ids: never the same id twice in a row */
+	unsigned refs GUARDED_BY(lock);  /* users, reader, relays */
+	unsigned users GUARDED_BY(lock); /* guest_ref(); the last one closes */
+	bool hello_begun GUARDED_BY(lock), greeted GUARDED_BY(lock), dead GUARDED_BY(lock);
+	bool sending GUARDED_BY(lock);       /* somebody is writing to the socket */
+	struct cond turn;                    /* signalled when not */
+	unsigned acks_left GUARDED_BY(lock); /* answers to HELLOs we sent more than once */
+	struct stream *streams[AGENT_STREAMS_MAX] GUARDED_BY(lock); /* owned once abandoned */
+	uint32_t next_seq GUARDED_BY(lock); /* upper part of stream ids: no id twice in a row */
 };
 
 #define guest_log(g, lv, ...) log_obj((lv), "vm", (g)->vm_id, __VA_ARGS__)
@@ -125,7 +125,7 @@ int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);
 /* After STREAM_DONE: 0, or the guest's errno with its sentence. body points into the stream. */
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err);
 void stream_free(struct stream *s);
-void stream_wake(struct stream *s); /* lock held */
+void stream_wake(struct stream *s) REQUIRES(&s->g->lock);
 
 /* call.c: a request with nothing but a RESULT; the body is copied into ret_body (may be NULL). */
 int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct buf *ret_body,

@@ -48,10 +48,10 @@ struct privc {
 	pthread_t reader;
 	bool reader_runs;
 	struct mutex send_lock;
-	struct mutex lock; /* guards what follows */
-	struct call *pending;
-	uint32_t next_id;
-	bool gone;
+	struct mutex lock;
+	struct call *pending GUARDED_BY(lock);
+	uint32_t next_id GUARDED_BY(lock);
+	bool gone GUARDED_BY(lock);
 };
 
 void privc_answer_freep(struct privc_answer **a)

@@ -54,8 +54,8 @@ static void make_text(char ret[TICKET_SIZE])
 	ret[n] = '\0';
 }
 
-/* A row nobody needs any more; lock held. */
-static struct ticket_row *free_row(struct hub *h)
+/* A row nobody needs any more. */
+static struct ticket_row *free_row(struct hub *h) REQUIRES(&h->lock)
 {
 	uint64_t now = clock_ms();
 	struct ticket_row *more;
