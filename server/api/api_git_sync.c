@@ -9,12 +9,12 @@
 #include "base/auto.h"
 #include "git/sync.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
 {
 	if (!req->api->deps.syncs)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
 	return request_repo(req, REPO_OWN, ret, err);
 }
 
@@ -96,7 +96,7 @@ int api_sync_hook(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!req->api->deps.syncs)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
 	r = sync_wake(req->api->deps.syncs, NULL, request_arg(req, "{hook}"), err);
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }

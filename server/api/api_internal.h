@@ -237,15 +237,15 @@ int request_query_u32(struct request *req, const char *name, uint32_t max, uint3
                       struct err *err);
 int request_query_bool(struct request *req, const char *name, bool *ret, struct err *err);
 /* The body as an object, into dst by table. tag: the code of a refusal. */
-int request_fields(struct request *req, const char *tag, const struct json_field *fields, size_t n,
-                   void *dst, struct err *err);
+int request_fields(struct request *req, enum err_code tag, const struct json_field *fields,
+                   size_t n, void *dst, struct err *err);
 /* The parsed body (borrowed). */
-int request_json(struct request *req, const char *tag, json_t **ret, struct err *err);
+int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err);
 /* Argument i is a VM id; checks the form. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
 int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
 /* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
-int request_user(struct request *req, const char *tag, const char **ret, struct err *err);
+int request_user(struct request *req, enum err_code tag, const char **ret, struct err *err);
 
 /* ---- replies: reply.c, codes.c ---- */
 
@@ -259,9 +259,8 @@ json_t *reply_render(struct request *req, struct reply *res, int r, const struct
 /* Sends what the handler made of it; logs failures. The one place that does either. */
 enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const struct err *err);
 void reply_done(struct reply *res);
-/* The code of the contract and the HTTP status for an error. */
-const char *code_of(const struct err *err);
-unsigned status_of(const char *code);
+/* The code that is sent for an error; err_code_status() has its HTTP status. */
+enum err_code code_of(const struct err *err);
 /* Of a call to a guest that failed with r: says it better if the guest went away. Returns r. */
 int guest_call_error(int r, struct err *err);
 
@@ -332,7 +331,7 @@ json_t *shape_signal(int sig); /* "SIGTERM"; null for 0 */
 void sse_failed(struct sse *s, const struct err *err);
 
 /* ---- files: api_files.c ---- */
-#define FILES_TAG "FILES_BAD_REQUEST"
+#define FILES_TAG ERR_FILES_BAD_REQUEST
 /* The path of argument 1, from the VM's working directory when it is relative. */
 int request_path(struct request *req, char ret[PATH_MAX], struct err *err);
 /* What the guest said, in the contract's words. */
@@ -399,12 +398,12 @@ json_t *shape_snapshot(const struct snapshot_info *n);
 json_t *shape_output(const void *p, size_t n);
 
 /* "persistence" of a body; tag: the code of a refusal. JSON null and NULL leave *ret as it is. */
-int parse_persistence(const json_t *j, const char *tag, struct vm_persistence *ret,
+int parse_persistence(const json_t *j, enum err_code tag, struct vm_persistence *ret,
                       struct err *err);
 
 /* ---- specs: api_build.c ---- */
 /* The body's spec; what a refusal has to say goes into the reply. Caller spec_done()s. */
-int request_spec(struct request *req, struct reply *res, const char *tag, struct spec *ret,
+int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
                  struct err *err);
 /* Members that a failed build adds to the error's body. */
 void reply_extras(struct reply *res, json_t *extra);

@@ -12,9 +12,9 @@ int api_egress_put(struct request *req, struct reply *res, struct err *err);
 int api_egress_blocked(struct request *req, struct reply *res, struct err *err);
 
 /* Of POST /v1/vms: "egress"; *ret stays NULL when there is none. The caller egress_unref()s. */
-int api_create_egress(const json_t *j, const char *tag, struct egress **ret, struct err *err);
+int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err);
 /* Of POST /v1/vms: "nics"; false in *ret_has: there is none. What it points to is in the body. */
-int api_create_nic(const json_t *j, const char *tag, struct vm_nic *ret, bool *ret_has,
+int api_create_nic(const json_t *j, enum err_code tag, struct vm_nic *ret, bool *ret_has,
                    struct err *err);
 
 int api_vpc_create(struct request *req, struct reply *res, struct err *err);

@@ -20,7 +20,7 @@ static int spool_take(struct api *a, uint64_t n, struct err *err)
 {
 	LOCK_SCOPE(&a->lock);
 	if (a->spooled + n > API_SPOOL_MAX)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "too many large uploads at once: try again later");
 	a->spooled += n;
 	return 0;

@@ -98,24 +98,24 @@ static void find_route(struct request *req, const char *raw_path)
 		return;
 	case -ENOENT:
 		refuse(req,
-		       err_tag(e, r, "NOT_FOUND", "there is no route %s %.200s", req->method_text,
+		       err_tag(e, r, ERR_NOT_FOUND, "there is no route %s %.200s", req->method_text,
 		               req->path),
 		       404);
 		return;
 	case -EOPNOTSUPP:
 		refuse(req,
-		       err_tag(e, r, "INVALID_REQUEST", "%s does not work on %.200s",
+		       err_tag(e, r, ERR_INVALID_REQUEST, "%s does not work on %.200s",
 		               req->method_text, req->path),
 		       405);
 		return;
 	case -ENAMETOOLONG:
 		refuse(req,
-		       err_tag(e, r, "INVALID_REQUEST", "the path is longer than %u bytes",
+		       err_tag(e, r, ERR_INVALID_REQUEST, "the path is longer than %u bytes",
 		               ROUTE_PATH_MAX - 1),
 		       414);
 		return;
 	default:
-		refuse(req, err_tag(e, r, "INVALID_REQUEST", "the path is not properly encoded"),
+		refuse(req, err_tag(e, r, ERR_INVALID_REQUEST, "the path is not properly encoded"),
 		       400);
 	}
 }
@@ -181,7 +181,7 @@ static void take_share(struct request *req)
 static void refuse_size(struct request *req)
 {
 	refuse(req,
-	       err_tag(&req->refusal, -E2BIG, "INVALID_REQUEST",
+	       err_tag(&req->refusal, -E2BIG, ERR_INVALID_REQUEST,
 	               "the body of %s %s is at most %" PRIu64 " bytes",
 	               method_name(req->match.route->method), req->match.route->pattern,
 	               req->match.route->body_max),
@@ -232,7 +232,7 @@ static int check_lease(struct request *req)
 {
 	if (auth_lease_holds(req->api->deps.auth, &req->lease))
 		return 0;
-	return err_tag(&req->refusal, -EACCES, "FORBIDDEN",
+	return err_tag(&req->refusal, -EACCES, ERR_FORBIDDEN,
 	               "the key, token or permission was revoked meanwhile");
 }
 
@@ -278,7 +278,7 @@ static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, co
 
 	if (!req->counted)
 		refuse(req,
-		       err_tag(&req->refusal, -ESHUTDOWN, "UNAVAILABLE",
+		       err_tag(&req->refusal, -ESHUTDOWN, ERR_UNAVAILABLE,
 		               "the server is shutting down"),
 		       503);
 	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {
@@ -473,7 +473,7 @@ int api_listen(const struct conf *conf, struct err *err)
 {
 	int fd = sock_tcp_listen(conf->listen, err);
 
-	return fd < 0 ? err_wrap(err, "PANDO_LISTEN") : fd;
+	return fd < 0 ? err_wrap(err, fd, "PANDO_LISTEN") : fd;
 }
 
 int api_start(const struct api_deps *deps, struct api **ret, struct err *err)

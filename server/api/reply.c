@@ -60,12 +60,13 @@ static void add_path_ids(struct request *req, json_t *body)
 	}
 }
 
-static json_t *error_body(struct request *req, struct reply *res, const char *code,
+static json_t *error_body(struct request *req, struct reply *res, enum err_code code,
                           const struct err *err)
 {
 	/* The sentence may quote bytes of a guest or a client. */
 	json_t *text = shape_output(err->msg, strlen(err->msg));
-	json_t *body = json_pack("{s:s, s:s, s:O, s:O}", "code", code, "error", code, "message",
+	const char *name = err_code_name(code);
+	json_t *body = json_pack("{s:s, s:s, s:O, s:O}", "code", name, "error", name, "message",
 	                         text, "description", text);
 
 	json_decref(text);
@@ -76,17 +77,17 @@ static json_t *error_body(struct request *req, struct reply *res, const char *co
 	if (res->extra)
 		json_object_update(body, res->extra);
 	add_path_ids(req, body);
-	if (strcmp(code, "UNAUTHORIZED_ERROR") == 0)
+	if (code == ERR_UNAUTHORIZED_ERROR)
 		json_object_set_new(body, "route", shape_output(req->path, strlen(req->path)));
 	return body;
 }
 
-static void log_failure(struct request *req, unsigned status, const char *code,
+static void log_failure(struct request *req, unsigned status, enum err_code code,
                         const struct err *err)
 {
 	log_obj(status >= 500 ? LOG_LV_WARN : LOG_LV_INFO, "request", req->trace,
-	        "%s %s: %u %s after %llu ms: %s", req->method_text, req->path, status, code,
-	        (unsigned long long)(clock_ms() - req->start_ms), err->msg);
+	        "%s %s: %u %s after %llu ms: %s", req->method_text, req->path, status,
+	        err_code_name(code), (unsigned long long)(clock_ms() - req->start_ms), err->msg);
 }
 
 static void add_headers(struct request *req, const struct reply *res, struct MHD_Response *m)
@@ -137,14 +138,14 @@ static struct MHD_Response *response_of(json_t *json, uint64_t *ret_len)
 json_t *reply_render(struct request *req, struct reply *res, int r, const struct err *err,
                      unsigned *ret_status)
 {
-	const char *code;
+	enum err_code code;
 
 	if (r >= 0) {
 		*ret_status = res->status ? res->status : MHD_HTTP_OK;
 		return json_incref(res->json);
 	}
 	code = code_of(err);
-	*ret_status = res->status ? res->status : status_of(code);
+	*ret_status = res->status ? res->status : err_code_status(code);
 	if (!req->quiet)
 		log_failure(req, *ret_status, code, err);
 	return error_body(req, res, code, err);
@@ -178,7 +179,8 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 	}
 	add_headers(req, res, m);
 	if (status >= 400) /* also of a result that was there already: background.c */
-		code = r < 0 ? code_of(err) : json_string_value(json_object_get(res->json, "code"));
+		code = r < 0 ? err_code_name(code_of(err))
+		             : json_string_value(json_object_get(res->json, "code"));
 	trail_leave(req, res, status, code);
 	watch_deadline(req->api->watch, req->watched, watch_move(len));
 	ok = queue_reply(req->conn, status, m);

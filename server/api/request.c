@@ -46,7 +46,7 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 
 	if (!to || !api_count_in(req->api)) {
 		free(to);
-		return err_tag(err, -ESHUTDOWN, "UNAVAILABLE", "the server is shutting down");
+		return err_tag(err, -ESHUTDOWN, ERR_UNAVAILABLE, "the server is shutting down");
 	}
 	*to = *req;
 	to->conn = NULL;
@@ -152,7 +152,7 @@ int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err
 	if (!id || strcmp(id, ret) == 0)
 		return 0;
 	if (!(req->who.scopes & SCOPE_ADMIN))
-		return err_tag(err, -EACCES, "FORBIDDEN",
+		return err_tag(err, -EACCES, ERR_FORBIDDEN,
 		               "'accountId' takes a key of the operator's account");
 	if ((r = store_account_get(req->api->deps.store, id, &a, err)) < 0)
 		return r;
@@ -188,7 +188,7 @@ int request_query(struct request *req, const char *name, char **ret, struct err 
 		return err_set(err, -ENOMEM, "out of memory");
 	/* The library has made spaces of '+' already. */
 	if (percent_decode(s, /* plus= */ false) < 0)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'%s' is not properly encoded",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'%s' is not properly encoded",
 		               name);
 	*ret = TAKE_PTR(s);
 	return 0;
@@ -207,7 +207,7 @@ int request_query_u32(struct request *req, const char *name, uint32_t max, uint3
 	errno = 0;
 	v = strtoull(s, &end, 10);
 	if (!isdigit((unsigned char)s[0]) || *end || errno || v > max)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'%s' must be a whole number from 0 to %u", name, max);
 	*ret = (uint32_t)v;
 	return 0;
@@ -221,13 +221,13 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 	if (r < 0 || !s)
 		return r;
 	if (strcmp(s, "true") != 0 && strcmp(s, "false") != 0)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'%s' must be true or false",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'%s' must be true or false",
 		               name);
 	*ret = s[0] == 't';
 	return 0;
 }
 
-int request_json(struct request *req, const char *tag, json_t **ret, struct err *err)
+int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err)
 {
 	const char *p;
 	size_t n;
@@ -251,8 +251,8 @@ int request_json(struct request *req, const char *tag, json_t **ret, struct err 
 	return 0;
 }
 
-int request_fields(struct request *req, const char *tag, const struct json_field *fields, size_t n,
-                   void *dst, struct err *err)
+int request_fields(struct request *req, enum err_code tag, const struct json_field *fields,
+                   size_t n, void *dst, struct err *err)
 {
 	json_t *j;
 	int r = request_json(req, tag, &j, err);
@@ -272,7 +272,7 @@ int request_vm_id(struct request *req, size_t i, const char **ret, struct err *e
 	size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
 
 	if (n == 0 || n > VM_ID_MAX || id[n] != '\0')
-		return err_tag(err, -EINVAL, "INVALID_VM_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_VM_ID,
 		               "a VM id is up to %d letters and digits in lower case", VM_ID_MAX);
 	*ret = id;
 	return 0;
@@ -283,13 +283,13 @@ int request_snapshot_id(struct request *req, size_t i, const char **ret, struct 
 	const char *id = req->match.arg[i];
 
 	if (!id_valid("sc-", id))
-		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND,
 		               "no such snapshot: an id is 'sc-' and 20 letters and digits");
 	*ret = id;
 	return 0;
 }
 
-int request_user(struct request *req, const char *tag, const char **ret, struct err *err)
+int request_user(struct request *req, enum err_code tag, const char **ret, struct err *err)
 {
 	const char *u = req->by_ticket ? req->ticket_user
 	                               : request_header(req, "X-Freestyle-Vm-Linux-User-Id");

@@ -308,7 +308,7 @@ size_t xchg_room(const struct xchg *x);
 int xchg_data(struct xchg *x, const uint8_t *p, size_t n);
 void xchg_data_end(struct xchg *x);
 /* An answer of our own. */
-void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *title,
+void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char *title,
                  const char *text);
 void xchg_opened(struct worker *w, struct opened *o);
 void xchg_tick(struct xchg *x); /* of those that wait */
@@ -331,7 +331,7 @@ const char *head_reason(unsigned status);
 
 /* ---- page.c ---- */
 /* HTML or JSON, as the client wants it. */
-int page_make(const struct xchg *x, unsigned status, const char *code, const char *title,
+int page_make(const struct xchg *x, unsigned status, enum err_code code, const char *title,
               const char *text, struct ebuf *out, const char **ret_type);
 
 /* ---- up.c: connections to VMs ---- */

@@ -25,7 +25,7 @@ static int read_version(struct engine *e, struct err *err)
 	                 err);
 
 	if (r < 0)
-		return err_wrap(err, "ask '%s' for its version", e->qemu);
+		return err_wrap(err, r, "ask '%s' for its version", e->qemu);
 	v = r == 0 && out ? strstr(out, "version ") : NULL;
 	if (!v)
 		return err_set(err, -EINVAL, "'%s' does not look like QEMU", e->qemu);

@@ -265,7 +265,7 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 	c->reader_runs = true;
 	r = privc_call(c, &m, NULL, 0, &a, err);
 	if (r < 0)
-		return err_wrap(err, "open pando-priv");
+		return err_wrap(err, r, "open pando-priv");
 	if (a->rep.info.version != PRIV_VERSION)
 		return err_set(err, -EPROTO,
 		               "pando-priv speaks version %u, this program version %u: "

@@ -33,7 +33,7 @@ static int enter(struct vmm *m, struct vm *vm, struct err *err)
 		m->hidden[i] = vm;
 		return 0;
 	}
-	return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE",
+	return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
 	               "too many comparisons at once: try again later");
 }
 
@@ -98,7 +98,7 @@ no_point:
 	vmm_release(m, point);
 no_hold:
 	free(h);
-	return err_wrap(err, "thaw point %s to look into it", point);
+	return err_wrap(err, r, "thaw point %s to look into it", point);
 }
 
 struct guest *hidden_guest(struct hidden *h)

@@ -327,7 +327,7 @@ int vmm_need_room(struct vmm *m, struct err *err)
 		m->room_wanted = true;
 	if (!m->disk_over)
 		return 0;
-	return err_tag(err, -ENOSPC, "NO_LOCAL_STORAGE_CAPACITY",
+	return err_tag(err, -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY,
 	               "the disk is full: %llu MB are used, %llu MB more than allowed, and nothing "
 	               "is left to evict; delete VMs or snapshots",
 	               (unsigned long long)m->disk_used >> 20,
@@ -352,7 +352,7 @@ int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)
 	have_mb = (meminfo_kb(text, "MemAvailable:") + meminfo_kb(text, "SwapFree:")) >> 10;
 	if (need_mb <= have_mb)
 		return 0;
-	return err_tag(err, -ENOMEM, "INSUFFICIENT_SWAP",
+	return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
 	               "%u more VMs need at least %llu MB of memory, the host has %llu MB left",
 	               count, (unsigned long long)need_mb, (unsigned long long)have_mb);
 }

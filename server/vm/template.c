@@ -215,7 +215,7 @@ static int ensure(struct vmm *m, struct err *err)
 	if (r == 0)
 		r = store_template_get(m->store, m->template_key, point, err);
 	if (r < 0)
-		return err_wrap(err, "make the template");
+		return err_wrap(err, r, "make the template");
 	template_export(m, point, key_text);
 ready:
 	pthread_mutex_lock(&m->lock);
@@ -277,9 +277,9 @@ int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
 		return 0;
 	}
 	if (!strcmp(m->template_state, "failed"))
-		return err_tag(err, -EIO, "NO_DEFAULT_SNAPSHOT_AVAILABLE",
+		return err_tag(err, -EIO, ERR_NO_DEFAULT_SNAPSHOT_AVAILABLE,
 		               "there is no template: %.300s", m->template_note);
-	return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE",
+	return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
 	               "the template is not ready yet (%.200s)", m->template_note);
 }
 

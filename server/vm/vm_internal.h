@@ -228,7 +228,7 @@ void point_drop(struct vmm *m, const struct engine_point *p);
 bool layer_sealed(struct vmm *m, const char *id);
 
 /* The contract's code for a point that cannot be thawed: true when it is damaged for good. */
-bool point_fault(struct err *err, const char *tag);
+bool point_fault(struct err *err, enum err_code tag);
 
 /* usage.c: the part that only time decides */
 void usage_until(struct vm_info *i, int64_t wall_ms);

@@ -76,7 +76,7 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 		return err_sys(err, -errno, "socket");
 	if (strcmp(t->vm, "broken") == 0) {
 		close(fd);
-		return err_tag(err, -EIO, "CORRUPT_VM_RECORD", "broken");
+		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "broken");
 	}
 	if (strcmp(t->vm, "silent") == 0) {
 		struct sockaddr_storage sa;
