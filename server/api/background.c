@@ -17,7 +17,7 @@
  * A job is in the table from its start until its result is in the store. Lock order:
  * jobs->lock only, never across a handler.
  */
-#include "api/api_internal.h"
+#include "api/call.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape.c - our structs in the contract's JSON */
-#include "api/api_internal.h"
+#include "api/call.h"
 
 #include <errno.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "tests/unit/api_fx.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "base/auto.h"
 
 static struct route_match m; /* large: not on the stack */
