@@ -41,7 +41,7 @@ struct certs {
 	struct entry *bucket[BUCKETS]; /* ref'd */
 	size_t n;
 	uint64_t lookups;
-	uint64_t forgets;         /* what was being made meanwhile is made again */
+	uint64_t forgets;        /* what was being made meanwhile is made again */
 	char (*wild)[WILD_SIZE]; /* owned: wildcards that have a certificate, "*.example.org" */
 	size_t n_wild;
 };

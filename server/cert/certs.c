@@ -29,7 +29,7 @@
 #define RENEW_S (30L * 86400) /* before its end a leaf is made anew */
 #define AGAIN_S 3600 /* a leaf of ours: whether ACME has one by now; certs_forget() is sooner */
 
-#define TRIES_MAX 3  /* of making one while others forget what it is made from */
+#define TRIES_MAX 3 /* of making one while others forget what it is made from */
 
 static struct entry *entry_new(const char *name)
 {

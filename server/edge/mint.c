@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mint.c - one thread that gets certificates: signatures and files are slow, and workers must not be
+ * mint.c - one thread that gets certificates: signatures and files are slow, and workers must not
+ * be
  *
- * Theory of operation: names wait in line, each once, with the workers that have connections waiting
- * for it. One is got at a time, so that a crowd of names costs one processor at most. When it is
- * there, or cannot be had, each of these workers is told once and lets all its connections go on.
- * Connections have deadlines of their own: a mint that is stuck makes no one else wait.
+ * Theory of operation: names wait in line, each once, with the workers that have connections
+ * waiting for it. One is got at a time, so that a crowd of names costs one processor at most. When
+ * it is there, or cannot be had, each of these workers is told once and lets all its connections go
+ * on. Connections have deadlines of their own: a mint that is stuck makes no one else wait.
  */
 #include <errno.h>
 #include <stdio.h>

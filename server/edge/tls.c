@@ -3,12 +3,12 @@
  * tls.c - one TLS context for all names, and TLS over a socket that is watched by edges
  *
  * Theory of operation: the certificate is chosen when the client has said which name it wants. One
- * that is not at hand is asked of the mint; OpenSSL suspends the handshake until on_cert() is called
- * again (SSL_ERROR_WANT_X509_LOOKUP), and the connection's deadline goes on.
- * Between OpenSSL and the socket stands a BIO of our own, for two reasons. It knows when a read
- * left nothing behind, so that no call is spent to be told to wait. And it gathers the records of
- * one answer in a buffer of the worker ("cork"), which go out with one call; what the socket has no
- * room for waits in conn->wire, and nothing more is encrypted until that is gone.
+ * that is not at hand is asked of the mint; OpenSSL suspends the handshake until on_cert() is
+ * called again (SSL_ERROR_WANT_X509_LOOKUP), and the connection's deadline goes on. Between OpenSSL
+ * and the socket stands a BIO of our own, for two reasons. It knows when a read left nothing
+ * behind, so that no call is spent to be told to wait. And it gathers the records of one answer in
+ * a buffer of the worker ("cork"), which go out with one call; what the socket has no room for
+ * waits in conn->wire, and nothing more is encrypted until that is gone.
  */
 #include <ctype.h>
 #include <errno.h>

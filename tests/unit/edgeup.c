@@ -7,9 +7,9 @@
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
  * that was just booted, whose port 8000 is this host's. The certificate of "slow*.own.test" is not
- * made before "sign" is read, that of "stuck*.own.test" not before the end, that of "never.own.test"
- * not at all. Prints "ready", a line of figures for each line that it reads, and ends when its
- * standard input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
+ * made before "sign" is read, that of "stuck*.own.test" not before the end, that of
+ * "never.own.test" not at all. Prints "ready", a line of figures for each line that it reads, and
+ * ends when its standard input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
  */
 #include <errno.h>
 #include <netinet/in.h>
