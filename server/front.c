@@ -156,6 +156,14 @@ static int give_cert(void *ctx, const char *name, SSL *ssl)
 	return certs_use(f->certs, name, known, ssl, &err);
 }
 
+static int make_cert(void *ctx, const char *name, struct err *err)
+{
+	struct front *f = ctx;
+	struct domains_way way;
+
+	return certs_make(f->certs, name, domains_route(f->domains, name, &way) == 0, err);
+}
+
 static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 {
 	struct front *f = ctx;
@@ -290,7 +298,7 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 int front_start(struct front *f, struct api *api, struct err *err)
 {
-	struct edge_ops ops = { route, look, open_way, give_cert, challenge, f };
+	struct edge_ops ops = { route, look, open_way, give_cert, make_cert, challenge, f };
 	struct edge_conf ec = { .tls_fd = TAKE_FD(f->tls_fd),
 		                .http_fd = TAKE_FD(f->http_fd),
 		                .wait_ms = f->conf->edge_wait_s * 1000,

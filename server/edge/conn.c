@@ -121,6 +121,7 @@ void conn_close(struct conn *c)
 void conn_free(struct conn *c)
 {
 	SSL_free(c->ssl);
+	free(c->cert_name);
 	ebuf_done(&c->in);
 	ebuf_done(&c->out);
 	ebuf_done(&c->wire);
@@ -271,6 +272,9 @@ void conn_tick(struct conn *c)
 				ebuf_put(&c->out, late, sizeof(late) - 1);
 				c->closing = true;
 				c->deadline = now + LINGER_MS;
+				conn_run(c);
+			} else if (c->cert == CERT_WAITS) {
+				tls_cert_over(c, false); /* the client is told by an alert */
 				conn_run(c);
 			} else {
 				conn_close(c);
