@@ -124,7 +124,7 @@ static struct job *job_new(struct jobs *j, struct request *req)
 	job->jobs = j;
 	job->refs = 1;
 	id_make("ri-", job->row.id);
-	snprintf(job->row.account, sizeof(job->row.account), "%s", req->who.account);
+	snprintf(job->row.account, sizeof(job->row.account), "%s", who_of(req)->account);
 	snprintf(job->row.route, sizeof(job->row.route), "%s %s",
 	         method_name(req->match.route->method), req->match.route->pattern);
 	job->row.created_ms = clock_wall_ms();
@@ -180,7 +180,7 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 
 	LOCK_SCOPE(&job->jobs->lock);
 	job->body = text ? text : strdup(none);
-	job->status = text ? status : MHD_HTTP_SERVICE_UNAVAILABLE;
+	job->status = text ? status : 503;
 	snprintf(job->why, sizeof(job->why), "%s", err->msg);
 	if (job->stored)
 		tell_end(job); /* before anybody can see the result: its last line is there then */
@@ -193,8 +193,8 @@ static void *job_main(void *arg)
 {
 	struct job *job = arg;
 	struct jobs *j = job->jobs;
-	struct api *a = j->api;
 	struct request *req = job->req;
+	struct http *http = req->http;
 	struct reply res = { 0 };
 	struct err err = { 0 };
 	unsigned status = 0;
@@ -217,7 +217,7 @@ static void *job_main(void *arg)
 	pthread_mutex_unlock(&j->lock);
 	req->counted = false;
 	request_free(req);
-	api_count_out_last(a); /* from here on everything may be gone */
+	http_count_out_last(http); /* from here on everything may be gone */
 	return NULL;
 }
 
@@ -305,8 +305,8 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 
 static int reply_running(const struct job *job, struct reply *res, struct err *err)
 {
-	res->status = MHD_HTTP_ACCEPTED;
-	snprintf(res->background, sizeof(res->background), "%s", job->row.id);
+	res->status = 202;
+	reply_header(res, "x-freestyle-background-request-id", job->row.id);
 	return reply_json(
 	        res, json_pack("{s:s, s:s}", "requestId", job->row.id, "status", "running"), err);
 }
@@ -447,7 +447,7 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 	return 0;
 }
 
-/* ---- from http.c ---- */
+/* ---- in place of a handler ---- */
 
 bool background_wanted(struct request *req)
 {
@@ -476,7 +476,7 @@ static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
 
 int background_run(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	struct job *mine = job_new(j, req), *job = NULL;
 	int64_t after_ms;
 	int r;
@@ -511,7 +511,7 @@ static int gone(const char *id, struct err *err)
 
 int api_background_get(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	const char *id = req->match.arg[0];
 	autofree char *body = NULL;
 	struct store_request row;
@@ -521,15 +521,15 @@ int api_background_get(struct request *req, struct reply *res, struct err *err)
 		return gone(id, err);
 	pthread_mutex_lock(&j->lock);
 	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
-		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, req->who.account) != 0)
+		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, who_of(req)->account) != 0)
 			continue;
 		r = k->done ? reply_result(k, res, err) : reply_running(k, res, err);
 		pthread_mutex_unlock(&j->lock);
 		return r;
 	}
 	pthread_mutex_unlock(&j->lock);
-	r = store_request_get(req->api->deps.store, id, &row, &body, err);
-	if (r == -ENOENT || (r == 0 && strcmp(row.account, req->who.account) != 0))
+	r = store_request_get(deps_of(req)->store, id, &row, &body, err);
+	if (r == -ENOENT || (r == 0 && strcmp(row.account, who_of(req)->account) != 0))
 		return gone(id, err);
 	if (r < 0)
 		return r;

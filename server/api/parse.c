@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parse.c - members of bodies that several routes have: environments, bytes in base64 */
-#include "api/parse.h"
+#include "api/shape.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,12 +6,13 @@
  * told apart; everything else gets the general code of its errno. Clients choose
  * their exception by code, so a code that is not in the contract is never sent.
  */
-#include "api/call.h"
+#include "http/reply.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/err.h"
 
 static const struct {
 	const char *code;
@@ -265,12 +266,4 @@ const char *code_of(const struct err *err)
 		if (by_errno[i].code == err->code)
 			return by_errno[i].name;
 	return "INTERNAL_ERROR";
-}
-
-int guest_call_error(int r, struct err *err)
-{
-	if (r == -ECONNRESET || r == -ENOTCONN)
-		err_tag(err, r, "VM_NOT_RUNNING",
-		        "the VM was suspended, stopped or rebooted meanwhile; its log says which");
-	return r;
 }

@@ -6,12 +6,11 @@
  * never on a cookie or an address the browser would add for it. PANDO_CORS_ORIGINS narrows it; a
  * page that is not listed gets its answer without the header that would let it read it.
  */
-#include "api/call.h"
+#include "http/http_internal.h"
 
 #include <string.h>
 
 #include "base/auto.h"
-#include "conf.h"
 
 #define ORIGIN_MAX 256 /* bytes */
 
@@ -40,18 +39,18 @@ static bool listed(const char *list, const char *origin)
 	return false;
 }
 
-bool cors_listed(const struct conf *conf, const char *origin)
+bool cors_listed(const struct http *h, const char *origin)
 {
-	return listed(conf->cors_origins, origin);
+	return listed(h->conf.cors_origins, origin);
 }
 
 void cors_headers(struct request *req, struct MHD_Response *m)
 {
-	const char *policy = req->api->deps.conf->cors_origins;
+	const char *policy = req->http->conf.cors_origins;
 	const char *origin = request_header(req, "Origin");
 	bool any = !*policy || strcmp(policy, "*") == 0;
 
-	if (req->match.route && req->match.route->scope == SCOPE_PUBLIC)
+	if (req->match.route && (req->match.route->flags & ROUTE_PUBLIC))
 		return;
 	if (!any)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_VARY, "Origin");

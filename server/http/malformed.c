@@ -14,7 +14,7 @@
  * What the library accepts but two parsers could read in two ways is refused by
  * framing_check().
  */
-#include "api/call.h"
+#include "http/http_internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ static const struct {
 	{ 0, "INTERNAL_ERROR", "the server could not answer" },
 };
 
-int refuse_init(struct err *err)
+int malformed_init(struct err *err)
 {
 	*(void **)&library_queue = dlsym(RTLD_NEXT, "MHD_queue_response");
 	return library_queue ? 0 : err_set(err, -ENOSYS, "libmicrohttpd cannot queue replies");

@@ -4,26 +4,27 @@
  *
  * A connection has one request at a time, and a stream or a terminal is a request that
  * lasts. Counted are those whose key was found good; what strangers may hold is bounded by the
- * deadlines of watch.c.
+ * deadlines of timeouts.c.
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/call.h"
 #include "base/auto.h"
+#include "http/http_internal.h"
 
-#define SHARE_MAX (API_CONNECTIONS_MAX / 4 * 3)
+#define SHARE_MAX (HTTP_CONNECTIONS_MAX / 4 * 3)
 
 struct share {
 	pthread_mutex_t lock;
 	size_t n;
 	/* An entry has at least one request, a request has a connection: there are enough. */
 	struct {
-		char account[ACCOUNT_SIZE];
+		char account[REQUEST_ACCOUNT_SIZE];
 		unsigned running;
-	} v[API_CONNECTIONS_MAX];
+	} v[HTTP_CONNECTIONS_MAX];
 };
 
 int share_new(struct share **ret, struct err *err)
@@ -66,11 +67,11 @@ int share_in(struct share *s, const char *account, struct err *err)
 		        "account %s has %u requests open, streams and terminals among them; more "
 		        "than these %d of the server's %d connections are not for one account: "
 		        "wait for one to end",
-		        account, s->v[i].running, SHARE_MAX, API_CONNECTIONS_MAX);
+		        account, s->v[i].running, SHARE_MAX, HTTP_CONNECTIONS_MAX);
 	if (i == s->n) {
-		if (s->n == API_CONNECTIONS_MAX)
+		if (s->n == HTTP_CONNECTIONS_MAX)
 			return err_tag(err, -EAGAIN, "UNAVAILABLE", "too many requests are open");
-		memcpy(s->v[s->n++].account, account, sizeof(s->v[i].account));
+		snprintf(s->v[s->n++].account, sizeof(s->v[i].account), "%s", account);
 		s->v[i].running = 0;
 	}
 	s->v[i].running++;

@@ -6,16 +6,16 @@
  * waits for the next piece. A piece that is no UTF-8 (or holds a NUL) goes out as
  * base64, and the event says so.
  */
-#include "api/call.h"
+#include "http/reply.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <openssl/evp.h>
 
 #include "base/auto.h"
+#include "base/err.h"
 #include "base/utf8.h"
 
 ssize_t sse_drain(struct sse *s, char *p, size_t max)
@@ -66,20 +66,6 @@ json_t *shape_base64(const void *p, size_t n)
 		return NULL;
 	k = EVP_EncodeBlock(text, p, (int)n);
 	return json_stringn((char *)text, (size_t)k);
-}
-
-json_t *shape_signal(int sig)
-{
-	const char *name = sig > 0 ? sigabbrev_np(sig) : NULL;
-	char text[24];
-
-	if (sig <= 0)
-		return json_null();
-	if (name)
-		snprintf(text, sizeof(text), "SIG%s", name);
-	else
-		snprintf(text, sizeof(text), "%d", sig);
-	return json_string(text);
 }
 
 /* Bytes at the end that begin a character which is not whole: 0 to 3. */

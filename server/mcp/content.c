@@ -6,7 +6,7 @@
  * A model pays for every byte it reads, and what went wrong is mostly said at the end: of
  * output that is too long the beginning and the end are kept, half each.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  * give up on silence do not. It runs on the connection's thread, as server-sent events or to
  * one reply. Who leaves, cancels, or loses the permission ends what runs in the guest.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -85,7 +85,7 @@ int mcp_job_new(struct request *req, json_t *id, json_t *token, struct mcp_work 
 		mcp_running_end(running_consume);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	j->api = req->api;
+	j->api = api_of(req);
 	j->work = *work_consume;
 	j->running = running_consume;
 	j->lease = *lease;
@@ -174,14 +174,13 @@ static void report(struct mcp_job *j, bool tick)
 
 json_t *mcp_job_run(struct request *req, struct mcp_job *j_consume)
 {
-	const union MHD_ConnectionInfo *ci =
-	        MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	AUTO(job_freep) struct mcp_job *j = j_consume;
+	int client = request_client_fd(req);
 	bool tick;
 
 	while (!j->over) {
 		struct pollfd p[] = { { .fd = j->epoll, .events = POLLIN },
-			              { .fd = ci ? ci->connect_fd : -1, .events = POLLRDHUP } };
+			              { .fd = client, .events = POLLRDHUP } };
 
 		if (step(j, &tick))
 			continue;

@@ -6,7 +6,7 @@
  * message that is malformed gets an error of its own and leaves the others alone. Ids are
  * strings or integers: they are compared, kept while a call runs and sent back as they came.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdarg.h>

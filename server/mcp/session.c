@@ -11,7 +11,7 @@
  * A running call is in a list while it runs, so that calls can be counted and one can be
  * cancelled from another connection. One lock for both; nothing is done under it that waits.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>

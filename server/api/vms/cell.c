@@ -8,7 +8,7 @@
  * bounded, results must be JSON objects, and the ends it can have are a list.
  */
 #include "api/vms/cell.h"
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -7,8 +7,8 @@
  * variables stay. The VM of /v1/code is deleted when the cell is over, whatever
  * became of it or of the client.
  */
-#include "api/call.h"
 #include "api/vms/cell.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -94,18 +94,17 @@ static bool client_gone(int fd)
 
 static int collect(struct request *req, struct cell *x, json_t **ret, struct err *err)
 {
-	const union MHD_ConnectionInfo *ci =
-	        MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	int client = request_client_fd(req);
 	int r;
 
 	while ((r = cell_step(x, ret, err)) >= 0) {
 		struct pollfd p[] = { { .fd = guest_flow_fd(x->f), .events = POLLIN },
-			              { .fd = ci ? ci->connect_fd : -1, .events = POLLRDHUP } };
+			              { .fd = client, .events = POLLRDHUP } };
 
 		if (r == 1)
 			continue;
 		poll(p, ARRAY_SIZE(p), POLL_MS);
-		if (ci && client_gone(ci->connect_fd))
+		if (client >= 0 && client_gone(client))
 			return err_set(err, -ECANCELED, "the client left before the cell was over");
 	}
 	if (r != -ENODATA)
@@ -215,8 +214,8 @@ int api_vm_code(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
 	    (r = read_body(req, &b, &q, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	q.cwd = v.workdir;
 	x = cell_new(b.stream, q.timeout_ms);
@@ -249,7 +248,7 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 	AUTO(cell_freep) struct cell *x = NULL;
 	struct code_body b = { .timeout_ms = CODE_DEFAULT_MS };
 	struct guest_code_req q = { 0 };
-	struct vm_create_opts o = { .account = req->who.account,
+	struct vm_create_opts o = { .account = who_of(req)->account,
 		                    .idle_timeout_s = -1,
 		                    .persistence = { .type = PERSIST_EPHEMERAL,
 		                                     .delete_event = DELETE_ON_SUSPEND } };
@@ -268,17 +267,17 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 		free(one);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	r = vmm_create(req->api->deps.vmm, &o, &vm, err);
+	r = vmm_create(deps_of(req)->vmm, &o, &vm, err);
 	if (r < 0) {
 		free(one);
 		return r;
 	}
-	one->vmm = req->api->deps.vmm;
-	snprintf(one->account, sizeof(one->account), "%s", req->who.account);
+	one->vmm = deps_of(req)->vmm;
+	snprintf(one->account, sizeof(one->account), "%s", who_of(req)->account);
 	snprintf(one->vm, sizeof(one->vm), "%s", vm.id);
 	x->on_free = one_shot_end;
 	x->on_free_arg = one;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, vm.id, &g, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, vm.id, &g, err)) < 0)
 		return r;
 	return run(req, res, g, &q, TAKE_PTR(x), err);
 }

@@ -8,7 +8,7 @@
  * by a suspend is reported, because it may have run. With `terminal`, which clients
  * always send and mostly as null, the output is also kept under that name (api_terminal.c).
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -51,8 +51,8 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	if (b.terminal && !terminal_name_valid(b.terminal))
 		return err_tag(err, -EINVAL, "BAD_REQUEST",
 		               "'terminal' must be 1 to 64 letters, digits, '.', '_' or '-'");
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	x.cwd = *v.workdir ? v.workdir : NULL;
 	x.command = b.command;

@@ -7,7 +7,7 @@
  * notes where the string lies; content_read() then unescapes and decodes it piece by
  * piece. Nothing of the size of the content is ever allocated.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  * be sent break the connection, since the client could not tell; an event's offset
  * shows the gap. Whoever was cut off asks again with the offset it had reached.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -175,7 +175,7 @@ static int reply_raw(struct request *req, struct reply *res, struct guest_flow *
 	if (r < 0)
 		return r;
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)from);
-	MHD_add_response_header(res->stream, "X-Pando-Offset", text);
+	reply_header(res, "X-Pando-Offset", text);
 	return 0;
 }
 
@@ -215,7 +215,7 @@ static int query_chans(struct request *req, bool events, unsigned *ret, struct e
 
 int api_process_output(struct request *req, struct reply *res, struct err *err)
 {
-	const char *accept = request_header(req, MHD_HTTP_HEADER_ACCEPT);
+	const char *accept = request_header(req, "Accept");
 	bool events = accept && strstr(accept, "text/event-stream"), follow = false;
 	AUTO(guest_unrefp) struct guest *g = NULL;
 	struct guest_flow *f;

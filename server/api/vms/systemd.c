@@ -6,7 +6,7 @@
  * another user may do what systemd lets it do. Names are checked against a grammar first and
  * quoted all the same. Services made here are unit files in /etc/systemd/system.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, "BAD_REQUEST", &x->user, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	if (!x->timeout_ms)
 		x->timeout_ms = SERVICE_MS;
@@ -381,7 +381,7 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 	/* An empty list asks the VM nothing; a VM that is not theirs must not look as if it were.
 	 */
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &vm, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &vm, err)) < 0 ||
 	    (r = request_fields(req, "BAD_REQUEST", services_fields, ARRAY_SIZE(services_fields),
 	                        &b, err)) < 0)
 		return r;

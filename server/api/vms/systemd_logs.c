@@ -6,7 +6,7 @@
  * `since` is a time (RFC 3339, or seconds or milliseconds since the epoch) or what
  * journalctl understands itself ("-1h", "today").
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <ctype.h>
 #include <errno.h>
