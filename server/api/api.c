@@ -29,7 +29,7 @@ static int run(struct request *req, struct reply *res, struct err *err)
 }
 
 /* The ids in the path say what the error is about. */
-static void describe(struct request *req, const char *code, json_t *body)
+static void describe(struct request *req, enum err_code code, json_t *body)
 {
 	static const struct {
 		const char *param, *member;
@@ -45,7 +45,7 @@ static void describe(struct request *req, const char *code, json_t *body)
 		if (arg && !json_object_get(body, names[i].member))
 			json_object_set_new(body, names[i].member, shape_output(arg, strlen(arg)));
 	}
-	if (strcmp(code, "UNAUTHORIZED_ERROR") == 0)
+	if (code == ERR_UNAUTHORIZED_ERROR)
 		json_object_set_new(body, "route", shape_output(req->path, strlen(req->path)));
 }
 
@@ -67,7 +67,7 @@ int api_listen(const struct conf *conf, struct err *err)
 {
 	int fd = sock_tcp_listen(conf->listen, err);
 
-	return fd < 0 ? err_wrap(err, "PANDO_LISTEN") : fd;
+	return fd < 0 ? err_wrap(err, fd, "PANDO_LISTEN") : fd;
 }
 
 int api_start(const struct api_deps *deps, struct api **ret, struct err *err)

@@ -33,7 +33,7 @@ int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err
 	if (!id || strcmp(id, ret) == 0)
 		return 0;
 	if (!(who_of(req)->scopes & SCOPE_ADMIN))
-		return err_tag(err, -EACCES, "FORBIDDEN",
+		return err_tag(err, -EACCES, ERR_FORBIDDEN,
 		               "'accountId' takes a key of the operator's account");
 	if ((r = store_account_get(deps_of(req)->store, id, &a, err)) < 0)
 		return r;
@@ -48,7 +48,7 @@ int request_vm_id(struct request *req, size_t i, const char **ret, struct err *e
 	size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
 
 	if (n == 0 || n > VM_ID_MAX || id[n] != '\0')
-		return err_tag(err, -EINVAL, "INVALID_VM_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_VM_ID,
 		               "a VM id is up to %d letters and digits in lower case", VM_ID_MAX);
 	*ret = id;
 	return 0;
@@ -59,13 +59,13 @@ int request_snapshot_id(struct request *req, size_t i, const char **ret, struct 
 	const char *id = req->match.arg[i];
 
 	if (!id_valid("sc-", id))
-		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND,
 		               "no such snapshot: an id is 'sc-' and 20 letters and digits");
 	*ret = id;
 	return 0;
 }
 
-int request_user(struct request *req, const char *tag, const char **ret, struct err *err)
+int request_user(struct request *req, enum err_code tag, const char **ret, struct err *err)
 {
 	const char *u = caller_of(req)->by_ticket ? caller_of(req)->ticket_user
 	                                          : request_header(req, USER_HEADER);
@@ -83,7 +83,7 @@ int request_user(struct request *req, const char *tag, const char **ret, struct 
 int guest_call_error(int r, struct err *err)
 {
 	if (r == -ECONNRESET || r == -ENOTCONN)
-		err_tag(err, r, "VM_NOT_RUNNING",
+		err_tag(err, r, ERR_VM_NOT_RUNNING,
 		        "the VM was suspended, stopped or rebooted meanwhile; its log says which");
 	return r;
 }

@@ -64,7 +64,7 @@ int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
 int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
 /* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
-int request_user(struct request *req, const char *tag, const char **ret, struct err *err);
+int request_user(struct request *req, enum err_code tag, const char **ret, struct err *err);
 /* Of a call to a guest that failed with r: says it better if the guest went away. Returns r. */
 int guest_call_error(int r, struct err *err);
 extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as it is */

@@ -25,7 +25,7 @@ json_t *shape_vm_gone(const struct vm_tombstone *t); /* an item of the list */
 json_t *shape_snapshot(const struct snapshot_info *n);
 
 /* "persistence" of a body; tag: the code of a refusal. JSON null and NULL leave *ret as it is. */
-int parse_persistence(const json_t *j, const char *tag, struct vm_persistence *ret,
+int parse_persistence(const json_t *j, enum err_code tag, struct vm_persistence *ret,
                       struct err *err);
 
 /* ---- parse.c ---- */

@@ -19,7 +19,7 @@ static int spool_take(struct http *h, uint64_t n, struct err *err)
 {
 	LOCK_SCOPE(&h->lock);
 	if (h->spooled + n > SPOOL_MAX)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "too many large uploads at once: try again later");
 	h->spooled += n;
 	return 0;

@@ -92,24 +92,24 @@ static void find_route(struct request *req, const char *raw_path)
 		return;
 	case -ENOENT:
 		refuse(req,
-		       err_tag(e, r, "NOT_FOUND", "there is no route %s %.200s", req->method_text,
+		       err_tag(e, r, ERR_NOT_FOUND, "there is no route %s %.200s", req->method_text,
 		               req->path),
 		       404);
 		return;
 	case -EOPNOTSUPP:
 		refuse(req,
-		       err_tag(e, r, "INVALID_REQUEST", "%s does not work on %.200s",
+		       err_tag(e, r, ERR_INVALID_REQUEST, "%s does not work on %.200s",
 		               req->method_text, req->path),
 		       405);
 		return;
 	case -ENAMETOOLONG:
 		refuse(req,
-		       err_tag(e, r, "INVALID_REQUEST", "the path is longer than %u bytes",
+		       err_tag(e, r, ERR_INVALID_REQUEST, "the path is longer than %u bytes",
 		               ROUTE_PATH_MAX - 1),
 		       414);
 		return;
 	default:
-		refuse(req, err_tag(e, r, "INVALID_REQUEST", "the path is not properly encoded"),
+		refuse(req, err_tag(e, r, ERR_INVALID_REQUEST, "the path is not properly encoded"),
 		       400);
 	}
 }
@@ -139,7 +139,7 @@ static void take_share(struct request *req)
 static void refuse_size(struct request *req)
 {
 	refuse(req,
-	       err_tag(&req->refusal, -E2BIG, "INVALID_REQUEST",
+	       err_tag(&req->refusal, -E2BIG, ERR_INVALID_REQUEST,
 	               "the body of %s %s is at most %" PRIu64 " bytes",
 	               method_name(req->match.route->method), req->match.route->pattern,
 	               req->match.route->body_max),
@@ -188,7 +188,7 @@ static int check_allowed(struct request *req)
 {
 	if (req->http->app.allowed(req))
 		return 0;
-	return err_tag(&req->refusal, -EACCES, "FORBIDDEN",
+	return err_tag(&req->refusal, -EACCES, ERR_FORBIDDEN,
 	               "the key, token or permission was revoked meanwhile");
 }
 
@@ -231,7 +231,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 
 	if (!req->counted)
 		refuse(req,
-		       err_tag(&req->refusal, -ESHUTDOWN, "UNAVAILABLE",
+		       err_tag(&req->refusal, -ESHUTDOWN, ERR_UNAVAILABLE,
 		               "the server is shutting down"),
 		       503);
 	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {

@@ -42,7 +42,7 @@ struct http_app {
 	/* In place of the route's handler, so that the application can wrap it. */
 	int (*run)(struct request *req, struct reply *res, struct err *err);
 	/* Adds what an error is about to its body. */
-	void (*describe)(struct request *req, const char *code, json_t *body);
+	void (*describe)(struct request *req, enum err_code code, json_t *body);
 	/* A reply is about to be sent; code: of the error, or NULL. */
 	void (*replied)(struct request *req, const struct reply *res, unsigned status,
 	                const char *code);

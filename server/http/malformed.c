@@ -37,16 +37,17 @@ static queue_fn library_queue; /* written once, before the first connection */
 
 static const struct {
 	unsigned status;
-	const char *code, *message;
+	enum err_code code;
+	const char *message;
 } refusals[] = {
-	{ 400, "INVALID_REQUEST", "this is not a well-formed HTTP request" },
-	{ 411, "INVALID_REQUEST", "the request has no Content-Length" },
-	{ 413, "INVALID_REQUEST", "the request is too large: headers have 32 KiB together" },
-	{ 414, "INVALID_REQUEST", "the path is too long" },
-	{ 431, "INVALID_REQUEST", "the headers are too large: they have 32 KiB together" },
-	{ 501, "INVALID_REQUEST", "this transfer encoding is not known here" },
-	{ 505, "INVALID_REQUEST", "only HTTP/1.0 and HTTP/1.1 are spoken here" },
-	{ 0, "INTERNAL_ERROR", "the server could not answer" },
+	{ 400, ERR_INVALID_REQUEST, "this is not a well-formed HTTP request" },
+	{ 411, ERR_INVALID_REQUEST, "the request has no Content-Length" },
+	{ 413, ERR_INVALID_REQUEST, "the request is too large: headers have 32 KiB together" },
+	{ 414, ERR_INVALID_REQUEST, "the path is too long" },
+	{ 431, ERR_INVALID_REQUEST, "the headers are too large: they have 32 KiB together" },
+	{ 501, ERR_INVALID_REQUEST, "this transfer encoding is not known here" },
+	{ 505, ERR_INVALID_REQUEST, "only HTTP/1.0 and HTTP/1.1 are spoken here" },
+	{ 0, ERR_INTERNAL_ERROR, "the server could not answer" },
 };
 
 int malformed_init(struct err *err)
@@ -107,7 +108,7 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *conn, unsigned status,
 		return library_queue(conn, status, theirs);
 	while (refusals[i].status && refusals[i].status != status)
 		i++;
-	send_refusal(ci->connect_fd, status, refusals[i].code, refusals[i].message);
+	send_refusal(ci->connect_fd, status, err_code_name(refusals[i].code), refusals[i].message);
 	shutdown(ci->connect_fd, SHUT_WR);
 	drain(ci->connect_fd);
 	return MHD_NO;
@@ -161,5 +162,5 @@ int framing_check(struct request *req, const char *version, struct err *err)
 		why = "the request has more than one Host";
 	else if (!f.hosts && strcmp(version, MHD_HTTP_VERSION_1_1) == 0)
 		why = "the request has no Host";
-	return why ? err_tag(err, -EINVAL, "INVALID_REQUEST", "%s", why) : 0;
+	return why ? err_tag(err, -EINVAL, ERR_INVALID_REQUEST, "%s", why) : 0;
 }

@@ -98,12 +98,48 @@ void reply_done(struct reply *res)
 	*res = (struct reply){ 0 };
 }
 
-static json_t *error_body(struct request *req, struct reply *res, const char *code,
+static const struct {
+	int code;
+	enum err_code name;
+} by_errno[] = {
+	{ -EINVAL, ERR_BAD_REQUEST },
+	{ -E2BIG, ERR_BAD_REQUEST },
+	{ -ENAMETOOLONG, ERR_BAD_REQUEST },
+	{ -ERANGE, ERR_BAD_REQUEST },
+	{ -ENOTSUP, ERR_BAD_REQUEST },
+	{ -ENOENT, ERR_NOT_FOUND },
+	{ -EACCES, ERR_FORBIDDEN },
+	{ -EPERM, ERR_FORBIDDEN },
+	{ -EEXIST, ERR_CONFLICT },
+	{ -EBUSY, ERR_CONFLICT },
+	{ -EAGAIN, ERR_UNAVAILABLE },
+	{ -ENOMEM, ERR_UNAVAILABLE },
+	{ -ENOBUFS, ERR_UNAVAILABLE },
+	{ -ETIMEDOUT, ERR_UNAVAILABLE },
+	{ -ESHUTDOWN, ERR_UNAVAILABLE },
+	{ -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY },
+	{ -EDQUOT, ERR_NO_LOCAL_STORAGE_CAPACITY },
+	{ -ECONNRESET, ERR_VM_NOT_RUNNING },
+	{ -ENOTCONN, ERR_VM_NOT_RUNNING },
+};
+
+enum err_code code_of(const struct err *err)
+{
+	if (err_code_status(err->tag))
+		return err->tag;
+	for (size_t i = 0; i < ARRAY_SIZE(by_errno); i++)
+		if (by_errno[i].code == err->code)
+			return by_errno[i].name;
+	return ERR_INTERNAL_ERROR;
+}
+
+static json_t *error_body(struct request *req, struct reply *res, enum err_code code,
                           const struct err *err)
 {
 	/* The sentence may quote bytes of a guest or a client. */
 	json_t *text = shape_output(err->msg, strlen(err->msg));
-	json_t *body = json_pack("{s:s, s:s, s:O, s:O}", "code", code, "error", code, "message",
+	const char *name = err_code_name(code);
+	json_t *body = json_pack("{s:s, s:s, s:O, s:O}", "code", name, "error", name, "message",
 	                         text, "description", text);
 
 	json_decref(text);
@@ -117,12 +153,12 @@ static json_t *error_body(struct request *req, struct reply *res, const char *co
 	return body;
 }
 
-static void log_failure(struct request *req, unsigned status, const char *code,
+static void log_failure(struct request *req, unsigned status, enum err_code code,
                         const struct err *err)
 {
 	log_obj(status >= 500 ? LOG_LV_WARN : LOG_LV_INFO, "request", req->trace,
-	        "%s %s: %u %s after %llu ms: %s", req->method_text, req->path, status, code,
-	        (unsigned long long)(clock_ms() - req->start_ms), err->msg);
+	        "%s %s: %u %s after %llu ms: %s", req->method_text, req->path, status,
+	        err_code_name(code), (unsigned long long)(clock_ms() - req->start_ms), err->msg);
 }
 
 static void add_headers(struct request *req, const struct reply *res, struct MHD_Response *m)
@@ -170,14 +206,14 @@ static struct MHD_Response *response_of(json_t *json, uint64_t *ret_len)
 json_t *reply_render(struct request *req, struct reply *res, int r, const struct err *err,
                      unsigned *ret_status)
 {
-	const char *code;
+	enum err_code code;
 
 	if (r >= 0) {
 		*ret_status = res->status ? res->status : MHD_HTTP_OK;
 		return json_incref(res->json);
 	}
 	code = code_of(err);
-	*ret_status = res->status ? res->status : status_of(code);
+	*ret_status = res->status ? res->status : err_code_status(code);
 	if (!req->quiet)
 		log_failure(req, *ret_status, code, err);
 	return error_body(req, res, code, err);
@@ -211,7 +247,8 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 	}
 	add_headers(req, res, m);
 	if (status >= 400) /* also of a stored result: api/background.c */
-		code = r < 0 ? code_of(err) : json_string_value(json_object_get(res->json, "code"));
+		code = r < 0 ? err_code_name(code_of(err))
+		             : json_string_value(json_object_get(res->json, "code"));
 	req->http->app.replied(req, res, status, code);
 	timeout_set(req->timeout, timeout_for(len));
 	ok = queue_reply(req->conn, status, m);

@@ -9,9 +9,9 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "base/err.h"
 
 struct MHD_Response;
-struct err;
 struct request;
 
 #define REPLY_HEADERS_MAX 8
@@ -54,12 +54,9 @@ void reply_done(struct reply *res);
 /* Text that may not be UTF-8, cleaned. */
 json_t *shape_output(const void *p, size_t n);
 json_t *shape_base64(const void *p, size_t n);
-
-/* ---- codes.c ---- */
-
-/* The code of the contract and the HTTP status for an error. */
-const char *code_of(const struct err *err);
-unsigned status_of(const char *code);
+/* The code that is sent for an error: its own, or the general one of its errno;
+ * err_code_status() has its HTTP status. */
+enum err_code code_of(const struct err *err);
 
 /* ---- replies that are made while they are sent: outflow.c ---- */
 

@@ -101,7 +101,7 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 
 	if (!to || !http_count_in(req->http)) {
 		free(to);
-		return err_tag(err, -ESHUTDOWN, "UNAVAILABLE", "the server is shutting down");
+		return err_tag(err, -ESHUTDOWN, ERR_UNAVAILABLE, "the server is shutting down");
 	}
 	*to = *req;
 	to->own = (char *)to + own_at;
@@ -248,7 +248,7 @@ int request_query(struct request *req, const char *name, char **ret, struct err 
 		return err_set(err, -ENOMEM, "out of memory");
 	/* The library has made spaces of '+' already. */
 	if (percent_decode(s, /* plus= */ false) < 0)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'%s' is not properly encoded",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'%s' is not properly encoded",
 		               name);
 	*ret = TAKE_PTR(s);
 	return 0;
@@ -267,7 +267,7 @@ int request_query_u32(struct request *req, const char *name, uint32_t max, uint3
 	errno = 0;
 	v = strtoull(s, &end, 10);
 	if (!isdigit((unsigned char)s[0]) || *end || errno || v > max)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'%s' must be a whole number from 0 to %u", name, max);
 	*ret = (uint32_t)v;
 	return 0;
@@ -281,7 +281,7 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 	if (r < 0 || !s)
 		return r;
 	if (strcmp(s, "true") != 0 && strcmp(s, "false") != 0)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'%s' must be true or false",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'%s' must be true or false",
 		               name);
 	*ret = s[0] == 't';
 	return 0;
@@ -289,7 +289,7 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 
 /* ---- body ---- */
 
-int request_json(struct request *req, const char *tag, json_t **ret, struct err *err)
+int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err)
 {
 	const char *p;
 	size_t n;
@@ -313,8 +313,8 @@ int request_json(struct request *req, const char *tag, json_t **ret, struct err 
 	return 0;
 }
 
-int request_fields(struct request *req, const char *tag, const struct json_field *fields, size_t n,
-                   void *dst, struct err *err)
+int request_fields(struct request *req, enum err_code tag, const struct json_field *fields,
+                   size_t n, void *dst, struct err *err)
 {
 	json_t *j;
 	int r = request_json(req, tag, &j, err);

@@ -89,10 +89,10 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
                  uint32_t *ret_offset, struct err *err);
 /* The body as an object, into dst by table. tag: the code of a refusal. */
-int request_fields(struct request *req, const char *tag, const struct json_field *fields, size_t n,
-                   void *dst, struct err *err);
+int request_fields(struct request *req, enum err_code tag, const struct json_field *fields,
+                   size_t n, void *dst, struct err *err);
 /* The parsed body (borrowed). */
-int request_json(struct request *req, const char *tag, json_t **ret, struct err *err);
+int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err);
 /* Where it came from, or NULL. */
 const struct sockaddr *request_remote(struct request *req);
 /* The client's socket, to see it leave (POLLRDHUP); -1: there is none. */

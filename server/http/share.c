@@ -63,14 +63,14 @@ int share_in(struct share *s, const char *account, struct err *err)
 
 	if (i < s->n && s->v[i].running >= SHARE_MAX)
 		return err_tag(
-		        err, -EAGAIN, "LIMIT_EXCEEDED",
+		        err, -EAGAIN, ERR_LIMIT_EXCEEDED,
 		        "account %s has %u requests open, streams and terminals among them; more "
 		        "than these %d of the server's %d connections are not for one account: "
 		        "wait for one to end",
 		        account, s->v[i].running, SHARE_MAX, HTTP_CONNECTIONS_MAX);
 	if (i == s->n) {
 		if (s->n == HTTP_CONNECTIONS_MAX)
-			return err_tag(err, -EAGAIN, "UNAVAILABLE", "too many requests are open");
+			return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too many requests are open");
 		snprintf(s->v[s->n++].account, sizeof(s->v[i].account), "%s", account);
 		s->v[i].running = 0;
 	}

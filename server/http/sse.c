@@ -53,7 +53,7 @@ void sse_event(struct sse *s, const char *event, json_t *data_consume)
 void sse_failed(struct sse *s, const struct err *err)
 {
 	sse_event(s, "error",
-	          json_pack("{s:s, s:o}", "code", code_of(err), "message",
+	          json_pack("{s:s, s:o}", "code", err_code_name(code_of(err)), "message",
 	                    shape_output(err->msg, strlen(err->msg))));
 }
 

@@ -70,10 +70,11 @@ int upgrade_check(struct request *req, struct err *err)
 	if (strcmp(req->method_text, "GET") != 0 ||
 	    !has_token(request_header(req, MHD_HTTP_HEADER_UPGRADE), "websocket") ||
 	    !has_token(request_header(req, MHD_HTTP_HEADER_CONNECTION), "upgrade"))
-		return err_tag(err, -EINVAL, "INVALID_REQUEST", "this route speaks WebSocket only");
+		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST,
+		               "this route speaks WebSocket only");
 	if (!version || strcmp(version, "13") != 0 || accept_of(req, accept) < 0)
 		return err_tag(
-		        err, -EINVAL, "INVALID_REQUEST",
+		        err, -EINVAL, ERR_INVALID_REQUEST,
 		        "Sec-WebSocket-Version must be 13, Sec-WebSocket-Key 16 bytes in base64");
 	return 0;
 }

@@ -58,7 +58,7 @@ static int fill_path(struct request *req, const json_t *args, struct err *err)
 		const char *value = argument_of(args, p);
 
 		if (!value)
-			return err_tag(err, -EINVAL, "BAD_REQUEST",
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 			               "ids and paths among the arguments must be strings");
 		req->match.arg[req->match.n_args++] = value;
 	}
@@ -75,7 +75,7 @@ static int make_inner(struct request *outer, const struct mcp_tool *t, json_t *a
 	snprintf(req->path, sizeof(req->path), "%s (MCP %s)", t->pattern, t->name);
 	req->json = json_incref(args);
 	if (user && !json_is_null(user) && !name)
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'user' must be a string");
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'user' must be a string");
 	if (!name)
 		name = request_header(outer, USER_HEADER);
 	if (name && request_add_value(req, VALUE_HEADER, USER_HEADER, name, err) < 0)
@@ -117,7 +117,7 @@ json_t *mcp_failed(const struct err *err)
 {
 	autobuf struct buf b = { 0 };
 
-	buf_printf(&b, "%s (%s)", err->msg, code_of(err));
+	buf_printf(&b, "%s (%s)", err->msg, err_code_name(code_of(err)));
 	return b.failed ? NULL
 	                : mcp_tool_result(json_pack("[o]", mcp_text(b.p, b.len)), NULL,
 	                                  /* failed= */ true);
@@ -209,7 +209,7 @@ json_t *mcp_call(struct request *outer, const struct mcp_tool *t, json_t *args,
 	if (r == 0)
 		r = run(req, t, &res, ret_work, ret_lease, &err);
 	body = reply_render(req, &res, r, &err, &status);
-	trail_leave(req, &res, status, r < 0 ? code_of(&err) : NULL);
+	trail_leave(req, &res, status, r < 0 ? err_code_name(code_of(&err)) : NULL);
 	if (r < 0)
 		result = failed_body(&err, body);
 	else if (!ret_work->ops)

@@ -224,8 +224,8 @@ int mcp_code_open(struct request *req, struct mcp_work *ret, struct err *err)
 	if (!x)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", code_fields, ARRAY_SIZE(code_fields), &a,
+	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, code_fields, ARRAY_SIZE(code_fields), &a,
 	                        err)) < 0 ||
 	    (a.context && (r = code_context(a.context, &q.context, err)) < 0) ||
 	    /* a context knows its language; without one and without a word it is Python */

@@ -139,13 +139,13 @@ int mcp_exec_open(struct request *req, struct mcp_work *ret, struct err *err)
 	if (!x)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", exec_fields, ARRAY_SIZE(exec_fields), &a,
+	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, exec_fields, ARRAY_SIZE(exec_fields), &a,
 	                        err)) < 0 ||
 	    (r = parse_env(a.env, ENV_LIST_MAX, &env, err)) < 0)
 		return r;
 	if (a.cwd && a.cwd[0] != '/')
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'cwd' must be an absolute path");
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'cwd' must be an absolute path");
 	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
 	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;

@@ -133,7 +133,7 @@ static bool step(struct mcp_job *j, bool *ret_tick)
 		return true;
 	}
 	if (*ret_tick && !auth_lease_holds(j->api->deps.auth, &j->lease)) {
-		err_tag(&err, -EACCES, "FORBIDDEN",
+		err_tag(&err, -EACCES, ERR_FORBIDDEN,
 		        "the key, token or permission was revoked meanwhile");
 		finish(j, mcp_failed(&err));
 		return true;

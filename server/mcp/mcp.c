@@ -67,7 +67,7 @@ static int check_origin(struct request *req, struct err *err)
 	    (strlen(origin) <= ORIGIN_MAX && cors_listed(req->http, origin)))
 		return 0;
 	return err_tag(
-	        err, -EACCES, "FORBIDDEN",
+	        err, -EACCES, ERR_FORBIDDEN,
 	        "pages of this origin may not use /mcp: PANDO_CORS_ORIGINS lists those that may");
 }
 
@@ -80,12 +80,13 @@ static int check_type(struct request *req, struct reply *res, struct err *err)
 	    strchr("; \t", type[sizeof(json) - 1]))
 		return 0;
 	res->status = 415;
-	return err_tag(err, -EINVAL, "INVALID_REQUEST", "Content-Type must be application/json");
+	return err_tag(err, -EINVAL, ERR_INVALID_REQUEST, "Content-Type must be application/json");
 }
 
 static int no_session(struct err *err)
 {
-	return err_tag(err, -ENOENT, "NOT_FOUND", "there is no such session: initialize a new one");
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+	               "there is no such session: initialize a new one");
 }
 
 static int begin(struct exchange *x, struct err *err)
@@ -97,7 +98,7 @@ static int begin(struct exchange *x, struct err *err)
 
 	x->version = MCP_2025_03_26; /* of clients that do not say */
 	if (version && (r = mcp_version_parse(version)) < 0)
-		return err_tag(err, -EINVAL, "INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST,
 		               "MCP-Protocol-Version is none that this server speaks");
 	if (version)
 		x->version = (enum mcp_version)mcp_version_parse(version);
@@ -302,7 +303,7 @@ static int end_session(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	if (!session)
-		return err_tag(err, -EINVAL, "INVALID_REQUEST", SESSION_HEADER " is missing");
+		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST, SESSION_HEADER " is missing");
 	if (mcp_session_end(deps_of(req)->mcp, who_of(req), session) < 0)
 		return no_session(err);
 	return reply_json(res, json_object(), err);

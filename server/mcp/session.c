@@ -146,7 +146,7 @@ int mcp_session_open(struct mcp *m, const struct auth_who *who, enum mcp_version
 	make_room(m, who->account);
 	if (m->n_sessions == SESSIONS_MAX) {
 		free(s);
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "there are too many MCP sessions");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "there are too many MCP sessions");
 	}
 	TAILQ_INSERT_TAIL(&m->sessions, s, link);
 	m->n_sessions++;

@@ -51,7 +51,7 @@ static int translate_create(struct request *req, json_t *args, struct err *err)
 	const json_t *e = json_object_get(args, "ephemeral");
 
 	if (e && !json_is_null(e) && !json_is_boolean(e))
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'ephemeral' must be true or false");
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'ephemeral' must be true or false");
 	/* A command that computes for an hour and sends nothing is at work, not idle. */
 	json_object_set_new(args, "countExecAsActivity", json_true());
 	if (json_is_true(e))
@@ -102,7 +102,7 @@ static int translate_list(struct request *req, json_t *args, struct err *err)
 		if (json_is_integer(v))
 			snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(v));
 		else if (!json_is_string(v))
-			return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+			return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 			               "'%s' is of the wrong type", names[i][0]);
 		r = mcp_add_query(req, names[i][1],
 		                  json_is_string(v) ? json_string_value(v) : number, err);
@@ -284,14 +284,14 @@ int mcp_check_args(const struct mcp_tool *t, const json_t *args, struct err *err
 	json_object_foreach((json_t *)args, given, value)
 	{
 		if (!json_object_get(known, given))
-			return err_tag(err, -EINVAL, "BAD_REQUEST", "%s has no argument '%.100s'",
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "%s has no argument '%.100s'",
 			               t->name, given);
 	}
 	json_array_foreach(json_object_get(schema, "required"), i, name)
 	{
 		if (!json_object_get(args, json_string_value(name)))
-			return err_tag(err, -EINVAL, "BAD_REQUEST", "the argument '%s' is missing",
-			               json_string_value(name));
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
+			               "the argument '%s' is missing", json_string_value(name));
 	}
 	return 0;
 }

@@ -53,7 +53,7 @@ static int read_body(struct request *req, struct store_account *a, struct err *e
 {
 	struct account_body b = { 0 };
 	struct quota_body q = { 0 };
-	int r = request_fields(req, "INVALID_PARAMETERS", account_fields,
+	int r = request_fields(req, ERR_INVALID_PARAMETERS, account_fields,
 	                       ARRAY_SIZE(account_fields), &b, err);
 
 	if (r < 0)
@@ -61,12 +61,12 @@ static int read_body(struct request *req, struct store_account *a, struct err *e
 	if (b.name[0])
 		snprintf(a->name, sizeof(a->name), "%s", b.name);
 	if (!a->name[0])
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'name' is missing");
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'name' is missing");
 	if (!b.quotas)
 		return 0;
 	if ((r = json_fields_read(b.quotas, "quotas.", quota_fields, ARRAY_SIZE(quota_fields), &q,
 	                          err)) < 0) {
-		err->tag = "INVALID_PARAMETERS";
+		err->tag = ERR_INVALID_PARAMETERS;
 		return r;
 	}
 	take(q.vms, q.q.vms, &a->quota.vms);
@@ -213,7 +213,7 @@ int api_account_delete(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	if (a.admin)
-		return err_tag(err, -EBUSY, "CONFLICT",
+		return err_tag(err, -EBUSY, ERR_CONFLICT,
 		               "the operator's account cannot be deleted: the server needs it");
 	if ((r = vmm_account_delete(deps_of(req)->vmm, a.id, err)) < 0)
 		return r;

@@ -50,7 +50,7 @@ static int read_bound(struct request *req, const char *name, int64_t *ret_seq, i
 			return 0;
 		}
 	}
-	return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+	return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 	               "'%s' must be a record's id or a time like 2026-01-31T12:00:00Z", name);
 }
 

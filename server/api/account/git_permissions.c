@@ -8,7 +8,7 @@
 
 #include "base/auto.h"
 
-#define TAG "INVALID_PARAMETERS"
+#define TAG ERR_INVALID_PARAMETERS
 
 /* The identity and the repository named in the path. */
 static int read_path(struct request *req, struct store_grant *g, struct err *err)
@@ -17,7 +17,7 @@ static int read_path(struct request *req, struct store_grant *g, struct err *err
 
 	*g = (struct store_grant){ .kind = GRANT_GIT };
 	if (strlen(req->match.arg[0]) >= sizeof(g->identity))
-		return err_tag(err, -ENOENT, "IDENTITY_NOT_FOUND", "no such identity");
+		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "no such identity");
 	snprintf(g->identity, sizeof(g->identity), "%s", req->match.arg[0]);
 	snprintf(g->target, sizeof(g->target), "%s", repo_id_valid(repo) ? repo : "");
 	return 0;
@@ -50,8 +50,8 @@ static int check_repo(struct request *req, const struct store_grant *g, struct s
 		return r;
 	r = repo_find(deps_of(req)->repos, who_of(req)->account, g->target, REPO_OWN, ret, err);
 	return r < 0 && (r == -ENOENT || r == -EACCES)
-	               ? err_tag(err, -ENOENT, "GIT_REPOSITORY_NOT_FOUND", "no repository '%.60s'",
-	                         req->match.arg[1])
+	               ? err_tag(err, -ENOENT, ERR_GIT_REPOSITORY_NOT_FOUND,
+	                         "no repository '%.60s'", req->match.arg[1])
 	               : r;
 }
 

@@ -32,7 +32,7 @@ int api_key_create(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_account(req, account, err)) < 0 ||
-	    (r = request_fields(req, "INVALID_PARAMETERS", key_fields, ARRAY_SIZE(key_fields), &b,
+	    (r = request_fields(req, ERR_INVALID_PARAMETERS, key_fields, ARRAY_SIZE(key_fields), &b,
 	                        err)) < 0 ||
 	    (r = auth_key_create(deps_of(req)->auth, account, b.name, &k, secret, err)) < 0)
 		return r;
@@ -70,7 +70,7 @@ int api_key_revoke(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (!id_valid("ak-", id))
 		return err_tag(
-		        err, -ENOENT, "NOT_FOUND",
+		        err, -ENOENT, ERR_NOT_FOUND,
 		        "no such API key: name it by its id, 'ak-' and 20 letters and digits");
 	if ((r = auth_key_revoke(deps_of(req)->auth, account, id, err)) < 0)
 		return r;

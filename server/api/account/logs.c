@@ -10,7 +10,7 @@
 #include "guest/guest.h"
 #include "logs/logs.h"
 
-#define TAG "INVALID_QUERY"
+#define TAG ERR_INVALID_QUERY
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 /* The query, decoded; "" for what is not there. */

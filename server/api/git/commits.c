@@ -8,7 +8,7 @@
 
 #include "base/auto.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 struct commit_body {
 	const char *message, *branch, *expected;
@@ -26,7 +26,7 @@ static int bad_change(struct reply *res, const char *path, const char *why, stru
 {
 	if (path)
 		reply_extra(res, "path", shape_output(path, strlen(path)));
-	return err_tag(err, -EINVAL, "INVALID_FILE_CHANGE", "file '%.100s': %s", path ? path : "",
+	return err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE, "file '%.100s': %s", path ? path : "",
 	               why);
 }
 
@@ -40,7 +40,7 @@ static int read_change(struct reply *res, const json_t *o, struct repo_change *r
 	if (!ret->path)
 		return bad_change(res, NULL, "each needs a 'path'", err);
 	if (strlen(ret->path) != json_string_length(path))
-		return err_tag(err, -EINVAL, "INVALID_FILE_PATH", "a path has no NUL");
+		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "a path has no NUL");
 	if (json_is_null(content))
 		content = NULL;
 	if ((content && !json_is_string(content)) || (enc && !json_is_null(enc) && !encoding) ||

@@ -8,7 +8,7 @@
 
 #include "base/auto.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 /* Fails with an extra member that names what the error is about. */
 static int about(struct reply *res, int r, const char *name, const char *value)

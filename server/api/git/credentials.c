@@ -8,12 +8,12 @@
 #include "git/credential.h"
 #include "git/sync.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 static int all(struct request *req, struct credentials **ret, struct err *err)
 {
 	if (!deps_of(req)->syncs)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
 	*ret = syncs_credentials(deps_of(req)->syncs);
 	return 0;
 }

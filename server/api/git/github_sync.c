@@ -10,12 +10,12 @@
 #include "base/auto.h"
 #include "git/sync.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
 {
 	if (!deps_of(req)->syncs)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
 	return request_repo(req, REPO_OWN, ret, err);
 }
 
@@ -97,7 +97,7 @@ int api_sync_hook(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->syncs)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
 	r = sync_wake(deps_of(req)->syncs, NULL, request_arg(req, "{hook}"), err);
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }

@@ -18,7 +18,7 @@ static int make_href(struct request *req, char *ret, size_t size, struct err *er
 	bool tls = proto && strcmp(proto, "https") == 0;
 
 	if (!host || host[strcspn(host, " \"<>\\/")] || strlen(host) > 255)
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST", "the Host header is no host");
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the Host header is no host");
 	snprintf(ret, size, "%s://%s/%s", tls ? "https" : "http", host, caller_of(req)->repo_id);
 	return 0;
 }
@@ -42,7 +42,7 @@ int api_lfs_batch(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = request_json(req, "GIT_INVALID_REQUEST", &body, err)) < 0 ||
+	    (r = request_json(req, ERR_GIT_INVALID_REQUEST, &body, err)) < 0 ||
 	    (r = make_href(req, href, sizeof(href), err)) < 0)
 		return r;
 	r = repo_lfs_batch(deps_of(req)->repos, &repo, body, may_write(req), href,

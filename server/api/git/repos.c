@@ -8,7 +8,7 @@
 
 #include "base/auto.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 #define LIST_LIMIT 100
 #define LIST_LIMIT_MAX 1000
 

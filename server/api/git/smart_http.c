@@ -35,7 +35,7 @@ int repo_id_check(struct request *req, struct err *err)
 	size_t n;
 
 	if ((id || strncmp(req->match.route->pattern, "/git/", 5) == 0) && !deps_of(req)->repos)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no repositories");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no repositories");
 	if (!id)
 		return 0;
 	n = strlen(id);
@@ -101,12 +101,12 @@ int git_check(struct request *req, struct err *err)
 			return 1;
 		}
 		req->challenge = GIT_CHALLENGE;
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "this takes a password: an access token, or an API key");
 	}
 	if (header && strncasecmp(header, "Basic ", 6) == 0) {
 		if (basic_to_bearer(header + 6, bearer, sizeof(bearer)) < 0)
-			r = err_tag(err, -EACCES, "UNAUTHORIZED",
+			r = err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 			            "the password is no credential of ours");
 		else
 			r = auth_check(deps_of(req)->auth, bearer, NULL, who_of(req), err);
@@ -195,10 +195,10 @@ int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (!name || !*name)
 		return err_tag(
-		        err, -EACCES, "EXPECTED_SERVICE",
+		        err, -EACCES, ERR_EXPECTED_SERVICE,
 		        "'service' is missing: this server speaks Git's smart protocol only");
 	if (strcmp(name, "git-upload-pack") != 0 && strcmp(name, "git-receive-pack") != 0)
-		return err_tag(err, -EACCES, "INVALID_SERVICE",
+		return err_tag(err, -EACCES, ERR_INVALID_SERVICE,
 		               "'service' must be git-upload-pack or git-receive-pack");
 	o.kind = strcmp(name, "git-upload-pack") == 0 ? REPO_UPLOAD_PACK : REPO_RECEIVE_PACK;
 	if ((r = request_repo(req, o.kind == REPO_UPLOAD_PACK ? REPO_READ : REPO_WRITE, &repo,
@@ -223,7 +223,7 @@ static bool is_gzip(struct request *req)
 
 static int bad_gzip(struct err *err)
 {
-	return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST", "the body is not what gzip makes");
+	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the body is not what gzip makes");
 }
 
 static int inflate_to(int fd, const char *p, size_t n, struct err *err)
@@ -244,7 +244,8 @@ static int inflate_to(int fd, const char *p, size_t n, struct err *err)
 		    (rc == Z_OK && z.avail_out && !z.avail_in))
 			r = bad_gzip(err);
 		else if (total > FETCH_MAX)
-			r = err_tag(err, -E2BIG, "GIT_INVALID_REQUEST", "the request is too long");
+			r = err_tag(err, -E2BIG, ERR_GIT_INVALID_REQUEST,
+			            "the request is too long");
 		else
 			r = io_write_all(fd, out, INFLATE_PIECE - z.avail_out);
 	}

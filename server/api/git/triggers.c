@@ -16,7 +16,7 @@
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
 {
 	if (!deps_of(req)->triggers)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no triggers");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
 	return request_repo(req, REPO_OWN, ret, err);
 }
 
@@ -124,7 +124,7 @@ int api_trigger_create(struct request *req, struct reply *res, struct err *err)
 	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = own_repo(req, &repo, err)) < 0 ||
-	    (r = request_json(req, "GIT_INVALID_REQUEST", &body, err)) < 0 ||
+	    (r = request_json(req, ERR_GIT_INVALID_REQUEST, &body, err)) < 0 ||
 	    (r = trigger_create(deps_of(req)->triggers, &repo, body, t, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "triggerId", t->id), err);
@@ -213,7 +213,7 @@ int api_commit_status(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0)
 		return r;
 	if (strlen(sha) != SHA_LEN || strspn(sha, "0123456789abcdefABCDEF") != SHA_LEN)
-		return err_tag(err, -EINVAL, "INVALID_OBJECT_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
 		               "a commit's hash has %d hex digits", SHA_LEN);
 	if ((r = store_delivery_of_commit(deps_of(req)->store, repo.id, sha, TRIGGER_VM, &v, &n,
 	                                  err)) < 0)
@@ -235,7 +235,7 @@ int api_jwks(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->triggers)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no triggers");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
 	r = triggers_jwks(deps_of(req)->triggers, &keys, err);
 	return r < 0 ? r : reply_json(res, keys, err);
 }
@@ -246,7 +246,7 @@ int api_signing_rotate(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->triggers)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no triggers");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
 	r = triggers_rotate(deps_of(req)->triggers, kid, err);
 	return r < 0 ? r : reply_json(res, json_pack("{s:s}", "kid", kid), err);
 }

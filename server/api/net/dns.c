@@ -19,13 +19,13 @@
 #include "domains/domains.h"
 #include "zone/zone.h"
 
-#define BAD "BAD_REQUEST"
+#define BAD ERR_BAD_REQUEST
 
 static int need(struct request *req, struct zones **ret, struct err *err)
 {
 	*ret = deps_of(req)->zones;
 	return *ret ? 0
-	            : err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "this server has no domains");
+	            : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no domains");
 }
 
 /* Errors say which domain and whose, as the contract has it. */

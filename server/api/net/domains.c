@@ -14,7 +14,7 @@
 static int need(struct request *req, struct domains **ret, struct err *err)
 {
 	*ret = deps_of(req)->domains;
-	return *ret ? 0 : err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "this server has no edge");
+	return *ret ? 0 : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no edge");
 }
 
 /* Errors of names say which one, as the contract has it. */
@@ -83,11 +83,11 @@ static const struct json_field verification_fields[] = {
 
 static int verification_body(struct request *req, struct verification_body *b, struct err *err)
 {
-	int r = request_fields(req, "BAD_REQUEST", verification_fields,
+	int r = request_fields(req, ERR_BAD_REQUEST, verification_fields,
 	                       ARRAY_SIZE(verification_fields), b, err);
 
 	if (r == 0 && !*b->domain && !*b->id)
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'domain' is missing");
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'domain' is missing");
 	return r;
 }
 
@@ -197,11 +197,11 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = need(req, &d, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", mapping_fields, ARRAY_SIZE(mapping_fields), &b,
-	                        err)) < 0)
+	    (r = request_fields(req, ERR_BAD_REQUEST, mapping_fields, ARRAY_SIZE(mapping_fields),
+	                        &b, err)) < 0)
 		return r;
 	if (!*b.vm)
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "%s",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "%s",
 		               b.deployment ? "there are no deployments here: map a VM with "
 		                              "'vmId' and 'vmPort'"
 		                            : "'vmId' is missing");
@@ -253,7 +253,7 @@ int api_ca(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->certs)
-		return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "this server has no edge");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no edge");
 	if ((r = certs_ca_pem(deps_of(req)->certs, &pem, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "certificate", pem), err);
@@ -282,7 +282,7 @@ int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, si
 	if (!list || json_array_size(list) == 0)
 		return 0;
 	if (json_array_size(list) > WISHES_MAX)
-		return err_tag(err, -EINVAL, "INVALID_DOMAINS", "at most %d domains", WISHES_MAX);
+		return err_tag(err, -EINVAL, ERR_INVALID_DOMAINS, "at most %d domains", WISHES_MAX);
 	if ((r = need(req, &d, err)) < 0)
 		return r;
 	json_array_foreach(list, i, item)
@@ -292,7 +292,7 @@ int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, si
 		if ((r = json_fields_read(item, "domains.", wish_fields, ARRAY_SIZE(wish_fields),
 		                          &b, err)) < 0) {
 			if (err)
-				err->tag = "INVALID_DOMAINS";
+				err->tag = ERR_INVALID_DOMAINS;
 			return r;
 		}
 		if ((r = domains_may_map(d, who_of(req)->account, b.domain, err)) < 0 ||

@@ -8,7 +8,7 @@
 struct vm_nic;
 
 /* "nics"; false in *ret_has: there is none. What it points to is in the body. vpcs.c */
-int api_create_nic(const json_t *j, const char *tag, struct vm_nic *ret, bool *ret_has,
+int api_create_nic(const json_t *j, enum err_code tag, struct vm_nic *ret, bool *ret_has,
                    struct err *err);
 
 /* `domains` of a VM to be made: [{domain, vmPort?}]. */

@@ -58,7 +58,7 @@ static int nic_read(const json_t *nic, struct vm_nic *ret, struct err *err)
 	return 0;
 }
 
-int api_create_nic(const json_t *j, const char *tag, struct vm_nic *ret, bool *ret_has,
+int api_create_nic(const json_t *j, enum err_code tag, struct vm_nic *ret, bool *ret_has,
                    struct err *err)
 {
 	int r = 0;
@@ -98,8 +98,8 @@ int api_vpc_create(struct request *req, struct reply *res, struct err *err)
 	struct vpc_info v;
 	int r;
 
-	if ((r = request_fields(req, "BAD_REQUEST", vpc_fields, ARRAY_SIZE(vpc_fields), &b, err)) <
-	            0 ||
+	if ((r = request_fields(req, ERR_BAD_REQUEST, vpc_fields, ARRAY_SIZE(vpc_fields), &b,
+	                        err)) < 0 ||
 	    (r = vmm_vpc_create(deps_of(req)->vmm, who_of(req)->account, b.name, b.cidr, &v, err)) <
 	            0)
 		return r;

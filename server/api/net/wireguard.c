@@ -89,7 +89,7 @@ int api_wg_close(struct request *req, struct reply *res, struct err *err)
 	struct close_body b = { 0 };
 	int r;
 
-	if ((r = request_fields(req, "BAD_REQUEST", close_fields, ARRAY_SIZE(close_fields), &b,
+	if ((r = request_fields(req, ERR_BAD_REQUEST, close_fields, ARRAY_SIZE(close_fields), &b,
 	                        err)) < 0 ||
 	    (r = vmm_tunnel_close(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0],
 	                          b.session, err)) < 0)
@@ -113,7 +113,7 @@ int api_wg_peer(struct request *req, struct reply *res, struct err *err)
 	json_t *j;
 	int r;
 
-	if ((r = request_fields(req, "BAD_REQUEST", peer_fields, ARRAY_SIZE(peer_fields), &b,
+	if ((r = request_fields(req, ERR_BAD_REQUEST, peer_fields, ARRAY_SIZE(peer_fields), &b,
 	                        err)) < 0 ||
 	    (r = vmm_tunnel_peer(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0], b.vm,
 	                         b.key, &t, err)) < 0)

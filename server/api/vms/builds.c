@@ -8,7 +8,7 @@
 #include "base/auto.h"
 #include "events/events.h"
 
-int request_spec(struct request *req, struct reply *res, const char *tag, struct spec *ret,
+int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
                  struct err *err)
 {
 	autojson json_t *extra = json_object();
@@ -30,7 +30,7 @@ int request_build_id(struct request *req, size_t i, const char **ret, struct err
 	const char *s = req->match.arg[i];
 
 	if (!id_valid("bld-", s))
-		return err_tag(err, -ENOENT, "BUILD_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND,
 		               "a build's id is bld- and %d characters of a-z and 0-9", ID_LEN);
 	*ret = s;
 	return 0;
@@ -47,7 +47,7 @@ static const struct json_field snapshot_fields[] = {
 
 int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 {
-	static const char tag[] = "CREATE_SNAPSHOT_BAD_REQUEST";
+	static const enum err_code tag = ERR_CREATE_SNAPSHOT_BAD_REQUEST;
 	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
 	autojson json_t *extra = json_object();
 	struct build_opts o = { .account = who_of(req)->account,
@@ -148,7 +148,7 @@ int api_vm_build(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (!*v.build_id ||
 	    build_get(deps_of(req)->builder, who_of(req)->account, v.build_id, &b, NULL) < 0)
-		return err_tag(err, -ENOENT, "BUILD_NOT_FOUND_FOR_VM", "VM '%s' came from no build",
-		               id);
+		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND_FOR_VM,
+		               "VM '%s' came from no build", id);
 	return reply_json(res, shape_build(&b), err);
 }

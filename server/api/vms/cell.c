@@ -366,15 +366,15 @@ int cell_error(int r, struct err *err)
 {
 	r = guest_call_error(r, err);
 	if (r == -ENOTSUP)
-		return err_tag(err, r, "CONFLICT", "%s",
+		return err_tag(err, r, ERR_CONFLICT, "%s",
 		               "this VM was made by an older version: "
 		               "stop and start it");
-	if (err->tag && !strcmp(err->tag, "CONTEXT_NOT_FOUND"))
-		err->tag = "NOT_FOUND";
-	else if (err->tag && (!strcmp(err->tag, "CONTEXT_BUSY") || !strcmp(err->tag, "GUEST_BUSY")))
-		err->tag = "CONFLICT";
-	else if (err->tag && !strcmp(err->tag, "CWD_FAILED"))
-		err->tag = "BAD_REQUEST";
+	if (err->tag == ERR_CONTEXT_NOT_FOUND)
+		err->tag = ERR_NOT_FOUND;
+	else if (err->tag == ERR_CONTEXT_BUSY || err->tag == ERR_GUEST_BUSY)
+		err->tag = ERR_CONFLICT;
+	else if (err->tag == ERR_CWD_FAILED)
+		err->tag = ERR_BAD_REQUEST;
 	return r;
 }
 
@@ -389,7 +389,8 @@ int cell_step(struct cell *x, json_t **ret, struct err *err)
 		return 1;
 	}
 	if (r == 0 && clock_ms() >= x->deadline)
-		r = err_tag(err, -ETIMEDOUT, "EXEC_TIMED_OUT", "the guest did not answer in time");
+		r = err_tag(err, -ETIMEDOUT, ERR_EXEC_TIMED_OUT,
+		            "the guest did not answer in time");
 	if (r == 0)
 		return 0;
 	if (r == -ENODATA)

@@ -47,7 +47,7 @@ int code_language(const char *name, unsigned *ret, struct err *err)
 	*ret = agent_language_of(name);
 	if (*ret)
 		return 0;
-	return err_tag(err, -EINVAL, "BAD_REQUEST",
+	return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 	               "'language' must be python, javascript, typescript or bash");
 }
 
@@ -57,7 +57,7 @@ int code_context(const char *id, uint32_t *ret, struct err *err)
 	unsigned long long v = digits && digits < 11 ? strtoull(id + 4, NULL, 10) : 0;
 
 	if (!v || v > UINT32_MAX || id[4 + digits])
-		return err_tag(err, -ENOENT, "NOT_FOUND", "no context '%.40s'", id);
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no context '%.40s'", id);
 	*ret = (uint32_t)v;
 	return 0;
 }
@@ -65,12 +65,12 @@ int code_context(const char *id, uint32_t *ret, struct err *err)
 static int read_body(struct request *req, struct code_body *b, struct guest_code_req *q,
                      struct err *err)
 {
-	int r = request_fields(req, "BAD_REQUEST", code_fields, ARRAY_SIZE(code_fields), b, err);
+	int r = request_fields(req, ERR_BAD_REQUEST, code_fields, ARRAY_SIZE(code_fields), b, err);
 
 	if (r < 0)
 		return r;
 	if (!b->stream && b->timeout_ms > CODE_MAX_MS)
-		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'timeoutMs' is at most %d without 'stream'", CODE_MAX_MS);
 	q->code = b->code;
 	q->timeout_ms = (unsigned)b->timeout_ms;
@@ -78,7 +78,7 @@ static int read_body(struct request *req, struct code_body *b, struct guest_code
 		return r;
 	if (!b->language)
 		return b->context ? 0
-		                  : err_tag(err, -EINVAL, "BAD_REQUEST",
+		                  : err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		                            "'language' is missing, and there is no 'contextId'");
 	return code_language(b->language, &q->language, err);
 }
@@ -212,7 +212,7 @@ int api_vm_code(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
+	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
 	    (r = read_body(req, &b, &q, err)) < 0 ||
 	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
 	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
@@ -259,7 +259,7 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	if (b.context)
-		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'contextId' makes no sense here: the VM is new");
 	x = cell_new(b.stream, q.timeout_ms);
 	one = calloc(1, sizeof(*one));

@@ -56,14 +56,14 @@ int api_context_create(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", context_fields, ARRAY_SIZE(context_fields), &b,
-	                        err)) < 0 ||
+	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, context_fields, ARRAY_SIZE(context_fields),
+	                        &b, err)) < 0 ||
 	    (r = code_language(b.language, &q.language, err)) < 0 ||
 	    (r = parse_env(b.env, AGENT_CODE_ENV_MAX, &env, err)) < 0)
 		return r;
 	if (b.cwd && b.cwd[0] != '/')
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'cwd' must be an absolute path");
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'cwd' must be an absolute path");
 	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
 	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
@@ -82,7 +82,7 @@ int api_context_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &user, err)) < 0)
+	    (r = request_user(req, ERR_BAD_REQUEST, &user, err)) < 0)
 		return r;
 	r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, id, &g, err);
 	if (r < 0 && r != -EHOSTDOWN)
@@ -104,12 +104,12 @@ static int one(struct request *req, struct reply *res,
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &user, err)) < 0 ||
+	    (r = request_user(req, ERR_BAD_REQUEST, &user, err)) < 0 ||
 	    (r = code_context(req->match.arg[1], &context, err)) < 0)
 		return r;
 	r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, id, &g, err);
 	if (r == -EHOSTDOWN)
-		return err_tag(err, -ENOENT, "NOT_FOUND", "no context '%.40s': the VM is stopped",
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no context '%.40s': the VM is stopped",
 		               req->match.arg[1]);
 	if (r < 0)
 		return r;

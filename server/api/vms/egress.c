@@ -12,7 +12,7 @@
 #include "net/gate.h"
 #include "vm/network.h"
 
-int api_create_egress(const json_t *j, const char *tag, struct egress **ret, struct err *err)
+int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err)
 {
 	int r;
 
@@ -44,11 +44,11 @@ int api_egress_put(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_json(req, "BAD_REQUEST", &body, err)) < 0)
+	    (r = request_json(req, ERR_BAD_REQUEST, &body, err)) < 0)
 		return r;
 	r = vmm_egress_set(deps_of(req)->vmm, who_of(req)->account, id, body, &e, err);
 	if (r == -EINVAL && err && !err->tag)
-		err->tag = "BAD_REQUEST";
+		err->tag = ERR_BAD_REQUEST;
 	return r < 0 ? r : reply_json(res, egress_json(e, /* secrets= */ false), err);
 }
 

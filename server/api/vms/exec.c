@@ -44,12 +44,12 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &x.user, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", exec_fields, ARRAY_SIZE(exec_fields), &b,
+	    (r = request_user(req, ERR_BAD_REQUEST, &x.user, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, exec_fields, ARRAY_SIZE(exec_fields), &b,
 	                        err)) < 0)
 		return r;
 	if (b.terminal && !terminal_name_valid(b.terminal))
-		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'terminal' must be 1 to 64 letters, digits, '.', '_' or '-'");
 	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
 	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
@@ -64,7 +64,7 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 		reply_extra(res, "timeoutMs", json_integer(b.timeout_ms));
 		reply_extra(res, "stdout", shape_output(out.out, out.out_len));
 		reply_extra(res, "stderr", shape_output(out.errout, out.errout_len));
-		return err_tag(err, -ETIMEDOUT, "EXEC_TIMED_OUT",
+		return err_tag(err, -ETIMEDOUT, ERR_EXEC_TIMED_OUT,
 		               "the command did not end within %lld ms", (long long)b.timeout_ms);
 	}
 	j = json_pack("{s:o, s:o, s:i}", "stdout", shape_output(out.out, out.out_len), "stderr",

@@ -145,7 +145,7 @@ static const struct outflow_ops run_ops = {
 
 static int bad(struct err *err, const char *what)
 {
-	return err_tag(err, -EINVAL, "BAD_REQUEST", "%s", what);
+	return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "%s", what);
 }
 
 static int decode_stdin(const struct run_body *b, struct run *x, struct err *err)
@@ -242,9 +242,9 @@ int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err)
 	if (!x)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", run_fields, ARRAY_SIZE(run_fields), &b, err)) <
-	            0 ||
+	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, run_fields, ARRAY_SIZE(run_fields), &b,
+	                        err)) < 0 ||
 	    (r = decode_stdin(&b, x, err)) < 0 ||
 	    (r = parse_env(b.env, ENV_LIST_MAX, &env, err)) < 0)
 		return r;

@@ -18,7 +18,7 @@
 #include "base/auto.h"
 #include "base/utf8.h"
 
-#define TAG "FILES_BAD_REQUEST"
+#define TAG ERR_FILES_BAD_REQUEST
 #define STAGE 4096 /* bytes decoded at a time */
 
 struct scan {

@@ -52,10 +52,10 @@ int file_error(int r, const char *path, struct err *err)
 		                             -ENOTSUP, -ENOTEMPTY };
 
 	r = guest_call_error(r, err);
-	if (err->tag && status_of(err->tag))
+	if (err_code_status(err->tag))
 		return r;
 	if (r == -ENOENT || r == -ENOTDIR)
-		return err_tag(err, r, "FILE_NOT_FOUND", "there is no '%.300s' in the VM", path);
+		return err_tag(err, r, ERR_FILE_NOT_FOUND, "there is no '%.300s' in the VM", path);
 	for (size_t i = 0; i < ARRAY_SIZE(callers_fault); i++)
 		if (r == callers_fault[i])
 			return err_tag(err, r, TAG, "'%.250s': %s", path, err_name(r));
@@ -64,7 +64,7 @@ int file_error(int r, const char *path, struct err *err)
 
 static int file_failed(struct reply *res, int r, const char *path, struct err *err)
 {
-	if (r != -ECONNRESET && r != -ENOTCONN && !(err->tag && status_of(err->tag)))
+	if (r != -ECONNRESET && r != -ENOTCONN && !err_code_status(err->tag))
 		reply_extra(res, "path", shape_output(path, strlen(path)));
 	return file_error(r, path, err);
 }

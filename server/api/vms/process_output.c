@@ -190,7 +190,7 @@ static int query_offset(struct request *req, uint64_t *ret, struct err *err)
 	errno = 0;
 	*ret = strtoull(s, &end, 10);
 	if (!isdigit((unsigned char)*s) || *end || errno || *ret > INT64_MAX)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'offset' must be a whole number from 0 on");
 	return 0;
 }
@@ -208,7 +208,7 @@ static int query_chans(struct request *req, bool events, unsigned *ret, struct e
 	       : strcmp(s, "stderr") == 0 ? 4
 	                                  : 0;
 	if (!*ret)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'stream' must be stdout or stderr");
 	return 0;
 }
@@ -234,7 +234,7 @@ int api_process_output(struct request *req, struct reply *res, struct err *err)
 		return process_error(r, err);
 	if (p.attached) {
 		guest_flow_close(f);
-		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "the process is not detached: its output goes to its caller");
 	}
 	if (events)

@@ -18,18 +18,18 @@ int process_error(int r, struct err *err)
 {
 	static const struct {
 		int code;
-		const char *tag;
-	} tags[] = { { -ENOENT, "NOT_FOUND" },     { -ESRCH, "CONFLICT" },
-		     { -EBUSY, "CONFLICT" },       { -EPIPE, "CONFLICT" },
-		     { -EINVAL, "BAD_REQUEST" },   { -EACCES, "BAD_REQUEST" },
-		     { -ENOTDIR, "BAD_REQUEST" },  { -E2BIG, "BAD_REQUEST" },
-		     { -EAGAIN, "LIMIT_EXCEEDED" } };
+		enum err_code tag;
+	} tags[] = { { -ENOENT, ERR_NOT_FOUND },     { -ESRCH, ERR_CONFLICT },
+		     { -EBUSY, ERR_CONFLICT },       { -EPIPE, ERR_CONFLICT },
+		     { -EINVAL, ERR_BAD_REQUEST },   { -EACCES, ERR_BAD_REQUEST },
+		     { -ENOTDIR, ERR_BAD_REQUEST },  { -E2BIG, ERR_BAD_REQUEST },
+		     { -EAGAIN, ERR_LIMIT_EXCEEDED } };
 
 	r = guest_call_error(r, err);
-	if (err->tag && status_of(err->tag))
+	if (err_code_status(err->tag))
 		return r;
-	if (err->tag && strcmp(err->tag, "CWD_FAILED") == 0) {
-		err->tag = "BAD_REQUEST";
+	if (err->tag == ERR_CWD_FAILED) {
+		err->tag = ERR_BAD_REQUEST;
 		return r;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(tags); i++)
@@ -76,7 +76,7 @@ static int process_id(struct request *req, uint32_t *ret, struct err *err)
 			return 0;
 		}
 	}
-	return err_tag(err, -ENOENT, "NOT_FOUND", "there is no such process");
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no such process");
 }
 
 /* A token that may act as some Linux users has to do with their processes, and no others. */
@@ -93,7 +93,7 @@ static int check_owner(struct request *req, struct guest *g, uint32_t proc, stru
 
 	if (r < 0 || !*who_of(req)->identity || may_touch(req, &p))
 		return r;
-	return err_tag(err, -ENOENT, "NOT_FOUND", "there is no such process");
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no such process");
 }
 
 int process_find(struct request *req, struct guest **ret, uint32_t *ret_proc, struct err *err)
@@ -190,13 +190,13 @@ int api_process_signal(struct request *req, struct reply *res, struct err *err)
 	struct signal_body b = { 0 };
 	uint32_t proc;
 	unsigned sig;
-	int r = request_fields(req, "BAD_REQUEST", signal_fields, ARRAY_SIZE(signal_fields), &b,
+	int r = request_fields(req, ERR_BAD_REQUEST, signal_fields, ARRAY_SIZE(signal_fields), &b,
 	                       err);
 
 	if (r < 0)
 		return r;
 	if (parse_signal(b.signal, &sig) < 0)
-		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'signal' must be a number or a name such as TERM");
 	if ((r = process_find(req, &g, &proc, err)) < 0 ||
 	    (r = guest_proc_signal(g, proc, sig, err)) < 0)

@@ -17,7 +17,7 @@
 #include "guest/guest.h"
 #include "pty/pty.h"
 
-#define TAG "BAD_REQUEST"
+#define TAG ERR_BAD_REQUEST
 
 int request_session(struct request *req, struct reply *res, const char **ret, struct err *err)
 {
@@ -25,7 +25,7 @@ int request_session(struct request *req, struct reply *res, const char **ret, st
 
 	reply_extra(res, "sessionId", shape_output(id, strlen(id)));
 	if (!guest_pty_id_valid(id))
-		return err_tag(err, -EINVAL, "INVALID_SESSION_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_SESSION_ID,
 		               "a session id is 1 to %d of a-z A-Z 0-9 . _ -", GUEST_PTY_ID - 1);
 	*ret = id;
 	return 0;
@@ -36,7 +36,7 @@ int pty_guest(struct request *req, const char *vm_id, const char *session, struc
 {
 	int r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, vm_id, ret, err);
 
-	return r == -EHOSTDOWN ? err_tag(err, -ENOENT, "SESSION_NOT_FOUND",
+	return r == -EHOSTDOWN ? err_tag(err, -ENOENT, ERR_SESSION_NOT_FOUND,
 	                                 "there is no session '%s': the VM is stopped", session)
 	                       : r;
 }
@@ -170,7 +170,7 @@ int api_pty_ticket(struct request *req, struct reply *res, struct err *err)
 	    (r = request_fields(req, TAG, ticket_fields, ARRAY_SIZE(ticket_fields), &b, err)) < 0)
 		return r;
 	if (*b.session && !guest_pty_id_valid(b.session))
-		return err_tag(err, -EINVAL, "INVALID_SESSION_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_SESSION_ID,
 		               "a session id is 1 to %d of a-z A-Z 0-9 . _ -", GUEST_PTY_ID - 1);
 	if ((r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &info, err)) < 0)
 		return r;

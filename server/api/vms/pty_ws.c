@@ -87,7 +87,7 @@ static int request_size(struct request *req, struct guest_pty_req *q, struct err
 	    (r = request_query_u32(req, "rows", SIZE_MAX_CELLS, &rows, err)) < 0)
 		return r;
 	if (!guest_pty_size_valid(cols, rows))
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "a terminal of %u by %u is too small or too large", cols, rows);
 	q->cols = cols;
 	q->rows = rows;
@@ -127,7 +127,7 @@ static int begin(struct request *req, struct reply *res, const char *vm_id, bool
 	r = (attach ? guest_pty_attach : guest_pty_open)(g, q, deadline_in(ATTACH_MS), &t->c.pty,
 	                                                 &info, err);
 	if (r < 0) {
-		if (err->tag && strcmp(err->tag, "SESSION_CAP_REACHED") == 0)
+		if (err->tag == ERR_SESSION_CAP_REACHED)
 			reply_extra(res, "limit", json_integer(GUEST_PTYS_MAX));
 		return r;
 	}
@@ -144,7 +144,7 @@ int api_pty_open(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
+	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
 	    (r = request_size(req, &q, err)) < 0 ||
 	    (r = request_query(req, "exec", &exec, err)) < 0 ||
 	    (r = request_query(req, "sessionId", &session, err)) < 0)
@@ -152,7 +152,7 @@ int api_pty_open(struct request *req, struct reply *res, struct err *err)
 	if (session)
 		reply_extra(res, "sessionId", shape_output(session, strlen(session)));
 	if (session && !guest_pty_id_valid(session))
-		return err_tag(err, -EINVAL, "INVALID_SESSION_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_SESSION_ID,
 		               "a session id is 1 to %d of a-z A-Z 0-9 . _ -", GUEST_PTY_ID - 1);
 	if ((r = upgrade_check(req, err)) < 0)
 		return r;
@@ -168,7 +168,7 @@ int api_pty_attach(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &q.user, err)) < 0 ||
+	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
 	    (r = request_session(req, res, &q.id, err)) < 0 ||
 	    (r = request_size(req, &q, err)) < 0 || (r = upgrade_check(req, err)) < 0)
 		return r;
@@ -198,7 +198,7 @@ int ticket_check(struct request *req, struct err *err)
 		return r;
 	memcpy(&lease, t.who, sizeof(lease));
 	if (!auth_lease_holds(auth, &lease))
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "whoever made this ticket has lost the right");
 	*who_of(req) = lease.who;
 	caller_of(req)->by_ticket = true;

@@ -265,7 +265,7 @@ static int put_begin(struct request *req, struct guest *g, const char *user, con
 	if (s) {
 		mode = strtoul(s, &end, 8);
 		if (!isdigit((unsigned char)*s) || *end || mode > 07777)
-			return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+			return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 			               "'mode' must be octal, such as 0644");
 	}
 	return guest_put_file(g, user, path, (uint32_t)mode, ret, err);

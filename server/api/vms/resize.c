@@ -25,7 +25,7 @@ static int number(const json_t *v, const char *name, double *ret, struct err *er
 	if (!v || json_is_null(v))
 		return 0;
 	if (!json_is_number(v))
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'%s' must be a number", name);
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'%s' must be a number", name);
 	*ret = json_number_value(v);
 	if (*ret == 0)
 		*ret = -1;
@@ -38,18 +38,20 @@ static json_t *shape_number(double v)
 }
 
 /* The members that the contract has for each of these codes. */
-static void add_fault(struct reply *res, const char *tag, const struct vm_size_fault *f)
+static void add_fault(struct reply *res, enum err_code tag, const struct vm_size_fault *f)
 {
-	if (!tag)
+	const char *name = err_code_name(tag);
+
+	if (!name)
 		return;
-	if (!strcmp(tag, "RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED")) {
+	if (tag == ERR_RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED) {
 		reply_extra(res, "currentMb", json_integer(f->current_mb));
 		reply_extra(res, "requestedMb", json_integer(f->requested_mb));
-	} else if (!strcmp(tag, "ROOTFS_SIZE_TOO_LARGE")) {
+	} else if (tag == ERR_ROOTFS_SIZE_TOO_LARGE) {
 		reply_extra(res, "gotGb", shape_number(f->got));
-	} else if (strstr(tag, "_NOT_POWER_OF_TWO") || strstr(tag, "_OUT_OF_RANGE")) {
+	} else if (strstr(name, "_NOT_POWER_OF_TWO") || strstr(name, "_OUT_OF_RANGE")) {
 		reply_extra(res, "got", shape_number(f->got));
-		if (strstr(tag, "_OUT_OF_RANGE")) {
+		if (strstr(name, "_OUT_OF_RANGE")) {
 			reply_extra(res, "min", shape_number(f->min));
 			reply_extra(res, "max", shape_number(f->max));
 		}
@@ -65,7 +67,7 @@ int api_vm_resize(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", resize_fields, ARRAY_SIZE(resize_fields), &b,
+	    (r = request_fields(req, ERR_BAD_REQUEST, resize_fields, ARRAY_SIZE(resize_fields), &b,
 	                        err)) < 0 ||
 	    (r = number(b.vcpus, "vcpuCount", &want.vcpus, err)) < 0 ||
 	    (r = number(b.mem, "memSizeGb", &want.mem_gb, err)) < 0 ||

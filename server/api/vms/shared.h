@@ -23,7 +23,7 @@ int pty_guest(struct request *req, const char *vm_id, const char *session, struc
               struct err *err);
 
 /* ---- files: files.c ---- */
-#define FILES_TAG "FILES_BAD_REQUEST"
+#define FILES_TAG ERR_FILES_BAD_REQUEST
 /* The path of argument 1, from the VM's working directory when it is relative. */
 int request_path(struct request *req, char ret[PATH_MAX], struct err *err);
 /* What the guest said, in the contract's words. */
@@ -50,7 +50,7 @@ int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow
 
 /* ---- specs: builds.c ---- */
 /* The body's spec; what a refusal has to say goes into the reply. Caller spec_done()s. */
-int request_spec(struct request *req, struct reply *res, const char *tag, struct spec *ret,
+int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
                  struct err *err);
 /* A build or 404; for builds of this account only. */
 int request_build_id(struct request *req, size_t i, const char **ret, struct err *err);
@@ -81,4 +81,4 @@ bool terminal_name_valid(const char *s);
 
 /* ---- what a VM may reach: egress.c ---- */
 /* Of POST /v1/vms: "egress"; *ret stays NULL when there is none. The caller egress_unref()s. */
-int api_create_egress(const json_t *j, const char *tag, struct egress **ret, struct err *err);
+int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err);

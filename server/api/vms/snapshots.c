@@ -96,7 +96,7 @@ int api_snapshot_rename(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_snapshot_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", rename_fields, ARRAY_SIZE(rename_fields), &b,
+	    (r = request_fields(req, ERR_BAD_REQUEST, rename_fields, ARRAY_SIZE(rename_fields), &b,
 	                        err)) < 0 ||
 	    (r = vmm_snapshot_rename(deps_of(req)->vmm, who_of(req)->account, id, b.name, err)) < 0)
 		return r;

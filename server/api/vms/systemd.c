@@ -48,7 +48,7 @@ int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, "BAD_REQUEST", &x->user, err)) < 0 ||
+	    (r = request_user(req, ERR_BAD_REQUEST, &x->user, err)) < 0 ||
 	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	if (!x->timeout_ms)
@@ -90,8 +90,8 @@ int service_failed(const struct guest_exec_result *x, const char *what, struct e
 	bool denied = strstr(text, "ermission") || strstr(text, "ccess denied");
 
 	if (x->timed_out)
-		return err_tag(err, -ETIMEDOUT, "INTERNAL_ERROR", "%s takes too long", what);
-	return err_tag(err, denied ? -EACCES : -EIO, denied ? "FORBIDDEN" : "INTERNAL_ERROR",
+		return err_tag(err, -ETIMEDOUT, ERR_INTERNAL_ERROR, "%s takes too long", what);
+	return err_tag(err, denied ? -EACCES : -EIO, denied ? ERR_FORBIDDEN : ERR_INTERNAL_ERROR,
 	               "%s: %.*s", what, n, text);
 }
 
@@ -106,8 +106,8 @@ static int service_of_path(struct request *req, struct reply *res, char name[SER
 
 static int not_found(const char *name, struct err *err)
 {
-	return err_tag(err, -ENOENT, "SERVICE_NOT_FOUND", "there is no service '%.200s' in the VM",
-	               name);
+	return err_tag(err, -ENOENT, ERR_SERVICE_NOT_FOUND,
+	               "there is no service '%.200s' in the VM", name);
 }
 
 /* ---- list ---- */
@@ -190,7 +190,8 @@ int api_service_list(struct request *req, struct reply *res, struct err *err)
 		return service_failed(&out, "list services", err);
 	units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
 	if (!json_is_array(units))
-		return err_tag(err, -EPROTO, "INTERNAL_ERROR", "systemctl's answer makes no sense");
+		return err_tag(err, -EPROTO, ERR_INTERNAL_ERROR,
+		               "systemctl's answer makes no sense");
 	json_array_foreach(units, i, v) add_loaded(all, v);
 	add_files(all, out.out + je.position, out.out_len - (size_t)je.position);
 	json_object_foreach(all, key, v) json_array_append(items, v);
@@ -226,7 +227,7 @@ int api_service_create(struct request *req, struct reply *res, struct err *err)
 	bool ok;
 	int r;
 
-	if ((r = request_json(req, "BAD_REQUEST", &spec, err)) < 0 ||
+	if ((r = request_json(req, ERR_BAD_REQUEST, &spec, err)) < 0 ||
 	    (r = unit_make(spec, &u, err)) < 0)
 		return r;
 	reply_extra(res, "serviceName", json_string(u.name));
@@ -234,10 +235,10 @@ int api_service_create(struct request *req, struct reply *res, struct err *err)
 	if ((r = run_text(req, &b, u.text.p, u.text.len, SERVICE_MS, &out, err)) < 0)
 		return r;
 	if (!out.timed_out && out.exit_code == EXIT_EXISTS)
-		return err_tag(err, -EEXIST, "SERVICE_ALREADY_EXISTS",
+		return err_tag(err, -EEXIST, ERR_SERVICE_ALREADY_EXISTS,
 		               "there is a service '%s' already", u.name);
 	if (!out.timed_out && out.exit_code == EXIT_DENIED)
-		return err_tag(err, -EACCES, "FORBIDDEN", "the user may not write to " UNIT_DIR);
+		return err_tag(err, -EACCES, ERR_FORBIDDEN, "the user may not write to " UNIT_DIR);
 	ok = out.timed_out || out.exit_code == 0;
 	message = out.timed_out ? json_string("the service is still starting")
 	          : ok          ? json_string(u.enable ? "created and started" : "created")
@@ -271,10 +272,10 @@ int api_service_delete(struct request *req, struct reply *res, struct err *err)
 	if (out.exit_code == EXIT_MISSING)
 		return not_found(name, err);
 	if (out.exit_code == EXIT_EXISTS)
-		return err_tag(err, -EACCES, "FORBIDDEN",
+		return err_tag(err, -EACCES, ERR_FORBIDDEN,
 		               "service '%s' belongs to the image: stop or mask it instead", name);
 	if (out.exit_code == EXIT_DENIED)
-		return err_tag(err, -EACCES, "FORBIDDEN", "the user may not write to " UNIT_DIR);
+		return err_tag(err, -EACCES, ERR_FORBIDDEN, "the user may not write to " UNIT_DIR);
 	if (out.exit_code != 0)
 		return service_failed(&out, "delete the service", err);
 	return reply_json(res, json_pack("{s:b, s:s}", "success", 1, "message", "deleted"), err);
@@ -382,19 +383,19 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 	 */
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &vm, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", services_fields, ARRAY_SIZE(services_fields),
+	    (r = request_fields(req, ERR_BAD_REQUEST, services_fields, ARRAY_SIZE(services_fields),
 	                        &b, err)) < 0)
 		return r;
 	n = json_array_size(b.services);
 	if (n > SERVICES_MAX)
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "at most %d services at once",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "at most %d services at once",
 		               SERVICES_MAX);
 	json_array_foreach(b.services, i, v)
 	{
 		const char *name = json_string_value(json_object_get(v, "id"));
 
 		if (!name)
-			return err_tag(err, -EINVAL, "BAD_REQUEST",
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 			               "'services[%zu].id' must be a string", i);
 		if ((r = service_name(name, names[i], err)) < 0)
 			return r;

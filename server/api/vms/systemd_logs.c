@@ -59,7 +59,7 @@ static int read_since(const char *s, char ret[SINCE_MAX], struct err *err)
 	long long sec;
 
 	if (strlen(s) >= SINCE_MAX || s[strspn(s, chars)] != '\0')
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'since' must be a time");
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'since' must be a time");
 	if (parse_rfc3339(s, &sec)) {
 		snprintf(ret, SINCE_MAX, "@%lld", sec);
 	} else if (s[strspn(s, "0123456789")] == '\0' && strlen(s) < 16) {
@@ -152,13 +152,13 @@ int api_service_logs(struct request *req, struct reply *res, struct err *err)
 	if ((r = service_run(req, &x, &out, err)) < 0)
 		return r;
 	if (out.exit_code != 0 && *when && strstr(out.errout, "timestamp"))
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS", "'since' must be a time");
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'since' must be a time");
 	nl = memchr(out.out, '\n', out.out_len);
 	head = nl ? (size_t)(nl - out.out) + 1 : out.out_len;
 	if (out.exit_code != 0 || !nl)
 		return service_failed(&out, "read the journal", err);
 	if (head == out.out_len && strncmp(out.out, "not-found", head - 1) == 0)
-		return err_tag(err, -ENOENT, "SERVICE_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_SERVICE_NOT_FOUND,
 		               "there is no service '%.200s' in the VM", name);
 	return reply_entries(res, out.out + head, out.out_len - head, err);
 }

@@ -113,12 +113,12 @@ int api_vm_rewind(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", rewind_fields, ARRAY_SIZE(rewind_fields), &b,
+	    (r = request_fields(req, ERR_BAD_REQUEST, rewind_fields, ARRAY_SIZE(rewind_fields), &b,
 	                        err)) < 0)
 		return r;
 	reply_extra(res, "snapshotId", shape_output(b.snapshot_id, strlen(b.snapshot_id)));
 	if (!id_valid("sc-", b.snapshot_id))
-		return err_tag(err, -EINVAL, "INVALID_SNAPSHOT_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_SNAPSHOT_ID,
 		               "'snapshotId' must be 'sc-' and 20 letters and digits");
 	r = vmm_rewind(deps_of(req)->vmm, who_of(req)->account, id, b.snapshot_id, b.keep, &w, err);
 	if (r < 0)
@@ -222,7 +222,7 @@ static int read_ignore(struct diff_query *q, struct vm_diff_opts *o, struct err 
 			continue;
 		if (piece[0] != '/' || n < 2 || n >= PATH_MAX || piece[n - 1] == '/' ||
 		    o->n_ignore == DIFF_IGNORE_MAX)
-			return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+			return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 			               "'ignore' must be up to %d absolute paths with commas "
 			               "between them",
 			               DIFF_IGNORE_MAX);
@@ -246,13 +246,13 @@ static int diff_query_read(struct request *req, struct diff_query *q, struct vm_
 	    (!id_valid("sc-", q->with) &&
 	     (!*q->with || q->with[strspn(q->with, "abcdefghijklmnopqrstuvwxyz0123456789")] ||
 	      strlen(q->with) >= ID_SIZE)))
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'with' must be the id of a VM or a snapshot");
 	if (clean_path(q->path && *q->path ? q->path : "/", q->root) < 0)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'path' must be an absolute path without dots");
 	if (q->cursor && *q->cursor && read_cursor(q->cursor, q->after) < 0)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'cursor' must be one that this route gave");
 	o->with = q->with;
 	o->root = q->root;

@@ -12,7 +12,7 @@
 #include "events/events.h"
 #include "net/egress.h"
 
-#define CREATE_TAG "CREATE_VM_BAD_REQUEST"
+#define CREATE_TAG ERR_CREATE_VM_BAD_REQUEST
 #define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
 #define THRESHOLD_DEFAULT 1                 /* bytes: any traffic is activity */
 #define READY_MAX INT64_C(86400)            /* seconds */
@@ -143,7 +143,7 @@ static int list_query_read(struct request *req, struct list_query *q, struct err
 	if (state && *state) {
 		q->state = vm_state_parse(state);
 		if (q->state < 0)
-			return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+			return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 			               "'vmState' must be building, starting, running, suspending, "
 			               "suspended, stopped or lost");
 	}
@@ -305,7 +305,7 @@ int api_vm_start(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", start_fields, ARRAY_SIZE(start_fields), &b,
+	    (r = request_fields(req, ERR_BAD_REQUEST, start_fields, ARRAY_SIZE(start_fields), &b,
 	                        err)) < 0)
 		return r;
 	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_LEAVE);
@@ -382,12 +382,12 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, "BAD_REQUEST", fork_fields, ARRAY_SIZE(fork_fields), &b,
+	    (r = request_fields(req, ERR_BAD_REQUEST, fork_fields, ARRAY_SIZE(fork_fields), &b,
 	                        err)) < 0 ||
-	    (r = parse_persistence(b.persistence, "BAD_REQUEST", &p, err)) < 0)
+	    (r = parse_persistence(b.persistence, ERR_BAD_REQUEST, &p, err)) < 0)
 		return r;
 	if (*b.vpc && strcmp(b.vpc, "fresh-address") != 0)
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'vpc' must be \"fresh-address\"");
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'vpc' must be \"fresh-address\"");
 	o.persistence = b.persistence && !json_is_null(b.persistence) ? &p : NULL;
 	o.fresh_address = *b.vpc != '\0';
 	if ((r = vmm_fork(deps_of(req)->vmm, who_of(req)->account, id, (unsigned)b.count, &o, &v,
@@ -410,7 +410,7 @@ static const struct json_field snapshot_fields[] = {
 
 int api_vm_snapshot(struct request *req, struct reply *res, struct err *err)
 {
-	static const char tag[] = "SNAPSHOT_VM_BAD_REQUEST";
+	static const enum err_code tag = ERR_SNAPSHOT_VM_BAD_REQUEST;
 	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
 	struct snapshot_body b = { 0 };
 	struct snapshot_info n;
