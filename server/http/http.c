@@ -20,7 +20,6 @@
 #include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,14 +57,14 @@ void http_count_out(struct http *h)
 	if (atomic_fetch_sub(&h->running, 1) > 1 || !atomic_load(&h->draining))
 		return;
 	LOCK_SCOPE(&h->lock);
-	pthread_cond_broadcast(&h->idle);
+	cond_broadcast(&h->idle);
 }
 
 void http_count_out_last(struct http *h)
 {
 	LOCK_SCOPE(&h->lock);
 	atomic_fetch_sub(&h->running, 1);
-	pthread_cond_broadcast(&h->idle);
+	cond_broadcast(&h->idle);
 }
 
 static void refuse(struct request *req, int r, unsigned status)
@@ -406,8 +405,8 @@ static void http_free(struct http *h)
 		close(h->drain_fd);
 	timeouts_free(h->timeouts);
 	share_free(h->share);
-	pthread_cond_destroy(&h->idle);
-	pthread_mutex_destroy(&h->lock);
+	cond_destroy(&h->idle);
+	mutex_destroy(&h->lock);
 	free(h->routes);
 	free(h);
 }
@@ -420,7 +419,6 @@ static void http_freep(struct http **h)
 static struct http *http_new(const struct http_conf *conf, const struct http_app *app)
 {
 	struct http *h = calloc(1, sizeof(*h));
-	pthread_condattr_t attr;
 
 	if (!h)
 		return NULL;
@@ -428,11 +426,8 @@ static struct http *http_new(const struct http_conf *conf, const struct http_app
 	h->app = *app;
 	h->listen_fd = conf->listen_fd;
 	h->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	pthread_mutex_init(&h->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&h->idle, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&h->lock, "http");
+	cond_init(&h->idle);
 	return h;
 }
 
@@ -487,25 +482,25 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 
 int http_stop(struct http *h, unsigned drain_ms, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(drain_ms));
+	uint64_t until = deadline_in(drain_ms);
 	unsigned left;
 
 	if (!h)
 		return 0;
-	pthread_mutex_lock(&h->lock);
+	mutex_lock(&h->lock);
 	if (!h->draining) {
 		h->draining = true;
 		eventfd_write(h->drain_fd, 1);
-		pthread_mutex_unlock(&h->lock);
+		mutex_unlock(&h->lock);
 		/* The socket is ours again, but may only be closed once the threads are gone. */
 		MHD_quiesce_daemon(h->daemon);
 		shutdown(h->listen_fd, SHUT_RDWR);
-		pthread_mutex_lock(&h->lock);
+		mutex_lock(&h->lock);
 	}
-	while (h->running && pthread_cond_timedwait(&h->idle, &h->lock, &until) != ETIMEDOUT)
+	while (h->running && cond_wait_until(&h->idle, &h->lock, until))
 		;
 	left = h->running;
-	pthread_mutex_unlock(&h->lock);
+	mutex_unlock(&h->lock);
 	if (left)
 		return err_set(err, -EBUSY, "%u requests still run", left);
 	http_free(h);

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <microhttpd.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/lock.h"
 #include "http/http.h"
 
 /* Request line and headers; a path is up to 16 KiB encoded. The library clears it for each request.
@@ -24,8 +24,8 @@ struct http {
 	struct share *share;       /* owned; who has how many requests open */
 	int listen_fd;             /* owned once MHD let go of it */
 	char url[96];
-	pthread_mutex_t lock; /* spooled, idle */
-	pthread_cond_t idle;  /* running became 0 while draining */
+	struct mutex lock; /* spooled, idle */
+	struct cond idle;  /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
 	uint64_t spooled;

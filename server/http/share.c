@@ -7,7 +7,6 @@
  * deadlines of timeouts.c.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 #define SHARE_MAX (HTTP_CONNECTIONS_MAX / 4 * 3)
 
 struct share {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	size_t n;
 	/* An entry has at least one request, a request has a connection: there are enough. */
 	struct {
@@ -33,7 +32,7 @@ int share_new(struct share **ret, struct err *err)
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&s->lock, NULL);
+	mutex_init(&s->lock, "http share");
 	*ret = s;
 	return 0;
 }
@@ -42,7 +41,7 @@ void share_free(struct share *s)
 {
 	if (!s)
 		return;
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	free(s);
 }
 

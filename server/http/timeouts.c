@@ -18,6 +18,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 
 #define TICK_MS 1000
 
@@ -28,8 +29,8 @@ struct timeout {
 };
 
 struct timeouts {
-	pthread_mutex_t lock;
-	pthread_cond_t stop_cond;
+	struct mutex lock;
+	struct cond stop_cond;
 	struct timeout list; /* head */
 	pthread_t thread;
 	bool stop;
@@ -41,10 +42,9 @@ static void *timeouts_main(void *arg)
 
 	LOCK_SCOPE(&t->lock);
 	while (!t->stop) {
-		struct timespec ts = deadline_timespec(deadline_in(TICK_MS));
 		uint64_t now;
 
-		pthread_cond_timedwait(&t->stop_cond, &t->lock, &ts);
+		cond_wait_until(&t->stop_cond, &t->lock, deadline_in(TICK_MS));
 		now = clock_ms();
 		for (struct timeout *c = t->list.next; c != &t->list; c = c->next) {
 			uint64_t deadline =
@@ -62,21 +62,17 @@ static void *timeouts_main(void *arg)
 int timeouts_new(struct timeouts **ret, struct err *err)
 {
 	struct timeouts *t = calloc(1, sizeof(*t));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&t->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&t->stop_cond, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&t->lock, "http timeouts");
+	cond_init(&t->stop_cond);
 	t->list.prev = t->list.next = &t->list;
 	r = pthread_create(&t->thread, NULL, timeouts_main, t);
 	if (r != 0) {
-		pthread_cond_destroy(&t->stop_cond);
-		pthread_mutex_destroy(&t->lock);
+		cond_destroy(&t->stop_cond);
+		mutex_destroy(&t->lock);
 		free(t);
 		return err_sys(err, -r, "start a thread");
 	}
@@ -88,13 +84,13 @@ struct timeouts *timeouts_free(struct timeouts *t)
 {
 	if (!t)
 		return NULL;
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	t->stop = true;
-	pthread_cond_signal(&t->stop_cond);
-	pthread_mutex_unlock(&t->lock);
+	cond_signal(&t->stop_cond);
+	mutex_unlock(&t->lock);
 	pthread_join(t->thread, NULL);
-	pthread_cond_destroy(&t->stop_cond);
-	pthread_mutex_destroy(&t->lock);
+	cond_destroy(&t->stop_cond);
+	mutex_destroy(&t->lock);
 	free(t);
 	return NULL;
 }
@@ -117,10 +113,10 @@ void timeout_remove(struct timeouts *t, struct timeout *c)
 {
 	if (!c)
 		return;
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	c->prev->next = c->next;
 	c->next->prev = c->prev;
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	free(c);
 }
 
