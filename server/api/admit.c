@@ -16,7 +16,7 @@ static enum auth_scope scope_of(struct request *req)
 	                             : (enum auth_scope)req->match.route->scope;
 }
 
-/* Nobody was found good: counted by address, and answered less and less politely. */
+/* Failures are counted by address; too many of them are answered 429 and not logged. */
 static int failed(struct request *req, int r, struct err *err)
 {
 	caller_of(req)->denied = r == -EACCES;

@@ -2,20 +2,20 @@
 /*
  * background.c - requests that go on when their client stops waiting
  *
- * A client that sends x-freestyle-background-after-secs waits that long and then gets 202
- * and an id to ask with. So the handler runs on a thread of its own, on a copy of
- * the request that needs no connection; the connection's thread waits for it. When
- * the time is over the id is written to the store first, and then the client hears of
- * it: an id that was handed out is answered for a day, also after a restart, if only
- * with the sentence that the restart lost it (a client polls for ever on anything
- * without a code). Should the store fail, or too much run already, the client simply waits.
+ * A client that sends x-freestyle-background-after-secs waits that long and then gets 202 and an
+ * id to ask with. So the handler runs on a thread of its own, on a copy of the request that needs
+ * no connection, and the connection's thread waits for it. When the time is over the id is written
+ * to the store first and sent to the client second: an id that was handed out is answered for a
+ * day, also after a restart, if only with an error that the restart lost it (clients poll forever
+ * on anything without a code). If the store fails, or too much is running already, the client
+ * simply waits.
  *
- * The same machinery makes calls repeatable: with an Idempotency-Key the request is
- * in the store before it runs, and who comes with the same key and body waits for the
- * same run or gets the same result.
+ * The same machinery makes calls repeatable: with an Idempotency-Key the request is in the store
+ * before it runs, and whoever comes with the same key and body waits for the same run or gets the
+ * same result.
  *
- * A job is in the table from its start until its result is in the store. Lock order:
- * jobs->lock only, never across a handler.
+ * A job is in the table from its start until its result is in the store. Lock order: jobs->lock
+ * only, never held across a handler.
  */
 #include "api/call.h"
 
@@ -40,10 +40,11 @@
 #define LOST_STATUS 503
 
 static const char lost_body[] =
-        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server was "
-        "restarted "
-        "while this request ran; list what there is before you repeat it\",\"description\":\"the "
-        "server was restarted while this request ran; list what there is before you repeat it\"}";
+        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server restarted "
+        "while "
+        "this request was running; check what exists before you repeat it\",\"description\":\"the "
+        "server restarted while this request was running; check what exists before you repeat "
+        "it\"}";
 
 struct job {
 	struct jobs *jobs;
@@ -151,7 +152,7 @@ static void tell_end(struct job *job)
 	tell(job, job->status >= 400 ? EVENT_ERROR : EVENT_INFO, text);
 }
 
-/* The result goes to the store; then the table need not have it any more. False: it did not. */
+/* Writes the result to the store; then the table need not keep it. False: that failed. */
 static bool job_save(struct job *job)
 {
 	struct store *store = job->jobs->api->deps.store;
@@ -165,7 +166,7 @@ static bool job_save(struct job *job)
 	return r == 0;
 }
 
-/* From now on the result is there. True when the store waits for it. */
+/* Publishes the result. True when its row is in the store and needs it. */
 static bool job_done(struct job *job, json_t *result_consume, unsigned status,
                      const struct err *err)
 {
@@ -179,7 +180,8 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 	job->status = text ? status : 503;
 	snprintf(job->why, sizeof(job->why), "%s", err->msg);
 	if (job->stored)
-		tell_end(job); /* before anybody can see the result: its last line is there then */
+		tell_end(job); /* before anybody can see the result, so that the log is complete by
+		                  then */
 	job->done = true;
 	cond_broadcast(&job->changed);
 	return job->stored;
@@ -217,7 +219,7 @@ static void *job_main(void *arg)
 	return NULL;
 }
 
-/* Of results that only memory has, the oldest goes when there is no room; jobs->lock. */
+/* Without room, the oldest result that is only in memory goes; jobs->lock. */
 static bool jobs_room(struct jobs *j)
 {
 	if (j->n < API_JOBS_MAX)
@@ -271,10 +273,10 @@ static int job_launch(struct job *job, struct request *req, struct err *err)
 		return 0;
 	/* The body went to the copy: it is too late to run it here. */
 	job->req = request_free(job->req);
-	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too much is going on: try again later");
+	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "the server is too busy: try again later");
 }
 
-/* On failure it is done with that result, others may wait for it too, and out of the table. */
+/* A failure becomes its result, for others who wait too, and it leaves the table. */
 static int job_start(struct job *job, struct request *req, struct err *err)
 {
 	struct jobs *j = job->jobs;
@@ -439,7 +441,7 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 	}
 	if (!jobs_room(j))
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "too many requests run in the background: try again later");
+		               "too many requests are running in the background: try again later");
 	job_insert(j, new);
 	return 0;
 }

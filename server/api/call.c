@@ -34,14 +34,14 @@ int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err
 		return 0;
 	if (!(who_of(req)->scopes & SCOPE_ADMIN))
 		return err_tag(err, -EACCES, ERR_FORBIDDEN,
-		               "'accountId' takes a key of the operator's account");
+		               "'accountId' requires a key of the operator's account");
 	if ((r = store_account_get(deps_of(req)->store, id, &a, err)) < 0)
 		return r;
 	snprintf(ret, ACCOUNT_SIZE, "%s", a.id);
 	return 0;
 }
 
-/* Older ids are shorter; none has other characters. Such an id may exist; any other cannot. */
+/* Older ids are shorter, but none has other characters: any other id cannot exist. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err)
 {
 	const char *id = req->match.arg[i];
@@ -49,7 +49,7 @@ int request_vm_id(struct request *req, size_t i, const char **ret, struct err *e
 
 	if (n == 0 || n > VM_ID_MAX || id[n] != '\0')
 		return err_tag(err, -EINVAL, ERR_INVALID_VM_ID,
-		               "a VM id is up to %d letters and digits in lower case", VM_ID_MAX);
+		               "a VM id is up to %d lower-case letters and digits", VM_ID_MAX);
 	*ret = id;
 	return 0;
 }
@@ -84,7 +84,8 @@ int guest_call_error(int r, struct err *err)
 {
 	if (r == -ECONNRESET || r == -ENOTCONN)
 		err_tag(err, r, ERR_VM_NOT_RUNNING,
-		        "the VM was suspended, stopped or rebooted meanwhile; its log says which");
+		        "the VM was suspended, stopped or rebooted during the call; its log says "
+		        "which");
 	return r;
 }
 

@@ -2,9 +2,9 @@
 /*
  * trail.c - which requests leave a record in the audit log, and what it says
  *
- * Everything that changes something (any method but GET, and a terminal that was opened by one) and
- * everything that was refused for who asked. The record names the route's pattern and the ids in
- * the path; never the path itself, a query, a body or a credential.
+ * Everything that changes something (any method but GET, and a terminal that was opened) and
+ * everything that was denied because of who asked. The record names the route's pattern and the
+ * ids in the path; never the path itself, a query, a body or a credential.
  */
 #include "api/call.h"
 
@@ -27,7 +27,7 @@ static void write_remote(struct request *req, char *dst, size_t size)
 		snprintf(dst, size, "unknown");
 }
 
-/* An id or a name of ours; anything else in a path is not for the log. */
+/* An id or a name that we gave; anything else in a path does not belong in the log. */
 static bool is_id(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -48,7 +48,7 @@ static void write_target(struct request *req, const struct reply *res, struct au
 	static const char *const made[] = { "id", "snapshotId", "vmId", "requestId", "repoId" };
 	const char *param = req->match.route->pattern;
 
-	/* Names of files are not for the log: they say what is inside a VM. */
+	/* File names do not belong in the log: they say what is inside a VM. */
 	for (size_t i = 0; i < req->match.n_args && (param = strchr(param, '{')); i++, param++)
 		if (strncmp(param, "{path}", 6) != 0)
 			add_target(a, req->match.arg[i]);

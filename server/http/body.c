@@ -2,8 +2,8 @@
 /*
  * body.c - a request's body: small ones in memory, large ones in a file without a name
  *
- * Room is made as bytes arrive, never for what a header promises. All bodies
- * in files together are bounded; above that the request is refused, not the disk filled.
+ * Space is taken as bytes arrive, never because a header announces them. The total of all bodies
+ * in files is bounded; above it a request is rejected rather than the disk filled.
  */
 #include "http/http_internal.h"
 
@@ -31,7 +31,7 @@ static int spool_start(struct http *h, struct body *b, struct err *err)
 
 	b->fd = open(h->conf.spool_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (b->fd < 0)
-		return err_sys(err, -errno, "make room for a large body");
+		return err_sys(err, -errno, "create a file for a large body");
 	if ((r = spool_take(h, b->mem.len, err)) < 0) {
 		close(b->fd);
 		b->fd = -1;
@@ -39,7 +39,7 @@ static int spool_start(struct http *h, struct body *b, struct err *err)
 	}
 	r = io_write_all(b->fd, b->mem.p, b->mem.len);
 	buf_done(&b->mem);
-	return r < 0 ? err_sys(err, r, "keep a large body") : 0;
+	return r < 0 ? err_sys(err, r, "write a large body to a file") : 0;
 }
 
 int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err *err)
@@ -59,7 +59,7 @@ int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err
 		return r;
 	b->len += n; /* what body_done() gives back */
 	if ((r = io_write_all(b->fd, p, n)) < 0)
-		return err_sys(err, r, "keep a large body");
+		return err_sys(err, r, "write a large body to a file");
 	return 0;
 }
 

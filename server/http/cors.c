@@ -2,9 +2,9 @@
 /*
  * cors.c - which web pages may use the API from a browser
  *
- * By default any: what a page gets depends on a key or token that it sends in a header itself,
- * never on a cookie or an address the browser would add for it. PANDO_CORS_ORIGINS narrows it; a
- * page that is not listed gets its answer without the header that would let it read it.
+ * By default any page: what it can do depends on a key or token that it sends in a header itself,
+ * never on a cookie or an address that the browser would add. PANDO_CORS_ORIGINS restricts this; a
+ * page that is not listed gets its reply without the header that would let it read it.
  */
 #include "http/http_internal.h"
 
@@ -14,7 +14,7 @@
 
 #define ORIGIN_MAX 256 /* bytes */
 
-/* All that the SDK sends, and what browsers ask for besides (User-Agent is one of them). */
+/* What the SDK sends, and what browsers ask about besides (User-Agent is one of them). */
 static const char allow_methods[] = "GET, POST, PUT, PATCH, DELETE, OPTIONS";
 static const char allow_headers[] =
         "Authorization, Content-Type, User-Agent, Range, If-Range, If-None-Match, "

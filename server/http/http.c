@@ -4,7 +4,7 @@
  *
  * The library calls on_request() once when the headers are there, then for
  * each piece of the body, then once more when it is complete. Path, method, caller and
- * size are judged at the first call; a refused request still has its (bounded) body
+ * size are checked at the first call; a rejected request still has its (bounded) body
  * read and dropped before the reply, because closing a connection with unread data
  * destroys the reply on its way, and a client that never sees the error tries again.
  * Nothing is kept of a body before its caller was admitted.
@@ -41,7 +41,8 @@ static void phase(struct request *req, uint64_t deadline_ms)
 	timeout_set(req->timeout, deadline_ms);
 }
 
-/* No lock: every request comes by here. http_stop() sets draining first and then looks at running.
+/* No lock: every request passes through here. http_stop() sets draining first and then looks at
+ * running.
  */
 bool http_count_in(struct http *h)
 {
@@ -74,7 +75,7 @@ static void refuse(struct request *req, int r, unsigned status)
 	req->refused = r;
 	req->refused_status = status;
 	if (!req->refusal.msg[0])
-		err_set(&req->refusal, r, "the request was refused");
+		err_set(&req->refusal, r, "the request was rejected");
 }
 
 static void find_route(struct request *req, const char *raw_path)
@@ -97,7 +98,7 @@ static void find_route(struct request *req, const char *raw_path)
 		return;
 	case -EOPNOTSUPP:
 		refuse(req,
-		       err_tag(e, r, ERR_INVALID_REQUEST, "%s does not work on %.200s",
+		       err_tag(e, r, ERR_INVALID_REQUEST, "%s is not allowed on %.200s",
 		               req->method_text, req->path),
 		       405);
 		return;
@@ -188,7 +189,7 @@ static int check_allowed(struct request *req)
 	if (req->http->app.allowed(req))
 		return 0;
 	return err_tag(&req->refusal, -EACCES, ERR_FORBIDDEN,
-	               "the key, token or permission was revoked meanwhile");
+	               "the key, token or permission has been revoked");
 }
 
 /* Random, so that nobody is taken for another; asked for in large pieces, because it is no secret.

@@ -2,16 +2,14 @@
 /*
  * outflow.c - replies that are made while they are sent
  *
- * The HTTP library asks for the next bytes whenever the socket has taken the last
- * ones, on the connection's own thread. When there are none, that thread waits here for
- * the source, for the client to leave, for the server's end, or for the time of a
- * sign of life. A stream that idles has no deadline; one whose client does not take
- * what there is has STALL_MS. A stream that fails breaks the connection, so that
- * what was sent never looks whole. So does one whose client's key, token or
- * permission was revoked meanwhile.
+ * The HTTP library asks for the next bytes whenever the socket has taken the last ones, on the
+ * connection's own thread. When there are none, that thread waits here for the source, for the
+ * client to leave, for the server to shut down, or until a sign of life is due. An idle stream has
+ * no deadline; one whose client does not take what is there has STALL_MS. A stream that fails
+ * breaks the connection, so that a partial reply never looks complete. So does one whose caller's
+ * key, token or permission has been revoked.
  *
- * A client that closes its sending half has left: its end of file is how a killed
- * client looks.
+ * A client that closes its sending half has left: that is what a killed client looks like.
  */
 #include "http/http_internal.h"
 
@@ -25,8 +23,8 @@
 #include "base/log.h"
 
 #define BLOCK_BYTES (32u << 10) /* asked for at a time */
-#define BEAT_MS 15000           /* without a byte: proxies and clients give up after a minute */
-#define ALLOWED_MS 1000         /* between two looks whether the client may still have it */
+#define BEAT_MS 15000           /* of silence: proxies and clients give up after a minute */
+#define ALLOWED_MS 1000         /* between two checks that the caller still has access */
 
 struct outflow {
 	struct request *req; /* weak; it is there while the library asks for more */
@@ -80,7 +78,7 @@ static ssize_t on_more(void *cls, uint64_t pos, char *out, size_t max)
 	struct err err = { 0 };
 
 	if (!o->req->http->app.allowed(o->req)) {
-		err_set(&err, -EACCES, "its key, token or permission was revoked");
+		err_set(&err, -EACCES, "its key, token or permission has been revoked");
 		return broken(o, &err);
 	}
 	for (;;) {

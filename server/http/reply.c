@@ -2,9 +2,8 @@
 /*
  * reply.c - every reply goes out here, and every failure is logged here, once
  *
- * Errors are {code, error, message, description} and what the route adds (vmId, path,
- * ...). The sentence that the client reads is the sentence in the log, beside the
- * trace id that both have.
+ * An error is {code, error, message, description} and what the route adds (vmId, path, ...). The
+ * message in the log is the one the client gets, with the same trace id.
  */
 #include "http/http_internal.h"
 

@@ -2,9 +2,9 @@
 /*
  * share.c - an account's share of the connections, so that some are left for the others
  *
- * A connection has one request at a time, and a stream or a terminal is a request that
- * lasts. Counted are those whose key was found good; what strangers may hold is bounded by the
- * deadlines of timeouts.c.
+ * A connection has one request at a time, and a stream or a terminal is a request that lasts. Only
+ * requests with a valid key count; what strangers can hold is bounded by the deadlines of
+ * timeouts.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -63,9 +63,8 @@ int share_in(struct share *s, const char *account, struct err *err)
 	if (i < s->n && s->v[i].running >= SHARE_MAX)
 		return err_tag(
 		        err, -EAGAIN, ERR_LIMIT_EXCEEDED,
-		        "account %s has %u requests open, streams and terminals among them; more "
-		        "than these %d of the server's %d connections are not for one account: "
-		        "wait for one to end",
+		        "account %s has %u requests open, counting streams and terminals; one "
+		        "account may use %d of the server's %d connections: wait for one to end",
 		        account, s->v[i].running, SHARE_MAX, HTTP_CONNECTIONS_MAX);
 	if (i == s->n) {
 		if (s->n == HTTP_CONNECTIONS_MAX)

@@ -2,12 +2,12 @@
 /*
  * timeouts.c - connections that do not move on in time are shut down
  *
- * An idle timeout is not enough: a client that sends one byte now and then is never
- * idle. So each connection has a deadline for the phase it is in (headers, body,
- * reply, waiting for the next request), and none while a handler works for it. One
- * thread wakes every second at most and shuts down the sockets that are late; the
- * connection's own thread then sees the end and cleans up. The socket is only
- * closed after timeout_remove(), so the number cannot be another's meanwhile.
+ * An idle timeout is not enough: a client that sends a byte now and then is never idle. So each
+ * connection has a deadline for the phase it is in (headers, body, reply, waiting for the next
+ * request), and none while a handler works for it. One thread looks once a second and shuts down
+ * the sockets that are late; the connection's own thread then sees the end and cleans up. The
+ * socket is closed only after timeout_remove(), so its number cannot belong to another connection
+ * meanwhile.
  */
 #include "http/http_internal.h"
 

@@ -2,10 +2,10 @@
 /*
  * upgrade.c - an HTTP connection becomes a WebSocket
  *
- * The library sends 101 and hands over the socket, on the connection's own thread: what
- * runs on it blocks nobody. Everything that can be refused was refused before, as an
- * ordinary reply. Until 101 is out the request owns what is to run, so a client that
- * goes away in between costs nothing.
+ * The library sends 101 and hands over the socket on the connection's own thread, so what runs on
+ * it blocks nobody. Everything that can be rejected was rejected before, as an ordinary reply.
+ * Until 101 is out the request owns what is going to run, so a client that leaves in between costs
+ * nothing.
  */
 #include "http/http_internal.h"
 
@@ -71,7 +71,7 @@ int upgrade_check(struct request *req, struct err *err)
 	    !has_token(request_header(req, MHD_HTTP_HEADER_UPGRADE), "websocket") ||
 	    !has_token(request_header(req, MHD_HTTP_HEADER_CONNECTION), "upgrade"))
 		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST,
-		               "this route speaks WebSocket only");
+		               "this route accepts WebSocket connections only");
 	if (!version || strcmp(version, "13") != 0 || accept_of(req, accept) < 0)
 		return err_tag(
 		        err, -EINVAL, ERR_INVALID_REQUEST,

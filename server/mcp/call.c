@@ -2,11 +2,11 @@
 /*
  * call.c - a tool's call becomes a request on a route of the API
  *
- * The inner request has no connection: its body is the tool's arguments, its path's parameters
- * are arguments too ({vm_id} is vmId), and it names the Linux user that the arguments or the outer
- * request name. It passes the same gate as one that came over the wire (auth_permit() with the
+ * The inner request has no connection: its body is the tool's arguments, its path's parameters are
+ * arguments too ({vm_id} is vmId), and it names the Linux user that the arguments or the outer
+ * request name. It passes the same check as one that came over HTTP (auth_permit() with the
  * route's scope), runs the same handler, and leaves the same record in the audit log. So a tool
- * can never do what the key behind it could not do with the API.
+ * can never do what its caller's key could not do with the API.
  */
 #include "mcp/mcp_internal.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c - calls that take long: a command or a cell, watched until it ends
+ * job.c - calls that take long: a command or a cell, followed until it ends
  *
- * A job waits on one descriptor (epoll) for its source, for a cancellation and for a timer.
- * With each tick it looks whether the caller may still have it, and reports progress if that
- * was asked for: milliseconds of its timeout, and what was said last, so that clients which
- * give up on silence do not. It runs on the connection's thread, as server-sent events or to
- * one reply. Who leaves, cancels, or loses the permission ends what runs in the guest.
+ * A job waits on one descriptor (epoll) for its source, for a cancellation and for a timer. At
+ * each tick it checks that the caller still has access, and reports progress if that was asked
+ * for: milliseconds of its timeout and the latest output, so that clients which give up on silence
+ * do not. It runs on the connection's thread, as server-sent events or to one reply. When the
+ * client leaves, cancels or loses access, what runs in the guest ends.
  */
 #include "mcp/mcp_internal.h"
 
@@ -134,7 +134,7 @@ static bool step(struct mcp_job *j, bool *ret_tick)
 	}
 	if (*ret_tick && !auth_lease_holds(j->api->deps.auth, &j->lease)) {
 		err_tag(&err, -EACCES, ERR_FORBIDDEN,
-		        "the key, token or permission was revoked meanwhile");
+		        "the key, token or permission has been revoked");
 		finish(j, mcp_failed(&err));
 		return true;
 	}

@@ -2,14 +2,13 @@
 /*
  * mcp.c - POST and DELETE /mcp: the Model Context Protocol over streamable HTTP
  *
- * One message in, one reply out: as JSON, or as server-sent events where a call takes long and
- * the client takes both. Nothing is sent unasked, so there is no stream for GET. Who may
- * come in is judged as for every route; web pages only from this machine, or listed in
- * PANDO_CORS_ORIGINS by name, so that a page which got a name of its own to point here
- * (DNS rebinding) stays out.
+ * One message in, one reply out: as JSON, or as server-sent events where a call takes long and the
+ * client accepts both. Nothing is sent unasked, so there is no stream for GET. Callers are checked
+ * as for every route; web pages only from this machine, or listed in PANDO_CORS_ORIGINS by name,
+ * so that a page which pointed a name of its own at this server (DNS rebinding) stays out.
  *
- * What is wrong with the request as HTTP is an error of the API; what is wrong with a message
- * is an error of JSON-RPC; what goes wrong inside a tool is that tool's result.
+ * What is wrong with the request as HTTP is an error of the API; what is wrong with a message is
+ * an error of JSON-RPC; what goes wrong inside a tool is that tool's result.
  */
 #include "mcp/mcp_internal.h"
 
@@ -99,7 +98,7 @@ static int begin(struct exchange *x, struct err *err)
 	x->version = MCP_2025_03_26; /* of clients that do not say */
 	if (version && (r = mcp_version_parse(version)) < 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST,
-		               "MCP-Protocol-Version is none that this server speaks");
+		               "this server does not support that MCP-Protocol-Version");
 	if (version)
 		x->version = (enum mcp_version)mcp_version_parse(version);
 	x->events = accept && strstr(accept, "text/event-stream");
@@ -224,7 +223,7 @@ static json_t *answer(struct exchange *x, const struct mcp_msg *m, bool alone)
 	return mcp_error(m->id, MCP_NO_METHOD, "there is no method '%.100s'", m->method);
 }
 
-/* What is not a request; what we do not know is not worth an answer. */
+/* Notifications and responses; unknown ones get no reply. */
 static void notice(struct exchange *x, const struct mcp_msg *m)
 {
 	const json_t *id = json_object_get(m->params, "requestId");

@@ -230,7 +230,7 @@ int mcp_running_begin(struct mcp *m, const struct auth_who *who, const char *ses
 	}
 	if (n >= RUNNING_PER_ACCOUNT) {
 		running_free(c);
-		return err_set(err, -EBUSY, "%d calls run already: wait for one to end",
+		return err_set(err, -EBUSY, "%d calls are running already: wait for one to end",
 		               RUNNING_PER_ACCOUNT);
 	}
 	TAILQ_INSERT_TAIL(&m->running, c, link);

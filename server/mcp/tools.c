@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tools.c - THE table of MCP tools: what a model is told about them, and the route each is a
- * call of
+ * tools.c - THE table of MCP tools: what a model is told about them, and the route that each one
+ * calls
  *
  * A tool whose route this server does not have is not offered. Arguments have the names of the
- * API's members, so that most bodies pass as they are; names that a tool does not know are
- * refused with a sentence, because a model that guessed can then correct itself.
+ * API's members, so that most bodies pass as they are; unknown names are rejected with an
+ * explanation, so that a model which guessed can correct itself.
  */
 #include "mcp/mcp_internal.h"
 

@@ -87,7 +87,8 @@ int api_token_revoke(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!id_valid("tok-", id))
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no such token: name it by its id");
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+		               "there is no such token: name it by its id");
 	r = auth_token_revoke(deps_of(req)->auth, who_of(req)->account, req->match.arg[0], id, err);
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }

@@ -69,9 +69,9 @@ int api_key_revoke(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	if (!id_valid("ak-", id))
-		return err_tag(
-		        err, -ENOENT, ERR_NOT_FOUND,
-		        "no such API key: name it by its id, 'ak-' and 20 letters and digits");
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+		               "there is no such API key: name it by its id, 'ak-' and 20 letters "
+		               "and digits");
 	if ((r = auth_key_revoke(deps_of(req)->auth, account, id, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "id", id), err);

@@ -87,7 +87,7 @@ static int read_query(struct request *req, const struct logs_args *a, struct log
 		return err_tag(err, -EINVAL, TAG, "'pageSize' must be a whole number from 1");
 	q->limit = MIN(size, LOGS_PAGE_MAX);
 	if (*a->token && log_place_parse(a->token, &q->before) < 0)
-		return err_tag(err, -EINVAL, TAG, "'pageToken' is not one of ours");
+		return err_tag(err, -EINVAL, TAG, "'pageToken' must come from an earlier reply");
 	if (*a->service && !logs_service_valid(a->service))
 		return err_tag(err, -EINVAL, TAG, "'vmService' must be the name of a systemd unit");
 	if (*a->type && strcmp(a->type, "vm") != 0 && strcmp(a->type, "deployment") != 0 &&

@@ -81,7 +81,7 @@ static int read_path(struct request *req, struct store_grant *g, struct err *err
 	snprintf(g->identity, sizeof(g->identity), "%s", req->match.arg[0]);
 	snprintf(g->target, sizeof(g->target), "%s", vm);
 	if (strlen(req->match.arg[0]) >= sizeof(g->identity))
-		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "no such identity");
+		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "there is no such identity");
 	return 0;
 }
 

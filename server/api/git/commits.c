@@ -40,7 +40,7 @@ static int read_change(struct reply *res, const json_t *o, struct repo_change *r
 	if (!ret->path)
 		return bad_change(res, NULL, "each needs a 'path'", err);
 	if (strlen(ret->path) != json_string_length(path))
-		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "a path has no NUL");
+		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "a path must not contain NUL");
 	if (json_is_null(content))
 		content = NULL;
 	if ((content && !json_is_string(content)) || (enc && !json_is_null(enc) && !encoding) ||

@@ -13,7 +13,8 @@
 static int all(struct request *req, struct credentials **ret, struct err *err)
 {
 	if (!deps_of(req)->syncs)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "mirrors are not available on this server");
 	*ret = syncs_credentials(deps_of(req)->syncs);
 	return 0;
 }

@@ -15,7 +15,8 @@
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
 {
 	if (!deps_of(req)->syncs)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "mirrors are not available on this server");
 	return request_repo(req, REPO_OWN, ret, err);
 }
 
@@ -97,7 +98,8 @@ int api_sync_hook(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->syncs)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "mirrors are not available on this server");
 	r = sync_wake(deps_of(req)->syncs, NULL, request_arg(req, "{hook}"), err);
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }

@@ -18,7 +18,8 @@ static int make_href(struct request *req, char *ret, size_t size, struct err *er
 	bool tls = proto && strcmp(proto, "https") == 0;
 
 	if (!host || host[strcspn(host, " \"<>\\/")] || strlen(host) > 255)
-		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the Host header is no host");
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
+		               "the Host header is not a valid host name");
 	snprintf(ret, size, "%s://%s/%s", tls ? "https" : "http", host, caller_of(req)->repo_id);
 	return 0;
 }

@@ -35,7 +35,8 @@ int repo_id_check(struct request *req, struct err *err)
 	size_t n;
 
 	if ((id || strncmp(req->match.route->pattern, "/git/", 5) == 0) && !deps_of(req)->repos)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no repositories");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "repositories are not available on this server");
 	if (!id)
 		return 0;
 	n = strlen(id);
@@ -102,12 +103,12 @@ int git_check(struct request *req, struct err *err)
 		}
 		req->challenge = GIT_CHALLENGE;
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "this takes a password: an access token, or an API key");
+		               "a password is required: an access token or an API key");
 	}
 	if (header && strncasecmp(header, "Basic ", 6) == 0) {
 		if (basic_to_bearer(header + 6, bearer, sizeof(bearer)) < 0)
 			r = err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-			            "the password is no credential of ours");
+			            "the password is not a valid access token or API key");
 		else
 			r = auth_check(deps_of(req)->auth, bearer, NULL, who_of(req), err);
 		OPENSSL_cleanse(bearer, sizeof(bearer));
@@ -223,7 +224,7 @@ static bool is_gzip(struct request *req)
 
 static int bad_gzip(struct err *err)
 {
-	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the body is not what gzip makes");
+	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the body is not valid gzip data");
 }
 
 static int inflate_to(int fd, const char *p, size_t n, struct err *err)
@@ -253,7 +254,7 @@ static int inflate_to(int fd, const char *p, size_t n, struct err *err)
 	return r;
 }
 
-/* The request as a file that begins at its beginning. */
+/* The request's body as a file, to be read from its start. */
 static int request_file(struct request *req, int *ret, struct err *err)
 {
 	autofd int fd = memfd_create("fetch", MFD_CLOEXEC);
@@ -298,7 +299,7 @@ int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 struct push {
 	struct wire *s; /* owned; NULL once it is the reply's */
 	z_stream z;
-	bool gzip, deaf; /* deaf: it has said all it will, the rest of the body is dropped */
+	bool gzip, deaf; /* deaf: receive-pack reads no more, the rest of the body is dropped */
 };
 
 static void push_drop(void *ctx)
@@ -340,7 +341,7 @@ static int push_open(struct request *req, struct err *err)
 	return 0;
 }
 
-/* receive-pack that stops reading has its reasons and tells the client. */
+/* When receive-pack stops reading it tells the client why. */
 static int pass_on(struct push *p, const void *data, size_t n, struct err *err)
 {
 	int r = p->deaf ? 0 : wire_write(p->s, data, n, err);

@@ -12,11 +12,12 @@
 #define LIST_LIMIT_MAX 200
 #define SHA_LEN 40
 
-/* The repository of the path; nothing here is for those who only happen to read it. */
+/* The repository of the path; all of this is for its owner, not for those who may read it. */
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
 {
 	if (!deps_of(req)->triggers)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "triggers are not available on this server");
 	return request_repo(req, REPO_OWN, ret, err);
 }
 
@@ -200,7 +201,7 @@ int api_delivery_again(struct request *req, struct reply *res, struct err *err)
 	return reply_json(res, delivery_json(&d), err);
 }
 
-/* What commands in VMs made of a commit: the worst of them is the word for all. */
+/* How commands in VMs judged a commit: the worst state stands for all. */
 int api_commit_status(struct request *req, struct reply *res, struct err *err)
 {
 	static const char *const worst[] = { "error", "failure", "running", "pending", "success" };
@@ -235,7 +236,8 @@ int api_jwks(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->triggers)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "triggers are not available on this server");
 	r = triggers_jwks(deps_of(req)->triggers, &keys, err);
 	return r < 0 ? r : reply_json(res, keys, err);
 }
@@ -246,7 +248,8 @@ int api_signing_rotate(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->triggers)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "triggers are not available on this server");
 	r = triggers_rotate(deps_of(req)->triggers, kid, err);
 	return r < 0 ? r : reply_json(res, json_pack("{s:s}", "kid", kid), err);
 }

@@ -3,9 +3,8 @@
  * dns.c - DNS records of verified domains
  *
  * The `freestyle` package cannot say which record it wants to delete: its query has "[object
- * Object]" in the record's place. Such a request is refused with a sentence that says so; what
- * would have been meant is not guessed. A record is named by id, by kind, name and value, or as
- * JSON in `record`.
+ * Object]" in the record's place. Such a request is rejected with an explanation; we do not guess
+ * which one was meant. A record is named by id, by kind, name and value, or as JSON in `record`.
  */
 #include "api/net/shared.h"
 
@@ -25,7 +24,8 @@ static int need(struct request *req, struct zones **ret, struct err *err)
 {
 	*ret = deps_of(req)->zones;
 	return *ret ? 0
-	            : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no domains");
+	            : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+	                      "domains are not available on this server");
 }
 
 /* Errors say which domain and whose, as the contract has it. */

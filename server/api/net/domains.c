@@ -14,7 +14,9 @@
 static int need(struct request *req, struct domains **ret, struct err *err)
 {
 	*ret = deps_of(req)->domains;
-	return *ret ? 0 : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no edge");
+	return *ret ? 0
+	            : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+	                      "domains are not available on this server");
 }
 
 /* Errors of names say which one, as the contract has it. */
@@ -253,7 +255,8 @@ int api_ca(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!deps_of(req)->certs)
-		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no edge");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+		               "domains are not available on this server");
 	if ((r = certs_ca_pem(deps_of(req)->certs, &pem, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "certificate", pem), err);

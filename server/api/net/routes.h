@@ -14,17 +14,17 @@ ROUTE(GET, "/domains/v1/domains", SCOPE_ACCOUNT, NO_BODY, api_domain_list, 0,
 ROUTE(GET, "/domains/v1/verifications", SCOPE_ACCOUNT, NO_BODY, api_verification_list, 0,
       "List verifications that are not complete")
 ROUTE(POST, "/domains/v1/verifications", SCOPE_ACCOUNT, KIB(64), api_verification_create, 0,
-      "Begin to verify a domain: its DNS must get a TXT record with the code")
+      "Begin to verify a domain; the reply says which TXT record to add")
 ROUTE(PUT, "/domains/v1/verifications", SCOPE_ACCOUNT, KIB(64), api_verification_complete, 0,
-      "Look the TXT record up; id or domain")
+      "Check the TXT record and complete a verification; id or domain")
 ROUTE(DELETE, "/domains/v1/verifications", SCOPE_ACCOUNT, KIB(64), api_verification_cancel, 0,
-      "Give a verification up; domain, verificationCode")
+      "Cancel a verification; domain, verificationCode")
 ROUTE(GET, "/domains/v1/mappings", SCOPE_ACCOUNT, NO_BODY, api_mapping_list, 0,
-      "List names that lead to VMs; domain, limit, offset")
+      "List the names that are mapped to VMs; domain, limit, offset")
 ROUTE(POST, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, KIB(64), api_mapping_create, 0,
-      "Let a name lead to a port of a VM; vmId, vmPort")
+      "Map a name to a port of a VM; vmId, vmPort")
 ROUTE(DELETE, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, NO_BODY, api_mapping_delete, 0,
-      "Let a name lead nowhere")
+      "Remove the mapping of a name")
 ROUTE(POST, "/domains/v1/certs/{domain}/wildcard", SCOPE_ACCOUNT, NO_BODY, api_cert_wildcard, 0,
       "Get a wildcard certificate for a verified domain")
 ROUTE(GET, "/v1/ca", SCOPE_PUBLIC, NO_BODY, api_ca, 0,
@@ -38,11 +38,11 @@ ROUTE(POST, "/dns/v1/records", SCOPE_ACCOUNT, KIB(64), api_record_create, 0,
 ROUTE(DELETE, "/dns/v1/records", SCOPE_ACCOUNT, NO_BODY, api_record_delete, 0,
       "Delete a DNS record; domain, and recordId or record")
 ROUTE(POST, "/v1/vpcs", SCOPE_ACCOUNT, KIB(64), api_vpc_create, 0,
-      "Make a private network; name, cidr")
+      "Create a private network; name, cidr")
 ROUTE(GET, "/v1/vpcs", SCOPE_ACCOUNT, NO_BODY, api_vpc_list, 0,
       "List private networks")
 ROUTE(GET, "/v1/vpcs/{vpc_id}", SCOPE_ACCOUNT, NO_BODY, api_vpc_get, 0,
-      "One private network with its VMs")
+      "Get a private network with its VMs")
 ROUTE(DELETE, "/v1/vpcs/{vpc_id}", SCOPE_ACCOUNT, NO_BODY, api_vpc_delete, 0,
       "Delete a private network that has no VMs")
 ROUTE(POST, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_ephemeral, 0,
@@ -50,5 +50,5 @@ ROUTE(POST, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api
 ROUTE(DELETE, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_close, 0,
       "Close a tunnel; sessionId")
 ROUTE(POST, "/v1/vpcs/{vpc_id}/wireguard/peers", SCOPE_ACCOUNT, KIB(64), api_wg_peer, 0,
-      "A tunnel for a key of the client's; gatewayVmId, clientPublicKey")
+      "Open a tunnel for a public key of the client; gatewayVmId, clientPublicKey")
 /* clang-format on */

@@ -67,7 +67,7 @@ int api_create_nic(const json_t *j, enum err_code tag, struct vm_nic *ret, bool 
 	if (!j || json_is_null(j) || (json_is_array(j) && !json_array_size(j)))
 		return 0;
 	if (!*ret_has)
-		r = err_set(err, -EINVAL, "'nics' must be a list of one NIC: a VM has one");
+		r = err_set(err, -EINVAL, "'nics' must be a list with one NIC: a VM has only one");
 	else
 		r = nic_read(json_array_get(j, 0), ret, err);
 	if (r == -EINVAL && err)

@@ -2,10 +2,9 @@
 /*
  * await.c - POST /v1/vms/{id}/await: the reply comes when the VM's machine ends
  *
- * Clients give up when they see no byte for about 300 s. So the headers go out
- * at once and spaces follow now and then, which JSON allows before its value; the
- * object comes at the end. A server that ends suspends its VMs, which ends the
- * wait with the truth.
+ * Clients give up when they see no byte for about 300 s. So the headers go out at once and spaces
+ * follow now and then, which JSON allows before its value; the object comes at the end. A server
+ * that shuts down suspends its VMs, so the wait ends with the truth.
  */
 #include "api/vms/shared.h"
 

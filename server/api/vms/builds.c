@@ -31,7 +31,7 @@ int request_build_id(struct request *req, size_t i, const char **ret, struct err
 
 	if (!id_valid("bld-", s))
 		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND,
-		               "a build's id is bld- and %d characters of a-z and 0-9", ID_LEN);
+		               "no such build: an id is 'bld-' and %d letters and digits", ID_LEN);
 	*ret = s;
 	return 0;
 }
@@ -149,6 +149,6 @@ int api_vm_build(struct request *req, struct reply *res, struct err *err)
 	if (!*v.build_id ||
 	    build_get(deps_of(req)->builder, who_of(req)->account, v.build_id, &b, NULL) < 0)
 		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND_FOR_VM,
-		               "VM '%s' came from no build", id);
+		               "VM '%s' was not created from a build", id);
 	return reply_json(res, shape_build(&b), err);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a VM
- * made for it
+ * code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a new VM
  *
- * A client that leaves while its cell runs interrupts it; the kernel and its
- * variables stay. The VM of /v1/code is deleted when the cell is over, whatever
- * became of it or of the client.
+ * A client that leaves while its cell runs interrupts it; the kernel and its variables stay. The
+ * VM of /v1/code is deleted when the cell is over, whatever happened to it or to the client.
  */
 #include "api/vms/cell.h"
 #include "api/vms/shared.h"
@@ -57,7 +55,7 @@ int code_context(const char *id, uint32_t *ret, struct err *err)
 	unsigned long long v = digits && digits < 11 ? strtoull(id + 4, NULL, 10) : 0;
 
 	if (!v || v > UINT32_MAX || id[4 + digits])
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no context '%.40s'", id);
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no context '%.40s'", id);
 	*ret = (uint32_t)v;
 	return 0;
 }
@@ -79,7 +77,7 @@ static int read_body(struct request *req, struct code_body *b, struct guest_code
 	if (!b->language)
 		return b->context ? 0
 		                  : err_tag(err, -EINVAL, ERR_BAD_REQUEST,
-		                            "'language' is missing, and there is no 'contextId'");
+		                            "'language' or 'contextId' is required");
 	return code_language(b->language, &q->language, err);
 }
 
@@ -105,7 +103,7 @@ static int collect(struct request *req, struct cell *x, json_t **ret, struct err
 			continue;
 		poll(p, ARRAY_SIZE(p), POLL_MS);
 		if (client >= 0 && client_gone(client))
-			return err_set(err, -ECANCELED, "the client left before the cell was over");
+			return err_set(err, -ECANCELED, "the client left before the cell ended");
 	}
 	if (r != -ENODATA)
 		return r;
@@ -160,7 +158,7 @@ static const struct outflow_ops stream_ops = {
 	.next = stream_next, .fd = stream_fd, .free = cell_free, .beat = ": \n\n"
 };
 
-/* Waits for the first sign, so that what keeps a cell from running is an ordinary error. */
+/* Waits for the first event, so that whatever keeps a cell from starting is an ordinary error. */
 static int await_start(struct cell *x, struct err *err)
 {
 	while (!x->started && !x->ended) {
@@ -260,7 +258,7 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (b.context)
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
-		               "'contextId' makes no sense here: the VM is new");
+		               "'contextId' cannot be used here: each call gets a new VM");
 	x = cell_new(b.stream, q.timeout_ms);
 	one = calloc(1, sizeof(*one));
 	if (!x || !one) {

@@ -109,8 +109,8 @@ static int one(struct request *req, struct reply *res,
 		return r;
 	r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, id, &g, err);
 	if (r == -EHOSTDOWN)
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no context '%.40s': the VM is stopped",
-		               req->match.arg[1]);
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+		               "there is no context '%.40s': the VM is stopped", req->match.arg[1]);
 	if (r < 0)
 		return r;
 	r = verb(g, user, context, err);

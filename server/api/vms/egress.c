@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* egress.c - what a VM may reach, and what was refused to it */
+/* egress.c - what a VM may reach, and what was blocked */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -2,11 +2,11 @@
 /*
  * exec.c - run a command in a VM to its end
  *
- * Clients give up when no headers came for about 300 s, so a command without a limit
- * of its own gets EXEC_DEFAULT_MS: its partial output then arrives as EXEC_TIMED_OUT
- * instead of a broken connection. Commands are never repeated: one that was cut off
- * by a suspend is reported, because it may have run. With `terminal`, which clients
- * always send and mostly as null, the output is also kept under that name (api_terminal.c).
+ * Clients give up when no headers came for about 300 s, so a command without a limit of its own
+ * gets EXEC_DEFAULT_MS: its partial output then arrives as EXEC_TIMED_OUT instead of a broken
+ * connection. Commands are never repeated: one that was cut off by a suspend is reported, because
+ * it may have run. With `terminal`, which clients always send and mostly as null, the output is
+ * also kept under that name (terminals.c).
  */
 #include "api/vms/shared.h"
 

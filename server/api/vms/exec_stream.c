@@ -122,7 +122,7 @@ static ssize_t run_next(void *ctx, char *p, size_t max, struct err *err)
 			return k < 0 ? err_set(err, (int)k, "out of memory") : k;
 		if (x->ended)
 			return -ENODATA;
-		feed(x, NULL); /* what is wrong with the channel the read tells */
+		feed(x, NULL); /* the next read reports what is wrong with the channel */
 		k = guest_flow_read(x->f, &chan, piece, sizeof(piece), err);
 		if (k == 0)
 			return 0;

@@ -2,10 +2,10 @@
 /*
  * files.c - files and directories inside a VM
  *
- * A file is one JSON document, content and all. Up to BODY_MEM_MAX it is text
- * when it is UTF-8; larger ones pass through a file without a name and leave as base64
- * that is made while it is sent, so memory stays small whatever the size. Reads
- * are repeated once when the VM was suspended under them; writes are not.
+ * A file is one JSON document, content and all. Up to BODY_MEM_MAX it is text when it is UTF-8;
+ * larger ones pass through a file without a name and leave as base64 that is encoded while it is
+ * sent, so memory stays small whatever the size. Reads are repeated once when the VM was suspended
+ * under them; writes are not.
  */
 #include "api/vms/shared.h"
 

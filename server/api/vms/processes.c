@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "guest/guest.h"
 
-#define STDIN_STALL_MS 600000 /* for the process to read on: it may think for a while */
+#define STDIN_STALL_MS 600000 /* for the process to read more: it may be busy */
 
 int process_error(int r, struct err *err)
 {
@@ -79,7 +79,7 @@ static int process_id(struct request *req, uint32_t *ret, struct err *err)
 	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no such process");
 }
 
-/* A token that may act as some Linux users has to do with their processes, and no others. */
+/* A token that may act as some Linux users sees the processes of those, and no others. */
 static bool may_touch(struct request *req, const struct guest_proc *p)
 {
 	return auth_permit(deps_of(req)->auth, who_of(req), SCOPE_VM_EXEC, req->match.arg[0],

@@ -2,9 +2,9 @@
 /*
  * pty.c - terminal sessions: list, close, tickets
  *
- * A list must not wake a suspended VM: then what was last seen of its sessions is told,
- * as suspended. Only when nothing was seen (the server was restarted since) is the VM
- * asked. A stopped VM has none.
+ * A list must not wake a suspended VM: it then shows what was last seen of its sessions, as
+ * suspended. Only when nothing was seen (the server has restarted since) is the VM asked. A
+ * stopped VM has none.
  */
 #include "api/vms/shared.h"
 

@@ -2,10 +2,10 @@
 /*
  * pty_ws.c - open and attach: a request that becomes a terminal
  *
- * The VM is woken and the session found or started before the connection is upgraded, so
- * whatever is wrong is an ordinary error; a client that saw 101 is attached. Who may come in
- * says a header, or a ticket in the URL: pages cannot send headers here, and no cookie counts,
- * so a page that has no ticket gets nowhere whatever its origin.
+ * The VM is woken and the session found or started before the connection is upgraded, so whatever
+ * is wrong is an ordinary error; a client that saw 101 is attached. A header says who asks, or a
+ * ticket in the URL: web pages cannot send headers here, and no cookie counts, so a page without a
+ * ticket gets nowhere whatever its origin.
  */
 #include "api/vms/shared.h"
 
@@ -199,7 +199,7 @@ int ticket_check(struct request *req, struct err *err)
 	memcpy(&lease, t.who, sizeof(lease));
 	if (!auth_lease_holds(auth, &lease))
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "whoever made this ticket has lost the right");
+		               "the issuer of this ticket no longer has access");
 	*who_of(req) = lease.who;
 	caller_of(req)->by_ticket = true;
 	snprintf(caller_of(req)->ticket_user, sizeof(caller_of(req)->ticket_user), "%s", t.user);

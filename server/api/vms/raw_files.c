@@ -2,10 +2,10 @@
 /*
  * raw_files.c - files as they are, of any size: no JSON, no base64, nothing kept on the way
  *
- * GET tells size, time and tag of the very file it then sends, or a part of it. PUT
- * passes the body on while it arrives; the file is there, whole, when the reply says
- * so, and not at all when the upload was cut off. Reads are repeated once when the VM
- * was suspended before the first byte.
+ * GET reports size, time and tag of the very file that it then sends, or a part of it. PUT passes
+ * the body on while it arrives; the file is there, complete, when the reply says so, and not at
+ * all when the upload was cut off. Reads are repeated once when the VM was suspended before the
+ * first byte.
  */
 #include "api/vms/shared.h"
 
@@ -126,7 +126,7 @@ static int reply_part(struct request *req, struct reply *res, const struct guest
 	return 0;
 }
 
-/* If-Range: the part only if it is of the file that the client has the rest of. */
+/* If-Range: the part only if the file is still the one that the client has the rest of. */
 static bool range_holds(struct request *req, const struct guest_get *get)
 {
 	const char *s = request_header(req, "If-Range");
@@ -210,7 +210,7 @@ int upload_data(struct request *req, const void *p, size_t n, struct err *err)
 	if (r == -ENODATA) { /* the guest could not go on, and says why */
 		r = guest_flow_result(u->f, err);
 		if (r == 0)
-			r = err_set(err, -EPROTO, "the guest did not take all of it");
+			r = err_set(err, -EPROTO, "the guest did not accept the whole upload");
 	}
 	return r < 0 ? u->explain(r, u->path, err) : 0;
 }

@@ -66,13 +66,14 @@ static int terminal_read(struct request *req, struct reply *res, struct guest_te
 		return r;
 	reply_extra(res, "sessionId", shape_output(name, strlen(name)));
 	if (!terminal_name_valid(name))
-		return err_tag(err, -ENOENT, ERR_SESSION_NOT_FOUND, "no such terminal");
+		return err_tag(err, -ENOENT, ERR_SESSION_NOT_FOUND, "there is no such terminal");
 	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	r = guest_term_read(g, user, name, ret, err);
 	if (r == -ENOENT)
 		return err_tag(err, r, ERR_SESSION_NOT_FOUND,
-		               "no terminal '%s': a command run with \"terminal\": \"%s\" makes it",
+		               "there is no terminal '%s': a command run with \"terminal\": \"%s\" "
+		               "creates it",
 		               name, name);
 	return r < 0 ? guest_call_error(r, err) : 0;
 }

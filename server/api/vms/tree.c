@@ -253,7 +253,7 @@ static int diff_query_read(struct request *req, struct diff_query *q, struct vm_
 		               "'path' must be an absolute path without dots");
 	if (q->cursor && *q->cursor && read_cursor(q->cursor, q->after) < 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-		               "'cursor' must be one that this route gave");
+		               "'cursor' must come from an earlier reply");
 	o->with = q->with;
 	o->root = q->root;
 	o->after = q->after[0] ? q->after : NULL;
