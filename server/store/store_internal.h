@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/auto.h"
+#include "base/err.h"
 #include "store/store.h"
 #include "store/store_account.h"
 
@@ -111,8 +112,8 @@ struct table {
 	const struct col *cols; /* cols[0] is the primary key */
 	size_t n_cols;
 	size_t row_size;
-	const char *missing_tag; /* of a row that is not there, or NULL */
-	const char *noun;        /* "VM", for sentences */
+	enum err_code missing_tag; /* of a row that is not there, or NULL */
+	const char *noun;          /* "VM", for sentences */
 };
 
 #define COL_AT(type_, struct_, member, column)                   \
