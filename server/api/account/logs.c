@@ -7,8 +7,8 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "events/logs.h"
 #include "guest/guest.h"
-#include "logs/logs.h"
 
 #define TAG ERR_INVALID_QUERY
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
