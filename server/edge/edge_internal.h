@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 #include "edge/edge.h"
-#include "edge/h1.h"
+#include "h1/h1.h"
 
 #define EDGE_CONNS_MAX 4096     /* client connections of one worker */
 #define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */

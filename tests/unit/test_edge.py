@@ -117,7 +117,7 @@ class Alone(Stand, Checks, unittest.TestCase):
         s.sendall(f"GET /events?n={n}&every={every} HTTP/1.1\r\nHost: vm.edge.test\r\n\r\n".encode())
         return s, s.recv(65536)
 
-    def test_a_machine_that_ends(self):
+    def test_machine_ends(self):
         """Connections to it are cut when the edge is told; the next request goes to its successor."""
         self.assertEqual(self.e.curl("http://vm.edge.test/echo").status, 200)
         streams = [self.stream(10000) for _ in range(10)]
@@ -128,7 +128,7 @@ class Alone(Stand, Checks, unittest.TestCase):
                 self.assertFalse(read_until_closed(s).endswith(b"0\r\n\r\n"), "an answer that was cut looks whole")
         self.assertEqual(self.e.curl("http://vm.edge.test/echo").status, 200)
 
-    def test_a_machine_that_ends_before_its_connection_is_listed(self):
+    def test_machine_ends_before_its_connection_is_listed(self):
         self.assertEqual(self.e.curl("http://vanish.edge.test/echo").status, 200)
 
     def test_open_connections_ask_nothing(self):
