@@ -151,7 +151,7 @@ int config_load(struct config *ret, struct err *err)
 		return r;
 	r = config_parse(text, ret, err);
 	explicit_bzero(text, strlen(text));
-	return r < 0 ? err_wrap(err, "%s", path) : 0;
+	return r < 0 ? err_wrap(err, r, "%s", path) : 0;
 }
 
 int config_save(const struct config *cf, struct err *err)
@@ -286,8 +286,10 @@ static int find_key(const char *data_dir, const char *dir, const struct config *
 	}
 	snprintf(path, sizeof(path), "%s/api-key", dir);
 	if (!key) {
-		if (io_read_file(AT_FDCWD, path, CONFIG_VALUE_MAX, &text, err) < 0)
-			return err_wrap(err,
+		int r = io_read_file(AT_FDCWD, path, CONFIG_VALUE_MAX, &text, err);
+
+		if (r < 0)
+			return err_wrap(err, r,
 			                "no API key for %s: use 'pando login', set PANDO_API_KEY, "
 			                "or name the server's data directory with --data-dir and "
 			                "run as its owner",
