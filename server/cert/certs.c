@@ -397,10 +397,8 @@ static int make_named(struct certs *c, const char *as, struct err *err)
 		struct entry *e = NULL;
 		int r = make_entry(c, as, &e, err);
 
-		if (r < 0) {
-			err_wrap(err, "no certificate for '%s'", as);
-			return r;
-		}
+		if (r < 0)
+			return err_wrap(err, r, "no certificate for '%s'", as);
 		if (insert(c, e, forgets))
 			return 0;
 	}
