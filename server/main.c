@@ -92,8 +92,8 @@ static int priv_connect(struct app *a, struct err *err)
 }
 
 /*
- * The directory of the base image by its real name, which is part of the template's key: PANDO_IMAGE, or
- * what scripts/pando-image.sh made last.
+ * The directory of the base image by its real name, which is part of the template's key:
+ * PANDO_IMAGE, or what scripts/pando-image.sh made last.
  */
 static int find_image(struct conf *c, struct err *err)
 {
