@@ -85,7 +85,7 @@ static uint32_t count_state(const struct slots *s, enum slot_state st) REQUIRES(
 
 /* ---- builder thread; called and returning with the lock held ---- */
 
-static void build_one(struct slots *s, uint32_t idx)
+static void build_one(struct slots *s, uint32_t idx) REQUIRES(&s->lock)
 {
 	struct net_slot plan = plan_of(s, idx);
 	struct slot *sl = &s->slot[idx];
@@ -112,7 +112,7 @@ static void build_one(struct slots *s, uint32_t idx)
 	cond_broadcast(&s->done);
 }
 
-static void remove_one(struct slots *s, uint32_t idx)
+static void remove_one(struct slots *s, uint32_t idx) REQUIRES(&s->lock)
 {
 	struct net_slot plan = plan_of(s, idx);
 	struct slot *sl = &s->slot[idx];
@@ -345,7 +345,7 @@ int slots_take(struct slots *s, uint32_t *ret_idx, struct err *err)
 			               TAKE_DEADLINE_MS);
 		if (s->failures > failures) {
 			*err = s->failure;
-			return err_wrap(err, "no network slot");
+			return err_wrap(err, err->code, "no network slot");
 		}
 	}
 	s->wanted = false;
@@ -375,12 +375,15 @@ static int net_of(struct slots *s, uint32_t idx, struct slotnet **ret, struct er
 
 int slots_free(struct slots *s, uint32_t idx, struct err *err)
 {
+	struct slotnet *net; /* TAKEN: the builder does not touch it */
+	int r;
+
 	if (!slots_taken(s, idx))
 		return err_set(err, -ENOENT, "slot %u is not taken", idx);
 	/* At once, not when the builder gets there: the owner is told that nothing passes. */
-	mutex_unshared(&s->lock);
-	if (s->slot[idx].net.ns >= 0 && slotnet_gate(&s->slot[idx].net, /* open= */ false, err) < 0)
-		return err_wrap(err, "slot %u", idx);
+	net = &s->slot[idx].net;
+	if (net->ns >= 0 && (r = slotnet_gate(net, /* open= */ false, err)) < 0)
+		return err_wrap(err, r, "slot %u", idx);
 	LOCK_SCOPE(&s->lock);
 	s->quiet_since = clock_ms();
 	s->slot[idx].state = SLOT_DIRTY;

@@ -106,6 +106,7 @@ int worker_start(const struct cgroups *cg, struct worker **ret, struct err *err)
 	if (!w)
 		return err_set(err, -ENOMEM, "worker: out of memory");
 	w->cg = cg;
+	mutex_unshared(&w->lock);
 	w->todo_end = &w->todo;
 	w->done_end = &w->done;
 	mutex_init(&w->lock, "priv worker");

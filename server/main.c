@@ -22,15 +22,17 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "build/build.h"
 #include "conf.h"
 #include "engine/engine.h"
 #include "events/events.h"
-#include "front.h"
+#include "events/logs.h"
+#include "front/front.h"
 #include "git/git.h"
 #include "git/sync.h"
 #include "git/trigger.h"
-#include "logs/logs.h"
+#include "mcp/mcp.h"
 #include "net/dns.h"
 #include "net/gate.h"
 #include "privc/privc.h"
@@ -65,6 +67,7 @@ struct app {
 	struct triggers *triggers;
 	struct syncs *syncs;
 	struct front *front;
+	struct mcp *mcp;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
@@ -90,6 +93,30 @@ static int priv_connect(struct app *a, struct err *err)
 	return privc_open((int)fd, &a->priv, &a->priv_info, err);
 }
 
+/*
+ * The directory of the base image by its real name, which is part of the template's key:
+ * PANDO_IMAGE, or what scripts/pando-image.sh made last.
+ */
+static int find_image(struct conf *c, struct err *err)
+{
+	char path[sizeof(c->image_dir)];
+	autofree char *real = NULL;
+
+	snprintf(path, sizeof(path), "%s", c->image_dir);
+	if (!*path)
+		snprintf(path, sizeof(path), "%s/images/current", c->cache_dir);
+	real = realpath(path, NULL);
+	if (!real)
+		return err_set(err, -EINVAL,
+		               "there is no base image at '%s' (%s): make it with pando-image or "
+		               "'make run', or name its directory with PANDO_IMAGE",
+		               path, err_name(errno));
+	if (strlen(real) >= sizeof(c->image_dir))
+		return err_set(err, -EINVAL, "the path of the base image is too long: '%s'", real);
+	snprintf(c->image_dir, sizeof(c->image_dir), "%s", real);
+	return 0;
+}
+
 /* Everything it takes to boot; what is inside is checked when it is used. */
 static int check_image(const char *dir, struct err *err)
 {
@@ -100,9 +127,9 @@ static int check_image(const char *dir, struct err *err)
 		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
 		if (access(path, R_OK) < 0)
 			return err_set(err, -EINVAL,
-			               "the base image '%s' cannot be read (%s); PANDO_IMAGE names "
-			               "its directory, "
-			               "'make run' or image/build.sh makes it",
+			               "the base image '%s' cannot be read (%s): make it with "
+			               "pando-image or 'make run', or name its directory with "
+			               "PANDO_IMAGE",
 			               path, err_name(errno));
 	}
 	return 0;
@@ -208,8 +235,7 @@ static int app_start(struct app *a, struct err *err)
 		                  .probe_file = probe };
 	int r;
 
-	r = check_image(c->image_dir, err);
-	if (r < 0)
+	if ((r = find_image(&a->conf, err)) < 0 || (r = check_image(c->image_dir, err)) < 0)
 		return r;
 	a->listen_fd = api_listen(c, err);
 	if (a->listen_fd < 0)
@@ -246,7 +272,8 @@ static int app_start(struct app *a, struct err *err)
 	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
+	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0 ||
+	    (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
@@ -264,6 +291,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .sshd = a->sshd,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
+	mcp_deps(a->mcp, &deps);
 	r = api_start(&deps, &a->api, err);
 	return r < 0 ? r : front_start(a->front, a->api, err);
 }
@@ -289,6 +317,7 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	mcp_free(a->mcp);
 	syncs_close(a->syncs);
 	triggers_close(a->triggers);
 	repos_close(a->repos);
@@ -352,6 +381,15 @@ static void say_how(struct app *a)
 	fflush(stdout);
 }
 
+/* What `systemctl status` shows, and its waiting for us. */
+static void tell_manager(const char *state)
+{
+	int r = notify_send(state);
+
+	if (r < 0)
+		log_warn("tell the service manager: %s, ignoring", err_name(r));
+}
+
 /* Waits for the template with a line every few seconds, then does the main job once. */
 static int first_job(struct app *a, struct err *err)
 {
@@ -369,9 +407,13 @@ static int first_job(struct app *a, struct err *err)
 		if (io_wait(a->signals, POLLIN, deadline_in(1000)) > 0)
 			return read(a->signals, &si, sizeof(si)) > 0 ? 1 : -EINTR;
 		if ((clock_ms() - t0) / 1000 % 5 == 0) {
+			char status[256];
+
 			printf("template: %s (%llu s)\n", s.template_note,
 			       (unsigned long long)(clock_ms() - t0) / 1000);
 			fflush(stdout);
+			snprintf(status, sizeof(status), "STATUS=template: %s", s.template_note);
+			tell_manager(status);
 		}
 	}
 	say_ready(a);
@@ -416,6 +458,7 @@ int main(int argc, char **argv)
 		r = first_job(&a, &err);
 	if (r == 0) {
 		say_how(&a);
+		tell_manager("READY=1\nSTATUS=serving");
 		while (read(a.signals, &si, sizeof(si)) < 0 && errno == EINTR)
 			;
 	}
@@ -423,6 +466,7 @@ int main(int argc, char **argv)
 		log_error("%s", err.msg);
 	else
 		log_info("shutting down: running VMs are suspended");
+	tell_manager("STOPPING=1\nSTATUS=suspending running VMs");
 	app_stop(&a);
 	close(a.signals);
 	if (r >= 0)

@@ -2,25 +2,24 @@
 /*
  * background.c - requests that go on when their client stops waiting
  *
- * A client that sends x-freestyle-background-after-secs waits that long and then gets 202
- * and an id to ask with. So the handler runs on a thread of its own, on a copy of
- * the request that needs no connection; the connection's thread waits for it. When
- * the time is over the id is written to the store first, and then the client hears of
- * it: an id that was handed out is answered for a day, also after a restart, if only
- * with the sentence that the restart lost it (a client polls for ever on anything
- * without a code). Should the store fail, or too much run already, the client simply waits.
+ * A client that sends x-freestyle-background-after-secs waits that long and then gets 202 and an
+ * id to ask with. So the handler runs on a thread of its own, on a copy of the request that needs
+ * no connection, and the connection's thread waits for it. When the time is over the id is written
+ * to the store first and sent to the client second: an id that was handed out is answered for a
+ * day, also after a restart, if only with an error that the restart lost it (clients poll forever
+ * on anything without a code). If the store fails, or too much is running already, the client
+ * simply waits.
  *
- * The same machinery makes calls repeatable: with an Idempotency-Key the request is
- * in the store before it runs, and who comes with the same key and body waits for the
- * same run or gets the same result.
+ * The same machinery makes calls repeatable: with an Idempotency-Key the request is in the store
+ * before it runs, and whoever comes with the same key and body waits for the same run or gets the
+ * same result.
  *
- * A job is in the table from its start until its result is in the store. Lock order:
- * jobs->lock only, never across a handler.
+ * A job is in the table from its start until its result is in the store. Lock order: jobs->lock
+ * only, never held across a handler.
  */
-#include "api/api_internal.h"
+#include "api/call.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +40,11 @@
 #define LOST_STATUS 503
 
 static const char lost_body[] =
-        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server was "
-        "restarted "
-        "while this request ran; list what there is before you repeat it\",\"description\":\"the "
-        "server was restarted while this request ran; list what there is before you repeat it\"}";
+        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server restarted "
+        "while "
+        "this request was running; check what exists before you repeat it\",\"description\":\"the "
+        "server restarted while this request was running; check what exists before you repeat "
+        "it\"}";
 
 struct job {
 	struct jobs *jobs;
@@ -126,7 +126,7 @@ static struct job *job_new(struct jobs *j, struct request *req)
 	job->jobs = j;
 	job->refs = 1;
 	id_make("ri-", job->row.id);
-	snprintf(job->row.account, sizeof(job->row.account), "%s", req->who.account);
+	snprintf(job->row.account, sizeof(job->row.account), "%s", who_of(req)->account);
 	snprintf(job->row.route, sizeof(job->row.route), "%s %s",
 	         method_name(req->match.route->method), req->match.route->pattern);
 	job->row.created_ms = clock_wall_ms();
@@ -154,7 +154,7 @@ static void tell_end(struct job *job)
 	tell(job, job->status >= 400 ? EVENT_ERROR : EVENT_INFO, text);
 }
 
-/* The result goes to the store; then the table need not have it any more. False: it did not. */
+/* Writes the result to the store; then the table need not keep it. False: that failed. */
 static bool job_save(struct job *job)
 {
 	struct store *store = job->jobs->api->deps.store;
@@ -168,7 +168,7 @@ static bool job_save(struct job *job)
 	return r == 0;
 }
 
-/* From now on the result is there. True when the store waits for it. */
+/* Publishes the result. True when its row is in the store and needs it. */
 static bool job_done(struct job *job, json_t *result_consume, unsigned status,
                      const struct err *err)
 {
@@ -179,10 +179,11 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 
 	LOCK_SCOPE(&job->jobs->lock);
 	job->body = text ? text : strdup(none);
-	job->status = text ? status : MHD_HTTP_SERVICE_UNAVAILABLE;
+	job->status = text ? status : 503;
 	snprintf(job->why, sizeof(job->why), "%s", err->msg);
 	if (job->stored)
-		tell_end(job); /* before anybody can see the result: its last line is there then */
+		tell_end(job); /* before anybody can see the result, so that the log is complete by
+		                  then */
 	job->done = true;
 	cond_broadcast(&job->changed);
 	return job->stored;
@@ -192,8 +193,8 @@ static void *job_main(void *arg)
 {
 	struct job *job = arg;
 	struct jobs *j = job->jobs;
-	struct api *a = j->api;
 	struct request *req = job->req;
+	struct http *http = req->http;
 	struct reply res = { 0 };
 	struct err err = { 0 };
 	unsigned status = 0;
@@ -216,11 +217,11 @@ static void *job_main(void *arg)
 	mutex_unlock(&j->lock);
 	req->counted = false;
 	request_free(req);
-	api_count_out_last(a); /* from here on everything may be gone */
+	http_count_out_last(http); /* from here on everything may be gone */
 	return NULL;
 }
 
-/* Of results that only memory has, the oldest goes when there is no room. */
+/* Without room, the oldest result that is only in memory goes; jobs->lock. */
 static bool jobs_room(struct jobs *j) REQUIRES(&j->lock)
 {
 	if (j->n < API_JOBS_MAX)
@@ -275,15 +276,16 @@ static int job_launch(struct job *job, struct request *req, struct err *err)
 		return 0;
 	/* The body went to the copy: it is too late to run it here. */
 	job->req = request_free(job->req);
-	return err_tag(err, -EAGAIN, "UNAVAILABLE", "too much is going on: try again later");
+	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "the server is too busy: try again later");
 }
 
-/* On failure it is done with that result, others may wait for it too, and out of the table. */
+/* A failure becomes its result, for others who wait too, and it leaves the table. */
 static int job_start(struct job *job, struct request *req, struct err *err)
 {
 	struct jobs *j = job->jobs;
 	bool first = *job->row.idem_key != '\0'; /* into the store before it runs */
 	int r = first ? store_request_add(j->api->deps.store, &job->row, err) : 0;
+	enum err_code code;
 
 	mutex_lock(&j->lock);
 	job->stored = first && r == 0;
@@ -292,10 +294,11 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 		r = job_launch(job, req, err);
 	if (r == 0)
 		return 0;
+	code = code_of(err);
 	if (job_done(job,
-	             json_pack("{s:s, s:s, s:s}", "code", code_of(err), "error", code_of(err),
-	                       "message", err->msg),
-	             status_of(code_of(err)), err))
+	             json_pack("{s:s, s:s, s:s}", "code", err_code_name(code), "error",
+	                       err_code_name(code), "message", err->msg),
+	             err_code_status(code), err))
 		job_save(job);
 	mutex_lock(&j->lock);
 	job_remove(job);
@@ -305,8 +308,8 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 
 static int reply_running(const struct job *job, struct reply *res, struct err *err)
 {
-	res->status = MHD_HTTP_ACCEPTED;
-	snprintf(res->background, sizeof(res->background), "%s", job->row.id);
+	res->status = 202;
+	reply_header(res, "x-freestyle-background-request-id", job->row.id);
 	return reply_json(
 	        res, json_pack("{s:s, s:s}", "requestId", job->row.id, "status", "running"), err);
 }
@@ -373,7 +376,7 @@ static int read_idem(struct request *req, struct store_request *row, struct err 
 		if (key[i] < 0x21 || key[i] > 0x7e)
 			n = SIZE_MAX - 1;
 	if (n >= sizeof(row->idem_key))
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               IDEM_HEADER " is at most %zu visible ASCII characters",
 		               sizeof(row->idem_key) - 1);
 	snprintf(row->idem_key, sizeof(row->idem_key), "%s", key);
@@ -389,7 +392,7 @@ static int same_call(const struct store_request *a, const struct store_request *
 {
 	if (strcmp(a->idem_hash, b->idem_hash) == 0 && strcmp(a->route, b->route) == 0)
 		return 0;
-	return err_tag(err, -EEXIST, "CONFLICT",
+	return err_tag(err, -EEXIST, ERR_CONFLICT,
 	               "this " IDEM_HEADER " was used for another request");
 }
 
@@ -440,13 +443,13 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 			return r < 0 || *ret ? MIN(r, 0) : 1;
 	}
 	if (!jobs_room(j))
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
-		               "too many requests run in the background: try again later");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "too many requests are running in the background: try again later");
 	job_insert(j, new);
 	return 0;
 }
 
-/* ---- from http.c ---- */
+/* ---- in place of a handler ---- */
 
 bool background_wanted(struct request *req)
 {
@@ -467,7 +470,7 @@ static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
 	errno = 0;
 	v = strtol(s, &end, 10);
 	if (s[0] < '0' || s[0] > '9' || *end || errno || v > AFTER_MAX_S)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               AFTER_HEADER " must be a whole number from 0 to %d", AFTER_MAX_S);
 	*ret_ms = v * 1000;
 	return 0;
@@ -475,7 +478,7 @@ static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
 
 int background_run(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	struct job *mine = job_new(j, req), *job = NULL;
 	int64_t after_ms;
 	int r;
@@ -504,13 +507,13 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 
 static int gone(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "NOT_FOUND",
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND,
 	               "no background request '%.40s': results are kept for a day", id);
 }
 
 int api_background_get(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	const char *id = req->match.arg[0];
 	autofree char *body = NULL;
 	struct store_request row;
@@ -520,15 +523,15 @@ int api_background_get(struct request *req, struct reply *res, struct err *err)
 		return gone(id, err);
 	mutex_lock(&j->lock);
 	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
-		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, req->who.account) != 0)
+		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, who_of(req)->account) != 0)
 			continue;
 		r = k->done ? reply_result(k, res, err) : reply_running(k, res, err);
 		mutex_unlock(&j->lock);
 		return r;
 	}
 	mutex_unlock(&j->lock);
-	r = store_request_get(req->api->deps.store, id, &row, &body, err);
-	if (r == -ENOENT || (r == 0 && strcmp(row.account, req->who.account) != 0))
+	r = store_request_get(deps_of(req)->store, id, &row, &body, err);
+	if (r == -ENOENT || (r == 0 && strcmp(row.account, who_of(req)->account) != 0))
 		return gone(id, err);
 	if (r < 0)
 		return r;

@@ -3,8 +3,8 @@
  * edge/edge.h - HTTP and HTTPS from the world to ports of VMs; for main.c, tests and bench/
  *
  * The edge knows nothing of VMs, domains and certificates: struct edge_ops is all it asks. A few
- * threads ("workers") serve all connections by events; what may block (waking a VM) is done
- * by threads of its own.
+ * threads ("workers") serve all connections by events; what may block (waking a VM, making a
+ * certificate) is done by other threads.
  */
 #pragma once
 
@@ -32,7 +32,7 @@ struct edge_target {
 	enum edge_kind kind;
 	char account[EDGE_ACCOUNT_SIZE];
 	char vm[ID_SIZE];
-	char instance[ID_SIZE]; /* of the machine, once known: connections do not outlive it */
+	char instance[ID_SIZE]; /* of the machine, once known; see edge_ended() */
 	uint16_t port;
 	unsigned fresh_ms; /* of ops->open(): its programs may still be starting, for so long */
 	struct sockaddr_storage addr; /* where to connect a socket of ops->open() to, too */
@@ -56,8 +56,11 @@ struct edge_ops {
 	enum edge_look (*look)(void *ctx, struct edge_target *t);
 	/* A socket to connect to t->addr, and t->instance; wakes the VM, may block for minutes. */
 	int (*open)(void *ctx, struct edge_target *t, int *ret_fd, struct err *err);
-	/* Gives the TLS connection a certificate for that name ("": none was asked for). */
+	/* Gives the TLS connection a certificate for that name ("": none was asked for); must not
+	 * block. -EAGAIN: cert_make() has to get it first. */
 	int (*cert)(void *ctx, const char *name, SSL *ssl);
+	/* May block; called by one thread, for one name at a time. */
+	int (*cert_make)(void *ctx, const char *name, struct err *err);
 	/* The answer to an ACME challenge, or -ENOENT. */
 	int (*challenge)(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX]);
 	void *ctx;
@@ -81,6 +84,12 @@ struct edge_stats {
 
 int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edge **ret,
                struct err *err);
+/*
+ * That machine ended: connections to it are cut. From any thread, until edge_stop(); does not
+ * block. No packet would tell of it, because its network is gone as well. NULL: any may have ended,
+ * all are looked at.
+ */
+void edge_ended(struct edge *e, const char *instance);
 void edge_stats(struct edge *e, struct edge_stats *ret);
 /* Cuts all connections and takes no more. What an ops->open() under way gives is dropped. */
 void edge_stop(struct edge *e);

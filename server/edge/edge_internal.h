@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/lock.h"
 #include "edge/edge.h"
-#include "edge/h1.h"
+#include "h1/h1.h"
 
 #define EDGE_CONNS_MAX 4096     /* client connections of one worker */
 #define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */
@@ -132,6 +132,8 @@ struct xchg {
 	bool head_bad, has_length;
 };
 
+enum cert_state { CERT_UNASKED, CERT_WAITS, CERT_FAILED };
+
 struct conn {
 	struct io io;
 	struct worker *w;
@@ -139,6 +141,8 @@ struct conn {
 	SSL *ssl;    /* owned; NULL: plain */
 	bool shaken; /* the handshake is done, or there is none */
 	bool tls;
+	enum cert_state cert;
+	char *cert_name; /* owned; of the certificate that is waited for, else NULL */
 	char peer[48];
 	struct ebuf in, out;
 	struct ebuf wire; /* TLS: records that the socket had no room for; before out */
@@ -177,7 +181,7 @@ struct up {
 	uint64_t left;
 	struct h1_chunks chunks;
 	uint64_t idle_ms; /* since when it waits */
-	bool stale;       /* its machine is gone */
+	bool stale;       /* its machine is gone, or it has waited for too long */
 };
 
 /* A client that another worker accepted. */
@@ -195,6 +199,19 @@ struct opened {
 	int fd; /* owned; -1: err */
 	struct edge_target t;
 	struct err err;
+};
+
+/* What the mint says: the certificate of that name is there, or cannot be had. */
+struct minted {
+	struct minted *next;
+	bool ok;
+	char name[H1_HOST_MAX + 1];
+};
+
+/* A machine that ended. */
+struct ended {
+	struct ended *next;
+	char instance[ID_SIZE];
 };
 
 struct worker {
@@ -222,8 +239,12 @@ struct worker {
 	struct mutex lock;
 	struct opened *opened GUARDED_BY(lock);
 	struct handed *handed GUARDED_BY(lock);
+	struct minted *minted GUARDED_BY(lock);
+	struct ended *ended GUARDED_BY(lock);
+	bool look_all GUARDED_BY(lock); /* any machine may have ended */
 };
 
+struct mint;
 struct opener;
 struct edge {
 	struct edge_conf conf;
@@ -231,6 +252,7 @@ struct edge {
 	SSL_CTX *ssl_ctx; /* owned, both */
 	BIO_METHOD *bio;
 	struct opener *opener;
+	struct mint *mint;
 	struct worker *workers;
 	unsigned n_workers;
 	atomic_bool stopping;
@@ -244,6 +266,7 @@ int worker_watch(struct worker *w, struct io *io, uint32_t events);
 void worker_again(struct worker *w, struct conn *c);
 /* From any thread. */
 void worker_tell(struct worker *w, struct opened *o_consume);
+void worker_tell_minted(struct worker *w, struct minted *m_consume);
 
 /* ---- tls.c ---- */
 int tls_new(struct edge *e, struct err *err);
@@ -253,6 +276,8 @@ int tls_read(struct conn *c, uint8_t *p, size_t n);
 int tls_flush(struct conn *c);
 /* 1: done, 0: not yet, -1: broken. */
 int tls_handshake(struct conn *c);
+/* The certificate this connection waits for is there, or will not come: the handshake can go on. */
+void tls_cert_over(struct conn *c, bool ok);
 
 /* ---- conn.c: bytes of a client ---- */
 /* Counted in w->n_conns already. */
@@ -309,7 +334,7 @@ size_t xchg_room(const struct xchg *x);
 int xchg_data(struct xchg *x, const uint8_t *p, size_t n);
 void xchg_data_end(struct xchg *x);
 /* An answer of our own. */
-void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *title,
+void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char *title,
                  const char *text);
 void xchg_opened(struct worker *w, struct opened *o);
 void xchg_tick(struct xchg *x); /* of those that wait */
@@ -332,7 +357,7 @@ const char *head_reason(unsigned status);
 
 /* ---- page.c ---- */
 /* HTML or JSON, as the client wants it. */
-int page_make(const struct xchg *x, unsigned status, const char *code, const char *title,
+int page_make(const struct xchg *x, unsigned status, enum err_code code, const char *title,
               const char *text, struct ebuf *out, const char **ret_type);
 
 /* ---- up.c: connections to VMs ---- */
@@ -346,8 +371,8 @@ void up_close(struct up *u);
 void up_free(struct up *u);
 bool up_run(struct up *u); /* true: something moved */
 void up_idle_event(struct up *u);
-/* Sets u->stale when its time is over. */
-void up_tick(struct up *u);
+/* Does the machine run no more, as far as can be told now? */
+bool up_gone(const struct worker *w, const struct edge_target *t);
 
 /* ---- opener.c ---- */
 int opener_new(struct edge *e, struct opener **ret, struct err *err);
@@ -355,3 +380,10 @@ void opener_stop(struct opener *o); /* drops what was asked, answers no more */
 struct opener *opener_free(struct opener *o);
 /* Answers with worker_tell(). */
 int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct edge_target *t);
+
+/* ---- mint.c ---- */
+int mint_new(struct edge *e, struct mint **ret, struct err *err);
+void mint_stop(struct mint *m); /* drops what was asked, answers no more */
+struct mint *mint_free(struct mint *m);
+/* Answers with worker_tell_minted(). */
+int mint_ask(struct mint *m, const struct worker *w, const char *name);

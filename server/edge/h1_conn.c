@@ -34,7 +34,7 @@ static void refuse_head(struct conn *c, int r)
 	            : r == -EPROTONOSUPPORT ? 505
 	            : r == -ENOTSUP         ? 501
 	                                    : 400,
-	            "BAD_REQUEST", "Not a proper request", c->w->head.why);
+	            ERR_BAD_REQUEST, "Not a proper request", c->w->head.why);
 }
 
 static void copy_lower(struct h1_text t, char *ret, size_t size)
@@ -78,7 +78,7 @@ static bool take_head(struct conn *c)
 
 	while (c->scan == 0 && c->in.len >= 2 && memcmp(ebuf_at(&c->in), "\r\n", 2) == 0)
 		ebuf_take(&c->in, 2); /* some clients end a body with a line too many */
-	if (c->in.len == 0)
+	if (c->in.len == 0 || (c->in.len == 1 && *ebuf_at(&c->in) == '\r'))
 		return false;
 	if (!c->first_byte) {
 		c->first_byte = true;
@@ -109,7 +109,7 @@ static bool take_head(struct conn *c)
 	ebuf_take(&c->in, h->len);
 	c->scan = 0;
 	if (r < 0)
-		xchg_refuse(x, 503, "UNAVAILABLE", "Out of memory", "Try again in a moment.");
+		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Out of memory", "Try again in a moment.");
 	else
 		xchg_begin(x);
 	return true;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -50,6 +51,34 @@ void worker_tell(struct worker *w, struct opened *o_consume)
 	w->opened = o_consume;
 	mutex_unlock(&w->lock);
 	(void)eventfd_write(w->wake.fd, 1);
+}
+
+void worker_tell_minted(struct worker *w, struct minted *m_consume)
+{
+	mutex_lock(&w->lock);
+	m_consume->next = w->minted;
+	w->minted = m_consume;
+	mutex_unlock(&w->lock);
+	(void)eventfd_write(w->wake.fd, 1);
+}
+
+void edge_ended(struct edge *e, const char *instance)
+{
+	for (unsigned i = 0; i < e->n_workers; i++) {
+		struct worker *w = &e->workers[i];
+		struct ended *d = instance ? calloc(1, sizeof(*d)) : NULL;
+
+		mutex_lock(&w->lock);
+		if (d) {
+			snprintf(d->instance, sizeof(d->instance), "%s", instance);
+			d->next = w->ended;
+			w->ended = d;
+		} else {
+			w->look_all = true; /* without memory, too */
+		}
+		mutex_unlock(&w->lock);
+		(void)eventfd_write(w->wake.fd, 1);
+	}
 }
 
 static void listeners_watch(struct worker *w, bool on)
@@ -141,21 +170,92 @@ static void take_handed(struct worker *w, struct handed *h)
 	}
 }
 
+/* All that wait for one of these certificates go on. */
+static void take_minted(struct worker *w, struct minted *m)
+{
+	while (m) {
+		struct minted *next_m = m->next;
+
+		for (struct conn *c = w->conns, *next; c; c = next) {
+			next = c->next;
+			if (c->cert != CERT_WAITS || strcmp(c->cert_name, m->name) != 0)
+				continue;
+			tls_cert_over(c, m->ok);
+			conn_run(c);
+		}
+		free(m);
+		m = next_m;
+	}
+}
+
+/* One may end others (HTTP/2), so the search begins anew each time. */
+static void end_stale(struct worker *w)
+{
+	struct up *u = w->ups;
+
+	while (u) {
+		if (!u->stale) {
+			u = u->next;
+			continue;
+		}
+		u->stale = false;
+		if (u->x) {
+			struct conn *c = u->x->c;
+
+			xchg_up_failed(u->x, ECONNRESET);
+			conn_run(c);
+		} else {
+			up_close(u);
+		}
+		u = w->ups;
+	}
+}
+
+/* Connections to machines that ended. */
+static void take_ended(struct worker *w, struct ended *d, bool look_all)
+{
+	bool any = look_all;
+
+	for (struct up *u = w->ups; u && look_all; u = u->next)
+		u->stale |= up_gone(w, &u->t);
+	while (d) {
+		struct ended *next = d->next;
+
+		for (struct up *u = w->ups; u; u = u->next)
+			if (strcmp(u->t.instance, d->instance) == 0)
+				any = u->stale = true;
+		free(d);
+		d = next;
+	}
+	if (any)
+		end_stale(w);
+}
+
 /* What other threads left for this one. */
 static void take_told(struct worker *w)
 {
 	struct handed *h;
 	struct opened *o;
+	struct minted *m;
+	struct ended *d;
+	bool look_all;
 	eventfd_t n;
 
 	(void)eventfd_read(w->wake.fd, &n);
 	mutex_lock(&w->lock);
 	o = w->opened;
 	h = w->handed;
+	m = w->minted;
+	d = w->ended;
+	look_all = w->look_all;
 	w->opened = NULL;
 	w->handed = NULL;
+	w->minted = NULL;
+	w->ended = NULL;
+	w->look_all = false;
 	mutex_unlock(&w->lock);
 	take_handed(w, h);
+	take_minted(w, m);
 	while (o) {
 		struct opened *next = o->next;
 
@@ -165,6 +265,7 @@ static void take_told(struct worker *w)
 		free(o);
 		o = next;
 	}
+	take_ended(w, d, look_all);
 }
 
 static void on_event(struct worker *w, struct io *io, uint32_t ev)
@@ -254,29 +355,6 @@ static void tick_waiting(struct worker *w)
 	}
 }
 
-/* One may end others (HTTP/2), so the search begins anew each time. */
-static void end_stale(struct worker *w)
-{
-	struct up *u = w->ups;
-
-	while (u) {
-		if (!u->stale) {
-			u = u->next;
-			continue;
-		}
-		u->stale = false;
-		if (u->x) {
-			struct conn *c = u->x->c;
-
-			xchg_up_failed(u->x, ECONNRESET);
-			conn_run(c);
-		} else {
-			up_close(u);
-		}
-		u = w->ups;
-	}
-}
-
 static void tick(struct worker *w)
 {
 	if (w->now < w->tick_at)
@@ -287,8 +365,8 @@ static void tick(struct worker *w)
 		next = c->next;
 		conn_tick(c);
 	}
-	for (struct up *u = w->ups; u; u = u->next)
-		up_tick(u);
+	for (struct up *u = w->pool; u; u = u->pool_next)
+		u->stale = w->now - u->idle_ms > EDGE_UP_IDLE_MS;
 	end_stale(w);
 	if (w->paused && least_busy(w)->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
 		listeners_watch(w, true);
@@ -406,6 +484,18 @@ static void worker_close(struct worker *w)
 			close(o->fd);
 		free(o);
 	}
+	while (w->minted) {
+		struct minted *m = w->minted;
+
+		w->minted = m->next;
+		free(m);
+	}
+	while (w->ended) {
+		struct ended *d = w->ended;
+
+		w->ended = d->next;
+		free(d);
+	}
 	if (w->wake.fd >= 0)
 		close(w->wake.fd);
 	if (w->epoll >= 0)
@@ -419,6 +509,8 @@ void edge_stop(struct edge *e)
 		return;
 	if (e->opener)
 		opener_stop(e->opener); /* nobody answers after this */
+	if (e->mint)
+		mint_stop(e->mint);
 	for (unsigned i = 0; i < e->n_workers; i++)
 		worker_stop(&e->workers[i]);
 	for (unsigned i = 0; i < e->n_workers; i++)
@@ -431,6 +523,7 @@ struct edge *edge_free(struct edge *e)
 		return NULL;
 	edge_stop(e);
 	opener_free(e->opener);
+	mint_free(e->mint);
 	free(e->workers);
 	SSL_CTX_free(e->ssl_ctx);
 	BIO_meth_free(e->bio);
@@ -474,7 +567,8 @@ int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct 
 	e->conf.workers = MIN(e->conf.workers, WORKERS_MAX);
 	if (nonblock(conf->tls_fd) < 0 || nonblock(conf->http_fd) < 0)
 		return err_sys(err, -errno, "edge: listening socket");
-	if ((r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0)
+	if ((r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0 ||
+	    (r = mint_new(e, &e->mint, err)) < 0)
 		return r;
 	e->workers = calloc(e->conf.workers, sizeof(*e->workers));
 	if (!e->workers)

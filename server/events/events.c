@@ -20,10 +20,10 @@
 struct events {
 	struct rwlock lock;
 	struct {
-		event_fn fn GUARDED_BY(lock);
+		event_fn fn;
 		void *ctx;
 	} who[EVENTS_SUBSCRIBERS_MAX] GUARDED_BY(lock);
-	unsigned n;
+	unsigned n GUARDED_BY(lock);
 };
 
 static const char *const level_names[] = {

@@ -1,71 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/egress.h - what a guest may reach: the policy as data; for vm/ and net/
+ * net/egress.h - what a guest may reach: judging by a policy; for vm/ and net/. As JSON:
+ * egress_json.h
  *
- * A policy never changes once it is made: to change one is to put another in its
- * place. Rules are tried in order, the first that matches decides, and what no
- * rule matches is denied. A rule is about a domain, a range of addresses, or
- * everything, each on all or some ports.
+ * The policy as data is in model/egress.h. It never changes once it is made: to change one is to
+ * put another in its place.
  */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/priv_net.h"
+#include "model/egress.h"
 
 struct err;
 
-#define EGRESS_RULES_MAX PRIV_RULES_MAX
-#define EGRESS_DOMAIN_MAX 254u  /* with the NUL */
-#define EGRESS_INJECT_MAX 16u   /* domains with headers */
-#define EGRESS_HEADERS_MAX 16u  /* of one domain */
-#define EGRESS_NAME_MAX 128u    /* bytes of a header's name */
-#define EGRESS_VALUE_MAX 4096u  /* bytes of a header's value */
-#define EGRESS_MBIT_MAX 100000u /* Mbit/s */
-#define EGRESS_MASK "********"  /* what a GET shows of a secret; in a PUT: leave it as it is */
-
-struct egress_rule {
-	bool allow;
-	char domain[EGRESS_DOMAIN_MAX]; /* "" : none; lower case, "*.x" for names below x */
-	bool has_cidr;
-	uint32_t addr; /* host byte order */
-	uint8_t prefix;
-	uint8_t n_ports; /* 0: all */
-	struct {
-		uint16_t lo, hi;
-	} ports[PRIV_PORTS_MAX];
-};
-
-struct egress_header {
-	char *name, *value; /* owned; the value is a secret */
-};
-struct egress_inject {
-	char domain[EGRESS_DOMAIN_MAX];
-	size_t n;
-	struct egress_header headers[EGRESS_HEADERS_MAX];
-};
-
-struct egress {
-	unsigned refs; /* atomic */
-	enum priv_egress_mode mode;
-	size_t n_rules;
-	struct egress_rule rules[EGRESS_RULES_MAX];
-	size_t n_inject;
-	struct egress_inject inject[EGRESS_INJECT_MAX];
-	uint32_t up_kbit, down_kbit; /* 0: no limit */
-};
-
 /*
- * before: whose secrets EGRESS_MASK stands for, or NULL. -EINVAL with a sentence that names the
- * member.
+ * Of a policy that was just made: secrets that it keeps are copied from the one before, or NULL.
+ * -EINVAL when there is nothing to keep.
  */
-int egress_parse(const json_t *j, const struct egress *before, struct egress **ret,
-                 struct err *err);
-/* secrets: as stored; else masked, as shown. NULL: out of memory. */
-json_t *egress_json(const struct egress *e, bool secrets);
+int egress_keep_secrets(struct egress *e, const struct egress *before, struct err *err);
 struct egress *egress_ref(struct egress *e); /* NULL is fine, both */
 void egress_unref(struct egress *e);
 static inline void egress_unrefp(struct egress **e)

@@ -18,8 +18,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "clone/clone.h"
 #include "guest/guest.h"
+#include "runs/clone.h"
 #include "vm/vmm.h"
 
 #define CLONE_MS (30u * 60 * 1000)
@@ -192,7 +192,7 @@ static int check(void *ctx, const char *account, const char *snapshot, struct er
 	int r = vmm_snapshot_get(rs->vmm, account, snapshot, &s, err);
 
 	if (r == 0 && s.deleted)
-		r = err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%s'", snapshot);
+		r = err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%s'", snapshot);
 	return r;
 }
 

@@ -195,6 +195,7 @@ void *keeper_main(void *arg)
 			;
 		wanted = m->collect_wanted;
 		m->collect_wanted = false;
+		m->keeping = true;
 		if (m->stopping) {
 			mutex_unlock(&m->lock);
 			return NULL;
@@ -214,5 +215,9 @@ void *keeper_main(void *arg)
 			vmm_usage_save(m);
 			save_at = deadline_in(USAGE_SAVE_MS);
 		}
+		mutex_lock(&m->lock);
+		m->keeping = false;
+		cond_broadcast(&m->cond);
+		mutex_unlock(&m->lock);
 	}
 }

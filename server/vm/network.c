@@ -20,11 +20,10 @@
 #include "base/clock.h"
 #include "base/json_field.h"
 #include "net/egress.h"
+#include "net/egress_json.h"
 #include "net/gate.h"
 #include "store/store_net.h"
 #include "vm/vm_internal.h"
-
-#define GUEST_STEP_MS 60000 /* for a small script in the guest: emulated ones are slow */
 
 /* ---- the agent's part ---- */
 
@@ -33,7 +32,7 @@ static int run_script(struct vm *vm, const char *script, const char *const *env,
 {
 	struct guest_exec_req req = { .command = script,
 		                      .env = env,
-		                      .timeout_ms = GUEST_STEP_MS,
+		                      .timeout_ms = vm->m->t.guest_step,
 		                      .max_output = 4096,
 		                      .stdin_data = (const uint8_t *)input,
 		                      .stdin_len = input ? strlen(input) : 0 };
@@ -112,7 +111,7 @@ static int give_address(struct vm *vm, struct err *err)
 	snprintf(net, sizeof(net), "PANDO_NET=%s/%u", inet_ntop(AF_INET, &n, text, sizeof(text)),
 	         vm->net.vpc_net.prefix);
 	r = run_script(vm, address_script, env, NULL, err);
-	return r < 0 ? err_wrap(err, "give VM %s its private address", vm->row.info.id) : 0;
+	return r < 0 ? err_wrap(err, r, "give VM %s its private address", vm->row.info.id) : 0;
 }
 
 /* ---- the slot's part ---- */
@@ -289,7 +288,7 @@ static struct egress *closed(void)
 	autojson json_t *j = json_pack("{s:s}", "mode", "closed");
 	struct egress *e = NULL;
 
-	return egress_parse(j, NULL, &e, NULL) == 0 ? e : NULL;
+	return egress_parse(j, &e, NULL) == 0 ? e : NULL;
 }
 
 int vm_net_load(struct vm *vm, struct err *err)
@@ -306,7 +305,7 @@ int vm_net_load(struct vm *vm, struct err *err)
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	if (json_text_parse(row.policy, strlen(row.policy), &j, &why) < 0 ||
-	    egress_parse(j, NULL, &vm->net.policy, &why) < 0) {
+	    egress_parse(j, &vm->net.policy, &why) < 0) {
 		vm_log(vm, LOG_LV_ERROR, "its policy cannot be read, its network is closed: %s",
 		       why.msg);
 		vm->net.policy = closed();

@@ -6,8 +6,10 @@
  * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
- * that was just booted, whose port 8000 is this host's. Prints "ready" and ends when its standard
- * input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
+ * that was just booted, whose port 8000 is this host's. The certificate of "slow*.own.test" is not
+ * made before "sign" is read, that of "stuck*.own.test" not before the end, that of
+ * "never.own.test" not at all. Prints "ready", a line of figures for each line that it reads, and
+ * ends when its standard input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,6 +22,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "cert/cert.h"
@@ -30,7 +33,15 @@
 struct stand {
 	struct certs *certs;
 	struct edge_target up;
-	_Atomic int awake, opened;
+	struct edge *edge;
+	_Atomic int awake, opened, looks;
+	_Atomic int machine; /* the number of the one that runs */
+	_Atomic int vanished;
+	_Atomic int making, made; /* certificates for *.own.test */
+	struct mutex lock;
+	struct cond cond;
+	unsigned signs; /* lock, both */
+	bool over;
 };
 
 static void route(void *ctx, const char *host, struct edge_target *ret)
@@ -53,6 +64,10 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 		ret->port = (uint16_t)strtoul(host + 5, NULL, 10);
 		snprintf(ret->vm, sizeof(ret->vm), "fresh");
 	}
+	if (strcmp(host, "vanish.edge.test") == 0) {
+		ret->kind = EDGE_VM;
+		snprintf(ret->vm, sizeof(ret->vm), "vanish");
+	}
 	if (strcmp(host, "broken.edge.test") == 0) { /* cannot be started */
 		ret->kind = EDGE_VM;
 		snprintf(ret->vm, sizeof(ret->vm), "broken");
@@ -63,8 +78,17 @@ static enum edge_look look(void *ctx, struct edge_target *t)
 {
 	struct stand *s = ctx;
 
-	snprintf(t->instance, sizeof(t->instance), "one");
-	return s->awake ? EDGE_RUNNING : EDGE_ASLEEP;
+	s->looks++;
+	snprintf(t->instance, sizeof(t->instance), "m%d", s->machine);
+	return s->awake || strcmp(t->vm, "fresh") == 0 ? EDGE_RUNNING : EDGE_ASLEEP;
+}
+
+static void end_machine(struct stand *s)
+{
+	char instance[ID_SIZE];
+
+	snprintf(instance, sizeof(instance), "m%d", s->machine++);
+	edge_ended(s->edge, instance);
 }
 
 static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
@@ -76,7 +100,7 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 		return err_sys(err, -errno, "socket");
 	if (strcmp(t->vm, "broken") == 0) {
 		close(fd);
-		return err_tag(err, -EIO, "CORRUPT_VM_RECORD", "broken");
+		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "broken");
 	}
 	if (strcmp(t->vm, "silent") == 0) {
 		struct sockaddr_storage sa;
@@ -95,16 +119,48 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 		fflush(stdout);
 	}
 	s->opened++;
-	snprintf(t->instance, sizeof(t->instance), "one");
+	snprintf(t->instance, sizeof(t->instance), "m%d", s->machine);
 	*ret_fd = fd;
+	if (strcmp(t->vm, "vanish") == 0 && !s->vanished++)
+		end_machine(s);
 	return 0;
+}
+
+static bool own(const char *name)
+{
+	const char *dot = strchr(name, '.');
+
+	return dot && strcmp(dot, ".own.test") == 0;
+}
+
+static int slow_sign(struct stand *s, const char *name)
+{
+	bool stuck = strncmp(name, "stuck", 5) == 0, slow = strncmp(name, "slow", 4) == 0;
+
+	mutex_lock(&s->lock);
+	s->making++;
+	for (unsigned n = s->signs; !s->over && (stuck || (slow && s->signs == n));)
+		cond_wait(&s->cond, &s->lock);
+	mutex_unlock(&s->lock);
+	s->making--;
+	s->made++;
+	return strcmp(name, "never.own.test") == 0 ? -EIO : 0;
 }
 
 static int cert(void *ctx, const char *name, SSL *ssl)
 {
 	struct stand *s = ctx;
 
-	return certs_use(s->certs, name, false, ssl, NULL);
+	return certs_use(s->certs, name, own(name), ssl, NULL);
+}
+
+static int cert_make(void *ctx, const char *name, struct err *err)
+{
+	struct stand *s = ctx;
+
+	if (own(name) && slow_sign(s, name) < 0)
+		return err_set(err, -EIO, "never");
+	return certs_make(s->certs, name, own(name), err);
 }
 
 static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
@@ -115,13 +171,21 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	return 0;
 }
 
+static void release(struct stand *s, bool over)
+{
+	mutex_lock(&s->lock);
+	s->signs++;
+	s->over = over;
+	cond_broadcast(&s->cond);
+	mutex_unlock(&s->lock);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
-	struct stand s = { 0 };
-	struct edge_ops ops = { route, look, open_way, cert, challenge, &s };
+	struct stand s = { .lock = MUTEX_INIT("edgeup .lock"), .cond = COND_INIT };
+	struct edge_ops ops = { route, look, open_way, cert, cert_make, challenge, &s };
 	struct edge_conf conf = { .wait_ms = 10000 };
-	struct edge *e = NULL;
 	struct err err = { 0 };
 	char line[8];
 
@@ -143,7 +207,7 @@ int main(int argc, char **argv)
 	    (conf.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
 	    (conf.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||
 	    sock_parse(argv[4], &s.up.addr, &s.up.addr_len, &err) < 0 ||
-	    edge_start(&conf, &ops, &e, &err) < 0) {
+	    edge_start(&conf, &ops, &s.edge, &err) < 0) {
 		fprintf(stderr, "edgeup: %s\n", err.msg);
 		return 1;
 	}
@@ -152,12 +216,18 @@ int main(int argc, char **argv)
 	while (fgets(line, sizeof(line), stdin)) {
 		struct edge_stats st;
 
-		edge_stats(e, &st);
-		printf("%u open, %d sockets opened, %u to %u per worker\n", st.open, s.opened,
-		       st.fewest, st.most);
+		edge_stats(s.edge, &st);
+		if (strcmp(line, "sign\n") == 0)
+			release(&s, /* over= */ false);
+		if (strcmp(line, "end\n") == 0)
+			end_machine(&s);
+		printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, "
+		       "%d looks\n",
+		       st.open, s.opened, st.fewest, st.most, s.making, s.made, s.looks);
 		fflush(stdout);
 	}
-	e = edge_free(e);
+	release(&s, /* over= */ true);
+	s.edge = edge_free(s.edge);
 	certs_free(s.certs);
 	return 0;
 }

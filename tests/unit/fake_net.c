@@ -22,12 +22,12 @@ int vmm_egress_get(struct vmm *m, const char *account, const char *id, struct eg
 	return fake_find(m, account, id, err) ? 0 : -ENOENT;
 }
 
-int vmm_egress_set(struct vmm *m, const char *account, const char *id, const json_t *body,
-                   struct egress **ret, struct err *err)
+int vmm_egress_set(struct vmm *m, const char *account, const char *id, struct egress *e,
+                   struct err *err)
 {
 	LOCK_SCOPE(&m->lock);
 
-	return fake_find(m, account, id, err) ? egress_parse(body, NULL, ret, err) : -ENOENT;
+	return fake_find(m, account, id, err) ? egress_keep_secrets(e, NULL, err) : -ENOENT;
 }
 
 int vmm_egress_blocked(struct vmm *m, const char *account, const char *id,
@@ -47,7 +47,7 @@ int vmm_egress_blocked(struct vmm *m, const char *account, const char *id,
 
 static int no_vpc(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "NOT_FOUND", "no VPC '%.40s'", id);
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no VPC '%.40s'", id);
 }
 
 int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const char *cidr,
@@ -60,7 +60,7 @@ int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const c
 		                  .net = 0x0a000000,
 		                  .prefix = 16 };
 	snprintf(ret->name, sizeof(ret->name), "%s", name);
-	return strcmp(cidr, "10.0.0.0/16") ? err_tag(err, -EINVAL, "BAD_REQUEST", "'cidr'") : 0;
+	return strcmp(cidr, "10.0.0.0/16") ? err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'cidr'") : 0;
 }
 
 int vmm_vpc_get(struct vmm *m, const char *account, const char *id, struct vpc_info *ret,

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reply.c - every reply goes out here, and every failure is logged here, once
+ *
+ * An error is {code, error, message, description} and what the route adds (vmId, path, ...). The
+ * message in the log is the one the client gets, with the same trace id.
+ */
+#include "http/http_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/utf8.h"
+
+int reply_json(struct reply *res, json_t *json_consume, struct err *err)
+{
+	if (!json_consume)
+		return err_set(err, -ENOMEM, "out of memory");
+	json_decref(res->json);
+	res->json = json_consume;
+	return 0;
+}
+
+int reply_bytes(struct reply *res, const char *type, void *p_consume, size_t n, struct err *err)
+{
+	res->stream = MHD_create_response_from_buffer(n, p_consume, MHD_RESPMEM_MUST_FREE);
+	if (!res->stream) {
+		free(p_consume);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (type)
+		MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	res->stream_len = n;
+	return 0;
+}
+
+int reply_file(struct reply *res, const char *type, int fd_consume, uint64_t len, struct err *err)
+{
+	res->stream = MHD_create_response_from_fd64(len, fd_consume); /* takes the descriptor */
+	if (!res->stream) {
+		close(fd_consume);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	res->stream_len = len;
+	return 0;
+}
+
+void reply_header(struct reply *res, const char *name, const char *value)
+{
+	assert(res->n_headers < REPLY_HEADERS_MAX && strlen(value) < REPLY_HEADER_SIZE);
+	res->headers[res->n_headers].name = name;
+	snprintf(res->headers[res->n_headers++].value, REPLY_HEADER_SIZE, "%s", value);
+}
+
+void reply_extra(struct reply *res, const char *name, json_t *value_consume)
+{
+	if (!res->extra)
+		res->extra = json_object();
+	json_object_set_new(res->extra, name, value_consume); /* a missing extra is no failure */
+}
+
+void reply_extras(struct reply *res, json_t *extra)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(extra, name, value)
+	{
+		reply_extra(res, name, json_incref(value));
+	}
+}
+
+json_t *shape_output(const void *p, size_t n)
+{
+	autobuf struct buf b = { 0 };
+
+	utf8_put_clean(&b, p, n);
+	if (b.failed)
+		return NULL;
+	return json_stringn_nocheck(b.p ? (const char *)b.p : "", b.len);
+}
+
+void reply_done(struct reply *res)
+{
+	json_decref(res->json);
+	json_decref(res->extra);
+	if (res->stream)
+		MHD_destroy_response(res->stream);
+	*res = (struct reply){ 0 };
+}
+
+static const struct {
+	int code;
+	enum err_code name;
+} by_errno[] = {
+	{ -EINVAL, ERR_BAD_REQUEST },
+	{ -E2BIG, ERR_BAD_REQUEST },
+	{ -ENAMETOOLONG, ERR_BAD_REQUEST },
+	{ -ERANGE, ERR_BAD_REQUEST },
+	{ -ENOTSUP, ERR_BAD_REQUEST },
+	{ -ENOENT, ERR_NOT_FOUND },
+	{ -EACCES, ERR_FORBIDDEN },
+	{ -EPERM, ERR_FORBIDDEN },
+	{ -EEXIST, ERR_CONFLICT },
+	{ -EBUSY, ERR_CONFLICT },
+	{ -EAGAIN, ERR_UNAVAILABLE },
+	{ -ENOMEM, ERR_UNAVAILABLE },
+	{ -ENOBUFS, ERR_UNAVAILABLE },
+	{ -ETIMEDOUT, ERR_UNAVAILABLE },
+	{ -ESHUTDOWN, ERR_UNAVAILABLE },
+	{ -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY },
+	{ -EDQUOT, ERR_NO_LOCAL_STORAGE_CAPACITY },
+	{ -ECONNRESET, ERR_VM_NOT_RUNNING },
+	{ -ENOTCONN, ERR_VM_NOT_RUNNING },
+};
+
+enum err_code code_of(const struct err *err)
+{
+	if (err_code_status(err->tag))
+		return err->tag;
+	for (size_t i = 0; i < ARRAY_SIZE(by_errno); i++)
+		if (by_errno[i].code == err->code)
+			return by_errno[i].name;
+	return ERR_INTERNAL_ERROR;
+}
+
+static json_t *error_body(struct request *req, struct reply *res, enum err_code code,
+                          const struct err *err)
+{
+	/* The sentence may quote bytes of a guest or a client. */
+	json_t *text = shape_output(err->msg, strlen(err->msg));
+	const char *name = err_code_name(code);
+	json_t *body = json_pack("{s:s, s:s, s:O, s:O}", "code", name, "error", name, "message",
+	                         text, "description", text);
+
+	json_decref(text);
+	if (!body)
+		return NULL;
+	for (unsigned i = 0; i < err->n_facts; i++)
+		json_object_set_new(body, err->facts[i].name, json_integer(err->facts[i].value));
+	if (res->extra)
+		json_object_update(body, res->extra);
+	req->http->app.describe(req, code, body);
+	return body;
+}
+
+static void log_failure(struct request *req, unsigned status, enum err_code code,
+                        const struct err *err)
+{
+	log_obj(status >= 500 ? LOG_LV_WARN : LOG_LV_INFO, "request", req->trace,
+	        "%s %s: %u %s after %llu ms: %s", req->method_text, req->path, status,
+	        err_code_name(code), (unsigned long long)(clock_ms() - req->start_ms), err->msg);
+}
+
+static void add_headers(struct request *req, const struct reply *res, struct MHD_Response *m)
+{
+	char allow[64] = "";
+	size_t n = 0;
+
+	MHD_add_response_header(m, "X-Freestyle-Trace-Id", req->trace);
+	MHD_add_response_header(m, "Cache-Control", "no-store");
+	MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
+	for (int i = 0; res->allow && i < METHOD_MAX; i++)
+		if (res->allow & BIT(i))
+			n += (size_t)snprintf(allow + n, sizeof(allow) - n, "%s%s", n ? ", " : "",
+			                      method_name((enum method)i));
+	if (n)
+		MHD_add_response_header(m, MHD_HTTP_HEADER_ALLOW, allow);
+	for (size_t i = 0; i < res->n_headers; i++)
+		MHD_add_response_header(m, res->headers[i].name, res->headers[i].value);
+	if (res->close)
+		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
+	if (req->quiet)
+		MHD_add_response_header(m, MHD_HTTP_HEADER_RETRY_AFTER, "60");
+	if (req->challenge)
+		MHD_add_response_header(m, MHD_HTTP_HEADER_WWW_AUTHENTICATE, req->challenge);
+	cors_headers(req, m);
+}
+
+static struct MHD_Response *response_of(json_t *json, uint64_t *ret_len)
+{
+	struct MHD_Response *m;
+	char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+
+	if (!text)
+		return NULL;
+	m = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+	if (!m) {
+		free(text);
+		return NULL;
+	}
+	*ret_len = strlen(text);
+	MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+	return m;
+}
+
+json_t *reply_render(struct request *req, struct reply *res, int r, const struct err *err,
+                     unsigned *ret_status)
+{
+	enum err_code code;
+
+	if (r >= 0) {
+		*ret_status = res->status ? res->status : MHD_HTTP_OK;
+		return json_incref(res->json);
+	}
+	code = code_of(err);
+	*ret_status = res->status ? res->status : err_code_status(code);
+	if (!req->quiet)
+		log_failure(req, *ret_status, code, err);
+	return error_body(req, res, code, err);
+}
+
+enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const struct err *err)
+{
+	static char out_of_memory[] = "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\","
+	                              "\"message\":\"out of memory\"}";
+	unsigned status = res->status ? res->status : MHD_HTTP_OK;
+	struct MHD_Response *m = NULL;
+	const char *code = NULL;
+	enum MHD_Result ok;
+	uint64_t len = res->stream_len;
+
+	if (r >= 0 && res->stream) {
+		m = TAKE_PTR(res->stream);
+	} else if (r < 0 || res->json) {
+		autojson json_t *body = reply_render(req, res, r, err, &status);
+
+		m = response_of(body, &len);
+	} else if (req->preflight) {
+		m = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+	}
+	if (!m) {
+		status = MHD_HTTP_SERVICE_UNAVAILABLE;
+		m = MHD_create_response_from_buffer(strlen(out_of_memory), out_of_memory,
+		                                    MHD_RESPMEM_PERSISTENT);
+		if (!m)
+			return MHD_NO;
+	}
+	add_headers(req, res, m);
+	if (status >= 400) /* also of a stored result: api/background.c */
+		code = r < 0 ? err_code_name(code_of(err))
+		             : json_string_value(json_object_get(res->json, "code"));
+	req->http->app.replied(req, res, status, code);
+	timeout_set(req->timeout, timeout_for(len));
+	ok = queue_reply(req->conn, status, m);
+	MHD_destroy_response(m);
+	return ok;
+}
