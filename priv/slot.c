@@ -350,7 +350,7 @@ int slots_take(struct slots *s, uint32_t *ret_idx, struct err *err)
 			               TAKE_DEADLINE_MS);
 		if (s->failures > failures) {
 			*err = s->failure;
-			return err_wrap(err, "no network slot");
+			return err_wrap(err, err->code, "no network slot");
 		}
 	}
 	s->wanted = false;
@@ -380,11 +380,14 @@ static int net_of(struct slots *s, uint32_t idx, struct slotnet **ret, struct er
 
 int slots_free(struct slots *s, uint32_t idx, struct err *err)
 {
+	int r;
+
 	if (!slots_taken(s, idx))
 		return err_set(err, -ENOENT, "slot %u is not taken", idx);
 	/* At once, not when the builder gets there: the owner is told that nothing passes. */
-	if (s->slot[idx].net.ns >= 0 && slotnet_gate(&s->slot[idx].net, /* open= */ false, err) < 0)
-		return err_wrap(err, "slot %u", idx);
+	if (s->slot[idx].net.ns >= 0 &&
+	    (r = slotnet_gate(&s->slot[idx].net, /* open= */ false, err)) < 0)
+		return err_wrap(err, r, "slot %u", idx);
 	LOCK_SCOPE(&s->lock);
 	s->quiet_since = clock_ms();
 	s->slot[idx].state = SLOT_DIRTY;

@@ -17,7 +17,7 @@
  * A job is in the table from its start until its result is in the store. Lock order:
  * jobs->lock only, never across a handler.
  */
-#include "api/api_internal.h"
+#include "api/call.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -275,7 +275,7 @@ static int job_launch(struct job *job, struct request *req, struct err *err)
 		return 0;
 	/* The body went to the copy: it is too late to run it here. */
 	job->req = request_free(job->req);
-	return err_tag(err, -EAGAIN, "UNAVAILABLE", "too much is going on: try again later");
+	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too much is going on: try again later");
 }
 
 /* On failure it is done with that result, others may wait for it too, and out of the table. */
@@ -284,6 +284,7 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 	struct jobs *j = job->jobs;
 	bool first = *job->row.idem_key != '\0'; /* into the store before it runs */
 	int r = first ? store_request_add(j->api->deps.store, &job->row, err) : 0;
+	enum err_code code;
 
 	pthread_mutex_lock(&j->lock);
 	job->stored = first && r == 0;
@@ -292,10 +293,11 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 		r = job_launch(job, req, err);
 	if (r == 0)
 		return 0;
+	code = code_of(err);
 	if (job_done(job,
-	             json_pack("{s:s, s:s, s:s}", "code", code_of(err), "error", code_of(err),
-	                       "message", err->msg),
-	             status_of(code_of(err)), err))
+	             json_pack("{s:s, s:s, s:s}", "code", err_code_name(code), "error",
+	                       err_code_name(code), "message", err->msg),
+	             err_code_status(code), err))
 		job_save(job);
 	pthread_mutex_lock(&j->lock);
 	job_remove(job);
@@ -374,7 +376,7 @@ static int read_idem(struct request *req, struct store_request *row, struct err 
 		if (key[i] < 0x21 || key[i] > 0x7e)
 			n = SIZE_MAX - 1;
 	if (n >= sizeof(row->idem_key))
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               IDEM_HEADER " is at most %zu visible ASCII characters",
 		               sizeof(row->idem_key) - 1);
 	snprintf(row->idem_key, sizeof(row->idem_key), "%s", key);
@@ -390,7 +392,7 @@ static int same_call(const struct store_request *a, const struct store_request *
 {
 	if (strcmp(a->idem_hash, b->idem_hash) == 0 && strcmp(a->route, b->route) == 0)
 		return 0;
-	return err_tag(err, -EEXIST, "CONFLICT",
+	return err_tag(err, -EEXIST, ERR_CONFLICT,
 	               "this " IDEM_HEADER " was used for another request");
 }
 
@@ -441,7 +443,7 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 			return r < 0 || *ret ? MIN(r, 0) : 1;
 	}
 	if (!jobs_room(j))
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "too many requests run in the background: try again later");
 	job_insert(j, new);
 	return 0;
@@ -468,7 +470,7 @@ static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
 	errno = 0;
 	v = strtol(s, &end, 10);
 	if (s[0] < '0' || s[0] > '9' || *end || errno || v > AFTER_MAX_S)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               AFTER_HEADER " must be a whole number from 0 to %d", AFTER_MAX_S);
 	*ret_ms = v * 1000;
 	return 0;
@@ -505,7 +507,7 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 
 static int gone(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "NOT_FOUND",
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND,
 	               "no background request '%.40s': results are kept for a day", id);
 }
 

@@ -169,7 +169,7 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 		return n;
 	if (n == 0) {
 		if ((r = first_key(s, dirfd, err)) < 0)
-			return err_wrap(err, "make the first API key");
+			return err_wrap(err, r, "make the first API key");
 		made = true;
 	} else {
 		check_key_file(s, dirfd, data_dir);
@@ -202,7 +202,7 @@ struct auth *auth_close(struct auth *a)
 
 static int refuse(struct err *err, const char *why)
 {
-	return err_tag(err, -EACCES, "UNAUTHORIZED_ERROR", "%s", why);
+	return err_tag(err, -EACCES, ERR_UNAUTHORIZED_ERROR, "%s", why);
 }
 
 static int check_token(struct auth *a, const char *token, struct auth_who *ret, struct err *err)
@@ -211,12 +211,12 @@ static int check_token(struct auth *a, const char *token, struct auth_who *ret, 
 	int r;
 
 	if (!well_formed(AUTH_TOKEN_PREFIX, token))
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "this is not an access token of this server");
 	if ((r = auth_hash(token, hash, err)) < 0)
 		return r;
 	if (!cred_find(a, hash, ret) || !*ret->identity)
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "this access token is unknown or was revoked");
 	return 0;
 }

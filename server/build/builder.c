@@ -136,7 +136,7 @@ void run_failed(struct run *run, struct err *err)
 	if (!run->setup_failed)
 		err_set(err, -EIO, "the VM ended by itself in %s", run->phase.name);
 	run->setup_failed = true;
-	err->tag = run->vm ? "VM_SETUP_FAILED" : "SNAPSHOT_SETUP_FAILED";
+	err->tag = run->vm ? ERR_VM_SETUP_FAILED : ERR_SNAPSHOT_SETUP_FAILED;
 	json_object_set_new(run->o->extra, "failedReason", json_clean(err->msg));
 	if (run->guest && guest_alive(run->guest) && (diag = diagnose(run)))
 		json_object_set_new(run->o->extra, "diagnostics", diag);
@@ -148,7 +148,7 @@ void run_failed(struct run *run, struct err *err)
 /* A cached point that turns out to be damaged is forgotten, and made once more. */
 static bool built_anew(struct run *run, int r, const struct err *err)
 {
-	if (r >= 0 || !err->tag || strcmp(err->tag, "POINT_DAMAGED") != 0 || !*run->point_key)
+	if (r >= 0 || err->tag != ERR_POINT_DAMAGED || !*run->point_key)
 		return false;
 	run->row.planned[0] = '\0'; /* more has to be done than was thought */
 	log_obj(LOG_LV_WARN, "point", run->point, "is damaged and built again: %s", err->msg);
@@ -256,7 +256,7 @@ int build_get(struct builder *b, const char *account, const char *id, struct sto
 	int r = store_build_get(b->store, id, ret, err);
 
 	if (r == 0 && strcmp(ret->account, account) != 0)
-		r = err_tag(err, -ENOENT, "BUILD_NOT_FOUND", "no build '%.40s'", id);
+		r = err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND, "no build '%.40s'", id);
 	return r;
 }
 

@@ -61,9 +61,9 @@ static int wait_for(struct run *run, struct claim *c, struct err *err)
 		return r;
 	}
 	if (b->stopping)
-		return err_tag(err, -ESHUTDOWN, "SERVICE_UNAVAILABLE",
+		return err_tag(err, -ESHUTDOWN, ERR_SERVICE_UNAVAILABLE,
 		               "the server is shutting down");
-	return err_tag(err, -ETIMEDOUT, "UNAVAILABLE",
+	return err_tag(err, -ETIMEDOUT, ERR_UNAVAILABLE,
 	               "another build of the same layer did not end within %u s",
 	               b->conf.timeout_s);
 }
@@ -81,7 +81,7 @@ int claim_begin(struct run *run, const char *key, struct claim **ret, struct err
 			return r;
 	}
 	if (b->stopping)
-		return err_tag(err, -ESHUTDOWN, "SERVICE_UNAVAILABLE",
+		return err_tag(err, -ESHUTDOWN, ERR_SERVICE_UNAVAILABLE,
 		               "the server is shutting down");
 	c = calloc(1, sizeof(*c));
 	if (!c)

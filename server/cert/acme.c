@@ -124,13 +124,13 @@ static int uacme(struct acme *a, const char *const *argv, struct err *err)
 	char *last;
 
 	if (r < 0)
-		return err_wrap(err, "uacme");
+		return err_wrap(err, r, "uacme");
 	if (r <= 1) /* 1: it has one that is good for long enough */
 		return 0;
 	while (said && *said && said[strlen(said) - 1] == '\n')
 		said[strlen(said) - 1] = '\0';
 	last = said ? strrchr(said, '\n') : NULL;
-	return err_tag(err, -EIO, "FAILED_TO_PROVISION_CERTIFICATE", "uacme: %.200s",
+	return err_tag(err, -EIO, ERR_FAILED_TO_PROVISION_CERTIFICATE, "uacme: %.200s",
 	               last   ? last + 1
 	               : said ? said
 	                      : "failed");
@@ -160,7 +160,7 @@ static int issue_locked(struct acme *a, const char *name, struct err *err)
 
 	if (wild && !*a->dns_hook)
 		return err_tag(
-		        err, -ENOTSUP, "FAILED_TO_PROVISION_CERTIFICATE",
+		        err, -ENOTSUP, ERR_FAILED_TO_PROVISION_CERTIFICATE,
 		        "a wildcard certificate needs dns-01, and no PANDO_ACME_DNS_HOOK is set");
 	snprintf(dir, sizeof(dir), "%s/acme%s", a->dir, wild ? "-wild" : "");
 	snprintf(hook, sizeof(hook), "%s/hook-%s", a->dir, wild ? "dns" : "http");

@@ -158,11 +158,11 @@ int domains_verify(struct domains *d, const char *account, const char *domain,
 		return r;
 	if (preview(d, v.domain) || strcmp(v.domain, d->base) == 0 ||
 	    strcmp(v.domain, DOMAINS_PREVIEW) == 0)
-		return err_tag(err, -EINVAL, "INVALID_DOMAIN",
+		return err_tag(err, -EINVAL, ERR_INVALID_DOMAIN,
 		               "'%s' needs no verification: map it as it is", v.domain);
 	if (store_domain_above(d->store, v.domain, &own, &none) == 0 &&
 	    strcmp(own.domain, v.domain) == 0 && strcmp(own.account, account) == 0)
-		return err_tag(err, -EEXIST, "DOMAIN_ALREADY_EXISTS", "'%s' is verified already",
+		return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS, "'%s' is verified already",
 		               v.domain);
 	id_make("dv-", v.id);
 	snprintf(v.account, sizeof(v.account), "%s", account);
@@ -187,11 +187,11 @@ int domains_complete(struct domains *d, const char *account, const char *id_or_d
 	r = txt_has(d->resolver, name, v.code, err);
 	if (r < 0) {
 		if (err)
-			err->tag = "FAILED_TO_VERIFY_DOMAIN";
+			err->tag = ERR_FAILED_TO_VERIFY_DOMAIN;
 		return r;
 	}
 	if (r == 0)
-		return err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_VERIFICATION_FAILED",
+		return err_tag(err, -EACCES, ERR_DOMAIN_OWNERSHIP_VERIFICATION_FAILED,
 		               "%s has no TXT record with the verification code yet", name);
 	LOCK_SCOPE(&d->change);
 	if ((r = store_domain_own(d->store, &v, err)) < 0 || (r = reload(d, err)) < 0 ||
@@ -212,7 +212,7 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
 	    (r = store_verification_get(d->store, account, key, &v, err)) < 0)
 		return r;
 	if (code && strcmp(code, v.code) != 0)
-		return err_tag(err, -ENOENT, "VERIFICATION_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_VERIFICATION_NOT_FOUND,
 		               "no verification of '%s' has that code", key);
 	r = store_verification_delete(d->store, v.id, err);
 	if (r >= 0)
@@ -224,7 +224,7 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
 
 static int taken(const char *name, struct err *err)
 {
-	return err_tag(err, -EEXIST, "DOMAIN_ALREADY_EXISTS", "'%s' is taken", name);
+	return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS, "'%s' is taken", name);
 }
 
 /* Names that are the server's own. */
@@ -286,7 +286,7 @@ static int check_name(struct domains *d, const char *account, const char *name,
 		return taken(name, err);
 	if (preview(d, star ? name + 2 : name) || (star && reserved(d, name + 2))) {
 		if (star)
-			return err_tag(err, -EINVAL, "INVALID_DOMAIN",
+			return err_tag(err, -EINVAL, ERR_INVALID_DOMAIN,
 			               "'%s': preview names are mapped one by one", name);
 		if ((r = vm_label(d, account, name, err)) < 0)
 			return r;
@@ -296,7 +296,7 @@ static int check_name(struct domains *d, const char *account, const char *name,
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (r < 0 || strcmp(own.account, account) != 0)
-		return err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_NOT_VERIFIED",
+		return err_tag(err, -EACCES, ERR_DOMAIN_OWNERSHIP_NOT_VERIFIED,
 		               "'%s' is not below a domain that this account has verified", name);
 	memcpy(ret_ownership, own.id, ID_SIZE);
 	return 0;
@@ -317,7 +317,7 @@ int domains_map(struct domains *d, const char *account, const char *domain, cons
 	int r;
 
 	if (port < 1 || port > 65535)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'vmPort' must be a number from 1 to 65535");
 	if ((r = domain_normal(domain, true, m.domain, err)) < 0)
 		return r;
@@ -358,7 +358,7 @@ int domains_wildcard(struct domains *d, const char *account, const char *domain,
 		return r;
 	if (store_domain_above(d->store, name, &own, &none) < 0 ||
 	    strcmp(own.account, account) != 0 || strcmp(own.domain, name) != 0)
-		return err_tag(err, -EACCES, "NO_DOMAIN_OWNERSHIP",
+		return err_tag(err, -EACCES, ERR_NO_DOMAIN_OWNERSHIP,
 		               "'%s' is not a domain that this account has verified", name);
 	r = store_domain_wildcard(d->store, name, err);
 	if (r >= 0)

@@ -39,8 +39,9 @@ int git_fail(int rc, const char *what, struct err *err)
 {
 	const git_error *e = git_error_last();
 
-	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, "GIT_ERROR", "cannot %s: %.200s",
-	               what, e && e->message ? e->message : "libgit2 does not say why");
+	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, ERR_GIT_ERROR,
+	               "cannot %s: %.200s", what,
+	               e && e->message ? e->message : "libgit2 does not say why");
 }
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err)
@@ -51,7 +52,7 @@ int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret,
 	repo_path(g, r->id, path);
 	rc = git_repository_open_bare(ret, path);
 	if (rc == GIT_ENOTFOUND) /* deleted meanwhile */
-		return err_tag(err, -ENOENT, "REPOSITORY_NOT_FOUND", "no repository '%s'", r->id);
+		return err_tag(err, -ENOENT, ERR_REPOSITORY_NOT_FOUND, "no repository '%s'", r->id);
 	return rc < 0 ? git_fail(rc, "open the repository", err) : 0;
 }
 
@@ -125,7 +126,7 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
 	    (r = repos_reconcile(g, err)) < 0 || (r = text_cache_new(g, &g->texts, err)) < 0 ||
 	    (r = keeper_start(g, err)) < 0)
-		return err_wrap(err, "Git");
+		return err_wrap(err, r, "Git");
 	*ret = TAKE_PTR(g);
 	return 0;
 }

@@ -21,7 +21,7 @@
 
 #define WORKERS 2
 #define IDLE_MS 60000
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 struct syncs {
 	struct syncs_conf conf;
@@ -119,7 +119,7 @@ int sync_wake(struct syncs *y, const char *repo, const char *hook, struct err *e
 	int r = store_sync_wake(y->store, repo, hook, clock_wall_ms(), err);
 
 	if (r == 0)
-		return err_tag(err, -ENOENT, "NOT_FOUND", "nothing is mirrored");
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "nothing is mirrored");
 	if (r > 0)
 		wake(y);
 	return r < 0 ? r : 0;

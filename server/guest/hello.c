@@ -274,7 +274,7 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
 	buf_done(&gr.out);
 	if (r < 0) {
 		guest_end(g, LOG_LV_DEBUG, "greeting failed");
-		err_wrap(err, "greet the guest's agent");
+		err_wrap(err, r, "greet the guest's agent");
 		return r;
 	}
 	if (ret_info) {

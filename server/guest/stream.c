@@ -91,7 +91,7 @@ static int stream_register(struct guest *g, struct stream *s, struct err *err)
 		g->streams[i] = s;
 		return 0;
 	}
-	return err_tag(err, -EAGAIN, "GUEST_BUSY", "%u requests to this guest are open already",
+	return err_tag(err, -EAGAIN, ERR_GUEST_BUSY, "%u requests to this guest are open already",
 	               AGENT_STREAMS_MAX);
 }
 
@@ -242,6 +242,9 @@ int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err)
 	return guest_send(s->g, AGENT_F_EOF, AGENT_IN, s->id, NULL, 0, deadline, err);
 }
 
+#define AS_CODE(num, NAME) [num] = ERR_##NAME,
+static const enum err_code codes[] = { AGENT_TAGS(AS_CODE) };
+
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err)
 {
 	struct agent_result m;
@@ -253,7 +256,7 @@ int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, s
 		int code = -(int)m.status;
 
 		if (m.tag != AGENT_TAG_NONE && m.tag < AGENT_TAG_END)
-			return err_tag(err, code, agent_tag_name(m.tag), "%s", m.msg);
+			return err_tag(err, code, codes[m.tag], "%s", m.msg);
 		return err_set(err, code, "%s", m.msg);
 	}
 	*ret_body = m.body;

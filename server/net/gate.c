@@ -245,7 +245,7 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 		if (listener >= 0)
 			close(listener);
 		gate_ca_unref(ca);
-		return err_wrap(err, "policy of VM %s", c->vm_id);
+		return err_wrap(err, r, "policy of VM %s", c->vm_id);
 	}
 	LOCK_SCOPE(&g->lock);
 	gate_proxy_cut(g, slot, c->policy);

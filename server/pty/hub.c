@@ -68,9 +68,9 @@ int hub_enter(struct hub *h, struct err *err)
 {
 	LOCK_SCOPE(&h->lock);
 	if (h->stopping)
-		return err_tag(err, -ESHUTDOWN, "UNAVAILABLE", "the server is shutting down");
+		return err_tag(err, -ESHUTDOWN, ERR_UNAVAILABLE, "the server is shutting down");
 	if (h->attached >= PTY_ATTACHED_MAX)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "%u terminal clients are connected, the most this server takes",
 		               PTY_ATTACHED_MAX);
 	h->attached++;

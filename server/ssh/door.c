@@ -201,7 +201,7 @@ int sshd_listen(const char *address, struct err *err)
 {
 	int fd = sock_tcp_listen(address, err);
 
-	return fd < 0 ? err_wrap(err, "PANDO_SSH_LISTEN") : fd;
+	return fd < 0 ? err_wrap(err, fd, "PANDO_SSH_LISTEN") : fd;
 }
 
 void sshd_free(struct sshd *d)

@@ -23,6 +23,7 @@
 
 #include "auth/auth.h"
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "guest/guest.h"
 #include "guest/guest_login.h"
@@ -190,7 +191,7 @@ void conn_end(struct conn *c, const char *fmt, ...) __attribute__((format(printf
 
 /* login.c: true once somebody is let in. */
 bool login_message(struct conn *c, ssh_message m);
-void conn_audit(struct conn *c, const char *route, unsigned status, const char *code);
+void conn_audit(struct conn *c, const char *route, unsigned status, enum err_code code);
 
 /* session.c: one message of a client that is logged in; takes it. */
 void session_message(struct conn *c, ssh_message m_consume);

@@ -112,14 +112,13 @@ void point_drop(struct vmm *m, const struct engine_point *p)
 	chain_drop(m, &p->disk);
 }
 
-bool point_fault(struct err *err, const char *tag)
+bool point_fault(struct err *err, enum err_code tag)
 {
 	bool damaged;
 
-	if (!err || !err->tag ||
-	    (strcmp(err->tag, "POINT_DAMAGED") != 0 && strcmp(err->tag, "POINT_MISMATCH") != 0))
+	if (!err || !err->tag || (err->tag != ERR_POINT_DAMAGED && err->tag != ERR_POINT_MISMATCH))
 		return false;
-	damaged = !strcmp(err->tag, "POINT_DAMAGED");
+	damaged = err->tag == ERR_POINT_DAMAGED;
 	err->tag = tag;
 	return damaged;
 }

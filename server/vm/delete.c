@@ -51,7 +51,7 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kep
 		return 0;
 	r = vmm_lock_soon(m, account, id, &vm, err);
 	if (r == -ENOENT) /* whoever deletes twice finds nothing */
-		return err_tag(err, r, "VM_NOT_FOUND", "no VM '%.40s'", id);
+		return err_tag(err, r, ERR_VM_NOT_FOUND, "no VM '%.40s'", id);
 	if (r < 0)
 		return r;
 	r = vm_delete_locked(vm, "deleted", err);

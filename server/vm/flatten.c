@@ -131,5 +131,5 @@ int vm_shorten(struct vm *vm, struct err *err)
 		r = chain_load(m, vm->row.disk_layer, &c, err);
 	if (r == 0 && c.n > CHAIN_SHORTEN_AT) /* the top is being written to: all below it */
 		r = flatten_layer(m, c.l[c.n - 2].id, LAYER_DISK, vm, id, err);
-	return r < 0 ? err_wrap(err, "shorten the chains of VM %s", vm->row.info.id) : 0;
+	return r < 0 ? err_wrap(err, r, "shorten the chains of VM %s", vm->row.info.id) : 0;
 }

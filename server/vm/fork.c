@@ -61,7 +61,7 @@ static int fork_point(struct vmm *m, const char *account, const char *id, unsign
 		return r;
 	r = quota_check_vms(m, &vm->row.info, count, err);
 	if (r == 0 && *vm->net.vpc && !fresh_address)
-		r = err_tag(err, -EINVAL, "VPC_FORK_UNSUPPORTED",
+		r = err_tag(err, -EINVAL, ERR_VPC_FORK_UNSUPPORTED,
 		            "VM %s is in a VPC, and a copy cannot have the same address: say "
 		            "\"vpc\": \"fresh-address\" to give each copy one of its own",
 		            id);
@@ -119,7 +119,7 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 		         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
 		c->b = (struct bringup){ .point = p,
 			                 .reason = GUEST_THAW,
-			                 .agent_ms = AGENT_THAW_MS };
+			                 .agent_ms = m->t.agent_thaw };
 		c->result = -ECANCELED;
 		c->vm = all[i] = vm_new(m, &row);
 		if (!c->vm)
@@ -175,12 +175,12 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	int r;
 
 	if (count < 1 || count > VM_FORK_MAX)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
 	if ((r = vmm_need_memory(m, count, err)) < 0 || (r = vmm_need_room(m, err)) < 0 ||
 	    (r = fork_point(m, account, id, count, point, &parent, &net, o->fresh_address, err)) <
 	            0)
-		return err_wrap(err, "fork VM %s", id);
+		return err_wrap(err, r, "fork VM %s", id);
 	pthread_mutex_init(&job.lock, NULL);
 	job.children = calloc(count, sizeof(*job.children));
 	infos = calloc(count, sizeof(*infos));
@@ -219,9 +219,9 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	vmm_release(m, point);
 	vmm_collect_soon(m);
 	if (r < 0) {
-		point_fault(err, "CORRUPT_VM_RECORD");
+		point_fault(err, ERR_CORRUPT_VM_RECORD);
 		free(infos);
-		return err_wrap(err, "fork VM %s", id);
+		return err_wrap(err, r, "fork VM %s", id);
 	}
 	for (unsigned i = 0; i < count; i++) {
 		vmm_tell(m, account, id, EVENT_INFO, "forked to %s", infos[i].id);

@@ -33,7 +33,7 @@ static int enter(struct vmm *m, struct vm *vm, struct err *err)
 		m->hidden[i] = vm;
 		return 0;
 	}
-	return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE",
+	return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
 	               "too many comparisons at once: try again later");
 }
 
@@ -75,7 +75,7 @@ int hidden_thaw(struct vmm *m, const char *point, struct hidden **ret, struct er
 	if (r < 0)
 		goto no_point;
 	h->b = (struct bringup){
-		.point = &h->p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS, .hidden = true
+		.point = &h->p, .reason = GUEST_THAW, .agent_ms = m->t.agent_thaw, .hidden = true
 	};
 	h->vm = make_vm(m, &h->p);
 	r = h->vm ? enter(m, h->vm, err) : err_set(err, -ENOMEM, "out of memory");
@@ -98,7 +98,7 @@ no_point:
 	vmm_release(m, point);
 no_hold:
 	free(h);
-	return err_wrap(err, "thaw point %s to look into it", point);
+	return err_wrap(err, r, "thaw point %s to look into it", point);
 }
 
 struct guest *hidden_guest(struct hidden *h)

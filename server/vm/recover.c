@@ -239,6 +239,6 @@ int vmm_recover(struct vmm *m, struct err *err)
 	    (r = settle_vms(m, err)) < 0 || (r = free_slots(m, err)) < 0 ||
 	    (r = remove_orphans(m, "layers", err)) < 0 ||
 	    (r = remove_orphans(m, "points", err)) < 0 || (r = remove_orphans(m, "run", err)) < 0)
-		return err_wrap(err, "recover");
+		return err_wrap(err, r, "recover");
 	return 0;
 }

@@ -26,7 +26,6 @@
 #include "vm/vm_internal.h"
 
 #define LOOK_EVERY_MS 10000 /* when nobody asks */
-#define ROOM_WAIT_MS 30000  /* for the keeper to make room */
 #define TIGHT_MS 60000      /* after there was none, VMs that had none may still be found */
 #define FLOOR_PART 20       /* of a small file system no more than this part stays free */
 #define MEMINFO_MAX 16384   /* bytes */
@@ -312,7 +311,7 @@ void vmm_look_at_disk(struct vmm *m)
 
 int vmm_need_room(struct vmm *m, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(ROOM_WAIT_MS));
+	struct timespec until = deadline_timespec(deadline_in(m->t.room_wait));
 	uint64_t seq;
 
 	LOCK_SCOPE(&m->lock);
@@ -327,7 +326,7 @@ int vmm_need_room(struct vmm *m, struct err *err)
 		m->room_wanted = true;
 	if (!m->disk_over)
 		return 0;
-	return err_tag(err, -ENOSPC, "NO_LOCAL_STORAGE_CAPACITY",
+	return err_tag(err, -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY,
 	               "the disk is full: %llu MB are used, %llu MB more than allowed, and nothing "
 	               "is left to evict; delete VMs or snapshots",
 	               (unsigned long long)m->disk_used >> 20,
@@ -352,7 +351,7 @@ int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)
 	have_mb = (meminfo_kb(text, "MemAvailable:") + meminfo_kb(text, "SwapFree:")) >> 10;
 	if (need_mb <= have_mb)
 		return 0;
-	return err_tag(err, -ENOMEM, "INSUFFICIENT_SWAP",
+	return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
 	               "%u more VMs need at least %llu MB of memory, the host has %llu MB left",
 	               count, (unsigned long long)need_mb, (unsigned long long)have_mb);
 }

@@ -31,7 +31,7 @@ static int sized(const struct vm_stage_opts *o, const struct engine_point *p)
 static int bring_up(struct vm *vm, const struct vm_stage_opts *o, const struct engine_point *p,
                     struct err *err)
 {
-	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
 	struct stage_size size = { o->vcpus ? o->vcpus : p->vcpus,
 		                   o->mem_mb ? o->mem_mb : p->mem_mb,
 		                   o->disk_mb ? o->disk_mb : p->disk_mb };
@@ -78,7 +78,7 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	if (!s)
 		return err_set(err, -ENOMEM, "build: out of memory");
 	if ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0)
-		return err_wrap(err, "build");
+		return err_wrap(err, r, "build");
 	r = point_take(m, o->vm.point, &p, err);
 	if (r < 0)
 		return r;
@@ -217,7 +217,7 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 
 	if (vmm_stage_cancelled(s_consume)) {
 		vmm_stage_abort(s_consume);
-		return err_tag(err, -ECANCELED, "VM_DELETED",
+		return err_tag(err, -ECANCELED, ERR_VM_DELETED,
 		               "the VM was deleted while it was being built");
 	}
 	pthread_mutex_lock(&vm->lock);

@@ -14,8 +14,8 @@ static void tag_failure(struct vm *vm, int r, struct err *err)
 {
 	if (!err || err->tag || r == -ENOSPC || r == -EDQUOT)
 		return;
-	err->tag = machine_alive(vm->machine) ? "SUSPEND_FAILED_VM_RESUMED"
-	                                      : "SUSPEND_FAILED_AND_STOPPED";
+	err->tag = machine_alive(vm->machine) ? ERR_SUSPEND_FAILED_VM_RESUMED
+	                                      : ERR_SUSPEND_FAILED_AND_STOPPED;
 }
 
 int vm_suspend_locked(struct vm *vm, struct err *err)
@@ -26,7 +26,7 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 	if (i->state == VM_SUSPENDED)
 		return 0;
 	if (i->state != VM_RUNNING)
-		return err_tag(err, -EINVAL, "VM_NOT_RUNNING",
+		return err_tag(err, -EINVAL, ERR_VM_NOT_RUNNING,
 		               "VM %s is %s: only a running VM can be suspended", i->id,
 		               vm_state_name(i->state));
 	if ((r = vm_check_stall(vm, err)) < 0 ||
@@ -47,7 +47,7 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 				vm_log(vm, LOG_LV_ERROR, "network stays closed: %s", gate.msg);
 			vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, NULL);
 		}
-		return err_wrap(err, "suspend VM %s", i->id);
+		return err_wrap(err, r, "suspend VM %s", i->id);
 	}
 	vm_take_down(vm);
 	return 0;

@@ -20,7 +20,28 @@
 #include "store/store_net.h"
 #include "vm/vm_internal.h"
 
-#define END_WAIT_MS 1000 /* for a start to finish before it is cut short */
+const struct vm_times vm_times_usual = {
+	.agent_boot = 300000,
+	.agent_thaw = 60000,
+	.agent_reconnect = 15000,
+	.settle = 1500,
+	.quiesce = 3000,
+	.shutdown_ask = 10000,
+	.shutdown = 60000,
+	.death = 250,
+	.guest_step = 60000,
+	.grow = 300000,
+	.trim = 120000,
+	.boot_done = 300000,
+	.template_wait = 900000,
+	.look = 500,
+	.quiet = 400,
+	.retry = 10000,
+	.pool_step = 5000,
+	.pool_warm = 30000,
+	.room_wait = 30000,
+	.end_wait = 1000,
+};
 
 struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 {
@@ -117,7 +138,7 @@ struct vm **vmm_all(struct vmm *m, size_t *ret_n)
 
 static int not_found(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.40s'", id);
+	return err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.40s'", id);
 }
 
 int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
@@ -145,21 +166,21 @@ int vmm_gone(struct vmm *m, const char *account, const char *id, struct err *err
 	if (store_tombstone_get(m->store, id, &t, NULL) < 0 ||
 	    (account && strcmp(t.info.account, account) != 0))
 		return not_found(id, err);
-	return err_tag(err, -ENOENT, "VM_DELETED", "VM %s was %s", id,
+	return err_tag(err, -ENOENT, ERR_VM_DELETED, "VM %s was %s", id,
 	               !strcmp(t.reason, "evicted") ? "evicted to make room on the disk"
 	                                            : "deleted");
 }
 
 static int busy(struct vm *vm, struct err *err)
 {
-	const char *tag = "CONFLICT";
+	enum err_code tag = ERR_CONFLICT;
 	struct vm_info i;
 
 	vm_copy_info(vm, &i);
 	if (i.state == VM_SUSPENDING)
-		tag = "VM_IS_SUSPENDING";
+		tag = ERR_VM_IS_SUSPENDING;
 	else if (i.state == VM_STARTING && !i.used_ms)
-		tag = "STILL_CREATING";
+		tag = ERR_STILL_CREATING;
 	return err_tag(err, -EBUSY, tag,
 	               "VM %s is %s and another call works on it since more than %u s", i.id,
 	               vm_state_name(i.state), vm->m->conf.busy_wait_s);
@@ -177,7 +198,7 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 	vm_copy_info(vm, &i);
 	if (i.state == VM_BUILDING) { /* its builder has it, perhaps for minutes */
 		vm_unref(vm);
-		return err_tag(err, -EBUSY, "STILL_CREATING", "VM '%.40s' is still being built",
+		return err_tag(err, -EBUSY, ERR_STILL_CREATING, "VM '%.40s' is still being built",
 		               id);
 	}
 	if (pthread_mutex_clocklock(&vm->lock, CLOCK_MONOTONIC, &until) != 0) {
@@ -196,7 +217,7 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(END_WAIT_MS));
+	struct timespec until = deadline_timespec(deadline_in(m->t.end_wait));
 	struct vm_info i;
 	struct vm *vm;
 
@@ -315,7 +336,8 @@ int vmm_hold(struct vmm *m, const char *id, struct err *err)
 	LOCK_SCOPE(&m->lock);
 
 	if (m->n_holds == HOLDS_MAX)
-		return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "too many operations at once");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+		               "too many operations at once");
 	snprintf(m->holds[m->n_holds++], ID_SIZE, "%s", id);
 	return 0;
 }
@@ -400,6 +422,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (!m)
 		return err_set(err, -ENOMEM, "VM manager: out of memory");
 	m->conf = *c;
+	m->t = c->times ? *c->times : vm_times_usual;
 	m->conf.shells = MIN(m->conf.shells, (uint32_t)SHELLS_MAX);
 	m->store = store;
 	m->engine = engine;

@@ -211,7 +211,7 @@ int zones_find(struct zones *t, const char *account, const char *domain,
 			memcpy(ret_id, rows[i].id, ID_SIZE);
 			return 0;
 		}
-	return err_tag(err, -EACCES, "RECORD_OWNERSHIP_ERROR", "'%s' has no such record", domain);
+	return err_tag(err, -EACCES, ERR_RECORD_OWNERSHIP_ERROR, "'%s' has no such record", domain);
 }
 
 int zones_delete(struct zones *t, const char *account, const char *domain, const char *id,
@@ -264,8 +264,11 @@ static size_t serve(void *ctx, const struct dns_query *q, const struct dns_edns 
 
 int zones_listen(struct zones *t, const char *text, struct err *err)
 {
-	if ((t->tcp = sock_tcp_listen(text, err)) < 0 || (t->udp = sock_udp_bind(text, err)) < 0)
-		return err_wrap(err, "name server");
+	int r;
+
+	if ((r = t->tcp = sock_tcp_listen(text, err)) < 0 ||
+	    (r = t->udp = sock_udp_bind(text, err)) < 0)
+		return err_wrap(err, r, "name server");
 	return 0;
 }
 

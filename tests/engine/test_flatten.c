@@ -362,7 +362,7 @@ static void test_mem_damaged(void **state)
 		assert_int_equal(engine_flatten_mem(&f->e, &c, /* keep_bottom= */ false, "flat",
 		                                    &bytes, &crc, &err),
 		                 -EBADMSG);
-		assert_string_equal(err.tag, "POINT_DAMAGED");
+		assert_int_equal(err.tag, ERR_POINT_DAMAGED);
 		assert_false(layer_exists(f, "flat") || layer_exists(f, "flat.part"));
 		flip_byte(f, "b", places[i]);
 	}
@@ -463,7 +463,7 @@ static void test_disk_damaged(void **state)
 	engine_chain_of(f, &c, &ec);
 	flip_byte(f, "l2", 400000);
 	assert_int_equal(engine_flatten_disk(&f->e, &ec, "flat", &bytes, &err), -EBADMSG);
-	assert_string_equal(err.tag, "POINT_DAMAGED");
+	assert_int_equal(err.tag, ERR_POINT_DAMAGED);
 	/* without a checksum the reader itself must notice */
 	for (size_t i = 0; i < c.n; i++)
 		ec.l[i].has_crc = false;

@@ -168,7 +168,7 @@ int vmm_snapshot_hold(struct vmm *m, const char *account, const char *id, char r
 	struct store_snapshot s;
 
 	if (store_snapshot_get(fx.store, id, &s, NULL) < 0 || strcmp(s.info.account, account) != 0)
-		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%s'", id);
+		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%s'", id);
 	snprintf(ret_point, ID_SIZE, "%s", s.point);
 	snprintf(ret_workdir, WORKDIR_SIZE, "%s", s.info.workdir);
 	return vmm_point_hold(m, ret_point, err);
@@ -192,7 +192,7 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 		abort();
 	if (*fx.damaged && strcmp(fx.damaged, o->vm.point) == 0) {
 		free(s);
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED", "point '%s' is damaged",
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED, "point '%s' is damaged",
 		               o->vm.point);
 	}
 	s->m = m;

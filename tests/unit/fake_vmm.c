@@ -85,7 +85,7 @@ struct vm_info *fake_find(struct vmm *m, const char *account, const char *id, st
 	for (size_t i = 0; i < m->n_vms; i++)
 		if (strcmp(m->vms[i].id, id) == 0 && strcmp(m->vms[i].account, account) == 0)
 			return &m->vms[i];
-	err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%s'", id);
+	err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%s'", id);
 	return NULL;
 }
 
@@ -95,7 +95,7 @@ static struct snapshot_info *find_snap(struct vmm *m, const char *account, const
 	for (size_t i = 0; i < m->n_snaps; i++)
 		if (strcmp(m->snaps[i].id, id) == 0 && strcmp(m->snaps[i].account, account) == 0)
 			return &m->snaps[i];
-	err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%s'", id);
+	err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%s'", id);
 	return NULL;
 }
 
@@ -119,14 +119,14 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	if (o->name && strcmp(o->name, "slow") == 0)
 		block(m, 60000);
 	if (m->n_vms == ROWS)
-		return err_tag(err, -EDQUOT, "VM_LIMIT_EXCEEDED", "too many VMs");
+		return err_tag(err, -EDQUOT, ERR_VM_LIMIT_EXCEEDED, "too many VMs");
 	if (o->snapshot_id && !o->point) {
 		struct snapshot_info *n = find_snap(m, o->account, o->snapshot_id, err);
 
 		if (!n)
 			return -ENOENT;
 		if (n->deleted)
-			return err_tag(err, -ENOENT, "SOURCE_SNAPSHOT_DELETED", "it was deleted");
+			return err_tag(err, -ENOENT, ERR_SOURCE_SNAPSHOT_DELETED, "it was deleted");
 		snprintf(v.snapshot_id, sizeof(v.snapshot_id), "%s", n->id);
 	}
 	id_make("", v.id);
@@ -185,7 +185,7 @@ static int set_state(struct vmm *m, const char *account, const char *id, enum vm
 	if (!v)
 		return -ENOENT;
 	if (s == VM_SUSPENDED && v->state == VM_STOPPED)
-		return err_tag(err, -EINVAL, "VM_NOT_RUNNING", "the VM is stopped");
+		return err_tag(err, -EINVAL, ERR_VM_NOT_RUNNING, "the VM is stopped");
 	v->state = s;
 	pthread_cond_broadcast(&m->released);
 	snprintf(v->point, sizeof(v->point), "%s", s == VM_SUSPENDED ? "pt-fake" : "");
@@ -257,7 +257,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	if (!v)
 		return -ENOENT;
 	if (m->n_vms + count > ROWS)
-		return err_tag(err, -EDQUOT, "VM_LIMIT_EXCEEDED", "too many VMs");
+		return err_tag(err, -EDQUOT, ERR_VM_LIMIT_EXCEEDED, "too many VMs");
 	kids = calloc(count, sizeof(*kids));
 	for (unsigned i = 0; i < count; i++) {
 		kids[i] = *v;
@@ -362,7 +362,7 @@ int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, stru
 	if (!n)
 		return -ENOENT;
 	if (n->deleted)
-		return err_tag(err, -EALREADY, "SNAPSHOT_ALREADY_DELETED", "deleted before");
+		return err_tag(err, -EALREADY, ERR_SNAPSHOT_ALREADY_DELETED, "deleted before");
 	n->deleted = true;
 	return 0;
 }
@@ -431,7 +431,7 @@ int guest_exec(struct guest *g, const struct guest_exec_req *req, struct guest_e
 		const char *u = req->user ? req->user : "root";
 
 		if (strcmp(u, "nobody2") == 0)
-			return err_tag(err, -ENOENT, "USER_NOT_FOUND", "no user '%s'", u);
+			return err_tag(err, -ENOENT, ERR_USER_NOT_FOUND, "no user '%s'", u);
 		set_out(&ret->out, &ret->out_len, u, strlen(u));
 	} else if (strcmp(c, "fail") == 0) {
 		set_out(&ret->errout, &ret->errout_len, "no good", 7);
