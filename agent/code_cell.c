@@ -296,7 +296,7 @@ static int take_event(struct agent *a, struct code_ctx *x, const struct agent_co
 			on_done(a, x, m);
 		return 1;
 	default:
-		broke(x, "an event that is not a kernel's");
+		broke(x, "it sent an event that kernels may not send");
 		return 1;
 	}
 }
@@ -338,7 +338,7 @@ static bool next_event(struct agent *a, struct code_ctx *x)
 
 	if (n < 0) {
 		x->rx.len = 0;
-		broke(x, "bytes that are no event");
+		broke(x, "it sent bytes that are not an event");
 	}
 	if (n <= 0)
 		return false;

@@ -94,7 +94,7 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 		_exit(127); /* not a language: our bug */
 	snprintf(file, sizeof(file), "%s/%s", dir, kernels[lang].file);
 	if (access(file, R_OK) < 0)
-		dprintf(2, "this machine has no kernel %s: %m\n", file);
+		dprintf(2, "this VM has no kernel %s: %m\n", file);
 	else if (execve(argv[0], argv, env->v) < 0)
 		dprintf(2, "run %s: %m\n", argv[0]);
 	_exit(127);

@@ -101,7 +101,7 @@ static int zygote_start(struct agent *a)
 			r = r < 0 ? r : -errno;
 	}
 	if (r < 0) {
-		log_warn("no warm Python: %s", strerrorname_np(-r));
+		log_warn("cannot start the warm Python process: %s", strerrorname_np(-r));
 		if (z->pid > 0) {
 			kill(z->pid, SIGKILL);
 			while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
@@ -176,7 +176,7 @@ static void give_up(struct agent *a, const char *why)
 {
 	struct zygote *z = a->zygote;
 
-	log_warn("the warm Python is given up: %s", why);
+	log_warn("the warm Python process is dropped: %s", why);
 	if (z->pid > 0)
 		kill(z->pid, SIGKILL);
 	close(TAKE_FD(z->sock));
@@ -244,7 +244,7 @@ void zygote_on_event(struct agent *a)
 		} else if (n > 0 && sscanf(text, "forked %u %d", &kernel, &pid) == 2) {
 			took(a, kernel, (pid_t)pid);
 		} else {
-			give_up(a, n > 0 ? "an answer that is none" : "it closed its socket");
+			give_up(a, n > 0 ? "it sent a malformed reply" : "it closed its socket");
 			break;
 		}
 		z->by = waited_for(a) ? clock_ms() + ANSWER_MS : 0;

@@ -2,7 +2,7 @@
 /*
  * connect.c - a TCP connection to a port of this machine, as a stream
  *
- * 127.0.0.1 first, ::1 when nobody listens there. OPENED tells the host that it
+ * 127.0.0.1 first, ::1 when nothing listens there. OPENED tells the host that it
  * stands; then bytes go both ways and each direction ends on its own. dial goes to
  * the address it was given, and accept (listen.c) has a socket already. The two
  * directions hold one descriptor each (dup), so they are watched and closed

@@ -101,7 +101,7 @@ void fs_tar(const struct job_fds *fds, const struct agent_fs_req *r)
 		if (errno != EINTR)
 			child_fail(fds, errno, AGENT_TAG_NONE, "wait for tar: %s", err_name(errno));
 	if (WIFEXITED(ws) && WEXITSTATUS(ws) == 127)
-		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this machine has no tar");
+		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this VM has no tar program");
 	if (!WIFEXITED(ws) || WEXITSTATUS(ws) > 1)
 		child_fail(fds, EIO, AGENT_TAG_NONE, "pack '%.80s': %s", r->path,
 		           *said ? said : "tar was killed");

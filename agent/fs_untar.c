@@ -55,7 +55,7 @@ static void end_gunzip(const struct job_fds *fds, pid_t pid)
 			child_fail(fds, errno, AGENT_TAG_NONE, "wait for gzip: %s",
 			           err_name(errno));
 	if (WIFEXITED(ws) && WEXITSTATUS(ws) == 127)
-		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this machine has no gzip");
+		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this VM has no gzip program");
 	if (!WIFEXITED(ws) || WEXITSTATUS(ws) != 0)
 		child_fail(fds, EBADMSG, AGENT_TAG_BAD_REQUEST, "the body is not a gzip stream");
 }
@@ -96,8 +96,8 @@ static void find_user(const struct job_fds *fds, const char *name, struct user *
 		return;
 	}
 	if (r == -ENOENT)
-		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND, "no user '%s' in this machine",
-		           name);
+		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND,
+		           "there is no user '%s' in this VM", name);
 	if (r < 0)
 		child_fail(fds, -r, AGENT_TAG_NONE, "find user '%s': %s", name, err_name(r));
 }

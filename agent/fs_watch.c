@@ -147,7 +147,7 @@ static void add(struct watch *w, const char *path, int depth)
 	}
 	wd = inotify_add_watch(w->fd, path, MASK | (depth ? IN_DONT_FOLLOW : 0));
 	if (wd < 0 && errno == ENOSPC) {
-		limit(w, "the machine's limit of inotify watches is reached");
+		limit(w, "the VM's limit of inotify watches is reached");
 		return;
 	}
 	if (wd < 0)
@@ -251,7 +251,7 @@ static void begin(struct watch *w, const struct agent_fs_req *r)
 	}
 	if (!w->count)
 		child_fail(w->fds, w->told_limit ? ENOSPC : EACCES, AGENT_TAG_NONE,
-		           "watch '%.200s': nothing of it can be watched", r->path);
+		           "watch '%.200s': none of it can be watched", r->path);
 }
 
 void fs_watch(const struct job_fds *fds, const struct agent_fs_req *r)

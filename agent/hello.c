@@ -75,7 +75,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 	ack.generation = a->has_generation ? a->generation : 0;
 	a->greeted = !ack.failed_errno;
 	if (ack.failed_errno)
-		log_error("refused the host's greeting: step %s: %s",
+		log_error("rejected the host's greeting: step %s: %s",
 		          agent_step_name(ack.failed_step), err_name((int)ack.failed_errno));
 	memcpy(a->nonce, h->nonce, sizeof(a->nonce));
 	a->has_nonce = true;

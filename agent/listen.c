@@ -166,7 +166,7 @@ void accept_begin(struct agent *a, uint32_t id, struct rd *c)
 	}
 	of = stream_find(a, target);
 	if (!of || of->op != AGENT_OP_LISTEN) {
-		stream_answer(a, id, ENOENT, AGENT_TAG_NONE, "nobody listens there");
+		stream_answer(a, id, ENOENT, AGENT_TAG_NONE, "nothing listens there");
 		return;
 	}
 	s = stream_new(a, id, AGENT_OP_ACCEPT);

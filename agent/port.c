@@ -122,7 +122,7 @@ static void port_lost(struct agent *a)
 	a->open_id = 0;
 	if (flush)
 		return;
-	log_warn("the channel is out of step, waiting for the host's greeting");
+	log_warn("the channel lost sync, waiting for the host's greeting");
 	a->greeted = false;
 	stream_orphan_all(a);
 	hello_ready(a, AGENT_READY_LOST);

@@ -195,12 +195,12 @@ static void begin_open(struct agent *a, uint32_t id, struct rd *c)
 	}
 	if (*m.id && pty_find(a, m.id)) {
 		pty_refuse(a, id, EEXIST, AGENT_TAG_SESSION_ALREADY_EXISTS,
-		           "there is a session '%s' already", m.id);
+		           "there is already a session '%s'", m.id);
 		return;
 	}
 	if (count(a) >= AGENT_PTYS_MAX) {
 		pty_refuse(a, id, EAGAIN, AGENT_TAG_SESSION_CAP_REACHED,
-		           "this VM has %u terminal sessions, the most there can be",
+		           "this VM has %u terminal sessions, the maximum: close one",
 		           AGENT_PTYS_MAX);
 		return;
 	}

@@ -118,7 +118,7 @@ static int find_user(const char *name, struct user *ret, struct pty_failure *f)
 	}
 	if (r == -ENOENT) {
 		f->tag = AGENT_TAG_USER_NOT_FOUND;
-		snprintf(f->msg, sizeof(f->msg), "no user '%s' in this machine", name);
+		snprintf(f->msg, sizeof(f->msg), "there is no user '%s' in this VM", name);
 	} else if (r < 0) {
 		snprintf(f->msg, sizeof(f->msg), "look up user '%s': %s", name, err_name(r));
 	}

@@ -84,8 +84,8 @@ static void out_ended(struct agent *a, struct stream *s, int chan, int err_no)
 	if (!s->id)
 		return;
 	if (err_no) {
-		stream_result(a, s, (uint32_t)err_no, AGENT_TAG_NONE, "the connection broke", NULL,
-		              0);
+		stream_result(a, s, (uint32_t)err_no, AGENT_TAG_NONE, "the connection was lost",
+		              NULL, 0);
 		job_orphan(a, s);
 	} else {
 		port_send(a, AGENT_F_EOF, (uint16_t)chan, s->id, NULL, 0);

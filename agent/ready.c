@@ -115,7 +115,7 @@ static void spawn(struct agent *a)
 	}
 	y->shell_ctime = st.st_ctim;
 	if (epoll_ctl(a->ep, EPOLL_CTL_ADD, y->fd, &ev) < 0)
-		log_warn("cannot watch the shell that is loaded ahead: %m");
+		log_warn("cannot monitor the preloaded shell: %m");
 }
 
 /* Its end of the socket is gone, so it ends; nothing of a user's ran in it. */

@@ -181,7 +181,7 @@ static void on_data(struct agent *a, struct stream *s, const struct agent_frame 
 	struct in_chan *in = &s->in;
 
 	if (f->flags != AGENT_IN || f->len > in->window || in->eof) {
-		log_warn("the host sent %u bytes it had no credit for", f->len);
+		log_warn("the host sent %u bytes without credit", f->len);
 		stream_result(a, s, EPROTO, AGENT_TAG_BAD_REQUEST, "data without credit", NULL, 0);
 		job_orphan(a, s);
 		return;
@@ -217,7 +217,7 @@ static void on_open(struct agent *a, const struct agent_frame *f)
 	bool more = f->flags & AGENT_OPEN_MORE;
 
 	if (!f->stream || (!a->open_id && stream_find(a, f->stream))) {
-		log_warn("the host opened stream %u, which is open", f->stream);
+		log_warn("the host opened stream %u, which is already open", f->stream);
 		return;
 	}
 	if (!more && !a->open_id) {
@@ -245,7 +245,7 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 
 	if (a->open_id && (f->type != AGENT_F_OPEN || f->stream != a->open_id)) {
 		stream_answer(a, a->open_id, EPROTO, AGENT_TAG_BAD_REQUEST,
-		              "another frame came into the middle of a request");
+		              "another frame arrived in the middle of a request");
 		buf_done(&a->open);
 		a->open_id = 0;
 	}

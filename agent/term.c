@@ -122,7 +122,7 @@ void term_exec_begin(struct agent *a, uint32_t id, struct rd *c)
 	struct rd look;
 
 	if (agent_text_get(c, AGENT_TERM_NAME, &name) < 0 || !name_ok(name)) {
-		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "no name for a terminal");
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "not a valid terminal name");
 		return;
 	}
 	look = *c; /* whose it is stands in the command's own request */

@@ -103,7 +103,7 @@ void freeze_start(struct control *c, const struct layers_req *req, int out_fd,
 		return;
 	}
 	if (c->broken) {
-		refuse(reply, -EIO, "guest memory is broken since MAP failed");
+		refuse(reply, -EIO, "guest memory is unusable since MAP failed");
 		return;
 	}
 	if (freeze_find(c, req->token)) {

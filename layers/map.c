@@ -68,7 +68,7 @@ static int layer_read(int fd, struct layer *ret, const char **ret_why)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_size < LAYER_PAGE) {
-		*ret_why = "no layer file (size)";
+		*ret_why = "not a layer file (size)";
 		return -EBADMSG;
 	}
 	if ((r = pread_all(fd, page, sizeof(page), 0)) < 0)

@@ -285,7 +285,8 @@ static int apply(struct hostnet *h, const struct net_host *plan, struct err *err
 	    link.mtu >= 576 && link.mtu < MTU_DEFAULT)
 		h->mtu = link.mtu;
 	if (!h->n_uplinks)
-		log_warn("this host has no default route: VMs reach nothing outside until it has");
+		log_warn("this host has no default route: VMs have no internet access until it has "
+		         "one");
 	return 0;
 }
 
@@ -332,7 +333,7 @@ static int watch_open(struct err *err)
 	autofd int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
 	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
-		return err_sys(err, -errno, "watch the host's routes");
+		return err_sys(err, -errno, "monitor the host's routes");
 	return TAKE_FD(fd);
 }
 

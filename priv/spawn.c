@@ -71,7 +71,8 @@ int spawn_check(const struct priv_req *req, struct err *err)
 			a++;
 		for (size_t k = 0; a != req->spawn.argv[i] && k < ARRAY_SIZE(denied_args); k++)
 			if (!strcmp(a, denied_args[k]))
-				return err_set(err, -EPERM, "spawn: QEMU option -%s is refused", a);
+				return err_set(err, -EPERM, "spawn: QEMU option -%s is not allowed",
+				               a);
 	}
 	for (uint32_t i = 0; i < req->spawn.n_env; i++) {
 		const char *e = req->spawn.env[i];
@@ -301,7 +302,7 @@ static pid_t clone_child(const struct spawn *s, int *ret_pidfd)
 		if (pid >= 0)
 			return pid;
 		/* A group that cannot be entered must not keep a VM from starting. */
-		log_warn("jail: clone into its cgroup: %s, going on without", err_name(errno));
+		log_warn("jail: clone into its cgroup: %s, continuing without", err_name(errno));
 		a.flags &= ~(uint64_t)CLONE_INTO_CGROUP;
 		a.cgroup = 0;
 	}
@@ -322,7 +323,7 @@ static int await_exec(int fd, struct err *err)
 	if (n == 0)
 		return 0;
 	if (n != (ssize_t)sizeof(f) || f.step >= ARRAY_SIZE(steps))
-		return err_set(err, -EIO, "jail: no sense from its process");
+		return err_set(err, -EIO, "jail: unexpected message from its process");
 	return err_sys(err, -f.error, "jail: %s", steps[f.step].name);
 }
 

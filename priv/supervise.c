@@ -70,7 +70,8 @@ void watch_del(struct priv *p, int fd)
 static bool env_handed_on(const char *e)
 {
 	static const char *const plain[] = {
-		"PATH=", "TERM=", "LANG=", "LC_", "TZ=", "NOTIFY_SOCKET=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
+		"PATH=", "TERM=",          "LANG=",         "LC_",
+		"TZ=",   "NOTIFY_SOCKET=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
 	};
 
 	if (!strncmp(e, "PANDO_", 6))
@@ -245,10 +246,10 @@ static void on_pandod_end(struct priv *p)
 		log_info("pandod has ended, cleaning up");
 		end(s, 0, /* clean= */ true);
 	} else if (code == EXIT_CONFIG) {
-		log_error("pandod says that its configuration is wrong");
+		log_error("pandod reports a configuration error");
 		end(s, EXIT_CONFIG, /* clean= */ false);
 	} else if (s->signals || !p->conf.restart) {
-		log_warn("pandod ended with code %d; VMs that run are left for the next start",
+		log_warn("pandod ended with code %d; running VMs are left for the next start",
 		         code);
 		end(s, code, /* clean= */ false);
 	} else {
@@ -270,16 +271,18 @@ static void on_signal(struct priv *p)
 	while (read(p->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		s->signals++;
 		if (s->pandod.pidfd < 0) {
-			log_warn("stopped while pandod was down; VMs that run are left for the "
-			         "next start");
+			log_warn("stopped while pandod was down; running VMs are left for the next "
+			         "start");
 			end(s, 1, /* clean= */ false);
 			return;
 		}
 		if (s->signals == 1) {
-			log_info("asked to stop: pandod freezes its VMs; a second signal hurries");
+			log_info("asked to stop: pandod suspends its VMs; a second signal limits "
+			         "the time");
 			s->stop_by = deadline_in(STOP_DEADLINE_MS);
 		} else {
-			log_warn("asked to stop again: pandod has %d s", HURRY_DEADLINE_MS / 1000);
+			log_warn("asked to stop again: pandod has %d s left",
+			         HURRY_DEADLINE_MS / 1000);
 			s->stop_by = MIN(s->stop_by, deadline_in(HURRY_DEADLINE_MS));
 		}
 		proc_kill(&s->pandod, s->signals <= 2 ? SIGTERM : SIGKILL);

@@ -43,7 +43,7 @@ void auth_audit(struct auth *a, const struct audit_record *r)
 	}
 	if (a->n_audit == a->cap_audit) {
 		if (a->audit_lost++ == 0)
-			log_error("the audit log cannot keep up or be written: records are lost");
+			log_error("the audit log cannot be written fast enough: records are lost");
 		return;
 	}
 	a->audit[a->n_audit++] = *r;

@@ -240,8 +240,8 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 	if (!(who->scopes & scope)) {
 		if (*who->identity && vm_id)
 			return err_tag(err, -EACCES, ERR_VM_ACCESS_DENIED,
-			               "an access token may look at its VMs, start and use them, "
-			               "and nothing else: this takes an API key");
+			               "an access token may only view, start and use its VMs: this "
+			               "needs an API key");
 		return err_tag(err, -EACCES, ERR_FORBIDDEN, "this takes %s",
 		               scope == SCOPE_ADMIN ? "a key of the operator's account"
 		                                    : "an API key, not an access token");

@@ -63,7 +63,7 @@ static int start_stage(struct run *run, const struct spec_layer *l, struct err *
 		o.snapshot = run->snapshot ? run->snapshot->info.id : NULL;
 		r = vmm_stage_begin(run->b->vmm, &o, &run->stage, err);
 		if (r == 0 && vmm_stage_cancelled(run->stage))
-			r = err_set(err, -ECANCELED, "deleted before it was up");
+			r = err_set(err, -ECANCELED, "deleted before it was started");
 	}
 	if (r == 0 && !run->guest)
 		r = vmm_stage_guest(run->stage, &run->guest, err);
@@ -146,7 +146,7 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 	if (cancelled)
 		return err_tag(err, -ECANCELED,
 		               run->snapshot ? ERR_SOURCE_SNAPSHOT_CANCELLED : ERR_VM_DELETED,
-		               "it was deleted, or the server ended, while it was being built");
+		               "it was deleted, or the server stopped, while it was being built");
 	return r;
 }
 
@@ -230,7 +230,7 @@ static int check_size(struct run *run, struct err *err)
 	json_object_set_new(run->o->extra, "max",
 	                    json_integer(run->b->conf.limits.disk_mb_max >> 10));
 	return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
-	               "the disk it starts from has %u GB: it can grow, not become smaller",
+	               "the disk it starts from has %u GB: it can be enlarged, but not reduced",
 	               have.disk_mb >> 10);
 }
 

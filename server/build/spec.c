@@ -175,8 +175,7 @@ static int take_snapshot_id(const char *id, const char *where, int depth, struct
 		spec_extra(c, "fieldA", json_string("snapshotId"));
 		spec_extra(c, "fieldB", json_string("snapshotId"));
 		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
-		                "'%ssnapshotId' names another snapshot than one further out",
-		                where);
+		                "'%ssnapshotId' differs from that of an outer layer", where);
 	}
 	snprintf(s->snapshot_id, sizeof(s->snapshot_id), "%s", id);
 	return 0;
@@ -188,7 +187,7 @@ static int non_leaf(const char *where, const char *field, int depth, struct spec
 	spec_extra(c, "depth", json_integer(depth));
 	spec_extra(c, "field", json_string(field));
 	return spec_bad(c, ERR_NON_LEAF_LAYER_FIELD_ERROR, err,
-	                "'%s%s' belongs to the innermost layer", where, field);
+	                "'%s%s' is only allowed in the innermost layer", where, field);
 }
 
 /* What a layer starts from, and its size. */
@@ -204,8 +203,8 @@ static int read_source(const json_t *layer, const struct body *b, const char *wh
 		spec_extra(c, "fieldA", json_string("snapshotId"));
 		spec_extra(c, "fieldB", json_string("baseImage"));
 		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
-		                "'%ssnapshotId' and '%sbaseImage': a layer starts from one thing",
-		                where, where);
+		                "'%ssnapshotId' and '%sbaseImage' cannot be used together", where,
+		                where);
 	}
 	if (b->snapshot) {
 		if (spec_has_size(layer))
@@ -272,7 +271,7 @@ static int pick_chain(const struct sources *in, struct spec_ctx *c, json_t **ret
 		spec_extra(c, "fieldA", json_string("spec"));
 		spec_extra(c, "fieldB", json_string("template"));
 		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
-		                "'spec' and 'template' are two ways to say the same: use one");
+		                "'spec' and 'template' cannot be used together");
 	}
 	*ret = spec || !in->template ? in->spec : in->template;
 	*ret_name = *ret == in->spec ? "spec" : "template";

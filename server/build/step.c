@@ -20,7 +20,7 @@
 static int out_of_time(struct run *run, struct err *err)
 {
 	run->setup_failed = true;
-	return err_set(err, -ETIMEDOUT, "%s: the build did not end within %u s", run->step,
+	return err_set(err, -ETIMEDOUT, "%s: the build did not finish within %u s", run->step,
 	               run->b->conf.timeout_s);
 }
 

@@ -50,7 +50,7 @@ static int answer(int fd, uint32_t type, uint64_t deadline_ms, struct layers_rep
 			return r;
 	} while (ret->type == LAYERS_DONE);
 	if (ret->type != type)
-		return err_set(err, -EBADMSG, "the layer library answered something else");
+		return err_set(err, -EBADMSG, "the layer library sent an unexpected reply");
 	if (ret->status < 0)
 		return err_sys(err, ret->status, "layer library: %s", ret->why);
 	return 0;

@@ -76,7 +76,7 @@ static int load_state(struct machine *m, const struct engine_point *p, struct er
 		failed = status && !strcmp(status, "failed");
 		json_decref(data);
 		if (failed)
-			r = err_set(err, -EIO, "QEMU refused the device state");
+			r = err_set(err, -EIO, "QEMU rejected the device state");
 		if (done)
 			break;
 	}
@@ -151,7 +151,7 @@ int qemu_load(struct machine *m, const struct machine_load *l, struct err *err)
 
 	m->load_us = clock_us();
 	if (m->boot != !l->point)
-		return err_set(err, -EINVAL, "machine %s was started for the other kind of start",
+		return err_set(err, -EINVAL, "machine %s was not prepared for this kind of start",
 		               m->instance);
 	if (l->point && (r = engine_point_check(m->e, l->point, err)) < 0)
 		return r;

@@ -234,7 +234,7 @@ static int parse_header(struct qcow2 *q, const uint8_t *p, size_t n, struct err 
 
 	rd_u32(&c, &magic);
 	if (c.bad || magic != QCOW2_MAGIC)
-		return err_set(err, -EBADMSG, "no qcow2 file");
+		return err_set(err, -EBADMSG, "not a qcow2 file");
 	rd_u32(&c, &q->version);
 	rd_u64(&c, &backing);
 	rd_u32(&c, &backing_len);

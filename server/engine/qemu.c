@@ -133,7 +133,7 @@ static int disk_layer(struct machine *m, char ret_id[ID_SIZE], struct err *err)
 			        json_object_get(json_object_get(b, "inserted"), "node-name"));
 	}
 	if (!name || !id_valid("ly-", name))
-		r = err_set(err, -EBADMSG, "QEMU does not say which disk layer it writes to");
+		r = err_set(err, -EBADMSG, "QEMU does not report which disk layer it writes to");
 	else
 		snprintf(ret_id, ID_SIZE, "%s", name);
 	json_decref(list);

@@ -204,7 +204,7 @@ static int parse_reply(const struct asking *a, const struct store_credential *c,
 			token = NULL;
 	if (!token || !*token || strlen(token) >= sizeof(ret->token) || !end ||
 	    clock_rfc3339_parse(end, &until) < 0)
-		return err_set(err, -EBADMSG, "%s answered with no password for the app",
+		return err_set(err, -EBADMSG, "%s did not return a password for the app",
 		               c->api_url);
 	snprintf(ret->credential, sizeof(ret->credential), "%s", c->id);
 	snprintf(ret->token, sizeof(ret->token), "%s", token);

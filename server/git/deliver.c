@@ -127,7 +127,8 @@ static int try_vm(struct triggers *t, struct store_delivery *d, const struct sto
 	}
 	d->status = -1;
 	if (d->attempts > VM_ATTEMPTS)
-		return err_set(err, -EINTR, "the server ended %d times while it ran", VM_ATTEMPTS);
+		return err_set(err, -EINTR, "the server stopped %d times while it ran",
+		               VM_ATTEMPTS);
 	return t->conf.vm.run(t->conf.vm.ctx, d, tr, ret_output, err);
 }
 

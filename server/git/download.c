@@ -82,14 +82,13 @@ static int explain(const struct job *j, CURLcode rc, long status, const char *ur
 	if (j->too_large)
 		return err_tag(err, -EFBIG, ERR_LIMIT_EXCEEDED, "'%.150s' is too large", plain);
 	if (j->internal)
-		return err_tag(
-		        err, -EINVAL, ERR_SOURCE_NOT_FOUND,
-		        "'%.150s' cannot be reached: the address is internal, and the server "
-		        "does not allow these",
-		        plain);
+		return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND,
+		               "'%.150s' cannot be reached: internal addresses are not allowed on "
+		               "this server",
+		               plain);
 	if (status == 401 || status == 403)
 		return err_tag(err, -EINVAL, ERR_SOURCE_UNAUTHORIZED,
-		               "'%.150s' wants a user and a password, or other ones", plain);
+		               "'%.150s' needs a valid user name and password", plain);
 	return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND, "'%.150s' cannot be downloaded: %s",
 	               plain, curl_easy_strerror(rc));
 }

@@ -79,7 +79,7 @@ static int ask_walk(struct graph *g, const git_oid *tip, const git_oid *hide, si
 		    (r = oids_add(ret, &id, err)) < 0)
 			return r < 0 ? r
 			             : err_tag(err, -EIO, ERR_GIT_ERROR,
-			                       "git says what is no hash");
+			                       "git printed something that is not a hash");
 	return 0;
 }
 

@@ -186,7 +186,7 @@ int match_new(const char *pattern, const struct match_opts *o, struct match **re
 	if (!m)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (strlen(pattern) > PATTERN_MAX)
-		return err_set(err, -EINVAL, "a pattern has at most %u bytes", PATTERN_MAX);
+		return err_set(err, -EINVAL, "a pattern can have at most %u bytes", PATTERN_MAX);
 	if (!utf8_valid(pattern, strlen(pattern)))
 		return err_set(err, -EINVAL, "a pattern must be UTF-8");
 	m->regex = o->regex || o->glob;

@@ -124,7 +124,7 @@ static int connect_to(struct proxy *p, const char *host, const char *port)
 	}
 	freeaddrinfo(list);
 	if (!any)
-		refused(p, host, "the address is internal, and the server does not allow these");
+		refused(p, host, "internal addresses are not allowed on this server");
 	else if (fd < 0)
 		refused(p, host, "no connection");
 	return fd;

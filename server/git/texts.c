@@ -206,7 +206,7 @@ static void make_wanted(struct text_cache *c, const struct wanted *w)
 		put_ref(old);
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0)
-		log_debug("repository %s: no texts are kept: %s", w->repo, err.msg);
+		log_debug("repository %s: texts are not cached: %s", w->repo, err.msg);
 }
 
 static void *maker_main(void *arg)

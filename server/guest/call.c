@@ -80,7 +80,7 @@ int guest_stat(struct guest *g, const char *user, const char *path, struct guest
 	if (r < 0)
 		return r;
 	if (agent_stat_get(body.p, body.len, &st) < 0)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	stat_of(&st, ret);
 	return 0;
 }

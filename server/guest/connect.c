@@ -197,7 +197,7 @@ int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret
 		return r;
 	if (!(r & STREAM_OPENED)) {
 		r = stream_result(s, &body, &n, err);
-		return r < 0 ? r : err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return r < 0 ? r : err_set(err, -EPROTO, "the guest sent a malformed reply");
 	}
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(err, -errno, "socketpair for port %u", port);

@@ -98,7 +98,7 @@ static int look(struct guest *g, struct greeting *gr, struct agent_hello_ack *re
 		}
 	}
 	if (g->rx.skipped > HUNT_MAX)
-		return err_set(err, -EPROTO, "no greeting in %llu MiB of the guest's bytes",
+		return err_set(err, -EPROTO, "no greeting in %llu MiB of data from the guest",
 		               HUNT_MAX >> 20);
 	return 0;
 }
@@ -172,17 +172,17 @@ static int check_ack(const struct agent_hello *h, const struct agent_hello_ack *
 	if (!ack->version)
 		return err_set(
 		        err, -EPROTONOSUPPORT,
-		        "agent %s in the guest speaks no protocol version of ours (%d to %d)",
+		        "agent %s in the guest supports none of our protocol versions (%d to %d)",
 		        ack->agent_version, AGENT_VERSION_MIN, AGENT_VERSION_MAX);
 	if (ack->failed_errno && h->reason == AGENT_RECONNECT)
 		return err_set(err, -ESTALE, "the guest is not at generation %llu",
 		               (unsigned long long)h->generation);
 	if (ack->failed_errno)
-		return err_set(err, -EIO, "the guest could not do the identity step '%s': %s",
+		return err_set(err, -EIO, "the identity step '%s' failed in the guest: %s",
 		               agent_step_name(ack->failed_step), err_name((int)ack->failed_errno));
 	if (ack->version < h->version_min || ack->version > h->version_max ||
 	    ack->generation != h->generation || (ack->steps_done & need) != need)
-		return err_set(err, -EPROTO, "the guest confirmed something we did not ask for");
+		return err_set(err, -EPROTO, "the guest confirmed a different request");
 	return 0;
 }
 
@@ -192,7 +192,7 @@ static int begin(struct guest *g, struct err *err)
 	if (g->dead)
 		return err_set(err, -ECONNRESET, "the connection to the guest ended");
 	if (g->hello_begun)
-		return err_set(err, -EALREADY, "the guest was greeted already");
+		return err_set(err, -EALREADY, "the guest was already greeted");
 	g->hello_begun = true;
 	return 0;
 }

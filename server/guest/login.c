@@ -20,7 +20,7 @@
 
 static int no_sense(struct err *err)
 {
-	return err_set(err, -EPROTO, "the guest's answer makes no sense");
+	return err_set(err, -EPROTO, "the guest sent a malformed reply");
 }
 
 static int begin(struct guest *g, const struct buf *req, struct guest_flow **ret, struct err *err)
@@ -132,7 +132,8 @@ int guest_flow_opened(struct guest_flow *f, struct err *err)
 
 		if (r == -EOPNOTSUPP)
 			return err_set(err, -ENOTSUP,
-			               "this VM was made by an older version: stop and start it");
+			               "this VM was created by an older version of Pando: stop and "
+			               "start it");
 		return r < 0 ? r : no_sense(err);
 	}
 	return dead ? err_set(err, -ECONNRESET, "the connection to the guest ended") : 0;

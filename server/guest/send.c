@@ -62,7 +62,7 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 		if (r > 0)
 			continue;
 		if (until == stall) {
-			guest_end(g, LOG_LV_WARN, "the guest read nothing for %d s",
+			guest_end(g, LOG_LV_WARN, "the guest has not read for %d s",
 			          GUEST_SEND_MS / 1000);
 			return err_set(err, -ECONNRESET, "the guest does not read");
 		}

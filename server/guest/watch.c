@@ -14,7 +14,7 @@
 
 static int no_sense(struct err *err)
 {
-	return err_set(err, -EPROTO, "the guest's list of changes makes no sense");
+	return err_set(err, -EPROTO, "the guest sent a malformed list of changes");
 }
 
 /* A whole record out of what is there: 1, 0 when more is needed, -EBADMSG. */

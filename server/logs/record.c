@@ -92,11 +92,11 @@ static void write_batch(struct logs *l, const struct store_event *v, size_t n, u
 
 	for (size_t i = 0; i < n; i += QUEUE_BATCH)
 		if (store_event_add(l->store, v + i, MIN(n - i, (size_t)QUEUE_BATCH), &err) < 0) {
-			log_warn("%zu lines for the logs are lost: %s", n - i, err.msg);
+			log_warn("%zu log lines were lost: %s", n - i, err.msg);
 			break;
 		}
 	if (dropped)
-		log_warn("%llu lines for the logs came too fast and are lost",
+		log_warn("%llu log lines arrived too fast and were lost",
 		         (unsigned long long)dropped);
 }
 

@@ -5,7 +5,7 @@
  * pandod inherits one SOCK_SEQPACKET socket to pando-priv (descriptor number in
  * PANDO_PRIV_FD). Any thread may call at any time: requests carry ids, and a slow
  * one (a kill waits for the end) holds up no other. Each has a deadline. When
- * pando-priv is gone every call fails with -EPIPE.
+ * the connection to pando-priv was lost every call fails with -EPIPE.
  */
 #pragma once
 

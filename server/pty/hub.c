@@ -71,7 +71,7 @@ int hub_enter(struct hub *h, struct err *err)
 		return err_tag(err, -ESHUTDOWN, ERR_UNAVAILABLE, "the server is shutting down");
 	if (h->attached >= PTY_ATTACHED_MAX)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "%u terminal clients are connected, the most this server takes",
+		               "%u terminal clients are connected, the maximum of this server",
 		               PTY_ATTACHED_MAX);
 	h->attached++;
 	return 0;

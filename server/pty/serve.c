@@ -123,7 +123,7 @@ static void program_ended(struct bridge *b)
 	int code = guest_pty_exit_code(b->c->pty, &err);
 
 	if (code < 0) {
-		say_goodbye(b, WS_INTERNAL, "the session ended without a word");
+		say_goodbye(b, WS_INTERNAL, "the session ended without a status");
 		return;
 	}
 	hub_note_end(b->h, b->c->vm_id, b->c->session);
@@ -195,7 +195,7 @@ static void keep_alive(struct bridge *b, bool listening)
 		return;
 	b->still_at = now + STILL_MS;
 	if (b->c->still && !b->c->still(b->c->ctx)) {
-		say_goodbye(b, WS_POLICY, "the right to be here was withdrawn");
+		say_goodbye(b, WS_POLICY, "your access was revoked");
 		return;
 	}
 	if (now < b->ping_at)

@@ -89,8 +89,7 @@ int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[
 	LOCK_SCOPE(&h->lock);
 	row = free_row(h);
 	if (!row)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "too many tickets were made and not used");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too many unused tickets exist");
 	*row = made;
 	return 0;
 }
@@ -122,10 +121,11 @@ int ticket_use(struct hub *h, const char *text, const char *vm_id, const char *s
 		return r;
 	if (!take(h, want, ret))
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "this ticket is unknown, was used, or is too old");
+		               "this ticket is unknown, already used, or expired");
 	if (strcmp(ret->vm_id, vm_id) != 0 || strcmp(ret->session, session) != 0)
-		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for something else");
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
+		               "this ticket is for another VM or session");
 	if (*ret->origin && (!origin || strcmp(ret->origin, origin) != 0))
-		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for another page");
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for another origin");
 	return 0;
 }

@@ -117,7 +117,7 @@ static int fetch_repo(struct runs *rs, struct guest *g, const struct store_deliv
 	r = exec_in(g, "exec bash -c \"$STEP\"", "/", (const char *const *)env.v, CLONE_MS, o,
 	            &status, err);
 	if (r == 0 && status != 0)
-		r = err_set(err, -EIO, "the repository could not be cloned: git ended with %d",
+		r = err_set(err, -EIO, "the repository could not be cloned: git exited with %d",
 		            status);
 	return r;
 }

@@ -92,7 +92,7 @@ static bool log_in(struct conn *c)
 		if (conn_write_waits(c))
 			p[0].events |= POLLOUT;
 		if (clock_ms() >= until) {
-			conn_end(c, "nobody logged in within %u s", grace / 1000);
+			conn_end(c, "no login within %u s", grace / 1000);
 			break;
 		}
 		if (poll(p, ARRAY_SIZE(p), deadline_left(until)) < 0 && errno != EINTR)
@@ -128,7 +128,7 @@ static void look(struct conn *c)
 
 	/* Costs next to nothing: a push must not come to its end in the second it has left. */
 	if ((*c->name.repo || now >= c->look_at) && !auth_lease_holds(deps->auth, &c->lease))
-		conn_end(c, "the right to be here was withdrawn");
+		conn_end(c, "your access was revoked");
 	if (now < c->look_at)
 		return;
 	c->look_at = now + SSHD_LOOK_MS;

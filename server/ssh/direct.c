@@ -98,7 +98,7 @@ void direct_open(struct conn *c, ssh_message m_consume)
 	else if (is_name(host))
 		look_up(x);
 	else
-		refuse(x, "that is no name");
+		refuse(x, "not a valid host name");
 }
 
 static void add_address(struct chan *x, const char *addr)
@@ -128,7 +128,7 @@ static void next_address(struct chan *x)
 {
 	guest_flow_close(TAKE_PTR(x->f));
 	if (x->next_addr == x->n_addrs)
-		refuse(x, x->n_addrs ? "no address answers" : "the guest knows no such name");
+		refuse(x, x->n_addrs ? "no address answers" : "the guest cannot resolve the name");
 	else
 		dial(x, x->addr[x->next_addr++]);
 }

@@ -272,12 +272,12 @@ int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 	/* No file of the host has a say in it. */
 	if (ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &(bool){ false }) != 0 ||
 	    ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_BANNER, SERVER_NAME) != 0)
-		return err_set(err, -EIO, "set up the SSH front: %s", ssh_get_error(d->bind));
+		return err_set(err, -EIO, "set up the SSH server: %s", ssh_get_error(d->bind));
 	if ((r = hostkey_load(d->bind, d->data_dir, err)) < 0)
 		return r;
 	r = pthread_create(&d->door, NULL, door_main, d);
 	if (r)
-		return err_sys(err, -r, "start the SSH front");
+		return err_sys(err, -r, "start the SSH server");
 	d->door_runs = true;
 	*ret = TAKE_PTR(d);
 	return 0;

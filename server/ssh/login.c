@@ -124,7 +124,8 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 		return false;
 	}
 	if (!door_login(c)) {
-		conn_end(c, "this account has %d SSH connections already", SSHD_CONNS_ACCOUNT);
+		conn_end(c, "this account already has %d SSH connections, the maximum",
+		         SSHD_CONNS_ACCOUNT);
 		conn_audit(c, "login", 429, ERR_LIMIT_EXCEEDED);
 		return false;
 	}

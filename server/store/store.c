@@ -119,7 +119,7 @@ static int read_version(struct store *s, const char *path, unsigned *ret, struct
 	if (v > s->n_migrations)
 		return err_set(err, -ENOTSUP,
 		               "the database '%s' has schema version %u, this program knows up to "
-		               "%u: it was used with a newer Pando, start that one",
+		               "%u: it was used with a newer version of Pando, start that one",
 		               path, v, s->n_migrations);
 	*ret = v;
 	return 0;

@@ -174,7 +174,7 @@ static void peer_gone(void **state)
 	assert_int_equal(start(&p, script_hang_up, &c, NULL, &err), 0);
 	assert_int_equal(privc_slot_gate(c, 1, true, &err), -EPIPE);
 	assert_int_equal(privc_slot_gate(c, 1, true, &err), -EPIPE);
-	assert_string_equal(err.msg, "pando-priv is gone");
+	assert_string_equal(err.msg, "the connection to pando-priv was lost");
 	privc_free(c);
 	pthread_join(p.thread, NULL);
 }
