@@ -30,6 +30,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "events/events.h"
 #include "store/store.h"
@@ -55,12 +56,12 @@ struct job {
 	unsigned status;
 	char *body;    /* owned; the result as text: who waits makes JSON of its own of it */
 	char why[256]; /* of a failure */
-	pthread_cond_t changed;
+	struct cond changed;
 };
 
 struct jobs {
 	struct api *api; /* weak */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct job list; /* head */
 	unsigned n;
 };
@@ -74,7 +75,7 @@ int jobs_new(struct api *a, struct jobs **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	j->api = a;
 	j->list.prev = j->list.next = &j->list;
-	pthread_mutex_init(&j->lock, NULL);
+	mutex_init(&j->lock, "api jobs");
 	n = store_request_lost(a->deps.store, LOST_STATUS, lost_body, err);
 	if (n < 0) {
 		jobs_free(j);
@@ -91,7 +92,7 @@ static void job_unref(struct job *job) /* jobs->lock */
 	if (--job->refs)
 		return;
 	free(job->body);
-	pthread_cond_destroy(&job->changed);
+	cond_destroy(&job->changed);
 	free(job);
 }
 
@@ -109,7 +110,7 @@ struct jobs *jobs_free(struct jobs *j)
 		return NULL;
 	while (j->list.next != &j->list) /* only kept ones: the API has waited for the others */
 		job_remove(j->list.next);
-	pthread_mutex_destroy(&j->lock);
+	mutex_destroy(&j->lock);
 	free(j);
 	return NULL;
 }
@@ -117,7 +118,6 @@ struct jobs *jobs_free(struct jobs *j)
 static struct job *job_new(struct jobs *j, struct request *req)
 {
 	struct job *job = calloc(1, sizeof(*job));
-	pthread_condattr_t attr;
 
 	if (!job)
 		return NULL;
@@ -128,10 +128,7 @@ static struct job *job_new(struct jobs *j, struct request *req)
 	snprintf(job->row.route, sizeof(job->row.route), "%s %s",
 	         method_name(req->match.route->method), req->match.route->pattern);
 	job->row.created_ms = clock_wall_ms();
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&job->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init(&job->changed);
 	return job;
 }
 
@@ -185,7 +182,7 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 	if (job->stored)
 		tell_end(job); /* before anybody can see the result: its last line is there then */
 	job->done = true;
-	pthread_cond_broadcast(&job->changed);
+	cond_broadcast(&job->changed);
 	return job->stored;
 }
 
@@ -209,12 +206,12 @@ static void *job_main(void *arg)
 	reply_done(&res);
 	kept = save && !job_save(job);
 	events_request_set(NULL);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job->kept = kept;
 	if (!kept)
 		job_remove(job);
 	job_unref(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	req->counted = false;
 	request_free(req);
 	api_count_out_last(a); /* from here on everything may be gone */
@@ -249,17 +246,17 @@ static int job_thread(struct job *job)
 	pthread_t t;
 	int r;
 
-	pthread_mutex_lock(&job->jobs->lock);
+	mutex_lock(&job->jobs->lock);
 	job->refs++; /* the thread's */
-	pthread_mutex_unlock(&job->jobs->lock);
+	mutex_unlock(&job->jobs->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	r = -pthread_create(&t, &attr, job_main, job);
 	pthread_attr_destroy(&attr);
 	if (r < 0) {
-		pthread_mutex_lock(&job->jobs->lock);
+		mutex_lock(&job->jobs->lock);
 		job_unref(job);
-		pthread_mutex_unlock(&job->jobs->lock);
+		mutex_unlock(&job->jobs->lock);
 	}
 	return r;
 }
@@ -286,9 +283,9 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 	int r = first ? store_request_add(j->api->deps.store, &job->row, err) : 0;
 	enum err_code code;
 
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job->stored = first && r == 0;
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	if (r == 0)
 		r = job_launch(job, req, err);
 	if (r == 0)
@@ -299,9 +296,9 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 	                       err_code_name(code), "message", err->msg),
 	             err_code_status(code), err))
 		job_save(job);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job_remove(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	return r;
 }
 
@@ -324,20 +321,19 @@ static int reply_result(const struct job *job, struct reply *res, struct err *er
 static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct err *err)
 {
 	struct jobs *j = job->jobs;
-	struct timespec until = deadline_timespec(clock_ms() + (uint64_t)MAX(after_ms, 0));
+	uint64_t until = after_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)after_ms;
 	struct err why = { 0 };
-	int r = 0;
+	int r;
 
 	LOCK_SCOPE(&j->lock);
-	while (!job->done && r != ETIMEDOUT)
-		r = after_ms < 0 ? pthread_cond_wait(&job->changed, &j->lock)
-		                 : pthread_cond_timedwait(&job->changed, &j->lock, &until);
+	while (!job->done && cond_wait_until(&job->changed, &j->lock, until))
+		;
 	if (job->done)
 		return reply_result(job, res, err);
 	if (!job->stored) {
-		pthread_mutex_unlock(&j->lock);
+		mutex_unlock(&j->lock);
 		r = store_request_add(j->api->deps.store, &job->row, &why);
-		pthread_mutex_lock(&j->lock);
+		mutex_lock(&j->lock);
 		job->stored = r == 0;
 		if (r < 0)
 			log_obj(LOG_LV_WARN, "request", job->row.id,
@@ -346,12 +342,12 @@ static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct
 	/* Done while we wrote: its thread did not know of the row. A row that cannot be written: no
 	 * 202. */
 	while (!job->done && !job->stored)
-		pthread_cond_wait(&job->changed, &j->lock);
+		cond_wait(&job->changed, &j->lock);
 	if (job->done) {
 		if (job->stored) {
-			pthread_mutex_unlock(&j->lock);
+			mutex_unlock(&j->lock);
 			job_save(job);
-			pthread_mutex_lock(&j->lock);
+			mutex_lock(&j->lock);
 		}
 		return reply_result(job, res, err);
 	}
@@ -496,12 +492,12 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 		r = job_wait(job, after_ms, res, err);
 	if (r == -EAGAIN && mine && !*mine->row.idem_key) /* no room: then it runs here */
 		r = req->match.route->handler(req, res, err);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	if (mine)
 		job_unref(mine);
 	if (job)
 		job_unref(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	return r < 0 ? r : 0;
 }
 
@@ -521,15 +517,15 @@ int api_background_get(struct request *req, struct reply *res, struct err *err)
 
 	if (!id_valid("ri-", id))
 		return gone(id, err);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
 		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, req->who.account) != 0)
 			continue;
 		r = k->done ? reply_result(k, res, err) : reply_running(k, res, err);
-		pthread_mutex_unlock(&j->lock);
+		mutex_unlock(&j->lock);
 		return r;
 	}
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	r = store_request_get(req->api->deps.store, id, &row, &body, err);
 	if (r == -ENOENT || (r == 0 && strcmp(row.account, req->who.account) != 0))
 		return gone(id, err);

@@ -12,7 +12,6 @@
 #include <jansson.h>
 #include <limits.h>
 #include <microhttpd.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +22,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json_field.h"
+#include "base/lock.h"
 #include "build/build.h"
 #include "vm/vm.h"
 
@@ -190,8 +190,8 @@ struct api {
 	struct jobs *jobs;
 	int listen_fd; /* owned once MHD let go of it */
 	char url[96];
-	pthread_mutex_t lock; /* spooled, idle */
-	pthread_cond_t idle;  /* running became 0 while draining */
+	struct mutex lock; /* spooled, idle */
+	struct cond idle;  /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
 	uint64_t spooled;

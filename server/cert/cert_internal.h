@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "cert/cert.h"
 
 #define CERTS_CACHED_MAX 4096 /* names in memory; then the one unused for longest makes room */

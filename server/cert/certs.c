@@ -398,7 +398,7 @@ static int make_named(struct certs *c, const char *as, struct err *err)
 		int r = make_entry(c, as, &e, err);
 
 		if (r < 0) {
-			err_wrap(err, "no certificate for '%s'", as);
+			err_wrap(err, r, "no certificate for '%s'", as);
 			return r;
 		}
 		if (insert(c, e, forgets))

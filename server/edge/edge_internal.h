@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "edge/edge.h"
 #include "edge/h1.h"
 
@@ -229,7 +230,7 @@ struct worker {
 	uint8_t scratch[16u << 10];
 	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
 	size_t cork_len;
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct opened *opened; /* lock */
 	struct handed *handed; /* lock */
 	struct minted *minted; /* lock */

@@ -45,10 +45,10 @@ void worker_again(struct worker *w, struct conn *c)
 
 void worker_tell(struct worker *w, struct opened *o_consume)
 {
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	o_consume->next = w->opened;
 	w->opened = o_consume;
-	pthread_mutex_unlock(&w->lock);
+	mutex_unlock(&w->lock);
 	(void)eventfd_write(w->wake.fd, 1);
 }
 
@@ -105,10 +105,10 @@ static void hand_over(struct worker *to, int fd_consume, bool tls,
 		return;
 	}
 	*h = (struct handed){ .fd = fd_consume, .tls = tls, .peer = *peer };
-	pthread_mutex_lock(&to->lock);
+	mutex_lock(&to->lock);
 	h->next = to->handed;
 	to->handed = h;
-	pthread_mutex_unlock(&to->lock);
+	mutex_unlock(&to->lock);
 	(void)eventfd_write(to->wake.fd, 1);
 }
 
@@ -177,7 +177,7 @@ static void take_told(struct worker *w)
 	eventfd_t n;
 
 	(void)eventfd_read(w->wake.fd, &n);
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	o = w->opened;
 	h = w->handed;
 	m = w->minted;
@@ -390,7 +390,7 @@ static void *worker_main(void *arg)
 
 static int worker_open(struct worker *w, struct err *err)
 {
-	pthread_mutex_init(&w->lock, NULL);
+	mutex_init(&w->lock, "edge worker");
 	w->epoll = epoll_create1(EPOLL_CLOEXEC);
 	w->wake = (struct io){ .kind = IO_WAKE, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	w->tls = (struct io){ .kind = IO_TLS_LISTEN, .fd = w->e->conf.tls_fd };
@@ -446,7 +446,7 @@ static void worker_close(struct worker *w)
 		close(w->wake.fd);
 	if (w->epoll >= 0)
 		close(w->epoll);
-	pthread_mutex_destroy(&w->lock);
+	mutex_destroy(&w->lock);
 }
 
 void edge_stop(struct edge *e)

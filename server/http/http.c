@@ -20,7 +20,6 @@
 #include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,14 +63,14 @@ void api_count_out(struct api *a)
 	if (atomic_fetch_sub(&a->running, 1) > 1 || !atomic_load(&a->draining))
 		return;
 	LOCK_SCOPE(&a->lock);
-	pthread_cond_broadcast(&a->idle);
+	cond_broadcast(&a->idle);
 }
 
 void api_count_out_last(struct api *a)
 {
 	LOCK_SCOPE(&a->lock);
 	atomic_fetch_sub(&a->running, 1);
-	pthread_cond_broadcast(&a->idle);
+	cond_broadcast(&a->idle);
 }
 
 static void refuse(struct request *req, int r, unsigned status)
@@ -459,8 +458,8 @@ static void api_free(struct api *a)
 	hub_free(a->hub);
 	mcp_free(a->mcp);
 	share_free(a->share);
-	pthread_cond_destroy(&a->idle);
-	pthread_mutex_destroy(&a->lock);
+	cond_destroy(&a->idle);
+	mutex_destroy(&a->lock);
 	free(a);
 }
 
@@ -479,18 +478,14 @@ int api_listen(const struct conf *conf, struct err *err)
 int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 {
 	AUTO(api_freep) struct api *a = calloc(1, sizeof(*a));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
 	a->deps = *deps;
 	a->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	pthread_mutex_init(&a->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&a->idle, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&a->lock, "api");
+	cond_init(&a->idle);
 	a->listen_fd = deps->listen_fd > 0 ? deps->listen_fd : api_listen(deps->conf, err);
 	if (a->listen_fd < 0)
 		return a->listen_fd;
@@ -521,26 +516,26 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 
 int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(drain_ms));
+	uint64_t until = deadline_in(drain_ms);
 	unsigned left;
 
 	if (!a)
 		return 0;
-	pthread_mutex_lock(&a->lock);
+	mutex_lock(&a->lock);
 	if (!a->draining) {
 		a->draining = true;
 		hub_stop(a->hub);
 		eventfd_write(a->drain_fd, 1);
-		pthread_mutex_unlock(&a->lock);
+		mutex_unlock(&a->lock);
 		/* The socket is ours again, but may only be closed once the threads are gone. */
 		MHD_quiesce_daemon(a->daemon);
 		shutdown(a->listen_fd, SHUT_RDWR);
-		pthread_mutex_lock(&a->lock);
+		mutex_lock(&a->lock);
 	}
-	while (a->running && pthread_cond_timedwait(&a->idle, &a->lock, &until) != ETIMEDOUT)
+	while (a->running && cond_wait_until(&a->idle, &a->lock, until))
 		;
 	left = a->running;
-	pthread_mutex_unlock(&a->lock);
+	mutex_unlock(&a->lock);
 	if (left)
 		return err_set(err, -EBUSY, "%u requests still run", left);
 	api_free(a);

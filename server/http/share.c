@@ -7,17 +7,17 @@
  * deadlines of watch.c.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/call.h"
 #include "base/auto.h"
+#include "base/lock.h"
 
 #define SHARE_MAX (API_CONNECTIONS_MAX / 4 * 3)
 
 struct share {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	size_t n;
 	/* An entry has at least one request, a request has a connection: there are enough. */
 	struct {
@@ -32,7 +32,7 @@ int share_new(struct share **ret, struct err *err)
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&s->lock, NULL);
+	mutex_init(&s->lock, "api share");
 	*ret = s;
 	return 0;
 }
@@ -41,7 +41,7 @@ void share_free(struct share *s)
 {
 	if (!s)
 		return;
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	free(s);
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 
 #define WATCH_TICK_MS 1000
 
@@ -28,8 +29,8 @@ struct watched {
 };
 
 struct watch {
-	pthread_mutex_t lock;
-	pthread_cond_t stop_cond;
+	struct mutex lock;
+	struct cond stop_cond;
 	struct watched list; /* head */
 	pthread_t thread;
 	bool stop;
@@ -41,10 +42,9 @@ static void *watch_main(void *arg)
 
 	LOCK_SCOPE(&w->lock);
 	while (!w->stop) {
-		struct timespec ts = deadline_timespec(deadline_in(WATCH_TICK_MS));
 		uint64_t now;
 
-		pthread_cond_timedwait(&w->stop_cond, &w->lock, &ts);
+		cond_wait_until(&w->stop_cond, &w->lock, deadline_in(WATCH_TICK_MS));
 		now = clock_ms();
 		for (struct watched *c = w->list.next; c != &w->list; c = c->next) {
 			uint64_t deadline =
@@ -62,21 +62,17 @@ static void *watch_main(void *arg)
 int watch_new(struct watch **ret, struct err *err)
 {
 	struct watch *w = calloc(1, sizeof(*w));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!w)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->stop_cond, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&w->lock, "api watch");
+	cond_init(&w->stop_cond);
 	w->list.prev = w->list.next = &w->list;
 	r = pthread_create(&w->thread, NULL, watch_main, w);
 	if (r != 0) {
-		pthread_cond_destroy(&w->stop_cond);
-		pthread_mutex_destroy(&w->lock);
+		cond_destroy(&w->stop_cond);
+		mutex_destroy(&w->lock);
 		free(w);
 		return err_sys(err, -r, "start a thread");
 	}
@@ -88,13 +84,13 @@ struct watch *watch_free(struct watch *w)
 {
 	if (!w)
 		return NULL;
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	w->stop = true;
-	pthread_cond_signal(&w->stop_cond);
-	pthread_mutex_unlock(&w->lock);
+	cond_signal(&w->stop_cond);
+	mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
-	pthread_cond_destroy(&w->stop_cond);
-	pthread_mutex_destroy(&w->lock);
+	cond_destroy(&w->stop_cond);
+	mutex_destroy(&w->lock);
 	free(w);
 	return NULL;
 }
@@ -117,10 +113,10 @@ void watch_remove(struct watch *w, struct watched *c)
 {
 	if (!c)
 		return;
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	c->prev->next = c->next;
 	c->next->prev = c->prev;
-	pthread_mutex_unlock(&w->lock);
+	mutex_unlock(&w->lock);
 	free(c);
 }
 

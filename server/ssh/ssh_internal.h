@@ -163,8 +163,8 @@ struct sshd {
 	int stop_fd;   /* owned; readable once it ends: everybody polls it */
 	pthread_t door;
 	bool door_runs;
-	pthread_mutex_t lock;
-	pthread_cond_t left; /* a connection ended */
+	struct mutex lock;
+	struct cond left; /* a connection ended */
 	struct conn *conns;
 	unsigned n_conns, n_strangers;
 	bool stopping;

@@ -258,11 +258,11 @@ int rig_usable(struct rig *r, const char *id, struct err *err)
 
 	for (int round = 0; round < 2; round++) {
 		if ((k = rig_exec(r, id, "echo hello", out, sizeof(out), err)) < 0)
-			return err_wrap(err, "exec %s suspend", round ? "after" : "before");
+			return err_wrap(err, k, "exec %s suspend", round ? "after" : "before");
 		if (strcmp(out, "hello\n") != 0)
 			return err_set(err, -EIO, "exec said '%s'", out);
 		if (round == 0 && (k = vmm_suspend(r->vmm, RIG_ACCOUNT, id, &i, err)) < 0)
-			return err_wrap(err, "suspend");
+			return err_wrap(err, k, "suspend");
 	}
 	return 0;
 }
