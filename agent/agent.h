@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/agent.h - what the files of the agent share; nobody else includes it
+ * agent/agent.h - what the files of the agent share; not for other modules
  *
  * One thread, one epoll, everything nonblocking. The port carries frames; a
  * stream is one request of the host. Work that may block or must run as
@@ -52,7 +52,7 @@ enum ref_kind {
 
 struct out_chan {        /* guest to host */
 	int fd;          /* owned; -1: ended or never there */
-	bool readable;   /* as far as we know: cleared by EAGAIN */
+	bool readable;   /* as last seen: cleared by EAGAIN */
 	bool hup;        /* the other side is gone: what is in it is all there is */
 	uint32_t credit; /* bytes the host takes now */
 	size_t owed;     /* bytes that were in the pipe when the process ended */
@@ -60,9 +60,9 @@ struct out_chan {        /* guest to host */
 
 struct in_chan {       /* host to guest */
 	int fd;        /* owned; -1: ended or never there */
-	bool writable; /* as far as we know: cleared by EAGAIN */
+	bool writable; /* as last seen: cleared by EAGAIN */
 	bool eof;      /* the host said EOF: close when q is empty */
-	bool broken;   /* nobody reads any more: swallow */
+	bool broken;   /* the reader is gone: swallow */
 	struct buf q;  /* waiting; at most AGENT_WINDOW */
 	size_t q_off;
 	uint32_t window; /* bytes the host may still send */
@@ -393,7 +393,7 @@ size_t ring_get(const struct ring *r, uint64_t off, uint8_t *p, size_t n);
 
 /* code*.c: the code interpreter */
 void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
-/* Nobody listens to the stream any more; cancelled: nobody wants its cell either. */
+/* The stream has no listener any more; cancelled: nobody wants its cell either. */
 void code_orphan(struct agent *a, struct stream *s, bool cancelled);
 bool code_on_event(struct agent *a, uint64_t ref, uint32_t events); /* false: not of a kernel */
 void code_run(struct agent *a, uint64_t now);
@@ -414,7 +414,7 @@ void fs_get(const struct job_fds *fds, const struct agent_get_req *r) __attribut
 void fs_tar(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
 void fs_untar(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
 void fs_watch(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
-/* untar.c: a tar stream into the current directory; 0, or a positive errno with a sentence. */
+/* untar.c: a tar stream into the current directory; 0, or a positive errno with a message. */
 int untar(int fd, bool owners, char *msg, size_t size);
 /* mkdir -p of path[0, len); 0 or a positive errno. */
 int fs_make_parents(const char *path, size_t len);

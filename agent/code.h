@@ -24,7 +24,7 @@
 
 struct code_cell {
 	struct code_cell *next;
-	struct stream *s; /* weak; NULL: nobody listens any more */
+	struct stream *s; /* weak; NULL: there is no listener any more */
 	char *code;       /* owned */
 	size_t len;
 	uint32_t timeout_ms;
@@ -60,7 +60,7 @@ struct code_ctx {
 	pid_t pid;       /* 0: none, or reaped */
 	int pidfd, ctl;  /* owned */
 	int pipe[AGENT_CHANS];      /* owned; [1], [2] */
-	bool readable[AGENT_CHANS]; /* as far as we know; [0]: the socket */
+	bool readable[AGENT_CHANS]; /* as last seen; [0]: the socket */
 	bool lost;                  /* there was a kernel, and its variables are gone */
 	bool exited, broken, killed;
 	bool forking; /* the zygote was asked for it: its pid is not known yet */
@@ -100,7 +100,7 @@ void code_describe(const struct code_ctx *x, struct agent_code_context *ret);
 int code_start(struct agent *a, struct code_ctx *x, bool warm); /* 0 or -errno */
 /* SIGKILL for the kernel and everything it started. */
 void code_kill(struct code_ctx *x);
-/* Interrupts what runs; the kernel goes on. */
+/* Interrupts what runs; the kernel continues. */
 void code_interrupt(struct code_ctx *x);
 /* Kills and reaps it, at once: for one that has not run anything yet. */
 void code_abandon(struct code_ctx *x);

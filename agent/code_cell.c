@@ -7,7 +7,7 @@
  * the kernel's end -> the files that changed -> RESULT. What came out of the pipes
  * before the kernel showed something is sent before it: the kernel flushes, then
  * tells us, and we empty the pipes of what is in them then. A timeout interrupts;
- * a cell that goes on for CODE_IGNORE_MS is killed with its kernel. A kernel
+ * a cell that continues for CODE_IGNORE_MS is killed with its kernel. A kernel
  * that ended gets a successor at once.
  */
 #include <errno.h>

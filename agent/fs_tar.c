@@ -3,7 +3,7 @@
  * fs_tar.c - a directory as a tar stream, made by the guest's own tar as the user
  *
  * tar knows hard links, large files and names of any length. Its last words go
- * into the RESULT. A file that changed while it was read (exit code 1) is no failure: a
+ * into the RESULT. A file that changed while it was read (exit code 1) is not a failure: a
  * directory that is in use is always such.
  */
 #include <errno.h>
@@ -56,7 +56,7 @@ static void listen_to(int fd, char said[SAID_MAX])
 
 static void run_tar(const struct job_fds *fds, const struct agent_fs_req *r, int err_fd)
 {
-	/* A path is absolute, so it is no option. Of / only its own file system: not /proc. */
+	/* A path is absolute, so it is not an option. Of / only its own file system: not /proc. */
 	const char *argv[12] = { "tar", "--create", "--file=-", "--format=posix" };
 	size_t n = 4;
 	static char *const env[] = { (char *)(uintptr_t) "PATH=/usr/sbin:/usr/bin:/sbin:/bin",

@@ -8,7 +8,7 @@
  * come before the watch. A directory that is moved or removed takes its watches along. Without a
  * path, everything is watched but what belongs to the system: the directories of / that
  * are not in skipped[], and /var/www. When there are more directories than
- * AGENT_WATCH_MAX or the kernel allows, a record says so once; what is watched stays so.
+ * AGENT_WATCH_MAX or the kernel allows, a record reports it once; what is watched stays so.
  */
 #include <dirent.h>
 #include <errno.h>

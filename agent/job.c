@@ -236,7 +236,7 @@ void job_on_exit(struct agent *a, struct stream *s)
 		proc_on_exit(a, s);
 }
 
-/* No listener: what the user's processes do goes on, what we did for the host ends. */
+/* No listener: what the user's processes do continues, what we did for the host ends. */
 void job_orphan(struct agent *a, struct stream *s)
 {
 	s->id = 0;
@@ -295,7 +295,7 @@ void job_cancel(struct agent *a, struct stream *s)
 	if (s->op == AGENT_OP_CODE_RUN)
 		code_orphan(a, s, /* cancelled= */ true);
 	if (s->op == AGENT_OP_LOGIN)
-		; /* it is hung up on, as any remote shell; what it left running goes on */
+		; /* it is hung up on, as any remote shell; what it left running continues */
 	else if (is_command(s) && s->pid > 0)
 		session_kill(s->pid);
 	else if (s->pid > 0 && s->op != AGENT_OP_FS_WRITE)

@@ -3,8 +3,8 @@
  * login.c - a user's own shell, on pipes or on a terminal, as a remote login starts it
  *
  * Without a command it is a login shell, else the shell runs the command; both begin in the home
- * directory. It differs from exec in what its end of the line means: when nobody listens any more
- * a terminal hangs up, pipes break, and what was left in the background goes on, as users
+ * directory. It differs from exec in what its end of the line means: when there is no listener any
+ * more a terminal hangs up, pipes break, and what was left in the background continues, as users
  * know it from a remote shell. Bytes go through as they are; a terminal with a memory is pty.c.
  */
 #include <errno.h>

@@ -158,7 +158,7 @@ bool port_receive(struct agent *a)
 		ssize_t n;
 
 		if (port_queued(a) > TX_STOP)
-			return false; /* goes on when the queue has drained */
+			return false; /* continues when the queue has drained */
 		p = agent_rx_space(&a->rx, &room);
 		n = read(a->port, p, room);
 		if (n > 0) {

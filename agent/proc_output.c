@@ -172,7 +172,7 @@ void proc_stdin_begin(struct agent *a, uint32_t id, struct rd *c)
 		close(TAKE_FD(p->in_fd));
 }
 
-/* All of it was taken, or nobody reads any more. */
+/* All of it was taken, or the reader is gone. */
 void proc_stdin_tick(struct agent *a, struct stream *s)
 {
 	if (!s->id || (s->in.fd >= 0 && !s->in.broken))

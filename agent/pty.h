@@ -71,7 +71,7 @@ bool pty_client_idle(const struct agent *a, const struct stream *s);
 /* Those who waited too long are not waited for. */
 void pty_client_tick(struct stream *s, uint64_t now);
 
-/* pty_spawn.c: 0, or -errno with a tag and a sentence */
+/* pty_spawn.c: 0, or -errno with a tag and a message */
 struct pty_failure {
 	uint16_t tag;
 	char msg[AGENT_MSG_MAX];

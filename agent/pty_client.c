@@ -6,7 +6,7 @@
  * clients have room, so that one who keeps up misses nothing. One whose queue stays
  * full for PTY_PATIENCE_MS is not waited for any longer: output it has no room for
  * is left out, and when it has taken what was queued it gets a picture of the screen
- * as it is then, and goes on from there. So a slow client costs the others a second
+ * as it is then, and continues from there. So a slow client costs the others a second
  * once in a while, and memory is bounded whatever anybody does.
  */
 #include <errno.h>

@@ -38,7 +38,7 @@ static void end_of_input(struct stream *s)
 	if (is_socket(s)) {
 		shutdown(s->in.fd, SHUT_WR);
 	} else if (s->commit_fd >= 0) {
-		/* Tells fs.write's helper that this end of file is no abort. */
+		/* Tells fs.write's helper that this end of file is not an abort. */
 		if (!s->in.broken && write(s->commit_fd, "C", 1) != 1)
 			s->in.broken = true;
 		close(TAKE_FD(s->commit_fd));
@@ -58,7 +58,7 @@ void pump_in(struct agent *a, struct stream *s)
 			in->unsaid += (uint32_t)n;
 		} else if (n < 0 && errno == EAGAIN) {
 			in->writable = false;
-		} else if (n < 0 && errno != EINTR) { /* EPIPE: nobody reads any more */
+		} else if (n < 0 && errno != EINTR) { /* EPIPE: the reader is gone */
 			in->broken = true;
 			in->unsaid += (uint32_t)(in->q.len - in->q_off);
 			in->q_off = in->q.len;

@@ -2,13 +2,13 @@
 /*
  * ready.c - a shell that is loaded ahead of the next command
  *
- * Theory of operation: after a thaw an emulated machine translates all code anew, and most of
+ * Theory of operation: after a thaw an emulated machine translates all code again, and most of
  * what a first command runs is the kernel's fork and exec, the loader and the C library. So one
  * child of the agent has all that behind it: it is /bin/sh, with a library (ready_main.c) that
  * waits before the shell's main() for a request, takes on its descriptors, account, directory and
- * environment, and goes on as `/bin/sh -c COMMAND`. The agent makes the next one when it was quiet
- * for a moment. Whatever is unusual (another user, a long request, LD_* in the environment, a shell
- * that was replaced, none that waits) takes the ordinary way: the outcome is the same.
+ * environment, and continues as `/bin/sh -c COMMAND`. The agent makes the next one when it was
+ * quiet for a moment. Whatever is unusual (another user, a long request, LD_* in the environment, a
+ * shell that was replaced, none that waits) takes the ordinary way: the outcome is the same.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  * The file is on disk, not in memory, so that a chatty process does not make every
  * freeze larger. It has no name: it goes with the agent, and nobody in the guest
  * can put another in its place. What cannot be written is lost as if it had been
- * overwritten: offsets go on counting, and readers see the gap.
+ * overwritten: offsets continue counting, and readers see the gap.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -188,7 +188,7 @@ static void on_data(struct agent *a, struct stream *s, const struct agent_frame 
 	}
 	in->window -= f->len;
 	if (in->fd < 0 || in->broken) {
-		in->unsaid += f->len; /* nobody reads: swallow, and let the host go on */
+		in->unsaid += f->len; /* nobody reads: swallow, and let the host continue */
 	} else {
 		buf_put(&in->q, f->payload, f->len);
 		if (in->q.failed) {

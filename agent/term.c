@@ -5,7 +5,7 @@
  * A command run with term.exec is an exec like any other; what it and its background children
  * write, seen by the host or not, is also kept here: the last AGENT_TERM_BYTES, and when each
  * piece came. It lives in the agent's memory, so a fork or a thaw has it. Reading is done by a
- * child: its copy of our memory stands still.
+ * child: its copy of our memory does not change.
  *
  * A terminal belongs to a user and a name. When the table is full the one that was quiet for the
  * longest and that nobody writes to makes room.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/vt_internal.h - what the files vt*.c share; nobody else includes it */
+/* agent/vt_internal.h - what the files vt*.c share; not for other modules */
 #pragma once
 
 #include <vterm.h>

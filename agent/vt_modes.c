@@ -5,10 +5,9 @@
  * Two reasons. libvterm knows the modes a program set but has no way to ask, and a picture must
  * set them again, or keys, mouse and paste would not work after an attach. And it trusts
  * what it reads: a sequence with more parameters than it has room for overwrites its
- * memory. So text goes to it as it is, a sequence only when it is whole, written
- * anew from what was understood of it: at most MODE_ARGS parameters, none larger
- * than a screen where a larger one makes no sense. Strings (OSC, DCS, ...) stay here; all
- * that is wanted of them is a title.
+ * memory. So text goes to it as it is, a sequence only when it is whole, rewritten from what was
+ * understood of it: at most MODE_ARGS parameters, none larger than a screen where a larger one is
+ * meaningless. Strings (OSC, DCS, ...) stay here; all that is wanted of them is a title.
  */
 #include "agent/vt_internal.h"
 

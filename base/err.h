@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base/err.h - a code and a sentence, on the caller's stack
+ * base/err.h - a code and a message, on the caller's stack
  *
  * Functions return 0 or positive on success, -errno on failure, and put the
  * sentence into the caller's struct err. Nothing to free, nothing to leak.

@@ -211,7 +211,7 @@ static int restart(struct repl *r)
 		return CLI_REFUSED;
 	row = find_context(list, &r->cell);
 	if (!row)
-		return CLI_OK; /* none yet: nothing to forget */
+		return CLI_OK; /* none yet: nothing to drop */
 	path = cli_path(r->c, "/v1/vms/%s/code/contexts/%s/restart", r->cell.vm,
 	                cli_str(row, "contextId"));
 	return cli_call_as(r->c, r->cell.user, "POST", path, NULL, &reply);

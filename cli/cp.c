@@ -25,7 +25,7 @@ static const char *remote_path(const char *s)
 	return n && s[n] == ':' ? s + n + 1 : NULL;
 }
 
-/* "" is no directory at all. */
+/* "" is not a directory at all. */
 static char *join(const char *dir, const char *name)
 {
 	size_t n = strlen(dir);

@@ -3,7 +3,7 @@
  * exec.c - a command in a VM as if it ran here
  *
  * Events of POST .../exec become our output. Attached, the command ends with us. When our stdin
- * goes on while it runs, it is started detached, because only such a process has a stdin that can
+ * continues while it runs, it is started detached, because only such a process has a stdin that can
  * be written to later; then we end it when we are asked to exit, and remove it from the process
  * list afterwards. The first Ctrl-C goes to the command, the second ends us.
  */

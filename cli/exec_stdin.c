@@ -3,7 +3,7 @@
  * exec_stdin.c - our stdin for a command in a VM
  *
  * Most input is a file or a short pipe: it is read first and sent with the command. What is
- * larger, or goes on, is sent piece by piece while the command runs, by a thread that has a
+ * larger, or continues, is sent piece by piece while the command runs, by a thread that has a
  * connection of its own and dies with the program.
  */
 #include "cli/exec_internal.h"

@@ -4,7 +4,7 @@
  *
  * curl makes the connection (names, proxies, TLS) and hands it over; the upgrade is written and
  * checked here, and what the server says instead of it is read to its end, because it is an error
- * with a sentence. Then wslay knows the frames. Everything is nonblocking but the handshake, which
+ * with a message. Then wslay knows the frames. Everything is nonblocking but the handshake, which
  * has a deadline.
  */
 #include "cli/ws_client.h"

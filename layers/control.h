@@ -30,7 +30,7 @@
  *n_layers, n_mappings, pages (covered by data), us. After an error with LAYERS_RAM_BROKEN the
  *memory is undefined: end the process.
  * @LAYERS_FREEZE: write what became private since MAP to a new layer. The caller has stopped the
- *	vCPUs and may let them go on as soon as the reply is there.
+ *	vCPUs and may let them continue as soon as the reply is there.
  *	Request: token (caller's choice, not in flight), flags, one descriptor: an empty file,
  *O_RDWR. Reply: status, token, us (time of the fork). With an error no DONE follows.
  * @LAYERS_DISCARD: end the freeze of a token early. Request: token. Reply: status (-ENOENT if it is

@@ -4,7 +4,7 @@
  *
  * Theory of operation: the caller has stopped the vCPUs, so memory holds still for as long as fork
  * takes; that is all of the pause. The child (dump.c) then owns a copy-on-write picture of that
- * instant and writes it while the guest goes on. Parent and child share one page per slot for the
+ * instant and writes it while the guest continues. Parent and child share one page per slot for the
  * outcome. The child ends by exit or by a signal (a kill, a memory limit, a layer file that was cut
  * short underneath it): the parent sees its pidfd become readable, and everything but a finished
  * result is an error.

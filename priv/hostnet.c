@@ -62,7 +62,7 @@ struct claim {
 	unsigned long netns;
 };
 
-/* A claim that makes no sense, or whose tag has no directory, is removed. */
+/* A claim that is malformed, or whose tag has no directory, is removed. */
 static struct claim claim_read(unsigned n)
 {
 	struct claim c = { 0 };

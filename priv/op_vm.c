@@ -226,7 +226,7 @@ void op_vm_ended(struct priv *p, uint32_t idx)
 	if (vm->jobs == 0)
 		finish(p, vm);
 	else
-		watch_del(p, vm->proc.pidfd); /* op_job_done() goes on */
+		watch_del(p, vm->proc.pidfd); /* op_job_done() continues */
 }
 
 int op_kill(struct priv *p, struct request *rq, struct err *err)

@@ -103,7 +103,7 @@ void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope
 /* False once the key, token, identity or grant it stands on is gone. */
 bool auth_lease_holds(struct auth *a, struct auth_lease *l);
 
-/* Something else that leases stand on has changed: they are judged anew. */
+/* Something else that leases stand on has changed: they are checked again. */
 void auth_changed(struct auth *a);
 
 /* Puts '*' over everything in the text that has the form of a credential. */

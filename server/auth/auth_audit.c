@@ -2,7 +2,7 @@
 /*
  * auth_audit.c - the audit log's queue and the thread that writes it
  *
- * Requests add to a bounded queue in memory and go on. The thread waits a moment for more, then
+ * Requests add to a bounded queue in memory and continue. The thread waits a moment for more, then
  * writes all of it in one transaction of a database that nothing else waits for, together with
  * the times at which keys were last used. When writing fails the records stay in the queue and
  * are tried again; only when the queue is full are new ones given up, counted, and that

@@ -82,9 +82,9 @@ void record_end(struct run *run, bool ok, const char *why);
 struct step {
 	const char *script;     /* run by bash */
 	const char *const *env; /* "K=V", NULL-terminated */
-	int ok_code;            /* another exit code that is no failure, or 0 */
+	int ok_code;            /* another exit code that is not a failure, or 0 */
 };
-/* Its exit code; -EIO with a sentence when it failed. */
+/* Its exit code; -EIO with a message when it failed. */
 int step_run(struct run *run, const struct step *s, struct err *err);
 /* Its output, at most max bytes, instead of the log. Caller frees *ret. */
 int step_read(struct run *run, const char *script, const char *const *env, size_t max, char **ret,

@@ -4,7 +4,7 @@
  *
  * The cache is asked from the outermost layer inwards, so a spec that was built before costs one
  * look. Below a layer with skipCache everything may come from the cache, that layer and all on top
- * of it are built anew and replace their entries. The VM in which one layer was built goes on to
+ * of it are rebuilt and replace their entries. The VM in which one layer was built continues to
  * the next: it is thawed once, and frozen live after every layer.
  */
 #include <errno.h>

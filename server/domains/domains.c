@@ -2,7 +2,7 @@
 /*
  * domains.c - who may map which name, and the table by which the edge routes
  *
- * Theory of operation: every change goes to the store first; then the table is read anew from it,
+ * Theory of operation: every change goes to the store first; then the table is read again from it,
  * all of it, under one lock, so the two cannot drift. Names change rarely and are looked up with
  * every request.
  */

@@ -66,7 +66,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret);
 /* Names that lead to a VM, and all custom ones (vm NULL). Caller frees *ret. */
 int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], size_t *ret_n,
                   struct err *err);
-/* The table anew from the store; after a VM went. */
+/* The table again from the store; after a VM went. */
 int domains_reload(struct domains *d, struct err *err);
 
 /* name.c: pure. "INVALID_DOMAIN" unless it is a host name of two labels or more; star: "*." may be

@@ -155,7 +155,7 @@ static void work(struct triggers *t, struct store_delivery *d)
 		r = d->action == TRIGGER_WEBHOOK ? try_webhook(t, d, tr, &err)
 		                                 : try_vm(t, d, tr, &output, &err);
 	if (r < 0 && atomic_load(&t->ending))
-		return; /* still active: the next start goes on with it */
+		return; /* still active: the next start continues with it */
 	if (d->action == TRIGGER_WEBHOOK)
 		after_webhook(t, d, r, &err);
 	else

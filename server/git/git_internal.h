@@ -162,7 +162,7 @@ static inline void git_reference_iterator_freep(git_reference_iterator **p)
 #define autorefs AUTO(git_reference_iterator_freep) git_reference_iterator
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err);
-/* -errno and a sentence for what libgit2 says; what: "read the tree". */
+/* -errno and a message for what libgit2 says; what: "read the tree". */
 int git_fail(int rc, const char *what, struct err *err);
 
 /* ---- rev.c ---- */

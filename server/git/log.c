@@ -127,7 +127,7 @@ int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log 
 	else if ((rc = rev_head(repo, branch, err)) < 0)
 		return rc;
 	rc = find_range(&gr, q, branch, &range, err);
-	/* The default branch of an empty repository has no commits, which is no error. */
+	/* The default branch of an empty repository has no commits, which is not an error. */
 	if (rc == -ENOENT && !q->branch && !range.tip)
 		rc = 0;
 	if (rc == 0 && range.tip)

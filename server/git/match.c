@@ -12,7 +12,7 @@
  * expression in blocks of whole lines, and the line where it was found decides. That finds every
  * line that matches by itself as long as the expression can give back what it took: not so with
  * assertions, possessive repeats and the like, which are tried line by line. (Beside a byte that is
- * no UTF-8 an expression that matches nothing at all may find less in a block, as in Git.)
+ * not UTF-8 an expression that matches nothing at all may find less in a block, as in Git.)
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <errno.h>

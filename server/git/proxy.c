@@ -235,7 +235,8 @@ static void answer(int fd, const char *status)
 	send_all(fd, text, (size_t)n);
 }
 
-/* "GET http://host/path HTTP/1.1" goes on as "GET /path HTTP/1.1", one request per connection. */
+/* "GET http://host/path HTTP/1.1" is sent on as "GET /path HTTP/1.1", one request per connection.
+ */
 static int forward_plain(int far, const char *method, const char *path, const char *rest,
                          size_t n_rest)
 {

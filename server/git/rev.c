@@ -61,7 +61,7 @@ int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err)
 	return 0;
 }
 
-/* The commit that a reference leads to; -ENOENT without a sentence when there is none. */
+/* The commit that a reference leads to; -ENOENT without a message when there is none. */
 static int by_ref(git_repository *repo, const char *prefix, const char *name, git_commit **ret)
 {
 	char full[REPO_REF_SIZE];

@@ -170,7 +170,7 @@ static void work(struct syncs *y, struct store_sync *s)
 	if (r == 0)
 		r = one_round(y, &repo, s, conflicts, &err);
 	if (r == -ECANCELED)
-		return; /* it still runs, as far as the store knows: the next start goes on */
+		return; /* it still runs, as far as the store knows: the next start continues */
 	s->state = r < 0 ? SYNC_FAILED : json_array_size(conflicts) ? SYNC_CONFLICT : SYNC_OK;
 	snprintf(s->note, sizeof(s->note), "%.250s", r < 0 ? err.msg : "");
 	if (r == 0) {

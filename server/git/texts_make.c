@@ -2,7 +2,7 @@
 /*
  * texts_make.c - a tree's files are read once and kept as one text
  *
- * What makes a search slow is unpacking every file anew. Here each regular file of a tree is
+ * What makes a search slow is unpacking every file again. Here each regular file of a tree is
  * unpacked once, into a file without a name (O_TMPFILE) that is then mapped: its pages are the
  * kernel's to keep or to write out, nothing is left behind whatever happens, and nobody else can
  * change it. Texts of the tree before are taken over by their hashes. Binary files, which a search

@@ -2,7 +2,7 @@
 /*
  * tree_edit.c - a tree with some files changed, by hash
  *
- * Only directories on the way to a changed file are read and written anew; those that lose their
+ * Only directories on the way to a changed file are read and rewritten; those that lose their
  * last file go with it. A file may take a directory's place and the other way round.
  */
 #include <errno.h>

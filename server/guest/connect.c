@@ -30,7 +30,7 @@ struct relay {
 	size_t out_off;
 	bool in_ended;  /* the caller's side said its last word */
 	bool out_ended; /* ditto the guest's, and it was passed on */
-	bool hup;       /* the caller closed its end: nobody reads any more */
+	bool hup;       /* the caller closed its end: the reader is gone */
 	uint8_t chunk[GUEST_CHUNK];
 };
 

@@ -155,7 +155,7 @@ int guest_flow_write(struct guest_flow *f, const uint8_t *p, size_t n, uint64_t 
                      struct err *err);
 /* The end of what we send, and the guest's answer to it. */
 int guest_flow_finish(struct guest_flow *f, uint64_t deadline_ms, struct err *err);
-/* After -ENODATA: 0, or the guest's errno with its sentence. */
+/* After -ENODATA: 0, or the guest's errno with its message. */
 int guest_flow_result(struct guest_flow *f, struct err *err);
 void guest_flow_close(struct guest_flow *f); /* NULL is fine */
 

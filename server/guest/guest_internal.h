@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guest/guest_internal.h - what the files of guest/ share; nobody else includes it
+ * guest/guest_internal.h - what the files of guest/ share; not for other modules
  *
  * g->lock guards every field below it and is held for moments only. Senders take
  * turns (sending), so that frames stay whole on the socket. The reader thread
@@ -122,7 +122,7 @@ size_t stream_room(struct stream *s, size_t max);
 /* n must not exceed the credit. */
 int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err);
 int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);
-/* After STREAM_DONE: 0, or the guest's errno with its sentence. body points into the stream. */
+/* After STREAM_DONE: 0, or the guest's errno with its message. body points into the stream. */
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err);
 void stream_free(struct stream *s);
 void stream_wake(struct stream *s); /* lock held */

@@ -4,7 +4,7 @@
  *
  * All of it is flows (guest/guest.h) that begin without waiting: guest_flow_opened() tells when one
  * stands, so that one thread can have many on their way. Channel 1 is output, channel 2 stderr.
- * Closing the flow of a login hangs up on it; what it left in the background goes on.
+ * Closing the flow of a login hangs up on it; what it left in the background continues.
  */
 #pragma once
 
@@ -38,7 +38,7 @@ int guest_accept(struct guest_flow *listener, struct guest_flow **ret, struct er
 
 /* Forgets what guest_flow_fd() reported: the caller looks at everything now. */
 void guest_flow_seen(struct guest_flow *f);
-/* 1: it stands; 0: not yet; or the guest's errno with its sentence. */
+/* 1: it stands; 0: not yet; or the guest's errno with its message. */
 int guest_flow_opened(struct guest_flow *f, struct err *err);
 /* Of a listener that stands. */
 int guest_listen_port(struct guest_flow *f, uint16_t *ret, struct err *err);

@@ -45,7 +45,7 @@ int guest_pty_open(struct guest *g, const struct guest_pty_req *req, uint64_t de
                    struct guest_pty **ret, struct guest_pty_info *ret_info, struct err *err);
 int guest_pty_attach(struct guest *g, const struct guest_pty_req *req, uint64_t deadline_ms,
                      struct guest_pty **ret, struct guest_pty_info *ret_info, struct err *err);
-/* Detaches; the session goes on. NULL is fine. */
+/* Detaches; the session continues. NULL is fine. */
 void guest_pty_detach(struct guest_pty *t);
 /* Readable when anything changed: then guest_pty_read() and guest_pty_write() are worth a try. */
 int guest_pty_fd(const struct guest_pty *t);

@@ -3,7 +3,7 @@
  * pty.c - one client of a terminal session
  *
  * The guest sends pieces with a header each. They are put together here again,
- * whatever the frames they came in; a header that makes no sense, or a piece out
+ * whatever the frames they came in; a header that is malformed, or a piece out
  * of turn, ends the connection as any other lie does. Credit is given when a piece is
  * handed to the caller, so a caller that waits holds up the guest.
  */

@@ -4,7 +4,7 @@
  *
  * Nothing the guest sends is believed: a frame out of step, for a stream that is
  * not there, on a channel that does not exist, without credit, after its end, or
- * that cannot be decoded ends the connection with a sentence. The thread never
+ * that cannot be decoded ends the connection with a message. The thread never
  * sends and never waits for a consumer; what it keeps is bounded by the windows.
  */
 #include <errno.h>

@@ -64,7 +64,7 @@ struct log_query {
 struct log_page {
 	struct log_line *v; /* owned; newest first */
 	size_t n;
-	bool more; /* there are older ones: go on before v[n - 1].place */
+	bool more; /* there are older ones: continue before v[n - 1].place */
 };
 void log_page_done(struct log_page *p);
 int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, struct err *err);

@@ -19,7 +19,7 @@ struct err;
 #define EGRESS_MASK "********" /* what a GET shows of a secret; in a PUT: leave it as it is */
 
 /*
- * before: whose secrets EGRESS_MASK stands for, or NULL. -EINVAL with a sentence that names the
+ * before: whose secrets EGRESS_MASK stands for, or NULL. -EINVAL with a message that names the
  * member.
  */
 int egress_parse(const json_t *j, const struct egress *before, struct egress **ret,

@@ -88,7 +88,7 @@ static void on_signal(struct bridge *b, const json_t *j)
 		guest_pty_signal(b->c->pty, SIGKILL, NULL);
 }
 
-/* What makes no sense is ignored: newer clients may say more. */
+/* What is malformed is ignored: newer clients may say more. */
 static void on_control(struct bridge *b, const uint8_t *p, size_t n)
 {
 	autojson json_t *j = NULL;

@@ -166,7 +166,7 @@ static void ended(struct chan *x)
 	chan_over(x);
 }
 
-/* What waits for the client; false when it cannot go on now. */
+/* What waits for the client; false when it cannot continue now. */
 static bool flush(struct chan *x)
 {
 	while (x->out_off < x->out.len) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ssh/ssh_internal.h - what the files of ssh/ share; nobody else includes it
+ * ssh/ssh_internal.h - what the files of ssh/ share; not for other modules
  *
  * A connection is one thread, and all of libssh's objects of it belong to that thread. The
  * library is used without callbacks and without blocking: what the client asks for comes out of
@@ -210,7 +210,7 @@ void chan_over(struct chan *x);
 
 /* repo.c: of a login to a repository; what a client asks is told "yes" when these are true */
 bool repo_exec(struct chan *x, const char *command);
-bool repo_session(struct chan *x); /* a shell, a subsystem: refused with a sentence */
+bool repo_session(struct chan *x); /* a shell, a subsystem: rejected with an error message */
 void repo_refuse(struct chan *x);
 void repo_look(struct chan *x, bool moved);
 

@@ -5,7 +5,7 @@
  * Order: create the file with mode 0600, open it, prove that it is a database and sound
  * (quick_check), refuse one that is newer than the program or not ours, then apply each
  * missing migration in a transaction of its own together with its number. A
- * crash in the middle leaves the version before; the next start goes on.
+ * crash in the middle leaves the version before; the next start continues.
  */
 #include "store/store.h"
 

@@ -186,7 +186,7 @@ static void script_spawn(struct peer *p)
 	size_t n = 0;
 	struct priv_rep *rep = calloc(1, sizeof(*rep));
 
-	/* A right answer, one without its descriptor, one that makes no sense. */
+	/* A right answer, one without its descriptor, one that is malformed. */
 	if (next(p, &m, fds, &n) && n == 3 && !strcmp(m.spawn.argv[1], "x y")) {
 		rep->pid = 4711;
 		reply(p, &m, rep, &fds[0], 1);
