@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child.c - in a child of the agent: say how it went, become somebody */
+/* child.c - in a child of the agent: report the result, change the user */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

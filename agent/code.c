@@ -254,7 +254,7 @@ static void create(struct agent *a, uint32_t id, struct rd *c)
 	if (!x)
 		return;
 	code_start(a, x,
-	           /* warm= */ false); /* a failure is told by the first cell, which tries again */
+	           /* warm= */ false); /* the first cell tries again and reports a failure */
 	code_describe(x, &m);
 	agent_code_context_put(&b, &m);
 	stream_answer_body(a, id, b.p, b.len);

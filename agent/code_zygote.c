@@ -7,9 +7,9 @@
  * user, directory, environment, and the descriptors the kernel is to have. It forks with
  * CLONE_PARENT, so the kernel is a child of ours like any other, and answers with its
  * pid. Until that answer a context is "forking": nothing that needs the pid
- * happens to it. A zygote that ends or does not answer in time is not missed:
- * who waits for it is started the slow way. It is started with the template only
- * (AGENT_CODE_WARM); a machine that was booted has none.
+ * happens to it. A zygote that ends or does not answer in time is dropped: kernels that wait for it
+ * are started the slow way. It is started with the template only (AGENT_CODE_WARM); a machine that
+ * was booted has none.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 /*
  * fs_tar.c - a directory as a tar stream, made by the guest's own tar as the user
  *
- * tar knows hard links, large files and names of any length. Its last words go
- * into the RESULT. A file that changed while it was read (exit code 1) is not a failure: a
- * directory that is in use is always such.
+ * tar knows hard links, large files and names of any length. The end of its error output goes into
+ * the RESULT. A file that changed while it was read (exit code 1) is not a failure: a directory
+ * that is in use is always such.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #define SAID_MAX 200u /* bytes of what tar complained about, the newest */
 
-/* Keeps the end of what comes until the writer is gone. */
+/* Keeps the end of the input until the writer closes it. */
 static void listen_to(int fd, char said[SAID_MAX])
 {
 	size_t len = 0;

@@ -32,7 +32,7 @@ static int start_gunzip(const struct job_fds *fds, const struct user *u, pid_t *
 	if (pipe2(p, O_CLOEXEC) < 0 || (*ret_pid = fork()) < 0)
 		child_fail(fds, errno, AGENT_TAG_SPAWN_FAILED, "start gzip: %s", err_name(errno));
 	if (*ret_pid == 0) {
-		int null = open("/dev/null", O_WRONLY | O_CLOEXEC); /* its words are not ours */
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC); /* its messages are not ours */
 
 		if (user_become(u) < 0 || dup2(fds->in, 0) < 0 || dup2(p[1], 1) < 0 ||
 		    dup2(null, 2) < 0)

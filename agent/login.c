@@ -43,7 +43,7 @@ static void environment(const struct user *u, const struct agent_login_req *r)
 		putenv((char *)(uintptr_t)r->env[i]);
 }
 
-/* The terminal becomes ours while we are still root. */
+/* Takes the terminal while still root. */
 static void take_terminal(const struct job_fds *fds, const struct agent_login_req *r)
 {
 	static struct user u;
@@ -51,7 +51,7 @@ static void take_terminal(const struct job_fds *fds, const struct agent_login_re
 
 	if (e == 0)
 		e = pty_take(&u);
-	if (e < 0 && e != -ENOENT) /* no such user: child_become() says it better */
+	if (e < 0 && e != -ENOENT) /* no such user: child_become() reports it better */
 		child_fail(fds, -e, AGENT_TAG_SPAWN_FAILED, "take the terminal: %s", err_name(e));
 }
 

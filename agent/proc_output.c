@@ -168,7 +168,7 @@ void proc_stdin_begin(struct agent *a, uint32_t id, struct rd *c)
 		job_orphan(a, s);
 		return;
 	}
-	if (r.arg) /* ours is the last end: its end of file comes when this one is closed */
+	if (r.arg) /* ours is the last end: it gets end of file when this one is closed */
 		close(TAKE_FD(p->in_fd));
 }
 

@@ -2,9 +2,9 @@
 /*
  * pty_spawn.c - a program on a terminal of its own
  *
- * The account is looked up before the fork, so that a wrong name is an answer and
- * not a session that ends at once. Everything after the fork that goes wrong is
- * written to the terminal, as login(1) does: there is somebody who reads it.
+ * The account is looked up before the fork, so that a wrong name is an error and not a session that
+ * ends at once. Everything after the fork that goes wrong is written to the terminal, as login(1)
+ * does: someone reads it there.
  */
 #include <errno.h>
 #include <fcntl.h>

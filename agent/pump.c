@@ -77,7 +77,7 @@ void pump_in(struct agent *a, struct stream *s)
 	grant(a, s);
 }
 
-/* The other side of the pipe is gone, or the socket said its last word. */
+/* The other side of the pipe is gone, or the socket reached its end. */
 static void out_ended(struct agent *a, struct stream *s, int chan, int err_no)
 {
 	stream_close_out(s, chan);
@@ -154,7 +154,7 @@ static bool pump_out(struct agent *a, struct stream *s, int chan)
 	return true;
 }
 
-/* The end is told without credit: is there nothing left before it? */
+/* EOF needs no credit: is there nothing left to send before it? */
 static bool at_end(const struct out_chan *o)
 {
 	int n;

@@ -199,7 +199,7 @@ void ready_settle(struct agent *a, uint32_t id)
 		spawn(a);
 }
 
-/* Whoever settles is told when there is a shell, or will be none soon. */
+/* Answers a settle when a shell is ready, or none will be soon. */
 static void settle_tick(struct agent *a, uint64_t now)
 {
 	for (unsigned i = a->n_streams; i-- > 0;) {

@@ -39,7 +39,7 @@ struct stream *stream_resolve(struct agent *a, uint64_t ref, enum ref_kind *ret_
 	return NULL;
 }
 
-/* The table is full: let go of the oldest pipe that only a background child still holds. */
+/* The table is full: close the oldest pipe that only a background child still holds. */
 static void forget_oldest(struct agent *a)
 {
 	struct stream *oldest = NULL;
@@ -188,7 +188,7 @@ static void on_data(struct agent *a, struct stream *s, const struct agent_frame 
 	}
 	in->window -= f->len;
 	if (in->fd < 0 || in->broken) {
-		in->unsaid += f->len; /* nobody reads: swallow, and let the host continue */
+		in->unsaid += f->len; /* nothing reads it: drop it, and let the host continue */
 	} else {
 		buf_put(&in->q, f->payload, f->len);
 		if (in->q.failed) {
@@ -226,7 +226,7 @@ static void on_open(struct agent *a, const struct agent_frame *f)
 	}
 	a->open_id = f->stream;
 	if (a->open.len + f->len > AGENT_OPEN_MAX)
-		a->open.failed = true; /* told at the end of it */
+		a->open.failed = true; /* reported at its end */
 	buf_put(&a->open, f->payload, f->len);
 	if (more)
 		return;
@@ -283,7 +283,8 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 	case AGENT_F_SIGNAL:
 		if (s->pty)
 			pty_signal(s, (int)get_be32(f->payload));
-		/* Unreaped, so the group is its own; a number the kernel refuses is refused. */
+		/* Unreaped, so the group is its own; a signal number that the kernel rejects is an
+		 * error. */
 		if (is_command(s) && s->pid > 0 && !s->exited &&
 		    kill(-s->pid, (int)get_be32(f->payload)) < 0)
 			log_warn("signal to process group %d: %m", (int)s->pid);

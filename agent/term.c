@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * term.c - terminals: what commands said last, under a name
+ * term.c - terminals: the latest output of commands, under a name
  *
  * A command run with term.exec is an exec like any other; what it and its background children
  * write, seen by the host or not, is also kept here: the last AGENT_TERM_BYTES, and when each
@@ -125,7 +125,7 @@ void term_exec_begin(struct agent *a, uint32_t id, struct rd *c)
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "not a valid terminal name");
 		return;
 	}
-	look = *c; /* whose it is stands in the command's own request */
+	look = *c; /* the user is in the command's own request */
 	if (agent_exec_req_get(&look, &r) < 0) {
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed exec request");
 		return;

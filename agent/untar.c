@@ -3,10 +3,10 @@
  * untar.c - reads a tar stream and makes what it holds in the current directory
  *
  * ustar, GNU and pax members: files, directories, symbolic and hard links, FIFOs.
- * The caller has made the current directory the process's root; names that climb
- * out are refused nevertheless, because they mean that the archive is not what its
- * sender thinks. Modes and times of directories are set at the end, since a
- * read-only directory must be filled first. Everything stops at the first failure.
+ * The caller has made the current directory the process's root; names that climb out are rejected
+ * all the same, because such an archive is not what its sender thinks. Modes and times of
+ * directories are set at the end, since a read-only directory must be filled first. Everything
+ * stops at the first failure.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ struct member {
 	uint64_t size;
 	int64_t mtime;
 	uint32_t mode, uid, gid;
-	bool has_name, has_link, has_size, has_mtime; /* said by a pax or GNU member before it */
+	bool has_name, has_link, has_size, has_mtime; /* set by a preceding pax or GNU member */
 };
 
 struct dir {

@@ -52,7 +52,7 @@ static void region(struct modes *m)
 	}
 }
 
-/* DECSTR, in words that libvterm knows; the cursor stays where it is. */
+/* DECSTR, in sequences that libvterm supports; the cursor stays where it is. */
 static void soft_reset(struct vt *t)
 {
 	struct modes *m = &t->modes;
@@ -97,7 +97,7 @@ static void note_csi(struct modes *m, char final)
 	}
 }
 
-/* REP: the last character again. libvterm would never be done when there is none. */
+/* REP: the last character again. libvterm would loop forever without one. */
 static void repeat(struct vt *t, unsigned count)
 {
 	unsigned y = (unsigned)t->last_glyph.row, x = (unsigned)t->last_glyph.col;
@@ -126,7 +126,7 @@ static void sgr_cut(struct modes *m)
 	}
 }
 
-/* Whole: noted, and passed on in our own words. */
+/* Complete: noted, and passed on re-encoded. */
 static void end_csi(struct vt *t, char final)
 {
 	struct modes *m = &t->modes;
@@ -254,7 +254,7 @@ static void middle_byte(struct vt *t, uint8_t c)
 	const char s[3] = { 0x1b, m->middle, (char)c };
 
 	if (c >= 0x20 && c <= 0x2f) {
-		m->middle = '\0'; /* two of them: nothing we know */
+		m->middle = '\0'; /* two of them: unknown */
 		return;
 	}
 	m->seq = SEQ_NONE;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layers/control.h - what pandod and the preloaded library say to each other
+ * layers/control.h - the protocol between pandod and the preloaded library
  *
  * A SOCK_SEQPACKET AF_UNIX socket; both ends are on one machine, so numbers are in host order
  * (little endian everywhere this runs). One packet is one message: the client sends struct
  * layers_req, the library answers each with exactly one struct layers_reply of the same type, in
  * order. DONE is the only message the library sends unasked: once per successful FREEZE, when its
  * layer is complete or has failed. Unused fields are 0; a request that breaks the rules ends the
- * connection. layers/README.md tells the whole story.
+ * connection. See layers/README.md for details.
  */
 #ifndef PANDO_LAYERS_CONTROL_H
 #define PANDO_LAYERS_CONTROL_H

@@ -167,7 +167,7 @@ static void describe_death(const struct freeze *f, const siginfo_t *si, struct l
 		snprintf(done->why, sizeof(done->why), "writer died of signal %d", si->si_status);
 }
 
-/* The child of @f has ended: collect it and work out what to say. */
+/* The child of @f has ended: reap it and determine the result. */
 void freeze_reap(struct freeze *f)
 {
 	const struct dump_result *res = f->result;

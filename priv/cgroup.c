@@ -366,7 +366,7 @@ static void drop_dir(const char *dir)
 			return;
 		if (errno != EBUSY)
 			break;
-		nanosleep(&ts, NULL); /* v1 tells nobody when a group becomes empty */
+		nanosleep(&ts, NULL); /* v1 has no notification when a group becomes empty */
 	}
 	log_warn("remove '%s': %s, ignoring", dir, err_name(errno));
 }

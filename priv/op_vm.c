@@ -3,7 +3,7 @@
  * priv/op_vm.c - operations on jailed QEMU processes
  *
  * A kill is answered when the process is gone, not when the signal was sent:
- * who asked waits in the VM's entry. Stats are read by the worker, because the
+ * the request waits in the VM's entry. Stats are read by the worker, because the
  * kernel walks all of a VM's memory for them. Both are answered out of order.
  */
 #include <errno.h>
@@ -255,7 +255,7 @@ int op_exit_status(struct priv *p, struct request *rq, struct err *err)
 	struct vm *vm = vms_find(p->vms, rq->m.vm_id);
 
 	if (vm && !proc_alive(&vm->proc) && vm->jobs == 0)
-		finish(p, vm); /* its end is known, our loop has only not come round to it */
+		finish(p, vm); /* it has ended, only our loop has not handled it yet */
 	else if (vm)
 		return err_set(err, -EAGAIN, "VM %s runs", rq->m.vm_id);
 	e = vms_end_of(p->vms, rq->m.vm_id);

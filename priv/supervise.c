@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/supervise.c - pandod's life, and the loop of the main thread
+ * priv/supervise.c - supervises pandod; the loop of the main thread
  *
  * Theory of operation: pandod is started as the unprivileged user with one end
  * of a socket pair. It ends in one of four ways. Code 0: it is done, nothing of
@@ -43,7 +43,7 @@
 #define STEADY_MS 30000         /* having run so long, the next end is a first one */
 #define STOP_DEADLINE_MS 600000 /* to freeze all VMs */
 #define HURRY_DEADLINE_MS 5000  /* after the second signal */
-#define REPLY_TIMEOUT_S 5       /* a pandod that does not read for so long hangs */
+#define REPLY_TIMEOUT_S 5       /* after this long without reading pandod counts as hung */
 #define EXIT_CONFIG 2           /* pandod: my configuration is wrong */
 #define ENV_MAX 256             /* variables handed on */
 #define EVENTS_MAX 32           /* per round */

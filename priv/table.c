@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/table.c - the fixed list of what pandod may ask
+ * priv/table.c - the fixed list of requests that pandod may send
  *
  * Every entry says when it may be asked and what must hold; the checks that
  * several share are made here, from the flags, before the operation runs. The
