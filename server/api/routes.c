@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
 #include "api/api_credential.h"
-#include "api/git/shared.h"
-#include "api/call.h"
 #include "api/api_trigger.h"
+#include "api/call.h"
+#include "api/git/shared.h"
 #include "mcp/mcp.h"
 
 #include "api/api_dns.h"

@@ -54,10 +54,10 @@ void worker_tell(struct worker *w, struct opened *o_consume)
 
 void worker_tell_minted(struct worker *w, struct minted *m_consume)
 {
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	m_consume->next = w->minted;
 	w->minted = m_consume;
-	pthread_mutex_unlock(&w->lock);
+	mutex_unlock(&w->lock);
 	(void)eventfd_write(w->wake.fd, 1);
 }
 
@@ -184,7 +184,7 @@ static void take_told(struct worker *w)
 	w->opened = NULL;
 	w->handed = NULL;
 	w->minted = NULL;
-	pthread_mutex_unlock(&w->lock);
+	mutex_unlock(&w->lock);
 	take_handed(w, h);
 	take_minted(w, m);
 	while (o) {

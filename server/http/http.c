@@ -27,15 +27,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/git/shared.h"
 #include "api/call.h"
-#include "mcp/mcp.h"
+#include "api/git/shared.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "conf.h"
+#include "mcp/mcp.h"
 #include "pty/pty.h"
 
 #define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */

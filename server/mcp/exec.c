@@ -5,8 +5,8 @@
  * A command that fails is a good result with its exit code: only one that ran into its
  * timeout, or whose VM went away, is an error.
  */
-#include "mcp/mcp.h"
 #include "api/parse.h"
+#include "mcp/mcp.h"
 
 #include <errno.h>
 #include <stdio.h>

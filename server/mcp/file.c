@@ -5,9 +5,9 @@
  * A piece of a file is text when it is UTF-8, an image when its name says so, and bytes in base64
  * otherwise. Files too large for a model are read piece by piece.
  */
+#include "api/parse.h"
 #include "api/vms/cell.h"
 #include "mcp/mcp.h"
-#include "api/parse.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api/git/shared.h - handlers of the repositories, and Git's own protocol over HTTP; for api/ only */
+/* api/git/shared.h - handlers of the repositories, and Git's own protocol over HTTP; for api/ only
+ */
 #pragma once
 
 #include "api/call.h"

@@ -6,8 +6,8 @@
  * is not booted to find out.
  */
 #include "api/call.h"
-#include "api/vms/cell.h"
 #include "api/parse.h"
+#include "api/vms/cell.h"
 
 #include <errno.h>
 #include <stdio.h>
