@@ -2,9 +2,9 @@
 /*
  * auth_identity.c - identities, their tokens, and what they were granted
  *
- * An identity belongs to an account; to everybody else it does not exist. Tokens are in memory
- * beside the keys; grants are asked of the store with each request, so that a grant that was
- * taken back, or went with its VM, counts for nothing at once.
+ * An identity belongs to an account; other accounts cannot see it. Tokens are in memory with the
+ * keys; grants are read from the store with each request, so that a revoked grant, or one of a
+ * deleted VM, is void at once.
  */
 #include <errno.h>
 #include <stdio.h>

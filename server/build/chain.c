@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.c - from a spec to a point: what is cached is taken, the rest is built on top of it
+ * chain.c - from a spec to a point: cached layers are used, the rest is built on top
  *
  * The cache is asked from the outermost layer inwards, so a spec that was built before costs one
  * look. Below a layer with skipCache everything may come from the cache, that layer and all on top
@@ -33,7 +33,7 @@ static void move_to(struct run *run, const char *point, const char *key)
 	snprintf(run->point_key, sizeof(run->point_key), "%s", key);
 }
 
-/* 1: the run stands on the cached layer i now. */
+/* 1: the build now starts from the cached layer i. */
 static int take_cached(struct run *run, size_t i)
 {
 	struct store_spec l;
@@ -70,7 +70,7 @@ static int start_stage(struct run *run, const struct spec_layer *l, struct err *
 	return r;
 }
 
-/* Whoever looks at a snapshot that is being built finds its build. -ECANCELED: it was deleted. */
+/* Links the snapshot that is being built to its build. -ECANCELED: it was deleted. */
 static int name_build(struct run *run, struct err *err)
 {
 	struct store_snapshot *s = run->snapshot;
@@ -131,7 +131,7 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 		if (take_cached(run, i))
 			return 0; /* else it was pushed out again at once: our turn */
 	}
-	if (use_cache && take_cached(run, i)) { /* made between our look and our claim */
+	if (use_cache && take_cached(run, i)) { /* made between our lookup and our claim */
 		claim_end(run, c, 0, NULL, false);
 		return 0;
 	}

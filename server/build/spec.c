@@ -6,9 +6,8 @@
  * starts from one thing only: the layer inside it, a snapshot or an image. Sizes, snapshots and
  * images belong to the innermost layer; the SDK itself moves the snapshotId of a request to the
  * outermost layer of a chain, so it is taken from there too. Layers without content make no layer.
- * Members that nobody knows are tolerated; those we know and cannot do yet are refused by name when
- * there is something in them, because a VM that silently lacks what was asked for is worse than
- * none.
+ * Unknown members are ignored; known but unsupported ones are rejected by name unless empty,
+ * because a VM that silently lacks what was asked for is worse than none.
  */
 #include "build/spec.h"
 

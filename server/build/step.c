@@ -2,8 +2,8 @@
 /*
  * step.c - one command of a build in the guest
  *
- * Scripts are constants; everything a spec says reaches them through the environment, never as part
- * of the text. The build's deadline is that of every step.
+ * Scripts are constants; everything from the spec reaches them through the environment, never as
+ * part of the text. The build's deadline is that of every step.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -241,7 +241,7 @@ static bool reserved(const struct domains *d, const char *name)
 	return strcmp(name, d->base) == 0 || strcmp(name, DOMAINS_PREVIEW) == 0;
 }
 
-/* The name itself, and what is above it below the suffix, must be nobody else's. */
+/* The name itself, and what is above it below the suffix, must not belong to another account. */
 static int preview_free(struct domains *d, const char *account, const char *name, struct err *err)
 {
 	for (const char *p = name; p && preview(d, p);

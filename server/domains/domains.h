@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * domains/domains.h - names of accounts and where they lead; for api/ and main
+ * domains/domains.h - domains of accounts and their mappings; for api/ and main
  *
  * A name below the base domain or style.dev (a preview name) belongs to the account that maps it
  * first, for as long as the mapping lasts. Any other name needs a verified domain at or above it:
@@ -29,7 +29,7 @@ struct zones;
 struct domains_conf {
 	const char *base;     /* borrowed: the base domain */
 	const char *resolver; /* borrowed: address; "": the host's */
-	struct zones *zones;  /* weak: told when domains change hands; NULL: nobody is */
+	struct zones *zones;  /* weak: notified when domains change owners; may be NULL */
 };
 int domains_new(const struct domains_conf *c, struct store *store, struct vmm *vmm,
                 struct domains **ret, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * argv.c - the words QEMU is started with
+ * argv.c - QEMU's command line
  *
  * Everything QEMU opens arrives as a descriptor: the console through an fdset,
  * sockets as listening descriptors, RAM through the layer library (the path

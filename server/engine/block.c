@@ -6,7 +6,7 @@
  * through an fdset, whose number it chooses itself, so that numbers cannot
  * collide after a restart of the server. A machine starts with a disk that is
  * empty space (ARGV_NO_DISK); block_attach() puts the real one in its place. All
- * nodes of one machine have the same options: blockdev-reopen wants them again.
+ * nodes of one machine have the same options: blockdev-reopen needs them again.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -83,7 +83,7 @@ struct engine_point {
 	uint32_t state_crc;
 	uint64_t state_bytes;
 };
-/* 0, or a sentence that says what differs or is damaged (tag POINT_MISMATCH / POINT_DAMAGED). */
+/* 0, or an error that says what differs or is damaged (tag POINT_MISMATCH / POINT_DAMAGED). */
 int engine_point_check(struct engine *e, const struct engine_point *p, struct err *err);
 
 struct machine_spawn {
@@ -99,7 +99,7 @@ struct machine_spawn {
 int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
                   struct err *err);
 /*
- * Opens disk layers that the machine will probably stand on (from the bottom of a chain), so
+ * Opens disk layers that the machine will probably use (from the bottom of a chain), so
  * that machine_load() need not. Wrong guesses cost nothing but a few descriptors.
  */
 int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err);
@@ -111,8 +111,8 @@ struct machine_load {
 	const struct engine_point *point; /* NULL: cold boot */
 };
 /*
- * Gives it its disk, and for a thaw its memory and device state. It still stands;
- * machine_cont() lets it go. After a failure it can only be killed.
+ * Gives it its disk, and for a thaw its memory and device state. It is still paused; machine_cont()
+ * starts it. After a failure it can only be killed.
  */
 int machine_load(struct machine *m, const struct machine_load *l, struct err *err);
 /* Where the time went, in microseconds since the calls of machine_spawn() and machine_load(). */
@@ -177,9 +177,8 @@ int machine_freeze(struct machine *m, const struct machine_freeze *f, struct mac
                    struct err *err);
 
 /*
- * After the disk chain `old` was flattened into `to`: the running machine, whose layer `above`
- * stands on old's top, stands on `to` from now on. 1 when it changed over, 0 when it does not use
- * old.
+ * After the disk chain `old` was flattened into `to`: the running machine, whose layer `above` is
+ * on top of old's top, uses `to` from now on. 1 if it changed over, 0 when it does not use old.
  */
 int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
                         const struct engine_layer *to, struct err *err);

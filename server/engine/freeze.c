@@ -73,7 +73,7 @@ static int prepare_files(struct freeze *f, struct err *err)
 	f->state_fd = open(f->state, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (f->state_fd < 0)
 		return err_sys(err, -errno, "create device state '%s'", f->state);
-	/* QEMU would only say that something went wrong. */
+	/* QEMU would only report that something went wrong. */
 	if (fallocate(f->state_fd, FALLOC_FL_KEEP_SIZE, 0, STATE_ROOM) < 0 &&
 	    (errno == ENOSPC || errno == EDQUOT))
 		return err_sys(err, -errno, "write device state '%s'", f->state);

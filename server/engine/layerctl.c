@@ -38,7 +38,7 @@ static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, st
 	return 0;
 }
 
-/* The answer to a request; a DONE nobody waits for any more (of an aborted freeze) is passed over.
+/* The answer to a request; a DONE of an aborted freeze is skipped.
  */
 static int answer(int fd, uint32_t type, uint64_t deadline_ms, struct layers_reply *ret,
                   struct err *err)

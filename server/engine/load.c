@@ -4,8 +4,8 @@
  *
  * The point is checked before anything of it is used. Memory is mapped by a thread of
  * QEMU's own while its main loop opens the disk. Loading the device state
- * reads guest memory, so the layers come first. The result is paused. A
- * failure leaves a process that is good for nothing: the caller ends it.
+ * reads guest memory, so the layers come first. The result is paused. A failure leaves an unusable
+ * process: the caller ends it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -70,7 +70,7 @@ static int await_mark(int fd, uint32_t limit_s, char *why, size_t why_size)
 	}
 }
 
-/* What QEMU said last. */
+/* QEMU's last messages. */
 static void add_qemu_words(int log_fd, char *why, size_t why_size)
 {
 	char text[1024], *line;

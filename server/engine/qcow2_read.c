@@ -7,7 +7,7 @@
  * that move with the offset asked for; a walk from front to back reads each
  * table once and memory does not grow with the disk.
  *
- * A table entry is believed only if it is aligned, inside the file and free of
+ * A table entry is accepted only if it is aligned, inside the file and free of
  * reserved bits. Entries that point twice to the same place would make a small
  * file look endless, so the number of L2 tables is held against the file's
  * size when it is opened, and the number of data clusters by qcow2_measure().

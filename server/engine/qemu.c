@@ -41,7 +41,7 @@ int machine_connect(struct machine *m, unsigned start_ms, struct err *err)
 		return m->layers_fd;
 	/*
 	 * Before the device state is loaded: a channel that was connected when the
-	 * guest was frozen and is so again is no news to it.
+	 * guest was frozen and is so again is no change for it.
 	 */
 	m->agent_fd = connect_to(m, "agent", SOCK_STREAM, err);
 	return m->agent_fd < 0 ? m->agent_fd : 0;

@@ -3,8 +3,8 @@
  * commit.c - a commit made by the API
  *
  * Blobs first, then, as often as it takes: read the branch, make tree and commit on top of it, move
- * the branch if it still is where it was. So commits that come at the same time all land, one after
- * the other, and none is lost; with expectedSha the first mismatch is the answer.
+ * the branch if it still is where it was. So concurrent commits all succeed, one after another, and
+ * none is lost; with expectedSha the first mismatch is an error.
  */
 #include <errno.h>
 #include <openssl/evp.h>

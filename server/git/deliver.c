@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deliver.c - the workers: take what is due, try it, write down what came of it
+ * deliver.c - the workers: take due deliveries, try them, record the result
  *
  * So many of one account at a time, so that endpoints that never answer hold up nobody else. An
  * attempt that the end of the server interrupts leaves its row active; the next start finds it.
@@ -46,7 +46,7 @@ static int load_trigger(struct triggers *t, const struct store_delivery *d,
 	return r < 0 ? r : store_repo_get(t->store, d->repo, repo, err);
 }
 
-/* Paths are looked at here, not while somebody waits for the answer to a push. */
+/* Paths are checked here, not while a client waits for the reply to a push. */
 static int concerns(struct triggers *t, const struct store_delivery *d,
                     const struct store_trigger *tr, const struct store_repo *repo, bool *ret,
                     struct err *err)

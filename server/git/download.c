@@ -2,8 +2,9 @@
 /*
  * download.c - a file from elsewhere, for an import
  *
- * Every address that is about to be connected to is judged, after redirects too, and the connection
- * goes to the address that was judged. The bytes go to a file without a name, up to a limit.
+ * Every address that is about to be connected to is checked, after redirects too, and the
+ * connection goes to the address that was checked. The bytes go to a file without a name, up to a
+ * limit.
  */
 #include <curl/curl.h>
 #include <errno.h>

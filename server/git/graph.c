@@ -3,7 +3,7 @@
  * graph.c - which commits come before which
  *
  * libgit2 walks them, in this process. What it cannot walk is a shallow repository (imported with a
- * depth): it stumbles over the parents that are not there. Then Git itself is asked, in its jail.
+ * depth): it fails on missing parents. Then Git itself is asked, in its jail.
  */
 #include "git/graph.h"
 

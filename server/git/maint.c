@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * maint.c - what happens behind the back of those who push: measuring, packing, mending
+ * maint.c - maintenance in the background: measuring, packing, cleaning up
  *
  * One thread takes repositories that were written to, measures them and, when loose objects or
  * packs have become many, has Git pack them (objects younger than two weeks are never thrown away:
@@ -134,8 +134,8 @@ static bool is_busy(struct repos *g, const char *id)
 }
 
 /*
- * A receive-pack that had to be killed leaves its quarantine behind. Those that were seen before
- * nobody was writing belong to nobody.
+ * A receive-pack that had to be killed leaves its quarantine behind. Those that existed while
+ * nothing was being written are stale.
  */
 static void drop_quarantines(struct repos *g, const char *id, const char *path)
 {
@@ -322,7 +322,7 @@ static void mend_busy(struct repos *g)
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			mend_dir(fd, 0);
-		if (!note_named(e->d_name)) /* those are told of later */
+		if (!note_named(e->d_name)) /* those are published later */
 			unlinkat(dirfd(d), e->d_name, 0);
 		keeper_note(g, id);
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * note.c - a push is written down before references move, so that a crash cannot hide it
+ * note.c - a push is recorded before references move, so that a crash cannot lose it
  *
  * A note is a file in git/busy, <repository>.<push>; it is the mark of a repository that is being
  * written to as well. Its lines: who pushes; then what is to move ("old new ref"), flushed to the
  * disk before anything does, by receive-pack's pre-receive hook or by us; then, from the
- * post-receive hook, the word "done" and what Git accepted. It goes when everybody has heard of the
- * push. A note without "done" (the server or the child was killed) is compared with the
+ * post-receive hook, the word "done" and what Git accepted. It is deleted when the push has been
+ * published. A note without "done" (the server or the child was killed) is compared with the
  * references as they are: what is where it was to go has moved. What is told by a note at the next
  * start may have been told before: it has the push's id, and whoever counts looks at that.
  */

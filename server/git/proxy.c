@@ -3,9 +3,10 @@
  * proxy.c - the only way out of a child that fetches
  *
  * The child has a network namespace with nothing but a loopback; the socket that listens there is
- * ours. We speak as much of an HTTP proxy as Git's HTTP library needs: CONNECT for https, absolute
- * addresses for http. Names are resolved and connections made here, so every address is judged
- * before anything is sent to it, redirects included, and what was judged is what is connected to.
+ * the server's. We implement as much of an HTTP proxy as Git's HTTP library needs: CONNECT for
+ * https, absolute addresses for http. Names are resolved and connections made here, so every
+ * address is checked before anything is sent to it, redirects included, and the checked address is
+ * the one connected to.
  */
 #include <errno.h>
 #include <fcntl.h>

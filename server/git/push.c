@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * push.c - references moved: the one event, whoever moved them
+ * push.c - the push event, however references moved
  *
  * receive-pack runs hooks of ours that copy what Git is about to do, and what it accepted, to a
  * note (note.c); the API and mirrors write theirs themselves. All of it ends here.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * repo.c - a repository is made and goes
+ * repo.c - creating and deleting a repository
  *
  * Made in git/tmp, filled, then renamed into its place, then written to the store: a crash leaves a
  * directory that no row names, which the next start removes. Deleted the other way round: the row

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - one of git's programs to its end, with a limit on its time and on what it says
+ * run.c - run one of git's programs, with a limit on its time and output
  *
  * Input comes from memory or a descriptor; output is kept up to a limit, or handed on piece by
  * piece. A child that reaches a limit is ended, and its caller is told which one it was.

@@ -49,7 +49,7 @@ void guest_settle(struct guest *g, uint64_t deadline_ms)
 {
 	struct err err = { 0 };
 
-	(void)plain(g, AGENT_OP_SETTLE, deadline_ms, &err); /* an agent of old does not know it */
+	(void)plain(g, AGENT_OP_SETTLE, deadline_ms, &err); /* an older agent does not support it */
 }
 
 int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err)

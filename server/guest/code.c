@@ -33,7 +33,7 @@ static int explain(int r, struct err *err)
 int guest_code_run(struct guest *g, const struct guest_code_req *req, struct guest_flow **ret,
                    struct err *err)
 {
-	/* An agent from before this was known is not told. */
+	/* Not sent to an older agent that does not support it. */
 	bool cwd = req->cwd && *req->cwd && !req->context && strlen(req->cwd) < AGENT_CODE_CWD_MAX;
 	struct agent_code_run m = { .context = req->context,
 		                    .language = (uint8_t)req->language,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.c - run a command in the guest, feed it, take what it says
+ * exec.c - run a command in the guest, with its input and output
  *
  * One loop on the caller's thread: whatever output is there goes to the caller or
  * into the result, input goes out as far as there is credit. Output beyond

@@ -49,7 +49,7 @@ static int collect(struct stream *s, uint64_t deadline, struct buf *all, struct 
 	}
 }
 
-/* One entry; names are names: a guest must not smuggle paths to whoever uses them. */
+/* One entry; names must not contain slashes: a guest must not smuggle in paths. */
 static int entry_get(struct rd *c, struct guest_dirent *ret)
 {
 	const char *name;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hello.c - find the agent's voice in whatever the channel holds, and tell it who it is
+ * hello.c - resynchronise with the agent and deliver its identity
  *
  * Theory of operation: send HELLO with a random nonce -> skip every byte until a
  * HELLO_ACK with that nonce -> CLOCK -> start the reader. A guest frozen in the
  * middle of one of our frames takes the HELLO for the rest of it, so without an
  * answer we send it again behind a flush, AGENT_FLUSH_LEN zero bytes that end any
  * half frame. A guest that still boots reads nothing at all and was never in the
- * middle of anything: it gets no flush, and little and seldom, until its READY
- * says it listens. A flush that was begun is finished together with its HELLO,
- * since after zeros the agent listens for nothing else. The clock in the HELLO
- * may have waited in a buffer; CLOCK, sent when the agent is known to listen, is
- * fresh.
+ * middle of anything: it gets no flush, and few retransmissions, until its READY. A flush that was
+ * begun is finished together with its HELLO, since after zeros the agent listens for nothing else.
+ * The clock in the HELLO may have waited in a buffer; CLOCK, sent when the agent is known to
+ * listen, is fresh.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,7 +27,7 @@
 #define FIRST_RETRY_MS \
 	1500              /* an emulated guest on a busy host may need that; half frames are rare */
 #define RETRY_MAX_MS 2000 /* between retries in the end */
-#define BOOT_RETRY_MS 1000     /* HELLOs pile up while nobody reads: few */
+#define BOOT_RETRY_MS 1000     /* HELLOs accumulate while nothing reads them: send few */
 #define READY_MAX 64           /* answers to READY: a guest must not keep us sending */
 #define HUNT_MAX (64ull << 20) /* bytes of leftovers; more is a flood */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output.c - what a detached process said, from an offset on
+ * output.c - output of a detached process, from an offset
  *
  * The guest sends pieces: channel, offset, length, bytes. Offsets of a channel
  * only grow; a jump is output that was overwritten before it was read.

@@ -4,7 +4,7 @@
  *
  * The guest sends pieces with a header each. They are put together here again,
  * whatever the frames they came in; a header that is malformed, or a piece out
- * of turn, ends the connection as any other lie does. Credit is given when a piece is
+ * of turn, ends the connection as any protocol violation does. Credit is given when a piece is
  * handed to the caller, so a caller that waits holds up the guest.
  */
 #include "guest/guest_pty.h"
@@ -165,7 +165,7 @@ int guest_pty_exit_code(struct guest_pty *t, struct err *err)
 	return (int)m.exit_code;
 }
 
-/* The first piece says who it is; a refusal comes instead of it. */
+/* The first piece describes the session; an error comes instead of it. */
 static int first(struct guest_pty *t, uint64_t deadline, struct guest_pty_info *ret,
                  struct err *err)
 {

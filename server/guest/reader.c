@@ -2,10 +2,10 @@
 /*
  * reader.c - the thread that takes frames from the guest and files them
  *
- * Nothing the guest sends is believed: a frame out of step, for a stream that is
- * not there, on a channel that does not exist, without credit, after its end, or
- * that cannot be decoded ends the connection with a message. The thread never
- * sends and never waits for a consumer; what it keeps is bounded by the windows.
+ * Nothing from the guest is trusted: a frame out of sync, for an unknown stream, on a channel that
+ * does not exist, without credit, after its end, or that cannot be decoded ends the connection with
+ * a message. The thread never sends and never waits for a consumer; what it keeps is bounded by the
+ * windows.
  */
 #include <errno.h>
 #include <poll.h>

@@ -71,7 +71,7 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 	return 0;
 }
 
-/* Takes the turn to send; whoever ends the connection wakes those who wait. */
+/* Takes the turn to send; ending the connection wakes the waiters. */
 int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 {
 	uint64_t ts = MIN(start_deadline, deadline_in(GUEST_SEND_MS));

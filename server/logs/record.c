@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.c - published events go to the store, behind everybody's back
+ * record.c - published events are written to the store, asynchronously
  *
  * The publisher (who may hold a VM's lock) only copies its line into a bounded queue.
  * One thread writes what has gathered, in one transaction, half a second after the
- * first line, or at once when a reader waits. Lines are no facts that a reply depends
- * on: a server that is killed may lose the last half second of them.
+ * first line, or at once when a reader waits. No reply depends on these lines: a server that is
+ * killed may lose the last half second of them.
  */
 #include <errno.h>
 #include <stdio.h>

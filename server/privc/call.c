@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * privc/call.c - questions to pando-priv and their answers
+ * privc/call.c - requests to pando-priv and their replies
  *
  * Theory of operation: a caller links a struct call that lives on its stack into
  * the list of pending ones, sends its request, and waits on a condition variable
@@ -28,7 +28,8 @@
 
 #define CALL_DEADLINE_MS 10000  /* all but the next two are answered within milliseconds */
 #define SPAWN_DEADLINE_MS 20000 /* a loaded host forks slowly */
-#define KILL_DEADLINE_MS 60000  /* the kernel frees the memory of a large VM before it is gone */
+#define KILL_DEADLINE_MS \
+	60000 /* the kernel frees the memory of a large VM before the process ends */
 
 #define SEND_TIMEOUT_S 10 /* pando-priv reads at once unless it hangs */
 

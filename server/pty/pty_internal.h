@@ -8,7 +8,7 @@
 
 #define TICKET_HASH 32 /* SHA-256 */
 
-struct seat { /* one who is attached */
+struct seat { /* an attached client */
 	struct seat *next;
 	int wake; /* eventfd, of its thread */
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ticket.c - one use of one terminal, for somebody who has no key
+ * ticket.c - tickets: one use of one terminal without a key
  *
  * A ticket is a prefix and 42 random letters and digits. Its hash is kept, in memory only: a
  * restart of the server makes all of them worthless, which a minute would have done
- * anyway. It is found by its hash, so nothing secret is compared byte by byte. Whoever
- * shows it takes it out of the table, whether it then fits or not.
+ * anyway. It is found by its hash, so nothing secret is compared byte by byte. Using it removes it
+ * from the table, whether it then matches or not.
  */
 #include "pty/pty_internal.h"
 
@@ -54,7 +54,7 @@ static void make_text(char ret[TICKET_SIZE])
 	ret[n] = '\0';
 }
 
-/* A row nobody needs any more; lock held. */
+/* An unused row; lock held. */
 static struct ticket_row *free_row(struct hub *h)
 {
 	uint64_t now = clock_ms();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ws_accept.c - proof to the client that this server meant to speak WebSocket (RFC 6455, 4.2.2) */
+/* ws_accept.c - Sec-WebSocket-Accept (RFC 6455, 4.2.2) */
 #include "pty/ws.h"
 
 #include <errno.h>

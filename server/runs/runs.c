@@ -130,7 +130,7 @@ static int run_in(struct runs *rs, struct guest *g, struct store_delivery *d,
 
 	if (r < 0)
 		return r;
-	buf_reset(&o->b); /* what git said is of no interest now */
+	buf_reset(&o->b); /* git's output does not matter now */
 	env_add(&env, "HOME", "/root");
 	env_add(&env, "PANDO_REPO_ID", d->repo);
 	env_add(&env, "PANDO_REPO_DIR", RUN_DIR);

@@ -4,7 +4,7 @@
  *
  * They are made by the guest, so that its loopback, its names and its rules count: a numeric
  * address is dialled by the agent, a name is looked up there first (getent) and its addresses
- * are tried in turn. The client is answered when the connection stands or none could be made.
+ * are tried in turn. The client is answered when the connection is established or has failed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "ssh/ssh_internal.h"
 
-#define ANSWER_MAX 4096 /* bytes of what getent says */
+#define ANSWER_MAX 4096 /* bytes of getent's output */
 
 static void refuse(struct chan *x, const char *why)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hostkey.c - the keys by which clients know this server again
+ * hostkey.c - the server's host keys
  *
- * One file per kind in <data>/ssh, mode 0600, made at the first start and never changed by us: a
- * client that knows the server refuses one with another key. A key that is there and cannot be
- * read is an error, not a reason to make a new one.
+ * One file per kind in <data>/ssh, mode 0600, made at the first start and never changed by us:
+ * clients reject a server whose key has changed. An existing key that cannot be read is an error,
+ * not a reason to make a new one.
  */
 #include <errno.h>
 #include <fcntl.h>

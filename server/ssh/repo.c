@@ -3,8 +3,8 @@
  * repo.c - a login to a repository: Git's two programs, and nothing else
  *
  * What is asked for must be about the repository that was logged in to. Rights are asked at every
- * command; the connection then stands on the one it used last, so a push ends when the right to
- * write goes. Git's programs run in their jail (git/talk.c); nothing the client says reaches a
+ * command; the connection then depends on the one it used last, so a push ends when the right to
+ * write goes. Git's programs run in their jail (git/talk.c); nothing from the client reaches a
  * command line.
  */
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define REFUSED 1 /* exit status */
 #define LFS_URL_MAX 512
 
-/* All that this channel will ever say; then it ends. */
+/* Sends the channel's only output, then ends it. */
 static void last_words(struct chan *x, int to, int status, const char *text)
 {
 	buf_put(&x->out, text, strlen(text));
@@ -59,7 +59,7 @@ static const char *protocol_of(const struct chan *x)
 	return NULL;
 }
 
-/* May it, now? The connection stands on that from now on. */
+/* Is it allowed now? The connection depends on that permission from now on. */
 static int permit(struct conn *c, bool write, struct store_repo *ret, struct err *err)
 {
 	enum auth_scope scope = write ? SCOPE_GIT_WRITE : SCOPE_GIT_READ;
