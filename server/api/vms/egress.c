@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* egress.c - what a VM may reach, and what was refused to it */
+/* egress.c - what a VM may reach, and what was blocked */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/net/shared.h"
+#include "api/vms/shared.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "net/egress.h"
@@ -31,7 +31,7 @@ int api_egress_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_egress_get(req->api->deps.vmm, req->who.account, id, &e, err)) < 0)
+	    (r = vmm_egress_get(deps_of(req)->vmm, who_of(req)->account, id, &e, err)) < 0)
 		return r;
 	return reply_json(res, egress_json(e, /* secrets= */ false), err);
 }
@@ -46,7 +46,7 @@ int api_egress_put(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_json(req, ERR_BAD_REQUEST, &body, err)) < 0)
 		return r;
-	r = vmm_egress_set(req->api->deps.vmm, req->who.account, id, body, &e, err);
+	r = vmm_egress_set(deps_of(req)->vmm, who_of(req)->account, id, body, &e, err);
 	if (r == -EINVAL && err && !err->tag)
 		err->tag = ERR_BAD_REQUEST;
 	return r < 0 ? r : reply_json(res, egress_json(e, /* secrets= */ false), err);
@@ -93,7 +93,7 @@ int api_egress_blocked(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_egress_blocked(req->api->deps.vmm, req->who.account, id, &v, &n, err)) < 0)
+	    (r = vmm_egress_blocked(deps_of(req)->vmm, who_of(req)->account, id, &v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		if (json_array_append_new(list, shape_blocked(&v[i])) < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * logs/logs.h - the logs of an account's VMs, builds and requests; for main.c and api/
+ * events/logs.h - the logs of an account's VMs, builds and requests; for main.c and api/
  *
  * Lines come from the store (events that were published, build logs) and, for a named
  * service of a running VM, from the journal inside the guest. They are merged by
@@ -29,7 +29,7 @@ struct logs *logs_free(struct logs *l);
 
 enum log_source { LOG_FROM_EVENTS, LOG_FROM_BUILD, LOG_FROM_JOURNAL, LOG_SOURCE_MAX };
 
-/* The position of a line among all lines: by time, then source, then number. */
+/* Where a line stands in the order of all lines: by time, then source, then number. */
 struct log_place {
 	int64_t at_ms;
 	enum log_source from;
@@ -64,7 +64,7 @@ struct log_query {
 struct log_page {
 	struct log_line *v; /* owned; newest first */
 	size_t n;
-	bool more; /* there are older ones: continue before v[n - 1].place */
+	bool more; /* there are older ones: go on before v[n - 1].place */
 };
 void log_page_done(struct log_page *p);
 int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, struct err *err);
