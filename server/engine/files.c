@@ -176,7 +176,7 @@ static int check_layer(struct engine *e, int fd, const struct engine_layer *l, s
 	return r;
 }
 
-/* A process that has run out of descriptors says nothing about the file. */
+/* A process that has run out of descriptors proves nothing about the file. */
 static enum err_code open_fault(int e)
 {
 	return e == EMFILE || e == ENFILE || e == ENOMEM ? ERR_NONE : ERR_POINT_DAMAGED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * connect.c - a TCP connection inside the guest, as a socket of ours
+ * connect.c - a TCP connection inside the guest, as a local socket
  *
  * The caller gets one end of a socketpair; a relay thread joins the other end to
  * the stream. Each direction ends on its own. Nothing is kept beyond the window:
@@ -28,9 +28,9 @@ struct relay {
 	int fd;           /* owned; our end of the pair */
 	struct buf out;   /* from the guest, not yet written */
 	size_t out_off;
-	bool in_ended;  /* the caller's side said its last word */
+	bool in_ended;  /* the caller's side reached its end */
 	bool out_ended; /* ditto the guest's, and it was passed on */
-	bool hup;       /* the caller closed its end: nobody reads any more */
+	bool hup;       /* the caller closed its end: the reader is gone */
 	uint8_t chunk[GUEST_CHUNK];
 };
 
@@ -90,7 +90,7 @@ static struct view relay_look(struct relay *x)
 		              .dead = x->g->dead && !s->done };
 }
 
-/* What came from the guest: pass it on, or throw it away when nobody is left. 1: the end. */
+/* What came from the guest: pass it on, or drop it if the caller is gone. 1: the end. */
 static int relay_turn(struct relay *x, struct view *ret)
 {
 	if (x->out_off == x->out.len) {
@@ -197,7 +197,7 @@ int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret
 		return r;
 	if (!(r & STREAM_OPENED)) {
 		r = stream_result(s, &body, &n, err);
-		return r < 0 ? r : err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return r < 0 ? r : err_set(err, -EPROTO, "the guest sent a malformed reply");
 	}
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(err, -errno, "socketpair for port %u", port);

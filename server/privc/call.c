@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * privc/call.c - questions to pando-priv and their answers
+ * privc/call.c - requests to pando-priv and their replies
  *
  * Theory of operation: a caller links a struct call that lives on its stack into
  * the list of pending ones, sends its request, and waits on a condition variable
@@ -28,7 +28,8 @@
 
 #define CALL_DEADLINE_MS 10000  /* all but the next two are answered within milliseconds */
 #define SPAWN_DEADLINE_MS 20000 /* a loaded host forks slowly */
-#define KILL_DEADLINE_MS 60000  /* the kernel frees the memory of a large VM before it is gone */
+#define KILL_DEADLINE_MS \
+	60000 /* the kernel frees the memory of a large VM before the process ends */
 
 #define SEND_TIMEOUT_S 10 /* pando-priv reads at once unless it hangs */
 
@@ -123,7 +124,7 @@ static void *reader_main(void *arg)
 	LOCK_SCOPE(&c->lock);
 	c->gone = true;
 	for (struct call *k = c->pending; k; k = k->next) {
-		k->result = err_set(&k->err, -EPIPE, "pando-priv is gone");
+		k->result = err_set(&k->err, -EPIPE, "the connection to pando-priv was lost");
 		k->done = true;
 		cond_signal(&k->cond);
 	}
@@ -151,7 +152,7 @@ static int call_send(struct sock *c, const struct priv_req *m, const int *fds, s
 	LOCK_SCOPE(&c->send_lock);
 	n = sock_send_fds(c->fd, b.p, b.len, fds, n_fds);
 	if (n == -ECONNRESET || n == -EPIPE)
-		return err_set(err, -EPIPE, "pando-priv is gone");
+		return err_set(err, -EPIPE, "the connection to pando-priv was lost");
 	if (n < 0)
 		return err_sys(err, n == -EAGAIN ? -ETIMEDOUT : (int)n, "%s: ask pando-priv",
 		               priv_op_name(m->op));
@@ -163,7 +164,7 @@ static int call_begin(struct sock *c, struct call *k, struct err *err)
 {
 	LOCK_SCOPE(&c->lock);
 	if (c->gone)
-		return err_set(err, -EPIPE, "pando-priv is gone");
+		return err_set(err, -EPIPE, "the connection to pando-priv was lost");
 	k->id = ++c->next_id;
 	k->next = c->pending;
 	c->pending = k;
@@ -188,7 +189,7 @@ static int call_end(struct sock *c, struct call *k, int sent, uint64_t deadline,
 	if (*p)
 		*p = k->next;
 	return sent < 0 ? sent
-	                : err_set(err, r, "%s: no answer of pando-priv within %u ms",
+	                : err_set(err, r, "%s: no reply from pando-priv within %u ms",
 	                          priv_op_name(k->op), deadline_of(k->op));
 }
 
@@ -289,8 +290,8 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 		return err_wrap(err, r, "open pando-priv");
 	if (a->rep.info.version != PRIV_VERSION)
 		return err_set(err, -EPROTO,
-		               "pando-priv speaks version %u, this program version %u: "
-		               "install both from the same build",
+		               "pando-priv has protocol version %u, pandod %u: install both from "
+		               "the same build",
 		               a->rep.info.version, PRIV_VERSION);
 	if (ret_info) {
 		*ret_info = (struct priv_info){ .version = a->rep.info.version,
