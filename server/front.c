@@ -230,7 +230,7 @@ static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err 
 		return 0;
 	fd = sock_tcp_listen(text, err);
 	if (fd < 0)
-		return err_wrap(err, "edge");
+		return err_wrap(err, fd, "edge");
 	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
 	    getnameinfo((struct sockaddr *)&sa, len, addr, sizeof(addr), port, sizeof(port),
 	                NI_NUMERICHOST | NI_NUMERICSERV) == 0)
@@ -298,7 +298,7 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 	api_url(api, url, sizeof(url));
 	r = sock_parse(url + strlen("http://"), &f->api_addr, &f->api_len, err);
-	return r < 0 ? err_wrap(err, "edge: the API's address") : 0;
+	return r < 0 ? err_wrap(err, r, "edge: the API's address") : 0;
 }
 
 int front_start(struct front *f, struct api *api, struct err *err)

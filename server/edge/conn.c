@@ -292,7 +292,7 @@ void conn_tick(struct conn *c)
 		return;
 	}
 	if (x->state == X_ACTIVE && !x->resp_begun && x->req_over && now >= x->deadline) {
-		xchg_refuse(x, 504, "UPSTREAM_TIMEOUT", "No answer",
+		xchg_refuse(x, 504, ERR_UPSTREAM_TIMEOUT, "No answer",
 		            "The program in the VM took the request and did not answer in time.");
 		conn_run(c);
 	}

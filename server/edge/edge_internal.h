@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "edge/edge.h"
 #include "h1/h1.h"
 
@@ -235,7 +236,7 @@ struct worker {
 	uint8_t scratch[16u << 10];
 	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
 	size_t cork_len;
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct opened *opened; /* lock */
 	struct handed *handed; /* lock */
 	struct minted *minted; /* lock */
@@ -260,6 +261,11 @@ struct edge {
 };
 
 /* ---- loop.c ---- */
+int worker_open(struct worker *w, struct err *err);
+int worker_start(struct worker *w, struct err *err);
+void worker_stop(struct worker *w);
+/* When all have stopped: they hand things to each other. */
+void worker_close(struct worker *w);
 int worker_watch(struct worker *w, struct io *io, uint32_t events);
 /* conn_run() once more, after others. */
 void worker_again(struct worker *w, struct conn *c);
@@ -333,7 +339,7 @@ size_t xchg_room(const struct xchg *x);
 int xchg_data(struct xchg *x, const uint8_t *p, size_t n);
 void xchg_data_end(struct xchg *x);
 /* An answer of our own. */
-void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *title,
+void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char *title,
                  const char *text);
 void xchg_opened(struct worker *w, struct opened *o);
 void xchg_tick(struct xchg *x); /* of those that wait */
@@ -356,7 +362,7 @@ const char *head_reason(unsigned status);
 
 /* ---- page.c ---- */
 /* HTML or JSON, as the client wants it. */
-int page_make(const struct xchg *x, unsigned status, const char *code, const char *title,
+int page_make(const struct xchg *x, unsigned status, enum err_code code, const char *title,
               const char *text, struct ebuf *out, const char **ret_type);
 
 /* ---- up.c: connections to VMs ---- */

@@ -81,7 +81,7 @@ static int load_state(struct machine *m, const struct engine_point *p, struct er
 			break;
 	}
 	m->times.loaded = clock_us() - m->load_us;
-	return r < 0 ? err_wrap(err, "load device state of point %s", p->id) : 0;
+	return r < 0 ? err_wrap(err, r, "load device state of point %s", p->id) : 0;
 }
 
 /* The layer the guest writes to, as a new file or as it was left. */
@@ -133,7 +133,7 @@ static int attach_disk(struct machine *m, const struct machine_load *l, struct e
 	return r;
 }
 
-int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err)
+int qemu_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err)
 {
 	for (size_t i = 0; i < MIN(c->n, (size_t)MACHINE_BASE_MAX); i++) {
 		int r = block_add_layer(m, &c->l[i], i ? c->l[i - 1].id : NULL, err);
@@ -145,7 +145,7 @@ int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct
 	return 0;
 }
 
-int machine_load(struct machine *m, const struct machine_load *l, struct err *err)
+int qemu_load(struct machine *m, const struct machine_load *l, struct err *err)
 {
 	int r;
 
@@ -163,7 +163,7 @@ int machine_load(struct machine *m, const struct machine_load *l, struct err *er
 	if (r < 0) {
 		if (!l->disk_layer_exists)
 			engine_remove_layer(m->e, l->disk_layer);
-		return err_wrap(err, "start machine %s", m->instance);
+		return err_wrap(err, r, "start machine %s", m->instance);
 	}
 	return 0;
 }

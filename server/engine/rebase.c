@@ -77,8 +77,8 @@ static void drop_node(struct machine *m, const json_t *nodes, const char *id)
 		block_fdset_remove(m, set);
 }
 
-int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
-                        const struct engine_layer *to, struct err *err)
+int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
+                     const struct engine_layer *to, struct err *err)
 {
 	json_t *nodes = NULL;
 	int r;
@@ -105,5 +105,5 @@ int machine_rebase_disk(struct machine *m, const char *above, const struct engin
 	for (size_t i = old->n; r == 0 && i-- > 1;)
 		drop_node(m, nodes, old->l[i].id);
 	json_decref(nodes);
-	return r < 0 ? err_wrap(err, "rebase machine %s", m->instance) : 1;
+	return r < 0 ? err_wrap(err, r, "rebase machine %s", m->instance) : 1;
 }

@@ -23,6 +23,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "privc/privc_internal.h"
 
 #define CALL_DEADLINE_MS 10000  /* all but the next two are answered within milliseconds */
@@ -39,15 +40,16 @@ struct call {
 	int result; /* of decoding */
 	struct err err;
 	struct privc_answer *answer; /* owned by the caller */
-	pthread_cond_t cond;
+	struct cond cond;
 };
 
-struct privc {
+struct sock {
+	struct privc c;
 	int fd; /* owned */
 	pthread_t reader;
 	bool reader_runs;
-	pthread_mutex_t send_lock;
-	pthread_mutex_t lock; /* guards what follows */
+	struct mutex send_lock;
+	struct mutex lock; /* guards what follows */
 	struct call *pending;
 	uint32_t next_id;
 	bool gone;
@@ -64,7 +66,7 @@ void privc_answer_freep(struct privc_answer **a)
 	*a = NULL;
 }
 
-static struct call **find(struct privc *c, uint32_t id)
+static struct call **find(struct sock *c, uint32_t id)
 {
 	struct call **p = &c->pending;
 
@@ -89,12 +91,12 @@ static void complete(struct call *k, const uint8_t *p, size_t n, int *fds, size_
 			close(fds[i]);
 	}
 	k->done = true;
-	pthread_cond_signal(&k->cond);
+	cond_signal(&k->cond);
 }
 
 static void *reader_main(void *arg)
 {
-	struct privc *c = arg;
+	struct sock *c = arg;
 	uint8_t *p = malloc(PRIV_MSG_MAX);
 
 	while (p) {
@@ -123,7 +125,7 @@ static void *reader_main(void *arg)
 	for (struct call *k = c->pending; k; k = k->next) {
 		k->result = err_set(&k->err, -EPIPE, "pando-priv is gone");
 		k->done = true;
-		pthread_cond_signal(&k->cond);
+		cond_signal(&k->cond);
 	}
 	c->pending = NULL;
 	return NULL;
@@ -137,7 +139,7 @@ static unsigned deadline_of(unsigned op)
 }
 
 /* Sends the encoded request. The send lock is not the pending lock: replies arrive meanwhile. */
-static int call_send(struct privc *c, const struct priv_req *m, const int *fds, size_t n_fds,
+static int call_send(struct sock *c, const struct priv_req *m, const int *fds, size_t n_fds,
                      struct err *err)
 {
 	autobuf struct buf b = { 0 };
@@ -157,7 +159,7 @@ static int call_send(struct privc *c, const struct priv_req *m, const int *fds, 
 }
 
 /* Gives k an id and links it in; from here on the reader may complete it. */
-static int call_begin(struct privc *c, struct call *k, struct err *err)
+static int call_begin(struct sock *c, struct call *k, struct err *err)
 {
 	LOCK_SCOPE(&c->lock);
 	if (c->gone)
@@ -169,15 +171,14 @@ static int call_begin(struct privc *c, struct call *k, struct err *err)
 }
 
 /* Waits until k is done or unlinks it; sent is the result of sending. */
-static int call_end(struct privc *c, struct call *k, int sent, uint64_t deadline, struct err *err)
+static int call_end(struct sock *c, struct call *k, int sent, uint64_t deadline, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline);
 	struct call **p;
 	int r = sent;
 
 	LOCK_SCOPE(&c->lock);
 	while (r == 0 && !k->done)
-		r = -pthread_cond_timedwait(&k->cond, &c->lock, &until);
+		r = cond_wait_until(&k->cond, &c->lock, deadline) ? 0 : -ETIMEDOUT;
 	if (k->done) {
 		if (k->result < 0 && err)
 			*err = k->err;
@@ -191,28 +192,54 @@ static int call_end(struct privc *c, struct call *k, int sent, uint64_t deadline
 	                          priv_op_name(k->op), deadline_of(k->op));
 }
 
-int privc_call(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds,
-               struct privc_answer **ret, struct err *err)
+static int sock_call(struct privc *p, struct priv_req *m, const int *fds, size_t n_fds,
+                     struct privc_answer **ret, struct err *err)
 {
+	struct sock *c = (struct sock *)p;
 	uint64_t deadline = deadline_in(deadline_of(m->op));
 	autoanswer struct privc_answer *a = calloc(1, sizeof(*a));
 	struct call k = { .op = m->op, .answer = a };
-	pthread_condattr_t attr;
 	int r;
 
 	if (!a)
 		return err_set(err, -ENOMEM, "%s: out of memory", priv_op_name(m->op));
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&k.cond, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init(&k.cond);
 	r = call_begin(c, &k, err);
 	if (r == 0) {
 		m->id = k.id;
 		r = call_send(c, m, fds, n_fds, err);
 		r = call_end(c, &k, r, deadline, err);
 	}
-	pthread_cond_destroy(&k.cond);
+	cond_destroy(&k.cond);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(a);
+	return 0;
+}
+
+static void sock_free(struct privc *p)
+{
+	struct sock *c = (struct sock *)p;
+
+	if (c->reader_runs) {
+		shutdown(c->fd, SHUT_RDWR);
+		pthread_join(c->reader, NULL);
+	}
+	if (c->fd >= 0)
+		close(c->fd);
+	mutex_destroy(&c->lock);
+	mutex_destroy(&c->send_lock);
+	free(c);
+}
+
+static const struct priv_ops sock_ops = { .call = sock_call, .free = sock_free };
+
+int privc_call(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds,
+               struct privc_answer **ret, struct err *err)
+{
+	autoanswer struct privc_answer *a = NULL;
+	int r = c->ops->call(c, m, fds, n_fds, &a, err);
+
 	if (r < 0)
 		return r;
 	if (a->rep.code < 0)
@@ -224,17 +251,8 @@ int privc_call(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds
 
 struct privc *privc_free(struct privc *c)
 {
-	if (!c)
-		return NULL;
-	if (c->reader_runs) {
-		shutdown(c->fd, SHUT_RDWR);
-		pthread_join(c->reader, NULL);
-	}
-	if (c->fd >= 0)
-		close(c->fd);
-	pthread_mutex_destroy(&c->lock);
-	pthread_mutex_destroy(&c->send_lock);
-	free(c);
+	if (c)
+		c->ops->free(c);
 	return NULL;
 }
 
@@ -245,7 +263,8 @@ static void privc_freep(struct privc **c)
 
 int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, struct err *err)
 {
-	AUTO(privc_freep) struct privc *c = calloc(1, sizeof(*c));
+	AUTO(privc_freep) struct privc *made = NULL;
+	struct sock *c = calloc(1, sizeof(*c));
 	struct priv_req m = { .op = PRIV_HELLO };
 	autoanswer struct privc_answer *a = NULL;
 	int r;
@@ -254,18 +273,20 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 		close(fd_consume);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
+	c->c.ops = &sock_ops;
+	made = &c->c;
 	c->fd = fd_consume;
-	pthread_mutex_init(&c->lock, NULL);
-	pthread_mutex_init(&c->send_lock, NULL);
+	mutex_init(&c->lock, "privc calls");
+	mutex_init(&c->send_lock, "privc send");
 	setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = SEND_TIMEOUT_S },
 	           sizeof(struct timeval));
 	r = pthread_create(&c->reader, NULL, reader_main, c);
 	if (r)
 		return err_sys(err, -r, "start the reader of pando-priv");
 	c->reader_runs = true;
-	r = privc_call(c, &m, NULL, 0, &a, err);
+	r = privc_call(made, &m, NULL, 0, &a, err);
 	if (r < 0)
-		return err_wrap(err, "open pando-priv");
+		return err_wrap(err, r, "open pando-priv");
 	if (a->rep.info.version != PRIV_VERSION)
 		return err_set(err, -EPROTO,
 		               "pando-priv speaks version %u, this program version %u: "
@@ -278,6 +299,6 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 		memcpy(ret_info->tag, a->rep.info.tag, sizeof(ret_info->tag));
 		memcpy(ret_info->limits, a->rep.info.limits, sizeof(ret_info->limits));
 	}
-	*ret = TAKE_PTR(c);
+	*ret = TAKE_PTR(made);
 	return 0;
 }

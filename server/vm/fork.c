@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "vm/vm_internal.h"
 
 #define FORK_THREADS 8 /* thaws at once */
@@ -27,7 +28,7 @@ struct child {
 struct fork_job {
 	struct child *children;
 	unsigned count, next;
-	pthread_mutex_t lock;
+	struct mutex lock;
 };
 
 static void *fork_worker(void *arg)
@@ -37,14 +38,14 @@ static void *fork_worker(void *arg)
 	for (;;) {
 		struct child *c;
 
-		pthread_mutex_lock(&job->lock);
+		mutex_lock(&job->lock);
 		c = job->next < job->count ? &job->children[job->next++] : NULL;
-		pthread_mutex_unlock(&job->lock);
+		mutex_unlock(&job->lock);
 		if (!c)
 			return NULL;
-		pthread_mutex_lock(&c->vm->lock);
+		mutex_lock(&c->vm->lock);
 		c->result = vm_bring_up(c->vm, &c->b, &c->err);
-		pthread_mutex_unlock(&c->vm->lock);
+		mutex_unlock(&c->vm->lock);
 	}
 }
 
@@ -61,7 +62,7 @@ static int fork_point(struct vmm *m, const char *account, const char *id, unsign
 		return r;
 	r = quota_check_vms(m, &vm->row.info, count, err);
 	if (r == 0 && *vm->net.vpc && !fresh_address)
-		r = err_tag(err, -EINVAL, "VPC_FORK_UNSUPPORTED",
+		r = err_tag(err, -EINVAL, ERR_VPC_FORK_UNSUPPORTED,
 		            "VM %s is in a VPC, and a copy cannot have the same address: say "
 		            "\"vpc\": \"fresh-address\" to give each copy one of its own",
 		            id);
@@ -119,7 +120,7 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 		         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
 		c->b = (struct bringup){ .point = p,
 			                 .reason = GUEST_THAW,
-			                 .agent_ms = AGENT_THAW_MS };
+			                 .agent_ms = m->t.agent_thaw };
 		c->result = -ECANCELED;
 		c->vm = all[i] = vm_new(m, &row);
 		if (!c->vm)
@@ -175,12 +176,12 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	int r;
 
 	if (count < 1 || count > VM_FORK_MAX)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
 	if ((r = vmm_need_memory(m, count, err)) < 0 || (r = vmm_need_room(m, err)) < 0 ||
 	    (r = fork_point(m, account, id, count, point, &parent, &net, o->fresh_address, err)) <
 	            0)
-		return err_wrap(err, "fork VM %s", id);
+		return err_wrap(err, r, "fork VM %s", id);
 	pthread_mutex_init(&job.lock, NULL);
 	job.children = calloc(count, sizeof(*job.children));
 	infos = calloc(count, sizeof(*infos));
@@ -202,26 +203,26 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		if (r == 0) {
 			vm_copy_info(c->vm, &infos[i]);
 		} else {
-			pthread_mutex_lock(&c->vm->lock);
+			mutex_lock(&c->vm->lock);
 			c->vm->gone = true;
 			if (c->result == 0)
 				vm_bring_up_undo(c->vm, &c->b);
 			vm_net_undo(c->vm);
-			pthread_mutex_unlock(&c->vm->lock);
+			mutex_unlock(&c->vm->lock);
 			vmm_forget(m, c->vm);
 		}
 		vm_unref(c->vm);
 	}
 	free(job.children);
-	pthread_mutex_destroy(&job.lock);
+	mutex_destroy(&job.lock);
 	if (taken)
 		point_drop(m, &p);
 	vmm_release(m, point);
 	vmm_collect_soon(m);
 	if (r < 0) {
-		point_fault(err, "CORRUPT_VM_RECORD");
+		point_fault(err, ERR_CORRUPT_VM_RECORD);
 		free(infos);
-		return err_wrap(err, "fork VM %s", id);
+		return err_wrap(err, r, "fork VM %s", id);
 	}
 	for (unsigned i = 0; i < count; i++) {
 		vmm_tell(m, account, id, EVENT_INFO, "forked to %s", infos[i].id);

@@ -15,7 +15,6 @@
 #include "base/auto.h"
 #include "vm/vm_internal.h"
 
-#define TRIM_MS 120000
 #define FLATTEN_MIN 3 /* layers: its own, one more, and the shared bottom */
 
 struct note {
@@ -44,7 +43,7 @@ static void trim(struct vm *vm, struct note *w)
 	AUTO(guest_exec_result_done) struct guest_exec_result out = { 0 };
 	struct guest_exec_req x = { .command = "sync; /usr/sbin/fstrim -v / && "
 		                               "echo 1 >/proc/sys/vm/drop_caches",
-		                    .timeout_ms = TRIM_MS };
+		                    .timeout_ms = vm->m->t.trim };
 	struct err err = { 0 };
 
 	if (!vm->guest || !guest_alive(vm->guest)) {
@@ -120,7 +119,7 @@ int vmm_optimize(struct vmm *m, const char *account, const char *id, char *messa
 	vm_unlock(vm);
 	vmm_collect_soon(m);
 	if (r < 0)
-		return err_wrap(err, "optimize VM %s", id);
+		return err_wrap(err, r, "optimize VM %s", id);
 	if (!w.n)
 		say(&w, "nothing to do: its chains are short already");
 	return 0;

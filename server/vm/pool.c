@@ -26,9 +26,6 @@
 #include "guest/guest_code.h"
 #include "vm/vm_internal.h"
 
-#define POOL_RETRY_MS 10000  /* after a failure */
-#define POOL_STEP_MS 5000    /* for a ready VM to show that it lives */
-#define POOL_WARM_MS 30000   /* for its first command */
 #define HOT_USES 3           /* creates from a snapshot within HOT_WINDOW_MS make it hot */
 #define HOT_WINDOW_MS 600000 /* and it cools down when none came for as long */
 #define POOL_VM_MB 64        /* counted for one that is being made */
@@ -64,11 +61,11 @@ static void ready_end(struct vmm *m, struct ready *r)
 {
 	struct vm *vm = r->vm;
 
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	vm->gone = true;
 	vm_take_down(vm);
 	engine_remove_layer(m->engine, r->layer.id);
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	point_drop(m, &r->point);
 	vmm_release(m, r->point.id);
 	vm_unref(vm);
@@ -79,7 +76,7 @@ static void ready_end(struct vmm *m, struct ready *r)
 
 static int ready_warm(struct vm *vm, struct err *err)
 {
-	struct guest_exec_req req = { .command = "true", .timeout_ms = POOL_WARM_MS };
+	struct guest_exec_req req = { .command = "true", .timeout_ms = vm->m->t.pool_warm };
 	const struct guest_code_req cell = {
 		.language = AGENT_LANG_PYTHON, .code = "", .warm = true, .if_idle = true
 	};
@@ -91,9 +88,9 @@ static int ready_warm(struct vm *vm, struct err *err)
 	guest_exec_result_done(&res);
 	/* The same for a cell. A snapshot may have no kernel, or one that is busy: never mind. */
 	if (r == 0)
-		guest_code_warm(vm->guest, &cell, POOL_WARM_MS, NULL);
+		guest_code_warm(vm->guest, &cell, vm->m->t.pool_warm, NULL);
 
-	if (r < 0 || (r = guest_quiesce(vm->guest, deadline_in(QUIESCE_MS), err)) < 0)
+	if (r < 0 || (r = guest_quiesce(vm->guest, deadline_in(vm->m->t.quiesce), err)) < 0)
 		return r;
 	r = machine_stop(vm->machine, err);
 	guest_resume(vm->guest);
@@ -106,7 +103,7 @@ static int ready_make(struct vmm *m, const char *point, struct ready **ret, stru
 {
 	struct ready *r = calloc(1, sizeof(*r));
 	struct vm_create_opts o = { .account = "" };
-	struct bringup b = { .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS, .hidden = true };
+	struct bringup b = { .reason = GUEST_THAW, .agent_ms = m->t.agent_thaw, .hidden = true };
 	struct priv_vm_stats st;
 	struct store_vm row;
 	int k;
@@ -131,12 +128,12 @@ static int ready_make(struct vmm *m, const char *point, struct ready **ret, stru
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	b.point = &r->point;
-	pthread_mutex_lock(&r->vm->lock);
+	mutex_lock(&r->vm->lock);
 	k = vm_bring_up(r->vm, &b, err);
 	r->layer = b.layer;
 	if (k == 0)
 		k = ready_warm(r->vm, err);
-	pthread_mutex_unlock(&r->vm->lock);
+	mutex_unlock(&r->vm->lock);
 	if (k < 0) {
 		ready_end(m, r);
 		return k;
@@ -248,7 +245,7 @@ void pool_forget(struct vmm *m, const char *point)
 	for (size_t i = 0; i < p->n_hot; i++)
 		if (!strcmp(p->hot[i].point, point))
 			p->hot[i].uses = 0; /* stale() does the rest */
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 }
 
 /* ---- handing one over ---- */
@@ -269,7 +266,7 @@ static struct ready *pop(struct vmm *m, const char *point)
 	}
 	p->given += r != NULL;
 	p->missed += !r;
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 	return r;
 }
 
@@ -278,11 +275,11 @@ static void push_back(struct vmm *m, struct ready *r)
 {
 	struct pool *p = m->pool;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	p->given--;
 	if (p->n < POOL_MAX && !m->stopping)
 		p->ready[p->n++] = TAKE_PTR(r);
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (r)
 		ready_end(m, r);
 }
@@ -296,9 +293,9 @@ static int wake_ready(struct vm *vm, const struct vm_create_opts *o, struct err 
 		r = machine_cont(vm->machine, err);
 
 	if (r == 0)
-		r = guest_set_clock(vm->guest, deadline_in(POOL_STEP_MS), err);
+		r = guest_set_clock(vm->guest, deadline_in(vm->m->t.pool_step), err);
 	if (r == 0)
-		r = guest_ping(vm->guest, deadline_in(POOL_STEP_MS), err);
+		r = guest_ping(vm->guest, deadline_in(vm->m->t.pool_step), err);
 	if (r == 0)
 		r = vm_open_network(vm, /* as_built= */ true, err);
 	return r;
@@ -336,12 +333,12 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	if (!rd)
 		return -EAGAIN;
 	vm = rd->vm;
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	vm_fill_options(o, &vm->row);
 	r = vm_settle_new(vm, &rd->layer, err);
 	if (r == 0)
 		vm_copy_info(vm, ret);
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	quota_release(m, vm->row.info.id);
 	if (r < 0) {
 		vm_net_undo(vm);
@@ -365,7 +362,6 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, char ret_point[
 	*ret_stale = NULL;
 	while (!m->stopping) {
 		uint64_t wait = vmm_quiet_in(m), now = clock_ms();
-		struct timespec ts;
 
 		if ((*ret_stale = stale(m)))
 			return true;
@@ -375,8 +371,7 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, char ret_point[
 			wait = HOT_WINDOW_MS / 10;
 		if (!wait)
 			return true;
-		ts = deadline_timespec(deadline_in((unsigned)wait));
-		pthread_cond_timedwait(&m->cond, &m->lock, &ts);
+		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
 	return false;
 }
@@ -400,16 +395,16 @@ void *pool_main(void *arg)
 		if (ready_make(m, point, &rd, &err) < 0 || !rd) {
 			log_obj(LOG_LV_WARN, "point", point,
 			        "no VM could be made ready: %s; tried again later", err.msg);
-			not_before = clock_ms() + POOL_RETRY_MS;
+			not_before = clock_ms() + m->t.retry;
 			continue;
 		}
 		vm_log(rd->vm, LOG_LV_DEBUG, "ready, %llu MB", (unsigned long long)rd->private_mb);
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		p->made++;
 		if (p->n < POOL_MAX)
 			p->ready[p->n++] = TAKE_PTR(rd);
-		pthread_cond_broadcast(&m->cond);
-		pthread_mutex_unlock(&m->lock);
+		cond_broadcast(&m->cond);
+		mutex_unlock(&m->lock);
 		if (rd) /* another one was put back meanwhile */
 			ready_end(m, rd);
 	}

@@ -17,8 +17,6 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-#define SHELL_RETRY_MS 10000 /* after a failure: the host may be short of memory */
-
 static int shell_make(struct vmm *m, const struct machine_spawn *like, struct shell *ret,
                       struct err *err)
 {
@@ -92,16 +90,16 @@ void vmm_start_end(struct vmm *m)
 
 	m->n_starting--;
 	m->started_ms = clock_ms();
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 }
 
 /* Milliseconds until there has been quiet for long enough; 0: now. m->lock held. */
 uint64_t vmm_quiet_in(const struct vmm *m)
 {
-	uint64_t at = m->started_ms + QUIET_MS, now = clock_ms();
+	uint64_t at = m->started_ms + m->t.quiet, now = clock_ms();
 
 	if (m->n_starting)
-		return QUIET_MS;
+		return m->t.quiet;
 	return at > now ? at - now : 0;
 }
 
@@ -112,16 +110,14 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
 
 	while (!m->stopping) {
 		uint64_t wait = vmm_quiet_in(m), now = clock_ms();
-		struct timespec ts;
 
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
 		if (m->n_shells >= m->conf.shells)
-			wait = UINT32_MAX;
+			wait = UINT32_MAX; /* until a shell is taken */
 		if (!wait)
 			return true;
-		ts = deadline_timespec(deadline_in((unsigned)MIN(wait, 3600000u)));
-		pthread_cond_timedwait(&m->cond, &m->lock, &ts);
+		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
 	return false;
 }
@@ -133,9 +129,9 @@ static void prepare_disk(struct vmm *m, struct shell *s)
 	struct engine_point p;
 	struct err err = { 0 };
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	snprintf(point, sizeof(point), "%s", m->template_point);
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (!*point || point_take(m, point, &p, NULL) < 0)
 		return;
 	if (machine_prepare_disk(s->machine, &p.disk, &err) < 0)
@@ -156,13 +152,13 @@ void *shell_main(void *arg)
 
 		if (shell_make(m, &sp, &s, &err) < 0) {
 			log_warn("no QEMU could be started ahead: %s; tried again later", err.msg);
-			not_before = clock_ms() + SHELL_RETRY_MS;
+			not_before = clock_ms() + m->t.retry;
 			continue;
 		}
 		prepare_disk(m, &s);
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		m->shells[m->n_shells++] = s; /* only this thread adds */
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 	}
 	while (pop(m, &s))
 		shell_end(m, &s);

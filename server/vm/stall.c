@@ -40,7 +40,7 @@ void vm_look_at_stall(struct vm *vm)
 
 	if (!vm->machine || (!vm->stalled && !vmm_disk_tight(vm->m)))
 		return;
-	r = machine_stalled(vm->machine, deadline_in(LOOK_MS), NULL);
+	r = machine_stalled(vm->machine, deadline_in(vm->m->t.look), NULL);
 	if (r > 0 && !vm->stalled)
 		say(vm, true);
 	if (r == 0 || (r > 0 && has_room(vm->m) && machine_cont(vm->machine, NULL) == 0))
@@ -53,7 +53,7 @@ int vm_check_stall(struct vm *vm, struct err *err)
 	vm_look_at_stall(vm);
 	if (!vm->stalled)
 		return 0;
-	return err_tag(err, -ENOSPC, "NO_LOCAL_STORAGE_CAPACITY",
+	return err_tag(err, -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY,
 	               "VM %s stands still because the disk of the host is full, and goes on when "
 	               "there is room: delete VMs or snapshots",
 	               vm->row.info.id);

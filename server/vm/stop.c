@@ -31,8 +31,8 @@ static void ask_guest(struct vm *vm)
 	if (!vm->guest || !guest_alive(vm->guest))
 		vm_reconnect(vm, &err);
 	if (vm->guest)
-		r = guest_shutdown(vm->guest, deadline_in(10000), &err);
-	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(SHUTDOWN_MS)) == 1)
+		r = guest_shutdown(vm->guest, deadline_in(vm->m->t.shutdown_ask), &err);
+	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(vm->m->t.shutdown)) == 1)
 		return;
 	vm_log(vm, LOG_LV_WARN, "did not shut down by itself and is ended%s%s",
 	       *err.msg ? ": " : "", err.msg);
@@ -45,9 +45,9 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 	if (row->info.state == VM_STOPPED || row->info.state == VM_LOST)
 		return 0;
 	if (vm->machine) {
-		pthread_mutex_lock(&vm->m->lock);
+		mutex_lock(&vm->m->lock);
 		vm->watch_fd = -1; /* its end is ours to see now */
-		pthread_mutex_unlock(&vm->m->lock);
+		mutex_unlock(&vm->m->lock);
 		vm_usage_look(vm);
 		if (ask && machine_alive(vm->machine)) {
 			set_asked(vm, true);

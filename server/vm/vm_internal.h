@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "events/events.h"
@@ -24,15 +25,7 @@
 #include "vm/vm.h"
 #include "vm/vmm.h"
 
-#define AGENT_BOOT_MS 300000 /* cold boot to first hello: emulated guests on a busy host */
-#define AGENT_THAW_MS 60000  /* thaw to hello */
-#define AGENT_RECONNECT_MS 15000
-#define SETTLE_MS 1500    /* for the agent to load what the next command needs */
-#define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
-#define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
-#define TEMPLATE_WAIT_MS 900000
 #define CONSOLE_TAIL 4096 /* bytes of what a guest said last: the whole of a panic */
-#define LOOK_MS 500       /* for QEMU to say what its disk did */
 
 /* What a VM may reach, and its private address: network.c. */
 struct vm_net {
@@ -49,7 +42,7 @@ struct vm_net {
 struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct store_vm row;  /* vm->lock */
 	enum vm_state stored; /* the state that the store has; vm->lock */
 	struct vm_info
@@ -86,7 +79,6 @@ struct vm {
 #define SHELLS_MAX 16      /* blank processes kept */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
-#define QUIET_MS 400       /* nothing is made ahead of need until no VM was started for so long */
 
 struct pool;
 
@@ -102,25 +94,25 @@ struct vmm {
 	struct vmm_conf conf;
 	vm_ended_fn on_ended; /* or NULL; lock, both */
 	void *on_ended_ctx;
+	struct vm_times t;   /* deadlines of single steps */
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
 	struct privc *priv;
 	struct dns *dns;
 	struct priv_info priv_info;
-	pthread_mutex_t lock;
-	pthread_rwlock_t
+	struct mutex lock;
+	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
-	pthread_cond_t cond; /* template state, holds, stopping, room */
-	struct vm **vms;     /* owned; m->lock */
+	struct cond cond; /* template state, holds, stopping, room */
+	struct vm **vms;  /* owned; m->lock */
 	size_t n_vms, cap_vms;
 	struct vm *template_vm; /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
 	struct err template_err;
-	pthread_mutex_t
-	        tunnels;       /* held while store and kernel are made to agree; before no other */
-	pthread_mutex_t quota; /* see quota.c */
+	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
+	struct mutex quota;   /* see quota.c */
 	struct quota_held {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
 		struct vm_quota q;
@@ -136,6 +128,7 @@ struct vmm {
 	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden;                /* m->lock */
 	bool stopping, collect_wanted;
+	bool keeping; /* the keeper is at work; m->lock */
 	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
 	        has_pool_thread;
@@ -230,7 +223,7 @@ void point_drop(struct vmm *m, const struct engine_point *p);
 bool layer_sealed(struct vmm *m, const char *id);
 
 /* The contract's code for a point that cannot be thawed: true when it is damaged for good. */
-bool point_fault(struct err *err, const char *tag);
+bool point_fault(struct err *err, enum err_code tag);
 
 /* usage.c: the part that only time decides */
 void usage_until(struct vm_info *i, int64_t wall_ms);

@@ -13,7 +13,6 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "cert/cert.h"
@@ -38,8 +38,8 @@ struct stand {
 	_Atomic int machine; /* the number of the one that runs */
 	_Atomic int vanished;
 	_Atomic int making, made; /* certificates for *.own.test */
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
+	struct mutex lock;
+	struct cond cond;
 	unsigned signs; /* lock, both */
 	bool over;
 };
@@ -100,7 +100,7 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 		return err_sys(err, -errno, "socket");
 	if (strcmp(t->vm, "broken") == 0) {
 		close(fd);
-		return err_tag(err, -EIO, "CORRUPT_VM_RECORD", "broken");
+		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "broken");
 	}
 	if (strcmp(t->vm, "silent") == 0) {
 		struct sockaddr_storage sa;
@@ -137,11 +137,11 @@ static int slow_sign(struct stand *s, const char *name)
 {
 	bool stuck = strncmp(name, "stuck", 5) == 0, slow = strncmp(name, "slow", 4) == 0;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	s->making++;
 	for (unsigned n = s->signs; !s->over && (stuck || (slow && s->signs == n));)
-		pthread_cond_wait(&s->cond, &s->lock);
-	pthread_mutex_unlock(&s->lock);
+		cond_wait(&s->cond, &s->lock);
+	mutex_unlock(&s->lock);
 	s->making--;
 	s->made++;
 	return strcmp(name, "never.own.test") == 0 ? -EIO : 0;
@@ -173,17 +173,17 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 
 static void release(struct stand *s, bool over)
 {
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	s->signs++;
 	s->over = over;
-	pthread_cond_broadcast(&s->cond);
-	pthread_mutex_unlock(&s->lock);
+	cond_broadcast(&s->cond);
+	mutex_unlock(&s->lock);
 }
 
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
-	struct stand s = { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+	struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
 	struct edge_ops ops = { route, look, open_way, cert, cert_make, challenge, &s };
 	struct edge_conf conf = { .wait_ms = 10000 };
 	struct err err = { 0 };
