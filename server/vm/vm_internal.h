@@ -92,9 +92,9 @@ struct shell {
 
 struct vmm {
 	struct vmm_conf conf;
+	struct vm_times t;   /* deadlines of single steps */
 	vm_ended_fn on_ended; /* or NULL; lock, both */
 	void *on_ended_ctx;
-	struct vm_times t;   /* deadlines of single steps */
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
 	struct privc *priv;

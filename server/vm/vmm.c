@@ -217,7 +217,7 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(m->t.end_wait));
+	uint64_t until = deadline_in(m->t.end_wait);
 	struct vm_info i;
 	struct vm *vm;
 

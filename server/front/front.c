@@ -7,7 +7,7 @@
  * API's own address. A name that is mapped leads to its VM; <vm id>.<suffix> leads to port 3000 of
  * that VM without a mapping. Everything here is called by threads of the edge.
  */
-#include "front.h"
+#include "front/front.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clone/clone.h - repositories of this server into VMs; for build/ and runs/
+ * runs/clone.h - repositories of this server into VMs; for build/ and runs.c
  *
  * A guest cannot reach the server, and must not hold a secret that outlives the clone. So none is
  * needed: the server packs the repository, puts it into the guest through the agent and has it

@@ -18,8 +18,8 @@
 #include "base/err.h"
 #include "base/json_field.h"
 #include "base/utf8.h"
+#include "events/logs_internal.h"
 #include "guest/guest.h"
-#include "logs/logs_internal.h"
 
 #define MESSAGE_MAX (16u << 10) /* bytes of one line that are shown */
 

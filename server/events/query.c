@@ -15,7 +15,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
-#include "logs/logs_internal.h"
+#include "events/logs_internal.h"
 
 const char *log_place_text(const struct log_place *p, char buf[LOG_PLACE_TEXT])
 {

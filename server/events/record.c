@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "events/events.h"
-#include "logs/logs_internal.h"
+#include "events/logs_internal.h"
 
 static void copy(char *dst, size_t size, const char *src)
 {

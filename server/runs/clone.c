@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clone.c - one repository into one guest */
-#include "clone/clone.h"
+#include "runs/clone.h"
 
 #include <errno.h>
 #include <stdio.h>

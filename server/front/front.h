@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* front.h - the edge of this server: names, certificates and VMs behind it; for main.c */
+/* front/front.h - the edge of this server: names, certificates and VMs behind it; for main.c */
 #pragma once
 
 struct api;

@@ -5,8 +5,7 @@
 #include <pthread.h>
 
 #include "base/lock.h"
-
-#include "logs/logs.h"
+#include "events/logs.h"
 
 #define QUEUE_MAX 4096      /* lines that wait for the store; more are counted, not kept */
 #define QUEUE_BATCH 256     /* lines of one transaction */
