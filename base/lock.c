@@ -141,6 +141,20 @@ void rwlock_wrlock(struct rwlock *l)
 	ORDER_TOOK(l);
 }
 
+bool rwlock_wrlock_until(struct rwlock *l, uint64_t deadline_ms)
+{
+	struct timespec until = timespec_of(deadline_ms);
+	int r;
+
+	ORDER_WANT(l);
+	r = pthread_rwlock_clockwrlock(&l->l, CLOCK_MONOTONIC, &until);
+	if (r == ETIMEDOUT)
+		return false;
+	must(r, "timed write lock", l->name);
+	ORDER_TOOK(l);
+	return true;
+}
+
 void rwlock_unlock(struct rwlock *l)
 {
 	ORDER_GAVE(l);

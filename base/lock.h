@@ -98,6 +98,8 @@ void rwlock_init(struct rwlock *l, const char *name);
 void rwlock_destroy(struct rwlock *l);
 void rwlock_rdlock(struct rwlock *l) ACQUIRE_SHARED(l);
 void rwlock_wrlock(struct rwlock *l) ACQUIRE(l);
+/* False when the deadline is over and it is still somebody else's. */
+bool rwlock_wrlock_until(struct rwlock *l, uint64_t deadline_ms) TRY_ACQUIRE(true, l);
 void rwlock_unlock(struct rwlock *l) RELEASE_GENERIC(l);
 
 /* LOCK_SCOPE(&x->lock): takes the mutex and holds it until the end of the scope. */

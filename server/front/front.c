@@ -164,6 +164,11 @@ static int make_cert(void *ctx, const char *name, struct err *err)
 	return certs_make(f->certs, name, domains_route(f->domains, name, &way) == 0, err);
 }
 
+static void machine_ended(void *ctx, const char *instance)
+{
+	edge_ended(((struct front *)ctx)->edge, instance);
+}
+
 static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 {
 	struct front *f = ctx;
@@ -318,7 +323,11 @@ int front_start(struct front *f, struct api *api, struct err *err)
 		r = acme_start(&ac, f->certs, &f->acme, err);
 	if (r == 0)
 		r = zones_serve(f->zones, err);
-	return r < 0 ? r : edge_start(&ec, &ops, &f->edge, err);
+	if (r < 0 || (r = edge_start(&ec, &ops, &f->edge, err)) < 0)
+		return r;
+	vmm_on_ended(f->vmm, machine_ended, f);
+	edge_ended(f->edge, NULL); /* what ended before we listened */
+	return 0;
 }
 
 void front_say(const struct front *f)
@@ -334,14 +343,17 @@ void front_say(const struct front *f)
 
 void front_stop(struct front *f)
 {
-	if (f)
-		edge_stop(f->edge);
+	if (!f)
+		return;
+	vmm_on_ended(f->vmm, NULL, NULL);
+	edge_stop(f->edge);
 }
 
 struct front *front_free(struct front *f)
 {
 	if (!f)
 		return NULL;
+	front_stop(f);
 	edge_free(f->edge);
 	acme_stop(f->acme);
 	certs_free(f->certs);

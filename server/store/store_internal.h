@@ -17,6 +17,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "store/store.h"
 #include "store/store_account.h"
 

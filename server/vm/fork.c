@@ -182,7 +182,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	    (r = fork_point(m, account, id, count, point, &parent, &net, o->fresh_address, err)) <
 	            0)
 		return err_wrap(err, r, "fork VM %s", id);
-	pthread_mutex_init(&job.lock, NULL);
+	mutex_init(&job.lock, "vm fork");
 	job.children = calloc(count, sizeof(*job.children));
 	infos = calloc(count, sizeof(*infos));
 	r = job.children && infos ? 0 : err_set(err, -ENOMEM, "fork: out of memory");

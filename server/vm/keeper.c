@@ -215,9 +215,9 @@ void *keeper_main(void *arg)
 			vmm_usage_save(m);
 			save_at = deadline_in(USAGE_SAVE_MS);
 		}
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		m->keeping = false;
-		pthread_cond_broadcast(&m->cond);
-		pthread_mutex_unlock(&m->lock);
+		cond_broadcast(&m->cond);
+		mutex_unlock(&m->lock);
 	}
 }

@@ -311,7 +311,7 @@ void vmm_look_at_disk(struct vmm *m)
 
 int vmm_need_room(struct vmm *m, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(m->t.room_wait));
+	uint64_t until = deadline_in(m->t.room_wait);
 	uint64_t seq;
 
 	LOCK_SCOPE(&m->lock);

@@ -264,7 +264,7 @@ void *template_main(void *arg)
 
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
 {
-	struct timespec ts = deadline_timespec(deadline_in(m->t.template_wait));
+	uint64_t ts = deadline_in(m->t.template_wait);
 	LOCK_SCOPE(&m->lock);
 
 	while (!strcmp(m->template_state, "building") && !m->stopping)

@@ -217,7 +217,7 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(m->t.end_wait));
+	uint64_t until = deadline_in(m->t.end_wait);
 	struct vm_info i;
 	struct vm *vm;
 
@@ -260,7 +260,7 @@ void vm_publish(struct vm *vm)
 
 	if (vm->shown.state != vm->row.info.state ||
 	    strcmp(vm->shown.instance, vm->row.info.instance) != 0)
-		vm_wake_waiters(vm);
+		vm_wake_waiters(vm, &vm->row.info);
 	vm->shown = vm->row.info;
 }
 

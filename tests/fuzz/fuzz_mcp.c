@@ -8,7 +8,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,15 +5,16 @@
  * Theory of operation: lines are looked for first, so that a client that sends a byte a second
  * costs a byte a second; the first line that is none ends it. Only a whole head is taken apart.
  * Then the fields that decide about framing, host and connection are judged together, in
- * frame_request() and frame_response(); nothing else in the edge looks at them again.
+ * frame_request() and h1_response(); nobody else looks at them again.
  */
-#include "edge/h1.h"
+#include "h1/h1.h"
 
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 
 /* Characters of a token, of RFC 9110. */
 static bool tchar(unsigned char c)
@@ -285,50 +286,77 @@ static int read_connection(struct h1_head *h)
 	return r;
 }
 
-/* "example.org:8443" -> "example.org" */
-static int read_host(struct h1_head *h, struct h1_text v)
+/* "example.org:8443": host and port; no port is "". */
+static int read_authority(struct h1_text v, struct h1_text *ret_host, struct h1_text *ret_port)
 {
 	const char *end = v.p + v.n;
 	const char *colon = v.n && v.p[0] == '[' ? memchr(v.p, ']', v.n) : memchr(v.p, ':', v.n);
 
+	*ret_port = (struct h1_text){ "", 0 };
 	if (colon && *colon == ']')
 		colon++;
 	if (colon && colon < end) {
 		if (*colon != ':' || end - colon > 6)
-			return bad(h, -EBADMSG, "Host is not a host");
+			return -EBADMSG;
 		for (const char *p = colon + 1; p < end; p++)
 			if (*p < '0' || *p > '9')
-				return bad(h, -EBADMSG, "Host is not a host");
+				return -EBADMSG;
+		*ret_port = (struct h1_text){ colon + 1, (size_t)(end - colon - 1) };
 		end = colon;
 	}
-	h->host = (struct h1_text){ v.p, (size_t)(end - v.p) };
-	if (!h1_host_name(h->host.p, h->host.n))
-		return bad(h, -EBADMSG, "Host is not a host");
+	*ret_host = (struct h1_text){ v.p, (size_t)(end - v.p) };
+	return h1_host_name(ret_host->p, ret_host->n) ? 0 : -EBADMSG;
+}
+
+/* Is that what Host says, too? */
+static int same_authority(struct h1_head *h, struct h1_text v, struct h1_text def)
+{
+	struct h1_text host, port, ours = h->port.n ? h->port : def;
+
+	if (read_authority(v, &host, &port) < 0)
+		return bad(h, -EBADMSG, "the request's target is not a host");
+	if (!port.n)
+		port = def;
+	if (!h1_among(host, &h->host, 1) || !h1_among(port, &ours, 1))
+		return bad(h, -EBADMSG, "the request's target and Host differ");
 	return 0;
 }
 
 /* A target with scheme and authority becomes a path; the authority must be what Host says. */
-static int read_absolute(struct h1_head *h, struct h1_text host)
+static int read_absolute(struct h1_head *h, bool https_too)
 {
 	const char *end = h->target.p + h->target.n;
 	const char *p = memchr(h->target.p, ':', h->target.n);
+	struct h1_text scheme = { h->target.p, p ? (size_t)(p - h->target.p) : 0 };
+	bool https = h1_is(scheme, "https");
 	const char *slash;
+	int r;
 
 	if (!p || end - p < 4 || memcmp(p, "://", 3) != 0 ||
-	    !((p - h->target.p == 4 && strncasecmp(h->target.p, "http", 4) == 0) ||
-	      (p - h->target.p == 5 && strncasecmp(h->target.p, "https", 5) == 0)))
+	    !(h1_is(scheme, "http") || (https && https_too)))
 		return bad(h, -EBADMSG, "the request's target is not a path");
 	p += 3;
 	slash = memchr(p, '/', (size_t)(end - p));
 	if (!slash)
 		return bad(h, -EBADMSG, "the request's target has no path");
-	if (host.n != (size_t)(slash - p) || strncasecmp(host.p, p, host.n) != 0)
-		return bad(h, -EBADMSG, "the request's target and Host differ");
+	r = same_authority(h, (struct h1_text){ p, (size_t)(slash - p) },
+	                   https ? (struct h1_text)H1_TEXT("443") : (struct h1_text)H1_TEXT("80"));
 	h->target = (struct h1_text){ slash, (size_t)(end - slash) };
-	return 0;
+	return r;
 }
 
-static int frame_request(struct h1_head *h)
+/* What the request is for, once Host is known. */
+static int read_target(struct h1_head *h, bool proxy)
+{
+	if (proxy && h1_is(h->method, "CONNECT"))
+		return same_authority(h, h->target, (struct h1_text)H1_TEXT("443"));
+	if (!proxy &&
+	    (h->target.p[0] == '/' || (h1_is(h->target, "*") && h1_is(h->method, "OPTIONS"))))
+		return 0;
+	return read_absolute(h, /* https_too= */ !proxy);
+}
+
+static int frame_request(struct h1_head *h, bool proxy)
 {
 	const struct h1_field *host = NULL;
 	const struct h1_field *f;
@@ -343,13 +371,10 @@ static int frame_request(struct h1_head *h)
 	}
 	if (!host && !h->http10)
 		return bad(h, -EBADMSG, "there is no Host");
-	if (host && (r = read_host(h, host->value)) < 0)
+	if (host && read_authority(host->value, &h->host, &h->port) < 0)
+		return bad(h, -EBADMSG, "Host is not a host");
+	if ((r = read_target(h, proxy)) < 0)
 		return r;
-	if (h->target.p[0] != '/' && !(h1_is(h->target, "*") && h1_is(h->method, "OPTIONS"))) {
-		r = read_absolute(h, host ? host->value : (struct h1_text){ "", 0 });
-		if (r < 0)
-			return r;
-	}
 	if ((r = read_framing(h)) < 0 || (r = read_connection(h)) < 0)
 		return r;
 	for (size_t i = 0; i < h->n_connection; i++)
@@ -384,36 +409,77 @@ static void head_reset(struct h1_head *h)
 	h->why = NULL;
 }
 
-int h1_request(const void *bytes, size_t n, size_t *scan, struct h1_head *ret)
+/* Method, target and version; judged before the rest has come, so that other protocols are not
+ * waited for. */
+static int read_request_line(struct h1_text line, bool proxy, struct h1_head *h)
 {
-	const char *p = bytes;
-	const char *sp1, *sp2;
+	const char *sp1 = memchr(line.p, ' ', line.n);
+	const char *sp2 = sp1 ? memchr(sp1 + 1, ' ', line.n - (size_t)(sp1 + 1 - line.p)) : NULL;
+
+	if (!sp2)
+		return bad(h, -EBADMSG, "the request line does not have three parts");
+	h->method = (struct h1_text){ line.p, (size_t)(sp1 - line.p) };
+	h->target = (struct h1_text){ sp1 + 1, (size_t)(sp2 - sp1 - 1) };
+	if (!h1_token(h->method.p, h->method.n) || h->method.n > H1_METHOD_MAX)
+		return bad(h, -EBADMSG, "the method is not a word");
+	if (!h1_target(h->target.p, h->target.n))
+		return bad(h, -EBADMSG, "the request's target has a space or control character");
+	if (!proxy && h1_is(h->method, "CONNECT"))
+		return bad(h, -ENOTSUP, "this is not a proxy for other hosts");
+	return read_version((struct h1_text){ sp2 + 1, line.n - (size_t)(sp2 + 1 - line.p) }, h);
+}
+
+static int request(const char *p, size_t n, size_t *scan, bool proxy, struct h1_head *ret)
+{
 	struct h1_text line;
-	int r;
+	const char *end;
+	int whole, r;
 
 	head_reset(ret);
-	r = find_end(p, n, scan, false, ret);
-	if (r <= 0)
-		return r;
-	const char *end = p + ret->len;
+	if (n && !tchar((unsigned char)p[0]))
+		return bad(ret, -EBADMSG, "this is not HTTP");
+	whole = find_end(p, n, scan, false, ret);
+	if (whole < 0)
+		return whole;
+	end = p + *scan;
 	if (!next_line(&p, end, &line))
-		return bad(ret, -EBADMSG, "there is no request line");
-	sp1 = memchr(line.p, ' ', line.n);
-	sp2 = sp1 ? memchr(sp1 + 1, ' ', line.n - (size_t)(sp1 + 1 - line.p)) : NULL;
-	if (!sp2)
-		return bad(ret, -EBADMSG, "the request line has no three parts");
-	ret->method = (struct h1_text){ line.p, (size_t)(sp1 - line.p) };
-	ret->target = (struct h1_text){ sp1 + 1, (size_t)(sp2 - sp1 - 1) };
-	if (!h1_token(ret->method.p, ret->method.n) || ret->method.n > H1_METHOD_MAX)
-		return bad(ret, -EBADMSG, "the method is not a word");
-	if (!h1_target(ret->target.p, ret->target.n))
-		return bad(ret, -EBADMSG, "the request's target has a space or control character");
-	if (h1_is(ret->method, "CONNECT"))
-		return bad(ret, -ENOTSUP, "this is not a proxy for other hosts");
-	r = read_version((struct h1_text){ sp2 + 1, line.n - (size_t)(sp2 + 1 - line.p) }, ret);
-	if (r < 0 || (r = read_fields(p, end, ret)) < 0 || (r = frame_request(ret)) < 0)
+		return 0;
+	r = read_request_line(line, proxy, ret);
+	if (r < 0 || !whole)
+		return r;
+	if ((r = read_fields(p, end, ret)) < 0 || (r = frame_request(ret, proxy)) < 0)
 		return r;
 	return 1;
+}
+
+int h1_request(const void *p, size_t n, size_t *scan, struct h1_head *ret)
+{
+	return request(p, n, scan, /* proxy= */ false, ret);
+}
+
+int h1_proxy_request(const void *p, size_t n, size_t *scan, struct h1_head *ret)
+{
+	return request(p, n, scan, /* proxy= */ true, ret);
+}
+
+void h1_forward(const struct h1_head *h, const struct h1_text *skip, size_t n_skip, struct buf *out)
+{
+	buf_put(out, h->method.p, h->method.n);
+	buf_put(out, " ", 1);
+	buf_put(out, h->target.p, h->target.n);
+	buf_printf(out, " HTTP/1.%c\r\n", h->http10 ? '0' : '1');
+	for (size_t i = 0; i < h->n_fields; i++) {
+		const struct h1_field *f = &h->fields[i];
+
+		if (h1_hop_field(h, f) || h1_among(f->name, skip, n_skip))
+			continue;
+		buf_put(out, f->name.p, f->name.n);
+		buf_put(out, ": ", 2);
+		buf_put(out, f->value.p, f->value.n);
+		buf_put(out, "\r\n", 2);
+	}
+	if (h->framing == H1_BODY_CHUNKED)
+		buf_printf(out, "Transfer-Encoding: chunked\r\n");
 }
 
 int h1_response(const void *bytes, size_t n, size_t *scan, bool to_head, struct h1_head *ret)
@@ -447,119 +513,4 @@ int h1_response(const void *bytes, size_t n, size_t *scan, bool to_head, struct 
 	else if (ret->framing == H1_BODY_NONE)
 		ret->framing = H1_BODY_CLOSE;
 	return 1;
-}
-
-/* ---- chunks ---- */
-
-static int hex(uint8_t c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* One byte of a line with a size. */
-static int chunk_line(struct h1_chunks *c, uint8_t b)
-{
-	int digit = hex(b);
-
-	if (++c->line > H1_CHUNK_LINE_MAX)
-		return -EBADMSG;
-	if (c->cr) {
-		if (b != '\n' || c->digits == 0)
-			return -EBADMSG;
-		c->state = c->left ? CHUNK_DATA : CHUNK_TRAILER;
-		c->cr = false;
-		c->line = 0;
-		return 0;
-	}
-	if (b == '\r') {
-		c->cr = true;
-		return 0;
-	}
-	if (c->state == CHUNK_EXT)
-		return b < 0x20 && b != '\t' ? -EBADMSG : 0;
-	if (digit >= 0) {
-		if (++c->digits > 15)
-			return -EBADMSG;
-		c->left = c->left << 4 | (uint64_t)digit;
-		return 0;
-	}
-	if (b != ';' || c->digits == 0)
-		return -EBADMSG;
-	c->state = CHUNK_EXT;
-	return 0;
-}
-
-/* Trailers are read and dropped; an empty line ends them. */
-static int chunk_trailer(struct h1_chunks *c, uint8_t b)
-{
-	if (++c->trailers > H1_TRAILERS_MAX)
-		return -EBADMSG;
-	if (c->cr) {
-		if (b != '\n')
-			return -EBADMSG;
-		c->cr = false;
-		if (c->line == 0)
-			c->state = CHUNK_OVER;
-		c->line = 0;
-		return 0;
-	}
-	if (b == '\r') {
-		c->cr = true;
-		return 0;
-	}
-	c->line++;
-	return b < 0x20 && b != '\t' ? -EBADMSG : 0;
-}
-
-/* The CRLF behind the data. */
-static int chunk_data_end(struct h1_chunks *c, uint8_t b)
-{
-	if (b != (c->cr ? '\n' : '\r'))
-		return -EBADMSG;
-	if (c->cr)
-		*c = (struct h1_chunks){ .trailers = c->trailers };
-	else
-		c->cr = true;
-	return 0;
-}
-
-int64_t h1_chunks_feed(struct h1_chunks *c, const uint8_t *p, size_t n, const uint8_t **ret_data,
-                       size_t *ret_len)
-{
-	size_t at = 0;
-
-	*ret_data = NULL;
-	*ret_len = 0;
-	while (at < n && c->state != CHUNK_OVER) {
-		int r = 0;
-
-		switch (c->state) {
-		case CHUNK_SIZE:
-		case CHUNK_EXT:
-			r = chunk_line(c, p[at++]);
-			break;
-		case CHUNK_DATA:
-			*ret_data = p + at;
-			*ret_len = (size_t)MIN(c->left, (uint64_t)(n - at));
-			c->left -= *ret_len;
-			if (c->left == 0)
-				c->state = CHUNK_DATA_END;
-			return (int64_t)(at + *ret_len);
-		case CHUNK_DATA_END:
-			r = chunk_data_end(c, p[at++]);
-			break;
-		case CHUNK_TRAILER:
-			r = chunk_trailer(c, p[at++]);
-			break;
-		case CHUNK_OVER:
-			break;
-		}
-		if (r < 0)
-			return r;
-	}
-	return (int64_t)at;
 }

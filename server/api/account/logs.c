@@ -71,7 +71,7 @@ static int read_query(struct request *req, const struct logs_args *a, struct log
 	int64_t now = clock_wall_ms();
 	int r;
 
-	*q = (struct log_query){ .account = req->who.account,
+	*q = (struct log_query){ .account = who_of(req)->account,
 		                 .vm = a->vm,
 		                 .instance = a->instance,
 		                 .build = a->build,
@@ -87,7 +87,7 @@ static int read_query(struct request *req, const struct logs_args *a, struct log
 		return err_tag(err, -EINVAL, TAG, "'pageSize' must be a whole number from 1");
 	q->limit = MIN(size, LOGS_PAGE_MAX);
 	if (*a->token && log_place_parse(a->token, &q->before) < 0)
-		return err_tag(err, -EINVAL, TAG, "'pageToken' is not one of ours");
+		return err_tag(err, -EINVAL, TAG, "'pageToken' must come from an earlier reply");
 	if (*a->service && !logs_service_valid(a->service))
 		return err_tag(err, -EINVAL, TAG, "'vmService' must be the name of a systemd unit");
 	if (*a->type && strcmp(a->type, "vm") != 0 && strcmp(a->type, "deployment") != 0 &&
@@ -125,9 +125,9 @@ int api_logs(struct request *req, struct reply *res, struct err *err)
 	if (a.elsewhere || (*a.type && strcmp(a.type, "vm") != 0))
 		return reply_json(res, json_pack("{s:[], s:n}", "logs", "nextPageToken"), err);
 	if (*q.service && *q.vm &&
-	    vmm_guest_running(req->api->deps.vmm, req->who.account, q.vm, &guest, NULL) == 0)
+	    vmm_guest_running(deps_of(req)->vmm, who_of(req)->account, q.vm, &guest, NULL) == 0)
 		q.guest = guest;
-	r = logs_query(req->api->deps.logs, &q, &page, err);
+	r = logs_query(deps_of(req)->logs, &q, &page, err);
 	guest_unref(guest);
 	if (r < 0)
 		return r;

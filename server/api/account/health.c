@@ -21,7 +21,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 {
 	struct vmm_status s;
 
-	vmm_status(req->api->deps.vmm, &s);
+	vmm_status(deps_of(req)->vmm, &s);
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
@@ -36,14 +36,14 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
-	                  "processes", (json_int_t)s.shells, "ssh", shape_ssh(req->api->deps.sshd)),
+	                  "processes", (json_int_t)s.shells, "ssh", shape_ssh(deps_of(req)->sshd)),
 	        err);
 }
 
 int api_whoami(struct request *req, struct reply *res, struct err *err)
 {
 	return reply_json(res,
-	                  json_pack("{s:s, s:o}", "accountId", req->who.account, "identityId",
-	                            shape_text(req->who.identity)),
+	                  json_pack("{s:s, s:o}", "accountId", who_of(req)->account, "identityId",
+	                            shape_text(who_of(req)->identity)),
 	                  err);
 }

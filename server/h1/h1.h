@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * edge/h1.h - HTTP/1 messages: heads and chunks, pure functions on bytes of strangers
+ * h1/h1.h - HTTP/1 messages: heads and chunks, pure functions on bytes of strangers
+ *
+ * For all that pass on requests of others: the edge, the egress proxy of VMs (net/), the proxy of
+ * jailed git programs (git/).
  *
  * Strict on purpose: a proxy that guesses is a proxy through which requests are smuggled. A request
  * has one framing and one host, or it is refused; what two parsers could read in two ways is
@@ -22,6 +25,8 @@
 #define H1_CHUNK_LINE_MAX 256 /* bytes of a chunk's size line with its extensions */
 #define H1_TRAILERS_MAX 8192  /* bytes of all trailers; they are dropped */
 
+struct buf;
+
 struct h1_text {
 	const char *p;
 	size_t n;
@@ -41,7 +46,8 @@ enum h1_framing {
 struct h1_head {
 	size_t len; /* bytes of the head, with the empty line */
 	struct h1_text method, target;
-	struct h1_text host; /* of the target or the Host field, as given, without the port */
+	struct h1_text host; /* of the Host field, as given, without the port */
+	struct h1_text port; /* of the Host field; "": none */
 	unsigned status;
 	bool http10;
 	bool close;      /* Connection: close, or HTTP/1.0 without keep-alive */
@@ -61,6 +67,9 @@ struct h1_head {
  * -ENOTSUP (a transfer coding we do not know, or CONNECT), with ret->why.
  */
 int h1_request(const void *p, size_t n, size_t *scan, struct h1_head *ret);
+/* The same for what a client asks a proxy: CONNECT with host and port, or a target that begins with
+ * http://, which becomes a path. Host must say the same. */
+int h1_proxy_request(const void *p, size_t n, size_t *scan, struct h1_head *ret);
 /* The same for an answer. `to_head`: the request's method was HEAD. Lines may end in LF alone. */
 int h1_response(const void *p, size_t n, size_t *scan, bool to_head, struct h1_head *ret);
 
@@ -79,6 +88,12 @@ const struct h1_field *h1_find(const struct h1_head *h, const char *name);
 bool h1_hop_name(struct h1_text name);
 /* Must a proxy take the field out: one of its own hop, or named by Connection? */
 bool h1_hop_field(const struct h1_head *h, const struct h1_field *f);
+/*
+ * The request as a proxy sends it on: without fields of the hop and without those in skip, with its
+ * framing. The caller adds what it wants, at least Connection, and the empty line.
+ */
+void h1_forward(const struct h1_head *h, const struct h1_text *skip, size_t n_skip,
+                struct buf *out);
 bool h1_token(const char *p, size_t n);     /* a method or a field name */
 bool h1_value(const char *p, size_t n);     /* no control characters */
 bool h1_target(const char *p, size_t n);    /* printable, no space */
