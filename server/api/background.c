@@ -2,25 +2,24 @@
 /*
  * background.c - requests that go on when their client stops waiting
  *
- * A client that sends x-freestyle-background-after-secs waits that long and then gets 202
- * and an id to ask with. So the handler runs on a thread of its own, on a copy of
- * the request that needs no connection; the connection's thread waits for it. When
- * the time is over the id is written to the store first, and then the client hears of
- * it: an id that was handed out is answered for a day, also after a restart, if only
- * with the sentence that the restart lost it (a client polls for ever on anything
- * without a code). Should the store fail, or too much run already, the client simply waits.
+ * A client that sends x-freestyle-background-after-secs waits that long and then gets 202 and an
+ * id to ask with. So the handler runs on a thread of its own, on a copy of the request that needs
+ * no connection, and the connection's thread waits for it. When the time is over the id is written
+ * to the store first and sent to the client second: an id that was handed out is answered for a
+ * day, also after a restart, if only with an error that the restart lost it (clients poll forever
+ * on anything without a code). If the store fails, or too much is running already, the client
+ * simply waits.
  *
- * The same machinery makes calls repeatable: with an Idempotency-Key the request is
- * in the store before it runs, and who comes with the same key and body waits for the
- * same run or gets the same result.
+ * The same machinery makes calls repeatable: with an Idempotency-Key the request is in the store
+ * before it runs, and whoever comes with the same key and body waits for the same run or gets the
+ * same result.
  *
- * A job is in the table from its start until its result is in the store. Lock order:
- * jobs->lock only, never across a handler.
+ * A job is in the table from its start until its result is in the store. Lock order: jobs->lock
+ * only, never held across a handler.
  */
 #include "api/call.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +29,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "events/events.h"
 #include "store/store.h"
@@ -40,10 +40,11 @@
 #define LOST_STATUS 503
 
 static const char lost_body[] =
-        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server was "
-        "restarted "
-        "while this request ran; list what there is before you repeat it\",\"description\":\"the "
-        "server was restarted while this request ran; list what there is before you repeat it\"}";
+        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server restarted "
+        "while "
+        "this request was running; check what exists before you repeat it\",\"description\":\"the "
+        "server restarted while this request was running; check what exists before you repeat "
+        "it\"}";
 
 struct job {
 	struct jobs *jobs;
@@ -55,12 +56,12 @@ struct job {
 	unsigned status;
 	char *body;    /* owned; the result as text: who waits makes JSON of its own of it */
 	char why[256]; /* of a failure */
-	pthread_cond_t changed;
+	struct cond changed;
 };
 
 struct jobs {
 	struct api *api; /* weak */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct job list; /* head */
 	unsigned n;
 };
@@ -74,7 +75,7 @@ int jobs_new(struct api *a, struct jobs **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	j->api = a;
 	j->list.prev = j->list.next = &j->list;
-	pthread_mutex_init(&j->lock, NULL);
+	mutex_init(&j->lock, "api jobs");
 	n = store_request_lost(a->deps.store, LOST_STATUS, lost_body, err);
 	if (n < 0) {
 		jobs_free(j);
@@ -91,7 +92,7 @@ static void job_unref(struct job *job) /* jobs->lock */
 	if (--job->refs)
 		return;
 	free(job->body);
-	pthread_cond_destroy(&job->changed);
+	cond_destroy(&job->changed);
 	free(job);
 }
 
@@ -109,7 +110,7 @@ struct jobs *jobs_free(struct jobs *j)
 		return NULL;
 	while (j->list.next != &j->list) /* only kept ones: the API has waited for the others */
 		job_remove(j->list.next);
-	pthread_mutex_destroy(&j->lock);
+	mutex_destroy(&j->lock);
 	free(j);
 	return NULL;
 }
@@ -117,21 +118,17 @@ struct jobs *jobs_free(struct jobs *j)
 static struct job *job_new(struct jobs *j, struct request *req)
 {
 	struct job *job = calloc(1, sizeof(*job));
-	pthread_condattr_t attr;
 
 	if (!job)
 		return NULL;
 	job->jobs = j;
 	job->refs = 1;
 	id_make("ri-", job->row.id);
-	snprintf(job->row.account, sizeof(job->row.account), "%s", req->who.account);
+	snprintf(job->row.account, sizeof(job->row.account), "%s", who_of(req)->account);
 	snprintf(job->row.route, sizeof(job->row.route), "%s %s",
 	         method_name(req->match.route->method), req->match.route->pattern);
 	job->row.created_ms = clock_wall_ms();
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&job->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init(&job->changed);
 	return job;
 }
 
@@ -155,7 +152,7 @@ static void tell_end(struct job *job)
 	tell(job, job->status >= 400 ? EVENT_ERROR : EVENT_INFO, text);
 }
 
-/* The result goes to the store; then the table need not have it any more. False: it did not. */
+/* Writes the result to the store; then the table need not keep it. False: that failed. */
 static bool job_save(struct job *job)
 {
 	struct store *store = job->jobs->api->deps.store;
@@ -169,7 +166,7 @@ static bool job_save(struct job *job)
 	return r == 0;
 }
 
-/* From now on the result is there. True when the store waits for it. */
+/* Publishes the result. True when its row is in the store and needs it. */
 static bool job_done(struct job *job, json_t *result_consume, unsigned status,
                      const struct err *err)
 {
@@ -180,12 +177,13 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 
 	LOCK_SCOPE(&job->jobs->lock);
 	job->body = text ? text : strdup(none);
-	job->status = text ? status : MHD_HTTP_SERVICE_UNAVAILABLE;
+	job->status = text ? status : 503;
 	snprintf(job->why, sizeof(job->why), "%s", err->msg);
 	if (job->stored)
-		tell_end(job); /* before anybody can see the result: its last line is there then */
+		tell_end(job); /* before anybody can see the result, so that the log is complete by
+		                  then */
 	job->done = true;
-	pthread_cond_broadcast(&job->changed);
+	cond_broadcast(&job->changed);
 	return job->stored;
 }
 
@@ -193,8 +191,8 @@ static void *job_main(void *arg)
 {
 	struct job *job = arg;
 	struct jobs *j = job->jobs;
-	struct api *a = j->api;
 	struct request *req = job->req;
+	struct http *http = req->http;
 	struct reply res = { 0 };
 	struct err err = { 0 };
 	unsigned status = 0;
@@ -209,19 +207,19 @@ static void *job_main(void *arg)
 	reply_done(&res);
 	kept = save && !job_save(job);
 	events_request_set(NULL);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job->kept = kept;
 	if (!kept)
 		job_remove(job);
 	job_unref(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	req->counted = false;
 	request_free(req);
-	api_count_out_last(a); /* from here on everything may be gone */
+	http_count_out_last(http); /* from here on everything may be gone */
 	return NULL;
 }
 
-/* Of results that only memory has, the oldest goes when there is no room; jobs->lock. */
+/* Without room, the oldest result that is only in memory goes; jobs->lock. */
 static bool jobs_room(struct jobs *j)
 {
 	if (j->n < API_JOBS_MAX)
@@ -249,17 +247,17 @@ static int job_thread(struct job *job)
 	pthread_t t;
 	int r;
 
-	pthread_mutex_lock(&job->jobs->lock);
+	mutex_lock(&job->jobs->lock);
 	job->refs++; /* the thread's */
-	pthread_mutex_unlock(&job->jobs->lock);
+	mutex_unlock(&job->jobs->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	r = -pthread_create(&t, &attr, job_main, job);
 	pthread_attr_destroy(&attr);
 	if (r < 0) {
-		pthread_mutex_lock(&job->jobs->lock);
+		mutex_lock(&job->jobs->lock);
 		job_unref(job);
-		pthread_mutex_unlock(&job->jobs->lock);
+		mutex_unlock(&job->jobs->lock);
 	}
 	return r;
 }
@@ -275,10 +273,10 @@ static int job_launch(struct job *job, struct request *req, struct err *err)
 		return 0;
 	/* The body went to the copy: it is too late to run it here. */
 	job->req = request_free(job->req);
-	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too much is going on: try again later");
+	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "the server is too busy: try again later");
 }
 
-/* On failure it is done with that result, others may wait for it too, and out of the table. */
+/* A failure becomes its result, for others who wait too, and it leaves the table. */
 static int job_start(struct job *job, struct request *req, struct err *err)
 {
 	struct jobs *j = job->jobs;
@@ -286,9 +284,9 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 	int r = first ? store_request_add(j->api->deps.store, &job->row, err) : 0;
 	enum err_code code;
 
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job->stored = first && r == 0;
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	if (r == 0)
 		r = job_launch(job, req, err);
 	if (r == 0)
@@ -299,16 +297,16 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 	                       err_code_name(code), "message", err->msg),
 	             err_code_status(code), err))
 		job_save(job);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job_remove(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	return r;
 }
 
 static int reply_running(const struct job *job, struct reply *res, struct err *err)
 {
-	res->status = MHD_HTTP_ACCEPTED;
-	snprintf(res->background, sizeof(res->background), "%s", job->row.id);
+	res->status = 202;
+	reply_header(res, "x-freestyle-background-request-id", job->row.id);
 	return reply_json(
 	        res, json_pack("{s:s, s:s}", "requestId", job->row.id, "status", "running"), err);
 }
@@ -324,20 +322,19 @@ static int reply_result(const struct job *job, struct reply *res, struct err *er
 static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct err *err)
 {
 	struct jobs *j = job->jobs;
-	struct timespec until = deadline_timespec(clock_ms() + (uint64_t)MAX(after_ms, 0));
+	uint64_t until = after_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)after_ms;
 	struct err why = { 0 };
-	int r = 0;
+	int r;
 
 	LOCK_SCOPE(&j->lock);
-	while (!job->done && r != ETIMEDOUT)
-		r = after_ms < 0 ? pthread_cond_wait(&job->changed, &j->lock)
-		                 : pthread_cond_timedwait(&job->changed, &j->lock, &until);
+	while (!job->done && cond_wait_until(&job->changed, &j->lock, until))
+		;
 	if (job->done)
 		return reply_result(job, res, err);
 	if (!job->stored) {
-		pthread_mutex_unlock(&j->lock);
+		mutex_unlock(&j->lock);
 		r = store_request_add(j->api->deps.store, &job->row, &why);
-		pthread_mutex_lock(&j->lock);
+		mutex_lock(&j->lock);
 		job->stored = r == 0;
 		if (r < 0)
 			log_obj(LOG_LV_WARN, "request", job->row.id,
@@ -346,12 +343,12 @@ static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct
 	/* Done while we wrote: its thread did not know of the row. A row that cannot be written: no
 	 * 202. */
 	while (!job->done && !job->stored)
-		pthread_cond_wait(&job->changed, &j->lock);
+		cond_wait(&job->changed, &j->lock);
 	if (job->done) {
 		if (job->stored) {
-			pthread_mutex_unlock(&j->lock);
+			mutex_unlock(&j->lock);
 			job_save(job);
-			pthread_mutex_lock(&j->lock);
+			mutex_lock(&j->lock);
 		}
 		return reply_result(job, res, err);
 	}
@@ -444,12 +441,12 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 	}
 	if (!jobs_room(j))
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "too many requests run in the background: try again later");
+		               "too many requests are running in the background: try again later");
 	job_insert(j, new);
 	return 0;
 }
 
-/* ---- from http.c ---- */
+/* ---- in place of a handler ---- */
 
 bool background_wanted(struct request *req)
 {
@@ -478,7 +475,7 @@ static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
 
 int background_run(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	struct job *mine = job_new(j, req), *job = NULL;
 	int64_t after_ms;
 	int r;
@@ -496,12 +493,12 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 		r = job_wait(job, after_ms, res, err);
 	if (r == -EAGAIN && mine && !*mine->row.idem_key) /* no room: then it runs here */
 		r = req->match.route->handler(req, res, err);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	if (mine)
 		job_unref(mine);
 	if (job)
 		job_unref(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	return r < 0 ? r : 0;
 }
 
@@ -513,7 +510,7 @@ static int gone(const char *id, struct err *err)
 
 int api_background_get(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	const char *id = req->match.arg[0];
 	autofree char *body = NULL;
 	struct store_request row;
@@ -521,17 +518,17 @@ int api_background_get(struct request *req, struct reply *res, struct err *err)
 
 	if (!id_valid("ri-", id))
 		return gone(id, err);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
-		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, req->who.account) != 0)
+		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, who_of(req)->account) != 0)
 			continue;
 		r = k->done ? reply_result(k, res, err) : reply_running(k, res, err);
-		pthread_mutex_unlock(&j->lock);
+		mutex_unlock(&j->lock);
 		return r;
 	}
-	pthread_mutex_unlock(&j->lock);
-	r = store_request_get(req->api->deps.store, id, &row, &body, err);
-	if (r == -ENOENT || (r == 0 && strcmp(row.account, req->who.account) != 0))
+	mutex_unlock(&j->lock);
+	r = store_request_get(deps_of(req)->store, id, &row, &body, err);
+	if (r == -ENOENT || (r == 0 && strcmp(row.account, who_of(req)->account) != 0))
 		return gone(id, err);
 	if (r < 0)
 		return r;

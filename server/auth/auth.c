@@ -137,20 +137,16 @@ static void auth_closep(struct auth **a)
 static struct auth *auth_new(struct store *s)
 {
 	struct auth *a = calloc(1, sizeof(*a));
-	pthread_condattr_t attr;
 
 	if (!a)
 		return NULL;
 	a->store = s;
 	atomic_store(&a->epoch, 1);
-	pthread_mutex_init(&a->change, NULL);
-	pthread_rwlock_init(&a->creds_lock, NULL);
-	pthread_mutex_init(&a->fail_lock, NULL);
-	pthread_mutex_init(&a->audit_lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&a->audit_cond, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&a->change, "auth change");
+	rwlock_init(&a->creds_lock, "auth credentials");
+	mutex_init(&a->fail_lock, "auth failures");
+	mutex_init(&a->audit_lock, "auth audit");
+	cond_init(&a->audit_cond);
 	return a;
 }
 
@@ -191,11 +187,11 @@ struct auth *auth_close(struct auth *a)
 		return NULL;
 	audit_end(a);
 	cred_free_all(a);
-	pthread_cond_destroy(&a->audit_cond);
-	pthread_mutex_destroy(&a->audit_lock);
-	pthread_mutex_destroy(&a->fail_lock);
-	pthread_rwlock_destroy(&a->creds_lock);
-	pthread_mutex_destroy(&a->change);
+	cond_destroy(&a->audit_cond);
+	mutex_destroy(&a->audit_lock);
+	mutex_destroy(&a->fail_lock);
+	rwlock_destroy(&a->creds_lock);
+	mutex_destroy(&a->change);
 	free(a);
 	return NULL;
 }

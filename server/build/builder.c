@@ -21,7 +21,6 @@ int builder_new(const struct builder_conf *c, struct store *store, struct vmm *v
                 struct builder **ret, struct err *err)
 {
 	struct builder *b = calloc(1, sizeof(*b));
-	pthread_condattr_t ca;
 	int r;
 
 	if (!b)
@@ -29,11 +28,8 @@ int builder_new(const struct builder_conf *c, struct store *store, struct vmm *v
 	b->conf = *c;
 	b->store = store;
 	b->vmm = vmm;
-	pthread_mutex_init(&b->lock, NULL);
-	pthread_condattr_init(&ca);
-	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
-	pthread_cond_init(&b->changed, &ca);
-	pthread_condattr_destroy(&ca);
+	mutex_init(&b->lock, "builder");
+	cond_init(&b->changed);
 	r = store_build_fail_unfinished(store, "the server ended while it was being built", err);
 	if (r < 0) {
 		builder_free(b);
@@ -54,15 +50,15 @@ void builder_stop(struct builder *b)
 		return;
 	LOCK_SCOPE(&b->lock);
 	b->stopping = true;
-	pthread_cond_broadcast(&b->changed);
+	cond_broadcast(&b->changed);
 }
 
 struct builder *builder_free(struct builder *b)
 {
 	if (!b)
 		return NULL;
-	pthread_cond_destroy(&b->changed);
-	pthread_mutex_destroy(&b->lock);
+	cond_destroy(&b->changed);
+	mutex_destroy(&b->lock);
 	free(b);
 	return NULL;
 }

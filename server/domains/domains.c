@@ -9,7 +9,6 @@
 #include "domains/domains.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
@@ -31,12 +31,12 @@ struct row {
 struct domains {
 	char base[DOMAIN_SIZE];
 	char resolver[64];
-	struct store *store;    /* weak */
-	struct vmm *vmm;        /* weak */
-	struct zones *zones;    /* weak, or NULL */
-	pthread_mutex_t change; /* one change and its reload at a time */
-	pthread_rwlock_t lock;  /* rows, bucket */
-	struct row *rows;       /* owned */
+	struct store *store; /* weak */
+	struct vmm *vmm;     /* weak */
+	struct zones *zones; /* weak, or NULL */
+	struct mutex change; /* one change and its reload at a time */
+	struct rwlock lock;  /* rows, bucket */
+	struct row *rows;    /* owned */
 	size_t n;
 	struct row *bucket[BUCKETS];
 };
@@ -64,7 +64,7 @@ static int reload(struct domains *d, struct err *err)
 	rows = calloc(n + 1, sizeof(*rows));
 	if (!rows)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_rwlock_wrlock(&d->lock);
+	rwlock_wrlock(&d->lock);
 	memset(d->bucket, 0, sizeof(d->bucket));
 	for (size_t i = 0; i < n; i++) {
 		struct row **b = &d->bucket[hash(m[i].domain)];
@@ -75,7 +75,7 @@ static int reload(struct domains *d, struct err *err)
 	free(d->rows);
 	d->rows = TAKE_PTR(rows);
 	d->n = n;
-	pthread_rwlock_unlock(&d->lock);
+	rwlock_unlock(&d->lock);
 	return 0;
 }
 
@@ -100,7 +100,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret)
 	char wild[DOMAIN_SIZE + 2];
 	const struct row *r;
 
-	pthread_rwlock_rdlock(&d->lock);
+	rwlock_rdlock(&d->lock);
 	r = find(d, name);
 	if (!r && dot) {
 		snprintf(wild, sizeof(wild), "*%s", dot);
@@ -112,7 +112,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret)
 		memcpy(ret->account, r->m.account, sizeof(ret->account));
 		memcpy(ret->vm, r->m.vm, sizeof(ret->vm));
 	}
-	pthread_rwlock_unlock(&d->lock);
+	rwlock_unlock(&d->lock);
 	return r ? 0 : -ENOENT;
 }
 
@@ -122,7 +122,7 @@ int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], 
 	char(*v)[DOMAIN_SIZE];
 	size_t n = 0;
 
-	pthread_rwlock_rdlock(&d->lock);
+	rwlock_rdlock(&d->lock);
 	v = calloc(d->n + 1, sizeof(*v));
 	for (size_t i = 0; v && i < d->n; i++) {
 		const struct store_mapping *m = &d->rows[i].m;
@@ -130,7 +130,7 @@ int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], 
 		if (vm ? strcmp(m->vm, vm) == 0 : *m->ownership != '\0')
 			memcpy(v[n++], m->domain, sizeof(*v));
 	}
-	pthread_rwlock_unlock(&d->lock);
+	rwlock_unlock(&d->lock);
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
 	*ret = v;
@@ -372,8 +372,8 @@ struct domains *domains_free(struct domains *d)
 {
 	if (!d)
 		return NULL;
-	pthread_rwlock_destroy(&d->lock);
-	pthread_mutex_destroy(&d->change);
+	rwlock_destroy(&d->lock);
+	mutex_destroy(&d->change);
 	free(d->rows);
 	free(d);
 	return NULL;
@@ -392,8 +392,8 @@ int domains_new(const struct domains_conf *c, struct store *store, struct vmm *v
 	d->store = store;
 	d->vmm = vmm;
 	d->zones = c->zones;
-	pthread_mutex_init(&d->change, NULL);
-	pthread_rwlock_init(&d->lock, NULL);
+	mutex_init(&d->change, "domains change");
+	rwlock_init(&d->lock, "domains");
 	r = reload(d, err);
 	if (r < 0)
 		domains_free(d);

@@ -226,11 +226,11 @@ static void make_env(struct launch *l, char (*config)[PATH_MAX + 32])
 
 static int take_room(struct repos *g, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(CHILD_WAIT_MS));
+	uint64_t until = deadline_in(CHILD_WAIT_MS);
 
 	LOCK_SCOPE(&g->lock);
 	while (g->children >= CHILDREN_MAX)
-		if (pthread_cond_timedwait(&g->room, &g->lock, &until) == ETIMEDOUT)
+		if (!cond_wait_until(&g->room, &g->lock, until))
 			return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 			               "too many Git operations run at the moment");
 	g->children++;
@@ -241,7 +241,7 @@ static void give_room(struct repos *g)
 {
 	LOCK_SCOPE(&g->lock);
 	g->children--;
-	pthread_cond_signal(&g->room);
+	cond_signal(&g->room);
 }
 
 static int reap(pid_t pid)

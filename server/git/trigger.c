@@ -254,7 +254,6 @@ int triggers_open(const struct triggers_conf *c, struct repos *g, struct store *
 {
 	AUTO(triggers_closep) struct triggers *t = calloc(1, sizeof(*t));
 	autofree struct store_delivery *left = NULL;
-	pthread_condattr_t attr;
 	size_t n = 0;
 	int r;
 
@@ -263,11 +262,8 @@ int triggers_open(const struct triggers_conf *c, struct repos *g, struct store *
 	t->conf = *c;
 	t->g = g;
 	t->store = s;
-	pthread_mutex_init(&t->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&t->more, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&t->lock, "git triggers");
+	cond_init(&t->more);
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 	if ((r = signer_open(s, &t->signer, err)) < 0 ||
 	    (r = store_delivery_recover(s, &left, &n, err)) < 0 ||
@@ -295,8 +291,8 @@ struct triggers *triggers_close(struct triggers *t)
 	for (unsigned i = 0; i < t->n_workers; i++)
 		pthread_join(t->workers[i].thread, NULL);
 	signer_close(t->signer);
-	pthread_cond_destroy(&t->more);
-	pthread_mutex_destroy(&t->lock);
+	cond_destroy(&t->more);
+	mutex_destroy(&t->lock);
 	curl_global_cleanup();
 	free(t);
 	return NULL;

@@ -11,7 +11,7 @@
  * A running call is in a list while it runs, so that calls can be counted and one can be
  * cancelled from another connection. One lock for both; nothing is done under it that waits.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -24,6 +24,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/lock.h"
 
 #define SESSIONS_MAX 4096       /* of all accounts */
 #define SESSIONS_PER_ACCOUNT 64 /* more: the one used least recently ends */
@@ -49,7 +50,7 @@ struct mcp_running {
 };
 
 struct mcp {
-	pthread_mutex_t lock; /* all of what follows */
+	struct mutex lock; /* all of what follows */
 	TAILQ_HEAD(, session) sessions;
 	TAILQ_HEAD(, mcp_running) running;
 	size_t n_sessions;
@@ -61,7 +62,7 @@ int mcp_new(struct mcp **ret, struct err *err)
 
 	if (!m)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&m->lock, NULL);
+	mutex_init(&m->lock, "mcp sessions");
 	TAILQ_INIT(&m->sessions);
 	TAILQ_INIT(&m->running);
 	*ret = m;
@@ -83,7 +84,7 @@ struct mcp *mcp_free(struct mcp *m)
 		return NULL;
 	while ((s = TAILQ_FIRST(&m->sessions)))
 		drop(m, s);
-	pthread_mutex_destroy(&m->lock);
+	mutex_destroy(&m->lock);
 	free(m);
 	return NULL;
 }
@@ -229,7 +230,7 @@ int mcp_running_begin(struct mcp *m, const struct auth_who *who, const char *ses
 	}
 	if (n >= RUNNING_PER_ACCOUNT) {
 		running_free(c);
-		return err_set(err, -EBUSY, "%d calls run already: wait for one to end",
+		return err_set(err, -EBUSY, "%d calls are running already: wait for one to end",
 		               RUNNING_PER_ACCOUNT);
 	}
 	TAILQ_INSERT_TAIL(&m->running, c, link);
@@ -241,9 +242,9 @@ void mcp_running_end(struct mcp_running *c)
 {
 	if (!c)
 		return;
-	pthread_mutex_lock(&c->m->lock);
+	mutex_lock(&c->m->lock);
 	TAILQ_REMOVE(&c->m->running, c, link);
-	pthread_mutex_unlock(&c->m->lock);
+	mutex_unlock(&c->m->lock);
 	running_free(c);
 }
 

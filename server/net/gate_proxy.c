@@ -31,6 +31,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "h1/h1.h"
 #include "net/gate_internal.h"
 
 #define EVENTS_MAX 32
@@ -42,7 +43,7 @@
 
 static int find_name(struct proxied *c, const void *p, size_t n, char name[SNIFF_NAME_MAX])
 {
-	size_t head;
+	struct h1_head head;
 	int r;
 
 	if (c->port != PORT_HTTP)
@@ -114,7 +115,7 @@ static int pass_http(struct proxied *c)
 	autobuf struct buf out = { 0 };
 	struct relay_end a = { .fd = c->down }, b = { .fd = c->up };
 	char name[SNIFF_NAME_MAX];
-	size_t head = 0;
+	struct h1_head head;
 	ssize_t n;
 
 	if (!p)
@@ -122,9 +123,9 @@ static int pass_http(struct proxied *c)
 	n = recv(c->down, p, SNIFF_MAX, MSG_PEEK | MSG_DONTWAIT);
 	if (n <= 0 || sniff_http(p, (size_t)n, name, &head) != 1 || strcmp(name, c->name) != 0)
 		return -EBADMSG;
-	if (recv(c->down, p, head, MSG_DONTWAIT) != (ssize_t)head)
+	if (recv(c->down, p, head.len, MSG_DONTWAIT) != (ssize_t)head.len)
 		return -EIO;
-	sniff_http_rewrite(p, head, NULL, 0, &out);
+	sniff_http_rewrite(&head, NULL, 0, &out);
 	return out.failed ? -ENOMEM : gate_relay(&a, &b, out.p, out.len);
 }
 
@@ -138,9 +139,9 @@ static int serve(struct proxied *c)
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->g->lock);
+	mutex_lock(&c->g->lock);
 	memcpy(c->name, name, sizeof(name));
-	pthread_mutex_unlock(&c->g->lock);
+	mutex_unlock(&c->g->lock);
 	c->pinned = *name && gate_pinned(c->g, c->slot, c->gen, name, c->addr);
 	if (!egress_conn_allowed(c->policy, name, c->pinned, c->addr, c->port)) {
 		refuse(c);
@@ -176,7 +177,7 @@ static void unlist(struct gates *g, struct proxied *c)
 	g->n_conns--;
 	if (g->gate[c->slot].used && g->gate[c->slot].n_conns)
 		g->gate[c->slot].n_conns--;
-	pthread_cond_broadcast(&g->idle);
+	cond_broadcast(&g->idle);
 }
 
 static void *conn_main(void *arg)

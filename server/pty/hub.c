@@ -23,7 +23,7 @@ int hub_new(struct hub **ret, struct err *err)
 
 	if (!h)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&h->lock, NULL);
+	mutex_init(&h->lock, "pty hub");
 	*ret = h;
 	return 0;
 }
@@ -45,7 +45,7 @@ struct hub *hub_free(struct hub *h)
 		note_free(n);
 	}
 	free(h->tickets);
-	pthread_mutex_destroy(&h->lock);
+	mutex_destroy(&h->lock);
 	free(h);
 	return NULL;
 }

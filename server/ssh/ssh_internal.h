@@ -24,6 +24,7 @@
 #include "auth/auth.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "guest/guest.h"
 #include "guest/guest_login.h"
@@ -163,8 +164,8 @@ struct sshd {
 	int stop_fd;   /* owned; readable once it ends: everybody polls it */
 	pthread_t door;
 	bool door_runs;
-	pthread_mutex_t lock;
-	pthread_cond_t left; /* a connection ended */
+	struct mutex lock;
+	struct cond left; /* a connection ended */
 	struct conn *conns;
 	unsigned n_conns, n_strangers;
 	bool stopping;

@@ -37,7 +37,7 @@ struct store *store_close(struct store *s)
 		sqlite3_finalize(s->stmts[i]);
 	sqlite3_close(s->db);
 	reserve_close(s);
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	free(s);
 	return NULL;
 }
@@ -179,7 +179,7 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 	s->migrations = migrations;
 	s->n_migrations = n_migrations;
 	s->reserve_fd = -1;
-	pthread_mutex_init(&s->lock, NULL);
+	mutex_init(&s->lock, "store");
 	/* No mutex of SQLite's own: ours is held around every use. */
 	rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 	if (rc != SQLITE_OK)

@@ -10,7 +10,6 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,6 +17,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "store/store.h"
 #include "store/store_account.h"
 
@@ -26,7 +26,7 @@
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to let go */
 
 struct store {
-	pthread_mutex_t lock;          /* guards everything below and the connection itself */
+	struct mutex lock;             /* guards everything below and the connection itself */
 	sqlite3 *db;                   /* owned */
 	const char *const *migrations; /* of this database: store_migrations or audit's */
 	unsigned n_migrations;

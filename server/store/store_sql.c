@@ -220,7 +220,7 @@ int tx_begin(struct tx *t, struct store *s, struct err *err)
 {
 	int r;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	t->s = s;
 	reserve_look(s);
 	r = tx_word(s, "BEGIN IMMEDIATE", err); /* PostgreSQL: BEGIN */
@@ -244,7 +244,7 @@ void tx_end(struct tx *t)
 	/* After some failures (disk full) SQLite has rolled back by itself. */
 	if (t->open && !sqlite3_get_autocommit(t->s->db))
 		(void)tx_word(t->s, "ROLLBACK", NULL);
-	pthread_mutex_unlock(&t->s->lock);
+	mutex_unlock(&t->s->lock);
 	t->s = NULL;
 }
 

@@ -117,7 +117,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 		vm_unref(vm);
 		return r;
 	}
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	r = vm_net_begin(vm, o, err);
 	if (r == 0)
 		r = vm_bring_up(vm, &b, err);
@@ -130,7 +130,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 		vm_copy_info(vm, ret);
 	else
 		vm_net_undo(vm);
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	quota_release(m, row.info.id);
 	point_drop(m, &p);
 	vm_unref(vm);

@@ -24,10 +24,10 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	vm_net_forget(vm);
 	vm_log(vm, LOG_LV_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
 	vm_tell(vm, EVENT_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
-	pthread_mutex_lock(&vm->m->lock);
+	mutex_lock(&vm->m->lock);
 	vm->buried = true;
-	vm_wake_waiters(vm);
-	pthread_mutex_unlock(&vm->m->lock);
+	vm_wake_waiters(vm, NULL);
+	mutex_unlock(&vm->m->lock);
 	vmm_forget(vm->m, vm);
 	vmm_collect_soon(vm->m);
 	return 0;

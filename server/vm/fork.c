@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "vm/vm_internal.h"
 
 #define FORK_THREADS 8 /* thaws at once */
@@ -27,7 +28,7 @@ struct child {
 struct fork_job {
 	struct child *children;
 	unsigned count, next;
-	pthread_mutex_t lock;
+	struct mutex lock;
 };
 
 static void *fork_worker(void *arg)
@@ -37,14 +38,14 @@ static void *fork_worker(void *arg)
 	for (;;) {
 		struct child *c;
 
-		pthread_mutex_lock(&job->lock);
+		mutex_lock(&job->lock);
 		c = job->next < job->count ? &job->children[job->next++] : NULL;
-		pthread_mutex_unlock(&job->lock);
+		mutex_unlock(&job->lock);
 		if (!c)
 			return NULL;
-		pthread_mutex_lock(&c->vm->lock);
+		mutex_lock(&c->vm->lock);
 		c->result = vm_bring_up(c->vm, &c->b, &c->err);
-		pthread_mutex_unlock(&c->vm->lock);
+		mutex_unlock(&c->vm->lock);
 	}
 }
 
@@ -181,7 +182,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	    (r = fork_point(m, account, id, count, point, &parent, &net, o->fresh_address, err)) <
 	            0)
 		return err_wrap(err, r, "fork VM %s", id);
-	pthread_mutex_init(&job.lock, NULL);
+	mutex_init(&job.lock, "vm fork");
 	job.children = calloc(count, sizeof(*job.children));
 	infos = calloc(count, sizeof(*infos));
 	r = job.children && infos ? 0 : err_set(err, -ENOMEM, "fork: out of memory");
@@ -202,18 +203,18 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		if (r == 0) {
 			vm_copy_info(c->vm, &infos[i]);
 		} else {
-			pthread_mutex_lock(&c->vm->lock);
+			mutex_lock(&c->vm->lock);
 			c->vm->gone = true;
 			if (c->result == 0)
 				vm_bring_up_undo(c->vm, &c->b);
 			vm_net_undo(c->vm);
-			pthread_mutex_unlock(&c->vm->lock);
+			mutex_unlock(&c->vm->lock);
 			vmm_forget(m, c->vm);
 		}
 		vm_unref(c->vm);
 	}
 	free(job.children);
-	pthread_mutex_destroy(&job.lock);
+	mutex_destroy(&job.lock);
 	if (taken)
 		point_drop(m, &p);
 	vmm_release(m, point);

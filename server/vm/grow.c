@@ -57,11 +57,11 @@ static int write_back(struct vm *vm, const struct engine_point *p, char ret_laye
 		r = err_sys(err, -errno, "disk layer %s", b.layer.id);
 	if (r == 0) {
 		b.layer.bytes = (uint64_t)st.st_size;
-		pthread_rwlock_rdlock(&m->gc);
+		rwlock_rdlock(&m->gc);
 		r = vmm_hold(m, b.layer.id, err);
 		if (r == 0 && (r = store_layer_add(m->store, &b.layer, err)) < 0)
 			vmm_release(m, b.layer.id);
-		pthread_rwlock_unlock(&m->gc);
+		rwlock_unlock(&m->gc);
 	}
 	if (r < 0)
 		engine_remove_layer(m->engine, b.layer.id);

@@ -78,16 +78,16 @@ void vmm_suspend_all(struct vmm *m)
 	struct vm **v;
 	size_t n = 0;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	m->stopping = true; /* nothing is made ahead of need any more */
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
 	for (size_t i = 0; v && i < m->n_vms; i++)
 		if (m->vms[i]->shown.state == VM_RUNNING || m->vms[i]->shown.state == VM_BUILDING) {
 			v[n] = m->vms[i];
 			v[n++]->refs++;
 		}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	for (size_t i = 0; v && i < n; i++) {
 		struct vm *vm = v[i];
 		struct err err = { 0 };
@@ -99,7 +99,7 @@ void vmm_suspend_all(struct vmm *m)
 			vm_unref(vm);
 			continue;
 		}
-		pthread_mutex_lock(&vm->lock);
+		mutex_lock(&vm->lock);
 		if (!vm->gone && vm->row.info.state == VM_RUNNING &&
 		    vm_suspend_locked(vm, &err) < 0) {
 			vm_log(vm, LOG_LV_ERROR, "could not be suspended and is stopped: %s",

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "events/events.h"
@@ -41,7 +42,7 @@ struct vm_net {
 struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct store_vm row;  /* vm->lock */
 	enum vm_state stored; /* the state that the store has; vm->lock */
 	struct vm_info
@@ -92,25 +93,26 @@ struct shell {
 struct vmm {
 	struct vmm_conf conf;
 	struct vm_times t;   /* deadlines of single steps */
+	vm_ended_fn on_ended; /* or NULL; lock, both */
+	void *on_ended_ctx;
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
 	struct privc *priv;
 	struct dns *dns;
 	struct priv_info priv_info;
-	pthread_mutex_t lock;
-	pthread_rwlock_t
+	struct mutex lock;
+	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
-	pthread_cond_t cond; /* template state, holds, stopping, room */
-	struct vm **vms;     /* owned; m->lock */
+	struct cond cond; /* template state, holds, stopping, room */
+	struct vm **vms;  /* owned; m->lock */
 	size_t n_vms, cap_vms;
 	struct vm *template_vm; /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
 	struct err template_err;
-	pthread_mutex_t
-	        tunnels;       /* held while store and kernel are made to agree; before no other */
-	pthread_mutex_t quota; /* see quota.c */
+	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
+	struct mutex quota;   /* see quota.c */
 	struct quota_held {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
 		struct vm_quota q;
@@ -234,7 +236,8 @@ bool vm_guest_used(struct vm *vm);
 void vmm_usage_save(struct vmm *m);
 
 /* wait.c: its state or machine is another now; m->lock held */
-void vm_wake_waiters(struct vm *vm);
+/* m->lock held: the VM is about to be shown as next; NULL: it is gone. */
+void vm_wake_waiters(struct vm *vm, const struct vm_info *next);
 
 /* room.c: the disk budget */
 /* 0, or NO_LOCAL_STORAGE_CAPACITY: nothing more may be evicted. Waits for the keeper if it must. */

@@ -48,7 +48,7 @@ static int setup(void **state)
 	if ((size_t)snprintf(f->layers.path, sizeof(f->layers.path), "%s/layers", f->dir.path) >=
 	    sizeof(f->layers.path))
 		return -1;
-	pthread_mutex_init(&f->e.lock, NULL);
+	mutex_init(&f->e.lock, "engine verified");
 	f->e.verified = calloc(VERIFIED_MAX, sizeof(*f->e.verified));
 	return f->e.verified ? io_mkdirs(f->layers.path, 0700, &err) : -1;
 }
@@ -59,7 +59,7 @@ static int teardown(void **state)
 	int r = tmpdir_remove(&f->dir);
 
 	free(f->e.verified);
-	pthread_mutex_destroy(&f->e.lock);
+	mutex_destroy(&f->e.lock);
 	free(f);
 	return r;
 }

@@ -3,7 +3,6 @@
 #include "tests/unit/fake_stage.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "guest/guest.h"
 #include "store/store.h"
 #include "tests/unit/fake_vmm.h"
@@ -26,8 +26,8 @@ struct vm_stage {
 };
 
 static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct mutex lock;
+	struct cond changed;
 	struct store *store;
 	char held[HELD_MAX][ID_SIZE];
 	unsigned n_held, begun, frozen, blocked;
@@ -35,7 +35,7 @@ static struct {
 	char damaged[ID_SIZE];
 	char template[ID_SIZE];
 	struct buf steps;
-} fx = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+} fx = { .lock = MUTEX_INIT("fake stage"), .changed = COND_INIT };
 
 static const char *const states[] = {
 	[VM_STARTING] = "starting",   [VM_RUNNING] = "running", [VM_SUSPENDING] = "suspending",
@@ -87,7 +87,7 @@ void fake_stage_release(void)
 {
 	LOCK_SCOPE(&fx.lock);
 	fx.release = true;
-	pthread_cond_broadcast(&fx.changed);
+	cond_broadcast(&fx.changed);
 }
 
 unsigned fake_stage_blocked(void)
@@ -306,7 +306,7 @@ bool fake_step(const struct guest_exec_req *req, struct guest_exec_result *ret)
 	if (strcmp(name, "block") == 0) {
 		fx.blocked++;
 		while (!fx.release)
-			pthread_cond_wait(&fx.changed, &fx.lock);
+			cond_wait(&fx.changed, &fx.lock);
 		fx.blocked--;
 	}
 	if (strstr(script, "systemctl show"))

@@ -45,8 +45,8 @@ static int setup(void **state)
 	f->m = calloc(1, sizeof(*f->m));
 	f->m->store = f->s;
 	f->m->conf.quota = unlimited();
-	pthread_mutex_init(&f->m->lock, NULL);
-	pthread_mutex_init(&f->m->quota, NULL);
+	mutex_init(&f->m->lock, "vmm");
+	mutex_init(&f->m->quota, "vmm quota");
 	if (store_account_create(f->s, "operator", "operator", NULL) < 0)
 		return -1;
 	return store_account_create(f->s, "acme", "acme", NULL);
@@ -194,10 +194,10 @@ static void vms_at_rest_take_disk_only(void **state)
 	limit(f, "acme", q);
 	OK(add_vm(f, "acme", VM_STARTING, &err));
 	/* Waking one more is refused, and it stays as it was. */
-	pthread_mutex_lock(&f->m->vms[0]->lock);
+	mutex_lock(&f->m->vms[0]->lock);
 	FAILS(-EDQUOT, quota_start(f->m->vms[0], &err));
 	assert_int_equal(f->m->vms[0]->row.info.state, VM_SUSPENDED);
-	pthread_mutex_unlock(&f->m->vms[0]->lock);
+	mutex_unlock(&f->m->vms[0]->lock);
 	refused_with("VM_LIMIT_EXCEEDED", 1);
 }
 

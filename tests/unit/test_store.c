@@ -6,6 +6,7 @@
  * whole, so a column that is written but not read back (or the reverse) fails.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
