@@ -68,10 +68,10 @@ static int on_call(void *ctx, enum fake_face face, const char *what, const char 
 }
 
 static struct {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct fault_agent *v[PROXIES_MAX];
 	size_t n;
-} proxies = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} proxies = { .lock = MUTEX_INIT("test: agent proxies") };
 
 static int on_agent(void *ctx, int fd_consume)
 {
@@ -151,7 +151,7 @@ static bool run_once(const struct once_verb *v, struct once *o, const struct fau
 	fired = fault_fired();
 	if (getenv("PANDO_ONCE_TRACE"))
 		fprintf(stderr, "%s %lu: %s: %d %s %s\n", v->name, p->nth, fault_what(), k,
-		        e.tag ? e.tag : "", e.msg);
+		        err_code_name(e.tag), e.msg);
 	if (k < 0 && (!*e.msg || e.code != k))
 		fail_msg("it failed with %d; its error says %d, '%s'", k, e.code, e.msg);
 	if (k < 0 && !fired)

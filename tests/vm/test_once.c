@@ -60,9 +60,9 @@ static void want_vms(struct once *o, size_t n)
 {
 	size_t have;
 
-	pthread_mutex_lock(&M(o)->lock);
+	mutex_lock(&M(o)->lock);
 	have = M(o)->n_vms;
-	pthread_mutex_unlock(&M(o)->lock);
+	mutex_unlock(&M(o)->lock);
 	if (have != n)
 		fail_msg("%zu VMs are there, %zu were to be", have, n);
 }
