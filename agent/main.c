@@ -198,6 +198,11 @@ static void tear_down(struct agent *a)
 		close(a->ep);
 }
 
+#ifdef AGENT_MAIN /* in a program of the tests that has a main() of its own */
+int agent_main(int argc, char **argv);
+#define main agent_main
+#endif
+
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {

@@ -62,8 +62,8 @@ static uint32_t measure_tsc_khz(void)
 	return (uint32_t)khz[TSC_SAMPLES / 2];
 }
 
-int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **ret,
-               struct err *err)
+int engine_make(const char *data_dir, struct privc *priv, const struct engine_ops *ops, void *impl,
+                const struct engine_info *info, struct engine **ret, struct err *err)
 {
 	static const char *const dirs[] = { "layers", "points", "run" };
 	struct engine *e = calloc(1, sizeof(*e));
@@ -76,17 +76,41 @@ int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **
 	}
 	pthread_mutex_init(&e->lock, NULL);
 	e->priv = priv;
-	snprintf(e->data_dir, sizeof(e->data_dir), "%s", c->data_dir);
-	snprintf(e->image_dir, sizeof(e->image_dir), "%s", c->image_dir);
-	snprintf(e->qemu, sizeof(e->qemu), "%s", c->qemu);
-	snprintf(e->probe_file, sizeof(e->probe_file), "%s", c->probe_file);
-	e->probe_s = c->probe_s;
+	e->ops = ops;
+	e->impl = impl;
+	if (info)
+		e->info = *info;
+	snprintf(e->data_dir, sizeof(e->data_dir), "%s", data_dir);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
 		snprintf(path, sizeof(path), "%s/%s", e->data_dir, dirs[i]);
 		r = io_mkdirs(path, 0700, err);
 	}
-	if (r == 0)
-		r = read_version(e, err);
+	if (r < 0) {
+		engine_free(e);
+		return r;
+	}
+	*ret = e;
+	return 0;
+}
+
+void *engine_impl(const struct engine *e)
+{
+	return e->impl;
+}
+
+int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **ret,
+               struct err *err)
+{
+	struct engine *e;
+	int r = engine_make(c->data_dir, priv, &engine_qemu, NULL, NULL, &e, err);
+
+	if (r < 0)
+		return r;
+	snprintf(e->image_dir, sizeof(e->image_dir), "%s", c->image_dir);
+	snprintf(e->qemu, sizeof(e->qemu), "%s", c->qemu);
+	snprintf(e->probe_file, sizeof(e->probe_file), "%s", c->probe_file);
+	e->probe_s = c->probe_s;
+	r = read_version(e, err);
 	if (r == 0)
 		r = engine_probe(e, c->accel, err);
 	e->info.cmdline = argv_cmdline(e->info.accel);

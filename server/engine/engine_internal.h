@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "engine/engine.h"
+#include "engine/engine_ops.h"
 #include "engine/qmp.h"
 
 /* What was checked once: the file has not changed since while these match. */
@@ -17,6 +17,8 @@ struct verified {
 
 struct engine {
 	struct engine_info info;
+	const struct engine_ops *ops;
+	void *impl;         /* of the table; weak */
 	struct privc *priv; /* weak */
 	char data_dir[256];
 	char image_dir[512];
@@ -46,6 +48,7 @@ struct machine {
 	uint64_t next_token;
 	uint64_t started_us, load_us; /* clock_us() at machine_spawn() and machine_load() */
 	struct machine_times times;
+	void *impl; /* of whatever runs it, if it is not QEMU */
 };
 
 /* Deadlines of single steps, in ms. Emulated machines on busy hosts are slow: generous. */
@@ -59,8 +62,21 @@ struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcp
                             uint32_t mem_mb); /* NULL: out of memory */
 int machine_run_path(struct engine *e, const char *instance, const char *name, char *buf,
                      size_t size, struct err *err);
-/* Monitor, layer library and agent channel of a process that is there. */
+
+/* qemu.c: monitor, layer library and agent channel of a process that is there */
 int machine_connect(struct machine *m, unsigned start_ms, struct err *err);
+
+/* spawn.c, load.c, freeze.c, rebase.c, stats.c: entries of engine_qemu */
+int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
+               struct err *err);
+int qemu_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err);
+int qemu_load(struct machine *m, const struct machine_load *l, struct err *err);
+int qemu_freeze(struct machine *m, const struct machine_freeze *req, struct machine_frozen *ret,
+                struct err *err);
+int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
+                     const struct engine_layer *to, struct err *err);
+int qemu_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,
+                    struct err *err);
 
 /* block.c */
 int block_fdset_add(struct machine *m, int fd, unsigned *ret_set, struct err *err);

@@ -194,8 +194,8 @@ static int freeze_run(struct freeze *f, struct err *err)
 	return r;
 }
 
-int machine_freeze(struct machine *m, const struct machine_freeze *req, struct machine_frozen *ret,
-                   struct err *err)
+int qemu_freeze(struct machine *m, const struct machine_freeze *req, struct machine_frozen *ret,
+                struct err *err)
 {
 	struct freeze f = { .m = m, .req = req, .ret = ret, .mem_fd = -1, .state_fd = -1 };
 	int r;

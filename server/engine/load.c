@@ -133,7 +133,7 @@ static int attach_disk(struct machine *m, const struct machine_load *l, struct e
 	return r;
 }
 
-int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err)
+int qemu_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err)
 {
 	for (size_t i = 0; i < MIN(c->n, (size_t)MACHINE_BASE_MAX); i++) {
 		int r = block_add_layer(m, &c->l[i], i ? c->l[i - 1].id : NULL, err);
@@ -145,7 +145,7 @@ int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct
 	return 0;
 }
 
-int machine_load(struct machine *m, const struct machine_load *l, struct err *err)
+int qemu_load(struct machine *m, const struct machine_load *l, struct err *err)
 {
 	int r;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.c - a QEMU process as we hold it: its run directory and sockets, adoption, its end
+ * machine.c - a machine as we hold it: its run directory, adoption, its end
  *
- * The run directory of an instance has the sockets QEMU listens on (qmp, agent,
- * layers) and its logs. They outlive the server, so that the next one finds the
- * process again.
+ * The run directory of an instance has the sockets its process listens on and its
+ * logs. They outlive the server, so that the next one finds the process again.
+ * What a machine does is up to what runs it (engine_ops.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +20,6 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/sock.h"
 #include "engine/engine_internal.h"
 #include "privc/privc.h"
 
@@ -34,14 +32,6 @@ int machine_run_path(struct engine *e, const char *instance, const char *name, c
 	                     name) >= size)
 		return err_set(err, -ENAMETOOLONG, "path below '%s' is too long", e->data_dir);
 	return 0;
-}
-
-static int connect_to(struct machine *m, const char *name, int type, struct err *err)
-{
-	char path[PATH_MAX];
-	int r = machine_run_path(m->e, m->instance, name, path, sizeof(path), err);
-
-	return r < 0 ? r : sock_unix_connect(path, type, deadline_in(QMP_STEP_MS), err);
 }
 
 struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcpus, uint32_t mem_mb)
@@ -60,28 +50,6 @@ struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcp
 	return m;
 }
 
-int machine_connect(struct machine *m, unsigned start_ms, struct err *err)
-{
-	int fd = connect_to(m, "qmp", SOCK_STREAM, err);
-	int r;
-
-	if (fd < 0)
-		return fd;
-	r = qmp_open(fd, deadline_in(start_ms), &m->qmp, err);
-	if (r < 0)
-		return r;
-	m->times.monitor = clock_us() - m->started_us;
-	m->layers_fd = connect_to(m, "layers", SOCK_SEQPACKET, err);
-	if (m->layers_fd < 0)
-		return m->layers_fd;
-	/*
-	 * Before the device state is loaded: a channel that was connected when the
-	 * guest was frozen and is so again is no news to it.
-	 */
-	m->agent_fd = connect_to(m, "agent", SOCK_STREAM, err);
-	return m->agent_fd < 0 ? m->agent_fd : 0;
-}
-
 int machine_adopt(struct engine *e, const char *instance, struct proc proc_consume, uint32_t vcpus,
                   uint32_t mem_mb, struct machine **ret, struct err *err)
 {
@@ -93,9 +61,7 @@ int machine_adopt(struct engine *e, const char *instance, struct proc proc_consu
 		return err_set(err, -ENOMEM, "adopt machine: out of memory");
 	}
 	m->proc = proc_consume;
-	r = machine_connect(m, QMP_STEP_MS, err);
-	if (r == 0)
-		r = machine_disk_layer(m, m->disk_layer, err);
+	r = e->ops->adopt(m, err);
 	if (r < 0) {
 		machine_free(m);
 		return err_wrap(err, "adopt machine %s", instance);
@@ -108,11 +74,7 @@ struct machine *machine_free(struct machine *m)
 {
 	if (!m)
 		return NULL;
-	qmp_free(m->qmp);
-	if (m->layers_fd >= 0)
-		close(m->layers_fd);
-	if (m->agent_fd >= 0)
-		close(m->agent_fd);
+	m->e->ops->done(m);
 	proc_close(&m->proc);
 	free(m);
 	return NULL;
@@ -128,16 +90,6 @@ int machine_kill(struct machine *m, struct err *err)
 	return r;
 }
 
-int machine_cont(struct machine *m, struct err *err)
-{
-	return qmp_cmd(m->qmp, "cont", NULL, deadline_in(QMP_STEP_MS), NULL, err);
-}
-
-int machine_stop(struct machine *m, struct err *err)
-{
-	return qmp_cmd(m->qmp, "stop", NULL, deadline_in(QMP_STEP_MS), NULL, err);
-}
-
 bool machine_alive(const struct machine *m)
 {
 	return proc_alive(&m->proc);
@@ -151,83 +103,6 @@ const struct machine_times *machine_times(const struct machine *m)
 const struct proc *machine_proc(const struct machine *m)
 {
 	return &m->proc;
-}
-
-bool machine_rebooted(struct machine *m)
-{
-	json_t *data = NULL;
-	const char *reason;
-	bool yes;
-
-	if (qmp_wait_event(m->qmp, "SHUTDOWN", deadline_in(1000), &data, NULL) < 0)
-		return false;
-	reason = json_string_value(json_object_get(data, "reason"));
-	yes = reason && !strcmp(reason, "guest-reset");
-	json_decref(data);
-	return yes;
-}
-
-int machine_cont_if_stopped(struct machine *m, struct err *err)
-{
-	json_t *st = NULL;
-	bool running;
-	int r = qmp_cmd(m->qmp, "query-status", NULL, deadline_in(QMP_STEP_MS), &st, err);
-
-	if (r < 0)
-		return r;
-	running = json_is_true(json_object_get(st, "running"));
-	json_decref(st);
-	return running ? 0 : machine_cont(m, err);
-}
-
-int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err)
-{
-	json_t *st = NULL;
-	const char *status;
-	int r = qmp_cmd(m->qmp, "query-status", NULL, deadline_ms, &st, err);
-
-	if (r < 0)
-		return r;
-	status = json_string_value(json_object_get(st, "status"));
-	r = status && !strcmp(status, "io-error");
-	json_decref(st);
-	return r;
-}
-
-int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err)
-{
-	int fd = m->agent_fd >= 0 ? TAKE_FD(m->agent_fd) : connect_to(m, "agent", SOCK_STREAM, err);
-
-	if (fd < 0)
-		return fd;
-	*ret_fd = fd;
-	return 0;
-}
-
-int machine_disk_layer(struct machine *m, char ret_id[ID_SIZE], struct err *err)
-{
-	json_t *list = NULL;
-	const char *name = NULL;
-	json_t *b;
-	size_t i;
-	int r = qmp_cmd(m->qmp, "query-block", NULL, deadline_in(QMP_STEP_MS), &list, err);
-
-	if (r < 0)
-		return r;
-	json_array_foreach(list, i, b)
-	{
-		const char *qdev = json_string_value(json_object_get(b, "qdev"));
-
-		if (qdev && strstr(qdev, "disk"))
-			name = json_string_value(
-			        json_object_get(json_object_get(b, "inserted"), "node-name"));
-	}
-	if (!name || !id_valid("ly-", name))
-		r = err_set(err, -EBADMSG, "QEMU does not say which disk layer it writes to");
-	else
-		snprintf(ret_id, ID_SIZE, "%s", name);
-	json_decref(list);
-	return r;
 }
 
 void machine_console_tail(struct engine *e, const char *instance, char *buf, size_t size)
@@ -256,4 +131,81 @@ void machine_console_trim(struct engine *e, const char *instance)
 	if (machine_run_path(e, instance, "console", path, sizeof(path), NULL) == 0 &&
 	    stat(path, &st) == 0 && st.st_size > CONSOLE_MAX && truncate(path, 0) < 0)
 		log_warn("'%s' was not cut, ignoring: %s", path, err_name(errno));
+}
+
+int machine_cont_if_stopped(struct machine *m, struct err *err)
+{
+	enum machine_status st = MACHINE_RUNS;
+	int r = m->e->ops->status(m, deadline_in(QMP_STEP_MS), &st, err);
+
+	return r < 0 || st == MACHINE_RUNS ? r : machine_cont(m, err);
+}
+
+int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err)
+{
+	enum machine_status st = MACHINE_RUNS;
+	int r = m->e->ops->status(m, deadline_ms, &st, err);
+
+	return r < 0 ? r : st == MACHINE_STALLED;
+}
+
+/* ---- whatever runs it ---- */
+
+int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
+                  struct err *err)
+{
+	return e->ops->spawn(e, s, ret, err);
+}
+
+int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err)
+{
+	return m->e->ops->prepare_disk(m, c, err);
+}
+
+int machine_load(struct machine *m, const struct machine_load *l, struct err *err)
+{
+	return m->e->ops->load(m, l, err);
+}
+
+int machine_cont(struct machine *m, struct err *err)
+{
+	return m->e->ops->cont(m, err);
+}
+
+int machine_stop(struct machine *m, struct err *err)
+{
+	return m->e->ops->stop(m, err);
+}
+
+bool machine_rebooted(struct machine *m)
+{
+	return m->e->ops->rebooted(m);
+}
+
+int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err)
+{
+	return m->e->ops->agent_socket(m, ret_fd, err);
+}
+
+int machine_disk_layer(struct machine *m, char ret_id[ID_SIZE], struct err *err)
+{
+	return m->e->ops->disk_layer(m, ret_id, err);
+}
+
+int machine_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,
+                       struct err *err)
+{
+	return m->e->ops->disk_stats(m, deadline_ms, ret, err);
+}
+
+int machine_freeze(struct machine *m, const struct machine_freeze *f, struct machine_frozen *ret,
+                   struct err *err)
+{
+	return m->e->ops->freeze(m, f, ret, err);
+}
+
+int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
+                        const struct engine_layer *to, struct err *err)
+{
+	return m->e->ops->rebase_disk(m, above, old, to, err);
 }

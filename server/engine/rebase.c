@@ -77,8 +77,8 @@ static void drop_node(struct machine *m, const json_t *nodes, const char *id)
 		block_fdset_remove(m, set);
 }
 
-int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
-                        const struct engine_layer *to, struct err *err)
+int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
+                     const struct engine_layer *to, struct err *err)
 {
 	json_t *nodes = NULL;
 	int r;

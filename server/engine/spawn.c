@@ -165,8 +165,8 @@ static void add_qemu_log(struct machine *m, struct err *err)
 		err_wrap(err, "QEMU said '%.160s'", line ? line + 1 : text);
 }
 
-int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
-                  struct err *err)
+int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
+               struct err *err)
 {
 	uint64_t t0 = clock_us();
 	struct machine *m;

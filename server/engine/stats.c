@@ -14,8 +14,8 @@ static uint64_t count_of(const json_t *stats, const char *name)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
-int machine_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,
-                       struct err *err)
+int qemu_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,
+                    struct err *err)
 {
 	json_t *list = NULL, *b;
 	bool found = false;

@@ -42,7 +42,8 @@ struct call {
 	pthread_cond_t cond;
 };
 
-struct privc {
+struct sock {
+	struct privc c;
 	int fd; /* owned */
 	pthread_t reader;
 	bool reader_runs;
@@ -64,7 +65,7 @@ void privc_answer_freep(struct privc_answer **a)
 	*a = NULL;
 }
 
-static struct call **find(struct privc *c, uint32_t id)
+static struct call **find(struct sock *c, uint32_t id)
 {
 	struct call **p = &c->pending;
 
@@ -94,7 +95,7 @@ static void complete(struct call *k, const uint8_t *p, size_t n, int *fds, size_
 
 static void *reader_main(void *arg)
 {
-	struct privc *c = arg;
+	struct sock *c = arg;
 	uint8_t *p = malloc(PRIV_MSG_MAX);
 
 	while (p) {
@@ -137,7 +138,7 @@ static unsigned deadline_of(unsigned op)
 }
 
 /* Sends the encoded request. The send lock is not the pending lock: replies arrive meanwhile. */
-static int call_send(struct privc *c, const struct priv_req *m, const int *fds, size_t n_fds,
+static int call_send(struct sock *c, const struct priv_req *m, const int *fds, size_t n_fds,
                      struct err *err)
 {
 	autobuf struct buf b = { 0 };
@@ -157,7 +158,7 @@ static int call_send(struct privc *c, const struct priv_req *m, const int *fds, 
 }
 
 /* Gives k an id and links it in; from here on the reader may complete it. */
-static int call_begin(struct privc *c, struct call *k, struct err *err)
+static int call_begin(struct sock *c, struct call *k, struct err *err)
 {
 	LOCK_SCOPE(&c->lock);
 	if (c->gone)
@@ -169,7 +170,7 @@ static int call_begin(struct privc *c, struct call *k, struct err *err)
 }
 
 /* Waits until k is done or unlinks it; sent is the result of sending. */
-static int call_end(struct privc *c, struct call *k, int sent, uint64_t deadline, struct err *err)
+static int call_end(struct sock *c, struct call *k, int sent, uint64_t deadline, struct err *err)
 {
 	struct timespec until = deadline_timespec(deadline);
 	struct call **p;
@@ -191,9 +192,10 @@ static int call_end(struct privc *c, struct call *k, int sent, uint64_t deadline
 	                          priv_op_name(k->op), deadline_of(k->op));
 }
 
-int privc_call(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds,
-               struct privc_answer **ret, struct err *err)
+static int sock_call(struct privc *p, struct priv_req *m, const int *fds, size_t n_fds,
+                     struct privc_answer **ret, struct err *err)
 {
+	struct sock *c = (struct sock *)p;
 	uint64_t deadline = deadline_in(deadline_of(m->op));
 	autoanswer struct privc_answer *a = calloc(1, sizeof(*a));
 	struct call k = { .op = m->op, .answer = a };
@@ -215,17 +217,14 @@ int privc_call(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds
 	pthread_cond_destroy(&k.cond);
 	if (r < 0)
 		return r;
-	if (a->rep.code < 0)
-		return err_set(err, a->rep.code, "%s", a->rep.msg);
-	if (ret)
-		*ret = TAKE_PTR(a);
+	*ret = TAKE_PTR(a);
 	return 0;
 }
 
-struct privc *privc_free(struct privc *c)
+static void sock_free(struct privc *p)
 {
-	if (!c)
-		return NULL;
+	struct sock *c = (struct sock *)p;
+
 	if (c->reader_runs) {
 		shutdown(c->fd, SHUT_RDWR);
 		pthread_join(c->reader, NULL);
@@ -235,6 +234,29 @@ struct privc *privc_free(struct privc *c)
 	pthread_mutex_destroy(&c->lock);
 	pthread_mutex_destroy(&c->send_lock);
 	free(c);
+}
+
+static const struct priv_ops sock_ops = { .call = sock_call, .free = sock_free };
+
+int privc_call(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds,
+               struct privc_answer **ret, struct err *err)
+{
+	autoanswer struct privc_answer *a = NULL;
+	int r = c->ops->call(c, m, fds, n_fds, &a, err);
+
+	if (r < 0)
+		return r;
+	if (a->rep.code < 0)
+		return err_set(err, a->rep.code, "%s", a->rep.msg);
+	if (ret)
+		*ret = TAKE_PTR(a);
+	return 0;
+}
+
+struct privc *privc_free(struct privc *c)
+{
+	if (c)
+		c->ops->free(c);
 	return NULL;
 }
 
@@ -245,7 +267,8 @@ static void privc_freep(struct privc **c)
 
 int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, struct err *err)
 {
-	AUTO(privc_freep) struct privc *c = calloc(1, sizeof(*c));
+	AUTO(privc_freep) struct privc *made = NULL;
+	struct sock *c = calloc(1, sizeof(*c));
 	struct priv_req m = { .op = PRIV_HELLO };
 	autoanswer struct privc_answer *a = NULL;
 	int r;
@@ -254,6 +277,8 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 		close(fd_consume);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
+	c->c.ops = &sock_ops;
+	made = &c->c;
 	c->fd = fd_consume;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->send_lock, NULL);
@@ -263,7 +288,7 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 	if (r)
 		return err_sys(err, -r, "start the reader of pando-priv");
 	c->reader_runs = true;
-	r = privc_call(c, &m, NULL, 0, &a, err);
+	r = privc_call(made, &m, NULL, 0, &a, err);
 	if (r < 0)
 		return err_wrap(err, "open pando-priv");
 	if (a->rep.info.version != PRIV_VERSION)
@@ -278,6 +303,6 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 		memcpy(ret_info->tag, a->rep.info.tag, sizeof(ret_info->tag));
 		memcpy(ret_info->limits, a->rep.info.limits, sizeof(ret_info->limits));
 	}
-	*ret = TAKE_PTR(c);
+	*ret = TAKE_PTR(made);
 	return 0;
 }

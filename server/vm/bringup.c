@@ -17,8 +17,7 @@
 #include "net/gate.h"
 #include "vm/vm_internal.h"
 
-#define BOOTS 3      /* of a kernel that crashes while it boots */
-#define DEATH_MS 250 /* for a process that closed its sockets to be gone */
+#define BOOTS 3 /* of a kernel that crashes while it boots */
 
 static void make_identity(struct vm *vm, enum guest_reason reason, struct guest_identity *id)
 {
@@ -201,7 +200,7 @@ static void log_times(struct vm *vm, uint64_t t_start, uint64_t t_cont, uint64_t
  */
 bool vm_ended(const struct vm *vm)
 {
-	return proc_wait_end(machine_proc(vm->machine), deadline_in(DEATH_MS)) == 1;
+	return proc_wait_end(machine_proc(vm->machine), deadline_in(vm->m->t.death)) == 1;
 }
 
 /* The channel was dropped. A machine that lives is asked anew. */
@@ -293,8 +292,8 @@ int vm_reconnect(struct vm *vm, struct err *err)
 	int r;
 
 	drop_guest(vm);
-	r = connect_agent(vm, GUEST_RECONNECT, AGENT_RECONNECT_MS, err);
+	r = connect_agent(vm, GUEST_RECONNECT, vm->m->t.agent_reconnect, err);
 	if (r < 0 && r != -ETIMEDOUT && machine_alive(vm->machine))
-		r = connect_agent(vm, GUEST_THAW, AGENT_RECONNECT_MS, err);
+		r = connect_agent(vm, GUEST_THAW, vm->m->t.agent_reconnect, err);
 	return r;
 }

@@ -102,7 +102,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 {
 	struct engine_point p;
 	struct store_vm row;
-	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = m->t.agent_thaw };
 	struct vm *vm;
 	int r = point_take(m, point, &p, err);
 

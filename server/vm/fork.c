@@ -119,7 +119,7 @@ static int make_children(struct vmm *m, const struct store_vm *parent, const str
 		         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
 		c->b = (struct bringup){ .point = p,
 			                 .reason = GUEST_THAW,
-			                 .agent_ms = AGENT_THAW_MS };
+			                 .agent_ms = m->t.agent_thaw };
 		c->result = -ECANCELED;
 		c->vm = all[i] = vm_new(m, &row);
 		if (!c->vm)

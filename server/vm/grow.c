@@ -17,12 +17,10 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-#define GROW_MS 300000 /* resize2fs, and systemd after a cold boot on an emulated CPU */
-
 static int run(struct vm *vm, const char *command, struct err *err)
 {
 	AUTO(guest_exec_result_done) struct guest_exec_result res = { 0 };
-	struct guest_exec_req req = { .command = command, .timeout_ms = GROW_MS };
+	struct guest_exec_req req = { .command = command, .timeout_ms = vm->m->t.grow };
 	int r = guest_exec(vm->guest, &req, &res, err);
 
 	if (r == 0 && (res.exit_code != 0 || res.timed_out))
@@ -41,7 +39,7 @@ int vm_grow_fs(struct vm *vm, struct err *err)
 static int write_back(struct vm *vm, const struct engine_point *p, char ret_layer[ID_SIZE],
                       struct err *err)
 {
-	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
 	struct vmm *m = vm->m;
 	char path[PATH_MAX];
 	struct stat st;
@@ -50,8 +48,8 @@ static int write_back(struct vm *vm, const struct engine_point *p, char ret_laye
 	if (r < 0)
 		return r;
 	vm_watch_remove(vm);
-	r = guest_shutdown(vm->guest, deadline_in(10000), err);
-	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(SHUTDOWN_MS)) != 1)
+	r = guest_shutdown(vm->guest, deadline_in(m->t.shutdown_ask), err);
+	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(m->t.shutdown)) != 1)
 		r = err_set(err, -ETIMEDOUT, "the guest did not shut down to be resized");
 	vm_take_down(vm);
 	engine_layer_path(m->engine, b.layer.id, path, sizeof(path));
@@ -89,7 +87,7 @@ int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stag
 	vm->row.info.mem_mb = size->mem_mb;
 	vm->row.info.disk_mb = size->disk_mb;
 	vm->row.base_point[0] = vm->row.base_mem[0] = '\0';
-	*b = (struct bringup){ .reason = GUEST_BOOT, .agent_ms = AGENT_BOOT_MS };
+	*b = (struct bringup){ .reason = GUEST_BOOT, .agent_ms = vm->m->t.agent_boot };
 	r = vm_bring_up(vm, b, err);
 	if (r == 0) {
 		r = size->disk_mb > p->disk_mb ? vm_grow_fs(vm, err) : 0;

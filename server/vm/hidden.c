@@ -75,7 +75,7 @@ int hidden_thaw(struct vmm *m, const char *point, struct hidden **ret, struct er
 	if (r < 0)
 		goto no_point;
 	h->b = (struct bringup){
-		.point = &h->p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS, .hidden = true
+		.point = &h->p, .reason = GUEST_THAW, .agent_ms = m->t.agent_thaw, .hidden = true
 	};
 	h->vm = make_vm(m, &h->p);
 	r = h->vm ? enter(m, h->vm, err) : err_set(err, -ENOMEM, "out of memory");

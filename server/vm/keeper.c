@@ -195,6 +195,7 @@ void *keeper_main(void *arg)
 			;
 		wanted = m->collect_wanted;
 		m->collect_wanted = false;
+		m->keeping = true;
 		if (m->stopping) {
 			pthread_mutex_unlock(&m->lock);
 			return NULL;
@@ -214,5 +215,9 @@ void *keeper_main(void *arg)
 			vmm_usage_save(m);
 			save_at = deadline_in(USAGE_SAVE_MS);
 		}
+		pthread_mutex_lock(&m->lock);
+		m->keeping = false;
+		pthread_cond_broadcast(&m->cond);
+		pthread_mutex_unlock(&m->lock);
 	}
 }

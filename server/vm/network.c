@@ -24,8 +24,6 @@
 #include "store/store_net.h"
 #include "vm/vm_internal.h"
 
-#define GUEST_STEP_MS 60000 /* for a small script in the guest: emulated ones are slow */
-
 /* ---- the agent's part ---- */
 
 static int run_script(struct vm *vm, const char *script, const char *const *env, const char *input,
@@ -33,7 +31,7 @@ static int run_script(struct vm *vm, const char *script, const char *const *env,
 {
 	struct guest_exec_req req = { .command = script,
 		                      .env = env,
-		                      .timeout_ms = GUEST_STEP_MS,
+		                      .timeout_ms = vm->m->t.guest_step,
 		                      .max_output = 4096,
 		                      .stdin_data = (const uint8_t *)input,
 		                      .stdin_len = input ? strlen(input) : 0 };

@@ -15,7 +15,6 @@
 #include "base/auto.h"
 #include "vm/vm_internal.h"
 
-#define TRIM_MS 120000
 #define FLATTEN_MIN 3 /* layers: its own, one more, and the shared bottom */
 
 struct note {
@@ -44,7 +43,7 @@ static void trim(struct vm *vm, struct note *w)
 	AUTO(guest_exec_result_done) struct guest_exec_result out = { 0 };
 	struct guest_exec_req x = { .command = "sync; /usr/sbin/fstrim -v / && "
 		                               "echo 1 >/proc/sys/vm/drop_caches",
-		                    .timeout_ms = TRIM_MS };
+		                    .timeout_ms = vm->m->t.trim };
 	struct err err = { 0 };
 
 	if (!vm->guest || !guest_alive(vm->guest)) {

@@ -26,9 +26,6 @@
 #include "guest/guest_code.h"
 #include "vm/vm_internal.h"
 
-#define POOL_RETRY_MS 10000  /* after a failure */
-#define POOL_STEP_MS 5000    /* for a ready VM to show that it lives */
-#define POOL_WARM_MS 30000   /* for its first command */
 #define HOT_USES 3           /* creates from a snapshot within HOT_WINDOW_MS make it hot */
 #define HOT_WINDOW_MS 600000 /* and it cools down when none came for as long */
 #define POOL_VM_MB 64        /* counted for one that is being made */
@@ -79,7 +76,7 @@ static void ready_end(struct vmm *m, struct ready *r)
 
 static int ready_warm(struct vm *vm, struct err *err)
 {
-	struct guest_exec_req req = { .command = "true", .timeout_ms = POOL_WARM_MS };
+	struct guest_exec_req req = { .command = "true", .timeout_ms = vm->m->t.pool_warm };
 	const struct guest_code_req cell = {
 		.language = AGENT_LANG_PYTHON, .code = "", .warm = true, .if_idle = true
 	};
@@ -91,9 +88,9 @@ static int ready_warm(struct vm *vm, struct err *err)
 	guest_exec_result_done(&res);
 	/* The same for a cell. A snapshot may have no kernel, or one that is busy: never mind. */
 	if (r == 0)
-		guest_code_warm(vm->guest, &cell, POOL_WARM_MS, NULL);
+		guest_code_warm(vm->guest, &cell, vm->m->t.pool_warm, NULL);
 
-	if (r < 0 || (r = guest_quiesce(vm->guest, deadline_in(QUIESCE_MS), err)) < 0)
+	if (r < 0 || (r = guest_quiesce(vm->guest, deadline_in(vm->m->t.quiesce), err)) < 0)
 		return r;
 	r = machine_stop(vm->machine, err);
 	guest_resume(vm->guest);
@@ -106,7 +103,7 @@ static int ready_make(struct vmm *m, const char *point, struct ready **ret, stru
 {
 	struct ready *r = calloc(1, sizeof(*r));
 	struct vm_create_opts o = { .account = "" };
-	struct bringup b = { .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS, .hidden = true };
+	struct bringup b = { .reason = GUEST_THAW, .agent_ms = m->t.agent_thaw, .hidden = true };
 	struct priv_vm_stats st;
 	struct store_vm row;
 	int k;
@@ -296,9 +293,9 @@ static int wake_ready(struct vm *vm, const struct vm_create_opts *o, struct err 
 		r = machine_cont(vm->machine, err);
 
 	if (r == 0)
-		r = guest_set_clock(vm->guest, deadline_in(POOL_STEP_MS), err);
+		r = guest_set_clock(vm->guest, deadline_in(vm->m->t.pool_step), err);
 	if (r == 0)
-		r = guest_ping(vm->guest, deadline_in(POOL_STEP_MS), err);
+		r = guest_ping(vm->guest, deadline_in(vm->m->t.pool_step), err);
 	if (r == 0)
 		r = vm_open_network(vm, /* as_built= */ true, err);
 	return r;
@@ -400,7 +397,7 @@ void *pool_main(void *arg)
 		if (ready_make(m, point, &rd, &err) < 0 || !rd) {
 			log_obj(LOG_LV_WARN, "point", point,
 			        "no VM could be made ready: %s; tried again later", err.msg);
-			not_before = clock_ms() + POOL_RETRY_MS;
+			not_before = clock_ms() + m->t.retry;
 			continue;
 		}
 		vm_log(rd->vm, LOG_LV_DEBUG, "ready, %llu MB", (unsigned long long)rd->private_mb);

@@ -72,7 +72,7 @@ static void change_places(struct vm *a, struct vm *b)
 
 static int take_over(struct vm *vm, const struct engine_point *p, struct err *err)
 {
-	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
 	struct store_vm row;
 	struct vm *past;
 	int r;

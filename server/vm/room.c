@@ -26,7 +26,6 @@
 #include "vm/vm_internal.h"
 
 #define LOOK_EVERY_MS 10000 /* when nobody asks */
-#define ROOM_WAIT_MS 30000  /* for the keeper to make room */
 #define TIGHT_MS 60000      /* after there was none, VMs that had none may still be found */
 #define FLOOR_PART 20       /* of a small file system no more than this part stays free */
 #define MEMINFO_MAX 16384   /* bytes */
@@ -312,7 +311,7 @@ void vmm_look_at_disk(struct vmm *m)
 
 int vmm_need_room(struct vmm *m, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(ROOM_WAIT_MS));
+	struct timespec until = deadline_timespec(deadline_in(m->t.room_wait));
 	uint64_t seq;
 
 	LOCK_SCOPE(&m->lock);

@@ -17,8 +17,6 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-#define SHELL_RETRY_MS 10000 /* after a failure: the host may be short of memory */
-
 static int shell_make(struct vmm *m, const struct machine_spawn *like, struct shell *ret,
                       struct err *err)
 {
@@ -98,10 +96,10 @@ void vmm_start_end(struct vmm *m)
 /* Milliseconds until there has been quiet for long enough; 0: now. m->lock held. */
 uint64_t vmm_quiet_in(const struct vmm *m)
 {
-	uint64_t at = m->started_ms + QUIET_MS, now = clock_ms();
+	uint64_t at = m->started_ms + m->t.quiet, now = clock_ms();
 
 	if (m->n_starting)
-		return QUIET_MS;
+		return m->t.quiet;
 	return at > now ? at - now : 0;
 }
 
@@ -156,7 +154,7 @@ void *shell_main(void *arg)
 
 		if (shell_make(m, &sp, &s, &err) < 0) {
 			log_warn("no QEMU could be started ahead: %s; tried again later", err.msg);
-			not_before = clock_ms() + SHELL_RETRY_MS;
+			not_before = clock_ms() + m->t.retry;
 			continue;
 		}
 		prepare_disk(m, &s);

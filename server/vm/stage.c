@@ -31,7 +31,7 @@ static int sized(const struct vm_stage_opts *o, const struct engine_point *p)
 static int bring_up(struct vm *vm, const struct vm_stage_opts *o, const struct engine_point *p,
                     struct err *err)
 {
-	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
 	struct stage_size size = { o->vcpus ? o->vcpus : p->vcpus,
 		                   o->mem_mb ? o->mem_mb : p->mem_mb,
 		                   o->disk_mb ? o->disk_mb : p->disk_mb };

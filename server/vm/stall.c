@@ -40,7 +40,7 @@ void vm_look_at_stall(struct vm *vm)
 
 	if (!vm->machine || (!vm->stalled && !vmm_disk_tight(vm->m)))
 		return;
-	r = machine_stalled(vm->machine, deadline_in(LOOK_MS), NULL);
+	r = machine_stalled(vm->machine, deadline_in(vm->m->t.look), NULL);
 	if (r > 0 && !vm->stalled)
 		say(vm, true);
 	if (r == 0 || (r > 0 && has_room(vm->m) && machine_cont(vm->machine, NULL) == 0))

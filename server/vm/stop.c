@@ -31,8 +31,8 @@ static void ask_guest(struct vm *vm)
 	if (!vm->guest || !guest_alive(vm->guest))
 		vm_reconnect(vm, &err);
 	if (vm->guest)
-		r = guest_shutdown(vm->guest, deadline_in(10000), &err);
-	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(SHUTDOWN_MS)) == 1)
+		r = guest_shutdown(vm->guest, deadline_in(vm->m->t.shutdown_ask), &err);
+	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(vm->m->t.shutdown)) == 1)
 		return;
 	vm_log(vm, LOG_LV_WARN, "did not shut down by itself and is ended%s%s",
 	       *err.msg ? ": " : "", err.msg);

@@ -20,8 +20,6 @@
 #include "guest/guest_code.h"
 #include "vm/template.h"
 
-#define BOOT_DONE_MS 300000 /* for systemd to finish */
-
 static void note(struct vmm *m, const char *state, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 static void note(struct vmm *m, const char *state, const char *fmt, ...)
@@ -67,11 +65,11 @@ static int check(struct vmm *m, const char *point, struct err *err)
 	return r;
 }
 
-static int run_step(struct guest *g, const char *command, struct err *err)
+static int run_step(struct vm *vm, const char *command, struct err *err)
 {
-	struct guest_exec_req req = { .command = command, .timeout_ms = BOOT_DONE_MS };
+	struct guest_exec_req req = { .command = command, .timeout_ms = vm->m->t.boot_done };
 	struct guest_exec_result res = { 0 };
-	int r = guest_exec(g, &req, &res, err);
+	int r = guest_exec(vm->guest, &req, &res, err);
 
 	if (r == 0 && (res.exit_code != 0 || res.timed_out))
 		r = err_set(err, -EIO, "'%s' in the template ended with %d: %.100s%.100s", command,
@@ -99,10 +97,10 @@ static int settle_guest(struct vm *vm, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < last; i++)
-		r = run_step(vm->guest, steps[i], err);
+		r = run_step(vm, steps[i], err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cells); i++)
-		r = guest_code_warm(vm->guest, &cells[i], BOOT_DONE_MS, err);
-	return r < 0 ? r : run_step(vm->guest, steps[last], err);
+		r = guest_code_warm(vm->guest, &cells[i], vm->m->t.boot_done, err);
+	return r < 0 ? r : run_step(vm, steps[last], err);
 }
 
 /* The raw base image as the bottom layer of the store; held, the caller releases it. */
@@ -141,7 +139,7 @@ static int build(struct vmm *m, struct err *err)
 		                          .mem_mb = m->conf.mem_mb,
 		                          .disk_mb = m->conf.disk_mb },
 		                .slot = -1 };
-	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = AGENT_BOOT_MS };
+	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = m->t.agent_boot };
 	struct store_layer base;
 	uint64_t t0 = clock_ms();
 	struct vm *vm;
@@ -266,7 +264,7 @@ void *template_main(void *arg)
 
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
 {
-	struct timespec ts = deadline_timespec(deadline_in(TEMPLATE_WAIT_MS));
+	struct timespec ts = deadline_timespec(deadline_in(m->t.template_wait));
 	LOCK_SCOPE(&m->lock);
 
 	while (!strcmp(m->template_state, "building") && !m->stopping)

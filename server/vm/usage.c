@@ -23,7 +23,7 @@ static void look_at_disk(struct vm *vm, struct vm_usage *u)
 
 	if (clock_ms() < vm->disk_look_ms)
 		return;
-	if (machine_disk_stats(vm->machine, deadline_in(LOOK_MS), &d, NULL) < 0) {
+	if (machine_disk_stats(vm->machine, deadline_in(vm->m->t.look), &d, NULL) < 0) {
 		vm->disk_look_ms = clock_ms() + DISK_RETRY_MS;
 		return;
 	}

@@ -82,8 +82,8 @@ static void quiesce(struct vm *vm)
 	struct err err = { 0 };
 
 	if (vm->guest)
-		guest_settle(vm->guest, deadline_in(SETTLE_MS));
-	if (!vm->guest || guest_quiesce(vm->guest, deadline_in(QUIESCE_MS), &err) == 0)
+		guest_settle(vm->guest, deadline_in(vm->m->t.settle));
+	if (!vm->guest || guest_quiesce(vm->guest, deadline_in(vm->m->t.quiesce), &err) == 0)
 		return;
 	vm_log(vm, LOG_LV_WARN, "its agent does not keep still and is cut off: %s", err.msg);
 	guest_close(vm->guest);

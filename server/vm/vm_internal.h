@@ -24,15 +24,7 @@
 #include "vm/vm.h"
 #include "vm/vmm.h"
 
-#define AGENT_BOOT_MS 300000 /* cold boot to first hello: emulated guests on a busy host */
-#define AGENT_THAW_MS 60000  /* thaw to hello */
-#define AGENT_RECONNECT_MS 15000
-#define SETTLE_MS 1500    /* for the agent to load what the next command needs */
-#define QUIESCE_MS 3000   /* for the agent to take what was sent to it */
-#define SHUTDOWN_MS 60000 /* clean poweroff, then SIGKILL */
-#define TEMPLATE_WAIT_MS 900000
 #define CONSOLE_TAIL 4096 /* bytes of what a guest said last: the whole of a panic */
-#define LOOK_MS 500       /* for QEMU to say what its disk did */
 
 /* What a VM may reach, and its private address: network.c. */
 struct vm_net {
@@ -86,7 +78,6 @@ struct vm {
 #define SHELLS_MAX 16      /* blank processes kept */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
-#define QUIET_MS 400       /* nothing is made ahead of need until no VM was started for so long */
 
 struct pool;
 
@@ -100,6 +91,7 @@ struct shell {
 
 struct vmm {
 	struct vmm_conf conf;
+	struct vm_times t;   /* deadlines of single steps */
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
 	struct privc *priv;
@@ -134,6 +126,7 @@ struct vmm {
 	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden;                /* m->lock */
 	bool stopping, collect_wanted;
+	bool keeping; /* the keeper is at work; m->lock */
 	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
 	        has_pool_thread;

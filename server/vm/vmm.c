@@ -20,7 +20,28 @@
 #include "store/store_net.h"
 #include "vm/vm_internal.h"
 
-#define END_WAIT_MS 1000 /* for a start to finish before it is cut short */
+const struct vm_times vm_times_usual = {
+	.agent_boot = 300000,
+	.agent_thaw = 60000,
+	.agent_reconnect = 15000,
+	.settle = 1500,
+	.quiesce = 3000,
+	.shutdown_ask = 10000,
+	.shutdown = 60000,
+	.death = 250,
+	.guest_step = 60000,
+	.grow = 300000,
+	.trim = 120000,
+	.boot_done = 300000,
+	.template_wait = 900000,
+	.look = 500,
+	.quiet = 400,
+	.retry = 10000,
+	.pool_step = 5000,
+	.pool_warm = 30000,
+	.room_wait = 30000,
+	.end_wait = 1000,
+};
 
 struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 {
@@ -196,7 +217,7 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(END_WAIT_MS));
+	struct timespec until = deadline_timespec(deadline_in(m->t.end_wait));
 	struct vm_info i;
 	struct vm *vm;
 
@@ -400,6 +421,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (!m)
 		return err_set(err, -ENOMEM, "VM manager: out of memory");
 	m->conf = *c;
+	m->t = c->times ? *c->times : vm_times_usual;
 	m->conf.shells = MIN(m->conf.shells, (uint32_t)SHELLS_MAX);
 	m->store = store;
 	m->engine = engine;

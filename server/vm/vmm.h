@@ -17,6 +17,32 @@ struct privc;
 struct store;
 struct vmm;
 
+/* Deadlines of single steps, in ms. Tests have a guest that answers at once, or never. */
+struct vm_times {
+	uint32_t agent_boot; /* cold boot to first hello: emulated guests on a busy host */
+	uint32_t agent_thaw; /* thaw to hello */
+	uint32_t agent_reconnect;
+	uint32_t settle;        /* for the agent to load what the next command needs */
+	uint32_t quiesce;       /* for the agent to take what was sent to it */
+	uint32_t shutdown_ask;  /* for the agent to take the order to shut down */
+	uint32_t shutdown;      /* clean poweroff, then SIGKILL */
+	uint32_t death;         /* for a process that closed its sockets to be gone */
+	uint32_t guest_step;    /* for a small script in the guest: emulated ones are slow */
+	uint32_t grow;          /* resize2fs, and systemd after a cold boot on an emulated CPU */
+	uint32_t trim;          /* fstrim */
+	uint32_t boot_done;     /* for the template's systemd to finish */
+	uint32_t template_wait; /* of a create, for the template */
+	uint32_t look;          /* for QEMU to say what its disk did */
+	uint32_t quiet; /* nothing is made ahead of need until no VM was started for so long */
+	uint32_t retry; /* after something could not be made ahead: the host may be short of memory
+	                 */
+	uint32_t pool_step; /* for a ready VM to show that it lives */
+	uint32_t pool_warm; /* for its first command */
+	uint32_t room_wait; /* for the keeper to make room on the disk */
+	uint32_t end_wait;  /* for a start to finish before it is cut short */
+};
+extern const struct vm_times vm_times_usual;
+
 struct vmm_conf {
 	char data_dir[256];
 	char image_dir[512];
@@ -35,6 +61,7 @@ struct vmm_conf {
 	uint32_t disk_budget_mb;         /* layers and points; 0: no budget */
 	uint32_t disk_free_mb;           /* of the file system, never to be used up */
 	uint32_t vm_reserve_mb;          /* host memory that a VM takes at least */
+	const struct vm_times *times;    /* NULL: vm_times_usual */
 };
 
 /* Loads all VMs, adopts what runs, cleans up what nobody owns, starts the background threads. */

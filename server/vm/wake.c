@@ -10,7 +10,7 @@
 
 int vm_thaw(struct vm *vm, const struct engine_point *p, struct err *err)
 {
-	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = AGENT_THAW_MS };
+	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
 	struct store_vm before = vm->row;
 	struct store_vm *row = &vm->row;
 	int r = vm_bring_up(vm, &b, err);
@@ -44,7 +44,7 @@ static int resume(struct vm *vm, struct err *err)
 
 static int cold_boot(struct vm *vm, struct err *err)
 {
-	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = AGENT_BOOT_MS };
+	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = vm->m->t.agent_boot };
 	struct store_vm *row = &vm->row;
 	struct err grow = { 0 };
 	int r = vm_bring_up(vm, &b, err);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine/engine_ops.h - what runs machines; for the files of this folder and for tests
+ *
+ * Files, checksums and flattening are the engine's own. Everything that needs a machine goes
+ * through this table: QEMU is behind it (qemu.c), or a fake without a guest kernel (tests/vm/). The
+ * contracts are those of the functions of the same name in engine.h.
+ */
+#pragma once
+
+#include "engine/engine.h"
+
+enum machine_status { MACHINE_RUNS, MACHINE_STOPPED, MACHINE_STALLED };
+
+struct engine_ops {
+	int (*spawn)(struct engine *e, const struct machine_spawn *s, struct machine **ret,
+	             struct err *err);
+	/* Connects to the process in m->proc and learns the disk layer it writes to. */
+	int (*adopt)(struct machine *m, struct err *err);
+	/* Gives back what it made beyond struct machine; m itself is machine_free()'s. */
+	void (*done)(struct machine *m);
+	int (*prepare_disk)(struct machine *m, const struct engine_chain *c, struct err *err);
+	int (*load)(struct machine *m, const struct machine_load *l, struct err *err);
+	int (*cont)(struct machine *m, struct err *err);
+	int (*stop)(struct machine *m, struct err *err);
+	int (*status)(struct machine *m, uint64_t deadline_ms, enum machine_status *ret,
+	              struct err *err);
+	bool (*rebooted)(struct machine *m);
+	int (*agent_socket)(struct machine *m, int *ret_fd, struct err *err);
+	int (*disk_layer)(struct machine *m, char ret_id[ID_SIZE], struct err *err);
+	int (*disk_stats)(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,
+	                  struct err *err);
+	int (*freeze)(struct machine *m, const struct machine_freeze *f, struct machine_frozen *ret,
+	              struct err *err);
+	int (*rebase_disk)(struct machine *m, const char *above, const struct engine_chain *old,
+	                   const struct engine_layer *to, struct err *err);
+};
+extern const struct engine_ops engine_qemu;
+
+/* An engine over any table. impl is the table's own, borrowed. */
+int engine_make(const char *data_dir, struct privc *priv, const struct engine_ops *ops, void *impl,
+                const struct engine_info *info, struct engine **ret, struct err *err);
+void *engine_impl(const struct engine *e);

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/vm/rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "net/dns.h"
+#include "net/gate.h"
+#include "store/store.h"
+#include "vm/vm_internal.h"
+
+#define IMAGE_BYTES (1 << 20)
+#define SETTLE_MS 60000
+
+const struct vm_times rig_times = {
+	.agent_boot = 20000,
+	.agent_thaw = 20000,
+	.agent_reconnect = 5000,
+	.settle = 1500,
+	.quiesce = 3000,
+	.shutdown_ask = 5000,
+	.shutdown = 10000,
+	.death = 250,
+	.guest_step = 20000,
+	.grow = 20000,
+	.trim = 20000,
+	.boot_done = 60000,
+	.template_wait = 120000,
+	.look = 500,
+	.quiet = 1,
+	.retry = 50,
+	.pool_step = 5000,
+	.pool_warm = 20000,
+	.room_wait = 5000,
+	.end_wait = 1000,
+};
+
+/* Templates are made once per program: the next data directory finds it here. */
+static char template_dir[128];
+
+int rig_main_begin(void)
+{
+	struct err err = { 0 };
+	const char *base = getenv("TMPDIR");
+
+	if (fake_begin(&err) < 0) {
+		fprintf(stderr, "skipped: %s\n", err.msg);
+		return 77;
+	}
+	snprintf(template_dir, sizeof(template_dir), "%s/pando-tpl-XXXXXX",
+	         base && *base ? base : "/tmp");
+	if (!mkdtemp(template_dir))
+		return 1;
+	log_init("test", getenv("PANDO_TEST_LOG") ? LOG_LV_DEBUG : LOG_LV_ERROR + 1);
+	return 0;
+}
+
+void rig_main_end(void)
+{
+	fake_end();
+	io_remove_tree(AT_FDCWD, template_dir, NULL);
+}
+
+/* Between the fake and whoever wants to break something: a dead manager reaches nobody. */
+static int on_call(void *ctx, enum fake_face face, const char *what, const char *object)
+{
+	struct rig *r = ctx;
+
+	if (__atomic_load_n(&r->dead, __ATOMIC_ACQUIRE))
+		return EIO;
+	return r->on_call ? r->on_call(r->ctx, face, what, object) : 0;
+}
+
+static int make_image(const char *dir)
+{
+	char path[256];
+	autofd int fd = -1;
+
+	if (io_mkdirs(dir, 0755, NULL) < 0)
+		return -1;
+	snprintf(path, sizeof(path), "%s/rootfs.raw", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	return fd < 0 ? -1 : ftruncate(fd, IMAGE_BYTES);
+}
+
+struct rig *rig_new(const struct rig_opts *o)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	const char *base = getenv("TMPDIR");
+	struct err err = { 0 };
+	char path[256];
+
+	assert_non_null(r);
+	if (o)
+		r->opts = *o;
+	snprintf(r->dir, sizeof(r->dir), "%s/pando-vm-XXXXXX", base && *base ? base : "/tmp");
+	assert_non_null(mkdtemp(r->dir));
+	snprintf(r->data_dir, sizeof(r->data_dir), "%s/data", r->dir);
+	snprintf(r->image_dir, sizeof(r->image_dir), "%s/image", r->dir);
+	assert_int_equal(io_mkdirs(r->data_dir, 0700, NULL), 0);
+	assert_int_equal(make_image(r->image_dir), 0);
+	r->fake = fake_new(r->data_dir);
+	assert_non_null(r->fake);
+	r->fake->on_call = on_call;
+	r->fake->ctx = r;
+	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
+	if (store_open(path, &r->store, &err) < 0 ||
+	    store_account_create(r->store, RIG_ACCOUNT, RIG_ACCOUNT, &err) < 0 ||
+	    rig_start(r, &err) < 0)
+		fail_msg("rig: %s", err.msg);
+	return r;
+}
+
+static struct vmm_conf conf_of(const struct rig *r)
+{
+	struct vmm_conf c = { .vcpus = 1,
+		              .mem_mb = 512,
+		              .disk_mb = 1,
+		              .pool = r->opts.pool,
+		              .pool_mem_mb = 4096,
+		              .shells = r->opts.shells,
+		              .gates = r->gates,
+		              .wg_port = 51820,
+		              .quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
+		                         QUOTA_NONE },
+		              .busy_wait_s = 30,
+		              .times = r->opts.times ? r->opts.times : &rig_times };
+
+	snprintf(c.data_dir, sizeof(c.data_dir), "%s", r->data_dir);
+	snprintf(c.image_dir, sizeof(c.image_dir), "%s", r->image_dir);
+	snprintf(c.template_dir, sizeof(c.template_dir), "%s", template_dir);
+	return c;
+}
+
+int rig_start(struct rig *r, struct err *err)
+{
+	struct vmm_conf c;
+	char path[256];
+	int k = 0;
+
+	r->dead = false;
+	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
+	if ((!r->store && (k = store_open(path, &r->store, err)) < 0) ||
+	    (k = fake_priv_new(r->fake, &r->priv, &r->priv_info, err)) < 0 ||
+	    (k = fake_engine_new(r->fake, r->priv, &r->engine, err)) < 0 ||
+	    (k = dns_start(&r->dns, "127.0.0.1:1", err)) < 0 ||
+	    (k = gates_new(r->priv, r->dns, NULL, &r->gates, err)) < 0) {
+		rig_stop(r);
+		return k;
+	}
+	c = conf_of(r);
+	k = vmm_new(&c, r->store, r->engine, r->priv, &r->priv_info, r->dns, &r->vmm, err);
+	if (k == 0 && !r->opts.no_template)
+		k = vmm_wait_template(r->vmm, err);
+	if (k < 0)
+		rig_stop(r);
+	return k;
+}
+
+void rig_stop(struct rig *r)
+{
+	r->vmm = vmm_free(r->vmm);
+	r->dns = dns_stop(r->dns);
+	r->gates = gates_free(r->gates);
+	r->engine = engine_free(r->engine);
+	r->priv = privc_free(r->priv);
+	store_close(r->store);
+	r->store = NULL;
+}
+
+void rig_crash(struct rig *r)
+{
+	__atomic_store_n(&r->dead, true, __ATOMIC_RELEASE);
+	rig_stop(r);
+}
+
+struct rig *rig_free(struct rig *r)
+{
+	if (!r)
+		return NULL;
+	rig_stop(r);
+	fake_free(r->fake);
+	io_remove_tree(AT_FDCWD, r->dir, NULL);
+	free(r);
+	return NULL;
+}
+
+/* m->lock held */
+static bool at_work(struct rig *r, struct vmm *m)
+{
+	struct vmm_status st = { 0 };
+
+	pool_status(m, &st);
+	return m->collect_wanted || m->keeping || m->n_starting || st.pool_ready < r->opts.pool ||
+	       m->n_shells < r->opts.shells;
+}
+
+void rig_settle(struct rig *r)
+{
+	struct timespec until = deadline_timespec(deadline_in(SETTLE_MS));
+	struct vmm *m = r->vmm;
+	bool busy;
+
+	vmm_collect_soon(m);
+	pthread_mutex_lock(&m->lock);
+	while ((busy = at_work(r, m)))
+		if (pthread_cond_timedwait(&m->cond, &m->lock, &until) == ETIMEDOUT)
+			break;
+	pthread_mutex_unlock(&m->lock);
+	if (busy)
+		fail_msg("the manager does not come to rest");
+}
+
+int rig_create(struct rig *r, const char *snapshot_id, struct vm_info *ret, struct err *err)
+{
+	struct vm_create_opts o = { .account = RIG_ACCOUNT,
+		                    .snapshot_id = snapshot_id,
+		                    .idle_timeout_s = -1,
+		                    .persistence = { .type = PERSIST_STICKY, .priority = 5 } };
+
+	return vmm_create(r->vmm, &o, ret, err);
+}
+
+int rig_exec(struct rig *r, const char *id, const char *command, char *out, size_t size,
+             struct err *err)
+{
+	AUTO(guest_exec_result_done) struct guest_exec_result res = { 0 };
+	AUTO(guest_unrefp) struct guest *g = NULL;
+	struct guest_exec_req req = { .command = command, .timeout_ms = 20000 };
+	int k = vmm_guest(r->vmm, RIG_ACCOUNT, id, &g, err);
+
+	if (k < 0 || (k = guest_exec(g, &req, &res, err)) < 0)
+		return k;
+	if (out)
+		snprintf(out, size, "%s", res.out ? res.out : "");
+	if (res.exit_code || res.timed_out)
+		return err_set(err, -EIO, "'%s' ended with %d", command, res.exit_code);
+	return 0;
+}
+
+int rig_usable(struct rig *r, const char *id, struct err *err)
+{
+	struct vm_info i;
+	char out[32];
+	int k;
+
+	for (int round = 0; round < 2; round++) {
+		if ((k = rig_exec(r, id, "echo hello", out, sizeof(out), err)) < 0)
+			return err_wrap(err, "exec %s suspend", round ? "after" : "before");
+		if (strcmp(out, "hello\n") != 0)
+			return err_set(err, -EIO, "exec said '%s'", out);
+		if (round == 0 && (k = vmm_suspend(r->vmm, RIG_ACCOUNT, id, &i, err)) < 0)
+			return err_wrap(err, "suspend");
+	}
+	return 0;
+}
