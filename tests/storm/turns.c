@@ -422,13 +422,13 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(voi
 	int detached = PTHREAD_CREATE_JOINABLE, r;
 	struct thread *place;
 	struct birth *b;
-	FAULT_QUIET;
 
+	if (!takes_turns() || fault_is_quiet()) /* quiet: a thread of the test's own */
+		return __real_pthread_create(t, a, fn, arg);
+	FAULT_QUIET;
 	if (a)
 		pthread_attr_getdetachstate(a, &detached);
-	place = takes_turns() && me->id < WORKERS && detached == PTHREAD_CREATE_JOINABLE
-	                ? worker_place()
-	                : NULL;
+	place = me->id < WORKERS && detached == PTHREAD_CREATE_JOINABLE ? worker_place() : NULL;
 	if (!place)
 		return __real_pthread_create(t, a, fn, arg);
 	b = malloc(sizeof(*b));
