@@ -49,8 +49,10 @@ static void *thread_main(void *arg)
 	unsigned id = (unsigned)(uintptr_t)arg;
 
 	sched_join(id);
-	for (int i = 0; i < STEPS && !storm.dead; i++)
+	for (unsigned i = 0; i < STEPS && !storm.dead; i++) {
+		sched_step(i);
 		storm_step(id);
+	}
 	sched_leave();
 	return NULL;
 }
@@ -105,11 +107,18 @@ static void must_be_usable(void)
 	for (size_t i = 0; i < storm.n_vms; i++) {
 		struct err err = { 0 };
 
+		int r;
+
 		if (storm.vms[i].state == KNOWN_GONE)
 			continue;
+		/* The keeper may just suspend it, as idle. */
+		for (int k = 0; k < 4; k++) {
+			r = rig_usable(storm.rig, storm.vms[i].id, &err);
+			if (r != -ECONNRESET)
+				break;
+		}
 		/* One that is ephemeral goes with its first rest. */
-		if (rig_usable(storm.rig, storm.vms[i].id, &err) < 0 &&
-		    !(storm.vms[i].state == KNOWN_MAYBE && err.code == -ENOENT)) {
+		if (r < 0 && !(storm.vms[i].state == KNOWN_MAYBE && err.code == -ENOENT)) {
 			fprintf(stderr, "storm: VM %s: %s\n", storm.vms[i].id, err.msg);
 			fail("after the round", "a VM is not usable");
 		}
@@ -126,10 +135,9 @@ static void round_run(unsigned n)
 	storm.round = n;
 	storm.d = dangers_of(&r);
 	storm.crash_in = storm.d.crash ? 1 + rng_below(&r, 1200) : 0;
-	if (storm.talks)
-		fprintf(stderr, "round %u: %s%s%s%s%s\n", n, storm.d.turns ? "turns" : "at once",
-		        storm.d.faults ? ", faults" : "", storm.d.deaths ? ", deaths" : "",
-		        storm.d.crash ? ", crash" : "", storm.d.bad_start ? ", bad start" : "");
+	storm_note("round %u: %s%s%s%s%s", n, storm.d.turns ? "turns" : "at once",
+	           storm.d.faults ? ", faults" : "", storm.d.deaths ? ", deaths" : "",
+	           storm.d.crash ? ", crash" : "", storm.d.bad_start ? ", bad start" : "");
 	sched_begin(rng_next(&r), storm.d.turns, THREADS);
 	storm.active = true;
 	for (uintptr_t i = 0; i < THREADS; i++)
@@ -138,9 +146,8 @@ static void round_run(unsigned n)
 	for (size_t i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
 	storm.active = false;
-	if (storm.talks)
-		fprintf(stderr, "round %u: order %016llx, drift %lu\n", n,
-		        (unsigned long long)sched_order(), sched_drift());
+	storm_note("round %u: order %016llx, drift %lu", n, (unsigned long long)sched_order(),
+	           sched_drift());
 	if (storm.dead)
 		start_again(&r);
 	must_agree();
@@ -157,9 +164,8 @@ static void seed_run(uint64_t seed)
 
 	storm.seed = seed;
 	storm.n_vms = storm.n_snaps = 0;
-	if (storm.talks)
-		fprintf(stderr, "seed %llu: pool %u, blank processes %u\n",
-		        (unsigned long long)seed, o.pool, o.shells);
+	storm_note("seed %llu: pool %u, blank processes %u", (unsigned long long)seed, o.pool,
+	           o.shells);
 	storm.rig = rig_new(&o);
 	storm_break_rig(storm.rig);
 	for (unsigned n = 0; n < ROUNDS; n++)

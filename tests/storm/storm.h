@@ -45,7 +45,7 @@ struct storm {
 	struct rig *rig;
 	struct dangers d;
 	unsigned round;
-	bool talks; /* prints every verb */
+	bool talks; /* prints every note at once */
 
 	pthread_mutex_t lock; /* guards the model, short */
 	struct known vms[KNOWN_MAX], snaps[KNOWN_MAX];
@@ -76,5 +76,7 @@ void storm_break_reap(void);         /* the threads of channels; nobody at work 
 /* storm_watch.c */
 void storm_watch_start(void);
 void storm_watch_stop(void);
+/* A line of what happened; the last ones are printed when something is wrong. */
+void storm_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The seed and how to run it again, on stderr; safe in a signal handler. */
 void storm_tell_seed(void);

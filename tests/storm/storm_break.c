@@ -117,9 +117,7 @@ static int on_any_call(enum fault_kind kind, const char *what, void *arg)
 	if (!storm.d.faults || !fails_one_in[kind] || !rng_one_in(r, fails_one_in[kind]))
 		return 0;
 	storm.faults++;
-	if (storm.talks)
-		fprintf(stderr, "      [%d] %s: %s fails\n", sched_self(), fault_kind_name(kind),
-		        what);
+	storm_note("      [%d] %s: %s fails", sched_self(), fault_kind_name(kind), what);
 	return error_of(kind, r);
 }
 

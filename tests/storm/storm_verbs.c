@@ -330,6 +330,8 @@ static bool is_fair(const struct verb *v, int r, const struct err *err)
 	for (size_t i = 0; err->tag && i < ARRAY_SIZE(fair); i++)
 		if (!strcmp(err->tag, fair[i]))
 			return true;
+	if (v->run == v_rewind && err->tag && !strcmp(err->tag, "INVALID_SNAPSHOT_ID"))
+		return true; /* it is another VM's */
 	/* Somebody else suspended, stopped or deleted it meanwhile. */
 	return (v->run == v_exec || v->run == v_diff) &&
 	       (r == -ECONNRESET || r == -ENOTCONN || r == -EPIPE);
@@ -371,13 +373,11 @@ void storm_step(unsigned thread)
 	snprintf(storm.at[thread].object, ID_SIZE, "%s", v->need & A_VM ? s.vm : s.snap);
 	storm.at[thread].since_ms = clock_ms();
 	storm.at[thread].verb = v->name;
-	if (storm.talks)
-		fprintf(stderr, "  [%u] %s %s %s\n", thread, v->name, v->need & A_VM ? s.vm : "",
-		        v->need & A_SNAPSHOT ? s.snap : "");
+	storm_note("  [%u] %s %s %s", thread, v->name, v->need & A_VM ? s.vm : "",
+	           v->need & A_SNAPSHOT ? s.snap : "");
 	r = v->run(&s);
-	if (storm.talks)
-		fprintf(stderr, "  [%u] %s %s: %d %s %s\n", thread, v->name,
-		        v->need & A_VM ? s.vm : "", r, err.tag ? err.tag : "", err.msg);
+	storm_note("  [%u] %s %s: %d %s %s", thread, v->name, v->need & A_VM ? s.vm : "", r,
+	           err.tag ? err.tag : "", err.msg);
 	storm.at[thread].verb = NULL;
 	storm.verbs++;
 	judge(v, &s, r);

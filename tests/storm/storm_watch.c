@@ -11,6 +11,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,38 @@ static void say(const char *text)
 {
 	if (write(STDERR_FILENO, text, strlen(text)) < 0)
 		_exit(1);
+}
+
+/* ---- notes ---- */
+
+#define NOTES_MAX 400
+static struct {
+	char line[NOTES_MAX][240];
+	atomic_uint n;
+} notes;
+
+void storm_note(const char *fmt, ...)
+{
+	char *line = notes.line[notes.n++ % NOTES_MAX];
+	va_list ap;
+	int n;
+
+	n = snprintf(line, sizeof(notes.line[0]), "%6llu ",
+	             (unsigned long long)clock_ms() % 1000000);
+	va_start(ap, fmt);
+	vsnprintf(line + n, sizeof(notes.line[0]) - (size_t)n - 1, fmt, ap);
+	va_end(ap);
+	strncat(line, "\n", sizeof(notes.line[0]) - strlen(line) - 1);
+	if (storm.talks)
+		say(line);
+}
+
+static void say_notes(void)
+{
+	unsigned n = notes.n, from = n > NOTES_MAX ? n - NOTES_MAX : 0;
+
+	for (unsigned i = from; i < n && !storm.talks; i++)
+		say(notes.line[i % NOTES_MAX]);
 }
 
 void storm_tell_seed(void)
@@ -56,9 +89,19 @@ static void print_stack(int sig)
 static void on_fatal(int sig)
 {
 	signal(sig, SIG_DFL);
+	say_notes();
 	storm_tell_seed();
 	print_stack(sig);
 	raise(sig);
+}
+
+/* Of a sanitizer, where the program has one: it ends the process without a signal. */
+__attribute__((weak)) void __sanitizer_set_death_callback(void (*fn)(void));
+
+static void on_death(void)
+{
+	say_notes();
+	storm_tell_seed();
 }
 
 static void everybodys_stack(void)
@@ -134,6 +177,8 @@ void storm_watch_start(void)
 	struct sigaction a = { .sa_handler = print_stack, .sa_flags = SA_RESTART };
 	void *warm[2];
 
+	if (__sanitizer_set_death_callback)
+		__sanitizer_set_death_callback(on_death);
 	backtrace(warm, 2); /* loads its library now, not in a handler */
 	sigaction(SIGUSR2, &a, NULL);
 	a = (struct sigaction){ .sa_handler = on_fatal };

@@ -50,7 +50,6 @@ static struct {
 	pthread_mutex_t lock;
 	struct thread t[SCHED_THREADS_MAX];
 	struct thread *runs; /* has the turn; NULL: nobody does */
-	struct rng rng;
 	uint64_t seed, order;
 	unsigned expect;
 	bool turns;
@@ -80,7 +79,6 @@ void sched_begin(uint64_t seed, bool turns, unsigned expect)
 		pthread_cond_init(&s.t[i].cond, NULL);
 	}
 	s.seed = seed;
-	s.rng = rng_from(seed, 0x5c);
 	s.order = 0;
 	s.turns = turns;
 	s.expect = expect;
@@ -93,6 +91,7 @@ void sched_begin(uint64_t seed, bool turns, unsigned expect)
 static void hand_out(void)
 {
 	struct thread *ready[SCHED_THREADS_MAX];
+	struct rng first = rng_from(s.seed, 0x5c);
 	unsigned n = 0;
 
 	if (s.expect || s.runs)
@@ -102,7 +101,8 @@ static void hand_out(void)
 			ready[n++] = &s.t[i];
 	if (!n)
 		return;
-	s.runs = ready[n == 1 ? 0 : rng_below(&s.rng, n)];
+	/* The first one: not by who happened to come last. */
+	s.runs = ready[n == 1 ? 0 : rng_below(s.order ? &me->rng : &first, n)];
 	s.runs->where = RUNS;
 	s.order = (s.order ^ s.runs->id) * UINT64_C(0x100000001b3) + 1;
 	pthread_cond_signal(&s.runs->cond);
@@ -210,6 +210,12 @@ void sched_point(void)
 	} else if (rng_one_in(&me->rng, SLEEP_ONE_IN)) {
 		usleep(rng_below(&me->rng, SLEEP_MAX_US));
 	}
+}
+
+void sched_step(unsigned step)
+{
+	if (me)
+		me->rng = rng_from(s.seed, ((uint64_t)me->id + 1) << 32 | step);
 }
 
 struct rng *sched_rng(void)

@@ -63,7 +63,12 @@ static inline struct rng rng_from(uint64_t seed, uint64_t what)
 void sched_begin(uint64_t seed, bool turns, unsigned expect);
 void sched_join(unsigned id); /* id < SCHED_THREADS_MAX / 2; returns with the turn */
 void sched_leave(void);
-void sched_point(void);      /* the turn may go to another one here */
+void sched_point(void); /* the turn may go to another one here */
+/*
+ * The thread's generator begins anew: what it decides in this step does not depend on how many
+ * dice were thrown in the steps before.
+ */
+void sched_step(unsigned step);
 struct rng *sched_rng(void); /* of the calling thread; NULL: it did not join */
 int sched_self(void); /* its id; -1: it did not join. Workers of n: SCHED_THREADS_MAX / 2 and up */
 uint64_t sched_order(void); /* a hash over all turns so far */
