@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,12 +13,15 @@ const char *err_name(int code)
 	return s ? s : "unknown error";
 }
 
+/* The last code set for a caller who wanted no sentence: err_wrap() gives it back. */
+static __thread int unheard = -EIO;
+
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
 
 	if (!err)
-		return code;
+		return unheard = code;
 	err->code = code;
 	err->tag = NULL;
 	err->n_facts = 0;
@@ -32,7 +36,7 @@ int err_tag(struct err *err, int code, const char *tag, const char *fmt, ...)
 	va_list ap;
 
 	if (!err)
-		return code;
+		return unheard = code;
 	err->code = code;
 	err->tag = tag;
 	err->n_facts = 0;
@@ -48,7 +52,7 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 	int n;
 
 	if (!err)
-		return code;
+		return unheard = code;
 	err->code = code;
 	err->tag = NULL;
 	err->n_facts = 0;
@@ -67,7 +71,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
 	int n;
 
 	if (!err)
-		return -1;
+		return unheard;
 	memcpy(old, err->msg, sizeof(old));
 	va_start(ap, fmt);
 	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);

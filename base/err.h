@@ -29,7 +29,8 @@ int err_tag(struct err *err, int code, const char *tag, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));
 /* "fmt...: strerror(errno_code)": for failed system calls. code is negative. */
 int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Puts "fmt...: " before the sentence that is there; keeps the code and returns it. */
+/* Puts "fmt...: " before the sentence that is there; keeps the code and returns it. With a NULL
+ * err: the code that was last set for a NULL err on this thread. */
 int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a number to the error that was set last; one too many is dropped. */
 void err_fact(struct err *err, const char *name, long long value);

@@ -68,6 +68,7 @@ static const struct {
 	{ "RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED", 400 },
 	{ "RESIZE_VM_EMPTY_REQUEST", 400 },
 	{ "RESIZE_FAILED", 500 },
+	{ "FORK_FAILED", 500 },
 	{ "ROOTFS_SIZE_TOO_LARGE", 400 },
 	/* snapshots and specs */
 	{ "INVALID_SNAPSHOT_ID", 400 },

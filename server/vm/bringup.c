@@ -99,13 +99,18 @@ void vm_take_down(struct vm *vm)
 }
 
 /* The disk layer to write to: the one it has if only this VM knows it, else a new one on top. */
-static void plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s)
+static int plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s, struct err *err)
 {
 	struct store_vm *row = &vm->row;
+	int sealed = 1;
 
 	snprintf(b->before, sizeof(b->before), "%s", row->disk_layer);
 	b->layer = (struct store_layer){ .kind = LAYER_DISK };
-	if (!b->point && *row->disk_layer && !layer_sealed(vm->m, row->disk_layer)) {
+	/* A guess would be fatal: others may stand on a closed layer. */
+	if (!b->point && *row->disk_layer &&
+	    (sealed = layer_sealed(vm->m, row->disk_layer, err)) < 0)
+		return sealed;
+	if (!sealed) {
 		s->disk_layer_exists = true;
 	} else {
 		id_make("ly-", b->layer.id);
@@ -118,6 +123,7 @@ static void plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s)
 		snprintf(row->disk_layer, sizeof(row->disk_layer), "%s", b->layer.id);
 	}
 	snprintf(s->disk_layer, sizeof(s->disk_layer), "%s", row->disk_layer);
+	return 0;
 }
 
 static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, struct err *err)
@@ -164,7 +170,9 @@ static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
 	struct engine_chain held = { 0 };
 	int r;
 
-	plan_disk(vm, b, &l);
+	r = plan_disk(vm, b, &l, err);
+	if (r < 0)
+		return r;
 	if (b->point) {
 		l.disk = b->point->disk; /* held by the caller */
 	} else {

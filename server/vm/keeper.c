@@ -195,7 +195,7 @@ void *keeper_main(void *arg)
 			;
 		wanted = m->collect_wanted;
 		m->collect_wanted = false;
-		m->keeping = true;
+		vmm_at_work(m, &m->keeping, true);
 		if (m->stopping) {
 			pthread_mutex_unlock(&m->lock);
 			return NULL;
@@ -216,8 +216,7 @@ void *keeper_main(void *arg)
 			save_at = deadline_in(USAGE_SAVE_MS);
 		}
 		pthread_mutex_lock(&m->lock);
-		m->keeping = false;
-		pthread_cond_broadcast(&m->cond);
+		vmm_at_work(m, &m->keeping, false);
 		pthread_mutex_unlock(&m->lock);
 	}
 }

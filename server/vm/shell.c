@@ -116,11 +116,13 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
 			wait = not_before_ms - now;
 		if (m->n_shells >= m->conf.shells)
 			wait = UINT32_MAX;
+		vmm_at_work(m, &m->making_shell, !wait);
 		if (!wait)
 			return true;
 		ts = deadline_timespec(deadline_in((unsigned)MIN(wait, 3600000u)));
 		pthread_cond_timedwait(&m->cond, &m->lock, &ts);
 	}
+	vmm_at_work(m, &m->making_shell, false);
 	return false;
 }
 
@@ -160,6 +162,7 @@ void *shell_main(void *arg)
 		prepare_disk(m, &s);
 		pthread_mutex_lock(&m->lock);
 		m->shells[m->n_shells++] = s; /* only this thread adds */
+		pthread_cond_broadcast(&m->cond);
 		pthread_mutex_unlock(&m->lock);
 	}
 	while (pop(m, &s))

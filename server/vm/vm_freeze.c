@@ -95,6 +95,22 @@ static void unquiesce(struct vm *vm)
 		guest_resume(vm->guest);
 }
 
+/*
+ * After a freeze that failed. A machine that does not go on is of no use to anyone: it is ended,
+ * and the watcher settles what is left of the VM.
+ */
+static void go_on(struct vm *vm)
+{
+	struct err err = { 0 };
+
+	if (machine_cont_if_stopped(vm->machine, &err) == 0 ||
+	    machine_cont_if_stopped(vm->machine, &err) == 0 || !machine_alive(vm->machine))
+		return;
+	vm_log(vm, LOG_LV_ERROR, "does not go on after a failed freeze and is ended: %s", err.msg);
+	if (privc_kill(vm->m->priv, vm->row.info.instance, &err) < 0)
+		vm_log(vm, LOG_LV_ERROR, "was not ended: %s", err.msg);
+}
+
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err)
 {
 	struct vmm *m = vm->m;
@@ -120,6 +136,8 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
 	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
+	if (r < 0)
+		go_on(vm);
 	unquiesce(vm);
 	layers[0] = (struct store_layer){ .kind = LAYER_DISK };
 	snprintf(layers[0].id, ID_SIZE, "%s", disk_id);
@@ -172,7 +190,6 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 	struct store_layer layer;
 	struct machine_frozen f;
 	struct store_point p;
-	struct err cont = { 0 };
 	int r;
 
 	id_make("pt-", point);
@@ -184,6 +201,7 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
 	if (r < 0) {
+		go_on(vm);
 		unquiesce(vm);
 		return r;
 	}
@@ -200,9 +218,8 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 		vm->row = before;
 		engine_remove_layer(m->engine, mem_id);
 		engine_remove_point(m->engine, point);
-		if (machine_cont(vm->machine, &cont) < 0)
-			vm_log(vm, LOG_LV_ERROR, "does not go on after a failed suspend: %s",
-			       cont.msg);
+		go_on(vm);
+		unquiesce(vm);
 		return err_wrap(err, "freeze VM %s", vm->row.info.id);
 	}
 	vm_log(vm, LOG_LV_INFO, "suspended: %llu pages in %.0f ms", (unsigned long long)f.mem_pages,

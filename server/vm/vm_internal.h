@@ -126,7 +126,7 @@ struct vmm {
 	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden;                /* m->lock */
 	bool stopping, collect_wanted;
-	bool keeping; /* the keeper is at work; m->lock */
+	bool keeping, making_ready, making_shell; /* which thread is at work; m->lock */
 	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
 	        has_pool_thread;
@@ -171,6 +171,9 @@ void vm_unlock(struct vm *vm);
 int vmm_hold(struct vmm *m, const char *id, struct err *err);
 void vmm_release(struct vmm *m, const char *id);
 void vmm_collect_soon(struct vmm *m);
+/* One of keeping, making_ready, making_shell, for those who wait for an idle manager; m->lock held.
+ */
+void vmm_at_work(struct vmm *m, bool *what, bool yes);
 void vm_copy_info(struct vm *vm, struct vm_info *ret);
 void vm_publish(struct vm *vm);
 /* Every VM, referenced. Caller vm_unref()s each and frees. */
@@ -199,6 +202,8 @@ int quota_check(struct vmm *m, const char *account, const struct vm_quota *more,
 int quota_hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
                struct err *err);
 int quota_hold_vm(struct vmm *m, const struct vm_info *v, const char *account, struct err *err);
+/* Each of several of one account and size, all or none. */
+int quota_hold_vms(struct vmm *m, struct vm *const *vms, size_t n, struct err *err);
 void quota_release(struct vmm *m, const char *id);
 /* Is there room for n VMs like this one? Only an early answer: quota_insert() decides. */
 int quota_check_vms(struct vmm *m, const struct vm_info *v, unsigned n, struct err *err);
@@ -218,7 +223,8 @@ void chain_drop(struct vmm *m, const struct engine_chain *c);
 /* Loads the point and holds all of its layers against collection, until point_drop(). */
 int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err);
 void point_drop(struct vmm *m, const struct engine_point *p);
-bool layer_sealed(struct vmm *m, const char *id);
+/* 1: closed, nobody writes to it any more; 0: not; or -errno. */
+int layer_sealed(struct vmm *m, const char *id, struct err *err);
 
 /* The contract's code for a point that cannot be thawed: true when it is damaged for good. */
 bool point_fault(struct err *err, const char *tag);
@@ -366,6 +372,9 @@ void snapshot_used(struct vmm *m, const struct store_snapshot *s);
 /* snapshot.c; vm->lock held. A suspended VM's point is taken as it is, a stopped one boots. */
 int vm_snapshot_locked(struct vm *vm, const char *name, const struct vm_persistence *persistence,
                        struct snapshot_info *ret, struct err *err);
+/* -ENOENT SNAPSHOT_NOT_FOUND, also for one of another account; anything else: the store failed. */
+int snapshot_find(struct vmm *m, const char *account, const char *id, struct store_snapshot *ret,
+                  struct err *err);
 /* The account's snapshot and its point; -ENOENT with the contract's code when there is none. */
 int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
                    char ret_workdir[WORKDIR_SIZE] /* or NULL */, struct err *err);

@@ -361,6 +361,14 @@ void vmm_collect_soon(struct vmm *m)
 	pthread_cond_broadcast(&m->cond);
 }
 
+void vmm_at_work(struct vmm *m, bool *what, bool yes)
+{
+	if (*what == yes)
+		return;
+	*what = yes;
+	pthread_cond_broadcast(&m->cond);
+}
+
 void vmm_status(struct vmm *m, struct vmm_status *ret)
 {
 	const struct engine_info *i = engine_info(m->engine);

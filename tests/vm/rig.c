@@ -203,8 +203,8 @@ static bool at_work(struct rig *r, struct vmm *m)
 	struct vmm_status st = { 0 };
 
 	pool_status(m, &st);
-	return m->collect_wanted || m->keeping || m->n_starting || st.pool_ready < r->opts.pool ||
-	       m->n_shells < r->opts.shells;
+	return m->collect_wanted || m->keeping || m->making_ready || m->making_shell ||
+	       m->n_starting || st.pool_ready < r->opts.pool || m->n_shells < r->opts.shells;
 }
 
 void rig_settle(struct rig *r)
