@@ -146,6 +146,7 @@ static void look_at(struct vm *vm)
 
 	if (pthread_mutex_trylock(&vm->lock) != 0)
 		return;
+	vm_save(vm);
 	vm_copy_info(vm, &i);
 	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING)) {
 		vm_look_at_stall(vm);
