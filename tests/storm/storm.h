@@ -54,7 +54,7 @@ struct storm {
 	atomic_bool active;   /* verbs are under way: things may go wrong */
 	atomic_bool dead;     /* pandod has ended: nothing has an effect any more */
 	atomic_long crash_in; /* calls until it does; negative: it does not */
-	atomic_ulong verbs, failed, calls, faults, deaths, crashes;
+	atomic_ulong verbs, failed, calls, faults, deaths, crashes, litter;
 	struct {
 		_Atomic(const char *) verb; /* NULL: between two */
 		char object[ID_SIZE];

@@ -170,11 +170,17 @@ static void check_machine(struct check *c, struct vm *vm)
 	     "VM %s: its machine writes to %s, its row says %s", id,
 	     fm.n_nodes ? fm.nodes[fm.n_nodes - 1] : "nothing", vm->row.disk_layer);
 	WANT(c, vm->watch_fd >= 0, "VM %s runs and nobody watches it", id);
-	for (size_t i = 0; i < fm.n_nodes; i++) {
-		WANT(c, file_there(c, "layers", fm.nodes[i], "", &st),
-		     "VM %s uses layer %s, whose file is gone", id, fm.nodes[i]);
-		WANT(c, store_layer_get(c->r->store, fm.nodes[i], &l, NULL) == 0,
-		     "VM %s uses layer %s, which the store does not know", id, fm.nodes[i]);
+	/*
+	 * A layer below that was flattened while the VM was busy is still open in the machine, and
+	 * gone from the store and the disk: it holds the same as the one that took its place.
+	 */
+	if (fm.n_nodes) {
+		const char *top = fm.nodes[fm.n_nodes - 1];
+
+		WANT(c, file_there(c, "layers", top, "", &st),
+		     "VM %s writes to layer %s, whose file is gone", id, top);
+		WANT(c, store_layer_get(c->r->store, top, &l, NULL) == 0,
+		     "VM %s writes to layer %s, which the store does not know", id, top);
 	}
 }
 
