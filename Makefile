@@ -5,9 +5,10 @@ MAKEFLAGS += --no-print-directory
 $(foreach name,$(filter PANDO_%,$(.VARIABLES)),$(eval export $(name)))
 
 FUZZ_SECONDS ?= 30
-export FUZZ_SECONDS
+PREFIX ?= /usr/local
+export FUZZ_SECONDS PREFIX DESTDIR
 
-.PHONY: help deps build run test test-long lint bench test-kvm fuzz clean
+.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -20,6 +21,12 @@ build: ## compile everything into build/
 
 run: ## build, prepare and serve in the foreground until Ctrl-C (as root)
 	@scripts/run.sh
+
+install: ## install below PREFIX (/usr/local), or below DESTDIR; then: systemctl enable --now pando
+	@scripts/install.sh
+
+deb: ## make a Debian package, build/pando_*.deb
+	@scripts/deb.sh
 
 test: ## lints, unit, golden, fuzz-corpus and end-to-end tests with real VMs (as root)
 	@scripts/test.sh

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <dirent.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,29 +30,11 @@ static inline void auto_closedir_(DIR **d)
 		closedir(*d);
 }
 
-static inline pthread_mutex_t *auto_lock_(pthread_mutex_t *m)
-{
-	pthread_mutex_lock(m);
-	return m;
-}
-
-static inline void auto_unlock_(pthread_mutex_t **m)
-{
-	if (*m)
-		pthread_mutex_unlock(*m);
-}
-
 #define AUTO(fn) __attribute__((cleanup(fn)))
 #define autofree AUTO(auto_free_)
 #define autofd AUTO(auto_close_)
 #define autofile AUTO(auto_fclose_)
 #define autodir AUTO(auto_closedir_)
-/* Holds the mutex until the end of the scope. */
-#define LOCK_SCOPE_2(m, line) \
-	AUTO(auto_unlock_)    \
-	__attribute__((unused)) pthread_mutex_t *lock_scope_##line = auto_lock_(m)
-#define LOCK_SCOPE_1(m, line) LOCK_SCOPE_2(m, line)
-#define LOCK_SCOPE(m) LOCK_SCOPE_1(m, __LINE__)
 
 #define TAKE(var, empty)                     \
 	({                                   \

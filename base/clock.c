@@ -44,12 +44,6 @@ int deadline_left(uint64_t deadline_ms)
 	return deadline_ms - now > INT_MAX ? INT_MAX : (int)(deadline_ms - now);
 }
 
-struct timespec deadline_timespec(uint64_t deadline_ms)
-{
-	return (struct timespec){ .tv_sec = (time_t)(deadline_ms / 1000),
-		                  .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
-}
-
 const char *clock_rfc3339(int64_t wall_ms, char buf[CLOCK_RFC3339_LEN])
 {
 	time_t s = (time_t)(wall_ms / 1000);

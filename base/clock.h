@@ -18,8 +18,6 @@ static inline uint64_t deadline_in(unsigned ms)
 {
 	return clock_ms() + ms;
 }
-/* For pthread_cond_timedwait on a CLOCK_MONOTONIC condition variable. */
-struct timespec deadline_timespec(uint64_t deadline_ms);
 
 #define CLOCK_RFC3339_LEN 32
 /* "2026-01-31T12:00:00.123Z" */

@@ -1,10 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#define GROUP(title)
+#define CODE(name, status, meaning) [ERR_##name] = { #name, status },
+static const struct {
+	const char *name;
+	unsigned status;
+} codes[ERR_CODE_MAX] = {
+#include "base/codes.def"
+};
+#undef CODE
+#undef GROUP
+
+const char *err_code_name(enum err_code code)
+{
+	return code < ERR_CODE_MAX ? codes[code].name : NULL;
+}
+
+unsigned err_code_status(enum err_code code)
+{
+	return code < ERR_CODE_MAX ? codes[code].status : 0;
+}
+
+enum err_code err_code_parse(const char *name)
+{
+	for (unsigned i = 1; name && i < ERR_CODE_MAX; i++)
+		if (strcmp(codes[i].name, name) == 0)
+			return (enum err_code)i;
+	return ERR_NONE;
+}
 
 const char *err_name(int code)
 {
@@ -13,17 +41,14 @@ const char *err_name(int code)
 	return s ? s : "unknown error";
 }
 
-/* The last code set for a caller who wanted no sentence: err_wrap() gives it back. */
-static __thread int unheard = -EIO;
-
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
 
 	if (!err)
-		return unheard = code;
+		return code;
 	err->code = code;
-	err->tag = NULL;
+	err->tag = ERR_NONE;
 	err->n_facts = 0;
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
@@ -31,12 +56,12 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 	return code;
 }
 
-int err_tag(struct err *err, int code, const char *tag, const char *fmt, ...)
+int err_tag(struct err *err, int code, enum err_code tag, const char *fmt, ...)
 {
 	va_list ap;
 
 	if (!err)
-		return unheard = code;
+		return code;
 	err->code = code;
 	err->tag = tag;
 	err->n_facts = 0;
@@ -52,9 +77,9 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 	int n;
 
 	if (!err)
-		return unheard = code;
+		return code;
 	err->code = code;
-	err->tag = NULL;
+	err->tag = ERR_NONE;
 	err->n_facts = 0;
 	va_start(ap, fmt);
 	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
@@ -64,21 +89,21 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 	return code;
 }
 
-int err_wrap(struct err *err, const char *fmt, ...)
+int err_wrap(struct err *err, int code, const char *fmt, ...)
 {
 	char old[sizeof(err->msg)];
 	va_list ap;
 	int n;
 
 	if (!err)
-		return unheard;
+		return code;
 	memcpy(old, err->msg, sizeof(old));
 	va_start(ap, fmt);
 	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
 	if (n >= 0 && (size_t)n < sizeof(err->msg))
 		snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old);
-	return err->code;
+	return code;
 }
 
 void err_fact(struct err *err, const char *name, long long value)

@@ -4,16 +4,32 @@
  *
  * Functions return 0 or positive on success, -errno on failure, and put the
  * sentence into the caller's struct err. Nothing to free, nothing to leak.
- * `tag` is an optional upper-case word ("SNAPSHOT_NOT_FOUND") for callers that
- * must tell two failures of one errno apart; it points to static storage.
+ * `tag` is a code of base/codes.def (ERR_SNAPSHOT_NOT_FOUND) for callers that must tell two
+ * failures of one errno apart, or ERR_NONE.
  */
 #pragma once
+
+#define GROUP(title)
+#define CODE(name, status, meaning) ERR_##name,
+enum err_code {
+	ERR_NONE,
+#include "base/codes.def"
+	ERR_CODE_MAX
+};
+#undef CODE
+#undef GROUP
+/* "SNAPSHOT_NOT_FOUND"; NULL for ERR_NONE. */
+const char *err_code_name(enum err_code code);
+/* The HTTP status that the API answers; 0: the code is not sent. */
+unsigned err_code_status(enum err_code code);
+/* ERR_NONE when there is none of that name. */
+enum err_code err_code_parse(const char *name);
 
 #define ERR_FACTS_MAX 4
 
 struct err {
 	int code;
-	const char *tag;
+	enum err_code tag;
 	char msg[384];
 	unsigned n_facts; /* numbers that belong to the error: limit, current, ... */
 	struct err_fact {
@@ -25,13 +41,12 @@ struct err {
 /* Sets code and sentence, returns code; a NULL err only returns the code. */
 int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The same, with a tag. */
-int err_tag(struct err *err, int code, const char *tag, const char *fmt, ...)
+int err_tag(struct err *err, int code, enum err_code tag, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));
 /* "fmt...: strerror(errno_code)": for failed system calls. code is negative. */
 int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Puts "fmt...: " before the sentence that is there; keeps the code and returns it. With a NULL
- * err: the code that was last set for a NULL err on this thread. */
-int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Puts "fmt...: " before the sentence that is there; returns code, the one that err has. */
+int err_wrap(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Adds a number to the error that was set last; one too many is dropped. */
 void err_fact(struct err *err, const char *name, long long value);
 /* Thread-safe name of an errno value (positive or negative). */

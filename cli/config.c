@@ -2,7 +2,7 @@
 /*
  * config.c - the file of `pando login`, and the order in which address and key are looked for
  *
- * The address: --data-dir (pando.conf in it), --url, PANDO_API_URL, PANDO_URL, FREESTYLE_API_URL;
+ * The address: --data-dir (pando.conf in it, or in /etc/pando), --url, PANDO_API_URL, PANDO_URL, FREESTYLE_API_URL;
  * PANDO_DATA_DIR or PANDO_LISTEN when they are set; the config file; else the default address.
  * The key: PANDO_API_KEY, FREESTYLE_API_KEY (not with --data-dir); that of the config file, when
  * the address is the one it was given for; else the file api-key in the data directory.
@@ -24,6 +24,7 @@
 #include "base/io.h"
 
 #define DATA_DIR "/var/lib/pando"
+#define ETC_CONF "/etc/pando/pando.conf" /* of the service that the package installs */
 #define LISTEN "127.0.0.1:8787"
 #define CONF_MAX (64u << 10)
 #define PATH_ROOM 480
@@ -150,7 +151,7 @@ int config_load(struct config *ret, struct err *err)
 		return r;
 	r = config_parse(text, ret, err);
 	explicit_bzero(text, strlen(text));
-	return r < 0 ? err_wrap(err, "%s", path) : 0;
+	return r < 0 ? err_wrap(err, r, "%s", path) : 0;
 }
 
 int config_save(const struct config *cf, struct err *err)
@@ -172,14 +173,13 @@ int config_save(const struct config *cf, struct err *err)
 	return r;
 }
 
-/* PANDO_LISTEN=... of pando.conf, as pandod reads it; caller frees. */
-static char *listen_of(const char *data_dir)
+/* PANDO_LISTEN=... of a pando.conf, as pandod reads it; caller frees. */
+static char *listen_of(const char *path)
 {
 	static const char name[] = "PANDO_LISTEN";
 	autofree char *text = NULL;
-	char path[512], *save = NULL, *found = NULL;
+	char *save = NULL, *found = NULL;
 
-	snprintf(path, sizeof(path), "%s/pando.conf", data_dir);
 	if (io_read_file(AT_FDCWD, path, CONF_MAX, &text, NULL) < 0)
 		return NULL;
 	for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
@@ -244,6 +244,7 @@ static int find_url(const char *url, const char *data_dir, const char *dir, cons
 	static const char *const names[] = { "PANDO_API_URL", "PANDO_URL", "FREESTYLE_API_URL" };
 	const char *from = "--url", *listen = env("PANDO_LISTEN");
 	autofree char *conf = NULL;
+	char path[PATH_ROOM];
 
 	if (!url && !data_dir)
 		url = first_env(names, ARRAY_SIZE(names), &from);
@@ -255,13 +256,17 @@ static int find_url(const char *url, const char *data_dir, const char *dir, cons
 		snprintf(t->url_from, sizeof(t->url_from), "%s", from);
 		return target_url(url, t->url, sizeof(t->url), err);
 	}
-	conf = listen ? NULL : listen_of(dir);
+	snprintf(path, sizeof(path), "%s/pando.conf", dir);
+	conf = listen ? NULL : listen_of(path);
+	if (!listen && !conf && strcmp(dir, DATA_DIR) == 0) {
+		snprintf(path, sizeof(path), ETC_CONF);
+		conf = listen_of(path);
+	}
 	url_of_listen(listen ? listen : conf ? conf : LISTEN, t->url, sizeof(t->url));
-	snprintf(t->url_from, sizeof(t->url_from), "%s%s",
+	snprintf(t->url_from, sizeof(t->url_from), "%s",
 	         listen ? "PANDO_LISTEN"
-	         : conf ? dir
-	                : "default",
-	         conf ? "/pando.conf" : "");
+	         : conf ? path
+	                : "default");
 	return 0;
 }
 
@@ -281,8 +286,10 @@ static int find_key(const char *data_dir, const char *dir, const struct config *
 	}
 	snprintf(path, sizeof(path), "%s/api-key", dir);
 	if (!key) {
-		if (io_read_file(AT_FDCWD, path, CONFIG_VALUE_MAX, &text, err) < 0)
-			return err_wrap(err,
+		int r = io_read_file(AT_FDCWD, path, CONFIG_VALUE_MAX, &text, err);
+
+		if (r < 0)
+			return err_wrap(err, r,
 			                "no API key for %s: use 'pando login', set PANDO_API_KEY, "
 			                "or name the server's data directory with --data-dir and "
 			                "run as its owner",

@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "cli/resolve.h"
 #include "cli/stream.h"
 
@@ -28,8 +29,8 @@ struct ephemeral {
 	int signals;
 	pthread_t thread;
 	bool has_thread, stop;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	struct mutex lock;
+	struct cond wake;
 };
 
 static void *beat(void *ctx)
@@ -37,30 +38,25 @@ static void *beat(void *ctx)
 	struct ephemeral *e = ctx;
 	autofree char *path = cli_path(e->own, "/v1/vms/%s/start", e->id);
 
-	pthread_mutex_lock(&e->lock);
+	mutex_lock(&e->lock);
 	while (!e->stop) {
-		struct timespec t = deadline_timespec(deadline_in(BEAT_MS));
+		uint64_t t = deadline_in(BEAT_MS);
 		autojson json_t *reply = NULL;
 
-		if (pthread_cond_timedwait(&e->wake, &e->lock, &t) != ETIMEDOUT)
+		if (cond_wait_until(&e->wake, &e->lock, t))
 			continue;
-		pthread_mutex_unlock(&e->lock);
+		mutex_unlock(&e->lock);
 		cli_try(e->own, NULL, "POST", path, json_object(), &reply, NULL);
-		pthread_mutex_lock(&e->lock);
+		mutex_lock(&e->lock);
 	}
-	pthread_mutex_unlock(&e->lock);
+	mutex_unlock(&e->lock);
 	return NULL;
 }
 
 static void start_beat(struct ephemeral *e)
 {
-	pthread_condattr_t a;
-
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->wake, &a);
-	pthread_condattr_destroy(&a);
+	mutex_init(&e->lock, "ephemeral");
+	cond_init(&e->wake);
 	e->own = cli_clone(e->c);
 	e->has_thread = pthread_create(&e->thread, NULL, beat, e) == 0;
 }
@@ -106,10 +102,10 @@ void ephemeral_free(struct ephemeral *e)
 
 	if (!e)
 		return;
-	pthread_mutex_lock(&e->lock);
+	mutex_lock(&e->lock);
 	e->stop = true;
-	pthread_cond_signal(&e->wake);
-	pthread_mutex_unlock(&e->lock);
+	cond_signal(&e->wake);
+	mutex_unlock(&e->lock);
 	if (e->has_thread)
 		pthread_join(e->thread, NULL);
 	path = cli_path(e->c, "/v1/vms/%s", e->id);
@@ -119,8 +115,8 @@ void ephemeral_free(struct ephemeral *e)
 		         "the VM %s could not be deleted now; the server does it when it is idle",
 		         e->id);
 	signals_close(e->signals);
-	pthread_cond_destroy(&e->wake);
-	pthread_mutex_destroy(&e->lock);
+	cond_destroy(&e->wake);
+	mutex_destroy(&e->lock);
 	cli_free(e->own);
 	free(e->id);
 	free(e);

@@ -277,7 +277,7 @@ static int apply(struct hostnet *h, const struct net_host *plan, struct err *err
 		return err_set(err, -ENOMEM, "host rules: out of memory");
 	r = nft_run(text, err);
 	if (r < 0)
-		return err_wrap(err, "host rules");
+		return err_wrap(err, r, "host rules");
 	memcpy(h->uplinks, plan->uplinks, sizeof(h->uplinks));
 	h->n_uplinks = plan->n_uplinks;
 	h->mtu = MTU_DEFAULT;

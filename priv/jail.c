@@ -207,7 +207,7 @@ static int template(const char *staging, const char *qemu, const char *layers, b
 	close(down[1]);
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
-	return r < 0 ? err_wrap(err, "jail") : ns;
+	return r < 0 ? err_wrap(err, r, "jail") : ns;
 }
 
 int jail_open(const struct instance *in, const char *qemu, const char *layers, struct jail *ret,

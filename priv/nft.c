@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <nftables/libnftables.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 
-static pthread_mutex_t nft_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mutex nft_lock = MUTEX_INIT("nft");
 
 static void nft_freep(struct nft_ctx **ctx)
 {

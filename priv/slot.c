@@ -22,6 +22,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "priv/instance.h"
 #include "priv/nl.h"
@@ -45,8 +46,8 @@ struct slots {
 	struct slotnet_env env; /* descriptors owned */
 	pthread_t builder;
 	bool builder_runs;
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t work, done;
+	struct mutex lock; /* guards what follows */
+	struct cond work, done;
 	bool stop;
 	bool wanted;          /* somebody waits for a slot */
 	uint64_t quiet_since; /* clock_ms() of the latest request */
@@ -95,11 +96,11 @@ static void build_one(struct slots *s, uint32_t idx)
 
 	ns_path(s, idx, path);
 	sl->state = SLOT_BUILDING;
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	r = slotnet_build(&s->env, &plan, path, &sl->net, &err);
 	if (r == 0)
 		log_debug("slot %u built in %u us", idx, (unsigned)(clock_us() - t0));
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	sl->state = r < 0 ? SLOT_EMPTY : SLOT_READY;
 	if (r < 0) {
 		if (!s->failures++)
@@ -108,7 +109,7 @@ static void build_one(struct slots *s, uint32_t idx)
 	} else {
 		s->failures = 0;
 	}
-	pthread_cond_broadcast(&s->done);
+	cond_broadcast(&s->done);
 }
 
 static void remove_one(struct slots *s, uint32_t idx)
@@ -120,10 +121,10 @@ static void remove_one(struct slots *s, uint32_t idx)
 
 	ns_path(s, idx, path);
 	sl->state = SLOT_BUILDING;
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	slotnet_destroy(&s->env, &plan, path, &sl->net);
 	log_debug("slot %u removed in %u us", idx, (unsigned)(clock_us() - t0));
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	sl->state = SLOT_EMPTY;
 }
 
@@ -159,17 +160,13 @@ static void *builder_main(void *arg)
 
 			build_one(s, (uint32_t)find_state(s, SLOT_EMPTY));
 			if (s->failures > before) {
-				struct timespec until = deadline_timespec(deadline_in(RETRY_MS));
-
 				s->wanted = false; /* who waits has its answer */
-				pthread_cond_timedwait(&s->work, &s->lock, &until);
+				cond_wait_until(&s->work, &s->lock, deadline_in(RETRY_MS));
 			}
 		} else if (dirty >= 0) {
-			struct timespec until = deadline_timespec(s->quiet_since + QUIET_MS);
-
-			pthread_cond_timedwait(&s->work, &s->lock, &until);
+			cond_wait_until(&s->work, &s->lock, s->quiet_since + QUIET_MS);
 		} else {
-			pthread_cond_wait(&s->work, &s->lock);
+			cond_wait(&s->work, &s->lock);
 		}
 	}
 	return NULL;
@@ -256,9 +253,9 @@ static struct slots *slots_release(struct slots *s)
 		close(s->env.host_ns);
 	if (s->env.host_nl >= 0)
 		close(s->env.host_nl);
-	pthread_mutex_destroy(&s->lock);
-	pthread_cond_destroy(&s->work);
-	pthread_cond_destroy(&s->done);
+	mutex_destroy(&s->lock);
+	cond_destroy(&s->work);
+	cond_destroy(&s->done);
 	free(s);
 	return NULL;
 }
@@ -267,7 +264,6 @@ int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT],
                struct err *err)
 {
 	struct slots *s = calloc(1, sizeof(*s));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!s)
@@ -275,12 +271,9 @@ int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT],
 	s->conf = *conf;
 	for (uint32_t i = 0; i < PRIV_SLOTS_LIMIT; i++)
 		s->slot[i].net = SLOTNET_NONE;
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->work, &attr);
-	pthread_cond_init(&s->done, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&s->lock, "slots");
+	cond_init(&s->work);
+	cond_init(&s->done);
 	s->env = (struct slotnet_env){ .host_nl = -1, .mtu = conf->mtu };
 	s->env.host_ns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	r = s->env.host_ns < 0 ? err_sys(err, -errno, "open /proc/self/ns/net") : 0;
@@ -309,10 +302,10 @@ struct slots *slots_close(struct slots *s, bool remove)
 	if (!s)
 		return NULL;
 	if (s->builder_runs) {
-		pthread_mutex_lock(&s->lock);
+		mutex_lock(&s->lock);
 		s->stop = true;
-		pthread_cond_broadcast(&s->work);
-		pthread_mutex_unlock(&s->lock);
+		cond_broadcast(&s->work);
+		mutex_unlock(&s->lock);
 		pthread_join(s->builder, NULL);
 	}
 	for (uint32_t i = 0; remove && i < PRIV_SLOTS_LIMIT; i++) {
@@ -332,7 +325,7 @@ struct slots *slots_close(struct slots *s, bool remove)
 
 int slots_take(struct slots *s, uint32_t *ret_idx, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(TAKE_DEADLINE_MS));
+	uint64_t until = deadline_in(TAKE_DEADLINE_MS);
 	unsigned failures;
 	int idx;
 
@@ -344,18 +337,18 @@ int slots_take(struct slots *s, uint32_t *ret_idx, struct err *err)
 			return err_set(err, -ENOSPC, "all %u network slots are in use",
 			               s->conf.max);
 		s->wanted = true;
-		pthread_cond_signal(&s->work);
-		if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
+		cond_signal(&s->work);
+		if (!cond_wait_until(&s->done, &s->lock, until))
 			return err_set(err, -ETIMEDOUT, "no network slot within %d ms",
 			               TAKE_DEADLINE_MS);
 		if (s->failures > failures) {
 			*err = s->failure;
-			return err_wrap(err, "no network slot");
+			return err_wrap(err, err->code, "no network slot");
 		}
 	}
 	s->wanted = false;
 	s->slot[idx].state = SLOT_TAKEN;
-	pthread_cond_signal(&s->work);
+	cond_signal(&s->work);
 	*ret_idx = (uint32_t)idx;
 	return 0;
 }
@@ -380,15 +373,18 @@ static int net_of(struct slots *s, uint32_t idx, struct slotnet **ret, struct er
 
 int slots_free(struct slots *s, uint32_t idx, struct err *err)
 {
+	int r;
+
 	if (!slots_taken(s, idx))
 		return err_set(err, -ENOENT, "slot %u is not taken", idx);
 	/* At once, not when the builder gets there: the owner is told that nothing passes. */
-	if (s->slot[idx].net.ns >= 0 && slotnet_gate(&s->slot[idx].net, /* open= */ false, err) < 0)
-		return err_wrap(err, "slot %u", idx);
+	if (s->slot[idx].net.ns >= 0 &&
+	    (r = slotnet_gate(&s->slot[idx].net, /* open= */ false, err)) < 0)
+		return err_wrap(err, r, "slot %u", idx);
 	LOCK_SCOPE(&s->lock);
 	s->quiet_since = clock_ms();
 	s->slot[idx].state = SLOT_DIRTY;
-	pthread_cond_signal(&s->work);
+	cond_signal(&s->work);
 	return 0;
 }
 

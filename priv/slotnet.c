@@ -183,7 +183,7 @@ int slotnet_build(const struct slotnet_env *env, const struct net_slot *plan, co
 	slotnet_leave(env);
 	if (r < 0) {
 		slotnet_destroy(env, plan, ns_path, &sn);
-		return err_wrap(err, "slot %s", plan->veth);
+		return err_wrap(err, r, "slot %s", plan->veth);
 	}
 	*ret = sn;
 	return 0;

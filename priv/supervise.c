@@ -69,8 +69,9 @@ void watch_del(struct priv *p, int fd)
 /* PANDO_*, and what programs need to find their way; nothing else of root's environment. */
 static bool env_handed_on(const char *e)
 {
-	static const char *const plain[] = { "PATH=", "TERM=",         "LANG=",         "LC_",
-		                             "TZ=",   "ASAN_OPTIONS=", "UBSAN_OPTIONS=" };
+	static const char *const plain[] = {
+		"PATH=", "TERM=", "LANG=", "LC_", "TZ=", "NOTIFY_SOCKET=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
+	};
 
 	if (!strncmp(e, "PANDO_", 6))
 		return strncmp(e, "PANDO_PRIV_FD=", 14) != 0 &&

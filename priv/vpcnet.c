@@ -81,7 +81,7 @@ int vpcnet_open(const struct slotnet_env *env, const struct instance *in, const 
 	slotnet_leave(env);
 	if (r < 0) {
 		slotnet_unkeep(path);
-		return err_wrap(err, "VPC %u", v->idx);
+		return err_wrap(err, r, "VPC %u", v->idx);
 	}
 	return r;
 }
@@ -150,7 +150,7 @@ int vpcnet_attach(const struct slotnet_env *env, const struct instance *in,
 	                                          .gateway = inet_addr(NET_VPC_ROUTER),
 	                                          .oif = near },
 	                      err)) < 0)
-		return err_wrap(err, "link slot %u to VPC %u", slot, v->idx);
+		return err_wrap(err, r, "link slot %u to VPC %u", slot, v->idx);
 	/* The tap is down: an address with a peer brings its route when the link comes up. */
 	r = nl_addr_peer(sn->nl, sn->ifindex, inet_addr(NET_GATEWAY), htonl(addr), err);
 	return r == -EEXIST ? 0 : r;

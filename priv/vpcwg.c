@@ -162,7 +162,7 @@ int vpcnet_wg(const struct slotnet_env *env, const struct instance *in, const st
 	                                          .prefix = PRIV_WG_PREFIX,
 	                                          .oif = l.ifindex },
 	                      err)) < 0)
-		return err_wrap(err, "tunnel of VPC %u", v->idx);
+		return err_wrap(err, r, "tunnel of VPC %u", v->idx);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/lock.h"
 
 #define ROLLUP_MAX 16384 /* bytes of smaps_rollup */
 
@@ -20,8 +21,8 @@ struct worker {
 	const struct cgroups *cg; /* borrowed */
 	int event;                /* owned */
 	pthread_t thread;
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t work;
+	struct mutex lock; /* guards what follows */
+	struct cond work;
 	bool stop;
 	struct job *todo, **todo_end;
 	struct job *done, **done_end;
@@ -81,15 +82,15 @@ static void *worker_main(void *arg)
 		if (!j && w->stop)
 			return NULL;
 		if (!j) {
-			pthread_cond_wait(&w->work, &w->lock);
+			cond_wait(&w->work, &w->lock);
 			continue;
 		}
 		w->todo = j->next;
 		if (!w->todo)
 			w->todo_end = &w->todo;
-		pthread_mutex_unlock(&w->lock);
+		mutex_unlock(&w->lock);
 		job_run(w, j);
-		pthread_mutex_lock(&w->lock);
+		mutex_lock(&w->lock);
 		j->next = NULL;
 		*w->done_end = j;
 		w->done_end = &j->next;
@@ -107,8 +108,8 @@ int worker_start(const struct cgroups *cg, struct worker **ret, struct err *err)
 	w->cg = cg;
 	w->todo_end = &w->todo;
 	w->done_end = &w->done;
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->work, NULL);
+	mutex_init(&w->lock, "priv worker");
+	cond_init(&w->work);
 	w->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = w->event < 0 ? -errno : -pthread_create(&w->thread, NULL, worker_main, w);
 	if (r < 0) {
@@ -127,16 +128,16 @@ struct worker *worker_stop(struct worker *w)
 
 	if (!w)
 		return NULL;
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	w->stop = true;
-	pthread_cond_signal(&w->work);
-	pthread_mutex_unlock(&w->lock);
+	cond_signal(&w->work);
+	mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
 	while ((j = worker_done(w)))
 		free(j);
 	close(w->event);
-	pthread_mutex_destroy(&w->lock);
-	pthread_cond_destroy(&w->work);
+	mutex_destroy(&w->lock);
+	cond_destroy(&w->work);
 	free(w);
 	return NULL;
 }
@@ -149,7 +150,7 @@ void worker_submit(struct worker *w, struct job *j_consume)
 	j_consume->next = NULL;
 	*w->todo_end = j_consume;
 	w->todo_end = &j_consume->next;
-	pthread_cond_signal(&w->work);
+	cond_signal(&w->work);
 }
 
 int worker_fd(const struct worker *w)

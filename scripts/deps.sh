@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh GROUP...: install the Debian packages that are missing; groups: build, run, test
+# deps.sh [--list] GROUP...: install the Debian packages that are missing, or only list them all; groups: build, run, test, deb
 #
 # The one list of what we take from Debian. Asks dpkg first, so it costs a few milliseconds when all is there, needs
 # no network then, and needs no root either.
@@ -14,9 +14,12 @@ declare -A packages=(
 	[run]="qemu-system-x86 qemu-utils nftables iproute2 wireguard-tools wireguard-go git libarchive-tools
 		uacme mmdebstrap debian-archive-keyring ca-certificates zstd xz-utils cpio kmod e2fsprogs"
 	[test]="clang clang-format clang-tidy libclang-rt-14-dev shellcheck python3 python3-pyflakes
-		bubblewrap curl iputils-ping jq openssl procps wrk git-lfs nginx-light haproxy fcgiwrap openssh-client openssh-sftp-server rsync python3-paramiko knot knot-dnsutils pebble"
+		bubblewrap curl iputils-ping jq openssl procps wrk git-lfs nginx-light haproxy fcgiwrap openssh-client openssh-sftp-server rsync python3-paramiko knot knot-dnsutils pebble lintian"
+	[deb]="dpkg-dev binutils"
 )
 
+list=no
+[[ ${1:-} != --list ]] || { list=yes && shift; }
 wanted=()
 for group in "$@"; do
 	[[ -v packages[$group] ]] || die "deps.sh knows no group '$group'; there are: ${!packages[*]}"
@@ -29,6 +32,10 @@ for group in "$@"; do
 	fi
 done
 ((${#wanted[@]} > 0)) || exit 0
+if [[ $list == yes ]]; then
+	printf '%s\n' "${wanted[@]}"
+	exit 0
+fi
 
 command -v dpkg-query >/dev/null ||
 	die "this machine has no dpkg: Pando's scripts know Debian only. Needed by other names: ${wanted[*]}"

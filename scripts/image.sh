@@ -7,6 +7,5 @@ set -euo pipefail
 need_root "preparing the base image"
 settings
 prepare_user
-prepare_cache
 prepare_image
 echo "$PANDO_IMAGE"

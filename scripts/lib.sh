@@ -94,25 +94,11 @@ reachable() {
 			"or choose another place with PANDO_DATA_DIR or PANDO_CACHE_DIR"
 }
 
-prepare_cache() {
-	# the cache itself is root's: image/build.sh writes it, pandod writes only its templates
-	mkdir -p -- "$PANDO_CACHE_DIR" || die "cannot make the cache directory '$PANDO_CACHE_DIR': set PANDO_CACHE_DIR"
-	own_dir "$PANDO_CACHE_DIR/templates" 700
-}
-
-# Sets PANDO_IMAGE to the directory of the base image, built first if it is not in the cache.
+# Sets PANDO_IMAGE to the directory of the base image, made first if it is not in the cache.
 prepare_image() {
 	local out
-	[[ -x image/build.sh ]] || die "image/build.sh is missing: this is not a whole checkout"
-	out=$(PANDO_AGENT_BIN=$ROOT/build/agent/pando-agent image/build.sh) ||
-		die "the base image could not be built; the reason is above"
+	out=$(PANDO_AGENT_BIN=$ROOT/build/agent/pando-agent scripts/pando-image.sh) || exit 1
 	PANDO_IMAGE=${out##*$'\n'}
-	[[ -d $PANDO_IMAGE ]] || die "image/build.sh answered '$PANDO_IMAGE', which is no directory"
-	# pandod links the image's disk into its data directory, and the kernel lets only the owner of a file do that
-	# (fs.protected_hardlinks)
-	[[ -z $(find "$PANDO_IMAGE" ! -user "$PANDO_USER" -print -quit) ]] ||
-		chown -R "$PANDO_USER:$PANDO_USER" -- "$PANDO_IMAGE"
-	reachable "$PANDO_IMAGE" "the base image"
 	export PANDO_IMAGE
 }
 
@@ -124,7 +110,6 @@ prepare_all() {
 	scripts/deps.sh build run test
 	scripts/build.sh release
 	prepare_user
-	prepare_cache
 	prepare_image
 	trap - EXIT
 	[[ -f $2 ]] || die "$2 is missing: this is not a whole checkout"

@@ -19,7 +19,6 @@ trap step_stop EXIT
 scripts/deps.sh build run
 scripts/build.sh release
 prepare_user
-prepare_cache
 own_dir "$PANDO_DATA_DIR" 700
 reachable "$PANDO_DATA_DIR" "the data directory"
 prepare_image

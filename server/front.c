@@ -156,6 +156,14 @@ static int give_cert(void *ctx, const char *name, SSL *ssl)
 	return certs_use(f->certs, name, known, ssl, &err);
 }
 
+static int make_cert(void *ctx, const char *name, struct err *err)
+{
+	struct front *f = ctx;
+	struct domains_way way;
+
+	return certs_make(f->certs, name, domains_route(f->domains, name, &way) == 0, err);
+}
+
 static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 {
 	struct front *f = ctx;
@@ -217,7 +225,7 @@ static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err 
 		return 0;
 	fd = sock_tcp_listen(text, err);
 	if (fd < 0)
-		return err_wrap(err, "edge");
+		return err_wrap(err, fd, "edge");
 	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
 	    getnameinfo((struct sockaddr *)&sa, len, addr, sizeof(addr), port, sizeof(port),
 	                NI_NUMERICHOST | NI_NUMERICSERV) == 0)
@@ -285,12 +293,12 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 	api_url(api, url, sizeof(url));
 	r = sock_parse(url + strlen("http://"), &f->api_addr, &f->api_len, err);
-	return r < 0 ? err_wrap(err, "edge: the API's address") : 0;
+	return r < 0 ? err_wrap(err, r, "edge: the API's address") : 0;
 }
 
 int front_start(struct front *f, struct api *api, struct err *err)
 {
-	struct edge_ops ops = { route, look, open_way, give_cert, challenge, f };
+	struct edge_ops ops = { route, look, open_way, give_cert, make_cert, challenge, f };
 	struct edge_conf ec = { .tls_fd = TAKE_FD(f->tls_fd),
 		                .http_fd = TAKE_FD(f->http_fd),
 		                .wait_ms = f->conf->edge_wait_s * 1000,

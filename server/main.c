@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "build/build.h"
 #include "conf.h"
 #include "engine/engine.h"
@@ -90,6 +91,30 @@ static int priv_connect(struct app *a, struct err *err)
 	return privc_open((int)fd, &a->priv, &a->priv_info, err);
 }
 
+/*
+ * The directory of the base image by its real name, which is part of the template's key: PANDO_IMAGE, or
+ * what scripts/pando-image.sh made last.
+ */
+static int find_image(struct conf *c, struct err *err)
+{
+	char path[sizeof(c->image_dir)];
+	autofree char *real = NULL;
+
+	snprintf(path, sizeof(path), "%s", c->image_dir);
+	if (!*path)
+		snprintf(path, sizeof(path), "%s/images/current", c->cache_dir);
+	real = realpath(path, NULL);
+	if (!real)
+		return err_set(err, -EINVAL,
+		               "there is no base image at '%s' (%s): make it with pando-image or "
+		               "'make run', or name its directory with PANDO_IMAGE",
+		               path, err_name(errno));
+	if (strlen(real) >= sizeof(c->image_dir))
+		return err_set(err, -EINVAL, "the path of the base image is too long: '%s'", real);
+	snprintf(c->image_dir, sizeof(c->image_dir), "%s", real);
+	return 0;
+}
+
 /* Everything it takes to boot; what is inside is checked when it is used. */
 static int check_image(const char *dir, struct err *err)
 {
@@ -100,9 +125,9 @@ static int check_image(const char *dir, struct err *err)
 		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
 		if (access(path, R_OK) < 0)
 			return err_set(err, -EINVAL,
-			               "the base image '%s' cannot be read (%s); PANDO_IMAGE names "
-			               "its directory, "
-			               "'make run' or image/build.sh makes it",
+			               "the base image '%s' cannot be read (%s): make it with "
+			               "pando-image or 'make run', or name its directory with "
+			               "PANDO_IMAGE",
 			               path, err_name(errno));
 	}
 	return 0;
@@ -208,8 +233,7 @@ static int app_start(struct app *a, struct err *err)
 		                  .probe_file = probe };
 	int r;
 
-	r = check_image(c->image_dir, err);
-	if (r < 0)
+	if ((r = find_image(&a->conf, err)) < 0 || (r = check_image(c->image_dir, err)) < 0)
 		return r;
 	a->listen_fd = api_listen(c, err);
 	if (a->listen_fd < 0)
@@ -352,6 +376,15 @@ static void say_how(struct app *a)
 	fflush(stdout);
 }
 
+/* What `systemctl status` shows, and its waiting for us. */
+static void tell_manager(const char *state)
+{
+	int r = notify_send(state);
+
+	if (r < 0)
+		log_warn("tell the service manager: %s, ignoring", err_name(r));
+}
+
 /* Waits for the template with a line every few seconds, then does the main job once. */
 static int first_job(struct app *a, struct err *err)
 {
@@ -369,9 +402,13 @@ static int first_job(struct app *a, struct err *err)
 		if (io_wait(a->signals, POLLIN, deadline_in(1000)) > 0)
 			return read(a->signals, &si, sizeof(si)) > 0 ? 1 : -EINTR;
 		if ((clock_ms() - t0) / 1000 % 5 == 0) {
+			char status[256];
+
 			printf("template: %s (%llu s)\n", s.template_note,
 			       (unsigned long long)(clock_ms() - t0) / 1000);
 			fflush(stdout);
+			snprintf(status, sizeof(status), "STATUS=template: %s", s.template_note);
+			tell_manager(status);
 		}
 	}
 	say_ready(a);
@@ -416,6 +453,7 @@ int main(int argc, char **argv)
 		r = first_job(&a, &err);
 	if (r == 0) {
 		say_how(&a);
+		tell_manager("READY=1\nSTATUS=serving");
 		while (read(a.signals, &si, sizeof(si)) < 0 && errno == EINTR)
 			;
 	}
@@ -423,6 +461,7 @@ int main(int argc, char **argv)
 		log_error("%s", err.msg);
 	else
 		log_info("shutting down: running VMs are suspended");
+	tell_manager("STOPPING=1\nSTATUS=suspending running VMs");
 	app_stop(&a);
 	close(a.signals);
 	if (r >= 0)

@@ -12,7 +12,7 @@ HOST_TOOLS=(
 	cpio:cpio
 	mkfs.ext4:e2fsprogs
 	depmod:kmod
-	gcc:gcc
+	readelf:binutils
 	tar:tar
 )
 LIBC_STATIC=/usr/lib/x86_64-linux-gnu/libc.a
@@ -22,7 +22,10 @@ host_tools() {
 	for entry in "${HOST_TOOLS[@]}"; do
 		command -v "${entry%%:*}" >/dev/null || missing+=("${entry#*:}")
 	done
-	[[ -e $LIBC_STATIC ]] || missing+=(libc6-dev)
+	if [[ -z ${PANDO_IMAGE_BIN:-} ]]; then # then init.c and blocks.c are compiled
+		command -v gcc >/dev/null || missing+=(gcc)
+		[[ -e $LIBC_STATIC ]] || missing+=(libc6-dev)
+	fi
 	[[ -n $(host_keyring) ]] || missing+=(debian-archive-keyring)
 	((${#missing[@]} == 0)) && return 0
 	step "installing ${missing[*]} on this host" apt_install "${missing[@]}"

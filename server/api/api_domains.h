@@ -2,7 +2,7 @@
 /* api/api_domains.h - names: verifications, domains, mappings, certificates; for api/ only */
 #pragma once
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "domains/domains.h"
 
 int api_domain_list(struct request *req, struct reply *res, struct err *err);

@@ -2,7 +2,7 @@
 /* api/api_trigger.h - handlers of what follows a push: triggers, mirrors; for api/ only */
 #pragma once
 
-#include "api/api_git.h"
+#include "api/git/shared.h"
 #include "git/trigger.h"
 
 int api_trigger_list(struct request *req, struct reply *res, struct err *err);

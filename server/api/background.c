@@ -17,7 +17,7 @@
  * A job is in the table from its start until its result is in the store. Lock order:
  * jobs->lock only, never across a handler.
  */
-#include "api/api_internal.h"
+#include "api/call.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -30,6 +30,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "events/events.h"
 #include "store/store.h"
@@ -55,12 +56,12 @@ struct job {
 	unsigned status;
 	char *body;    /* owned; the result as text: who waits makes JSON of its own of it */
 	char why[256]; /* of a failure */
-	pthread_cond_t changed;
+	struct cond changed;
 };
 
 struct jobs {
 	struct api *api; /* weak */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct job list; /* head */
 	unsigned n;
 };
@@ -74,7 +75,7 @@ int jobs_new(struct api *a, struct jobs **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	j->api = a;
 	j->list.prev = j->list.next = &j->list;
-	pthread_mutex_init(&j->lock, NULL);
+	mutex_init(&j->lock, "api jobs");
 	n = store_request_lost(a->deps.store, LOST_STATUS, lost_body, err);
 	if (n < 0) {
 		jobs_free(j);
@@ -91,7 +92,7 @@ static void job_unref(struct job *job) /* jobs->lock */
 	if (--job->refs)
 		return;
 	free(job->body);
-	pthread_cond_destroy(&job->changed);
+	cond_destroy(&job->changed);
 	free(job);
 }
 
@@ -109,7 +110,7 @@ struct jobs *jobs_free(struct jobs *j)
 		return NULL;
 	while (j->list.next != &j->list) /* only kept ones: the API has waited for the others */
 		job_remove(j->list.next);
-	pthread_mutex_destroy(&j->lock);
+	mutex_destroy(&j->lock);
 	free(j);
 	return NULL;
 }
@@ -117,7 +118,6 @@ struct jobs *jobs_free(struct jobs *j)
 static struct job *job_new(struct jobs *j, struct request *req)
 {
 	struct job *job = calloc(1, sizeof(*job));
-	pthread_condattr_t attr;
 
 	if (!job)
 		return NULL;
@@ -128,10 +128,7 @@ static struct job *job_new(struct jobs *j, struct request *req)
 	snprintf(job->row.route, sizeof(job->row.route), "%s %s",
 	         method_name(req->match.route->method), req->match.route->pattern);
 	job->row.created_ms = clock_wall_ms();
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&job->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init(&job->changed);
 	return job;
 }
 
@@ -185,7 +182,7 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 	if (job->stored)
 		tell_end(job); /* before anybody can see the result: its last line is there then */
 	job->done = true;
-	pthread_cond_broadcast(&job->changed);
+	cond_broadcast(&job->changed);
 	return job->stored;
 }
 
@@ -209,12 +206,12 @@ static void *job_main(void *arg)
 	reply_done(&res);
 	kept = save && !job_save(job);
 	events_request_set(NULL);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job->kept = kept;
 	if (!kept)
 		job_remove(job);
 	job_unref(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	req->counted = false;
 	request_free(req);
 	api_count_out_last(a); /* from here on everything may be gone */
@@ -249,17 +246,17 @@ static int job_thread(struct job *job)
 	pthread_t t;
 	int r;
 
-	pthread_mutex_lock(&job->jobs->lock);
+	mutex_lock(&job->jobs->lock);
 	job->refs++; /* the thread's */
-	pthread_mutex_unlock(&job->jobs->lock);
+	mutex_unlock(&job->jobs->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	r = -pthread_create(&t, &attr, job_main, job);
 	pthread_attr_destroy(&attr);
 	if (r < 0) {
-		pthread_mutex_lock(&job->jobs->lock);
+		mutex_lock(&job->jobs->lock);
 		job_unref(job);
-		pthread_mutex_unlock(&job->jobs->lock);
+		mutex_unlock(&job->jobs->lock);
 	}
 	return r;
 }
@@ -275,7 +272,7 @@ static int job_launch(struct job *job, struct request *req, struct err *err)
 		return 0;
 	/* The body went to the copy: it is too late to run it here. */
 	job->req = request_free(job->req);
-	return err_tag(err, -EAGAIN, "UNAVAILABLE", "too much is going on: try again later");
+	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too much is going on: try again later");
 }
 
 /* On failure it is done with that result, others may wait for it too, and out of the table. */
@@ -284,22 +281,24 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 	struct jobs *j = job->jobs;
 	bool first = *job->row.idem_key != '\0'; /* into the store before it runs */
 	int r = first ? store_request_add(j->api->deps.store, &job->row, err) : 0;
+	enum err_code code;
 
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job->stored = first && r == 0;
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	if (r == 0)
 		r = job_launch(job, req, err);
 	if (r == 0)
 		return 0;
+	code = code_of(err);
 	if (job_done(job,
-	             json_pack("{s:s, s:s, s:s}", "code", code_of(err), "error", code_of(err),
-	                       "message", err->msg),
-	             status_of(code_of(err)), err))
+	             json_pack("{s:s, s:s, s:s}", "code", err_code_name(code), "error",
+	                       err_code_name(code), "message", err->msg),
+	             err_code_status(code), err))
 		job_save(job);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	job_remove(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	return r;
 }
 
@@ -322,20 +321,19 @@ static int reply_result(const struct job *job, struct reply *res, struct err *er
 static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct err *err)
 {
 	struct jobs *j = job->jobs;
-	struct timespec until = deadline_timespec(clock_ms() + (uint64_t)MAX(after_ms, 0));
+	uint64_t until = after_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)after_ms;
 	struct err why = { 0 };
-	int r = 0;
+	int r;
 
 	LOCK_SCOPE(&j->lock);
-	while (!job->done && r != ETIMEDOUT)
-		r = after_ms < 0 ? pthread_cond_wait(&job->changed, &j->lock)
-		                 : pthread_cond_timedwait(&job->changed, &j->lock, &until);
+	while (!job->done && cond_wait_until(&job->changed, &j->lock, until))
+		;
 	if (job->done)
 		return reply_result(job, res, err);
 	if (!job->stored) {
-		pthread_mutex_unlock(&j->lock);
+		mutex_unlock(&j->lock);
 		r = store_request_add(j->api->deps.store, &job->row, &why);
-		pthread_mutex_lock(&j->lock);
+		mutex_lock(&j->lock);
 		job->stored = r == 0;
 		if (r < 0)
 			log_obj(LOG_LV_WARN, "request", job->row.id,
@@ -344,12 +342,12 @@ static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct
 	/* Done while we wrote: its thread did not know of the row. A row that cannot be written: no
 	 * 202. */
 	while (!job->done && !job->stored)
-		pthread_cond_wait(&job->changed, &j->lock);
+		cond_wait(&job->changed, &j->lock);
 	if (job->done) {
 		if (job->stored) {
-			pthread_mutex_unlock(&j->lock);
+			mutex_unlock(&j->lock);
 			job_save(job);
-			pthread_mutex_lock(&j->lock);
+			mutex_lock(&j->lock);
 		}
 		return reply_result(job, res, err);
 	}
@@ -374,7 +372,7 @@ static int read_idem(struct request *req, struct store_request *row, struct err 
 		if (key[i] < 0x21 || key[i] > 0x7e)
 			n = SIZE_MAX - 1;
 	if (n >= sizeof(row->idem_key))
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               IDEM_HEADER " is at most %zu visible ASCII characters",
 		               sizeof(row->idem_key) - 1);
 	snprintf(row->idem_key, sizeof(row->idem_key), "%s", key);
@@ -390,7 +388,7 @@ static int same_call(const struct store_request *a, const struct store_request *
 {
 	if (strcmp(a->idem_hash, b->idem_hash) == 0 && strcmp(a->route, b->route) == 0)
 		return 0;
-	return err_tag(err, -EEXIST, "CONFLICT",
+	return err_tag(err, -EEXIST, ERR_CONFLICT,
 	               "this " IDEM_HEADER " was used for another request");
 }
 
@@ -441,7 +439,7 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 			return r < 0 || *ret ? MIN(r, 0) : 1;
 	}
 	if (!jobs_room(j))
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "too many requests run in the background: try again later");
 	job_insert(j, new);
 	return 0;
@@ -468,7 +466,7 @@ static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
 	errno = 0;
 	v = strtol(s, &end, 10);
 	if (s[0] < '0' || s[0] > '9' || *end || errno || v > AFTER_MAX_S)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               AFTER_HEADER " must be a whole number from 0 to %d", AFTER_MAX_S);
 	*ret_ms = v * 1000;
 	return 0;
@@ -494,18 +492,18 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 		r = job_wait(job, after_ms, res, err);
 	if (r == -EAGAIN && mine && !*mine->row.idem_key) /* no room: then it runs here */
 		r = req->match.route->handler(req, res, err);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	if (mine)
 		job_unref(mine);
 	if (job)
 		job_unref(job);
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	return r < 0 ? r : 0;
 }
 
 static int gone(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "NOT_FOUND",
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND,
 	               "no background request '%.40s': results are kept for a day", id);
 }
 
@@ -519,15 +517,15 @@ int api_background_get(struct request *req, struct reply *res, struct err *err)
 
 	if (!id_valid("ri-", id))
 		return gone(id, err);
-	pthread_mutex_lock(&j->lock);
+	mutex_lock(&j->lock);
 	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
 		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, req->who.account) != 0)
 			continue;
 		r = k->done ? reply_result(k, res, err) : reply_running(k, res, err);
-		pthread_mutex_unlock(&j->lock);
+		mutex_unlock(&j->lock);
 		return r;
 	}
-	pthread_mutex_unlock(&j->lock);
+	mutex_unlock(&j->lock);
 	r = store_request_get(req->api->deps.store, id, &row, &body, err);
 	if (r == -ENOENT || (r == 0 && strcmp(row.account, req->who.account) != 0))
 		return gone(id, err);

@@ -28,14 +28,14 @@ int parse_env(json_t *env, size_t max, struct env_list *ret, struct err *err)
 	json_object_foreach(env, name, value)
 	{
 		if (!*name || strchr(name, '='))
-			return err_tag(err, -EINVAL, "BAD_REQUEST",
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 			               "a name in 'env' is empty or holds a '='");
 		if (!json_is_string(value) ||
 		    strlen(json_string_value(value)) != json_string_length(value))
-			return err_tag(err, -EINVAL, "BAD_REQUEST",
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 			               "values in 'env' must be strings without NUL");
 		if (n == max)
-			return err_tag(err, -EINVAL, "BAD_REQUEST",
+			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 			               "'env' has more than %zu variables", max);
 		if (asprintf(&ret->v[n], "%s=%s", name, json_string_value(value)) < 0) {
 			ret->v[n] = NULL;
@@ -59,7 +59,7 @@ int parse_base64(const char *text, size_t n, const char *what, uint8_t **ret, si
 		pad++;
 	k = n % 4 || n > INT_MAX ? -1 : EVP_DecodeBlock(p, (const unsigned char *)text, (int)n);
 	if (k < 0 || (size_t)k < pad)
-		return err_tag(err, -EINVAL, "BAD_REQUEST", "'%s' is not base64", what);
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'%s' is not base64", what);
 	*ret_n = (size_t)k - pad;
 	*ret = TAKE_PTR(p);
 	return 0;

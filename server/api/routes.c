@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* routes.c - THE route table: everything the API answers, with its policy and its help */
 #include "api/api_credential.h"
-#include "api/api_git.h"
-#include "api/api_internal.h"
+#include "api/git/shared.h"
+#include "api/call.h"
 #include "api/api_trigger.h"
-#include "api/mcp.h"
+#include "mcp/mcp.h"
 
 #include "api/api_dns.h"
 #include "api/api_domains.h"
-#include "api/api_net.h"
+#include "api/net/shared.h"
 #include "base/auto.h"
 
 #define NO_BODY API_BODY_IGNORED

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape.c - our structs in the contract's JSON */
-#include "api/api_internal.h"
+#include "api/call.h"
 
 #include <errno.h>
 #include <string.h>
@@ -56,7 +56,8 @@ static const struct json_field persistence_fields[] = {
 	JSON_FIELD_STR(persistence_body, event, "deleteEvent", JSON_NULLABLE),
 };
 
-int parse_persistence(const json_t *j, const char *tag, struct vm_persistence *ret, struct err *err)
+int parse_persistence(const json_t *j, enum err_code tag, struct vm_persistence *ret,
+                      struct err *err)
 {
 	struct persistence_body b = { .priority = 5, .event = "OnSuspend" };
 	struct vm_persistence p = { .type = PERSIST_STICKY };

@@ -6,7 +6,7 @@
  * everything that was refused for who asked. The record names the route's pattern and the ids in
  * the path; never the path itself, a query, a body or a credential.
  */
-#include "api/api_internal.h"
+#include "api/call.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>

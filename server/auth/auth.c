@@ -137,20 +137,16 @@ static void auth_closep(struct auth **a)
 static struct auth *auth_new(struct store *s)
 {
 	struct auth *a = calloc(1, sizeof(*a));
-	pthread_condattr_t attr;
 
 	if (!a)
 		return NULL;
 	a->store = s;
 	atomic_store(&a->epoch, 1);
-	pthread_mutex_init(&a->change, NULL);
-	pthread_rwlock_init(&a->creds_lock, NULL);
-	pthread_mutex_init(&a->fail_lock, NULL);
-	pthread_mutex_init(&a->audit_lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&a->audit_cond, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&a->change, "auth change");
+	rwlock_init(&a->creds_lock, "auth credentials");
+	mutex_init(&a->fail_lock, "auth failures");
+	mutex_init(&a->audit_lock, "auth audit");
+	cond_init(&a->audit_cond);
 	return a;
 }
 
@@ -169,7 +165,7 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 		return n;
 	if (n == 0) {
 		if ((r = first_key(s, dirfd, err)) < 0)
-			return err_wrap(err, "make the first API key");
+			return err_wrap(err, r, "make the first API key");
 		made = true;
 	} else {
 		check_key_file(s, dirfd, data_dir);
@@ -191,18 +187,18 @@ struct auth *auth_close(struct auth *a)
 		return NULL;
 	audit_end(a);
 	cred_free_all(a);
-	pthread_cond_destroy(&a->audit_cond);
-	pthread_mutex_destroy(&a->audit_lock);
-	pthread_mutex_destroy(&a->fail_lock);
-	pthread_rwlock_destroy(&a->creds_lock);
-	pthread_mutex_destroy(&a->change);
+	cond_destroy(&a->audit_cond);
+	mutex_destroy(&a->audit_lock);
+	mutex_destroy(&a->fail_lock);
+	rwlock_destroy(&a->creds_lock);
+	mutex_destroy(&a->change);
 	free(a);
 	return NULL;
 }
 
 static int refuse(struct err *err, const char *why)
 {
-	return err_tag(err, -EACCES, "UNAUTHORIZED_ERROR", "%s", why);
+	return err_tag(err, -EACCES, ERR_UNAUTHORIZED_ERROR, "%s", why);
 }
 
 static int check_token(struct auth *a, const char *token, struct auth_who *ret, struct err *err)
@@ -211,12 +207,12 @@ static int check_token(struct auth *a, const char *token, struct auth_who *ret, 
 	int r;
 
 	if (!well_formed(AUTH_TOKEN_PREFIX, token))
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "this is not an access token of this server");
 	if ((r = auth_hash(token, hash, err)) < 0)
 		return r;
 	if (!cred_find(a, hash, ret) || !*ret->identity)
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "this access token is unknown or was revoked");
 	return 0;
 }

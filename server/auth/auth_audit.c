@@ -48,7 +48,7 @@ void auth_audit(struct auth *a, const struct audit_record *r)
 	}
 	a->audit[a->n_audit++] = *r;
 	if (a->audit_in++ == a->audit_out)
-		pthread_cond_broadcast(&a->audit_cond);
+		cond_broadcast(&a->audit_cond);
 }
 
 /* Writes what is there; called with the lock, which it drops meanwhile. False: it failed. */
@@ -62,12 +62,12 @@ static bool write_batch(struct auth *a, bool with_uses)
 	int r = 0;
 
 	a->n_audit = a->cap_audit = 0;
-	pthread_mutex_unlock(&a->audit_lock);
+	mutex_unlock(&a->audit_lock);
 	if (with_uses && (uses = calloc(AUDIT_USES_MAX, sizeof(*uses))))
 		n_uses = cred_take_uses(a, uses, AUDIT_USES_MAX);
 	if (n || n_uses)
 		r = store_audit_add(a->audit_db, batch, n, uses, n_uses, &err);
-	pthread_mutex_lock(&a->audit_lock);
+	mutex_lock(&a->audit_lock);
 	if (r < 0) {
 		struct audit_record *all = NULL;
 		size_t total = n + a->n_audit;
@@ -91,7 +91,7 @@ static bool write_batch(struct auth *a, bool with_uses)
 	}
 	free(batch);
 	a->audit_out += n;
-	pthread_cond_broadcast(&a->audit_cond);
+	cond_broadcast(&a->audit_cond);
 	return r >= 0;
 }
 
@@ -108,9 +108,7 @@ static void prune(struct auth *a, unsigned days)
 
 static void wait_until(struct auth *a, uint64_t deadline)
 {
-	struct timespec until = deadline_timespec(deadline);
-
-	pthread_cond_timedwait(&a->audit_cond, &a->audit_lock, &until);
+	cond_wait_until(&a->audit_cond, &a->audit_lock, deadline);
 }
 
 static void *audit_main(void *arg)
@@ -118,7 +116,7 @@ static void *audit_main(void *arg)
 	uint64_t next_uses = deadline_in(AUDIT_USES_MS), next_prune = deadline_in(AUDIT_BATCH_MS);
 	struct auth *a = arg;
 
-	pthread_mutex_lock(&a->audit_lock);
+	mutex_lock(&a->audit_lock);
 	while (!a->audit_stop) {
 		uint64_t gather;
 
@@ -140,13 +138,13 @@ static void *audit_main(void *arg)
 			unsigned days = a->audit_days;
 
 			next_prune = deadline_in(AUDIT_PRUNE_MS);
-			pthread_mutex_unlock(&a->audit_lock);
+			mutex_unlock(&a->audit_lock);
 			prune(a, days);
-			pthread_mutex_lock(&a->audit_lock);
+			mutex_lock(&a->audit_lock);
 		}
 	}
 	write_batch(a, /* with_uses= */ true);
-	pthread_mutex_unlock(&a->audit_lock);
+	mutex_unlock(&a->audit_lock);
 	return NULL;
 }
 
@@ -155,14 +153,14 @@ int auth_audit_list(struct auth *a, const struct audit_filter *f, struct audit_r
 {
 	uint64_t deadline = deadline_in(AUDIT_FLUSH_MS), mine;
 
-	pthread_mutex_lock(&a->audit_lock);
+	mutex_lock(&a->audit_lock);
 	mine = a->audit_in;
 	while (a->audit_out < mine && clock_ms() < deadline) {
 		a->audit_hurry = true;
-		pthread_cond_broadcast(&a->audit_cond);
+		cond_broadcast(&a->audit_cond);
 		wait_until(a, deadline);
 	}
-	pthread_mutex_unlock(&a->audit_lock);
+	mutex_unlock(&a->audit_lock);
 	return store_audit_list(a->audit_db, f, ret, ret_n, err);
 }
 
@@ -190,10 +188,10 @@ int audit_start(struct auth *a, const char *data_dir, struct err *err)
 
 void audit_end(struct auth *a)
 {
-	pthread_mutex_lock(&a->audit_lock);
+	mutex_lock(&a->audit_lock);
 	a->audit_stop = true;
-	pthread_cond_broadcast(&a->audit_cond);
-	pthread_mutex_unlock(&a->audit_lock);
+	cond_broadcast(&a->audit_cond);
+	mutex_unlock(&a->audit_lock);
 	if (a->has_audit_thread)
 		pthread_join(a->audit_thread, NULL);
 	free(a->audit);

@@ -40,10 +40,10 @@ int cred_add(struct auth *a, const char *hash, const char *id, const char *accou
 	snprintf(c->who.account, sizeof(c->who.account), "%s", account);
 	snprintf(c->who.identity, sizeof(c->who.identity), "%s", identity);
 	c->who.scopes = *identity ? SCOPE_TOKEN : admin ? SCOPE_KEY | SCOPE_ADMIN : SCOPE_KEY;
-	pthread_rwlock_wrlock(&a->creds_lock);
+	rwlock_wrlock(&a->creds_lock);
 	c->next = *b;
 	*b = c;
-	pthread_rwlock_unlock(&a->creds_lock);
+	rwlock_unlock(&a->creds_lock);
 	return 0;
 }
 
@@ -51,7 +51,7 @@ bool cred_find(struct auth *a, const char *hash, struct auth_who *ret)
 {
 	bool found = false;
 
-	pthread_rwlock_rdlock(&a->creds_lock);
+	rwlock_rdlock(&a->creds_lock);
 	for (struct cred *c = *bucket(a, hash); c && !found; c = c->next) {
 		if (strcmp(c->hash, hash) != 0)
 			continue;
@@ -59,7 +59,7 @@ bool cred_find(struct auth *a, const char *hash, struct auth_who *ret)
 		atomic_store_explicit(&c->used_ms, clock_wall_ms(), memory_order_relaxed);
 		found = true;
 	}
-	pthread_rwlock_unlock(&a->creds_lock);
+	rwlock_unlock(&a->creds_lock);
 	return found;
 }
 
@@ -68,11 +68,11 @@ static void each(struct auth *a, bool (*fn)(struct cred *c, void *ctx), void *ct
 {
 	bool stop = false;
 
-	pthread_rwlock_rdlock(&a->creds_lock);
+	rwlock_rdlock(&a->creds_lock);
 	for (size_t i = 0; i < CRED_BUCKETS && !stop; i++)
 		for (struct cred *c = a->creds[i]; c && !stop; c = c->next)
 			stop = fn(c, ctx);
-	pthread_rwlock_unlock(&a->creds_lock);
+	rwlock_unlock(&a->creds_lock);
 }
 
 struct lookup {
@@ -142,7 +142,7 @@ static bool is(const char *want, const char *have)
 
 void cred_remove(struct auth *a, const char *account, const char *identity, const char *id)
 {
-	pthread_rwlock_wrlock(&a->creds_lock);
+	rwlock_wrlock(&a->creds_lock);
 	for (size_t i = 0; i < CRED_BUCKETS; i++) {
 		struct cred **at = &a->creds[i];
 
@@ -158,7 +158,7 @@ void cred_remove(struct auth *a, const char *account, const char *identity, cons
 			}
 		}
 	}
-	pthread_rwlock_unlock(&a->creds_lock);
+	rwlock_unlock(&a->creds_lock);
 	atomic_fetch_add(&a->epoch, 1);
 }
 

@@ -22,7 +22,7 @@
 
 static int too_many(struct err *err, const char *what, size_t n, int max)
 {
-	err_tag(err, -EDQUOT, "LIMIT_EXCEEDED", "at most %d %s: delete some first", max, what);
+	err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED, "at most %d %s: delete some first", max, what);
 	err_fact(err, "limit", max);
 	err_fact(err, "current", (long long)n);
 	return -EDQUOT;
@@ -56,7 +56,7 @@ int auth_identity_get(struct auth *a, const char *account, const char *id,
 	int r = id_valid("idn-", id) ? store_identity_get(a->store, id, &i, err) : -ENOENT;
 
 	if (r == -ENOENT || (r == 0 && strcmp(i.account, account) != 0))
-		return err_tag(err, -ENOENT, "IDENTITY_NOT_FOUND", "no identity '%.60s'", id);
+		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "no identity '%.60s'", id);
 	if (r == 0 && ret)
 		*ret = i;
 	return r;
@@ -77,7 +77,7 @@ int auth_identity_delete(struct auth *a, const char *account, const char *id, st
 	if ((r = auth_identity_get(a, account, id, &i, err)) < 0)
 		return r;
 	if (i.managed)
-		return err_tag(err, -EACCES, "CANNOT_DELETE_MANAGED_IDENTITY",
+		return err_tag(err, -EACCES, ERR_CANNOT_DELETE_MANAGED_IDENTITY,
 		               "identity '%s' is managed by the server", id);
 	if ((r = store_identity_delete(a->store, id, err)) < 0)
 		return r;
@@ -198,13 +198,13 @@ static bool user_listed(const struct store_grant *g, const char *user)
 
 static int not_granted(struct err *err)
 {
-	return err_tag(err, -EACCES, "VM_ACCESS_DENIED",
+	return err_tag(err, -EACCES, ERR_VM_ACCESS_DENIED,
 	               "this access token has no permission on this VM");
 }
 
 static int no_repository(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "REPOSITORY_NOT_FOUND", "no repository '%.60s'", id);
+	return err_tag(err, -ENOENT, ERR_REPOSITORY_NOT_FOUND, "no repository '%.60s'", id);
 }
 
 /* What is public may be read by everyone; everything else takes a grant. */
@@ -226,7 +226,7 @@ static int permit_repo(struct auth *a, const struct auth_who *who, enum auth_sco
 		return no_repository(id, err);
 	if (scope == SCOPE_GIT_READ || (granted && strcmp(g.level, "write") == 0))
 		return 0;
-	return err_tag(err, -EACCES, "REPOSITORY_ACCESS_DENIED",
+	return err_tag(err, -EACCES, ERR_REPOSITORY_ACCESS_DENIED,
 	               "this access token may only read this repository");
 }
 
@@ -239,10 +239,10 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 
 	if (!(who->scopes & scope)) {
 		if (*who->identity && vm_id)
-			return err_tag(err, -EACCES, "VM_ACCESS_DENIED",
+			return err_tag(err, -EACCES, ERR_VM_ACCESS_DENIED,
 			               "an access token may look at its VMs, start and use them, "
 			               "and nothing else: this takes an API key");
-		return err_tag(err, -EACCES, "FORBIDDEN", "this takes %s",
+		return err_tag(err, -EACCES, ERR_FORBIDDEN, "this takes %s",
 		               scope == SCOPE_ADMIN ? "a key of the operator's account"
 		                                    : "an API key, not an access token");
 	}
@@ -260,7 +260,7 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 	if (scope == SCOPE_VM_ROOT || !user || !*user)
 		user = "root";
 	if (!user_listed(&g, user))
-		return err_tag(err, -EACCES, "VM_ACCESS_DENIED",
+		return err_tag(err, -EACCES, ERR_VM_ACCESS_DENIED,
 		               "this access token may not act as Linux user '%.40s' in this VM",
 		               user);
 	return 0;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "auth/auth.h"
+#include "base/lock.h"
 
 /* One live key or token. */
 struct cred {
@@ -25,20 +26,20 @@ struct fail_slot {
 #define FAIL_SLOTS 1024 /* addresses remembered at one time */
 
 struct auth {
-	struct store *store;    /* weak */
-	pthread_mutex_t change; /* held over store and memory, so that they agree */
+	struct store *store; /* weak */
+	struct mutex change; /* held over store and memory, so that they agree */
 
 	_Atomic uint64_t epoch; /* grows with everything that is revoked */
 
-	pthread_rwlock_t creds_lock;
+	struct rwlock creds_lock;
 	struct cred *creds[CRED_BUCKETS]; /* owned */
 
-	pthread_mutex_t fail_lock;
+	struct mutex fail_lock;
 	struct fail_slot fails[FAIL_SLOTS];
 
 	struct store *audit_db; /* owned */
-	pthread_mutex_t audit_lock;
-	pthread_cond_t audit_cond;  /* work, or work done */
+	struct mutex audit_lock;
+	struct cond audit_cond;     /* work, or work done */
 	struct audit_record *audit; /* owned; waiting to be written */
 	size_t n_audit, cap_audit;
 	uint64_t audit_in, audit_out; /* records ever added, ever written or given up */

@@ -53,7 +53,7 @@ int auth_key_create(struct auth *a, const char *account, const char *name, struc
 	    (r = count_keys(a, account, &n, err)) < 0)
 		return r;
 	if (n >= AUTH_KEYS_MAX) {
-		r = err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		r = err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 		            "an account has at most %d keys: revoke one first", AUTH_KEYS_MAX);
 		err_fact(err, "limit", AUTH_KEYS_MAX);
 		err_fact(err, "current", (long long)n);
@@ -111,7 +111,7 @@ int auth_key_revoke(struct auth *a, const char *account, const char *id, struct 
 	    (r = store_key_list(a->store, account, &v, &n, err)) < 0)
 		return r;
 	if (owner.admin && n == 1 && strcmp(v[0].id, id) == 0)
-		return err_tag(err, -EBUSY, "CONFLICT",
+		return err_tag(err, -EBUSY, ERR_CONFLICT,
 		               "this is the operator's last key: make another one first");
 	if ((r = store_key_revoke(a->store, account, id, err)) < 0)
 		return r;

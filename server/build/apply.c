@@ -139,7 +139,7 @@ static int apply_groups(struct run *run, const struct spec_layer *l, struct err 
 		if (r == EXISTS) {
 			json_object_set_new(run->o->extra, "groupName",
 			                    json_string(text(g, "name")));
-			return err_tag(err, -EEXIST, "GROUP_ALREADY_EXISTS",
+			return err_tag(err, -EEXIST, ERR_GROUP_ALREADY_EXISTS,
 			               "there is a group '%s' already", text(g, "name"));
 		}
 		if (r < 0)
@@ -171,7 +171,7 @@ static int apply_users(struct run *run, const struct spec_layer *l, struct err *
 		if (r == EXISTS) {
 			json_object_set_new(run->o->extra, "userName",
 			                    json_string(text(u, "name")));
-			return err_tag(err, -EEXIST, "USER_ALREADY_EXISTS",
+			return err_tag(err, -EEXIST, ERR_USER_ALREADY_EXISTS,
 			               "there is a user '%s' already", text(u, "name"));
 		}
 		if (r < 0)
@@ -297,7 +297,7 @@ static int apply_workdir(struct run *run, const struct spec_layer *l, struct err
 
 	if (r < 0) {
 		run->setup_failed = true;
-		return err_wrap(err, "make the working directory '%s'", l->workdir);
+		return err_wrap(err, r, "make the working directory '%s'", l->workdir);
 	}
 	return 0;
 }

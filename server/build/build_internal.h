@@ -2,11 +2,11 @@
 /* build/build_internal.h - one build on its way; for files of this folder only */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "build/build.h"
 #include "build/spec_internal.h"
@@ -24,8 +24,8 @@ struct builder {
 	struct store *store; /* weak */
 	struct vmm *vmm;     /* weak */
 	struct builder_conf conf;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct mutex lock;
+	struct cond changed;
 	struct claim *claims; /* lock */
 	bool stopping;        /* lock */
 };

@@ -21,7 +21,6 @@ int builder_new(const struct builder_conf *c, struct store *store, struct vmm *v
                 struct builder **ret, struct err *err)
 {
 	struct builder *b = calloc(1, sizeof(*b));
-	pthread_condattr_t ca;
 	int r;
 
 	if (!b)
@@ -29,11 +28,8 @@ int builder_new(const struct builder_conf *c, struct store *store, struct vmm *v
 	b->conf = *c;
 	b->store = store;
 	b->vmm = vmm;
-	pthread_mutex_init(&b->lock, NULL);
-	pthread_condattr_init(&ca);
-	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
-	pthread_cond_init(&b->changed, &ca);
-	pthread_condattr_destroy(&ca);
+	mutex_init(&b->lock, "builder");
+	cond_init(&b->changed);
 	r = store_build_fail_unfinished(store, "the server ended while it was being built", err);
 	if (r < 0) {
 		builder_free(b);
@@ -54,15 +50,15 @@ void builder_stop(struct builder *b)
 		return;
 	LOCK_SCOPE(&b->lock);
 	b->stopping = true;
-	pthread_cond_broadcast(&b->changed);
+	cond_broadcast(&b->changed);
 }
 
 struct builder *builder_free(struct builder *b)
 {
 	if (!b)
 		return NULL;
-	pthread_cond_destroy(&b->changed);
-	pthread_mutex_destroy(&b->lock);
+	cond_destroy(&b->changed);
+	mutex_destroy(&b->lock);
 	free(b);
 	return NULL;
 }
@@ -136,7 +132,7 @@ void run_failed(struct run *run, struct err *err)
 	if (!run->setup_failed)
 		err_set(err, -EIO, "the VM ended by itself in %s", run->phase.name);
 	run->setup_failed = true;
-	err->tag = run->vm ? "VM_SETUP_FAILED" : "SNAPSHOT_SETUP_FAILED";
+	err->tag = run->vm ? ERR_VM_SETUP_FAILED : ERR_SNAPSHOT_SETUP_FAILED;
 	json_object_set_new(run->o->extra, "failedReason", json_clean(err->msg));
 	if (run->guest && guest_alive(run->guest) && (diag = diagnose(run)))
 		json_object_set_new(run->o->extra, "diagnostics", diag);
@@ -148,7 +144,7 @@ void run_failed(struct run *run, struct err *err)
 /* A cached point that turns out to be damaged is forgotten, and made once more. */
 static bool built_anew(struct run *run, int r, const struct err *err)
 {
-	if (r >= 0 || !err->tag || strcmp(err->tag, "POINT_DAMAGED") != 0 || !*run->point_key)
+	if (r >= 0 || err->tag != ERR_POINT_DAMAGED || !*run->point_key)
 		return false;
 	run->row.planned[0] = '\0'; /* more has to be done than was thought */
 	log_obj(LOG_LV_WARN, "point", run->point, "is damaged and built again: %s", err->msg);
@@ -256,7 +252,7 @@ int build_get(struct builder *b, const char *account, const char *id, struct sto
 	int r = store_build_get(b->store, id, ret, err);
 
 	if (r == 0 && strcmp(ret->account, account) != 0)
-		r = err_tag(err, -ENOENT, "BUILD_NOT_FOUND", "no build '%.40s'", id);
+		r = err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND, "no build '%.40s'", id);
 	return r;
 }
 

@@ -99,7 +99,7 @@ static int build_layer(struct run *run, size_t i, struct err *err)
 	r = vmm_stage_freeze(run->stage, entry.point, err);
 	if (r < 0) {
 		if (r != -ENOSPC && r != -EDQUOT) /* those have a code of their own */
-			err->tag = "SNAPSHOT_LAYER_CREATION_FAILED";
+			err->tag = ERR_SNAPSHOT_LAYER_CREATION_FAILED;
 		return r;
 	}
 	snprintf(entry.key, sizeof(entry.key), "%s", run->keys[i]);
@@ -145,7 +145,7 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 		                    json_string(run->snapshot->info.id));
 	if (cancelled)
 		return err_tag(err, -ECANCELED,
-		               run->snapshot ? "SOURCE_SNAPSHOT_CANCELLED" : "VM_DELETED",
+		               run->snapshot ? ERR_SOURCE_SNAPSHOT_CANCELLED : ERR_VM_DELETED,
 		               "it was deleted, or the server ended, while it was being built");
 	return r;
 }
@@ -170,7 +170,7 @@ static int pin_repos(struct run *run, const struct spec_layer *l, struct err *er
 		if (!id || !repo_id_valid(id))
 			continue;
 		if (!run->b->conf.repos)
-			return err_tag(err, -EINVAL, "INVALID_GIT_REPO_SPEC_ERROR",
+			return err_tag(err, -EINVAL, ERR_INVALID_GIT_REPO_SPEC_ERROR,
 			               "this server has no repositories");
 		if ((r = repo_find(run->b->conf.repos, run->o->account, id, REPO_READ, &repo,
 		                   err)) < 0 ||
@@ -229,7 +229,7 @@ static int check_size(struct run *run, struct err *err)
 	json_object_set_new(run->o->extra, "min", json_integer(have.disk_mb >> 10));
 	json_object_set_new(run->o->extra, "max",
 	                    json_integer(run->b->conf.limits.disk_mb_max >> 10));
-	return err_tag(err, -EINVAL, "CREATE_VM_ROOTFS_OUT_OF_RANGE",
+	return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
 	               "the disk it starts from has %u GB: it can grow, not become smaller",
 	               have.disk_mb >> 10);
 }

@@ -40,13 +40,11 @@ static void leave(struct builder *b, struct claim *c)
 static int wait_for(struct run *run, struct claim *c, struct err *err)
 {
 	struct builder *b = run->b;
-	struct timespec ts = deadline_timespec(run->deadline_ms);
 	int r = 0;
 
 	c->waiting++;
 	while (!c->done && !b->stopping && r == 0)
-		r = pthread_cond_timedwait(&b->changed, &b->lock, &ts) == ETIMEDOUT ? -ETIMEDOUT
-		                                                                    : 0;
+		r = cond_wait_until(&b->changed, &b->lock, run->deadline_ms) ? 0 : -ETIMEDOUT;
 	c->waiting--;
 	if (c->done) {
 		r = c->result;
@@ -61,9 +59,9 @@ static int wait_for(struct run *run, struct claim *c, struct err *err)
 		return r;
 	}
 	if (b->stopping)
-		return err_tag(err, -ESHUTDOWN, "SERVICE_UNAVAILABLE",
+		return err_tag(err, -ESHUTDOWN, ERR_SERVICE_UNAVAILABLE,
 		               "the server is shutting down");
-	return err_tag(err, -ETIMEDOUT, "UNAVAILABLE",
+	return err_tag(err, -ETIMEDOUT, ERR_UNAVAILABLE,
 	               "another build of the same layer did not end within %u s",
 	               b->conf.timeout_s);
 }
@@ -81,7 +79,7 @@ int claim_begin(struct run *run, const char *key, struct claim **ret, struct err
 			return r;
 	}
 	if (b->stopping)
-		return err_tag(err, -ESHUTDOWN, "SERVICE_UNAVAILABLE",
+		return err_tag(err, -ESHUTDOWN, ERR_SERVICE_UNAVAILABLE,
 		               "the server is shutting down");
 	c = calloc(1, sizeof(*c));
 	if (!c)
@@ -105,6 +103,6 @@ void claim_end(struct run *run, struct claim *c, int result, const struct err *w
 		c->err = *why;
 		c->extra = json_deep_copy(run->o->extra);
 	}
-	pthread_cond_broadcast(&b->changed);
+	cond_broadcast(&b->changed);
 	leave(b, c);
 }

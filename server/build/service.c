@@ -18,16 +18,16 @@ int service_name(const char *s, char ret[SERVICE_NAME_SIZE], struct err *err)
 	if (n >= k && strcmp(s + n - k, suffix) == 0)
 		n -= k;
 	if (n == 0)
-		return err_tag(err, -EINVAL, "SERVICE_NAME_EMPTY", "a service needs a name");
+		return err_tag(err, -EINVAL, ERR_SERVICE_NAME_EMPTY, "a service needs a name");
 	if (n >= SERVICE_NAME_SIZE)
-		return err_tag(err, -EINVAL, "SERVICE_NAME_TOO_LONG",
+		return err_tag(err, -EINVAL, ERR_SERVICE_NAME_TOO_LONG,
 		               "service name '%.40s...' is longer than %d bytes", s,
 		               SERVICE_NAME_SIZE - 1);
 	if (strchr("-.@", s[0]))
-		return err_tag(err, -EINVAL, "SERVICE_NAME_INVALID_PREFIX",
+		return err_tag(err, -EINVAL, ERR_SERVICE_NAME_INVALID_PREFIX,
 		               "service name '%.40s' begins with '%c'", s, s[0]);
 	if (strspn(s, UNIT_CHARS) < n)
-		return err_tag(err, -EINVAL, "SERVICE_NAME_INVALID_CHARS",
+		return err_tag(err, -EINVAL, ERR_SERVICE_NAME_INVALID_CHARS,
 		               "service name '%.40s' may have letters, digits and :_.@- only", s);
 	snprintf(ret, SERVICE_NAME_SIZE, "%.*s", (int)n, s);
 	return 0;
@@ -40,7 +40,7 @@ void unit_done(struct unit *u)
 
 int unit_make(const json_t *spec, struct unit *ret, struct err *err)
 {
-	struct spec_ctx c = { .tag = "BAD_REQUEST" };
+	struct spec_ctx c = { .tag = ERR_BAD_REQUEST };
 	autojson json_t *checked = NULL;
 	struct service s;
 	int r = spec_service(spec, "", /* patch= */ false, &c, &checked, err);

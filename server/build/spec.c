@@ -90,11 +90,12 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 		                       strcmp(unsupported[i], "recreate") == 0);
 
 		if (v && !is_empty(v) && !top)
-			return spec_bad(c, NULL, err, "'%s%s' is not supported by this server yet",
-			                where, unsupported[i]);
+			return spec_bad(c, ERR_NONE, err,
+			                "'%s%s' is not supported by this server yet", where,
+			                unsupported[i]);
 	}
 	if (image && !is_empty(image))
-		return spec_bad(c, NULL, err,
+		return spec_bad(c, ERR_NONE, err,
 		                "'%sbaseImage' is not supported by this server yet: layers start "
 		                "from its own base image or from a snapshot",
 		                where);
@@ -166,14 +167,14 @@ static int take_snapshot_id(const char *id, const char *where, int depth, struct
 	if (!id || !*id)
 		return 0;
 	if (!id_valid("sc-", id))
-		return err_tag(err, -EINVAL, "INVALID_SNAPSHOT_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_SNAPSHOT_ID,
 		               "'%ssnapshotId' must be sc- and %d characters of a-z and 0-9", where,
 		               ID_LEN);
 	if (*s->snapshot_id && strcmp(s->snapshot_id, id) != 0) {
 		spec_extra(c, "depth", json_integer(depth));
 		spec_extra(c, "fieldA", json_string("snapshotId"));
 		spec_extra(c, "fieldB", json_string("snapshotId"));
-		return spec_bad(c, "CONFLICTING_SPEC_SOURCES_ERROR", err,
+		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
 		                "'%ssnapshotId' names another snapshot than one further out",
 		                where);
 	}
@@ -186,7 +187,7 @@ static int non_leaf(const char *where, const char *field, int depth, struct spec
 {
 	spec_extra(c, "depth", json_integer(depth));
 	spec_extra(c, "field", json_string(field));
-	return spec_bad(c, "NON_LEAF_LAYER_FIELD_ERROR", err,
+	return spec_bad(c, ERR_NON_LEAF_LAYER_FIELD_ERROR, err,
 	                "'%s%s' belongs to the innermost layer", where, field);
 }
 
@@ -202,7 +203,7 @@ static int read_source(const json_t *layer, const struct body *b, const char *wh
 		spec_extra(c, "depth", json_integer(depth));
 		spec_extra(c, "fieldA", json_string("snapshotId"));
 		spec_extra(c, "fieldB", json_string("baseImage"));
-		return spec_bad(c, "CONFLICTING_SPEC_SOURCES_ERROR", err,
+		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
 		                "'%ssnapshotId' and '%sbaseImage': a layer starts from one thing",
 		                where, where);
 	}
@@ -235,7 +236,7 @@ static int read_chain(const json_t *layer, const char *name, struct spec_ctx *c,
 		int r;
 
 		if (depth == SPEC_LAYERS_MAX)
-			return spec_bad(c, NULL, err, "'%s' has more than %d layers", name,
+			return spec_bad(c, ERR_NONE, err, "'%s' has more than %d layers", name,
 			                SPEC_LAYERS_MAX);
 		if ((r = spec_fields(layer, where, body_fields, ARRAY_SIZE(body_fields), &b, c,
 		                     err)) < 0 ||
@@ -270,7 +271,7 @@ static int pick_chain(const struct sources *in, struct spec_ctx *c, json_t **ret
 		spec_extra(c, "depth", json_integer(0));
 		spec_extra(c, "fieldA", json_string("spec"));
 		spec_extra(c, "fieldB", json_string("template"));
-		return spec_bad(c, "CONFLICTING_SPEC_SOURCES_ERROR", err,
+		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
 		                "'spec' and 'template' are two ways to say the same: use one");
 	}
 	*ret = spec || !in->template ? in->spec : in->template;

@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include "base/err.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,8 +52,8 @@ struct spec_limits {
 
 struct spec_ctx {
 	const struct spec_limits *limits;
-	const char *tag; /* code of a refusal that has none of its own */
-	json_t *extra;   /* owned by the caller; more members for the error's body */
+	enum err_code tag; /* code of a refusal that has none of its own */
+	json_t *extra;     /* owned by the caller; more members for the error's body */
 };
 
 /* Caller spec_done()s whatever the result. */

@@ -65,10 +65,10 @@ int spec_array(const json_t *j, const char *where, const char *name, struct spec
 int spec_fields(const json_t *j, const char *where, const struct json_field *fields, size_t n,
                 void *dst, struct spec_ctx *c, struct err *err);
 int spec_strings(const json_t *j, const char *where, const char *name, size_t max,
-                 const char *empty_tag, struct spec_ctx *c, struct err *err);
+                 enum err_code empty_tag, struct spec_ctx *c, struct err *err);
 /* Only absolute, without ".", ".." or control characters. */
 bool spec_path_ok(const char *s);
 bool spec_text_ok(const char *s); /* no control characters */
-int spec_bad(struct spec_ctx *c, const char *tag, struct err *err, const char *fmt, ...)
+int spec_bad(struct spec_ctx *c, enum err_code tag, struct err *err, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));
 void spec_extra(struct spec_ctx *c, const char *name, json_t *value_consume);

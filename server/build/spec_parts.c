@@ -42,19 +42,19 @@ static int check_file(const char *path, const json_t *v, struct spec_ctx *c, jso
 	int r;
 
 	if (!spec_path_ok(path) || path[strlen(path) - 1] == '/')
-		return spec_bad(c, NULL, err,
+		return spec_bad(c, ERR_NONE, err,
 		                "'%.120s' in additionalFiles is no absolute path of a file", path);
 	snprintf(at, sizeof(at), "additionalFiles[\"%.100s\"].", path);
 	if ((r = spec_fields(v, at, file_fields, ARRAY_SIZE(file_fields), &f, c, err)) < 0)
 		return r;
 	if (!json_is_string(f.content))
-		return spec_bad(c, NULL, err, "'%scontent' must be a string", at);
+		return spec_bad(c, ERR_NONE, err, "'%scontent' must be a string", at);
 	b64 = f.encoding && strcmp(f.encoding, "base64") == 0;
 	if (f.encoding && !b64 && strcmp(f.encoding, "utf-8") != 0 &&
 	    strcmp(f.encoding, "utf8") != 0)
-		return spec_bad(c, NULL, err, "'%sencoding' must be utf-8 or base64", at);
+		return spec_bad(c, ERR_NONE, err, "'%sencoding' must be utf-8 or base64", at);
 	if (b64 && !base64_ok(json_string_value(f.content), json_string_length(f.content)))
-		return spec_bad(c, NULL, err, "'%scontent' is not base64", at);
+		return spec_bad(c, ERR_NONE, err, "'%scontent' is not base64", at);
 	*ret = json_pack("{s:O, s:b, s:b}", "content", f.content, "base64", b64, "executable",
 	                 f.executable);
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
@@ -69,10 +69,10 @@ int spec_files(const json_t *j, const char *where, struct spec_ctx *c, json_t **
 	int r;
 
 	if (!json_is_object(j))
-		return spec_bad(c, NULL, err, "'%sadditionalFiles' must be an object", where);
+		return spec_bad(c, ERR_NONE, err, "'%sadditionalFiles' must be an object", where);
 	if (json_object_size(j) > SPEC_FILES_MAX)
-		return spec_bad(c, NULL, err, "'%sadditionalFiles' has more than %d files", where,
-		                SPEC_FILES_MAX);
+		return spec_bad(c, ERR_NONE, err, "'%sadditionalFiles' has more than %d files",
+		                where, SPEC_FILES_MAX);
 	json_object_foreach((json_t *)(uintptr_t)j, path, v)
 	{
 		if ((r = check_file(path, v, c, &f, err)) < 0)
@@ -105,13 +105,13 @@ int spec_apt(const json_t *j, const char *where, struct spec_ctx *c, json_t **re
 {
 	size_t i;
 	json_t *v;
-	int r = spec_strings(j, where, "aptDeps", 200, NULL, c, err);
+	int r = spec_strings(j, where, "aptDeps", 200, ERR_NONE, c, err);
 
 	if (r < 0)
 		return r;
 	json_array_foreach((json_t *)(uintptr_t)j, i, v) if (
 	        !package_ok(json_string_value(
-	                v))) return spec_bad(c, NULL, err,
+	                v))) return spec_bad(c, ERR_NONE, err,
 	                                     "'%saptDeps[%zu]': '%.80s' is no name of a package",
 	                                     where, i, json_string_value(v));
 	if (json_array_size(j))
@@ -127,7 +127,7 @@ static const struct json_field repo_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, repo, path, "path", JSON_REQUIRED, 1, SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, repo, rev, "rev", JSON_NULLABLE, 0, 256),
 };
-#define GIT_TAG "INVALID_GIT_REPO_SPEC_ERROR"
+#define GIT_TAG ERR_INVALID_GIT_REPO_SPEC_ERROR
 
 static int check_url(const char *url, struct spec_ctx *c, struct err *err)
 {
@@ -214,7 +214,7 @@ static int check_config(const json_t *config, const char *where, struct spec_ctx
 		if (!entries[i].value || !*entries[i].value)
 			continue;
 		if (!spec_text_ok(entries[i].value))
-			return spec_bad(c, NULL, err, "'%s%s' must be one line", where,
+			return spec_bad(c, ERR_NONE, err, "'%s%s' must be one line", where,
 			                entries[i].key);
 		json_object_set_new(out, entries[i].key, json_string(entries[i].value));
 	}
@@ -256,9 +256,9 @@ int spec_workdir(const char *s, const char *where, struct spec_ctx *c, char ret[
                  struct err *err)
 {
 	if (!*s)
-		return spec_bad(c, "WORKDIR_EMPTY", err, "'%sworkdir' is empty", where);
+		return spec_bad(c, ERR_WORKDIR_EMPTY, err, "'%sworkdir' is empty", where);
 	if (strlen(s) >= WORKDIR_SIZE || !spec_path_ok(s))
-		return spec_bad(c, NULL, err,
+		return spec_bad(c, ERR_NONE, err,
 		                "'%sworkdir' must be an absolute path of at most %d bytes", where,
 		                WORKDIR_SIZE - 1);
 	snprintf(ret, WORKDIR_SIZE, "%s", s);

@@ -35,7 +35,7 @@ static int number(const json_t *v, const char *where, const char *name, struct s
 	if (!v || json_is_null(v))
 		return 0;
 	if (!json_is_number(v))
-		return spec_bad(c, NULL, err, "'%s%s' must be a number or null", where, name);
+		return spec_bad(c, ERR_NONE, err, "'%s%s' must be a number or null", where, name);
 	*ret = json_number_value(v);
 	spec_extra(c, "got",
 	           json_is_integer(v) ? json_integer(json_integer_value(v)) : json_real(*ret));
@@ -66,12 +66,12 @@ static int read_vcpus(const json_t *v, const char *where, struct spec_ctx *c, ui
 		return r;
 	if (!(n >= 1 && n <= c->limits->vcpus_max)) {
 		spec_extra(c, "max", json_integer(c->limits->vcpus_max));
-		return spec_bad(c, "CREATE_VM_VCPU_OUT_OF_RANGE", err,
+		return spec_bad(c, ERR_CREATE_VM_VCPU_OUT_OF_RANGE, err,
 		                "'%svcpuCount' is %g: allowed are 1 to %u", where, n,
 		                c->limits->vcpus_max);
 	}
 	if (!power_of_two(n) || n != floor(n))
-		return spec_bad(c, "CREATE_VM_VCPU_NOT_POWER_OF_TWO", err,
+		return spec_bad(c, ERR_CREATE_VM_VCPU_NOT_POWER_OF_TWO, err,
 		                "'%svcpuCount' is %g: it must be a power of two", where, n);
 	*ret = (uint32_t)n;
 	return 0;
@@ -88,12 +88,12 @@ static int read_mem(const json_t *v, const char *where, struct spec_ctx *c, uint
 	if (!(n * 1024 >= c->limits->mem_mb_min && n * 1024 <= c->limits->mem_mb_max)) {
 		spec_extra(c, "min", gb(c->limits->mem_mb_min));
 		spec_extra(c, "max", gb(c->limits->mem_mb_max));
-		return spec_bad(c, "CREATE_VM_MEM_OUT_OF_RANGE", err,
+		return spec_bad(c, ERR_CREATE_VM_MEM_OUT_OF_RANGE, err,
 		                "'%smemSizeGb' is %g: allowed are %g to %g", where, n,
 		                c->limits->mem_mb_min / 1024.0, c->limits->mem_mb_max / 1024.0);
 	}
 	if (!power_of_two(n))
-		return spec_bad(c, "CREATE_VM_MEM_NOT_POWER_OF_TWO", err,
+		return spec_bad(c, ERR_CREATE_VM_MEM_NOT_POWER_OF_TWO, err,
 		                "'%smemSizeGb' is %g: it must be a power of two", where, n);
 	*ret = (uint32_t)(n * 1024);
 	return 0;
@@ -111,7 +111,7 @@ static int read_disk(const json_t *v, const char *where, struct spec_ctx *c, uin
 	if (!(n * 1024 >= l->disk_mb && n * 1024 <= l->disk_mb_max) || n != floor(n)) {
 		spec_extra(c, "min", gb(l->disk_mb));
 		spec_extra(c, "max", gb(l->disk_mb_max));
-		return spec_bad(c, "CREATE_VM_ROOTFS_OUT_OF_RANGE", err,
+		return spec_bad(c, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE, err,
 		                "'%srootfsSizeGb' is %g: allowed are whole numbers from %g to %g",
 		                where, n, l->disk_mb / 1024.0, l->disk_mb_max / 1024.0);
 	}

@@ -62,8 +62,8 @@ static const struct json_field raw_fields[] = {
 };
 
 /* Names of units: checked, completed, as a new array. */
-static int check_units(const json_t *j, const char *where, const char *name, const char *empty_tag,
-                       struct spec_ctx *c, json_t *out, struct err *err)
+static int check_units(const json_t *j, const char *where, const char *name,
+                       enum err_code empty_tag, struct spec_ctx *c, json_t *out, struct err *err)
 {
 	json_t *list, *v;
 	size_t i;
@@ -78,8 +78,9 @@ static int check_units(const json_t *j, const char *where, const char *name, con
 		const char *s = json_string_value(v);
 
 		if (s[strspn(s, UNIT_CHARS)] != '\0' || s[0] == '-')
-			return spec_bad(c, NULL, err, "'%s%s[%zu]': '%.40s' is no name of a unit",
-			                where, name, i, s);
+			return spec_bad(c, ERR_NONE, err,
+			                "'%s%s[%zu]': '%.40s' is no name of a unit", where, name, i,
+			                s);
 		json_array_append_new(list, strchr(s, '.') ? json_incref(v)
 		                                           : json_sprintf("%s.service", s));
 	}
@@ -99,17 +100,18 @@ static int check_env(const json_t *env, const char *where, struct spec_ctx *c, j
 		const char *s = json_string_value(v);
 
 		if (!*key)
-			return spec_bad(c, "ENV_KEY_EMPTY", err, "'%senv' has an empty name",
+			return spec_bad(c, ERR_ENV_KEY_EMPTY, err, "'%senv' has an empty name",
 			                where);
 		if (strchr(key, '='))
-			return spec_bad(c, "ENV_KEY_CONTAINS_EQUALS", err,
+			return spec_bad(c, ERR_ENV_KEY_CONTAINS_EQUALS, err,
 			                "'%senv': the name '%.40s' has a '='", where, key);
 		if (!spec_text_ok(key) || strpbrk(key, " \"'\\") || !s ||
 		    strlen(s) != json_string_length(v) || strlen(s) > SPEC_EXEC_MAX)
-			return spec_bad(c, NULL, err, "'%senv.%.40s' must be a string", where, key);
+			return spec_bad(c, ERR_NONE, err, "'%senv.%.40s' must be a string", where,
+			                key);
 		for (const char *p = s; *p; p++)
 			if (((unsigned char)*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
-				return spec_bad(c, NULL, err,
+				return spec_bad(c, ERR_NONE, err,
 				                "'%senv.%.40s' has a control character", where,
 				                key);
 	}
@@ -134,7 +136,7 @@ static int check_restart(const json_t *j, const char *where, struct spec_ctx *c,
 		if (strcmp(p.policy, policies[i]) == 0)
 			json_object_set_new(out, "restart", json_string(policies[i]));
 	if (!json_object_get(out, "restart"))
-		return spec_bad(c, NULL, err,
+		return spec_bad(c, ERR_NONE, err,
 		                "'%spolicy' must be no, on-failure, always or on-abnormal", at);
 	if (p.sec >= 0)
 		json_object_set_new(out, "restartSec", json_integer(p.sec));
@@ -146,7 +148,7 @@ static int check_restart(const json_t *j, const char *where, struct spec_ctx *c,
 }
 
 static int check_owner(const char *s, enum json_presence seen, const char *where, const char *name,
-                       const char *empty_tag, struct spec_ctx *c, json_t *out, struct err *err)
+                       enum err_code empty_tag, struct spec_ctx *c, json_t *out, struct err *err)
 {
 	if (seen != JSON_IS_GIVEN)
 		return 0;
@@ -157,7 +159,7 @@ static int check_owner(const char *s, enum json_presence seen, const char *where
 	            : strlen(s) > SPEC_NAME_MAX || s[0] == '-' ||
 	                      s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	                                  "0123456789_-")] != '\0')
-		return spec_bad(c, NULL, err, "'%s%s': '%.60s' is not allowed", where, name, s);
+		return spec_bad(c, ERR_NONE, err, "'%s%s': '%.60s' is not allowed", where, name, s);
 	json_object_set_new(out, name, json_string(s));
 	return 0;
 }
@@ -167,24 +169,26 @@ static int check_values(const struct raw *w, const char *at, bool patch, struct 
 {
 	int r;
 
-	if ((r = spec_strings(w->exec, at, "exec", SPEC_EXEC_MAX, "EXEC_EMPTY", c, err)) < 0)
+	if ((r = spec_strings(w->exec, at, "exec", SPEC_EXEC_MAX, ERR_EXEC_EMPTY, c, err)) < 0)
 		return r;
 	if (!patch && !json_array_size(w->exec))
-		return spec_bad(c, "EXEC_EMPTY", err, "'%sexec' is empty", at);
+		return spec_bad(c, ERR_EXEC_EMPTY, err, "'%sexec' is empty", at);
 	if (json_array_size(w->exec))
 		json_object_set(o, "exec", w->exec);
 	if (w->wanted_by && !json_array_size(w->wanted_by))
-		return spec_bad(c, "WANTED_BY_EMPTY", err, "'%swantedBy' is empty", at);
-	if ((r = check_units(w->after, at, "after", "AFTER_ARRAY_CONTAINS_EMPTY", c, o, err)) < 0 ||
-	    (r = check_units(w->requires, at, "requires", "REQUIRES_ARRAY_CONTAINS_EMPTY", c, o,
+		return spec_bad(c, ERR_WANTED_BY_EMPTY, err, "'%swantedBy' is empty", at);
+	if ((r = check_units(w->after, at, "after", ERR_AFTER_ARRAY_CONTAINS_EMPTY, c, o, err)) <
+	            0 ||
+	    (r = check_units(w->requires, at, "requires", ERR_REQUIRES_ARRAY_CONTAINS_EMPTY, c, o,
 	                     err)) < 0 ||
-	    (r = check_units(w->on_failure, at, "onFailure", "ON_FAILURE_ARRAY_CONTAINS_EMPTY", c,
+	    (r = check_units(w->on_failure, at, "onFailure", ERR_ON_FAILURE_ARRAY_CONTAINS_EMPTY, c,
 	                     o, err)) < 0 ||
-	    (r = check_units(w->wanted_by, at, "wantedBy", "WANTED_BY_EMPTY", c, o, err)) < 0 ||
+	    (r = check_units(w->wanted_by, at, "wantedBy", ERR_WANTED_BY_EMPTY, c, o, err)) < 0 ||
 	    (r = check_env(w->env, at, c, o, err)) < 0 ||
-	    (r = check_owner(w->user, w->user_seen, at, "user", "USER_EMPTY", c, o, err)) < 0 ||
-	    (r = check_owner(w->group, w->group_seen, at, "group", "GROUP_EMPTY", c, o, err)) < 0 ||
-	    (r = check_owner(w->workdir, w->workdir_seen, at, "workdir", "WORKDIR_EMPTY", c, o,
+	    (r = check_owner(w->user, w->user_seen, at, "user", ERR_USER_EMPTY, c, o, err)) < 0 ||
+	    (r = check_owner(w->group, w->group_seen, at, "group", ERR_GROUP_EMPTY, c, o, err)) <
+	            0 ||
+	    (r = check_owner(w->workdir, w->workdir_seen, at, "workdir", ERR_WORKDIR_EMPTY, c, o,
 	                     err)) < 0)
 		return r;
 	return check_restart(w->restart, at, c, o, err);
@@ -202,7 +206,7 @@ int spec_service(const json_t *j, const char *at, bool patch, struct spec_ctx *c
 		return r;
 	json_object_set_new(o, "name", json_string(name));
 	if (w.mode && strcmp(w.mode, "oneshot") != 0 && strcmp(w.mode, "service") != 0)
-		return spec_bad(c, NULL, err, "'%smode' must be oneshot or service", at);
+		return spec_bad(c, ERR_NONE, err, "'%smode' must be oneshot or service", at);
 	if (w.mode || !patch)
 		json_object_set_new(o, "oneshot",
 		                    json_boolean(w.mode && strcmp(w.mode, "oneshot") == 0));
@@ -247,7 +251,7 @@ static int check_services(const json_t *j, const char *where, const char *name, 
 		json_array_foreach(out, k, s) if (json_equal(json_object_get(s, "name"),
 		                                             json_object_get(o, "name")))
 		{
-			r = spec_bad(c, NULL, err, "service '%s' is there twice",
+			r = spec_bad(c, ERR_NONE, err, "service '%s' is there twice",
 			             json_string_value(json_object_get(o, "name")));
 			json_decref(o);
 			return r;

@@ -48,18 +48,19 @@ static const struct json_field group_fields[] = {
 static int check_group_name(const char *name, struct spec_ctx *c, struct err *err)
 {
 	if (!*name)
-		return spec_bad(c, "GROUP_NAME_EMPTY", err, "a group needs a name");
+		return spec_bad(c, ERR_GROUP_NAME_EMPTY, err, "a group needs a name");
 	if (strlen(name) > SPEC_NAME_MAX)
-		return spec_bad(c, "GROUP_NAME_TOO_LONG", err,
+		return spec_bad(c, ERR_GROUP_NAME_TOO_LONG, err,
 		                "group name '%.40s...' is longer than %d bytes", name,
 		                SPEC_NAME_MAX);
 	if (!name_ok(name))
-		return spec_bad(c, "GROUP_NAME_INVALID_CHARS", err,
+		return spec_bad(c, ERR_GROUP_NAME_INVALID_CHARS, err,
 		                "group name '%.40s' must be lower-case letters, digits, '_' and "
 		                "'-', and begin with a letter or '_'",
 		                name);
 	if (strcmp(name, "root") == 0)
-		return spec_bad(c, "GROUP_NAME_RESERVED", err, "the group 'root' is there already");
+		return spec_bad(c, ERR_GROUP_NAME_RESERVED, err,
+		                "the group 'root' is there already");
 	return 0;
 }
 
@@ -85,8 +86,8 @@ int spec_groups(const json_t *j, const char *where, struct spec_ctx *c, json_t *
 		    (r = check_group_name(g.name, c, err)) < 0)
 			return r;
 		if (has_name(out, g.name))
-			return spec_bad(c, "DUPLICATE_GROUP_NAME", err, "group '%s' is there twice",
-			                g.name);
+			return spec_bad(c, ERR_DUPLICATE_GROUP_NAME, err,
+			                "group '%s' is there twice", g.name);
 		o = json_pack("{s:s, s:b}", "name", g.name, "system", g.is_system);
 		if (g.gid >= 0)
 			json_object_set_new(o, "gid", json_integer(g.gid));
@@ -119,11 +120,11 @@ static int check_uid(const struct user *u, struct spec_ctx *c, struct err *err)
 	if (u->uid == INT64_MIN)
 		return 0;
 	if (u->uid < 1 || u->uid > ID_NUM_MAX)
-		return spec_bad(c, "USER_UID_OUT_OF_RANGE", err,
+		return spec_bad(c, ERR_USER_UID_OUT_OF_RANGE, err,
 		                "uid %lld of user '%s' must be from 1 to %lld", (long long)u->uid,
 		                u->name, (long long)ID_NUM_MAX);
 	if (u->is_system != (u->uid <= SYSTEM_ID_MAX))
-		return spec_bad(c, "USER_SYSTEM_FLAG_MISMATCH", err,
+		return spec_bad(c, ERR_USER_SYSTEM_FLAG_MISMATCH, err,
 		                "uid %lld of user '%s': system users have 1 to %d, others more",
 		                (long long)u->uid, u->name, SYSTEM_ID_MAX);
 	return 0;
@@ -135,34 +136,34 @@ static int check_user(const struct user *u, struct spec_ctx *c, struct err *err)
 	json_t *g;
 
 	if (strlen(u->name) > SPEC_NAME_MAX || !name_ok(u->name))
-		return spec_bad(c, "VALIDATION_ERROR", err,
+		return spec_bad(c, ERR_VALIDATION_ERROR, err,
 		                "user name '%.40s' must be up to %d lower-case letters, digits, "
 		                "'_' and '-', and begin with a letter or '_'",
 		                u->name, SPEC_NAME_MAX);
 	if (u->home && !spec_path_ok(u->home))
-		return spec_bad(c, "USER_HOME_INVALID", err,
+		return spec_bad(c, ERR_USER_HOME_INVALID, err,
 		                "home of user '%s' must be an absolute path", u->name);
 	if (u->home && strchr(u->home, ':'))
-		return spec_bad(c, "USER_HOME_INVALID", err, "home of user '%s' has a ':'",
+		return spec_bad(c, ERR_USER_HOME_INVALID, err, "home of user '%s' has a ':'",
 		                u->name);
 	if (u->shell && (!spec_path_ok(u->shell) || strchr(u->shell, ':')))
-		return spec_bad(c, "USER_SHELL_INVALID", err,
+		return spec_bad(c, ERR_USER_SHELL_INVALID, err,
 		                "shell of user '%s' must be an absolute path", u->name);
 	if (u->gecos && (!spec_text_ok(u->gecos) || strpbrk(u->gecos, ":\n")))
-		return spec_bad(c, "VALIDATION_ERROR", err,
+		return spec_bad(c, ERR_VALIDATION_ERROR, err,
 		                "gecos of user '%s' must be one line without ':'", u->name);
 	json_array_foreach(u->groups, i, g)
 	{
 		const char *s = json_string_value(g);
 
 		if (!s)
-			return spec_bad(c, NULL, err, "groups of user '%s' must be strings",
+			return spec_bad(c, ERR_NONE, err, "groups of user '%s' must be strings",
 			                u->name);
 		if (!*s)
-			return spec_bad(c, "USER_GROUP_EMPTY", err,
+			return spec_bad(c, ERR_USER_GROUP_EMPTY, err,
 			                "user '%s' has a group without a name", u->name);
 		if (strlen(s) > SPEC_NAME_MAX || !name_ok(s))
-			return spec_bad(c, "GROUP_NAME_INVALID_CHARS", err,
+			return spec_bad(c, ERR_GROUP_NAME_INVALID_CHARS, err,
 			                "'%.40s' is no name of a group", s);
 	}
 	return check_uid(u, c, err);
@@ -190,7 +191,7 @@ int spec_users(const json_t *j, const char *where, struct spec_ctx *c, json_t **
 		    (r = check_user(&u, c, err)) < 0)
 			return r;
 		if (has_name(out, u.name))
-			return spec_bad(c, "DUPLICATE_USER_NAME", err, "user '%s' is there twice",
+			return spec_bad(c, ERR_DUPLICATE_USER_NAME, err, "user '%s' is there twice",
 			                u.name);
 		snprintf(home, sizeof(home), "/home/%.*s", SPEC_NAME_MAX, u.name);
 		o = json_pack("{s:s, s:b, s:s, s:s}", "name", u.name, "system", u.is_system, "home",

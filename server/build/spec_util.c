@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "build/spec_internal.h"
 
-int spec_bad(struct spec_ctx *c, const char *tag, struct err *err, const char *fmt, ...)
+int spec_bad(struct spec_ctx *c, enum err_code tag, struct err *err, const char *fmt, ...)
 {
 	char text[300];
 	va_list ap;
@@ -46,9 +46,9 @@ int spec_array(const json_t *j, const char *where, const char *name, struct spec
                struct err *err)
 {
 	if (!json_is_array(j))
-		return spec_bad(c, NULL, err, "'%s%s' must be an array", where, name);
+		return spec_bad(c, ERR_NONE, err, "'%s%s' must be an array", where, name);
 	if (json_array_size(j) > SPEC_ITEMS_MAX)
-		return spec_bad(c, NULL, err, "'%s%s' has more than %d entries", where, name,
+		return spec_bad(c, ERR_NONE, err, "'%s%s' has more than %d entries", where, name,
 		                SPEC_ITEMS_MAX);
 	return 0;
 }
@@ -66,7 +66,7 @@ int spec_fields(const json_t *j, const char *where, const struct json_field *fie
 /* An array of strings without control characters and not longer than max; empty ones get their tag.
  */
 int spec_strings(const json_t *j, const char *where, const char *name, size_t max,
-                 const char *empty_tag, struct spec_ctx *c, struct err *err)
+                 enum err_code empty_tag, struct spec_ctx *c, struct err *err)
 {
 	size_t i;
 	json_t *v;
@@ -82,7 +82,7 @@ int spec_strings(const json_t *j, const char *where, const char *name, size_t ma
 
 		if (!s || json_string_length(v) > max || strlen(s) != json_string_length(v) ||
 		    !spec_text_ok(s))
-			return spec_bad(c, NULL, err,
+			return spec_bad(c, ERR_NONE, err,
 			                "'%s%s[%zu]' must be one line of at most %zu bytes", where,
 			                name, i, max);
 		if (!s[strspn(s, " ")])

@@ -117,7 +117,7 @@ int step_write(struct run *run, const char *path, uint32_t mode, const void *p, 
 		                     deadline_in((unsigned)MIN(left, FILE_MS)), err);
 	if (r < 0) {
 		run->setup_failed = true;
-		return err_wrap(err, "write '%.100s'", path);
+		return err_wrap(err, r, "write '%.100s'", path);
 	}
 	return 0;
 }

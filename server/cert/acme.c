@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/proc.h"
 #include "cert/cert.h"
@@ -50,10 +51,10 @@ struct acme {
 	struct certs *certs; /* weak */
 	pthread_t thread;
 	bool started;
-	pthread_mutex_t lock; /* stopping, kicked */
-	pthread_cond_t cond;
+	struct mutex lock; /* stopping, kicked */
+	struct cond cond;
 	bool stopping, kicked;
-	pthread_mutex_t run; /* one uacme at a time; failed */
+	struct mutex run; /* one uacme at a time; failed */
 	struct failed failed[FAILED_MAX];
 	size_t n_failed;
 };
@@ -124,13 +125,13 @@ static int uacme(struct acme *a, const char *const *argv, struct err *err)
 	char *last;
 
 	if (r < 0)
-		return err_wrap(err, "uacme");
+		return err_wrap(err, r, "uacme");
 	if (r <= 1) /* 1: it has one that is good for long enough */
 		return 0;
 	while (said && *said && said[strlen(said) - 1] == '\n')
 		said[strlen(said) - 1] = '\0';
 	last = said ? strrchr(said, '\n') : NULL;
-	return err_tag(err, -EIO, "FAILED_TO_PROVISION_CERTIFICATE", "uacme: %.200s",
+	return err_tag(err, -EIO, ERR_FAILED_TO_PROVISION_CERTIFICATE, "uacme: %.200s",
 	               last   ? last + 1
 	               : said ? said
 	                      : "failed");
@@ -160,7 +161,7 @@ static int issue_locked(struct acme *a, const char *name, struct err *err)
 
 	if (wild && !*a->dns_hook)
 		return err_tag(
-		        err, -ENOTSUP, "FAILED_TO_PROVISION_CERTIFICATE",
+		        err, -ENOTSUP, ERR_FAILED_TO_PROVISION_CERTIFICATE,
 		        "a wildcard certificate needs dns-01, and no PANDO_ACME_DNS_HOOK is set");
 	snprintf(dir, sizeof(dir), "%s/acme%s", a->dir, wild ? "-wild" : "");
 	snprintf(hook, sizeof(hook), "%s/hook-%s", a->dir, wild ? "dns" : "http");
@@ -249,9 +250,9 @@ static void look(struct acme *a)
 		struct err why = { 0 };
 		int r;
 
-		pthread_mutex_lock(&a->lock);
+		mutex_lock(&a->lock);
 		bool stop = a->stopping;
-		pthread_mutex_unlock(&a->lock);
+		mutex_unlock(&a->lock);
 		if (stop)
 			break;
 		if (good_for_long(a, names[i]) || covered(a, names[i]))
@@ -275,19 +276,18 @@ static void *acme_main(void *arg)
 {
 	struct acme *a = arg;
 
-	pthread_mutex_lock(&a->lock);
+	mutex_lock(&a->lock);
 	while (!a->stopping) {
-		struct timespec until = deadline_timespec(deadline_in(LOOK_MS));
+		uint64_t until = deadline_in(LOOK_MS);
 
 		a->kicked = false;
-		pthread_mutex_unlock(&a->lock);
+		mutex_unlock(&a->lock);
 		look(a);
-		pthread_mutex_lock(&a->lock);
-		while (!a->stopping && !a->kicked &&
-		       pthread_cond_timedwait(&a->cond, &a->lock, &until) == 0)
+		mutex_lock(&a->lock);
+		while (!a->stopping && !a->kicked && cond_wait_until(&a->cond, &a->lock, until))
 			;
 	}
-	pthread_mutex_unlock(&a->lock);
+	mutex_unlock(&a->lock);
 	return NULL;
 }
 
@@ -297,7 +297,7 @@ void acme_kick(struct acme *a)
 		return;
 	LOCK_SCOPE(&a->lock);
 	a->kicked = true;
-	pthread_cond_signal(&a->cond);
+	cond_signal(&a->cond);
 }
 
 struct acme *acme_stop(struct acme *a)
@@ -305,15 +305,15 @@ struct acme *acme_stop(struct acme *a)
 	if (!a)
 		return NULL;
 	if (a->started) {
-		pthread_mutex_lock(&a->lock);
+		mutex_lock(&a->lock);
 		a->stopping = true;
-		pthread_cond_signal(&a->cond);
-		pthread_mutex_unlock(&a->lock);
+		cond_signal(&a->cond);
+		mutex_unlock(&a->lock);
 		pthread_join(a->thread, NULL);
 	}
-	pthread_cond_destroy(&a->cond);
-	pthread_mutex_destroy(&a->lock);
-	pthread_mutex_destroy(&a->run);
+	cond_destroy(&a->cond);
+	mutex_destroy(&a->lock);
+	mutex_destroy(&a->run);
 	free(a);
 	return NULL;
 }
@@ -326,7 +326,6 @@ static void acme_stopp(struct acme **a)
 int acme_start(const struct acme_conf *c, struct certs *certs, struct acme **ret, struct err *err)
 {
 	AUTO(acme_stopp) struct acme *a = calloc(1, sizeof(*a));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!a)
@@ -337,12 +336,9 @@ int acme_start(const struct acme_conf *c, struct certs *certs, struct acme **ret
 	snprintf(a->url, sizeof(a->url), "%s", c->url);
 	snprintf(a->email, sizeof(a->email), "%s", c->email);
 	snprintf(a->dns_hook, sizeof(a->dns_hook), "%s", c->dns_hook);
-	pthread_mutex_init(&a->lock, NULL);
-	pthread_mutex_init(&a->run, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&a->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&a->lock, "acme");
+	mutex_init(&a->run, "acme run");
+	cond_init(&a->cond);
 	if ((r = write_hooks(a, err)) < 0)
 		return r;
 	r = pthread_create(&a->thread, NULL, acme_main, a);

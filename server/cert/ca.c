@@ -117,7 +117,7 @@ int ca_open(struct certs *c, struct err *err)
 	}
 	r = pem_read(key, cert, &e, err);
 	if (r < 0)
-		return err_wrap(err, "the local CA");
+		return err_wrap(err, r, "the local CA");
 	c->ca_key = e.key;
 	c->ca_cert = e.cert;
 	sk_X509_pop_free(e.chain, X509_free);

@@ -25,15 +25,18 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 struct certs *certs_free(struct certs *c);
 /*
  * Gives ssl a certificate: ACME's for that name or its wildcard; else one of ours. own: the name is
- * known and may have a leaf of its own; others are shown the default one.
+ * known and may have a leaf of its own; others are shown the default one. Does not block: -EAGAIN
+ * when it is not in memory, then certs_make() gets it.
  */
 int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err);
+/* Reads or makes what certs_use() would give. Blocks on files and on others that make one. */
+int certs_make(struct certs *c, const char *name, bool own, struct err *err);
 /* From now on names below the domain are shown one certificate for *.domain of ours, until ACME has
- * one. */
+ * one. Blocks as certs_make() does. */
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 /* The CA's certificate as PEM, for trust stores. Caller frees. */
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);
-/* What was remembered about ACME's certificates is looked at again. */
+/* ACME brought something: files are looked at again. Blocks on them. */
 void certs_forget(struct certs *c);
 /* When ACME's certificate for exactly this name should be renewed (seconds since the epoch), or
  * -ENOENT. */

@@ -5,34 +5,46 @@
 #include <openssl/evp.h>
 #include <openssl/x509.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "cert/cert.h"
 
-#define CERTS_CACHED_MAX 4096 /* names in memory; then all are forgotten and read again */
+#define CERTS_CACHED_MAX 4096 /* names in memory; then the one unused for longest makes room */
 #define SUFFIXES_MAX 4
 #define CERT_FILE_MAX (64u << 10)
 
+/* What a name is shown. Nothing in it changes once it is in the table. */
 struct entry {
 	struct entry *next;
+	atomic_uint refs;
 	char name[CERT_NAME_MAX + 1]; /* as asked for */
 	EVP_PKEY *key;                /* owned */
 	X509 *cert;                   /* owned */
 	STACK_OF(X509) * chain;       /* owned; without cert */
 	time_t until;                 /* to be made or read anew */
+	uint64_t used;                /* certs.lock: when, in lookups */
 };
+
+#define WILD_SIZE (CERT_NAME_MAX + 3) /* "*." and a name */
 
 #define BUCKETS 256
 struct certs {
 	char dir[400];
 	char suffix[SUFFIXES_MAX][CERT_NAME_MAX + 1];
 	size_t n_suffixes;
-	EVP_PKEY *ca_key; /* owned */
-	X509 *ca_cert;    /* owned */
-	pthread_mutex_t lock;
-	struct entry *bucket[BUCKETS]; /* lock */
+	EVP_PKEY *ca_key;     /* owned */
+	X509 *ca_cert;        /* owned */
+	pthread_mutex_t make; /* one certificate is read or made at a time; taken before lock */
+	pthread_mutex_t lock; /* guards what follows; never held over a file or a signature */
+	struct entry *bucket[BUCKETS]; /* ref'd */
 	size_t n;
+	uint64_t lookups;
+	uint64_t forgets;        /* what was being made meanwhile is made again */
+	char (*wild)[WILD_SIZE]; /* owned: wildcards that have a certificate, "*.example.org" */
+	size_t n_wild;
 };
 
 /* ca.c */

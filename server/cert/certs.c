@@ -7,7 +7,12 @@
  * its parent; failing that a leaf of ours is read, or made and written. Children of the suffixes
  * share one wildcard leaf, and names nobody knows are shown the default one, so a client that asks
  * for a million names makes no file.
+ *
+ * Looking up (certs_use) and making (certs_make) are two calls, because whoever looks up serves
+ * others on the same thread. The table's lock is held for the time of a comparison of names. What
+ * is in the table is counted, so a handshake goes on with a certificate that was just forgotten.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
@@ -24,18 +29,31 @@
 #define RENEW_S (30L * 86400) /* before its end a leaf is made anew */
 #define AGAIN_S 3600 /* a leaf of ours: whether ACME has one by now; certs_forget() is sooner */
 
-static struct entry *entry_free(struct entry *e)
+#define TRIES_MAX 3 /* of making one while others forget what it is made from */
+
+static struct entry *entry_new(const char *name)
 {
-	if (!e)
-		return NULL;
-	entry_clear(e);
-	free(e);
+	struct entry *e = calloc(1, sizeof(*e));
+
+	if (e) {
+		e->refs = 1;
+		snprintf(e->name, sizeof(e->name), "%s", name);
+	}
+	return e;
+}
+
+static struct entry *entry_unref(struct entry *e)
+{
+	if (e && atomic_fetch_sub(&e->refs, 1) == 1) {
+		entry_clear(e);
+		free(e);
+	}
 	return NULL;
 }
 
-static void entry_freep(struct entry **e)
+static void entry_unrefp(struct entry **e)
 {
-	entry_free(*e);
+	entry_unref(*e);
 }
 
 static unsigned hash(const char *s)
@@ -79,7 +97,7 @@ static int acme_read(struct certs *c, const char *ident, struct entry *ret, stru
 /* So many days before its end, but not before two thirds of its life are over. */
 int64_t certs_acme_renew_at(struct certs *c, const char *name, unsigned days_before)
 {
-	AUTO(entry_freep) struct entry *e = calloc(1, sizeof(*e));
+	AUTO(entry_unrefp) struct entry *e = entry_new(name);
 	int64_t life;
 
 	if (!e || !name_safe(name) || acme_read(c, name, e, NULL) < 0)
@@ -139,32 +157,102 @@ static const char *suffix_of(const struct certs *c, const char *name)
 	return NULL;
 }
 
-/* Does a wildcard certificate that was asked for cover the name? ret: "*.parent" */
-static bool wildcard_of(const struct certs *c, const char *name, char ret[CERT_NAME_MAX + 3])
+/* ---- wildcards that were asked for ---- */
+
+/* c->lock held */
+static bool wild_known(const struct certs *c, const char *wild)
+{
+	for (size_t i = 0; i < c->n_wild; i++)
+		if (strcmp(c->wild[i], wild) == 0)
+			return true;
+	return false;
+}
+
+/* Does one cover the name? ret: "*.parent" */
+static bool wildcard_of(struct certs *c, const char *name, char ret[WILD_SIZE])
 {
 	const char *dot = strchr(name, '.');
-	char path[720];
 
 	if (strncmp(name, "*.", 2) == 0 || !dot)
 		return false;
-	snprintf(ret, CERT_NAME_MAX + 3, "*%s", dot);
-	snprintf(path, sizeof(path), "%s/acme-wild/%s/cert.pem", c->dir, ret + 2);
-	if (access(path, F_OK) == 0)
-		return true;
-	snprintf(path, sizeof(path), "%s/leaf/%s.pem", c->dir, ret);
-	return access(path, F_OK) == 0;
+	snprintf(ret, WILD_SIZE, "*%s", dot);
+	LOCK_SCOPE(&c->lock);
+	return wild_known(c, ret);
 }
 
+static int wild_add(struct certs *c, const char *wild, struct err *err)
+{
+	char(*more)[WILD_SIZE];
+
+	LOCK_SCOPE(&c->lock);
+	if (wild_known(c, wild))
+		return 0;
+	more = reallocarray(c->wild, c->n_wild + 1, sizeof(*more));
+	if (!more)
+		return err_set(err, -ENOMEM, "out of memory");
+	c->wild = more;
+	snprintf(c->wild[c->n_wild++], WILD_SIZE, "%s", wild);
+	return 0;
+}
+
+static void dir_closep(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+/* Those on disk: "*.example.org.pem" in leaf/, example.org/cert.pem in acme-wild/. None is ever
+ * removed. */
+static int wild_load(struct certs *c, struct err *err)
+{
+	static const char *const below[] = { "leaf", "acme-wild" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
+		char path[1024], wild[WILD_SIZE];
+		const struct dirent *f;
+		AUTO(dir_closep) DIR *d = NULL;
+		int r;
+
+		snprintf(path, sizeof(path), "%s/%s", c->dir, below[i]);
+		d = opendir(path);
+		if (!d)
+			return err_sys(err, -errno, "certificates: open '%s'", path);
+		while ((f = readdir(d))) {
+			size_t n = strlen(f->d_name);
+
+			if (n > CERT_NAME_MAX || f->d_name[0] == '.')
+				continue;
+			if (i == 0) {
+				if (f->d_name[0] != '*' || n < 4 ||
+				    strcmp(f->d_name + n - 4, ".pem") != 0)
+					continue;
+				snprintf(wild, sizeof(wild), "%.*s", (int)(n - 4), f->d_name);
+			} else {
+				snprintf(wild, sizeof(wild), "*.%s", f->d_name);
+				snprintf(path, sizeof(path), "%s/acme-wild/%s/cert.pem", c->dir,
+				         f->d_name);
+				if (access(path, F_OK) < 0)
+					continue;
+			}
+			if ((r = wild_add(c, wild, err)) < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
+/* ---- the table ---- */
+
+/* c->make held */
 static int make_entry(struct certs *c, const char *name, struct entry **ret, struct err *err)
 {
-	AUTO(entry_freep) struct entry *e = calloc(1, sizeof(*e));
+	AUTO(entry_unrefp) struct entry *e = entry_new(name);
 	const char *suffix = suffix_of(c, name);
-	char wild[CERT_NAME_MAX + 3];
+	char wild[WILD_SIZE];
 	int r;
 
 	if (!e)
 		return err_set(err, -ENOMEM, "out of memory");
-	snprintf(e->name, sizeof(e->name), "%s", name);
 	if (try_acme(c, name, e) < 0) {
 		if (suffix)
 			r = local_leaf(c, suffix, suffix, true, e, err);
@@ -181,89 +269,163 @@ static int make_entry(struct certs *c, const char *name, struct entry **ret, str
 	return 0;
 }
 
-static void forget_locked(struct certs *c)
+/* c->lock held; *at is taken out. */
+static void drop(struct certs *c, struct entry **at)
 {
-	for (size_t i = 0; i < BUCKETS; i++) {
-		while (c->bucket[i]) {
-			struct entry *e = c->bucket[i];
+	struct entry *e = *at;
 
-			c->bucket[i] = e->next;
-			entry_free(e);
-		}
-	}
-	c->n = 0;
+	*at = e->next;
+	e->next = NULL;
+	c->n--;
+	entry_unref(e);
+}
+
+static void forget_all(struct certs *c)
+{
+	LOCK_SCOPE(&c->lock);
+	c->forgets++;
+	for (size_t i = 0; i < BUCKETS; i++)
+		while (c->bucket[i])
+			drop(c, &c->bucket[i]);
 }
 
 void certs_forget(struct certs *c)
 {
-	LOCK_SCOPE(&c->lock);
-	forget_locked(c);
+	struct err err = { 0 };
+
+	if (wild_load(c, &err) < 0)
+		log_warn("certificates: new wildcards are found at the next start: %s", err.msg);
+	forget_all(c);
 }
 
-static int find(struct certs *c, const char *name, struct entry **ret, struct err *err)
+/* A reference, or NULL. */
+static struct entry *lookup(struct certs *c, const char *name)
 {
-	struct entry **p = &c->bucket[hash(name)];
-	struct entry *e = NULL;
-	int r;
-
-	for (; *p; p = &(*p)->next) {
-		if (strcmp((*p)->name, name) != 0)
+	LOCK_SCOPE(&c->lock);
+	for (struct entry *e = c->bucket[hash(name)]; e; e = e->next) {
+		if (strcmp(e->name, name) != 0)
 			continue;
-		if ((*p)->until > time(NULL)) {
-			*ret = *p;
-			return 0;
-		}
-		e = *p;
-		*p = e->next;
-		entry_free(e);
-		c->n--;
-		break;
+		if (e->until <= time(NULL))
+			return NULL;
+		e->used = ++c->lookups;
+		atomic_fetch_add(&e->refs, 1);
+		return e;
 	}
-	r = make_entry(c, name, &e, err);
-	if (r < 0)
-		return r;
+	return NULL;
+}
+
+/* c->lock held: the one unused for longest goes. */
+static void make_room(struct certs *c)
+{
+	struct entry **oldest = NULL;
+
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct entry **p = &c->bucket[i]; *p; p = &(*p)->next)
+			if (!oldest || (*p)->used < (*oldest)->used)
+				oldest = p;
+	if (oldest)
+		drop(c, oldest);
+}
+
+/* false: what it was made from may have changed meanwhile. */
+static bool insert(struct certs *c, struct entry *e_consume, uint64_t forgets)
+{
+	struct entry *e = e_consume, **p = &c->bucket[hash(e->name)];
+
+	LOCK_SCOPE(&c->lock);
+	if (c->forgets != forgets) {
+		entry_unref(e);
+		return false;
+	}
+	while (*p && strcmp((*p)->name, e->name) != 0)
+		p = &(*p)->next;
+	if (*p)
+		drop(c, p);
 	if (c->n >= CERTS_CACHED_MAX)
-		forget_locked(c);
-	p = &c->bucket[hash(name)];
+		make_room(c);
+	p = &c->bucket[hash(e->name)];
 	e->next = *p;
+	e->used = ++c->lookups;
 	*p = e;
 	c->n++;
-	*ret = e;
-	return 0;
+	return true;
+}
+
+/* The name whose certificate a client that asks for `name` is shown. */
+static const char *shown_as(struct certs *c, const char *name, bool own, char wild[WILD_SIZE])
+{
+	const char *suffix = suffix_of(c, name);
+
+	if (!name_safe(name))
+		return c->suffix[0];
+	if (own)
+		return name;
+	if (suffix)
+		return suffix;
+	return wildcard_of(c, name, wild) ? wild : c->suffix[0];
 }
 
 int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err)
 {
-	const char *suffix = suffix_of(c, name);
-	char wild[CERT_NAME_MAX + 3];
-	const char *as = c->suffix[0];
-	struct entry *e = NULL;
-	int r;
+	char wild[WILD_SIZE];
+	const char *as = shown_as(c, name, own, wild);
+	AUTO(entry_unrefp) struct entry *e = lookup(c, as);
 
-	if (name_safe(name))
-		as = own ? name : suffix ? suffix : wildcard_of(c, name, wild) ? wild : as;
-	LOCK_SCOPE(&c->lock);
-	r = find(c, as, &e, err);
-	if (r < 0) {
-		log_warn("certificates: no certificate for '%s': %s", as, err ? err->msg : "");
-		return r;
-	}
+	if (!e)
+		return err_set(err, -EAGAIN, "the certificate of '%s' is not in memory", as);
 	if (SSL_use_cert_and_key(ssl, e->cert, e->key, e->chain, 1) != 1)
 		return err_set(err, -EIO, "OpenSSL does not take the certificate of '%s'", as);
 	return 0;
 }
 
+static uint64_t forgets_of(struct certs *c)
+{
+	LOCK_SCOPE(&c->lock);
+	return c->forgets;
+}
+
+static int make_named(struct certs *c, const char *as, struct err *err)
+{
+	AUTO(entry_unrefp) struct entry *there = NULL;
+
+	LOCK_SCOPE(&c->make);
+	there = lookup(c, as);
+	if (there)
+		return 0; /* somebody was quicker */
+	for (int i = 0; i < TRIES_MAX; i++) {
+		uint64_t forgets = forgets_of(c);
+		struct entry *e = NULL;
+		int r = make_entry(c, as, &e, err);
+
+		if (r < 0) {
+			err_wrap(err, r, "no certificate for '%s'", as);
+			return r;
+		}
+		if (insert(c, e, forgets))
+			return 0;
+	}
+	return err_set(err, -EBUSY, "no certificate for '%s': they change all the time", as);
+}
+
+int certs_make(struct certs *c, const char *name, bool own, struct err *err)
+{
+	char wild[WILD_SIZE];
+
+	return make_named(c, shown_as(c, name, own, wild), err);
+}
+
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err)
 {
-	char name[CERT_NAME_MAX + 3];
-	struct entry *e = NULL;
+	char name[WILD_SIZE];
+	int r;
 
 	snprintf(name, sizeof(name), "*.%s", domain);
 	if (!name_safe(name))
 		return err_set(err, -EINVAL, "'%s' is not a domain name", domain);
-	LOCK_SCOPE(&c->lock);
-	forget_locked(c); /* names below it had leaves of their own */
-	return find(c, name, &e, err);
+	if ((r = make_named(c, name, err)) < 0 || (r = wild_add(c, name, err)) < 0)
+		return r;
+	forget_all(c); /* names below it had leaves of their own */
+	return 0;
 }
 
 static void certs_freep(struct certs **c)
@@ -275,9 +437,11 @@ struct certs *certs_free(struct certs *c)
 {
 	if (!c)
 		return NULL;
-	forget_locked(c);
+	forget_all(c);
+	free(c->wild);
 	EVP_PKEY_free(c->ca_key);
 	X509_free(c->ca_cert);
+	pthread_mutex_destroy(&c->make);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 	return NULL;
@@ -292,6 +456,7 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");
+	pthread_mutex_init(&c->make, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	snprintf(c->dir, sizeof(c->dir), "%s", dir);
 	for (size_t i = 0; i < n && i < SUFFIXES_MAX; i++)
@@ -303,7 +468,7 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 		if ((r = io_mkdirs(path, 0700, err)) < 0)
 			return r;
 	}
-	if ((r = ca_open(c, err)) < 0)
+	if ((r = ca_open(c, err)) < 0 || (r = wild_load(c, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(c);
 	return 0;

@@ -9,7 +9,6 @@
 #include "domains/domains.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
@@ -31,12 +31,12 @@ struct row {
 struct domains {
 	char base[DOMAIN_SIZE];
 	char resolver[64];
-	struct store *store;    /* weak */
-	struct vmm *vmm;        /* weak */
-	struct zones *zones;    /* weak, or NULL */
-	pthread_mutex_t change; /* one change and its reload at a time */
-	pthread_rwlock_t lock;  /* rows, bucket */
-	struct row *rows;       /* owned */
+	struct store *store; /* weak */
+	struct vmm *vmm;     /* weak */
+	struct zones *zones; /* weak, or NULL */
+	struct mutex change; /* one change and its reload at a time */
+	struct rwlock lock;  /* rows, bucket */
+	struct row *rows;    /* owned */
 	size_t n;
 	struct row *bucket[BUCKETS];
 };
@@ -64,7 +64,7 @@ static int reload(struct domains *d, struct err *err)
 	rows = calloc(n + 1, sizeof(*rows));
 	if (!rows)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_rwlock_wrlock(&d->lock);
+	rwlock_wrlock(&d->lock);
 	memset(d->bucket, 0, sizeof(d->bucket));
 	for (size_t i = 0; i < n; i++) {
 		struct row **b = &d->bucket[hash(m[i].domain)];
@@ -75,7 +75,7 @@ static int reload(struct domains *d, struct err *err)
 	free(d->rows);
 	d->rows = TAKE_PTR(rows);
 	d->n = n;
-	pthread_rwlock_unlock(&d->lock);
+	rwlock_unlock(&d->lock);
 	return 0;
 }
 
@@ -100,7 +100,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret)
 	char wild[DOMAIN_SIZE + 2];
 	const struct row *r;
 
-	pthread_rwlock_rdlock(&d->lock);
+	rwlock_rdlock(&d->lock);
 	r = find(d, name);
 	if (!r && dot) {
 		snprintf(wild, sizeof(wild), "*%s", dot);
@@ -112,7 +112,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret)
 		memcpy(ret->account, r->m.account, sizeof(ret->account));
 		memcpy(ret->vm, r->m.vm, sizeof(ret->vm));
 	}
-	pthread_rwlock_unlock(&d->lock);
+	rwlock_unlock(&d->lock);
 	return r ? 0 : -ENOENT;
 }
 
@@ -122,7 +122,7 @@ int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], 
 	char(*v)[DOMAIN_SIZE];
 	size_t n = 0;
 
-	pthread_rwlock_rdlock(&d->lock);
+	rwlock_rdlock(&d->lock);
 	v = calloc(d->n + 1, sizeof(*v));
 	for (size_t i = 0; v && i < d->n; i++) {
 		const struct store_mapping *m = &d->rows[i].m;
@@ -130,7 +130,7 @@ int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], 
 		if (vm ? strcmp(m->vm, vm) == 0 : *m->ownership != '\0')
 			memcpy(v[n++], m->domain, sizeof(*v));
 	}
-	pthread_rwlock_unlock(&d->lock);
+	rwlock_unlock(&d->lock);
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
 	*ret = v;
@@ -158,11 +158,11 @@ int domains_verify(struct domains *d, const char *account, const char *domain,
 		return r;
 	if (preview(d, v.domain) || strcmp(v.domain, d->base) == 0 ||
 	    strcmp(v.domain, DOMAINS_PREVIEW) == 0)
-		return err_tag(err, -EINVAL, "INVALID_DOMAIN",
+		return err_tag(err, -EINVAL, ERR_INVALID_DOMAIN,
 		               "'%s' needs no verification: map it as it is", v.domain);
 	if (store_domain_above(d->store, v.domain, &own, &none) == 0 &&
 	    strcmp(own.domain, v.domain) == 0 && strcmp(own.account, account) == 0)
-		return err_tag(err, -EEXIST, "DOMAIN_ALREADY_EXISTS", "'%s' is verified already",
+		return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS, "'%s' is verified already",
 		               v.domain);
 	id_make("dv-", v.id);
 	snprintf(v.account, sizeof(v.account), "%s", account);
@@ -187,11 +187,11 @@ int domains_complete(struct domains *d, const char *account, const char *id_or_d
 	r = txt_has(d->resolver, name, v.code, err);
 	if (r < 0) {
 		if (err)
-			err->tag = "FAILED_TO_VERIFY_DOMAIN";
+			err->tag = ERR_FAILED_TO_VERIFY_DOMAIN;
 		return r;
 	}
 	if (r == 0)
-		return err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_VERIFICATION_FAILED",
+		return err_tag(err, -EACCES, ERR_DOMAIN_OWNERSHIP_VERIFICATION_FAILED,
 		               "%s has no TXT record with the verification code yet", name);
 	LOCK_SCOPE(&d->change);
 	if ((r = store_domain_own(d->store, &v, err)) < 0 || (r = reload(d, err)) < 0 ||
@@ -212,7 +212,7 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
 	    (r = store_verification_get(d->store, account, key, &v, err)) < 0)
 		return r;
 	if (code && strcmp(code, v.code) != 0)
-		return err_tag(err, -ENOENT, "VERIFICATION_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_VERIFICATION_NOT_FOUND,
 		               "no verification of '%s' has that code", key);
 	r = store_verification_delete(d->store, v.id, err);
 	if (r >= 0)
@@ -224,7 +224,7 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
 
 static int taken(const char *name, struct err *err)
 {
-	return err_tag(err, -EEXIST, "DOMAIN_ALREADY_EXISTS", "'%s' is taken", name);
+	return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS, "'%s' is taken", name);
 }
 
 /* Names that are the server's own. */
@@ -286,7 +286,7 @@ static int check_name(struct domains *d, const char *account, const char *name,
 		return taken(name, err);
 	if (preview(d, star ? name + 2 : name) || (star && reserved(d, name + 2))) {
 		if (star)
-			return err_tag(err, -EINVAL, "INVALID_DOMAIN",
+			return err_tag(err, -EINVAL, ERR_INVALID_DOMAIN,
 			               "'%s': preview names are mapped one by one", name);
 		if ((r = vm_label(d, account, name, err)) < 0)
 			return r;
@@ -296,7 +296,7 @@ static int check_name(struct domains *d, const char *account, const char *name,
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (r < 0 || strcmp(own.account, account) != 0)
-		return err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_NOT_VERIFIED",
+		return err_tag(err, -EACCES, ERR_DOMAIN_OWNERSHIP_NOT_VERIFIED,
 		               "'%s' is not below a domain that this account has verified", name);
 	memcpy(ret_ownership, own.id, ID_SIZE);
 	return 0;
@@ -317,7 +317,7 @@ int domains_map(struct domains *d, const char *account, const char *domain, cons
 	int r;
 
 	if (port < 1 || port > 65535)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'vmPort' must be a number from 1 to 65535");
 	if ((r = domain_normal(domain, true, m.domain, err)) < 0)
 		return r;
@@ -358,7 +358,7 @@ int domains_wildcard(struct domains *d, const char *account, const char *domain,
 		return r;
 	if (store_domain_above(d->store, name, &own, &none) < 0 ||
 	    strcmp(own.account, account) != 0 || strcmp(own.domain, name) != 0)
-		return err_tag(err, -EACCES, "NO_DOMAIN_OWNERSHIP",
+		return err_tag(err, -EACCES, ERR_NO_DOMAIN_OWNERSHIP,
 		               "'%s' is not a domain that this account has verified", name);
 	r = store_domain_wildcard(d->store, name, err);
 	if (r >= 0)
@@ -372,8 +372,8 @@ struct domains *domains_free(struct domains *d)
 {
 	if (!d)
 		return NULL;
-	pthread_rwlock_destroy(&d->lock);
-	pthread_mutex_destroy(&d->change);
+	rwlock_destroy(&d->lock);
+	mutex_destroy(&d->change);
 	free(d->rows);
 	free(d);
 	return NULL;
@@ -392,8 +392,8 @@ int domains_new(const struct domains_conf *c, struct store *store, struct vmm *v
 	d->store = store;
 	d->vmm = vmm;
 	d->zones = c->zones;
-	pthread_mutex_init(&d->change, NULL);
-	pthread_rwlock_init(&d->lock, NULL);
+	mutex_init(&d->change, "domains change");
+	rwlock_init(&d->lock, "domains");
 	r = reload(d, err);
 	if (r < 0)
 		domains_free(d);

@@ -11,7 +11,7 @@
 
 static int invalid(const char *text, struct err *err)
 {
-	return err_tag(err, -EINVAL, "INVALID_DOMAIN", "'%.100s' is not a domain name", text);
+	return err_tag(err, -EINVAL, ERR_INVALID_DOMAIN, "'%.100s' is not a domain name", text);
 }
 
 int domain_normal(const char *text, bool star, char ret[DOMAIN_SIZE], struct err *err)

@@ -121,6 +121,7 @@ void conn_close(struct conn *c)
 void conn_free(struct conn *c)
 {
 	SSL_free(c->ssl);
+	free(c->cert_name);
 	ebuf_done(&c->in);
 	ebuf_done(&c->out);
 	ebuf_done(&c->wire);
@@ -272,6 +273,9 @@ void conn_tick(struct conn *c)
 				c->closing = true;
 				c->deadline = now + LINGER_MS;
 				conn_run(c);
+			} else if (c->cert == CERT_WAITS) {
+				tls_cert_over(c, false); /* the client is told by an alert */
+				conn_run(c);
 			} else {
 				conn_close(c);
 			}
@@ -288,7 +292,7 @@ void conn_tick(struct conn *c)
 		return;
 	}
 	if (x->state == X_ACTIVE && !x->resp_begun && x->req_over && now >= x->deadline) {
-		xchg_refuse(x, 504, "UPSTREAM_TIMEOUT", "No answer",
+		xchg_refuse(x, 504, ERR_UPSTREAM_TIMEOUT, "No answer",
 		            "The program in the VM took the request and did not answer in time.");
 		conn_run(c);
 	}

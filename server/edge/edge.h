@@ -3,8 +3,8 @@
  * edge/edge.h - HTTP and HTTPS from the world to ports of VMs; for main.c, tests and bench/
  *
  * The edge knows nothing of VMs, domains and certificates: struct edge_ops is all it asks. A few
- * threads ("workers") serve all connections by events; what may block (waking a VM) is done
- * by threads of its own.
+ * threads ("workers") serve all connections by events; what may block (waking a VM, making a
+ * certificate) is done by other threads.
  */
 #pragma once
 
@@ -56,8 +56,11 @@ struct edge_ops {
 	enum edge_look (*look)(void *ctx, struct edge_target *t);
 	/* A socket to connect to t->addr, and t->instance; wakes the VM, may block for minutes. */
 	int (*open)(void *ctx, struct edge_target *t, int *ret_fd, struct err *err);
-	/* Gives the TLS connection a certificate for that name ("": none was asked for). */
+	/* Gives the TLS connection a certificate for that name ("": none was asked for); must not
+	 * block. -EAGAIN: cert_make() has to get it first. */
 	int (*cert)(void *ctx, const char *name, SSL *ssl);
+	/* May block; called by one thread, for one name at a time. */
+	int (*cert_make)(void *ctx, const char *name, struct err *err);
 	/* The answer to an ACME challenge, or -ENOENT. */
 	int (*challenge)(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX]);
 	void *ctx;

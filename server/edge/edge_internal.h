@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "edge/edge.h"
 #include "edge/h1.h"
 
@@ -131,6 +132,8 @@ struct xchg {
 	bool head_bad, has_length;
 };
 
+enum cert_state { CERT_UNASKED, CERT_WAITS, CERT_FAILED };
+
 struct conn {
 	struct io io;
 	struct worker *w;
@@ -138,6 +141,8 @@ struct conn {
 	SSL *ssl;    /* owned; NULL: plain */
 	bool shaken; /* the handshake is done, or there is none */
 	bool tls;
+	enum cert_state cert;
+	char *cert_name; /* owned; of the certificate that is waited for, else NULL */
 	char peer[48];
 	struct ebuf in, out;
 	struct ebuf wire; /* TLS: records that the socket had no room for; before out */
@@ -196,6 +201,13 @@ struct opened {
 	struct err err;
 };
 
+/* What the mint says: the certificate of that name is there, or cannot be had. */
+struct minted {
+	struct minted *next;
+	bool ok;
+	char name[H1_HOST_MAX + 1];
+};
+
 struct worker {
 	struct edge *e;
 	unsigned idx;
@@ -218,11 +230,13 @@ struct worker {
 	uint8_t scratch[16u << 10];
 	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
 	size_t cork_len;
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct opened *opened; /* lock */
 	struct handed *handed; /* lock */
+	struct minted *minted; /* lock */
 };
 
+struct mint;
 struct opener;
 struct edge {
 	struct edge_conf conf;
@@ -230,6 +244,7 @@ struct edge {
 	SSL_CTX *ssl_ctx; /* owned, both */
 	BIO_METHOD *bio;
 	struct opener *opener;
+	struct mint *mint;
 	struct worker *workers;
 	unsigned n_workers;
 	atomic_bool stopping;
@@ -243,6 +258,7 @@ int worker_watch(struct worker *w, struct io *io, uint32_t events);
 void worker_again(struct worker *w, struct conn *c);
 /* From any thread. */
 void worker_tell(struct worker *w, struct opened *o_consume);
+void worker_tell_minted(struct worker *w, struct minted *m_consume);
 
 /* ---- tls.c ---- */
 int tls_new(struct edge *e, struct err *err);
@@ -252,6 +268,8 @@ int tls_read(struct conn *c, uint8_t *p, size_t n);
 int tls_flush(struct conn *c);
 /* 1: done, 0: not yet, -1: broken. */
 int tls_handshake(struct conn *c);
+/* The certificate this connection waits for is there, or will not come: the handshake can go on. */
+void tls_cert_over(struct conn *c, bool ok);
 
 /* ---- conn.c: bytes of a client ---- */
 /* Counted in w->n_conns already. */
@@ -308,7 +326,7 @@ size_t xchg_room(const struct xchg *x);
 int xchg_data(struct xchg *x, const uint8_t *p, size_t n);
 void xchg_data_end(struct xchg *x);
 /* An answer of our own. */
-void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *title,
+void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char *title,
                  const char *text);
 void xchg_opened(struct worker *w, struct opened *o);
 void xchg_tick(struct xchg *x); /* of those that wait */
@@ -331,7 +349,7 @@ const char *head_reason(unsigned status);
 
 /* ---- page.c ---- */
 /* HTML or JSON, as the client wants it. */
-int page_make(const struct xchg *x, unsigned status, const char *code, const char *title,
+int page_make(const struct xchg *x, unsigned status, enum err_code code, const char *title,
               const char *text, struct ebuf *out, const char **ret_type);
 
 /* ---- up.c: connections to VMs ---- */
@@ -354,3 +372,10 @@ void opener_stop(struct opener *o); /* drops what was asked, answers no more */
 struct opener *opener_free(struct opener *o);
 /* Answers with worker_tell(). */
 int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct edge_target *t);
+
+/* ---- mint.c ---- */
+int mint_new(struct edge *e, struct mint **ret, struct err *err);
+void mint_stop(struct mint *m); /* drops what was asked, answers no more */
+struct mint *mint_free(struct mint *m);
+/* Answers with worker_tell_minted(). */
+int mint_ask(struct mint *m, const struct worker *w, const char *name);

@@ -34,7 +34,7 @@ static void refuse_head(struct conn *c, int r)
 	            : r == -EPROTONOSUPPORT ? 505
 	            : r == -ENOTSUP         ? 501
 	                                    : 400,
-	            "BAD_REQUEST", "Not a proper request", c->w->head.why);
+	            ERR_BAD_REQUEST, "Not a proper request", c->w->head.why);
 }
 
 static void copy_lower(struct h1_text t, char *ret, size_t size)
@@ -109,7 +109,7 @@ static bool take_head(struct conn *c)
 	ebuf_take(&c->in, h->len);
 	c->scan = 0;
 	if (r < 0)
-		xchg_refuse(x, 503, "UNAVAILABLE", "Out of memory", "Try again in a moment.");
+		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Out of memory", "Try again in a moment.");
 	else
 		xchg_begin(x);
 	return true;

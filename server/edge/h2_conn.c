@@ -206,12 +206,12 @@ static void request_begins(struct xchg *x, bool ended)
 	ebuf_done(&x->authority);
 	x->req_ended = x->req_over = ended;
 	if (r == -E2BIG)
-		xchg_refuse(x, 431, "BAD_REQUEST", "Not a proper request",
+		xchg_refuse(x, 431, ERR_BAD_REQUEST, "Not a proper request",
 		            "the head is larger than 32 KiB");
 	else if (r == -ENOMEM)
-		xchg_refuse(x, 503, "UNAVAILABLE", "Out of memory", "Try again in a moment.");
+		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Out of memory", "Try again in a moment.");
 	else if (r < 0)
-		xchg_refuse(x, 400, "BAD_REQUEST", "Not a proper request",
+		xchg_refuse(x, 400, ERR_BAD_REQUEST, "Not a proper request",
 		            "a field of the request is not what HTTP allows");
 	else
 		xchg_begin(x);

@@ -45,9 +45,18 @@ void worker_again(struct worker *w, struct conn *c)
 
 void worker_tell(struct worker *w, struct opened *o_consume)
 {
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	o_consume->next = w->opened;
 	w->opened = o_consume;
+	mutex_unlock(&w->lock);
+	(void)eventfd_write(w->wake.fd, 1);
+}
+
+void worker_tell_minted(struct worker *w, struct minted *m_consume)
+{
+	pthread_mutex_lock(&w->lock);
+	m_consume->next = w->minted;
+	w->minted = m_consume;
 	pthread_mutex_unlock(&w->lock);
 	(void)eventfd_write(w->wake.fd, 1);
 }
@@ -96,10 +105,10 @@ static void hand_over(struct worker *to, int fd_consume, bool tls,
 		return;
 	}
 	*h = (struct handed){ .fd = fd_consume, .tls = tls, .peer = *peer };
-	pthread_mutex_lock(&to->lock);
+	mutex_lock(&to->lock);
 	h->next = to->handed;
 	to->handed = h;
-	pthread_mutex_unlock(&to->lock);
+	mutex_unlock(&to->lock);
 	(void)eventfd_write(to->wake.fd, 1);
 }
 
@@ -141,21 +150,43 @@ static void take_handed(struct worker *w, struct handed *h)
 	}
 }
 
+/* All that wait for one of these certificates go on. */
+static void take_minted(struct worker *w, struct minted *m)
+{
+	while (m) {
+		struct minted *next_m = m->next;
+
+		for (struct conn *c = w->conns, *next; c; c = next) {
+			next = c->next;
+			if (c->cert != CERT_WAITS || strcmp(c->cert_name, m->name) != 0)
+				continue;
+			tls_cert_over(c, m->ok);
+			conn_run(c);
+		}
+		free(m);
+		m = next_m;
+	}
+}
+
 /* What other threads left for this one. */
 static void take_told(struct worker *w)
 {
 	struct handed *h;
 	struct opened *o;
+	struct minted *m;
 	eventfd_t n;
 
 	(void)eventfd_read(w->wake.fd, &n);
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	o = w->opened;
 	h = w->handed;
+	m = w->minted;
 	w->opened = NULL;
 	w->handed = NULL;
+	w->minted = NULL;
 	pthread_mutex_unlock(&w->lock);
 	take_handed(w, h);
+	take_minted(w, m);
 	while (o) {
 		struct opened *next = o->next;
 
@@ -359,7 +390,7 @@ static void *worker_main(void *arg)
 
 static int worker_open(struct worker *w, struct err *err)
 {
-	pthread_mutex_init(&w->lock, NULL);
+	mutex_init(&w->lock, "edge worker");
 	w->epoll = epoll_create1(EPOLL_CLOEXEC);
 	w->wake = (struct io){ .kind = IO_WAKE, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	w->tls = (struct io){ .kind = IO_TLS_LISTEN, .fd = w->e->conf.tls_fd };
@@ -405,11 +436,17 @@ static void worker_close(struct worker *w)
 			close(o->fd);
 		free(o);
 	}
+	while (w->minted) {
+		struct minted *m = w->minted;
+
+		w->minted = m->next;
+		free(m);
+	}
 	if (w->wake.fd >= 0)
 		close(w->wake.fd);
 	if (w->epoll >= 0)
 		close(w->epoll);
-	pthread_mutex_destroy(&w->lock);
+	mutex_destroy(&w->lock);
 }
 
 void edge_stop(struct edge *e)
@@ -418,6 +455,8 @@ void edge_stop(struct edge *e)
 		return;
 	if (e->opener)
 		opener_stop(e->opener); /* nobody answers after this */
+	if (e->mint)
+		mint_stop(e->mint);
 	for (unsigned i = 0; i < e->n_workers; i++)
 		worker_stop(&e->workers[i]);
 	for (unsigned i = 0; i < e->n_workers; i++)
@@ -430,6 +469,7 @@ struct edge *edge_free(struct edge *e)
 		return NULL;
 	edge_stop(e);
 	opener_free(e->opener);
+	mint_free(e->mint);
 	free(e->workers);
 	SSL_CTX_free(e->ssl_ctx);
 	BIO_meth_free(e->bio);
@@ -473,7 +513,8 @@ int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct 
 	e->conf.workers = MIN(e->conf.workers, WORKERS_MAX);
 	if (nonblock(conf->tls_fd) < 0 || nonblock(conf->http_fd) < 0)
 		return err_sys(err, -errno, "edge: listening socket");
-	if ((r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0)
+	if ((r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0 ||
+	    (r = mint_new(e, &e->mint, err)) < 0)
 		return r;
 	e->workers = calloc(e->conf.workers, sizeof(*e->workers));
 	if (!e->workers)

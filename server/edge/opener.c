@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "edge/edge_internal.h"
 
 #define THREADS_MAX 64      /* VMs that are being woken at the same time; more wait */
@@ -35,8 +36,8 @@ struct group {
 
 struct opener {
 	struct edge *e;
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
+	struct mutex lock;
+	struct cond cond;
 	struct group *groups;
 	unsigned n_asks, n_threads, n_idle;
 	bool stopping;
@@ -56,11 +57,11 @@ static void tell(struct opener *o, struct ask *a, int fd_consume, const struct e
 	*d = (struct opened){ .xchg = a->xchg, .fd = fd_consume, .t = *t };
 	if (err)
 		d->err = *err;
-	pthread_mutex_lock(&o->lock);
+	mutex_lock(&o->lock);
 	dropped = o->stopping;
 	if (!dropped)
 		worker_tell(a->w, d);
-	pthread_mutex_unlock(&o->lock);
+	mutex_unlock(&o->lock);
 	if (dropped) {
 		if (fd_consume >= 0)
 			close(fd_consume);
@@ -91,19 +92,19 @@ static void serve(struct opener *o, struct group *g)
 		struct err err = { 0 };
 		int fd = -1, r;
 
-		pthread_mutex_unlock(&o->lock);
+		mutex_unlock(&o->lock);
 		r = o->e->ops.open(o->e->ops.ctx, &t, &fd, &err);
 		if (r < 0 && !err.code)
 			err.code = r;
 		tell(o, a, r < 0 ? -1 : fd, &t, &err);
 		free(a);
-		pthread_mutex_lock(&o->lock);
+		mutex_lock(&o->lock);
 		/* What made one fail makes the others fail: those that came meanwhile are told. */
 		while (r < 0 && (a = pop(o, g))) {
-			pthread_mutex_unlock(&o->lock);
+			mutex_unlock(&o->lock);
 			tell(o, a, -1, &t, &err);
 			free(a);
-			pthread_mutex_lock(&o->lock);
+			mutex_lock(&o->lock);
 		}
 	}
 	for (struct group **p = &o->groups; *p; p = &(*p)->next) {
@@ -119,11 +120,11 @@ static void *opener_main(void *arg)
 {
 	struct opener *o = arg;
 
-	pthread_mutex_lock(&o->lock);
+	mutex_lock(&o->lock);
 	for (;;) {
-		struct timespec until = deadline_timespec(deadline_in(THREAD_IDLE_MS));
+		uint64_t until = deadline_in(THREAD_IDLE_MS);
 		struct group *g = o->groups;
-		int r;
+		bool more;
 
 		while (g && g->taken)
 			g = g->next;
@@ -135,14 +136,14 @@ static void *opener_main(void *arg)
 		if (o->stopping)
 			break;
 		o->n_idle++;
-		r = pthread_cond_timedwait(&o->cond, &o->lock, &until);
+		more = cond_wait_until(&o->cond, &o->lock, until);
 		o->n_idle--;
-		if (r == ETIMEDOUT && !o->groups)
+		if (!more && !o->groups)
 			break;
 	}
 	o->n_threads--;
-	pthread_cond_broadcast(&o->cond);
-	pthread_mutex_unlock(&o->lock);
+	cond_broadcast(&o->cond);
+	mutex_unlock(&o->lock);
 	return NULL;
 }
 
@@ -153,7 +154,7 @@ static void need_thread(struct opener *o)
 	pthread_t id;
 
 	if (o->n_idle || o->n_threads >= THREADS_MAX) {
-		pthread_cond_signal(&o->cond);
+		cond_signal(&o->cond);
 		return;
 	}
 	pthread_attr_init(&attr);
@@ -199,16 +200,12 @@ int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct e
 int opener_new(struct edge *e, struct opener **ret, struct err *err)
 {
 	struct opener *o = calloc(1, sizeof(*o));
-	pthread_condattr_t attr;
 
 	if (!o)
 		return err_set(err, -ENOMEM, "edge: out of memory");
 	o->e = e;
-	pthread_mutex_init(&o->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&o->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&o->lock, "edge opener");
+	cond_init(&o->cond);
 	*ret = o;
 	return 0;
 }
@@ -223,7 +220,7 @@ void opener_stop(struct opener *o)
 		while ((a = pop(o, g)))
 			free(a);
 	}
-	pthread_cond_broadcast(&o->cond);
+	cond_broadcast(&o->cond);
 }
 
 struct opener *opener_free(struct opener *o)
@@ -231,18 +228,18 @@ struct opener *opener_free(struct opener *o)
 	if (!o)
 		return NULL;
 	opener_stop(o);
-	pthread_mutex_lock(&o->lock);
+	mutex_lock(&o->lock);
 	while (o->n_threads)
-		pthread_cond_wait(&o->cond, &o->lock);
-	pthread_mutex_unlock(&o->lock);
+		cond_wait(&o->cond, &o->lock);
+	mutex_unlock(&o->lock);
 	while (o->groups) {
 		struct group *g = o->groups;
 
 		o->groups = g->next;
 		free(g);
 	}
-	pthread_cond_destroy(&o->cond);
-	pthread_mutex_destroy(&o->lock);
+	cond_destroy(&o->cond);
+	mutex_destroy(&o->lock);
 	free(o);
 	return NULL;
 }

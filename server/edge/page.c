@@ -55,7 +55,7 @@ static int html(const struct xchg *x, unsigned status, const char *title, const 
 	return ebuf_printf(out, " &middot; Pando</p></body></html>\n");
 }
 
-int page_make(const struct xchg *x, unsigned status, const char *code, const char *title,
+int page_make(const struct xchg *x, unsigned status, enum err_code code, const char *title,
               const char *text, struct ebuf *out, const char **ret_type)
 {
 	int r;
@@ -63,8 +63,10 @@ int page_make(const struct xchg *x, unsigned status, const char *code, const cha
 	*ret_type = x->wants_html ? "text/html; charset=utf-8" : "application/json";
 	if (x->wants_html)
 		return html(x, status, title, text, out);
-	if ((r = ebuf_printf(out, "{\"code\": ")) < 0 || (r = put_json(out, code)) < 0 ||
-	    (r = ebuf_printf(out, ", \"error\": ")) < 0 || (r = put_json(out, code)) < 0 ||
+	if ((r = ebuf_printf(out, "{\"code\": ")) < 0 ||
+	    (r = put_json(out, err_code_name(code))) < 0 ||
+	    (r = ebuf_printf(out, ", \"error\": ")) < 0 ||
+	    (r = put_json(out, err_code_name(code))) < 0 ||
 	    (r = ebuf_printf(out, ", \"message\": ")) < 0 || (r = put_json(out, text)) < 0)
 		return r;
 	return ebuf_printf(out, "}\n");

@@ -2,11 +2,13 @@
 /*
  * tls.c - one TLS context for all names, and TLS over a socket that is watched by edges
  *
- * Theory of operation: the certificate is chosen when the client has said which name it wants.
- * Between OpenSSL and the socket stands a BIO of our own, for two reasons. It knows when a read
- * left nothing behind, so that no call is spent to be told to wait. And it gathers the records of
- * one answer in a buffer of the worker ("cork"), which go out with one call; what the socket has no
- * room for waits in conn->wire, and nothing more is encrypted until that is gone.
+ * Theory of operation: the certificate is chosen when the client has said which name it wants. One
+ * that is not at hand is asked of the mint; OpenSSL suspends the handshake until on_cert() is
+ * called again (SSL_ERROR_WANT_X509_LOOKUP), and the connection's deadline goes on. Between OpenSSL
+ * and the socket stands a BIO of our own, for two reasons. It knows when a read left nothing
+ * behind, so that no call is spent to be told to wait. And it gathers the records of one answer in
+ * a buffer of the worker ("cork"), which go out with one call; what the socket has no room for
+ * waits in conn->wire, and nothing more is encrypted until that is gone.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -19,24 +21,49 @@
 
 static const unsigned char session_id[] = "pando-edge";
 
-static int on_cert(SSL *ssl, void *arg)
+/* The name in lower case; "": none was sent. */
+static int wanted_name(const SSL *ssl, char ret[H1_HOST_MAX + 1])
 {
-	struct edge *e = arg;
 	const char *sni = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
-	char name[H1_HOST_MAX + 1];
 	size_t n = 0;
-	bool ok;
 
 	if (!sni)
 		sni = "";
-	for (; sni[n] && n < sizeof(name) - 1; n++)
-		name[n] = (char)tolower((unsigned char)sni[n]);
-	name[n] = '\0';
-	if (sni[n] || (n && !h1_host_name(name, n)))
-		return 0; /* the handshake fails */
-	ok = e->ops.cert && e->ops.cert(e->ops.ctx, name, ssl) == 0;
-	ERR_clear_error(); /* what reading files left there is not this connection's */
-	return ok;
+	for (; sni[n] && n < H1_HOST_MAX; n++)
+		ret[n] = (char)tolower((unsigned char)sni[n]);
+	ret[n] = '\0';
+	return sni[n] || (n && !h1_host_name(ret, n)) ? -EBADMSG : 0;
+}
+
+/* 1: go on, 0: fail with an alert, -1: call again. */
+static int on_cert(SSL *ssl, void *arg)
+{
+	struct edge *e = arg;
+	struct conn *c = SSL_get_app_data(ssl);
+	char name[H1_HOST_MAX + 1];
+	int r;
+
+	if (c->cert != CERT_UNASKED)
+		return c->cert == CERT_WAITS ? -1 : 0;
+	if (!e->ops.cert || wanted_name(ssl, name) < 0)
+		return 0;
+	r = e->ops.cert(e->ops.ctx, name, ssl);
+	ERR_clear_error(); /* what choosing left there is not this connection's */
+	if (r != -EAGAIN)
+		return r == 0;
+	c->cert_name = strdup(name);
+	if (!c->cert_name || mint_ask(e->mint, c->w, name) < 0) {
+		free(TAKE_PTR(c->cert_name));
+		return 0;
+	}
+	c->cert = CERT_WAITS;
+	return -1;
+}
+
+void tls_cert_over(struct conn *c, bool ok)
+{
+	free(TAKE_PTR(c->cert_name));
+	c->cert = ok ? CERT_UNASKED : CERT_FAILED;
 }
 
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
@@ -163,6 +190,7 @@ int tls_open(struct conn *c)
 		return -ENOMEM; /* the caller frees c->ssl */
 	BIO_set_data(b, c);
 	SSL_set_bio(c->ssl, b, b);
+	SSL_set_app_data(c->ssl, c);
 	SSL_set_accept_state(c->ssl);
 	return 0;
 }
@@ -172,13 +200,18 @@ static int result(struct conn *c, int r)
 {
 	int e = SSL_get_error(c->ssl, r);
 
-	return e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE ? 0 : -1;
+	return e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE ||
+	                       e == SSL_ERROR_WANT_X509_LOOKUP
+	               ? 0
+	               : -1;
 }
 
 int tls_handshake(struct conn *c)
 {
 	int r;
 
+	if (c->cert == CERT_WAITS)
+		return c->io.ended ? -1 : 0; /* who left need not be waited for */
 	ERR_clear_error();
 	r = SSL_do_handshake(c->ssl);
 	return r == 1 ? 1 : result(c, r);

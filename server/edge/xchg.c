@@ -105,7 +105,7 @@ static void answer(struct xchg *x, unsigned status, const char *type, const stru
 		resp_end(x);
 }
 
-void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *title,
+void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char *title,
                  const char *text)
 {
 	struct ebuf body = { 0 };
@@ -124,7 +124,7 @@ void xchg_refuse(struct xchg *x, unsigned status, const char *code, const char *
 
 static void refuse_unmapped(struct xchg *x)
 {
-	xchg_refuse(x, 404, "DOMAIN_NOT_MAPPED", "This name leads nowhere",
+	xchg_refuse(x, 404, ERR_DOMAIN_NOT_MAPPED, "This name leads nowhere",
 	            "No VM is mapped to this name. Its owner can map one: POST "
 	            "/domains/v1/mappings/{domain} with {vmId, vmPort}, or "
 	            "freestyle.domains.mappings.create().");
@@ -138,12 +138,12 @@ static void refuse_silent(struct xchg *x)
 	         "The VM runs, but nothing listens on its port %u. Start the program there, and "
 	         "let it listen on 0.0.0.0, not on 127.0.0.1 alone.",
 	         x->t.port);
-	xchg_refuse(x, 502, "NOTHING_LISTENS", "Nothing listens here", text);
+	xchg_refuse(x, 502, ERR_NOTHING_LISTENS, "Nothing listens here", text);
 }
 
 static void refuse_starting(struct xchg *x)
 {
-	xchg_refuse(x, 503, "VM_STARTING", "The VM is starting",
+	xchg_refuse(x, 503, ERR_VM_STARTING, "The VM is starting",
 	            "The VM behind this name was asleep and is being started. Try again in a "
 	            "moment; this page does so by itself.");
 }
@@ -156,7 +156,8 @@ static void refuse_open(struct xchg *x, const struct err *err)
 		refuse_starting(x);
 	} else {
 		xchg_refuse(
-		        x, 503, err->tag ? err->tag : "VM_NOT_RUNNING", "The VM cannot be started",
+		        x, 503, err_code_status(err->tag) ? err->tag : ERR_VM_NOT_RUNNING,
+		        "The VM cannot be started",
 		        "The VM behind this name does not run, and could not be started now. Its "
 		        "owner finds the reason in its logs.");
 	}
@@ -181,7 +182,7 @@ void xchg_connect(struct xchg *x, int fd_consume)
 	r = connect(fd_consume, (const struct sockaddr *)&x->t.addr, x->t.addr_len) < 0 ? errno : 0;
 	u = up_new(w, &x->t, fd_consume);
 	if (!u) {
-		xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
 		return;
 	}
 	x->state = X_CONNECTING;
@@ -200,7 +201,7 @@ static void ask_opener(struct xchg *x)
 	x->deadline = x->since + e->conf.wait_ms;
 	xchg_wait(x, true);
 	if (opener_ask(e->opener, x->c->w, x->id, &x->t) < 0)
-		xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
 }
 
 static void find_way(struct xchg *x, bool pool)
@@ -233,7 +234,7 @@ static void find_way(struct xchg *x, bool pool)
 		int fd = plain_socket(&x->t);
 
 		if (fd < 0)
-			xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+			xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
 		else
 			xchg_connect(x, fd);
 	}
@@ -273,7 +274,7 @@ void xchg_begin(struct xchg *x)
 		return;
 	e->ops.route(e->ops.ctx, x->host, &x->t);
 	if (x->t.kind == EDGE_ADDR && x->t.field && head_sign(x, x->t.field) < 0) {
-		xchg_refuse(x, 503, "UNAVAILABLE", "Too busy", "Try again in a moment.");
+		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
 		return;
 	}
 	find_way(x, true);
@@ -345,10 +346,10 @@ void xchg_up_failed(struct xchg *x, int error)
 	if (connecting)
 		refuse_silent(x);
 	else if (error == EBADMSG)
-		xchg_refuse(x, 502, "BAD_ANSWER", "Not an answer",
+		xchg_refuse(x, 502, ERR_BAD_ANSWER, "Not an answer",
 		            "What the program in the VM answered is not HTTP.");
 	else
-		xchg_refuse(x, 502, "CONNECTION_CLOSED", "The connection was closed",
+		xchg_refuse(x, 502, ERR_CONNECTION_CLOSED, "The connection was closed",
 		            "The program in the VM closed the connection without an answer.");
 }
 

@@ -75,7 +75,7 @@ int block_add_layer(struct machine *m, const struct engine_layer *l, const char 
 	r = add_node(m, l->id, l->format, set, backing, /* writable= */ false, err);
 	if (r < 0) {
 		block_fdset_remove(m, set);
-		return err_wrap(err, "add disk layer %s", l->id);
+		return err_wrap(err, r, "add disk layer %s", l->id);
 	}
 	return 0;
 }
@@ -95,7 +95,7 @@ int block_add_top(struct machine *m, const char *id, const char *backing, int rw
 		r = add_node(m, id, "qcow2", set, backing, /* writable= */ true, err);
 	if (r < 0) {
 		block_fdset_remove(m, set);
-		return err_wrap(err, "add disk layer %s", id);
+		return err_wrap(err, r, "add disk layer %s", id);
 	}
 	return 0;
 }
@@ -107,5 +107,5 @@ int block_attach(struct machine *m, const char *id, struct err *err)
 	                      "property", "drive", "value", id),
 	            err);
 
-	return r < 0 ? err_wrap(err, "put disk layer %s into the machine", id) : 0;
+	return r < 0 ? err_wrap(err, r, "put disk layer %s into the machine", id) : 0;
 }

@@ -25,7 +25,7 @@ static int read_version(struct engine *e, struct err *err)
 	                 err);
 
 	if (r < 0)
-		return err_wrap(err, "ask '%s' for its version", e->qemu);
+		return err_wrap(err, r, "ask '%s' for its version", e->qemu);
 	v = r == 0 && out ? strstr(out, "version ") : NULL;
 	if (!v)
 		return err_set(err, -EINVAL, "'%s' does not look like QEMU", e->qemu);
@@ -74,7 +74,7 @@ int engine_make(const char *data_dir, struct privc *priv, const struct engine_op
 		free(e);
 		return err_set(err, -ENOMEM, "engine: out of memory");
 	}
-	pthread_mutex_init(&e->lock, NULL);
+	mutex_init(&e->lock, "engine verified");
 	e->priv = priv;
 	e->ops = ops;
 	e->impl = impl;
@@ -132,7 +132,7 @@ struct engine *engine_free(struct engine *e)
 {
 	if (!e)
 		return NULL;
-	pthread_mutex_destroy(&e->lock);
+	mutex_destroy(&e->lock);
 	free(e->verified);
 	free(e);
 	return NULL;

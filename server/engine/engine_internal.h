@@ -2,7 +2,7 @@
 /* engine/engine_internal.h - for files of this folder only */
 #pragma once
 
-#include <pthread.h>
+#include "base/lock.h"
 
 #include "engine/engine_ops.h"
 #include "engine/qmp.h"
@@ -25,8 +25,8 @@ struct engine {
 	char qemu[256];
 	char probe_file[512];
 	uint32_t probe_s;
-	uint32_t tsc_khz;     /* of the host, for emulated guests; 0 under KVM */
-	pthread_mutex_t lock; /* guards verified */
+	uint32_t tsc_khz;  /* of the host, for emulated guests; 0 under KVM */
+	struct mutex lock; /* guards verified */
 	struct verified *verified;
 	size_t n_verified;
 };

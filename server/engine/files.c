@@ -124,7 +124,7 @@ static int check_mem(int fd, const struct engine_layer *l, const struct stat *st
 	if (r < 0)
 		return err_sys(err, r, "memory layer %s: read", l->id);
 	if (layer_header_decode(page, (uint64_t)st->st_size, &h, &why) < 0)
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED", "memory layer %s is damaged: %s",
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED, "memory layer %s is damaged: %s",
 		               l->id, why);
 	left = h.data_pages * LAYER_PAGE;
 	chunk = malloc(CRC_CHUNK);
@@ -141,7 +141,7 @@ static int check_mem(int fd, const struct engine_layer *l, const struct stat *st
 		left -= n;
 	}
 	if (crc != h.data_crc || (l->has_crc && crc != l->crc))
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED",
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED,
 		               "memory layer %s is damaged: checksum %08x, expected %08x", l->id,
 		               crc, l->has_crc ? l->crc : h.data_crc);
 	return 0;
@@ -157,7 +157,7 @@ static int check_layer(struct engine *e, int fd, const struct engine_layer *l, s
 	if (fstat(fd, &st) < 0)
 		return err_sys(err, -errno, "layer %s", l->id);
 	if (l->bytes && (uint64_t)st.st_size != l->bytes)
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED",
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED,
 		               "layer %s is damaged: %llu bytes long, expected %llu", l->id,
 		               (unsigned long long)st.st_size, (unsigned long long)l->bytes);
 	if (verified_before(e, l->id, &st, /* remember= */ false))
@@ -167,7 +167,7 @@ static int check_layer(struct engine *e, int fd, const struct engine_layer *l, s
 	} else if (l->has_crc) {
 		r = engine_file_crc(fd, &bytes, &crc, err);
 		if (r == 0 && crc != l->crc)
-			r = err_tag(err, -EBADMSG, "POINT_DAMAGED",
+			r = err_tag(err, -EBADMSG, ERR_POINT_DAMAGED,
 			            "disk layer %s is damaged: checksum %08x, expected %08x", l->id,
 			            crc, l->crc);
 	}
@@ -177,9 +177,9 @@ static int check_layer(struct engine *e, int fd, const struct engine_layer *l, s
 }
 
 /* A process that has run out of descriptors says nothing about the file. */
-static const char *open_fault(int e)
+static enum err_code open_fault(int e)
 {
-	return e == EMFILE || e == ENFILE || e == ENOMEM ? NULL : "POINT_DAMAGED";
+	return e == EMFILE || e == ENFILE || e == ENOMEM ? ERR_NONE : ERR_POINT_DAMAGED;
 }
 
 int engine_open_layer(struct engine *e, const struct engine_layer *l, int *ret_fd, struct err *err)
@@ -261,11 +261,11 @@ int engine_point_check(struct engine *e, const struct engine_point *p, struct er
 
 	for (size_t k = 0; k < ARRAY_SIZE(same); k++)
 		if (strcmp(same[k].have, same[k].want) != 0)
-			return err_tag(err, -EXDEV, "POINT_MISMATCH",
+			return err_tag(err, -EXDEV, ERR_POINT_MISMATCH,
 			               "point %s was frozen with %s '%s', this server has '%s'",
 			               p->id, same[k].what, same[k].want, same[k].have);
 	if (!engine_cpu_same(i->cpu, p->cpu))
-		return err_tag(err, -EXDEV, "POINT_MISMATCH",
+		return err_tag(err, -EXDEV, ERR_POINT_MISMATCH,
 		               "point %s was frozen on the CPU '%s', this server has '%s'", p->id,
 		               p->cpu, i->cpu);
 	r = engine_path(e, path, sizeof(path), "points", p->id, ".state", err);
@@ -280,7 +280,7 @@ int engine_point_check(struct engine *e, const struct engine_point *p, struct er
 	if (r < 0)
 		return r;
 	if (bytes != p->state_bytes || crc != p->state_crc)
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED",
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED,
 		               "device state of point %s is damaged: checksum %08x, expected %08x",
 		               p->id, crc, p->state_crc);
 	return 0;

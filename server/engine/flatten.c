@@ -140,7 +140,7 @@ int engine_flatten_disk(struct engine *e, const struct engine_chain *c, const ch
 	                                       .bottom_raw = strcmp(c->l[0].format, "raw") == 0 },
 	                part.fd, ret_bytes, err);
 	if (r < 0)
-		return err_wrap(err, "flatten disk into layer %s", new_id);
+		return err_wrap(err, r, "flatten disk into layer %s", new_id);
 	return part_commit(e, &part, err);
 }
 
@@ -180,8 +180,8 @@ static int table_read(int fd, const char *id, struct tables *t, struct err *err)
 	if (r < 0)
 		return err_sys(err, r, "memory layer %s: read", id);
 	if (layer_header_decode(page, (uint64_t)st.st_size, &info, &why) < 0)
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED", "memory layer %s is damaged: %s", id,
-		               why);
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED, "memory layer %s is damaged: %s",
+		               id, why);
 	if (t->n > 0 && info.mem_bytes != t->mem_bytes)
 		return err_set(err, -EINVAL,
 		               "memory layer %s is of %llu bytes of memory, its parent of %llu", id,
@@ -196,8 +196,8 @@ static int table_read(int fd, const char *id, struct tables *t, struct err *err)
 	if (r < 0)
 		return err_sys(err, r, "memory layer %s: read", id);
 	if (layer_table_decode(&info, bytes, n, extents, &why) < 0)
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED", "memory layer %s is damaged: %s", id,
-		               why);
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED, "memory layer %s is damaged: %s",
+		               id, why);
 	t->mem_bytes = info.mem_bytes;
 	t->t[t->n++] = (struct layer_table){ .extents = TAKE_PTR(extents), .n = info.n_extents };
 	return 0;
@@ -354,7 +354,7 @@ int engine_flatten_mem(struct engine *e, const struct engine_chain *c, bool keep
 	if (r == 0)
 		r = part_commit(e, &part, err);
 	if (r < 0)
-		return err_wrap(err, "flatten memory into layer %s", new_id);
+		return err_wrap(err, r, "flatten memory into layer %s", new_id);
 	*ret_bytes = layer_table_off(&info) + layer_table_bytes(&info);
 	*ret_crc = info.data_crc;
 	return 0;

@@ -97,14 +97,14 @@ static int in_the_stop(struct freeze *f, uint64_t token, struct err *err)
 	            json_pack("{s:s, s:b}", "filename", name, "live", !f->req->keep_running),
 	            deadline, NULL, err);
 	if (r < 0)
-		return err_wrap(err, "save device state");
+		return err_wrap(err, r, "save device state");
 	if (f->req->keep_running) {
 		r = qmp_cmd(m->qmp, "blockdev-snapshot",
 		            json_pack("{s:s, s:s}", "node", m->disk_layer, "overlay",
 		                      f->req->disk_next),
 		            deadline, NULL, err);
 		if (r < 0)
-			return err_wrap(err, "close disk layer %s", m->disk_layer);
+			return err_wrap(err, r, "close disk layer %s", m->disk_layer);
 		snprintf(m->disk_layer, sizeof(m->disk_layer), "%s", f->req->disk_next);
 		f->ret->disk_switched = true;
 	}
@@ -204,7 +204,7 @@ int qemu_freeze(struct machine *m, const struct machine_freeze *req, struct mach
 	r = freeze_run(&f, err);
 	if (r < 0) {
 		undo(&f);
-		err_wrap(err, "freeze machine %s", m->instance);
+		err_wrap(err, r, "freeze machine %s", m->instance);
 	}
 	if (f.mem_fd >= 0)
 		close(f.mem_fd);

@@ -70,7 +70,7 @@ int layerctl_map(int fd, const int *layer_fds, size_t n, struct err *err)
 	struct layers_req req = { .type = LAYERS_MAP, .n_layers = (uint32_t)n };
 	int r = ask(fd, &req, layer_fds, n, err);
 
-	return r < 0 ? err_wrap(err, "map memory layers") : 0;
+	return r < 0 ? err_wrap(err, r, "map memory layers") : 0;
 }
 
 int layerctl_mapped(int fd, uint64_t deadline_ms, struct err *err)
@@ -78,7 +78,7 @@ int layerctl_mapped(int fd, uint64_t deadline_ms, struct err *err)
 	struct layers_reply reply;
 	int r = answer(fd, LAYERS_MAP, deadline_ms, &reply, err);
 
-	return r < 0 ? err_wrap(err, "map memory layers") : 0;
+	return r < 0 ? err_wrap(err, r, "map memory layers") : 0;
 }
 
 int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,
@@ -93,7 +93,7 @@ int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t 
 	if (r == 0)
 		r = answer(fd, LAYERS_FREEZE, deadline_ms, &reply, err);
 	if (r < 0)
-		return err_wrap(err, "fork the memory writer");
+		return err_wrap(err, r, "fork the memory writer");
 	*ret_fork_us = reply.us;
 	return 0;
 }
@@ -107,7 +107,7 @@ int layerctl_wait_done(int fd, uint64_t token, uint64_t deadline_ms, struct laye
 		int r = reply_read(fd, deadline_ms, &reply, err);
 
 		if (r < 0)
-			return err_wrap(err, "write memory layer");
+			return err_wrap(err, r, "write memory layer");
 		if (reply.type == LAYERS_DONE && reply.token == token)
 			break;
 	}

@@ -81,7 +81,7 @@ static int load_state(struct machine *m, const struct engine_point *p, struct er
 			break;
 	}
 	m->times.loaded = clock_us() - m->load_us;
-	return r < 0 ? err_wrap(err, "load device state of point %s", p->id) : 0;
+	return r < 0 ? err_wrap(err, r, "load device state of point %s", p->id) : 0;
 }
 
 /* The layer the guest writes to, as a new file or as it was left. */
@@ -163,7 +163,7 @@ int qemu_load(struct machine *m, const struct machine_load *l, struct err *err)
 	if (r < 0) {
 		if (!l->disk_layer_exists)
 			engine_remove_layer(m->e, l->disk_layer);
-		return err_wrap(err, "start machine %s", m->instance);
+		return err_wrap(err, r, "start machine %s", m->instance);
 	}
 	return 0;
 }

@@ -64,7 +64,7 @@ int machine_adopt(struct engine *e, const char *instance, struct proc proc_consu
 	r = e->ops->adopt(m, err);
 	if (r < 0) {
 		machine_free(m);
-		return err_wrap(err, "adopt machine %s", instance);
+		return err_wrap(err, r, "adopt machine %s", instance);
 	}
 	*ret = m;
 	return 0;

@@ -260,7 +260,7 @@ int qcow2_merge(const struct qcow2_merge *in, int out_fd, uint64_t *ret_file_byt
 		if (r == 0 && i > 0)
 			r = qcow2_measure(m->src[i].q, &data, err);
 		if (r < 0)
-			return err_wrap(err, "layer %zu of %zu", i + 1, m->n);
+			return err_wrap(err, r, "layer %zu of %zu", i + 1, m->n);
 		m->most += data;
 	}
 	m->size = m->src[m->n - 1].size;

@@ -154,7 +154,7 @@ int qmp_cmd_fd(struct qmp *q, const char *name, json_t *args_consume, int fd, ui
 		int r = qmp_read(q, deadline_ms, &m, err);
 
 		if (r < 0)
-			return err_wrap(err, "monitor command %s", name);
+			return err_wrap(err, r, "monitor command %s", name);
 		if (m.kind == QMP_EVENT) {
 			event_keep(q, &m);
 			continue;
@@ -184,7 +184,7 @@ int qmp_wait_event(struct qmp *q, const char *name, uint64_t deadline_ms, json_t
 			int r = qmp_read(q, deadline_ms, &m, err);
 
 			if (r < 0)
-				return err_wrap(err, "wait for %s", name);
+				return err_wrap(err, r, "wait for %s", name);
 			if (m.kind != QMP_EVENT) {
 				qmp_msg_done(&m);
 				i--;

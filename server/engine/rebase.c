@@ -105,5 +105,5 @@ int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_c
 	for (size_t i = old->n; r == 0 && i-- > 1;)
 		drop_node(m, nodes, old->l[i].id);
 	json_decref(nodes);
-	return r < 0 ? err_wrap(err, "rebase machine %s", m->instance) : 1;
+	return r < 0 ? err_wrap(err, r, "rebase machine %s", m->instance) : 1;
 }

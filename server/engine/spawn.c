@@ -148,7 +148,7 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 }
 
 /* What QEMU said last, when it ended before its monitor spoke. */
-static void add_qemu_log(struct machine *m, struct err *err)
+static void add_qemu_log(struct machine *m, int r, struct err *err)
 {
 	char path[PATH_MAX];
 	autofree char *text = NULL;
@@ -162,7 +162,7 @@ static void add_qemu_log(struct machine *m, struct err *err)
 		text[--n] = '\0';
 	char *line = strrchr(text, '\n');
 	if (*text)
-		err_wrap(err, "QEMU said '%.160s'", line ? line + 1 : text);
+		err_wrap(err, r, "QEMU said '%.160s'", line ? line + 1 : text);
 }
 
 int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
@@ -191,7 +191,7 @@ int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine *
 	if (r == 0) {
 		r = machine_connect(m, QEMU_START_MS, err);
 		if (r < 0)
-			add_qemu_log(m, err);
+			add_qemu_log(m, r, err);
 	}
 	/* Asked for now, so that nobody has to wait for it when a state is loaded. */
 	if (r == 0 && !s->boot)
@@ -210,7 +210,7 @@ int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine *
 	if (r < 0) {
 		machine_kill(m, NULL);
 		machine_free(m);
-		return err_wrap(err, "start machine %s", s->instance);
+		return err_wrap(err, r, "start machine %s", s->instance);
 	}
 	*ret = m;
 	return 0;

@@ -8,7 +8,6 @@
 #include "events/events.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,9 +15,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "base/lock.h"
 
 struct events {
-	pthread_rwlock_t lock;
+	struct rwlock lock;
 	struct {
 		event_fn fn;
 		void *ctx;
@@ -43,7 +43,7 @@ struct events *events_new(void)
 	struct events *ev = calloc(1, sizeof(*ev));
 
 	if (ev)
-		pthread_rwlock_init(&ev->lock, NULL);
+		rwlock_init(&ev->lock, "events");
 	return ev;
 }
 
@@ -51,7 +51,7 @@ struct events *events_free(struct events *ev)
 {
 	if (!ev)
 		return NULL;
-	pthread_rwlock_destroy(&ev->lock);
+	rwlock_destroy(&ev->lock);
 	free(ev);
 	return NULL;
 }
@@ -60,27 +60,27 @@ int events_subscribe(struct events *ev, event_fn fn, void *ctx, struct err *err)
 {
 	int r = 0;
 
-	pthread_rwlock_wrlock(&ev->lock);
+	rwlock_wrlock(&ev->lock);
 	if (ev->n == EVENTS_SUBSCRIBERS_MAX) {
 		r = err_set(err, -ENOBUFS, "too many listeners for events");
 	} else {
 		ev->who[ev->n].fn = fn;
 		ev->who[ev->n++].ctx = ctx;
 	}
-	pthread_rwlock_unlock(&ev->lock);
+	rwlock_unlock(&ev->lock);
 	return r;
 }
 
 void events_unsubscribe(struct events *ev, event_fn fn, void *ctx)
 {
-	pthread_rwlock_wrlock(&ev->lock);
+	rwlock_wrlock(&ev->lock);
 	for (unsigned i = 0; i < ev->n; i++) {
 		if (ev->who[i].fn != fn || ev->who[i].ctx != ctx)
 			continue;
 		ev->who[i] = ev->who[--ev->n];
 		break;
 	}
-	pthread_rwlock_unlock(&ev->lock);
+	rwlock_unlock(&ev->lock);
 }
 
 void events_publish(struct events *ev, const struct event *e)
@@ -93,10 +93,10 @@ void events_publish(struct events *ev, const struct event *e)
 		full.at_ms = clock_wall_ms();
 	if (!full.request)
 		full.request = thread_request;
-	pthread_rwlock_rdlock(&ev->lock);
+	rwlock_rdlock(&ev->lock);
 	for (unsigned i = 0; i < ev->n; i++)
 		ev->who[i].fn(&full, ev->who[i].ctx);
-	pthread_rwlock_unlock(&ev->lock);
+	rwlock_unlock(&ev->lock);
 }
 
 void events_request_set(const char *id)

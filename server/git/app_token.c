@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/json_field.h"
+#include "base/lock.h"
 #include "git/jwt.h"
 #include "git/outbound.h"
 
@@ -37,7 +38,7 @@ struct kept {
 };
 
 struct app_tokens {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct kept v[KEPT_MAX];
 	size_t n;
 };
@@ -47,7 +48,7 @@ struct app_tokens *app_tokens_new(void)
 	struct app_tokens *t = calloc(1, sizeof(*t));
 
 	if (t)
-		pthread_mutex_init(&t->lock, NULL);
+		mutex_init(&t->lock, "git app token");
 	return t;
 }
 
@@ -55,7 +56,7 @@ struct app_tokens *app_tokens_free(struct app_tokens *t)
 {
 	if (!t)
 		return NULL;
-	pthread_mutex_destroy(&t->lock);
+	mutex_destroy(&t->lock);
 	OPENSSL_cleanse(t, sizeof(*t));
 	free(t);
 	return NULL;

@@ -89,7 +89,7 @@ int repo_bundle(struct repos *g, const struct store_repo *r, int *ret_fd, char *
 	if (rc < 0)
 		return rc;
 	if (res.status != 0)
-		return err_tag(err, -EIO, "GIT_ERROR", "cannot pack the repository: %.*s",
+		return err_tag(err, -EIO, ERR_GIT_ERROR, "cannot pack the repository: %.*s",
 		               (int)MIN(res.err_text.len, (size_t)200), (char *)res.err_text.p);
 	snprintf(path + strlen(path), sizeof(path) - strlen(path), "/shallow");
 	rc = io_read_file(AT_FDCWD, path, SHALLOW_MAX, &shallow, err);

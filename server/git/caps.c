@@ -58,11 +58,11 @@ int caps_get(struct repos *g, const struct store_repo *r, struct buf *ret, struc
 
 	if (stat(GIT_PROGRAM, &st) < 0)
 		return err_sys(err, -errno, "look at '%s'", GIT_PROGRAM);
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	known = g->caps.len && g->caps_ino == st.st_ino && g->caps_time == st.st_ctim.tv_sec;
 	if (known)
 		buf_put(ret, g->caps.p, g->caps.len);
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	if (!known) {
 		if ((rc = ask(g, r, ret, err)) < 0)
 			return rc;

@@ -62,7 +62,7 @@ static int write_blob(git_repository *repo, const struct repo_change *c, git_oid
 	if (c->base64) {
 		rc = decode_base64(c->content, c->len, &b);
 		if (rc == -EINVAL)
-			return err_tag(err, rc, "INVALID_BASE64_CONTENT",
+			return err_tag(err, rc, ERR_INVALID_BASE64_CONTENT,
 			               "the content of '%.100s' is not base64", c->path);
 		if (rc < 0)
 			return err_set(err, rc, "out of memory");
@@ -105,7 +105,7 @@ static int sign(struct repos *g, const struct repo_commit_new *n, git_signature 
 	         *g->conf.domain ? g->conf.domain : "pando.localhost");
 	rc = git_signature_now(ret, name,
 	                       n->author_email && *n->author_email ? n->author_email : mail);
-	return rc < 0 ? err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+	return rc < 0 ? err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 	                        "name and e-mail of an author have no '<', '>' or line breaks")
 	              : 0;
 }
@@ -118,7 +118,7 @@ static int conflict(const char *expected, const git_oid *actual, json_t **extra,
 		git_oid_tostr(sha, sizeof(sha), actual);
 	extra_set(extra, "expected", json_string(expected));
 	extra_set(extra, "actual", actual ? json_string(sha) : json_null());
-	return err_tag(err, -EEXIST, "CONFLICTING_PARENT", "the branch is at %s, not at %s",
+	return err_tag(err, -EEXIST, ERR_CONFLICTING_PARENT, "the branch is at %s, not at %s",
 	               actual ? sha : "no commit", expected);
 }
 
@@ -168,7 +168,7 @@ static int check_deleted(struct attempt *a, json_t **extra, struct err *err)
 		if (!a->edits[i].mode && !a->edits[i].found) {
 			extra_set(extra, "path",
 			          text_json(a->edits[i].path, strlen(a->edits[i].path)));
-			return err_tag(err, -ENOENT, "PATH_NOT_FOUND",
+			return err_tag(err, -ENOENT, ERR_PATH_NOT_FOUND,
 			               "'%.100s' cannot be deleted: there is no such file",
 			               a->edits[i].path);
 		}
@@ -215,15 +215,15 @@ static int check_new(const struct repo_commit_new *n, struct err *err)
 	size_t len = strlen(n->message);
 
 	if (len > MESSAGE_MAX || !utf8_valid(n->message, len))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "a message has at most %u bytes of UTF-8", MESSAGE_MAX);
 	if (n->n_changes > REPO_CHANGES_MAX)
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "a commit changes at most %d files", REPO_CHANGES_MAX);
 	if (n->branch && !*n->branch)
-		return err_tag(err, -EINVAL, "BRANCH_NAME_EMPTY", "the branch has no name");
+		return err_tag(err, -EINVAL, ERR_BRANCH_NAME_EMPTY, "the branch has no name");
 	if (n->branch && !repo_branch_valid(n->branch))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'%.200s' is not a name that a branch can have", n->branch);
 	return 0;
 }
@@ -258,7 +258,7 @@ static int commit_marked(struct attempt *a, git_oid *ret, json_t **extra, struct
 		r = 0;
 	}
 	return r < 0 ? r
-	             : err_tag(err, -EBUSY, "CONFLICT",
+	             : err_tag(err, -EBUSY, ERR_CONFLICT,
 	                       "too many commits to this branch at a time");
 }
 

@@ -8,7 +8,7 @@
 #include "git/git_internal.h"
 
 #define PARENTS_MAX 16
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 static const char *member(const json_t *o, const char *name)
 {
@@ -66,15 +66,15 @@ static int find_objects(struct work *w, const json_t *body, struct err *err)
 	if ((r = rev_oid(tree, &id, err)) < 0)
 		return r;
 	if (git_tree_lookup(&w->tree, w->repo, &id) < 0)
-		return err_tag(err, -ENOENT, "TREE_NOT_FOUND", "there is no tree '%s'", tree);
+		return err_tag(err, -ENOENT, ERR_TREE_NOT_FOUND, "there is no tree '%s'", tree);
 	json_array_foreach(parents, i, item)
 	{
 		sha = json_string_value(item);
 		if ((r = rev_oid(sha ? sha : "", &id, err)) < 0)
 			return r;
 		if (git_commit_lookup(&w->parents[i], w->repo, &id) < 0)
-			return err_tag(err, -ENOENT, "PARENT_NOT_FOUND", "there is no commit '%s'",
-			               sha);
+			return err_tag(err, -ENOENT, ERR_PARENT_NOT_FOUND,
+			               "there is no commit '%s'", sha);
 		w->n_parents++;
 	}
 	return 0;

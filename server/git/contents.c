@@ -39,8 +39,8 @@ static int list_dir(struct walk *w, git_tree *t, const char *path, bool recursiv
 	int r = 0;
 
 	if (depth > DEPTH_MAX)
-		return err_tag(err, -ELOOP, "GET_CONTENT_FAILED", "directories nest deeper than %d",
-		               DEPTH_MAX);
+		return err_tag(err, -ELOOP, ERR_GET_CONTENT_FAILED,
+		               "directories nest deeper than %d", DEPTH_MAX);
 	for (size_t i = 0; i < n && r == 0; i++) {
 		const git_tree_entry *e = git_tree_entry_byindex(t, i);
 		bool dir = git_tree_entry_type(e) == GIT_OBJECT_TREE;
@@ -48,7 +48,7 @@ static int list_dir(struct walk *w, git_tree *t, const char *path, bool recursiv
 		json_t *j;
 
 		if (w->left-- == 0)
-			return err_tag(err, -EFBIG, "GET_CONTENT_FAILED",
+			return err_tag(err, -EFBIG, ERR_GET_CONTENT_FAILED,
 			               "the directory has more than %d entries", TREE_ENTRIES_MAX);
 		buf_printf(&full, "%s%s%s", path, *path ? "/" : "", git_tree_entry_name(e));
 		buf_put(&full, "", 1);
@@ -108,12 +108,12 @@ static int file_json(git_repository *repo, const git_tree_entry *e, const char *
 	/* Asked before it is read. */
 	if (git_repository_odb(&odb, repo) < 0 ||
 	    git_odb_read_header(&len, &type, odb, git_tree_entry_id(e)) < 0)
-		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_CONTENT_NOT_FOUND,
 		               "'%.200s' is not in this repository", path);
 	if ((r = blob_size_check(len, err)) < 0)
 		return r;
 	if (git_blob_lookup(&b, repo, git_tree_entry_id(e)) < 0)
-		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND", "'%.200s' is not a file", path);
+		return err_tag(err, -ENOENT, ERR_CONTENT_NOT_FOUND, "'%.200s' is not a file", path);
 	j = node("file", path, git_tree_entry_id(e));
 	json_object_set_new(j, "size", json_integer((json_int_t)git_blob_rawsize(b)));
 	json_object_set_new(j, "content", base64_json(git_blob_rawcontent(b), git_blob_rawsize(b)));
@@ -135,7 +135,7 @@ static int clean_path(const char *path, char ret[PATH_MAX], struct err *err)
 	if (n == 1 && *path == '.')
 		n = 0;
 	if (n >= PATH_MAX)
-		return err_tag(err, -ENAMETOOLONG, "INVALID_FILE_PATH", "the path is too long");
+		return err_tag(err, -ENAMETOOLONG, ERR_INVALID_FILE_PATH, "the path is too long");
 	memcpy(ret, path, n);
 	ret[n] = '\0';
 	return 0;
@@ -159,7 +159,7 @@ int repo_contents(struct repos *g, const struct store_repo *r, const char *path,
 	if ((rc = git_commit_tree(&root, c)) < 0)
 		return git_fail(rc, "read the tree", err);
 	if (git_tree_entry_bypath(&e, root, clean) < 0)
-		return err_tag(err, -ENOENT, "PATH_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_PATH_NOT_FOUND,
 		               "there is no '%.200s' in this revision", clean);
 	rc = git_tree_entry_type(e) == GIT_OBJECT_TREE
 	             ? dir_json(repo, git_tree_entry_id(e), clean, recursive, ret, err)

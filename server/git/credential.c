@@ -16,7 +16,7 @@
 #include "base/json_field.h"
 #include "git/app_token.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 #define PER_ACCOUNT 50
 #define GITHUB "https://github.com"
 #define GITHUB_API "https://api.github.com"
@@ -172,7 +172,7 @@ static int count_check(struct credentials *c, const struct store_credential *new
 		OPENSSL_cleanse(v, n * sizeof(*v));
 	free(v);
 	if (r >= 0 && others >= PER_ACCOUNT)
-		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 		               "an account has credentials for at most %d servers", PER_ACCOUNT);
 	return MIN(r, 0);
 }

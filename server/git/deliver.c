@@ -35,7 +35,7 @@ void workers_wake(struct triggers *t)
 {
 	LOCK_SCOPE(&t->lock);
 	t->news++;
-	pthread_cond_broadcast(&t->more);
+	cond_broadcast(&t->more);
 }
 
 static int load_trigger(struct triggers *t, const struct store_delivery *d,
@@ -186,13 +186,13 @@ static void *worker_main(void *arg)
 	while (!atomic_load(&t->ending)) {
 		struct store_delivery d;
 		struct err err = { 0 };
-		struct timespec until;
+		uint64_t until;
 		uint64_t seen;
 		int r;
 
-		pthread_mutex_lock(&t->lock);
+		mutex_lock(&t->lock);
 		seen = t->news;
-		pthread_mutex_unlock(&t->lock);
+		mutex_unlock(&t->lock);
 		r = store_delivery_claim(t->store, w->action, clock_wall_ms(), w->per_account, &d,
 		                         &err);
 		if (r == 0) {
@@ -200,10 +200,10 @@ static void *worker_main(void *arg)
 			workers_wake(t);
 			continue;
 		}
-		until = deadline_timespec(deadline_in(r == -ENOENT ? nap_ms(w) : TROUBLE_MS));
+		until = deadline_in(r == -ENOENT ? nap_ms(w) : TROUBLE_MS);
 		LOCK_SCOPE(&t->lock);
 		while (t->news == seen && !atomic_load(&t->ending) &&
-		       pthread_cond_timedwait(&t->more, &t->lock, &until) == 0)
+		       cond_wait_until(&t->more, &t->lock, until))
 			;
 	}
 	return NULL;

@@ -80,18 +80,18 @@ static int explain(const struct job *j, CURLcode rc, long status, const char *ur
 	source_hide(url, plain, sizeof(plain));
 	extra_set(extra, "url", text_json(plain, strlen(plain)));
 	if (j->too_large)
-		return err_tag(err, -EFBIG, "LIMIT_EXCEEDED", "'%.150s' is too large", plain);
+		return err_tag(err, -EFBIG, ERR_LIMIT_EXCEEDED, "'%.150s' is too large", plain);
 	if (j->internal)
 		return err_tag(
-		        err, -EINVAL, "SOURCE_NOT_FOUND",
+		        err, -EINVAL, ERR_SOURCE_NOT_FOUND,
 		        "'%.150s' cannot be reached: the address is internal, and the server "
 		        "does not allow these",
 		        plain);
 	if (status == 401 || status == 403)
-		return err_tag(err, -EINVAL, "SOURCE_UNAUTHORIZED",
+		return err_tag(err, -EINVAL, ERR_SOURCE_UNAUTHORIZED,
 		               "'%.150s' wants a user and a password, or other ones", plain);
-	return err_tag(err, -EINVAL, "SOURCE_NOT_FOUND", "'%.150s' cannot be downloaded: %s", plain,
-	               curl_easy_strerror(rc));
+	return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND, "'%.150s' cannot be downloaded: %s",
+	               plain, curl_easy_strerror(rc));
 }
 
 int download(struct repos *g, const char *url, int64_t max, int *ret_fd, json_t **extra,

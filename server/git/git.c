@@ -39,8 +39,9 @@ int git_fail(int rc, const char *what, struct err *err)
 {
 	const git_error *e = git_error_last();
 
-	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, "GIT_ERROR", "cannot %s: %.200s",
-	               what, e && e->message ? e->message : "libgit2 does not say why");
+	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, ERR_GIT_ERROR,
+	               "cannot %s: %.200s", what,
+	               e && e->message ? e->message : "libgit2 does not say why");
 }
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err)
@@ -51,7 +52,7 @@ int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret,
 	repo_path(g, r->id, path);
 	rc = git_repository_open_bare(ret, path);
 	if (rc == GIT_ENOTFOUND) /* deleted meanwhile */
-		return err_tag(err, -ENOENT, "REPOSITORY_NOT_FOUND", "no repository '%s'", r->id);
+		return err_tag(err, -ENOENT, ERR_REPOSITORY_NOT_FOUND, "no repository '%s'", r->id);
 	return rc < 0 ? git_fail(rc, "open the repository", err) : 0;
 }
 
@@ -105,7 +106,6 @@ static void repos_closep(struct repos **g)
 int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, struct err *err)
 {
 	AUTO(repos_closep) struct repos *g = calloc(1, sizeof(*g));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!g)
@@ -114,18 +114,15 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	g->store = s;
 	snprintf(g->root, sizeof(g->root), "%s/git", c->data_dir);
 	snprintf(g->jail_dir, sizeof(g->jail_dir), "%s/jail", g->root);
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_mutex_init(&g->lfs, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&g->room, &attr);
-	pthread_cond_init(&g->work, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&g->lock, "git");
+	mutex_init(&g->lfs, "git lfs");
+	cond_init(&g->room);
+	cond_init(&g->work);
 	if ((r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
 	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
 	    (r = repos_reconcile(g, err)) < 0 || (r = text_cache_new(g, &g->texts, err)) < 0 ||
 	    (r = keeper_start(g, err)) < 0)
-		return err_wrap(err, "Git");
+		return err_wrap(err, r, "Git");
 	*ret = TAKE_PTR(g);
 	return 0;
 }
@@ -136,10 +133,10 @@ struct repos *repos_close(struct repos *g)
 		return NULL;
 	keeper_stop(g);
 	g->texts = text_cache_free(g->texts);
-	pthread_cond_destroy(&g->work);
-	pthread_cond_destroy(&g->room);
-	pthread_mutex_destroy(&g->lfs);
-	pthread_mutex_destroy(&g->lock);
+	cond_destroy(&g->work);
+	cond_destroy(&g->room);
+	mutex_destroy(&g->lfs);
+	mutex_destroy(&g->lock);
 	git_libgit2_shutdown();
 	buf_done(&g->caps);
 	free(g);

@@ -8,6 +8,7 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/lock.h"
 #include "git/git.h"
 
 #define GIT_PROGRAM "/usr/bin/git"
@@ -26,9 +27,9 @@ struct repos {
 	bool jailed;
 	char jail_text[160];
 	char uid_map[64], gid_map[64];
-	pthread_mutex_t lock; /* children, subscribers, dirty */
-	pthread_mutex_t lfs;  /* between a large file's bytes and its rows */
-	pthread_cond_t room;  /* a child ended */
+	struct mutex lock; /* children, subscribers, dirty */
+	struct mutex lfs;  /* between a large file's bytes and its rows */
+	struct cond room;  /* a child ended */
 	unsigned children;
 	struct {
 		repo_push_fn fn;
@@ -38,7 +39,7 @@ struct repos {
 	/* maint.c */
 	pthread_t keeper;
 	bool keeper_runs, ending;
-	pthread_cond_t work;
+	struct cond work;
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;
 	struct text_cache *texts; /* what searches look into */

@@ -25,7 +25,7 @@ void oids_done(struct oids *o)
 int oids_add(struct oids *o, const git_oid *id, struct err *err)
 {
 	if (o->n == WALK_MAX)
-		return err_tag(err, -EFBIG, "GIT_ERROR", "the branch has more than %d commits",
+		return err_tag(err, -EFBIG, ERR_GIT_ERROR, "the branch has more than %d commits",
 		               WALK_MAX);
 	if (o->n == o->cap) {
 		size_t cap = o->cap ? o->cap * 2 : 1024;
@@ -56,7 +56,7 @@ static int ask(struct graph *g, const char *const *argv, struct run_result *ret,
 		return r;
 	return ret->status <= 1
 	               ? 0
-	               : err_tag(err, -EIO, "GIT_ERROR", "git: %.200s", (char *)ret->err_text.p);
+	               : err_tag(err, -EIO, ERR_GIT_ERROR, "git: %.200s", (char *)ret->err_text.p);
 }
 
 static int ask_walk(struct graph *g, const git_oid *tip, const git_oid *hide, size_t max,
@@ -78,7 +78,8 @@ static int ask_walk(struct graph *g, const git_oid *tip, const git_oid *hide, si
 		if (git_oid_fromstrn(&id, (char *)res.out.p + at, REPO_SHA_SIZE - 1) < 0 ||
 		    (r = oids_add(ret, &id, err)) < 0)
 			return r < 0 ? r
-			             : err_tag(err, -EIO, "GIT_ERROR", "git says what is no hash");
+			             : err_tag(err, -EIO, ERR_GIT_ERROR,
+			                       "git says what is no hash");
 	return 0;
 }
 

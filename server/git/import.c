@@ -124,7 +124,7 @@ static int unpack_from(struct repos *g, const char *const *argv, const char *rep
 		return r;
 	return res.status == 0
 	               ? 0
-	               : err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+	               : err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 	                         "the archive cannot be read: %.150s", (char *)res.err_text.p);
 }
 
@@ -155,7 +155,7 @@ static int clean_dir(const json_t *import, char ret[PATH_MAX], struct err *err)
 	if (n == 0 || (n == 1 && *dir == '.'))
 		return 0;
 	if (n >= PATH_MAX)
-		return err_tag(err, -EINVAL, "INVALID_FILE_PATH", "'dir' is too long");
+		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "'dir' is too long");
 	snprintf(ret, PATH_MAX, "%.*s", (int)n, dir);
 	return tree_path_check(ret, err);
 }
@@ -167,7 +167,7 @@ static int no_dir(struct job *j, const char *url, const char *dir, struct err *e
 	source_hide(url, plain, sizeof(plain));
 	extra_set(j->extra, "source", text_json(plain, strlen(plain)));
 	extra_set(j->extra, "dir", text_json(dir, strlen(dir)));
-	return err_tag(err, -EINVAL, "IMPORT_SUBDIR_NOT_FOUND",
+	return err_tag(err, -EINVAL, ERR_IMPORT_SUBDIR_NOT_FOUND,
 	               "'%.150s' has no directory '%.100s'", plain, dir);
 }
 
@@ -250,7 +250,8 @@ static int import_git(struct job *j, struct err *err)
 	if (!rev)
 		rev = member(j->import, "branch");
 	if (rev && !repo_branch_valid(rev))
-		return err_tag(err, -EINVAL, "INVALID_REVISION", "'%.100s' is not a revision", rev);
+		return err_tag(err, -EINVAL, ERR_INVALID_REVISION, "'%.100s' is not a revision",
+		               rev);
 	if ((r = source_url(j->import, &url, err)) < 0 || (r = clean_dir(j->import, dir, err)) < 0)
 		return r;
 	id_make("", id);
@@ -269,14 +270,14 @@ static int import_files(struct job *j, struct err *err)
 	int r;
 
 	if (!json_is_object(files))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'import.files' must be an object: path to text");
 	if ((r = writer_open(j->g, j->path, &j->c, j->room, &w, err)) < 0)
 		return r;
 	json_object_foreach((json_t *)(uintptr_t)files, path, text)
 	{
 		if (!json_is_string(text)) {
-			r = err_tag(err, -EINVAL, "INVALID_FILE_CHANGE",
+			r = err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE,
 			            "file '%.100s' must be a text", path);
 			extra_set(j->extra, "path", text_json(path, strlen(path)));
 			break;
@@ -315,6 +316,6 @@ int import_run(struct repos *g, const char *account, const char *path, const jso
 		return import_archive(&j, err);
 	if (type && strcmp(type, "git") == 0)
 		return import_git(&j, err);
-	return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 	               "'import.type' must be \"files\", \"tar\", \"zip\" or \"git\"");
 }

@@ -24,11 +24,11 @@ int source_url(const json_t *o, const char **ret, struct err *err)
 
 	if (n == 0 || n > SOURCE_URL_MAX ||
 	    (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'url' must be an address that begins with https:// or http://");
 	for (const char *p = url; *p; p++)
 		if ((unsigned char)*p <= ' ' || *p == 0x7f || *p == '\\')
-			return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+			return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 			               "'url' has a space or a control character");
 	*ret = url;
 	return 0;
@@ -52,21 +52,21 @@ int source_failed(const char *url, const char *says, json_t **extra, struct err 
 	static const char *const denied[] = { "Authentication failed", "could not read Username",
 		                              "could not read Password", "error: 401",
 		                              "error: 403" };
-	const char *proxy = strstr(says, "proxy: "), *tag = "SOURCE_NOT_FOUND";
+	const char *proxy = strstr(says, "proxy: ");
+	enum err_code tag = ERR_SOURCE_NOT_FOUND;
 	char plain[300];
 
 	source_hide(url, plain, sizeof(plain));
 	for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
 		if (strstr(says, denied[i]))
-			tag = "SOURCE_UNAUTHORIZED";
+			tag = ERR_SOURCE_UNAUTHORIZED;
 	extra_set(extra, "url", text_json(plain, strlen(plain)));
 	if (proxy)
-		return err_tag(err, -EINVAL, "SOURCE_NOT_FOUND",
+		return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND,
 		               "'%.100s' cannot be reached: %.150s", plain, proxy + 7);
 	return err_tag(err, -EINVAL, tag, "'%.150s' %s", plain,
-	               strcmp(tag, "SOURCE_NOT_FOUND") == 0
-	                       ? "is not a Git repository, or is not there"
-	                       : "wants a user and a password, or other ones");
+	               tag == ERR_SOURCE_NOT_FOUND ? "is not a Git repository, or is not there"
+	                                           : "wants a user and a password, or other ones");
 }
 
 /* ---- what there is ---- */
@@ -228,7 +228,7 @@ int source_take(struct repos *g, const char *path, const char *url, const char *
 		return 0;
 	if (rev && !plan.is_branch && !plan.is_tag && !plan.is_hash) {
 		extra_set(extra, "revision", text_json(rev, strlen(rev)));
-		return err_tag(err, -EINVAL, "INVALID_REVISION",
+		return err_tag(err, -EINVAL, ERR_INVALID_REVISION,
 		               "the source has no branch, tag or commit '%.100s'", rev);
 	}
 	if (!rev && !*plan.head && !all)
@@ -277,11 +277,12 @@ int import_source(struct repos *g, const char *account, const char *path, const 
 	if (rev && !*rev)
 		rev = NULL;
 	if (d && !json_is_null(d) && (!json_is_integer(d) || depth < 1 || depth > INT32_MAX))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'depth' must be a number from 1");
 	if (rev && !repo_branch_valid(rev)) {
 		extra_set(extra, "revision", text_json(rev, strlen(rev)));
-		return err_tag(err, -EINVAL, "INVALID_REVISION", "'%.100s' is not a revision", rev);
+		return err_tag(err, -EINVAL, ERR_INVALID_REVISION, "'%.100s' is not a revision",
+		               rev);
 	}
 	if ((r = source_url(source, &url, err)) < 0 ||
 	    (r = quota_room(g, account, &room, err)) < 0 ||
@@ -292,7 +293,7 @@ int import_source(struct repos *g, const char *account, const char *path, const 
 	if (*head && (r = set_head(path, head, err)) < 0)
 		return r;
 	if (room != INT64_MAX && repo_measure(path) > room)
-		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 		               "the repository is larger than what the account may still store");
 	return 0;
 }

@@ -46,7 +46,7 @@ static int flush(struct writer *w, struct err *err)
 		if (k < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
 		if (k < 0)
-			return err_tag(err, -EIO, "GIT_ERROR", "git fast-import has ended early");
+			return err_tag(err, -EIO, ERR_GIT_ERROR, "git fast-import has ended early");
 		at += (size_t)k;
 	}
 	buf_reset(&w->out);
@@ -138,7 +138,7 @@ int writer_file(struct writer *w, const char *path, bool executable, bool link, 
 		return r;
 	w->bytes += size;
 	if (++w->files > IMPORT_FILES_MAX || w->bytes > (uint64_t)w->room || size > INT64_MAX)
-		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 		               "the import has more than %d files, or more bytes than the account "
 		               "may store",
 		               IMPORT_FILES_MAX);
@@ -201,7 +201,7 @@ int writer_close(struct writer *w, struct err *err)
 	if (r == 0) {
 		st = child_wait(&w->c, deadline_in(FINISH_MS));
 		if (st != 0)
-			r = err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+			r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 			            "Git cannot make a commit of these files");
 	}
 	writer_drop(w);

@@ -226,12 +226,12 @@ static void make_env(struct launch *l, char (*config)[PATH_MAX + 32])
 
 static int take_room(struct repos *g, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(CHILD_WAIT_MS));
+	uint64_t until = deadline_in(CHILD_WAIT_MS);
 
 	LOCK_SCOPE(&g->lock);
 	while (g->children >= CHILDREN_MAX)
 		if (pthread_cond_timedwait(&g->room, &g->lock, &until) == ETIMEDOUT)
-			return err_tag(err, -EAGAIN, "UNAVAILABLE",
+			return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 			               "too many Git operations run at the moment");
 	g->children++;
 	return 0;
@@ -241,7 +241,7 @@ static void give_room(struct repos *g)
 {
 	LOCK_SCOPE(&g->lock);
 	g->children--;
-	pthread_cond_signal(&g->room);
+	cond_signal(&g->room);
 }
 
 static int reap(pid_t pid)
@@ -326,7 +326,7 @@ static int start_counted(struct repos *g, const struct child_opts *o, struct chi
 	pid_t pid;
 
 	if (o->network && !g->jailed)
-		return err_tag(err, -ENOTSUP, "GIT_SERVER_ERROR",
+		return err_tag(err, -ENOTSUP, ERR_GIT_SERVER_ERROR,
 		               "this server cannot fetch from elsewhere: %s", g->jail_text);
 	if (null < 0 || pipe2(p.report, O_CLOEXEC) < 0 ||
 	    (o->network && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p.sock) < 0))

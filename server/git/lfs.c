@@ -20,7 +20,7 @@
 #include "base/io.h"
 #include "git/git_internal.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 static bool oid_valid(const char *s)
 {
@@ -29,7 +29,8 @@ static bool oid_valid(const char *s)
 
 static int bad_oid(struct err *err)
 {
-	return err_tag(err, -EINVAL, "INVALID_OBJECT_ID", "a large file's id is a SHA-256 in hex");
+	return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
+	               "a large file's id is a SHA-256 in hex");
 }
 
 static void lfs_path(const struct repos *g, const char *account, const char *oid,
@@ -142,12 +143,12 @@ int repo_lfs_batch(struct repos *g, const struct store_repo *r, const json_t *bo
 		extra_set(extra, "requested",
 		          json_incref(json_object_get((json_t *)(uintptr_t)body, "transfers")));
 		extra_set(extra, "supported", json_pack("[s]", "basic"));
-		return err_tag(err, -EINVAL, "UNSUPPORTED_TRANSFER",
+		return err_tag(err, -EINVAL, ERR_UNSUPPORTED_TRANSFER,
 		               "this server transfers large files as \"basic\" only");
 	}
 	b.upload = *op == 'u';
 	if (b.upload && !may_write)
-		return err_tag(err, -EACCES, "REPOSITORY_ACCESS_DENIED",
+		return err_tag(err, -EACCES, ERR_REPOSITORY_ACCESS_DENIED,
 		               "this repository may only be read");
 	if (b.upload && (rc = quota_room(g, r->account, &b.room, err)) < 0)
 		return rc;
@@ -176,7 +177,7 @@ int repo_lfs_get(struct repos *g, const struct store_repo *r, const char *oid, i
 	lfs_path(g, r->account, oid, path, /* dir_only= */ false);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND", "no large file '%s'", oid);
+		return err_tag(err, -ENOENT, ERR_CONTENT_NOT_FOUND, "no large file '%s'", oid);
 	*ret_len = (uint64_t)st.st_size;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -242,7 +243,7 @@ int lfs_put_data(struct lfs_put *p, const void *data, size_t n, struct err *err)
 
 	p->row.bytes += (int64_t)n;
 	if (p->row.bytes > p->room)
-		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 		               "the file is larger than what the account may still store");
 	EVP_DigestUpdate(p->md, data, n);
 	r = io_write_all(p->fd, data, n);
@@ -259,7 +260,7 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 		return err_set(err, -EIO, "cannot compute SHA-256");
 	hex_encode(md, n, hex);
 	if (strcmp(hex, p->row.oid) != 0)
-		return err_tag(err, -EINVAL, "INVALID_OBJECT_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
 		               "the bytes have another SHA-256 than their name");
 	lfs_path(p->g, p->row.account, p->row.oid, path, /* dir_only= */ false);
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->fd);

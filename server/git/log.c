@@ -25,7 +25,7 @@ static int selector(struct graph *gr, const char *sha, git_commit *tip, const ch
 	if (r < 0)
 		return r;
 	return r ? 0
-	         : err_tag(err, -EINVAL, "COMMIT_NOT_IN_BRANCH",
+	         : err_tag(err, -EINVAL, ERR_COMMIT_NOT_IN_BRANCH,
 	                   "commit %.40s is not in branch '%s'", sha, branch);
 }
 
@@ -55,7 +55,7 @@ static int find_range(struct graph *gr, const struct repo_log *q, const char *br
 	if (r < 0)
 		return r;
 	return r ? 0
-	         : err_tag(err, -EINVAL, "INVALID_RANGE",
+	         : err_tag(err, -EINVAL, ERR_INVALID_RANGE,
 	                   "'until' must be 'since' or come after it in the history");
 }
 
@@ -117,7 +117,7 @@ int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log 
 	int rc;
 
 	if (q->has_offset && q->offset && (q->since || q->until))
-		return err_tag(err, -EINVAL, "OFFSET_WITH_SELECTOR",
+		return err_tag(err, -EINVAL, ERR_OFFSET_WITH_SELECTOR,
 		               "'offset' does not go with 'since' and 'until'");
 	if ((rc = repo_open(g, r, &repo, err)) < 0)
 		return rc;

@@ -176,19 +176,19 @@ static void *keeper_main(void *arg)
 	struct repos *g = arg;
 	char id[REPO_ID_SIZE];
 
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	for (;;) {
 		while (!g->ending && g->n_dirty == 0)
-			pthread_cond_wait(&g->work, &g->lock);
+			cond_wait(&g->work, &g->lock);
 		if (g->ending)
 			break;
 		memcpy(id, g->dirty[0], sizeof(id));
 		memmove(g->dirty, g->dirty + 1, --g->n_dirty * sizeof(*g->dirty));
-		pthread_mutex_unlock(&g->lock);
+		mutex_unlock(&g->lock);
 		look_after(g, id);
-		pthread_mutex_lock(&g->lock);
+		mutex_lock(&g->lock);
 	}
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	return NULL;
 }
 
@@ -208,7 +208,7 @@ void keeper_note(struct repos *g, const char *id)
 		g->cap_dirty = cap;
 	}
 	snprintf(g->dirty[g->n_dirty++], sizeof(*g->dirty), "%s", id);
-	pthread_cond_signal(&g->work);
+	cond_signal(&g->work);
 }
 
 int keeper_start(struct repos *g, struct err *err)
@@ -224,10 +224,10 @@ int keeper_start(struct repos *g, struct err *err)
 void keeper_stop(struct repos *g)
 {
 	if (g->keeper_runs) {
-		pthread_mutex_lock(&g->lock);
+		mutex_lock(&g->lock);
 		g->ending = true;
-		pthread_cond_signal(&g->work);
-		pthread_mutex_unlock(&g->lock);
+		cond_signal(&g->work);
+		mutex_unlock(&g->lock);
 		pthread_join(g->keeper, NULL);
 	}
 	free(g->dirty);

@@ -71,7 +71,7 @@ json_t *commit_json(git_commit *c)
 
 /* Opens the repository and finds an object of that type. */
 static int lookup(struct repos *g, const struct store_repo *r, const char *hash, git_object_t type,
-                  const char *tag, git_repository **repo, git_object **ret, struct err *err)
+                  enum err_code tag, git_repository **repo, git_object **ret, struct err *err)
 {
 	git_oid id;
 	int rc;
@@ -89,7 +89,7 @@ int repo_commit(struct repos *g, const struct store_repo *r, const char *hash, j
 {
 	autorepo *repo = NULL;
 	autoobject *o = NULL;
-	int rc = lookup(g, r, hash, GIT_OBJECT_COMMIT, "COMMIT_NOT_FOUND", &repo, &o, err);
+	int rc = lookup(g, r, hash, GIT_OBJECT_COMMIT, ERR_COMMIT_NOT_FOUND, &repo, &o, err);
 
 	if (rc < 0)
 		return rc;
@@ -116,7 +116,7 @@ int blob_size_check(git_object_size_t n, struct err *err)
 	if (n <= CONTENT_MAX)
 		return 0;
 	return err_tag(
-	        err, -EFBIG, "GET_CONTENT_FAILED",
+	        err, -EFBIG, ERR_GET_CONTENT_FAILED,
 	        "the file has %llu bytes; %u are the most that one answer carries: clone the "
 	        "repository instead",
 	        (unsigned long long)n, CONTENT_MAX);
@@ -128,7 +128,7 @@ int repo_blob(struct repos *g, const struct store_repo *r, const char *hash, jso
 	autorepo *repo = NULL;
 	autoobject *o = NULL;
 	git_blob *b;
-	int rc = lookup(g, r, hash, GIT_OBJECT_BLOB, "BLOB_NOT_FOUND", &repo, &o, err);
+	int rc = lookup(g, r, hash, GIT_OBJECT_BLOB, ERR_BLOB_NOT_FOUND, &repo, &o, err);
 
 	if (rc < 0)
 		return rc;
@@ -151,7 +151,7 @@ int repo_tree(struct repos *g, const struct store_repo *r, const char *hash, jso
 	json_t *items;
 	size_t n, len;
 	git_object_t type;
-	int rc = lookup(g, r, hash, GIT_OBJECT_TREE, "TREE_NOT_FOUND", &repo, &o, err);
+	int rc = lookup(g, r, hash, GIT_OBJECT_TREE, ERR_TREE_NOT_FOUND, &repo, &o, err);
 
 	if (rc < 0)
 		return rc;
@@ -192,7 +192,7 @@ int repo_tag_object(struct repos *g, const struct store_repo *r, const char *has
 {
 	autorepo *repo = NULL;
 	autoobject *o = NULL;
-	int rc = lookup(g, r, hash, GIT_OBJECT_TAG, "TAG_NOT_FOUND", &repo, &o, err);
+	int rc = lookup(g, r, hash, GIT_OBJECT_TAG, ERR_TAG_NOT_FOUND, &repo, &o, err);
 
 	if (rc < 0)
 		return rc;

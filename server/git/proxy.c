@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/lock.h"
 #include "git/git_internal.h"
 
 #define CONNECTIONS_MAX 256 /* of one child, in its life */
@@ -40,7 +41,7 @@ struct proxy {
 	int listen_fd, end_fd; /* owned */
 	bool allow_private;
 	pthread_t thread;
-	pthread_mutex_t lock; /* refusal */
+	struct mutex lock; /* refusal */
 	char refusal[160];
 	struct conn conns[CONNECTIONS_MAX]; /* of the accepting thread, in order */
 	unsigned n;
@@ -346,7 +347,7 @@ int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, s
 	p->listen_fd = listen_fd_consume;
 	p->allow_private = allow_private;
 	p->end_fd = eventfd(0, EFD_CLOEXEC);
-	pthread_mutex_init(&p->lock, NULL);
+	mutex_init(&p->lock, "git proxy");
 	if (p->end_fd < 0 || fcntl(p->listen_fd, F_SETFL, O_NONBLOCK) < 0 ||
 	    pthread_create(&p->thread, NULL, proxy_main, p) != 0) {
 		close(p->listen_fd);
@@ -368,7 +369,7 @@ struct proxy *proxy_stop(struct proxy *p, char *ret_refusal, size_t size)
 	snprintf(ret_refusal, size, "%s", p->refusal);
 	close(p->listen_fd);
 	close(p->end_fd);
-	pthread_mutex_destroy(&p->lock);
+	mutex_destroy(&p->lock);
 	free(p);
 	return NULL;
 }

@@ -36,9 +36,9 @@ void push_tell(const struct repo_push *p, struct repos *g)
 	if (store_repo_measured(g->store, r->id, -1, clock_wall_ms(), &err) < 0)
 		log_warn("repository %s: cannot note down the push: %s", r->id, err.msg);
 	keeper_note(g, r->id);
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	n_subs = g->n_subs;
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	for (unsigned i = 0; i < n_subs; i++) /* they only ever become more */
 		g->subs[i].fn(p, g->subs[i].ctx);
 	snprintf(text, sizeof(text), "push to repository %s: %s %.12s -> %.12s%s", r->id,

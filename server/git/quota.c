@@ -55,7 +55,7 @@ int quota_repo(struct repos *g, const char *account, struct err *err)
 		return r;
 	if (u.repos < limit)
 		return 0;
-	r = err_tag(err, -EDQUOT, "GIT_REPO_LIMIT_EXCEEDED",
+	r = err_tag(err, -EDQUOT, ERR_GIT_REPO_LIMIT_EXCEEDED,
 	            "the account has %" PRId64 " repositories and may have %" PRId64, u.repos,
 	            limit);
 	err_fact(err, "limit", limit);
@@ -79,7 +79,7 @@ int quota_room(struct repos *g, const char *account, int64_t *ret, struct err *e
 	*ret = (mb << 20) - u.bytes - u.lfs_bytes;
 	if (*ret > 0)
 		return 0;
-	r = err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+	r = err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 	            "the account's repositories have %" PRId64 " MiB and may have %" PRId64,
 	            (u.bytes + u.lfs_bytes) >> 20, mb);
 	err_fact(err, "limit", mb << 20);

@@ -94,14 +94,14 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	int rc;
 
 	if (!*name)
-		return err_tag(err, -EINVAL, "BRANCH_NAME_EMPTY", "the branch has no name");
+		return err_tag(err, -EINVAL, ERR_BRANCH_NAME_EMPTY, "the branch has no name");
 	if (strcmp(name, "{*branch}") == 0)
 		return err_tag(
-		        err, -EINVAL, "GIT_INVALID_REQUEST",
+		        err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		        "this version of the SDK does not send the branch's name: POST "
 		        "/git/v1/repo/{repo}/branches with {\"name\": ..., \"sha\": ...} instead");
 	if (!repo_branch_valid(name))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'%.200s' is not a name that a branch can have", name);
 	if ((rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, sha, &c, err)) < 0)
 		return rc;
@@ -113,10 +113,10 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 		return rc;
 	rc = git_reference_create(&ref, repo, u.ref, git_commit_id(c), /* force= */ 0, NULL);
 	if (rc == GIT_EEXISTS)
-		return err_tag(err, -EEXIST, "BRANCH_ALREADY_EXISTS",
+		return err_tag(err, -EEXIST, ERR_BRANCH_ALREADY_EXISTS,
 		               "there is a branch '%s' already", name);
 	if (rc < 0) /* most likely "a" when there is "a/b", or the other way round */
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "cannot make branch '%s': %.100s", name,
 		               git_error_last() ? git_error_last()->message : "no reason given");
 	note_told(&note, r, &u, 1);
@@ -133,13 +133,13 @@ int repo_tag(struct repos *g, const struct store_repo *r, const char *name, json
 	int rc, ok = 0;
 
 	if (!*name)
-		return err_tag(err, -EINVAL, "EMPTY_TAG", "the tag has no name");
+		return err_tag(err, -EINVAL, ERR_EMPTY_TAG, "the tag has no name");
 	if ((rc = repo_open(g, r, &repo, err)) < 0)
 		return rc;
 	if ((size_t)snprintf(full, sizeof(full), "refs/tags/%s", name) >= sizeof(full) ||
 	    git_reference_name_is_valid(&ok, full) < 0 || !ok ||
 	    git_reference_lookup(&ref, repo, full) < 0)
-		return err_tag(err, -ENOENT, "REFERENCE_NOT_FOUND", "there is no tag '%.200s'",
+		return err_tag(err, -ENOENT, ERR_REFERENCE_NOT_FOUND, "there is no tag '%.200s'",
 		               name);
 	*ret = tag_ref_json(repo, ref);
 	return *ret ? 0 : err_set(err, -EIO, "the tag cannot be read");

@@ -40,9 +40,9 @@ int repo_find(struct repos *g, const char *account, const char *id, enum repo_ac
 		return 0;
 	if (r == 0 && ret->is_public)
 		return err_tag(
-		        err, -EACCES, "REPOSITORY_ACCESS_DENIED",
+		        err, -EACCES, ERR_REPOSITORY_ACCESS_DENIED,
 		        "this repository is public, but another account's: it can only be read");
-	return err_tag(err, -ENOENT, "REPOSITORY_NOT_FOUND", "no repository '%.60s'", id);
+	return err_tag(err, -ENOENT, ERR_REPOSITORY_NOT_FOUND, "no repository '%.60s'", id);
 }
 
 /* An empty bare repository whose HEAD names the branch. */
@@ -68,13 +68,13 @@ static int check_new(const struct repo_new *n, struct err *err)
 	const char *b = n->default_branch;
 
 	if (n->source && n->import)
-		return err_tag(err, -EINVAL, "SOURCE_IMPORT_CONFLICT",
+		return err_tag(err, -EINVAL, ERR_SOURCE_IMPORT_CONFLICT,
 		               "'source' and 'import' exclude each other");
 	if (b && !repo_branch_valid(b))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'%.100s' is not a name that a branch can have", b);
 	if (n->name && (strlen(n->name) >= REPO_NAME_SIZE || !utf8_valid(n->name, strlen(n->name))))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'name' has at most %d bytes of UTF-8", REPO_NAME_SIZE - 1);
 	return 0;
 }
@@ -234,7 +234,7 @@ int repo_set_default_branch(struct repos *g, const struct store_repo *r, const c
 	mark = busy_mark(g, r->id);
 	rc = git_repository_set_head(repo, ref);
 	busy_clear(g, r->id, mark);
-	return rc < 0 ? err_tag(err, -EIO, "UPDATE_DEFAULT_BRANCH_FAILED",
+	return rc < 0 ? err_tag(err, -EIO, ERR_UPDATE_DEFAULT_BRANCH_FAILED,
 	                        "cannot change the default branch")
 	              : 0;
 }

@@ -22,14 +22,14 @@ static bool is_hex(const char *s)
 
 static int invalid(const char *rev, struct err *err)
 {
-	return err_tag(err, -EINVAL, "INVALID_REVISION",
+	return err_tag(err, -EINVAL, ERR_INVALID_REVISION,
 	               "'%.100s' is not a branch, a tag or a commit's hash", rev);
 }
 
 int rev_oid(const char *hash, git_oid *ret, struct err *err)
 {
 	if (strlen(hash) != REPO_SHA_SIZE - 1 || !is_hex(hash) || git_oid_fromstr(ret, hash) < 0)
-		return err_tag(err, -EINVAL, "INVALID_OBJECT_ID",
+		return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
 		               "'%.60s' is not a hash of 40 hexadecimal digits", hash);
 	return 0;
 }
@@ -55,7 +55,7 @@ int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err)
 		return git_fail(rc, "read HEAD", err);
 	target = git_reference_symbolic_target(head);
 	if (!target || strncmp(target, "refs/heads/", 11) != 0)
-		return err_tag(err, -ENOENT, "NO_DEFAULT_BRANCH",
+		return err_tag(err, -ENOENT, ERR_NO_DEFAULT_BRANCH,
 		               "the repository has no default branch");
 	snprintf(ret, REPO_REF_SIZE, "%s", target + 11);
 	return 0;
@@ -84,10 +84,10 @@ static int by_hash(git_repository *repo, const char *hash, git_commit **ret, str
 	if (rc == 0)
 		rc = git_object_lookup_prefix(&o, repo, &id, strlen(hash), GIT_OBJECT_ANY);
 	if (rc == GIT_EAMBIGUOUS)
-		return err_tag(err, -EINVAL, "AMBIGUOUS", "more than one object begins with '%s'",
+		return err_tag(err, -EINVAL, ERR_AMBIGUOUS, "more than one object begins with '%s'",
 		               hash);
 	if (rc < 0 || git_object_peel((git_object **)ret, o, GIT_OBJECT_COMMIT) < 0)
-		return err_tag(err, -ENOENT, "COMMIT_NOT_FOUND", "there is no commit '%s'", hash);
+		return err_tag(err, -ENOENT, ERR_COMMIT_NOT_FOUND, "there is no commit '%s'", hash);
 	return 0;
 }
 
@@ -101,7 +101,7 @@ int rev_commit(git_repository *repo, const char *rev, git_commit **ret, struct e
 		if ((r = rev_head(repo, head, err)) < 0)
 			return r;
 		if (by_ref(repo, "refs/heads/", head, ret) < 0)
-			return err_tag(err, -ENOENT, "REFERENCE_NOT_FOUND",
+			return err_tag(err, -ENOENT, ERR_REFERENCE_NOT_FOUND,
 			               "the default branch '%s' has no commits yet", head);
 		return 0;
 	}
@@ -115,18 +115,18 @@ int rev_commit(git_repository *repo, const char *rev, git_commit **ret, struct e
 		return 0;
 	if (is_hex(rev) && n >= HASH_MIN && n <= REPO_SHA_SIZE - 1)
 		return by_hash(repo, rev, ret, err);
-	return err_tag(err, -ENOENT, "REFERENCE_NOT_FOUND", "there is no branch or tag '%.200s'",
+	return err_tag(err, -ENOENT, ERR_REFERENCE_NOT_FOUND, "there is no branch or tag '%.200s'",
 	               rev);
 }
 
 int rev_branch(git_repository *repo, const char *name, git_commit **ret, struct err *err)
 {
 	if (!*name)
-		return err_tag(err, -EINVAL, "BRANCH_NAME_EMPTY", "the branch has no name");
+		return err_tag(err, -EINVAL, ERR_BRANCH_NAME_EMPTY, "the branch has no name");
 	if (!repo_branch_valid(name))
-		return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'%.200s' is not a name that a branch can have", name);
 	if (by_ref(repo, "refs/heads/", name, ret) < 0)
-		return err_tag(err, -ENOENT, "BRANCH_NOT_FOUND", "there is no branch '%s'", name);
+		return err_tag(err, -ENOENT, ERR_BRANCH_NOT_FOUND, "there is no branch '%s'", name);
 	return 0;
 }

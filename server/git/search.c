@@ -25,12 +25,12 @@ int search_limit_ms(struct repos *g)
 	return (int)(g->conf.search_s ? g->conf.search_s : SEARCH_S) * 1000;
 }
 
-int search_too_slow(struct repos *g, const char *tag, bool regex, struct err *err)
+int search_too_slow(struct repos *g, enum err_code tag, bool regex, struct err *err)
 {
 	if (regex)
 		return err_tag(err, -EINVAL, tag,
 		               "the expression takes too long on this repository");
-	return err_tag(err, -ETIMEDOUT, "UNAVAILABLE",
+	return err_tag(err, -ETIMEDOUT, ERR_UNAVAILABLE,
 	               "the search took longer than %d seconds: narrow it with pathPattern",
 	               search_limit_ms(g) / 1000);
 }
@@ -128,7 +128,7 @@ static int find_lines(struct finder *f, const char *p, size_t n, json_t *matches
 		                                around(&l, i + 1, MIN(i + 1 + c, l.n))));
 	}
 	free(l.at);
-	return r < 0 ? err_tag(err, -EINVAL, "INVALID_REGEX",
+	return r < 0 ? err_tag(err, -EINVAL, ERR_INVALID_REGEX,
 	                       "the expression takes too many steps on one line")
 	             : 0;
 }
@@ -235,16 +235,16 @@ int repo_search(struct repos *g, const struct store_repo *r, const struct repo_s
 	int rc;
 
 	if (!*q->query)
-		return err_tag(err, -EINVAL, "EMPTY_QUERY", "'query' is empty");
+		return err_tag(err, -EINVAL, ERR_EMPTY_QUERY, "'query' is empty");
 	if (strchr(q->query, '\n'))
-		return err_tag(err, -EINVAL, "INVALID_REGEX", "'query' is one line");
+		return err_tag(err, -EINVAL, ERR_INVALID_REGEX, "'query' is one line");
 	if (match_new(q->query, &mo, &m, err) < 0) {
-		err->tag = "INVALID_REGEX";
+		err->tag = ERR_INVALID_REGEX;
 		return err->code;
 	}
 	f.m = m;
 	match_until(m, deadline_in((unsigned)search_limit_ms(g)));
-	if ((rc = search_glob_check(q, "INVALID_PATH_PATTERN", err)) < 0 ||
+	if ((rc = search_glob_check(q, ERR_INVALID_PATH_PATTERN, err)) < 0 ||
 	    (rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, q->rev, &c, err)) < 0)
 		return rc;
 	if ((rc = find_files(g, r, q, repo, c, m, &h, err)) < 0)

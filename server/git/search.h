@@ -9,15 +9,15 @@
 
 int search_limit_ms(struct repos *g);
 /* The error of a search that was ended. tag: of a bad expression */
-int search_too_slow(struct repos *g, const char *tag, bool regex, struct err *err);
+int search_too_slow(struct repos *g, enum err_code tag, bool regex, struct err *err);
 /* Are the globs such that can be matched? */
-int search_glob_check(const struct repo_search *q, const char *tag, struct err *err);
+int search_glob_check(const struct repo_search *q, enum err_code tag, struct err *err);
 
 /* The globs of a search; without any, everything passes. */
 struct globs {
 	struct match *in, *out; /* owned; or NULL */
 };
-int globs_new(const struct repo_search *q, const char *tag, struct globs *ret, struct err *err);
+int globs_new(const struct repo_search *q, enum err_code tag, struct globs *ret, struct err *err);
 void globs_done(struct globs *g);
 bool globs_pass(const struct globs *g, const char *path); /* in and not out */
 bool globs_in(const struct globs *g, const char *path);

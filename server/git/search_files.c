@@ -11,7 +11,7 @@
 
 #define DEPTH_MAX 128
 
-int globs_new(const struct repo_search *q, const char *tag, struct globs *ret, struct err *err)
+int globs_new(const struct repo_search *q, enum err_code tag, struct globs *ret, struct err *err)
 {
 	struct match_opts o = { .glob = true, .case_sensitive = true };
 	const char *in = q->path_pattern, *out = q->exclude_pattern;
@@ -57,7 +57,7 @@ bool globs_pass(const struct globs *g, const char *path)
 	return globs_in(g, path) && !globs_out(g, path);
 }
 
-int search_glob_check(const struct repo_search *q, const char *tag, struct err *err)
+int search_glob_check(const struct repo_search *q, enum err_code tag, struct err *err)
 {
 	struct globs g;
 	int r = globs_new(q, tag, &g, err);
@@ -150,12 +150,12 @@ int repo_search_files(struct repos *g, const struct store_repo *r, const struct 
 	int rc;
 
 	if (!*q->query)
-		return err_tag(err, -EINVAL, "FILENAME_EMPTY_QUERY", "'query' is empty");
+		return err_tag(err, -EINVAL, ERR_FILENAME_EMPTY_QUERY, "'query' is empty");
 	if (match_new(q->query, &mo, &w.m, err) < 0) {
-		err->tag = "FILENAME_INVALID_PATTERN";
+		err->tag = ERR_FILENAME_INVALID_PATTERN;
 		return err->code;
 	}
-	if ((rc = globs_new(q, "FILENAME_INVALID_PATTERN", &w.globs, err)) < 0 ||
+	if ((rc = globs_new(q, ERR_FILENAME_INVALID_PATTERN, &w.globs, err)) < 0 ||
 	    (rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, q->rev, &c, err)) < 0)
 		return rc;
 	if ((rc = git_commit_tree(&root, c)) < 0 || (rc = git_repository_odb(&w.odb, repo)) < 0)
@@ -163,7 +163,7 @@ int repo_search_files(struct repos *g, const struct store_repo *r, const struct 
 	w.files = json_array();
 	rc = look(&w, repo, root, 0, 0, err);
 	if (rc < 0)
-		return search_too_slow(g, "FILENAME_INVALID_PATTERN", rc == -ELOOP, err);
+		return search_too_slow(g, ERR_FILENAME_INVALID_PATTERN, rc == -ELOOP, err);
 	*ret = json_pack("{s:I, s:b, s:O}", "totalFiles", (json_int_t)w.found, "hasMore",
 	                 (size_t)q->offset + q->max_results < w.found, "files", w.files);
 	return 0;

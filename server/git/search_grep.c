@@ -82,14 +82,14 @@ static int grep(struct repos *g, const struct store_repo *r, const struct repo_s
 	                                 .limit_ms = (unsigned)search_limit_ms(g) },
 	             ret, err);
 	if (rc == -ETIMEDOUT || (rc == 0 && ret->status > 128))
-		return search_too_slow(g, "INVALID_REGEX", q->regex, err);
+		return search_too_slow(g, ERR_INVALID_REGEX, q->regex, err);
 	if (rc < 0)
 		return rc;
 	if (ret->status == 0 || ret->status == 1)
 		return 0;
 	if (q->regex)
-		return err_tag(err, -EINVAL, "INVALID_REGEX", "%.200s", (char *)ret->err_text.p);
-	return err_tag(err, -EIO, "GIT_ERROR", "git grep: %.200s", (char *)ret->err_text.p);
+		return err_tag(err, -EINVAL, ERR_INVALID_REGEX, "%.200s", (char *)ret->err_text.p);
+	return err_tag(err, -EIO, ERR_GIT_ERROR, "git grep: %.200s", (char *)ret->err_text.p);
 }
 
 int search_grep(struct repos *g, const struct store_repo *r, const struct repo_search *q,

@@ -248,7 +248,7 @@ static void log_done(struct log *l)
 }
 
 static int run_log(struct repos *g, const struct store_repo *r, struct log *l, const char *sha,
-                   const char *tag, struct err *err)
+                   enum err_code tag, struct err *err)
 {
 	const char *argv[] = { GIT_PROGRAM,
 		               "log",
@@ -284,14 +284,14 @@ static int run_log(struct repos *g, const struct store_repo *r, struct log *l, c
 	if (rc == -ETIMEDOUT || rc == -ELOOP || (rc == 0 && res.status > 128))
 		return search_too_slow(g, tag, rc == -ELOOP, err);
 	if (rc == 0 && res.status != 0)
-		return err_tag(err, -EIO, "GIT_ERROR", "git log: %.200s", (char *)res.err_text.p);
+		return err_tag(err, -EIO, ERR_GIT_ERROR, "git log: %.200s", (char *)res.err_text.p);
 	return rc;
 }
 
 static int search(struct repos *g, const struct store_repo *r, const struct repo_search *q,
                   bool diffs, json_t **ret, struct err *err)
 {
-	const char *bad = diffs ? "DIFF_INVALID_REGEX" : "COMMIT_INVALID_REGEX";
+	enum err_code bad = diffs ? ERR_DIFF_INVALID_REGEX : ERR_COMMIT_INVALID_REGEX;
 	struct match_opts mo = { .regex = q->regex,
 		                 .case_sensitive = q->case_sensitive,
 		                 .whole_word = q->whole_word };
@@ -302,13 +302,13 @@ static int search(struct repos *g, const struct store_repo *r, const struct repo
 	int rc;
 
 	if (!*q->query)
-		return err_tag(err, -EINVAL, diffs ? "DIFF_EMPTY_QUERY" : "COMMIT_EMPTY_QUERY",
+		return err_tag(err, -EINVAL, diffs ? ERR_DIFF_EMPTY_QUERY : ERR_COMMIT_EMPTY_QUERY,
 		               "'query' is empty");
 	if (match_new(q->query, &mo, &l.m, err) < 0) {
 		err->tag = bad;
 		return err->code;
 	}
-	if ((rc = globs_new(q, "DIFF_INVALID_PATH_PATTERN", &l.globs, err)) < 0 ||
+	if ((rc = globs_new(q, ERR_DIFF_INVALID_PATH_PATTERN, &l.globs, err)) < 0 ||
 	    (rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, q->rev, &c, err)) < 0)
 		return rc;
 	git_oid_tostr(sha, sizeof(sha), git_commit_id(c));

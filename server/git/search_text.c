@@ -52,7 +52,7 @@ int search_text(struct repos *g, const struct repo_search *q, struct match *m, s
 {
 	const struct texts *t = ret->texts;
 	struct globs globs;
-	int r = globs_new(q, "INVALID_PATH_PATTERN", &globs, err);
+	int r = globs_new(q, ERR_INVALID_PATH_PATTERN, &globs, err);
 
 	for (size_t i = 0; i < t->n && r == 0; i++) {
 		const struct text_file *f = &t->v[i];
@@ -62,7 +62,7 @@ int search_text(struct repos *g, const struct repo_search *q, struct match *m, s
 			continue;
 		r = count_lines(m, h.text, h.size, &h.lines);
 		if (r < 0)
-			r = search_too_slow(g, "INVALID_REGEX", q->regex, err);
+			r = search_too_slow(g, ERR_INVALID_REGEX, q->regex, err);
 		else if (h.lines)
 			r = hits_add(ret, &h, err);
 	}

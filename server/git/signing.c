@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json_field.h"
+#include "base/lock.h"
 #include "git/jwt.h"
 #include "git/trigger_internal.h"
 #include "store/store.h"
@@ -23,9 +24,9 @@
 #define LIFE_S 600 /* of a signature: every attempt has one of its own */
 
 struct signer {
-	struct store *store;  /* weak */
-	pthread_mutex_t lock; /* key, kid */
-	EVP_PKEY *key;        /* owned */
+	struct store *store; /* weak */
+	struct mutex lock;   /* key, kid */
+	EVP_PKEY *key;       /* owned */
 	char kid[ID_SIZE];
 };
 
@@ -93,7 +94,7 @@ int signer_open(struct store *store, struct signer **ret, struct err *err)
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
 	s->store = store;
-	pthread_mutex_init(&s->lock, NULL);
+	mutex_init(&s->lock, "git signing");
 	r = store_signing_keys(store, clock_wall_ms() - SIGNING_KEPT_MS, &keys, &n, err);
 	if (r >= 0)
 		r = n && !keys->retired_ms ? use_key(s, keys, err) : signer_rotate(s, NULL, err);
@@ -112,7 +113,7 @@ struct signer *signer_close(struct signer *s)
 	if (!s)
 		return NULL;
 	EVP_PKEY_free(s->key);
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	free(s);
 	return NULL;
 }

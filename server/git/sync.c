@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json_field.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "git/credential.h"
 #include "git/sync_internal.h"
@@ -21,15 +22,15 @@
 
 #define WORKERS 2
 #define IDLE_MS 60000
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 
 struct syncs {
 	struct syncs_conf conf;
 	struct repos *g;     /* weak */
 	struct store *store; /* weak */
 	struct credentials *credentials;
-	pthread_mutex_t lock; /* news, n */
-	pthread_cond_t more;
+	struct mutex lock; /* news, n */
+	struct cond more;
 	uint64_t news;
 	atomic_bool ending;
 	int stop_fd; /* owned; readable once it ends */
@@ -41,7 +42,7 @@ static void wake(struct syncs *y)
 {
 	LOCK_SCOPE(&y->lock);
 	y->news++;
-	pthread_cond_broadcast(&y->more);
+	cond_broadcast(&y->more);
 }
 
 /* "owner/name" */
@@ -119,7 +120,7 @@ int sync_wake(struct syncs *y, const char *repo, const char *hook, struct err *e
 	int r = store_sync_wake(y->store, repo, hook, clock_wall_ms(), err);
 
 	if (r == 0)
-		return err_tag(err, -ENOENT, "NOT_FOUND", "nothing is mirrored");
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "nothing is mirrored");
 	if (r > 0)
 		wake(y);
 	return r < 0 ? r : 0;
@@ -204,13 +205,13 @@ static void *sync_main(void *arg)
 
 	while (s && !atomic_load(&y->ending)) {
 		struct err err = { 0 };
-		struct timespec until;
+		uint64_t until;
 		uint64_t seen;
 		int r;
 
-		pthread_mutex_lock(&y->lock);
+		mutex_lock(&y->lock);
 		seen = y->news;
-		pthread_mutex_unlock(&y->lock);
+		mutex_unlock(&y->lock);
 		r = store_sync_claim(y->store, clock_wall_ms(), (int64_t)y->conf.poll_s * 1000, s,
 		                     &err);
 		if (r == 0) {
@@ -218,10 +219,10 @@ static void *sync_main(void *arg)
 			wake(y);
 			continue;
 		}
-		until = deadline_timespec(deadline_in(nap_ms(y)));
+		until = deadline_in(nap_ms(y));
 		LOCK_SCOPE(&y->lock);
 		while (y->news == seen && !atomic_load(&y->ending) &&
-		       pthread_cond_timedwait(&y->more, &y->lock, &until) == 0)
+		       cond_wait_until(&y->more, &y->lock, until))
 			;
 	}
 	free(s);
@@ -237,7 +238,6 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
                struct err *err)
 {
 	AUTO(syncs_closep) struct syncs *y = calloc(1, sizeof(*y));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!y)
@@ -246,11 +246,8 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	y->g = g;
 	y->store = s;
 	y->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	pthread_mutex_init(&y->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&y->more, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&y->lock, "git sync");
+	cond_init(&y->more);
 	if (y->stop_fd < 0)
 		return err_sys(err, -errno, "make an event");
 	if ((r = credentials_new(s, c->base_url, g->conf.allow_private, &y->ending, &y->credentials,
@@ -288,8 +285,8 @@ struct syncs *syncs_close(struct syncs *y)
 	for (unsigned i = 0; i < y->n; i++)
 		pthread_join(y->threads[i], NULL);
 	credentials_free(y->credentials);
-	pthread_cond_destroy(&y->more);
-	pthread_mutex_destroy(&y->lock);
+	cond_destroy(&y->more);
+	mutex_destroy(&y->lock);
 	if (y->stop_fd >= 0)
 		close(y->stop_fd);
 	free(y);

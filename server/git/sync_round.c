@@ -90,7 +90,7 @@ static int net_failed(const struct run_result *res, const char *what, struct err
 
 	if (fatal)
 		text = fatal + 7;
-	return err_tag(err, -EIO, "GIT_HUB_SYNC_FAILED", "%s: %.*s", what,
+	return err_tag(err, -EIO, ERR_GIT_HUB_SYNC_FAILED, "%s: %.*s", what,
 	               (int)MIN(strcspn(text, "\n"), (size_t)180), text);
 }
 

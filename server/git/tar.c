@@ -54,7 +54,7 @@ struct tar *tar_free(struct tar *t)
 
 static int bad(struct err *err, const char *why)
 {
-	return err_tag(err, -EINVAL, "GIT_INVALID_REQUEST", "the archive is damaged: %s", why);
+	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the archive is damaged: %s", why);
 }
 
 /* Octal text, or base 256 when the first bit is set. */

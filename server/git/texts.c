@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "git/texts.h"
 
@@ -38,8 +39,8 @@ struct wanted {
 struct text_cache {
 	struct repos *g; /* weak */
 	size_t max;      /* bytes; 0: nothing is kept */
-	pthread_mutex_t lock;
-	pthread_cond_t work;
+	struct mutex lock;
+	struct cond work;
 	pthread_t maker;
 	bool maker_runs;
 	atomic_bool ending;
@@ -147,7 +148,7 @@ static void want(struct text_cache *c, const char *repo, const char *rev)
 	w = &c->queue[c->n_queue++];
 	snprintf(w->repo, sizeof(w->repo), "%s", repo);
 	snprintf(w->rev, sizeof(w->rev), "%s", rev);
-	pthread_cond_signal(&c->work);
+	cond_signal(&c->work);
 }
 
 /* ---- making ---- */
@@ -189,22 +190,22 @@ static void make_wanted(struct text_cache *c, const struct wanted *w)
 	if (store_repo_get(c->g->store, w->repo, &row, &err) < 0 ||
 	    repo_open(c->g, &row, &repo, &err) < 0 || rev_commit(repo, w->rev, &commit, &err) < 0)
 		return;
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	known = find(c, w->repo, git_commit_tree_id(commit)) ||
 	        is_refused(c, git_commit_tree_id(commit));
 	old = newest(c, w->repo);
 	if (old)
 		old->refs++;
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	r = known ? 0 : make(c, w->repo, repo, commit, w->rev, old, &l, &t, &err);
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	if (t)
 		keep(c, t);
 	if (r == -EFBIG || r == -ETIMEDOUT)
 		c->refused[c->n_refused++ % REFUSED_MAX] = *git_commit_tree_id(commit);
 	if (old)
 		put_ref(old);
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	if (r < 0)
 		log_debug("repository %s: no texts are kept: %s", w->repo, err.msg);
 }
@@ -214,19 +215,19 @@ static void *maker_main(void *arg)
 	struct text_cache *c = arg;
 	struct wanted w;
 
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	for (;;) {
 		while (!atomic_load(&c->ending) && c->n_queue == 0)
-			pthread_cond_wait(&c->work, &c->lock);
+			cond_wait(&c->work, &c->lock);
 		if (atomic_load(&c->ending))
 			break;
 		w = c->queue[0];
 		memmove(c->queue, c->queue + 1, --c->n_queue * sizeof(*c->queue));
-		pthread_mutex_unlock(&c->lock);
+		mutex_unlock(&c->lock);
 		make_wanted(c, &w);
-		pthread_mutex_lock(&c->lock);
+		mutex_lock(&c->lock);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	return NULL;
 }
 
@@ -245,26 +246,26 @@ struct texts *texts_find(struct text_cache *c, const struct store_repo *r, git_r
 
 	if (c->max == 0)
 		return NULL;
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	t = find(c, r->id, git_commit_tree_id(commit));
 	if (t) {
 		t->used_ms = clock_ms();
 		t->refs++;
 	}
 	refused = is_refused(c, git_commit_tree_id(commit));
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	if (t || refused)
 		return t;
 	if (r->bytes <= SMALL_REPO)
 		make(c, r->id, repo, commit, rev ? rev : "", NULL, &small, &t, &err);
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	if (t) {
 		t->refs++;
 		keep(c, t);
 	} else {
 		want(c, r->id, rev ? rev : "");
 	}
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	return t;
 }
 
@@ -302,8 +303,8 @@ int text_cache_new(struct repos *g, struct text_cache **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	c->g = g;
 	c->max = (size_t)g->conf.search_mb << 20;
-	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->work, NULL);
+	mutex_init(&c->lock, "git texts");
+	cond_init(&c->work);
 	r = pthread_create(&c->maker, NULL, maker_main, c);
 	c->maker_runs = r == 0;
 	if (r != 0) {
@@ -319,16 +320,16 @@ struct text_cache *text_cache_free(struct text_cache *c)
 	if (!c)
 		return NULL;
 	if (c->maker_runs) {
-		pthread_mutex_lock(&c->lock);
+		mutex_lock(&c->lock);
 		atomic_store(&c->ending, true);
-		pthread_cond_signal(&c->work);
-		pthread_mutex_unlock(&c->lock);
+		cond_signal(&c->work);
+		mutex_unlock(&c->lock);
 		pthread_join(c->maker, NULL);
 	}
 	while (c->n)
 		drop(c, c->n - 1);
-	pthread_cond_destroy(&c->work);
-	pthread_mutex_destroy(&c->lock);
+	cond_destroy(&c->work);
+	mutex_destroy(&c->lock);
 	free(c);
 	return NULL;
 }

@@ -51,7 +51,8 @@ int tree_path_check(const char *path, struct err *err)
 	for (const char *p = path; !why && *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			why = "it has a control character";
-	return why ? err_tag(err, -EINVAL, "INVALID_FILE_PATH", "path '%.100s': %s", path, why) : 0;
+	return why ? err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "path '%.100s': %s", path, why)
+	           : 0;
 }
 
 /* What is below a name comes right after it: a slash is less than any other character. */
@@ -129,7 +130,7 @@ static int edit_entries(git_repository *repo, git_treebuilder *b, struct tree_ed
 		     k++)
 			;
 		if (leaf && k - i > 1)
-			return err_tag(err, -EINVAL, "INVALID_FILE_CHANGE",
+			return err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE,
 			               "'%.100s' is changed twice, or is a file and a directory",
 			               e[i].path);
 		r = leaf ? edit_one(b, &e[i], name, err)

@@ -15,7 +15,7 @@
 #include "git/trigger_internal.h"
 #include "store/store.h"
 
-#define TAG "GIT_INVALID_REQUEST"
+#define TAG ERR_GIT_INVALID_REQUEST
 #define FILTER_MAX 250 /* bytes of one branch or glob */
 #define HEADS "refs/heads/"
 
@@ -111,7 +111,7 @@ static int take_what(struct triggers *t, const json_t *j, struct store_trigger *
 	if (strcmp(w.action, "vm") != 0)
 		return err_tag(err, -EINVAL, TAG, "'action.action' must be \"webhook\" or \"vm\"");
 	if (!t->conf.vm.run)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE", "this server has no VMs");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no VMs");
 	if (!w.command || !*w.command)
 		return err_tag(err, -EINVAL, TAG, "'action.command' is missing");
 	ret->action = TRIGGER_VM;
@@ -143,7 +143,7 @@ int trigger_create(struct triggers *t, const struct store_repo *r, const json_t 
 	if ((rc = store_trigger_list(t->store, r->id, &have, &n, err)) < 0)
 		return rc;
 	if (n >= TRIGGERS_MAX)
-		return err_tag(err, -EDQUOT, "LIMIT_EXCEEDED",
+		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 		               "a repository has at most %d triggers", TRIGGERS_MAX);
 	id_make("trg-", ret->id);
 	ret->created_ms = clock_wall_ms();
@@ -158,7 +158,7 @@ int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
 	if (r < 0)
 		return r;
 	if (ret->state == DELIVERY_ACTIVE)
-		return err_tag(err, -EBUSY, "CONFLICT", "it is being delivered at this moment");
+		return err_tag(err, -EBUSY, ERR_CONFLICT, "it is being delivered at this moment");
 	ret->state = DELIVERY_PENDING;
 	ret->attempts = 0;
 	ret->next_ms = ret->updated_ms = clock_wall_ms();
@@ -254,7 +254,6 @@ int triggers_open(const struct triggers_conf *c, struct repos *g, struct store *
 {
 	AUTO(triggers_closep) struct triggers *t = calloc(1, sizeof(*t));
 	autofree struct store_delivery *left = NULL;
-	pthread_condattr_t attr;
 	size_t n = 0;
 	int r;
 
@@ -263,16 +262,13 @@ int triggers_open(const struct triggers_conf *c, struct repos *g, struct store *
 	t->conf = *c;
 	t->g = g;
 	t->store = s;
-	pthread_mutex_init(&t->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&t->more, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&t->lock, "git triggers");
+	cond_init(&t->more);
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 	if ((r = signer_open(s, &t->signer, err)) < 0 ||
 	    (r = store_delivery_recover(s, &left, &n, err)) < 0 ||
 	    (r = workers_start(t, err)) < 0 || (r = repos_on_push(g, on_push, t, err)) < 0)
-		return err_wrap(err, "triggers");
+		return err_wrap(err, r, "triggers");
 	if (n)
 		log_info("%zu deliveries were interrupted and are tried again", n);
 	*ret = TAKE_PTR(t);
@@ -295,8 +291,8 @@ struct triggers *triggers_close(struct triggers *t)
 	for (unsigned i = 0; i < t->n_workers; i++)
 		pthread_join(t->workers[i].thread, NULL);
 	signer_close(t->signer);
-	pthread_cond_destroy(&t->more);
-	pthread_mutex_destroy(&t->lock);
+	cond_destroy(&t->more);
+	mutex_destroy(&t->lock);
 	curl_global_cleanup();
 	free(t);
 	return NULL;

@@ -4,6 +4,8 @@
 
 #include <stdatomic.h>
 
+#include "base/lock.h"
+
 #include "git/git_internal.h"
 #include "git/trigger.h"
 
@@ -27,8 +29,8 @@ struct triggers {
 	struct repos *g;     /* weak */
 	struct store *store; /* weak */
 	struct signer *signer;
-	pthread_mutex_t lock; /* news, n_workers */
-	pthread_cond_t more;
+	struct mutex lock; /* news, n_workers */
+	struct cond more;
 	uint64_t news; /* grows when there may be something to do */
 	atomic_bool ending;
 	struct worker workers[WORKERS];

@@ -38,7 +38,7 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 	    curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
 	    curl_url_get(u, CURLUPART_HOST, &host, 0) ||
 	    (strcmp(scheme, "https") != 0 && strcmp(scheme, "http") != 0))
-		r = err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+		r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		            "'endpoint' must be an http or https URL");
 	n = r == 0 ? strlen(host) : 0;
 	if (r == 0 && !allow_private) {
@@ -56,7 +56,7 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 			}
 		}
 		if (bad)
-			r = err_tag(err, -EINVAL, "GIT_INVALID_REQUEST",
+			r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 			            "'endpoint' is an internal address, and the server does not "
 			            "send webhooks to these");
 	}

@@ -36,7 +36,7 @@ static int plain(struct guest *g, uint16_t op, uint64_t deadline, struct err *er
 	buf_put_u16(&req, op);
 	r = guest_call(g, &req, deadline, NULL, err);
 	if (r < 0)
-		err_wrap(err, "%s", agent_op_name(op));
+		err_wrap(err, r, "%s", agent_op_name(op));
 	return r;
 }
 

@@ -47,7 +47,7 @@ int guest_code_run(struct guest *g, const struct guest_code_req *req, struct gue
 	autobuf struct buf b = { 0 };
 
 	if (strlen(req->code) >= AGENT_CODE_MAX)
-		return err_tag(err, -E2BIG, "BAD_REQUEST",
+		return err_tag(err, -E2BIG, ERR_BAD_REQUEST,
 		               "the cell has %zu bytes, more than the %u it may have",
 		               strlen(req->code), AGENT_CODE_MAX - 1);
 	buf_put_u16(&b, AGENT_OP_CODE_RUN);
@@ -157,14 +157,14 @@ int guest_context_create(struct guest *g, const struct guest_context_req *req,
 	m->cwd = req->cwd;
 	for (; req->env && req->env[m->n_env]; m->n_env++) {
 		if (m->n_env == AGENT_CODE_ENV_MAX)
-			return err_tag(err, -E2BIG, "BAD_REQUEST", "more than %u variables",
+			return err_tag(err, -E2BIG, ERR_BAD_REQUEST, "more than %u variables",
 			               AGENT_CODE_ENV_MAX);
 		m->env[m->n_env] = req->env[m->n_env];
 	}
 	buf_put_u16(&b, AGENT_OP_CODE_CREATE);
 	agent_code_create_put(&b, m);
 	if (b.len > AGENT_OPEN_MAX)
-		return err_tag(err, -E2BIG, "BAD_REQUEST", "the variables are too long");
+		return err_tag(err, -E2BIG, ERR_BAD_REQUEST, "the variables are too long");
 	r = guest_call(g, &b, deadline_in(GUEST_CALL_MS), &body, err);
 	if (r < 0)
 		return explain(r, err);

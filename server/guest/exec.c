@@ -142,7 +142,7 @@ int exec_request(const struct guest_exec_req *req, uint16_t op, bool with_stdin,
 	m->timeout_ms = req->timeout_ms;
 	m->with_stdin = with_stdin;
 	if (strlen(req->command) >= AGENT_COMMAND_MAX)
-		return err_tag(err, -E2BIG, "COMMAND_TOO_LONG",
+		return err_tag(err, -E2BIG, ERR_COMMAND_TOO_LONG,
 		               "the command has %zu bytes, more than the %u a shell takes",
 		               strlen(req->command), AGENT_COMMAND_MAX - 1);
 	for (; req->env && req->env[m->n_env]; m->n_env++) {

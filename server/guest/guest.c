@@ -31,13 +31,14 @@ int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err 
 		free(g);
 		return err_set(err, -ENOMEM, "out of memory for the agent channel");
 	}
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || cond_init_monotonic(&g->turn) < 0) {
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
 		agent_rx_done(&g->rx);
 		free(g);
 		return err_sys(err, -errno, "agent channel");
 	}
 	snprintf(g->vm_id, sizeof(g->vm_id), "%s", vm_id);
-	pthread_mutex_init(&g->lock, NULL);
+	mutex_init(&g->lock, "guest");
+	cond_init(&g->turn);
 	g->refs = g->users = 1;
 	g->fd = TAKE_FD(fd);
 	*ret = g;
@@ -57,8 +58,8 @@ static void guest_free(struct guest *g)
 			stream_free(g->streams[i]); /* abandoned: its caller had a reference else */
 	close(g->fd);
 	agent_rx_done(&g->rx);
-	pthread_mutex_destroy(&g->lock);
-	pthread_cond_destroy(&g->turn);
+	mutex_destroy(&g->lock);
+	cond_destroy(&g->turn);
 	free(g);
 }
 
@@ -66,9 +67,9 @@ void guest_drop(struct guest *g)
 {
 	bool last;
 
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	last = --g->refs == 0;
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	if (last)
 		guest_free(g);
 }
@@ -87,9 +88,9 @@ void guest_unref(struct guest *g)
 
 	if (!g)
 		return;
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	last = --g->users == 0;
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	if (last)
 		guest_close(g);
 	guest_drop(g);
@@ -118,7 +119,7 @@ static bool end_once(struct guest *g)
 	if (g->dead)
 		return false;
 	g->dead = true;
-	pthread_cond_broadcast(&g->turn);
+	cond_broadcast(&g->turn);
 	for (size_t i = 0; i < AGENT_STREAMS_MAX; i++)
 		if (g->streams[i])
 			stream_wake(g->streams[i]);

@@ -9,12 +9,12 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 #include "base/buf.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "guest/guest.h"
 #include "wire/agent.h"
@@ -40,7 +40,7 @@ struct rx_chan {
 struct stream {
 	struct guest *g; /* weak */
 	uint32_t id;
-	pthread_cond_t cond;
+	struct cond cond;
 	int event_fd; /* owned; -1, or written at every change (relay threads poll it) */
 	struct rx_chan rx[AGENT_CHANS];
 	uint32_t tx_credit; /* channel 0 */
@@ -57,12 +57,12 @@ struct guest {
 	int fd; /* owned; stays open until the last reference is gone */
 	struct agent_rx rx;
 
-	pthread_mutex_t lock;
+	struct mutex lock;
 	unsigned refs;  /* users, reader, relays */
 	unsigned users; /* guest_ref(); the last one closes */
 	bool hello_begun, greeted, dead;
 	bool sending;                              /* somebody is writing to the socket */
-	pthread_cond_t turn;                       /* signalled when not */
+	struct cond turn;                          /* signalled when not */
 	unsigned acks_left;                        /* answers to HELLOs we sent more than once */
 	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
 	uint32_t next_seq; /* upper part of stream ids: never the same id twice in a row */
@@ -126,8 +126,6 @@ int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err);
 void stream_free(struct stream *s);
 void stream_wake(struct stream *s); /* lock held */
-
-int cond_init_monotonic(pthread_cond_t *c);
 
 /* call.c: a request with nothing but a RESULT; the body is copied into ret_body (may be NULL). */
 int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct buf *ret_body,

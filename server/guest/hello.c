@@ -225,9 +225,9 @@ static int settle(struct guest *g, struct greeting *gr, uint64_t deadline, struc
 		r = send_clock(g, deadline, err);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	g->acks_left = gr->sent - 1;
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	return reader_start(g, err);
 }
 
@@ -274,7 +274,7 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
 	buf_done(&gr.out);
 	if (r < 0) {
 		guest_end(g, LOG_LV_DEBUG, "greeting failed");
-		err_wrap(err, "greet the guest's agent");
+		err_wrap(err, r, "greet the guest's agent");
 		return r;
 	}
 	if (ret_info) {
@@ -284,8 +284,8 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
 		         ack.agent_version);
 		snprintf(ret_info->boot_id, sizeof(ret_info->boot_id), "%s", ack.boot_id);
 	}
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	g->greeted = true;
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	return 0;
 }

@@ -120,11 +120,11 @@ int guest_flow_opened(struct guest_flow *f, struct err *err)
 {
 	bool opened, done, dead;
 
-	pthread_mutex_lock(&f->g->lock);
+	mutex_lock(&f->g->lock);
 	opened = f->s->opened;
 	done = f->s->done;
 	dead = f->g->dead;
-	pthread_mutex_unlock(&f->g->lock);
+	mutex_unlock(&f->g->lock);
 	if (opened)
 		return 1;
 	if (done) {

@@ -231,7 +231,7 @@ int guest_pty_open(struct guest *g, const struct guest_pty_req *req, uint64_t de
 	if (!m)
 		return err_set(err, -ENOMEM, "out of memory for a terminal");
 	if (req->exec && strlen(req->exec) >= AGENT_COMMAND_MAX)
-		return err_tag(err, -E2BIG, "COMMAND_TOO_LONG",
+		return err_tag(err, -E2BIG, ERR_COMMAND_TOO_LONG,
 		               "the command is longer than %u bytes", AGENT_COMMAND_MAX - 1);
 	m->id = req->id;
 	m->user = req->user;

@@ -74,7 +74,7 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 /* Takes the turn to send; whoever ends the connection wakes those who wait. */
 int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 {
-	struct timespec ts = deadline_timespec(MIN(start_deadline, deadline_in(GUEST_SEND_MS)));
+	uint64_t ts = MIN(start_deadline, deadline_in(GUEST_SEND_MS));
 	LOCK_SCOPE(&g->lock);
 
 	for (;;) {
@@ -84,7 +84,7 @@ int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 			g->sending = true;
 			return 0;
 		}
-		if (pthread_cond_timedwait(&g->turn, &g->lock, &ts) == ETIMEDOUT)
+		if (!cond_wait_until(&g->turn, &g->lock, ts))
 			return err_set(err, -ETIMEDOUT, "others are sending to the guest");
 	}
 }
@@ -93,7 +93,7 @@ void guest_turn_give(struct guest *g)
 {
 	LOCK_SCOPE(&g->lock);
 	g->sending = false;
-	pthread_cond_signal(&g->turn);
+	cond_signal(&g->turn);
 }
 
 static int send_frame(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream,

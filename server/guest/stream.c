@@ -22,18 +22,6 @@
 
 #define SEQ_MAX (UINT32_MAX / AGENT_STREAMS_MAX)
 
-int cond_init_monotonic(pthread_cond_t *c)
-{
-	pthread_condattr_t at;
-	int r;
-
-	pthread_condattr_init(&at);
-	pthread_condattr_setclock(&at, CLOCK_MONOTONIC);
-	r = pthread_cond_init(c, &at);
-	pthread_condattr_destroy(&at);
-	return -r;
-}
-
 void stream_free(struct stream *s)
 {
 	if (!s)
@@ -43,13 +31,13 @@ void stream_free(struct stream *s)
 	buf_done(&s->result);
 	if (s->event_fd >= 0)
 		close(s->event_fd);
-	pthread_cond_destroy(&s->cond);
+	cond_destroy(&s->cond);
 	free(s);
 }
 
 void stream_wake(struct stream *s)
 {
-	pthread_cond_broadcast(&s->cond);
+	cond_broadcast(&s->cond);
 	if (s->event_fd >= 0)
 		eventfd_write(s->event_fd, 1);
 }
@@ -65,10 +53,7 @@ static struct stream *stream_new(struct guest *g, bool with_events)
 	s->tx_credit = AGENT_WINDOW;
 	for (int i = 0; i < AGENT_CHANS; i++)
 		s->rx[i].window = AGENT_WINDOW;
-	if (cond_init_monotonic(&s->cond) < 0) {
-		free(s);
-		return NULL;
-	}
+	cond_init(&s->cond);
 	if (with_events && (s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
 		stream_free(s);
 		return NULL;
@@ -91,7 +76,7 @@ static int stream_register(struct guest *g, struct stream *s, struct err *err)
 		g->streams[i] = s;
 		return 0;
 	}
-	return err_tag(err, -EAGAIN, "GUEST_BUSY", "%u requests to this guest are open already",
+	return err_tag(err, -EAGAIN, ERR_GUEST_BUSY, "%u requests to this guest are open already",
 	               AGENT_STREAMS_MAX);
 }
 
@@ -134,7 +119,7 @@ void stream_close(struct stream *s)
 		return;
 	g = s->g;
 	id = s->id;
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	cancel = !s->done && !g->dead;
 	if (cancel) {
 		s->abandoned = true;
@@ -143,7 +128,7 @@ void stream_close(struct stream *s)
 	} else {
 		g->streams[id % AGENT_STREAMS_MAX] = NULL;
 	}
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	if (cancel)
 		guest_send(g, AGENT_F_CANCEL, 0, id, NULL, 0, deadline_in(GUEST_CANCEL_MS), NULL);
 	else
@@ -168,7 +153,6 @@ static unsigned events_now(const struct stream *s)
 int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err *err)
 {
 	struct guest *g = s->g;
-	struct timespec ts = deadline_timespec(MIN(deadline, (uint64_t)INT64_MAX));
 	LOCK_SCOPE(&g->lock);
 
 	for (;;) {
@@ -178,9 +162,7 @@ int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err
 			return (int)e;
 		if (g->dead)
 			return err_set(err, -ECONNRESET, "the connection to the guest ended");
-		if (deadline == GUEST_NEVER)
-			pthread_cond_wait(&s->cond, &g->lock);
-		else if (pthread_cond_timedwait(&s->cond, &g->lock, &ts) == ETIMEDOUT)
+		if (!cond_wait_until(&s->cond, &g->lock, deadline))
 			return err_set(err, -ETIMEDOUT, "the guest did not answer in time");
 	}
 }
@@ -201,14 +183,14 @@ int stream_consumed(struct stream *s, int chan, size_t n, struct err *err)
 	uint32_t grant = 0;
 	uint8_t p[4];
 
-	pthread_mutex_lock(&s->g->lock);
+	mutex_lock(&s->g->lock);
 	rx->consumed += (uint32_t)n;
 	if (rx->consumed >= GUEST_GRANT && !s->done && !rx->eof) {
 		grant = rx->consumed;
 		rx->window += grant;
 		rx->consumed = 0;
 	}
-	pthread_mutex_unlock(&s->g->lock);
+	mutex_unlock(&s->g->lock);
 	if (!grant)
 		return 0;
 	put_be32(p, grant);
@@ -231,9 +213,9 @@ size_t stream_room(struct stream *s, size_t max)
 
 int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err)
 {
-	pthread_mutex_lock(&s->g->lock);
+	mutex_lock(&s->g->lock);
 	s->tx_credit -= (uint32_t)n;
-	pthread_mutex_unlock(&s->g->lock);
+	mutex_unlock(&s->g->lock);
 	return guest_send(s->g, AGENT_F_DATA, AGENT_IN, s->id, p, n, deadline, err);
 }
 
@@ -241,6 +223,9 @@ int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err)
 {
 	return guest_send(s->g, AGENT_F_EOF, AGENT_IN, s->id, NULL, 0, deadline, err);
 }
+
+#define AS_CODE(num, NAME) [num] = ERR_##NAME,
+static const enum err_code codes[] = { AGENT_TAGS(AS_CODE) };
 
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err)
 {
@@ -253,7 +238,7 @@ int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, s
 		int code = -(int)m.status;
 
 		if (m.tag != AGENT_TAG_NONE && m.tag < AGENT_TAG_END)
-			return err_tag(err, code, agent_tag_name(m.tag), "%s", m.msg);
+			return err_tag(err, code, codes[m.tag], "%s", m.msg);
 		return err_set(err, code, "%s", m.msg);
 	}
 	*ret_body = m.body;

@@ -115,7 +115,7 @@ int journal_read(const struct log_query *q, struct log_page *ret, struct err *er
 	if (q->from_ms < 0 || until < q->from_ms)
 		return 0;
 	if (make_command(q, until, command, sizeof(command)) < 0)
-		return err_tag(err, -EINVAL, "INVALID_QUERY", "'vmService' is too long");
+		return err_tag(err, -EINVAL, ERR_INVALID_QUERY, "'vmService' is too long");
 	if ((r = guest_exec(q->guest, &req, &out, err)) < 0)
 		return r == -ECONNRESET || r == -ENOTCONN ? 0
 		                                          : r; /* it went to sleep: no journal */

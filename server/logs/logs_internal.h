@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include "base/lock.h"
+
 #include "logs/logs.h"
 
 #define QUEUE_MAX 4096      /* lines that wait for the store; more are counted, not kept */
@@ -16,8 +18,8 @@
 struct logs {
 	struct store *store;   /* weak, both */
 	struct events *events; /* weak */
-	pthread_mutex_t lock;
-	pthread_cond_t cond;       /* something was queued, wanted or written */
+	struct mutex lock;
+	struct cond cond;          /* something was queued, wanted or written */
 	struct store_event *queue; /* owned; [n_queue] of [cap_queue] */
 	size_t n_queue, cap_queue;
 	uint64_t queued, written; /* numbers of lines, ever */

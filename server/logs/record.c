@@ -83,7 +83,7 @@ static void on_event(const struct event *e, void *ctx)
 	copy(q->request, sizeof(q->request), e->request);
 	copy_message(q->message, sizeof(q->message), e->message);
 	if (l->queued++ == l->written)
-		pthread_cond_broadcast(&l->cond);
+		cond_broadcast(&l->cond);
 }
 
 static void write_batch(struct logs *l, const struct store_event *v, size_t n, uint64_t dropped)
@@ -104,18 +104,18 @@ static void *record_main(void *arg)
 {
 	struct logs *l = arg;
 
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	for (;;) {
 		struct store_event *v;
-		struct timespec until;
+		uint64_t until;
 		uint64_t dropped;
 		size_t n;
 
 		while (!l->stop && l->n_queue == 0)
-			pthread_cond_wait(&l->cond, &l->lock);
-		until = deadline_timespec(deadline_in(QUEUE_LINGER_MS));
+			cond_wait(&l->cond, &l->lock);
+		until = deadline_in(QUEUE_LINGER_MS);
 		while (!l->stop && !l->flushers && l->n_queue < QUEUE_BATCH &&
-		       pthread_cond_timedwait(&l->cond, &l->lock, &until) != ETIMEDOUT)
+		       cond_wait_until(&l->cond, &l->lock, until))
 			;
 		if (l->stop && l->n_queue == 0)
 			break;
@@ -123,27 +123,27 @@ static void *record_main(void *arg)
 		n = l->n_queue;
 		l->n_queue = l->cap_queue = 0;
 		dropped = TAKE(l->dropped, 0);
-		pthread_mutex_unlock(&l->lock);
+		mutex_unlock(&l->lock);
 		write_batch(l, v, n, dropped);
 		free(v);
-		pthread_mutex_lock(&l->lock);
+		mutex_lock(&l->lock);
 		l->written += n;
-		pthread_cond_broadcast(&l->cond);
+		cond_broadcast(&l->cond);
 	}
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	return NULL;
 }
 
 void logs_flush(struct logs *l)
 {
-	struct timespec until = deadline_timespec(deadline_in(QUEUE_FLUSH_MS));
+	uint64_t until = deadline_in(QUEUE_FLUSH_MS);
 	uint64_t want;
 
 	LOCK_SCOPE(&l->lock);
 	want = l->queued;
 	l->flushers++;
-	pthread_cond_broadcast(&l->cond);
-	while (l->written < want && pthread_cond_timedwait(&l->cond, &l->lock, &until) != ETIMEDOUT)
+	cond_broadcast(&l->cond);
+	while (l->written < want && cond_wait_until(&l->cond, &l->lock, until))
 		;
 	l->flushers--;
 }
@@ -151,22 +151,18 @@ void logs_flush(struct logs *l)
 int logs_new(struct store *store, struct events *events, struct logs **ret, struct err *err)
 {
 	struct logs *l = calloc(1, sizeof(*l));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!l)
 		return err_set(err, -ENOMEM, "out of memory");
 	l->store = store;
 	l->events = events;
-	pthread_mutex_init(&l->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	mutex_init(&l->lock, "logs");
+	cond_init(&l->cond);
 	r = pthread_create(&l->thread, NULL, record_main, l);
 	if (r != 0) {
-		pthread_cond_destroy(&l->cond);
-		pthread_mutex_destroy(&l->lock);
+		cond_destroy(&l->cond);
+		mutex_destroy(&l->lock);
 		free(l);
 		return err_sys(err, -r, "start a thread");
 	}
@@ -184,13 +180,13 @@ struct logs *logs_free(struct logs *l)
 	if (!l)
 		return NULL;
 	events_unsubscribe(l->events, on_event, l);
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	l->stop = true;
-	pthread_cond_broadcast(&l->cond);
-	pthread_mutex_unlock(&l->lock);
+	cond_broadcast(&l->cond);
+	mutex_unlock(&l->lock);
 	pthread_join(l->thread, NULL);
-	pthread_cond_destroy(&l->cond);
-	pthread_mutex_destroy(&l->lock);
+	cond_destroy(&l->cond);
+	mutex_destroy(&l->lock);
 	free(l->queue);
 	free(l);
 	return NULL;

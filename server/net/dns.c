@@ -224,18 +224,18 @@ static struct dns *dns_free(struct dns *d)
 	if (d->wake >= 0)
 		close(d->wake);
 	dns_pin_drop(d);
-	pthread_cond_destroy(&d->pin_work);
-	pthread_mutex_destroy(&d->lock);
+	cond_destroy(&d->pin_work);
+	mutex_destroy(&d->lock);
 	free(d);
 	return NULL;
 }
 
 static void end_thread(struct dns *d)
 {
-	pthread_mutex_lock(&d->lock);
+	mutex_lock(&d->lock);
 	d->stop = true;
-	pthread_cond_signal(&d->pin_work);
-	pthread_mutex_unlock(&d->lock);
+	cond_signal(&d->pin_work);
+	mutex_unlock(&d->lock);
 	eventfd_write(d->wake, 1);
 	pthread_join(d->thread, NULL);
 }
@@ -247,8 +247,8 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 
 	if (!d)
 		return err_set(err, -ENOMEM, "name forwarder: out of memory");
-	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->pin_work, NULL);
+	mutex_init(&d->lock, "dns");
+	cond_init(&d->pin_work);
 	d->pins_end = &d->pins;
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

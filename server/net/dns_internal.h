@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/lock.h"
+
 #include "net/dns.h"
 #include "net/dns_msg.h"
 
@@ -72,8 +74,8 @@ struct dns_conn {
 
 struct dns {
 	pthread_t thread;
-	int epoll, wake;      /* owned */
-	pthread_mutex_t lock; /* guards all that follows; not held while waiting */
+	int epoll, wake;   /* owned */
+	struct mutex lock; /* guards all that follows; not held while waiting */
 	bool stop;
 	bool fixed;                 /* the resolver was given */
 	struct sockaddr_storage up; /* the resolver; up_len 0: none */
@@ -84,7 +86,7 @@ struct dns {
 	struct dns_stats stats;
 	struct dns_hooks hooks;
 	pthread_t pin_thread;
-	pthread_cond_t pin_work;
+	struct cond pin_work;
 	struct dns_pin *pins, **pins_end; /* to be told, in order */
 	struct dns_slot slot[SLOTS_MAX];
 	struct dns_pending pending[PENDING_MAX];

@@ -74,7 +74,7 @@ int dns_pin_later(struct dns *d, const struct dns_query *q, uint32_t slot, const
 	p->gen = gen;
 	*d->pins_end = p;
 	d->pins_end = &p->next;
-	pthread_cond_signal(&d->pin_work);
+	cond_signal(&d->pin_work);
 	return 0;
 }
 
@@ -97,16 +97,16 @@ void *dns_pin_main(void *arg)
 		if (d->stop)
 			return NULL;
 		if (!p) {
-			pthread_cond_wait(&d->pin_work, &d->lock);
+			cond_wait(&d->pin_work, &d->lock);
 			continue;
 		}
 		d->pins = p->next;
 		if (!d->pins)
 			d->pins_end = &d->pins;
-		pthread_mutex_unlock(&d->lock);
+		mutex_unlock(&d->lock);
 		if (p->n)
 			d->hooks.answer(d->hooks.ctx, p->key, p->name, p->addrs, p->n, p->ttl_s);
-		pthread_mutex_lock(&d->lock);
+		mutex_lock(&d->lock);
 		complete(d, p);
 		free(p);
 	}

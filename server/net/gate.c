@@ -159,10 +159,10 @@ static void on_answer(void *ctx, uint32_t key, const char *name, const uint32_t 
 	/* The numbers of rules mean the policy that is in the kernel. */
 	LOCK_SCOPE(&g->apply);
 
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	if (t->used)
 		p.n_rules = egress_name_rules(t->policy, name, p.rules);
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	if (!p.n_rules)
 		return;
 	p.n_addrs = (uint32_t)MIN(n, PRIV_PINS_MAX);
@@ -231,9 +231,9 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	}
 	if (c->ca_cert && !(ca = gate_ca_load(c->ca_cert, c->ca_key, err)))
 		return err ? err->code : -EIO;
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	have = t->used && t->listener >= 0;
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	/* Before the rules: who is turned to the proxy finds it. */
 	if (egress_wants_proxy(c->policy) && !have && (listener = listen_for(g, slot, err)) < 0) {
 		gate_ca_unref(ca);
@@ -245,7 +245,7 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 		if (listener >= 0)
 			close(listener);
 		gate_ca_unref(ca);
-		return err_wrap(err, "policy of VM %s", c->vm_id);
+		return err_wrap(err, r, "policy of VM %s", c->vm_id);
 	}
 	LOCK_SCOPE(&g->lock);
 	gate_proxy_cut(g, slot, c->policy);
@@ -277,10 +277,10 @@ void gate_collect(struct gates *g, uint32_t slot)
 	int64_t now = clock_wall_ms();
 	size_t n = 0;
 
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	if (slot < GATES_MAX && g->gate[slot].used)
 		log = gate_log_ref(g->gate[slot].log);
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	if (log && privc_slot_blocked(g->priv, slot, &v, &n, NULL) == 0)
 		for (size_t i = 0; i < n; i++)
 			gate_log_add(log, &(struct gate_blocked){
@@ -298,9 +298,9 @@ void gate_drop(struct gates *g, uint32_t slot)
 
 	if (slot >= GATES_MAX)
 		return;
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	used = g->gate[slot].used;
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	if (!used)
 		return;
 	gate_collect(g, slot);
@@ -322,9 +322,9 @@ static struct gates *gates_release(struct gates *g)
 		close(g->wake);
 	SSL_CTX_free(g->client);
 	free(g->names);
-	pthread_cond_destroy(&g->idle);
-	pthread_mutex_destroy(&g->apply);
-	pthread_mutex_destroy(&g->lock);
+	cond_destroy(&g->idle);
+	mutex_destroy(&g->apply);
+	mutex_destroy(&g->lock);
 	free(g);
 	return NULL;
 }
@@ -340,9 +340,9 @@ int gates_new(struct privc *priv, struct dns *dns, const char *ca_file, struct g
 	if (!g)
 		return err_set(err, -ENOMEM, "policies: out of memory");
 	g->priv = priv;
-	pthread_mutex_init(&g->apply, NULL);
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_cond_init(&g->idle, NULL);
+	mutex_init(&g->apply, "gate apply");
+	mutex_init(&g->lock, "gate");
+	cond_init(&g->idle);
 	for (uint32_t i = 0; i < GATES_MAX; i++)
 		g->gate[i].listener = -1;
 	g->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -366,16 +366,16 @@ struct gates *gates_free(struct gates *g)
 {
 	if (!g)
 		return NULL;
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	g->stop = true;
 	for (uint32_t i = 0; i < GATES_MAX; i++)
 		gate_proxy_cut(g, i, NULL);
-	pthread_mutex_unlock(&g->lock);
+	mutex_unlock(&g->lock);
 	eventfd_write(g->wake, 1);
 	pthread_join(g->thread, NULL);
-	pthread_mutex_lock(&g->lock);
+	mutex_lock(&g->lock);
 	while (g->n_conns) /* all are cut, none is accepted: each ends within its deadlines */
-		pthread_cond_wait(&g->idle, &g->lock);
-	pthread_mutex_unlock(&g->lock);
+		cond_wait(&g->idle, &g->lock);
+	mutex_unlock(&g->lock);
 	return gates_release(g);
 }

@@ -105,9 +105,9 @@ int gate_inject(struct proxied *c, const struct egress_inject *in)
 	struct err err = { 0 };
 	int r;
 
-	pthread_mutex_lock(&c->g->lock);
+	mutex_lock(&c->g->lock);
 	c->injected = true;
-	pthread_mutex_unlock(&c->g->lock);
+	mutex_unlock(&c->g->lock);
 	down = p ? gate_ca_accept(c->ca, c->name, c->down, &err) : NULL;
 	if (!down)
 		return -ENOMEM;

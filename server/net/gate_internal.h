@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lock.h"
+
 #include "net/egress.h"
 #include "net/gate.h"
 #include "net/sniff.h"
@@ -66,10 +68,10 @@ struct gates {
 	struct privc *priv; /* weak */
 	int epoll, wake;    /* owned */
 	pthread_t thread;
-	SSL_CTX *client;       /* owned: to upstreams */
-	pthread_mutex_t apply; /* held while the kernel and the table are made to agree */
-	pthread_mutex_t lock;  /* guards what follows; taken after apply */
-	pthread_cond_t idle;   /* a connection ended */
+	SSL_CTX *client;    /* owned: to upstreams */
+	struct mutex apply; /* held while the kernel and the table are made to agree */
+	struct mutex lock;  /* guards what follows; taken after apply */
+	struct cond idle;   /* a connection ended */
 	bool stop;
 	uint32_t next_gen;
 	struct gate gate[GATES_MAX];

@@ -11,10 +11,11 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "net/gate_internal.h"
 
 struct gate_log {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	unsigned refs;
 	size_t n;
 	struct gate_blocked entry[GATE_LOG_MAX];
@@ -26,7 +27,7 @@ struct gate_log *gate_log_new(void)
 
 	if (!l)
 		return NULL;
-	pthread_mutex_init(&l->lock, NULL);
+	mutex_init(&l->lock, "gate log");
 	l->refs = 1;
 	return l;
 }
@@ -42,7 +43,7 @@ void gate_log_unref(struct gate_log *l)
 {
 	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	pthread_mutex_destroy(&l->lock);
+	mutex_destroy(&l->lock);
 	free(l);
 }
 
@@ -94,10 +95,10 @@ size_t gate_log_list(struct gate_log *l, struct gate_blocked ret[GATE_LOG_MAX])
 
 	if (!l)
 		return 0;
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	n = l->n;
 	memcpy(ret, l->entry, n * sizeof(*ret));
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	qsort(ret, n, sizeof(*ret), newer);
 	return n;
 }

@@ -138,9 +138,9 @@ static int serve(struct proxied *c)
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->g->lock);
+	mutex_lock(&c->g->lock);
 	memcpy(c->name, name, sizeof(name));
-	pthread_mutex_unlock(&c->g->lock);
+	mutex_unlock(&c->g->lock);
 	c->pinned = *name && gate_pinned(c->g, c->slot, c->gen, name, c->addr);
 	if (!egress_conn_allowed(c->policy, name, c->pinned, c->addr, c->port)) {
 		refuse(c);
@@ -176,7 +176,7 @@ static void unlist(struct gates *g, struct proxied *c)
 	g->n_conns--;
 	if (g->gate[c->slot].used && g->gate[c->slot].n_conns)
 		g->gate[c->slot].n_conns--;
-	pthread_cond_broadcast(&g->idle);
+	cond_broadcast(&g->idle);
 }
 
 static void *conn_main(void *arg)

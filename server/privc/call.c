@@ -23,6 +23,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "privc/privc_internal.h"
 
 #define CALL_DEADLINE_MS 10000  /* all but the next two are answered within milliseconds */
@@ -39,7 +40,7 @@ struct call {
 	int result; /* of decoding */
 	struct err err;
 	struct privc_answer *answer; /* owned by the caller */
-	pthread_cond_t cond;
+	struct cond cond;
 };
 
 struct sock {
@@ -47,8 +48,8 @@ struct sock {
 	int fd; /* owned */
 	pthread_t reader;
 	bool reader_runs;
-	pthread_mutex_t send_lock;
-	pthread_mutex_t lock; /* guards what follows */
+	struct mutex send_lock;
+	struct mutex lock; /* guards what follows */
 	struct call *pending;
 	uint32_t next_id;
 	bool gone;
@@ -90,7 +91,7 @@ static void complete(struct call *k, const uint8_t *p, size_t n, int *fds, size_
 			close(fds[i]);
 	}
 	k->done = true;
-	pthread_cond_signal(&k->cond);
+	cond_signal(&k->cond);
 }
 
 static void *reader_main(void *arg)
@@ -124,7 +125,7 @@ static void *reader_main(void *arg)
 	for (struct call *k = c->pending; k; k = k->next) {
 		k->result = err_set(&k->err, -EPIPE, "pando-priv is gone");
 		k->done = true;
-		pthread_cond_signal(&k->cond);
+		cond_signal(&k->cond);
 	}
 	c->pending = NULL;
 	return NULL;
@@ -172,13 +173,12 @@ static int call_begin(struct sock *c, struct call *k, struct err *err)
 /* Waits until k is done or unlinks it; sent is the result of sending. */
 static int call_end(struct sock *c, struct call *k, int sent, uint64_t deadline, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline);
 	struct call **p;
 	int r = sent;
 
 	LOCK_SCOPE(&c->lock);
 	while (r == 0 && !k->done)
-		r = -pthread_cond_timedwait(&k->cond, &c->lock, &until);
+		r = cond_wait_until(&k->cond, &c->lock, deadline) ? 0 : -ETIMEDOUT;
 	if (k->done) {
 		if (k->result < 0 && err)
 			*err = k->err;
@@ -199,22 +199,18 @@ static int sock_call(struct privc *p, struct priv_req *m, const int *fds, size_t
 	uint64_t deadline = deadline_in(deadline_of(m->op));
 	autoanswer struct privc_answer *a = calloc(1, sizeof(*a));
 	struct call k = { .op = m->op, .answer = a };
-	pthread_condattr_t attr;
 	int r;
 
 	if (!a)
 		return err_set(err, -ENOMEM, "%s: out of memory", priv_op_name(m->op));
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&k.cond, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init(&k.cond);
 	r = call_begin(c, &k, err);
 	if (r == 0) {
 		m->id = k.id;
 		r = call_send(c, m, fds, n_fds, err);
 		r = call_end(c, &k, r, deadline, err);
 	}
-	pthread_cond_destroy(&k.cond);
+	cond_destroy(&k.cond);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(a);
@@ -231,8 +227,8 @@ static void sock_free(struct privc *p)
 	}
 	if (c->fd >= 0)
 		close(c->fd);
-	pthread_mutex_destroy(&c->lock);
-	pthread_mutex_destroy(&c->send_lock);
+	mutex_destroy(&c->lock);
+	mutex_destroy(&c->send_lock);
 	free(c);
 }
 
@@ -280,8 +276,8 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 	c->c.ops = &sock_ops;
 	made = &c->c;
 	c->fd = fd_consume;
-	pthread_mutex_init(&c->lock, NULL);
-	pthread_mutex_init(&c->send_lock, NULL);
+	mutex_init(&c->lock, "privc calls");
+	mutex_init(&c->send_lock, "privc send");
 	setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = SEND_TIMEOUT_S },
 	           sizeof(struct timeval));
 	r = pthread_create(&c->reader, NULL, reader_main, c);
@@ -290,7 +286,7 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 	c->reader_runs = true;
 	r = privc_call(made, &m, NULL, 0, &a, err);
 	if (r < 0)
-		return err_wrap(err, "open pando-priv");
+		return err_wrap(err, r, "open pando-priv");
 	if (a->rep.info.version != PRIV_VERSION)
 		return err_set(err, -EPROTO,
 		               "pando-priv speaks version %u, this program version %u: "

@@ -23,7 +23,7 @@ int hub_new(struct hub **ret, struct err *err)
 
 	if (!h)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&h->lock, NULL);
+	mutex_init(&h->lock, "pty hub");
 	*ret = h;
 	return 0;
 }
@@ -45,7 +45,7 @@ struct hub *hub_free(struct hub *h)
 		note_free(n);
 	}
 	free(h->tickets);
-	pthread_mutex_destroy(&h->lock);
+	mutex_destroy(&h->lock);
 	free(h);
 	return NULL;
 }
@@ -68,9 +68,9 @@ int hub_enter(struct hub *h, struct err *err)
 {
 	LOCK_SCOPE(&h->lock);
 	if (h->stopping)
-		return err_tag(err, -ESHUTDOWN, "UNAVAILABLE", "the server is shutting down");
+		return err_tag(err, -ESHUTDOWN, ERR_UNAVAILABLE, "the server is shutting down");
 	if (h->attached >= PTY_ATTACHED_MAX)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "%u terminal clients are connected, the most this server takes",
 		               PTY_ATTACHED_MAX);
 	h->attached++;

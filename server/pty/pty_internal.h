@@ -2,7 +2,7 @@
 /* pty/pty_internal.h - what the files of pty/ share; nobody else includes it */
 #pragma once
 
-#include <pthread.h>
+#include "base/lock.h"
 
 #include "pty/pty.h"
 
@@ -27,7 +27,7 @@ struct ticket_row {
 };
 
 struct hub {
-	pthread_mutex_t lock; /* all below */
+	struct mutex lock; /* all below */
 	bool stopping;
 	unsigned attached;
 	struct seat *seats; /* weak, each is on its thread's stack */

@@ -89,7 +89,7 @@ int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[
 	LOCK_SCOPE(&h->lock);
 	row = free_row(h);
 	if (!row)
-		return err_tag(err, -EAGAIN, "UNAVAILABLE",
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "too many tickets were made and not used");
 	*row = made;
 	return 0;
@@ -121,11 +121,11 @@ int ticket_use(struct hub *h, const char *text, const char *vm_id, const char *s
 	if (r < 0)
 		return r;
 	if (!take(h, want, ret))
-		return err_tag(err, -EACCES, "UNAUTHORIZED",
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
 		               "this ticket is unknown, was used, or is too old");
 	if (strcmp(ret->vm_id, vm_id) != 0 || strcmp(ret->session, session) != 0)
-		return err_tag(err, -EACCES, "UNAUTHORIZED", "this ticket is for something else");
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for something else");
 	if (*ret->origin && (!origin || strcmp(ret->origin, origin) != 0))
-		return err_tag(err, -EACCES, "UNAUTHORIZED", "this ticket is for another page");
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for another page");
 	return 0;
 }

@@ -192,7 +192,7 @@ static int check(void *ctx, const char *account, const char *snapshot, struct er
 	int r = vmm_snapshot_get(rs->vmm, account, snapshot, &s, err);
 
 	if (r == 0 && s.deleted)
-		r = err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%s'", snapshot);
+		r = err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%s'", snapshot);
 	return r;
 }
 

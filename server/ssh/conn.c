@@ -58,9 +58,9 @@ static int begin(struct conn *c)
 	c->s = ssh_new();
 	if (!c->s)
 		return -ENOMEM;
-	pthread_mutex_lock(&c->d->lock);
+	mutex_lock(&c->d->lock);
 	r = ssh_bind_accept_fd(c->d->bind, c->s, c->fd);
-	pthread_mutex_unlock(&c->d->lock);
+	mutex_unlock(&c->d->lock);
 	if (r != SSH_OK) {
 		if (ssh_get_fd(c->s) != c->fd)
 			close(c->fd); /* it did not get as far as taking it */

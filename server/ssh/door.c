@@ -133,7 +133,7 @@ void door_leave(struct conn *c)
 	explicit_bzero(c->secret, sizeof(c->secret));
 	free(c->chunk);
 	free(c);
-	pthread_cond_broadcast(&d->left);
+	cond_broadcast(&d->left);
 }
 
 static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage *peer,
@@ -148,9 +148,9 @@ static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage
 		close(fd_consume);
 		return;
 	}
-	pthread_mutex_lock(&d->lock);
+	mutex_lock(&d->lock);
 	room = admit(d, c);
-	pthread_mutex_unlock(&d->lock);
+	mutex_unlock(&d->lock);
 	if (!room) {
 		conn_log(c, LOG_LV_DEBUG, "too many connections: closed");
 		close(fd_consume);
@@ -201,7 +201,7 @@ int sshd_listen(const char *address, struct err *err)
 {
 	int fd = sock_tcp_listen(address, err);
 
-	return fd < 0 ? err_wrap(err, "PANDO_SSH_LISTEN") : fd;
+	return fd < 0 ? err_wrap(err, fd, "PANDO_SSH_LISTEN") : fd;
 }
 
 void sshd_free(struct sshd *d)
@@ -214,8 +214,8 @@ void sshd_free(struct sshd *d)
 		close(d->listen_fd);
 	if (d->stop_fd >= 0)
 		close(d->stop_fd);
-	pthread_cond_destroy(&d->left);
-	pthread_mutex_destroy(&d->lock);
+	cond_destroy(&d->left);
+	mutex_destroy(&d->lock);
 	free(d);
 }
 
@@ -227,7 +227,6 @@ static void sshd_freep(struct sshd **d)
 static struct sshd *sshd_new(const struct sshd_deps *deps)
 {
 	struct sshd *d = calloc(1, sizeof(*d));
-	pthread_condattr_t at;
 
 	if (!d)
 		return NULL;
@@ -235,11 +234,8 @@ static struct sshd *sshd_new(const struct sshd_deps *deps)
 	d->listen_fd = deps->listen_fd;
 	snprintf(d->data_dir, sizeof(d->data_dir), "%s", deps->data_dir);
 	d->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	pthread_mutex_init(&d->lock, NULL);
-	pthread_condattr_init(&at);
-	pthread_condattr_setclock(&at, CLOCK_MONOTONIC);
-	pthread_cond_init(&d->left, &at);
-	pthread_condattr_destroy(&at);
+	mutex_init(&d->lock, "ssh door");
+	cond_init(&d->left);
 	return d;
 }
 
@@ -285,24 +281,24 @@ int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 
 int sshd_stop(struct sshd *d, unsigned drain_ms, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(drain_ms));
+	uint64_t until = deadline_in(drain_ms);
 	unsigned left;
 
 	if (!d)
 		return 0;
-	pthread_mutex_lock(&d->lock);
+	mutex_lock(&d->lock);
 	d->stopping = true;
-	pthread_mutex_unlock(&d->lock);
+	mutex_unlock(&d->lock);
 	eventfd_write(d->stop_fd, 1);
 	if (d->door_runs) {
 		pthread_join(d->door, NULL);
 		d->door_runs = false;
 	}
-	pthread_mutex_lock(&d->lock);
-	while (d->n_conns && pthread_cond_timedwait(&d->left, &d->lock, &until) == 0)
+	mutex_lock(&d->lock);
+	while (d->n_conns && cond_wait_until(&d->left, &d->lock, until))
 		;
 	left = d->n_conns;
-	pthread_mutex_unlock(&d->lock);
+	mutex_unlock(&d->lock);
 	if (left)
 		return err_set(err, -EBUSY, "%u SSH connections did not end", left);
 	return 0;

@@ -59,7 +59,7 @@ static int load(int dirfd, const struct kind *k, ssh_bind bind, struct err *err)
 		return r;
 	r = io_read_file(dirfd, k->file, KEY_FILE_MAX, &text, err);
 	if (r < 0)
-		return err_wrap(err, "SSH host key");
+		return err_wrap(err, r, "SSH host key");
 	if (fchmodat(dirfd, k->file, 0600, 0) < 0)
 		return err_sys(err, -errno, "close the SSH host key '%s' to others", k->file);
 	r = ssh_pki_import_privkey_base64(text, NULL, NULL, NULL, &key);

@@ -27,7 +27,7 @@ static const char *target(const struct conn *c)
 	return *c->name.vm ? c->name.vm : c->name.repo;
 }
 
-void conn_audit(struct conn *c, const char *route, unsigned status, const char *code)
+void conn_audit(struct conn *c, const char *route, unsigned status, enum err_code code)
 {
 	struct audit_record a = { .at_ms = clock_wall_ms(), .status = status };
 
@@ -37,7 +37,7 @@ void conn_audit(struct conn *c, const char *route, unsigned status, const char *
 	snprintf(a.method, sizeof(a.method), "SSH");
 	snprintf(a.route, sizeof(a.route), "%s", route);
 	snprintf(a.target, sizeof(a.target), "%s", target(c));
-	snprintf(a.code, sizeof(a.code), "%s", code);
+	snprintf(a.code, sizeof(a.code), "%s", code ? err_code_name(code) : "");
 	snprintf(a.remote, sizeof(a.remote), "%s", c->remote);
 	auth_audit(c->d->deps.auth, &a);
 }
@@ -105,7 +105,7 @@ static void refuse(struct conn *c, ssh_message m, uint64_t asked)
 		         : *c->name.repo ? " to repository "
 		                         : "",
 		         target(c));
-		conn_audit(c, "login", 401, "UNAUTHORIZED");
+		conn_audit(c, "login", 401, ERR_UNAUTHORIZED);
 	}
 	c->who = (struct auth_who){ 0 };
 	poll(&p, 1, deadline_left(asked + SSHD_REFUSE_MS));
@@ -125,7 +125,7 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 	}
 	if (!door_login(c)) {
 		conn_end(c, "this account has %d SSH connections already", SSHD_CONNS_ACCOUNT);
-		conn_audit(c, "login", 429, "LIMIT_EXCEEDED");
+		conn_audit(c, "login", 429, ERR_LIMIT_EXCEEDED);
 		return false;
 	}
 	conn_log(c, LOG_LV_INFO, "%s %s logged in to %s %s%s%s",
@@ -135,7 +135,7 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 	         !*c->name.vm    ? ""
 	         : *c->name.user ? c->name.user
 	                         : "root");
-	conn_audit(c, "login", 200, "");
+	conn_audit(c, "login", 200, ERR_NONE);
 	ssh_message_auth_reply_success(m, 0);
 	return true;
 }

@@ -85,7 +85,7 @@ static int serve(struct chan *x, bool push, struct err *err)
 	int r = permit(c, push, &repo, err);
 
 	conn_audit(c, push ? "git-receive-pack" : "git-upload-pack", r < 0 ? 403 : 200,
-	           r < 0 ? "REPOSITORY_ACCESS_DENIED" : "");
+	           r < 0 ? ERR_REPOSITORY_ACCESS_DENIED : ERR_NONE);
 	if (r < 0)
 		return r;
 	if (!door_talk(c))

@@ -23,6 +23,7 @@
 
 #include "auth/auth.h"
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "guest/guest.h"
 #include "guest/guest_login.h"
@@ -162,8 +163,8 @@ struct sshd {
 	int stop_fd;   /* owned; readable once it ends: everybody polls it */
 	pthread_t door;
 	bool door_runs;
-	pthread_mutex_t lock;
-	pthread_cond_t left; /* a connection ended */
+	struct mutex lock;
+	struct cond left; /* a connection ended */
 	struct conn *conns;
 	unsigned n_conns, n_strangers;
 	bool stopping;
@@ -190,7 +191,7 @@ void conn_end(struct conn *c, const char *fmt, ...) __attribute__((format(printf
 
 /* login.c: true once somebody is let in. */
 bool login_message(struct conn *c, ssh_message m);
-void conn_audit(struct conn *c, const char *route, unsigned status, const char *code);
+void conn_audit(struct conn *c, const char *route, unsigned status, enum err_code code);
 
 /* session.c: one message of a client that is logged in; takes it. */
 void session_message(struct conn *c, ssh_message m_consume);

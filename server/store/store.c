@@ -37,7 +37,7 @@ struct store *store_close(struct store *s)
 		sqlite3_finalize(s->stmts[i]);
 	sqlite3_close(s->db);
 	reserve_close(s);
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	free(s);
 	return NULL;
 }
@@ -83,12 +83,12 @@ static int check_sound(struct store *s, const char *path, struct err *err)
 	int r = ask(s, "PRAGMA quick_check(1)", text, sizeof(text), &why);
 
 	if (r == -EUCLEAN)
-		return err_tag(err, r, "DATABASE_ERROR", damaged, path, sqlite3_errmsg(s->db));
+		return err_tag(err, r, ERR_DATABASE_ERROR, damaged, path, sqlite3_errmsg(s->db));
 	if (r < 0)
-		return err_tag(err, r, "DATABASE_ERROR", "read the database '%s': %s", path,
+		return err_tag(err, r, ERR_DATABASE_ERROR, "read the database '%s': %s", path,
 		               why.msg);
 	if (strcmp(text, "ok") != 0)
-		return err_tag(err, -EUCLEAN, "DATABASE_ERROR", damaged, path, text);
+		return err_tag(err, -EUCLEAN, ERR_DATABASE_ERROR, damaged, path, text);
 	return 0;
 }
 
@@ -151,7 +151,7 @@ static int migrate(struct store *s, const char *path, struct err *err)
 	for (; r >= 0 && v < s->n_migrations; v++) {
 		r = apply(s, v, err);
 		if (r < 0)
-			err_wrap(err, "migrate the database '%s' to version %u", path, v + 1);
+			err_wrap(err, r, "migrate the database '%s' to version %u", path, v + 1);
 	}
 	return r;
 }
@@ -179,7 +179,7 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 	s->migrations = migrations;
 	s->n_migrations = n_migrations;
 	s->reserve_fd = -1;
-	pthread_mutex_init(&s->lock, NULL);
+	mutex_init(&s->lock, "store");
 	/* No mutex of SQLite's own: ours is held around every use. */
 	rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 	if (rc != SQLITE_OK)
@@ -193,7 +193,7 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 	    (r = exec(s, "PRAGMA synchronous = FULL", err)) < 0 ||
 	    (r = exec(s, "PRAGMA foreign_keys = ON", err)) < 0 ||
 	    (r = exec(s, "CREATE TEMP TABLE held (id TEXT PRIMARY KEY)", err)) < 0)
-		return err_wrap(err, "prepare the database '%s'", path);
+		return err_wrap(err, r, "prepare the database '%s'", path);
 	if ((r = migrate(s, path, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(s);

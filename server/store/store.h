@@ -19,7 +19,9 @@
 #include <stdint.h>
 
 #include "base/id.h"
-#include "vm/vm.h"
+#include "model/account.h"
+#include "model/snapshot.h"
+#include "model/vm.h"
 
 struct err;
 struct store;

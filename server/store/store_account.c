@@ -28,7 +28,7 @@ static const struct table account_table = {
 	.cols = account_cols,
 	.n_cols = ARRAY_SIZE(account_cols),
 	.row_size = sizeof(struct store_account),
-	.missing_tag = "NOT_FOUND",
+	.missing_tag = ERR_NOT_FOUND,
 	.noun = "account",
 };
 
@@ -146,7 +146,7 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 	            0)
 		return MIN(MIN(r, repos), MIN(vms, snaps));
 	if (vms || snaps || repos)
-		return err_tag(err, -EBUSY, "CONFLICT",
+		return err_tag(err, -EBUSY, ERR_CONFLICT,
 		               "account '%s' still has %d VMs, %d snapshots and %d repositories: "
 		               "delete them first",
 		               id, vms, snaps, repos);

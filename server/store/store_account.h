@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 #include "base/id.h"
-#include "vm/vm.h"
+#include "model/account.h"
+#include "model/vm.h"
 
 struct err;
 struct store;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/id.h"
-#include "vm/vm.h"
+#include "model/account.h"
 
 struct err;
 struct store;

@@ -39,7 +39,7 @@ static const struct table build_table = {
 	.cols = build_cols,
 	.n_cols = ARRAY_SIZE(build_cols),
 	.row_size = sizeof(struct store_build),
-	.missing_tag = "BUILD_NOT_FOUND",
+	.missing_tag = ERR_BUILD_NOT_FOUND,
 	.noun = "build",
 };
 

@@ -23,7 +23,7 @@ static const struct table credential_table = {
 	.cols = credential_cols,
 	.n_cols = ARRAY_SIZE(credential_cols),
 	.row_size = sizeof(struct store_credential),
-	.missing_tag = "NOT_FOUND",
+	.missing_tag = ERR_NOT_FOUND,
 	.noun = "credential",
 };
 

@@ -26,7 +26,7 @@ static const struct table verification_table = {
 	.cols = verification_cols,
 	.n_cols = ARRAY_SIZE(verification_cols),
 	.row_size = sizeof(struct store_verification),
-	.missing_tag = "VERIFICATION_NOT_FOUND",
+	.missing_tag = ERR_VERIFICATION_NOT_FOUND,
 	.noun = "verification",
 };
 
@@ -42,7 +42,7 @@ static const struct table domain_table = {
 	.cols = domain_cols,
 	.n_cols = ARRAY_SIZE(domain_cols),
 	.row_size = sizeof(struct store_domain),
-	.missing_tag = "NO_DOMAIN_OWNERSHIP",
+	.missing_tag = ERR_NO_DOMAIN_OWNERSHIP,
 	.noun = "domain",
 };
 
@@ -60,14 +60,14 @@ static const struct table mapping_table = {
 	.cols = mapping_cols,
 	.n_cols = ARRAY_SIZE(mapping_cols),
 	.row_size = sizeof(struct store_mapping),
-	.missing_tag = "NOT_FOUND",
+	.missing_tag = ERR_NOT_FOUND,
 	.noun = "mapping",
 };
 
 static int too_many(const char *what, struct err *err)
 {
-	err_tag(err, -EDQUOT, "LIMIT_EXCEEDED", "an account has at most %d %s", DOMAINS_PER_ACCOUNT,
-	        what);
+	err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED, "an account has at most %d %s",
+	        DOMAINS_PER_ACCOUNT, what);
 	err_fact(err, "limit", DOMAINS_PER_ACCOUNT);
 	return -EDQUOT;
 }
@@ -240,7 +240,7 @@ static int vm_there(struct store *s, const struct store_mapping *m, struct err *
 	query_bind_text(&q, m->vm);
 	query_bind_text(&q, m->account);
 	r = query_step(&q, err);
-	return r ? MIN(r, 0) : err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.60s'", m->vm);
+	return r ? MIN(r, 0) : err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.60s'", m->vm);
 }
 
 int store_mapping_put(struct store *s, const struct store_mapping *m, struct store_mapping *ret,
@@ -255,7 +255,7 @@ int store_mapping_put(struct store *s, const struct store_mapping *m, struct sto
 		return r;
 	if (row_get(s, &mapping_table, m->domain, &old, &none) == 0) {
 		if (strcmp(old.account, m->account) != 0)
-			return err_tag(err, -EEXIST, "DOMAIN_ALREADY_EXISTS",
+			return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS,
 			               "'%s' is taken by another account", m->domain);
 		snprintf(row.id, sizeof(row.id), "%s", old.id);
 		row.created_ms = old.created_ms;

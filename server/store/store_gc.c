@@ -142,7 +142,7 @@ int store_collect(struct store *s, const char *const *held_points, size_t n_poin
 	    (r = delete_points_mending(s, &g, err)) < 0 ||
 	    (r = delete_returning(s, delete_layers, &g.layers, &g.n_layers, err)) < 0 ||
 	    (r = tx_commit(&t, err)) < 0)
-		return err_wrap(err, "collect unused layers");
+		return err_wrap(err, r, "collect unused layers");
 	*ret = g;
 	g = (struct store_garbage){ 0 };
 	return 0;

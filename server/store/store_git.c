@@ -24,7 +24,7 @@ static const struct table repo_table = {
 	.cols = repo_cols,
 	.n_cols = ARRAY_SIZE(repo_cols),
 	.row_size = sizeof(struct store_repo),
-	.missing_tag = "REPOSITORY_NOT_FOUND",
+	.missing_tag = ERR_REPOSITORY_NOT_FOUND,
 	.noun = "repository",
 };
 
@@ -231,7 +231,7 @@ int store_lfs_get(struct store *s, const char *repo, const char *oid, struct sto
 	if (r < 0)
 		return r;
 	if (n == 0)
-		return err_tag(err, -ENOENT, "CONTENT_NOT_FOUND", "no large file '%.64s'", oid);
+		return err_tag(err, -ENOENT, ERR_CONTENT_NOT_FOUND, "no large file '%.64s'", oid);
 	memcpy(ret, rows, sizeof(*ret));
 	return 0;
 }

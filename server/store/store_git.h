@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vm/vm.h"
+#include "base/id.h"
+#include "model/account.h"
 
 struct err;
 struct store;

@@ -33,14 +33,14 @@ static const struct table grant_table = {
 	.cols = grant_cols,
 	.n_cols = ARRAY_SIZE(grant_cols),
 	.row_size = sizeof(struct store_grant),
-	.missing_tag = "PERMISSION_NOT_FOUND",
+	.missing_tag = ERR_PERMISSION_NOT_FOUND,
 	.noun = "grant",
 };
 
 static int no_grant(enum grant_kind kind, const char *target, struct err *err)
 {
 	return err_tag(err, -ENOENT,
-	               kind == GRANT_VM ? "VM_PERMISSION_NOT_FOUND" : "PERMISSION_NOT_FOUND",
+	               kind == GRANT_VM ? ERR_VM_PERMISSION_NOT_FOUND : ERR_PERMISSION_NOT_FOUND,
 	               "the identity has no permission on '%.60s'", target);
 }
 
@@ -67,11 +67,11 @@ static int target_exists(struct store *s, const char *account, const struct stor
 		r = exists(s, "SELECT 1 FROM git_repos WHERE id = $1 AND account = $2", g->target,
 		           account, err);
 		return r ? MIN(r, 0)
-		         : err_tag(err, -ENOENT, "GIT_REPOSITORY_NOT_FOUND",
+		         : err_tag(err, -ENOENT, ERR_GIT_REPOSITORY_NOT_FOUND,
 		                   "no repository '%.60s'", g->target);
 	}
 	r = exists(s, "SELECT 1 FROM vms WHERE id = $1 AND account = $2", g->target, account, err);
-	return r ? MIN(r, 0) : err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.60s'", g->target);
+	return r ? MIN(r, 0) : err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.60s'", g->target);
 }
 
 int store_grant_add(struct store *s, const char *account, const struct store_grant *g,
@@ -85,13 +85,13 @@ int store_grant_add(struct store *s, const char *account, const struct store_gra
 	                account, err)) < 0)
 		return r;
 	if (r == 0)
-		return err_tag(err, -ENOENT, "IDENTITY_NOT_FOUND", "no identity '%.60s'",
+		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "no identity '%.60s'",
 		               g->identity);
 	if ((r = target_exists(s, account, g, err)) < 0)
 		return r;
 	r = row_insert(s, &grant_table, g, err);
 	if (r == -EEXIST)
-		return err_tag(err, r, "PERMISSION_ALREADY_EXISTS",
+		return err_tag(err, r, ERR_PERMISSION_ALREADY_EXISTS,
 		               "the identity has a permission on '%.60s' already: update it",
 		               g->target);
 	return r < 0 ? r : tx_commit(&t, err);

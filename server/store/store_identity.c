@@ -17,7 +17,7 @@ static const struct table identity_table = {
 	.cols = identity_cols,
 	.n_cols = ARRAY_SIZE(identity_cols),
 	.row_size = sizeof(struct store_identity),
-	.missing_tag = "IDENTITY_NOT_FOUND",
+	.missing_tag = ERR_IDENTITY_NOT_FOUND,
 	.noun = "identity",
 };
 
@@ -33,7 +33,7 @@ static const struct table token_table = {
 	.cols = token_cols,
 	.n_cols = ARRAY_SIZE(token_cols),
 	.row_size = sizeof(struct store_token),
-	.missing_tag = "NOT_FOUND",
+	.missing_tag = ERR_NOT_FOUND,
 	.noun = "token",
 };
 
@@ -121,6 +121,6 @@ int store_token_delete(struct store *s, const char *identity, const char *id, st
 	                  err)) < 0)
 		return r;
 	if (r == 0)
-		return err_tag(err, -ENOENT, "NOT_FOUND", "no such token");
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no such token");
 	return tx_commit(&t, err);
 }

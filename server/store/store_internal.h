@@ -10,13 +10,14 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/auto.h"
+#include "base/err.h"
+#include "base/lock.h"
 #include "store/store.h"
 #include "store/store_account.h"
 
@@ -25,7 +26,7 @@
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to let go */
 
 struct store {
-	pthread_mutex_t lock;          /* guards everything below and the connection itself */
+	struct mutex lock;             /* guards everything below and the connection itself */
 	sqlite3 *db;                   /* owned */
 	const char *const *migrations; /* of this database: store_migrations or audit's */
 	unsigned n_migrations;
@@ -111,8 +112,8 @@ struct table {
 	const struct col *cols; /* cols[0] is the primary key */
 	size_t n_cols;
 	size_t row_size;
-	const char *missing_tag; /* of a row that is not there, or NULL */
-	const char *noun;        /* "VM", for sentences */
+	enum err_code missing_tag; /* of a row that is not there, or NULL */
+	const char *noun;          /* "VM", for sentences */
 };
 
 #define COL_AT(type_, struct_, member, column)                   \
@@ -179,16 +180,6 @@ int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struc
 /* Entry n is what takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
-extern const char migration_git[];     /* schema_git.c */
-extern const char migration_domains[]; /* schema_domain.c */
-extern const char migration_net[];     /* schema_net.c */
-extern const char migration_usage[];   /* schema_usage.c */
-extern const char migration_triggers[];
-extern const char migration_syncs[];
-extern const char migration_push[];
-extern const char migration_records[]; /* schema_record.c */
-extern const char migration_recreate[];
-extern const char migration_credentials[];
 
 /* ---- store_trigger.c ---- */
 /* With a repository that goes. */

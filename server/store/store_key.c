@@ -40,7 +40,7 @@ int store_key_add(struct store *s, const char *account, const char *key_id, cons
 	query_bind_text(&q, hash_hex);
 	query_bind_i64(&q, clock_wall_ms());
 	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, "add API key '%s'", key_id);
+		return err_wrap(err, r, "add API key '%s'", key_id);
 	query_done(&q);
 	return tx_commit(&t, err);
 }
@@ -92,7 +92,7 @@ int store_key_revoke(struct store *s, const char *account, const char *key_id, s
 	query_bind_text(&q, key_id);
 	query_bind_text(&q, account);
 	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, "revoke API key '%s'", key_id);
+		return err_wrap(err, r, "revoke API key '%s'", key_id);
 	if (r == 0)
 		return err_set(err, -ENOENT, "no API key '%s'", key_id);
 	query_done(&q);
@@ -148,7 +148,7 @@ int store_meta_set(struct store *s, const char *key, const char *value, struct e
 	query_bind_text(&q, key);
 	query_bind_text(&q, value);
 	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, "set '%s'", key);
+		return err_wrap(err, r, "set '%s'", key);
 	query_done(&q);
 	return tx_commit(&t, err);
 }

@@ -43,7 +43,7 @@ int layer_add_locked(struct store *s, const struct store_layer *l, struct err *e
 	if (row.parent[0]) {
 		r = row_get(s, &layer_table, row.parent, &parent, err);
 		if (r < 0)
-			return err_wrap(err, "add layer '%s' on its parent", row.id);
+			return err_wrap(err, r, "add layer '%s' on its parent", row.id);
 		if (parent.kind != row.kind)
 			return err_set(err, -EINVAL, "layer '%s' is %s, its parent '%s' is %s",
 			               row.id, kind_words[row.kind], row.parent,
@@ -171,7 +171,7 @@ int store_layer_chain(struct store *s, const char *id, struct store_layer **ret,
 		return row_missing(&layer_table, id, err);
 	for (size_t i = 0; i < n; i++)
 		if (rows[i].depth != i || strcmp(rows[i].parent, i ? rows[i - 1].id : "") != 0)
-			return err_tag(err, -EUCLEAN, "DATABASE_ERROR",
+			return err_tag(err, -EUCLEAN, ERR_DATABASE_ERROR,
 			               "the chain of layer '%s' is broken at '%s'", id, rows[i].id);
 	*ret = TAKE_PTR(rows);
 	*ret_n = n;

@@ -28,7 +28,7 @@ static const struct table vpc_table = { .name = "vpcs",
 	                                .cols = vpc_cols,
 	                                .n_cols = ARRAY_SIZE(vpc_cols),
 	                                .row_size = sizeof(struct store_vpc),
-	                                .missing_tag = "NOT_FOUND",
+	                                .missing_tag = ERR_NOT_FOUND,
 	                                .noun = "VPC" };
 
 static const struct col nic_cols[] = {
@@ -56,7 +56,7 @@ static const struct table peer_table = { .name = "wg_peers",
 	                                 .cols = peer_cols,
 	                                 .n_cols = ARRAY_SIZE(peer_cols),
 	                                 .row_size = sizeof(struct store_peer),
-	                                 .missing_tag = "NOT_FOUND",
+	                                 .missing_tag = ERR_NOT_FOUND,
 	                                 .noun = "tunnel" };
 
 /* ---- policies ---- */
@@ -167,8 +167,8 @@ static int free_idx(struct store *s, uint32_t limit, uint32_t *ret, struct err *
 	if (r < 0)
 		return r;
 	if (next >= limit)
-		return err_tag(err, -ENOSPC, "BAD_REQUEST", "all %u VPCs of this server are in use",
-		               limit);
+		return err_tag(err, -ENOSPC, ERR_BAD_REQUEST,
+		               "all %u VPCs of this server are in use", limit);
 	*ret = next;
 	return 0;
 }
@@ -211,8 +211,8 @@ int store_vpc_delete(struct store *s, const char *id, struct err *err)
 	    (r = row_list(s, &nic_table, "WHERE vpc = $1", &id, 1, (void **)&nics, &n, err)) < 0)
 		return r;
 	if (n)
-		return err_tag(err, -EBUSY, "CONFLICT", "VPC %s has %zu VMs: delete them first", id,
-		               n);
+		return err_tag(err, -EBUSY, ERR_CONFLICT, "VPC %s has %zu VMs: delete them first",
+		               id, n);
 	if ((r = run_text(s, "DELETE FROM wg_peers WHERE vpc = $1", &id, 1, err)) < 0 ||
 	    (r = row_delete(s, &vpc_table, id, err)) < 0)
 		return r;

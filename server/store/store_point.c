@@ -167,7 +167,7 @@ int store_template_set(struct store *s, const char *key, const char *point, stru
 	query_bind_text(&q, key);
 	query_bind_text(&q, point);
 	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, "set template '%s'", key);
+		return err_wrap(err, r, "set template '%s'", key);
 	query_done(&q);
 	return tx_commit(&t, err);
 }

@@ -35,7 +35,7 @@ static const struct table record_table = {
 	.cols = record_cols,
 	.n_cols = ARRAY_SIZE(record_cols),
 	.row_size = sizeof(struct store_record),
-	.missing_tag = "RECORD_OWNERSHIP_ERROR",
+	.missing_tag = ERR_RECORD_OWNERSHIP_ERROR,
 	.noun = "record",
 };
 
@@ -51,7 +51,7 @@ static int owned(struct store *s, const char *account, const char *domain, struc
 	query_bind_text(&q, account);
 	r = query_step(&q, err);
 	return r ? MIN(r, 0)
-	         : err_tag(err, -EACCES, "DOMAIN_OWNERSHIP_ERROR",
+	         : err_tag(err, -EACCES, ERR_DOMAIN_OWNERSHIP_ERROR,
 	                   "'%s' is not a domain that this account has verified", domain);
 }
 
@@ -73,7 +73,7 @@ static int beside(struct store *s, const struct store_record *rec, struct store_
 			*ret_same = v[i];
 			*ret_found = true;
 		} else if (v[i].kind == RECORD_CNAME || rec->kind == RECORD_CNAME) {
-			return err_tag(err, -EEXIST, "CONFLICT",
+			return err_tag(err, -EEXIST, ERR_CONFLICT,
 			               "'%s' has a record that a CNAME cannot stand beside",
 			               rec->name);
 		}
@@ -87,7 +87,7 @@ static int insert(struct store *s, const struct store_record *rec, struct err *e
 	                    err);
 
 	if (r >= RECORDS_PER_ACCOUNT) {
-		err_tag(err, -EDQUOT, "LIMIT_EXCEEDED", "an account has at most %d records",
+		err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED, "an account has at most %d records",
 		        RECORDS_PER_ACCOUNT);
 		err_fact(err, "limit", RECORDS_PER_ACCOUNT);
 		return -EDQUOT;
@@ -150,7 +150,7 @@ int store_record_delete(struct store *s, const char *account, const char *domain
 	r = run_text(s, "DELETE FROM dns_records WHERE id = $1 AND domain = $2 AND account = $3",
 	             args, 3, err);
 	return r ? MIN(r, 0)
-	         : err_tag(err, -EACCES, "RECORD_OWNERSHIP_ERROR", "'%s' has no record '%.60s'",
+	         : err_tag(err, -EACCES, ERR_RECORD_OWNERSHIP_ERROR, "'%s' has no record '%.60s'",
 	                   domain, id);
 }
 

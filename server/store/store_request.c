@@ -59,7 +59,7 @@ int store_request_add(struct store *s, const struct store_request *v, struct err
 	query_bind_text(&q, v->idem_hash);
 	query_bind_i64(&q, v->created_ms);
 	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, "keep request '%s'", v->id);
+		return err_wrap(err, r, "keep request '%s'", v->id);
 	query_done(&q);
 	return tx_commit(&t, err);
 }
@@ -82,7 +82,7 @@ int store_request_finish(struct store *s, const char *id, unsigned status, const
 	query_bind_text(&q, body);
 	query_bind_text(&q, id);
 	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, "keep the result of request '%s'", id);
+		return err_wrap(err, r, "keep the result of request '%s'", id);
 	if (r == 0)
 		return err_set(err, -ENOENT, "no request '%s'", id);
 	query_done(&q);

@@ -162,7 +162,7 @@ int row_insert(struct store *s, const struct table *t, const void *row, struct e
 		bind_col(&q, &t->cols[i], row);
 	r = query_run(&q, err);
 	if (r < 0)
-		return err_wrap(err, "add %s '%s'", t->noun, (const char *)row + t->cols[0].off);
+		return err_wrap(err, r, "add %s '%s'", t->noun, (const char *)row + t->cols[0].off);
 	return 0;
 }
 
@@ -185,7 +185,7 @@ int row_update(struct store *s, const struct table *t, const void *row, struct e
 	query_bind_text(&q, key);
 	r = query_run(&q, err);
 	if (r < 0)
-		return err_wrap(err, "update %s '%s'", t->noun, key);
+		return err_wrap(err, r, "update %s '%s'", t->noun, key);
 	return r == 0 ? row_missing(t, key, err) : 0;
 }
 
@@ -202,7 +202,7 @@ int row_delete(struct store *s, const struct table *t, const char *key, struct e
 	query_bind_text(&q, key);
 	r = query_run(&q, err);
 	if (r < 0)
-		return err_wrap(err, "delete %s '%s'", t->noun, key);
+		return err_wrap(err, r, "delete %s '%s'", t->noun, key);
 	return r == 0 ? row_missing(t, key, err) : 0;
 }
 
@@ -221,7 +221,7 @@ int row_get(struct store *s, const struct table *t, const char *key, void *ret, 
 	query_bind_text(&q, key);
 	r = query_step(&q, err);
 	if (r < 0)
-		return err_wrap(err, "read %s '%s'", t->noun, key);
+		return err_wrap(err, r, "read %s '%s'", t->noun, key);
 	if (r == 0)
 		return row_missing(t, key, err);
 	row = calloc(1, t->row_size);
@@ -231,7 +231,7 @@ int row_get(struct store *s, const struct table *t, const char *key, void *ret, 
 		read_col(&q, &t->cols[i], row);
 	r = query_read_end(&q, err);
 	if (r < 0)
-		return err_wrap(err, "read %s '%s'", t->noun, key);
+		return err_wrap(err, r, "read %s '%s'", t->noun, key);
 	memcpy(ret, row, t->row_size);
 	return 0;
 }
@@ -268,7 +268,7 @@ int row_list(struct store *s, const struct table *t, const char *tail, const cha
 		n++;
 	}
 	if (r < 0 || (r = query_read_end(&q, err)) < 0)
-		return err_wrap(err, "list each %s", t->noun);
+		return err_wrap(err, r, "list each %s", t->noun);
 	*ret = TAKE_PTR(rows);
 	*ret_n = n;
 	return 0;

@@ -2,8 +2,8 @@
 /*
  * store_schema.c - the schema, as the numbered steps that lead to it
  *
- * Forward only: a step that was released is never edited, a change is a new
- * step. Types are those SQLite and PostgreSQL both understand; flags are 0/1 in
+ * Forward only: a step that was released is never edited (a unit test knows what each one is), a
+ * change is a new step. Types are those SQLite and PostgreSQL both understand; flags are 0/1 in
  * a BIGINT, enums are words, times are milliseconds since the epoch.
  *
  * Foreign keys hold what garbage collection must never break: a layer that a
@@ -119,7 +119,7 @@ static const char migration_1[] =
  * A grant's target is a VM or a repository, so it is no foreign key: who deletes the target
  * deletes its grants.
  */
-static const char migration_accounts[] =
+static const char migration_2[] =
         "ALTER TABLE accounts ADD COLUMN admin BIGINT NOT NULL DEFAULT 0;"
         "ALTER TABLE accounts ADD COLUMN quota_vms BIGINT NOT NULL DEFAULT -2;"
         "ALTER TABLE accounts ADD COLUMN quota_running BIGINT NOT NULL DEFAULT -2;"
@@ -164,7 +164,7 @@ static const char migration_accounts[] =
  * The tree. vms.head and points.parent are lines of descent, not references: they keep nothing
  * alive. past_points remembers what a collected point stood on, while a VM's head names it.
  */
-static const char migration_tree[] =
+static const char migration_3[] =
         "ALTER TABLE points ADD COLUMN kind TEXT NOT NULL DEFAULT 'live';"
         "ALTER TABLE vms ADD COLUMN head TEXT;"
         "UPDATE points SET kind = 'template' WHERE id IN (SELECT point FROM templates);"
@@ -181,7 +181,7 @@ static const char migration_tree[] =
 
 /* Specs: cached layers, builds with their phases and logs, and what VMs and snapshots know of them.
  */
-static const char migration_specs[] =
+static const char migration_4[] =
         "ALTER TABLE vms ADD COLUMN build_id TEXT;"
         "ALTER TABLE vms ADD COLUMN workdir TEXT NOT NULL DEFAULT '';"
         "ALTER TABLE snapshots ADD COLUMN state TEXT NOT NULL DEFAULT 'ready';"
@@ -232,7 +232,7 @@ static const char migration_specs[] =
 
 /* What happened, in lines for the account it happened to; and calls that outlive their connection.
  */
-static const char migration_logs[] =
+static const char migration_5[] =
         "CREATE TABLE events ("
         "  seq BIGINT PRIMARY KEY,"
         "  at_ms BIGINT NOT NULL,"
@@ -261,7 +261,7 @@ static const char migration_logs[] =
         "CREATE INDEX background_requests_account ON background_requests (account, created_ms);";
 
 /* Usage, last use, tombstones; snapshots that were lost. */
-static const char migration_life[] =
+static const char migration_6[] =
         "ALTER TABLE vms ADD COLUMN count_exec BIGINT NOT NULL DEFAULT 0;"
         "ALTER TABLE vms ADD COLUMN run_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
         "ALTER TABLE vms ADD COLUMN mem_gb_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
@@ -309,10 +309,208 @@ static const char migration_life[] =
         ");"
         "CREATE INDEX vm_tombstones_account ON vm_tombstones (account, deleted_ms);";
 
-const char *const store_migrations[] = {
-	migration_1,    migration_accounts, migration_tree,     migration_specs,
-	migration_logs, migration_life,     migration_git,      migration_domains,
-	migration_net,  migration_triggers, migration_syncs,    migration_usage,
-	migration_push, migration_records,  migration_recreate, migration_credentials
-};
+/* Repositories. */
+static const char migration_7[] =
+        "CREATE TABLE git_repos ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  name TEXT NOT NULL,"
+        "  is_public BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  pushed_ms BIGINT NOT NULL,"
+        "  bytes BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX git_repos_account ON git_repos (account, created_ms, id);"
+        "CREATE TABLE git_lfs ("
+        "  repo TEXT NOT NULL,"
+        "  oid TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  bytes BIGINT NOT NULL,"
+        "  PRIMARY KEY (repo, oid)"
+        ");"
+        "CREATE INDEX git_lfs_account ON git_lfs (account, oid);";
+
+/* Names, and what they lead to. */
+static const char migration_8[] =
+        "CREATE TABLE domain_verifications ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  domain TEXT NOT NULL,"
+        "  code TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  UNIQUE (account, domain)"
+        ");"
+        "CREATE TABLE domains ("
+        "  domain TEXT PRIMARY KEY,"
+        "  id TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  wildcard BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX domains_account ON domains (account, created_ms);"
+        "CREATE TABLE domain_mappings ("
+        "  domain TEXT PRIMARY KEY,"
+        "  id TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  vm TEXT NOT NULL,"
+        "  port BIGINT NOT NULL,"
+        "  ownership TEXT,"
+        "  created_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX domain_mappings_account ON domain_mappings (account, created_ms);"
+        "CREATE INDEX domain_mappings_vm ON domain_mappings (vm);";
+
+/*
+ * Policies, private networks and tunnels. Rows of VMs have no foreign key: a policy is stored
+ * before its VM is, so that no VM is without.
+ */
+static const char migration_9[] = "CREATE TABLE vm_egress ("
+                                  "  vm_id TEXT PRIMARY KEY,"
+                                  "  policy TEXT NOT NULL,"
+                                  "  ca_cert TEXT NOT NULL,"
+                                  "  ca_key TEXT NOT NULL"
+                                  ");"
+                                  "CREATE TABLE vpcs ("
+                                  "  id TEXT PRIMARY KEY,"
+                                  "  account TEXT NOT NULL,"
+                                  "  name TEXT NOT NULL,"
+                                  "  net BIGINT NOT NULL,"
+                                  "  prefix BIGINT NOT NULL,"
+                                  "  idx BIGINT NOT NULL UNIQUE,"
+                                  "  wg_key TEXT NOT NULL,"
+                                  "  created_ms BIGINT NOT NULL"
+                                  ");"
+                                  "CREATE INDEX vpcs_account ON vpcs (account, created_ms);"
+                                  "CREATE TABLE vpc_nics ("
+                                  "  vm_id TEXT PRIMARY KEY,"
+                                  "  vpc TEXT NOT NULL,"
+                                  "  addr BIGINT NOT NULL,"
+                                  "  is_default BIGINT NOT NULL,"
+                                  "  UNIQUE (vpc, addr)"
+                                  ");"
+                                  "CREATE TABLE wg_peers ("
+                                  "  id TEXT PRIMARY KEY,"
+                                  "  vpc TEXT NOT NULL,"
+                                  "  gateway_vm TEXT NOT NULL,"
+                                  "  public_key TEXT NOT NULL,"
+                                  "  tunnel_ip BIGINT NOT NULL UNIQUE,"
+                                  "  created_ms BIGINT NOT NULL,"
+                                  "  expires_ms BIGINT NOT NULL,"
+                                  "  UNIQUE (vpc, public_key)"
+                                  ");";
+
+/* What happens after a push. */
+static const char migration_10[] =
+        "CREATE TABLE git_triggers ("
+        "  id TEXT PRIMARY KEY,"
+        "  repo TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  branches TEXT,"
+        "  globs TEXT,"
+        "  action TEXT NOT NULL,"
+        "  endpoint TEXT NOT NULL,"
+        "  snapshot TEXT NOT NULL,"
+        "  command TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX git_triggers_repo ON git_triggers (repo, created_ms);"
+        "CREATE TABLE git_deliveries ("
+        "  id TEXT PRIMARY KEY,"
+        "  trigger_id TEXT NOT NULL,"
+        "  repo TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  action TEXT NOT NULL,"
+        "  branch TEXT NOT NULL,"
+        "  old_sha TEXT NOT NULL,"
+        "  new_sha TEXT NOT NULL,"
+        "  state TEXT NOT NULL,"
+        "  attempts BIGINT NOT NULL,"
+        "  next_ms BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  updated_ms BIGINT NOT NULL,"
+        "  status BIGINT NOT NULL,"
+        "  vm TEXT NOT NULL,"
+        "  note TEXT NOT NULL,"
+        "  output TEXT NOT NULL DEFAULT ''"
+        ");"
+        "CREATE INDEX git_deliveries_due ON git_deliveries (state, action, next_ms);"
+        "CREATE INDEX git_deliveries_busy ON git_deliveries (account, action, state);"
+        "CREATE INDEX git_deliveries_log ON git_deliveries (trigger_id, created_ms);"
+        "CREATE INDEX git_deliveries_commit ON git_deliveries (repo, new_sha);"
+        "CREATE TABLE git_signing_keys ("
+        "  id TEXT PRIMARY KEY,"
+        "  secret TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  retired_ms BIGINT NOT NULL"
+        ");";
+
+/* Mirrors. */
+static const char migration_11[] = "CREATE TABLE git_syncs ("
+                                   "  repo TEXT PRIMARY KEY,"
+                                   "  account TEXT NOT NULL,"
+                                   "  remote TEXT NOT NULL,"
+                                   "  url TEXT NOT NULL,"
+                                   "  token TEXT NOT NULL,"
+                                   "  hook TEXT NOT NULL,"
+                                   "  state TEXT NOT NULL,"
+                                   "  note TEXT NOT NULL,"
+                                   "  conflicts TEXT NOT NULL,"
+                                   "  next_ms BIGINT NOT NULL,"
+                                   "  last_ms BIGINT NOT NULL"
+                                   ");"
+                                   "CREATE INDEX git_syncs_due ON git_syncs (next_ms);"
+                                   "CREATE UNIQUE INDEX git_syncs_hook ON git_syncs (hook);";
+
+/* What a machine had taken before it was handed to its VM. */
+static const char migration_12[] =
+        "ALTER TABLE vms ADD COLUMN ahead_cpu_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN ahead_net_in BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN ahead_net_out BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN ahead_disk_read BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE vms ADD COLUMN ahead_disk_write BIGINT NOT NULL DEFAULT 0;";
+
+/* Which push a delivery is of, and limits of an account's repositories. */
+static const char migration_13[] =
+        "ALTER TABLE git_deliveries ADD COLUMN push TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE accounts ADD COLUMN quota_git_repos BIGINT NOT NULL DEFAULT -2;"
+        "ALTER TABLE accounts ADD COLUMN quota_git_mb BIGINT NOT NULL DEFAULT -2;";
+
+/* DNS records of verified domains. */
+static const char migration_14[] = "CREATE TABLE dns_records ("
+                                   "  id TEXT PRIMARY KEY,"
+                                   "  account TEXT NOT NULL,"
+                                   "  domain TEXT NOT NULL,"
+                                   "  kind TEXT NOT NULL,"
+                                   "  name TEXT NOT NULL,"
+                                   "  value TEXT NOT NULL,"
+                                   "  ttl BIGINT NOT NULL,"
+                                   "  priority BIGINT NOT NULL,"
+                                   "  created_ms BIGINT NOT NULL,"
+                                   "  UNIQUE (domain, kind, name, value)"
+                                   ");"
+                                   "CREATE INDEX dns_records_account ON dns_records (account);";
+
+/* VMs that are made anew, and what from. */
+static const char migration_15[] = "ALTER TABLE vms ADD COLUMN recreate BIGINT NOT NULL DEFAULT 0;"
+                                   "ALTER TABLE vms ADD COLUMN origin TEXT REFERENCES points (id);"
+                                   "CREATE INDEX vms_origin ON vms (origin);";
+
+/* An account's passwords for other Git servers. */
+static const char migration_16[] =
+        "CREATE TABLE git_credentials ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  server TEXT NOT NULL,"
+        "  secret TEXT NOT NULL,"
+        "  app_id TEXT NOT NULL,"
+        "  installation TEXT NOT NULL,"
+        "  api_url TEXT NOT NULL,"
+        "  created_ms BIGINT NOT NULL"
+        ");"
+        "CREATE UNIQUE INDEX git_credentials_server ON git_credentials (account, server);";
+
+const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
+	                                 migration_5,  migration_6,  migration_7,  migration_8,
+	                                 migration_9,  migration_10, migration_11, migration_12,
+	                                 migration_13, migration_14, migration_15, migration_16 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -51,7 +51,7 @@ const struct table snapshot_table = {
 	.cols = snapshot_cols,
 	.n_cols = ARRAY_SIZE(snapshot_cols),
 	.row_size = sizeof(struct store_snapshot),
-	.missing_tag = "SNAPSHOT_NOT_FOUND",
+	.missing_tag = ERR_SNAPSHOT_NOT_FOUND,
 	.noun = "snapshot",
 };
 
@@ -161,7 +161,7 @@ int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
 		return r;
 	if (n.info.deleted)
-		return err_tag(err, -EALREADY, "SNAPSHOT_ALREADY_DELETED",
+		return err_tag(err, -EALREADY, ERR_SNAPSHOT_ALREADY_DELETED,
 		               "snapshot '%s' was deleted before", id);
 	n.info.deleted = true;
 	n.info.updated_ms = clock_wall_ms();

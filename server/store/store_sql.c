@@ -46,13 +46,13 @@ int store_fail(struct store *s, int rc, struct err *err, const char *what)
 	int code = errno_of(rc);
 
 	if (code == -EUCLEAN)
-		return err_tag(err, code, "DATABASE_ERROR", "%s: the database is damaged (%s)",
+		return err_tag(err, code, ERR_DATABASE_ERROR, "%s: the database is damaged (%s)",
 		               what, sqlite3_errmsg(s->db));
 	if (code == -ENOLINK)
-		return err_tag(err, code, "DATABASE_ERROR",
+		return err_tag(err, code, ERR_DATABASE_ERROR,
 		               "%s: a layer or point it names is missing, or it is still in use",
 		               what);
-	return err_tag(err, code, "DATABASE_ERROR", "%s: %s", what, sqlite3_errmsg(s->db));
+	return err_tag(err, code, ERR_DATABASE_ERROR, "%s: %s", what, sqlite3_errmsg(s->db));
 }
 
 /* $1, $2, ... must be first used in that order, or SQLite and PostgreSQL number them differently.
@@ -137,9 +137,9 @@ int query_step(struct query *q, struct err *err)
 	int rc;
 
 	if (q->failed)
-		return err_tag(err, q->failed, "DATABASE_ERROR", "cannot bind a value");
+		return err_tag(err, q->failed, ERR_DATABASE_ERROR, "cannot bind a value");
 	if (q->n_bound != sqlite3_bind_parameter_count(q->st))
-		return err_tag(err, -EINVAL, "DATABASE_ERROR", "%d values for %d parameters",
+		return err_tag(err, -EINVAL, ERR_DATABASE_ERROR, "%d values for %d parameters",
 		               q->n_bound, sqlite3_bind_parameter_count(q->st));
 	rc = sqlite3_step(q->st);
 	q->n_read = 0;
@@ -203,7 +203,7 @@ double query_read_double(struct query *q)
 int query_read_end(struct query *q, struct err *err)
 {
 	if (q->failed)
-		return err_tag(err, q->failed, "DATABASE_ERROR",
+		return err_tag(err, q->failed, ERR_DATABASE_ERROR,
 		               "the database is damaged (a value is out of its range)");
 	return 0;
 }
@@ -220,7 +220,7 @@ int tx_begin(struct tx *t, struct store *s, struct err *err)
 {
 	int r;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	t->s = s;
 	reserve_look(s);
 	r = tx_word(s, "BEGIN IMMEDIATE", err); /* PostgreSQL: BEGIN */
@@ -244,7 +244,7 @@ void tx_end(struct tx *t)
 	/* After some failures (disk full) SQLite has rolled back by itself. */
 	if (t->open && !sqlite3_get_autocommit(t->s->db))
 		(void)tx_word(t->s, "ROLLBACK", NULL);
-	pthread_mutex_unlock(&t->s->lock);
+	mutex_unlock(&t->s->lock);
 	t->s = NULL;
 }
 

@@ -30,7 +30,7 @@ static const struct table sync_table = {
 	.cols = sync_cols,
 	.n_cols = ARRAY_SIZE(sync_cols),
 	.row_size = sizeof(struct store_sync),
-	.missing_tag = "NOT_FOUND",
+	.missing_tag = ERR_NOT_FOUND,
 	.noun = "mirror of repository",
 };
 

@@ -45,7 +45,7 @@ static const struct table tombstone_table = {
 	.cols = tombstone_cols,
 	.n_cols = ARRAY_SIZE(tombstone_cols),
 	.row_size = sizeof(struct vm_tombstone),
-	.missing_tag = "VM_NOT_FOUND",
+	.missing_tag = ERR_VM_NOT_FOUND,
 	.noun = "VM",
 };
 

@@ -30,7 +30,7 @@ static const struct table trigger_table = {
 	.cols = trigger_cols,
 	.n_cols = ARRAY_SIZE(trigger_cols),
 	.row_size = sizeof(struct store_trigger),
-	.missing_tag = "NOT_FOUND",
+	.missing_tag = ERR_NOT_FOUND,
 	.noun = "trigger",
 };
 
@@ -58,7 +58,7 @@ static const struct table delivery_table = {
 	.cols = delivery_cols,
 	.n_cols = ARRAY_SIZE(delivery_cols),
 	.row_size = sizeof(struct store_delivery),
-	.missing_tag = "NOT_FOUND",
+	.missing_tag = ERR_NOT_FOUND,
 	.noun = "delivery",
 };
 

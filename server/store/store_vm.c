@@ -80,7 +80,7 @@ const struct table vm_table = {
 	.cols = vm_cols,
 	.n_cols = ARRAY_SIZE(vm_cols),
 	.row_size = sizeof(struct store_vm),
-	.missing_tag = "VM_NOT_FOUND",
+	.missing_tag = ERR_VM_NOT_FOUND,
 	.noun = "VM",
 };
 

@@ -49,7 +49,7 @@ static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, s
 	if (r < 0) {
 		guest_close(g);
 		guest_unref(g);
-		return err_wrap(err, "the agent in VM %s", vm->row.info.id);
+		return err_wrap(err, r, "the agent in VM %s", vm->row.info.id);
 	}
 	vm->guest = g;
 	return 0;
@@ -220,7 +220,7 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 		machine_console_tail(vm->m->engine, vm->row.info.instance, tail, sizeof(tail));
 		vm_log(vm, LOG_LV_WARN, "QEMU ended before its agent answered");
 		vm_log_words(vm, tail);
-		err_wrap(err, "QEMU ended");
+		err_wrap(err, r, "QEMU ended");
 		return r;
 	}
 	vm_log(vm, LOG_LV_WARN, "%s; QEMU lives, connecting again", err ? err->msg : "");

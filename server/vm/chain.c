@@ -84,11 +84,11 @@ int chain_take(struct vmm *m, const char *layer, struct engine_chain *ret, struc
 {
 	int r;
 
-	pthread_rwlock_rdlock(&m->gc);
+	rwlock_rdlock(&m->gc);
 	r = chain_load(m, layer, ret, err);
 	if (r == 0)
 		r = hold_all(m, ret, err);
-	pthread_rwlock_unlock(&m->gc);
+	rwlock_unlock(&m->gc);
 	return r;
 }
 
@@ -96,13 +96,13 @@ int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct e
 {
 	int r;
 
-	pthread_rwlock_rdlock(&m->gc);
+	rwlock_rdlock(&m->gc);
 	r = point_load(m, id, ret, err);
 	if (r == 0)
 		r = hold_all(m, &ret->mem, err);
 	if (r == 0 && (r = hold_all(m, &ret->disk, err)) < 0)
 		chain_drop(m, &ret->mem);
-	pthread_rwlock_unlock(&m->gc);
+	rwlock_unlock(&m->gc);
 	return r;
 }
 
@@ -112,14 +112,13 @@ void point_drop(struct vmm *m, const struct engine_point *p)
 	chain_drop(m, &p->disk);
 }
 
-bool point_fault(struct err *err, const char *tag)
+bool point_fault(struct err *err, enum err_code tag)
 {
 	bool damaged;
 
-	if (!err || !err->tag ||
-	    (strcmp(err->tag, "POINT_DAMAGED") != 0 && strcmp(err->tag, "POINT_MISMATCH") != 0))
+	if (!err || !err->tag || (err->tag != ERR_POINT_DAMAGED && err->tag != ERR_POINT_MISMATCH))
 		return false;
-	damaged = !strcmp(err->tag, "POINT_DAMAGED");
+	damaged = err->tag == ERR_POINT_DAMAGED;
 	err->tag = tag;
 	return damaged;
 }

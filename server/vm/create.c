@@ -23,17 +23,17 @@ int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_
 	if (r < 0)
 		return r;
 	if (!s.info.deleted && s.info.state == SNAPSHOT_BUILDING)
-		return err_tag(err, -EBUSY, "SOURCE_SNAPSHOT_BUILDING",
+		return err_tag(err, -EBUSY, ERR_SOURCE_SNAPSHOT_BUILDING,
 		               "snapshot '%.40s' is still being built", id);
 	if (!s.info.deleted && s.info.state == SNAPSHOT_FAILED && !*s.point)
-		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND",
+		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND,
 		               "snapshot '%.40s' failed before there was anything to start: %.200s",
 		               id, s.info.failure);
 	if (!s.info.deleted && s.info.state == SNAPSHOT_LOST)
-		return err_tag(err, -EEXIST, "SOURCE_SNAPSHOT_LOST",
+		return err_tag(err, -EEXIST, ERR_SOURCE_SNAPSHOT_LOST,
 		               "snapshot '%.40s' is lost: %.200s", id, s.info.failure);
 	if (s.info.deleted || !*s.point)
-		return err_tag(err, -ENOENT, "SOURCE_SNAPSHOT_DELETED",
+		return err_tag(err, -ENOENT, ERR_SOURCE_SNAPSHOT_DELETED,
 		               "snapshot '%.40s' was deleted", id);
 	snprintf(ret_point, ID_SIZE, "%s", s.point);
 	if (ret_workdir)
@@ -117,7 +117,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 		vm_unref(vm);
 		return r;
 	}
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	r = vm_net_begin(vm, o, err);
 	if (r == 0)
 		r = vm_bring_up(vm, &b, err);
@@ -130,7 +130,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 		vm_copy_info(vm, ret);
 	else
 		vm_net_undo(vm);
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	quota_release(m, row.info.id);
 	point_drop(m, &p);
 	vm_unref(vm);
@@ -146,7 +146,7 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	int r = 0;
 
 	if ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0)
-		return err_wrap(err, "create VM");
+		return err_wrap(err, r, "create VM");
 	if (o->point)
 		snprintf(point, sizeof(point), "%s", o->point);
 	else if (o->snapshot_id)
@@ -168,7 +168,7 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	if (r < 0 && o->snapshot_id)
 		snapshot_fault(m, o->snapshot_id, err);
 	if (r < 0)
-		return err_wrap(err, "create VM");
+		return err_wrap(err, r, "create VM");
 	vmm_tell(m, o->account, ret->id, EVENT_INFO, "created from %s in %llu ms",
 	         o->snapshot_id ? o->snapshot_id : "the base template",
 	         (unsigned long long)(clock_ms() - t0));

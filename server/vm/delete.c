@@ -24,10 +24,10 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	vm_net_forget(vm);
 	vm_log(vm, LOG_LV_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
 	vm_tell(vm, EVENT_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
-	pthread_mutex_lock(&vm->m->lock);
+	mutex_lock(&vm->m->lock);
 	vm->buried = true;
 	vm_wake_waiters(vm);
-	pthread_mutex_unlock(&vm->m->lock);
+	mutex_unlock(&vm->m->lock);
 	vmm_forget(vm->m, vm);
 	vmm_collect_soon(vm->m);
 	return 0;
@@ -51,7 +51,7 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kep
 		return 0;
 	r = vmm_lock_soon(m, account, id, &vm, err);
 	if (r == -ENOENT) /* whoever deletes twice finds nothing */
-		return err_tag(err, r, "VM_NOT_FOUND", "no VM '%.40s'", id);
+		return err_tag(err, r, ERR_VM_NOT_FOUND, "no VM '%.40s'", id);
 	if (r < 0)
 		return r;
 	r = vm_delete_locked(vm, "deleted", err);

@@ -62,7 +62,7 @@ static int party_of_vm(struct vmm *m, const char *account, struct party *p, stru
 		snprintf(p->point, ID_SIZE, "%s", vm->row.info.point);
 		break;
 	default:
-		r = err_tag(err, -EINVAL, "VM_NOT_RUNNING",
+		r = err_tag(err, -EINVAL, ERR_VM_NOT_RUNNING,
 		            "VM %s is %s: start it, its files cannot be compared while it has no "
 		            "memory",
 		            p->id, vm_state_name(vm->row.info.state));
@@ -128,7 +128,7 @@ static int common_time(struct vmm *m, const struct party p[2], int64_t *ret, str
 				*ret = a[i].created_ms;
 				return 0;
 			}
-	return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+	return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 	               "%s and %s have no common ancestor: only relatives are compared", p[0].id,
 	               p[1].id);
 }
@@ -146,7 +146,7 @@ int vmm_diff(struct vmm *m, const char *account, const char *id, const struct vm
 	int r = 0;
 
 	if (!strcmp(id, o->with))
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'with' names the VM itself: name another one or a snapshot");
 	/* No lock is held from one to the other: there may be two calls the other way round. */
 	if ((r = party_find(m, account, id, &p[0], err)) == 0 &&
@@ -164,7 +164,7 @@ int vmm_diff(struct vmm *m, const char *account, const char *id, const struct vm
 		party_close(m, &p[i]);
 	vmm_collect_soon(m);
 	if (r < 0)
-		return err_wrap(err, "compare %s with %s", id, o->with);
+		return err_wrap(err, r, "compare %s with %s", id, o->with);
 	log_obj(LOG_LV_DEBUG, "vm", id, "compared with %s in %llu ms: %zu changes%s", o->with,
 	        (unsigned long long)(clock_ms() - t0), ret->n, ret->cursor ? " and more" : "");
 	return 0;

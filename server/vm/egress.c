@@ -75,7 +75,7 @@ int vmm_egress_set(struct vmm *m, const char *account, const char *id, const jso
 		r = change(vm, next, err);
 	vm_unlock(vm);
 	if (r < 0)
-		return err_wrap(err, "egress of VM %s", id);
+		return err_wrap(err, r, "egress of VM %s", id);
 	vmm_tell(m, account, id, EVENT_INFO, "egress policy changed");
 	*ret = TAKE_PTR(next);
 	return 0;

@@ -60,9 +60,9 @@ static void change_over_all(struct vmm *m, struct vm *own, const char *from,
 	for (size_t i = 0; v && i < n; i++) {
 		if (v[i] == own) {
 			change_over(v[i], from, old, l);
-		} else if (pthread_mutex_trylock(&v[i]->lock) == 0) {
+		} else if (mutex_trylock(&v[i]->lock)) {
 			change_over(v[i], from, old, l);
-			pthread_mutex_unlock(&v[i]->lock);
+			mutex_unlock(&v[i]->lock);
 		}
 		vm_unref(v[i]);
 	}
@@ -98,11 +98,11 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 	r = c.n < 3 ? err_set(err, -EINVAL, "layer %s: nothing to flatten", top)
 	            : write_flat(m, &c, &l, err);
 	if (r == 0) {
-		pthread_rwlock_rdlock(&m->gc);
+		rwlock_rdlock(&m->gc);
 		r = vmm_hold(m, l.id, err);
 		if (r == 0 && (r = store_layer_add(m->store, &l, err)) == 0)
 			r = store_point_swap_layer(m->store, top, l.id, err);
-		pthread_rwlock_unlock(&m->gc);
+		rwlock_unlock(&m->gc);
 		if (r == 0) {
 			change_over_all(m, own, top, &c, &l);
 			snprintf(ret_id, ID_SIZE, "%s", l.id);
@@ -131,5 +131,5 @@ int vm_shorten(struct vm *vm, struct err *err)
 		r = chain_load(m, vm->row.disk_layer, &c, err);
 	if (r == 0 && c.n > CHAIN_SHORTEN_AT) /* the top is being written to: all below it */
 		r = flatten_layer(m, c.l[c.n - 2].id, LAYER_DISK, vm, id, err);
-	return r < 0 ? err_wrap(err, "shorten the chains of VM %s", vm->row.info.id) : 0;
+	return r < 0 ? err_wrap(err, r, "shorten the chains of VM %s", vm->row.info.id) : 0;
 }

@@ -16,6 +16,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "vm/vm_internal.h"
 
 #define FORK_THREADS 8 /* thaws at once */
@@ -42,7 +43,7 @@ struct fork_job {
 	struct child *children;
 	struct vm **vms; /* theirs, in order; weak */
 	unsigned count, next;
-	pthread_mutex_t lock;
+	struct mutex lock;
 };
 
 /* Its process went, by itself or by someone's hand; nothing says that the next one would. */
@@ -69,9 +70,9 @@ static void *fork_worker(void *arg)
 	for (;;) {
 		struct child *c;
 
-		pthread_mutex_lock(&job->lock);
+		mutex_lock(&job->lock);
 		c = job->next < job->count ? &job->children[job->next++] : NULL;
-		pthread_mutex_unlock(&job->lock);
+		mutex_unlock(&job->lock);
 		if (!c)
 			return NULL;
 		bring_up(c);
@@ -106,7 +107,7 @@ static int fork_point(struct fork_job *job, const char *account, bool fresh_addr
 		return r;
 	r = quota_check_vms(job->m, &vm->row.info, job->count, err);
 	if (r == 0 && *vm->net.vpc && !fresh_address)
-		r = err_tag(err, -EINVAL, "VPC_FORK_UNSUPPORTED",
+		r = err_tag(err, -EINVAL, ERR_VPC_FORK_UNSUPPORTED,
 		            "VM %s is in a VPC, and a copy cannot have the same address: say "
 		            "\"vpc\": \"fresh-address\" to give each copy one of its own",
 		            job->parent_id);
@@ -245,9 +246,9 @@ static void tag_failure(int r, struct err *err)
 {
 	if (!err || r == -ENOSPC || r == -EDQUOT)
 		return;
-	point_fault(err, "CORRUPT_VM_RECORD");
+	point_fault(err, ERR_CORRUPT_VM_RECORD);
 	if (!err->tag)
-		err->tag = "FORK_FAILED";
+		err->tag = ERR_FORK_FAILED;
 }
 
 static int fork_children(struct fork_job *job, const struct vm_fork_opts *o, struct vm_info *infos,
@@ -300,18 +301,18 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	int r;
 
 	if (count < 1 || count > VM_FORK_MAX)
-		return err_tag(err, -EINVAL, "INVALID_PARAMETERS",
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
 	infos = calloc(count, sizeof(*infos));
 	job.children = children = calloc(count, sizeof(*children));
 	job.vms = vms = calloc(count, sizeof(struct vm *));
 	if (!infos || !children || !vms)
 		return err_set(err, -ENOMEM, "fork VM %s: out of memory", id);
-	pthread_mutex_init(&job.lock, NULL);
+	mutex_init(&job.lock, "vm: children of a fork");
 	if ((r = vmm_need_memory(m, count, err)) == 0 && (r = vmm_need_room(m, err)) == 0 &&
 	    (r = fork_point(&job, account, o->fresh_address, err)) == 0)
 		r = fork_children(&job, o, infos, err);
-	pthread_mutex_destroy(&job.lock);
+	mutex_destroy(&job.lock);
 	if (job.taken)
 		point_drop(m, &job.p);
 	if (job.held)
@@ -319,7 +320,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	vm_net_done(&job.net);
 	vmm_collect_soon(m);
 	if (r < 0)
-		return err_wrap(err, "fork VM %s", id);
+		return err_wrap(err, r, "fork VM %s", id);
 	say_forked(&job, account, infos);
 	log_obj(LOG_LV_INFO, "vm", id, "forked %u times in %llu ms", count,
 	        (unsigned long long)(clock_ms() - t0));

@@ -57,11 +57,11 @@ static int write_back(struct vm *vm, const struct engine_point *p, char ret_laye
 		r = err_sys(err, -errno, "disk layer %s", b.layer.id);
 	if (r == 0) {
 		b.layer.bytes = (uint64_t)st.st_size;
-		pthread_rwlock_rdlock(&m->gc);
+		rwlock_rdlock(&m->gc);
 		r = vmm_hold(m, b.layer.id, err);
 		if (r == 0 && (r = store_layer_add(m->store, &b.layer, err)) < 0)
 			vmm_release(m, b.layer.id);
-		pthread_rwlock_unlock(&m->gc);
+		rwlock_unlock(&m->gc);
 	}
 	if (r < 0)
 		engine_remove_layer(m->engine, b.layer.id);
@@ -78,7 +78,7 @@ int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stag
 	int r;
 
 	if (size->disk_mb < p->disk_mb)
-		return err_tag(err, -EINVAL, "CREATE_VM_ROOTFS_OUT_OF_RANGE",
+		return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
 		               "a disk of %u MB cannot become one of %u MB", p->disk_mb,
 		               size->disk_mb);
 	if (!template && (r = write_back(vm, p, written, err)) < 0)

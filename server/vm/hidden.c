@@ -33,7 +33,7 @@ static int enter(struct vmm *m, struct vm *vm, struct err *err)
 		m->hidden[i] = vm;
 		return 0;
 	}
-	return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE",
+	return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
 	               "too many comparisons at once: try again later");
 }
 
@@ -81,9 +81,9 @@ int hidden_thaw(struct vmm *m, const char *point, struct hidden **ret, struct er
 	r = h->vm ? enter(m, h->vm, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		goto no_vm;
-	pthread_mutex_lock(&h->vm->lock);
+	mutex_lock(&h->vm->lock);
 	r = vm_bring_up(h->vm, &h->b, err);
-	pthread_mutex_unlock(&h->vm->lock);
+	mutex_unlock(&h->vm->lock);
 	if (r < 0)
 		goto not_up;
 	log_obj(LOG_LV_DEBUG, "point", point, "thawed out of sight as %s", h->vm->row.info.id);
@@ -98,7 +98,7 @@ no_point:
 	vmm_release(m, point);
 no_hold:
 	free(h);
-	return err_wrap(err, "thaw point %s to look into it", point);
+	return err_wrap(err, r, "thaw point %s to look into it", point);
 }
 
 struct guest *hidden_guest(struct hidden *h)
@@ -114,9 +114,9 @@ void hidden_end(struct hidden *h)
 		return;
 	m = h->vm->m;
 	leave(m, h->vm);
-	pthread_mutex_lock(&h->vm->lock);
+	mutex_lock(&h->vm->lock);
 	vm_bring_up_undo(h->vm, &h->b);
-	pthread_mutex_unlock(&h->vm->lock);
+	mutex_unlock(&h->vm->lock);
 	vm_unref(h->vm);
 	point_drop(m, &h->p);
 	vmm_release(m, h->point);
@@ -128,16 +128,16 @@ void hidden_end_all(struct vmm *m)
 	struct vm *v[HIDDEN_MAX] = { 0 };
 	size_t n = 0;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	m->no_hidden = true;
 	for (size_t i = 0; i < HIDDEN_MAX; i++)
 		if (m->hidden[i]) {
 			v[n] = m->hidden[i];
 			v[n++]->refs++;
 		}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	for (size_t i = 0; i < n; i++) {
-		pthread_mutex_lock(&v[i]->lock); /* one that is just being thawed is waited for */
+		mutex_lock(&v[i]->lock); /* one that is just being thawed is waited for */
 		if (v[i]->guest)
 			guest_close(v[i]->guest);
 		vm_unlock(v[i]);

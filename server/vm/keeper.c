@@ -30,15 +30,15 @@ void vmm_collect(struct vmm *m)
 		log_warn("collect garbage: out of memory; tried again later");
 		return;
 	}
-	pthread_rwlock_wrlock(&m->gc);
-	pthread_mutex_lock(&m->lock);
+	rwlock_wrlock(&m->gc);
+	mutex_lock(&m->lock);
 	n = m->n_holds;
 	memcpy(holds, m->holds, n * ID_SIZE);
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	for (size_t i = 0; i < n; i++)
 		names[i] = holds[i];
 	r = store_collect(m->store, names, n, names, n, &g, &err);
-	pthread_rwlock_unlock(&m->gc);
+	rwlock_unlock(&m->gc);
 	if (r < 0) {
 		log_warn("collect garbage: %s; tried again later", err.msg);
 		return;
@@ -144,7 +144,7 @@ static void look_at(struct vm *vm)
 	struct err err = { 0 };
 	struct vm_info i;
 
-	if (pthread_mutex_trylock(&vm->lock) != 0)
+	if (!mutex_trylock(&vm->lock))
 		return;
 	vm_save(vm);
 	vm_copy_info(vm, &i);
@@ -166,7 +166,7 @@ static void look_at(struct vm *vm)
 		         i.persistence.delete_event == DELETE_ON_SUSPEND)
 			vm_delete_locked(vm, "ephemeral", &err);
 	}
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 }
 
 static void look_at_all(struct vmm *m)
@@ -187,21 +187,21 @@ void *keeper_main(void *arg)
 	uint64_t save_at = deadline_in(USAGE_SAVE_MS);
 
 	for (;;) {
-		struct timespec ts = deadline_timespec(deadline_in(KEEPER_TICK_MS));
+		uint64_t ts = deadline_in(KEEPER_TICK_MS);
 		bool wanted;
 
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		while (!m->stopping && !m->collect_wanted && !m->room_wanted &&
-		       pthread_cond_timedwait(&m->cond, &m->lock, &ts) != ETIMEDOUT)
+		       cond_wait_until(&m->cond, &m->lock, ts))
 			;
 		wanted = m->collect_wanted;
 		m->collect_wanted = false;
 		vmm_at_work(m, &m->keeping, true);
 		if (m->stopping) {
-			pthread_mutex_unlock(&m->lock);
+			mutex_unlock(&m->lock);
 			return NULL;
 		}
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		if (wanted) {
 			vmm_collect(m);
 			vmm_look_at_disk(m);
@@ -216,8 +216,8 @@ void *keeper_main(void *arg)
 			vmm_usage_save(m);
 			save_at = deadline_in(USAGE_SAVE_MS);
 		}
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		vmm_at_work(m, &m->keeping, false);
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 	}
 }

@@ -110,7 +110,7 @@ static int give_address(struct vm *vm, struct err *err)
 	snprintf(net, sizeof(net), "PANDO_NET=%s/%u", inet_ntop(AF_INET, &n, text, sizeof(text)),
 	         vm->net.vpc_net.prefix);
 	r = run_script(vm, address_script, env, NULL, err);
-	return r < 0 ? err_wrap(err, "give VM %s its private address", vm->row.info.id) : 0;
+	return r < 0 ? err_wrap(err, r, "give VM %s its private address", vm->row.info.id) : 0;
 }
 
 /* ---- the slot's part ---- */

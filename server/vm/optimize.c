@@ -119,7 +119,7 @@ int vmm_optimize(struct vmm *m, const char *account, const char *id, char *messa
 	vm_unlock(vm);
 	vmm_collect_soon(m);
 	if (r < 0)
-		return err_wrap(err, "optimize VM %s", id);
+		return err_wrap(err, r, "optimize VM %s", id);
 	if (!w.n)
 		say(&w, "nothing to do: its chains are short already");
 	return 0;

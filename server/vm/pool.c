@@ -62,11 +62,11 @@ static void ready_end(struct vmm *m, struct ready *r)
 {
 	struct vm *vm = r->vm;
 
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	vm->gone = true;
 	vm_take_down(vm);
 	engine_remove_layer(m->engine, r->layer.id);
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	point_drop(m, &r->point);
 	vmm_release(m, r->point.id);
 	vm_unref(vm);
@@ -129,12 +129,12 @@ static int ready_make(struct vmm *m, const char *point, struct ready **ret, stru
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	b.point = &r->point;
-	pthread_mutex_lock(&r->vm->lock);
+	mutex_lock(&r->vm->lock);
 	k = vm_bring_up(r->vm, &b, err);
 	r->layer = b.layer;
 	if (k == 0)
 		k = ready_warm(r->vm, err);
-	pthread_mutex_unlock(&r->vm->lock);
+	mutex_unlock(&r->vm->lock);
 	if (k < 0) {
 		ready_end(m, r);
 		return k;
@@ -247,7 +247,7 @@ void pool_forget(struct vmm *m, const char *point)
 	for (size_t i = 0; i < p->n_hot; i++)
 		if (!strcmp(p->hot[i].point, point))
 			p->hot[i].uses = 0; /* stale() does the rest */
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 }
 
 /* ---- handing one over ---- */
@@ -268,7 +268,7 @@ static struct ready *pop(struct vmm *m, const char *point)
 	}
 	p->given += r != NULL;
 	p->missed += !r;
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 	return r;
 }
 
@@ -277,11 +277,11 @@ static void push_back(struct vmm *m, struct ready *r)
 {
 	struct pool *p = m->pool;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	p->given--;
 	if (p->n < POOL_MAX && !m->stopping)
 		p->ready[p->n++] = TAKE_PTR(r);
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (r)
 		ready_end(m, r);
 }
@@ -337,12 +337,12 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	if (!rd)
 		return -EAGAIN;
 	vm = rd->vm;
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	vm_fill_options(o, &vm->row);
 	r = vm_settle_new(vm, &rd->layer, err);
 	if (r == 0)
 		vm_copy_info(vm, ret);
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	quota_release(m, vm->row.info.id);
 	if (r < 0) {
 		vm_net_undo(vm);
@@ -366,7 +366,6 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, char ret_point[
 	*ret_stale = NULL;
 	while (!m->stopping) {
 		uint64_t wait = vmm_quiet_in(m), now = clock_ms();
-		struct timespec ts;
 
 		vmm_at_work(m, &m->making_ready, false);
 		if ((*ret_stale = stale(m))) {
@@ -381,8 +380,7 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, char ret_point[
 			vmm_at_work(m, &m->making_ready, true);
 			return true;
 		}
-		ts = deadline_timespec(deadline_in((unsigned)wait));
-		pthread_cond_timedwait(&m->cond, &m->lock, &ts);
+		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
 	vmm_at_work(m, &m->making_ready, false);
 	return false;
@@ -411,12 +409,12 @@ void *pool_main(void *arg)
 			continue;
 		}
 		vm_log(rd->vm, LOG_LV_DEBUG, "ready, %llu MB", (unsigned long long)rd->private_mb);
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		p->made++;
 		if (p->n < POOL_MAX)
 			p->ready[p->n++] = TAKE_PTR(rd);
-		pthread_cond_broadcast(&m->cond);
-		pthread_mutex_unlock(&m->lock);
+		cond_broadcast(&m->cond);
+		mutex_unlock(&m->lock);
 		if (rd) /* another one was put back meanwhile */
 			ready_end(m, rd);
 	}

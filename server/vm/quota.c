@@ -31,17 +31,19 @@
 /* One line per limit: what is said when the account's sum, or one VM alone, is over it. */
 static const struct {
 	size_t off;
-	const char *sum_code, *one_code;
+	enum err_code sum_code, one_code;
 	const char *what, *unit;
 } dims[] = {
 #define DIM(m) offsetof(struct vm_quota, m)
-	{ DIM(vms), "TOTAL_VM_LIMIT_EXCEEDED", NULL, "VMs", "" },
-	{ DIM(running), "VM_LIMIT_EXCEEDED", NULL, "running VMs", "" },
-	{ DIM(vcpus), "VCPU_OVER_PLAN_LIMIT", "VCPU_OVER_PLAN_LIMIT", "vCPUs of running VMs", "" },
-	{ DIM(mem_mb), "MEMORY_STORAGE_QUOTA_EXCEEDED", "MEM_OVER_PLAN_LIMIT",
+	{ DIM(vms), ERR_TOTAL_VM_LIMIT_EXCEEDED, ERR_NONE, "VMs", "" },
+	{ DIM(running), ERR_VM_LIMIT_EXCEEDED, ERR_NONE, "running VMs", "" },
+	{ DIM(vcpus), ERR_VCPU_OVER_PLAN_LIMIT, ERR_VCPU_OVER_PLAN_LIMIT, "vCPUs of running VMs",
+	  "" },
+	{ DIM(mem_mb), ERR_MEMORY_STORAGE_QUOTA_EXCEEDED, ERR_MEM_OVER_PLAN_LIMIT,
 	  "memory of running VMs", " MB" },
-	{ DIM(disk_mb), "ROOTFS_STORAGE_QUOTA_EXCEEDED", "ROOTFS_OVER_PLAN_LIMIT", "disk", " MB" },
-	{ DIM(snapshots), "SNAPSHOT_LIMIT_EXCEEDED", NULL, "snapshots", "" },
+	{ DIM(disk_mb), ERR_ROOTFS_STORAGE_QUOTA_EXCEEDED, ERR_ROOTFS_OVER_PLAN_LIMIT, "disk",
+	  " MB" },
+	{ DIM(snapshots), ERR_SNAPSHOT_LIMIT_EXCEEDED, ERR_NONE, "snapshots", "" },
 };
 
 static int64_t *dim(struct vm_quota *q, size_t i)
@@ -101,13 +103,13 @@ int vmm_limits(struct vmm *m, const char *account, struct vm_quota *ret, struct 
 
 static int refuse(size_t i, int64_t limit, int64_t current, int64_t more, struct err *err)
 {
-	const char *code = more > limit && dims[i].one_code ? dims[i].one_code : dims[i].sum_code;
+	enum err_code code = more > limit && dims[i].one_code ? dims[i].one_code : dims[i].sum_code;
 
 	err_tag(err, -EDQUOT, code,
 	        "this account may have %lld%s %s, has %lld%s and would need %lld%s more",
 	        (long long)limit, dims[i].unit, dims[i].what, (long long)current, dims[i].unit,
 	        (long long)more, dims[i].unit);
-	if (strstr(code, "_OVER_PLAN_")) {
+	if (strstr(err_code_name(code), "_OVER_PLAN_")) {
 		err_fact(err, "got", current + more);
 		err_fact(err, "max", limit);
 	} else {
@@ -128,7 +130,7 @@ int quota_check(struct vmm *m, const char *account, const struct vm_quota *more,
 		return 0;
 	r = vmm_limits(m, account, &limits, err);
 	if (r == -ENOENT)
-		return err_tag(err, -EACCES, "FORBIDDEN", "this account was deleted");
+		return err_tag(err, -EACCES, ERR_FORBIDDEN, "this account was deleted");
 	if (r < 0 || (r = vmm_usage(m, account, &usage, err)) < 0)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(dims); i++) {
@@ -180,7 +182,7 @@ int quota_hold(struct vmm *m, const char *id, const char *account, const struct 
 		return r;
 	LOCK_SCOPE(&m->lock);
 	if (m->n_held == QUOTA_HELD_MAX)
-		return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "too many operations at once");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "too many operations at once");
 	hold(m, id, account, more);
 	return 0;
 }
@@ -197,7 +199,7 @@ int quota_hold_vms(struct vmm *m, struct vm *const *vms, size_t n, struct err *e
 		return r;
 	LOCK_SCOPE(&m->lock);
 	if (m->n_held + n > QUOTA_HELD_MAX)
-		return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "too many operations at once");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "too many operations at once");
 	for (size_t i = 0; i < n; i++)
 		hold(m, vms[i]->row.info.id, v->account, &one);
 	return 0;
@@ -282,7 +284,7 @@ int vmm_account_delete(struct vmm *m, const char *account, struct err *err)
 		return r;
 	if (usage.vms || usage.snapshots)
 		return err_tag(
-		        err, -EBUSY, "CONFLICT",
+		        err, -EBUSY, ERR_CONFLICT,
 		        "the account still has %lld VMs and %lld snapshots: delete them first",
 		        (long long)usage.vms, (long long)usage.snapshots);
 	return store_account_delete(m->store, account, err);

@@ -27,7 +27,7 @@ int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_soc
 		return r;
 	r = vm_wake(vm, err);
 	if (r == 0 && !vm->has_slot)
-		r = err_tag(err, -ENOTCONN, "VM_NOT_RUNNING", "VM %s has no network", id);
+		r = err_tag(err, -ENOTCONN, ERR_VM_NOT_RUNNING, "VM %s has no network", id);
 	if (r == 0)
 		r = privc_slot_socket(m->priv, vm->slot.idx, &ret->fd, err);
 	if (r == 0) {

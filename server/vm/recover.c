@@ -16,6 +16,7 @@
 
 #include "base/auto.h"
 #include "base/io.h"
+#include "base/lock.h"
 #include "vm/vm_internal.h"
 
 #define ADOPT_THREADS 16 /* VMs taken up at once */
@@ -92,7 +93,7 @@ struct settle_job {
 	struct vmm *m;
 	struct priv_vm *procs;
 	size_t n, next;
-	pthread_mutex_t lock;
+	struct mutex lock;
 };
 
 static void *settle_worker(void *arg)
@@ -102,9 +103,9 @@ static void *settle_worker(void *arg)
 	for (;;) {
 		struct priv_vm *p;
 
-		pthread_mutex_lock(&job->lock);
+		mutex_lock(&job->lock);
 		p = job->next < job->n ? &job->procs[job->next++] : NULL;
-		pthread_mutex_unlock(&job->lock);
+		mutex_unlock(&job->lock);
 		if (!p)
 			return NULL;
 		settle_process(job->m, p);
@@ -123,14 +124,14 @@ static int settle_processes(struct vmm *m, struct err *err)
 	if (r < 0)
 		return r;
 	job.procs = procs;
-	pthread_mutex_init(&job.lock, NULL);
+	mutex_init(&job.lock, "vm recovery");
 	while (n + 1 < MIN(job.n, ADOPT_THREADS) &&
 	       pthread_create(&t[n], NULL, settle_worker, &job) == 0)
 		n++;
 	settle_worker(&job);
 	while (n)
 		pthread_join(t[--n], NULL);
-	pthread_mutex_destroy(&job.lock);
+	mutex_destroy(&job.lock);
 	return 0;
 }
 
@@ -239,6 +240,6 @@ int vmm_recover(struct vmm *m, struct err *err)
 	    (r = settle_vms(m, err)) < 0 || (r = free_slots(m, err)) < 0 ||
 	    (r = remove_orphans(m, "layers", err)) < 0 ||
 	    (r = remove_orphans(m, "points", err)) < 0 || (r = remove_orphans(m, "run", err)) < 0)
-		return err_wrap(err, "recover");
+		return err_wrap(err, r, "recover");
 	return 0;
 }

@@ -41,9 +41,9 @@ int vm_empty(struct vm *vm, const char *why, struct err *err)
 	row->slot = -1;
 	row->grow_fs = false;
 	snprintf(row->head, ID_SIZE, "%s", row->origin);
-	pthread_mutex_lock(&vm->m->lock);
+	mutex_lock(&vm->m->lock);
 	vm->watch_fd = -1; /* its end is ours to see */
-	pthread_mutex_unlock(&vm->m->lock);
+	mutex_unlock(&vm->m->lock);
 	if (!vm->exit_why)
 		vm->exit_why = why;
 	r = vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);

@@ -33,10 +33,10 @@ static int check_vcpus(double v, struct vm_size_fault *f, struct err *err)
 {
 	*f = (struct vm_size_fault){ .got = v, .min = 1, .max = ENGINE_VCPUS_MAX };
 	if (v < 1 || v > ENGINE_VCPUS_MAX)
-		return err_tag(err, -EINVAL, "RESIZE_VM_VCPU_OUT_OF_RANGE",
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_VCPU_OUT_OF_RANGE,
 		               "%g vCPUs: allowed are 1 to %d", v, ENGINE_VCPUS_MAX);
 	if (!power_of_two(v))
-		return err_tag(err, -EINVAL, "RESIZE_VM_VCPU_NOT_POWER_OF_TWO",
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_VCPU_NOT_POWER_OF_TWO,
 		               "%g vCPUs: the number must be a power of two", v);
 	return 0;
 }
@@ -47,10 +47,10 @@ static int check_memory(double gb, struct vm_size_fault *f, struct err *err)
 		                     .min = ENGINE_MEM_MIN_MB / 1024.0,
 		                     .max = ENGINE_MEM_MAX_MB / 1024.0 };
 	if (gb * 1024 < ENGINE_MEM_MIN_MB || gb * 1024 > ENGINE_MEM_MAX_MB)
-		return err_tag(err, -EINVAL, "RESIZE_VM_MEM_OUT_OF_RANGE",
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_MEM_OUT_OF_RANGE,
 		               "%g GB of memory: allowed are %g to %g", gb, f->min, f->max);
 	if (!power_of_two(gb * 1024))
-		return err_tag(err, -EINVAL, "RESIZE_VM_MEM_NOT_POWER_OF_TWO",
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_MEM_NOT_POWER_OF_TWO,
 		               "%g GB of memory: the number must be a power of two", gb);
 	return 0;
 }
@@ -59,11 +59,11 @@ static int check_disk(double gb, uint32_t have_mb, struct vm_size_fault *f, stru
 {
 	*f = (struct vm_size_fault){ .got = gb, .max = DISK_MAX_GB, .current_mb = have_mb };
 	if (!(gb <= DISK_MAX_GB))
-		return err_tag(err, -EINVAL, "ROOTFS_SIZE_TOO_LARGE",
+		return err_tag(err, -EINVAL, ERR_ROOTFS_SIZE_TOO_LARGE,
 		               "a disk of %g GB: at most %d are possible", gb, DISK_MAX_GB);
 	f->requested_mb = (int64_t)(gb * 1024);
 	if (f->requested_mb < have_mb)
-		return err_tag(err, -EINVAL, "RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED",
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED,
 		               "the disk has %u MB and cannot shrink to %lld", have_mb,
 		               (long long)f->requested_mb);
 	return 0;
@@ -157,7 +157,7 @@ static int check_quota(struct vm *vm, const struct vm_info *to, struct err *err)
 static void tag_failure(int r, struct err *err)
 {
 	if (err && r != -ENOSPC && r != -EDQUOT) /* those have codes of their own */
-		err->tag = "RESIZE_FAILED";
+		err->tag = ERR_RESIZE_FAILED;
 }
 
 /* Shut down, changed, booted, grown. */
@@ -230,7 +230,7 @@ int vmm_resize(struct vmm *m, const char *account, const char *id, const struct 
 	int r;
 
 	if (want->vcpus == 0 && want->mem_gb == 0 && want->disk_gb == 0)
-		return err_tag(err, -EINVAL, "RESIZE_VM_EMPTY_REQUEST",
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_EMPTY_REQUEST,
 		               "nothing to change: give vcpuCount, memSizeGb or rootfsSizeGb");
 	r = vmm_lock(m, account, id, &vm, err);
 	if (r < 0)
@@ -240,7 +240,7 @@ int vmm_resize(struct vmm *m, const char *account, const char *id, const struct 
 	if (r == 0)
 		r = check(want, &vm->row.info, &to, ret_fault, err);
 	if (r == 0 && vm->row.info.state == VM_LOST)
-		r = err_tag(err, -EIO, "CORRUPT_VM_RECORD", "VM %s is lost", id);
+		r = err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "VM %s is lost", id);
 	if (r == 0 && (to.vcpus != vm->row.info.vcpus || to.mem_mb != vm->row.info.mem_mb ||
 	               to.disk_mb != vm->row.info.disk_mb)) {
 		r = vm->row.info.state == VM_RUNNING     ? resize_running(vm, &to, err)
@@ -252,5 +252,5 @@ int vmm_resize(struct vmm *m, const char *account, const char *id, const struct 
 		vmm_collect_soon(m);
 	}
 	vm_unlock(vm);
-	return r < 0 ? err_wrap(err, "resize VM %s", id) : 0;
+	return r < 0 ? err_wrap(err, r, "resize VM %s", id) : 0;
 }

@@ -32,7 +32,7 @@ static int check_ancestor(struct vm *vm, const char *snapshot_id, const char *po
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(line[i].id, point))
 			return 0;
-	return err_tag(err, -EINVAL, "INVALID_SNAPSHOT_ID",
+	return err_tag(err, -EINVAL, ERR_INVALID_SNAPSHOT_ID,
 	               "snapshot %s is not in the ancestry of VM %s: a VM goes back only to where "
 	               "it came from; create a VM from the snapshot instead",
 	               snapshot_id, vm->row.info.id);
@@ -156,7 +156,7 @@ static int rewind_locked(struct vm *vm, const char *point, bool keep, struct vm_
 	int r = 0;
 
 	if (from != VM_RUNNING && from != VM_SUSPENDED && from != VM_STOPPED)
-		return err_tag(err, -EBUSY, "CONFLICT", "VM %s is %s and cannot be rewound",
+		return err_tag(err, -EBUSY, ERR_CONFLICT, "VM %s is %s and cannot be rewound",
 		               vm->row.info.id, vm_state_name(from));
 	if (from == VM_RUNNING)
 		set_gate(vm, /* open= */ false);
@@ -210,7 +210,7 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	vm_unlock(vm);
 	vmm_collect_soon(m);
 	if (r < 0 && err && err->tag &&
-	    (!strcmp(err->tag, "POINT_DAMAGED") || !strcmp(err->tag, "POINT_MISMATCH")))
-		err->tag = "SOURCE_SNAPSHOT_LOST";
-	return r < 0 ? err_wrap(err, "rewind VM %s", id) : 0;
+	    (err->tag == ERR_POINT_DAMAGED || err->tag == ERR_POINT_MISMATCH))
+		err->tag = ERR_SOURCE_SNAPSHOT_LOST;
+	return r < 0 ? err_wrap(err, r, "rewind VM %s", id) : 0;
 }

@@ -227,10 +227,10 @@ static bool evict_vm(struct vmm *m, const char *id, struct err *err)
 
 	if (vmm_find(m, /* account= */ NULL, id, &vm, NULL) < 0)
 		return false;
-	if (pthread_mutex_trylock(&vm->lock) == 0) { /* a busy one is in use */
+	if (mutex_trylock(&vm->lock)) { /* a busy one is in use */
 		done = !vm->gone && may_go(&vm->row.info) &&
 		       vm_delete_locked(vm, "evicted", err) == 0;
-		pthread_mutex_unlock(&vm->lock);
+		mutex_unlock(&vm->lock);
 	}
 	vm_unref(vm);
 	return done;
@@ -306,12 +306,12 @@ void vmm_look_at_disk(struct vmm *m)
 	LOCK_SCOPE(&m->lock);
 	m->room_wanted = false;
 	m->room_seq++;
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 }
 
 int vmm_need_room(struct vmm *m, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(m->t.room_wait));
+	uint64_t until = deadline_in(m->t.room_wait);
 	uint64_t seq;
 
 	LOCK_SCOPE(&m->lock);
@@ -319,14 +319,14 @@ int vmm_need_room(struct vmm *m, struct err *err)
 		return 0;
 	seq = m->room_seq;
 	m->room_wanted = true;
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 	/* A look that was under way may have measured too early: the one after it counts. */
 	while (m->disk_over && m->room_seq < seq + 2 && !m->stopping &&
-	       pthread_cond_timedwait(&m->cond, &m->lock, &until) != ETIMEDOUT)
+	       cond_wait_until(&m->cond, &m->lock, until))
 		m->room_wanted = true;
 	if (!m->disk_over)
 		return 0;
-	return err_tag(err, -ENOSPC, "NO_LOCAL_STORAGE_CAPACITY",
+	return err_tag(err, -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY,
 	               "the disk is full: %llu MB are used, %llu MB more than allowed, and nothing "
 	               "is left to evict; delete VMs or snapshots",
 	               (unsigned long long)m->disk_used >> 20,
@@ -351,7 +351,7 @@ int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)
 	have_mb = (meminfo_kb(text, "MemAvailable:") + meminfo_kb(text, "SwapFree:")) >> 10;
 	if (need_mb <= have_mb)
 		return 0;
-	return err_tag(err, -ENOMEM, "INSUFFICIENT_SWAP",
+	return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
 	               "%u more VMs need at least %llu MB of memory, the host has %llu MB left",
 	               count, (unsigned long long)need_mb, (unsigned long long)have_mb);
 }

@@ -90,7 +90,7 @@ void vmm_start_end(struct vmm *m)
 
 	m->n_starting--;
 	m->started_ms = clock_ms();
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 }
 
 /* Milliseconds until there has been quiet for long enough; 0: now. m->lock held. */
@@ -110,7 +110,6 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
 
 	while (!m->stopping) {
 		uint64_t wait = vmm_quiet_in(m), now = clock_ms();
-		struct timespec ts;
 
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
@@ -119,8 +118,7 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
 		vmm_at_work(m, &m->making_shell, !wait);
 		if (!wait)
 			return true;
-		ts = deadline_timespec(deadline_in((unsigned)MIN(wait, 3600000u)));
-		pthread_cond_timedwait(&m->cond, &m->lock, &ts);
+		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
 	vmm_at_work(m, &m->making_shell, false);
 	return false;
@@ -133,9 +131,9 @@ static void prepare_disk(struct vmm *m, struct shell *s)
 	struct engine_point p;
 	struct err err = { 0 };
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	snprintf(point, sizeof(point), "%s", m->template_point);
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (!*point || point_take(m, point, &p, NULL) < 0)
 		return;
 	if (machine_prepare_disk(s->machine, &p.disk, &err) < 0)
@@ -160,10 +158,10 @@ void *shell_main(void *arg)
 			continue;
 		}
 		prepare_disk(m, &s);
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		m->shells[m->n_shells++] = s; /* only this thread adds */
-		pthread_cond_broadcast(&m->cond);
-		pthread_mutex_unlock(&m->lock);
+		cond_broadcast(&m->cond);
+		mutex_unlock(&m->lock);
 	}
 	while (pop(m, &s))
 		shell_end(m, &s);

@@ -86,7 +86,7 @@ int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const ch
 		vm_tell(vm, EVENT_INFO, "snapshot %s taken", ret->id);
 	vm_unlock(vm);
 	vmm_collect_soon(m);
-	return r < 0 ? err_wrap(err, "snapshot VM %s", vm_id) : 0;
+	return r < 0 ? err_wrap(err, r, "snapshot VM %s", vm_id) : 0;
 }
 
 #define USED_SAVE_MS 60000 /* a snapshot in use is not worth a transaction more often */
@@ -101,7 +101,7 @@ void snapshot_fault(struct vmm *m, const char *id, struct err *err)
 {
 	struct err lose = { 0 };
 
-	if (!point_fault(err, "SOURCE_SNAPSHOT_LOST"))
+	if (!point_fault(err, ERR_SOURCE_SNAPSHOT_LOST))
 		return;
 	log_obj(LOG_LV_ERROR, "snapshot", id, "is lost: %s", err->msg);
 	if (store_snapshot_lose(m->store, id, "its layers are damaged", &lose) < 0)
@@ -115,7 +115,7 @@ int snapshot_find(struct vmm *m, const char *account, const char *id, struct sto
 
 	if (r == 0 && strcmp(ret->info.account, account) != 0)
 		r = -ENOENT;
-	return r == -ENOENT ? err_tag(err, r, "SNAPSHOT_NOT_FOUND", "no snapshot '%.40s'", id) : r;
+	return r == -ENOENT ? err_tag(err, r, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%.40s'", id) : r;
 }
 
 int vmm_snapshot_list(struct vmm *m, const char *account, bool include_deleted,
@@ -166,7 +166,7 @@ int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, stru
 	if (r < 0)
 		return r;
 	if (s.info.deleted)
-		return err_tag(err, -EEXIST, "SNAPSHOT_ALREADY_DELETED",
+		return err_tag(err, -EEXIST, ERR_SNAPSHOT_ALREADY_DELETED,
 		               "snapshot '%s' was deleted before", id);
 	r = store_snapshot_delete(m->store, id, err);
 	if (r == 0) {

@@ -78,7 +78,7 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 	if (!s)
 		return err_set(err, -ENOMEM, "build: out of memory");
 	if ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0)
-		return err_wrap(err, "build");
+		return err_wrap(err, r, "build");
 	r = point_take(m, o->vm.point, &p, err);
 	if (r < 0)
 		return r;
@@ -93,7 +93,7 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 		vm_unref(vm);
 		return r;
 	}
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	r = vm_net_begin(vm, &o->vm, err);
 	/* Its builder needs the network, whatever the VM may reach that comes out. */
 	vm->net.waits = true;
@@ -103,14 +103,14 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 		vm->gone = true;
 		vm_net_undo(vm);
 	}
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	point_drop(m, &p);
 	if (r < 0) {
 		bool cancelled;
 
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		cancelled = vm->cancelled;
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		if (cancelled) /* its process was ended while it came up */
 			r = err_set(err, -ECANCELED, "deleted before it was up");
 		quota_release(m, row.info.id);
@@ -168,10 +168,10 @@ void vm_cancel_build(struct vm *vm)
 {
 	char instance[ID_SIZE];
 
-	pthread_mutex_lock(&vm->m->lock);
+	mutex_lock(&vm->m->lock);
 	vm->cancelled = true;
 	snprintf(instance, sizeof(instance), "%s", vm->shown.instance);
-	pthread_mutex_unlock(&vm->m->lock);
+	mutex_unlock(&vm->m->lock);
 	if (*instance)
 		privc_kill(vm->m->priv, instance, NULL);
 }
@@ -180,13 +180,13 @@ void stage_cancel_snapshot(struct vmm *m, const char *snapshot)
 {
 	struct vm *vm = NULL;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	for (size_t i = 0; i < m->n_vms && !vm; i++)
 		if (m->vms[i]->shown.state == VM_BUILDING && !strcmp(m->vms[i]->builds, snapshot)) {
 			vm = m->vms[i];
 			vm->refs++;
 		}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (vm)
 		vm_cancel_build(vm);
 	vm_unref(vm);
@@ -200,7 +200,7 @@ void vmm_stage_abort(struct vm_stage *s_consume)
 	if (!s_consume)
 		return;
 	vm = s_consume->vm;
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	if (vm_delete_locked(vm, /* reason= */ NULL, &err) < 0)
 		vm_log(vm, LOG_LV_ERROR, "was not removed; the next start does it: %s", err.msg);
 	quota_release(vm->m, vm->row.info.id);
@@ -217,10 +217,10 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 
 	if (vmm_stage_cancelled(s_consume)) {
 		vmm_stage_abort(s_consume);
-		return err_tag(err, -ECANCELED, "VM_DELETED",
+		return err_tag(err, -ECANCELED, ERR_VM_DELETED,
 		               "the VM was deleted while it was being built");
 	}
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	snprintf(i->snapshot_id, sizeof(i->snapshot_id), "%s", snapshot_id);
 	snprintf(i->build_id, sizeof(i->build_id), "%s", build_id);
 	snprintf(i->workdir, sizeof(i->workdir), "%s", workdir);
@@ -231,7 +231,7 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
 	if (r == 0)
 		vm_copy_info(vm, ret);
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	if (r < 0) {
 		vmm_stage_abort(s_consume);
 		return r;
@@ -256,11 +256,11 @@ int vmm_point_hold(struct vmm *m, const char *point, struct err *err)
 	struct store_point p;
 	int r;
 
-	pthread_rwlock_rdlock(&m->gc);
+	rwlock_rdlock(&m->gc);
 	r = store_point_get(m->store, point, &p, err);
 	if (r == 0)
 		r = vmm_hold(m, point, err);
-	pthread_rwlock_unlock(&m->gc);
+	rwlock_unlock(&m->gc);
 	return r;
 }
 

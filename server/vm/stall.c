@@ -53,7 +53,7 @@ int vm_check_stall(struct vm *vm, struct err *err)
 	vm_look_at_stall(vm);
 	if (!vm->stalled)
 		return 0;
-	return err_tag(err, -ENOSPC, "NO_LOCAL_STORAGE_CAPACITY",
+	return err_tag(err, -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY,
 	               "VM %s stands still because the disk of the host is full, and goes on when "
 	               "there is room: delete VMs or snapshots",
 	               vm->row.info.id);

@@ -140,7 +140,7 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 	int r;
 
 	if (!vm_may_enter(old, next))
-		return err_tag(err, -EBUSY, "CONFLICT", "VM %s is %s and cannot become %s",
+		return err_tag(err, -EBUSY, ERR_CONFLICT, "VM %s is %s and cannot become %s",
 		               vm->row.info.id, vm_state_str[old], vm_state_str[next]);
 	row.info.state = next;
 	settle_usage(&row, old, next);
@@ -150,7 +150,7 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 		    (old == VM_RUNNING || old == VM_SUSPENDING))
 			stopped_unsaved(vm, &row.info);
 		if (r < 0 && (next != vm->stored || state_is_saved(old) || n_layers || new_point))
-			return err_wrap(err, "VM %s", vm->row.info.id);
+			return err_wrap(err, r, "VM %s", vm->row.info.id);
 		if (r < 0) /* back from a passing state: the store has never heard of that */
 			vm_log(vm, LOG_LV_WARN, "is %s again, which was not written down",
 			       vm_state_str[next]);

@@ -45,9 +45,9 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 	if (row->info.state == VM_STOPPED || row->info.state == VM_LOST)
 		return 0;
 	if (vm->machine) {
-		pthread_mutex_lock(&vm->m->lock);
+		mutex_lock(&vm->m->lock);
 		vm->watch_fd = -1; /* its end is ours to see now */
-		pthread_mutex_unlock(&vm->m->lock);
+		mutex_unlock(&vm->m->lock);
 		vm_usage_look(vm);
 		if (ask && machine_alive(vm->machine)) {
 			set_asked(vm, true);

@@ -14,8 +14,8 @@ static void tag_failure(struct vm *vm, int r, struct err *err)
 {
 	if (!err || err->tag || r == -ENOSPC || r == -EDQUOT)
 		return;
-	err->tag = machine_alive(vm->machine) ? "SUSPEND_FAILED_VM_RESUMED"
-	                                      : "SUSPEND_FAILED_AND_STOPPED";
+	err->tag = machine_alive(vm->machine) ? ERR_SUSPEND_FAILED_VM_RESUMED
+	                                      : ERR_SUSPEND_FAILED_AND_STOPPED;
 }
 
 int vm_suspend_locked(struct vm *vm, struct err *err)
@@ -26,7 +26,7 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 	if (i->state == VM_SUSPENDED)
 		return 0;
 	if (i->state != VM_RUNNING)
-		return err_tag(err, -EINVAL, "VM_NOT_RUNNING",
+		return err_tag(err, -EINVAL, ERR_VM_NOT_RUNNING,
 		               "VM %s is %s: only a running VM can be suspended", i->id,
 		               vm_state_name(i->state));
 	if ((r = vm_check_stall(vm, err)) < 0 ||
@@ -47,7 +47,7 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 				vm_log(vm, LOG_LV_ERROR, "network stays closed: %s", gate.msg);
 			vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, NULL);
 		}
-		return err_wrap(err, "suspend VM %s", i->id);
+		return err_wrap(err, r, "suspend VM %s", i->id);
 	}
 	vm_take_down(vm);
 	return 0;
@@ -78,16 +78,16 @@ void vmm_suspend_all(struct vmm *m)
 	struct vm **v;
 	size_t n = 0;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	m->stopping = true; /* nothing is made ahead of need any more */
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
 	for (size_t i = 0; v && i < m->n_vms; i++)
 		if (m->vms[i]->shown.state == VM_RUNNING || m->vms[i]->shown.state == VM_BUILDING) {
 			v[n] = m->vms[i];
 			v[n++]->refs++;
 		}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	for (size_t i = 0; v && i < n; i++) {
 		struct vm *vm = v[i];
 		struct err err = { 0 };
@@ -99,7 +99,7 @@ void vmm_suspend_all(struct vmm *m)
 			vm_unref(vm);
 			continue;
 		}
-		pthread_mutex_lock(&vm->lock);
+		mutex_lock(&vm->lock);
 		if (!vm->gone && vm->row.info.state == VM_RUNNING &&
 		    vm_suspend_locked(vm, &err) < 0) {
 			vm_log(vm, LOG_LV_ERROR, "could not be suspended and is stopped: %s",

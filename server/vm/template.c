@@ -26,13 +26,13 @@ static void note(struct vmm *m, const char *state, const char *fmt, ...)
 {
 	va_list ap;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	snprintf(m->template_state, sizeof(m->template_state), "%s", state);
 	va_start(ap, fmt);
 	vsnprintf(m->template_note, sizeof(m->template_note), fmt, ap);
 	va_end(ap);
-	pthread_cond_broadcast(&m->cond);
-	pthread_mutex_unlock(&m->lock);
+	cond_broadcast(&m->cond);
+	mutex_unlock(&m->lock);
 	log_obj(LOG_LV_INFO, "template", m->template_key, "%s", m->template_note);
 }
 
@@ -115,11 +115,11 @@ int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err)
 	r = engine_import_layer(m->engine, from, ret->id, &ret->bytes, err);
 	if (r < 0)
 		return r;
-	pthread_rwlock_rdlock(&m->gc);
+	rwlock_rdlock(&m->gc);
 	r = vmm_hold(m, ret->id, err);
 	if (r == 0 && (r = store_layer_add(m->store, ret, err)) < 0)
 		vmm_release(m, ret->id);
-	pthread_rwlock_unlock(&m->gc);
+	rwlock_unlock(&m->gc);
 	return r;
 }
 
@@ -155,7 +155,7 @@ static int build(struct vmm *m, struct err *err)
 		vmm_release(m, base.id);
 		return err_set(err, -ENOMEM, "template: out of memory");
 	}
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	set_template_vm(m, vm);
 	note(m, "building", "cold booting the base image");
 	r = vm_bring_up(vm, &b, err);
@@ -213,12 +213,12 @@ static int ensure(struct vmm *m, struct err *err)
 	if (r == 0)
 		r = store_template_get(m->store, m->template_key, point, err);
 	if (r < 0)
-		return err_wrap(err, "make the template");
+		return err_wrap(err, r, "make the template");
 	template_export(m, point, key_text);
 ready:
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	snprintf(m->template_point, sizeof(m->template_point), "%s", point);
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	note(m, "ready", "ready");
 	return 0;
 }
@@ -234,11 +234,11 @@ void template_end(struct vmm *m)
 
 		clock_gettime(CLOCK_REALTIME, &ts);
 		ts.tv_sec++;
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		if (m->template_vm)
 			snprintf(instance, sizeof(instance), "%s",
 			         m->template_vm->row.info.instance);
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		if (*instance)
 			privc_kill(m->priv, instance, NULL);
 		if (pthread_timedjoin_np(m->template_thread, NULL, &ts) == 0)
@@ -253,9 +253,9 @@ void *template_main(void *arg)
 
 	if (ensure(m, &err) < 0) {
 		log_error("%s", err.msg);
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		m->template_err = err;
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		note(m, "failed", "%s", err.msg);
 	}
 	vmm_collect_soon(m);
@@ -264,20 +264,20 @@ void *template_main(void *arg)
 
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
 {
-	struct timespec ts = deadline_timespec(deadline_in(m->t.template_wait));
+	uint64_t until = deadline_in(m->t.template_wait);
 	LOCK_SCOPE(&m->lock);
 
 	while (!strcmp(m->template_state, "building") && !m->stopping)
-		if (pthread_cond_timedwait(&m->cond, &m->lock, &ts) == ETIMEDOUT)
+		if (!cond_wait_until(&m->cond, &m->lock, until))
 			break;
 	if (!strcmp(m->template_state, "ready")) {
 		snprintf(ret_point, ID_SIZE, "%s", m->template_point);
 		return 0;
 	}
 	if (!strcmp(m->template_state, "failed"))
-		return err_tag(err, -EIO, "NO_DEFAULT_SNAPSHOT_AVAILABLE",
+		return err_tag(err, -EIO, ERR_NO_DEFAULT_SNAPSHOT_AVAILABLE,
 		               "there is no template: %.300s", m->template_note);
-	return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE",
+	return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
 	               "the template is not ready yet (%.200s)", m->template_note);
 }
 

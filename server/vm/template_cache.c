@@ -35,11 +35,11 @@ static int template_save(struct vmm *m, const struct store_point *p,
 {
 	int r;
 
-	pthread_rwlock_rdlock(&m->gc);
+	rwlock_rdlock(&m->gc);
 	r = store_point_add(m->store, p, layers, 2, err);
 	if (r == 0)
 		r = store_template_set(m->store, m->template_key, p->id, err);
-	pthread_rwlock_unlock(&m->gc);
+	rwlock_unlock(&m->gc);
 	return r;
 }
 

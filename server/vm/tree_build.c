@@ -269,7 +269,7 @@ int tree_build(const struct store_tree *s, const char *vm_id, tree_bytes_fn laye
 		make_nodes(&b);
 		of = vm_id ? find_node(&b, vm_id) : 0;
 		if (of == SIZE_MAX)
-			r = err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.40s'", vm_id);
+			r = err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.40s'", vm_id);
 		else if (vm_id)
 			r = keep_family(&b.t, of, err);
 	}

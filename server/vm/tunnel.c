@@ -27,7 +27,7 @@
 #define SERVER_IP (PRIV_WG_NET + 1)
 #define FIRST_IP (PRIV_WG_NET + 2)
 #define LAST_IP (PRIV_WG_NET + 0xfffe)
-#define TUNNEL_TAG "BAD_REQUEST"
+#define TUNNEL_TAG ERR_BAD_REQUEST
 
 static bool over(const struct store_peer *p, int64_t now)
 {
@@ -157,7 +157,7 @@ static int add(struct vmm *m, const struct store_vpc *v, struct store_peer *p, s
 		return r;
 	r = store_peer_add(m->store, p, err);
 	if (r == -EEXIST)
-		return err_tag(err, r, "CONFLICT", "VPC %s has a tunnel with that key", v->id);
+		return err_tag(err, r, ERR_CONFLICT, "VPC %s has a tunnel with that key", v->id);
 	if (r < 0)
 		return r;
 	r = sync_locked(m, v, err);

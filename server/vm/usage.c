@@ -107,11 +107,11 @@ void vmm_usage_save(struct vmm *m)
 	autofree struct vm_info *rows = calloc(n ? n : 1, sizeof(*rows));
 
 	for (size_t i = 0; v && i < n; i++) {
-		if (rows && pthread_mutex_trylock(&v[i]->lock) == 0) {
+		if (rows && mutex_trylock(&v[i]->lock)) {
 			vm_usage_look(v[i]);
 			if (!v[i]->gone && v[i]->row.info.state == VM_RUNNING)
 				rows[k++] = v[i]->row.info;
-			pthread_mutex_unlock(&v[i]->lock);
+			mutex_unlock(&v[i]->lock);
 		}
 		vm_unref(v[i]);
 	}
@@ -128,11 +128,11 @@ int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sam
 
 	if (r < 0)
 		return r;
-	if (pthread_mutex_trylock(&vm->lock) == 0) {
+	if (mutex_trylock(&vm->lock)) {
 		vm_usage_look(vm);
-		pthread_mutex_unlock(&vm->lock);
+		mutex_unlock(&vm->lock);
 	}
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	*ret = (struct vm_sample){ .state = vm->shown.state,
 		                   .at_ms = vm->shown.machine_ms && vm->seen_ms ? vm->seen_ms
 		                                                                : clock_wall_ms(),
@@ -141,7 +141,7 @@ int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sam
 		ret->mem_bytes = vm->seen.mem_bytes;
 		ret->private_bytes = vm->seen.private_bytes;
 	}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	vm_unref(vm);
 	return 0;
 }

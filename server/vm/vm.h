@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vm/vm.h - VM lifecycle; for api/ (and later ssh/, edge/). Fields: vm/vm_internal.h
+ * vm/vm.h - VM lifecycle, the calls; what a VM is to everyone: model/vm.h. Fields: vm/vm_internal.h
  *
  * Callers name VMs by id and account; a VM of another account does not exist
  * for them (-ENOENT, tag VM_NOT_FOUND). Every call blocks until its effect is
@@ -14,6 +14,9 @@
 #include <stdint.h>
 
 #include "base/id.h"
+#include "model/account.h"
+#include "model/snapshot.h"
+#include "model/vm.h"
 
 struct conf;
 struct engine;
@@ -22,89 +25,10 @@ struct guest;
 struct store;
 struct vmm;
 
-#define VM_NAME_MAX 128  /* bytes of a label, with the NUL */
-#define ACCOUNT_SIZE 40  /* a UUID and the NUL */
-#define VM_FORK_MAX 100  /* children of one fork call */
-#define WORKDIR_SIZE 256 /* a spec's working directory, with the NUL */
+#define VM_FORK_MAX 100 /* children of one fork call */
 
-/*
- * enum vm_state - only vm_set_state() writes it, anyone may read it
- * @VM_STARTING: a machine is being thawed or booted. No user traffic yet.
- * @VM_RUNNING: identity confirmed, gate open.
- * @VM_SUSPENDING: freezing for good; calls wait for the lock.
- * @VM_SUSPENDED: a point with memory; no process.
- * @VM_STOPPED: disk layers only; no process.
- * @VM_LOST: its layers are damaged or gone; only delete is left.
- * @VM_BUILDING: its spec is being applied (vm/stage.h); the builder alone uses it. Others are told
- *	STILL_CREATING, delete cancels the build. Next: RUNNING, or gone.
- */
-enum vm_state {
-	VM_STARTING,
-	VM_RUNNING,
-	VM_SUSPENDING,
-	VM_SUSPENDED,
-	VM_STOPPED,
-	VM_LOST,
-	VM_BUILDING,
-	VM_STATE_MAX,
-};
 const char *vm_state_name(enum vm_state s);
 int vm_state_parse(const char *s); /* or -EINVAL */
-
-enum vm_persist { PERSIST_STICKY, PERSIST_EPHEMERAL, PERSIST_PERSISTENT, PERSIST_MAX };
-enum vm_delete_event { DELETE_ON_SUSPEND, DELETE_ON_STOP, DELETE_EVENT_MAX };
-struct vm_persistence {
-	enum vm_persist type;
-	int priority;                      /* 0-10, sticky */
-	enum vm_delete_event delete_event; /* ephemeral */
-};
-
-/* What a VM took of the host. */
-struct vm_usage {
-	double cpu_s;                   /* of QEMU, all threads */
-	double run_s;                   /* seconds with a machine */
-	double mem_gb_s;                /* its memory size in GiB, times run_s */
-	uint64_t net_in, net_out;       /* bytes to and from the guest's NIC */
-	uint64_t disk_read, disk_write; /* bytes of the guest's disk requests */
-};
-
-struct vm_info {
-	char id[ID_SIZE];
-	char account[ACCOUNT_SIZE];
-	char name[VM_NAME_MAX]; /* "": none */
-	enum vm_state state;
-	char instance[ID_SIZE];     /* changes with every machine that runs it */
-	char snapshot_id[ID_SIZE];  /* it was made from, or "" */
-	char parent_id[ID_SIZE];    /* VM it was forked from, or "" */
-	char point[ID_SIZE];        /* the point it rests on while suspended, or "" */
-	int64_t created_ms;         /* wall clock */
-	int64_t last_network_ms;    /* wall clock; 0: never */
-	int64_t idle_timeout_s;     /* -1: disabled */
-	int64_t activity_threshold; /* bytes per check */
-	struct vm_persistence persistence;
-	uint32_t vcpus, mem_mb, disk_mb;
-	bool count_exec;       /* exec, files and terminals count as activity too */
-	struct vm_usage past;  /* of the machines that ended */
-	struct vm_usage now;   /* of the one that runs, as last looked at */
-	struct vm_usage ahead; /* of that one, before it was handed to this VM */
-	int64_t machine_ms;    /* wall clock when it began; 0: none runs */
-	int64_t used_ms;       /* wall clock: when it last began or ceased to run */
-	uint64_t generation;
-	bool recreate;              /* a delete empties it, the next use makes it anew */
-	char build_id[ID_SIZE];     /* of the build it came from, or "" */
-	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths begin; "": / */
-};
-/* All machines of the VM together. */
-static inline struct vm_usage vm_usage_total(const struct vm_info *v)
-{
-	return (struct vm_usage){ .cpu_s = v->past.cpu_s + v->now.cpu_s,
-		                  .run_s = v->past.run_s + v->now.run_s,
-		                  .mem_gb_s = v->past.mem_gb_s + v->now.mem_gb_s,
-		                  .net_in = v->past.net_in + v->now.net_in,
-		                  .net_out = v->past.net_out + v->now.net_out,
-		                  .disk_read = v->past.disk_read + v->now.disk_read,
-		                  .disk_write = v->past.disk_write + v->now.disk_write };
-}
 
 struct egress;
 /* The one private address a VM may have. */
@@ -129,18 +53,6 @@ struct vm_create_opts {
 	bool recreate;
 	struct vm_persistence persistence;
 };
-/* How much an account may have, or has. In limits: QUOTA_NONE no limit, QUOTA_DEFAULT the server's.
- */
-#define QUOTA_NONE (-1)
-#define QUOTA_DEFAULT (-2)
-struct vm_quota {
-	int64_t vms;           /* in any state */
-	int64_t running;       /* VMs with a process */
-	int64_t vcpus, mem_mb; /* of VMs with a process, together */
-	int64_t disk_mb;       /* root disks of all VMs, together */
-	int64_t snapshots;     /* not deleted */
-};
-
 #define VM_IDLE_DEFAULT 300 /* seconds without NIC traffic */
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err);
@@ -153,13 +65,6 @@ int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_i
 /* Newest first. Caller frees. */
 int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *ret_n,
              struct err *err);
-/* A VM that is gone; only the newest VM_TOMBSTONES_MAX of an account are remembered. */
-#define VM_TOMBSTONES_MAX 500
-struct vm_tombstone {
-	struct vm_info info; /* as it was; without machine, point and layers */
-	char reason[16];     /* "deleted", "ephemeral", "evicted" */
-	int64_t deleted_ms;
-};
 /* Newest first. Caller frees. */
 int vmm_list_deleted(struct vmm *m, const char *account, struct vm_tombstone **ret, size_t *ret_n,
                      struct err *err);
@@ -258,33 +163,6 @@ int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_soc
 /* Whose VM it is; for those who were given nothing but its name. */
 int vmm_owner(struct vmm *m, const char *id, char ret_account[ACCOUNT_SIZE], struct err *err);
 
-enum snapshot_state {
-	SNAPSHOT_READY,
-	SNAPSHOT_BUILDING,
-	SNAPSHOT_FAILED,
-	SNAPSHOT_LOST,
-	SNAPSHOT_STATE_MAX
-};
-#define SNAPSHOTS_GONE_MAX 500 /* deleted or lost ones of an account that are still listed */
-struct snapshot_info {
-	char id[ID_SIZE]; /* "sc-..." */
-	char account[ACCOUNT_SIZE];
-	char name[VM_NAME_MAX];
-	char source_vm[ID_SIZE];
-	char source_instance[ID_SIZE];
-	int64_t created_ms, updated_ms;
-	int64_t used_ms; /* when a VM was last made from it */
-	bool deleted;
-	bool persistent; /* else sticky with priority */
-	int priority;
-	uint32_t vcpus, mem_mb, disk_mb;
-	enum snapshot_state state; /* failed: the state in which a build failed; it can be started.
-	                      lost: damaged or evicted; failure says why */
-	char build_id[ID_SIZE];    /* or "" */
-	char failure[384];         /* sentence, or "" */
-	char template_hash[65];    /* of the spec it was built from, or "" */
-	char workdir[WORKDIR_SIZE];
-};
 int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const char *name,
                  const struct vm_persistence *persistence, struct snapshot_info *ret,
                  struct err *err);

@@ -156,7 +156,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	fill_point(vm, &f, ret->point, POINT_LIVE, mem_id, old_disk, &p);
 	/* Until the caller's row names it the point is nobody's: held before the collector can see
 	 * it. */
-	pthread_rwlock_rdlock(&m->gc);
+	rwlock_rdlock(&m->gc);
 	r = vm_seal_disk(m, old_disk, err);
 	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
 	snprintf(old_head, sizeof(old_head), "%s", vm->row.head);
@@ -164,7 +164,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		snprintf(vm->row.head, ID_SIZE, "%s", ret->point);
 	rc = vm_set_state(vm, vm->row.info.state, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
 	                  r == 0 ? err : NULL);
-	pthread_rwlock_unlock(&m->gc);
+	rwlock_unlock(&m->gc);
 	if (r == 0)
 		r = rc;
 	if (r < 0) {
@@ -173,7 +173,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 			vmm_release(m, ret->point);
 		engine_remove_layer(m->engine, mem_id);
 		engine_remove_point(m->engine, ret->point);
-		return err_wrap(err, "freeze VM %s", vm->row.info.id);
+		return err_wrap(err, r, "freeze VM %s", vm->row.info.id);
 	}
 	vm_log(vm, LOG_LV_INFO, "frozen: pause %.1f ms (fork %.1f), %llu pages in %.0f ms",
 	       (double)f.pause_us / 1e3, (double)f.fork_us / 1e3, (unsigned long long)f.mem_pages,
@@ -220,7 +220,7 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 		engine_remove_point(m->engine, point);
 		go_on(vm);
 		unquiesce(vm);
-		return err_wrap(err, "freeze VM %s", vm->row.info.id);
+		return err_wrap(err, r, "freeze VM %s", vm->row.info.id);
 	}
 	vm_log(vm, LOG_LV_INFO, "suspended: %llu pages in %.0f ms", (unsigned long long)f.mem_pages,
 	       (double)f.write_us / 1e3);

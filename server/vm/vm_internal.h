@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "events/events.h"
@@ -41,7 +42,7 @@ struct vm_net {
 struct vm {
 	struct vmm *m; /* weak */
 	unsigned refs; /* m->lock */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct store_vm row;  /* vm->lock */
 	enum vm_state stored; /* the state that the store has; vm->lock */
 	bool unsaved;         /* the row is not as the store has it: vm_save(); vm->lock */
@@ -98,20 +99,19 @@ struct vmm {
 	struct privc *priv;
 	struct dns *dns;
 	struct priv_info priv_info;
-	pthread_mutex_t lock;
-	pthread_rwlock_t
+	struct mutex lock;
+	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
-	pthread_cond_t cond; /* template state, holds, stopping, room */
-	struct vm **vms;     /* owned; m->lock */
+	struct cond cond; /* template state, holds, stopping, room */
+	struct vm **vms;  /* owned; m->lock */
 	size_t n_vms, cap_vms;
 	struct vm *template_vm; /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
 	char template_point[ID_SIZE];
 	char template_state[16], template_note[256];
 	struct err template_err;
-	pthread_mutex_t
-	        tunnels;       /* held while store and kernel are made to agree; before no other */
-	pthread_mutex_t quota; /* see quota.c */
+	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
+	struct mutex quota;   /* see quota.c */
 	struct quota_held {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
 		struct vm_quota q;
@@ -230,7 +230,7 @@ void point_drop(struct vmm *m, const struct engine_point *p);
 int layer_sealed(struct vmm *m, const char *id, struct err *err);
 
 /* The contract's code for a point that cannot be thawed: true when it is damaged for good. */
-bool point_fault(struct err *err, const char *tag);
+bool point_fault(struct err *err, enum err_code tag);
 
 /* usage.c: the part that only time decides */
 void usage_until(struct vm_info *i, int64_t wall_ms);

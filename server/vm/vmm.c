@@ -56,7 +56,7 @@ struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 	vm->shown = row->info;
 	vm->watch_fd = -1;
 	vm->slot.dns_udp = vm->slot.dns_tcp = -1;
-	pthread_mutex_init(&vm->lock, NULL);
+	mutex_init(&vm->lock, "vm");
 	return vm;
 }
 
@@ -76,15 +76,15 @@ void vm_unref(struct vm *vm)
 	if (!vm)
 		return;
 	m = vm->m;
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	last = --vm->refs == 0;
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (!last)
 		return;
 	guest_unref(vm->guest);
 	machine_free(vm->machine);
 	vm_net_done(&vm->net);
-	pthread_mutex_destroy(&vm->lock);
+	mutex_destroy(&vm->lock);
 	free(vm);
 }
 
@@ -110,14 +110,14 @@ void vmm_forget(struct vmm *m, struct vm *vm)
 {
 	bool found = false;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	for (size_t i = 0; i < m->n_vms && !found; i++) {
 		if (m->vms[i] != vm)
 			continue;
 		m->vms[i] = m->vms[--m->n_vms];
 		found = true;
 	}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (found)
 		vm_unref(vm);
 }
@@ -138,7 +138,7 @@ struct vm **vmm_all(struct vmm *m, size_t *ret_n)
 
 static int not_found(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%.40s'", id);
+	return err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%.40s'", id);
 }
 
 int vmm_find(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
@@ -166,21 +166,21 @@ int vmm_gone(struct vmm *m, const char *account, const char *id, struct err *err
 	if (store_tombstone_get(m->store, id, &t, NULL) < 0 ||
 	    (account && strcmp(t.info.account, account) != 0))
 		return not_found(id, err);
-	return err_tag(err, -ENOENT, "VM_DELETED", "VM %s was %s", id,
+	return err_tag(err, -ENOENT, ERR_VM_DELETED, "VM %s was %s", id,
 	               !strcmp(t.reason, "evicted") ? "evicted to make room on the disk"
 	                                            : "deleted");
 }
 
 static int busy(struct vm *vm, struct err *err)
 {
-	const char *tag = "CONFLICT";
+	enum err_code tag = ERR_CONFLICT;
 	struct vm_info i;
 
 	vm_copy_info(vm, &i);
 	if (i.state == VM_SUSPENDING)
-		tag = "VM_IS_SUSPENDING";
+		tag = ERR_VM_IS_SUSPENDING;
 	else if (i.state == VM_STARTING && !i.used_ms)
-		tag = "STILL_CREATING";
+		tag = ERR_STILL_CREATING;
 	return err_tag(err, -EBUSY, tag,
 	               "VM %s is %s and another call works on it since more than %u s", i.id,
 	               vm_state_name(i.state), vm->m->conf.busy_wait_s);
@@ -188,7 +188,7 @@ static int busy(struct vm *vm, struct err *err)
 
 int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(m->conf.busy_wait_s * 1000));
+	uint64_t until = deadline_in(m->conf.busy_wait_s * 1000);
 	struct vm *vm;
 	struct vm_info i;
 	int r = vmm_find(m, account, id, &vm, err);
@@ -198,10 +198,10 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 	vm_copy_info(vm, &i);
 	if (i.state == VM_BUILDING) { /* its builder has it, perhaps for minutes */
 		vm_unref(vm);
-		return err_tag(err, -EBUSY, "STILL_CREATING", "VM '%.40s' is still being built",
+		return err_tag(err, -EBUSY, ERR_STILL_CREATING, "VM '%.40s' is still being built",
 		               id);
 	}
-	if (pthread_mutex_clocklock(&vm->lock, CLOCK_MONOTONIC, &until) != 0) {
+	if (!mutex_lock_until(&vm->lock, until)) {
 		r = busy(vm, err);
 		vm_unref(vm);
 		return r;
@@ -217,21 +217,21 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err)
 {
-	struct timespec until = deadline_timespec(deadline_in(m->t.end_wait));
+	uint64_t until = deadline_in(m->t.end_wait);
 	struct vm_info i;
 	struct vm *vm;
 
 	if (vmm_find(m, account, id, &vm, err) < 0)
 		return vmm_gone(m, account, id, err);
-	if (pthread_mutex_clocklock(&vm->lock, CLOCK_MONOTONIC, &until) == 0) {
-		pthread_mutex_unlock(&vm->lock);
+	if (mutex_lock_until(&vm->lock, until)) {
+		mutex_unlock(&vm->lock);
 	} else {
 		bool cut;
 
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		i = vm->shown;
 		cut = (i.state == VM_STARTING || vm->asked) && *i.instance;
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		if (cut)
 			privc_kill(m->priv, i.instance, NULL);
 	}
@@ -243,7 +243,7 @@ void vm_unlock(struct vm *vm)
 {
 	if (!vm)
 		return;
-	pthread_mutex_unlock(&vm->lock);
+	mutex_unlock(&vm->lock);
 	vm_unref(vm);
 }
 
@@ -285,9 +285,9 @@ int vmm_get_used(struct vmm *m, const char *account, const char *id, struct vm_i
 
 	if (r < 0)
 		return r;
-	if (pthread_mutex_trylock(&vm->lock) == 0) {
+	if (mutex_trylock(&vm->lock)) {
 		vm_usage_look(vm);
-		pthread_mutex_unlock(&vm->lock);
+		mutex_unlock(&vm->lock);
 	}
 	vm_copy_info(vm, ret);
 	vm_unref(vm);
@@ -309,12 +309,12 @@ int vmm_list(struct vmm *m, const char *account, struct vm_info **ret, size_t *r
 	struct vm_info *v;
 	size_t n = 0;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	v = calloc(m->n_vms ? m->n_vms : 1, sizeof(*v));
 	for (size_t i = 0; v && i < m->n_vms; i++)
 		if (!strcmp(m->vms[i]->shown.account, account))
 			v[n++] = m->vms[i]->shown;
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (!v)
 		return err_set(err, -ENOMEM, "list VMs: out of memory");
 	for (size_t i = 0; i < n; i++)
@@ -336,7 +336,8 @@ int vmm_hold(struct vmm *m, const char *id, struct err *err)
 	LOCK_SCOPE(&m->lock);
 
 	if (m->n_holds == HOLDS_MAX)
-		return err_tag(err, -EAGAIN, "SERVICE_UNAVAILABLE", "too many operations at once");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+		               "too many operations at once");
 	snprintf(m->holds[m->n_holds++], ID_SIZE, "%s", id);
 	return 0;
 }
@@ -358,7 +359,7 @@ void vmm_collect_soon(struct vmm *m)
 	LOCK_SCOPE(&m->lock);
 
 	m->collect_wanted = true;
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 }
 
 void vmm_at_work(struct vmm *m, bool *what, bool yes)
@@ -366,7 +367,7 @@ void vmm_at_work(struct vmm *m, bool *what, bool yes)
 	if (*what == yes)
 		return;
 	*what = yes;
-	pthread_cond_broadcast(&m->cond);
+	cond_broadcast(&m->cond);
 }
 
 void vmm_status(struct vmm *m, struct vmm_status *ret)
@@ -423,7 +424,6 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
             struct err *err)
 {
 	struct vmm *m = calloc(1, sizeof(*m));
-	pthread_condattr_t ca;
 	int r;
 
 	if (!m)
@@ -438,14 +438,11 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	m->dns = dns;
 	snprintf(m->template_state, sizeof(m->template_state), "building");
 	m->wake_pipe[0] = m->wake_pipe[1] = -1;
-	pthread_mutex_init(&m->lock, NULL);
-	pthread_mutex_init(&m->quota, NULL);
-	pthread_mutex_init(&m->tunnels, NULL);
-	pthread_rwlock_init(&m->gc, NULL);
-	pthread_condattr_init(&ca);
-	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
-	pthread_cond_init(&m->cond, &ca);
-	pthread_condattr_destroy(&ca);
+	mutex_init(&m->lock, "vmm");
+	mutex_init(&m->quota, "vmm quota");
+	mutex_init(&m->tunnels, "vmm tunnels");
+	rwlock_init(&m->gc, "vmm gc");
+	cond_init(&m->cond);
 	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
 	if (r == 0)
 		r = pool_new(m, err);
@@ -478,10 +475,10 @@ struct vmm *vmm_free(struct vmm *m)
 {
 	if (!m)
 		return NULL;
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	m->stopping = true;
-	pthread_cond_broadcast(&m->cond);
-	pthread_mutex_unlock(&m->lock);
+	cond_broadcast(&m->cond);
+	mutex_unlock(&m->lock);
 	if (m->wake_pipe[1] >= 0 && write(m->wake_pipe[1], "x", 1) < 0)
 		log_debug("the watcher was awake already");
 	if (m->has_template_thread)
@@ -506,11 +503,11 @@ struct vmm *vmm_free(struct vmm *m)
 	for (int i = 0; i < 2; i++)
 		if (m->wake_pipe[i] >= 0)
 			close(m->wake_pipe[i]);
-	pthread_cond_destroy(&m->cond);
-	pthread_rwlock_destroy(&m->gc);
-	pthread_mutex_destroy(&m->quota);
-	pthread_mutex_destroy(&m->tunnels);
-	pthread_mutex_destroy(&m->lock);
+	cond_destroy(&m->cond);
+	rwlock_destroy(&m->gc);
+	mutex_destroy(&m->quota);
+	mutex_destroy(&m->tunnels);
+	mutex_destroy(&m->lock);
 	free(m);
 	return NULL;
 }

@@ -48,7 +48,7 @@ int vpc_find(struct vmm *m, const char *account, const char *id, struct store_vp
 
 	if (r == 0 && strcmp(ret->account, account) != 0)
 		r = -ENOENT;
-	return r == -ENOENT ? err_tag(err, r, "NOT_FOUND", "no VPC '%.40s'", id) : r;
+	return r == -ENOENT ? err_tag(err, r, ERR_NOT_FOUND, "no VPC '%.40s'", id) : r;
 }
 
 static int parse_range(const char *cidr, struct store_vpc *v, struct err *err)
@@ -60,7 +60,7 @@ static int parse_range(const char *cidr, struct store_vpc *v, struct err *err)
 
 	if (sscanf(cidr, "%15[0-9.]/%2u%n", text, &prefix, &n) != 2 || cidr[n] ||
 	    inet_pton(AF_INET, text, &a) != 1 || !priv_vpc_valid(ntohl(a.s_addr), (uint8_t)prefix))
-		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'cidr' must be a private IPv4 range of /8 to /29, such as "
 		               "\"192.168.10.0/24\", outside 100.96.0.0/16");
 	v->net = ntohl(a.s_addr);
@@ -80,7 +80,7 @@ int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const c
 	    (r = store_vpc_list(m->store, account, &all, &n, err)) < 0)
 		return r;
 	if (n >= VPCS_PER_ACCOUNT)
-		return err_tag(err, -EDQUOT, "BAD_REQUEST", "an account has up to %d VPCs",
+		return err_tag(err, -EDQUOT, ERR_BAD_REQUEST, "an account has up to %d VPCs",
 		               VPCS_PER_ACCOUNT);
 	id_make("vpc-", v.id);
 	snprintf(v.account, sizeof(v.account), "%s", account);
@@ -187,7 +187,7 @@ static int free_addr(struct vmm *m, const struct store_vpc *v, uint32_t *ret, st
 			return 0;
 		}
 	}
-	return err_tag(err, -ENOSPC, "BAD_REQUEST", "VPC %s has no free address", v->id);
+	return err_tag(err, -ENOSPC, ERR_BAD_REQUEST, "VPC %s has no free address", v->id);
 }
 
 static int take_addr(struct vmm *m, const struct store_vpc *v, const struct vm_nic *want,
@@ -196,7 +196,7 @@ static int take_addr(struct vmm *m, const struct store_vpc *v, const struct vm_n
 	int r = 0;
 
 	if (want->addr && !usable(v, want->addr))
-		return err_tag(err, -EINVAL, "BAD_REQUEST",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'nics[0].ipv4' is not an address of VPC %s that a VM can have",
 		               v->id);
 	for (int i = 0; i < ATTEMPTS_MAX; i++) {
@@ -207,9 +207,9 @@ static int take_addr(struct vmm *m, const struct store_vpc *v, const struct vm_n
 		if (r != -EEXIST || want->addr)
 			break;
 	}
-	return r == -EEXIST
-	               ? err_tag(err, r, "CONFLICT", "another VM of VPC %s has that address", v->id)
-	               : r;
+	return r == -EEXIST ? err_tag(err, r, ERR_CONFLICT, "another VM of VPC %s has that address",
+	                              v->id)
+	                    : r;
 }
 
 int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err)

@@ -90,13 +90,13 @@ struct vm_wait *vmm_wait_free(struct vm_wait *w)
 	if (!w)
 		return NULL;
 	if (w->vm) {
-		pthread_mutex_lock(&w->vm->m->lock);
+		mutex_lock(&w->vm->m->lock);
 		if (w->ref) {
 			*w->ref = w->next;
 			if (w->next)
 				w->next->ref = w->ref;
 		}
-		pthread_mutex_unlock(&w->vm->m->lock);
+		mutex_unlock(&w->vm->m->lock);
 		vm_unref(w->vm);
 	}
 	close(w->fd);

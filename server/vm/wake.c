@@ -69,9 +69,10 @@ static void tag_failure(enum vm_state from, int r, struct err *err)
 	if (!err || err->tag)
 		return;
 	if (r == -ETIMEDOUT)
-		err->tag = from == VM_SUSPENDED ? "RESUMED_VM_NON_RESPONSIVE" : "VM_START_TIMEOUT";
+		err->tag =
+		        from == VM_SUSPENDED ? ERR_RESUMED_VM_NON_RESPONSIVE : ERR_VM_START_TIMEOUT;
 	else if (r == -EPIPE || r == -ECONNRESET || r == -ECONNREFUSED || r == -ENOENT)
-		err->tag = "VM_EXIT_DURING_START";
+		err->tag = ERR_VM_EXIT_DURING_START;
 }
 
 int vm_wake(struct vm *vm, struct err *err)
@@ -85,7 +86,7 @@ int vm_wake(struct vm *vm, struct err *err)
 	if (from == VM_RUNNING)
 		return 0;
 	if (from == VM_LOST)
-		return err_tag(err, -EIO, "CORRUPT_VM_RECORD",
+		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD,
 		               "VM %s is lost: its layers are damaged", vm->row.info.id);
 	r = quota_start(vm, err);
 	if (r < 0)
@@ -95,12 +96,12 @@ int vm_wake(struct vm *vm, struct err *err)
 	    : from == VM_SUSPENDED ? resume(vm, err)
 	                           : cold_boot(vm, err);
 	if (r < 0) {
-		bool damaged = point_fault(err, "CORRUPT_VM_RECORD");
+		bool damaged = point_fault(err, ERR_CORRUPT_VM_RECORD);
 
 		tag_failure(from, r, err);
 		vm_tell(vm, EVENT_ERROR, "does not start: %s", err ? err->msg : "");
 		vm_set_state(vm, damaged ? VM_LOST : from, NULL, 0, NULL, NULL);
-		return err_wrap(err, "start VM %s", vm->row.info.id);
+		return err_wrap(err, r, "start VM %s", vm->row.info.id);
 	}
 	vmm_collect_soon(vm->m);
 	vm_tell(vm, EVENT_INFO, "%s in %llu ms", how, (unsigned long long)(clock_ms() - t0));
@@ -166,7 +167,7 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 			return r;
 	}
 	if (!boot && vm->row.info.state == VM_STOPPED)
-		r = err_tag(err, -EHOSTDOWN, "VM_NOT_RUNNING", "VM %s is stopped", id);
+		r = err_tag(err, -EHOSTDOWN, ERR_VM_NOT_RUNNING, "VM %s is stopped", id);
 	else
 		r = vm_wake(vm, err);
 	if (r == 0)
@@ -174,7 +175,7 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 	if (r == 0 && (!vm->guest || !guest_alive(vm->guest))) {
 		r = vm_reconnect(vm, err);
 		if (r < 0)
-			err_wrap(err, "VM %s runs, but its agent cannot be reached", id);
+			err_wrap(err, r, "VM %s runs, but its agent cannot be reached", id);
 	}
 	if (r == 0)
 		*ret = guest_ref(vm->guest);
@@ -205,7 +206,7 @@ int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct
 	if (vm->row.info.state == VM_RUNNING && vm->guest && guest_alive(vm->guest))
 		*ret = guest_ref(vm->guest);
 	else
-		r = err_tag(err, -ENOTCONN, "VM_NOT_RUNNING", "VM %s is not running", id);
+		r = err_tag(err, -ENOTCONN, ERR_VM_NOT_RUNNING, "VM %s is not running", id);
 	vm_unlock(vm);
 	return r;
 }

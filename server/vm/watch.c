@@ -24,10 +24,10 @@ void vm_watch_add(struct vm *vm)
 {
 	struct vmm *m = vm->m;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	vm->watch_fd = machine_proc(vm->machine)->pidfd;
 	vm->lost_process = false;
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (write(m->wake_pipe[1], "x", 1) < 0 && errno != EAGAIN)
 		vm_log(vm, LOG_LV_WARN, "the watcher was not told, ignoring");
 }
@@ -115,7 +115,7 @@ static void *settle(void *arg)
 {
 	struct vm *vm = arg;
 
-	pthread_mutex_lock(&vm->lock);
+	mutex_lock(&vm->lock);
 	vm_settle_end(vm);
 	vm_unlock(vm);
 	return NULL;
@@ -146,9 +146,9 @@ void *vm_watch_main(void *arg)
 		size_t n = 1;
 		char drain[64];
 
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		if (m->stopping) {
-			pthread_mutex_unlock(&m->lock);
+			mutex_unlock(&m->lock);
 			break;
 		}
 		if (!p || !who || cap < m->n_vms + 1) {
@@ -168,7 +168,7 @@ void *vm_watch_main(void *arg)
 			who[n] = vm;
 			p[n++] = (struct pollfd){ .fd = vm->watch_fd, .events = POLLIN };
 		}
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		if (poll(p, n, -1) < 0 && errno != EINTR)
 			log_warn("watch processes: %s, ignoring", err_name(errno));
 		while (p[0].revents && read(m->wake_pipe[0], drain, sizeof(drain)) > 0)
@@ -177,10 +177,10 @@ void *vm_watch_main(void *arg)
 			bool ours = false;
 
 			if (p[i].revents) {
-				pthread_mutex_lock(&m->lock);
+				mutex_lock(&m->lock);
 				ours = who[i]->watch_fd == p[i].fd && !who[i]->lost_process;
 				who[i]->lost_process |= ours;
-				pthread_mutex_unlock(&m->lock);
+				mutex_unlock(&m->lock);
 			}
 			if (ours)
 				hand_over(who[i]);

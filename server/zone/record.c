@@ -12,7 +12,7 @@
 #include "zone/zone.h"
 
 #define LABEL_MAX 63u
-#define BAD "INVALID_PARAMETERS"
+#define BAD ERR_INVALID_PARAMETERS
 
 /* Labels of letters, digits, '-' and '_', in lower case; star: the first one may be '*'. */
 static int labels(const char *text, bool star, char *ret, size_t size)

@@ -8,7 +8,6 @@
  * forwarder's business (net/dns.h), which asks here instead of a resolver.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "base/sock.h"
 #include "net/dns.h"
 #include "net/dns_msg.h"
@@ -28,10 +28,10 @@
 
 struct zones {
 	char ns[DOMAIN_SIZE];
-	struct store *store;    /* weak */
-	pthread_mutex_t change; /* one change and what follows from it at a time; serial */
+	struct store *store; /* weak */
+	struct mutex change; /* one change and what follows from it at a time; serial */
 	uint32_t serial;
-	pthread_rwlock_t lock; /* bucket */
+	struct rwlock lock; /* bucket */
 	struct zone *bucket[BUCKETS];
 	int udp, tcp; /* until they are served */
 	bool listens;
@@ -125,9 +125,9 @@ static int refresh(struct zones *t, const char *account, const char *domain, str
 
 	if (r < 0)
 		return r;
-	pthread_rwlock_wrlock(&t->lock);
+	rwlock_wrlock(&t->lock);
 	replace(t->bucket, domain, z);
-	pthread_rwlock_unlock(&t->lock);
+	rwlock_unlock(&t->lock);
 	return 0;
 }
 
@@ -166,13 +166,13 @@ int zones_reload(struct zones *t, struct err *err)
 			return r;
 		replace(fresh, own[i].domain, z);
 	}
-	pthread_rwlock_wrlock(&t->lock);
+	rwlock_wrlock(&t->lock);
 	for (size_t i = 0; i < BUCKETS; i++) {
 		z = t->bucket[i];
 		t->bucket[i] = fresh[i];
 		fresh[i] = z;
 	}
-	pthread_rwlock_unlock(&t->lock);
+	rwlock_unlock(&t->lock);
 	return 0;
 }
 
@@ -211,7 +211,7 @@ int zones_find(struct zones *t, const char *account, const char *domain,
 			memcpy(ret_id, rows[i].id, ID_SIZE);
 			return 0;
 		}
-	return err_tag(err, -EACCES, "RECORD_OWNERSHIP_ERROR", "'%s' has no such record", domain);
+	return err_tag(err, -EACCES, ERR_RECORD_OWNERSHIP_ERROR, "'%s' has no such record", domain);
 }
 
 int zones_delete(struct zones *t, const char *account, const char *domain, const char *id,
@@ -248,9 +248,9 @@ size_t zones_answer(struct zones *t, const struct dns_query *q, const struct dns
 	bool plain = dns_query_name(q, name);
 	size_t n;
 
-	pthread_rwlock_rdlock(&t->lock);
+	rwlock_rdlock(&t->lock);
 	n = zone_answer(plain ? zone_of(t, name) : NULL, t->ns, name, q, e, tcp, ret, max);
-	pthread_rwlock_unlock(&t->lock);
+	rwlock_unlock(&t->lock);
 	return n;
 }
 
@@ -264,8 +264,11 @@ static size_t serve(void *ctx, const struct dns_query *q, const struct dns_edns 
 
 int zones_listen(struct zones *t, const char *text, struct err *err)
 {
-	if ((t->tcp = sock_tcp_listen(text, err)) < 0 || (t->udp = sock_udp_bind(text, err)) < 0)
-		return err_wrap(err, "name server");
+	int r;
+
+	if ((r = t->tcp = sock_tcp_listen(text, err)) < 0 ||
+	    (r = t->udp = sock_udp_bind(text, err)) < 0)
+		return err_wrap(err, r, "name server");
 	return 0;
 }
 
@@ -299,8 +302,8 @@ struct zones *zones_free(struct zones *t)
 	if (t->tcp >= 0)
 		close(t->tcp);
 	empty(t->bucket);
-	pthread_rwlock_destroy(&t->lock);
-	pthread_mutex_destroy(&t->change);
+	rwlock_destroy(&t->lock);
+	mutex_destroy(&t->change);
 	free(t);
 	return NULL;
 }
@@ -315,8 +318,8 @@ int zones_new(struct store *store, const char *ns, struct zones **ret, struct er
 	snprintf(t->ns, sizeof(t->ns), "%s", ns);
 	t->store = store;
 	t->udp = t->tcp = -1;
-	pthread_mutex_init(&t->change, NULL);
-	pthread_rwlock_init(&t->lock, NULL);
+	mutex_init(&t->change, "zones change");
+	rwlock_init(&t->lock, "zones");
 	r = zones_reload(t, err);
 	if (r < 0)
 		zones_free(t);

@@ -194,7 +194,7 @@ static void test_write(void **state)
 	assert_int_equal(write_text(r, NULL, "relative", 0, 1, &err), -EINVAL);
 	assert_int_equal(write_text(r, NULL, "/dev/null", 0, 1, &err), -EINVAL);
 	assert_int_equal(write_text(r, "no-such-user", path_of(r, "x"), 0, 1, &err), -ENOENT);
-	assert_string_equal(err.tag, "USER_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_USER_NOT_FOUND);
 }
 
 static void test_read_errors(void **state)

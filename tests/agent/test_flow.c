@@ -76,12 +76,12 @@ static void test_run(void **state)
 	q = command("true");
 	q.user = "no-such-user";
 	assert_int_equal(guest_run(r->g, &q, false, &f, &st, &err), -ENOENT);
-	assert_string_equal(err.tag, "USER_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_USER_NOT_FOUND);
 	assert_int_equal(guest_start(r->g, &q, false, &st, &err), -ENOENT);
 	q.user = NULL;
 	q.cwd = "/no/such";
 	assert_int_equal(guest_run(r->g, &q, false, &f, &st, &err), -ENOENT);
-	assert_string_equal(err.tag, "CWD_FAILED");
+	assert_int_equal(err.tag, ERR_CWD_FAILED);
 }
 
 /* A consumer that does not take holds up the command, not the channel. */

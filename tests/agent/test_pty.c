@@ -189,7 +189,7 @@ static void test_signal_and_kill(void **state)
 	assert_int_equal(code, 137);
 	expect_exit(&c, 137);
 	assert_int_equal(guest_pty_close(r->g, "k", NULL, &code, &err), -ENOENT);
-	assert_string_equal(err.tag, "SESSION_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_SESSION_NOT_FOUND);
 	end(&c);
 }
 
@@ -200,17 +200,17 @@ static void test_refusals(void **state)
 	struct client c, d;
 
 	assert_true(try_begin(r, &c, true, &(struct guest_pty_req){ .id = "none" }, &err) < 0);
-	assert_string_equal(err.tag, "SESSION_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_SESSION_NOT_FOUND);
 	assert_true(try_begin(r, &c, false, &(struct guest_pty_req){ .user = "nobody-here" },
 	                      &err) < 0);
-	assert_string_equal(err.tag, "USER_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_USER_NOT_FOUND);
 	begin(r, &c, false, (struct guest_pty_req){ .id = "a.b-C_1", .exec = "cat" });
 	assert_true(try_begin(r, &d, false, &(struct guest_pty_req){ .id = "a.b-C_1" }, &err) < 0);
-	assert_string_equal(err.tag, "SESSION_ALREADY_EXISTS");
+	assert_int_equal(err.tag, ERR_SESSION_ALREADY_EXISTS);
 	assert_true(try_begin(r, &d, true,
 	                      &(struct guest_pty_req){ .id = "a.b-C_1", .user = "nobody" },
 	                      &err) < 0);
-	assert_string_equal(err.tag, "SESSION_USER_MISMATCH");
+	assert_int_equal(err.tag, ERR_SESSION_USER_MISMATCH);
 	begin(r, &d, true, (struct guest_pty_req){ .id = "a.b-C_1", .user = "root" });
 	end(&d);
 	end(&c);
@@ -245,7 +245,7 @@ static void test_retention(void **state)
 		assert_true(clock_ms() < deadline);
 		io_wait(-1, 0, deadline_in(100));
 	}
-	assert_string_equal(err.tag, "SESSION_EXPIRED");
+	assert_int_equal(err.tag, ERR_SESSION_EXPIRED);
 	begin(r, &c, false, (struct guest_pty_req){ .id = "late", .exec = "exit 4" });
 	expect_exit(&c, 4);
 	end(&c);
@@ -262,7 +262,7 @@ static void test_cap(void **state)
 	for (unsigned i = 0; i < GUEST_PTYS_MAX; i++)
 		begin(r, &c[i], false, (struct guest_pty_req){ .exec = i % 2 ? "cat" : "true" });
 	assert_true(try_begin(r, &d, false, &(struct guest_pty_req){ .exec = "cat" }, &err) < 0);
-	assert_string_equal(err.tag, "SESSION_CAP_REACHED");
+	assert_int_equal(err.tag, ERR_SESSION_CAP_REACHED);
 	assert_int_equal(guest_pty_list(r->g, &list, &n, &err), 0);
 	assert_int_equal(n, GUEST_PTYS_MAX);
 	free(list);

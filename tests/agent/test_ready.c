@@ -122,7 +122,7 @@ static void test_directory_and_error(void **state)
 
 	rig_await_shell(r);
 	assert_int_equal(guest_exec(r->g, &req, &x, &err), -ENOENT);
-	assert_string_equal(err.tag, "CWD_FAILED");
+	assert_int_equal(err.tag, ERR_CWD_FAILED);
 	rig_await_shell(r);
 	req.cwd = "/usr/bin";
 	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);

@@ -31,10 +31,15 @@ static void test_err(void **state)
 	struct err e = { 0 };
 
 	assert_int_equal(err_sys(&e, -ENOSPC, "commit layer"), -ENOSPC);
-	assert_int_equal(err_wrap(&e, "freeze VM %s", "a1"), -ENOSPC);
+	assert_int_equal(err_wrap(&e, -ENOSPC, "freeze VM %s", "a1"), -ENOSPC);
 	assert_string_equal(e.msg, "freeze VM a1: commit layer: No space left on device");
-	assert_int_equal(err_tag(&e, -ENOENT, "VM_NOT_FOUND", "no VM"), -ENOENT);
-	assert_string_equal(e.tag, "VM_NOT_FOUND");
+	assert_int_equal(err_tag(&e, -ENOENT, ERR_VM_NOT_FOUND, "no VM"), -ENOENT);
+	assert_int_equal(e.tag, ERR_VM_NOT_FOUND);
+	assert_string_equal(err_code_name(e.tag), "VM_NOT_FOUND");
+	assert_int_equal(err_code_status(e.tag), 404);
+	assert_int_equal(err_code_parse("VM_NOT_FOUND"), ERR_VM_NOT_FOUND);
+	assert_int_equal(err_code_parse("NO_SUCH_CODE"), ERR_NONE);
+	assert_int_equal(err_wrap(NULL, -ENOSPC, "a caller that wants no sentence"), -ENOSPC);
 	assert_int_equal(err_set(NULL, -5, "x"), -5);
 }
 

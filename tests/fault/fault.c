@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/lock.h"
 
 #define TRACE_DEPTH 48
 
@@ -29,14 +30,14 @@ static const char *const kind_names[] = {
 _Static_assert(ARRAY_SIZE(kind_names) == FAULT_KINDS, "kind_names misses a kind");
 
 static struct {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct fault_plan plan;
 	unsigned long count;
 	bool armed, fired;
 	char what[160];
 	fault_hook *hook;
 	void *hook_arg;
-} f = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} f = { .lock = MUTEX_INIT("test: fault plan") };
 
 /* Nothing to do for most calls, most of the time: seen without the lock. */
 static atomic_bool f_active;
@@ -185,10 +186,10 @@ int fault_hit(enum fault_kind kind, const char *what, const char *object)
 	if (!atomic_load_explicit(&f_active, memory_order_relaxed) || quiet)
 		return 0;
 	FAULT_QUIET;
-	pthread_mutex_lock(&f.lock);
+	mutex_lock(&f.lock);
 	hook = f.hook;
 	arg = f.hook_arg;
-	pthread_mutex_unlock(&f.lock);
+	mutex_unlock(&f.lock);
 	if (hook)
 		e = hook(kind, what, arg);
 	if (e)

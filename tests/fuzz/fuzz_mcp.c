@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/mcp.h"
+#include "mcp/mcp.h"
 #include "base/auto.h"
 #include "base/err.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct spec_limits limits = { 2, 2048, 20480, 32, 65536, 204800, 256 };
 	autojson json_t *j = NULL, *extra = json_object();
-	struct spec_ctx c = { .limits = &limits, .tag = "CREATE_VM_BAD_REQUEST", .extra = extra };
+	struct spec_ctx c = { .limits = &limits, .tag = ERR_CREATE_VM_BAD_REQUEST, .extra = extra };
 	autospec struct spec s = { 0 };
 	struct err err = { 0 };
 

@@ -6,11 +6,14 @@
  * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
- * that was just booted, whose port 8000 is this host's. Prints "ready" and ends when its standard
- * input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
+ * that was just booted, whose port 8000 is this host's. The certificate of "slow*.own.test" is not
+ * made before "sign" is read, that of "stuck*.own.test" not before the end, that of
+ * "never.own.test" not at all. Prints "ready", a line of figures for each line that it reads, and
+ * ends when its standard input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +34,11 @@ struct stand {
 	struct certs *certs;
 	struct edge_target up;
 	_Atomic int awake, opened;
+	_Atomic int making, made; /* certificates for *.own.test */
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	unsigned signs; /* lock, both */
+	bool over;
 };
 
 static void route(void *ctx, const char *host, struct edge_target *ret)
@@ -76,7 +84,7 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 		return err_sys(err, -errno, "socket");
 	if (strcmp(t->vm, "broken") == 0) {
 		close(fd);
-		return err_tag(err, -EIO, "CORRUPT_VM_RECORD", "broken");
+		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "broken");
 	}
 	if (strcmp(t->vm, "silent") == 0) {
 		struct sockaddr_storage sa;
@@ -100,11 +108,41 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 	return 0;
 }
 
+static bool own(const char *name)
+{
+	const char *dot = strchr(name, '.');
+
+	return dot && strcmp(dot, ".own.test") == 0;
+}
+
+static int slow_sign(struct stand *s, const char *name)
+{
+	bool stuck = strncmp(name, "stuck", 5) == 0, slow = strncmp(name, "slow", 4) == 0;
+
+	pthread_mutex_lock(&s->lock);
+	s->making++;
+	for (unsigned n = s->signs; !s->over && (stuck || (slow && s->signs == n));)
+		pthread_cond_wait(&s->cond, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+	s->making--;
+	s->made++;
+	return strcmp(name, "never.own.test") == 0 ? -EIO : 0;
+}
+
 static int cert(void *ctx, const char *name, SSL *ssl)
 {
 	struct stand *s = ctx;
 
-	return certs_use(s->certs, name, false, ssl, NULL);
+	return certs_use(s->certs, name, own(name), ssl, NULL);
+}
+
+static int cert_make(void *ctx, const char *name, struct err *err)
+{
+	struct stand *s = ctx;
+
+	if (own(name) && slow_sign(s, name) < 0)
+		return err_set(err, -EIO, "never");
+	return certs_make(s->certs, name, own(name), err);
 }
 
 static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
@@ -115,11 +153,20 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	return 0;
 }
 
+static void release(struct stand *s, bool over)
+{
+	pthread_mutex_lock(&s->lock);
+	s->signs++;
+	s->over = over;
+	pthread_cond_broadcast(&s->cond);
+	pthread_mutex_unlock(&s->lock);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
-	struct stand s = { 0 };
-	struct edge_ops ops = { route, look, open_way, cert, challenge, &s };
+	struct stand s = { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+	struct edge_ops ops = { route, look, open_way, cert, cert_make, challenge, &s };
 	struct edge_conf conf = { .wait_ms = 10000 };
 	struct edge *e = NULL;
 	struct err err = { 0 };
@@ -153,10 +200,13 @@ int main(int argc, char **argv)
 		struct edge_stats st;
 
 		edge_stats(e, &st);
-		printf("%u open, %d sockets opened, %u to %u per worker\n", st.open, s.opened,
-		       st.fewest, st.most);
+		if (strcmp(line, "sign\n") == 0)
+			release(&s, /* over= */ false);
+		printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed\n",
+		       st.open, s.opened, st.fewest, st.most, s.making, s.made);
 		fflush(stdout);
 	}
+	release(&s, /* over= */ true);
 	e = edge_free(e);
 	certs_free(s.certs);
 	return 0;

@@ -47,6 +47,6 @@ int vmm_account_delete(struct vmm *m, const char *account, struct err *err)
 
 	vmm_usage(m, account, &q, err);
 	if (q.vms || q.snapshots)
-		return err_tag(err, -EBUSY, "CONFLICT", "delete its VMs first");
+		return err_tag(err, -EBUSY, ERR_CONFLICT, "delete its VMs first");
 	return store_account_delete(fake_store, account, err);
 }

@@ -2,10 +2,11 @@
 /* fake_internal.h - the inside of the fake vmm; for fake_vmm.c and fake_life.c */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/lock.h"
 
 #include "guest/guest.h"
 #include "vm/vm.h"
@@ -21,8 +22,8 @@ struct file {
 };
 
 struct vmm {
-	pthread_mutex_t lock;
-	pthread_cond_t released;
+	struct mutex lock;
+	struct cond released;
 	struct vm_info vms[ROWS];
 	size_t n_vms;
 	struct vm_tombstone gone[ROWS];

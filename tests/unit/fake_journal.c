@@ -35,7 +35,7 @@ int vmm_guest_thawed(struct vmm *m, const char *account, const char *id, struct 
 	int r = vmm_get(m, account, id, &v, err);
 
 	if (r == 0 && v.state == VM_STOPPED)
-		return err_tag(err, -EHOSTDOWN, "VM_NOT_RUNNING", "it is stopped");
+		return err_tag(err, -EHOSTDOWN, ERR_VM_NOT_RUNNING, "it is stopped");
 	return r < 0 ? r : vmm_guest(m, account, id, ret, err);
 }
 
@@ -48,7 +48,7 @@ int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct
 	if (r < 0)
 		return r;
 	if (v.state != VM_RUNNING)
-		return err_tag(err, -ENOTCONN, "VM_NOT_RUNNING", "it is not running");
+		return err_tag(err, -ENOTCONN, ERR_VM_NOT_RUNNING, "it is not running");
 	return fake_guest(ret, err);
 }
 

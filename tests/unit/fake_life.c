@@ -35,12 +35,12 @@ int vmm_resize(struct vmm *m, const char *account, const char *id, const struct 
 		return -ENOENT;
 	*ret_fault = (struct vm_size_fault){ .got = want->vcpus, .min = 1, .max = 8 };
 	if (want->vcpus == 3)
-		return err_tag(err, -EINVAL, "RESIZE_VM_VCPU_NOT_POWER_OF_TWO", "no");
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_VCPU_NOT_POWER_OF_TWO, "no");
 	if (want->vcpus == 64)
-		return err_tag(err, -EINVAL, "RESIZE_VM_VCPU_OUT_OF_RANGE", "no");
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_VCPU_OUT_OF_RANGE, "no");
 	if (want->disk_gb == 1) {
 		*ret_fault = (struct vm_size_fault){ .current_mb = 20480, .requested_mb = 1024 };
-		return err_tag(err, -EINVAL, "RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED", "no");
+		return err_tag(err, -EINVAL, ERR_RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED, "no");
 	}
 	if (want->vcpus > 0)
 		v->vcpus = (uint32_t)want->vcpus;

@@ -47,7 +47,7 @@ int vmm_egress_blocked(struct vmm *m, const char *account, const char *id,
 
 static int no_vpc(const char *id, struct err *err)
 {
-	return err_tag(err, -ENOENT, "NOT_FOUND", "no VPC '%.40s'", id);
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no VPC '%.40s'", id);
 }
 
 int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const char *cidr,
@@ -60,7 +60,7 @@ int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const c
 		                  .net = 0x0a000000,
 		                  .prefix = 16 };
 	snprintf(ret->name, sizeof(ret->name), "%s", name);
-	return strcmp(cidr, "10.0.0.0/16") ? err_tag(err, -EINVAL, "BAD_REQUEST", "'cidr'") : 0;
+	return strcmp(cidr, "10.0.0.0/16") ? err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'cidr'") : 0;
 }
 
 int vmm_vpc_get(struct vmm *m, const char *account, const char *id, struct vpc_info *ret,

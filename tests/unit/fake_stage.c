@@ -3,7 +3,6 @@
 #include "tests/unit/fake_stage.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "guest/guest.h"
 #include "store/store.h"
 #include "tests/unit/fake_vmm.h"
@@ -26,8 +26,8 @@ struct vm_stage {
 };
 
 static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct mutex lock;
+	struct cond changed;
 	struct store *store;
 	char held[HELD_MAX][ID_SIZE];
 	unsigned n_held, begun, frozen, blocked;
@@ -35,7 +35,7 @@ static struct {
 	char damaged[ID_SIZE];
 	char template[ID_SIZE];
 	struct buf steps;
-} fx = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+} fx = { .lock = MUTEX_INIT("fake stage"), .changed = COND_INIT };
 
 static const char *const states[] = {
 	[VM_STARTING] = "starting",   [VM_RUNNING] = "running", [VM_SUSPENDING] = "suspending",
@@ -87,7 +87,7 @@ void fake_stage_release(void)
 {
 	LOCK_SCOPE(&fx.lock);
 	fx.release = true;
-	pthread_cond_broadcast(&fx.changed);
+	cond_broadcast(&fx.changed);
 }
 
 unsigned fake_stage_blocked(void)
@@ -168,7 +168,7 @@ int vmm_snapshot_hold(struct vmm *m, const char *account, const char *id, char r
 	struct store_snapshot s;
 
 	if (store_snapshot_get(fx.store, id, &s, NULL) < 0 || strcmp(s.info.account, account) != 0)
-		return err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%s'", id);
+		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%s'", id);
 	snprintf(ret_point, ID_SIZE, "%s", s.point);
 	snprintf(ret_workdir, WORKDIR_SIZE, "%s", s.info.workdir);
 	return vmm_point_hold(m, ret_point, err);
@@ -192,7 +192,7 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 		abort();
 	if (*fx.damaged && strcmp(fx.damaged, o->vm.point) == 0) {
 		free(s);
-		return err_tag(err, -EBADMSG, "POINT_DAMAGED", "point '%s' is damaged",
+		return err_tag(err, -EBADMSG, ERR_POINT_DAMAGED, "point '%s' is damaged",
 		               o->vm.point);
 	}
 	s->m = m;
@@ -306,7 +306,7 @@ bool fake_step(const struct guest_exec_req *req, struct guest_exec_result *ret)
 	if (strcmp(name, "block") == 0) {
 		fx.blocked++;
 		while (!fx.release)
-			pthread_cond_wait(&fx.changed, &fx.lock);
+			cond_wait(&fx.changed, &fx.lock);
 		fx.blocked--;
 	}
 	if (strstr(script, "systemctl show"))

@@ -3,7 +3,6 @@
 #include "tests/unit/fake_vmm.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +26,11 @@ struct guest {
 struct vmm *fake_vmm_new(void)
 {
 	struct vmm *m = calloc(1, sizeof(*m));
-	pthread_condattr_t attr;
 
 	if (!m)
 		return NULL;
-	pthread_mutex_init(&m->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&m->released, &attr);
+	mutex_init(&m->lock, "fake vmm");
+	cond_init(&m->released);
 	m->clock = 1700000000000;
 	m->ticks = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	timerfd_settime(m->ticks, 0, &(struct itimerspec){ { 0, 20000000 }, { 0, 20000000 } },
@@ -59,7 +55,7 @@ void fake_release(struct vmm *m)
 {
 	LOCK_SCOPE(&m->lock);
 	m->release = true;
-	pthread_cond_broadcast(&m->released);
+	cond_broadcast(&m->released);
 }
 
 unsigned fake_blocked(struct vmm *m)
@@ -85,7 +81,7 @@ struct vm_info *fake_find(struct vmm *m, const char *account, const char *id, st
 	for (size_t i = 0; i < m->n_vms; i++)
 		if (strcmp(m->vms[i].id, id) == 0 && strcmp(m->vms[i].account, account) == 0)
 			return &m->vms[i];
-	err_tag(err, -ENOENT, "VM_NOT_FOUND", "no VM '%s'", id);
+	err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%s'", id);
 	return NULL;
 }
 
@@ -95,20 +91,21 @@ static struct snapshot_info *find_snap(struct vmm *m, const char *account, const
 	for (size_t i = 0; i < m->n_snaps; i++)
 		if (strcmp(m->snaps[i].id, id) == 0 && strcmp(m->snaps[i].account, account) == 0)
 			return &m->snaps[i];
-	err_tag(err, -ENOENT, "SNAPSHOT_NOT_FOUND", "no snapshot '%s'", id);
+	err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%s'", id);
 	return NULL;
 }
 
-static int block(struct vmm *m, unsigned timeout_ms)
+/* False: not released in time. */
+static bool block(struct vmm *m, unsigned timeout_ms)
 {
-	struct timespec ts = deadline_timespec(deadline_in(timeout_ms));
-	int r = 0;
+	uint64_t until = deadline_in(timeout_ms);
+	bool more = true;
 
 	m->blocked++;
-	while (!m->release && r == 0)
-		r = pthread_cond_timedwait(&m->released, &m->lock, &ts);
+	while (!m->release && more)
+		more = cond_wait_until(&m->released, &m->lock, until);
 	m->blocked--;
-	return r;
+	return more;
 }
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err)
@@ -119,14 +116,14 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	if (o->name && strcmp(o->name, "slow") == 0)
 		block(m, 60000);
 	if (m->n_vms == ROWS)
-		return err_tag(err, -EDQUOT, "VM_LIMIT_EXCEEDED", "too many VMs");
+		return err_tag(err, -EDQUOT, ERR_VM_LIMIT_EXCEEDED, "too many VMs");
 	if (o->snapshot_id && !o->point) {
 		struct snapshot_info *n = find_snap(m, o->account, o->snapshot_id, err);
 
 		if (!n)
 			return -ENOENT;
 		if (n->deleted)
-			return err_tag(err, -ENOENT, "SOURCE_SNAPSHOT_DELETED", "it was deleted");
+			return err_tag(err, -ENOENT, ERR_SOURCE_SNAPSHOT_DELETED, "it was deleted");
 		snprintf(v.snapshot_id, sizeof(v.snapshot_id), "%s", n->id);
 	}
 	id_make("", v.id);
@@ -185,9 +182,9 @@ static int set_state(struct vmm *m, const char *account, const char *id, enum vm
 	if (!v)
 		return -ENOENT;
 	if (s == VM_SUSPENDED && v->state == VM_STOPPED)
-		return err_tag(err, -EINVAL, "VM_NOT_RUNNING", "the VM is stopped");
+		return err_tag(err, -EINVAL, ERR_VM_NOT_RUNNING, "the VM is stopped");
 	v->state = s;
-	pthread_cond_broadcast(&m->released);
+	cond_broadcast(&m->released);
 	snprintf(v->point, sizeof(v->point), "%s", s == VM_SUSPENDED ? "pt-fake" : "");
 	*ret = *v;
 	return 0;
@@ -243,7 +240,7 @@ int vmm_delete(struct vmm *m, const char *account, const char *id, bool *ret_kep
 			                                      .reason = "deleted",
 			                                      .deleted_ms = m->clock++ };
 	*v = m->vms[--m->n_vms];
-	pthread_cond_broadcast(&m->released);
+	cond_broadcast(&m->released);
 	return 0;
 }
 
@@ -257,7 +254,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	if (!v)
 		return -ENOENT;
 	if (m->n_vms + count > ROWS)
-		return err_tag(err, -EDQUOT, "VM_LIMIT_EXCEEDED", "too many VMs");
+		return err_tag(err, -EDQUOT, ERR_VM_LIMIT_EXCEEDED, "too many VMs");
 	kids = calloc(count, sizeof(*kids));
 	for (unsigned i = 0; i < count; i++) {
 		kids[i] = *v;
@@ -362,7 +359,7 @@ int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, stru
 	if (!n)
 		return -ENOENT;
 	if (n->deleted)
-		return err_tag(err, -EALREADY, "SNAPSHOT_ALREADY_DELETED", "deleted before");
+		return err_tag(err, -EALREADY, ERR_SNAPSHOT_ALREADY_DELETED, "deleted before");
 	n->deleted = true;
 	return 0;
 }
@@ -431,7 +428,7 @@ int guest_exec(struct guest *g, const struct guest_exec_req *req, struct guest_e
 		const char *u = req->user ? req->user : "root";
 
 		if (strcmp(u, "nobody2") == 0)
-			return err_tag(err, -ENOENT, "USER_NOT_FOUND", "no user '%s'", u);
+			return err_tag(err, -ENOENT, ERR_USER_NOT_FOUND, "no user '%s'", u);
 		set_out(&ret->out, &ret->out_len, u, strlen(u));
 	} else if (strcmp(c, "fail") == 0) {
 		set_out(&ret->errout, &ret->errout_len, "no good", 7);
@@ -440,7 +437,7 @@ int guest_exec(struct guest *g, const struct guest_exec_req *req, struct guest_e
 		set_out(&ret->out, &ret->out_len, binary, sizeof(binary) - 1);
 	} else if (strcmp(c, "block") == 0) {
 		set_out(&ret->out, &ret->out_len, "partial", 7);
-		ret->timed_out = block(m, req->timeout_ms) == ETIMEDOUT;
+		ret->timed_out = !block(m, req->timeout_ms);
 		if (m->release)
 			set_out(&ret->errout, &ret->errout_len, "released", 8);
 	} else if (!fake_journal_reply(c, &ret->out, &ret->out_len)) {
@@ -550,12 +547,12 @@ int guest_write_file(struct guest *g, const char *user, const char *path, uint32
 
 	if (strcmp(path, "/dir") == 0)
 		return err_set(err, -EISDIR, "is a directory");
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	if (reset(m)) {
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		return ended(err);
 	}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	p = malloc(cap);
 	while ((k = source(ctx, p + n, MIN(cap - n, 7777u))) > 0) {
 		n += (size_t)k;

@@ -10,7 +10,6 @@
  * template has.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,6 +23,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "guest/guest.h"
 #include "guest/guest_code.h"
 #include "ssh/ssh.h"
@@ -36,10 +36,10 @@
 static struct {
 	const char *exe, *kernels;
 	char root[300];
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct guest *g; /* owned; NULL: none now */
 	pid_t pid;
-} agent = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} agent = { .lock = MUTEX_INIT("serve agent") };
 
 static int agent_spawn(struct err *e)
 {

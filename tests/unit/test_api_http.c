@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "tests/unit/api_fx.h"
@@ -41,7 +41,7 @@ static void is_refusal(const struct http_reply *r, int status, const char *what)
 	if (!fx_str(r->json, "message")[0] ||
 	    strcmp(fx_str(r->json, "code"), fx_str(r->json, "error")) != 0)
 		fail_msg("%s: no code or message: %s", what, r->body);
-	if (status_of(fx_str(r->json, "code")) == 0)
+	if (err_code_status(err_code_parse(fx_str(r->json, "code"))) == 0)
 		fail_msg("%s: code %s is not of the contract", what, fx_str(r->json, "code"));
 	if (!http_header(r, "x-freestyle-trace-id") ||
 	    strlen(http_header(r, "x-freestyle-trace-id")) != 32)

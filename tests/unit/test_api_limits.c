@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/io.h"

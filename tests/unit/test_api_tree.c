@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "base/auto.h"
 #include "build/service.h"
 #include "tests/unit/api_fx.h"
@@ -249,15 +249,15 @@ static void bad_units(void **state)
 
 		assert_non_null(j);
 		FAILS(-EINVAL, unit_make(j, &u, &err));
-		if (strcmp(err.tag, bad[i].tag) != 0 || !status_of(err.tag))
-			fail_msg("%s: %s", bad[i].spec, err.tag);
+		if (err.tag != err_code_parse(bad[i].tag) || !err_code_status(err.tag))
+			fail_msg("%s: %s", bad[i].spec, err_code_name(err.tag));
 		unit_done(&u);
 		json_decref(j);
 	}
 	memset(lang, 'x', sizeof(lang));
 	lang[sizeof(lang) - 1] = '\0';
 	FAILS(-EINVAL, service_name(lang, name, &err));
-	assert_string_equal(err.tag, "SERVICE_NAME_TOO_LONG");
+	assert_int_equal(err.tag, ERR_SERVICE_NAME_TOO_LONG);
 }
 
 static void words(void **state)

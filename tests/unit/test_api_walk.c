@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "tests/unit/api_as.h"
 
 /* Enough for every handler to get as far as looking for the thing. */

@@ -161,15 +161,15 @@ static void others_are_refused(void **state)
 	OK(auth_open(f->s, f->dir.path, &f->a, NULL, &err));
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		FAILS(-EACCES, auth_check(f->a, bad[i], NULL, &who, &err));
-		assert_string_equal(err.tag, "UNAUTHORIZED_ERROR");
+		assert_int_equal(err.tag, ERR_UNAUTHORIZED_ERROR);
 		assert_null(strstr(err.msg, "AAAA")); /* what was sent is not repeated */
 	}
 	FAILS(-EACCES, auth_check(f->a, NULL, NULL, &who, &err));
-	assert_string_equal(err.tag, "UNAUTHORIZED_ERROR");
+	assert_int_equal(err.tag, ERR_UNAUTHORIZED_ERROR);
 	read_key(f, key);
 	snprintf(header, sizeof(header), "Bearer %s", key);
 	FAILS(-EACCES, auth_check(f->a, header, "token", &who, &err));
-	assert_string_equal(err.tag, "UNAUTHORIZED");
+	assert_int_equal(err.tag, ERR_UNAUTHORIZED);
 	key[45] = key[45] == 'A' ? 'B' : 'A';
 	snprintf(header, sizeof(header), "Bearer %s", key);
 	FAILS(-EACCES, auth_check(f->a, header, NULL, &who, &err));

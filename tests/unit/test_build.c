@@ -71,7 +71,7 @@ static int teardown(void **state)
 static void parse(const char *text, struct spec *s)
 {
 	autojson json_t *j = NULL, *extra = json_object();
-	struct spec_ctx c = { .limits = &conf.limits, .tag = "TAG", .extra = extra };
+	struct spec_ctx c = { .limits = &conf.limits, .tag = ERR_BAD_REQUEST, .extra = extra };
 
 	OK(json_text_parse(text, strlen(text), &j, &err));
 	OK(spec_parse(j, &c, s, &err));
@@ -199,7 +199,7 @@ static void setup_that_fails(void **state)
 	size_t n;
 
 	FAILS(-EIO, make(f, SPEC("\"users\":[{\"name\":\"bad\"}]"), &err));
-	assert_string_equal(err.tag, "VM_SETUP_FAILED");
+	assert_int_equal(err.tag, ERR_VM_SETUP_FAILED);
 	assert_non_null(strstr(err.msg, "user 'bad' ended with 3: no"));
 	id = json_string_value(json_object_get(f->extra, "buildId"));
 	snap = json_string_value(json_object_get(f->extra, "snapshotId"));
@@ -249,7 +249,7 @@ static void broken_service(void **state)
 	                 SPEC("\"systemd\":{\"services\":[{\"name\":\"fine\",\"exec\":[\"x\"]},"
 	                      "{\"name\":\"broken\",\"exec\":[\"x\"]}]}"),
 	                 &err));
-	assert_string_equal(err.tag, "VM_SETUP_FAILED");
+	assert_int_equal(err.tag, ERR_VM_SETUP_FAILED);
 	assert_non_null(strstr(err.msg, "service 'broken.service' failed"));
 	d = json_object_get(f->extra, "diagnostics");
 	assert_int_equal(json_array_size(json_object_get(d, "serviceStates")), 2);
@@ -266,7 +266,7 @@ static void user_that_exists(void **state)
 	struct fx *f = *state;
 
 	FAILS(-EEXIST, make(f, SPEC("\"users\":[{\"name\":\"exists\"}]"), &err));
-	assert_string_equal(err.tag, "USER_ALREADY_EXISTS");
+	assert_int_equal(err.tag, ERR_USER_ALREADY_EXISTS);
 	assert_string_equal(json_string_value(json_object_get(f->extra, "userName")), "exists");
 	assert_null(json_object_get(f->extra, "snapshotId"));
 	assert_int_equal(fake_stage_held(), 0);
@@ -304,14 +304,14 @@ static void snapshots(void **state)
 	OK(make(f, text, &err));
 	assert_string_equal(f->vm.workdir, "/two");
 	FAILS(-EIO, build_snap(f, SPEC("\"users\":[{\"name\":\"bad\"}]"), &n, &err));
-	assert_string_equal(err.tag, "SNAPSHOT_SETUP_FAILED");
+	assert_int_equal(err.tag, ERR_SNAPSHOT_SETUP_FAILED);
 	OK(store_snapshot_get(f->store, json_string_value(json_object_get(f->extra, "snapshotId")),
 	                      &s, &err));
 	assert_string_equal(s.info.name, "snap");
 	assert_int_equal(s.info.state, SNAPSHOT_FAILED);
 	assert_string_not_equal(s.point, "");
 	FAILS(-ENOENT, build_snap(f, SPEC("\"snapshotId\":\"sc-00000000000000000000\""), &n, &err));
-	assert_string_equal(err.tag, "SNAPSHOT_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_SNAPSHOT_NOT_FOUND);
 	assert_int_equal(fake_stage_held(), 0);
 }
 

@@ -27,8 +27,10 @@ def free_port():
         return s.getsockname()[1]
 
 
-class Alone(Checks, unittest.TestCase):
+class Stand:
+    """edgeup in front of the app."""
     host = "app.edge.test"
+    head_ms = HEAD_MS
 
     @classmethod
     def setUpClass(cls):
@@ -37,7 +39,7 @@ class Alone(Checks, unittest.TestCase):
         up = int(cls.app.stdout.readline())
         cls.tls_port, cls.http_port = free_port(), free_port()
         cls.p = subprocess.Popen([EDGEUP, cls.dir, f"127.0.0.1:{cls.tls_port}", f"127.0.0.1:{cls.http_port}",
-                                  f"127.0.0.1:{up}", str(HEAD_MS), str(STALL_MS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                  f"127.0.0.1:{up}", str(cls.head_ms), str(STALL_MS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert cls.p.stdout.readline() == "ready\n"
         cls.ca = os.path.join(cls.dir, "ca.crt")
         cls.e = Edge(cls.tls_port, cls.http_port, cls.ca)
@@ -53,15 +55,32 @@ class Alone(Checks, unittest.TestCase):
         shutil.rmtree(cls.dir)
         assert code == 0, f"edgeup ended with {code}"
 
-    def stats(self):
-        """(open connections, sockets opened, connections of the least busy worker, of the busiest)"""
-        self.p.stdin.write("\n")
+    def figures(self, line=""):
+        self.p.stdin.write(line + "\n")
         self.p.stdin.flush()
         words = self.p.stdout.readline().split()
         while words == ["woken"]:
             words = self.p.stdout.readline().split()
+        return words
+
+    def stats(self):
+        """(open connections, sockets opened, connections of the least busy worker, of the busiest)"""
+        words = self.figures()
         return int(words[0]), int(words[2]), int(words[5]), int(words[7])
 
+    def signing(self, line=""):
+        """(certificates being made, made or failed so far), of *.own.test"""
+        words = self.figures(line)
+        return int(words[10]), int(words[12])
+
+    def wait_for(self, what, true, seconds=60):
+        end = time.monotonic() + seconds
+        while not true():
+            self.assertLess(time.monotonic(), end, f"waited for in vain: {what}")
+            time.sleep(0.02)
+
+
+class Alone(Stand, Checks, unittest.TestCase):
     def test_a_sleeper_is_woken_once(self):
         """50 requests at once for a VM that sleeps: one waking, 50 answers."""
         replies = []
@@ -252,6 +271,116 @@ class Alone(Checks, unittest.TestCase):
             except (OSError, ssl.SSLError):
                 pass  # cut in the middle: that is what it is about
         self.assertEqual(self.e.curl(self.url("/echo")).status, 200)
+
+
+class Certificates(Stand, unittest.TestCase):
+    """Certificates that take their time, or never come: only those who wait for them notice."""
+    head_ms = 30000
+
+    def setUp(self):
+        self.socks, self.threads = [], []
+
+    def tearDown(self):
+        for s in self.socks:
+            s.close()
+        self.signing("sign")
+        for t in self.threads:
+            t.join(60)
+            self.assertFalse(t.is_alive())
+
+    def begin(self, name, got, alpn=None):
+        """A handshake on a thread of its own; its certificate's names, or the error, go into got."""
+        s = socket.create_connection(("127.0.0.1", self.tls_port), timeout=60)
+        self.socks.append(s.dup())  # the handshake takes the other
+
+        def shake():
+            ctx = ssl.create_default_context(cafile=self.ca)
+            ctx.set_alpn_protocols(alpn or ["http/1.1"])
+            try:
+                with ctx.wrap_socket(s, server_hostname=name) as t:
+                    names = [v for _, v in t.getpeercert()["subjectAltName"]]
+                    t.sendall(f"GET /echo HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+                    got.append((names, status_of(read_until_closed(t))))
+            except (OSError, ssl.SSLError) as e:
+                got.append(e)
+        t = threading.Thread(target=shake)
+        t.start()
+        self.threads.append(t)
+
+    def served(self):
+        """Others, over TLS and plainly; more than there are workers, each on a connection of its own."""
+        for _ in range(8):
+            self.assertEqual(self.e.curl(self.url("/echo"), "--max-time", "20").status, 200)
+            self.assertEqual(self.e.curl(self.url("/echo", "http"), "--max-time", "20").status, 200)
+
+    def url(self, path, scheme="https"):
+        return f"{scheme}://{self.host}{path}"
+
+    def test_a_slow_signer(self):
+        """Others are served while a certificate is made; it is made once for all who wait for it."""
+        self.served()
+        before, slow = self.signing()[1], []
+        for _ in range(12):
+            self.begin("slow.own.test", slow)
+        self.wait_for("the signer", lambda: self.signing()[0] == 1)
+        self.served()
+        self.assertEqual(slow, [])
+        self.signing("sign")
+        self.wait_for("all handshakes", lambda: len(slow) == 12)
+        self.assertEqual(slow, [(["slow.own.test"], 200)] * 12)
+        self.assertEqual(self.signing()[1] - before, 1, "made more than once")
+
+    def test_names_wait_in_line(self):
+        """One certificate is made at a time, whatever number of names are asked for."""
+        got = []
+        self.begin("slow-line.own.test", got)
+        self.wait_for("the signer", lambda: self.signing()[0] == 1)
+        for i in range(20):
+            self.begin(f"n{i}.own.test", got)
+        self.served()
+        self.assertEqual((self.signing()[0], got), (1, []))
+        self.signing("sign")
+        self.wait_for("all handshakes", lambda: len(got) == 21)
+        self.assertEqual(sorted(got), sorted([(["slow-line.own.test"], 200)] + [([f"n{i}.own.test"], 200) for i in range(20)]))
+
+    def test_who_waits_may_leave(self):
+        got = []
+        self.begin("slow-left.own.test", got)
+        self.wait_for("the signer", lambda: self.signing()[0] == 1)
+        self.socks[0].shutdown(socket.SHUT_RDWR)
+        self.wait_for("its end", lambda: self.stats()[0] == 0)
+        self.signing("sign")
+        self.served()
+
+    def test_none_can_be_made(self):
+        """The client is told by an alert, again and again; not cut without a word."""
+        for _ in range(3):
+            got = []
+            self.begin("never.own.test", got)
+            self.wait_for("the handshake's end", lambda got=got: got)
+            self.assertIsInstance(got[0], ssl.SSLError)
+            self.assertIn("ALERT_INTERNAL_ERROR", str(got[0]).upper().replace(" ", "_"))
+        self.served()
+
+
+class Deadline(Certificates):
+    """A signer that never comes back."""
+    head_ms = HEAD_MS
+    test_a_slow_signer = test_names_wait_in_line = test_none_can_be_made = test_who_waits_may_leave = None
+
+    def test_stuck(self):
+        got = []
+        self.served()
+        for _ in range(6):
+            self.begin("stuck.own.test", got)
+        self.served()
+        self.wait_for("the deadline", lambda: len(got) == 6)
+        for e in got:
+            self.assertIsInstance(e, ssl.SSLError)
+            self.assertIn("ALERT_INTERNAL_ERROR", str(e).upper().replace(" ", "_"))
+        self.begin("other.own.test", got)  # waits behind it, no longer than that
+        self.wait_for("the deadline", lambda: len(got) == 7)
+        self.served()
 
 
 if __name__ == "__main__":

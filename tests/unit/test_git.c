@@ -170,7 +170,7 @@ static void hostile_paths_are_refused(void **state)
 		                            "a b", "\xc3\xa9", "git",        "x.git",     "-rf" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		if (tree_path_check(bad[i], &err) == 0 || strcmp(err.tag, "INVALID_FILE_PATH") != 0)
+		if (tree_path_check(bad[i], &err) == 0 || err.tag != ERR_INVALID_FILE_PATH)
 			fail_msg("'%s' is taken", bad[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
 		OK(tree_path_check(good[i], &err));

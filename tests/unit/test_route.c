@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "api/api_internal.h"
+#include "api/call.h"
 #include "base/auto.h"
 
 static struct route_match m; /* large: not on the stack */
@@ -154,16 +154,16 @@ static void every_code_has_a_status(void **state)
 {
 	struct err e = { .code = -EIO };
 
-	assert_string_equal(code_of(&e), "INTERNAL_ERROR");
-	e.tag = "POINT_DAMAGED"; /* ours, not the contract's */
-	assert_string_equal(code_of(&e), "INTERNAL_ERROR");
+	assert_int_equal(code_of(&e), ERR_INTERNAL_ERROR);
+	e.tag = ERR_POINT_DAMAGED; /* ours, not the contract's */
+	assert_int_equal(code_of(&e), ERR_INTERNAL_ERROR);
 	e.code = -ENOSPC;
-	assert_string_equal(code_of(&e), "NO_LOCAL_STORAGE_CAPACITY");
-	e.tag = "VM_NOT_FOUND";
-	assert_string_equal(code_of(&e), "VM_NOT_FOUND");
+	assert_int_equal(code_of(&e), ERR_NO_LOCAL_STORAGE_CAPACITY);
+	e.tag = ERR_VM_NOT_FOUND;
+	assert_int_equal(code_of(&e), ERR_VM_NOT_FOUND);
 	for (int i = 0; i < 200; i++) {
 		e = (struct err){ .code = -i };
-		assert_true(status_of(code_of(&e)) >= 400);
+		assert_true(err_code_status(code_of(&e)) >= 400);
 	}
 }
 

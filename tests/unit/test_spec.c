@@ -20,7 +20,9 @@ static const struct spec_limits limits = { 2, 2048, 20480, 32, 65536, 204800, 25
 static int parse(const char *text, struct spec *s, json_t **extra, struct err *e)
 {
 	autojson json_t *j = NULL;
-	struct spec_ctx c = { .limits = &limits, .tag = "TAG", .extra = *extra = json_object() };
+	struct spec_ctx c = { .limits = &limits,
+		              .tag = ERR_BAD_REQUEST,
+		              .extra = *extra = json_object() };
 
 	assert_int_equal(json_text_parse(text, strlen(text), &j, e), 0);
 	return spec_parse(j, &c, s, e);
@@ -45,8 +47,9 @@ static void refuse(const char *text, const char *tag, const char *want)
 
 	if (parse(text, &s, &extra, &e) >= 0)
 		fail_msg("taken: %s", text);
-	if (!e.tag || strcmp(e.tag, tag) != 0 || !e.msg[0])
-		fail_msg("%s: %s (%s), not %s", text, e.tag ? e.tag : "no tag", e.msg, tag);
+	if (!e.tag || strcmp(err_code_name(e.tag), tag) != 0 || !e.msg[0])
+		fail_msg("%s: %s (%s), not %s", text, e.tag ? err_code_name(e.tag) : "no code",
+		         e.msg, tag);
 	members = json_loads(want, 0, NULL);
 	assert_non_null(members);
 	json_object_foreach(members, key, v) if (!json_equal(json_object_get(extra, key), v))
@@ -130,7 +133,8 @@ static void sources(void **state)
 	       "{\"depth\":0,\"field\":\"vcpuCount\"}");
 	refuse("{\"spec\":{\"baseImage\":{\"dockerfileContent\":\"FROM x\"},\"snapshot\":{}}}",
 	       "NON_LEAF_LAYER_FIELD_ERROR", "{\"depth\":0,\"field\":\"baseImage\"}");
-	refuse("{\"spec\":{\"baseImage\":{\"dockerfileContent\":\"FROM x\"}}}", "TAG", "{}");
+	refuse("{\"spec\":{\"baseImage\":{\"dockerfileContent\":\"FROM x\"}}}", "BAD_REQUEST",
+	       "{}");
 }
 
 static void sizes(void **state)
@@ -149,7 +153,7 @@ static void sizes(void **state)
 	refuse("{\"vcpuCount\":1.5}", "CREATE_VM_VCPU_NOT_POWER_OF_TWO", "{\"got\":1.5}");
 	refuse("{\"spec\":{\"memSizeGb\":3}}", "CREATE_VM_MEM_NOT_POWER_OF_TWO", "{\"got\":3}");
 	refuse("{\"spec\":{\"memSizeGb\":1e300}}", "CREATE_VM_MEM_OUT_OF_RANGE", "{\"max\":64}");
-	refuse("{\"spec\":{\"memSizeGb\":\"8\"}}", "TAG", "{}");
+	refuse("{\"spec\":{\"memSizeGb\":\"8\"}}", "BAD_REQUEST", "{}");
 	refuse("{\"spec\":{\"rootfsSizeGb\":10}}", "CREATE_VM_ROOTFS_OUT_OF_RANGE",
 	       "{\"got\":10,\"min\":20,\"max\":200}");
 	refuse("{\"spec\":{\"rootfsSizeGb\":1000000000000}}", "CREATE_VM_ROOTFS_OUT_OF_RANGE",
@@ -161,12 +165,12 @@ static void what_is_wrong_is_refused(void **state)
 	static const struct {
 		const char *body, *tag;
 	} cases[] = {
-		{ "{\"spec\":[]}", "TAG" },
-		{ "{\"spec\":{\"snapshot\":7}}", "TAG" },
-		{ "{\"spec\":{\"domains\":[{\"domain\":\"a\"}]}}", "TAG" },
-		{ "{\"spec\":{\"ports\":[{\"port\":443,\"targetPort\":3000}]}}", "TAG" },
-		{ "{\"users\":{}}", "TAG" },
-		{ "{\"users\":[{}]}", "TAG" },
+		{ "{\"spec\":[]}", "BAD_REQUEST" },
+		{ "{\"spec\":{\"snapshot\":7}}", "BAD_REQUEST" },
+		{ "{\"spec\":{\"domains\":[{\"domain\":\"a\"}]}}", "BAD_REQUEST" },
+		{ "{\"spec\":{\"ports\":[{\"port\":443,\"targetPort\":3000}]}}", "BAD_REQUEST" },
+		{ "{\"users\":{}}", "BAD_REQUEST" },
+		{ "{\"users\":[{}]}", "BAD_REQUEST" },
 		{ "{\"users\":[{\"name\":\"a b\"}]}", "VALIDATION_ERROR" },
 		{ "{\"users\":[{\"name\":\"-r\"}]}", "VALIDATION_ERROR" },
 		{ "{\"users\":[{\"name\":\"a\"},{\"name\":\"a\"}]}", "DUPLICATE_USER_NAME" },
@@ -186,22 +190,22 @@ static void what_is_wrong_is_refused(void **state)
 		{ "{\"groups\":[{\"name\":\"abcdefghijklmnopqrstuvwxyzabcdefg\"}]}",
 		  "GROUP_NAME_TOO_LONG" },
 		{ "{\"groups\":[{\"name\":\"a\"},{\"name\":\"a\"}]}", "DUPLICATE_GROUP_NAME" },
-		{ "{\"additionalFiles\":{\"rel\":{\"content\":\"\"}}}", "TAG" },
-		{ "{\"additionalFiles\":{\"/a/../b\":{\"content\":\"\"}}}", "TAG" },
-		{ "{\"additionalFiles\":{\"/a/\":{\"content\":\"\"}}}", "TAG" },
-		{ "{\"additionalFiles\":{\"/a\":{}}}", "TAG" },
-		{ "{\"additionalFiles\":{\"/a\":{\"content\":7}}}", "TAG" },
+		{ "{\"additionalFiles\":{\"rel\":{\"content\":\"\"}}}", "BAD_REQUEST" },
+		{ "{\"additionalFiles\":{\"/a/../b\":{\"content\":\"\"}}}", "BAD_REQUEST" },
+		{ "{\"additionalFiles\":{\"/a/\":{\"content\":\"\"}}}", "BAD_REQUEST" },
+		{ "{\"additionalFiles\":{\"/a\":{}}}", "BAD_REQUEST" },
+		{ "{\"additionalFiles\":{\"/a\":{\"content\":7}}}", "BAD_REQUEST" },
 		{ "{\"additionalFiles\":{\"/a\":{\"content\":\"a\",\"encoding\":\"base64\"}}}",
-		  "TAG" },
+		  "BAD_REQUEST" },
 		{ "{\"additionalFiles\":{\"/a\":{\"content\":\"a=b=\",\"encoding\":\"base64\"}}}",
-		  "TAG" },
+		  "BAD_REQUEST" },
 		{ "{\"additionalFiles\":{\"/a\":{\"content\":\"\",\"encoding\":\"rot13\"}}}",
-		  "TAG" },
-		{ "{\"aptDeps\":\"curl\"}", "TAG" },
-		{ "{\"aptDeps\":[\"--force-yes\"]}", "TAG" },
-		{ "{\"aptDeps\":[\"a b\"]}", "TAG" },
-		{ "{\"aptDeps\":[\"curl;reboot\"]}", "TAG" },
-		{ "{\"aptDeps\":[\"\"]}", "TAG" },
+		  "BAD_REQUEST" },
+		{ "{\"aptDeps\":\"curl\"}", "BAD_REQUEST" },
+		{ "{\"aptDeps\":[\"--force-yes\"]}", "BAD_REQUEST" },
+		{ "{\"aptDeps\":[\"a b\"]}", "BAD_REQUEST" },
+		{ "{\"aptDeps\":[\"curl;reboot\"]}", "BAD_REQUEST" },
+		{ "{\"aptDeps\":[\"\"]}", "BAD_REQUEST" },
 		{ "{\"git\":{\"repos\":[{\"repo\":\"https://x/y\",\"path\":\"rel\"}]}}",
 		  "INVALID_GIT_REPO_SPEC_ERROR" },
 		{ "{\"git\":{\"repos\":[{\"repo\":\"--upload-pack=x\",\"path\":\"/a\"}]}}",
@@ -216,17 +220,17 @@ static void what_is_wrong_is_refused(void **state)
 		  "\"gitRepos\":[{\"repo\":\"https://x\",\"path\":\"/a\"}]}",
 		  "INVALID_GIT_REPO_SPEC_ERROR" },
 		{ "{\"workdir\":\"\"}", "WORKDIR_EMPTY" },
-		{ "{\"workdir\":\"rel\"}", "TAG" },
+		{ "{\"workdir\":\"rel\"}", "BAD_REQUEST" },
 #define SERVICE(members) "{\"systemd\":{\"services\":[{" members "}]}}"
-		{ SERVICE("\"exec\":[\"x\"]"), "TAG" },
+		{ SERVICE("\"exec\":[\"x\"]"), "BAD_REQUEST" },
 		{ SERVICE("\"name\":\"\",\"exec\":[\"x\"]"), "SERVICE_NAME_EMPTY" },
 		{ SERVICE("\"name\":\"-a\",\"exec\":[\"x\"]"), "SERVICE_NAME_INVALID_PREFIX" },
 		{ SERVICE("\"name\":\"a/b\",\"exec\":[\"x\"]"), "SERVICE_NAME_INVALID_CHARS" },
 		{ SERVICE("\"name\":\"a\""), "EXEC_EMPTY" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[]"), "EXEC_EMPTY" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"\"]"), "EXEC_EMPTY" },
-		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\\nUser=root\"]"), "TAG" },
-		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"mode\":\"often\""), "TAG" },
+		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\\nUser=root\"]"), "BAD_REQUEST" },
+		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"mode\":\"often\""), "BAD_REQUEST" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"user\":\"\""), "USER_EMPTY" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"group\":\"\""), "GROUP_EMPTY" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"workdir\":\"\""), "WORKDIR_EMPTY" },
@@ -237,18 +241,18 @@ static void what_is_wrong_is_refused(void **state)
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"onFailure\":[\"\"]"),
 		  "ON_FAILURE_ARRAY_CONTAINS_EMPTY" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"wantedBy\":[]"), "WANTED_BY_EMPTY" },
-		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"after\":[\"b c\"]"), "TAG" },
+		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"after\":[\"b c\"]"), "BAD_REQUEST" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"env\":{\"\":\"v\"}"),
 		  "ENV_KEY_EMPTY" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"env\":{\"a=b\":\"v\"}"),
 		  "ENV_KEY_CONTAINS_EQUALS" },
-		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"env\":{\"A\":7}"), "TAG" },
-		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"timeoutSec\":-1"), "TAG" },
+		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"env\":{\"A\":7}"), "BAD_REQUEST" },
+		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"timeoutSec\":-1"), "BAD_REQUEST" },
 		{ SERVICE("\"name\":\"a\",\"exec\":[\"x\"],\"restartPolicy\":{\"policy\":\"x\"}"),
-		  "TAG" },
+		  "BAD_REQUEST" },
 		{ "{\"systemd\":{\"services\":[{\"name\":\"a\",\"exec\":[\"x\"]},"
 		  "{\"name\":\"a.service\",\"exec\":[\"x\"]}]}}",
-		  "TAG" },
+		  "BAD_REQUEST" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -266,7 +270,7 @@ static void too_many_layers(void **state)
 	for (int i = 0; i < SPEC_LAYERS_MAX + 2; i++)
 		buf_printf(&b, "}");
 	text = buf_take_str(&b);
-	refuse(text, "TAG", "{}");
+	refuse(text, "BAD_REQUEST", "{}");
 }
 
 /* The key of the outermost layer. */

@@ -6,6 +6,7 @@
  * whole, so a column that is written but not read back (or the reverse) fails.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -289,7 +290,7 @@ static void vms_come_back_as_written(void **state)
 	assert_memory_equal(&back, &v, sizeof(v));
 
 	assert_int_equal(store_vm_get(f->s, "vm-2", &back, &err), -ENOENT);
-	assert_string_equal(err.tag, "VM_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_VM_NOT_FOUND);
 	w[0] = vm("vm-2", 5);
 	assert_int_equal(store_vm_update(f->s, &w[0], NULL, 0, NULL, &err), -ENOENT);
 
@@ -451,7 +452,7 @@ static void snapshots_let_go_of_their_point(void **state)
 
 	OK(store_snapshot_delete(f->s, "sc-1", &err));
 	assert_int_equal(store_snapshot_delete(f->s, "sc-1", &err), -EALREADY);
-	assert_string_equal(err.tag, "SNAPSHOT_ALREADY_DELETED");
+	assert_int_equal(err.tag, ERR_SNAPSHOT_ALREADY_DELETED);
 	FAILS(-ENOENT, store_snapshot_rename(f->s, "sc-1", "x", &err));
 	OK(store_snapshot_list(f->s, "acct-1", false, &c, &count, &err));
 	assert_int_equal(count, 0);
@@ -462,7 +463,7 @@ static void snapshots_let_go_of_their_point(void **state)
 	assert_string_equal(g.points[0], "pt-1");
 	store_garbage_done(&g);
 	assert_int_equal(store_snapshot_delete(f->s, "sc-2", &err), -ENOENT);
-	assert_string_equal(err.tag, "SNAPSHOT_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_SNAPSHOT_NOT_FOUND);
 }
 
 static void newer_schema_is_refused(void **state)

@@ -162,7 +162,7 @@ static void deleting_an_account_takes_all_that_is_its(void **state)
 	OK(store_token_add(f->s, &t, &err));
 	OK(store_grant_add(f->s, B, &g, &err));
 	FAILS(-EBUSY, store_account_delete(f->s, B, &err));
-	assert_string_equal(err.tag, "CONFLICT");
+	assert_int_equal(err.tag, ERR_CONFLICT);
 	OK(store_vm_delete(f->s, "vmb", &err));
 	OK(store_account_delete(f->s, B, &err));
 	FAILS(-ENOENT, store_account_get(f->s, B, &a, &err));
@@ -185,22 +185,22 @@ static void grants_need_owner_and_target(void **state)
 	add_identity(f, "idn-a", A);
 	g = grant("idn-a", "vmb", NULL);
 	FAILS(-ENOENT, store_grant_add(f->s, A, &g, &err));
-	assert_string_equal(err.tag, "VM_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_VM_NOT_FOUND);
 	g = grant("idn-a", "nothing", NULL);
 	FAILS(-ENOENT, store_grant_add(f->s, A, &g, &err));
-	assert_string_equal(err.tag, "VM_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_VM_NOT_FOUND);
 	g = grant("idn-a", "vmb", NULL);
 	FAILS(-ENOENT, store_grant_add(f->s, B, &g, &err)); /* B does not own the identity */
-	assert_string_equal(err.tag, "IDENTITY_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_IDENTITY_NOT_FOUND);
 	g = grant("idn-a", "vma", "alice,bob,");
 	OK(store_grant_add(f->s, A, &g, &err));
 	OK(store_grant_get(f->s, "idn-a", GRANT_VM, "vma", &got, &err));
 	assert_memory_equal(&got, &g, sizeof(g));
 	FAILS(-ENOENT, store_grant_get(f->s, "idn-a", GRANT_GIT, "vma", &got, &err));
-	assert_string_equal(err.tag, "PERMISSION_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_PERMISSION_NOT_FOUND);
 	g = grant("idn-a", "vma", NULL);
 	FAILS(-EEXIST, store_grant_add(f->s, A, &g, &err));
-	assert_string_equal(err.tag, "PERMISSION_ALREADY_EXISTS");
+	assert_int_equal(err.tag, ERR_PERMISSION_ALREADY_EXISTS);
 	OK(store_grant_update(f->s, &g, &err));
 	OK(store_grant_get(f->s, "idn-a", GRANT_VM, "vma", &got, &err));
 	assert_true(got.any_user);
@@ -210,7 +210,7 @@ static void grants_need_owner_and_target(void **state)
 	/* The grant goes with the VM. */
 	OK(store_vm_delete(f->s, "vma", &err));
 	FAILS(-ENOENT, store_grant_get(f->s, "idn-a", GRANT_VM, "vma", &got, &err));
-	assert_string_equal(err.tag, "VM_PERMISSION_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_VM_PERMISSION_NOT_FOUND);
 	FAILS(-ENOENT, store_grant_delete(f->s, "idn-a", GRANT_VM, "vma", &err));
 }
 

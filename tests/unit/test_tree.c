@@ -232,7 +232,7 @@ static void one_family(void **state)
 	assert_int_equal(p.n, 2);
 	OK(store_tree_load(f->s, "a", &s, &err));
 	assert_int_equal(tree_build(&s, "alien", NULL, NULL, &none, &err), -ENOENT);
-	assert_string_equal(err.tag, "VM_NOT_FOUND");
+	assert_int_equal(err.tag, ERR_VM_NOT_FOUND);
 }
 
 static void collect(struct fx *f)

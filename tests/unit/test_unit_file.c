@@ -18,7 +18,7 @@ static char *text_of(const char *service, bool patch, const char *done)
 {
 	static const struct spec_limits limits = { 2, 2048, 20480, 32, 65536, 204800, 256 };
 	autojson json_t *extra = json_object(), *body = NULL, *names = NULL;
-	struct spec_ctx c = { .limits = &limits, .tag = "TAG", .extra = extra };
+	struct spec_ctx c = { .limits = &limits, .tag = ERR_BAD_REQUEST, .extra = extra };
 	autofree char *text = NULL;
 	autobuf struct buf b = { 0 };
 	autospec struct spec s;

@@ -23,10 +23,10 @@
 /* ---- the program that starts machines: one for the whole process ---- */
 
 static struct {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	int fd; /* owned */
 	pid_t pid;
-} host = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
+} host = { .lock = MUTEX_INIT("test: fake machines' host"), .fd = -1 };
 
 int fake_begin(struct err *err)
 {
@@ -86,7 +86,7 @@ struct fake *fake_new(const char *data_dir)
 	if (!f)
 		return NULL;
 	snprintf(f->data_dir, sizeof(f->data_dir), "%s", data_dir);
-	pthread_mutex_init(&f->lock, NULL);
+	mutex_init(&f->lock, "test: fake machines");
 	return f;
 }
 
@@ -140,7 +140,7 @@ struct fake *fake_free(struct fake *f)
 	for (size_t i = 0; i < FAKE_MACHINES_MAX; i++)
 		if (*f->machines[i].instance)
 			end(&f->machines[i]);
-	pthread_mutex_destroy(&f->lock);
+	mutex_destroy(&f->lock);
 	free(f);
 	return NULL;
 }
@@ -367,9 +367,9 @@ static int call(struct privc *c, struct priv_req *q, const int *fds, size_t n_fd
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return err_set(err, -ENOMEM, "%s: out of memory", priv_op_name(q->op));
-	pthread_mutex_lock(&f->lock);
+	mutex_lock(&f->lock);
 	r = answer(f, q, a);
-	pthread_mutex_unlock(&f->lock);
+	mutex_unlock(&f->lock);
 	if (r < 0)
 		return err_sys(err, r, "%s", priv_op_name(q->op));
 	if (lost) {

@@ -14,12 +14,12 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/id.h"
+#include "base/lock.h"
 #include "engine/engine.h"
 #include "privc/privc.h"
 
@@ -53,7 +53,7 @@ enum fake_face { FAKE_ENGINE, FAKE_HELPER };
 
 struct fake {
 	char data_dir[256];
-	pthread_mutex_t lock; /* guards what follows */
+	struct mutex lock; /* guards what follows */
 	struct fake_machine machines[FAKE_MACHINES_MAX];
 	struct fake_slot slots[FAKE_SLOTS_MAX];
 	/* 0, or an errno to fail with. */

@@ -78,7 +78,7 @@ static int spawn(struct engine *e, const struct machine_spawn *s, struct machine
 	if (r < 0) {
 		machine_kill(m, NULL);
 		machine_free(m);
-		return err_wrap(err, "start machine %s", s->instance);
+		return err_wrap(err, r, "start machine %s", s->instance);
 	}
 	*ret = m;
 	return 0;
@@ -167,7 +167,7 @@ static int load(struct machine *m, const struct machine_load *l, struct err *err
 	if (r < 0) {
 		if (!l->disk_layer_exists)
 			engine_remove_layer(m->e, l->disk_layer);
-		return err_wrap(err, "start machine %s", m->instance);
+		return err_wrap(err, r, "start machine %s", m->instance);
 	}
 	snprintf(m->disk_layer, sizeof(m->disk_layer), "%s", l->disk_layer);
 	remember(m, l);
@@ -412,7 +412,7 @@ static int freeze(struct machine *m, const struct machine_freeze *req, struct ma
 	unlink(f.state);
 	if (f.disk_made && !ret->disk_switched)
 		engine_remove_layer(m->e, req->disk_next);
-	return err_wrap(err, "freeze machine %s", m->instance);
+	return err_wrap(err, r, "freeze machine %s", m->instance);
 }
 
 static int rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,

@@ -25,24 +25,24 @@
 #define SETTLE_MS 60000
 
 const struct vm_times rig_times = {
-	.agent_boot = 20000,
-	.agent_thaw = 20000,
-	.agent_reconnect = 5000,
-	.settle = 1500,
-	.quiesce = 3000,
-	.shutdown_ask = 5000,
-	.shutdown = 10000,
+	.agent_boot = 3000,
+	.agent_thaw = 3000,
+	.agent_reconnect = 2000,
+	.settle = 1000,
+	.quiesce = 1500,
+	.shutdown_ask = 1500,
+	.shutdown = 3000,
 	.death = 250,
-	.guest_step = 20000,
-	.grow = 20000,
-	.trim = 20000,
+	.guest_step = 3000,
+	.grow = 3000,
+	.trim = 3000,
 	.boot_done = 60000,
 	.template_wait = 120000,
 	.look = 500,
 	.quiet = 1,
 	.retry = 50,
-	.pool_step = 5000,
-	.pool_warm = 20000,
+	.pool_step = 1500,
+	.pool_warm = 3000,
 	.room_wait = 5000,
 	.end_wait = 1000,
 };
@@ -209,16 +209,16 @@ static bool at_work(struct rig *r, struct vmm *m)
 
 void rig_settle(struct rig *r)
 {
-	struct timespec until = deadline_timespec(deadline_in(SETTLE_MS));
+	uint64_t until = deadline_in(SETTLE_MS);
 	struct vmm *m = r->vmm;
 	bool busy;
 
 	vmm_collect_soon(m);
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	while ((busy = at_work(r, m)))
-		if (pthread_cond_timedwait(&m->cond, &m->lock, &until) == ETIMEDOUT)
+		if (!cond_wait_until(&m->cond, &m->lock, until))
 			break;
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	if (busy)
 		fail_msg("the manager does not come to rest");
 }
@@ -258,11 +258,11 @@ int rig_usable(struct rig *r, const char *id, struct err *err)
 
 	for (int round = 0; round < 2; round++) {
 		if ((k = rig_exec(r, id, "echo hello", out, sizeof(out), err)) < 0)
-			return err_wrap(err, "exec %s suspend", round ? "after" : "before");
+			return err_wrap(err, k, "exec %s suspend", round ? "after" : "before");
 		if (strcmp(out, "hello\n") != 0)
 			return err_set(err, -EIO, "exec said '%s'", out);
 		if (round == 0 && (k = vmm_suspend(r->vmm, RIG_ACCOUNT, id, &i, err)) < 0)
-			return err_wrap(err, "suspend");
+			return err_wrap(err, k, "suspend");
 	}
 	return 0;
 }

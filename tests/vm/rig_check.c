@@ -61,28 +61,24 @@ static void wrong(struct check *c, const char *fmt, ...)
 			wrong((c), __VA_ARGS__); \
 	} while (0)
 
-static bool can_lock(pthread_mutex_t *l)
+static bool can_lock(struct mutex *l)
 {
-	struct timespec until = deadline_timespec(deadline_in(LOCK_MS));
-
-	if (pthread_mutex_clocklock(l, CLOCK_MONOTONIC, &until) != 0)
+	if (!mutex_lock_until(l, deadline_in(LOCK_MS)))
 		return false;
-	pthread_mutex_unlock(l);
+	mutex_unlock(l);
 	return true;
 }
 
 static void check_locks(struct check *c)
 {
-	struct timespec until = deadline_timespec(deadline_in(LOCK_MS));
 	struct vmm *m = c->m;
 
 	WANT(c, can_lock(&m->lock), "the manager's lock is held");
 	WANT(c, can_lock(&m->quota), "the quota lock is held");
 	WANT(c, can_lock(&m->tunnels), "the tunnels lock is held");
-	if (pthread_rwlock_clockwrlock(&m->gc, CLOCK_MONOTONIC, &until) != 0)
-		wrong(c, "the collector's lock is held");
-	else
-		pthread_rwlock_unlock(&m->gc);
+	WANT(c, rwlock_wrlock_until(&m->gc, deadline_in(LOCK_MS)), "the collector's lock is held");
+	if (!c->bad)
+		rwlock_unlock(&m->gc);
 }
 
 static void check_held(struct check *c)

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# install.sh: build and install below PREFIX (/usr/local), or below DESTDIR for a package (make install)
+#
+# Settings live in /etc/pando whatever PREFIX is; a pando.conf that is there stays as it is.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+PREFIX=${PREFIX:-/usr/local}
+DESTDIR=${DESTDIR:-}
+[[ $PREFIX == /* ]] || die "PREFIX=$PREFIX: must be an absolute path"
+[[ -n $DESTDIR ]] || need_root "make install without DESTDIR"
+[[ -z $DESTDIR ]] || DESTDIR=$(realpath -m -- "$DESTDIR")
+trap step_stop EXIT
+
+scripts/build.sh release
+# Paths are in the units alone, so another PREFIX compiles nothing again.
+configure() { meson configure build -Dprefix="$PREFIX" -Dsysconfdir=/etc >&2; }
+install_files() { DESTDIR=$DESTDIR meson install -C build >&2; }
+step "setting the prefix $PREFIX" configure
+step "installing" install_files
+[[ -e $DESTDIR/etc/pando/pando.conf ]] ||
+	install -D -m 0644 packaging/pando.conf "$DESTDIR/etc/pando/pando.conf"
+[[ -n $DESTDIR ]] && exit 0
+
+scripts/deps.sh run
+cat >&2 <<-EOF
+	pando: installed below $PREFIX. To start it, now and at every boot:
+	  systemd-sysusers && systemctl daemon-reload && systemctl enable --now pando
+	  journalctl -fu pando -u pando-image    # the first start makes the base image; that takes minutes
+EOF

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commits.c - commits made by the API */
+#include "api/git/shared.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+
+#define TAG ERR_GIT_INVALID_REQUEST
+
+struct commit_body {
+	const char *message, *branch, *expected;
+	json_t *files, *author;
+};
+static const struct json_field commit_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, commit_body, message, "message", JSON_REQUIRED, 0, INT32_MAX),
+	JSON_FIELD(JSON_WANT_STRREF, commit_body, branch, "branch", JSON_NULLABLE, 0, 300),
+	JSON_FIELD(JSON_WANT_STRREF, commit_body, expected, "expectedSha", JSON_NULLABLE, 0, 64),
+	JSON_FIELD(JSON_WANT_ARRAY, commit_body, files, "files", JSON_REQUIRED, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, commit_body, author, "author", JSON_NULLABLE, 0, 0),
+};
+
+static int bad_change(struct reply *res, const char *path, const char *why, struct err *err)
+{
+	if (path)
+		reply_extra(res, "path", shape_output(path, strlen(path)));
+	return err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE, "file '%.100s': %s", path ? path : "",
+	               why);
+}
+
+static int read_change(struct reply *res, const json_t *o, struct repo_change *ret, struct err *err)
+{
+	const json_t *path = json_object_get(o, "path"), *content = json_object_get(o, "content");
+	const json_t *enc = json_object_get(o, "encoding"), *del = json_object_get(o, "deleted");
+	const char *encoding = json_string_value(enc);
+
+	ret->path = json_string_value(path);
+	if (!ret->path)
+		return bad_change(res, NULL, "each needs a 'path'", err);
+	if (strlen(ret->path) != json_string_length(path))
+		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "a path has no NUL");
+	if (json_is_null(content))
+		content = NULL;
+	if ((content && !json_is_string(content)) || (enc && !json_is_null(enc) && !encoding) ||
+	    (del && !json_is_boolean(del) && !json_is_null(del)))
+		return bad_change(res, ret->path,
+		                  "'content' and 'encoding' are texts, 'deleted' is true or false",
+		                  err);
+	ret->deleted = json_is_true(del);
+	if (ret->deleted == (content != NULL))
+		return bad_change(res, ret->path, "it has either 'content' or 'deleted: true'",
+		                  err);
+	ret->base64 = encoding && strcmp(encoding, "base64") == 0;
+	if (encoding && !ret->base64 && strcmp(encoding, "utf8") != 0 &&
+	    strcmp(encoding, "utf-8") != 0)
+		return bad_change(res, ret->path, "'encoding' must be \"utf8\" or \"base64\"", err);
+	ret->executable = json_is_true(json_object_get(o, "executable"));
+	ret->content = json_string_value(content);
+	ret->len = json_string_length(content);
+	return 0;
+}
+
+static int read_changes(struct reply *res, const json_t *files, struct repo_change **ret,
+                        struct err *err)
+{
+	autofree struct repo_change *v = NULL;
+	size_t i, n = json_array_size(files);
+	const json_t *o;
+	int r;
+
+	if (n > REPO_CHANGES_MAX)
+		return err_tag(err, -EINVAL, TAG, "a commit changes at most %d files",
+		               REPO_CHANGES_MAX);
+	v = calloc(n + 1, sizeof(*v));
+	if (!v)
+		return err_set(err, -ENOMEM, "out of memory");
+	json_array_foreach(files, i, o) if ((r = read_change(res, o, &v[i], err)) < 0) return r;
+	*ret = TAKE_PTR(v);
+	return 0;
+}
+
+int api_repo_commit_create(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct repo_change *changes = NULL;
+	struct commit_body b = { 0 };
+	struct repo_commit_new n = { .by = req->who.key };
+	struct store_repo repo;
+	json_t *j = NULL, *extra = NULL;
+	int r;
+
+	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
+	    (r = request_fields(req, TAG, commit_fields, ARRAY_SIZE(commit_fields), &b, err)) < 0 ||
+	    (r = read_changes(res, b.files, &changes, err)) < 0)
+		return r;
+	n.branch = b.branch;
+	n.message = b.message;
+	n.expected = b.expected;
+	n.author_name = json_string_value(json_object_get(b.author, "name"));
+	n.author_email = json_string_value(json_object_get(b.author, "email"));
+	n.changes = changes;
+	n.n_changes = json_array_size(b.files);
+	r = repo_commit_create(req->api->deps.repos, &repo, &n, &j, &extra, err);
+	if (r < 0)
+		reply_extras(res, extra);
+	json_decref(extra);
+	return r < 0 ? r : reply_json(res, j, err);
+}
+
+int api_repo_commit_object(struct request *req, struct reply *res, struct err *err)
+{
+	struct store_repo repo;
+	json_t *body, *j = NULL;
+	int r;
+
+	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
+	    (r = request_json(req, TAG, &body, err)) < 0 ||
+	    (r = repo_commit_object(req->api->deps.repos, &repo, body, &j, err)) < 0)
+		return r;
+	return reply_json(res, j, err);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* credentials.c - an account's passwords for other Git servers; secrets only ever come in */
+#include "api/api_credential.h"
+
+#include <errno.h>
+
+#include "base/auto.h"
+#include "git/credential.h"
+#include "git/sync.h"
+
+#define TAG ERR_GIT_INVALID_REQUEST
+
+static int all(struct request *req, struct credentials **ret, struct err *err)
+{
+	if (!req->api->deps.syncs)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
+	*ret = syncs_credentials(req->api->deps.syncs);
+	return 0;
+}
+
+int api_credential_list(struct request *req, struct reply *res, struct err *err)
+{
+	struct credentials *c = NULL;
+	json_t *list = NULL;
+	int r;
+
+	if ((r = all(req, &c, err)) < 0 ||
+	    (r = credential_list(c, req->who.account, &list, err)) < 0)
+		return r;
+	return reply_json(res, list, err);
+}
+
+static const struct json_field put_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, credential_new, server, "server", JSON_NULLABLE, 0, 250),
+	JSON_FIELD(JSON_WANT_STRREF, credential_new, token, "token", JSON_NULLABLE, 0, 500),
+	JSON_FIELD(JSON_WANT_STRREF, credential_new, app_id, "appId", JSON_NULLABLE, 0, 60),
+	JSON_FIELD(JSON_WANT_STRREF, credential_new, installation, "installationId", JSON_NULLABLE,
+	           0, 30),
+	JSON_FIELD(JSON_WANT_STRREF, credential_new, private_key, "privateKey", JSON_NULLABLE, 0,
+	           CREDENTIAL_SECRET_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, credential_new, api_url, "apiUrl", JSON_NULLABLE, 0, 250),
+};
+
+int api_credential_put(struct request *req, struct reply *res, struct err *err)
+{
+	struct credential_new n = { 0 };
+	struct credentials *c = NULL;
+	json_t *made = NULL;
+	int r;
+
+	if ((r = all(req, &c, err)) < 0 ||
+	    (r = request_fields(req, TAG, put_fields, ARRAY_SIZE(put_fields), &n, err)) < 0 ||
+	    (r = credential_put(c, req->who.account, &n, &made, err)) < 0)
+		return r;
+	return reply_json(res, made, err);
+}
+
+int api_credential_delete(struct request *req, struct reply *res, struct err *err)
+{
+	autofree char *server = NULL;
+	struct credentials *c = NULL;
+	int r;
+
+	if ((r = all(req, &c, err)) < 0 || (r = request_query(req, "server", &server, err)) < 0 ||
+	    (r = credential_delete(c, req->who.account, server && *server ? server : NULL, err)) <
+	            0)
+		return r;
+	return reply_json(res, json_object(), err);
+}

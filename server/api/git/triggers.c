@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* triggers.c - triggers of repositories, their deliveries, the keys that sign them */
+#include "api/api_trigger.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+
+#define LIST_LIMIT 50
+#define LIST_LIMIT_MAX 200
+#define SHA_LEN 40
+
+/* The repository of the path; nothing here is for those who only happen to read it. */
+static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
+{
+	if (!req->api->deps.triggers)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
+	return request_repo(req, REPO_OWN, ret, err);
+}
+
+static int own_trigger(struct request *req, struct store_repo *repo, struct store_trigger *ret,
+                       struct err *err)
+{
+	int r = own_repo(req, repo, err);
+
+	return r < 0 ? r
+	             : store_trigger_get(req->api->deps.store, repo->id,
+	                                 request_arg(req, "{trigger}"), ret, err);
+}
+
+static json_t *filters_json(const char *text)
+{
+	json_t *j = *text ? json_loads(text, 0, NULL) : NULL;
+
+	return j ? j : json_null();
+}
+
+static json_t *trigger_json(const struct store_trigger *t)
+{
+	json_t *action =
+	        t->action == TRIGGER_WEBHOOK
+	                ? json_pack("{s:s, s:s}", "action", "webhook", "endpoint", t->endpoint)
+	                : json_pack("{s:s, s:o, s:s}", "action", "vm", "snapshotId",
+	                            shape_text(t->snapshot), "command", t->command);
+
+	return json_pack("{s:s, s:s, s:{s:s, s:o, s:o}, s:o, s:b, s:o}", "id", t->id,
+	                 "repositoryId", t->repo, "trigger", "event", "push", "branches",
+	                 filters_json(t->branches), "globs", filters_json(t->globs), "action",
+	                 action, "managed", 0, "createdAt", shape_time(t->created_ms));
+}
+
+/* For a command: how it went, in one word. */
+static const char *outcome(const struct store_delivery *d)
+{
+	switch (d->state) {
+	case DELIVERY_PENDING:
+		return "pending";
+	case DELIVERY_ACTIVE:
+		return "running";
+	case DELIVERY_DONE:
+		return d->status == 0 ? "success" : "failure";
+	default:
+		return "error";
+	}
+}
+
+static json_t *delivery_json(const struct store_delivery *d)
+{
+	bool hook = d->action == TRIGGER_WEBHOOK;
+	json_t *j =
+	        json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "id",
+	                  d->id, "triggerId", d->trigger, "repositoryId", d->repo, "action",
+	                  trigger_action_words[d->action], "branch", shape_text(d->branch),
+	                  "commit", d->new_sha, "state", delivery_state_words[d->state], "attempts",
+	                  (json_int_t)d->attempts, "createdAt", shape_time(d->created_ms),
+	                  "updatedAt", shape_time(d->updated_ms), "nextAttemptAt",
+	                  d->state == DELIVERY_PENDING ? shape_time(d->next_ms) : json_null(),
+	                  "error", shape_text(d->note));
+
+	json_object_set_new(j, hook ? "statusCode" : "exitCode",
+	                    d->status >= 0 ? json_integer(d->status) : json_null());
+	if (!hook) {
+		json_object_set_new(j, "status", json_string(outcome(d)));
+		json_object_set_new(j, "vmId", shape_text(d->vm));
+	}
+	return j;
+}
+
+static json_t *deliveries_json(const struct store_delivery *d, size_t n)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, delivery_json(&d[i]));
+	return list;
+}
+
+int api_trigger_list(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_trigger *v = NULL;
+	struct store_repo repo;
+	json_t *list;
+	size_t n = 0;
+	int r;
+
+	if ((r = own_repo(req, &repo, err)) < 0 ||
+	    (r = store_trigger_list(req->api->deps.store, repo.id, &v, &n, err)) < 0)
+		return r;
+	list = json_array();
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, trigger_json(&v[i]));
+	return reply_json(res, json_pack("{s:o}", "triggers", list), err);
+}
+
+int api_trigger_create(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_trigger *t = malloc(sizeof(*t));
+	struct store_repo repo;
+	json_t *body = NULL;
+	int r;
+
+	if (!t)
+		return err_set(err, -ENOMEM, "out of memory");
+	if ((r = own_repo(req, &repo, err)) < 0 ||
+	    (r = request_json(req, ERR_GIT_INVALID_REQUEST, &body, err)) < 0 ||
+	    (r = trigger_create(req->api->deps.triggers, &repo, body, t, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s}", "triggerId", t->id), err);
+}
+
+int api_trigger_get(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_trigger *t = malloc(sizeof(*t));
+	struct store_repo repo;
+	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
+
+	return r < 0 ? r : reply_json(res, trigger_json(t), err);
+}
+
+int api_trigger_delete(struct request *req, struct reply *res, struct err *err)
+{
+	struct store_repo repo;
+	int r;
+
+	if ((r = own_repo(req, &repo, err)) < 0 ||
+	    (r = store_trigger_delete(req->api->deps.store, repo.id, request_arg(req, "{trigger}"),
+	                              err)) < 0)
+		return r;
+	return reply_json(res, json_object(), err);
+}
+
+int api_delivery_list(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_trigger *t = malloc(sizeof(*t));
+	autofree struct store_delivery *v = NULL;
+	uint32_t limit = LIST_LIMIT, offset = 0;
+	struct store_repo repo;
+	size_t n = 0;
+	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
+
+	if (r < 0 || (r = request_query_u32(req, "limit", UINT32_MAX, &limit, err)) < 0 ||
+	    (r = request_query_u32(req, "offset", UINT32_MAX, &offset, err)) < 0 ||
+	    (r = store_delivery_list(req->api->deps.store, t->id,
+	                             MIN(limit, (uint32_t)LIST_LIMIT_MAX), offset, &v, &n, err)) <
+	            0)
+		return r;
+	return reply_json(res, json_pack("{s:o}", "deliveries", deliveries_json(v, n)), err);
+}
+
+int api_delivery_get(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_trigger *t = malloc(sizeof(*t));
+	autofree char *output = NULL;
+	struct store_delivery d;
+	struct store_repo repo;
+	json_t *j;
+	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
+
+	if (r < 0 || (r = store_delivery_get(req->api->deps.store, t->id,
+	                                     request_arg(req, "{delivery}"), &d, &output, err)) < 0)
+		return r;
+	j = delivery_json(&d);
+	if (d.action == TRIGGER_VM)
+		json_object_set_new(j, "output", json_string(output));
+	return reply_json(res, j, err);
+}
+
+int api_delivery_again(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_trigger *t = malloc(sizeof(*t));
+	struct store_delivery d;
+	struct store_repo repo;
+	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
+
+	if (r < 0 || (r = trigger_redeliver(req->api->deps.triggers, t->id,
+	                                    request_arg(req, "{delivery}"), &d, err)) < 0)
+		return r;
+	return reply_json(res, delivery_json(&d), err);
+}
+
+/* What commands in VMs made of a commit: the worst of them is the word for all. */
+int api_commit_status(struct request *req, struct reply *res, struct err *err)
+{
+	static const char *const worst[] = { "error", "failure", "running", "pending", "success" };
+	const char *state = NULL, *sha = request_arg(req, "{hash}");
+	autofree struct store_delivery *v = NULL;
+	struct store_repo repo;
+	size_t n = 0;
+	int r;
+
+	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0)
+		return r;
+	if (strlen(sha) != SHA_LEN || strspn(sha, "0123456789abcdefABCDEF") != SHA_LEN)
+		return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
+		               "a commit's hash has %d hex digits", SHA_LEN);
+	if ((r = store_delivery_of_commit(req->api->deps.store, repo.id, sha, TRIGGER_VM, &v, &n,
+	                                  err)) < 0)
+		return r;
+	for (size_t k = 0; k < ARRAY_SIZE(worst) && !state; k++)
+		for (size_t i = 0; i < n && !state; i++)
+			if (strcmp(outcome(&v[i]), worst[k]) == 0)
+				state = worst[k];
+	return reply_json(res,
+	                  json_pack("{s:s, s:o, s:o}", "commit", sha, "state",
+	                            state ? json_string(state) : json_null(), "runs",
+	                            deliveries_json(v, n)),
+	                  err);
+}
+
+int api_jwks(struct request *req, struct reply *res, struct err *err)
+{
+	json_t *keys = NULL;
+	int r;
+
+	if (!req->api->deps.triggers)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
+	r = triggers_jwks(req->api->deps.triggers, &keys, err);
+	return r < 0 ? r : reply_json(res, keys, err);
+}
+
+int api_signing_rotate(struct request *req, struct reply *res, struct err *err)
+{
+	char kid[ID_SIZE];
+	int r;
+
+	if (!req->api->deps.triggers)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
+	r = triggers_rotate(req->api->deps.triggers, kid, err);
+	return r < 0 ? r : reply_json(res, json_pack("{s:s}", "kid", kid), err);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* builds.c - specs of requests, snapshots built from them, and what is known about builds */
+#include "api/call.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "events/events.h"
+
+void reply_extras(struct reply *res, json_t *extra)
+{
+	const char *name;
+	json_t *v;
+
+	json_object_foreach(extra, name, v) reply_extra(res, name, json_incref(v));
+}
+
+int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
+                 struct err *err)
+{
+	autojson json_t *extra = json_object();
+	struct spec_ctx c = { .limits = builder_limits(req->api->deps.builder),
+		              .tag = tag,
+		              .extra = extra };
+	json_t *body;
+	int r;
+
+	if ((r = request_json(req, tag, &body, err)) < 0)
+		return r;
+	if ((r = spec_parse(body, &c, ret, err)) < 0)
+		reply_extras(res, extra);
+	return r;
+}
+
+int request_build_id(struct request *req, size_t i, const char **ret, struct err *err)
+{
+	const char *s = req->match.arg[i];
+
+	if (!id_valid("bld-", s))
+		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND,
+		               "a build's id is bld- and %d characters of a-z and 0-9", ID_LEN);
+	*ret = s;
+	return 0;
+}
+
+struct snapshot_body {
+	char name[VM_NAME_MAX];
+	json_t *persistence;
+};
+static const struct json_field snapshot_fields[] = {
+	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
+	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
+};
+
+int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
+{
+	static const enum err_code tag = ERR_CREATE_SNAPSHOT_BAD_REQUEST;
+	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
+	autojson json_t *extra = json_object();
+	struct build_opts o = { .account = req->who.account,
+		                .request_id = events_request(),
+		                .extra = extra };
+	autospec struct spec spec = { 0 };
+	struct snapshot_body b = { 0 };
+	struct snapshot_info n;
+	int r;
+
+	if ((r = request_fields(req, tag, snapshot_fields, ARRAY_SIZE(snapshot_fields), &b, err)) <
+	            0 ||
+	    (r = request_spec(req, res, tag, &spec, err)) < 0 ||
+	    (r = parse_persistence(b.persistence, tag, &p, err)) < 0)
+		return r;
+	if (p.type == PERSIST_EPHEMERAL)
+		return err_tag(err, -EINVAL, tag,
+		               "'persistence.type' of a snapshot must be sticky or persistent");
+	if (!*b.name)
+		memcpy(b.name, spec.name, sizeof(b.name));
+	if ((r = build_snapshot(req->api->deps.builder, &spec, &o, b.name, &p, &n, err)) < 0) {
+		reply_extras(res, extra);
+		return r;
+	}
+	return reply_json(
+	        res, json_pack("{s:s, s:o}", "snapshotId", n.id, "buildId", shape_text(n.build_id)),
+	        err);
+}
+
+/* ---- builds ---- */
+
+static json_t *shape_planned(const char *lines)
+{
+	json_t *list = json_array();
+
+	while (*lines) {
+		size_t n = strcspn(lines, "\n");
+
+		json_array_append_new(list, json_stringn(lines, n));
+		lines += n + (lines[n] ? 1 : 0);
+	}
+	return list;
+}
+
+static json_t *shape_build(const struct store_build *b)
+{
+	return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "buildId", b->id,
+	                 "accountId", b->account, "requestId", shape_text(b->request_id), "state",
+	                 build_state_name(b->state), "templateHash", shape_text(b->template_hash),
+	                 "failureReason", shape_text(b->failure), "plannedPhases",
+	                 shape_planned(b->planned), "startedAt", shape_time(b->started_ms),
+	                 "finishedAt", shape_time(b->finished_ms), "updatedAt",
+	                 shape_time(b->updated_ms));
+}
+
+int api_build_get(struct request *req, struct reply *res, struct err *err)
+{
+	struct store_build b;
+	const char *id;
+	int r;
+
+	if ((r = request_build_id(req, 0, &id, err)) < 0 ||
+	    (r = build_get(req->api->deps.builder, req->who.account, id, &b, err)) < 0)
+		return r;
+	return reply_json(res, shape_build(&b), err);
+}
+
+int api_build_phases(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_phase *p = NULL;
+	autojson json_t *list = json_array();
+	const char *id;
+	size_t n = 0;
+	int r;
+
+	if ((r = request_build_id(req, 0, &id, err)) < 0 ||
+	    (r = build_phases(req->api->deps.builder, req->who.account, id, &p, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		if (json_array_append_new(list,
+		                          json_pack("{s:s, s:s, s:s, s:o, s:o}", "phaseId", p[i].id,
+		                                    "buildId", p[i].build_id, "name", p[i].name,
+		                                    "snapshotId", shape_text(p[i].snapshot_id),
+		                                    "startedAt", shape_time(p[i].started_ms))) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	return reply_json(res, json_pack("{s:O}", "phases", list), err);
+}
+
+int api_vm_build(struct request *req, struct reply *res, struct err *err)
+{
+	struct store_build b;
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	if (!*v.build_id ||
+	    build_get(req->api->deps.builder, req->who.account, v.build_id, &b, NULL) < 0)
+		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND_FOR_VM,
+		               "VM '%s' came from no build", id);
+	return reply_json(res, shape_build(&b), err);
+}

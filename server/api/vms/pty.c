@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pty.c - terminal sessions: list, close, tickets
+ *
+ * A list must not wake a suspended VM: then what was last seen of its sessions is told,
+ * as suspended. Only when nothing was seen (the server was restarted since) is the VM
+ * asked. A stopped VM has none.
+ */
+#include "api/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "guest/guest.h"
+#include "pty/pty.h"
+
+#define TAG ERR_BAD_REQUEST
+
+int request_session(struct request *req, struct reply *res, const char **ret, struct err *err)
+{
+	const char *id = req->match.arg[1];
+
+	reply_extra(res, "sessionId", shape_output(id, strlen(id)));
+	if (!guest_pty_id_valid(id))
+		return err_tag(err, -EINVAL, ERR_INVALID_SESSION_ID,
+		               "a session id is 1 to %d of a-z A-Z 0-9 . _ -", GUEST_PTY_ID - 1);
+	*ret = id;
+	return 0;
+}
+
+int pty_guest(struct request *req, const char *vm_id, const char *session, struct guest **ret,
+              struct err *err)
+{
+	int r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, vm_id, ret, err);
+
+	return r == -EHOSTDOWN ? err_tag(err, -ENOENT, ERR_SESSION_NOT_FOUND,
+	                                 "there is no session '%s': the VM is stopped", session)
+	                       : r;
+}
+
+static json_t *shape(const struct guest_pty_info *s, bool asleep)
+{
+	bool suspended = asleep && s->running;
+	json_t *j = json_pack("{s:s, s:b, s:i, s:i, s:I, s:i, s:o, s:o}", "sessionId", s->id,
+	                      "running", s->running && !asleep, "cols", (int)s->cols, "rows",
+	                      (int)s->rows, "createdAtMs", (json_int_t)s->created_ms,
+	                      "attachedCount", asleep ? 0 : (int)s->clients, "exec",
+	                      *s->exec ? shape_output(s->exec, strlen(s->exec)) : json_null(),
+	                      "user", shape_output(s->user, strlen(s->user)));
+
+	json_object_set_new(j, "exitCode", s->running ? json_null() : json_integer(s->exit_code));
+	json_object_set_new(j, "exitedAtMs", s->running ? json_null() : json_integer(s->exited_ms));
+	json_object_set_new(j, "suspended", json_boolean(suspended));
+	return j;
+}
+
+/* What there is; *ret_asleep: it was seen before the VM went to rest. */
+static int look(struct request *req, const char *id, struct guest_pty_info **ret, size_t *ret_n,
+                bool *ret_asleep, struct err *err)
+{
+	AUTO(guest_unrefp) struct guest *g = NULL;
+	struct vm_info info;
+	int r = vmm_get(req->api->deps.vmm, req->who.account, id, &info, err);
+
+	*ret_asleep = false;
+	if (r < 0)
+		return r;
+	if (info.state == VM_STOPPED || info.state == VM_LOST)
+		return 0;
+	if ((info.state == VM_SUSPENDED || info.state == VM_SUSPENDING) &&
+	    hub_noted(req->api->hub, id, ret, ret_n)) {
+		*ret_asleep = true;
+		return 0;
+	}
+	r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, id, &g, err);
+	if (r == -EHOSTDOWN)
+		return 0; /* stopped meanwhile */
+	if (r < 0 || (r = guest_pty_list(g, ret, ret_n, err)) < 0)
+		return r;
+	hub_note(req->api->hub, id, *ret, *ret_n);
+	return 0;
+}
+
+int api_pty_list(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct guest_pty_info *list = NULL;
+	const char *id, *user;
+	size_t n = 0;
+	bool asleep;
+	json_t *all;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_user(req, TAG, &user, err)) < 0 ||
+	    (r = look(req, id, &list, &n, &asleep, err)) < 0)
+		return r;
+	all = json_array();
+	for (size_t i = 0; i < n; i++)
+		if ((!user || strcmp(user, list[i].user) == 0) && (list[i].running || !asleep))
+			json_array_append_new(all, shape(&list[i], asleep));
+	return reply_json(res, json_pack("{s:o}", "sessions", all), err);
+}
+
+int api_pty_close(struct request *req, struct reply *res, struct err *err)
+{
+	AUTO(guest_unrefp) struct guest *g = NULL;
+	const char *id, *user, *session;
+	int r, code;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_user(req, TAG, &user, err)) < 0 ||
+	    (r = request_session(req, res, &session, err)) < 0 ||
+	    (r = pty_guest(req, id, session, &g, err)) < 0 ||
+	    (r = guest_pty_close(g, session, user, &code, err)) < 0)
+		return r;
+	hub_note_end(req->api->hub, id, session);
+	return reply_json(res,
+	                  json_pack("{s:s, s:o}", "sessionId", session, "exitCode",
+	                            code < 0 ? json_null() : json_integer(code)),
+	                  err);
+}
+
+struct ticket_body {
+	char session[GUEST_PTY_ID + 1], origin[256];
+	int64_t ttl_s;
+};
+static const struct json_field ticket_fields[] = {
+	JSON_FIELD_STR(ticket_body, session, "sessionId", JSON_NULLABLE),
+	JSON_FIELD_STR(ticket_body, origin, "origin", JSON_NULLABLE),
+	JSON_FIELD(JSON_WANT_I64, ticket_body, ttl_s, "ttlSeconds", JSON_NULLABLE, 1,
+	           TICKET_TTL_MAX),
+};
+
+/* The name under which the client knows this server. */
+static const char *host_of(struct request *req)
+{
+	const char *h = request_header(req, MHD_HTTP_HEADER_HOST);
+	size_t n =
+	        h ? strspn(h, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]")
+	          : 0;
+
+	return n > 0 && n < 256 && h[n] == '\0' ? h : strstr(req->api->url, "://") + 3;
+}
+
+static json_t *ticket_url(struct request *req, const struct ticket *t, const char *text)
+{
+	const char *proto = request_header(req, "X-Forwarded-Proto");
+	bool tls = proto && strcmp(proto, "https") == 0;
+
+	return json_sprintf("%s://%s/v1/vms/%s/pty%s%s?ticket=%s", tls ? "wss" : "ws", host_of(req),
+	                    t->vm_id, *t->session ? "/sessions/" : "", t->session, text);
+}
+
+int api_pty_ticket(struct request *req, struct reply *res, struct err *err)
+{
+	struct ticket_body b = { .ttl_s = TICKET_TTL_DEFAULT };
+	struct auth_lease lease;
+	struct ticket t = { 0 };
+	char text[TICKET_SIZE];
+	const char *id, *user;
+	struct vm_info info;
+	int r;
+
+	_Static_assert(sizeof(t.who) >= sizeof(lease), "a ticket knows who made it");
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_user(req, TAG, &user, err)) < 0 ||
+	    (r = request_fields(req, TAG, ticket_fields, ARRAY_SIZE(ticket_fields), &b, err)) < 0)
+		return r;
+	if (*b.session && !guest_pty_id_valid(b.session))
+		return err_tag(err, -EINVAL, ERR_INVALID_SESSION_ID,
+		               "a session id is 1 to %d of a-z A-Z 0-9 . _ -", GUEST_PTY_ID - 1);
+	if ((r = vmm_get(req->api->deps.vmm, req->who.account, id, &info, err)) < 0)
+		return r;
+	snprintf(t.vm_id, sizeof(t.vm_id), "%s", id);
+	snprintf(t.session, sizeof(t.session), "%s", b.session);
+	snprintf(t.user, sizeof(t.user), "%s", user ? user : "");
+	snprintf(t.origin, sizeof(t.origin), "%s", b.origin);
+	auth_lease_take(req->api->deps.auth, &req->who, SCOPE_VM_EXEC, id, user, &lease);
+	memcpy(t.who, &lease, sizeof(lease));
+	if ((r = ticket_make(req->api->hub, &t, (unsigned)b.ttl_s, text, err)) < 0)
+		return r;
+	return reply_json(res,
+	                  json_pack("{s:s, s:o, s:o}", "ticket", text, "expiresAt",
+	                            shape_time(clock_wall_ms() + b.ttl_s * 1000), "url",
+	                            ticket_url(req, &t, text)),
+	                  err);
+}

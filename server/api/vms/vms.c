@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vms.c - VMs: create, list, look at, change state, delete */
+#include "api/api_domains.h"
+#include "api/net/shared.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "events/events.h"
+#include "net/egress.h"
+
+#define CREATE_TAG ERR_CREATE_VM_BAD_REQUEST
+#define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
+#define THRESHOLD_DEFAULT 1                 /* bytes: any traffic is activity */
+#define READY_MAX INT64_C(86400)            /* seconds */
+#define THRESHOLD_MAX (INT64_C(1) << 40)
+
+struct create_body {
+	char name[VM_NAME_MAX];
+	int64_t idle, threshold;
+	enum json_presence idle_seen;
+	json_t *persistence, *domains, *egress, *nics;
+	bool wait, count_exec, recreate;
+	int64_t wait_s;
+};
+static const struct json_field create_fields[] = {
+	JSON_FIELD_STR(create_body, name, "name", JSON_NULLABLE),
+	JSON_FIELD_P(JSON_WANT_I64, create_body, idle, idle_seen, "idleTimeoutSeconds",
+	             JSON_NULLABLE, 1, IDLE_MAX),
+	JSON_FIELD(JSON_WANT_I64, create_body, threshold, "activityThresholdBytes", JSON_NULLABLE,
+	           0, THRESHOLD_MAX),
+	JSON_FIELD(JSON_WANT_ANY, create_body, persistence, "persistence", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
+	/* A reply is only sent once the guest has confirmed that it is up: nothing to choose. */
+	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
+	           0, READY_MAX),
+	JSON_FIELD(JSON_WANT_BOOL, create_body, count_exec, "countExecAsActivity", JSON_NULLABLE, 0,
+	           0),
+	JSON_FIELD(JSON_WANT_BOOL, create_body, recreate, "recreate", JSON_NULLABLE, 0, 0),
+};
+
+static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
+{
+	return seen == JSON_IS_GIVEN ? seconds : seen == JSON_IS_NULL ? -1 : absent;
+}
+
+/* {id, domains, consoleUrl} and whatever else the reply has */
+static json_t *shape_made(struct request *req, const struct vm_info *v)
+{
+	return json_pack("{s:s, s:o, s:n}", "id", v->id, "domains", shape_domains(req, v->id),
+	                 "consoleUrl");
+}
+
+int api_vm_create(struct request *req, struct reply *res, struct err *err)
+{
+	struct create_body b = { .threshold = THRESHOLD_DEFAULT };
+	struct vm_create_opts o = { .account = req->who.account,
+		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
+	autospec struct spec spec = { 0 };
+	AUTO(egress_unrefp) struct egress *egress = NULL;
+	autojson json_t *extra = json_object();
+	struct vm_nic nic = { 0 };
+	bool has_nic = false;
+	struct build_opts build = { .account = req->who.account,
+		                    .request_id = events_request(),
+		                    .extra = extra };
+	autofree struct domain_wish *wishes = calloc(WISHES_MAX, sizeof(*wishes));
+	size_t n_wishes = 0;
+	struct vm_info v;
+	json_t *made;
+	int r;
+
+	if (!wishes)
+		return err_set(err, -ENOMEM, "out of memory");
+
+	if ((r = request_fields(req, CREATE_TAG, create_fields, ARRAY_SIZE(create_fields), &b,
+	                        err)) < 0 ||
+	    (r = request_spec(req, res, CREATE_TAG, &spec, err)) < 0 ||
+	    (r = parse_persistence(b.persistence, CREATE_TAG, &o.persistence, err)) < 0 ||
+	    (r = domain_wishes(req, b.domains, wishes, &n_wishes, err)) < 0 ||
+	    (r = api_create_egress(b.egress, CREATE_TAG, &egress, err)) < 0 ||
+	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0)
+		return r;
+	nic.account = req->who.account;
+	o.egress = egress;
+	o.nic = has_nic ? &nic : NULL;
+	if (b.idle_seen == JSON_IS_ABSENT) {
+		b.idle_seen = spec.idle_seen;
+		b.idle = spec.idle_timeout_s;
+	}
+	o.name = b.name[0] ? b.name : NULL;
+	o.snapshot_id = spec.snapshot_id[0] ? spec.snapshot_id : NULL;
+	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_IDLE_DEFAULT);
+	o.activity_threshold = b.threshold;
+	o.count_exec = b.count_exec;
+	o.recreate = b.recreate;
+	if (o.snapshot_id)
+		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
+	r = spec.n ? build_vm(req->api->deps.builder, &spec, &build, &o, &v, err)
+	           : vmm_create(req->api->deps.vmm, &o, &v, err);
+	if (r < 0) {
+		reply_extras(res, extra);
+		return r;
+	}
+	if ((r = domain_grant(req, wishes, n_wishes, v.id, err)) < 0)
+		return r;
+	made = shape_made(req, &v);
+	json_object_set_new(made, "snapshotId", shape_text(v.snapshot_id));
+	return reply_json(res, made, err);
+}
+
+/* ---- list ---- */
+
+struct list_query {
+	uint32_t limit, offset;
+	bool deleted;
+	int state; /* or -1 */
+	char *search;
+};
+
+static void list_query_done(struct list_query *q)
+{
+	free(q->search);
+}
+
+static int list_query_read(struct request *req, struct list_query *q, struct err *err)
+{
+	autofree char *state = NULL;
+	int r;
+
+	if ((r = request_query_u32(req, "limit", UINT32_MAX, &q->limit, err)) < 0 ||
+	    (r = request_query_u32(req, "offset", UINT32_MAX, &q->offset, err)) < 0 ||
+	    (r = request_query_bool(req, "includeDeleted", &q->deleted, err)) < 0 ||
+	    (r = request_query(req, "vmState", &state, err)) < 0 ||
+	    (r = request_query(req, "search", &q->search, err)) < 0)
+		return r;
+	if (state && *state) {
+		q->state = vm_state_parse(state);
+		if (q->state < 0)
+			return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
+			               "'vmState' must be building, starting, running, suspending, "
+			               "suspended, stopped or lost");
+	}
+	return 0;
+}
+
+/* A token sees the VMs its identity was granted, and no others. */
+static int keep_granted(struct request *req, struct vm_info *v, size_t *n, struct err *err)
+{
+	autofree struct store_grant *g = NULL;
+	size_t n_grants = 0, kept = 0;
+	int r;
+
+	if (!*req->who.identity)
+		return 0;
+	r = auth_grant_list(req->api->deps.auth, req->who.account, req->who.identity, GRANT_VM, &g,
+	                    &n_grants, err);
+	for (size_t i = 0; r == 0 && i < *n; i++) {
+		bool granted = false;
+
+		for (size_t k = 0; k < n_grants && !granted; k++)
+			granted = strcmp(g[k].target, v[i].id) == 0;
+		if (granted)
+			v[kept++] = v[i];
+	}
+	*n = kept;
+	return r;
+}
+
+static bool found(const struct list_query *q, const struct vm_info *v)
+{
+	return !q->search || strcasestr(v->id, q->search) || strcasestr(v->name, q->search);
+}
+
+/* The item, if it is on the page; *total counts all of them. */
+static int list_add(const struct list_query *q, json_t *items, size_t *total, json_t *item_consume,
+                    struct err *err)
+{
+	size_t at = (*total)++;
+
+	if (at < q->offset || at - q->offset >= q->limit) {
+		json_decref(item_consume);
+		return 0;
+	}
+	return json_array_append_new(items, item_consume) < 0
+	               ? err_set(err, -ENOMEM, "out of memory")
+	               : 0;
+}
+
+/* Those that are gone come after those that are not. */
+static int list_deleted(struct request *req, const struct list_query *q, json_t *items,
+                        size_t *total, struct err *err)
+{
+	autofree struct vm_tombstone *v = NULL;
+	size_t n = 0;
+	int r;
+
+	if (!q->deleted || *req->who.identity) /* grants go with their VM */
+		return 0;
+	r = vmm_list_deleted(req->api->deps.vmm, req->who.account, &v, &n, err);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (found(q, &v[i].info) && (q->state < 0 || (int)v[i].info.state == q->state))
+			r = list_add(q, items, total, shape_vm_gone(&v[i]), err);
+	return r;
+}
+
+/*
+ * The counters per state are over everything the search finds; totalCount is
+ * what the filters leave, so that limit and offset can walk through it. Deleted VMs
+ * are in no counter but totalCount.
+ */
+int api_vm_list(struct request *req, struct reply *res, struct err *err)
+{
+	AUTO(list_query_done) struct list_query q = { .limit = UINT32_MAX, .state = -1 };
+	autofree struct vm_info *v = NULL;
+	autojson json_t *items = json_array();
+	json_int_t per_state[VM_STATE_MAX] = { 0 };
+	size_t n = 0, total = 0;
+	int r;
+
+	if ((r = list_query_read(req, &q, err)) < 0 ||
+	    (r = vmm_list(req->api->deps.vmm, req->who.account, &v, &n, err)) < 0 ||
+	    (r = keep_granted(req, v, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		if (!found(&q, &v[i]))
+			continue;
+		per_state[v[i].state]++;
+		if (q.state >= 0 && (int)v[i].state != q.state)
+			continue;
+		if (total < q.offset || total - q.offset >= q.limit)
+			total++; /* not worth making */
+		else if ((r = list_add(&q, items, &total, shape_vm_item(&v[i]), err)) < 0)
+			return r;
+	}
+	if ((r = list_deleted(req, &q, items, &total, err)) < 0)
+		return r;
+	return reply_json(res,
+	                  json_pack("{s:O, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "vms",
+	                            items, "totalCount", (json_int_t)total, "runningCount",
+	                            per_state[VM_RUNNING], "startingCount", per_state[VM_STARTING],
+	                            "suspendedCount", per_state[VM_SUSPENDED], "stoppedCount",
+	                            per_state[VM_STOPPED], "buildingCount", per_state[VM_BUILDING],
+	                            "suspendingCount", per_state[VM_SUSPENDING], "lostCount",
+	                            per_state[VM_LOST], "userId", req->who.account),
+	                  err);
+}
+
+/* ---- one VM ---- */
+
+int api_vm_get(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_get_used(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res, shape_vm_info(&v), err);
+}
+
+int api_vm_delete(struct request *req, struct reply *res, struct err *err)
+{
+	const char *id;
+	bool kept;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_delete(req->api->deps.vmm, req->who.account, id, &kept, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s, s:b}", "id", id, "recreate", kept), err);
+}
+
+struct start_body {
+	int64_t idle, threshold;
+	enum json_presence idle_seen, count_seen;
+	bool wait, count_exec;
+	int64_t wait_s;
+};
+static const struct json_field start_fields[] = {
+	JSON_FIELD_P(JSON_WANT_I64, start_body, idle, idle_seen, "idleTimeoutSeconds",
+	             JSON_NULLABLE, 1, IDLE_MAX),
+	JSON_FIELD(JSON_WANT_I64, start_body, threshold, "activityThresholdBytes", JSON_NULLABLE, 0,
+	           THRESHOLD_MAX),
+	JSON_FIELD(JSON_WANT_BOOL, start_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_I64, start_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE, 0,
+	           READY_MAX),
+	JSON_FIELD_P(JSON_WANT_BOOL, start_body, count_exec, count_seen, "countExecAsActivity",
+	             JSON_NULLABLE, 0, 0),
+};
+
+int api_vm_start(struct request *req, struct reply *res, struct err *err)
+{
+	struct start_body b = { .threshold = VM_LEAVE };
+	struct vm_start_opts o = { .count_exec = -1 };
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, start_fields, ARRAY_SIZE(start_fields), &b,
+	                        err)) < 0)
+		return r;
+	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_LEAVE);
+	o.activity_threshold = b.threshold;
+	if (b.count_seen == JSON_IS_GIVEN)
+		o.count_exec = b.count_exec;
+	if ((r = vmm_start(req->api->deps.vmm, req->who.account, id, &o, &v, err)) < 0)
+		return r;
+	return reply_json(res,
+	                  json_pack("{s:s, s:o, s:n}", "id", v.id, "domains",
+	                            shape_domains(req, v.id), "console_url"),
+	                  err);
+}
+
+int api_vm_stop(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_stop(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s, s:s}", "vmId", v.id, "vmInstanceId", v.instance),
+	                  err);
+}
+
+int api_vm_kill(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_kill(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res, json_pack("{s:s}", "id", v.id), err);
+}
+
+int api_vm_suspend(struct request *req, struct reply *res, struct err *err)
+{
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = vmm_suspend(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+		return r;
+	return reply_json(res,
+	                  json_pack("{s:s, s:s, s:s}", "id", v.id, "vmInstanceId", v.instance,
+	                            "snapshotLayerId", v.point),
+	                  err);
+}
+
+struct fork_body {
+	int64_t count;
+	char vpc[24];
+	json_t *persistence;
+};
+static const struct json_field fork_fields[] = {
+	JSON_FIELD(JSON_WANT_I64, fork_body, count, "count", JSON_NULLABLE, 1, VM_FORK_MAX),
+	JSON_FIELD(JSON_WANT_ANY, fork_body, persistence, "persistence", 0, 0, 0),
+	JSON_FIELD_STR(fork_body, vpc, "vpc", JSON_NULLABLE),
+};
+
+int api_vm_fork(struct request *req, struct reply *res, struct err *err)
+{
+	struct fork_body b = { .count = 1 };
+	struct vm_persistence p;
+	struct vm_fork_opts o = { 0 };
+	autofree struct vm_info *v = NULL;
+	autojson json_t *forks = json_array();
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, fork_fields, ARRAY_SIZE(fork_fields), &b,
+	                        err)) < 0 ||
+	    (r = parse_persistence(b.persistence, ERR_BAD_REQUEST, &p, err)) < 0)
+		return r;
+	if (*b.vpc && strcmp(b.vpc, "fresh-address") != 0)
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'vpc' must be \"fresh-address\"");
+	o.persistence = b.persistence && !json_is_null(b.persistence) ? &p : NULL;
+	o.fresh_address = *b.vpc != '\0';
+	if ((r = vmm_fork(req->api->deps.vmm, req->who.account, id, (unsigned)b.count, &o, &v,
+	                  err)) < 0)
+		return r;
+	for (int64_t i = 0; i < b.count; i++)
+		if (json_array_append_new(forks, shape_made(req, &v[i])) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	return reply_json(res, json_pack("{s:s, s:O}", "vmId", id, "forks", forks), err);
+}
+
+struct snapshot_body {
+	char name[VM_NAME_MAX];
+	json_t *persistence;
+};
+static const struct json_field snapshot_fields[] = {
+	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
+	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
+};
+
+int api_vm_snapshot(struct request *req, struct reply *res, struct err *err)
+{
+	static const enum err_code tag = ERR_SNAPSHOT_VM_BAD_REQUEST;
+	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
+	struct snapshot_body b = { 0 };
+	struct snapshot_info n;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_fields(req, tag, snapshot_fields, ARRAY_SIZE(snapshot_fields), &b, err)) <
+	            0 ||
+	    (r = parse_persistence(b.persistence, tag, &p, err)) < 0)
+		return r;
+	if (p.type == PERSIST_EPHEMERAL)
+		return err_tag(err, -EINVAL, tag,
+		               "'persistence.type' of a snapshot must be sticky or persistent");
+	if ((r = vmm_snapshot(req->api->deps.vmm, req->who.account, id, b.name[0] ? b.name : NULL,
+	                      &p, &n, err)) < 0)
+		return r;
+	return reply_json(res,
+	                  json_pack("{s:s, s:s, s:o}", "snapshotId", n.id, "sourceVmId",
+	                            n.source_vm, "sourceVmInstanceId",
+	                            shape_text(n.source_instance)),
+	                  err);
+}

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http.c - libmicrohttpd on one side, routes and handlers on the other
+ *
+ * The library calls on_request() once when the headers are there, then for
+ * each piece of the body, then once more when it is complete. Path, method, key and
+ * size are judged at the first call; a refused request still has its (bounded) body
+ * read and dropped before the reply, because closing a connection with unread data
+ * destroys the reply on its way, and a client that never sees the error tries again.
+ * Nothing is kept of a body before the key was found good.
+ *
+ * A connection has its own thread: a handler may block. While it does the
+ * connection has no deadline; in every other phase it has one (watch.c).
+ */
+#include "api/api.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/git/shared.h"
+#include "api/call.h"
+#include "mcp/mcp.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "base/sock.h"
+#include "conf.h"
+#include "pty/pty.h"
+
+#define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */
+#define TRACE_LEN 16    /* bytes of a trace id */
+#define IDLE_MS 60000   /* an open connection between two requests */
+
+static void phase(struct request *req, uint64_t deadline_ms)
+{
+	watch_deadline(req->api->watch, req->watched, deadline_ms);
+}
+
+/* No lock: every request comes by here. api_stop() sets draining first and then looks at running.
+ */
+bool api_count_in(struct api *a)
+{
+	atomic_fetch_add(&a->running, 1);
+	if (!atomic_load(&a->draining))
+		return true;
+	api_count_out(a);
+	return false;
+}
+
+void api_count_out(struct api *a)
+{
+	if (atomic_fetch_sub(&a->running, 1) > 1 || !atomic_load(&a->draining))
+		return;
+	LOCK_SCOPE(&a->lock);
+	cond_broadcast(&a->idle);
+}
+
+void api_count_out_last(struct api *a)
+{
+	LOCK_SCOPE(&a->lock);
+	atomic_fetch_sub(&a->running, 1);
+	cond_broadcast(&a->idle);
+}
+
+static void refuse(struct request *req, int r, unsigned status)
+{
+	if (req->refused)
+		return;
+	req->refused = r;
+	req->refused_status = status;
+	if (!req->refusal.msg[0])
+		err_set(&req->refusal, r, "the request was refused");
+}
+
+static void find_route(struct request *req, const char *raw_path)
+{
+	int m = method_parse(req->method_text);
+	struct err *e = &req->refusal;
+	int r = route_find(api_routes, api_n_routes, m < 0 ? METHOD_GET : (enum method)m, raw_path,
+	                   &req->match);
+
+	if (r == 0 && m < 0)
+		r = -EOPNOTSUPP;
+	switch (r) {
+	case 0:
+		return;
+	case -ENOENT:
+		refuse(req,
+		       err_tag(e, r, ERR_NOT_FOUND, "there is no route %s %.200s", req->method_text,
+		               req->path),
+		       404);
+		return;
+	case -EOPNOTSUPP:
+		refuse(req,
+		       err_tag(e, r, ERR_INVALID_REQUEST, "%s does not work on %.200s",
+		               req->method_text, req->path),
+		       405);
+		return;
+	case -ENAMETOOLONG:
+		refuse(req,
+		       err_tag(e, r, ERR_INVALID_REQUEST, "the path is longer than %u bytes",
+		               ROUTE_PATH_MAX - 1),
+		       414);
+		return;
+	default:
+		refuse(req, err_tag(e, r, ERR_INVALID_REQUEST, "the path is not properly encoded"),
+		       400);
+	}
+}
+
+static void check_key(struct request *req)
+{
+	const struct route *route = req->match.route;
+	struct auth *auth = req->api->deps.auth;
+	int r;
+
+	if (route->scope == SCOPE_PUBLIC)
+		return;
+	if ((r = wire_repo_id(req, &req->refusal)) < 0) {
+		refuse(req, r, 0);
+		return;
+	}
+	r = ticket_check(req, &req->refusal);
+	if (r > 0)
+		return;
+	if (r == 0 && route->scope == SCOPE_GIT_WIRE) {
+		r = wire_check(req, &req->refusal);
+		if (r > 0) /* anyone may */
+			return;
+	} else if (r == 0) {
+		r = auth_check(auth, request_header(req, "Authorization"),
+		               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
+		               &req->refusal);
+	}
+	if (r == 0) {
+		r = auth_permit(auth, &req->who, req->scope ? req->scope : route->scope,
+		                request_target(req),
+		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->refusal);
+		req->denied = r < 0;
+		if (r < 0)
+			refuse(req, r, 0);
+		return;
+	}
+	req->denied = r == -EACCES;
+	/* Only after the check: a good key works, whoever else fails from the same address. Git
+	 * asks without a password first, always. */
+	if (req->challenge && !request_header(req, "Authorization"))
+		req->denied = false;
+	req->quiet = req->denied && !auth_failure(auth, request_remote(req));
+	if (req->quiet)
+		err_tag(&req->refusal, r, req->refusal.tag,
+		        "too many requests without a valid key or token came from this address");
+	refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
+}
+
+/* Once it is known who asks: a public route has no account. */
+static void take_share(struct request *req)
+{
+	int r;
+
+	if (!*req->who.account)
+		return;
+	r = share_in(req->api->share, req->who.account, &req->refusal);
+	req->shared = r == 0;
+	if (r < 0)
+		refuse(req, r, MHD_HTTP_TOO_MANY_REQUESTS);
+}
+
+static void refuse_size(struct request *req)
+{
+	refuse(req,
+	       err_tag(&req->refusal, -E2BIG, ERR_INVALID_REQUEST,
+	               "the body of %s %s is at most %" PRIu64 " bytes",
+	               method_name(req->match.route->method), req->match.route->pattern,
+	               req->match.route->body_max),
+	       413);
+}
+
+static uint64_t announced_length(struct request *req)
+{
+	const char *s = request_header(req, MHD_HTTP_HEADER_CONTENT_LENGTH);
+
+	return s ? strtoull(s, NULL, 10) : 0; /* the library has refused what is no number */
+}
+
+static enum MHD_Result refuse_now(struct request *req)
+{
+	struct reply res = { .status = req->refused_status, .close = true };
+	enum MHD_Result ok;
+
+	if (req->refused_status == 405)
+		res.allow = req->match.allow;
+	ok = reply_send(req, &res, req->refused, &req->refusal);
+	reply_done(&res);
+	return ok;
+}
+
+static bool is_streamed(const struct request *req)
+{
+	return !req->refused && !req->preflight && req->match.route->intake;
+}
+
+/* Whoever takes the body is found before the client is told to send it. */
+static void open_intake(struct request *req)
+{
+	int r;
+
+	if (!is_streamed(req))
+		return;
+	phase(req, /* deadline_ms= */ 0);
+	r = req->match.route->intake->open(req, &req->refusal);
+	if (r < 0)
+		refuse(req, r, 0);
+	else
+		request_lease(req, &req->lease);
+}
+
+/* An upload may take long: what was allowed when it began may not be any more. */
+static int check_lease(struct request *req)
+{
+	if (auth_lease_holds(req->api->deps.auth, &req->lease))
+		return 0;
+	return err_tag(&req->refusal, -EACCES, ERR_FORBIDDEN,
+	               "the key, token or permission was revoked meanwhile");
+}
+
+/* Random, so that nobody is taken for another; asked for in large pieces, because it is no secret.
+ */
+static void make_trace(char ret[33])
+{
+	static __thread uint8_t stock[TRACE_LEN * 64];
+	static __thread size_t left;
+
+	if (left == 0) {
+		random_bytes(stock, sizeof(stock));
+		left = sizeof(stock);
+	}
+	left -= TRACE_LEN;
+	hex_encode(stock + left, TRACE_LEN, ret);
+}
+
+/* The headers are there. */
+static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, const char *url,
+                                  const char *method, const char *version, void **ctx)
+{
+	const union MHD_ConnectionInfo *ci =
+	        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct request *req = request_new();
+	uint64_t len;
+	int r;
+
+	if (!req)
+		return MHD_NO;
+	*ctx = req;
+	req->api = a;
+	req->conn = conn;
+	req->watched = ci ? ci->socket_context : NULL;
+	req->method_text = method;
+	req->start_ms = clock_ms();
+	req->body = BODY_EMPTY;
+	make_trace(req->trace);
+	snprintf(req->path, sizeof(req->path), "%s", url);
+	auth_mask(req->path); /* it is logged */
+	req->counted = api_count_in(a);
+	req->preflight = strcmp(method, "OPTIONS") == 0;
+
+	if (!req->counted)
+		refuse(req,
+		       err_tag(&req->refusal, -ESHUTDOWN, ERR_UNAVAILABLE,
+		               "the server is shutting down"),
+		       503);
+	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {
+		/* Nobody knows where the next request begins. */
+		refuse(req, r, 400);
+		return refuse_now(req);
+	}
+	if (!req->refused && !req->preflight)
+		find_route(req, url);
+	if (!req->refused && !req->preflight)
+		check_key(req);
+	if (!req->refused && !req->preflight)
+		take_share(req);
+	len = announced_length(req);
+	if (!req->refused && !req->preflight && len > req->match.route->body_max)
+		refuse_size(req);
+	open_intake(req);
+	if (req->refused && (len > API_DISCARD_MAX || request_header(req, "Expect")))
+		return refuse_now(req);
+	phase(req, is_streamed(req) ? deadline_in(API_STALL_MS) : watch_move(len));
+	return MHD_YES;
+}
+
+/* The client has API_STALL_MS for the next piece; while the guest takes this one, no deadline. */
+static int pass_on(struct request *req, const char *p, size_t n)
+{
+	int r;
+
+	phase(req, /* deadline_ms= */ 0);
+	r = check_lease(req);
+	if (r == 0)
+		r = req->match.route->intake->data(req, p, n, &req->refusal);
+	phase(req, deadline_in(API_STALL_MS));
+	return r;
+}
+
+static enum MHD_Result on_body(struct request *req, const char *p, size_t n)
+{
+	int r;
+
+	if (!req->refused && !req->preflight && !is_streamed(req) &&
+	    req->body.len + n > req->match.route->body_max)
+		refuse_size(req);
+	if (req->refused || req->preflight) {
+		/* Dropped and counted: the library cannot reply in the middle of a body, only
+		 * close. */
+		body_done(req->api, &req->body);
+		req->dropped += n;
+		return req->dropped <= API_DISCARD_MAX ? MHD_YES : MHD_NO;
+	}
+	r = is_streamed(req) ? pass_on(req, p, n)
+	                     : body_add(req->api, &req->body, p, n, &req->refusal);
+	if (r < 0)
+		refuse(req, r, 0);
+	return MHD_YES;
+}
+
+static enum MHD_Result on_complete(struct request *req)
+{
+	struct err err = { 0 };
+	struct reply res = { 0 };
+	enum MHD_Result ok;
+	int r;
+
+	phase(req, /* deadline_ms= */ 0);
+	if (is_streamed(req) && (r = check_lease(req)) < 0)
+		refuse(req, r, 0);
+	if (req->preflight && !req->refused) {
+		res.status = MHD_HTTP_NO_CONTENT;
+		r = 0;
+	} else if (req->refused) {
+		err = req->refusal;
+		r = req->refused;
+		res.status = req->refused_status;
+		res.close = !req->counted || req->quiet;
+		if (res.status == 405)
+			res.allow = req->match.allow;
+	} else {
+		r = (req->match.route->flags & ROUTE_BACKGROUND) && background_wanted(req)
+		            ? background_run(req, &res, &err)
+		            : req->match.route->handler(req, &res, &err);
+	}
+	ok = reply_send(req, &res, r, &err);
+	reply_done(&res);
+	return ok;
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
+                                  const char *method, const char *version, const char *upload_data,
+                                  size_t *upload_data_size, void **ctx)
+{
+	struct request *req = *ctx;
+
+	if (!req)
+		return on_headers(cls, conn, url, method, version, ctx);
+	if (*upload_data_size) {
+		enum MHD_Result ok = on_body(req, upload_data, *upload_data_size);
+
+		*upload_data_size = 0;
+		return ok;
+	}
+	return on_complete(req);
+}
+
+/* The reply is out, or the connection ended: either way this request is over. */
+static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
+                           enum MHD_RequestTerminationCode why)
+{
+	struct request *req = *ctx;
+
+	if (req)
+		phase(req, deadline_in(IDLE_MS));
+	*ctx = request_free(req);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_ctx,
+                          enum MHD_ConnectionNotificationCode what)
+{
+	struct api *a = cls;
+	const union MHD_ConnectionInfo *ci;
+
+	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+		watch_remove(a->watch, *socket_ctx);
+		*socket_ctx = NULL;
+		return;
+	}
+	ci = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	*socket_ctx = ci ? watch_add(a->watch, ci->connect_fd) : NULL;
+	watch_deadline(a->watch, *socket_ctx,
+	               deadline_in(a->deps.header_ms ? a->deps.header_ms : HEADER_MS));
+}
+
+/* Paths stay as they came; route.c decodes each segment, request_query() each value. */
+static size_t keep_escaped(void *cls, struct MHD_Connection *conn, char *s)
+{
+	return strlen(s);
+}
+
+static void on_library_log(void *cls, const char *fmt, va_list ap)
+        __attribute__((format(printf, 2, 0)));
+static void on_library_log(void *cls, const char *fmt, va_list ap)
+{
+	char line[256];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	log_debug("http: %s", line);
+}
+
+static int make_url(struct api *a, struct err *err)
+{
+	char host[INET6_ADDRSTRLEN], port[8];
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+
+	if (getsockname(a->listen_fd, (struct sockaddr *)&sa, &len) < 0)
+		return err_sys(err, -errno, "ask for the address we listen on");
+	if (getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port, sizeof(port),
+	                NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return err_set(err, -EAFNOSUPPORT, "the address we listen on has no text");
+	snprintf(a->url, sizeof(a->url), strchr(host, ':') ? "http://[%s]:%s" : "http://%s:%s",
+	         host, port);
+	return 0;
+}
+
+static void api_free(struct api *a)
+{
+	if (!a)
+		return;
+	if (a->daemon)
+		MHD_stop_daemon(a->daemon);
+	if (a->listen_fd >= 0)
+		close(a->listen_fd);
+	if (a->drain_fd >= 0)
+		close(a->drain_fd);
+	watch_free(a->watch);
+	jobs_free(a->jobs);
+	hub_free(a->hub);
+	mcp_free(a->mcp);
+	share_free(a->share);
+	cond_destroy(&a->idle);
+	mutex_destroy(&a->lock);
+	free(a);
+}
+
+static void api_freep(struct api **a)
+{
+	api_free(*a);
+}
+
+int api_listen(const struct conf *conf, struct err *err)
+{
+	int fd = sock_tcp_listen(conf->listen, err);
+
+	return fd < 0 ? err_wrap(err, fd, "PANDO_LISTEN") : fd;
+}
+
+int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
+{
+	AUTO(api_freep) struct api *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return err_set(err, -ENOMEM, "out of memory");
+	a->deps = *deps;
+	a->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	mutex_init(&a->lock, "api");
+	cond_init(&a->idle);
+	a->listen_fd = deps->listen_fd > 0 ? deps->listen_fd : api_listen(deps->conf, err);
+	if (a->listen_fd < 0)
+		return a->listen_fd;
+	if (a->drain_fd < 0)
+		return err_set(err, -EMFILE, "cannot make an event descriptor");
+	/* A client that leaves between poll and accept must not block the accepting thread. */
+	if (fcntl(a->listen_fd, F_SETFL, O_NONBLOCK) < 0)
+		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
+	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0 ||
+	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0 ||
+	    (r = hub_new(&a->hub, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0 ||
+	    (r = share_new(&a->share, err)) < 0)
+		return r;
+	a->daemon = MHD_start_daemon(
+	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+	                MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
+	        0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
+	        MHD_OPTION_LISTEN_SOCKET, a->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+	        (unsigned)API_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	        (size_t)API_CONN_MEMORY, MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL,
+	        MHD_OPTION_NOTIFY_COMPLETED, on_request_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+	        on_connection, a, MHD_OPTION_END);
+	if (!a->daemon)
+		return err_set(err, -EIO, "cannot start the HTTP server on %s", deps->conf->listen);
+	*ret = TAKE_PTR(a);
+	return 0;
+}
+
+int api_stop(struct api *a, unsigned drain_ms, struct err *err)
+{
+	uint64_t until = deadline_in(drain_ms);
+	unsigned left;
+
+	if (!a)
+		return 0;
+	mutex_lock(&a->lock);
+	if (!a->draining) {
+		a->draining = true;
+		hub_stop(a->hub);
+		eventfd_write(a->drain_fd, 1);
+		mutex_unlock(&a->lock);
+		/* The socket is ours again, but may only be closed once the threads are gone. */
+		MHD_quiesce_daemon(a->daemon);
+		shutdown(a->listen_fd, SHUT_RDWR);
+		mutex_lock(&a->lock);
+	}
+	while (a->running && cond_wait_until(&a->idle, &a->lock, until))
+		;
+	left = a->running;
+	mutex_unlock(&a->lock);
+	if (left)
+		return err_set(err, -EBUSY, "%u requests still run", left);
+	api_free(a);
+	return 0;
+}
+
+const char *api_url(const struct api *a, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", a->url);
+	return buf;
+}

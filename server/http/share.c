@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * share.c - an account's share of the connections, so that some are left for the others
+ *
+ * A connection has one request at a time, and a stream or a terminal is a request that
+ * lasts. Counted are those whose key was found good; what strangers may hold is bounded by the
+ * deadlines of watch.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "base/auto.h"
+#include "base/lock.h"
+
+#define SHARE_MAX (API_CONNECTIONS_MAX / 4 * 3)
+
+struct share {
+	struct mutex lock;
+	size_t n;
+	/* An entry has at least one request, a request has a connection: there are enough. */
+	struct {
+		char account[ACCOUNT_SIZE];
+		unsigned running;
+	} v[API_CONNECTIONS_MAX];
+};
+
+int share_new(struct share **ret, struct err *err)
+{
+	struct share *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	mutex_init(&s->lock, "api share");
+	*ret = s;
+	return 0;
+}
+
+void share_free(struct share *s)
+{
+	if (!s)
+		return;
+	mutex_destroy(&s->lock);
+	free(s);
+}
+
+/* Its index, or n. */
+static size_t find(const struct share *s, const char *account)
+{
+	size_t i = 0;
+
+	while (i < s->n && strcmp(s->v[i].account, account) != 0)
+		i++;
+	return i;
+}
+
+int share_in(struct share *s, const char *account, struct err *err)
+{
+	LOCK_SCOPE(&s->lock);
+	size_t i = find(s, account);
+
+	if (i < s->n && s->v[i].running >= SHARE_MAX)
+		return err_tag(
+		        err, -EAGAIN, ERR_LIMIT_EXCEEDED,
+		        "account %s has %u requests open, streams and terminals among them; more "
+		        "than these %d of the server's %d connections are not for one account: "
+		        "wait for one to end",
+		        account, s->v[i].running, SHARE_MAX, API_CONNECTIONS_MAX);
+	if (i == s->n) {
+		if (s->n == API_CONNECTIONS_MAX)
+			return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too many requests are open");
+		memcpy(s->v[s->n++].account, account, sizeof(s->v[i].account));
+		s->v[i].running = 0;
+	}
+	s->v[i].running++;
+	return 0;
+}
+
+void share_out(struct share *s, const char *account)
+{
+	LOCK_SCOPE(&s->lock);
+	size_t i = find(s, account);
+
+	if (i < s->n && --s->v[i].running == 0)
+		s->v[i] = s->v[--s->n];
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mcp.c - POST and DELETE /mcp: the Model Context Protocol over streamable HTTP
+ *
+ * One message in, one reply out: as JSON, or as server-sent events where a call takes long and
+ * the client takes both. Nothing is sent unasked, so there is no stream for GET. Who may
+ * come in is judged as for every route; web pages only from this machine, or listed in
+ * PANDO_CORS_ORIGINS by name, so that a page which got a name of its own to point here
+ * (DNS rebinding) stays out.
+ *
+ * What is wrong with the request as HTTP is an error of the API; what is wrong with a message
+ * is an error of JSON-RPC; what goes wrong inside a tool is that tool's result.
+ */
+#include "mcp/mcp.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/auto.h"
+#include "conf.h"
+
+#define SESSION_HEADER "Mcp-Session-Id"
+#define ORIGIN_MAX 256 /* bytes */
+
+static const char instructions[] =
+        "Pando runs code in microVMs that can be suspended, snapshotted and forked with their "
+        "memory. "
+        "Create a VM with vm_create, then use run_code (a kernel that keeps variables; Python, "
+        "JavaScript, "
+        "TypeScript, Bash), exec (shell commands) and the file tools with its id. VMs suspend when "
+        "idle and "
+        "wake with the next call, with everything as it was. Delete VMs that are no longer needed.";
+
+/* A request that is being answered. */
+struct exchange {
+	struct request *req;
+	struct reply *res;
+	enum mcp_version version;
+	char session[MCP_SESSION_SIZE]; /* "": none */
+	char opened[MCP_SESSION_SIZE];  /* by this exchange, or "" */
+	bool events;                    /* the reply may be a stream of them */
+	bool streamed;                  /* and it is */
+};
+
+/* ---- HTTP ---- */
+
+static bool is_loopback(const char *origin)
+{
+	static const char *const hosts[] = { "localhost", "127.0.0.1", "[::1]" };
+	const char *host = strstr(origin, "://");
+
+	for (size_t i = 0; host && i < ARRAY_SIZE(hosts); i++) {
+		size_t n = strlen(hosts[i]);
+
+		if (strncasecmp(host + 3, hosts[i], n) == 0 &&
+		    (host[3 + n] == ':' || host[3 + n] == '\0'))
+			return true;
+	}
+	return false;
+}
+
+static int check_origin(struct request *req, struct err *err)
+{
+	const char *origin = request_header(req, "Origin");
+
+	if (!origin || is_loopback(origin) ||
+	    (strlen(origin) <= ORIGIN_MAX && cors_listed(req->api->deps.conf, origin)))
+		return 0;
+	return err_tag(
+	        err, -EACCES, ERR_FORBIDDEN,
+	        "pages of this origin may not use /mcp: PANDO_CORS_ORIGINS lists those that may");
+}
+
+static int check_type(struct request *req, struct reply *res, struct err *err)
+{
+	const char *type = request_header(req, MHD_HTTP_HEADER_CONTENT_TYPE);
+	static const char json[] = "application/json";
+
+	if (type && strncasecmp(type, json, sizeof(json) - 1) == 0 &&
+	    strchr("; \t", type[sizeof(json) - 1]))
+		return 0;
+	res->status = 415;
+	return err_tag(err, -EINVAL, ERR_INVALID_REQUEST, "Content-Type must be application/json");
+}
+
+static int no_session(struct err *err)
+{
+	return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+	               "there is no such session: initialize a new one");
+}
+
+static int begin(struct exchange *x, struct err *err)
+{
+	const char *version = request_header(x->req, "MCP-Protocol-Version");
+	const char *session = request_header(x->req, SESSION_HEADER);
+	const char *accept = request_header(x->req, MHD_HTTP_HEADER_ACCEPT);
+	int r;
+
+	x->version = MCP_2025_03_26; /* of clients that do not say */
+	if (version && (r = mcp_version_parse(version)) < 0)
+		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST,
+		               "MCP-Protocol-Version is none that this server speaks");
+	if (version)
+		x->version = (enum mcp_version)mcp_version_parse(version);
+	x->events = accept && strstr(accept, "text/event-stream");
+	if (!session)
+		return 0;
+	if (strlen(session) >= sizeof(x->session) ||
+	    mcp_session_use(x->req->api->mcp, &x->req->who, session, &x->version) < 0)
+		return no_session(err);
+	memcpy(x->session, session, strlen(session) + 1);
+	return 0;
+}
+
+/* The reply's only message or messages; NULL: nothing but that it was taken. */
+static int send_json(struct exchange *x, unsigned status, json_t *j_consume, struct err *err)
+{
+	autojson json_t *j = j_consume;
+	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	struct MHD_Response *m;
+
+	if (j && !text)
+		return err_set(err, -ENOMEM, "out of memory");
+	m = MHD_create_response_from_buffer(text ? strlen(text) : 0, text, MHD_RESPMEM_MUST_FREE);
+	if (!m) {
+		free(text);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (text)
+		MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+	if (*x->opened)
+		MHD_add_response_header(m, SESSION_HEADER, x->opened);
+	x->res->status = status;
+	x->res->stream = m;
+	x->res->stream_len = text ? strlen(text) : 0;
+	return 0;
+}
+
+/* ---- methods ---- */
+
+static json_t *initialize(struct exchange *x, const struct mcp_msg *m)
+{
+	const char *wanted = json_string_value(json_object_get(m->params, "protocolVersion"));
+	int v = wanted ? mcp_version_parse(wanted) : -EINVAL;
+	struct err err = { 0 };
+
+	if (!wanted)
+		return mcp_error(m->id, MCP_INVALID_PARAMS, "'protocolVersion' must be a string");
+	if (v < 0)
+		v = MCP_VERSIONS - 1;
+	if (mcp_session_open(x->req->api->mcp, &x->req->who, (enum mcp_version)v, x->opened, &err) <
+	    0)
+		return mcp_error(m->id, MCP_BUSY, "%s", err.msg);
+	return mcp_result(m->id, json_pack("{s:s, s:{s:{s:b}}, s:{s:s, s:s, s:s}, s:s}",
+	                                   "protocolVersion", mcp_version_name((enum mcp_version)v),
+	                                   "capabilities", "tools", "listChanged", 0, "serverInfo",
+	                                   "name", "pando", "title", "Pando", "version",
+	                                   PANDO_VERSION, "instructions", instructions));
+}
+
+static json_t *tools_list(const struct mcp_msg *m)
+{
+	if (json_object_get(m->params, "cursor"))
+		return mcp_error(m->id, MCP_INVALID_PARAMS, "there is no such 'cursor'");
+	return mcp_result(m->id, mcp_tools_list());
+}
+
+/* NULL: the reply is a stream. */
+static json_t *start_job(struct exchange *x, const struct mcp_msg *m, struct mcp_work *work,
+                         struct mcp_running *running_consume, const struct auth_lease *lease,
+                         bool may_stream)
+{
+	struct err err = { 0 };
+	struct mcp_job *j;
+
+	if (mcp_job_new(x->req, m->id, may_stream ? mcp_progress_token(m) : NULL, work,
+	                running_consume, lease, &j, &err) < 0)
+		return mcp_error(m->id, MCP_INTERNAL, "%s", err.msg);
+	if (!may_stream)
+		return mcp_job_run(x->req, j);
+	if (mcp_job_reply(x->req, x->res, j, &err) < 0)
+		return mcp_error(m->id, MCP_INTERNAL, "%s", err.msg);
+	x->streamed = true;
+	return NULL;
+}
+
+static json_t *tools_call(struct exchange *x, const struct mcp_msg *m, bool alone)
+{
+	const char *name = json_string_value(json_object_get(m->params, "name"));
+	const struct mcp_tool *t = name ? mcp_tool_find(name) : NULL;
+	autojson json_t *args = json_incref(json_object_get(m->params, "arguments"));
+	struct mcp_running *running = NULL;
+	struct mcp_work work = { 0 };
+	struct auth_lease lease;
+	struct err err = { 0 };
+	json_t *result;
+
+	if (!name)
+		return mcp_error(m->id, MCP_INVALID_PARAMS, "'name' must be a string");
+	if (!t)
+		return mcp_error(m->id, MCP_INVALID_PARAMS, "there is no tool '%.100s'", name);
+	if (!args || json_is_null(args)) {
+		json_decref(args);
+		args = json_object();
+	}
+	if (!json_is_object(args))
+		return mcp_error(m->id, MCP_INVALID_PARAMS, "'arguments' must be an object");
+	if (mcp_check_args(t, args, &err) < 0)
+		return mcp_result(m->id, mcp_failed(&err));
+	if (mcp_running_begin(x->req->api->mcp, &x->req->who, x->session, m->id, &running, &err) <
+	    0)
+		return mcp_error(m->id, MCP_BUSY, "%s", err.msg);
+	result = mcp_call(x->req, t, args, &work, &lease);
+	if (work.ops)
+		return start_job(x, m, &work, running, &lease, alone && x->events);
+	mcp_running_end(running);
+	return result ? mcp_result(m->id, result) : mcp_error(m->id, MCP_INTERNAL, "out of memory");
+}
+
+static json_t *answer(struct exchange *x, const struct mcp_msg *m, bool alone)
+{
+	if (strcmp(m->method, "initialize") == 0) {
+		if (alone)
+			return initialize(x, m);
+		return mcp_error(m->id, MCP_INVALID_REQUEST, "initialize must come alone");
+	}
+	if (strcmp(m->method, "ping") == 0)
+		return mcp_result(m->id, json_object());
+	if (strcmp(m->method, "tools/list") == 0)
+		return tools_list(m);
+	if (strcmp(m->method, "tools/call") == 0)
+		return tools_call(x, m, alone);
+	return mcp_error(m->id, MCP_NO_METHOD, "there is no method '%.100s'", m->method);
+}
+
+/* What is not a request; what we do not know is not worth an answer. */
+static void notice(struct exchange *x, const struct mcp_msg *m)
+{
+	const json_t *id = json_object_get(m->params, "requestId");
+
+	if (m->kind == MCP_NOTIFICATION && strcmp(m->method, "notifications/cancelled") == 0 && id)
+		mcp_cancel(x->req->api->mcp, &x->req->who, x->session, id);
+}
+
+static json_t *take(struct exchange *x, const struct mcp_msg *m, bool alone)
+{
+	if (m->kind == MCP_REQUEST)
+		return answer(x, m, alone);
+	if (m->kind == MCP_INVALID)
+		return mcp_error(m->id, MCP_INVALID_REQUEST, "%s", m->fault);
+	notice(x, m);
+	return NULL;
+}
+
+static int take_batch(struct exchange *x, const struct mcp_batch *b, struct err *err)
+{
+	json_t *replies;
+
+	if (x->version > MCP_2025_03_26)
+		return send_json(x, 400,
+		                 mcp_error(NULL, MCP_INVALID_REQUEST,
+		                           "this version of the protocol has no batches"),
+		                 err);
+	replies = json_array();
+	for (size_t i = 0; i < b->n; i++) {
+		json_t *j = take(x, &b->msg[i], /* alone= */ false);
+
+		if (j)
+			json_array_append_new(replies, j);
+	}
+	if (json_array_size(replies))
+		return send_json(x, 200, replies, err);
+	json_decref(replies);
+	return send_json(x, 202, NULL, err);
+}
+
+int api_mcp(struct request *req, struct reply *res, struct err *err)
+{
+	AUTO(mcp_batch_done) struct mcp_batch b = { 0 };
+	struct exchange x = { .req = req, .res = res };
+	struct err fault = { 0 };
+	const char *text;
+	json_t *j;
+	size_t n;
+	int r;
+
+	if ((r = check_origin(req, err)) < 0 || (r = check_type(req, res, err)) < 0 ||
+	    (r = begin(&x, err)) < 0 || (r = body_view(&req->body, &text, &n, err)) < 0)
+		return r;
+	r = mcp_parse(text, n, &b, &fault);
+	if (r < 0)
+		return send_json(&x, 400,
+		                 mcp_error(NULL,
+		                           r == -EBADMSG  ? MCP_PARSE_ERROR
+		                           : r == -EINVAL ? MCP_INVALID_REQUEST
+		                                          : MCP_INTERNAL,
+		                           "%s", fault.msg),
+		                 err);
+	if (b.array)
+		return take_batch(&x, &b, err);
+	j = take(&x, &b.msg[0], /* alone= */ true);
+	if (x.streamed)
+		return 0;
+	return send_json(&x, !j ? 202 : b.msg[0].kind == MCP_INVALID ? 400 : 200, j, err);
+}
+
+int api_mcp_end(struct request *req, struct reply *res, struct err *err)
+{
+	const char *session = request_header(req, SESSION_HEADER);
+	int r = check_origin(req, err);
+
+	if (r < 0)
+		return r;
+	if (!session)
+		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST, SESSION_HEADER " is missing");
+	if (mcp_session_end(req->api->mcp, &req->who, session) < 0)
+		return no_session(err);
+	return reply_json(res, json_object(), err);
+}
