@@ -3,7 +3,7 @@
 #pragma once
 
 /*
- * Sends lines such as "READY=1" or "STATUS=..." to the socket that NOTIFY_SOCKET names, as sd_notify(3)
- * describes. 1: sent, 0: there is no service manager that wants to know, -errno.
+ * Sends lines such as "READY=1" or "STATUS=..." to the socket that NOTIFY_SOCKET names, as
+ * sd_notify(3) describes. 1: sent, 0: there is no service manager that wants to know, -errno.
  */
 int notify_send(const char *state);

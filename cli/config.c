@@ -2,10 +2,11 @@
 /*
  * config.c - the file of `pando login`, and the order in which address and key are looked for
  *
- * The address: --data-dir (pando.conf in it, or in /etc/pando), --url, PANDO_API_URL, PANDO_URL, FREESTYLE_API_URL;
- * PANDO_DATA_DIR or PANDO_LISTEN when they are set; the config file; else the default address.
- * The key: PANDO_API_KEY, FREESTYLE_API_KEY (not with --data-dir); that of the config file, when
- * the address is the one it was given for; else the file api-key in the data directory.
+ * The address: --data-dir (pando.conf in it, or in /etc/pando), --url, PANDO_API_URL, PANDO_URL,
+ * FREESTYLE_API_URL; PANDO_DATA_DIR or PANDO_LISTEN when they are set; the config file; else the
+ * default address. The key: PANDO_API_KEY, FREESTYLE_API_KEY (not with --data-dir); that of the
+ * config file, when the address is the one it was given for; else the file api-key in the data
+ * directory.
  *
  * The file is lines "name = value", mode 0600, written as a whole: a crash leaves the old one.
  */

@@ -70,7 +70,8 @@ void watch_del(struct priv *p, int fd)
 static bool env_handed_on(const char *e)
 {
 	static const char *const plain[] = {
-		"PATH=", "TERM=", "LANG=", "LC_", "TZ=", "NOTIFY_SOCKET=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
+		"PATH=", "TERM=",          "LANG=",         "LC_",
+		"TZ=",   "NOTIFY_SOCKET=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
 	};
 
 	if (!strncmp(e, "PANDO_", 6))

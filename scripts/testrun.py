@@ -261,6 +261,10 @@ def step_unit():
         meson_run("plain", "build", only, 900)
 
 
+def step_package():
+    run.reported("package", ["/usr/bin/python3", "tests/package/run.py"], 1500)
+
+
 def step_fuzz():
     listed = {t["name"] for t in meson_tests("build-asan") if t["suite"] and t["suite"][0].endswith("fuzz")}
     there = {os.path.basename(p)[5:-2] for p in glob.glob(os.path.join(ROOT, "tests/fuzz/fuzz_*.c"))}
@@ -313,7 +317,8 @@ def step_e2e_long():
     step_e2e(["--long"])
 
 
-STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "e2e": step_e2e}
+STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "package": step_package,
+         "e2e": step_e2e}
 MORE_STEPS = {"e2e-long": step_e2e_long}  # only when named
 
 

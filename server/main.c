@@ -27,11 +27,12 @@
 #include "conf.h"
 #include "engine/engine.h"
 #include "events/events.h"
-#include "front.h"
+#include "events/logs.h"
+#include "front/front.h"
 #include "git/git.h"
 #include "git/sync.h"
 #include "git/trigger.h"
-#include "logs/logs.h"
+#include "mcp/mcp.h"
 #include "net/dns.h"
 #include "net/gate.h"
 #include "privc/privc.h"
@@ -66,6 +67,7 @@ struct app {
 	struct triggers *triggers;
 	struct syncs *syncs;
 	struct front *front;
+	struct mcp *mcp;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
@@ -92,8 +94,8 @@ static int priv_connect(struct app *a, struct err *err)
 }
 
 /*
- * The directory of the base image by its real name, which is part of the template's key: PANDO_IMAGE, or
- * what scripts/pando-image.sh made last.
+ * The directory of the base image by its real name, which is part of the template's key:
+ * PANDO_IMAGE, or what scripts/pando-image.sh made last.
  */
 static int find_image(struct conf *c, struct err *err)
 {
@@ -270,7 +272,8 @@ static int app_start(struct app *a, struct err *err)
 	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0)
+	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0 ||
+	    (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	auth_audit_keep(a->auth, c->audit_days);
 	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
@@ -288,6 +291,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .sshd = a->sshd,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
+	mcp_deps(a->mcp, &deps);
 	r = api_start(&deps, &a->api, err);
 	return r < 0 ? r : front_start(a->front, a->api, err);
 }
@@ -313,6 +317,7 @@ static void app_stop(struct app *a)
 		log_warn("%s; leaving all the same", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
+	mcp_free(a->mcp);
 	syncs_close(a->syncs);
 	triggers_close(a->triggers);
 	repos_close(a->repos);

@@ -2,9 +2,8 @@
 /*
  * api/api.h - the HTTP API; for main.c
  *
- * One thread per connection, so a command that runs for ten minutes blocks
- * nobody else. What the routes are stands in routes.c; what goes over the wire
- * is the Freestyle contract.
+ * The routes are listed in api/<folder>/routes.h, beside their handlers; what goes over the
+ * wire is the Freestyle contract.
  */
 #pragma once
 
@@ -27,6 +26,8 @@ struct store;
 struct syncs;
 struct triggers;
 struct vmm;
+struct mcp;
+struct route;
 
 struct api_deps { /* all weak: they outlive the API */
 	const struct conf *conf;
@@ -50,6 +51,10 @@ struct api_deps { /* all weak: they outlive the API */
 	/* What the edge sends in X-Pando-Edge with requests it passes on, and nobody else knows:
 	 * then X-Forwarded-For says where they come from. NULL: none does */
 	const char *edge_secret;
+	/* mcp_deps() fills in these three. NULL: no MCP server */
+	struct mcp *mcp;
+	const struct route *more_routes;
+	size_t n_more_routes;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
 	                     */
 	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */

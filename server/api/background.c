@@ -2,25 +2,24 @@
 /*
  * background.c - requests that go on when their client stops waiting
  *
- * A client that sends x-freestyle-background-after-secs waits that long and then gets 202
- * and an id to ask with. So the handler runs on a thread of its own, on a copy of
- * the request that needs no connection; the connection's thread waits for it. When
- * the time is over the id is written to the store first, and then the client hears of
- * it: an id that was handed out is answered for a day, also after a restart, if only
- * with the sentence that the restart lost it (a client polls for ever on anything
- * without a code). Should the store fail, or too much run already, the client simply waits.
+ * A client that sends x-freestyle-background-after-secs waits that long and then gets 202 and an
+ * id to ask with. So the handler runs on a thread of its own, on a copy of the request that needs
+ * no connection, and the connection's thread waits for it. When the time is over the id is written
+ * to the store first and sent to the client second: an id that was handed out is answered for a
+ * day, also after a restart, if only with an error that the restart lost it (clients poll forever
+ * on anything without a code). If the store fails, or too much is running already, the client
+ * simply waits.
  *
- * The same machinery makes calls repeatable: with an Idempotency-Key the request is
- * in the store before it runs, and who comes with the same key and body waits for the
- * same run or gets the same result.
+ * The same machinery makes calls repeatable: with an Idempotency-Key the request is in the store
+ * before it runs, and whoever comes with the same key and body waits for the same run or gets the
+ * same result.
  *
- * A job is in the table from its start until its result is in the store. Lock order:
- * jobs->lock only, never across a handler.
+ * A job is in the table from its start until its result is in the store. Lock order: jobs->lock
+ * only, never held across a handler.
  */
 #include "api/call.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +40,11 @@
 #define LOST_STATUS 503
 
 static const char lost_body[] =
-        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server was "
-        "restarted "
-        "while this request ran; list what there is before you repeat it\",\"description\":\"the "
-        "server was restarted while this request ran; list what there is before you repeat it\"}";
+        "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server restarted "
+        "while "
+        "this request was running; check what exists before you repeat it\",\"description\":\"the "
+        "server restarted while this request was running; check what exists before you repeat "
+        "it\"}";
 
 struct job {
 	struct jobs *jobs;
@@ -124,7 +124,7 @@ static struct job *job_new(struct jobs *j, struct request *req)
 	job->jobs = j;
 	job->refs = 1;
 	id_make("ri-", job->row.id);
-	snprintf(job->row.account, sizeof(job->row.account), "%s", req->who.account);
+	snprintf(job->row.account, sizeof(job->row.account), "%s", who_of(req)->account);
 	snprintf(job->row.route, sizeof(job->row.route), "%s %s",
 	         method_name(req->match.route->method), req->match.route->pattern);
 	job->row.created_ms = clock_wall_ms();
@@ -152,7 +152,7 @@ static void tell_end(struct job *job)
 	tell(job, job->status >= 400 ? EVENT_ERROR : EVENT_INFO, text);
 }
 
-/* The result goes to the store; then the table need not have it any more. False: it did not. */
+/* Writes the result to the store; then the table need not keep it. False: that failed. */
 static bool job_save(struct job *job)
 {
 	struct store *store = job->jobs->api->deps.store;
@@ -166,7 +166,7 @@ static bool job_save(struct job *job)
 	return r == 0;
 }
 
-/* From now on the result is there. True when the store waits for it. */
+/* Publishes the result. True when its row is in the store and needs it. */
 static bool job_done(struct job *job, json_t *result_consume, unsigned status,
                      const struct err *err)
 {
@@ -177,10 +177,11 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 
 	LOCK_SCOPE(&job->jobs->lock);
 	job->body = text ? text : strdup(none);
-	job->status = text ? status : MHD_HTTP_SERVICE_UNAVAILABLE;
+	job->status = text ? status : 503;
 	snprintf(job->why, sizeof(job->why), "%s", err->msg);
 	if (job->stored)
-		tell_end(job); /* before anybody can see the result: its last line is there then */
+		tell_end(job); /* before anybody can see the result, so that the log is complete by
+		                  then */
 	job->done = true;
 	cond_broadcast(&job->changed);
 	return job->stored;
@@ -190,8 +191,8 @@ static void *job_main(void *arg)
 {
 	struct job *job = arg;
 	struct jobs *j = job->jobs;
-	struct api *a = j->api;
 	struct request *req = job->req;
+	struct http *http = req->http;
 	struct reply res = { 0 };
 	struct err err = { 0 };
 	unsigned status = 0;
@@ -214,11 +215,11 @@ static void *job_main(void *arg)
 	mutex_unlock(&j->lock);
 	req->counted = false;
 	request_free(req);
-	api_count_out_last(a); /* from here on everything may be gone */
+	http_count_out_last(http); /* from here on everything may be gone */
 	return NULL;
 }
 
-/* Of results that only memory has, the oldest goes when there is no room; jobs->lock. */
+/* Without room, the oldest result that is only in memory goes; jobs->lock. */
 static bool jobs_room(struct jobs *j)
 {
 	if (j->n < API_JOBS_MAX)
@@ -272,10 +273,10 @@ static int job_launch(struct job *job, struct request *req, struct err *err)
 		return 0;
 	/* The body went to the copy: it is too late to run it here. */
 	job->req = request_free(job->req);
-	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too much is going on: try again later");
+	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "the server is too busy: try again later");
 }
 
-/* On failure it is done with that result, others may wait for it too, and out of the table. */
+/* A failure becomes its result, for others who wait too, and it leaves the table. */
 static int job_start(struct job *job, struct request *req, struct err *err)
 {
 	struct jobs *j = job->jobs;
@@ -304,8 +305,8 @@ static int job_start(struct job *job, struct request *req, struct err *err)
 
 static int reply_running(const struct job *job, struct reply *res, struct err *err)
 {
-	res->status = MHD_HTTP_ACCEPTED;
-	snprintf(res->background, sizeof(res->background), "%s", job->row.id);
+	res->status = 202;
+	reply_header(res, "x-freestyle-background-request-id", job->row.id);
 	return reply_json(
 	        res, json_pack("{s:s, s:s}", "requestId", job->row.id, "status", "running"), err);
 }
@@ -440,12 +441,12 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 	}
 	if (!jobs_room(j))
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "too many requests run in the background: try again later");
+		               "too many requests are running in the background: try again later");
 	job_insert(j, new);
 	return 0;
 }
 
-/* ---- from http.c ---- */
+/* ---- in place of a handler ---- */
 
 bool background_wanted(struct request *req)
 {
@@ -474,7 +475,7 @@ static int read_after(struct request *req, int64_t *ret_ms, struct err *err)
 
 int background_run(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	struct job *mine = job_new(j, req), *job = NULL;
 	int64_t after_ms;
 	int r;
@@ -509,7 +510,7 @@ static int gone(const char *id, struct err *err)
 
 int api_background_get(struct request *req, struct reply *res, struct err *err)
 {
-	struct jobs *j = req->api->jobs;
+	struct jobs *j = api_of(req)->jobs;
 	const char *id = req->match.arg[0];
 	autofree char *body = NULL;
 	struct store_request row;
@@ -519,15 +520,15 @@ int api_background_get(struct request *req, struct reply *res, struct err *err)
 		return gone(id, err);
 	mutex_lock(&j->lock);
 	for (struct job *k = j->list.next; k != &j->list; k = k->next) {
-		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, req->who.account) != 0)
+		if (strcmp(k->row.id, id) != 0 || strcmp(k->row.account, who_of(req)->account) != 0)
 			continue;
 		r = k->done ? reply_result(k, res, err) : reply_running(k, res, err);
 		mutex_unlock(&j->lock);
 		return r;
 	}
 	mutex_unlock(&j->lock);
-	r = store_request_get(req->api->deps.store, id, &row, &body, err);
-	if (r == -ENOENT || (r == 0 && strcmp(row.account, req->who.account) != 0))
+	r = store_request_get(deps_of(req)->store, id, &row, &body, err);
+	if (r == -ENOENT || (r == 0 && strcmp(row.account, who_of(req)->account) != 0))
 		return gone(id, err);
 	if (r < 0)
 		return r;

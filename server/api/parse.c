@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parse.c - members of bodies that several routes have: environments, bytes in base64 */
-#include "api/parse.h"
+#include "api/shape.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -29,7 +29,7 @@ int parse_env(json_t *env, size_t max, struct env_list *ret, struct err *err)
 	{
 		if (!*name || strchr(name, '='))
 			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
-			               "a name in 'env' is empty or holds a '='");
+			               "a name in 'env' is empty or contains '='");
 		if (!json_is_string(value) ||
 		    strlen(json_string_value(value)) != json_string_length(value))
 			return err_tag(err, -EINVAL, ERR_BAD_REQUEST,

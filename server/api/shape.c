@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape.c - our structs in the contract's JSON */
-#include "api/call.h"
+#include "api/shape.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/err.h"
+#include "base/json_field.h"
+#include "vm/vm.h"
 
 json_t *shape_time(int64_t wall_ms)
 {
@@ -16,19 +20,23 @@ json_t *shape_time(int64_t wall_ms)
 	return wall_ms ? json_string(clock_rfc3339(wall_ms, text)) : json_null();
 }
 
-json_t *shape_output(const void *p, size_t n)
-{
-	autobuf struct buf b = { 0 };
-
-	utf8_put_clean(&b, p, n);
-	if (b.failed)
-		return NULL;
-	return json_stringn_nocheck(b.p ? (const char *)b.p : "", b.len);
-}
-
 json_t *shape_text(const char *s)
 {
 	return *s ? shape_output(s, strlen(s)) : json_null();
+}
+
+json_t *shape_signal(int sig)
+{
+	const char *name = sig > 0 ? sigabbrev_np(sig) : NULL;
+	char text[24];
+
+	if (sig <= 0)
+		return json_null();
+	if (name)
+		snprintf(text, sizeof(text), "SIG%s", name);
+	else
+		snprintf(text, sizeof(text), "%d", sig);
+	return json_string(text);
 }
 
 json_t *shape_persistence(const struct vm_persistence *p)

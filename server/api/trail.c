@@ -2,51 +2,20 @@
 /*
  * trail.c - which requests leave a record in the audit log, and what it says
  *
- * Everything that changes something (any method but GET, and a terminal that was opened by one) and
- * everything that was refused for who asked. The record names the route's pattern and the ids in
- * the path; never the path itself, a query, a body or a credential.
+ * Everything that changes something (any method but GET, and a terminal that was opened) and
+ * everything that was denied because of who asked. The record names the route's pattern and the
+ * ids in the path; never the path itself, a query, a body or a credential.
  */
 #include "api/call.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
-
-/* Passed on by our own edge, which alone knows the secret and drops what its clients say of this.
- */
-static bool by_edge(struct request *req)
-{
-	const char *secret = req->api->deps.edge_secret;
-	const char *given = secret ? request_header(req, "X-Pando-Edge") : NULL;
-
-	return given && strlen(given) == strlen(secret) &&
-	       CRYPTO_memcmp(given, secret, strlen(secret)) == 0;
-}
-
-const struct sockaddr *request_remote(struct request *req)
-{
-	const union MHD_ConnectionInfo *ci =
-	        MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&req->peer;
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&req->peer;
-	const char *from = by_edge(req) ? request_header(req, "X-Forwarded-For") : NULL;
-
-	memset(&req->peer, 0, sizeof(req->peer));
-	if (from && inet_pton(AF_INET, from, &v4->sin_addr) == 1)
-		v4->sin_family = AF_INET;
-	else if (from && inet_pton(AF_INET6, from, &v6->sin6_addr) == 1)
-		v6->sin6_family = AF_INET6;
-	else
-		return ci ? ci->client_addr : NULL;
-	return (const struct sockaddr *)&req->peer;
-}
 
 static void write_remote(struct request *req, char *dst, size_t size)
 {
@@ -58,7 +27,7 @@ static void write_remote(struct request *req, char *dst, size_t size)
 		snprintf(dst, size, "unknown");
 }
 
-/* An id or a name of ours; anything else in a path is not for the log. */
+/* An id or a name that we gave; anything else in a path does not belong in the log. */
 static bool is_id(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -79,7 +48,7 @@ static void write_target(struct request *req, const struct reply *res, struct au
 	static const char *const made[] = { "id", "snapshotId", "vmId", "requestId", "repoId" };
 	const char *param = req->match.route->pattern;
 
-	/* Names of files are not for the log: they say what is inside a VM. */
+	/* File names do not belong in the log: they say what is inside a VM. */
 	for (size_t i = 0; i < req->match.n_args && (param = strchr(param, '{')); i++, param++)
 		if (strncmp(param, "{path}", 6) != 0)
 			add_target(a, req->match.arg[i]);
@@ -98,19 +67,19 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 	const struct route *route = req->match.route;
 
 	if (!route || req->quiet ||
-	    (!req->denied && ((route->flags & ROUTE_NO_TRAIL) ||
-	                      ((route->method == METHOD_GET || (route->flags & ROUTE_READS)) &&
-	                       status != MHD_HTTP_SWITCHING_PROTOCOLS) ||
-	                      !*req->who.account)))
+	    (!caller_of(req)->denied &&
+	     ((route->flags & ROUTE_NO_TRAIL) ||
+	      ((route->method == METHOD_GET || (route->flags & ROUTE_READS)) && status != 101) ||
+	      !*who_of(req)->account)))
 		return;
-	memcpy(a.account, req->who.account, sizeof(a.account));
-	memcpy(a.key, req->who.key, sizeof(a.key));
-	memcpy(a.identity, req->who.identity, sizeof(a.identity));
+	memcpy(a.account, who_of(req)->account, sizeof(a.account));
+	memcpy(a.key, who_of(req)->key, sizeof(a.key));
+	memcpy(a.identity, who_of(req)->identity, sizeof(a.identity));
 	snprintf(a.method, sizeof(a.method), "%s", method_name(route->method));
 	snprintf(a.route, sizeof(a.route), "%s", route->pattern);
 	snprintf(a.code, sizeof(a.code), "%s", code ? code : "");
 	memcpy(a.trace, req->trace, sizeof(a.trace));
 	write_target(req, res, &a);
 	write_remote(req, a.remote, sizeof(a.remote));
-	auth_audit(req->api->deps.auth, &a);
+	auth_audit(deps_of(req)->auth, &a);
 }

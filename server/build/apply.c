@@ -14,7 +14,7 @@
 
 #include "base/auto.h"
 #include "build/build_internal.h"
-#include "clone/clone.h"
+#include "runs/clone.h"
 
 #define EXISTS 66 /* exit code of a step: it is there already */
 

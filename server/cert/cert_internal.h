@@ -4,7 +4,6 @@
 
 #include <openssl/evp.h>
 #include <openssl/x509.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -35,10 +34,10 @@ struct certs {
 	char dir[400];
 	char suffix[SUFFIXES_MAX][CERT_NAME_MAX + 1];
 	size_t n_suffixes;
-	EVP_PKEY *ca_key;     /* owned */
-	X509 *ca_cert;        /* owned */
-	pthread_mutex_t make; /* one certificate is read or made at a time; taken before lock */
-	pthread_mutex_t lock; /* guards what follows; never held over a file or a signature */
+	EVP_PKEY *ca_key;  /* owned */
+	X509 *ca_cert;     /* owned */
+	struct mutex make; /* one certificate is read or made at a time; taken before lock */
+	struct mutex lock; /* guards what follows; never held over a file or a signature */
 	struct entry *bucket[BUCKETS]; /* ref'd */
 	size_t n;
 	uint64_t lookups;

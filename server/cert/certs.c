@@ -441,8 +441,8 @@ struct certs *certs_free(struct certs *c)
 	free(c->wild);
 	EVP_PKEY_free(c->ca_key);
 	X509_free(c->ca_cert);
-	pthread_mutex_destroy(&c->make);
-	pthread_mutex_destroy(&c->lock);
+	mutex_destroy(&c->make);
+	mutex_destroy(&c->lock);
 	free(c);
 	return NULL;
 }
@@ -456,8 +456,8 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&c->make, NULL);
-	pthread_mutex_init(&c->lock, NULL);
+	mutex_init(&c->make, "certs make");
+	mutex_init(&c->lock, "certs");
 	snprintf(c->dir, sizeof(c->dir), "%s", dir);
 	for (size_t i = 0; i < n && i < SUFFIXES_MAX; i++)
 		snprintf(c->suffix[c->n_suffixes++], CERT_NAME_MAX + 1, "%s", suffixes[i]);

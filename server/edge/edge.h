@@ -32,7 +32,7 @@ struct edge_target {
 	enum edge_kind kind;
 	char account[EDGE_ACCOUNT_SIZE];
 	char vm[ID_SIZE];
-	char instance[ID_SIZE]; /* of the machine, once known: connections do not outlive it */
+	char instance[ID_SIZE]; /* of the machine, once known; see edge_ended() */
 	uint16_t port;
 	unsigned fresh_ms; /* of ops->open(): its programs may still be starting, for so long */
 	struct sockaddr_storage addr; /* where to connect a socket of ops->open() to, too */
@@ -84,6 +84,12 @@ struct edge_stats {
 
 int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edge **ret,
                struct err *err);
+/*
+ * That machine ended: connections to it are cut. From any thread, until edge_stop(); does not
+ * block. No packet would tell of it, because its network is gone as well. NULL: any may have ended,
+ * all are looked at.
+ */
+void edge_ended(struct edge *e, const char *instance);
 void edge_stats(struct edge *e, struct edge_stats *ret);
 /* Cuts all connections and takes no more. What an ops->open() under way gives is dropped. */
 void edge_stop(struct edge *e);

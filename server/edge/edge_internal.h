@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/lock.h"
 #include "edge/edge.h"
-#include "edge/h1.h"
+#include "h1/h1.h"
 
 #define EDGE_CONNS_MAX 4096     /* client connections of one worker */
 #define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */
@@ -181,7 +181,7 @@ struct up {
 	uint64_t left;
 	struct h1_chunks chunks;
 	uint64_t idle_ms; /* since when it waits */
-	bool stale;       /* its machine is gone */
+	bool stale;       /* its machine is gone, or it has waited for too long */
 };
 
 /* A client that another worker accepted. */
@@ -206,6 +206,12 @@ struct minted {
 	struct minted *next;
 	bool ok;
 	char name[H1_HOST_MAX + 1];
+};
+
+/* A machine that ended. */
+struct ended {
+	struct ended *next;
+	char instance[ID_SIZE];
 };
 
 struct worker {
@@ -234,6 +240,8 @@ struct worker {
 	struct opened *opened; /* lock */
 	struct handed *handed; /* lock */
 	struct minted *minted; /* lock */
+	struct ended *ended;   /* lock */
+	bool look_all;         /* lock: any machine may have ended */
 };
 
 struct mint;
@@ -363,8 +371,8 @@ void up_close(struct up *u);
 void up_free(struct up *u);
 bool up_run(struct up *u); /* true: something moved */
 void up_idle_event(struct up *u);
-/* Sets u->stale when its time is over. */
-void up_tick(struct up *u);
+/* Does the machine run no more, as far as can be told now? */
+bool up_gone(const struct worker *w, const struct edge_target *t);
 
 /* ---- opener.c ---- */
 int opener_new(struct edge *e, struct opener **ret, struct err *err);

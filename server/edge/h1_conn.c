@@ -78,7 +78,7 @@ static bool take_head(struct conn *c)
 
 	while (c->scan == 0 && c->in.len >= 2 && memcmp(ebuf_at(&c->in), "\r\n", 2) == 0)
 		ebuf_take(&c->in, 2); /* some clients end a body with a line too many */
-	if (c->in.len == 0)
+	if (c->in.len == 0 || (c->in.len == 1 && *ebuf_at(&c->in) == '\r'))
 		return false;
 	if (!c->first_byte) {
 		c->first_byte = true;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -54,11 +55,30 @@ void worker_tell(struct worker *w, struct opened *o_consume)
 
 void worker_tell_minted(struct worker *w, struct minted *m_consume)
 {
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	m_consume->next = w->minted;
 	w->minted = m_consume;
-	pthread_mutex_unlock(&w->lock);
+	mutex_unlock(&w->lock);
 	(void)eventfd_write(w->wake.fd, 1);
+}
+
+void edge_ended(struct edge *e, const char *instance)
+{
+	for (unsigned i = 0; i < e->n_workers; i++) {
+		struct worker *w = &e->workers[i];
+		struct ended *d = instance ? calloc(1, sizeof(*d)) : NULL;
+
+		mutex_lock(&w->lock);
+		if (d) {
+			snprintf(d->instance, sizeof(d->instance), "%s", instance);
+			d->next = w->ended;
+			w->ended = d;
+		} else {
+			w->look_all = true; /* without memory, too */
+		}
+		mutex_unlock(&w->lock);
+		(void)eventfd_write(w->wake.fd, 1);
+	}
 }
 
 static void listeners_watch(struct worker *w, bool on)
@@ -168,12 +188,57 @@ static void take_minted(struct worker *w, struct minted *m)
 	}
 }
 
+/* One may end others (HTTP/2), so the search begins anew each time. */
+static void end_stale(struct worker *w)
+{
+	struct up *u = w->ups;
+
+	while (u) {
+		if (!u->stale) {
+			u = u->next;
+			continue;
+		}
+		u->stale = false;
+		if (u->x) {
+			struct conn *c = u->x->c;
+
+			xchg_up_failed(u->x, ECONNRESET);
+			conn_run(c);
+		} else {
+			up_close(u);
+		}
+		u = w->ups;
+	}
+}
+
+/* Connections to machines that ended. */
+static void take_ended(struct worker *w, struct ended *d, bool look_all)
+{
+	bool any = look_all;
+
+	for (struct up *u = w->ups; u && look_all; u = u->next)
+		u->stale |= up_gone(w, &u->t);
+	while (d) {
+		struct ended *next = d->next;
+
+		for (struct up *u = w->ups; u; u = u->next)
+			if (strcmp(u->t.instance, d->instance) == 0)
+				any = u->stale = true;
+		free(d);
+		d = next;
+	}
+	if (any)
+		end_stale(w);
+}
+
 /* What other threads left for this one. */
 static void take_told(struct worker *w)
 {
 	struct handed *h;
 	struct opened *o;
 	struct minted *m;
+	struct ended *d;
+	bool look_all;
 	eventfd_t n;
 
 	(void)eventfd_read(w->wake.fd, &n);
@@ -181,10 +246,14 @@ static void take_told(struct worker *w)
 	o = w->opened;
 	h = w->handed;
 	m = w->minted;
+	d = w->ended;
+	look_all = w->look_all;
 	w->opened = NULL;
 	w->handed = NULL;
 	w->minted = NULL;
-	pthread_mutex_unlock(&w->lock);
+	w->ended = NULL;
+	w->look_all = false;
+	mutex_unlock(&w->lock);
 	take_handed(w, h);
 	take_minted(w, m);
 	while (o) {
@@ -196,6 +265,7 @@ static void take_told(struct worker *w)
 		free(o);
 		o = next;
 	}
+	take_ended(w, d, look_all);
 }
 
 static void on_event(struct worker *w, struct io *io, uint32_t ev)
@@ -285,29 +355,6 @@ static void tick_waiting(struct worker *w)
 	}
 }
 
-/* One may end others (HTTP/2), so the search begins anew each time. */
-static void end_stale(struct worker *w)
-{
-	struct up *u = w->ups;
-
-	while (u) {
-		if (!u->stale) {
-			u = u->next;
-			continue;
-		}
-		u->stale = false;
-		if (u->x) {
-			struct conn *c = u->x->c;
-
-			xchg_up_failed(u->x, ECONNRESET);
-			conn_run(c);
-		} else {
-			up_close(u);
-		}
-		u = w->ups;
-	}
-}
-
 static void tick(struct worker *w)
 {
 	if (w->now < w->tick_at)
@@ -318,8 +365,8 @@ static void tick(struct worker *w)
 		next = c->next;
 		conn_tick(c);
 	}
-	for (struct up *u = w->ups; u; u = u->next)
-		up_tick(u);
+	for (struct up *u = w->pool; u; u = u->pool_next)
+		u->stale = w->now - u->idle_ms > EDGE_UP_IDLE_MS;
 	end_stale(w);
 	if (w->paused && least_busy(w)->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
 		listeners_watch(w, true);
@@ -441,6 +488,12 @@ static void worker_close(struct worker *w)
 
 		w->minted = m->next;
 		free(m);
+	}
+	while (w->ended) {
+		struct ended *d = w->ended;
+
+		w->ended = d->next;
+		free(d);
 	}
 	if (w->wake.fd >= 0)
 		close(w->wake.fd);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "edge/edge_internal.h"
 
@@ -27,8 +28,8 @@ struct wish {
 
 struct mint {
 	struct edge *e;
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t cond;
+	struct mutex lock; /* guards what follows */
+	struct cond cond;
 	pthread_t thread;
 	struct wish *first, *last; /* the first is being worked on */
 	unsigned n;
@@ -53,7 +54,7 @@ static void *mint_main(void *arg)
 {
 	struct mint *m = arg;
 
-	pthread_mutex_lock(&m->lock);
+	mutex_lock(&m->lock);
 	for (;;) {
 		struct wish *wish = m->first;
 		struct err err = { 0 };
@@ -62,16 +63,16 @@ static void *mint_main(void *arg)
 		if (m->stopping)
 			break;
 		if (!wish) {
-			pthread_cond_wait(&m->cond, &m->lock);
+			cond_wait(&m->cond, &m->lock);
 			continue;
 		}
-		pthread_mutex_unlock(&m->lock);
+		mutex_unlock(&m->lock);
 		r = m->e->ops.cert_make ? m->e->ops.cert_make(m->e->ops.ctx, wish->name, &err)
 		                        : -ENOENT;
 		if (r < 0)
 			log_warn("edge: TLS connections for '%s' are refused: %s", wish->name,
 			         err.msg);
-		pthread_mutex_lock(&m->lock);
+		mutex_lock(&m->lock);
 		m->first = wish->next;
 		if (!m->first)
 			m->last = NULL;
@@ -79,7 +80,7 @@ static void *mint_main(void *arg)
 		tell(m, wish, r == 0);
 		free(wish);
 	}
-	pthread_mutex_unlock(&m->lock);
+	mutex_unlock(&m->lock);
 	return NULL;
 }
 
@@ -105,7 +106,7 @@ int mint_ask(struct mint *m, const struct worker *w, const char *name)
 			m->first = wish;
 		m->last = wish;
 		m->n++;
-		pthread_cond_signal(&m->cond);
+		cond_signal(&m->cond);
 	}
 	wish->workers |= BIT(w->idx);
 	return 0;
@@ -118,11 +119,11 @@ int mint_new(struct edge *e, struct mint **ret, struct err *err)
 	if (!m)
 		return err_set(err, -ENOMEM, "edge: out of memory");
 	m->e = e;
-	pthread_mutex_init(&m->lock, NULL);
-	pthread_cond_init(&m->cond, NULL);
+	mutex_init(&m->lock, "mint lock");
+	cond_init(&m->cond);
 	if (pthread_create(&m->thread, NULL, mint_main, m) != 0) {
-		pthread_cond_destroy(&m->cond);
-		pthread_mutex_destroy(&m->lock);
+		cond_destroy(&m->cond);
+		mutex_destroy(&m->lock);
 		free(m);
 		return err_set(err, -EAGAIN, "edge: no thread");
 	}
@@ -134,7 +135,7 @@ void mint_stop(struct mint *m)
 {
 	LOCK_SCOPE(&m->lock);
 	m->stopping = true;
-	pthread_cond_signal(&m->cond);
+	cond_signal(&m->cond);
 }
 
 struct mint *mint_free(struct mint *m)
@@ -149,8 +150,8 @@ struct mint *mint_free(struct mint *m)
 		m->first = wish->next;
 		free(wish);
 	}
-	pthread_cond_destroy(&m->cond);
-	pthread_mutex_destroy(&m->lock);
+	cond_destroy(&m->cond);
+	mutex_destroy(&m->lock);
 	free(m);
 	return NULL;
 }

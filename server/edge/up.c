@@ -5,8 +5,9 @@
  *
  * Theory of operation: a connection belongs to one exchange, or waits in the pool. The answer is
  * read only while the client's side has room. It is put back when request and answer were whole and
- * neither end wanted to close. It belongs to one machine: once that machine is gone, no packet
- * would ever say so (its network is gone as well), so up_tick() asks.
+ * neither end wanted to close. It belongs to one machine, and the edge is told when that ends
+ * (edge_ended()); between the socket's making and its place in the list nobody would be told, so
+ * xchg_connect() looks once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -174,15 +175,12 @@ void up_idle_event(struct up *u)
 		up_close(u);
 }
 
-void up_tick(struct up *u)
+bool up_gone(const struct worker *w, const struct edge_target *t)
 {
-	struct edge_target t = u->t;
+	struct edge_target now = *t;
 
-	if (!u->x)
-		u->stale = u->idle_ms && u->w->now - u->idle_ms > EDGE_UP_IDLE_MS;
-	else if (t.kind == EDGE_VM)
-		u->stale = u->w->e->ops.look(u->w->e->ops.ctx, &t) != EDGE_RUNNING ||
-		           strcmp(t.instance, u->t.instance) != 0;
+	return t->kind == EDGE_VM && (w->e->ops.look(w->e->ops.ctx, &now) != EDGE_RUNNING ||
+	                              strcmp(now.instance, t->instance) != 0);
 }
 
 /* ---- the answer ---- */

@@ -165,6 +165,17 @@ static void refuse_open(struct xchg *x, const struct err *err)
 
 /* ---- the way to the VM ---- */
 
+static void ask_opener(struct xchg *x)
+{
+	struct edge *e = x->c->w->e;
+
+	x->state = X_OPENING;
+	x->deadline = x->since + e->conf.wait_ms;
+	xchg_wait(x, true);
+	if (opener_ask(e->opener, x->c->w, x->id, &x->t) < 0)
+		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
+}
+
 static int plain_socket(const struct edge_target *t)
 {
 	return socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -189,19 +200,12 @@ void xchg_connect(struct xchg *x, int fd_consume)
 	x->deadline = MAX(x->deadline, w->now + CONNECT_MS);
 	xchg_wait(x, true);
 	up_assign(u, x);
-	if (r && r != EINPROGRESS)
+	if (up_gone(w, &x->t)) { /* since the socket was made: nobody would tell us any more */
+		up_close(u);
+		ask_opener(x);
+	} else if (r && r != EINPROGRESS) {
 		xchg_up_failed(x, r);
-}
-
-static void ask_opener(struct xchg *x)
-{
-	struct edge *e = x->c->w->e;
-
-	x->state = X_OPENING;
-	x->deadline = x->since + e->conf.wait_ms;
-	xchg_wait(x, true);
-	if (opener_ask(e->opener, x->c->w, x->id, &x->t) < 0)
-		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
+	}
 }
 
 static void find_way(struct xchg *x, bool pool)

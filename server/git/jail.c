@@ -230,7 +230,7 @@ static int take_room(struct repos *g, struct err *err)
 
 	LOCK_SCOPE(&g->lock);
 	while (g->children >= CHILDREN_MAX)
-		if (pthread_cond_timedwait(&g->room, &g->lock, &until) == ETIMEDOUT)
+		if (!cond_wait_until(&g->room, &g->lock, until))
 			return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 			               "too many Git operations run at the moment");
 	g->children++;

@@ -6,6 +6,7 @@
  * ours. We speak as much of an HTTP proxy as Git's HTTP library needs: CONNECT for https, absolute
  * addresses for http. Names are resolved and connections made here, so every address is judged
  * before anything is sent to it, redirects included, and what was judged is what is connected to.
+ * Heads are read by h1, as the edge's and the guests' are, and written anew.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +24,10 @@
 #include "base/io.h"
 #include "base/lock.h"
 #include "git/git_internal.h"
+#include "h1/h1.h"
 
 #define CONNECTIONS_MAX 256 /* of one child, in its life */
-#define HEAD_MAX 16384u     /* bytes of a request's head */
+#define HEAD_BUF (H1_HEAD_MAX + 1)
 #define HEAD_MS 30000
 #define CONNECT_MS 15000
 #define STALL_MS 180000 /* a connection on which nothing moves */
@@ -131,51 +133,34 @@ static int connect_to(struct proxy *p, const char *host, const char *port)
 	return fd;
 }
 
-/* "host:port" or "[::1]:port"; def: without a port. */
-static bool split_authority(char *s, const char *def, const char **ret_host, const char **ret_port)
+/* For getaddrinfo(): without the brackets of an IPv6 address. */
+static void copy_host(struct h1_text t, char ret[H1_HOST_MAX + 1])
 {
-	char *colon, *close_br = NULL;
+	size_t off = t.n && t.p[0] == '[';
 
-	if (*s == '[') {
-		close_br = strchr(s, ']');
-		if (!close_br)
-			return false;
-		*close_br = '\0';
-		*ret_host = s + 1;
-		colon = close_br[1] == ':' ? close_br + 1 : NULL;
-	} else {
-		*ret_host = s;
-		colon = strchr(s, ':');
-	}
-	*ret_port = def;
-	if (colon) {
-		*colon = '\0';
-		*ret_port = colon + 1;
-	}
-	return **ret_host && *ret_port && **ret_port && strlen(*ret_port) < 6 &&
-	       !(*ret_port)[strspn(*ret_port, "0123456789")];
+	snprintf(ret, H1_HOST_MAX + 1, "%.*s", (int)(t.n - 2 * off), t.p + off);
 }
 
-/* Head up to and with the empty line; bytes behind it are kept too. */
-static ssize_t read_head(int fd, char *buf)
+/* 1: the head is whole, and *ret_n bytes are there with it; else as h1_request(). */
+static int read_head(int fd, char *buf, struct h1_head *ret, size_t *ret_n)
 {
 	uint64_t deadline = deadline_in(HEAD_MS);
-	size_t n = 0;
+	size_t n = 0, scan = 0;
+	int r = 0;
 
-	while (n < HEAD_MAX) {
+	while (r == 0) {
 		ssize_t k;
 
 		if (io_wait(fd, POLLIN, deadline) != 1)
 			return -ETIMEDOUT;
-		k = recv(fd, buf + n, HEAD_MAX - n, 0);
+		k = recv(fd, buf + n, HEAD_BUF - n, 0);
 		if (k <= 0)
 			return -ECONNRESET;
 		n += (size_t)k;
-		buf[n] = '\0';
-		if (strstr(buf, "\r\n\r\n"))
-			return (ssize_t)n;
+		r = h1_proxy_request(buf, n, &scan, ret);
 	}
-	return -EMSGSIZE;
+	*ret_n = n;
+	return r;
 }
 
 static int send_all(int fd, const char *p, size_t n)
@@ -236,57 +221,34 @@ static void answer(int fd, const char *status)
 }
 
 /* "GET http://host/path HTTP/1.1" goes on as "GET /path HTTP/1.1", one request per connection. */
-static int forward_plain(int far, const char *method, const char *path, const char *rest,
-                         size_t n_rest)
+static int forward_plain(int far, const struct h1_head *h, const char *rest, size_t n_rest)
 {
 	autobuf struct buf b = { 0 };
 
-	buf_printf(&b, "%s /%s HTTP/1.1\r\nConnection: close\r\n", method, path);
+	h1_forward(h, NULL, 0, &b);
+	buf_printf(&b, "Connection: close\r\n\r\n");
 	buf_put(&b, rest, n_rest);
 	return b.failed ? -ENOMEM : send_all(far, (char *)b.p, b.len);
 }
 
-static void serve(struct conn *c, char *head, size_t n)
+static void serve(struct conn *c, const struct h1_head *h, const char *rest, size_t n_rest)
 {
-	char *method = head, *target = strchr(head, ' '), *end, *line_end = strstr(head, "\r\n");
-	const char *host, *port, *path = "";
-	bool tunnel;
+	bool tunnel = h1_is(h->method, "CONNECT");
+	char host[H1_HOST_MAX + 1], port[8];
 	autofd int far = -1;
 
-	if (!target || target > line_end || !(end = strchr(target + 1, ' ')) || end > line_end) {
-		answer(c->fd, "400 Bad Request");
-		return;
-	}
-	*target++ = '\0';
-	*end = '\0';
-	tunnel = strcmp(method, "CONNECT") == 0;
-	if (!tunnel) {
-		char *slash;
-
-		if (strncmp(target, "http://", 7) != 0) {
-			answer(c->fd, "400 Bad Request");
-			return;
-		}
-		target += 7;
-		slash = strchr(target, '/');
-		if (slash) {
-			*slash = '\0';
-			path = slash + 1;
-		}
-	}
-	if (!split_authority(target, tunnel ? "443" : "80", &host, &port)) {
-		answer(c->fd, "400 Bad Request");
-		return;
-	}
+	copy_host(h->host, host);
+	snprintf(port, sizeof(port), "%.*s", (int)h->port.n, h->port.p);
+	if (!*port)
+		snprintf(port, sizeof(port), "%s", tunnel ? "443" : "80");
 	far = connect_to(c->p, host, port);
 	if (far < 0) {
 		answer(c->fd, "403 Forbidden");
 		return;
 	}
-	line_end += 2;
 	if (tunnel)
 		answer(c->fd, "200 Connection established");
-	else if (forward_plain(far, method, path, line_end, n - (size_t)(line_end - head)) < 0)
+	if (tunnel ? send_all(far, rest, n_rest) < 0 : forward_plain(far, h, rest, n_rest) < 0)
 		return;
 	relay(c->p, c->fd, far);
 }
@@ -294,11 +256,15 @@ static void serve(struct conn *c, char *head, size_t n)
 static void *conn_main(void *arg)
 {
 	struct conn *c = arg;
-	autofree char *head = malloc(HEAD_MAX + 1);
-	ssize_t n = head ? read_head(c->fd, head) : -ENOMEM;
+	autofree char *buf = malloc(HEAD_BUF);
+	struct h1_head head;
+	size_t n = 0;
+	int r = buf ? read_head(c->fd, buf, &head, &n) : -ENOMEM;
 
-	if (n > 0)
-		serve(c, head, (size_t)n);
+	if (r == 1)
+		serve(c, &head, buf + head.len, n - head.len);
+	else if (r != -ETIMEDOUT && r != -ECONNRESET && r != -ENOMEM)
+		answer(c->fd, "400 Bad Request");
 	shutdown(c->fd, SHUT_RDWR);
 	return NULL;
 }

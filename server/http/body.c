@@ -2,10 +2,10 @@
 /*
  * body.c - a request's body: small ones in memory, large ones in a file without a name
  *
- * Room is made as bytes arrive, never for what a header promises. All bodies
- * in files together are bounded; above that the request is refused, not the disk filled.
+ * Space is taken as bytes arrive, never because a header announces them. The total of all bodies
+ * in files is bounded; above it a request is rejected rather than the disk filled.
  */
-#include "api/call.h"
+#include "http/http_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,53 +14,52 @@
 
 #include "base/auto.h"
 #include "base/io.h"
-#include "conf.h"
 
-static int spool_take(struct api *a, uint64_t n, struct err *err)
+static int spool_take(struct http *h, uint64_t n, struct err *err)
 {
-	LOCK_SCOPE(&a->lock);
-	if (a->spooled + n > API_SPOOL_MAX)
+	LOCK_SCOPE(&h->lock);
+	if (h->spooled + n > SPOOL_MAX)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "too many large uploads at once: try again later");
-	a->spooled += n;
+	h->spooled += n;
 	return 0;
 }
 
-static int spool_start(struct api *a, struct body *b, struct err *err)
+static int spool_start(struct http *h, struct body *b, struct err *err)
 {
 	int r;
 
-	b->fd = open(a->deps.conf->data_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	b->fd = open(h->conf.spool_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (b->fd < 0)
-		return err_sys(err, -errno, "make room for a large body");
-	if ((r = spool_take(a, b->mem.len, err)) < 0) {
+		return err_sys(err, -errno, "create a file for a large body");
+	if ((r = spool_take(h, b->mem.len, err)) < 0) {
 		close(b->fd);
 		b->fd = -1;
 		return r;
 	}
 	r = io_write_all(b->fd, b->mem.p, b->mem.len);
 	buf_done(&b->mem);
-	return r < 0 ? err_sys(err, r, "keep a large body") : 0;
+	return r < 0 ? err_sys(err, r, "write a large body to a file") : 0;
 }
 
-int body_add(struct api *a, struct body *b, const void *p, size_t n, struct err *err)
+int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err *err)
 {
 	int r;
 
-	if (b->fd < 0 && b->mem.len + n <= API_BODY_MEM_MAX) {
+	if (b->fd < 0 && b->mem.len + n <= BODY_MEM_MAX) {
 		buf_put(&b->mem, p, n);
 		if (b->mem.failed)
 			return err_set(err, -ENOMEM, "out of memory");
 		b->len += n;
 		return 0;
 	}
-	if (b->fd < 0 && (r = spool_start(a, b, err)) < 0)
+	if (b->fd < 0 && (r = spool_start(h, b, err)) < 0)
 		return r;
-	if ((r = spool_take(a, n, err)) < 0)
+	if ((r = spool_take(h, n, err)) < 0)
 		return r;
 	b->len += n; /* what body_done() gives back */
 	if ((r = io_write_all(b->fd, p, n)) < 0)
-		return err_sys(err, r, "keep a large body");
+		return err_sys(err, r, "write a large body to a file");
 	return 0;
 }
 
@@ -83,14 +82,14 @@ int body_view(struct body *b, const char **ret, size_t *ret_n, struct err *err)
 	return 0;
 }
 
-void body_done(struct api *a, struct body *b)
+void body_done(struct http *h, struct body *b)
 {
 	if (b->map)
 		munmap(b->map, b->len);
 	if (b->fd >= 0) {
 		close(b->fd);
-		LOCK_SCOPE(&a->lock);
-		a->spooled -= b->len;
+		LOCK_SCOPE(&h->lock);
+		h->spooled -= b->len;
 	}
 	buf_done(&b->mem);
 	*b = BODY_EMPTY;

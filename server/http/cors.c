@@ -2,20 +2,19 @@
 /*
  * cors.c - which web pages may use the API from a browser
  *
- * By default any: what a page gets depends on a key or token that it sends in a header itself,
- * never on a cookie or an address the browser would add for it. PANDO_CORS_ORIGINS narrows it; a
- * page that is not listed gets its answer without the header that would let it read it.
+ * By default any page: what it can do depends on a key or token that it sends in a header itself,
+ * never on a cookie or an address that the browser would add. PANDO_CORS_ORIGINS restricts this; a
+ * page that is not listed gets its reply without the header that would let it read it.
  */
-#include "api/call.h"
+#include "http/http_internal.h"
 
 #include <string.h>
 
 #include "base/auto.h"
-#include "conf.h"
 
 #define ORIGIN_MAX 256 /* bytes */
 
-/* All that the SDK sends, and what browsers ask for besides (User-Agent is one of them). */
+/* What the SDK sends, and what browsers ask about besides (User-Agent is one of them). */
 static const char allow_methods[] = "GET, POST, PUT, PATCH, DELETE, OPTIONS";
 static const char allow_headers[] =
         "Authorization, Content-Type, User-Agent, Range, If-Range, If-None-Match, "
@@ -40,18 +39,18 @@ static bool listed(const char *list, const char *origin)
 	return false;
 }
 
-bool cors_listed(const struct conf *conf, const char *origin)
+bool cors_listed(const struct http *h, const char *origin)
 {
-	return listed(conf->cors_origins, origin);
+	return listed(h->conf.cors_origins, origin);
 }
 
 void cors_headers(struct request *req, struct MHD_Response *m)
 {
-	const char *policy = req->api->deps.conf->cors_origins;
+	const char *policy = req->http->conf.cors_origins;
 	const char *origin = request_header(req, "Origin");
 	bool any = !*policy || strcmp(policy, "*") == 0;
 
-	if (req->match.route && req->match.route->scope == SCOPE_PUBLIC)
+	if (req->match.route && (req->match.route->flags & ROUTE_PUBLIC))
 		return;
 	if (!any)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_VARY, "Origin");

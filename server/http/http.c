@@ -3,16 +3,16 @@
  * http.c - libmicrohttpd on one side, routes and handlers on the other
  *
  * The library calls on_request() once when the headers are there, then for
- * each piece of the body, then once more when it is complete. Path, method, key and
- * size are judged at the first call; a refused request still has its (bounded) body
+ * each piece of the body, then once more when it is complete. Path, method, caller and
+ * size are checked at the first call; a rejected request still has its (bounded) body
  * read and dropped before the reply, because closing a connection with unread data
  * destroys the reply on its way, and a client that never sees the error tries again.
- * Nothing is kept of a body before the key was found good.
+ * Nothing is kept of a body before its caller was admitted.
  *
  * A connection has its own thread: a handler may block. While it does the
- * connection has no deadline; in every other phase it has one (watch.c).
+ * connection has no deadline; in every other phase it has one (timeouts.c).
  */
-#include "api/api.h"
+#include "http/http_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,16 +27,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/git/shared.h"
-#include "api/call.h"
-#include "mcp/mcp.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
-#include "base/sock.h"
-#include "conf.h"
-#include "pty/pty.h"
 
 #define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */
 #define TRACE_LEN 16    /* bytes of a trace id */
@@ -44,33 +38,34 @@
 
 static void phase(struct request *req, uint64_t deadline_ms)
 {
-	watch_deadline(req->api->watch, req->watched, deadline_ms);
+	timeout_set(req->timeout, deadline_ms);
 }
 
-/* No lock: every request comes by here. api_stop() sets draining first and then looks at running.
+/* No lock: every request passes through here. http_stop() sets draining first and then looks at
+ * running.
  */
-bool api_count_in(struct api *a)
+bool http_count_in(struct http *h)
 {
-	atomic_fetch_add(&a->running, 1);
-	if (!atomic_load(&a->draining))
+	atomic_fetch_add(&h->running, 1);
+	if (!atomic_load(&h->draining))
 		return true;
-	api_count_out(a);
+	http_count_out(h);
 	return false;
 }
 
-void api_count_out(struct api *a)
+void http_count_out(struct http *h)
 {
-	if (atomic_fetch_sub(&a->running, 1) > 1 || !atomic_load(&a->draining))
+	if (atomic_fetch_sub(&h->running, 1) > 1 || !atomic_load(&h->draining))
 		return;
-	LOCK_SCOPE(&a->lock);
-	cond_broadcast(&a->idle);
+	LOCK_SCOPE(&h->lock);
+	cond_broadcast(&h->idle);
 }
 
-void api_count_out_last(struct api *a)
+void http_count_out_last(struct http *h)
 {
-	LOCK_SCOPE(&a->lock);
-	atomic_fetch_sub(&a->running, 1);
-	cond_broadcast(&a->idle);
+	LOCK_SCOPE(&h->lock);
+	atomic_fetch_sub(&h->running, 1);
+	cond_broadcast(&h->idle);
 }
 
 static void refuse(struct request *req, int r, unsigned status)
@@ -80,15 +75,15 @@ static void refuse(struct request *req, int r, unsigned status)
 	req->refused = r;
 	req->refused_status = status;
 	if (!req->refusal.msg[0])
-		err_set(&req->refusal, r, "the request was refused");
+		err_set(&req->refusal, r, "the request was rejected");
 }
 
 static void find_route(struct request *req, const char *raw_path)
 {
 	int m = method_parse(req->method_text);
 	struct err *e = &req->refusal;
-	int r = route_find(api_routes, api_n_routes, m < 0 ? METHOD_GET : (enum method)m, raw_path,
-	                   &req->match);
+	int r = route_find(req->http->routes, req->http->n_routes,
+	                   m < 0 ? METHOD_GET : (enum method)m, raw_path, &req->match);
 
 	if (r == 0 && m < 0)
 		r = -EOPNOTSUPP;
@@ -103,7 +98,7 @@ static void find_route(struct request *req, const char *raw_path)
 		return;
 	case -EOPNOTSUPP:
 		refuse(req,
-		       err_tag(e, r, ERR_INVALID_REQUEST, "%s does not work on %.200s",
+		       err_tag(e, r, ERR_INVALID_REQUEST, "%s is not allowed on %.200s",
 		               req->method_text, req->path),
 		       405);
 		return;
@@ -119,49 +114,13 @@ static void find_route(struct request *req, const char *raw_path)
 	}
 }
 
-static void check_key(struct request *req)
+/* Who asks, and may they? */
+static void admit(struct request *req)
 {
-	const struct route *route = req->match.route;
-	struct auth *auth = req->api->deps.auth;
-	int r;
+	int r = req->http->app.admit(req, &req->refusal);
 
-	if (route->scope == SCOPE_PUBLIC)
-		return;
-	if ((r = wire_repo_id(req, &req->refusal)) < 0) {
-		refuse(req, r, 0);
-		return;
-	}
-	r = ticket_check(req, &req->refusal);
-	if (r > 0)
-		return;
-	if (r == 0 && route->scope == SCOPE_GIT_WIRE) {
-		r = wire_check(req, &req->refusal);
-		if (r > 0) /* anyone may */
-			return;
-	} else if (r == 0) {
-		r = auth_check(auth, request_header(req, "Authorization"),
-		               request_header(req, "X-Freestyle-Identity-Access-Token"), &req->who,
-		               &req->refusal);
-	}
-	if (r == 0) {
-		r = auth_permit(auth, &req->who, req->scope ? req->scope : route->scope,
-		                request_target(req),
-		                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), &req->refusal);
-		req->denied = r < 0;
-		if (r < 0)
-			refuse(req, r, 0);
-		return;
-	}
-	req->denied = r == -EACCES;
-	/* Only after the check: a good key works, whoever else fails from the same address. Git
-	 * asks without a password first, always. */
-	if (req->challenge && !request_header(req, "Authorization"))
-		req->denied = false;
-	req->quiet = req->denied && !auth_failure(auth, request_remote(req));
-	if (req->quiet)
-		err_tag(&req->refusal, r, req->refusal.tag,
-		        "too many requests without a valid key or token came from this address");
-	refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
+	if (r < 0)
+		refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
 
 /* Once it is known who asks: a public route has no account. */
@@ -169,9 +128,9 @@ static void take_share(struct request *req)
 {
 	int r;
 
-	if (!*req->who.account)
+	if (!*req->account)
 		return;
-	r = share_in(req->api->share, req->who.account, &req->refusal);
+	r = share_in(req->http->share, req->account, &req->refusal);
 	req->shared = r == 0;
 	if (r < 0)
 		refuse(req, r, MHD_HTTP_TOO_MANY_REQUESTS);
@@ -222,17 +181,15 @@ static void open_intake(struct request *req)
 	r = req->match.route->intake->open(req, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
-	else
-		request_lease(req, &req->lease);
 }
 
 /* An upload may take long: what was allowed when it began may not be any more. */
-static int check_lease(struct request *req)
+static int check_allowed(struct request *req)
 {
-	if (auth_lease_holds(req->api->deps.auth, &req->lease))
+	if (req->http->app.allowed(req))
 		return 0;
 	return err_tag(&req->refusal, -EACCES, ERR_FORBIDDEN,
-	               "the key, token or permission was revoked meanwhile");
+	               "the key, token or permission has been revoked");
 }
 
 /* Random, so that nobody is taken for another; asked for in large pieces, because it is no secret.
@@ -251,28 +208,25 @@ static void make_trace(char ret[33])
 }
 
 /* The headers are there. */
-static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, const char *url,
+static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, const char *url,
                                   const char *method, const char *version, void **ctx)
 {
 	const union MHD_ConnectionInfo *ci =
 	        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct request *req = request_new();
+	struct request *req = request_new(h);
 	uint64_t len;
 	int r;
 
 	if (!req)
 		return MHD_NO;
 	*ctx = req;
-	req->api = a;
 	req->conn = conn;
-	req->watched = ci ? ci->socket_context : NULL;
+	req->timeout = ci ? ci->socket_context : NULL;
 	req->method_text = method;
-	req->start_ms = clock_ms();
-	req->body = BODY_EMPTY;
 	make_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
-	auth_mask(req->path); /* it is logged */
-	req->counted = api_count_in(a);
+	h->app.mask(req->path); /* it is logged */
+	req->counted = http_count_in(h);
 	req->preflight = strcmp(method, "OPTIONS") == 0;
 
 	if (!req->counted)
@@ -288,29 +242,29 @@ static enum MHD_Result on_headers(struct api *a, struct MHD_Connection *conn, co
 	if (!req->refused && !req->preflight)
 		find_route(req, url);
 	if (!req->refused && !req->preflight)
-		check_key(req);
+		admit(req);
 	if (!req->refused && !req->preflight)
 		take_share(req);
 	len = announced_length(req);
 	if (!req->refused && !req->preflight && len > req->match.route->body_max)
 		refuse_size(req);
 	open_intake(req);
-	if (req->refused && (len > API_DISCARD_MAX || request_header(req, "Expect")))
+	if (req->refused && (len > DISCARD_MAX || request_header(req, "Expect")))
 		return refuse_now(req);
-	phase(req, is_streamed(req) ? deadline_in(API_STALL_MS) : watch_move(len));
+	phase(req, is_streamed(req) ? deadline_in(STALL_MS) : timeout_for(len));
 	return MHD_YES;
 }
 
-/* The client has API_STALL_MS for the next piece; while the guest takes this one, no deadline. */
+/* The client has STALL_MS for the next piece; while the guest takes this one, no deadline. */
 static int pass_on(struct request *req, const char *p, size_t n)
 {
 	int r;
 
 	phase(req, /* deadline_ms= */ 0);
-	r = check_lease(req);
+	r = check_allowed(req);
 	if (r == 0)
 		r = req->match.route->intake->data(req, p, n, &req->refusal);
-	phase(req, deadline_in(API_STALL_MS));
+	phase(req, deadline_in(STALL_MS));
 	return r;
 }
 
@@ -324,12 +278,12 @@ static enum MHD_Result on_body(struct request *req, const char *p, size_t n)
 	if (req->refused || req->preflight) {
 		/* Dropped and counted: the library cannot reply in the middle of a body, only
 		 * close. */
-		body_done(req->api, &req->body);
+		body_done(req->http, &req->body);
 		req->dropped += n;
-		return req->dropped <= API_DISCARD_MAX ? MHD_YES : MHD_NO;
+		return req->dropped <= DISCARD_MAX ? MHD_YES : MHD_NO;
 	}
 	r = is_streamed(req) ? pass_on(req, p, n)
-	                     : body_add(req->api, &req->body, p, n, &req->refusal);
+	                     : body_add(req->http, &req->body, p, n, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 	return MHD_YES;
@@ -343,7 +297,7 @@ static enum MHD_Result on_complete(struct request *req)
 	int r;
 
 	phase(req, /* deadline_ms= */ 0);
-	if (is_streamed(req) && (r = check_lease(req)) < 0)
+	if (is_streamed(req) && (r = check_allowed(req)) < 0)
 		refuse(req, r, 0);
 	if (req->preflight && !req->refused) {
 		res.status = MHD_HTTP_NO_CONTENT;
@@ -356,9 +310,7 @@ static enum MHD_Result on_complete(struct request *req)
 		if (res.status == 405)
 			res.allow = req->match.allow;
 	} else {
-		r = (req->match.route->flags & ROUTE_BACKGROUND) && background_wanted(req)
-		            ? background_run(req, &res, &err)
-		            : req->match.route->handler(req, &res, &err);
+		r = req->http->app.run(req, &res, &err);
 	}
 	ok = reply_send(req, &res, r, &err);
 	reply_done(&res);
@@ -396,18 +348,17 @@ static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
 static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_ctx,
                           enum MHD_ConnectionNotificationCode what)
 {
-	struct api *a = cls;
+	struct http *h = cls;
 	const union MHD_ConnectionInfo *ci;
 
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-		watch_remove(a->watch, *socket_ctx);
+		timeout_remove(h->timeouts, *socket_ctx);
 		*socket_ctx = NULL;
 		return;
 	}
 	ci = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	*socket_ctx = ci ? watch_add(a->watch, ci->connect_fd) : NULL;
-	watch_deadline(a->watch, *socket_ctx,
-	               deadline_in(a->deps.header_ms ? a->deps.header_ms : HEADER_MS));
+	*socket_ctx = ci ? timeout_add(h->timeouts, ci->connect_fd) : NULL;
+	timeout_set(*socket_ctx, deadline_in(h->conf.header_ms ? h->conf.header_ms : HEADER_MS));
 }
 
 /* Paths stay as they came; route.c decodes each segment, request_query() each value. */
@@ -427,123 +378,137 @@ static void on_library_log(void *cls, const char *fmt, va_list ap)
 	log_debug("http: %s", line);
 }
 
-static int make_url(struct api *a, struct err *err)
+static int make_url(struct http *h, struct err *err)
 {
 	char host[INET6_ADDRSTRLEN], port[8];
 	struct sockaddr_storage sa;
 	socklen_t len = sizeof(sa);
 
-	if (getsockname(a->listen_fd, (struct sockaddr *)&sa, &len) < 0)
+	if (getsockname(h->listen_fd, (struct sockaddr *)&sa, &len) < 0)
 		return err_sys(err, -errno, "ask for the address we listen on");
 	if (getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port, sizeof(port),
 	                NI_NUMERICHOST | NI_NUMERICSERV) != 0)
 		return err_set(err, -EAFNOSUPPORT, "the address we listen on has no text");
-	snprintf(a->url, sizeof(a->url), strchr(host, ':') ? "http://[%s]:%s" : "http://%s:%s",
+	snprintf(h->url, sizeof(h->url), strchr(host, ':') ? "http://[%s]:%s" : "http://%s:%s",
 	         host, port);
 	return 0;
 }
 
-static void api_free(struct api *a)
+static void http_free(struct http *h)
 {
-	if (!a)
+	if (!h)
 		return;
-	if (a->daemon)
-		MHD_stop_daemon(a->daemon);
-	if (a->listen_fd >= 0)
-		close(a->listen_fd);
-	if (a->drain_fd >= 0)
-		close(a->drain_fd);
-	watch_free(a->watch);
-	jobs_free(a->jobs);
-	hub_free(a->hub);
-	mcp_free(a->mcp);
-	share_free(a->share);
-	cond_destroy(&a->idle);
-	mutex_destroy(&a->lock);
-	free(a);
+	if (h->daemon)
+		MHD_stop_daemon(h->daemon);
+	if (h->listen_fd >= 0)
+		close(h->listen_fd);
+	if (h->drain_fd >= 0)
+		close(h->drain_fd);
+	timeouts_free(h->timeouts);
+	share_free(h->share);
+	cond_destroy(&h->idle);
+	mutex_destroy(&h->lock);
+	free(h->routes);
+	free(h);
 }
 
-static void api_freep(struct api **a)
+static void http_freep(struct http **h)
 {
-	api_free(*a);
+	http_free(*h);
 }
 
-int api_listen(const struct conf *conf, struct err *err)
+static struct http *http_new(const struct http_conf *conf, const struct http_app *app)
 {
-	int fd = sock_tcp_listen(conf->listen, err);
+	struct http *h = calloc(1, sizeof(*h));
 
-	return fd < 0 ? err_wrap(err, fd, "PANDO_LISTEN") : fd;
+	if (!h)
+		return NULL;
+	h->conf = *conf;
+	h->app = *app;
+	h->listen_fd = conf->listen_fd;
+	h->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	mutex_init(&h->lock, "http");
+	cond_init(&h->idle);
+	return h;
 }
 
-int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
+static int copy_routes(struct http *h, struct err *err)
 {
-	AUTO(api_freep) struct api *a = calloc(1, sizeof(*a));
-	int r;
+	const struct http_app *app = &h->app;
 
-	if (!a)
+	h->n_routes = app->n_routes + app->n_more_routes;
+	h->routes = calloc(h->n_routes, sizeof(*h->routes));
+	if (!h->routes)
 		return err_set(err, -ENOMEM, "out of memory");
-	a->deps = *deps;
-	a->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	mutex_init(&a->lock, "api");
-	cond_init(&a->idle);
-	a->listen_fd = deps->listen_fd > 0 ? deps->listen_fd : api_listen(deps->conf, err);
-	if (a->listen_fd < 0)
-		return a->listen_fd;
-	if (a->drain_fd < 0)
-		return err_set(err, -EMFILE, "cannot make an event descriptor");
-	/* A client that leaves between poll and accept must not block the accepting thread. */
-	if (fcntl(a->listen_fd, F_SETFL, O_NONBLOCK) < 0)
-		return err_sys(err, -errno, "listen on %s", deps->conf->listen);
-	if ((r = make_url(a, err)) < 0 || (r = watch_new(&a->watch, err)) < 0 ||
-	    (r = jobs_new(a, &a->jobs, err)) < 0 || (r = refuse_init(err)) < 0 ||
-	    (r = hub_new(&a->hub, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0 ||
-	    (r = share_new(&a->share, err)) < 0)
-		return r;
-	a->daemon = MHD_start_daemon(
-	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-	                MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
-	        0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
-	        MHD_OPTION_LISTEN_SOCKET, a->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-	        (unsigned)API_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-	        (size_t)API_CONN_MEMORY, MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL,
-	        MHD_OPTION_NOTIFY_COMPLETED, on_request_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-	        on_connection, a, MHD_OPTION_END);
-	if (!a->daemon)
-		return err_set(err, -EIO, "cannot start the HTTP server on %s", deps->conf->listen);
-	*ret = TAKE_PTR(a);
+	memcpy(h->routes, app->routes, app->n_routes * sizeof(*h->routes));
+	if (app->n_more_routes)
+		memcpy(h->routes + app->n_routes, app->more_routes,
+		       app->n_more_routes * sizeof(*h->routes));
 	return 0;
 }
 
-int api_stop(struct api *a, unsigned drain_ms, struct err *err)
+int http_start(const struct http_conf *conf, const struct http_app *app, struct http **ret,
+               struct err *err)
+{
+	AUTO(http_freep) struct http *h = http_new(conf, app);
+	int r;
+
+	if (!h) {
+		close(conf->listen_fd);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (h->drain_fd < 0)
+		return err_set(err, -EMFILE, "cannot make an event descriptor");
+	/* A client that leaves between poll and accept must not block the accepting thread. */
+	if (fcntl(h->listen_fd, F_SETFL, O_NONBLOCK) < 0)
+		return err_sys(err, -errno, "listen without blocking");
+	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||
+	    (r = timeouts_new(&h->timeouts, err)) < 0 || (r = malformed_init(err)) < 0 ||
+	    (r = share_new(&h->share, err)) < 0)
+		return r;
+	h->daemon = MHD_start_daemon(
+	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+	                MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
+	        0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
+	        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+	        (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	        (size_t)CONN_MEMORY, MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL,
+	        MHD_OPTION_NOTIFY_COMPLETED, on_request_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+	        on_connection, h, MHD_OPTION_END);
+	if (!h->daemon)
+		return err_set(err, -EIO, "cannot start the HTTP server on %s", h->url);
+	*ret = TAKE_PTR(h);
+	return 0;
+}
+
+int http_stop(struct http *h, unsigned drain_ms, struct err *err)
 {
 	uint64_t until = deadline_in(drain_ms);
 	unsigned left;
 
-	if (!a)
+	if (!h)
 		return 0;
-	mutex_lock(&a->lock);
-	if (!a->draining) {
-		a->draining = true;
-		hub_stop(a->hub);
-		eventfd_write(a->drain_fd, 1);
-		mutex_unlock(&a->lock);
+	mutex_lock(&h->lock);
+	if (!h->draining) {
+		h->draining = true;
+		eventfd_write(h->drain_fd, 1);
+		mutex_unlock(&h->lock);
 		/* The socket is ours again, but may only be closed once the threads are gone. */
-		MHD_quiesce_daemon(a->daemon);
-		shutdown(a->listen_fd, SHUT_RDWR);
-		mutex_lock(&a->lock);
+		MHD_quiesce_daemon(h->daemon);
+		shutdown(h->listen_fd, SHUT_RDWR);
+		mutex_lock(&h->lock);
 	}
-	while (a->running && cond_wait_until(&a->idle, &a->lock, until))
+	while (h->running && cond_wait_until(&h->idle, &h->lock, until))
 		;
-	left = a->running;
-	mutex_unlock(&a->lock);
+	left = h->running;
+	mutex_unlock(&h->lock);
 	if (left)
 		return err_set(err, -EBUSY, "%u requests still run", left);
-	api_free(a);
+	http_free(h);
 	return 0;
 }
 
-const char *api_url(const struct api *a, char *buf, size_t size)
+const char *http_url(const struct http *h)
 {
-	snprintf(buf, size, "%s", a->url);
-	return buf;
+	return h->url;
 }

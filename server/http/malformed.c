@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * malformed.c - requests that never reach a handler: the reply is JSON all the same
+ * malformed.c - requests that libmicrohttpd rejects by itself still get JSON
  *
- * The HTTP library answers what it cannot parse (request line, headers, lengths, chunks,
- * versions) by itself, with a page of HTML, and has no option for it. It queues that
- * page with its own public function MHD_queue_response(), called through the dynamic
- * linker; so does every user of it. We define that symbol: replies of ours go to
- * the library's function directly (queue_reply()), so whatever arrives here is the
- * library's own, and for an error among it we write our reply to the socket and have the
- * library close it. Should a build of the library ever bind the call inside itself,
- * clients see HTML again and tests/unit/test_api_http.c fails.
+ * The library answers what it cannot parse (request line, headers, lengths, chunks, versions) with
+ * a page of HTML and has no option for it. It queues that page with its own public function
+ * MHD_queue_response(), called through the dynamic linker; so does every user of it. We define
+ * that symbol: our own replies go to the library's function directly (queue_reply()), so whatever
+ * arrives here is the library's own. For an error we write our reply to the socket and have the
+ * library close it. Should a build of the library ever bind the call internally, clients see HTML
+ * again and tests/unit/test_api_http.c fails.
  *
- * What the library accepts but two parsers could read in two ways is refused by
- * framing_check().
+ * What the library accepts but two parsers could read in two ways is rejected by framing_check().
  */
-#include "api/call.h"
+#include "http/http_internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,15 +40,16 @@ static const struct {
 } refusals[] = {
 	{ 400, ERR_INVALID_REQUEST, "this is not a well-formed HTTP request" },
 	{ 411, ERR_INVALID_REQUEST, "the request has no Content-Length" },
-	{ 413, ERR_INVALID_REQUEST, "the request is too large: headers have 32 KiB together" },
+	{ 413, ERR_INVALID_REQUEST,
+	  "the request is too large: its line and headers may have 32 KiB together" },
 	{ 414, ERR_INVALID_REQUEST, "the path is too long" },
-	{ 431, ERR_INVALID_REQUEST, "the headers are too large: they have 32 KiB together" },
-	{ 501, ERR_INVALID_REQUEST, "this transfer encoding is not known here" },
-	{ 505, ERR_INVALID_REQUEST, "only HTTP/1.0 and HTTP/1.1 are spoken here" },
+	{ 431, ERR_INVALID_REQUEST, "the headers are too large: they may have 32 KiB together" },
+	{ 501, ERR_INVALID_REQUEST, "this transfer encoding is not supported" },
+	{ 505, ERR_INVALID_REQUEST, "only HTTP/1.0 and HTTP/1.1 are supported" },
 	{ 0, ERR_INTERNAL_ERROR, "the server could not answer" },
 };
 
-int refuse_init(struct err *err)
+int malformed_init(struct err *err)
 {
 	*(void **)&library_queue = dlsym(RTLD_NEXT, "MHD_queue_response");
 	return library_queue ? 0 : err_set(err, -ENOSYS, "libmicrohttpd cannot queue replies");
@@ -155,7 +154,7 @@ int framing_check(struct request *req, const char *version, struct err *err)
 	else if (f.lengths > 1)
 		why = "the request has more than one Content-Length";
 	else if (f.encodings > 1 || (f.encodings && !f.chunked))
-		why = "the only transfer encoding is chunked";
+		why = "the only supported transfer encoding is chunked";
 	else if (f.encodings && f.lengths)
 		why = "the request has both Content-Length and Transfer-Encoding";
 	else if (f.hosts > 1)

@@ -2,19 +2,22 @@
 /*
  * reply.c - every reply goes out here, and every failure is logged here, once
  *
- * Errors are {code, error, message, description} and what the route adds (vmId, path,
- * ...). The sentence that the client reads is the sentence in the log, beside the
- * trace id that both have.
+ * An error is {code, error, message, description} and what the route adds (vmId, path, ...). The
+ * message in the log is the one the client gets, with the same trace id.
  */
-#include "api/call.h"
+#include "http/http_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 int reply_json(struct reply *res, json_t *json_consume, struct err *err)
 {
@@ -25,11 +28,64 @@ int reply_json(struct reply *res, json_t *json_consume, struct err *err)
 	return 0;
 }
 
+int reply_bytes(struct reply *res, const char *type, void *p_consume, size_t n, struct err *err)
+{
+	res->stream = MHD_create_response_from_buffer(n, p_consume, MHD_RESPMEM_MUST_FREE);
+	if (!res->stream) {
+		free(p_consume);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (type)
+		MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	res->stream_len = n;
+	return 0;
+}
+
+int reply_file(struct reply *res, const char *type, int fd_consume, uint64_t len, struct err *err)
+{
+	res->stream = MHD_create_response_from_fd64(len, fd_consume); /* takes the descriptor */
+	if (!res->stream) {
+		close(fd_consume);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	res->stream_len = len;
+	return 0;
+}
+
+void reply_header(struct reply *res, const char *name, const char *value)
+{
+	assert(res->n_headers < REPLY_HEADERS_MAX && strlen(value) < REPLY_HEADER_SIZE);
+	res->headers[res->n_headers].name = name;
+	snprintf(res->headers[res->n_headers++].value, REPLY_HEADER_SIZE, "%s", value);
+}
+
 void reply_extra(struct reply *res, const char *name, json_t *value_consume)
 {
 	if (!res->extra)
 		res->extra = json_object();
 	json_object_set_new(res->extra, name, value_consume); /* a missing extra is no failure */
+}
+
+void reply_extras(struct reply *res, json_t *extra)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(extra, name, value)
+	{
+		reply_extra(res, name, json_incref(value));
+	}
+}
+
+json_t *shape_output(const void *p, size_t n)
+{
+	autobuf struct buf b = { 0 };
+
+	utf8_put_clean(&b, p, n);
+	if (b.failed)
+		return NULL;
+	return json_stringn_nocheck(b.p ? (const char *)b.p : "", b.len);
 }
 
 void reply_done(struct reply *res)
@@ -41,23 +97,39 @@ void reply_done(struct reply *res)
 	*res = (struct reply){ 0 };
 }
 
-/* The ids in the path say what the error is about. */
-static void add_path_ids(struct request *req, json_t *body)
+static const struct {
+	int code;
+	enum err_code name;
+} by_errno[] = {
+	{ -EINVAL, ERR_BAD_REQUEST },
+	{ -E2BIG, ERR_BAD_REQUEST },
+	{ -ENAMETOOLONG, ERR_BAD_REQUEST },
+	{ -ERANGE, ERR_BAD_REQUEST },
+	{ -ENOTSUP, ERR_BAD_REQUEST },
+	{ -ENOENT, ERR_NOT_FOUND },
+	{ -EACCES, ERR_FORBIDDEN },
+	{ -EPERM, ERR_FORBIDDEN },
+	{ -EEXIST, ERR_CONFLICT },
+	{ -EBUSY, ERR_CONFLICT },
+	{ -EAGAIN, ERR_UNAVAILABLE },
+	{ -ENOMEM, ERR_UNAVAILABLE },
+	{ -ENOBUFS, ERR_UNAVAILABLE },
+	{ -ETIMEDOUT, ERR_UNAVAILABLE },
+	{ -ESHUTDOWN, ERR_UNAVAILABLE },
+	{ -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY },
+	{ -EDQUOT, ERR_NO_LOCAL_STORAGE_CAPACITY },
+	{ -ECONNRESET, ERR_VM_NOT_RUNNING },
+	{ -ENOTCONN, ERR_VM_NOT_RUNNING },
+};
+
+enum err_code code_of(const struct err *err)
 {
-	static const struct {
-		const char *param, *member;
-	} names[] = { { "{vm_id}", "vmId" },
-		      { "{snapshot_id}", "snapshotId" },
-		      { "{build_id}", "buildId" },
-		      { "{request_id}", "requestId" },
-		      { "{repo}", "repoId" } };
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		const char *arg = request_arg(req, names[i].param);
-
-		if (arg && !json_object_get(body, names[i].member))
-			json_object_set_new(body, names[i].member, shape_output(arg, strlen(arg)));
-	}
+	if (err_code_status(err->tag))
+		return err->tag;
+	for (size_t i = 0; i < ARRAY_SIZE(by_errno); i++)
+		if (by_errno[i].code == err->code)
+			return by_errno[i].name;
+	return ERR_INTERNAL_ERROR;
 }
 
 static json_t *error_body(struct request *req, struct reply *res, enum err_code code,
@@ -76,9 +148,7 @@ static json_t *error_body(struct request *req, struct reply *res, enum err_code 
 		json_object_set_new(body, err->facts[i].name, json_integer(err->facts[i].value));
 	if (res->extra)
 		json_object_update(body, res->extra);
-	add_path_ids(req, body);
-	if (code == ERR_UNAUTHORIZED_ERROR)
-		json_object_set_new(body, "route", shape_output(req->path, strlen(req->path)));
+	req->http->app.describe(req, code, body);
 	return body;
 }
 
@@ -104,17 +174,14 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 			                      method_name((enum method)i));
 	if (n)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_ALLOW, allow);
-	if (res->content_range[0])
-		MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_RANGE, res->content_range);
-	if (*res->background)
-		MHD_add_response_header(m, "x-freestyle-background-request-id", res->background);
+	for (size_t i = 0; i < res->n_headers; i++)
+		MHD_add_response_header(m, res->headers[i].name, res->headers[i].value);
 	if (res->close)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
 	if (req->quiet)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_RETRY_AFTER, "60");
 	if (req->challenge)
-		MHD_add_response_header(m, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
-		                        "Basic realm=\"Pando Git\"");
+		MHD_add_response_header(m, MHD_HTTP_HEADER_WWW_AUTHENTICATE, req->challenge);
 	cors_headers(req, m);
 }
 
@@ -178,11 +245,11 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 			return MHD_NO;
 	}
 	add_headers(req, res, m);
-	if (status >= 400) /* also of a result that was there already: background.c */
+	if (status >= 400) /* also of a stored result: api/background.c */
 		code = r < 0 ? err_code_name(code_of(err))
 		             : json_string_value(json_object_get(res->json, "code"));
-	trail_leave(req, res, status, code);
-	watch_deadline(req->api->watch, req->watched, watch_move(len));
+	req->http->app.replied(req, res, status, code);
+	timeout_set(req->timeout, timeout_for(len));
 	ok = queue_reply(req->conn, status, m);
 	MHD_destroy_response(m);
 	return ok;

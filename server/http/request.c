@@ -1,56 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what handlers ask of a request: headers, query, body, ids */
-#include "api/call.h"
+/* request.c - what handlers ask of a request: headers, query, body, where it came from */
+#include "http/http_internal.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include <openssl/crypto.h>
+
 #include "base/auto.h"
+#include "base/clock.h"
 
-#define VM_ID_MAX 20
-
-static const char *lookup(struct request *req, enum MHD_ValueKind kind, const char *name)
+static const char *lookup(struct request *req, enum value_kind kind, const char *name)
 {
 	if (req->conn)
-		return MHD_lookup_connection_value(req->conn, kind, name);
+		return MHD_lookup_connection_value(
+		        req->conn, kind == VALUE_QUERY ? MHD_GET_ARGUMENT_KIND : MHD_HEADER_KIND,
+		        name);
 	for (size_t i = 0; i < req->n_values; i++)
 		if (req->values[i].kind == kind && strcasecmp(req->values[i].name, name) == 0)
 			return req->values[i].value;
 	return NULL;
 }
 
+int request_add_value(struct request *req, enum value_kind kind, const char *name,
+                      const char *value, struct err *err)
+{
+	struct request_value *v = realloc(req->values, (req->n_values + 1) * sizeof(*v));
+
+	if (!v)
+		return err_set(err, -ENOMEM, "out of memory");
+	req->values = v;
+	v += req->n_values++;
+	*v = (struct request_value){ kind, strdup(name), strdup(value) };
+	return v->name && v->value ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- from beginning to end ---- */
+
+/* match.text is large and every request would pay for clearing it. */
+static struct request *allocate(struct http *h, size_t *ret_own_at)
+{
+	size_t align = _Alignof(max_align_t);
+	size_t at = (sizeof(struct request) + align - 1) / align * align;
+
+	*ret_own_at = at;
+	return malloc(at + h->app.request_bytes);
+}
+
+struct request *request_new(struct http *h)
+{
+	size_t own_at;
+	struct request *req = allocate(h, &own_at);
+
+	if (!req)
+		return NULL;
+	memset(req, 0, offsetof(struct request, match.text));
+	req->own = (char *)req + own_at;
+	memset(req->own, 0, h->app.request_bytes);
+	req->http = h;
+	req->app = h->app.ctx;
+	req->body = BODY_EMPTY;
+	req->start_ms = clock_ms();
+	return req;
+}
+
+struct request *request_inner(struct request *outer, const struct route *route)
+{
+	struct request *req = request_new(outer->http);
+
+	if (!req)
+		return NULL;
+	req->outer = outer;
+	memcpy(req->trace, outer->trace, sizeof(req->trace));
+	req->match.route = route;
+	req->method_text = method_name(route->method);
+	return req;
+}
+
 static enum MHD_Result copy_value(void *ctx, enum MHD_ValueKind kind, const char *name,
                                   const char *value)
 {
-	struct request *to = ctx;
-	struct request_value *v = realloc(to->values, (to->n_values + 1) * sizeof(*v));
+	enum value_kind k = kind == MHD_GET_ARGUMENT_KIND ? VALUE_QUERY : VALUE_HEADER;
 
-	if (!v)
-		return MHD_NO;
-	to->values = v;
-	v += to->n_values++;
-	*v = (struct request_value){ kind, strdup(name), strdup(value ? value : "") };
-	return v->name && v->value ? MHD_YES : MHD_NO;
+	return request_add_value(ctx, k, name, value ? value : "", NULL) == 0 ? MHD_YES : MHD_NO;
 }
 
 /* What is copied is bounded: it all fitted into the library's memory for a connection. */
 int request_detach(struct request *req, struct request **ret, struct err *err)
 {
 	static const enum MHD_ValueKind kinds[] = { MHD_HEADER_KIND, MHD_GET_ARGUMENT_KIND };
-	struct request *to = malloc(sizeof(*to));
+	size_t own_at;
+	struct request *to = allocate(req->http, &own_at);
 	int n;
 
-	if (!to || !api_count_in(req->api)) {
+	if (!to || !http_count_in(req->http)) {
 		free(to);
 		return err_tag(err, -ESHUTDOWN, ERR_UNAVAILABLE, "the server is shutting down");
 	}
 	*to = *req;
+	to->own = (char *)to + own_at;
+	memcpy(to->own, req->own, req->http->app.request_bytes);
 	to->conn = NULL;
-	to->watched = NULL;
+	to->timeout = NULL;
 	to->values = NULL;
 	to->n_values = 0;
 	to->counted = true;
@@ -76,26 +133,17 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 	return 0;
 }
 
-struct request *request_new(void)
-{
-	struct request *req = malloc(sizeof(*req));
-
-	if (req)
-		memset(req, 0, offsetof(struct request, match.text));
-	return req;
-}
-
 struct request *request_free(struct request *req)
 {
 	if (!req)
 		return NULL;
 	if (req->shared)
-		share_out(req->api->share, req->who.account);
+		share_out(req->http->share, req->account);
 	if (req->counted)
-		api_count_out(req->api);
+		http_count_out(req->http);
 	if (req->intake)
 		req->match.route->intake->drop(req->intake);
-	body_done(req->api, &req->body);
+	body_done(req->http, &req->body);
 	if (req->upgrade)
 		req->upgrade->free(req->upgrade);
 	json_decref(req->json);
@@ -108,9 +156,56 @@ struct request *request_free(struct request *req)
 	return NULL;
 }
 
+/* ---- the client ---- */
+
+int request_client_fd(struct request *req)
+{
+	const union MHD_ConnectionInfo *ci =
+	        req->conn ? MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CONNECTION_FD)
+	                  : NULL;
+
+	return ci ? ci->connect_fd : -1;
+}
+
+/* Passed on by our own edge, which alone knows the secret and drops what its clients say of this.
+ */
+static bool by_edge(struct request *req)
+{
+	const char *secret = req->http->conf.edge_secret;
+	const char *given = secret ? request_header(req, "X-Pando-Edge") : NULL;
+
+	return given && strlen(given) == strlen(secret) &&
+	       CRYPTO_memcmp(given, secret, strlen(secret)) == 0;
+}
+
+const struct sockaddr *request_remote(struct request *req)
+{
+	const union MHD_ConnectionInfo *ci;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&req->peer;
+	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&req->peer;
+	const char *from;
+
+	if (req->outer)
+		return request_remote(req->outer);
+	if (!req->conn)
+		return NULL;
+	ci = MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	from = by_edge(req) ? request_header(req, "X-Forwarded-For") : NULL;
+	memset(&req->peer, 0, sizeof(req->peer));
+	if (from && inet_pton(AF_INET, from, &v4->sin_addr) == 1)
+		v4->sin_family = AF_INET;
+	else if (from && inet_pton(AF_INET6, from, &v6->sin6_addr) == 1)
+		v6->sin6_family = AF_INET6;
+	else
+		return ci ? ci->client_addr : NULL;
+	return (const struct sockaddr *)&req->peer;
+}
+
+/* ---- headers, path, query ---- */
+
 const char *request_header(struct request *req, const char *name)
 {
-	return lookup(req, MHD_HEADER_KIND, name);
+	return lookup(req, VALUE_HEADER, name);
 }
 
 const char *request_arg(const struct request *req, const char *param)
@@ -123,41 +218,6 @@ const char *request_arg(const struct request *req, const char *param)
 		if (strncmp(p, param, strlen(param)) == 0)
 			return i < req->match.n_args ? req->match.arg[i] : NULL;
 	return NULL;
-}
-
-const char *request_target(const struct request *req)
-{
-	unsigned git = SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE;
-
-	return *req->repo_id && (req->match.route->scope & git) ? req->repo_id
-	                                                        : request_arg(req, "{vm_id}");
-}
-
-void request_lease(struct request *req, struct auth_lease *ret)
-{
-	auth_lease_take(req->api->deps.auth, &req->who,
-	                req->scope ? req->scope : req->match.route->scope, request_target(req),
-	                request_header(req, "X-Freestyle-Vm-Linux-User-Id"), ret);
-}
-
-int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err)
-{
-	autofree char *id = NULL;
-	struct store_account a;
-	int r = request_query(req, "accountId", &id, err);
-
-	if (r < 0)
-		return r;
-	snprintf(ret, ACCOUNT_SIZE, "%s", req->who.account);
-	if (!id || strcmp(id, ret) == 0)
-		return 0;
-	if (!(req->who.scopes & SCOPE_ADMIN))
-		return err_tag(err, -EACCES, ERR_FORBIDDEN,
-		               "'accountId' takes a key of the operator's account");
-	if ((r = store_account_get(req->api->deps.store, id, &a, err)) < 0)
-		return r;
-	snprintf(ret, ACCOUNT_SIZE, "%s", a.id);
-	return 0;
 }
 
 int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
@@ -177,7 +237,7 @@ int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_e
 
 int request_query(struct request *req, const char *name, char **ret, struct err *err)
 {
-	const char *v = lookup(req, MHD_GET_ARGUMENT_KIND, name);
+	const char *v = lookup(req, VALUE_QUERY, name);
 	autofree char *s = NULL;
 
 	*ret = NULL;
@@ -227,6 +287,8 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 	return 0;
 }
 
+/* ---- body ---- */
+
 int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err)
 {
 	const char *p;
@@ -263,43 +325,4 @@ int request_fields(struct request *req, enum err_code tag, const struct json_fie
 	if (r == -EINVAL)
 		err->tag = tag;
 	return r;
-}
-
-/* Older ids are shorter; none has other characters. Such an id may exist; any other cannot. */
-int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err)
-{
-	const char *id = req->match.arg[i];
-	size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
-
-	if (n == 0 || n > VM_ID_MAX || id[n] != '\0')
-		return err_tag(err, -EINVAL, ERR_INVALID_VM_ID,
-		               "a VM id is up to %d letters and digits in lower case", VM_ID_MAX);
-	*ret = id;
-	return 0;
-}
-
-int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err)
-{
-	const char *id = req->match.arg[i];
-
-	if (!id_valid("sc-", id))
-		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND,
-		               "no such snapshot: an id is 'sc-' and 20 letters and digits");
-	*ret = id;
-	return 0;
-}
-
-int request_user(struct request *req, enum err_code tag, const char **ret, struct err *err)
-{
-	const char *u = req->by_ticket ? req->ticket_user
-	                               : request_header(req, "X-Freestyle-Vm-Linux-User-Id");
-
-	*ret = NULL;
-	if (!u || !*u)
-		return 0;
-	if (!linux_user_valid(u))
-		return err_tag(err, -EINVAL, tag,
-		               "X-Freestyle-Vm-Linux-User-Id must be a Linux user name");
-	*ret = u;
-	return 0;
 }

@@ -10,7 +10,7 @@
  * because of its method. A parameter "{*name}", the last of its pattern, takes all the segments
  * that are left: names with slashes arrive encoded or not.
  */
-#include "api/call.h"
+#include "http/route.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,28 +2,28 @@
 /*
  * share.c - an account's share of the connections, so that some are left for the others
  *
- * A connection has one request at a time, and a stream or a terminal is a request that
- * lasts. Counted are those whose key was found good; what strangers may hold is bounded by the
- * deadlines of watch.c.
+ * A connection has one request at a time, and a stream or a terminal is a request that lasts. Only
+ * requests with a valid key count; what strangers can hold is bounded by the deadlines of
+ * timeouts.c.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/call.h"
 #include "base/auto.h"
-#include "base/lock.h"
+#include "http/http_internal.h"
 
-#define SHARE_MAX (API_CONNECTIONS_MAX / 4 * 3)
+#define SHARE_MAX (HTTP_CONNECTIONS_MAX / 4 * 3)
 
 struct share {
 	struct mutex lock;
 	size_t n;
 	/* An entry has at least one request, a request has a connection: there are enough. */
 	struct {
-		char account[ACCOUNT_SIZE];
+		char account[REQUEST_ACCOUNT_SIZE];
 		unsigned running;
-	} v[API_CONNECTIONS_MAX];
+	} v[HTTP_CONNECTIONS_MAX];
 };
 
 int share_new(struct share **ret, struct err *err)
@@ -32,7 +32,7 @@ int share_new(struct share **ret, struct err *err)
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	mutex_init(&s->lock, "api share");
+	mutex_init(&s->lock, "http share");
 	*ret = s;
 	return 0;
 }
@@ -63,14 +63,13 @@ int share_in(struct share *s, const char *account, struct err *err)
 	if (i < s->n && s->v[i].running >= SHARE_MAX)
 		return err_tag(
 		        err, -EAGAIN, ERR_LIMIT_EXCEEDED,
-		        "account %s has %u requests open, streams and terminals among them; more "
-		        "than these %d of the server's %d connections are not for one account: "
-		        "wait for one to end",
-		        account, s->v[i].running, SHARE_MAX, API_CONNECTIONS_MAX);
+		        "account %s has %u requests open, counting streams and terminals; one "
+		        "account may use %d of the server's %d connections: wait for one to end",
+		        account, s->v[i].running, SHARE_MAX, HTTP_CONNECTIONS_MAX);
 	if (i == s->n) {
-		if (s->n == API_CONNECTIONS_MAX)
+		if (s->n == HTTP_CONNECTIONS_MAX)
 			return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too many requests are open");
-		memcpy(s->v[s->n++].account, account, sizeof(s->v[i].account));
+		snprintf(s->v[s->n++].account, sizeof(s->v[i].account), "%s", account);
 		s->v[i].running = 0;
 	}
 	s->v[i].running++;

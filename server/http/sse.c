@@ -2,20 +2,19 @@
 /*
  * sse.c - server-sent events: a command's output as JSON that any client can read
  *
- * Bytes come in pieces that may cut a character in two: the part that is not whole
- * waits for the next piece. A piece that is no UTF-8 (or holds a NUL) goes out as
- * base64, and the event says so.
+ * Bytes come in pieces that may cut a character in two: the incomplete part waits for the next
+ * piece. A piece that is not UTF-8 (or contains a NUL) goes out as base64, and the event says so.
  */
-#include "api/call.h"
+#include "http/reply.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <openssl/evp.h>
 
 #include "base/auto.h"
+#include "base/err.h"
 #include "base/utf8.h"
 
 ssize_t sse_drain(struct sse *s, char *p, size_t max)
@@ -38,7 +37,7 @@ void sse_event(struct sse *s, const char *event, json_t *data_consume)
 {
 	char *text = data_consume ? json_dumps(data_consume, JSON_COMPACT) : NULL;
 
-	/* JSON text has no line break of its own: one data line is all. */
+	/* JSON text has no line breaks: one data line is enough. */
 	if (text) {
 		buf_printf(&s->out, "event: %s\ndata: ", event);
 		buf_put(&s->out, text, strlen(text));
@@ -68,21 +67,7 @@ json_t *shape_base64(const void *p, size_t n)
 	return json_stringn((char *)text, (size_t)k);
 }
 
-json_t *shape_signal(int sig)
-{
-	const char *name = sig > 0 ? sigabbrev_np(sig) : NULL;
-	char text[24];
-
-	if (sig <= 0)
-		return json_null();
-	if (name)
-		snprintf(text, sizeof(text), "SIG%s", name);
-	else
-		snprintf(text, sizeof(text), "%d", sig);
-	return json_string(text);
-}
-
-/* Bytes at the end that begin a character which is not whole: 0 to 3. */
+/* Bytes at the end that begin an incomplete character: 0 to 3. */
 static size_t unfinished(const uint8_t *p, size_t n)
 {
 	for (size_t i = 1; i <= 3 && i <= n; i++) {

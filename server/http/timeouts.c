@@ -2,14 +2,14 @@
 /*
  * timeouts.c - connections that do not move on in time are shut down
  *
- * An idle timeout is not enough: a client that sends one byte now and then is never
- * idle. So each connection has a deadline for the phase it is in (headers, body,
- * reply, waiting for the next request), and none while a handler works for it. One
- * thread wakes every second at most and shuts down the sockets that are late; the
- * connection's own thread then sees the end and cleans up. The socket is only
- * closed after watch_remove(), so the number cannot be another's meanwhile.
+ * An idle timeout is not enough: a client that sends a byte now and then is never idle. So each
+ * connection has a deadline for the phase it is in (headers, body, reply, waiting for the next
+ * request), and none while a handler works for it. One thread looks once a second and shuts down
+ * the sockets that are late; the connection's own thread then sees the end and cleans up. The
+ * socket is closed only after timeout_remove(), so its number cannot belong to another connection
+ * meanwhile.
  */
-#include "api/call.h"
+#include "http/http_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,33 +20,33 @@
 #include "base/clock.h"
 #include "base/lock.h"
 
-#define WATCH_TICK_MS 1000
+#define TICK_MS 1000
 
-struct watched {
-	struct watched *prev, *next;
+struct timeout {
+	struct timeout *prev, *next;
 	int fd;                       /* weak: the HTTP library's */
 	_Atomic uint64_t deadline_ms; /* its own thread sets it, ours looks */
 };
 
-struct watch {
+struct timeouts {
 	struct mutex lock;
 	struct cond stop_cond;
-	struct watched list; /* head */
+	struct timeout list; /* head */
 	pthread_t thread;
 	bool stop;
 };
 
-static void *watch_main(void *arg)
+static void *timeouts_main(void *arg)
 {
-	struct watch *w = arg;
+	struct timeouts *t = arg;
 
-	LOCK_SCOPE(&w->lock);
-	while (!w->stop) {
+	LOCK_SCOPE(&t->lock);
+	while (!t->stop) {
 		uint64_t now;
 
-		cond_wait_until(&w->stop_cond, &w->lock, deadline_in(WATCH_TICK_MS));
+		cond_wait_until(&t->stop_cond, &t->lock, deadline_in(TICK_MS));
 		now = clock_ms();
-		for (struct watched *c = w->list.next; c != &w->list; c = c->next) {
+		for (struct timeout *c = t->list.next; c != &t->list; c = c->next) {
 			uint64_t deadline =
 			        atomic_load_explicit(&c->deadline_ms, memory_order_relaxed);
 
@@ -59,74 +59,74 @@ static void *watch_main(void *arg)
 	return NULL;
 }
 
-int watch_new(struct watch **ret, struct err *err)
+int timeouts_new(struct timeouts **ret, struct err *err)
 {
-	struct watch *w = calloc(1, sizeof(*w));
+	struct timeouts *t = calloc(1, sizeof(*t));
 	int r;
 
-	if (!w)
+	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
-	mutex_init(&w->lock, "api watch");
-	cond_init(&w->stop_cond);
-	w->list.prev = w->list.next = &w->list;
-	r = pthread_create(&w->thread, NULL, watch_main, w);
+	mutex_init(&t->lock, "http timeouts");
+	cond_init(&t->stop_cond);
+	t->list.prev = t->list.next = &t->list;
+	r = pthread_create(&t->thread, NULL, timeouts_main, t);
 	if (r != 0) {
-		cond_destroy(&w->stop_cond);
-		mutex_destroy(&w->lock);
-		free(w);
+		cond_destroy(&t->stop_cond);
+		mutex_destroy(&t->lock);
+		free(t);
 		return err_sys(err, -r, "start a thread");
 	}
-	*ret = w;
+	*ret = t;
 	return 0;
 }
 
-struct watch *watch_free(struct watch *w)
+struct timeouts *timeouts_free(struct timeouts *t)
 {
-	if (!w)
+	if (!t)
 		return NULL;
-	mutex_lock(&w->lock);
-	w->stop = true;
-	cond_signal(&w->stop_cond);
-	mutex_unlock(&w->lock);
-	pthread_join(w->thread, NULL);
-	cond_destroy(&w->stop_cond);
-	mutex_destroy(&w->lock);
-	free(w);
+	mutex_lock(&t->lock);
+	t->stop = true;
+	cond_signal(&t->stop_cond);
+	mutex_unlock(&t->lock);
+	pthread_join(t->thread, NULL);
+	cond_destroy(&t->stop_cond);
+	mutex_destroy(&t->lock);
+	free(t);
 	return NULL;
 }
 
-struct watched *watch_add(struct watch *w, int fd)
+struct timeout *timeout_add(struct timeouts *t, int fd)
 {
-	struct watched *c = calloc(1, sizeof(*c));
+	struct timeout *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
 	c->fd = fd;
-	LOCK_SCOPE(&w->lock);
-	c->next = &w->list;
-	c->prev = w->list.prev;
+	LOCK_SCOPE(&t->lock);
+	c->next = &t->list;
+	c->prev = t->list.prev;
 	c->prev->next = c->next->prev = c;
 	return c;
 }
 
-void watch_remove(struct watch *w, struct watched *c)
+void timeout_remove(struct timeouts *t, struct timeout *c)
 {
 	if (!c)
 		return;
-	mutex_lock(&w->lock);
+	mutex_lock(&t->lock);
 	c->prev->next = c->next;
 	c->next->prev = c->prev;
-	mutex_unlock(&w->lock);
+	mutex_unlock(&t->lock);
 	free(c);
 }
 
-void watch_deadline(struct watch *w, struct watched *c, uint64_t deadline_ms)
+void timeout_set(struct timeout *c, uint64_t deadline_ms)
 {
 	if (c)
 		atomic_store_explicit(&c->deadline_ms, deadline_ms, memory_order_relaxed);
 }
 
-uint64_t watch_move(uint64_t bytes)
+uint64_t timeout_for(uint64_t bytes)
 {
-	return clock_ms() + API_MOVE_MS + bytes / API_MOVE_RATE * 1000;
+	return clock_ms() + MOVE_MS + bytes / MOVE_RATE * 1000;
 }

@@ -2,13 +2,13 @@
 /*
  * call.c - a tool's call becomes a request on a route of the API
  *
- * The inner request has no connection: its body is the tool's arguments, its path's parameters
- * are arguments too ({vm_id} is vmId), and it names the Linux user that the arguments or the outer
- * request name. It passes the same gate as one that came over the wire (auth_permit() with the
+ * The inner request has no connection: its body is the tool's arguments, its path's parameters are
+ * arguments too ({vm_id} is vmId), and it names the Linux user that the arguments or the outer
+ * request name. It passes the same check as one that came over HTTP (auth_permit() with the
  * route's scope), runs the same handler, and leaves the same record in the audit log. So a tool
- * can never do what the key behind it could not do with the API.
+ * can never do what its caller's key could not do with the API.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -16,22 +16,6 @@
 #include <string.h>
 
 #include "base/auto.h"
-#include "base/clock.h"
-
-#define USER_HEADER "X-Freestyle-Vm-Linux-User-Id"
-
-static int add_value(struct request *req, enum MHD_ValueKind kind, const char *name,
-                     const char *value, struct err *err)
-{
-	struct request_value *v = realloc(req->values, (req->n_values + 1) * sizeof(*v));
-
-	if (!v)
-		return err_set(err, -ENOMEM, "out of memory");
-	req->values = v;
-	v += req->n_values++;
-	*v = (struct request_value){ kind, strdup(name), strdup(value) };
-	return v->name && v->value ? 0 : err_set(err, -ENOMEM, "out of memory");
-}
 
 /* Encoded, because request_query() decodes. */
 int mcp_add_query(struct request *req, const char *name, const char *value, struct err *err)
@@ -47,7 +31,7 @@ int mcp_add_query(struct request *req, const char *name, const char *value, stru
 	buf_put(&b, "", 1);
 	if (b.failed)
 		return err_set(err, -ENOMEM, "out of memory");
-	return add_value(req, MHD_GET_ARGUMENT_KIND, name, (const char *)b.p, err);
+	return request_add_value(req, VALUE_QUERY, name, (const char *)b.p, err);
 }
 
 /* {vm_id} -> vmId */
@@ -87,23 +71,17 @@ static int make_inner(struct request *outer, const struct mcp_tool *t, json_t *a
 	const json_t *user = json_object_get(args, "user");
 	const char *name = json_is_null(user) ? NULL : json_string_value(user);
 
-	req->api = outer->api;
-	req->body = BODY_EMPTY;
-	req->who = outer->who;
-	req->start_ms = clock_ms();
-	memcpy(req->trace, outer->trace, sizeof(req->trace));
-	req->match.route = mcp_tool_route(t);
-	req->method_text = method_name(t->method);
+	*who_of(req) = *who_of(outer);
 	snprintf(req->path, sizeof(req->path), "%s (MCP %s)", t->pattern, t->name);
 	req->json = json_incref(args);
 	if (user && !json_is_null(user) && !name)
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'user' must be a string");
 	if (!name)
 		name = request_header(outer, USER_HEADER);
-	if (name && add_value(req, MHD_HEADER_KIND, USER_HEADER, name, err) < 0)
+	if (name && request_add_value(req, VALUE_HEADER, USER_HEADER, name, err) < 0)
 		return -ENOMEM;
 	if ((t->flags & MCP_AS_JSON) &&
-	    add_value(req, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT, "application/json", err) < 0)
+	    request_add_value(req, VALUE_HEADER, "Accept", "application/json", err) < 0)
 		return -ENOMEM;
 	if (t->add) {
 		autojson json_t *more = json_loads(t->add, 0, NULL);
@@ -120,18 +98,18 @@ static int run(struct request *req, const struct mcp_tool *t, struct reply *res,
                struct mcp_work *work, struct auth_lease *lease, struct err *err)
 {
 	const struct route *route = req->match.route;
-	struct auth *auth = req->api->deps.auth;
+	struct auth *auth = deps_of(req)->auth;
 	const char *vm = request_arg(req, "{vm_id}"), *user = request_header(req, USER_HEADER);
-	int r = auth_permit(auth, &req->who, route->scope, vm, user, err);
+	int r = auth_permit(auth, who_of(req), route->scope, vm, user, err);
 
-	req->denied = r < 0;
+	caller_of(req)->denied = r < 0;
 	if (r == 0 && t->translate)
 		r = t->translate(req, req->json, err);
 	if (r < 0)
 		return r;
 	if (!t->open)
 		return (t->handler ? t->handler : route->handler)(req, res, err);
-	auth_lease_take(auth, &req->who, route->scope, vm, user, lease);
+	auth_lease_take(auth, who_of(req), route->scope, vm, user, lease);
 	return t->open(req, work, err);
 }
 
@@ -218,7 +196,7 @@ static json_t *succeeded(const struct mcp_tool *t, json_t *body)
 json_t *mcp_call(struct request *outer, const struct mcp_tool *t, json_t *args,
                  struct mcp_work *ret_work, struct auth_lease *ret_lease)
 {
-	struct request *req = request_new();
+	struct request *req = request_inner(outer, mcp_tool_route(t));
 	struct reply res = { 0 };
 	struct err err = { 0 };
 	json_t *body, *result = NULL;
@@ -231,9 +209,7 @@ json_t *mcp_call(struct request *outer, const struct mcp_tool *t, json_t *args,
 	if (r == 0)
 		r = run(req, t, &res, ret_work, ret_lease, &err);
 	body = reply_render(req, &res, r, &err, &status);
-	req->conn = outer->conn; /* whose address goes into the record */
 	trail_leave(req, &res, status, r < 0 ? err_code_name(code_of(&err)) : NULL);
-	req->conn = NULL;
 	if (r < 0)
 		result = failed_body(&err, body);
 	else if (!ret_work->ops)

@@ -7,7 +7,7 @@
  * structuredContent says where one was.
  */
 #include "api/vms/cell.h"
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -231,7 +231,7 @@ int mcp_code_open(struct request *req, struct mcp_work *ret, struct err *err)
 	    /* a context knows its language; without one and without a word it is Python */
 	    ((a.language || !a.context) &&
 	     (r = code_language(a.language ? a.language : "python", &q.language, err)) < 0) ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	q.code = a.code;
 	q.timeout_ms = (unsigned)a.timeout_ms;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * content.c - what a tool's result is made of: blocks of text and images, and output cut to
- * size
+ * content.c - what a tool's result is made of: blocks of text and images, and output cut to size
  *
- * A model pays for every byte it reads, and what went wrong is mostly said at the end: of
- * output that is too long the beginning and the end are kept, half each.
+ * A model pays for every byte it reads, and errors mostly come at the end: of output that is too
+ * long the beginning and the end are kept, half each.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

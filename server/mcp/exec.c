@@ -5,8 +5,7 @@
  * A command that fails is a good result with its exit code: only one that ran into its
  * timeout, or whose VM went away, is an error.
  */
-#include "mcp/mcp.h"
-#include "api/parse.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -147,8 +146,8 @@ int mcp_exec_open(struct request *req, struct mcp_work *ret, struct err *err)
 		return r;
 	if (a.cwd && a.cwd[0] != '/')
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'cwd' must be an absolute path");
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	q.command = a.command;
 	q.timeout_ms = (unsigned)a.timeout_ms;

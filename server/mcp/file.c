@@ -6,8 +6,7 @@
  * otherwise. Files too large for a model are read piece by piece.
  */
 #include "api/vms/cell.h"
-#include "mcp/mcp.h"
-#include "api/parse.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -45,7 +44,7 @@ static int find_place(struct request *req, struct place *p, struct err *err)
 	    (r = request_user(req, FILES_TAG, &p->user, err)) < 0 ||
 	    (r = request_path(req, p->path, err)) < 0)
 		return r;
-	return vmm_guest(req->api->deps.vmm, req->who.account, id, &p->g, err);
+	return vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &p->g, err);
 }
 
 /* ---- read ---- */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c - calls that take long: a command or a cell, watched until it ends
+ * job.c - calls that take long: a command or a cell, followed until it ends
  *
- * A job waits on one descriptor (epoll) for its source, for a cancellation and for a timer.
- * With each tick it looks whether the caller may still have it, and reports progress if that
- * was asked for: milliseconds of its timeout, and what was said last, so that clients which
- * give up on silence do not. It runs on the connection's thread, as server-sent events or to
- * one reply. Who leaves, cancels, or loses the permission ends what runs in the guest.
+ * A job waits on one descriptor (epoll) for its source, for a cancellation and for a timer. At
+ * each tick it checks that the caller still has access, and reports progress if that was asked
+ * for: milliseconds of its timeout and the latest output, so that clients which give up on silence
+ * do not. It runs on the connection's thread, as server-sent events or to one reply. When the
+ * client leaves, cancels or loses access, what runs in the guest ends.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -85,7 +85,7 @@ int mcp_job_new(struct request *req, json_t *id, json_t *token, struct mcp_work 
 		mcp_running_end(running_consume);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	j->api = req->api;
+	j->api = api_of(req);
 	j->work = *work_consume;
 	j->running = running_consume;
 	j->lease = *lease;
@@ -134,7 +134,7 @@ static bool step(struct mcp_job *j, bool *ret_tick)
 	}
 	if (*ret_tick && !auth_lease_holds(j->api->deps.auth, &j->lease)) {
 		err_tag(&err, -EACCES, ERR_FORBIDDEN,
-		        "the key, token or permission was revoked meanwhile");
+		        "the key, token or permission has been revoked");
 		finish(j, mcp_failed(&err));
 		return true;
 	}
@@ -174,14 +174,13 @@ static void report(struct mcp_job *j, bool tick)
 
 json_t *mcp_job_run(struct request *req, struct mcp_job *j_consume)
 {
-	const union MHD_ConnectionInfo *ci =
-	        MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	AUTO(job_freep) struct mcp_job *j = j_consume;
+	int client = request_client_fd(req);
 	bool tick;
 
 	while (!j->over) {
 		struct pollfd p[] = { { .fd = j->epoll, .events = POLLIN },
-			              { .fd = ci ? ci->connect_fd : -1, .events = POLLRDHUP } };
+			              { .fd = client, .events = POLLRDHUP } };
 
 		if (step(j, &tick))
 			continue;

@@ -2,23 +2,21 @@
 /*
  * mcp.c - POST and DELETE /mcp: the Model Context Protocol over streamable HTTP
  *
- * One message in, one reply out: as JSON, or as server-sent events where a call takes long and
- * the client takes both. Nothing is sent unasked, so there is no stream for GET. Who may
- * come in is judged as for every route; web pages only from this machine, or listed in
- * PANDO_CORS_ORIGINS by name, so that a page which got a name of its own to point here
- * (DNS rebinding) stays out.
+ * One message in, one reply out: as JSON, or as server-sent events where a call takes long and the
+ * client accepts both. Nothing is sent unasked, so there is no stream for GET. Callers are checked
+ * as for every route; web pages only from this machine, or listed in PANDO_CORS_ORIGINS by name,
+ * so that a page which pointed a name of its own at this server (DNS rebinding) stays out.
  *
- * What is wrong with the request as HTTP is an error of the API; what is wrong with a message
- * is an error of JSON-RPC; what goes wrong inside a tool is that tool's result.
+ * What is wrong with the request as HTTP is an error of the API; what is wrong with a message is
+ * an error of JSON-RPC; what goes wrong inside a tool is that tool's result.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/auto.h"
-#include "conf.h"
 
 #define SESSION_HEADER "Mcp-Session-Id"
 #define ORIGIN_MAX 256 /* bytes */
@@ -65,7 +63,7 @@ static int check_origin(struct request *req, struct err *err)
 	const char *origin = request_header(req, "Origin");
 
 	if (!origin || is_loopback(origin) ||
-	    (strlen(origin) <= ORIGIN_MAX && cors_listed(req->api->deps.conf, origin)))
+	    (strlen(origin) <= ORIGIN_MAX && cors_listed(req->http, origin)))
 		return 0;
 	return err_tag(
 	        err, -EACCES, ERR_FORBIDDEN,
@@ -74,7 +72,7 @@ static int check_origin(struct request *req, struct err *err)
 
 static int check_type(struct request *req, struct reply *res, struct err *err)
 {
-	const char *type = request_header(req, MHD_HTTP_HEADER_CONTENT_TYPE);
+	const char *type = request_header(req, "Content-Type");
 	static const char json[] = "application/json";
 
 	if (type && strncasecmp(type, json, sizeof(json) - 1) == 0 &&
@@ -94,20 +92,20 @@ static int begin(struct exchange *x, struct err *err)
 {
 	const char *version = request_header(x->req, "MCP-Protocol-Version");
 	const char *session = request_header(x->req, SESSION_HEADER);
-	const char *accept = request_header(x->req, MHD_HTTP_HEADER_ACCEPT);
+	const char *accept = request_header(x->req, "Accept");
 	int r;
 
 	x->version = MCP_2025_03_26; /* of clients that do not say */
 	if (version && (r = mcp_version_parse(version)) < 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST,
-		               "MCP-Protocol-Version is none that this server speaks");
+		               "this server does not support that MCP-Protocol-Version");
 	if (version)
 		x->version = (enum mcp_version)mcp_version_parse(version);
 	x->events = accept && strstr(accept, "text/event-stream");
 	if (!session)
 		return 0;
 	if (strlen(session) >= sizeof(x->session) ||
-	    mcp_session_use(x->req->api->mcp, &x->req->who, session, &x->version) < 0)
+	    mcp_session_use(deps_of(x->req)->mcp, who_of(x->req), session, &x->version) < 0)
 		return no_session(err);
 	memcpy(x->session, session, strlen(session) + 1);
 	return 0;
@@ -118,23 +116,14 @@ static int send_json(struct exchange *x, unsigned status, json_t *j_consume, str
 {
 	autojson json_t *j = j_consume;
 	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-	struct MHD_Response *m;
 
 	if (j && !text)
 		return err_set(err, -ENOMEM, "out of memory");
-	m = MHD_create_response_from_buffer(text ? strlen(text) : 0, text, MHD_RESPMEM_MUST_FREE);
-	if (!m) {
-		free(text);
-		return err_set(err, -ENOMEM, "out of memory");
-	}
-	if (text)
-		MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	if (*x->opened)
-		MHD_add_response_header(m, SESSION_HEADER, x->opened);
+		reply_header(x->res, SESSION_HEADER, x->opened);
 	x->res->status = status;
-	x->res->stream = m;
-	x->res->stream_len = text ? strlen(text) : 0;
-	return 0;
+	return reply_bytes(x->res, text ? "application/json" : NULL, text, text ? strlen(text) : 0,
+	                   err);
 }
 
 /* ---- methods ---- */
@@ -149,8 +138,8 @@ static json_t *initialize(struct exchange *x, const struct mcp_msg *m)
 		return mcp_error(m->id, MCP_INVALID_PARAMS, "'protocolVersion' must be a string");
 	if (v < 0)
 		v = MCP_VERSIONS - 1;
-	if (mcp_session_open(x->req->api->mcp, &x->req->who, (enum mcp_version)v, x->opened, &err) <
-	    0)
+	if (mcp_session_open(deps_of(x->req)->mcp, who_of(x->req), (enum mcp_version)v, x->opened,
+	                     &err) < 0)
 		return mcp_error(m->id, MCP_BUSY, "%s", err.msg);
 	return mcp_result(m->id, json_pack("{s:s, s:{s:{s:b}}, s:{s:s, s:s, s:s}, s:s}",
 	                                   "protocolVersion", mcp_version_name((enum mcp_version)v),
@@ -208,8 +197,8 @@ static json_t *tools_call(struct exchange *x, const struct mcp_msg *m, bool alon
 		return mcp_error(m->id, MCP_INVALID_PARAMS, "'arguments' must be an object");
 	if (mcp_check_args(t, args, &err) < 0)
 		return mcp_result(m->id, mcp_failed(&err));
-	if (mcp_running_begin(x->req->api->mcp, &x->req->who, x->session, m->id, &running, &err) <
-	    0)
+	if (mcp_running_begin(deps_of(x->req)->mcp, who_of(x->req), x->session, m->id, &running,
+	                      &err) < 0)
 		return mcp_error(m->id, MCP_BUSY, "%s", err.msg);
 	result = mcp_call(x->req, t, args, &work, &lease);
 	if (work.ops)
@@ -234,13 +223,13 @@ static json_t *answer(struct exchange *x, const struct mcp_msg *m, bool alone)
 	return mcp_error(m->id, MCP_NO_METHOD, "there is no method '%.100s'", m->method);
 }
 
-/* What is not a request; what we do not know is not worth an answer. */
+/* Notifications and responses; unknown ones get no reply. */
 static void notice(struct exchange *x, const struct mcp_msg *m)
 {
 	const json_t *id = json_object_get(m->params, "requestId");
 
 	if (m->kind == MCP_NOTIFICATION && strcmp(m->method, "notifications/cancelled") == 0 && id)
-		mcp_cancel(x->req->api->mcp, &x->req->who, x->session, id);
+		mcp_cancel(deps_of(x->req)->mcp, who_of(x->req), x->session, id);
 }
 
 static json_t *take(struct exchange *x, const struct mcp_msg *m, bool alone)
@@ -275,7 +264,7 @@ static int take_batch(struct exchange *x, const struct mcp_batch *b, struct err 
 	return send_json(x, 202, NULL, err);
 }
 
-int api_mcp(struct request *req, struct reply *res, struct err *err)
+static int take_messages(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(mcp_batch_done) struct mcp_batch b = { 0 };
 	struct exchange x = { .req = req, .res = res };
@@ -305,7 +294,7 @@ int api_mcp(struct request *req, struct reply *res, struct err *err)
 	return send_json(&x, !j ? 202 : b.msg[0].kind == MCP_INVALID ? 400 : 200, j, err);
 }
 
-int api_mcp_end(struct request *req, struct reply *res, struct err *err)
+static int end_session(struct request *req, struct reply *res, struct err *err)
 {
 	const char *session = request_header(req, SESSION_HEADER);
 	int r = check_origin(req, err);
@@ -314,7 +303,23 @@ int api_mcp_end(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (!session)
 		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST, SESSION_HEADER " is missing");
-	if (mcp_session_end(req->api->mcp, &req->who, session) < 0)
+	if (mcp_session_end(deps_of(req)->mcp, who_of(req), session) < 0)
 		return no_session(err);
 	return reply_json(res, json_object(), err);
+}
+
+/* clang-format off */
+static const struct route mcp_routes[] = {
+	{ METHOD_POST,   "/mcp", SCOPE_SELF, MIB(8),       take_messages,
+	  "Messages of an MCP client: its tools are calls of this API", .flags = ROUTE_NO_TRAIL },
+	{ METHOD_DELETE, "/mcp", SCOPE_SELF, BODY_IGNORED, end_session,
+	  "End an MCP session", .flags = ROUTE_NO_TRAIL },
+};
+/* clang-format on */
+
+void mcp_deps(struct mcp *m, struct api_deps *deps)
+{
+	deps->mcp = m;
+	deps->more_routes = mcp_routes;
+	deps->n_more_routes = ARRAY_SIZE(mcp_routes);
 }

@@ -6,7 +6,7 @@
  * message that is malformed gets an error of its own and leaves the others alone. Ids are
  * strings or integers: they are compared, kept while a call runs and sent back as they came.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -93,7 +93,8 @@ int mcp_parse(const void *text, size_t n, struct mcp_batch *ret, struct err *err
 	ret->array = json_is_array(ret->doc);
 	if (!ret->array) {
 		if (!json_is_object(ret->doc))
-			return err_set(err, -EINVAL, "the body is neither a message nor an array");
+			return err_set(err, -EINVAL,
+			               "the body is neither a message nor an array of messages");
 		ret->n = 1;
 		read_message(ret->doc, &ret->msg[0]);
 		return 0;

@@ -11,7 +11,7 @@
  * A running call is in a list while it runs, so that calls can be counted and one can be
  * cancelled from another connection. One lock for both; nothing is done under it that waits.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -230,7 +230,7 @@ int mcp_running_begin(struct mcp *m, const struct auth_who *who, const char *ses
 	}
 	if (n >= RUNNING_PER_ACCOUNT) {
 		running_free(c);
-		return err_set(err, -EBUSY, "%d calls run already: wait for one to end",
+		return err_set(err, -EBUSY, "%d calls are running already: wait for one to end",
 		               RUNNING_PER_ACCOUNT);
 	}
 	TAILQ_INSERT_TAIL(&m->running, c, link);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tools.c - THE table of MCP tools: what a model is told about them, and the route each is a
- * call of
+ * tools.c - THE table of MCP tools: what a model is told about them, and the route that each one
+ * calls
  *
  * A tool whose route this server does not have is not offered. Arguments have the names of the
- * API's members, so that most bodies pass as they are; names that a tool does not know are
- * refused with a sentence, because a model that guessed can then correct itself.
+ * API's members, so that most bodies pass as they are; unknown names are rejected with an
+ * explanation, so that a model which guessed can correct itself.
  */
-#include "mcp/mcp.h"
+#include "mcp/mcp_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static void prepare_expose(struct request *req, json_t *args)
 		        args, "domain",
 		        json_sprintf("%s-%lld.%s", vm,
 		                     (long long)json_integer_value(json_object_get(args, "port")),
-		                     req->api->deps.conf->domain));
+		                     deps_of(req)->conf->domain));
 }
 
 /* The route calls it vmPort; its type and range are judged there. */

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "h1/h1.h"
 #include "net/gate_internal.h"
 
 #define HANDSHAKE_MS 20000
@@ -43,7 +44,8 @@ static int say(SSL *down, int status, const char *words, const char *text)
 }
 
 /* Bytes read, with the head at their beginning. */
-static int read_head(SSL *down, char *p, char name[SNIFF_NAME_MAX], size_t *ret_n, size_t *ret_head)
+static int read_head(SSL *down, char *p, char name[SNIFF_NAME_MAX], size_t *ret_n,
+                     struct h1_head *ret_head)
 {
 	uint64_t deadline = deadline_in(HEAD_MS);
 	size_t n = 0;
@@ -80,14 +82,14 @@ static int upstream_tls(struct proxied *c, SSL **ret)
 }
 
 static int forward(struct proxied *c, const struct egress_inject *in, SSL *down, SSL *up,
-                   const char *p, size_t n, size_t head)
+                   const char *p, size_t n, const struct h1_head *head)
 {
 	autobuf struct buf out = { 0 };
 	struct relay_end a = { .fd = c->down, .ssl = down }, b = { .fd = c->up, .ssl = up };
 	int r;
 
-	sniff_http_rewrite(p, head, in->headers, in->n, &out);
-	buf_put(&out, p + head, n - head);
+	sniff_http_rewrite(head, in->headers, in->n, &out);
+	buf_put(&out, p + head->len, n - head->len);
 	r = out.failed ? -ENOMEM : gate_relay(&a, &b, out.p, out.len);
 	if (out.p)
 		explicit_bzero(out.p, out.len);
@@ -101,7 +103,8 @@ int gate_inject(struct proxied *c, const struct egress_inject *in)
 	AUTO(ssl_freep) SSL *down = NULL;
 	AUTO(ssl_freep) SSL *up = NULL;
 	char name[SNIFF_NAME_MAX];
-	size_t n = 0, head = 0;
+	struct h1_head head;
+	size_t n = 0;
 	struct err err = { 0 };
 	int r;
 
@@ -129,5 +132,5 @@ int gate_inject(struct proxied *c, const struct egress_inject *in)
 		           "The server's certificate could not be verified: nothing was sent.");
 	if (r < 0)
 		return say(down, 502, "Bad Gateway", "The server could not be reached.");
-	return forward(c, in, down, up, p, n, head);
+	return forward(c, in, down, up, p, n, &head);
 }

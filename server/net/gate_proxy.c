@@ -31,6 +31,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "h1/h1.h"
 #include "net/gate_internal.h"
 
 #define EVENTS_MAX 32
@@ -42,7 +43,7 @@
 
 static int find_name(struct proxied *c, const void *p, size_t n, char name[SNIFF_NAME_MAX])
 {
-	size_t head;
+	struct h1_head head;
 	int r;
 
 	if (c->port != PORT_HTTP)
@@ -114,7 +115,7 @@ static int pass_http(struct proxied *c)
 	autobuf struct buf out = { 0 };
 	struct relay_end a = { .fd = c->down }, b = { .fd = c->up };
 	char name[SNIFF_NAME_MAX];
-	size_t head = 0;
+	struct h1_head head;
 	ssize_t n;
 
 	if (!p)
@@ -122,9 +123,9 @@ static int pass_http(struct proxied *c)
 	n = recv(c->down, p, SNIFF_MAX, MSG_PEEK | MSG_DONTWAIT);
 	if (n <= 0 || sniff_http(p, (size_t)n, name, &head) != 1 || strcmp(name, c->name) != 0)
 		return -EBADMSG;
-	if (recv(c->down, p, head, MSG_DONTWAIT) != (ssize_t)head)
+	if (recv(c->down, p, head.len, MSG_DONTWAIT) != (ssize_t)head.len)
 		return -EIO;
-	sniff_http_rewrite(p, head, NULL, 0, &out);
+	sniff_http_rewrite(&head, NULL, 0, &out);
 	return out.failed ? -ENOMEM : gate_relay(&a, &b, out.p, out.len);
 }
 

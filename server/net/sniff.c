@@ -15,13 +15,13 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "h1/h1.h"
 #include "net/egress.h"
 
 #define RECORD_HANDSHAKE 22u
 #define HANDSHAKE_CLIENT_HELLO 1u
 #define EXT_SERVER_NAME 0u
 #define RECORD_MAX 16384u
-#define METHOD_MAX 20u
 
 /* A host name, made lower case; not an address, which is no name to judge by. */
 static int take_name(const uint8_t *p, size_t n, char ret[SNIFF_NAME_MAX])
@@ -144,159 +144,48 @@ int sniff_tls(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX])
 
 /* ---- HTTP ---- */
 
-/* The next line without its end; false: none is whole. Ends are CR LF, nothing else. */
-static bool next_line(const char *p, size_t n, size_t *at, const char **ret, size_t *ret_len)
+int sniff_http(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX], struct h1_head *ret_head)
 {
-	const char *from = p + *at, *lf = memchr(from, '\n', n - *at);
-
-	if (!lf)
-		return false;
-	*ret = from;
-	*ret_len = (size_t)(lf - from);
-	*at += *ret_len + 1;
-	return true;
-}
-
-/* Without CR; -1: the line is not one of ours. */
-static int line_ok(const char *s, size_t *n)
-{
-	if (!*n || s[*n - 1] != '\r')
-		return -1;
-	(*n)--;
-	for (size_t i = 0; i < *n; i++)
-		if (((unsigned char)s[i] < ' ' && s[i] != '\t') || s[i] == 0x7f)
-			return -1;
-	return 0;
-}
-
-static bool request_line(const char *s, size_t n)
-{
-	size_t m = 0, version = n >= 9 ? n - 9 : 0;
-	const char *target;
-
-	while (m < n && m < METHOD_MAX && (isupper((unsigned char)s[m]) || s[m] == '-'))
-		m++;
-	if (!m || m + 1 >= version || s[m] != ' ')
-		return false;
-	target = s + m + 1;
-	if (memcmp(s + version, " HTTP/1.", 8) != 0 || (s[n - 1] != '0' && s[n - 1] != '1'))
-		return false;
-	/* A target with a host of its own would be a second answer to the same question. */
-	return *target == '/' && !memchr(target, ' ', version - (m + 1));
-}
-
-static size_t header_name(const char *s, size_t n)
-{
-	size_t k = 0;
-
-	while (k < n && (isalnum((unsigned char)s[k]) || strchr("!#$%&'*+-.^_`|~", s[k])) && s[k])
-		k++;
-	return k < n && s[k] == ':' ? k : 0;
-}
-
-static bool named(const char *s, size_t name, const char *want)
-{
-	return strlen(want) == name && !strncasecmp(s, want, name);
-}
-
-static void trim(const char **s, size_t *n)
-{
-	while (*n && (**s == ' ' || **s == '\t')) {
-		(*s)++;
-		(*n)--;
-	}
-	while (*n && ((*s)[*n - 1] == ' ' || (*s)[*n - 1] == '\t'))
-		(*n)--;
-}
-
-/* "name" or "name:port" */
-static int host_value(const char *s, size_t n, char ret[SNIFF_NAME_MAX])
-{
-	const char *colon = memchr(s, ':', n);
-
-	if (colon) {
-		for (const char *p = colon + 1; p < s + n; p++)
-			if (!isdigit((unsigned char)*p))
-				return -EBADMSG;
-		n = (size_t)(colon - s);
-	}
-	return take_name((const uint8_t *)s, n, ret);
-}
-
-int sniff_http(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX], size_t *ret_head)
-{
-	const char *text = p, *line;
-	size_t at = 0, len;
-	int r = -ENOENT;
-	bool host = false;
+	size_t scan = 0;
+	int r;
 
 	n = MIN(n, SNIFF_MAX);
-	/* Said early, so that other protocols are not waited for. */
-	if (n && !isupper((unsigned char)text[0]))
+	r = h1_request(p, n, &scan, ret_head);
+	if (r < 0 || (r == 0 && n == SNIFF_MAX))
 		return -EBADMSG;
-	if (!next_line(text, n, &at, &line, &len))
-		return n == SNIFF_MAX ? -EBADMSG : 0;
-	if (line_ok(line, &len) < 0 || !request_line(line, len))
-		return -EBADMSG;
-	for (;;) {
-		size_t name;
-
-		if (!next_line(text, n, &at, &line, &len))
-			return n == SNIFF_MAX ? -EBADMSG : 0;
-		if (line_ok(line, &len) < 0)
-			return -EBADMSG;
-		if (!len)
-			break;
-		name = header_name(line, len);
-		if (!name)
-			return -EBADMSG; /* also a folded line */
-		if (!named(line, name, "host"))
-			continue;
-		if (host)
-			return -EBADMSG;
-		host = true;
-		line += name + 1;
-		len -= name + 1;
-		trim(&line, &len);
-		r = host_value(line, len, ret_name);
-		if (r == -EBADMSG)
-			return r;
-	}
-	*ret_head = at;
-	return r;
+	if (r == 0)
+		return 0;
+	return take_name((const uint8_t *)ret_head->host.p, ret_head->host.n, ret_name);
 }
 
-static bool replaced(const char *s, size_t name, const struct egress_header *add, size_t n_add)
+/* What the connection becomes after this request, or NULL. HTTP/2 is not passed on: it would carry
+ * requests for other names. */
+static const struct h1_field *upgrade(const struct h1_head *h)
 {
-	static const char *const hop[] = { "connection", "keep-alive", "proxy-connection" };
+	const struct h1_field *f = h1_find(h, "upgrade");
+	struct h1_text word = H1_TEXT("upgrade");
 
-	for (size_t i = 0; i < ARRAY_SIZE(hop); i++)
-		if (named(s, name, hop[i]))
-			return true;
-	for (size_t i = 0; i < n_add; i++)
-		if (named(s, name, add[i].name))
-			return true;
-	return false;
+	if (!f || !h1_among(word, h->connection, h->n_connection) || h->http10)
+		return NULL;
+	for (size_t i = 0; i + 2 <= f->value.n; i++)
+		if (strncasecmp(f->value.p + i, "h2", 2) == 0)
+			return NULL;
+	return f;
 }
 
-void sniff_http_rewrite(const char *head, size_t n, const struct egress_header *add, size_t n_add,
+void sniff_http_rewrite(const struct h1_head *h, const struct egress_header *add, size_t n_add,
                         struct buf *out)
 {
-	const char *line;
-	size_t at = 0, len;
-	bool upgrade = false;
+	const struct h1_field *up = upgrade(h);
+	struct h1_text skip[EGRESS_HEADERS_MAX];
 
-	if (!next_line(head, n, &at, &line, &len))
-		return;
-	buf_put(out, line, len + 1);
-	while (next_line(head, n, &at, &line, &len) && len > 1) {
-		size_t name = header_name(line, len);
-
-		upgrade |= named(line, name, "upgrade");
-		if (!replaced(line, name, add, n_add))
-			buf_put(out, line, len + 1);
-	}
+	n_add = MIN(n_add, ARRAY_SIZE(skip));
+	for (size_t i = 0; i < n_add; i++)
+		skip[i] = (struct h1_text){ add[i].name, strlen(add[i].name) };
+	h1_forward(h, skip, n_add, out);
 	for (size_t i = 0; i < n_add; i++)
 		buf_printf(out, "%s: %s\r\n", add[i].name, add[i].value);
-	buf_printf(out, "Connection: %s\r\n\r\n", upgrade ? "Upgrade" : "close");
+	if (up)
+		buf_printf(out, "Upgrade: %.*s\r\n", (int)up->value.n, up->value.p);
+	buf_printf(out, "Connection: %s\r\n\r\n", up ? "Upgrade" : "close");
 }

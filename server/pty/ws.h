@@ -12,13 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WS_ACCEPT_SIZE 29         /* Sec-WebSocket-Accept with NUL */
 #define WS_MESSAGE_MAX (1u << 20) /* bytes of one message of a client; more ends it with 1009 */
 
 enum ws_code { WS_NORMAL = 1000, WS_GOING_AWAY = 1001, WS_POLICY = 1008, WS_INTERNAL = 1011 };
-
-/* ws_accept.c: the answer to a Sec-WebSocket-Key; -EINVAL when that is not one. */
-int ws_accept(const char *key, char ret[WS_ACCEPT_SIZE]);
 
 struct ws;
 typedef void (*ws_message_fn)(void *ctx, bool text, const uint8_t *p, size_t n);

@@ -18,8 +18,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "clone/clone.h"
 #include "guest/guest.h"
+#include "runs/clone.h"
 #include "vm/vmm.h"
 
 #define CLONE_MS (30u * 60 * 1000)

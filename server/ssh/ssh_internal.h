@@ -24,6 +24,7 @@
 #include "auth/auth.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "guest/guest.h"
 #include "guest/guest_login.h"

@@ -26,7 +26,7 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	vm_tell(vm, EVENT_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
 	mutex_lock(&vm->m->lock);
 	vm->buried = true;
-	vm_wake_waiters(vm);
+	vm_wake_waiters(vm, NULL);
 	mutex_unlock(&vm->m->lock);
 	vmm_forget(vm->m, vm);
 	vmm_collect_soon(vm->m);

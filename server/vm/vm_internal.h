@@ -94,6 +94,8 @@ struct shell {
 struct vmm {
 	struct vmm_conf conf;
 	struct vm_times t;   /* deadlines of single steps */
+	vm_ended_fn on_ended; /* or NULL; lock, both */
+	void *on_ended_ctx;
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
 	struct privc *priv;
@@ -243,7 +245,8 @@ bool vm_guest_used(struct vm *vm);
 void vmm_usage_save(struct vmm *m);
 
 /* wait.c: its state or machine is another now; m->lock held */
-void vm_wake_waiters(struct vm *vm);
+/* m->lock held: the VM is about to be shown as next; NULL: it is gone. */
+void vm_wake_waiters(struct vm *vm, const struct vm_info *next);
 
 /* room.c: the disk budget */
 /* 0, or NO_LOCAL_STORAGE_CAPACITY: nothing more may be evicted. Waits for the keeper if it must. */

@@ -260,7 +260,7 @@ void vm_publish(struct vm *vm)
 
 	if (vm->shown.state != vm->row.info.state ||
 	    strcmp(vm->shown.instance, vm->row.info.instance) != 0)
-		vm_wake_waiters(vm);
+		vm_wake_waiters(vm, &vm->row.info);
 	vm->shown = vm->row.info;
 }
 

@@ -6,6 +6,7 @@
  * never its lock. When the VM shows another instance or a state without a
  * machine, the one that was waited for is gone; how it ended was noted by whoever
  * ended it. Each waiter has a descriptor that becomes readable when the VM changed.
+ * Whoever has to do with machines of many VMs (the edge) is called instead.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -56,8 +57,20 @@ int vmm_wait_new(struct vmm *m, const char *account, const char *id, struct vm_w
 	return 0;
 }
 
-void vm_wake_waiters(struct vm *vm)
+void vmm_on_ended(struct vmm *m, vm_ended_fn fn, void *ctx)
 {
+	LOCK_SCOPE(&m->lock);
+	m->on_ended = fn;
+	m->on_ended_ctx = ctx;
+}
+
+void vm_wake_waiters(struct vm *vm, const struct vm_info *next)
+{
+	const struct vm_info *was = &vm->shown;
+
+	if (vm->m->on_ended && has_machine(was->state) && *was->instance &&
+	    !(next && has_machine(next->state) && !strcmp(next->instance, was->instance)))
+		vm->m->on_ended(vm->m->on_ended_ctx, was->instance);
 	for (struct vm_wait *w = vm->waiters; w; w = w->next)
 		(void)!eventfd_write(w->fd, 1); /* full means readable already */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_h1.c - any bytes as a request, an answer and a chunked body
+ * fuzz_h1.c - any bytes as a request, a request to a proxy, an answer and a chunked body
  *
  * What is held against them: a request that is taken has one host and one framing, and what the
  * edge would pass on is read by the same parser in the same way; chunks come out the same however
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edge/h1.h"
+#include "base/buf.h"
+#include "h1/h1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,12 +29,34 @@ static void inside(const uint8_t *data, size_t size, struct h1_text t)
 	must(t.n == 0 || (t.p >= (const char *)data && t.p + t.n <= (const char *)data + size));
 }
 
-static void try_head(const uint8_t *data, size_t size, bool request)
+typedef int (*parse_fn)(const void *p, size_t n, size_t *scan, struct h1_head *ret);
+
+static int answer(const void *p, size_t n, size_t *scan, struct h1_head *ret)
+{
+	return h1_response(p, n, scan, false, ret);
+}
+
+/* What is passed on has one framing and the same meaning. */
+static void try_forward(const struct h1_head *h)
+{
+	static struct h1_head again;
+	autobuf struct buf out = { 0 };
+	size_t scan = 0;
+
+	h1_forward(h, NULL, 0, &out);
+	buf_printf(&out, "Connection: close\r\n\r\n");
+	if (out.len > H1_HEAD_MAX || h->n_fields == H1_FIELDS_MAX)
+		return; /* one field more than there was */
+	must(h1_request(out.p, out.len, &scan, &again) == 1 && again.len == out.len);
+	must(again.framing == h->framing && again.length == h->length);
+	must(again.host.n == h->host.n && memcmp(again.host.p, h->host.p, h->host.n) == 0);
+}
+
+static void try_head(const uint8_t *data, size_t size, parse_fn parse, bool request)
 {
 	static struct h1_head h, again;
 	size_t scan = 0, steps = 0;
-	int r = request ? h1_request(data, size, &scan, &h)
-	                : h1_response(data, size, &scan, false, &h);
+	int r = parse(data, size, &scan, &h);
 
 	if (r < 0) {
 		must(h.why != NULL);
@@ -53,12 +76,13 @@ static void try_head(const uint8_t *data, size_t size, bool request)
 		must(h.framing != H1_BODY_CLOSE);
 		must(h1_target(h.target.p, h.target.n));
 		must(h.http10 || h1_host_name(h.host.p, h.host.n));
+		if (!h1_is(h.method, "CONNECT"))
+			try_forward(&h);
 	}
 	/* Byte by byte it is the same head, and not found earlier. */
 	scan = 0;
 	for (size_t n = 0; n <= h.len; n++) {
-		r = request ? h1_request(data, n, &scan, &again)
-		            : h1_response(data, n, &scan, false, &again);
+		r = parse(data, n, &scan, &again);
 		must(r >= 0);
 		if (r > 0)
 			break;
@@ -101,8 +125,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t n, m;
 
 	must(a && b);
-	try_head(data, size, true);
-	try_head(data, size, false);
+	try_head(data, size, h1_request, true);
+	try_head(data, size, h1_proxy_request, true);
+	try_head(data, size, answer, false);
 	n = decode(data, size, 0, a, &over_a);
 	m = decode(data, size, 1, b, &over_b);
 	must(over_a == over_b);

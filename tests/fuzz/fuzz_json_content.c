@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/call.h"
+#include "api/vms/shared.h"
 #include "base/buf.h"
 #include "base/utf8.h"
 

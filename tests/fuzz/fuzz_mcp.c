@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mcp/mcp.h"
 #include "base/auto.h"
 #include "base/err.h"
+#include "mcp/mcp_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

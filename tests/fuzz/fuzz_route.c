@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/call.h"
+#include "http/route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,11 +21,11 @@ static void must(bool ok)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct route table[] = {
-		{ METHOD_GET, "/v1/vms/{vm_id}/files/{path}", SCOPE_VM_EXEC, 1, NULL, "" },
-		{ METHOD_GET, "/v1/vms/{vm_id}", SCOPE_VM_READ, 1, NULL, "" },
-		{ METHOD_POST, "/v1/vms/{vm_id}/{verb}", SCOPE_VM_READ, 1, NULL, "" },
-		{ METHOD_GET, "/v1/vms/snapshots", SCOPE_VM_READ, 1, NULL, "" },
-		{ METHOD_GET, "/{a}/{b}/{c}", SCOPE_VM_READ, 1, NULL, "" },
+		{ METHOD_GET, "/v1/vms/{vm_id}/files/{path}", 1, 1, NULL, "" },
+		{ METHOD_GET, "/v1/vms/{vm_id}", 1, 1, NULL, "" },
+		{ METHOD_POST, "/v1/vms/{vm_id}/{verb}", 1, 1, NULL, "" },
+		{ METHOD_GET, "/v1/vms/snapshots", 1, 1, NULL, "" },
+		{ METHOD_GET, "/{a}/{b}/{c}", 1, 1, NULL, "" },
 	};
 	static struct route_match m;
 	char *path = malloc(size + 1);

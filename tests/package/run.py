@@ -64,7 +64,8 @@ class Package(unittest.TestCase):
 
     @classmethod
     def inside(cls, *argv, code=0):
-        return run("chroot", cls.root, *argv, code=code, env=ENV).stdout
+        """stdout of a command in the system, without a network: whatever it needs must be there."""
+        return run("unshare", "--net", "chroot", cls.root, *argv, code=code, env=ENV).stdout
 
     @classmethod
     def listing(cls):
@@ -74,7 +75,7 @@ class Package(unittest.TestCase):
             for path, dirs, files in os.walk(os.path.join(cls.root, top)):
                 found |= {os.path.join(path, n)[len(cls.root):] for n in dirs + files}
         # caches and records of dpkg, apt, the linker and man-db that every installation renews
-        return {p for p in found if not re.match(r"/var/(lib/dpkg|cache/(apt|debconf|ldconfig)|log|lib/(apt|systemd))|/etc/(passwd|group|g?shadow)-", p)}
+        return {p for p in found if not re.match(r"/var/(lib/dpkg|cache/(apt|debconf|ldconfig)|log|lib/(apt|systemd))|/run/systemd|/etc/apt/apt.conf.d/99test|/etc/(passwd|group|g?shadow)-", p)}
 
     def read(self, path):
         with open(self.root + path) as f:
@@ -85,8 +86,8 @@ class Package(unittest.TestCase):
         self.assertEqual((out.returncode, out.stdout), (0, ""), out.stderr)
 
     def test_b_installed_by_apt_with_nothing_missing(self):
-        out = self.inside("apt-get", "install", "-y", "--no-download", "--no-install-recommends", "/tmp/pando.deb")
-        self.assertIn("Setting up pando", out)
+        out = self.inside("apt-get", "install", "-y", "--no-install-recommends", "/tmp/pando.deb")
+        self.assertIn(" 1 newly installed, 0 to remove", out)
         self.assertEqual(self.inside("dpkg-query", "-W", "-f", "${db:Status-Status}", "pando"), "installed")
         self.assertEqual(self.inside("dpkg", "--verify", "pando"), "")
         self.assertEqual(self.inside("dpkg", "--audit"), "")
@@ -137,6 +138,11 @@ class Package(unittest.TestCase):
         r = run("chroot", "--userspec=pando:pando", self.root, "env", "PANDO_CONF=/tmp/all.conf", "pandod", code=2, env=ENV)
         self.assertNotIn("all.conf", r.stderr)
 
+    def test_g_settings_are_documented(self):
+        known = set(re.findall(r"^  (PANDO_\w+),", self.inside("pandod", "--help"), re.M))
+        named = set(re.findall(r"`(PANDO_\w+)`", self.read("/usr/share/doc/pando/docs/SETTINGS.md")))
+        self.assertEqual(named - {"PANDO_CONF"}, known)
+
     def test_h_man_pages_and_completion(self):
         there = {os.path.basename(p) for p in glob.glob(self.root + "/usr/share/man/man*/pando*")}
         nouns = self.inside("pando", "help", "--list").split()
@@ -149,8 +155,9 @@ class Package(unittest.TestCase):
 
     def test_i_the_recipe_is_that_of_the_source(self):
         """Same files, same agent: the image that a checkout made is the one that the package would make."""
-        names = ("PANDO_DEBIAN_MIRROR", "PANDO_DEBIAN_SECURITY_MIRROR")
-        mirrors = dict(zip(names, ("http://mirror.test/debian", "http://mirror.test/security")))
+        mirrors = {"PANDO_DEBIAN_MIRROR": "http://mirror.test/debian", "PANDO_DEBIAN_SECURITY_MIRROR": "http://mirror.test/security"}
+        with open(self.root + "/etc/apt/apt.conf.d/99test", "w") as f:  # what the image's apt takes over from the host's
+            f.write("".join(line for line in run("apt-config", "dump").stdout.splitlines(True) if "Check-Valid-Until" in line))
         ours = run("scripts/pando-image.sh", "--path", cwd=ROOT, env={**ENV, **mirrors}).stdout
         theirs = run("chroot", self.root, "pando-image", "--path", env={**ENV, **mirrors}).stdout
         self.assertEqual(os.path.dirname(theirs), "/var/cache/pando/images")

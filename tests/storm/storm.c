@@ -36,7 +36,7 @@
 #define AGREE_MS 10000 /* for the watcher and the keeper to notice what happened */
 #define TELL_MS 60000  /* between two lines of progress */
 
-struct storm storm = { .lock = PTHREAD_MUTEX_INITIALIZER };
+struct storm storm = { .lock = MUTEX_INIT("test: storm model") };
 
 static _Noreturn void fail(const char *what, const char *why)
 {

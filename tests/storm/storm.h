@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/id.h"
+#include "base/lock.h"
 #include "tests/storm/turns.h"
 #include "tests/vm/rig.h"
 
@@ -47,7 +48,7 @@ struct storm {
 	unsigned round;
 	bool talks; /* prints every note at once */
 
-	pthread_mutex_t lock; /* guards the model, short */
+	struct mutex lock; /* guards the model, short */
 	struct known vms[KNOWN_MAX], snaps[KNOWN_MAX];
 	size_t n_vms, n_snaps;
 

@@ -54,7 +54,7 @@ static void somebody_dies(struct rng *r)
 	unsigned first = rng_below(r, FAKE_MACHINES_MAX);
 	char instance[ID_SIZE] = "";
 
-	pthread_mutex_lock(&f->lock);
+	mutex_lock(&f->lock);
 	for (unsigned i = 0; i < FAKE_MACHINES_MAX && !*instance; i++) {
 		struct fake_machine *m = &f->machines[(first + i) % FAKE_MACHINES_MAX];
 
@@ -63,7 +63,7 @@ static void somebody_dies(struct rng *r)
 		if (*m->instance && !m->ended && m->running)
 			snprintf(instance, sizeof(instance), "%s", m->instance);
 	}
-	pthread_mutex_unlock(&f->lock);
+	mutex_unlock(&f->lock);
 	if (!*instance)
 		return;
 	fake_die(f, instance);
@@ -142,10 +142,10 @@ static int on_call(void *ctx, enum fake_face face, const char *what, const char 
 #define CHANNELS_MAX 4096
 
 static struct {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct fault_agent *a[CHANNELS_MAX];
 	size_t n;
-} channels = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} channels = { .lock = MUTEX_INIT("test: storm channels") };
 
 static int on_agent(void *ctx, int fd)
 {
@@ -158,11 +158,11 @@ static int on_agent(void *ctx, int fd)
 		fprintf(stderr, "storm: %s\n", err.msg);
 		abort();
 	}
-	pthread_mutex_lock(&channels.lock);
+	mutex_lock(&channels.lock);
 	if (channels.n == CHANNELS_MAX)
 		abort();
 	channels.a[channels.n++] = a;
-	pthread_mutex_unlock(&channels.lock);
+	mutex_unlock(&channels.lock);
 	return host;
 }
 

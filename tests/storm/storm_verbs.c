@@ -321,16 +321,16 @@ static bool in_calm(void)
  */
 static bool is_fair(const struct verb *v, int r, const struct err *err)
 {
-	static const char *const fair[] = {
-		"VM_NOT_FOUND",       "VM_DELETED",       "VM_NOT_RUNNING",
-		"CONFLICT",           "STILL_CREATING",   "VM_IS_SUSPENDING",
-		"SNAPSHOT_NOT_FOUND", "SNAPSHOT_DELETED", "SERVICE_UNAVAILABLE",
+	static const enum err_code fair[] = {
+		ERR_VM_NOT_FOUND,       ERR_VM_DELETED,          ERR_VM_NOT_RUNNING,
+		ERR_CONFLICT,           ERR_STILL_CREATING,      ERR_VM_IS_SUSPENDING,
+		ERR_SNAPSHOT_NOT_FOUND, ERR_SERVICE_UNAVAILABLE, ERR_SNAPSHOT_ALREADY_DELETED,
 	};
 
-	for (size_t i = 0; err->tag && i < ARRAY_SIZE(fair); i++)
-		if (!strcmp(err->tag, fair[i]))
+	for (size_t i = 0; i < ARRAY_SIZE(fair); i++)
+		if (err->tag == fair[i])
 			return true;
-	if (v->run == v_rewind && err->tag && !strcmp(err->tag, "INVALID_SNAPSHOT_ID"))
+	if (v->run == v_rewind && err->tag == ERR_INVALID_SNAPSHOT_ID)
 		return true; /* it is another VM's */
 	/* Somebody else suspended, stopped or deleted it meanwhile. */
 	return (v->run == v_exec || v->run == v_diff) &&
@@ -353,7 +353,7 @@ static void judge(const struct verb *v, const struct step *s, int r)
 	if (!why)
 		return;
 	fprintf(stderr, "storm: %s %s failed %s: %d (%s) %s: %s\n", v->name, s->vm, why, r,
-	        err_name(r), s->err->tag ? s->err->tag : "-", s->err->msg);
+	        err_name(r), s->err->tag ? err_code_name(s->err->tag) : "-", s->err->msg);
 	abort();
 }
 
@@ -377,7 +377,7 @@ void storm_step(unsigned thread)
 	           v->need & A_SNAPSHOT ? s.snap : "");
 	r = v->run(&s);
 	storm_note("  [%u] %s %s: %d %s %s", thread, v->name, v->need & A_VM ? s.vm : "", r,
-	           err.tag ? err.tag : "", err.msg);
+	           err.tag ? err_code_name(err.tag) : "", err.msg);
 	storm.at[thread].verb = NULL;
 	storm.verbs++;
 	judge(v, &s, r);

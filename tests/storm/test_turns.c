@@ -10,17 +10,18 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "base/lock.h"
 #include "tests/storm/turns.h"
 
 #define THREADS 5
 #define STEPS 40
 
 static struct {
-	pthread_mutex_t a, b;
-	pthread_rwlock_t rw;
+	struct mutex a, b;
+	struct rwlock rw;
 	char log[THREADS * STEPS * 8]; /* written by whoever has the turn */
 	size_t n;
-} w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER };
+} w = { .a = MUTEX_INIT("test: a"), .b = MUTEX_INIT("test: b") };
 
 static void note(char c)
 {
@@ -59,11 +60,11 @@ static void *thread_main(void *arg)
 		}
 		case 2:
 			if (rng_one_in(sched_rng(), 2))
-				pthread_rwlock_wrlock(&w.rw);
+				rwlock_wrlock(&w.rw);
 			else
-				pthread_rwlock_rdlock(&w.rw);
+				rwlock_rdlock(&w.rw);
 			sched_point();
-			pthread_rwlock_unlock(&w.rw);
+			rwlock_unlock(&w.rw);
 			break;
 		default:
 			if (rng_one_in(sched_rng(), 5)) {
@@ -116,6 +117,7 @@ static void the_same_seed_gives_the_same_order(void **state)
 
 int main(void)
 {
+	rwlock_init(&w.rw, "test: rw");
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_same_seed_gives_the_same_order),
 	};

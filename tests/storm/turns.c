@@ -28,7 +28,7 @@ WRAP(int, pthread_mutex_clocklock, pthread_mutex_t *m, clockid_t clock,
 WRAP(int, pthread_rwlock_rdlock, pthread_rwlock_t *l);
 WRAP(int, pthread_rwlock_wrlock, pthread_rwlock_t *l);
 WRAP(int, pthread_cond_wait, pthread_cond_t *c, pthread_mutex_t *m);
-WRAP(int, pthread_cond_timedwait, pthread_cond_t *c, pthread_mutex_t *m,
+WRAP(int, pthread_cond_clockwait, pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
      const struct timespec *until);
 WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
 WRAP(int, pthread_join, pthread_t t, void **ret);
@@ -270,7 +270,10 @@ __attribute__((no_sanitize("thread"))) static bool of_a_joined_thread(const pthr
 
 static struct timespec in_ms(unsigned ms)
 {
-	return deadline_timespec(deadline_in(ms));
+	uint64_t at = deadline_in(ms);
+
+	return (struct timespec){ .tv_sec = (time_t)(at / 1000),
+		                  .tv_nsec = (long)(at % 1000) * 1000000 };
 }
 
 static bool before(const struct timespec *a, const struct timespec *b)
@@ -338,22 +341,20 @@ int __wrap_pthread_rwlock_wrlock(pthread_rwlock_t *l)
 
 /* ---- waiting for somebody who takes no turns ---- */
 
-int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
+int __wrap_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
                                   const struct timespec *until)
 {
 	struct timespec grace = in_ms(SCHED_GRACE_MS);
 	int r;
 
-	if (!takes_turns())
-		return __real_pthread_cond_timedwait(c, m, until);
-	if (before(until, &grace))
-		return __real_pthread_cond_timedwait(c, m, until);
-	r = __real_pthread_cond_timedwait(c, m, &grace);
+	if (!takes_turns() || clock != CLOCK_MONOTONIC || before(until, &grace))
+		return __real_pthread_cond_clockwait(c, m, clock, until);
+	r = __real_pthread_cond_clockwait(c, m, clock, &grace);
 	if (r != ETIMEDOUT)
 		return r;
 	drifted();
 	go_away();
-	r = __real_pthread_cond_timedwait(c, m, until);
+	r = __real_pthread_cond_clockwait(c, m, clock, until);
 	come_back(); /* with m held: who wants it passes its turn on */
 	return r;
 }

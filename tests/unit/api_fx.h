@@ -14,10 +14,11 @@
 #include "conf.h"
 #include "domains/domains.h"
 #include "events/events.h"
+#include "events/logs.h"
 #include "git/git.h"
 #include "git/sync.h"
 #include "git/trigger.h"
-#include "logs/logs.h"
+#include "mcp/mcp.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
 #include "tests/unit/fake_account.h"
@@ -40,6 +41,7 @@ struct fx {
 	struct syncs *syncs;
 	struct domains *domains;
 	struct certs *certs;
+	struct mcp *mcp;
 	struct api *api;
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
@@ -119,6 +121,9 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 		                  .certs = f->certs,
 		                  .edge_secret = getenv("FX_EDGE"),
 		                  .header_ms = header_ms };
+	if (mcp_new(&f->mcp, &err) < 0)
+		return -1;
+	mcp_deps(f->mcp, &deps);
 	if (api_start(&deps, &f->api, &err) < 0)
 		return -1;
 	if (sscanf(api_url(f->api, url, sizeof(url)), "http://127.0.0.1:%u", &f->port) != 1)
@@ -144,6 +149,7 @@ static inline int fx_teardown(void **state)
 	fake_release(f->vmm);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
+	mcp_free(f->mcp);
 	syncs_close(f->syncs);
 	triggers_close(f->triggers);
 	certs_free(f->certs);

@@ -13,7 +13,6 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "cert/cert.h"
@@ -33,10 +33,13 @@
 struct stand {
 	struct certs *certs;
 	struct edge_target up;
-	_Atomic int awake, opened;
+	struct edge *edge;
+	_Atomic int awake, opened, looks;
+	_Atomic int machine; /* the number of the one that runs */
+	_Atomic int vanished;
 	_Atomic int making, made; /* certificates for *.own.test */
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
+	struct mutex lock;
+	struct cond cond;
 	unsigned signs; /* lock, both */
 	bool over;
 };
@@ -61,6 +64,10 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 		ret->port = (uint16_t)strtoul(host + 5, NULL, 10);
 		snprintf(ret->vm, sizeof(ret->vm), "fresh");
 	}
+	if (strcmp(host, "vanish.edge.test") == 0) {
+		ret->kind = EDGE_VM;
+		snprintf(ret->vm, sizeof(ret->vm), "vanish");
+	}
 	if (strcmp(host, "broken.edge.test") == 0) { /* cannot be started */
 		ret->kind = EDGE_VM;
 		snprintf(ret->vm, sizeof(ret->vm), "broken");
@@ -71,8 +78,17 @@ static enum edge_look look(void *ctx, struct edge_target *t)
 {
 	struct stand *s = ctx;
 
-	snprintf(t->instance, sizeof(t->instance), "one");
-	return s->awake ? EDGE_RUNNING : EDGE_ASLEEP;
+	s->looks++;
+	snprintf(t->instance, sizeof(t->instance), "m%d", s->machine);
+	return s->awake || strcmp(t->vm, "fresh") == 0 ? EDGE_RUNNING : EDGE_ASLEEP;
+}
+
+static void end_machine(struct stand *s)
+{
+	char instance[ID_SIZE];
+
+	snprintf(instance, sizeof(instance), "m%d", s->machine++);
+	edge_ended(s->edge, instance);
 }
 
 static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
@@ -103,8 +119,10 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 		fflush(stdout);
 	}
 	s->opened++;
-	snprintf(t->instance, sizeof(t->instance), "one");
+	snprintf(t->instance, sizeof(t->instance), "m%d", s->machine);
 	*ret_fd = fd;
+	if (strcmp(t->vm, "vanish") == 0 && !s->vanished++)
+		end_machine(s);
 	return 0;
 }
 
@@ -119,11 +137,11 @@ static int slow_sign(struct stand *s, const char *name)
 {
 	bool stuck = strncmp(name, "stuck", 5) == 0, slow = strncmp(name, "slow", 4) == 0;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	s->making++;
 	for (unsigned n = s->signs; !s->over && (stuck || (slow && s->signs == n));)
-		pthread_cond_wait(&s->cond, &s->lock);
-	pthread_mutex_unlock(&s->lock);
+		cond_wait(&s->cond, &s->lock);
+	mutex_unlock(&s->lock);
 	s->making--;
 	s->made++;
 	return strcmp(name, "never.own.test") == 0 ? -EIO : 0;
@@ -155,20 +173,19 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 
 static void release(struct stand *s, bool over)
 {
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	s->signs++;
 	s->over = over;
-	pthread_cond_broadcast(&s->cond);
-	pthread_mutex_unlock(&s->lock);
+	cond_broadcast(&s->cond);
+	mutex_unlock(&s->lock);
 }
 
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
-	struct stand s = { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+	struct stand s = { .lock = MUTEX_INIT("edgeup .lock"), .cond = COND_INIT };
 	struct edge_ops ops = { route, look, open_way, cert, cert_make, challenge, &s };
 	struct edge_conf conf = { .wait_ms = 10000 };
-	struct edge *e = NULL;
 	struct err err = { 0 };
 	char line[8];
 
@@ -190,7 +207,7 @@ int main(int argc, char **argv)
 	    (conf.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
 	    (conf.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||
 	    sock_parse(argv[4], &s.up.addr, &s.up.addr_len, &err) < 0 ||
-	    edge_start(&conf, &ops, &e, &err) < 0) {
+	    edge_start(&conf, &ops, &s.edge, &err) < 0) {
 		fprintf(stderr, "edgeup: %s\n", err.msg);
 		return 1;
 	}
@@ -199,15 +216,18 @@ int main(int argc, char **argv)
 	while (fgets(line, sizeof(line), stdin)) {
 		struct edge_stats st;
 
-		edge_stats(e, &st);
+		edge_stats(s.edge, &st);
 		if (strcmp(line, "sign\n") == 0)
 			release(&s, /* over= */ false);
-		printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed\n",
-		       st.open, s.opened, st.fewest, st.most, s.making, s.made);
+		if (strcmp(line, "end\n") == 0)
+			end_machine(&s);
+		printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, "
+		       "%d looks\n",
+		       st.open, s.opened, st.fewest, st.most, s.making, s.made, s.looks);
 		fflush(stdout);
 	}
 	release(&s, /* over= */ true);
-	e = edge_free(e);
+	s.edge = edge_free(s.edge);
 	certs_free(s.certs);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_life.c - the part of vm.h that api_resize.c, api_await.c and api_stats.c call, in memory */
+/* fake_life.c - the part of vm.h that resize.c, await.c and stats.c of api/vms call, in memory */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "http/http_internal.h"
 #include "tests/unit/api_as.h"
 #include "tests/unit/api_fx.h"
 
@@ -100,7 +101,7 @@ static void without_a_key_no_body_is_kept(void **state)
 	assert_int_equal(http_call(f->port, "PUT", "/v1/vms/abc/files/x", NULL, body, 8 << 20, &r),
 	                 0);
 	assert_int_equal(r.status, 401);
-	assert_int_equal(f->api->spooled, 0);
+	assert_int_equal(f->api->http->spooled, 0);
 }
 
 static bool closed_within(int fd, unsigned ms)
@@ -236,8 +237,8 @@ static void clients_that_leave_do_no_harm(void **state)
 
 static uint64_t spooled(struct api *a)
 {
-	LOCK_SCOPE(&a->lock);
-	return a->spooled;
+	LOCK_SCOPE(&a->http->lock);
+	return a->http->spooled;
 }
 
 static void an_upload_that_breaks_off_leaves_nothing(void **state)
@@ -316,7 +317,7 @@ static void many_requests_on_one_connection(void **state)
 /* Requests of one account that have begun and do not end: their bodies never come. */
 static void an_account_leaves_connections_for_the_others(void **state)
 {
-	enum { SHARE = API_CONNECTIONS_MAX / 4 * 3 };
+	enum { SHARE = HTTP_CONNECTIONS_MAX / 4 * 3 };
 	struct fx *f = *state;
 	autoreply struct http_reply whole = { 0 };
 	struct acting other;

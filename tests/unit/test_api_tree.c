@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "api/call.h"
+#include "api/vms/shared.h"
 #include "base/auto.h"
 #include "build/service.h"
 #include "tests/unit/api_fx.h"

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "api/call.h"
+#include "http/http_internal.h"
 #include "tests/unit/api_as.h"
 
 /* Enough for every handler to get as far as looking for the thing. */
@@ -147,16 +148,16 @@ static void strangers_cannot_tell_what_exists(void **state)
 	made_up(&none);
 	acting_account(f, &stranger);
 	/* Lists first: what the stranger names later stands in its own audit log. */
-	for (size_t i = 0; i < api_n_routes; i++) {
+	for (size_t i = 0; i < f->api->http->n_routes; i++) {
 		autoreply struct http_reply a = { 0 };
 
-		if (strchr(api_routes[i].pattern, '{'))
+		if (strchr(f->api->http->routes[i].pattern, '{'))
 			continue;
-		call(f, &stranger, &api_routes[i], &real, &a);
-		assert_tells_nothing(&api_routes[i], &a, &real);
+		call(f, &stranger, &f->api->http->routes[i], &real, &a);
+		assert_tells_nothing(&f->api->http->routes[i], &a, &real);
 	}
-	for (size_t i = 0; i < api_n_routes; i++) {
-		const struct route *r = &api_routes[i];
+	for (size_t i = 0; i < f->api->http->n_routes; i++) {
+		const struct route *r = &f->api->http->routes[i];
 		autoreply struct http_reply a = { 0 }, b = { 0 };
 
 		if (!strchr(r->pattern, '{'))
@@ -173,8 +174,8 @@ static void strangers_cannot_tell_what_exists(void **state)
 	snprintf(path, sizeof(path), "/v1/vms/%s", real.vm);
 	fx_call(f, "GET", path, NULL, 200, &vm);
 	assert_string_equal(fx_str(vm.json, "state"), "running");
-	for (size_t i = 0; i < api_n_routes; i++) {
-		const struct route *r = &api_routes[i];
+	for (size_t i = 0; i < f->api->http->n_routes; i++) {
+		const struct route *r = &f->api->http->routes[i];
 		autoreply struct http_reply a = { 0 };
 		struct acting me;
 
@@ -204,8 +205,8 @@ static void a_token_gets_what_its_scope_says(void **state)
 	fx_call(f, "POST", path, NULL, 200, &t);
 	snprintf(token.header, sizeof(token.header), "Authorization: Bearer %s\r\n",
 	         fx_str(t.json, "token"));
-	for (size_t k = 0; k < api_n_routes; k++) {
-		const struct route *r = &api_routes[k];
+	for (size_t k = 0; k < f->api->http->n_routes; k++) {
+		const struct route *r = &f->api->http->routes[k];
 		bool everyone = r->scope == SCOPE_PUBLIC || r->scope == SCOPE_SELF;
 		bool git = r->scope & (SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE);
 		autoreply struct http_reply a = { 0 };
@@ -276,8 +277,8 @@ static void nonsense_is_refused_in_every_parameter(void **state)
 	struct ids real;
 
 	make_ids(f, &real);
-	for (size_t i = 0; i < api_n_routes; i++) {
-		const struct route *r = &api_routes[i];
+	for (size_t i = 0; i < f->api->http->n_routes; i++) {
+		const struct route *r = &f->api->http->routes[i];
 
 		for (int n = 0; n < params_of(r->pattern); n++) {
 			for (size_t k = 0; k < ARRAY_SIZE(malformed); k++)

@@ -111,6 +111,37 @@ class Alone(Stand, Checks, unittest.TestCase):
             app.wait()
             app.stdout.close()
 
+    def stream(self, n, every=0.1):
+        """A connection to the VM on which events arrive, and what arrived of the first one."""
+        s = self.e.plain()
+        s.sendall(f"GET /events?n={n}&every={every} HTTP/1.1\r\nHost: vm.edge.test\r\n\r\n".encode())
+        return s, s.recv(65536)
+
+    def test_machine_ends(self):
+        """Connections to it are cut when the edge is told; the next request goes to its successor."""
+        self.assertEqual(self.e.curl("http://vm.edge.test/echo").status, 200)
+        streams = [self.stream(10000) for _ in range(10)]
+        self.figures("end")
+        for s, head in streams:
+            with s:
+                self.assertEqual(status_of(head), 200)
+                self.assertFalse(read_until_closed(s).endswith(b"0\r\n\r\n"), "an answer that was cut looks whole")
+        self.assertEqual(self.e.curl("http://vm.edge.test/echo").status, 200)
+
+    def test_machine_ends_before_its_connection_is_listed(self):
+        self.assertEqual(self.e.curl("http://vanish.edge.test/echo").status, 200)
+
+    def test_open_connections_ask_nothing(self):
+        """Connections that are open for longer do not look after their VM again and again."""
+        streams = [self.stream(10, every=0.2) for _ in range(10)]
+        looks = int(self.figures()[14])
+        for s, _ in streams:
+            with s:
+                got = b""
+                while not got.endswith(b"0\r\n\r\n"):
+                    got += s.recv(65536)
+        self.assertEqual(int(self.figures()[14]), looks)
+
     def test_pages(self):
         html = self.e.curl("https://nowhere.edge.test/", "-H", "Accept: text/html,*/*")
         self.assertEqual((html.status, html.headers["content-type"]), (404, "text/html; charset=utf-8"))

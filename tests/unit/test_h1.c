@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_h1.c - the edge's HTTP/1 parser; what must be refused is in tests/e2e/edge_checks.py and the
- * fuzz corpus, too */
+/* test_h1.c - the HTTP/1 parser; what must be refused is in test_heads.c, tests/e2e/edge_checks.py
+ * and the fuzz corpus, too */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "base/auto.h"
 #include "domains/domains.h"
-#include "edge/h1.h"
+#include "h1/h1.h"
 
 static struct h1_head h;
 

@@ -16,6 +16,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "base/sock.h"
 #include "privc/priv_ops.h"
 #include "tests/vm/fakehost.h"

@@ -98,7 +98,7 @@ static json_t *shape_quota(const struct vm_quota *q, const int64_t git[2], int64
 static int git_numbers(struct request *req, const char *account, int64_t limits[2],
                        int64_t usage[2], struct err *err)
 {
-	struct repos *g = req->api->deps.repos;
+	struct repos *g = deps_of(req)->repos;
 	int r;
 
 	if (!g)
@@ -117,8 +117,8 @@ static int shape_account(struct request *req, const struct store_account *a, jso
 	json_t *j;
 	int r;
 
-	if ((r = vmm_limits(req->api->deps.vmm, a->id, &limits, err)) < 0 ||
-	    (r = vmm_usage(req->api->deps.vmm, a->id, &usage, err)) < 0 ||
+	if ((r = vmm_limits(deps_of(req)->vmm, a->id, &limits, err)) < 0 ||
+	    (r = vmm_usage(deps_of(req)->vmm, a->id, &usage, err)) < 0 ||
 	    (r = git_numbers(req, a->id, may, has, err)) < 0)
 		return r;
 	j = json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "id", a->id, "name", a->name, "admin",
@@ -153,12 +153,12 @@ int api_account_create(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	asked = a;
-	if ((r = auth_account_create(req->api->deps.auth, a.name, &a, err)) < 0)
+	if ((r = auth_account_create(deps_of(req)->auth, a.name, &a, err)) < 0)
 		return r;
 	a.quota = asked.quota;
 	a.git_repos = asked.git_repos;
 	a.git_mb = asked.git_mb;
-	if ((r = store_account_update(req->api->deps.store, &a, err)) < 0)
+	if ((r = store_account_update(deps_of(req)->store, &a, err)) < 0)
 		return r;
 	return reply_account(req, res, &a, err);
 }
@@ -168,7 +168,7 @@ int api_account_list(struct request *req, struct reply *res, struct err *err)
 	autofree struct store_account *v = NULL;
 	autojson json_t *items = json_array();
 	size_t n = 0;
-	int r = store_account_list(req->api->deps.store, &v, &n, err);
+	int r = store_account_list(deps_of(req)->store, &v, &n, err);
 
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		json_t *j = NULL;
@@ -187,7 +187,7 @@ int api_account_list(struct request *req, struct reply *res, struct err *err)
 int api_account_get(struct request *req, struct reply *res, struct err *err)
 {
 	struct store_account a;
-	int r = store_account_get(req->api->deps.store, req->match.arg[0], &a, err);
+	int r = store_account_get(deps_of(req)->store, req->match.arg[0], &a, err);
 
 	return r < 0 ? r : reply_account(req, res, &a, err);
 }
@@ -197,9 +197,9 @@ int api_account_update(struct request *req, struct reply *res, struct err *err)
 	struct store_account a;
 	int r;
 
-	if ((r = store_account_get(req->api->deps.store, req->match.arg[0], &a, err)) < 0 ||
+	if ((r = store_account_get(deps_of(req)->store, req->match.arg[0], &a, err)) < 0 ||
 	    (r = read_body(req, &a, err)) < 0 ||
-	    (r = store_account_update(req->api->deps.store, &a, err)) < 0)
+	    (r = store_account_update(deps_of(req)->store, &a, err)) < 0)
 		return r;
 	return reply_account(req, res, &a, err);
 }
@@ -208,17 +208,17 @@ int api_account_delete(struct request *req, struct reply *res, struct err *err)
 {
 	struct err none = { 0 };
 	struct store_account a;
-	int r = store_account_get(req->api->deps.store, req->match.arg[0], &a, err);
+	int r = store_account_get(deps_of(req)->store, req->match.arg[0], &a, err);
 
 	if (r < 0)
 		return r;
 	if (a.admin)
 		return err_tag(err, -EBUSY, ERR_CONFLICT,
 		               "the operator's account cannot be deleted: the server needs it");
-	if ((r = vmm_account_delete(req->api->deps.vmm, a.id, err)) < 0)
+	if ((r = vmm_account_delete(deps_of(req)->vmm, a.id, err)) < 0)
 		return r;
-	auth_account_forget(req->api->deps.auth, a.id);
-	if (req->api->deps.zones && zones_reload(req->api->deps.zones, &none) < 0)
+	auth_account_forget(deps_of(req)->auth, a.id);
+	if (deps_of(req)->zones && zones_reload(deps_of(req)->zones, &none) < 0)
 		log_warn("DNS records of account %s: %s", a.id, none.msg);
 	return reply_json(res, json_pack("{s:s}", "id", a.id), err);
 }

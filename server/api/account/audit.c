@@ -60,7 +60,7 @@ static int read_account(struct request *req, char ret[ACCOUNT_SIZE], bool *ret_a
 	autofree char *asked = NULL;
 	int r = request_query(req, "accountId", &asked, err);
 
-	*ret_all = !asked && (req->who.scopes & SCOPE_ADMIN);
+	*ret_all = !asked && (who_of(req)->scopes & SCOPE_ADMIN);
 	return r < 0 ? r : request_account(req, ret, err);
 }
 
@@ -85,7 +85,7 @@ int api_audit(struct request *req, struct reply *res, struct err *err)
 	f.account = all ? NULL : account;
 	f.action = action && *action ? action : NULL;
 	f.target = target && *target ? target : NULL;
-	if ((r = auth_audit_list(req->api->deps.auth, &f, &v, &n, err)) < 0)
+	if ((r = auth_audit_list(deps_of(req)->auth, &f, &v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		if (json_array_append_new(items, shape_record(&v[i])) < 0)

@@ -17,7 +17,7 @@ static int read_path(struct request *req, struct store_grant *g, struct err *err
 
 	*g = (struct store_grant){ .kind = GRANT_GIT };
 	if (strlen(req->match.arg[0]) >= sizeof(g->identity))
-		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "no such identity");
+		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "there is no such identity");
 	snprintf(g->identity, sizeof(g->identity), "%s", req->match.arg[0]);
 	snprintf(g->target, sizeof(g->target), "%s", repo_id_valid(repo) ? repo : "");
 	return 0;
@@ -44,11 +44,11 @@ static int read_level(struct request *req, struct store_grant *g, struct err *er
 static int check_repo(struct request *req, const struct store_grant *g, struct store_repo *ret,
                       struct err *err)
 {
-	int r = auth_identity_get(req->api->deps.auth, req->who.account, g->identity, NULL, err);
+	int r = auth_identity_get(deps_of(req)->auth, who_of(req)->account, g->identity, NULL, err);
 
 	if (r < 0)
 		return r;
-	r = repo_find(req->api->deps.repos, req->who.account, g->target, REPO_OWN, ret, err);
+	r = repo_find(deps_of(req)->repos, who_of(req)->account, g->target, REPO_OWN, ret, err);
 	return r < 0 && (r == -ENOENT || r == -EACCES)
 	               ? err_tag(err, -ENOENT, ERR_GIT_REPOSITORY_NOT_FOUND,
 	                         "no repository '%.60s'", req->match.arg[1])
@@ -64,12 +64,12 @@ int api_git_perm_list(struct request *req, struct reply *res, struct err *err)
 	uint32_t offset;
 	int r;
 
-	if ((r = auth_grant_list(req->api->deps.auth, req->who.account, req->match.arg[0],
+	if ((r = auth_grant_list(deps_of(req)->auth, who_of(req)->account, req->match.arg[0],
 	                         GRANT_GIT, &v, &n, err)) < 0 ||
 	    (r = request_page(req, n, &first, &end, &offset, err)) < 0)
 		return r;
 	for (size_t i = first; i < end; i++) {
-		if (store_repo_get(req->api->deps.store, v[i].target, &repo, err) < 0)
+		if (store_repo_get(deps_of(req)->store, v[i].target, &repo, err) < 0)
 			continue; /* deleted meanwhile */
 		json_array_append_new(items,
 		                      json_pack("{s:s, s:o, s:s, s:s, s:s}", "id", repo.id, "name",
@@ -88,8 +88,8 @@ int api_git_perm_get(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = read_path(req, &g, err)) < 0 || (r = check_repo(req, &g, &repo, err)) < 0)
 		return r;
-	r = auth_grant_get(req->api->deps.auth, req->who.account, g.identity, GRANT_GIT, g.target,
-	                   &g, err);
+	r = auth_grant_get(deps_of(req)->auth, who_of(req)->account, g.identity, GRANT_GIT,
+	                   g.target, &g, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
 	return reply_json(res,
@@ -109,7 +109,7 @@ static int change(struct request *req, struct reply *res,
 
 	if ((r = read_path(req, &g, err)) < 0 || (r = read_level(req, &g, err)) < 0 ||
 	    (r = check_repo(req, &g, &repo, err)) < 0 ||
-	    (r = fn(req->api->deps.auth, req->who.account, &g, err)) < 0)
+	    (r = fn(deps_of(req)->auth, who_of(req)->account, &g, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
 }
@@ -131,7 +131,7 @@ int api_git_perm_revoke(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = read_path(req, &g, err)) < 0 || (r = check_repo(req, &g, &repo, err)) < 0 ||
-	    (r = auth_grant_revoke(req->api->deps.auth, req->who.account, g.identity, GRANT_GIT,
+	    (r = auth_grant_revoke(deps_of(req)->auth, who_of(req)->account, g.identity, GRANT_GIT,
 	                           g.target, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);

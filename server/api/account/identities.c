@@ -19,7 +19,7 @@ int api_identity_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_query_bool(req, "includeManaged", &managed, err)) < 0 ||
-	    (r = auth_identity_list(req->api->deps.auth, req->who.account, &v, &n, err)) < 0 ||
+	    (r = auth_identity_list(deps_of(req)->auth, who_of(req)->account, &v, &n, err)) < 0 ||
 	    (r = request_page(req, n, &first, &end, &offset, err)) < 0)
 		return r;
 	for (size_t i = first; i < end; i++)
@@ -35,7 +35,7 @@ int api_identity_list(struct request *req, struct reply *res, struct err *err)
 int api_identity_create(struct request *req, struct reply *res, struct err *err)
 {
 	struct store_identity i;
-	int r = auth_identity_create(req->api->deps.auth, req->who.account, &i, err);
+	int r = auth_identity_create(deps_of(req)->auth, who_of(req)->account, &i, err);
 
 	if (r < 0)
 		return r;
@@ -44,7 +44,8 @@ int api_identity_create(struct request *req, struct reply *res, struct err *err)
 
 int api_identity_delete(struct request *req, struct reply *res, struct err *err)
 {
-	int r = auth_identity_delete(req->api->deps.auth, req->who.account, req->match.arg[0], err);
+	int r = auth_identity_delete(deps_of(req)->auth, who_of(req)->account, req->match.arg[0],
+	                             err);
 
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }
@@ -54,7 +55,7 @@ int api_token_list(struct request *req, struct reply *res, struct err *err)
 	autofree struct store_token *v = NULL;
 	autojson json_t *items = json_array();
 	size_t n = 0;
-	int r = auth_token_list(req->api->deps.auth, req->who.account, req->match.arg[0], &v, &n,
+	int r = auth_token_list(deps_of(req)->auth, who_of(req)->account, req->match.arg[0], &v, &n,
 	                        err);
 
 	if (r < 0)
@@ -70,7 +71,7 @@ int api_token_create(struct request *req, struct reply *res, struct err *err)
 {
 	char id[ID_SIZE], secret[AUTH_SECRET_SIZE];
 	json_t *j;
-	int r = auth_token_create(req->api->deps.auth, req->who.account, req->match.arg[0], id,
+	int r = auth_token_create(deps_of(req)->auth, who_of(req)->account, req->match.arg[0], id,
 	                          secret, err);
 
 	if (r < 0)
@@ -86,7 +87,8 @@ int api_token_revoke(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if (!id_valid("tok-", id))
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no such token: name it by its id");
-	r = auth_token_revoke(req->api->deps.auth, req->who.account, req->match.arg[0], id, err);
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+		               "there is no such token: name it by its id");
+	r = auth_token_revoke(deps_of(req)->auth, who_of(req)->account, req->match.arg[0], id, err);
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }

@@ -34,7 +34,7 @@ int api_key_create(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_account(req, account, err)) < 0 ||
 	    (r = request_fields(req, ERR_INVALID_PARAMETERS, key_fields, ARRAY_SIZE(key_fields), &b,
 	                        err)) < 0 ||
-	    (r = auth_key_create(req->api->deps.auth, account, b.name, &k, secret, err)) < 0)
+	    (r = auth_key_create(deps_of(req)->auth, account, b.name, &k, secret, err)) < 0)
 		return r;
 	j = shape_key(&k);
 	json_object_set_new(j, "accountId", json_string(account));
@@ -52,7 +52,7 @@ int api_key_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_account(req, account, err)) < 0 ||
-	    (r = auth_key_list(req->api->deps.auth, account, &v, &n, err)) < 0)
+	    (r = auth_key_list(deps_of(req)->auth, account, &v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		if (json_array_append_new(items, shape_key(&v[i])) < 0)
@@ -69,10 +69,10 @@ int api_key_revoke(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	if (!id_valid("ak-", id))
-		return err_tag(
-		        err, -ENOENT, ERR_NOT_FOUND,
-		        "no such API key: name it by its id, 'ak-' and 20 letters and digits");
-	if ((r = auth_key_revoke(req->api->deps.auth, account, id, err)) < 0)
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+		               "there is no such API key: name it by its id, 'ak-' and 20 letters "
+		               "and digits");
+	if ((r = auth_key_revoke(deps_of(req)->auth, account, id, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "id", id), err);
 }

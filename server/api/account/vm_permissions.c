@@ -81,7 +81,7 @@ static int read_path(struct request *req, struct store_grant *g, struct err *err
 	snprintf(g->identity, sizeof(g->identity), "%s", req->match.arg[0]);
 	snprintf(g->target, sizeof(g->target), "%s", vm);
 	if (strlen(req->match.arg[0]) >= sizeof(g->identity))
-		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "no such identity");
+		return err_tag(err, -ENOENT, ERR_IDENTITY_NOT_FOUND, "there is no such identity");
 	return 0;
 }
 
@@ -93,8 +93,8 @@ int api_vm_perm_list(struct request *req, struct reply *res, struct err *err)
 	uint32_t offset;
 	int r;
 
-	if ((r = auth_grant_list(req->api->deps.auth, req->who.account, req->match.arg[0], GRANT_VM,
-	                         &v, &n, err)) < 0 ||
+	if ((r = auth_grant_list(deps_of(req)->auth, who_of(req)->account, req->match.arg[0],
+	                         GRANT_VM, &v, &n, err)) < 0 ||
 	    (r = request_page(req, n, &first, &end, &offset, err)) < 0)
 		return r;
 	for (size_t i = first; i < end; i++)
@@ -112,7 +112,7 @@ int api_vm_perm_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = read_path(req, &g, err)) < 0 ||
-	    (r = auth_grant_get(req->api->deps.auth, req->who.account, g.identity, GRANT_VM,
+	    (r = auth_grant_get(deps_of(req)->auth, who_of(req)->account, g.identity, GRANT_VM,
 	                        g.target, &g, err)) < 0)
 		return r;
 	return reply_json(res, shape_perm(&g), err);
@@ -124,7 +124,7 @@ int api_vm_perm_grant(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = read_path(req, &g, err)) < 0 || (r = read_users(req, &g, err)) < 0 ||
-	    (r = auth_grant(req->api->deps.auth, req->who.account, &g, err)) < 0)
+	    (r = auth_grant(deps_of(req)->auth, who_of(req)->account, &g, err)) < 0)
 		return r;
 	return reply_json(res, shape_perm(&g), err);
 }
@@ -135,7 +135,7 @@ int api_vm_perm_update(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = read_path(req, &g, err)) < 0 || (r = read_users(req, &g, err)) < 0 ||
-	    (r = auth_grant_update(req->api->deps.auth, req->who.account, &g, err)) < 0)
+	    (r = auth_grant_update(deps_of(req)->auth, who_of(req)->account, &g, err)) < 0)
 		return r;
 	return reply_json(res, shape_perm(&g), err);
 }
@@ -146,7 +146,7 @@ int api_vm_perm_revoke(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = read_path(req, &g, err)) < 0 ||
-	    (r = auth_grant_revoke(req->api->deps.auth, req->who.account, g.identity, GRANT_VM,
+	    (r = auth_grant_revoke(deps_of(req)->auth, who_of(req)->account, g.identity, GRANT_VM,
 	                           g.target, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);

@@ -40,7 +40,7 @@ static int read_change(struct reply *res, const json_t *o, struct repo_change *r
 	if (!ret->path)
 		return bad_change(res, NULL, "each needs a 'path'", err);
 	if (strlen(ret->path) != json_string_length(path))
-		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "a path has no NUL");
+		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "a path must not contain NUL");
 	if (json_is_null(content))
 		content = NULL;
 	if ((content && !json_is_string(content)) || (enc && !json_is_null(enc) && !encoding) ||
@@ -85,7 +85,7 @@ int api_repo_commit_create(struct request *req, struct reply *res, struct err *e
 {
 	autofree struct repo_change *changes = NULL;
 	struct commit_body b = { 0 };
-	struct repo_commit_new n = { .by = req->who.key };
+	struct repo_commit_new n = { .by = who_of(req)->key };
 	struct store_repo repo;
 	json_t *j = NULL, *extra = NULL;
 	int r;
@@ -101,7 +101,7 @@ int api_repo_commit_create(struct request *req, struct reply *res, struct err *e
 	n.author_email = json_string_value(json_object_get(b.author, "email"));
 	n.changes = changes;
 	n.n_changes = json_array_size(b.files);
-	r = repo_commit_create(req->api->deps.repos, &repo, &n, &j, &extra, err);
+	r = repo_commit_create(deps_of(req)->repos, &repo, &n, &j, &extra, err);
 	if (r < 0)
 		reply_extras(res, extra);
 	json_decref(extra);
@@ -116,7 +116,7 @@ int api_repo_commit_object(struct request *req, struct reply *res, struct err *e
 
 	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
 	    (r = request_json(req, TAG, &body, err)) < 0 ||
-	    (r = repo_commit_object(req->api->deps.repos, &repo, body, &j, err)) < 0)
+	    (r = repo_commit_object(deps_of(req)->repos, &repo, body, &j, err)) < 0)
 		return r;
 	return reply_json(res, j, err);
 }

@@ -39,7 +39,7 @@ int api_repo_contents(struct request *req, struct reply *res, struct err *err)
 	    (r = query_rev(req, &rev, err)) < 0 ||
 	    (r = request_query_bool(req, "recursive", &recursive, err)) < 0)
 		return r;
-	r = repo_contents(req->api->deps.repos, &repo, path, rev, recursive, &j, err);
+	r = repo_contents(deps_of(req)->repos, &repo, path, rev, recursive, &j, err);
 	if (r < 0) {
 		about(res, r, "path", path);
 		return about(res, r, "revision", rev);
@@ -58,7 +58,7 @@ static int archive(struct request *req, struct reply *res, const char *format, c
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
 	    (r = query_rev(req, &rev, err)) < 0)
 		return r;
-	r = wire_archive(req->api->deps.repos, &repo, format, rev, &s, err);
+	r = wire_archive(deps_of(req)->repos, &repo, format, rev, &s, err);
 	return r < 0 ? about(res, r, "revision", rev) : reply_service(req, res, s, NULL, type, err);
 }
 
@@ -81,7 +81,7 @@ static int list(struct request *req, struct reply *res, list_fn fn, struct err *
 	int r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = fn(req->api->deps.repos, &repo, &j, err)) < 0)
+	    (r = fn(deps_of(req)->repos, &repo, &j, err)) < 0)
 		return r;
 	return reply_json(res, j, err);
 }
@@ -99,7 +99,7 @@ static int one(struct request *req, struct reply *res, one_fn fn, const char *me
 
 	if (r < 0)
 		return r;
-	r = fn(req->api->deps.repos, &repo, req->match.arg[1], &j, err);
+	r = fn(deps_of(req)->repos, &repo, req->match.arg[1], &j, err);
 	return r < 0 ? about(res, r, member, req->match.arg[1]) : reply_json(res, j, err);
 }
 
@@ -163,7 +163,7 @@ static int branch_create(struct request *req, struct reply *res, const char *nam
 		return r;
 	if (!name)
 		name = b.name ? b.name : "";
-	r = repo_branch_create(req->api->deps.repos, &repo, req->who.key, name, b.sha, &j, err);
+	r = repo_branch_create(deps_of(req)->repos, &repo, who_of(req)->key, name, b.sha, &j, err);
 	return r < 0 ? about(res, r, "branch", name) : reply_json(res, j, err);
 }
 
@@ -203,7 +203,7 @@ int api_repo_commits(struct request *req, struct reply *res, struct err *err)
 	q.asc = order && *order == 'a';
 	q.has_offset = offset != NULL;
 	q.limit = MIN(MAX(q.limit, 1u), (uint32_t)REPO_LOG_LIMIT_MAX);
-	r = repo_log(req->api->deps.repos, &repo, &q, &j, err);
+	r = repo_log(deps_of(req)->repos, &repo, &q, &j, err);
 	if (r < 0) {
 		about(res, r, "branch", branch);
 		about(res, r, "since", since);
@@ -226,6 +226,6 @@ int api_repo_compare(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (!base || !head)
 		return err_tag(err, -EINVAL, TAG, "'base' and 'head' must name revisions");
-	r = repo_compare(req->api->deps.repos, &repo, base, head, &j, err);
+	r = repo_compare(deps_of(req)->repos, &repo, base, head, &j, err);
 	return r < 0 ? r : reply_json(res, j, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* credentials.c - an account's passwords for other Git servers; secrets only ever come in */
-#include "api/api_credential.h"
+#include "api/git/shared.h"
 
 #include <errno.h>
 
@@ -12,9 +12,10 @@
 
 static int all(struct request *req, struct credentials **ret, struct err *err)
 {
-	if (!req->api->deps.syncs)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
-	*ret = syncs_credentials(req->api->deps.syncs);
+	if (!deps_of(req)->syncs)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "mirrors are not available on this server");
+	*ret = syncs_credentials(deps_of(req)->syncs);
 	return 0;
 }
 
@@ -25,7 +26,7 @@ int api_credential_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = all(req, &c, err)) < 0 ||
-	    (r = credential_list(c, req->who.account, &list, err)) < 0)
+	    (r = credential_list(c, who_of(req)->account, &list, err)) < 0)
 		return r;
 	return reply_json(res, list, err);
 }
@@ -50,7 +51,7 @@ int api_credential_put(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = all(req, &c, err)) < 0 ||
 	    (r = request_fields(req, TAG, put_fields, ARRAY_SIZE(put_fields), &n, err)) < 0 ||
-	    (r = credential_put(c, req->who.account, &n, &made, err)) < 0)
+	    (r = credential_put(c, who_of(req)->account, &n, &made, err)) < 0)
 		return r;
 	return reply_json(res, made, err);
 }
@@ -62,8 +63,8 @@ int api_credential_delete(struct request *req, struct reply *res, struct err *er
 	int r;
 
 	if ((r = all(req, &c, err)) < 0 || (r = request_query(req, "server", &server, err)) < 0 ||
-	    (r = credential_delete(c, req->who.account, server && *server ? server : NULL, err)) <
-	            0)
+	    (r = credential_delete(c, who_of(req)->account, server && *server ? server : NULL,
+	                           err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* github_sync.c - repositories that mirror another server */
-#include "api/api_trigger.h"
+#include "api/git/shared.h"
+#include "git/trigger.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +14,9 @@
 
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
 {
-	if (!req->api->deps.syncs)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
+	if (!deps_of(req)->syncs)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "mirrors are not available on this server");
 	return request_repo(req, REPO_OWN, ret, err);
 }
 
@@ -29,7 +31,7 @@ int api_sync_get(struct request *req, struct reply *res, struct err *err)
 
 	if (r < 0)
 		return r;
-	r = store_sync_get(req->api->deps.store, repo.id, s, err);
+	r = store_sync_get(deps_of(req)->store, repo.id, s, err);
 	if (r == -ENOENT)
 		return reply_json(res, json_null(), err);
 	if (r < 0)
@@ -62,7 +64,7 @@ int api_sync_enable(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = own_repo(req, &repo, err)) < 0 ||
 	    (r = request_fields(req, TAG, enable_fields, ARRAY_SIZE(enable_fields), &b, err)) < 0 ||
-	    (r = sync_enable(req->api->deps.syncs, &repo,
+	    (r = sync_enable(deps_of(req)->syncs, &repo,
 	                     &(struct sync_new){ b.remote, b.url, b.token }, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
@@ -74,7 +76,7 @@ int api_sync_disable(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = own_repo(req, &repo, err)) < 0 ||
-	    (r = sync_disable(req->api->deps.syncs, &repo, err)) < 0)
+	    (r = sync_disable(deps_of(req)->syncs, &repo, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
 }
@@ -85,7 +87,7 @@ int api_sync_run(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = own_repo(req, &repo, err)) < 0 ||
-	    (r = sync_wake(req->api->deps.syncs, repo.id, NULL, err)) < 0)
+	    (r = sync_wake(deps_of(req)->syncs, repo.id, NULL, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
 }
@@ -95,8 +97,9 @@ int api_sync_hook(struct request *req, struct reply *res, struct err *err)
 {
 	int r;
 
-	if (!req->api->deps.syncs)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no mirrors");
-	r = sync_wake(req->api->deps.syncs, NULL, request_arg(req, "{hook}"), err);
+	if (!deps_of(req)->syncs)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "mirrors are not available on this server");
+	r = sync_wake(deps_of(req)->syncs, NULL, request_arg(req, "{hook}"), err);
 	return r < 0 ? r : reply_json(res, json_object(), err);
 }

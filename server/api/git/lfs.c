@@ -13,13 +13,14 @@
 /* The address of the repository as this client knows it. */
 static int make_href(struct request *req, char *ret, size_t size, struct err *err)
 {
-	const char *host = request_header(req, MHD_HTTP_HEADER_HOST);
+	const char *host = request_header(req, "Host");
 	const char *proto = request_header(req, "X-Forwarded-Proto");
 	bool tls = proto && strcmp(proto, "https") == 0;
 
 	if (!host || host[strcspn(host, " \"<>\\/")] || strlen(host) > 255)
-		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the Host header is no host");
-	snprintf(ret, size, "%s://%s/%s", tls ? "https" : "http", host, req->repo_id);
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
+		               "the Host header is not a valid host name");
+	snprintf(ret, size, "%s://%s/%s", tls ? "https" : "http", host, caller_of(req)->repo_id);
 	return 0;
 }
 
@@ -29,9 +30,9 @@ static bool may_write(struct request *req)
 	struct store_repo repo;
 	struct err no = { 0 };
 
-	return *req->who.account && request_repo(req, REPO_WRITE, &repo, &no) == 0 &&
-	       auth_permit(req->api->deps.auth, &req->who, SCOPE_GIT_WRITE, req->repo_id, NULL,
-	                   &no) == 0;
+	return *who_of(req)->account && request_repo(req, REPO_WRITE, &repo, &no) == 0 &&
+	       auth_permit(deps_of(req)->auth, who_of(req), SCOPE_GIT_WRITE,
+	                   caller_of(req)->repo_id, NULL, &no) == 0;
 }
 
 int api_lfs_batch(struct request *req, struct reply *res, struct err *err)
@@ -45,15 +46,15 @@ int api_lfs_batch(struct request *req, struct reply *res, struct err *err)
 	    (r = request_json(req, ERR_GIT_INVALID_REQUEST, &body, err)) < 0 ||
 	    (r = make_href(req, href, sizeof(href), err)) < 0)
 		return r;
-	r = repo_lfs_batch(req->api->deps.repos, &repo, body, may_write(req), href,
+	r = repo_lfs_batch(deps_of(req)->repos, &repo, body, may_write(req), href,
 	                   request_header(req, "Authorization"), &j, &extra, err);
 	if (r < 0)
 		reply_extras(res, extra);
 	json_decref(extra);
 	/* Without a password yet: the client asks its user for one and comes again. */
-	if (r == -EACCES && !*req->who.account) {
-		req->challenge = true;
-		res->status = MHD_HTTP_UNAUTHORIZED;
+	if (r == -EACCES && !*who_of(req)->account) {
+		req->challenge = GIT_CHALLENGE;
+		res->status = 401;
 	}
 	return r < 0 ? r : reply_json(res, j, err);
 }
@@ -65,17 +66,9 @@ int api_lfs_get(struct request *req, struct reply *res, struct err *err)
 	int fd, r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = repo_lfs_get(req->api->deps.repos, &repo, req->match.arg[1], &fd, &len, err)) < 0)
+	    (r = repo_lfs_get(deps_of(req)->repos, &repo, req->match.arg[1], &fd, &len, err)) < 0)
 		return r;
-	res->stream = MHD_create_response_from_fd64(len, fd); /* takes the descriptor */
-	if (!res->stream) {
-		close(fd);
-		return err_set(err, -ENOMEM, "out of memory");
-	}
-	res->stream_len = len;
-	MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE,
-	                        "application/octet-stream");
-	return 0;
+	return reply_file(res, "application/octet-stream", fd, len, err);
 }
 
 static int put_open(struct request *req, struct err *err)
@@ -85,7 +78,7 @@ static int put_open(struct request *req, struct err *err)
 	int r;
 
 	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
-	    (r = lfs_put_open(req->api->deps.repos, &repo, req->match.arg[1], &p, err)) < 0)
+	    (r = lfs_put_open(deps_of(req)->repos, &repo, req->match.arg[1], &p, err)) < 0)
 		return r;
 	req->intake = p;
 	return 0;

@@ -36,9 +36,9 @@ int api_repo_create(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	r = repo_create(
-	        req->api->deps.repos,
-	        &(struct repo_new){ .account = req->who.account,
-	                            .by = req->who.key,
+	        deps_of(req)->repos,
+	        &(struct repo_new){ .account = who_of(req)->account,
+	                            .by = who_of(req)->key,
 	                            .name = b.name,
 	                            .default_branch = b.branch && *b.branch ? b.branch : NULL,
 	                            .is_public = b.is_public,
@@ -59,8 +59,8 @@ static int list_granted(struct request *req, const char *search, uint32_t limit,
 	autofree struct store_grant *g = NULL;
 	struct store_repo *v;
 	size_t n = 0, k = 0;
-	int r = auth_grant_list(req->api->deps.auth, req->who.account, req->who.identity, GRANT_GIT,
-	                        &g, &n, err);
+	int r = auth_grant_list(deps_of(req)->auth, who_of(req)->account, who_of(req)->identity,
+	                        GRANT_GIT, &g, &n, err);
 
 	if (r < 0)
 		return r;
@@ -68,7 +68,7 @@ static int list_granted(struct request *req, const char *search, uint32_t limit,
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++)
-		if (store_repo_get(req->api->deps.store, g[i].target, &v[k], err) == 0 &&
+		if (store_repo_get(deps_of(req)->store, g[i].target, &v[k], err) == 0 &&
 		    (!search || strcasestr(v[k].name, search) || strcasestr(v[k].id, search)))
 			k++;
 	*ret_total = (int64_t)k;
@@ -94,17 +94,17 @@ int api_repo_list(struct request *req, struct reply *res, struct err *err)
 	    (r = request_query(req, "search", &search, err)) < 0)
 		return r;
 	limit = MIN(limit, (uint32_t)LIST_LIMIT_MAX);
-	if (*req->who.identity)
+	if (*who_of(req)->identity)
 		r = list_granted(req, search, limit, offset, &v, &n, &total, err);
 	else
-		r = store_repo_list(req->api->deps.store, req->who.account, search, limit, offset,
-		                    &v, &n, &total, err);
+		r = store_repo_list(deps_of(req)->store, who_of(req)->account, search, limit,
+		                    offset, &v, &n, &total, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
 		json_t *j = NULL;
 
-		r = repo_item(req->api->deps.repos, &v[i], &j, err);
+		r = repo_item(deps_of(req)->repos, &v[i], &j, err);
 		if (r == -ENOENT) /* deleted meanwhile */
 			continue;
 		if (r < 0)
@@ -126,7 +126,7 @@ int api_repo_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = repo_default_branch(req->api->deps.repos, &repo, branch, err)) < 0)
+	    (r = repo_default_branch(deps_of(req)->repos, &repo, branch, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:I}", "id", repo.id,
@@ -144,7 +144,7 @@ int api_repo_delete(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_repo(req, REPO_OWN, &repo, err)) < 0 ||
-	    (r = repo_delete(req->api->deps.repos, &repo, err)) < 0)
+	    (r = repo_delete(deps_of(req)->repos, &repo, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
 }
@@ -176,11 +176,11 @@ int api_repo_set_visibility(struct request *req, struct reply *res, struct err *
 		return r;
 	if (strcmp(b.visibility, "public") != 0 && strcmp(b.visibility, "private") != 0)
 		return err_tag(err, -EINVAL, TAG, "'visibility' must be \"public\" or \"private\"");
-	r = store_repo_set_public(req->api->deps.store, repo.id,
-	                          strcmp(b.visibility, "public") == 0, err);
+	r = store_repo_set_public(deps_of(req)->store, repo.id, strcmp(b.visibility, "public") == 0,
+	                          err);
 	if (r < 0)
 		return r;
-	auth_changed(req->api->deps.auth); /* those who read it because it was public */
+	auth_changed(deps_of(req)->auth); /* those who read it because it was public */
 	return reply_json(res, json_object(), err);
 }
 
@@ -191,7 +191,7 @@ int api_repo_default_branch(struct request *req, struct reply *res, struct err *
 	int r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = repo_default_branch(req->api->deps.repos, &repo, branch, err)) < 0)
+	    (r = repo_default_branch(deps_of(req)->repos, &repo, branch, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "defaultBranch", branch), err);
 }
@@ -208,7 +208,7 @@ int api_repo_set_default_branch(struct request *req, struct reply *res, struct e
 
 	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
 	    (r = request_fields(req, TAG, f, 1, &b, err)) < 0 ||
-	    (r = repo_set_default_branch(req->api->deps.repos, &repo, b.branch, err)) < 0)
+	    (r = repo_set_default_branch(deps_of(req)->repos, &repo, b.branch, err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
 }

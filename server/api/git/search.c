@@ -67,7 +67,7 @@ static int search(struct request *req, struct reply *res, search_fn fn, struct e
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
 	    (r = read_query(req, &t, &q, err)) < 0)
 		return r;
-	r = fn(req->api->deps.repos, &repo, &q, &j, err);
+	r = fn(deps_of(req)->repos, &repo, &q, &j, err);
 	if (r == -EINVAL)
 		reply_extra(res, "reason", shape_output(err->msg, strlen(err->msg)));
 	return r < 0 ? r : reply_json(res, j, err);

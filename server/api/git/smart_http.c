@@ -29,20 +29,21 @@
 
 /* ---- who asks ---- */
 
-int wire_repo_id(struct request *req, struct err *err)
+int repo_id_check(struct request *req, struct err *err)
 {
 	const char *id = request_arg(req, "{repo}");
 	size_t n;
 
-	if ((id || strncmp(req->match.route->pattern, "/git/", 5) == 0) && !req->api->deps.repos)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no repositories");
+	if ((id || strncmp(req->match.route->pattern, "/git/", 5) == 0) && !deps_of(req)->repos)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "repositories are not available on this server");
 	if (!id)
 		return 0;
 	n = strlen(id);
 	if (req->match.route->scope == SCOPE_GIT_WIRE && n > 4 && strcmp(id + n - 4, ".git") == 0)
 		n -= 4;
-	snprintf(req->repo_id, sizeof(req->repo_id), "%.*s", (int)MIN(n, sizeof(req->repo_id) - 1),
-	         id);
+	snprintf(caller_of(req)->repo_id, sizeof(caller_of(req)->repo_id), "%.*s",
+	         (int)MIN(n, sizeof(caller_of(req)->repo_id) - 1), id);
 	return 0;
 }
 
@@ -82,7 +83,7 @@ static bool wants_write(struct request *req)
 	return strstr(pattern, "git-receive-pack") || req->match.route->method == METHOD_PUT;
 }
 
-int wire_check(struct request *req, struct err *err)
+int git_check(struct request *req, struct err *err)
 {
 	const char *header = request_header(req, "Authorization");
 	const char *token = request_header(req, "X-Freestyle-Identity-Access-Token");
@@ -90,37 +91,40 @@ int wire_check(struct request *req, struct err *err)
 	struct store_repo repo;
 	int r;
 
-	req->scope = wants_write(req) ? SCOPE_GIT_WRITE : SCOPE_GIT_READ;
+	caller_of(req)->scope = wants_write(req) ? SCOPE_GIT_WRITE : SCOPE_GIT_READ;
 	if (!header && !token) {
-		r = repo_find(req->api->deps.repos, "", req->repo_id, REPO_READ, &repo, err);
+		r = repo_find(deps_of(req)->repos, "", caller_of(req)->repo_id, REPO_READ, &repo,
+		              err);
 		if (r < 0 && r != -ENOENT)
 			return r;
-		if (r == 0 && req->scope == SCOPE_GIT_READ) {
-			req->scope = SCOPE_PUBLIC;
+		if (r == 0 && caller_of(req)->scope == SCOPE_GIT_READ) {
+			caller_of(req)->scope = SCOPE_PUBLIC;
 			return 1;
 		}
-		req->challenge = true;
+		req->challenge = GIT_CHALLENGE;
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "this takes a password: an access token, or an API key");
+		               "a password is required: an access token or an API key");
 	}
 	if (header && strncasecmp(header, "Basic ", 6) == 0) {
 		if (basic_to_bearer(header + 6, bearer, sizeof(bearer)) < 0)
 			r = err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-			            "the password is no credential of ours");
+			            "the password is not a valid access token or API key");
 		else
-			r = auth_check(req->api->deps.auth, bearer, NULL, &req->who, err);
+			r = auth_check(deps_of(req)->auth, bearer, NULL, who_of(req), err);
 		OPENSSL_cleanse(bearer, sizeof(bearer));
 	} else {
-		r = auth_check(req->api->deps.auth, header, token, &req->who, err);
+		r = auth_check(deps_of(req)->auth, header, token, who_of(req), err);
 	}
-	req->challenge = r == -EACCES;
+	if (r == -EACCES)
+		req->challenge = GIT_CHALLENGE;
 	return r;
 }
 
 int request_repo(struct request *req, enum repo_access access, struct store_repo *ret,
                  struct err *err)
 {
-	return repo_find(req->api->deps.repos, req->who.account, req->repo_id, access, ret, err);
+	return repo_find(deps_of(req)->repos, who_of(req)->account, caller_of(req)->repo_id, access,
+	                 ret, err);
 }
 
 /* ---- what git says ---- */
@@ -180,7 +184,7 @@ int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 {
 	const char *protocol = request_header(req, "Git-Protocol");
 	struct wire_opts o = {
-		.protocol = protocol, .by = req->who.key, .advertise = true, .stdin_fd = -1
+		.protocol = protocol, .by = who_of(req)->key, .advertise = true, .stdin_fd = -1
 	};
 	autofree char *name = NULL;
 	char prefix[64] = "", type[64];
@@ -200,7 +204,7 @@ int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 	o.kind = strcmp(name, "git-upload-pack") == 0 ? REPO_UPLOAD_PACK : REPO_RECEIVE_PACK;
 	if ((r = request_repo(req, o.kind == REPO_UPLOAD_PACK ? REPO_READ : REPO_WRITE, &repo,
 	                      err)) < 0 ||
-	    (r = wire_start(req->api->deps.repos, &repo, &o, &s, err)) < 0)
+	    (r = wire_start(deps_of(req)->repos, &repo, &o, &s, err)) < 0)
 		return r;
 	snprintf(type, sizeof(type), "application/x-%s-advertisement", name);
 	if (o.kind == REPO_RECEIVE_PACK || !protocol || !strstr(protocol, "version=2"))
@@ -213,14 +217,14 @@ int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 
 static bool is_gzip(struct request *req)
 {
-	const char *e = request_header(req, MHD_HTTP_HEADER_CONTENT_ENCODING);
+	const char *e = request_header(req, "Content-Encoding");
 
 	return e && (strcasecmp(e, "gzip") == 0 || strcasecmp(e, "x-gzip") == 0);
 }
 
 static int bad_gzip(struct err *err)
 {
-	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the body is not what gzip makes");
+	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST, "the body is not valid gzip data");
 }
 
 static int inflate_to(int fd, const char *p, size_t n, struct err *err)
@@ -250,7 +254,7 @@ static int inflate_to(int fd, const char *p, size_t n, struct err *err)
 	return r;
 }
 
-/* The request as a file that begins at its beginning. */
+/* The request's body as a file, to be read from its start. */
 static int request_file(struct request *req, int *ret, struct err *err)
 {
 	autofd int fd = memfd_create("fetch", MFD_CLOEXEC);
@@ -275,7 +279,7 @@ int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 {
 	struct wire_opts o = { .kind = REPO_UPLOAD_PACK,
 		               .protocol = request_header(req, "Git-Protocol"),
-		               .by = req->who.key };
+		               .by = who_of(req)->key };
 	struct store_repo repo;
 	struct wire *s;
 	autofd int fd = -1;
@@ -285,7 +289,7 @@ int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 	    (r = request_file(req, &fd, err)) < 0)
 		return r;
 	o.stdin_fd = fd;
-	if ((r = wire_start(req->api->deps.repos, &repo, &o, &s, err)) < 0)
+	if ((r = wire_start(deps_of(req)->repos, &repo, &o, &s, err)) < 0)
 		return r;
 	return reply_service(req, res, s, NULL, "application/x-git-upload-pack-result", err);
 }
@@ -295,7 +299,7 @@ int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 struct push {
 	struct wire *s; /* owned; NULL once it is the reply's */
 	z_stream z;
-	bool gzip, deaf; /* deaf: it has said all it will, the rest of the body is dropped */
+	bool gzip, deaf; /* deaf: receive-pack reads no more, the rest of the body is dropped */
 };
 
 static void push_drop(void *ctx)
@@ -312,7 +316,7 @@ static int push_open(struct request *req, struct err *err)
 {
 	struct wire_opts o = { .kind = REPO_RECEIVE_PACK,
 		               .protocol = request_header(req, "Git-Protocol"),
-		               .by = req->who.key,
+		               .by = who_of(req)->key,
 		               .stdin_fd = -1 };
 	struct store_repo repo;
 	struct push *p;
@@ -328,7 +332,7 @@ static int push_open(struct request *req, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	p->gzip = is_gzip(req);
-	r = wire_start(req->api->deps.repos, &repo, &o, &p->s, err);
+	r = wire_start(deps_of(req)->repos, &repo, &o, &p->s, err);
 	if (r < 0) {
 		push_drop(p);
 		return r;
@@ -337,7 +341,7 @@ static int push_open(struct request *req, struct err *err)
 	return 0;
 }
 
-/* receive-pack that stops reading has its reasons and tells the client. */
+/* When receive-pack stops reading it tells the client why. */
 static int pass_on(struct push *p, const void *data, size_t n, struct err *err)
 {
 	int r = p->deaf ? 0 : wire_write(p->s, data, n, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* triggers.c - triggers of repositories, their deliveries, the keys that sign them */
-#include "api/api_trigger.h"
+#include "api/git/shared.h"
+#include "git/trigger.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,11 +12,12 @@
 #define LIST_LIMIT_MAX 200
 #define SHA_LEN 40
 
-/* The repository of the path; nothing here is for those who only happen to read it. */
+/* The repository of the path; all of this is for its owner, not for those who may read it. */
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
 {
-	if (!req->api->deps.triggers)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
+	if (!deps_of(req)->triggers)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "triggers are not available on this server");
 	return request_repo(req, REPO_OWN, ret, err);
 }
 
@@ -25,7 +27,7 @@ static int own_trigger(struct request *req, struct store_repo *repo, struct stor
 	int r = own_repo(req, repo, err);
 
 	return r < 0 ? r
-	             : store_trigger_get(req->api->deps.store, repo->id,
+	             : store_trigger_get(deps_of(req)->store, repo->id,
 	                                 request_arg(req, "{trigger}"), ret, err);
 }
 
@@ -105,7 +107,7 @@ int api_trigger_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = own_repo(req, &repo, err)) < 0 ||
-	    (r = store_trigger_list(req->api->deps.store, repo.id, &v, &n, err)) < 0)
+	    (r = store_trigger_list(deps_of(req)->store, repo.id, &v, &n, err)) < 0)
 		return r;
 	list = json_array();
 	for (size_t i = 0; i < n; i++)
@@ -124,7 +126,7 @@ int api_trigger_create(struct request *req, struct reply *res, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = own_repo(req, &repo, err)) < 0 ||
 	    (r = request_json(req, ERR_GIT_INVALID_REQUEST, &body, err)) < 0 ||
-	    (r = trigger_create(req->api->deps.triggers, &repo, body, t, err)) < 0)
+	    (r = trigger_create(deps_of(req)->triggers, &repo, body, t, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "triggerId", t->id), err);
 }
@@ -144,7 +146,7 @@ int api_trigger_delete(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = own_repo(req, &repo, err)) < 0 ||
-	    (r = store_trigger_delete(req->api->deps.store, repo.id, request_arg(req, "{trigger}"),
+	    (r = store_trigger_delete(deps_of(req)->store, repo.id, request_arg(req, "{trigger}"),
 	                              err)) < 0)
 		return r;
 	return reply_json(res, json_object(), err);
@@ -161,7 +163,7 @@ int api_delivery_list(struct request *req, struct reply *res, struct err *err)
 
 	if (r < 0 || (r = request_query_u32(req, "limit", UINT32_MAX, &limit, err)) < 0 ||
 	    (r = request_query_u32(req, "offset", UINT32_MAX, &offset, err)) < 0 ||
-	    (r = store_delivery_list(req->api->deps.store, t->id,
+	    (r = store_delivery_list(deps_of(req)->store, t->id,
 	                             MIN(limit, (uint32_t)LIST_LIMIT_MAX), offset, &v, &n, err)) <
 	            0)
 		return r;
@@ -177,7 +179,7 @@ int api_delivery_get(struct request *req, struct reply *res, struct err *err)
 	json_t *j;
 	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
 
-	if (r < 0 || (r = store_delivery_get(req->api->deps.store, t->id,
+	if (r < 0 || (r = store_delivery_get(deps_of(req)->store, t->id,
 	                                     request_arg(req, "{delivery}"), &d, &output, err)) < 0)
 		return r;
 	j = delivery_json(&d);
@@ -193,13 +195,13 @@ int api_delivery_again(struct request *req, struct reply *res, struct err *err)
 	struct store_repo repo;
 	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
 
-	if (r < 0 || (r = trigger_redeliver(req->api->deps.triggers, t->id,
+	if (r < 0 || (r = trigger_redeliver(deps_of(req)->triggers, t->id,
 	                                    request_arg(req, "{delivery}"), &d, err)) < 0)
 		return r;
 	return reply_json(res, delivery_json(&d), err);
 }
 
-/* What commands in VMs made of a commit: the worst of them is the word for all. */
+/* How commands in VMs judged a commit: the worst state stands for all. */
 int api_commit_status(struct request *req, struct reply *res, struct err *err)
 {
 	static const char *const worst[] = { "error", "failure", "running", "pending", "success" };
@@ -214,7 +216,7 @@ int api_commit_status(struct request *req, struct reply *res, struct err *err)
 	if (strlen(sha) != SHA_LEN || strspn(sha, "0123456789abcdefABCDEF") != SHA_LEN)
 		return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
 		               "a commit's hash has %d hex digits", SHA_LEN);
-	if ((r = store_delivery_of_commit(req->api->deps.store, repo.id, sha, TRIGGER_VM, &v, &n,
+	if ((r = store_delivery_of_commit(deps_of(req)->store, repo.id, sha, TRIGGER_VM, &v, &n,
 	                                  err)) < 0)
 		return r;
 	for (size_t k = 0; k < ARRAY_SIZE(worst) && !state; k++)
@@ -233,9 +235,10 @@ int api_jwks(struct request *req, struct reply *res, struct err *err)
 	json_t *keys = NULL;
 	int r;
 
-	if (!req->api->deps.triggers)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
-	r = triggers_jwks(req->api->deps.triggers, &keys, err);
+	if (!deps_of(req)->triggers)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "triggers are not available on this server");
+	r = triggers_jwks(deps_of(req)->triggers, &keys, err);
 	return r < 0 ? r : reply_json(res, keys, err);
 }
 
@@ -244,8 +247,9 @@ int api_signing_rotate(struct request *req, struct reply *res, struct err *err)
 	char kid[ID_SIZE];
 	int r;
 
-	if (!req->api->deps.triggers)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no triggers");
-	r = triggers_rotate(req->api->deps.triggers, kid, err);
+	if (!deps_of(req)->triggers)
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		               "triggers are not available on this server");
+	r = triggers_rotate(deps_of(req)->triggers, kid, err);
 	return r < 0 ? r : reply_json(res, json_pack("{s:s}", "kid", kid), err);
 }

@@ -3,11 +3,10 @@
  * dns.c - DNS records of verified domains
  *
  * The `freestyle` package cannot say which record it wants to delete: its query has "[object
- * Object]" in the record's place. Such a request is refused with a sentence that says so; what
- * would have been meant is not guessed. A record is named by id, by kind, name and value, or as
- * JSON in `record`.
+ * Object]" in the record's place. Such a request is rejected with an explanation; we do not guess
+ * which one was meant. A record is named by id, by kind, name and value, or as JSON in `record`.
  */
-#include "api/api_dns.h"
+#include "api/net/shared.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,9 +22,10 @@
 
 static int need(struct request *req, struct zones **ret, struct err *err)
 {
-	*ret = req->api->deps.zones;
+	*ret = deps_of(req)->zones;
 	return *ret ? 0
-	            : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no domains");
+	            : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+	                      "domains are not available on this server");
 }
 
 /* Errors say which domain and whose, as the contract has it. */
@@ -33,7 +33,7 @@ static int named(struct request *req, struct reply *res, int r, const char *doma
 {
 	if (r < 0) {
 		reply_extra(res, "domain", json_string(domain));
-		reply_extra(res, "accountId", json_string(req->who.account));
+		reply_extra(res, "accountId", json_string(who_of(req)->account));
 	}
 	return r;
 }
@@ -74,7 +74,7 @@ int api_record_list(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = need(req, &z, err)) < 0 || (r = query_domain(req, domain, err)) < 0)
 		return r;
-	r = store_record_list(req->api->deps.store, req->who.account, domain, &v, &n, err);
+	r = store_record_list(deps_of(req)->store, who_of(req)->account, domain, &v, &n, err);
 	if (r < 0)
 		return named(req, res, r, domain);
 	for (size_t i = 0; i < n; i++)
@@ -174,7 +174,7 @@ int api_record_create(struct request *req, struct reply *res, struct err *err)
 	    (r = domain_normal(b.domain, /* star= */ false, domain, err)) < 0 ||
 	    (r = read_record(b.record, &rb, &w, err)) < 0)
 		return r;
-	r = zones_put(z, req->who.account, domain, &w, &rec, err);
+	r = zones_put(z, who_of(req)->account, domain, &w, &rec, err);
 	if (r < 0)
 		return named(req, res, r, domain);
 	return reply_json(res, json_pack("{s:o}", "record", shape_record(&rec)), err);
@@ -216,7 +216,7 @@ static int which(struct request *req, struct zones *z, const char *domain, char 
 		return err_tag(err, -EINVAL, BAD, "'recordId' or 'record' is missing");
 	if ((r = read_query_record(text, &b, &w, err)) < 0)
 		return r;
-	return zones_find(z, req->who.account, domain, &w, ret_id, err);
+	return zones_find(z, who_of(req)->account, domain, &w, ret_id, err);
 }
 
 int api_record_delete(struct request *req, struct reply *res, struct err *err)
@@ -228,7 +228,7 @@ int api_record_delete(struct request *req, struct reply *res, struct err *err)
 	if ((r = need(req, &z, err)) < 0 || (r = query_domain(req, domain, err)) < 0)
 		return r;
 	if ((r = which(req, z, domain, id, err)) < 0 ||
-	    (r = zones_delete(z, req->who.account, domain, id, err)) < 0) {
+	    (r = zones_delete(z, who_of(req)->account, domain, id, err)) < 0) {
 		if (*id)
 			reply_extra(res, "recordId", json_string(id));
 		return named(req, res, r, domain);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* domains.c - names of an account: verify, map, certify */
-#include "api/api_domains.h"
+#include "api/net/shared.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,8 +13,10 @@
 
 static int need(struct request *req, struct domains **ret, struct err *err)
 {
-	*ret = req->api->deps.domains;
-	return *ret ? 0 : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no edge");
+	*ret = deps_of(req)->domains;
+	return *ret ? 0
+	            : err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+	                      "domains are not available on this server");
 }
 
 /* Errors of names say which one, as the contract has it. */
@@ -31,12 +33,12 @@ int api_domain_list(struct request *req, struct reply *res, struct err *err)
 {
 	autofree struct store_domain *v = NULL;
 	autojson json_t *items = json_array();
-	bool dns = req->api->deps.zones && zones_server(req->api->deps.zones);
+	bool dns = deps_of(req)->zones && zones_server(deps_of(req)->zones);
 	size_t n = 0, first, end;
 	uint32_t offset;
 	int r;
 
-	if ((r = store_domain_list(req->api->deps.store, req->who.account, &v, &n, err)) < 0 ||
+	if ((r = store_domain_list(deps_of(req)->store, who_of(req)->account, &v, &n, err)) < 0 ||
 	    (r = request_page(req, n, &first, &end, &offset, err)) < 0)
 		return r;
 	for (size_t i = first; i < end; i++) {
@@ -59,7 +61,7 @@ int api_verification_list(struct request *req, struct reply *res, struct err *er
 	autofree struct store_verification *v = NULL;
 	autojson json_t *items = json_array();
 	size_t n = 0;
-	int r = store_verification_list(req->api->deps.store, req->who.account, &v, &n, err);
+	int r = store_verification_list(deps_of(req)->store, who_of(req)->account, &v, &n, err);
 
 	if (r < 0)
 		return r;
@@ -100,7 +102,7 @@ int api_verification_create(struct request *req, struct reply *res, struct err *
 
 	if ((r = need(req, &d, err)) < 0 || (r = verification_body(req, &b, err)) < 0)
 		return r;
-	if ((r = domains_verify(d, req->who.account, b.domain, &v, err)) < 0)
+	if ((r = domains_verify(d, who_of(req)->account, b.domain, &v, err)) < 0)
 		return named(res, r, b.domain);
 	return reply_json(res,
 	                  json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", v.id, "domain", v.domain,
@@ -118,7 +120,7 @@ int api_verification_complete(struct request *req, struct reply *res, struct err
 
 	if ((r = need(req, &d, err)) < 0 || (r = verification_body(req, &b, err)) < 0)
 		return r;
-	r = domains_complete(d, req->who.account, *b.id ? b.id : b.domain, domain, err);
+	r = domains_complete(d, who_of(req)->account, *b.id ? b.id : b.domain, domain, err);
 	if (r < 0)
 		return named(res, r, *b.domain ? b.domain : NULL);
 	return reply_json(res, json_pack("{s:s}", "domain", domain), err);
@@ -133,7 +135,7 @@ int api_verification_cancel(struct request *req, struct reply *res, struct err *
 
 	if ((r = need(req, &d, err)) < 0 || (r = verification_body(req, &b, err)) < 0)
 		return r;
-	r = domains_cancel(d, req->who.account, b.domain, *b.code ? b.code : NULL, &v, err);
+	r = domains_cancel(d, who_of(req)->account, b.domain, *b.code ? b.code : NULL, &v, err);
 	if (r < 0)
 		return named(res, r, b.domain);
 	return reply_json(
@@ -162,7 +164,7 @@ int api_mapping_list(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_query(req, "domain", &domain, err)) < 0 ||
 	    (r = request_query(req, "domainOwnership", &ownership, err)) < 0 ||
-	    (r = store_mapping_list(req->api->deps.store, req->who.account, &v, &n, err)) < 0)
+	    (r = store_mapping_list(deps_of(req)->store, who_of(req)->account, &v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		if ((!domain || !*domain || strcasecmp(v[i].domain, domain) == 0) &&
@@ -205,15 +207,15 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 		               b.deployment ? "there are no deployments here: map a VM with "
 		                              "'vmId' and 'vmPort'"
 		                            : "'vmId' is missing");
-	if ((r = vmm_get(req->api->deps.vmm, req->who.account, b.vm, &v, err)) < 0) {
+	if ((r = vmm_get(deps_of(req)->vmm, who_of(req)->account, b.vm, &v, err)) < 0) {
 		reply_extra(res, "vmId", json_string(b.vm));
 		return r;
 	}
-	r = domains_map(d, req->who.account, domain, b.vm, (uint32_t)b.port, &m, err);
+	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, &m, err);
 	if (r < 0)
 		return named(res, r, domain);
-	if (req->api->deps.renamed)
-		req->api->deps.renamed(req->api->deps.front);
+	if (deps_of(req)->renamed)
+		deps_of(req)->renamed(deps_of(req)->front);
 	return reply_json(res, shape_mapping(&m), err);
 }
 
@@ -225,7 +227,7 @@ int api_mapping_delete(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = need(req, &d, err)) < 0)
 		return r;
-	r = domains_unmap(d, req->who.account, domain, err);
+	r = domains_unmap(d, who_of(req)->account, domain, err);
 	return r < 0 ? named(res, r, domain) : reply_json(res, json_object(), err);
 }
 
@@ -239,10 +241,10 @@ int api_cert_wildcard(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = need(req, &d, err)) < 0 ||
-	    (r = domains_wildcard(d, req->who.account, domain, name, err)) < 0)
+	    (r = domains_wildcard(d, who_of(req)->account, domain, name, err)) < 0)
 		return named(res, r, domain);
-	if (req->api->deps.wildcard &&
-	    (r = req->api->deps.wildcard(req->api->deps.front, name, err)) < 0)
+	if (deps_of(req)->wildcard &&
+	    (r = deps_of(req)->wildcard(deps_of(req)->front, name, err)) < 0)
 		return named(res, r, name);
 	return reply_json(res, json_pack("{s:s}", "domain", name), err);
 }
@@ -252,9 +254,10 @@ int api_ca(struct request *req, struct reply *res, struct err *err)
 	autofree char *pem = NULL;
 	int r;
 
-	if (!req->api->deps.certs)
-		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "this server has no edge");
-	if ((r = certs_ca_pem(req->api->deps.certs, &pem, err)) < 0)
+	if (!deps_of(req)->certs)
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+		               "domains are not available on this server");
+	if ((r = certs_ca_pem(deps_of(req)->certs, &pem, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "certificate", pem), err);
 }
@@ -295,7 +298,7 @@ int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, si
 				err->tag = ERR_INVALID_DOMAINS;
 			return r;
 		}
-		if ((r = domains_may_map(d, req->who.account, b.domain, err)) < 0 ||
+		if ((r = domains_may_map(d, who_of(req)->account, b.domain, err)) < 0 ||
 		    (r = domain_normal(b.domain, true, ret[i].domain, err)) < 0)
 			return r;
 		ret[i].port = (uint32_t)b.port;
@@ -312,12 +315,12 @@ int domain_grant(struct request *req, const struct domain_wish *w, size_t n, con
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = domains_map(req->api->deps.domains, req->who.account, w[i].domain, vm,
+		r = domains_map(deps_of(req)->domains, who_of(req)->account, w[i].domain, vm,
 		                w[i].port, &m, err);
 	if (r < 0) /* its names go with it */
-		vmm_delete(req->api->deps.vmm, req->who.account, vm, NULL, &drop);
-	else if (n && req->api->deps.renamed)
-		req->api->deps.renamed(req->api->deps.front);
+		vmm_delete(deps_of(req)->vmm, who_of(req)->account, vm, NULL, &drop);
+	else if (n && deps_of(req)->renamed)
+		deps_of(req)->renamed(deps_of(req)->front);
 	return r;
 }
 
@@ -327,8 +330,8 @@ json_t *shape_domains(struct request *req, const char *vm)
 	json_t *list = json_array();
 	size_t n = 0;
 
-	if (req->api->deps.domains &&
-	    domains_names(req->api->deps.domains, vm, &names, &n, NULL) == 0)
+	if (deps_of(req)->domains &&
+	    domains_names(deps_of(req)->domains, vm, &names, &n, NULL) == 0)
 		for (size_t i = 0; i < n; i++)
 			json_array_append_new(list, json_string(names[i]));
 	free(names);

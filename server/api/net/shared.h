@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api/net/shared.h - handlers of policies, private networks and tunnels; for api/ only */
+/* api/net/shared.h - what POST /v1/vms needs of names and private networks; for api/ only */
 #pragma once
 
 #include "api/call.h"
+#include "domains/domains.h"
 
-struct egress;
 struct vm_nic;
 
-int api_egress_get(struct request *req, struct reply *res, struct err *err);
-int api_egress_put(struct request *req, struct reply *res, struct err *err);
-int api_egress_blocked(struct request *req, struct reply *res, struct err *err);
-
-/* Of POST /v1/vms: "egress"; *ret stays NULL when there is none. The caller egress_unref()s. */
-int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err);
-/* Of POST /v1/vms: "nics"; false in *ret_has: there is none. What it points to is in the body. */
+/* "nics"; false in *ret_has: there is none. What it points to is in the body. vpcs.c */
 int api_create_nic(const json_t *j, enum err_code tag, struct vm_nic *ret, bool *ret_has,
                    struct err *err);
 
-int api_vpc_create(struct request *req, struct reply *res, struct err *err);
-int api_vpc_list(struct request *req, struct reply *res, struct err *err);
-int api_vpc_get(struct request *req, struct reply *res, struct err *err);
-int api_vpc_delete(struct request *req, struct reply *res, struct err *err);
-int api_wg_ephemeral(struct request *req, struct reply *res, struct err *err);
-int api_wg_close(struct request *req, struct reply *res, struct err *err);
-int api_wg_peer(struct request *req, struct reply *res, struct err *err);
+/* `domains` of a VM to be made: [{domain, vmPort?}]. */
+#define WISHES_MAX 64
+struct domain_wish {
+	char domain[DOMAIN_SIZE];
+	uint32_t port;
+};
+/* Reads them and looks whether they can be had; *ret_n 0 when there are none. */
+int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, size_t *ret_n,
+                  struct err *err);
+/* Maps all of them, or none and deletes the VM. */
+int domain_grant(struct request *req, const struct domain_wish *w, size_t n, const char *vm,
+                 struct err *err);
+/* The names that lead to a VM, as an array. */
+json_t *shape_domains(struct request *req, const char *vm);

@@ -67,7 +67,7 @@ int api_create_nic(const json_t *j, enum err_code tag, struct vm_nic *ret, bool 
 	if (!j || json_is_null(j) || (json_is_array(j) && !json_array_size(j)))
 		return 0;
 	if (!*ret_has)
-		r = err_set(err, -EINVAL, "'nics' must be a list of one NIC: a VM has one");
+		r = err_set(err, -EINVAL, "'nics' must be a list with one NIC: a VM has only one");
 	else
 		r = nic_read(json_array_get(j, 0), ret, err);
 	if (r == -EINVAL && err)
@@ -100,7 +100,8 @@ int api_vpc_create(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_fields(req, ERR_BAD_REQUEST, vpc_fields, ARRAY_SIZE(vpc_fields), &b,
 	                        err)) < 0 ||
-	    (r = vmm_vpc_create(req->api->deps.vmm, req->who.account, b.name, b.cidr, &v, err)) < 0)
+	    (r = vmm_vpc_create(deps_of(req)->vmm, who_of(req)->account, b.name, b.cidr, &v, err)) <
+	            0)
 		return r;
 	return reply_json(res, shape_vpc(&v), err);
 }
@@ -110,7 +111,7 @@ int api_vpc_list(struct request *req, struct reply *res, struct err *err)
 	autofree struct vpc_info *v = NULL;
 	autojson json_t *list = json_array();
 	size_t n = 0;
-	int r = vmm_vpc_list(req->api->deps.vmm, req->who.account, &v, &n, err);
+	int r = vmm_vpc_list(deps_of(req)->vmm, who_of(req)->account, &v, &n, err);
 
 	if (r < 0)
 		return r;
@@ -127,7 +128,7 @@ int api_vpc_get(struct request *req, struct reply *res, struct err *err)
 	autojson json_t *vms = json_array();
 	char ip[INET_ADDRSTRLEN];
 	json_t *j;
-	int r = vmm_vpc_get(req->api->deps.vmm, req->who.account, req->match.arg[0], &v, err);
+	int r = vmm_vpc_get(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0], &v, err);
 
 	for (size_t i = 0; r == 0 && i < v.n_vms; i++)
 		if (json_array_append_new(vms, json_pack("{s:s, s:s}", "vmId", v.vms[i].vm_id,
@@ -143,7 +144,7 @@ int api_vpc_get(struct request *req, struct reply *res, struct err *err)
 
 int api_vpc_delete(struct request *req, struct reply *res, struct err *err)
 {
-	int r = vmm_vpc_delete(req->api->deps.vmm, req->who.account, req->match.arg[0], err);
+	int r = vmm_vpc_delete(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0], err);
 
 	return r < 0 ? r : reply_json(res, json_pack("{s:s}", "vpcId", req->match.arg[0]), err);
 }

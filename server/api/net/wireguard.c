@@ -63,7 +63,8 @@ int api_wg_ephemeral(struct request *req, struct reply *res, struct err *err)
 	char at[CLOCK_RFC3339_LEN], ip[INET_ADDRSTRLEN];
 	struct tunnel t;
 	json_t *j;
-	int r = vmm_tunnel_open(req->api->deps.vmm, req->who.account, req->match.arg[0], &t, err);
+	int r = vmm_tunnel_open(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0], &t,
+	                        err);
 
 	if (r < 0)
 		return r;
@@ -90,7 +91,7 @@ int api_wg_close(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_fields(req, ERR_BAD_REQUEST, close_fields, ARRAY_SIZE(close_fields), &b,
 	                        err)) < 0 ||
-	    (r = vmm_tunnel_close(req->api->deps.vmm, req->who.account, req->match.arg[0],
+	    (r = vmm_tunnel_close(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0],
 	                          b.session, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "sessionId", b.session), err);
@@ -114,7 +115,7 @@ int api_wg_peer(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_fields(req, ERR_BAD_REQUEST, peer_fields, ARRAY_SIZE(peer_fields), &b,
 	                        err)) < 0 ||
-	    (r = vmm_tunnel_peer(req->api->deps.vmm, req->who.account, req->match.arg[0], b.vm,
+	    (r = vmm_tunnel_peer(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0], b.vm,
 	                         b.key, &t, err)) < 0)
 		return r;
 	j = shape_tunnel(&t);

@@ -2,12 +2,11 @@
 /*
  * await.c - POST /v1/vms/{id}/await: the reply comes when the VM's machine ends
  *
- * Clients give up when they see no byte for about 300 s. So the headers go out
- * at once and spaces follow now and then, which JSON allows before its value; the
- * object comes at the end. A server that ends suspends its VMs, which ends the
- * wait with the truth.
+ * Clients give up when they see no byte for about 300 s. So the headers go out at once and spaces
+ * follow now and then, which JSON allows before its value; the object comes at the end. A server
+ * that shuts down suspends its VMs, so the wait ends with the truth.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -69,7 +68,7 @@ int api_vm_await(struct request *req, struct reply *res, struct err *err)
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
 	snprintf(a->id, sizeof(a->id), "%s", id);
-	r = vmm_wait_new(req->api->deps.vmm, req->who.account, id, &a->w, err);
+	r = vmm_wait_new(deps_of(req)->vmm, who_of(req)->account, id, &a->w, err);
 	if (r < 0) {
 		free(a);
 		return r;

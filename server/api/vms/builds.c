@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* builds.c - specs of requests, snapshots built from them, and what is known about builds */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,19 +8,11 @@
 #include "base/auto.h"
 #include "events/events.h"
 
-void reply_extras(struct reply *res, json_t *extra)
-{
-	const char *name;
-	json_t *v;
-
-	json_object_foreach(extra, name, v) reply_extra(res, name, json_incref(v));
-}
-
 int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
                  struct err *err)
 {
 	autojson json_t *extra = json_object();
-	struct spec_ctx c = { .limits = builder_limits(req->api->deps.builder),
+	struct spec_ctx c = { .limits = builder_limits(deps_of(req)->builder),
 		              .tag = tag,
 		              .extra = extra };
 	json_t *body;
@@ -39,7 +31,7 @@ int request_build_id(struct request *req, size_t i, const char **ret, struct err
 
 	if (!id_valid("bld-", s))
 		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND,
-		               "a build's id is bld- and %d characters of a-z and 0-9", ID_LEN);
+		               "no such build: an id is 'bld-' and %d letters and digits", ID_LEN);
 	*ret = s;
 	return 0;
 }
@@ -58,7 +50,7 @@ int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 	static const enum err_code tag = ERR_CREATE_SNAPSHOT_BAD_REQUEST;
 	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
 	autojson json_t *extra = json_object();
-	struct build_opts o = { .account = req->who.account,
+	struct build_opts o = { .account = who_of(req)->account,
 		                .request_id = events_request(),
 		                .extra = extra };
 	autospec struct spec spec = { 0 };
@@ -76,7 +68,7 @@ int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 		               "'persistence.type' of a snapshot must be sticky or persistent");
 	if (!*b.name)
 		memcpy(b.name, spec.name, sizeof(b.name));
-	if ((r = build_snapshot(req->api->deps.builder, &spec, &o, b.name, &p, &n, err)) < 0) {
+	if ((r = build_snapshot(deps_of(req)->builder, &spec, &o, b.name, &p, &n, err)) < 0) {
 		reply_extras(res, extra);
 		return r;
 	}
@@ -118,7 +110,7 @@ int api_build_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_build_id(req, 0, &id, err)) < 0 ||
-	    (r = build_get(req->api->deps.builder, req->who.account, id, &b, err)) < 0)
+	    (r = build_get(deps_of(req)->builder, who_of(req)->account, id, &b, err)) < 0)
 		return r;
 	return reply_json(res, shape_build(&b), err);
 }
@@ -132,7 +124,7 @@ int api_build_phases(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_build_id(req, 0, &id, err)) < 0 ||
-	    (r = build_phases(req->api->deps.builder, req->who.account, id, &p, &n, err)) < 0)
+	    (r = build_phases(deps_of(req)->builder, who_of(req)->account, id, &p, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		if (json_array_append_new(list,
@@ -152,11 +144,11 @@ int api_vm_build(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	if (!*v.build_id ||
-	    build_get(req->api->deps.builder, req->who.account, v.build_id, &b, NULL) < 0)
+	    build_get(deps_of(req)->builder, who_of(req)->account, v.build_id, &b, NULL) < 0)
 		return err_tag(err, -ENOENT, ERR_BUILD_NOT_FOUND_FOR_VM,
-		               "VM '%s' came from no build", id);
+		               "VM '%s' was not created from a build", id);
 	return reply_json(res, shape_build(&b), err);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cell.c - a cell of the code interpreter on its way to JSON: what it said, and how it ended
+ * cell.c - a cell of the code interpreter on its way to JSON: its output, its results and how it
+ * ended
  *
- * Theory of operation: events come from the guest one at a time. Collected, they
- * become one object at the end; streamed, each becomes an event for the client as
- * soon as it is whole. Nothing here trusts the guest: what a cell may say is
- * bounded, results must be JSON objects, and the ends it can have are a list.
+ * Theory of operation: events come from the guest one at a time. Collected, they become one object
+ * at the end; streamed, each becomes an event for the client as soon as it is complete. Nothing
+ * here trusts the guest: what a cell may send is bounded, results must be JSON objects, and how it
+ * may end is a fixed list.
  */
 #include "api/vms/cell.h"
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <signal.h>

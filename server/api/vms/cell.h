@@ -2,7 +2,7 @@
 /* api/vms/cell.h - a cell of the code interpreter on its way to JSON; for api/ only */
 #pragma once
 
-#include "api/call.h"
+#include "api/vms/shared.h"
 #include "guest/guest.h"
 #include "guest/guest_code.h"
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a VM
- * made for it
+ * code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a new VM
  *
- * A client that leaves while its cell runs interrupts it; the kernel and its
- * variables stay. The VM of /v1/code is deleted when the cell is over, whatever
- * became of it or of the client.
+ * A client that leaves while its cell runs interrupts it; the kernel and its variables stay. The
+ * VM of /v1/code is deleted when the cell is over, whatever happened to it or to the client.
  */
-#include "api/call.h"
 #include "api/vms/cell.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -57,7 +55,7 @@ int code_context(const char *id, uint32_t *ret, struct err *err)
 	unsigned long long v = digits && digits < 11 ? strtoull(id + 4, NULL, 10) : 0;
 
 	if (!v || v > UINT32_MAX || id[4 + digits])
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no context '%.40s'", id);
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no context '%.40s'", id);
 	*ret = (uint32_t)v;
 	return 0;
 }
@@ -79,7 +77,7 @@ static int read_body(struct request *req, struct code_body *b, struct guest_code
 	if (!b->language)
 		return b->context ? 0
 		                  : err_tag(err, -EINVAL, ERR_BAD_REQUEST,
-		                            "'language' is missing, and there is no 'contextId'");
+		                            "'language' or 'contextId' is required");
 	return code_language(b->language, &q->language, err);
 }
 
@@ -94,19 +92,18 @@ static bool client_gone(int fd)
 
 static int collect(struct request *req, struct cell *x, json_t **ret, struct err *err)
 {
-	const union MHD_ConnectionInfo *ci =
-	        MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	int client = request_client_fd(req);
 	int r;
 
 	while ((r = cell_step(x, ret, err)) >= 0) {
 		struct pollfd p[] = { { .fd = guest_flow_fd(x->f), .events = POLLIN },
-			              { .fd = ci ? ci->connect_fd : -1, .events = POLLRDHUP } };
+			              { .fd = client, .events = POLLRDHUP } };
 
 		if (r == 1)
 			continue;
 		poll(p, ARRAY_SIZE(p), POLL_MS);
-		if (ci && client_gone(ci->connect_fd))
-			return err_set(err, -ECANCELED, "the client left before the cell was over");
+		if (client >= 0 && client_gone(client))
+			return err_set(err, -ECANCELED, "the client left before the cell ended");
 	}
 	if (r != -ENODATA)
 		return r;
@@ -161,7 +158,7 @@ static const struct outflow_ops stream_ops = {
 	.next = stream_next, .fd = stream_fd, .free = cell_free, .beat = ": \n\n"
 };
 
-/* Waits for the first sign, so that what keeps a cell from running is an ordinary error. */
+/* Waits for the first event, so that whatever keeps a cell from starting is an ordinary error. */
 static int await_start(struct cell *x, struct err *err)
 {
 	while (!x->started && !x->ended) {
@@ -215,8 +212,8 @@ int api_vm_code(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, ERR_BAD_REQUEST, &q.user, err)) < 0 ||
 	    (r = read_body(req, &b, &q, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	q.cwd = v.workdir;
 	x = cell_new(b.stream, q.timeout_ms);
@@ -249,7 +246,7 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 	AUTO(cell_freep) struct cell *x = NULL;
 	struct code_body b = { .timeout_ms = CODE_DEFAULT_MS };
 	struct guest_code_req q = { 0 };
-	struct vm_create_opts o = { .account = req->who.account,
+	struct vm_create_opts o = { .account = who_of(req)->account,
 		                    .idle_timeout_s = -1,
 		                    .persistence = { .type = PERSIST_EPHEMERAL,
 		                                     .delete_event = DELETE_ON_SUSPEND } };
@@ -261,24 +258,24 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (b.context)
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
-		               "'contextId' makes no sense here: the VM is new");
+		               "'contextId' cannot be used here: each call gets a new VM");
 	x = cell_new(b.stream, q.timeout_ms);
 	one = calloc(1, sizeof(*one));
 	if (!x || !one) {
 		free(one);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	r = vmm_create(req->api->deps.vmm, &o, &vm, err);
+	r = vmm_create(deps_of(req)->vmm, &o, &vm, err);
 	if (r < 0) {
 		free(one);
 		return r;
 	}
-	one->vmm = req->api->deps.vmm;
-	snprintf(one->account, sizeof(one->account), "%s", req->who.account);
+	one->vmm = deps_of(req)->vmm;
+	snprintf(one->account, sizeof(one->account), "%s", who_of(req)->account);
 	snprintf(one->vm, sizeof(one->vm), "%s", vm.id);
 	x->on_free = one_shot_end;
 	x->on_free_arg = one;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, vm.id, &g, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, vm.id, &g, err)) < 0)
 		return r;
 	return run(req, res, g, &q, TAKE_PTR(x), err);
 }

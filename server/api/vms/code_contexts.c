@@ -5,9 +5,8 @@
  * They live in the VM's memory: a suspended VM is resumed to be asked, a stopped one has none and
  * is not booted to find out.
  */
-#include "api/call.h"
 #include "api/vms/cell.h"
-#include "api/parse.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,8 +64,8 @@ int api_context_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (b.cwd && b.cwd[0] != '/')
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'cwd' must be an absolute path");
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	q.cwd = b.cwd ? b.cwd : *v.workdir ? v.workdir : NULL;
 	r = guest_context_create(g, &q, &c, err);
@@ -85,7 +84,7 @@ int api_context_list(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, ERR_BAD_REQUEST, &user, err)) < 0)
 		return r;
-	r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, id, &g, err);
+	r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, id, &g, err);
 	if (r < 0 && r != -EHOSTDOWN)
 		return r;
 	if (r == 0 && (r = guest_contexts(g, user, &all, &n, err)) < 0)
@@ -108,10 +107,10 @@ static int one(struct request *req, struct reply *res,
 	    (r = request_user(req, ERR_BAD_REQUEST, &user, err)) < 0 ||
 	    (r = code_context(req->match.arg[1], &context, err)) < 0)
 		return r;
-	r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, id, &g, err);
+	r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, id, &g, err);
 	if (r == -EHOSTDOWN)
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "no context '%.40s': the VM is stopped",
-		               req->match.arg[1]);
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND,
+		               "there is no context '%.40s': the VM is stopped", req->match.arg[1]);
 	if (r < 0)
 		return r;
 	r = verb(g, user, context, err);

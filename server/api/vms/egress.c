@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* egress.c - what a VM may reach, and what was refused to it */
+/* egress.c - what a VM may reach, and what was blocked */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/net/shared.h"
+#include "api/vms/shared.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "net/egress.h"
+#include "net/egress_json.h"
 #include "net/gate.h"
 #include "vm/network.h"
 
 int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err)
 {
+	AUTO(egress_unrefp) struct egress *e = NULL;
 	int r;
 
 	if (!j || json_is_null(j))
 		return 0;
-	r = egress_parse(j, NULL, ret, err);
+	r = egress_parse(j, &e, err);
+	if (r == 0)
+		r = egress_keep_secrets(e, NULL, err); /* a new VM has none */
 	if (r == -EINVAL && err)
 		err->tag = tag;
+	if (r == 0)
+		*ret = TAKE_PTR(e);
 	return r;
 }
 
@@ -31,7 +37,7 @@ int api_egress_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_egress_get(req->api->deps.vmm, req->who.account, id, &e, err)) < 0)
+	    (r = vmm_egress_get(deps_of(req)->vmm, who_of(req)->account, id, &e, err)) < 0)
 		return r;
 	return reply_json(res, egress_json(e, /* secrets= */ false), err);
 }
@@ -39,14 +45,18 @@ int api_egress_get(struct request *req, struct reply *res, struct err *err)
 int api_egress_put(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(egress_unrefp) struct egress *e = NULL;
+	struct vm_info info;
 	json_t *body;
 	const char *id;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_json(req, ERR_BAD_REQUEST, &body, err)) < 0)
+	    (r = request_json(req, ERR_BAD_REQUEST, &body, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &info, err)) < 0)
 		return r;
-	r = vmm_egress_set(req->api->deps.vmm, req->who.account, id, body, &e, err);
+	r = egress_parse(body, &e, err);
+	if (r == 0)
+		r = vmm_egress_set(deps_of(req)->vmm, who_of(req)->account, id, e, err);
 	if (r == -EINVAL && err && !err->tag)
 		err->tag = ERR_BAD_REQUEST;
 	return r < 0 ? r : reply_json(res, egress_json(e, /* secrets= */ false), err);
@@ -93,7 +103,7 @@ int api_egress_blocked(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_egress_blocked(req->api->deps.vmm, req->who.account, id, &v, &n, err)) < 0)
+	    (r = vmm_egress_blocked(deps_of(req)->vmm, who_of(req)->account, id, &v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		if (json_array_append_new(list, shape_blocked(&v[i])) < 0)

@@ -2,13 +2,13 @@
 /*
  * exec.c - run a command in a VM to its end
  *
- * Clients give up when no headers came for about 300 s, so a command without a limit
- * of its own gets EXEC_DEFAULT_MS: its partial output then arrives as EXEC_TIMED_OUT
- * instead of a broken connection. Commands are never repeated: one that was cut off
- * by a suspend is reported, because it may have run. With `terminal`, which clients
- * always send and mostly as null, the output is also kept under that name (api_terminal.c).
+ * Clients give up when no headers came for about 300 s, so a command without a limit of its own
+ * gets EXEC_DEFAULT_MS: its partial output then arrives as EXEC_TIMED_OUT instead of a broken
+ * connection. Commands are never repeated: one that was cut off by a suspend is reported, because
+ * it may have run. With `terminal`, which clients always send and mostly as null, the output is
+ * also kept under that name (terminals.c).
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -51,8 +51,8 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	if (b.terminal && !terminal_name_valid(b.terminal))
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'terminal' must be 1 to 64 letters, digits, '.', '_' or '-'");
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	x.cwd = *v.workdir ? v.workdir : NULL;
 	x.command = b.command;

@@ -8,8 +8,7 @@
  * follows it; a client that wants JSON gets its number and no stream. What goes wrong
  * before it runs is an ordinary error; afterwards it is an `error` event.
  */
-#include "api/call.h"
-#include "api/parse.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -123,7 +122,7 @@ static ssize_t run_next(void *ctx, char *p, size_t max, struct err *err)
 			return k < 0 ? err_set(err, (int)k, "out of memory") : k;
 		if (x->ended)
 			return -ENODATA;
-		feed(x, NULL); /* what is wrong with the channel the read tells */
+		feed(x, NULL); /* the next read reports what is wrong with the channel */
 		k = guest_flow_read(x->f, &chan, piece, sizeof(piece), err);
 		if (k == 0)
 			return 0;
@@ -178,7 +177,7 @@ static json_t *shape_started(const struct guest_started *s)
 
 static bool wants_json(struct request *req)
 {
-	const char *a = request_header(req, MHD_HTTP_HEADER_ACCEPT);
+	const char *a = request_header(req, "Accept");
 
 	return a && strstr(a, "application/json") && !strstr(a, "text/event-stream");
 }
@@ -255,8 +254,8 @@ int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err)
 		return bad(err, "'cwd' must be an absolute path");
 	q.command = b.command;
 	q.timeout_ms = (unsigned)b.timeout_ms;
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	q.cwd = b.cwd ? b.cwd : *v.workdir ? v.workdir : NULL;
 	if (b.detach)

@@ -2,12 +2,12 @@
 /*
  * file_content.c - {"content": "...", "encoding": "base64"} without holding it twice
  *
- * File content arrives as one JSON string of up to hundreds of megabytes, and the
- * encoding may stand behind it. content_find() walks the (mapped) body once and
- * notes where the string lies; content_read() then unescapes and decodes it piece by
- * piece. Nothing of the size of the content is ever allocated.
+ * File content arrives as one JSON string of up to hundreds of megabytes, and the encoding may
+ * come after it. content_find() walks the (mapped) body once and notes where the string is;
+ * content_read() then unescapes and decodes it piece by piece. Nothing of the size of the content
+ * is ever allocated.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static int skip_value(struct scan *s, struct err *err)
 				return r;
 		} else if (*s->p == '{' || *s->p == '[') {
 			if (++depth > JSON_DEPTH_MAX)
-				return bad(err, "it nests too deep");
+				return bad(err, "it is nested too deeply");
 			s->p++;
 		} else if (*s->p == '}' || *s->p == ']') {
 			if (depth == 0)

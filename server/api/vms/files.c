@@ -2,12 +2,12 @@
 /*
  * files.c - files and directories inside a VM
  *
- * A file is one JSON document, content and all. Up to API_BODY_MEM_MAX it is text
- * when it is UTF-8; larger ones pass through a file without a name and leave as base64
- * that is made while it is sent, so memory stays small whatever the size. Reads
- * are repeated once when the VM was suspended under them; writes are not.
+ * A file is one JSON document, content and all. Up to BODY_MEM_MAX it is text when it is UTF-8;
+ * larger ones pass through a file without a name and leave as base64 that is encoded while it is
+ * sent, so memory stays small whatever the size. Reads are repeated once when the VM was suspended
+ * under them; writes are not.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -35,7 +35,7 @@ int request_path(struct request *req, char ret[PATH_MAX], struct err *err)
 	int r;
 
 	if (p[0] != '/' &&
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, req->match.arg[0], &v, err)) < 0)
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0], &v, err)) < 0)
 		return r;
 	if ((size_t)snprintf(ret, PATH_MAX, "%s%s%s", v.workdir, p[0] == '/' ? "" : "/", p) >=
 	    PATH_MAX)
@@ -72,14 +72,14 @@ static int file_failed(struct reply *res, int r, const char *path, struct err *e
 /* ---- read ---- */
 
 struct sink {
-	struct api *api;
+	struct http *http;
 	struct body body; /* owned */
 	struct err err;
 };
 
 static void sink_done(struct sink *s)
 {
-	body_done(s->api, &s->body);
+	body_done(s->http, &s->body);
 }
 
 static int on_file_data(void *ctx, const uint8_t *p, size_t n)
@@ -89,22 +89,23 @@ static int on_file_data(void *ctx, const uint8_t *p, size_t n)
 	if (s->body.len + n > FILE_MAX)
 		return err_tag(&s->err, -EFBIG, TAG, "the file is larger than %llu MiB",
 		               (unsigned long long)(FILE_MAX >> 20));
-	return body_add(s->api, &s->body, p, n, &s->err);
+	return body_add(s->http, &s->body, p, n, &s->err);
 }
 
 /* A body that is being sent as base64. */
 struct stream {
-	struct api *api;  /* weak: outlives its requests */
-	struct body body; /* owned */
+	struct http *http; /* weak: outlives its requests */
+	struct body body;  /* owned */
 	const uint8_t *p;
 	uint64_t n, text_n; /* bytes, and characters of base64 */
+	uint64_t at;        /* of the reply: how much of it was made */
 };
 
 static void stream_free(void *cls)
 {
 	struct stream *s = cls;
 
-	body_done(s->api, &s->body);
+	body_done(s->http, &s->body);
 	free(s);
 }
 
@@ -123,55 +124,58 @@ static size_t stream_base64(const struct stream *s, uint64_t at, char *out, size
 	return made;
 }
 
-static ssize_t on_stream(void *cls, uint64_t pos, char *out, size_t max)
+static size_t stream_make(const struct stream *s, char *out, size_t max)
 {
 	const size_t head = sizeof(stream_head) - 1, tail = sizeof(stream_tail) - 1;
-	struct stream *s = cls;
+	uint64_t pos = s->at;
 	size_t n;
 
 	if (pos < head) {
 		n = MIN(head - (size_t)pos, max);
 		memcpy(out, stream_head + pos, n);
-		return (ssize_t)n;
+		return n;
 	}
 	pos -= head;
 	if (pos < s->text_n) {
 		for (n = 0; n < max && pos + n < s->text_n;)
 			n += stream_base64(s, pos + n, out + n, max - n);
-		return (ssize_t)n;
+		return n;
 	}
 	pos -= s->text_n;
-	if (pos >= tail)
-		return MHD_CONTENT_READER_END_OF_STREAM;
 	n = MIN(tail - (size_t)pos, max);
 	memcpy(out, stream_tail + pos, n);
-	return (ssize_t)n;
+	return n;
 }
 
-static int reply_stream(struct reply *res, struct sink *file, const char *p, size_t n,
-                        struct err *err)
+static ssize_t stream_next(void *ctx, char *p, size_t max, struct err *err)
+{
+	struct stream *s = ctx;
+	size_t n = stream_make(s, p, max);
+
+	s->at += n;
+	return n ? (ssize_t)n : -ENODATA;
+}
+
+static const struct outflow_ops stream_ops = { .next = stream_next, .free = stream_free };
+
+static int reply_stream(struct request *req, struct reply *res, struct sink *file, const char *p,
+                        size_t n, struct err *err)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	s->api = file->api;
+	s->http = file->http;
 	s->body = TAKE(file->body, BODY_EMPTY);
 	s->p = (const uint8_t *)p;
 	s->n = n;
 	s->text_n = (s->n + 2) / 3 * 4;
-	res->stream_len = sizeof(stream_head) - 1 + s->text_n + sizeof(stream_tail) - 1;
-	res->stream = MHD_create_response_from_callback(res->stream_len, 64 << 10, on_stream, s,
-	                                                stream_free);
-	if (!res->stream) {
-		stream_free(s);
-		return err_set(err, -ENOMEM, "out of memory");
-	}
-	MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-	return 0;
+	return reply_flow(req, res, &stream_ops, s,
+	                  sizeof(stream_head) - 1 + s->text_n + sizeof(stream_tail) - 1,
+	                  "application/json", err);
 }
 
-static int reply_file(struct reply *res, struct sink *file, struct err *err)
+static int reply_content(struct request *req, struct reply *res, struct sink *file, struct err *err)
 {
 	const char *p;
 	size_t n;
@@ -179,10 +183,10 @@ static int reply_file(struct reply *res, struct sink *file, struct err *err)
 
 	if (r < 0)
 		return r;
-	if (n <= API_BODY_MEM_MAX && !memchr(p, 0, n) && utf8_valid(p, n))
+	if (n <= BODY_MEM_MAX && !memchr(p, 0, n) && utf8_valid(p, n))
 		return reply_json(
 		        res, json_pack("{s:s%, s:s}", "content", p, n, "encoding", "utf8"), err);
-	return reply_stream(res, file, p, n, err);
+	return reply_stream(req, res, file, p, n, err);
 }
 
 static int reply_dir(struct guest *g, struct reply *res, const char *user, const char *path,
@@ -211,7 +215,7 @@ static int reply_dir(struct guest *g, struct reply *res, const char *user, const
 static int get_once(struct request *req, struct reply *res, struct guest *g, const char *user,
                     const char *path, struct err *err)
 {
-	AUTO(sink_done) struct sink file = { .api = req->api, .body = BODY_EMPTY };
+	AUTO(sink_done) struct sink file = { .http = req->http, .body = BODY_EMPTY };
 	struct guest_stat st;
 	int r = guest_stat(g, user, path, &st, err);
 
@@ -228,7 +232,7 @@ static int get_once(struct request *req, struct reply *res, struct guest *g, con
 		*err = file.err;
 		return err->code;
 	}
-	return r < 0 ? r : reply_file(res, &file, err);
+	return r < 0 ? r : reply_content(req, res, &file, err);
 }
 
 int api_file_get(struct request *req, struct reply *res, struct err *err)
@@ -243,7 +247,7 @@ int api_file_get(struct request *req, struct reply *res, struct err *err)
 	for (int attempt = 0;; attempt++) {
 		AUTO(guest_unrefp) struct guest *g = NULL;
 
-		if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+		if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 			return r;
 		r = get_once(req, res, g, user, path, err);
 		if ((r != -ECONNRESET && r != -ENOTCONN) || attempt == 1)
@@ -312,7 +316,7 @@ int api_file_put(struct request *req, struct reply *res, struct err *err)
 	    (r = body_view(&req->body, &text, &n, err)) < 0 ||
 	    (r = content_find(text, n, &c, err)) < 0 || (r = check_content(&c, err)) < 0 ||
 	    (r = content_open(&c, &src.reader, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	r = guest_write_file(g, user, path, /* mode= */ 0, on_file_room, &src, deadline_in(FILE_MS),
 	                     err); /* 0: a script stays executable, a new file gets 0644 */

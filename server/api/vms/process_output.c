@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process_output.c - what a detached process said, from a byte offset on
+ * process_output.c - the output of a detached process, from a byte offset on
  *
- * As raw bytes of one stream, or as events of one or both that carry offsets. The
- * guest keeps the newest megabytes: raw bytes that were overwritten before they could
- * be sent break the connection, since the client could not tell; an event's offset
- * shows the gap. Whoever was cut off asks again with the offset it had reached.
+ * As raw bytes of one stream, or as events of one or both that carry offsets. The guest keeps the
+ * newest megabytes: raw bytes that were overwritten before they could be sent break the
+ * connection, since the client could not tell otherwise; an event's offset shows the gap. A client
+ * that was cut off asks again with the offset it had reached.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -70,7 +70,7 @@ static void flush_text(struct follow *x)
 			           (int64_t)x->reached[i], /* last= */ true);
 }
 
-/* The process has ended, or there is no more for one who does not follow. */
+/* The process has ended, or there is nothing more and the client does not follow. */
 static void finish(struct follow *x, struct err *err)
 {
 	struct guest_proc p;
@@ -100,7 +100,7 @@ static void finish(struct follow *x, struct err *err)
 
 static void add_output(struct follow *x, int chan, uint64_t off, const uint8_t *p, size_t n)
 {
-	/* A gap: what was kept of a character has lost its rest. */
+	/* A gap: the rest of the character that was begun is lost. */
 	if (x->text[chan].n && off != x->reached[chan])
 		sse_output(&x->sse, &x->text[chan], chan_names[chan], NULL, 0,
 		           (int64_t)x->reached[chan], /* last= */ true);
@@ -175,7 +175,7 @@ static int reply_raw(struct request *req, struct reply *res, struct guest_flow *
 	if (r < 0)
 		return r;
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)from);
-	MHD_add_response_header(res->stream, "X-Pando-Offset", text);
+	reply_header(res, "X-Pando-Offset", text);
 	return 0;
 }
 
@@ -191,7 +191,7 @@ static int query_offset(struct request *req, uint64_t *ret, struct err *err)
 	*ret = strtoull(s, &end, 10);
 	if (!isdigit((unsigned char)*s) || *end || errno || *ret > INT64_MAX)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-		               "'offset' must be a whole number from 0 on");
+		               "'offset' must be a whole number, 0 or more");
 	return 0;
 }
 
@@ -215,7 +215,7 @@ static int query_chans(struct request *req, bool events, unsigned *ret, struct e
 
 int api_process_output(struct request *req, struct reply *res, struct err *err)
 {
-	const char *accept = request_header(req, MHD_HTTP_HEADER_ACCEPT);
+	const char *accept = request_header(req, "Accept");
 	bool events = accept && strstr(accept, "text/event-stream"), follow = false;
 	AUTO(guest_unrefp) struct guest *g = NULL;
 	struct guest_flow *f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* processes.c - processes of a VM by number: list, look, signal, feed, forget */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "guest/guest.h"
 
-#define STDIN_STALL_MS 600000 /* for the process to read on: it may think for a while */
+#define STDIN_STALL_MS 600000 /* for the process to read more: it may be busy */
 
 int process_error(int r, struct err *err)
 {
@@ -79,19 +79,19 @@ static int process_id(struct request *req, uint32_t *ret, struct err *err)
 	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no such process");
 }
 
-/* A token that may act as some Linux users has to do with their processes, and no others. */
+/* A token that may act as some Linux users sees the processes of those, and no others. */
 static bool may_touch(struct request *req, const struct guest_proc *p)
 {
-	return auth_permit(req->api->deps.auth, &req->who, SCOPE_VM_EXEC, req->match.arg[0],
+	return auth_permit(deps_of(req)->auth, who_of(req), SCOPE_VM_EXEC, req->match.arg[0],
 	                   p->user, NULL) == 0;
 }
 
 static int check_owner(struct request *req, struct guest *g, uint32_t proc, struct err *err)
 {
 	struct guest_proc p;
-	int r = *req->who.identity ? guest_proc(g, proc, &p, err) : 0;
+	int r = *who_of(req)->identity ? guest_proc(g, proc, &p, err) : 0;
 
-	if (r < 0 || !*req->who.identity || may_touch(req, &p))
+	if (r < 0 || !*who_of(req)->identity || may_touch(req, &p))
 		return r;
 	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no such process");
 }
@@ -106,7 +106,7 @@ int process_find(struct request *req, struct guest **ret, uint32_t *ret_proc, st
 		*ret_proc = 0;
 	if (r == 0 && ret_proc)
 		r = process_id(req, ret_proc, err);
-	if (r < 0 || (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0 ||
+	if (r < 0 || (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0 ||
 	    (ret_proc && (r = check_owner(req, g, *ret_proc, err)) < 0))
 		return r;
 	*ret = TAKE_PTR(g);

@@ -2,11 +2,11 @@
 /*
  * pty.c - terminal sessions: list, close, tickets
  *
- * A list must not wake a suspended VM: then what was last seen of its sessions is told,
- * as suspended. Only when nothing was seen (the server was restarted since) is the VM
- * asked. A stopped VM has none.
+ * A list must not wake a suspended VM: it then shows what was last seen of its sessions, as
+ * suspended. Only when nothing was seen (the server has restarted since) is the VM asked. A
+ * stopped VM has none.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int request_session(struct request *req, struct reply *res, const char **ret, st
 int pty_guest(struct request *req, const char *vm_id, const char *session, struct guest **ret,
               struct err *err)
 {
-	int r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, vm_id, ret, err);
+	int r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, vm_id, ret, err);
 
 	return r == -EHOSTDOWN ? err_tag(err, -ENOENT, ERR_SESSION_NOT_FOUND,
 	                                 "there is no session '%s': the VM is stopped", session)
@@ -63,7 +63,7 @@ static int look(struct request *req, const char *id, struct guest_pty_info **ret
 {
 	AUTO(guest_unrefp) struct guest *g = NULL;
 	struct vm_info info;
-	int r = vmm_get(req->api->deps.vmm, req->who.account, id, &info, err);
+	int r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &info, err);
 
 	*ret_asleep = false;
 	if (r < 0)
@@ -71,16 +71,16 @@ static int look(struct request *req, const char *id, struct guest_pty_info **ret
 	if (info.state == VM_STOPPED || info.state == VM_LOST)
 		return 0;
 	if ((info.state == VM_SUSPENDED || info.state == VM_SUSPENDING) &&
-	    hub_noted(req->api->hub, id, ret, ret_n)) {
+	    hub_noted(api_of(req)->hub, id, ret, ret_n)) {
 		*ret_asleep = true;
 		return 0;
 	}
-	r = vmm_guest_thawed(req->api->deps.vmm, req->who.account, id, &g, err);
+	r = vmm_guest_thawed(deps_of(req)->vmm, who_of(req)->account, id, &g, err);
 	if (r == -EHOSTDOWN)
 		return 0; /* stopped meanwhile */
 	if (r < 0 || (r = guest_pty_list(g, ret, ret_n, err)) < 0)
 		return r;
-	hub_note(req->api->hub, id, *ret, *ret_n);
+	hub_note(api_of(req)->hub, id, *ret, *ret_n);
 	return 0;
 }
 
@@ -116,7 +116,7 @@ int api_pty_close(struct request *req, struct reply *res, struct err *err)
 	    (r = pty_guest(req, id, session, &g, err)) < 0 ||
 	    (r = guest_pty_close(g, session, user, &code, err)) < 0)
 		return r;
-	hub_note_end(req->api->hub, id, session);
+	hub_note_end(api_of(req)->hub, id, session);
 	return reply_json(res,
 	                  json_pack("{s:s, s:o}", "sessionId", session, "exitCode",
 	                            code < 0 ? json_null() : json_integer(code)),
@@ -137,12 +137,12 @@ static const struct json_field ticket_fields[] = {
 /* The name under which the client knows this server. */
 static const char *host_of(struct request *req)
 {
-	const char *h = request_header(req, MHD_HTTP_HEADER_HOST);
+	const char *h = request_header(req, "Host");
 	size_t n =
 	        h ? strspn(h, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]")
 	          : 0;
 
-	return n > 0 && n < 256 && h[n] == '\0' ? h : strstr(req->api->url, "://") + 3;
+	return n > 0 && n < 256 && h[n] == '\0' ? h : strstr(http_url(req->http), "://") + 3;
 }
 
 static json_t *ticket_url(struct request *req, const struct ticket *t, const char *text)
@@ -172,15 +172,15 @@ int api_pty_ticket(struct request *req, struct reply *res, struct err *err)
 	if (*b.session && !guest_pty_id_valid(b.session))
 		return err_tag(err, -EINVAL, ERR_INVALID_SESSION_ID,
 		               "a session id is 1 to %d of a-z A-Z 0-9 . _ -", GUEST_PTY_ID - 1);
-	if ((r = vmm_get(req->api->deps.vmm, req->who.account, id, &info, err)) < 0)
+	if ((r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &info, err)) < 0)
 		return r;
 	snprintf(t.vm_id, sizeof(t.vm_id), "%s", id);
 	snprintf(t.session, sizeof(t.session), "%s", b.session);
 	snprintf(t.user, sizeof(t.user), "%s", user ? user : "");
 	snprintf(t.origin, sizeof(t.origin), "%s", b.origin);
-	auth_lease_take(req->api->deps.auth, &req->who, SCOPE_VM_EXEC, id, user, &lease);
+	auth_lease_take(deps_of(req)->auth, who_of(req), SCOPE_VM_EXEC, id, user, &lease);
 	memcpy(t.who, &lease, sizeof(lease));
-	if ((r = ticket_make(req->api->hub, &t, (unsigned)b.ttl_s, text, err)) < 0)
+	if ((r = ticket_make(api_of(req)->hub, &t, (unsigned)b.ttl_s, text, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:o, s:o}", "ticket", text, "expiresAt",

@@ -2,12 +2,12 @@
 /*
  * pty_ws.c - open and attach: a request that becomes a terminal
  *
- * The VM is woken and the session found or started before the connection is upgraded, so
- * whatever is wrong is an ordinary error; a client that saw 101 is attached. Who may come in
- * says a header, or a ticket in the URL: pages cannot send headers here, and no cookie counts,
- * so a page that has no ticket gets nowhere whatever its origin.
+ * The VM is woken and the session found or started before the connection is upgraded, so whatever
+ * is wrong is an ordinary error; a client that saw 101 is attached. A header says who asks, or a
+ * ticket in the URL: web pages cannot send headers here, and no cookie counts, so a page without a
+ * ticket gets nowhere whatever its origin.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -70,8 +70,8 @@ static struct terminal *terminal_new(struct request *req, const char *vm_id, con
 	if (!t)
 		return NULL;
 	t->up = (struct upgrade){ terminal_run, terminal_free };
-	t->api = req->api;
-	auth_lease_take(req->api->deps.auth, &req->who, SCOPE_VM_EXEC, vm_id, user, &t->lease);
+	t->api = api_of(req);
+	auth_lease_take(deps_of(req)->auth, who_of(req), SCOPE_VM_EXEC, vm_id, user, &t->lease);
 	t->c.still = terminal_still;
 	t->c.ctx = t;
 	snprintf(t->c.vm_id, sizeof(t->c.vm_id), "%s", vm_id);
@@ -101,10 +101,10 @@ static void note(struct request *req, struct guest *g, const char *vm_id,
 	autofree struct guest_pty_info *list = NULL;
 	size_t n;
 
-	if (hub_noted(req->api->hub, vm_id, &list, &n))
-		hub_note_one(req->api->hub, vm_id, info);
+	if (hub_noted(api_of(req)->hub, vm_id, &list, &n))
+		hub_note_one(api_of(req)->hub, vm_id, info);
 	else if (guest_pty_list(g, &list, &n, NULL) == 0)
-		hub_note(req->api->hub, vm_id, list, n);
+		hub_note(api_of(req)->hub, vm_id, list, n);
 }
 
 static int begin(struct request *req, struct reply *res, const char *vm_id, bool attach,
@@ -117,11 +117,11 @@ static int begin(struct request *req, struct reply *res, const char *vm_id, bool
 
 	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = hub_enter(req->api->hub, err)) < 0)
+	if ((r = hub_enter(api_of(req)->hub, err)) < 0)
 		return r;
 	t->entered = true;
 	r = attach ? pty_guest(req, vm_id, q->id, &g, err)
-	           : vmm_guest(req->api->deps.vmm, req->who.account, vm_id, &g, err);
+	           : vmm_guest(deps_of(req)->vmm, who_of(req)->account, vm_id, &g, err);
 	if (r < 0)
 		return r;
 	r = (attach ? guest_pty_attach : guest_pty_open)(g, q, deadline_in(ATTACH_MS), &t->c.pty,
@@ -178,7 +178,7 @@ int api_pty_attach(struct request *req, struct reply *res, struct err *err)
 int ticket_check(struct request *req, struct err *err)
 {
 	const struct route *route = req->match.route;
-	struct auth *auth = req->api->deps.auth;
+	struct auth *auth = deps_of(req)->auth;
 	autofree char *text = NULL;
 	struct auth_lease lease;
 	struct ticket t;
@@ -191,7 +191,7 @@ int ticket_check(struct request *req, struct err *err)
 	r = request_query(req, "ticket", &text, err);
 	if (r < 0 || !text)
 		return r;
-	r = ticket_use(req->api->hub, text, req->match.arg[0],
+	r = ticket_use(api_of(req)->hub, text, req->match.arg[0],
 	               route->handler == api_pty_attach ? req->match.arg[1] : "",
 	               request_header(req, "Origin"), &t, err);
 	if (r < 0)
@@ -199,9 +199,9 @@ int ticket_check(struct request *req, struct err *err)
 	memcpy(&lease, t.who, sizeof(lease));
 	if (!auth_lease_holds(auth, &lease))
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "whoever made this ticket has lost the right");
-	req->who = lease.who;
-	req->by_ticket = true;
-	snprintf(req->ticket_user, sizeof(req->ticket_user), "%s", t.user);
+		               "the issuer of this ticket no longer has access");
+	*who_of(req) = lease.who;
+	caller_of(req)->by_ticket = true;
+	snprintf(caller_of(req)->ticket_user, sizeof(caller_of(req)->ticket_user), "%s", t.user);
 	return 1;
 }

@@ -2,12 +2,12 @@
 /*
  * raw_files.c - files as they are, of any size: no JSON, no base64, nothing kept on the way
  *
- * GET tells size, time and tag of the very file it then sends, or a part of it. PUT
- * passes the body on while it arrives; the file is there, whole, when the reply says
- * so, and not at all when the upload was cut off. Reads are repeated once when the VM
- * was suspended before the first byte.
+ * GET reports size, time and tag of the very file that it then sends, or a part of it. PUT passes
+ * the body on while it arrives; the file is there, complete, when the reply says so, and not at
+ * all when the upload was cut off. Reads are repeated once when the VM was suspended before the
+ * first byte.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -67,19 +67,19 @@ static void make_etag(const struct guest_stat *st, char ret[ETAG_SIZE])
 	         (unsigned long long)st->mtime_ns);
 }
 
-static void add_file_headers(struct MHD_Response *m, const struct guest_stat *st)
+static void add_file_headers(struct reply *res, const struct guest_stat *st)
 {
 	time_t t = (time_t)(st->mtime_ns / 1000000000);
 	char etag[ETAG_SIZE], date[64], mode[16];
 	struct tm tm;
 
 	make_etag(st, etag);
-	MHD_add_response_header(m, MHD_HTTP_HEADER_ETAG, etag);
-	MHD_add_response_header(m, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
+	reply_header(res, "ETag", etag);
+	reply_header(res, "Accept-Ranges", "bytes");
 	snprintf(mode, sizeof(mode), "%04o", st->mode & 07777);
-	MHD_add_response_header(m, "X-Pando-Mode", mode);
+	reply_header(res, "X-Pando-Mode", mode);
 	if (gmtime_r(&t, &tm) && strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm))
-		MHD_add_response_header(m, MHD_HTTP_HEADER_LAST_MODIFIED, date);
+		reply_header(res, "Last-Modified", date);
 }
 
 /* Without a body: HEAD is told the length, 304 and an empty file have none. */
@@ -87,53 +87,49 @@ static int reply_head(struct reply *res, const struct guest_get *get, unsigned s
                       struct err *err)
 {
 	res->status = status;
-	res->stream = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-	if (!res->stream)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (status != MHD_HTTP_NOT_MODIFIED)
-		MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_TYPE,
-		                        "application/octet-stream");
-	add_file_headers(res->stream, &get->st);
-	return 0;
+	add_file_headers(res, &get->st);
+	return reply_bytes(res, status == 304 ? NULL : "application/octet-stream", NULL, 0, err);
 }
 
 static int reply_part(struct request *req, struct reply *res, const struct guest_get *get,
                       struct guest_flow *flow_consume, struct err *err)
 {
 	bool part = get->range != GUEST_RANGE_ALL;
+	char range[72];
 	int r;
 
 	if (!get->satisfiable) {
 		guest_flow_close(flow_consume);
-		res->status = MHD_HTTP_RANGE_NOT_SATISFIABLE;
-		snprintf(res->content_range, sizeof(res->content_range), "bytes */%llu",
-		         (unsigned long long)get->st.size);
+		res->status = 416;
+		snprintf(range, sizeof(range), "bytes */%llu", (unsigned long long)get->st.size);
+		reply_header(res, "Content-Range", range);
 		return err_tag(err, -ERANGE, FILES_TAG, "the file has only %llu bytes",
 		               (unsigned long long)get->st.size);
 	}
 	if (!get->got_len) {
 		guest_flow_close(flow_consume);
-		return reply_head(res, get, MHD_HTTP_OK, err);
+		return reply_head(res, get, 200, err);
 	}
 	r = reply_flow(req, res, &guest_flow_ops, flow_consume, get->got_len,
 	               "application/octet-stream", err);
 	if (r < 0)
 		return r;
-	add_file_headers(res->stream, &get->st);
+	add_file_headers(res, &get->st);
 	if (part) {
-		res->status = MHD_HTTP_PARTIAL_CONTENT;
-		snprintf(res->content_range, sizeof(res->content_range), "bytes %llu-%llu/%llu",
+		res->status = 206;
+		snprintf(range, sizeof(range), "bytes %llu-%llu/%llu",
 		         (unsigned long long)get->got_off,
 		         (unsigned long long)(get->got_off + get->got_len - 1),
 		         (unsigned long long)get->st.size);
+		reply_header(res, "Content-Range", range);
 	}
 	return 0;
 }
 
-/* If-Range: the part only if it is of the file that the client has the rest of. */
+/* If-Range: the part only if the file is still the one that the client has the rest of. */
 static bool range_holds(struct request *req, const struct guest_get *get)
 {
-	const char *s = request_header(req, MHD_HTTP_HEADER_IF_RANGE);
+	const char *s = request_header(req, "If-Range");
 	char etag[ETAG_SIZE];
 
 	make_etag(&get->st, etag);
@@ -143,13 +139,13 @@ static bool range_holds(struct request *req, const struct guest_get *get)
 static int get_once(struct request *req, struct reply *res, struct guest *g, const char *user,
                     const char *path, struct err *err)
 {
-	const char *known = request_header(req, MHD_HTTP_HEADER_IF_NONE_MATCH);
+	const char *known = request_header(req, "If-None-Match");
 	struct guest_get get = { 0 };
 	struct guest_flow *f;
 	char etag[ETAG_SIZE];
 	int r;
 
-	parse_range(request_header(req, MHD_HTTP_HEADER_RANGE), &get);
+	parse_range(request_header(req, "Range"), &get);
 	r = guest_get_file(g, user, path, &get, &f, err);
 	if (r == 0 && !range_holds(req, &get)) {
 		guest_flow_close(f);
@@ -161,7 +157,7 @@ static int get_once(struct request *req, struct reply *res, struct guest *g, con
 	make_etag(&get.st, etag);
 	if (known && (strcmp(known, etag) == 0 || strcmp(known, "*") == 0)) {
 		guest_flow_close(f);
-		return reply_head(res, &get, MHD_HTTP_NOT_MODIFIED, err);
+		return reply_head(res, &get, 304, err);
 	}
 	return reply_part(req, res, &get, f, err);
 }
@@ -179,7 +175,7 @@ int api_raw_get(struct request *req, struct reply *res, struct err *err)
 	for (int attempt = 0;; attempt++) {
 		AUTO(guest_unrefp) struct guest *g = NULL;
 
-		if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+		if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 			return r;
 		r = get_once(req, res, g, user, path, err);
 		if ((r != -ECONNRESET && r != -ENOTCONN) || attempt == 1)
@@ -214,7 +210,7 @@ int upload_data(struct request *req, const void *p, size_t n, struct err *err)
 	if (r == -ENODATA) { /* the guest could not go on, and says why */
 		r = guest_flow_result(u->f, err);
 		if (r == 0)
-			r = err_set(err, -EPROTO, "the guest did not take all of it");
+			r = err_set(err, -EPROTO, "the guest did not accept the whole upload");
 	}
 	return r < 0 ? u->explain(r, u->path, err) : 0;
 }
@@ -232,7 +228,7 @@ int upload_open(struct request *req, upload_begin_fn begin, upload_error_fn expl
 	if ((r = request_vm_id(req, 0, &id, err)) == 0 &&
 	    (r = request_user(req, FILES_TAG, &user, err)) == 0 &&
 	    (r = request_path(req, u->path, err)) == 0 &&
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) == 0) {
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) == 0) {
 		r = begin(req, g, user, u->path, &u->f, err);
 		if (r < 0)
 			r = explain(r, u->path, err);
@@ -299,7 +295,7 @@ int api_raw_delete(struct request *req, struct reply *res, struct err *err)
 	    (r = request_user(req, FILES_TAG, &user, err)) < 0 ||
 	    (r = request_path(req, path, err)) < 0 ||
 	    (r = request_query_bool(req, "recursive", &recursive, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	r = guest_remove(g, user, path, recursive, err);
 	return r < 0 ? file_error(r, path, err) : reply_json(res, json_object(), err);

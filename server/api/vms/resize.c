@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* resize.c - resize and optimize */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <math.h>
@@ -73,7 +73,7 @@ int api_vm_resize(struct request *req, struct reply *res, struct err *err)
 	    (r = number(b.mem, "memSizeGb", &want.mem_gb, err)) < 0 ||
 	    (r = number(b.disk, "rootfsSizeGb", &want.disk_gb, err)) < 0)
 		return r;
-	r = vmm_resize(req->api->deps.vmm, req->who.account, id, &want, &fault, err);
+	r = vmm_resize(deps_of(req)->vmm, who_of(req)->account, id, &want, &fault, err);
 	if (r < 0) {
 		add_fault(res, err->tag, &fault);
 		return r;
@@ -88,7 +88,7 @@ int api_vm_optimize(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_optimize(req->api->deps.vmm, req->who.account, id, message, sizeof(message),
+	    (r = vmm_optimize(deps_of(req)->vmm, who_of(req)->account, id, message, sizeof(message),
 	                      err)) < 0)
 		return r;
 	return reply_json(res,

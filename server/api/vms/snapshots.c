@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snapshots.c - snapshots: list, look at, rename, delete */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -50,7 +50,7 @@ int api_snapshot_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = read_filter(req, &f, err)) < 0 ||
-	    (r = vmm_snapshot_list(req->api->deps.vmm, req->who.account,
+	    (r = vmm_snapshot_list(deps_of(req)->vmm, who_of(req)->account,
 	                           /* include_deleted= */ true, &v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
@@ -77,7 +77,7 @@ int api_snapshot_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_snapshot_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_snapshot_get(req->api->deps.vmm, req->who.account, id, &n, err)) < 0)
+	    (r = vmm_snapshot_get(deps_of(req)->vmm, who_of(req)->account, id, &n, err)) < 0)
 		return r;
 	return reply_json(res, shape_snapshot(&n), err);
 }
@@ -98,7 +98,7 @@ int api_snapshot_rename(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_snapshot_id(req, 0, &id, err)) < 0 ||
 	    (r = request_fields(req, ERR_BAD_REQUEST, rename_fields, ARRAY_SIZE(rename_fields), &b,
 	                        err)) < 0 ||
-	    (r = vmm_snapshot_rename(req->api->deps.vmm, req->who.account, id, b.name, err)) < 0)
+	    (r = vmm_snapshot_rename(deps_of(req)->vmm, who_of(req)->account, id, b.name, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:s, s:o}", "snapshot_id", id, "snapshotId", id, "name",
@@ -112,7 +112,7 @@ int api_snapshot_delete(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_snapshot_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_snapshot_delete(req->api->deps.vmm, req->who.account, id, err)) < 0)
+	    (r = vmm_snapshot_delete(deps_of(req)->vmm, who_of(req)->account, id, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s, s:s}", "snapshot_id", id, "snapshotId", id), err);
 }

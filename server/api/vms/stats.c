@@ -6,7 +6,7 @@
  * so. The stream ends when the VM is deleted, the client leaves or the server
  * ends. A slow client holds up its own connection and nothing else.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -150,7 +150,7 @@ int api_vm_stats(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_query_u32(req, "interval_ms", UINT32_MAX, &interval, err)) < 0 ||
-	    (r = vmm_sample(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_sample(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	timer = start_timer(MIN(MAX(interval, INTERVAL_MIN_MS), INTERVAL_MAX_MS), err);
 	if (timer < 0)
@@ -160,9 +160,9 @@ int api_vm_stats(struct request *req, struct reply *res, struct err *err)
 		close(timer);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	s->vmm = req->api->deps.vmm;
+	s->vmm = deps_of(req)->vmm;
 	s->timer = timer;
-	snprintf(s->account, sizeof(s->account), "%s", req->who.account);
+	snprintf(s->account, sizeof(s->account), "%s", who_of(req)->account);
 	snprintf(s->id, sizeof(s->id), "%s", id);
 	return reply_flow(req, res, &stats_ops, s, OUTFLOW_UNKNOWN, "application/x-ndjson", err);
 }

@@ -6,7 +6,7 @@
  * another user may do what systemd lets it do. Names are checked against a grammar first and
  * quoted all the same. Services made here are unit files in /etc/systemd/system.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, ERR_BAD_REQUEST, &x->user, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	if (!x->timeout_ms)
 		x->timeout_ms = SERVICE_MS;
@@ -90,7 +90,7 @@ int service_failed(const struct guest_exec_result *x, const char *what, struct e
 	bool denied = strstr(text, "ermission") || strstr(text, "ccess denied");
 
 	if (x->timed_out)
-		return err_tag(err, -ETIMEDOUT, ERR_INTERNAL_ERROR, "%s takes too long", what);
+		return err_tag(err, -ETIMEDOUT, ERR_INTERNAL_ERROR, "%s took too long", what);
 	return err_tag(err, denied ? -EACCES : -EIO, denied ? ERR_FORBIDDEN : ERR_INTERNAL_ERROR,
 	               "%s: %.*s", what, n, text);
 }
@@ -112,7 +112,7 @@ static int not_found(const char *name, struct err *err)
 
 /* ---- list ---- */
 
-/* Without ".service"; NULL for templates, which are no services. */
+/* Without ".service"; NULL for templates, which are not services. */
 static json_t *short_name(const json_t *unit)
 {
 	const char *s = json_string_value(unit);
@@ -191,7 +191,7 @@ int api_service_list(struct request *req, struct reply *res, struct err *err)
 	units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
 	if (!json_is_array(units))
 		return err_tag(err, -EPROTO, ERR_INTERNAL_ERROR,
-		               "systemctl's answer makes no sense");
+		               "cannot parse the output of systemctl");
 	json_array_foreach(units, i, v) add_loaded(all, v);
 	add_files(all, out.out + je.position, out.out_len - (size_t)je.position);
 	json_object_foreach(all, key, v) json_array_append(items, v);
@@ -236,7 +236,7 @@ int api_service_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (!out.timed_out && out.exit_code == EXIT_EXISTS)
 		return err_tag(err, -EEXIST, ERR_SERVICE_ALREADY_EXISTS,
-		               "there is a service '%s' already", u.name);
+		               "service '%s' already exists", u.name);
 	if (!out.timed_out && out.exit_code == EXIT_DENIED)
 		return err_tag(err, -EACCES, ERR_FORBIDDEN, "the user may not write to " UNIT_DIR);
 	ok = out.timed_out || out.exit_code == 0;
@@ -382,13 +382,13 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 	/* An empty list asks the VM nothing; a VM that is not theirs must not look as if it were.
 	 */
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_get(req->api->deps.vmm, req->who.account, id, &vm, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &vm, err)) < 0 ||
 	    (r = request_fields(req, ERR_BAD_REQUEST, services_fields, ARRAY_SIZE(services_fields),
 	                        &b, err)) < 0)
 		return r;
 	n = json_array_size(b.services);
 	if (n > SERVICES_MAX)
-		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "at most %d services at once",
+		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "at most %d services in one call",
 		               SERVICES_MAX);
 	json_array_foreach(b.services, i, v)
 	{

@@ -2,11 +2,11 @@
 /*
  * systemd_logs.c - what a service wrote to the journal
  *
- * journalctl prints one JSON object per line; a message that is no text comes as an array of bytes.
- * `since` is a time (RFC 3339, or seconds or milliseconds since the epoch) or what
+ * journalctl prints one JSON object per line; a message that is not text comes as an array of
+ * bytes. `since` is a time (RFC 3339, or seconds or milliseconds since the epoch) or what
  * journalctl understands itself ("-1h", "today").
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <ctype.h>
 #include <errno.h>

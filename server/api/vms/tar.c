@@ -6,7 +6,7 @@
  * fails after its first byte breaks the connection. An upload that fails leaves what
  * was unpacked until then, and says what it failed at.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 /* The token stands in the header, and not with a weight of zero. */
 static bool accepts_gzip(struct request *req)
 {
-	const char *s = request_header(req, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+	const char *s = request_header(req, "Accept-Encoding");
 	const char *at = s ? strstr(s, "gzip") : NULL;
 
 	return at && strncmp(at, "gzip;q=0", 8) != 0;
@@ -50,7 +50,7 @@ int api_tar_get(struct request *req, struct reply *res, struct err *err)
 	    (r = request_user(req, FILES_TAG, &user, err)) < 0 ||
 	    (r = request_path(req, path, err)) < 0 ||
 	    (r = request_query_bool(req, "gzip", &packed, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	encoded = !packed && accepts_gzip(req);
 	r = guest_tar(g, user, path, packed || encoded, &f, err);
@@ -59,15 +59,15 @@ int api_tar_get(struct request *req, struct reply *res, struct err *err)
 	r = reply_flow(req, res, &guest_flow_ops, f, OUTFLOW_UNKNOWN,
 	               packed ? "application/gzip" : "application/x-tar", err);
 	if (r == 0 && encoded)
-		MHD_add_response_header(res->stream, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+		reply_header(res, "Content-Encoding", "gzip");
 	return r;
 }
 
 static int put_begin(struct request *req, struct guest *g, const char *user, const char *path,
                      struct guest_flow **ret, struct err *err)
 {
-	const char *encoding = request_header(req, MHD_HTTP_HEADER_CONTENT_ENCODING);
-	const char *type = request_header(req, MHD_HTTP_HEADER_CONTENT_TYPE);
+	const char *encoding = request_header(req, "Content-Encoding");
+	const char *type = request_header(req, "Content-Type");
 	bool gzip = (encoding && strstr(encoding, "gzip")) || (type && strstr(type, "gzip"));
 	bool owners = false;
 	int r;

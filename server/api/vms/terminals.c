@@ -7,7 +7,7 @@
  * shows what was written last. `xterm-256color` shows them as a terminal emulator wants them,
  * escape sequences and all, every line ended by CR LF as a terminal's line discipline does.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -36,7 +36,7 @@ int api_terminal_list(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_user(req, ERR_BAD_REQUEST, &user, err)) < 0 ||
-	    (r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	if ((r = guest_term_list(g, &v, &n, err)) < 0)
 		return guest_call_error(r, err);
@@ -66,13 +66,14 @@ static int terminal_read(struct request *req, struct reply *res, struct guest_te
 		return r;
 	reply_extra(res, "sessionId", shape_output(name, strlen(name)));
 	if (!terminal_name_valid(name))
-		return err_tag(err, -ENOENT, ERR_SESSION_NOT_FOUND, "no such terminal");
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+		return err_tag(err, -ENOENT, ERR_SESSION_NOT_FOUND, "there is no such terminal");
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	r = guest_term_read(g, user, name, ret, err);
 	if (r == -ENOENT)
 		return err_tag(err, r, ERR_SESSION_NOT_FOUND,
-		               "no terminal '%s': a command run with \"terminal\": \"%s\" makes it",
+		               "there is no terminal '%s': a command run with \"terminal\": \"%s\" "
+		               "creates it",
 		               name, name);
 	return r < 0 ? guest_call_error(r, err) : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tree.c - the tree: look at it, take a VM back in it, compare in it */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -64,7 +64,7 @@ static int reply_tree(struct request *req, const char *vm_id, struct reply *res,
 {
 	AUTO(vm_tree_done) struct vm_tree t = { 0 };
 	autojson json_t *nodes = json_array(), *roots = json_array();
-	int r = vmm_tree(req->api->deps.vmm, req->who.account, vm_id, &t, err);
+	int r = vmm_tree(deps_of(req)->vmm, who_of(req)->account, vm_id, &t, err);
 
 	if (r < 0)
 		return r;
@@ -120,7 +120,7 @@ int api_vm_rewind(struct request *req, struct reply *res, struct err *err)
 	if (!id_valid("sc-", b.snapshot_id))
 		return err_tag(err, -EINVAL, ERR_INVALID_SNAPSHOT_ID,
 		               "'snapshotId' must be 'sc-' and 20 letters and digits");
-	r = vmm_rewind(req->api->deps.vmm, req->who.account, id, b.snapshot_id, b.keep, &w, err);
+	r = vmm_rewind(deps_of(req)->vmm, who_of(req)->account, id, b.snapshot_id, b.keep, &w, err);
 	if (r < 0)
 		return r;
 	return reply_json(res,
@@ -253,7 +253,7 @@ static int diff_query_read(struct request *req, struct diff_query *q, struct vm_
 		               "'path' must be an absolute path without dots");
 	if (q->cursor && *q->cursor && read_cursor(q->cursor, q->after) < 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-		               "'cursor' must be one that this route gave");
+		               "'cursor' must come from an earlier reply");
 	o->with = q->with;
 	o->root = q->root;
 	o->after = q->after[0] ? q->after : NULL;
@@ -288,7 +288,7 @@ int api_vm_diff(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = diff_query_read(req, &q, &o, err)) < 0 ||
-	    (r = vmm_diff(req->api->deps.vmm, req->who.account, id, &o, &d, err)) < 0)
+	    (r = vmm_diff(deps_of(req)->vmm, who_of(req)->account, id, &o, &d, err)) < 0)
 		return guest_call_error(r, err);
 	for (size_t i = 0; i < d.n; i++)
 		if (json_array_append_new(changes, shape_change(&d.v[i])) < 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vms.c - VMs: create, list, look at, change state, delete */
-#include "api/api_domains.h"
-#include "api/net/shared.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/net/shared.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "events/events.h"
@@ -60,14 +60,14 @@ static json_t *shape_made(struct request *req, const struct vm_info *v)
 int api_vm_create(struct request *req, struct reply *res, struct err *err)
 {
 	struct create_body b = { .threshold = THRESHOLD_DEFAULT };
-	struct vm_create_opts o = { .account = req->who.account,
+	struct vm_create_opts o = { .account = who_of(req)->account,
 		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
 	autospec struct spec spec = { 0 };
 	AUTO(egress_unrefp) struct egress *egress = NULL;
 	autojson json_t *extra = json_object();
 	struct vm_nic nic = { 0 };
 	bool has_nic = false;
-	struct build_opts build = { .account = req->who.account,
+	struct build_opts build = { .account = who_of(req)->account,
 		                    .request_id = events_request(),
 		                    .extra = extra };
 	autofree struct domain_wish *wishes = calloc(WISHES_MAX, sizeof(*wishes));
@@ -87,7 +87,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	    (r = api_create_egress(b.egress, CREATE_TAG, &egress, err)) < 0 ||
 	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0)
 		return r;
-	nic.account = req->who.account;
+	nic.account = who_of(req)->account;
 	o.egress = egress;
 	o.nic = has_nic ? &nic : NULL;
 	if (b.idle_seen == JSON_IS_ABSENT) {
@@ -102,8 +102,8 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	o.recreate = b.recreate;
 	if (o.snapshot_id)
 		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
-	r = spec.n ? build_vm(req->api->deps.builder, &spec, &build, &o, &v, err)
-	           : vmm_create(req->api->deps.vmm, &o, &v, err);
+	r = spec.n ? build_vm(deps_of(req)->builder, &spec, &build, &o, &v, err)
+	           : vmm_create(deps_of(req)->vmm, &o, &v, err);
 	if (r < 0) {
 		reply_extras(res, extra);
 		return r;
@@ -157,10 +157,10 @@ static int keep_granted(struct request *req, struct vm_info *v, size_t *n, struc
 	size_t n_grants = 0, kept = 0;
 	int r;
 
-	if (!*req->who.identity)
+	if (!*who_of(req)->identity)
 		return 0;
-	r = auth_grant_list(req->api->deps.auth, req->who.account, req->who.identity, GRANT_VM, &g,
-	                    &n_grants, err);
+	r = auth_grant_list(deps_of(req)->auth, who_of(req)->account, who_of(req)->identity,
+	                    GRANT_VM, &g, &n_grants, err);
 	for (size_t i = 0; r == 0 && i < *n; i++) {
 		bool granted = false;
 
@@ -201,9 +201,9 @@ static int list_deleted(struct request *req, const struct list_query *q, json_t 
 	size_t n = 0;
 	int r;
 
-	if (!q->deleted || *req->who.identity) /* grants go with their VM */
+	if (!q->deleted || *who_of(req)->identity) /* grants go with their VM */
 		return 0;
-	r = vmm_list_deleted(req->api->deps.vmm, req->who.account, &v, &n, err);
+	r = vmm_list_deleted(deps_of(req)->vmm, who_of(req)->account, &v, &n, err);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		if (found(q, &v[i].info) && (q->state < 0 || (int)v[i].info.state == q->state))
 			r = list_add(q, items, total, shape_vm_gone(&v[i]), err);
@@ -225,7 +225,7 @@ int api_vm_list(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = list_query_read(req, &q, err)) < 0 ||
-	    (r = vmm_list(req->api->deps.vmm, req->who.account, &v, &n, err)) < 0 ||
+	    (r = vmm_list(deps_of(req)->vmm, who_of(req)->account, &v, &n, err)) < 0 ||
 	    (r = keep_granted(req, v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
@@ -248,7 +248,7 @@ int api_vm_list(struct request *req, struct reply *res, struct err *err)
 	                            "suspendedCount", per_state[VM_SUSPENDED], "stoppedCount",
 	                            per_state[VM_STOPPED], "buildingCount", per_state[VM_BUILDING],
 	                            "suspendingCount", per_state[VM_SUSPENDING], "lostCount",
-	                            per_state[VM_LOST], "userId", req->who.account),
+	                            per_state[VM_LOST], "userId", who_of(req)->account),
 	                  err);
 }
 
@@ -261,7 +261,7 @@ int api_vm_get(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_get_used(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_get_used(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	return reply_json(res, shape_vm_info(&v), err);
 }
@@ -273,7 +273,7 @@ int api_vm_delete(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_delete(req->api->deps.vmm, req->who.account, id, &kept, err)) < 0)
+	    (r = vmm_delete(deps_of(req)->vmm, who_of(req)->account, id, &kept, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s, s:b}", "id", id, "recreate", kept), err);
 }
@@ -312,7 +312,7 @@ int api_vm_start(struct request *req, struct reply *res, struct err *err)
 	o.activity_threshold = b.threshold;
 	if (b.count_seen == JSON_IS_GIVEN)
 		o.count_exec = b.count_exec;
-	if ((r = vmm_start(req->api->deps.vmm, req->who.account, id, &o, &v, err)) < 0)
+	if ((r = vmm_start(deps_of(req)->vmm, who_of(req)->account, id, &o, &v, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:o, s:n}", "id", v.id, "domains",
@@ -327,7 +327,7 @@ int api_vm_stop(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_stop(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_stop(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s, s:s}", "vmId", v.id, "vmInstanceId", v.instance),
 	                  err);
@@ -340,7 +340,7 @@ int api_vm_kill(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_kill(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_kill(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "id", v.id), err);
 }
@@ -352,7 +352,7 @@ int api_vm_suspend(struct request *req, struct reply *res, struct err *err)
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = vmm_suspend(req->api->deps.vmm, req->who.account, id, &v, err)) < 0)
+	    (r = vmm_suspend(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:s, s:s}", "id", v.id, "vmInstanceId", v.instance,
@@ -390,7 +390,7 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'vpc' must be \"fresh-address\"");
 	o.persistence = b.persistence && !json_is_null(b.persistence) ? &p : NULL;
 	o.fresh_address = *b.vpc != '\0';
-	if ((r = vmm_fork(req->api->deps.vmm, req->who.account, id, (unsigned)b.count, &o, &v,
+	if ((r = vmm_fork(deps_of(req)->vmm, who_of(req)->account, id, (unsigned)b.count, &o, &v,
 	                  err)) < 0)
 		return r;
 	for (int64_t i = 0; i < b.count; i++)
@@ -425,8 +425,8 @@ int api_vm_snapshot(struct request *req, struct reply *res, struct err *err)
 	if (p.type == PERSIST_EPHEMERAL)
 		return err_tag(err, -EINVAL, tag,
 		               "'persistence.type' of a snapshot must be sticky or persistent");
-	if ((r = vmm_snapshot(req->api->deps.vmm, req->who.account, id, b.name[0] ? b.name : NULL,
-	                      &p, &n, err)) < 0)
+	if ((r = vmm_snapshot(deps_of(req)->vmm, who_of(req)->account, id,
+	                      b.name[0] ? b.name : NULL, &p, &n, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:s, s:o}", "snapshotId", n.id, "sourceVmId",

@@ -7,7 +7,7 @@
  * alive. It ends well when the VM is suspended, stopped or deleted: the watch was in
  * its memory. A watch does not keep a VM awake.
  */
-#include "api/call.h"
+#include "api/vms/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -112,7 +112,7 @@ int api_watch_files(struct request *req, struct reply *res, struct err *err)
 		b.path = query;
 	if (b.path && b.path[0] != '/')
 		return err_tag(err, -EINVAL, TAG, "'path' must be absolute");
-	if ((r = vmm_guest(req->api->deps.vmm, req->who.account, id, &g, err)) < 0)
+	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 		return r;
 	x = calloc(1, sizeof(*x));
 	if (!x)

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* health.c - the server itself, and who is asking */
+#include "api/call.h"
+
+#include <string.h>
+
+#include "ssh/ssh.h"
+
+static json_t *shape_ssh(struct sshd *d)
+{
+	struct sshd_status s;
+
+	if (!d)
+		return json_null();
+	sshd_status(d, &s);
+	return json_pack("{s:s, s:I, s:I}", "listen", s.address, "connections",
+	                 (json_int_t)s.connections, "channels", (json_int_t)s.channels);
+}
+
+int api_health(struct request *req, struct reply *res, struct err *err)
+{
+	struct vmm_status s;
+
+	vmm_status(deps_of(req)->vmm, &s);
+	return reply_json(
+	        res,
+	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
+	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o}",
+	                  "status",
+	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
+	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
+	                  shape_text(s.accel_why), "template", "state", s.template_state, "note",
+	                  shape_text(s.template_note), "qemuVersion", shape_text(s.qemu_version),
+	                  "limits", shape_text(s.limits), "running", (json_int_t)s.running,
+	                  "defaultVm", "vcpuCount", (json_int_t)s.vcpus, "memSizeMib",
+	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
+	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
+	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
+	                  "processes", (json_int_t)s.shells, "ssh", shape_ssh(deps_of(req)->sshd)),
+	        err);
+}
+
+int api_whoami(struct request *req, struct reply *res, struct err *err)
+{
+	return reply_json(res,
+	                  json_pack("{s:s, s:o}", "accountId", who_of(req)->account, "identityId",
+	                            shape_text(who_of(req)->identity)),
+	                  err);
+}

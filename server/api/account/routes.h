@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api/account/routes.h - accounts, keys, identities, permissions, the server itself: /v1/accounts,
+ * /v1/keys, /v1/audit, /identity, /auth, /observability, /v1/health
+ *
+ * ROUTE(method, pattern, scope, body_max, handler, flags, help), and ROUTE_INTAKE for bodies that
+ * are passed on while they arrive. No include guard: handlers.h makes the prototypes of it,
+ * routes.c the table.
+ */
+/* clang-format off */
+ROUTE(GET, "/v1/health", SCOPE_PUBLIC, NO_BODY, api_health, 0,
+      "State of the server: version, accelerator, template")
+ROUTE(GET, "/auth/v1/whoami", SCOPE_SELF, NO_BODY, api_whoami, 0,
+      "The account, and the identity, behind the key or token")
+/* its handler is in api/background.c */
+ROUTE(GET, "/auth/v1/background-requests/{request_id}", SCOPE_ACCOUNT, NO_BODY, api_background_get, 0,
+      "Result of a background request; 202 while it is running")
+ROUTE(GET, "/observability/v1/logs", SCOPE_ACCOUNT, NO_BODY, api_logs, 0,
+      "Logs of VMs, builds and requests; vmId, buildId, requestId, vmService, search, startTime, endTime, pageSize, pageToken")
+
+/* accounts, keys, audit log */
+ROUTE(POST, "/v1/accounts", SCOPE_ADMIN, KIB(64), api_account_create, 0,
+      "Create an account; name, quotas")
+ROUTE(GET, "/v1/accounts", SCOPE_ADMIN, NO_BODY, api_account_list, 0,
+      "List accounts")
+ROUTE(GET, "/v1/accounts/{account_id}", SCOPE_ADMIN, NO_BODY, api_account_get, 0,
+      "Get an account with its limits and usage")
+ROUTE(PATCH, "/v1/accounts/{account_id}", SCOPE_ADMIN, KIB(64), api_account_update, 0,
+      "Change name and quotas of an account")
+ROUTE(DELETE, "/v1/accounts/{account_id}", SCOPE_ADMIN, NO_BODY, api_account_delete, 0,
+      "Delete an account that has no VMs or snapshots")
+ROUTE(POST, "/v1/keys", SCOPE_ACCOUNT, KIB(64), api_key_create, 0,
+      "Create an API key, shown once; name, accountId (operator)")
+ROUTE(GET, "/v1/keys", SCOPE_ACCOUNT, NO_BODY, api_key_list, 0,
+      "List API keys without their secrets; accountId (operator)")
+ROUTE(DELETE, "/v1/keys/{key_id}", SCOPE_ACCOUNT, NO_BODY, api_key_revoke, 0,
+      "Revoke an API key at once; accountId (operator)")
+ROUTE(GET, "/v1/audit", SCOPE_ACCOUNT, NO_BODY, api_audit, 0,
+      "Read the audit log; limit, before, after, action, target, accountId (operator)")
+
+/* identities, tokens, permissions */
+#define IDENTITY "/identity/v1/identities/{identity}"
+ROUTE(GET, "/identity/v1/identities", SCOPE_ACCOUNT, NO_BODY, api_identity_list, 0,
+      "List identities; limit, offset")
+ROUTE(POST, "/identity/v1/identities", SCOPE_ACCOUNT, NO_BODY, api_identity_create, 0,
+      "Create an identity")
+ROUTE(DELETE, IDENTITY, SCOPE_ACCOUNT, NO_BODY, api_identity_delete, 0,
+      "Delete an identity with its tokens and permissions")
+ROUTE(GET, IDENTITY "/tokens", SCOPE_ACCOUNT, NO_BODY, api_token_list, 0,
+      "List tokens by id")
+ROUTE(POST, IDENTITY "/tokens", SCOPE_ACCOUNT, NO_BODY, api_token_create, 0,
+      "Create an access token, shown once")
+ROUTE(DELETE, IDENTITY "/tokens/{token_id}", SCOPE_ACCOUNT, NO_BODY, api_token_revoke, 0,
+      "Revoke a token at once")
+ROUTE(GET, IDENTITY "/permissions/vm", SCOPE_ACCOUNT, NO_BODY, api_vm_perm_list, 0,
+      "List the VMs an identity may use; limit, offset")
+ROUTE(GET, IDENTITY "/permissions/vm/{vm_id}", SCOPE_ACCOUNT, NO_BODY, api_vm_perm_get, 0,
+      "Get a permission")
+ROUTE(POST, IDENTITY "/permissions/vm/{vm_id}", SCOPE_ACCOUNT, KIB(64), api_vm_perm_grant, 0,
+      "Let an identity use a VM; allowedUsers")
+ROUTE(PUT, IDENTITY "/permissions/vm/{vm_id}", SCOPE_ACCOUNT, KIB(64), api_vm_perm_update, 0,
+      "Change the Linux users of a permission; allowedUsers")
+ROUTE(DELETE, IDENTITY "/permissions/vm/{vm_id}", SCOPE_ACCOUNT, NO_BODY, api_vm_perm_revoke, 0,
+      "Revoke a permission at once")
+ROUTE(GET, IDENTITY "/permissions/git", SCOPE_ACCOUNT, NO_BODY, api_git_perm_list, 0,
+      "List the repositories an identity may use; limit, offset")
+ROUTE(GET, IDENTITY "/permissions/git/{repo_id}", SCOPE_ACCOUNT, NO_BODY, api_git_perm_get, 0,
+      "Get a permission on a repository")
+ROUTE(POST, IDENTITY "/permissions/git/{repo_id}", SCOPE_ACCOUNT, KIB(64), api_git_perm_grant, 0,
+      "Let an identity use a repository; permission")
+ROUTE(PUT, IDENTITY "/permissions/git/{repo_id}", SCOPE_ACCOUNT, KIB(64), api_git_perm_update, 0,
+      "Change a permission on a repository; permission")
+ROUTE(DELETE, IDENTITY "/permissions/git/{repo_id}", SCOPE_ACCOUNT, NO_BODY, api_git_perm_revoke, 0,
+      "Revoke a permission on a repository")
+#undef IDENTITY
+/* clang-format on */

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api.c - the API on top of the HTTP server: starts it, and says what it asks for */
+#include "api/api.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/call.h"
+#include "base/auto.h"
+#include "base/sock.h"
+#include "conf.h"
+#include "pty/pty.h"
+
+static bool allowed(struct request *req)
+{
+	return auth_lease_holds(deps_of(req)->auth, &caller_of(req)->lease);
+}
+
+static int run(struct request *req, struct reply *res, struct err *err)
+{
+	const struct route *route = req->match.route;
+
+	return (route->flags & ROUTE_BACKGROUND) && background_wanted(req)
+	               ? background_run(req, res, err)
+	               : route->handler(req, res, err);
+}
+
+/* The ids in the path say what the error is about. */
+static void describe(struct request *req, enum err_code code, json_t *body)
+{
+	static const struct {
+		const char *param, *member;
+	} names[] = { { "{vm_id}", "vmId" },
+		      { "{snapshot_id}", "snapshotId" },
+		      { "{build_id}", "buildId" },
+		      { "{request_id}", "requestId" },
+		      { "{repo}", "repoId" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *arg = request_arg(req, names[i].param);
+
+		if (arg && !json_object_get(body, names[i].member))
+			json_object_set_new(body, names[i].member, shape_output(arg, strlen(arg)));
+	}
+	if (code == ERR_UNAUTHORIZED_ERROR)
+		json_object_set_new(body, "route", shape_output(req->path, strlen(req->path)));
+}
+
+static void api_free(struct api *a)
+{
+	if (!a)
+		return;
+	jobs_free(a->jobs);
+	hub_free(a->hub);
+	free(a);
+}
+
+static void api_freep(struct api **a)
+{
+	api_free(*a);
+}
+
+int api_listen(const struct conf *conf, struct err *err)
+{
+	int fd = sock_tcp_listen(conf->listen, err);
+
+	return fd < 0 ? err_wrap(err, fd, "PANDO_LISTEN") : fd;
+}
+
+int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
+{
+	AUTO(api_freep) struct api *a = calloc(1, sizeof(*a));
+	autofd int fd = deps->listen_fd > 0 ? deps->listen_fd : api_listen(deps->conf, err);
+	struct http_conf conf = { .spool_dir = deps->conf->data_dir,
+		                  .cors_origins = deps->conf->cors_origins,
+		                  .edge_secret = deps->edge_secret,
+		                  .header_ms = deps->header_ms };
+	struct http_app app = { .ctx = a,
+		                .routes = api_routes,
+		                .n_routes = api_n_routes,
+		                .more_routes = deps->more_routes,
+		                .n_more_routes = deps->n_more_routes,
+		                .request_bytes = sizeof(struct caller),
+		                .admit = api_admit,
+		                .allowed = allowed,
+		                .run = run,
+		                .describe = describe,
+		                .replied = trail_leave,
+		                .mask = auth_mask };
+	int r;
+
+	if (fd < 0)
+		return fd;
+	if (!a)
+		return err_set(err, -ENOMEM, "out of memory");
+	a->deps = *deps;
+	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0)
+		return r;
+	conf.listen_fd = TAKE_FD(fd);
+	if ((r = http_start(&conf, &app, &a->http, err)) < 0)
+		return r;
+	*ret = TAKE_PTR(a);
+	return 0;
+}
+
+int api_stop(struct api *a, unsigned drain_ms, struct err *err)
+{
+	int r;
+
+	if (!a)
+		return 0;
+	hub_stop(a->hub);
+	if ((r = http_stop(a->http, drain_ms, err)) < 0)
+		return r;
+	api_free(a);
+	return 0;
+}
+
+const char *api_url(const struct api *a, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", http_url(a->http));
+	return buf;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api/handlers.h - the prototypes of all handlers, from the lists of routes
+ *
+ * To find a handler, find its route in api/<folder>/routes.h: it is in that folder, in a file
+ * named after the route.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "http/route.h"
+
+#define ROUTE(method, pattern, scope, body, handler, flags, help) \
+	int handler(struct request *req, struct reply *res, struct err *err);
+#define ROUTE_INTAKE(method, pattern, scope, handler, takes, help)            \
+	int handler(struct request *req, struct reply *res, struct err *err); \
+	extern const struct intake takes;
+
+#include "api/account/routes.h"
+#include "api/git/routes.h"
+#include "api/net/routes.h"
+#include "api/vms/routes.h"
+
+#undef ROUTE
+#undef ROUTE_INTAKE
+
+extern const struct route api_routes[]; /* routes.c: THE table */
+extern const size_t api_n_routes;

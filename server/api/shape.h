@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api/shape.h - our structs in the contract's JSON, and members that several bodies have */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "http/reply.h" /* shape_output(), shape_base64() */
+
+struct err;
+struct snapshot_info;
+struct vm_info;
+struct vm_persistence;
+struct vm_tombstone;
+
+/* ---- shape.c ---- */
+json_t *shape_time(int64_t wall_ms); /* RFC 3339; null for 0 */
+json_t *shape_text(const char *s);   /* null for "" */
+json_t *shape_signal(int sig);       /* "SIGTERM"; null for 0 */
+json_t *shape_persistence(const struct vm_persistence *p);
+json_t *shape_vm_item(const struct vm_info *v);
+json_t *shape_vm_info(const struct vm_info *v);
+json_t *shape_vm_gone(const struct vm_tombstone *t); /* an item of the list */
+json_t *shape_snapshot(const struct snapshot_info *n);
+
+/* "persistence" of a body; tag: the code of a refusal. JSON null and NULL leave *ret as it is. */
+int parse_persistence(const json_t *j, enum err_code tag, struct vm_persistence *ret,
+                      struct err *err);
+
+/* ---- parse.c ---- */
+#define ENV_LIST_MAX 512 /* variables */
+
+/* "env" of a body as the list that a guest takes. */
+struct env_list {
+	char *v[ENV_LIST_MAX + 1]; /* owned; NULL-terminated "K=V" */
+};
+void env_list_done(struct env_list *e);
+/* env NULL: none. max: at most ENV_LIST_MAX. */
+int parse_env(json_t *env, size_t max, struct env_list *ret, struct err *err);
+
+/* Text in base64; what: the member's name, for the refusal. Caller frees *ret. */
+int parse_base64(const char *text, size_t n, const char *what, uint8_t **ret, size_t *ret_n,
+                 struct err *err);

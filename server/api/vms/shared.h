@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api/vms/shared.h - what the handlers of VMs share; for api/vms/ and mcp/ */
+#pragma once
+
+#include <limits.h>
+
+#include "api/call.h"
+#include "build/build.h"
+
+struct egress;
+struct guest_exec_req;
+struct guest_exec_result;
+
+/* ---- terminals: pty.c, pty_ws.c ---- */
+/* A ticket in the URL instead of a header. 1: it is good, *req knows who; 0: there is none. */
+int ticket_check(struct request *req, struct err *err);
+int request_session(struct request *req, struct reply *res, const char **ret, struct err *err);
+/*
+ * The guest that may have the session; caller guest_unref()s. -ENOENT when the VM is stopped, or
+ * just being stopped: it has no sessions, and is not booted to find out.
+ */
+int pty_guest(struct request *req, const char *vm_id, const char *session, struct guest **ret,
+              struct err *err);
+
+/* ---- files: files.c ---- */
+#define FILES_TAG ERR_FILES_BAD_REQUEST
+/* The path of argument 1, from the VM's working directory when it is relative. */
+int request_path(struct request *req, char ret[PATH_MAX], struct err *err);
+/* What the guest said, in the contract's words. */
+int file_error(int r, const char *path, struct err *err);
+
+/* ---- uploads that are passed on: raw_files.c; also an archive's, tar.c ---- */
+typedef int (*upload_begin_fn)(struct request *req, struct guest *g, const char *user,
+                               const char *path, struct guest_flow **ret, struct err *err);
+typedef int (*upload_error_fn)(int r, const char *path, struct err *err);
+int upload_open(struct request *req, upload_begin_fn begin, upload_error_fn explain,
+                struct err *err);
+int upload_data(struct request *req, const void *p, size_t n, struct err *err);
+void upload_drop(void *ctx);
+int upload_finish(struct request *req, struct reply *res, unsigned limit_ms, struct err *err);
+
+/* ---- processes: processes.c ---- */
+/* The guest of argument 0 and the number in argument 1 ("proc-12"; ret_proc NULL: none). */
+int process_find(struct request *req, struct guest **ret, uint32_t *ret_proc, struct err *err);
+int process_error(int r, struct err *err);
+/* A reply that follows a detached process as events; takes the flow. started: the event to begin
+ * with. */
+int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow_consume,
+                 json_t *started_consume, struct err *err);
+
+/* ---- specs: builds.c ---- */
+/* The body's spec; what a refusal has to say goes into the reply. Caller spec_done()s. */
+int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
+                 struct err *err);
+/* A build or 404; for builds of this account only. */
+int request_build_id(struct request *req, size_t i, const char **ret, struct err *err);
+
+/* ---- file content in a JSON body: file_content.c ---- */
+struct content {
+	const char *p, *end; /* the JSON string's inside, still escaped */
+	bool base64;
+};
+int content_find(const char *text, size_t n, struct content *ret, struct err *err);
+/* Pulls decoded bytes: count, 0 at the end, -EINVAL with err. */
+struct content_reader;
+int content_open(const struct content *c, struct content_reader **ret, struct err *err);
+ssize_t content_read(struct content_reader *r, uint8_t *p, size_t n, struct err *err);
+struct content_reader *content_close(struct content_reader *r);
+
+/* ---- systemd services: systemd.c, systemd_logs.c; what a unit is: build/service.h ---- */
+/* As the user of the request, in the VM of the request. */
+int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec_result *ret,
+                struct err *err);
+/* The error of a command that did not succeed: what it said first, or that it may not. */
+int service_failed(const struct guest_exec_result *x, const char *what, struct err *err);
+/* Appends the text as one word for a shell. */
+void shell_put_word(struct buf *b, const char *s);
+
+/* [a-zA-Z0-9._-]{1,64} */
+bool terminal_name_valid(const char *s);
+
+/* ---- what a VM may reach: egress.c ---- */
+/* Of POST /v1/vms: "egress"; *ret stays NULL when there is none. The caller egress_unref()s. */
+int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* logs/logs_internal.h - for files of this folder only */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/lock.h"
+#include "events/logs.h"
+
+#define QUEUE_MAX 4096      /* lines that wait for the store; more are counted, not kept */
+#define QUEUE_BATCH 256     /* lines of one transaction */
+#define QUEUE_LINGER_MS 500 /* collected that long, so that a burst is one transaction */
+#define QUEUE_FLUSH_MS 5000 /* a reader waits that long for what was said before */
+#define JOURNAL_MS 20000    /* for journalctl in the guest */
+#define JOURNAL_OUT (4u << 20)
+
+struct logs {
+	struct store *store;   /* weak, both */
+	struct events *events; /* weak */
+	struct mutex lock;
+	struct cond cond;          /* something was queued, wanted or written */
+	struct store_event *queue; /* owned; [n_queue] of [cap_queue] */
+	size_t n_queue, cap_queue;
+	uint64_t queued, written; /* numbers of lines, ever */
+	uint64_t dropped;
+	unsigned flushers; /* readers that wait */
+	bool stop;
+	pthread_t thread;
+};
+
+/* record.c */
+void logs_flush(struct logs *l);
+/* query.c: grows the page by one line, zeroed. */
+struct log_line *log_page_add(struct log_page *p);
+/* What of one source comes before `place`: lines older than (*ret_ms, *ret_seq). */
+void log_place_for(const struct log_place *place, enum log_source from, int64_t *ret_ms,
+                   int64_t *ret_seq);
+/* Does text hold part, ASCII case ignored? "" is everywhere. */
+bool log_holds(const char *text, const char *part);
+
+/* journal.c */
+int journal_read(const struct log_query *q, struct log_page *ret, struct err *err);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* http/request.h - what handlers ask of a request: headers, query, body */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json_field.h"
+#include "http/route.h"
+
+struct MHD_Connection;
+struct http;
+struct timeout;
+struct upgrade;
+
+/* ---- bodies: body.c ---- */
+
+#define BODY_MEM_MAX MIB(1) /* larger bodies are kept in a file, not in memory */
+
+struct body {
+	struct buf mem; /* up to BODY_MEM_MAX */
+	int fd;         /* owned; a file without a name, once it is larger; else -1 */
+	uint64_t len;
+	void *map; /* of fd */
+};
+#define BODY_EMPTY ((struct body){ .fd = -1 })
+int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err *err);
+/* The whole body as one piece; valid until body_done(). */
+int body_view(struct body *b, const char **ret, size_t *ret_n, struct err *err);
+void body_done(struct http *h, struct body *b);
+
+/* ---- requests: request.c ---- */
+
+enum value_kind { VALUE_HEADER, VALUE_QUERY };
+struct request_value { /* a header or a query value of a request without a connection */
+	enum value_kind kind;
+	char *name, *value; /* owned */
+};
+
+#define REQUEST_ACCOUNT_SIZE 64
+
+struct request {
+	struct http *http;
+	void *app; /* weak: the application's, from struct http_app */
+	void *own; /* the application's part of this request, zero at first: app.request_bytes */
+	struct request *outer;        /* weak; of a call inside another request, that one */
+	struct MHD_Connection *conn;  /* NULL: it runs without one */
+	struct sockaddr_storage peer; /* of request_remote(), when a proxy stands between */
+	struct request_value *values; /* owned; without a connection: its headers and query */
+	size_t n_values;
+	struct timeout *timeout;
+	const char *method_text;
+	struct body body;
+	json_t *json; /* owned; the parsed body, once asked for */
+	char trace[33];
+	char path[256]; /* raw, cut: for the log */
+	uint64_t start_ms;
+	/* What the application finds out when it admits the request: */
+	char account[REQUEST_ACCOUNT_SIZE]; /* whose share of the connections it takes, or "" */
+	const char *challenge;              /* static; WWW-Authenticate of a refusal, or NULL */
+	bool quiet; /* one of too many failures: answered 429 and not logged */
+
+	bool counted;   /* among the running ones */
+	bool shared;    /* among those of its account */
+	bool preflight; /* an OPTIONS request */
+	int refused;    /* -errno found before the body was there: it is read and dropped */
+	unsigned refused_status;
+	uint64_t dropped; /* bytes of a refused body */
+	struct err refusal;
+	void *intake;             /* owned: what the route's intake opened */
+	struct upgrade *upgrade;  /* owned; what becomes of the connection once 101 is out */
+	struct route_match match; /* last: its text is large and not cleared, see request.c */
+};
+
+/* The decoded argument for "{vm_id}" in the route's pattern, or NULL. */
+const char *request_arg(const struct request *req, const char *param);
+const char *request_header(struct request *req, const char *name);
+/* Decoded query value; NULL when absent. Caller frees *ret. -EINVAL for bad encoding. */
+int request_query(struct request *req, const char *name, char **ret, struct err *err);
+int request_query_u32(struct request *req, const char *name, uint32_t max, uint32_t *ret,
+                      struct err *err);
+int request_query_bool(struct request *req, const char *name, bool *ret, struct err *err);
+/* limit and offset of a list of n things: the first one and the one after the last. */
+int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
+                 uint32_t *ret_offset, struct err *err);
+/* The body as an object, into dst by table. tag: the code of a refusal. */
+int request_fields(struct request *req, enum err_code tag, const struct json_field *fields,
+                   size_t n, void *dst, struct err *err);
+/* The parsed body (borrowed). */
+int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err);
+/* Where it came from, or NULL. */
+const struct sockaddr *request_remote(struct request *req);
+/* The client's socket, to see it leave (POLLRDHUP); -1: there is none. */
+int request_client_fd(struct request *req);
+
+/*
+ * A copy that needs no connection: headers and query are copied, body and JSON are moved from req.
+ * It counts as running until request_free(), or until http_count_out_last() by whoever has cleared
+ * `counted`.
+ */
+int request_detach(struct request *req, struct request **ret, struct err *err);
+/* A call on the route inside another request, without headers or a body yet. NULL: out of memory */
+struct request *request_inner(struct request *outer, const struct route *route);
+int request_add_value(struct request *req, enum value_kind kind, const char *name,
+                      const char *value, struct err *err);
+struct request *request_free(struct request *req);

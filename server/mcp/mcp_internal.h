@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mcp/mcp_internal.h - messages, sessions, tools, calls; for mcp/ only
+ *
+ * POST /mcp takes JSON-RPC messages (rpc.c), mcp.c answers them. A tool (tools.c) is
+ * a row that names a route of the API: its call becomes a request on that route, with
+ * the route's permission and its record in the audit log (call.c), and mostly with
+ * its handler. Tools that take long are jobs (job.c): they report progress and can be
+ * cancelled.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/vms/shared.h"
+#include "mcp/mcp.h"
+
+/* ---- messages: rpc.c ---- */
+
+#define MCP_BATCH_MAX 32 /* messages in one body */
+#define MCP_ID_MAX 256   /* bytes of an id or a progress token that is text */
+
+enum mcp_code { /* of JSON-RPC errors */
+	        MCP_PARSE_ERROR = -32700,
+	        MCP_INVALID_REQUEST = -32600,
+	        MCP_NO_METHOD = -32601,
+	        MCP_INVALID_PARAMS = -32602,
+	        MCP_INTERNAL = -32603,
+	        MCP_BUSY = -32000,
+	        MCP_CANCELLED = -32800,
+};
+
+enum mcp_kind { MCP_REQUEST, MCP_NOTIFICATION, MCP_RESPONSE, MCP_INVALID };
+struct mcp_msg { /* everything is borrowed from the batch's document */
+	enum mcp_kind kind;
+	json_t *id;         /* string or integer; NULL: none, or none that can be used */
+	const char *method; /* of a request or notification */
+	json_t *params;     /* object, or NULL */
+	const char *fault;  /* of an invalid one: what is wrong */
+};
+struct mcp_batch {
+	json_t *doc; /* owned */
+	bool array;
+	size_t n;
+	struct mcp_msg msg[MCP_BATCH_MAX];
+};
+/* -EBADMSG: not JSON; -EINVAL: JSON, but neither a message nor messages. */
+int mcp_parse(const void *text, size_t n, struct mcp_batch *ret, struct err *err);
+void mcp_batch_done(struct mcp_batch *b);
+/* "progressToken" of a request's params: string or integer, borrowed; or NULL. */
+json_t *mcp_progress_token(const struct mcp_msg *m);
+/* Replies. id NULL: null. */
+json_t *mcp_result(json_t *id, json_t *result_consume);
+json_t *mcp_error(json_t *id, enum mcp_code code, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+enum mcp_version { MCP_2024_11_05, MCP_2025_03_26, MCP_2025_06_18, MCP_2025_11_25, MCP_VERSIONS };
+const char *mcp_version_name(enum mcp_version v);
+int mcp_version_parse(const char *s); /* or -EINVAL */
+
+/* ---- sessions and running calls: session.c ---- */
+
+#define MCP_SESSION_SIZE 33 /* 32 hex digits and the NUL */
+
+struct mcp;
+int mcp_session_open(struct mcp *m, const struct auth_who *who, enum mcp_version v,
+                     char ret[MCP_SESSION_SIZE], struct err *err);
+/* -ENOENT for one that ended, never was, or belongs to somebody else. */
+int mcp_session_use(struct mcp *m, const struct auth_who *who, const char *id,
+                    enum mcp_version *ret);
+int mcp_session_end(struct mcp *m, const struct auth_who *who, const char *id);
+
+struct mcp_running; /* a call, so that it can be counted and cancelled */
+/* session "": none, nobody can cancel it. -EBUSY: the account has too many. */
+int mcp_running_begin(struct mcp *m, const struct auth_who *who, const char *session,
+                      const json_t *id, struct mcp_running **ret, struct err *err);
+void mcp_running_end(struct mcp_running *c);     /* NULL is fine */
+int mcp_running_fd(const struct mcp_running *c); /* readable once it is cancelled */
+bool mcp_running_cancelled(struct mcp_running *c);
+void mcp_cancel(struct mcp *m, const struct auth_who *who, const char *session, const json_t *id);
+
+/* ---- tools: tools.c (THE table), call.c ---- */
+
+/*
+ * A call that takes long: step() until -ENODATA, then result(). 1: something came, 0: nothing
+ * now, wait for fd(). free() before the end cancels what runs in the guest.
+ */
+struct mcp_job_ops {
+	int (*step)(void *x, struct err *err);
+	int (*fd)(void *x);
+	json_t *(*result)(void *x);
+	const struct buf *(*latest)(void *x); /* what it said last, for progress; may be NULL */
+	void (*free)(void *x);
+};
+struct mcp_work { /* what a job's opener fills in */
+	const struct mcp_job_ops *ops;
+	void *x; /* owned */
+	uint64_t timeout_ms;
+};
+
+#define MCP_READS BIT(0)      /* changes nothing */
+#define MCP_DESTROYS BIT(1)   /* what it takes away does not come back */
+#define MCP_IDEMPOTENT BIT(2) /* a second time changes nothing more */
+#define MCP_WHOLE BIT(3)      /* the handler's JSON is the tool's result, content and all */
+#define MCP_OPEN_WORLD BIT(4) /* it reaches the world outside */
+#define MCP_AS_JSON BIT(5)    /* the route could also stream */
+
+struct mcp_tool {
+	const char *name, *title, *text;
+	enum method method; /* the route that it is a call of: */
+	const char *pattern;
+	unsigned flags;
+	const char *input, *output; /* JSON schemas; output NULL: none */
+	handler_fn handler;         /* NULL: the route's own */
+	int (*open)(struct request *req, struct mcp_work *ret, struct err *err); /* a job instead */
+	/* The tool's arguments as the route's body and query; NULL: as they are, no query. */
+	void (*prepare)(struct request *req, json_t *args); /* before the path is made of them */
+	int (*translate)(struct request *req, json_t *args, struct err *err);
+	const char *add; /* JSON: members that the body gets besides; or NULL */
+	/* Members of the reply's objects that are worth a model's time, by spaces; NULL: all. Those
+	 * of the array `list`, where it has one. */
+	const char *list, *keep;
+};
+const struct mcp_tool *mcp_tool_find(const char *name); /* or NULL */
+json_t *mcp_tools_list(void);                           /* the result of tools/list */
+/* Names that the tool does not know, or that are missing. */
+int mcp_check_args(const struct mcp_tool *t, const json_t *args, struct err *err);
+const struct route *mcp_tool_route(const struct mcp_tool *t); /* NULL: this server has none */
+
+/* The inner request's query gets one more value. */
+int mcp_add_query(struct request *req, const char *name, const char *value, struct err *err);
+/*
+ * Runs a call up to its result, or opens the job that will make it (*ret_work has ops then).
+ * What goes wrong is a result too; NULL: out of memory.
+ */
+json_t *mcp_call(struct request *outer, const struct mcp_tool *t, json_t *args,
+                 struct mcp_work *ret_work, struct auth_lease *ret_lease);
+/* The result that says what went wrong. */
+json_t *mcp_failed(const struct err *err);
+
+/* ---- results: content.c ---- */
+json_t *mcp_text(const void *p, size_t n); /* a block of text; not UTF-8: cleaned */
+/* A block of it, unless it is empty; label: what to put before it. */
+void mcp_add_text(json_t *content, const char *label, const json_t *text);
+json_t *mcp_image(const char *base64, const char *mime);
+/* {content, structuredContent, isError}; structured may be NULL. All consumed. */
+json_t *mcp_tool_result(json_t *content, json_t *structured, bool failed);
+
+/* Output that is kept up to a limit: its beginning, its end, and a line between them. */
+struct mcp_clip {
+	struct buf head, tail;
+	size_t max;     /* bytes */
+	uint64_t total; /* bytes that came */
+};
+void mcp_clip_put(struct mcp_clip *c, const void *p, size_t n);
+bool mcp_clip_cut(const struct mcp_clip *c);
+json_t *mcp_clip_text(struct mcp_clip *c); /* a JSON string */
+void mcp_clip_done(struct mcp_clip *c);
+#define MCP_OUTPUT_DEFAULT (64u << 10) /* bytes of a stream: what a model can still read */
+#define MCP_OUTPUT_MAX (4u << 20)
+#define MCP_TIMEOUT_DEFAULT 300000
+#define MCP_TIMEOUT_MAX 3600000
+
+/* ---- jobs: job.c ---- */
+struct mcp_job;
+/* Takes work, running and lease. token: of the progress that is wanted, or NULL. */
+int mcp_job_new(struct request *req, json_t *id, json_t *token, struct mcp_work *work_consume,
+                struct mcp_running *running_consume, const struct auth_lease *lease,
+                struct mcp_job **ret, struct err *err);
+/* To its end, on this thread: the reply. */
+json_t *mcp_job_run(struct request *req, struct mcp_job *j_consume);
+/* As server-sent events. */
+int mcp_job_reply(struct request *req, struct reply *res, struct mcp_job *j_consume,
+                  struct err *err);
+
+/* ---- the tools' own handlers ---- */
+int mcp_exec_open(struct request *req, struct mcp_work *ret, struct err *err);
+int mcp_code_open(struct request *req, struct mcp_work *ret, struct err *err);
+int mcp_file_read(struct request *req, struct reply *res, struct err *err);
+int mcp_file_write(struct request *req, struct reply *res, struct err *err);
+int mcp_file_list(struct request *req, struct reply *res, struct err *err);
