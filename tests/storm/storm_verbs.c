@@ -322,9 +322,16 @@ static bool in_calm(void)
 static bool is_fair(const struct verb *v, int r, const struct err *err)
 {
 	static const enum err_code fair[] = {
-		ERR_VM_NOT_FOUND,       ERR_VM_DELETED,          ERR_VM_NOT_RUNNING,
-		ERR_CONFLICT,           ERR_STILL_CREATING,      ERR_VM_IS_SUSPENDING,
-		ERR_SNAPSHOT_NOT_FOUND, ERR_SERVICE_UNAVAILABLE, ERR_SNAPSHOT_ALREADY_DELETED,
+		ERR_VM_NOT_FOUND,
+		ERR_VM_DELETED,
+		ERR_VM_NOT_RUNNING,
+		ERR_CONFLICT,
+		ERR_STILL_CREATING,
+		ERR_VM_IS_SUSPENDING,
+		ERR_SNAPSHOT_NOT_FOUND,
+		ERR_SERVICE_UNAVAILABLE,
+		ERR_SNAPSHOT_ALREADY_DELETED,
+		ERR_SOURCE_SNAPSHOT_DELETED,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(fair); i++)
