@@ -146,7 +146,6 @@ static void look_at(struct vm *vm)
 
 	if (!mutex_trylock(&vm->lock))
 		return;
-	vm_save(vm);
 	vm_copy_info(vm, &i);
 	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING)) {
 		vm_look_at_stall(vm);

@@ -93,7 +93,6 @@ static void entered(struct vm *vm, const struct vm_info *now)
 	vm->row.info = *now;
 	if (state_is_saved(next)) {
 		vm->stored = next;
-		vm->unsaved = false;
 		note_exit(vm, next);
 	}
 	vm_publish(vm);
@@ -102,33 +101,6 @@ static void entered(struct vm *vm, const struct vm_info *now)
 		        vm_state_str[next]);
 	if (old != next)
 		vm_log(vm, LOG_LV_DEBUG, "%s -> %s", vm_state_str[old], vm_state_str[next]);
-}
-
-/*
- * The machine is gone, and that could not be written down: the VM is stopped all the same. Until
- * vm_save() the store calls it running, of which recovery makes the same.
- */
-static void stopped_unsaved(struct vm *vm, const struct vm_info *now)
-{
-	enum vm_state stored = vm->stored;
-
-	entered(vm, now);
-	vm->stored = stored;
-	vm->unsaved = true;
-}
-
-void vm_save(struct vm *vm)
-{
-	struct err err = { 0 };
-
-	if (!vm->unsaved || vm->gone)
-		return;
-	if (store_vm_update(vm->m->store, &vm->row, NULL, 0, NULL, &err) < 0) {
-		vm_log(vm, LOG_LV_WARN, "cannot be written down yet: %s", err.msg);
-		return;
-	}
-	vm->stored = vm->row.info.state;
-	vm->unsaved = false;
 }
 
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
@@ -146,9 +118,6 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 	settle_usage(&row, old, next);
 	if (state_is_saved(next)) {
 		r = store_vm_update(m->store, &row, new_layers, n_layers, new_point, err);
-		if (r < 0 && next == VM_STOPPED && !vm->machine &&
-		    (old == VM_RUNNING || old == VM_SUSPENDING))
-			stopped_unsaved(vm, &row.info);
 		if (r < 0 && (next != vm->stored || state_is_saved(old) || n_layers || new_point))
 			return err_wrap(err, r, "VM %s", vm->row.info.id);
 		if (r < 0) /* back from a passing state: the store has never heard of that */

@@ -45,7 +45,6 @@ struct vm {
 	struct mutex lock;
 	struct store_vm row;  /* vm->lock */
 	enum vm_state stored; /* the state that the store has; vm->lock */
-	bool unsaved;         /* the row is not as the store has it: vm_save(); vm->lock */
 	struct vm_info
 	        shown; /* what others see of row.info, as of the last vm_publish(); m->lock */
 	struct machine *machine; /* owned; vm->lock */
@@ -186,8 +185,6 @@ struct vm **vmm_all(struct vmm *m, size_t *ret_n);
  */
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
                  size_t n_layers, const struct store_point *new_point, struct err *err);
-/* Keeper: what could not be written down when it happened; vm->lock held. */
-void vm_save(struct vm *vm);
 /*
  * VMs that are in no store yet run from now on: their rows, and a disk layer for each, in one
  * transaction. Locks held.
