@@ -182,7 +182,8 @@ int quota_hold(struct vmm *m, const char *id, const char *account, const struct 
 		return r;
 	LOCK_SCOPE(&m->lock);
 	if (m->n_held == QUOTA_HELD_MAX)
-		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "too many operations at once");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+		               "too many operations at once");
 	hold(m, id, account, more);
 	return 0;
 }
@@ -199,7 +200,8 @@ int quota_hold_vms(struct vmm *m, struct vm *const *vms, size_t n, struct err *e
 		return r;
 	LOCK_SCOPE(&m->lock);
 	if (m->n_held + n > QUOTA_HELD_MAX)
-		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE, "too many operations at once");
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+		               "too many operations at once");
 	for (size_t i = 0; i < n; i++)
 		hold(m, vms[i]->row.info.id, v->account, &one);
 	return 0;

@@ -115,7 +115,8 @@ int snapshot_find(struct vmm *m, const char *account, const char *id, struct sto
 
 	if (r == 0 && strcmp(ret->info.account, account) != 0)
 		r = -ENOENT;
-	return r == -ENOENT ? err_tag(err, r, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%.40s'", id) : r;
+	return r == -ENOENT ? err_tag(err, r, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%.40s'", id)
+	                    : r;
 }
 
 int vmm_snapshot_list(struct vmm *m, const char *account, bool include_deleted,

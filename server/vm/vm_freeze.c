@@ -108,7 +108,7 @@ static void go_on(struct vm *vm)
 		return;
 	vm_log(vm, LOG_LV_ERROR, "does not go on after a failed freeze and is ended: %s", err.msg);
 	if (privc_kill(vm->m->priv, vm->row.info.instance, &err) < 0)
-		vm_log(vm, LOG_LV_ERROR, "was not ended: %s", err.msg);
+		debt_add(vm->m, vm->row.info.instance, /* slot= */ -1);
 }
 
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err)
@@ -121,17 +121,17 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		                      .disk_bytes = (uint64_t)vm->row.info.disk_mb << 20,
 		                      .keep_running = true,
 		                      .durable = durable };
-	struct store_layer layers[2];
+	struct store_layer disk, mem;
 	struct machine_frozen f;
 	struct store_point p;
 	bool held;
-	int r, rc;
+	int r;
 
 	id_make("pt-", ret->point);
 	id_make("ly-", mem_id);
 	id_make("ly-", disk_id);
-	r = vm_shorten(vm, err);
-	if (r < 0)
+	/* One layer that the store does not know is as much as can be remembered. */
+	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0)
 		return r;
 	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
 	quiesce(vm);
@@ -139,20 +139,22 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	if (r < 0)
 		go_on(vm);
 	unquiesce(vm);
-	layers[0] = (struct store_layer){ .kind = LAYER_DISK };
-	snprintf(layers[0].id, ID_SIZE, "%s", disk_id);
-	snprintf(layers[0].parent, ID_SIZE, "%s", old_disk);
-	snprintf(layers[0].format, sizeof(layers[0].format), "qcow2");
-	layers[1] = mem_layer_row(vm, mem_id, &f);
+	disk = (struct store_layer){ .kind = LAYER_DISK };
+	snprintf(disk.id, ID_SIZE, "%s", disk_id);
+	snprintf(disk.parent, ID_SIZE, "%s", old_disk);
+	snprintf(disk.format, sizeof(disk.format), "qcow2");
+	if (r == 0 || f.disk_switched) { /* what it writes to from now on, whatever comes */
+		snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
+		vm->owed = disk;
+	}
 	if (r < 0) {
 		if (f.disk_switched) {
-			snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
 			vm_seal_disk(m, old_disk, NULL);
-			vm_set_state(vm, vm->row.info.state, layers, 1, NULL, NULL);
+			vm_save(vm, NULL); /* else the keeper does it */
 		}
 		return r;
 	}
-	snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
+	mem = mem_layer_row(vm, mem_id, &f);
 	fill_point(vm, &f, ret->point, POINT_LIVE, mem_id, old_disk, &p);
 	/* Until the caller's row names it the point is nobody's: held before the collector can see
 	 * it. */
@@ -160,15 +162,15 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	r = vm_seal_disk(m, old_disk, err);
 	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
 	snprintf(old_head, sizeof(old_head), "%s", vm->row.head);
-	if (r == 0)
+	if (r == 0) {
 		snprintf(vm->row.head, ID_SIZE, "%s", ret->point);
-	rc = vm_set_state(vm, vm->row.info.state, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
-	                  r == 0 ? err : NULL);
-	rwlock_unlock(&m->gc);
-	if (r == 0)
-		r = rc;
-	if (r < 0) {
+		r = vm_set_state(vm, vm->row.info.state, &mem, 1, &p, err);
+	}
+	if (r < 0)
 		snprintf(vm->row.head, ID_SIZE, "%s", old_head);
+	rwlock_unlock(&m->gc);
+	if (r < 0) {
+		vm_save(vm, NULL);
 		if (held)
 			vmm_release(m, ret->point);
 		engine_remove_layer(m->engine, mem_id);

@@ -45,6 +45,9 @@ struct vm {
 	struct mutex lock;
 	struct store_vm row;  /* vm->lock */
 	enum vm_state stored; /* the state that the store has; vm->lock */
+	bool unsaved;         /* the row is newer than the store's: the keeper saves it; vm->lock */
+	struct store_layer owed; /* disk layer its machine writes to, which the store does not know
+	                            yet; id "": none; vm->lock */
 	struct vm_info
 	        shown; /* what others see of row.info, as of the last vm_publish(); m->lock */
 	struct machine *machine; /* owned; vm->lock */
@@ -75,12 +78,19 @@ struct vm {
 
 #define HOLDS_MAX 8192     /* names in flight at once: every layer of every thaw */
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
+#define DEBTS_MAX 256      /* machines and slots that could not be given back */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
 #define SHELLS_MAX 16      /* blank processes kept */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
 
 struct pool;
+
+/* A machine to be ended ("": none) and then a slot to be freed (-1: none): debt.c. */
+struct debt {
+	char instance[ID_SIZE];
+	int slot;
+};
 
 /* A QEMU process that is no VM yet, with the network slot it runs in. */
 struct shell {
@@ -122,7 +132,10 @@ struct vmm {
 	size_t n_holds;
 	struct shell shells[SHELLS_MAX]; /* owned; m->lock */
 	size_t n_shells;
-	struct pool *pool;             /* owned; what is in it: m->lock */
+	struct pool *pool;            /* owned; what is in it: m->lock */
+	struct debt debts[DEBTS_MAX]; /* m->lock */
+	size_t n_debts;
+	struct rwlock debts_lock;      /* see debt.c; before m->lock */
 	unsigned n_starting;           /* VMs being brought up; m->lock */
 	uint64_t started_ms;           /* clock_ms() of the last one's end; m->lock */
 	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
@@ -191,6 +204,10 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
  */
 int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,
                    struct err *err);
+/* The machine is gone, and the store cannot be told now: the keeper does it later. */
+void vm_enter_unsaved(struct vm *vm, enum vm_state next);
+/* Tells the store what it does not know yet; fine when that is nothing. */
+int vm_save(struct vm *vm, struct err *err);
 /* How its machine ended, for those who wait for that. */
 void vm_note_exit(struct vm *vm, const char *word);
 bool vm_may_enter(enum vm_state from, enum vm_state to);
@@ -314,6 +331,11 @@ struct priv_vpc vpc_plan(const struct store_vpc *v);
 /* tunnel.c */
 void tunnels_sync(struct vmm *m, const char *vpc); /* kernel as the store */
 void tunnels_expire(struct vmm *m, bool all);      /* all: at start */
+
+/* debt.c */
+void debt_add(struct vmm *m, const char *instance, int slot);
+void debt_slot_taken(struct vmm *m, uint32_t slot); /* it is whoever's it was given to */
+void debts_pay(struct vmm *m);                      /* keeper */
 
 /* shell.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */

@@ -156,6 +156,15 @@ void fake_die(struct fake *f, const char *instance)
 		kill(m->pid, SIGKILL);
 }
 
+bool fake_runs(struct fake *f, const char *instance)
+{
+	struct fake_machine *m;
+	LOCK_SCOPE(&f->lock);
+
+	m = *instance ? fake_get(f, instance) : NULL;
+	return m && still_runs(m);
+}
+
 size_t fake_alive(struct fake *f)
 {
 	size_t n = 0;

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@
 #include "vm/vm_internal.h"
 
 #define PROXIES_MAX 256
+#define FDS_MS 3000
 #define CALLS_MAX 5000 /* of one verb: more is a loop without an end */
 
 static const struct {
@@ -125,7 +127,8 @@ static void check_subject(const struct once_verb *v, struct once *o, bool failed
 	if (v->from < 0 || !*o->vm.id)
 		return;
 	OK(vmm_get(o->r->vmm, RIG_ACCOUNT, o->vm.id, &i, &err));
-	if ((int)i.state != v->to && !(failed && ((int)i.state == v->from || (int)i.state == v->also)))
+	if ((int)i.state != v->to &&
+	    !(failed && ((int)i.state == v->from || (int)i.state == v->also)))
 		fail_msg("the VM is %s after the verb %s", vm_state_name(i.state),
 		         failed ? "failed" : "passed");
 }
@@ -136,6 +139,7 @@ static bool run_once(const struct once_verb *v, struct once *o, const struct fau
 {
 	bool agent = p->kinds == FAULT_BIT(FAULT_AGENT), fired;
 	struct err e = { 0 };
+	uint64_t until;
 	size_t now;
 	int k;
 
@@ -164,10 +168,13 @@ static bool run_once(const struct once_verb *v, struct once *o, const struct fau
 		v->finish(o, k < 0);
 	o->r->fake->on_agent = NULL;
 	proxies_end();
-	if (*o->vm.id)
+	/* Whoever has just been hung up on may see that only when it is used. */
+	if (*o->vm.id && rig_exec(o->r, o->vm.id, "true", NULL, 0, NULL) < 0)
 		OK(rig_exec(o->r, o->vm.id, "true", NULL, 0, &err));
 	rig_check(o->r);
-	now = count_fds();
+	until = deadline_in(FDS_MS);
+	while ((now = count_fds()) > *fds && *fds && clock_ms() < until)
+		poll(NULL, 0, 10); /* a thread that ends may still have one */
 	if (*fds && now > *fds)
 		fail_msg("%zu descriptors are open, %zu were", now, *fds);
 	*fds = now;
@@ -194,7 +201,9 @@ static unsigned run_kind(const struct once_verb *v, struct once *o, size_t kind,
 		unsigned all = once_long() ? n_errors : 1;
 
 		for (unsigned k = 0; k < all; k++) {
-			p.error = kinds[kind].errors[once_long() ? k : (p.nth / step + kind) % n_errors];
+			p.error =
+			        kinds[kind]
+			                .errors[once_long() ? k : (p.nth / step + kind) % n_errors];
 			snprintf(doing, sizeof(doing), "%s %s %lu: %s", v->name,
 			         fault_kind_name(kinds[kind].kind), p.nth, err_name(p.error));
 			fired |= run_once(v, o, &p, fds);

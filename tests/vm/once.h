@@ -4,8 +4,9 @@
  *
  * One verb is one row. Before each run prepare() brings the subject to where the verb starts
  * from; run() is the verb. After it: an error has a code and a sentence; the subject is in the
- * state it was in or the one it was to be in; the rig agrees; the subject can be used; no descriptor is left
- * over; finish() removes what the verb made. All of prepare(), finish() and the looks run undisturbed.
+ * state it was in or the one it was to be in; the rig agrees; the subject can be used; no
+ * descriptor is left over; finish() removes what the verb made. All of prepare(), finish() and the
+ * looks run undisturbed.
  */
 #pragma once
 
@@ -14,13 +15,13 @@
 
 struct once {
 	struct rig *r;
-	struct vm_info vm;        /* the subject; id "": none */
-	struct vm_info made;      /* by the verb */
-	struct vm_info *kids;     /* by the verb; freed by finish() */
-	char snapshot[ID_SIZE];   /* of the subject, kept for the whole row */
-	struct snapshot_info sc;  /* by the verb */
-	unsigned n;               /* the verb's own number: of copies */
-	size_t n_vms;             /* in the table before the verb */
+	struct vm_info vm;       /* the subject; id "": none */
+	struct vm_info made;     /* by the verb */
+	struct vm_info *kids;    /* by the verb; freed by finish() */
+	char snapshot[ID_SIZE];  /* of the subject, kept for the whole row */
+	struct snapshot_info sc; /* by the verb */
+	unsigned n;              /* the verb's own number: of copies */
+	size_t n_vms;            /* in the table before the verb */
 };
 
 struct once_verb {
@@ -30,7 +31,8 @@ struct once_verb {
 	void (*begin)(struct once *o);   /* once per row */
 	void (*prepare)(struct once *o); /* before each run */
 	int (*run)(struct once *o, struct err *err);
-	/* After each run; failed: what the verb returned. Fails the test when something is wrong. */
+	/* After each run; failed: what the verb returned. Fails the test when something is wrong.
+	 */
 	void (*finish)(struct once *o, bool failed);
 	int from, to; /* states of the subject before, and after success; -1: it has none */
 	int also;     /* a state that a failure may leave, too; -1 */

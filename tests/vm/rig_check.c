@@ -92,6 +92,7 @@ static void check_held(struct check *c)
 	WANT(c, st.pool_ready || !m->n_holds, "%zu names are held, the first is %s", m->n_holds,
 	     m->n_holds ? m->holds[0] : "");
 	WANT(c, !m->n_held, "%zu quotas are held", m->n_held);
+	WANT(c, !m->n_debts, "%zu machines or slots are not given back", m->n_debts);
 	WANT(c, !m->n_starting, "%u VMs are starting", m->n_starting);
 	WANT(c, !m->template_vm, "the template is being made");
 	for (size_t i = 0; i < HIDDEN_MAX; i++)
@@ -166,18 +167,11 @@ static void check_machine(struct check *c, struct vm *vm)
 	     "VM %s: its machine writes to %s, its row says %s", id,
 	     fm.n_nodes ? fm.nodes[fm.n_nodes - 1] : "nothing", vm->row.disk_layer);
 	WANT(c, vm->watch_fd >= 0, "VM %s runs and nobody watches it", id);
-	/*
-	 * A layer below that was flattened while the VM was busy is still open in the machine, and
-	 * gone from the store and the disk: it holds the same as the one that took its place.
-	 */
-	if (fm.n_nodes) {
-		const char *top = fm.nodes[fm.n_nodes - 1];
-
-		WANT(c, file_there(c, "layers", top, "", &st),
-		     "VM %s writes to layer %s, whose file is gone", id, top);
-		WANT(c, store_layer_get(c->r->store, top, &l, NULL) == 0,
-		     "VM %s writes to layer %s, which the store does not know", id, top);
-	}
+	/* Those below may have been flattened away: QEMU has their files open. */
+	WANT(c, file_there(c, "layers", vm->row.disk_layer, "", &st), "VM %s writes to no file",
+	     id);
+	WANT(c, store_layer_get(c->r->store, vm->row.disk_layer, &l, NULL) == 0 && !l.bytes,
+	     "VM %s writes to layer %s, which is closed", id, vm->row.disk_layer);
 }
 
 static void check_vm(struct check *c, struct vm *vm)

@@ -92,7 +92,8 @@ static void created(struct once *o, bool failed)
 
 static int fork_vm(struct once *o, struct err *e)
 {
-	return vmm_fork(M(o), RIG_ACCOUNT, o->vm.id, o->n, &(struct vm_fork_opts){ 0 }, &o->kids, e);
+	return vmm_fork(M(o), RIG_ACCOUNT, o->vm.id, o->n, &(struct vm_fork_opts){ 0 }, &o->kids,
+	                e);
 }
 
 static void forked(struct once *o, bool failed)
@@ -157,9 +158,9 @@ static int suspend(struct once *o, struct err *e)
 
 static int start(struct once *o, struct err *e)
 {
-	return vmm_start(
-	        M(o), RIG_ACCOUNT, o->vm.id,
-	        &(struct vm_start_opts){ VM_LEAVE, VM_LEAVE, .count_exec = -1 }, &o->made, e);
+	return vmm_start(M(o), RIG_ACCOUNT, o->vm.id,
+	                 &(struct vm_start_opts){ VM_LEAVE, VM_LEAVE, .count_exec = -1 }, &o->made,
+	                 e);
 }
 
 static int stop(struct once *o, struct err *e)
@@ -192,8 +193,8 @@ static void resized(struct once *o, bool failed)
 
 	OK(vmm_get(M(o), RIG_ACCOUNT, o->vm.id, &i, &err));
 	if ((i.disk_mb == o->made.disk_mb) != failed || (i.vcpus == o->made.vcpus) != failed)
-		fail_msg("%u MB and %u vCPUs, before %u and %u", i.disk_mb, i.vcpus, o->made.disk_mb,
-		         o->made.vcpus);
+		fail_msg("%u MB and %u vCPUs, before %u and %u", i.disk_mb, i.vcpus,
+		         o->made.disk_mb, o->made.vcpus);
 }
 
 /* ---- delete, recreate ---- */
@@ -203,7 +204,7 @@ static void make_victim(struct once *o)
 	OK(rig_create(o->r, NULL, &o->made, &err));
 }
 
-static int delete(struct once *o, struct err *e)
+static int delete (struct once *o, struct err *e)
 {
 	return vmm_delete(M(o), RIG_ACCOUNT, o->made.id, NULL, e);
 }
@@ -219,7 +220,9 @@ static void deleted(struct once *o, bool failed)
 
 static void make_recreatable(struct once *o)
 {
-	struct vm_create_opts c = { .account = RIG_ACCOUNT, .idle_timeout_s = -1, .recreate = true };
+	struct vm_create_opts c = { .account = RIG_ACCOUNT,
+		                    .idle_timeout_s = -1,
+		                    .recreate = true };
 
 	OK(vmm_create(M(o), &c, &o->vm, &err));
 }
