@@ -22,7 +22,7 @@ fuzz)
 	export CC=clang
 	options=("${sanitize[@]}" -Dc_args=-fsanitize=fuzzer-no-link)
 	;;
-*) die "build.sh knows no kind '$kind'; there are: release, asan, tsan, fuzz" ;;
+*) die "build.sh: unknown kind '$kind'; use release, asan, tsan or fuzz" ;;
 esac
 
 "$ROOT/scripts/deps.sh" build

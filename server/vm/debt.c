@@ -52,7 +52,7 @@ static bool pay(struct vmm *m, struct debt *d)
 	struct err err = { 0 };
 
 	if (*d->instance) {
-		if (privc_kill(m->priv, d->instance, &err) < 0) {
+		if (engine_end(m->engine, d->instance, &err) < 0) {
 			log_obj(LOG_LV_WARN, "machine", d->instance, "still not ended: %s",
 			        err.msg);
 			return false;

@@ -59,9 +59,12 @@ static struct store_layer mem_layer_row(const struct vm *vm, const char *id,
 	return l;
 }
 
-/* A closed disk layer gets its size now (that marks it as closed) and its checksum later, by the
- * keeper. */
-int vm_seal_disk(struct vmm *m, const char *id, struct err *err)
+/*
+ * A closed disk layer gets its size now (that marks it as closed) and its checksum later, by the
+ * keeper. Written in one transaction with what it is closed for: a layer that is marked as closed
+ * and written to all the same would be taken for damaged.
+ */
+static int closed_disk(struct vmm *m, const char *id, struct store_layer *ret, struct err *err)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -69,7 +72,18 @@ int vm_seal_disk(struct vmm *m, const char *id, struct err *err)
 	engine_layer_path(m->engine, id, path, sizeof(path));
 	if (stat(path, &st) < 0)
 		return err_sys(err, -errno, "disk layer %s", id);
-	return store_layer_seal(m->store, id, (uint64_t)st.st_size, 0, /* has_crc= */ false, err);
+	*ret = (struct store_layer){ .kind = LAYER_DISK, .bytes = (uint64_t)st.st_size };
+	snprintf(ret->id, sizeof(ret->id), "%s", id);
+	snprintf(ret->format, sizeof(ret->format), "qcow2");
+	return 0;
+}
+
+int vm_seal_disk(struct vmm *m, const char *id, struct err *err)
+{
+	struct store_layer l;
+	int r = closed_disk(m, id, &l, err);
+
+	return r < 0 ? r : store_layer_seal(m->store, id, l.bytes, 0, /* has_crc= */ false, err);
 }
 
 /*
@@ -121,7 +135,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		                      .disk_bytes = (uint64_t)vm->row.info.disk_mb << 20,
 		                      .keep_running = true,
 		                      .durable = durable };
-	struct store_layer disk, mem;
+	struct store_layer disk, layers[2];
 	struct machine_frozen f;
 	struct store_point p;
 	bool held;
@@ -154,17 +168,17 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		}
 		return r;
 	}
-	mem = mem_layer_row(vm, mem_id, &f);
+	layers[1] = mem_layer_row(vm, mem_id, &f);
 	fill_point(vm, &f, ret->point, POINT_LIVE, mem_id, old_disk, &p);
 	/* Until the caller's row names it the point is nobody's: held before the collector can see
 	 * it. */
 	rwlock_rdlock(&m->gc);
-	r = vm_seal_disk(m, old_disk, err);
+	r = closed_disk(m, old_disk, &layers[0], err);
 	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
 	snprintf(old_head, sizeof(old_head), "%s", vm->row.head);
 	if (r == 0) {
 		snprintf(vm->row.head, ID_SIZE, "%s", ret->point);
-		r = vm_set_state(vm, vm->row.info.state, &mem, 1, &p, err);
+		r = vm_set_state(vm, vm->row.info.state, layers, 2, &p, err);
 	}
 	if (r < 0)
 		snprintf(vm->row.head, ID_SIZE, "%s", old_head);
@@ -189,15 +203,14 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 	struct store_vm before;
 	char point[ID_SIZE], mem_id[ID_SIZE];
 	struct machine_freeze req = { .point_id = point, .mem_layer = mem_id, .durable = true };
-	struct store_layer layer;
+	struct store_layer layers[2];
 	struct machine_frozen f;
 	struct store_point p;
 	int r;
 
 	id_make("pt-", point);
 	id_make("ly-", mem_id);
-	r = vm_shorten(vm, err);
-	if (r < 0)
+	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0)
 		return r;
 	before = vm->row;
 	quiesce(vm);
@@ -207,14 +220,14 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 		unquiesce(vm);
 		return r;
 	}
-	layer = mem_layer_row(vm, mem_id, &f);
+	layers[0] = mem_layer_row(vm, mem_id, &f);
 	fill_point(vm, &f, point, POINT_SUSPEND, mem_id, vm->row.disk_layer, &p);
-	r = vm_seal_disk(m, vm->row.disk_layer, err);
+	r = closed_disk(m, vm->row.disk_layer, &layers[1], err);
 	if (r == 0) {
 		snprintf(vm->row.info.point, ID_SIZE, "%s", point);
 		snprintf(vm->row.head, ID_SIZE, "%s", point);
 		vm->row.slot = -1;
-		r = vm_set_state(vm, VM_SUSPENDED, &layer, 1, &p, err);
+		r = vm_set_state(vm, VM_SUSPENDED, layers, 2, &p, err);
 	}
 	if (r < 0) {
 		vm->row = before;

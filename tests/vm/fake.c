@@ -383,6 +383,12 @@ static int call(struct privc *c, struct priv_req *q, const int *fds, size_t n_fd
 	if (r < 0)
 		return err_sys(err, r, "%s", priv_op_name(q->op));
 	if (lost) {
+		if (q->op == PRIV_SLOT_TAKE &&
+		    a->rep.code == 0) { /* as privc does when it comes late */
+			mutex_lock(&f->lock);
+			f->slots[a->rep.slot] = (struct fake_slot){ 0 };
+			mutex_unlock(&f->lock);
+		}
 		lost &= ~FAKE_LOST;
 		return err_sys(err, -lost, "%s: no answer", priv_op_name(q->op));
 	}
