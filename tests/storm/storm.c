@@ -102,15 +102,12 @@ static bool agrees(unsigned ms, char *why, size_t size)
 	return false;
 }
 
-/*
- * What a helper that does not answer, or a machine that dies while it is made ahead of need, leaves
- * behind is found when pandod starts the next time: a process, a slot, their files.
+/* A machine that was made ahead of need and died is noticed when it is taken, or at the next start.
  */
 static bool is_litter(const char *why)
 {
-	return (storm.d.faults || storm.d.deaths) &&
-	       (strstr(why, "machines run") || strstr(why, "slots are taken") ||
-	        strstr(why, "belongs to nothing"));
+	return storm.d.deaths && (strstr(why, "machines run") || strstr(why, "slots are taken") ||
+	                          strstr(why, "belongs to nothing"));
 }
 
 static void must_agree(void)
@@ -190,14 +187,15 @@ static void round_run(unsigned n)
 static void seed_run(uint64_t seed)
 {
 	struct rng r = rng_from(seed, 0xff);
-	struct rig_opts o = { .pool = rng_below(&r, 2) * 2, .shells = rng_below(&r, 2) };
+	struct rig_opts o = { .pool = rng_below(&r, 2) * 2,
+		              .shells = rng_below(&r, 2),
+		              .prepare = storm_break_rig };
 
 	storm.seed = seed;
 	storm.n_vms = storm.n_snaps = 0;
 	storm_note("seed %llu: pool %u, blank processes %u", (unsigned long long)seed, o.pool,
 	           o.shells);
 	storm.rig = rig_new(&o);
-	storm_break_rig(storm.rig);
 	for (unsigned n = 0; n < ROUNDS; n++)
 		round_run(n);
 	rig_stop(storm.rig);
