@@ -141,6 +141,7 @@ struct vmm {
 	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden;                /* m->lock */
 	bool stopping, collect_wanted;
+	unsigned n_settling; /* threads that settle the end of a machine; m->lock */
 	bool keeping, making_ready, making_shell; /* which thread is at work; m->lock */
 	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
@@ -434,5 +435,6 @@ void template_end(struct vmm *m); /* joins its thread, ending a boot in progress
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
 void *keeper_main(void *arg);
 void *vm_watch_main(void *arg);
+void vm_watch_end(struct vmm *m); /* joins it, and waits for what it handed over */
 void vm_watch_add(struct vm *vm);
 void vm_watch_remove(struct vm *vm);
