@@ -20,7 +20,7 @@ struct rd;
 #define AGENT_VERSION_MIN 1
 #define AGENT_VERSION_MAX 1
 
-#define AGENT_MAGIC 0x9f50414eu /* first byte is no ASCII: text never looks like a frame */
+#define AGENT_MAGIC 0x9f50414eu /* first byte is not ASCII: text never looks like a frame */
 #define AGENT_HDR_LEN 20u
 #define AGENT_TAIL_LEN 4u             /* after every payload; tells a spliced frame */
 #define AGENT_PAYLOAD_MAX (64u << 10) /* bytes; checked before anything is read or allocated */
@@ -157,7 +157,7 @@ const char *agent_step_name(unsigned step);
 
 /* Channels of a stream (flags of DATA, EOF, CREDIT). */
 enum agent_chan { AGENT_IN = 0, AGENT_OUT = 1, AGENT_ERR = 2, AGENT_CHANS = 3 };
-#define AGENT_OPEN_MORE 1u /* flag of OPEN: the next frame goes on with this request */
+#define AGENT_OPEN_MORE 1u /* flag of OPEN: the next frame continues with this request */
 
 enum agent_reason { AGENT_BOOT = 1, AGENT_THAW = 2, AGENT_RECONNECT = 3 };
 enum agent_ready_why { AGENT_READY_START = 1, AGENT_READY_LOST = 2 };

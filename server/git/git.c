@@ -41,7 +41,7 @@ int git_fail(int rc, const char *what, struct err *err)
 
 	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, ERR_GIT_ERROR,
 	               "cannot %s: %.200s", what,
-	               e && e->message ? e->message : "libgit2 does not say why");
+	               e && e->message ? e->message : "libgit2 gives no reason");
 }
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err)

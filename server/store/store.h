@@ -5,7 +5,7 @@
  * SQLite in WAL mode with synchronous=FULL; one connection under a mutex, so any thread may
  * call. Every function is one transaction: when it returns 0 the fact is on
  * disk. Migrations are numbered and forward only; a database that is newer than the
- * program is refused with a sentence. The schema stays portable to PostgreSQL.
+ * program is rejected with an error message. The schema stays portable to PostgreSQL.
  *
  * Layers form trees by `parent`. A layer is in use while another layer, a
  * point or a VM names it; a point while a VM, a snapshot, a template or a cached
@@ -107,7 +107,7 @@ struct store_vm {
 	char head[ID_SIZE]; /* last point of its line: thawed from or frozen as; may be gone. Not a
 	                       reference: see store_tree.c */
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
-	char origin[ID_SIZE]; /* the point it is made anew from, or "" */
+	char origin[ID_SIZE]; /* the point it is made again from, or "" */
 };
 /* One or several (fork), all or none. new_layers: their disk layers. */
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
@@ -298,7 +298,7 @@ struct store_event_query {
 int store_event_list(struct store *s, const struct store_event_query *q, struct store_event **ret,
                      size_t *ret_n, struct err *err);
 
-/* ---- calls that go on in the background, and those that may be repeated ---- */
+/* ---- calls that continue in the background, and those that may be repeated ---- */
 #define STORE_REQUEST_KEEP_MS (INT64_C(24) * 3600 * 1000)
 #define STORE_REQUESTS_PER_ACCOUNT 1000 /* finished ones; the oldest go first */
 #define STORE_IDEM_KEY_SIZE 129         /* characters of an Idempotency-Key, and the NUL */

@@ -3,7 +3,7 @@
  * test_vt.c - a picture makes another terminal the same: torture of agent/vt*.c
  *
  * A terminal that was only shown the picture must look like the one that went through
- * everything (its own picture is the same), and must go on like it when both get more.
+ * everything (its own picture is the same), and must continue like it when both get more.
  */
 #include <setjmp.h>
 #include <stdarg.h>
