@@ -92,7 +92,7 @@ struct shell {
 
 struct vmm {
 	struct vmm_conf conf;
-	struct vm_times t;   /* deadlines of single steps */
+	struct vm_times t;    /* deadlines of single steps */
 	vm_ended_fn on_ended; /* or NULL; lock, both */
 	void *on_ended_ctx;
 	struct store *store; /* weak, all of these */
