@@ -373,7 +373,7 @@ int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err 
 	if (!e)
 		return err_set(err, -EAGAIN, "the certificate of '%s' is not in memory", as);
 	if (SSL_use_cert_and_key(ssl, e->cert, e->key, e->chain, 1) != 1)
-		return err_set(err, -EIO, "OpenSSL does not take the certificate of '%s'", as);
+		return err_set(err, -EIO, "OpenSSL rejects the certificate of '%s'", as);
 	return 0;
 }
 
@@ -403,7 +403,8 @@ static int make_named(struct certs *c, const char *as, struct err *err)
 		if (insert(c, e, forgets))
 			return 0;
 	}
-	return err_set(err, -EBUSY, "no certificate for '%s': they change all the time", as);
+	return err_set(err, -EBUSY,
+	               "no certificate for '%s': the files it is made from kept changing", as);
 }
 
 int certs_make(struct certs *c, const char *name, bool own, struct err *err)

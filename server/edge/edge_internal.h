@@ -139,7 +139,7 @@ struct conn {
 	struct worker *w;
 	struct conn *next, *prev;
 	SSL *ssl;    /* owned; NULL: plain */
-	bool shaken; /* the handshake is done, or there is none */
+	bool shaken; /* the handshake is done, or none is needed */
 	bool tls;
 	enum cert_state cert;
 	char *cert_name; /* owned; of the certificate that is waited for, else NULL */
