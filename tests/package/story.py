@@ -44,7 +44,7 @@ class Story:
         end = time.monotonic() + limit_s
         while self.ask(command) != want:
             if time.monotonic() > end:
-                self.fail(f"not within {limit_s} s: {what}; the journal ends with:\n" + self.ask("journalctl --no-pager -n 40 -u pando -u pando-image"))
+                self.fail(f"not within {limit_s} s: {what}; the journal ends with:\n" + self.ask("journalctl -m --no-pager -n 40 -u pando -u pando-image"))
             time.sleep(1)
 
     def pando(self, text, limit_s=CALL_S):
