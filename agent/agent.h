@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/agent.h - what the files of the agent share; nobody else includes it
+ * agent/agent.h - shared by the files of the agent; not for other modules
  *
  * One thread, one epoll, everything nonblocking. The port carries frames; a
- * stream is one request of the host. Work that may block or must run as
- * somebody else happens in a forked child, whose pipes the agent joins to the
- * stream's channels. Memory is bounded: what the host may send by the windows we
- * granted, what we send by TX_HIGH, since a pipe is only read when there is room.
+ * stream is one request of the host. Work that may block or must run as another user happens in a
+ * forked child, whose pipes the agent joins to the stream's channels. Memory is bounded: what the
+ * host may send by the windows we granted, what we send by TX_HIGH, since a pipe is only read when
+ * there is room.
  */
 #pragma once
 
@@ -52,17 +52,17 @@ enum ref_kind {
 
 struct out_chan {        /* guest to host */
 	int fd;          /* owned; -1: ended or never there */
-	bool readable;   /* as far as we know: cleared by EAGAIN */
-	bool hup;        /* the other side is gone: what is in it is all there is */
+	bool readable;   /* as last seen: cleared by EAGAIN */
+	bool hup;        /* the other side is closed: it has nothing more than what is in it */
 	uint32_t credit; /* bytes the host takes now */
 	size_t owed;     /* bytes that were in the pipe when the process ended */
 };
 
 struct in_chan {       /* host to guest */
 	int fd;        /* owned; -1: ended or never there */
-	bool writable; /* as far as we know: cleared by EAGAIN */
-	bool eof;      /* the host said EOF: close when q is empty */
-	bool broken;   /* nobody reads any more: swallow */
+	bool writable; /* as last seen: cleared by EAGAIN */
+	bool eof;      /* the host sent EOF: close when q is empty */
+	bool broken;   /* the reader is gone: swallow */
 	struct buf q;  /* waiting; at most AGENT_WINDOW */
 	size_t q_off;
 	uint32_t window; /* bytes the host may still send */
@@ -70,7 +70,7 @@ struct in_chan {       /* host to guest */
 };
 
 struct stream {
-	uint32_t id; /* of the host; 0: orphan, output is dropped, nobody hears of it */
+	uint32_t id; /* of the host; 0: orphan, output is dropped without a report */
 	uint32_t slot, gen;
 	uint16_t op;
 	struct in_chan in;
@@ -117,7 +117,7 @@ struct proc {
 	pid_t pid;
 	struct stream *s; /* weak; while its pipes or the process are there, else NULL */
 	bool attached, exited, timed_out;
-	bool settled; /* it ended, and what it said until then is in the rings */
+	bool settled; /* it ended, and all its output is in the rings */
 	int in_fd;    /* owned; detached: its stdin, -1 when closed */
 	int wstatus;
 	int64_t started_ns; /* wall clock */
@@ -146,7 +146,7 @@ struct agent {
 	bool port_is_sock; /* tests: the end of file ends the agent */
 	bool quit;
 	bool readable, writable;
-	bool awaits_room; /* the port was full: we are told when it is not */
+	bool awaits_room; /* the port was full: we are notified when it is not */
 	struct agent_rx rx;
 	struct buf tx;
 	size_t tx_off;
@@ -154,13 +154,13 @@ struct agent {
 	bool greeted; /* HELLO was answered well: requests are served */
 	bool has_nonce;
 	uint8_t nonce[AGENT_NONCE_LEN];
-	struct buf ack; /* payload of our last HELLO_ACK, to say it again */
+	struct buf ack; /* payload of our last HELLO_ACK, for retransmissions */
 	bool has_generation;
 	uint64_t generation;
 	int urandom_fd, machine_id_fd, generation_fd; /* owned; see identity_open.c */
 	char boot_id[40];
 
-	struct buf open;  /* request that comes in several OPEN frames */
+	struct buf open;  /* request that spans several OPEN frames */
 	uint32_t open_id; /* 0: none */
 
 	struct stream *slot[SLOTS_MAX]; /* owned; dense: [0, n_streams) */
@@ -172,7 +172,7 @@ struct agent {
 
 	struct pty *ptys; /* owned list, oldest first; see pty.h */
 	uint32_t next_pty;
-	unsigned pty_retain_ms; /* a session that ended is told about for so long */
+	unsigned pty_retain_ms; /* how long an ended session is kept */
 	char machine_id[33];    /* of the last greeting: another one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
@@ -209,10 +209,11 @@ bool hello_receive(struct agent *a, const struct agent_frame *f); /* false: not 
 /* identity.c: all steps in order; the first failure ends it. */
 void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack);
 int identity_clock(struct agent *a, uint64_t wall_ns);
-/* The generation outlives the agent, not the boot: /run holds it. Without one, that there is none.
+/* The generation outlives the agent, but not a boot: it is kept in /run. Reports if there is none.
  */
 void identity_remember(struct agent *a);
-/* identity_open.c: opens what the steps write to, and takes up a generation that is there. */
+/* identity_open.c: opens the files that the steps write to, and reads the saved generation, if any.
+ */
 void identity_open(struct agent *a);
 void identity_close(struct agent *a);
 /* test_root/steps: one line per step that was not applied to this machine. */
@@ -229,7 +230,7 @@ int stream_watch(struct agent *a, struct stream *s, int fd, enum ref_kind kind, 
 void stream_on_frame(struct agent *a, const struct agent_frame *f);
 void stream_close_in(struct stream *s);
 void stream_close_out(struct stream *s, int chan);
-/* Last word on the stream; afterwards it is an orphan. status: positive errno or 0. */
+/* Sends RESULT on the stream; afterwards it is an orphan. status: positive errno or 0. */
 void stream_result(struct agent *a, struct stream *s, uint32_t status, uint16_t tag,
                    const char *msg, const void *body, size_t body_len);
 /* RESULT for a request that never became a stream. */
@@ -263,7 +264,7 @@ int job_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2]);
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
 int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct job_tty *tty,
                 struct job_fds *ret_fds);
-/* The same with the shell that is ready, which gets the request as it came; <0: none is. */
+/* The same with the preloaded shell, which gets the request unchanged; <0: none is ready. */
 int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void *req, size_t n);
 void job_on_exit(struct agent *a, struct stream *s);
 void job_cancel(struct agent *a, struct stream *s);
@@ -271,7 +272,7 @@ void job_orphan(struct agent *a, struct stream *s);
 /* Timers, and the end of it: the only place where a stream is freed. */
 void job_tick(struct agent *a, struct stream *s, uint64_t now);
 uint64_t job_next_timer(const struct stream *s);
-/* child.c. In the child: says how it went and ends the process. err_no: positive or 0. */
+/* child.c. In the child: reports the result and ends the process. err_no: positive or 0. */
 void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const char *msg,
                   const void *body, size_t n) __attribute__((noreturn));
 void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
@@ -293,7 +294,7 @@ int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
 int user_find_uid(uid_t uid, struct user *ret);
 int user_become(const struct user *u);
 
-/* The PATH of what is started for somebody. */
+/* The PATH for a user's commands. */
 #define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /* login.c, listen.c */
@@ -302,9 +303,9 @@ void login_begin(struct agent *a, uint32_t id, struct rd *c);
 bool login_resize(struct stream *s, uint16_t cols, uint16_t rows);
 void listen_begin(struct agent *a, uint32_t id, struct rd *c);
 void accept_begin(struct agent *a, uint32_t id, struct rd *c);
-/* Somebody knocked, or somebody waits to be told: bring them together. */
+/* Matches new connections with waiting accepts. */
 void listen_serve(struct agent *a, struct stream *s);
-void listen_end(struct agent *a, struct stream *s); /* nobody waits for it any more */
+void listen_end(struct agent *a, struct stream *s); /* no one waits for it any more */
 
 /* node.c: the directory of the Node.js that nvm has as its default, or "" */
 #define NODE_DIR_MAX 320u
@@ -343,7 +344,7 @@ void ready_close(struct agent *a);
 void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
 void connect_begin(struct agent *a, uint32_t id, struct rd *c);
 void dial_begin(struct agent *a, uint32_t id, struct rd *c);
-/* in.fd is a socket that stands: OPENED with these bytes, and both directions are watched. */
+/* in.fd is a connected socket: sends OPENED with these bytes and polls both directions. */
 void connect_established(struct agent *a, struct stream *s, const void *opened, size_t n);
 void connect_on_writable(struct agent *a, struct stream *s);
 void power_off(struct agent *a);
@@ -364,7 +365,7 @@ static inline bool keeps_output(const struct stream *s)
 {
 	return s->proc && !s->proc->attached;
 }
-/* NULL with *ret_errno when there may be no more. */
+/* NULL with *ret_errno if the limit is reached. */
 struct proc *proc_new(struct agent *a, const struct agent_exec_req *r, bool attached,
                       int *ret_errno);
 void proc_free(struct agent *a, struct proc *p);
@@ -377,7 +378,7 @@ void proc_on_exit(struct agent *a, struct stream *s);
 void proc_detach(struct agent *a, struct stream *s);
 void proc_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c); /* list, signal, forget */
 
-/* proc_output.c: what a detached process said, and what it is told */
+/* proc_output.c: output and stdin of a detached process */
 void proc_output_begin(struct agent *a, uint32_t id, struct rd *c);
 bool proc_output_ready(const struct agent *a, const struct stream *s);
 void proc_output_pump(struct agent *a, struct stream *s);
@@ -393,7 +394,7 @@ size_t ring_get(const struct ring *r, uint64_t off, uint8_t *p, size_t n);
 
 /* code*.c: the code interpreter */
 void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
-/* Nobody listens to the stream any more; cancelled: nobody wants its cell either. */
+/* The stream has no listener any more; cancelled: nobody wants its cell either. */
 void code_orphan(struct agent *a, struct stream *s, bool cancelled);
 bool code_on_event(struct agent *a, uint64_t ref, uint32_t events); /* false: not of a kernel */
 void code_run(struct agent *a, uint64_t now);
@@ -414,7 +415,7 @@ void fs_get(const struct job_fds *fds, const struct agent_get_req *r) __attribut
 void fs_tar(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
 void fs_untar(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
 void fs_watch(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
-/* untar.c: a tar stream into the current directory; 0, or a positive errno with a sentence. */
+/* untar.c: a tar stream into the current directory; 0, or a positive errno with a message. */
 int untar(int fd, bool owners, char *msg, size_t size);
 /* mkdir -p of path[0, len); 0 or a positive errno. */
 int fs_make_parents(const char *path, size_t len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child.c - in a child of the agent: say how it went, become somebody */
+/* child.c - in a child of the agent: report the result, change the user */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,8 +45,8 @@ void child_become(const struct job_fds *fds, const char *name, struct user *ret)
 	}
 	r = user_find(name, ret);
 	if (r == -ENOENT)
-		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND, "no user '%s' in this machine",
-		           name);
+		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND,
+		           "there is no user '%s' in this VM", name);
 	if (r == 0)
 		r = user_become(ret);
 	if (r < 0)

@@ -84,7 +84,7 @@ static int settle_cwd(struct code_ctx *x, const char *cwd, uint16_t *ret_tag, co
 
 	if (r < 0 && *x->user) {
 		*ret_tag = r == -ENOENT ? AGENT_TAG_USER_NOT_FOUND : AGENT_TAG_NONE;
-		*ret_msg = "no such user in this machine";
+		*ret_msg = "there is no such user in this VM";
 		return -r;
 	}
 	if (!*cwd) {
@@ -93,7 +93,7 @@ static int settle_cwd(struct code_ctx *x, const char *cwd, uint16_t *ret_tag, co
 			cwd = "/";
 	} else if (*cwd != '/' || stat(cwd, &st) < 0 || !S_ISDIR(st.st_mode)) {
 		*ret_tag = AGENT_TAG_CWD_FAILED;
-		*ret_msg = "the working directory is not there";
+		*ret_msg = "the working directory does not exist";
 		return *cwd != '/' ? EINVAL : errno ? errno : ENOTDIR;
 	}
 	snprintf(x->cwd, sizeof(x->cwd), "%s", cwd);
@@ -115,7 +115,7 @@ static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_co
 		n += !(*end)->spare;
 	if (n >= AGENT_CODE_CONTEXTS_MAX) {
 		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY,
-		              "this machine has as many contexts as it may: delete one");
+		              "this VM has the maximum number of contexts: delete one");
 		return NULL;
 	}
 	x = calloc(1, sizeof(*x));
@@ -171,7 +171,7 @@ static struct code_ctx *default_of(struct agent *a, uint32_t id, const struct ag
 
 	if (r->flags & AGENT_CODE_IF_IDLE && (!x || x->state != AGENT_CODE_IDLE)) {
 		stream_answer(a, id, ENOENT, AGENT_TAG_CONTEXT_NOT_FOUND,
-		              "no idle kernel is there");
+		              "there is no idle kernel");
 		return NULL;
 	}
 	if (!x && !(x = make(a, id, &m, /* is_default= */ true)))
@@ -228,7 +228,8 @@ static void run_begin(struct agent *a, uint32_t id, struct rd *c)
 	if (cell)
 		cell->code = strdup(r.code);
 	if (!cell || !cell->code || !(cell->s = stream_new(a, id, AGENT_OP_CODE_RUN))) {
-		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY, "the agent has no room for it");
+		stream_answer(a, id, EAGAIN, AGENT_TAG_GUEST_BUSY,
+		              "the agent has no room for another cell");
 		code_cell_free(cell);
 		return;
 	}
@@ -253,7 +254,7 @@ static void create(struct agent *a, uint32_t id, struct rd *c)
 	if (!x)
 		return;
 	code_start(a, x,
-	           /* warm= */ false); /* a failure is told by the first cell, which tries again */
+	           /* warm= */ false); /* the first cell tries again and reports a failure */
 	code_describe(x, &m);
 	agent_code_context_put(&b, &m);
 	stream_answer_body(a, id, b.p, b.len);

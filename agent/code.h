@@ -16,15 +16,15 @@
 #define CODE_START_MS 180000  /* for a kernel to be ready; emulated and warming up it takes long */
 #define CODE_IGNORE_MS 5000   /* for a cell to end after its interrupt, before it is killed */
 #define CODE_CLOSED_MS 2000   /* for a kernel to end after its socket did */
-#define CODE_SAY_MS 50        /* a cell that is over by then is told of in one message */
-#define CODE_DROP_PER_TURN 16 /* chunks of output nobody wants: others have their turn too */
+#define CODE_SAY_MS 50        /* a cell that ends before this is reported in one message */
+#define CODE_DROP_PER_TURN 16 /* chunks of unwanted output per turn, for fairness */
 #define CODE_KERNELS "/usr/lib/pando/kernels"
 #define CODE_OOM_SCORE "500" /* of a kernel: a greedy cell is the first to go */
 #define CODE_BASE_ENV 7u     /* variables every kernel has */
 
 struct code_cell {
 	struct code_cell *next;
-	struct stream *s; /* weak; NULL: nobody listens any more */
+	struct stream *s; /* weak; NULL: there is no listener any more */
 	char *code;       /* owned */
 	size_t len;
 	uint32_t timeout_ms;
@@ -47,7 +47,7 @@ struct code_ctx {
 	uint8_t lang;
 	bool is_default, deleted;
 	bool used;            /* somebody ran a cell in it */
-	bool spare;           /* a kernel nobody has asked for yet; not a context (code_spare.c) */
+	bool spare;           /* a kernel without a context yet (code_spare.c) */
 	uint64_t spare_until; /* clock_ms(); 0: for good */
 	char user[AGENT_USER_MAX], cwd[AGENT_CODE_CWD_MAX];
 	char *env[AGENT_CODE_ENV_MAX]; /* owned */
@@ -60,7 +60,7 @@ struct code_ctx {
 	pid_t pid;       /* 0: none, or reaped */
 	int pidfd, ctl;  /* owned */
 	int pipe[AGENT_CHANS];      /* owned; [1], [2] */
-	bool readable[AGENT_CHANS]; /* as far as we know; [0]: the socket */
+	bool readable[AGENT_CHANS]; /* as last seen; [0]: the socket */
 	bool lost;                  /* there was a kernel, and its variables are gone */
 	bool exited, broken, killed;
 	bool forking; /* the zygote was asked for it: its pid is not known yet */
@@ -79,9 +79,9 @@ struct code_ctx {
 	struct code_cell *cells;
 	unsigned waiting;
 	uint64_t started_ms, timeout_at, kill_at;
-	uint64_t say_at; /* the host is to hear that it began, at the latest; 0: it did */
+	uint64_t say_at; /* when the host must be told that it began; 0: it was */
 	uint8_t how;
-	bool done, fresh, asked; /* asked: somebody wants it interrupted */
+	bool done, fresh, asked; /* asked: an interrupt was requested */
 	bool owing;              /* owed[] was counted for what comes next from the socket */
 	size_t owed[AGENT_CHANS];
 	uint64_t bytes[AGENT_CHANS];
@@ -100,14 +100,14 @@ void code_describe(const struct code_ctx *x, struct agent_code_context *ret);
 int code_start(struct agent *a, struct code_ctx *x, bool warm); /* 0 or -errno */
 /* SIGKILL for the kernel and everything it started. */
 void code_kill(struct code_ctx *x);
-/* Interrupts what runs; the kernel goes on. */
+/* Interrupts the running cell; the kernel continues. */
 void code_interrupt(struct code_ctx *x);
 /* Kills and reaps it, at once: for one that has not run anything yet. */
 void code_abandon(struct code_ctx *x);
-/* The process is gone and reaped: forget what belonged to it. */
+/* The process has ended and was reaped: drops its state. */
 void code_forget_kernel(struct code_ctx *x);
 void code_on_exit(struct agent *a, struct code_ctx *x);
-/* Whether to be told that its socket takes more. */
+/* Whether to poll its socket for writing. */
 void code_await_room(struct agent *a, struct code_ctx *x, bool await);
 int code_adopt_pid(struct agent *a, struct code_ctx *x, pid_t pid);
 /* Whose kernel it is; 0 or -errno. */
@@ -128,7 +128,8 @@ void code_end_cell(struct agent *a, struct code_ctx *x, uint8_t how);
 void code_cell_free(struct code_cell *c);
 
 /* code_zygote.c: a warm Python that forks kernels */
-/* The child ends of socket and pipes go to the zygote, which tells later; false: there is none. */
+/* The child ends of socket and pipes go to the zygote, which replies later; false: there is none.
+ */
 bool zygote_ask(struct agent *a, struct code_ctx *x, const int fds[3], bool may_start);
 void zygote_on_event(struct agent *a);
 void zygote_tick(struct agent *a, uint64_t now);

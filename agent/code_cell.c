@@ -7,7 +7,7 @@
  * the kernel's end -> the files that changed -> RESULT. What came out of the pipes
  * before the kernel showed something is sent before it: the kernel flushes, then
  * tells us, and we empty the pipes of what is in them then. A timeout interrupts;
- * a cell that goes on for CODE_IGNORE_MS is killed with its kernel. A kernel
+ * a cell that continues for CODE_IGNORE_MS is killed with its kernel. A kernel
  * that ended gets a successor at once.
  */
 #include <errno.h>
@@ -36,7 +36,7 @@ void code_cell_free(struct code_cell *c)
 	free(c);
 }
 
-/* Whoever listens to what the kernel says now. */
+/* The listener for the kernel's events. */
 static struct stream *listener(const struct code_ctx *x)
 {
 	bool now = x->state == AGENT_CODE_BUSY || x->state == AGENT_CODE_STARTING;
@@ -44,7 +44,7 @@ static struct stream *listener(const struct code_ctx *x)
 	return now && x->cells ? x->cells->s : NULL;
 }
 
-/* The cell's turn came. Told with the first it says, or when it has said nothing for a while. */
+/* The cell begins. Reported with its first output, or after a while without any. */
 static void say_started(struct code_ctx *x)
 {
 	uint8_t id[4];
@@ -211,7 +211,7 @@ void code_end_cell(struct agent *a, struct code_ctx *x, uint8_t how)
 	ended(a, x);
 }
 
-/* The cell is over and all it said is on its way: the files, then the last word. */
+/* The cell is over and all its output is queued: now the files, then RESULT. */
 static void finish(struct agent *a, struct code_ctx *x)
 {
 	bool told;
@@ -256,7 +256,7 @@ static void gone(struct agent *a, struct code_ctx *x)
 		code_start(a, x, /* warm= */ false);
 }
 
-/* ---- what the kernel says ---- */
+/* ---- events from the kernel ---- */
 
 static void broke(struct code_ctx *x, const char *why)
 {
@@ -296,7 +296,7 @@ static int take_event(struct agent *a, struct code_ctx *x, const struct agent_co
 			on_done(a, x, m);
 		return 1;
 	default:
-		broke(x, "an event that is not a kernel's");
+		broke(x, "it sent an event that kernels may not send");
 		return 1;
 	}
 }
@@ -338,7 +338,7 @@ static bool next_event(struct agent *a, struct code_ctx *x)
 
 	if (n < 0) {
 		x->rx.len = 0;
-		broke(x, "bytes that are no event");
+		broke(x, "it sent bytes that are not an event");
 	}
 	if (n <= 0)
 		return false;
@@ -462,7 +462,7 @@ void code_step(struct agent *a, struct code_ctx *x, uint64_t now)
 
 		if (!flush(a, x))
 			return;
-		if (x->done) { /* only the last word was missing */
+		if (x->done) { /* only RESULT was missing */
 			finish(a, x);
 			continue;
 		}

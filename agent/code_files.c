@@ -31,7 +31,7 @@
 #define LINGER_MS 3000   /* the watch stands after the last cell; what comes then is dropped */
 #define FAN_EVENTS (FAN_MODIFY | FAN_CLOSE_WRITE)
 
-enum { FAN_UNOPENED = 0, FAN_NONE = -1 }; /* values of a->fan_fd beside a descriptor */
+enum { FAN_UNOPENED = 0, FAN_NONE = -1 }; /* values of a->fan_fd other than a descriptor */
 
 static bool is_running(const struct code_ctx *x)
 {

@@ -94,7 +94,7 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 		_exit(127); /* not a language: our bug */
 	snprintf(file, sizeof(file), "%s/%s", dir, kernels[lang].file);
 	if (access(file, R_OK) < 0)
-		dprintf(2, "this machine has no kernel %s: %m\n", file);
+		dprintf(2, "this VM has no kernel %s: %m\n", file);
 	else if (execve(argv[0], argv, env->v) < 0)
 		dprintf(2, "run %s: %m\n", argv[0]);
 	_exit(127);
@@ -169,7 +169,7 @@ int code_adopt_pid(struct agent *a, struct code_ctx *x, pid_t pid)
 	return x->pidfd < 0 ? -errno : watch(a, x, x->pidfd, REF_CODE_PROC);
 }
 
-/* It becomes a child of ours, by fork and exec. */
+/* Starts it as our child, by fork and exec. */
 static int start_cold(struct agent *a, struct code_ctx *x, int p[3][2], bool warm)
 {
 	pid_t pid = fork();
@@ -239,7 +239,7 @@ void code_interrupt(struct code_ctx *x)
 	if (x->pid <= 0 || x->exited)
 		return;
 	if (x->lang == AGENT_LANG_JAVASCRIPT || x->lang == AGENT_LANG_TYPESCRIPT)
-		buf_put(&x->tx, "INT\n", 4); /* a busy V8 hears no signal */
+		buf_put(&x->tx, "INT\n", 4); /* a busy V8 does not handle signals */
 	kill(-x->pid, SIGINT);
 }
 

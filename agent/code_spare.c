@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code_spare.c - the warm Node.js that waits for the first context that wants one
+ * code_spare.c - the warm Node.js process for the first context that needs one
  *
  * V8 cannot be forked, so one process with everything loaded, the remover of types
  * included, is kept (AGENT_CODE_WARM: in the template). The first JavaScript or TypeScript
@@ -9,8 +9,8 @@
  * looks at when it starts begin the slow way, as do those of other users.
  *
  * One process is some 40 MB, and a machine that only ever uses its default context never needs
- * another. Who makes contexts makes more of them: after each of those another spare
- * is started as soon as no cell runs, and ends when nobody took it for SPARE_KEEP_MS.
+ * another. A client that creates contexts usually creates more: after each, another spare is
+ * started as soon as no cell runs, and ends if it is unused for SPARE_KEEP_MS.
  */
 #include <stdio.h>
 #include <stdlib.h>

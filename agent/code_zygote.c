@@ -7,9 +7,9 @@
  * user, directory, environment, and the descriptors the kernel is to have. It forks with
  * CLONE_PARENT, so the kernel is a child of ours like any other, and answers with its
  * pid. Until that answer a context is "forking": nothing that needs the pid
- * happens to it. A zygote that ends or does not answer in time is not missed:
- * who waits for it is started the slow way. It is started with the template only
- * (AGENT_CODE_WARM); a machine that was booted has none.
+ * happens to it. A zygote that ends or does not answer in time is dropped: kernels that wait for it
+ * are started the slow way. It is started with the template only (AGENT_CODE_WARM); a machine that
+ * was booted has none.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +101,7 @@ static int zygote_start(struct agent *a)
 			r = r < 0 ? r : -errno;
 	}
 	if (r < 0) {
-		log_warn("no warm Python: %s", strerrorname_np(-r));
+		log_warn("cannot start the warm Python process: %s", strerrorname_np(-r));
 		if (z->pid > 0) {
 			kill(z->pid, SIGKILL);
 			while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
@@ -176,7 +176,7 @@ static void give_up(struct agent *a, const char *why)
 {
 	struct zygote *z = a->zygote;
 
-	log_warn("the warm Python is given up: %s", why);
+	log_warn("the warm Python process is dropped: %s", why);
 	if (z->pid > 0)
 		kill(z->pid, SIGKILL);
 	close(TAKE_FD(z->sock));
@@ -244,7 +244,7 @@ void zygote_on_event(struct agent *a)
 		} else if (n > 0 && sscanf(text, "forked %u %d", &kernel, &pid) == 2) {
 			took(a, kernel, (pid_t)pid);
 		} else {
-			give_up(a, n > 0 ? "an answer that is none" : "it closed its socket");
+			give_up(a, n > 0 ? "it sent a malformed reply" : "it closed its socket");
 			break;
 		}
 		z->by = waited_for(a) ? clock_ms() + ANSWER_MS : 0;

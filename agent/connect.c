@@ -2,11 +2,10 @@
 /*
  * connect.c - a TCP connection to a port of this machine, as a stream
  *
- * 127.0.0.1 first, ::1 when nobody listens there. OPENED tells the host that it
- * stands; then bytes go both ways and each direction ends on its own. dial goes to
- * the address it was given, and accept (listen.c) has a socket already. The two
- * directions hold one descriptor each (dup), so they are watched and closed
- * apart. RESULT comes when both ended, or with the errno that broke it.
+ * 127.0.0.1 first, ::1 when nothing listens there. OPENED tells the host that it is connected; then
+ * bytes go both ways and each direction ends on its own. dial goes to the address it was given, and
+ * accept (listen.c) has a socket already. The two directions hold one descriptor each (dup), so
+ * they are watched and closed apart. RESULT comes when both ended, or with the errno that broke it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -56,7 +55,7 @@ void connect_established(struct agent *a, struct stream *s, const void *opened, 
 	pump_in(a, s);
 }
 
-/* Begins the connect; 0 when it stands or is under way, else a positive errno. */
+/* Begins the connect; 0 if it is connected or in progress, else a positive errno. */
 static int attempt(struct agent *a, struct stream *s, bool v6)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET,
@@ -82,7 +81,7 @@ static int attempt(struct agent *a, struct stream *s, bool v6)
 	r = connect(s->in.fd, sa, v6 ? sizeof(sa6) : sizeof(v4)) < 0 ? errno : 0;
 	if (r && r != EINPROGRESS)
 		return r;
-	s->in.writable = false; /* an event says so, also when it stands already */
+	s->in.writable = false; /* an event reports it, even if it is already connected */
 	return -stream_watch(a, s, s->in.fd, REF_IN, EPOLLOUT);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_hash.c - what is in files, as short numbers: equal numbers, equal contents
+ * fs_hash.c - hashes of file contents
  *
- * XXH3 with 128 bits: fast also where the processor is emulated. It is no proof against a guest
- * that wants to be wrong about itself, and need not be one.
+ * XXH3 with 128 bits: fast also where the processor is emulated. It does not have to resist a guest
+ * that lies about itself.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 /*
  * fs_tar.c - a directory as a tar stream, made by the guest's own tar as the user
  *
- * tar knows hard links, large files and names of any length. Its last words go
- * into the RESULT. A file that changed while it was read (exit code 1) is no failure: a
- * directory that is in use is always such.
+ * tar knows hard links, large files and names of any length. The end of its error output goes into
+ * the RESULT. A file that changed while it was read (exit code 1) is not a failure: a directory
+ * that is in use is always such.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #define SAID_MAX 200u /* bytes of what tar complained about, the newest */
 
-/* Keeps the end of what comes until the writer is gone. */
+/* Keeps the end of the input until the writer closes it. */
 static void listen_to(int fd, char said[SAID_MAX])
 {
 	size_t len = 0;
@@ -56,7 +56,7 @@ static void listen_to(int fd, char said[SAID_MAX])
 
 static void run_tar(const struct job_fds *fds, const struct agent_fs_req *r, int err_fd)
 {
-	/* A path is absolute, so it is no option. Of / only its own file system: not /proc. */
+	/* A path is absolute, so it is not an option. Of / only its own file system: not /proc. */
 	const char *argv[12] = { "tar", "--create", "--file=-", "--format=posix" };
 	size_t n = 4;
 	static char *const env[] = { (char *)(uintptr_t) "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
@@ -101,7 +101,7 @@ void fs_tar(const struct job_fds *fds, const struct agent_fs_req *r)
 		if (errno != EINTR)
 			child_fail(fds, errno, AGENT_TAG_NONE, "wait for tar: %s", err_name(errno));
 	if (WIFEXITED(ws) && WEXITSTATUS(ws) == 127)
-		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this machine has no tar");
+		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this VM has no tar program");
 	if (!WIFEXITED(ws) || WEXITSTATUS(ws) > 1)
 		child_fail(fds, EIO, AGENT_TAG_NONE, "pack '%.80s': %s", r->path,
 		           *said ? said : "tar was killed");

@@ -32,7 +32,7 @@ static int start_gunzip(const struct job_fds *fds, const struct user *u, pid_t *
 	if (pipe2(p, O_CLOEXEC) < 0 || (*ret_pid = fork()) < 0)
 		child_fail(fds, errno, AGENT_TAG_SPAWN_FAILED, "start gzip: %s", err_name(errno));
 	if (*ret_pid == 0) {
-		int null = open("/dev/null", O_WRONLY | O_CLOEXEC); /* its words are not ours */
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC); /* its messages are not ours */
 
 		if (user_become(u) < 0 || dup2(fds->in, 0) < 0 || dup2(p[1], 1) < 0 ||
 		    dup2(null, 2) < 0)
@@ -55,7 +55,7 @@ static void end_gunzip(const struct job_fds *fds, pid_t pid)
 			child_fail(fds, errno, AGENT_TAG_NONE, "wait for gzip: %s",
 			           err_name(errno));
 	if (WIFEXITED(ws) && WEXITSTATUS(ws) == 127)
-		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this machine has no gzip");
+		child_fail(fds, EOPNOTSUPP, AGENT_TAG_SPAWN_FAILED, "this VM has no gzip program");
 	if (!WIFEXITED(ws) || WEXITSTATUS(ws) != 0)
 		child_fail(fds, EBADMSG, AGENT_TAG_BAD_REQUEST, "the body is not a gzip stream");
 }
@@ -96,8 +96,8 @@ static void find_user(const struct job_fds *fds, const char *name, struct user *
 		return;
 	}
 	if (r == -ENOENT)
-		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND, "no user '%s' in this machine",
-		           name);
+		child_fail(fds, ENOENT, AGENT_TAG_USER_NOT_FOUND,
+		           "there is no user '%s' in this VM", name);
 	if (r < 0)
 		child_fail(fds, -r, AGENT_TAG_NONE, "find user '%s': %s", name, err_name(r));
 }

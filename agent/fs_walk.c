@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_walk.c - a tree as a stream of records, in an order that two machines can be compared by
+ * fs_walk.c - a tree as a stream of records, in an order that allows comparing two machines
  *
  * A directory comes before what is in it, names by their bytes (agent_path_cmp). The walk stays
  * on the file system of its root: mount points are named, not entered. It keeps the names of one
@@ -150,7 +150,7 @@ static void enter(struct walk *w)
 		size_t add = strlen(v[i].name);
 		size_t at = len > 1 ? len + 1 : 1; /* the root ends with a slash already */
 
-		if (at + add < sizeof(w->path)) { /* what no path can name is no file for us */
+		if (at + add < sizeof(w->path)) { /* a file that no path can name is skipped */
 			w->path[at - 1] = '/';
 			memcpy(w->path + at, v[i].name, add + 1);
 			w->len = at + add;

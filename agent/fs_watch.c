@@ -4,11 +4,11 @@
  *
  * Theory of operation: an inotify watch on every directory -> each event becomes a
  * record (kind, absolute path) in the pipe. A directory that appears, made or moved
- * here, is followed, and what is in it already is told as created, since it may have
- * come before the watch. A directory that is moved or removed takes its watches along. Without a
- * path, everything is watched but what belongs to the system: the directories of / that
- * are not in skipped[], and /var/www. When there are more directories than
- * AGENT_WATCH_MAX or the kernel allows, a record says so once; what is watched stays so.
+ * here, is followed, and what is already in it is reported as created, since it may be older than
+ * the watch. A directory that is moved or removed takes its watches along. Without a path,
+ * everything is watched but what belongs to the system: the directories of / that are not in
+ * skipped[], and /var/www. When there are more directories than AGENT_WATCH_MAX or the kernel
+ * allows, a record reports it once; what is watched stays so.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -43,9 +43,9 @@ struct watch {
 	size_t n_dirs;
 	unsigned count;
 	bool told_limit, whole; /* whole: no path was given */
-	bool tell;              /* what is found while a directory is added is news */
+	bool tell;              /* files found while a directory is added are reported */
 	struct buf b;
-	char last[AGENT_PATH_MAX]; /* the file that was told as modified last */
+	char last[AGENT_PATH_MAX]; /* the file last reported as modified */
 };
 
 static void put(struct watch *w, uint8_t kind, const char *path)
@@ -147,7 +147,7 @@ static void add(struct watch *w, const char *path, int depth)
 	}
 	wd = inotify_add_watch(w->fd, path, MASK | (depth ? IN_DONT_FOLLOW : 0));
 	if (wd < 0 && errno == ENOSPC) {
-		limit(w, "the machine's limit of inotify watches is reached");
+		limit(w, "the VM's limit of inotify watches is reached");
 		return;
 	}
 	if (wd < 0)
@@ -183,7 +183,7 @@ static void forget(struct watch *w, int wd)
 	w->count--;
 }
 
-/* A file that is being written is told once, until something else happens. */
+/* A file that is being written is reported once, until something else happens. */
 static void modified(struct watch *w, const char *path)
 {
 	if (!strcmp(w->last, path))
@@ -251,7 +251,7 @@ static void begin(struct watch *w, const struct agent_fs_req *r)
 	}
 	if (!w->count)
 		child_fail(w->fds, w->told_limit ? ENOSPC : EACCES, AGENT_TAG_NONE,
-		           "watch '%.200s': nothing of it can be watched", r->path);
+		           "watch '%.200s': none of it can be watched", r->path);
 }
 
 void fs_watch(const struct job_fds *fds, const struct agent_fs_req *r)

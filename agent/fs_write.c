@@ -3,11 +3,10 @@
  * fs_write.c - what comes through the pipe becomes the file, all or nothing
  *
  * Theory of operation: follow links -> make missing parents -> fill a temporary
- * file beside the target -> wait for the byte that says the end of file is no
- * abort -> rename. A reader sees the old file or the new one. An existing file
- * keeps its owner and, unless a mode was asked for, its mode. Where the directory
- * takes no new file but the file itself may be written (or is a mount point), it
- * is written in place, as any program of that user would.
+ * file beside the target -> wait for the byte that says the end of file is not an abort -> rename.
+ * A reader sees the old file or the new one. An existing file keeps its owner and, unless a mode
+ * was asked for, its mode. Where the directory takes no new file but the file itself may be written
+ * (or is a mount point), it is written in place, as any program of that user would.
  */
 #include <errno.h>
 #include <fcntl.h>

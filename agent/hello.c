@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hello.c - the host's greeting begins a connection; ours says we are here
+ * hello.c - the host's greeting, which begins a connection, and the agent's announcement
  *
- * A HELLO with a new nonce ends whatever connection was before: its streams lose
- * their listener, what was queued for it is dropped (also half a frame: the host
- * is hunting and will not mind), the identity steps are done, and HELLO_ACK
- * answers. The same nonce again is a retransmission and gets the same answer,
- * without doing anything twice.
+ * A HELLO with a new nonce ends the previous connection: its streams lose their listener, what was
+ * queued for it is dropped (also half a frame: the host is hunting and will not mind), the identity
+ * steps are done, and HELLO_ACK answers. The same nonce again is a retransmission and gets the same
+ * answer, without doing anything twice.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +60,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 		if (!a->has_generation || a->generation != h->generation)
 			refuse(&ack, AGENT_STEP_NONE, ESTALE);
 	} else {
-		a->has_generation = false; /* half an identity is none */
+		a->has_generation = false; /* an incomplete identity is a failure */
 		identity_remember(a);
 		identity_apply(a, h, &ack);
 		if (!ack.failed_errno) {
@@ -75,7 +74,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 	ack.generation = a->has_generation ? a->generation : 0;
 	a->greeted = !ack.failed_errno;
 	if (ack.failed_errno)
-		log_error("refused the host's greeting: step %s: %s",
+		log_error("rejected the host's greeting: step %s: %s",
 		          agent_step_name(ack.failed_step), err_name((int)ack.failed_errno));
 	memcpy(a->nonce, h->nonce, sizeof(a->nonce));
 	a->has_nonce = true;
@@ -92,7 +91,7 @@ bool hello_receive(struct agent *a, const struct agent_frame *f)
 	if (!a->has_nonce || memcmp(a->nonce, h.nonce, sizeof(h.nonce)) != 0)
 		begin(a, &h);
 	explicit_bzero(&h, sizeof(h));
-	explicit_bzero((void *)(uintptr_t)f->payload, f->len); /* entropy: seen by nobody later */
+	explicit_bzero((void *)(uintptr_t)f->payload, f->len); /* entropy must not stay in memory */
 	if (!a->ack.failed)
 		port_send(a, AGENT_F_HELLO_ACK, 0, 0, a->ack.p, a->ack.len);
 	return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * identity.c - become the machine the host says we are
+ * identity.c - take on the identity given by the host
  *
  * Theory of operation: entropy -> clock -> host name -> machine id -> hooks, in
  * that order, each step or an errno; the first failure ends it and the host

@@ -5,7 +5,7 @@
  * /run/pando holds the machine id of this life and the generation; both are in
  * memory, so that a thaw touches no disk. The machine id's file is bound over
  * /etc/machine-id, as systemd itself does on a read-only root; an agent that
- * was started anew finds it there. Where it cannot be bound (a test root, a
+ * was restarted finds it there. Where it cannot be bound (a test root, a
  * /etc without the file) the file itself is written in place.
  */
 #include <errno.h>

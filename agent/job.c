@@ -236,7 +236,7 @@ void job_on_exit(struct agent *a, struct stream *s)
 		proc_on_exit(a, s);
 }
 
-/* No listener: what the user's processes do goes on, what we did for the host ends. */
+/* No listener: the user's processes continue, our own work for the host ends. */
 void job_orphan(struct agent *a, struct stream *s)
 {
 	s->id = 0;
@@ -276,8 +276,8 @@ void job_orphan(struct agent *a, struct stream *s)
 		listen_end(a, s);
 		break;
 	case AGENT_OP_LOGIN:
-		/* As when a connection to a remote shell is lost: a terminal hangs up, and who
-		 * writes to a pipe learns that nobody reads. */
+		/* As when a connection to a remote shell is lost: a terminal hangs up, and a writer
+		 * to a pipe gets SIGPIPE. */
 		for (int i = AGENT_OUT; i <= AGENT_ERR && (s->tty || !s->exited); i++)
 			stream_close_out(s, i);
 		break;
@@ -295,7 +295,7 @@ void job_cancel(struct agent *a, struct stream *s)
 	if (s->op == AGENT_OP_CODE_RUN)
 		code_orphan(a, s, /* cancelled= */ true);
 	if (s->op == AGENT_OP_LOGIN)
-		; /* it is hung up on, as any remote shell; what it left running goes on */
+		; /* it is hung up on, as any remote shell; what it left running continues */
 	else if (is_command(s) && s->pid > 0)
 		session_kill(s->pid);
 	else if (s->pid > 0 && s->op != AGENT_OP_FS_WRITE)
@@ -303,7 +303,7 @@ void job_cancel(struct agent *a, struct stream *s)
 	job_orphan(a, s);
 }
 
-/* What the child itself said, as it stands: a whole RESULT payload. */
+/* What the child itself reported: a whole RESULT payload. */
 static bool forward_result(struct agent *a, struct stream *s)
 {
 	uint8_t p[AGENT_RESULT_MAX];

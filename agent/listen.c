@@ -3,8 +3,8 @@
  * listen.c - a port of this machine whose connections go to the host
  *
  * listen holds the sockets; accept waits for one connection and becomes it. The host keeps an
- * accept open as long as it wants more; meanwhile the kernel's queue holds those who knock. So
- * nothing is accepted that nobody takes, and nothing has to be remembered here. Only loopback
+ * accept open as long as it wants more; meanwhile new connections wait in the kernel's queue. So
+ * nothing is accepted before it is wanted, and nothing has to be kept here. Only loopback
  * addresses: what the host forwards is for this machine, not for the network it is in.
  */
 #include <arpa/inet.h>
@@ -166,7 +166,7 @@ void accept_begin(struct agent *a, uint32_t id, struct rd *c)
 	}
 	of = stream_find(a, target);
 	if (!of || of->op != AGENT_OP_LISTEN) {
-		stream_answer(a, id, ENOENT, AGENT_TAG_NONE, "nobody listens there");
+		stream_answer(a, id, ENOENT, AGENT_TAG_NONE, "nothing listens there");
 		return;
 	}
 	s = stream_new(a, id, AGENT_OP_ACCEPT);

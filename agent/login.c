@@ -3,8 +3,8 @@
  * login.c - a user's own shell, on pipes or on a terminal, as a remote login starts it
  *
  * Without a command it is a login shell, else the shell runs the command; both begin in the home
- * directory. It differs from exec in what its end of the line means: when nobody listens any more
- * a terminal hangs up, pipes break, and what was left in the background goes on, as users
+ * directory. It differs from exec in what its end of the line means: when there is no listener any
+ * more a terminal hangs up, pipes break, and what was left in the background continues, as users
  * know it from a remote shell. Bytes go through as they are; a terminal with a memory is pty.c.
  */
 #include <errno.h>
@@ -43,7 +43,7 @@ static void environment(const struct user *u, const struct agent_login_req *r)
 		putenv((char *)(uintptr_t)r->env[i]);
 }
 
-/* The terminal becomes ours while we are still root. */
+/* Takes the terminal while still root. */
 static void take_terminal(const struct job_fds *fds, const struct agent_login_req *r)
 {
 	static struct user u;
@@ -51,7 +51,7 @@ static void take_terminal(const struct job_fds *fds, const struct agent_login_re
 
 	if (e == 0)
 		e = pty_take(&u);
-	if (e < 0 && e != -ENOENT) /* no such user: child_become() says it better */
+	if (e < 0 && e != -ENOENT) /* no such user: child_become() reports it better */
 		child_fail(fds, -e, AGENT_TAG_SPAWN_FAILED, "take the terminal: %s", err_name(e));
 }
 

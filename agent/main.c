@@ -34,14 +34,14 @@ static const char usage[] =
         "usage: pando-agent [--port PATH]\n"
         "The guest's end of a Pando virtual machine; started by systemd, runs as root.\n"
         "  --port PATH       the port (default /dev/virtio-ports/" AGENT_PORT_NAME ")\n"
-        "  --fd N            for tests: speak on this descriptor, end when it ends\n"
+        "  --fd N            for tests: use this descriptor as the port, exit when it closes\n"
         "  --test-root DIR   for tests: do not touch this machine's clock, names or power;\n"
-        "                    write the files below DIR, and what else there was to do\n"
-        "                    into DIR/steps\n"
-        "  --ready FILE      the library of shells that are loaded ahead (default " READY_LIB ")\n"
-        "  --kernels DIR     for tests: the code interpreter's kernels are there\n"
-        "  --pty-retain MS   for tests: how long a terminal session that ended is kept\n"
-        "  --version         say the version\n";
+        "                    write files below DIR, and the other steps\n                    to "
+        "DIR/steps\n"
+        "  --ready FILE      the library that preloads shells (default " READY_LIB ")\n"
+        "  --kernels DIR     for tests: directory of the code interpreter's kernels\n"
+        "  --pty-retain MS   for tests: how long to keep ended terminal sessions\n"
+        "  --version         print the version\n";
 
 static void on_event(struct agent *a, const struct epoll_event *ev)
 {
@@ -146,7 +146,7 @@ static void go_first(void)
 	if (sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &(struct sched_param){ 0 }) <
 	            0 ||
 	    setpriority(PRIO_PROCESS, 0, NICE) < 0)
-		log_warn("cannot take a higher priority, going on: %s", strerror(errno));
+		log_warn("cannot raise the priority, ignoring: %s", strerror(errno));
 }
 
 static void set_up(struct agent *a)

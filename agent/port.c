@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * port.c - the virtio-serial port: bytes in, bytes out, nothing ever waits
+ * port.c - the virtio-serial port: bytes in, bytes out, without blocking
  *
  * The port is watched edge-triggered: while nobody is connected on the host it
  * polls as readable for ever and read(2) returns 0, which only means "not now".
@@ -78,7 +78,7 @@ int port_open(struct agent *a, const char *path)
 	}
 }
 
-/* Only one who has to wait asks to be told: else every write would wake us once more. */
+/* Polls for writing only while something waits: otherwise every write would wake us again. */
 static void port_await_room(struct agent *a, bool await)
 {
 	struct epoll_event ev = { .events = PORT_EVENTS | (await ? EPOLLOUT : 0),
@@ -112,7 +112,7 @@ void port_on_event(struct agent *a, uint32_t events)
 	}
 }
 
-/* Out of step. The zero bytes of a flush are no reason to complain, anything else is. */
+/* Out of sync. The zero bytes of a flush are expected, anything else is logged. */
 static void port_lost(struct agent *a)
 {
 	bool flush = a->rx.start < a->rx.end && a->rx.buf[a->rx.start] == 0;
@@ -122,7 +122,7 @@ static void port_lost(struct agent *a)
 	a->open_id = 0;
 	if (flush)
 		return;
-	log_warn("the channel is out of step, waiting for the host's greeting");
+	log_warn("the channel lost sync, waiting for the host's greeting");
 	a->greeted = false;
 	stream_orphan_all(a);
 	hello_ready(a, AGENT_READY_LOST);
@@ -158,7 +158,7 @@ bool port_receive(struct agent *a)
 		ssize_t n;
 
 		if (port_queued(a) > TX_STOP)
-			return false; /* goes on when the queue has drained */
+			return false; /* continues when the queue has drained */
 		p = agent_rx_space(&a->rx, &room);
 		n = read(a->port, p, room);
 		if (n > 0) {

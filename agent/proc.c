@@ -50,7 +50,8 @@ void proc_free(struct agent *a, struct proc *p)
 	free(p);
 }
 
-/* A place for one more detached process: the oldest that ended gives way. 0 or a positive errno. */
+/* Makes a place for another detached process: the oldest finished one is dropped. 0 or a positive
+ * errno. */
 static int make_room(struct agent *a)
 {
 	struct proc *oldest = NULL;
@@ -217,7 +218,7 @@ static void list(struct agent *a, uint32_t id, const struct agent_proc_req *r)
 			continue;
 		proc_fill(p, &m);
 		agent_proc_put(&b, &m);
-		if (b.len > LIST_ROOM) { /* the host asks on from the last one it got */
+		if (b.len > LIST_ROOM) { /* the host asks again from the last one it got */
 			b.len = before;
 			break;
 		}

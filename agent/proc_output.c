@@ -168,11 +168,11 @@ void proc_stdin_begin(struct agent *a, uint32_t id, struct rd *c)
 		job_orphan(a, s);
 		return;
 	}
-	if (r.arg) /* ours is the last end: its end of file comes when this one is closed */
+	if (r.arg) /* ours is the last end: it gets end of file when this one is closed */
 		close(TAKE_FD(p->in_fd));
 }
 
-/* All of it was taken, or nobody reads any more. */
+/* All of it was taken, or the reader is gone. */
 void proc_stdin_tick(struct agent *a, struct stream *s)
 {
 	if (!s->id || (s->in.fd >= 0 && !s->in.broken))

@@ -5,9 +5,9 @@
  * Theory of operation: what the program writes is read when its clients have room,
  * goes through the vt, and to every client. The end is known by pidfd; the terminal
  * is then read to its end, each client gets what is left and a RESULT with the exit
- * code, and the session stays for pty_retain_ms so that one who was away can learn how
- * it ended. While nobody is attached the vt answers what a program asks its
- * terminal; else the terminals of the clients do.
+ * code, and the session stays for pty_retain_ms so that clients can still learn how it ended. While
+ * nobody is attached the vt answers what a program asks its terminal; else the terminals of the
+ * clients do.
  */
 #include "agent/pty.h"
 
@@ -132,7 +132,7 @@ static void pty_remove(struct agent *a, struct pty *p)
 	pty_free(p);
 }
 
-/* One that was closed and has ended only waits for its client to be told. */
+/* A closed session that has ended only waits for its client to be notified. */
 static unsigned count(const struct agent *a)
 {
 	unsigned n = 0;
@@ -195,12 +195,12 @@ static void begin_open(struct agent *a, uint32_t id, struct rd *c)
 	}
 	if (*m.id && pty_find(a, m.id)) {
 		pty_refuse(a, id, EEXIST, AGENT_TAG_SESSION_ALREADY_EXISTS,
-		           "there is a session '%s' already", m.id);
+		           "there is already a session '%s'", m.id);
 		return;
 	}
 	if (count(a) >= AGENT_PTYS_MAX) {
 		pty_refuse(a, id, EAGAIN, AGENT_TAG_SESSION_CAP_REACHED,
-		           "this VM has %u terminal sessions, the most there can be",
+		           "this VM has %u terminal sessions, the maximum: close one",
 		           AGENT_PTYS_MAX);
 		return;
 	}
@@ -226,7 +226,7 @@ static void begin_open(struct agent *a, uint32_t id, struct rd *c)
 	pty_attach(a, id, p, m.cols, m.rows);
 }
 
-/* The session of that name if the user may have it; else the refusal is out. */
+/* The session of that name if the user may use it; otherwise an error has been sent. */
 static struct pty *find_for(struct agent *a, uint32_t id, const struct agent_pty_req *m)
 {
 	struct pty *p = pty_find(a, m->id);
@@ -390,7 +390,7 @@ void pty_on_event(struct agent *a, uint64_t ref, uint32_t events)
 }
 
 /*
- * The kernel hands out 4 KiB at a time. One who writes much has more ready by then, and a
+ * The kernel hands out 4 KiB at a time. A program that writes much has more ready by then, and a
  * turn of ours (a message, a wake-up of the host) costs more than they do: so several
  * reads make one turn. One key is one read.
  */
@@ -415,7 +415,8 @@ static void read_some(struct agent *a, struct pty *p)
 	if (n > 0)
 		return;
 	p->readable = false;
-	/* Nobody holds the other side: at the end for good, before it somebody may open it again.
+	/* The other side is closed: for good after the program ended, before that a process may
+	 * open it again.
 	 */
 	if (e != EAGAIN && p->exited)
 		close(TAKE_FD(p->master));
@@ -449,7 +450,7 @@ bool pty_idle(const struct agent *a)
 	return true;
 }
 
-/* The program ended and the client has all of it: the last word. */
+/* The program ended and the client has all output: sends RESULT. */
 static void client_end(struct agent *a, struct stream *s)
 {
 	const struct pty_client *c = s->pty;
@@ -489,8 +490,7 @@ void pty_tick(struct agent *a, uint64_t now)
 	for (struct pty *p = a->ptys, *next; p; p = next) {
 		next = p->next;
 		if (p->exited && p->master >= 0 && !p->readable && now >= p->settle_at)
-			close(TAKE_FD(
-			        p->master)); /* a background process has it, who knows how long */
+			close(TAKE_FD(p->master)); /* a background process may hold it for long */
 		if (p->closing && (p->exited || now >= p->close_by))
 			close_answer(a, p);
 		if (pty_over(p) && !p->clients &&

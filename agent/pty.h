@@ -11,16 +11,16 @@
 #include "agent/agent.h"
 #include "wire/agent_pty.h"
 
-#define PTY_EXPIRED_MAX 64u          /* ids of sessions after that, to say so */
+#define PTY_EXPIRED_MAX 64u          /* ids of expired sessions, for SESSION_EXPIRED */
 #define PTY_READ_MAX (16u << 10)     /* bytes of one session per turn: others wait for it */
 #define PTY_READ_MORE 2048u          /* a read of so many: there is more already */
 #define PTY_QUEUE_MAX (128u << 10)   /* bytes of output that wait for one client */
 #define PTY_PICTURES_MAX (32u << 20) /* bytes that wait for all clients: then without history */
-#define PTY_PATIENCE_MS 1000         /* a client may hold up the program and the others so long */
-#define PTY_PATIENCE_ALONE_MS 5000   /* and the program, when there are no others */
-#define PTY_SLOW_MS 10000            /* then nobody waits for it for so long */
+#define PTY_PATIENCE_MS 1000         /* how long a client may hold up the program and the others */
+#define PTY_PATIENCE_ALONE_MS 5000   /* and the program, if it is the only client */
+#define PTY_SLOW_MS 10000            /* then it is not waited for during this time */
 #define PTY_SETTLE_MS 200 /* of silence, when the program ended and others hold the tty */
-#define PTY_CLOSE_MS 3000 /* for a killed program to be gone */
+#define PTY_CLOSE_MS 3000 /* for a killed program to end */
 
 struct pty {
 	struct pty *next;
@@ -53,7 +53,7 @@ struct pty_client {
 
 /* pty.c */
 struct pty *pty_find(struct agent *a, const char *id);
-bool pty_over(const struct pty *p); /* ended, and all it said is in the vt */
+bool pty_over(const struct pty *p); /* ended, and all its output is in the vt */
 void pty_fill(const struct pty *p, struct agent_pty *ret);
 /* The smallest window of all clients, if there are any. */
 void pty_fit(struct agent *a, struct pty *p);
@@ -71,7 +71,7 @@ bool pty_client_idle(const struct agent *a, const struct stream *s);
 /* Those who waited too long are not waited for. */
 void pty_client_tick(struct stream *s, uint64_t now);
 
-/* pty_spawn.c: 0, or -errno with a tag and a sentence */
+/* pty_spawn.c: 0, or -errno with a tag and a message */
 struct pty_failure {
 	uint16_t tag;
 	char msg[AGENT_MSG_MAX];

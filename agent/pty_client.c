@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pty_client.c - who is attached to a session, and what they still have to get
+ * pty_client.c - the clients of a session and their queues
  *
  * Every client has a queue of its own, bounded. The program is read while all
- * clients have room, so that one who keeps up misses nothing. One whose queue stays
- * full for PTY_PATIENCE_MS is not waited for any longer: output it has no room for
- * is left out, and when it has taken what was queued it gets a picture of the screen
- * as it is then, and goes on from there. So a slow client costs the others a second
- * once in a while, and memory is bounded whatever anybody does.
+ * clients have room, so that a client that keeps up misses nothing. A client whose queue stays full
+ * for PTY_PATIENCE_MS is not waited for any longer: output it has no room for is left out, and when
+ * it has taken what was queued it gets a picture of the screen as it is then, and continues from
+ * there. So a slow client costs the others a second once in a while, and memory is bounded whatever
+ * anybody does.
  */
 #include <errno.h>
 #include <fcntl.h>

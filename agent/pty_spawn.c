@@ -2,9 +2,9 @@
 /*
  * pty_spawn.c - a program on a terminal of its own
  *
- * The account is looked up before the fork, so that a wrong name is an answer and
- * not a session that ends at once. Everything after the fork that goes wrong is
- * written to the terminal, as login(1) does: there is somebody who reads it.
+ * The account is looked up before the fork, so that a wrong name is an error and not a session that
+ * ends at once. Everything after the fork that goes wrong is written to the terminal, as login(1)
+ * does: someone reads it there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +118,7 @@ static int find_user(const char *name, struct user *ret, struct pty_failure *f)
 	}
 	if (r == -ENOENT) {
 		f->tag = AGENT_TAG_USER_NOT_FOUND;
-		snprintf(f->msg, sizeof(f->msg), "no user '%s' in this machine", name);
+		snprintf(f->msg, sizeof(f->msg), "there is no user '%s' in this VM", name);
 	} else if (r < 0) {
 		snprintf(f->msg, sizeof(f->msg), "look up user '%s': %s", name, err_name(r));
 	}

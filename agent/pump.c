@@ -38,7 +38,7 @@ static void end_of_input(struct stream *s)
 	if (is_socket(s)) {
 		shutdown(s->in.fd, SHUT_WR);
 	} else if (s->commit_fd >= 0) {
-		/* Tells fs.write's helper that this end of file is no abort. */
+		/* Tells fs.write's helper that this end of file is not an abort. */
 		if (!s->in.broken && write(s->commit_fd, "C", 1) != 1)
 			s->in.broken = true;
 		close(TAKE_FD(s->commit_fd));
@@ -58,7 +58,7 @@ void pump_in(struct agent *a, struct stream *s)
 			in->unsaid += (uint32_t)n;
 		} else if (n < 0 && errno == EAGAIN) {
 			in->writable = false;
-		} else if (n < 0 && errno != EINTR) { /* EPIPE: nobody reads any more */
+		} else if (n < 0 && errno != EINTR) { /* EPIPE: the reader is gone */
 			in->broken = true;
 			in->unsaid += (uint32_t)(in->q.len - in->q_off);
 			in->q_off = in->q.len;
@@ -77,15 +77,15 @@ void pump_in(struct agent *a, struct stream *s)
 	grant(a, s);
 }
 
-/* The other side of the pipe is gone, or the socket said its last word. */
+/* The other side of the pipe is gone, or the socket reached its end. */
 static void out_ended(struct agent *a, struct stream *s, int chan, int err_no)
 {
 	stream_close_out(s, chan);
 	if (!s->id)
 		return;
 	if (err_no) {
-		stream_result(a, s, (uint32_t)err_no, AGENT_TAG_NONE, "the connection broke", NULL,
-		              0);
+		stream_result(a, s, (uint32_t)err_no, AGENT_TAG_NONE, "the connection was lost",
+		              NULL, 0);
 		job_orphan(a, s);
 	} else {
 		port_send(a, AGENT_F_EOF, (uint16_t)chan, s->id, NULL, 0);
@@ -154,7 +154,7 @@ static bool pump_out(struct agent *a, struct stream *s, int chan)
 	return true;
 }
 
-/* The end is told without credit: is there nothing left before it? */
+/* EOF needs no credit: is there nothing left to send before it? */
 static bool at_end(const struct out_chan *o)
 {
 	int n;

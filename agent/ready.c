@@ -2,13 +2,13 @@
 /*
  * ready.c - a shell that is loaded ahead of the next command
  *
- * Theory of operation: after a thaw an emulated machine translates all code anew, and most of
+ * Theory of operation: after a thaw an emulated machine translates all code again, and most of
  * what a first command runs is the kernel's fork and exec, the loader and the C library. So one
  * child of the agent has all that behind it: it is /bin/sh, with a library (ready_main.c) that
  * waits before the shell's main() for a request, takes on its descriptors, account, directory and
- * environment, and goes on as `/bin/sh -c COMMAND`. The agent makes the next one when it was quiet
- * for a moment. Whatever is unusual (another user, a long request, LD_* in the environment, a shell
- * that was replaced, none that waits) takes the ordinary way: the outcome is the same.
+ * environment, and continues as `/bin/sh -c COMMAND`. The agent makes the next one when it was
+ * quiet for a moment. Whatever is unusual (another user, a long request, LD_* in the environment, a
+ * shell that was replaced, none that waits) takes the ordinary way: the outcome is the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -115,7 +115,7 @@ static void spawn(struct agent *a)
 	}
 	y->shell_ctime = st.st_ctim;
 	if (epoll_ctl(a->ep, EPOLL_CTL_ADD, y->fd, &ev) < 0)
-		log_warn("cannot watch the shell that is loaded ahead: %m");
+		log_warn("cannot monitor the preloaded shell: %m");
 }
 
 /* Its end of the socket is gone, so it ends; nothing of a user's ran in it. */
@@ -199,7 +199,7 @@ void ready_settle(struct agent *a, uint32_t id)
 		spawn(a);
 }
 
-/* Whoever settles is told when there is a shell, or will be none soon. */
+/* Answers a settle when a shell is ready, or none will be soon. */
 static void settle_tick(struct agent *a, uint64_t now)
 {
 	for (unsigned i = a->n_streams; i-- > 0;) {

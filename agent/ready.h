@@ -12,4 +12,4 @@
 #define READY_FD 3
 #define READY_RESULT_FD 4
 #define READY_REQ_MAX (32u << 10) /* bytes; longer requests take the ordinary way */
-#define READY_THAW_MS 1500        /* after a thaw: what was asked for comes first */
+#define READY_THAW_MS 1500        /* after a thaw: the user's request comes first */

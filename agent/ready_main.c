@@ -120,7 +120,7 @@ static int wait_then_main(int argc, char **argv, char **envp)
 	account_times(who_times);
 	exec_account(&at, "", &who);
 	if (send(READY_FD, "r", 1, MSG_NOSIGNAL) != 1 || (n = receive(&in)) < 0)
-		_exit(0); /* the agent is gone, or wants this shell no more */
+		_exit(0); /* the agent has ended, or no longer needs this shell */
 	if (in >= 0 && (dup2(in, 0) < 0 || close(in) < 0))
 		_exit(126);
 	c = rd_of(request, (size_t)n);

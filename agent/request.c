@@ -20,7 +20,7 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 
 	if (!a->greeted) {
 		stream_answer(a, id, ENOTCONN, AGENT_TAG_BAD_REQUEST,
-		              "no greeting was accepted yet");
+		              "the agent has not been greeted yet");
 		return;
 	}
 	if (rd_u16(&c, &op) < 0) {
@@ -58,7 +58,6 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_FS_GET:
 	case AGENT_OP_FS_TAR:
 	case AGENT_OP_FS_UNTAR:
-	case AGENT_OP_SYNC:
 		fs_begin(a, id, op, &c);
 		return;
 	case AGENT_OP_FS_WALK:

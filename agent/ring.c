@@ -3,9 +3,9 @@
  * ring.c - the newest output of a detached process, in a file without a name
  *
  * The file is on disk, not in memory, so that a chatty process does not make every
- * freeze larger. It has no name: it goes with the agent, and nobody in the guest
- * can put another in its place. What cannot be written is lost as if it had been
- * overwritten: offsets go on counting, and readers see the gap.
+ * freeze larger. It has no name: it goes with the agent, and nothing in the guest can replace it.
+ * What cannot be written is lost as if it had been overwritten: offsets continue counting, and
+ * readers see the gap.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -39,7 +39,7 @@ struct stream *stream_resolve(struct agent *a, uint64_t ref, enum ref_kind *ret_
 	return NULL;
 }
 
-/* The table is full: let go of the oldest pipe that only a background child still holds. */
+/* The table is full: close the oldest pipe that only a background child still holds. */
 static void forget_oldest(struct agent *a)
 {
 	struct stream *oldest = NULL;
@@ -181,14 +181,14 @@ static void on_data(struct agent *a, struct stream *s, const struct agent_frame 
 	struct in_chan *in = &s->in;
 
 	if (f->flags != AGENT_IN || f->len > in->window || in->eof) {
-		log_warn("the host sent %u bytes it had no credit for", f->len);
+		log_warn("the host sent %u bytes without credit", f->len);
 		stream_result(a, s, EPROTO, AGENT_TAG_BAD_REQUEST, "data without credit", NULL, 0);
 		job_orphan(a, s);
 		return;
 	}
 	in->window -= f->len;
 	if (in->fd < 0 || in->broken) {
-		in->unsaid += f->len; /* nobody reads: swallow, and let the host go on */
+		in->unsaid += f->len; /* nothing reads it: drop it, and let the host continue */
 	} else {
 		buf_put(&in->q, f->payload, f->len);
 		if (in->q.failed) {
@@ -217,7 +217,7 @@ static void on_open(struct agent *a, const struct agent_frame *f)
 	bool more = f->flags & AGENT_OPEN_MORE;
 
 	if (!f->stream || (!a->open_id && stream_find(a, f->stream))) {
-		log_warn("the host opened stream %u, which is open", f->stream);
+		log_warn("the host opened stream %u, which is already open", f->stream);
 		return;
 	}
 	if (!more && !a->open_id) {
@@ -226,7 +226,7 @@ static void on_open(struct agent *a, const struct agent_frame *f)
 	}
 	a->open_id = f->stream;
 	if (a->open.len + f->len > AGENT_OPEN_MAX)
-		a->open.failed = true; /* told at the end of it */
+		a->open.failed = true; /* reported at its end */
 	buf_put(&a->open, f->payload, f->len);
 	if (more)
 		return;
@@ -245,7 +245,7 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 
 	if (a->open_id && (f->type != AGENT_F_OPEN || f->stream != a->open_id)) {
 		stream_answer(a, a->open_id, EPROTO, AGENT_TAG_BAD_REQUEST,
-		              "another frame came into the middle of a request");
+		              "another frame arrived in the middle of a request");
 		buf_done(&a->open);
 		a->open_id = 0;
 	}
@@ -283,7 +283,8 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 	case AGENT_F_SIGNAL:
 		if (s->pty)
 			pty_signal(s, (int)get_be32(f->payload));
-		/* Unreaped, so the group is its own; a number the kernel refuses is refused. */
+		/* Unreaped, so the group is its own; a signal number that the kernel rejects is an
+		 * error. */
 		if (is_command(s) && s->pid > 0 && !s->exited &&
 		    kill(-s->pid, (int)get_be32(f->payload)) < 0)
 			log_warn("signal to process group %d: %m", (int)s->pid);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * term.c - terminals: what commands said last, under a name
+ * term.c - terminals: the latest output of commands, under a name
  *
  * A command run with term.exec is an exec like any other; what it and its background children
  * write, seen by the host or not, is also kept here: the last AGENT_TERM_BYTES, and when each
  * piece came. It lives in the agent's memory, so a fork or a thaw has it. Reading is done by a
- * child: its copy of our memory stands still.
+ * child: its copy of our memory does not change.
  *
  * A terminal belongs to a user and a name. When the table is full the one that was quiet for the
  * longest and that nobody writes to makes room.
@@ -122,10 +122,10 @@ void term_exec_begin(struct agent *a, uint32_t id, struct rd *c)
 	struct rd look;
 
 	if (agent_text_get(c, AGENT_TERM_NAME, &name) < 0 || !name_ok(name)) {
-		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "no name for a terminal");
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "not a valid terminal name");
 		return;
 	}
-	look = *c; /* whose it is stands in the command's own request */
+	look = *c; /* the user is in the command's own request */
 	if (agent_exec_req_get(&look, &r) < 0) {
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed exec request");
 		return;

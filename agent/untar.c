@@ -3,10 +3,10 @@
  * untar.c - reads a tar stream and makes what it holds in the current directory
  *
  * ustar, GNU and pax members: files, directories, symbolic and hard links, FIFOs.
- * The caller has made the current directory the process's root; names that climb
- * out are refused nevertheless, because they mean that the archive is not what its
- * sender thinks. Modes and times of directories are set at the end, since a
- * read-only directory must be filled first. Everything stops at the first failure.
+ * The caller has made the current directory the process's root; names that climb out are rejected
+ * all the same, because such an archive is not what its sender thinks. Modes and times of
+ * directories are set at the end, since a read-only directory must be filled first. Everything
+ * stops at the first failure.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ struct member {
 	uint64_t size;
 	int64_t mtime;
 	uint32_t mode, uid, gid;
-	bool has_name, has_link, has_size, has_mtime; /* said by a pax or GNU member before it */
+	bool has_name, has_link, has_size, has_mtime; /* set by a preceding pax or GNU member */
 };
 
 struct dir {
@@ -178,7 +178,7 @@ static int pax_record(struct untar *u, const char *key, const char *value)
 		m->mtime = strtoll(value, NULL, 10);
 	} else if (!strncmp(key, "GNU.sparse.", 11)) {
 		return fail(u, EOPNOTSUPP,
-		            "the archive holds a sparse file: make it without --sparse");
+		            "the archive contains a sparse file: create it without --sparse");
 	}
 	return 0;
 }
@@ -219,8 +219,8 @@ static int clean(struct untar *u, char *name)
 	for (const char *p = name; *p;) {
 		n = strcspn(p, "/");
 		if (n == 2 && p[0] == '.' && p[1] == '.')
-			return fail(u, EINVAL, "the archive holds '%.180s', which leads out of it",
-			            name);
+			return fail(u, EINVAL,
+			            "the archive contains '%.180s', which leads out of it", name);
 		p += n + strspn(p + n, "/");
 	}
 	while (*from == '/' || (from[0] == '.' && (from[1] == '/' || !from[1])))
@@ -335,7 +335,7 @@ static int make_member(struct untar *u)
 	if (m->type == '5')
 		return make_dir(u);
 	if (!*m->name)
-		return fail(u, EBADMSG, "the archive holds a member without a name");
+		return fail(u, EBADMSG, "the archive contains a member without a name");
 	if (unlink(m->name) < 0 && errno != ENOENT)
 		return fail_at(u, "replace", errno);
 	switch (m->type) {
@@ -351,7 +351,8 @@ static int make_member(struct untar *u)
 	case '7':
 		return make_file(u);
 	default:
-		return fail(u, EOPNOTSUPP, "the archive holds '%.180s', which is of kind '%c'",
+		return fail(u, EOPNOTSUPP,
+		            "the archive contains '%.180s', which is of unsupported kind '%c'",
 		            m->name, m->type);
 	}
 	return e ? e : fill(u, -1); /* links have no content; what there is is skipped */

@@ -83,7 +83,7 @@ static int on_glyph(VTermGlyphInfo *info, VTermPos pos, void *user)
 	row[col] = (struct cell){ .pen = t->pen, .width = (uint8_t)w };
 	if ((info->chars[0] == ' ' && !info->chars[1]) || (info->chars[0] & ~0x80u) < 0x20 ||
 	    info->chars[0] == 0x7f)
-		n = VT_CHARS; /* a space is as good as blank; a control character is no glyph */
+		n = VT_CHARS; /* a space is as good as blank; a control character is not a glyph */
 	else if (combines(info->chars[0]))
 		row[col].ch[n++] = ' ';
 	for (int i = 0; n < VT_CHARS && info->chars[i]; i++)

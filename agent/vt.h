@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/vt.h - a terminal in memory: what a program wrote, as a screen; for agent/ only
+ * agent/vt.h - a terminal emulator in memory; for agent/ only
  *
  * libvterm understands the bytes; the cells, the two screens and the lines that
  * scrolled off are ours, so that both screens can be read at any time and what
@@ -21,7 +21,7 @@ struct buf;
 #define VT_CHARS 3               /* code points in a cell: one and what combines with it */
 #define VT_TITLE 256             /* bytes with NUL of a title that is kept */
 
-/* Called with what the terminal itself has to say to the program: answers to its questions. */
+/* Called with the terminal's replies to the program's queries. */
 typedef void (*vt_say_fn)(void *ctx, const char *p, size_t n);
 
 struct vt;
@@ -34,7 +34,3 @@ int vt_resize(struct vt *t, unsigned cols, unsigned rows);
 void vt_plodding(struct vt *t);
 /* Appends the picture; with_history: and the lines that scrolled off. */
 void vt_picture(const struct vt *t, bool with_history, struct buf *b);
-unsigned vt_history_lines(const struct vt *t);
-size_t vt_history_bytes(const struct vt *t);
-/* Forgets the oldest lines until at most so many bytes are kept. */
-void vt_history_cut(struct vt *t, size_t bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/vt_internal.h - what the files vt*.c share; nobody else includes it */
+/* agent/vt_internal.h - shared by the files vt*.c; not for other modules */
 #pragma once
 
 #include <vterm.h>
@@ -78,7 +78,7 @@ struct modes {
 	char lead, middle; /* '?' and the like; '!' and the like, '(' for a charset */
 	unsigned arg[MODE_ARGS], n_args;
 	uint32_t given, colon; /* bit per parameter: it has a value; a colon comes before it */
-	bool odd, beyond;      /* nothing we know; more parameters than are looked at */
+	bool odd, beyond;      /* unknown; more parameters than are parsed */
 	bool osc;
 	char text[VT_TITLE + 2]; /* of a string: number, semicolon, title */
 	size_t n_text;
@@ -110,7 +110,7 @@ struct vt {
 	/* vt_text.c */
 	bool ahead, pen_ahead; /* of libvterm: the cursor and the cells, the pen */
 	bool after_glyph;      /* with ahead: nothing came after the one at last_glyph */
-	bool deaf;             /* libvterm is being told what is known */
+	bool deaf;             /* libvterm is being brought up to date */
 	bool plodding;         /* all of it goes through libvterm: for tests */
 	unsigned moved_up;     /* rows, by the resize that is going on */
 	char title[VT_TITLE];
@@ -122,7 +122,7 @@ struct vt {
 
 /* vt.c */
 void title_keep(struct vt *t, const char *s);
-/* Half a wide character is none: what is left of it beside [from, to) becomes blank. */
+/* Half a wide character cannot be shown: the part outside [from, to) becomes blank. */
 void cells_mend(struct vt *t, struct cell *row, unsigned from, unsigned to);
 /* The whole screen by a line. */
 void cells_scroll_up(struct vt *t);

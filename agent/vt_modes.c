@@ -5,10 +5,9 @@
  * Two reasons. libvterm knows the modes a program set but has no way to ask, and a picture must
  * set them again, or keys, mouse and paste would not work after an attach. And it trusts
  * what it reads: a sequence with more parameters than it has room for overwrites its
- * memory. So text goes to it as it is, a sequence only when it is whole, written
- * anew from what was understood of it: at most MODE_ARGS parameters, none larger
- * than a screen where a larger one makes no sense. Strings (OSC, DCS, ...) stay here; all
- * that is wanted of them is a title.
+ * memory. So text goes to it as it is, a sequence only when it is whole, rewritten from what was
+ * understood of it: at most MODE_ARGS parameters, none larger than a screen where a larger one is
+ * meaningless. Strings (OSC, DCS, ...) stay here; all that is wanted of them is a title.
  */
 #include "agent/vt_internal.h"
 
@@ -53,7 +52,7 @@ static void region(struct modes *m)
 	}
 }
 
-/* DECSTR, in words that libvterm knows; the cursor stays where it is. */
+/* DECSTR, in sequences that libvterm supports; the cursor stays where it is. */
 static void soft_reset(struct vt *t)
 {
 	struct modes *m = &t->modes;
@@ -98,7 +97,7 @@ static void note_csi(struct modes *m, char final)
 	}
 }
 
-/* REP: the last character again. libvterm would never be done when there is none. */
+/* REP: the last character again. libvterm would loop forever without one. */
 static void repeat(struct vt *t, unsigned count)
 {
 	unsigned y = (unsigned)t->last_glyph.row, x = (unsigned)t->last_glyph.col;
@@ -127,7 +126,7 @@ static void sgr_cut(struct modes *m)
 	}
 }
 
-/* Whole: noted, and passed on in our own words. */
+/* Complete: noted, and passed on re-encoded. */
 static void end_csi(struct vt *t, char final)
 {
 	struct modes *m = &t->modes;
@@ -255,7 +254,7 @@ static void middle_byte(struct vt *t, uint8_t c)
 	const char s[3] = { 0x1b, m->middle, (char)c };
 
 	if (c >= 0x20 && c <= 0x2f) {
-		m->middle = '\0'; /* two of them: nothing we know */
+		m->middle = '\0'; /* two of them: unknown */
 		return;
 	}
 	m->seq = SEQ_NONE;

@@ -81,7 +81,7 @@ static size_t put_line(struct vt *t, const uint8_t *p, size_t n)
 	return k;
 }
 
-/* False: libvterm knows better. */
+/* False: leave it to libvterm. */
 static bool put_control(struct vt *t, uint8_t c)
 {
 	if (c == '\a')

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/crc32c.h - CRC-32C (Castagnoli); start with 0, feed the result back in to go on */
+/* base/crc32c.h - CRC-32C (Castagnoli); start with 0, feed the result back in to continue */
 #pragma once
 
 #include <stddef.h>

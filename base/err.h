@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base/err.h - a code and a sentence, on the caller's stack
+ * base/err.h - a code and a message, on the caller's stack
  *
- * Functions return 0 or positive on success, -errno on failure, and put the
- * sentence into the caller's struct err. Nothing to free, nothing to leak.
- * `tag` is a code of base/codes.def (ERR_SNAPSHOT_NOT_FOUND) for callers that must tell two
- * failures of one errno apart, or ERR_NONE.
+ * Functions return 0 or positive on success, -errno on failure, and put a message into the caller's
+ * struct err. Nothing to free, nothing to leak. `tag` is a code of base/codes.def
+ * (ERR_SNAPSHOT_NOT_FOUND) for callers that must tell two failures of one errno apart, or ERR_NONE.
  */
 #pragma once
 
@@ -38,14 +37,14 @@ struct err {
 	} facts[ERR_FACTS_MAX];
 };
 
-/* Sets code and sentence, returns code; a NULL err only returns the code. */
+/* Sets code and message, returns code; a NULL err only returns the code. */
 int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The same, with a tag. */
 int err_tag(struct err *err, int code, enum err_code tag, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));
 /* "fmt...: strerror(errno_code)": for failed system calls. code is negative. */
 int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Puts "fmt...: " before the sentence that is there; returns code, the one that err has. */
+/* Puts "fmt...: " before the existing message; returns code, the one that err has. */
 int err_wrap(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Adds a number to the error that was set last; one too many is dropped. */
 void err_fact(struct err *err, const char *name, long long value);

@@ -23,7 +23,7 @@ int io_write_file(int dirfd, const char *path, const void *p, size_t n, mode_t m
                   struct err *err);
 /* mkdir -p; existing directories are fine. */
 int io_mkdirs(const char *path, mode_t mode, struct err *err);
-/* Removes a file or a tree below dirfd; what is not there is fine. */
+/* Removes a file or a tree below dirfd; a missing one is fine. */
 int io_remove_tree(int dirfd, const char *path, struct err *err);
 /* A second name for an immutable file: hard link, else reflink or copy that keeps holes. */
 int io_link_or_copy(const char *from, const char *to, struct err *err);

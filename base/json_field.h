@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base/json_field.h - JSON bodies parsed with a field table; on top of jansson
+ * base/json_field.h - JSON bodies parsed with a field table; based on jansson
  *
  * A const table says for each member its name, type, limits and place in a
  * struct; json_fields_read() fills the struct. Unknown members are tolerated, wrong
@@ -51,7 +51,7 @@ struct json_field {
 	  sizeof(((struct struct_ *)0)->member), JSON_NO_PRESENCE }
 #define JSON_FIELD(type_, struct_, member, name_, flags_, min_, max_) \
 	{ name_, type_, offsetof(struct struct_, member), flags_, min_, max_, JSON_NO_PRESENCE }
-/* The same, with a struct member of type enum json_presence that says what was there. */
+/* The same, with a struct member of type enum json_presence that records whether it was present. */
 #define JSON_FIELD_P(type_, struct_, member, presence_, name_, flags_, min_, max_) \
 	{ name_, type_, offsetof(struct struct_, member), flags_, min_, max_, \
 	  offsetof(struct struct_, presence_) }

@@ -62,7 +62,7 @@ static void log_emit(enum log_level lv, const char *kind, const char *id, const 
 		return;
 	n = MIN(n + (size_t)k, sizeof(line) - 1);
 	if (write(STDERR_FILENO, line, n) < 0)
-		return; /* nowhere left to say it */
+		return; /* nowhere left to report it */
 }
 
 void log_obj(enum log_level lv, const char *kind, const char *id, const char *fmt, ...)

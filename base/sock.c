@@ -75,7 +75,8 @@ int sock_unix_connect(const char *path, int type, uint64_t deadline_ms, struct e
 	fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return err_sys(err, -errno, "socket for '%s'", path);
-	/* A unix connect blocks only while the backlog is full: it is ours, and never is. */
+	/* A unix connect blocks only while the backlog is full, which does not happen with our own
+	 * sockets. */
 	(void)deadline_ms;
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
@@ -207,7 +208,7 @@ int sock_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_le
 	return err_set(err, -EINVAL, "'%s': the host must be a numeric address", text);
 }
 
-/* A socket at that address; nobody is listened to yet. */
+/* A socket bound to that address, not listening yet. */
 static int bound(const char *text, int type, struct err *err)
 {
 	struct sockaddr_storage sa;

@@ -2,7 +2,7 @@
 """agentwire.py - just enough of the agent protocol (wire/agent.h) to greet a guest and run one command in it
 
 For guests that no server looks after. Frames: magic, length, stream, type, flags, CRC-32C of these, payload, inverted
-CRC. Whatever is no valid frame is skipped byte by byte: a restored guest may begin in the middle of something.
+CRC. Whatever is not a valid frame is skipped byte by byte: a restored guest may begin in the middle of something.
 """
 import os
 import select

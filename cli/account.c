@@ -17,13 +17,13 @@ static const char *const quota_members[Q_MAX] = {
 /* clang-format off */
 #define QUOTA_OPTS \
 	{ "vms", "N", "VMs; N is a number, 'none' (no limit) or 'default' (the server's)" }, \
-	{ "running", "N", "VMs that run at the same time" }, \
-	{ "vcpus", "N", "vCPUs of running VMs, together" }, \
-	{ "memory", "MB", "memory of running VMs, together" }, \
-	{ "disk", "MB", "root disks of all VMs, together" }, \
+	{ "running", "N", "VMs running at the same time" }, \
+	{ "vcpus", "N", "total vCPUs of running VMs" }, \
+	{ "memory", "MB", "total memory of running VMs" }, \
+	{ "disk", "MB", "total size of all root disks" }, \
 	{ "snapshots", "N", "snapshots" }, \
 	{ "repos", "N", "repositories" }, \
-	{ "repo-size", "MB", "repositories and large files, together" }
+	{ "repo-size", "MB", "total size of repositories and large files" }
 /* clang-format on */
 
 static const struct cli_col account_cols[] = {
@@ -58,7 +58,7 @@ static const struct cli_col show_cols[] = {
 	{ "  limit", "limits.gitMb" },
 };
 
-/* -1 after a sentence; *ret NULL when no option was given. */
+/* -1 after an error message; *ret NULL when no option was given. */
 static int read_quotas(const struct cli_args *a, json_t **ret)
 {
 	autojson json_t *q = json_object();
@@ -108,8 +108,8 @@ char *cli_account_id(struct cli *c, const char *name)
 	}
 	if (n != 1) {
 		cli_fail(CLI_REFUSED,
-		         n ? "%zu accounts are called '%s': name it by its id"
-		           : "%zu accounts are called '%s': 'pando account list' shows all",
+		         n ? "%zu accounts are named '%s': use the account's id"
+		           : "%zu accounts are named '%s': 'pando account list' shows their ids",
 		         n, name);
 		return NULL;
 	}
@@ -187,7 +187,7 @@ static int set_quota(struct cli *c, const struct cli_args *a)
 	if (read_quotas(a, &quotas) < 0)
 		return CLI_USAGE;
 	if (!quotas)
-		return cli_fail(CLI_USAGE, "say which: see 'pando account set-quota --help'");
+		return cli_fail(CLI_USAGE, "no limit given: see 'pando account set-quota --help'");
 	r = on_account(c, a, "PATCH", json_pack("{s:o}", "quotas", quotas), &reply);
 	if (r == CLI_OK)
 		cli_show(c, reply, show_cols, ARRAY_SIZE(show_cols));
@@ -217,16 +217,16 @@ static int delete_account(struct cli *c, const struct cli_args *a)
 static const struct cli_verb verbs[] = {
 	{ "create",
 	  "NAME",
-	  "make an account",
+	  "create an account",
 	  create,
-	  { QUOTA_OPTS, { "with-key", NULL, "and an API key for it, shown once" } } },
-	{ "list", "", "all accounts and what they use", list, { { 0 } } },
-	{ "show", "ACCOUNT", "one account, by id or name, with its limits", show, { { 0 } } },
-	{ "set-quota", "ACCOUNT", "change its limits", set_quota, { QUOTA_OPTS } },
-	{ "rename", "ACCOUNT NAME", "call it something else", rename_account, { { 0 } } },
+	  { QUOTA_OPTS, { "with-key", NULL, "also create an API key for it, shown once" } } },
+	{ "list", "", "list all accounts and their usage", list, { { 0 } } },
+	{ "show", "ACCOUNT", "show one account, by id or name, with its limits", show, { { 0 } } },
+	{ "set-quota", "ACCOUNT", "change an account's limits", set_quota, { QUOTA_OPTS } },
+	{ "rename", "ACCOUNT NAME", "rename it", rename_account, { { 0 } } },
 	{ "delete",
 	  "ACCOUNT",
-	  "delete it; it must have no VMs and snapshots",
+	  "delete an account; it must have no VMs and snapshots",
 	  delete_account,
 	  { { 0 } } },
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * args.c - a command line read by the table
+ * args.c - parses a command line by the table of verbs
  *
  * pando [GLOBAL OPTION]... NOUN [VERB] [ARGUMENT]... [OPTION]...; options may stand anywhere
  * after the noun, as "--name value", "--name=value", "-xvalue", "-x value", flags together as
@@ -17,9 +17,9 @@
 
 const struct cli_opt cli_globals[GLOBAL_MAX] = {
 	{ "url", "URL", "the server; default: PANDO_API_URL, 'pando login', or this machine's" },
-	{ "data-dir", "DIR", "take address and key from this data directory (PANDO_DATA_DIR)" },
-	{ "json", NULL, "print what the server answered, as JSON" },
-	{ "help", NULL, "this text, or that of a command", .letter = 'h' },
+	{ "data-dir", "DIR", "read address and key from this data directory (PANDO_DATA_DIR)" },
+	{ "json", NULL, "print the server's reply as JSON" },
+	{ "help", NULL, "show this help, or the help of a command", .letter = 'h' },
 	{ "version", NULL, "print the version" },
 };
 
@@ -56,7 +56,7 @@ static bool is_choice(const char *choices, const char *s)
 	return false;
 }
 
-/* One value of option k: checked and kept. */
+/* Checks and stores one value of option k. */
 static int take_value(struct cli_args *a, const struct cli_opt *o, size_t k, const char *s,
                       struct err *err)
 {
@@ -135,7 +135,7 @@ static int keep(struct cursor *c, const struct cli_opt *o, bool global, const ch
 
 static int wants_value(const struct cli_opt *o, struct err *err)
 {
-	return err_set(err, -EINVAL, "--%s wants a value: %s", o->name, o->arg);
+	return err_set(err, -EINVAL, "--%s needs a value: %s", o->name, o->arg);
 }
 
 static int no_option(const struct cursor *c, const char *text, struct err *err)
@@ -144,8 +144,8 @@ static int no_option(const struct cursor *c, const char *text, struct err *err)
 	const char *noun = p->noun ? p->noun->name : NULL;
 	const char *verb = p->verb ? p->verb->name : NULL;
 
-	return err_set(err, -EINVAL, "there is no option '%s' here: see 'pando%s%s%s%s --help'",
-	               text, noun ? " " : "", noun ? noun : "", verb ? " " : "", verb ? verb : "");
+	return err_set(err, -EINVAL, "unknown option '%s': see 'pando%s%s%s%s --help'", text,
+	               noun ? " " : "", noun ? noun : "", verb ? " " : "", verb ? verb : "");
 }
 
 static int long_option(struct cursor *c, struct err *err)
@@ -218,7 +218,7 @@ static int take_word(struct cli_parsed *p, const char *word, struct err *err)
 		p->noun = cli_find_noun(word);
 		if (!p->noun)
 			return err_set(err, -EINVAL,
-			               "there is no '%s': 'pando --help' lists what there is",
+			               "unknown command '%s': 'pando --help' lists all commands",
 			               word);
 		p->verb = cli_find_verb(p->noun, NULL);
 		return 0;
@@ -226,7 +226,8 @@ static int take_word(struct cli_parsed *p, const char *word, struct err *err)
 	if (!p->verb || (!p->verb->name && !p->n_words && cli_find_verb(p->noun, word))) {
 		p->verb = cli_find_verb(p->noun, word);
 		if (!p->verb)
-			return err_set(err, -EINVAL, "there is no '%s %s': see 'pando %s --help'",
+			return err_set(err, -EINVAL,
+			               "unknown command '%s %s': see 'pando %s --help'",
 			               p->noun->name, word, p->noun->name);
 		return 0;
 	}
@@ -279,9 +280,9 @@ int cli_parsed_check(struct cli_parsed *p, struct err *err)
 
 	count_args(p->verb->args, &min, &max, &rest);
 	if (p->n_words < min)
-		return err_set(err, -EINVAL, "this takes %s", p->verb->args);
+		return err_set(err, -EINVAL, "this command takes %s", p->verb->args);
 	if (p->n_words > max && rest < 0)
-		return err_set(err, -EINVAL, "'%s' is one argument too many: this takes %s",
+		return err_set(err, -EINVAL, "unexpected argument '%s': this command takes %s",
 		               p->words[max], *p->verb->args ? p->verb->args : "none");
 	for (size_t i = 0; i < p->n_words && i < CLI_ARGS_MAX; i++)
 		p->args.arg[i] = p->words[i];

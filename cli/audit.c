@@ -43,9 +43,9 @@ static int audit(struct cli *c, const struct cli_args *a)
 static const struct cli_verb verbs[] = {
 	{ NULL,
 	  "",
-	  "the audit log, newest first",
+	  "show the audit log, newest first",
 	  audit,
-	  { { "limit", "N", "at most that many records (100)" },
+	  { { "limit", "N", "at most this many records (100)" },
 	    { "before", "ID|TIME", "older than this record or time (2026-01-31T12:00:00Z)" },
 	    { "after", "ID|TIME", "newer than" },
 	    { "action", "ACTION", "POST, /v1/vms or 'POST /v1/vms'" },

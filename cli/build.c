@@ -2,9 +2,9 @@
 /*
  * build.c - a create that may take minutes
  *
- * The server is asked to answer within a second; when it is not done by then, it gives the number
- * of the request, and we ask for new log lines and the result until there is one. Ctrl-C leaves the
- * build to the server: layers that are built are in its cache next time.
+ * The server is asked to answer within a second; if it is not done by then, it returns the id of
+ * the request, and we poll for new log lines and the result. Ctrl-C leaves the build to the server:
+ * layers that are built are in its cache next time.
  */
 #include "cli/build.h"
 
@@ -27,7 +27,7 @@
 #define AFTER "x-freestyle-background-after-secs: 1"
 #define POLL_MS 500
 
-/* Top-level members of a request; what has none of them is a layer. */
+/* Top-level members of a request; an object without any of them is a layer. */
 static const char *const body_members[] = { "spec", "template", "snapshotId", "persistence" };
 
 int build_body(const char *file, json_t **ret)
@@ -43,7 +43,7 @@ int build_body(const char *file, json_t **ret)
 	j = json_loads(text, JSON_REJECT_DUPLICATES, &at);
 	if (!json_is_object(j))
 		return cli_fail(CLI_USAGE, "%s, line %d: %s", file, at.line,
-		                j ? "an object is expected" : at.text);
+		                j ? "expected a JSON object" : at.text);
 	for (size_t i = 0; i < ARRAY_SIZE(body_members); i++)
 		if (json_object_get(j, body_members[i])) {
 			*ret = TAKE_PTR(j);
@@ -53,7 +53,7 @@ int build_body(const char *file, json_t **ret)
 	return CLI_OK;
 }
 
-/* What a failed build leaves to look at. */
+/* What a failed build leaves for inspection. */
 static int build_failed(struct cli *c, long status, const json_t *reply)
 {
 	static const char *const lists[] = { "failedServiceLogs", "additionalFailedServiceLogs" };
@@ -69,7 +69,7 @@ static int build_failed(struct cli *c, long status, const json_t *reply)
 		        stderr, "--- %s\n%s\n", cli_str(row, "unitName"), cli_str(row, "log"));
 	}
 	if (*snapshot)
-		fprintf(stderr, "To look into it: pando vm create --snapshot %s\n", snapshot);
+		fprintf(stderr, "To inspect it: pando vm create --snapshot %s\n", snapshot);
 	return r;
 }
 
@@ -105,7 +105,7 @@ static int follow(struct cli *c, const char *id, bool quiet, int signals, json_t
 
 		status = cli_try(c, NULL, "GET", path, NULL, &reply, &err);
 		if (!quiet && logs_next(c, &logs, stderr, NULL) != CLI_OK)
-			quiet = true; /* it said why */
+			quiet = true; /* it has printed the reason */
 		if (status < 0)
 			return cli_fail(CLI_UNREACHABLE, "%s", err.msg);
 		if (status >= 300)
@@ -115,7 +115,7 @@ static int follow(struct cli *c, const char *id, bool quiet, int signals, json_t
 			return CLI_OK;
 		}
 		if ((r = pause_poll(signals)))
-			return cli_fail(r, "the server goes on with it; request %s", id);
+			return cli_fail(r, "the server continues the build as request %s", id);
 	}
 }
 

@@ -11,6 +11,6 @@ struct cli;
 int build_body(const char *file, json_t **ret);
 /*
  * POST of a create: goes to the background after a second, its log on stderr until it is done.
- * CLI_OK and the reply, or another status after a sentence. body is borrowed.
+ * CLI_OK and the reply, or another status after an error message. body is borrowed.
  */
 int build_request(struct cli *c, const char *path, json_t *body, bool quiet, json_t **ret);

@@ -27,5 +27,5 @@ static const struct cli_verb verbs[] = {
 	  { { 0 } },
 	  .examples = "pando ca >pando-ca.crt # for curl --cacert, or a trust store" },
 };
-const struct cli_noun cli_ca = { "ca", "The certificate that names of VMs are signed with", verbs,
+const struct cli_noun cli_ca = { "ca", "the CA certificate that signs the names of VMs", verbs,
 	                         ARRAY_SIZE(verbs) };

@@ -3,9 +3,9 @@
  * cell.c - code in a kernel of a VM, and what it shows
  *
  * Events of POST .../code as they come: output is output, of a result the best form that fits a
- * terminal is shown. Pictures that cannot be shown are saved, and their name is said. Ctrl-C
- * interrupts the cell and waits for what it still says; the second one leaves, which the server
- * takes as an interrupt too.
+ * terminal is shown. Images that cannot be shown are saved, and their names printed. Ctrl-C
+ * interrupts the cell and waits for its remaining output; the second one leaves, which the server
+ * also treats as an interrupt.
  */
 #include "cli/cell.h"
 
@@ -65,7 +65,7 @@ const char *cell_language_of_file(const char *path)
 	return dot && (!slash || dot > slash) ? cell_language(dot + 1) : NULL;
 }
 
-/* Under the next name that is free. */
+/* Uses the next free name. */
 static void save(const struct run *x, const char *extension, const void *p, size_t n)
 {
 	const char *dir = x->o->save_dir ? x->o->save_dir : ".";
@@ -81,7 +81,7 @@ static void save(const struct run *x, const char *extension, const void *p, size
 			break;
 	}
 	if (fd < 0 || io_write_all(fd, p, n) < 0)
-		cli_fail(0, "a picture could not be saved in %s: %s", dir, strerror(errno));
+		cli_fail(0, "cannot save an image in %s: %s", dir, strerror(errno));
 	else
 		printf("[saved as %s]\n", path);
 }
@@ -147,9 +147,9 @@ static void show_end(struct run *x, const json_t *data)
 	else if (x->failed)
 		fprintf(stderr, "%s: %s\n", cli_str(error, "name"), cli_str(error, "value"));
 	if (json_is_true(json_object_get(data, "timedOut")))
-		cli_fail(0, "the cell was interrupted: its time was over");
+		cli_fail(0, "the cell was interrupted: it timed out");
 	if (json_is_true(json_object_get(data, "kernelRestarted")))
-		cli_fail(0, "the kernel was started anew: variables from before are gone");
+		cli_fail(0, "the kernel was restarted: earlier variables are gone");
 	json_array_foreach(json_object_get(data, "files"), i, file) if (x->o->files)
 	        printf("[wrote %s]\n", cli_str(file, "path"));
 }

@@ -13,10 +13,11 @@ struct cell_opts {
 	const char *context;  /* or NULL: the default one of the language */
 	long long timeout_ms; /* 0: the server's default */
 	enum image_protocol images;
-	const char *save_dir; /* for pictures that are not shown */
+	const char *save_dir; /* for images that are not shown */
 	bool files;           /* name the files it wrote */
 };
-/* CLI_OK, 1 when the cell failed, or another status after a sentence. Ctrl-C interrupts the cell.
+/* CLI_OK, 1 when the cell failed, or another status after an error message. Ctrl-C interrupts the
+ * cell.
  */
 int cell_run(struct cli *c, const struct cell_opts *o, const char *code);
 /* "py", "python3", a file name with an extension: the language's name, or NULL. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli/cli.h - what the commands of `pando` share; for files of this folder
+ * cli/cli.h - shared by the commands of `pando`; for files of this folder
  *
  * A file brings one or more groups of verbs (struct cli_noun); table.c lists the groups, and
  * several may carry the same noun: `pando vm` is made of several files. A verb is a row: name,
- * arguments, typed options, help and a function. Everything else falls out of the table: parsing
+ * arguments, typed options, help and a function. Everything else is derived from the table: parsing
  * and its errors (args.c), --help and the man pages (doc.c), completion (complete.c).
  *
  * The function makes requests with cli_call() or cli_stream() and shows the reply with
@@ -25,7 +25,7 @@ struct err;
 /* Exit status; also in `pando --help`. Commands that run something pass on its status instead. */
 enum cli_exit {
 	CLI_OK = 0,
-	CLI_REFUSED = 1, /* the server said no */
+	CLI_REFUSED = 1, /* the server rejected it */
 	CLI_USAGE = 2,
 	CLI_UNREACHABLE = 3,
 	CLI_UNAUTHORIZED = 4,
@@ -55,7 +55,8 @@ struct cli_opt {
 
 struct cli; /* the server, the key, how to print */
 
-/* What was given: arg[i], and for option i of the verb its value ("" for a flag), or NULL. */
+/* The parsed command line: arg[i], and for option i of the verb its value ("" for a flag), or NULL.
+ */
 struct cli_args {
 	const char *arg[CLI_ARGS_MAX];
 	const char *opt[CLI_OPTS_MAX];
@@ -64,8 +65,8 @@ struct cli_args {
 		const char **v; /* owned by the parser, as are the words */
 		size_t n;
 	} list[CLI_OPTS_MAX];
-	bool dashes;       /* "--" stood before the first word */
-	const char **rest; /* what "NAME..." took, NULL-terminated */
+	bool dashes;       /* "--" came before the first word */
+	const char **rest; /* the words of "NAME...", NULL-terminated */
 	size_t n_rest;
 };
 
@@ -78,7 +79,7 @@ enum cli_flags {
 
 struct cli_verb {
 	const char *name; /* NULL: the noun stands alone */
-	const char *args; /* "NAME [KEY]": brackets for those that may be missing; "FILE..." */
+	const char *args; /* "NAME [KEY]": brackets for optional ones; "FILE..." */
 	const char *help; /* one line */
 	int (*run)(struct cli *c, const struct cli_args *a); /* an enum cli_exit */
 	struct cli_opt opts[CLI_OPTS_MAX];
@@ -88,7 +89,7 @@ struct cli_verb {
 };
 
 struct cli_noun {
-	const char *name, *help; /* help NULL: more verbs for a noun that is there */
+	const char *name, *help; /* help NULL: more verbs for an existing noun */
 	const struct cli_verb *verbs;
 	size_t n_verbs;
 	const char *about; /* paragraphs, or NULL */
@@ -121,9 +122,9 @@ struct cli_parsed {
 	const char **words; /* owned */
 	size_t n_words;
 };
-/* Reads a command line; -EINVAL with a sentence. Call cli_parsed_done() in any case. */
+/* Parses a command line; -EINVAL with a message. Always call cli_parsed_done(). */
 int cli_parse(struct cli_parsed *p, int argc, char **argv, struct err *err);
-/* Are all arguments there? -EINVAL with a sentence. */
+/* Are all arguments given? -EINVAL with a message. */
 int cli_parsed_check(struct cli_parsed *p, struct err *err);
 void cli_parsed_done(struct cli_parsed *p);
 /* "90", "30s", "5m", "2h", "1d"; -EINVAL. */
@@ -139,11 +140,11 @@ void cli_man(FILE *f, const struct cli_noun *n);
 /* ---- client.c ---- */
 struct cli *cli_new(void);
 struct cli *cli_free(struct cli *c);
-/* Where the server is and who we are; url and data_dir NULL: environment, then config. */
+/* Finds server and key; url and data_dir NULL: environment, then config. */
 int cli_connect(struct cli *c, const char *url, const char *data_dir, struct err *err);
 /*
- * One request. CLI_OK and the reply in *ret (caller json_decref()s; ret may be NULL), or
- * another status after a sentence on stderr that says what to do. body may be NULL and is consumed.
+ * One request. CLI_OK and the reply in *ret (caller json_decref()s; ret may be NULL), or another
+ * status after an error message on stderr that says what to do. body may be NULL and is consumed.
  */
 int cli_call(struct cli *c, const char *method, const char *path, json_t *body_consume,
              json_t **ret);
@@ -151,15 +152,15 @@ int cli_call(struct cli *c, const char *method, const char *path, json_t *body_c
 int cli_call_as(struct cli *c, const char *user, const char *method, const char *path,
                 json_t *body_consume, json_t **ret);
 /*
- * The same without a word on stderr: the HTTP status, or -errno with a sentence when nothing
- * answered. *ret is the reply, whatever it is, and may be NULL when it is no JSON.
+ * The same without a message on stderr: the HTTP status, or -errno with a message if there was no
+ * reply. *ret is the reply, success or error; NULL if it is not JSON.
  */
 int cli_try(struct cli *c, const char *user, const char *method, const char *path,
             json_t *body_consume, json_t **ret, struct err *err);
-/* A POST beside something that goes on, which waits meanwhile: a few seconds at most. As cli_try().
+/* A POST while something else waits for us: takes a few seconds at most. As cli_try().
  */
 int cli_tell(struct cli *c, const char *user, const char *path, json_t *body_consume);
-/* The sentence for a reply that is an error; returns the exit status. */
+/* Prints the message of an error reply; returns the exit status. */
 int cli_refused(struct cli *c, long status, const json_t *reply);
 /* A path with an escaped segment or query value for each '%s'. Caller frees; never NULL. */
 char *cli_path(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -171,10 +172,10 @@ bool cli_json(const struct cli *c);
 void cli_set_target(struct cli *c, const char *url, const char *key, const char *from);
 /* The same server and key with connections of its own, for a thread. Never NULL. */
 struct cli *cli_clone(const struct cli *c);
-/* Where we are connected to, and the header line that lets us in. */
+/* The server's address, and the header line that authenticates us. */
 const char *cli_url(const struct cli *c);
 const char *cli_auth_header(const struct cli *c);
-/* Says so and ends the program. */
+/* Prints an error and ends the program. */
 _Noreturn void cli_oom(void);
 
 /* ---- show.c ---- */
@@ -187,12 +188,12 @@ void cli_table(const struct cli *c, const json_t *reply, const json_t *rows,
                const struct cli_col *cols, size_t n);
 /* An object as "title  value" lines. */
 void cli_show(const struct cli *c, const json_t *reply, const struct cli_col *cols, size_t n);
-/* A sentence, unless --json is on: then the reply. */
+/* Prints a message, or with --json the reply. */
 void cli_say(const struct cli *c, const json_t *reply, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 /* "pando: ..." on stderr; returns status. */
 int cli_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Text from elsewhere: what a terminal would obey is shown as '?'. */
+/* Prints untrusted text: control characters are shown as '?'. */
 void cli_put_text(FILE *f, const char *s);
 /* A JSON value as --json prints it. */
 void cli_dump(const json_t *reply);
@@ -200,5 +201,5 @@ void cli_dump(const json_t *reply);
 const char *cli_str(const json_t *object, const char *member);
 
 /* ---- account.c ---- */
-/* The id of the account with this id or name; NULL after a sentence. Caller frees. */
+/* The id of the account with this id or name; NULL after an error message. Caller frees. */
 char *cli_account_id(struct cli *c, const char *name);

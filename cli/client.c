@@ -2,8 +2,8 @@
 /*
  * client.c - one request and its reply
  *
- * Where the server is and which key to use is config.c's; requests whose bodies are too large to
- * keep, or that go on while something runs, are stream.c's.
+ * config.c finds the server and the key; requests with bodies too large for memory, or that run for
+ * long, are in stream.c.
  */
 #include "cli/cli.h"
 
@@ -22,7 +22,7 @@
 
 #define CONNECT_S 10L /* to a server on this or a near machine */
 #define REPLY_S 660L  /* a command may take ten minutes, a create that boots nearly as long */
-#define TELL_S 15L    /* what has to be quick, because something else waits meanwhile */
+#define TELL_S 15L    /* for requests that something else waits for */
 #define REPLY_MAX (64u << 20)
 
 struct cli {
@@ -30,7 +30,7 @@ struct cli {
 	struct target target;
 	char header[CONFIG_VALUE_MAX + 32]; /* Authorization */
 	bool json;
-	long reply_s; /* how long a reply is waited for */
+	long reply_s; /* how long to wait for a reply */
 };
 
 _Noreturn void cli_oom(void)
@@ -180,11 +180,12 @@ static int unreachable(const struct cli *c, CURLcode rc, struct err *err)
 {
 	if (rc == CURLE_COULDNT_CONNECT)
 		return err_set(err, -ECONNREFUSED,
-		               "nothing answers at %s: start the server (make run), or say where "
-		               "it is with --url, PANDO_API_URL or 'pando login'",
+		               "no server at %s: start it (make run), or set its address with "
+		               "--url, PANDO_API_URL or 'pando login'",
 		               c->target.url);
 	if (rc == CURLE_OPERATION_TIMEDOUT)
-		return err_set(err, -ETIMEDOUT, "%s: no answer in time", c->target.url);
+		return err_set(err, -ETIMEDOUT, "%s: the server did not answer in time",
+		               c->target.url);
 	return err_set(err, -EIO, "%s: %s", c->target.url, curl_easy_strerror(rc));
 }
 
@@ -195,7 +196,7 @@ int cli_refused(struct cli *c, long status, const json_t *reply)
 
 	if (!code)
 		return cli_fail(CLI_UNREACHABLE,
-		                "%s answered %ld without an error of ours: is it a Pando server?",
+		                "%s answered %ld without a Pando error: is it a Pando server?",
 		                c->target.url, status);
 	if (strncmp(code, "UNAUTHORIZED", strlen("UNAUTHORIZED")) == 0 || status == 429)
 		return cli_fail(CLI_UNAUTHORIZED, "%s: %s (the key is from %s)", code,

@@ -2,9 +2,9 @@
 /*
  * code.c - pando code: a prompt on a kernel of a VM, or one piece of code
  *
- * The kernel lives in the VM and keeps its variables; this is line editing, history and the
- * showing of results. While a line is edited the terminal sends Ctrl-C as a key, so that it drops
- * what was typed; while a cell runs it is a signal, which interrupts the cell.
+ * The kernel lives in the VM and keeps its variables; this file does line editing, history and
+ * output. While a line is edited Ctrl-C is a key that discards the input; while a cell runs it is a
+ * signal that interrupts the cell.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -120,9 +120,9 @@ static void end_editor(struct repl *r)
 
 /*
  * The editor takes the terminal over only after it has drawn the prompt, and gives it back with
- * every line: what is typed in between would be echoed twice, a Ctrl-D be lost, and a Ctrl-C end
- * us. So the terminal waits with the line unedited and unseen all the time, and signals are on only
- * while a cell runs.
+ * every line: input typed in between would be echoed twice, a Ctrl-D lost, and a Ctrl-C would end
+ * us. So the terminal stays in raw mode without echo all the time, and signals are on only while a
+ * cell runs.
  */
 static void terminal_waits(bool signals)
 {
@@ -137,7 +137,7 @@ static void terminal_waits(bool signals)
 	tcsetattr(STDIN_FILENO, TCSANOW, &t);
 }
 
-/* A cell, NULL at the end of input; "" when it was dropped. Caller frees. */
+/* A cell, NULL at the end of input; "" if it was discarded. Caller frees. */
 static char *read_cell(struct repl *r)
 {
 	struct buf b = { 0 };
@@ -190,7 +190,7 @@ static bool is_ours(const struct cell_opts *o, const json_t *row)
 	       strcmp(cli_str(row, "user"), o->user ? o->user : "root") == 0; /* root sees all */
 }
 
-/* The row of the context that o speaks of; NULL when there is none (yet). */
+/* The row of the context named by o; NULL if it does not exist (yet). */
 static const json_t *find_context(const json_t *list, const struct cell_opts *o)
 {
 	size_t i;
@@ -211,13 +211,13 @@ static int restart(struct repl *r)
 		return CLI_REFUSED;
 	row = find_context(list, &r->cell);
 	if (!row)
-		return CLI_OK; /* none yet: nothing to forget */
+		return CLI_OK; /* none yet: nothing to drop */
 	path = cli_path(r->c, "/v1/vms/%s/code/contexts/%s/restart", r->cell.vm,
 	                cli_str(row, "contextId"));
 	return cli_call_as(r->c, r->cell.user, "POST", path, NULL, &reply);
 }
 
-/* Lines that begin with a dot are for us; true: this was one. */
+/* Lines that begin with a dot are commands of the prompt; true: this was one. */
 static bool command(struct repl *r, const char *text, bool *ret_leave)
 {
 	char word[32];
@@ -228,13 +228,13 @@ static bool command(struct repl *r, const char *text, bool *ret_leave)
 	if (strcmp(word, ".exit") == 0 || strcmp(word, ".quit") == 0)
 		*ret_leave = true;
 	else if (strcmp(word, ".restart") == 0)
-		puts(restart(r) == CLI_OK ? "a fresh kernel" : "not restarted");
+		puts(restart(r) == CLI_OK ? "a new kernel" : "not restarted");
 	else if (strcmp(word, ".vm") == 0)
 		puts(r->cell.vm);
 	else
-		puts(".exit     leave (Ctrl-D)\n.restart  a fresh kernel\n.vm       the VM's id\n"
-		     "Ctrl-C    interrupts a cell, or drops what was typed\n"
-		     "An empty line ends a block; what is open goes on by itself.");
+		puts(".exit     leave (Ctrl-D)\n.restart  start a new kernel\n.vm       show the "
+		     "VM's id\nCtrl-C    interrupt the cell, or discard the input\nAn empty line "
+		     "ends a block; incomplete input continues on the next line.");
 	return true;
 }
 
@@ -243,7 +243,8 @@ static int converse(struct repl *r)
 	int status = CLI_OK;
 	bool leave = false;
 
-	fprintf(stderr, "%s in VM %s; .help helps, Ctrl-D leaves\n", r->cell.language, r->cell.vm);
+	fprintf(stderr, "%s in VM %s; .help for help, Ctrl-D to leave\n", r->cell.language,
+	        r->cell.vm);
 	start_editor(r);
 	while (!leave) {
 		autofree char *text = read_cell(r);
@@ -257,8 +258,9 @@ static int converse(struct repl *r)
 		status = cell_run(r->c, &r->cell, text);
 		if (status > 128 + 2)
 			break;
-		if (status == CLI_UNREACHABLE) /* a server that is started anew finds it again */
-			cli_fail(0, "variables are in the VM: try again when the server is back");
+		if (status == CLI_UNREACHABLE) /* a restarted server finds it again */
+			cli_fail(0, "the variables are safe in the VM: try again when the server "
+			            "is back");
 	}
 	end_editor(r);
 	return status == 1 ? CLI_OK : status;
@@ -296,7 +298,7 @@ static void end_context(struct cli *c, const struct cell_opts *o)
 	cli_try(c, o->user, "DELETE", path, NULL, &reply, NULL); /* the VM may be gone */
 }
 
-/* A context knows what is spoken in it. */
+/* A context has a fixed language. */
 static int context_language(struct cli *c, struct cell_opts *o)
 {
 	autojson json_t *list = NULL;
@@ -308,7 +310,7 @@ static int context_language(struct cli *c, struct cell_opts *o)
 	row = find_context(list, o);
 	if (!row)
 		return cli_fail(CLI_REFUSED,
-		                "the VM has no context '%s'; 'pando code %s --list' shows them",
+		                "the VM has no context '%s'; 'pando code %s --list' lists them",
 		                o->context, o->vm);
 	o->language = cell_language(cli_str(row, "language"));
 	return CLI_OK;
@@ -380,9 +382,10 @@ static int code(struct cli *c, const struct cli_args *a)
 	int r;
 
 	if (!a->arg[0] && (a->opt[O_CONTEXT] || a->opt[O_LIST]))
-		return cli_fail(CLI_USAGE, "say which VM: a fresh one has no contexts");
+		return cli_fail(CLI_USAGE,
+		                "--list and --context need a VM: a new one has no contexts");
 	if (a->opt[O_CONTEXT] && a->opt[O_NEW])
-		return cli_fail(CLI_USAGE, "--context and --new exclude each other");
+		return cli_fail(CLI_USAGE, "--context and --new cannot be used together");
 	if (a->arg[0] && !(id = cli_vm_id(c, a->arg[0])))
 		return CLI_REFUSED;
 	if (a->opt[O_LIST]) {
@@ -399,29 +402,30 @@ static int code(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ NULL, "[VM]", "a prompt on a Python, JavaScript, TypeScript or Bash kernel, or one cell", code,
-	  { { "language", "LANGUAGE", "what is spoken; default: by the file's name, else python", 'l', CLI_CHOICE, LANGUAGES },
-	    { "eval", "CODE", "run this and end", 'e' },
-	    { "file", "FILE", "run this and end ('-': stdin)", 'f' },
+	{ NULL, "[VM]", "run a cell or open a prompt on a Python, JavaScript, TypeScript or Bash kernel", code,
+	  { { "language", "LANGUAGE", "the language; default: from the file's name, or python", 'l', CLI_CHOICE, LANGUAGES },
+	    { "eval", "CODE", "run this and exit", 'e' },
+	    { "file", "FILE", "run this file and exit ('-': stdin)", 'f' },
 	    { "context", "ID", "in this context", 'c' },
-	    { "new", NULL, "in a context of its own, which ends with this command" },
-	    { "list", NULL, "show the contexts" },
+	    { "new", NULL, "in a new context that ends with this command" },
+	    { "list", NULL, "list the contexts" },
 	    { "user", "USER", "as this Linux user (root)", 'u' },
-	    { "timeout", "TIME", "for each cell, like 30s", 't', CLI_DURATION },
-	    { "images", "HOW", "how pictures are shown", .type = CLI_CHOICE, .choices = "auto kitty iterm sixel none" },
-	    { "save", "DIR", "where pictures go that are not shown (.)" },
-	    { "snapshot", "SNAPSHOT", "without VM: in a fresh VM from this", 's' } },
-	  .about = "Variables, imports and open files stay from cell to cell, from call to call, across suspend and resume, "
-	           "and into forks: the kernel lives in the VM. Without VM a fresh one is made and deleted afterwards. "
-	           "With a terminal on stdin it is a prompt with history; else stdin is one cell.\n\n"
-	           "Figures are shown on terminals that can (kitty's and iTerm2's protocols, sixel), else saved as "
-	           "pando-N.png and named. Ctrl-C interrupts the cell and keeps the kernel. A cell that fails ends "
-	           "the command with status 1.",
-	  .examples = "pando code # Python in a VM of its own\n"
-	              "pando code web -l js # JavaScript where the site runs\n"
-	              "pando code lab -e 'df.describe()' # one cell, variables of before\n"
-	              "pando code lab --list # the kernels that are there" },
+	    { "timeout", "TIME", "time limit per cell, like 30s", 't', CLI_DURATION },
+	    { "images", "HOW", "how to show images", .type = CLI_CHOICE, .choices = "auto kitty iterm sixel none" },
+	    { "save", "DIR", "where to save images that cannot be shown (.)" },
+	    { "snapshot", "SNAPSHOT", "without VM: create the new VM from this snapshot", 's' } },
+	  .about = "The kernel lives in the VM: variables, imports and open files persist across cells, "
+	           "calls, suspend and resume, and are copied into forks. Without VM a new one is "
+	           "created and deleted afterwards. With a terminal on stdin this is a prompt with "
+	           "history; otherwise stdin is one cell.\n\n"
+	           "Figures are shown on terminals that support it (kitty's and iTerm2's protocols, "
+	           "sixel), otherwise saved as pando-N.png. Ctrl-C interrupts the cell and keeps the "
+	           "kernel. A cell that fails ends the command with status 1.",
+	  .examples = "pando code # Python in a new VM\n"
+	           "pando code web -l js # JavaScript in the VM 'web'\n"
+	           "pando code lab -e 'df.describe()' # one cell, with earlier variables\n"
+	           "pando code lab --list # its kernels" },
 };
 /* clang-format on */
-const struct cli_noun cli_code = { "code", "code in a kernel that remembers", verbs,
+const struct cli_noun cli_code = { "code", "code in a persistent kernel", verbs,
 	                           ARRAY_SIZE(verbs) };

@@ -3,8 +3,8 @@
  * complete.c - pando completion: what could come next on a command line, from the table
  *
  * The shells' scripts only pass on the words and show what `pando __complete` answers: lines
- * "word<tab>what it is". No lines means files. VMs and snapshots are asked of the server; when
- * there is none, there are none.
+ * "word<tab>what it is". No lines means files. Names of VMs and snapshots come from the server, if
+ * it is reachable.
  */
 #include <string.h>
 
@@ -60,7 +60,8 @@ static int completion(struct cli *c, const struct cli_args *a)
 			fputs(shells[i].text, stdout);
 			return CLI_OK;
 		}
-	return cli_fail(CLI_USAGE, "there is completion for bash, zsh and fish, not for '%s'",
+	return cli_fail(CLI_USAGE,
+	                "unknown shell '%s': completion is available for bash, zsh and fish",
 	                a->arg[0]);
 }
 
@@ -82,7 +83,7 @@ static void offer_text(const char *cur, const char *words)
 	}
 }
 
-/* Names and ids of what the server has. */
+/* Names and ids known to the server. */
 static void offer_rows(struct cli *c, const char *cur, const char *path, const char *rows,
                        const char *id, const char *suffix)
 {
@@ -153,7 +154,7 @@ static const struct cli_opt *opt_of(const struct cli_verb *v, const char *word)
 struct place {
 	const struct cli_noun *noun;
 	const struct cli_verb *verb;
-	const struct cli_opt *opt; /* that wants a value now */
+	const struct cli_opt *opt; /* that needs a value now */
 	size_t n_words;
 };
 
@@ -223,8 +224,8 @@ static int complete(struct cli *c, const struct cli_args *a)
 /* clang-format off */
 static const struct cli_verb completion_verbs[] = {
 	{ NULL, "SHELL", "print the completion script for bash, zsh or fish", completion, .flags = CLI_LOCAL,
-	  .about = "Commands, options, VMs and snapshots are completed; the words come from this program each time, so "
-	           "the script is the same for every version.",
+	  .about = "Completes commands, options, VMs and snapshots. The script asks this program each "
+	           "time, so it is the same for every version.",
 	  .examples = "source <(pando completion bash) # for this shell" },
 };
 static const struct cli_verb complete_verbs[] = {

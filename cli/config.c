@@ -104,7 +104,7 @@ static int set_value(struct config *cf, const char *name, const char *value, int
 		snprintf(cf->value[i], CONFIG_VALUE_MAX, "%s", value);
 		return 0;
 	}
-	return err_set(err, -EINVAL, "line %d: there is no setting '%s'", line, name);
+	return err_set(err, -EINVAL, "line %d: unknown setting '%s'", line, name);
 }
 
 int config_parse(const char *text, struct config *ret, struct err *err)
@@ -218,11 +218,13 @@ int target_url(const char *text, char *dst, size_t size, struct err *err)
 	int n;
 
 	if (!scheme && strstr(text, "://"))
-		return err_set(err, -EINVAL, "'%s' is no address of a server: http:// or https://",
-		               text);
+		return err_set(
+		        err, -EINVAL,
+		        "'%s' is not a server address: it must begin with http:// or https://",
+		        text);
 	n = snprintf(dst, size, "%s%s", scheme ? "" : "http://", text);
 	if (n < 0 || (size_t)n >= size || strpbrk(dst, " \t\r\n?#"))
-		return err_set(err, -EINVAL, "'%s' is no address of a server", text);
+		return err_set(err, -EINVAL, "'%s' is not a server address", text);
 	for (; n && dst[n - 1] == '/'; n--)
 		dst[n - 1] = '\0';
 	return 0;
@@ -300,7 +302,7 @@ static int find_key(const char *data_dir, const char *dir, const struct config *
 		from = path;
 	}
 	if (strlen(key) >= sizeof(t->key) || strpbrk(key, "\r\n"))
-		return err_set(err, -EINVAL, "the key from %s is no API key", from);
+		return err_set(err, -EINVAL, "the key from %s is not a valid API key", from);
 	snprintf(t->key, sizeof(t->key), "%s", key);
 	snprintf(t->key_from, sizeof(t->key_from), "%s", from);
 	if (text)

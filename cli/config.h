@@ -21,19 +21,19 @@ struct config {
 int config_path(char *dst, size_t size, struct err *err);
 /* ~/.local/state/pando/NAME, its directory made; -errno. */
 int config_state_path(const char *name, char *dst, size_t size, struct err *err);
-/* A file that is not there is an empty one; lines that are none of ours are -EINVAL. */
+/* A file that is not there is an empty one; lines with unknown settings are -EINVAL. */
 int config_load(struct config *ret, struct err *err);
 int config_save(const struct config *cf, struct err *err);
 /* For tests: the text of the file. */
 int config_parse(const char *text, struct config *ret, struct err *err);
 
-/* Where the server is and who we are. */
+/* The server and the key. */
 struct target {
 	char url[CONFIG_VALUE_MAX];
 	char key[CONFIG_VALUE_MAX];
 	char url_from[CONFIG_VALUE_MAX], key_from[CONFIG_VALUE_MAX]; /* for people */
 };
-/* url and data_dir may be NULL; -ENOKEY when everything is there but a key. */
+/* url and data_dir may be NULL; -ENOKEY if only the key is missing. */
 int target_find(const char *url, const char *data_dir, struct target *ret, struct err *err);
 /* Without slashes at the end, with a scheme; -EINVAL. */
 int target_url(const char *text, char *dst, size_t size, struct err *err);

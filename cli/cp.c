@@ -2,8 +2,8 @@
 /*
  * cp.c - pando cp: files and directories into a VM and out of it
  *
- * As cp -r: into a directory that is there, what is copied keeps its name; else the target is the
- * new name. "VM:/path" is a path in a VM; a path of ours with a colon needs a slash before it.
+ * As cp -r: into an existing directory, files keep their names; otherwise the target is the new
+ * name. "VM:/path" is a path in a VM; a local path with a colon needs a slash before it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "cli/resolve.h"
 #include "cli/transfer.h"
 
-/* The path behind "VM:", or NULL: it is one of ours. */
+/* The path after "VM:", or NULL: a local path. */
 static const char *remote_path(const char *s)
 {
 	size_t n = strcspn(s, ":/");
@@ -25,7 +25,7 @@ static const char *remote_path(const char *s)
 	return n && s[n] == ':' ? s + n + 1 : NULL;
 }
 
-/* "" is no directory at all. */
+/* "" is not a directory at all. */
 static char *join(const char *dir, const char *name)
 {
 	size_t n = strlen(dir);
@@ -87,19 +87,20 @@ static int get_one(const struct transfer *t, const char *path, const char *to, b
 	switch (transfer_look(t, path)) {
 	case REMOTE_DIR:
 		if (strcmp(to, "-") == 0)
-			return cli_fail(CLI_USAGE, "'%s' is a directory and cannot go to stdout",
+			return cli_fail(CLI_USAGE,
+			                "'%s' is a directory and cannot be written to stdout",
 			                path);
 		return transfer_get_dir(t, path, local);
 	case REMOTE_FILE:
 		return transfer_get(t, path, local);
 	case REMOTE_NONE:
-		return cli_fail(CLI_REFUSED, "there is no '%s' in the VM", path);
+		return cli_fail(CLI_REFUSED, "the VM has no file '%s'", path);
 	default:
 		return CLI_REFUSED;
 	}
 }
 
-/* Into the VM: every source is ours. */
+/* Into the VM: all sources are local. */
 static int copy_in(struct transfer *t, const struct cli_args *a, const char *to)
 {
 	size_t n = a->n_rest - 1;
@@ -117,7 +118,8 @@ static int copy_in(struct transfer *t, const struct cli_args *a, const char *to)
 	}
 	for (size_t i = 0; i < n; i++) {
 		int r = remote_path(a->rest[i])
-		                ? cli_fail(CLI_USAGE, "from one VM to another is two copies")
+		                ? cli_fail(CLI_USAGE,
+		                           "cannot copy from VM to VM: copy to this machine first")
 		                : put_one(t, a->rest[i], to, into);
 
 		status = status == CLI_OK ? r : status;
@@ -155,13 +157,13 @@ static int cp(struct cli *c, const struct cli_args *a)
 	struct transfer t = { .c = c, .user = a->opt[0] };
 
 	if (a->n_rest < 2)
-		return cli_fail(CLI_USAGE, "say from where and to where: pando cp FROM... TO");
+		return cli_fail(CLI_USAGE, "source and target are missing: pando cp FROM... TO");
 	to = a->rest[a->n_rest - 1];
 	inside = remote_path(to);
 	side = inside ? to : a->rest[0];
 	if (!remote_path(side))
 		return cli_fail(CLI_USAGE,
-		                "neither side is in a VM: write VM:/path for one of them");
+		                "neither path is in a VM: write one of them as VM:/path");
 	name = strndup(side, strcspn(side, ":"));
 	if (!name)
 		cli_oom();
@@ -178,10 +180,11 @@ static const struct cli_verb verbs[] = {
 	{ NULL, "FROM...", "copy files and directories into a VM or out of it: FROM... TO", cp,
 	  { { "user", "USER", "as this Linux user of the VM (root)", 'u' },
 	    { "quiet", NULL, "no progress", 'q' } },
-	  .about = "The last argument is where to. VM:/path is a path in a VM, relative ones start at /; '-' is stdin or "
-	           "stdout. Directories are copied whole. When the target is a directory, or ends with a slash, or there "
-	           "are several sources, what is copied keeps its name in it; else the target is the new name. Files "
-	           "keep their mode and belong to the user; a file is in its place only when it is whole.",
+	  .about = "The last argument is the target. VM:/path is a path in a VM, relative ones start at "
+	           "/; '-' is stdin or stdout. Directories are copied recursively. If the target is a "
+	           "directory or ends with a slash, or there are several sources, files keep their "
+	           "names inside it; otherwise the target is the new name. Files keep their mode and "
+	           "belong to the user; each file is replaced atomically.",
 	  .examples = "pando cp report.csv web:/tmp/ # a file into a VM\n"
 	              "pando cp web:/var/log logs # a directory out of it\n"
 	              "pg_dump db | pando cp - web:/tmp/dump.sql # stdin" },

@@ -2,8 +2,8 @@
 /*
  * doc.c - help and man pages from the table
  *
- * A page is written once, against struct doc_ops: doc_text.c makes what --help prints of it,
- * doc_man.c a man page. So they cannot differ.
+ * A page is written once, against struct doc_ops: doc_text.c renders it for --help, doc_man.c as a
+ * man page, so they cannot differ.
  */
 #include "cli/doc.h"
 
@@ -13,38 +13,37 @@
 #include "cli/cli.h"
 
 static const char about_pando[] =
-        "Pando runs code nobody has read in small virtual machines that can be frozen, thawed and "
-        "forked with their memory. This command talks to a Pando server: it makes VMs, runs "
-        "things in them, copies files, and shows what there is.\n\n"
-        "A VM or snapshot is named by its id, by the beginning of its id, or by its name, as "
-        "long as only one fits. What runs in a VM ends with the status it had there.";
+        "Pando runs untrusted code in small virtual machines that can be frozen, thawed and forked "
+        "with their memory. This command talks to a Pando server: it creates VMs, runs programs in "
+        "them, copies files, and shows their state.\n\nA VM or snapshot is named by its id, a "
+        "unique prefix of its id, or its name. Commands that run something in a VM exit with its "
+        "status.";
 static const char about_server[] =
-        "The server is --url, else PANDO_API_URL, else what 'pando login' wrote down, else the one "
-        "on this machine. The key is PANDO_API_KEY, else that of 'pando login', else the file "
-        "api-key in the server's data directory, where it can be read. A key of 'pando login' goes "
-        "to the server it was given for and to no other. There is no option for the key: what is "
-        "on a command line can be read by every user of the machine.";
+        "The server is --url, else PANDO_API_URL, else the one saved by 'pando login', else the "
+        "one on this machine. The key is PANDO_API_KEY, else the one saved by 'pando login', else "
+        "the file api-key in the server's data directory, if it is readable. A saved key is sent "
+        "only to the server it was saved for. There is no option for the key: command lines can be "
+        "read by every user of the machine.";
 static const struct {
 	const char *term, *text;
 } environment[] = {
 	{ "PANDO_API_URL", "the server; also PANDO_URL and FREESTYLE_API_URL" },
 	{ "PANDO_API_KEY", "the key; also FREESTYLE_API_KEY" },
 	{ "PANDO_DATA_DIR", "the data directory of a server on this machine (/var/lib/pando)" },
-	{ "XDG_CONFIG_HOME, XDG_STATE_HOME", "where config and history are (~/.config, "
-	                                     "~/.local/state)" },
+	{ "XDG_CONFIG_HOME, XDG_STATE_HOME", "where configuration and history are kept (~/.config, ~/.local/state)" },
 	{ "NO_COLOR", "no colours" },
 }, files[] = {
-	{ "~/.config/pando/config", "server and key of 'pando login', and settings; mode 0600" },
-	{ "~/.local/state/pando/", "what was typed in 'pando code'" },
+	{ "~/.config/pando/config", "server and key saved by 'pando login', and settings; mode 0600" },
+	{ "~/.local/state/pando/", "history of 'pando code'" },
 	{ "/var/lib/pando/api-key", "the operator's key of a server on this machine" },
 }, statuses[] = {
 	{ "0", "done" },
-	{ "1", "the server refused" },
+	{ "1", "the server rejected the request" },
 	{ "2", "wrong usage" },
-	{ "3", "no server answered, or the connection broke" },
-	{ "4", "no key, or one that is not allowed to" },
+	{ "3", "the server did not answer, or the connection was lost" },
+	{ "4", "no key, or one without permission" },
 	{ "130", "interrupted" },
-	{ "other", "of what ran in a VM: its status, or 128 + the signal that ended it" },
+	{ "other", "of a command in a VM: its status, or 128 + the signal that ended it" },
 };
 
 static void verb_line(const struct cli_noun *n, const struct cli_verb *v, char *dst, size_t size)
@@ -65,7 +64,7 @@ static void put_opts(const struct doc_ops *d, FILE *f, const struct cli_opt *o, 
 		snprintf(text, sizeof(text), "%s%s%s%s", o[i].help,
 		         o[i].type == CLI_CHOICE ? ": " : "",
 		         o[i].type == CLI_CHOICE ? o[i].choices : "",
-		         o[i].type == CLI_LIST ? "; may be given several times" : "");
+		         o[i].type == CLI_LIST ? "; can be given several times" : "");
 		d->item(f, line, text);
 	}
 }
@@ -97,7 +96,7 @@ static void put_verb(const struct doc_ops *d, FILE *f, const struct cli_noun *n,
 	d->item(f, line, v->help);
 }
 
-/* Is there anything of the noun to be shown? */
+/* Does the noun have any visible verb? */
 static bool is_shown(const struct cli_noun *n)
 {
 	const struct cli_verb *v = cli_nth_verb(n, 0);
@@ -141,15 +140,13 @@ static void page_all(const struct doc_ops *d, FILE *f)
 		d->item(f, statuses[i].term, statuses[i].text);
 	d->section(f, "Examples");
 	put_examples(d, f,
-	             "pando run hello.py # a file in a fresh VM\n"
-	             "pando vm create --name web # a VM that stays\n"
-	             "pando vm exec web uname -a # a command in it\n"
-	             "pando cp site web:/srv # a directory into it\n"
-	             "pando vm fork web -n 3 # three live copies\n"
-	             "pando tree # what came from what");
+	             "pando run hello.py # a file in a new VM\npando vm create --name web # a VM "
+	             "that stays\npando vm exec web uname -a # a command in it\npando cp site "
+	             "web:/srv # a directory into it\npando vm fork web -n 3 # three live "
+	             "copies\npando tree # how VMs and snapshots are related");
 }
 
-/* All a verb has to say: in its own --help, and in its noun's man page. */
+/* The full description of a verb, for its --help and its noun's man page. */
 static void put_verb_body(const struct doc_ops *d, FILE *f, const struct cli_verb *v)
 {
 	if (v->about)
@@ -176,7 +173,7 @@ static void page_noun(const struct doc_ops *d, FILE *f, const struct cli_noun *n
 	}
 	if (!whole) {
 		snprintf(line, sizeof(line), "pando %s COMMAND --help", n->name);
-		d->item(f, line, "all about one of them, with its options");
+		d->item(f, line, "details of one command, with its options");
 	}
 	if (n->about) {
 		d->section(f, "Description");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/doc.h - a page of documentation, and the two things it can become; for doc*.c */
+/* cli/doc.h - a page of documentation and its two output formats; for doc*.c */
 #pragma once
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* domain.c - pando domain: names of one's own, where they lead, their DNS records */
+/* domain.c - pando domain: domains, mappings, DNS records */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/resolve.h"
 
-#define TXT_NAME "_freestyle_custom_hostname" /* where the code must stand */
+#define TXT_NAME "_freestyle_custom_hostname" /* where the TXT record must be */
 #define LIST_MAX "1000"                       /* what an account can have */
 
 static const struct cli_col domain_cols[] = {
@@ -55,8 +55,8 @@ static int verify(struct cli *c, const struct cli_args *a)
 
 	if (r == CLI_OK)
 		cli_say(c, reply,
-		        "Add this record where the DNS of %s is kept:\n\n  " TXT_NAME
-		        ".%s  TXT  %s\n\nthen: pando domain complete %s",
+		        "Add this record to the DNS of %s:\n\n  " TXT_NAME
+		        ".%s  TXT  %s\n\nThen run: pando domain complete %s",
 		        cli_str(reply, "domain"), cli_str(reply, "domain"),
 		        cli_str(reply, "verificationCode"), cli_str(reply, "domain"));
 	return r;
@@ -165,7 +165,7 @@ static int records(struct cli *c, const struct cli_args *a)
 	if (!cli_json(c) && server)
 		printf("served by %s\n", server);
 	else if (!cli_json(c))
-		printf("not served: this server has no name server (PANDO_DNS_LISTEN)\n");
+		printf("not served: the name server is off (PANDO_DNS_LISTEN)\n");
 	return r;
 }
 
@@ -202,35 +202,33 @@ static int record_delete(struct cli *c, const struct cli_args *a)
 static const struct cli_verb verbs[] = {
 	{ "verify",
 	  "DOMAIN",
-	  "begin to prove that a domain is yours: says the TXT record to add",
+	  "start verifying a domain: prints the TXT record to add",
 	  verify,
 	  { { 0 } },
 	  .examples = "pando domain verify example.org" },
 	{ "complete",
 	  "DOMAIN",
-	  "look the record up; DOMAIN may be the verification's id",
+	  "check the TXT record; DOMAIN may be the verification's id",
 	  complete,
 	  { { 0 } } },
-	{ "cancel", "DOMAIN", "give a verification up", cancel, { { 0 } } },
-	{ "verifications", "", "those that are not complete", verifications, { { 0 } } },
+	{ "cancel", "DOMAIN", "cancel a verification", cancel, { { 0 } } },
+	{ "verifications", "", "list pending verifications", verifications, { { 0 } } },
 	{ "list", "", "verified domains", list, { { 0 } } },
 	{ "map",
 	  "DOMAIN VM",
-	  "let a name lead to a port of a VM",
+	  "map a name to a port of a VM",
 	  map,
 	  { { "port", "PORT", "the VM's port; default 3000", 'p', CLI_NUMBER, .min = 1,
 	      .max = 65535 } },
-	  .about = "A name below the server's base domain or style.dev is free to take; any other "
-	           "must "
-	           "be at or below a verified domain. A name that is mapped already leads to the "
-	           "new "
-	           "place.",
+	  .about = "A name below the server's base domain or style.dev needs no verification; any "
+	           "other must be at or below a verified domain. A name that is already mapped "
+	           "moves to the new port.",
 	  .examples = "pando domain map my-app.style.dev web # port 3000 of the VM 'web'\n"
 	              "pando domain map app.example.org web -p 8080" },
-	{ "unmap", "DOMAIN", "let a name lead nowhere", unmap, { { 0 } } },
+	{ "unmap", "DOMAIN", "remove a mapping", unmap, { { 0 } } },
 	{ "mappings",
 	  "",
-	  "names and where they lead",
+	  "list mapped names",
 	  mappings,
 	  { { "domain", "DOMAIN", "only this one" } } },
 	{ "wildcard",
@@ -243,11 +241,11 @@ static const struct cli_verb verbs[] = {
 	  "DOMAIN NAME KIND VALUE",
 	  "add a DNS record: A, AAAA, CNAME, TXT, NS or MX",
 	  record_add,
-	  { { "ttl", "TIME", "how long resolvers may keep it: 300, 5m, 1h", .type = CLI_DURATION },
+	  { { "ttl", "TIME", "how long resolvers may cache it: 300, 5m, 1h", .type = CLI_DURATION },
 	    { "priority", "N", "of an MX record; default 10", .type = CLI_NUMBER, .min = 0,
 	      .max = 65535 } },
-	  .about = "NAME is relative to the domain; @ is the domain itself, * any name that has no "
-	           "records of its own. Records are served when the server has a name server "
+	  .about = "NAME is relative to the domain; @ is the domain itself, * any name without "
+	           "records of its own. Records are served if the server's name server is on "
 	           "(PANDO_DNS_LISTEN) and the domain is delegated to it.",
 	  .examples = "pando domain record-add example.org www A 192.0.2.7 --ttl 1h\n"
 	              "pando domain record-add example.org @ MX mail.example.org --priority 5" },
@@ -258,5 +256,5 @@ static const struct cli_verb verbs[] = {
 	  { { 0 } } },
 };
 const struct cli_noun cli_domain = { "domain",
-	                             "names: verify them, let them lead to VMs, DNS records", verbs,
+	                             "domains: verification, mappings to VMs, DNS records", verbs,
 	                             ARRAY_SIZE(verbs) };

@@ -2,9 +2,9 @@
 /*
  * ephemeral.c - a VM for the time of one command
  *
- * The VM is ephemeral with a short idle time: a VM whose maker was killed goes to sleep and is
- * gone. While its maker lives, a thread says every minute that it is wanted; work without network
- * traffic would count as idle otherwise.
+ * The VM is ephemeral with a short idle time: if this program is killed, the VM becomes idle and is
+ * deleted. Meanwhile a thread keeps it awake once a minute, because work without network traffic
+ * would count as idle.
  */
 #include "cli/ephemeral.h"
 
@@ -111,9 +111,10 @@ void ephemeral_free(struct ephemeral *e)
 	path = cli_path(e->c, "/v1/vms/%s", e->id);
 	status = cli_try(e->c, NULL, "DELETE", path, NULL, &reply, &err);
 	if (status != 200 && status != 404)
-		cli_fail(0,
-		         "the VM %s could not be deleted now; the server does it when it is idle",
-		         e->id);
+		cli_fail(
+		        0,
+		        "the VM %s could not be deleted now; the server deletes it when it is idle",
+		        e->id);
 	signals_close(e->signals);
 	cond_destroy(&e->wake);
 	mutex_destroy(&e->lock);

@@ -7,9 +7,9 @@
 struct ephemeral;
 
 /*
- * Makes a VM (from a snapshot, or NULL). From here on signals are only seen by those who look
- * for them, so that the VM is deleted whatever happens; should we be killed, it is deleted by the
- * server a few minutes later. CLI_OK, or another status after a sentence.
+ * Makes a VM (from a snapshot, or NULL). From here on signals are blocked and only read from a
+ * descriptor, so that the VM is always deleted; if we are killed, the server deletes it a few
+ * minutes later. CLI_OK, or another status after an error message.
  */
 int ephemeral_new(struct cli *c, const char *snapshot, struct ephemeral **ret);
 const char *ephemeral_id(const struct ephemeral *e);

@@ -3,9 +3,9 @@
  * exec.c - a command in a VM as if it ran here
  *
  * Events of POST .../exec become our output. Attached, the command ends with us. When our stdin
- * goes on while it runs, it is started detached, because only such a process has a stdin that can
- * be written to later; then it is us who end it when we are told to go, and who forget it
- * afterwards. The first Ctrl-C is the command's, the second ends us.
+ * continues while it runs, it is started detached, because only such a process has a stdin that can
+ * be written to later; then we end it when we are asked to exit, and remove it from the process
+ * list afterwards. The first Ctrl-C goes to the command, the second ends us.
  */
 #include "cli/exec.h"
 
@@ -40,7 +40,7 @@ bool exec_write(int fd, const void *p, size_t n)
 	return io_write_all(fd, p, n) == 0;
 }
 
-/* Is there nothing in it that a shell would read as more than text? */
+/* Does it contain no character that is special to a shell? */
 static bool is_plain(const char *s)
 {
 	return *s && s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -89,8 +89,8 @@ json_t *exec_env(const struct cli_list *env)
 			cli_oom();
 		if (!*name || !value) {
 			cli_fail(CLI_USAGE,
-			         "--env must be NAME=value, or the NAME of a variable that is "
-			         "set here, not '%s'",
+			         "--env must be NAME=value, or the name of a variable that is set "
+			         "here, not '%s'",
 			         env->v[i]);
 			return NULL;
 		}
@@ -106,7 +106,7 @@ static int on_output(struct run *x, int fd, const json_t *data)
 	autofree unsigned char *p = sse_bytes(data, &n);
 
 	if (!p)
-		return cli_fail(CLI_UNREACHABLE, "the server sent output that is none");
+		return cli_fail(CLI_UNREACHABLE, "the server sent malformed output");
 	if (json_is_integer(offset)) {
 		x->lost += MAX(json_integer_value(offset) - x->next[fd], 0);
 		x->next[fd] = json_integer_value(offset) + (long long)n;
@@ -135,7 +135,7 @@ static int on_started(struct run *x, const json_t *data)
 		if (asprintf(&path, "%s/stdin", x->process) < 0)
 			cli_oom();
 		if (exec_stdin_pump(x->in, x->c, x->o->user, path) < 0)
-			return cli_fail(CLI_UNREACHABLE, "no thread for stdin");
+			return cli_fail(CLI_UNREACHABLE, "cannot start a thread for stdin");
 	}
 	return 0;
 }
@@ -154,7 +154,7 @@ static int on_event(void *ctx, const char *event, const json_t *data)
 		x->status = (int)json_integer_value(json_object_get(data, "statusCode"));
 		x->result = json_incref((json_t *)data);
 		if (json_is_true(json_object_get(data, "timedOut")) && !cli_json(x->c))
-			cli_fail(0, "the command was ended: its time was over");
+			cli_fail(0, "the command was ended: it timed out");
 	}
 	if (strcmp(event, "error") == 0)
 		return cli_fail(CLI_REFUSED, "%s: %s", cli_str(data, "code"),

@@ -19,16 +19,17 @@ struct exec_opts {
 };
 /*
  * Runs it to its end: its output on stdout and stderr, its stdin ours, signals passed on.
- * Its exit status (128 + signal), or one of ours after a sentence. With --json an object at the
+ * Its exit status (128 + signal), or our own after an error message. With --json an object at the
  * end.
  */
 int cli_exec(struct cli *c, const struct exec_opts *o);
 /* Words as one command line for sh: one word is taken as it is, several are quoted. Caller frees.
  */
 char *exec_command(const char *const *words, size_t n);
-/* "NAME=value" list as an object, "NAME" takes it from here; NULL after a sentence. */
+/* "NAME=value" list as an object, "NAME" takes it from our environment; NULL after an error
+ * message. */
 json_t *exec_env(const struct cli_list *env);
-/* Output as a JSON string: bytes that are no UTF-8 become U+FFFD. */
+/* Output as a JSON string: bytes that are not UTF-8 become U+FFFD. */
 json_t *cli_output_text(const struct buf *b);
-/* All of it, whatever it takes; false when nobody reads any more. */
+/* Writes all of it; false if the reader is gone. */
 bool exec_write(int fd, const void *p, size_t n);

@@ -3,7 +3,7 @@
  * exec_stdin.c - our stdin for a command in a VM
  *
  * Most input is a file or a short pipe: it is read first and sent with the command. What is
- * larger, or goes on, is sent piece by piece while the command runs, by a thread that has a
+ * larger, or continues, is sent piece by piece while the command runs, by a thread that has a
  * connection of its own and dies with the program.
  */
 #include "cli/exec_internal.h"
@@ -20,9 +20,9 @@
 #include "base/auto.h"
 #include "cli/stream.h"
 
-#define FIRST_MAX (8u << 20) /* in base64 it fits into a request */
+#define FIRST_MAX (8u << 20) /* fits into a request in base64 */
 #define PIECE (256u << 10)
-#define QUIET_MS 150 /* a pipe that says nothing for so long may go on */
+#define QUIET_MS 150 /* after this long without data a pipe counts as open-ended */
 #define CONNECT_S 10L
 
 void exec_stdin_begin(struct exec_stdin *in, bool none)
@@ -60,7 +60,7 @@ static size_t drop(char *p, size_t size, size_t n, void *ctx)
 	return size * n;
 }
 
-/* One piece; false when the process takes no more. */
+/* One piece; false if the process no longer reads. */
 static bool send_piece(struct exec_stdin *in, CURL *easy, const void *p, size_t n, bool eof)
 {
 	struct curl_slist *h = curl_slist_append(NULL, in->header);

@@ -57,7 +57,7 @@ static bool is_repo_id(const char *s)
 	return strlen(s) == 36 && strspn(s, "0123456789abcdef-") == 36;
 }
 
-/* The id of the repository with this id or name; NULL after a sentence. Caller frees. */
+/* The id of the repository with this id or name; NULL after an error message. Caller frees. */
 static char *repo_id(struct cli *c, const char *name)
 {
 	autofree char *path = NULL;
@@ -83,9 +83,10 @@ static char *repo_id(struct cli *c, const char *name)
 		n++;
 	}
 	if (n > 1)
-		cli_fail(CLI_REFUSED, "%zu repositories are called '%s': use an id", n, name);
+		cli_fail(CLI_REFUSED, "%zu repositories are named '%s': use the repository's id", n,
+		         name);
 	if (n == 0)
-		cli_fail(CLI_REFUSED, "there is no repository '%s': 'pando git list' shows all",
+		cli_fail(CLI_REFUSED, "there is no repository '%s': 'pando git list' lists all",
 		         name);
 	if (n != 1)
 		return NULL;
@@ -172,7 +173,8 @@ static int delete_repo(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
-/* Our key is for this one command: it is neither on a command line nor in the clone. */
+/* The key is passed to this one command only: not on a command line, and not stored in the clone.
+ */
 static int clone_repo(struct cli *c, const struct cli_args *a)
 {
 	autofree char *id = repo_id(c, a->arg[0]), *url = NULL, *key = NULL, *header = NULL;
@@ -309,13 +311,12 @@ static int trigger(struct cli *c, const struct cli_args *a)
 		return r;
 	}
 	if (strcmp(what, "redeliver") != 0 || !a->arg[3])
-		return cli_fail(CLI_USAGE,
-		                "it is create, list, delete, log, or redeliver with the id "
-		                "of a trigger and of a delivery");
+		return cli_fail(CLI_USAGE, "the action must be create, list, delete, log, or "
+		                           "redeliver with the ids of a trigger and a delivery");
 	tail = cli_path(c, "/trigger/%s/deliveries/%s/redeliver", id, a->arg[3]);
 	r = on_repo(c, a->arg[1], "POST", tail, NULL, &reply);
 	if (r == CLI_OK)
-		cli_say(c, reply, "to be delivered once more");
+		cli_say(c, reply, "queued for redelivery");
 	return r;
 }
 
@@ -340,7 +341,8 @@ static int sync_enable(struct cli *c, const struct cli_args *a)
 	int r;
 
 	if (!a->arg[2])
-		return cli_fail(CLI_USAGE, "which repository there? OWNER/NAME, or a URL");
+		return cli_fail(CLI_USAGE,
+		                "the remote repository is missing: give OWNER/NAME or a URL");
 	if (a->opt[0] && !(secret = git_read_secret(a->opt[0])))
 		return CLI_USAGE;
 	if (secret)
@@ -396,7 +398,7 @@ static int sync_repo(struct cli *c, const struct cli_args *a)
 	else if (strcmp(a->arg[0], "now") == 0)
 		r = on_repo(c, a->arg[1], "POST", "/github-sync/run", NULL, &reply);
 	else
-		return cli_fail(CLI_USAGE, "it is enable, status, now or disable");
+		return cli_fail(CLI_USAGE, "the action must be enable, status, now or disable");
 	if (r == CLI_OK)
 		cli_say(c, reply, "%s", strcmp(a->arg[0], "now") == 0 ? "begun" : "disabled");
 	return r;
@@ -404,42 +406,44 @@ static int sync_repo(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "create", "[NAME]", "make a repository; its id is printed", create,
+	{ "create", "[NAME]", "create a repository and print its id", create,
 	  { { "public", NULL, "everyone may read it" },
 	    { "branch", "NAME", "its default branch; main" },
-	    { "from", "URL", "with the history of another repository" },
-	    { "rev", "REV", "of that one: a branch, tag or commit" },
-	    { "all-branches", NULL, "of that one: all branches" } } },
-	{ "list", "[SEARCH]", "repositories of the account", list,
-	  { { "limit", "N", "at most so many", 0, CLI_NUMBER, .min = 1, .max = 1000 } } },
-	{ "get", "REPO", "one repository, by id or name", get },
-	{ "clone", "REPO [DIRECTORY]", "clone it here with git; the key is not left in the clone", clone_repo },
-	{ "delete", "REPO", "delete it with all that is in it", delete_repo },
-	{ "search", "REPO TEXT", "search in its files", search,
-	  { { "rev", "REV", "in this revision; the default branch" },
-	    { "path", "GLOB", "only in files like this" },
+	    { "from", "URL", "import this repository with its history" },
+	    { "rev", "REV", "with --source: a branch, tag or commit" },
+	    { "all-branches", NULL, "with --source: all branches" } } },
+	{ "list", "[SEARCH]", "list the account's repositories", list,
+	  { { "limit", "N", "at most this many", 0, CLI_NUMBER, .min = 1, .max = 1000 } } },
+	{ "get", "REPO", "show a repository, by id or name", get },
+	{ "clone", "REPO [DIRECTORY]", "clone it with git; the key is not stored in the clone", clone_repo },
+	{ "delete", "REPO", "delete it and everything in it", delete_repo },
+	{ "search", "REPO TEXT", "search its files", search,
+	  { { "rev", "REV", "in this revision; default: the default branch" },
+	    { "path", "GLOB", "only in files that match this pattern" },
 	    { "regex", NULL, "TEXT is a regular expression" },
-	    { "case", NULL, "capital letters count" },
+	    { "case", NULL, "match case" },
 	    { "word", NULL, "whole words only" } } },
-	{ "trigger", "ACTION REPO [TRIGGER] [DELIVERY]", "what happens after a push: create, list, delete, log, redeliver", trigger,
-	  { { "webhook", "URL", "create: send it a signed message" },
-	    { "command", "COMMAND", "create: run this in a VM that has the repository" },
-	    { "snapshot", "SNAPSHOT", "create: of this snapshot" },
-	    { "branch", "NAME", "create: only of this branch; several times for several", 0, CLI_LIST },
-	    { "glob", "GLOB", "create: only when such a file changed; likewise", 0, CLI_LIST } },
-	  .examples = "pando git trigger create app --webhook https://example.org/hook # tell somebody\n"
+	{ "trigger", "ACTION REPO [TRIGGER] [DELIVERY]", "actions after a push: create, list, delete, log, redeliver", trigger,
+	  { { "webhook", "URL", "create: send a signed webhook to this URL" },
+	    { "command", "COMMAND", "create: run this in a VM with a clone of the repository" },
+	    { "snapshot", "SNAPSHOT", "create: start that VM from this snapshot" },
+	    { "branch", "NAME", "create: only for this branch; can be repeated", 0, CLI_LIST },
+	    { "glob", "GLOB", "create: only if a file that matches this changed; can be repeated", 0, CLI_LIST } },
+	  .examples = "pando git trigger create app --webhook https://example.org/hook # send a webhook\n"
 	              "pando git trigger create app --branch main --command 'make test' # test every push\n" },
 	{ "sync", "ACTION REPO [REMOTE]", "mirror another Git server both ways: enable, status, now, disable", sync_repo,
-	  { { "token-file", "FILE", "enable: the password there; '-' is stdin" } },
-	  .about = "REMOTE is OWNER/NAME on the server's GitHub, or the URL of any repository that Git reaches over HTTP. "
-	           "Nothing is ever forced: a branch that went two ways stops until somebody resolves it." },
+	  { { "token-file", "FILE", "enable: file with the password for the remote; '-' is stdin" } },
+	  .about = "REMOTE is OWNER/NAME on the server's GitHub, or the URL of any repository that Git "
+	           "can reach over HTTP. Nothing is ever force-pushed: a branch that diverged is not "
+	           "synced until the conflict is resolved." },
 	{ "credential", "ACTION [SERVER]", "how mirrors log in to other Git servers: set, list, remove", git_credential,
-	  { { "token-file", "FILE", "set: the password there; '-' is stdin" },
+	  { { "token-file", "FILE", "set: file with the password; '-' is stdin" },
 	    { "app", "ID", "set: id of a GitHub App, instead of a password" },
-	    { "installation", "NUMBER", "set: the app's installation there" },
-	    { "key-file", "FILE", "set: the app's private key, as it was downloaded" },
-	    { "api-url", "URL", "set: where the app asks for passwords; as GitHub has it" } },
-	  .about = "SERVER is a URL; the server's GitHub if it is left out. Mirrors of the account that have no token of their own use it.",
+	    { "installation", "NUMBER", "set: the id of the app's installation" },
+	    { "key-file", "FILE", "set: file with the app's private key, as downloaded" },
+	    { "api-url", "URL", "set: the API to request passwords from; default: GitHub's layout" } },
+	  .about = "SERVER is a URL; default: the server's GitHub. It is used by the account's mirrors "
+	           "that have no token of their own.",
 	  .examples = "pando git credential set --token-file token.txt # a personal access token\n"
 	              "pando git credential set --app 12345 --installation 678 --key-file app.pem # a GitHub App\n" },
 };

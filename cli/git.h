@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-/* A file's text; "-" is stdin. NULL after a sentence; caller frees. */
+/* A file's text; "-" is stdin. NULL after an error message; caller frees. */
 char *git_read_secret(const char *file);
 /* pando git credential ACTION [SERVER] */
 enum { CRED_TOKEN, CRED_APP, CRED_INSTALLATION, CRED_KEY, CRED_API };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* git_credential.c - pando git credential: who we are to other Git servers. Secrets come from files
+/* git_credential.c - pando git credential: credentials for other Git servers. Secrets come from
+ * files
  */
 #include <stdlib.h>
 #include <string.h>
@@ -79,5 +80,5 @@ int git_credential(struct cli *c, const struct cli_args *a)
 		return set(c, a);
 	if (strcmp(a->arg[0], "remove") == 0)
 		return drop(c, a);
-	return cli_fail(CLI_USAGE, "it is set, list or remove");
+	return cli_fail(CLI_USAGE, "the action must be set, list or remove");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* help.c - pando help: texts about commands, as text and as man pages */
+/* help.c - pando help: help for commands, as text and as man pages */
 #include "base/auto.h"
 #include "cli/cli.h"
 
@@ -19,7 +19,7 @@ static int help(struct cli *c, const struct cli_args *a)
 	}
 	if ((a->arg[0] && !n) || (a->arg[1] && !v))
 		return cli_fail(CLI_USAGE,
-		                "there is no '%s%s%s': 'pando --help' lists what there is",
+		                "unknown command '%s%s%s': 'pando --help' lists all commands",
 		                a->arg[0], a->arg[1] ? " " : "", a->arg[1] ? a->arg[1] : "");
 	if (a->opt[O_MAN])
 		cli_man(stdout, n);
@@ -35,12 +35,12 @@ static int help(struct cli *c, const struct cli_args *a)
 static const struct cli_verb verbs[] = {
 	{ NULL,
 	  "[COMMAND] [VERB]",
-	  "what a command does and takes",
+	  "show the help of a command",
 	  help,
 	  { { "man", NULL, "as the source of a man page" },
-	    { "list", NULL, "names of the commands, one per line" } },
+	    { "list", NULL, "list command names, one per line" } },
 	  .flags = CLI_LOCAL,
 	  .examples = "pando help vm exec # the same as pando vm exec --help\n"
 	              "pando help --man vm | man -l - # a man page that is not installed" },
 };
-const struct cli_noun cli_help = { "help", "texts about commands", verbs, ARRAY_SIZE(verbs) };
+const struct cli_noun cli_help = { "help", "help for commands", verbs, ARRAY_SIZE(verbs) };

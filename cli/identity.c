@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* identity.c - pando identity, pando token: access to single VMs for those who get no key */
+/* identity.c - pando identity, pando token: access to single VMs without a key */
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,21 +105,25 @@ static int revoke_grant(struct cli *c, const struct cli_args *a)
 }
 
 static const struct cli_verb verbs[] = {
-	{ "create", "", "make an identity", create, { { 0 } } },
-	{ "list", "", "identities of the account", list, { { 0 } } },
-	{ "delete", "IDENTITY", "with its tokens and grants", delete_identity, { { 0 } } },
-	{ "grants", "IDENTITY", "the VMs it may use", grants, { { 0 } } },
+	{ "create", "", "create an identity", create, { { 0 } } },
+	{ "list", "", "list the account's identities", list, { { 0 } } },
+	{ "delete",
+	  "IDENTITY",
+	  "delete an identity with its tokens and grants",
+	  delete_identity,
+	  { { 0 } } },
+	{ "grants", "IDENTITY", "list the VMs it may use", grants, { { 0 } } },
 	{ "grant",
 	  "IDENTITY VM",
 	  "let it use a VM",
 	  grant,
 	  { { "users", "NAME,...", "only as these Linux users; default: any" },
-	    { "update", NULL, "change a grant that is there" } } },
-	{ "revoke", "IDENTITY VM", "take the VM back", revoke_grant, { { 0 } } },
+	    { "update", NULL, "change an existing grant" } } },
+	{ "revoke", "IDENTITY VM", "revoke its grant on a VM", revoke_grant, { { 0 } } },
 };
 const struct cli_noun cli_identity = { "identity",
-	                               "identities: who may use single VMs without an API key",
-	                               verbs, ARRAY_SIZE(verbs) };
+	                               "identities: access to single VMs without an API key", verbs,
+	                               ARRAY_SIZE(verbs) };
 
 static int token_create(struct cli *c, const struct cli_args *a)
 {
@@ -159,11 +163,15 @@ static int token_revoke(struct cli *c, const struct cli_args *a)
 }
 
 static const struct cli_verb token_verbs[] = {
-	{ "create", "IDENTITY", "make an access token; it is shown once", token_create, { { 0 } } },
+	{ "create",
+	  "IDENTITY",
+	  "create an access token; it is shown once",
+	  token_create,
+	  { { 0 } } },
 	{ "list", "IDENTITY", "tokens by id", token_list, { { 0 } } },
 	{ "revoke",
 	  "IDENTITY TOKEN",
-	  "make a token worthless at once, by its id",
+	  "revoke a token at once, by its id",
 	  token_revoke,
 	  { { 0 } } },
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.c - pictures on a terminal
+ * image.c - images on a terminal
  *
- * Terminals that show pictures differ in how they want them: kitty's protocol and iTerm2's take the
- * PNG as it is, sixel wants rows of colours. Which one a terminal knows is told by its variables,
- * for sixel by its answer to a question (DA1). Under tmux or screen the variables speak of the
- * terminal outside, which is not who reads; there only the answer counts.
+ * Terminals use different protocols for images: kitty's and iTerm2's take the PNG unchanged, sixel
+ * takes rows of colours. Environment variables show which one a terminal supports, for sixel its
+ * answer to DA1. Under tmux or screen the variables describe the outer terminal, so only that
+ * answer counts.
  */
 #include "cli/image.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key.c - pando key, pando whoami: API keys of an account, and whose the one in use is */
+/* key.c - pando key, pando whoami: API keys of an account, and the account of the current key */
 #include <stdlib.h>
 
 #include "base/auto.h"
@@ -17,7 +17,7 @@ static const struct cli_col key_cols[] = {
 	{ "LAST USED", "lastUsedAt" },
 };
 
-/* Adds accountId for --account; false after a sentence. */
+/* Adds accountId for --account; false after an error message. */
 static bool for_account(struct cli *c, const struct cli_args *a, char **path)
 {
 	autofree char *id = NULL;
@@ -88,14 +88,14 @@ static int whoami(struct cli *c, const struct cli_args *a)
 }
 
 static const struct cli_verb verbs[] = {
-	{ "create", "[NAME]", "make a key; it is shown once", create, { ACCOUNT_OPT } },
-	{ "list", "", "keys by id, when they were made and last used", list, { ACCOUNT_OPT } },
-	{ "revoke", "KEY", "make a key worthless at once, by its id", revoke_key, { ACCOUNT_OPT } },
+	{ "create", "[NAME]", "create a key; it is shown once", create, { ACCOUNT_OPT } },
+	{ "list", "", "list keys by id, with creation and last use", list, { ACCOUNT_OPT } },
+	{ "revoke", "KEY", "revoke a key at once, by its id", revoke_key, { ACCOUNT_OPT } },
 };
 const struct cli_noun cli_key = { "key", "API keys", verbs, ARRAY_SIZE(verbs) };
 
 static const struct cli_verb whoami_verbs[] = {
 	{ NULL, "", "the account behind the key", whoami, { { 0 } } },
 };
-const struct cli_noun cli_whoami = { "whoami", "who the server takes you for", whoami_verbs,
-	                             ARRAY_SIZE(whoami_verbs) };
+const struct cli_noun cli_whoami = { "whoami", "show which account the key belongs to",
+	                             whoami_verbs, ARRAY_SIZE(whoami_verbs) };

@@ -53,7 +53,7 @@ static int login(struct cli *c, const struct cli_args *a)
 		return cli_fail(CLI_USAGE, "%s", err.msg);
 	snprintf(url, CONFIG_VALUE_MAX, "%s", path);
 	if (!read_key(key, CONFIG_VALUE_MAX, url))
-		return cli_fail(CLI_USAGE, "no key was given: type it, or send it on stdin");
+		return cli_fail(CLI_USAGE, "no key given: type it, or send it on stdin");
 	cli_set_target(c, url, key, "what was given");
 	r = cli_call(c, "GET", "/auth/v1/whoami", NULL, &reply);
 	if (r != CLI_OK)
@@ -62,7 +62,7 @@ static int login(struct cli *c, const struct cli_args *a)
 		return cli_fail(CLI_REFUSED, "%s", err.msg);
 	explicit_bzero(&cf, sizeof(cf));
 	config_path(path, sizeof(path), NULL);
-	cli_say(c, reply, "logged in to %s as account %s; kept in %s", cli_url(c),
+	cli_say(c, reply, "logged in to %s as account %s; saved in %s", cli_url(c),
 	        cli_str(reply, "accountId"), path);
 	return CLI_OK;
 }
@@ -77,7 +77,7 @@ static int logout(struct cli *c, const struct cli_args *a)
 	cf.value[CONFIG_URL][0] = cf.value[CONFIG_KEY][0] = '\0';
 	if (config_save(&cf, &err) < 0)
 		return cli_fail(CLI_REFUSED, "%s", err.msg);
-	cli_say(c, json_null(), "server and key are forgotten here; the key still works elsewhere");
+	cli_say(c, json_null(), "server and key are deleted here; the key itself stays valid");
 	return CLI_OK;
 }
 
@@ -130,9 +130,9 @@ static int check_value(enum config_name name, const char *value)
 			return cli_fail(CLI_USAGE, "escape must be like 'ctrl-]', or 'none'");
 		return CLI_OK;
 	default:
-		return cli_fail(CLI_USAGE,
-		                "the key is set by 'pando login': a command line can be read "
-		                "by others");
+		return cli_fail(
+		        CLI_USAGE,
+		        "set the key with 'pando login': a command line can be read by others");
 	}
 }
 
@@ -146,7 +146,7 @@ static int change(struct cli *c, const char *name, const char *value)
 		i++;
 	if (i == CONFIG_MAX)
 		return cli_fail(CLI_USAGE,
-		                "there is no setting '%s': there are url, images, escape", name);
+		                "unknown setting '%s': the settings are url, images, escape", name);
 	if (value && (r = check_value((enum config_name)i, value)) != CLI_OK)
 		return r;
 	if (config_load(&cf, &err) < 0)
@@ -175,25 +175,26 @@ static int unset(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb login_verbs[] = {
-	{ NULL, "[URL]", "keep a server and a key for it", login, .flags = CLI_LOCAL,
-	  .about = "Asks for an API key, or reads it from stdin, tries it, and keeps both in the config file, which "
-	           "only you can read. Without URL: the server of before, or the one on this machine.",
+	{ NULL, "[URL]", "save a server and a key for it", login, .flags = CLI_LOCAL,
+	  .about = "Asks for an API key, or reads it from stdin, checks it, and saves both in the "
+	           "config file, which only you can read. Without URL: the saved server, or the one on "
+	           "this machine.",
 	  .examples = "pando login https://api.pando.example # asks for the key\n"
 	              "sudo cat /var/lib/pando/api-key | pando login # the server on this machine" },
 };
 static const struct cli_verb logout_verbs[] = {
-	{ NULL, "", "forget server and key", logout, .flags = CLI_LOCAL },
+	{ NULL, "", "delete the saved server and key", logout, .flags = CLI_LOCAL },
 };
 static const struct cli_verb config_verbs[] = {
 	{ NULL, "", "show which server and key are used, and why", show, .flags = CLI_LOCAL },
 	{ "set", "NAME VALUE", "change a setting: url, images, escape", set, .flags = CLI_LOCAL,
-	  .about = "images: how 'pando code' shows pictures: auto, kitty, iterm, sixel, none (then they are saved). "
-	           "escape: the key of 'pando vm pty'. A new url forgets the key of the old one." },
-	{ "unset", "NAME", "back to the default", unset, .flags = CLI_LOCAL },
+	  .about = "images: how 'pando code' shows images: auto, kitty, iterm, sixel, none (save them). "
+	           "escape: the escape key of 'pando vm pty'. Changing the url deletes the saved key." },
+	{ "unset", "NAME", "reset a setting to its default", unset, .flags = CLI_LOCAL },
 };
 /* clang-format on */
-const struct cli_noun cli_login = { "login", "keep a server and a key for it", login_verbs,
+const struct cli_noun cli_login = { "login", "save a server and a key for it", login_verbs,
 	                            ARRAY_SIZE(login_verbs) };
-const struct cli_noun cli_logout = { "logout", "forget server and key", logout_verbs,
+const struct cli_noun cli_logout = { "logout", "delete the saved server and key", logout_verbs,
 	                             ARRAY_SIZE(logout_verbs) };
 const struct cli_noun cli_config = { "config", "settings", config_verbs, ARRAY_SIZE(config_verbs) };

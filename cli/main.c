@@ -16,7 +16,7 @@ static void cli_freep(struct cli **c)
 	cli_free(*c);
 }
 
-/* What was asked for is text about commands, or cannot be run. */
+/* Prints help, or explains why the command cannot be run. */
 static bool is_help(const struct cli_parsed *p, int *ret_status)
 {
 	FILE *f = p->global[GLOBAL_HELP] ? stdout : stderr;
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 		return cli_fail(CLI_UNAUTHORIZED, "%s", err.msg);
 	r = p.verb->run(c, &p.args);
 	if ((fflush(stdout) != 0 || ferror(stdout)) && r == CLI_OK)
-		return errno == EPIPE ? 128 + SIGPIPE /* who reads has enough */
-		                      : cli_fail(CLI_REFUSED, "the output could not be written");
+		return errno == EPIPE ? 128 + SIGPIPE /* the reader closed the pipe */
+		                      : cli_fail(CLI_REFUSED, "cannot write the output");
 	return r;
 }

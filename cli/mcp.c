@@ -4,11 +4,11 @@
  *
  * A bridge and nothing more: each line from stdin is a message that goes to /mcp of the server,
  * each message that comes back is a line on stdout; tools, limits and permissions are the
- * server's. Messages are under way side by side (one thread, curl's multi interface), so that a
+ * server's. Messages are sent concurrently (one thread, curl's multi interface), so that a
  * call can be cancelled while it runs. Only initialize is waited for, because it brings the
  * session's name. When the server has forgotten the session (it was restarted), the bridge
  * initializes another one as the client did and sends the message again. A request always gets an
- * answer: what goes wrong on the way becomes an error with its id. stderr has the rest.
+ * answer: failures become an error with its id. Everything else goes to stderr.
  */
 #include "cli/cli.h"
 
@@ -102,10 +102,11 @@ static void put_error(struct bridge *b, json_t *id, const char *fmt, ...)
 		put_line(b, line, strlen(line));
 }
 
-/* A message of the server; what it says about the version is for us, too. */
+/* A message from the server; we also note its protocol version. */
 static void put_message(struct transfer *t, const json_t *j)
 {
-	autofree char *text = j ? json_dumps(j, JSON_COMPACT) : NULL; /* one line, whatever came */
+	autofree char *text =
+	        j ? json_dumps(j, JSON_COMPACT) : NULL; /* on one line, however it arrived */
 	const char *v =
 	        json_string_value(json_object_get(json_object_get(j, "result"), "protocolVersion"));
 
@@ -247,7 +248,7 @@ static void start(struct transfer *t)
 	curl_multi_add_handle(t->b->multi, t->easy);
 }
 
-/* A request of our own; what it answers is for nobody. The status, or 0. */
+/* A request of our own, whose reply is not passed on. The status, or 0. */
 static long quietly(struct bridge *b, const char *method, const char *text, bool initialize)
 {
 	struct transfer *t = transfer_new(b);
@@ -273,7 +274,7 @@ static bool send_again(struct transfer *t, long status)
 
 	if (status != 404 || !*t->session || t->again || !b->initialize)
 		return false;
-	if (strcmp(t->session, b->session) == 0) { /* nobody else has renewed it meanwhile */
+	if (strcmp(t->session, b->session) == 0) { /* it has not been renewed meanwhile */
 		if (quietly(b, "POST", b->initialize, /* initialize= */ true) != 200)
 			return false;
 		quietly(b, "POST", "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}",
@@ -297,8 +298,7 @@ static void explain(struct transfer *t, CURLcode rc, long status)
 
 	if (rc == CURLE_COULDNT_CONNECT)
 		put_error(b, t->id,
-		          "nothing answers at %s: start the server, or say where it is with "
-		          "PANDO_API_URL",
+		          "no server at %s: start it, or set its address with PANDO_API_URL",
 		          cli_url(b->cli));
 	else if (rc != CURLE_OK)
 		put_error(b, t->id, "%s: %s", cli_url(b->cli), curl_easy_strerror(rc));
@@ -308,7 +308,7 @@ static void explain(struct transfer *t, CURLcode rc, long status)
 		put_error(b, t->id, "%s answered %ld: is it a Pando server?", cli_url(b->cli),
 		          status);
 	else if (t->id)
-		put_error(b, t->id, "the server ended the call without an answer");
+		put_error(b, t->id, "the server ended the call without a reply");
 }
 
 static void finished(struct transfer *t, CURLcode rc)
@@ -411,14 +411,13 @@ static void read_stdin(struct bridge *b)
 	if (k <= 0) {
 		b->ended = true;
 		if (b->in.len && !b->skipping)
-			buf_put(&b->in, "\n",
-			        1); /* a last line without its end is one all the same */
+			buf_put(&b->in, "\n", 1); /* a last line without a newline counts too */
 		return;
 	}
 	b->in.len += (size_t)k;
 	if (b->in.len > LINE_MAX_BYTES && !memchr(b->in.p, '\n', b->in.len)) {
 		if (!b->skipping)
-			put_error(b, NULL, "a message is longer than %u bytes and was dropped",
+			put_error(b, NULL, "dropped a message longer than %u bytes",
 			          LINE_MAX_BYTES);
 		b->skipping = true;
 		buf_reset(&b->in);
@@ -472,7 +471,7 @@ static int mcp(struct cli *c, const struct cli_args *a)
 
 	if (!b.multi)
 		return cli_fail(CLI_UNREACHABLE, "out of memory");
-	signal(SIGPIPE, SIG_IGN); /* a client that left is an error of write() */
+	signal(SIGPIPE, SIG_IGN); /* a client that left shows as an error of write() */
 	LIST_INIT(&b.transfers);
 	serve(&b);
 	while ((t = LIST_FIRST(&b.transfers))) { /* what they run in the server ends with them */
@@ -491,10 +490,10 @@ static int mcp(struct cli *c, const struct cli_args *a)
 static const struct cli_verb verbs[] = {
 	{ NULL,
 	  "",
-	  "an MCP server on stdin and stdout, for agents that start one",
+	  "run an MCP server on stdin and stdout, for agents that start one",
 	  mcp,
 	  { { 0 } },
-	  .about = "Speaks the Model Context Protocol, one message per line, and passes it on to "
+	  .about = "Speaks the Model Context Protocol, one message per line, and forwards it to "
 	           "/mcp of the server. Tools create VMs, run commands and code in them, read and "
 	           "write files, fork, snapshot, suspend and delete.",
 	  .examples = "pando mcp <messages >replies # by hand; agents start it themselves" },

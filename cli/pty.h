@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/pty.h - pieces of `pando vm pty` that stand alone; for cli/ and its tests */
+/* cli/pty.h - independent parts of `pando vm pty`; for cli/ and its tests */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pty_escape.c - the key that is for us and not for the terminal in the VM */
+/* pty_escape.c - the escape key, which is not sent to the terminal in the VM */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -51,7 +51,7 @@ enum pty_action pty_escape_feed(struct pty_escape *e, const uint8_t *p, size_t n
 			action = PTY_HELP;
 		else if (ch == e->key)
 			buf_put_u8(out, (uint8_t)ch);
-		else { /* it was meant for the terminal after all */
+		else { /* it was input for the terminal after all */
 			buf_put_u8(out, (uint8_t)e->key);
 			buf_put_u8(out, (uint8_t)ch);
 		}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * repl_input.c - is what was typed a whole cell, or does it go on?
+ * repl_input.c - is the input a complete cell?
  *
- * One walk over the text keeps what is open: brackets, strings, comments, for Bash also words
- * like `if` and `do`. What is open at the end goes on. A Python block goes on until an empty line.
- * A guess that is wrong costs an error message of the kernel, or an empty line.
+ * One pass over the text tracks open brackets, strings and comments, for Bash also words like `if`
+ * and `do`. If something is open at the end, the cell continues. A Python block continues until an
+ * empty line. A wrong guess costs an error message from the kernel, or an empty line.
  */
 #include "cli/repl_input.h"
 

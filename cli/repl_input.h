@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/repl_input.h - is what was typed a whole cell? for cli/ and its tests */
+/* cli/repl_input.h - is the input a complete cell? for cli/ and its tests */
 #pragma once
 
 #include <stdbool.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * resolve.c - what people call a VM or snapshot, as its id
+ * resolve.c - resolves the name of a VM or snapshot to its id
  *
- * A name that fits exactly comes before the beginning of an id. Two that fit are not guessed
- * between: the sentence lists them.
+ * An exact name takes precedence over a prefix of an id. If several match, the error lists them.
  */
 #include "cli/resolve.h"
 
@@ -110,11 +109,12 @@ static char *resolve(struct cli *c, const struct kind *k, const char *name)
 	row = resolve_pick(rows, k->id, name, &n);
 	if (!row && n) {
 		list = list_fits(rows, k->id, name);
-		cli_fail(CLI_REFUSED, "'%s' fits %zu %ss: %s", name, n, k->what, list);
+		cli_fail(CLI_REFUSED, "'%s' is ambiguous, it matches %zu %ss: %s", name, n, k->what,
+		         list);
 		return NULL;
 	}
 	if (!row) {
-		cli_fail(CLI_REFUSED, "there is no %s '%s': 'pando %s' shows all", k->what, name,
+		cli_fail(CLI_REFUSED, "there is no %s '%s': 'pando %s' lists all", k->what, name,
 		         k->command);
 		return NULL;
 	}
@@ -149,7 +149,8 @@ char *cli_vm_or_snapshot_id(struct cli *c, const char *name)
 			return NULL;
 		row = resolve_pick(json_object_get(reply, kinds[i]->rows), kinds[i]->id, name, &n);
 		if (row || n)
-			return resolve(c, kinds[i], name); /* with its sentence, when several fit */
+			return resolve(c, kinds[i],
+			               name); /* with its error message, if several match */
 	}
 	cli_fail(CLI_REFUSED, "there is no VM and no snapshot '%s'", name);
 	return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/resolve.h - what people call a VM or snapshot, as its id; for cli/ */
+/* cli/resolve.h - resolves the name of a VM or snapshot to its id; for cli/ */
 #pragma once
 
 #include <jansson.h>
@@ -7,14 +7,14 @@
 struct cli;
 struct cli_args;
 
-/* An id, the only one that begins so, or the only one of that name. NULL after a sentence. Caller
- * frees. A whole id is taken as it is, without a request. */
+/* By id, unique prefix of an id, or unique name. NULL after an error message. Caller frees. A full
+ * id is used without a request. */
 char *cli_vm_id(struct cli *c, const char *name);
 char *cli_snapshot_id(struct cli *c, const char *name);
 /* Of either; for `diff`. */
 char *cli_vm_or_snapshot_id(struct cli *c, const char *name);
 
-/* Pure, for tests: the row of an array that is meant. n_fit says how many fit when it is not one.
+/* Pure, for tests: the matching row of an array. n_fit is the number of matches if it is not one.
  */
 const json_t *resolve_pick(const json_t *rows, const char *id_member, const char *name,
                            size_t *ret_fit);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - pando run: a program in a VM of its own
+ * run.c - pando run: run a program in a temporary VM
  *
  * make a VM -> copy the file in -> run it with its arguments, our stdin and stdout -> delete the
- * VM. TypeScript has no interpreter of its own in the guest: a cell of the kernel that knows how,
- * and has it loaded, takes the types away, and what is left runs like any other program.
+ * VM. TypeScript has no interpreter of its own in the guest: a cell in the JavaScript kernel, which
+ * has the compiler loaded, strips the types, and the result runs like any other program.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ enum { O_LANGUAGE, O_ENV, O_TIMEOUT, O_SNAPSHOT, O_COPY };
 
 struct job {
 	const char *file;        /* NULL: a command */
-	const char *language;    /* NULL: the file says itself what runs it (#!) */
+	const char *language;    /* NULL: the file has a #! line */
 	const char *interpreter; /* NULL: as above */
 };
 
@@ -41,8 +41,8 @@ static const struct {
 	             { "bash", "bash" } };
 
 /*
- * Writes the file without its types, and says under which name: one that neither imports nor awaits
- * at its top is no module, and may require().
+ * Writes the file without its types, and says under which name: one that neither imports nor uses
+ * top-level await is CommonJS and may require().
  */
 static const char strip_types[] =
         "const fs = require('node:fs'), { stripTypeScriptTypes } = require('node:module');\n"
@@ -78,8 +78,9 @@ static int plan(const struct cli_args *a, struct job *j)
 	j->file = a->n_rest ? a->rest[0] : "-";
 	is_stdin = strcmp(j->file, "-") == 0;
 	if (is_stdin && isatty(STDIN_FILENO))
-		return cli_fail(CLI_USAGE,
-		                "say what to run: a file, '-' for stdin, or a command after --");
+		return cli_fail(
+		        CLI_USAGE,
+		        "nothing to run: give a file, '-' for stdin, or a command after --");
 	if (!is_stdin && access(j->file, R_OK) < 0)
 		return cli_fail(CLI_USAGE, "%s: %s", j->file, strerror(errno));
 	j->language = a->opt[O_LANGUAGE] ? cell_language(a->opt[O_LANGUAGE])
@@ -88,12 +89,11 @@ static int plan(const struct cli_args *a, struct job *j)
 		if (strcmp(interpreters[i].language, j->language) == 0)
 			j->interpreter = interpreters[i].program;
 	if (!j->language && !is_stdin && !has_shebang(j->file))
-		return cli_fail(
-		        CLI_USAGE,
-		        "what '%s' is written in cannot be told by its name: say it with -l",
-		        j->file);
+		return cli_fail(CLI_USAGE, "cannot tell the language of '%s' from its name: use -l",
+		                j->file);
 	if (!j->language && is_stdin)
-		return cli_fail(CLI_USAGE, "say with -l what is on stdin: python, js, ts or bash");
+		return cli_fail(CLI_USAGE,
+		                "use -l for the language on stdin: python, js, ts or bash");
 	return CLI_OK;
 }
 
@@ -205,8 +205,9 @@ static int run(struct cli *c, const struct cli_args *a)
 	if (r != CLI_OK)
 		return r;
 	if (!j.file && !a->n_rest)
-		return cli_fail(CLI_USAGE,
-		                "say what to run: a file, '-' for stdin, or a command after --");
+		return cli_fail(
+		        CLI_USAGE,
+		        "nothing to run: give a file, '-' for stdin, or a command after --");
 	if ((r = ephemeral_new(c, a->opt[O_SNAPSHOT], &e)) != CLI_OK)
 		return r;
 	r = run_in(c, a, ephemeral_id(e), &j);
@@ -216,20 +217,22 @@ static int run(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ NULL, "[FILE]...", "run a program or command in a fresh VM, which is deleted afterwards", run,
-	  { { "language", "LANGUAGE", "what it is written in; default: by the file's name, or its #! line", 'l', CLI_CHOICE,
+	{ NULL, "[FILE]...", "run a program or command in a new VM, which is deleted afterwards", run,
+	  { { "language", "LANGUAGE", "its language; default: from the file's name, or its #! line", 'l', CLI_CHOICE,
 	      "python javascript typescript bash py js ts sh" },
-	    { "env", "NAME=VALUE", "with this variable; NAME alone: as it is here", 'e', CLI_LIST },
-	    { "timeout", "TIME", "end it after that long, like 30s", 't', CLI_DURATION },
+	    { "env", "NAME=VALUE", "set this variable; NAME alone: copy it from here", 'e', CLI_LIST },
+	    { "timeout", "TIME", "time limit, like 30s", 't', CLI_DURATION },
 	    { "snapshot", "SNAPSHOT", "in a VM from this snapshot", 's' },
-	    { "copy", "FILE", "bring this file or directory along, beside the program", .type = CLI_LIST } },
+	    { "copy", "FILE", "copy this file or directory into the VM, next to the program", .type = CLI_LIST } },
 	  CLI_STOP,
-	  "What follows FILE are its arguments; without FILE, or with '-', the program is on stdin and -l says what it is. "
-	  "After -- everything is a command. Output, stdin and exit status are the program's. The VM is deleted when it has "
-	  "ended, also by Ctrl-C; should this program be killed, the server deletes the VM minutes later.",
+	  "What follows FILE are its arguments; without FILE, or with '-', the program is on "
+	           "stdin and -l names its language. Everything after -- is a command. Output, stdin "
+	           "and exit status are the program's. The VM is deleted when the program has ended, "
+	           "also by Ctrl-C; if this command is killed, the server deletes the VM minutes later.",
 	  "pando run hello.py a b # a file with arguments\n"
 	  "echo 'console.log(1 + 1)' | pando run -l js # a program on stdin\n"
 	  "pando run --copy src -- make -C src test # a command, with a directory" },
 };
 /* clang-format on */
-const struct cli_noun cli_run = { "run", "a program in a VM of its own", verbs, ARRAY_SIZE(verbs) };
+const struct cli_noun cli_run = { "run", "run a program in a temporary VM", verbs,
+	                          ARRAY_SIZE(verbs) };

@@ -18,7 +18,7 @@ void cli_dump(const json_t *reply)
 	putchar('\n');
 }
 
-/* Names come from users: what a terminal would obey is not printed. */
+/* Names come from users: control characters are not printed. */
 static void put_text(const char *s, char dst[CELL_MAX])
 {
 	size_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* signals.c - signals as something to wait for, so that what runs elsewhere is ended properly */
+/* signals.c - signals as a descriptor to poll, so that remote work is ended properly */
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot.c - pando snapshot: VMs as they were once */
+/* snapshot.c - pando snapshot: saved states of VMs */
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,17 +87,17 @@ static int build(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "list", "", "snapshots of the account", list,
-	  { { "deleted", NULL, "also those that were deleted" } } },
+	{ "list", "", "list the account's snapshots", list,
+	  { { "deleted", NULL, "include deleted ones" } } },
 	{ "get", "SNAPSHOT", "one snapshot", get },
-	{ "rename", "SNAPSHOT NAME", "call it something else", rename_snapshot },
-	{ "delete", "SNAPSHOT...", "delete for good; VMs made from it stay", delete_snapshots },
-	{ "build", "FILE", "make one from a spec: packages, files, users, services", build,
-	  { { "name", "NAME", "call it that" },
-	    { "quiet", NULL, "do not show the build's log", 'q' } },
-	  .about = "FILE is JSON, '-' is stdin: a layer of a spec, or a whole request. Layers that were "
-	           "built before are taken from the cache." },
+	{ "rename", "SNAPSHOT NAME", "rename it", rename_snapshot },
+	{ "delete", "SNAPSHOT...", "delete it permanently; VMs created from it stay", delete_snapshots },
+	{ "build", "FILE", "build one from a spec: packages, files, users, services", build,
+	  { { "name", "NAME", "its name" },
+	    { "quiet", NULL, "do not show the build log", 'q' } },
+	  .about = "FILE is JSON ('-' is stdin): a layer of a spec, or a whole request. Layers that "
+	           "were built before are taken from the cache." },
 };
 /* clang-format on */
-const struct cli_noun cli_snapshot = { "snapshot", "VMs as they were once", verbs,
+const struct cli_noun cli_snapshot = { "snapshot", "saved states of VMs", verbs,
 	                               ARRAY_SIZE(verbs) };

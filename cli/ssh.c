@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ssh.c - pando vm ssh and pando vm scp: OpenSSH's own programs, told where to go and who we are
+ * ssh.c - pando vm ssh and pando vm scp: OpenSSH's own programs with our address and key
  *
- * The user name is the VM's id; the password is our key. It is not in the command line, which
- * others on this machine can see: ssh runs this program to ask for it (SSH_ASKPASS), and finds it
- * in the environment. This program becomes ssh, so what it does with the terminal, signals and exit
- * status is its own. The server's key is remembered at the first time
- * (~/.local/state/pando/known_hosts) and checked ever after.
+ * The user name is the VM's id; the password is our key. It is not on the command line, which
+ * others on this machine can see: ssh runs this program to ask for it (SSH_ASKPASS), which finds it
+ * in the environment. This program execs ssh, which handles terminal, signals and exit status
+ * itself. The server's host key is saved at the first connection (~/.local/state/pando/known_hosts)
+ * and checked from then on.
  */
 #include "cli/ssh.h"
 
@@ -98,7 +98,7 @@ __attribute__((format(printf, 2, 3))) static void addf(struct words *w, const ch
 	add(w, s);
 }
 
-/* Host and port, from the environment or the server; else an exit status after a sentence. */
+/* Host and port, from the environment or the server; else an exit status after an error message. */
 static int find_front(struct cli *c, char host[HOST_MAX], unsigned *ret_port)
 {
 	const char *given = getenv("PANDO_SSH"), *listen;
@@ -117,9 +117,10 @@ static int find_front(struct cli *c, char host[HOST_MAX], unsigned *ret_port)
 		return r;
 	listen = cli_str(json_object_get(health, "ssh"), "listen");
 	if (!*listen)
-		return cli_fail(CLI_REFUSED, "this server has no SSH front (PANDO_SSH_LISTEN)");
+		return cli_fail(CLI_REFUSED, "SSH is off on this server (PANDO_SSH_LISTEN)");
 	if (!ssh_where(cli_url(c), listen, host, HOST_MAX, ret_port))
-		return cli_fail(CLI_REFUSED, "the server says its SSH front is at '%s'", listen);
+		return cli_fail(CLI_REFUSED, "the server reports an invalid SSH address '%s'",
+		                listen);
 	return CLI_OK;
 }
 
@@ -152,7 +153,7 @@ static int become(struct cli *c, const struct words *w)
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (!bearer || n <= 0)
-		return cli_fail(CLI_REFUSED, "cannot find this program or its key");
+		return cli_fail(CLI_REFUSED, "cannot find this program's file or its key");
 	self[n] = '\0';
 	if (setenv(SECRET_VAR, bearer + strlen("Bearer "), 1) < 0 ||
 	    setenv("SSH_ASKPASS", self, 1) < 0 || setenv("SSH_ASKPASS_REQUIRE", "force", 1) < 0)
@@ -184,7 +185,7 @@ static int ssh_vm(struct cli *c, const struct cli_args *a)
 	return become(c, &w);
 }
 
-/* The one VM the paths are about; NULL after a sentence. */
+/* The one VM that the paths name; NULL after an error message. */
 static char *one_vm(struct cli *c, const struct cli_args *a)
 {
 	char *id = NULL;
@@ -201,7 +202,7 @@ static char *one_vm(struct cli *c, const struct cli_args *a)
 		other = cli_vm_id(c, name);
 		if (!other || (id && strcmp(id, other) != 0)) {
 			if (other)
-				cli_fail(CLI_USAGE, "all paths must be in one VM");
+				cli_fail(CLI_USAGE, "all paths must be in the same VM");
 			free(id);
 			return NULL;
 		}
@@ -221,7 +222,8 @@ static int scp_vm(struct cli *c, const struct cli_args *a)
 	int r;
 
 	if (a->n_rest < 2)
-		return cli_fail(CLI_USAGE, "from where and to where? See 'pando vm scp --help'");
+		return cli_fail(CLI_USAGE,
+		                "source and target are missing: see 'pando vm scp --help'");
 	id = one_vm(c, a);
 	if (!id)
 		return CLI_REFUSED;
@@ -251,12 +253,12 @@ static const struct cli_verb verbs[] = {
 	{ "ssh", "VM [ARGUMENT]...", "log in to a VM with OpenSSH's ssh, or run a command", ssh_vm,
 	  { { "user", "USER", "as this Linux user (root)", 'u' } },
 	  CLI_STOP,
-	  "Becomes ssh with the address of the server's SSH front and our key; a VM at rest is woken. What follows "
-	  "the VM is a command, or after '--' options of ssh like -L and -D. PANDO_SSH=HOST:PORT says where the front is when it is not "
-	  "on the host of the API.",
+	  "Runs ssh with the address of the server's SSH listener and your key; wakes a VM at "
+	           "rest. What follows the VM is a command, or after '--' options of ssh like -L and "
+	           "-D. Set PANDO_SSH=HOST:PORT if SSH is not on the API's host.",
 	  "pando vm ssh web # a shell\n"
-	  "pando vm ssh web -u dev git status # a command, as somebody\n"
-	  "pando vm ssh web -- -N -L 8080:localhost:3000 # a port of the VM, here" },
+	  "pando vm ssh web -u dev git status # a command, as another user\n"
+	           "pando vm ssh web -- -N -L 8080:localhost:3000 # forward a port of the VM" },
 	{ "scp", "FROM...", "copy with OpenSSH's scp: FROM... TO", scp_vm,
 	  { { "user", "USER", "as this Linux user (root)", 'u' },
 	    { "recursive", NULL, "directories, too", 'r' },

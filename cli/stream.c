@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.c - one request whose body or reply is passed on while it moves
+ * stream.c - one request with a streamed body or reply
  *
  * curl's multi interface with one transfer, so that a signal can be waited for beside it: curl
- * alone would notice one only with the next byte. A reply that is an error is kept, whatever it
- * is for, and said as cli_call() says it. Nothing is retried: the caller knows what that means.
+ * alone would notice one only with the next byte. An error reply is kept and reported as by
+ * cli_call(). Nothing is retried: only the caller knows whether that is safe.
  */
 #include "cli/stream.h"
 
@@ -174,15 +174,15 @@ static int judge(struct run *x, CURLcode rc)
 	is_error(x);
 	if (x->s->status && (x->s->keep || is_error(x)))
 		x->s->reply = json_loadb((const char *)x->kept.p, x->kept.len, 0, NULL);
-	/* A server that refuses an upload does not wait for the rest of it. */
+	/* A server that rejects an upload does not wait for the rest of it. */
 	if (x->s->status && is_error(x) && x->s->reply)
 		return x->s->keep ? CLI_OK : cli_refused(x->c, x->s->status, x->s->reply);
 	if (rc == CURLE_ABORTED_BY_CALLBACK)
-		return CLI_REFUSED; /* the reader has said why */
+		return CLI_REFUSED; /* the reader has printed the reason */
 	if (rc == CURLE_COULDNT_CONNECT)
 		return cli_fail(CLI_UNREACHABLE,
-		                "nothing answers at %s: start the server (make run), or say where "
-		                "it is with --url, PANDO_API_URL or 'pando login'",
+		                "no server at %s: start it (make run), or set its address with "
+		                "--url, PANDO_API_URL or 'pando login'",
 		                cli_url(x->c));
 	if (rc != CURLE_OK) {
 		x->s->cut = x->s->status != 0;

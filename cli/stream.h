@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/stream.h - requests that go on for a while: uploads, downloads, events, signals; for cli/ */
+/* cli/stream.h - long-running requests: uploads, downloads, events, signals; for cli/ */
 #pragma once
 
 #include <jansson.h>
@@ -26,12 +26,12 @@ struct cli_stream {
 	json_t *body;                                    /* weak; or an upload: */
 	ssize_t (*read)(void *ctx, void *dst, size_t n); /* 0 at the end, negative: give up */
 	long long size;                                  /* of the upload; -1: not known */
-	/* Bytes of a reply that is no error; anything but 0 ends it all with that exit status. */
+	/* Bytes of a successful reply; anything but 0 ends the request with that exit status. */
 	int (*data)(void *ctx, const void *p, size_t n);
-	/* A signal: 0 to go on, else the exit status. NULL: 128 + signal. */
+	/* A signal: 0 to continue, else the exit status. NULL: 128 + signal. */
 	int (*signalled)(void *ctx, int sig);
 	void *ctx;
-	bool keep; /* the reply is JSON: kept in reply, errors too, nothing is said about them */
+	bool keep; /* the reply is JSON: kept in reply, errors too, without a message */
 	/* results */
 	json_t *reply;    /* owned by the caller */
 	long status;      /* of HTTP */
@@ -39,7 +39,7 @@ struct cli_stream {
 	char mode[16];    /* X-Pando-Mode */
 	bool cut;         /* the reply began and did not end */
 };
-/* CLI_OK, or another status after a sentence on stderr. */
+/* CLI_OK, or another status after an error message on stderr. */
 int cli_stream(struct cli *c, struct cli_stream *s);
 
 /* ---- sse.c ---- */
@@ -56,7 +56,7 @@ int sse_feed(struct sse_reader *r, const void *p, size_t n);
 /* The same as a callback of cli_stream(), whose ctx is the reader. */
 int sse_data(void *reader, const void *p, size_t n);
 void sse_done(struct sse_reader *r);
-/* {data, encoding} of an output event as bytes; caller frees. NULL: it is none. */
+/* {data, encoding} of an output event as bytes; caller frees. NULL: not an output event. */
 unsigned char *sse_bytes(const json_t *data, size_t *ret_len);
 /* Base64 from outside; NULL when it is not. Caller frees. */
 unsigned char *base64_decode(const char *s, size_t *ret_len);

@@ -3,8 +3,8 @@
  * table.c - THE table: every group of verbs there is, in the order in which help shows them
  *
  * A new command is a file with a `const struct cli_noun`, a line below and one in meson.build; a
- * new noun is also in meson.build's list of man pages. A group without a help text adds verbs to a
- * noun that is there.
+ * new noun is also in meson.build's list of man pages. A group without a help text adds verbs to an
+ * existing noun.
  */
 #include <string.h>
 

@@ -3,9 +3,9 @@
  * transfer.c - one file or directory between here and a VM
  *
  * Files go by raw-files, as they are and of any size; directories as one tar archive, packed and
- * unpacked by tar(1) on our side: GNU tar refuses names that lead outside, and leaves out owners
- * and special bits, so an archive from a hostile guest does no harm. A file is written beside its
- * name and renamed when it is whole.
+ * unpacked by tar(1) on our side: GNU tar rejects names that lead outside and drops owners and
+ * special bits, so an archive from a hostile guest does no harm. A file is written under a
+ * temporary name and renamed when it is complete.
  */
 #include "cli/transfer.h"
 
@@ -208,7 +208,7 @@ static pid_t start_tar(const char *const *argv, bool packs, int *ret_fd)
 	if (r == 0)
 		return pid;
 	close(*ret_fd);
-	cli_fail(CLI_REFUSED, "tar cannot be run: %s", strerror(r));
+	cli_fail(CLI_REFUSED, "cannot run tar: %s", strerror(r));
 	return -1;
 }
 
@@ -242,7 +242,7 @@ int transfer_put_dir(const struct transfer *t, const char *local, const char *pa
 	close(m.fd);
 	status = end_tar(pid);
 	if (r == CLI_OK && status > 1) /* 1: a file changed while it was read */
-		return cli_fail(CLI_REFUSED, "tar ended with %d: the copy is not complete", status);
+		return cli_fail(CLI_REFUSED, "tar exited with %d: the copy is incomplete", status);
 	if (r == CLI_OK)
 		show_progress(&m, /* last= */ true);
 	return r;
@@ -270,7 +270,7 @@ int transfer_get_dir(const struct transfer *t, const char *path, const char *loc
 	close(m.fd);
 	status = end_tar(pid);
 	if (r == CLI_OK && status)
-		return cli_fail(CLI_REFUSED, "tar ended with %d: the copy is not complete", status);
+		return cli_fail(CLI_REFUSED, "tar exited with %d: the copy is incomplete", status);
 	if (r == CLI_OK)
 		show_progress(&m, /* last= */ true);
 	return r;

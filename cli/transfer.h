@@ -13,12 +13,13 @@ struct transfer {
 	const char *vm, *user;
 	bool progress;
 };
-/* What is at a path of the VM; REMOTE_ERROR after a sentence. */
+/* What is at a path of the VM; REMOTE_ERROR after an error message. */
 enum remote_kind transfer_look(const struct transfer *t, const char *path);
-/* An open file of ours ("-": whatever fd is) to a path of the VM. mode -1: the server's default. */
+/* Copies an open local file ("-": whatever fd is) to a path of the VM. mode -1: the server's
+ * default. */
 int transfer_put(const struct transfer *t, int fd, const char *name, int mode, const char *path);
-/* A file of the VM to one of ours, whole or not at all. "-": stdout. */
+/* Copies a file of the VM to a local one, atomically. "-": stdout. */
 int transfer_get(const struct transfer *t, const char *path, const char *local);
-/* Directories; the target is made when it is missing. */
+/* Directories; the target is created if missing. */
 int transfer_put_dir(const struct transfer *t, const char *local, const char *path);
 int transfer_get_dir(const struct transfer *t, const char *path, const char *local);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.c - pando tree: what came from what */
+/* tree.c - pando tree: the tree of points, snapshots and VMs */
 #include "cli/tree.h"
 
 #include <langinfo.h>
@@ -45,14 +45,16 @@ static int tree(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ NULL, "[VM]", "draw points, snapshots and VMs: what came from what", tree,
-	  { { "ascii", NULL, "lines of ASCII characters; default where the terminal is not UTF-8" },
+	{ NULL, "[VM]", "draw how points, snapshots and VMs are related", tree,
+	  { { "ascii", NULL, "draw with ASCII characters; default if the terminal is not UTF-8" },
 	    { "no-sizes", NULL, "leave out the sizes" } },
-	  .about = "All of the account, or the family of one VM. A point is a moment of a machine: the template, a "
-	           "snapshot, a fork, a suspend. Sizes are what the node alone keeps in layers; the template's is "
-	           "what everybody shares. A mark says how a VM is: running, suspended (half), stopped (empty).",
+	  .about = "The whole account, or the family of one VM. A point is a frozen state: the "
+	           "template, a snapshot, a fork, a suspend. Sizes are of the layers that only this "
+	           "node uses; the template's are shared by all. A mark shows a VM's state: running, "
+	           "suspended (half), stopped (empty).",
 	  .examples = "pando tree # everything\n"
 	              "pando tree web --no-sizes # one family" },
 };
 /* clang-format on */
-const struct cli_noun cli_tree = { "tree", "what came from what", verbs, ARRAY_SIZE(verbs) };
+const struct cli_noun cli_tree = { "tree", "the tree of points, snapshots and VMs", verbs,
+	                           ARRAY_SIZE(verbs) };

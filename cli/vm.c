@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm.c - pando vm: what there is, and its life; other verbs of the noun are in vm_*.c */
+/* vm.c - pando vm: listing and lifecycle; other verbs of the noun are in vm_*.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,7 +142,7 @@ static int resize(struct cli *c, const struct cli_args *a)
 			json_object_set_new(body, names[i], json_integer(a->num[i]));
 	if (!json_object_size(body)) {
 		json_decref(body);
-		return cli_fail(CLI_USAGE, "say what to change: --cpu, --memory or --disk");
+		return cli_fail(CLI_USAGE, "nothing to change: give --cpu, --memory or --disk");
 	}
 	r = cli_vm_call(c, a->arg[0], "POST", "/resize", body, &reply);
 	if (r == CLI_OK)
@@ -152,40 +152,39 @@ static int resize(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "list", "", "VMs of the account", list,
+	{ "list", "", "list the account's VMs", list,
 	  { { "state", "STATE", "only those that are", 's', CLI_CHOICE,
 	      "building starting running suspending suspended stopped lost" },
-	    { "search", "TEXT", "only those whose name or id has this in it" },
-	    { "deleted", NULL, "also those that were deleted" },
-	    { "limit", "N", "at most that many", 'n', CLI_NUMBER, .min = 1, .max = 100000 } },
+	    { "search", "TEXT", "only those whose name or id contains this" },
+	    { "deleted", NULL, "include deleted ones" },
+	    { "limit", "N", "at most this many", 'n', CLI_NUMBER, .min = 1, .max = 100000 } },
 	  .examples = "pando vm list --state running # those that use memory" },
-	{ "get", "VM", "one VM: state, size, where it came from, what it used", get },
-	{ "start", "VM...", "resume or boot", start,
-	  .about = "A suspended VM goes on where it was frozen; a stopped one boots. Most commands "
+	{ "get", "VM", "show a VM: state, size, origin, usage", get },
+	{ "start", "VM...", "start a VM: resume or boot", start,
+	  .about = "A suspended VM continues where it was frozen; a stopped one boots. Most commands "
 	           "that need a running VM start it by themselves." },
-	{ "stop", "VM...", "shut down; the disk stays, memory does not", stop },
-	{ "kill", "VM...", "stop without asking the guest", kill_vm },
+	{ "stop", "VM...", "shut down; keeps the disk, not the memory", stop },
+	{ "kill", "VM...", "stop at once, without a shutdown of the guest", kill_vm },
 	{ "suspend", "VM...", "freeze with memory; the next use resumes it", suspend },
-	{ "delete", "VM...", "delete for good", delete_vm,
+	{ "delete", "VM...", "delete permanently", delete_vm,
 	  .examples = "pando vm delete $(pando vm list --json | jq -r '.vms[].id') # all of them" },
-	{ "fork", "VM", "live copies, with memory, processes and open files", fork_vm,
+	{ "fork", "VM", "make live copies, with memory, processes and open files", fork_vm,
 	  { { "count", "N", "how many (1)", 'n', CLI_NUMBER, .min = 1, .max = 1000 } },
-	  .about = "The VM goes on; each copy starts from the same instant and is on its own from "
-	           "there. Prints the ids of the copies." },
-	{ "snapshot", "VM", "keep the VM as it is now under an id", snapshot,
-	  { { "name", "NAME", "call it that" },
+	  .about = "The VM continues; each copy starts from the same instant and is independent from "
+	           "then on. Prints the ids of the copies." },
+	{ "snapshot", "VM", "save the VM's current state as a snapshot", snapshot,
+	  { { "name", "NAME", "its name" },
 	    { "persistent", NULL, "never evict it to make room" } },
-	  .about = "VMs made from the snapshot have its memory: what ran goes on running. See 'pando "
-	           "snapshot --help' for what can be done with one.",
-	  .examples = "pando vm snapshot web --name before-upgrade # a place to come back to" },
-	{ "resize", "VM", "other vCPUs and memory, a larger disk", resize,
+	  .about = "VMs created from the snapshot have its memory: running programs continue. See "
+	           "'pando snapshot --help' for what you can do with snapshots.",
+	  .examples = "pando vm snapshot web --name before-upgrade # to be able to go back" },
+	{ "resize", "VM", "change vCPUs and memory, enlarge the disk", resize,
 	  { { "cpu", "N", "vCPUs; a power of two", 'c', CLI_NUMBER, .min = 1, .max = 1024 },
 	    { "memory", "GB", "memory; a power of two", 'm', CLI_NUMBER, .min = 1, .max = 65536 },
 	    { "disk", "GB", "root disk; it can only grow", 'd', CLI_NUMBER, .min = 1, .max = 1048576 } },
 	  .about = "A running VM is stopped and boots again with the new size." },
 };
 /* clang-format on */
-const struct cli_noun cli_vm = {
-	"vm", "virtual machines", verbs, ARRAY_SIZE(verbs),
-	"VM is an id, the beginning of one, or a name. A VM that sleeps is woken by what needs it."
-};
+const struct cli_noun cli_vm = { "vm", "virtual machines", verbs, ARRAY_SIZE(verbs),
+	                         "VM is an id, a unique prefix of one, or a name. Commands that "
+	                         "need a running VM wake a suspended one." };

@@ -10,7 +10,7 @@
 
 enum { O_NAME, O_SNAPSHOT, O_SPEC, O_APT, O_CPU, O_MEMORY, O_DISK, O_IDLE, O_KEEP, O_QUIET };
 
-/* "never", or a time; NULL after a sentence. */
+/* "never", or a time; NULL after an error message. */
 static json_t *idle_value(const char *s)
 {
 	long long ms;
@@ -89,23 +89,24 @@ static int create(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "create", "", "make a VM; prints its id", create,
-	  { { "name", "NAME", "call it that" },
-	    { "snapshot", "SNAPSHOT", "as it was then, memory and all", 's' },
-	    { "spec", "FILE", "set up as this JSON says ('-': stdin)", 'f' },
-	    { "apt", "PACKAGE", "with this Debian package", .type = CLI_LIST },
+	{ "create", "", "create a VM and print its id", create,
+	  { { "name", "NAME", "its name" },
+	    { "snapshot", "SNAPSHOT", "from this snapshot, including memory", 's' },
+	    { "spec", "FILE", "set up from this JSON file ('-': stdin)", 'f' },
+	    { "apt", "PACKAGE", "install this Debian package", .type = CLI_LIST },
 	    { "cpu", "N", "vCPUs; a power of two", 'c', CLI_NUMBER, .min = 1, .max = 1024 },
 	    { "memory", "GB", "memory; a power of two", 'm', CLI_NUMBER, .min = 1, .max = 65536 },
 	    { "disk", "GB", "root disk", 'd', CLI_NUMBER, .min = 1, .max = 1048576 },
-	    { "idle", "TIME", "suspend after that long without network traffic, or 'never' (5m)" },
-	    { "keep", "HOW", "sticky VMs may be evicted, ephemeral ones are deleted when they sleep",
+	    { "idle", "TIME", "suspend after this long without network traffic, or 'never' (5m)" },
+	    { "keep", "HOW", "sticky VMs may be evicted, ephemeral ones are deleted when they would be suspended",
 	      .type = CLI_CHOICE, .choices = "sticky ephemeral persistent" },
-	    { "quiet", NULL, "do not show the build's log", 'q' } },
-	  .about = "Without options: a copy of the template, which is there in a moment. A spec is built "
-	           "layer by layer; layers that were built before are taken from the cache, and the log of "
-	           "those that were not is shown on stderr. A build that fails leaves a snapshot to look "
-	           "into, and says which.\n\n"
-	           "FILE is a layer (aptDeps, additionalFiles, users, systemd, git, ...) or a whole request "
+	    { "quiet", NULL, "do not show the build log", 'q' } },
+	  .about = "Without options: a copy of the template, ready at once. A spec is built layer by "
+	           "layer; layers that were built before are taken from the cache, and the log of new "
+	           "ones is shown on stderr. A failed build leaves a snapshot for inspection and prints "
+	           "its id.\n\n"
+	           "FILE is a layer (aptDeps, additionalFiles, users, systemd, git, ...) or a whole "
+	           "request "
 	           "with 'spec' in it.",
 	  .examples = "pando vm create --name web --idle never # a VM that stays awake\n"
 	              "pando vm create --apt nginx # with a package; the second time from the cache\n"

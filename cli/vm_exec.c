@@ -28,20 +28,20 @@ static int exec_vm(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "exec", "VM COMMAND...", "run a command; its output, stdin and exit status are ours", exec_vm,
+	{ "exec", "VM COMMAND...", "run a command with this command's stdin, output and exit status", exec_vm,
 	  { { "user", "USER", "as this Linux user (root)", 'u' },
 	    { "cwd", "DIR", "in this directory", 'w' },
-	    { "env", "NAME=VALUE", "with this variable; NAME alone: as it is here", 'e', CLI_LIST },
-	    { "timeout", "TIME", "end it after that long, like 30s", 't', CLI_DURATION },
-	    { "no-stdin", NULL, "it gets no stdin of ours", 'n' } },
+	    { "env", "NAME=VALUE", "set this variable; NAME alone: copy it from here", 'e', CLI_LIST },
+	    { "timeout", "TIME", "time limit, like 30s", 't', CLI_DURATION },
+	    { "no-stdin", NULL, "do not pass stdin to it", 'n' } },
 	  CLI_STOP,
-	  "One word is a command line for a shell; several words are a command and its arguments, which reach "
-	  "it as they are. What comes through a pipe or from a file is the command's stdin; a terminal's is not: "
-	  "see 'pando vm pty' for that. The first Ctrl-C goes to the command, the second ends this program; "
-	  "either way the command does not outlive it.",
+	  "One word is a command line for a shell; several words are a command and its "
+	           "arguments, passed unchanged. Input from a pipe or file becomes the command's stdin; "
+	           "a terminal's does not: see 'pando vm pty' for that. The first Ctrl-C goes to the "
+	           "command, the second ends this program; either way the command does not outlive it.",
 	  "pando vm exec web uptime # a command\n"
 	  "pando vm exec web 'ls /srv | wc -l' # a line for the shell\n"
-	  "pando vm exec web -u www -w /srv -e DEBUG=1 make test # as somebody, somewhere\n"
+	  "pando vm exec web -u www -w /srv -e DEBUG=1 make test # as a user, in a directory\n"
 	  "pando vm exec db psql < dump.sql # with stdin" },
 };
 /* clang-format on */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm_logs.c - pando vm logs, pando vm stats: what happened to a VM, what it uses */
+/* vm_logs.c - pando vm logs, pando vm stats: a VM's events and its resource usage */
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -198,7 +198,8 @@ static int on_stats(void *ctx, const void *bytes, size_t n)
 		if (p[i] != '\n') {
 			buf_put(&s->line, p + i, 1);
 			if (s->line.failed || s->line.len > LINE_MAX_BYTES)
-				return cli_fail(CLI_UNREACHABLE, "the server sent too long a line");
+				return cli_fail(CLI_UNREACHABLE,
+				                "the server sent a line that is too long");
 			continue;
 		}
 		j = json_loadb((const char *)s->line.p, s->line.len, 0, NULL);
@@ -236,18 +237,18 @@ static int stats(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "logs", "VM", "what happened to the VM, or what a service in it wrote", logs,
-	  { { "follow", NULL, "go on as lines come", 'f' },
+	{ "logs", "VM", "show a VM's events, or the journal of a service in it", logs,
+	  { { "follow", NULL, "follow new lines", 'f' },
 	    { "service", "NAME", "the journal of this systemd service" , 's'},
 	    { "since", "TIME", "how far back, like 10m (1d)", .type = CLI_DURATION },
-	    { "search", "TEXT", "only lines with this in them" },
+	    { "search", "TEXT", "only lines that contain this" },
 	    { "lines", "N", "at most the last N", 'n', CLI_NUMBER, .min = 1, .max = 100000 } },
 	  .examples = "pando vm logs web -s nginx -f # a service's journal, as it grows" },
-	{ "stats", "VM", "CPU, memory, disk and network as time goes by", stats,
+	{ "stats", "VM", "show CPU, memory, disk and network over time", stats,
 	  { { "interval", "TIME", "between two lines, like 500ms (1s)", 'i', CLI_DURATION },
 	    { "count", "N", "end after N lines", 'n', CLI_NUMBER, .min = 1, .max = 1000000000 } },
-	  .about = "Disk and network are totals since the VM was made. Looking neither wakes a VM nor keeps "
-	           "it awake. With --json one object per line." },
+	  .about = "Disk and network are totals since the VM was created. This neither wakes a VM nor "
+	           "keeps it awake. With --json one object per line." },
 };
 /* clang-format on */
 const struct cli_noun cli_vm_logs = { "vm", NULL, verbs, ARRAY_SIZE(verbs) };

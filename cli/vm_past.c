@@ -23,7 +23,7 @@ static int rewind_vm(struct cli *c, const struct cli_args *a)
 		return r;
 	kept = cli_str(reply, "previousSnapshotId");
 	cli_say(c, reply, "%s is at %s%s%s%s", cli_str(reply, "id"), cli_str(reply, "snapshotId"),
-	        *kept ? "; what it was is kept as " : "", kept, "");
+	        *kept ? "; its previous state is kept as " : "", kept, "");
 	return CLI_OK;
 }
 
@@ -32,7 +32,7 @@ static int mark(const char *change)
 	return *change == 'a' ? '+' : *change == 'r' ? '-' : *change == 't' ? 'T' : 'M';
 }
 
-/* One reply's changes, added to all; lines at once when people read. */
+/* Adds one reply's changes to the total; prints lines at once unless --json. */
 static void take_changes(struct cli *c, const json_t *reply, json_t *all)
 {
 	size_t i;
@@ -92,16 +92,16 @@ static int diff(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "rewind", "VM SNAPSHOT", "take the VM back to a snapshot of its own past", rewind_vm,
-	  { { "drop", NULL, "do not keep what it is now" } },
-	  .about = "Memory and disk become what they were; id, name and settings stay. What the VM was "
-	           "until now is kept as a snapshot named 'before rewind' unless --drop is given.",
-	  .examples = "pando vm rewind web before-upgrade # as if it had not happened" },
-	{ "diff", "VM OTHER", "files that differ from a relative: a VM or a snapshot", diff,
+	{ "rewind", "VM SNAPSHOT", "rewind a VM to one of its earlier snapshots", rewind_vm,
+	  { { "drop", NULL, "do not keep the current state" } },
+	  .about = "Restores memory and disk; id, name and settings stay. The current state is kept as "
+	           "a snapshot named 'before rewind' unless --drop is given.",
+	  .examples = "pando vm rewind web before-upgrade # undo the upgrade" },
+	{ "diff", "VM OTHER", "list files that differ from a related VM or snapshot", diff,
 	  { { "path", "PATH", "only this file or tree" },
-	    { "ignore", "PATHS", "leave these trees out, with commas (/proc,/sys,/dev,/run,/tmp)" } },
-	  .about = "Seen from VM: + is here and not there, - is there and not here, M differs, T is of "
-	           "another kind. OTHER is woken by nothing: it is looked at where it is.",
+	    { "ignore", "PATHS", "skip these trees, separated by commas (/proc,/sys,/dev,/run,/tmp)" } },
+	  .about = "From VM's point of view: + exists only here, - only in OTHER, M differs, T is of "
+	           "another kind. Neither is woken by this.",
 	  .examples = "pando vm diff web before-upgrade --path /etc # what the upgrade changed" },
 };
 /* clang-format on */

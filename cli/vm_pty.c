@@ -2,11 +2,11 @@
 /*
  * vm_pty.c - pando vm pty: a terminal in a VM on this terminal
  *
- * Theory of operation: the session lives in the VM; we are a window on it. Our terminal is made
- * raw, bytes go both ways, the window's size is told at the beginning and whenever it changes.
- * When the connection breaks we attach again, a few times, and the server paints the screen anew.
- * A VM that was put to sleep meanwhile is not woken by that: we wait for a key. The terminal is put
- * back as it was however we end.
+ * Theory of operation: the session lives in the VM; we are a window on it. Our terminal is set to
+ * raw mode, bytes go both ways, and the window size is sent at the beginning and on each change.
+ * When the connection is lost we attach again, a few times, and the server redraws the screen. This
+ * does not wake a VM that was suspended meanwhile: we wait for a key. The terminal is restored
+ * however we end.
  */
 #include <errno.h>
 #include <poll.h>
@@ -157,8 +157,8 @@ static void take_keys(struct pty *p)
 			          json_pack("{s:s, s:s}", "type", "signal", "signal", "SIGKILL"));
 			break;
 		case PTY_HELP:
-			note(p, "escape key, then d: detach, k: kill the session, the key again: "
-			        "send it");
+			note(p, "after the escape key: d detaches, k kills the session, the key "
+			        "again sends it");
 			break;
 		case PTY_NOTHING:
 			break;
@@ -269,7 +269,7 @@ static bool sleeps(struct pty *p)
 static int lost(struct pty *p, const char *why)
 {
 	go_back(p);
-	return cli_fail(CLI_REFUSED, "the terminal's connection broke, and %s", why);
+	return cli_fail(CLI_REFUSED, "the terminal's connection was lost, and %s", why);
 }
 
 /* CLI_OK when attached again. */
@@ -282,7 +282,7 @@ static int reconnect(struct pty *p)
 	p->ws = NULL;
 	while (p->raw && sleeps(p)) {
 		if (!slept)
-			note(p, "the VM sleeps; a key wakes it, Ctrl-C leaves");
+			note(p, "the VM is suspended; press a key to wake it, Ctrl-C to leave");
 		slept = true;
 		if (!wait_key(p, 60000, /* wakes= */ true, &key))
 			return -1;
@@ -303,17 +303,17 @@ static int reconnect(struct pty *p)
 			return CLI_OK;
 		}
 		if (http == 404 || http == 410)
-			return lost(p, "it is gone: the session, or the VM, was ended meanwhile");
+			return lost(p, "the session or the VM has ended meanwhile");
 		if (http == 401 || http == 403)
-			return lost(p, "the key may not use it any more");
+			return lost(p, "the key no longer has permission");
 		if (i == 0)
-			note(p, "the connection broke; trying again");
+			note(p, "the connection was lost; trying again");
 		if (!wait_key(p, ms, /* wakes= */ false, &key))
 			return -1;
 	}
 	go_back(p);
 	return cli_fail(CLI_UNREACHABLE,
-	                "the terminal's connection broke and could not be made again");
+	                "the terminal's connection was lost and could not be restored");
 }
 
 static int run_session(struct pty *p, const char *path)
@@ -349,7 +349,8 @@ static int run_session(struct pty *p, const char *path)
 	if (p->gone)
 		return 128 + SIGPIPE;
 	if (p->detached) {
-		fprintf(stderr, "\n[pando: detached; 'pando vm pty %s --attach %s' comes back]\n",
+		fprintf(stderr,
+		        "\n[pando: detached; come back with 'pando vm pty %s --attach %s']\n",
 		        p->vm, p->session);
 		return CLI_OK;
 	}
@@ -442,18 +443,19 @@ static int pty(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "pty", "VM [COMMAND]...", "a terminal in the VM: a shell, or a command", pty,
-	  { { "attach", "SESSION", "come back to a session", 'a' },
-	    { "session", "NAME", "open a session under this name", 's' },
-	    { "list", NULL, "show the sessions", 'l' },
+	{ "pty", "VM [COMMAND]...", "open a terminal in the VM: a shell, or a command", pty,
+	  { { "attach", "SESSION", "attach to a session", 'a' },
+	    { "session", "NAME", "open a session with this name", 's' },
+	    { "list", NULL, "list the sessions", 'l' },
 	    { "close", "SESSION", "kill a session" },
 	    { "user", "USER", "as this Linux user (root)", 'u' },
-	    { "escape", "KEY", "the key that is for us, like ctrl-] (default), or none" } },
+	    { "escape", "KEY", "the escape key, like ctrl-] (default), or none" } },
 	  CLI_STOP,
-	  "The session lives in the VM with its screen: it survives this program, suspend and resume, and a fork "
-	  "has it too. Ctrl-] d leaves it running, Ctrl-] k kills it, Ctrl-] ? lists this, Ctrl-] Ctrl-] types one. A "
-	  "connection that breaks is made again. A VM that is put to sleep stays asleep until a key is pressed. "
-	  "Ends with the status of what ran in it.",
+	  "The session lives in the VM with its screen: it survives this program, suspend and "
+	           "resume, and forks copy it. Ctrl-] d detaches, Ctrl-] k kills the session, Ctrl-] ? "
+	           "shows this, Ctrl-] Ctrl-] types the key. A lost connection is restored. A suspended "
+	           "VM stays suspended until a key is pressed. Exits with the status of the session's "
+	           "program.",
 	  "pando vm pty web # a shell\n"
 	  "pando vm pty web -s work htop # a named session\n"
 	  "pando vm pty web -a work # back to it, from anywhere" },

@@ -4,7 +4,7 @@
  *
  * curl makes the connection (names, proxies, TLS) and hands it over; the upgrade is written and
  * checked here, and what the server says instead of it is read to its end, because it is an error
- * with a sentence. Then wslay knows the frames. Everything is nonblocking but the handshake, which
+ * with a message. Then wslay knows the frames. Everything is nonblocking but the handshake, which
  * has a deadline.
  */
 #include "cli/ws_client.h"
@@ -152,7 +152,7 @@ static int handshake(struct cli *c, struct wsc *w, const char *user, const char 
 	char *end = NULL;
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random) || !request_line(c, path, &out))
-		return cli_fail(CLI_UNREACHABLE, "'%s' is no address of a server", cli_url(c));
+		return cli_fail(CLI_UNREACHABLE, "'%s' is not a server address", cli_url(c));
 	key = base64_encode(random, sizeof(random));
 	buf_printf(
 	        &out,
@@ -164,7 +164,7 @@ static int handshake(struct cli *c, struct wsc *w, const char *user, const char 
 		cli_oom();
 	if (!send_all(w, (const char *)out.p, out.len, deadline))
 		return quiet ? CLI_UNREACHABLE
-		             : cli_fail(CLI_UNREACHABLE, "%s: the connection broke", cli_url(c));
+		             : cli_fail(CLI_UNREACHABLE, "%s: the connection was lost", cli_url(c));
 	while (!(end = in.len ? memmem(in.p, in.len, "\r\n\r\n", 4) : NULL))
 		if (in.len > HEAD_MAX || !recv_more(w, &in, deadline))
 			return quiet ? CLI_UNREACHABLE
@@ -272,7 +272,7 @@ int wsc_open(struct cli *c, const char *user, const char *path, wsc_fn fn, void 
 	if (!connect_to(c, w)) {
 		wsc_free(w);
 		return quiet ? CLI_UNREACHABLE
-		             : cli_fail(CLI_UNREACHABLE, "nothing answers at %s", cli_url(c));
+		             : cli_fail(CLI_UNREACHABLE, "no server at %s", cli_url(c));
 	}
 	r = handshake(c, w, user, path, quiet, ret_http);
 	if (r == CLI_OK && wslay_event_context_client_init(&w->ctx, &calls, w) != 0)

@@ -12,7 +12,7 @@ struct wsc;
 typedef void (*wsc_fn)(void *ctx, bool text, const uint8_t *p, size_t n);
 
 /*
- * Connects and upgrades. CLI_OK and *ret, or another status; quiet: without a sentence. A refusal
+ * Connects and upgrades. CLI_OK and *ret, or another status; quiet: without a message. A refusal
  * before the upgrade is an ordinary error of the server: *ret_http is its status, else 0.
  */
 int wsc_open(struct cli *c, const char *user, const char *path, wsc_fn fn, void *ctx, bool quiet,

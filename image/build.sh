@@ -121,7 +121,7 @@ main() {
 	[[ -f $PANDO_AGENT_BIN && -r $PANDO_AGENT_BIN ]] || die "PANDO_AGENT_BIN: cannot read $PANDO_AGENT_BIN"
 	ready_lib=${PANDO_AGENT_BIN%/*}/libpando-ready.so # made with the agent, and of one version with it
 	[[ -f $ready_lib && -r $ready_lib ]] || die "PANDO_AGENT_BIN: cannot read $ready_lib beside it"
-	[[ $disk_gb =~ ^[1-9][0-9]{0,4}$ ]] || die "PANDO_VM_DISK_GB=$disk_gb: want a number of GB"
+	[[ $disk_gb =~ ^[1-9][0-9]{0,4}$ ]] || die "PANDO_VM_DISK_GB=$disk_gb: must be a number of GB"
 	((disk_gb >= DISK_MIN_GB)) || die "PANDO_VM_DISK_GB=$disk_gb: the image needs at least $DISK_MIN_GB"
 
 	host_mirrors
@@ -139,13 +139,13 @@ main() {
 		work=$(mktemp -d)
 		damage=$(image_damage "$dir" full "$work")
 		[[ -z $damage ]] || die "$damage"
-		say "the image at $dir is whole"
+		say "the image at $dir is complete"
 		exit 0
 		;;
 	esac
 
 	found && echo "$dir" && exit 0
-	((EUID == 0)) || die "building the base image needs root (it makes files of other owners): run it with sudo"
+	((EUID == 0)) || die "building the base image needs root (it creates files of other owners): run it with sudo"
 	host_tools
 	lock_cache
 	if ! found; then

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control.c - the library's one thread: takes requests, watches writers
+ * control.c - the library's one thread: serves requests, waits for writers
  *
  * Theory of operation: poll over the listening socket (only while there is no client, so that a
  * second one waits its turn), the client and the pidfds of writers in flight. A request is carried
  * out at once and answered; the only slow work is done by forked children. Nothing here waits for a
  * client: the socket does not block, and one that does not take its answers, breaks the rules or
- * vanishes is dropped. What a writer did is kept until a client has been told, so a restarted
- * server learns of the freezes its predecessor began.
+ * vanishes is dropped. A writer's result is kept until a client has received it, so a restarted
+ * server learns about freezes begun before.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layers/control.h - what pandod and the preloaded library say to each other
+ * layers/control.h - the protocol between pandod and the preloaded library
  *
  * A SOCK_SEQPACKET AF_UNIX socket; both ends are on one machine, so numbers are in host order
  * (little endian everywhere this runs). One packet is one message: the client sends struct
  * layers_req, the library answers each with exactly one struct layers_reply of the same type, in
  * order. DONE is the only message the library sends unasked: once per successful FREEZE, when its
  * layer is complete or has failed. Unused fields are 0; a request that breaks the rules ends the
- * connection. layers/README.md tells the whole story.
+ * connection. See layers/README.md for details.
  */
 #ifndef PANDO_LAYERS_CONTROL_H
 #define PANDO_LAYERS_CONTROL_H
@@ -30,7 +30,7 @@
  *n_layers, n_mappings, pages (covered by data), us. After an error with LAYERS_RAM_BROKEN the
  *memory is undefined: end the process.
  * @LAYERS_FREEZE: write what became private since MAP to a new layer. The caller has stopped the
- *	vCPUs and may let them go on as soon as the reply is there.
+ *	vCPUs and may let them continue as soon as the reply is there.
  *	Request: token (caller's choice, not in flight), flags, one descriptor: an empty file,
  *O_RDWR. Reply: status, token, us (time of the fork). With an error no DONE follows.
  * @LAYERS_DISCARD: end the freeze of a token early. Request: token. Reply: status (-ENOENT if it is

@@ -247,7 +247,7 @@ _Noreturn void dump_child(const struct dump_job *job)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != job->parent)
-		_exit(1); /* it died before we asked to be told */
+		_exit(1); /* it died before PR_SET_PDEATHSIG */
 	prctl(PR_SET_NAME, "pando-freeze", 0, 0, 0);
 	if ((r = keep_only(job->fd)) == 0) {
 		be_first_victim();

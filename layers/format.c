@@ -42,7 +42,7 @@ int layer_header_decode(const uint8_t page[LAYER_PAGE], uint64_t file_size,
 	assert(page && ret_info && ret_why);
 	memcpy(&h, page, sizeof(h));
 	if (memcmp(h.magic, LAYER_MAGIC, sizeof(h.magic)) != 0)
-		return bad(ret_why, "no layer file (magic)");
+		return bad(ret_why, "not a layer file (magic)");
 	if (le32toh(h.version) != LAYER_VERSION)
 		return bad(ret_why, "unknown layer version");
 	if (le32toh(h.header_crc) !=

@@ -4,7 +4,7 @@
  *
  * Theory of operation: the caller has stopped the vCPUs, so memory holds still for as long as fork
  * takes; that is all of the pause. The child (dump.c) then owns a copy-on-write picture of that
- * instant and writes it while the guest goes on. Parent and child share one page per slot for the
+ * instant and writes it while the guest continues. Parent and child share one page per slot for the
  * outcome. The child ends by exit or by a signal (a kill, a memory limit, a layer file that was cut
  * short underneath it): the parent sees its pidfd become readable, and everything but a finished
  * result is an error.
@@ -103,7 +103,7 @@ void freeze_start(struct control *c, const struct layers_req *req, int out_fd,
 		return;
 	}
 	if (c->broken) {
-		refuse(reply, -EIO, "guest memory is broken since MAP failed");
+		refuse(reply, -EIO, "guest memory is unusable since MAP failed");
 		return;
 	}
 	if (freeze_find(c, req->token)) {
@@ -167,7 +167,7 @@ static void describe_death(const struct freeze *f, const siginfo_t *si, struct l
 		snprintf(done->why, sizeof(done->why), "writer died of signal %d", si->si_status);
 }
 
-/* The child of @f has ended: collect it and work out what to say. */
+/* The child of @f has ended: reap it and determine the result. */
 void freeze_reap(struct freeze *f)
 {
 	const struct dump_result *res = f->result;

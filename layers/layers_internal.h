@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layers_internal.h - shared by the files of the preloaded library, for nobody else
+ * layers_internal.h - shared by the files of the preloaded library only
  *
  * One process has one guest memory, and the functions that QEMU calls (open, mmap, madvise) carry
  * no context of ours: hence one struct ram. Everything else is reached from the control thread's

@@ -68,7 +68,7 @@ static int layer_read(int fd, struct layer *ret, const char **ret_why)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_size < LAYER_PAGE) {
-		*ret_why = "no layer file (size)";
+		*ret_why = "not a layer file (size)";
 		return -EBADMSG;
 	}
 	if ((r = pread_all(fd, page, sizeof(page), 0)) < 0)
@@ -127,7 +127,7 @@ static int stack_apply(const struct control *c, const struct stack *s, struct la
 {
 	uint8_t *base = ram_base();
 
-	/* what QEMU may have put there while it started is no part of the stack */
+	/* what QEMU put there while starting is not part of the stack */
 	if (madvise(base, ram.bytes, MADV_DONTNEED) < 0)
 		return -errno;
 	for (size_t i = 0; i < s->n_pieces; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * merge.c - what a stack of layers says about each part of memory
+ * merge.c - which layer of a stack provides each part of memory
  *
  * Theory of operation: start with nothing and lay one layer after the other over it, bottom first.
  * Laying a layer over the pieces so far is one pass over two sorted lists: the layer's own extents
@@ -67,7 +67,7 @@ static void overlay(const struct pieces *below, const struct layer_table *above,
 				push(out, &c);
 			}
 			if (end > stop)
-				break; /* it goes on under or behind the extent */
+				break; /* it continues under or after the extent */
 		}
 		if (!e)
 			break;

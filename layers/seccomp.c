@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * seccomp.c - what QEMU never needs, it may not do
+ * seccomp.c - system calls that QEMU never needs are forbidden
  *
  * Theory of operation: freeze needs fork, so QEMU runs with -sandbox spawn=allow, which also lets
  * execve through. This filter takes it back: a process that cannot exec is no more than a thread.
@@ -9,7 +9,7 @@
  * one compare each, generated below from the table.
  *
  * clone is allowed without new namespaces; clone3 hides its flags in memory where a filter cannot
- * look, so it is said not to exist and libc falls back to clone. io_uring would do, on our behalf,
+ * look, so it fails with ENOSYS and libc falls back to clone. io_uring would do, on our behalf,
  * what the filter never sees; QEMU does without it.
  */
 #include <errno.h>

@@ -279,7 +279,7 @@ void cgroups_open(struct cgroups *c, const struct instance *in, bool cpu_quota)
 	}
 	describe(c);
 	if (c->mode != CGROUP_V2 && c->mode != CGROUP_V1)
-		log_warn("VMs have no memory and CPU limits of the host (limits: %s)", c->limits);
+		log_warn("VMs run without memory and CPU limits (limits: %s)", c->limits);
 }
 
 /* ---- one VM ---- */
@@ -366,7 +366,7 @@ static void drop_dir(const char *dir)
 			return;
 		if (errno != EBUSY)
 			break;
-		nanosleep(&ts, NULL); /* v1 tells nobody when a group becomes empty */
+		nanosleep(&ts, NULL); /* v1 has no notification when a group becomes empty */
 	}
 	log_warn("remove '%s': %s, ignoring", dir, err_name(errno));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/cgroup.h - limits of a VM's processes, as far as the host can give them
+ * priv/cgroup.h - limits of a VM's processes, as far as the host supports them
  *
  * Never a reason for a VM not to start. In order of preference: cgroup v2 with
  * memory, cpu and pids; those of them that v1 has; v2 without controllers

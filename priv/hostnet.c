@@ -11,7 +11,7 @@
  * on keeps the old value in RUN_DIR/net/ip_forward.<netns>, the last one puts it
  * back.
  * Foreign nft tables are never touched; if one of them drops what we forward
- * (Docker sets policy drop on FORWARD), we say so and how to allow it.
+ * (Docker sets policy drop on FORWARD), we log it, with the command to allow it.
  */
 #include "priv/hostnet.h"
 
@@ -58,11 +58,11 @@ static int net_lock(int *ret_fd, struct err *err)
 
 /* A claim: "tag netns". Forwarding is a matter of a network namespace, blocks are of the host. */
 struct claim {
-	char tag[16]; /* "": nobody's */
+	char tag[16]; /* "": unclaimed */
 	unsigned long netns;
 };
 
-/* A claim that makes no sense, or whose tag has no directory, is removed. */
+/* A claim that is malformed, or whose tag has no directory, is removed. */
 static struct claim claim_read(unsigned n)
 {
 	struct claim c = { 0 };
@@ -151,7 +151,7 @@ static int claim(struct hostnet *h, uint32_t pool, struct err *err)
 		struct claim c = claim_read(i);
 
 		if (!strcmp(c.tag, h->tag)) {
-			found = i; /* ours since before: our own links overlap it, of course */
+			found = i; /* already ours: our own links overlap it */
 			break;
 		}
 		if (!c.tag[0] && !o.taken[i] && found == NET_BLOCKS)
@@ -285,7 +285,8 @@ static int apply(struct hostnet *h, const struct net_host *plan, struct err *err
 	    link.mtu >= 576 && link.mtu < MTU_DEFAULT)
 		h->mtu = link.mtu;
 	if (!h->n_uplinks)
-		log_warn("this host has no default route: VMs reach nothing outside until it has");
+		log_warn("this host has no default route: VMs have no internet access until it has "
+		         "one");
 	return 0;
 }
 
@@ -332,11 +333,11 @@ static int watch_open(struct err *err)
 	autofd int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
 	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
-		return err_sys(err, -errno, "watch the host's routes");
+		return err_sys(err, -errno, "monitor the host's routes");
 	return TAKE_FD(fd);
 }
 
-/* An accept of ours cannot undo a drop of another table: all that can be done is to say it. */
+/* Our accept cannot undo a drop in another table: all we can do is warn. */
 static void warn_foreign_drop(const char *tag)
 {
 	autofree char *text = NULL;

@@ -45,8 +45,8 @@ static int take_lock(struct instance *i, struct err *err)
 		if (fcntl(i->lock_fd, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
 			lock.l_pid = 0;
 		return err_set(err, -EBUSY,
-		               "another pando-priv runs on '%s' (process %d): stop it, or use "
-		               "another data directory",
+		               "another pando-priv uses '%s' (process %d): stop it, or use another "
+		               "data directory",
 		               i->data, (int)lock.l_pid);
 	}
 	return 0;

@@ -130,7 +130,7 @@ static int assemble(const char *staging, const char *qemu, const char *layers, b
 {
 	int r;
 
-	umask(0); /* modes below are meant as they stand; root cannot be written to anyway */
+	umask(0); /* modes below are exact; the root is read-only anyway */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return err_sys(err, -errno, "new mount namespace");
 	if (mount("tmpfs", staging, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m") < 0 ||

@@ -46,19 +46,18 @@ static const char usage[] =
         "       pando-priv --data DIR --clean\n"
         "\n"
         "Runs as root: starts pandod as an unprivileged user, and does for it the few\n"
-        "things that need root: network slots and jailed QEMU processes.\n"
-        "\n"
+        "things that need root: network slots and jailed QEMU processes.\n\n"
         "  --data DIR        data directory; one pando-priv per directory\n"
         "  --user NAME       user that pandod runs as (pando)\n"
         "  --qemu PATH       QEMU (/usr/bin/qemu-system-x86_64)\n"
         "  --layers PATH     memory layer library to load into QEMU\n"
         "  --net ADDRESS     /16 that slots take their addresses from (" NET_POOL_DEFAULT ")\n"
-        "  --slots-ready N   slots to keep built ahead (4)\n"
-        "  --slots-max N     most slots at a time (1024)\n"
+        "  --slots-ready N   slots to build ahead of need (4)\n"
+        "  --slots-max N     maximum number of slots (1024)\n"
         "  --uid-base N      first user id of VMs (1900000000)\n"
         "  --no-cpu-limit    share CPUs by weight only, without a hard limit per VM\n"
-        "  --no-restart      end when pandod ends unexpectedly\n"
-        "  --clean           remove what an instance left on this host, end its VMs\n"
+        "  --no-restart      exit when pandod ends unexpectedly\n"
+        "  --clean           remove what a server left on this host, and end its VMs\n"
         "  --log-level L     debug, info, warn, error (info)\n";
 
 static int number(const char *name, const char *s, unsigned long min, unsigned long max,
@@ -142,7 +141,7 @@ static int set_option(struct conf *c, int opt, const char *arg)
 		if (r >= 0)
 			log_init("pando-priv", (enum log_level)r);
 		else
-			fprintf(stderr, "pando-priv: no log level '%s'\n", arg);
+			fprintf(stderr, "pando-priv: unknown log level '%s'\n", arg);
 		break;
 	default:
 		return -EINVAL;
@@ -187,7 +186,7 @@ static int check_user(struct conf *c, struct err *err)
 
 	if (!pw)
 		return err_set(err, -ENOENT,
-		               "there is no user '%s': make it with 'useradd --system --home-dir "
+		               "there is no user '%s': create it with 'useradd --system --home-dir "
 		               "/var/lib/pando --no-create-home --shell /usr/sbin/nologin %s'",
 		               c->user, c->user);
 	if (pw->pw_uid == 0)
@@ -228,11 +227,10 @@ static int check_host(struct conf *c, struct err *err)
 		        "open /dev/net/tun (load it with 'modprobe tun'; a container must be "
 		        "given the device)");
 	if (!c->clean && access(c->qemu, X_OK) < 0)
-		return err_sys(
-		        err, -errno,
-		        "QEMU '%s' (install it with 'apt-get install qemu-system-x86', or say "
-		        "--qemu)",
-		        c->qemu);
+		return err_sys(err, -errno,
+		               "QEMU '%s' (install it with 'apt-get install qemu-system-x86', or "
+		               "give its path with --qemu)",
+		               c->qemu);
 	if (c->layers && access(c->layers, R_OK) < 0)
 		return err_sys(err, -errno, "layer library '%s'", c->layers);
 	if ((r = check_user(c, err)) < 0)

@@ -2,7 +2,7 @@
 /*
  * priv/nl.c - rtnetlink: build one request, send it, read until its ack or end
  *
- * Requests are built in a fixed buffer that no input of ours can fill; a
+ * Requests are built in a fixed buffer that none of our requests can fill; a
  * request that would not fit is a bug and asserts. The kernel is trusted to
  * answer, the receive timeout only keeps a lost answer from hanging us.
  */

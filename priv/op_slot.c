@@ -13,7 +13,7 @@
 int op_hello(struct priv *p, struct request *rq, struct err *err)
 {
 	if (p->super.hello)
-		return err_set(err, -EALREADY, "hello was said already");
+		return err_set(err, -EALREADY, "hello was already sent");
 	p->super.hello = true;
 	rq->rep.info.version = PRIV_VERSION;
 	rq->rep.info.slots_max = p->conf.slots_max;
@@ -63,7 +63,7 @@ int op_slot_free(struct priv *p, struct request *rq, struct err *err)
 	const struct vm *vm = vms_on_slot(p->vms, rq->m.slot);
 
 	if (vm)
-		return err_set(err, -EBUSY, "slot %u carries the running VM %s", rq->m.slot,
+		return err_set(err, -EBUSY, "slot %u is in use by the running VM %s", rq->m.slot,
 		               vm->id);
 	return slots_free(p->slots, rq->m.slot, err);
 }

@@ -3,7 +3,7 @@
  * priv/op_vm.c - operations on jailed QEMU processes
  *
  * A kill is answered when the process is gone, not when the signal was sent:
- * who asked waits in the VM's entry. Stats are read by the worker, because the
+ * the request waits in the VM's entry. Stats are read by the worker, because the
  * kernel walks all of a VM's memory for them. Both are answered out of order.
  */
 #include <errno.h>
@@ -72,13 +72,13 @@ static int check_spawn(struct priv *p, const struct priv_req *m, struct err *err
 	const struct vm *other;
 
 	if (vms_find(p->vms, m->vm_id))
-		return err_set(err, -EEXIST, "VM %s runs already", m->vm_id);
+		return err_set(err, -EEXIST, "VM %s is already running", m->vm_id);
 	if (m->spawn.slot >= 0) {
 		if (!slots_taken(p->slots, (uint32_t)m->spawn.slot))
 			return err_set(err, -ENOENT, "slot %d is not taken", m->spawn.slot);
 		other = vms_on_slot(p->vms, (uint32_t)m->spawn.slot);
 		if (other)
-			return err_set(err, -EBUSY, "slot %d carries the running VM %s",
+			return err_set(err, -EBUSY, "slot %d is in use by the running VM %s",
 			               m->spawn.slot, other->id);
 	}
 	return spawn_check(m, err);
@@ -162,7 +162,8 @@ void op_attach_due(struct priv *p)
 			continue;
 		vm->attach_at = 0;
 		if (submit(p, vm, &j, NULL) < 0)
-			log_obj(LOG_LV_WARN, "vm", vm->id, "no memory to limit it, ignoring");
+			log_obj(LOG_LV_WARN, "vm", vm->id,
+			        "out of memory while limiting it, ignoring");
 	}
 }
 
@@ -225,7 +226,7 @@ void op_vm_ended(struct priv *p, uint32_t idx)
 	if (vm->jobs == 0)
 		finish(p, vm);
 	else
-		watch_del(p, vm->proc.pidfd); /* op_job_done() goes on */
+		watch_del(p, vm->proc.pidfd); /* op_job_done() continues */
 }
 
 int op_kill(struct priv *p, struct request *rq, struct err *err)
@@ -254,17 +255,17 @@ int op_exit_status(struct priv *p, struct request *rq, struct err *err)
 	struct vm *vm = vms_find(p->vms, rq->m.vm_id);
 
 	if (vm && !proc_alive(&vm->proc) && vm->jobs == 0)
-		finish(p, vm); /* its end is known, our loop has only not come round to it */
+		finish(p, vm); /* it has ended, only our loop has not handled it yet */
 	else if (vm)
 		return err_set(err, -EAGAIN, "VM %s runs", rq->m.vm_id);
 	e = vms_end_of(p->vms, rq->m.vm_id);
 	if (!e)
 		return err_set(err, -ENOENT, "no VM %s", rq->m.vm_id);
 	if (!e->known)
-		return err_set(err, -ENOENT,
-		               "VM %s ended, how is not known: it was started by an earlier "
-		               "pando-priv",
-		               rq->m.vm_id);
+		return err_set(
+		        err, -ENOENT,
+		        "VM %s ended with unknown status: it was started by an earlier pando-priv",
+		        rq->m.vm_id);
 	rq->rep.status = (uint32_t)e->status;
 	return 0;
 }
@@ -300,7 +301,7 @@ int op_vm_stats(struct priv *p, struct request *rq, struct err *err)
 	struct vm *vm = vms_find(p->vms, rq->m.vm_id);
 
 	if (!vm || vm->ended)
-		return err_set(err, -ENOENT, "VM %s does not run", rq->m.vm_id);
+		return err_set(err, -ENOENT, "VM %s is not running", rq->m.vm_id);
 	struct job j = { .kind = JOB_STATS, .conn = p->super.gen, .req_id = rq->m.id };
 	int r = submit(p, vm, &j, err);
 

@@ -11,7 +11,7 @@ int op_slot_vpc(struct priv *p, struct request *rq, struct err *err)
 	const struct priv_egress *e = &rq->m.egress;
 
 	if (!e->vpc_addr || e->vpc_net != rq->m.vpc.net || e->vpc_prefix != rq->m.vpc.prefix)
-		return err_set(err, -EINVAL, "address and range of the VPC do not belong together");
+		return err_set(err, -EINVAL, "the address is not in the VPC's range");
 	return slots_vpc(p->slots, rq->m.slot, &rq->m.vpc, e, err);
 }
 

@@ -40,11 +40,12 @@ struct super {
 	int exe_fd; /* owned: pandod's program */
 	struct proc pandod;
 	int conn;     /* owned: our end of its socket; -1: closed */
-	uint32_t gen; /* grows with every connection: late replies find their own or nobody */
+	uint32_t gen; /* grows with every connection, so that late replies are not sent to the wrong
+	                 one */
 	bool hello;   /* it has introduced itself */
 	unsigned backoff_ms;
 	uint64_t started_at, restart_at;
-	unsigned signals; /* asked to stop so many times */
+	unsigned signals; /* how many times we were asked to stop */
 	uint64_t stop_by; /* then pandod is killed */
 	bool over;
 	bool clean; /* nothing of this instance is to stay */

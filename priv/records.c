@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/records.c - records are written beside and renamed into place
+ * priv/records.c - records are written to a temporary file and renamed
  *
- * A reader sees a whole record or none. They are not synced to disk: they must
+ * A reader sees a complete record or none. They are not synced to disk: they must
  * survive our death, not the machine's.
  */
 #include "priv/records.h"

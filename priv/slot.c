@@ -49,7 +49,7 @@ struct slots {
 	struct mutex lock; /* guards what follows */
 	struct cond work, done;
 	bool stop;
-	bool wanted;          /* somebody waits for a slot */
+	bool wanted;          /* a caller waits for a slot */
 	uint64_t quiet_since; /* clock_ms() of the latest request */
 	unsigned failures;
 	struct err failure; /* the latest */
@@ -160,7 +160,7 @@ static void *builder_main(void *arg)
 
 			build_one(s, (uint32_t)find_state(s, SLOT_EMPTY));
 			if (s->failures > before) {
-				s->wanted = false; /* who waits has its answer */
+				s->wanted = false; /* the waiter has its answer */
 				cond_wait_until(&s->work, &s->lock, deadline_in(RETRY_MS));
 			}
 		} else if (dirty >= 0) {
@@ -237,7 +237,8 @@ static int take_up(struct slots *s, const bool keep[PRIV_SLOTS_LIMIT])
 		if (!keep[i])
 			continue;
 		ns_path(s, i, path);
-		/* Taken even when it cannot be opened: its VM runs, nobody else may have it. */
+		/* Taken even if it cannot be opened: its VM is running, so the slot must not be
+		 * reused. */
 		s->slot[i].state = SLOT_TAKEN;
 		if (slotnet_open(&s->env, path, &s->slot[i].net, &err) < 0)
 			log_warn("slot %u of a running VM cannot be used: %s", i, err.msg);

@@ -34,7 +34,7 @@ struct slots_conf {
 };
 
 /*
- * keep[i]: slot i carries a running VM and is taken up as it is; everything else
+ * keep[i]: slot i has a running VM and is adopted unchanged; everything else
  * of an earlier process is removed. Starts the builder thread.
  */
 int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT], struct slots **ret,

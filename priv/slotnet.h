@@ -35,7 +35,7 @@ int slotnet_build(const struct slotnet_env *env, const struct net_slot *plan, co
 /* Takes up what slotnet_build() of an earlier process made. */
 int slotnet_open(const struct slotnet_env *env, const char *ns_path, struct slotnet *ret,
                  struct err *err);
-/* Removes the slot's link, mount and namespace; what is not there is fine. */
+/* Removes the slot's link, mount and namespace; a missing one is fine. */
 void slotnet_destroy(const struct slotnet_env *env, const struct net_slot *plan,
                      const char *ns_path, struct slotnet *sn);
 void slotnet_close(struct slotnet *sn);

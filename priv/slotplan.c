@@ -10,7 +10,7 @@
  *
  * A policy is replaced in one transaction, table and all. Flows carry the mark of
  * the policy that let them through: after a change every packet of an old flow
- * is judged anew, so nothing that is forbidden now goes on because it was
+ * is checked again, so nothing that is forbidden now continues because it was
  * allowed before. A rule by name is a set of addresses with times to live
  * that the name forwarder fills. With a proxy, connections to the web's two
  * ports are turned to it before any of this: it knows the names. UDP to port

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/spawn.c - clone into new namespaces, shut the doors, exec QEMU
+ * priv/spawn.c - clone into new namespaces, drop privileges, exec QEMU
  *
  * Theory of operation: everything that needs memory is prepared before the
  * clone, because other threads may hold any lock at that moment: the child makes
  * system calls only. The steps stand in one table; the child walks it and, when a
  * step fails, writes {step, errno} into a close-on-exec pipe. End of file on that
  * pipe means that exec succeeded. While the child walks, the parent writes the
- * record of the new process; the child does not pass the last door before the
- * parent says so, so there is never a QEMU that a later start does not know. If
- * the parent dies meanwhile, the child reads end of file and ends.
- * The child does not ask to be killed with its parent: VMs outlive us.
+ * record of the new process; the child waits for that before it execs, so there is never a QEMU
+ * that a later start does not know about. If the parent dies meanwhile, the child reads end of file
+ * and ends. The child does not ask to be killed with its parent: VMs outlive us.
  */
 #include "priv/spawn.h"
 
@@ -71,7 +70,8 @@ int spawn_check(const struct priv_req *req, struct err *err)
 			a++;
 		for (size_t k = 0; a != req->spawn.argv[i] && k < ARRAY_SIZE(denied_args); k++)
 			if (!strcmp(a, denied_args[k]))
-				return err_set(err, -EPERM, "spawn: QEMU option -%s is refused", a);
+				return err_set(err, -EPERM, "spawn: QEMU option -%s is not allowed",
+				               a);
 	}
 	for (uint32_t i = 0; i < req->spawn.n_env; i++) {
 		const char *e = req->spawn.env[i];
@@ -100,7 +100,7 @@ static int step_root(struct child *c)
 
 static int step_proc(struct child *c)
 {
-	/* Writable for one thing: the layer writer says that it is the one to kill for memory. */
+	/* Writable so that the layer writer can make itself the first victim of the OOM killer. */
 	return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
 	             "subset=pid,hidepid=2");
 }
@@ -301,14 +301,14 @@ static pid_t clone_child(const struct spawn *s, int *ret_pidfd)
 		if (pid >= 0)
 			return pid;
 		/* A group that cannot be entered must not keep a VM from starting. */
-		log_warn("jail: clone into its cgroup: %s, going on without", err_name(errno));
+		log_warn("jail: clone into its cgroup: %s, continuing without", err_name(errno));
 		a.flags &= ~(uint64_t)CLONE_INTO_CGROUP;
 		a.cgroup = 0;
 	}
 	return (pid_t)syscall(SYS_clone3, &a, sizeof(a));
 }
 
-/* Waits until exec closed the pipe; what the child says otherwise becomes the error. */
+/* Waits until exec closed the pipe; anything else from the child becomes the error. */
 static int await_exec(int fd, struct err *err)
 {
 	struct failure f = { 0 };
@@ -322,7 +322,7 @@ static int await_exec(int fd, struct err *err)
 	if (n == 0)
 		return 0;
 	if (n != (ssize_t)sizeof(f) || f.step >= ARRAY_SIZE(steps))
-		return err_set(err, -EIO, "jail: no sense from its process");
+		return err_set(err, -EIO, "jail: unexpected message from its process");
 	return err_sys(err, -f.error, "jail: %s", steps[f.step].name);
 }
 
@@ -375,7 +375,7 @@ int spawn_run(const struct spawn *s, struct proc *ret, struct err *err)
 	close(TAKE_FD(go_rd));
 	r = s->record(&p, s->ctx, err);
 	if (r == 0 && io_write_all(go_wr, "g", 1) < 0)
-		r = 0; /* the child ended already: it says why */
+		r = 0; /* the child has already ended and reported why */
 	if (r == 0)
 		r = await_exec(err_rd, err);
 	if (r < 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/supervise.c - pandod's life, and the loop of the main thread
+ * priv/supervise.c - supervises pandod; the loop of the main thread
  *
  * Theory of operation: pandod is started as the unprivileged user with one end
  * of a socket pair. It ends in one of four ways. Code 0: it is done, nothing of
@@ -43,7 +43,7 @@
 #define STEADY_MS 30000         /* having run so long, the next end is a first one */
 #define STOP_DEADLINE_MS 600000 /* to freeze all VMs */
 #define HURRY_DEADLINE_MS 5000  /* after the second signal */
-#define REPLY_TIMEOUT_S 5       /* a pandod that does not read for so long hangs */
+#define REPLY_TIMEOUT_S 5       /* after this long without reading pandod counts as hung */
 #define EXIT_CONFIG 2           /* pandod: my configuration is wrong */
 #define ENV_MAX 256             /* variables handed on */
 #define EVENTS_MAX 32           /* per round */
@@ -246,10 +246,10 @@ static void on_pandod_end(struct priv *p)
 		log_info("pandod has ended, cleaning up");
 		end(s, 0, /* clean= */ true);
 	} else if (code == EXIT_CONFIG) {
-		log_error("pandod says that its configuration is wrong");
+		log_error("pandod reports a configuration error");
 		end(s, EXIT_CONFIG, /* clean= */ false);
 	} else if (s->signals || !p->conf.restart) {
-		log_warn("pandod ended with code %d; VMs that run are left for the next start",
+		log_warn("pandod ended with code %d; running VMs are left for the next start",
 		         code);
 		end(s, code, /* clean= */ false);
 	} else {
@@ -271,16 +271,18 @@ static void on_signal(struct priv *p)
 	while (read(p->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		s->signals++;
 		if (s->pandod.pidfd < 0) {
-			log_warn("stopped while pandod was down; VMs that run are left for the "
-			         "next start");
+			log_warn("stopped while pandod was down; running VMs are left for the next "
+			         "start");
 			end(s, 1, /* clean= */ false);
 			return;
 		}
 		if (s->signals == 1) {
-			log_info("asked to stop: pandod freezes its VMs; a second signal hurries");
+			log_info("asked to stop: pandod suspends its VMs; a second signal limits "
+			         "the time");
 			s->stop_by = deadline_in(STOP_DEADLINE_MS);
 		} else {
-			log_warn("asked to stop again: pandod has %d s", HURRY_DEADLINE_MS / 1000);
+			log_warn("asked to stop again: pandod has %d s left",
+			         HURRY_DEADLINE_MS / 1000);
 			s->stop_by = MIN(s->stop_by, deadline_in(HURRY_DEADLINE_MS));
 		}
 		proc_kill(&s->pandod, s->signals <= 2 ? SIGTERM : SIGKILL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/table.c - the fixed list of what pandod may ask
+ * priv/table.c - the fixed list of requests that pandod may send
  *
  * Every entry says when it may be asked and what must hold; the checks that
  * several share are made here, from the flags, before the operation runs. The
@@ -58,9 +58,9 @@ static int policy(struct priv *p, const struct request *rq, struct err *err)
 	unsigned flags = table[rq->m.op].flags;
 
 	if (!(flags & OP_FIRST) && !p->super.hello)
-		return err_set(err, -EPROTO, "hello comes first");
+		return err_set(err, -EPROTO, "hello must come first");
 	if ((flags & OP_GROWS) && p->super.signals)
-		return err_set(err, -ESHUTDOWN, "pando is stopping");
+		return err_set(err, -ESHUTDOWN, "pando-priv is stopping");
 	if ((flags & OP_SLOT) && !slots_taken(p->slots, rq->m.slot))
 		return err_set(err, -ENOENT, "slot %u is not taken", rq->m.slot);
 	if (flags & OP_FDS ? rq->n_in < 1 || rq->n_in > SPAWN_FDS_MAX + 1 : rq->n_in != 0)

@@ -75,7 +75,8 @@ int vms_reserve(struct vms *v, const char *id, int32_t slot, struct vm **ret, st
 		if (!v->vm[i].used)
 			vm = &v->vm[i];
 	if (!vm)
-		return err_set(err, -ENOSPC, "%u VMs run already", PRIV_SLOTS_LIMIT);
+		return err_set(err, -ENOSPC, "%u VMs are already running, the maximum",
+		               PRIV_SLOTS_LIMIT);
 	/* There are as many uids as entries, so one is free; the next one first, not the last. */
 	do {
 		uid = v->uid_base + v->uid_next;
@@ -126,7 +127,7 @@ static void on_record(const char *id, const struct record *rec, void *ctx)
 	vm->proc = proc;
 	vm->limits = rec->limits;
 	vm->attach_at = clock_ms(); /* it may have missed that */
-	log_obj(LOG_LV_INFO, "vm", id, "still runs as process %d, taken up", (int)proc.pid);
+	log_obj(LOG_LV_INFO, "vm", id, "still running as process %d, adopted", (int)proc.pid);
 }
 
 int vms_take_up(struct vms *v, struct err *err)

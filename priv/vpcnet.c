@@ -125,7 +125,7 @@ int vpcnet_attach(const struct slotnet_env *env, const struct instance *in,
 	if (ns < 0 || nl < 0)
 		return ns < 0 ? ns : nl;
 	snprintf(name, sizeof(name), "s%u", slot);
-	/* One that is there is of an earlier life of this slot, or of ours. */
+	/* An existing one is from an earlier use of this slot, or from before a restart. */
 	r = nl_link_del(nl, name, err);
 	if (r < 0 && r != -ENODEV)
 		return r;

@@ -21,7 +21,7 @@ struct slotnet_env;
 int vpcnet_attach(const struct slotnet_env *env, const struct instance *in,
                   const struct priv_vpc *v, uint32_t slot, const struct slotnet *sn, uint32_t addr,
                   struct err *err);
-/* Fine when there is none. */
+/* Does nothing if there is none. */
 int vpcnet_remove(const struct slotnet_env *env, const struct instance *in, uint32_t idx,
                   struct err *err);
 /* All of the instance. */

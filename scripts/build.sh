@@ -20,7 +20,7 @@ fuzz)
 	export CC=clang
 	options=("${sanitize[@]}" -Dc_args=-fsanitize=fuzzer-no-link)
 	;;
-*) die "build.sh knows no kind '$kind'; there are: release, asan, fuzz" ;;
+*) die "build.sh: unknown kind '$kind'; use release, asan or fuzz" ;;
 esac
 
 "$ROOT/scripts/deps.sh" build

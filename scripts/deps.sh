@@ -9,7 +9,7 @@ set -euo pipefail
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config
-		libmicrohttpd-dev libssl-dev libjansson-dev libsqlite3-dev libseccomp-dev libnftables-dev libcurl4-openssl-dev
+		libmicrohttpd-dev libssl-dev libjansson-dev libsqlite3-dev libnftables-dev libcurl4-openssl-dev
 		libxxhash-dev libcmocka-dev libvterm-dev libwslay-dev libnghttp2-dev libedit-dev libpng-dev libgit2-dev libpcre2-dev zlib1g-dev libssh-dev"
 	[run]="qemu-system-x86 qemu-utils nftables iproute2 wireguard-tools wireguard-go git libarchive-tools
 		uacme mmdebstrap debian-archive-keyring ca-certificates zstd xz-utils cpio kmod e2fsprogs"
@@ -22,7 +22,7 @@ list=no
 [[ ${1:-} != --list ]] || { list=yes && shift; }
 wanted=()
 for group in "$@"; do
-	[[ -v packages[$group] ]] || die "deps.sh knows no group '$group'; there are: ${!packages[*]}"
+	[[ -v packages[$group] ]] || die "deps.sh: unknown group '$group'; the groups are: ${!packages[*]}"
 	read -ra names -d '' <<<"${packages[$group]}" || true
 	wanted+=("${names[@]}")
 	# Node may have come from elsewhere, newer than Debian's; any will do.
@@ -38,7 +38,7 @@ if [[ $list == yes ]]; then
 fi
 
 command -v dpkg-query >/dev/null ||
-	die "this machine has no dpkg: Pando's scripts know Debian only. Needed by other names: ${wanted[*]}"
+	die "this machine has no dpkg: Pando's scripts only support Debian. Install the equivalents of: ${wanted[*]}"
 
 # Virtual, unknown and half-installed packages all lack the word "installed".
 mapfile -t missing < <(

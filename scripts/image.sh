@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# image.sh: user, cache directory and base image are there; prints the image's directory
+# image.sh: makes sure that user, cache directory and base image exist; prints the image's directory
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install.sh: build and install below PREFIX (/usr/local), or below DESTDIR for a package (make install)
 #
-# Settings live in /etc/pando whatever PREFIX is; a pando.conf that is there stays as it is.
+# Settings live in /etc/pando whatever PREFIX is; an existing pando.conf is left unchanged.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

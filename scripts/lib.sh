@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# lib.sh - what the scripts share: how they speak, and what must be there before a server or a test can start
+# lib.sh - shared by the scripts: messages, and what must exist before a server or a test can start
 #
 # Sourced, never run. A person reads stderr; stdout carries only answers. Every prepare_* function
 # is quick when its work is done already, so that a second `make run` is ready in seconds.
@@ -31,7 +31,7 @@ settings() {
 
 step_pid='' # the group of the step that runs, for step_stop
 
-# Says how long a step has been at it, until it is killed or the script is gone.
+# Prints how long a step has been running, until it is killed or the script ends.
 heartbeat() {
 	local text=$1 start=$2 script=$3
 	while sleep "$HEARTBEAT" && kill -0 "$script" 2>/dev/null; do
@@ -75,8 +75,8 @@ step_stop() {
 prepare_user() {
 	id -u "$PANDO_USER" >/dev/null 2>&1 && return 0
 	useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$PANDO_USER" ||
-		die "cannot make the system user '$PANDO_USER' that pandod runs as"
-	say "made the system user '$PANDO_USER'"
+		die "cannot create the system user '$PANDO_USER' that pandod runs as"
+	say "created the system user '$PANDO_USER'"
 }
 
 # own_dir DIR MODE: DIR exists, belongs to the pando user and has MODE
@@ -84,7 +84,7 @@ own_dir() {
 	local dir=$1 mode=$2
 	[[ $(stat -c '%U %a' -- "$dir" 2>/dev/null) == "$PANDO_USER $mode" ]] && return 0
 	install -d -o "$PANDO_USER" -g "$PANDO_USER" -m "$mode" -- "$dir" ||
-		die "cannot make the directory '$dir': choose another with PANDO_DATA_DIR or PANDO_CACHE_DIR"
+		die "cannot create the directory '$dir': choose another with PANDO_DATA_DIR or PANDO_CACHE_DIR"
 }
 
 # reachable PATH WHAT: the pando user can get there, through every directory above it
@@ -112,5 +112,5 @@ prepare_all() {
 	prepare_user
 	prepare_image
 	trap - EXIT
-	[[ -f $2 ]] || die "$2 is missing: this is not a whole checkout"
+	[[ -f $2 ]] || die "$2 is missing: this checkout is incomplete"
 }

@@ -65,14 +65,14 @@ find_recipe() {
 		export PANDO_AGENT_BIN=$here/../libexec/pando/pando-agent
 		export PANDO_IMAGE_BIN=$here/../libexec/pando/image # programs that a checkout compiles
 	fi
-	[[ -x $recipe/build.sh ]] || die "$recipe/build.sh is missing: this is not a whole checkout or installation"
+	[[ -x $recipe/build.sh ]] || die "$recipe/build.sh is missing: this checkout or installation is incomplete"
 }
 
 # pandod links the image's disk into its data directory, and the kernel lets only the owner of a file do that
 # (fs.protected_hardlinks); it writes its templates into the cache, the rest of which is root's
 hand_over() {
 	local dir=$1 cache=$2
-	id -u "$USER_NAME" >/dev/null 2>&1 || die "there is no user '$USER_NAME': systemd-sysusers makes it, or make run"
+	id -u "$USER_NAME" >/dev/null 2>&1 || die "there is no user '$USER_NAME': create it with systemd-sysusers or make run"
 	[[ $(stat -c '%U %a' -- "$cache/templates" 2>/dev/null) == "$USER_NAME 700" ]] ||
 		install -d -o "$USER_NAME" -g "$USER_NAME" -m 700 -- "$cache/templates"
 	[[ -z $(find "$dir" ! -user "$USER_NAME" -print -quit) ]] || chown -R "$USER_NAME:$USER_NAME" -- "$dir"
@@ -97,14 +97,14 @@ if [[ -n $mode ]]; then
 	exec "$recipe/build.sh" "$mode"
 fi
 if [[ -n ${PANDO_IMAGE:-} ]]; then
-	say "PANDO_IMAGE names $PANDO_IMAGE: there is nothing to make"
+	say "PANDO_IMAGE is set to $PANDO_IMAGE: nothing to build"
 	echo "$PANDO_IMAGE"
 	exit 0
 fi
-((EUID == 0)) || die "making the base image needs root (it makes files of other owners): run it as root or with sudo"
+((EUID == 0)) || die "building the base image needs root (it creates files of other owners): run it as root or with sudo"
 export PANDO_CACHE_DIR=${PANDO_CACHE_DIR:-/var/cache/pando}
-mkdir -p -- "$PANDO_CACHE_DIR" || die "cannot make the cache directory '$PANDO_CACHE_DIR': set PANDO_CACHE_DIR"
-out=$("$recipe/build.sh") || die "the base image could not be made; the reason is above"
+mkdir -p -- "$PANDO_CACHE_DIR" || die "cannot create the cache directory '$PANDO_CACHE_DIR': set PANDO_CACHE_DIR"
+out=$("$recipe/build.sh") || die "the base image could not be built; the reason is above"
 dir=${out##*$'\n'}
 [[ -d $dir ]] || die "$recipe/build.sh answered '$dir', which is not a directory"
 hand_over "$dir" "$PANDO_CACHE_DIR"

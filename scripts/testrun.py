@@ -351,7 +351,7 @@ def on_signal(sig, _frame):
 def main():
     unknown = [n for n in sys.argv[1:] if n not in {**STEPS, **MORE_STEPS}]
     if unknown:
-        say(f"there is no step '{unknown[0]}'; there are: {' '.join([*STEPS, *MORE_STEPS])}")
+        say(f"unknown step '{unknown[0]}'; the steps are: {' '.join([*STEPS, *MORE_STEPS])}")
         return 2
     os.makedirs(LOGS, exist_ok=True)
     signal.signal(signal.SIGTERM, on_signal)

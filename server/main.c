@@ -84,8 +84,7 @@ static int priv_connect(struct app *a, struct err *err)
 
 	if (!s)
 		return err_set(err, -EINVAL,
-		               "pandod is started by pando-priv, not by hand; see 'make run' or "
-		               "README.md");
+		               "pandod must be started by pando-priv; see 'make run' or README.md");
 	fd = strtol(s, &end, 10);
 	if (*end || fd < 3 || fd > 65535)
 		return err_set(err, -EINVAL, "PANDO_PRIV_FD is '%s'", s);
@@ -108,8 +107,8 @@ static int find_image(struct conf *c, struct err *err)
 	real = realpath(path, NULL);
 	if (!real)
 		return err_set(err, -EINVAL,
-		               "there is no base image at '%s' (%s): make it with pando-image or "
-		               "'make run', or name its directory with PANDO_IMAGE",
+		               "there is no base image at '%s' (%s): build it with pando-image or "
+		               "'make run', or set its directory with PANDO_IMAGE",
 		               path, err_name(errno));
 	if (strlen(real) >= sizeof(c->image_dir))
 		return err_set(err, -EINVAL, "the path of the base image is too long: '%s'", real);
@@ -126,11 +125,11 @@ static int check_image(const char *dir, struct err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
 		if (access(path, R_OK) < 0)
-			return err_set(err, -EINVAL,
-			               "the base image '%s' cannot be read (%s): make it with "
-			               "pando-image or 'make run', or name its directory with "
-			               "PANDO_IMAGE",
-			               path, err_name(errno));
+			return err_set(
+			        err, -EINVAL,
+			        "the base image '%s' cannot be read (%s): build it with "
+			        "pando-image or 'make run', or set its directory with PANDO_IMAGE",
+			        path, err_name(errno));
 	}
 	return 0;
 }
@@ -314,7 +313,7 @@ static void app_stop(struct app *a)
 		vmm_suspend_all(a->vmm);
 	if ((ssh_busy && sshd_stop(a->sshd, SSH_DRAIN_MS, &err) < 0) ||
 	    (busy && api_stop(a->api, API_DRAIN_MS, &err) < 0)) {
-		log_warn("%s; leaving all the same", err.msg);
+		log_warn("%s; exiting anyway", err.msg);
 		_exit(0); /* everything is in the store; only threads would be waited for */
 	}
 	mcp_free(a->mcp);
@@ -376,7 +375,7 @@ static void say_how(struct app *a)
 	printf("  FREESTYLE_API_URL=%s FREESTYLE_API_KEY=$(cat %s/api-key) node -e \\\n"
 	       "    'import(\"freestyle\").then(async ({freestyle}) => { const {vm} = await "
 	       "freestyle.vms.create(); console.log(await vm.exec(\"uname -a\")) })'\n\n"
-	       "Ctrl-C ends it; running VMs are suspended and resume with their memory.\n",
+	       "Ctrl-C stops the server; running VMs are suspended and resume with their memory.\n",
 	       url, a->conf.data_dir);
 	fflush(stdout);
 }
@@ -387,7 +386,7 @@ static void tell_manager(const char *state)
 	int r = notify_send(state);
 
 	if (r < 0)
-		log_warn("tell the service manager: %s, ignoring", err_name(r));
+		log_warn("notify the service manager: %s, ignoring", err_name(r));
 }
 
 /* Waits for the template with a line every few seconds, then does the main job once. */
@@ -445,7 +444,7 @@ int main(int argc, char **argv)
 	}
 	log_init("pandod", (enum log_level)MAX(0, log_level_parse(a.conf.log_level)));
 	if (geteuid() == 0) {
-		log_error("pandod does not run as root: pando-priv starts it as another user");
+		log_error("pandod must not run as root: pando-priv starts it as another user");
 		return EXIT_CONFIG;
 	}
 	sigemptyset(&set);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tree.py - which files are ours: tracked ones, and new ones that are not ignored"""
+"""tree.py - the project's files: tracked ones, and new ones that are not ignored"""
 import os
 import subprocess
 import sys

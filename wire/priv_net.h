@@ -45,8 +45,8 @@ struct priv_rule {
 /* Everything the slot's rules depend on; applied as a whole, in one transaction. */
 struct priv_egress {
 	enum priv_egress_mode mode;
-	bool proxy_http, proxy_tls;  /* tcp 80, 443 go to the proxy, which decides by name */
-	uint32_t mark;               /* of flows this policy let through: others are judged anew */
+	bool proxy_http, proxy_tls; /* tcp 80, 443 go to the proxy, which decides by name */
+	uint32_t mark;              /* of flows this policy let through: others are checked again */
 	uint32_t up_kbit, down_kbit; /* 0: no limit */
 	uint32_t vpc_addr;           /* 0: in no VPC */
 	uint32_t vpc_net;

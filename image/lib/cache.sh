@@ -126,7 +126,7 @@ cache_prune() {
 		scratch_remove "$old"
 	done
 	while read -r old; do
-		say "forgetting $old, unused for longest"
+		say "removing $old, the least recently used"
 		rm -rf --one-file-system "${old:?}" "$old.sha256"
 	done < <(
 		find "$cache/images" -mindepth 1 -maxdepth 1 -type d ! -name '.*' ! -exec test -e '{}/pin' \; -printf '%T@ %p\n' |

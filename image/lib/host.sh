@@ -63,7 +63,7 @@ host_mirrors() {
 			;;
 		esac
 	done < <(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null)
-	[[ -n $mirror ]] || die "apt on this host names no Debian mirror: set PANDO_DEBIAN_MIRROR to one"
+	[[ -n $mirror ]] || die "apt on this host is not configured with a Debian mirror: set PANDO_DEBIAN_MIRROR"
 }
 
 # Cloud images list their mirrors in a file: mirror+file:///etc/apt/mirrors/debian.list

@@ -115,16 +115,16 @@ static void check_key_file(struct store *s, int dirfd, const char *data_dir)
 	struct err why = { 0 };
 
 	if (io_read_file(dirfd, KEY_FILE, 4096, &text, &why) < 0) {
-		log_warn("%s/%s cannot be read although keys exist: keys that were handed out "
-		         "still work; the file is not made again (%s)",
+		log_warn("%s/%s cannot be read although keys exist: existing keys still work; the "
+		         "file is not created again (%s)",
 		         data_dir, KEY_FILE, why.msg);
 		return;
 	}
 	text[strcspn(text, "\n")] = '\0';
 	if (!well_formed(AUTH_KEY_PREFIX, text) || auth_hash(text, hash, &why) < 0 ||
 	    store_key_find(s, hash, account, &why) < 0)
-		log_warn("%s/%s does not hold a key of this server: local tools that read it will "
-		         "be refused",
+		log_warn("%s/%s does not contain a valid key of this server: local tools that read "
+		         "it will be rejected",
 		         data_dir, KEY_FILE);
 	OPENSSL_cleanse(text, strlen(text));
 }
@@ -165,7 +165,7 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 		return n;
 	if (n == 0) {
 		if ((r = first_key(s, dirfd, err)) < 0)
-			return err_wrap(err, r, "make the first API key");
+			return err_wrap(err, r, "create the first API key");
 		made = true;
 	} else {
 		check_key_file(s, dirfd, data_dir);
@@ -207,8 +207,7 @@ static int check_token(struct auth *a, const char *token, struct auth_who *ret, 
 	int r;
 
 	if (!well_formed(AUTH_TOKEN_PREFIX, token))
-		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "this is not an access token of this server");
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this is not a valid access token");
 	if ((r = auth_hash(token, hash, err)) < 0)
 		return r;
 	if (!cred_find(a, hash, ret) || !*ret->identity)
@@ -236,7 +235,7 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 	if (well_formed(AUTH_TOKEN_PREFIX, key))
 		return check_token(a, key, ret, err);
 	if (!well_formed(AUTH_KEY_PREFIX, key))
-		return refuse(err, "this is not an API key of this server");
+		return refuse(err, "this is not a valid API key");
 	if ((r = auth_hash(key, hash, err)) < 0)
 		return r;
 	if (!cred_find(a, hash, ret) || *ret->identity)

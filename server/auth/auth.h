@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * auth/auth.h - who is asking and what they may; for main.c and api/
+ * auth/auth.h - authentication and permissions; for main.c and api/
  *
  * Two kinds of credentials, each a prefix and 40 random letters and digits (238 bits): an
  * API key ("pando_...") acts for its account; an access token ("pandoid_...") acts for an
@@ -11,7 +11,7 @@
  *
  * All live credentials are in memory (auth_cred.c), so that a check costs a hash and a lookup and
  * waits for no disk. Every change goes through this module: store first, then memory, before
- * the caller gets its answer. What was revoked is refused from that answer on.
+ * the caller gets its answer. A revocation is in force from then on.
  */
 #pragma once
 
@@ -43,22 +43,22 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 struct auth *auth_close(struct auth *a);
 
 /*
- * What a route asks for; each route has exactly one of them. A key may do everything but
+ * The permission a route needs; each route has exactly one. A key may do everything but
  * SCOPE_ADMIN, which takes a key of the operator's account; a token only what SCOPE_TOKEN holds.
  */
 enum auth_scope {
-	SCOPE_PUBLIC = 1 << 0,  /* nobody is asked who they are */
-	SCOPE_SELF = 1 << 1,    /* anyone let in; the handler shows what is theirs */
-	SCOPE_VM_LOOK = 1 << 2, /* look at a VM, start it: any grant on it will do */
+	SCOPE_PUBLIC = 1 << 0,  /* no authentication */
+	SCOPE_SELF = 1 << 1,    /* any credential; the handler shows only what belongs to it */
+	SCOPE_VM_LOOK = 1 << 2, /* view or start a VM: any grant on it is enough */
 	SCOPE_VM_EXEC = 1 << 3, /* inside a VM as the Linux user of the header, or root */
-	SCOPE_VM_ROOT = 1 << 4, /* inside a VM, with root's powers whatever the header says */
+	SCOPE_VM_ROOT = 1 << 4, /* inside a VM, as root whatever the header says */
 	SCOPE_VM_READ = 1 << 5,
 	SCOPE_VM_WRITE = 1 << 6,
 	SCOPE_ACCOUNT = 1 << 7, /* the account itself: keys, identities, audit log */
 	SCOPE_ADMIN = 1 << 8,   /* other accounts */
 	SCOPE_GIT_READ = 1 << 9,
 	SCOPE_GIT_WRITE = 1 << 10,
-	SCOPE_GIT_WIRE = 1 << 11, /* Git's own protocol: who asks is found out in Git's way */
+	SCOPE_GIT_WIRE = 1 << 11, /* Git's own protocol: authenticated in Git's way */
 	SCOPE_TOKEN = SCOPE_SELF | SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT | SCOPE_GIT_READ |
 	              SCOPE_GIT_WRITE | SCOPE_GIT_WIRE,
 	SCOPE_KEY = SCOPE_TOKEN | SCOPE_VM_READ | SCOPE_VM_WRITE | SCOPE_ACCOUNT,
@@ -80,17 +80,17 @@ struct auth_who {
 int auth_check(struct auth *a, const char *authorization, const char *identity_token,
                struct auth_who *ret, struct err *err);
 /*
- * May they use this route? target: the VM or repository it is about, or NULL; user: the Linux user
- * they name, or NULL. -EACCES with VM_ACCESS_DENIED, the same for a VM that is not granted and for
- * one that does not exist, or FORBIDDEN; for a repository -ENOENT REPOSITORY_NOT_FOUND, or -EACCES
- * REPOSITORY_ACCESS_DENIED when it may be read but not written. A key is not asked what it is
- * about: whoever looks for the thing does that.
+ * May the caller use this route? target: the VM or repository it is about, or NULL; user: the
+ * requested Linux user, or NULL. -EACCES with VM_ACCESS_DENIED, the same for a VM that is not
+ * granted and for one that does not exist, or FORBIDDEN; for a repository -ENOENT
+ * REPOSITORY_NOT_FOUND, or -EACCES REPOSITORY_ACCESS_DENIED when it may be read but not written.
+ * For a key the target is not checked here: the handler looks it up in the key's account.
  */
 int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scope,
                 const char *target, const char *user, struct err *err);
 /*
- * For what outlives the check, a stream or a terminal: taken after auth_permit() said yes, then
- * asked now and then. While nothing at all was revoked, asking costs one atomic read.
+ * For what outlives the check, a stream or a terminal: taken after auth_permit() succeeded, then
+ * checked now and then. While nothing was revoked, a check costs one atomic read.
  */
 struct auth_lease {
 	struct auth_who who;
@@ -100,10 +100,10 @@ struct auth_lease {
 };
 void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope scope,
                      const char *target, const char *user, struct auth_lease *ret);
-/* False once the key, token, identity or grant it stands on is gone. */
+/* False once the key, token, identity or grant it depends on was revoked. */
 bool auth_lease_holds(struct auth *a, struct auth_lease *l);
 
-/* Something else that leases stand on has changed: they are judged anew. */
+/* Something else that leases depend on has changed: they are checked again. */
 void auth_changed(struct auth *a);
 
 /* Puts '*' over everything in the text that has the form of a credential. */
@@ -111,7 +111,7 @@ void auth_mask(char *text);
 
 /* ---- failed attempts: auth_limit.c ---- */
 struct sockaddr;
-/* A failure from this address; false when it had too many lately and deserves no more attention. */
+/* A failure from this address; false if it had too many lately: not to be logged any more. */
 bool auth_failure(struct auth *a, const struct sockaddr *from);
 
 /* ---- accounts and keys: auth_key.c ---- */

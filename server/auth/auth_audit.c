@@ -2,11 +2,11 @@
 /*
  * auth_audit.c - the audit log's queue and the thread that writes it
  *
- * Requests add to a bounded queue in memory and go on. The thread waits a moment for more, then
+ * Requests add to a bounded queue in memory and continue. The thread waits a moment for more, then
  * writes all of it in one transaction of a database that nothing else waits for, together with
  * the times at which keys were last used. When writing fails the records stay in the queue and
- * are tried again; only when the queue is full are new ones given up, counted, and that
- * is said in the log.
+ * are tried again; new ones are dropped, counted and reported in the log only when the queue is
+ * full.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define AUDIT_RETRY_MS 1000    /* after a failed write */
 #define AUDIT_USES_MS 10000    /* between two savings of last uses */
 #define AUDIT_USES_MAX 4096    /* keys and tokens saved in one go */
-#define AUDIT_PRUNE_MS 3600000 /* between two looks for old records */
+#define AUDIT_PRUNE_MS 3600000 /* how often old records are removed */
 #define AUDIT_FLUSH_MS 10000   /* a reader waits at most that long for writers before it */
 #define DAY_MS INT64_C(86400000)
 
@@ -43,7 +43,7 @@ void auth_audit(struct auth *a, const struct audit_record *r)
 	}
 	if (a->n_audit == a->cap_audit) {
 		if (a->audit_lost++ == 0)
-			log_error("the audit log cannot keep up or be written: records are lost");
+			log_error("the audit log cannot be written fast enough: records are lost");
 		return;
 	}
 	a->audit[a->n_audit++] = *r;
@@ -51,7 +51,7 @@ void auth_audit(struct auth *a, const struct audit_record *r)
 		cond_broadcast(&a->audit_cond);
 }
 
-/* Writes what is there; called with the lock, which it drops meanwhile. False: it failed. */
+/* Writes the queue; called with the lock, which it drops meanwhile. False: it failed. */
 static bool write_batch(struct auth *a, bool with_uses)
 {
 	autofree struct audit_use *uses = NULL;

@@ -63,7 +63,7 @@ bool cred_find(struct auth *a, const char *hash, struct auth_who *ret)
 	return found;
 }
 
-/* Calls fn for each until it says stop. */
+/* Calls fn for each until it returns false. */
 static void each(struct auth *a, bool (*fn)(struct cred *c, void *ctx), void *ctx)
 {
 	bool stop = false;

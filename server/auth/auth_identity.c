@@ -2,9 +2,9 @@
 /*
  * auth_identity.c - identities, their tokens, and what they were granted
  *
- * An identity belongs to an account; to everybody else it does not exist. Tokens are in memory
- * beside the keys; grants are asked of the store with each request, so that a grant that was
- * taken back, or went with its VM, counts for nothing at once.
+ * An identity belongs to an account; other accounts cannot see it. Tokens are in memory with the
+ * keys; grants are read from the store with each request, so that a revoked grant, or one of a
+ * deleted VM, is void at once.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -240,8 +240,8 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 	if (!(who->scopes & scope)) {
 		if (*who->identity && vm_id)
 			return err_tag(err, -EACCES, ERR_VM_ACCESS_DENIED,
-			               "an access token may look at its VMs, start and use them, "
-			               "and nothing else: this takes an API key");
+			               "an access token may only view, start and use its VMs: this "
+			               "needs an API key");
 		return err_tag(err, -EACCES, ERR_FORBIDDEN, "this takes %s",
 		               scope == SCOPE_ADMIN ? "a key of the operator's account"
 		                                    : "an API key, not an access token");

@@ -112,7 +112,7 @@ int auth_key_revoke(struct auth *a, const char *account, const char *id, struct 
 		return r;
 	if (owner.admin && n == 1 && strcmp(v[0].id, id) == 0)
 		return err_tag(err, -EBUSY, ERR_CONFLICT,
-		               "this is the operator's last key: make another one first");
+		               "this is the operator's last key: create another one first");
 	if ((r = store_key_revoke(a->store, account, id, err)) < 0)
 		return r;
 	cred_remove(a, account, "", id);

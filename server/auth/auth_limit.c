@@ -3,10 +3,10 @@
  * auth_limit.c - failed attempts per remote address
  *
  * A bucket per address (an IPv6 network of 64 bits counts as one): so many failures are answered,
- * logged and audited at once, then one more every while. Beyond that a failure costs its sender
- * the connection and leaves no trace but a number, so that nobody can fill the log.
- * Credentials are checked first, always: a good one works from any address at any time, also
- * from behind a proxy that many share. Guessing is hopeless anyway (238 bits).
+ * logged and audited at once, then one more every while. Beyond that a failure closes the
+ * connection and is only counted, so that nobody can fill the log. Credentials are checked first,
+ * always: a good one works from any address at any time, also from behind a proxy that many share.
+ * Guessing is hopeless anyway (238 bits).
  */
 #include <netinet/in.h>
 #include <string.h>

@@ -48,7 +48,7 @@ static const char apt_script[] =
         "|| missing=$p ;;\n"
         "  esac\n"
         "done\n"
-        "[ -n \"$missing\" ] || { echo 'all packages are there already'; exit 0; }\n"
+        "[ -n \"$missing\" ] || { echo 'all packages are already installed'; exit 0; }\n"
         "export DEBIAN_FRONTEND=noninteractive\n"
         "apt-get -q -o Acquire::Retries=3 update &&\n"
         "apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 --no-install-recommends install "
@@ -140,7 +140,7 @@ static int apply_groups(struct run *run, const struct spec_layer *l, struct err 
 			json_object_set_new(run->o->extra, "groupName",
 			                    json_string(text(g, "name")));
 			return err_tag(err, -EEXIST, ERR_GROUP_ALREADY_EXISTS,
-			               "there is a group '%s' already", text(g, "name"));
+			               "group '%s' already exists", text(g, "name"));
 		}
 		if (r < 0)
 			return r;
@@ -172,7 +172,7 @@ static int apply_users(struct run *run, const struct spec_layer *l, struct err *
 			json_object_set_new(run->o->extra, "userName",
 			                    json_string(text(u, "name")));
 			return err_tag(err, -EEXIST, ERR_USER_ALREADY_EXISTS,
-			               "there is a user '%s' already", text(u, "name"));
+			               "user '%s' already exists", text(u, "name"));
 		}
 		if (r < 0)
 			return r;
@@ -297,7 +297,7 @@ static int apply_workdir(struct run *run, const struct spec_layer *l, struct err
 
 	if (r < 0) {
 		run->setup_failed = true;
-		return err_wrap(err, r, "make the working directory '%s'", l->workdir);
+		return err_wrap(err, r, "create the working directory '%s'", l->workdir);
 	}
 	return 0;
 }

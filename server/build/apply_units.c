@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * apply_units.c - the services of a layer: written, enabled, started, judged
+ * apply_units.c - the services of a layer: written, enabled, started, checked
  *
  * Everything is started by one systemctl, which knows the order: it returns when every oneshot
  * ended and every service is up. Meanwhile the journal is followed into the build's log, up to a
@@ -285,7 +285,7 @@ int apply_units(struct run *run, const struct spec_layer *l, struct err *err)
 		*err = started;
 		return start;
 	}
-	/* Who failed says more than that systemctl did. */
+	/* The failed units say more than systemctl's status. */
 	if ((r = judge(run, l, err)) < 0)
 		return r;
 	if (start < 0) {

@@ -27,7 +27,7 @@ struct builder_conf {
 int builder_new(const struct builder_conf *c, struct store *store, struct vmm *vmm,
                 struct builder **ret, struct err *err);
 const struct spec_limits *builder_limits(struct builder *b);
-/* Nothing is begun any more; whoever waits for another build is told. */
+/* Starts no more builds; wakes those that wait for another build. */
 void builder_stop(struct builder *b);
 struct builder *builder_free(struct builder *b);
 

@@ -18,7 +18,7 @@
 #define BUILD_FLUSH_MS 300   /* or whatever there is after that time */
 #define PHASES_MAX 160       /* of one build */
 
-struct claim; /* a layer somebody builds right now */
+struct claim; /* a layer that is being built */
 
 struct builder {
 	struct store *store; /* weak */
@@ -34,7 +34,7 @@ struct run {
 	struct builder *b;
 	const struct spec *spec;
 	const struct build_opts *o;
-	const struct vm_create_opts *vm; /* NULL: for a snapshot, in nobody's list */
+	const struct vm_create_opts *vm; /* NULL: for a snapshot, not listed */
 	struct store_snapshot *snapshot; /* that is being built, or NULL */
 	char keys[SPEC_LAYERS_MAX + 2][SPEC_KEY_SIZE];
 	char workdir[WORKDIR_SIZE];    /* of what comes out */
@@ -47,7 +47,7 @@ struct run {
 	struct store_build row; /* row.id "": nothing had to be built yet */
 	struct store_phase phase;
 	int64_t n_phases;
-	char step[64];     /* what is being done, for sentences */
+	char step[64];     /* what is being done, for messages */
 	bool setup_failed; /* in the guest, by what the spec asked for */
 	/* log */
 	struct store_build_log *lines; /* BUILD_BATCH of them */
@@ -55,7 +55,7 @@ struct run {
 	int64_t seq;
 	uint64_t flushed_ms;
 	struct buf partial[3]; /* by channel: a line that has no end yet */
-	char last_line[200];   /* of the step, for the sentence when it fails */
+	char last_line[200];   /* of the step, for the error message */
 };
 
 /* key.c */
@@ -82,9 +82,9 @@ void record_end(struct run *run, bool ok, const char *why);
 struct step {
 	const char *script;     /* run by bash */
 	const char *const *env; /* "K=V", NULL-terminated */
-	int ok_code;            /* another exit code that is no failure, or 0 */
+	int ok_code;            /* another exit code that is not a failure, or 0 */
 };
-/* Its exit code; -EIO with a sentence when it failed. */
+/* Its exit code; -EIO with a message when it failed. */
 int step_run(struct run *run, const struct step *s, struct err *err);
 /* Its output, at most max bytes, instead of the log. Caller frees *ret. */
 int step_read(struct run *run, const char *script, const char *const *env, size_t max, char **ret,
@@ -95,6 +95,6 @@ int step_write(struct run *run, const char *path, uint32_t mode, const void *p, 
 /* apply.c, apply_units.c */
 int layer_apply(struct run *run, size_t i, struct err *err);
 int apply_units(struct run *run, const struct spec_layer *l, struct err *err);
-/* diag.c: what the services are doing, for someone who looks at a failure. NULL: could not ask. */
+/* diag.c: the state of the services, for diagnosing a failure. NULL: could not ask. */
 json_t *diagnose(struct run *run);
 json_t *json_clean(const char *s); /* text that may not be UTF-8 */

@@ -30,7 +30,7 @@ int builder_new(const struct builder_conf *c, struct store *store, struct vmm *v
 	b->vmm = vmm;
 	mutex_init(&b->lock, "builder");
 	cond_init(&b->changed);
-	r = store_build_fail_unfinished(store, "the server ended while it was being built", err);
+	r = store_build_fail_unfinished(store, "the server stopped while it was being built", err);
 	if (r < 0) {
 		builder_free(b);
 		return r;
@@ -147,7 +147,8 @@ static bool built_anew(struct run *run, int r, const struct err *err)
 	if (r >= 0 || err->tag != ERR_POINT_DAMAGED || !*run->point_key)
 		return false;
 	run->row.planned[0] = '\0'; /* more has to be done than was thought */
-	log_obj(LOG_LV_WARN, "point", run->point, "is damaged and built again: %s", err->msg);
+	log_obj(LOG_LV_WARN, "point", run->point, "is damaged and will be built again: %s",
+	        err->msg);
 	return store_spec_drop(run->b->store, run->point_key, run->point, NULL) == 0;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.c - from a spec to a point: what is cached is taken, the rest is built on top of it
+ * chain.c - from a spec to a point: cached layers are used, the rest is built on top
  *
  * The cache is asked from the outermost layer inwards, so a spec that was built before costs one
  * look. Below a layer with skipCache everything may come from the cache, that layer and all on top
- * of it are built anew and replace their entries. The VM in which one layer was built goes on to
+ * of it are rebuilt and replace their entries. The VM in which one layer was built continues to
  * the next: it is thawed once, and frozen live after every layer.
  */
 #include <errno.h>
@@ -33,7 +33,7 @@ static void move_to(struct run *run, const char *point, const char *key)
 	snprintf(run->point_key, sizeof(run->point_key), "%s", key);
 }
 
-/* 1: the run stands on the cached layer i now. */
+/* 1: the build now starts from the cached layer i. */
 static int take_cached(struct run *run, size_t i)
 {
 	struct store_spec l;
@@ -63,14 +63,14 @@ static int start_stage(struct run *run, const struct spec_layer *l, struct err *
 		o.snapshot = run->snapshot ? run->snapshot->info.id : NULL;
 		r = vmm_stage_begin(run->b->vmm, &o, &run->stage, err);
 		if (r == 0 && vmm_stage_cancelled(run->stage))
-			r = err_set(err, -ECANCELED, "deleted before it was up");
+			r = err_set(err, -ECANCELED, "deleted before it was started");
 	}
 	if (r == 0 && !run->guest)
 		r = vmm_stage_guest(run->stage, &run->guest, err);
 	return r;
 }
 
-/* Whoever looks at a snapshot that is being built finds its build. -ECANCELED: it was deleted. */
+/* Links the snapshot that is being built to its build. -ECANCELED: it was deleted. */
 static int name_build(struct run *run, struct err *err)
 {
 	struct store_snapshot *s = run->snapshot;
@@ -131,7 +131,7 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 		if (take_cached(run, i))
 			return 0; /* else it was pushed out again at once: our turn */
 	}
-	if (use_cache && take_cached(run, i)) { /* made between our look and our claim */
+	if (use_cache && take_cached(run, i)) { /* made between our lookup and our claim */
 		claim_end(run, c, 0, NULL, false);
 		return 0;
 	}
@@ -146,7 +146,7 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 	if (cancelled)
 		return err_tag(err, -ECANCELED,
 		               run->snapshot ? ERR_SOURCE_SNAPSHOT_CANCELLED : ERR_VM_DELETED,
-		               "it was deleted, or the server ended, while it was being built");
+		               "it was deleted, or the server stopped, while it was being built");
 	return r;
 }
 
@@ -230,7 +230,7 @@ static int check_size(struct run *run, struct err *err)
 	json_object_set_new(run->o->extra, "max",
 	                    json_integer(run->b->conf.limits.disk_mb_max >> 10));
 	return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
-	               "the disk it starts from has %u GB: it can grow, not become smaller",
+	               "the disk it starts from has %u GB: it can be enlarged, but not reduced",
 	               have.disk_mb >> 10);
 }
 

@@ -2,9 +2,9 @@
 /*
  * claim.c - two builds that need the same layer at once build it once
  *
- * Whoever comes first claims the key, others wait for the end of the claim and share its result:
+ * The first one claims the key, others wait for the end of the claim and share its result:
  * the cached point, or the failure with all that is known about it. A thread holds one claim at
- * most and waits while it holds none, so nobody waits in a circle.
+ * most and waits while it holds none, so there is no circular wait.
  */
 #include "build/claim.h"
 
@@ -62,7 +62,7 @@ static int wait_for(struct run *run, struct claim *c, struct err *err)
 		return err_tag(err, -ESHUTDOWN, ERR_SERVICE_UNAVAILABLE,
 		               "the server is shutting down");
 	return err_tag(err, -ETIMEDOUT, ERR_UNAVAILABLE,
-	               "another build of the same layer did not end within %u s",
+	               "another build of the same layer did not finish within %u s",
 	               b->conf.timeout_s);
 }
 

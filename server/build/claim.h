@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build/claim.h - layers that somebody builds right now; for builder.c and claim.c */
+/* build/claim.h - layers that are being built; for builder.c and claim.c */
 #pragma once
 
 #include "build/build_internal.h"
@@ -14,8 +14,8 @@ struct claim {
 	json_t *extra; /* owned; what the failure's body says */
 };
 
-/* 1: the caller builds it and must claim_end(). 0: somebody else did, it is in the cache now, or
- * was. < 0: somebody else tried and failed, or the time is over. */
+/* 1: the caller builds it and must claim_end(). 0: another build did, and cached it. < 0: another
+ * build tried and failed, or the time is over. */
 int claim_begin(struct run *run, const char *key, struct claim **ret, struct err *err);
-/* cancelled: the failure was not the layer's; whoever waits tries it. */
+/* cancelled: the failure was not the layer's; a waiter tries it next. */
 void claim_end(struct run *run, struct claim *c, int result, const struct err *why, bool cancelled);

@@ -76,7 +76,7 @@ static void add_log(struct run *run, const char *unit, json_t *logs)
 	                                      json_clean(out)));
 }
 
-/* "UNIT LOAD ACTIVE SUB" lines; a word that is no plain text is not from systemd. */
+/* "UNIT LOAD ACTIVE SUB" lines; a word that is not plain text is not from systemd. */
 static void read_units(struct run *run, char *text, json_t *states, json_t *ours, json_t *others)
 {
 	char *save = NULL;

@@ -2,8 +2,8 @@
 /*
  * key.c - the name under which a layer is cached
  *
- * SHA-256 over a version, who asks, what it stands on and the canonical text of what is in it:
- * sorted members, no white space. Everything that could make the result another one is in there, so
+ * SHA-256 over a version, the account, the parent's key and the canonical text of the content:
+ * sorted members, no white space. Everything that could change the result is in it, so
  * an entry never has to be checked for being out of date. Accounts do not share layers: what one of
  * them downloaded is its own.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.c - what is kept about a build: its row, its phases, its log
+ * record.c - the records of a build: its row, its phases, its log
  *
  * Lines are written in batches, because each write is an fsync, and by time, because somebody may
- * follow them. The guest decides what it prints: bytes that are no UTF-8 are replaced, long lines
+ * follow them. The guest decides what it prints: bytes that are not UTF-8 are replaced, long lines
  * cut, and after BUILD_LINES_MAX lines nothing more is kept. A log that cannot be written never
  * fails a build.
  */

@@ -6,9 +6,8 @@
  * starts from one thing only: the layer inside it, a snapshot or an image. Sizes, snapshots and
  * images belong to the innermost layer; the SDK itself moves the snapshotId of a request to the
  * outermost layer of a chain, so it is taken from there too. Layers without content make no layer.
- * Members that nobody knows are tolerated; those we know and cannot do yet are refused by name when
- * there is something in them, because a VM that silently lacks what was asked for is worse than
- * none.
+ * Unknown members are ignored; known but unsupported ones are rejected by name unless empty,
+ * because a VM that silently lacks what was asked for is worse than none.
  */
 #include "build/spec.h"
 
@@ -175,8 +174,7 @@ static int take_snapshot_id(const char *id, const char *where, int depth, struct
 		spec_extra(c, "fieldA", json_string("snapshotId"));
 		spec_extra(c, "fieldB", json_string("snapshotId"));
 		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
-		                "'%ssnapshotId' names another snapshot than one further out",
-		                where);
+		                "'%ssnapshotId' differs from that of an outer layer", where);
 	}
 	snprintf(s->snapshot_id, sizeof(s->snapshot_id), "%s", id);
 	return 0;
@@ -188,7 +186,7 @@ static int non_leaf(const char *where, const char *field, int depth, struct spec
 	spec_extra(c, "depth", json_integer(depth));
 	spec_extra(c, "field", json_string(field));
 	return spec_bad(c, ERR_NON_LEAF_LAYER_FIELD_ERROR, err,
-	                "'%s%s' belongs to the innermost layer", where, field);
+	                "'%s%s' is only allowed in the innermost layer", where, field);
 }
 
 /* What a layer starts from, and its size. */
@@ -204,8 +202,8 @@ static int read_source(const json_t *layer, const struct body *b, const char *wh
 		spec_extra(c, "fieldA", json_string("snapshotId"));
 		spec_extra(c, "fieldB", json_string("baseImage"));
 		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
-		                "'%ssnapshotId' and '%sbaseImage': a layer starts from one thing",
-		                where, where);
+		                "'%ssnapshotId' and '%sbaseImage' cannot be used together", where,
+		                where);
 	}
 	if (b->snapshot) {
 		if (spec_has_size(layer))
@@ -272,7 +270,7 @@ static int pick_chain(const struct sources *in, struct spec_ctx *c, json_t **ret
 		spec_extra(c, "fieldA", json_string("spec"));
 		spec_extra(c, "fieldB", json_string("template"));
 		return spec_bad(c, ERR_CONFLICTING_SPEC_SOURCES_ERROR, err,
-		                "'spec' and 'template' are two ways to say the same: use one");
+		                "'spec' and 'template' cannot be used together");
 	}
 	*ret = spec || !in->template ? in->spec : in->template;
 	*ret_name = *ret == in->spec ? "spec" : "template";

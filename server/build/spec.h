@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * build/spec.h - what a request asks to be made, checked and in one form; for build/ and api/
+ * build/spec.h - the contents a request asks for, checked and in one form; for build/ and api/
  *
  * `spec` (nested `snapshot` members), the older `template` and members at the top level of a
  * request all become one list of layers, the innermost first. A layer holds only members that were
@@ -52,7 +52,7 @@ struct spec_limits {
 
 struct spec_ctx {
 	const struct spec_limits *limits;
-	enum err_code tag; /* code of a refusal that has none of its own */
+	enum err_code tag; /* code of an error that has none of its own */
 	json_t *extra;     /* owned by the caller; more members for the error's body */
 };
 

@@ -43,7 +43,7 @@ static int check_file(const char *path, const json_t *v, struct spec_ctx *c, jso
 
 	if (!spec_path_ok(path) || path[strlen(path) - 1] == '/')
 		return spec_bad(c, ERR_NONE, err,
-		                "'%.120s' in additionalFiles is no absolute path of a file", path);
+		                "'%.120s' in additionalFiles is not an absolute file path", path);
 	snprintf(at, sizeof(at), "additionalFiles[\"%.100s\"].", path);
 	if ((r = spec_fields(v, at, file_fields, ARRAY_SIZE(file_fields), &f, c, err)) < 0)
 		return r;
@@ -112,7 +112,7 @@ int spec_apt(const json_t *j, const char *where, struct spec_ctx *c, json_t **re
 	json_array_foreach((json_t *)(uintptr_t)j, i, v) if (
 	        !package_ok(json_string_value(
 	                v))) return spec_bad(c, ERR_NONE, err,
-	                                     "'%saptDeps[%zu]': '%.80s' is no name of a package",
+	                                     "'%saptDeps[%zu]': '%.80s' is not a package name",
 	                                     where, i, json_string_value(v));
 	if (json_array_size(j))
 		*ret = json_incref((json_t *)(uintptr_t)j);
@@ -172,7 +172,7 @@ static int check_repos(const json_t *j, const char *where, struct spec_ctx *c, j
 		if (!spec_path_ok(p.path) || strcmp(p.path, "/") == 0)
 			return spec_bad(c, GIT_TAG, err, "'%spath' must be an absolute path", at);
 		if (p.rev && *p.rev && (p.rev[0] == '-' || !spec_text_ok(p.rev)))
-			return spec_bad(c, GIT_TAG, err, "'%srev' is no revision", at);
+			return spec_bad(c, GIT_TAG, err, "'%srev' is not a revision", at);
 		o = json_pack("{s:s, s:s}", "repo", p.repo, "path", p.path);
 		if (p.rev && *p.rev)
 			json_object_set_new(o, "rev", json_string(p.rev));
@@ -243,8 +243,7 @@ int spec_git(const json_t *git, const json_t *repos, const char *where, struct s
 		return r;
 	if (json_array_size(g.repos) && json_array_size(repos))
 		return spec_bad(c, GIT_TAG, err,
-		                "'%sgitRepos' and '%srepos' are two ways to say the same: use one",
-		                where, at);
+		                "'%sgitRepos' and '%srepos' cannot be used together", where, at);
 	if (g.config && (r = check_config(g.config, at, c, ret_config, err)) < 0)
 		return r;
 	if (repos && json_array_size(repos))

@@ -78,9 +78,8 @@ static int check_units(const json_t *j, const char *where, const char *name,
 		const char *s = json_string_value(v);
 
 		if (s[strspn(s, UNIT_CHARS)] != '\0' || s[0] == '-')
-			return spec_bad(c, ERR_NONE, err,
-			                "'%s%s[%zu]': '%.40s' is no name of a unit", where, name, i,
-			                s);
+			return spec_bad(c, ERR_NONE, err, "'%s%s[%zu]': '%.40s' is not a unit name",
+			                where, name, i, s);
 		json_array_append_new(list, strchr(s, '.') ? json_incref(v)
 		                                           : json_sprintf("%s.service", s));
 	}
@@ -251,7 +250,7 @@ static int check_services(const json_t *j, const char *where, const char *name, 
 		json_array_foreach(out, k, s) if (json_equal(json_object_get(s, "name"),
 		                                             json_object_get(o, "name")))
 		{
-			r = spec_bad(c, ERR_NONE, err, "service '%s' is there twice",
+			r = spec_bad(c, ERR_NONE, err, "service '%s' is listed twice",
 			             json_string_value(json_object_get(o, "name")));
 			json_decref(o);
 			return r;

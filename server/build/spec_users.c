@@ -59,8 +59,7 @@ static int check_group_name(const char *name, struct spec_ctx *c, struct err *er
 		                "'-', and begin with a letter or '_'",
 		                name);
 	if (strcmp(name, "root") == 0)
-		return spec_bad(c, ERR_GROUP_NAME_RESERVED, err,
-		                "the group 'root' is there already");
+		return spec_bad(c, ERR_GROUP_NAME_RESERVED, err, "the group 'root' already exists");
 	return 0;
 }
 
@@ -87,7 +86,7 @@ int spec_groups(const json_t *j, const char *where, struct spec_ctx *c, json_t *
 			return r;
 		if (has_name(out, g.name))
 			return spec_bad(c, ERR_DUPLICATE_GROUP_NAME, err,
-			                "group '%s' is there twice", g.name);
+			                "group '%s' is listed twice", g.name);
 		o = json_pack("{s:s, s:b}", "name", g.name, "system", g.is_system);
 		if (g.gid >= 0)
 			json_object_set_new(o, "gid", json_integer(g.gid));
@@ -124,9 +123,10 @@ static int check_uid(const struct user *u, struct spec_ctx *c, struct err *err)
 		                "uid %lld of user '%s' must be from 1 to %lld", (long long)u->uid,
 		                u->name, (long long)ID_NUM_MAX);
 	if (u->is_system != (u->uid <= SYSTEM_ID_MAX))
-		return spec_bad(c, ERR_USER_SYSTEM_FLAG_MISMATCH, err,
-		                "uid %lld of user '%s': system users have 1 to %d, others more",
-		                (long long)u->uid, u->name, SYSTEM_ID_MAX);
+		return spec_bad(
+		        c, ERR_USER_SYSTEM_FLAG_MISMATCH, err,
+		        "uid %lld of user '%s': system users must have 1 to %d, others more",
+		        (long long)u->uid, u->name, SYSTEM_ID_MAX);
 	return 0;
 }
 
@@ -164,7 +164,7 @@ static int check_user(const struct user *u, struct spec_ctx *c, struct err *err)
 			                "user '%s' has a group without a name", u->name);
 		if (strlen(s) > SPEC_NAME_MAX || !name_ok(s))
 			return spec_bad(c, ERR_GROUP_NAME_INVALID_CHARS, err,
-			                "'%.40s' is no name of a group", s);
+			                "'%.40s' is not a group name", s);
 	}
 	return check_uid(u, c, err);
 }
@@ -191,8 +191,8 @@ int spec_users(const json_t *j, const char *where, struct spec_ctx *c, json_t **
 		    (r = check_user(&u, c, err)) < 0)
 			return r;
 		if (has_name(out, u.name))
-			return spec_bad(c, ERR_DUPLICATE_USER_NAME, err, "user '%s' is there twice",
-			                u.name);
+			return spec_bad(c, ERR_DUPLICATE_USER_NAME, err,
+			                "user '%s' is listed twice", u.name);
 		snprintf(home, sizeof(home), "/home/%.*s", SPEC_NAME_MAX, u.name);
 		o = json_pack("{s:s, s:b, s:s, s:s}", "name", u.name, "system", u.is_system, "home",
 		              u.home        ? u.home

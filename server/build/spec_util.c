@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_util.c - what the checkers of a spec share: refusals, field tables, paths */
+/* spec_util.c - shared by the checkers of a spec: errors, field tables, paths */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

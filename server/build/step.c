@@ -2,8 +2,8 @@
 /*
  * step.c - one command of a build in the guest
  *
- * Scripts are constants; everything a spec says reaches them through the environment, never as part
- * of the text. The build's deadline is that of every step.
+ * Scripts are constants; everything from the spec reaches them through the environment, never as
+ * part of the text. The build's deadline is that of every step.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 static int out_of_time(struct run *run, struct err *err)
 {
 	run->setup_failed = true;
-	return err_set(err, -ETIMEDOUT, "%s: the build did not end within %u s", run->step,
+	return err_set(err, -ETIMEDOUT, "%s: the build did not finish within %u s", run->step,
 	               run->b->conf.timeout_s);
 }
 

@@ -2,7 +2,7 @@
 /*
  * domains.c - who may map which name, and the table by which the edge routes
  *
- * Theory of operation: every change goes to the store first; then the table is read anew from it,
+ * Theory of operation: every change goes to the store first; then the table is read again from it,
  * all of it, under one lock, so the two cannot drift. Names change rarely and are looked up with
  * every request.
  */
@@ -159,10 +159,10 @@ int domains_verify(struct domains *d, const char *account, const char *domain,
 	if (preview(d, v.domain) || strcmp(v.domain, d->base) == 0 ||
 	    strcmp(v.domain, DOMAINS_PREVIEW) == 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_DOMAIN,
-		               "'%s' needs no verification: map it as it is", v.domain);
+		               "'%s' needs no verification: map it directly", v.domain);
 	if (store_domain_above(d->store, v.domain, &own, &none) == 0 &&
 	    strcmp(own.domain, v.domain) == 0 && strcmp(own.account, account) == 0)
-		return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS, "'%s' is verified already",
+		return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS, "'%s' is already verified",
 		               v.domain);
 	id_make("dv-", v.id);
 	snprintf(v.account, sizeof(v.account), "%s", account);
@@ -241,7 +241,7 @@ static bool reserved(const struct domains *d, const char *name)
 	return strcmp(name, d->base) == 0 || strcmp(name, DOMAINS_PREVIEW) == 0;
 }
 
-/* The name itself, and what is above it below the suffix, must be nobody else's. */
+/* The name itself, and what is above it below the suffix, must not belong to another account. */
 static int preview_free(struct domains *d, const char *account, const char *name, struct err *err)
 {
 	for (const char *p = name; p && preview(d, p);
@@ -287,7 +287,7 @@ static int check_name(struct domains *d, const char *account, const char *name,
 	if (preview(d, star ? name + 2 : name) || (star && reserved(d, name + 2))) {
 		if (star)
 			return err_tag(err, -EINVAL, ERR_INVALID_DOMAIN,
-			               "'%s': preview names are mapped one by one", name);
+			               "'%s': a preview name cannot be a wildcard", name);
 		if ((r = vm_label(d, account, name, err)) < 0)
 			return r;
 		return preview_free(d, account, name, err);

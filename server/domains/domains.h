@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * domains/domains.h - names of accounts and where they lead; for api/ and main
+ * domains/domains.h - domains of accounts and their mappings; for api/ and main
  *
  * A name below the base domain or style.dev (a preview name) belongs to the account that maps it
  * first, for as long as the mapping lasts. Any other name needs a verified domain at or above it:
@@ -29,7 +29,7 @@ struct zones;
 struct domains_conf {
 	const char *base;     /* borrowed: the base domain */
 	const char *resolver; /* borrowed: address; "": the host's */
-	struct zones *zones;  /* weak: told when domains change hands; NULL: nobody is */
+	struct zones *zones;  /* weak: notified when domains change owners; may be NULL */
 };
 int domains_new(const struct domains_conf *c, struct store *store, struct vmm *vmm,
                 struct domains **ret, struct err *err);
@@ -66,7 +66,7 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret);
 /* Names that lead to a VM, and all custom ones (vm NULL). Caller frees *ret. */
 int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], size_t *ret_n,
                   struct err *err);
-/* The table anew from the store; after a VM went. */
+/* The table again from the store; after a VM went. */
 int domains_reload(struct domains *d, struct err *err);
 
 /* name.c: pure. "INVALID_DOMAIN" unless it is a host name of two labels or more; star: "*." may be

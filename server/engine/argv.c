@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * argv.c - the words QEMU is started with
+ * argv.c - QEMU's command line
  *
  * Everything QEMU opens arrives as a descriptor: the console through an fdset,
  * sockets as listening descriptors, RAM through the layer library (the path
@@ -68,7 +68,7 @@ const char *argv_cmdline(enum accel a)
 {
 	/*
 	 * QEMU keys translated code by its virtual address: with randomised ones the
-	 * loader and the C library are translated anew for every process, which
+	 * loader and the C library are translated again for every process, which
 	 * makes starting one five times slower. Pressure is accounted at every switch
 	 * of tasks, by code that is then translated, too. Without rep_good the kernel
 	 * clears and copies pages by plain stores.

@@ -6,7 +6,7 @@
  * through an fdset, whose number it chooses itself, so that numbers cannot
  * collide after a restart of the server. A machine starts with a disk that is
  * empty space (ARGV_NO_DISK); block_attach() puts the real one in its place. All
- * nodes of one machine have the same options: blockdev-reopen wants them again.
+ * nodes of one machine have the same options: blockdev-reopen needs them again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int block_fdset_add(struct machine *m, int fd, unsigned *ret_set, struct err *er
 		return r;
 	set = json_integer_value(json_object_get(body, "fdset-id"));
 	if (!json_is_integer(json_object_get(body, "fdset-id")) || set < 0 || set > INT32_MAX)
-		r = err_set(err, -EBADMSG, "QEMU named no fdset");
+		r = err_set(err, -EBADMSG, "QEMU did not name an fdset");
 	*ret_set = (unsigned)set;
 	json_decref(body);
 	return r;
@@ -107,5 +107,5 @@ int block_attach(struct machine *m, const char *id, struct err *err)
 	                      "property", "drive", "value", id),
 	            err);
 
-	return r < 0 ? err_wrap(err, r, "put disk layer %s into the machine", id) : 0;
+	return r < 0 ? err_wrap(err, r, "attach disk layer %s to the machine", id) : 0;
 }

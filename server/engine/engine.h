@@ -83,7 +83,7 @@ struct engine_point {
 	uint32_t state_crc;
 	uint64_t state_bytes;
 };
-/* 0, or a sentence that says what differs or is damaged (tag POINT_MISMATCH / POINT_DAMAGED). */
+/* 0, or an error that says what differs or is damaged (tag POINT_MISMATCH / POINT_DAMAGED). */
 int engine_point_check(struct engine *e, const struct engine_point *p, struct err *err);
 
 struct machine_spawn {
@@ -93,13 +93,13 @@ struct machine_spawn {
 	bool boot; /* for a cold boot: with a kernel; else for a thaw */
 };
 /*
- * Starts a process that stands still, without disk and memory: any VM of that
+ * Starts a paused process without disk and memory: any VM of that
  * size can become of it. So it may be done ahead of need.
  */
 int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
                   struct err *err);
 /*
- * Opens disk layers that the machine will probably stand on (from the bottom of a chain), so
+ * Opens disk layers that the machine will probably use (from the bottom of a chain), so
  * that machine_load() need not. Wrong guesses cost nothing but a few descriptors.
  */
 int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err);
@@ -111,8 +111,8 @@ struct machine_load {
 	const struct engine_point *point; /* NULL: cold boot */
 };
 /*
- * Gives it its disk, and for a thaw its memory and device state. It still stands;
- * machine_cont() lets it go. After a failure it can only be killed.
+ * Gives it its disk, and for a thaw its memory and device state. It is still paused; machine_cont()
+ * starts it. After a failure it can only be killed.
  */
 int machine_load(struct machine *m, const struct machine_load *l, struct err *err);
 /* Where the time went, in microseconds since the calls of machine_spawn() and machine_load(). */
@@ -125,17 +125,19 @@ const struct machine_times *machine_times(const struct machine *m);
  */
 int machine_adopt(struct engine *e, const char *instance, struct proc proc_consume, uint32_t vcpus,
                   uint32_t mem_mb, struct machine **ret, struct err *err);
-/* Closes our ends; the process goes on. */
+/* Closes our ends; the process continues. */
 struct machine *machine_free(struct machine *m);
-/* SIGKILL and clean up; run directory removed. Then machine_free(). */
+/* SIGKILL and clean up; run directory removed. Fine when it is gone already. */
+int engine_end(struct engine *e, const char *instance, struct err *err);
+/* The same; then machine_free(). After a failure engine_end() can be tried again. */
 int machine_kill(struct machine *m, struct err *err);
 int machine_cont(struct machine *m, struct err *err);
-int machine_stop(struct machine *m, struct err *err); /* stands still, as it is */
+int machine_stop(struct machine *m, struct err *err); /* pauses it */
 bool machine_alive(const struct machine *m);
 const struct proc *machine_proc(const struct machine *m);
 /* Of a machine whose process ended: was it because the guest rebooted? */
 bool machine_rebooted(struct machine *m);
-/* Lets a stopped machine go on (after a crash of the server in the middle of a freeze). */
+/* Lets a stopped machine continue (after a crash of the server in the middle of a freeze). */
 int machine_cont_if_stopped(struct machine *m, struct err *err);
 /* 1: QEMU stopped it because its disk could not be written to; machine_cont() tries again. */
 int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err);
@@ -151,14 +153,14 @@ int machine_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_d
                        struct err *err);
 /* The last lines of the console, for error messages. */
 void machine_console_tail(struct engine *e, const char *instance, char *buf, size_t size);
-/* A guest may write to its console for ever: beyond some size it begins anew. */
+/* A guest may write to its console for ever: beyond some size it begins again. */
 void machine_console_trim(struct engine *e, const char *instance);
 
 struct machine_freeze {
 	const char *point_id; /* names the state file */
 	const char
 	        *mem_layer; /* new memory layer; its parent is what the machine was thawed from */
-	const char *disk_next; /* keep_running: new disk layer it goes on with; NULL otherwise */
+	const char *disk_next; /* keep_running: new disk layer it continues with; NULL otherwise */
 	uint64_t disk_bytes;   /* virtual size of disk_next */
 	bool keep_running; /* else it stays stopped and flushed; the caller kills it once the point
 	                      is in the store */
@@ -172,14 +174,13 @@ struct machine_frozen {
 	bool disk_switched; /* disk_next is in use now: true on some failures too */
 	uint64_t pause_us, write_us, fork_us;
 };
-/* On failure the machine goes on running as before (only disk_switched may have happened). */
+/* On failure the machine continues running as before (only disk_switched may have happened). */
 int machine_freeze(struct machine *m, const struct machine_freeze *f, struct machine_frozen *ret,
                    struct err *err);
 
 /*
- * After the disk chain `old` was flattened into `to`: the running machine, whose layer `above`
- * stands on old's top, stands on `to` from now on. 1 when it changed over, 0 when it does not use
- * old.
+ * After the disk chain `old` was flattened into `to`: the running machine, whose layer `above` is
+ * on top of old's top, uses `to` from now on. 1 if it changed over, 0 when it does not use old.
  */
 int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
                         const struct engine_layer *to, struct err *err);
@@ -197,7 +198,7 @@ void engine_remove_layer(struct engine *e, const char *id);
 void engine_remove_point(struct engine *e, const char *id);
 /*
  * New memory layer that holds what the chain holds together; with keep_bottom all of
- * the chain above its bottom, which the result then stands on and goes on to share.
+ * the chain above its bottom, which the result then stands on and continues to share.
  */
 int engine_flatten_mem(struct engine *e, const struct engine_chain *c, bool keep_bottom,
                        const char *new_id, uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err);

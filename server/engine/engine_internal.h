@@ -13,7 +13,7 @@ struct verified {
 	uint64_t ino, size;
 	int64_t ctime_ns;
 };
-#define VERIFIED_MAX 4096 /* entries of the cache; full means start anew */
+#define VERIFIED_MAX 4096 /* entries of the cache; when full it starts over */
 
 struct engine {
 	struct engine_info info;

@@ -6,7 +6,7 @@
  * a new, valid checksum by being copied. The result is written beside its final
  * name, made durable, and only then renamed; a crash leaves a .part file that no
  * one refers to. Nothing of the chain is changed: the caller puts the result in
- * its place and lets go of the old layers when no point needs them any more.
+ * its place and drops the old layers when no point needs them any more.
  *
  * Memory: the merge of the extent tables is that of the layer library, so what
  * is flattened is by construction what MAP would have shown. Neighbours that came

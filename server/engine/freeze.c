@@ -4,13 +4,13 @@
  *
  * Before the stop: everything that can be prepared is (files, the next disk
  * layer as a block node). In the stop: device state, switch of the disk
- * layer, fork of the memory writer. Then the guest goes on, and the writer (a
+ * layer, fork of the memory writer. Then the guest continues, and the writer (a
  * frozen copy of the process made by the layer library) takes the time it
  * needs. Memory, disk and device state so describe one instant.
  *
- * A machine that is not to go on (suspend) is left stopped with its disk
+ * A machine that is not to continue (suspend) is left stopped with its disk
  * flushed and released, no new disk layer is made; the caller ends the process once the
- * point is in the store. Any failure lets the machine go on as it was.
+ * point is in the store. Any failure lets the machine continue as it was.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static int prepare_files(struct freeze *f, struct err *err)
 	f->state_fd = open(f->state, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (f->state_fd < 0)
 		return err_sys(err, -errno, "create device state '%s'", f->state);
-	/* QEMU would only say that something went wrong. */
+	/* QEMU would only report that something went wrong. */
 	if (fallocate(f->state_fd, FALLOC_FL_KEEP_SIZE, 0, STATE_ROOM) < 0 &&
 	    (errno == ENOSPC || errno == EDQUOT))
 		return err_sys(err, -errno, "write device state '%s'", f->state);
@@ -83,7 +83,7 @@ static int prepare_files(struct freeze *f, struct err *err)
 	return block_fdset_add(f->m, wr, &f->state_set, err);
 }
 
-/* The part during which the guest stands still. */
+/* The part during which the guest is paused. */
 static int in_the_stop(struct freeze *f, uint64_t token, struct err *err)
 {
 	struct machine *m = f->m;

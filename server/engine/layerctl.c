@@ -38,7 +38,7 @@ static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, st
 	return 0;
 }
 
-/* The answer to a request; a DONE nobody waits for any more (of an aborted freeze) is passed over.
+/* The answer to a request; a DONE of an aborted freeze is skipped.
  */
 static int answer(int fd, uint32_t type, uint64_t deadline_ms, struct layers_reply *ret,
                   struct err *err)
@@ -50,7 +50,7 @@ static int answer(int fd, uint32_t type, uint64_t deadline_ms, struct layers_rep
 			return r;
 	} while (ret->type == LAYERS_DONE);
 	if (ret->type != type)
-		return err_set(err, -EBADMSG, "the layer library answered something else");
+		return err_set(err, -EBADMSG, "the layer library sent an unexpected reply");
 	if (ret->status < 0)
 		return err_sys(err, ret->status, "layer library: %s", ret->why);
 	return 0;

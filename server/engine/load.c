@@ -4,8 +4,8 @@
  *
  * The point is checked before anything of it is used. Memory is mapped by a thread of
  * QEMU's own while its main loop opens the disk. Loading the device state
- * reads guest memory, so the layers come first. The result stands still. A
- * failure leaves a process that is good for nothing: the caller ends it.
+ * reads guest memory, so the layers come first. The result is paused. A failure leaves an unusable
+ * process: the caller ends it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +76,7 @@ static int load_state(struct machine *m, const struct engine_point *p, struct er
 		failed = status && !strcmp(status, "failed");
 		json_decref(data);
 		if (failed)
-			r = err_set(err, -EIO, "QEMU refused the device state");
+			r = err_set(err, -EIO, "QEMU rejected the device state");
 		if (done)
 			break;
 	}
@@ -151,7 +151,7 @@ int qemu_load(struct machine *m, const struct machine_load *l, struct err *err)
 
 	m->load_us = clock_us();
 	if (m->boot != !l->point)
-		return err_set(err, -EINVAL, "machine %s was started for the other kind of start",
+		return err_set(err, -EINVAL, "machine %s was not prepared for this kind of start",
 		               m->instance);
 	if (l->point && (r = engine_point_check(m->e, l->point, err)) < 0)
 		return r;

@@ -70,7 +70,7 @@ static int await_mark(int fd, uint32_t limit_s, char *why, size_t why_size)
 	}
 }
 
-/* What QEMU said last. */
+/* QEMU's last messages. */
 static void add_qemu_words(int log_fd, char *why, size_t why_size)
 {
 	char text[1024], *line;
@@ -206,8 +206,7 @@ static bool recall(const char *file, const char *key, bool *ret_works, char *why
 	if (!*ret_works && strcmp(line2, no) != 0)
 		return false;
 	snprintf(why, why_size, "%.120s (remembered)", line3);
-	log_info("accelerator: the answer of an earlier try is in '%s'; remove it to try again",
-	         file);
+	log_info("accelerator: using the cached result in '%s'; delete it to probe again", file);
 	return true;
 }
 
@@ -244,7 +243,7 @@ int engine_probe(struct engine *e, const char *wanted, struct err *err)
 			         works ? "" : boot_id(boot, sizeof(boot)), why);
 			if (io_write_file(AT_FDCWD, e->probe_file, text, strlen(text), 0644, err) <
 			    0)
-				log_warn("cannot remember the answer, ignoring: %s", err->msg);
+				log_warn("cannot cache the result, ignoring: %s", err->msg);
 		}
 	}
 	if (!works && !strcmp(wanted, "kvm"))

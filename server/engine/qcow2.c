@@ -5,7 +5,7 @@
  * Layout in clusters: 0 header, then data clusters and L2 tables in the order
  * of the disk, each table after the data it points to, then the L1 table, the
  * refcount blocks and the refcount table. Each cluster of the file is counted
- * exactly once, so `qemu-img check` has nothing to say about the result. One L2
+ * exactly once, so `qemu-img check` finds no fault with the result. One L2
  * table and the L1 table are all that is held in memory. The file grows only at
  * its end, so what is skipped in it reads as zeros.
  */

@@ -21,7 +21,7 @@ int qcow2_write_empty(int fd, uint64_t virtual_bytes, struct err *err);
 /*
  * Fills an empty file from the front of the disk to its end: offsets are multiples of the cluster
  * and ascend, lengths too unless they reach the end of the disk. What is not put stays a hole.
- * Until qcow2_writer_finish() the file is no qcow2.
+ * Until qcow2_writer_finish() the file is not qcow2.
  */
 int qcow2_writer_new(int fd, uint64_t virtual_bytes, struct qcow2_writer **ret, struct err *err);
 struct qcow2_writer *qcow2_writer_free(struct qcow2_writer *w);

@@ -7,7 +7,7 @@
  * that move with the offset asked for; a walk from front to back reads each
  * table once and memory does not grow with the disk.
  *
- * A table entry is believed only if it is aligned, inside the file and free of
+ * A table entry is accepted only if it is aligned, inside the file and free of
  * reserved bits. Entries that point twice to the same place would make a small
  * file look endless, so the number of L2 tables is held against the file's
  * size when it is opened, and the number of data clusters by qcow2_measure().
@@ -234,7 +234,7 @@ static int parse_header(struct qcow2 *q, const uint8_t *p, size_t n, struct err 
 
 	rd_u32(&c, &magic);
 	if (c.bad || magic != QCOW2_MAGIC)
-		return err_set(err, -EBADMSG, "no qcow2 file");
+		return err_set(err, -EBADMSG, "not a qcow2 file");
 	rd_u32(&c, &q->version);
 	rd_u64(&c, &backing);
 	rd_u32(&c, &backing_len);

@@ -2,10 +2,9 @@
 /*
  * engine/qcow2_read.h - what one qcow2 file itself holds, range by range
  *
- * Reads the subset that QEMU writes into our files. The file is taken for
- * hostile: any bytes give an answer or -EBADMSG (damaged) or -ENOTSUP (a
- * feature we never ask QEMU for), in bounded memory and, for a walk from front
- * to back, in time linear in the size of the file.
+ * Reads the subset that QEMU writes into our files. The file is assumed to be hostile: any bytes
+ * give a result or -EBADMSG (damaged) or -ENOTSUP (a feature we never ask QEMU for), in bounded
+ * memory and, for a walk from front to back, in time linear in the size of the file.
  */
 #pragma once
 

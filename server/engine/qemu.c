@@ -41,7 +41,7 @@ int machine_connect(struct machine *m, unsigned start_ms, struct err *err)
 		return m->layers_fd;
 	/*
 	 * Before the device state is loaded: a channel that was connected when the
-	 * guest was frozen and is so again is no news to it.
+	 * guest was frozen and is so again is no change for it.
 	 */
 	m->agent_fd = connect_to(m, "agent", SOCK_STREAM, err);
 	return m->agent_fd < 0 ? m->agent_fd : 0;
@@ -133,7 +133,7 @@ static int disk_layer(struct machine *m, char ret_id[ID_SIZE], struct err *err)
 			        json_object_get(json_object_get(b, "inserted"), "node-name"));
 	}
 	if (!name || !id_valid("ly-", name))
-		r = err_set(err, -EBADMSG, "QEMU does not say which disk layer it writes to");
+		r = err_set(err, -EBADMSG, "QEMU does not report which disk layer it writes to");
 	else
 		snprintf(ret_id, ID_SIZE, "%s", name);
 	json_decref(list);

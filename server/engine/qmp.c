@@ -55,14 +55,16 @@ int qmp_parse(const char *line, size_t n, struct qmp_msg *ret, struct err *err)
 
 	if (!json_is_object(root)) {
 		json_decref(root);
-		return err_set(err, -EBADMSG, "QEMU's monitor sent no JSON object: %s", je.text);
+		return err_set(err, -EBADMSG,
+		               "QEMU's monitor sent something that is not a JSON object: %s",
+		               je.text);
 	}
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		if ((v = json_object_get(root, kinds[i].member)))
 			break;
 	if (!v) {
 		json_decref(root);
-		return err_set(err, -EBADMSG, "QEMU's monitor sent an object of no known kind");
+		return err_set(err, -EBADMSG, "QEMU's monitor sent an object of unknown kind");
 	}
 	*ret = (struct qmp_msg){ .kind = kinds[i].kind };
 	ret->id = (uint64_t)json_integer_value(json_object_get(root, "id"));
@@ -217,7 +219,7 @@ int qmp_open(int fd_consume, uint64_t deadline_ms, struct qmp **ret, struct err 
 	q->fd = fd_consume;
 	r = qmp_read(q, deadline_ms, &m, err);
 	if (r == 0 && m.kind != QMP_GREETING)
-		r = err_set(err, -EBADMSG, "QEMU's monitor did not greet");
+		r = err_set(err, -EBADMSG, "QEMU's monitor sent no greeting");
 	qmp_msg_done(&m);
 	if (r == 0)
 		r = qmp_cmd(q, "qmp_capabilities", NULL, deadline_ms, NULL, err);

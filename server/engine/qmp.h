@@ -5,7 +5,7 @@
  * Not thread-safe: the machine's lock is held around every call. Events that
  * arrive between commands are kept in a short queue until someone asks for
  * them; older ones fall out. The monitor is QEMU's, and QEMU may be in the
- * hands of its guest: a line longer than QMP_LINE_MAX or one that is no JSON
+ * hands of its guest: a line longer than QMP_LINE_MAX or one that is not JSON
  * object ends the session with an error, nothing worse.
  */
 #pragma once

@@ -59,7 +59,7 @@ static int swap_backing(struct machine *m, const json_t *nodes, const char *abov
 	           err);
 }
 
-/* A node that nobody stands on any more, its file node and its descriptors. */
+/* A node that is not used any more, its file node and its descriptors. */
 static void drop_node(struct machine *m, const json_t *nodes, const char *id)
 {
 	char file_node[ID_SIZE + 8];
@@ -89,8 +89,8 @@ int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_c
 	            deadline_in(QMP_STEP_MS), &nodes, err);
 	if (r < 0)
 		return r;
-	/* A machine that was thawed later, or changed over before, stands on other layers: nothing
-	 * to do. */
+	/* A machine that was thawed later, or changed over before, uses other layers: nothing to
+	 * do. */
 	if (!node_find(nodes, old->l[old->n - 1].id) || !node_find(nodes, old->l[0].id) ||
 	    node_find(nodes, to->id)) {
 		json_decref(nodes);

@@ -193,15 +193,15 @@ int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine *
 		if (r < 0)
 			add_qemu_log(m, r, err);
 	}
-	/* Asked for now, so that nobody has to wait for it when a state is loaded. */
+	/* Queried now, so that loading a state need not wait for it. */
 	if (r == 0 && !s->boot)
 		r = qmp_cmd(m->qmp, "migrate-set-capabilities",
 		            json_pack("{s:[{s:s,s:b}]}", "capabilities", "capability", "events",
 		                      "state", 1),
 		            deadline_in(QMP_STEP_MS), NULL, err);
-	/* The guest's word to the network that it moved is the first thing it does after a thaw;
-	 * its slot knows no other, so once is enough. (Not at all ends QEMU 7.2 with a fault when
-	 * the guest powers off.) */
+	/* The announcement on the network is the first thing after a thaw; the slot has only this
+	 * guest, so once is enough. (Not at all ends QEMU 7.2 with a fault when the guest powers
+	 * off.) */
 	if (r == 0 && !s->boot)
 		r = qmp_cmd(m->qmp, "migrate-set-parameters",
 		            json_pack("{s:i}", "announce-rounds", 1), deadline_in(QMP_STEP_MS),

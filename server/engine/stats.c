@@ -36,5 +36,5 @@ int qemu_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk
 		found = true;
 	}
 	json_decref(list);
-	return found ? 0 : err_set(err, -EBADMSG, "QEMU does not say what its disk did");
+	return found ? 0 : err_set(err, -EBADMSG, "QEMU does not report disk statistics");
 }

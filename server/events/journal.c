@@ -2,10 +2,10 @@
 /*
  * journal.c - lines of one service, from the journal inside a running guest
  *
- * journalctl prints one JSON object per line. Whoever is root in the guest decides
- * what that is: each line is parsed by itself under the usual limits, fields are
- * taken only in the form we expect, and what does not fit is left out. Times and
- * names are the guest's own claim about itself and reach only its account.
+ * journalctl prints one JSON object per line. Root in the guest controls what that is: each line is
+ * parsed separately under the usual limits, fields are taken only in the form we expect, and what
+ * does not fit is left out. Times and names are the guest's own claim about itself and reach only
+ * its account.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -118,7 +118,7 @@ int journal_read(const struct log_query *q, struct log_page *ret, struct err *er
 		return err_tag(err, -EINVAL, ERR_INVALID_QUERY, "'vmService' is too long");
 	if ((r = guest_exec(q->guest, &req, &out, err)) < 0)
 		return r == -ECONNRESET || r == -ENOTCONN ? 0
-		                                          : r; /* it went to sleep: no journal */
+		                                          : r; /* it was suspended: no journal */
 	for (const char *p = out.out, *end = p ? p + out.out_len : NULL; p && p < end;) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));
 		size_t n = nl ? (size_t)(nl - p) : (size_t)(end - p);

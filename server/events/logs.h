@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events/logs.h - what an account may read about its VMs, builds and requests; for main.c and api/
+ * events/logs.h - the logs of an account's VMs, builds and requests; for main.c and api/
  *
  * Lines come from the store (events that were published, build logs) and, for a named
  * service of a running VM, from the journal inside the guest. They are merged by

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logs/logs_internal.h - for files of this folder only */
+/* events/logs_internal.h - for record.c, query.c and journal.c only */
 #pragma once
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #define QUEUE_MAX 4096      /* lines that wait for the store; more are counted, not kept */
 #define QUEUE_BATCH 256     /* lines of one transaction */
 #define QUEUE_LINGER_MS 500 /* collected that long, so that a burst is one transaction */
-#define QUEUE_FLUSH_MS 5000 /* a reader waits that long for what was said before */
+#define QUEUE_FLUSH_MS 5000 /* how long a reader waits for queued lines */
 #define JOURNAL_MS 20000    /* for journalctl in the guest */
 #define JOURNAL_OUT (4u << 20)
 

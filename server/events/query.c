@@ -174,7 +174,7 @@ int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, 
 	AUTO(log_page_done) struct log_page p = { 0 };
 	int r;
 
-	/* Only the journal knows about services. */
+	/* Only the journal has lines of services. */
 	if (*q->service)
 		r = q->guest && !*q->build && !*q->request ? journal_read(q, &p, err) : 0;
 	else if ((r = add_events(l, q, &p, err)) == 0)

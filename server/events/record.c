@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.c - published events go to the store, behind everybody's back
+ * record.c - published events are written to the store, asynchronously
  *
  * The publisher (who may hold a VM's lock) only copies its line into a bounded queue.
  * One thread writes what has gathered, in one transaction, half a second after the
- * first line, or at once when a reader waits. Lines are no facts that a reply depends
- * on: a server that is killed may lose the last half second of them.
+ * first line, or at once when a reader waits. No reply depends on these lines: a server that is
+ * killed may lose the last half second of them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -92,11 +92,11 @@ static void write_batch(struct logs *l, const struct store_event *v, size_t n, u
 
 	for (size_t i = 0; i < n; i += QUEUE_BATCH)
 		if (store_event_add(l->store, v + i, MIN(n - i, (size_t)QUEUE_BATCH), &err) < 0) {
-			log_warn("%zu lines for the logs are lost: %s", n - i, err.msg);
+			log_warn("%zu log lines were lost: %s", n - i, err.msg);
 			break;
 		}
 	if (dropped)
-		log_warn("%llu lines for the logs came too fast and are lost",
+		log_warn("%llu log lines arrived too fast and were lost",
 		         (unsigned long long)dropped);
 }
 

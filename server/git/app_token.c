@@ -24,7 +24,7 @@
 #include "git/outbound.h"
 
 #define KEPT_MAX 256                      /* passwords; the one that ends first makes room */
-#define EARLY_MS 120000                   /* before its end it is used no more */
+#define EARLY_MS 120000                   /* not used any more this long before it expires */
 #define LIFE_MAX_MS (INT64_C(60) * 60000) /* believed at most */
 #define JWT_BACK_S 60                     /* clocks differ */
 #define JWT_LIFE_S 480
@@ -62,7 +62,7 @@ struct app_tokens *app_tokens_free(struct app_tokens *t)
 	return NULL;
 }
 
-/* ---- what is remembered ---- */
+/* ---- the cache ---- */
 
 static void drop(struct app_tokens *t, size_t i)
 {
@@ -191,7 +191,7 @@ static struct curl_slist *headers_of(const char *jwt)
 	return list;
 }
 
-/* What the server says is not passed on: only its status. */
+/* Only the server's status is passed on, not its message. */
 static int parse_reply(const struct asking *a, const struct store_credential *c, struct kept *ret,
                        struct err *err)
 {
@@ -205,7 +205,7 @@ static int parse_reply(const struct asking *a, const struct store_credential *c,
 			token = NULL;
 	if (!token || !*token || strlen(token) >= sizeof(ret->token) || !end ||
 	    clock_rfc3339_parse(end, &until) < 0)
-		return err_set(err, -EBADMSG, "%s answered with no password for the app",
+		return err_set(err, -EBADMSG, "%s did not return a password for the app",
 		               c->api_url);
 	snprintf(ret->credential, sizeof(ret->credential), "%s", c->id);
 	snprintf(ret->token, sizeof(ret->token), "%s", token);

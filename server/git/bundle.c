@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bundle.c - a repository as one file, for places that cannot reach us
+ * bundle.c - a repository as one file, for guests that cannot reach the server
  *
  * Git's own bundle of all references. A repository that was imported without its whole history has
  * commits whose parents are not there; which ones goes along, because without it nobody could

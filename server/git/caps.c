@@ -45,7 +45,7 @@ static int ask(struct repos *g, const struct store_repo *r, struct buf *ret, str
 	if (rc < 0)
 		return rc;
 	if (res.status != 0 || res.out.len == 0)
-		return err_set(err, -EIO, "upload-pack does not say what it can do");
+		return err_set(err, -EIO, "upload-pack does not list its capabilities");
 	buf_put(ret, res.out.p, res.out.len);
 	return 0;
 }

@@ -3,8 +3,8 @@
  * commit.c - a commit made by the API
  *
  * Blobs first, then, as often as it takes: read the branch, make tree and commit on top of it, move
- * the branch if it still is where it was. So commits that come at the same time all land, one after
- * the other, and none is lost; with expectedSha the first mismatch is the answer.
+ * the branch if it still is where it was. So concurrent commits all succeed, one after another, and
+ * none is lost; with expectedSha the first mismatch is an error.
  */
 #include <errno.h>
 #include <openssl/evp.h>
@@ -106,7 +106,8 @@ static int sign(struct repos *g, const struct repo_commit_new *n, git_signature 
 	rc = git_signature_now(ret, name,
 	                       n->author_email && *n->author_email ? n->author_email : mail);
 	return rc < 0 ? err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-	                        "name and e-mail of an author have no '<', '>' or line breaks")
+	                        "the name and e-mail of an author must not contain '<', '>' or "
+	                        "line breaks")
 	              : 0;
 }
 
@@ -169,7 +170,7 @@ static int check_deleted(struct attempt *a, json_t **extra, struct err *err)
 			extra_set(extra, "path",
 			          text_json(a->edits[i].path, strlen(a->edits[i].path)));
 			return err_tag(err, -ENOENT, ERR_PATH_NOT_FOUND,
-			               "'%.100s' cannot be deleted: there is no such file",
+			               "'%.100s' cannot be deleted: it does not exist",
 			               a->edits[i].path);
 		}
 	return 0;
@@ -216,15 +217,15 @@ static int check_new(const struct repo_commit_new *n, struct err *err)
 
 	if (len > MESSAGE_MAX || !utf8_valid(n->message, len))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "a message has at most %u bytes of UTF-8", MESSAGE_MAX);
+		               "a message must have at most %u bytes of UTF-8", MESSAGE_MAX);
 	if (n->n_changes > REPO_CHANGES_MAX)
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "a commit changes at most %d files", REPO_CHANGES_MAX);
+		               "a commit can change at most %d files", REPO_CHANGES_MAX);
 	if (n->branch && !*n->branch)
 		return err_tag(err, -EINVAL, ERR_BRANCH_NAME_EMPTY, "the branch has no name");
 	if (n->branch && !repo_branch_valid(n->branch))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'%.200s' is not a name that a branch can have", n->branch);
+		               "'%.200s' is not a valid branch name", n->branch);
 	return 0;
 }
 
@@ -259,7 +260,7 @@ static int commit_marked(struct attempt *a, git_oid *ret, json_t **extra, struct
 	}
 	return r < 0 ? r
 	             : err_tag(err, -EBUSY, ERR_CONFLICT,
-	                       "too many commits to this branch at a time");
+	                       "too many concurrent commits to this branch: try again");
 }
 
 int repo_commit_create(struct repos *g, const struct store_repo *r, const struct repo_commit_new *n,

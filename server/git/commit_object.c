@@ -23,13 +23,14 @@ static int signature(struct repos *g, const json_t *o, git_signature **ret, stru
 
 	if ((o && !json_is_null(o) && (!name || !email)) ||
 	    (date && clock_rfc3339_parse(date, &ms) < 0))
-		return err_tag(
-		        err, -EINVAL, TAG,
-		        "author and committer are {name, email, date?}, the date as in RFC 3339");
+		return err_tag(err, -EINVAL, TAG,
+		               "author and committer must be {name, email, date?}, the date in RFC "
+		               "3339 format");
 	if (git_signature_new(ret, name ? name : "Pando", email ? email : "noreply@pando.localhost",
 	                      ms / 1000, 0) < 0)
 		return err_tag(err, -EINVAL, TAG,
-		               "name and e-mail of an author have no '<', '>' or line breaks");
+		               "the name and e-mail of an author must not contain '<', '>' or line "
+		               "breaks");
 	return 0;
 }
 
@@ -62,7 +63,8 @@ static int find_objects(struct work *w, const json_t *body, struct err *err)
 	if (!tree || !member(body, "message") || (parents && !json_is_array(parents)) ||
 	    json_array_size(parents) > PARENTS_MAX)
 		return err_tag(err, -EINVAL, TAG,
-		               "a commit is {message, tree, parents: at most %d}", PARENTS_MAX);
+		               "a commit must be {message, tree, parents: at most %d}",
+		               PARENTS_MAX);
 	if ((r = rev_oid(tree, &id, err)) < 0)
 		return r;
 	if (git_tree_lookup(&w->tree, w->repo, &id) < 0)

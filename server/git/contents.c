@@ -160,7 +160,7 @@ int repo_contents(struct repos *g, const struct store_repo *r, const char *path,
 		return git_fail(rc, "read the tree", err);
 	if (git_tree_entry_bypath(&e, root, clean) < 0)
 		return err_tag(err, -ENOENT, ERR_PATH_NOT_FOUND,
-		               "there is no '%.200s' in this revision", clean);
+		               "'%.200s' does not exist in this revision", clean);
 	rc = git_tree_entry_type(e) == GIT_OBJECT_TREE
 	             ? dir_json(repo, git_tree_entry_id(e), clean, recursive, ret, err)
 	             : file_json(repo, e, clean, ret, err);

@@ -70,16 +70,17 @@ static int origin_of(const char *url, char *ret, size_t size, struct err *err)
 	size_t n;
 
 	if (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0)
-		return err_tag(err, -EINVAL, TAG, "a server is an http or https URL");
+		return err_tag(err, -EINVAL, TAG, "'server' must be an http or https URL");
 	host += 3;
 	n = (size_t)(host - url) + strcspn(host, "/?#");
 	if (n >= size || host[strspn(host, "/?#")] == '\0' || n == (size_t)(host - url))
-		return err_tag(err, -EINVAL, TAG, "a server is an http or https URL with a host");
+		return err_tag(err, -EINVAL, TAG,
+		               "'server' must be an http or https URL with a host");
 	for (size_t i = 0; i < n; i++) {
 		ret[i] = (char)tolower((unsigned char)url[i]);
 		if (!isgraph((unsigned char)url[i]) || url[i] == '@')
 			return err_tag(err, -EINVAL, TAG,
-			               "a server is a URL without user and password");
+			               "'server' must be a URL without user and password");
 	}
 	ret[n] = '\0';
 	return 0;
@@ -97,16 +98,16 @@ static int take_app(const struct credential_new *n, struct store_credential *c, 
 	if (!n->app_id || !n->installation || !n->private_key)
 		return err_tag(
 		        err, -EINVAL, TAG,
-		        "it is 'token', or 'appId', 'installationId' and 'privateKey' together");
+		        "give either 'token', or 'appId', 'installationId' and 'privateKey'");
 	if (!*n->app_id || strlen(n->app_id) >= sizeof(c->app_id) ||
 	    n->app_id[strspn(n->app_id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV"
 	                                "WXYZ._-")])
 		return err_tag(err, -EINVAL, TAG,
-		               "'appId' is the number of the app, or its client id");
+		               "'appId' must be the number of the app, or its client id");
 	if (!digits(n->installation) || strlen(n->installation) >= sizeof(c->installation))
-		return err_tag(err, -EINVAL, TAG, "'installationId' is a number");
+		return err_tag(err, -EINVAL, TAG, "'installationId' must be a number");
 	if (strlen(n->private_key) >= sizeof(c->secret) || !app_key_ok(n->private_key))
-		return err_tag(err, -EINVAL, TAG, "'privateKey' is no RSA key in PEM");
+		return err_tag(err, -EINVAL, TAG, "'privateKey' must be an RSA key in PEM format");
 	snprintf(c->app_id, sizeof(c->app_id), "%s", n->app_id);
 	snprintf(c->installation, sizeof(c->installation), "%s", n->installation);
 	snprintf(c->secret, sizeof(c->secret), "%s", n->private_key);
@@ -130,7 +131,7 @@ static int take_api_url(const struct credential_new *n, struct store_credential 
 	if (k >= sizeof(c->api_url) || origin_of(n->api_url, origin, sizeof(origin), err) < 0 ||
 	    n->api_url[strcspn(n->api_url, " ?#@")])
 		return err_tag(err, -EINVAL, TAG,
-		               "'apiUrl' is an http or https URL without a query");
+		               "'apiUrl' must be an http or https URL without a query");
 	snprintf(c->api_url, sizeof(c->api_url), "%.*s",
 	         (int)(k && n->api_url[k - 1] == '/' ? k - 1 : k), n->api_url);
 	return 0;
@@ -140,9 +141,9 @@ static int take_token(const char *token, struct store_credential *c, struct err 
 {
 	for (const char *p = token; *p; p++)
 		if (iscntrl((unsigned char)*p))
-			return err_tag(err, -EINVAL, TAG, "'token' is no password");
+			return err_tag(err, -EINVAL, TAG, "'token' is not a valid password");
 	if (!*token || strlen(token) >= CREDENTIAL_TOKEN_SIZE)
-		return err_tag(err, -EINVAL, TAG, "'token' is no password");
+		return err_tag(err, -EINVAL, TAG, "'token' is not a valid password");
 	snprintf(c->secret, sizeof(c->secret), "%s", token);
 	return 0;
 }

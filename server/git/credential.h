@@ -38,5 +38,5 @@ int credential_delete(struct credentials *c, const char *account, const char *se
 /* The password for an address; "": the account has none for that server. */
 int credential_token(struct credentials *c, const char *account, const char *url,
                      char ret[CREDENTIAL_TOKEN_SIZE], struct err *err);
-/* It was refused: the next one is asked for anew. */
+/* It was refused: the next one is asked for again. */
 void credential_refused(struct credentials *c, const char *account, const char *url);

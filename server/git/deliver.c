@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deliver.c - the workers: take what is due, try it, write down what came of it
+ * deliver.c - the workers: take due deliveries, try them, record the result
  *
  * So many of one account at a time, so that endpoints that never answer hold up nobody else. An
  * attempt that the end of the server interrupts leaves its row active; the next start finds it.
@@ -46,7 +46,7 @@ static int load_trigger(struct triggers *t, const struct store_delivery *d,
 	return r < 0 ? r : store_repo_get(t->store, d->repo, repo, err);
 }
 
-/* Paths are looked at here, not while somebody waits for the answer to a push. */
+/* Paths are checked here, not while a client waits for the reply to a push. */
 static int concerns(struct triggers *t, const struct store_delivery *d,
                     const struct store_trigger *tr, const struct store_repo *repo, bool *ret,
                     struct err *err)
@@ -127,7 +127,8 @@ static int try_vm(struct triggers *t, struct store_delivery *d, const struct sto
 	}
 	d->status = -1;
 	if (d->attempts > VM_ATTEMPTS)
-		return err_set(err, -EINTR, "the server ended %d times while it ran", VM_ATTEMPTS);
+		return err_set(err, -EINTR, "the server stopped %d times while it ran",
+		               VM_ATTEMPTS);
 	return t->conf.vm.run(t->conf.vm.ctx, d, tr, ret_output, err);
 }
 
@@ -154,7 +155,7 @@ static void work(struct triggers *t, struct store_delivery *d)
 		r = d->action == TRIGGER_WEBHOOK ? try_webhook(t, d, tr, &err)
 		                                 : try_vm(t, d, tr, &output, &err);
 	if (r < 0 && atomic_load(&t->ending))
-		return; /* still active: the next start goes on with it */
+		return; /* still active: the next start continues with it */
 	if (d->action == TRIGGER_WEBHOOK)
 		after_webhook(t, d, r, &err);
 	else

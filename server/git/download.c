@@ -2,8 +2,9 @@
 /*
  * download.c - a file from elsewhere, for an import
  *
- * Every address that is about to be connected to is judged, after redirects too, and the connection
- * goes to the address that was judged. The bytes go to a file without a name, up to a limit.
+ * Every address that is about to be connected to is checked, after redirects too, and the
+ * connection goes to the address that was checked. The bytes go to a file without a name, up to a
+ * limit.
  */
 #include <curl/curl.h>
 #include <errno.h>
@@ -82,14 +83,13 @@ static int explain(const struct job *j, CURLcode rc, long status, const char *ur
 	if (j->too_large)
 		return err_tag(err, -EFBIG, ERR_LIMIT_EXCEEDED, "'%.150s' is too large", plain);
 	if (j->internal)
-		return err_tag(
-		        err, -EINVAL, ERR_SOURCE_NOT_FOUND,
-		        "'%.150s' cannot be reached: the address is internal, and the server "
-		        "does not allow these",
-		        plain);
+		return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND,
+		               "'%.150s' cannot be reached: internal addresses are not allowed on "
+		               "this server",
+		               plain);
 	if (status == 401 || status == 403)
 		return err_tag(err, -EINVAL, ERR_SOURCE_UNAUTHORIZED,
-		               "'%.150s' wants a user and a password, or other ones", plain);
+		               "'%.150s' needs a valid user name and password", plain);
 	return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND, "'%.150s' cannot be downloaded: %s",
 	               plain, curl_easy_strerror(rc));
 }

@@ -41,7 +41,7 @@ int git_fail(int rc, const char *what, struct err *err)
 
 	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, ERR_GIT_ERROR,
 	               "cannot %s: %.200s", what,
-	               e && e->message ? e->message : "libgit2 does not say why");
+	               e && e->message ? e->message : "libgit2 gives no reason");
 }
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err)
@@ -141,9 +141,4 @@ struct repos *repos_close(struct repos *g)
 	buf_done(&g->caps);
 	free(g);
 	return NULL;
-}
-
-const char *repos_jail(const struct repos *g)
-{
-	return g->jail_text;
 }

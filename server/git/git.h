@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * git/git.h - repositories of accounts; for main.c, api/ and the SSH front
+ * git/git.h - repositories of accounts; for main.c, api/ and ssh/
  *
  * A repository is a row in the store (whose it is, who may see it) and a bare repository on the
  * disk
@@ -29,7 +29,7 @@ struct store;
 
 struct repos_conf {
 	char data_dir[256];
-	char domain[128];      /* of the address of commits nobody signed */
+	char domain[128];      /* of the e-mail address of commits without an author */
 	bool allow_private;    /* imports may reach loopback, private and link-local addresses */
 	int64_t quota_repos;   /* of an account; 0: no limit */
 	int64_t quota_mb;      /* likewise: all repositories and large files together */
@@ -41,8 +41,6 @@ struct repos_conf {
 int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, struct err *err);
 /* Ends what runs in the background. */
 struct repos *repos_close(struct repos *g);
-/* "namespaces", or why git's programs run without a jail. */
-const char *repos_jail(const struct repos *g);
 
 /* ---- how much an account may have: quota.c; QUOTA_NONE: no limit ---- */
 int repos_limits(struct repos *g, const char *account, int64_t *ret_repos, int64_t *ret_mb,
@@ -63,15 +61,15 @@ struct repo_push {
 	const struct store_repo *repo;
 	const char *by; /* id of the key or token, or "" */
 	const char *id; /* of this push */
-	bool again;     /* a crash interrupted the telling: it may have been heard of before */
+	bool again;     /* a crash interrupted the event: it may have been published before */
 	const struct repo_update *updates;
 	size_t n_updates;
 };
-/* Called on the thread of whoever pushed, before the client has its answer: must not block long. */
+/* Called on the pusher's thread, before the client has its reply: must not block long. */
 typedef void (*repo_push_fn)(const struct repo_push *p, void *ctx);
 #define REPOS_SUBSCRIBERS_MAX 4
 int repos_on_push(struct repos *g, repo_push_fn fn, void *ctx, struct err *err);
-/* Once everybody has subscribed: tells of pushes that a crash kept from being told. */
+/* Once all have subscribed: publishes pushes that a crash left unpublished. */
 void repos_tell_unheard(struct repos *g);
 
 /* ---- repositories: repo.c, list.c ---- */
@@ -81,7 +79,7 @@ enum repo_access { REPO_READ, REPO_WRITE, REPO_OWN };
 /*
  * Of this account ("": nobody in particular). -ENOENT REPOSITORY_NOT_FOUND for what is not there
  * and for what is another's; what is public may be read by everyone. Grants of identities are
- * auth's business and were asked before.
+ * checked by auth before.
  */
 int repo_find(struct repos *g, const char *account, const char *id, enum repo_access access,
               struct store_repo *ret, struct err *err);
@@ -203,7 +201,7 @@ struct wire_opts {
 	enum repo_service kind;
 	const char *protocol; /* the client's Git-Protocol, or NULL */
 	const char *by;       /* id of the key or token */
-	bool advertise;       /* only say what there is (info/refs) */
+	bool advertise;       /* only advertise references (info/refs) */
 	int stdin_fd;         /* borrowed; -1: wire_write() */
 };
 int wire_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
@@ -211,13 +209,13 @@ int wire_start(struct repos *g, const struct store_repo *r, const struct wire_op
 /* format: "tar" or "zip", of this commit or tree. */
 int wire_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
                  struct wire **ret, struct err *err);
-/* Feeds the child; what it says meanwhile is kept. -EPIPE when it reads no more. */
+/* Feeds the child; its output meanwhile is kept. -EPIPE if it no longer reads. */
 int wire_write(struct wire *s, const void *p, size_t n, struct err *err);
 int wire_write_end(struct wire *s, struct err *err);
-/* What it says: bytes, 0 when there is nothing now, -ENODATA at the good end, -EIO at a bad one. */
+/* Its output: bytes, 0 if there is nothing now, -ENODATA after success, -EIO after a failure. */
 ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err);
 int wire_fd(struct wire *s); /* POLLIN: wire_read() may have something */
-/* Lets a push that is complete come to its end; anything else is ended now. */
+/* Lets a complete push finish; ends anything else. */
 struct wire *wire_free(struct wire *s);
 
 /* ---- the same for a front with both directions at once (SSH): talk.c. Nothing of it waits ---- */
@@ -227,10 +225,10 @@ int talk_start(struct repos *g, const struct store_repo *r, const struct wire_op
                struct talk **ret, struct err *err);
 int talk_fd(const struct talk *t);   /* POLLIN: something changed since talk_seen() */
 void talk_seen(struct talk *t);      /* to be called before looking */
-bool talk_eof(const struct talk *t); /* it says nothing more */
+bool talk_eof(const struct talk *t); /* it has no more output */
 /* Bytes of its stdout (1) or stderr (2), 0: none now, -ENODATA: it has ended. */
 ssize_t talk_read(struct talk *t, int *ret_chan, void *p, size_t n);
-/* Bytes that were taken, 0: none now, -EPIPE: it reads no more. */
+/* Bytes that were taken, 0: none now, -EPIPE: it no longer reads. */
 ssize_t talk_feed(struct talk *t, const void *p, size_t n);
 void talk_feed_end(struct talk *t);
 int talk_status(const struct talk *t); /* once it has ended: exit status, 128 + signal */

@@ -42,8 +42,8 @@ struct repos {
 	struct cond work;
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;
-	struct text_cache *texts; /* what searches look into */
-	/* caps.c; under lock: what upload-pack said, and which file of the program that was */
+	struct text_cache *texts; /* for searches */
+	/* caps.c; under lock: upload-pack's capabilities, and the program's file they are from */
 	struct buf caps;
 	ino_t caps_ino;
 	time_t caps_time;
@@ -108,7 +108,7 @@ int run_git(struct repos *g, const struct run_opts *o, struct run_result *ret, s
 struct proxy;
 /* Takes the listening socket, which lives in the child's network namespace. */
 int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, struct err *err);
-/* Why the last connection was refused, or "". */
+/* Why the last connection was rejected, or "". */
 struct proxy *proxy_stop(struct proxy *p, char *ret_refusal, size_t size);
 /* Loopback, private, link-local, multicast and the like. */
 struct sockaddr;
@@ -162,7 +162,7 @@ static inline void git_reference_iterator_freep(git_reference_iterator **p)
 #define autorefs AUTO(git_reference_iterator_freep) git_reference_iterator
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err);
-/* -errno and a sentence for what libgit2 says; what: "read the tree". */
+/* -errno and libgit2's message; what: "read the tree". */
 int git_fail(int rc, const char *what, struct err *err);
 
 /* ---- rev.c ---- */
@@ -215,7 +215,7 @@ int note_open(struct repos *g, const char *repo, const char *by, struct note *re
 int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err *err);
 /* Tells everybody what has moved. */
 void note_tell(struct note *n, const struct store_repo *r);
-/* The same for whoever knows what has moved. */
+/* The same for callers that know what has moved. */
 void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k);
 void note_close(struct note *n); /* it is forgotten; none is fine */
 /* It stays for the next start: something was broken off. */

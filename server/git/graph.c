@@ -3,7 +3,7 @@
  * graph.c - which commits come before which
  *
  * libgit2 walks them, in this process. What it cannot walk is a shallow repository (imported with a
- * depth): it stumbles over the parents that are not there. Then Git itself is asked, in its jail.
+ * depth): it fails on missing parents. Then Git itself is asked, in its jail.
  */
 #include "git/graph.h"
 
@@ -79,7 +79,7 @@ static int ask_walk(struct graph *g, const git_oid *tip, const git_oid *hide, si
 		    (r = oids_add(ret, &id, err)) < 0)
 			return r < 0 ? r
 			             : err_tag(err, -EIO, ERR_GIT_ERROR,
-			                       "git says what is no hash");
+			                       "git printed something that is not a hash");
 	return 0;
 }
 

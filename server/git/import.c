@@ -271,14 +271,14 @@ static int import_files(struct job *j, struct err *err)
 
 	if (!json_is_object(files))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'import.files' must be an object: path to text");
+		               "'import.files' must be an object of paths and texts");
 	if ((r = writer_open(j->g, j->path, &j->c, j->room, &w, err)) < 0)
 		return r;
 	json_object_foreach((json_t *)(uintptr_t)files, path, text)
 	{
 		if (!json_is_string(text)) {
 			r = err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE,
-			            "file '%.100s' must be a text", path);
+			            "the content of file '%.100s' must be a string", path);
 			extra_set(j->extra, "path", text_json(path, strlen(path)));
 			break;
 		}

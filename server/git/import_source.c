@@ -65,8 +65,8 @@ int source_failed(const char *url, const char *says, json_t **extra, struct err 
 		return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND,
 		               "'%.100s' cannot be reached: %.150s", plain, proxy + 7);
 	return err_tag(err, -EINVAL, tag, "'%.150s' %s", plain,
-	               tag == ERR_SOURCE_NOT_FOUND ? "is not a Git repository, or is not there"
-	                                           : "wants a user and a password, or other ones");
+	               tag == ERR_SOURCE_NOT_FOUND ? "is not a Git repository, or does not exist"
+	                                           : "needs a valid user name and password");
 }
 
 /* ---- what there is ---- */

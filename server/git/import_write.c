@@ -41,7 +41,7 @@ static int flush(struct writer *w, struct err *err)
 		ssize_t k;
 
 		if (io_wait(w->in, POLLOUT, deadline_in(STALL_MS)) != 1)
-			return err_set(err, -ETIMEDOUT, "git fast-import does not go on");
+			return err_set(err, -ETIMEDOUT, "git fast-import makes no progress");
 		k = write(w->in, w->out.p + at, w->out.len - at);
 		if (k < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
@@ -138,10 +138,10 @@ int writer_file(struct writer *w, const char *path, bool executable, bool link, 
 		return r;
 	w->bytes += size;
 	if (++w->files > IMPORT_FILES_MAX || w->bytes > (uint64_t)w->room || size > INT64_MAX)
-		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
-		               "the import has more than %d files, or more bytes than the account "
-		               "may store",
-		               IMPORT_FILES_MAX);
+		return err_tag(
+		        err, -EDQUOT, ERR_LIMIT_EXCEEDED,
+		        "the import has more than %d files, or exceeds the account's storage limit",
+		        IMPORT_FILES_MAX);
 	buf_printf(&w->out, "M %s inline ", link ? "120000" : executable ? "100755" : "100644");
 	put_path(&w->out, path);
 	buf_printf(&w->out, "\ndata %llu\n", (unsigned long long)size);
@@ -202,7 +202,7 @@ int writer_close(struct writer *w, struct err *err)
 		st = child_wait(&w->c, deadline_in(FINISH_MS));
 		if (st != 0)
 			r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-			            "Git cannot make a commit of these files");
+			            "Git cannot commit these files");
 	}
 	writer_drop(w);
 	return r;

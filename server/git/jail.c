@@ -11,7 +11,7 @@
  * processor time, memory, files.
  *
  * Namespaces are made without privileges. Where the kernel does not allow that, children run
- * with the limits alone, repos_jail() says so, and imports are refused.
+ * with the limits alone, the log says so, and imports are refused.
  *
  * After clone3() the child makes system calls only: other threads may have held any lock.
  */
@@ -266,7 +266,7 @@ static int read_report(int fd, const char *program, struct err *err)
 	if (n == 0)
 		return 0;
 	if (n != (ssize_t)sizeof(rep))
-		return err_set(err, -EIO, "start '%s': no word from the child", program);
+		return err_set(err, -EIO, "start '%s': no message from the child", program);
 	return err_sys(err, rep.code, "start '%s': %s", program, rep.what);
 }
 
@@ -311,7 +311,7 @@ static int take_listener(int sock, int *ret, struct err *err)
 	char c;
 
 	if (sock_recv_fds(sock, &c, 1, ret, 1, &n) != 1 || n != 1)
-		return err_set(err, -EIO, "the child handed over no socket");
+		return err_set(err, -EIO, "the child did not pass a socket");
 	return 0;
 }
 
@@ -327,7 +327,7 @@ static int start_counted(struct repos *g, const struct child_opts *o, struct chi
 
 	if (o->network && !g->jailed)
 		return err_tag(err, -ENOTSUP, ERR_GIT_SERVER_ERROR,
-		               "this server cannot fetch from elsewhere: %s", g->jail_text);
+		               "this server cannot fetch from other servers: %s", g->jail_text);
 	if (null < 0 || pipe2(p.report, O_CLOEXEC) < 0 ||
 	    (o->network && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p.sock) < 0))
 		return err_sys(err, -errno, "prepare for '%s'", o->argv[0]);
@@ -511,7 +511,7 @@ int jail_probe(struct repos *g, struct err *err)
 		if (r == 0 || !g->jailed)
 			break;
 		snprintf(g->jail_text, sizeof(g->jail_text), "no namespaces (%.100s)",
-		         *why.msg ? why.msg : "git did not run in one");
+		         *why.msg ? why.msg : "git did not run in a jail");
 		log_warn("Git's programs run without a jail: %s", g->jail_text);
 	}
 	if (r < 0)

@@ -30,7 +30,7 @@ static bool oid_valid(const char *s)
 static int bad_oid(struct err *err)
 {
 	return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
-	               "a large file's id is a SHA-256 in hex");
+	               "the id of a large file must be a SHA-256 in hex");
 }
 
 static void lfs_path(const struct repos *g, const char *account, const char *oid,
@@ -101,14 +101,14 @@ static json_t *batch_one(struct batch *b, const json_t *o)
 	j = json_pack("{s:s, s:I, s:b}", "oid", oid, "size", size, "authenticated", 1);
 	r = store_lfs_get(b->g->store, b->r->id, oid, &have, &why);
 	if (r < 0 && r != -ENOENT) {
-		json_object_set_new(j, "error", object_error(500, "the store cannot be asked"));
+		json_object_set_new(j, "error", object_error(500, "the store cannot be read"));
 	} else if (b->upload) {
 		if (r == 0)
 			return j; /* nothing to do */
 		if (size > b->room)
 			json_object_set_new(
 			        j, "error",
-			        object_error(507, "the account may not store that much"));
+			        object_error(507, "this exceeds the account's storage limit"));
 		else
 			json_object_set_new(j, "actions",
 			                    action("upload", b->href, oid, b->authorization));
@@ -135,16 +135,16 @@ int repo_lfs_batch(struct repos *g, const struct store_repo *r, const json_t *bo
 
 	if (!op || (strcmp(op, "upload") != 0 && strcmp(op, "download") != 0) ||
 	    !json_is_array(objects) || json_array_size(objects) > LFS_OBJECTS_MAX)
-		return err_tag(
-		        err, -EINVAL, TAG,
-		        "a batch is {operation: \"upload\" or \"download\", objects: at most %d}",
-		        LFS_OBJECTS_MAX);
+		return err_tag(err, -EINVAL, TAG,
+		               "a batch must be {operation: \"upload\" or \"download\", objects: "
+		               "at most %d}",
+		               LFS_OBJECTS_MAX);
 	if (!takes_basic(body)) {
 		extra_set(extra, "requested",
 		          json_incref(json_object_get((json_t *)(uintptr_t)body, "transfers")));
 		extra_set(extra, "supported", json_pack("[s]", "basic"));
 		return err_tag(err, -EINVAL, ERR_UNSUPPORTED_TRANSFER,
-		               "this server transfers large files as \"basic\" only");
+		               "this server only supports the \"basic\" transfer of large files");
 	}
 	b.upload = *op == 'u';
 	if (b.upload && !may_write)
@@ -261,7 +261,7 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 	hex_encode(md, n, hex);
 	if (strcmp(hex, p->row.oid) != 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_OBJECT_ID,
-		               "the bytes have another SHA-256 than their name");
+		               "the content does not match the SHA-256 in its name");
 	lfs_path(p->g, p->row.account, p->row.oid, path, /* dir_only= */ false);
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->fd);
 	if (fsync(p->fd) < 0)

@@ -56,7 +56,7 @@ static int find_range(struct graph *gr, const struct repo_log *q, const char *br
 		return r;
 	return r ? 0
 	         : err_tag(err, -EINVAL, ERR_INVALID_RANGE,
-	                   "'until' must be 'since' or come after it in the history");
+	                   "'until' must be 'since' or a descendant of it");
 }
 
 static json_t *selector_json(const struct repo_log *q)
@@ -118,7 +118,7 @@ int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log 
 
 	if (q->has_offset && q->offset && (q->since || q->until))
 		return err_tag(err, -EINVAL, ERR_OFFSET_WITH_SELECTOR,
-		               "'offset' does not go with 'since' and 'until'");
+		               "'offset' cannot be used with 'since' and 'until'");
 	if ((rc = repo_open(g, r, &repo, err)) < 0)
 		return rc;
 	gr.repo = repo;
@@ -127,7 +127,7 @@ int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log 
 	else if ((rc = rev_head(repo, branch, err)) < 0)
 		return rc;
 	rc = find_range(&gr, q, branch, &range, err);
-	/* The default branch of an empty repository has no commits, which is no error. */
+	/* The default branch of an empty repository has no commits, which is not an error. */
 	if (rc == -ENOENT && !q->branch && !range.tip)
 		rc = 0;
 	if (rc == 0 && range.tip)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * maint.c - what happens behind the back of those who push: measuring, packing, mending
+ * maint.c - maintenance in the background: measuring, packing, cleaning up
  *
  * One thread takes repositories that were written to, measures them and, when loose objects or
  * packs have become many, has Git pack them (objects younger than two weeks are never thrown away:
@@ -112,7 +112,7 @@ static void pack(struct repos *g, const char *id, const char *path)
 	if (r < 0)
 		log_warn("repository %s: packing: %s", id, err.msg);
 	else if (res.status != 0)
-		log_warn("repository %s: packing ended with %d: %.200s", id, res.status,
+		log_warn("repository %s: git gc exited with %d: %.200s", id, res.status,
 		         (char *)res.err_text.p);
 }
 
@@ -134,8 +134,8 @@ static bool is_busy(struct repos *g, const char *id)
 }
 
 /*
- * A receive-pack that had to be killed leaves its quarantine behind. Those that were seen before
- * nobody was writing belong to nobody.
+ * A receive-pack that had to be killed leaves its quarantine behind. Those that existed while
+ * nothing was being written are stale.
  */
 static void drop_quarantines(struct repos *g, const char *id, const char *path)
 {
@@ -168,7 +168,7 @@ static void look_after(struct repos *g, const char *id)
 	if (wants_packing(path))
 		pack(g, id, path);
 	if (store_repo_measured(g->store, id, repo_measure(path), 0, &err) < 0)
-		log_warn("repository %s: cannot note down its size: %s", id, err.msg);
+		log_warn("repository %s: cannot save its size: %s", id, err.msg);
 }
 
 static void *keeper_main(void *arg)
@@ -315,14 +315,14 @@ static void mend_busy(struct repos *g)
 		snprintf(id, sizeof(id), "%.36s", e->d_name);
 		if (!repo_id_valid(id))
 			continue;
-		log_info("repository %s was being written to when the server ended: looking after "
-		         "it",
+		log_info("repository %s was being written to when the server stopped: cleaning it "
+		         "up",
 		         id);
 		repo_path(g, id, path);
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			mend_dir(fd, 0);
-		if (!note_named(e->d_name)) /* those are told of later */
+		if (!note_named(e->d_name)) /* those are published later */
 			unlinkat(dirfd(d), e->d_name, 0);
 		keeper_note(g, id);
 	}
@@ -368,7 +368,7 @@ static int drop_unknown(struct repos *g, struct err *err)
 		snprintf(key.id, sizeof(key.id), "%.*s", (int)strlen(e->d_name) - 4, e->d_name);
 		if (!repo_id_valid(key.id) || (n && bsearch(&key, known, n, sizeof(*known), by_id)))
 			continue;
-		log_info("repository %s is in no account: removing it", key.id);
+		log_info("repository %s belongs to no account: removing it", key.id);
 		io_remove_tree(dirfd(d), e->d_name, NULL);
 	}
 	return 0;

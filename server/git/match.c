@@ -12,7 +12,7 @@
  * expression in blocks of whole lines, and the line where it was found decides. That finds every
  * line that matches by itself as long as the expression can give back what it took: not so with
  * assertions, possessive repeats and the like, which are tried line by line. (Beside a byte that is
- * no UTF-8 an expression that matches nothing at all may find less in a block, as in Git.)
+ * not UTF-8 an expression that matches nothing at all may find less in a block, as in Git.)
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <errno.h>
@@ -186,7 +186,7 @@ int match_new(const char *pattern, const struct match_opts *o, struct match **re
 	if (!m)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (strlen(pattern) > PATTERN_MAX)
-		return err_set(err, -EINVAL, "a pattern has at most %u bytes", PATTERN_MAX);
+		return err_set(err, -EINVAL, "a pattern can have at most %u bytes", PATTERN_MAX);
 	if (!utf8_valid(pattern, strlen(pattern)))
 		return err_set(err, -EINVAL, "a pattern must be UTF-8");
 	m->regex = o->regex || o->glob;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * note.c - a push is written down before references move, so that a crash cannot hide it
+ * note.c - a push is recorded before references move, so that a crash cannot lose it
  *
  * A note is a file in git/busy, <repository>.<push>; it is the mark of a repository that is being
  * written to as well. Its lines: who pushes; then what is to move ("old new ref"), flushed to the
  * disk before anything does, by receive-pack's pre-receive hook or by us; then, from the
- * post-receive hook, the word "done" and what Git accepted. It goes when everybody has heard of the
- * push. A note without "done" (the server or the child was killed) is compared with the
+ * post-receive hook, the word "done" and what Git accepted. It is deleted when the push has been
+ * published. A note without "done" (the server or the child was killed) is compared with the
  * references as they are: what is where it was to go has moved. What is told by a note at the next
  * start may have been told before: it has the push's id, and whoever counts looks at that.
  */
@@ -49,12 +49,12 @@ int note_open(struct repos *g, const char *repo, const char *by, struct note *re
 	note_path(g, repo, ret->id, path);
 	ret->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
 	if (ret->fd < 0)
-		return err_sys(err, -errno, "note down a push");
+		return err_sys(err, -errno, "record a push");
 	n = snprintf(line, sizeof(line), "by %s\n", ret->by);
 	r = io_write_all(ret->fd, line, (size_t)n);
 	if (r < 0) {
 		note_close(ret);
-		return err_sys(err, r, "note down a push");
+		return err_sys(err, r, "record a push");
 	}
 	return 0;
 }
@@ -71,7 +71,7 @@ int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err 
 	r = io_write_all(n->fd, b.p, b.len);
 	if (r == 0 && fdatasync(n->fd) < 0)
 		r = -errno;
-	return r < 0 ? err_sys(err, r, "note down a push") : 0;
+	return r < 0 ? err_sys(err, r, "record a push") : 0;
 }
 
 void note_close(struct note *n)
@@ -195,7 +195,7 @@ void note_tell(struct note *n, const struct store_repo *r)
 	struct err err = { 0 };
 
 	if (tell(n, r, /* again= */ false, &err) < 0)
-		log_warn("repository %s: nobody hears of a push: %s", r->id, err.msg);
+		log_warn("repository %s: a push was not published: %s", r->id, err.msg);
 }
 
 void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k)
@@ -226,7 +226,7 @@ static void tell_left(struct repos *g, int dir, const char *name)
 	if (r == 0)
 		r = tell(&n, &repo, /* again= */ true, &err);
 	if (r < 0 && r != -ENOENT) /* kept: the next start tries again */
-		log_warn("repository %s: a push of before is not told: %s", n.repo, err.msg);
+		log_warn("repository %s: an earlier push was not published: %s", n.repo, err.msg);
 	else
 		note_close(&n);
 	if (n.fd >= 0)

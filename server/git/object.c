@@ -115,11 +115,10 @@ int blob_size_check(git_object_size_t n, struct err *err)
 {
 	if (n <= CONTENT_MAX)
 		return 0;
-	return err_tag(
-	        err, -EFBIG, ERR_GET_CONTENT_FAILED,
-	        "the file has %llu bytes; %u are the most that one answer carries: clone the "
-	        "repository instead",
-	        (unsigned long long)n, CONTENT_MAX);
+	return err_tag(err, -EFBIG, ERR_GET_CONTENT_FAILED,
+	               "the file has %llu bytes, more than the %u of a reply: clone the repository "
+	               "instead",
+	               (unsigned long long)n, CONTENT_MAX);
 }
 
 int repo_blob(struct repos *g, const struct store_repo *r, const char *hash, json_t **ret,

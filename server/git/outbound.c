@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * outbound.c - requests to addresses that somebody else wrote
+ * outbound.c - requests to addresses chosen by users
  *
- * Whoever writes the address must not reach through us what only we can reach. Names say nothing,
- * so the address is judged where a socket for it is made: it is what is connected to, whatever the
- * name resolved to a moment ago. Redirects are not followed, proxies of the environment not used.
+ * The user must not reach through us what only we can reach. A name proves nothing, so the address
+ * is checked where a socket for it is created: it is what is connected to, whatever the name
+ * resolved to a moment ago. Redirects are not followed, proxies of the environment not used.
  */
 #include "git/outbound.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* git/outbound.h - requests to addresses that somebody else wrote; for git/ only */
+/* git/outbound.h - requests to addresses chosen by users; for git/ only */
 #pragma once
 
 #include <curl/curl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.c - how upload-pack and receive-pack are run, and what is told when they have ended */
+/* pack.c - running upload-pack and receive-pack, and the push event after them */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * proxy.c - the only way out of a child that fetches
  *
  * The child has a network namespace with nothing but a loopback; the socket that listens there is
- * ours. We speak as much of an HTTP proxy as Git's HTTP library needs: CONNECT for https, absolute
- * addresses for http. Names are resolved and connections made here, so every address is judged
- * before anything is sent to it, redirects included, and what was judged is what is connected to.
- * Heads are read by h1, as the edge's and the guests' are, and written anew.
+ * the server's. We implement as much of an HTTP proxy as Git's HTTP library needs: CONNECT for
+ * https, absolute addresses for http. Names are resolved and connections made here, so every
+ * address is checked before anything is sent to it, redirects included, and the checked address is
+ * the one connected to. Heads are read by h1, as the edge's and the guests' are, and written anew.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -220,7 +220,8 @@ static void answer(int fd, const char *status)
 	send_all(fd, text, (size_t)n);
 }
 
-/* "GET http://host/path HTTP/1.1" goes on as "GET /path HTTP/1.1", one request per connection. */
+/* "GET http://host/path HTTP/1.1" is sent on as "GET /path HTTP/1.1", one request per connection.
+ */
 static int forward_plain(int far, const struct h1_head *h, const char *rest, size_t n_rest)
 {
 	autobuf struct buf b = { 0 };

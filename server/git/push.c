@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * push.c - references moved: the one event, whoever moved them
+ * push.c - the push event, however references moved
  *
  * receive-pack runs hooks of ours that copy what Git is about to do, and what it accepted, to a
  * note (note.c); the API and mirrors write theirs themselves. All of it ends here.
@@ -34,7 +34,7 @@ void push_tell(const struct repo_push *p, struct repos *g)
 	if (p->n_updates == 0)
 		return;
 	if (store_repo_measured(g->store, r->id, -1, clock_wall_ms(), &err) < 0)
-		log_warn("repository %s: cannot note down the push: %s", r->id, err.msg);
+		log_warn("repository %s: cannot record the push: %s", r->id, err.msg);
 	keeper_note(g, r->id);
 	mutex_lock(&g->lock);
 	n_subs = g->n_subs;

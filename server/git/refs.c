@@ -98,11 +98,11 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	if (strcmp(name, "{*branch}") == 0)
 		return err_tag(
 		        err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		        "this version of the SDK does not send the branch's name: POST "
+		        "this version of the SDK does not send the branch's name: use POST "
 		        "/git/v1/repo/{repo}/branches with {\"name\": ..., \"sha\": ...} instead");
 	if (!repo_branch_valid(name))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'%.200s' is not a name that a branch can have", name);
+		               "'%.200s' is not a valid branch name", name);
 	if ((rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, sha, &c, err)) < 0)
 		return rc;
 	snprintf(u.ref, sizeof(u.ref), "refs/heads/%s", name);
@@ -114,10 +114,10 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	rc = git_reference_create(&ref, repo, u.ref, git_commit_id(c), /* force= */ 0, NULL);
 	if (rc == GIT_EEXISTS)
 		return err_tag(err, -EEXIST, ERR_BRANCH_ALREADY_EXISTS,
-		               "there is a branch '%s' already", name);
+		               "branch '%s' already exists", name);
 	if (rc < 0) /* most likely "a" when there is "a/b", or the other way round */
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "cannot make branch '%s': %.100s", name,
+		               "cannot create branch '%s': %.100s", name,
 		               git_error_last() ? git_error_last()->message : "no reason given");
 	note_told(&note, r, &u, 1);
 	*ret = branch_shape(name, git_commit_id(c));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * repo.c - a repository is made and goes
+ * repo.c - creating and deleting a repository
  *
  * Made in git/tmp, filled, then renamed into its place, then written to the store: a crash leaves a
  * directory that no row names, which the next start removes. Deleted the other way round: the row
@@ -41,7 +41,7 @@ int repo_find(struct repos *g, const char *account, const char *id, enum repo_ac
 	if (r == 0 && ret->is_public)
 		return err_tag(
 		        err, -EACCES, ERR_REPOSITORY_ACCESS_DENIED,
-		        "this repository is public, but another account's: it can only be read");
+		        "this public repository belongs to another account and can only be read");
 	return err_tag(err, -ENOENT, ERR_REPOSITORY_NOT_FOUND, "no repository '%.60s'", id);
 }
 
@@ -69,13 +69,13 @@ static int check_new(const struct repo_new *n, struct err *err)
 
 	if (n->source && n->import)
 		return err_tag(err, -EINVAL, ERR_SOURCE_IMPORT_CONFLICT,
-		               "'source' and 'import' exclude each other");
+		               "'source' and 'import' cannot be used together");
 	if (b && !repo_branch_valid(b))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'%.100s' is not a name that a branch can have", b);
+		               "'%.100s' is not a valid branch name", b);
 	if (n->name && (strlen(n->name) >= REPO_NAME_SIZE || !utf8_valid(n->name, strlen(n->name))))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'name' has at most %d bytes of UTF-8", REPO_NAME_SIZE - 1);
+		               "'name' must have at most %d bytes of UTF-8", REPO_NAME_SIZE - 1);
 	return 0;
 }
 

@@ -61,7 +61,7 @@ int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err)
 	return 0;
 }
 
-/* The commit that a reference leads to; -ENOENT without a sentence when there is none. */
+/* The commit that a reference leads to; -ENOENT without a message when there is none. */
 static int by_ref(git_repository *repo, const char *prefix, const char *name, git_commit **ret)
 {
 	char full[REPO_REF_SIZE];
@@ -125,7 +125,7 @@ int rev_branch(git_repository *repo, const char *name, git_commit **ret, struct 
 		return err_tag(err, -EINVAL, ERR_BRANCH_NAME_EMPTY, "the branch has no name");
 	if (!repo_branch_valid(name))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'%.200s' is not a name that a branch can have", name);
+		               "'%.200s' is not a valid branch name", name);
 	if (by_ref(repo, "refs/heads/", name, ret) < 0)
 		return err_tag(err, -ENOENT, ERR_BRANCH_NOT_FOUND, "there is no branch '%s'", name);
 	return 0;

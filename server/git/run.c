@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - one of git's programs to its end, with a limit on its time and on what it says
+ * run.c - run one of git's programs, with a limit on its time and output
  *
  * Input comes from memory or a descriptor; output is kept up to a limit, or handed on piece by
  * piece. A child that reaches a limit is ended, and its caller is told which one it was.
@@ -56,7 +56,7 @@ static int take_out(struct pump *p, struct err *err)
 	if (p->o->each)
 		return p->o->each(p->o->ctx, piece, (size_t)n, err);
 	if (p->res->out.len + (size_t)n > p->o->out_max)
-		return err_set(err, -EFBIG, "git says more than %zu bytes", p->o->out_max);
+		return err_set(err, -EFBIG, "git printed more than %zu bytes", p->o->out_max);
 	buf_put(&p->res->out, piece, (size_t)n);
 	return p->res->out.failed ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
@@ -107,7 +107,7 @@ static int pump(struct pump *p, struct err *err)
 			return err_set(err, n < 0 ? -errno : -ETIMEDOUT,
 			               "git took longer than %u seconds", p->o->limit_ms / 1000);
 		if (f[3].revents)
-			return err_set(err, -ECANCELED, "git was told to end");
+			return err_set(err, -ECANCELED, "git was cancelled");
 		if (f[0].revents && (r = take_out(p, err)) != 0)
 			return r;
 		if (f[1].revents)

@@ -237,7 +237,7 @@ int repo_search(struct repos *g, const struct store_repo *r, const struct repo_s
 	if (!*q->query)
 		return err_tag(err, -EINVAL, ERR_EMPTY_QUERY, "'query' is empty");
 	if (strchr(q->query, '\n'))
-		return err_tag(err, -EINVAL, ERR_INVALID_REGEX, "'query' is one line");
+		return err_tag(err, -EINVAL, ERR_INVALID_REGEX, "'query' must be one line");
 	if (match_new(q->query, &mo, &m, err) < 0) {
 		err->tag = ERR_INVALID_REGEX;
 		return err->code;

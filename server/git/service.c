@@ -159,7 +159,7 @@ static int keep(struct wire *s, struct err *err)
 	ssize_t n;
 
 	if (s->kept.len >= KEPT_MAX)
-		return err_set(err, -EFBIG, "receive-pack says more than anyone would read");
+		return err_set(err, -EFBIG, "receive-pack printed too much");
 	p = buf_reserve(&s->kept, 16384);
 	if (!p)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -167,7 +167,7 @@ static int keep(struct wire *s, struct err *err)
 	if (n > 0)
 		s->kept.len += (size_t)n;
 	if (n == 0) /* it has closed its end: it will read no more */
-		return err_set(err, -EPIPE, "Git takes no more of the push");
+		return err_set(err, -EPIPE, "Git stopped reading the push");
 	return 0;
 }
 
@@ -182,7 +182,7 @@ static int feed(struct wire *s, const void *p, size_t n, struct err *err)
 		ssize_t k;
 
 		if (s->in < 0 || s->over)
-			return err_set(err, -EPIPE, "Git takes no more of the push");
+			return err_set(err, -EPIPE, "Git stopped reading the push");
 		k = write(s->in, at, n);
 		if (k > 0) {
 			at += k;
@@ -191,13 +191,13 @@ static int feed(struct wire *s, const void *p, size_t n, struct err *err)
 		}
 		if (k < 0 && errno == EPIPE) {
 			close(TAKE_FD(s->in));
-			return err_set(err, -EPIPE, "Git takes no more of the push");
+			return err_set(err, -EPIPE, "Git stopped reading the push");
 		}
 		if (k < 0 && errno != EAGAIN && errno != EINTR)
 			return err_sys(err, -errno, "feed receive-pack");
 		r = poll(f, ARRAY_SIZE(f), SERVICE_STALL_MS);
 		if (r == 0)
-			return err_set(err, -ETIMEDOUT, "receive-pack does not go on");
+			return err_set(err, -ETIMEDOUT, "receive-pack makes no progress");
 		if (r > 0 && f[1].revents && (r = keep(s, err)) < 0)
 			return r;
 	}

@@ -65,10 +65,9 @@ static int take_url(struct syncs *y, const struct sync_new *n, struct store_sync
 	if (n->url) {
 		if ((strncmp(n->url, "https://", 8) != 0 && strncmp(n->url, "http://", 7) != 0) ||
 		    strlen(n->url) >= sizeof(s->url) || n->url[strcspn(n->url, " \t\r\n@")])
-			return err_tag(
-			        err, -EINVAL, TAG,
-			        "'url' must be an http or https URL without a password: that "
-			        "is 'token'");
+			return err_tag(err, -EINVAL, TAG,
+			               "'url' must be an http or https URL without a password: use "
+			               "'token' for it");
 		snprintf(s->url, sizeof(s->url), "%s", n->url);
 		snprintf(s->remote, sizeof(s->remote), "%.250s", n->remote ? n->remote : n->url);
 		return 0;
@@ -95,7 +94,7 @@ int sync_enable(struct syncs *y, const struct store_repo *r, const struct sync_n
 		return rc;
 	for (const char *p = n->token ? n->token : ""; *p; p++)
 		if (iscntrl((unsigned char)*p) || p - n->token >= (long)sizeof(s->token) - 1)
-			return err_tag(err, -EINVAL, TAG, "'token' is no password");
+			return err_tag(err, -EINVAL, TAG, "'token' is not a valid password");
 	snprintf(s->token, sizeof(s->token), "%s", n->token ? n->token : "");
 	random_bytes(secret, sizeof(secret));
 	hex_encode(secret, sizeof(secret), s->hook);
@@ -120,7 +119,7 @@ int sync_wake(struct syncs *y, const char *repo, const char *hook, struct err *e
 	int r = store_sync_wake(y->store, repo, hook, clock_wall_ms(), err);
 
 	if (r == 0)
-		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "nothing is mirrored");
+		return err_tag(err, -ENOENT, ERR_NOT_FOUND, "this repository has no mirror");
 	if (r > 0)
 		wake(y);
 	return r < 0 ? r : 0;
@@ -136,7 +135,7 @@ static void on_push(const struct repo_push *p, void *ctx)
 		return;
 	r = store_sync_wake(y->store, p->repo->id, NULL, clock_wall_ms(), &err);
 	if (r < 0)
-		log_warn("repository %s: its mirror does not hear of a push: %s", p->repo->id,
+		log_warn("repository %s: its mirror was not notified of a push: %s", p->repo->id,
 		         err.msg);
 	if (r > 0)
 		wake(y);
@@ -171,7 +170,7 @@ static void work(struct syncs *y, struct store_sync *s)
 	if (r == 0)
 		r = one_round(y, &repo, s, conflicts, &err);
 	if (r == -ECANCELED)
-		return; /* it still runs, as far as the store knows: the next start goes on */
+		return; /* it still runs, as far as the store knows: the next start continues */
 	s->state = r < 0 ? SYNC_FAILED : json_array_size(conflicts) ? SYNC_CONFLICT : SYNC_OK;
 	snprintf(s->note, sizeof(s->note), "%.250s", r < 0 ? err.msg : "");
 	if (r == 0) {
@@ -249,7 +248,7 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 	mutex_init(&y->lock, "git sync");
 	cond_init(&y->more);
 	if (y->stop_fd < 0)
-		return err_sys(err, -errno, "make an event");
+		return err_sys(err, -errno, "create an event");
 	if ((r = credentials_new(s, c->base_url, g->conf.allow_private, &y->ending, &y->credentials,
 	                         err)) < 0 ||
 	    (r = store_sync_recover(s, clock_wall_ms(), err)) < 0)

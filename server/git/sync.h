@@ -23,7 +23,7 @@ struct syncs_conf {
 };
 int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, struct syncs **ret,
                struct err *err);
-/* Breaks off what runs; syncs_close() waits for it. The next start goes on. */
+/* Breaks off what runs; syncs_close() waits for it. The next start continues. */
 void syncs_end(struct syncs *y);
 struct syncs *syncs_close(struct syncs *y);
 /* What they say who they are with: git/credential.h. */

@@ -295,7 +295,7 @@ static int decide_both(struct round *d, struct item *i, struct err *err)
 	int forward;
 
 	if (strncmp(i->ref, "tags/", 5) == 0) {
-		conflict(d, i, "the tag is another one on each side");
+		conflict(d, i, "the tag differs");
 		return 0;
 	}
 	forward = graph_before(&gr, &i->here, &i->there, err);
@@ -311,7 +311,7 @@ static int decide_both(struct round *d, struct item *i, struct err *err)
 	if (forward)
 		i->push = true;
 	else
-		conflict(d, i, "the branch went two ways");
+		conflict(d, i, "the branch has diverged");
 	return 0;
 }
 
@@ -335,7 +335,7 @@ static int decide(struct round *d, struct item *i, struct err *err)
 	} else if (there && !git_oid_equal(&i->there, &i->base)) {
 		conflict(d, i, "it was deleted here and changed there");
 	} else if (here && strncmp(i->ref, "heads/", 6) == 0 && strcmp(i->ref + 6, d->head) == 0) {
-		conflict(d, i, "it was deleted there and is the default branch here");
+		conflict(d, i, "it was deleted there but is the default branch here");
 	} else {
 		i->pull = here;
 		i->push = there;
@@ -425,7 +425,7 @@ static int remember(struct round *d, struct err *err)
 		else
 			rc = git_reference_create(&ref, d->repo, name, &i->here, 1, NULL);
 		if (rc < 0 && rc != GIT_ENOTFOUND)
-			return git_fail(rc, "note down a reference", err);
+			return git_fail(rc, "record a reference", err);
 	}
 	return 0;
 }

@@ -169,7 +169,7 @@ static int on_header(struct tar *t, struct err *err)
 	if (!checksum_ok(t->block))
 		return bad(err, "a header's checksum is wrong");
 	if (!number(t->block + 124, 12, &size))
-		return bad(err, "a size is no number");
+		return bad(err, "a size is not a number");
 	t->pad = (BLOCK - size % BLOCK) % BLOCK;
 	if (type == 'L' || type == 'K' || type == 'x' || type == 'g') {
 		if (size > LONG_MAX_BYTES)
@@ -299,5 +299,5 @@ int tar_finish(struct tar *t, struct err *err)
 {
 	if (t->state == STATE_END || (t->state == STATE_HEADER && t->n == 0))
 		return 0;
-	return bad(err, "it ends in the middle");
+	return bad(err, "it is truncated");
 }

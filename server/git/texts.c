@@ -4,10 +4,10 @@
  *
  * A search looks here first. What is not there is left to git grep, and made in the background by
  * one thread, so that the next search finds it; the texts of a small repository are made at once,
- * which takes less time than a child to start. After a push, what was searched lately is made
- * anew from what there is. All are kept by repository and hash of the tree: what is found is never
- * out of date, and after a crash there is nothing. When they cost more than the operator allows,
- * those that were not used for longest go.
+ * which takes less time than a child to start. After a push, what was searched lately is made again
+ * from what there is. All are kept by repository and hash of the tree: what is found is never out
+ * of date, and after a crash there is nothing. When they cost more than the operator allows, those
+ * that were not used for longest go.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@
 #define SMALL_FILES 1000
 #define SMALL_BYTES (8u << 20)
 #define SMALL_MS 1000
-#define FOLLOW_MS 1800000u /* since the last search; what nobody searches is not made anew */
+#define FOLLOW_MS 1800000u /* since the last search; what nobody searches is not made again */
 
 struct wanted {
 	char repo[REPO_ID_SIZE];
@@ -79,7 +79,7 @@ static void put_ref(struct texts *t)
 		texts_free(t);
 }
 
-/* Who uses it goes on using it. */
+/* Who uses it continues using it. */
 static void drop(struct text_cache *c, size_t i)
 {
 	struct texts *t = c->kept[i];
@@ -207,7 +207,7 @@ static void make_wanted(struct text_cache *c, const struct wanted *w)
 		put_ref(old);
 	mutex_unlock(&c->lock);
 	if (r < 0)
-		log_debug("repository %s: no texts are kept: %s", w->repo, err.msg);
+		log_debug("repository %s: texts are not cached: %s", w->repo, err.msg);
 }
 
 static void *maker_main(void *arg)

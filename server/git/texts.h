@@ -49,7 +49,7 @@ struct text_cache *text_cache_free(struct text_cache *c);
 struct texts *texts_find(struct text_cache *c, const struct store_repo *r, git_repository *repo,
                          git_commit *commit, const char *rev);
 void texts_unref(struct text_cache *c, struct texts *t);
-/* A repository was written to: what is searched there is made anew, in the background. */
+/* A repository was written to: what is searched there is made again, in the background. */
 void texts_follow(struct text_cache *c, const char *repo);
 /* It is gone. */
 void texts_forget(struct text_cache *c, const char *repo);

@@ -2,7 +2,7 @@
 /*
  * texts_make.c - a tree's files are read once and kept as one text
  *
- * What makes a search slow is unpacking every file anew. Here each regular file of a tree is
+ * What makes a search slow is unpacking every file again. Here each regular file of a tree is
  * unpacked once, into a file without a name (O_TMPFILE) that is then mapped: its pages are the
  * kernel's to keep or to write out, nothing is left behind whatever happens, and nobody else can
  * change it. Texts of the tree before are taken over by their hashes. Binary files, which a search
@@ -108,7 +108,7 @@ static int put_text(struct maker *m, struct text_file *f, const char *p, size_t 
 	if (f->binary)
 		return 0;
 	if (m->at + n > m->l->bytes)
-		return err_set(err, -EFBIG, "more text than is kept");
+		return err_set(err, -EFBIG, "too much text to cache");
 	f->at = m->at;
 	m->at += n;
 	buf_put(&m->piece, p, n);
@@ -133,7 +133,7 @@ static int read_text(struct maker *m, struct text_file *f, struct err *err)
 	if (git_odb_read_header(&size, &type, m->odb, &f->oid) < 0 || type != GIT_OBJECT_BLOB)
 		return err_set(err, -EIO, "an object is missing");
 	if (size > m->l->blob)
-		return err_set(err, -EFBIG, "a file is larger than is kept");
+		return err_set(err, -EFBIG, "a file is too large to cache");
 	if (git_odb_read(&o, m->odb, &f->oid) < 0)
 		return err_set(err, -EIO, "an object cannot be read");
 	r = put_text(m, f, git_odb_object_data(o), git_odb_object_size(o), err);
@@ -147,7 +147,7 @@ static int add_file(struct maker *m, size_t path_len, const git_oid *oid, struct
 	int r;
 
 	if (m->n >= m->l->files || m->paths.len > PATHS_MAX)
-		return err_set(err, -EFBIG, "more files than are kept");
+		return err_set(err, -EFBIG, "too many files to cache");
 	if (deadline_left(m->l->deadline) == 0 || (m->l->ending && atomic_load(m->l->ending)))
 		return err_set(err, -ETIMEDOUT, "too slow");
 	if (m->n == m->cap) {

@@ -2,7 +2,7 @@
 /*
  * tree_edit.c - a tree with some files changed, by hash
  *
- * Only directories on the way to a changed file are read and written anew; those that lose their
+ * Only directories on the way to a changed file are read and rewritten; those that lose their
  * last file go with it. A file may take a directory's place and the other way round.
  */
 #include <errno.h>
@@ -41,7 +41,7 @@ int tree_path_check(const char *path, struct err *err)
 		if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
 			why = "'.', '..' and empty parts are not allowed";
 		else if (like_dot_git(p, n))
-			why = "'.git' is Git's own";
+			why = "'.git' is reserved for Git";
 		else if (n > 255 || memchr(p, '\\', n))
 			why = "a part of it is too long or has a backslash";
 		else if (++depth > DEPTH_MAX)

@@ -30,15 +30,16 @@ static int take_filters(const json_t *list, const char *name, char *dst, size_t 
 	if (!list || json_is_null(list))
 		return 0;
 	if (!json_is_array(list) || n > TRIGGER_FILTERS_MAX)
-		return err_tag(err, -EINVAL, TAG, "'trigger.%s' must be a list of at most %d texts",
-		               name, TRIGGER_FILTERS_MAX);
+		return err_tag(err, -EINVAL, TAG,
+		               "'trigger.%s' must be a list of at most %d strings", name,
+		               TRIGGER_FILTERS_MAX);
 	for (size_t i = 0; i < n; i++) {
 		const char *s = json_string_value(json_array_get(list, i));
 
 		if (!s || !*s || strlen(s) > FILTER_MAX)
 			return err_tag(err, -EINVAL, TAG,
-			               "'trigger.%s[%zu]' must be a text of 1 to %d bytes", name, i,
-			               FILTER_MAX);
+			               "'trigger.%s[%zu]' must be a string of 1 to %d bytes", name,
+			               i, FILTER_MAX);
 	}
 	if (n == 0)
 		return 0;
@@ -158,7 +159,7 @@ int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
 	if (r < 0)
 		return r;
 	if (ret->state == DELIVERY_ACTIVE)
-		return err_tag(err, -EBUSY, ERR_CONFLICT, "it is being delivered at this moment");
+		return err_tag(err, -EBUSY, ERR_CONFLICT, "it is being delivered right now");
 	ret->state = DELIVERY_PENDING;
 	ret->attempts = 0;
 	ret->next_ms = ret->updated_ms = clock_wall_ms();
@@ -195,7 +196,8 @@ static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
 	d.next_ms = d.created_ms = d.updated_ms = clock_wall_ms();
 	if (waiting >= DELIVERIES_WAITING_MAX) {
 		d.state = DELIVERY_FAILED;
-		snprintf(d.note, sizeof(d.note), "%d deliveries of this repository wait already",
+		snprintf(d.note, sizeof(d.note),
+		         "%d deliveries of this repository are already waiting",
 		         DELIVERIES_WAITING_MAX);
 	}
 	id_make("dlv-", d.id);
@@ -229,7 +231,8 @@ static void on_push(const struct repo_push *p, void *ctx)
 			r = leave_delivery(t, &list[i], p, u, &err);
 		}
 	if (r < 0)
-		log_warn("repository %s: triggers do not hear of a push: %s", p->repo->id, err.msg);
+		log_warn("repository %s: triggers were not notified of a push: %s", p->repo->id,
+		         err.msg);
 	if (n)
 		workers_wake(t);
 }

@@ -55,7 +55,7 @@ void triggers_end(struct triggers *t);
 /* What was interrupted is taken up at the next start. */
 struct triggers *triggers_close(struct triggers *t);
 
-/* body: of the contract. -EINVAL with a sentence. */
+/* body: of the contract. -EINVAL with a message. */
 int trigger_create(struct triggers *t, const struct store_repo *r, const json_t *body,
                    struct store_trigger *ret, struct err *err);
 /* Once more from the beginning; -EBUSY while it is being tried. */

@@ -57,8 +57,8 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 		}
 		if (bad)
 			r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-			            "'endpoint' is an internal address, and the server does not "
-			            "send webhooks to these");
+			            "'endpoint' is an internal address: webhooks to those are not "
+			            "allowed on this server");
 	}
 	curl_free(scheme);
 	curl_free(host);
@@ -130,8 +130,8 @@ int webhook_send(const struct webhook *w, int *ret_status, struct err *err)
 		return err_set(err, -ECANCELED, "the server is shutting down");
 	if (rc != CURLE_OK && t.out.refused)
 		return err_set(err, -EACCES,
-		               "the endpoint has an internal address, and the server does not send "
-		               "webhooks to these");
+		               "the endpoint has an internal address: webhooks to those are not "
+		               "allowed on this server");
 	if (rc != CURLE_OK)
 		return err_set(err, -EIO, "%s", curl_easy_strerror(rc));
 	*ret_status = (int)status;

@@ -49,12 +49,7 @@ void guest_settle(struct guest *g, uint64_t deadline_ms)
 {
 	struct err err = { 0 };
 
-	(void)plain(g, AGENT_OP_SETTLE, deadline_ms, &err); /* an agent of old does not know it */
-}
-
-int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err)
-{
-	return plain(g, AGENT_OP_SYNC, deadline_ms, err);
+	(void)plain(g, AGENT_OP_SETTLE, deadline_ms, &err); /* an older agent does not support it */
 }
 
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err)
@@ -80,7 +75,7 @@ int guest_stat(struct guest *g, const char *user, const char *path, struct guest
 	if (r < 0)
 		return r;
 	if (agent_stat_get(body.p, body.len, &st) < 0)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	stat_of(&st, ret);
 	return 0;
 }

@@ -17,22 +17,23 @@
 
 static int no_sense(struct err *err)
 {
-	return err_set(err, -EPROTO, "the guest's answer makes no sense");
+	return err_set(err, -EPROTO, "the guest sent a malformed reply");
 }
 
 /* An agent from before this operation was known. */
 static int explain(int r, struct err *err)
 {
 	if (r == -EOPNOTSUPP)
-		return err_set(err, -ENOTSUP,
-		               "this VM was made by an older version: stop and start it");
+		return err_set(
+		        err, -ENOTSUP,
+		        "this VM was created by an older version of Pando: stop and start it");
 	return r;
 }
 
 int guest_code_run(struct guest *g, const struct guest_code_req *req, struct guest_flow **ret,
                    struct err *err)
 {
-	/* An agent from before this was known is not told. */
+	/* Not sent to an older agent that does not support it. */
 	bool cwd = req->cwd && *req->cwd && !req->context && strlen(req->cwd) < AGENT_CODE_CWD_MAX;
 	struct agent_code_run m = { .context = req->context,
 		                    .language = (uint8_t)req->language,
@@ -48,7 +49,7 @@ int guest_code_run(struct guest *g, const struct guest_code_req *req, struct gue
 
 	if (strlen(req->code) >= AGENT_CODE_MAX)
 		return err_tag(err, -E2BIG, ERR_BAD_REQUEST,
-		               "the cell has %zu bytes, more than the %u it may have",
+		               "the cell has %zu bytes, more than the maximum of %u",
 		               strlen(req->code), AGENT_CODE_MAX - 1);
 	buf_put_u16(&b, AGENT_OP_CODE_RUN);
 	agent_code_run_put(&b, &m);

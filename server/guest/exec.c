@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.c - run a command in the guest, feed it, take what it says
+ * exec.c - run a command in the guest, with its input and output
  *
  * One loop on the caller's thread: whatever output is there goes to the caller or
  * into the result, input goes out as far as there is credit. Output beyond
@@ -113,7 +113,7 @@ static int fill(struct run *x, struct guest_exec_result *ret, struct err *err)
 	if (r < 0)
 		return r;
 	if (agent_exec_result_get(body, n, &m) < 0)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	*ret = (struct guest_exec_result){ .exit_code = (int)m.exit_code,
 		                           .signal = (int)m.signal,
 		                           .timed_out = m.timed_out,
@@ -143,7 +143,7 @@ int exec_request(const struct guest_exec_req *req, uint16_t op, bool with_stdin,
 	m->with_stdin = with_stdin;
 	if (strlen(req->command) >= AGENT_COMMAND_MAX)
 		return err_tag(err, -E2BIG, ERR_COMMAND_TOO_LONG,
-		               "the command has %zu bytes, more than the %u a shell takes",
+		               "the command has %zu bytes, more than the maximum of %u",
 		               strlen(req->command), AGENT_COMMAND_MAX - 1);
 	for (; req->env && req->env[m->n_env]; m->n_env++) {
 		if (m->n_env == AGENT_ENV_MAX)

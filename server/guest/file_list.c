@@ -49,7 +49,7 @@ static int collect(struct stream *s, uint64_t deadline, struct buf *all, struct 
 	}
 }
 
-/* One entry; names are names: a guest must not smuggle paths to whoever uses them. */
+/* One entry; names must not contain slashes: a guest must not smuggle in paths. */
 static int entry_get(struct rd *c, struct guest_dirent *ret)
 {
 	const char *name;
@@ -90,7 +90,7 @@ static int parse(const struct buf *all, struct guest_dirent **ret, size_t *ret_n
 			r = entry_get(&c, &d[n]);
 		if (r < 0) {
 			guest_dirents_free(d, n);
-			return err_set(err, r, "the guest's list of a directory makes no sense");
+			return err_set(err, r, "the guest sent a malformed directory listing");
 		}
 		n++;
 	}

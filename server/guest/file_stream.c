@@ -45,7 +45,7 @@ static int read_got(struct guest_flow *f, uint64_t deadline, struct agent_got *r
 		n += (size_t)k;
 	}
 	if (agent_got_get(head, sizeof(head), ret) < 0)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	return 0;
 }
 

@@ -63,7 +63,7 @@ int flow_first(struct guest_flow *f, uint64_t deadline, struct err *err)
 	return ev & STREAM_DATA ? 1 : guest_flow_result(f, err);
 }
 
-/* 0: it goes on; -ENODATA: RESULT came; -ECONNRESET. */
+/* 0: it continues; -ENODATA: RESULT came; -ECONNRESET. */
 static int state(struct guest_flow *f, struct err *err)
 {
 	LOCK_SCOPE(&f->g->lock);

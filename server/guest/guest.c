@@ -2,11 +2,10 @@
 /*
  * guest.c - a connection's life: new, shared, ended, freed
  *
- * References are of two kinds. Users are the owner and whoever it lends the
- * guest to; when the last one lets go, the connection is closed. Threads of ours
- * (reader, relays) hold the memory until they noticed. The descriptor is shut
- * down at the end of the connection and closed with the memory, so no thread
- * ever polls a number that means something else by now.
+ * References are of two kinds. Users are the owner and those it lends the guest to; when the last
+ * one drops its reference, the connection is closed. Our threads (reader, relays) hold the memory
+ * until they have noticed. The descriptor is shut down at the end of the connection and closed with
+ * the memory, so no thread ever polls a number that means something else by now.
  */
 #include "guest/guest.h"
 

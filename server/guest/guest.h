@@ -55,9 +55,9 @@ bool guest_alive(struct guest *g); /* hello done and connection open */
 
 /*
  * Resynchronises the channel and delivers the identity event. Until it
- * returned 0 every other call fails with -ENOTCONN. Fails closed: an agent that
- * could not do a step says so, and that is an error. May be called once.
- * Retransmits as the protocol says while the guest is still booting.
+ * returned 0 every other call fails with -ENOTCONN. Fails closed: an agent that could not do a step
+ * reports it, which is an error. May be called once. Retransmits as the protocol says while the
+ * guest is still booting.
  */
 int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms,
                 struct guest_info *ret_info, struct err *err);
@@ -144,7 +144,7 @@ int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mo
  */
 struct guest_flow;
 int guest_flow_fd(const struct guest_flow *f); /* POLLIN: look again */
-/* Bytes taken; 0: none now; -ENODATA: all came, guest_flow_result() tells how it went; or -errno.
+/* Bytes taken; 0: none now; -ENODATA: complete, see guest_flow_result(); or -errno.
  */
 ssize_t guest_flow_read(struct guest_flow *f, int *ret_chan, uint8_t *p, size_t n, struct err *err);
 /* Bytes taken by the guest; 0: no credit now, or it ended. */
@@ -155,7 +155,7 @@ int guest_flow_write(struct guest_flow *f, const uint8_t *p, size_t n, uint64_t 
                      struct err *err);
 /* The end of what we send, and the guest's answer to it. */
 int guest_flow_finish(struct guest_flow *f, uint64_t deadline_ms, struct err *err);
-/* After -ENODATA: 0, or the guest's errno with its sentence. */
+/* After -ENODATA: 0, or the guest's errno with its message. */
 int guest_flow_result(struct guest_flow *f, struct err *err);
 void guest_flow_close(struct guest_flow *f); /* NULL is fine */
 
@@ -188,7 +188,7 @@ int guest_proc_forget(struct guest *g, uint32_t proc, struct err *err); /* -EBUS
 /* Bytes for its stdin; last: the end of file follows them. */
 int guest_proc_stdin(struct guest *g, uint32_t proc, bool last, struct guest_flow **ret,
                      struct err *err);
-/* What it said from the offset on; chans: 2 stdout, 4 stderr, 6 both. */
+/* Its output from the offset; chans: 2 stdout, 4 stderr, 6 both. */
 int guest_output(struct guest *g, uint32_t proc, unsigned chans, uint64_t off, bool follow,
                  struct guest_flow **ret, struct err *err);
 /* As guest_flow_read(), with the offset of the first byte. */
@@ -216,7 +216,8 @@ int guest_tar(struct guest *g, const char *user, const char *path, bool gzip,
 int guest_untar(struct guest *g, const char *user, const char *path, bool gzip, bool owners,
                 struct guest_flow **ret, struct err *err);
 
-/* Changes below path; NULL: all but the system's directories. Returns when all watches stand. */
+/* Changes below path; NULL: all but the system's directories. Returns when all watches are set up.
+ */
 int guest_watch(struct guest *g, const char *user, const char *path, struct guest_flow **ret,
                 struct err *err);
 #define GUEST_PATH_MAX 4096
@@ -263,7 +264,7 @@ struct guest_hash {
 int guest_hash_files(struct guest *g, const char *const *paths, size_t n, struct guest_hash *ret,
                      uint64_t deadline_ms, struct err *err);
 
-/* Terminals: what commands with guest_exec_req.terminal said last. */
+/* Terminals: the latest output of commands with guest_exec_req.terminal. */
 struct guest_term {
 	char name[65], user[64];
 	unsigned running; /* commands that write to it now */
@@ -272,7 +273,7 @@ struct guest_term {
 struct guest_term_log {
 	char *text; /* owned; may contain NULs */
 	size_t len;
-	uint64_t start; /* bytes that came before and are gone */
+	uint64_t start; /* bytes before it that are lost */
 	struct guest_term_mark {
 		uint64_t at; /* offset from the very first byte */
 		int64_t wall_ms;
@@ -280,15 +281,10 @@ struct guest_term_log {
 	size_t n_marks;
 };
 int guest_term_list(struct guest *g, struct guest_term **ret, size_t *ret_n, struct err *err);
-/* user NULL: anybody's. -ENOENT when there is none. */
+/* user NULL: of any user. -ENOENT if there is none. */
 int guest_term_read(struct guest *g, const char *user, const char *name, struct guest_term_log *ret,
                     struct err *err);
 void guest_term_log_done(struct guest_term_log *l);
-
-/* A TCP stream to 127.0.0.1:port (or ::1) in the guest, as a connected socketpair end. Caller
- * closes. */
-int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret_fd,
-                  struct err *err);
 
 /* Is a call under way? ret_marks grows with every call. */
 bool guest_activity(struct guest *g, uint64_t *ret_marks);
@@ -302,11 +298,9 @@ bool guest_activity(struct guest *g, uint64_t *ret_marks);
 int guest_quiesce(struct guest *g, uint64_t deadline_ms, struct err *err);
 void guest_resume(struct guest *g);
 
-/* Sets the guest's clock to ours, before anything that is sent later: it stood still for a while.
+/* Sets the guest's clock to ours, before anything that is sent later: it was paused for a while.
  */
 int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);
-/* sync(2) in the guest. */
-int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err);
 int guest_ping(struct guest *g, uint64_t deadline_ms, struct err *err);

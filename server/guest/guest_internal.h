@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guest/guest_internal.h - what the files of guest/ share; nobody else includes it
+ * guest/guest_internal.h - what the files of guest/ share; not for other modules
  *
  * g->lock guards every field below it and is held for moments only. Senders take
  * turns (sending), so that frames stay whole on the socket. The reader thread
@@ -19,12 +19,12 @@
 #include "guest/guest.h"
 #include "wire/agent.h"
 
-#define GUEST_SEND_MS 30000     /* a guest that takes no byte for so long is stalled */
+#define GUEST_SEND_MS 30000     /* after this long without reading a guest counts as stalled */
 #define GUEST_CANCEL_MS 2000    /* to begin a CANCEL; without it the stream just leaks there */
 #define GUEST_CALL_MS 60000     /* for small calls that have no deadline of their own */
 #define GUEST_TREE_MS 600000    /* for removing a tree */
 #define GUEST_BACKSTOP_MS 15000 /* beyond an exec's own timeout */
-#define GUEST_CHUNK (32u << 10) /* bytes of one DATA frame of ours */
+#define GUEST_CHUNK (32u << 10) /* bytes of one of our DATA frames */
 #define GUEST_GRANT (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 #define GUEST_LIST_BYTES (64u << 20)   /* bytes of one directory's entries */
 #define GUEST_NEVER UINT64_MAX         /* deadline that never comes */
@@ -61,7 +61,7 @@ struct guest {
 	unsigned refs;  /* users, reader, relays */
 	unsigned users; /* guest_ref(); the last one closes */
 	bool hello_begun, greeted, dead;
-	bool sending;                              /* somebody is writing to the socket */
+	bool sending;                              /* a thread is writing to the socket */
 	struct cond turn;                          /* signalled when not */
 	unsigned acks_left;                        /* answers to HELLOs we sent more than once */
 	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
@@ -71,9 +71,9 @@ struct guest {
 #define guest_log(g, lv, ...) log_obj((lv), "vm", (g)->vm_id, __VA_ARGS__)
 
 /* guest.c */
-void guest_hold(struct guest *g); /* reference of a thread of ours */
+void guest_hold(struct guest *g); /* reference held by one of our threads */
 void guest_drop(struct guest *g);
-/* Ends the connection once, with the sentence in the log; wakes every waiter. */
+/* Ends the connection once, with a log message; wakes every waiter. */
 void guest_end(struct guest *g, enum log_level lv, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
@@ -85,7 +85,7 @@ int guest_send_open(struct guest *g, uint32_t stream, const struct buf *req, boo
                     uint64_t start_deadline, struct err *err);
 int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err);
 void guest_turn_give(struct guest *g);
-/* Bytes that are no single frame: the greeting. */
+/* Bytes that are not a single frame: the greeting. */
 int guest_send_raw(struct guest *g, const void *p, size_t n, uint64_t start_deadline,
                    struct err *err);
 
@@ -122,7 +122,7 @@ size_t stream_room(struct stream *s, size_t max);
 /* n must not exceed the credit. */
 int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err);
 int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);
-/* After STREAM_DONE: 0, or the guest's errno with its sentence. body points into the stream. */
+/* After STREAM_DONE: 0, or the guest's errno with its message. body points into the stream. */
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err);
 void stream_free(struct stream *s);
 void stream_wake(struct stream *s); /* lock held */

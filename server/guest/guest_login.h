@@ -2,9 +2,9 @@
 /*
  * guest/guest_login.h - remote shells and TCP connections of a guest; for ssh/
  *
- * All of it is flows (guest/guest.h) that begin without waiting: guest_flow_opened() tells when one
- * stands, so that one thread can have many on their way. Channel 1 is output, channel 2 stderr.
- * Closing the flow of a login hangs up on it; what it left in the background goes on.
+ * All of it is flows (guest/guest.h) that begin without waiting: guest_flow_opened() reports when
+ * one is established, so that one thread can have many in progress. Channel 1 is output, channel 2
+ * stderr. Closing the flow of a login hangs up on it; what it left in the background continues.
  */
 #pragma once
 
@@ -38,12 +38,12 @@ int guest_accept(struct guest_flow *listener, struct guest_flow **ret, struct er
 
 /* Forgets what guest_flow_fd() reported: the caller looks at everything now. */
 void guest_flow_seen(struct guest_flow *f);
-/* 1: it stands; 0: not yet; or the guest's errno with its sentence. */
+/* 1: it is open; 0: not yet; or the guest's errno with its message. */
 int guest_flow_opened(struct guest_flow *f, struct err *err);
-/* Of a listener that stands. */
+/* Of an open listener. */
 int guest_listen_port(struct guest_flow *f, uint16_t *ret, struct err *err);
-/* Of an accept that stands: who it is. */
+/* Of an open accept: its peer. */
 int guest_accept_peer(struct guest_flow *f, char ret_addr[GUEST_ADDR_SIZE], uint16_t *ret_port,
                       struct err *err);
-/* The guest said its last word on the channel, and all of it was taken. */
+/* The guest closed the channel, and all of it was taken. */
 bool guest_flow_eof(struct guest_flow *f, int chan);

@@ -3,9 +3,9 @@
  * guest/guest_pty.h - terminal sessions of a guest; for pty/ and api/
  *
  * A session lives in the guest; a guest_pty is one client that is attached to it, used by
- * one thread. Output comes as pieces; reading at one's own pace holds up no more than
- * this client. Errors carry the contract's codes: SESSION_NOT_FOUND, SESSION_EXPIRED,
- * SESSION_ALREADY_EXISTS, SESSION_CAP_REACHED, SESSION_USER_MISMATCH, USER_NOT_FOUND.
+ * one thread. Output comes as pieces; reading slowly holds up only this client. Errors carry the
+ * contract's codes: SESSION_NOT_FOUND, SESSION_EXPIRED, SESSION_ALREADY_EXISTS,
+ * SESSION_CAP_REACHED, SESSION_USER_MISMATCH, USER_NOT_FOUND.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ struct guest_pty_info {
 
 struct guest_pty_req {
 	const char *id;   /* open: NULL: the guest picks one */
-	const char *user; /* NULL: root; attach: whoever's it is */
+	const char *user; /* NULL: root; attach: of any user */
 	const char *exec; /* open; NULL: the login shell */
 	unsigned cols, rows;
 };
@@ -45,7 +45,7 @@ int guest_pty_open(struct guest *g, const struct guest_pty_req *req, uint64_t de
                    struct guest_pty **ret, struct guest_pty_info *ret_info, struct err *err);
 int guest_pty_attach(struct guest *g, const struct guest_pty_req *req, uint64_t deadline_ms,
                      struct guest_pty **ret, struct guest_pty_info *ret_info, struct err *err);
-/* Detaches; the session goes on. NULL is fine. */
+/* Detaches; the session continues. NULL is fine. */
 void guest_pty_detach(struct guest_pty *t);
 /* Readable when anything changed: then guest_pty_read() and guest_pty_write() are worth a try. */
 int guest_pty_fd(const struct guest_pty *t);
@@ -57,7 +57,7 @@ enum guest_pty_piece {
 };
 /*
  * The next piece, valid until the next call: its length. -EAGAIN: none yet. -ENODATA: the program
- * ended, guest_pty_exit_code() tells. -ECONNRESET: the connection ended, the session may not have.
+ * ended, see guest_pty_exit_code(). -ECONNRESET: the connection ended, the session may not have.
  */
 ssize_t guest_pty_read(struct guest_pty *t, enum guest_pty_piece *ret_kind, const uint8_t **ret,
                        struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.c - what is in files, many at a time; and a request whose answer is all of channel 1 */
+/* hash.c - hashes of many files; and requests whose reply is all of channel 1 */
 #include <errno.h>
 #include <string.h>
 

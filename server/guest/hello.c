@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hello.c - find the agent's voice in whatever the channel holds, and tell it who it is
+ * hello.c - resynchronise with the agent and deliver its identity
  *
  * Theory of operation: send HELLO with a random nonce -> skip every byte until a
  * HELLO_ACK with that nonce -> CLOCK -> start the reader. A guest frozen in the
  * middle of one of our frames takes the HELLO for the rest of it, so without an
  * answer we send it again behind a flush, AGENT_FLUSH_LEN zero bytes that end any
  * half frame. A guest that still boots reads nothing at all and was never in the
- * middle of anything: it gets no flush, and little and seldom, until its READY
- * says it listens. A flush that was begun is finished together with its HELLO,
- * since after zeros the agent listens for nothing else. The clock in the HELLO
- * may have waited in a buffer; CLOCK, sent when the agent is known to listen, is
- * fresh.
+ * middle of anything: it gets no flush, and few retransmissions, until its READY. A flush that was
+ * begun is finished together with its HELLO, since after zeros the agent listens for nothing else.
+ * The clock in the HELLO may have waited in a buffer; CLOCK, sent when the agent is known to
+ * listen, is fresh.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,7 +27,7 @@
 #define FIRST_RETRY_MS \
 	1500              /* an emulated guest on a busy host may need that; half frames are rare */
 #define RETRY_MAX_MS 2000 /* between retries in the end */
-#define BOOT_RETRY_MS 1000     /* HELLOs pile up while nobody reads: few */
+#define BOOT_RETRY_MS 1000     /* HELLOs accumulate while nothing reads them: send few */
 #define READY_MAX 64           /* answers to READY: a guest must not keep us sending */
 #define HUNT_MAX (64ull << 20) /* bytes of leftovers; more is a flood */
 
@@ -98,7 +97,7 @@ static int look(struct guest *g, struct greeting *gr, struct agent_hello_ack *re
 		}
 	}
 	if (g->rx.skipped > HUNT_MAX)
-		return err_set(err, -EPROTO, "no greeting in %llu MiB of the guest's bytes",
+		return err_set(err, -EPROTO, "no greeting in %llu MiB of data from the guest",
 		               HUNT_MAX >> 20);
 	return 0;
 }
@@ -172,17 +171,17 @@ static int check_ack(const struct agent_hello *h, const struct agent_hello_ack *
 	if (!ack->version)
 		return err_set(
 		        err, -EPROTONOSUPPORT,
-		        "agent %s in the guest speaks no protocol version of ours (%d to %d)",
+		        "agent %s in the guest supports none of our protocol versions (%d to %d)",
 		        ack->agent_version, AGENT_VERSION_MIN, AGENT_VERSION_MAX);
 	if (ack->failed_errno && h->reason == AGENT_RECONNECT)
 		return err_set(err, -ESTALE, "the guest is not at generation %llu",
 		               (unsigned long long)h->generation);
 	if (ack->failed_errno)
-		return err_set(err, -EIO, "the guest could not do the identity step '%s': %s",
+		return err_set(err, -EIO, "the identity step '%s' failed in the guest: %s",
 		               agent_step_name(ack->failed_step), err_name((int)ack->failed_errno));
 	if (ack->version < h->version_min || ack->version > h->version_max ||
 	    ack->generation != h->generation || (ack->steps_done & need) != need)
-		return err_set(err, -EPROTO, "the guest confirmed something we did not ask for");
+		return err_set(err, -EPROTO, "the guest confirmed a different request");
 	return 0;
 }
 
@@ -192,7 +191,7 @@ static int begin(struct guest *g, struct err *err)
 	if (g->dead)
 		return err_set(err, -ECONNRESET, "the connection to the guest ended");
 	if (g->hello_begun)
-		return err_set(err, -EALREADY, "the guest was greeted already");
+		return err_set(err, -EALREADY, "the guest was already greeted");
 	g->hello_begun = true;
 	return 0;
 }

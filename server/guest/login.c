@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* login.c - remote shells, connections from the guest, ports of it: requests, and when they stand
+/* login.c - remote shells, connections from the guest, its ports: requests and their OPENED
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,12 +15,12 @@
 #include "wire/agent_pty.h"
 
 #define RESIZE_MS 10000
-#define COLS_DEFAULT 80 /* of a client that does not know */
+#define COLS_DEFAULT 80 /* if the client does not know */
 #define ROWS_DEFAULT 24
 
 static int no_sense(struct err *err)
 {
-	return err_set(err, -EPROTO, "the guest's answer makes no sense");
+	return err_set(err, -EPROTO, "the guest sent a malformed reply");
 }
 
 static int begin(struct guest *g, const struct buf *req, struct guest_flow **ret, struct err *err)
@@ -132,7 +132,8 @@ int guest_flow_opened(struct guest_flow *f, struct err *err)
 
 		if (r == -EOPNOTSUPP)
 			return err_set(err, -ENOTSUP,
-			               "this VM was made by an older version: stop and start it");
+			               "this VM was created by an older version of Pando: stop and "
+			               "start it");
 		return r < 0 ? r : no_sense(err);
 	}
 	return dead ? err_set(err, -ECONNRESET, "the connection to the guest ended") : 0;
@@ -141,7 +142,7 @@ int guest_flow_opened(struct guest_flow *f, struct err *err)
 int guest_listen_port(struct guest_flow *f, uint16_t *ret, struct err *err)
 {
 	struct rd c = rd_of(f->s->opened_with, f->s->opened_len);
-	LOCK_SCOPE(&f->g->lock); /* a guest may say it again */
+	LOCK_SCOPE(&f->g->lock); /* a guest may repeat it */
 
 	return rd_u16(&c, ret) < 0 || rd_end(&c) < 0 || !*ret ? no_sense(err) : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output.c - what a detached process said, from an offset on
+ * output.c - output of a detached process, from an offset
  *
  * The guest sends pieces: channel, offset, length, bytes. Offsets of a channel
  * only grow; a jump is output that was overwritten before it was read.
@@ -34,13 +34,13 @@ static ssize_t read_head(struct guest_flow *f, struct err *err)
 		                            AGENT_PIECE_LEN - f->head_n, err);
 
 		if (k == -ENODATA && f->head_n)
-			return err_set(err, -EPROTO, "the guest's output is cut off");
+			return err_set(err, -EPROTO, "the guest's output is truncated");
 		if (k <= 0)
 			return k;
 		f->head_n += (size_t)k;
 	}
 	if (agent_piece_get(f->head, &f->piece) < 0)
-		return err_set(err, -EPROTO, "the guest's output makes no sense");
+		return err_set(err, -EPROTO, "the guest sent malformed output");
 	f->piece_left = f->piece.len;
 	f->head_n = 0;
 	return 1;
@@ -55,7 +55,7 @@ ssize_t guest_output_read(struct guest_flow *f, int *ret_chan, uint64_t *ret_off
 		return k;
 	k = guest_flow_read(f, NULL, p, MIN(n, (size_t)f->piece_left), err);
 	if (k == -ENODATA)
-		return err_set(err, -EPROTO, "the guest's output is cut off");
+		return err_set(err, -EPROTO, "the guest's output is truncated");
 	if (k <= 0)
 		return k;
 	*ret_chan = f->piece.chan;
@@ -76,7 +76,7 @@ int guest_output_result(struct guest_flow *f, struct guest_proc *ret, struct err
 		return r;
 	c = rd_of(body, n);
 	if (agent_proc_get(&c, &m) < 0 || rd_end(&c) < 0)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	proc_of(&m, ret);
 	return 0;
 }

@@ -14,15 +14,16 @@
 
 static int no_sense(struct err *err)
 {
-	return err_set(err, -EPROTO, "the guest's answer makes no sense");
+	return err_set(err, -EPROTO, "the guest sent a malformed reply");
 }
 
 /* An agent from before this operation was known. */
 static int explain(int r, struct err *err)
 {
 	if (r == -EOPNOTSUPP)
-		return err_set(err, -ENOTSUP,
-		               "this VM was made by an older version: stop and start it");
+		return err_set(
+		        err, -ENOTSUP,
+		        "this VM was created by an older version of Pando: stop and start it");
 	return r;
 }
 

@@ -3,8 +3,8 @@
  * pty.c - one client of a terminal session
  *
  * The guest sends pieces with a header each. They are put together here again,
- * whatever the frames they came in; a header that makes no sense, or a piece out
- * of turn, ends the connection as any other lie does. Credit is given when a piece is
+ * whatever the frames they came in; a header that is malformed, or a piece out
+ * of turn, ends the connection as any protocol violation does. Credit is given when a piece is
  * handed to the caller, so a caller that waits holds up the guest.
  */
 #include "guest/guest_pty.h"
@@ -47,8 +47,8 @@ bool guest_pty_size_valid(unsigned cols, unsigned rows)
 
 static int lie(struct guest_pty *t, struct err *err)
 {
-	guest_end(t->g, LOG_LV_WARN, "the guest sent a terminal's output that makes no sense");
-	return err_set(err, -ECONNRESET, "the guest's answer makes no sense");
+	guest_end(t->g, LOG_LV_WARN, "the guest sent malformed terminal output");
+	return err_set(err, -ECONNRESET, "the guest sent a malformed reply");
 }
 
 static void fill(const struct agent_pty *m, struct guest_pty_info *ret)
@@ -161,11 +161,11 @@ int guest_pty_exit_code(struct guest_pty *t, struct err *err)
 	if (r < 0)
 		return r;
 	if (agent_pty_end_get(body, n, &m) < 0 || m.running)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	return (int)m.exit_code;
 }
 
-/* The first piece says who it is; a refusal comes instead of it. */
+/* The first piece describes the session; an error comes instead of it. */
 static int first(struct guest_pty *t, uint64_t deadline, struct guest_pty_info *ret,
                  struct err *err)
 {
@@ -215,7 +215,8 @@ static int begin(struct guest *g, const struct buf *b, uint64_t deadline, struct
 		guest_pty_detach(t);
 		if (r == -EOPNOTSUPP)
 			return err_set(err, -ENOTSUP,
-			               "this VM was made by an older version: stop and start it");
+			               "this VM was created by an older version of Pando: stop and "
+			               "start it");
 		return r;
 	}
 	*ret = t;
@@ -339,7 +340,7 @@ int guest_pty_list(struct guest *g, struct guest_pty_info **ret, size_t *ret_n, 
 		if (r < 0)
 			return r;
 		if (add_page(&body, all, &n, &after) < 0)
-			return err_set(err, -EPROTO, "the guest's answer makes no sense");
+			return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	} while (n > before);
 	*ret = TAKE_PTR(all);
 	*ret_n = n;
@@ -359,7 +360,7 @@ int guest_pty_close(struct guest *g, const char *id, const char *user, int *ret_
 	if (r < 0)
 		return r;
 	if (agent_pty_end_get(body.p, body.len, &m) < 0)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	*ret_exit = m.running ? -1 : (int)m.exit_code;
 	return 0;
 }

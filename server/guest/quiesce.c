@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quiesce.c - let nothing be on its way to the guest while it is frozen
+ * quiesce.c - keep anything from being in transit to the guest while it is frozen
  *
  * Theory of operation: take the turn to send and keep it -> ping. The bytes of
  * the channel arrive in order, so its answer says that the agent has read

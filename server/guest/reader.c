@@ -2,10 +2,10 @@
 /*
  * reader.c - the thread that takes frames from the guest and files them
  *
- * Nothing the guest sends is believed: a frame out of step, for a stream that is
- * not there, on a channel that does not exist, without credit, after its end, or
- * that cannot be decoded ends the connection with a sentence. The thread never
- * sends and never waits for a consumer; what it keeps is bounded by the windows.
+ * Nothing from the guest is trusted: a frame out of sync, for an unknown stream, on a channel that
+ * does not exist, without credit, after its end, or that cannot be decoded ends the connection with
+ * a message. The thread never sends and never waits for a consumer; what it keeps is bounded by the
+ * windows.
  */
 #include <errno.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ static const char *on_credit(struct stream *s, const struct agent_frame *f)
 	if (f->flags != AGENT_IN)
 		return "credit for a channel that does not exist";
 	if (n > AGENT_CREDIT_MAX - s->tx_credit)
-		return "more credit than there can be";
+		return "too much credit";
 	s->tx_credit += n;
 	return NULL;
 }
@@ -112,13 +112,13 @@ static const char *on_frame(struct guest *g, const struct agent_frame *f)
 		return on_stream_frame(g, f);
 	case AGENT_F_HELLO_ACK:
 		if (!g->acks_left)
-			return "an answer to a greeting we did not send";
+			return "a reply to a greeting that was not sent";
 		g->acks_left--;
 		return NULL;
 	case AGENT_F_READY:
-		return "the agent was restarted or lost the thread";
+		return "the agent was restarted or lost protocol sync";
 	default:
-		return "a frame only we may send";
+		return "a frame that only the host may send";
 	}
 }
 
@@ -138,7 +138,7 @@ static bool take_frames(struct guest *g)
 		}
 	}
 	if (r < 0)
-		guest_end(g, LOG_LV_WARN, "the guest sent bytes that are no frame");
+		guest_end(g, LOG_LV_WARN, "the guest sent bytes that are not a frame");
 	return r == 0;
 }
 

@@ -62,7 +62,7 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 		if (r > 0)
 			continue;
 		if (until == stall) {
-			guest_end(g, LOG_LV_WARN, "the guest read nothing for %d s",
+			guest_end(g, LOG_LV_WARN, "the guest has not read for %d s",
 			          GUEST_SEND_MS / 1000);
 			return err_set(err, -ECONNRESET, "the guest does not read");
 		}
@@ -71,7 +71,7 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 	return 0;
 }
 
-/* Takes the turn to send; whoever ends the connection wakes those who wait. */
+/* Takes the turn to send; ending the connection wakes the waiters. */
 int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 {
 	uint64_t ts = MIN(start_deadline, deadline_in(GUEST_SEND_MS));

@@ -67,7 +67,7 @@ static int stream_register(struct guest *g, struct stream *s, struct err *err)
 	if (g->dead)
 		return err_set(err, -ECONNRESET, "the connection to the guest ended");
 	if (!g->greeted)
-		return err_set(err, -ENOTCONN, "the guest was not greeted yet");
+		return err_set(err, -ENOTCONN, "the guest has not been greeted yet");
 	for (uint32_t i = 0; i < AGENT_STREAMS_MAX; i++) {
 		if (g->streams[i])
 			continue;
@@ -76,7 +76,7 @@ static int stream_register(struct guest *g, struct stream *s, struct err *err)
 		g->streams[i] = s;
 		return 0;
 	}
-	return err_tag(err, -EAGAIN, ERR_GUEST_BUSY, "%u requests to this guest are open already",
+	return err_tag(err, -EAGAIN, ERR_GUEST_BUSY, "%u requests to this guest are already open",
 	               AGENT_STREAMS_MAX);
 }
 
@@ -233,7 +233,7 @@ int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, s
 
 	/* The reader has looked at it already; done is set once and the bytes stay. */
 	if (agent_result_get(s->result.p, s->result.len, &m) < 0)
-		return err_set(err, -EPROTO, "the guest's answer makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	if (m.status) {
 		int code = -(int)m.status;
 

@@ -15,7 +15,7 @@
 
 static int nonsense(struct err *err)
 {
-	return err_set(err, -EPROTO, "the guest's answer about its terminals makes no sense");
+	return err_set(err, -EPROTO, "the guest sent a malformed terminal list");
 }
 
 int guest_term_list(struct guest *g, struct guest_term **ret, size_t *ret_n, struct err *err)

@@ -92,7 +92,7 @@ static int fill(struct guest_walk *w, struct err *err)
 		return r < 0 ? r : 0;
 	}
 	if (!w->piece.len)
-		return err_set(err, -EPROTO, "the guest sent a walk on the wrong channel");
+		return err_set(err, -EPROTO, "the guest sent a file list on the wrong channel");
 	buf_put(&w->have, w->piece.p, w->piece.len);
 	if (w->have.failed)
 		return err_set(err, -ENOMEM, "out of memory for a walk");
@@ -119,12 +119,12 @@ static int parse(struct guest_walk *w, struct agent_walk_rec *m, struct err *err
 	p = w->have.p + w->at;
 	n = get_be32(p);
 	if (n > AGENT_WALK_REC_MAX)
-		return err_set(err, -EPROTO, "the guest's walk makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed file list");
 	if (left < 4 + (size_t)n)
 		return 0;
 	if (agent_walk_rec_get(p + 4, n, m) < 0 || agent_path_cmp(w->last, m->path) >= 0 ||
 	    !below(w->root, m->path))
-		return err_set(err, -EPROTO, "the guest's walk makes no sense");
+		return err_set(err, -EPROTO, "the guest sent a malformed file list");
 	w->at += 4 + (size_t)n;
 	return 1;
 }
@@ -141,7 +141,7 @@ int guest_walk_next(struct guest_walk *w, struct guest_walk_rec *ret, struct err
 			continue;
 		w->ended = true;
 		if (r == 0 && w->have.len)
-			return err_set(err, -EPROTO, "the guest's walk ends in the middle");
+			return err_set(err, -EPROTO, "the guest's file list is truncated");
 		return r;
 	}
 	if (r < 0)

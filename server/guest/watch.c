@@ -14,7 +14,7 @@
 
 static int no_sense(struct err *err)
 {
-	return err_set(err, -EPROTO, "the guest's list of changes makes no sense");
+	return err_set(err, -EPROTO, "the guest sent a malformed list of changes");
 }
 
 /* A whole record out of what is there: 1, 0 when more is needed, -EBADMSG. */
@@ -80,7 +80,8 @@ int guest_watch(struct guest *g, const char *user, const char *path, struct gues
 	guest_fs_req(&b, AGENT_OP_FS_WATCH, &m);
 	r = flow_open(g, &b, deadline, &f, err);
 	if (r == 0)
-		r = flow_first(f, deadline, err); /* the first record comes when all stands */
+		r = flow_first(f, deadline,
+		               err); /* the first record comes when all watches are set up */
 	if (r == 0)
 		return no_sense(err);
 	if (r < 0)

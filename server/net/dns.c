@@ -262,7 +262,7 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 	if (r == 0 && (r = dns_watch(d, d->wake, DNS_WAKE, 0, 0, EPOLLIN, /* add= */ true)) < 0)
 		err_sys(err, r, "name forwarder");
 	if (r == 0 && (r = -pthread_create(&d->thread, NULL, dns_main, d)) < 0)
-		err_sys(err, r, "start the name forwarder");
+		err_sys(err, r, "start the DNS forwarder");
 	if (r < 0) {
 		dns_free(d);
 		return r;
@@ -270,7 +270,7 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 	if ((r = -pthread_create(&d->pin_thread, NULL, dns_pin_main, d)) < 0) {
 		end_thread(d);
 		dns_free(d);
-		return err_sys(err, r, "start the name forwarder");
+		return err_sys(err, r, "start the DNS forwarder");
 	}
 	*ret = d;
 	return 0;

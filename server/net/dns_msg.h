@@ -39,7 +39,7 @@ struct dns_edns {
 
 /* A plain query with one question, or -EBADMSG. -EPERM: well formed, but of a kind we refuse. */
 int dns_query_parse(const void *p, size_t n, struct dns_query *ret);
-/* Of a query that was parsed; one that makes no sense counts as not there. */
+/* Of a query that was parsed; one that is malformed counts as not there. */
 void dns_query_edns(const void *p, size_t n, const struct dns_query *q, struct dns_edns *ret);
 /* Does the message answer q, sent under id? Names compare without case. */
 bool dns_answer_matches(const void *p, size_t n, const struct dns_query *q, uint16_t id);

@@ -73,7 +73,7 @@ struct gate_conf {
 	struct priv_vpc vpc_net;
 	uint32_t vpc_addr;
 };
-/* Applies it to the slot, in place of what it had; everything that ran is judged anew. */
+/* Applies it to the slot, in place of what it had; everything that ran is checked again. */
 int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct err *err);
 /* Puts what the kernel refused into the VM's log. */
 void gate_collect(struct gates *g, uint32_t slot);

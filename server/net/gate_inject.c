@@ -5,7 +5,7 @@
  * The guest's TLS ends here, with a certificate of the authority it trusts; the
  * request's head is read and must be for the very name of the handshake; the
  * real server is connected to and its certificate checked for that name; only
- * then the head goes on with the headers added. One request per connection,
+ * then the head is sent on with the headers added. One request per connection,
  * unless it changes protocol. What went wrong is said as a reply, never
  * with a header's value in it.
  */

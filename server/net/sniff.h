@@ -24,7 +24,7 @@ int sniff_tls(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX]);
  * could read in two ways (h1/h1.h). */
 int sniff_http(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX], struct h1_head *ret_head);
 /*
- * The head as it goes on: with these headers in the place of any of their names, and so that one
+ * The head as it is sent on: with these headers in the place of any of their names, and so that one
  * connection carries one request, unless it changes protocol.
  */
 void sniff_http_rewrite(const struct h1_head *h, const struct egress_header *add, size_t n_add,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * privc/call.c - questions to pando-priv and their answers
+ * privc/call.c - requests to pando-priv and their replies
  *
  * Theory of operation: a caller links a struct call that lives on its stack into
  * the list of pending ones, sends its request, and waits on a condition variable
@@ -28,9 +28,12 @@
 
 #define CALL_DEADLINE_MS 10000  /* all but the next two are answered within milliseconds */
 #define SPAWN_DEADLINE_MS 20000 /* a loaded host forks slowly */
-#define KILL_DEADLINE_MS 60000  /* the kernel frees the memory of a large VM before it is gone */
+#define KILL_DEADLINE_MS \
+	60000 /* the kernel frees the memory of a large VM before the process ends */
 
 #define SEND_TIMEOUT_S 10 /* pando-priv reads at once unless it hangs */
+
+#define LATE_MAX 64 /* answers that may still come */
 
 struct call {
 	struct call *next;
@@ -52,6 +55,8 @@ struct sock {
 	struct mutex lock; /* guards what follows */
 	struct call *pending;
 	uint32_t next_id;
+	uint32_t late[LATE_MAX]; /* ids of slots that were asked for and not waited for; 0: none */
+	size_t n_late;
 	bool gone;
 };
 
@@ -94,6 +99,49 @@ static void complete(struct call *k, const uint8_t *p, size_t n, int *fds, size_
 	cond_signal(&k->cond);
 }
 
+/* True: somebody waits for it. */
+static bool hand_over(struct sock *c, uint32_t id, const uint8_t *p, size_t n, int *fds,
+                      size_t n_fds)
+{
+	struct call **k, *found;
+	LOCK_SCOPE(&c->lock);
+
+	k = find(c, id);
+	if (!(found = *k))
+		return false;
+	*k = found->next;
+	complete(found, p, n, fds, n_fds);
+	return true;
+}
+
+static int call_send(struct sock *c, const struct priv_req *m, const int *fds, size_t n_fds,
+                     struct err *err);
+
+/* A slot whose taker did not wait for it would stay taken: it goes back. Nobody waits for the
+ * answer to that. */
+static void give_back(struct sock *c, uint32_t id, const uint8_t *p, size_t n)
+{
+	autofree struct priv_req *m = calloc(1, sizeof(*m));
+	autofree struct priv_rep *rep = calloc(1, sizeof(*rep));
+	bool late = false;
+
+	mutex_lock(&c->lock);
+	for (size_t i = 0; i < LATE_MAX; i++)
+		if (c->late[i] == id) {
+			c->late[i] = 0;
+			late = true;
+		}
+	if (m)
+		m->id = ++c->next_id;
+	mutex_unlock(&c->lock);
+	if (!late || !m || !rep || priv_rep_decode(p, n, PRIV_SLOT_TAKE, rep, NULL) < 0 ||
+	    rep->code < 0)
+		return;
+	m->op = PRIV_SLOT_FREE;
+	m->slot = rep->slot;
+	call_send(c, m, NULL, 0, NULL);
+}
+
 static void *reader_main(void *arg)
 {
 	struct sock *c = arg;
@@ -107,23 +155,18 @@ static void *reader_main(void *arg)
 
 		if (n <= 0)
 			break;
-		LOCK_SCOPE(&c->lock);
-		struct call **k = priv_rep_id(p, (size_t)n, &id) < 0 ? NULL : find(c, id);
-		if (k && *k) {
-			struct call *found = *k;
-
-			*k = found->next;
-			complete(found, p, (size_t)n, fds, n_fds);
-		} else {
-			for (size_t i = 0; i < n_fds; i++)
-				close(fds[i]); /* its caller gave up */
-		}
+		if (priv_rep_id(p, (size_t)n, &id) == 0 &&
+		    hand_over(c, id, p, (size_t)n, fds, n_fds))
+			continue;
+		for (size_t i = 0; i < n_fds; i++)
+			close(fds[i]); /* its caller gave up */
+		give_back(c, id, p, (size_t)n);
 	}
 	free(p);
 	LOCK_SCOPE(&c->lock);
 	c->gone = true;
 	for (struct call *k = c->pending; k; k = k->next) {
-		k->result = err_set(&k->err, -EPIPE, "pando-priv is gone");
+		k->result = err_set(&k->err, -EPIPE, "the connection to pando-priv was lost");
 		k->done = true;
 		cond_signal(&k->cond);
 	}
@@ -151,7 +194,7 @@ static int call_send(struct sock *c, const struct priv_req *m, const int *fds, s
 	LOCK_SCOPE(&c->send_lock);
 	n = sock_send_fds(c->fd, b.p, b.len, fds, n_fds);
 	if (n == -ECONNRESET || n == -EPIPE)
-		return err_set(err, -EPIPE, "pando-priv is gone");
+		return err_set(err, -EPIPE, "the connection to pando-priv was lost");
 	if (n < 0)
 		return err_sys(err, n == -EAGAIN ? -ETIMEDOUT : (int)n, "%s: ask pando-priv",
 		               priv_op_name(m->op));
@@ -163,7 +206,7 @@ static int call_begin(struct sock *c, struct call *k, struct err *err)
 {
 	LOCK_SCOPE(&c->lock);
 	if (c->gone)
-		return err_set(err, -EPIPE, "pando-priv is gone");
+		return err_set(err, -EPIPE, "the connection to pando-priv was lost");
 	k->id = ++c->next_id;
 	k->next = c->pending;
 	c->pending = k;
@@ -187,8 +230,10 @@ static int call_end(struct sock *c, struct call *k, int sent, uint64_t deadline,
 	p = find(c, k->id);
 	if (*p)
 		*p = k->next;
+	if (sent == 0 && k->op == PRIV_SLOT_TAKE)
+		c->late[c->n_late++ % LATE_MAX] = k->id;
 	return sent < 0 ? sent
-	                : err_set(err, r, "%s: no answer of pando-priv within %u ms",
+	                : err_set(err, r, "%s: no reply from pando-priv within %u ms",
 	                          priv_op_name(k->op), deadline_of(k->op));
 }
 
@@ -289,8 +334,8 @@ int privc_open(int fd_consume, struct privc **ret, struct priv_info *ret_info, s
 		return err_wrap(err, r, "open pando-priv");
 	if (a->rep.info.version != PRIV_VERSION)
 		return err_set(err, -EPROTO,
-		               "pando-priv speaks version %u, this program version %u: "
-		               "install both from the same build",
+		               "pando-priv has protocol version %u, pandod %u: install both from "
+		               "the same build",
 		               a->rep.info.version, PRIV_VERSION);
 	if (ret_info) {
 		*ret_info = (struct priv_info){ .version = a->rep.info.version,

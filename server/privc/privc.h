@@ -5,7 +5,7 @@
  * pandod inherits one SOCK_SEQPACKET socket to pando-priv (descriptor number in
  * PANDO_PRIV_FD). Any thread may call at any time: requests carry ids, and a slow
  * one (a kill waits for the end) holds up no other. Each has a deadline. When
- * pando-priv is gone every call fails with -EPIPE.
+ * the connection to pando-priv was lost every call fails with -EPIPE.
  */
 #pragma once
 
@@ -73,8 +73,8 @@ struct priv_spawn {
 #define PRIV_TAP_FD 9
 int privc_spawn(struct privc *c, const struct priv_spawn *s, struct proc *ret_proc,
                 struct err *err);
-/* SIGKILL for all of its processes, reap, remove its cgroup and record. Fine when it is gone
- * already. */
+/* SIGKILL for all of its processes, reap, remove its cgroup and record. Succeeds if it has already
+ * ended. */
 int privc_kill(struct privc *c, const char *vm_id, struct err *err);
 /* How an ended VM ended: wait status as of waitpid(2), or -ENOENT / -EAGAIN (still running). */
 int privc_exit_status(struct privc *c, const char *vm_id, int *ret_status, struct err *err);
@@ -100,10 +100,10 @@ int privc_slot_policy(struct privc *c, uint32_t idx, const struct priv_egress *e
 /* Listens inside the slot for connections that the policy turns to the proxy. */
 int privc_slot_proxy(struct privc *c, uint32_t idx, int *ret_fd, struct err *err);
 int privc_slot_pin(struct privc *c, uint32_t idx, const struct priv_pin *p, struct err *err);
-/* Destinations the rules refused in the last hour. Caller frees. */
+/* Destinations the rules blocked in the last hour. Caller frees. */
 int privc_slot_blocked(struct privc *c, uint32_t idx, struct priv_blocked **ret, size_t *ret_n,
                        struct err *err);
-/* Fine when there is none. */
+/* Succeeds if there is none. */
 int privc_vpc_remove(struct privc *c, const struct priv_vpc *vpc, struct err *err);
 /* All peers of the VPC's tunnel, as they are to be. */
 int privc_vpc_wg(struct privc *c, const struct priv_vpc *vpc, const struct priv_wg *wg,

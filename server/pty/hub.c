@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub.c - who is attached, and what is known of sessions whose VM is at rest
+ * hub.c - attached clients, and the last known sessions of VMs at rest
  *
- * A suspended VM keeps its sessions in its memory, where nobody can ask. So what was
- * last seen of them is kept here, for lists that must not wake the VM. It is a note,
- * not the truth: a restart of the server forgets it, and then a list asks the VM.
+ * A suspended VM keeps its sessions in its memory, where they cannot be queried. So their last
+ * known state is kept here, for lists that must not wake the VM. It is only a cache: it is lost
+ * when the server restarts, and then a list asks the VM.
  */
 #include "pty/pty_internal.h"
 
@@ -58,12 +58,6 @@ void hub_stop(struct hub *h)
 		eventfd_write(s->wake, 1);
 }
 
-bool hub_stopping(struct hub *h)
-{
-	LOCK_SCOPE(&h->lock);
-	return h->stopping;
-}
-
 int hub_enter(struct hub *h, struct err *err)
 {
 	LOCK_SCOPE(&h->lock);
@@ -71,7 +65,7 @@ int hub_enter(struct hub *h, struct err *err)
 		return err_tag(err, -ESHUTDOWN, ERR_UNAVAILABLE, "the server is shutting down");
 	if (h->attached >= PTY_ATTACHED_MAX)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "%u terminal clients are connected, the most this server takes",
+		               "%u terminal clients are connected, the maximum of this server",
 		               PTY_ATTACHED_MAX);
 	h->attached++;
 	return 0;

@@ -2,9 +2,8 @@
 /*
  * pty/pty.h - terminal sessions for clients; for api/
  *
- * The sessions live in the guests. Here are those who are attached, one thread
- * each; what is known of the sessions of VMs at rest; and the tickets that let a
- * browser in, which cannot send a header.
+ * The sessions live in the guests. This module has the attached clients, one thread each; the last
+ * known sessions of VMs at rest; and the tickets for browsers, which cannot send a header.
  */
 #pragma once
 
@@ -21,8 +20,8 @@ struct hub;
 #define PTY_NOTES_MAX 1024   /* VMs whose sessions are remembered */
 
 int hub_new(struct hub **ret, struct err *err);
-struct hub *hub_free(struct hub *h); /* nobody is attached any more */
-/* Asks everybody who is attached to leave, and lets nobody in from now on. */
+struct hub *hub_free(struct hub *h); /* no client is attached any more */
+/* Disconnects all clients, and accepts no more. */
 void hub_stop(struct hub *h);
 
 /* ---- attached clients: serve.c ---- */
@@ -35,7 +34,7 @@ struct pty_client {
 	bool (*still)(void *ctx);
 	void *ctx;
 };
-/* A place among the attached; -EAGAIN with UNAVAILABLE when there is none. pty_leave() gives it
+/* Registers a client; -EAGAIN with UNAVAILABLE at the limit. pty_leave() gives it
  * back. */
 int hub_enter(struct hub *h, struct err *err);
 void hub_leave(struct hub *h);
@@ -62,7 +61,7 @@ struct ticket {
 	char session[GUEST_PTY_ID]; /* "": opens a session; else attaches to that one */
 	char user[64];              /* Linux user, or "" */
 	char origin[256];           /* page that may use it, or "": any */
-	uint8_t who[512];           /* what the caller wants to know when it is used */
+	uint8_t who[512];           /* the caller's data, returned when it is used */
 };
 int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[TICKET_SIZE],
                 struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pty/pty_internal.h - what the files of pty/ share; nobody else includes it */
+/* pty/pty_internal.h - what the files of pty/ share; not for other modules */
 #pragma once
 
 #include "base/lock.h"
@@ -8,7 +8,7 @@
 
 #define TICKET_HASH 32 /* SHA-256 */
 
-struct seat { /* one who is attached */
+struct seat { /* an attached client */
 	struct seat *next;
 	int wake; /* eventfd, of its thread */
 };
@@ -40,4 +40,3 @@ struct hub {
 /* false: the server stops, do not begin. */
 bool seat_take(struct hub *h, struct seat *s);
 void seat_leave(struct hub *h, struct seat *s);
-bool hub_stopping(struct hub *h);

@@ -5,10 +5,10 @@
  * Theory of operation: one loop on the connection's own thread. Output is taken from the
  * guest while less than OUT_MAX waits for the client; then the guest gets no credit, and
  * decides by itself how long it waits for us. Input is read from the client while
- * less than IN_MAX waits for the guest. sessionInfo is the first frame. The program's
- * end is told by "exited", then the connection is closed; when the VM goes away (suspend,
- * stop, delete, a lost agent) it is closed without, and the client attaches again.
- * Dead clients are found by pings, and by TCP itself while we do not read.
+ * less than IN_MAX waits for the guest. sessionInfo is the first frame. The program's end is
+ * reported by "exited", then the connection is closed; when the VM goes away (suspend, stop,
+ * delete, a lost agent) it is closed without, and the client attaches again. Dead clients are found
+ * by pings, and by TCP itself while we do not read.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -33,7 +33,7 @@
 #define IN_MAX (64u << 10)   /* bytes that wait for the guest, and then one message more */
 #define CONTROL_MAX 4096u    /* bytes of a text frame */
 #define PING_MS 20000
-#define STILL_MS 1000   /* between two looks at whether the client may still be here */
+#define STILL_MS 1000   /* how often the client's permission is checked */
 #define DEAD_MS 60000   /* nothing came, not even an answer to a ping */
 #define GOODBYE_MS 3000 /* for the client to take the last bytes and close */
 
@@ -88,7 +88,7 @@ static void on_signal(struct bridge *b, const json_t *j)
 		guest_pty_signal(b->c->pty, SIGKILL, NULL);
 }
 
-/* What makes no sense is ignored: newer clients may say more. */
+/* Unknown messages are ignored: newer clients may send more. */
 static void on_control(struct bridge *b, const uint8_t *p, size_t n)
 {
 	autojson json_t *j = NULL;
@@ -123,7 +123,7 @@ static void program_ended(struct bridge *b)
 	int code = guest_pty_exit_code(b->c->pty, &err);
 
 	if (code < 0) {
-		say_goodbye(b, WS_INTERNAL, "the session ended without a word");
+		say_goodbye(b, WS_INTERNAL, "the session ended without a status");
 		return;
 	}
 	hub_note_end(b->h, b->c->vm_id, b->c->session);
@@ -195,14 +195,14 @@ static void keep_alive(struct bridge *b, bool listening)
 		return;
 	b->still_at = now + STILL_MS;
 	if (b->c->still && !b->c->still(b->c->ctx)) {
-		say_goodbye(b, WS_POLICY, "the right to be here was withdrawn");
+		say_goodbye(b, WS_POLICY, "your access was revoked");
 		return;
 	}
 	if (now < b->ping_at)
 		return;
 	b->ping_at = now + PING_MS;
 	if (listening && now - ws_heard_ms(b->w) > DEAD_MS)
-		b->leave_by = now; /* nobody is there to say goodbye to */
+		b->leave_by = now; /* the client is gone: no close frame */
 	else
 		ws_ping(b->w);
 }

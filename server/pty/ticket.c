@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ticket.c - one use of one terminal, for somebody who has no key
+ * ticket.c - tickets: one use of one terminal without a key
  *
  * A ticket is a prefix and 42 random letters and digits. Its hash is kept, in memory only: a
  * restart of the server makes all of them worthless, which a minute would have done
- * anyway. It is found by its hash, so nothing secret is compared byte by byte. Whoever
- * shows it takes it out of the table, whether it then fits or not.
+ * anyway. It is found by its hash, so nothing secret is compared byte by byte. Using it removes it
+ * from the table, whether it then matches or not.
  */
 #include "pty/pty_internal.h"
 
@@ -54,7 +54,7 @@ static void make_text(char ret[TICKET_SIZE])
 	ret[n] = '\0';
 }
 
-/* A row nobody needs any more; lock held. */
+/* An unused row; lock held. */
 static struct ticket_row *free_row(struct hub *h)
 {
 	uint64_t now = clock_ms();
@@ -89,8 +89,7 @@ int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[
 	LOCK_SCOPE(&h->lock);
 	row = free_row(h);
 	if (!row)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "too many tickets were made and not used");
+		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "too many unused tickets exist");
 	*row = made;
 	return 0;
 }
@@ -122,10 +121,11 @@ int ticket_use(struct hub *h, const char *text, const char *vm_id, const char *s
 		return r;
 	if (!take(h, want, ret))
 		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
-		               "this ticket is unknown, was used, or is too old");
+		               "this ticket is unknown, already used, or expired");
 	if (strcmp(ret->vm_id, vm_id) != 0 || strcmp(ret->session, session) != 0)
-		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for something else");
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED,
+		               "this ticket is for another VM or session");
 	if (*ret->origin && (!origin || strcmp(ret->origin, origin) != 0))
-		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for another page");
+		return err_tag(err, -EACCES, ERR_UNAUTHORIZED, "this ticket is for another origin");
 	return 0;
 }

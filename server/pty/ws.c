@@ -192,7 +192,7 @@ int ws_close(struct ws *w, enum ws_code code, const char *reason)
 {
 	w->close_code = (uint16_t)code;
 	w->close_reason = reason;
-	w->last_part = true; /* a message that nobody will finish ends here */
+	w->last_part = true; /* a message that will not be finished ends here */
 	return 0;
 }
 

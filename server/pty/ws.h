@@ -2,7 +2,7 @@
 /*
  * pty/ws.h - the server's end of a WebSocket; for pty/ and api/
  *
- * wslay knows the frames; this adds the socket, the limits and messages whose length
+ * wslay handles the frames; this adds the socket, the limits and messages whose length
  * is not known when they begin. One thread uses one connection. Nothing here waits:
  * the owner polls ws_fd() for ws_events() and calls ws_move().
  */

@@ -68,5 +68,5 @@ int clone_put(struct repos *g, struct guest *guest, const struct store_repo *r,
 		rc = guest_write_file(guest, NULL, path, 0600, guest_bytes_source, &b, deadline_ms,
 		                      err);
 	}
-	return rc < 0 ? err_wrap(err, rc, "put the repository into the VM") : 0;
+	return rc < 0 ? err_wrap(err, rc, "copy the repository into the VM") : 0;
 }

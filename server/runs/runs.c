@@ -117,7 +117,7 @@ static int fetch_repo(struct runs *rs, struct guest *g, const struct store_deliv
 	r = exec_in(g, "exec bash -c \"$STEP\"", "/", (const char *const *)env.v, CLONE_MS, o,
 	            &status, err);
 	if (r == 0 && status != 0)
-		r = err_set(err, -EIO, "the repository could not be cloned: git ended with %d",
+		r = err_set(err, -EIO, "the repository could not be cloned: git exited with %d",
 		            status);
 	return r;
 }
@@ -130,7 +130,7 @@ static int run_in(struct runs *rs, struct guest *g, struct store_delivery *d,
 
 	if (r < 0)
 		return r;
-	buf_reset(&o->b); /* what git said is of no interest now */
+	buf_reset(&o->b); /* git's output does not matter now */
 	env_add(&env, "HOME", "/root");
 	env_add(&env, "PANDO_REPO_ID", d->repo);
 	env_add(&env, "PANDO_REPO_DIR", RUN_DIR);

@@ -2,7 +2,7 @@
 /*
  * runs/runs.h - commands of triggers in VMs; for main.c
  *
- * Joins triggers, which know nothing of VMs, and VMs, which know nothing of repositories.
+ * Connects triggers, which do not know about VMs, with VMs, which do not know about repositories.
  */
 #pragma once
 

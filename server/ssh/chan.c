@@ -5,7 +5,7 @@
  * Each direction holds at most one chunk here. From the guest no more is taken than the client's
  * window has room for, and nothing while earlier bytes still wait for the socket; from the client
  * nothing while the guest did not take the last chunk. The two directions end on their own. A
- * program's end is told when all it wrote has been passed on.
+ * program's end is reported when all its output has been passed on.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -154,7 +154,7 @@ static void tell_exit(struct chan *x)
 		ssh_channel_request_send_exit_status(x->ch, res.exit_code);
 }
 
-/* All that it said was passed on. */
+/* All its output was passed on. */
 static void ended(struct chan *x)
 {
 	if (x->program)
@@ -166,7 +166,7 @@ static void ended(struct chan *x)
 	chan_over(x);
 }
 
-/* What waits for the client; false when it cannot go on now. */
+/* What waits for the client; false when it cannot continue now. */
 static bool flush(struct chan *x)
 {
 	while (x->out_off < x->out.len) {
@@ -209,7 +209,7 @@ static bool move_out(struct chan *x)
 	if (n == -ENODATA)
 		ended(x);
 	else if (n < 0)
-		x->c->look_at = 0; /* the machine is gone: the next look says how */
+		x->c->look_at = 0; /* the machine has ended: the next check finds out how */
 	else if (!x->program && !x->out_eof && behind_eof(x)) {
 		ssh_channel_send_eof(x->ch);
 		x->out_eof = true;
@@ -260,7 +260,7 @@ static bool move_in(struct chan *x)
 	return false;
 }
 
-/* What is left to say, then the end. */
+/* The remaining output, then the end. */
 static void say_last(struct chan *x)
 {
 	if (ssh_channel_is_closed(x->ch)) {

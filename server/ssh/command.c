@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command.c - takes apart what Git asks an SSH server to run: a word, and a repository in quotes */
+/* command.c - parses the command that Git sends to an SSH server: a program and a quoted repository
+ */
 #include <errno.h>
 #include <string.h>
 

@@ -68,7 +68,7 @@ static int begin(struct conn *c)
 	}
 	ssh_set_blocking(c->s, 0);
 	ssh_set_auth_methods(c->s, SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE);
-	/* Sends our banner; what follows happens whenever the library looks at the socket. */
+	/* Sends our banner; the rest happens whenever the library reads the socket. */
 	return ssh_handle_key_exchange(c->s) == SSH_ERROR ? -EPROTO : 0;
 }
 
@@ -92,7 +92,7 @@ static bool log_in(struct conn *c)
 		if (conn_write_waits(c))
 			p[0].events |= POLLOUT;
 		if (clock_ms() >= until) {
-			conn_end(c, "nobody logged in within %u s", grace / 1000);
+			conn_end(c, "no login within %u s", grace / 1000);
 			break;
 		}
 		if (poll(p, ARRAY_SIZE(p), deadline_left(until)) < 0 && errno != EINTR)
@@ -128,7 +128,7 @@ static void look(struct conn *c)
 
 	/* Costs next to nothing: a push must not come to its end in the second it has left. */
 	if ((*c->name.repo || now >= c->look_at) && !auth_lease_holds(deps->auth, &c->lease))
-		conn_end(c, "the right to be here was withdrawn");
+		conn_end(c, "your access was revoked");
 	if (now < c->look_at)
 		return;
 	c->look_at = now + SSHD_LOOK_MS;
@@ -244,7 +244,7 @@ static void say_goodbye(struct conn *c)
 
 static void finish(struct conn *c)
 {
-	/* Clients say nothing about the reason of the end themselves when it is said last. */
+	/* Clients print the reason only if it is sent last. */
 	for (size_t i = 0; i < c->n_chans && c->leave && !c->broken && !closed(c); i++)
 		if (c->chans[i]->program && c->chans[i]->state == CHAN_OPEN)
 			chan_say(c->chans[i], "pando: %s", c->why);

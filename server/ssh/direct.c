@@ -4,7 +4,7 @@
  *
  * They are made by the guest, so that its loopback, its names and its rules count: a numeric
  * address is dialled by the agent, a name is looked up there first (getent) and its addresses
- * are tried in turn. The client is answered when the connection stands or none could be made.
+ * are tried in turn. The client is answered when the connection is established or has failed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "ssh/ssh_internal.h"
 
-#define ANSWER_MAX 4096 /* bytes of what getent says */
+#define ANSWER_MAX 4096 /* bytes of getent's output */
 
 static void refuse(struct chan *x, const char *why)
 {
@@ -98,7 +98,7 @@ void direct_open(struct conn *c, ssh_message m_consume)
 	else if (is_name(host))
 		look_up(x);
 	else
-		refuse(x, "that is no name");
+		refuse(x, "not a valid host name");
 }
 
 static void add_address(struct chan *x, const char *addr)
@@ -128,7 +128,7 @@ static void next_address(struct chan *x)
 {
 	guest_flow_close(TAKE_PTR(x->f));
 	if (x->next_addr == x->n_addrs)
-		refuse(x, x->n_addrs ? "no address answers" : "the guest knows no such name");
+		refuse(x, x->n_addrs ? "no address answers" : "the guest cannot resolve the name");
 	else
 		dial(x, x->addr[x->next_addr++]);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * door.c - who comes in: the listening thread, the table of connections, the end of all
+ * door.c - the listening thread, the table of connections, shutdown
  *
  * Every connection is a thread, so their number is bounded: in all, of one account, and, because
  * anyone can open one, of those that have not logged in, in all and from one address. One too many
- * is closed without a word; it costs us an accept.
+ * is closed at once; it costs us an accept.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,8 @@
 #include "base/sock.h"
 #include "ssh/ssh_internal.h"
 
-/* OpenSSH's client says only to its like that nobody reads its output any more ("command | head").
+/* OpenSSH's client reports only to OpenSSH servers that its output is no longer read ("command |
+ * head").
  */
 #define SERVER_NAME "OpenSSH_compatible_Pando_" PANDO_VERSION
 #define ACCEPT_PAUSE_MS 200 /* after an accept that failed for want of descriptors */
@@ -265,15 +266,15 @@ int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory for the SSH front");
 	if ((r = write_address(d, err)) < 0)
 		return r;
-	/* No file of the host has a say in it. */
+	/* No configuration file of the host is used. */
 	if (ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &(bool){ false }) != 0 ||
 	    ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_BANNER, SERVER_NAME) != 0)
-		return err_set(err, -EIO, "set up the SSH front: %s", ssh_get_error(d->bind));
+		return err_set(err, -EIO, "set up the SSH server: %s", ssh_get_error(d->bind));
 	if ((r = hostkey_load(d->bind, d->data_dir, err)) < 0)
 		return r;
 	r = pthread_create(&d->door, NULL, door_main, d);
 	if (r)
-		return err_sys(err, -r, "start the SSH front");
+		return err_sys(err, -r, "start the SSH server");
 	d->door_runs = true;
 	*ret = TAKE_PTR(d);
 	return 0;

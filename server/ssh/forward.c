@@ -4,7 +4,7 @@
  *
  * The agent listens on the guest's loopback, whatever address the client named. For each port one
  * accept is under way in the guest; when it stands, the client is asked to take it and the next
- * one is begun, so who knocks meanwhile waits in the guest's kernel. Answers to global requests
+ * one is begun, so connections meanwhile wait in the guest's kernel. Answers to global requests
  * have no number but their order, so listening is waited for: the agent answers at once.
  */
 #include <errno.h>

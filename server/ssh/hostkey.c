@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hostkey.c - the keys by which clients know this server again
+ * hostkey.c - the server's host keys
  *
- * One file per kind in <data>/ssh, mode 0600, made at the first start and never changed by us: a
- * client that knows the server refuses one with another key. A key that is there and cannot be
- * read is an error, not a reason to make a new one.
+ * One file per kind in <data>/ssh, mode 0600, made at the first start and never changed by us:
+ * clients reject a server whose key has changed. An existing key that cannot be read is an error,
+ * not a reason to make a new one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,9 +36,9 @@ static int make(int dirfd, const struct kind *k, struct err *err)
 	int r;
 
 	if (ssh_pki_generate(k->type, k->bits, &key) != SSH_OK)
-		return err_set(err, -EIO, "make the SSH host key '%s'", k->file);
+		return err_set(err, -EIO, "create the SSH host key '%s'", k->file);
 	if (ssh_pki_export_privkey_base64(key, NULL, NULL, NULL, &text) != SSH_OK)
-		r = err_set(err, -EIO, "write down the SSH host key '%s'", k->file);
+		r = err_set(err, -EIO, "save the SSH host key '%s'", k->file);
 	else
 		r = io_write_file(dirfd, k->file, text, strlen(text), 0600, err);
 	if (text)
@@ -61,13 +61,13 @@ static int load(int dirfd, const struct kind *k, ssh_bind bind, struct err *err)
 	if (r < 0)
 		return err_wrap(err, r, "SSH host key");
 	if (fchmodat(dirfd, k->file, 0600, 0) < 0)
-		return err_sys(err, -errno, "close the SSH host key '%s' to others", k->file);
+		return err_sys(err, -errno, "restrict the SSH host key '%s'", k->file);
 	r = ssh_pki_import_privkey_base64(text, NULL, NULL, NULL, &key);
 	explicit_bzero(text, strlen(text));
 	if (r != SSH_OK)
 		return err_set(err, -EINVAL,
-		               "the SSH host key '%s' cannot be read: put the file back, or remove "
-		               "it, and clients will see another server",
+		               "the SSH host key '%s' cannot be read: restore the file, or remove "
+		               "it to get a new key, which clients will report as changed",
 		               k->file);
 	/* The bind has it from now on, well or not. */
 	if (ssh_bind_options_set(bind, SSH_BIND_OPTIONS_IMPORT_KEY, key) != SSH_OK)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * login.c - who is let in, as whom, into which VM or repository
+ * login.c - authentication, and which VM or repository a login is for
  *
  * The user name says VM and Linux user, or repository; the secret, an API key or an access token,
- * is in the name, a password, or the answer to a question. What was wrong is nobody's business: an
- * unknown key, a revoked one, another account's VM or repository, one that was never there and a
- * Linux user that is not granted get the same answer after the same time. The secret is neither
- * logged nor kept.
+ * is in the name, a password, or the answer to a question. The reason of a failure is never
+ * revealed: an unknown key, a revoked one, another account's VM or repository, one that was never
+ * there and a Linux user that is not granted get the same answer after the same time. The secret is
+ * neither logged nor kept.
  */
 #include <errno.h>
 #include <poll.h>
@@ -56,7 +56,7 @@ static int check_vm(struct conn *c)
 	return r;
 }
 
-/* What is public may be read by everyone who has a login at all. */
+/* Public repositories can be read with any valid login. */
 static int check_repo(struct conn *c)
 {
 	struct sshd_deps *deps = &c->d->deps;
@@ -124,7 +124,8 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 		return false;
 	}
 	if (!door_login(c)) {
-		conn_end(c, "this account has %d SSH connections already", SSHD_CONNS_ACCOUNT);
+		conn_end(c, "this account already has %d SSH connections, the maximum",
+		         SSHD_CONNS_ACCOUNT);
 		conn_audit(c, "login", 429, ERR_LIMIT_EXCEEDED);
 		return false;
 	}

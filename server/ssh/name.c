@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name.c - takes an SSH user name apart
+ * name.c - parses an SSH user name
  *
  * Neither an id nor a Linux user has a colon or a comma in it, so the first of them ends the name
- * and the rest is the secret, whatever it looks like; if it is one is not decided here. scp and
- * sftp cut user names at a colon: the comma is for them.
+ * and the rest is the secret, whatever it looks like; whether it is valid is not decided here. scp
+ * and sftp cut user names at a colon: the comma is for them.
  */
 #include "ssh/name.h"
 

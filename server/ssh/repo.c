@@ -3,8 +3,8 @@
  * repo.c - a login to a repository: Git's two programs, and nothing else
  *
  * What is asked for must be about the repository that was logged in to. Rights are asked at every
- * command; the connection then stands on the one it used last, so a push ends when the right to
- * write goes. Git's programs run in their jail (git/talk.c); nothing the client says reaches a
+ * command; the connection then depends on the one it used last, so a push ends when the right to
+ * write goes. Git's programs run in their jail (git/talk.c); nothing from the client reaches a
  * command line.
  */
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define REFUSED 1 /* exit status */
 #define LFS_URL_MAX 512
 
-/* All that this channel will ever say; then it ends. */
+/* Sends the channel's only output, then ends it. */
 static void last_words(struct chan *x, int to, int status, const char *text)
 {
 	buf_put(&x->out, text, strlen(text));
@@ -36,8 +36,7 @@ void repo_refuse(struct chan *x)
 	char text[256];
 
 	snprintf(text, sizeof(text),
-	         "pando: this login is for repository %s: git clone, fetch and push, and nothing "
-	         "else%s",
+	         "pando: this login for repository %s only allows git clone, fetch and push%s",
 	         x->c->name.repo, x->has_pty ? "\r\n" : "\n");
 	last_words(x, 2, REFUSED, text);
 }
@@ -60,7 +59,7 @@ static const char *protocol_of(const struct chan *x)
 	return NULL;
 }
 
-/* May it, now? The connection stands on that from now on. */
+/* Is it allowed now? The connection depends on that permission from now on. */
 static int permit(struct conn *c, bool write, struct store_repo *ret, struct err *err)
 {
 	enum auth_scope scope = write ? SCOPE_GIT_WRITE : SCOPE_GIT_READ;
@@ -90,7 +89,8 @@ static int serve(struct chan *x, bool push, struct err *err)
 		return r;
 	if (!door_talk(c))
 		return err_set(err, -EAGAIN,
-		               "this account has %d fetches and pushes by SSH under way already",
+		               "this account is already running %d fetches and pushes over SSH, "
+		               "the maximum",
 		               SSHD_TALKS_ACCOUNT);
 	if ((r = talk_start(c->d->deps.repos, &repo, &o, &x->talk, err)) < 0) {
 		door_talk_over(c);
@@ -137,7 +137,7 @@ bool repo_exec(struct chan *x, const char *command)
 		return false;
 	r = sshd_git_parse(command, x->c->name.repo, &kind);
 	if (r == -ENOENT)
-		r = err_set(&err, r, "this login is for repository %s, not for that one",
+		r = err_set(&err, r, "this login is for repository %s, not for another one",
 		            x->c->name.repo);
 	else if (r == 0)
 		r = kind == SSHD_GIT_LFS ? authenticate_lfs(x, &err)
@@ -162,5 +162,5 @@ void repo_look(struct chan *x, bool moved)
 	if (moved)
 		x->deadline = deadline_in(SSHD_TALK_STALL_MS);
 	else if (clock_ms() >= x->deadline)
-		conn_end(x->c, "nothing moved for %d s", SSHD_TALK_STALL_MS / 1000);
+		conn_end(x->c, "no progress for %d s", SSHD_TALK_STALL_MS / 1000);
 }

@@ -3,8 +3,8 @@
  * session.c - what a client that is logged in asks for: sessions, terminals, commands
  *
  * A session gets its terminal and its environment first and then one program: a shell, a command
- * or a subsystem. It is told "yes" before the guest has started it, as every SSH server does; what
- * goes wrong then is a sentence on its stderr and exit status 255. sftp is the guest's own
+ * or a subsystem. The request succeeds before the guest has started it, as with every SSH server; a
+ * later failure is a message on its stderr and exit status 255. sftp is the guest's own
  * sftp-server, so permissions are the kernel's; there is no sshd in the guest.
  */
 #include <errno.h>
@@ -86,7 +86,7 @@ static bool env_add(struct chan *x, const char *name, const char *value)
 	return true;
 }
 
-/* What says how to talk to a person; nothing that changes which program runs. */
+/* Variables about language and appearance; none that change which program runs. */
 static bool env_allowed(const char *name)
 {
 	static const char *const names[] = { "LANG",         "LANGUAGE",
@@ -150,7 +150,7 @@ static bool resize(struct chan *x, ssh_message m)
 	return true;
 }
 
-/* Where the client is, as programs expect to be told. */
+/* The client's address, as programs expect it. */
 static void set_connection(struct chan *x)
 {
 	struct conn *c = x->c;

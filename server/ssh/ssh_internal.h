@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ssh/ssh_internal.h - what the files of ssh/ share; nobody else includes it
+ * ssh/ssh_internal.h - what the files of ssh/ share; not for other modules
  *
  * A connection is one thread, and all of libssh's objects of it belong to that thread. The
  * library is used without callbacks and without blocking: what the client asks for comes out of
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The library wants callbacks for what these give; we want to answer later. */
+/* The library expects callbacks for these; we need to answer later. */
 #define SSH_SUPPRESS_DEPRECATED
 #include <libssh/callbacks.h>
 #include <libssh/libssh.h>
@@ -38,7 +38,7 @@
 #define SSHD_STRANGERS_FROM 24 /* ditto, from one address */
 #define SSHD_GRACE_MS 60000    /* from the connection to the login */
 #define SSHD_TRIES_MAX 6       /* refused credentials of one connection */
-#define SSHD_REFUSE_MS 300     /* every refusal is said that long after it was asked for */
+#define SSHD_REFUSE_MS 300     /* every failure is reported this long after the attempt */
 #define SSHD_CHANNELS_MAX 64   /* of one connection, with those on their way */
 #define SSHD_FORWARDS_MAX 16   /* ports of the guest that one connection listens on */
 #define SSHD_ENV_MAX 64        /* variables a client sets for one session */
@@ -48,20 +48,21 @@
 #define SSHD_CHUNK (32u << 10) /* bytes moved at once */
 #define SSHD_HELD_MAX \
 	(8u << 20)           /* bytes of a client the guest did not take: then it is not heard */
-#define SSHD_OPEN_MS 30000   /* for a connection from or to the guest to stand */
+#define SSHD_OPEN_MS 30000   /* for a connection from or to the guest to be established */
 #define SSHD_LISTEN_MS 10000 /* for the guest to listen on a port */
-#define SSHD_LOOK_MS 1000    /* between two looks at rights, VM and deadlines */
-#define SSHD_DEAD_MS 60000   /* a client that acknowledges nothing for so long is gone */
+#define SSHD_LOOK_MS 1000    /* how often permissions, VM and deadlines are checked */
+#define SSHD_DEAD_MS 60000   /* after this long without an acknowledgement a client counts as gone \
+	                      */
 
 #define SSHD_TALKS_ACCOUNT 24     /* fetches and pushes of one account at a time */
-#define SSHD_TALK_STALL_MS 300000 /* one whose bytes do not move for so long is ended */
+#define SSHD_TALK_STALL_MS 300000 /* after this long without progress it is ended */
 
 struct conn;
 struct talk;
 
 /*
  * enum chan_state - of one channel
- * @CHAN_NEW: a session nobody asked anything of yet.
+ * @CHAN_NEW: a session without a request yet.
  * @CHAN_RESOLVING: direct: the guest looks the name up; f is that command.
  * @CHAN_DIALING: direct: f is on its way; the client waits for its answer.
  * @CHAN_KNOCKING: reverse: f stands, the client is asked whether it takes it.
@@ -205,13 +206,13 @@ void chan_free(struct chan *x);
 int chan_fd(const struct chan *x); /* of what is behind it */
 /* One turn of everything this channel can do; true: bytes moved. */
 bool chan_turn(struct chan *x);
-/* A sentence for the person at the other end. */
+/* A message for the user. */
 void chan_say(struct chan *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void chan_over(struct chan *x);
 
 /* repo.c: of a login to a repository; what a client asks is told "yes" when these are true */
 bool repo_exec(struct chan *x, const char *command);
-bool repo_session(struct chan *x); /* a shell, a subsystem: refused with a sentence */
+bool repo_session(struct chan *x); /* a shell, a subsystem: rejected with an error message */
 void repo_refuse(struct chan *x);
 void repo_look(struct chan *x, bool moved);
 

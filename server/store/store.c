@@ -5,7 +5,7 @@
  * Order: create the file with mode 0600, open it, prove that it is a database and sound
  * (quick_check), refuse one that is newer than the program or not ours, then apply each
  * missing migration in a transaction of its own together with its number. A
- * crash in the middle leaves the version before; the next start goes on.
+ * crash in the middle leaves the version before; the next start continues.
  */
 #include "store/store.h"
 
@@ -119,7 +119,7 @@ static int read_version(struct store *s, const char *path, unsigned *ret, struct
 	if (v > s->n_migrations)
 		return err_set(err, -ENOTSUP,
 		               "the database '%s' has schema version %u, this program knows up to "
-		               "%u: it was used with a newer Pando, start that one",
+		               "%u: it was used with a newer version of Pando, start that one",
 		               path, v, s->n_migrations);
 	*ret = v;
 	return 0;

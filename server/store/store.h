@@ -5,7 +5,7 @@
  * SQLite in WAL mode with synchronous=FULL; one connection under a mutex, so any thread may
  * call. Every function is one transaction: when it returns 0 the fact is on
  * disk. Migrations are numbered and forward only; a database that is newer than the
- * program is refused with a sentence. The schema stays portable to PostgreSQL.
+ * program is rejected with an error message. The schema stays portable to PostgreSQL.
  *
  * Layers form trees by `parent`. A layer is in use while another layer, a
  * point or a VM names it; a point while a VM, a snapshot, a template or a cached
@@ -107,10 +107,9 @@ struct store_vm {
 	char head[ID_SIZE]; /* last point of its line: thawed from or frozen as; may be gone. Not a
 	                       reference: see store_tree.c */
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
-	char origin[ID_SIZE]; /* the point it is made anew from, or "" */
+	char origin[ID_SIZE]; /* the point it is made again from, or "" */
 };
-int store_vm_add(struct store *s, const struct store_vm *v, struct err *err);
-/* Several at once (fork): all or none. new_layers: their disk layers. */
+/* One or several (fork), all or none. new_layers: their disk layers. */
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
                       const struct store_layer *new_layers, size_t n_layers, struct err *err);
 int store_vm_get(struct store *s, const char *id, struct store_vm *ret, struct err *err);
@@ -193,7 +192,6 @@ int store_spec_put(struct store *s, const struct store_spec *l, uint32_t max, st
 int store_spec_get(struct store *s, const char *key, struct store_spec *ret, struct err *err);
 /* Forgets the entry if it still names that point; fine when not. */
 int store_spec_drop(struct store *s, const char *key, const char *point, struct err *err);
-int store_spec_clear(struct store *s, struct err *err); /* all of them */
 /* Caller frees. */
 int store_spec_list(struct store *s, struct store_spec **ret, size_t *ret_n, struct err *err);
 
@@ -272,10 +270,6 @@ int store_collect(struct store *s, const char *const *held_points, size_t n_poin
                   struct err *err);
 void store_garbage_done(struct store_garbage *g);
 
-/* Small facts by name. */
-int store_meta_set(struct store *s, const char *key, const char *value, struct err *err);
-int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err);
-
 /* ---- lines about what happened, per account; bounded ---- */
 #define STORE_EVENT_TEXT 1024          /* bytes of a line, with the NUL; longer ones are cut */
 #define STORE_EVENTS_PER_ACCOUNT 20000 /* rows kept; the oldest go first */
@@ -304,7 +298,7 @@ struct store_event_query {
 int store_event_list(struct store *s, const struct store_event_query *q, struct store_event **ret,
                      size_t *ret_n, struct err *err);
 
-/* ---- calls that go on in the background, and those that may be repeated ---- */
+/* ---- calls that continue in the background, and those that may be repeated ---- */
 #define STORE_REQUEST_KEEP_MS (INT64_C(24) * 3600 * 1000)
 #define STORE_REQUESTS_PER_ACCOUNT 1000 /* finished ones; the oldest go first */
 #define STORE_IDEM_KEY_SIZE 129         /* characters of an Idempotency-Key, and the NUL */

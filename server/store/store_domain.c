@@ -256,7 +256,7 @@ int store_mapping_put(struct store *s, const struct store_mapping *m, struct sto
 	if (row_get(s, &mapping_table, m->domain, &old, &none) == 0) {
 		if (strcmp(old.account, m->account) != 0)
 			return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS,
-			               "'%s' is taken by another account", m->domain);
+			               "'%s' belongs to another account", m->domain);
 		snprintf(row.id, sizeof(row.id), "%s", old.id);
 		row.created_ms = old.created_ms;
 		r = row_update(s, &mapping_table, &row, err);

@@ -35,8 +35,8 @@ int store_repo_add(struct store *s, const struct store_repo *r, struct err *err)
 /* -ENOENT REPOSITORY_NOT_FOUND. */
 int store_repo_get(struct store *s, const char *id, struct store_repo *ret, struct err *err);
 int store_repo_set_public(struct store *s, const char *id, bool is_public, struct err *err);
-/* Size (negative: as it was), and the time of a push unless that is 0. What is gone meanwhile is no
- * error. */
+/* Size (negative: as it was), and the time of a push unless that is 0. What is gone meanwhile is
+ * not an error. */
 int store_repo_measured(struct store *s, const char *id, int64_t bytes, int64_t pushed_ms,
                         struct err *err);
 /* With its grants and its list of large files. */

@@ -92,7 +92,7 @@ int store_grant_add(struct store *s, const char *account, const struct store_gra
 	r = row_insert(s, &grant_table, g, err);
 	if (r == -EEXIST)
 		return err_tag(err, r, ERR_PERMISSION_ALREADY_EXISTS,
-		               "the identity has a permission on '%.60s' already: update it",
+		               "the identity already has a permission on '%.60s': update it",
 		               g->target);
 	return r < 0 ? r : tx_commit(&t, err);
 }

@@ -72,7 +72,7 @@ int64_t query_read_i64(struct query *q, int64_t min, int64_t max);
 double query_read_double(struct query *q);
 int query_read_end(struct query *q, struct err *err);
 
-/* -errno and a sentence for what the connection says went wrong. */
+/* -errno and a message for what the connection says went wrong. */
 int store_fail(struct store *s, int rc, struct err *err, const char *what);
 
 /* A write transaction: takes the lock; rolls back at the end of the scope unless committed. */

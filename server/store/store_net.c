@@ -103,7 +103,9 @@ int store_egress_get(struct store *s, const char *vm_id, struct store_egress *re
 	query_bind_text(&q, vm_id);
 	r = query_step(&q, err);
 	if (r <= 0)
-		return r < 0 ? r : err_set(err, -ENOENT, "VM %s has no policy of its own", vm_id);
+		return r < 0 ? r
+		             : err_set(err, -ENOENT, "VM %s has no egress policy of its own",
+		                       vm_id);
 	*ret = (struct store_egress){ .policy = query_read_strdup(&q),
 		                      .ca_cert = query_read_strdup(&q),
 		                      .ca_key = query_read_strdup(&q) };

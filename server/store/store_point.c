@@ -95,7 +95,7 @@ static int check_same_kind(struct store *s, const char *from, const char *to, st
 	if ((r = query_step(&q, err)) < 0)
 		return r;
 	if (query_read_i64(&q, 0, INT64_MAX) != 2)
-		return err_set(err, -ENOENT, "layer '%s' or '%s' is not there", from, to);
+		return err_set(err, -ENOENT, "layer '%s' or '%s' does not exist", from, to);
 	if (query_read_i64(&q, 0, INT64_MAX) != 1)
 		return err_set(err, -EINVAL, "layers '%s' and '%s' are of different kinds", from,
 		               to);

@@ -74,7 +74,7 @@ static int beside(struct store *s, const struct store_record *rec, struct store_
 			*ret_found = true;
 		} else if (v[i].kind == RECORD_CNAME || rec->kind == RECORD_CNAME) {
 			return err_tag(err, -EEXIST, ERR_CONFLICT,
-			               "'%s' has a record that a CNAME cannot stand beside",
+			               "'%s' has other records: a CNAME must be the only one",
 			               rec->name);
 		}
 	}

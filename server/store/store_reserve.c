@@ -53,7 +53,7 @@ void reserve_look(struct store *s)
 	if (s->reserved && left < RESERVE_LOW) {
 		off_t less = MAX(s->reserved - RESERVE_STEP, 0);
 
-		log_warn("the disk is full: room kept for the database is used, %lld KB are left",
+		log_warn("the disk is full: the database uses its reserve, %lld KB are left",
 		         (long long)less >> 10);
 		if (ftruncate(s->reserve_fd, less) == 0)
 			s->reserved = less;

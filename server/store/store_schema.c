@@ -116,7 +116,7 @@ static const char migration_1[] =
 
 /*
  * Quotas: -1 none, -2 the server's default. The account that was there first is the operator's.
- * A grant's target is a VM or a repository, so it is no foreign key: who deletes the target
+ * A grant's target is a VM or a repository, so it is not a foreign key: who deletes the target
  * deletes its grants.
  */
 static const char migration_2[] =
@@ -490,7 +490,7 @@ static const char migration_14[] = "CREATE TABLE dns_records ("
                                    ");"
                                    "CREATE INDEX dns_records_account ON dns_records (account);";
 
-/* VMs that are made anew, and what from. */
+/* VMs that are made again, and what from. */
 static const char migration_15[] = "ALTER TABLE vms ADD COLUMN recreate BIGINT NOT NULL DEFAULT 0;"
                                    "ALTER TABLE vms ADD COLUMN origin TEXT REFERENCES points (id);"
                                    "CREATE INDEX vms_origin ON vms (origin);";

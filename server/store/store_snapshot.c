@@ -162,7 +162,7 @@ int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 		return r;
 	if (n.info.deleted)
 		return err_tag(err, -EALREADY, ERR_SNAPSHOT_ALREADY_DELETED,
-		               "snapshot '%s' was deleted before", id);
+		               "snapshot '%s' is already deleted", id);
 	n.info.deleted = true;
 	n.info.updated_ms = clock_wall_ms();
 	n.point[0] = '\0';

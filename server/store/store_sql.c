@@ -49,9 +49,10 @@ int store_fail(struct store *s, int rc, struct err *err, const char *what)
 		return err_tag(err, code, ERR_DATABASE_ERROR, "%s: the database is damaged (%s)",
 		               what, sqlite3_errmsg(s->db));
 	if (code == -ENOLINK)
-		return err_tag(err, code, ERR_DATABASE_ERROR,
-		               "%s: a layer or point it names is missing, or it is still in use",
-		               what);
+		return err_tag(
+		        err, code, ERR_DATABASE_ERROR,
+		        "%s: a layer or point it refers to is missing, or it is still in use",
+		        what);
 	return err_tag(err, code, ERR_DATABASE_ERROR, "%s: %s", what, sqlite3_errmsg(s->db));
 }
 

@@ -113,7 +113,7 @@ int line_mend_locked(struct store *s, struct gone_point *gone, size_t n, struct 
 		                 "INSERT INTO past_points (parent, id) SELECT $1, $2"
 		                 " WHERE EXISTS (SELECT 1 FROM vms WHERE vms.head = $2)",
 		                 to, gone[i].id, err)) < 0)
-			return err_wrap(err, r, "mend the line of point '%s'", gone[i].id);
+			return err_wrap(err, r, "repair the ancestry of point '%s'", gone[i].id);
 	}
 	if ((r = query_begin(&q, s,
 	                     "DELETE FROM past_points WHERE NOT EXISTS"
@@ -174,7 +174,7 @@ int store_point_line(struct store *s, const char *head, struct store_line **ret,
 		line[n++].created_ms = query_read_i64(&q, INT64_MIN, INT64_MAX);
 	}
 	if (r < 0 || (r = query_read_end(&q, err)) < 0)
-		return err_wrap(err, r, "read the line of point '%s'", head);
+		return err_wrap(err, r, "read the ancestry of point '%s'", head);
 	*ret = TAKE_PTR(line);
 	*ret_n = n;
 	return 0;

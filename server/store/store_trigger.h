@@ -74,7 +74,7 @@ int store_delivery_add(struct store *s, const struct store_delivery *d, struct e
 /* Has this trigger answered that push of that branch? 1 or 0. */
 int store_delivery_known(struct store *s, const char *trigger, const char *push, const char *branch,
                          struct err *err);
-/* The whole row; what is gone meanwhile is no error. output NULL: as it was. */
+/* The whole row; what is gone meanwhile is not an error. output NULL: as it was. */
 int store_delivery_put(struct store *s, const struct store_delivery *d, const char *output,
                        struct err *err);
 int store_delivery_drop(struct store *s, const char *id, struct err *err);

@@ -245,7 +245,7 @@ static void decide(struct answer *a, const char *name)
 		struct zone_node node;
 
 		if (!rel)
-			return; /* the alias leads elsewhere: resolvers go on from there */
+			return; /* the alias leads elsewhere: resolvers continue from there */
 		cut = zone_cut(a->z, rel);
 		if (cut) {
 			refer(a, cut);

@@ -57,7 +57,7 @@ static int record_name(const char *domain, const char *text, char ret[DOMAIN_SIZ
 		return 0;
 	}
 	if (labels(text, /* star= */ true, name, sizeof(name)) < 0)
-		return err_tag(err, -EINVAL, BAD, "'name': '%.100s' is not a name of records",
+		return err_tag(err, -EINVAL, BAD, "'name': '%.100s' is not a valid record name",
 		               text);
 	n = strlen(name);
 	if (strcmp(name, domain) == 0)
@@ -86,7 +86,7 @@ static int address(int family, const char *text, char *ret, struct err *err)
 static int host(const char *text, char *ret, struct err *err)
 {
 	if (labels(text, /* star= */ false, ret, DOMAIN_SIZE) < 0 || !strchr(ret, '.'))
-		return err_tag(err, -EINVAL, BAD, "'value': '%.100s' is not a whole host name",
+		return err_tag(err, -EINVAL, BAD, "'value': '%.100s' is not a full host name",
 		               text);
 	return 0;
 }
@@ -96,11 +96,12 @@ static int text_value(const char *text, char *ret, struct err *err)
 	size_t n = strlen(text);
 
 	if (n == 0 || n >= RECORD_VALUE_SIZE)
-		return err_tag(err, -EINVAL, BAD, "'value': a text has 1 to %d bytes",
+		return err_tag(err, -EINVAL, BAD, "'value': a text must have 1 to %d bytes",
 		               RECORD_VALUE_SIZE - 1);
 	for (size_t i = 0; i < n; i++)
 		if (iscntrl((unsigned char)text[i]))
-			return err_tag(err, -EINVAL, BAD, "'value': control characters");
+			return err_tag(err, -EINVAL, BAD,
+			               "'value': control characters are not allowed");
 	memcpy(ret, text, n + 1);
 	return 0;
 }

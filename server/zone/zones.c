@@ -2,7 +2,7 @@
 /*
  * zones.c - the zones in memory, and the sockets they are served on
  *
- * Theory of operation: every change goes to the store first, then the zone is read anew from it; a
+ * Theory of operation: every change goes to the store first, then the zone is read again from it; a
  * change that touches many zones (domains that changed hands) reads all of them. Changes are made
  * one at a time, questions only hold the table for a moment. Sockets and their clients are the name
  * forwarder's business (net/dns.h), which asks here instead of a resolver.

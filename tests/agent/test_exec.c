@@ -447,7 +447,7 @@ static void *late_main(void *arg)
 	return NULL;
 }
 
-/* While quiet nothing goes out, with a command in the middle of its input; then all goes on. */
+/* While quiet nothing goes out, with a command in the middle of its input; then all continues. */
 static void test_quiesce(void **state)
 {
 	struct rig *r = *state;

@@ -173,7 +173,7 @@ static void await_gone(struct rig *r, const char *marker)
 	}
 }
 
-/* Closing the flow: a terminal hangs up, a writer's pipe breaks, the background goes on. */
+/* Closing the flow: a terminal hangs up, a writer's pipe breaks, the background continues. */
 static void test_hang_up(void **state)
 {
 	struct rig *r = *state;

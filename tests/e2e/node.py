@@ -30,7 +30,7 @@ def files(folder):
 
 def run(case, folder, names, env, limit_s):
     """These files of the folder; each of their tests becomes a part of the case's."""
-    case.assertTrue(names, f"{folder} has no tests: this is not a whole checkout")
+    case.assertTrue(names, f"{folder} has no tests: this checkout is incomplete")
     log = os.path.join(test_logs(), f"{type(case).__name__.lower()}-tap.log")
     with open(log, "w") as out:
         p = subprocess.Popen(["node", "--test", "--test-reporter=tap", "--test-concurrency=1", *names], cwd=folder,

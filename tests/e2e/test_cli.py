@@ -132,7 +132,7 @@ class Cli(Case):
         self.assertNotIn(self.s.key(), shown)
         elsewhere = {"PANDO_API_URL": "http://127.0.0.1:1", "PANDO_DATA_DIR": "/nonexistent", "PANDO_LISTEN": ""}
         self.assertIn("no API key", self.pando("whoami", env=elsewhere, code=4)[1])
-        self.assertIn("nothing answers", self.pando("whoami", env={**elsewhere, "PANDO_API_KEY": "x"}, code=3)[1])
+        self.assertIn("no server at", self.pando("whoami", env={**elsewhere, "PANDO_API_KEY": "x"}, code=3)[1])
         self.out("config", "set", "images", "none")
         self.pando("config", "set", "images", "woodcut", code=2)
         self.out("logout", env=plain)
@@ -161,7 +161,7 @@ class Cli(Case):
         self.pando("vm", "exec", "web", "kill -9 $$", code=137)
         done = json.loads(self.out("vm", "exec", "--json", "web", "echo x; exit 3", code=3))
         self.assertEqual((done["stdout"], done["statusCode"]), ("x\n", 3))
-        self.assertIn("time was over", self.run_any("vm", "exec", "-t", "1s", "web", "sleep 60")[1])
+        self.assertIn("timed out", self.run_any("vm", "exec", "-t", "1s", "web", "sleep 60")[1])
 
     def run_any(self, *args):
         """(status, stderr), and the status is not 0."""
@@ -271,11 +271,11 @@ class Cli(Case):
 
     @limit(240)
     def test_g_pty_sleeps_with_its_vm(self):
-        """A VM that is put to sleep stays asleep until a key is pressed."""
+        """A VM that is suspended stays suspended until a key is pressed."""
         t = self.terminal("vm", "pty", "-s", "night", "web")
         t.expect("# ")
         self.out("vm", "suspend", "web")
-        t.expect("the VM sleeps")
+        t.expect("the VM is suspended")
         self.assertEqual(self.s.state(self.vm), "suspended")
         t.type(" ")
         t.type("echo awake$((1+1))\n")
@@ -311,7 +311,7 @@ class Cli(Case):
         self.pando("code", "-c", js, "-e", "1", code=2)
         self.out("code", "web", "-u", "nobody", "-l", "bash", "-e", "w=kept")
         t = self.terminal("code", "web", "-l", "bash")
-        for line, answer in (("w=gone; echo set", "set\r\n"), (".restart", "a fresh kernel"), ('echo "[$w]"', "[]\r\n")):
+        for line, answer in (("w=gone; echo set", "set\r\n"), (".restart", "a new kernel"), ('echo "[$w]"', "[]\r\n")):
             t.expect("sh> ")
             t.type(line + "\n")
             t.expect(answer)
@@ -366,7 +366,7 @@ class Cli(Case):
         self.assertRegex(diff, r"(?m)^- .*/srv/in/run.sh$")
         child = self.out("vm", "fork", "web").strip()
         self.assertEqual(self.out("code", child, "-e", "x"), "20\n")
-        self.assertIn("fits 2 VMs", self.pando("vm", "get", "web", code=1)[1])
+        self.assertIn("matches 2 VMs", self.pando("vm", "get", "web", code=1)[1])
         tree = self.out("tree")
         self.assertRegex(tree, r"template pt-\w+")
         self.assertRegex(tree, rf"snapshot before {before}")
@@ -438,7 +438,7 @@ class Cli(Case):
         t = self.terminal("vm", "pty", "web")
         t.expect("# ")
         self.assertIn("stopped", self.out("vm", "kill", "web"))
-        t.expect("it is gone")
+        t.expect("has ended meanwhile")
         self.assertEqual(t.end(), 1)
         self.assertEqual(self.json("code", "web", "--list"), {"contexts": []})  # and is not booted for that
         self.assertEqual(self.s.state(self.vm), "stopped")

@@ -321,6 +321,6 @@ class Spec(Case):
         self.s.wait_ready()
         one = self.s.api("GET", f"/v1/vms/snapshots/{snap}")
         self.assertEqual((one["state"], one["failed"]), ("failed", True))
-        self.assertIn("server ended", one["failureReason"])
+        self.assertIn("server stopped", one["failureReason"])
         self.refused(404, "SNAPSHOT_NOT_FOUND", self.s.create, snapshotId=snap)
         wait_for("its VM is gone", lambda: len(self.s.qemu_pids()) == len(self.s.vms()), 60)

@@ -37,7 +37,8 @@ enum fault_kind {
 	FAULT_STORE_MEMORY, /* SQLite allocates */
 	FAULT_AGENT,        /* a message on the agent channel, either way */
 	FAULT_FILE,   /* open, read, write, sync, rename, mkdir, link, ... of a regular file */
-	FAULT_REMOVE, /* unlink: apart, because callers may have no better answer than to go on */
+	FAULT_REMOVE, /* unlink: separate, because callers may have to ignore it
+	               */
 	FAULT_MEMORY, /* malloc and the like */
 	FAULT_ENGINE, /* of the fake engine */
 	FAULT_HELPER, /* of the fake root helper */

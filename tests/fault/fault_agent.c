@@ -119,7 +119,7 @@ static void lane_read(struct lane *l)
 		l->eof = true;
 }
 
-/* false: nobody listens any more. */
+/* false: there is no listener any more. */
 static bool lane_write(struct lane *l)
 {
 	while (l->pass) {

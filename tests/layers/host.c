@@ -133,7 +133,7 @@ static void vcpus_run(uint64_t off, uint64_t len)
 	pthread_mutex_unlock(&vcpus.lock);
 }
 
-/* Returns when every thread stands still. */
+/* Returns when every thread is paused. */
 static void vcpus_pause(void)
 {
 	pthread_mutex_lock(&vcpus.lock);

@@ -3,7 +3,7 @@
  * rig.h - for the tests and the bench of the preloaded library: a process under LD_PRELOAD and a
  * client of its control socket
  *
- * Whatever goes wrong ends the test with a sentence (rig_die): these are tests, there is nobody to
+ * Whatever goes wrong ends the test with a message (rig_die): these are tests, there is nobody to
  * return an error to. Every wait has a deadline. Nothing needs to be cleaned up,
  * however a test ends: temporary files and sockets have no names in the file system (who needs a
  * path gets one under /proc), and a process that outlives its test is killed by the kernel.

@@ -82,7 +82,7 @@ static char process_state(pid_t pid)
 	return (char)(s && s[1] == ' ' ? s[2] : '\0');
 }
 
-/* Stops the process and waits until it stands still. False if it has ended. */
+/* Stops the process and waits until it is paused. False if it has ended. */
 static bool stop_process(pid_t pid)
 {
 	uint64_t deadline = rig_now_us() + RIG_DEADLINE_US;

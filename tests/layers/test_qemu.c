@@ -155,7 +155,7 @@ static void test_freeze_running_guest(void **state)
 		assert_string_equal(r.why, "");
 		assert_int_equal(r.status, 0);
 		assert_true(r.pages >= (GUEST_TO - GUEST_FROM) / LAYER_PAGE);
-		wait_for_change(&q, then); /* it goes on */
+		wait_for_change(&q, then); /* it continues */
 		rig_apply(layers[round], mem, MEM);
 		assert_true(same_ram(mem, then));
 		free(then);

@@ -75,7 +75,7 @@ test("ends with its input, after the last answer", async () => {
 });
 
 test("what keeps a request from the server is its answer", async () => {
-  for (const [env, pattern] of [[{ PANDO_API_URL: "http://127.0.0.1:1" }, /nothing answers/], [{ PANDO_API_KEY: "pando_no" }, /UNAUTHORIZED/]]) {
+  for (const [env, pattern] of [[{ PANDO_API_URL: "http://127.0.0.1:1" }, /no server at/], [{ PANDO_API_KEY: "pando_no" }, /UNAUTHORIZED/]]) {
     const p = bridge(env);
     p.stdin.end('{"jsonrpc":"2.0","id":1,"method":"ping"}\n');
     await once(p, "close");

@@ -117,7 +117,7 @@ class Package(unittest.TestCase):
 
     def test_e_pandod_refuses_root_and_strangers(self):
         r = run("chroot", self.root, "pandod", code=2, env=ENV)
-        self.assertIn("does not run as root", r.stderr)
+        self.assertIn("must not run as root", r.stderr)
         r = run("chroot", "--userspec=pando:pando", self.root, "pandod", code=2, env=ENV)
         self.assertIn("pando-image", r.stderr)  # no image, and it says how to get one
 

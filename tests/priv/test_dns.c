@@ -328,7 +328,7 @@ static void messages(void **state)
 	assert_false(dns_answer_matches(q, n, &m, 0xabcd)); /* a question is no answer */
 	q[2] |= 0x80;
 	assert_true(dns_answer_matches(q, n, &m, 0xabcd));
-	assert_int_equal(dns_query_parse(q, n, &m), -EBADMSG); /* an answer is no question */
+	assert_int_equal(dns_query_parse(q, n, &m), -EBADMSG); /* an answer is not a question */
 	q[13] ^= 0x20;
 	q[2] &= 0x7f;
 	assert_int_equal(dns_query_parse(q, n, &m), 0);

@@ -201,7 +201,7 @@ class Jail(Base):
         self.choose_cgroup(p, 1, base)
         p.up()
         self.assertTrue(alive(self.spawn(p, "vm-a")))
-        self.assertIn("going on without", p.log())
+        self.assertIn("continuing without", p.log())
 
     def test_stats(self):
         p = self.priv().up()

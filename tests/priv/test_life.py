@@ -34,7 +34,7 @@ class Life(Base):
         p = self.priv().up()
         r = sh(*p.command(), check=False)
         self.assertEqual(r.returncode, 1)
-        self.assertIn("another pando-priv runs", r.stderr)
+        self.assertIn("another pando-priv uses", r.stderr)
         q = self.priv("second").up()
         a, b = p.take(), q.take()
         self.assertNotEqual(a[1], b[1])

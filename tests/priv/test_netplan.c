@@ -2,7 +2,7 @@
 /*
  * test_netplan.c - names, addresses and nft texts against golden files
  *
- * PANDO_GOLDEN_UPDATE=1 writes them anew; look at the difference before you commit it.
+ * PANDO_GOLDEN_UPDATE=1 writes them again; look at the difference before you commit it.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -174,7 +174,7 @@ static void peer_gone(void **state)
 	assert_int_equal(start(&p, script_hang_up, &c, NULL, &err), 0);
 	assert_int_equal(privc_slot_gate(c, 1, true, &err), -EPIPE);
 	assert_int_equal(privc_slot_gate(c, 1, true, &err), -EPIPE);
-	assert_string_equal(err.msg, "pando-priv is gone");
+	assert_string_equal(err.msg, "the connection to pando-priv was lost");
 	privc_free(c);
 	pthread_join(p.thread, NULL);
 }
@@ -186,7 +186,7 @@ static void script_spawn(struct peer *p)
 	size_t n = 0;
 	struct priv_rep *rep = calloc(1, sizeof(*rep));
 
-	/* A right answer, one without its descriptor, one that makes no sense. */
+	/* A right answer, one without its descriptor, one that is malformed. */
 	if (next(p, &m, fds, &n) && n == 3 && !strcmp(m.spawn.argv[1], "x y")) {
 		rep->pid = 4711;
 		reply(p, &m, rep, &fds[0], 1);

@@ -4,7 +4,7 @@
  *
  * VMs are rows, their guest is one table of files. Commands are scripted by name:
  *   "echo TEXT"   prints TEXT and ends with 0      "fail"    stderr and 3
- *   "binary"      prints bytes that are no UTF-8   "block"   waits until fake_release() or its
+ *   "binary"      prints bytes that are not UTF-8   "block"   waits until fake_release() or its
  * timeout "reset"       the connection ends (-ECONNRESET) "whoami"      prints the user of the
  * request
  *   "journalctl ..." prints what fake_journal() was given

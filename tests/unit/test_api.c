@@ -405,7 +405,7 @@ static void commands(void **state)
 	fx_call(f, "POST", path, "{\"command\":\"fail\"}", 200, &b);
 	assert_string_equal(fx_str(b.json, "stderr"), "no good");
 	assert_int_equal(json_integer_value(at(b.json, "statusCode")), 3);
-	/* Bytes that are no UTF-8 become U+FFFD, one each; NUL stays NUL. */
+	/* Bytes that are not UTF-8 become U+FFFD, one each; NUL stays NUL. */
 	fx_call(f, "POST", path, "{\"command\":\"binary\"}", 200, &c);
 	assert_int_equal(json_string_length(at(c.json, "stdout")), 18);
 	assert_memory_equal(json_string_value(at(c.json, "stdout")),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_api_http.c - what no HTTP client sends: every reply is JSON with a code, or the connection
- * ends, and the server goes on
+ * ends, and the server continues
  */
 #include <errno.h>
 #include <poll.h>

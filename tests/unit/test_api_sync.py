@@ -148,7 +148,7 @@ class Sync(Base):
         self.git("push", "-q", "origin", "main", cwd=far)
         ours = self.commit(repo, {"a": "ours"})["sha"]
         s = self.until("a conflict", lambda: self.status(repo) if self.status(repo)["state"] == "conflict" else None)
-        self.assertEqual(s["conflicts"], [{"ref": "heads/main", "local": ours, "remote": theirs, "reason": "the branch went two ways"}])
+        self.assertEqual(s["conflicts"], [{"ref": "heads/main", "local": ours, "remote": theirs, "reason": "the branch has diverged"}])
         # other branches go on, nothing was overwritten
         w = self.work(repo)
         self.git("push", "-q", "origin", "HEAD:refs/heads/other", cwd=w)

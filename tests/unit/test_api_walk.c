@@ -215,7 +215,7 @@ static void a_token_gets_what_its_scope_says(void **state)
 		call(f, &token, r, &real, &a);
 		if (everyone && a.status == 200)
 			continue;
-		/* Let in, and told what is wrong with a body that is no message. */
+		/* Let in, and told what is wrong with a body that is not a message. */
 		if (strcmp(r->pattern, "/mcp") == 0 && (a.status == 400 || a.status == 415))
 			continue;
 		/* The address is the secret, and this is none. */

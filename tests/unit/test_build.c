@@ -159,7 +159,7 @@ static void skip_cache_builds_and_replaces(void **state)
 	snprintf(first, sizeof(first), "%s", f->vm.build_id);
 	OK(make(f, "{\"spec\":" L2 "}", &err));
 	assert_string_equal(f->vm.build_id, first);
-	/* an inner one that is built anew has others on top of it */
+	/* an inner one that is rebuilt has others on top of it */
 	OK(make(f,
 	        "{\"spec\":{\"workdir\":\"/two\",\"snapshot\":{\"skipCache\":true,\"users\":"
 	        "[{\"name\":\"one\"}]}}}",

@@ -91,24 +91,24 @@ static void test_dashes_end_options(void **state)
 	assert_string_equal(q.args.rest[1], "-x");
 }
 
-static void test_wrong_lines_are_told(void **state)
+static void test_wrong_lines_are_explained(void **state)
 {
 	static const struct {
 		const char *line, *says;
 	} wrong[] = {
-		{ "pando frob", "there is no 'frob'" },
+		{ "pando frob", "unknown command 'frob'" },
 		{ "pando vm frob", "pando vm --help" },
 		{ "pando vm create --frob", "pando vm create --help" },
-		{ "pando vm create -z", "no option '-z'" },
-		{ "pando vm create --cpu", "wants a value: N" },
+		{ "pando vm create -z", "unknown option '-z'" },
+		{ "pando vm create --cpu", "needs a value: N" },
 		{ "pando vm create --cpu many", "a number from 1" },
 		{ "pando vm create --cpu 0", "a number from 1" },
 		{ "pando vm create --quiet=yes", "takes no value" },
 		{ "pando vm create --keep forever", "sticky ephemeral persistent" },
 		{ "pando vm exec web --timeout soon x", "30s, 5m" },
-		{ "pando vm get", "this takes VM" },
-		{ "pando vm get a b", "'b' is one argument too many" },
-		{ "pando whoami x", "one argument too many" },
+		{ "pando vm get", "this command takes VM" },
+		{ "pando vm get a b", "unexpected argument 'b'" },
+		{ "pando whoami x", "unexpected argument 'x'" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
@@ -437,7 +437,7 @@ int main(void)
 		cmocka_unit_test(test_options_of_all_kinds),
 		cmocka_unit_test(test_rest_is_not_ours),
 		cmocka_unit_test(test_dashes_end_options),
-		cmocka_unit_test(test_wrong_lines_are_told),
+		cmocka_unit_test(test_wrong_lines_are_explained),
 		cmocka_unit_test(test_noun_with_and_without_verb),
 		cmocka_unit_test(test_table_is_sound),
 		cmocka_unit_test(test_durations),

@@ -108,7 +108,7 @@ class Cli(ServedGit, GitTools, unittest.TestCase):
         self.assertEqual(len(log), 1)
         self.assertIn(log[0]["id"], self.pando("trigger", "log", "app", one))
         hook.got.clear()
-        self.assertIn("once more", self.pando("trigger", "redeliver", "app", one, log[0]["id"]))
+        self.assertIn("queued for redelivery", self.pando("trigger", "redeliver", "app", one, log[0]["id"]))
         self.assertTrue(hook.got.wait(60))
         self.assertIn("deleted", self.pando("trigger", "delete", "app", one))
         self.assertEqual([t["id"] for t in self.json("trigger", "list", "app")["triggers"]], [two])

@@ -227,7 +227,7 @@ static void pages(void **state)
 	}
 }
 
-/* No time left: what there is, and where to go on; always a step further. */
+/* No time left: what there is, and where to continue; always a step further. */
 static void late(void **state)
 {
 	GUEST(a, { { "/a", 'f', 1, 0644, NEW, "1" }, { "/b", 'f', 1, 0644, NEW, "1" } });

@@ -32,7 +32,7 @@ static void every_route_has_its_policy_and_help(void **state)
 		if (__builtin_popcount((unsigned)r->scope) != 1 || !(r->scope & SCOPE_ALL))
 			fail_msg("%s has no scope", r->pattern);
 		if (r->scope == SCOPE_PUBLIC &&
-		    strcmp(r->pattern, "/v1/ca") != 0 && /* a certificate is no secret */
+		    strcmp(r->pattern, "/v1/ca") != 0 && /* a certificate is not a secret */
 		    strcmp(r->pattern, "/.well-known/jwks.json") != 0 && /* nor are public keys */
 		    strcmp(r->pattern, "/git/v1/sync-hook/{hook}") != 0) /* it is one itself */
 			assert_string_equal(r->pattern, "/v1/health");
@@ -71,7 +71,7 @@ static void segments_are_split_raw_and_decoded_after(void **state)
 	/* Raw slashes are not part of a path argument. */
 	assert_int_equal(find(METHOD_GET, "/v1/vms/abc/files/tmp/a"), -ENOENT);
 	assert_int_equal(find(METHOD_GET, "/v1/vms/abc/files//tmp"), -ENOENT);
-	/* An encoded literal is no literal. */
+	/* An encoded literal is not a literal. */
 	assert_int_equal(find(METHOD_GET, "/v1/v%6ds"), -ENOENT);
 }
 

@@ -248,19 +248,19 @@ class SshGit(GitTools, unittest.TestCase):
         repo, mine_too = self.new(), self.new()
         self.commit(mine_too, {"a": "1"})
         vm = self.call("POST", "/v1/vms", {})["id"]
-        self.assertIn("not for that one", self.git("ls-remote", self.ssh_url(repo, path=mine_too), ok=False))
+        self.assertIn("not for another one", self.git("ls-remote", self.ssh_url(repo, path=mine_too), ok=False))
         for path in (f"../repos/{mine_too}.git", "..", "/etc", f"{repo}/../{mine_too}", ""):
             r = self.ssh(repo, f"git-upload-pack '{path}'")
             self.assertEqual((r.returncode, r.stdout), (1, b""), path)
-            self.assertIn(b"not for that one", r.stderr)
+            self.assertIn(b"not for another one", r.stderr)
         for command in ("id", "git-upload-archive '/x'", f"git-upload-pack '{repo}'; id", f"git-upload-pack --help '{repo}'", "git-upload-pack",
                         f"git-upload-pack '{repo}", f"git-receive-pack '{repo}' x", f"git upload-pack '{repo}'", "", "scp -t /"):
             r = self.ssh(repo, command) if command else self.ssh(repo)
             self.assertEqual((r.returncode, r.stdout), (1, b""), command)
             self.assertEqual(r.stderr.count(b"pando: "), 1, (command, r.stderr))
-        self.assertIn(b"and nothing else", self.ssh(repo, options=["-tt"]).stdout + self.ssh(repo, options=["-tt"]).stderr)
+        self.assertIn(b"only allows git clone", self.ssh(repo, options=["-tt"]).stdout + self.ssh(repo, options=["-tt"]).stderr)
         r = self.ssh(repo, "sftp", options=["-s"])
-        self.assertIn(b"and nothing else", r.stderr)
+        self.assertIn(b"only allows git clone", r.stderr)
         r = self.ssh(repo, options=["-W", "127.0.0.1:22"])
         self.assertNotEqual(r.returncode, 0)
         r = self.ssh(repo, "true", options=["-o", "ExitOnForwardFailure=yes", "-R", "0:127.0.0.1:22"])

@@ -125,7 +125,7 @@ static void killed_writers_lose_nothing(void **state)
 	assert_int_equal(tmpdir_remove(&d), 0);
 }
 
-/* No room for the file to grow: an error with a sentence, nothing half written, and it goes on. */
+/* No room for the file to grow: an error with a message, nothing half written, and it continues. */
 static void full_disk_is_an_error_not_a_loss(void **state)
 {
 	struct tmpdir d;

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "store/store_internal.h"
 #include "tests/unit/check.h"
+#include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 #include "vm/tree.h"
 
@@ -271,7 +272,7 @@ static void lines_are_mended(void **state)
 	OK(store_point_line(f->s, "b", &line, &n, &err));
 	assert_int_equal(n, 1);
 	assert_string_equal(line[0].id, "tp");
-	/* a point frozen from it goes on from what is left */
+	/* a point frozen from it continues from what is left */
 	point(f, "next", POINT_LIVE, "b", "tp", "vm", 8, 1, 1);
 	snapshot(f, "sc-2", "x", "next", 9);
 	OK(store_point_get(f->s, "next", &p, &err));

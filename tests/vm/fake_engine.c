@@ -174,7 +174,7 @@ static int load(struct machine *m, const struct machine_load *l, struct err *err
 	return 0;
 }
 
-/* The guest goes on, or stands still. */
+/* The guest continues, or is paused. */
 static void let_run(struct machine *m, bool run)
 {
 	struct fake *f = fake_of(m);

@@ -8,7 +8,7 @@
  *	OK(rig_create(r, NULL, &vm, &err));
  *	rig_crash(r);                    as kill -9 of pandod: nothing it did not yet do happens
  *	OK(rig_start(r, &err));          the next pandod: recovers
- *	rig_check(r);                    fails the test with a sentence when something does not
+ *	rig_check(r);                    fails the test with a message when something does not
  *agree r = rig_free(r);                 ends machines, removes files
  *
  * What a test may break: r->fake->on_call (engine and helper, fake.h), the agent's channel
@@ -59,15 +59,15 @@ struct rig *rig_new(const struct rig_opts *o);
 struct rig *rig_free(struct rig *r);
 /* A manager over what is there: recovers, waits for the template. */
 int rig_start(struct rig *r, struct err *err);
-void rig_stop(struct rig *r);  /* the manager ends in good order; VMs go on */
-void rig_crash(struct rig *r); /* it dies here; VMs go on */
+void rig_stop(struct rig *r);  /* the manager ends properly; VMs continue */
+void rig_crash(struct rig *r); /* it dies here; VMs continue */
 
 /* Waits until nothing happens in the background any more: keeper, starts, and the pool as asked
  * for. */
 void rig_settle(struct rig *r);
 /* rig_settle(), then everything must agree; fail_msg() when not. See rig_check.c for the list. */
 void rig_check(struct rig *r);
-/* The same, told: false and a sentence. */
+/* The same, told: false and a message. */
 bool rig_agrees(struct rig *r, char *why, size_t size);
 
 /* ---- verbs with what is usual ---- */

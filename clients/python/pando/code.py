@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code in kernels that keep their variables: cells, what they showed, contexts."""
+"""Code in kernels that keep their variables: cells, results, contexts."""
 from __future__ import annotations
 
 import base64
@@ -18,7 +18,7 @@ BINARY_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "applicati
 
 
 class RichResult(Dict[str, Any]):
-    """What a cell showed, by type: ``r["text/html"]``, or ``r.html``. Pictures and PDFs as bytes: ``r.png``."""
+    """One result of a cell, by MIME type: ``r["text/html"]``, or ``r.html``. Images and PDFs as bytes: ``r.png``."""
 
     def _bytes(self, mime: str) -> Optional[bytes]:
         data = self.get(mime)
@@ -101,7 +101,7 @@ class CellFailed(PandoError):
 
 @dataclass
 class Cell:
-    """What became of a piece of code."""
+    """The outcome of a cell."""
 
     stdout: str
     stderr: str
@@ -129,7 +129,7 @@ class Cell:
 
     @property
     def png(self) -> Optional[bytes]:
-        """The first picture."""
+        """The first image."""
         return next((r.png for r in self.results if r.png is not None), None)
 
     def check(self) -> Cell:
@@ -154,7 +154,7 @@ OnResult = Optional[Callable[[RichResult], None]]
 
 def run_cell(transport: Transport, path: str, body: Dict[str, Any], user: Optional[str], on_stdout: OnText, on_stderr: OnText,
              on_result: OnResult) -> Cell:
-    """Always streamed: a cell may take longer than a reply may be waited for, and leaving interrupts it."""
+    """Always streamed: a cell may take longer than the read timeout, and leaving interrupts it."""
     out, err = Sink(on_stdout, OUTPUT_MAX), Sink(on_stderr, OUTPUT_MAX)
     results: List[RichResult] = []
     with transport.stream("POST", path, body={**body, "stream": True}, user=user, timeout=STREAM_S) as r:
@@ -182,7 +182,7 @@ def timeout_member(timeout: Optional[float]) -> Dict[str, Any]:
 
 
 class Context:
-    """A kernel of its own: variables, imports, open files."""
+    """A context with its own kernel: variables, imports, open files."""
 
     def __init__(self, code: Code, context_id: str, language: str) -> None:
         self._code, self.id, self.language = code, context_id, language
@@ -198,11 +198,11 @@ class Context:
         self._code._sandbox._call("POST", f"/code/contexts/{segment(self.id)}/{verb}", user=self._code._user)
 
     def restart(self) -> None:
-        """A fresh kernel; variables are gone."""
+        """Starts a new kernel; variables are lost."""
         self._post("restart")
 
     def interrupt(self) -> None:
-        """The cell that runs, from another thread or process."""
+        """Interrupts the running cell, from another thread or process."""
         self._post("interrupt")
 
     def delete(self) -> None:
@@ -224,7 +224,7 @@ class Code:
                  on_stdout: OnText = None, on_stderr: OnText = None, on_result: OnResult = None) -> Cell:
         """Runs a cell: python, javascript, typescript or bash. State stays for the next one.
 
-        Without a context, the default one of that language is used. An error in the code is no exception here:
+        Without a context, the default one of that language is used. An error in the code does not raise an exception:
         see ``cell.error``, or ``cell.check()``. After ``timeout`` seconds (290) the cell is interrupted and the kernel stays.
         """
         where: Dict[str, Any] = {"contextId": context.id} if context else {"language": language}
@@ -233,7 +233,7 @@ class Code:
 
     def create_context(self, language: str = "python", *, cwd: Optional[str] = None,
                        env: Optional[Mapping[str, str]] = None) -> Context:
-        """Another kernel, besides the default one."""
+        """Creates another kernel next to the default one."""
         body: Dict[str, Any] = {"language": language}
         if cwd is not None:
             body["cwd"] = cwd
@@ -249,6 +249,6 @@ class Code:
 
 def run_once(code: str, language: str = "python", *, timeout: Optional[float] = None, on_stdout: OnText = None,
              on_stderr: OnText = None, on_result: OnResult = None, transport: Optional[Transport] = None) -> Cell:
-    """One cell in a sandbox that is made for it and deleted after it."""
+    """Runs one cell in a temporary sandbox."""
     return run_cell(transport or Transport(), "/v1/code", {"language": language, "code": code, **timeout_member(timeout)}, None,
                     on_stdout, on_stderr, on_result)

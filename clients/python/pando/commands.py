@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands in a sandbox: run to their end, or left running."""
+"""Commands in a sandbox: waited for, or left running."""
 from __future__ import annotations
 
 import base64
@@ -22,7 +22,7 @@ OnText = Optional[Callable[[str], None]]
 
 @dataclass
 class CommandResult:
-    """How a command ended and what it said."""
+    """The exit status and output of a command."""
 
     exit_code: int
     stdout_bytes: bytes
@@ -63,7 +63,7 @@ def stdin_members(stdin: Union[str, bytes, None]) -> Dict[str, Any]:
 
 
 class Sink:
-    """One output of a command: kept up to a limit, and told to a callback as text."""
+    """One output of a command: kept up to a limit, and passed to a callback as text."""
 
     def __init__(self, callback: OnText, limit: int = OUTPUT_MAX) -> None:
         self._callback, self._limit = callback, limit
@@ -119,7 +119,7 @@ def run(sandbox: Sandbox, body: Dict[str, Any], user: Optional[str], on_stdout: 
                     raise ExecTimeout(408, "EXEC_TIMED_OUT", f"the command was ended after {result.duration:.1f} s",
                                       {"stdout": result.stdout, "stderr": result.stderr})
                 return result
-    raise StreamBroken("the connection ended before the command did; what became of the command is unknown")
+    raise StreamBroken("the connection ended before the command did; the outcome of the command is unknown")
 
 
 class Process:
@@ -158,18 +158,18 @@ class Process:
         raise StreamBroken("the connection ended before the process did; follow() it again")
 
     def output(self, stream: str = "stdout") -> bytes:
-        """What there is of it now: the newest 4 MiB."""
+        """Its output so far: the newest 4 MiB."""
         with self._sandbox._stream("GET", self._path("/output"), query={"stream": stream}, user=self._user) as r:
             return r.read()
 
     def wait(self) -> int:
-        """Until it has ended; its exit code."""
+        """Waits until it has ended; returns its exit code."""
         for _ in self.follow():
             pass
         return int(self.info()["statusCode"])
 
     def signal(self, signal: Union[str, int] = "TERM") -> None:
-        """To it and its group."""
+        """Sends a signal to it and its group."""
         self._sandbox._call("POST", self._path("/signal"), {"signal": signal}, user=self._user)
 
     def kill(self) -> None:
@@ -182,7 +182,7 @@ class Process:
             r.json()
 
     def forget(self) -> None:
-        """Drops the record of one that has ended."""
+        """Removes a finished process from the list."""
         self._sandbox._call("DELETE", self._path(), user=self._user)
 
 

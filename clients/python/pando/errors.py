@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, as exceptions.
+"""Exceptions.
 
-Everything this package raises on its own is a PandoError. What the server said is an ApiError with the server's
+Everything this package raises on its own is a PandoError. A server error is an ApiError with the server's
 ``code``, ``status`` and ``message``, and a ``hint``: the way out, where there is a usual one.
 """
 from __future__ import annotations
@@ -14,19 +14,19 @@ __all__ = ["ApiError", "AuthError", "CommandFailed", "ConflictError", "Connectio
 HINTS: Dict[str, str] = {
     "UNAUTHORIZED": "set PANDO_API_KEY to a key of this server, or pass api_key=",
     "UNAUTHORIZED_ERROR": "set PANDO_API_KEY to a key of this server, or pass api_key=",
-    "FORBIDDEN": "this key or token may not do that; use a key of the account",
-    "VM_NOT_FOUND": "it was deleted, or belongs to another account; Sandbox.list() says what there is",
+    "FORBIDDEN": "this key or token lacks permission; use a key of the account",
+    "VM_NOT_FOUND": "it was deleted, or belongs to another account; Sandbox.list() shows existing ones",
     "VM_DELETED": "create another one; a snapshot taken before it was deleted still works",
     "VM_NOT_RUNNING": "start() it first",
-    "STILL_CREATING": "ask again in a moment",
-    "VM_IS_SUSPENDING": "ask again in a moment; the next use resumes it",
-    "CONFLICT": "another call on the same thing is under way; ask again in a moment",
-    "SNAPSHOT_NOT_FOUND": "Snapshot.list() says what there is",
-    "INVALID_SNAPSHOT_ID": "rewind() needs a snapshot of the sandbox's own past; else create(snapshot=...)",
-    "FILE_NOT_FOUND": "files.list() of the directory says what there is",
+    "STILL_CREATING": "try again in a moment",
+    "VM_IS_SUSPENDING": "try again in a moment; the next use resumes it",
+    "CONFLICT": "another operation on it is running; try again in a moment",
+    "SNAPSHOT_NOT_FOUND": "Snapshot.list() shows existing ones",
+    "INVALID_SNAPSHOT_ID": "rewind() needs an earlier snapshot of the same sandbox; otherwise use create(snapshot=...)",
+    "FILE_NOT_FOUND": "files.list() shows what the directory has",
     "USER_NOT_FOUND": "create the Linux user in the sandbox first (useradd)",
-    "EXEC_TIMED_OUT": "pass a larger timeout=, or spawn() it and look at its output later",
-    "SESSION_NOT_FOUND": "pty_sessions() says what there is",
+    "EXEC_TIMED_OUT": "pass a larger timeout=, or spawn() it and read its output later",
+    "SESSION_NOT_FOUND": "pty_sessions() shows existing ones",
     "SESSION_ALREADY_EXISTS": "attach_pty() attaches to it",
     "SESSION_EXPIRED": "its program ended; open another one with pty()",
     "SESSION_CAP_REACHED": "close sessions that are not needed",
@@ -39,8 +39,8 @@ HINTS: Dict[str, str] = {
     "MEM_OVER_PLAN_LIMIT": "ask for less memory, or for a larger quota",
     "VCPU_OVER_PLAN_LIMIT": "ask for fewer vCPUs, or for a larger quota",
     "ROOTFS_OVER_PLAN_LIMIT": "ask for a smaller disk, or for a larger quota",
-    "SERVICE_UNAVAILABLE": "ask again in a moment",
-    "UNAVAILABLE": "ask again in a moment",
+    "SERVICE_UNAVAILABLE": "try again in a moment",
+    "UNAVAILABLE": "try again in a moment",
 }
 
 
@@ -49,21 +49,21 @@ class PandoError(Exception):
 
 
 class ConnectionFailed(PandoError):
-    """The server could not be reached, or went away before it answered."""
+    """The server could not be reached, or closed the connection before it answered."""
 
 
 class StreamBroken(PandoError):
-    """A reply ended before it was whole: the connection broke while it came."""
+    """A reply was cut off: the connection was lost while it was read."""
 
 
 class UnsafeArchive(PandoError):
-    """A directory that was downloaded has something in it that would write outside of its place."""
+    """A downloaded directory contains something that would write outside the target."""
 
 
 class ApiError(PandoError):
-    """The server refused or failed.
+    """The server rejected the request or failed.
 
-    ``status``: the HTTP status; ``code``: a word for programs, such as VM_NOT_FOUND; ``message``: a sentence;
+    ``status``: the HTTP status; ``code``: machine-readable, such as VM_NOT_FOUND; ``message``: a description;
     ``hint``: what usually helps, or None; ``body``: the whole reply; ``trace_id``: for the server's logs.
     """
 
@@ -79,7 +79,7 @@ class ApiError(PandoError):
 
 
 class AuthError(ApiError):
-    """401, 403: no key, a wrong one, or one without that right."""
+    """401, 403: no key, a wrong key, or one without permission."""
 
 
 class QuotaError(ApiError):
@@ -87,19 +87,19 @@ class QuotaError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """404, 410: not there, or not for this key."""
+    """404, 410: it does not exist, or not for this key."""
 
 
 class ConflictError(ApiError):
-    """409: not in this state, or not while another call runs."""
+    """409: not possible in this state, or while another operation runs."""
 
 
 class UnavailableError(ApiError):
-    """503, 504: the host has no room now, or something took too long."""
+    """503, 504: the host lacks resources now, or something took too long."""
 
 
 class ExecTimeout(ApiError):
-    """A command took longer than its timeout and was ended. ``stdout`` and ``stderr``: what it said until then."""
+    """A command took longer than its timeout and was ended. ``stdout`` and ``stderr``: its output until then."""
 
     def __init__(self, status: int, code: str, message: str, body: Optional[Mapping[str, Any]] = None,
                  trace_id: Optional[str] = None) -> None:
@@ -109,7 +109,7 @@ class ExecTimeout(ApiError):
 
 
 class CommandFailed(PandoError):
-    """``exec(..., check=True)`` of a command that did not end with 0. ``result`` has all of it."""
+    """``exec(..., check=True)`` of a command that did not exit with 0. ``result`` has the details."""
 
     def __init__(self, command: str, result: Any) -> None:
         self.command = command

@@ -195,7 +195,7 @@ class Files:
     def list(self, path: str = "/") -> List[Entry]:
         reply = self._sandbox._call("GET", f"/files/{segment(path)}", user=self._user)
         if "files" not in reply:
-            raise PandoError(f"{path} is no directory")
+            raise PandoError(f"{path} is not a directory")
         top = path if path.endswith("/") else path + "/"
         return [Entry(e["name"], e["kind"], top + e["name"]) for e in reply["files"]]
 
@@ -269,7 +269,7 @@ def _wanted(m: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
 
 
 class _Refused(Exception):
-    """The server takes no more."""
+    """The server stopped reading."""
 
 
 class _Writer:

@@ -79,7 +79,7 @@ class InstaVM:
         ``execution_time`` (seconds) have it apart.
         """
         if self._killed:
-            raise PandoError("this session was killed; make another InstaVM")
+            raise PandoError("this session was killed; create another InstaVM")
         if language in ("bash", "shell", "sh"):
             command, language = f"mkdir -p {APP} && cd {APP}\n{command}", "bash"
         elif not self._entered and language == "python":

@@ -30,7 +30,7 @@ RETRY_FIRST_S, RETRY_MAX_S = 0.25, 4.0
 
 
 class PtyClosed(PandoError):
-    """The terminal is not there any more, or could not be attached to again."""
+    """The terminal has ended, or could not be attached to again."""
 
 
 class Pty:
@@ -93,7 +93,7 @@ class Pty:
             first = ws.recv(ATTACH_S)
             info = json.loads(first[1]) if first and first[0] == TEXT else None
             if not isinstance(info, dict) or info.get("type") != "sessionInfo":
-                raise ConnectionFailed("the server did not say which terminal this is")
+                raise ConnectionFailed("the server did not send the session's id")
             self.id = str(info["sessionId"])
         except (WebSocketError, TimeoutError, ValueError) as e:
             ws.terminate()
@@ -232,7 +232,7 @@ class Pty:
         """
         with self._state:
             if not self._state.wait_for(lambda: self._buffer or self._ended, timeout):
-                raise TimeoutError(f"nothing came from {self.id} within {timeout} s")
+                raise TimeoutError(f"no output from {self.id} within {timeout} s")
             if not self._buffer and self._error:
                 raise self._error
             data = bytes(self._buffer)
@@ -259,8 +259,8 @@ class Pty:
                 raise self._error
             tail = bytes(seen[-500:])
         if not in_time:
-            raise TimeoutError(f"{want!r} did not come within {timeout} s; the end of what did: {tail!r}")
-        raise PtyClosed(f"the terminal ended without {want!r}; the end of what came: {tail!r}")
+            raise TimeoutError(f"{want!r} was not received within {timeout} s; the last output was: {tail!r}")
+        raise PtyClosed(f"the terminal ended without {want!r}; the last output was: {tail!r}")
 
     def wait(self, timeout: Optional[float] = None) -> int:
         """Until the program has ended; its exit code, 128 + n for the signal n."""

@@ -26,7 +26,7 @@ UNSET = _Unset()
 
 
 class Snapshot:
-    """A sandbox as it was at one moment, with its memory."""
+    """A saved state of a sandbox, with its memory."""
 
     def __init__(self, snapshot_id: str, name: Optional[str] = None, transport: Optional[Transport] = None,
                  data: Optional[Mapping[str, Any]] = None) -> None:
@@ -43,7 +43,7 @@ class Snapshot:
         return [cls(s["snapshotId"], s.get("name"), t, s) for s in t.call("GET", "/v1/vms/snapshots")["snapshots"]]
 
     def create(self, **kw: Any) -> Sandbox:
-        """A new sandbox that goes on from here; the arguments are those of Sandbox.create()."""
+        """A new sandbox that continues from here; the arguments are those of Sandbox.create()."""
         return Sandbox.create(snapshot=self, transport=self._transport, **kw)
 
     def rename(self, name: str) -> None:
@@ -137,7 +137,7 @@ class Sandbox:
 
     @classmethod
     def connect(cls, vm_id: str, transport: Optional[Transport] = None) -> Sandbox:
-        """One that exists; NotFoundError when it does not. Wakes nothing."""
+        """An existing sandbox; NotFoundError if there is none. Does not wake it."""
         sandbox = cls(vm_id, transport)
         sandbox.info()
         return sandbox
@@ -180,11 +180,11 @@ class Sandbox:
         self._call("POST", "/stop")
 
     def kill(self) -> None:
-        """Stops it without asking."""
+        """Stops it at once, without a shutdown."""
         self._call("POST", "/kill")
 
     def delete(self) -> None:
-        """For good."""
+        """Deletes it permanently."""
         self._call("DELETE", "")
 
     def wait_for_exit(self, timeout: Optional[float] = None) -> str:
@@ -204,12 +204,12 @@ class Sandbox:
         return [Sandbox(f["id"], self._transport, owned=True) for f in reply["forks"]]
 
     def snapshot(self, name: Optional[str] = None) -> Snapshot:
-        """Keeps it as it is now; it runs on."""
+        """Takes a snapshot; the sandbox keeps running."""
         reply = self._call("POST", "/snapshot", {"name": name} if name is not None else {})
         return Snapshot(reply["snapshotId"], name, self._transport)
 
     def rewind(self, snapshot: Union[Snapshot, str], *, keep: bool = True) -> Optional[Snapshot]:
-        """Back to a snapshot of its own past, memory and disk. ``keep``: what it was until now is kept, and returned."""
+        """Rewinds memory and disk to one of its earlier snapshots. ``keep``: keeps the current state as a snapshot, which is returned."""
         snapshot_id = snapshot if isinstance(snapshot, str) else snapshot.id
         before = self._call("POST", "/rewind", {"snapshotId": snapshot_id, "keep": keep}).get("previousSnapshotId")
         return Snapshot(before, "before rewind", self._transport) if before else None
@@ -221,7 +221,7 @@ class Sandbox:
 
     def diff(self, other: Union[Sandbox, Snapshot, str], path: Optional[str] = None, *,
              ignore: Optional[Sequence[str]] = None) -> Iterator[Dict[str, Any]]:
-        """Files that differ from a relative: {path, change, kind, size, otherSize, mtime}."""
+        """Files that differ from a related sandbox or snapshot: {path, change, kind, size, otherSize, mtime}."""
         query: Dict[str, Any] = {"with": other if isinstance(other, str) else other.id, "path": path}
         if ignore is not None:
             query["ignore"] = ",".join(ignore)
@@ -237,7 +237,7 @@ class Sandbox:
     def exec(self, command: Command, *, stdin: Union[str, bytes, None] = None, env: Optional[Mapping[str, str]] = None,
              cwd: Optional[str] = None, user: Optional[str] = None, timeout: Optional[float] = None, on_stdout: OnText = None,
              on_stderr: OnText = None, check: bool = False, max_output: int = OUTPUT_MAX) -> CommandResult:
-        """Runs a command to its end: a line for the shell, or a list of words.
+        """Runs a command and waits for it: a line for the shell, or a list of words.
 
         ``on_stdout`` and ``on_stderr`` get text while it runs. After ``timeout`` seconds it is ended: ExecTimeout. ``check``: CommandFailed
         unless it ends with 0. Of each output the result keeps ``max_output`` bytes.
@@ -251,7 +251,7 @@ class Sandbox:
     def spawn(self, command: Command, *, stdin: Union[str, bytes, None] = None, env: Optional[Mapping[str, str]] = None,
               cwd: Optional[str] = None, user: Optional[str] = None, timeout: Optional[float] = None,
               open_stdin: bool = False) -> Process:
-        """Starts a command and leaves it running, whatever becomes of this client."""
+        """Starts a command and leaves it running, even if this client ends."""
         body = {**commands.body_of(command, stdin, env, cwd, timeout), "detach": True}
         if open_stdin:
             body["openStdin"] = True
@@ -278,7 +278,7 @@ class Sandbox:
 
     def attach_pty(self, session_id: str, *, cols: int = 80, rows: int = 24, on_data: Optional[Callable[[bytes], None]] = None,
                    on_reconnect: Optional[Callable[[], None]] = None, reconnect_for: float = 60) -> Pty:
-        """Attaches to a terminal that is there, also in a fork, also when others are attached."""
+        """Attaches to an existing terminal, also in a fork, also if others are attached."""
         return Pty(self, self._user, cols=cols, rows=rows, command=None, session_id=session_id, attach=True, on_data=on_data,
                    on_reconnect=on_reconnect, reconnect_for=reconnect_for)
 

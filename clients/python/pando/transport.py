@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP to one server: who is asked, with which key, and how replies are read.
+"""HTTP to one server: address, key, and reading replies.
 
 Theory of operation: connections are kept and used again, one request at a time each. One that the server has closed
 meanwhile is readable without anybody having asked, so it is thrown away before it is used, as is one that has waited for so
@@ -48,7 +48,7 @@ def wait_socket(sock: Any, write: bool, seconds: Optional[float]) -> bool:
 
 
 def segment(text: str) -> str:
-    """Text as one segment of a path: a slash in it is no separator."""
+    """Text as one segment of a path: a slash in it is not a separator."""
     return quote(text, safe="")
 
 
@@ -76,7 +76,7 @@ class Response:
             self._conn.close()
 
     def abort(self) -> None:
-        """From another thread: whoever reads comes to the end."""
+        """From another thread: ends a read in progress."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -86,25 +86,25 @@ class Response:
         try:
             return self._raw.read()
         except (http.client.HTTPException, OSError) as e:
-            raise StreamBroken(f"the reply broke off: {e}") from e
+            raise StreamBroken(f"the reply was cut off: {e}") from e
 
     def json(self) -> Any:
         data = self.read()
         try:
             return json.loads(data)
         except ValueError as e:
-            raise PandoError(f"the server's reply is no JSON: {data[:200]!r}; is this the address of a Pando?") from e
+            raise PandoError(f"the server's reply is not JSON: {data[:200]!r}; is this a Pando server?") from e
 
     def pieces(self, size: int = PIECE) -> Iterator[bytes]:
-        """The body in pieces; raises StreamBroken unless it came whole."""
+        """The body in pieces; raises StreamBroken unless it is complete."""
         while True:
             try:
                 data = self._raw.read(size)
             except (http.client.HTTPException, OSError) as e:
-                raise StreamBroken(f"the reply broke off: {e}") from e
+                raise StreamBroken(f"the reply was cut off: {e}") from e
             if not data:
                 if self._raw.length:  # of the announced length, this much never came
-                    raise StreamBroken(f"the reply broke off {self._raw.length} bytes before its end")
+                    raise StreamBroken(f"the reply was cut off {self._raw.length} bytes before its end")
                 return
             yield data
 
@@ -114,11 +114,11 @@ class Response:
             try:
                 line = self._raw.readline(LINE_MAX + 1)
             except (http.client.HTTPException, OSError) as e:
-                raise StreamBroken(f"the stream broke off: {e}") from e
+                raise StreamBroken(f"the stream was cut off: {e}") from e
             if not line:
                 return
             if len(line) > LINE_MAX:
-                raise StreamBroken("the server sent a line without end")
+                raise StreamBroken("the server sent an endless line")
             yield line.decode("utf-8", "replace").rstrip("\r\n")
 
     def drain(self) -> None:
@@ -160,12 +160,12 @@ class Upload:
             except (BrokenPipeError, ConnectionResetError):
                 self._refused = True  # the reply says why; finish() reads it
             except OSError as e:
-                raise ConnectionFailed(f"the connection to {self._transport.url} broke: {e}") from e
+                raise ConnectionFailed(f"the connection to {self._transport.url} was lost: {e}") from e
         return len(data)
 
     @property
     def refused(self) -> bool:
-        """The server takes no more: what is left need not be produced."""
+        """The server stopped reading: the rest need not be produced."""
         return self._refused
 
     def finish(self) -> Any:
@@ -196,7 +196,7 @@ class Transport:
         self.url = (url or os.environ.get("PANDO_URL") or os.environ.get("FREESTYLE_API_URL") or DEFAULT_URL).rstrip("/")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise PandoError(f"'{self.url}' is no address of a server; it should look like {DEFAULT_URL}")
+            raise PandoError(f"'{self.url}' is not a server address; it should look like {DEFAULT_URL}")
         self.tls = parts.scheme == "https"
         self.host = parts.hostname
         self.port = parts.port or (443 if self.tls else 80)
@@ -237,7 +237,7 @@ class Transport:
             conn.sock.settimeout(timeout)
             return conn
         except OSError as e:
-            raise ConnectionFailed(f"cannot reach {self.url}: {e}; is pandod running there? PANDO_URL names the server") from e
+            raise ConnectionFailed(f"cannot reach {self.url}: {e}; is pandod running there? Set PANDO_URL to its address") from e
 
     def _take(self, timeout: float) -> Tuple[http.client.HTTPConnection, bool]:
         """A connection, and whether it was used before."""
@@ -304,7 +304,7 @@ class Transport:
             except OSError as e:
                 conn.close()
                 if not used or method not in ("GET", "HEAD"):
-                    raise ConnectionFailed(f"{method} {path}: the connection to {self.url} broke: {e}") from e
+                    raise ConnectionFailed(f"{method} {path}: the connection to {self.url} was lost: {e}") from e
             except BaseException:
                 conn.close()
                 raise
@@ -319,7 +319,7 @@ class Transport:
             raise ConnectionFailed(f"{self.url} did not answer in time") from e
         except (http.client.HTTPException, OSError) as e:
             conn.close()
-            raise ConnectionFailed(f"{self.url} closed the connection without an answer: {e}") from e
+            raise ConnectionFailed(f"{self.url} closed the connection without a reply: {e}") from e
         r = Response(self, conn, raw, sock)
         if 200 <= raw.status < 300:
             return r
@@ -348,5 +348,5 @@ class Transport:
             conn.endheaders()
         except OSError as e:
             conn.close()
-            raise ConnectionFailed(f"{method} {path}: the connection to {self.url} broke: {e}") from e
+            raise ConnectionFailed(f"{method} {path}: the connection to {self.url} was lost: {e}") from e
         return Upload(self, conn)

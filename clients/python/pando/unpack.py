@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacking an archive that nobody has looked at.
+"""Unpacking an untrusted archive.
 
 Theory of operation: who made the archive is not trusted, and may know what is below the directory already. So a name is taken
 apart, and every directory on the way is looked at without following links: one that is a link is refused. A link is
@@ -37,7 +37,7 @@ def make_parent(top: str, parts: List[str]) -> str:
             os.mkdir(path)
             continue
         if not stat.S_ISDIR(mode):
-            raise UnsafeArchive(f"'{path}' is no directory, and the archive has something below it")
+            raise UnsafeArchive(f"'{path}' is not a directory, but the archive has something below it")
     return path
 
 
@@ -98,7 +98,7 @@ class Unpacker:
         parts = parts_of(m.linkname)
         source = os.path.join(make_parent(self.top, parts[:-1]), parts[-1]) if parts else self.top
         if not stat.S_ISREG(os.lstat(source).st_mode):
-            raise UnsafeArchive(f"a link in the archive names '{m.linkname[:200]}', which is no file")
+            raise UnsafeArchive(f"a link in the archive names '{m.linkname[:200]}', which is not a file")
         if os.path.abspath(source) != os.path.abspath(path):
             clear(path)
             os.link(source, path)
@@ -135,5 +135,5 @@ def unpack(source: Any, top: str, max_bytes: Optional[int] = None) -> int:
                 tar.members = []  # type: ignore[attr-defined]  # else it keeps them all
         source.read()  # to the end: a reply that was cut off is noticed here
     except (tarfile.TarError, EOFError) as e:
-        raise StreamBroken(f"the archive is not whole: {e}") from e
+        raise StreamBroken(f"the archive is incomplete: {e}") from e
     return u.files

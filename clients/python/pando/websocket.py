@@ -105,7 +105,7 @@ class WebSocket:
             except ssl.SSLWantWriteError:
                 self._wait(True, deadline)
             except (OSError, ValueError) as e:
-                raise WebSocketError(ABNORMAL, f"the connection broke: {e}") from e
+                raise WebSocketError(ABNORMAL, f"the connection was lost: {e}") from e
         if not data:
             raise WebSocketError(ABNORMAL, "the connection ended without a close")
         self._buf += data
@@ -122,7 +122,7 @@ class WebSocket:
             except ssl.SSLWantReadError:
                 self._wait(False, deadline)
             except (OSError, ValueError) as e:
-                raise WebSocketError(ABNORMAL, f"the connection broke: {e}") from e
+                raise WebSocketError(ABNORMAL, f"the connection was lost: {e}") from e
 
     def _take(self, n: int, deadline: Optional[float]) -> bytes:
         while len(self._buf) < n:
@@ -146,7 +146,7 @@ class WebSocket:
             self._send_raw(f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1"), deadline)
             while b"\r\n\r\n" not in self._buf:
                 if len(self._buf) > HEAD_MAX:
-                    raise ConnectionFailed("the server's answer has no end")
+                    raise ConnectionFailed("the server's reply has no end")
                 self._more(deadline)
         except (WebSocketError, TimeoutError) as e:
             raise ConnectionFailed(f"{transport.url} did not answer: {e}") from e
@@ -161,7 +161,7 @@ class WebSocket:
         want = base64.b64encode(hashlib.sha1(key + GUID).digest()).decode()
         if (reply.get("upgrade", "").lower() != "websocket" or "upgrade" not in reply.get("connection", "").lower()
                 or reply.get("sec-websocket-accept") != want or "sec-websocket-extensions" in reply or "sec-websocket-protocol" in reply):
-            raise ConnectionFailed("the server's answer is no WebSocket handshake")
+            raise ConnectionFailed("the server's reply is not a WebSocket handshake")
 
     def _refusal(self, status: int, reply: Dict[str, str], deadline: float) -> PandoError:
         """An ordinary reply instead of the upgrade."""
@@ -218,7 +218,7 @@ class WebSocket:
             try:
                 reason = payload[2:].decode()
             except UnicodeDecodeError:
-                raise WebSocketError(BAD_TEXT, "the server's reason is no UTF-8") from None
+                raise WebSocketError(BAD_TEXT, "the server's reason is not UTF-8") from None
         self.close_code, self.close_reason = code, reason
         try:
             self._frame(CLOSE, payload[:2], deadline)
@@ -226,7 +226,7 @@ class WebSocket:
             pass  # it was closed from here first, or is gone already
 
     def recv(self, timeout: Optional[float] = None) -> Optional[Tuple[int, bytes]]:
-        """(TEXT or BINARY, bytes) of the next message; None when the server closed. Any sign of life starts the timeout anew."""
+        """(TEXT or BINARY, bytes) of the next message; None when the server closed. Any data restarts the timeout."""
         kind, whole = 0, bytearray()
         try:
             while True:
@@ -240,7 +240,7 @@ class WebSocket:
                     return None
                 elif opcode != PONG:
                     if (opcode == CONTINUE) != bool(kind):
-                        raise WebSocketError(PROTOCOL_ERROR, "a message begins in another, or goes on without having begun")
+                        raise WebSocketError(PROTOCOL_ERROR, "a message begins inside another, or continues without having begun")
                     kind = kind or opcode
                     whole += payload
                     if fin:
@@ -262,11 +262,11 @@ class WebSocket:
             try:
                 data.decode()
             except UnicodeDecodeError:
-                raise WebSocketError(BAD_TEXT, "a text message is no UTF-8") from None
+                raise WebSocketError(BAD_TEXT, "a text message is not UTF-8") from None
         return kind, data
 
     def _fail(self, code: int) -> None:
-        """The server broke a rule or is gone: say so if there is somebody to hear it, and end."""
+        """The server violated the protocol or is gone: send a close frame if possible, and end."""
         self.close_code = self.close_code or code
         if code != ABNORMAL:
             try:
@@ -297,6 +297,6 @@ class WebSocket:
             pass
 
     def terminate(self) -> None:
-        """Ends it for good; only when nobody is in recv()."""
+        """Closes it; only when no thread is in recv()."""
         self.abort()
         self._sock.close()

@@ -96,7 +96,7 @@ class Requests(unittest.TestCase):
                 with self.assertRaises(PandoError):
                     p.transport.call("POST", "/x")
         with Peer(lambda c: (c.head(), c.reply(200, b"<html>"))) as p:
-            with self.assertRaisesRegex(PandoError, "address of a Pando"):
+            with self.assertRaisesRegex(PandoError, "a Pando server"):
                 p.transport.call("GET", "/x")
 
     def test_nobody_there(self):
