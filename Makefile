@@ -29,7 +29,7 @@ install: ## install below PREFIX (/usr/local), or below DESTDIR; then: systemctl
 deb: ## make a Debian package, build/pando_*.deb
 	@scripts/deb.sh
 
-test: ## lints, unit, golden, fuzz-corpus and end-to-end tests with real VMs (as root)
+test: ## lints, unit, golden, fuzz-corpus, end-to-end tests with real VMs, the Debian package (as root)
 	@scripts/test.sh
 
 test-long: ## the end-to-end tests that take too long for make test (as root)
