@@ -261,7 +261,7 @@ struct edge {
 };
 
 /* ---- loop.c ---- */
-int worker_watch(struct worker *w, struct io *io, uint32_t events);
+int worker_poll(struct worker *w, struct io *io, uint32_t events);
 /* conn_run() once more, after others. */
 void worker_again(struct worker *w, struct conn *c);
 /* From any thread. */

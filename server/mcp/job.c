@@ -98,7 +98,7 @@ int mcp_job_new(struct request *req, json_t *id, json_t *token, struct mcp_work 
 	    watch_fd(j, j->timer) < 0 || watch_fd(j, mcp_running_fd(j->running)) < 0 ||
 	    watch_fd(j, j->work.ops->fd(j->work.x)) < 0) {
 		job_free(j);
-		return err_set(err, -EMFILE, "cannot make a descriptor to wait on");
+		return err_set(err, -EMFILE, "cannot create a descriptor to wait on");
 	}
 	*ret = j;
 	return 0;
