@@ -59,10 +59,6 @@ static void fs_child(const struct job_fds *fds, const struct fs_work *w)
 {
 	static struct user u;
 
-	if (w->op == AGENT_OP_SYNC) {
-		sync();
-		child_finish(fds, 0, AGENT_TAG_NONE, "", NULL, 0);
-	}
 	child_become(fds, w->r.user, &u);
 	if (w->op == AGENT_OP_FS_WATCH && !w->r.path[0])
 		fs_watch(fds, &w->r);
@@ -94,8 +90,6 @@ static void fs_child(const struct job_fds *fds, const struct fs_work *w)
 static int fs_decode(uint16_t op, struct rd *c, struct fs_work *ret)
 {
 	*ret = (struct fs_work){ .op = op, .r = { .user = "", .path = "/" } };
-	if (op == AGENT_OP_SYNC)
-		return rd_end(c);
 	if (op != AGENT_OP_FS_GET)
 		return agent_fs_req_get(c, &ret->r);
 	if (agent_get_req_get(c, &ret->get) < 0)

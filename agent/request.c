@@ -58,7 +58,6 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_FS_GET:
 	case AGENT_OP_FS_TAR:
 	case AGENT_OP_FS_UNTAR:
-	case AGENT_OP_SYNC:
 		fs_begin(a, id, op, &c);
 		return;
 	case AGENT_OP_FS_WALK:

@@ -34,7 +34,3 @@ int vt_resize(struct vt *t, unsigned cols, unsigned rows);
 void vt_plodding(struct vt *t);
 /* Appends the picture; with_history: and the lines that scrolled off. */
 void vt_picture(const struct vt *t, bool with_history, struct buf *b);
-unsigned vt_history_lines(const struct vt *t);
-size_t vt_history_bytes(const struct vt *t);
-/* Drops the oldest lines until at most this many bytes are kept. */
-void vt_history_cut(struct vt *t, size_t bytes);

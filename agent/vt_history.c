@@ -57,26 +57,10 @@ void history_push(struct vt *t, const struct cell *row)
 	total += cost(l);
 }
 
-void vt_history_cut(struct vt *t, size_t bytes)
-{
-	while (t->h_n && t->h_bytes > bytes)
-		drop_first(t);
-}
-
 void history_free(struct vt *t)
 {
 	while (t->h_n)
 		drop_first(t);
 	free(t->history);
 	t->history = NULL;
-}
-
-unsigned vt_history_lines(const struct vt *t)
-{
-	return t->h_n;
-}
-
-size_t vt_history_bytes(const struct vt *t)
-{
-	return t->h_bytes;
 }

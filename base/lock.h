@@ -98,7 +98,7 @@ void rwlock_init(struct rwlock *l, const char *name);
 void rwlock_destroy(struct rwlock *l);
 void rwlock_rdlock(struct rwlock *l) ACQUIRE_SHARED(l);
 void rwlock_wrlock(struct rwlock *l) ACQUIRE(l);
-/* False when the deadline is over and it is still somebody else's. */
+/* False when the deadline is over and somebody else still has it. */
 bool rwlock_wrlock_until(struct rwlock *l, uint64_t deadline_ms) TRY_ACQUIRE(true, l);
 void rwlock_unlock(struct rwlock *l) RELEASE_GENERIC(l);
 

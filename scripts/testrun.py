@@ -262,7 +262,8 @@ def step_unit():
 
 
 def step_package():
-    run.reported("package", ["/usr/bin/python3", "tests/package/run.py"], 1500)
+    if need_image():
+        run.reported("package", ["/usr/bin/python3", "tests/package/run.py"], 1800, {"PANDO_IMAGE": run.image})
 
 
 def step_fuzz():
@@ -317,8 +318,8 @@ def step_e2e_long():
     step_e2e(["--long"])
 
 
-STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "package": step_package,
-         "e2e": step_e2e}
+STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "e2e": step_e2e,
+         "package": step_package}
 MORE_STEPS = {"e2e-long": step_e2e_long}  # only when named
 
 

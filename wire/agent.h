@@ -69,7 +69,7 @@ struct rd;
 	M(11, CANCEL,    "CANCEL",    H, 0, 0)                     \
 	M(12, SIGNAL,    "SIGNAL",    H, 4, 4)
 
-/* number, NAME, wire name */
+/* number, NAME, wire name; 9 was sync, which nobody asked for */
 #define AGENT_OPS(M)                     \
 	M(1,  EXEC,      "exec")         \
 	M(2,  FS_READ,   "fs.read")      \
@@ -79,7 +79,6 @@ struct rd;
 	M(6,  FS_REMOVE, "fs.remove")    \
 	M(7,  FS_MKDIR,  "fs.mkdir")     \
 	M(8,  CONNECT,   "connect")      \
-	M(9,  SYNC,      "sync")         \
 	M(10, SHUTDOWN,  "shutdown")     \
 	M(11, PING,      "ping")         \
 	M(12, FS_WATCH,  "fs.watch")     \
@@ -152,10 +151,9 @@ enum agent_tag { AGENT_TAGS(AGENT_TAG_ENUM) AGENT_TAG_END };
 #define AGENT_STEPS_ALL ((1u << AGENT_STEP_END) - 1)
 #define AGENT_STEP_NONE 0xffffu /* no step failed */
 
-const char *agent_frame_name(unsigned type); /* "?" when there is none; all four never NULL */
+const char *agent_frame_name(unsigned type); /* "?" when there is none; all three never NULL */
 const char *agent_op_name(unsigned op);
 const char *agent_step_name(unsigned step);
-const char *agent_tag_name(unsigned tag); /* static storage: fit for err_tag() */
 
 /* Channels of a stream (flags of DATA, EOF, CREDIT). */
 enum agent_chan { AGENT_IN = 0, AGENT_OUT = 1, AGENT_ERR = 2, AGENT_CHANS = 3 };
@@ -235,7 +233,6 @@ void agent_hello_ack_put(struct buf *b, const struct agent_hello_ack *m);
 int agent_hello_ack_get(const uint8_t *p, size_t n, struct agent_hello_ack *ret);
 
 void agent_ready_put(struct buf *b, uint8_t why);
-int agent_ready_get(const uint8_t *p, size_t n, uint8_t *ret_why);
 
 struct agent_exec_req {
 	const char *command, *user, *cwd; /* user "": the agent's own; cwd "": "/" */

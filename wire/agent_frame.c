@@ -28,8 +28,6 @@ static const struct frame_rule rules[] = { AGENT_FRAMES(AS_RULE) };
 #define AS_NAME(num, NAME, wire) [num] = (wire),
 static const char *const op_names[] = { AGENT_OPS(AS_NAME) };
 static const char *const step_names[] = { AGENT_STEPS(AS_NAME) };
-#define AS_TAG(num, NAME) [num] = #NAME,
-static const char *const tag_names[] = { AGENT_TAGS(AS_TAG) };
 
 #define NAME_OF(table, i) ((i) < ARRAY_SIZE(table) && (table)[i] ? (table)[i] : "?")
 
@@ -46,11 +44,6 @@ const char *agent_op_name(unsigned op)
 const char *agent_step_name(unsigned step)
 {
 	return NAME_OF(step_names, step);
-}
-
-const char *agent_tag_name(unsigned tag)
-{
-	return NAME_OF(tag_names, tag);
 }
 
 uint32_t agent_frame_head(uint8_t hdr[AGENT_HDR_LEN], uint16_t type, uint16_t flags,

@@ -100,13 +100,6 @@ void agent_ready_put(struct buf *b, uint8_t why)
 	buf_put_u8(b, why);
 }
 
-int agent_ready_get(const uint8_t *p, size_t n, uint8_t *ret_why)
-{
-	struct rd c = rd_of(p, n);
-
-	return rd_u8(&c, ret_why) < 0 ? -EBADMSG : rd_end(&c);
-}
-
 void agent_env_put(struct buf *b, const char *const *env, uint16_t n)
 {
 	buf_put_u16(b, n);

@@ -261,6 +261,11 @@ struct edge {
 };
 
 /* ---- loop.c ---- */
+int worker_open(struct worker *w, struct err *err);
+int worker_start(struct worker *w, struct err *err);
+void worker_stop(struct worker *w);
+/* When all have stopped: they hand things to each other. */
+void worker_close(struct worker *w);
 int worker_poll(struct worker *w, struct io *io, uint32_t events);
 /* conn_run() once more, after others. */
 void worker_again(struct worker *w, struct conn *c);

@@ -26,7 +26,6 @@
 
 #define EVENTS_MAX 256
 #define ACCEPTS_MAX 64 /* at a time */
-#define WORKERS_MAX 4u
 
 int worker_poll(struct worker *w, struct io *io, uint32_t events)
 {
@@ -60,25 +59,6 @@ void worker_tell_minted(struct worker *w, struct minted *m_consume)
 	w->minted = m_consume;
 	mutex_unlock(&w->lock);
 	(void)eventfd_write(w->wake.fd, 1);
-}
-
-void edge_ended(struct edge *e, const char *instance)
-{
-	for (unsigned i = 0; i < e->n_workers; i++) {
-		struct worker *w = &e->workers[i];
-		struct ended *d = instance ? calloc(1, sizeof(*d)) : NULL;
-
-		mutex_lock(&w->lock);
-		if (d) {
-			snprintf(d->instance, sizeof(d->instance), "%s", instance);
-			d->next = w->ended;
-			w->ended = d;
-		} else {
-			w->look_all = true; /* without memory, too */
-		}
-		mutex_unlock(&w->lock);
-		(void)eventfd_write(w->wake.fd, 1);
-	}
 }
 
 static void listeners_poll(struct worker *w, bool on)
@@ -435,7 +415,7 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static int worker_open(struct worker *w, struct err *err)
+int worker_open(struct worker *w, struct err *err)
 {
 	mutex_init(&w->lock, "edge worker");
 	w->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -448,7 +428,7 @@ static int worker_open(struct worker *w, struct err *err)
 	return 0;
 }
 
-static int worker_start(struct worker *w, struct err *err)
+int worker_start(struct worker *w, struct err *err)
 {
 	listeners_poll(w, true);
 	if (pthread_create(&w->thread, NULL, worker_main, w) != 0)
@@ -457,7 +437,7 @@ static int worker_start(struct worker *w, struct err *err)
 	return 0;
 }
 
-static void worker_stop(struct worker *w)
+void worker_stop(struct worker *w)
 {
 	if (!w->started)
 		return;
@@ -465,8 +445,7 @@ static void worker_stop(struct worker *w)
 	pthread_join(w->thread, NULL);
 }
 
-/* When all have stopped: they hand things to each other. */
-static void worker_close(struct worker *w)
+void worker_close(struct worker *w)
 {
 	while (w->handed) {
 		struct handed *h = w->handed;
@@ -500,104 +479,4 @@ static void worker_close(struct worker *w)
 	if (w->epoll >= 0)
 		close(w->epoll);
 	mutex_destroy(&w->lock);
-}
-
-void edge_stop(struct edge *e)
-{
-	if (!e || atomic_exchange(&e->stopping, true))
-		return;
-	if (e->opener)
-		opener_stop(e->opener); /* nobody answers after this */
-	if (e->mint)
-		mint_stop(e->mint);
-	for (unsigned i = 0; i < e->n_workers; i++)
-		worker_stop(&e->workers[i]);
-	for (unsigned i = 0; i < e->n_workers; i++)
-		worker_close(&e->workers[i]);
-}
-
-struct edge *edge_free(struct edge *e)
-{
-	if (!e)
-		return NULL;
-	edge_stop(e);
-	opener_free(e->opener);
-	mint_free(e->mint);
-	free(e->workers);
-	SSL_CTX_free(e->ssl_ctx);
-	BIO_meth_free(e->bio);
-	if (e->conf.tls_fd >= 0)
-		close(e->conf.tls_fd);
-	if (e->conf.http_fd >= 0)
-		close(e->conf.http_fd);
-	free(e);
-	return NULL;
-}
-
-static void edge_freep(struct edge **e)
-{
-	edge_free(*e);
-}
-
-static int nonblock(int fd)
-{
-	int fl = fd < 0 ? 0 : fcntl(fd, F_GETFL);
-
-	return fd < 0 || (fl >= 0 && fcntl(fd, F_SETFL, fl | O_NONBLOCK) == 0) ? 0 : -errno;
-}
-
-int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct edge **ret,
-               struct err *err)
-{
-	AUTO(edge_freep) struct edge *e = calloc(1, sizeof(*e));
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int r;
-
-	if (!e)
-		return err_set(err, -ENOMEM, "edge: out of memory");
-	e->conf = *conf;
-	e->ops = *ops;
-	if (!e->conf.head_ms)
-		e->conf.head_ms = EDGE_HEAD_MS;
-	if (!e->conf.stall_ms)
-		e->conf.stall_ms = EDGE_STALL_MS;
-	if (!e->conf.workers)
-		e->conf.workers = (unsigned)MAX(cpus, 1);
-	e->conf.workers = MIN(e->conf.workers, WORKERS_MAX);
-	if (nonblock(conf->tls_fd) < 0 || nonblock(conf->http_fd) < 0)
-		return err_sys(err, -errno, "edge: listening socket");
-	if ((r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0 ||
-	    (r = mint_new(e, &e->mint, err)) < 0)
-		return r;
-	e->workers = calloc(e->conf.workers, sizeof(*e->workers));
-	if (!e->workers)
-		return err_set(err, -ENOMEM, "edge: out of memory");
-	for (unsigned i = 0; i < e->conf.workers; i++) {
-		e->workers[i].e = e;
-		e->workers[i].idx = i;
-		e->n_workers++;
-		if ((r = worker_open(&e->workers[i], err)) < 0)
-			return r;
-	}
-	for (unsigned i = 0; i < e->n_workers; i++)
-		if ((r = worker_start(&e->workers[i], err)) < 0)
-			return r;
-	*ret = TAKE_PTR(e);
-	return 0;
-}
-
-void edge_stats(struct edge *e, struct edge_stats *ret)
-{
-	*ret = (struct edge_stats){ .connections = atomic_load(&e->connections),
-		                    .requests = atomic_load(&e->requests),
-		                    .refused = atomic_load(&e->refused),
-		                    .woken = atomic_load(&e->woken),
-		                    .open = atomic_load(&e->open),
-		                    .fewest = UINT_MAX };
-	for (unsigned i = 0; i < e->n_workers; i++) {
-		unsigned n = atomic_load(&e->workers[i].n_conns);
-
-		ret->most = MAX(ret->most, n);
-		ret->fewest = MIN(ret->fewest, n);
-	}
 }

@@ -119,7 +119,7 @@ int mint_new(struct edge *e, struct mint **ret, struct err *err)
 	if (!m)
 		return err_set(err, -ENOMEM, "edge: out of memory");
 	m->e = e;
-	mutex_init(&m->lock, "mint lock");
+	mutex_init(&m->lock, "edge mint");
 	cond_init(&m->cond);
 	if (pthread_create(&m->thread, NULL, mint_main, m) != 0) {
 		cond_destroy(&m->cond);

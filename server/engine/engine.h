@@ -127,7 +127,9 @@ int machine_adopt(struct engine *e, const char *instance, struct proc proc_consu
                   uint32_t mem_mb, struct machine **ret, struct err *err);
 /* Closes our ends; the process continues. */
 struct machine *machine_free(struct machine *m);
-/* SIGKILL and clean up; run directory removed. Then machine_free(). */
+/* SIGKILL and clean up; run directory removed. Fine when it is gone already. */
+int engine_end(struct engine *e, const char *instance, struct err *err);
+/* The same; then machine_free(). After a failure engine_end() can be tried again. */
 int machine_kill(struct machine *m, struct err *err);
 int machine_cont(struct machine *m, struct err *err);
 int machine_stop(struct machine *m, struct err *err); /* pauses it */

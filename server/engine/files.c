@@ -176,10 +176,10 @@ static int check_layer(struct engine *e, int fd, const struct engine_layer *l, s
 	return r;
 }
 
-/* A process that has run out of descriptors proves nothing about the file. */
+/* Only a file that is not there is lost; anything else says nothing about it, or not for good. */
 static enum err_code open_fault(int e)
 {
-	return e == EMFILE || e == ENFILE || e == ENOMEM ? ERR_NONE : ERR_POINT_DAMAGED;
+	return e == ENOENT ? ERR_POINT_DAMAGED : ERR_NONE;
 }
 
 int engine_open_layer(struct engine *e, const struct engine_layer *l, int *ret_fd, struct err *err)

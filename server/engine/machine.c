@@ -80,14 +80,19 @@ struct machine *machine_free(struct machine *m)
 	return NULL;
 }
 
-int machine_kill(struct machine *m, struct err *err)
+int engine_end(struct engine *e, const char *instance, struct err *err)
 {
 	char path[PATH_MAX];
-	int r = privc_kill(m->e->priv, m->instance, err);
+	int r = privc_kill(e->priv, instance, err);
 
-	if (machine_run_path(m->e, m->instance, "", path, sizeof(path), NULL) == 0)
-		io_remove_tree(AT_FDCWD, path, NULL);
-	return r;
+	if (r == 0)
+		r = machine_run_path(e, instance, "", path, sizeof(path), err);
+	return r < 0 ? r : io_remove_tree(AT_FDCWD, path, err);
+}
+
+int machine_kill(struct machine *m, struct err *err)
+{
+	return engine_end(m->e, m->instance, err);
 }
 
 bool machine_alive(const struct machine *m)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logs/logs_internal.h - for files of this folder only */
+/* events/logs_internal.h - for record.c, query.c and journal.c only */
 #pragma once
 
 #include <pthread.h>

@@ -142,8 +142,3 @@ struct repos *repos_close(struct repos *g)
 	free(g);
 	return NULL;
 }
-
-const char *repos_jail(const struct repos *g)
-{
-	return g->jail_text;
-}

@@ -41,8 +41,6 @@ struct repos_conf {
 int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, struct err *err);
 /* Ends what runs in the background. */
 struct repos *repos_close(struct repos *g);
-/* "namespaces", or why git's programs run without a jail. */
-const char *repos_jail(const struct repos *g);
 
 /* ---- how much an account may have: quota.c; QUOTA_NONE: no limit ---- */
 int repos_limits(struct repos *g, const char *account, int64_t *ret_repos, int64_t *ret_mb,

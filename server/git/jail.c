@@ -11,7 +11,7 @@
  * processor time, memory, files.
  *
  * Namespaces are made without privileges. Where the kernel does not allow that, children run
- * with the limits alone, repos_jail() says so, and imports are refused.
+ * with the limits alone, the log says so, and imports are refused.
  *
  * After clone3() the child makes system calls only: other threads may have held any lock.
  */

@@ -52,11 +52,6 @@ void guest_settle(struct guest *g, uint64_t deadline_ms)
 	(void)plain(g, AGENT_OP_SETTLE, deadline_ms, &err); /* an older agent does not support it */
 }
 
-int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err)
-{
-	return plain(g, AGENT_OP_SYNC, deadline_ms, err);
-}
-
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err)
 {
 	return plain(g, AGENT_OP_SHUTDOWN, deadline_ms, err);

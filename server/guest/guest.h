@@ -286,11 +286,6 @@ int guest_term_read(struct guest *g, const char *user, const char *name, struct 
                     struct err *err);
 void guest_term_log_done(struct guest_term_log *l);
 
-/* A TCP stream to 127.0.0.1:port (or ::1) in the guest, as a connected socketpair end. Caller
- * closes. */
-int guest_connect(struct guest *g, uint16_t port, uint64_t deadline_ms, int *ret_fd,
-                  struct err *err);
-
 /* Is a call under way? ret_marks grows with every call. */
 bool guest_activity(struct guest *g, uint64_t *ret_marks);
 
@@ -306,8 +301,6 @@ void guest_resume(struct guest *g);
 /* Sets the guest's clock to ours, before anything that is sent later: it was paused for a while.
  */
 int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);
-/* sync(2) in the guest. */
-int guest_sync(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err);
 int guest_ping(struct guest *g, uint64_t deadline_ms, struct err *err);

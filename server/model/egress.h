@@ -35,6 +35,7 @@ struct egress_rule {
 
 struct egress_header {
 	char *name, *value; /* owned; the value is a secret */
+	bool keep;          /* in a change: the value is the one from before */
 };
 struct egress_inject {
 	char domain[EGRESS_DOMAIN_MAX];

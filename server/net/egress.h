@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/egress.h - what a guest may reach: reading a policy, and judging by it; for vm/ and net/
+ * net/egress.h - what a guest may reach: judging by a policy; for vm/ and net/. As JSON:
+ * egress_json.h
  *
  * The policy as data is in model/egress.h. It never changes once it is made: to change one is to
  * put another in its place.
  */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,16 +16,11 @@
 
 struct err;
 
-#define EGRESS_MASK "********" /* what a GET shows of a secret; in a PUT: leave it as it is */
-
 /*
- * before: whose secrets EGRESS_MASK stands for, or NULL. -EINVAL with a message that names the
- * member.
+ * Of a policy that was just made: secrets that it keeps are copied from the one before, or NULL.
+ * -EINVAL when there is nothing to keep.
  */
-int egress_parse(const json_t *j, const struct egress *before, struct egress **ret,
-                 struct err *err);
-/* secrets: as stored; else masked, as shown. NULL: out of memory. */
-json_t *egress_json(const struct egress *e, bool secrets);
+int egress_keep_secrets(struct egress *e, const struct egress *before, struct err *err);
 struct egress *egress_ref(struct egress *e); /* NULL is fine, both */
 void egress_unref(struct egress *e);
 static inline void egress_unrefp(struct egress **e)

@@ -33,6 +33,8 @@
 
 #define SEND_TIMEOUT_S 10 /* pando-priv reads at once unless it hangs */
 
+#define LATE_MAX 64 /* answers that may still come */
+
 struct call {
 	struct call *next;
 	uint32_t id;
@@ -53,6 +55,8 @@ struct sock {
 	struct mutex lock; /* guards what follows */
 	struct call *pending;
 	uint32_t next_id;
+	uint32_t late[LATE_MAX]; /* ids of slots that were asked for and not waited for; 0: none */
+	size_t n_late;
 	bool gone;
 };
 
@@ -95,6 +99,49 @@ static void complete(struct call *k, const uint8_t *p, size_t n, int *fds, size_
 	cond_signal(&k->cond);
 }
 
+/* True: somebody waits for it. */
+static bool hand_over(struct sock *c, uint32_t id, const uint8_t *p, size_t n, int *fds,
+                      size_t n_fds)
+{
+	struct call **k, *found;
+	LOCK_SCOPE(&c->lock);
+
+	k = find(c, id);
+	if (!(found = *k))
+		return false;
+	*k = found->next;
+	complete(found, p, n, fds, n_fds);
+	return true;
+}
+
+static int call_send(struct sock *c, const struct priv_req *m, const int *fds, size_t n_fds,
+                     struct err *err);
+
+/* A slot whose taker did not wait for it would stay taken: it goes back. Nobody waits for the
+ * answer to that. */
+static void give_back(struct sock *c, uint32_t id, const uint8_t *p, size_t n)
+{
+	autofree struct priv_req *m = calloc(1, sizeof(*m));
+	autofree struct priv_rep *rep = calloc(1, sizeof(*rep));
+	bool late = false;
+
+	mutex_lock(&c->lock);
+	for (size_t i = 0; i < LATE_MAX; i++)
+		if (c->late[i] == id) {
+			c->late[i] = 0;
+			late = true;
+		}
+	if (m)
+		m->id = ++c->next_id;
+	mutex_unlock(&c->lock);
+	if (!late || !m || !rep || priv_rep_decode(p, n, PRIV_SLOT_TAKE, rep, NULL) < 0 ||
+	    rep->code < 0)
+		return;
+	m->op = PRIV_SLOT_FREE;
+	m->slot = rep->slot;
+	call_send(c, m, NULL, 0, NULL);
+}
+
 static void *reader_main(void *arg)
 {
 	struct sock *c = arg;
@@ -108,17 +155,12 @@ static void *reader_main(void *arg)
 
 		if (n <= 0)
 			break;
-		LOCK_SCOPE(&c->lock);
-		struct call **k = priv_rep_id(p, (size_t)n, &id) < 0 ? NULL : find(c, id);
-		if (k && *k) {
-			struct call *found = *k;
-
-			*k = found->next;
-			complete(found, p, (size_t)n, fds, n_fds);
-		} else {
-			for (size_t i = 0; i < n_fds; i++)
-				close(fds[i]); /* its caller gave up */
-		}
+		if (priv_rep_id(p, (size_t)n, &id) == 0 &&
+		    hand_over(c, id, p, (size_t)n, fds, n_fds))
+			continue;
+		for (size_t i = 0; i < n_fds; i++)
+			close(fds[i]); /* its caller gave up */
+		give_back(c, id, p, (size_t)n);
 	}
 	free(p);
 	LOCK_SCOPE(&c->lock);
@@ -188,6 +230,8 @@ static int call_end(struct sock *c, struct call *k, int sent, uint64_t deadline,
 	p = find(c, k->id);
 	if (*p)
 		*p = k->next;
+	if (sent == 0 && k->op == PRIV_SLOT_TAKE)
+		c->late[c->n_late++ % LATE_MAX] = k->id;
 	return sent < 0 ? sent
 	                : err_set(err, r, "%s: no reply from pando-priv within %u ms",
 	                          priv_op_name(k->op), deadline_of(k->op));

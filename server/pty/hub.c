@@ -58,12 +58,6 @@ void hub_stop(struct hub *h)
 		eventfd_write(s->wake, 1);
 }
 
-bool hub_stopping(struct hub *h)
-{
-	LOCK_SCOPE(&h->lock);
-	return h->stopping;
-}
-
 int hub_enter(struct hub *h, struct err *err)
 {
 	LOCK_SCOPE(&h->lock);

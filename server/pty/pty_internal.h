@@ -40,4 +40,3 @@ struct hub {
 /* false: the server stops, do not begin. */
 bool seat_take(struct hub *h, struct seat *s);
 void seat_leave(struct hub *h, struct seat *s);
-bool hub_stopping(struct hub *h);

@@ -109,8 +109,7 @@ struct store_vm {
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
 	char origin[ID_SIZE]; /* the point it is made again from, or "" */
 };
-int store_vm_add(struct store *s, const struct store_vm *v, struct err *err);
-/* Several at once (fork): all or none. new_layers: their disk layers. */
+/* One or several (fork), all or none. new_layers: their disk layers. */
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
                       const struct store_layer *new_layers, size_t n_layers, struct err *err);
 int store_vm_get(struct store *s, const char *id, struct store_vm *ret, struct err *err);
@@ -193,7 +192,6 @@ int store_spec_put(struct store *s, const struct store_spec *l, uint32_t max, st
 int store_spec_get(struct store *s, const char *key, struct store_spec *ret, struct err *err);
 /* Forgets the entry if it still names that point; fine when not. */
 int store_spec_drop(struct store *s, const char *key, const char *point, struct err *err);
-int store_spec_clear(struct store *s, struct err *err); /* all of them */
 /* Caller frees. */
 int store_spec_list(struct store *s, struct store_spec **ret, size_t *ret_n, struct err *err);
 
@@ -271,10 +269,6 @@ int store_collect(struct store *s, const char *const *held_points, size_t n_poin
                   const char *const *held_layers, size_t n_layers, struct store_garbage *ret,
                   struct err *err);
 void store_garbage_done(struct store_garbage *g);
-
-/* Small facts by name. */
-int store_meta_set(struct store *s, const char *key, const char *value, struct err *err);
-int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err);
 
 /* ---- lines about what happened, per account; bounded ---- */
 #define STORE_EVENT_TEXT 1024          /* bytes of a line, with the NUL; longer ones are cut */

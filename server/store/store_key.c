@@ -132,37 +132,3 @@ int store_key_list(struct store *s, const char *account, struct store_key **ret,
 		*ret = p;
 	return r;
 }
-
-int store_meta_set(struct store *s, const char *key, const char *value, struct err *err)
-{
-	autotx struct tx t = { 0 };
-	autoquery struct query q = { 0 };
-	int r;
-
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = query_begin(&q, s,
-	                     "INSERT INTO meta (key, value) VALUES ($1, $2) "
-	                     "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-	                     err)) < 0)
-		return r;
-	query_bind_text(&q, key);
-	query_bind_text(&q, value);
-	if ((r = query_run(&q, err)) < 0)
-		return err_wrap(err, r, "set '%s'", key);
-	query_done(&q);
-	return tx_commit(&t, err);
-}
-
-int store_meta_get(struct store *s, const char *key, char *ret, size_t size, struct err *err)
-{
-	LOCK_SCOPE(&s->lock);
-	autoquery struct query q = { 0 };
-	int r;
-
-	r = query_begin(&q, s, "SELECT value FROM meta WHERE key = $1", err);
-	if (r < 0)
-		return r;
-	query_bind_text(&q, key);
-	r = read_text(&q, ret, size, err);
-	return r == -ENOENT ? err_set(err, r, "nothing is stored as '%s'", key) : r;
-}

@@ -87,19 +87,6 @@ int store_spec_drop(struct store *s, const char *key, const char *point, struct 
 	return r < 0 ? r : tx_commit(&t, err);
 }
 
-int store_spec_clear(struct store *s, struct err *err)
-{
-	autotx struct tx t = { 0 };
-	autoquery struct query q = { 0 };
-	int r;
-
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = query_begin(&q, s, "DELETE FROM spec_layers", err)) < 0 ||
-	    (r = query_run(&q, err)) < 0)
-		return r;
-	return tx_commit(&t, err);
-}
-
 int store_spec_list(struct store *s, struct store_spec **ret, size_t *ret_n, struct err *err)
 {
 	void *p = NULL;

@@ -84,11 +84,6 @@ const struct table vm_table = {
 	.noun = "VM",
 };
 
-int store_vm_add(struct store *s, const struct store_vm *v, struct err *err)
-{
-	return store_vm_add_many(s, v, 1, NULL, 0, err);
-}
-
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
                       const struct store_layer *new_layers, size_t n_layers, struct err *err)
 {

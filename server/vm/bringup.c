@@ -64,7 +64,8 @@ static void drop_guest(struct vm *vm)
 	vm->guest = NULL;
 }
 
-static void drop_slot(struct vm *vm)
+/* owed: its machine still runs, so the slot is not free yet. */
+static void drop_slot(struct vm *vm, bool owed)
 {
 	struct err err = { 0 };
 
@@ -76,9 +77,11 @@ static void drop_slot(struct vm *vm)
 		close(TAKE_FD(vm->slot.dns_udp));
 	if (vm->slot.dns_tcp >= 0)
 		close(TAKE_FD(vm->slot.dns_tcp));
-	if (privc_slot_free(vm->m->priv, vm->slot.idx, &err) < 0)
-		vm_log(vm, LOG_LV_WARN, "slot %u was not freed, ignoring: %s", vm->slot.idx,
-		       err.msg);
+	if (!owed && privc_slot_free(vm->m->priv, vm->slot.idx, &err) < 0) {
+		vm_log(vm, LOG_LV_WARN, "slot %u was not freed, tried again later: %s",
+		       vm->slot.idx, err.msg);
+		debt_add(vm->m, "", (int)vm->slot.idx);
+	}
 	vm->has_slot = false;
 	vm->row.slot = -1;
 }
@@ -86,26 +89,37 @@ static void drop_slot(struct vm *vm)
 void vm_take_down(struct vm *vm)
 {
 	struct err err = { 0 };
+	bool owed = false;
 
 	vm_watch_remove(vm);
 	drop_guest(vm);
 	vm->stalled = false;
 	if (vm->machine) {
-		if (machine_kill(vm->machine, &err) < 0)
-			vm_log(vm, LOG_LV_WARN, "process was not ended, ignoring: %s", err.msg);
+		owed = machine_kill(vm->machine, &err) < 0;
+		if (owed) {
+			vm_log(vm, LOG_LV_WARN, "process was not ended, tried again later: %s",
+			       err.msg);
+			debt_add(vm->m, vm->row.info.instance,
+			         vm->has_slot ? (int)vm->slot.idx : -1);
+		}
 		vm->machine = machine_free(vm->machine);
 	}
-	drop_slot(vm);
+	drop_slot(vm, owed);
 }
 
 /* The disk layer to write to: the one it has if only this VM knows it, else a new one on top. */
-static void plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s)
+static int plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s, struct err *err)
 {
 	struct store_vm *row = &vm->row;
+	int sealed = 1;
 
 	snprintf(b->before, sizeof(b->before), "%s", row->disk_layer);
 	b->layer = (struct store_layer){ .kind = LAYER_DISK };
-	if (!b->point && *row->disk_layer && !layer_sealed(vm->m, row->disk_layer)) {
+	/* A guess would be fatal: others may stand on a closed layer. */
+	if (!b->point && *row->disk_layer &&
+	    (sealed = layer_sealed(vm->m, row->disk_layer, err)) < 0)
+		return sealed;
+	if (!sealed) {
 		s->disk_layer_exists = true;
 	} else {
 		id_make("ly-", b->layer.id);
@@ -118,6 +132,7 @@ static void plan_disk(struct vm *vm, struct bringup *b, struct machine_load *s)
 		snprintf(row->disk_layer, sizeof(row->disk_layer), "%s", b->layer.id);
 	}
 	snprintf(s->disk_layer, sizeof(s->disk_layer), "%s", row->disk_layer);
+	return 0;
 }
 
 static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, struct err *err)
@@ -164,7 +179,9 @@ static int start_machine(struct vm *vm, struct bringup *b, struct err *err)
 	struct engine_chain held = { 0 };
 	int r;
 
-	plan_disk(vm, b, &l);
+	r = plan_disk(vm, b, &l, err);
+	if (r < 0)
+		return r;
 	if (b->point) {
 		l.disk = b->point->disk; /* held by the caller */
 	} else {

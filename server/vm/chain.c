@@ -123,9 +123,12 @@ bool point_fault(struct err *err, enum err_code tag)
 	return damaged;
 }
 
-bool layer_sealed(struct vmm *m, const char *id)
+int layer_sealed(struct vmm *m, const char *id, struct err *err)
 {
 	struct store_layer l;
+	int r = store_layer_get(m->store, id, &l, err);
 
-	return store_layer_get(m->store, id, &l, NULL) == 0 && l.bytes != 0;
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return l.bytes != 0;
 }

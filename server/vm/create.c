@@ -18,10 +18,10 @@ int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_
                    char ret_workdir[WORKDIR_SIZE], struct err *err)
 {
 	struct store_snapshot s;
-	int r = store_snapshot_get(m->store, id, &s, NULL);
+	int r = snapshot_find(m, account, id, &s, err);
 
-	if (r < 0 || strcmp(s.info.account, account) != 0)
-		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%.40s'", id);
+	if (r < 0)
+		return r;
 	if (!s.info.deleted && s.info.state == SNAPSHOT_BUILDING)
 		return err_tag(err, -EBUSY, ERR_SOURCE_SNAPSHOT_BUILDING,
 		               "snapshot '%.40s' is still being built", id);

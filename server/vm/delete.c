@@ -21,6 +21,8 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	 */
 	vm->gone = true;
 	vm_take_down(vm);
+	if (*vm->owed.id) /* no collector will ever hear of it */
+		engine_remove_layer(vm->m->engine, vm->owed.id);
 	vm_net_forget(vm);
 	vm_log(vm, LOG_LV_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);
 	vm_tell(vm, EVENT_INFO, "deleted%s%s", asked ? "" : ": ", asked ? "" : reason);

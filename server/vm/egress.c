@@ -61,23 +61,21 @@ static int change(struct vm *vm, struct egress *next, struct err *err)
 	return 0;
 }
 
-int vmm_egress_set(struct vmm *m, const char *account, const char *id, const json_t *body,
-                   struct egress **ret, struct err *err)
+int vmm_egress_set(struct vmm *m, const char *account, const char *id, struct egress *e,
+                   struct err *err)
 {
-	AUTO(egress_unrefp) struct egress *next = NULL;
 	struct vm *vm;
 	int r = vmm_lock(m, account, id, &vm, err);
 
 	if (r < 0)
 		return r;
-	r = egress_parse(body, vm->net.policy, &next, err);
+	r = egress_keep_secrets(e, vm->net.policy, err);
 	if (r == 0)
-		r = change(vm, next, err);
+		r = change(vm, e, err);
 	vm_unlock(vm);
 	if (r < 0)
 		return err_wrap(err, r, "egress of VM %s", id);
 	vmm_tell(m, account, id, EVENT_INFO, "egress policy changed");
-	*ret = TAKE_PTR(next);
 	return 0;
 }
 

@@ -90,6 +90,7 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 	struct store_layer l = { .kind = kind };
 	struct engine_chain c = { 0 };
 	uint64_t t0 = clock_ms();
+	bool added;
 	int r;
 
 	r = chain_take(m, top, &c, err);
@@ -100,9 +101,12 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 	if (r == 0) {
 		rwlock_rdlock(&m->gc);
 		r = vmm_hold(m, l.id, err);
-		if (r == 0 && (r = store_layer_add(m->store, &l, err)) == 0)
+		added = r == 0 && (r = store_layer_add(m->store, &l, err)) == 0;
+		if (added)
 			r = store_point_swap_layer(m->store, top, l.id, err);
 		rwlock_unlock(&m->gc);
+		if (!added) /* no collector will ever hear of it */
+			engine_remove_layer(m->engine, l.id);
 		if (r == 0) {
 			change_over_all(m, own, top, &c, &l);
 			snprintf(ret_id, ID_SIZE, "%s", l.id);

@@ -4,7 +4,10 @@
  *
  * A running VM is frozen live (a few milliseconds), a suspended one has its
  * point already. Then every child is an ordinary thaw of that point, several
- * at a time. The children appear together in one transaction, or not at all.
+ * at a time. The order is that of create: the children's quota is held, they are brought
+ * up where nobody sees them, their rows are written in one transaction, and only then
+ * they are in the table, all of them or none. A child whose machine is lost on
+ * the way is made once more.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,19 +20,48 @@
 #include "vm/vm_internal.h"
 
 #define FORK_THREADS 8 /* thaws at once */
+#define TRIES 2        /* of a child whose machine is lost */
 
 struct child {
-	struct vm *vm;
+	struct vm *vm; /* owned */
 	struct bringup b;
+	unsigned tries;
+	bool up;
 	int result;
 	struct err err;
 };
 
 struct fork_job {
+	struct vmm *m;
+	const char *parent_id;
+	struct store_vm parent;
+	struct vm_net net; /* the parent's */
+	char point[ID_SIZE];
+	bool held; /* the point */
+	struct engine_point p;
+	bool taken; /* p's layers */
 	struct child *children;
+	struct vm **vms; /* theirs, in order; weak */
 	unsigned count, next;
 	struct mutex lock;
 };
+
+/* Its process went, by itself or by someone's hand; nothing says that the next one would. */
+static bool was_lost(const struct child *c)
+{
+	return !c->err.tag && (c->result == -EPIPE || c->result == -ECONNRESET ||
+	                       c->result == -ECONNREFUSED || c->result == -ENOENT);
+}
+
+/* In no table: nobody else can lock it, so we need not either. */
+static void bring_up(struct child *c)
+{
+	do {
+		c->err = (struct err){ 0 };
+		c->result = vm_bring_up(c->vm, &c->b, &c->err);
+		c->up = c->result == 0;
+	} while (!c->up && was_lost(c) && ++c->tries < TRIES);
+}
 
 static void *fork_worker(void *arg)
 {
@@ -43,92 +75,101 @@ static void *fork_worker(void *arg)
 		mutex_unlock(&job->lock);
 		if (!c)
 			return NULL;
-		mutex_lock(&c->vm->lock);
-		c->result = vm_bring_up(c->vm, &c->b, &c->err);
-		mutex_unlock(&c->vm->lock);
+		bring_up(c);
 	}
 }
 
-/* The point the children come from, held against collection. The parent is locked only for this. */
-static int fork_point(struct vmm *m, const char *account, const char *id, unsigned count,
-                      char ret_point[ID_SIZE], struct store_vm *ret_parent, struct vm_net *ret_net,
-                      bool fresh_address, struct err *err)
+static int freeze_parent(struct vm *vm, struct fork_job *job, struct err *err)
 {
 	struct frozen f;
+	int r;
+
+	if (vm->row.info.state == VM_SUSPENDED) {
+		snprintf(job->point, ID_SIZE, "%s", vm->row.info.point);
+		return vmm_hold(vm->m, job->point, err);
+	}
+	r = vm_wake(vm, err);
+	if (r == 0)
+		r = vm_freeze_live(vm, /* durable= */ false, &f, err);
+	if (r == 0)
+		snprintf(job->point, ID_SIZE, "%s", f.point);
+	return r;
+}
+
+/* The point the children come from, held against collection. The parent is locked only for this. */
+static int fork_point(struct fork_job *job, const char *account, bool fresh_address,
+                      struct err *err)
+{
 	struct vm *vm;
-	int r = vmm_lock(m, account, id, &vm, err);
+	int r = vmm_lock(job->m, account, job->parent_id, &vm, err);
 
 	if (r < 0)
 		return r;
-	r = quota_check_vms(m, &vm->row.info, count, err);
+	r = quota_check_vms(job->m, &vm->row.info, job->count, err);
 	if (r == 0 && *vm->net.vpc && !fresh_address)
 		r = err_tag(err, -EINVAL, ERR_VPC_FORK_UNSUPPORTED,
 		            "VM %s is in a VPC, and a copy cannot have the same address: say "
 		            "\"vpc\": \"fresh-address\" to give each copy one of its own",
-		            id);
-	if (r < 0) {
-		vm_unlock(vm);
-		return r;
+		            job->parent_id);
+	if (r == 0) {
+		r = freeze_parent(vm, job, err);
+		job->held = r == 0;
 	}
-	if (vm->row.info.state == VM_SUSPENDED) {
-		snprintf(ret_point, ID_SIZE, "%s", vm->row.info.point);
-		r = vmm_hold(m, ret_point, err);
-	} else {
-		r = vm_wake(vm, err);
-		if (r == 0)
-			r = vm_freeze_live(vm, /* durable= */ false, &f, err);
-		if (r == 0)
-			snprintf(ret_point, ID_SIZE, "%s", f.point);
-	}
-	*ret_parent = vm->row;
+	job->parent = vm->row;
 	if (r == 0)
-		r = vm_net_share(ret_net, &vm->net, err);
+		r = vm_net_share(&job->net, &vm->net, err);
 	vm_unlock(vm);
 	return r;
 }
 
-static int make_children(struct vmm *m, const struct store_vm *parent, const struct vm_net *net,
-                         const struct engine_point *p, const struct vm_persistence *persistence,
-                         struct fork_job *job, struct err *err)
+static void child_row(const struct fork_job *job, const struct vm_persistence *persistence,
+                      struct store_vm *row)
 {
-	autofree struct vm **all = calloc(job->count, sizeof(*all));
+	const struct engine_point *p = &job->p;
+
+	*row = job->parent;
+	id_make("", row->info.id);
+	row->info.state = VM_STARTING;
+	row->info.created_ms = clock_wall_ms();
+	row->info.past = row->info.now = row->info.ahead = (struct vm_usage){ 0 };
+	row->info.machine_ms = row->info.used_ms = row->info.last_network_ms = 0;
+	row->info.instance[0] = '\0';
+	row->info.point[0] = '\0';
+	row->info.recreate = false; /* it was not made from anything that could be kept */
+	row->origin[0] = '\0';
+	row->slot = -1;
+	if (persistence)
+		row->info.persistence = *persistence;
+	snprintf(row->info.parent_id, ID_SIZE, "%s", job->parent.info.id);
+	snprintf(row->base_point, ID_SIZE, "%s", p->id);
+	snprintf(row->head, ID_SIZE, "%s", p->id);
+	snprintf(row->base_mem, ID_SIZE, "%s", p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
+	snprintf(row->disk_layer, ID_SIZE, "%s", p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
+}
+
+static int make_children(struct fork_job *job, const struct vm_persistence *persistence,
+                         struct err *err)
+{
+	struct vmm *m = job->m;
 	int r;
 
-	if (!all)
-		return err_set(err, -ENOMEM, "fork: out of memory");
 	for (unsigned i = 0; i < job->count; i++) {
 		struct child *c = &job->children[i];
-		struct store_vm row = *parent;
+		struct store_vm row;
 
-		id_make("", row.info.id);
-		row.info.state = VM_STARTING;
-		row.info.created_ms = clock_wall_ms();
-		row.info.past = row.info.now = row.info.ahead = (struct vm_usage){ 0 };
-		row.info.machine_ms = row.info.used_ms = row.info.last_network_ms = 0;
-		row.info.instance[0] = '\0';
-		row.info.point[0] = '\0';
-		row.info.recreate = false; /* it was not made from anything that could be kept */
-		row.origin[0] = '\0';
-		row.slot = -1;
-		if (persistence)
-			row.info.persistence = *persistence;
-		snprintf(row.info.parent_id, ID_SIZE, "%s", parent->info.id);
-		snprintf(row.base_point, ID_SIZE, "%s", p->id);
-		snprintf(row.head, ID_SIZE, "%s", p->id);
-		snprintf(row.base_mem, ID_SIZE, "%s", p->mem.n ? p->mem.l[p->mem.n - 1].id : "");
-		snprintf(row.disk_layer, ID_SIZE, "%s",
-		         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
-		c->b = (struct bringup){ .point = p,
+		child_row(job, persistence, &row);
+		c->b = (struct bringup){ .point = &job->p,
 			                 .reason = GUEST_THAW,
 			                 .agent_ms = m->t.agent_thaw };
 		c->result = -ECANCELED;
-		c->vm = all[i] = vm_new(m, &row);
+		c->vm = job->vms[i] = vm_new(m, &row);
 		if (!c->vm)
-			return err_set(err, -ENOMEM, "fork: out of memory");
-		if ((r = vm_net_fork(c->vm, net, err)) < 0)
-			return r;
+			return err_set(err, -ENOMEM, "out of memory");
 	}
-	return quota_insert(m, all, job->count, err);
+	r = quota_hold_vms(m, job->vms, job->count, err);
+	for (unsigned i = 0; r == 0 && i < job->count; i++)
+		r = vm_net_fork(job->vms[i], &job->net, err);
+	return r;
 }
 
 static void run_job(struct fork_job *job)
@@ -144,92 +185,145 @@ static void run_job(struct fork_job *job)
 		pthread_join(t[--n], NULL);
 }
 
+/* Every one of them runs at this moment, or none is kept. */
+static int all_up(struct fork_job *job, struct err *err)
+{
+	for (unsigned i = 0; i < job->count; i++) {
+		struct child *c = &job->children[i];
+
+		if (c->up && !machine_alive(c->vm->machine)) {
+			vm_bring_up_undo(c->vm, &c->b);
+			c->up = false;
+			c->result = err_set(&c->err, -ECONNRESET, "its machine ended");
+			if (++c->tries < TRIES)
+				bring_up(c);
+		}
+		if (!c->up) {
+			if (err)
+				*err = c->err;
+			return c->result;
+		}
+	}
+	return 0;
+}
+
+/* In the store, then in the table: whoever finds one finds all of it. */
 static int save_children(struct fork_job *job, struct err *err)
 {
-	autofree struct vm **vms = calloc(job->count, sizeof(*vms));
 	autofree struct store_layer *layers = calloc(job->count, sizeof(*layers));
+	struct err undo = { 0 };
+	int r;
 
-	if (!vms || !layers)
-		return err_set(err, -ENOMEM, "fork: out of memory");
-	for (unsigned i = 0; i < job->count; i++) {
-		if (job->children[i].result < 0) {
-			*err = job->children[i].err;
-			return job->children[i].result;
-		}
-		vms[i] = job->children[i].vm;
+	if (!layers)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < job->count; i++)
 		layers[i] = job->children[i].b.layer;
+	r = vm_add_running(job->vms, layers, job->count, err);
+	if (r < 0)
+		return r;
+	r = quota_insert(job->m, job->vms, job->count, err);
+	for (unsigned i = 0; i < job->count; i++)
+		if (r == 0)
+			vm_watch_add(job->vms[i]); /* now the watcher can see it */
+		else if (vm_delete_locked(job->vms[i], /* reason= */ NULL, &undo) < 0)
+			vm_log(job->vms[i], LOG_LV_ERROR, "was not removed: %s", undo.msg);
+	return r;
+}
+
+static void drop_child(struct fork_job *job, struct child *c)
+{
+	if (!c->vm->gone) {
+		c->vm->gone = true;
+		if (c->up)
+			vm_bring_up_undo(c->vm, &c->b);
+		vm_net_undo(c->vm);
 	}
-	return vm_add_running(vms, layers, job->count, err);
+	quota_release(job->m, c->vm->row.info.id);
+}
+
+/* What is said when it was nobody's quota, no damage and no full disk. */
+static void tag_failure(int r, struct err *err)
+{
+	if (!err || r == -ENOSPC || r == -EDQUOT)
+		return;
+	point_fault(err, ERR_CORRUPT_VM_RECORD);
+	if (!err->tag)
+		err->tag = ERR_FORK_FAILED;
+}
+
+static int fork_children(struct fork_job *job, const struct vm_fork_opts *o, struct vm_info *infos,
+                         struct err *err)
+{
+	int r = point_take(job->m, job->point, &job->p, err);
+
+	job->taken = r == 0;
+	if (r == 0)
+		r = make_children(job, o->persistence, err);
+	if (r == 0) {
+		run_job(job);
+		r = all_up(job, err);
+	}
+	if (r == 0)
+		r = save_children(job, err);
+	for (unsigned i = 0; i < job->count; i++) {
+		struct child *c = &job->children[i];
+
+		if (!c->vm)
+			continue;
+		if (r == 0)
+			vm_copy_info(c->vm, &infos[i]);
+		else
+			drop_child(job, c);
+		vm_unref(c->vm);
+	}
+	if (r < 0)
+		tag_failure(r, err);
+	return r;
+}
+
+static void say_forked(const struct fork_job *job, const char *account, const struct vm_info *infos)
+{
+	for (unsigned i = 0; i < job->count; i++) {
+		vmm_tell(job->m, account, job->parent_id, EVENT_INFO, "forked to %s", infos[i].id);
+		vmm_tell(job->m, account, infos[i].id, EVENT_INFO, "forked from %s",
+		         job->parent_id);
+	}
 }
 
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
              const struct vm_fork_opts *o, struct vm_info **ret, struct err *err)
 {
 	uint64_t t0 = clock_ms();
-	char point[ID_SIZE];
-	struct store_vm parent;
-	AUTO(vm_net_done) struct vm_net net = { 0 };
-	struct engine_point p;
-	struct fork_job job = { .count = count };
-	struct vm_info *infos = NULL;
-	bool taken = false;
+	struct fork_job job = { .m = m, .parent_id = id, .count = count };
+	autofree struct vm_info *infos = NULL;
+	autofree struct child *children = NULL;
+	autofree struct vm **vms = NULL;
 	int r;
 
 	if (count < 1 || count > VM_FORK_MAX)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "fork of %u: allowed are 1 to %d", count, VM_FORK_MAX);
-	if ((r = vmm_need_memory(m, count, err)) < 0 || (r = vmm_need_room(m, err)) < 0 ||
-	    (r = fork_point(m, account, id, count, point, &parent, &net, o->fresh_address, err)) <
-	            0)
-		return err_wrap(err, r, "fork VM %s", id);
-	mutex_init(&job.lock, "vm fork");
-	job.children = calloc(count, sizeof(*job.children));
 	infos = calloc(count, sizeof(*infos));
-	r = job.children && infos ? 0 : err_set(err, -ENOMEM, "fork: out of memory");
-	if (r == 0)
-		r = point_take(m, point, &p, err);
-	taken = r == 0;
-	if (r == 0)
-		r = make_children(m, &parent, &net, &p, o->persistence, &job, err);
-	if (r == 0) {
-		run_job(&job);
-		r = save_children(&job, err);
-	}
-	for (unsigned i = 0; job.children && i < count; i++) {
-		struct child *c = &job.children[i];
-
-		if (!c->vm)
-			continue;
-		if (r == 0) {
-			vm_copy_info(c->vm, &infos[i]);
-		} else {
-			mutex_lock(&c->vm->lock);
-			c->vm->gone = true;
-			if (c->result == 0)
-				vm_bring_up_undo(c->vm, &c->b);
-			vm_net_undo(c->vm);
-			mutex_unlock(&c->vm->lock);
-			vmm_forget(m, c->vm);
-		}
-		vm_unref(c->vm);
-	}
-	free(job.children);
+	job.children = children = calloc(count, sizeof(*children));
+	job.vms = vms = calloc(count, sizeof(struct vm *));
+	if (!infos || !children || !vms)
+		return err_set(err, -ENOMEM, "fork VM %s: out of memory", id);
+	mutex_init(&job.lock, "vm: children of a fork");
+	if ((r = vmm_need_memory(m, count, err)) == 0 && (r = vmm_need_room(m, err)) == 0 &&
+	    (r = fork_point(&job, account, o->fresh_address, err)) == 0)
+		r = fork_children(&job, o, infos, err);
 	mutex_destroy(&job.lock);
-	if (taken)
-		point_drop(m, &p);
-	vmm_release(m, point);
+	if (job.taken)
+		point_drop(m, &job.p);
+	if (job.held)
+		vmm_release(m, job.point);
+	vm_net_done(&job.net);
 	vmm_collect_soon(m);
-	if (r < 0) {
-		point_fault(err, ERR_CORRUPT_VM_RECORD);
-		free(infos);
+	if (r < 0)
 		return err_wrap(err, r, "fork VM %s", id);
-	}
-	for (unsigned i = 0; i < count; i++) {
-		vmm_tell(m, account, id, EVENT_INFO, "forked to %s", infos[i].id);
-		vmm_tell(m, account, infos[i].id, EVENT_INFO, "forked from %s", id);
-	}
+	say_forked(&job, account, infos);
 	log_obj(LOG_LV_INFO, "vm", id, "forked %u times in %llu ms", count,
 	        (unsigned long long)(clock_ms() - t0));
-	*ret = infos;
+	*ret = TAKE_PTR(infos);
 	return 0;
 }

@@ -147,6 +147,8 @@ static void look_at(struct vm *vm)
 	if (!mutex_trylock(&vm->lock))
 		return;
 	vm_copy_info(vm, &i);
+	if (!vm->gone && vm_save(vm, &err) < 0)
+		vm_log(vm, LOG_LV_WARN, "not written down yet: %s", err.msg);
 	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING)) {
 		vm_look_at_stall(vm);
 		machine_console_trim(vm->m->engine, i.instance);
@@ -195,7 +197,7 @@ void *keeper_main(void *arg)
 			;
 		wanted = m->collect_wanted;
 		m->collect_wanted = false;
-		m->keeping = true;
+		vmm_at_work(m, &m->keeping, true);
 		if (m->stopping) {
 			mutex_unlock(&m->lock);
 			return NULL;
@@ -209,6 +211,7 @@ void *keeper_main(void *arg)
 			vmm_collect(m);
 		}
 		vmm_look_at_disk(m);
+		debts_pay(m);
 		look_at_all(m);
 		tunnels_expire(m, /* all= */ false);
 		if (deadline_left(save_at) == 0) {
@@ -216,8 +219,7 @@ void *keeper_main(void *arg)
 			save_at = deadline_in(USAGE_SAVE_MS);
 		}
 		mutex_lock(&m->lock);
-		m->keeping = false;
-		cond_broadcast(&m->cond);
+		vmm_at_work(m, &m->keeping, false);
 		mutex_unlock(&m->lock);
 	}
 }

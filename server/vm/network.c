@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/json_field.h"
 #include "net/egress.h"
+#include "net/egress_json.h"
 #include "net/gate.h"
 #include "store/store_net.h"
 #include "vm/vm_internal.h"
@@ -287,7 +288,7 @@ static struct egress *closed(void)
 	autojson json_t *j = json_pack("{s:s}", "mode", "closed");
 	struct egress *e = NULL;
 
-	return egress_parse(j, NULL, &e, NULL) == 0 ? e : NULL;
+	return egress_parse(j, &e, NULL) == 0 ? e : NULL;
 }
 
 int vm_net_load(struct vm *vm, struct err *err)
@@ -304,7 +305,7 @@ int vm_net_load(struct vm *vm, struct err *err)
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	if (json_text_parse(row.policy, strlen(row.policy), &j, &why) < 0 ||
-	    egress_parse(j, NULL, &vm->net.policy, &why) < 0) {
+	    egress_parse(j, &vm->net.policy, &why) < 0) {
 		vm_log(vm, LOG_LV_ERROR, "its policy cannot be read, its network is closed: %s",
 		       why.msg);
 		vm->net.policy = closed();

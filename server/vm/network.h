@@ -2,7 +2,6 @@
 /* vm/network.h - policies, private networks and tunnels of VMs; for api/ */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,9 +14,12 @@ struct gate_blocked;
 /* The caller egress_unref()s; NULL: the default. */
 int vmm_egress_get(struct vmm *m, const char *account, const char *id, struct egress **ret,
                    struct err *err);
-/* Takes hold at once when the VM runs, also for connections that are open. */
-int vmm_egress_set(struct vmm *m, const char *account, const char *id, const json_t *body,
-                   struct egress **ret, struct err *err);
+/*
+ * Takes hold at once when the VM runs, also for connections that are open. Secrets that e keeps are
+ * filled in from the policy that it replaces; afterwards e is shared and does not change any more.
+ */
+int vmm_egress_set(struct vmm *m, const char *account, const char *id, struct egress *e,
+                   struct err *err);
 /* Newest first. Caller frees. */
 int vmm_egress_blocked(struct vmm *m, const char *account, const char *id,
                        struct gate_blocked **ret, size_t *ret_n, struct err *err);

@@ -24,6 +24,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "guest/guest_code.h"
+#include "store/store_net.h"
 #include "vm/vm_internal.h"
 
 #define HOT_USES 3           /* creates from a snapshot within HOT_WINDOW_MS make it hot */
@@ -199,7 +200,8 @@ static struct ready *stale(struct vmm *m)
 
 	for (size_t i = 0; i < p->n; i++) {
 		struct ready *r = p->ready[i];
-		bool keep = !strcmp(r->point.id, m->template_point);
+		bool keep = !strcmp(r->point.id, m->template_point) &&
+		            count(p, r->point.id) <= m->conf.pool;
 
 		for (size_t k = 0; !keep && k < p->n_hot; k++)
 			keep = !strcmp(p->hot[k].point, r->point.id) && is_hot(&p->hot[k], now);
@@ -285,12 +287,9 @@ static void push_back(struct vmm *m, struct ready *r)
 }
 
 /* It is still in no table: nobody else can lock it. */
-static int wake_ready(struct vm *vm, const struct vm_create_opts *o, struct err *err)
+static int wake_ready(struct vm *vm, struct err *err)
 {
-	int r = vm_net_begin(vm, o, err);
-
-	if (r == 0)
-		r = machine_cont(vm->machine, err);
+	int r = machine_cont(vm->machine, err);
 
 	if (r == 0)
 		r = guest_set_clock(vm->guest, deadline_in(vm->m->t.pool_step), err);
@@ -304,27 +303,32 @@ static int wake_ready(struct vm *vm, const struct vm_create_opts *o, struct err 
 int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, struct vm_info *ret,
               struct err *err)
 {
+	struct store_vpc vpc;
 	struct ready *rd;
 	struct vm *vm;
 	struct err why = { 0 };
 	int r;
 
+	/* Asked before one is taken: a request for what there is not concerns none of them. */
+	if (o->nic && (r = vpc_find(m, o->nic->account, o->nic->vpc, &vpc, err)) < 0)
+		return r;
 	while ((rd = pop(m, point))) {
 		if ((r = quota_hold_vm(m, &rd->vm->row.info, o->account, err)) < 0) {
 			push_back(m, rd);
 			return r;
 		}
+		r = vm_net_begin(rd->vm, o, err);
+		if (r < 0) { /* not the VM's fault, and it does not know of it */
+			vm_net_undo(rd->vm);
+			vm_net_done(&rd->vm->net);
+			quota_release(m, rd->vm->row.info.id);
+			push_back(m, rd);
+			return r;
+		}
 		if (machine_alive(rd->vm->machine) && guest_alive(rd->vm->guest) &&
-		    wake_ready(rd->vm, o, &why) == 0)
+		    wake_ready(rd->vm, &why) == 0)
 			break;
 		vm_net_undo(rd->vm);
-		if (why.code == -EINVAL || why.code == -ENOENT || why.code == -EEXIST) {
-			/* Not the VM's fault: the request asks for what cannot be. */
-			quota_release(m, rd->vm->row.info.id);
-			ready_end(m, rd);
-			*err = why;
-			return why.code;
-		}
 		vm_log(rd->vm, LOG_LV_WARN, "was ready but is not any more: %s",
 		       *why.msg ? why.msg : "its process ended");
 		quota_release(m, rd->vm->row.info.id);
@@ -363,16 +367,22 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, char ret_point[
 	while (!m->stopping) {
 		uint64_t wait = vmm_quiet_in(m), now = clock_ms();
 
-		if ((*ret_stale = stale(m)))
+		vmm_at_work(m, &m->making_ready, false);
+		if ((*ret_stale = stale(m))) {
+			vmm_at_work(m, &m->making_ready, true);
 			return true;
+		}
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
 		if (!wanted(m, ret_point))
 			wait = HOT_WINDOW_MS / 10;
-		if (!wait)
+		if (!wait) {
+			vmm_at_work(m, &m->making_ready, true);
 			return true;
+		}
 		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
+	vmm_at_work(m, &m->making_ready, false);
 	return false;
 }
 

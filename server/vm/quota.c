@@ -161,10 +161,19 @@ int quota_check_vms(struct vmm *m, const struct vm_info *v, unsigned n, struct e
 	return quota_check(m, v->account, &ask, err);
 }
 
+/* m->quota and m->lock held, and there is room. */
+static void hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *q)
+{
+	struct quota_held *h = &m->held[m->n_held++];
+
+	h->q = *q;
+	snprintf(h->id, sizeof(h->id), "%s", id);
+	snprintf(h->account, sizeof(h->account), "%s", account);
+}
+
 int quota_hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
                struct err *err)
 {
-	struct quota_held *h;
 	int r;
 
 	LOCK_SCOPE(&m->quota);
@@ -175,10 +184,26 @@ int quota_hold(struct vmm *m, const char *id, const char *account, const struct 
 	if (m->n_held == QUOTA_HELD_MAX)
 		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
 		               "too many operations at once");
-	h = &m->held[m->n_held++];
-	h->q = *more;
-	snprintf(h->id, sizeof(h->id), "%s", id);
-	snprintf(h->account, sizeof(h->account), "%s", account);
+	hold(m, id, account, more);
+	return 0;
+}
+
+int quota_hold_vms(struct vmm *m, struct vm *const *vms, size_t n, struct err *err)
+{
+	const struct vm_info *v = &vms[0]->row.info;
+	struct vm_quota all = vms_ask(v, (int64_t)n), one = vms_ask(v, 1);
+	int r;
+
+	LOCK_SCOPE(&m->quota);
+	r = quota_check(m, v->account, &all, err);
+	if (r < 0)
+		return r;
+	LOCK_SCOPE(&m->lock);
+	if (m->n_held + n > QUOTA_HELD_MAX)
+		return err_tag(err, -EAGAIN, ERR_SERVICE_UNAVAILABLE,
+		               "too many operations at once");
+	for (size_t i = 0; i < n; i++)
+		hold(m, vms[i]->row.info.id, v->account, &one);
 	return 0;
 }
 

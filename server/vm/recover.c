@@ -13,10 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/io.h"
 #include "base/lock.h"
+#include "net/gate.h"
 #include "vm/vm_internal.h"
 
 #define ADOPT_THREADS 16 /* VMs taken up at once */
@@ -33,15 +35,21 @@ static int learn_disk_layer(struct vm *vm, struct err *err)
 	snprintf(l.id, sizeof(l.id), "%s", now);
 	snprintf(l.parent, sizeof(l.parent), "%s", vm->row.disk_layer);
 	snprintf(vm->row.disk_layer, ID_SIZE, "%s", now);
-	return vm_set_state(vm, VM_RUNNING, &l, 1, NULL, err);
+	vm->owed = l;
+	return vm_save(vm, err);
 }
 
-static int adopt(struct vm *vm, struct priv_vm *p, struct err *err)
+static int adopt(struct vm *vm, const struct priv_vm *p, struct err *err)
 {
 	struct vmm *m = vm->m;
-	int r = machine_adopt(m->engine, p->vm_id, TAKE(p->proc, PROC_NONE), vm->row.info.vcpus,
-	                      vm->row.info.mem_mb, &vm->machine, err);
+	struct proc proc = { .pid = p->proc.pid,
+		             .pidfd = fcntl(p->proc.pidfd, F_DUPFD_CLOEXEC, 0) };
+	int r;
 
+	if (proc.pidfd < 0)
+		return err_sys(err, -errno, "process %d", (int)p->proc.pid);
+	r = machine_adopt(m->engine, p->vm_id, proc, vm->row.info.vcpus, vm->row.info.mem_mb,
+	                  &vm->machine, err);
 	if (r < 0)
 		return r;
 	if ((r = learn_disk_layer(vm, err)) < 0 ||
@@ -61,6 +69,47 @@ static int adopt(struct vm *vm, struct priv_vm *p, struct err *err)
 	return vm->has_slot ? vm_open_network(vm, /* as_built= */ false, err) : 0;
 }
 
+/* Lets go of it; it runs on. */
+static void adopt_undo(struct vm *vm)
+{
+	vm_watch_remove(vm);
+	if (vm->guest)
+		guest_close(vm->guest);
+	guest_unref(TAKE_PTR(vm->guest));
+	vm->machine = machine_free(vm->machine);
+	if (!vm->has_slot)
+		return;
+	dns_remove(vm->m->dns, vm->slot.idx);
+	gate_drop(vm->m->conf.gates, vm->slot.idx);
+	if (vm->slot.dns_udp >= 0)
+		close(TAKE_FD(vm->slot.dns_udp));
+	if (vm->slot.dns_tcp >= 0)
+		close(TAKE_FD(vm->slot.dns_tcp));
+	vm->has_slot = false;
+}
+
+/* Its memory is all there is of it: one failure is not the end. */
+static int adopt_twice(struct vm *vm, const struct priv_vm *p, struct err *err)
+{
+	int r = adopt(vm, p, err);
+
+	if (r == 0 || !proc_alive(&p->proc))
+		return r;
+	vm_log(vm, LOG_LV_WARN, "was not adopted, trying again: %s", err->msg);
+	adopt_undo(vm);
+	return adopt(vm, p, err);
+}
+
+static void end_process(struct vmm *m, const struct priv_vm *p)
+{
+	struct err err = { 0 };
+
+	if (privc_kill(m->priv, p->vm_id, &err) == 0)
+		return;
+	log_obj(LOG_LV_WARN, "machine", p->vm_id, "was not ended, tried again later: %s", err.msg);
+	debt_add(m, p->vm_id, p->slot);
+}
+
 static struct vm *by_instance(struct vmm *m, const char *instance)
 {
 	for (size_t i = 0; i < m->n_vms; i++)
@@ -75,15 +124,15 @@ static void settle_process(struct vmm *m, struct priv_vm *p)
 	struct vm *vm = by_instance(m, p->vm_id);
 	struct err e = { 0 };
 
-	if (vm && adopt(vm, p, &e) == 0) {
+	if (vm && adopt_twice(vm, p, &e) == 0) {
 		vm_log(vm, LOG_LV_INFO, "adopted, running");
 	} else if (vm) {
 		vm_log(vm, LOG_LV_ERROR, "runs but cannot be adopted and is ended: %s", e.msg);
-		vm_take_down(vm);
-		privc_kill(m->priv, p->vm_id, NULL);
+		adopt_undo(vm);
+		end_process(m, p);
 	} else {
 		log_obj(LOG_LV_INFO, "machine", p->vm_id, "belongs to no VM and is ended");
-		privc_kill(m->priv, p->vm_id, NULL);
+		end_process(m, p);
 	}
 	proc_close(&p->proc);
 }
@@ -163,33 +212,41 @@ static int free_slots(struct vmm *m, struct err *err)
 
 		for (size_t k = 0; k < m->n_vms && !used; k++)
 			used = m->vms[k]->has_slot && m->vms[k]->slot.idx == taken[i];
-		if (!used)
-			privc_slot_free(m->priv, taken[i], NULL);
+		for (size_t k = 0; k < m->n_debts && !used; k++)
+			used = m->debts[k].slot == (int)taken[i];
+		if (!used && privc_slot_free(m->priv, taken[i], NULL) < 0)
+			debt_add(m, "", (int)taken[i]);
 	}
 	return r;
 }
 
-/* name without ".part" / ".state" is known to the store? */
-static bool file_known(struct vmm *m, const char *dir, const char *name)
+static int known(int r)
+{
+	return r == 0 ? 1 : r == -ENOENT ? 0 : r;
+}
+
+/* name without ".part" / ".state" is known to the store? 1, 0, or -errno: then nobody knows. */
+static int file_known(struct vmm *m, const char *dir, const char *name, struct err *err)
 {
 	char id[64];
 	struct store_layer l;
 	struct store_point p;
 
 	snprintf(id, sizeof(id), "%.40s", name);
+	for (size_t i = 0; i < m->n_vms; i++)
+		if (!strcmp(m->vms[i]->owed.id, name) ||
+		    (m->vms[i]->machine && !strcmp(m->vms[i]->row.info.instance, name)))
+			return 1;
 	if (!strcmp(dir, "layers"))
-		return store_layer_get(m->store, id, &l, NULL) == 0;
+		return known(store_layer_get(m->store, id, &l, err));
 	if (!strcmp(dir, "points")) {
 		char *dot = strchr(id, '.');
 
 		if (dot)
 			*dot = '\0';
-		return store_point_get(m->store, id, &p, NULL) == 0;
+		return known(store_point_get(m->store, id, &p, err));
 	}
-	for (size_t i = 0; i < m->n_vms; i++)
-		if (m->vms[i]->machine && !strcmp(m->vms[i]->row.info.instance, name))
-			return true;
-	return false;
+	return 0;
 }
 
 static int remove_orphans(struct vmm *m, const char *dir, struct err *err)
@@ -204,7 +261,11 @@ static int remove_orphans(struct vmm *m, const char *dir, struct err *err)
 	if (!d)
 		return err_sys(err, -errno, "open '%s'", path);
 	while ((de = readdir(d))) {
-		if (de->d_name[0] == '.' || file_known(m, dir, de->d_name))
+		int r = de->d_name[0] == '.' ? 1 : file_known(m, dir, de->d_name, err);
+
+		if (r < 0)
+			return r;
+		if (r)
 			continue;
 		if (io_remove_tree(dirfd(d), de->d_name, err) < 0)
 			log_warn("%s, ignoring", err->msg);

@@ -50,6 +50,9 @@ int vm_empty(struct vm *vm, const char *why, struct err *err)
 	if (r < 0) {
 		before.info.now = row->info.now;
 		*row = before;
+		vm->exit_why = NULL;
+		if (vm->machine)
+			vm_watch_add(vm);
 		return r;
 	}
 	/* The store knows: a process that outlives us is ended by recovery. */

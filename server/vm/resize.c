@@ -107,7 +107,8 @@ static int change(struct vm *vm, const struct vm_info *to, struct err *err)
 		r = quota_check(vm->m, row->info.account,
 		                &(struct vm_quota){ .disk_mb = to->disk_mb - row->info.disk_mb },
 		                err);
-	if (r == 0 && grows && *row->disk_layer && !layer_sealed(vm->m, row->disk_layer))
+	if (r == 0 && grows && *row->disk_layer &&
+	    (r = layer_sealed(vm->m, row->disk_layer, err)) == 0)
 		r = vm_seal_disk(vm->m, row->disk_layer, err);
 	if (r < 0)
 		return r;

@@ -22,8 +22,13 @@ static int shell_make(struct vmm *m, const struct machine_spawn *like, struct sh
 {
 	struct machine_spawn sp = *like;
 	struct shell s = { .slot = { .dns_udp = -1, .dns_tcp = -1 } };
-	int r = privc_slot_take(m->priv, &s.slot, err);
+	int r;
 
+	rwlock_rdlock(&m->debts_lock);
+	r = privc_slot_take(m->priv, &s.slot, err);
+	if (r == 0)
+		debt_slot_taken(m, s.slot.idx);
+	rwlock_unlock(&m->debts_lock);
 	if (r < 0)
 		return r;
 	id_make("", s.instance);
@@ -41,17 +46,22 @@ static int shell_make(struct vmm *m, const struct machine_spawn *like, struct sh
 void shell_end(struct vmm *m, struct shell *s)
 {
 	struct err err = { 0 };
+	bool owed = s->machine && machine_kill(s->machine, &err) < 0;
 
-	if (s->machine && machine_kill(s->machine, &err) < 0)
-		log_obj(LOG_LV_WARN, "machine", s->instance, "was not ended, ignoring: %s",
+	if (owed) {
+		log_obj(LOG_LV_WARN, "machine", s->instance, "was not ended, tried again later: %s",
 		        err.msg);
+		debt_add(m, s->instance, (int)s->slot.idx);
+	}
 	s->machine = machine_free(s->machine);
 	if (s->slot.dns_udp >= 0)
 		close(TAKE_FD(s->slot.dns_udp));
 	if (s->slot.dns_tcp >= 0)
 		close(TAKE_FD(s->slot.dns_tcp));
-	if (privc_slot_free(m->priv, s->slot.idx, &err) < 0)
-		log_warn("slot %u was not freed, ignoring: %s", s->slot.idx, err.msg);
+	if (!owed && privc_slot_free(m->priv, s->slot.idx, &err) < 0) {
+		log_warn("slot %u was not freed, tried again later: %s", s->slot.idx, err.msg);
+		debt_add(m, "", (int)s->slot.idx);
+	}
 }
 
 static bool pop(struct vmm *m, struct shell *ret)
@@ -114,11 +124,13 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
 		if (m->n_shells >= m->conf.shells)
-			wait = UINT32_MAX; /* until a shell is taken */
+			wait = UINT32_MAX;
+		vmm_at_work(m, &m->making_shell, !wait);
 		if (!wait)
 			return true;
 		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
+	vmm_at_work(m, &m->making_shell, false);
 	return false;
 }
 
@@ -158,6 +170,7 @@ void *shell_main(void *arg)
 		prepare_disk(m, &s);
 		mutex_lock(&m->lock);
 		m->shells[m->n_shells++] = s; /* only this thread adds */
+		cond_broadcast(&m->cond);
 		mutex_unlock(&m->lock);
 	}
 	while (pop(m, &s))

@@ -108,14 +108,15 @@ void snapshot_fault(struct vmm *m, const char *id, struct err *err)
 		log_obj(LOG_LV_WARN, "snapshot", id, "%s", lose.msg);
 }
 
-static int snapshot_find(struct vmm *m, const char *account, const char *id,
-                         struct store_snapshot *ret, struct err *err)
+int snapshot_find(struct vmm *m, const char *account, const char *id, struct store_snapshot *ret,
+                  struct err *err)
 {
-	int r = store_snapshot_get(m->store, id, ret, NULL);
+	int r = store_snapshot_get(m->store, id, ret, err);
 
-	if (r < 0 || strcmp(ret->info.account, account) != 0)
-		return err_tag(err, -ENOENT, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%.40s'", id);
-	return 0;
+	if (r == 0 && strcmp(ret->info.account, account) != 0)
+		r = -ENOENT;
+	return r == -ENOENT ? err_tag(err, r, ERR_SNAPSHOT_NOT_FOUND, "no snapshot '%.40s'", id)
+	                    : r;
 }
 
 int vmm_snapshot_list(struct vmm *m, const char *account, bool include_deleted,

@@ -103,12 +103,16 @@ static void entered(struct vm *vm, const struct vm_info *now)
 		vm_log(vm, LOG_LV_DEBUG, "%s -> %s", vm_state_str[old], vm_state_str[next]);
 }
 
+#define LAYERS_MAX 4 /* written with one state: the one that was owed, and what a freeze makes */
+
 int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *new_layers,
                  size_t n_layers, const struct store_point *new_point, struct err *err)
 {
 	struct vmm *m = vm->m;
 	enum vm_state old = vm->row.info.state;
+	struct store_layer layers[LAYERS_MAX];
 	struct store_vm row = vm->row;
+	size_t n = 0;
 	int r;
 
 	if (!vm_may_enter(old, next))
@@ -117,15 +121,44 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 	row.info.state = next;
 	settle_usage(&row, old, next);
 	if (state_is_saved(next)) {
-		r = store_vm_update(m->store, &row, new_layers, n_layers, new_point, err);
+		if (*vm->owed.id)
+			layers[n++] = vm->owed;
+		for (size_t i = 0; i < n_layers && n < LAYERS_MAX; i++)
+			layers[n++] = new_layers[i];
+		r = store_vm_update(m->store, &row, layers, n, new_point, err);
 		if (r < 0 && (next != vm->stored || state_is_saved(old) || n_layers || new_point))
 			return err_wrap(err, r, "VM %s", vm->row.info.id);
 		if (r < 0) /* back from a passing state: the store has never heard of that */
 			vm_log(vm, LOG_LV_WARN, "is %s again, which was not written down",
 			       vm_state_str[next]);
+		else
+			vm->owed.id[0] = '\0';
+		vm->unsaved = r < 0;
 	}
 	entered(vm, &row.info);
 	return 0;
+}
+
+void vm_enter_unsaved(struct vm *vm, enum vm_state next)
+{
+	enum vm_state old = vm->row.info.state, stored = vm->stored;
+	struct store_vm row = vm->row;
+
+	row.info.state = next;
+	settle_usage(&row, old, next);
+	entered(vm, &row.info);
+	vm->stored = stored;
+	vm->unsaved = true;
+	vmm_collect_soon(vm->m); /* the keeper */
+}
+
+int vm_save(struct vm *vm, struct err *err)
+{
+	enum vm_state s = vm->row.info.state;
+
+	if ((!vm->unsaved && !*vm->owed.id) || !state_is_saved(s))
+		return 0;
+	return vm_set_state(vm, s, NULL, 0, NULL, err);
 }
 
 int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,

@@ -41,6 +41,7 @@ static void ask_guest(struct vm *vm)
 int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 {
 	struct store_vm *row = &vm->row;
+	int r;
 
 	if (row->info.state == VM_STOPPED || row->info.state == VM_LOST)
 		return 0;
@@ -59,7 +60,10 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 	}
 	row->info.point[0] = row->base_point[0] = row->base_mem[0] = '\0';
 	vmm_collect_soon(vm->m);
-	return vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
+	r = vm_set_state(vm, VM_STOPPED, NULL, 0, NULL, err);
+	if (r < 0) /* its machine is gone either way */
+		vm_enter_unsaved(vm, VM_STOPPED);
+	return r;
 }
 
 /* Only for want of something is it left asleep: kill drops its memory then. */

@@ -264,11 +264,11 @@ void *template_main(void *arg)
 
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err)
 {
-	uint64_t ts = deadline_in(m->t.template_wait);
+	uint64_t until = deadline_in(m->t.template_wait);
 	LOCK_SCOPE(&m->lock);
 
 	while (!strcmp(m->template_state, "building") && !m->stopping)
-		if (!cond_wait_until(&m->cond, &m->lock, ts))
+		if (!cond_wait_until(&m->cond, &m->lock, until))
 			break;
 	if (!strcmp(m->template_state, "ready")) {
 		snprintf(ret_point, ID_SIZE, "%s", m->template_point);

@@ -59,9 +59,12 @@ static struct store_layer mem_layer_row(const struct vm *vm, const char *id,
 	return l;
 }
 
-/* A closed disk layer gets its size now (that marks it as closed) and its checksum later, by the
- * keeper. */
-int vm_seal_disk(struct vmm *m, const char *id, struct err *err)
+/*
+ * A closed disk layer gets its size now (that marks it as closed) and its checksum later, by the
+ * keeper. Written in one transaction with what it is closed for: a layer that is marked as closed
+ * and written to all the same would be taken for damaged.
+ */
+static int closed_disk(struct vmm *m, const char *id, struct store_layer *ret, struct err *err)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -69,7 +72,18 @@ int vm_seal_disk(struct vmm *m, const char *id, struct err *err)
 	engine_layer_path(m->engine, id, path, sizeof(path));
 	if (stat(path, &st) < 0)
 		return err_sys(err, -errno, "disk layer %s", id);
-	return store_layer_seal(m->store, id, (uint64_t)st.st_size, 0, /* has_crc= */ false, err);
+	*ret = (struct store_layer){ .kind = LAYER_DISK, .bytes = (uint64_t)st.st_size };
+	snprintf(ret->id, sizeof(ret->id), "%s", id);
+	snprintf(ret->format, sizeof(ret->format), "qcow2");
+	return 0;
+}
+
+int vm_seal_disk(struct vmm *m, const char *id, struct err *err)
+{
+	struct store_layer l;
+	int r = closed_disk(m, id, &l, err);
+
+	return r < 0 ? r : store_layer_seal(m->store, id, l.bytes, 0, /* has_crc= */ false, err);
 }
 
 /*
@@ -95,6 +109,22 @@ static void unquiesce(struct vm *vm)
 		guest_resume(vm->guest);
 }
 
+/*
+ * After a freeze that failed. A machine that does not go on is of no use to anyone: it is ended,
+ * and the watcher settles what is left of the VM.
+ */
+static void go_on(struct vm *vm)
+{
+	struct err err = { 0 };
+
+	if (machine_cont_if_stopped(vm->machine, &err) == 0 ||
+	    machine_cont_if_stopped(vm->machine, &err) == 0 || !machine_alive(vm->machine))
+		return;
+	vm_log(vm, LOG_LV_ERROR, "does not go on after a failed freeze and is ended: %s", err.msg);
+	if (privc_kill(vm->m->priv, vm->row.info.instance, &err) < 0)
+		debt_add(vm->m, vm->row.info.instance, /* slot= */ -1);
+}
+
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err)
 {
 	struct vmm *m = vm->m;
@@ -105,52 +135,56 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		                      .disk_bytes = (uint64_t)vm->row.info.disk_mb << 20,
 		                      .keep_running = true,
 		                      .durable = durable };
-	struct store_layer layers[2];
+	struct store_layer disk, layers[2];
 	struct machine_frozen f;
 	struct store_point p;
 	bool held;
-	int r, rc;
+	int r;
 
 	id_make("pt-", ret->point);
 	id_make("ly-", mem_id);
 	id_make("ly-", disk_id);
-	r = vm_shorten(vm, err);
-	if (r < 0)
+	/* One layer that the store does not know is as much as can be remembered. */
+	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0)
 		return r;
 	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
 	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
+	if (r < 0)
+		go_on(vm);
 	unquiesce(vm);
-	layers[0] = (struct store_layer){ .kind = LAYER_DISK };
-	snprintf(layers[0].id, ID_SIZE, "%s", disk_id);
-	snprintf(layers[0].parent, ID_SIZE, "%s", old_disk);
-	snprintf(layers[0].format, sizeof(layers[0].format), "qcow2");
-	layers[1] = mem_layer_row(vm, mem_id, &f);
+	disk = (struct store_layer){ .kind = LAYER_DISK };
+	snprintf(disk.id, ID_SIZE, "%s", disk_id);
+	snprintf(disk.parent, ID_SIZE, "%s", old_disk);
+	snprintf(disk.format, sizeof(disk.format), "qcow2");
+	if (r == 0 || f.disk_switched) { /* what it writes to from now on, whatever comes */
+		snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
+		vm->owed = disk;
+	}
 	if (r < 0) {
 		if (f.disk_switched) {
-			snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
 			vm_seal_disk(m, old_disk, NULL);
-			vm_set_state(vm, vm->row.info.state, layers, 1, NULL, NULL);
+			vm_save(vm, NULL); /* else the keeper does it */
 		}
 		return r;
 	}
-	snprintf(vm->row.disk_layer, ID_SIZE, "%s", disk_id);
+	layers[1] = mem_layer_row(vm, mem_id, &f);
 	fill_point(vm, &f, ret->point, POINT_LIVE, mem_id, old_disk, &p);
 	/* Until the caller's row names it the point is nobody's: held before the collector can see
 	 * it. */
 	rwlock_rdlock(&m->gc);
-	r = vm_seal_disk(m, old_disk, err);
+	r = closed_disk(m, old_disk, &layers[0], err);
 	held = r == 0 && (r = vmm_hold(m, ret->point, err)) == 0;
 	snprintf(old_head, sizeof(old_head), "%s", vm->row.head);
-	if (r == 0)
+	if (r == 0) {
 		snprintf(vm->row.head, ID_SIZE, "%s", ret->point);
-	rc = vm_set_state(vm, vm->row.info.state, layers, r == 0 ? 2 : 1, r == 0 ? &p : NULL,
-	                  r == 0 ? err : NULL);
-	rwlock_unlock(&m->gc);
-	if (r == 0)
-		r = rc;
-	if (r < 0) {
+		r = vm_set_state(vm, vm->row.info.state, layers, 2, &p, err);
+	}
+	if (r < 0)
 		snprintf(vm->row.head, ID_SIZE, "%s", old_head);
+	rwlock_unlock(&m->gc);
+	if (r < 0) {
+		vm_save(vm, NULL);
 		if (held)
 			vmm_release(m, ret->point);
 		engine_remove_layer(m->engine, mem_id);
@@ -169,40 +203,38 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 	struct store_vm before;
 	char point[ID_SIZE], mem_id[ID_SIZE];
 	struct machine_freeze req = { .point_id = point, .mem_layer = mem_id, .durable = true };
-	struct store_layer layer;
+	struct store_layer layers[2];
 	struct machine_frozen f;
 	struct store_point p;
-	struct err cont = { 0 };
 	int r;
 
 	id_make("pt-", point);
 	id_make("ly-", mem_id);
-	r = vm_shorten(vm, err);
-	if (r < 0)
+	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0)
 		return r;
 	before = vm->row;
 	quiesce(vm);
 	r = machine_freeze(vm->machine, &req, &f, err);
 	if (r < 0) {
+		go_on(vm);
 		unquiesce(vm);
 		return r;
 	}
-	layer = mem_layer_row(vm, mem_id, &f);
+	layers[0] = mem_layer_row(vm, mem_id, &f);
 	fill_point(vm, &f, point, POINT_SUSPEND, mem_id, vm->row.disk_layer, &p);
-	r = vm_seal_disk(m, vm->row.disk_layer, err);
+	r = closed_disk(m, vm->row.disk_layer, &layers[1], err);
 	if (r == 0) {
 		snprintf(vm->row.info.point, ID_SIZE, "%s", point);
 		snprintf(vm->row.head, ID_SIZE, "%s", point);
 		vm->row.slot = -1;
-		r = vm_set_state(vm, VM_SUSPENDED, &layer, 1, &p, err);
+		r = vm_set_state(vm, VM_SUSPENDED, layers, 2, &p, err);
 	}
 	if (r < 0) {
 		vm->row = before;
 		engine_remove_layer(m->engine, mem_id);
 		engine_remove_point(m->engine, point);
-		if (machine_cont(vm->machine, &cont) < 0)
-			vm_log(vm, LOG_LV_ERROR, "does not go on after a failed suspend: %s",
-			       cont.msg);
+		go_on(vm);
+		unquiesce(vm);
 		return err_wrap(err, r, "freeze VM %s", vm->row.info.id);
 	}
 	vm_log(vm, LOG_LV_INFO, "suspended: %llu pages in %.0f ms", (unsigned long long)f.mem_pages,

@@ -45,6 +45,9 @@ struct vm {
 	struct mutex lock;
 	struct store_vm row;  /* vm->lock */
 	enum vm_state stored; /* the state that the store has; vm->lock */
+	bool unsaved;         /* the row is newer than the store's: the keeper saves it; vm->lock */
+	struct store_layer owed; /* disk layer its machine writes to, which the store does not know
+	                            yet; id "": none; vm->lock */
 	struct vm_info
 	        shown; /* what others see of row.info, as of the last vm_publish(); m->lock */
 	struct machine *machine; /* owned; vm->lock */
@@ -75,12 +78,19 @@ struct vm {
 
 #define HOLDS_MAX 8192     /* names in flight at once: every layer of every thaw */
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
+#define DEBTS_MAX 256      /* machines and slots that could not be given back */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
 #define SHELLS_MAX 16      /* blank processes kept */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
 
 struct pool;
+
+/* A machine to be ended ("": none) and then a slot to be freed (-1: none): debt.c. */
+struct debt {
+	char instance[ID_SIZE];
+	int slot;
+};
 
 /* A QEMU process that is no VM yet, with the network slot it runs in. */
 struct shell {
@@ -122,13 +132,16 @@ struct vmm {
 	size_t n_holds;
 	struct shell shells[SHELLS_MAX]; /* owned; m->lock */
 	size_t n_shells;
-	struct pool *pool;             /* owned; what is in it: m->lock */
+	struct pool *pool;            /* owned; what is in it: m->lock */
+	struct debt debts[DEBTS_MAX]; /* m->lock */
+	size_t n_debts;
+	struct rwlock debts_lock;      /* see debt.c; before m->lock */
 	unsigned n_starting;           /* VMs being brought up; m->lock */
 	uint64_t started_ms;           /* clock_ms() of the last one's end; m->lock */
 	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden;                /* m->lock */
 	bool stopping, collect_wanted;
-	bool keeping; /* the keeper is at work; m->lock */
+	bool keeping, making_ready, making_shell; /* which thread is at work; m->lock */
 	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
 	        has_pool_thread;
@@ -173,6 +186,9 @@ void vm_unlock(struct vm *vm);
 int vmm_hold(struct vmm *m, const char *id, struct err *err);
 void vmm_release(struct vmm *m, const char *id);
 void vmm_collect_soon(struct vmm *m);
+/* One of keeping, making_ready, making_shell, for those who wait for an idle manager; m->lock held.
+ */
+void vmm_at_work(struct vmm *m, bool *what, bool yes);
 void vm_copy_info(struct vm *vm, struct vm_info *ret);
 void vm_publish(struct vm *vm);
 /* Every VM, referenced. Caller vm_unref()s each and frees. */
@@ -188,6 +204,10 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
  */
 int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,
                    struct err *err);
+/* The machine is gone, and the store cannot be told now: the keeper does it later. */
+void vm_enter_unsaved(struct vm *vm, enum vm_state next);
+/* Tells the store what it does not know yet; fine when that is nothing. */
+int vm_save(struct vm *vm, struct err *err);
 /* How its machine ended, for those who wait for that. */
 void vm_note_exit(struct vm *vm, const char *word);
 bool vm_may_enter(enum vm_state from, enum vm_state to);
@@ -201,6 +221,8 @@ int quota_check(struct vmm *m, const char *account, const struct vm_quota *more,
 int quota_hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *more,
                struct err *err);
 int quota_hold_vm(struct vmm *m, const struct vm_info *v, const char *account, struct err *err);
+/* Each of several of one account and size, all or none. */
+int quota_hold_vms(struct vmm *m, struct vm *const *vms, size_t n, struct err *err);
 void quota_release(struct vmm *m, const char *id);
 /* Is there room for n VMs like this one? Only an early answer: quota_insert() decides. */
 int quota_check_vms(struct vmm *m, const struct vm_info *v, unsigned n, struct err *err);
@@ -220,7 +242,8 @@ void chain_drop(struct vmm *m, const struct engine_chain *c);
 /* Loads the point and holds all of its layers against collection, until point_drop(). */
 int point_take(struct vmm *m, const char *id, struct engine_point *ret, struct err *err);
 void point_drop(struct vmm *m, const struct engine_point *p);
-bool layer_sealed(struct vmm *m, const char *id);
+/* 1: closed, nobody writes to it any more; 0: not; or -errno. */
+int layer_sealed(struct vmm *m, const char *id, struct err *err);
 
 /* The contract's code for a point that cannot be thawed: true when it is damaged for good. */
 bool point_fault(struct err *err, enum err_code tag);
@@ -309,6 +332,11 @@ struct priv_vpc vpc_plan(const struct store_vpc *v);
 void tunnels_sync(struct vmm *m, const char *vpc); /* kernel as the store */
 void tunnels_expire(struct vmm *m, bool all);      /* all: at start */
 
+/* debt.c */
+void debt_add(struct vmm *m, const char *instance, int slot);
+void debt_slot_taken(struct vmm *m, uint32_t slot); /* it is whoever's it was given to */
+void debts_pay(struct vmm *m);                      /* keeper */
+
 /* shell.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */
 int shell_take(struct vmm *m, const struct machine_spawn *like, struct shell *ret, struct err *err);
@@ -369,6 +397,9 @@ void snapshot_used(struct vmm *m, const struct store_snapshot *s);
 /* snapshot.c; vm->lock held. A suspended VM's point is taken as it is, a stopped one boots. */
 int vm_snapshot_locked(struct vm *vm, const char *name, const struct vm_persistence *persistence,
                        struct snapshot_info *ret, struct err *err);
+/* -ENOENT SNAPSHOT_NOT_FOUND, also for one of another account; anything else: the store failed. */
+int snapshot_find(struct vmm *m, const char *account, const char *id, struct store_snapshot *ret,
+                  struct err *err);
 /* The account's snapshot and its point; -ENOENT with the contract's code when there is none. */
 int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
                    char ret_workdir[WORKDIR_SIZE] /* or NULL */, struct err *err);

@@ -362,6 +362,14 @@ void vmm_collect_soon(struct vmm *m)
 	cond_broadcast(&m->cond);
 }
 
+void vmm_at_work(struct vmm *m, bool *what, bool yes)
+{
+	if (*what == yes)
+		return;
+	*what = yes;
+	cond_broadcast(&m->cond);
+}
+
 void vmm_status(struct vmm *m, struct vmm_status *ret)
 {
 	const struct engine_info *i = engine_info(m->engine);
@@ -434,6 +442,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	mutex_init(&m->quota, "vmm quota");
 	mutex_init(&m->tunnels, "vmm tunnels");
 	rwlock_init(&m->gc, "vmm gc");
+	rwlock_init(&m->debts_lock, "vmm debts");
 	cond_init(&m->cond);
 	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
 	if (r == 0)
@@ -497,6 +506,7 @@ struct vmm *vmm_free(struct vmm *m)
 			close(m->wake_pipe[i]);
 	cond_destroy(&m->cond);
 	rwlock_destroy(&m->gc);
+	rwlock_destroy(&m->debts_lock);
 	mutex_destroy(&m->quota);
 	mutex_destroy(&m->tunnels);
 	mutex_destroy(&m->lock);

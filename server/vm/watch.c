@@ -20,6 +20,8 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
+#define RETRY_MS 100 /* after there was no memory for one more */
+
 void vm_watch_add(struct vm *vm)
 {
 	struct vmm *m = vm->m;
@@ -135,6 +137,21 @@ static void hand_over(struct vm *vm)
 	pthread_attr_destroy(&a);
 }
 
+static bool grow(struct pollfd **p, struct vm ***who, size_t *cap, size_t want)
+{
+	struct pollfd *np = reallocarray(*p, want, sizeof(*np));
+	struct vm **nw;
+
+	if (np)
+		*p = np;
+	nw = np ? reallocarray(*who, want, sizeof(struct vm *)) : NULL;
+	if (!nw)
+		return false;
+	*who = nw;
+	*cap = want;
+	return true;
+}
+
 void *vm_watch_main(void *arg)
 {
 	struct vmm *m = arg;
@@ -151,12 +168,11 @@ void *vm_watch_main(void *arg)
 			mutex_unlock(&m->lock);
 			break;
 		}
-		if (!p || !who || cap < m->n_vms + 1) {
-			cap = m->n_vms + 64;
-			p = reallocarray(p, cap, sizeof(*p));
-			who = reallocarray(who, cap, sizeof(*who));
-			if (!p || !who)
-				abort(); /* who cannot watch processes must not go on */
+		if (cap < m->n_vms + 1 && !grow(&p, &who, &cap, m->n_vms + 64)) {
+			mutex_unlock(&m->lock);
+			log_warn("watch processes: out of memory; tried again in a moment");
+			poll(NULL, 0, RETRY_MS);
+			continue;
 		}
 		p[0] = (struct pollfd){ .fd = m->wake_pipe[0], .events = POLLIN };
 		for (size_t i = 0; i < m->n_vms; i++) {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "guest/guest_login.h"
 #include "tests/agent/util.h"
 
 #define DEADLINE deadline_in(TEST_DEADLINE_MS)
@@ -65,46 +66,109 @@ static void expect_end(int fd)
 	assert_int_equal(read(fd, &c, 1), 0);
 }
 
+static void flow_closep(struct guest_flow **f)
+{
+	guest_flow_close(*f);
+}
+#define autoflow AUTO(flow_closep)
+
+static void flow_wait(struct guest_flow *f)
+{
+	assert_int_equal(io_wait(guest_flow_fd(f), POLLIN, DEADLINE), 1);
+}
+
+/* 1 when it stands, or what the guest says. */
+static int dial(struct rig *r, uint16_t port, struct guest_flow **ret)
+{
+	struct err err = { 0 };
+	int k;
+
+	assert_int_equal(guest_dial(r->g, /* addr= */ NULL, port, ret, &err), 0);
+	while ((k = guest_flow_opened(*ret, &err)) == 0) {
+		flow_wait(*ret);
+		guest_flow_seen(*ret);
+	}
+	return k;
+}
+
+static void flow_expect(struct guest_flow *f, const char *want)
+{
+	size_t n = strlen(want), got = 0;
+	struct err err = { 0 };
+	uint8_t p[256];
+
+	while (got < n) {
+		int chan = 0;
+		ssize_t k = guest_flow_read(f, &chan, p + got, n - got, &err);
+
+		if (k < 0)
+			fail_msg("%zu bytes of '%s', then %zd %s", got, want, k, err.msg);
+		assert_true(k == 0 || chan == 1);
+		got += (size_t)k;
+		if (k == 0)
+			flow_wait(f);
+	}
+	assert_memory_equal(p, want, n);
+}
+
+/* The other side sends no more. */
+static void flow_expect_end(struct guest_flow *f)
+{
+	while (!guest_flow_eof(f, 1)) {
+		flow_wait(f);
+		guest_flow_seen(f);
+	}
+}
+
+static void flow_say(struct guest_flow *f, const char *text)
+{
+	struct err err = { 0 };
+
+	assert_int_equal(
+	        guest_flow_write(f, (const uint8_t *)text, strlen(text), DEADLINE, &err), 0);
+}
+
 static void test_both_ways(void **state)
 {
 	struct rig *r = *state;
+	autoflow struct guest_flow *f = NULL;
 	struct err err = { 0 };
 	uint16_t port = 0;
-	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
+	autofd int srv = listen_on(AF_INET, &port), peer = -1;
 
-	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);
+	assert_int_equal(dial(r, port, &f), 1);
 	peer = accept_one(srv);
-	assert_int_equal(write(fd, "request", 7), 7);
+	flow_say(f, "request");
 	expect_read(peer, "request");
 	assert_int_equal(write(peer, "hello", 5), 5);
-	expect_read(fd, "hello");
+	flow_expect(f, "hello");
 	/* Each direction ends on its own. */
-	assert_int_equal(shutdown(fd, SHUT_WR), 0);
+	assert_int_equal(guest_flow_feed_eof(f, &err), 0);
 	expect_end(peer);
 	assert_int_equal(write(peer, "still talking", 13), 13);
-	expect_read(fd, "still talking");
+	flow_expect(f, "still talking");
 	close(TAKE_FD(peer));
-	expect_end(fd);
+	flow_expect_end(f);
 }
 
 static void test_server_ends_first(void **state)
 {
 	struct rig *r = *state;
+	autoflow struct guest_flow *f = NULL;
 	struct err err = { 0 };
 	uint16_t port = 0;
-	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
+	autofd int srv = listen_on(AF_INET, &port), peer = -1;
 
-	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);
+	assert_int_equal(dial(r, port, &f), 1);
 	peer = accept_one(srv);
 	assert_int_equal(write(peer, "bye", 3), 3);
 	assert_int_equal(shutdown(peer, SHUT_WR), 0);
-	expect_read(fd, "bye");
-	expect_end(fd);
-	assert_int_equal(write(fd, "and you", 7), 7);
+	flow_expect(f, "bye");
+	flow_expect_end(f);
+	flow_say(f, "and you");
 	expect_read(peer, "and you");
-	/* Gone without a word: what was said before still arrives. */
-	assert_int_equal(write(fd, "last", 4), 4);
-	close(TAKE_FD(fd));
+	flow_say(f, "last");
+	assert_int_equal(guest_flow_finish(f, DEADLINE, &err), 0);
 	expect_read(peer, "last");
 	expect_end(peer);
 }
@@ -112,20 +176,20 @@ static void test_server_ends_first(void **state)
 static void test_refused_and_v6(void **state)
 {
 	struct rig *r = *state;
-	struct err err = { 0 };
+	autoflow struct guest_flow *gone = NULL, *zero = NULL, *f = NULL;
 	uint16_t port = 0;
-	autofd int srv = listen_on(AF_INET, &port), v6 = -1, peer = -1, fd = -1;
+	autofd int srv = listen_on(AF_INET, &port), v6 = -1, peer = -1;
 
 	close(TAKE_FD(srv)); /* a port where surely nobody listens */
-	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), -ECONNREFUSED);
-	assert_int_equal(guest_connect(r->g, 0, DEADLINE, &fd, &err), -EBADMSG);
+	assert_int_equal(dial(r, port, &gone), -ECONNREFUSED);
+	assert_int_equal(dial(r, 0, &zero), -EBADMSG);
 	v6 = listen_on(AF_INET6, &port);
 	if (v6 < 0)
 		skip(); /* no IPv6 here */
-	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);
+	assert_int_equal(dial(r, port, &f), 1);
 	peer = accept_one(v6);
 	assert_int_equal(write(peer, "six", 3), 3);
-	expect_read(fd, "six");
+	flow_expect(f, "six");
 }
 
 static void *echo_main(void *arg)
@@ -141,71 +205,71 @@ static void *echo_main(void *arg)
 	return NULL;
 }
 
-static void *pour_main(void *arg)
-{
-	int fd = *(int *)arg;
-	static uint8_t p[65536];
-
-	for (size_t i = 0; i < sizeof(p); i++)
-		p[i] = (uint8_t)(i * 31);
-	for (size_t left = BULK; left; left -= sizeof(p))
-		if (io_write_all(fd, p, sizeof(p)) < 0)
-			break;
-	shutdown(fd, SHUT_WR);
-	return NULL;
-}
-
+/* One thread sends and takes what comes back, as a flow's user does; byte i is i % 65536 * 31. */
 static void test_bulk_echo(void **state)
 {
 	struct rig *r = *state;
+	autoflow struct guest_flow *f = NULL;
 	struct err err = { 0 };
-	static uint8_t p[65536];
+	static uint8_t out[65536], in[65536];
 	uint16_t port = 0;
-	size_t got = 0;
-	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
-	pthread_t echo, pour;
+	size_t sent = 0, got = 0;
+	autofd int srv = listen_on(AF_INET, &port), peer = -1;
+	pthread_t echo;
 
-	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);
+	for (size_t i = 0; i < sizeof(out); i++)
+		out[i] = (uint8_t)(i * 31);
+	assert_int_equal(dial(r, port, &f), 1);
 	peer = accept_one(srv);
 	assert_int_equal(pthread_create(&echo, NULL, echo_main, &peer), 0);
-	assert_int_equal(pthread_create(&pour, NULL, pour_main, &fd), 0);
-	for (;;) {
-		ssize_t n;
+	while (got < BULK) {
+		size_t at = sent % sizeof(out);
+		ssize_t k = 0, n;
 
-		assert_int_equal(io_wait(fd, POLLIN, DEADLINE), 1);
-		n = read(fd, p, sizeof(p));
-		if (n <= 0)
-			break;
+		guest_flow_seen(f);
+		if (sent < BULK) {
+			k = guest_flow_feed(f, out + at, sizeof(out) - at, &err);
+			assert_true(k >= 0);
+			sent += (size_t)k;
+			if (sent == BULK)
+				assert_int_equal(guest_flow_feed_eof(f, &err), 0);
+		}
+		n = guest_flow_read(f, NULL, in, sizeof(in), &err);
+		if (n < 0 && !(n == -ENODATA && got == BULK))
+			fail_msg("after %zu bytes: %zd %s", got, n, err.msg);
 		for (ssize_t i = 0; i < n; i++)
-			if (p[i] != (uint8_t)((got + (size_t)i) % 65536 * 31))
+			if (in[i] != (uint8_t)((got + (size_t)i) % sizeof(out) * 31))
 				fail_msg("wrong byte at %zu", got + (size_t)i);
 		got += (size_t)n;
+		if (k == 0 && n == 0)
+			flow_wait(f);
 	}
-	assert_int_equal(got, BULK);
-	pthread_join(pour, NULL);
+	flow_expect_end(f);
 	pthread_join(echo, NULL);
+	assert_int_equal(got, BULK);
 	assert_true(rss_kb(r->agent) < 32 << 10);
 }
 
-/* The connection to the guest ends: the caller's socket does too, and nothing is left. */
+/* The connection to the guest ends: the flow says so, and nothing is left. */
 static void test_guest_goes(void **state)
 {
 	struct rig *r = *state;
-	struct err err = { 0 };
+	struct guest_flow *f = NULL;
 	unsigned fds = count_fds(getpid());
+	struct err err = { 0 };
 	uint16_t port = 0;
-	autofd int srv = listen_on(AF_INET, &port), peer = -1, fd = -1;
+	autofd int srv = listen_on(AF_INET, &port), peer = -1;
+	uint8_t c;
 
-	assert_int_equal(guest_connect(r->g, port, DEADLINE, &fd, &err), 0);
+	assert_int_equal(dial(r, port, &f), 1);
 	peer = accept_one(srv);
 	guest_close(r->g);
-	expect_end(fd);
-	close(TAKE_FD(fd));
+	flow_wait(f);
+	assert_int_equal(guest_flow_read(f, NULL, &c, 1, &err), -ECONNRESET);
+	guest_flow_close(f);
 	close(TAKE_FD(peer));
 	close(TAKE_FD(srv));
-	for (uint64_t end = deadline_in(5000); count_fds(getpid()) > fds && clock_ms() < end;)
-		usleep(1000); /* the relay's thread lets go */
-	assert_int_equal(count_fds(getpid()), fds);
+	assert_true(count_fds(getpid()) <= fds);
 }
 
 int main(void)

@@ -366,7 +366,6 @@ static void test_directories(void **state)
 	assert_int_equal(access(path_of(r, "p"), F_OK), -1);
 	assert_int_equal(access(path_of(r, "etc/machine-id"), F_OK), 0);
 	assert_int_equal(guest_remove(r->g, NULL, path_of(r, "p"), true, &err), -ENOENT);
-	assert_int_equal(guest_sync(r->g, DEADLINE, &err), 0);
 }
 
 static void test_shutdown(void **state)

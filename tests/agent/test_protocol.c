@@ -45,7 +45,7 @@ static void test_bad_requests(void **state)
 	assert_int_equal(raw_result(&w, id++, NULL), EBADMSG);
 	raw_send(&w, AGENT_F_OPEN, 0, id, "\x12\x34", 2);
 	assert_int_equal(raw_result(&w, id++, NULL), EOPNOTSUPP);
-	for (unsigned op = AGENT_OP_EXEC; op <= AGENT_OP_SYNC; op++) {
+	for (unsigned op = AGENT_OP_EXEC; op <= AGENT_OP_CONNECT; op++) {
 		autobuf struct buf b = { 0 };
 
 		buf_put_u16(&b, (uint16_t)op);

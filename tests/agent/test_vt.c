@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "agent/vt.h"
+#include "agent/vt_internal.h"
 #include "base/auto.h"
 #include "base/buf.h"
 
@@ -294,7 +294,7 @@ static void test_history(void **state)
 		snprintf(line, sizeof(line), "\x1b[3%um%u\x1b[m\r\n", i % 8, i);
 		feed(t, line);
 	}
-	assert_int_equal(vt_history_lines(t), VT_LINES_MAX);
+	assert_int_equal(t->h_n, VT_LINES_MAX);
 	picture(t, &b);
 	buf_put_u8(&b, 0);
 	assert_null(strstr((char *)b.p, "m76\x1b")); /* the oldest went */
@@ -324,8 +324,8 @@ static void test_memory_is_bounded(void **state)
 				feed(many[k], cell);
 			feed(many[k], "\r\n");
 		}
-		assert_true(vt_history_bytes(many[k]) <= VT_BYTES_MAX + 65536);
-		all += vt_history_bytes(many[k]);
+		assert_true(many[k]->h_bytes <= VT_BYTES_MAX + 65536);
+		all += many[k]->h_bytes;
 	}
 	assert_true(all <= VT_TOTAL_MAX + 65536);
 	for (size_t k = 0; k < ARRAY_SIZE(many); k++)
@@ -339,7 +339,7 @@ static void test_resize(void **state)
 
 	feed(t, "1\r\n2\r\n3\r\n4\r\n5\r\nprompt \xe6\xbc\xa2");
 	assert_int_equal(vt_resize(t, 8, 3), 0); /* cuts the wide one in two */
-	assert_int_equal(vt_history_lines(t), 3);
+	assert_int_equal(t->h_n, 3);
 	picture(t, &b);
 	buf_put_u8(&b, 0);
 	assert_non_null(strstr((char *)b.p, "1\r\n2\r\n3\r\n4\r\n5\r\nprompt \r\n")

@@ -202,7 +202,6 @@ static void test_names(void **state)
 	assert_string_equal(agent_op_name(0), "?");
 	assert_string_equal(agent_step_name(AGENT_STEP_MACHINE_ID), "machine-id");
 	assert_string_equal(agent_step_name(AGENT_STEP_NONE), "?");
-	assert_string_equal(agent_tag_name(AGENT_TAG_USER_NOT_FOUND), "USER_NOT_FOUND");
 }
 
 int main(void)

@@ -37,7 +37,7 @@ static struct {
 	char what[160];
 	fault_hook *hook;
 	void *hook_arg;
-} f = { .lock = MUTEX_INIT("fault .lock") };
+} f = { .lock = MUTEX_INIT("test: fault plan") };
 
 /* Nothing to do for most calls, most of the time: seen without the lock. */
 static atomic_bool f_active;

@@ -123,7 +123,6 @@ static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 		struct agent_result result;
 		struct agent_exec_result exec_result;
 		struct agent_stat stat;
-		uint8_t why;
 	} m;
 
 	which %= ALL_MESSAGES;
@@ -162,15 +161,10 @@ static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 			return false;
 		agent_exec_result_put(b, &m.exec_result);
 		return true;
-	case 6:
+	default:
 		if (agent_stat_get(p, n, &m.stat) < 0)
 			return false;
 		agent_stat_put(b, &m.stat);
-		return true;
-	default:
-		if (agent_ready_get(p, n, &m.why) < 0)
-			return false;
-		agent_ready_put(b, m.why);
 		return true;
 	}
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py - the Debian package by itself: built, checked by lintian, installed into a clean Debian, looked at, purged
+"""run.py [Package | Service] - the Debian package: built, checked by lintian, installed into a clean Debian, looked at, purged; and its service
 
 Theory of operation: this program runs in a mount namespace of its own. The clean Debian (tree.sh) is the lower layer of an overlay whose
-upper one is memory, so each run begins with a system that has never seen Pando, and everything is gone with the process. No service
-manager runs in there; e2e/test_package.py boots such a system in a VM. With PANDO_TEST_RESULTS every outcome is also appended
-there as a line of JSON.
+upper one is memory, so each run begins with a system that has never seen Pando, and everything is gone with the process. Package looks at
+files and runs programs in a chroot; Service (service.py) boots such a system in namespaces and uses it. With PANDO_TEST_RESULTS every
+outcome is also appended there as a line of JSON.
 """
 import glob
 import json
@@ -16,6 +16,9 @@ import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from service import Service  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CACHE = os.environ.get("PANDO_CACHE_DIR", "/var/cache/pando")
@@ -198,7 +201,7 @@ class Result(unittest.TestResult):
         self.since = time.monotonic()
 
     def record(self, test, word, details=""):
-        name = test.id().replace("__main__.", "") if hasattr(test, "id") else str(test)
+        name = test.id().replace("__main__.", "").replace("service.", "") if hasattr(test, "id") else str(test)
         seconds = time.monotonic() - getattr(self, "since", time.monotonic())
         print(f"{'ok  ' if word == 'pass' else 'FAIL'} {name} ({seconds:.1f} s)", flush=True)
         for line in details.splitlines():
@@ -227,7 +230,9 @@ def main():
     if not os.environ.get(INSIDE):
         os.execvpe("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
     result = Result()
-    unittest.defaultTestLoader.loadTestsFromTestCase(Package).run(result)
+    for cls in (Package, Service):
+        if not sys.argv[1:] or cls.__name__ in sys.argv[1:]:
+            unittest.defaultTestLoader.loadTestsFromTestCase(cls).run(result)
     sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)
 
 

@@ -13,7 +13,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../image/lib/host.sh"
 
 KEEP=2 # trees in the cache, the most recently used
-SYSTEM=(systemd-sysv dbus udev)
+SYSTEM=(systemd-sysv dbus udev procps) # an ordinary machine; the last for the tests' own questions
 
 (($# == 1)) || die "usage: tests/package/tree.sh PACKAGE.deb"
 need_root "installing a clean Debian"

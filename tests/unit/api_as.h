@@ -4,6 +4,7 @@
 
 #include "base/auto.h"
 #include "tests/unit/api_fx.h"
+#include "tests/unit/store_row.h"
 #include "vm/vm.h"
 
 #define autoreply AUTO(http_reply_done)

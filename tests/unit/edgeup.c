@@ -183,7 +183,7 @@ static void release(struct stand *s, bool over)
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
-	struct stand s = { .lock = MUTEX_INIT("edgeup .lock"), .cond = COND_INIT };
+	struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
 	struct edge_ops ops = { route, look, open_way, cert, cert_make, challenge, &s };
 	struct edge_conf conf = { .wait_ms = 10000 };
 	struct err err = { 0 };

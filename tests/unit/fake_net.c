@@ -22,12 +22,12 @@ int vmm_egress_get(struct vmm *m, const char *account, const char *id, struct eg
 	return fake_find(m, account, id, err) ? 0 : -ENOENT;
 }
 
-int vmm_egress_set(struct vmm *m, const char *account, const char *id, const json_t *body,
-                   struct egress **ret, struct err *err)
+int vmm_egress_set(struct vmm *m, const char *account, const char *id, struct egress *e,
+                   struct err *err)
 {
 	LOCK_SCOPE(&m->lock);
 
-	return fake_find(m, account, id, err) ? egress_parse(body, NULL, ret, err) : -ENOENT;
+	return fake_find(m, account, id, err) ? egress_keep_secrets(e, NULL, err) : -ENOENT;
 }
 
 int vmm_egress_blocked(struct vmm *m, const char *account, const char *id,

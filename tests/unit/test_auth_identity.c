@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
+#include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 
 struct fx {

@@ -22,6 +22,7 @@
 #include "base/auto.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
+#include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 
 struct fx {
@@ -119,16 +120,15 @@ static void file_is_private_and_survives(void **state)
 {
 	struct fx *f = *state;
 	struct stat st;
-	char v[16];
+	char first[ACCOUNT_SIZE];
 
 	assert_int_equal(stat(f->db, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	OK(store_meta_set(f->s, "k", "one", &err));
-	OK(store_meta_set(f->s, "k", "two", &err));
+	FAILS(-ENOENT, store_account_first(f->s, first, &err));
+	OK(store_account_create(f->s, "acct-1", "one", &err));
 	reopen(f);
-	OK(store_meta_get(f->s, "k", v, sizeof(v), &err));
-	assert_string_equal(v, "two");
-	FAILS(-ENOENT, store_meta_get(f->s, "absent", v, sizeof(v), &err));
+	OK(store_account_first(f->s, first, &err));
+	assert_string_equal(first, "acct-1");
 }
 
 static void keys_are_found_by_hash_until_revoked(void **state)

@@ -16,6 +16,7 @@
 #include "store/store_account.h"
 #include "store/store_audit.h"
 #include "tests/unit/check.h"
+#include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 
 #define A "11111111-1111-4111-8111-111111111111"

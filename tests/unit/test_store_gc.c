@@ -19,6 +19,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "store/store.h"
+#include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 
 #define ROUNDS 60

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "store/store_internal.h"
 #include "tests/unit/check.h"
+#include "tests/unit/store_row.h"
 #include "tests/unit/tmpdir.h"
 #include "vm/tree.h"
 

@@ -27,7 +27,7 @@ static struct {
 	struct mutex lock;
 	int fd; /* owned */
 	pid_t pid;
-} host = { .lock = MUTEX_INIT("fake .lock"), .fd = -1 };
+} host = { .lock = MUTEX_INIT("test: fake machines' host"), .fd = -1 };
 
 int fake_begin(struct err *err)
 {
@@ -87,7 +87,7 @@ struct fake *fake_new(const char *data_dir)
 	if (!f)
 		return NULL;
 	snprintf(f->data_dir, sizeof(f->data_dir), "%s", data_dir);
-	mutex_init(&f->lock, "fake lock");
+	mutex_init(&f->lock, "test: fake machines");
 	return f;
 }
 
@@ -154,6 +154,15 @@ void fake_die(struct fake *f, const char *instance)
 	m = fake_get(f, instance);
 	if (m && still_runs(m))
 		kill(m->pid, SIGKILL);
+}
+
+bool fake_runs(struct fake *f, const char *instance)
+{
+	struct fake_machine *m;
+	LOCK_SCOPE(&f->lock);
+
+	m = *instance ? fake_get(f, instance) : NULL;
+	return m && still_runs(m);
 }
 
 size_t fake_alive(struct fake *f)
@@ -374,6 +383,12 @@ static int call(struct privc *c, struct priv_req *q, const int *fds, size_t n_fd
 	if (r < 0)
 		return err_sys(err, r, "%s", priv_op_name(q->op));
 	if (lost) {
+		if (q->op == PRIV_SLOT_TAKE &&
+		    a->rep.code == 0) { /* as privc does when it comes late */
+			mutex_lock(&f->lock);
+			f->slots[a->rep.slot] = (struct fake_slot){ 0 };
+			mutex_unlock(&f->lock);
+		}
 		lost &= ~FAKE_LOST;
 		return err_sys(err, -lost, "%s: no answer", priv_op_name(q->op));
 	}

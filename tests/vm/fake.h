@@ -78,6 +78,7 @@ int fake_engine_new(struct fake *f, struct privc *priv, struct engine **ret, str
 bool fake_find(struct fake *f, const char *instance, struct fake_machine *ret);
 /* SIGKILL from outside, as the kernel does when memory runs out. */
 void fake_die(struct fake *f, const char *instance);
+bool fake_runs(struct fake *f, const char *instance);
 size_t fake_alive(struct fake *f); /* machines whose process runs */
 size_t fake_slots(struct fake *f); /* slots that are taken */
 

@@ -25,24 +25,24 @@
 #define SETTLE_MS 60000
 
 const struct vm_times rig_times = {
-	.agent_boot = 20000,
-	.agent_thaw = 20000,
-	.agent_reconnect = 5000,
-	.settle = 1500,
-	.quiesce = 3000,
-	.shutdown_ask = 5000,
-	.shutdown = 10000,
+	.agent_boot = 3000,
+	.agent_thaw = 3000,
+	.agent_reconnect = 2000,
+	.settle = 1000,
+	.quiesce = 1500,
+	.shutdown_ask = 1500,
+	.shutdown = 3000,
 	.death = 250,
-	.guest_step = 20000,
-	.grow = 20000,
-	.trim = 20000,
+	.guest_step = 3000,
+	.grow = 3000,
+	.trim = 3000,
 	.boot_done = 60000,
 	.template_wait = 120000,
 	.look = 500,
 	.quiet = 1,
 	.retry = 50,
-	.pool_step = 5000,
-	.pool_warm = 20000,
+	.pool_step = 1500,
+	.pool_warm = 3000,
 	.room_wait = 5000,
 	.end_wait = 1000,
 };
@@ -203,11 +203,46 @@ static bool at_work(struct rig *r, struct vmm *m)
 	struct vmm_status st = { 0 };
 
 	pool_status(m, &st);
-	return m->collect_wanted || m->keeping || m->n_starting || st.pool_ready < r->opts.pool ||
+	for (size_t i = 0; i < m->n_vms; i++) { /* whose end the watcher has in hand */
+		const struct vm_info *v = &m->vms[i]->shown;
+
+		if ((v->state == VM_RUNNING || v->state == VM_SUSPENDING) &&
+		    !fake_runs(r->fake, v->instance))
+			return true;
+	}
+	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
+	       m->making_shell || m->n_starting || st.pool_ready < r->opts.pool ||
 	       m->n_shells < r->opts.shells;
 }
 
+/* Something that the keeper is to write down. */
+static bool unsaved(struct vmm *m)
+{
+	size_t n = 0;
+	struct vm **v = vmm_all(m, &n);
+	bool yes = false;
+
+	for (size_t i = 0; v && i < n; i++) {
+		mutex_lock(&v[i]->lock);
+		yes |= v[i]->unsaved || *v[i]->owed.id;
+		vm_unlock(v[i]);
+	}
+	free(v);
+	return yes;
+}
+
+static void come_to_rest(struct rig *r);
+
 void rig_settle(struct rig *r)
+{
+	for (int i = 0; i < 5; i++) { /* the keeper tries again in every round */
+		come_to_rest(r);
+		if (!unsaved(r->vmm))
+			return;
+	}
+}
+
+static void come_to_rest(struct rig *r)
 {
 	uint64_t until = deadline_in(SETTLE_MS);
 	struct vmm *m = r->vmm;
@@ -216,8 +251,8 @@ void rig_settle(struct rig *r)
 	vmm_collect_soon(m);
 	mutex_lock(&m->lock);
 	while ((busy = at_work(r, m)))
-		if (!cond_wait_until(&m->cond, &m->lock, until))
-			break;
+		if (!cond_wait_until(&m->cond, &m->lock, deadline_in(20)) && clock_ms() > until)
+			break; /* not everything that ends is told to this one */
 	mutex_unlock(&m->lock);
 	if (busy)
 		fail_msg("the manager does not come to rest");

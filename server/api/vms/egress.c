@@ -9,18 +9,24 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "net/egress.h"
+#include "net/egress_json.h"
 #include "net/gate.h"
 #include "vm/network.h"
 
 int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err)
 {
+	AUTO(egress_unrefp) struct egress *e = NULL;
 	int r;
 
 	if (!j || json_is_null(j))
 		return 0;
-	r = egress_parse(j, NULL, ret, err);
+	r = egress_parse(j, &e, err);
+	if (r == 0)
+		r = egress_keep_secrets(e, NULL, err); /* a new VM has none */
 	if (r == -EINVAL && err)
 		err->tag = tag;
+	if (r == 0)
+		*ret = TAKE_PTR(e);
 	return r;
 }
 
@@ -39,14 +45,18 @@ int api_egress_get(struct request *req, struct reply *res, struct err *err)
 int api_egress_put(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(egress_unrefp) struct egress *e = NULL;
+	struct vm_info info;
 	json_t *body;
 	const char *id;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_json(req, ERR_BAD_REQUEST, &body, err)) < 0)
+	    (r = request_json(req, ERR_BAD_REQUEST, &body, err)) < 0 ||
+	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &info, err)) < 0)
 		return r;
-	r = vmm_egress_set(deps_of(req)->vmm, who_of(req)->account, id, body, &e, err);
+	r = egress_parse(body, &e, err);
+	if (r == 0)
+		r = vmm_egress_set(deps_of(req)->vmm, who_of(req)->account, id, e, err);
 	if (r == -EINVAL && err && !err->tag)
 		err->tag = ERR_BAD_REQUEST;
 	return r < 0 ? r : reply_json(res, egress_json(e, /* secrets= */ false), err);

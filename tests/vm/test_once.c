@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_once.c - every call fails once: the verbs, one row each (once.h) */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/auto.h"
+#include "tests/fault/fault.h"
+#include "tests/unit/check.h"
+#include "tests/vm/once.h"
+#include "vm/stage.h"
+#include "vm/tree.h"
+#include "vm/vm_internal.h"
+
+#define M(o) ((o)->r->vmm)
+
+/* ---- subjects ---- */
+
+static void make_vm(struct once *o)
+{
+	OK(rig_create(o->r, NULL, &o->vm, &err));
+}
+
+static void make_vm_with_snapshot(struct once *o)
+{
+	make_vm(o);
+	OK(vmm_snapshot(M(o), RIG_ACCOUNT, o->vm.id, "kept", NULL, &o->sc, &err));
+	memcpy(o->snapshot, o->sc.id, sizeof(o->snapshot));
+}
+
+static void be_running(struct once *o)
+{
+	OK(rig_exec(o->r, o->vm.id, "true", NULL, 0, &err));
+}
+
+static void be_suspended(struct once *o)
+{
+	struct vm_info i;
+
+	be_running(o);
+	OK(vmm_suspend(M(o), RIG_ACCOUNT, o->vm.id, &i, &err));
+}
+
+static void be_stopped(struct once *o)
+{
+	struct vm_info i;
+
+	be_running(o);
+	OK(vmm_stop(M(o), RIG_ACCOUNT, o->vm.id, &i, &err));
+}
+
+static void want_vms(struct once *o, size_t n)
+{
+	size_t have;
+
+	mutex_lock(&M(o)->lock);
+	have = M(o)->n_vms;
+	mutex_unlock(&M(o)->lock);
+	if (have != n)
+		fail_msg("%zu VMs are there, %zu were to be", have, n);
+}
+
+static void drop(struct once *o, const char *id)
+{
+	OK(vmm_delete(M(o), RIG_ACCOUNT, id, NULL, &err));
+}
+
+/* ---- create ---- */
+
+static int create(struct once *o, struct err *e)
+{
+	return rig_create(o->r, *o->snapshot ? o->snapshot : NULL, &o->made, e);
+}
+
+static void created(struct once *o, bool failed)
+{
+	want_vms(o, o->n_vms + !failed);
+	if (failed)
+		return;
+	OK(rig_usable(o->r, o->made.id, &err));
+	drop(o, o->made.id);
+}
+
+/* ---- fork, snapshot, rewind ---- */
+
+static int fork_vm(struct once *o, struct err *e)
+{
+	return vmm_fork(M(o), RIG_ACCOUNT, o->vm.id, o->n, &(struct vm_fork_opts){ 0 }, &o->kids,
+	                e);
+}
+
+static void forked(struct once *o, bool failed)
+{
+	want_vms(o, o->n_vms + (failed ? 0 : o->n));
+	for (unsigned i = 0; !failed && i < o->n; i++) {
+		OK(rig_exec(o->r, o->kids[i].id, "true", NULL, 0, &err));
+		drop(o, o->kids[i].id);
+	}
+	free(TAKE_PTR(o->kids));
+}
+
+static int snapshot(struct once *o, struct err *e)
+{
+	return vmm_snapshot(M(o), RIG_ACCOUNT, o->vm.id, "one", NULL, &o->sc, e);
+}
+
+static void drop_snapshots(struct once *o, size_t want)
+{
+	autofree struct snapshot_info *v = NULL;
+	size_t n = 0, found = 0;
+
+	OK(vmm_snapshot_list(M(o), RIG_ACCOUNT, /* include_deleted= */ false, &v, &n, &err));
+	for (size_t i = 0; i < n; i++) {
+		if (!strcmp(v[i].id, o->snapshot))
+			continue;
+		found++;
+		OK(vmm_snapshot_delete(M(o), RIG_ACCOUNT, v[i].id, &err));
+	}
+	if (found != want)
+		fail_msg("%zu snapshots are there, %zu were to be", found, want);
+}
+
+static void snapshotted(struct once *o, bool failed)
+{
+	if (!failed) {
+		OK(rig_create(o->r, o->sc.id, &o->made, &err));
+		OK(rig_exec(o->r, o->made.id, "true", NULL, 0, &err));
+		drop(o, o->made.id);
+	}
+	drop_snapshots(o, !failed);
+}
+
+static int rewind_vm(struct once *o, struct err *e)
+{
+	struct vm_rewind ret;
+
+	return vmm_rewind(M(o), RIG_ACCOUNT, o->vm.id, o->snapshot, /* keep= */ true, &ret, e);
+}
+
+static void rewound(struct once *o, bool failed)
+{
+	drop_snapshots(o, !failed);
+}
+
+/* ---- rest and back ---- */
+
+static int suspend(struct once *o, struct err *e)
+{
+	return vmm_suspend(M(o), RIG_ACCOUNT, o->vm.id, &o->made, e);
+}
+
+static int start(struct once *o, struct err *e)
+{
+	return vmm_start(M(o), RIG_ACCOUNT, o->vm.id,
+	                 &(struct vm_start_opts){ VM_LEAVE, VM_LEAVE, .count_exec = -1 }, &o->made,
+	                 e);
+}
+
+static int stop(struct once *o, struct err *e)
+{
+	return vmm_stop(M(o), RIG_ACCOUNT, o->vm.id, &o->made, e);
+}
+
+static int kill_vm(struct once *o, struct err *e)
+{
+	return vmm_kill(M(o), RIG_ACCOUNT, o->vm.id, &o->made, e);
+}
+
+static int resize(struct once *o, struct err *e)
+{
+	struct vm_size_fault f;
+	struct vm_info i;
+
+	if (vmm_get(M(o), RIG_ACCOUNT, o->vm.id, &i, e) < 0)
+		return -1;
+	o->made = i;
+	return vmm_resize(M(o), RIG_ACCOUNT, o->vm.id,
+	                  &(struct vm_size){ .vcpus = i.vcpus == 1 ? 2 : 1,
+	                                     .disk_gb = (i.disk_mb + 1) / 1024.0 },
+	                  &f, e);
+}
+
+static void resized(struct once *o, bool failed)
+{
+	struct vm_info i;
+
+	OK(vmm_get(M(o), RIG_ACCOUNT, o->vm.id, &i, &err));
+	if ((i.disk_mb == o->made.disk_mb) != failed || (i.vcpus == o->made.vcpus) != failed)
+		fail_msg("%u MB and %u vCPUs, before %u and %u", i.disk_mb, i.vcpus,
+		         o->made.disk_mb, o->made.vcpus);
+}
+
+/* ---- delete, recreate ---- */
+
+static void make_victim(struct once *o)
+{
+	OK(rig_create(o->r, NULL, &o->made, &err));
+}
+
+static int delete (struct once *o, struct err *e)
+{
+	return vmm_delete(M(o), RIG_ACCOUNT, o->made.id, NULL, e);
+}
+
+static void deleted(struct once *o, bool failed)
+{
+	want_vms(o, o->n_vms - !failed);
+	if (!failed)
+		return;
+	OK(rig_usable(o->r, o->made.id, &err));
+	drop(o, o->made.id);
+}
+
+static void make_recreatable(struct once *o)
+{
+	struct vm_create_opts c = { .account = RIG_ACCOUNT,
+		                    .idle_timeout_s = -1,
+		                    .recreate = true };
+
+	OK(vmm_create(M(o), &c, &o->vm, &err));
+}
+
+static int empty(struct once *o, struct err *e)
+{
+	return vmm_delete(M(o), RIG_ACCOUNT, o->vm.id, NULL, e);
+}
+
+static void be_empty(struct once *o)
+{
+	be_running(o);
+	OK(vmm_delete(M(o), RIG_ACCOUNT, o->vm.id, NULL, &err));
+}
+
+/* ---- build, as build/ does it ---- */
+
+static int build(struct once *o, struct err *e)
+{
+	AUTO(guest_exec_result_done) struct guest_exec_result res = { 0 };
+	AUTO(guest_unrefp) struct guest *g = NULL;
+	struct guest_exec_req x = { .command = "true", .timeout_ms = 2500 };
+	struct vm_stage_opts so = { .vm = { .account = RIG_ACCOUNT, .idle_timeout_s = -1 },
+		                    .payer = RIG_ACCOUNT };
+	char base[ID_SIZE], point[ID_SIZE], key[32];
+	struct vm_stage *s = NULL;
+	int r = vmm_template_hold(M(o), base, key, e);
+
+	if (r < 0)
+		return r;
+	so.vm.point = base;
+	r = vmm_stage_begin(M(o), &so, &s, e);
+	if (r == 0)
+		r = vmm_stage_guest(s, &g, e);
+	if (r == 0)
+		r = guest_exec(g, &x, &res, e);
+	if (r == 0 && (r = vmm_stage_freeze(s, point, e)) == 0)
+		vmm_point_release(M(o), point);
+	if (r == 0)
+		r = vmm_stage_finish(TAKE_PTR(s), "", "", "", &o->made, e);
+	vmm_stage_abort(s);
+	vmm_point_release(M(o), base);
+	return r;
+}
+
+/* ---- chains ---- */
+
+static void make_chain(struct once *o)
+{
+	for (int i = 0; i < 4; i++) {
+		OK(vmm_snapshot(M(o), RIG_ACCOUNT, o->vm.id, "link", NULL, &o->sc, &err));
+		OK(rig_exec(o->r, o->vm.id, "true", NULL, 0, &err));
+	}
+}
+
+static void be_long(struct once *o)
+{
+	be_running(o);
+	make_chain(o);
+}
+
+static int optimize(struct once *o, struct err *e)
+{
+	char text[512];
+
+	return vmm_optimize(M(o), RIG_ACCOUNT, o->vm.id, text, sizeof(text), e);
+}
+
+static void optimized(struct once *o, bool failed)
+{
+	(void)failed;
+	drop_snapshots(o, 4);
+}
+
+/* ---- recover ---- */
+
+static void crash(struct once *o)
+{
+	be_running(o);
+}
+
+static int recover(struct once *o, struct err *e)
+{
+	int r;
+
+	fault_disarm();
+	rig_crash(o->r);
+	fault_arm();
+	r = rig_start(o->r, e);
+	fault_disarm();
+	if (r < 0)
+		OK(rig_start(o->r, &err)); /* the next start finds all there is */
+	return r;
+}
+
+#define RUNS VM_RUNNING
+static const struct once_verb verbs[] = {
+	{ "create", .run = create, .finish = created, .from = -1 },
+	{ "create-pool", { .pool = 1 }, .run = create, .finish = created, .from = -1 },
+	{ "create-snapshot", .begin = make_vm_with_snapshot, .run = create, .finish = created,
+	  .from = RUNS, .to = RUNS, .also = -1 },
+	{ "fork-1", .n = 1, .begin = make_vm, .prepare = be_running, .run = fork_vm,
+	  .finish = forked, .from = RUNS, .to = RUNS, .also = -1 },
+	{ "fork-8", .n = 8, .begin = make_vm, .prepare = be_running, .run = fork_vm,
+	  .finish = forked, .from = RUNS, .to = RUNS, .also = -1 },
+	{ "snapshot", .begin = make_vm, .prepare = be_running, .run = snapshot,
+	  .finish = snapshotted, .from = RUNS, .to = RUNS, .also = -1 },
+	{ "suspend", .begin = make_vm, .prepare = be_running, .run = suspend, .from = RUNS,
+	  .to = VM_SUSPENDED, .also = VM_STOPPED },
+	{ "resume", .begin = make_vm, .prepare = be_suspended, .run = start, .from = VM_SUSPENDED,
+	  .to = RUNS, .also = -1 },
+	{ "stop", .begin = make_vm, .prepare = be_running, .run = stop, .from = RUNS,
+	  .to = VM_STOPPED, .also = -1 },
+	{ "boot", .begin = make_vm, .prepare = be_stopped, .run = start, .from = VM_STOPPED,
+	  .to = RUNS, .also = -1 },
+	{ "kill", .begin = make_vm, .prepare = be_running, .run = kill_vm, .from = RUNS,
+	  .to = VM_STOPPED, .also = -1 },
+	{ "resize", .begin = make_vm, .prepare = be_running, .run = resize, .finish = resized,
+	  .from = RUNS, .to = RUNS, .also = VM_SUSPENDED },
+	{ "resize-suspended", .begin = make_vm, .prepare = be_suspended, .run = resize,
+	  .finish = resized, .from = VM_SUSPENDED, .to = VM_STOPPED, .also = -1 },
+	{ "rewind", .begin = make_vm_with_snapshot, .prepare = be_running, .run = rewind_vm,
+	  .finish = rewound, .from = RUNS, .to = RUNS, .also = -1 },
+	{ "rewind-suspended", .begin = make_vm_with_snapshot, .prepare = be_suspended,
+	  .run = rewind_vm, .finish = rewound, .from = VM_SUSPENDED, .to = VM_SUSPENDED,
+	  .also = -1 },
+	{ "delete", .prepare = make_victim, .run = delete, .finish = deleted, .from = -1 },
+	{ "empty", .begin = make_recreatable, .prepare = be_running, .run = empty, .from = RUNS,
+	  .to = VM_STOPPED, .also = -1 },
+	{ "recreate", .begin = make_recreatable, .prepare = be_empty, .run = start,
+	  .from = VM_STOPPED, .to = RUNS, .also = -1 },
+	{ "build", .run = build, .finish = created, .from = -1 },
+	{ "optimize", .begin = make_vm, .prepare = be_long, .run = optimize, .finish = optimized,
+	  .from = RUNS, .to = RUNS, .also = -1 },
+	{ "recover", .begin = make_vm, .prepare = crash, .run = recover, .from = RUNS, .to = RUNS,
+	  .also = VM_STOPPED },
+};
+
+int main(int argc, char **argv)
+{
+	struct CMUnitTest tests[ARRAY_SIZE(verbs)];
+	size_t n = 0;
+	int r = rig_main_begin();
+
+	if (r != 0)
+		return r;
+	once_args(argc, argv);
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (once_wanted(verbs[i].name))
+			tests[n++] = (struct CMUnitTest){ .name = verbs[i].name,
+				                          .test_func = once_run,
+				                          .initial_state = (void *)&verbs[i] };
+	fault_store_install(/* memory= */ false);
+	r = _cmocka_run_group_tests("every call fails once", tests, n, NULL, NULL);
+	rig_main_end();
+	return r;
+}

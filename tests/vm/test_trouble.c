@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_trouble.c - defects that were seen, each as it was met */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "tests/fault/fault.h"
+#include "tests/unit/check.h"
+#include "tests/vm/rig.h"
+#include "vm/vm_internal.h"
+
+static int setup(void **state)
+{
+	*state = rig_new(NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	*state = rig_free(*state);
+	return 0;
+}
+
+static size_t n_vms(struct rig *r)
+{
+	struct vm_info *v = NULL;
+	size_t n = 0;
+
+	OK(vmm_list(r->vmm, RIG_ACCOUNT, &v, &n, &err));
+	free(v);
+	return n;
+}
+
+/* ---- fork ---- */
+
+struct hunt {
+	struct rig *r;
+	char parent[ID_SIZE];
+	atomic_bool over;
+	unsigned shots;
+};
+
+/* Kills the first child that the list shows, as soon as it shows one. */
+static void *hunter(void *arg)
+{
+	struct hunt *h = arg;
+
+	while (!atomic_load(&h->over)) {
+		struct vm_info *v = NULL, i;
+		size_t n = 0;
+
+		if (vmm_list(h->r->vmm, RIG_ACCOUNT, &v, &n, NULL) < 0)
+			continue;
+		for (size_t k = 0; k < n; k++)
+			if (strcmp(v[k].id, h->parent) != 0 && !h->shots &&
+			    vmm_kill(h->r->vmm, RIG_ACCOUNT, v[k].id, &i, NULL) == 0)
+				h->shots++;
+		free(v);
+	}
+	return NULL;
+}
+
+static void a_child_that_is_killed_while_it_is_made(void **state)
+{
+	struct hunt h = { .r = *state };
+	struct vm_info vm, *kids = NULL;
+	pthread_t t;
+
+	OK(rig_create(h.r, NULL, &vm, &err));
+	snprintf(h.parent, sizeof(h.parent), "%s", vm.id);
+	assert_int_equal(pthread_create(&t, NULL, hunter, &h), 0);
+	OK(vmm_fork(h.r->vmm, RIG_ACCOUNT, vm.id, 12, &(struct vm_fork_opts){ 0 }, &kids, &err));
+	while (!h.shots && n_vms(h.r) > 1)
+		poll(NULL, 0, 1);
+	atomic_store(&h.over, true);
+	pthread_join(t, NULL);
+	free(kids);
+	rig_check(h.r);
+}
+
+/* Machines that die when they are let go: the first `n` of them. */
+struct deaths {
+	struct rig *r;
+	atomic_int left;
+	char except[ID_SIZE]; /* the parent */
+};
+
+static int die_at_cont(void *ctx, enum fake_face face, const char *what, const char *object)
+{
+	struct deaths *d = ctx;
+
+	if (face == FAKE_ENGINE && !strcmp(what, "cont") && strcmp(object, d->except) != 0 &&
+	    atomic_fetch_sub(&d->left, 1) > 0)
+		fake_die(d->r->fake, object);
+	return 0;
+}
+
+static void a_lost_child_is_made_again(void **state)
+{
+	struct rig *r = *state;
+	struct deaths d = { .r = r, .left = 1 };
+	struct vm_info vm, *kids = NULL;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	snprintf(d.except, sizeof(d.except), "%s", vm.instance);
+	r->ctx = &d;
+	r->on_call = die_at_cont;
+	OK(vmm_fork(r->vmm, RIG_ACCOUNT, vm.id, 4, &(struct vm_fork_opts){ 0 }, &kids, &err));
+	r->on_call = NULL;
+	assert_int_equal(n_vms(r), 5);
+	for (int i = 0; i < 4; i++)
+		OK(rig_exec(r, kids[i].id, "true", NULL, 0, &err));
+	free(kids);
+	rig_check(r);
+}
+
+static void a_fork_that_fails_leaves_nothing(void **state)
+{
+	struct rig *r = *state;
+	struct deaths d = { .r = r, .left = 1000 };
+	struct vm_info vm, *kids = NULL;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	snprintf(d.except, sizeof(d.except), "%s", vm.instance);
+	r->ctx = &d;
+	r->on_call = die_at_cont;
+	memset(&err, 0, sizeof(err));
+	assert_true(vmm_fork(r->vmm, RIG_ACCOUNT, vm.id, 4, &(struct vm_fork_opts){ 0 }, &kids,
+	                     &err) < 0);
+	r->on_call = NULL;
+	assert_int_equal(err.tag, ERR_FORK_FAILED);
+	assert_int_equal(n_vms(r), 1);
+	rig_check(r);
+	OK(rig_usable(r, vm.id, &err));
+	rig_check(r);
+}
+
+/* ---- suspend ---- */
+
+static void a_suspend_that_the_store_refuses(void **state)
+{
+	struct rig *r = *state;
+	struct vm_info vm, i;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	/* The first write is the transaction that makes it suspended. */
+	fault_set(&(struct fault_plan){
+	        .kinds = FAULT_BIT(FAULT_STORE), .nth = 1, .error = ENOSPC, .stays = true });
+	fault_arm();
+	memset(&err, 0, sizeof(err));
+	assert_true(vmm_suspend(r->vmm, RIG_ACCOUNT, vm.id, &i, &err) < 0);
+	fault_disarm();
+	assert_true(fault_fired());
+	OK(vmm_get(r->vmm, RIG_ACCOUNT, vm.id, &i, &err));
+	assert_int_equal(i.state, VM_RUNNING);
+	OK(rig_exec(r, vm.id, "true", NULL, 0, &err));
+	rig_check(r);
+	OK(rig_usable(r, vm.id, &err));
+}
+
+/* ---- create ---- */
+
+static void a_wrong_vpc_costs_no_ready_vm(void **state)
+{
+	struct rig *r = rig_new(&(struct rig_opts){ .pool = 1 });
+	struct vm_nic nic = { .account = RIG_ACCOUNT, .vpc = "vpc-nonesuch" };
+	struct vm_create_opts o = { .account = RIG_ACCOUNT, .nic = &nic, .idle_timeout_s = -1 };
+	struct vmm_status before, after;
+	struct vm_info vm;
+
+	(void)state;
+	rig_check(r);
+	vmm_status(r->vmm, &before);
+	FAILS(-ENOENT, vmm_create(r->vmm, &o, &vm, &err));
+	assert_int_equal(err.tag, ERR_NOT_FOUND);
+	vmm_status(r->vmm, &after);
+	assert_int_equal(after.pool_ready, 1); /* at once: the same one */
+	assert_int_equal(after.pool_given, before.pool_given);
+	rig_check(r);
+	OK(rig_create(r, NULL, &vm, &err));
+	OK(rig_usable(r, vm.id, &err));
+	rig_check(r);
+	rig_free(r);
+}
+
+static void a_store_that_fails_is_not_a_missing_snapshot(void **state)
+{
+	struct rig *r = *state;
+	struct snapshot_info sc, got;
+	struct vm_info vm;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	OK(vmm_snapshot(r->vmm, RIG_ACCOUNT, vm.id, NULL, NULL, &sc, &err));
+	for (unsigned long n = 1;; n++) {
+		int k;
+
+		fault_set(&(struct fault_plan){ .kinds = FAULT_BIT(FAULT_STORE_MEMORY), .nth = n });
+		fault_arm();
+		memset(&err, 0, sizeof(err));
+		k = vmm_snapshot_get(r->vmm, RIG_ACCOUNT, sc.id, &got, &err);
+		fault_disarm();
+		if (!fault_fired())
+			break;
+		if (k < 0)
+			assert_int_not_equal(k, -ENOENT);
+		fault_set(&(struct fault_plan){ .kinds = FAULT_BIT(FAULT_STORE_MEMORY), .nth = n });
+		fault_arm();
+		memset(&err, 0, sizeof(err));
+		k = rig_create(r, sc.id, &vm, &err);
+		fault_disarm();
+		if (k < 0)
+			assert_int_not_equal(k, -ENOENT);
+		else
+			OK(vmm_delete(r->vmm, RIG_ACCOUNT, vm.id, NULL, &err));
+	}
+	FAILS(-ENOENT, vmm_snapshot_get(r->vmm, RIG_ACCOUNT, "sc-nonesuch", &got, &err));
+	rig_check(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_suspend_that_the_store_refuses, setup, teardown),
+		cmocka_unit_test(a_wrong_vpc_costs_no_ready_vm),
+		cmocka_unit_test_setup_teardown(a_store_that_fails_is_not_a_missing_snapshot, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(a_lost_child_is_made_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_fork_that_fails_leaves_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_child_that_is_killed_while_it_is_made, setup,
+		                                teardown),
+	};
+	int r = rig_main_begin();
+
+	if (r == 0) {
+		fault_store_install(/* memory= */ true);
+		r = cmocka_run_group_tests(tests, NULL, NULL);
+		rig_main_end();
+	}
+	return r;
+}
