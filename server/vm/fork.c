@@ -224,7 +224,7 @@ static int save_children(struct fork_job *job, struct err *err)
 	r = quota_insert(job->m, job->vms, job->count, err);
 	for (unsigned i = 0; i < job->count; i++)
 		if (r == 0)
-			vm_watch_add(job->vms[i]); /* now the watcher can see it */
+			reaper_add(job->vms[i]); /* now the reaper can see it */
 		else if (vm_delete_locked(job->vms[i], /* reason= */ NULL, &undo) < 0)
 			vm_log(job->vms[i], LOG_LV_ERROR, "was not removed: %s", undo.msg);
 	return r;

@@ -47,7 +47,7 @@ static int write_back(struct vm *vm, const struct engine_point *p, char ret_laye
 
 	if (r < 0)
 		return r;
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	r = guest_shutdown(vm->guest, deadline_in(m->t.shutdown_ask), err);
 	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(m->t.shutdown)) != 1)
 		r = err_set(err, -ETIMEDOUT, "the guest did not shut down to be resized");

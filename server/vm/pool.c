@@ -429,7 +429,7 @@ void pool_status(struct vmm *m, struct vmm_status *ret)
 	ret->pool_mem_mb = (unsigned)memory(p);
 	ret->pool_given = p->given;
 	ret->pool_missed = p->missed;
-	ret->shells = (unsigned)m->n_shells;
+	ret->blanks = (unsigned)m->n_blanks;
 }
 
 /* No thread fills it any more. */

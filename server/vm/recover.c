@@ -62,7 +62,7 @@ static int adopt(struct vm *vm, const struct priv_vm *p, struct err *err)
 		vm->has_slot = true;
 		vm->row.slot = p->slot;
 	}
-	vm_watch_add(vm);
+	reaper_add(vm);
 	r = vm_reconnect(vm, err);
 	if (r < 0)
 		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; tried again at the next use", err->msg);
@@ -72,7 +72,7 @@ static int adopt(struct vm *vm, const struct priv_vm *p, struct err *err)
 /* Lets go of it; it runs on. */
 static void adopt_undo(struct vm *vm)
 {
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	if (vm->guest)
 		guest_close(vm->guest);
 	guest_unref(TAKE_PTR(vm->guest));

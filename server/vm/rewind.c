@@ -95,7 +95,7 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 		past->row.info.now = past->row.info.ahead = (struct vm_usage){ 0 };
 		past->row.info.machine_ms = clock_wall_ms();
 		vm_note_exit(vm, "rewound");
-		vm_watch_remove(vm);
+		reaper_remove(vm);
 		change_places(vm, past);
 		r = vm_set_state(vm, VM_RUNNING, &b.layer, 1, NULL, err);
 		if (r < 0) {
@@ -105,7 +105,7 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 			vm_take_down(past); /* what was the present */
 			vm->idle_since_ms = 0;
 		}
-		vm_watch_add(vm);
+		reaper_add(vm);
 	}
 	vm_unref(past);
 	return r;

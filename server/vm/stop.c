@@ -47,7 +47,7 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 		return 0;
 	if (vm->machine) {
 		mutex_lock(&vm->m->lock);
-		vm->watch_fd = -1; /* its end is ours to see now */
+		vm->reaper_fd = -1; /* its end is ours to see now */
 		mutex_unlock(&vm->m->lock);
 		vm_usage_look(vm);
 		if (ask && machine_alive(vm->machine)) {

@@ -159,7 +159,7 @@ static int build(struct vmm *m, struct err *err)
 	set_template_vm(m, vm);
 	note(m, "building", "cold booting the base image");
 	r = vm_bring_up(vm, &b, err);
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	if (r == 0) {
 		note(m, "building", "booted in %.1f s, waiting for its services",
 		     (double)(clock_ms() - t0) / 1e3);

@@ -111,7 +111,7 @@ static void unquiesce(struct vm *vm)
 
 /*
  * After a freeze that failed. A machine that does not go on is of no use to anyone: it is ended,
- * and the watcher settles what is left of the VM.
+ * and the reaper settles what is left of the VM.
  */
 static void go_on(struct vm *vm)
 {

@@ -159,7 +159,7 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 		return r;
 	if (vm->row.info.state == VM_RUNNING && vm->guest && !guest_alive(vm->guest) &&
 	    vm_ended(vm)) {
-		/* The watcher was not here yet; it may be gone for good. */
+		/* The reaper was not here yet; it may be gone for good. */
 		vm_settle_end(vm);
 		vm_unlock(vm);
 		r = vmm_lock(m, account, id, &vm, err);

@@ -59,7 +59,7 @@ class InstalledPackage(Story, Case):
     vm = None
     deb_path, data_dir, cache_dir = "/root/pando.deb", "/var/lib/pando", "/var/cache/pando"
     # small, and nothing made ahead of need: everything in there is slow
-    conf = "PANDO_VM_VCPUS=1\nPANDO_VM_MEM_MB=512\nPANDO_POOL=0\nPANDO_SHELLS=0\nPANDO_EDGE_LISTEN=none\n"
+    conf = "PANDO_VM_VCPUS=1\nPANDO_VM_MEM_MB=512\nPANDO_POOL=0\nPANDO_BLANKS=0\nPANDO_EDGE_LISTEN=none\n"
 
     # ---- the machine ----
 

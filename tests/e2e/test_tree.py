@@ -37,7 +37,7 @@ class Tree(Case):
         """No process but those of running VMs and those that wait for one."""
         def so():
             running = sum(v["state"] == "running" for v in self.s.vms().values())
-            return len(self.s.qemu_pids()) <= running + int(self.s.env["PANDO_SHELLS"])
+            return len(self.s.qemu_pids()) <= running + int(self.s.env["PANDO_BLANKS"])
         wait_for("hidden machines are gone", so, 30)
 
     # ---- the tree ----
