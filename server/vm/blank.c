@@ -163,7 +163,8 @@ void *blank_main(void *arg)
 		struct err err = { 0 };
 
 		if (blank_make(m, &sp, &s, &err) < 0) {
-			log_warn("no QEMU could be started ahead: %s; tried again later", err.msg);
+			log_warn("cannot start a blank QEMU process: %s; trying again later",
+			         err.msg);
 			not_before = clock_ms() + m->t.retry;
 			continue;
 		}

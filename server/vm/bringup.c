@@ -232,7 +232,7 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 		err_wrap(err, r, "QEMU ended");
 		return r;
 	}
-	vm_log(vm, LOG_LV_WARN, "%s; QEMU lives, connecting again", err ? err->msg : "");
+	vm_log(vm, LOG_LV_WARN, "%s; QEMU is still running, connecting again", err ? err->msg : "");
 	return connect_agent(vm, b->reason, b->agent_ms, err);
 }
 
@@ -278,7 +278,7 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 		r = up_once(vm, b, err);
 		if (boots == BOOTS || !crashed_at_boot(vm, b, r))
 			break;
-		vm_log(vm, LOG_LV_WARN, "the guest's kernel crashed while it booted; once more");
+		vm_log(vm, LOG_LV_WARN, "the guest's kernel crashed while booting; trying again");
 		vm_bring_up_undo(vm, b);
 		if (err)
 			*err = (struct err){ 0 };

@@ -108,8 +108,8 @@ static int fork_point(struct fork_job *job, const char *account, bool fresh_addr
 	r = quota_check_vms(job->m, &vm->row.info, job->count, err);
 	if (r == 0 && *vm->net.vpc && !fresh_address)
 		r = err_tag(err, -EINVAL, ERR_VPC_FORK_UNSUPPORTED,
-		            "VM %s is in a VPC, and a copy cannot have the same address: say "
-		            "\"vpc\": \"fresh-address\" to give each copy one of its own",
+		            "VM %s is in a VPC, and a copy cannot have the same address: use "
+		            "\"vpc\": \"fresh-address\" to give each copy its own",
 		            job->parent_id);
 	if (r == 0) {
 		r = freeze_parent(vm, job, err);

@@ -79,7 +79,7 @@ int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stag
 
 	if (size->disk_mb < p->disk_mb)
 		return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
-		               "a disk of %u MB cannot become one of %u MB", p->disk_mb,
+		               "a disk of %u MB cannot be changed to %u MB", p->disk_mb,
 		               size->disk_mb);
 	if (!template && (r = write_back(vm, p, written, err)) < 0)
 		return r;

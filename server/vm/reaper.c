@@ -80,7 +80,7 @@ static void say_reboot(struct vm *vm, const char *how)
 		return;
 	}
 	vm->exit_why = "crashed";
-	vm_log(vm, LOG_LV_WARN, "QEMU %s: the guest's kernel crashed, it is booted again", how);
+	vm_log(vm, LOG_LV_WARN, "QEMU %s: the guest's kernel crashed; booting again", how);
 	vm_log_words(vm, words);
 	vm_tell(vm, EVENT_WARN, "the guest's kernel crashed; it is booted again from its disk");
 }
@@ -108,7 +108,7 @@ void vm_settle_end(struct vm *vm)
 	if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
 		vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
 	else if (reboot && vm_wake(vm, &err) < 0)
-		vm_log(vm, LOG_LV_ERROR, "does not boot again: %s", err.msg);
+		vm_log(vm, LOG_LV_ERROR, "cannot be booted again: %s", err.msg);
 	else if (!reboot && vm->row.info.persistence.type == PERSIST_EPHEMERAL)
 		vm_delete_locked(vm, "ephemeral", &err);
 }

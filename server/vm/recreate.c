@@ -57,8 +57,8 @@ int vm_empty(struct vm *vm, const char *why, struct err *err)
 	}
 	/* The store knows: a process that outlives us is ended by recovery. */
 	vm_take_down(vm);
-	vm_log(vm, LOG_LV_INFO, "emptied (%s): the next use makes it anew", why);
-	vm_tell(vm, EVENT_INFO, "emptied (%s): the next use makes it anew", why);
+	vm_log(vm, LOG_LV_INFO, "emptied (%s): the next use creates it again", why);
+	vm_tell(vm, EVENT_INFO, "emptied (%s): the next use creates it again", why);
 	vmm_collect_soon(vm->m);
 	return 0;
 }

@@ -33,8 +33,8 @@ static int check_ancestor(struct vm *vm, const char *snapshot_id, const char *po
 		if (!strcmp(line[i].id, point))
 			return 0;
 	return err_tag(err, -EINVAL, ERR_INVALID_SNAPSHOT_ID,
-	               "snapshot %s is not in the ancestry of VM %s: a VM goes back only to where "
-	               "it came from; create a VM from the snapshot instead",
+	               "snapshot %s is not in the ancestry of VM %s: a VM can only be rewound to "
+	               "its own history; create a VM from the snapshot instead",
 	               snapshot_id, vm->row.info.id);
 }
 

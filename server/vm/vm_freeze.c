@@ -99,7 +99,7 @@ static void quiesce(struct vm *vm)
 		guest_settle(vm->guest, deadline_in(vm->m->t.settle));
 	if (!vm->guest || guest_quiesce(vm->guest, deadline_in(vm->m->t.quiesce), &err) == 0)
 		return;
-	vm_log(vm, LOG_LV_WARN, "its agent does not keep still and is cut off: %s", err.msg);
+	vm_log(vm, LOG_LV_WARN, "its agent cannot be quiesced and is disconnected: %s", err.msg);
 	guest_close(vm->guest);
 }
 

@@ -182,7 +182,7 @@ static int busy(struct vm *vm, struct err *err)
 	else if (i.state == VM_STARTING && !i.used_ms)
 		tag = ERR_STILL_CREATING;
 	return err_tag(err, -EBUSY, tag,
-	               "VM %s is %s and another call works on it since more than %u s", i.id,
+	               "VM %s is %s and another operation has held it for over %u s", i.id,
 	               vm_state_name(i.state), vm->m->conf.busy_wait_s);
 }
 
