@@ -355,7 +355,7 @@ static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct
 		}
 		return reply_result(job, res, err);
 	}
-	tell(job, EVENT_INFO, "the request goes on in the background");
+	tell(job, EVENT_INFO, "the request continues in the background");
 	return reply_running(job, res, err);
 }
 

@@ -75,7 +75,7 @@ void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_
 	peer_name(peer, c->peer, sizeof(c->peer));
 	socket_options(fd_consume);
 	if ((tls && tls_open(c) < 0) ||
-	    worker_watch(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+	    worker_poll(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		SSL_free(c->ssl);
 		close(fd_consume);
 		free(c);

@@ -266,7 +266,7 @@ int worker_start(struct worker *w, struct err *err);
 void worker_stop(struct worker *w);
 /* When all have stopped: they hand things to each other. */
 void worker_close(struct worker *w);
-int worker_watch(struct worker *w, struct io *io, uint32_t events);
+int worker_poll(struct worker *w, struct io *io, uint32_t events);
 /* conn_run() once more, after others. */
 void worker_again(struct worker *w, struct conn *c);
 /* From any thread. */

@@ -32,7 +32,7 @@ struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume)
 	u->io = (struct io){ .kind = IO_UP, .fd = fd_consume };
 	u->w = w;
 	u->t = *t;
-	if (worker_watch(w, &u->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+	if (worker_poll(w, &u->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		close(fd_consume);
 		free(u);
 		return NULL;

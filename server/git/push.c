@@ -36,7 +36,7 @@ void push_tell(const struct repo_push *p, struct repos *g)
 		return;
 	if (store_repo_measured(g->store, r->id, -1, clock_wall_ms(), &err) < 0)
 		log_warn("repository %s: cannot record the push: %s", r->id, err.msg);
-	keeper_note(g, r->id);
+	maint_note(g, r->id);
 	mutex_lock(&g->lock);
 	n_subs = g->n_subs;
 	memcpy(subs, g->subs, n_subs * sizeof(subs[0]));

@@ -37,8 +37,8 @@
 #define EVENTS_MAX 64
 #define GEN_MASK 0x0fffffffu
 
-int dns_watch(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen,
-              uint32_t events, bool add)
+int dns_poll(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen, uint32_t events,
+             bool add)
 {
 	struct epoll_event ev = { .events = events,
 		                  .data.u64 = (uint64_t)kind << 56 | (uint64_t)idx << 32 | gen };
@@ -185,8 +185,8 @@ int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume)
 	*s = (struct dns_slot){
 		.used = true, .gen = ++d->next_gen & GEN_MASK, .key = key, .udp = udp, .tcp = tcp
 	};
-	if ((r = dns_watch(d, udp, DNS_SLOT_UDP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0 ||
-	    (r = dns_watch(d, tcp, DNS_SLOT_TCP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0) {
+	if ((r = dns_poll(d, udp, DNS_SLOT_UDP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0 ||
+	    (r = dns_poll(d, tcp, DNS_SLOT_TCP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0) {
 		*s = (struct dns_slot){ .udp = -1, .tcp = -1 };
 		return r;
 	}
@@ -262,7 +262,7 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 	mutex_unlock(&d->lock);
 	if (r == 0 && (d->epoll < 0 || d->wake < 0))
 		r = err_sys(err, -errno, "name forwarder");
-	if (r == 0 && (r = dns_watch(d, d->wake, DNS_WAKE, 0, 0, EPOLLIN, /* add= */ true)) < 0)
+	if (r == 0 && (r = dns_poll(d, d->wake, DNS_WAKE, 0, 0, EPOLLIN, /* add= */ true)) < 0)
 		err_sys(err, r, "name forwarder");
 	if (r == 0 && (r = -pthread_create(&d->thread, NULL, dns_main, d)) < 0)
 		err_sys(err, r, "start the DNS forwarder");

@@ -95,8 +95,8 @@ struct dns {
 };
 
 /* dns.c */
-int dns_watch(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen,
-              uint32_t events, bool add);
+int dns_poll(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen, uint32_t events,
+             bool add);
 struct dns_slot *dns_slot_of(struct dns *d, uint32_t idx, uint32_t gen); /* NULL: gone */
 /* The resolver; false: there is none. */
 bool dns_upstream(struct dns *d) REQUIRES(&d->lock);

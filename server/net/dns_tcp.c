@@ -48,12 +48,12 @@ static uint32_t idx_of(const struct dns *d, const struct dns_conn *c)
 }
 
 /* Watches exactly the side that the state waits for. */
-static int watch(struct dns *d, struct dns_conn *c, uint32_t down, uint32_t up)
+static int poll_both(struct dns *d, struct dns_conn *c, uint32_t down, uint32_t up)
 {
-	int r = dns_watch(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, down, /* add= */ false);
+	int r = dns_poll(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, down, /* add= */ false);
 
 	if (r == 0 && c->up >= 0)
-		r = dns_watch(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, up, /* add= */ false);
+		r = dns_poll(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, up, /* add= */ false);
 	return r;
 }
 
@@ -71,7 +71,7 @@ static int enter(struct dns *d, struct dns_conn *c, enum tcp_state st, size_t le
 	c->len = len;
 	c->at = 0;
 	c->deadline = clock_ms() + TCP_IDLE_MS;
-	return watch(d, c, want[st].down, want[st].up);
+	return poll_both(d, c, want[st].down, want[st].up);
 }
 
 static void up_close(struct dns_conn *c)
@@ -100,7 +100,7 @@ static int ask(struct dns *d, struct dns_conn *c, size_t n) REQUIRES(&d->lock)
 	c->up = socket(d->up.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (c->up < 0 ||
 	    (connect(c->up, (struct sockaddr *)&d->up, d->up_len) < 0 && errno != EINPROGRESS) ||
-	    dns_watch(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, EPOLLOUT, /* add= */ true) < 0)
+	    dns_poll(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, EPOLLOUT, /* add= */ true) < 0)
 		return answer_error(d, c, DNS_SERVFAIL);
 	return enter(d, c, TCP_ASK, 2 + n);
 }
@@ -274,8 +274,8 @@ void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 		                .buf = malloc(BUF_LEN) };
 	s->n_tcp++;
 	if (!c->buf ||
-	    dns_watch(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, EPOLLIN,
-	              /* add= */ true) < 0 ||
+	    dns_poll(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, EPOLLIN,
+	             /* add= */ true) < 0 ||
 	    enter(d, c, TCP_READ_QUERY, 2) < 0)
 		dns_conn_close(d, c);
 }

@@ -90,8 +90,8 @@ static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n
 	dns_set_id(q->packet, q->id);
 	q->fd = socket(d->up.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (q->fd < 0 || connect(q->fd, (struct sockaddr *)&d->up, d->up_len) < 0 ||
-	    dns_watch(d, q->fd, DNS_PENDING, (uint32_t)(q - d->pending), q->gen, EPOLLIN,
-	              /* add= */ true) < 0 ||
+	    dns_poll(d, q->fd, DNS_PENDING, (uint32_t)(q - d->pending), q->gen, EPOLLIN,
+	             /* add= */ true) < 0 ||
 	    send(q->fd, q->packet, n, MSG_NOSIGNAL) < 0)
 		return false;
 	q->resend_at = now + RESEND_MS;

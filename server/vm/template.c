@@ -159,7 +159,7 @@ static int build(struct vmm *m, struct err *err)
 	set_template_vm(m, vm);
 	note(m, "building", "cold booting the base image");
 	r = vm_bring_up(vm, &b, err);
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	if (r == 0) {
 		note(m, "building", "booted in %.1f s, waiting for its services",
 		     (double)(clock_ms() - t0) / 1e3);
@@ -191,7 +191,7 @@ static int ensure(struct vmm *m, struct err *err)
 		if (r == 0)
 			goto ready;
 		log_obj(LOG_LV_WARN, "template", m->template_key,
-		        "cannot be used and is made again: %s", err->msg);
+		        "cannot be used and is created again: %s", err->msg);
 	}
 	r = template_import(m, key_text, err);
 	if (r == 0)
@@ -213,7 +213,7 @@ static int ensure(struct vmm *m, struct err *err)
 	if (r == 0)
 		r = store_template_get(m->store, m->template_key, point, err);
 	if (r < 0)
-		return err_wrap(err, r, "make the template");
+		return err_wrap(err, r, "create the template");
 	template_export(m, point, key_text);
 ready:
 	mutex_lock(&m->lock);
