@@ -41,8 +41,9 @@ struct certs {
 	struct entry *bucket[BUCKETS] GUARDED_BY(lock); /* ref'd */
 	size_t n GUARDED_BY(lock);
 	uint64_t lookups GUARDED_BY(lock);
-	uint64_t forgets GUARDED_BY(lock);        /* what was being made meanwhile is made again */
-	char (*wild)[WILD_SIZE] GUARDED_BY(lock); /* owned: wildcards that have a certificate, "*.example.org" */
+	uint64_t forgets GUARDED_BY(lock); /* what was being made meanwhile is made again */
+	char (*wild)[WILD_SIZE] GUARDED_BY(
+	        lock); /* owned: wildcards that have a certificate, "*.example.org" */
 	size_t n_wild GUARDED_BY(lock);
 };
 

@@ -25,7 +25,7 @@ struct http {
 	int listen_fd;             /* owned once MHD let go of it */
 	char url[96];
 	struct mutex lock;
-	struct cond idle;  /* running became 0 while draining */
+	struct cond idle; /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
 	uint64_t spooled GUARDED_BY(lock);
