@@ -292,8 +292,9 @@ void conn_tick(struct conn *c)
 		return;
 	}
 	if (x->state == X_ACTIVE && !x->resp_begun && x->req_over && now >= x->deadline) {
-		xchg_refuse(x, 504, ERR_UPSTREAM_TIMEOUT, "No answer",
-		            "The program in the VM took the request and did not answer in time.");
+		xchg_refuse(
+		        x, 504, ERR_UPSTREAM_TIMEOUT, "No response",
+		        "The program in the VM accepted the request but did not respond in time.");
 		conn_run(c);
 	}
 }

@@ -7,7 +7,7 @@
  * burst of clients, which one worker accepts in one go, would else be served by one processor for
  * as long as they stay. From then on it stays with its worker. Sockets are watched edge-triggered
  * and once: an event sets a flag, and the flag is cleared when a read or write would block. When
- * all have as many connections as they may, nobody accepts until some are gone.
+ * every worker is at its limit, nobody accepts until connections end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -432,7 +432,7 @@ int worker_start(struct worker *w, struct err *err)
 {
 	listeners_poll(w, true);
 	if (pthread_create(&w->thread, NULL, worker_main, w) != 0)
-		return err_set(err, -EAGAIN, "edge: no thread");
+		return err_set(err, -EAGAIN, "edge: cannot start a worker thread");
 	w->started = true;
 	return 0;
 }
@@ -447,6 +447,7 @@ void worker_stop(struct worker *w)
 
 void worker_close(struct worker *w)
 {
+	mutex_unshared(&w->lock);
 	while (w->handed) {
 		struct handed *h = w->handed;
 

@@ -19,6 +19,11 @@
 #define CONTENT_MAX (64u << 20) /* bytes of one file in a JSON answer */
 #define TREE_ENTRIES_MAX 200000 /* of one recursive listing */
 
+struct push_sub {
+	repo_push_fn fn;
+	void *ctx;
+};
+
 struct repos {
 	struct repos_conf conf;
 	struct store *store; /* weak */
@@ -27,18 +32,15 @@ struct repos {
 	bool jailed;
 	char jail_text[160];
 	char uid_map[64], gid_map[64];
-	struct mutex lock; /* children, subscribers, dirty */
-	struct mutex lfs;  /* between a large file's bytes and its rows */
-	struct cond room;  /* a child ended */
-	unsigned children;
-	struct {
-		repo_push_fn fn;
-		void *ctx;
-	} subs[REPOS_SUBSCRIBERS_MAX];
-	unsigned n_subs;
+	struct mutex lock;
+	struct mutex lfs; /* between a large file's bytes and its rows */
+	struct cond room; /* a child ended */
+	unsigned children GUARDED_BY(lock);
+	struct push_sub subs[REPOS_SUBSCRIBERS_MAX] GUARDED_BY(lock);
+	unsigned n_subs GUARDED_BY(lock);
 	/* maint.c */
 	pthread_t maint;
-	bool maint_runs, ending;
+	bool maint_runs, ending GUARDED_BY(lock);
 	struct cond work;
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;

@@ -230,6 +230,7 @@ void maint_stop(struct repos *g)
 		mutex_unlock(&g->lock);
 		pthread_join(g->maint, NULL);
 	}
+	mutex_unshared(&g->lock);
 	free(g->dirty);
 }
 

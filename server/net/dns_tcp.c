@@ -80,7 +80,7 @@ static void up_close(struct dns_conn *c)
 		close(TAKE_FD(c->up));
 }
 
-static int answer_error(struct dns *d, struct dns_conn *c, enum dns_rcode rcode)
+static int answer_error(struct dns *d, struct dns_conn *c, enum dns_rcode rcode) REQUIRES(&d->lock)
 {
 	size_t n = dns_error(&c->query, rcode, c->buf + 2);
 
@@ -90,7 +90,7 @@ static int answer_error(struct dns *d, struct dns_conn *c, enum dns_rcode rcode)
 	return enter(d, c, TCP_WRITE_ANSWER, 2 + n);
 }
 
-static int ask(struct dns *d, struct dns_conn *c, size_t n)
+static int ask(struct dns *d, struct dns_conn *c, size_t n) REQUIRES(&d->lock)
 {
 	random_bytes(&c->id, sizeof(c->id));
 	dns_set_id(c->buf + 2, c->id);
@@ -141,7 +141,7 @@ static int read_message(struct dns_conn *c, int fd, size_t max)
 }
 
 /* An answer of our own, in the place of the question. */
-static int serve(struct dns *d, struct dns_conn *c)
+static int serve(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	struct dns_edns e;
 	size_t n;
@@ -153,7 +153,7 @@ static int serve(struct dns *d, struct dns_conn *c)
 	return n ? enter(d, c, TCP_WRITE_ANSWER, 2 + n) : -ENODATA;
 }
 
-static int on_query(struct dns *d, struct dns_conn *c)
+static int on_query(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	int r = dns_query_parse(c->buf + 2, c->len - 2, &c->query);
 	uint8_t local[DNS_LOCAL_MAX];
@@ -176,7 +176,7 @@ static int on_query(struct dns *d, struct dns_conn *c)
 	return enter(d, c, TCP_WRITE_ANSWER, 2 + n);
 }
 
-static int on_answer(struct dns *d, struct dns_conn *c)
+static int on_answer(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	size_t n = c->len;
 	int r;
@@ -202,7 +202,7 @@ void dns_conn_pinned(struct dns *d, uint32_t idx)
 }
 
 /* One step of the state machine; negative closes the connection. */
-static int step(struct dns *d, struct dns_conn *c)
+static int step(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	int r;
 

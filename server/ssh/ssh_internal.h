@@ -168,9 +168,9 @@ struct sshd {
 	bool door_runs;
 	struct mutex lock;
 	struct cond left; /* a connection ended */
-	struct conn *conns;
-	unsigned n_conns, n_strangers;
-	bool stopping;
+	struct conn *conns GUARDED_BY(lock);
+	unsigned n_conns GUARDED_BY(lock), n_strangers GUARDED_BY(lock);
+	bool stopping GUARDED_BY(lock);
 	_Atomic unsigned n_channels;
 };
 

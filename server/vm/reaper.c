@@ -92,6 +92,13 @@ static void say_end(struct vm *vm, const char *how)
 	vm_tell(vm, EVENT_WARN, "the machine ended by itself: stopped, its disk is kept");
 }
 
+static bool stopping(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+
+	return m->stopping;
+}
+
 void vm_settle_end(struct vm *vm)
 {
 	struct err err = { 0 };
@@ -103,7 +110,7 @@ void vm_settle_end(struct vm *vm)
 	    machine_alive(vm->machine))
 		return;
 	say_how(vm, how, sizeof(how));
-	reboot = machine_rebooted(vm->machine);
+	reboot = machine_rebooted(vm->machine) && !stopping(vm->m);
 	(reboot ? say_reboot : say_end)(vm, how);
 	if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
 		vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
@@ -117,22 +124,45 @@ static void *settle(void *arg)
 {
 	struct vm *vm = arg;
 
+	struct vmm *m = vm->m;
+
 	mutex_lock(&vm->lock);
 	vm_settle_end(vm);
 	vm_unlock(vm);
+	mutex_lock(&m->lock);
+	m->n_settling--;
+	cond_broadcast(&m->cond);
+	mutex_unlock(&m->lock);
 	return NULL;
+}
+
+void reaper_end(struct vmm *m)
+{
+	if (m->has_reaper_thread)
+		pthread_join(m->reaper_thread, NULL);
+	mutex_lock(&m->lock);
+	while (m->n_settling)
+		cond_wait(&m->cond, &m->lock);
+	mutex_unlock(&m->lock);
 }
 
 static void hand_over(struct vm *vm)
 {
+	struct vmm *m = vm->m;
 	pthread_attr_t a;
 	pthread_t t;
 
+	mutex_lock(&m->lock);
+	m->n_settling++;
+	mutex_unlock(&m->lock);
 	pthread_attr_init(&a);
 	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
 	if (pthread_create(&t, &a, settle, vm_ref(vm)) != 0) {
 		vm_log(vm, LOG_LV_ERROR, "no thread to settle its end: out of memory");
 		vm_unref(vm);
+		mutex_lock(&m->lock);
+		m->n_settling--;
+		mutex_unlock(&m->lock);
 	}
 	pthread_attr_destroy(&a);
 }

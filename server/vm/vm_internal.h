@@ -141,6 +141,7 @@ struct vmm {
 	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden;                /* m->lock */
 	bool stopping, collect_wanted;
+	unsigned n_settling; /* threads that settle the end of a machine; m->lock */
 	bool keeping, making_ready, making_shell; /* which thread is at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_reaper_thread, has_blank_thread,
@@ -283,7 +284,7 @@ struct bringup {
 	struct store_layer layer; /* out: disk layer that was made; layer.id "" when none was */
 	char before[ID_SIZE];     /* out: disk layer before, for undo */
 	unsigned agent_ms;        /* deadline for the agent */
-	bool hidden;              /* nobody's (yet): network closed, not with the reaper */
+	bool hidden;              /* nobody's (yet): network closed, not watched */
 };
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
 /* Ends process, guest, slot. disk layer files stay. */
@@ -434,5 +435,6 @@ void template_end(struct vmm *m); /* joins its thread, ending a boot in progress
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
 void *keeper_main(void *arg);
 void *reaper_main(void *arg);
+void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over */
 void reaper_add(struct vm *vm);
 void reaper_remove(struct vm *vm);

@@ -486,8 +486,7 @@ struct vmm *vmm_free(struct vmm *m)
 		template_end(m);
 	if (m->has_keeper_thread)
 		pthread_join(m->keeper_thread, NULL);
-	if (m->has_reaper_thread)
-		pthread_join(m->reaper_thread, NULL);
+	reaper_end(m);
 	if (m->has_pool_thread)
 		pthread_join(m->pool_thread, NULL);
 	if (m->has_blank_thread)

@@ -111,7 +111,7 @@ class Service(Story, unittest.TestCase):
     def sh(self, command, limit_s=300):
         r = self.enter(command, limit_s)
         if r.returncode != 0:
-            journal = self.ask("journalctl --no-pager -n 40 -u pando -u pando-image")
+            journal = self.ask("journalctl -m --no-pager -n 40 -u pando -u pando-image")
             self.fail(f"'{command}' ended with {r.returncode}: {r.stdout}{r.stderr}\n{journal}")
         return r.stdout.strip()
 

@@ -191,7 +191,8 @@ static void say_doing(void)
 
 static unsigned run_kind(const struct once_verb *v, struct once *o, size_t kind, size_t *fds)
 {
-	unsigned step = once_long() ? 1 : kinds[kind].step, n_errors = 0, runs = 0;
+	unsigned step = once_long() ? 1 : kinds[kind].step * (v->coarse ? v->coarse : 1),
+	         n_errors = 0, runs = 0;
 	struct fault_plan p = { .kinds = FAULT_BIT(kinds[kind].kind) };
 
 	while (n_errors < ARRAY_SIZE(kinds[kind].errors) && kinds[kind].errors[n_errors])

@@ -28,6 +28,7 @@ struct once_verb {
 	const char *name;
 	struct rig_opts rig;
 	unsigned n;
+	unsigned coarse; /* so many times fewer calls, when time is short; 0: as usual */
 	void (*begin)(struct once *o);   /* once per row */
 	void (*prepare)(struct once *o); /* before each run */
 	int (*run)(struct once *o, struct err *err);

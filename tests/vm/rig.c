@@ -115,6 +115,8 @@ struct rig *rig_new(const struct rig_opts *o)
 	assert_non_null(r->fake);
 	r->fake->on_call = on_call;
 	r->fake->ctx = r;
+	if (r->opts.prepare)
+		r->opts.prepare(r);
 	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
 	if (store_open(path, &r->store, &err) < 0 ||
 	    store_account_create(r->store, RIG_ACCOUNT, RIG_ACCOUNT, &err) < 0 ||
