@@ -284,7 +284,7 @@ struct bringup {
 	struct store_layer layer; /* out: disk layer that was made; layer.id "" when none was */
 	char before[ID_SIZE];     /* out: disk layer before, for undo */
 	unsigned agent_ms;        /* deadline for the agent */
-	bool hidden;              /* nobody's (yet): network closed, not with the reaper */
+	bool hidden;              /* nobody's (yet): network closed, not watched */
 };
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
 /* Ends process, guest, slot. disk layer files stay. */

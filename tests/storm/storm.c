@@ -33,7 +33,7 @@
 #include "base/clock.h"
 #include "tests/fault/fault.h"
 
-#define AGREE_MS 10000 /* for the watcher and the keeper to notice what happened */
+#define AGREE_MS 10000 /* for the reaper and the keeper to notice what happened */
 #define TELL_MS 60000  /* between two lines of progress */
 
 struct storm storm = { .lock = MUTEX_INIT("test: storm model") };
