@@ -34,7 +34,7 @@ test: ## lints, unit, golden, fuzz-corpus and end-to-end tests with real VMs (as
 test-long: ## the end-to-end tests that take too long for make test (as root)
 	@scripts/test.sh build e2e-long
 
-lint: ## formatting, dependencies, sizes, words, shellcheck, clang-tidy
+lint: ## formatting, dependencies, sizes, words, locks, shellcheck, clang-tidy
 	@scripts/lint.sh
 
 bench: ## measure, print a table, write bench/results/*.json (as root)
@@ -47,4 +47,4 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (default 30)
 	@scripts/fuzz.sh
 
 clean: ## remove the build directories; data and cache stay
-	rm -rf build build-asan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz

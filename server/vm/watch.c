@@ -117,7 +117,7 @@ static void *settle(void *arg)
 {
 	struct vm *vm = arg;
 
-	mutex_lock(&vm->lock);
+	vm_lock(vm);
 	vm_settle_end(vm);
 	vm_unlock(vm);
 	return NULL;
