@@ -51,8 +51,9 @@
 #define SSHD_OPEN_MS 30000   /* for a connection from or to the guest to be established */
 #define SSHD_LISTEN_MS 10000 /* for the guest to listen on a port */
 #define SSHD_LOOK_MS 1000    /* how often permissions, VM and deadlines are checked */
-#define SSHD_DEAD_MS 60000   /* after this long without an acknowledgement a client counts as gone \
-	                      */
+#define SSHD_DEAD_MS                                                                \
+	60000 /* after this long without an acknowledgement a client counts as gone \
+	       */
 
 #define SSHD_TALKS_ACCOUNT 24     /* fetches and pushes of one account at a time */
 #define SSHD_TALK_STALL_MS 300000 /* after this long without progress it is ended */
