@@ -35,7 +35,7 @@ test: ## lints, unit, golden, fuzz-corpus, end-to-end tests with real VMs, the D
 test-long: ## the end-to-end tests that take too long for make test (as root)
 	@scripts/test.sh build e2e-long
 
-lint: ## formatting, dependencies, sizes, words, shellcheck, clang-tidy
+lint: ## formatting, dependencies, sizes, words, locks, shellcheck, clang-tidy
 	@scripts/lint.sh
 
 bench: ## measure, print a table, write bench/results/*.json (as root)
@@ -51,4 +51,4 @@ storm: ## random verbs on the VM manager while things go wrong, for STORM_SECOND
 	@scripts/storm.sh
 
 clean: ## remove the build directories; data and cache stay
-	rm -rf build build-asan build-fuzz build-tsan
+	rm -rf build build-asan build-tsan build-fuzz

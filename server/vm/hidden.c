@@ -138,7 +138,7 @@ void hidden_end_all(struct vmm *m)
 		}
 	mutex_unlock(&m->lock);
 	for (size_t i = 0; i < n; i++) {
-		mutex_lock(&v[i]->lock); /* one that is just being thawed is waited for */
+		vm_lock(v[i]); /* one that is just being thawed is waited for */
 		if (v[i]->guest)
 			guest_close(v[i]->guest);
 		vm_unlock(v[i]);

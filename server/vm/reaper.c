@@ -126,7 +126,7 @@ static void *settle(void *arg)
 
 	struct vmm *m = vm->m;
 
-	mutex_lock(&vm->lock);
+	vm_lock(vm);
 	vm_settle_end(vm);
 	vm_unlock(vm);
 	mutex_lock(&m->lock);

@@ -112,6 +112,7 @@ static void end_process(struct vmm *m, const struct priv_vm *p)
 
 static struct vm *by_instance(struct vmm *m, const char *instance)
 {
+	mutex_unshared(&m->lock);
 	for (size_t i = 0; i < m->n_vms; i++)
 		if (!strcmp(m->vms[i]->row.info.instance, instance) &&
 		    m->vms[i]->row.info.state == VM_RUNNING)
@@ -188,6 +189,7 @@ static int settle_vms(struct vmm *m, struct err *err)
 {
 	int r = 0;
 
+	mutex_unshared(&m->lock);
 	for (size_t i = 0; r == 0 && i < m->n_vms; i++) {
 		struct vm *vm = m->vms[i];
 		struct store_vm *row = &vm->row;
@@ -207,6 +209,7 @@ static int free_slots(struct vmm *m, struct err *err)
 	size_t n = 0;
 	int r = privc_slots_taken(m->priv, &taken, &n, err);
 
+	mutex_unshared(&m->lock);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		bool used = false;
 
@@ -233,6 +236,7 @@ static int file_known(struct vmm *m, const char *dir, const char *name, struct e
 	struct store_point p;
 
 	snprintf(id, sizeof(id), "%.40s", name);
+	mutex_unshared(&m->lock);
 	for (size_t i = 0; i < m->n_vms; i++)
 		if (!strcmp(m->vms[i]->owed.id, name) ||
 		    (m->vms[i]->machine && !strcmp(m->vms[i]->row.info.instance, name)))
@@ -279,6 +283,7 @@ static int remove_orphans(struct vmm *m, const char *dir, struct err *err)
 /* Builds do not outlive their server: nobody waits for them any more. */
 static int drop_builds(struct vmm *m, struct err *err)
 {
+	mutex_unshared(&m->lock);
 	for (size_t i = m->n_vms; i-- > 0;) {
 		struct vm *vm = m->vms[i];
 		int r;

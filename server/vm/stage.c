@@ -200,7 +200,7 @@ void vmm_stage_abort(struct vm_stage *s_consume)
 	if (!s_consume)
 		return;
 	vm = s_consume->vm;
-	mutex_lock(&vm->lock);
+	vm_lock(vm);
 	if (vm_delete_locked(vm, /* reason= */ NULL, &err) < 0)
 		vm_log(vm, LOG_LV_ERROR, "was not removed; the next start removes it: %s", err.msg);
 	quota_release(vm->m, vm->row.info.id);

@@ -155,7 +155,7 @@ static int build(struct vmm *m, struct err *err)
 		vmm_release(m, base.id);
 		return err_set(err, -ENOMEM, "template: out of memory");
 	}
-	mutex_lock(&vm->lock);
+	vm_lock(vm);
 	set_template_vm(m, vm);
 	note(m, "building", "cold booting the base image");
 	r = vm_bring_up(vm, &b, err);
@@ -177,6 +177,12 @@ static int build(struct vmm *m, struct err *err)
 	vm_unlock(vm);
 	vmm_release(m, base.id);
 	return r;
+}
+
+static bool ending(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+	return m->stopping;
 }
 
 static int ensure(struct vmm *m, struct err *err)
@@ -206,7 +212,7 @@ static int ensure(struct vmm *m, struct err *err)
 	}
 	r = build(m, err);
 	if (r == -ETIMEDOUT &&
-	    !m->stopping) { /* a guest that hung while booting: once more before giving up */
+	    !ending(m)) { /* a guest that hung while booting: once more before giving up */
 		log_obj(LOG_LV_WARN, "template", m->template_key, "%s; trying again", err->msg);
 		r = build(m, err);
 	}

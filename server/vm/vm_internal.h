@@ -113,13 +113,14 @@ struct vmm {
 	struct mutex lock;
 	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
-	struct cond cond; /* template state, holds, stopping, room */
-	struct vm **vms;  /* owned; m->lock */
-	size_t n_vms, cap_vms;
-	struct vm *template_vm; /* being booted, to be ended when the server ends; m->lock */
+	struct cond cond;                 /* template state, holds, stopping, room */
+	struct vm **vms GUARDED_BY(lock); /* owned; m->lock */
+	size_t n_vms GUARDED_BY(lock), cap_vms GUARDED_BY(lock);
+	struct vm *template_vm
+	        GUARDED_BY(lock); /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
-	char template_point[ID_SIZE];
-	char template_state[16], template_note[256];
+	char template_point[ID_SIZE] GUARDED_BY(lock);
+	char template_state[16] GUARDED_BY(lock), template_note[256] GUARDED_BY(lock);
 	struct err template_err;
 	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
 	struct mutex quota;   /* see quota.c */
@@ -127,32 +128,35 @@ struct vmm {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
 		struct vm_quota q;
 	} held[QUOTA_HELD_MAX]; /* counted, but not to be seen yet; m->lock */
-	size_t n_held;
-	char holds[HOLDS_MAX][ID_SIZE]; /* points and layers only a thread knows yet */
-	size_t n_holds;
-	struct blank blanks[BLANKS_MAX]; /* owned; m->lock */
-	size_t n_blanks;
+	size_t n_held GUARDED_BY(lock);
+	char holds[HOLDS_MAX][ID_SIZE] GUARDED_BY(
+	        lock); /* points and layers only a thread knows yet */
+	size_t n_holds GUARDED_BY(lock);
+	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
+	size_t n_blanks GUARDED_BY(lock);
 	struct pool *pool;            /* owned; what is in it: m->lock */
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
-	struct rwlock debts_lock;      /* see debt.c; before m->lock */
-	unsigned n_starting;           /* VMs being brought up; m->lock */
-	uint64_t started_ms;           /* clock_ms() of the last one's end; m->lock */
-	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
-	bool no_hidden;                /* m->lock */
-	bool stopping, collect_wanted;
-	unsigned n_settling; /* threads that settle the end of a machine; m->lock */
+	struct rwlock debts_lock;             /* see debt.c; before m->lock */
+	unsigned n_starting GUARDED_BY(lock); /* VMs being brought up; m->lock */
+	uint64_t started_ms GUARDED_BY(lock); /* clock_ms() of the last one's end; m->lock */
+	struct vm *hidden[HIDDEN_MAX] GUARDED_BY(lock); /* weak: for hidden_end_all(); m->lock */
+	bool no_hidden GUARDED_BY(lock);                /* m->lock */
+	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
+	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
 	bool keeping, making_ready, making_blank; /* which thread is at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_reaper_thread, has_blank_thread,
 	        has_pool_thread;
-	bool room_wanted;      /* somebody waits for the keeper to make room on the disk */
-	uint64_t room_seq;     /* looks at the disk so far */
-	uint64_t disk_look_ms; /* clock_ms of the last one; keeper only */
-	uint64_t disk_used;    /* bytes of layers and points, at the last look */
-	uint64_t disk_over;    /* bytes above what is allowed, at the last look */
-	uint64_t disk_over_ms; /* clock_ms of the last look that found too much; 0: none did */
-	int wake_pipe[2];      /* tells the reaper that its list changed */
+	bool room_wanted
+	        GUARDED_BY(lock); /* somebody waits for the keeper to make room on the disk */
+	uint64_t room_seq GUARDED_BY(lock);  /* looks at the disk so far */
+	uint64_t disk_look_ms;               /* clock_ms of the last one; keeper only */
+	uint64_t disk_used GUARDED_BY(lock); /* bytes of layers and points, at the last look */
+	uint64_t disk_over GUARDED_BY(lock); /* bytes above what is allowed, at the last look */
+	uint64_t disk_over_ms
+	        GUARDED_BY(lock); /* clock_ms of the last look that found too much; 0: none did */
+	int wake_pipe[2];         /* tells the reaper that its list changed */
 };
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
@@ -184,6 +188,12 @@ int vmm_gone(struct vmm *m, const char *account, const char *id, struct err *err
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err);
 void vm_unlock(struct vm *vm);
+/*
+ * A VM comes locked out of vmm_lock(), by way of a pointer, and leaves by vm_unlock(), on whichever
+ * path: clang's analysis cannot follow this lock, so vm->lock is in comments and m->lock in
+ * GUARDED_BY.
+ */
+void vm_lock(struct vm *vm);
 int vmm_hold(struct vmm *m, const char *id, struct err *err);
 void vmm_release(struct vmm *m, const char *id);
 void vmm_collect_soon(struct vmm *m);
@@ -346,7 +356,7 @@ void *blank_main(void *arg);
 /* Around everything that starts a VM: what is made ahead of need waits for quiet. */
 void vmm_start_begin(struct vmm *m);
 void vmm_start_end(struct vmm *m);
-uint64_t vmm_quiet_in(const struct vmm *m);
+uint64_t vmm_quiet_in(const struct vmm *m) REQUIRES(&m->lock);
 
 /* create.c */
 void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row);
@@ -362,7 +372,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
               struct err *err);
 void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any more */
 void *pool_main(void *arg);
-void pool_status(struct vmm *m, struct vmm_status *ret); /* m->lock held */
+void pool_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock); /* m->lock held */
 void pool_end(struct vmm *m);
 /* recreate.c: nothing is left but its id, and what belongs to that */
 bool vm_is_empty(const struct store_vm *row);
