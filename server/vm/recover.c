@@ -110,12 +110,14 @@ static void end_process(struct vmm *m, const struct priv_vm *p)
 	debt_add(m, p->vm_id, p->slot);
 }
 
+/* By what is published: other threads are at work on the rows of theirs. */
 static struct vm *by_instance(struct vmm *m, const char *instance)
 {
-	mutex_unshared(&m->lock);
+	LOCK_SCOPE(&m->lock);
+
 	for (size_t i = 0; i < m->n_vms; i++)
-		if (!strcmp(m->vms[i]->row.info.instance, instance) &&
-		    m->vms[i]->row.info.state == VM_RUNNING)
+		if (!strcmp(m->vms[i]->shown.instance, instance) &&
+		    m->vms[i]->shown.state == VM_RUNNING)
 			return m->vms[i];
 	return NULL;
 }

@@ -104,6 +104,12 @@ static void on_death(void)
 	storm_tell_seed();
 }
 
+static void on_exit_early(void)
+{
+	if (storm.rig) /* the rig gave up, in the middle of a seed */
+		on_death();
+}
+
 static void everybodys_stack(void)
 {
 	DIR *d = opendir("/proc/self/task");
@@ -177,6 +183,7 @@ void storm_watch_start(void)
 	struct sigaction a = { .sa_handler = print_stack, .sa_flags = SA_RESTART };
 	void *warm[2];
 
+	atexit(on_exit_early);
 	if (__sanitizer_set_death_callback)
 		__sanitizer_set_death_callback(on_death);
 	backtrace(warm, 2); /* loads its library now, not in a handler */

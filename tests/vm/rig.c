@@ -217,6 +217,23 @@ static bool at_work(struct rig *r, struct vmm *m)
 	       m->n_blanks < r->opts.blanks;
 }
 
+/* On stderr: in a program that is not cmocka's, fail_msg() keeps its message to itself. */
+static void say_work(struct rig *r, struct vmm *m)
+{
+	fprintf(stderr,
+	        "at work: keeper %d %d, ready VMs %d, blank processes %d, starting %u, debts %zu\n",
+	        m->keeping, m->collect_wanted, m->making_ready, m->making_blank, m->n_starting,
+	        (size_t)m->n_debts);
+	for (size_t i = 0; i < m->n_vms; i++) {
+		const struct vm *vm = m->vms[i];
+
+		fprintf(stderr, "VM %s is %s, its machine %s, watched %d, lost %d\n", vm->shown.id,
+		        vm_state_name(vm->shown.state),
+		        fake_runs(r->fake, vm->shown.instance) ? "runs" : "does not run",
+		        vm->reaper_fd >= 0, vm->lost_process);
+	}
+}
+
 /* Something that the keeper is to write down. */
 static bool unsaved(struct vmm *m)
 {
@@ -255,6 +272,8 @@ static void come_to_rest(struct rig *r)
 	while ((busy = at_work(r, m)))
 		if (!cond_wait_until(&m->cond, &m->lock, deadline_in(20)) && clock_ms() > until)
 			break; /* not everything that ends is told to this one */
+	if (busy)
+		say_work(r, m);
 	mutex_unlock(&m->lock);
 	if (busy)
 		fail_msg("the manager does not come to rest");
