@@ -5,10 +5,11 @@ MAKEFLAGS += --no-print-directory
 $(foreach name,$(filter PANDO_%,$(.VARIABLES)),$(eval export $(name)))
 
 FUZZ_SECONDS ?= 30
+STORM_SECONDS ?= 1800
 PREFIX ?= /usr/local
-export FUZZ_SECONDS PREFIX DESTDIR
+export FUZZ_SECONDS STORM_SECONDS STORM_SEED STORM_TIMES STORM_BUILD PREFIX DESTDIR
 
-.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz clean
+.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz storm clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -28,13 +29,13 @@ install: ## install below PREFIX (/usr/local), or below DESTDIR; then: systemctl
 deb: ## make a Debian package, build/pando_*.deb
 	@scripts/deb.sh
 
-test: ## lints, unit, golden, fuzz-corpus and end-to-end tests with real VMs (as root)
+test: ## lints, unit, golden, fuzz-corpus, end-to-end tests with real VMs, the Debian package (as root)
 	@scripts/test.sh
 
 test-long: ## the end-to-end tests that take too long for make test (as root)
 	@scripts/test.sh build e2e-long
 
-lint: ## formatting, dependencies, sizes, words, shellcheck, clang-tidy
+lint: ## formatting, dependencies, sizes, words, locks, shellcheck, clang-tidy
 	@scripts/lint.sh
 
 bench: ## measure, print a table, write bench/results/*.json (as root)
@@ -46,5 +47,8 @@ test-kvm: ## the KVM path in a nested guest; slow (as root)
 fuzz: ## run each fuzz target for FUZZ_SECONDS (default 30)
 	@scripts/fuzz.sh
 
+storm: ## random verbs on the VM manager while things go wrong, for STORM_SECONDS (1800); STORM_SEED replays one
+	@scripts/storm.sh
+
 clean: ## remove the build directories; data and cache stay
-	rm -rf build build-asan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# build.sh KIND [TARGET...]: configure (once) and compile; kinds: release, asan, fuzz
+# build.sh KIND [TARGET...]: configure (once) and compile; kinds: release, asan, tsan, fuzz
 #
 # release  build/       what make run starts
 # asan     build-asan/  the same with AddressSanitizer and UBSan, for the tests
+# tsan     build-tsan/  with ThreadSanitizer, for the tests of what has many threads
 # fuzz     build-fuzz/  clang with libFuzzer
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -15,12 +16,13 @@ case $kind in
 release) dir=build options=() ;;
 # Warnings are errors in build/ only: the sanitizers' own code makes gcc's flow warnings wrong.
 asan) dir=build-asan options=("${sanitize[@]}") ;;
+tsan) dir=build-tsan options=(-Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dwerror=false) ;;
 fuzz)
 	dir=build-fuzz
 	export CC=clang
 	options=("${sanitize[@]}" -Dc_args=-fsanitize=fuzzer-no-link)
 	;;
-*) die "build.sh: unknown kind '$kind'; use release, asan or fuzz" ;;
+*) die "build.sh: unknown kind '$kind'; use release, asan, tsan or fuzz" ;;
 esac
 
 "$ROOT/scripts/deps.sh" build

@@ -134,6 +134,11 @@ void fault_quiet_end(void)
 	quiet--;
 }
 
+bool fault_is_quiet(void)
+{
+	return quiet;
+}
+
 static int usual_error(enum fault_kind kind)
 {
 	switch (kind) {

@@ -85,6 +85,7 @@ void fault_on_call(fault_hook *fn, void *arg);
 /* Calls of this thread neither count nor fail until the end of the scope; nests. */
 void fault_quiet_begin(void);
 void fault_quiet_end(void);
+bool fault_is_quiet(void);
 static inline void fault_quiet_scope_(const int *unused)
 {
 	(void)unused;

@@ -115,6 +115,8 @@ struct rig *rig_new(const struct rig_opts *o)
 	assert_non_null(r->fake);
 	r->fake->on_call = on_call;
 	r->fake->ctx = r;
+	if (r->opts.prepare)
+		r->opts.prepare(r);
 	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
 	if (store_open(path, &r->store, &err) < 0 ||
 	    store_account_create(r->store, RIG_ACCOUNT, RIG_ACCOUNT, &err) < 0 ||
@@ -130,7 +132,7 @@ static struct vmm_conf conf_of(const struct rig *r)
 		              .disk_mb = 1,
 		              .pool = r->opts.pool,
 		              .pool_mem_mb = 4096,
-		              .shells = r->opts.shells,
+		              .blanks = r->opts.blanks,
 		              .gates = r->gates,
 		              .wg_port = 51820,
 		              .quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
@@ -203,7 +205,7 @@ static bool at_work(struct rig *r, struct vmm *m)
 	struct vmm_status st = { 0 };
 
 	pool_status(m, &st);
-	for (size_t i = 0; i < m->n_vms; i++) { /* whose end the watcher has in hand */
+	for (size_t i = 0; i < m->n_vms; i++) { /* whose end the reaper has in hand */
 		const struct vm_info *v = &m->vms[i]->shown;
 
 		if ((v->state == VM_RUNNING || v->state == VM_SUSPENDING) &&
@@ -211,8 +213,8 @@ static bool at_work(struct rig *r, struct vmm *m)
 			return true;
 	}
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
-	       m->making_shell || m->n_starting || st.pool_ready < r->opts.pool ||
-	       m->n_shells < r->opts.shells;
+	       m->making_blank || m->n_starting || st.pool_ready < r->opts.pool ||
+	       m->n_blanks < r->opts.blanks;
 }
 
 /* Something that the keeper is to write down. */

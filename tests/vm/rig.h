@@ -26,10 +26,13 @@
 
 #define RIG_ACCOUNT "acme"
 
+struct rig;
 struct rig_opts {
-	unsigned pool, shells;        /* made ahead of need; 0: none */
+	unsigned pool, blanks;        /* made ahead of need; 0: none */
 	const struct vm_times *times; /* NULL: rig_times */
 	bool no_template;             /* rig_new() does not wait for it */
+	void (*prepare)(
+	        struct rig *r); /* sets on_call and fake->on_agent before anything runs; or NULL */
 };
 /* Short where "never" must be short, quick where something waits for quiet. */
 extern const struct vm_times rig_times;
