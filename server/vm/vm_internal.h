@@ -143,7 +143,7 @@ struct vmm {
 	struct vm *hidden[HIDDEN_MAX] GUARDED_BY(lock); /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden GUARDED_BY(lock);                /* m->lock */
 	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
-	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
+	unsigned n_settling GUARDED_BY(lock);     /* threads that settle the end of a machine */
 	bool keeping, making_ready, making_blank; /* which thread is at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread;
 	bool has_template_thread, has_keeper_thread, has_reaper_thread, has_blank_thread,

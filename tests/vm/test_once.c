@@ -84,6 +84,7 @@ static void created(struct once *o, bool failed)
 	want_vms(o, o->n_vms + !failed);
 	if (failed)
 		return;
+	rig_exec(o->r, o->made.id, "true", NULL, 0, NULL); /* it may have been hung up on */
 	OK(rig_usable(o->r, o->made.id, &err));
 	drop(o, o->made.id);
 }
