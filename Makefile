@@ -29,13 +29,13 @@ install: ## install below PREFIX (/usr/local), or below DESTDIR; then: systemctl
 deb: ## make a Debian package, build/pando_*.deb
 	@scripts/deb.sh
 
-test: ## lints, unit, golden, fuzz-corpus and end-to-end tests with real VMs (as root)
+test: ## lints, unit, golden, fuzz-corpus, end-to-end tests with real VMs, the Debian package (as root)
 	@scripts/test.sh
 
 test-long: ## the end-to-end tests that take too long for make test (as root)
 	@scripts/test.sh build e2e-long
 
-lint: ## formatting, dependencies, sizes, words, shellcheck, clang-tidy
+lint: ## formatting, dependencies, sizes, words, locks, shellcheck, clang-tidy
 	@scripts/lint.sh
 
 bench: ## measure, print a table, write bench/results/*.json (as root)
@@ -51,4 +51,4 @@ storm: ## random verbs on the VM manager while things go wrong, for STORM_SECOND
 	@scripts/storm.sh
 
 clean: ## remove the build directories; data and cache stay
-	rm -rf build build-asan build-fuzz build-tsan
+	rm -rf build build-asan build-tsan build-fuzz

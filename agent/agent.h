@@ -226,7 +226,7 @@ struct stream *stream_new(struct agent *a, uint32_t id, uint16_t op);
 void stream_free(struct agent *a, struct stream *s);
 struct stream *stream_find(struct agent *a, uint32_t id);
 struct stream *stream_resolve(struct agent *a, uint64_t ref, enum ref_kind *ret_kind);
-int stream_watch(struct agent *a, struct stream *s, int fd, enum ref_kind kind, uint32_t events);
+int stream_poll(struct agent *a, struct stream *s, int fd, enum ref_kind kind, uint32_t events);
 void stream_on_frame(struct agent *a, const struct agent_frame *f);
 void stream_close_in(struct stream *s);
 void stream_close_out(struct stream *s, int chan);

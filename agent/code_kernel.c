@@ -128,7 +128,7 @@ static void child(struct agent *a, const struct code_ctx *x, struct job_fds *fds
 	code_exec(a, x->lang, &env);
 }
 
-static int watch(struct agent *a, const struct code_ctx *x, int fd, enum ref_kind kind)
+static int poll_fd(struct agent *a, const struct code_ctx *x, int fd, enum ref_kind kind)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
 		                  .data.u64 = (uint64_t)kind << 56 | x->kernel };
@@ -156,17 +156,17 @@ static int adopt_fds(struct agent *a, struct code_ctx *x, int p[3][2])
 	x->ctl = TAKE_FD(p[0][0]);
 	x->pipe[AGENT_OUT] = TAKE_FD(p[1][0]);
 	x->pipe[AGENT_ERR] = TAKE_FD(p[2][0]);
-	if ((r = watch(a, x, x->ctl, REF_CODE_CTL)) < 0 ||
-	    (r = watch(a, x, x->pipe[AGENT_OUT], REF_CODE_OUT)) < 0)
+	if ((r = poll_fd(a, x, x->ctl, REF_CODE_CTL)) < 0 ||
+	    (r = poll_fd(a, x, x->pipe[AGENT_OUT], REF_CODE_OUT)) < 0)
 		return r;
-	return watch(a, x, x->pipe[AGENT_ERR], REF_CODE_ERR);
+	return poll_fd(a, x, x->pipe[AGENT_ERR], REF_CODE_ERR);
 }
 
 int code_adopt_pid(struct agent *a, struct code_ctx *x, pid_t pid)
 {
 	x->pid = pid;
 	x->pidfd = pidfd_open(pid, 0);
-	return x->pidfd < 0 ? -errno : watch(a, x, x->pidfd, REF_CODE_PROC);
+	return x->pidfd < 0 ? -errno : poll_fd(a, x, x->pidfd, REF_CODE_PROC);
 }
 
 /* Starts it as our child, by fork and exec. */

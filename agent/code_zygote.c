@@ -69,7 +69,7 @@ static void exec_zygote(struct agent *a, int sock)
 	code_exec(a, AGENT_LANG_PYTHON, &env);
 }
 
-static int watch(struct agent *a, int fd)
+static int poll_fd(struct agent *a, int fd)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)REF_CODE_ZYGOTE << 56 };
 
@@ -97,7 +97,7 @@ static int zygote_start(struct agent *a)
 	if (r == 0) {
 		fcntl(z->sock, F_SETFL, O_NONBLOCK);
 		z->pidfd = pidfd_open(z->pid, 0);
-		if (z->pidfd < 0 || (r = watch(a, z->sock)) < 0 || (r = watch(a, z->pidfd)) < 0)
+		if (z->pidfd < 0 || (r = poll_fd(a, z->sock)) < 0 || (r = poll_fd(a, z->pidfd)) < 0)
 			r = r < 0 ? r : -errno;
 	}
 	if (r < 0) {

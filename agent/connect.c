@@ -46,7 +46,7 @@ void connect_established(struct agent *a, struct stream *s, const void *opened, 
 	s->in.writable = true;
 	s->out[AGENT_OUT].fd = fd;
 	s->out[AGENT_OUT].readable = true;
-	r = stream_watch(a, s, fd, REF_OUT, EPOLLIN | EPOLLRDHUP);
+	r = stream_poll(a, s, fd, REF_OUT, EPOLLIN | EPOLLRDHUP);
 	if (r < 0) {
 		refuse(a, s, -r);
 		return;
@@ -82,7 +82,7 @@ static int attempt(struct agent *a, struct stream *s, bool v6)
 	if (r && r != EINPROGRESS)
 		return r;
 	s->in.writable = false; /* an event reports it, even if it is already connected */
-	return -stream_watch(a, s, s->in.fd, REF_IN, EPOLLOUT);
+	return -stream_poll(a, s, s->in.fd, REF_IN, EPOLLOUT);
 }
 
 static void next_attempt(struct agent *a, struct stream *s, int err_no)

@@ -78,13 +78,13 @@ void child_setup(struct agent *a, struct job_fds *fds)
 	child_reset(a);
 }
 
-static int watch_out(struct agent *a, struct stream *s, int chan, int fd_consume)
+static int poll_out(struct agent *a, struct stream *s, int chan, int fd_consume)
 {
 	s->out[chan].fd = fd_consume;
 	s->out[chan].readable = true;
 	if (fcntl(fd_consume, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
-	return stream_watch(a, s, fd_consume, chan == AGENT_OUT ? REF_OUT : REF_ERR, EPOLLIN);
+	return stream_poll(a, s, fd_consume, chan == AGENT_OUT ? REF_OUT : REF_ERR, EPOLLIN);
 }
 
 static int adopt(struct agent *a, struct stream *s, unsigned pipes, int p[5][2])
@@ -96,21 +96,21 @@ static int adopt(struct agent *a, struct stream *s, unsigned pipes, int p[5][2])
 		return -errno;
 	s->result_fd = TAKE_FD(p[3][0]);
 	if (s->proc)
-		r = stream_watch(a, s, s->result_fd, REF_RESULT, EPOLLIN);
+		r = stream_poll(a, s, s->result_fd, REF_RESULT, EPOLLIN);
 	if (r == 0 && (pipes & JOB_IN)) {
 		s->in.fd = TAKE_FD(p[0][1]);
 		s->in.writable = true;
 		if (fcntl(s->in.fd, F_SETFL, O_NONBLOCK) < 0)
 			return -errno;
-		r = stream_watch(a, s, s->in.fd, REF_IN, EPOLLOUT);
+		r = stream_poll(a, s, s->in.fd, REF_IN, EPOLLOUT);
 	}
 	if (r == 0 && (pipes & JOB_OUT))
-		r = watch_out(a, s, AGENT_OUT, TAKE_FD(p[1][0]));
+		r = poll_out(a, s, AGENT_OUT, TAKE_FD(p[1][0]));
 	if (r == 0 && (pipes & JOB_ERR))
-		r = watch_out(a, s, AGENT_ERR, TAKE_FD(p[2][0]));
+		r = poll_out(a, s, AGENT_ERR, TAKE_FD(p[2][0]));
 	if (pipes & JOB_COMMIT)
 		s->commit_fd = TAKE_FD(p[4][1]);
-	return r < 0 ? r : stream_watch(a, s, s->pidfd, REF_PROC, EPOLLIN);
+	return r < 0 ? r : stream_poll(a, s, s->pidfd, REF_PROC, EPOLLIN);
 }
 
 /* One pipe; or in the place of the first three a terminal, the child's end where it expects it. */

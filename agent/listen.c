@@ -64,7 +64,7 @@ static int listen_on(struct agent *a, struct stream *s, const struct agent_addr 
 		s->listen_fd[1] = -1;
 	for (size_t i = 0; i < ARRAY_SIZE(s->listen_fd) && r == 0; i++)
 		if (s->listen_fd[i] >= 0)
-			r = stream_watch(a, s, s->listen_fd[i], REF_LISTEN, EPOLLIN);
+			r = stream_poll(a, s, s->listen_fd[i], REF_LISTEN, EPOLLIN);
 	return r;
 }
 
@@ -146,7 +146,7 @@ void listen_serve(struct agent *a, struct stream *s)
 		w->in.fd = fd;
 		w->port = s->port;
 		w->in.writable = true;
-		if (b.failed || stream_watch(a, w, fd, REF_IN, EPOLLOUT) < 0) {
+		if (b.failed || stream_poll(a, w, fd, REF_IN, EPOLLOUT) < 0) {
 			stream_result(a, w, ENOMEM, AGENT_TAG_GUEST_BUSY, "out of memory", NULL, 0);
 			job_orphan(a, w);
 			continue;

@@ -162,7 +162,7 @@ void proc_stdin_begin(struct agent *a, uint32_t id, struct rd *c)
 	if (s->in.fd < 0)
 		e = errno;
 	else
-		e = -stream_watch(a, s, s->in.fd, REF_IN, EPOLLOUT);
+		e = -stream_poll(a, s, s->in.fd, REF_IN, EPOLLOUT);
 	if (e) {
 		stream_result(a, s, (uint32_t)e, AGENT_TAG_NONE, "cannot reach its stdin", NULL, 0);
 		job_orphan(a, s);

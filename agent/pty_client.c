@@ -123,7 +123,7 @@ static int open_input(struct agent *a, struct stream *s, const struct pty *p)
 	if (s->in.fd < 0)
 		return -errno;
 	s->in.writable = true;
-	return stream_watch(a, s, s->in.fd, REF_IN, EPOLLOUT);
+	return stream_poll(a, s, s->in.fd, REF_IN, EPOLLOUT);
 }
 
 void pty_attach(struct agent *a, uint32_t id, struct pty *p, uint16_t cols, uint16_t rows)

@@ -145,7 +145,8 @@ int pty_pair(uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave)
 	return 0;
 }
 
-static int watch(struct agent *a, const struct pty *p, int fd, enum ref_kind kind, uint32_t events)
+static int poll_fd(struct agent *a, const struct pty *p, int fd, enum ref_kind kind,
+                   uint32_t events)
 {
 	struct epoll_event ev = { .events = events | EPOLLET,
 		                  .data.u64 = (uint64_t)kind << 56 | p->serial };
@@ -180,11 +181,11 @@ int pty_spawn(struct agent *a, struct pty *p, const struct agent_pty_open *m, st
 	p->pidfd = pidfd_open(p->pid, 0);
 	r = p->pidfd < 0 ? -errno : 0;
 	if (r == 0)
-		r = watch(a, p, p->pidfd, REF_PTY_PROC, EPOLLIN);
+		r = poll_fd(a, p, p->pidfd, REF_PTY_PROC, EPOLLIN);
 	if (r == 0)
-		r = watch(a, p, p->master, REF_PTY, EPOLLIN);
+		r = poll_fd(a, p, p->master, REF_PTY, EPOLLIN);
 	p->readable = true;
 	if (r < 0)
-		snprintf(f->msg, sizeof(f->msg), "watch a terminal: %s", err_name(r));
+		snprintf(f->msg, sizeof(f->msg), "poll a terminal: %s", err_name(r));
 	return r;
 }

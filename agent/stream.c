@@ -120,7 +120,7 @@ struct stream *stream_find(struct agent *a, uint32_t id)
 	return NULL;
 }
 
-int stream_watch(struct agent *a, struct stream *s, int fd, enum ref_kind kind, uint32_t events)
+int stream_poll(struct agent *a, struct stream *s, int fd, enum ref_kind kind, uint32_t events)
 {
 	struct epoll_event ev = { .events = events | EPOLLET, .data.u64 = ref_make(s, kind) };
 

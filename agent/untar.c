@@ -93,7 +93,7 @@ static int take(struct untar *u, void *p, size_t n, bool *ret_eof)
 			return 0;
 		}
 		if (k == 0)
-			return fail(u, EBADMSG, "the archive is cut off");
+			return fail(u, EBADMSG, "the archive is truncated");
 		got += (size_t)k;
 	}
 	return 0;
@@ -257,7 +257,7 @@ static int settle(struct untar *u, int fd)
 	struct timespec t[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = m->mtime } };
 
 	if (u->owners && fchown(fd, m->uid, m->gid) < 0)
-		return fail_at(u, "give away", errno);
+		return fail_at(u, "change the owner of", errno);
 	if (fchmod(fd, m->mode) < 0 || futimens(fd, t) < 0)
 		return fail_at(u, "set the mode of", errno);
 	return 0;
@@ -285,7 +285,7 @@ static int make_dir(struct untar *u)
 	if (!*m->name)
 		return 0; /* the target itself stays as it is */
 	if (u->owners && chown(m->name, m->uid, m->gid) < 0)
-		return fail_at(u, "give away", errno);
+		return fail_at(u, "change the owner of", errno);
 	if (u->n_dirs == u->cap_dirs) {
 		size_t cap = u->cap_dirs ? 2 * u->cap_dirs : 64;
 		struct dir *p = cap > DIRS_MAX ? NULL : reallocarray(u->dirs, cap, sizeof(*p));

@@ -9,6 +9,11 @@
 #include "base/lock_order.h"
 #include "base/log.h"
 
+#ifdef LOCK_ANALYSIS
+#pragma clang diagnostic ignored \
+        "-Wthread-safety-analysis" /* this is what the annotations stand for */
+#endif
+
 /* What these calls refuse is a mistake of ours: a lock that was never made, or is another thread's.
  */
 static void must(int r, const char *call, const char *name)

@@ -102,6 +102,21 @@ void rwlock_wrlock(struct rwlock *l) ACQUIRE(l);
 bool rwlock_wrlock_until(struct rwlock *l, uint64_t deadline_ms) TRY_ACQUIRE(true, l);
 void rwlock_unlock(struct rwlock *l) RELEASE_GENERIC(l);
 
+/*
+ * Nobody else can reach what the lock guards: its object is being made, or its last user is gone.
+ * Does nothing; the analysis takes the lock as held from here on.
+ */
+static inline void mutex_unshared(struct mutex *m) ASSERT_HELD(m);
+static inline void mutex_unshared(struct mutex *m)
+{
+	(void)m;
+}
+static inline void rwlock_unshared(struct rwlock *l) ASSERT_HELD(l);
+static inline void rwlock_unshared(struct rwlock *l)
+{
+	(void)l;
+}
+
 /* LOCK_SCOPE(&x->lock): takes the mutex and holds it until the end of the scope. */
 #ifdef LOCK_ANALYSIS
 /* clang does not see that the variable is another name of the lock; a function of this scope's own

@@ -58,11 +58,11 @@ class Group:
         self.record, self.s, self.ready = record, server, ready
 
     def rest(self):
-        shells = int(self.s.env["PANDO_SHELLS"])
+        blanks = int(self.s.env["PANDO_BLANKS"])
 
         def ahead():
             processes, vms = self.s.made_ahead()
-            return processes >= shells and vms >= self.ready
+            return processes >= blanks and vms >= self.ready
         harness.wait_for("processes and VMs made ahead", ahead, AHEAD_S)
 
     def create_exec(self, figure):
@@ -226,7 +226,7 @@ def run(record, wanted, rounds, work, build, say):
         if name not in wanted:
             continue
         say(f"{name} ...")
-        server = harness.Server(env={**SIZE, "PANDO_SHELLS": "10", **env}, data_dir=os.path.join(work, name))
+        server = harness.Server(env={**SIZE, "PANDO_BLANKS": "10", **env}, data_dir=os.path.join(work, name))
         g = Group(record, server, ready)
         g.build, g.bare, g.pool = build, None, None
         try:

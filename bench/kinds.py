@@ -93,7 +93,7 @@ class Bench:
 
     def rest(self):
         """As the server is between two calls: the processes it keeps waiting are there."""
-        want = int(self.s.env["PANDO_SHELLS"])
+        want = int(self.s.env["PANDO_BLANKS"])
         harness.wait_for("processes started ahead", lambda: self.s.made_ahead()[0] >= want, READY_S)
 
     def create(self):

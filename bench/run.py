@@ -243,7 +243,7 @@ def main():
     begin = datetime.datetime.now(datetime.timezone.utc)
     try:
         if set(a.wanted) - set(api.NAMES):
-            server = harness.Server(env={**size, **private.ENV, "PANDO_LOG": "debug", "PANDO_SHELLS": "10"},
+            server = harness.Server(env={**size, **private.ENV, "PANDO_LOG": "debug", "PANDO_BLANKS": "10"},
                                     data_dir=os.path.join(work, "bench"))
             if os.path.exists(server.log_path):
                 os.unlink(server.log_path)  # of the run before

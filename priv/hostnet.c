@@ -291,13 +291,13 @@ static int apply(struct hostnet *h, const struct net_host *plan, struct err *err
 }
 
 /* Our own slots make routes all the time; only default routes matter. */
-static bool default_changed(int watch)
+static bool default_changed(int routes_fd)
 {
 	_Alignas(8) char buf[16384];
 	bool changed = false;
 
 	for (;;) {
-		ssize_t n = recv(watch, buf, sizeof(buf), MSG_DONTWAIT);
+		ssize_t n = recv(routes_fd, buf, sizeof(buf), MSG_DONTWAIT);
 		size_t left = n > 0 ? (size_t)n : 0;
 
 		if (n < 0 && errno == ENOBUFS)
@@ -317,7 +317,7 @@ int hostnet_refresh(struct hostnet *h, struct err *err)
 	struct net_host plan;
 	int r;
 
-	if (!default_changed(h->watch))
+	if (!default_changed(h->routes_fd))
 		return 0;
 	r = find_uplinks(h, &plan, err);
 	if (r < 0)
@@ -327,7 +327,7 @@ int hostnet_refresh(struct hostnet *h, struct err *err)
 	return apply(h, &plan, err);
 }
 
-static int watch_open(struct err *err)
+static int routes_open(struct err *err)
 {
 	struct sockaddr_nl sa = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_IPV4_ROUTE };
 	autofd int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
@@ -371,7 +371,7 @@ int hostnet_open(const struct instance *in, const char *pool, struct hostnet *re
 	h.netns = (unsigned long)st.st_ino;
 	r = h.nl = nl_open(err);
 	if (r >= 0)
-		r = h.watch = watch_open(err);
+		r = h.routes_fd = routes_open(err);
 	if (r < 0 || (r = claim(&h, ntohl(pool_addr.s_addr), err)) < 0 ||
 	    (r = find_uplinks(&h, &plan, err)) < 0 || (r = apply(&h, &plan, err)) < 0 ||
 	    (r = forward_on(&h, err)) < 0) {
@@ -405,7 +405,7 @@ void hostnet_close(struct hostnet *h, bool remove)
 	}
 	if (h->nl >= 0)
 		close(h->nl);
-	if (h->watch >= 0)
-		close(h->watch);
+	if (h->routes_fd >= 0)
+		close(h->routes_fd);
 	*h = HOSTNET_NONE;
 }

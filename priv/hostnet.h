@@ -22,16 +22,16 @@ struct hostnet {
 	unsigned block_n;    /* its number in the pool */
 	uint32_t mtu;        /* of the first uplink: slots use it too */
 	int nl;              /* owned: rtnetlink of the host's namespace, main thread only */
-	int watch;           /* owned: readable when routes of the host changed */
+	int routes_fd;       /* owned: readable when routes of the host changed */
 	char uplinks[NET_UPLINKS_MAX][IFNAMSIZ]; /* as last applied */
 	size_t n_uplinks;
 };
-#define HOSTNET_NONE ((struct hostnet){ .nl = -1, .watch = -1 })
+#define HOSTNET_NONE ((struct hostnet){ .nl = -1, .routes_fd = -1 })
 
 /* pool: "10.231.0.0", a /16. Claims a block (again the same after a restart) and applies the table.
  */
 int hostnet_open(const struct instance *in, const char *pool, struct hostnet *ret, struct err *err);
-/* Drains watch and applies the table again if the uplinks changed. */
+/* Drains routes_fd and applies the table again if the uplinks changed. */
 int hostnet_refresh(struct hostnet *h, struct err *err);
 /* remove: the table, the claim, and ip_forward if we were the last and had set it. */
 void hostnet_close(struct hostnet *h, bool remove);

@@ -269,7 +269,7 @@ static int prepare_process(struct priv *p, struct err *err)
 
 /* ---- start and end ---- */
 
-static int watch_taken_up(struct priv *p, bool keep[PRIV_SLOTS_LIMIT], struct err *err)
+static int poll_adopted(struct priv *p, bool keep[PRIV_SLOTS_LIMIT], struct err *err)
 {
 	for (uint32_t i = 0; i < p->vms->top; i++) {
 		const struct vm *vm = &p->vms->vm[i];
@@ -279,7 +279,7 @@ static int watch_taken_up(struct priv *p, bool keep[PRIV_SLOTS_LIMIT], struct er
 			continue;
 		if (vm->slot >= 0)
 			keep[vm->slot] = true;
-		r = watch_add(p, vm->proc.pidfd, WATCH_VM, i, err);
+		r = poll_add(p, vm->proc.pidfd, POLL_VM, i, err);
 		if (r < 0)
 			return r;
 	}
@@ -300,7 +300,7 @@ static int priv_open(struct priv *p, struct err *err)
 	p->vms = vms_new(&p->in, p->conf.uid_base + p->net.block_n * PRIV_SLOTS_LIMIT);
 	if (!p->vms)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = vms_take_up(p->vms, err)) < 0 || (r = watch_taken_up(p, keep, err)) < 0)
+	if ((r = vms_take_up(p->vms, err)) < 0 || (r = poll_adopted(p, keep, err)) < 0)
 		return r;
 	if (!p->conf.clean &&
 	    (r = jail_open(&p->in, p->conf.qemu, p->conf.layers, &p->jail, err)) < 0)

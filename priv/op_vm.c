@@ -88,7 +88,7 @@ static int check_spawn(struct priv *p, const struct priv_req *m, struct err *err
 static void undo_spawn(struct priv *p, struct vm *vm)
 {
 	if (vm->proc.pidfd >= 0) {
-		watch_del(p, vm->proc.pidfd);
+		poll_del(p, vm->proc.pidfd);
 		proc_kill(&vm->proc, SIGKILL);
 		while (waitpid(vm->proc.pid, NULL, __WALL) < 0 && errno == EINTR)
 			;
@@ -126,7 +126,7 @@ static int run(struct priv *p, struct request *rq, struct vm *vm, struct err *er
 	rq->n_out = 1;
 	if (p->cg.mode == CGROUP_V1)
 		vm->attach_at = deadline_in(ATTACH_AFTER_MS);
-	return watch_add(p, vm->proc.pidfd, WATCH_VM, vms_index(p->vms, vm), err);
+	return poll_add(p, vm->proc.pidfd, POLL_VM, vms_index(p->vms, vm), err);
 }
 
 int op_spawn(struct priv *p, struct request *rq, struct err *err)
@@ -198,7 +198,7 @@ static void finish(struct priv *p, struct vm *vm)
 	struct job *j = calloc(1, sizeof(*j));
 
 	/* Closing is not enough: pandod has a copy of the descriptor, epoll would keep ours. */
-	watch_del(p, vm->proc.pidfd);
+	poll_del(p, vm->proc.pidfd);
 	vms_finish(p->vms, vm);
 	log_end(old.id, vms_end_of(p->vms, old.id));
 	if (j) {
@@ -226,7 +226,7 @@ void op_vm_ended(struct priv *p, uint32_t idx)
 	if (vm->jobs == 0)
 		finish(p, vm);
 	else
-		watch_del(p, vm->proc.pidfd); /* op_job_done() continues */
+		poll_del(p, vm->proc.pidfd); /* op_job_done() continues */
 }
 
 int op_kill(struct priv *p, struct request *rq, struct err *err)

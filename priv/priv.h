@@ -66,9 +66,9 @@ struct priv {
 };
 
 /* What became readable: kind in the upper half of epoll's data, index below. */
-enum watch_kind { WATCH_SIGNAL, WATCH_CONN, WATCH_PANDOD, WATCH_WORKER, WATCH_ROUTES, WATCH_VM };
-int watch_add(struct priv *p, int fd, enum watch_kind kind, uint32_t idx, struct err *err);
-void watch_del(struct priv *p, int fd);
+enum poll_kind { POLL_SIGNAL, POLL_CONN, POLL_PANDOD, POLL_WORKER, POLL_ROUTES, POLL_VM };
+int poll_add(struct priv *p, int fd, enum poll_kind kind, uint32_t idx, struct err *err);
+void poll_del(struct priv *p, int fd);
 
 /* ---- requests: table.c ---- */
 

@@ -46,7 +46,7 @@ struct slots {
 	struct slotnet_env env; /* descriptors owned */
 	pthread_t builder;
 	bool builder_runs;
-	struct mutex lock; /* guards what follows */
+	struct mutex lock;
 	struct cond work, done;
 	bool stop;
 	bool wanted;          /* a caller waits for a slot */
@@ -66,7 +66,7 @@ static struct net_slot plan_of(const struct slots *s, uint32_t idx)
 	return net_slot_plan(s->conf.in->tag, s->conf.block, idx);
 }
 
-static int find_state(const struct slots *s, enum slot_state st)
+static int find_state(const struct slots *s, enum slot_state st) REQUIRES(&s->lock)
 {
 	for (uint32_t i = 0; i < s->conf.max; i++)
 		if (s->slot[i].state == st)
@@ -74,7 +74,7 @@ static int find_state(const struct slots *s, enum slot_state st)
 	return -1;
 }
 
-static uint32_t count_state(const struct slots *s, enum slot_state st)
+static uint32_t count_state(const struct slots *s, enum slot_state st) REQUIRES(&s->lock)
 {
 	uint32_t n = 0;
 
@@ -85,7 +85,7 @@ static uint32_t count_state(const struct slots *s, enum slot_state st)
 
 /* ---- builder thread; called and returning with the lock held ---- */
 
-static void build_one(struct slots *s, uint32_t idx)
+static void build_one(struct slots *s, uint32_t idx) REQUIRES(&s->lock)
 {
 	struct net_slot plan = plan_of(s, idx);
 	struct slot *sl = &s->slot[idx];
@@ -112,7 +112,7 @@ static void build_one(struct slots *s, uint32_t idx)
 	cond_broadcast(&s->done);
 }
 
-static void remove_one(struct slots *s, uint32_t idx)
+static void remove_one(struct slots *s, uint32_t idx) REQUIRES(&s->lock)
 {
 	struct net_slot plan = plan_of(s, idx);
 	struct slot *sl = &s->slot[idx];
@@ -128,7 +128,7 @@ static void remove_one(struct slots *s, uint32_t idx)
 	sl->state = SLOT_EMPTY;
 }
 
-static bool should_build(const struct slots *s)
+static bool should_build(const struct slots *s) REQUIRES(&s->lock)
 {
 	uint32_t ready = count_state(s, SLOT_READY);
 
@@ -139,7 +139,7 @@ static bool should_build(const struct slots *s)
  * Removing links holds up all other changes of links on the host for milliseconds:
  * it waits for a moment in which nobody opens a gate, unless too much has gathered.
  */
-static bool should_remove(const struct slots *s)
+static bool should_remove(const struct slots *s) REQUIRES(&s->lock)
 {
 	return clock_ms() - s->quiet_since >= QUIET_MS || find_state(s, SLOT_EMPTY) < 0 ||
 	       count_state(s, SLOT_DIRTY) > DIRTY_MAX;
@@ -228,7 +228,7 @@ static int remove_strays(struct slots *s, const bool keep[PRIV_SLOTS_LIMIT], str
 	return 0;
 }
 
-static int take_up(struct slots *s, const bool keep[PRIV_SLOTS_LIMIT])
+static int take_up(struct slots *s, const bool keep[PRIV_SLOTS_LIMIT]) REQUIRES(&s->lock)
 {
 	for (uint32_t i = 0; i < PRIV_SLOTS_LIMIT; i++) {
 		struct err err = { 0 };
@@ -270,6 +270,7 @@ int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT],
 	if (!s)
 		return err_set(err, -ENOMEM, "slots: out of memory");
 	s->conf = *conf;
+	mutex_unshared(&s->lock);
 	for (uint32_t i = 0; i < PRIV_SLOTS_LIMIT; i++)
 		s->slot[i].net = SLOTNET_NONE;
 	mutex_init(&s->lock, "slots");
@@ -309,6 +310,7 @@ struct slots *slots_close(struct slots *s, bool remove)
 		mutex_unlock(&s->lock);
 		pthread_join(s->builder, NULL);
 	}
+	mutex_unshared(&s->lock);
 	for (uint32_t i = 0; remove && i < PRIV_SLOTS_LIMIT; i++) {
 		struct net_slot plan = plan_of(s, i);
 		char path[96];
@@ -374,13 +376,14 @@ static int net_of(struct slots *s, uint32_t idx, struct slotnet **ret, struct er
 
 int slots_free(struct slots *s, uint32_t idx, struct err *err)
 {
+	struct slotnet *net; /* TAKEN: the builder does not touch it */
 	int r;
 
 	if (!slots_taken(s, idx))
 		return err_set(err, -ENOENT, "slot %u is not taken", idx);
 	/* At once, not when the builder gets there: the owner is told that nothing passes. */
-	if (s->slot[idx].net.ns >= 0 &&
-	    (r = slotnet_gate(&s->slot[idx].net, /* open= */ false, err)) < 0)
+	net = &s->slot[idx].net;
+	if (net->ns >= 0 && (r = slotnet_gate(net, /* open= */ false, err)) < 0)
 		return err_wrap(err, r, "slot %u", idx);
 	LOCK_SCOPE(&s->lock);
 	s->quiet_since = clock_ms();

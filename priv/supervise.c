@@ -50,16 +50,16 @@
 
 extern char **environ;
 
-/* ---- watches ---- */
+/* ---- polled descriptors ---- */
 
-int watch_add(struct priv *p, int fd, enum watch_kind kind, uint32_t idx, struct err *err)
+int poll_add(struct priv *p, int fd, enum poll_kind kind, uint32_t idx, struct err *err)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)kind << 32 | idx };
 
 	return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? err_sys(err, -errno, "epoll") : 0;
 }
 
-void watch_del(struct priv *p, int fd)
+void poll_del(struct priv *p, int fd)
 {
 	epoll_ctl(p->epoll, EPOLL_CTL_DEL, fd, NULL); /* not in there is fine */
 }
@@ -203,8 +203,8 @@ static int pandod_start(struct priv *p, struct err *err)
 	s->restart_at = 0;
 	s->started_at = clock_ms();
 	if ((r = launch(p, l, &s->pandod, err)) < 0 ||
-	    (r = watch_add(p, s->pandod.pidfd, WATCH_PANDOD, 0, err)) < 0 ||
-	    (r = watch_add(p, s->conn, WATCH_CONN, 0, err)) < 0)
+	    (r = poll_add(p, s->pandod.pidfd, POLL_PANDOD, 0, err)) < 0 ||
+	    (r = poll_add(p, s->conn, POLL_CONN, 0, err)) < 0)
 		return r;
 	log_info("pandod runs as process %d, user %s", (int)s->pandod.pid, p->conf.user);
 	return 0;
@@ -216,7 +216,7 @@ static void conn_close(struct priv *p)
 {
 	if (p->super.conn < 0)
 		return;
-	watch_del(p, p->super.conn);
+	poll_del(p, p->super.conn);
 	close(TAKE_FD(p->super.conn));
 }
 
@@ -238,7 +238,7 @@ static void on_pandod_end(struct priv *p)
 	} while (r < 0 && errno == EINTR);
 	if (r != s->pandod.pid)
 		return;
-	watch_del(p, s->pandod.pidfd);
+	poll_del(p, s->pandod.pidfd);
 	proc_close(&s->pandod);
 	conn_close(p);
 	code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -316,25 +316,25 @@ static void on_event(struct priv *p, uint64_t data)
 {
 	struct err err = { 0 };
 
-	switch ((enum watch_kind)(data >> 32)) {
-	case WATCH_SIGNAL:
+	switch ((enum poll_kind)(data >> 32)) {
+	case POLL_SIGNAL:
 		on_signal(p);
 		break;
-	case WATCH_CONN:
+	case POLL_CONN:
 		on_conn(p);
 		break;
-	case WATCH_PANDOD:
+	case POLL_PANDOD:
 		if (p->super.pandod.pidfd >= 0)
 			on_pandod_end(p);
 		break;
-	case WATCH_WORKER:
+	case POLL_WORKER:
 		on_worker(p);
 		break;
-	case WATCH_ROUTES:
+	case POLL_ROUTES:
 		if (hostnet_refresh(&p->net, &err) < 0)
 			log_warn("the host's routes changed: %s, ignoring", err.msg);
 		break;
-	case WATCH_VM:
+	case POLL_VM:
 		op_vm_ended(p, (uint32_t)data);
 		break;
 	}
@@ -371,9 +371,9 @@ int supervise(struct priv *p, struct err *err)
 {
 	int r;
 
-	if ((r = watch_add(p, p->signals, WATCH_SIGNAL, 0, err)) < 0 ||
-	    (r = watch_add(p, worker_fd(p->worker), WATCH_WORKER, 0, err)) < 0 ||
-	    (r = watch_add(p, p->net.watch, WATCH_ROUTES, 0, err)) < 0 ||
+	if ((r = poll_add(p, p->signals, POLL_SIGNAL, 0, err)) < 0 ||
+	    (r = poll_add(p, worker_fd(p->worker), POLL_WORKER, 0, err)) < 0 ||
+	    (r = poll_add(p, p->net.routes_fd, POLL_ROUTES, 0, err)) < 0 ||
 	    (r = pandod_start(p, err)) < 0)
 		return r;
 	while (!p->super.over) {

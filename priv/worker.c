@@ -21,11 +21,11 @@ struct worker {
 	const struct cgroups *cg; /* borrowed */
 	int event;                /* owned */
 	pthread_t thread;
-	struct mutex lock; /* guards what follows */
+	struct mutex lock;
 	struct cond work;
-	bool stop;
-	struct job *todo, **todo_end;
-	struct job *done, **done_end;
+	bool stop GUARDED_BY(lock);
+	struct job *todo GUARDED_BY(lock), **todo_end GUARDED_BY(lock);
+	struct job *done GUARDED_BY(lock), **done_end GUARDED_BY(lock);
 };
 
 static uint64_t rollup_kb(const char *text, const char *name)
@@ -106,6 +106,7 @@ int worker_start(const struct cgroups *cg, struct worker **ret, struct err *err)
 	if (!w)
 		return err_set(err, -ENOMEM, "worker: out of memory");
 	w->cg = cg;
+	mutex_unshared(&w->lock);
 	w->todo_end = &w->todo;
 	w->done_end = &w->done;
 	mutex_init(&w->lock, "priv worker");

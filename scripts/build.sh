@@ -3,7 +3,7 @@
 #
 # release  build/       what make run starts
 # asan     build-asan/  the same with AddressSanitizer and UBSan, for the tests
-# tsan     build-tsan/  with ThreadSanitizer
+# tsan     build-tsan/  with ThreadSanitizer, for the tests of what has many threads
 # fuzz     build-fuzz/  clang with libFuzzer
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -27,6 +27,7 @@ TOTAL_S = int(os.environ.get("PANDO_TEST_DEADLINE_S", "4800"))
 HEARTBEAT_S = 30
 TERM_GRACE_S = 45  # the end-to-end tests take their VMs down on SIGTERM
 E2E_S = 1800        # of one lane of end-to-end tests
+E2E_LONG_S = 4500   # of one lane of the long ones
 TAIL_LINES = 40
 AGAIN_MAX = 6     # test programs and classes that get a second try; more of them are no accident
 LANES = 3         # end-to-end test programs at a time: one more than cores, since there is waiting in all of them
@@ -299,7 +300,7 @@ def e2e_again(name):
     run.finish(run.begin("again", [*E2E, name], E2E_S, {"PANDO_IMAGE": run.image}))
 
 
-def step_e2e(options=()):
+def step_e2e(options=(), limit_s=E2E_S):
     """In lanes, each taking the next class that nobody has: much of it is waiting, and a machine has two cores."""
     if not need_image():
         return
@@ -310,12 +311,12 @@ def step_e2e(options=()):
     say("e2e")
     with tempfile.TemporaryDirectory() as claims:
         env["PANDO_TEST_CLAIMS"] = claims
-        for s in [run.begin(f"e2e-{n}", [*E2E, *options], E2E_S, env, prefix=f"  {n}| ") for n in range(1, LANES + 1)]:
+        for s in [run.begin(f"e2e-{n}", [*E2E, *options], limit_s, env, prefix=f"  {n}| ") for n in range(1, LANES + 1)]:
             run.finish(s, again=e2e_again)
 
 
 def step_e2e_long():
-    step_e2e(["--long"])
+    step_e2e(["--long"], E2E_LONG_S)
 
 
 STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "e2e": step_e2e,

@@ -244,7 +244,7 @@ static const struct setting settings[] = {
 	  "VMs to keep ready, so that create only hands one over; 0: none, not even of busy snapshots" },
 	{ "PANDO_POOL_MEM_MB", SET_U32, MEMBER(pool_mem_mb), check_u32, "512", NULL, 0, 262144,
 	  "Total memory that ready VMs may take, in MiB" },
-	{ "PANDO_SHELLS", SET_U32, MEMBER(shells), check_u32, "10", NULL, 0, 16,
+	{ "PANDO_BLANKS", SET_U32, MEMBER(blanks), check_u32, "10", NULL, 0, 16,
 	  "QEMU processes started ahead of need, for resume, fork and create" },
 	{ "PANDO_QUOTA_VMS", SET_U32, MEMBER(quota_vms), check_u32, "0", NULL, 0, 1000000,
 	  "VMs of an account without its own limit; 0: no limit. The operator's account has none" },
@@ -337,8 +337,16 @@ static void set_host_defaults(struct conf *c)
 	c->mem_mb = MIN(MAX(pow2_floor(mib / 8), 512u), 8192u);
 }
 
+/* Former names of settings still work; the present name wins if both are set. */
+static const struct {
+	const char *was, *is;
+} aliases[] = { { "PANDO_SHELLS", "PANDO_BLANKS" } };
+
 static const struct setting *find_setting(const char *name)
 {
+	for (size_t i = 0; i < ARRAY_SIZE(aliases); i++)
+		if (strcmp(aliases[i].was, name) == 0)
+			name = aliases[i].is;
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
 		if (strcmp(settings[i].name, name) == 0)
 			return &settings[i];
@@ -472,10 +480,22 @@ static int match_option(const char *name, int argc, char **argv, int *i, const c
 	return 1;
 }
 
+/* 1 if the argument is the option of this setting, by its present or former name. */
+static int apply_option(struct conf *c, const char *setting, int argc, char **argv, int *i,
+                        struct err *err)
+{
+	const char *value = NULL;
+	char name[CONF_NAME_MAX];
+	int r;
+
+	option_name(&(struct setting){ .name = setting }, name);
+	r = match_option(name, argc, argv, i, &value, err);
+	return r > 0 && (r = apply(c, find_setting(setting), value, "", err)) == 0 ? 1 : r;
+}
+
 static int apply_argv(struct conf *c, int argc, char **argv, const char **ret_file, struct err *err)
 {
 	for (int i = 1; i < argc && argv[i]; i++) {
-		const char *value = NULL;
 		int r;
 
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -491,14 +511,10 @@ static int apply_argv(struct conf *c, int argc, char **argv, const char **ret_fi
 			continue;
 		}
 		r = match_option("conf", argc, argv, &i, ret_file, err);
-		for (size_t k = 0; r == 0 && k < ARRAY_SIZE(settings); k++) {
-			char name[CONF_NAME_MAX];
-
-			option_name(&settings[k], name);
-			r = match_option(name, argc, argv, &i, &value, err);
-			if (r > 0 && (r = apply(c, &settings[k], value, "", err)) == 0)
-				r = 1;
-		}
+		for (size_t k = 0; r == 0 && k < ARRAY_SIZE(settings); k++)
+			r = apply_option(c, settings[k].name, argc, argv, &i, err);
+		for (size_t k = 0; r == 0 && k < ARRAY_SIZE(aliases); k++)
+			r = apply_option(c, aliases[k].was, argc, argv, &i, err);
 		if (r < 0)
 			return r;
 		if (r == 0)
@@ -511,11 +527,14 @@ static int apply_argv(struct conf *c, int argc, char **argv, const char **ret_fi
 
 static int apply_env(struct conf *c, struct err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
-		const char *v = getenv(settings[i].name);
+	size_t n = ARRAY_SIZE(aliases);
+
+	for (size_t i = 0; i < n + ARRAY_SIZE(settings); i++) {
+		const char *name = i < n ? aliases[i].was : settings[i - n].name;
+		const char *v = getenv(name);
 		int r;
 
-		if (v && (r = apply(c, &settings[i], v, "environment: ", err)) < 0)
+		if (v && (r = apply(c, find_setting(name), v, "environment: ", err)) < 0)
 			return r;
 	}
 	return 0;

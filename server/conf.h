@@ -33,7 +33,7 @@ struct conf {
 	uint32_t disk_gb;  /* PANDO_VM_DISK_GB */
 	uint32_t pool;     /* PANDO_POOL */
 	uint32_t pool_mem_mb;                           /* PANDO_POOL_MEM_MB */
-	uint32_t shells;                                /* PANDO_SHELLS */
+	uint32_t blanks;                                /* PANDO_BLANKS */
 	uint32_t quota_vms, quota_running, quota_vcpus; /* PANDO_QUOTA_*; 0: no limit */
 	uint32_t quota_mem_mb, quota_disk_gb, quota_snapshots;
 	uint32_t audit_days;        /* PANDO_AUDIT_DAYS */

@@ -220,7 +220,7 @@ static int app_start(struct app *a, struct err *err)
 		               .disk_mb = c->disk_gb << 10,
 		               .pool = c->pool,
 		               .pool_mem_mb = c->pool_mem_mb,
-		               .shells = c->shells,
+		               .blanks = c->blanks,
 		               .quota = quota_default(c),
 		               .busy_wait_s = c->busy_wait_s,
 		               .disk_budget_mb = c->disk_budget_mb,

@@ -28,7 +28,8 @@ static int failed(struct request *req, int r, struct err *err)
 	        caller_of(req)->denied && !auth_failure(deps_of(req)->auth, request_remote(req));
 	if (req->quiet)
 		err_tag(err, r, err->tag,
-		        "too many requests without a valid key or token came from this address");
+		        "too many requests without a valid key or token from this address: try "
+		        "again later");
 	return r;
 }
 
@@ -40,7 +41,7 @@ static int identify(struct request *req, bool *ret_permitted, struct err *err)
 	if (r < 0)
 		return r;
 	r = ticket_check(req, err);
-	if (r == 0 && req->match.route->scope == SCOPE_GIT_WIRE)
+	if (r == 0 && req->match.route->scope == SCOPE_GIT_HTTP)
 		r = git_check(req, err);
 	else if (r == 0)
 		r = auth_check(deps_of(req)->auth, request_header(req, "Authorization"),

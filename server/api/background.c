@@ -62,8 +62,8 @@ struct job {
 struct jobs {
 	struct api *api; /* weak */
 	struct mutex lock;
-	struct job list; /* head */
-	unsigned n;
+	struct job list GUARDED_BY(lock); /* head */
+	unsigned n GUARDED_BY(lock);
 };
 
 int jobs_new(struct api *a, struct jobs **ret, struct err *err)
@@ -74,6 +74,7 @@ int jobs_new(struct api *a, struct jobs **ret, struct err *err)
 	if (!j)
 		return err_set(err, -ENOMEM, "out of memory");
 	j->api = a;
+	mutex_unshared(&j->lock);
 	j->list.prev = j->list.next = &j->list;
 	mutex_init(&j->lock, "api jobs");
 	n = store_request_lost(a->deps.store, LOST_STATUS, lost_body, err);
@@ -87,7 +88,7 @@ int jobs_new(struct api *a, struct jobs **ret, struct err *err)
 	return 0;
 }
 
-static void job_unref(struct job *job) /* jobs->lock */
+static void job_unref(struct job *job) REQUIRES(&job->jobs->lock)
 {
 	if (--job->refs)
 		return;
@@ -96,7 +97,7 @@ static void job_unref(struct job *job) /* jobs->lock */
 	free(job);
 }
 
-static void job_remove(struct job *job) /* jobs->lock */
+static void job_remove(struct job *job) REQUIRES(&job->jobs->lock)
 {
 	job->prev->next = job->next;
 	job->next->prev = job->prev;
@@ -108,6 +109,7 @@ struct jobs *jobs_free(struct jobs *j)
 {
 	if (!j)
 		return NULL;
+	mutex_unshared(&j->lock);
 	while (j->list.next != &j->list) /* only kept ones: the API has waited for the others */
 		job_remove(j->list.next);
 	mutex_destroy(&j->lock);
@@ -220,7 +222,7 @@ static void *job_main(void *arg)
 }
 
 /* Without room, the oldest result that is only in memory goes; jobs->lock. */
-static bool jobs_room(struct jobs *j)
+static bool jobs_room(struct jobs *j) REQUIRES(&j->lock)
 {
 	if (j->n < API_JOBS_MAX)
 		return true;
@@ -232,7 +234,8 @@ static bool jobs_room(struct jobs *j)
 	return false;
 }
 
-static void job_insert(struct jobs *j, struct job *job) /* jobs->lock; the table's reference */
+static void job_insert(struct jobs *j, struct job *job)
+        REQUIRES(&j->lock) /* the table's reference */
 {
 	job->refs++;
 	job->next = &j->list;
@@ -352,7 +355,7 @@ static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct
 		}
 		return reply_result(job, res, err);
 	}
-	tell(job, EVENT_INFO, "the request goes on in the background");
+	tell(job, EVENT_INFO, "the request continues in the background");
 	return reply_running(job, res, err);
 }
 
@@ -393,9 +396,9 @@ static int same_call(const struct store_request *a, const struct store_request *
 	               "this " IDEM_HEADER " was used for another request");
 }
 
-/* 1: *ret (referenced) is the run to wait for, or NULL and the reply is there. jobs->lock held. */
+/* 1: *ret (referenced) is the run to wait for, or NULL and the reply is there. */
 static int find_same(struct jobs *j, const struct store_request *row, struct job **ret,
-                     struct reply *res, struct err *err)
+                     struct reply *res, struct err *err) REQUIRES(&j->lock)
 {
 	autofree char *body = NULL;
 	struct store_request old = { 0 };

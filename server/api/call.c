@@ -14,7 +14,7 @@
 
 const char *request_target(const struct request *req)
 {
-	unsigned git = SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE;
+	unsigned git = SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_HTTP;
 
 	return *caller_of(req)->repo_id && (req->match.route->scope & git)
 	               ? caller_of(req)->repo_id

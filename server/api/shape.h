@@ -14,7 +14,6 @@ struct vm_info;
 struct vm_persistence;
 struct vm_tombstone;
 
-/* ---- shape.c ---- */
 json_t *shape_time(int64_t wall_ms); /* RFC 3339; null for 0 */
 json_t *shape_text(const char *s);   /* null for "" */
 json_t *shape_signal(int sig);       /* "SIGTERM"; null for 0 */
@@ -28,7 +27,6 @@ json_t *shape_snapshot(const struct snapshot_info *n);
 int parse_persistence(const json_t *j, enum err_code tag, struct vm_persistence *ret,
                       struct err *err);
 
-/* ---- parse.c ---- */
 #define ENV_LIST_MAX 512 /* variables */
 
 /* "env" of a body as the list that a guest takes. */

@@ -58,9 +58,9 @@ enum auth_scope {
 	SCOPE_ADMIN = 1 << 8,   /* other accounts */
 	SCOPE_GIT_READ = 1 << 9,
 	SCOPE_GIT_WRITE = 1 << 10,
-	SCOPE_GIT_WIRE = 1 << 11, /* Git's own protocol: authenticated in Git's way */
+	SCOPE_GIT_HTTP = 1 << 11, /* Git's own protocol: authenticated in Git's way */
 	SCOPE_TOKEN = SCOPE_SELF | SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT | SCOPE_GIT_READ |
-	              SCOPE_GIT_WRITE | SCOPE_GIT_WIRE,
+	              SCOPE_GIT_WRITE | SCOPE_GIT_HTTP,
 	SCOPE_KEY = SCOPE_TOKEN | SCOPE_VM_READ | SCOPE_VM_WRITE | SCOPE_ACCOUNT,
 	SCOPE_ALL = SCOPE_PUBLIC | SCOPE_KEY | SCOPE_ADMIN,
 };

@@ -106,7 +106,7 @@ static void prune(struct auth *a, unsigned days)
 		log_info("%d audit records older than %u days removed", n, days);
 }
 
-static void wait_until(struct auth *a, uint64_t deadline)
+static void wait_until(struct auth *a, uint64_t deadline) REQUIRES(&a->audit_lock)
 {
 	cond_wait_until(&a->audit_cond, &a->audit_lock, deadline);
 }
@@ -194,6 +194,7 @@ void audit_end(struct auth *a)
 	mutex_unlock(&a->audit_lock);
 	if (a->has_audit_thread)
 		pthread_join(a->audit_thread, NULL);
+	mutex_unshared(&a->audit_lock);
 	free(a->audit);
 	store_close(a->audit_db);
 }

@@ -32,20 +32,22 @@ struct auth {
 	_Atomic uint64_t epoch; /* grows with everything that is revoked */
 
 	struct rwlock creds_lock;
-	struct cred *creds[CRED_BUCKETS]; /* owned */
+	struct cred *creds[CRED_BUCKETS] GUARDED_BY(creds_lock); /* owned */
 
 	struct mutex fail_lock;
-	struct fail_slot fails[FAIL_SLOTS];
+	struct fail_slot fails[FAIL_SLOTS] GUARDED_BY(fail_lock);
 
 	struct store *audit_db; /* owned */
 	struct mutex audit_lock;
-	struct cond audit_cond;     /* work, or work done */
-	struct audit_record *audit; /* owned; waiting to be written */
-	size_t n_audit, cap_audit;
-	uint64_t audit_in, audit_out; /* records ever added, ever written or given up */
-	uint64_t audit_lost;
+	struct cond audit_cond;                            /* work, or work done */
+	struct audit_record *audit GUARDED_BY(audit_lock); /* owned; waiting to be written */
+	size_t n_audit GUARDED_BY(audit_lock), cap_audit GUARDED_BY(audit_lock);
+	uint64_t audit_in GUARDED_BY(audit_lock), audit_out
+	        GUARDED_BY(audit_lock); /* records ever added, ever written or given up */
+	uint64_t audit_lost GUARDED_BY(audit_lock);
 	unsigned audit_days;
-	bool audit_hurry, audit_stop, has_audit_thread;
+	bool audit_hurry GUARDED_BY(audit_lock), audit_stop GUARDED_BY(audit_lock);
+	bool has_audit_thread;
 	pthread_t audit_thread;
 };
 

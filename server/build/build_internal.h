@@ -26,8 +26,8 @@ struct builder {
 	struct builder_conf conf;
 	struct mutex lock;
 	struct cond changed;
-	struct claim *claims; /* lock */
-	bool stopping;        /* lock */
+	struct claim *claims GUARDED_BY(lock); /* lock */
+	bool stopping GUARDED_BY(lock);        /* lock */
 };
 
 struct run {

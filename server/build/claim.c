@@ -16,7 +16,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-static struct claim *find(struct builder *b, const char *key)
+static struct claim *find(struct builder *b, const char *key) REQUIRES(&b->lock)
 {
 	for (struct claim *c = b->claims; c; c = c->next)
 		if (!c->done && strcmp(c->key, key) == 0)
@@ -37,7 +37,7 @@ static void leave(struct builder *b, struct claim *c)
 	free(c);
 }
 
-static int wait_for(struct run *run, struct claim *c, struct err *err)
+static int wait_for(struct run *run, struct claim *c, struct err *err) REQUIRES(&run->b->lock)
 {
 	struct builder *b = run->b;
 	int r = 0;

@@ -51,12 +51,12 @@ struct acme {
 	struct certs *certs; /* weak */
 	pthread_t thread;
 	bool started;
-	struct mutex lock; /* stopping, kicked */
+	struct mutex lock;
 	struct cond cond;
-	bool stopping, kicked;
-	struct mutex run; /* one uacme at a time; failed */
-	struct failed failed[FAILED_MAX];
-	size_t n_failed;
+	bool stopping GUARDED_BY(lock), kicked GUARDED_BY(lock);
+	struct mutex run; /* one uacme at a time */
+	struct failed failed[FAILED_MAX] GUARDED_BY(run);
+	size_t n_failed GUARDED_BY(run);
 };
 
 /* ---- the hook ---- */
@@ -194,7 +194,7 @@ int acme_wildcard(struct acme *a, const char *domain, struct err *err)
 
 /* ---- the thread ---- */
 
-static struct failed *failed_find(struct acme *a, const char *name)
+static struct failed *failed_find(struct acme *a, const char *name) REQUIRES(&a->run)
 {
 	for (size_t i = 0; i < a->n_failed; i++)
 		if (strcmp(a->failed[i].name, name) == 0)
@@ -202,7 +202,7 @@ static struct failed *failed_find(struct acme *a, const char *name)
 	return NULL;
 }
 
-static void note_failure(struct acme *a, const char *name)
+static void note_failure(struct acme *a, const char *name) REQUIRES(&a->run)
 {
 	struct failed *f = failed_find(a, name);
 
@@ -215,7 +215,7 @@ static void note_failure(struct acme *a, const char *name)
 	f->again_ms = clock_ms() + f->wait_ms;
 }
 
-static void note_success(struct acme *a, const char *name)
+static void note_success(struct acme *a, const char *name) REQUIRES(&a->run)
 {
 	struct failed *f = failed_find(a, name);
 

@@ -37,13 +37,14 @@ struct certs {
 	EVP_PKEY *ca_key;  /* owned */
 	X509 *ca_cert;     /* owned */
 	struct mutex make; /* one certificate is read or made at a time; taken before lock */
-	struct mutex lock; /* guards what follows; never held over a file or a signature */
-	struct entry *bucket[BUCKETS]; /* ref'd */
-	size_t n;
-	uint64_t lookups;
-	uint64_t forgets;        /* what was being made meanwhile is made again */
-	char (*wild)[WILD_SIZE]; /* owned: wildcards that have a certificate, "*.example.org" */
-	size_t n_wild;
+	struct mutex lock; /* never held over a file or a signature */
+	struct entry *bucket[BUCKETS] GUARDED_BY(lock); /* ref'd */
+	size_t n GUARDED_BY(lock);
+	uint64_t lookups GUARDED_BY(lock);
+	uint64_t forgets GUARDED_BY(lock); /* what was being made meanwhile is made again */
+	char (*wild)[WILD_SIZE] GUARDED_BY(
+	        lock); /* owned: wildcards that have a certificate, "*.example.org" */
+	size_t n_wild GUARDED_BY(lock);
 };
 
 /* ca.c */

@@ -159,8 +159,7 @@ static const char *suffix_of(const struct certs *c, const char *name)
 
 /* ---- wildcards that were asked for ---- */
 
-/* c->lock held */
-static bool wild_known(const struct certs *c, const char *wild)
+static bool wild_known(const struct certs *c, const char *wild) REQUIRES(&c->lock)
 {
 	for (size_t i = 0; i < c->n_wild; i++)
 		if (strcmp(c->wild[i], wild) == 0)
@@ -269,8 +268,8 @@ static int make_entry(struct certs *c, const char *name, struct entry **ret, str
 	return 0;
 }
 
-/* c->lock held; *at is taken out. */
-static void drop(struct certs *c, struct entry **at)
+/* *at is taken out. */
+static void drop(struct certs *c, struct entry **at) REQUIRES(&c->lock)
 {
 	struct entry *e = *at;
 
@@ -314,8 +313,8 @@ static struct entry *lookup(struct certs *c, const char *name)
 	return NULL;
 }
 
-/* c->lock held: the one unused for longest goes. */
-static void make_room(struct certs *c)
+/* The one unused for longest goes. */
+static void make_room(struct certs *c) REQUIRES(&c->lock)
 {
 	struct entry **oldest = NULL;
 
@@ -374,7 +373,7 @@ int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err 
 	if (!e)
 		return err_set(err, -EAGAIN, "the certificate of '%s' is not in memory", as);
 	if (SSL_use_cert_and_key(ssl, e->cert, e->key, e->chain, 1) != 1)
-		return err_set(err, -EIO, "OpenSSL does not take the certificate of '%s'", as);
+		return err_set(err, -EIO, "OpenSSL rejects the certificate of '%s'", as);
 	return 0;
 }
 
@@ -404,7 +403,8 @@ static int make_named(struct certs *c, const char *as, struct err *err)
 		if (insert(c, e, forgets))
 			return 0;
 	}
-	return err_set(err, -EBUSY, "no certificate for '%s': they change all the time", as);
+	return err_set(err, -EBUSY,
+	               "no certificate for '%s': the files it is made from kept changing", as);
 }
 
 int certs_make(struct certs *c, const char *name, bool own, struct err *err)
@@ -438,6 +438,7 @@ struct certs *certs_free(struct certs *c)
 	if (!c)
 		return NULL;
 	forget_all(c);
+	mutex_unshared(&c->lock);
 	free(c->wild);
 	EVP_PKEY_free(c->ca_key);
 	X509_free(c->ca_cert);

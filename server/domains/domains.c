@@ -31,14 +31,14 @@ struct row {
 struct domains {
 	char base[DOMAIN_SIZE];
 	char resolver[64];
-	struct store *store; /* weak */
-	struct vmm *vmm;     /* weak */
-	struct zones *zones; /* weak, or NULL */
-	struct mutex change; /* one change and its reload at a time */
-	struct rwlock lock;  /* rows, bucket */
-	struct row *rows;    /* owned */
-	size_t n;
-	struct row *bucket[BUCKETS];
+	struct store *store;               /* weak */
+	struct vmm *vmm;                   /* weak */
+	struct zones *zones;               /* weak, or NULL */
+	struct mutex change;               /* one change and its reload at a time */
+	struct rwlock lock;                /* rows, bucket */
+	struct row *rows GUARDED_BY(lock); /* owned */
+	size_t n GUARDED_BY(lock);
+	struct row *bucket[BUCKETS] GUARDED_BY(lock);
 };
 
 static unsigned hash(const char *s)
@@ -85,7 +85,7 @@ int domains_reload(struct domains *d, struct err *err)
 	return reload(d, err);
 }
 
-static const struct row *find(const struct domains *d, const char *name)
+static const struct row *find(const struct domains *d, const char *name) REQUIRES_SHARED(&d->lock)
 {
 	const struct row *r = d->bucket[hash(name)];
 
@@ -372,6 +372,7 @@ struct domains *domains_free(struct domains *d)
 {
 	if (!d)
 		return NULL;
+	rwlock_unshared(&d->lock);
 	rwlock_destroy(&d->lock);
 	mutex_destroy(&d->change);
 	free(d->rows);

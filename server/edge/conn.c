@@ -75,7 +75,7 @@ void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_
 	peer_name(peer, c->peer, sizeof(c->peer));
 	socket_options(fd_consume);
 	if ((tls && tls_open(c) < 0) ||
-	    worker_watch(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+	    worker_poll(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		SSL_free(c->ssl);
 		close(fd_consume);
 		free(c);
@@ -292,8 +292,9 @@ void conn_tick(struct conn *c)
 		return;
 	}
 	if (x->state == X_ACTIVE && !x->resp_begun && x->req_over && now >= x->deadline) {
-		xchg_refuse(x, 504, ERR_UPSTREAM_TIMEOUT, "No answer",
-		            "The program in the VM took the request and did not answer in time.");
+		xchg_refuse(
+		        x, 504, ERR_UPSTREAM_TIMEOUT, "No response",
+		        "The program in the VM accepted the request but did not respond in time.");
 		conn_run(c);
 	}
 }

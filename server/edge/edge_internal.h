@@ -139,7 +139,7 @@ struct conn {
 	struct worker *w;
 	struct conn *next, *prev;
 	SSL *ssl;    /* owned; NULL: plain */
-	bool shaken; /* the handshake is done, or there is none */
+	bool shaken; /* the handshake is done, or none is needed */
 	bool tls;
 	enum cert_state cert;
 	char *cert_name; /* owned; of the certificate that is waited for, else NULL */
@@ -237,11 +237,11 @@ struct worker {
 	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
 	size_t cork_len;
 	struct mutex lock;
-	struct opened *opened; /* lock */
-	struct handed *handed; /* lock */
-	struct minted *minted; /* lock */
-	struct ended *ended;   /* lock */
-	bool look_all;         /* lock: any machine may have ended */
+	struct opened *opened GUARDED_BY(lock);
+	struct handed *handed GUARDED_BY(lock);
+	struct minted *minted GUARDED_BY(lock);
+	struct ended *ended GUARDED_BY(lock);
+	bool look_all GUARDED_BY(lock); /* any machine may have ended */
 };
 
 struct mint;
@@ -266,7 +266,7 @@ int worker_start(struct worker *w, struct err *err);
 void worker_stop(struct worker *w);
 /* When all have stopped: they hand things to each other. */
 void worker_close(struct worker *w);
-int worker_watch(struct worker *w, struct io *io, uint32_t events);
+int worker_poll(struct worker *w, struct io *io, uint32_t events);
 /* conn_run() once more, after others. */
 void worker_again(struct worker *w, struct conn *c);
 /* From any thread. */

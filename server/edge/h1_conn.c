@@ -16,7 +16,7 @@
 #include "base/auto.h"
 #include "edge/edge_internal.h"
 
-/* A request that cannot even be read; the connection is of no use after it. */
+/* A malformed request; nothing that follows it on the connection can be read either. */
 static void refuse_head(struct conn *c, int r)
 {
 	struct xchg *x = xchg_new(c);
@@ -34,7 +34,7 @@ static void refuse_head(struct conn *c, int r)
 	            : r == -EPROTONOSUPPORT ? 505
 	            : r == -ENOTSUP         ? 501
 	                                    : 400,
-	            ERR_BAD_REQUEST, "Not a proper request", c->w->head.why);
+	            ERR_BAD_REQUEST, "Malformed request", c->w->head.why);
 }
 
 static void copy_lower(struct h1_text t, char *ret, size_t size)
@@ -77,7 +77,7 @@ static bool take_head(struct conn *c)
 	int r;
 
 	while (c->scan == 0 && c->in.len >= 2 && memcmp(ebuf_at(&c->in), "\r\n", 2) == 0)
-		ebuf_take(&c->in, 2); /* some clients end a body with a line too many */
+		ebuf_take(&c->in, 2); /* some clients send an empty line after a body */
 	if (c->in.len == 0 || (c->in.len == 1 && *ebuf_at(&c->in) == '\r'))
 		return false;
 	if (!c->first_byte) {
@@ -203,7 +203,8 @@ static void at_eof(struct conn *c)
 		}
 		return;
 	}
-	/* Over TLS nobody closes one direction only; a request that will never be whole is none. */
+	/* Over TLS nobody closes one direction only; a request that will never be complete is
+	 * dropped. */
 	if (c->ssl || c->io.hup || (!x->req_over && c->in.len == 0))
 		conn_close(c);
 }

@@ -7,7 +7,7 @@
  * burst of clients, which one worker accepts in one go, would else be served by one processor for
  * as long as they stay. From then on it stays with its worker. Sockets are watched edge-triggered
  * and once: an event sets a flag, and the flag is cleared when a read or write would block. When
- * all have as many connections as they may, nobody accepts until some are gone.
+ * every worker is at its limit, nobody accepts until connections end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 #define EVENTS_MAX 256
 #define ACCEPTS_MAX 64 /* at a time */
 
-int worker_watch(struct worker *w, struct io *io, uint32_t events)
+int worker_poll(struct worker *w, struct io *io, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.ptr = io };
 
@@ -61,7 +61,7 @@ void worker_tell_minted(struct worker *w, struct minted *m_consume)
 	(void)eventfd_write(w->wake.fd, 1);
 }
 
-static void listeners_watch(struct worker *w, bool on)
+static void listeners_poll(struct worker *w, bool on)
 {
 	struct io *all[] = { &w->tls, &w->http };
 
@@ -69,7 +69,7 @@ static void listeners_watch(struct worker *w, bool on)
 		if (all[i]->fd < 0)
 			continue;
 		if (on)
-			worker_watch(w, all[i], EPOLLIN | EPOLLEXCLUSIVE);
+			worker_poll(w, all[i], EPOLLIN | EPOLLEXCLUSIVE);
 		else
 			epoll_ctl(w->epoll, EPOLL_CTL_DEL, all[i]->fd, NULL);
 	}
@@ -122,13 +122,13 @@ static void accept_some(struct worker *w, const struct io *io)
 		int fd;
 
 		if (to->n_conns >= EDGE_CONNS_MAX) {
-			listeners_watch(w, false);
+			listeners_poll(w, false);
 			return;
 		}
 		fd = accept4(io->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0) {
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-				listeners_watch(w, false); /* again at the next tick */
+				listeners_poll(w, false); /* again at the next tick */
 			return;
 		}
 		to->n_conns++;
@@ -349,7 +349,7 @@ static void tick(struct worker *w)
 		u->stale = w->now - u->idle_ms > EDGE_UP_IDLE_MS;
 	end_stale(w);
 	if (w->paused && least_busy(w)->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
-		listeners_watch(w, true);
+		listeners_poll(w, true);
 }
 
 static void bury(struct worker *w)
@@ -423,16 +423,16 @@ int worker_open(struct worker *w, struct err *err)
 	w->tls = (struct io){ .kind = IO_TLS_LISTEN, .fd = w->e->conf.tls_fd };
 	w->http = (struct io){ .kind = IO_HTTP_LISTEN, .fd = w->e->conf.http_fd };
 	w->next_xchg = 1;
-	if (w->epoll < 0 || w->wake.fd < 0 || worker_watch(w, &w->wake, EPOLLIN) < 0)
+	if (w->epoll < 0 || w->wake.fd < 0 || worker_poll(w, &w->wake, EPOLLIN) < 0)
 		return err_sys(err, -errno, "edge: epoll");
 	return 0;
 }
 
 int worker_start(struct worker *w, struct err *err)
 {
-	listeners_watch(w, true);
+	listeners_poll(w, true);
 	if (pthread_create(&w->thread, NULL, worker_main, w) != 0)
-		return err_set(err, -EAGAIN, "edge: no thread");
+		return err_set(err, -EAGAIN, "edge: cannot start a worker thread");
 	w->started = true;
 	return 0;
 }
@@ -447,6 +447,7 @@ void worker_stop(struct worker *w)
 
 void worker_close(struct worker *w)
 {
+	mutex_unshared(&w->lock);
 	while (w->handed) {
 		struct handed *h = w->handed;
 

@@ -125,7 +125,7 @@ int mint_new(struct edge *e, struct mint **ret, struct err *err)
 		cond_destroy(&m->cond);
 		mutex_destroy(&m->lock);
 		free(m);
-		return err_set(err, -EAGAIN, "edge: no thread");
+		return err_set(err, -EAGAIN, "edge: cannot start the thread for certificates");
 	}
 	*ret = m;
 	return 0;

@@ -38,9 +38,9 @@ struct opener {
 	struct edge *e;
 	struct mutex lock;
 	struct cond cond;
-	struct group *groups;
-	unsigned n_asks, n_threads, n_idle;
-	bool stopping;
+	struct group *groups GUARDED_BY(lock);
+	unsigned n_asks GUARDED_BY(lock), n_threads GUARDED_BY(lock), n_idle GUARDED_BY(lock);
+	bool stopping GUARDED_BY(lock);
 };
 
 static void tell(struct opener *o, struct ask *a, int fd_consume, const struct edge_target *t,
@@ -69,7 +69,7 @@ static void tell(struct opener *o, struct ask *a, int fd_consume, const struct e
 	}
 }
 
-static struct ask *pop(struct opener *o, struct group *g)
+static struct ask *pop(struct opener *o, struct group *g) REQUIRES(&o->lock)
 {
 	struct ask *a = g->first;
 
@@ -82,8 +82,8 @@ static struct ask *pop(struct opener *o, struct group *g)
 	return a;
 }
 
-/* Called and returns with the lock held; the group is gone afterwards. */
-static void serve(struct opener *o, struct group *g)
+/* Gives the lock back meanwhile; the group is gone afterwards. */
+static void serve(struct opener *o, struct group *g) REQUIRES(&o->lock)
 {
 	struct ask *a;
 
@@ -147,8 +147,7 @@ static void *opener_main(void *arg)
 	return NULL;
 }
 
-/* Lock held. */
-static void need_thread(struct opener *o)
+static void need_thread(struct opener *o) REQUIRES(&o->lock)
 {
 	pthread_attr_t attr;
 	pthread_t id;
@@ -232,6 +231,7 @@ struct opener *opener_free(struct opener *o)
 	while (o->n_threads)
 		cond_wait(&o->cond, &o->lock);
 	mutex_unlock(&o->lock);
+	mutex_unshared(&o->lock);
 	while (o->groups) {
 		struct group *g = o->groups;
 

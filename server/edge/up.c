@@ -32,7 +32,7 @@ struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume)
 	u->io = (struct io){ .kind = IO_UP, .fd = fd_consume };
 	u->w = w;
 	u->t = *t;
-	if (worker_watch(w, &u->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+	if (worker_poll(w, &u->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		close(fd_consume);
 		free(u);
 		return NULL;
@@ -136,7 +136,7 @@ void up_assign(struct up *u, struct xchg *x)
 	ebuf_put(&u->out, ebuf_at(&x->head), x->head.len);
 }
 
-/* Nobody asked for what there is to read now. */
+/* Is there something to read that belongs to no request? */
 static bool unasked(struct up *u)
 {
 	uint8_t byte;
@@ -168,7 +168,7 @@ void up_release(struct up *u)
 	pool_put(u);
 }
 
-/* Anything that happens to a connection nobody uses ends it: an answer nobody asked for, too. */
+/* Anything that arrives on an idle connection ends it, unrequested answers included. */
 void up_idle_event(struct up *u)
 {
 	if (unasked(u))
@@ -304,7 +304,7 @@ static bool connect_over(struct up *u)
 		return true;
 	}
 	u->connected = true;
-	u->io.hup = false; /* a socket that is not connected yet has nobody there */
+	u->io.hup = false; /* epoll reports a socket that is not connected yet as hung up */
 	u->io.ended = false;
 	x->state = X_ACTIVE;
 	x->deadline = u->w->now + EDGE_ANSWER_MS;

@@ -158,8 +158,8 @@ static void refuse_open(struct xchg *x, const struct err *err)
 		xchg_refuse(
 		        x, 503, err_code_status(err->tag) ? err->tag : ERR_VM_NOT_RUNNING,
 		        "The VM cannot be started",
-		        "The VM behind this name does not run, and could not be started now. Its "
-		        "owner finds the reason in its logs.");
+		        "The VM behind this name is not running and could not be started. Its logs "
+		        "say why.");
 	}
 }
 
@@ -350,8 +350,8 @@ void xchg_up_failed(struct xchg *x, int error)
 	if (connecting)
 		refuse_silent(x);
 	else if (error == EBADMSG)
-		xchg_refuse(x, 502, ERR_BAD_ANSWER, "Not an answer",
-		            "What the program in the VM answered is not HTTP.");
+		xchg_refuse(x, 502, ERR_BAD_ANSWER, "Invalid response",
+		            "The program in the VM sent a response that is not valid HTTP.");
 	else
 		xchg_refuse(x, 502, ERR_CONNECTION_CLOSED, "The connection was closed",
 		            "The program in the VM closed the connection without an answer.");

@@ -70,7 +70,10 @@ int engine_make(const char *data_dir, struct privc *priv, const struct engine_op
 	char path[PATH_MAX];
 	int r = 0;
 
-	if (!e || !(e->verified = calloc(VERIFIED_MAX, sizeof(*e->verified)))) {
+	if (!e)
+		return err_set(err, -ENOMEM, "engine: out of memory");
+	mutex_unshared(&e->lock);
+	if (!(e->verified = calloc(VERIFIED_MAX, sizeof(*e->verified)))) {
 		free(e);
 		return err_set(err, -ENOMEM, "engine: out of memory");
 	}
@@ -132,6 +135,7 @@ struct engine *engine_free(struct engine *e)
 {
 	if (!e)
 		return NULL;
+	mutex_unshared(&e->lock);
 	mutex_destroy(&e->lock);
 	free(e->verified);
 	free(e);

@@ -25,10 +25,10 @@ struct engine {
 	char qemu[256];
 	char probe_file[512];
 	uint32_t probe_s;
-	uint32_t tsc_khz;  /* of the host, for emulated guests; 0 under KVM */
-	struct mutex lock; /* guards verified */
-	struct verified *verified;
-	size_t n_verified;
+	uint32_t tsc_khz; /* of the host, for emulated guests; 0 under KVM */
+	struct mutex lock;
+	struct verified *verified GUARDED_BY(lock);
+	size_t n_verified GUARDED_BY(lock);
 };
 
 #define MACHINE_BASE_MAX 4 /* layers machine_prepare_disk() adds */

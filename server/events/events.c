@@ -22,8 +22,8 @@ struct events {
 	struct {
 		event_fn fn;
 		void *ctx;
-	} who[EVENTS_SUBSCRIBERS_MAX];
-	unsigned n;
+	} who[EVENTS_SUBSCRIBERS_MAX] GUARDED_BY(lock);
+	unsigned n GUARDED_BY(lock);
 };
 
 static const char *const level_names[] = {

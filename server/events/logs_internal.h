@@ -18,13 +18,13 @@ struct logs {
 	struct store *store;   /* weak, both */
 	struct events *events; /* weak */
 	struct mutex lock;
-	struct cond cond;          /* something was queued, wanted or written */
-	struct store_event *queue; /* owned; [n_queue] of [cap_queue] */
-	size_t n_queue, cap_queue;
-	uint64_t queued, written; /* numbers of lines, ever */
-	uint64_t dropped;
-	unsigned flushers; /* readers that wait */
-	bool stop;
+	struct cond cond;                           /* something was queued, wanted or written */
+	struct store_event *queue GUARDED_BY(lock); /* owned; [n_queue] of [cap_queue] */
+	size_t n_queue GUARDED_BY(lock), cap_queue GUARDED_BY(lock);
+	uint64_t queued GUARDED_BY(lock), written GUARDED_BY(lock); /* numbers of lines, ever */
+	uint64_t dropped GUARDED_BY(lock);
+	unsigned flushers GUARDED_BY(lock); /* readers that wait */
+	bool stop GUARDED_BY(lock);
 	pthread_t thread;
 };
 

@@ -45,7 +45,7 @@ static void copy_message(char *dst, size_t size, const char *src)
 	dst[n] = '\0';
 }
 
-static bool queue_room(struct logs *l)
+static bool queue_room(struct logs *l) REQUIRES(&l->lock)
 {
 	size_t cap = l->cap_queue ? l->cap_queue * 2 : 64;
 	struct store_event *p;
@@ -185,6 +185,7 @@ struct logs *logs_free(struct logs *l)
 	cond_broadcast(&l->cond);
 	mutex_unlock(&l->lock);
 	pthread_join(l->thread, NULL);
+	mutex_unshared(&l->lock);
 	cond_destroy(&l->cond);
 	mutex_destroy(&l->lock);
 	free(l->queue);

@@ -39,8 +39,8 @@ struct kept {
 
 struct app_tokens {
 	struct mutex lock;
-	struct kept v[KEPT_MAX];
-	size_t n;
+	struct kept v[KEPT_MAX] GUARDED_BY(lock);
+	size_t n GUARDED_BY(lock);
 };
 
 struct app_tokens *app_tokens_new(void)
@@ -64,7 +64,7 @@ struct app_tokens *app_tokens_free(struct app_tokens *t)
 
 /* ---- the cache ---- */
 
-static void drop(struct app_tokens *t, size_t i)
+static void drop(struct app_tokens *t, size_t i) REQUIRES(&t->lock)
 {
 	t->v[i] = t->v[--t->n];
 	OPENSSL_cleanse(&t->v[t->n], sizeof(t->v[t->n]));

@@ -17,7 +17,7 @@
 #define CAPS_MS 60000u
 #define VERSION_2 "version=2"
 
-bool caps_asked(const struct wire_opts *o)
+bool caps_asked(const struct svc_opts *o)
 {
 	return o->advertise && o->kind == REPO_UPLOAD_PACK && o->protocol &&
 	       strcmp(o->protocol, VERSION_2) == 0;

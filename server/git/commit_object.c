@@ -103,7 +103,7 @@ int repo_commit_object(struct repos *g, const struct store_repo *r, const json_t
 		rc = git_commit_lookup(&c, w.repo, &id);
 	if (rc < 0)
 		return git_fail(rc, "write the commit", err);
-	keeper_note(g, r->id);
+	maint_note(g, r->id);
 	*ret = json_pack("{s:o}", "commit", commit_json(c));
 	return 0;
 }

@@ -121,7 +121,7 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	if ((r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
 	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
 	    (r = repos_reconcile(g, err)) < 0 || (r = text_cache_new(g, &g->texts, err)) < 0 ||
-	    (r = keeper_start(g, err)) < 0)
+	    (r = maint_start(g, err)) < 0)
 		return err_wrap(err, r, "Git");
 	*ret = TAKE_PTR(g);
 	return 0;
@@ -131,7 +131,7 @@ struct repos *repos_close(struct repos *g)
 {
 	if (!g)
 		return NULL;
-	keeper_stop(g);
+	maint_stop(g);
 	g->texts = text_cache_free(g->texts);
 	cond_destroy(&g->work);
 	cond_destroy(&g->room);

@@ -196,32 +196,32 @@ int repo_bundle(struct repos *g, const struct store_repo *r, int *ret_fd, char *
 enum repo_service { REPO_UPLOAD_PACK, REPO_RECEIVE_PACK };
 
 /* A child whose ends are ours to read and write: upload-pack, receive-pack, archive. */
-struct wire;
-struct wire_opts {
+struct svc;
+struct svc_opts {
 	enum repo_service kind;
 	const char *protocol; /* the client's Git-Protocol, or NULL */
 	const char *by;       /* id of the key or token */
 	bool advertise;       /* only advertise references (info/refs) */
-	int stdin_fd;         /* borrowed; -1: wire_write() */
+	int stdin_fd;         /* borrowed; -1: svc_write() */
 };
-int wire_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
-               struct wire **ret, struct err *err);
+int svc_start(struct repos *g, const struct store_repo *r, const struct svc_opts *o,
+              struct svc **ret, struct err *err);
 /* format: "tar" or "zip", of this commit or tree. */
-int wire_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
-                 struct wire **ret, struct err *err);
+int svc_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
+                struct svc **ret, struct err *err);
 /* Feeds the child; its output meanwhile is kept. -EPIPE if it no longer reads. */
-int wire_write(struct wire *s, const void *p, size_t n, struct err *err);
-int wire_write_end(struct wire *s, struct err *err);
+int svc_write(struct svc *s, const void *p, size_t n, struct err *err);
+int svc_write_end(struct svc *s, struct err *err);
 /* Its output: bytes, 0 if there is nothing now, -ENODATA after success, -EIO after a failure. */
-ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err);
-int wire_fd(struct wire *s); /* POLLIN: wire_read() may have something */
+ssize_t svc_read(struct svc *s, void *p, size_t n, struct err *err);
+int svc_fd(struct svc *s); /* POLLIN: svc_read() may have something */
 /* Lets a complete push finish; ends anything else. */
-struct wire *wire_free(struct wire *s);
+struct svc *svc_free(struct svc *s);
 
 /* ---- the same for a front with both directions at once (SSH): talk.c. Nothing of it waits ---- */
 struct talk;
 /* Of the options kind, protocol and by count. The caller has checked who may. */
-int talk_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
+int talk_start(struct repos *g, const struct store_repo *r, const struct svc_opts *o,
                struct talk **ret, struct err *err);
 int talk_fd(const struct talk *t);   /* POLLIN: something changed since talk_seen() */
 void talk_seen(struct talk *t);      /* to be called before looking */

@@ -19,6 +19,11 @@
 #define CONTENT_MAX (64u << 20) /* bytes of one file in a JSON answer */
 #define TREE_ENTRIES_MAX 200000 /* of one recursive listing */
 
+struct push_sub {
+	repo_push_fn fn;
+	void *ctx;
+};
+
 struct repos {
 	struct repos_conf conf;
 	struct store *store; /* weak */
@@ -27,18 +32,15 @@ struct repos {
 	bool jailed;
 	char jail_text[160];
 	char uid_map[64], gid_map[64];
-	struct mutex lock; /* children, subscribers, dirty */
-	struct mutex lfs;  /* between a large file's bytes and its rows */
-	struct cond room;  /* a child ended */
-	unsigned children;
-	struct {
-		repo_push_fn fn;
-		void *ctx;
-	} subs[REPOS_SUBSCRIBERS_MAX];
-	unsigned n_subs;
+	struct mutex lock;
+	struct mutex lfs; /* between a large file's bytes and its rows */
+	struct cond room; /* a child ended */
+	unsigned children GUARDED_BY(lock);
+	struct push_sub subs[REPOS_SUBSCRIBERS_MAX] GUARDED_BY(lock);
+	unsigned n_subs GUARDED_BY(lock);
 	/* maint.c */
-	pthread_t keeper;
-	bool keeper_runs, ending;
+	pthread_t maint;
+	bool maint_runs, ending GUARDED_BY(lock);
 	struct cond work;
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;
@@ -237,22 +239,22 @@ struct pack_cmd { /* points into itself */
 };
 void pack_init(struct pack *p, struct repos *g, const struct store_repo *r);
 /* Quota, command line and note; the caller starts the child, with the note as its descriptor 3. */
-int pack_prepare(struct pack *p, const struct wire_opts *o, bool stateless, struct pack_cmd *ret,
+int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struct pack_cmd *ret,
                  struct err *err);
 void pack_tell(struct pack *p); /* the child has ended */
 void pack_end(struct pack *p);  /* ends it if it has not */
 
 /* ---- caps.c ---- */
 /* Is this the question what upload-pack can do? */
-bool caps_asked(const struct wire_opts *o);
+bool caps_asked(const struct svc_opts *o);
 /* Appends the answer. */
 int caps_get(struct repos *g, const struct store_repo *r, struct buf *ret, struct err *err);
 
 /* ---- maint.c ---- */
-int keeper_start(struct repos *g, struct err *err);
-void keeper_stop(struct repos *g);
+int maint_start(struct repos *g, struct err *err);
+void maint_stop(struct repos *g);
 /* Something was written: to be measured, and tidied up when there is enough. */
-void keeper_note(struct repos *g, const char *id);
+void maint_note(struct repos *g, const char *id);
 int64_t repo_measure(const char *path);
 /* Marks a repository that is being written to: after a crash it is looked after. */
 unsigned busy_mark(struct repos *g, const char *id);

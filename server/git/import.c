@@ -117,15 +117,13 @@ static int unpack_from(struct repos *g, const char *const *argv, const char *rep
 	                                .each = on_bytes,
 	                                .ctx = u },
 	            &res, err);
+	if (r == 0 && res.status != 0) /* what the child says is nearer to the cause */
+		r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
+		            "the archive cannot be read: %.150s", (char *)res.err_text.p);
 	if (r == 0)
 		r = tar_finish(u->tar, err);
 	u->tar = tar_free(u->tar);
-	if (r < 0)
-		return r;
-	return res.status == 0
-	               ? 0
-	               : err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-	                         "the archive cannot be read: %.150s", (char *)res.err_text.p);
+	return r;
 }
 
 struct job {

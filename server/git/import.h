@@ -31,7 +31,7 @@ int source_take(struct repos *g, const char *path, const char *url, const char *
                 long long depth, const char *want, char ret_branch[REPO_REF_SIZE], json_t **extra,
                 struct err *err);
 
-/* ---- tar.c: plain tar, piece by piece ---- */
+/* ---- tar.c: plain tar, piece by piece; ops are called by a thread of its own ---- */
 enum tar_type { TAR_FILE, TAR_LINK, TAR_HARDLINK };
 struct tar_entry {
 	enum tar_type type;
@@ -48,7 +48,7 @@ struct tar;
 struct tar *tar_new(const struct tar_ops *ops, void *ctx);
 struct tar *tar_free(struct tar *t);
 int tar_feed(struct tar *t, const uint8_t *p, size_t n, struct err *err);
-/* Was it whole? */
+/* Was it whole? The ops are not called after this, nor after a tar_feed() that failed. */
 int tar_finish(struct tar *t, struct err *err);
 
 /* ---- import_write.c: one commit of many files, through git fast-import ---- */

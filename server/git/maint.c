@@ -171,7 +171,7 @@ static void look_after(struct repos *g, const char *id)
 		log_warn("repository %s: cannot save its size: %s", id, err.msg);
 }
 
-static void *keeper_main(void *arg)
+static void *maint_main(void *arg)
 {
 	struct repos *g = arg;
 	char id[REPO_ID_SIZE];
@@ -192,7 +192,7 @@ static void *keeper_main(void *arg)
 	return NULL;
 }
 
-void keeper_note(struct repos *g, const char *id)
+void maint_note(struct repos *g, const char *id)
 {
 	LOCK_SCOPE(&g->lock);
 	for (size_t i = 0; i < g->n_dirty; i++)
@@ -211,25 +211,26 @@ void keeper_note(struct repos *g, const char *id)
 	cond_signal(&g->work);
 }
 
-int keeper_start(struct repos *g, struct err *err)
+int maint_start(struct repos *g, struct err *err)
 {
-	int r = pthread_create(&g->keeper, NULL, keeper_main, g);
+	int r = pthread_create(&g->maint, NULL, maint_main, g);
 
 	if (r != 0)
 		return err_sys(err, -r, "start a thread");
-	g->keeper_runs = true;
+	g->maint_runs = true;
 	return 0;
 }
 
-void keeper_stop(struct repos *g)
+void maint_stop(struct repos *g)
 {
-	if (g->keeper_runs) {
+	if (g->maint_runs) {
 		mutex_lock(&g->lock);
 		g->ending = true;
 		cond_signal(&g->work);
 		mutex_unlock(&g->lock);
-		pthread_join(g->keeper, NULL);
+		pthread_join(g->maint, NULL);
 	}
+	mutex_unshared(&g->lock);
 	free(g->dirty);
 }
 
@@ -324,7 +325,7 @@ static void mend_busy(struct repos *g)
 			mend_dir(fd, 0);
 		if (!note_named(e->d_name)) /* those are published later */
 			unlinkat(dirfd(d), e->d_name, 0);
-		keeper_note(g, id);
+		maint_note(g, id);
 	}
 }
 

@@ -21,7 +21,7 @@ void pack_init(struct pack *p, struct repos *g, const struct store_repo *r)
 	*p = (struct pack){ .g = g, .repo = *r, .c = CHILD_NONE, .note = NOTE_NONE };
 }
 
-int pack_prepare(struct pack *p, const struct wire_opts *o, bool stateless, struct pack_cmd *ret,
+int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struct pack_cmd *ret,
                  struct err *err)
 {
 	bool writes = o->kind == REPO_RECEIVE_PACK && !o->advertise;
@@ -72,5 +72,5 @@ void pack_end(struct pack *p)
 	child_end(&p->c);
 	pack_tell(p);
 	if (killed) /* it could not tidy up */
-		keeper_note(p->g, p->repo.id);
+		maint_note(p->g, p->repo.id);
 }

@@ -43,8 +43,8 @@ struct proxy {
 	int listen_fd, end_fd; /* owned */
 	bool allow_private;
 	pthread_t thread;
-	struct mutex lock; /* refusal */
-	char refusal[160];
+	struct mutex lock;
+	char refusal[160] GUARDED_BY(lock);
 	struct conn conns[CONNECTIONS_MAX]; /* of the accepting thread, in order */
 	unsigned n;
 };
@@ -127,9 +127,9 @@ static int connect_to(struct proxy *p, const char *host, const char *port)
 	}
 	freeaddrinfo(list);
 	if (!any)
-		refused(p, host, "the address is internal, and the server does not allow these");
+		refused(p, host, "the address is internal, which this server does not allow");
 	else if (fd < 0)
-		refused(p, host, "no connection");
+		refused(p, host, "cannot connect");
 	return fd;
 }
 
@@ -321,7 +321,7 @@ int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, s
 		if (p->end_fd >= 0)
 			close(p->end_fd);
 		free(p);
-		return err_set(err, -EAGAIN, "cannot start a proxy");
+		return err_set(err, -EAGAIN, "cannot start the proxy of a git program");
 	}
 	*ret = p;
 	return 0;

@@ -29,18 +29,20 @@ void push_tell(const struct repo_push *p, struct repos *g)
 	const struct store_repo *r = p->repo;
 	struct err err = { 0 };
 	char text[REPO_REF_SIZE + 160];
+	struct push_sub subs[REPOS_SUBSCRIBERS_MAX];
 	unsigned n_subs;
 
 	if (p->n_updates == 0)
 		return;
 	if (store_repo_measured(g->store, r->id, -1, clock_wall_ms(), &err) < 0)
 		log_warn("repository %s: cannot record the push: %s", r->id, err.msg);
-	keeper_note(g, r->id);
+	maint_note(g, r->id);
 	mutex_lock(&g->lock);
 	n_subs = g->n_subs;
+	memcpy(subs, g->subs, n_subs * sizeof(subs[0]));
 	mutex_unlock(&g->lock);
-	for (unsigned i = 0; i < n_subs; i++) /* they only ever become more */
-		g->subs[i].fn(p, g->subs[i].ctx);
+	for (unsigned i = 0; i < n_subs; i++)
+		subs[i].fn(p, subs[i].ctx);
 	snprintf(text, sizeof(text), "push to repository %s: %s %.12s -> %.12s%s", r->id,
 	         p->updates[0].ref, p->updates[0].old_sha, p->updates[0].new_sha,
 	         p->n_updates > 1 ? " and others" : "");

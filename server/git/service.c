@@ -35,7 +35,7 @@
 #define FLUSH "0000" /* all that an empty push has */
 #define FLUSH_LEN 4u
 
-struct wire {
+struct svc {
 	struct pack k;
 	struct pack_cmd cmd; /* of a push that has not begun */
 	bool begun;
@@ -47,9 +47,9 @@ struct wire {
 	bool fed, over, bad;
 };
 
-static struct wire *wire_new(struct repos *g, const struct store_repo *r)
+static struct svc *svc_new(struct repos *g, const struct store_repo *r)
 {
-	struct wire *s = calloc(1, sizeof(*s));
+	struct svc *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
@@ -59,7 +59,7 @@ static struct wire *wire_new(struct repos *g, const struct store_repo *r)
 }
 
 /* Closes what is the child's; ours are in s. */
-static int spawn(struct wire *s, const char *const *argv, const char *const *env, int stdin_fd,
+static int spawn(struct svc *s, const char *const *argv, const char *const *env, int stdin_fd,
                  struct err *err)
 {
 	struct child_opts o = { .argv = argv,
@@ -98,10 +98,10 @@ static int spawn(struct wire *s, const char *const *argv, const char *const *env
 	return r;
 }
 
-int wire_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
-               struct wire **ret, struct err *err)
+int svc_start(struct repos *g, const struct store_repo *r, const struct svc_opts *o,
+              struct svc **ret, struct err *err)
 {
-	struct wire *s = wire_new(g, r);
+	struct svc *s = svc_new(g, r);
 	int rc;
 
 	if (!s)
@@ -117,18 +117,18 @@ int wire_start(struct repos *g, const struct store_repo *r, const struct wire_op
 			rc = spawn(s, s->cmd.argv, s->cmd.env, o->stdin_fd, err);
 	}
 	if (rc < 0) {
-		wire_free(s);
+		svc_free(s);
 		return rc;
 	}
 	*ret = s;
 	return 0;
 }
 
-int wire_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
-                 struct wire **ret, struct err *err)
+int svc_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
+                struct svc **ret, struct err *err)
 {
 	const char *argv[] = { GIT_PROGRAM, "archive", NULL, NULL, NULL };
-	struct wire *s = wire_new(g, r);
+	struct svc *s = svc_new(g, r);
 	char how[32], sha[REPO_SHA_SIZE];
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
@@ -145,7 +145,7 @@ int wire_archive(struct repos *g, const struct store_repo *r, const char *format
 		rc = spawn(s, argv, NULL, -1, err);
 	}
 	if (rc < 0) {
-		wire_free(s);
+		svc_free(s);
 		return rc;
 	}
 	*ret = s;
@@ -153,7 +153,7 @@ int wire_archive(struct repos *g, const struct store_repo *r, const char *format
 }
 
 /* Takes what there is without waiting. */
-static int keep(struct wire *s, struct err *err)
+static int keep(struct svc *s, struct err *err)
 {
 	uint8_t *p;
 	ssize_t n;
@@ -171,7 +171,7 @@ static int keep(struct wire *s, struct err *err)
 	return 0;
 }
 
-static int feed(struct wire *s, const void *p, size_t n, struct err *err)
+static int feed(struct svc *s, const void *p, size_t n, struct err *err)
 {
 	const uint8_t *at = p;
 	int r;
@@ -204,7 +204,7 @@ static int feed(struct wire *s, const void *p, size_t n, struct err *err)
 	return 0;
 }
 
-static int begin(struct wire *s, struct err *err)
+static int begin(struct svc *s, struct err *err)
 {
 	int r = spawn(s, s->cmd.argv, s->cmd.env, -1, err);
 
@@ -214,7 +214,7 @@ static int begin(struct wire *s, struct err *err)
 	return feed(s, s->first, s->n_first, err);
 }
 
-int wire_write(struct wire *s, const void *p, size_t n, struct err *err)
+int svc_write(struct svc *s, const void *p, size_t n, struct err *err)
 {
 	int r;
 
@@ -228,7 +228,7 @@ int wire_write(struct wire *s, const void *p, size_t n, struct err *err)
 	return feed(s, p, n, err);
 }
 
-int wire_write_end(struct wire *s, struct err *err)
+int svc_write_end(struct svc *s, struct err *err)
 {
 	int r = 0;
 
@@ -245,7 +245,7 @@ int wire_write_end(struct wire *s, struct err *err)
 }
 
 /* Its output has ended, so it ends; a push is told about before anybody hears of the end. */
-static ssize_t at_end(struct wire *s, struct err *err)
+static ssize_t at_end(struct svc *s, struct err *err)
 {
 	int st;
 
@@ -258,7 +258,7 @@ static ssize_t at_end(struct wire *s, struct err *err)
 	return s->bad ? err_set(err, -EIO, "git failed") : -ENODATA;
 }
 
-ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err)
+ssize_t svc_read(struct svc *s, void *p, size_t n, struct err *err)
 {
 	ssize_t k;
 
@@ -282,13 +282,13 @@ ssize_t wire_read(struct wire *s, void *p, size_t n, struct err *err)
 	return s->k.push && k == -EIO ? -ENODATA : k;
 }
 
-int wire_fd(struct wire *s)
+int svc_fd(struct svc *s)
 {
 	return s->out;
 }
 
 /* Nobody listens any more, but the push is whole. */
-static void drain(struct wire *s)
+static void drain(struct svc *s)
 {
 	uint64_t deadline = deadline_in(FINISH_MS);
 	struct err err = { 0 };
@@ -296,13 +296,13 @@ static void drain(struct wire *s)
 	ssize_t n;
 
 	do {
-		n = wire_read(s, sink, sizeof(sink), &err);
+		n = svc_read(s, sink, sizeof(sink), &err);
 		if (n == 0 && io_wait(s->out, POLLIN, deadline) != 1)
 			break;
 	} while (n >= 0);
 }
 
-struct wire *wire_free(struct wire *s)
+struct svc *svc_free(struct svc *s)
 {
 	if (!s)
 		return NULL;

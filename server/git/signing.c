@@ -25,9 +25,9 @@
 
 struct signer {
 	struct store *store; /* weak */
-	struct mutex lock;   /* key, kid */
-	EVP_PKEY *key;       /* owned */
-	char kid[ID_SIZE];
+	struct mutex lock;
+	EVP_PKEY *key GUARDED_BY(lock); /* owned */
+	char kid[ID_SIZE] GUARDED_BY(lock);
 };
 
 static int hex_digit(char c)
@@ -112,6 +112,7 @@ struct signer *signer_close(struct signer *s)
 {
 	if (!s)
 		return NULL;
+	mutex_unshared(&s->lock);
 	EVP_PKEY_free(s->key);
 	mutex_destroy(&s->lock);
 	free(s);

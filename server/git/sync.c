@@ -29,9 +29,9 @@ struct syncs {
 	struct repos *g;     /* weak */
 	struct store *store; /* weak */
 	struct credentials *credentials;
-	struct mutex lock; /* news, n */
+	struct mutex lock;
 	struct cond more;
-	uint64_t news;
+	uint64_t news GUARDED_BY(lock);
 	atomic_bool ending;
 	int stop_fd; /* owned; readable once it ends */
 	pthread_t threads[WORKERS];

@@ -31,7 +31,7 @@ struct talk {
 	int status;
 };
 
-static int watch(struct talk *t, struct err *err)
+static int poll_pipes(struct talk *t, struct err *err)
 {
 	const int fds[] = { t->in, t->out, t->err, t->k.c.p.pidfd };
 
@@ -39,7 +39,7 @@ static int watch(struct talk *t, struct err *err)
 		struct epoll_event e = { .events = (i == 0 ? EPOLLOUT : EPOLLIN) | EPOLLET };
 
 		if (epoll_ctl(t->ep, EPOLL_CTL_ADD, fds[i], &e) < 0)
-			return err_sys(err, -errno, "watch a pipe");
+			return err_sys(err, -errno, "poll a pipe");
 	}
 	return 0;
 }
@@ -51,7 +51,7 @@ static int make_pipe(int p[2], int ours, struct err *err)
 	return 0;
 }
 
-static int start(struct talk *t, const struct wire_opts *o, struct err *err)
+static int start(struct talk *t, const struct svc_opts *o, struct err *err)
 {
 	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, ep[2] = { -1, -1 }, r;
 	struct pack_cmd cmd;
@@ -79,10 +79,10 @@ static int start(struct talk *t, const struct wire_opts *o, struct err *err)
 	t->in = in[1];
 	t->out = out[0];
 	t->err = ep[0];
-	return r < 0 ? r : watch(t, err);
+	return r < 0 ? r : poll_pipes(t, err);
 }
 
-int talk_start(struct repos *g, const struct store_repo *r, const struct wire_opts *o,
+int talk_start(struct repos *g, const struct store_repo *r, const struct svc_opts *o,
                struct talk **ret, struct err *err)
 {
 	struct talk *t = calloc(1, sizeof(*t));

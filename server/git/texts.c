@@ -44,17 +44,18 @@ struct text_cache {
 	pthread_t maker;
 	bool maker_runs;
 	atomic_bool ending;
-	struct texts *kept[KEPT_MAX];
-	size_t n, bytes;
-	struct wanted queue[QUEUE_MAX];
-	size_t n_queue;
-	git_oid refused[REFUSED_MAX]; /* a ring */
-	size_t n_refused;
+	struct texts *kept[KEPT_MAX] GUARDED_BY(lock);
+	size_t n GUARDED_BY(lock), bytes GUARDED_BY(lock);
+	struct wanted queue[QUEUE_MAX] GUARDED_BY(lock);
+	size_t n_queue GUARDED_BY(lock);
+	git_oid refused[REFUSED_MAX] GUARDED_BY(lock); /* a ring */
+	size_t n_refused GUARDED_BY(lock);
 };
 
 /* ---- under the lock ---- */
 
 static struct texts *find(struct text_cache *c, const char *repo, const git_oid *tree)
+        REQUIRES(&c->lock)
 {
 	for (size_t i = 0; i < c->n; i++)
 		if (git_oid_equal(&c->kept[i]->tree, tree) && strcmp(c->kept[i]->repo, repo) == 0)
@@ -63,7 +64,7 @@ static struct texts *find(struct text_cache *c, const char *repo, const git_oid 
 }
 
 /* The one of a repository that was used last. */
-static struct texts *newest(struct text_cache *c, const char *repo)
+static struct texts *newest(struct text_cache *c, const char *repo) REQUIRES(&c->lock)
 {
 	struct texts *t = NULL;
 
@@ -90,7 +91,7 @@ static void drop(struct text_cache *c, size_t i)
 }
 
 /* The one that was used least lately: of a repository, or (NULL) of all. */
-static void drop_oldest(struct text_cache *c, const char *repo)
+static void drop_oldest(struct text_cache *c, const char *repo) REQUIRES(&c->lock)
 {
 	size_t old = SIZE_MAX;
 
@@ -102,7 +103,7 @@ static void drop_oldest(struct text_cache *c, const char *repo)
 		drop(c, old);
 }
 
-static size_t count(const struct text_cache *c, const char *repo)
+static size_t count(const struct text_cache *c, const char *repo) REQUIRES(&c->lock)
 {
 	size_t n = 0;
 
@@ -111,7 +112,7 @@ static size_t count(const struct text_cache *c, const char *repo)
 	return n;
 }
 
-static void keep(struct text_cache *c, struct texts *t_consume)
+static void keep(struct text_cache *c, struct texts *t_consume) REQUIRES(&c->lock)
 {
 	struct texts *t = t_consume;
 
@@ -128,7 +129,7 @@ static void keep(struct text_cache *c, struct texts *t_consume)
 	c->bytes += t->bytes;
 }
 
-static bool is_refused(const struct text_cache *c, const git_oid *tree)
+static bool is_refused(const struct text_cache *c, const git_oid *tree) REQUIRES(&c->lock)
 {
 	for (size_t i = 0; i < MIN(c->n_refused, (size_t)REFUSED_MAX); i++)
 		if (git_oid_equal(&c->refused[i], tree))
@@ -136,7 +137,7 @@ static bool is_refused(const struct text_cache *c, const git_oid *tree)
 	return false;
 }
 
-static void want(struct text_cache *c, const char *repo, const char *rev)
+static void want(struct text_cache *c, const char *repo, const char *rev) REQUIRES(&c->lock)
 {
 	struct wanted *w;
 
@@ -326,6 +327,7 @@ struct text_cache *text_cache_free(struct text_cache *c)
 		mutex_unlock(&c->lock);
 		pthread_join(c->maker, NULL);
 	}
+	mutex_unshared(&c->lock);
 	while (c->n)
 		drop(c, c->n - 1);
 	cond_destroy(&c->work);

@@ -29,9 +29,9 @@ struct triggers {
 	struct repos *g;     /* weak */
 	struct store *store; /* weak */
 	struct signer *signer;
-	struct mutex lock; /* news, n_workers */
+	struct mutex lock;
 	struct cond more;
-	uint64_t news; /* grows when there may be something to do */
+	uint64_t news GUARDED_BY(lock); /* grows when there may be something to do */
 	atomic_bool ending;
 	struct worker workers[WORKERS];
 	unsigned n_workers;

@@ -38,6 +38,7 @@ int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err 
 	snprintf(g->vm_id, sizeof(g->vm_id), "%s", vm_id);
 	mutex_init(&g->lock, "guest");
 	cond_init(&g->turn);
+	mutex_unshared(&g->lock);
 	g->refs = g->users = 1;
 	g->fd = TAKE_FD(fd);
 	*ret = g;
@@ -52,6 +53,7 @@ void guest_hold(struct guest *g)
 
 static void guest_free(struct guest *g)
 {
+	mutex_unshared(&g->lock);
 	for (size_t i = 0; i < AGENT_STREAMS_MAX; i++)
 		if (g->streams[i])
 			stream_free(g->streams[i]); /* abandoned: its caller had a reference else */

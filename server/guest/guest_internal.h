@@ -2,10 +2,10 @@
 /*
  * guest/guest_internal.h - what the files of guest/ share; not for other modules
  *
- * g->lock guards every field below it and is held for moments only. Senders take
- * turns (sending), so that frames stay whole on the socket. The reader thread
- * only receives: it never sends and never waits for a consumer, since credit
- * bounds what it must keep. Callers send.
+ * g->lock guards the fields below it and those of streams, and is held for moments only. Senders
+ * take turns (sending), so that frames stay whole on the socket. The reader thread only receives:
+ * it never sends and never waits for a consumer, since credit bounds what it must keep. Callers
+ * send.
  */
 #pragma once
 
@@ -125,7 +125,7 @@ int stream_send_eof(struct stream *s, uint64_t deadline, struct err *err);
 /* After STREAM_DONE: 0, or the guest's errno with its message. body points into the stream. */
 int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, struct err *err);
 void stream_free(struct stream *s);
-void stream_wake(struct stream *s); /* lock held */
+void stream_wake(struct stream *s) REQUIRES(&s->g->lock);
 
 /* call.c: a request with nothing but a RESULT; the body is copied into ret_body (may be NULL). */
 int guest_call(struct guest *g, const struct buf *req, uint64_t deadline, struct buf *ret_body,

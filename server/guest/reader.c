@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "guest/guest_internal.h"
 
-/* All on_*: with the lock held; NULL, or what is wrong. */
+/* All on_*: NULL, or what is wrong. */
 static const char *on_data(struct stream *s, const struct agent_frame *f)
 {
 	struct rx_chan *rx;
@@ -48,6 +48,7 @@ static const char *on_credit(struct stream *s, const struct agent_frame *f)
 }
 
 static const char *on_result(struct guest *g, struct stream *s, const struct agent_frame *f)
+        REQUIRES(&g->lock)
 {
 	struct agent_result m;
 
@@ -66,7 +67,7 @@ static const char *on_result(struct guest *g, struct stream *s, const struct age
 	return NULL;
 }
 
-static const char *on_stream_frame(struct guest *g, const struct agent_frame *f)
+static const char *on_stream_frame(struct guest *g, const struct agent_frame *f) REQUIRES(&g->lock)
 {
 	struct stream *s = g->streams[f->stream % AGENT_STREAMS_MAX];
 	const char *wrong = NULL;

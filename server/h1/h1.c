@@ -3,7 +3,7 @@
  * h1.c - heads of HTTP/1 messages
  *
  * Theory of operation: lines are looked for first, so that a client that sends a byte a second
- * costs a byte a second; the first line that is none ends it. Only a whole head is taken apart.
+ * costs a byte a second; the first malformed line ends it. Only a whole head is taken apart.
  * Then the fields that decide about framing, host and connection are judged together, in
  * frame_request() and h1_response(); nobody else looks at them again.
  */
@@ -199,16 +199,16 @@ static int read_fields(const char *p, const char *end, struct h1_head *h)
 		struct h1_field *f;
 
 		if (line.p[0] == ' ' || line.p[0] == '\t')
-			return bad(h, -EBADMSG, "a field is folded over two lines");
+			return bad(h, -EBADMSG, "a header field is folded over two lines");
 		if (!colon || !h1_token(line.p, (size_t)(colon - line.p)))
-			return bad(h, -EBADMSG, "a field has no proper name");
+			return bad(h, -EBADMSG, "a header field has an invalid name");
 		if (h->n_fields == H1_FIELDS_MAX)
-			return bad(h, -E2BIG, "there are more than 128 fields");
+			return bad(h, -E2BIG, "there are more than 128 header fields");
 		f = &h->fields[h->n_fields++];
 		f->name = (struct h1_text){ line.p, (size_t)(colon - line.p) };
 		f->value = trim(colon + 1, line.p + line.n);
 		if (!h1_value(f->value.p, f->value.n))
-			return bad(h, -EBADMSG, "a field has a control character");
+			return bad(h, -EBADMSG, "a header field contains a control character");
 	}
 	return 0;
 }
@@ -244,7 +244,8 @@ static int read_framing(struct h1_head *h)
 		} else if (h1_is(f->name, "transfer-encoding")) {
 			codings++;
 			if (!h1_is(f->value, "chunked"))
-				return bad(h, -ENOTSUP, "the only transfer coding is chunked");
+				return bad(h, -ENOTSUP,
+				           "the only supported transfer coding is chunked");
 			h->framing = H1_BODY_CHUNKED;
 		}
 	}
@@ -318,7 +319,7 @@ static int same_authority(struct h1_head *h, struct h1_text v, struct h1_text de
 	if (!port.n)
 		port = def;
 	if (!h1_among(host, &h->host, 1) || !h1_among(port, &ours, 1))
-		return bad(h, -EBADMSG, "the request's target and Host differ");
+		return bad(h, -EBADMSG, "the request's target and its Host field differ");
 	return 0;
 }
 
@@ -366,13 +367,13 @@ static int frame_request(struct h1_head *h, bool proxy)
 		if (!h1_is(h->fields[i].name, "host"))
 			continue;
 		if (host)
-			return bad(h, -EBADMSG, "there is more than one Host");
+			return bad(h, -EBADMSG, "there is more than one Host field");
 		host = &h->fields[i];
 	}
 	if (!host && !h->http10)
-		return bad(h, -EBADMSG, "there is no Host");
+		return bad(h, -EBADMSG, "the Host field is missing");
 	if (host && read_authority(host->value, &h->host, &h->port) < 0)
-		return bad(h, -EBADMSG, "Host is not a host");
+		return bad(h, -EBADMSG, "the Host field is not a valid host");
 	if ((r = read_target(h, proxy)) < 0)
 		return r;
 	if ((r = read_framing(h)) < 0 || (r = read_connection(h)) < 0)
@@ -387,7 +388,7 @@ static int frame_request(struct h1_head *h, bool proxy)
 	f = h1_find(h, "expect");
 	h->expect_100 = f && h1_is(f->value, "100-continue") && !h->http10;
 	if (f && !h1_is(f->value, "100-continue"))
-		return bad(h, -EBADMSG, "the only expectation is 100-continue");
+		return bad(h, -EBADMSG, "the only supported expectation is 100-continue");
 	return 0;
 }
 
@@ -421,7 +422,7 @@ static int read_request_line(struct h1_text line, bool proxy, struct h1_head *h)
 	h->method = (struct h1_text){ line.p, (size_t)(sp1 - line.p) };
 	h->target = (struct h1_text){ sp1 + 1, (size_t)(sp2 - sp1 - 1) };
 	if (!h1_token(h->method.p, h->method.n) || h->method.n > H1_METHOD_MAX)
-		return bad(h, -EBADMSG, "the method is not a word");
+		return bad(h, -EBADMSG, "the method is not a valid token");
 	if (!h1_target(h->target.p, h->target.n))
 		return bad(h, -EBADMSG, "the request's target has a space or control character");
 	if (!proxy && h1_is(h->method, "CONNECT"))
@@ -494,17 +495,17 @@ int h1_response(const void *bytes, size_t n, size_t *scan, bool to_head, struct 
 		return r;
 	const char *end = p + ret->len;
 	if (!next_line(&p, end, &line) || line.n < 12 || line.p[8] != ' ')
-		return bad(ret, -EBADMSG, "the answer has no status line");
+		return bad(ret, -EBADMSG, "the response has no status line");
 	r = read_version((struct h1_text){ line.p, 8 }, ret);
 	if (r < 0)
 		return r;
 	for (size_t i = 9; i < 12; i++) {
 		if (line.p[i] < '0' || line.p[i] > '9')
-			return bad(ret, -EBADMSG, "the answer's status is not a number");
+			return bad(ret, -EBADMSG, "the response's status is not a number");
 		ret->status = ret->status * 10 + (unsigned)(line.p[i] - '0');
 	}
 	if (ret->status < 100 || (line.n > 12 && line.p[12] != ' ') || !h1_value(line.p, line.n))
-		return bad(ret, -EBADMSG, "the answer has no proper status line");
+		return bad(ret, -EBADMSG, "the response has an invalid status line");
 	if ((r = read_fields(p, end, ret)) < 0 || (r = read_framing(ret)) < 0 ||
 	    (r = read_connection(ret)) < 0)
 		return r; /* what Connection names is taken out, whatever it is */

@@ -385,10 +385,10 @@ static int make_url(struct http *h, struct err *err)
 	socklen_t len = sizeof(sa);
 
 	if (getsockname(h->listen_fd, (struct sockaddr *)&sa, &len) < 0)
-		return err_sys(err, -errno, "ask for the address we listen on");
+		return err_sys(err, -errno, "get the listening address");
 	if (getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port, sizeof(port),
 	                NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-		return err_set(err, -EAFNOSUPPORT, "the address we listen on has no text");
+		return err_set(err, -EAFNOSUPPORT, "the listening address cannot be printed");
 	snprintf(h->url, sizeof(h->url), strchr(host, ':') ? "http://[%s]:%s" : "http://%s:%s",
 	         host, port);
 	return 0;
@@ -458,7 +458,7 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	if (h->drain_fd < 0)
-		return err_set(err, -EMFILE, "cannot make an event descriptor");
+		return err_set(err, -EMFILE, "cannot create an event descriptor");
 	/* A client that leaves between poll and accept must not block the accepting thread. */
 	if (fcntl(h->listen_fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(err, -errno, "listen without blocking");
@@ -503,7 +503,7 @@ int http_stop(struct http *h, unsigned drain_ms, struct err *err)
 	left = h->running;
 	mutex_unlock(&h->lock);
 	if (left)
-		return err_set(err, -EBUSY, "%u requests still run", left);
+		return err_set(err, -EBUSY, "%u requests are still running", left);
 	http_free(h);
 	return 0;
 }

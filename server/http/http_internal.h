@@ -24,11 +24,11 @@ struct http {
 	struct share *share;       /* owned; who has how many requests open */
 	int listen_fd;             /* owned once MHD let go of it */
 	char url[96];
-	struct mutex lock; /* spooled, idle */
-	struct cond idle;  /* running became 0 while draining */
+	struct mutex lock;
+	struct cond idle; /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
-	uint64_t spooled;
+	uint64_t spooled GUARDED_BY(lock);
 	int drain_fd; /* owned; readable once draining: streams end */
 };
 

@@ -18,12 +18,12 @@
 
 struct share {
 	struct mutex lock;
-	size_t n;
+	size_t n GUARDED_BY(lock);
 	/* An entry has at least one request, a request has a connection: there are enough. */
 	struct {
 		char account[REQUEST_ACCOUNT_SIZE];
 		unsigned running;
-	} v[HTTP_CONNECTIONS_MAX];
+	} v[HTTP_CONNECTIONS_MAX] GUARDED_BY(lock);
 };
 
 int share_new(struct share **ret, struct err *err)
@@ -46,7 +46,7 @@ void share_free(struct share *s)
 }
 
 /* Its index, or n. */
-static size_t find(const struct share *s, const char *account)
+static size_t find(const struct share *s, const char *account) REQUIRES(&s->lock)
 {
 	size_t i = 0;
 

@@ -31,9 +31,9 @@ struct timeout {
 struct timeouts {
 	struct mutex lock;
 	struct cond stop_cond;
-	struct timeout list; /* head */
+	struct timeout list GUARDED_BY(lock); /* head */
 	pthread_t thread;
-	bool stop;
+	bool stop GUARDED_BY(lock);
 };
 
 static void *timeouts_main(void *arg)
@@ -68,6 +68,7 @@ int timeouts_new(struct timeouts **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	mutex_init(&t->lock, "http timeouts");
 	cond_init(&t->stop_cond);
+	mutex_unshared(&t->lock);
 	t->list.prev = t->list.next = &t->list;
 	r = pthread_create(&t->thread, NULL, timeouts_main, t);
 	if (r != 0) {

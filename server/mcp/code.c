@@ -113,7 +113,7 @@ static bool add_picture(json_t *result, json_t *content, size_t *bytes)
 			                      mcp_image(json_string_value(data), pictures[i]));
 		else
 			json_array_append_new(content,
-			                      mcp_text("[a picture is left out: too large]", 34));
+			                      mcp_text("[an image is omitted: too large]", 34));
 		json_object_set_new(result, pictures[i],
 		                    json_string(fits ? "[in the content]" : "[left out]"));
 		return true;

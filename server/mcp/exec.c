@@ -101,7 +101,7 @@ static json_t *exec_result(void *ctx)
 	mcp_add_text(content, "", out);
 	mcp_add_text(content, "[stderr]\n", errout);
 	if (x->end.timed_out)
-		snprintf(line, sizeof(line), "[the command was ended: its time was over]");
+		snprintf(line, sizeof(line), "[the command was ended: it timed out]");
 	else
 		snprintf(line, sizeof(line), "[exit code %d]", x->end.exit_code);
 	json_array_append_new(content, mcp_text(line, strlen(line)));

@@ -123,7 +123,7 @@ static json_t *read_result(const struct place *at, const struct read_args *a, st
 		json_array_append_new(content, file_block(at, mime, s->b.p, n = s->b.len));
 	if (!whole || a->offset) {
 		snprintf(line, sizeof(line), "[from byte %" PRId64 "; %s %" PRIu64 "]", a->offset,
-		         whole ? "the end is at" : "there is more, go on with offset",
+		         whole ? "the end is at" : "there is more, continue with offset",
 		         (uint64_t)a->offset + n);
 		json_array_append_new(content, mcp_text(line, strlen(line)));
 	}

@@ -63,7 +63,7 @@ static void job_freep(struct mcp_job **j)
 	job_free(*j);
 }
 
-static int watch_fd(struct mcp_job *j, int fd)
+static int poll_fd(struct mcp_job *j, int fd)
 {
 	struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
 
@@ -95,10 +95,10 @@ int mcp_job_new(struct request *req, json_t *id, json_t *token, struct mcp_work 
 	j->epoll = epoll_create1(EPOLL_CLOEXEC);
 	j->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (j->epoll < 0 || j->timer < 0 || timerfd_settime(j->timer, 0, &tick, NULL) < 0 ||
-	    watch_fd(j, j->timer) < 0 || watch_fd(j, mcp_running_fd(j->running)) < 0 ||
-	    watch_fd(j, j->work.ops->fd(j->work.x)) < 0) {
+	    poll_fd(j, j->timer) < 0 || poll_fd(j, mcp_running_fd(j->running)) < 0 ||
+	    poll_fd(j, j->work.ops->fd(j->work.x)) < 0) {
 		job_free(j);
-		return err_set(err, -EMFILE, "cannot make a descriptor to wait on");
+		return err_set(err, -EMFILE, "cannot create a descriptor to wait on");
 	}
 	*ret = j;
 	return 0;

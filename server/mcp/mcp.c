@@ -212,7 +212,7 @@ static json_t *answer(struct exchange *x, const struct mcp_msg *m, bool alone)
 	if (strcmp(m->method, "initialize") == 0) {
 		if (alone)
 			return initialize(x, m);
-		return mcp_error(m->id, MCP_INVALID_REQUEST, "initialize must come alone");
+		return mcp_error(m->id, MCP_INVALID_REQUEST, "initialize must be the only message");
 	}
 	if (strcmp(m->method, "ping") == 0)
 		return mcp_result(m->id, json_object());

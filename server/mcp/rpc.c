@@ -57,7 +57,7 @@ static void read_message(json_t *j, struct mcp_msg *m)
 
 	*m = (struct mcp_msg){ .id = is_id(id) ? id : NULL };
 	if (!json_is_object(j)) {
-		invalid(m, "a message is a JSON object");
+		invalid(m, "a message must be a JSON object");
 		return;
 	}
 	if (!version || strcmp(version, "2.0") != 0) {

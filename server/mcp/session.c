@@ -50,10 +50,10 @@ struct mcp_running {
 };
 
 struct mcp {
-	struct mutex lock; /* all of what follows */
-	TAILQ_HEAD(, session) sessions;
-	TAILQ_HEAD(, mcp_running) running;
-	size_t n_sessions;
+	struct mutex lock;
+	TAILQ_HEAD(, session) sessions GUARDED_BY(lock);
+	TAILQ_HEAD(, mcp_running) running GUARDED_BY(lock);
+	size_t n_sessions GUARDED_BY(lock);
 };
 
 int mcp_new(struct mcp **ret, struct err *err)
@@ -69,7 +69,7 @@ int mcp_new(struct mcp **ret, struct err *err)
 	return 0;
 }
 
-static void drop(struct mcp *m, struct session *s)
+static void drop(struct mcp *m, struct session *s) REQUIRES(&m->lock)
 {
 	TAILQ_REMOVE(&m->sessions, s, link);
 	m->n_sessions--;
@@ -82,6 +82,7 @@ struct mcp *mcp_free(struct mcp *m)
 
 	if (!m)
 		return NULL;
+	mutex_unshared(&m->lock);
 	while ((s = TAILQ_FIRST(&m->sessions)))
 		drop(m, s);
 	mutex_destroy(&m->lock);
@@ -107,7 +108,7 @@ static void cancel_all(struct mcp *m, const char *session)
 }
 
 /* Those that nobody used for long, and one of this account if it has too many. */
-static void make_room(struct mcp *m, const char *account)
+static void make_room(struct mcp *m, const char *account) REQUIRES(&m->lock)
 {
 	struct session *s, *next, *oldest = NULL;
 	uint64_t now = clock_ms();

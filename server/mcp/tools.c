@@ -36,9 +36,9 @@
 #define TEXT_OR_NULL(name) "\"" name "\":{\"type\":[\"string\",\"null\"]}"
 #define VM_ID STRING("vmId", "Id of the VM")
 #define USER STRING("user", "Linux user to act as; default root")
-#define TIMEOUT INTEGER("timeoutMs", "1", "3600000", "Milliseconds after which it is ended; default 300000")
+#define TIMEOUT INTEGER("timeoutMs", "1", "3600000", "Time limit in milliseconds; default 300000")
 #define MAX_OUTPUT INTEGER("maxOutputBytes", "256", "4194304", \
-	"Bytes of stdout, and of stderr, to return; of more, the beginning and the end. Default 65536")
+	"Maximum bytes of stdout and of stderr to return; longer output is cut in the middle. Default 65536")
 #define ENV "\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}," \
 	"\"description\":\"More environment variables\"}"
 #define CWD STRING("cwd", "Absolute path of the directory to run it in")
@@ -116,8 +116,7 @@ static int translate_list(struct request *req, json_t *args, struct err *err)
 static const struct mcp_tool tools[] = {
 	{ "vm_create", "Create a VM",
 	  "Creates a Linux VM (Debian, root, network, Python with numpy, pandas and matplotlib, Node.js, git) and "
-	  "returns its id. It is isolated from everything else, so untrusted code may run in it. It suspends by itself "
-	  "when idle and wakes with the next call, with its memory.",
+	  "returns its id. It is isolated from everything else, so it can run untrusted code. It suspends when idle and wakes at the next call, with its memory.",
 	  METHOD_POST, "/v1/vms", 0,
 	  OBJECT("",
 		STRING("name", "A label") ","
@@ -126,17 +125,17 @@ static const struct mcp_tool tools[] = {
 		BOOL("ephemeral", "Delete it instead of suspending it")),
 	  RESULT("\"id\"", TEXT("id") "," TEXT_OR_NULL("snapshotId")),
 	  .translate = translate_create, .keep = "id snapshotId" },
-	{ "vm_list", "List VMs", "Lists the VMs there are, with their states.",
+	{ "vm_list", "List VMs", "Lists VMs and their states.",
 	  METHOD_GET, "/v1/vms", MCP_READS,
 	  OBJECT("",
 		STRING("search", "Part of an id or a name") ","
 		ENUM("state", "\"building\",\"starting\",\"running\",\"suspending\",\"suspended\",\"stopped\",\"lost\"", "Only VMs in this state") ","
 		INTEGER("limit", "1", "1000", "At most this many; default 100") ","
-		INTEGER("offset", "0", "1000000", "Leave out this many")),
+		INTEGER("offset", "0", "1000000", "Skip this many")),
 	  RESULT("\"vms\",\"totalCount\"", "\"vms\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}}," NUMBER("totalCount")),
 	  .translate = translate_list, .list = "vms", .keep = "id name state createdAt snapshotId parentVmId" },
 	{ "exec", "Run a command",
-	  "Runs a shell command in a VM to its end and returns stdout, stderr and the exit code. A VM that is suspended or "
+	  "Runs a shell command in a VM, waits for it and returns stdout, stderr and the exit code. A VM that is suspended or "
 	  "stopped is woken. Use run_code to keep variables between calls, exec_background for servers.",
 	  METHOD_POST, "/v1/vms/{vm_id}/exec-await", MCP_DESTROYS | MCP_OPEN_WORLD,
 	  OBJECT("\"vmId\",\"command\"",
@@ -145,7 +144,7 @@ static const struct mcp_tool tools[] = {
 		NUMBER("exitCode") "," TEXT("stdout") "," TEXT("stderr") "," TEXT("signal") "," NUMBER("durationMs")),
 	  .open = mcp_exec_open },
 	{ "exec_background", "Start a command in the background",
-	  "Starts a shell command in a VM and returns at once; it goes on until it ends or the VM is stopped. Redirect its "
+	  "Starts a shell command in a VM and returns at once; it runs until it ends or the VM is stopped. Redirect its "
 	  "output to a file to read it later.",
 	  METHOD_POST, "/v1/vms/{vm_id}/exec", MCP_DESTROYS | MCP_OPEN_WORLD | MCP_AS_JSON,
 	  OBJECT("\"vmId\",\"command\"",
@@ -168,7 +167,7 @@ static const struct mcp_tool tools[] = {
 		"\"files\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"),
 	  .open = mcp_code_open },
 	{ "file_read", "Read a file",
-	  "Reads a file in a VM: text as text, pictures as images, everything else as base64.",
+	  "Reads a file in a VM: text as text, images as images, everything else as base64.",
 	  METHOD_GET, "/v1/vms/{vm_id}/files/{path}", MCP_READS | MCP_WHOLE,
 	  OBJECT("\"vmId\",\"path\"",
 		VM_ID "," STRING("path", "Absolute, or from the VM's working directory") ","
@@ -176,44 +175,43 @@ static const struct mcp_tool tools[] = {
 		INTEGER("maxBytes", "1", "4194304", "Bytes to read at most; default 262144") "," USER),
 	  NULL, .handler = mcp_file_read },
 	{ "file_write", "Write a file",
-	  "Writes a file in a VM, whole or not at all; missing directories are made. What was in it is replaced.",
+	  "Writes a file in a VM atomically, replacing its content; missing directories are created.",
 	  METHOD_PUT, "/v1/vms/{vm_id}/files/{path}", MCP_DESTROYS | MCP_IDEMPOTENT,
 	  OBJECT("\"vmId\",\"path\",\"content\"",
-		VM_ID "," STRING("path", "Absolute, or from the VM's working directory") "," STRING("content", "What is to be in it") ","
+		VM_ID "," STRING("path", "Absolute, or from the VM's working directory") "," STRING("content", "The content") ","
 		ENUM("encoding", "\"utf8\",\"base64\"", "Of the content; default utf8") ","
 		INTEGER("mode", "0", "4095", "Permission bits; default: as they are, or 420 (octal 644)") "," USER),
 	  RESULT("\"path\",\"bytes\"", TEXT("path") "," NUMBER("bytes")), .handler = mcp_file_write },
-	{ "file_list", "List a directory", "Names and kinds of what is in a directory of a VM.",
+	{ "file_list", "List a directory", "Lists names and kinds in a directory of a VM.",
 	  METHOD_GET, "/v1/vms/{vm_id}/files/{path}", MCP_READS,
 	  OBJECT("\"vmId\",\"path\"", VM_ID "," STRING("path", "Absolute, or from the VM's working directory") "," USER),
 	  RESULT("\"path\",\"files\"", TEXT("path") ",\"files\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"),
 	  .handler = mcp_file_list },
 	{ "vm_fork", "Fork a VM",
-	  "Makes live copies of a VM with its memory, processes and files, which go their own ways from there: to try several "
-	  "things from one state. The VM itself goes on.",
+	  "Makes live, independent copies of a VM with its memory, processes and files: to try several things from one state. The VM itself continues.",
 	  METHOD_POST, "/v1/vms/{vm_id}/fork", 0,
 	  OBJECT("\"vmId\"", VM_ID "," INTEGER("count", "1", "100", "How many; default 1")),
 	  RESULT("\"forks\"", "\"forks\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{" TEXT("id") "},"
 		"\"required\":[\"id\"]}}"), .list = "forks", .keep = "id" },
 	{ "vm_snapshot", "Snapshot a VM",
-	  "Keeps a VM as it is now, with its memory, under an id that vm_create takes as snapshotId. The VM goes on.",
+	  "Saves a VM's current state, with its memory, under an id that vm_create takes as snapshotId. The VM continues.",
 	  METHOD_POST, "/v1/vms/{vm_id}/snapshot", 0,
 	  OBJECT("\"vmId\"", VM_ID "," STRING("name", "A label")),
 	  RESULT("\"snapshotId\"", TEXT("snapshotId") "," TEXT("sourceVmId")), .keep = "snapshotId sourceVmId" },
-	{ "snapshot_list", "List snapshots", "Lists the snapshots there are.",
+	{ "snapshot_list", "List snapshots", "Lists snapshots.",
 	  METHOD_GET, "/v1/vms/snapshots", MCP_READS, OBJECT("", ""),
 	  RESULT("\"snapshots\"", "\"snapshots\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"),
 	  .list = "snapshots", .keep = "snapshotId name state sourceVmId createdAt failureReason" },
 	{ "vm_suspend", "Suspend a VM",
-	  "Freezes a VM with its memory; it then takes no processor and no memory. Any later call on it wakes it.",
+	  "Freezes a VM with its memory; it then uses no processor time and no memory. Any later call on it wakes it.",
 	  METHOD_POST, "/v1/vms/{vm_id}/suspend", MCP_IDEMPOTENT, OBJECT("\"vmId\"", VM_ID), NULL, .keep = "id" },
 	{ "vm_start", "Start a VM",
 	  "Wakes a suspended VM with its memory, or boots a stopped one. Calls on a VM do that by themselves.",
 	  METHOD_POST, "/v1/vms/{vm_id}/start", MCP_IDEMPOTENT, OBJECT("\"vmId\"", VM_ID), NULL, .keep = "id" },
-	{ "vm_stop", "Stop a VM", "Shuts a VM down. Its disk stays, its memory and processes are gone.",
+	{ "vm_stop", "Stop a VM", "Shuts a VM down. Its disk is kept; memory and processes are lost.",
 	  METHOD_POST, "/v1/vms/{vm_id}/stop", MCP_DESTROYS | MCP_IDEMPOTENT, OBJECT("\"vmId\"", VM_ID), NULL,
 	  .keep = "vmId" },
-	{ "vm_delete", "Delete a VM", "Deletes a VM for good, with its disk.",
+	{ "vm_delete", "Delete a VM", "Deletes a VM and its disk permanently.",
 	  METHOD_DELETE, "/v1/vms/{vm_id}", MCP_DESTROYS | MCP_IDEMPOTENT, OBJECT("\"vmId\"", VM_ID), NULL, .keep = "id" },
 	{ "port_expose", "Expose a port",
 	  "Makes a port of a VM reachable under a name: the web server that listens on it answers at https://<domain>. Requests wake "
@@ -224,7 +222,7 @@ static const struct mcp_tool tools[] = {
 		STRING("domain", "A free name below the server's base domain (my-app.pando.localhost unless the operator chose another), "
 			"or below a domain that was verified. Default: one made of the VM's id and the port")),
 	  NULL, .prepare = prepare_expose, .translate = translate_expose, .keep = "domain vmId vmPort" },
-	{ "port_unexpose", "Take a name back", "The name no longer leads to a VM.",
+	{ "port_unexpose", "Remove a public name", "Unmaps a name from its VM.",
 	  METHOD_DELETE, "/domains/v1/mappings/{domain}", MCP_DESTROYS | MCP_IDEMPOTENT,
 	  OBJECT("\"domain\"", STRING("domain", "The name")), NULL },
 };

@@ -37,8 +37,8 @@
 #define EVENTS_MAX 64
 #define GEN_MASK 0x0fffffffu
 
-int dns_watch(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen,
-              uint32_t events, bool add)
+int dns_poll(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen, uint32_t events,
+             bool add)
 {
 	struct epoll_event ev = { .events = events,
 		                  .data.u64 = (uint64_t)kind << 56 | (uint64_t)idx << 32 | gen };
@@ -76,7 +76,7 @@ bool dns_upstream(struct dns *d)
 
 /* ---- the thread ---- */
 
-static void on_event(struct dns *d, const struct epoll_event *ev)
+static void on_event(struct dns *d, const struct epoll_event *ev) REQUIRES(&d->lock)
 {
 	uint64_t data = ev->data.u64;
 	uint32_t idx = data >> 32 & 0xffffff, gen = (uint32_t)data;
@@ -104,7 +104,7 @@ static void on_event(struct dns *d, const struct epoll_event *ev)
 	}
 }
 
-static bool busy(const struct dns *d)
+static bool busy(const struct dns *d) REQUIRES(&d->lock)
 {
 	for (size_t i = 0; i < PENDING_MAX; i++)
 		if (d->pending[i].used)
@@ -142,7 +142,7 @@ static void *dns_main(void *arg)
 
 /* ---- slots ---- */
 
-static void slot_close(struct dns *d, uint32_t idx)
+static void slot_close(struct dns *d, uint32_t idx) REQUIRES(&d->lock)
 {
 	struct dns_slot *s = &d->slot[idx];
 
@@ -157,7 +157,7 @@ static void slot_close(struct dns *d, uint32_t idx)
 	*s = (struct dns_slot){ .udp = -1, .tcp = -1 };
 }
 
-static void remove_key(struct dns *d, uint32_t key)
+static void remove_key(struct dns *d, uint32_t key) REQUIRES(&d->lock)
 {
 	for (uint32_t i = 0; i < SLOTS_MAX; i++)
 		if (d->slot[i].used && d->slot[i].key == key)
@@ -185,8 +185,8 @@ int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume)
 	*s = (struct dns_slot){
 		.used = true, .gen = ++d->next_gen & GEN_MASK, .key = key, .udp = udp, .tcp = tcp
 	};
-	if ((r = dns_watch(d, udp, DNS_SLOT_UDP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0 ||
-	    (r = dns_watch(d, tcp, DNS_SLOT_TCP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0) {
+	if ((r = dns_poll(d, udp, DNS_SLOT_UDP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0 ||
+	    (r = dns_poll(d, tcp, DNS_SLOT_TCP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0) {
 		*s = (struct dns_slot){ .udp = -1, .tcp = -1 };
 		return r;
 	}
@@ -216,6 +216,7 @@ void dns_stats(struct dns *d, struct dns_stats *ret)
 
 static struct dns *dns_free(struct dns *d)
 {
+	mutex_unshared(&d->lock);
 	for (uint32_t i = 0; i < SLOTS_MAX; i++)
 		if (d->slot[i].used)
 			slot_close(d, i);
@@ -249,6 +250,7 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 		return err_set(err, -ENOMEM, "name forwarder: out of memory");
 	mutex_init(&d->lock, "dns");
 	cond_init(&d->pin_work);
+	mutex_lock(&d->lock);
 	d->pins_end = &d->pins;
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -257,9 +259,10 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 		if (!resolv_parse(upstream, &d->up, &d->up_len))
 			r = sock_parse(upstream, &d->up, &d->up_len, err);
 	}
+	mutex_unlock(&d->lock);
 	if (r == 0 && (d->epoll < 0 || d->wake < 0))
 		r = err_sys(err, -errno, "name forwarder");
-	if (r == 0 && (r = dns_watch(d, d->wake, DNS_WAKE, 0, 0, EPOLLIN, /* add= */ true)) < 0)
+	if (r == 0 && (r = dns_poll(d, d->wake, DNS_WAKE, 0, 0, EPOLLIN, /* add= */ true)) < 0)
 		err_sys(err, r, "name forwarder");
 	if (r == 0 && (r = -pthread_create(&d->thread, NULL, dns_main, d)) < 0)
 		err_sys(err, r, "start the DNS forwarder");

@@ -75,52 +75,53 @@ struct dns_conn {
 struct dns {
 	pthread_t thread;
 	int epoll, wake;   /* owned */
-	struct mutex lock; /* guards all that follows; not held while waiting */
-	bool stop;
-	bool fixed;                 /* the resolver was given */
-	struct sockaddr_storage up; /* the resolver; up_len 0: none */
-	socklen_t up_len;
-	uint64_t up_checked; /* clock_ms() of the last look at resolv.conf */
-	int64_t up_mtime_ns;
-	uint32_t next_gen;
-	struct dns_stats stats;
-	struct dns_hooks hooks;
+	struct mutex lock; /* not held while waiting */
+	bool stop GUARDED_BY(lock);
+	bool fixed GUARDED_BY(lock);                 /* the resolver was given */
+	struct sockaddr_storage up GUARDED_BY(lock); /* the resolver; up_len 0: none */
+	socklen_t up_len GUARDED_BY(lock);
+	uint64_t up_checked GUARDED_BY(lock); /* clock_ms() of the last look at resolv.conf */
+	int64_t up_mtime_ns GUARDED_BY(lock);
+	uint32_t next_gen GUARDED_BY(lock);
+	struct dns_stats stats GUARDED_BY(lock);
+	struct dns_hooks hooks GUARDED_BY(lock);
 	pthread_t pin_thread;
 	struct cond pin_work;
-	struct dns_pin *pins, **pins_end; /* to be told, in order */
-	struct dns_slot slot[SLOTS_MAX];
-	struct dns_pending pending[PENDING_MAX];
-	struct dns_conn conn[TCP_MAX];
+	struct dns_pin *pins GUARDED_BY(lock),
+	        **pins_end GUARDED_BY(lock); /* to be told, in order */
+	struct dns_slot slot[SLOTS_MAX] GUARDED_BY(lock);
+	struct dns_pending pending[PENDING_MAX] GUARDED_BY(lock);
+	struct dns_conn conn[TCP_MAX] GUARDED_BY(lock);
 };
 
 /* dns.c */
-int dns_watch(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen,
-              uint32_t events, bool add);
+int dns_poll(struct dns *d, int fd, enum dns_kind kind, uint32_t idx, uint32_t gen, uint32_t events,
+             bool add);
 struct dns_slot *dns_slot_of(struct dns *d, uint32_t idx, uint32_t gen); /* NULL: gone */
 /* The resolver; false: there is none. */
-bool dns_upstream(struct dns *d);
+bool dns_upstream(struct dns *d) REQUIRES(&d->lock);
 
 /* dns_pin.c; all but the thread with the lock held */
 struct dns_pin;
 /* What is to be done with the query; fills ret with the answer unless it is forwarded. */
 enum dns_verdict dns_judge(struct dns *d, uint32_t slot, const struct dns_query *q,
-                           uint8_t ret[DNS_LOCAL_MAX], size_t *ret_len);
+                           uint8_t ret[DNS_LOCAL_MAX], size_t *ret_len) REQUIRES(&d->lock);
 /* Tells the addresses of an answer, then calls dns_pending_pinned() or dns_conn_pinned(). */
 int dns_pin_later(struct dns *d, const struct dns_query *q, uint32_t slot, const void *answer,
-                  size_t n, bool tcp, uint32_t idx, uint32_t gen);
+                  size_t n, bool tcp, uint32_t idx, uint32_t gen) REQUIRES(&d->lock);
 void *dns_pin_main(void *arg);
 void dns_pin_drop(struct dns *d);
 
 /* dns_udp.c; all with the lock held */
-void dns_on_slot_udp(struct dns *d, uint32_t idx);
-void dns_on_pending(struct dns *d, uint32_t idx);
-void dns_pending_close(struct dns *d, struct dns_pending *q);
-void dns_pending_pinned(struct dns *d, uint32_t idx);
-void dns_pending_tick(struct dns *d, uint64_t now);
+void dns_on_slot_udp(struct dns *d, uint32_t idx) REQUIRES(&d->lock);
+void dns_on_pending(struct dns *d, uint32_t idx) REQUIRES(&d->lock);
+void dns_pending_close(struct dns *d, struct dns_pending *q) REQUIRES(&d->lock);
+void dns_pending_pinned(struct dns *d, uint32_t idx) REQUIRES(&d->lock);
+void dns_pending_tick(struct dns *d, uint64_t now) REQUIRES(&d->lock);
 
 /* dns_tcp.c; all with the lock held */
-void dns_on_slot_tcp(struct dns *d, uint32_t idx);
-void dns_on_conn(struct dns *d, uint32_t idx, uint32_t events, bool up);
-void dns_conn_close(struct dns *d, struct dns_conn *c);
-void dns_conn_pinned(struct dns *d, uint32_t idx);
-void dns_conn_tick(struct dns *d, uint64_t now);
+void dns_on_slot_tcp(struct dns *d, uint32_t idx) REQUIRES(&d->lock);
+void dns_on_conn(struct dns *d, uint32_t idx, uint32_t events, bool up) REQUIRES(&d->lock);
+void dns_conn_close(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock);
+void dns_conn_pinned(struct dns *d, uint32_t idx) REQUIRES(&d->lock);
+void dns_conn_tick(struct dns *d, uint64_t now) REQUIRES(&d->lock);

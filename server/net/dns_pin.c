@@ -78,7 +78,7 @@ int dns_pin_later(struct dns *d, const struct dns_query *q, uint32_t slot, const
 	return 0;
 }
 
-static void complete(struct dns *d, const struct dns_pin *p)
+static void complete(struct dns *d, const struct dns_pin *p) REQUIRES(&d->lock)
 {
 	if (p->tcp && d->conn[p->idx].used && d->conn[p->idx].gen == p->gen)
 		dns_conn_pinned(d, p->idx);
@@ -93,6 +93,7 @@ void *dns_pin_main(void *arg)
 	LOCK_SCOPE(&d->lock);
 	for (;;) {
 		struct dns_pin *p = d->pins;
+		struct dns_hooks hooks;
 
 		if (d->stop)
 			return NULL;
@@ -103,9 +104,10 @@ void *dns_pin_main(void *arg)
 		d->pins = p->next;
 		if (!d->pins)
 			d->pins_end = &d->pins;
+		hooks = d->hooks;
 		mutex_unlock(&d->lock);
 		if (p->n)
-			d->hooks.answer(d->hooks.ctx, p->key, p->name, p->addrs, p->n, p->ttl_s);
+			hooks.answer(hooks.ctx, p->key, p->name, p->addrs, p->n, p->ttl_s);
 		mutex_lock(&d->lock);
 		complete(d, p);
 		free(p);
@@ -114,6 +116,7 @@ void *dns_pin_main(void *arg)
 
 void dns_pin_drop(struct dns *d)
 {
+	mutex_unshared(&d->lock);
 	while (d->pins) {
 		struct dns_pin *p = d->pins;
 

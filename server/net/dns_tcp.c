@@ -48,12 +48,12 @@ static uint32_t idx_of(const struct dns *d, const struct dns_conn *c)
 }
 
 /* Watches exactly the side that the state waits for. */
-static int watch(struct dns *d, struct dns_conn *c, uint32_t down, uint32_t up)
+static int poll_both(struct dns *d, struct dns_conn *c, uint32_t down, uint32_t up)
 {
-	int r = dns_watch(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, down, /* add= */ false);
+	int r = dns_poll(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, down, /* add= */ false);
 
 	if (r == 0 && c->up >= 0)
-		r = dns_watch(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, up, /* add= */ false);
+		r = dns_poll(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, up, /* add= */ false);
 	return r;
 }
 
@@ -71,7 +71,7 @@ static int enter(struct dns *d, struct dns_conn *c, enum tcp_state st, size_t le
 	c->len = len;
 	c->at = 0;
 	c->deadline = clock_ms() + TCP_IDLE_MS;
-	return watch(d, c, want[st].down, want[st].up);
+	return poll_both(d, c, want[st].down, want[st].up);
 }
 
 static void up_close(struct dns_conn *c)
@@ -80,7 +80,7 @@ static void up_close(struct dns_conn *c)
 		close(TAKE_FD(c->up));
 }
 
-static int answer_error(struct dns *d, struct dns_conn *c, enum dns_rcode rcode)
+static int answer_error(struct dns *d, struct dns_conn *c, enum dns_rcode rcode) REQUIRES(&d->lock)
 {
 	size_t n = dns_error(&c->query, rcode, c->buf + 2);
 
@@ -90,7 +90,7 @@ static int answer_error(struct dns *d, struct dns_conn *c, enum dns_rcode rcode)
 	return enter(d, c, TCP_WRITE_ANSWER, 2 + n);
 }
 
-static int ask(struct dns *d, struct dns_conn *c, size_t n)
+static int ask(struct dns *d, struct dns_conn *c, size_t n) REQUIRES(&d->lock)
 {
 	random_bytes(&c->id, sizeof(c->id));
 	dns_set_id(c->buf + 2, c->id);
@@ -100,7 +100,7 @@ static int ask(struct dns *d, struct dns_conn *c, size_t n)
 	c->up = socket(d->up.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (c->up < 0 ||
 	    (connect(c->up, (struct sockaddr *)&d->up, d->up_len) < 0 && errno != EINPROGRESS) ||
-	    dns_watch(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, EPOLLOUT, /* add= */ true) < 0)
+	    dns_poll(d, c->up, DNS_TCP_UP, idx_of(d, c), c->gen, EPOLLOUT, /* add= */ true) < 0)
 		return answer_error(d, c, DNS_SERVFAIL);
 	return enter(d, c, TCP_ASK, 2 + n);
 }
@@ -141,7 +141,7 @@ static int read_message(struct dns_conn *c, int fd, size_t max)
 }
 
 /* An answer of our own, in the place of the question. */
-static int serve(struct dns *d, struct dns_conn *c)
+static int serve(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	struct dns_edns e;
 	size_t n;
@@ -153,7 +153,7 @@ static int serve(struct dns *d, struct dns_conn *c)
 	return n ? enter(d, c, TCP_WRITE_ANSWER, 2 + n) : -ENODATA;
 }
 
-static int on_query(struct dns *d, struct dns_conn *c)
+static int on_query(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	int r = dns_query_parse(c->buf + 2, c->len - 2, &c->query);
 	uint8_t local[DNS_LOCAL_MAX];
@@ -176,7 +176,7 @@ static int on_query(struct dns *d, struct dns_conn *c)
 	return enter(d, c, TCP_WRITE_ANSWER, 2 + n);
 }
 
-static int on_answer(struct dns *d, struct dns_conn *c)
+static int on_answer(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	size_t n = c->len;
 	int r;
@@ -202,7 +202,7 @@ void dns_conn_pinned(struct dns *d, uint32_t idx)
 }
 
 /* One step of the state machine; negative closes the connection. */
-static int step(struct dns *d, struct dns_conn *c)
+static int step(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	int r;
 
@@ -274,8 +274,8 @@ void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 		                .buf = malloc(BUF_LEN) };
 	s->n_tcp++;
 	if (!c->buf ||
-	    dns_watch(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, EPOLLIN,
-	              /* add= */ true) < 0 ||
+	    dns_poll(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, EPOLLIN,
+	             /* add= */ true) < 0 ||
 	    enter(d, c, TCP_READ_QUERY, 2) < 0)
 		dns_conn_close(d, c);
 }

@@ -33,6 +33,7 @@ void dns_pending_close(struct dns *d, struct dns_pending *q)
 }
 
 static void reply(struct dns *d, const struct dns_pending *q, const void *p, size_t n)
+        REQUIRES(&d->lock)
 {
 	struct dns_slot *s = dns_slot_of(d, q->slot, q->slot_gen);
 
@@ -43,6 +44,7 @@ static void reply(struct dns *d, const struct dns_pending *q, const void *p, siz
 }
 
 static void fail(struct dns *d, const struct dns_pending *q, enum dns_rcode rcode)
+        REQUIRES(&d->lock)
 {
 	uint8_t out[DNS_ERROR_MAX];
 
@@ -50,7 +52,7 @@ static void fail(struct dns *d, const struct dns_pending *q, enum dns_rcode rcod
 	reply(d, q, out, dns_error(&q->query, rcode, out));
 }
 
-static struct dns_pending *pending_new(struct dns *d, uint32_t slot)
+static struct dns_pending *pending_new(struct dns *d, uint32_t slot) REQUIRES(&d->lock)
 {
 	struct dns_slot *s = &d->slot[slot];
 
@@ -73,7 +75,7 @@ static struct dns_pending *pending_new(struct dns *d, uint32_t slot)
 }
 
 /* Sends the query on to the resolver; false: it cannot be reached. */
-static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n)
+static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n) REQUIRES(&d->lock)
 {
 	uint64_t now = clock_ms();
 
@@ -88,8 +90,8 @@ static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n
 	dns_set_id(q->packet, q->id);
 	q->fd = socket(d->up.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (q->fd < 0 || connect(q->fd, (struct sockaddr *)&d->up, d->up_len) < 0 ||
-	    dns_watch(d, q->fd, DNS_PENDING, (uint32_t)(q - d->pending), q->gen, EPOLLIN,
-	              /* add= */ true) < 0 ||
+	    dns_poll(d, q->fd, DNS_PENDING, (uint32_t)(q - d->pending), q->gen, EPOLLIN,
+	             /* add= */ true) < 0 ||
 	    send(q->fd, q->packet, n, MSG_NOSIGNAL) < 0)
 		return false;
 	q->resend_at = now + RESEND_MS;
@@ -100,7 +102,7 @@ static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n
 /* An answer of our own, at once. */
 static void serve(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
                   const struct dns_query *q, const struct sockaddr_storage *from,
-                  socklen_t from_len)
+                  socklen_t from_len) REQUIRES(&d->lock)
 {
 	uint8_t out[DNS_QUERY_MAX];
 	struct dns_edns e;
@@ -114,7 +116,7 @@ static void serve(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
 }
 
 static void on_query(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
-                     const struct sockaddr_storage *from, socklen_t from_len)
+                     const struct sockaddr_storage *from, socklen_t from_len) REQUIRES(&d->lock)
 {
 	enum dns_verdict verdict = DNS_FORWARD;
 	uint8_t local[DNS_LOCAL_MAX];
@@ -167,7 +169,7 @@ void dns_on_slot_udp(struct dns *d, uint32_t idx)
 }
 
 /* Keeps the answer until its addresses are told; the resolver is not listened to any more. */
-static int hold(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n)
+static int hold(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n) REQUIRES(&d->lock)
 {
 	q->answer = malloc(n);
 	if (!q->answer)

@@ -85,6 +85,7 @@ bool gate_pinned(struct gates *g, uint32_t slot, uint32_t gen, const char *name,
 /* ---- names ---- */
 
 static uint32_t private_addr(const struct gates *g, const char *vpc, const char *name, size_t n)
+        REQUIRES(&g->lock)
 {
 	for (size_t i = 0; *vpc && i < g->n_names; i++)
 		if (!strcmp(g->names[i].vpc, vpc) && strlen(g->names[i].name) == n &&
@@ -180,7 +181,7 @@ static void on_answer(void *ctx, uint32_t key, const char *name, const uint32_t 
 /* ---- setting and dropping ---- */
 
 /* g->lock held. */
-static void gate_clear(struct gates *g, struct gate *t)
+static void gate_clear(struct gates *g, struct gate *t) REQUIRES(&g->lock)
 {
 	gate_proxy_cut(g, (uint32_t)(t - g->gate), NULL);
 	egress_unref(t->policy);
@@ -313,6 +314,7 @@ void gate_drop(struct gates *g, uint32_t slot)
 
 static struct gates *gates_release(struct gates *g)
 {
+	mutex_unshared(&g->lock);
 	for (uint32_t i = 0; i < GATES_MAX; i++)
 		if (g->gate[i].used)
 			gate_clear(g, &g->gate[i]);
@@ -343,6 +345,7 @@ int gates_new(struct privc *priv, struct dns *dns, const char *ca_file, struct g
 	mutex_init(&g->apply, "gate apply");
 	mutex_init(&g->lock, "gate");
 	cond_init(&g->idle);
+	mutex_unshared(&g->lock);
 	for (uint32_t i = 0; i < GATES_MAX; i++)
 		g->gate[i].listener = -1;
 	g->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -30,13 +30,13 @@ static void ssl_freep(SSL **s)
 	SSL_free(*s);
 }
 
-static int say(SSL *down, int status, const char *words, const char *text)
+static int say(SSL *down, int status, const char *reason, const char *text)
 {
 	char out[512];
 	int n = snprintf(out, sizeof(out),
 	                 "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n"
 	                 "Connection: close\r\n\r\n%s\n",
-	                 status, words, strlen(text) + 1, text);
+	                 status, reason, strlen(text) + 1, text);
 
 	gate_tls_write(down, out, (size_t)n, deadline_in(REPLY_MS));
 	SSL_shutdown(down);
@@ -125,7 +125,7 @@ int gate_inject(struct proxied *c, const struct egress_inject *in)
 		return r;
 	if (strcmp(name, c->name) != 0)
 		return say(down, 421, "Misdirected Request",
-		           "The request is for another host than its connection.");
+		           "The request names another host than the TLS handshake did.");
 	r = upstream_tls(c, &up);
 	if (r == -EKEYREJECTED)
 		return say(down, 502, "Bad Gateway",

@@ -70,15 +70,15 @@ struct gates {
 	pthread_t thread;
 	SSL_CTX *client;    /* owned: to upstreams */
 	struct mutex apply; /* held while the kernel and the table are made to agree */
-	struct mutex lock;  /* guards what follows; taken after apply */
+	struct mutex lock;  /* taken after apply */
 	struct cond idle;   /* a connection ended */
-	bool stop;
-	uint32_t next_gen;
-	struct gate gate[GATES_MAX];
-	struct proxied *conns;
-	unsigned n_conns;
-	struct private_name *names; /* owned */
-	size_t n_names;
+	bool stop GUARDED_BY(lock);
+	uint32_t next_gen GUARDED_BY(lock);
+	struct gate gate[GATES_MAX] GUARDED_BY(lock);
+	struct proxied *conns GUARDED_BY(lock);
+	unsigned n_conns GUARDED_BY(lock);
+	struct private_name *names GUARDED_BY(lock); /* owned */
+	size_t n_names GUARDED_BY(lock);
 };
 
 /* gate_log.c */
@@ -98,7 +98,7 @@ bool gate_pinned(struct gates *g, uint32_t slot, uint32_t gen, const char *name,
 /* gate_proxy.c */
 void *gate_proxy_main(void *arg);
 /* g->lock held: ends those of the slot that the new policy does not allow; NULL: all. */
-void gate_proxy_cut(struct gates *g, uint32_t slot, const struct egress *policy);
+void gate_proxy_cut(struct gates *g, uint32_t slot, const struct egress *policy) REQUIRES(&g->lock);
 
 /* gate_inject.c: with TLS ended here and begun again; 0 or -errno */
 int gate_inject(struct proxied *c, const struct egress_inject *in);

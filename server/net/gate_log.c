@@ -16,9 +16,9 @@
 
 struct gate_log {
 	struct mutex lock;
-	unsigned refs;
-	size_t n;
-	struct gate_blocked entry[GATE_LOG_MAX];
+	unsigned refs GUARDED_BY(lock);
+	size_t n GUARDED_BY(lock);
+	struct gate_blocked entry[GATE_LOG_MAX] GUARDED_BY(lock);
 };
 
 struct gate_log *gate_log_new(void)
@@ -28,6 +28,7 @@ struct gate_log *gate_log_new(void)
 	if (!l)
 		return NULL;
 	mutex_init(&l->lock, "gate log");
+	mutex_unshared(&l->lock);
 	l->refs = 1;
 	return l;
 }

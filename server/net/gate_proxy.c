@@ -166,7 +166,7 @@ static int serve(struct proxied *c)
 }
 
 /* g->lock held */
-static void unlist(struct gates *g, struct proxied *c)
+static void unlist(struct gates *g, struct proxied *c) REQUIRES(&g->lock)
 {
 	struct proxied **p = &g->conns;
 
@@ -228,7 +228,7 @@ static int original(int fd, uint32_t *ret_addr, uint16_t *ret_port)
 }
 
 /* g->lock held */
-static int start(struct gates *g, uint32_t slot, int fd_consume)
+static int start(struct gates *g, uint32_t slot, int fd_consume) REQUIRES(&g->lock)
 {
 	struct gate *t = &g->gate[slot];
 	struct proxied *c = calloc(1, sizeof(*c));

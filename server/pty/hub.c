@@ -38,6 +38,7 @@ struct hub *hub_free(struct hub *h)
 {
 	if (!h)
 		return NULL;
+	mutex_unshared(&h->lock);
 	while (h->notes) {
 		struct note *n = h->notes;
 
@@ -98,8 +99,8 @@ void seat_leave(struct hub *h, struct seat *s)
 	}
 }
 
-/* The note of that VM, moved to the front; made when asked for. Lock held. */
-static struct note *note_of(struct hub *h, const char *vm_id, bool make)
+/* The note of that VM, moved to the front; made when asked for. */
+static struct note *note_of(struct hub *h, const char *vm_id, bool make) REQUIRES(&h->lock)
 {
 	struct note **at = &h->notes, *n;
 

@@ -27,14 +27,14 @@ struct ticket_row {
 };
 
 struct hub {
-	struct mutex lock; /* all below */
-	bool stopping;
-	unsigned attached;
-	struct seat *seats; /* weak, each is on its thread's stack */
-	struct note *notes; /* owned */
-	unsigned n_notes;
-	struct ticket_row *tickets; /* owned; n_tickets rows, free ones among them */
-	size_t n_tickets;
+	struct mutex lock;
+	bool stopping GUARDED_BY(lock);
+	unsigned attached GUARDED_BY(lock);
+	struct seat *seats GUARDED_BY(lock); /* weak, each is on its thread's stack */
+	struct note *notes GUARDED_BY(lock); /* owned */
+	unsigned n_notes GUARDED_BY(lock);
+	struct ticket_row *tickets GUARDED_BY(lock); /* owned; n_tickets rows, some free */
+	size_t n_tickets GUARDED_BY(lock);
 };
 
 /* false: the server stops, do not begin. */

@@ -66,7 +66,7 @@ static struct conn *conn_new(struct sshd *d, int fd, const struct sockaddr_stora
 }
 
 /* With the lock: is there room for one more stranger from there? */
-static bool admit(struct sshd *d, struct conn *c)
+static bool admit(struct sshd *d, struct conn *c) REQUIRES(&d->lock)
 {
 	unsigned same = 0;
 

@@ -76,10 +76,10 @@ static int permit(struct conn *c, bool write, struct store_repo *ret, struct err
 static int serve(struct chan *x, bool push, struct err *err)
 {
 	struct conn *c = x->c;
-	struct wire_opts o = { .kind = push ? REPO_RECEIVE_PACK : REPO_UPLOAD_PACK,
-		               .protocol = protocol_of(x),
-		               .by = c->who.key,
-		               .stdin_fd = -1 };
+	struct svc_opts o = { .kind = push ? REPO_RECEIVE_PACK : REPO_UPLOAD_PACK,
+		              .protocol = protocol_of(x),
+		              .by = c->who.key,
+		              .stdin_fd = -1 };
 	struct store_repo repo;
 	int r = permit(c, push, &repo, err);
 

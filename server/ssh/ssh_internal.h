@@ -51,8 +51,9 @@
 #define SSHD_OPEN_MS 30000   /* for a connection from or to the guest to be established */
 #define SSHD_LISTEN_MS 10000 /* for the guest to listen on a port */
 #define SSHD_LOOK_MS 1000    /* how often permissions, VM and deadlines are checked */
-#define SSHD_DEAD_MS 60000   /* after this long without an acknowledgement a client counts as gone \
-	                      */
+#define SSHD_DEAD_MS                                                                \
+	60000 /* after this long without an acknowledgement a client counts as gone \
+	       */
 
 #define SSHD_TALKS_ACCOUNT 24     /* fetches and pushes of one account at a time */
 #define SSHD_TALK_STALL_MS 300000 /* after this long without progress it is ended */
@@ -167,9 +168,9 @@ struct sshd {
 	bool door_runs;
 	struct mutex lock;
 	struct cond left; /* a connection ended */
-	struct conn *conns;
-	unsigned n_conns, n_strangers;
-	bool stopping;
+	struct conn *conns GUARDED_BY(lock);
+	unsigned n_conns GUARDED_BY(lock), n_strangers GUARDED_BY(lock);
+	bool stopping GUARDED_BY(lock);
 	_Atomic unsigned n_channels;
 };
 

@@ -2,7 +2,7 @@
 /*
  * bringup.c - a process for a VM, and its end
  *
- * Order: a blank process in a network slot (shell.c; gate closed), its disk,
+ * Order: a blank process in a network slot (blank.c; gate closed), its disk,
  * memory and state, guest continues, agent channel, identity event, and only
  * when the agent confirmed it: name forwarding and the open gate. No confirmation, no traffic: on
  * any failure everything is taken down again. The caller holds the VM's lock and writes the state.
@@ -91,7 +91,7 @@ void vm_take_down(struct vm *vm)
 	struct err err = { 0 };
 	bool owed = false;
 
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	drop_guest(vm);
 	vm->stalled = false;
 	if (vm->machine) {
@@ -140,8 +140,8 @@ static int take_shell(struct vm *vm, const struct bringup *b, bool *ret_ahead, s
 	struct machine_spawn sp = { .vcpus = vm->row.info.vcpus,
 		                    .mem_mb = vm->row.info.mem_mb,
 		                    .boot = !b->point };
-	struct shell s;
-	int r = shell_take(vm->m, &sp, &s, err);
+	struct blank s;
+	int r = blank_take(vm->m, &sp, &s, err);
 
 	if (r < 0)
 		return r;
@@ -232,7 +232,7 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 		err_wrap(err, r, "QEMU ended");
 		return r;
 	}
-	vm_log(vm, LOG_LV_WARN, "%s; QEMU lives, connecting again", err ? err->msg : "");
+	vm_log(vm, LOG_LV_WARN, "%s; QEMU is still running, connecting again", err ? err->msg : "");
 	return connect_agent(vm, b->reason, b->agent_ms, err);
 }
 
@@ -278,7 +278,7 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 		r = up_once(vm, b, err);
 		if (boots == BOOTS || !crashed_at_boot(vm, b, r))
 			break;
-		vm_log(vm, LOG_LV_WARN, "the guest's kernel crashed while it booted; once more");
+		vm_log(vm, LOG_LV_WARN, "the guest's kernel crashed while booting; trying again");
 		vm_bring_up_undo(vm, b);
 		if (err)
 			*err = (struct err){ 0 };
@@ -288,7 +288,7 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 		return r;
 	}
 	if (!b->hidden)
-		vm_watch_add(vm);
+		reaper_add(vm);
 	return 0;
 }
 

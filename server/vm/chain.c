@@ -21,7 +21,7 @@ int chain_load(struct vmm *m, const char *layer, struct engine_chain *ret, struc
 		return r;
 	if (n > ENGINE_CHAIN_MAX)
 		return err_set(err, -E2BIG,
-		               "layer %s stands on %zu others, at most %d are possible", layer,
+		               "layer %s is on top of %zu others, at most %d are possible", layer,
 		               n - 1, ENGINE_CHAIN_MAX - 1);
 	for (size_t i = 0; i < n; i++) {
 		struct engine_layer *e = &ret->l[ret->n++];

@@ -93,7 +93,7 @@ int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *er
 		vmm_forget(m, vm);
 		return r;
 	}
-	vm_watch_add(vm);
+	reaper_add(vm);
 	return 0;
 }
 

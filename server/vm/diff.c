@@ -128,9 +128,10 @@ static int common_time(struct vmm *m, const struct party p[2], int64_t *ret, str
 				*ret = a[i].created_ms;
 				return 0;
 			}
-	return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-	               "%s and %s have no common ancestor: only relatives are compared", p[0].id,
-	               p[1].id);
+	return err_tag(
+	        err, -EINVAL, ERR_INVALID_PARAMETERS,
+	        "%s and %s have no common ancestor: only related VMs and snapshots can be compared",
+	        p[0].id, p[1].id);
 }
 
 int vmm_diff(struct vmm *m, const char *account, const char *id, const struct vm_diff_opts *o,
@@ -147,7 +148,7 @@ int vmm_diff(struct vmm *m, const char *account, const char *id, const struct vm
 
 	if (!strcmp(id, o->with))
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-		               "'with' names the VM itself: name another one or a snapshot");
+		               "'with' is the VM itself: name another VM or a snapshot");
 	/* No lock is held from one to the other: there may be two calls the other way round. */
 	if ((r = party_find(m, account, id, &p[0], err)) == 0 &&
 	    (r = party_find(m, account, o->with, &p[1], err)) == 0)

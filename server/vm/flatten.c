@@ -115,10 +115,9 @@ int flatten_layer(struct vmm *m, const char *top, enum layer_kind kind, struct v
 	}
 	chain_drop(m, &c);
 	if (r == 0)
-		log_obj(LOG_LV_INFO, "layer", l.id,
-		        "takes the place of %zu %s layers (%llu MB, %llu ms)", c.n,
-		        kind == LAYER_MEM ? "memory" : "disk", (unsigned long long)l.bytes >> 20,
-		        (unsigned long long)(clock_ms() - t0));
+		log_obj(LOG_LV_INFO, "layer", l.id, "replaces %zu %s layers (%llu MB, %llu ms)",
+		        c.n, kind == LAYER_MEM ? "memory" : "disk",
+		        (unsigned long long)l.bytes >> 20, (unsigned long long)(clock_ms() - t0));
 	return r;
 }
 

@@ -108,8 +108,8 @@ static int fork_point(struct fork_job *job, const char *account, bool fresh_addr
 	r = quota_check_vms(job->m, &vm->row.info, job->count, err);
 	if (r == 0 && *vm->net.vpc && !fresh_address)
 		r = err_tag(err, -EINVAL, ERR_VPC_FORK_UNSUPPORTED,
-		            "VM %s is in a VPC, and a copy cannot have the same address: say "
-		            "\"vpc\": \"fresh-address\" to give each copy one of its own",
+		            "VM %s is in a VPC, and a copy cannot have the same address: use "
+		            "\"vpc\": \"fresh-address\" to give each copy its own",
 		            job->parent_id);
 	if (r == 0) {
 		r = freeze_parent(vm, job, err);
@@ -224,7 +224,7 @@ static int save_children(struct fork_job *job, struct err *err)
 	r = quota_insert(job->m, job->vms, job->count, err);
 	for (unsigned i = 0; i < job->count; i++)
 		if (r == 0)
-			vm_watch_add(job->vms[i]); /* now the watcher can see it */
+			reaper_add(job->vms[i]); /* now the reaper can see it */
 		else if (vm_delete_locked(job->vms[i], /* reason= */ NULL, &undo) < 0)
 			vm_log(job->vms[i], LOG_LV_ERROR, "was not removed: %s", undo.msg);
 	return r;

@@ -47,7 +47,7 @@ static int write_back(struct vm *vm, const struct engine_point *p, char ret_laye
 
 	if (r < 0)
 		return r;
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	r = guest_shutdown(vm->guest, deadline_in(m->t.shutdown_ask), err);
 	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(m->t.shutdown)) != 1)
 		r = err_set(err, -ETIMEDOUT, "the guest did not shut down to be resized");
@@ -79,7 +79,7 @@ int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stag
 
 	if (size->disk_mb < p->disk_mb)
 		return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
-		               "a disk of %u MB cannot become one of %u MB", p->disk_mb,
+		               "a disk of %u MB cannot be changed to %u MB", p->disk_mb,
 		               size->disk_mb);
 	if (!template && (r = write_back(vm, p, written, err)) < 0)
 		return r;

@@ -86,7 +86,8 @@ int hidden_thaw(struct vmm *m, const char *point, struct hidden **ret, struct er
 	mutex_unlock(&h->vm->lock);
 	if (r < 0)
 		goto not_up;
-	log_obj(LOG_LV_DEBUG, "point", point, "thawed out of sight as %s", h->vm->row.info.id);
+	log_obj(LOG_LV_DEBUG, "point", point, "thawed as the hidden machine %s",
+	        h->vm->row.info.id);
 	*ret = h;
 	return 0;
 not_up:
@@ -98,7 +99,7 @@ no_point:
 	vmm_release(m, point);
 no_hold:
 	free(h);
-	return err_wrap(err, r, "thaw point %s to look into it", point);
+	return err_wrap(err, r, "thaw point %s for a comparison", point);
 }
 
 struct guest *hidden_guest(struct hidden *h)
@@ -137,7 +138,7 @@ void hidden_end_all(struct vmm *m)
 		}
 	mutex_unlock(&m->lock);
 	for (size_t i = 0; i < n; i++) {
-		mutex_lock(&v[i]->lock); /* one that is just being thawed is waited for */
+		vm_lock(v[i]); /* one that is just being thawed is waited for */
 		if (v[i]->guest)
 			guest_close(v[i]->guest);
 		vm_unlock(v[i]);

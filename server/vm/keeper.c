@@ -40,7 +40,7 @@ void vmm_collect(struct vmm *m)
 	r = store_collect(m->store, names, n, names, n, &g, &err);
 	rwlock_unlock(&m->gc);
 	if (r < 0) {
-		log_warn("collect garbage: %s; tried again later", err.msg);
+		log_warn("collect garbage: %s; trying again later", err.msg);
 		return;
 	}
 	for (size_t i = 0; i < g.n_points; i++)

@@ -82,7 +82,7 @@ void vm_net_trust(struct vm *vm)
 
 	if (trust_ca(vm, &err) == 0)
 		return;
-	vm_log(vm, LOG_LV_WARN, "does not trust its egress authority: %s", err.msg);
+	vm_log(vm, LOG_LV_WARN, "does not trust its egress CA: %s", err.msg);
 	vm_tell(vm, EVENT_WARN, "headers cannot be injected: %s", err.msg);
 }
 
@@ -147,7 +147,7 @@ int vm_open_network(struct vm *vm, bool as_built, struct err *err)
 	}
 	r = dns_add(vm->m->dns, vm->slot.idx, TAKE_FD(vm->slot.dns_udp), TAKE_FD(vm->slot.dns_tcp));
 	if (r < 0)
-		return err_sys(err, r, "name forwarding for VM %s", vm->row.info.id);
+		return err_sys(err, r, "DNS forwarding for VM %s", vm->row.info.id);
 	return privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, err);
 }
 

@@ -121,6 +121,6 @@ int vmm_optimize(struct vmm *m, const char *account, const char *id, char *messa
 	if (r < 0)
 		return err_wrap(err, r, "optimize VM %s", id);
 	if (!w.n)
-		say(&w, "nothing to do: its chains are short already");
+		say(&w, "nothing to do: its chains are already short");
 	return 0;
 }

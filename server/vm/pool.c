@@ -329,7 +329,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 		    wake_ready(rd->vm, &why) == 0)
 			break;
 		vm_net_undo(rd->vm);
-		vm_log(rd->vm, LOG_LV_WARN, "was ready but is not any more: %s",
+		vm_log(rd->vm, LOG_LV_WARN, "was ready but no longer is: %s",
 		       *why.msg ? why.msg : "its process ended");
 		quota_release(m, rd->vm->row.info.id);
 		ready_end(m, rd);
@@ -404,7 +404,7 @@ void *pool_main(void *arg)
 		}
 		if (ready_make(m, point, &rd, &err) < 0 || !rd) {
 			log_obj(LOG_LV_WARN, "point", point,
-			        "no VM could be made ready: %s; tried again later", err.msg);
+			        "cannot make a VM ready: %s; trying again later", err.msg);
 			not_before = clock_ms() + m->t.retry;
 			continue;
 		}
@@ -429,7 +429,7 @@ void pool_status(struct vmm *m, struct vmm_status *ret)
 	ret->pool_mem_mb = (unsigned)memory(p);
 	ret->pool_given = p->given;
 	ret->pool_missed = p->missed;
-	ret->shells = (unsigned)m->n_shells;
+	ret->blanks = (unsigned)m->n_blanks;
 }
 
 /* No thread fills it any more. */

@@ -163,6 +163,7 @@ int quota_check_vms(struct vmm *m, const struct vm_info *v, unsigned n, struct e
 
 /* m->quota and m->lock held, and there is room. */
 static void hold(struct vmm *m, const char *id, const char *account, const struct vm_quota *q)
+        REQUIRES(&m->lock)
 {
 	struct quota_held *h = &m->held[m->n_held++];
 

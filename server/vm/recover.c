@@ -62,17 +62,17 @@ static int adopt(struct vm *vm, const struct priv_vm *p, struct err *err)
 		vm->has_slot = true;
 		vm->row.slot = p->slot;
 	}
-	vm_watch_add(vm);
+	reaper_add(vm);
 	r = vm_reconnect(vm, err);
 	if (r < 0)
-		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; tried again at the next use", err->msg);
+		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; trying again at the next use", err->msg);
 	return vm->has_slot ? vm_open_network(vm, /* as_built= */ false, err) : 0;
 }
 
 /* Lets go of it; it runs on. */
 static void adopt_undo(struct vm *vm)
 {
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	if (vm->guest)
 		guest_close(vm->guest);
 	guest_unref(TAKE_PTR(vm->guest));
@@ -130,11 +130,11 @@ static void settle_process(struct vmm *m, struct priv_vm *p)
 	if (vm && adopt_twice(vm, p, &e) == 0) {
 		vm_log(vm, LOG_LV_INFO, "adopted, running");
 	} else if (vm) {
-		vm_log(vm, LOG_LV_ERROR, "runs but cannot be adopted and is ended: %s", e.msg);
+		vm_log(vm, LOG_LV_ERROR, "is running but cannot be adopted; ending it: %s", e.msg);
 		adopt_undo(vm);
 		end_process(m, p);
 	} else {
-		log_obj(LOG_LV_INFO, "machine", p->vm_id, "belongs to no VM and is ended");
+		log_obj(LOG_LV_INFO, "machine", p->vm_id, "belongs to no VM; ending it");
 		end_process(m, p);
 	}
 	proc_close(&p->proc);
@@ -191,13 +191,14 @@ static int settle_vms(struct vmm *m, struct err *err)
 {
 	int r = 0;
 
+	mutex_unshared(&m->lock);
 	for (size_t i = 0; r == 0 && i < m->n_vms; i++) {
 		struct vm *vm = m->vms[i];
 		struct store_vm *row = &vm->row;
 
 		if (row->info.state != VM_RUNNING || vm->machine)
 			continue;
-		vm_log(vm, LOG_LV_WARN, "its process is gone: stopped, the disk is kept");
+		vm_log(vm, LOG_LV_WARN, "its process has ended: stopped, the disk is kept");
 		row->slot = -1;
 		r = vm_stop_locked(vm, /* ask= */ false, err);
 	}
@@ -210,6 +211,7 @@ static int free_slots(struct vmm *m, struct err *err)
 	size_t n = 0;
 	int r = privc_slots_taken(m->priv, &taken, &n, err);
 
+	mutex_unshared(&m->lock);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		bool used = false;
 
@@ -236,6 +238,7 @@ static int file_known(struct vmm *m, const char *dir, const char *name, struct e
 	struct store_point p;
 
 	snprintf(id, sizeof(id), "%.40s", name);
+	mutex_unshared(&m->lock);
 	for (size_t i = 0; i < m->n_vms; i++)
 		if (!strcmp(m->vms[i]->owed.id, name) ||
 		    (m->vms[i]->machine && !strcmp(m->vms[i]->row.info.instance, name)))
@@ -275,20 +278,21 @@ static int remove_orphans(struct vmm *m, const char *dir, struct err *err)
 		n++;
 	}
 	if (n)
-		log_info("removed %u files of '%s' that belong to nothing", n, dir);
+		log_info("removed %u unreferenced files in '%s'", n, dir);
 	return 0;
 }
 
 /* Builds do not outlive their server: nobody waits for them any more. */
 static int drop_builds(struct vmm *m, struct err *err)
 {
+	mutex_unshared(&m->lock);
 	for (size_t i = m->n_vms; i-- > 0;) {
 		struct vm *vm = m->vms[i];
 		int r;
 
 		if (vm->row.info.state != VM_BUILDING)
 			continue;
-		vm_log(vm, LOG_LV_INFO, "was being built when the server ended; removed");
+		vm_log(vm, LOG_LV_INFO, "was being built when the server stopped; removed");
 		if ((r = store_vm_delete(m->store, vm->row.info.id, err)) < 0)
 			return r;
 		vmm_forget(m, vm);

@@ -42,7 +42,7 @@ int vm_empty(struct vm *vm, const char *why, struct err *err)
 	row->grow_fs = false;
 	snprintf(row->head, ID_SIZE, "%s", row->origin);
 	mutex_lock(&vm->m->lock);
-	vm->watch_fd = -1; /* its end is ours to see */
+	vm->reaper_fd = -1; /* its end is ours to see */
 	mutex_unlock(&vm->m->lock);
 	if (!vm->exit_why)
 		vm->exit_why = why;
@@ -52,13 +52,13 @@ int vm_empty(struct vm *vm, const char *why, struct err *err)
 		*row = before;
 		vm->exit_why = NULL;
 		if (vm->machine)
-			vm_watch_add(vm);
+			reaper_add(vm);
 		return r;
 	}
 	/* The store knows: a process that outlives us is ended by recovery. */
 	vm_take_down(vm);
-	vm_log(vm, LOG_LV_INFO, "emptied (%s): the next use makes it anew", why);
-	vm_tell(vm, EVENT_INFO, "emptied (%s): the next use makes it anew", why);
+	vm_log(vm, LOG_LV_INFO, "emptied (%s): the next use creates it again", why);
+	vm_tell(vm, EVENT_INFO, "emptied (%s): the next use creates it again", why);
 	vmm_collect_soon(vm->m);
 	return 0;
 }

@@ -138,7 +138,7 @@ static void go_back(struct vm *vm, const char *point, bool grow_fs, bool run)
 	if (r == 0 && run)
 		r = vm_wake(vm, &err);
 	if (r < 0)
-		vm_log(vm, LOG_LV_ERROR, "does not come back after a failed resize: %s", err.msg);
+		vm_log(vm, LOG_LV_ERROR, "cannot be restored after a failed resize: %s", err.msg);
 }
 
 /* Before it is shut down for nothing. The boot asks again. */

@@ -33,8 +33,8 @@ static int check_ancestor(struct vm *vm, const char *snapshot_id, const char *po
 		if (!strcmp(line[i].id, point))
 			return 0;
 	return err_tag(err, -EINVAL, ERR_INVALID_SNAPSHOT_ID,
-	               "snapshot %s is not in the ancestry of VM %s: a VM goes back only to where "
-	               "it came from; create a VM from the snapshot instead",
+	               "snapshot %s is not in the ancestry of VM %s: a VM can only be rewound to "
+	               "its own history; create a VM from the snapshot instead",
 	               snapshot_id, vm->row.info.id);
 }
 
@@ -95,7 +95,7 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 		past->row.info.now = past->row.info.ahead = (struct vm_usage){ 0 };
 		past->row.info.machine_ms = clock_wall_ms();
 		vm_note_exit(vm, "rewound");
-		vm_watch_remove(vm);
+		reaper_remove(vm);
 		change_places(vm, past);
 		r = vm_set_state(vm, VM_RUNNING, &b.layer, 1, NULL, err);
 		if (r < 0) {
@@ -105,7 +105,7 @@ static int take_over(struct vm *vm, const struct engine_point *p, struct err *er
 			vm_take_down(past); /* what was the present */
 			vm->idle_since_ms = 0;
 		}
-		vm_watch_add(vm);
+		reaper_add(vm);
 	}
 	vm_unref(past);
 	return r;

@@ -209,7 +209,7 @@ static struct candidate *find_candidates(struct vmm *m, size_t *ret_n)
 	                        &err) < 0 ||
 	    store_spec_list(m->store, &h.specs, &h.n_specs, &err) < 0 ||
 	    store_point_list(m->store, &h.points, &h.n_points, &err) < 0) {
-		log_warn("nothing is evicted: %s", err.msg);
+		log_warn("nothing can be evicted: %s", err.msg);
 		return NULL;
 	}
 	c = calloc(h.n_vms + h.n_snaps + h.n_specs + 1, sizeof(*c));

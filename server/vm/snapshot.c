@@ -168,7 +168,7 @@ int vmm_snapshot_delete(struct vmm *m, const char *account, const char *id, stru
 		return r;
 	if (s.info.deleted)
 		return err_tag(err, -EEXIST, ERR_SNAPSHOT_ALREADY_DELETED,
-		               "snapshot '%s' was deleted before", id);
+		               "snapshot '%s' is already deleted", id);
 	r = store_snapshot_delete(m->store, id, err);
 	if (r == 0) {
 		if (s.info.state == SNAPSHOT_BUILDING)

@@ -112,7 +112,7 @@ int vmm_stage_begin(struct vmm *m, const struct vm_stage_opts *o, struct vm_stag
 		cancelled = vm->cancelled;
 		mutex_unlock(&m->lock);
 		if (cancelled) /* its process was ended while it came up */
-			r = err_set(err, -ECANCELED, "deleted before it was up");
+			r = err_set(err, -ECANCELED, "deleted before it was started");
 		quota_release(m, row.info.id);
 		vmm_forget(m, vm);
 		vm_unref(vm);
@@ -200,9 +200,9 @@ void vmm_stage_abort(struct vm_stage *s_consume)
 	if (!s_consume)
 		return;
 	vm = s_consume->vm;
-	mutex_lock(&vm->lock);
+	vm_lock(vm);
 	if (vm_delete_locked(vm, /* reason= */ NULL, &err) < 0)
-		vm_log(vm, LOG_LV_ERROR, "was not removed; the next start does it: %s", err.msg);
+		vm_log(vm, LOG_LV_ERROR, "was not removed; the next start removes it: %s", err.msg);
 	quota_release(vm->m, vm->row.info.id);
 	vm_unlock(vm);
 	free(s_consume);

@@ -26,8 +26,8 @@ static bool has_room(struct vmm *m)
 
 static void say(struct vm *vm, bool stalled)
 {
-	const char *text = stalled ? "stands still: the disk of the host is full"
-	                           : "goes on: there is room on the disk of the host again";
+	const char *text = stalled ? "is paused: the host's disk is full"
+	                           : "continues: the host's disk has space again";
 
 	vm->stalled = stalled;
 	vm_log(vm, stalled ? LOG_LV_ERROR : LOG_LV_INFO, "%s", text);
@@ -54,7 +54,7 @@ int vm_check_stall(struct vm *vm, struct err *err)
 	if (!vm->stalled)
 		return 0;
 	return err_tag(err, -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY,
-	               "VM %s stands still because the disk of the host is full, and goes on when "
-	               "there is room: delete VMs or snapshots",
+	               "VM %s is paused because the host's disk is full, and continues when there "
+	               "is space: delete VMs or snapshots",
 	               vm->row.info.id);
 }

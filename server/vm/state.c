@@ -129,7 +129,7 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 		if (r < 0 && (next != vm->stored || state_is_saved(old) || n_layers || new_point))
 			return err_wrap(err, r, "VM %s", vm->row.info.id);
 		if (r < 0) /* back from a passing state: the store has never heard of that */
-			vm_log(vm, LOG_LV_WARN, "is %s again, which was not written down",
+			vm_log(vm, LOG_LV_WARN, "is %s again, which could not be saved",
 			       vm_state_str[next]);
 		else
 			vm->owed.id[0] = '\0';

@@ -34,8 +34,7 @@ static void ask_guest(struct vm *vm)
 		r = guest_shutdown(vm->guest, deadline_in(vm->m->t.shutdown_ask), &err);
 	if (r == 0 && proc_wait_end(machine_proc(vm->machine), deadline_in(vm->m->t.shutdown)) == 1)
 		return;
-	vm_log(vm, LOG_LV_WARN, "did not shut down by itself and is ended%s%s",
-	       *err.msg ? ": " : "", err.msg);
+	vm_log(vm, LOG_LV_WARN, "did not shut down; ending it%s%s", *err.msg ? ": " : "", err.msg);
 }
 
 int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
@@ -47,7 +46,7 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err)
 		return 0;
 	if (vm->machine) {
 		mutex_lock(&vm->m->lock);
-		vm->watch_fd = -1; /* its end is ours to see now */
+		vm->reaper_fd = -1; /* its end is ours to see now */
 		mutex_unlock(&vm->m->lock);
 		vm_usage_look(vm);
 		if (ask && machine_alive(vm->machine)) {

@@ -99,7 +99,7 @@ void vmm_suspend_all(struct vmm *m)
 			vm_unref(vm);
 			continue;
 		}
-		mutex_lock(&vm->lock);
+		vm_lock(vm);
 		if (!vm->gone && vm->row.info.state == VM_RUNNING &&
 		    vm_suspend_locked(vm, &err) < 0) {
 			vm_log(vm, LOG_LV_ERROR, "could not be suspended and is stopped: %s",

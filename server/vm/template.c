@@ -155,11 +155,11 @@ static int build(struct vmm *m, struct err *err)
 		vmm_release(m, base.id);
 		return err_set(err, -ENOMEM, "template: out of memory");
 	}
-	mutex_lock(&vm->lock);
+	vm_lock(vm);
 	set_template_vm(m, vm);
 	note(m, "building", "cold booting the base image");
 	r = vm_bring_up(vm, &b, err);
-	vm_watch_remove(vm);
+	reaper_remove(vm);
 	if (r == 0) {
 		note(m, "building", "booted in %.1f s, waiting for its services",
 		     (double)(clock_ms() - t0) / 1e3);
@@ -179,6 +179,12 @@ static int build(struct vmm *m, struct err *err)
 	return r;
 }
 
+static bool ending(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+	return m->stopping;
+}
+
 static int ensure(struct vmm *m, struct err *err)
 {
 	char key_text[1200], point[ID_SIZE];
@@ -191,7 +197,7 @@ static int ensure(struct vmm *m, struct err *err)
 		if (r == 0)
 			goto ready;
 		log_obj(LOG_LV_WARN, "template", m->template_key,
-		        "cannot be used and is made again: %s", err->msg);
+		        "cannot be used and is created again: %s", err->msg);
 	}
 	r = template_import(m, key_text, err);
 	if (r == 0)
@@ -206,14 +212,14 @@ static int ensure(struct vmm *m, struct err *err)
 	}
 	r = build(m, err);
 	if (r == -ETIMEDOUT &&
-	    !m->stopping) { /* a guest that hung while booting: once more before giving up */
+	    !ending(m)) { /* a guest that hung while booting: once more before giving up */
 		log_obj(LOG_LV_WARN, "template", m->template_key, "%s; trying again", err->msg);
 		r = build(m, err);
 	}
 	if (r == 0)
 		r = store_template_get(m->store, m->template_key, point, err);
 	if (r < 0)
-		return err_wrap(err, r, "make the template");
+		return err_wrap(err, r, "create the template");
 	template_export(m, point, key_text);
 ready:
 	mutex_lock(&m->lock);

@@ -94,7 +94,8 @@ static int free_ip(struct vmm *m, const char *vpc, uint32_t *ret, struct err *er
 	for (size_t i = 0; i < n; i++)
 		here += !strcmp(p[i].vpc, vpc);
 	if (here >= PRIV_WG_PEERS_MAX)
-		return err_tag(err, -ENOSPC, TUNNEL_TAG, "VPC %s has %u tunnels already", vpc,
+		return err_tag(err, -ENOSPC, TUNNEL_TAG,
+		               "VPC %s already has %u tunnels, the maximum", vpc,
 		               PRIV_WG_PEERS_MAX);
 	for (uint32_t ip = FIRST_IP; ip <= LAST_IP; ip++) {
 		bool taken = false;
@@ -106,7 +107,7 @@ static int free_ip(struct vmm *m, const char *vpc, uint32_t *ret, struct err *er
 			return 0;
 		}
 	}
-	return err_tag(err, -ENOSPC, TUNNEL_TAG, "no address for another tunnel is free");
+	return err_tag(err, -ENOSPC, TUNNEL_TAG, "no free address for another tunnel");
 }
 
 /* The address of this host that the world sees, as far as it knows itself. */
@@ -157,7 +158,8 @@ static int add(struct vmm *m, const struct store_vpc *v, struct store_peer *p, s
 		return r;
 	r = store_peer_add(m->store, p, err);
 	if (r == -EEXIST)
-		return err_tag(err, r, ERR_CONFLICT, "VPC %s has a tunnel with that key", v->id);
+		return err_tag(err, r, ERR_CONFLICT, "VPC %s already has a tunnel with that key",
+		               v->id);
 	if (r < 0)
 		return r;
 	r = sync_locked(m, v, err);

@@ -117,7 +117,7 @@ void vmm_usage_save(struct vmm *m)
 	}
 	free(v);
 	if (k && store_vm_usage(m->store, rows, k, &err) < 0)
-		log_warn("usage was not saved, tried again in a minute: %s", err.msg);
+		log_warn("usage was not saved, trying again in a minute: %s", err.msg);
 }
 
 int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sample *ret,

@@ -203,7 +203,7 @@ struct vmm_status {
 	char limits[64];
 	unsigned running;
 	uint32_t vcpus, mem_mb, disk_mb;          /* default VM */
-	unsigned pool_ready, pool_mem_mb, shells; /* made ahead of need */
+	unsigned pool_ready, pool_mem_mb, blanks; /* made ahead of need */
 	uint64_t pool_given, pool_missed;         /* creates served from the pool, and not */
 };
 void vmm_status(struct vmm *m, struct vmm_status *ret);

@@ -99,7 +99,7 @@ static void quiesce(struct vm *vm)
 		guest_settle(vm->guest, deadline_in(vm->m->t.settle));
 	if (!vm->guest || guest_quiesce(vm->guest, deadline_in(vm->m->t.quiesce), &err) == 0)
 		return;
-	vm_log(vm, LOG_LV_WARN, "its agent does not keep still and is cut off: %s", err.msg);
+	vm_log(vm, LOG_LV_WARN, "its agent cannot be quiesced and is disconnected: %s", err.msg);
 	guest_close(vm->guest);
 }
 
@@ -111,7 +111,7 @@ static void unquiesce(struct vm *vm)
 
 /*
  * After a freeze that failed. A machine that does not go on is of no use to anyone: it is ended,
- * and the watcher settles what is left of the VM.
+ * and the reaper settles what is left of the VM.
  */
 static void go_on(struct vm *vm)
 {

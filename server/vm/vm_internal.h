@@ -60,9 +60,9 @@ struct vm {
 	bool cancelled;              /* building, and not wanted any more; m->lock */
 	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
 	bool stalled;                /* stopped by QEMU: the disk was full; vm->lock */
-	bool lost_process;           /* QEMU ended by itself: the watcher has it in hand */
-	uint64_t watched_pid;        /* for the watcher: m->lock */
-	int watch_fd;                /* pidfd, weak; -1: none; m->lock */
+	bool lost_process;           /* QEMU ended by itself: the reaper has it in hand */
+	uint64_t reaper_pid;         /* for the reaper: m->lock */
+	int reaper_fd;               /* pidfd, weak; -1: none; m->lock */
 	uint64_t idle_bytes;         /* NIC bytes at the last look; vm->lock */
 	uint64_t idle_since_ms;      /* clock_ms of the last activity; 0: look anew; vm->lock */
 	_Atomic uint64_t touched_ms; /* clock_ms of the last vmm_touch() */
@@ -80,7 +80,7 @@ struct vm {
 #define QUOTA_HELD_MAX 512 /* VMs and snapshots in the making */
 #define DEBTS_MAX 256      /* machines and slots that could not be given back */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
-#define SHELLS_MAX 16      /* blank processes kept */
+#define BLANKS_MAX 16      /* blank processes kept */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
 
@@ -93,7 +93,7 @@ struct debt {
 };
 
 /* A QEMU process that is no VM yet, with the network slot it runs in. */
-struct shell {
+struct blank {
 	struct machine *machine; /* owned */
 	struct priv_slot slot;
 	char instance[ID_SIZE];
@@ -113,13 +113,14 @@ struct vmm {
 	struct mutex lock;
 	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
-	struct cond cond; /* template state, holds, stopping, room */
-	struct vm **vms;  /* owned; m->lock */
-	size_t n_vms, cap_vms;
-	struct vm *template_vm; /* being booted, to be ended when the server ends; m->lock */
+	struct cond cond;                 /* template state, holds, stopping, room */
+	struct vm **vms GUARDED_BY(lock); /* owned; m->lock */
+	size_t n_vms GUARDED_BY(lock), cap_vms GUARDED_BY(lock);
+	struct vm *template_vm
+	        GUARDED_BY(lock); /* being booted, to be ended when the server ends; m->lock */
 	char template_key[32];
-	char template_point[ID_SIZE];
-	char template_state[16], template_note[256];
+	char template_point[ID_SIZE] GUARDED_BY(lock);
+	char template_state[16] GUARDED_BY(lock), template_note[256] GUARDED_BY(lock);
 	struct err template_err;
 	struct mutex tunnels; /* held while store and kernel are made to agree; before no other */
 	struct mutex quota;   /* see quota.c */
@@ -127,32 +128,35 @@ struct vmm {
 		char id[ID_SIZE], account[ACCOUNT_SIZE];
 		struct vm_quota q;
 	} held[QUOTA_HELD_MAX]; /* counted, but not to be seen yet; m->lock */
-	size_t n_held;
-	char holds[HOLDS_MAX][ID_SIZE]; /* points and layers only a thread knows yet */
-	size_t n_holds;
-	struct shell shells[SHELLS_MAX]; /* owned; m->lock */
-	size_t n_shells;
+	size_t n_held GUARDED_BY(lock);
+	char holds[HOLDS_MAX][ID_SIZE] GUARDED_BY(
+	        lock); /* points and layers only a thread knows yet */
+	size_t n_holds GUARDED_BY(lock);
+	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
+	size_t n_blanks GUARDED_BY(lock);
 	struct pool *pool;            /* owned; what is in it: m->lock */
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
-	struct rwlock debts_lock;      /* see debt.c; before m->lock */
-	unsigned n_starting;           /* VMs being brought up; m->lock */
-	uint64_t started_ms;           /* clock_ms() of the last one's end; m->lock */
-	struct vm *hidden[HIDDEN_MAX]; /* weak: for hidden_end_all(); m->lock */
-	bool no_hidden;                /* m->lock */
-	bool stopping, collect_wanted;
-	unsigned n_settling; /* threads that settle the end of a machine; m->lock */
-	bool keeping, making_ready, making_shell; /* which thread is at work; m->lock */
-	pthread_t template_thread, keeper_thread, watch_thread, shell_thread, pool_thread;
-	bool has_template_thread, has_keeper_thread, has_watch_thread, has_shell_thread,
+	struct rwlock debts_lock;             /* see debt.c; before m->lock */
+	unsigned n_starting GUARDED_BY(lock); /* VMs being brought up; m->lock */
+	uint64_t started_ms GUARDED_BY(lock); /* clock_ms() of the last one's end; m->lock */
+	struct vm *hidden[HIDDEN_MAX] GUARDED_BY(lock); /* weak: for hidden_end_all(); m->lock */
+	bool no_hidden GUARDED_BY(lock);                /* m->lock */
+	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
+	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
+	bool keeping, making_ready, making_blank; /* which thread is at work; m->lock */
+	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread;
+	bool has_template_thread, has_keeper_thread, has_reaper_thread, has_blank_thread,
 	        has_pool_thread;
-	bool room_wanted;      /* somebody waits for the keeper to make room on the disk */
-	uint64_t room_seq;     /* looks at the disk so far */
-	uint64_t disk_look_ms; /* clock_ms of the last one; keeper only */
-	uint64_t disk_used;    /* bytes of layers and points, at the last look */
-	uint64_t disk_over;    /* bytes above what is allowed, at the last look */
-	uint64_t disk_over_ms; /* clock_ms of the last look that found too much; 0: none did */
-	int wake_pipe[2];      /* tells the watcher that its list changed */
+	bool room_wanted
+	        GUARDED_BY(lock); /* somebody waits for the keeper to make room on the disk */
+	uint64_t room_seq GUARDED_BY(lock);  /* looks at the disk so far */
+	uint64_t disk_look_ms;               /* clock_ms of the last one; keeper only */
+	uint64_t disk_used GUARDED_BY(lock); /* bytes of layers and points, at the last look */
+	uint64_t disk_over GUARDED_BY(lock); /* bytes above what is allowed, at the last look */
+	uint64_t disk_over_ms
+	        GUARDED_BY(lock); /* clock_ms of the last look that found too much; 0: none did */
+	int wake_pipe[2];         /* tells the reaper that its list changed */
 };
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
@@ -184,10 +188,16 @@ int vmm_gone(struct vmm *m, const char *account, const char *id, struct err *err
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err);
 void vm_unlock(struct vm *vm);
+/*
+ * A VM comes locked out of vmm_lock(), by way of a pointer, and leaves by vm_unlock(), on whichever
+ * path: clang's analysis cannot follow this lock, so vm->lock is in comments and m->lock in
+ * GUARDED_BY.
+ */
+void vm_lock(struct vm *vm);
 int vmm_hold(struct vmm *m, const char *id, struct err *err);
 void vmm_release(struct vmm *m, const char *id);
 void vmm_collect_soon(struct vmm *m);
-/* One of keeping, making_ready, making_shell, for those who wait for an idle manager; m->lock held.
+/* One of keeping, making_ready, making_blank, for those who wait for an idle manager; m->lock held.
  */
 void vmm_at_work(struct vmm *m, bool *what, bool yes);
 void vm_copy_info(struct vm *vm, struct vm_info *ret);
@@ -293,7 +303,7 @@ void vm_take_down(struct vm *vm);
 void vm_bring_up_undo(struct vm *vm, struct bringup *b);
 /* Of a machine whose guest closed its channel. */
 bool vm_ended(const struct vm *vm);
-/* watch.c: the state of a VM whose process ended by itself; vm->lock held */
+/* reaper.c: the state of a VM whose process ended by itself; vm->lock held */
 void vm_settle_end(struct vm *vm);
 /* Running afterwards, whatever it was; vm->lock held. */
 int vm_wake(struct vm *vm, struct err *err);
@@ -338,21 +348,21 @@ void debt_add(struct vmm *m, const char *instance, int slot);
 void debt_slot_taken(struct vmm *m, uint32_t slot); /* it is whoever's it was given to */
 void debts_pay(struct vmm *m);                      /* keeper */
 
-/* shell.c */
+/* blank.c */
 /* A blank process in a slot: one that waits, else a new one. `like` has its size and kind. */
-int shell_take(struct vmm *m, const struct machine_spawn *like, struct shell *ret, struct err *err);
-void shell_end(struct vmm *m, struct shell *s);
-void *shell_main(void *arg);
+int blank_take(struct vmm *m, const struct machine_spawn *like, struct blank *ret, struct err *err);
+void blank_end(struct vmm *m, struct blank *s);
+void *blank_main(void *arg);
 /* Around everything that starts a VM: what is made ahead of need waits for quiet. */
 void vmm_start_begin(struct vmm *m);
 void vmm_start_end(struct vmm *m);
-uint64_t vmm_quiet_in(const struct vmm *m);
+uint64_t vmm_quiet_in(const struct vmm *m) REQUIRES(&m->lock);
 
 /* create.c */
 void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row);
 void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p,
                  struct store_vm *row);
-/* A VM that was brought up becomes known: table, store, watcher. vm->lock held. */
+/* A VM that was brought up becomes known: table, store, reaper. vm->lock held. */
 int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *err);
 
 /* pool.c */
@@ -362,7 +372,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
               struct err *err);
 void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any more */
 void *pool_main(void *arg);
-void pool_status(struct vmm *m, struct vmm_status *ret); /* m->lock held */
+void pool_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock); /* m->lock held */
 void pool_end(struct vmm *m);
 /* recreate.c: nothing is left but its id, and what belongs to that */
 bool vm_is_empty(const struct store_vm *row);
@@ -428,13 +438,13 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err);
 int vm_suspend_locked(struct vm *vm, struct err *err);
 int vm_stop_locked(struct vm *vm, bool ask, struct err *err);
 
-/* recover.c, template.c, keeper.c, watch.c */
+/* recover.c, template.c, keeper.c, reaper.c */
 int vmm_recover(struct vmm *m, struct err *err);
 void *template_main(void *arg);
 void template_end(struct vmm *m); /* joins its thread, ending a boot in progress */
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
 void *keeper_main(void *arg);
-void *vm_watch_main(void *arg);
-void vm_watch_end(struct vmm *m); /* joins it, and waits for what it handed over */
-void vm_watch_add(struct vm *vm);
-void vm_watch_remove(struct vm *vm);
+void *reaper_main(void *arg);
+void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over */
+void reaper_add(struct vm *vm);
+void reaper_remove(struct vm *vm);

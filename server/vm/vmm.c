@@ -54,7 +54,7 @@ struct vm *vm_new(struct vmm *m, const struct store_vm *row)
 	vm->row = *row;
 	vm->stored = row->info.state;
 	vm->shown = row->info;
-	vm->watch_fd = -1;
+	vm->reaper_fd = -1;
 	vm->slot.dns_udp = vm->slot.dns_tcp = -1;
 	mutex_init(&vm->lock, "vm");
 	return vm;
@@ -182,11 +182,12 @@ static int busy(struct vm *vm, struct err *err)
 	else if (i.state == VM_STARTING && !i.used_ms)
 		tag = ERR_STILL_CREATING;
 	return err_tag(err, -EBUSY, tag,
-	               "VM %s is %s and another call works on it since more than %u s", i.id,
+	               "VM %s is %s and another operation has held it for over %u s", i.id,
 	               vm_state_name(i.state), vm->m->conf.busy_wait_s);
 }
 
-int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
+int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret,
+             struct err *err) NO_THREAD_SAFETY_ANALYSIS
 {
 	uint64_t until = deadline_in(m->conf.busy_wait_s * 1000);
 	struct vm *vm;
@@ -239,7 +240,12 @@ int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm 
 	return vmm_lock(m, account, id, ret, err);
 }
 
-void vm_unlock(struct vm *vm)
+void vm_lock(struct vm *vm) NO_THREAD_SAFETY_ANALYSIS /* see vm_internal.h, all three */
+{
+	mutex_lock(&vm->lock);
+}
+
+void vm_unlock(struct vm *vm) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (!vm)
 		return;
@@ -430,7 +436,7 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		return err_set(err, -ENOMEM, "VM manager: out of memory");
 	m->conf = *c;
 	m->t = c->times ? *c->times : vm_times_usual;
-	m->conf.shells = MIN(m->conf.shells, (uint32_t)SHELLS_MAX);
+	m->conf.blanks = MIN(m->conf.blanks, (uint32_t)BLANKS_MAX);
 	m->store = store;
 	m->engine = engine;
 	m->priv = priv;
@@ -454,14 +460,14 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (r == 0)
 		tunnels_expire(m, /* all= */ true);
 	if (r == 0)
-		r = start_thread(&m->watch_thread, &m->has_watch_thread, vm_watch_main, m, err);
+		r = start_thread(&m->reaper_thread, &m->has_reaper_thread, reaper_main, m, err);
 	if (r == 0)
 		r = start_thread(&m->template_thread, &m->has_template_thread, template_main, m,
 		                 err);
 	if (r == 0)
 		r = start_thread(&m->keeper_thread, &m->has_keeper_thread, keeper_main, m, err);
-	if (r == 0 && m->conf.shells)
-		r = start_thread(&m->shell_thread, &m->has_shell_thread, shell_main, m, err);
+	if (r == 0 && m->conf.blanks)
+		r = start_thread(&m->blank_thread, &m->has_blank_thread, blank_main, m, err);
 	if (r == 0 && m->conf.pool)
 		r = start_thread(&m->pool_thread, &m->has_pool_thread, pool_main, m, err);
 	if (r < 0) {
@@ -481,17 +487,18 @@ struct vmm *vmm_free(struct vmm *m)
 	cond_broadcast(&m->cond);
 	mutex_unlock(&m->lock);
 	if (m->wake_pipe[1] >= 0 && write(m->wake_pipe[1], "x", 1) < 0)
-		log_debug("the watcher was awake already");
+		log_debug("the reaper was awake already");
 	if (m->has_template_thread)
 		template_end(m);
 	if (m->has_keeper_thread)
 		pthread_join(m->keeper_thread, NULL);
-	vm_watch_end(m);
+	reaper_end(m);
 	if (m->has_pool_thread)
 		pthread_join(m->pool_thread, NULL);
-	if (m->has_shell_thread)
-		pthread_join(m->shell_thread, NULL);
+	if (m->has_blank_thread)
+		pthread_join(m->blank_thread, NULL);
 	pool_end(m);
+	mutex_unshared(&m->lock);
 	while (m->n_vms) {
 		struct vm *vm = m->vms[0];
 

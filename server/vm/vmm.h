@@ -50,7 +50,7 @@ struct vmm_conf {
 	uint32_t vcpus, mem_mb, disk_mb; /* default VM */
 	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
 	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
-	uint32_t shells;                 /* QEMU processes started ahead */
+	uint32_t blanks;                 /* QEMU processes started ahead */
 	struct gates *gates;             /* weak: policies of slots */
 	char wg_host[256];               /* where tunnels' clients reach this host; "": found out */
 	uint32_t wg_port;                /* of the first VPC's tunnel */

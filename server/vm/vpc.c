@@ -80,7 +80,7 @@ int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const c
 	    (r = store_vpc_list(m->store, account, &all, &n, err)) < 0)
 		return r;
 	if (n >= VPCS_PER_ACCOUNT)
-		return err_tag(err, -EDQUOT, ERR_BAD_REQUEST, "an account has up to %d VPCs",
+		return err_tag(err, -EDQUOT, ERR_BAD_REQUEST, "an account can have at most %d VPCs",
 		               VPCS_PER_ACCOUNT);
 	id_make("vpc-", v.id);
 	snprintf(v.account, sizeof(v.account), "%s", account);

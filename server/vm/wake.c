@@ -55,7 +55,7 @@ static int cold_boot(struct vm *vm, struct err *err)
 	if (row->grow_fs) {
 		row->grow_fs = vm_grow_fs(vm, &grow) < 0;
 		if (row->grow_fs)
-			vm_log(vm, LOG_LV_WARN, "%s; tried again at the next boot", grow.msg);
+			vm_log(vm, LOG_LV_WARN, "%s; trying again at the next boot", grow.msg);
 	}
 	r = vm_set_state(vm, VM_RUNNING, &b.layer, *b.layer.id ? 1 : 0, NULL, err);
 	if (r < 0)
@@ -99,7 +99,7 @@ int vm_wake(struct vm *vm, struct err *err)
 		bool damaged = point_fault(err, ERR_CORRUPT_VM_RECORD);
 
 		tag_failure(from, r, err);
-		vm_tell(vm, EVENT_ERROR, "does not start: %s", err ? err->msg : "");
+		vm_tell(vm, EVENT_ERROR, "cannot be started: %s", err ? err->msg : "");
 		vm_set_state(vm, damaged ? VM_LOST : from, NULL, 0, NULL, NULL);
 		return err_wrap(err, r, "start VM %s", vm->row.info.id);
 	}
@@ -159,7 +159,7 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 		return r;
 	if (vm->row.info.state == VM_RUNNING && vm->guest && !guest_alive(vm->guest) &&
 	    vm_ended(vm)) {
-		/* The watcher was not here yet; it may be gone for good. */
+		/* The reaper was not here yet; it may be gone for good. */
 		vm_settle_end(vm);
 		vm_unlock(vm);
 		r = vmm_lock(m, account, id, &vm, err);
@@ -175,7 +175,7 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 	if (r == 0 && (!vm->guest || !guest_alive(vm->guest))) {
 		r = vm_reconnect(vm, err);
 		if (r < 0)
-			err_wrap(err, r, "VM %s runs, but its agent cannot be reached", id);
+			err_wrap(err, r, "VM %s is running, but its agent cannot be reached", id);
 	}
 	if (r == 0)
 		*ret = guest_ref(vm->guest);

@@ -29,10 +29,10 @@
 struct zones {
 	char ns[DOMAIN_SIZE];
 	struct store *store; /* weak */
-	struct mutex change; /* one change and what follows from it at a time; serial */
-	uint32_t serial;
-	struct rwlock lock; /* bucket */
-	struct zone *bucket[BUCKETS];
+	struct mutex change; /* one change and what follows from it at a time */
+	uint32_t serial GUARDED_BY(change);
+	struct rwlock lock;
+	struct zone *bucket[BUCKETS] GUARDED_BY(lock);
 	int udp, tcp; /* until they are served */
 	bool listens;
 	struct dns *dns; /* owned */
@@ -94,7 +94,7 @@ static void replace(struct zone **bucket, const char *name, struct zone *z_consu
 	}
 }
 
-static uint32_t next_serial(struct zones *t)
+static uint32_t next_serial(struct zones *t) REQUIRES(&t->change)
 {
 	uint32_t now = (uint32_t)(clock_wall_ms() / 1000);
 
@@ -104,7 +104,7 @@ static uint32_t next_serial(struct zones *t)
 
 /* The zone as the store has it; NULL: it has no records, or the domain is not that account's. */
 static int load(struct zones *t, const char *account, const char *domain, struct zone **ret,
-                struct err *err)
+                struct err *err) REQUIRES(&t->change)
 {
 	autofree struct store_record *rows = NULL;
 	size_t n = 0;
@@ -119,6 +119,7 @@ static int load(struct zones *t, const char *account, const char *domain, struct
 }
 
 static int refresh(struct zones *t, const char *account, const char *domain, struct err *err)
+        REQUIRES(&t->change)
 {
 	struct zone *z;
 	int r = load(t, account, domain, &z, err);
@@ -228,7 +229,7 @@ int zones_delete(struct zones *t, const char *account, const char *domain, const
 /* ---- questions ---- */
 
 /* The zone nearest to the name; with the table held. */
-static const struct zone *zone_of(const struct zones *t, const char *name)
+static const struct zone *zone_of(const struct zones *t, const char *name) REQUIRES_SHARED(&t->lock)
 {
 	for (const char *p = name; p; p = strchr(p, '.') ? strchr(p, '.') + 1 : NULL) {
 		const struct zone *z = t->bucket[hash(p)];

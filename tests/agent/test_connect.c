@@ -124,8 +124,8 @@ static void flow_say(struct guest_flow *f, const char *text)
 {
 	struct err err = { 0 };
 
-	assert_int_equal(
-	        guest_flow_write(f, (const uint8_t *)text, strlen(text), DEADLINE, &err), 0);
+	assert_int_equal(guest_flow_write(f, (const uint8_t *)text, strlen(text), DEADLINE, &err),
+	                 0);
 }
 
 static void test_both_ways(void **state)

@@ -23,7 +23,7 @@ def tar_of(*members, gz=False):
                 m.size, m.mode = len(what), 0o640
                 t.addfile(m, io.BytesIO(what))
                 continue
-            m.type = {"dir": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE}[kind]
+            m.type = {"dir": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE, "char": tarfile.CHRTYPE, "block": tarfile.BLKTYPE}[kind]
             m.mode = 0o755
             m.linkname = what or ""
             t.addfile(m)
@@ -211,6 +211,19 @@ class StreamFileChecks(StreamChecks):
                 s.r.read()  # refused or unpacked inside: both are fine
             self.sh(f"test ! -e {out}")
         self.assertEqual(self.sh(f"cat {self.dir}/outside/secret"), "secret")
+
+    def test_tar_with_devices(self):
+        for kind in ("char", "block"):
+            e = self.refuse(400, "FILES_BAD_REQUEST", "PUT", self.tar("devices"), tar_of(("dev", kind, None)))
+            self.assertIn("'dev'", e["message"])
+            self.sh(f"test ! -e {self.dir}/devices/dev")
+
+    def test_tar_names_are_bytes(self):
+        """A decomposed letter is not made into a composed one, in the archive's old and new kinds of header."""
+        name = "e\u0301"
+        self.call("PUT", self.tar("bytes"), tar_of((name, "file", b"x"), ("long" * 40 + name, "file", b"y")))
+        self.assertEqual(self.sh(f"ls {self.dir}/bytes | od -v -An -tx1 | tr -d ' \\n'"),
+                         f"{name}\n{'long' * 40}{name}".encode().hex() + "0a")
 
     def test_tar_that_is_none(self):
         for body in (b"", b"x" * 2000, tar_of(("f", "file", b"y" * 5000))[:3000], gzip.compress(b"hello")):

@@ -280,7 +280,7 @@ class Domains(Dns):
                     f'const refused = await freestyle.dns.records.delete(d).then(() => "", (e) => e.message); '
                     f'console.log(JSON.stringify([await freestyle.dns.records.list({{ domain: "{domain}" }}), refused]));')
         self.assertEqual([(r["kind"], r["name"], r["value"], r["ttl"]) for r in made[0]["records"]], [("A", "www", "192.0.2.4", "300")])
-        self.assertIn("did not say which record", made[1])
+        self.assertIn("does not name a record", made[1])
 
     def test_zy_no_name_server(self):
         v = self.s.api("POST", "/domains/v1/verifications", {"domain": "late.example.test"})

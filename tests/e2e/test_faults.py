@@ -312,12 +312,12 @@ class SmallDisk(Case):
 
     @limit(240)
     def test_disk_full_while_running(self):
-        """A guest whose writes find no room stands still, and goes on when there is some: it never sees an error."""
+        """A guest whose writes find no room is paused, and continues when there is some: it never sees an error."""
         rest = os.path.join(self.mnt, "rest")
         subprocess.run(["dd", "if=/dev/zero", f"of={rest}", "bs=64k"], capture_output=True)  # to the last byte
         self.s.sh(self.vm, "setsid sh -c 'head -c 40M /dev/urandom >/root/big; sync; echo $? >/run/written' "
                            "</dev/null >/dev/null 2>&1 &")
-        wait_for("the VM stands still", lambda: re.search(rf"{self.vm}: stands still", self.s.log_text()), 120)
+        wait_for("the VM is paused", lambda: re.search(rf"{self.vm}: is paused", self.s.log_text()), 120)
         e = self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", self.s.run, self.vm, "true")
         self.assertRegex(e.message, "disk.*full.*delete")
         self.refused(503, "NO_LOCAL_STORAGE_CAPACITY", self.s.post, self.vm, "suspend")

@@ -13,7 +13,7 @@ COMMAND = ('echo "$PANDO_REPO_ID $PANDO_BRANCH $PANDO_COMMIT" && pwd && git rev-
 
 
 class GitVm(GitTools, Case):
-    server_env = {"PANDO_POOL": "0", "PANDO_SHELLS": "0"}
+    server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "0"}
     keeps_specs = True
     limit_s = 600
 

@@ -87,7 +87,7 @@ class GuestKernel(Case):
         self.s.sh(vm, "chmod 755 /sbin/init.new && mv /sbin/init.new /sbin/init && echo 1 >/root/crashes")
         self.s.post(vm, "stop")
         self.assertEqual(self.s.sh(vm, "cat /root/crashes", timeout_ms=110000), "0")
-        self.assertEqual(self.s.log_text().count(f"vm {vm}: the guest's kernel crashed while it booted"), 1)
+        self.assertEqual(self.s.log_text().count(f"vm {vm}: the guest's kernel crashed while booting"), 1)
 
         self.s.sh(vm, "echo 3 >/root/crashes")
         self.s.post(vm, "stop")

@@ -10,7 +10,7 @@ RANDOM = "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
 
 
 class Pool(Case):
-    server_env = {"PANDO_POOL": "2", "PANDO_SHELLS": "2"}
+    server_env = {"PANDO_POOL": "2", "PANDO_BLANKS": "2"}
     limit_s = 120
 
     def pool(self):
@@ -130,7 +130,7 @@ class Pool(Case):
 
 
 class NoPool(Case):
-    server_env = {"PANDO_POOL": "0", "PANDO_SHELLS": "0"}
+    server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "0"}
 
     def test_create_thaws(self):
         vm = self.s.create()

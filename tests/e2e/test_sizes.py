@@ -21,9 +21,9 @@ class Size:
 
 class Smallest(Size, Case):
     vcpus, mem_mb = 1, 512
-    server_env = {"PANDO_VM_VCPUS": "1", "PANDO_VM_MEM_MB": "512", "PANDO_SHELLS": "1"}
+    server_env = {"PANDO_VM_VCPUS": "1", "PANDO_VM_MEM_MB": "512", "PANDO_BLANKS": "1"}
 
 
 class Largest(Size, Case):
     vcpus, mem_mb = 8, 8192
-    server_env = {"PANDO_VM_VCPUS": "8", "PANDO_VM_MEM_MB": "8192", "PANDO_SHELLS": "1"}
+    server_env = {"PANDO_VM_VCPUS": "8", "PANDO_VM_MEM_MB": "8192", "PANDO_BLANKS": "1"}

@@ -46,7 +46,7 @@ def spec(outer=OUTER, **more):
 
 class Spec(Case):
     keeps_specs = True
-    server_env = {"PANDO_POOL": "0", "PANDO_SHELLS": "0"}  # QEMU processes are counted
+    server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "0"}  # QEMU processes are counted
     limit_s = 420
 
     def make(self, **body):

@@ -10,7 +10,7 @@ from case import Case, Holder, wait_for
 
 class Tree(Case):
     limit_s = 150
-    server_env = {"PANDO_LOG": "debug"}  # says when a machine is thawed out of sight
+    server_env = {"PANDO_LOG": "debug"}  # says when a machine is thawed as the hidden machine
 
     def tree(self, vm=None):
         body = self.s.api("GET", f"/v1/vms/{vm}/tree" if vm else "/v1/tree")
@@ -37,7 +37,7 @@ class Tree(Case):
         """No process but those of running VMs and those that wait for one."""
         def so():
             running = sum(v["state"] == "running" for v in self.s.vms().values())
-            return len(self.s.qemu_pids()) <= running + int(self.s.env["PANDO_SHELLS"])
+            return len(self.s.qemu_pids()) <= running + int(self.s.env["PANDO_BLANKS"])
         wait_for("hidden machines are gone", so, 30)
 
     # ---- the tree ----
@@ -165,10 +165,10 @@ class Tree(Case):
 
     def test_crash_in_a_diff(self):
         """pandod dies while a machine is out of sight: nobody ever sees it, and it goes."""
-        seen, before = self.s.log_text().count("thawed out of sight"), self.s.vms()
+        seen, before = self.s.log_text().count("thawed as the hidden machine"), self.s.vms()
         t = threading.Thread(target=lambda: self.cut_off(self.diff, self.vm, self.s1, path="/usr"))
         t.start()
-        wait_for("a hidden machine", lambda: self.s.log_text().count("thawed out of sight") > seen, 60, every_s=0.02)
+        wait_for("a hidden machine", lambda: self.s.log_text().count("thawed as the hidden machine") > seen, 60, every_s=0.02)
         self.s.kill9_pandod()
         t.join(60)
         self.assertEqual({v: i["state"] for v, i in self.s.vms().items()}, {v: i["state"] for v, i in before.items()})

@@ -49,6 +49,7 @@ static int setup(void **state)
 	    sizeof(f->layers.path))
 		return -1;
 	mutex_init(&f->e.lock, "engine verified");
+	mutex_unshared(&f->e.lock);
 	f->e.verified = calloc(VERIFIED_MAX, sizeof(*f->e.verified));
 	return f->e.verified ? io_mkdirs(f->layers.path, 0700, &err) : -1;
 }

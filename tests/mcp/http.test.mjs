@@ -165,7 +165,7 @@ test("files: written, read, listed, also bytes and pieces", async () => {
   assert.deepEqual(list.structuredContent.files.map((f) => f.name).sort(), ["hello.txt", "raw.bin"]);
   const piece = await call(client, "file_read", { vmId: vm, path: "/root/dir/hello.txt", offset: 1, maxBytes: 8 });
   assert.equal(piece.content[0].text, "allo, w", "a character in two is left for the next piece");
-  assert.match(piece.content[1].text, /go on with offset 8/);
+  assert.match(piece.content[1].text, /continue with offset 8/);
   await refused(client, "file_read", { vmId: vm, path: "/root/nothing" }, /FILE_NOT_FOUND/);
   await refused(client, "file_read", { vmId: vm, path: "/root" }, /directory/);
   await refused(client, "file_write", { vmId: vm, path: "/root/x", content: "%%%", encoding: "base64" }, /base64/);

@@ -33,7 +33,7 @@
 #include "base/clock.h"
 #include "tests/fault/fault.h"
 
-#define AGREE_MS 10000 /* for the watcher and the keeper to notice what happened */
+#define AGREE_MS 10000 /* for the reaper and the keeper to notice what happened */
 #define TELL_MS 60000  /* between two lines of progress */
 
 struct storm storm = { .lock = MUTEX_INIT("test: storm model") };
@@ -188,13 +188,13 @@ static void seed_run(uint64_t seed)
 {
 	struct rng r = rng_from(seed, 0xff);
 	struct rig_opts o = { .pool = rng_below(&r, 2) * 2,
-		              .shells = rng_below(&r, 2),
+		              .blanks = rng_below(&r, 2),
 		              .prepare = storm_break_rig };
 
 	storm.seed = seed;
 	storm.n_vms = storm.n_snaps = 0;
 	storm_note("seed %llu: pool %u, blank processes %u", (unsigned long long)seed, o.pool,
-	           o.shells);
+	           o.blanks);
 	storm.rig = rig_new(&o);
 	for (unsigned n = 0; n < ROUNDS; n++)
 		round_run(n);

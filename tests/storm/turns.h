@@ -9,7 +9,7 @@
  * the same seed overlaps them in the same way.
  *
  * What is replayed: which thread does which verb on what, in which order, and where turns are
- * passed on. What is not: threads that never joined (keeper, watcher, pool, readers of agent
+ * passed on. What is not: threads that never joined (keeper, reaper, pool, readers of agent
  * channels), the agents themselves, and time. A thread that waits for one of these keeps its
  * turn for SCHED_GRACE_MS; only if it takes longer does the turn go on without it, and
  * sched_drift() counts that. A run with no drift is repeated exactly, as far as the joined threads

@@ -96,7 +96,7 @@ static struct snapshot_info *find_snap(struct vmm *m, const char *account, const
 }
 
 /* False: not released in time. */
-static bool block(struct vmm *m, unsigned timeout_ms)
+static bool block(struct vmm *m, unsigned timeout_ms) REQUIRES(&m->lock)
 {
 	uint64_t until = deadline_in(timeout_ms);
 	bool more = true;

@@ -208,7 +208,7 @@ static void a_token_gets_what_its_scope_says(void **state)
 	for (size_t k = 0; k < f->api->http->n_routes; k++) {
 		const struct route *r = &f->api->http->routes[k];
 		bool everyone = r->scope == SCOPE_PUBLIC || r->scope == SCOPE_SELF;
-		bool git = r->scope & (SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE);
+		bool git = r->scope & (SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_HTTP);
 		autoreply struct http_reply a = { 0 };
 		const char *code;
 
@@ -302,7 +302,7 @@ static void scopes_fit_their_routes(void **state)
 
 		if ((r->scope & (SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT)) && !one_vm)
 			fail_msg("%s: its scope is for routes of one VM", r->pattern);
-		if ((r->scope & (SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_WIRE)) &&
+		if ((r->scope & (SCOPE_GIT_READ | SCOPE_GIT_WRITE | SCOPE_GIT_HTTP)) &&
 		    !strstr(r->pattern, "{repo}"))
 			fail_msg("%s: its scope is for routes of one repository", r->pattern);
 		if (r->scope == SCOPE_SELF && strchr(r->pattern, '{'))

@@ -111,6 +111,27 @@ static void later_sources_win(void **state)
 	assert_true(c.self_check);
 }
 
+static void former_names_still_work(void **state)
+{
+	struct fx *f = *state;
+	struct conf c;
+
+	write_conf(f, "PANDO_SHELLS=3\n");
+	OK(LOAD(&c));
+	assert_int_equal(c.blanks, 3);
+	setenv("PANDO_SHELLS", "4", 1);
+	OK(LOAD(&c));
+	assert_int_equal(c.blanks, 4);
+	setenv("PANDO_BLANKS", "5", 1);
+	OK(LOAD(&c));
+	assert_int_equal(c.blanks, 5);
+	OK(LOAD(&c, ARG("--shells"), ARG("6")));
+	assert_int_equal(c.blanks, 6);
+	FAILS(-EINVAL, LOAD(&c, ARG("--shells=many")));
+	unsetenv("PANDO_SHELLS");
+	unsetenv("PANDO_BLANKS");
+}
+
 static void the_file_can_be_named(void **state)
 {
 	struct fx *f = *state;
@@ -137,7 +158,7 @@ static void file_errors_name_file_line_and_what_is_allowed(void **state)
 		const char *text, *line, *says;
 	} bad[] = {
 		{ "PANDO_ACCEL=hvf\n", ":1:", "auto kvm tcg" },
-		{ "\n#\nPANDO_FOO=1\n", ":3:", "no setting 'PANDO_FOO'" },
+		{ "\n#\nPANDO_FOO=1\n", ":3:", "unknown setting 'PANDO_FOO'" },
 		{ "PANDO_VM_DISK_GB=1\nhello\n", ":2:", "NAME=value" },
 		{ "PANDO_VM_DISK_GB=4096\n", ":1:", "from 1 to 2048" },
 		{ "PANDO_VM_DISK_GB=-1\n", ":1:", "from 1 to 2048" },
@@ -212,6 +233,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(defaults_are_what_the_host_carries),
 		T(later_sources_win),
+		T(former_names_still_work),
 		T(the_file_can_be_named),
 		T(file_errors_name_file_line_and_what_is_allowed),
 		T(other_errors_name_their_source),

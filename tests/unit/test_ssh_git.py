@@ -312,7 +312,7 @@ class SshGit(GitTools, unittest.TestCase):
         p, bare = self.half_push(repo, token)
         self.call("PUT", f"/identity/v1/identities/{i}/permissions/git/{repo}", {"permission": "read"})
         _, said = p.communicate(timeout=60)
-        self.assertIn(b"withdrawn", said)
+        self.assertIn(b"revoked", said)
         self.assertNotEqual(p.returncode, 0)
         self.check_nothing_came_of_it(repo, bare)
 

@@ -132,7 +132,7 @@ static struct vmm_conf conf_of(const struct rig *r)
 		              .disk_mb = 1,
 		              .pool = r->opts.pool,
 		              .pool_mem_mb = 4096,
-		              .shells = r->opts.shells,
+		              .blanks = r->opts.blanks,
 		              .gates = r->gates,
 		              .wg_port = 51820,
 		              .quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
@@ -205,7 +205,7 @@ static bool at_work(struct rig *r, struct vmm *m)
 	struct vmm_status st = { 0 };
 
 	pool_status(m, &st);
-	for (size_t i = 0; i < m->n_vms; i++) { /* whose end the watcher has in hand */
+	for (size_t i = 0; i < m->n_vms; i++) { /* whose end the reaper has in hand */
 		const struct vm_info *v = &m->vms[i]->shown;
 
 		if ((v->state == VM_RUNNING || v->state == VM_SUSPENDING) &&
@@ -213,8 +213,8 @@ static bool at_work(struct rig *r, struct vmm *m)
 			return true;
 	}
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
-	       m->making_shell || m->n_starting || st.pool_ready < r->opts.pool ||
-	       m->n_shells < r->opts.shells;
+	       m->making_blank || m->n_starting || st.pool_ready < r->opts.pool ||
+	       m->n_blanks < r->opts.blanks;
 }
 
 /* On stderr: in a program that is not cmocka's, fail_msg() keeps its message to itself. */

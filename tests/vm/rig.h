@@ -28,7 +28,7 @@
 
 struct rig;
 struct rig_opts {
-	unsigned pool, shells;        /* made ahead of need; 0: none */
+	unsigned pool, blanks;        /* made ahead of need; 0: none */
 	const struct vm_times *times; /* NULL: rig_times */
 	bool no_template;             /* rig_new() does not wait for it */
 	void (*prepare)(

@@ -88,7 +88,7 @@ static void check_held(struct check *c)
 	LOCK_SCOPE(&m->lock);
 
 	pool_status(m, &st);
-	c->n_ahead = st.pool_ready + st.shells;
+	c->n_ahead = st.pool_ready + st.blanks;
 	WANT(c, st.pool_ready || !m->n_holds, "%zu names are held, the first is %s", m->n_holds,
 	     m->n_holds ? m->holds[0] : "");
 	WANT(c, !m->n_held, "%zu quotas are held", m->n_held);
@@ -166,7 +166,7 @@ static void check_machine(struct check *c, struct vm *vm)
 	WANT(c, fm.n_nodes && !strcmp(fm.nodes[fm.n_nodes - 1], vm->row.disk_layer),
 	     "VM %s: its machine writes to %s, its row says %s", id,
 	     fm.n_nodes ? fm.nodes[fm.n_nodes - 1] : "nothing", vm->row.disk_layer);
-	WANT(c, vm->watch_fd >= 0, "VM %s runs and nobody watches it", id);
+	WANT(c, vm->reaper_fd >= 0, "VM %s runs and nobody watches it", id);
 	/* Those below may have been flattened away: QEMU has their files open. */
 	WANT(c, file_there(c, "layers", vm->row.disk_layer, "", &st), "VM %s writes to no file",
 	     id);
@@ -187,7 +187,7 @@ static void check_vm(struct check *c, struct vm *vm)
 	}
 	LOCK_SCOPE(&vm->lock);
 	WANT(c, !vm->gone && !vm->buried, "VM %s is deleted and in the table", i->id);
-	/* The table's, ours, and perhaps that of the watcher, which sleeps with it. */
+	/* The table's, ours, and perhaps that of the reaper, which sleeps with it. */
 	WANT(c, vm->refs <= 3, "VM %s has %u references", i->id, vm->refs);
 	WANT(c, vm->shown.state == i->state, "VM %s is %s and shown as %s", i->id,
 	     vm_state_name(i->state), vm_state_name(vm->shown.state));

@@ -98,7 +98,7 @@ static void vms_outlive_the_manager(void **state)
 
 static void a_pool_hands_over(void **state)
 {
-	struct rig *r = rig_new(&(struct rig_opts){ .pool = 2, .shells = 1 });
+	struct rig *r = rig_new(&(struct rig_opts){ .pool = 2, .blanks = 1 });
 	struct vmm_status st;
 	struct vm_info vm;
 

@@ -36,7 +36,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
-	                  "processes", (json_int_t)s.shells, "ssh", shape_ssh(deps_of(req)->sshd)),
+	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd)),
 	        err);
 }
 

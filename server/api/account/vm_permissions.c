@@ -63,7 +63,7 @@ static int read_users(struct request *req, struct store_grant *g, struct err *er
 
 		if (!name || strlen(name) != json_string_length(item) || !linux_user_valid(name))
 			return err_tag(err, -EINVAL, TAG,
-			               "'allowedUsers' must hold names of Linux users");
+			               "'allowedUsers' must contain names of Linux users");
 		n += (size_t)snprintf(g->users + n, sizeof(g->users) - n, "%s,", name);
 	}
 	return 0;

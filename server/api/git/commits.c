@@ -38,20 +38,20 @@ static int read_change(struct reply *res, const json_t *o, struct repo_change *r
 
 	ret->path = json_string_value(path);
 	if (!ret->path)
-		return bad_change(res, NULL, "each needs a 'path'", err);
+		return bad_change(res, NULL, "each entry needs a 'path'", err);
 	if (strlen(ret->path) != json_string_length(path))
 		return err_tag(err, -EINVAL, ERR_INVALID_FILE_PATH, "a path must not contain NUL");
 	if (json_is_null(content))
 		content = NULL;
 	if ((content && !json_is_string(content)) || (enc && !json_is_null(enc) && !encoding) ||
 	    (del && !json_is_boolean(del) && !json_is_null(del)))
-		return bad_change(res, ret->path,
-		                  "'content' and 'encoding' are texts, 'deleted' is true or false",
-		                  err);
+		return bad_change(
+		        res, ret->path,
+		        "'content' and 'encoding' must be strings, 'deleted' true or false", err);
 	ret->deleted = json_is_true(del);
 	if (ret->deleted == (content != NULL))
-		return bad_change(res, ret->path, "it has either 'content' or 'deleted: true'",
-		                  err);
+		return bad_change(res, ret->path,
+		                  "it must have either 'content' or 'deleted: true'", err);
 	ret->base64 = encoding && strcmp(encoding, "base64") == 0;
 	if (encoding && !ret->base64 && strcmp(encoding, "utf8") != 0 &&
 	    strcmp(encoding, "utf-8") != 0)
@@ -71,7 +71,7 @@ static int read_changes(struct reply *res, const json_t *files, struct repo_chan
 	int r;
 
 	if (n > REPO_CHANGES_MAX)
-		return err_tag(err, -EINVAL, TAG, "a commit changes at most %d files",
+		return err_tag(err, -EINVAL, TAG, "a commit can change at most %d files",
 		               REPO_CHANGES_MAX);
 	v = calloc(n + 1, sizeof(*v));
 	if (!v)

@@ -52,13 +52,13 @@ static int archive(struct request *req, struct reply *res, const char *format, c
 {
 	autofree char *rev = NULL;
 	struct store_repo repo;
-	struct wire *s;
+	struct svc *s;
 	int r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
 	    (r = query_rev(req, &rev, err)) < 0)
 		return r;
-	r = wire_archive(deps_of(req)->repos, &repo, format, rev, &s, err);
+	r = svc_archive(deps_of(req)->repos, &repo, format, rev, &s, err);
 	return r < 0 ? about(res, r, "revision", rev) : reply_service(req, res, s, NULL, type, err);
 }
 

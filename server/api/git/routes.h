@@ -120,17 +120,17 @@ ROUTE(POST, "/git/v1/signing-keys", SCOPE_ADMIN, NO_BODY, api_signing_rotate, 0,
       "Sign webhooks with a new key; the old one stays published for a week")
 
 /* Git's own protocol, and large files */
-ROUTE(GET, "/{repo}/info/refs", SCOPE_GIT_WIRE, NO_BODY, api_git_info_refs, 0,
+ROUTE(GET, "/{repo}/info/refs", SCOPE_GIT_HTTP, NO_BODY, api_git_info_refs, 0,
       "Git: list references; service")
-ROUTE(POST, "/{repo}/git-upload-pack", SCOPE_GIT_WIRE, MIB(64), api_git_upload_pack, ROUTE_READS,
+ROUTE(POST, "/{repo}/git-upload-pack", SCOPE_GIT_HTTP, MIB(64), api_git_upload_pack, ROUTE_READS,
       "Git: fetch")
-ROUTE_INTAKE(POST, "/{repo}/git-receive-pack", SCOPE_GIT_WIRE, api_git_receive_pack, api_git_push_intake,
+ROUTE_INTAKE(POST, "/{repo}/git-receive-pack", SCOPE_GIT_HTTP, api_git_receive_pack, api_git_push_intake,
       "Git: push")
-ROUTE(POST, "/{repo}/info/lfs/objects/batch", SCOPE_GIT_WIRE, MIB(4), api_lfs_batch, ROUTE_READS,
+ROUTE(POST, "/{repo}/info/lfs/objects/batch", SCOPE_GIT_HTTP, MIB(4), api_lfs_batch, ROUTE_READS,
       "Git LFS: where large files are")
-ROUTE(GET, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_WIRE, NO_BODY, api_lfs_get, 0,
+ROUTE(GET, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_HTTP, NO_BODY, api_lfs_get, 0,
       "Git LFS: a large file")
-ROUTE_INTAKE(PUT, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_WIRE, api_lfs_put, api_lfs_intake,
+ROUTE_INTAKE(PUT, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_HTTP, api_lfs_put, api_lfs_intake,
       "Git LFS: upload a large file")
 #undef REPO
 /* clang-format on */

@@ -20,5 +20,5 @@ int git_check(struct request *req, struct err *err);
 int request_repo(struct request *req, enum repo_access access, struct store_repo *ret,
                  struct err *err);
 /* A reply that is what one of git's programs says; takes it. prefix: sent first, or NULL. */
-int reply_service(struct request *req, struct reply *res, struct wire *s_consume,
-                  const char *prefix, const char *type, struct err *err);
+int reply_service(struct request *req, struct reply *res, struct svc *s_consume, const char *prefix,
+                  const char *type, struct err *err);

@@ -40,7 +40,7 @@ int repo_id_check(struct request *req, struct err *err)
 	if (!id)
 		return 0;
 	n = strlen(id);
-	if (req->match.route->scope == SCOPE_GIT_WIRE && n > 4 && strcmp(id + n - 4, ".git") == 0)
+	if (req->match.route->scope == SCOPE_GIT_HTTP && n > 4 && strcmp(id + n - 4, ".git") == 0)
 		n -= 4;
 	snprintf(caller_of(req)->repo_id, sizeof(caller_of(req)->repo_id), "%.*s",
 	         (int)MIN(n, sizeof(caller_of(req)->repo_id) - 1), id);
@@ -130,7 +130,7 @@ int request_repo(struct request *req, enum repo_access access, struct store_repo
 /* ---- what git says ---- */
 
 struct says {
-	struct wire *s; /* owned */
+	struct svc *s; /* owned */
 	char prefix[64];
 	size_t n, at; /* of the prefix */
 };
@@ -146,31 +146,31 @@ static ssize_t says_next(void *ctx, char *p, size_t max, struct err *err)
 		y->at += left;
 		return (ssize_t)left;
 	}
-	return wire_read(y->s, p, max, err);
+	return svc_read(y->s, p, max, err);
 }
 
 static int says_fd(void *ctx)
 {
-	return wire_fd(((struct says *)ctx)->s);
+	return svc_fd(((struct says *)ctx)->s);
 }
 
 static void says_free(void *ctx)
 {
 	struct says *y = ctx;
 
-	wire_free(y->s);
+	svc_free(y->s);
 	free(y);
 }
 
 static const struct outflow_ops says_ops = { .next = says_next, .fd = says_fd, .free = says_free };
 
-int reply_service(struct request *req, struct reply *res, struct wire *s_consume,
-                  const char *prefix, const char *type, struct err *err)
+int reply_service(struct request *req, struct reply *res, struct svc *s_consume, const char *prefix,
+                  const char *type, struct err *err)
 {
 	struct says *y = calloc(1, sizeof(*y));
 
 	if (!y) {
-		wire_free(s_consume);
+		svc_free(s_consume);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	y->s = s_consume;
@@ -183,13 +183,13 @@ int reply_service(struct request *req, struct reply *res, struct wire *s_consume
 int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 {
 	const char *protocol = request_header(req, "Git-Protocol");
-	struct wire_opts o = {
+	struct svc_opts o = {
 		.protocol = protocol, .by = who_of(req)->key, .advertise = true, .stdin_fd = -1
 	};
 	autofree char *name = NULL;
 	char prefix[64] = "", type[64];
 	struct store_repo repo;
-	struct wire *s;
+	struct svc *s;
 	int r;
 
 	if ((r = request_query(req, "service", &name, err)) < 0)
@@ -197,14 +197,14 @@ int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 	if (!name || !*name)
 		return err_tag(
 		        err, -EACCES, ERR_EXPECTED_SERVICE,
-		        "'service' is missing: this server speaks Git's smart protocol only");
+		        "'service' is missing: this server only supports Git's smart protocol");
 	if (strcmp(name, "git-upload-pack") != 0 && strcmp(name, "git-receive-pack") != 0)
 		return err_tag(err, -EACCES, ERR_INVALID_SERVICE,
 		               "'service' must be git-upload-pack or git-receive-pack");
 	o.kind = strcmp(name, "git-upload-pack") == 0 ? REPO_UPLOAD_PACK : REPO_RECEIVE_PACK;
 	if ((r = request_repo(req, o.kind == REPO_UPLOAD_PACK ? REPO_READ : REPO_WRITE, &repo,
 	                      err)) < 0 ||
-	    (r = wire_start(deps_of(req)->repos, &repo, &o, &s, err)) < 0)
+	    (r = svc_start(deps_of(req)->repos, &repo, &o, &s, err)) < 0)
 		return r;
 	snprintf(type, sizeof(type), "application/x-%s-advertisement", name);
 	if (o.kind == REPO_RECEIVE_PACK || !protocol || !strstr(protocol, "version=2"))
@@ -263,7 +263,7 @@ static int request_file(struct request *req, int *ret, struct err *err)
 	int r;
 
 	if (fd < 0)
-		return err_sys(err, -errno, "make a file in memory");
+		return err_sys(err, -errno, "create a file in memory");
 	if ((r = body_view(&req->body, &p, &n, err)) < 0)
 		return r;
 	r = is_gzip(req) ? inflate_to(fd, p, n, err) : io_write_all(fd, p, n);
@@ -277,11 +277,11 @@ static int request_file(struct request *req, int *ret, struct err *err)
 
 int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 {
-	struct wire_opts o = { .kind = REPO_UPLOAD_PACK,
-		               .protocol = request_header(req, "Git-Protocol"),
-		               .by = who_of(req)->key };
+	struct svc_opts o = { .kind = REPO_UPLOAD_PACK,
+		              .protocol = request_header(req, "Git-Protocol"),
+		              .by = who_of(req)->key };
 	struct store_repo repo;
-	struct wire *s;
+	struct svc *s;
 	autofd int fd = -1;
 	int r;
 
@@ -289,7 +289,7 @@ int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 	    (r = request_file(req, &fd, err)) < 0)
 		return r;
 	o.stdin_fd = fd;
-	if ((r = wire_start(deps_of(req)->repos, &repo, &o, &s, err)) < 0)
+	if ((r = svc_start(deps_of(req)->repos, &repo, &o, &s, err)) < 0)
 		return r;
 	return reply_service(req, res, s, NULL, "application/x-git-upload-pack-result", err);
 }
@@ -297,7 +297,7 @@ int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 /* ---- push ---- */
 
 struct push {
-	struct wire *s; /* owned; NULL once it is the reply's */
+	struct svc *s; /* owned; NULL once it is the reply's */
 	z_stream z;
 	bool gzip, deaf; /* deaf: receive-pack reads no more, the rest of the body is dropped */
 };
@@ -306,7 +306,7 @@ static void push_drop(void *ctx)
 {
 	struct push *p = ctx;
 
-	wire_free(p->s);
+	svc_free(p->s);
 	if (p->gzip)
 		inflateEnd(&p->z);
 	free(p);
@@ -314,10 +314,10 @@ static void push_drop(void *ctx)
 
 static int push_open(struct request *req, struct err *err)
 {
-	struct wire_opts o = { .kind = REPO_RECEIVE_PACK,
-		               .protocol = request_header(req, "Git-Protocol"),
-		               .by = who_of(req)->key,
-		               .stdin_fd = -1 };
+	struct svc_opts o = { .kind = REPO_RECEIVE_PACK,
+		              .protocol = request_header(req, "Git-Protocol"),
+		              .by = who_of(req)->key,
+		              .stdin_fd = -1 };
 	struct store_repo repo;
 	struct push *p;
 	int r;
@@ -332,7 +332,7 @@ static int push_open(struct request *req, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	p->gzip = is_gzip(req);
-	r = wire_start(deps_of(req)->repos, &repo, &o, &p->s, err);
+	r = svc_start(deps_of(req)->repos, &repo, &o, &p->s, err);
 	if (r < 0) {
 		push_drop(p);
 		return r;
@@ -344,7 +344,7 @@ static int push_open(struct request *req, struct err *err)
 /* When receive-pack stops reading it tells the client why. */
 static int pass_on(struct push *p, const void *data, size_t n, struct err *err)
 {
-	int r = p->deaf ? 0 : wire_write(p->s, data, n, err);
+	int r = p->deaf ? 0 : svc_write(p->s, data, n, err);
 
 	if (r == -EPIPE) {
 		p->deaf = true;
@@ -379,7 +379,7 @@ const struct intake api_git_push_intake = { push_open, push_data, push_drop };
 int api_git_receive_pack(struct request *req, struct reply *res, struct err *err)
 {
 	struct push *p = req->intake;
-	int r = wire_write_end(p->s, err);
+	int r = svc_write_end(p->s, err);
 
 	if (r < 0)
 		return r;

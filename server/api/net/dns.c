@@ -190,8 +190,8 @@ static int read_query_record(const char *text, struct record_body *b, struct rec
 
 	if (strcmp(text, "[object Object]") == 0)
 		return err_tag(err, -EINVAL, BAD,
-		               "the client did not say which record: it sent '[object Object]'. "
-		               "Send recordId, or record as JSON");
+		               "the request does not name a record: the client sent '[object "
+		               "Object]'. Send recordId, or record as JSON");
 	record = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	return read_record(record, b, ret, err);
 }

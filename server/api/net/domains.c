@@ -203,10 +203,11 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 	                        &b, err)) < 0)
 		return r;
 	if (!*b.vm)
-		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "%s",
-		               b.deployment ? "there are no deployments here: map a VM with "
-		                              "'vmId' and 'vmPort'"
-		                            : "'vmId' is missing");
+		return err_tag(
+		        err, -EINVAL, ERR_BAD_REQUEST, "%s",
+		        b.deployment
+		                ? "deployments are not supported: map a VM with 'vmId' and 'vmPort'"
+		                : "'vmId' is missing");
 	if ((r = vmm_get(deps_of(req)->vmm, who_of(req)->account, b.vm, &v, err)) < 0) {
 		reply_extra(res, "vmId", json_string(b.vm));
 		return r;

@@ -12,7 +12,7 @@
 ROUTE(GET, "/domains/v1/domains", SCOPE_ACCOUNT, NO_BODY, api_domain_list, 0,
       "List verified domains; limit, offset")
 ROUTE(GET, "/domains/v1/verifications", SCOPE_ACCOUNT, NO_BODY, api_verification_list, 0,
-      "List verifications that are not complete")
+      "List pending verifications")
 ROUTE(POST, "/domains/v1/verifications", SCOPE_ACCOUNT, KIB(64), api_verification_create, 0,
       "Begin to verify a domain; the reply says which TXT record to add")
 ROUTE(PUT, "/domains/v1/verifications", SCOPE_ACCOUNT, KIB(64), api_verification_complete, 0,
@@ -40,13 +40,13 @@ ROUTE(DELETE, "/dns/v1/records", SCOPE_ACCOUNT, NO_BODY, api_record_delete, 0,
 ROUTE(POST, "/v1/vpcs", SCOPE_ACCOUNT, KIB(64), api_vpc_create, 0,
       "Create a private network; name, cidr")
 ROUTE(GET, "/v1/vpcs", SCOPE_ACCOUNT, NO_BODY, api_vpc_list, 0,
-      "List private networks")
+      "List VPCs")
 ROUTE(GET, "/v1/vpcs/{vpc_id}", SCOPE_ACCOUNT, NO_BODY, api_vpc_get, 0,
       "Get a private network with its VMs")
 ROUTE(DELETE, "/v1/vpcs/{vpc_id}", SCOPE_ACCOUNT, NO_BODY, api_vpc_delete, 0,
-      "Delete a private network that has no VMs")
+      "Delete a VPC that has no VMs")
 ROUTE(POST, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_ephemeral, 0,
-      "Open a WireGuard tunnel into a private network; it ends by itself")
+      "Open a temporary WireGuard tunnel into a VPC")
 ROUTE(DELETE, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_close, 0,
       "Close a tunnel; sessionId")
 ROUTE(POST, "/v1/vpcs/{vpc_id}/wireguard/peers", SCOPE_ACCOUNT, KIB(64), api_wg_peer, 0,

@@ -47,7 +47,7 @@ static ssize_t await_next(void *ctx, char *p, size_t max, struct err *err)
 		return 0;
 	n = snprintf(p, max, "{\"id\":\"%s\",\"exitStatus\":\"%s\"}", a->id, status);
 	if (n < 0 || (size_t)n >= max)
-		return err_set(err, -ENOBUFS, "no room for the answer");
+		return err_set(err, -ENOBUFS, "no room for the reply");
 	a->said = true;
 	return n;
 }

@@ -285,7 +285,7 @@ static void set_error(struct cell *x, const char *name, const char *fmt, ...)
 	x->error = json_pack("{s:s, s:s, s:s}", "name", name, "value", value, "traceback", value);
 }
 
-#define GONE "a fresh one was started, variables are gone"
+#define GONE "a new one was started, variables are gone"
 
 static void explain_end(struct cell *x, const struct agent_code_result *m)
 {
@@ -299,11 +299,11 @@ static void explain_end(struct cell *x, const struct agent_code_result *m)
 			          x->timeout_ms);
 		break;
 	case AGENT_CODE_END_KILLED:
-		set_error(
-		        x, "KernelKilled",
-		        "the cell went on after the interrupt at its timeout of %u ms; its kernel "
-		        "was killed, " GONE,
-		        x->timeout_ms);
+		set_error(x, "KernelKilled",
+		          "the cell continued after the interrupt at its timeout of %u ms; its "
+		          "kernel "
+		          "was killed, " GONE,
+		          x->timeout_ms);
 		break;
 	case AGENT_CODE_END_DIED:
 		if (m->signal)
@@ -367,9 +367,9 @@ int cell_error(int r, struct err *err)
 {
 	r = guest_call_error(r, err);
 	if (r == -ENOTSUP)
-		return err_tag(err, r, ERR_CONFLICT, "%s",
-		               "this VM was made by an older version: "
-		               "stop and start it");
+		return err_tag(
+		        err, r, ERR_CONFLICT, "%s",
+		        "this VM was created by an older version of Pando: stop and start it");
 	if (err->tag == ERR_CONTEXT_NOT_FOUND)
 		err->tag = ERR_NOT_FOUND;
 	else if (err->tag == ERR_CONTEXT_BUSY || err->tag == ERR_GUEST_BUSY)

@@ -235,7 +235,7 @@ static void one_shot_end(void *arg)
 	struct err err = { 0 };
 
 	if (vmm_delete(o->vmm, o->account, o->vm, NULL, &err) < 0)
-		log_obj(LOG_LV_WARN, "vm", o->vm, "made for one cell, cannot be deleted: %s",
+		log_obj(LOG_LV_WARN, "vm", o->vm, "created for one cell, cannot be deleted: %s",
 		        err.msg);
 	free(o);
 }

@@ -249,7 +249,7 @@ int api_vm_exec_stream(struct request *req, struct reply *res, struct err *err)
 	    (r = parse_env(b.env, ENV_LIST_MAX, &env, err)) < 0)
 		return r;
 	if (b.open_stdin && !b.detach)
-		return bad(err, "'openStdin' goes with 'detach'");
+		return bad(err, "'openStdin' needs 'detach'");
 	if (b.cwd && b.cwd[0] != '/')
 		return bad(err, "'cwd' must be an absolute path");
 	q.command = b.command;

@@ -55,7 +55,8 @@ int file_error(int r, const char *path, struct err *err)
 	if (err_code_status(err->tag))
 		return r;
 	if (r == -ENOENT || r == -ENOTDIR)
-		return err_tag(err, r, ERR_FILE_NOT_FOUND, "there is no '%.300s' in the VM", path);
+		return err_tag(err, r, ERR_FILE_NOT_FOUND, "'%.300s' does not exist in the VM",
+		               path);
 	for (size_t i = 0; i < ARRAY_SIZE(callers_fault); i++)
 		if (r == callers_fault[i])
 			return err_tag(err, r, TAG, "'%.250s': %s", path, err_name(r));

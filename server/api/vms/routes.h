@@ -14,17 +14,17 @@ ROUTE(GET, "/v1/vms", SCOPE_SELF, NO_BODY, api_vm_list, 0,
 ROUTE(GET, "/v1/vms/{vm_id}", SCOPE_VM_LOOK, NO_BODY, api_vm_get, 0,
       "Get a VM")
 ROUTE(DELETE, "/v1/vms/{vm_id}", SCOPE_VM_WRITE, NO_BODY, api_vm_delete, 0,
-      "Delete a VM for good")
+      "Delete a VM permanently")
 ROUTE(POST, "/v1/vms/{vm_id}/start", SCOPE_VM_LOOK, KIB(64), api_vm_start, 0,
       "Resume or boot a VM")
 ROUTE(POST, "/v1/vms/{vm_id}/stop", SCOPE_VM_WRITE, NO_BODY, api_vm_stop, 0,
-      "Shut a VM down; its disk stays")
+      "Shut a VM down; its disk is kept")
 ROUTE(POST, "/v1/vms/{vm_id}/kill", SCOPE_VM_WRITE, NO_BODY, api_vm_kill, 0,
       "Power a VM off without a shutdown")
 ROUTE(POST, "/v1/vms/{vm_id}/suspend", SCOPE_VM_WRITE, NO_BODY, api_vm_suspend, 0,
       "Freeze a VM with its memory")
 ROUTE(POST, "/v1/vms/{vm_id}/fork", SCOPE_VM_WRITE, KIB(64), api_vm_fork, 0,
-      "Live copies of a VM, with its memory")
+      "Make live copies of a VM, with its memory")
 ROUTE(POST, "/v1/vms/{vm_id}/snapshot", SCOPE_VM_WRITE, KIB(64), api_vm_snapshot, 0,
       "Take a snapshot of a VM, with its memory")
 ROUTE(POST, "/v1/vms/{vm_id}/await", SCOPE_VM_READ, NO_BODY, api_vm_await, 0,
@@ -50,7 +50,7 @@ ROUTE(GET, "/v1/vms/{vm_id}/processes", SCOPE_VM_EXEC, NO_BODY, api_process_list
 ROUTE(GET, "/v1/vms/{vm_id}/processes/{process_id}", SCOPE_VM_EXEC, NO_BODY, api_process_get, 0,
       "Get a process")
 ROUTE(DELETE, "/v1/vms/{vm_id}/processes/{process_id}", SCOPE_VM_EXEC, NO_BODY, api_process_delete, 0,
-      "Forget a process that has ended")
+      "Remove a finished process from the list")
 ROUTE(GET, "/v1/vms/{vm_id}/processes/{process_id}/output", SCOPE_VM_EXEC, NO_BODY, api_process_output, 0,
       "Output of a process from an offset on; stream, offset, follow")
 ROUTE(POST, "/v1/vms/{vm_id}/processes/{process_id}/signal", SCOPE_VM_EXEC, KIB(4), api_process_signal, 0,
@@ -82,7 +82,7 @@ ROUTE(GET, "/v1/vms/{vm_id}/code/contexts", SCOPE_VM_EXEC, NO_BODY, api_context_
 ROUTE(DELETE, "/v1/vms/{vm_id}/code/contexts/{context_id}", SCOPE_VM_EXEC, NO_BODY, api_context_delete, 0,
       "End a context with its kernel")
 ROUTE(POST, "/v1/vms/{vm_id}/code/contexts/{context_id}/restart", SCOPE_VM_EXEC, NO_BODY, api_context_restart, 0,
-      "Give a context a fresh kernel")
+      "Restart a context's kernel")
 ROUTE(POST, "/v1/vms/{vm_id}/code/contexts/{context_id}/interrupt", SCOPE_VM_EXEC, NO_BODY, api_context_interrupt, 0,
       "Interrupt the running cell")
 

@@ -85,7 +85,7 @@ static json_t *said(const struct guest_exec_result *x, const char *otherwise)
 
 int service_failed(const struct guest_exec_result *x, const char *what, struct err *err)
 {
-	const char *text = x->errout_len ? x->errout : "no reason was given";
+	const char *text = x->errout_len ? x->errout : "no reason given";
 	int n = (int)MIN(strcspn(text, "\n"), 250u);
 	bool denied = strstr(text, "ermission") || strstr(text, "ccess denied");
 
@@ -358,7 +358,7 @@ static int change_one(struct request *req, const char *verb, const char *done, c
 	        results,
 	        json_pack("{s:s, s:b, s:o}", "serviceId", name, "success", ok, "message",
 	                  ok              ? json_string(done)
-	                  : out.timed_out ? json_string("not done in time; systemd goes on")
+	                  : out.timed_out ? json_string("not done in time; systemd continues")
 	                                  : said(&out, "systemctl failed")));
 }
 

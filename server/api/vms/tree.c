@@ -222,10 +222,10 @@ static int read_ignore(struct diff_query *q, struct vm_diff_opts *o, struct err 
 			continue;
 		if (piece[0] != '/' || n < 2 || n >= PATH_MAX || piece[n - 1] == '/' ||
 		    o->n_ignore == DIFF_IGNORE_MAX)
-			return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
-			               "'ignore' must be up to %d absolute paths with commas "
-			               "between them",
-			               DIFF_IGNORE_MAX);
+			return err_tag(
+			        err, -EINVAL, ERR_INVALID_PARAMETERS,
+			        "'ignore' must be up to %d absolute paths separated by commas",
+			        DIFF_IGNORE_MAX);
 		o->ignore[o->n_ignore++] = piece;
 	}
 	return 0;

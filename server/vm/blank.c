@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shell.c - blank QEMU processes, each in its jail and network slot, started ahead of need
+ * blank.c - blank QEMU processes, each in its jail and network slot, started ahead of need
  *
- * QEMU's own start is a third of what a thaw costs. A shell has it behind it: it
+ * QEMU's own start is a third of what a thaw costs. A blank process has it behind it: it
  * waits for the disk, the memory and the state of whatever VM of its size is
  * thawed next. A few of the default size are kept; any other size, a cold boot,
  * or an empty store of them starts a process on the spot. New ones are made
@@ -17,11 +17,11 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-static int shell_make(struct vmm *m, const struct machine_spawn *like, struct shell *ret,
+static int blank_make(struct vmm *m, const struct machine_spawn *like, struct blank *ret,
                       struct err *err)
 {
 	struct machine_spawn sp = *like;
-	struct shell s = { .slot = { .dns_udp = -1, .dns_tcp = -1 } };
+	struct blank s = { .slot = { .dns_udp = -1, .dns_tcp = -1 } };
 	int r;
 
 	rwlock_rdlock(&m->debts_lock);
@@ -36,14 +36,14 @@ static int shell_make(struct vmm *m, const struct machine_spawn *like, struct sh
 	sp.slot = (int)s.slot.idx;
 	r = machine_spawn(m->engine, &sp, &s.machine, err);
 	if (r < 0) {
-		shell_end(m, &s);
+		blank_end(m, &s);
 		return r;
 	}
 	*ret = s;
 	return 0;
 }
 
-void shell_end(struct vmm *m, struct shell *s)
+void blank_end(struct vmm *m, struct blank *s)
 {
 	struct err err = { 0 };
 	bool owed = s->machine && machine_kill(s->machine, &err) < 0;
@@ -64,27 +64,27 @@ void shell_end(struct vmm *m, struct shell *s)
 	}
 }
 
-static bool pop(struct vmm *m, struct shell *ret)
+static bool pop(struct vmm *m, struct blank *ret)
 {
 	LOCK_SCOPE(&m->lock);
 
-	if (!m->n_shells)
+	if (!m->n_blanks)
 		return false;
-	*ret = m->shells[--m->n_shells];
+	*ret = m->blanks[--m->n_blanks];
 	return true;
 }
 
-int shell_take(struct vmm *m, const struct machine_spawn *like, struct shell *ret, struct err *err)
+int blank_take(struct vmm *m, const struct machine_spawn *like, struct blank *ret, struct err *err)
 {
 	if (!like->boot && like->vcpus == m->conf.vcpus && like->mem_mb == m->conf.mem_mb) {
 		while (pop(m, ret)) {
 			ret->ahead = true;
 			if (machine_alive(ret->machine))
 				return 0;
-			shell_end(m, ret);
+			blank_end(m, ret);
 		}
 	}
-	return shell_make(m, like, ret, err);
+	return blank_make(m, like, ret, err);
 }
 
 void vmm_start_begin(struct vmm *m)
@@ -123,19 +123,19 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
 
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
-		if (m->n_shells >= m->conf.shells)
+		if (m->n_blanks >= m->conf.blanks)
 			wait = UINT32_MAX;
-		vmm_at_work(m, &m->making_shell, !wait);
+		vmm_at_work(m, &m->making_blank, !wait);
 		if (!wait)
 			return true;
 		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
-	vmm_at_work(m, &m->making_shell, false);
+	vmm_at_work(m, &m->making_blank, false);
 	return false;
 }
 
 /* Nearly every VM descends from the template: its disk layers are opened ahead too. */
-static void prepare_disk(struct vmm *m, struct shell *s)
+static void prepare_disk(struct vmm *m, struct blank *s)
 {
 	char point[ID_SIZE];
 	struct engine_point p;
@@ -152,28 +152,29 @@ static void prepare_disk(struct vmm *m, struct shell *s)
 	point_drop(m, &p);
 }
 
-void *shell_main(void *arg)
+void *blank_main(void *arg)
 {
 	struct vmm *m = arg;
 	struct machine_spawn sp = { .vcpus = m->conf.vcpus, .mem_mb = m->conf.mem_mb };
 	uint64_t not_before = 0;
-	struct shell s;
+	struct blank s;
 
 	while (wait_for_need(m, not_before)) {
 		struct err err = { 0 };
 
-		if (shell_make(m, &sp, &s, &err) < 0) {
-			log_warn("no QEMU could be started ahead: %s; tried again later", err.msg);
+		if (blank_make(m, &sp, &s, &err) < 0) {
+			log_warn("cannot start a blank QEMU process: %s; trying again later",
+			         err.msg);
 			not_before = clock_ms() + m->t.retry;
 			continue;
 		}
 		prepare_disk(m, &s);
 		mutex_lock(&m->lock);
-		m->shells[m->n_shells++] = s; /* only this thread adds */
+		m->blanks[m->n_blanks++] = s; /* only this thread adds */
 		cond_broadcast(&m->cond);
 		mutex_unlock(&m->lock);
 	}
 	while (pop(m, &s))
-		shell_end(m, &s);
+		blank_end(m, &s);
 	return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.c - sees QEMU processes end by themselves
+ * reaper.c - sees QEMU processes end by themselves
  *
  * One thread polls the pidfds of all running VMs. A process that ended
  * without our doing (guest powered off or rebooted, QEMU crashed, killed by the
@@ -22,23 +22,23 @@
 
 #define RETRY_MS 100 /* after there was no memory for one more */
 
-void vm_watch_add(struct vm *vm)
+void reaper_add(struct vm *vm)
 {
 	struct vmm *m = vm->m;
 
 	mutex_lock(&m->lock);
-	vm->watch_fd = machine_proc(vm->machine)->pidfd;
+	vm->reaper_fd = machine_proc(vm->machine)->pidfd;
 	vm->lost_process = false;
 	mutex_unlock(&m->lock);
 	if (write(m->wake_pipe[1], "x", 1) < 0 && errno != EAGAIN)
-		vm_log(vm, LOG_LV_WARN, "the watcher was not told, ignoring");
+		vm_log(vm, LOG_LV_WARN, "the reaper was not told, ignoring");
 }
 
-void vm_watch_remove(struct vm *vm)
+void reaper_remove(struct vm *vm)
 {
 	LOCK_SCOPE(&vm->m->lock);
 
-	vm->watch_fd = -1;
+	vm->reaper_fd = -1;
 }
 
 static void say_how(struct vm *vm, char *buf, size_t size)
@@ -80,7 +80,7 @@ static void say_reboot(struct vm *vm, const char *how)
 		return;
 	}
 	vm->exit_why = "crashed";
-	vm_log(vm, LOG_LV_WARN, "QEMU %s: the guest's kernel crashed, it is booted again", how);
+	vm_log(vm, LOG_LV_WARN, "QEMU %s: the guest's kernel crashed; booting again", how);
 	vm_log_words(vm, words);
 	vm_tell(vm, EVENT_WARN, "the guest's kernel crashed; it is booted again from its disk");
 }
@@ -115,7 +115,7 @@ void vm_settle_end(struct vm *vm)
 	if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)
 		vm_log(vm, LOG_LV_ERROR, "%s", err.msg);
 	else if (reboot && vm_wake(vm, &err) < 0)
-		vm_log(vm, LOG_LV_ERROR, "does not boot again: %s", err.msg);
+		vm_log(vm, LOG_LV_ERROR, "cannot be booted again: %s", err.msg);
 	else if (!reboot && vm->row.info.persistence.type == PERSIST_EPHEMERAL)
 		vm_delete_locked(vm, "ephemeral", &err);
 }
@@ -126,7 +126,7 @@ static void *settle(void *arg)
 
 	struct vmm *m = vm->m;
 
-	mutex_lock(&vm->lock);
+	vm_lock(vm);
 	vm_settle_end(vm);
 	vm_unlock(vm);
 	mutex_lock(&m->lock);
@@ -136,10 +136,10 @@ static void *settle(void *arg)
 	return NULL;
 }
 
-void vm_watch_end(struct vmm *m)
+void reaper_end(struct vmm *m)
 {
-	if (m->has_watch_thread)
-		pthread_join(m->watch_thread, NULL);
+	if (m->has_reaper_thread)
+		pthread_join(m->reaper_thread, NULL);
 	mutex_lock(&m->lock);
 	while (m->n_settling)
 		cond_wait(&m->cond, &m->lock);
@@ -182,7 +182,7 @@ static bool grow(struct pollfd **p, struct vm ***who, size_t *cap, size_t want)
 	return true;
 }
 
-void *vm_watch_main(void *arg)
+void *reaper_main(void *arg)
 {
 	struct vmm *m = arg;
 	struct pollfd *p = NULL;
@@ -200,7 +200,7 @@ void *vm_watch_main(void *arg)
 		}
 		if (cap < m->n_vms + 1 && !grow(&p, &who, &cap, m->n_vms + 64)) {
 			mutex_unlock(&m->lock);
-			log_warn("watch processes: out of memory; tried again in a moment");
+			log_warn("wait for processes: out of memory; tried again in a moment");
 			poll(NULL, 0, RETRY_MS);
 			continue;
 		}
@@ -208,15 +208,15 @@ void *vm_watch_main(void *arg)
 		for (size_t i = 0; i < m->n_vms; i++) {
 			struct vm *vm = m->vms[i];
 
-			if (vm->watch_fd < 0 || vm->lost_process)
+			if (vm->reaper_fd < 0 || vm->lost_process)
 				continue;
 			vm->refs++;
 			who[n] = vm;
-			p[n++] = (struct pollfd){ .fd = vm->watch_fd, .events = POLLIN };
+			p[n++] = (struct pollfd){ .fd = vm->reaper_fd, .events = POLLIN };
 		}
 		mutex_unlock(&m->lock);
 		if (poll(p, n, -1) < 0 && errno != EINTR)
-			log_warn("watch processes: %s, ignoring", err_name(errno));
+			log_warn("wait for processes: %s, ignoring", err_name(errno));
 		while (p[0].revents && read(m->wake_pipe[0], drain, sizeof(drain)) > 0)
 			;
 		for (size_t i = 1; i < n; i++) {
@@ -224,7 +224,7 @@ void *vm_watch_main(void *arg)
 
 			if (p[i].revents) {
 				mutex_lock(&m->lock);
-				ours = who[i]->watch_fd == p[i].fd && !who[i]->lost_process;
+				ours = who[i]->reaper_fd == p[i].fd && !who[i]->lost_process;
 				who[i]->lost_process |= ours;
 				mutex_unlock(&m->lock);
 			}
