@@ -158,7 +158,8 @@ static int v_exec(struct step *s)
 	char out[64] = "";
 	int r = rig_exec(storm.rig, s->vm, "echo storm", out, sizeof(out), s->err);
 
-	if (r == 0 && strcmp(out, "storm\n") != 0) {
+	/* A channel that loses a message may lose the output; a real one does not. */
+	if (r == 0 && strcmp(out, "storm\n") != 0 && !storm.d.faults) {
 		fprintf(stderr, "storm: exec in %s said '%s'\n", s->vm, out);
 		abort();
 	}
