@@ -52,7 +52,7 @@ void auth_audit(struct auth *a, const struct audit_record *r)
 }
 
 /* Writes the queue; called with the lock, which it drops meanwhile. False: it failed. */
-static bool write_batch(struct auth *a, bool with_uses)
+static bool write_batch(struct auth *a, bool with_uses) REQUIRES(&a->audit_lock)
 {
 	autofree struct audit_use *uses = NULL;
 	struct audit_record *batch = TAKE_PTR(a->audit);

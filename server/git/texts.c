@@ -81,7 +81,7 @@ static void put_ref(struct texts *t)
 }
 
 /* Who uses it continues using it. */
-static void drop(struct text_cache *c, size_t i)
+static void drop(struct text_cache *c, size_t i) REQUIRES(&c->lock)
 {
 	struct texts *t = c->kept[i];
 

@@ -55,7 +55,7 @@ static void make_text(char ret[TICKET_SIZE])
 }
 
 /* An unused row; lock held. */
-static struct ticket_row *free_row(struct hub *h)
+static struct ticket_row *free_row(struct hub *h) REQUIRES(&h->lock)
 {
 	uint64_t now = clock_ms();
 	struct ticket_row *more;
