@@ -222,7 +222,7 @@ static void say_work(struct rig *r, struct vmm *m)
 {
 	fprintf(stderr,
 	        "at work: keeper %d %d, ready VMs %d, blank processes %d, starting %u, debts %zu\n",
-	        m->keeping, m->collect_wanted, m->making_ready, m->making_shell, m->n_starting,
+	        m->keeping, m->collect_wanted, m->making_ready, m->making_blank, m->n_starting,
 	        (size_t)m->n_debts);
 	for (size_t i = 0; i < m->n_vms; i++) {
 		const struct vm *vm = m->vms[i];
@@ -230,7 +230,7 @@ static void say_work(struct rig *r, struct vmm *m)
 		fprintf(stderr, "VM %s is %s, its machine %s, watched %d, lost %d\n", vm->shown.id,
 		        vm_state_name(vm->shown.state),
 		        fake_runs(r->fake, vm->shown.instance) ? "runs" : "does not run",
-		        vm->watch_fd >= 0, vm->lost_process);
+		        vm->reaper_fd >= 0, vm->lost_process);
 	}
 }
 
