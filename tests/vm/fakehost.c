@@ -8,7 +8,8 @@
  * between one connection at a time and its agent, and ends when the agent was asked to shut down.
  * The agent is this program's own copy (agent_main() is pando-agent's main()), forked, so that a
  * machine is there within milliseconds. It survives its connections as it does in a real guest,
- * and ends with its machine.
+ * and ends with its machine. It works in <dir>/guest, so /proc/self/cwd is to it a directory that
+ * no other machine has; all else that it sees is this host's.
  *
  * Commands of a fake guest run on this host. So that none of those the server runs by itself
  * (systemctl, resize2fs, fstrim, sync, ...) does anything here, the program has a mount
@@ -67,7 +68,7 @@ static void agent_run(int fd, const char *dir, pid_t parent)
 
 	snprintf(root, sizeof(root), "%s/guest", dir);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || dup2(fd, 3) < 0)
+	if (getppid() != parent || chdir(root) < 0 || dup2(fd, 3) < 0)
 		_exit(1);
 	close_range(4, ~0u, 0);
 	_exit(agent_main((int)ARRAY_SIZE(argv) - 1, argv));
