@@ -34,13 +34,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/http_client.h"
 #include "tests/unit/tmpdir.h"
-#ifdef FX_FAKE
-#include "tests/unit/fake_account.h"
-#include "tests/unit/fake_stage.h"
-#include "tests/unit/fake_vmm.h"
-#else
 #include "tests/vm/rig.h"
-#endif
 
 struct fx {
 	struct tmpdir dir;
@@ -113,21 +107,7 @@ static inline void fx_release(struct fx *f)
 	cond_broadcast(&f->gate.changed);
 }
 
-#ifdef FX_FAKE
-static inline int fx_manager(struct fx *f)
-{
-	char path[256];
-
-	if (tmpdir_make(&f->dir) < 0)
-		return -1;
-	f->vmm = fake_vmm_new();
-	if (store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err) < 0)
-		return -1;
-	fake_account_store(f->store);
-	fake_stage_use(f->store);
-	return 0;
-}
-#elif defined(FX_NO_VMS)
+#ifdef FX_NO_VMS
 static inline int fx_manager(struct fx *f)
 {
 	const char *keep = getenv("FX_DATA");
@@ -172,25 +152,18 @@ static inline int fx_manager(struct fx *f)
 
 static inline void fx_manager_end(struct fx *f)
 {
-#ifdef FX_FAKE
-	fake_stage_use(NULL);
-#else
 	if (f->rig)
 		f->rig->vmm = vmm_free(f->rig->vmm);
-#endif
 }
 
 /* What it wrote, when nobody has the store any more. */
 static inline int fx_data_end(struct fx *f)
 {
-	if (!f->rig)
-		store_close(f->store);
-#ifdef FX_FAKE
-	fake_vmm_free(f->vmm);
-#elif !defined(FX_NO_VMS)
-	f->rig = rig_free(f->rig);
-	return 0;
-#endif
+	if (f->rig) {
+		f->rig = rig_free(f->rig);
+		return 0;
+	}
+	store_close(f->store);
 	return getenv("FX_DATA") ? 0 : tmpdir_remove(&f->dir);
 }
 
@@ -287,9 +260,6 @@ static inline int fx_teardown(void **state)
 	struct fx *f = *state;
 	int r = 0;
 
-#ifdef FX_FAKE
-	fake_release(f->vmm);
-#endif
 	fx_release(f);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
@@ -310,7 +280,6 @@ static inline int fx_teardown(void **state)
 	return r;
 }
 
-#ifndef FX_FAKE
 #define FX_RUN(tests)                                                     \
 	({                                                                \
 		int r_ = rig_main_begin();                                \
@@ -320,7 +289,6 @@ static inline int fx_teardown(void **state)
 		}                                                         \
 		r_;                                                       \
 	})
-#endif
 
 /* The reply to a request with the key; checks the status. Caller http_reply_done()s. */
 static inline void fx_call(struct fx *f, const char *method, const char *path, const char *body,
