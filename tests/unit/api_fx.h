@@ -3,8 +3,7 @@
  * api_fx.h - a real API on a real port over the real manager; for tests only, after cmocka.h
  *
  * The manager's machines are those of tests/vm/rig.h: processes with the real agent in them, whose
- * commands run on this host. main() ends with `return FX_RUN(tests);`. With FX_NO_VMS (serve_git.c)
- * there is no manager, and nothing may ask for a VM.
+ * commands run on this host. main() ends with `return FX_RUN(tests);`.
  */
 #pragma once
 
@@ -37,9 +36,9 @@
 #include "tests/vm/rig.h"
 
 struct fx {
-	struct tmpdir dir;
+	struct tmpdir dir; /* the data directory */
 	struct conf conf;
-	struct rig *rig; /* NULL: no manager */
+	struct rig *rig;
 	struct store *store;
 	struct auth *auth;
 	struct events *events;
@@ -107,19 +106,6 @@ static inline void fx_release(struct fx *f)
 	cond_broadcast(&f->gate.changed);
 }
 
-#ifdef FX_NO_VMS
-static inline int fx_manager(struct fx *f)
-{
-	const char *keep = getenv("FX_DATA");
-	char path[256];
-
-	if (!keep && tmpdir_make(&f->dir) < 0)
-		return -1;
-	if (keep) /* a server that is started again on what is there */
-		snprintf(f->dir.path, sizeof(f->dir.path), "%s", keep);
-	return store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err);
-}
-#else
 /* A create waits in fx_on_call() until fx_release(). */
 static inline int fx_on_call(void *ctx, enum fake_face face, const char *what, const char *object)
 {
@@ -133,10 +119,14 @@ static inline int fx_on_call(void *ctx, enum fake_face face, const char *what, c
 	return f->gate.error;
 }
 
-static inline int fx_manager(struct fx *f)
+static inline void fx_manager(struct fx *f)
 {
+	const char *keep = getenv("FX_DATA"); /* started again on what is there */
+
 	f->rig = rig_new(&(struct rig_opts){ .times = &vm_times_usual,
 	                                     .no_account = true,
+	                                     .no_template = keep,
+	                                     .data_dir = keep,
 	                                     .vcpus = 2,
 	                                     .mem_mb = 2048,
 	                                     .disk_mb = 20480,
@@ -146,25 +136,6 @@ static inline int fx_manager(struct fx *f)
 	f->rig->on_call = fx_on_call;
 	f->store = f->rig->store;
 	f->vmm = f->rig->vmm;
-	return 0;
-}
-#endif
-
-static inline void fx_manager_end(struct fx *f)
-{
-	if (f->rig)
-		f->rig->vmm = vmm_free(f->rig->vmm);
-}
-
-/* What it wrote, when nobody has the store any more. */
-static inline int fx_data_end(struct fx *f)
-{
-	if (f->rig) {
-		f->rig = rig_free(f->rig);
-		return 0;
-	}
-	store_close(f->store);
-	return getenv("FX_DATA") ? 0 : tmpdir_remove(&f->dir);
 }
 
 static inline int fx_setup_with(void **state, unsigned header_ms)
@@ -177,8 +148,9 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	log_init("test", LOG_LV_ERROR);
 	mutex_init(&f->gate.lock, "test: gate");
 	cond_init(&f->gate.changed);
-	if (!f || !(f->events = events_new()) || fx_manager(f) < 0)
+	if (!f || !(f->events = events_new()))
 		return -1;
+	fx_manager(f);
 	*state = f;
 	snprintf(f->conf.data_dir, sizeof(f->conf.data_dir), "%s", f->dir.path);
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
@@ -270,11 +242,10 @@ static inline int fx_teardown(void **state)
 	domains_free(f->domains);
 	repos_close(f->repos);
 	builder_free(f->builder);
-	fx_manager_end(f);
+	f->rig->vmm = vmm_free(f->rig->vmm);
 	logs_free(f->logs);
 	auth_close(f->auth);
-	if (fx_data_end(f) < 0)
-		r = -1;
+	rig_free(f->rig);
 	events_free(f->events);
 	free(f);
 	return r;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve_git.c - the real API over real repositories, without machines: for test_api_git.py
+ * serve_git.c - the real API over real repositories: for test_api_git.py and others
  *
- * Prints "PORT KEY DIRECTORY" and serves until its stdin ends.
+ * Prints "PORT KEY DIRECTORY" and serves until its stdin ends. With FX_DATA, DIRECTORY is that one,
+ * and all else is in it as well: who kills this program removes it.
  */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 
@@ -15,11 +15,17 @@
 
 int main(int argc, char **argv)
 {
+	const char *keep = getenv("FX_DATA");
 	void *state = NULL;
 	char line[64];
 	struct fx *f;
+	int r;
 
-	signal(SIGPIPE, SIG_IGN);
+	if (keep)
+		setenv("TMPDIR", keep, /* overwrite= */ 1);
+	r = rig_main_begin();
+	if (r)
+		return r;
 	if (fx_setup(&state) < 0)
 		return 1;
 	f = state;
@@ -27,5 +33,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))
 		;
-	return fx_teardown(&state) < 0;
+	r = fx_teardown(&state) < 0;
+	rig_main_end();
+	return r;
 }

@@ -123,7 +123,10 @@ struct rig *rig_new(const struct rig_opts *o)
 			snprintf(left[i].dir, sizeof(left[i].dir), "%s", r->dir);
 			break;
 		}
-	snprintf(r->data_dir, sizeof(r->data_dir), "%s/data", r->dir);
+	if (r->opts.data_dir)
+		snprintf(r->data_dir, sizeof(r->data_dir), "%s", r->opts.data_dir);
+	else
+		snprintf(r->data_dir, sizeof(r->data_dir), "%s/data", r->dir);
 	snprintf(r->image_dir, sizeof(r->image_dir), "%s/image", r->dir);
 	assert_int_equal(io_mkdirs(r->data_dir, 0700, NULL), 0);
 	assert_int_equal(make_image(r->image_dir, r->opts.disk_mb), 0);

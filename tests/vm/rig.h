@@ -34,6 +34,7 @@ struct rig_opts {
 	bool no_account;                 /* RIG_ACCOUNT is not made */
 	uint32_t vcpus, mem_mb, disk_mb; /* default VM; 0: as small as can be */
 	struct events *events;           /* weak; told what happens to VMs, or NULL */
+	const char *data_dir;            /* one that is there, and stays; NULL: one of its own */
 	void (*prepare)(
 	        struct rig *r); /* sets on_call and fake->on_agent before anything runs; or NULL */
 };
