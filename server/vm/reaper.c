@@ -22,6 +22,12 @@
 
 #define RETRY_MS 100 /* after there was no memory for one more */
 
+void reaper_wake(struct vmm *m)
+{
+	if (write(m->wake_pipe[1], "x", 1) < 0 && errno != EAGAIN)
+		log_warn("the reaper was not told: %s, ignoring", err_name(errno));
+}
+
 void reaper_add(struct vm *vm)
 {
 	struct vmm *m = vm->m;
@@ -30,8 +36,7 @@ void reaper_add(struct vm *vm)
 	vm->reaper_fd = machine_proc(vm->machine)->pidfd;
 	vm->lost_process = false;
 	mutex_unlock(&m->lock);
-	if (write(m->wake_pipe[1], "x", 1) < 0 && errno != EAGAIN)
-		vm_log(vm, LOG_LV_WARN, "the reaper was not told, ignoring");
+	reaper_wake(m);
 }
 
 void reaper_remove(struct vm *vm)
