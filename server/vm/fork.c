@@ -221,17 +221,26 @@ static int save_children(struct fork_job *job, struct err *err)
 	r = vm_add_running(job->vms, layers, job->count, err);
 	if (r < 0)
 		return r;
-	r = quota_insert(job->m, job->vms, job->count, err);
+	/* Before they are in the table: from then on each may be killed, and its machine be gone.
+	 */
 	for (unsigned i = 0; i < job->count; i++)
-		if (r == 0)
-			reaper_add(job->vms[i]); /* now the reaper can see it */
-		else if (vm_delete_locked(job->vms[i], /* reason= */ NULL, &undo) < 0)
-			vm_log(job->vms[i], LOG_LV_ERROR, "was not removed: %s", undo.msg);
+		reaper_add(job->vms[i]);
+	r = quota_insert(job->m, job->vms, job->count, err);
+	for (unsigned i = 0; r < 0 && i < job->count; i++) {
+		struct vm *vm = job->vms[i];
+
+		LOCK_SCOPE(&vm->lock); /* it may have been in the table for a moment */
+		if (!vm->gone && vm_delete_locked(vm, /* reason= */ NULL, &undo) < 0)
+			vm_log(vm, LOG_LV_ERROR, "was not removed: %s", undo.msg);
+	}
+	reaper_wake(job->m); /* it looks only at those in the table */
 	return r;
 }
 
 static void drop_child(struct fork_job *job, struct child *c)
 {
+	LOCK_SCOPE(&c->vm->lock);
+
 	if (!c->vm->gone) {
 		c->vm->gone = true;
 		if (c->up)

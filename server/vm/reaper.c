@@ -22,6 +22,12 @@
 
 #define RETRY_MS 100 /* after there was no memory for one more */
 
+void reaper_wake(struct vmm *m)
+{
+	if (write(m->wake_pipe[1], "x", 1) < 0 && errno != EAGAIN)
+		log_warn("the reaper was not told: %s, ignoring", err_name(errno));
+}
+
 void reaper_add(struct vm *vm)
 {
 	struct vmm *m = vm->m;
@@ -30,8 +36,7 @@ void reaper_add(struct vm *vm)
 	vm->reaper_fd = machine_proc(vm->machine)->pidfd;
 	vm->lost_process = false;
 	mutex_unlock(&m->lock);
-	if (write(m->wake_pipe[1], "x", 1) < 0 && errno != EAGAIN)
-		vm_log(vm, LOG_LV_WARN, "the reaper was not told, ignoring");
+	reaper_wake(m);
 }
 
 void reaper_remove(struct vm *vm)
@@ -198,7 +203,7 @@ void *reaper_main(void *arg)
 			mutex_unlock(&m->lock);
 			break;
 		}
-		if (cap < m->n_vms + 1 && !grow(&p, &who, &cap, m->n_vms + 64)) {
+		if ((!p || !who || cap < m->n_vms + 1) && !grow(&p, &who, &cap, m->n_vms + 64)) {
 			mutex_unlock(&m->lock);
 			log_warn("wait for processes: out of memory; tried again in a moment");
 			poll(NULL, 0, RETRY_MS);

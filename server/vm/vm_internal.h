@@ -446,5 +446,6 @@ int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);
 void *keeper_main(void *arg);
 void *reaper_main(void *arg);
 void reaper_end(struct vmm *m); /* joins it, and waits for what it handed over */
-void reaper_add(struct vm *vm);
+void reaper_add(struct vm *vm); /* has a machine; locked, or not in the table yet */
 void reaper_remove(struct vm *vm);
+void reaper_wake(struct vmm *m); /* looks at the table again */

@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/auto.h"
 #include "base/clock.h"
 #include "tests/fault/fault.h"
 
@@ -276,28 +275,6 @@ static struct timespec in_ms(unsigned ms)
 		                  .tv_nsec = (long)(at % 1000) * 1000000 };
 }
 
-/*
- * gcc's ThreadSanitizer does not know pthread_mutex_clocklock() and would take what it guards for
- * unguarded; it knows the older call, which counts the time of day.
- */
-static int lock_until(pthread_mutex_t *m, const struct timespec *until)
-{
-#ifdef __SANITIZE_THREAD__
-	struct timespec now, wall;
-	int64_t left;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	clock_gettime(CLOCK_REALTIME, &wall);
-	left = (until->tv_sec - now.tv_sec) * 1000000000ll + (until->tv_nsec - now.tv_nsec);
-	left = MAX(left, 0) + wall.tv_nsec;
-	wall.tv_sec += left / 1000000000ll;
-	wall.tv_nsec = left % 1000000000ll;
-	return pthread_mutex_timedlock(m, &wall);
-#else
-	return __real_pthread_mutex_clocklock(m, CLOCK_MONOTONIC, until);
-#endif
-}
-
 static bool before(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
@@ -314,7 +291,7 @@ static int take_mutex(pthread_mutex_t *m, const struct timespec *until)
 			return r;
 		if (of_a_joined_thread(m) && pass_on())
 			goto again;
-		r = lock_until(m, &soon);
+		r = __real_pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &soon);
 		if (r != ETIMEDOUT)
 			return r;
 		drifted();
@@ -334,9 +311,9 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 int __wrap_pthread_mutex_clocklock(pthread_mutex_t *m, clockid_t clock,
                                    const struct timespec *until)
 {
-	if (clock != CLOCK_MONOTONIC)
+	if (!takes_turns() || clock != CLOCK_MONOTONIC)
 		return __real_pthread_mutex_clocklock(m, clock, until);
-	return takes_turns() ? take_mutex(m, until) : lock_until(m, until);
+	return take_mutex(m, until);
 }
 
 static int take_rwlock(pthread_rwlock_t *l, int (*try)(pthread_rwlock_t *))

@@ -49,7 +49,7 @@ struct hunt {
 	struct rig *r;
 	char parent[ID_SIZE];
 	atomic_bool over;
-	unsigned shots;
+	atomic_uint shots;
 };
 
 /* Kills the first child that the list shows, as soon as it shows one. */
