@@ -272,8 +272,8 @@ static int read_report(int fd, const char *program, struct err *err)
 
 #ifdef __SANITIZE_THREAD__
 /*
- * ThreadSanitizer has to hear of it, as it does of a fork(): otherwise its own locks may be taken
- * for ever in the child, and takes files that the child closes for files that threads share.
+ * ThreadSanitizer has to hear of it, as it does of a fork(): otherwise the child may wait for ever
+ * for a lock of ThreadSanitizer's own, and what it closes looks like files that threads share.
  */
 void __sanitizer_syscall_pre_impl_fork(void);
 void __sanitizer_syscall_post_impl_fork(long r);
