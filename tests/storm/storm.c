@@ -75,13 +75,16 @@ static void start_again(struct rng *r)
 	rig_stop(storm.rig);
 	storm.dead = false;
 	if (storm.d.bad_start) {
-		storm.d.faults = storm.active = true;
+		storm.d.faults = true;
+		storm.active = true;
 		storm.crash_in = rng_one_in(r, 2) ? 0 : 1 + rng_below(r, 60);
 		if (rig_start(storm.rig, &err) == 0) {
-			storm.active = storm.dead = false;
+			storm.active = false;
+			storm.dead = false;
 			return;
 		}
-		storm.active = storm.dead = false;
+		storm.active = false;
+		storm.dead = false;
 		rig_stop(storm.rig);
 	}
 	if (rig_start(storm.rig, &err) < 0)

@@ -169,7 +169,7 @@ static void *watch_main(void *arg)
 		if (now != seen) {
 			seen = now;
 			since = clock_ms();
-		} else if (clock_ms() - since > STUCK_S * 1000) {
+		} else if (clock_ms() - since > STUCK_S * 1000UL) {
 			report();
 		}
 		usleep(200000);

@@ -4,8 +4,6 @@
 
 #include "base/auto.h"
 #include "tests/unit/api_fx.h"
-#include "tests/unit/store_row.h"
-#include "vm/vm.h"
 
 #define autoreply AUTO(http_reply_done)
 
@@ -53,20 +51,6 @@ static inline void acting_account(struct fx *f, struct acting *ret)
 
 	fx_call(f, "POST", "/v1/accounts", "{\"name\":\"other\"}", 200, &r);
 	acting_key(f, fx_str(r.json, "id"), ret);
-	http_reply_done(&r);
-}
-
-/* The fake keeps VMs in memory; grants look for them in the store. */
-static inline void fx_stored_vm(struct fx *f, char ret_id[32])
-{
-	struct store_vm row = { .slot = -1 };
-	struct http_reply r;
-
-	fx_vm(f, ret_id);
-	fx_call(f, "GET", "/auth/v1/whoami", NULL, 200, &r);
-	if (vmm_get(f->vmm, fx_str(r.json, "accountId"), ret_id, &row.info, &err) < 0 ||
-	    store_vm_add(f->store, &row, &err) < 0)
-		fail_msg("%s", err.msg);
 	http_reply_done(&r);
 }
 

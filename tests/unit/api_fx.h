@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api_fx.h - a real API on a real port over a fake vmm; for tests only, after cmocka.h */
+/*
+ * api_fx.h - a real API on a real port over the real manager; for tests only, after cmocka.h
+ *
+ * The manager's machines are those of tests/vm/rig.h: processes with the real agent in them, whose
+ * commands run on this host. main() ends with `return FX_RUN(tests);`. With FX_NO_VMS (serve_git.c)
+ * there is no manager, and nothing may ask for a VM.
+ */
 #pragma once
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "auth/auth.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "build/build.h"
 #include "cert/cert.h"
@@ -21,15 +32,14 @@
 #include "mcp/mcp.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
-#include "tests/unit/fake_account.h"
-#include "tests/unit/fake_stage.h"
-#include "tests/unit/fake_vmm.h"
 #include "tests/unit/http_client.h"
 #include "tests/unit/tmpdir.h"
+#include "tests/vm/rig.h"
 
 struct fx {
 	struct tmpdir dir;
 	struct conf conf;
+	struct rig *rig; /* NULL: no manager */
 	struct store *store;
 	struct auth *auth;
 	struct events *events;
@@ -43,40 +53,144 @@ struct fx {
 	struct certs *certs;
 	struct mcp *mcp;
 	struct api *api;
+	struct {
+		struct mutex lock;
+		struct cond changed;
+		bool closed;
+		int error; /* what whoever waited fails with, or 0 */
+	} gate;            /* machines that are loaded wait here: fx_hold() */
 	unsigned port;
 	char key[AUTH_KEY_SIZE];
 	char auth_header[128]; /* "Authorization: ...\r\n" */
 };
 
+/* From now on no machine starts, until fx_release(). */
+static inline void fx_hold(struct fx *f)
+{
+	LOCK_SCOPE(&f->gate.lock);
+	f->gate.closed = true;
+}
+
+/* A command that prints "partial" and waits for fx_release(); the JSON string without quotes. */
+static inline const char *fx_block(struct fx *f, char *buf, size_t size)
+{
+	char path[256];
+
+	if (mkfifo(tmpdir_file(&f->dir, "gate", path, sizeof(path)), 0600) < 0 && errno != EEXIST)
+		fail_msg("mkfifo '%s'", path);
+	snprintf(buf, size, "printf partial; echo >>%s/blocked; cat %s; printf released >&2",
+	         f->dir.path, path);
+	return buf;
+}
+
+/* How many of them have begun. */
+static inline unsigned fx_blocked(struct fx *f)
+{
+	struct stat st = { 0 };
+	char path[256];
+
+	stat(tmpdir_file(&f->dir, "blocked", path, sizeof(path)), &st);
+	return (unsigned)st.st_size;
+}
+
+static inline void fx_release(struct fx *f)
+{
+	char path[256];
+	int fd = open(tmpdir_file(&f->dir, "gate", path, sizeof(path)), O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0) { /* whoever waits for a writer has one; then it ends */
+		unlink(path);
+		close(fd);
+	}
+	LOCK_SCOPE(&f->gate.lock);
+	f->gate.closed = false;
+	cond_broadcast(&f->gate.changed);
+}
+
+#ifdef FX_NO_VMS
+static inline int fx_manager(struct fx *f)
+{
+	const char *keep = getenv("FX_DATA");
+	char path[256];
+
+	if (!keep && tmpdir_make(&f->dir) < 0)
+		return -1;
+	if (keep) /* a server that is started again on what is there */
+		snprintf(f->dir.path, sizeof(f->dir.path), "%s", keep);
+	return store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err);
+}
+#else
+/* A create waits in fx_on_call() until fx_release(). */
+static inline int fx_on_call(void *ctx, enum fake_face face, const char *what, const char *object)
+{
+	struct fx *f = ctx;
+
+	if (face != FAKE_ENGINE || strcmp(what, "load") != 0)
+		return 0;
+	LOCK_SCOPE(&f->gate.lock);
+	while (f->gate.closed)
+		cond_wait(&f->gate.changed, &f->gate.lock);
+	return f->gate.error;
+}
+
+static inline int fx_manager(struct fx *f)
+{
+	f->rig = rig_new(&(struct rig_opts){ .times = &vm_times_usual,
+	                                     .no_account = true,
+	                                     .vcpus = 2,
+	                                     .mem_mb = 2048,
+	                                     .disk_mb = 20480,
+	                                     .events = f->events });
+	snprintf(f->dir.path, sizeof(f->dir.path), "%s", f->rig->data_dir);
+	f->rig->ctx = f;
+	f->rig->on_call = fx_on_call;
+	f->store = f->rig->store;
+	f->vmm = f->rig->vmm;
+	return 0;
+}
+#endif
+
+static inline void fx_manager_end(struct fx *f)
+{
+	if (f->rig)
+		f->rig->vmm = vmm_free(f->rig->vmm);
+}
+
+/* What it wrote, when nobody has the store any more. */
+static inline int fx_data_end(struct fx *f)
+{
+	if (f->rig) {
+		f->rig = rig_free(f->rig);
+		return 0;
+	}
+	store_close(f->store);
+	return getenv("FX_DATA") ? 0 : tmpdir_remove(&f->dir);
+}
+
 static inline int fx_setup_with(void **state, unsigned header_ms)
 {
 	struct fx *f = calloc(1, sizeof(*f));
 	char path[256], url[96];
-	const char *keep = getenv("FX_DATA");
 	struct api_deps deps;
 	FILE *file;
 
 	log_init("test", LOG_LV_ERROR);
-	if (!f || (!keep && tmpdir_make(&f->dir) < 0))
+	mutex_init(&f->gate.lock, "test: gate");
+	cond_init(&f->gate.changed);
+	if (!f || !(f->events = events_new()) || fx_manager(f) < 0)
 		return -1;
-	if (keep) /* a server that is started again on what is there */
-		snprintf(f->dir.path, sizeof(f->dir.path), "%s", keep);
 	*state = f;
 	snprintf(f->conf.data_dir, sizeof(f->conf.data_dir), "%s", f->dir.path);
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
-	f->vmm = fake_vmm_new();
-	if (store_open(tmpdir_file(&f->dir, "pando.db", path, sizeof(path)), &f->store, &err) < 0 ||
-	    auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0 ||
-	    !(f->events = events_new()) || logs_new(f->store, f->events, &f->logs, &err) < 0)
+	if (auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0 ||
+	    logs_new(f->store, f->events, &f->logs, &err) < 0)
 		return -1;
-	fake_account_store(f->store);
 	if (builder_new(
 	            &(struct builder_conf){ .timeout_s = 60,
 	                                    .cache_max = 8,
 	                                    .limits = { 2, 2048, 20480, 32, 65536, 204800, 256 } },
 	            f->store, f->vmm, &f->builder, &err) < 0)
 		return -1;
-	fake_stage_use(f->store);
 	struct repos_conf rc = { .allow_private = true,
 		                 .events = f->events,
 		                 .search_s = 5,
@@ -146,7 +260,7 @@ static inline int fx_teardown(void **state)
 	struct fx *f = *state;
 	int r = 0;
 
-	fake_release(f->vmm);
+	fx_release(f);
 	if (f->api)
 		r = api_stop(f->api, 10000, &err);
 	mcp_free(f->mcp);
@@ -156,17 +270,25 @@ static inline int fx_teardown(void **state)
 	domains_free(f->domains);
 	repos_close(f->repos);
 	builder_free(f->builder);
-	fake_stage_use(NULL);
+	fx_manager_end(f);
 	logs_free(f->logs);
-	events_free(f->events);
 	auth_close(f->auth);
-	store_close(f->store);
-	fake_vmm_free(f->vmm);
-	if (!getenv("FX_DATA") && tmpdir_remove(&f->dir) < 0)
+	if (fx_data_end(f) < 0)
 		r = -1;
+	events_free(f->events);
 	free(f);
 	return r;
 }
+
+#define FX_RUN(tests)                                                     \
+	({                                                                \
+		int r_ = rig_main_begin();                                \
+		if (r_ == 0) {                                            \
+			r_ = cmocka_run_group_tests((tests), NULL, NULL); \
+			rig_main_end();                                   \
+		}                                                         \
+		r_;                                                       \
+	})
 
 /* The reply to a request with the key; checks the status. Caller http_reply_done()s. */
 static inline void fx_call(struct fx *f, const char *method, const char *path, const char *body,
@@ -212,5 +334,27 @@ static inline void fx_vm(struct fx *f, char ret_id[32])
 
 	fx_call(f, "POST", "/v1/vms", "{}", 200, &r);
 	snprintf(ret_id, 32, "%s", fx_str(r.json, "id"));
+	http_reply_done(&r);
+}
+
+static inline void fx_state(struct fx *f, const char *id, const char *want)
+{
+	struct http_reply r;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/v1/vms/%s", id);
+	fx_call(f, "GET", path, NULL, 200, &r);
+	assert_string_equal(fx_str(r.json, "state"), want);
+	http_reply_done(&r);
+}
+
+/* So that fx_state() can tell whether something woke it. */
+static inline void fx_suspend(struct fx *f, const char *id)
+{
+	struct http_reply r;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/v1/vms/%s/suspend", id);
+	fx_call(f, "POST", path, NULL, 200, &r);
 	http_reply_done(&r);
 }

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 
+KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../agent/kernels")  # for serve_agent
+
 
 class Served:
     limit_s = 120

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_api.c - handlers over real HTTP: every route's shape, every refusal's code */
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "tests/unit/api_fx.h"
 
 #define autoreply AUTO(http_reply_done)
@@ -137,7 +140,7 @@ static void create_and_look(void **state)
 	assert_string_equal(fx_str(item, "id"), fx_str(made.json, "id"));
 	assert_string_equal(fx_str(at(item, "persistence"), "type"), "ephemeral");
 	assert_string_equal(fx_str(at(item, "persistence"), "deleteEvent"), "OnStop");
-	assert_non_null(strstr(fx_str(item, "createdAt"), "2023-11-14T"));
+	assert_int_equal(strlen(fx_str(item, "createdAt")), strlen("2023-11-14T22:13:20.000Z"));
 	assert_int_equal(json_integer_value(at(at(item, "sizing"), "vcpuCount")), 2);
 	assert_int_equal(json_integer_value(at(list.json, "totalCount")), 1);
 	assert_int_equal(json_integer_value(at(list.json, "runningCount")), 1);
@@ -285,7 +288,7 @@ static void lifecycle_shapes(void **state)
 	snprintf(path, sizeof(path), "/v1/vms/%s/suspend", id);
 	fx_call(f, "POST", path, NULL, 200, &a);
 	assert_string_equal(fx_str(a.json, "id"), id);
-	assert_string_equal(fx_str(a.json, "snapshotLayerId"), "pt-fake");
+	assert_memory_equal(fx_str(a.json, "snapshotLayerId"), "pt-", 3);
 	assert_int_equal(strlen(fx_str(a.json, "vmInstanceId")), 20);
 	snprintf(path, sizeof(path), "/v1/vms/%s/start", id);
 	fx_call(f, "POST", path, "{\"idleTimeoutSeconds\":12}", 200, &b);
@@ -399,30 +402,34 @@ static void commands(void **state)
 	snprintf(path, sizeof(path), "/v1/vms/%s/exec-await", id);
 	fx_call(f, "POST", path, "{\"command\":\"echo hi\",\"terminal\":\"t1\",\"timeoutMs\":null}",
 	        200, &a);
-	assert_string_equal(fx_str(a.json, "stdout"), "hi");
+	assert_string_equal(fx_str(a.json, "stdout"), "hi\n");
 	assert_string_equal(fx_str(a.json, "stderr"), "");
 	assert_int_equal(json_integer_value(at(a.json, "statusCode")), 0);
-	fx_call(f, "POST", path, "{\"command\":\"fail\"}", 200, &b);
+	fx_call(f, "POST", path, "{\"command\":\"printf 'no good' >&2; exit 3\"}", 200, &b);
 	assert_string_equal(fx_str(b.json, "stderr"), "no good");
 	assert_int_equal(json_integer_value(at(b.json, "statusCode")), 3);
 	/* Bytes that are not UTF-8 become U+FFFD, one each; NUL stays NUL. */
-	fx_call(f, "POST", path, "{\"command\":\"binary\"}", 200, &c);
+	fx_call(f, "POST", path,
+	        "{\"command\":\"printf "
+	        "'a\\\\377\\\\376\\\\0b\\\\342\\\\202\\\\254\\\\342\\\\202'\"}",
+	        200, &c);
 	assert_int_equal(json_string_length(at(c.json, "stdout")), 18);
 	assert_memory_equal(json_string_value(at(c.json, "stdout")),
 	                    "a\xef\xbf\xbd\xef\xbf\xbd\0b\xe2\x82\xac\xef\xbf\xbd\xef\xbf\xbd", 18);
-	fx_call(f, "POST", path, "{\"command\":\"block\",\"timeoutMs\":50}", 408, &d);
+	fx_call(f, "POST", path, "{\"command\":\"printf partial; sleep 600\",\"timeoutMs\":1000}",
+	        408, &d);
 	assert_string_equal(fx_str(d.json, "code"), "EXEC_TIMED_OUT");
 	assert_string_equal(fx_str(d.json, "stdout"), "partial");
 	assert_string_equal(fx_str(d.json, "stderr"), "");
-	assert_int_equal(json_integer_value(at(d.json, "timeoutMs")), 50);
+	assert_int_equal(json_integer_value(at(d.json, "timeoutMs")), 1000);
 	assert_string_equal(fx_str(d.json, "vmId"), id);
 
-	snprintf(headers, sizeof(headers), "%sX-Freestyle-Vm-Linux-User-Id: alice\r\n",
+	snprintf(headers, sizeof(headers), "%sX-Freestyle-Vm-Linux-User-Id: nobody\r\n",
 	         f->auth_header);
 	assert_int_equal(http_call(f->port, "POST", path, headers, who, strlen(who), &e), 0);
-	assert_string_equal(fx_str(e.json, "stdout"), "alice");
+	assert_string_equal(fx_str(e.json, "stdout"), "nobody\n");
 	http_reply_done(&e);
-	snprintf(headers, sizeof(headers), "%sX-Freestyle-Vm-Linux-User-Id: nobody2\r\n",
+	snprintf(headers, sizeof(headers), "%sX-Freestyle-Vm-Linux-User-Id: no-such-user\r\n",
 	         f->auth_header);
 	assert_int_equal(http_call(f->port, "POST", path, headers, who, strlen(who), &e), 0);
 	assert_int_equal(e.status, 404);
@@ -439,7 +446,45 @@ static void commands(void **state)
 	           "timeoutMs");
 	fx_refused(f, "POST", path, "{\"command\":\"x\",\"terminal\":\"a b\"}", 400, "BAD_REQUEST",
 	           "terminal");
-	fx_refused(f, "POST", path, "{\"command\":\"reset\"}", 400, "VM_NOT_RUNNING", "suspended");
+}
+
+struct long_exec {
+	struct fx *f;
+	char path[96], body[512];
+	struct http_reply reply;
+};
+
+static void *call_block(void *arg)
+{
+	struct long_exec *x = arg;
+
+	http_call(x->f->port, "POST", x->path, x->f->auth_header, x->body, strlen(x->body),
+	          &x->reply);
+	return NULL;
+}
+
+static void a_suspend_ends_the_command_that_runs(void **state)
+{
+	struct fx *f = *state;
+	struct long_exec x = { .f = f };
+	uint64_t end = deadline_in(60000);
+	char id[32], command[320];
+	pthread_t t;
+
+	fx_vm(f, id);
+	snprintf(x.path, sizeof(x.path), "/v1/vms/%s/exec-await", id);
+	snprintf(x.body, sizeof(x.body), "{\"command\":\"%s\"}",
+	         fx_block(f, command, sizeof(command)));
+	assert_int_equal(pthread_create(&t, NULL, call_block, &x), 0);
+	while (!fx_blocked(f) && clock_ms() < end)
+		poll(NULL, 0, 5);
+	fx_suspend(f, id);
+	pthread_join(t, NULL);
+	assert_int_equal(x.reply.status, 400);
+	assert_string_equal(fx_str(x.reply.json, "code"), "VM_NOT_RUNNING");
+	assert_non_null(strstr(fx_str(x.reply.json, "message"), "suspended"));
+	http_reply_done(&x.reply);
+	fx_state(f, id, "suspended");
 }
 
 int main(void)
@@ -461,7 +506,8 @@ int main(void)
 		T(forks),
 		T(snapshots),
 		T(commands),
+		T(a_suspend_ends_the_command_that_runs),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return FX_RUN(tests);
 }

@@ -305,5 +305,5 @@ int main(void)
 		T(pages_are_let_in_by_origin),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return FX_RUN(tests);
 }

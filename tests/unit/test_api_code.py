@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The code interpreter over the real agent, without a machine; usage: test_api_code.py SERVE_AGENT AGENT KERNELS [TEST...]
+"""The code interpreter over the real agent, without a machine; usage: test_api_code.py SERVE_AGENT [TEST...]
 
 Python's checks need IPython and matplotlib on this host, and are skipped without; tests/e2e/test_code.py asks all of them of a VM.
 """
@@ -13,9 +13,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from code_checks import CodeChecks  # noqa: E402
-from served import Served  # noqa: E402
+from served import KERNELS, Served  # noqa: E402
 
-SERVE, AGENT, KERNELS = sys.argv[1:4]
+SERVE = sys.argv[1]
 NEEDS = {"python": ["/usr/bin/python3", "-c", "import IPython, matplotlib_inline, matplotlib"],
          "javascript": ["/usr/bin/node", "-e", "0"]}
 
@@ -35,7 +35,7 @@ class Code(Served, CodeChecks, unittest.TestCase):
         if os.geteuid() != 0:
             raise unittest.SkipTest("acting as other users needs root")
         cls.has = {language: runs(argv) for language, argv in NEEDS.items()}
-        cls.serve(SERVE, AGENT, KERNELS)
+        cls.serve(SERVE, KERNELS)
         cls.vm = ""
         cls.vm = cls.request(cls, "POST", "/v1/vms", {})[1]["id"]
         if cls.has["python"] and cls.has["javascript"]:
@@ -73,4 +73,4 @@ class Code(Served, CodeChecks, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

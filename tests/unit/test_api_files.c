@@ -11,13 +11,48 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/io.h"
+#include "tests/fault/fault.h"
 #include "tests/unit/api_fx.h"
 
 #define autoreply AUTO(http_reply_done)
 
-static void path_of(char *dst, size_t size, const char *vm, const char *encoded)
+/* "/v1/vms/VM/files/" and the file of that name in the test's own directory, encoded. */
+static void path_of(struct fx *f, char *dst, size_t size, const char *vm, const char *name)
 {
-	snprintf(dst, size, "/v1/vms/%s/files/%s", vm, encoded);
+	size_t n = (size_t)snprintf(dst, size, "/v1/vms/%s/files/", vm);
+
+	for (const char *p = f->dir.path; *p && n + 4 < size; p++)
+		n += (size_t)snprintf(dst + n, size - n, *p == '/' ? "%%2F" : "%c", *p);
+	snprintf(dst + n, size - n, "%%2F%s", name);
+}
+
+/* The guest's files are this host's. */
+static void put(struct fx *f, const char *name, const void *p, size_t n)
+{
+	char path[256];
+	autofd int fd = open(tmpdir_file(&f->dir, name, path, sizeof(path)),
+	                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(io_write_all(fd, p, n), 0);
+}
+
+/* Caller frees; NULL: it is not there. */
+static unsigned char *get(struct fx *f, const char *name, size_t *ret_n)
+{
+	char path[256];
+	autofd int fd = open(tmpdir_file(&f->dir, name, path, sizeof(path)), O_RDONLY | O_CLOEXEC);
+	unsigned char *p;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return NULL;
+	*ret_n = (size_t)st.st_size;
+	p = malloc(*ret_n + 1);
+	assert_non_null(p);
+	assert_int_equal(read(fd, p, *ret_n + 1), (ssize_t)*ret_n);
+	return p;
 }
 
 static void text_is_text_and_bytes_are_base64(void **state)
@@ -27,25 +62,39 @@ static void text_is_text_and_bytes_are_base64(void **state)
 	char id[32], path[256];
 
 	fx_vm(f, id);
-	fake_file(f->vmm, "/tmp/a b", "h\xc3\xa9\n\"\\", 6);
-	path_of(path, sizeof(path), id, "%2Ftmp%2Fa%20b");
+	put(f, "a b", "h\xc3\xa9\n\"\\", 6);
+	path_of(f, path, sizeof(path), id, "a%20b");
 	fx_call(f, "GET", path, NULL, 200, &a);
 	assert_string_equal(fx_str(a.json, "content"), "h\xc3\xa9\n\"\\");
 	assert_string_equal(fx_str(a.json, "encoding"), "utf8");
-	fake_file(f->vmm, "/bin", "\xff\0\x01", 3);
-	path_of(path, sizeof(path), id, "bin"); /* relative: from the root */
+	put(f, "bin", "\xff\0\x01", 3);
+	snprintf(path, sizeof(path), "/v1/vms/%s/files/proc%%2Fversion", id);
+	fx_call(f, "GET", path, NULL, 200, &b); /* relative: from the root */
+	http_reply_done(&b);
+	path_of(f, path, sizeof(path), id, "bin");
 	fx_call(f, "GET", path, NULL, 200, &b);
 	assert_string_equal(fx_str(b.json, "content"), "/wAB");
 	assert_string_equal(fx_str(b.json, "encoding"), "base64");
-	fake_file(f->vmm, "/nul", "a\0b", 3); /* UTF-8, but no text */
-	path_of(path, sizeof(path), id, "%2fnul");
+	put(f, "nul", "a\0b", 3); /* UTF-8, but no text */
+	path_of(f, path, sizeof(path), id, "nul");
 	fx_call(f, "GET", path, NULL, 200, &c);
 	assert_string_equal(fx_str(c.json, "encoding"), "base64");
-	fake_file(f->vmm, "/empty", "", 0);
-	path_of(path, sizeof(path), id, "%2Fempty");
+	put(f, "empty", "", 0);
+	path_of(f, path, sizeof(path), id, "empty");
 	fx_call(f, "GET", path, NULL, 200, &d);
 	assert_string_equal(fx_str(d.json, "content"), "");
 	assert_string_equal(fx_str(d.json, "encoding"), "utf8");
+}
+
+static const char *kind_of(const json_t *files, const char *name)
+{
+	const json_t *file;
+	size_t i;
+
+	json_array_foreach(files, i, file) if (strcmp(fx_str(file, "name"), name) ==
+	                                       0) return fx_str(file, "kind");
+	fail_msg("'%s' is not listed", name);
+	return "";
 }
 
 static void directories_are_listed(void **state)
@@ -56,14 +105,17 @@ static void directories_are_listed(void **state)
 	char id[32], path[256];
 
 	fx_vm(f, id);
-	path_of(path, sizeof(path), id, "%2Fdir");
+	assert_int_equal(mkdir(tmpdir_file(&f->dir, "dir", path, sizeof(path)), 0700), 0);
+	assert_int_equal(mkdir(tmpdir_file(&f->dir, "dir/sub", path, sizeof(path)), 0700), 0);
+	assert_int_equal(symlink("sub", tmpdir_file(&f->dir, "dir/link", path, sizeof(path))), 0);
+	put(f, "dir/f\xff.txt", "x", 1);
+	path_of(f, path, sizeof(path), id, "dir");
 	fx_call(f, "GET", path, NULL, 200, &r);
 	files = json_object_get(r.json, "files");
 	assert_int_equal(json_array_size(files), 3);
-	assert_string_equal(fx_str(json_array_get(files, 0), "kind"), "directory");
-	assert_string_equal(fx_str(json_array_get(files, 1), "name"), "f\xef\xbf\xbd.txt");
-	assert_string_equal(fx_str(json_array_get(files, 1), "kind"), "file");
-	assert_string_equal(fx_str(json_array_get(files, 2), "kind"), "file");
+	assert_string_equal(kind_of(files, "sub"), "directory");
+	assert_string_equal(kind_of(files, "f\xef\xbf\xbd.txt"), "file");
+	assert_string_equal(kind_of(files, "link"), "file");
 }
 
 static void writes_arrive(void **state)
@@ -87,15 +139,15 @@ static void writes_arrive(void **state)
 	char id[32], path[256];
 
 	fx_vm(f, id);
-	path_of(path, sizeof(path), id, "%2Fw");
+	path_of(f, path, sizeof(path), id, "w");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		autoreply struct http_reply r = { 0 };
-		const unsigned char *p;
+		autofree unsigned char *p = NULL;
 		size_t n = 0;
 
 		fx_call(f, "PUT", path, cases[i].body, 200, &r);
 		assert_string_equal(r.body, "{}");
-		p = fake_file_data(f->vmm, "/w", &n);
+		p = get(f, "w", &n);
 		assert_non_null(p);
 		assert_int_equal(n, cases[i].n);
 		assert_memory_equal(p, cases[i].want, n);
@@ -134,42 +186,73 @@ static void bad_writes_are_refused_before_anything_is_written(void **state)
 	size_t n;
 
 	fx_vm(f, id);
-	path_of(path, sizeof(path), id, "%2Fw");
+	fx_suspend(f, id);
+	path_of(f, path, sizeof(path), id, "w");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		fx_refused(f, "PUT", path, cases[i].body, 400, "FILES_BAD_REQUEST", cases[i].says);
-	assert_null(fake_file_data(f->vmm, "/w", &n));
-	assert_int_equal(fake_wakes(f->vmm), 0); /* nor was the VM woken for it */
+	assert_null(get(f, "w", &n));
+	fx_state(f, id, "suspended"); /* nor was the VM woken for it */
 }
 
 static void refusals_of_the_guest(void **state)
 {
 	struct fx *f = *state;
 	autoreply struct http_reply r = { 0 };
-	char id[32], path[256];
+	char id[32], path[256], file[256];
+	size_t n = strlen(f->auth_header);
 
 	fx_vm(f, id);
-	path_of(path, sizeof(path), id, "%2Fnone");
+	path_of(f, path, sizeof(path), id, "none");
 	fx_call(f, "GET", path, NULL, 404, &r);
 	assert_string_equal(fx_str(r.json, "code"), "FILE_NOT_FOUND");
-	assert_string_equal(fx_str(r.json, "path"), "/none");
-	path_of(path, sizeof(path), id, "%2Fsecret");
-	fx_refused(f, "GET", path, NULL, 400, "FILES_BAD_REQUEST", "Permission denied");
-	path_of(path, sizeof(path), id, "%2Fdev%2Fzero");
+	assert_string_equal(fx_str(r.json, "path"),
+	                    tmpdir_file(&f->dir, "none", file, sizeof(file)));
+	snprintf(path, sizeof(path), "/v1/vms/%s/files/%%2Fdev%%2Fzero", id);
 	fx_refused(f, "GET", path, NULL, 400, "FILES_BAD_REQUEST", "not a file");
-	path_of(path, sizeof(path), id, "%2Fdir");
+	assert_int_equal(mkdir(tmpdir_file(&f->dir, "dir", file, sizeof(file)), 0700), 0);
+	path_of(f, path, sizeof(path), id, "dir");
 	fx_refused(f, "PUT", path, "{\"content\":\"x\"}", 400, "FILES_BAD_REQUEST", "directory");
-	path_of(path, sizeof(path), id, "a%00b");
+	path_of(f, path, sizeof(path), id, "a%00b");
 	fx_refused(f, "GET", path, NULL, 400, "INVALID_REQUEST", "encoded");
+	if (geteuid() != 0)
+		return; /* a guest that is not root has one user */
+	snprintf(f->auth_header + n, sizeof(f->auth_header) - n,
+	         "X-Freestyle-Vm-Linux-User-Id: nobody\r\n");
+	put(f, "secret", "x", 1);
+	path_of(f, path, sizeof(path), id, "secret");
+	fx_refused(f, "GET", path, NULL, 400, "FILES_BAD_REQUEST", "Permission denied");
 }
 
+/* A file that says it is empty and has a number for each page of a process. */
 static void a_guest_that_never_stops_sending_is_stopped(void **state)
 {
 	struct fx *f = *state;
 	char id[32], path[256];
 
 	fx_vm(f, id);
-	path_of(path, sizeof(path), id, "%2Fendless");
+	snprintf(path, sizeof(path), "/v1/vms/%s/files/%%2Fproc%%2Fself%%2Fpagemap", id);
 	fx_refused(f, "GET", path, NULL, 400, "FILES_BAD_REQUEST", "larger than 256 MiB");
+}
+
+static struct fault_agent *between;
+static unsigned lose; /* so many requests from now on find a channel that ends */
+
+static int on_agent(void *ctx, int fd_consume)
+{
+	int fd = -1;
+
+	between = fault_agent_stop(between);
+	if (fault_agent_start(fd_consume, &fd, &between, NULL) < 0)
+		return -EIO;
+	return fd;
+}
+
+static int lose_requests(enum fault_kind kind, const char *what, void *arg)
+{
+	if (kind != FAULT_AGENT || strcmp(what, "host OPEN") != 0 || !lose)
+		return 0;
+	lose--;
+	return FAULT_HANG_UP;
 }
 
 static void reads_survive_a_suspend_and_writes_say_so(void **state)
@@ -178,19 +261,22 @@ static void reads_survive_a_suspend_and_writes_say_so(void **state)
 	autoreply struct http_reply r = { 0 };
 	char id[32], path[256];
 
+	f->rig->fake->on_agent = on_agent;
 	fx_vm(f, id);
-	fake_file(f->vmm, "/f", "abc", 3);
-	path_of(path, sizeof(path), id, "%2Ff");
-	fake_reset_next(f->vmm, 1);
+	put(f, "f", "abc", 3);
+	path_of(f, path, sizeof(path), id, "f");
+	fault_on_call(lose_requests, NULL);
+	lose = 1;
 	fx_call(f, "GET", path, NULL, 200, &r);
 	assert_string_equal(fx_str(r.json, "content"), "abc");
-	assert_int_equal(fake_wakes(f->vmm), 2);
-	fake_reset_next(f->vmm, 2); /* but only once */
+	lose = 2; /* but only once */
 	fx_refused(f, "GET", path, NULL, 400, "VM_NOT_RUNNING", "suspended");
-	assert_int_equal(fake_wakes(f->vmm), 4);
-	fake_reset_next(f->vmm, 1);
+	lose = 1;
 	fx_refused(f, "PUT", path, "{\"content\":\"x\"}", 400, "VM_NOT_RUNNING", "suspended");
-	assert_int_equal(fake_wakes(f->vmm), 5);
+	assert_int_equal(lose, 0);
+	fault_on_call(NULL, NULL);
+	f->rig->fake->on_agent = NULL;
+	between = fault_agent_stop(between);
 }
 
 /* Sizes around the groups of three and the border between memory and file. */
@@ -202,24 +288,26 @@ static void large_files_go_both_ways(void **state)
 	char id[32], path[256], copy[256];
 
 	fx_vm(f, id);
-	path_of(path, sizeof(path), id, "%2Fbig");
-	path_of(copy, sizeof(copy), id, "%2Fcopy");
+	path_of(f, path, sizeof(path), id, "big");
+	path_of(f, copy, sizeof(copy), id, "copy");
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		autoreply struct http_reply r = { 0 }, w = { 0 };
-		const unsigned char *want, *got;
-		size_t n = 0, m = 0;
+		autofree unsigned char *want = malloc(sizes[i]), *got = NULL;
+		size_t m = 0;
 
-		fake_file(f->vmm, "/big", NULL, sizes[i]);
-		want = fake_file_data(f->vmm, "/big", &n);
+		assert_non_null(want);
+		for (size_t k = 0; k < sizes[i]; k++)
+			want[k] = (unsigned char)(k * 31);
+		put(f, "big", want, sizes[i]);
 		fx_call(f, "GET", path, NULL, 200, &r);
 		assert_string_equal(fx_str(r.json, "encoding"), "base64");
 		/* What was read is what is written back. */
 		assert_int_equal(
 		        http_call(f->port, "PUT", copy, f->auth_header, r.body, r.body_n, &w), 0);
 		assert_int_equal(w.status, 200);
-		got = fake_file_data(f->vmm, "/copy", &m);
-		assert_int_equal(m, n);
-		assert_memory_equal(got, want, n);
+		got = get(f, "copy", &m);
+		assert_int_equal(m, sizes[i]);
+		assert_memory_equal(got, want, m);
 	}
 }
 
@@ -237,5 +325,5 @@ int main(void)
 		T(large_files_go_both_ways),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return FX_RUN(tests);
 }

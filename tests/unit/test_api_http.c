@@ -492,5 +492,5 @@ int main(void)
 		T(two_hundred_at_once),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return FX_RUN(tests);
 }

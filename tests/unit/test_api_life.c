@@ -131,9 +131,8 @@ static void stats_go_on_until_the_vm_is_gone(void **state)
 	*strchr(line, '\n') = '\0';
 	j = json_loads(line, 0, NULL);
 	assert_string_equal(fx_str(j, "state"), "running");
-	assert_int_equal(
-	        json_integer_value(json_object_get(json_object_get(j, "memory"), "privateBytes")),
-	        1 << 10);
+	assert_true(json_integer_value(
+	                    json_object_get(json_object_get(j, "memory"), "privateBytes")) > 0);
 	json_decref(j);
 	snprintf(path, sizeof(path), "/v1/vms/%s", id);
 	fx_call(f, "DELETE", path, NULL, 200, &a);
@@ -196,5 +195,5 @@ int main(void)
 		T(streams_nobody_reads_end),          T(a_start_may_change_what_counts),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return FX_RUN(tests);
 }

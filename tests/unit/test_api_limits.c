@@ -152,9 +152,9 @@ struct long_call {
 static void *run_long_call(void *arg)
 {
 	struct long_call *c = arg;
-	char body[96];
-	int n = snprintf(body, sizeof(body), "{\"command\":\"block\",\"timeoutMs\":%u}",
-	                 c->timeout_ms);
+	char body[512], command[320];
+	int n = snprintf(body, sizeof(body), "{\"command\":\"%s\",\"timeoutMs\":%u}",
+	                 fx_block(c->f, command, sizeof(command)), c->timeout_ms);
 
 	http_call(c->f->port, "POST", c->path, c->f->auth_header, body, (size_t)n, &c->reply);
 	return NULL;
@@ -162,11 +162,11 @@ static void *run_long_call(void *arg)
 
 static void wait_blocked(struct fx *f, unsigned n)
 {
-	uint64_t end = deadline_in(10000);
+	uint64_t end = deadline_in(60000);
 
-	while (fake_blocked(f->vmm) < n && clock_ms() < end)
+	while (fx_blocked(f) < n && clock_ms() < end)
 		poll(NULL, 0, 5);
-	assert_int_equal(fake_blocked(f->vmm), n);
+	assert_int_equal(fx_blocked(f), n);
 }
 
 static void long_commands_block_nobody(void **state)
@@ -190,7 +190,7 @@ static void long_commands_block_nobody(void **state)
 		fx_call(f, "GET", "/v1/vms", NULL, 200, &r);
 		assert_true(clock_ms() - begin < 20000); /* the calls above hold for 60 s */
 	}
-	fake_release(f->vmm);
+	fx_release(f);
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		pthread_join(t[i], NULL);
 		assert_int_equal(calls[i].reply.status, 200);
@@ -217,21 +217,24 @@ static void clients_that_leave_do_no_harm(void **state)
 {
 	struct fx *f = *state;
 	autoreply struct http_reply r = { 0 };
-	char id[32], text[512];
+	char id[32], text[1024], body[512], command[320];
 	int n;
 
 	fx_vm(f, id);
+	snprintf(body, sizeof(body), "{\"command\":\"%s\",\"timeoutMs\":60000}",
+	         fx_block(f, command, sizeof(command)));
 	for (int i = 0; i < 10; i++) {
 		autofd int fd = http_connect(f->port, 2000);
 
 		n = snprintf(text, sizeof(text),
 		             "POST /v1/vms/%s/exec-await HTTP/1.1\r\nHost: x\r\n%sContent-Length: "
-		             "%d\r\n\r\n{\"command\":\"block\",\"timeoutMs\":60000}",
-		             id, f->auth_header, i % 2 ? 37 : 1000); /* half of them incomplete */
+		             "%zu\r\n\r\n%s",
+		             id, f->auth_header, strlen(body) + (i % 2 ? 0 : 1000),
+		             body); /* half of them incomplete */
 		assert_true(http_send(fd, text, (size_t)n));
 	}
 	wait_blocked(f, 5);
-	fake_release(f->vmm);
+	fx_release(f);
 	fx_call(f, "GET", "/v1/vms", NULL, 200, &r);
 }
 
@@ -388,7 +391,7 @@ static void stopping_waits_and_says_who_is_left(void **state)
 	assert_true(http_send(kept, text, (size_t)n));     /* no new requests on old ones */
 	assert_int_equal(http_receive(kept, &late), 0);
 	assert_int_equal(late.status, 503);
-	fake_release(f->vmm);
+	fx_release(f);
 	OK(api_stop(f->api, 10000, &err));
 	f->api = NULL;
 	pthread_join(t, NULL);
@@ -430,5 +433,5 @@ int main(void)
 		T(a_taken_port_is_said_in_a_sentence),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return FX_RUN(tests);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""/mcp over the real agent, without a machine; usage: test_api_mcp.py SERVE_AGENT AGENT KERNELS [TEST...]
+"""/mcp over the real agent, without a machine; usage: test_api_mcp.py SERVE_AGENT [TEST...]
 
 tests/mcp asks the same and more of a VM with the official client; this one runs under the sanitizers.
 """
@@ -13,9 +13,9 @@ import tempfile
 import threading
 import unittest
 
-from served import Served
+from served import KERNELS, Served
 
-SERVE, AGENT, KERNELS = sys.argv[1:4]
+SERVE = sys.argv[1]
 BOTH = "application/json, text/event-stream"
 
 
@@ -24,7 +24,7 @@ class Mcp(Served, unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.serve(SERVE, AGENT, KERNELS)
+        cls.serve(SERVE, KERNELS)
         cls.vm = cls.tool(cls, "vm_create")["structuredContent"]["id"]
         cls.tmp = tempfile.TemporaryDirectory()
 
@@ -184,4 +184,4 @@ class Mcp(Served, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

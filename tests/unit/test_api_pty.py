@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Terminal sessions over the real agent, without a machine; usage: test_api_pty.py SERVE_AGENT AGENT [TEST...]"""
+"""Terminal sessions over the real agent, without a machine; usage: test_api_pty.py SERVE_AGENT [TEST...]"""
 import os
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from pty_checks import PtyChecks  # noqa: E402
-from served import Served  # noqa: E402
+from served import KERNELS, Served  # noqa: E402
 
-SERVE, AGENT = sys.argv[1:3]
+SERVE = sys.argv[1]
 
 
 class Pty(Served, PtyChecks, unittest.TestCase):
@@ -19,14 +19,14 @@ class Pty(Served, PtyChecks, unittest.TestCase):
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("acting as other users needs root")
-        cls.serve(SERVE, AGENT)
+        cls.serve(SERVE, KERNELS)
         cls.vm = ""
         cls.vm = cls.ask(cls, "POST", "", {}, headers={"Authorization": f"Bearer {cls.key}"})[1]["id"]
 
     def test_ten_megabytes_a_second_and_a_slow_client(self):
         """One takes all of it, one a little now and then: the first misses nothing, nobody's memory grows."""
         # ThreadSanitizer makes the agent's terminal slow; there memory is not measured either
-        size, chunk = (2 if "tsan" in os.path.abspath(AGENT) else 24) << 20, "0123456789abcde\n"
+        size, chunk = (2 if "build-tsan" in os.path.abspath(SERVE) else 24) << 20, "0123456789abcde\n"
         fast = self.pty(exec=f"stty raw -echo; echo READY; read x; yes {chunk[:-1]} | head -c {size}; echo THE-END", sessionId="ten")
         fast.expect("READY\n")
         slow = self.attach("ten")
@@ -43,7 +43,7 @@ class Pty(Served, PtyChecks, unittest.TestCase):
                 slow.sock.recv(4096)  # no frame is made of it: this one never looks at what it gets
         self.assertEqual((fast.exit, got), (0, size + len("THE-END\n")))
         grown = {k: v - before[k] for k, v in self.memory().items()}
-        if not any(s in os.path.abspath(AGENT) for s in ("asan", "tsan")):  # which keep freed memory for a while
+        if not any(kind in os.path.abspath(SERVE) for kind in ("build-asan", "build-tsan")):  # which keep freed memory for a while
             self.assertLess(max(grown.values()), 24 << 10, grown)
         slow.close()
 
@@ -56,12 +56,11 @@ class Pty(Served, PtyChecks, unittest.TestCase):
         return found
 
     def agent_pid(self):
-        with open(f"/proc/{self.proc.pid}/task/{self.proc.pid}/children") as f:
-            children = f.read().split()
-        for task in os.listdir(f"/proc/{self.proc.pid}/task"):
-            with open(f"/proc/{self.proc.pid}/task/{task}/children") as f:
-                children += f.read().split()
-        return next(p for p in children if os.readlink(f"/proc/{p}/exe") == os.path.abspath(AGENT))
+        self.proc.stdin.write("agent\n")
+        self.proc.stdin.flush()
+        pid = int(self.proc.stdout.readline())
+        self.assertEqual(self.proc.stdout.readline(), "ok\n")
+        return pid
 
     def test_zz_the_end_of_the_channel_closes_clients(self):
         t = self.pty(exec="cat", sessionId="gone")
@@ -79,4 +78,4 @@ class Pty(Served, PtyChecks, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The API's streams over the real agent, without a machine; usage: test_api_streams.py SERVE_AGENT AGENT [TEST...]"""
+"""The API's streams over the real agent, without a machine; usage: test_api_streams.py SERVE_AGENT [TEST...]"""
 import http.client
 import json
 import os
@@ -9,9 +9,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from stream_file_checks import StreamFileChecks  # noqa: E402
-from served import Served  # noqa: E402
+from served import KERNELS, Served  # noqa: E402
 
-SERVE, AGENT = sys.argv[1:3]
+SERVE = sys.argv[1]
 
 
 class Streams(Served, StreamFileChecks, unittest.TestCase):
@@ -24,7 +24,7 @@ class Streams(Served, StreamFileChecks, unittest.TestCase):
             raise unittest.SkipTest("acting as other users needs root")
         # a sanitizer keeps freed memory for a while; here memory is measured
         env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8"}
-        cls.serve(SERVE, AGENT, env=env)
+        cls.serve(SERVE, KERNELS, env=env)
         cls.vm = ""
         c = http.client.HTTPConnection("127.0.0.1", cls.port, timeout=30)
         c.request("POST", "/v1/vms", body="{}", headers={"Authorization": f"Bearer {cls.key}"})
@@ -53,4 +53,4 @@ class Streams(Served, StreamFileChecks, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_build.c - which layers are built, which come from the cache, and what is kept when it goes
- * wrong */
+/*
+ * test_build.c - which layers are built, which come from the cache, and what is kept when it goes
+ * wrong
+ *
+ * The manager is the real one (tests/vm/rig.h). Steps of a build must not run on this host: the
+ * bash of its guests is a script that notes their variables and says yes, unless the variable NAME
+ * is "exists" (66), "bad" (3) or "block" (waits for release()); a service called broken has failed.
+ */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,48 +17,113 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/io.h"
 #include "build/build_internal.h"
 #include "tests/unit/check.h"
-#include "tests/unit/fake_stage.h"
-#include "tests/unit/fake_vmm.h"
-#include "tests/unit/tmpdir.h"
+#include "tests/vm/rig.h"
+#include "vm/stage.h"
 
 #define ACCOUNT "a"
 #define CACHE_MAX 6
 
 struct fx {
-	struct tmpdir dir;
-	struct store *store;
-	struct vmm *vmm;
+	struct rig *rig;
+	struct store *store; /* weak */
 	struct builder *b;
 	json_t *extra; /* of the last call */
 	struct vm_info vm;
+	unsigned thawed, frozen;
 };
 
 static const struct builder_conf conf = { 60,
 	                                  CACHE_MAX,
 	                                  { 2, 2048, 20480, 32, 65536, 204800, 256 } };
 
+static const char bash[] =
+        "[ \"$PANDO_STEP\" ] || exec /bin/bash \"$@\"\n"
+        "env >>$dir/steps\n"
+        "case $NAME in\n"
+        "exists) exit 66 ;;\n"
+        "bad) printf 'no\\377 good\\n' >&2; exit 3 ;;\n"
+        "block) echo >>$dir/blocked; cat $dir/gate ;;\n"
+        "esac\n"
+        "case $PANDO_STEP in\n"
+        "*'systemctl show'*)\n"
+        "	gap=\n"
+        "	for u in $UNITS; do\n"
+        "		set -- success active running 0\n"
+        "		case $u in broken.*) set -- exit-code failed failed 7 ;; esac\n"
+        "		printf \"${gap}Result=$1\\nActiveState=$2\\nSubState=$3\\n\"\n"
+        "		printf \"ExecMainStatus=$4\\nLoadState=loaded\\n\"\n"
+        "		gap='\\n'\n"
+        "	done ;;\n"
+        "*list-units*)\n"
+        "	echo broken.service loaded failed failed Broken\n"
+        "	echo other.service loaded failed failed Other\n"
+        "	echo fine.service loaded active running Fine\n"
+        "	echo nonsense ;;\n"
+        "*'journalctl -u'*) printf 'its log\\377\\n' ;;\n"
+        "esac\n"
+        "exit 0\n";
+
+static const char *file_of(const struct fx *f, const char *name, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s/%s", f->rig->dir, name);
+	return buf;
+}
+
+/* The script stands where guests look first, in memory that is theirs. */
+static void make_bash(struct fx *f)
+{
+	char path[256], command[512];
+	struct vm_info vm;
+	FILE *file = fopen(file_of(f, "bash", path, sizeof(path)), "w");
+
+	assert_non_null(file);
+	fprintf(file, "#!/bin/sh\ndir=%s\n%s", f->rig->dir, bash);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(mkfifo(file_of(f, "gate", path, sizeof(path)), 0600), 0);
+	snprintf(command, sizeof(command), "install -m 755 %s/bash /usr/local/sbin/bash",
+	         f->rig->dir);
+	OK(rig_create(f->rig, NULL, &vm, &err));
+	OK(rig_exec(f->rig, vm.id, command, NULL, 0, &err));
+	OK(vmm_delete(f->rig->vmm, RIG_ACCOUNT, vm.id, NULL, &err));
+}
+
+static int on_call(void *ctx, enum fake_face face, const char *what, const char *object)
+{
+	struct fx *f = ctx;
+
+	if (face == FAKE_ENGINE && strcmp(what, "load") == 0)
+		__atomic_add_fetch(&f->thawed, 1, __ATOMIC_RELAXED);
+	if (face == FAKE_ENGINE && strcmp(what, "freeze: write memory") == 0)
+		__atomic_add_fetch(&f->frozen, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
 static int setup(void **state)
 {
 	struct fx *f = calloc(1, sizeof(*f));
-	char path[256];
 
-	log_init("test", LOG_LV_ERROR);
 	*state = f;
-	if (!f || tmpdir_make(&f->dir) < 0 ||
-	    store_open(tmpdir_file(&f->dir, "db", path, sizeof(path)), &f->store, &err) < 0)
+	if (!f)
 		return -1;
-	f->vmm = fake_vmm_new();
-	fake_stage_use(f->store);
-	return builder_new(&conf, f->store, f->vmm, &f->b, &err);
+	f->rig = rig_new(&(struct rig_opts){
+	        .times = &vm_times_usual, .vcpus = 2, .mem_mb = 2048, .disk_mb = 20480 });
+	f->store = f->rig->store;
+	make_bash(f);
+	f->rig->ctx = f;
+	f->rig->on_call = on_call;
+	OK(store_account_create(f->store, ACCOUNT, ACCOUNT, &err));
+	OK(store_account_create(f->store, "b", "b", &err));
+	return builder_new(&conf, f->store, f->rig->vmm, &f->b, &err);
 }
 
 static int teardown(void **state)
@@ -60,12 +132,30 @@ static int teardown(void **state)
 
 	json_decref(f->extra);
 	builder_free(f->b);
-	fake_stage_use(NULL);
-	fake_vmm_free(f->vmm);
-	store_close(f->store);
-	tmpdir_remove(&f->dir);
+	f->rig = rig_free(f->rig);
 	free(f);
 	return 0;
+}
+
+/* Every step's script and variables so far, one after the other; caller frees. */
+static char *steps_of(struct fx *f)
+{
+	char path[256], *text = NULL;
+
+	if (io_read_file(AT_FDCWD, file_of(f, "steps", path, sizeof(path)), 1 << 24, &text, NULL) <
+	    0)
+		return strdup("");
+	return text;
+}
+
+static size_t n_steps(struct fx *f)
+{
+	autofree char *text = steps_of(f);
+	size_t n = 0;
+
+	for (const char *p = text; (p = strstr(p, "PANDO_STEP=")); p++)
+		n++;
+	return n;
 }
 
 static void parse(const char *text, struct spec *s)
@@ -81,7 +171,7 @@ static int make_as(struct fx *f, const char *account, const char *text, json_t *
                    struct vm_info *ret, struct err *e)
 {
 	struct build_opts o = { .account = account, .request_id = "ri-1", .extra = extra };
-	struct vm_create_opts c = { .name = "n" };
+	struct vm_create_opts c = { .name = "n", .idle_timeout_s = -1 };
 	autospec struct spec s;
 
 	parse(text, &s);
@@ -96,7 +186,7 @@ static int make(struct fx *f, const char *text, struct err *e)
 }
 
 #define L1 "{\"users\":[{\"name\":\"one\"}]}"
-#define L2 "{\"workdir\":\"/two\",\"snapshot\":" L1 "}"
+#define L2 "{\"workdir\":\"/srv/two\",\"snapshot\":" L1 "}"
 #define SPEC(members) "{\"spec\":{" members "}}"
 
 static void second_time_nothing_is_built(void **state)
@@ -105,12 +195,14 @@ static void second_time_nothing_is_built(void **state)
 	struct store_build b;
 	autofree struct store_phase *p = NULL;
 	char id[ID_SIZE];
-	size_t n;
+	size_t n, steps;
 
 	OK(make(f, "{\"spec\":" L2 "}", &err));
-	assert_int_equal(fake_stage_begun(), 1); /* one VM for both layers */
-	assert_int_equal(fake_stage_frozen(), 2);
-	assert_string_equal(f->vm.workdir, "/two");
+	assert_int_equal(f->thawed, 1); /* one VM for both layers */
+	steps = n_steps(f);
+	assert_true(steps >= 1);
+	assert_int_equal(f->frozen, 2);
+	assert_string_equal(f->vm.workdir, "/srv/two");
 	snprintf(id, sizeof(id), "%s", f->vm.build_id);
 	OK(build_get(f->b, ACCOUNT, id, &b, &err));
 	assert_int_equal(b.state, BUILD_SUCCEEDED);
@@ -122,10 +214,11 @@ static void second_time_nothing_is_built(void **state)
 	assert_string_equal(p[2].name, "layer-2/workdir");
 
 	OK(make(f, "{\"spec\":" L2 "}", &err));
-	assert_int_equal(fake_stage_begun(), 1);
+	assert_int_equal(n_steps(f), steps);
+	assert_int_equal(f->frozen, 2);
 	assert_string_equal(f->vm.build_id, id);
-	assert_string_equal(f->vm.workdir, "/two");
-	assert_int_equal(fake_stage_held(), 0);
+	assert_string_equal(f->vm.workdir, "/srv/two");
+	rig_check(f->rig); /* nothing is held any more */
 
 	FAILS(-ENOENT, build_get(f->b, "b", id, &b, &err));
 	FAILS(-ENOENT, build_phases(f->b, "b", id, &p, &n, &err));
@@ -136,13 +229,13 @@ static void what_is_below_is_taken(void **state)
 	struct fx *f = *state;
 
 	OK(make(f, "{\"spec\":" L2 "}", &err));
-	OK(make(f, "{\"spec\":{\"workdir\":\"/other\",\"snapshot\":" L1 "}}", &err));
-	assert_int_equal(fake_stage_begun(), 2);
-	assert_int_equal(fake_stage_frozen(), 3);
+	OK(make(f, "{\"spec\":{\"workdir\":\"/srv/other\",\"snapshot\":" L1 "}}", &err));
+	assert_int_equal(f->thawed, 2);
+	assert_int_equal(f->frozen, 3);
 	/* another account has nothing of it */
 	OK(make_as(f, "b", "{\"spec\":" L2 "}", f->extra, &f->vm, &err));
-	assert_int_equal(fake_stage_frozen(), 5);
-	assert_int_equal(fake_stage_held(), 0);
+	assert_int_equal(f->frozen, 5);
+	rig_check(f->rig); /* nothing is held any more */
 }
 
 static void skip_cache_builds_and_replaces(void **state)
@@ -152,20 +245,20 @@ static void skip_cache_builds_and_replaces(void **state)
 
 	OK(make(f, "{\"spec\":" L2 "}", &err));
 	snprintf(first, sizeof(first), "%s", f->vm.build_id);
-	OK(make(f, "{\"spec\":{\"skipCache\":true,\"workdir\":\"/two\",\"snapshot\":" L1 "}}",
+	OK(make(f, "{\"spec\":{\"skipCache\":true,\"workdir\":\"/srv/two\",\"snapshot\":" L1 "}}",
 	        &err));
-	assert_int_equal(fake_stage_frozen(), 3);
+	assert_int_equal(f->frozen, 3);
 	assert_string_not_equal(f->vm.build_id, first);
 	snprintf(first, sizeof(first), "%s", f->vm.build_id);
 	OK(make(f, "{\"spec\":" L2 "}", &err));
 	assert_string_equal(f->vm.build_id, first);
 	/* an inner one that is rebuilt has others on top of it */
 	OK(make(f,
-	        "{\"spec\":{\"workdir\":\"/two\",\"snapshot\":{\"skipCache\":true,\"users\":"
+	        "{\"spec\":{\"workdir\":\"/srv/two\",\"snapshot\":{\"skipCache\":true,\"users\":"
 	        "[{\"name\":\"one\"}]}}}",
 	        &err));
-	assert_int_equal(fake_stage_frozen(), 5);
-	assert_int_equal(fake_stage_held(), 0);
+	assert_int_equal(f->frozen, 5);
+	rig_check(f->rig); /* nothing is held any more */
 }
 
 static void a_full_cache_forgets(void **state)
@@ -176,15 +269,15 @@ static void a_full_cache_forgets(void **state)
 	for (int i = 0; i < CACHE_MAX + 1; i++) {
 		char text[128];
 
-		snprintf(text, sizeof(text), SPEC("\"workdir\":\"/%d\""), i);
+		snprintf(text, sizeof(text), SPEC("\"workdir\":\"/srv/%d\""), i);
 		OK(make(f, text, &err));
 		nanosleep(&tick, NULL);
 	}
-	assert_int_equal(fake_stage_frozen(), CACHE_MAX + 1);
-	OK(make(f, SPEC("\"workdir\":\"/1\""), &err));
-	assert_int_equal(fake_stage_frozen(), CACHE_MAX + 1);
-	OK(make(f, SPEC("\"workdir\":\"/0\""), &err));
-	assert_int_equal(fake_stage_frozen(), CACHE_MAX + 2);
+	assert_int_equal(f->frozen, CACHE_MAX + 1);
+	OK(make(f, SPEC("\"workdir\":\"/srv/1\""), &err));
+	assert_int_equal(f->frozen, CACHE_MAX + 1);
+	OK(make(f, SPEC("\"workdir\":\"/srv/0\""), &err));
+	assert_int_equal(f->frozen, CACHE_MAX + 2);
 }
 
 static void setup_that_fails(void **state)
@@ -234,10 +327,10 @@ static void setup_that_fails(void **state)
 	free(TAKE_PTR(lines));
 	OK(store_build_log_list(f->store, &w, &lines, &n, &err));
 	assert_int_equal(n, 0);
-	assert_int_equal(fake_stage_held(), 0);
+	rig_check(f->rig); /* nothing is held any more */
 	/* it is tried again the next time */
 	FAILS(-EIO, make(f, SPEC("\"users\":[{\"name\":\"bad\"}]"), &err));
-	assert_int_equal(fake_stage_begun(), 2);
+	assert_int_equal(f->thawed, 2);
 }
 
 static void broken_service(void **state)
@@ -269,7 +362,7 @@ static void user_that_exists(void **state)
 	assert_int_equal(err.tag, ERR_USER_ALREADY_EXISTS);
 	assert_string_equal(json_string_value(json_object_get(f->extra, "userName")), "exists");
 	assert_null(json_object_get(f->extra, "snapshotId"));
-	assert_int_equal(fake_stage_held(), 0);
+	rig_check(f->rig); /* nothing is held any more */
 }
 
 static int build_snap(struct fx *f, const char *text, struct snapshot_info *ret, struct err *e)
@@ -295,14 +388,14 @@ static void snapshots(void **state)
 	OK(store_snapshot_get(f->store, n.id, &s, &err));
 	assert_int_equal(s.info.state, SNAPSHOT_READY);
 	assert_string_equal(s.info.name, "snap");
-	assert_string_equal(s.info.workdir, "/two");
+	assert_string_equal(s.info.workdir, "/srv/two");
 	assert_true(s.info.persistent);
 	assert_int_equal(strlen(s.info.template_hash), 64);
 	/* a VM from it, and a layer on top */
 	snprintf(text, sizeof(text),
 	         "{\"spec\":{\"snapshotId\":\"%s\",\"users\":[{\"name\":\"x\"}]}}", n.id);
 	OK(make(f, text, &err));
-	assert_string_equal(f->vm.workdir, "/two");
+	assert_string_equal(f->vm.workdir, "/srv/two");
 	FAILS(-EIO, build_snap(f, SPEC("\"users\":[{\"name\":\"bad\"}]"), &n, &err));
 	assert_int_equal(err.tag, ERR_SNAPSHOT_SETUP_FAILED);
 	OK(store_snapshot_get(f->store, json_string_value(json_object_get(f->extra, "snapshotId")),
@@ -312,7 +405,7 @@ static void snapshots(void **state)
 	assert_string_not_equal(s.point, "");
 	FAILS(-ENOENT, build_snap(f, SPEC("\"snapshotId\":\"sc-00000000000000000000\""), &n, &err));
 	assert_int_equal(err.tag, ERR_SNAPSHOT_NOT_FOUND);
-	assert_int_equal(fake_stage_held(), 0);
+	rig_check(f->rig); /* nothing is held any more */
 }
 
 struct thread {
@@ -334,44 +427,70 @@ static void *make_blocked(void *arg)
 	return NULL;
 }
 
+static size_t n_blocked(struct fx *f)
+{
+	struct stat st = { 0 };
+	char path[256];
+
+	stat(file_of(f, "blocked", path, sizeof(path)), &st);
+	return (size_t)st.st_size;
+}
+
+/* Whoever waits for a writer has one, then it ends. */
+static void release(struct fx *f)
+{
+	char path[256];
+	int fd = open(file_of(f, "gate", path, sizeof(path)), O_RDWR | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	unlink(path);
+	close(fd);
+}
+
 static void two_at_once_build_once(void **state)
 {
-	struct thread t[3] = { { .f = *state }, { .f = *state }, { .f = *state } };
+	struct fx *f = *state;
+	struct thread t[3] = { { .f = f }, { .f = f }, { .f = f } };
 	struct timespec tick = { .tv_nsec = 5000000 };
 	pthread_t id[3];
 
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&id[i], NULL, make_blocked, &t[i]), 0);
-	for (uint64_t end = deadline_in(20000); !fake_stage_blocked() && deadline_left(end);)
+	for (uint64_t end = deadline_in(60000); !n_blocked(f) && deadline_left(end);)
 		nanosleep(&tick, NULL);
-	assert_int_equal(fake_stage_blocked(), 1);
-	fake_stage_release();
+	assert_int_equal(n_blocked(f), 1);
+	release(f);
 	for (int i = 0; i < 3; i++) {
 		pthread_join(id[i], NULL);
 		if (t[i].r < 0)
 			fail_msg("%s", t[i].err.msg);
 		assert_string_equal(t[i].vm.build_id, t[0].vm.build_id);
 	}
-	assert_int_equal(fake_stage_begun(), 1);
-	assert_int_equal(fake_stage_held(), 0);
+	assert_int_equal(n_blocked(f), 1);
+	assert_int_equal(f->frozen, 1);
+	rig_check(f->rig); /* nothing is held any more */
 }
 
 static void damaged_layers_are_built_again(void **state)
 {
 	struct fx *f = *state;
 	struct store_spec l;
-	char key[SPEC_KEY_SIZE], base[SPEC_KEY_SIZE];
+	char key[SPEC_KEY_SIZE], base[SPEC_KEY_SIZE], template[ID_SIZE], template_key[32];
+	char path[256], name[64];
 	autospec struct spec s;
 
 	OK(make(f, "{\"spec\":" L1 "}", &err));
 	parse("{\"spec\":" L1 "}", &s);
-	OK(base_key(ACCOUNT, "fake", "", base, &err));
+	OK(vmm_template_hold(f->rig->vmm, template, template_key, &err));
+	vmm_point_release(f->rig->vmm, template);
+	OK(base_key(ACCOUNT, template_key, "", base, &err));
 	OK(layer_key(base, &s.layers[0], key, &err));
 	OK(store_spec_get(f->store, key, &l, &err));
-	fake_stage_damage(l.point);
+	snprintf(name, sizeof(name), "data/points/%s.state", l.point);
+	assert_int_equal(truncate(file_of(f, name, path, sizeof(path)), 1), 0);
 	OK(make(f, "{\"spec\":" L2 "}", &err));
-	assert_int_equal(fake_stage_frozen(), 3);
-	assert_int_equal(fake_stage_held(), 0);
+	assert_int_equal(f->frozen, 3);
+	rig_check(f->rig); /* nothing is held any more */
 }
 
 static void unfinished_builds_are_failed_at_the_start(void **state)
@@ -385,7 +504,7 @@ static void unfinished_builds_are_failed_at_the_start(void **state)
 
 	OK(store_build_add(f->store, &b, &err));
 	OK(store_snapshot_add(f->store, &s, &err));
-	OK(builder_new(&conf, f->store, f->vmm, &again, &err));
+	OK(builder_new(&conf, f->store, f->rig->vmm, &again, &err));
 	builder_free(again);
 	OK(store_build_get(f->store, "bld-x", &b, &err));
 	assert_int_equal(b.state, BUILD_FAILED);
@@ -397,7 +516,7 @@ static void unfinished_builds_are_failed_at_the_start(void **state)
 static void what_a_spec_says_is_never_code(void **state)
 {
 	struct fx *f = *state;
-	const char *steps;
+	autofree char *steps = NULL;
 
 	OK(make(f,
 	        SPEC("\"users\":[{\"name\":\"u\",\"gecos\":\"$(reboot) `x` "
@@ -406,7 +525,7 @@ static void what_a_spec_says_is_never_code(void **state)
 	             "$(reboot)\","
 	             "\"path\":\"/a b\"}]}"),
 	        &err));
-	steps = fake_stage_steps();
+	steps = steps_of(f);
 	assert_non_null(strstr(steps, "\nGECOS=$(reboot) `x` ';\n"));
 	assert_non_null(strstr(steps, "\nREPO=https://h/$(reboot)\n"));
 	for (const char *p = steps; (p = strstr(p, "reboot")); p++)
@@ -432,5 +551,11 @@ int main(void)
 		T(what_a_spec_says_is_never_code),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int r = rig_main_begin();
+
+	if (r)
+		return r;
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	rig_main_end();
+	return r;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client over the real API and agent, without a machine; usage: test_client_python.py SERVE_AGENT AGENT [TEST...]"""
+"""The Python client over the real API and agent, without a machine; usage: test_client_python.py SERVE_AGENT [TEST...]"""
 import os
 import sys
 import unittest
@@ -8,10 +8,9 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from client_checks import ClientChecks  # noqa: E402
 from pando import Sandbox, Transport  # noqa: E402  the path comes with client_checks
-from served import Served  # noqa: E402
+from served import KERNELS, Served  # noqa: E402
 
-SERVE, AGENT = sys.argv[1:3]
-KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../agent/kernels")
+SERVE = sys.argv[1]
 
 
 class Client(Served, ClientChecks, unittest.TestCase):
@@ -21,7 +20,7 @@ class Client(Served, ClientChecks, unittest.TestCase):
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("acting as other users needs root")
-        cls.serve(SERVE, AGENT, KERNELS)
+        cls.serve(SERVE, KERNELS)
         cls.transport = Transport(f"http://127.0.0.1:{cls.port}", cls.key)
         cls.sb = Sandbox.create(transport=cls.transport, name="client", idle_timeout=None)
 
@@ -55,4 +54,4 @@ class Client(Served, ClientChecks, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -74,10 +74,8 @@ static void add(struct buf *b, char type, const char *name, const char *link, co
 	memset(h + 148, ' ', 8);
 	h[156] = type;
 	snprintf(h + 157, 100, "%s", link);
-	memcpy(h + 257,
-	       "ustar\0"
-	       "00",
-	       8);
+	snprintf(h + 257, 6, "ustar");
+	h[263] = h[264] = '0';
 	for (size_t i = 0; i < BLOCK; i++)
 		sum += (unsigned char)h[i];
 	snprintf(h + 148, 8, "%06o", sum);
@@ -192,7 +190,7 @@ static void damaged(void **state)
 	add(&whole, '0', "a", "", "abc", 3);
 	add(&whole, '0', "b", "", "abc", 3);
 	finish(&whole);
-	for (size_t n = 1; n < 2 * BLOCK; n += 100) {
+	for (size_t n = 1; n < 2 * (size_t)BLOCK; n += 100) {
 		struct buf cut = { .p = whole.p, .len = n };
 
 		expect_bad(&cut);

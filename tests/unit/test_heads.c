@@ -45,8 +45,8 @@ static const char *const refused[] = {
 	" HTTP/1.1\r\nHost: @\r\nContent-Length:\r\n\r\n",
 	" HTTP/1.1\r\nHost: @\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 	" HTTP/1.1\r\nHost: @\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-	" HTTP/1.1\r\nHost: @\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: "
-	"chunked\r\n\r\n0\r\n\r\n",
+	(" HTTP/1.1\r\nHost: @\r\nTransfer-Encoding: chunked\r\n"
+	 "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
 	" HTTP/1.1\r\nHost: @\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
 	" HTTP/1.1\r\nHost: @\r\nTransfer-Encoding: identity\r\n\r\n",
 	" HTTP/1.1\r\nHost: @\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n",

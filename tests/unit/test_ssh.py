@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The SSH front over the real agent, without a machine; usage: test_ssh.py SERVE_AGENT AGENT [TEST...]
+"""The SSH front over the real agent, without a machine; usage: test_ssh.py SERVE_AGENT [TEST...]
 
 The "guest" is this machine: commands run here, as root.
 """
@@ -13,8 +13,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from ssh_checks import SshChecks  # noqa: E402
+from served import KERNELS  # noqa: E402
 
-SERVE, AGENT = sys.argv[1:3]
+SERVE = sys.argv[1]
 LIMIT_S = 120
 
 
@@ -24,7 +25,7 @@ class Ssh(SshChecks, unittest.TestCase):
         if os.geteuid() != 0:
             raise unittest.SkipTest("acting as other users needs root")
         cls.log = tempfile.TemporaryFile()
-        cls.proc = subprocess.Popen([SERVE, "--ssh", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True)
+        cls.proc = subprocess.Popen([SERVE, "--ssh", KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True)
         ssh_port, port, cls.key, _ = cls.proc.stdout.readline().split()
         cls.ssh_port, cls.port = int(ssh_port), int(port)
         cls.vm = cls.api(cls(), "POST", "/v1/vms", {})["id"]
@@ -104,4 +105,4 @@ class Ssh(SshChecks, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Git over the SSH front, with git and OpenSSH as clients; usage: test_ssh_git.py SERVE_AGENT AGENT [TEST...]"""
+"""Git over the SSH front, with git and OpenSSH as clients; usage: test_ssh_git.py SERVE_AGENT [TEST...]"""
 import hashlib
 import http.server
 import json
@@ -16,9 +16,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
-from served import listen  # noqa: E402
+from served import KERNELS, listen  # noqa: E402
 
-SERVE, AGENT = sys.argv[1:3]
+SERVE = sys.argv[1]
 LIMIT_S = 200
 ASKPASS = "#!/bin/sh\nprintf '%s\\n' \"$PANDO_TEST_SECRET\"\n"
 NOWHERE = "00000000-0000-4000-8000-000000000000"
@@ -41,10 +41,13 @@ class SshGit(GitTools, unittest.TestCase):
         cls.log = tempfile.TemporaryFile()
         # a sanitizer keeps freed memory for a while; here memory is measured
         env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8"}
-        cls.proc = subprocess.Popen([SERVE, "--ssh", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True, env=env)
-        ssh_port, port, cls.key, work = cls.proc.stdout.readline().split()
+        cls.proc = subprocess.Popen([SERVE, "--ssh", KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True, env=env)
+        ssh_port, port, cls.key, _ = cls.proc.stdout.readline().split()
         cls.ssh_port, cls.port = int(ssh_port), int(port)
-        cls.data_dir = os.path.dirname(os.path.dirname(work))
+        cls.proc.stdin.write("data\n")
+        cls.proc.stdin.flush()
+        cls.data_dir = cls.proc.stdout.readline().strip()
+        assert cls.proc.stdout.readline() == "ok\n"
 
     @classmethod
     def tearDownClass(cls):
@@ -344,4 +347,4 @@ class SshGit(GitTools, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

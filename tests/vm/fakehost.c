@@ -2,18 +2,21 @@
 /*
  * fakehost.c - starts fake machines: processes with the real agent in them and no guest kernel
  *
- * usage: fakehost KERNEL, where KERNEL is agent/kernels/bash.sh.
+ * usage: fakehost KERNEL, where KERNEL is agent/kernels/bash.sh, or a directory with all kernels.
  *
  * A machine is a process that stands where QEMU would: it listens on <dir>/agent, passes bytes
  * between one connection at a time and its agent, and ends when the agent was asked to shut down.
  * The agent is this program's own copy (agent_main() is pando-agent's main()), forked, so that a
  * machine is there within milliseconds. It survives its connections as it does in a real guest,
- * and ends with its machine.
+ * and ends with its machine. It works in <dir>/guest, so /proc/self/cwd is to it a directory that
+ * no other machine has; all else that it sees is this host's.
  *
  * Commands of a fake guest run on this host. So that none of those the server runs by itself
  * (systemctl, resize2fs, fstrim, sync, ...) does anything here, the program has a mount
- * namespace of its own where they are scripts that succeed, and the kernels of the code
- * interpreter are all Bash.
+ * namespace of its own where they are scripts that succeed, and /srv and the folder of systemd's
+ * units are empty ones that are kept in memory. The kernels of the code interpreter are
+ * all Bash there, which starts at once; given a directory they are those, with this host's Python
+ * and Node.
  */
 #include "tests/vm/fakehost.h"
 
@@ -46,6 +49,8 @@
 
 int agent_main(int argc, char **argv); /* agent/main.c */
 
+static const char *kernels = KERNELS;
+
 /* ---- in the machine ---- */
 
 struct machine {
@@ -62,12 +67,12 @@ static void agent_run(int fd, const char *dir, pid_t parent)
 		         (char *)(uintptr_t) "--test-root",
 		         root,
 		         (char *)(uintptr_t) "--kernels",
-		         (char *)(uintptr_t)KERNELS,
+		         (char *)(uintptr_t)kernels,
 		         NULL };
 
 	snprintf(root, sizeof(root), "%s/guest", dir);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || dup2(fd, 3) < 0)
+	if (getppid() != parent || chdir(root) < 0 || dup2(fd, 3) < 0)
 		_exit(1);
 	close_range(4, ~0u, 0);
 	_exit(agent_main((int)ARRAY_SIZE(argv) - 1, argv));
@@ -264,30 +269,33 @@ static int own_mounts(void)
 	return put("/proc/self/gid_map", map, strlen(map)) < 0 ? -EPERM : 0;
 }
 
-static int make_stubs(const char *kernel)
+static int make_stubs(const char *const names[], size_t n)
 {
 	static const char script[] = "#!/bin/sh\nexit 0\n";
-	static const char *const stubs[] = { "systemctl", "journalctl", "sync", "resize2fs",
-		                             "findmnt",   "python3",    "node", "git",
-		                             "ip",        "fstrim" };
-	static const char *const kernels[] = { "python.py", "node.mjs", "bash.sh" };
+	char path[128];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		snprintf(path, sizeof(path), STUBS "/%s", names[i]);
+		r = put(path, script, sizeof(script) - 1);
+	}
+	return r;
+}
+
+/* Every language is Bash. */
+static int make_kernels(const char *kernel)
+{
+	static const char *const stubs[] = { "python3", "node", "git" };
+	static const char *const names[] = { "python.py", "node.mjs", "bash.sh" };
 	static const char *const bashes[] = { "/usr/bin/python3", "/usr/bin/node" };
 	autofree char *bash = NULL;
 	char path[128];
-	int r;
+	int r = make_stubs(stubs, ARRAY_SIZE(stubs));
 
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    mount("stubs", STUBS, "tmpfs", 0, NULL) < 0 || mkdir(KERNELS, 0755) < 0 ||
-	    mount("vm", "/proc/sys/vm", "tmpfs", 0, NULL) < 0)
-		return -errno;
-	for (size_t i = 0; i < ARRAY_SIZE(stubs); i++) {
-		snprintf(path, sizeof(path), STUBS "/%s", stubs[i]);
-		if ((r = put(path, script, sizeof(script) - 1)) < 0)
-			return r;
-	}
-	r = io_read_file(AT_FDCWD, kernel, 1 << 20, &bash, NULL);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(kernels); i++) {
-		snprintf(path, sizeof(path), KERNELS "/%s", kernels[i]);
+	if (r == 0)
+		r = io_read_file(AT_FDCWD, kernel, 1 << 20, &bash, NULL);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), KERNELS "/%s", names[i]);
 		r = put(path, bash, strlen(bash));
 	}
 	if (r < 0)
@@ -295,11 +303,43 @@ static int make_stubs(const char *kernel)
 	for (size_t i = 0; i < ARRAY_SIZE(bashes); i++)
 		if (mount("/bin/bash", bashes[i], NULL, MS_BIND, NULL) < 0)
 			return -errno;
-	/* Called by its whole name; a host without it has nothing to protect. */
-	if (access("/usr/sbin/fstrim", F_OK) == 0 &&
-	    mount(STUBS "/fstrim", "/usr/sbin/fstrim", NULL, MS_BIND, NULL) < 0)
-		return -errno;
 	return 0;
+}
+
+/* Where the server writes by itself, and where tests may: nothing of it is this host's. */
+static int make_room(void)
+{
+	static const char *const dirs[] = { "/etc/systemd/system", "/srv" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		if (access(dirs[i], F_OK) == 0 && mount("room", dirs[i], "tmpfs", 0, NULL) < 0)
+			return -errno;
+	return 0;
+}
+
+static int make_guest(const char *kernel)
+{
+	static const char *const stubs[] = { "systemctl", "journalctl", "sync",  "resize2fs",
+		                             "findmnt",   "ip",         "fstrim" };
+	struct stat st;
+	int r;
+
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("stubs", STUBS, "tmpfs", 0, NULL) < 0 || mkdir(KERNELS, 0755) < 0 ||
+	    mount("vm", "/proc/sys/vm", "tmpfs", 0, NULL) < 0 || stat(kernel, &st) < 0)
+		return -errno;
+	r = make_room();
+	if (r == 0)
+		r = make_stubs(stubs, ARRAY_SIZE(stubs));
+	if (r == 0 && S_ISDIR(st.st_mode))
+		kernels = kernel;
+	else if (r == 0)
+		r = make_kernels(kernel);
+	/* Called by its whole name; a host without it has nothing to protect. */
+	if (r == 0 && access("/usr/sbin/fstrim", F_OK) == 0 &&
+	    mount(STUBS "/fstrim", "/usr/sbin/fstrim", NULL, MS_BIND, NULL) < 0)
+		r = -errno;
+	return r;
 }
 
 int main(int argc, char **argv)
@@ -312,7 +352,7 @@ int main(int argc, char **argv)
 		return 2;
 	hello.code = own_mounts();
 	if (hello.code == 0)
-		hello.code = make_stubs(argv[1]);
+		hello.code = make_guest(argv[1]);
 	if (write(CTL_FD, &hello, sizeof(hello)) != sizeof(hello) || hello.code < 0)
 		return 1;
 	for (;;) {

@@ -21,7 +21,6 @@
 #include "store/store.h"
 #include "vm/vm_internal.h"
 
-#define IMAGE_BYTES (1 << 20)
 #define SETTLE_MS 60000
 
 const struct vm_times rig_times = {
@@ -91,7 +90,8 @@ static int on_call(void *ctx, enum fake_face face, const char *what, const char 
 	return r->on_call ? r->on_call(r->ctx, face, what, object) : 0;
 }
 
-static int make_image(const char *dir)
+/* The base disk: nothing but a size. */
+static int make_image(const char *dir, uint32_t mb)
 {
 	char path[256];
 	autofd int fd = -1;
@@ -100,7 +100,7 @@ static int make_image(const char *dir)
 		return -1;
 	snprintf(path, sizeof(path), "%s/rootfs.raw", dir);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	return fd < 0 ? -1 : ftruncate(fd, IMAGE_BYTES);
+	return fd < 0 ? -1 : ftruncate(fd, (off_t)mb << 20);
 }
 
 struct rig *rig_new(const struct rig_opts *o)
@@ -113,6 +113,9 @@ struct rig *rig_new(const struct rig_opts *o)
 	assert_non_null(r);
 	if (o)
 		r->opts = *o;
+	r->opts.vcpus = r->opts.vcpus ? r->opts.vcpus : 1;
+	r->opts.mem_mb = r->opts.mem_mb ? r->opts.mem_mb : 512;
+	r->opts.disk_mb = r->opts.disk_mb ? r->opts.disk_mb : 1;
 	snprintf(r->dir, sizeof(r->dir), "%s/pando-vm-XXXXXX", base && *base ? base : "/tmp");
 	assert_non_null(mkdtemp(r->dir));
 	for (size_t i = 0; i < ARRAY_SIZE(left); i++)
@@ -123,7 +126,7 @@ struct rig *rig_new(const struct rig_opts *o)
 	snprintf(r->data_dir, sizeof(r->data_dir), "%s/data", r->dir);
 	snprintf(r->image_dir, sizeof(r->image_dir), "%s/image", r->dir);
 	assert_int_equal(io_mkdirs(r->data_dir, 0700, NULL), 0);
-	assert_int_equal(make_image(r->image_dir), 0);
+	assert_int_equal(make_image(r->image_dir, r->opts.disk_mb), 0);
 	r->fake = fake_new(r->data_dir);
 	assert_non_null(r->fake);
 	r->fake->on_call = on_call;
@@ -132,7 +135,8 @@ struct rig *rig_new(const struct rig_opts *o)
 		r->opts.prepare(r);
 	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
 	if (store_open(path, &r->store, &err) < 0 ||
-	    store_account_create(r->store, RIG_ACCOUNT, RIG_ACCOUNT, &err) < 0 ||
+	    (!r->opts.no_account &&
+	     store_account_create(r->store, RIG_ACCOUNT, RIG_ACCOUNT, &err) < 0) ||
 	    rig_start(r, &err) < 0)
 		fail_msg("rig: %s", err.msg);
 	return r;
@@ -140,13 +144,14 @@ struct rig *rig_new(const struct rig_opts *o)
 
 static struct vmm_conf conf_of(const struct rig *r)
 {
-	struct vmm_conf c = { .vcpus = 1,
-		              .mem_mb = 512,
-		              .disk_mb = 1,
+	struct vmm_conf c = { .vcpus = r->opts.vcpus,
+		              .mem_mb = r->opts.mem_mb,
+		              .disk_mb = r->opts.disk_mb,
 		              .pool = r->opts.pool,
 		              .pool_mem_mb = 4096,
 		              .blanks = r->opts.blanks,
 		              .gates = r->gates,
+		              .events = r->opts.events,
 		              .wg_port = 51820,
 		              .quota = { QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE, QUOTA_NONE,
 		                         QUOTA_NONE },

@@ -8,8 +8,8 @@
  *	OK(rig_create(r, NULL, &vm, &err));
  *	rig_crash(r);                    as kill -9 of pandod: nothing it did not yet do happens
  *	OK(rig_start(r, &err));          the next pandod: recovers
- *	rig_check(r);                    fails the test with a message when something does not
- *agree r = rig_free(r);                 ends machines, removes files
+ *	rig_check(r);                    fails the test with a message when something disagrees
+ *	r = rig_free(r);                 ends machines, removes files
  *
  * What a test may break: r->fake->on_call (engine and helper, fake.h), the agent's channel
  * (on_agent), and whatever is wrapped around store and files. rig_check() wants nobody at work.
@@ -28,9 +28,12 @@
 
 struct rig;
 struct rig_opts {
-	unsigned pool, blanks;        /* made ahead of need; 0: none */
-	const struct vm_times *times; /* NULL: rig_times */
-	bool no_template;             /* rig_new() does not wait for it */
+	unsigned pool, blanks;           /* made ahead of need; 0: none */
+	const struct vm_times *times;    /* NULL: rig_times */
+	bool no_template;                /* rig_new() does not wait for it */
+	bool no_account;                 /* RIG_ACCOUNT is not made */
+	uint32_t vcpus, mem_mb, disk_mb; /* default VM; 0: as small as can be */
+	struct events *events;           /* weak; told what happens to VMs, or NULL */
 	void (*prepare)(
 	        struct rig *r); /* sets on_call and fake->on_agent before anything runs; or NULL */
 };
