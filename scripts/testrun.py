@@ -4,7 +4,7 @@
 Theory of operation: a step is a command in a session of its own, with a log in build-logs/ and a time limit that
 never reaches past the deadline of the whole run; when it is over, its process group gets SIGTERM, then SIGKILL. What was
 tested is reported as lines of JSON in the file PANDO_TEST_RESULTS (lint and end-to-end), or read from meson's
-own log (unit and fuzz). A step that fails without naming a failed test, or ends without naming any, is itself a
+own log (unit, tsan and fuzz). A step that fails without naming a failed test, or ends without naming any, is itself a
 failure, so nothing can pass by not having run. A few failed test programs and classes run a second time when everything else is
 over, alone: what passes then was upset by its neighbours on a small machine; it counts as passed and is named as unstable, with its
 first failure. What fails twice has failed. The base image is made in the background as soon as there is an agent to
@@ -34,6 +34,12 @@ LANES = 3         # end-to-end test programs at a time: one more than cores, sin
 
 E2E = ["/usr/bin/python3", "tests/e2e/run.py"]
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
+# Under ThreadSanitizer: what has many threads. None of them takes long, and much of it is waiting, so four run at a time.
+TSAN = ["storm", "turns", "vm_life", "vm_trouble", "vm_once_create-pool", "vm_once_fork-8", "vm_once_suspend", "vm_once_delete",
+        "edge", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
+TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, of any process of the tests
+TSAN_ENV = {"TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:history_size=4:log_path={TSAN_REPORTS}:"
+                            f"suppressions={ROOT}/tests/tsan.supp"}
 RESULTS = {"OK": "pass", "FAILED": "fail", "SKIPPED": "skip"}
 
 
@@ -189,22 +195,27 @@ def step_lint():
     run.reported("lint", ["scripts/lint.sh"], 1500)
 
 
-def meson_tests(build):
-    out = subprocess.run(["meson", "introspect", "--tests", build], cwd=ROOT, capture_output=True, text=True)
+def introspect(what, build):
+    out = subprocess.run(["meson", "introspect", what, build], cwd=ROOT, capture_output=True, text=True)
     try:
         return json.loads(out.stdout)
     except ValueError:
         return []
 
 
-def meson_run(name, build, options, limit_s):
+def meson_tests(build):
+    return introspect("--tests", build)
+
+
+def meson_run(name, build, options, limit_s, lanes=2):
     log = os.path.join(ROOT, build, "meson-logs", "testlog.json")
     if os.path.exists(log):
         os.unlink(log)
     say(f"{name}")
-    s = Step(name, ["meson", "test", "-C", build, "--no-rebuild", "--num-processes", "2", *options], limit_s)
+    s = Step(name, ["meson", "test", "-C", build, "--no-rebuild", "--num-processes", str(lanes), *options], limit_s, env=TSAN_ENV)
     ok = s.wait()
     before, failed = len(run.results), run.count("fail")
+    tsan_reports()
     if os.path.exists(log):
         with open(log) as f:
             for line in f:
@@ -217,20 +228,22 @@ def meson_run(name, build, options, limit_s):
     say(f"  {name}: {sum(r[2] == 'pass' for r in new)} of {len(new)} passed, {s.seconds():.1f} s")
 
 
-def meson_again(build, program):
-    meson_run("again", build, [program], 600)
+def meson_again(build, suite, program):
+    meson_run("again", build, ["--suite", suite, program], 600)
 
 
 def meson_result(t, build):
     """One program of meson's log: each cmocka test in it counts, any other program as one."""
     suite, _, program = t["name"].rpartition(" / ")
     suite = suite.split(":")[-1] or "unit"
+    again = (meson_again, build, suite, program)
+    if build == "build-tsan":
+        suite = "tsan"
     text = (t.get("stdout") or "") + (t.get("stderr") or "")
     tests = dict.fromkeys(m[2] for m in CMOCKA.finditer(text))
     for m in CMOCKA.finditer(text):
         tests[m[2]] = RESULTS[m[1]]
     tail = text.splitlines()[-TAIL_LINES:]
-    again = (meson_again, build, program)
     for test, result in tests.items():
         reason = {"fail": "its log is below", "skip": skip_reason(text, test)}.get(result, "")
         run.record(suite, f"{program}.{test}", result, reason, again=again)
@@ -260,6 +273,36 @@ def step_unit():
     only = [t["name"] for t in meson_tests("build") if t["name"] not in there or t["suite"][0].endswith("plain")]
     if only:
         meson_run("plain", "build", only, 900)
+
+
+def tsan_reports():
+    """What ThreadSanitizer found since the last time, whoever started the process that it found it in."""
+    found = {}
+    for path in sorted(glob.glob(TSAN_REPORTS + ".*")):
+        with open(path, encoding="utf-8", errors="replace") as f:
+            for report in f.read().split("=" * 18 + "\n"):
+                m = re.search(r"^SUMMARY: ThreadSanitizer: (.*)", report, re.M) or re.search(r"ThreadSanitizer: (?!reported)(.*)", report)
+                if m:
+                    found.setdefault(m[1], report)
+        os.unlink(path)
+    for what, report in found.items():
+        run.record("tsan", what, "fail", "its report is below", report.splitlines())
+
+
+def step_tsan():
+    build = "build-tsan"
+    for path in glob.glob(TSAN_REPORTS + ".*"):  # of a run that was interrupted
+        os.unlink(path)
+    if not run.command("configure-tsan", ["scripts/build.sh", "tsan", "build.ninja"], 300):
+        return
+    tests = [t for t in meson_tests(build) if t["name"] in TSAN and t["suite"][0].endswith("unit")]
+    lost = sorted(set(TSAN) - {t["name"] for t in tests})
+    if lost:
+        run.record("tsan", "every test is there", "fail", f"meson knows no test called {' '.join(lost)}")
+    files = {t["id"]: t["filename"] for t in introspect("--targets", build)}
+    programs = {os.path.relpath(f, os.path.join(ROOT, build)) for t in tests for d in t["depends"] for f in files[d]}
+    if run.command("build-tsan", ["scripts/build.sh", "tsan", *sorted(programs)], 1200):
+        meson_run("tsan", build, ["--suite", "unit", "--timeout-multiplier", "2", *TSAN], 900, lanes=4)
 
 
 def step_package():
@@ -319,7 +362,7 @@ def step_e2e_long():
     step_e2e(["--long"], E2E_LONG_S)
 
 
-STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "fuzz": step_fuzz, "e2e": step_e2e,
+STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "tsan": step_tsan, "fuzz": step_fuzz, "e2e": step_e2e,
          "package": step_package}
 MORE_STEPS = {"e2e-long": step_e2e_long}  # only when named
 

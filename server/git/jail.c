@@ -270,12 +270,36 @@ static int read_report(int fd, const char *program, struct err *err)
 	return err_sys(err, rep.code, "start '%s': %s", program, rep.what);
 }
 
+#ifdef __SANITIZE_THREAD__
+/*
+ * ThreadSanitizer has to hear of it, as it does of a fork(): otherwise the child may wait for ever
+ * for a lock of ThreadSanitizer's own, and what it closes looks like files that threads share.
+ */
+void __sanitizer_syscall_pre_impl_fork(void);
+void __sanitizer_syscall_post_impl_fork(long r);
+
+__attribute__((no_sanitize("thread"))) static pid_t sys_clone(struct clone_args *args)
+{
+	long r;
+
+	__sanitizer_syscall_pre_impl_fork();
+	r = syscall(SYS_clone3, args, sizeof(*args));
+	__sanitizer_syscall_post_impl_fork(r);
+	return (pid_t)r;
+}
+#else
+static pid_t sys_clone(struct clone_args *args)
+{
+	return (pid_t)syscall(SYS_clone3, args, sizeof(*args));
+}
+#endif
+
 static pid_t launch(struct launch *l, int *ret_pidfd)
 {
 	struct clone_args args = { .flags = CLONE_PIDFD | (l->g->jailed ? NAMESPACES : 0u),
 		                   .pidfd = (uintptr_t)ret_pidfd,
 		                   .exit_signal = SIGCHLD };
-	pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	pid_t pid = sys_clone(&args);
 
 	if (pid == 0) {
 		struct report rep = { 0 };
