@@ -325,7 +325,7 @@ class SmallDisk(Case):
         self.s.api("DELETE", f"/v1/vms/snapshots/{self.spare}")  # the way out is open
         for path in (rest, os.path.join(self.mnt, "filler")):
             os.unlink(path)
-        wait_for("it goes on", lambda: re.search(rf"{self.vm}: goes on", self.s.log_text()), 60)
+        wait_for("it goes on", lambda: re.search(rf"{self.vm}: continues", self.s.log_text()), 60)
         self.s.sh(self.vm, "for i in $(seq 600); do [ -s /run/written ] && break; sleep 0.1; done; test $(cat /run/written) = 0")
         self.assertEqual(self.s.sh(self.vm, "stat -c %s /root/big; dmesg | grep -ci 'i/o error'; true").split(), [str(40 << 20), "0"])
         self.assertEqual(self.h.get(), "kept")
