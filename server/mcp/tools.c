@@ -198,7 +198,7 @@ static const struct mcp_tool tools[] = {
 	  METHOD_POST, "/v1/vms/{vm_id}/snapshot", 0,
 	  OBJECT("\"vmId\"", VM_ID "," STRING("name", "A label")),
 	  RESULT("\"snapshotId\"", TEXT("snapshotId") "," TEXT("sourceVmId")), .keep = "snapshotId sourceVmId" },
-	{ "snapshot_list", "List snapshots", "Lists snapshots.",
+	{ "snapshot_list", "List snapshots", "Lists the snapshots of this account, from which VMs can be created.",
 	  METHOD_GET, "/v1/vms/snapshots", MCP_READS, OBJECT("", ""),
 	  RESULT("\"snapshots\"", "\"snapshots\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"),
 	  .list = "snapshots", .keep = "snapshotId name state sourceVmId createdAt failureReason" },

@@ -236,7 +236,7 @@ class Cli(Case):
         self.s.sh(self.vm, "mkdir -p /tmp/evil; cp /bin/true /tmp/evil/suid; chmod 4755 /tmp/evil/suid; ln -s /etc /tmp/evil/out")
         self.out("cp", "web:/tmp/evil", ".")
         self.assertEqual(os.stat(os.path.join(self.home, "evil/suid")).st_mode & 0o7000, 0)
-        self.assertIn("no '/nope'", self.pando("cp", "web:/nope", ".", code=1)[1])
+        self.assertIn("no file '/nope'", self.pando("cp", "web:/nope", ".", code=1)[1])
         self.pando("cp", "nope", "web:/tmp", code=1)
         self.pando("cp", "a", "b", code=2)
 

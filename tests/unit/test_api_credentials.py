@@ -139,7 +139,7 @@ class Credentials(test_api_sync.Sync):
         for odd in ((201, {"token": "a b", "expires_at": "2099-01-01T00:00:00Z"}), (201, {"token": "x"}), (201, b"<html>"), (500, {}),
                     (201, {"token": "x" * 100000, "expires_at": "2099-01-01T00:00:00Z"}), (302, {})):
             self.far.answers.append(odd)
-            self.assertIn("did not return a password", self.again(repo, "failed")["error"])
+            self.assertRegex(self.again(repo, "failed")["error"], "no password from|did not return a password")
             self.again(repo, "synced")
 
     def test_password(self):
