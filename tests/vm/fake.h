@@ -57,9 +57,10 @@ struct fake {
 	struct fake_machine machines[FAKE_MACHINES_MAX];
 	struct fake_slot slots[FAKE_SLOTS_MAX];
 	/* 0, or an errno to fail with. */
-	int (*on_call)(void *ctx, enum fake_face face, const char *what, const char *object);
+	int (*_Atomic on_call)(void *ctx, enum fake_face face, const char *what,
+	                       const char *object);
 	/* Every agent channel passes through here; gives the host's end. */
-	int (*on_agent)(void *ctx, int fd_consume);
+	int (*_Atomic on_agent)(void *ctx, int fd_consume);
 	void *ctx;
 };
 

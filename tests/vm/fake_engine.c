@@ -233,6 +233,7 @@ static bool rebooted(struct machine *m)
 static int agent_socket(struct machine *m, int *ret_fd, struct err *err)
 {
 	struct fake *f = fake_of(m);
+	int (*fn)(void *, int) = f->on_agent;
 	char path[PATH_MAX];
 	int r = ask(m, "agent socket", err);
 
@@ -241,7 +242,7 @@ static int agent_socket(struct machine *m, int *ret_fd, struct err *err)
 	if ((r = machine_run_path(m->e, m->instance, "agent", path, sizeof(path), err)) < 0 ||
 	    (r = sock_unix_connect(path, SOCK_STREAM, deadline_in(CONNECT_MS), err)) < 0)
 		return r;
-	*ret_fd = f->on_agent ? f->on_agent(f->ctx, r) : r;
+	*ret_fd = fn ? fn(f->ctx, r) : r;
 	return *ret_fd < 0 ? *ret_fd : 0;
 }
 

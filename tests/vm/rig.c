@@ -84,10 +84,11 @@ void rig_main_end(void)
 static int on_call(void *ctx, enum fake_face face, const char *what, const char *object)
 {
 	struct rig *r = ctx;
+	int (*fn)(void *, enum fake_face, const char *, const char *) = r->on_call;
 
 	if (__atomic_load_n(&r->dead, __ATOMIC_ACQUIRE))
 		return EIO;
-	return r->on_call ? r->on_call(r->ctx, face, what, object) : 0;
+	return fn ? fn(r->ctx, face, what, object) : 0;
 }
 
 /* The base disk: nothing but a size. */

@@ -54,7 +54,9 @@ struct rig {
 	struct gates *gates;
 	struct vmm *vmm; /* NULL: ended */
 	bool dead;       /* set by rig_crash(): calls of the old manager have no effect */
-	int (*on_call)(void *ctx, enum fake_face face, const char *what, const char *object);
+	/* Atomic, as in fake.h: the pool's thread calls it while a test sets it. */
+	int (*_Atomic on_call)(void *ctx, enum fake_face face, const char *what,
+	                       const char *object);
 	void *ctx;
 };
 
