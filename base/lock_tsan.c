@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_tsan.c - locks with a deadline that ThreadSanitizer understands; part of that build only
+ * lock_tsan.c - locks with a deadline that ThreadSanitizer understands; empty in other builds
  *
  * gcc's ThreadSanitizer does not know the calls that take a clock, so it would take what such a
  * lock guards for unguarded. It knows the older ones, which count the time of day. The functions
  * here go by the C library's names and come before it in the link.
  */
+#ifdef __SANITIZE_THREAD__
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
@@ -39,3 +40,4 @@ int pthread_rwlock_clockwrlock(pthread_rwlock_t *l, clockid_t clock, const struc
 
 	return pthread_rwlock_timedwrlock(l, &wall);
 }
+#endif
