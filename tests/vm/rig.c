@@ -55,8 +55,8 @@ int rig_main_begin(void)
 	const char *base = getenv("TMPDIR");
 
 	if (fake_begin(&err) < 0) {
-		fprintf(stderr, "skipped: %s\n", err.msg);
-		return 77;
+		fprintf(stderr, "the fake machines' host cannot start: %s\n", err.msg);
+		return 1;
 	}
 	snprintf(template_dir, sizeof(template_dir), "%s/pando-tpl-XXXXXX",
 	         base && *base ? base : "/tmp");
