@@ -60,7 +60,7 @@ struct rig {
 	void *ctx;
 };
 
-/* 0, or 77 (skip) with a word on stderr: this host has no mount namespaces for us. */
+/* 0, or 1 with a message on stderr: this host has no mount namespaces for us. */
 int rig_main_begin(void);
 void rig_main_end(void);
 
