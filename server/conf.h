@@ -54,6 +54,12 @@ struct conf {
 	char dns_listen[64];        /* PANDO_DNS_LISTEN, or "none" */
 	char dns_name[128];         /* PANDO_DNS_NAME; "": ns.<domain> */
 	uint32_t edge_wait_s;       /* PANDO_EDGE_WAIT_S */
+	uint32_t edge_answer_s;     /* PANDO_EDGE_ANSWER_S */
+	uint32_t edge_stall_s;      /* PANDO_EDGE_STALL_S */
+	uint32_t edge_idle_s;       /* PANDO_EDGE_IDLE_S */
+	uint32_t edge_addr_conns;   /* PANDO_EDGE_ADDR_CONNS */
+	uint32_t edge_addr_requests; /* PANDO_EDGE_ADDR_REQUESTS */
+	uint32_t edge_fd_reserve;   /* PANDO_EDGE_FD_RESERVE */
 	uint32_t edge_hsts_s;       /* PANDO_EDGE_HSTS_S */
 	char acme_url[256];         /* PANDO_ACME_URL; "": no ACME */
 	char acme_email[128];       /* PANDO_ACME_EMAIL */
