@@ -134,12 +134,11 @@ static void verdicts(const struct priv_egress *e, struct buf *out)
 
 static void input(bool proxy, struct buf *out)
 {
-	buf_printf(out,
-	           "\tchain input {\n"
-	           "\t\ttype filter hook input priority 0; policy drop;\n"
-	           "\t\tct state established,related accept\n"
-	           "\t\tiifname != \"" NET_TAP "\" drop\n"
-	           "\t\tip daddr != " NET_GATEWAY " drop\n");
+	buf_printf(out, "\tchain input {\n"
+	                "\t\ttype filter hook input priority 0; policy drop;\n"
+	                "\t\tct state established,related accept\n"
+	                "\t\tiifname != \"" NET_TAP "\" drop\n"
+	                "\t\tip daddr != " NET_GATEWAY " drop\n");
 	if (proxy) /* from every address of the guest; frames() has checked that it is one */
 		buf_printf(out,
 		           "\t\ttcp dport %u ct status dnat ct count over %d drop\n"

@@ -169,7 +169,7 @@ static int step_signals(struct child *c)
 	sigset_t none;
 
 	for (int i = 1; i < NSIG; i++)
-		sigaction(i, &dfl, NULL); /* fails for KILL and STOP, and may */
+		sigaction(i, &dfl, NULL);       /* fails for KILL and STOP, and may */
 	if (sigaction(SIGXFSZ, &ign, NULL) < 0) /* a full log is no reason to end */
 		return -1;
 	sigemptyset(&none);

@@ -270,7 +270,8 @@ static uint64_t stall_ms(const struct conn *c)
 {
 	const struct edge *e = c->w->e;
 
-	return guard_tight(e->guard) ? MIN(e->conf.stall_ms, EDGE_TIGHT_STALL_MS) : e->conf.stall_ms;
+	return guard_tight(e->guard) ? MIN(e->conf.stall_ms, EDGE_TIGHT_STALL_MS)
+	                             : e->conf.stall_ms;
 }
 
 /*

@@ -107,8 +107,8 @@ int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct 
 	e->conf.workers = MIN(e->conf.workers, WORKERS_MAX);
 	if (nonblock(conf->tls_fd) < 0 || nonblock(conf->http_fd) < 0)
 		return err_sys(err, -errno, "edge: listening socket");
-	if ((r = guard_new(&e->conf, &e->guard, err)) < 0 || (r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0 ||
-	    (r = mint_new(e, &e->mint, err)) < 0)
+	if ((r = guard_new(&e->conf, &e->guard, err)) < 0 || (r = tls_new(e, err)) < 0 ||
+	    (r = opener_new(e, &e->opener, err)) < 0 || (r = mint_new(e, &e->mint, err)) < 0)
 		return r;
 	e->workers = calloc(e->conf.workers, sizeof(*e->workers));
 	if (!e->workers)

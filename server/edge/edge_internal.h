@@ -46,9 +46,10 @@
 #define EDGE_DISCARD_MAX (256u << 10) /* of a refused body, so that the client sees the answer */
 #define EDGE_ID_BUCKETS 4096u         /* to find an exchange by its id */
 #define EDGE_H2_STREAMS 100           /* at a time, of one connection */
-#define EDGE_H2_RESETS_MAX 200 /* streams reset by the client or by its fault, beyond answered ones */
-#define EDGE_H2_HELD_MAX (1u << 20) /* bytes of answers a connection holds; beyond: */
-#define EDGE_H2_HELD_MIN 4096u      /* what each stream may hold */
+#define EDGE_H2_RESETS_MAX \
+	200 /* streams reset by the client or by its fault, beyond answered ones */
+#define EDGE_H2_HELD_MAX (1u << 20)        /* bytes of answers a connection holds; beyond: */
+#define EDGE_H2_HELD_MIN 4096u             /* what each stream may hold */
 #define EDGE_H2_STREAM_WINDOW (128u << 10) /* of a request's body, until the VM takes it */
 #define EDGE_H2_CONN_WINDOW (1u << 20)     /* of all bodies of a connection */
 
@@ -124,8 +125,8 @@ struct xchg {
 	bool was_asleep;  /* this request woke the VM */
 	struct ebuf head; /* as sent to the VM; kept until the answer begins */
 	uint64_t since, retry_at;
-	uint64_t deadline; /* while it waits */
-	uint64_t moved_ms; /* the last byte in any direction; once it is X_ACTIVE */
+	uint64_t deadline;  /* while it waits */
+	uint64_t moved_ms;  /* the last byte in any direction; once it is X_ACTIVE */
 	uint64_t opened_ms; /* when the VM was there */
 	unsigned backoff_ms;
 	int sock; /* owned, while X_RETRY */
@@ -181,7 +182,7 @@ struct conn {
 	uint64_t acked;    /* bytes the client's kernel had confirmed then */
 	bool acked_known;
 	uint64_t busy_ms; /* when it last had a request, or began */
-	uint64_t dropped;  /* bytes of a refused body */
+	uint64_t dropped; /* bytes of a refused body */
 	unsigned requests;
 };
 
@@ -251,10 +252,10 @@ struct worker {
 	struct up *pool; /* those that wait, the last one used first */
 	unsigned n_pool;
 	struct xchg *waiting;
-	struct xchg *wait_next; /* of the search that is under way; see xchg_wait() */
+	struct xchg *wait_next;              /* of the search that is under way; see xchg_wait() */
 	struct xchg *by_id[EDGE_ID_BUCKETS]; /* those that wait */
-	uint64_t retry_at;                   /* when the first of them tries again; UINT64_MAX: none */
-	struct up *up_next;                  /* of the search that is under way; see up_close() */
+	uint64_t retry_at;  /* when the first of them tries again; UINT64_MAX: none */
+	struct up *up_next; /* of the search that is under way; see up_close() */
 	struct conn *again; /* had their turn, but have more to do */
 	struct conn *dead_conns;
 	struct up *dead_ups;

@@ -174,8 +174,8 @@ static void resume(struct xchg *x)
 
 size_t h2_resp_room(const struct xchg *x)
 {
-	return ebuf_free_up_to(&x->body, x->c->h2->held > EDGE_H2_HELD_MAX ? EDGE_H2_HELD_MIN
-	                                                                   : EDGE_BUF);
+	return ebuf_free_up_to(&x->body,
+	                       x->c->h2->held > EDGE_H2_HELD_MAX ? EDGE_H2_HELD_MIN : EDGE_BUF);
 }
 
 static size_t lower(char *to, struct h1_text name)
@@ -366,8 +366,8 @@ void h2_tick(struct conn *c)
 {
 	const struct edge *e = c->w->e;
 	uint64_t now = c->w->now;
-	unsigned keep = guard_tight(e->guard) ? MIN(e->conf.keep_ms, EDGE_TIGHT_IDLE_MS)
-	                                      : e->conf.keep_ms;
+	unsigned keep =
+	        guard_tight(e->guard) ? MIN(e->conf.keep_ms, EDGE_TIGHT_IDLE_MS) : e->conf.keep_ms;
 	bool any = false;
 
 	if (c->closing)

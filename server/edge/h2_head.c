@@ -50,7 +50,8 @@ static int add_field(struct xchg *x, struct h1_field f)
 		                                       : -EBADMSG;
 	if (h1_is(f.name, ":authority"))
 		return keep(&x->authority, f.value.p, f.value.n);
-	if (h1_is(f.name, ":scheme")) { /* what follows it in a URL was read as part of the target */
+	if (h1_is(f.name,
+	          ":scheme")) { /* what follows it in a URL was read as part of the target */
 		if (x->has_scheme || !h1_is(f.value, x->c->tls ? "https" : "http"))
 			return -EBADMSG;
 		x->has_scheme = true;
@@ -126,8 +127,8 @@ static int build_head(struct xchg *x, bool ended)
 
 	if (x->head_bad || !x->has_scheme || !x->method[0] || !x->target.len || !x->authority.len)
 		return -EBADMSG;
-	if (*ebuf_at(&x->target) != '/' &&
-	    (strcmp(x->method, "OPTIONS") != 0 || x->target.len != 1 || *ebuf_at(&x->target) != '*'))
+	if (*ebuf_at(&x->target) != '/' && (strcmp(x->method, "OPTIONS") != 0 ||
+	                                    x->target.len != 1 || *ebuf_at(&x->target) != '*'))
 		return -EBADMSG;
 	if ((r = read_authority(x)) < 0)
 		return r;

@@ -345,8 +345,7 @@ static void tick(struct worker *w)
 		conn_tick(c);
 	}
 	for (struct up *u = w->pool; u; u = u->pool_next)
-		u->stale =
-		        guard_tight(w->e->guard) || w->now - u->idle_ms > EDGE_UP_IDLE_MS;
+		u->stale = guard_tight(w->e->guard) || w->now - u->idle_ms > EDGE_UP_IDLE_MS;
 	end_stale(w);
 	if (w->paused && !guard_tight(w->e->guard) &&
 	    least_busy(w)->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)

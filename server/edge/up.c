@@ -344,7 +344,8 @@ static struct ebuf *read_into(struct up *u, size_t *ret_room)
 	                              : NULL;
 
 	*ret_room = resp_room(u->x);
-	if (!direct && *ret_room) /* a head must fit, of a body no more than the client's side has room */
+	if (!direct &&
+	    *ret_room) /* a head must fit, of a body no more than the client's side has room */
 		*ret_room = ebuf_free_up_to(&u->in, u->state == UP_BODY ? *ret_room : EDGE_BUF);
 	else if (u->framing == H1_BODY_LENGTH)
 		*ret_room = (size_t)MIN((uint64_t)*ret_room, u->left);

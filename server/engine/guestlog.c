@@ -2,12 +2,12 @@
 /*
  * guestlog.c - files that a guest can make grow: its console, and what QEMU says because of it
  *
- * Theory of operation: QEMU appends to both by itself, also while pandod is away, so the kernel must
- * hold the bound. It has one for all files of a process, RLIMIT_FSIZE, but QEMU writes disks, too:
- * pando-priv sets it to PRIVC_FILE_MAX, above every disk. It limits offsets, not blocks. So these
- * files begin GUESTLOG_MAX bytes below it, after a hole that takes no space: there is room for that
- * much, then writes fail with EFBIG, which QEMU ignores (and SIGXFSZ with it). pandod cuts a file
- * back to its hole well before (guestlog_trim()), so that the newest words are there.
+ * Theory of operation: QEMU appends to both by itself, also while pandod is away, so the kernel
+ * must hold the bound. It has one for all files of a process, RLIMIT_FSIZE, but QEMU writes disks,
+ * too: pando-priv sets it to PRIVC_FILE_MAX, above every disk. It limits offsets, not blocks. So
+ * these files begin GUESTLOG_MAX bytes below it, after a hole that takes no space: there is room
+ * for that much, then writes fail with EFBIG, which QEMU ignores (and SIGXFSZ with it). pandod cuts
+ * a file back to its hole well before (guestlog_trim()), so that the newest words are there.
  */
 #include <errno.h>
 #include <fcntl.h>

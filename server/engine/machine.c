@@ -23,7 +23,6 @@
 #include "engine/engine_internal.h"
 #include "privc/privc.h"
 
-
 int machine_run_path(struct engine *e, const char *instance, const char *name, char *buf,
                      size_t size, struct err *err)
 {

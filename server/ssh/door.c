@@ -264,8 +264,8 @@ static int write_address(struct sshd *d, struct err *err)
  */
 static int offer(ssh_bind bind, struct err *err)
 {
-#define CIPHERS                                                                                \
-	"chacha20-poly1305@openssh.com,aes256-gcm@openssh.com,aes128-gcm@openssh.com,"         \
+#define CIPHERS                                                                        \
+	"chacha20-poly1305@openssh.com,aes256-gcm@openssh.com,aes128-gcm@openssh.com," \
 	"aes256-ctr,aes192-ctr,aes128-ctr"
 #define MACS "hmac-sha2-256-etm@openssh.com,hmac-sha2-512-etm@openssh.com"
 	static const struct {

@@ -222,7 +222,8 @@ static void rewritten(void **state)
 		{ "POST http://a.b/x HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n",
 		  "POST /x HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n"
 		  "Authorization: ours\r\nConnection: close\r\n\r\n" },
-		{ "GET / HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n",
+		{ "GET / HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: "
+		  "WebSocket\r\n\r\n",
 		  "GET / HTTP/1.1\r\nHost: a.b\r\nAuthorization: ours\r\nUpgrade: websocket\r\n"
 		  "Connection: Upgrade\r\n\r\n" },
 		/* No server has to know it, and then the connection stays what it was. */
@@ -307,7 +308,8 @@ static void upgrades(void **state)
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
 		"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
-		"HTTP/1.1 426 Upgrade Required\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+		"HTTP/1.1 426 Upgrade Required\r\nTransfer-Encoding: "
+		"chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
 		"HTTP/1.1 304 Not Modified\r\n\r\n",
 	};
 	char server[512], guest[512];

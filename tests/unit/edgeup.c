@@ -6,11 +6,11 @@
  * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
- * that was just booted, whose port 8000 is this host's; "stuck.edge.test" one that never comes up. The certificate of "slow*.own.test" is not
- * made before "sign" is read, that of "stuck*.own.test" not before the end, that of
- * "never.own.test" not at all. Prints "ready", a line of figures for each line that it reads, and
- * ends when its standard input ends. In the environment, EDGEUP_FIELD is a field for UPSTREAM and
- * EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500".
+ * that was just booted, whose port 8000 is this host's; "stuck.edge.test" one that never comes up.
+ * The certificate of "slow*.own.test" is not made before "sign" is read, that of "stuck*.own.test"
+ * not before the end, that of "never.own.test" not at all. Prints "ready", a line of figures for
+ * each line that it reads, and ends when its standard input ends. In the environment, EDGEUP_FIELD
+ * is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500".
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -204,9 +204,12 @@ static void read_conf(struct edge_conf *c, char *text)
 	const struct {
 		const char *name;
 		unsigned *value;
-	} names[] = { { "answer_ms", &c->answer_ms },         { "idle_ms", &c->idle_ms },
-		      { "keep_ms", &c->keep_ms },             { "addr_conns", &c->addr_conns },
-		      { "addr_requests", &c->addr_requests }, { "fd_reserve", &c->fd_reserve } };
+	} names[] = { { "answer_ms", &c->answer_ms },
+		      { "idle_ms", &c->idle_ms },
+		      { "keep_ms", &c->keep_ms },
+		      { "addr_conns", &c->addr_conns },
+		      { "addr_requests", &c->addr_requests },
+		      { "fd_reserve", &c->fd_reserve } };
 	char *at = NULL;
 
 	for (char *w = strtok_r(text, " ", &at); w; w = strtok_r(NULL, " ", &at))
