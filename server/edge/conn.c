@@ -10,12 +10,14 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -266,12 +268,19 @@ void conn_run(struct conn *c)
 
 /* ---- deadlines ---- */
 
-static uint64_t stall_ms(const struct conn *c)
+uint64_t conn_stall_ms(const struct conn *c)
 {
 	const struct edge *e = c->w->e;
 
 	return guard_tight(e->guard) ? MIN(e->conf.stall_ms, EDGE_TIGHT_STALL_MS)
 	                             : e->conf.stall_ms;
+}
+
+bool conn_arrived(const struct conn *c)
+{
+	int waiting = 0;
+
+	return !conn_unsent(c) && ioctl(c->io.fd, SIOCOUTQ, &waiting) == 0 && !waiting;
 }
 
 /*
@@ -290,7 +299,7 @@ static bool drains(struct conn *c)
 		c->acked_known = false;
 		return true;
 	}
-	if (c->acked_known && now - c->sent_ms <= stall_ms(c))
+	if (c->acked_known && now - c->sent_ms <= conn_stall_ms(c))
 		return true;
 	if (getsockopt(c->io.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
 		return false;
@@ -354,7 +363,7 @@ void conn_tick(struct conn *c)
 	}
 	/* A WebSocket owes nothing. */
 	if (x->state == X_ACTIVE && !x->req_over && !c->eof && xchg_room(x) > 0 &&
-	    c->w->now - c->moved_ms > stall_ms(c)) {
+	    c->w->now - c->moved_ms > conn_stall_ms(c)) {
 		conn_close(c);
 		return;
 	}

@@ -28,6 +28,7 @@
 #define EDGE_HEAD_MS 15000    /* TLS handshake; from the first byte to a whole head */
 #define EDGE_IDLE_MS 75000    /* between requests */
 #define EDGE_STALL_MS 60000   /* the client takes nothing, or sends nothing of its body */
+#define EDGE_SLOW_FACTOR 10   /* times as long, while bytes are on their way on a slow line */
 #define EDGE_DRAIN_MIN 1024u  /* bytes that the client must take in that time, if so many wait */
 #define EDGE_ANSWER_MS 600000 /* from the request's last byte to the head of the answer */
 #define EDGE_OPEN_IDLE_MS 3600000 /* an answer or a WebSocket on which nothing moves */
@@ -148,6 +149,7 @@ struct xchg {
 	bool cut;         /* was reset because of its client */
 	uint64_t took_ms; /* when the client last took enough of what waits in body, */
 	size_t took;      /* and how much since */
+	bool on_its_way;  /* what it took then may not have arrived yet */
 };
 
 enum cert_state { CERT_UNASKED, CERT_WAITS, CERT_FAILED };
@@ -331,6 +333,9 @@ static inline size_t conn_unsent(const struct conn *c)
 {
 	return c->out.len + c->wire.len;
 }
+/* Has the client's kernel confirmed everything? */
+bool conn_arrived(const struct conn *c);
+uint64_t conn_stall_ms(const struct conn *c);
 /* Writes from c->out: bytes, 0: none now, -1: broken. */
 int conn_flush(struct conn *c);
 

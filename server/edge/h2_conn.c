@@ -155,6 +155,7 @@ static ssize_t read_body(nghttp2_session *s, int32_t id, uint8_t *buf, size_t ma
 	if (x->took >= EDGE_DRAIN_MIN) {
 		x->took = 0;
 		x->took_ms = x->c->w->now;
+		x->on_its_way = true;
 	}
 	if (x->resp_over && !x->body.len) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
@@ -332,30 +333,40 @@ static void cut(struct xchg *x)
 	x->cut = x->resp_broken = true;
 }
 
-/*
- * The clock for what waits for the client runs while something waits, and is set back by each
- * EDGE_DRAIN_MIN bytes that it takes (read_body()). The one for a body that it owes is set back by
- * any byte in either direction. While the client is waited for, the VM is not (xchg_late()).
- */
-static bool tick_stream(struct xchg *x)
+/* Does the client leave what waits for it? */
+static bool left_lying(struct xchg *x)
 {
-	uint64_t now = x->c->w->now, stall = x->c->w->e->conf.stall_ms;
+	uint64_t now = x->c->w->now, stall = conn_stall_ms(x->c);
 
-	if (guard_tight(x->c->w->e->guard))
-		stall = MIN(stall, EDGE_TIGHT_STALL_MS);
-	if (x->cut)
-		return false;
 	if (!x->resp_begun || (!x->body.len && !x->resp_over)) {
 		x->took_ms = now;
 		x->took = 0;
-	} else if (now - x->took_ms > stall) {
+		return false;
+	}
+	x->moved_ms = now;
+	if (x->on_its_way && conn_arrived(x->c)) {
+		x->on_its_way = false;
+		x->took_ms = now;
+	}
+	return now - x->took_ms > (x->on_its_way ? EDGE_SLOW_FACTOR * stall : stall);
+}
+
+/*
+ * The clock for what waits for the client runs while something waits, and is set back by each
+ * EDGE_DRAIN_MIN bytes that it takes (read_body()). It cannot take more before those have arrived:
+ * that time does not count, unless it is very long. The clock for a body that it owes is set back
+ * by any byte in either direction. While the client is waited for, the VM is not (xchg_late()).
+ */
+static bool tick_stream(struct xchg *x)
+{
+	if (x->cut)
+		return false;
+	if (left_lying(x)) {
 		cut(x);
 		return true;
-	} else {
-		x->moved_ms = now;
 	}
 	if (!x->req_ended && !x->resp_over && !x->req_body.len && xchg_room(x) > 0 &&
-	    now - x->moved_ms > stall) {
+	    x->c->w->now - x->moved_ms > conn_stall_ms(x->c)) {
 		cut(x);
 		return true;
 	}

@@ -67,12 +67,12 @@ class Client:
     def give(self, stream, n):
         self.send(frame(WINDOW_UPDATE, 0, stream, n.to_bytes(4, "big")))
 
-    def read(self, seconds=0.1):
+    def read(self, seconds=0.1, size=65536):
         """Frames that come within that time."""
         end = time.monotonic() + seconds
         while not self.closed:
             try:
-                piece = self.sock.recv(65536)
+                piece = self.sock.recv(size)
                 self.closed = not piece
                 self.buf += piece
                 self._split()

@@ -89,16 +89,32 @@ class Deadlines(Limited, unittest.TestCase):
     def test_a_slow_reader_of_http1(self):
         """It reads all the time, but so slowly that the kernel does not ask us for more within the deadline."""
         with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1400)
             s.settimeout(60)
             s.connect(("127.0.0.1", self.http_port))
             s.sendall(f"GET /big?n=50000000 HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode())
             end = time.monotonic() + 4 * STALL_MS / 1000
             while time.monotonic() < end:
-                self.assertTrue(s.recv(30000), "cut, although it reads")
-                time.sleep(0.25)
-            for _ in range(20):
-                self.assertTrue(s.recv(30000), "cut, although it reads")
+                s.recv(4000)
+                time.sleep(0.05)
+            left = 8000000  # more than was on its way
+            while left > 0:
+                piece = s.recv(65536)
+                self.assertTrue(piece, "cut, although it reads")
+                left -= len(piece)
+
+    def test_a_slow_line_for_http2(self):
+        """The windows are wide open, but what is on its way takes longer than the deadline to arrive."""
+        with h2raw.Client(self.e.tls(self.host, alpn=["h2"], rcvbuf=16384, mss=1400), window=1 << 30) as c:
+            c.give(0, 1 << 30)
+            streams = [c.ask(self.host, "/big?n=50000000") for _ in range(2)]
+            end = time.monotonic() + 4 * STALL_MS / 1000
+            while time.monotonic() < end:
+                c.read(60, 4000)
+                time.sleep(0.05)
+            c.wait(lambda: any(c.reset(s) for s in streams) or all(len(c.body(s)) > 8000000 for s in streams), "the rest")
+            self.assertFalse(any(c.reset(s) for s in streams), "cut, although it reads")  # that was in the line, too
 
     def test_quiet_events(self):
         """Events that come less often than clients may stall."""
