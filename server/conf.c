@@ -220,6 +220,8 @@ static const struct setting settings[] = {
 	  "How guests run: kvm (hardware), tcg (software, not a security boundary), auto (try kvm)" },
 	{ "PANDO_KVM_PROBE_S", SET_U32, MEMBER(kvm_probe_s), check_u32, "12", NULL, 1, 600,
 	  "Seconds for a test guest to boot on KVM; raise it where KVM works but is slow (nested)" },
+	{ "PANDO_BOOT_S", SET_U32, MEMBER(boot_s), check_u32, "300", NULL, 30, 7200,
+	  "Seconds for a guest to boot; raise it where this host is itself emulated" },
 	{ "PANDO_QEMU", SET_TEXT, MEMBER(qemu), check_path, "/usr/bin/qemu-system-x86_64", NULL, 0, 0,
 	  "The QEMU program" },
 	{ "PANDO_RESOLVER", SET_TEXT, MEMBER(resolver), check_addr, "", NULL, 0, 0,

@@ -17,6 +17,7 @@ struct conf {
 	char domain[128];     /* PANDO_DOMAIN */
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
+	uint32_t boot_s;      /* PANDO_BOOT_S */
 	char qemu[256];       /* PANDO_QEMU */
 	char egress_ca[512]; /* PANDO_EGRESS_CA: certificates upstreams are checked against; "": the
 	                        system's */

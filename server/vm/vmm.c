@@ -436,6 +436,10 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		return err_set(err, -ENOMEM, "VM manager: out of memory");
 	m->conf = *c;
 	m->t = c->times ? *c->times : vm_times_usual;
+	if (c->boot_s) {
+		m->t.agent_boot = m->t.boot_done = m->t.grow = c->boot_s * 1000;
+		m->t.template_wait = MAX(m->t.template_wait, m->t.agent_boot);
+	}
 	m->conf.blanks = MIN(m->conf.blanks, (uint32_t)BLANKS_MAX);
 	m->store = store;
 	m->engine = engine;
