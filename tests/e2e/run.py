@@ -11,6 +11,7 @@ import glob
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -169,6 +170,12 @@ def run_class(cls, tests, result):
         cls.tearDownClass()
 
 
+def processor_s():
+    """Of everything that was started and has ended, VMs too; what counts on a busy machine."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
+
+
 def make_template():
     """Leaves the template in the cache, so that servers started at the same time need not each boot one."""
     server = harness.Server()
@@ -195,8 +202,10 @@ def main():
                 tests = tests_of(cls, args, only_long)
                 if tests and claim(cls):
                     print(f"{name}: {cls.__name__}", flush=True)
+                    begin, used = time.monotonic(), processor_s()
                     run_class(cls, tests, result)
                     ran += len(tests)
+                    print(f"{cls.__name__}: {time.monotonic() - begin:.0f} s, {processor_s() - used:.0f} s of processor time", flush=True)
     except KeyboardInterrupt as e:
         print(f"interrupted ({e})", flush=True)
         return 130
