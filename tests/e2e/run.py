@@ -66,7 +66,7 @@ class Result(unittest.TestResult):
         super().startTest(test)
         self.start = time.monotonic()
         method = getattr(test, test._testMethodName)
-        signal.setitimer(signal.ITIMER_REAL, getattr(method, "limit_s", test.limit_s))
+        signal.setitimer(signal.ITIMER_REAL, getattr(method, "limit_s", test.limit_s) * harness.PATIENCE)
 
     def stopTest(self, test):
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -155,7 +155,7 @@ def claim(cls):
 def run_class(cls, tests, result):
     result.start = time.monotonic()
     try:
-        signal.setitimer(signal.ITIMER_REAL, SETUP_LIMIT_S)
+        signal.setitimer(signal.ITIMER_REAL, SETUP_LIMIT_S * harness.PATIENCE)
         cls.setUpClass()
         signal.setitimer(signal.ITIMER_REAL, 0)
     except Exception:

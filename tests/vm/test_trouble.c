@@ -262,7 +262,8 @@ static void *starter(void *arg)
 	struct slow_start *s = arg;
 	struct vm_info i;
 
-	s->result = vmm_start(s->r->vmm, RIG_ACCOUNT, s->id, &(struct vm_start_opts){ 0 }, &i, NULL);
+	s->result =
+	        vmm_start(s->r->vmm, RIG_ACCOUNT, s->id, &(struct vm_start_opts){ 0 }, &i, NULL);
 	return NULL;
 }
 
