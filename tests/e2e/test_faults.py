@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 
 import host
 from case import ApiError, Case, Holder, limit, wait_for
