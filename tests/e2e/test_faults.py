@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 import host
-from case import ApiError, Case, Holder, limit, wait_for
+from case import ApiError, Case, Holder, limit, long, wait_for
 from harness import ROOT, Server, assert_no_debris, image_dir, test_dir
 
 SMALL_DISK_MB = 8192  # holds a copy of the image; the rest is filled by the test
@@ -24,6 +24,7 @@ def flip_byte(path, where):
 
 class Processes(Case):
     @limit(240)
+    @long
     def test_qemu_killed_while_running(self):
         vm = self.s.create()
         self.s.sh(vm, "echo synced >/root/f; sync")
@@ -44,6 +45,7 @@ class Processes(Case):
         self.s.delete(vm)
 
     @limit(200)
+    @long
     def test_qemu_killed_during_freeze(self):
         parent = self.s.create()
         h = Holder(self.s, parent, "parent")
@@ -68,6 +70,7 @@ class Processes(Case):
         self.s.delete(parent)
 
     @limit(200)
+    @long
     def test_qemu_killed_during_thaw(self):
         """The VM sleeps on, and the next start finds its memory."""
         parent = self.s.create()
@@ -143,6 +146,7 @@ class Processes(Case):
         self.assertEqual(h.get(), "kept")
         self.s.delete(vm)
 
+    @long
     def test_guest_out_of_memory(self):
         vm = self.s.create()
         r = self.s.run(vm, "python3 -c 'x = []\nwhile True: x.append(bytes(1 << 24))'", timeout_ms=60000)
@@ -342,6 +346,7 @@ class Caches(Case):
     def copy(self, src, dst):
         subprocess.run(["cp", "-a", "--reflink=auto", "--sparse=always", src, dst], check=True)
 
+    @long
     def test_damaged_image_is_noticed(self):
         top = test_dir()
         try:
@@ -371,6 +376,7 @@ class Caches(Case):
         finally:
             s.close()
 
+    @long
     def test_damaged_template_is_made_again(self):
         key = self.template_key()
         top = test_dir()
@@ -420,6 +426,7 @@ class HostMemory(Case):
         return None
 
     @limit(200)
+    @long
     def test_out_of_memory(self):
         path = self.cgroup()
         s = Server()
