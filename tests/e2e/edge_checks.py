@@ -73,13 +73,15 @@ class Edge:
         s = socket.create_connection(("127.0.0.1", self.http_port), timeout=timeout)
         return s
 
-    def tls(self, name, alpn=None, timeout=60, rcvbuf=None):
+    def tls(self, name, alpn=None, timeout=60, rcvbuf=None, source=None):
         ctx = ssl.create_default_context(cafile=self.ca)
         if alpn:
             ctx.set_alpn_protocols(alpn)
         s = socket.socket()
         if rcvbuf:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+        if source:
+            s.bind((source, 0))
         s.settimeout(timeout)
         s.connect(("127.0.0.1", self.tls_port))
         return ctx.wrap_socket(s, server_hostname=name)
