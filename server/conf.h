@@ -37,6 +37,8 @@ struct conf {
 	uint32_t quota_vms, quota_running, quota_vcpus; /* PANDO_QUOTA_*; 0: no limit */
 	uint32_t quota_mem_mb, quota_disk_gb, quota_snapshots;
 	uint32_t audit_days;        /* PANDO_AUDIT_DAYS */
+	uint32_t parse_mb;          /* PANDO_PARSE_MB */
+	uint32_t output_mb;         /* PANDO_OUTPUT_MB */
 	char cors_origins[1024];    /* PANDO_CORS_ORIGINS */
 	uint32_t build_timeout_s;   /* PANDO_BUILD_TIMEOUT_S */
 	uint32_t spec_cache_max;    /* PANDO_SPEC_CACHE_MAX */

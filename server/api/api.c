@@ -77,7 +77,11 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	struct http_conf conf = { .spool_dir = deps->conf->data_dir,
 		                  .cors_origins = deps->conf->cors_origins,
 		                  .edge_secret = deps->edge_secret,
-		                  .header_ms = deps->header_ms };
+		                  .header_ms = deps->header_ms,
+		                  .limits = {
+		                          .parse_bytes = MIB(deps->conf->parse_mb),
+		                          .output_bytes = MIB(deps->conf->output_mb),
+		                  } };
 	struct http_app app = { .ctx = a,
 		                .routes = api_routes,
 		                .n_routes = api_n_routes,

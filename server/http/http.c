@@ -32,9 +32,10 @@
 #include "base/id.h"
 #include "base/log.h"
 
-#define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */
-#define TRACE_LEN 16    /* bytes of a trace id */
-#define IDLE_MS 60000   /* an open connection between two requests */
+#define HEADER_MS 20000  /* from the connection, or the first byte we wait for, to whole headers */
+#define TRACE_LEN 16     /* bytes of a trace id */
+#define IDLE_MS 60000    /* an open connection between two requests */
+#define REFUSED_MS 10000 /* for the rest of a request that is refused anyway */
 
 static void phase(struct request *req, uint64_t deadline_ms)
 {
@@ -123,26 +124,33 @@ static void admit(struct request *req)
 		refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
 
-/* Once it is known who asks: a public route has no account. */
-static void take_share(struct request *req)
+/* Once it is known who asks. */
+static void enter(struct request *req)
 {
 	int r;
 
-	if (!*req->account)
-		return;
-	r = share_in(req->http->share, req->account, &req->refusal);
-	req->shared = r == 0;
+	request_name_holder(req);
+	r = limits_enter(req, &req->refusal);
 	if (r < 0)
-		refuse(req, r, MHD_HTTP_TOO_MANY_REQUESTS);
+		refuse(req, r, 0);
+}
+
+/* Whoever has no key is given little: Git, and what asks about large files, needs no more. */
+static uint64_t body_max(const struct request *req)
+{
+	uint64_t max = req->match.route->body_max;
+
+	return *req->account ? max : MIN(max, HTTP_ANONYMOUS_BODY);
 }
 
 static void refuse_size(struct request *req)
 {
 	refuse(req,
 	       err_tag(&req->refusal, -E2BIG, ERR_INVALID_REQUEST,
-	               "the body of %s %s is at most %" PRIu64 " bytes",
+	               "the body of %s %s is at most %" PRIu64 " bytes%s",
 	               method_name(req->match.route->method), req->match.route->pattern,
-	               req->match.route->body_max),
+	               body_max(req),
+	               body_max(req) < req->match.route->body_max ? " without a key" : ""),
 	       413);
 }
 
@@ -244,14 +252,16 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	if (!req->refused && !req->preflight)
 		admit(req);
 	if (!req->refused && !req->preflight)
-		take_share(req);
+		enter(req);
 	len = announced_length(req);
-	if (!req->refused && !req->preflight && len > req->match.route->body_max)
+	if (!req->refused && !req->preflight && len > body_max(req))
 		refuse_size(req);
 	open_intake(req);
 	if (req->refused && (len > DISCARD_MAX || request_header(req, "Expect")))
 		return refuse_now(req);
-	phase(req, is_streamed(req) ? deadline_in(STALL_MS) : timeout_for(len));
+	phase(req, req->refused       ? deadline_in(REFUSED_MS)
+	           : is_streamed(req) ? deadline_in(STALL_MS)
+	                              : timeout_for(len));
 	return MHD_YES;
 }
 
@@ -273,17 +283,16 @@ static enum MHD_Result on_body(struct request *req, const char *p, size_t n)
 	int r;
 
 	if (!req->refused && !req->preflight && !is_streamed(req) &&
-	    req->body.len + n > req->match.route->body_max)
+	    req->body.len + n > body_max(req))
 		refuse_size(req);
 	if (req->refused || req->preflight) {
 		/* Dropped and counted: the library cannot reply in the middle of a body, only
 		 * close. */
-		body_done(req->http, &req->body);
+		body_done(&req->body);
 		req->dropped += n;
 		return req->dropped <= DISCARD_MAX ? MHD_YES : MHD_NO;
 	}
-	r = is_streamed(req) ? pass_on(req, p, n)
-	                     : body_add(req->http, &req->body, p, n, &req->refusal);
+	r = is_streamed(req) ? pass_on(req, p, n) : body_add(&req->body, p, n, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 	return MHD_YES;
@@ -405,7 +414,7 @@ static void http_free(struct http *h)
 	if (h->drain_fd >= 0)
 		close(h->drain_fd);
 	timeouts_free(h->timeouts);
-	share_free(h->share);
+	limits_free(h);
 	cond_destroy(&h->idle);
 	mutex_destroy(&h->lock);
 	free(h->routes);
@@ -464,17 +473,17 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 		return err_sys(err, -errno, "listen without blocking");
 	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||
 	    (r = timeouts_new(&h->timeouts, err)) < 0 || (r = malformed_init(err)) < 0 ||
-	    (r = share_new(&h->share, err)) < 0)
+	    (r = limits_new(h, err)) < 0)
 		return r;
 	h->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
 	                MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
 	        0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
 	        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-	        (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-	        (size_t)CONN_MEMORY, MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL,
-	        MHD_OPTION_NOTIFY_COMPLETED, on_request_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-	        on_connection, h, MHD_OPTION_END);
+	        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONN_MEMORY,
+	        MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+	        on_request_end, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+	        MHD_OPTION_END);
 	if (!h->daemon)
 		return err_set(err, -EIO, "cannot start the HTTP server on %s", h->url);
 	*ret = TAKE_PTR(h);

@@ -18,7 +18,18 @@
 
 struct http;
 
-#define HTTP_CONNECTIONS_MAX 512 /* threads; more wait in the listen queue */
+/* Requests at a time, each with a connection and a thread. */
+#define HTTP_REQUESTS_MAX 512  /* with a key; one account may have three quarters */
+#define HTTP_ANONYMOUS_MAX 128 /* without one, */
+#define HTTP_ANONYMOUS_EACH 32 /* and from one address */
+
+#define HTTP_ANONYMOUS_BODY MIB(1)    /* a body without a key, where its route allows more */
+#define HTTP_PARSE_DEFAULT MIB(1536)  /* memory for JSON bodies: a commit of 352 MiB takes 1056 */
+#define HTTP_OUTPUT_DEFAULT MIB(1024) /* output that is collected, and replies */
+
+struct http_limits { /* 0: the default */
+	uint64_t parse_bytes, output_bytes;
+};
 
 struct http_conf { /* strings are weak */
 	int listen_fd;
@@ -28,6 +39,7 @@ struct http_conf { /* strings are weak */
 	 * says where a request comes from. NULL: there is no such proxy */
 	const char *edge_secret;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default */
+	struct http_limits limits;
 };
 
 struct http_app {

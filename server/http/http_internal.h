@@ -11,6 +11,7 @@
 /* Request line and headers; a path is up to 16 KiB encoded. The library clears it for each request.
  */
 #define CONN_MEMORY KIB(32)
+#define CONNECTIONS_MAX 832           /* threads; more wait in the listen queue */
 #define SPOOL_MAX (UINT64_C(4) << 30) /* all bodies kept in files at one time */
 #define DISCARD_MAX MIB(16) /* of a refused body read, so that the client sees the reply */
 
@@ -21,14 +22,14 @@ struct http {
 	size_t n_routes;
 	struct MHD_Daemon *daemon;
 	struct timeouts *timeouts; /* owned */
-	struct share *share;       /* owned; who has how many requests open */
-	int listen_fd;             /* owned once MHD let go of it */
+	/* owned; who has how much: limits.c */
+	struct budget *requests, *anonymous, *spool, *parse, *output;
+	int listen_fd; /* owned once MHD let go of it */
 	char url[96];
 	struct mutex lock;
 	struct cond idle; /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
-	uint64_t spooled GUARDED_BY(lock);
 	int drain_fd; /* owned; readable once draining: streams end */
 };
 
@@ -60,13 +61,19 @@ void timeout_set(struct timeout *c, uint64_t deadline_ms);
 /* The deadline for moving that many bytes from now on. */
 uint64_t timeout_for(uint64_t bytes);
 
-/* ---- an account's share of the connections: share.c ---- */
-struct share;
-int share_new(struct share **ret, struct err *err);
-void share_free(struct share *s);
-/* A request of the account begins, if it may have another; ends. */
-int share_in(struct share *s, const char *account, struct err *err);
-void share_out(struct share *s, const char *account);
+/* ---- what requests hold, by account or address and in all: limits.c ---- */
+int limits_new(struct http *h, struct err *err);
+void limits_free(struct http *h);
+/* Who pays for what it takes from now on: its account, or its address. */
+void request_name_holder(struct request *req);
+/* A request begins, if its holder may have another. */
+int limits_enter(struct request *req, struct err *err);
+/* Gives back everything it has. */
+void limits_leave(struct request *req);
+/* Before its body is parsed; waits for a turn. Afterwards, of the same number of bytes. */
+int limits_parse(struct request *req, uint64_t bytes, uint64_t values, struct err *err);
+void limits_parsed(struct request *req, uint64_t bytes);
+int limits_spool(const struct body *b, uint64_t n, struct err *err);
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);

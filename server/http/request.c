@@ -78,6 +78,9 @@ struct request *request_inner(struct request *outer, const struct route *route)
 		return NULL;
 	req->outer = outer;
 	memcpy(req->trace, outer->trace, sizeof(req->trace));
+	memcpy(req->account, outer->account, sizeof(req->account));
+	memcpy(req->holder, outer->holder, sizeof(req->holder));
+	body_begin(req, &req->body);
 	req->match.route = route;
 	req->method_text = method_name(route->method);
 	return req;
@@ -112,6 +115,7 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 	to->n_values = 0;
 	to->counted = true;
 	to->shared = false; /* it needs no connection */
+	req->parse_held = req->output_held = 0;
 	to->body = BODY_EMPTY;
 	to->json = NULL;
 	for (size_t i = 0; i < to->match.n_args; i++) /* they point into the text beside them */
@@ -137,13 +141,12 @@ struct request *request_free(struct request *req)
 {
 	if (!req)
 		return NULL;
-	if (req->shared)
-		share_out(req->http->share, req->account);
+	limits_leave(req);
 	if (req->counted)
 		http_count_out(req->http);
 	if (req->intake)
 		req->match.route->intake->drop(req->intake);
-	body_done(req->http, &req->body);
+	body_done(&req->body);
 	if (req->upgrade)
 		req->upgrade->free(req->upgrade);
 	json_decref(req->json);
@@ -289,6 +292,17 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 
 /* ---- body ---- */
 
+int request_text(struct request *req, const char **ret, size_t *ret_n, struct err *err)
+{
+	size_t max = req->match.route->flags & ROUTE_MANY ? VALUES_MANY : JSON_VALUES_MAX;
+	size_t values;
+	int r = body_view(&req->body, ret, ret_n, err);
+
+	if (r < 0 || (r = json_text_check(*ret, *ret_n, max, &values, err)) < 0)
+		return r;
+	return limits_parse(req, *ret_n, values, err);
+}
+
 int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err)
 {
 	const char *p;
@@ -296,9 +310,11 @@ int request_json(struct request *req, enum err_code tag, json_t **ret, struct er
 	int r;
 
 	if (!req->json) {
-		if ((r = body_view(&req->body, &p, &n, err)) < 0)
-			return r;
-		r = json_text_parse(p, n, &req->json, err);
+		r = request_text(req, &p, &n, err);
+		if (r == 0) {
+			r = json_text_load(p, n, &req->json, err);
+			limits_parsed(req, n);
+		}
 		if (r == -EBADMSG || r == -E2BIG) {
 			err->tag = tag;
 			err->code = -EINVAL;
