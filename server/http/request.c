@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what handlers ask of a request: headers, query, body, where it came from */
+/* request.c - what handlers ask of a request: headers, query, body */
 #include "http/http_internal.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include <openssl/crypto.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -111,6 +107,7 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 	memcpy(to->own, req->own, req->http->app.request_bytes);
 	to->conn = NULL;
 	to->timeout = NULL;
+	to->visitor = NULL;
 	to->values = NULL;
 	to->n_values = 0;
 	to->counted = true;
@@ -168,40 +165,6 @@ int request_client_fd(struct request *req)
 	                  : NULL;
 
 	return ci ? ci->connect_fd : -1;
-}
-
-/* Passed on by our own edge, which alone knows the secret and drops what its clients say of this.
- */
-static bool by_edge(struct request *req)
-{
-	const char *secret = req->http->conf.edge_secret;
-	const char *given = secret ? request_header(req, "X-Pando-Edge") : NULL;
-
-	return given && strlen(given) == strlen(secret) &&
-	       CRYPTO_memcmp(given, secret, strlen(secret)) == 0;
-}
-
-const struct sockaddr *request_remote(struct request *req)
-{
-	const union MHD_ConnectionInfo *ci;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&req->peer;
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&req->peer;
-	const char *from;
-
-	if (req->outer)
-		return request_remote(req->outer);
-	if (!req->conn)
-		return NULL;
-	ci = MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	from = by_edge(req) ? request_header(req, "X-Forwarded-For") : NULL;
-	memset(&req->peer, 0, sizeof(req->peer));
-	if (from && inet_pton(AF_INET, from, &v4->sin_addr) == 1)
-		v4->sin_family = AF_INET;
-	else if (from && inet_pton(AF_INET6, from, &v6->sin6_addr) == 1)
-		v6->sin6_family = AF_INET6;
-	else
-		return ci ? ci->client_addr : NULL;
-	return (const struct sockaddr *)&req->peer;
 }
 
 /* ---- headers, path, query ---- */

@@ -19,6 +19,7 @@ struct request;
 struct http;
 struct timeout;
 struct upgrade;
+struct visitor;
 
 /* ---- bodies: body.c ---- */
 
@@ -60,6 +61,7 @@ struct request {
 	struct request_value *values; /* owned; without a connection: its headers and query */
 	size_t n_values;
 	struct timeout *timeout;
+	struct visitor *visitor; /* weak; of the connection */
 	const char *method_text;
 	struct body body;
 	json_t *json; /* owned; the parsed body, once asked for */
