@@ -174,6 +174,47 @@ static int check_origins(const struct setting *s, const char *v, char *allowed, 
 	return v[strspn(v, " ")] ? 0 : -EINVAL;
 }
 
+/* start:rate:full, as OpenSSH's MaxStartups */
+static int check_strangers(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	unsigned start = 0, rate = 0, full = 0;
+	int end = 0;
+
+	snprintf(allowed, size, "start:rate:full, like 64:30:128; full from 2 to 4096");
+	return sscanf(v, "%4u:%3u:%4u%n", &start, &rate, &full, &end) == 3 && !v[end] &&
+	                       rate <= 100 && start <= full && full >= 2 && full <= 4096
+	               ? 0
+	               : -EINVAL;
+}
+
+/* Addresses or networks, separated by spaces. */
+static int check_nets(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	snprintf(allowed, size, "at most 16 addresses or networks, like 192.0.2.7 10.0.0.0/8");
+	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
+		char text[64], *slash, *end = NULL;
+		size_t n = strcspn(p, " ");
+		unsigned long bits = 0;
+		struct in6_addr a;
+		bool v4;
+
+		if (n >= sizeof(text))
+			return -EINVAL;
+		snprintf(text, sizeof(text), "%.*s", (int)n, p);
+		slash = strchr(text, '/');
+		if (slash) {
+			*slash++ = '\0';
+			bits = strtoul(slash, &end, 10);
+		}
+		v4 = inet_pton(AF_INET, text, &a) == 1;
+		if ((!v4 && inet_pton(AF_INET6, text, &a) != 1) || bits > (v4 ? 32 : 128) ||
+		    (slash && (!isdigit((unsigned char)*slash) || *end)))
+			return -EINVAL;
+		p += n;
+	}
+	return 0;
+}
+
 #define MEMBER(m) offsetof(struct conf, m), sizeof(((struct conf *)0)->m)
 /* clang-format off */
 static const struct setting settings[] = {
@@ -193,6 +234,8 @@ static const struct setting settings[] = {
 	  "How guests run: kvm (hardware), tcg (software, not a security boundary), auto (try kvm)" },
 	{ "PANDO_KVM_PROBE_S", SET_U32, MEMBER(kvm_probe_s), check_u32, "12", NULL, 1, 600,
 	  "Seconds for a test guest to boot on KVM; raise it where KVM works but is slow (nested)" },
+	{ "PANDO_BOOT_S", SET_U32, MEMBER(boot_s), check_u32, "300", NULL, 30, 7200,
+	  "Seconds for a guest to boot; raise it where this host is itself emulated" },
 	{ "PANDO_QEMU", SET_TEXT, MEMBER(qemu), check_path, "/usr/bin/qemu-system-x86_64", NULL, 0, 0,
 	  "The QEMU program" },
 	{ "PANDO_RESOLVER", SET_TEXT, MEMBER(resolver), check_addr, "", NULL, 0, 0,
@@ -233,6 +276,16 @@ static const struct setting settings[] = {
 	  "Likewise: snapshots" },
 	{ "PANDO_AUDIT_DAYS", SET_U32, MEMBER(audit_days), check_u32, "365", NULL, 0, 36500,
 	  "Days to keep audit records; 0: forever" },
+	{ "PANDO_PARSE_MB", SET_U32, MEMBER(parse_mb), check_u32, "1536", NULL, 16, 1048576,
+	  "MiB of memory for JSON bodies of requests, of all accounts together; one account gets at most three quarters" },
+	{ "PANDO_OUTPUT_MB", SET_U32, MEMBER(output_mb), check_u32, "1024", NULL, 16, 1048576,
+	  "MiB of memory for output of commands and replies on their way, of all accounts together; one account gets at most three quarters" },
+	{ "PANDO_API_STRANGERS", SET_TEXT, MEMBER(strangers), check_strangers, "64:30:128", NULL, 0, 0,
+	  "Connections to the API that have shown no key: from START on a newcomer replaces an old one with RATE percent, always at FULL" },
+	{ "PANDO_API_STRANGERS_EACH", SET_U32, MEMBER(strangers_each), check_u32, "32", NULL, 1, 4096,
+	  "The same from one address, but for this host and PANDO_PROXIES" },
+	{ "PANDO_PROXIES", SET_TEXT, MEMBER(proxies), check_nets, "", NULL, 0, 0,
+	  "Addresses or networks of reverse proxies in front of the API, separated by spaces; their X-Forwarded-For is believed" },
 	{ "PANDO_CORS_ORIGINS", SET_TEXT, MEMBER(cors_origins), check_origins, "*", NULL, 0, 0,
 	  "Web pages that may use the API from a browser: * (any; they still need a key or token), none, or origins separated by spaces" },
 	{ "PANDO_BUILD_TIMEOUT_S", SET_U32, MEMBER(build_timeout_s), check_u32, "1800", NULL, 10, 86400,

@@ -17,6 +17,7 @@ struct conf {
 	char domain[128];     /* PANDO_DOMAIN */
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
+	uint32_t boot_s;      /* PANDO_BOOT_S */
 	char qemu[256];       /* PANDO_QEMU */
 	char egress_ca[512]; /* PANDO_EGRESS_CA: certificates upstreams are checked against; "": the
 	                        system's */
@@ -37,6 +38,11 @@ struct conf {
 	uint32_t quota_vms, quota_running, quota_vcpus; /* PANDO_QUOTA_*; 0: no limit */
 	uint32_t quota_mem_mb, quota_disk_gb, quota_snapshots;
 	uint32_t audit_days;         /* PANDO_AUDIT_DAYS */
+	uint32_t parse_mb;           /* PANDO_PARSE_MB */
+	uint32_t output_mb;          /* PANDO_OUTPUT_MB */
+	char strangers[24];          /* PANDO_API_STRANGERS: start:rate:full */
+	uint32_t strangers_each;     /* PANDO_API_STRANGERS_EACH */
+	char proxies[512];           /* PANDO_PROXIES */
 	char cors_origins[1024];     /* PANDO_CORS_ORIGINS */
 	uint32_t build_timeout_s;    /* PANDO_BUILD_TIMEOUT_S */
 	uint32_t spec_cache_max;     /* PANDO_SPEC_CACHE_MAX */

@@ -3,7 +3,7 @@
 import os
 import time
 
-from case import ApiError, Case, limit, wait_for
+from case import ApiError, Case, limit, long, wait_for
 from test_life import Waiter
 
 BOOT_S = 150       # a cold boot, emulated, beside others
@@ -81,6 +81,7 @@ class GuestKernel(Case):
         self.s.delete(vm)
 
     @limit(400)
+    @long
     def test_crashes_while_it_boots(self):
         """It is booted again, and three times is enough."""
         vm = self.s.create()
@@ -121,6 +122,7 @@ class GuestKernel(Case):
         self.s.delete(vm)
 
     @limit(300)
+    @long
     def test_patched_code(self):
         """docs/decisions/0008: a trap that an emulated CPU remembers is answered, and the kernel lives."""
         vm = self.s.create()
