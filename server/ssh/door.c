@@ -82,7 +82,7 @@ static bool admit(struct sshd *d, struct conn *c) REQUIRES(&d->lock)
 	return true;
 }
 
-bool door_login(struct conn *c)
+bool sshd_door_login(struct conn *c)
 {
 	struct sshd *d = c->d;
 	unsigned same = 0;
@@ -97,7 +97,7 @@ bool door_login(struct conn *c)
 	return true;
 }
 
-bool door_talk(struct conn *c)
+bool sshd_door_talk(struct conn *c)
 {
 	unsigned n = 0;
 	LOCK_SCOPE(&c->d->lock);
@@ -111,13 +111,13 @@ bool door_talk(struct conn *c)
 	return true;
 }
 
-void door_talk_over(struct conn *c)
+void sshd_door_talk_over(struct conn *c)
 {
 	LOCK_SCOPE(&c->d->lock);
 	c->n_talks--;
 }
 
-void door_leave(struct conn *c)
+void sshd_door_leave(struct conn *c)
 {
 	struct sshd *d = c->d;
 	LOCK_SCOPE(&d->lock);
@@ -164,7 +164,7 @@ static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage
 	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
 	if (pthread_create(&t, &at, conn_main, c) != 0) {
 		close(fd_consume);
-		door_leave(c);
+		sshd_door_leave(c);
 	}
 	pthread_attr_destroy(&at);
 }
