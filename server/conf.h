@@ -43,6 +43,10 @@ struct conf {
 	char strangers[24];          /* PANDO_API_STRANGERS: start:rate:full */
 	uint32_t strangers_each;     /* PANDO_API_STRANGERS_EACH */
 	char proxies[512];           /* PANDO_PROXIES */
+	uint32_t rate_key;           /* PANDO_RATE_KEY; 0: no limit */
+	uint32_t rate_address;       /* PANDO_RATE_ADDRESS; 0: no limit */
+	char log_file[256];          /* PANDO_LOG_FILE; "": stderr */
+	uint32_t log_file_mb;        /* PANDO_LOG_FILE_MB */
 	char cors_origins[1024];     /* PANDO_CORS_ORIGINS */
 	uint32_t build_timeout_s;    /* PANDO_BUILD_TIMEOUT_S */
 	uint32_t spec_cache_max;     /* PANDO_SPEC_CACHE_MAX */

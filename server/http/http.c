@@ -126,6 +126,7 @@ static void admit(struct request *req)
 {
 	int r = req->http->app.admit(req, &req->refusal);
 
+	request_name_holder(req);
 	if (r < 0)
 		refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
@@ -133,10 +134,8 @@ static void admit(struct request *req)
 /* Once it is known who asks. */
 static void enter(struct request *req)
 {
-	int r;
+	int r = limits_enter(req, &req->refusal);
 
-	request_name_holder(req);
-	r = limits_enter(req, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 }
@@ -232,7 +231,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	uint64_t len;
 	int r;
 
-	if (!l || !door_heard(h->door, l->visitor) || !(req = request_new(h)))
+	if (!l || !lobby_heard(h->lobby, l->visitor) || !(req = request_new(h)))
 		return MHD_NO;
 	*ctx = req;
 	req->conn = conn;
@@ -255,6 +254,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 		refuse(req, r, 400);
 		return refuse_now(req);
 	}
+	request_name_holder(req); /* by address, until it is known whose key it has */
 	if (!req->refused && !req->preflight)
 		find_route(req, url);
 	if (!req->refused && !req->preflight)
@@ -265,7 +265,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	if (!req->refused && !req->preflight && len > body_max(req))
 		refuse_size(req);
 	/* Whoever is refused stays a stranger, and may have to make room. */
-	if (!req->refused && !req->preflight && !door_busy(h->door, req->visitor))
+	if (!req->refused && !req->preflight && !lobby_busy(h->lobby, req->visitor))
 		return MHD_NO;
 	open_intake(req);
 	if (req->refused && (len > DISCARD_MAX || request_header(req, "Expect")))
@@ -326,7 +326,7 @@ static enum MHD_Result on_complete(struct request *req)
 		err = req->refusal;
 		r = req->refused;
 		res.status = req->refused_status;
-		res.close = !req->counted || req->quiet;
+		res.close = !req->counted || (req->quiet && !*req->account);
 		if (res.status == 405)
 			res.allow = req->match.allow;
 	} else {
@@ -362,7 +362,7 @@ static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
 
 	if (req) {
 		phase(req, deadline_in(IDLE_MS));
-		door_over(req->http->door, req->visitor, *req->account);
+		lobby_over(req->http->lobby, req->visitor, *req->account);
 	}
 	*ctx = request_free(req);
 }
@@ -371,7 +371,7 @@ static enum MHD_Result on_accept(void *cls, const struct sockaddr *sa, socklen_t
 {
 	struct http *h = cls;
 
-	return door_admit(h->door, sa) ? MHD_YES : MHD_NO;
+	return lobby_admit(h->lobby, sa) ? MHD_YES : MHD_NO;
 }
 
 static void link_free(struct http *h, struct link *l)
@@ -379,7 +379,7 @@ static void link_free(struct http *h, struct link *l)
 	if (!l)
 		return;
 	timeout_remove(h->timeouts, l->timeout);
-	door_leave(h->door, l->visitor);
+	lobby_leave(h->lobby, l->visitor);
 	free(l);
 }
 
@@ -395,7 +395,7 @@ static struct link *link_new(struct http *h, struct MHD_Connection *conn)
 	if (!l)
 		return NULL;
 	l->timeout = timeout_add(h->timeouts, fd->connect_fd);
-	l->visitor = door_enter(h->door, fd->connect_fd, peer->client_addr);
+	l->visitor = lobby_enter(h->lobby, fd->connect_fd, peer->client_addr);
 	if (!l->timeout || !l->visitor) {
 		link_free(h, l);
 		return NULL;
@@ -464,7 +464,7 @@ static void http_free(struct http *h)
 	if (h->drain_fd >= 0)
 		close(h->drain_fd);
 	timeouts_free(h->timeouts);
-	door_free(h->door);
+	lobby_free(h->lobby);
 	limits_free(h);
 	cond_destroy(&h->idle);
 	mutex_destroy(&h->lock);
@@ -526,7 +526,7 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 		return err_sys(err, -errno, "listen without blocking");
 	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||
 	    (r = timeouts_new(&h->timeouts, err)) < 0 || (r = malformed_init(err)) < 0 ||
-	    (r = limits_new(h, err)) < 0 || (r = door_new(h, &h->door, err)) < 0)
+	    (r = limits_new(h, err)) < 0 || (r = lobby_new(h, &h->lobby, err)) < 0)
 		return r;
 	h->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
@@ -555,7 +555,7 @@ int http_stop(struct http *h, unsigned drain_ms, struct err *err)
 		h->draining = true;
 		eventfd_write(h->drain_fd, 1);
 		mutex_unlock(&h->lock);
-		door_stop(h->door);
+		lobby_stop(h->lobby);
 		/* The socket is ours again, but may only be closed once the threads are gone. */
 		MHD_quiesce_daemon(h->daemon);
 		shutdown(h->listen_fd, SHUT_RDWR);

@@ -28,7 +28,7 @@ struct http;
 #define HTTP_PARSE_DEFAULT MIB(1536)  /* memory for JSON bodies: a commit of 352 MiB takes 1056 */
 #define HTTP_OUTPUT_DEFAULT MIB(1024) /* output that is collected, and replies */
 
-/* Connections that have shown no key: door.c. */
+/* Connections that have shown no key: lobby.c. */
 struct http_strangers {
 	unsigned start, rate, full; /* from so many on, with that many percent, up to so many */
 	unsigned each;              /* of one address */

@@ -26,10 +26,11 @@ struct http {
 	size_t n_routes;
 	struct MHD_Daemon *daemon;
 	struct timeouts *timeouts; /* owned */
-	struct door *door;         /* owned */
+	struct lobby *lobby;       /* owned */
 	/* owned; who has how much: limits.c */
 	struct budget *requests, *anonymous, *spool, *parse, *output;
-	int listen_fd; /* owned once MHD let go of it */
+	struct rate *failures; /* owned; that are logged */
+	int listen_fd;         /* owned once MHD let go of it */
 	char url[96];
 	struct mutex lock;
 	struct cond idle; /* running became 0 while draining */
@@ -66,22 +67,22 @@ void timeout_set(struct timeout *c, uint64_t deadline_ms);
 /* The deadline for moving that many bytes from now on. */
 uint64_t timeout_for(uint64_t bytes);
 
-/* ---- connections that wait: door.c ---- */
-struct door;
+/* ---- connections that wait: lobby.c ---- */
+struct lobby;
 struct visitor; /* one connection */
-int door_new(const struct http *h, struct door **ret, struct err *err);
-void door_free(struct door *d);
-void door_stop(struct door *d); /* nobody waits to be let in any more */
+int lobby_new(const struct http *h, struct lobby **ret, struct err *err);
+void lobby_free(struct lobby *d);
+void lobby_stop(struct lobby *d); /* nobody waits to be let in any more */
 /* May one more come in? Others may have to leave for it, and it may take a moment. */
-bool door_admit(struct door *d, const struct sockaddr *sa);
+bool lobby_admit(struct lobby *d, const struct sockaddr *sa);
 /* It is in, as a stranger. NULL: out of memory. */
-struct visitor *door_enter(struct door *d, int fd, const struct sockaddr *sa);
-void door_leave(struct door *d, struct visitor *v);
+struct visitor *lobby_enter(struct lobby *d, int fd, const struct sockaddr *sa);
+void lobby_leave(struct lobby *d, struct visitor *v);
 /* Its headers are there; its request was admitted. False: it was told to leave. */
-bool door_heard(struct door *d, struct visitor *v);
-bool door_busy(struct door *d, struct visitor *v);
+bool lobby_heard(struct lobby *d, struct visitor *v);
+bool lobby_busy(struct lobby *d, struct visitor *v);
 /* The request is over. known: it had a key. */
-void door_over(struct door *d, struct visitor *v, bool known);
+void lobby_over(struct lobby *d, struct visitor *v, bool known);
 
 /* ---- where requests come from: remote.c ---- */
 /* This host, or a proxy that the operator has named. */
@@ -99,6 +100,8 @@ void limits_leave(struct request *req);
 /* Before its body is parsed; waits for a turn. Afterwards, of the same number of bytes. */
 int limits_parse(struct request *req, uint64_t bytes, uint64_t values, struct err *err);
 void limits_parsed(struct request *req, uint64_t bytes);
+/* May this failure be logged? *ret_missed: how many could not since the last one that could. */
+bool limits_log(struct request *req, bool ours, uint64_t *ret_missed);
 int limits_spool(const struct body *b, uint64_t n, struct err *err);
 
 /* ---- browsers: cors.c ---- */

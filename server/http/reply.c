@@ -158,9 +158,16 @@ static json_t *error_body(struct request *req, struct reply *res, enum err_code 
 static void log_failure(struct request *req, unsigned status, enum err_code code,
                         const struct err *err)
 {
+	uint64_t missed;
+
+	if (!limits_log(req, status >= 500, &missed))
+		return;
 	log_obj(status >= 500 ? LOG_LV_WARN : LOG_LV_INFO, "request", req->trace,
 	        "%s %s: %u %s after %llu ms: %s", req->method_text, req->path, status,
 	        err_code_name(code), (unsigned long long)(clock_ms() - req->start_ms), err->msg);
+	if (missed)
+		log_obj(LOG_LV_WARN, *req->account ? "account" : "address", req->holder,
+		        "%llu further failed requests were not logged", (unsigned long long)missed);
 }
 
 /* "LIMIT_EXCEEDED" is 403, but 429 where waiting helps. */
