@@ -84,6 +84,7 @@ static void created(struct once *o, bool failed)
 	want_vms(o, o->n_vms + !failed);
 	if (failed)
 		return;
+	once_find_out(o, o->made.id);
 	rig_exec(o->r, o->made.id, "true", NULL, 0, NULL); /* it may have been hung up on */
 	OK(rig_usable(o->r, o->made.id, &err));
 	drop(o, o->made.id);
@@ -101,6 +102,7 @@ static void forked(struct once *o, bool failed)
 {
 	want_vms(o, o->n_vms + (failed ? 0 : o->n));
 	for (unsigned i = 0; !failed && i < o->n; i++) {
+		once_find_out(o, o->kids[i].id);
 		OK(rig_exec(o->r, o->kids[i].id, "true", NULL, 0, &err));
 		drop(o, o->kids[i].id);
 	}
@@ -215,6 +217,7 @@ static void deleted(struct once *o, bool failed)
 	want_vms(o, o->n_vms - !failed);
 	if (!failed)
 		return;
+	once_find_out(o, o->made.id);
 	OK(rig_usable(o->r, o->made.id, &err));
 	drop(o, o->made.id);
 }
