@@ -36,6 +36,7 @@ static const struct {
 	{ FAULT_AGENT, 3, { FAULT_HANG_UP, FAULT_SWALLOW, FAULT_STALL } },
 	{ FAULT_STORE, 5, { EIO, ENOSPC, ENOMEM } },
 	{ FAULT_FILE, 3, { EIO, ENOSPC, EMFILE } },
+	{ FAULT_REMOVE, 1, { EIO } },
 	{ FAULT_MEMORY, 7, { ENOMEM } },
 };
 
@@ -175,6 +176,11 @@ static bool run_once(const struct once_verb *v, struct once *o, const struct fau
 	if (k < 0 && !fired)
 		fail_msg("it failed undisturbed: %s", e.msg);
 	check_subject(v, o, k < 0);
+	/* What could not be removed stays until the next start. */
+	if (p->kinds == FAULT_BIT(FAULT_REMOVE) && fired) {
+		rig_stop(o->r);
+		OK(rig_start(o->r, &err));
+	}
 	rig_check(o->r);
 	o->stalled = agent && p->error == FAULT_STALL;
 	if (*o->vm.id) {

@@ -218,6 +218,41 @@ static void a_channel_that_falls_silent(void **state)
 		fault_agent_stop(channels[i]);
 }
 
+/* ---- a machine that dies ---- */
+
+/* The linker has it called instead of pthread_create(): no thread for the n next callers. */
+static atomic_int no_threads;
+
+int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
+{
+	if (atomic_load(&no_threads) > 0 && atomic_fetch_sub(&no_threads, 1) > 0)
+		return EAGAIN;
+	return __real_pthread_create(t, a, fn, arg);
+}
+
+/* Nobody uses the VM: its end is settled all the same. */
+static void a_machine_that_dies_when_there_is_no_thread(void **state)
+{
+	struct rig *r = *state;
+	struct vm_info vm, i;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	rig_check(r);
+	atomic_store(&no_threads, 3);
+	fake_die(r->fake, vm.instance);
+	do {
+		poll(NULL, 0, 10);
+		OK(vmm_get(r->vmm, RIG_ACCOUNT, vm.id, &i, &err));
+	} while (i.state == VM_RUNNING);
+	assert_int_equal(i.state, VM_STOPPED);
+	assert_true(atomic_load(&no_threads) <= 0);
+	atomic_store(&no_threads, 0);
+	rig_check(r);
+	OK(rig_usable(r, vm.id, &err));
+}
+
 /* ---- suspend ---- */
 
 static void a_suspend_that_the_store_refuses(void **state)
@@ -304,6 +339,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_channel_that_falls_silent, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_machine_that_dies_when_there_is_no_thread, setup,
+		                                teardown),
 		cmocka_unit_test_setup_teardown(a_suspend_that_the_store_refuses, setup, teardown),
 		cmocka_unit_test(a_wrong_vpc_costs_no_ready_vm),
 		cmocka_unit_test_setup_teardown(a_store_that_fails_is_not_a_missing_snapshot, setup,
