@@ -139,7 +139,7 @@ void guest_dirents_free(struct guest_dirent *d, size_t n);
 int guest_remove(struct guest *g, const char *user, const char *path, bool recursive,
                  struct err *err);
 int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mode, bool parents,
-                struct err *err);
+                uint64_t deadline_ms, struct err *err);
 
 /* ---- streams: requests whose bytes are moved at the caller's pace ---- */
 

@@ -36,7 +36,7 @@ static const struct {
 	{ FAULT_AGENT, 3, { FAULT_HANG_UP, FAULT_SWALLOW, FAULT_STALL } },
 	{ FAULT_STORE, 5, { EIO, ENOSPC, ENOMEM } },
 	{ FAULT_FILE, 3, { EIO, ENOSPC, EMFILE } },
-	{ FAULT_REMOVE, 1, { EIO } },
+	{ FAULT_REMOVE, 4, { EIO } },
 	{ FAULT_MEMORY, 7, { ENOMEM } },
 };
 
