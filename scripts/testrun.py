@@ -7,7 +7,8 @@ tested is reported as lines of JSON in the file PANDO_TEST_RESULTS (lint and end
 own log (unit, tsan and fuzz). A step that fails without naming a failed test, or ends without naming any, is itself a
 failure, so nothing can pass by not having run. A few failed test programs and classes run a second time when everything else is
 over, alone: what passes then was upset by its neighbours on a small machine; it counts as passed and is named as unstable, with its
-first failure. What fails twice has failed. The base image is made in the background as soon as there is an agent to
+first failure. What fails twice has failed. Test programs have their temporary files in one directory, which is removed at the end,
+whatever became of them. The base image is made in the background as soon as there is an agent to
 put in it; only the steps with real VMs wait for it.
 """
 import glob
@@ -15,6 +16,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +43,7 @@ TSAN = ["storm", "turns", "vm_life", "vm_trouble", "vm_once_create-pool", "vm_on
 TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, of any process of the tests
 TSAN_ENV = {"TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:history_size=4:log_path={TSAN_REPORTS}:"
                             f"suppressions={ROOT}/tests/tsan.supp"}
+TMP = f"/tmp/pando-test.{os.getpid()}"  # TMPDIR of test programs; short, because sockets are made below it
 RESULTS = {"OK": "pass", "FAILED": "fail", "SKIPPED": "skip"}
 
 
@@ -213,7 +216,8 @@ def meson_run(name, build, options, limit_s, lanes=2):
     if os.path.exists(log):
         os.unlink(log)
     say(f"{name}")
-    s = Step(name, ["meson", "test", "-C", build, "--no-rebuild", "--num-processes", str(lanes), *options], limit_s, env=TSAN_ENV)
+    s = Step(name, ["meson", "test", "-C", build, "--no-rebuild", "--num-processes", str(lanes), *options], limit_s,
+             env={**TSAN_ENV, "TMPDIR": TMP})
     ok = s.wait()
     before, failed = len(run.results), run.count("fail")
     tsan_reports()
@@ -395,6 +399,14 @@ def processor_s():
     return r.ru_utime + r.ru_stime
 
 
+def remove_tmp():
+    """Ours, and those of runs that were killed."""
+    for path in glob.glob("/tmp/pando-test.*"):
+        pid = path.rpartition(".")[2]
+        if path == TMP or (pid.isdigit() and not os.path.exists(f"/proc/{pid}")):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def on_signal(sig, _frame):
     raise KeyboardInterrupt(signal.Signals(sig).name)
 
@@ -405,6 +417,9 @@ def main():
         say(f"unknown step '{unknown[0]}'; the steps are: {' '.join([*STEPS, *MORE_STEPS])}")
         return 2
     os.makedirs(LOGS, exist_ok=True)
+    remove_tmp()
+    os.mkdir(TMP)
+    os.chmod(TMP, 0o1777)  # guests of tests have users, too
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     start, took = time.monotonic(), []
@@ -424,6 +439,7 @@ def main():
         run.record("all", "run", "fail", f"interrupted ({e})")
     finally:
         run.stop()
+        remove_tmp()
     if run.count("fail") > 1:
         say("failed:")
         for suite, name, result, reason in run.results:
