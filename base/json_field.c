@@ -4,7 +4,7 @@
  *
  * The nesting depth is counted on the raw bytes first: jansson's own limit
  * (2048) is too much for what handlers recurse over. Strings with a NUL inside
- * are refused by jansson; what it hands out is valid UTF-8.
+ * are rejected by jansson; the strings it returns are valid UTF-8.
  */
 #include "base/json_field.h"
 

@@ -10,7 +10,7 @@
 
 enum log_level { LOG_LV_DEBUG, LOG_LV_INFO, LOG_LV_WARN, LOG_LV_ERROR };
 
-/* Name of the program on every line ("pandod"), and the least level shown. */
+/* Name of the program on every line ("pandod"), and the minimum level shown. */
 void log_init(const char *program, enum log_level least);
 /* "debug", "info", "warn", "error" -> level, or -EINVAL. */
 int log_level_parse(const char *s);
