@@ -2,8 +2,8 @@
 /*
  * body.c - a request's body: small ones in memory, large ones in a file without a name
  *
- * Space is taken as bytes arrive, never because a header announces them. The total of all bodies
- * in files is bounded; above it a request is rejected rather than the disk filled.
+ * Space is allocated as bytes arrive, never because a header announces them. The total of all
+ * bodies in files is bounded; beyond that a request is rejected, so that the disk does not fill up.
  */
 #include "http/http_internal.h"
 
@@ -57,7 +57,7 @@ int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err
 		return r;
 	if ((r = spool_take(h, n, err)) < 0)
 		return r;
-	b->len += n; /* what body_done() gives back */
+	b->len += n; /* subtracted again by body_done() */
 	if ((r = io_write_all(b->fd, p, n)) < 0)
 		return err_sys(err, r, "write a large body to a file");
 	return 0;

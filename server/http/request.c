@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what handlers ask of a request: headers, query, body, where it came from */
+/* request.c - accessors for handlers: headers, query, body, remote address */
 #include "http/http_internal.h"
 
 #include <arpa/inet.h>
@@ -43,7 +43,7 @@ int request_add_value(struct request *req, enum value_kind kind, const char *nam
 
 /* ---- from beginning to end ---- */
 
-/* match.text is large and every request would pay for clearing it. */
+/* match.text is large: clearing it would cost every request. */
 static struct request *allocate(struct http *h, size_t *ret_own_at)
 {
 	size_t align = _Alignof(max_align_t);
@@ -91,7 +91,7 @@ static enum MHD_Result copy_value(void *ctx, enum MHD_ValueKind kind, const char
 	return request_add_value(ctx, k, name, value ? value : "", NULL) == 0 ? MHD_YES : MHD_NO;
 }
 
-/* What is copied is bounded: it all fitted into the library's memory for a connection. */
+/* The copy is bounded: it all fitted into the library's memory for a connection. */
 int request_detach(struct request *req, struct request **ret, struct err *err)
 {
 	static const enum MHD_ValueKind kinds[] = { MHD_HEADER_KIND, MHD_GET_ARGUMENT_KIND };
@@ -167,7 +167,7 @@ int request_client_fd(struct request *req)
 	return ci ? ci->connect_fd : -1;
 }
 
-/* Passed on by our own edge, which alone knows the secret and drops what its clients say of this.
+/* Forwarded by our own edge, which alone knows the secret and drops such headers from its clients.
  */
 static bool by_edge(struct request *req)
 {
@@ -246,7 +246,7 @@ int request_query(struct request *req, const char *name, char **ret, struct err 
 	s = strdup(v);
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	/* The library has made spaces of '+' already. */
+	/* The library has already turned '+' into spaces. */
 	if (percent_decode(s, /* plus= */ false) < 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'%s' is not properly encoded",
 		               name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * share.c - an account's share of the connections, so that some are left for the others
+ * share.c - limits the connections of one account, so that some are left for others
  *
  * A connection has one request at a time, and a stream or a terminal is a request that lasts. Only
- * requests with a valid key count; what strangers can hold is bounded by the deadlines of
+ * requests with a valid key count; other clients are bounded by the deadlines of
  * timeouts.c.
  */
 #include <errno.h>
@@ -19,7 +19,8 @@
 struct share {
 	struct mutex lock;
 	size_t n GUARDED_BY(lock);
-	/* An entry has at least one request, a request has a connection: there are enough. */
+	/* Each entry has at least one request and each request a connection, so there are enough
+	 * entries. */
 	struct {
 		char account[REQUEST_ACCOUNT_SIZE];
 		unsigned running;
