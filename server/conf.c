@@ -6,8 +6,8 @@
  * (PANDO_DATA_DIR=/srv/pando) and, in lower case without its prefix, on the command
  * line (--data-dir /srv/pando). Later sources win: defaults, pando.conf,
  * environment, command line. Which file is read is decided first, from the
- * command line and the environment. A value that is not allowed is an error that says
- * where it stands and what would be right; nothing is ignored silently.
+ * command line and the environment. An invalid value is an error that says
+ * where it is and what is allowed; nothing is ignored silently.
  */
 #include "conf.h"
 
@@ -87,7 +87,7 @@ static int check_server(const struct setting *s, const char *v, char *allowed, s
 {
 	size_t n = strlen(v);
 
-	snprintf(allowed, size, "an https:// or http:// URL without a slash at its end");
+	snprintf(allowed, size, "an https:// or http:// URL without a trailing slash");
 	return (strncmp(v, "https://", 8) == 0 || strncmp(v, "http://", 7) == 0) && n < s->size &&
 	                       v[n - 1] != '/' && !strchr(v, '@') && !strchr(v, ' ')
 	               ? 0
@@ -326,7 +326,7 @@ static uint32_t pow2_floor(uint64_t n)
 	return p;
 }
 
-/* What the host carries: half of what a VM may have at most is better than a host that swaps. */
+/* What the host can carry: a smaller VM is better than a host that swaps. */
 static void set_host_defaults(struct conf *c)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -475,7 +475,7 @@ static int match_option(const char *name, int argc, char **argv, int *i, const c
 	if (a[2 + n] != '\0')
 		return 0;
 	if (*i + 1 >= argc)
-		return err_set(err, -EINVAL, "--%s wants a value", name);
+		return err_set(err, -EINVAL, "--%s needs a value", name);
 	*ret_value = argv[++*i];
 	return 1;
 }
@@ -556,7 +556,7 @@ int conf_load(struct conf *c, int argc, char **argv, struct err *err)
 	struct conf probe, full;
 	int r;
 
-	/* Where is the file? Only the environment and the command line can say. */
+	/* The file's place can only come from the environment or the command line. */
 	set_defaults(&probe);
 	if ((r = apply_env(&probe, err)) < 0 ||
 	    (r = apply_argv(&probe, argc, argv, &file, err)) != 0)

@@ -2,10 +2,10 @@
 /*
  * auth_limit.c - failed attempts per remote address
  *
- * A bucket per address (an IPv6 network of 64 bits counts as one): so many failures are answered,
- * logged and audited at once, then one more every while. Beyond that a failure closes the
- * connection and is only counted, so that nobody can fill the log. Credentials are checked first,
- * always: a good one works from any address at any time, also from behind a proxy that many share.
+ * A token bucket per address (an IPv6 /64 counts as one): a burst of failures is answered,
+ * logged and audited, then one more per interval. Beyond that a failure closes the
+ * connection and is only counted, so that nobody can fill the log. Credentials are always checked
+ * first: a valid one works from any address at any time, even from behind a shared proxy.
  * Guessing is hopeless anyway (238 bits).
  */
 #include <netinet/in.h>
@@ -37,7 +37,7 @@ static void address_of(const struct sockaddr *sa, uint8_t ret[16])
 	}
 }
 
-/* Its slot, or the one of those it may have that was quiet for longest. */
+/* Its slot, or else the least recently used of its candidate slots. */
 static struct fail_slot *slot_of(struct auth *a, const uint8_t addr[16], uint64_t now)
 {
 	struct fail_slot *oldest = NULL;

@@ -11,8 +11,9 @@
 #include "base/lock.h"
 #include "cert/cert.h"
 
-#define CERTS_CACHED_MAX 4096 /* names in memory; beyond that the least recently used is dropped \
-	                       */
+#define CERTS_CACHED_MAX                                                        \
+	4096 /* names in memory; beyond that the least recently used is dropped \
+	      */
 #define SUFFIXES_MAX 4
 #define CERT_FILE_MAX (64u << 10)
 

@@ -27,8 +27,9 @@
 #include "cert/cert_internal.h"
 
 #define RENEW_S (30L * 86400) /* before its expiry a leaf is replaced */
-#define AGAIN_S 3600 /* a local leaf: check whether ACME has one by now; certs_forget() is sooner \
-	              */
+#define AGAIN_S                                                                           \
+	3600 /* a local leaf: check whether ACME has one by now; certs_forget() is sooner \
+	      */
 
 #define TRIES_MAX 3 /* to create one while others drop what it is made from */
 

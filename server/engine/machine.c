@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.c - a machine as we hold it: its run directory, adoption, its end
+ * machine.c - machines: run directory, adoption, end
  *
  * The run directory of an instance has the sockets its process listens on and its
- * logs. They outlive the server, so that the next one finds the process again.
- * What a machine does is up to what runs it (engine_ops.h).
+ * logs. They outlive the server, so that its successor finds the process again.
+ * How a machine runs is up to the implementation (engine_ops.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -132,10 +132,10 @@ void machine_console_trim(struct engine *e, const char *instance)
 	char path[PATH_MAX];
 	struct stat st;
 
-	/* QEMU appends: what it writes next is at the new end. */
+	/* QEMU appends, so it continues at the new end. */
 	if (machine_run_path(e, instance, "console", path, sizeof(path), NULL) == 0 &&
 	    stat(path, &st) == 0 && st.st_size > CONSOLE_MAX && truncate(path, 0) < 0)
-		log_warn("'%s' was not cut, ignoring: %s", path, err_name(errno));
+		log_warn("'%s' could not be truncated, ignoring: %s", path, err_name(errno));
 }
 
 int machine_cont_if_stopped(struct machine *m, struct err *err)
@@ -154,7 +154,7 @@ int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err)
 	return r < 0 ? r : st == MACHINE_STALLED;
 }
 
-/* ---- whatever runs it ---- */
+/* ---- calls into the implementation ---- */
 
 int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
                   struct err *err)
