@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh: the figures, side by side in one run (make bench)
+# bench.sh: runs the benchmarks (make bench)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
