@@ -60,7 +60,7 @@ static int check_server(const struct setting *s, const char *v, char *allowed, s
 {
 	size_t n = strlen(v);
 
-	snprintf(allowed, size, "an https:// or http:// URL without a slash at its end");
+	snprintf(allowed, size, "an https:// or http:// URL without a trailing slash");
 	return (strncmp(v, "https://", 8) == 0 || strncmp(v, "http://", 7) == 0) && n < s->size &&
 	                       v[n - 1] != '/' && !strchr(v, '@') && !strchr(v, ' ')
 	               ? 0

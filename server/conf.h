@@ -13,7 +13,7 @@ struct conf {
 	char cache_dir[256];  /* PANDO_CACHE_DIR */
 	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
 	char listen[64];      /* PANDO_LISTEN */
-	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": there is no SSH front */
+	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": no SSH server */
 	char domain[128];     /* PANDO_DOMAIN */
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
@@ -24,7 +24,7 @@ struct conf {
 	char wg_host[256];   /* PANDO_WG_HOST: name or address clients reach this host by; "": found
 	                      * out
 	                      */
-	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: life of a tunnel that is not closed */
+	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: lifetime of a tunnel that is not closed */
 	uint32_t wg_port;      /* PANDO_WG_PORT: first of the UDP ports of VPCs */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */
