@@ -60,7 +60,7 @@ static int check_server(const struct setting *s, const char *v, char *allowed, s
 {
 	size_t n = strlen(v);
 
-	snprintf(allowed, size, "an https:// or http:// URL without a slash at its end");
+	snprintf(allowed, size, "an https:// or http:// URL without a trailing slash");
 	return (strncmp(v, "https://", 8) == 0 || strncmp(v, "http://", 7) == 0) && n < s->size &&
 	                       v[n - 1] != '/' && !strchr(v, '@') && !strchr(v, ' ')
 	               ? 0
@@ -250,6 +250,10 @@ static const struct setting settings[] = {
 	  "Seconds after which a WireGuard session ends if it is not closed" },
 	{ "PANDO_LOG", SET_TEXT, MEMBER(log_level), check_word, "info", "debug info warn error", 0, 0,
 	  "Minimum level to log" },
+	{ "PANDO_LOG_FILE", SET_TEXT, MEMBER(log_file), check_opt_path, "", NULL, 0, 0,
+	  "File to log to; empty: standard error, which is the journal under systemd" },
+	{ "PANDO_LOG_FILE_MB", SET_U32, MEMBER(log_file_mb), check_u32, "64", NULL, 1, 1048576,
+	  "MiB after which the log file is renamed to .1, in place of an older one, and a new one begins" },
 	{ "PANDO_VM_VCPUS", SET_U32, MEMBER(vcpus), check_pow2, NULL, NULL, 1, 8,
 	  "Default vCPUs of a VM" },
 	{ "PANDO_VM_MEM_MB", SET_U32, MEMBER(mem_mb), check_pow2, NULL, NULL, 512, 8192,
@@ -286,6 +290,10 @@ static const struct setting settings[] = {
 	  "The same from one address, but for this host and PANDO_PROXIES" },
 	{ "PANDO_PROXIES", SET_TEXT, MEMBER(proxies), check_nets, "", NULL, 0, 0,
 	  "Addresses or networks of reverse proxies in front of the API, separated by spaces; their X-Forwarded-For is believed" },
+	{ "PANDO_RATE_KEY", SET_U32, MEMBER(rate_key), check_u32, "500", NULL, 0, 1000000,
+	  "Requests a second of one key or token, and ten times as many at once; 0: no limit" },
+	{ "PANDO_RATE_ADDRESS", SET_U32, MEMBER(rate_address), check_u32, "100", NULL, 0, 1000000,
+	  "Requests a second without a key from one address, and ten times as many at once; 0: no limit" },
 	{ "PANDO_CORS_ORIGINS", SET_TEXT, MEMBER(cors_origins), check_origins, "*", NULL, 0, 0,
 	  "Web pages that may use the API from a browser: * (any; they still need a key or token), none, or origins separated by spaces" },
 	{ "PANDO_BUILD_TIMEOUT_S", SET_U32, MEMBER(build_timeout_s), check_u32, "1800", NULL, 10, 86400,

@@ -13,7 +13,7 @@ struct conf {
 	char cache_dir[256];  /* PANDO_CACHE_DIR */
 	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
 	char listen[64];      /* PANDO_LISTEN */
-	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": there is no SSH front */
+	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": no SSH server */
 	char domain[128];     /* PANDO_DOMAIN */
 	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
 	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
@@ -24,7 +24,7 @@ struct conf {
 	char wg_host[256];   /* PANDO_WG_HOST: name or address clients reach this host by; "": found
 	                      * out
 	                      */
-	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: life of a tunnel that is not closed */
+	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: lifetime of a tunnel that is not closed */
 	uint32_t wg_port;      /* PANDO_WG_PORT: first of the UDP ports of VPCs */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */
@@ -43,6 +43,10 @@ struct conf {
 	char strangers[24];          /* PANDO_API_STRANGERS: start:rate:full */
 	uint32_t strangers_each;     /* PANDO_API_STRANGERS_EACH */
 	char proxies[512];           /* PANDO_PROXIES */
+	uint32_t rate_key;           /* PANDO_RATE_KEY; 0: no limit */
+	uint32_t rate_address;       /* PANDO_RATE_ADDRESS; 0: no limit */
+	char log_file[256];          /* PANDO_LOG_FILE; "": stderr */
+	uint32_t log_file_mb;        /* PANDO_LOG_FILE_MB */
 	char cors_origins[1024];     /* PANDO_CORS_ORIGINS */
 	uint32_t build_timeout_s;    /* PANDO_BUILD_TIMEOUT_S */
 	uint32_t spec_cache_max;     /* PANDO_SPEC_CACHE_MAX */

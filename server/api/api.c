@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api.c - the API on top of the HTTP server: starts it, and says what it asks for */
+/* api.c - the API on top of the HTTP server: starts it and provides its callbacks */
 #include "api/api.h"
 
 #include <errno.h>
@@ -10,9 +10,13 @@
 
 #include "api/call.h"
 #include "base/auto.h"
+#include "base/rate.h"
 #include "base/sock.h"
 #include "conf.h"
 #include "pty/pty.h"
+
+#define RATE_BURST_S 10  /* seconds of the rate that may be used at once */
+#define RATE_NAMES 16384 /* keys, or addresses, remembered at one time */
 
 static bool allowed(struct request *req)
 {
@@ -28,7 +32,7 @@ static int run(struct request *req, struct reply *res, struct err *err)
 	               : route->handler(req, res, err);
 }
 
-/* The ids in the path say what the error is about. */
+/* Adds the ids in the path to the error. */
 static void describe(struct request *req, enum err_code code, json_t *body)
 {
 	static const struct {
@@ -67,12 +71,24 @@ static int read_limits(const struct conf *c, struct http_limits *ret, struct err
 	return 0;
 }
 
+/* 0: there is none. */
+static int new_rate(uint32_t per_s, struct rate **ret, struct err *err)
+{
+	return per_s ? rate_new(&(struct rate_conf){ .per_s = per_s,
+	                                             .burst = (double)per_s * RATE_BURST_S,
+	                                             .slots = RATE_NAMES },
+	                        ret, err)
+	             : 0;
+}
+
 static void api_free(struct api *a)
 {
 	if (!a)
 		return;
 	jobs_free(a->jobs);
 	hub_free(a->hub);
+	rate_free(a->key_rate);
+	rate_free(a->address_rate);
 	free(a);
 }
 
@@ -116,6 +132,9 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	a->deps = *deps;
 	if ((r = read_limits(deps->conf, &conf.limits, err)) < 0)
+		return r;
+	if ((r = new_rate(deps->conf->rate_key, &a->key_rate, err)) < 0 ||
+	    (r = new_rate(deps->conf->rate_address, &a->address_rate, err)) < 0)
 		return r;
 	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0)
 		return r;

@@ -3,12 +3,13 @@
  * apply_units.c - the services of a layer: written, enabled, started, checked
  *
  * Everything is started by one systemctl, which knows the order: it returns when every oneshot
- * ended and every service is up. Meanwhile the journal is followed into the build's log, up to a
- * line that we put there ourselves. A service that stays must still be there a moment later.
+ * has ended and every service is up. Meanwhile the journal is copied to the build's log, up to a
+ * line that we write ourselves. A service that should keep running must still be up a moment later.
  *
- * A oneshot with deleteAfterSuccess leaves no unit behind. Others may name it, in this layer or in
- * one further out, and would not start any more after a cold boot; so its name is kept in DONE_DIR
- * and left out of their dependencies. It is not stopped: that would stop those that require it.
+ * A oneshot with deleteAfterSuccess leaves no unit behind. Other units may name it, in this layer
+ * or in an outer one, and would not start any more after a cold boot; so its name is kept in
+ * DONE_DIR and left out of their dependencies. It is not stopped: that would stop the units that
+ * require it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -109,7 +110,7 @@ static int write_units(struct run *run, const struct spec_layer *l, const json_t
 
 enum pick { PICK_STARTED, PICK_ENABLED, PICK_STAYING, PICK_ENABLED_PATCH, PICK_PATCHED, PICK_DONE };
 
-/* "VAR=a.service b.service" of those services that the step is about; caller frees. */
+/* "VAR=a.service b.service" of the services that the step is about; caller frees. */
 static char *names_of(const struct spec_layer *l, enum pick pick, const char *name)
 {
 	autobuf struct buf b = { 0 };
@@ -128,7 +129,7 @@ static char *names_of(const struct spec_layer *l, enum pick pick, const char *na
 		case PICK_STARTED:
 			wanted = s.enable;
 			break;
-		case PICK_ENABLED: /* not what is removed as soon as it is done */
+		case PICK_ENABLED: /* not those that are removed after success */
 			wanted = s.enable && !(s.oneshot && s.delete_after_success);
 			break;
 		case PICK_STAYING:
@@ -238,7 +239,7 @@ static int judge(struct run *run, const struct spec_layer *l, struct err *err)
 	return 0;
 }
 
-/* Units that did their work go, with every mention of them. */
+/* Removes units that have done their work, and every mention of them. */
 static int remove_done(struct run *run, const struct spec_layer *l, struct err *err)
 {
 	autofree char *units = names_of(l, PICK_DONE, "UNITS");
@@ -273,7 +274,7 @@ static int remove_done(struct run *run, const struct spec_layer *l, struct err *
 	return r < 0 ? r : 0;
 }
 
-/* enable reads all units again by itself; a reload more would cost seconds on an emulated CPU */
+/* enable reloads all units itself; another reload would cost seconds on an emulated CPU */
 static int load_units(struct run *run, const struct spec_layer *l, struct err *err)
 {
 	autofree char *units = names_of(l, PICK_ENABLED, "UNITS");
@@ -306,7 +307,7 @@ int apply_units(struct run *run, const struct spec_layer *l, struct err *err)
 		*err = started;
 		return start;
 	}
-	/* The failed units say more than systemctl's status. */
+	/* The failed units tell more than systemctl's status. */
 	if ((r = judge(run, l, err)) < 0)
 		return r;
 	if (start < 0) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.c - a machine as we hold it: its run directory, adoption, its end
+ * machine.c - machines: run directory, adoption, end
  *
  * The run directory of an instance has the sockets its process listens on and its
- * logs. They outlive the server, so that the next one finds the process again.
- * What a machine does is up to what runs it (engine_ops.h).
+ * logs. They outlive the server, so that its successor finds the process again.
+ * How a machine runs is up to the implementation (engine_ops.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -140,7 +140,7 @@ int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err)
 	return r < 0 ? r : st == MACHINE_STALLED;
 }
 
-/* ---- whatever runs it ---- */
+/* ---- calls into the implementation ---- */
 
 int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
                   struct err *err)

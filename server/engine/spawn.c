@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spawn.c - a blank QEMU process: everything of a machine but its disk, memory and state
+ * spawn.c - starts a blank QEMU process: a machine without disk, memory and state
  *
  * Order: the run directory, the three listening sockets and the console's
  * file, then pando-priv starts the jailed QEMU with these descriptors, then its
- * monitor and channels are connected. What makes it a certain VM comes later
+ * monitor and channels are connected. It becomes a particular VM later
  * (load.c), so blank processes can be started ahead of need.
  */
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "engine/engine_internal.h"
 #include "privc/privc.h"
 
-/* Descriptors on their way to QEMU: add() gives the number each will have there. */
+/* Descriptors to be passed to QEMU: add() returns the number each will have there. */
 struct fd_list {
 	int fd[PRIV_SPAWN_FDS_MAX]; /* owned */
 	size_t n;
@@ -68,7 +68,7 @@ static int image_fd(struct engine *e, const char *name, struct err *err)
 	return fd;
 }
 
-/* All descriptors and the words that name them. */
+/* All descriptors and the arguments that name them. */
 static int gather(struct engine *e, const struct machine_spawn *s, struct fd_list *fds,
                   struct argv_spec *a, int *ret_layers_no, struct err *err)
 {
@@ -140,7 +140,7 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 	return r;
 }
 
-/* What QEMU said last, when it ended before its monitor spoke. */
+/* QEMU's last message, if it ended before its monitor answered. */
 static void add_qemu_log(struct machine *m, int r, struct err *err)
 {
 	char text[4096];
@@ -189,8 +189,8 @@ int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine *
 		            json_pack("{s:[{s:s,s:b}]}", "capabilities", "capability", "events",
 		                      "state", 1),
 		            deadline_in(QMP_STEP_MS), NULL, err);
-	/* The announcement on the network is the first thing after a thaw; the slot has only this
-	 * guest, so once is enough. (Not at all ends QEMU 7.2 with a fault when the guest powers
+	/* The announcement on the network comes first after a thaw; the slot has only this
+	 * guest, so once is enough. (Without any, QEMU 7.2 crashes when the guest powers
 	 * off.) */
 	if (r == 0 && !s->boot)
 		r = qmp_cmd(m->qmp, "migrate-set-parameters",

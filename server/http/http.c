@@ -7,7 +7,7 @@
  * size are checked at the first call; a rejected request still has its (bounded) body
  * read and dropped before the reply, because closing a connection with unread data
  * destroys the reply on its way, and a client that never sees the error tries again.
- * Nothing is kept of a body before its caller was admitted.
+ * Nothing of a body is kept before its caller was admitted.
  *
  * A connection has its own thread: a handler may block. While it does the
  * connection has no deadline; in every other phase it has one (timeouts.c).
@@ -48,8 +48,8 @@ static void phase(struct request *req, uint64_t deadline_ms)
 	timeout_set(req->timeout, deadline_ms);
 }
 
-/* No lock: every request passes through here. http_stop() sets draining first and then looks at
- * running.
+/* No lock, because every request passes through here: http_stop() sets draining first and then
+ * checks running.
  */
 bool http_count_in(struct http *h)
 {
@@ -121,11 +121,12 @@ static void find_route(struct request *req, const char *raw_path)
 	}
 }
 
-/* Who asks, and may they? */
+/* Identifies the caller and checks permission. */
 static void admit(struct request *req)
 {
 	int r = req->http->app.admit(req, &req->refusal);
 
+	request_name_holder(req);
 	if (r < 0)
 		refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
@@ -133,10 +134,8 @@ static void admit(struct request *req)
 /* Once it is known who asks. */
 static void enter(struct request *req)
 {
-	int r;
+	int r = limits_enter(req, &req->refusal);
 
-	request_name_holder(req);
-	r = limits_enter(req, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 }
@@ -164,7 +163,8 @@ static uint64_t announced_length(struct request *req)
 {
 	const char *s = request_header(req, MHD_HTTP_HEADER_CONTENT_LENGTH);
 
-	return s ? strtoull(s, NULL, 10) : 0; /* the library has refused what is no number */
+	return s ? strtoull(s, NULL, 10)
+	         : 0; /* the library rejects anything that is not a number */
 }
 
 static enum MHD_Result refuse_now(struct request *req)
@@ -184,7 +184,7 @@ static bool is_streamed(const struct request *req)
 	return !req->refused && !req->preflight && req->match.route->intake;
 }
 
-/* Whoever takes the body is found before the client is told to send it. */
+/* The receiver of the body is opened before the client is told to send it. */
 static void open_intake(struct request *req)
 {
 	int r;
@@ -197,7 +197,7 @@ static void open_intake(struct request *req)
 		refuse(req, r, 0);
 }
 
-/* An upload may take long: what was allowed when it began may not be any more. */
+/* An upload may take long, and the caller may have lost access since it began. */
 static int check_allowed(struct request *req)
 {
 	if (req->http->app.allowed(req))
@@ -206,7 +206,7 @@ static int check_allowed(struct request *req)
 	               "the key, token or permission has been revoked");
 }
 
-/* Random, so that nobody is taken for another; asked for in large pieces, because it is no secret.
+/* Random, so that no two requests share one; drawn in large batches, because it is not a secret.
  */
 static void make_trace(char ret[33])
 {
@@ -221,7 +221,7 @@ static void make_trace(char ret[33])
 	hex_encode(stock + left, TRACE_LEN, ret);
 }
 
-/* The headers are there. */
+/* The headers are complete. */
 static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, const char *url,
                                   const char *method, const char *version, void **ctx)
 {
@@ -232,7 +232,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	uint64_t len;
 	int r;
 
-	if (!l || !door_heard(h->door, l->visitor) || !(req = request_new(h)))
+	if (!l || !lobby_heard(h->lobby, l->visitor) || !(req = request_new(h)))
 		return MHD_NO;
 	*ctx = req;
 	req->conn = conn;
@@ -251,10 +251,11 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 		               "the server is shutting down"),
 		       503);
 	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {
-		/* Nobody knows where the next request begins. */
+		/* It is unclear where the next request begins. */
 		refuse(req, r, 400);
 		return refuse_now(req);
 	}
+	request_name_holder(req); /* by address, until it is known whose key it has */
 	if (!req->refused && !req->preflight)
 		find_route(req, url);
 	if (!req->refused && !req->preflight)
@@ -265,7 +266,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	if (!req->refused && !req->preflight && len > body_max(req))
 		refuse_size(req);
 	/* Whoever is refused stays a stranger, and may have to make room. */
-	if (!req->refused && !req->preflight && !door_busy(h->door, req->visitor))
+	if (!req->refused && !req->preflight && !lobby_busy(h->lobby, req->visitor))
 		return MHD_NO;
 	open_intake(req);
 	if (req->refused && (len > DISCARD_MAX || request_header(req, "Expect")))
@@ -326,7 +327,7 @@ static enum MHD_Result on_complete(struct request *req)
 		err = req->refusal;
 		r = req->refused;
 		res.status = req->refused_status;
-		res.close = !req->counted || req->quiet;
+		res.close = !req->counted || (req->quiet && !*req->account);
 		if (res.status == 405)
 			res.allow = req->match.allow;
 	} else {
@@ -354,7 +355,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 	return on_complete(req);
 }
 
-/* The reply is out, or the connection ended: either way this request is over. */
+/* The reply was sent, or the connection ended: the request is over. */
 static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
                            enum MHD_RequestTerminationCode why)
 {
@@ -362,7 +363,7 @@ static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
 
 	if (req) {
 		phase(req, deadline_in(IDLE_MS));
-		door_over(req->http->door, req->visitor, *req->account);
+		lobby_over(req->http->lobby, req->visitor, *req->account);
 	}
 	*ctx = request_free(req);
 }
@@ -371,7 +372,7 @@ static enum MHD_Result on_accept(void *cls, const struct sockaddr *sa, socklen_t
 {
 	struct http *h = cls;
 
-	return door_admit(h->door, sa) ? MHD_YES : MHD_NO;
+	return lobby_admit(h->lobby, sa) ? MHD_YES : MHD_NO;
 }
 
 static void link_free(struct http *h, struct link *l)
@@ -379,7 +380,7 @@ static void link_free(struct http *h, struct link *l)
 	if (!l)
 		return;
 	timeout_remove(h->timeouts, l->timeout);
-	door_leave(h->door, l->visitor);
+	lobby_leave(h->lobby, l->visitor);
 	free(l);
 }
 
@@ -395,7 +396,7 @@ static struct link *link_new(struct http *h, struct MHD_Connection *conn)
 	if (!l)
 		return NULL;
 	l->timeout = timeout_add(h->timeouts, fd->connect_fd);
-	l->visitor = door_enter(h->door, fd->connect_fd, peer->client_addr);
+	l->visitor = lobby_enter(h->lobby, fd->connect_fd, peer->client_addr);
 	if (!l->timeout || !l->visitor) {
 		link_free(h, l);
 		return NULL;
@@ -464,7 +465,7 @@ static void http_free(struct http *h)
 	if (h->drain_fd >= 0)
 		close(h->drain_fd);
 	timeouts_free(h->timeouts);
-	door_free(h->door);
+	lobby_free(h->lobby);
 	limits_free(h);
 	cond_destroy(&h->idle);
 	mutex_destroy(&h->lock);
@@ -521,12 +522,12 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 	}
 	if (h->drain_fd < 0)
 		return err_set(err, -EMFILE, "cannot create an event descriptor");
-	/* A client that leaves between poll and accept must not block the accepting thread. */
+	/* A client that disconnects between poll and accept must not block the accepting thread. */
 	if (fcntl(h->listen_fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(err, -errno, "listen without blocking");
 	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||
 	    (r = timeouts_new(&h->timeouts, err)) < 0 || (r = malformed_init(err)) < 0 ||
-	    (r = limits_new(h, err)) < 0 || (r = door_new(h, &h->door, err)) < 0)
+	    (r = limits_new(h, err)) < 0 || (r = lobby_new(h, &h->lobby, err)) < 0)
 		return r;
 	h->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
@@ -555,7 +556,7 @@ int http_stop(struct http *h, unsigned drain_ms, struct err *err)
 		h->draining = true;
 		eventfd_write(h->drain_fd, 1);
 		mutex_unlock(&h->lock);
-		door_stop(h->door);
+		lobby_stop(h->lobby);
 		/* The socket is ours again, but may only be closed once the threads are gone. */
 		MHD_quiesce_daemon(h->daemon);
 		shutdown(h->listen_fd, SHUT_RDWR);

@@ -17,7 +17,7 @@
 	(HTTP_REQUESTS_MAX + HTTP_ANONYMOUS_MAX + HTTP_IDLE_MAX + 64u + \
 	 2 * (h)->conf.limits.strangers.full)
 #define SPOOL_MAX (UINT64_C(4) << 30) /* all bodies kept in files at one time */
-#define DISCARD_MAX MIB(16) /* of a refused body read, so that the client sees the reply */
+#define DISCARD_MAX MIB(16) /* read of a rejected body, so that the client sees the reply */
 
 struct http {
 	struct http_conf conf;
@@ -26,10 +26,11 @@ struct http {
 	size_t n_routes;
 	struct MHD_Daemon *daemon;
 	struct timeouts *timeouts; /* owned */
-	struct door *door;         /* owned */
+	struct lobby *lobby;       /* owned */
 	/* owned; who has how much: limits.c */
 	struct budget *requests, *anonymous, *spool, *parse, *output;
-	int listen_fd; /* owned once MHD let go of it */
+	struct rate *failures; /* owned; that are logged */
+	int listen_fd;         /* owned once MHD let go of it */
 	char url[96];
 	struct mutex lock;
 	struct cond idle; /* running became 0 while draining */
@@ -38,50 +39,50 @@ struct http {
 	int drain_fd; /* owned; readable once draining: streams end */
 };
 
-/* Counts a request that runs; false when the server is about to end. */
+/* Counts a running request; false if the server is shutting down. */
 bool http_count_in(struct http *h);
-void http_count_out(struct http *h); /* by a thread that the HTTP library joins before h goes */
+void http_count_out(struct http *h); /* on a thread that the HTTP library joins before h is freed */
 
 /* A request for the connection, zero but for match.text; NULL: out of memory. */
 struct request *request_new(struct http *h);
 
-/* Sends what the handler made of it; logs failures. The one place that does either. */
+/* Sends the handler's result and logs failures. Nothing else does either. */
 enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const struct err *err);
 
-/* ---- connections that must not take for ever: timeouts.c ---- */
+/* ---- deadlines of connections: timeouts.c ---- */
 struct timeouts;
 struct timeout; /* of one connection */
 int timeouts_new(struct timeouts **ret, struct err *err);
 struct timeouts *timeouts_free(struct timeouts *t);
 struct timeout *timeout_add(struct timeouts *t, int fd);
 void timeout_remove(struct timeouts *t, struct timeout *c);
-/* The connection is shut down when it has not moved on by then; 0: never. */
+/* The connection is shut down if it makes no progress by then; 0: never. */
 void timeout_set(struct timeout *c, uint64_t deadline_ms);
 
 #define MOVE_MS 60000 /* for a body or a reply of any size, */
 #define MOVE_RATE                                                                              \
-	KIB(32)         /* and more for large ones; a client slower than this (bytes/s) is cut \
+	KIB(32)         /* plus this rate for large ones; a slower client (bytes/s) is cut off \
 	                 */
 #define STALL_MS 300000 /* a stream: for the client to take, or send, the next piece */
-/* The deadline for moving that many bytes from now on. */
+/* The deadline for transferring that many bytes from now on. */
 uint64_t timeout_for(uint64_t bytes);
 
-/* ---- connections that wait: door.c ---- */
-struct door;
+/* ---- connections that wait: lobby.c ---- */
+struct lobby;
 struct visitor; /* one connection */
-int door_new(const struct http *h, struct door **ret, struct err *err);
-void door_free(struct door *d);
-void door_stop(struct door *d); /* nobody waits to be let in any more */
+int lobby_new(const struct http *h, struct lobby **ret, struct err *err);
+void lobby_free(struct lobby *d);
+void lobby_stop(struct lobby *d); /* nobody waits to be let in any more */
 /* May one more come in? Others may have to leave for it, and it may take a moment. */
-bool door_admit(struct door *d, const struct sockaddr *sa);
+bool lobby_admit(struct lobby *d, const struct sockaddr *sa);
 /* It is in, as a stranger. NULL: out of memory. */
-struct visitor *door_enter(struct door *d, int fd, const struct sockaddr *sa);
-void door_leave(struct door *d, struct visitor *v);
+struct visitor *lobby_enter(struct lobby *d, int fd, const struct sockaddr *sa);
+void lobby_leave(struct lobby *d, struct visitor *v);
 /* Its headers are there; its request was admitted. False: it was told to leave. */
-bool door_heard(struct door *d, struct visitor *v);
-bool door_busy(struct door *d, struct visitor *v);
+bool lobby_heard(struct lobby *d, struct visitor *v);
+bool lobby_busy(struct lobby *d, struct visitor *v);
 /* The request is over. known: it had a key. */
-void door_over(struct door *d, struct visitor *v, bool known);
+void lobby_over(struct lobby *d, struct visitor *v, bool known);
 
 /* ---- where requests come from: remote.c ---- */
 /* This host, or a proxy that the operator has named. */
@@ -99,12 +100,14 @@ void limits_leave(struct request *req);
 /* Before its body is parsed; waits for a turn. Afterwards, of the same number of bytes. */
 int limits_parse(struct request *req, uint64_t bytes, uint64_t values, struct err *err);
 void limits_parsed(struct request *req, uint64_t bytes);
+/* May this failure be logged? *ret_missed: how many could not since the last one that could. */
+bool limits_log(struct request *req, bool ours, uint64_t *ret_missed);
 int limits_spool(const struct body *b, uint64_t n, struct err *err);
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);
 
-/* ---- what the HTTP library answers by itself: malformed.c ---- */
+/* ---- requests that the HTTP library answers itself: malformed.c ---- */
 /* Finds the library's own functions; before the daemon starts. */
 int malformed_init(struct err *err);
 /* MHD_queue_response() for replies of ours. */

@@ -20,12 +20,16 @@
 #include "base/auto.h"
 #include "base/budget.h"
 #include "base/clock.h"
+#include "base/rate.h"
 #include "base/sock.h"
 
 #define PARSE_WAIT_MS 10000 /* for bodies of others to be done with */
 #define PARSE_PEAK 3        /* bytes of memory for a byte of text while it is parsed, */
 #define PARSE_KEPT 2        /* and afterwards: the value, and what the handler makes of it */
 #define PARSE_FREE KIB(16)  /* a body up to this size costs less than counting it */
+#define LOG_BURST 100       /* failed requests of one account or address that are logged, */
+#define LOG_PER_S 5         /* and then a second */
+#define LOG_NAMES 4096      /* accounts and addresses remembered for that */
 #define RETRY_S 5           /* what Retry-After says when nobody knows */
 
 int limits_new(struct http *h, struct err *err)
@@ -46,7 +50,11 @@ int limits_new(struct http *h, struct err *err)
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(v); i++)
 		r = budget_new(&v[i].conf, v[i].to, err);
-	return r;
+	return r < 0 ? r
+	             : rate_new(&(struct rate_conf){ .per_s = LOG_PER_S,
+	                                             .burst = LOG_BURST,
+	                                             .slots = LOG_NAMES },
+	                        &h->failures, err);
 }
 
 void limits_free(struct http *h)
@@ -56,6 +64,7 @@ void limits_free(struct http *h)
 	budget_free(h->spool);
 	budget_free(h->parse);
 	budget_free(h->output);
+	rate_free(h->failures);
 }
 
 static void say_retry(struct err *err, unsigned s)
@@ -148,6 +157,19 @@ void limits_parsed(struct request *req, uint64_t bytes)
 		return;
 	req->parse_held -= back;
 	budget_give(req->http->parse, req->holder, back);
+}
+
+bool limits_log(struct request *req, bool ours, uint64_t *ret_missed)
+{
+	char name[BUDGET_HOLDER_SIZE + 8];
+	struct rate_answer a;
+	bool may;
+
+	/* A flood of the client's failures does not hide one of the server. */
+	snprintf(name, sizeof(name), "%s%s", ours ? "5xx " : "", req->holder);
+	may = rate_take(req->http->failures, name, &a);
+	*ret_missed = a.missed;
+	return may;
 }
 
 int limits_spool(const struct body *b, uint64_t n, struct err *err)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/gate_relay.c - bytes between two ends, plain or TLS
+ * net/gate_relay.c - copies bytes between two ends, plain or TLS
  *
- * One thread, two buffers, one poll: what one end does not take stays in its
- * buffer, and nothing more is read for it. All descriptors are non-blocking. An end
- * of a plain connection is passed on as one; the end of a TLS one ends both.
+ * One thread, two buffers, one poll: what one end does not accept stays in its
+ * buffer, and no more is read for it. All descriptors are non-blocking. The end
+ * of one direction of a plain connection is passed on; the end of a TLS connection ends both.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "privc/privc.h"
 
 #define RELAY_BUF (32u << 10) /* bytes per direction */
-#define RELAY_IDLE_MS 1800000 /* nothing moves in either direction for so long */
+#define RELAY_IDLE_MS 1800000 /* without any bytes in either direction */
 #define CONNECT_MS 20000
 
 struct flow {
@@ -149,7 +149,7 @@ static int flow_step(struct flow *f)
 	return moved;
 }
 
-/* What end e waits for: in flows[i], it is read by `out` and written by `in`. */
+/* The events end e waits for: it is read for flow `out` and written for flow `in`. */
 static short events_of(const struct relay_end *e, const struct flow *out, const struct flow *in)
 {
 	short ev = 0;
@@ -182,7 +182,7 @@ int gate_relay(struct relay_end *a, struct relay_end *b, const void *pre, size_t
 			continue;
 		p[0] = (struct pollfd){ .fd = a->fd, .events = events_of(a, &out, &in) };
 		p[1] = (struct pollfd){ .fd = b->fd, .events = events_of(b, &in, &out) };
-		/* One that waits for nothing would report its hang-up again and again. */
+		/* An end that waits for nothing would report its hang-up over and over. */
 		for (int i = 0; i < 2; i++)
 			if (!p[i].events)
 				p[i].fd = -1;

@@ -2,7 +2,7 @@
 /*
  * net/sniff.c - ClientHello and request head
  *
- * Strict on purpose: what does not read as exactly one thing has no name, and a
+ * Strict on purpose: what is ambiguous has no name, and a
  * connection without a name gets only what addresses alone allow.
  */
 #include "net/sniff.h"
@@ -23,7 +23,7 @@
 #define EXT_SERVER_NAME 0u
 #define RECORD_MAX 16384u
 
-/* A host name, made lower case; not an address, which is no name to judge by. */
+/* A host name, converted to lower case; an address is not a name. */
 static int take_name(const uint8_t *p, size_t n, char ret[SNIFF_NAME_MAX])
 {
 	bool letters = false;
@@ -78,7 +78,7 @@ static int server_name(struct rd ext, char ret[SNIFF_NAME_MAX])
 
 	if (part16(&ext, &list) < 0 || rd_u8(&list, &type) < 0 || type != 0 ||
 	    part16(&list, &name) < 0 || list.left || ext.left)
-		return -ENOENT; /* exactly one name of the only type there is */
+		return -ENOENT; /* exactly one name of the only defined type */
 	return take_name(name.p, name.left, ret);
 }
 
@@ -100,14 +100,14 @@ static int client_hello(struct rd c, char ret[SNIFF_NAME_MAX])
 		if (type != EXT_SERVER_NAME)
 			continue;
 		if (seen)
-			return -ENOENT; /* servers differ in which one they take */
+			return -ENOENT; /* servers differ in which one they use */
 		seen = true;
 		r = server_name(ext, ret);
 	}
 	return r;
 }
 
-/* Joins the handshake of as many records as it takes. */
+/* Joins the handshake message from as many records as needed. */
 int sniff_tls(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX])
 {
 	uint8_t hello[SNIFF_MAX];

@@ -2,9 +2,9 @@
 /*
  * door.c - the listening thread, the table of connections, shutdown
  *
- * Every connection is a thread, so their number is bounded: in all, of one account, and, because
- * anyone can open one, of those that have not logged in, in all and from one address. One too many
- * is closed at once; it costs us an accept.
+ * Every connection is a thread, so their number is bounded: in total, per account, and, because
+ * anyone can open one, before login, in total and per address. Any connection above that
+ * is closed at once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,16 +23,16 @@
 #include "base/sock.h"
 #include "ssh/ssh_internal.h"
 
-/* OpenSSH's client reports only to OpenSSH servers that its output is no longer read ("command |
- * head").
+/* OpenSSH's client reports that its output is no longer read ("command | head") only to
+ * OpenSSH servers.
  */
 #define SERVER_NAME "OpenSSH_compatible_Pando_" PANDO_VERSION
-#define ACCEPT_PAUSE_MS 200 /* after an accept that failed for want of descriptors */
+#define ACCEPT_PAUSE_MS 200 /* after an accept failed for lack of descriptors */
 #define KEEP_IDLE_S 30
 #define KEEP_BETWEEN_S 10
 #define KEEP_COUNT 3
 
-/* A client that is gone is found by TCP, however quiet both sides are. */
+/* TCP keep-alive detects a vanished client even if both sides are idle. */
 static void tune(int fd)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
@@ -65,7 +65,7 @@ static struct conn *conn_new(struct sshd *d, int fd, const struct sockaddr_stora
 	return c;
 }
 
-/* With the lock: is there room for one more stranger from there? */
+/* With the lock held: may that address have another connection before login? */
 static bool admit(struct sshd *d, struct conn *c) REQUIRES(&d->lock)
 {
 	unsigned same = 0;
@@ -295,7 +295,7 @@ int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 	int r;
 
 	if (!d || d->stop_fd < 0 || !(d->bind = ssh_bind_new()))
-		return err_set(err, -ENOMEM, "out of memory for the SSH front");
+		return err_set(err, -ENOMEM, "out of memory for the SSH server");
 	if ((r = write_address(d, err)) < 0)
 		return r;
 	/* No configuration file of the host is used. */

@@ -44,6 +44,7 @@ static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, s
 	r = guest_new(vm->row.info.id, fd, &g, err);
 	if (r < 0)
 		return r;
+	guest_silence(g, vm->m->t.agent_silent);
 	make_identity(vm, reason, &id);
 	r = guest_hello(g, &id, deadline_in(ms), &info, err);
 	if (r < 0) {

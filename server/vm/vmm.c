@@ -24,6 +24,7 @@ const struct vm_times vm_times_usual = {
 	.agent_boot = 300000,
 	.agent_thaw = 60000,
 	.agent_reconnect = 15000,
+	.agent_silent = 60000,
 	.settle = 1500,
 	.quiesce = 3000,
 	.shutdown_ask = 10000,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_budget.c - what is counted by holder and in all; how often somebody may do something */
+/* test_budget.c - what is counted by holder and in all; how often somebody may do something; the
+ * log */
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -8,7 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <arpa/inet.h>
 #include <cmocka.h>
@@ -16,8 +20,11 @@
 #include "base/budget.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
+#include "base/log_file.h"
 #include "base/rate.h"
 #include "base/sock.h"
+#include "tests/unit/tmpdir.h"
 
 static struct budget *made(uint64_t all, uint64_t each, bool greedy)
 {
@@ -203,6 +210,39 @@ static void addresses_are_counted_by_network(void **state)
 	assert_string_equal(sock_net_text(NULL, text), "unknown");
 }
 
+/* What comes through log.c in one go, into a file that is replaced when it is full. */
+static void the_log_is_bounded(void **state)
+{
+	enum { TRIES = 40000, MAX = 100000 };
+	struct tmpdir dir;
+	char path[160], old[160];
+	int kept = dup(STDERR_FILENO);
+	struct stat st = { 0 }, st_old = { 0 };
+	uint64_t bytes = 0;
+
+	assert_int_equal(tmpdir_make(&dir), 0);
+	tmpdir_file(&dir, "log", path, sizeof(path));
+	tmpdir_file(&dir, "log.1", old, sizeof(old));
+	log_init("test", LOG_LV_INFO);
+	assert_int_equal(log_file_open(path, UINT64_C(1) << 40, NULL), 0);
+	for (int i = 0; i < TRIES; i++)
+		log_info("line %d", i);
+	stat(path, &st);
+	bytes = (uint64_t)st.st_size;
+	/* Two minutes at most, and at least one whole one. */
+	assert_true(bytes >= 20 * LOG_LINES_MINUTE && bytes <= 80 * (2 * LOG_LINES_MINUTE + 2));
+	assert_int_equal(log_file_open(path, MAX, NULL), 0);
+	for (int i = 0; i < TRIES; i++)
+		log_error("errors are always written: %d", i);
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+	log_on_written(NULL);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(stat(old, &st_old), 0);
+	assert_true(st.st_size <= MAX + 4096 && st_old.st_size <= MAX + 4096);
+	tmpdir_remove(&dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +254,7 @@ int main(void)
 		cmocka_unit_test(a_burst_then_no_more),
 		cmocka_unit_test(what_could_not_be_done_is_counted),
 		cmocka_unit_test(addresses_are_counted_by_network),
+		cmocka_unit_test(the_log_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

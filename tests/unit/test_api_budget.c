@@ -207,6 +207,45 @@ static void output_on_its_way_is_counted(void **state)
 	assert_string_equal(fx_str(small.json, "stdout"), "small\n");
 }
 
+static void slow_rates(struct conf *c)
+{
+	c->rate_key = 1;
+	c->rate_address = 1;
+}
+
+static int setup_slow(void **state)
+{
+	return fx_setup_tuned(state, 0, slow_rates);
+}
+
+/* Asks until it is told to wait; false if it never was. */
+static bool until_429(struct fx *f, const char *path, const char *header, struct http_reply *ret)
+{
+	for (int i = 0; i < 2000; i++) {
+		if (http_call(f->port, "GET", path, header, NULL, 0, ret) < 0)
+			fail_msg("%s: no reply", path);
+		if (ret->status == 429)
+			return true;
+		http_reply_done(ret);
+	}
+	return false;
+}
+
+static void keys_and_addresses_have_a_rate(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply fast = { 0 }, open = { 0 }, mine = { 0 };
+	struct acting other;
+
+	acting_account(f, &other);
+	assert_true(until_429(f, "/auth/v1/whoami", other.header, &fast));
+	assert_string_equal(fx_str(fast.json, "code"), "LIMIT_EXCEEDED");
+	assert_true(strtol(http_header(&fast, "retry-after"), NULL, 10) >= 1);
+	fx_call(f, "GET", "/auth/v1/whoami", NULL, 200, &mine); /* another key */
+	assert_true(until_429(f, "/v1/health", NULL, &open));
+	assert_non_null(http_header(&open, "retry-after"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +256,8 @@ int main(void)
 		LITTLE(bodies_being_parsed_are_counted_by_account),
 		T(control_characters_make_no_giant_reply),
 		LITTLE(output_on_its_way_is_counted),
+		cmocka_unit_test_setup_teardown(keys_and_addresses_have_a_rate, setup_slow,
+		                                fx_teardown),
 	};
 
 	return FX_RUN(tests);

@@ -148,6 +148,112 @@ static void a_fork_that_fails_leaves_nothing(void **state)
 	rig_check(r);
 }
 
+/* ---- the agent's channel ---- */
+
+static struct fault_agent *channels[8]; /* all that were made, in their order */
+static atomic_size_t n_channels;
+
+static int on_agent(void *ctx, int fd_consume)
+{
+	size_t i = atomic_fetch_add(&n_channels, 1);
+	int fd, r;
+
+	(void)ctx;
+	assert_true(i < ARRAY_SIZE(channels));
+	r = fault_agent_start(fd_consume, &fd, &channels[i], NULL);
+	return r < 0 ? r : fd;
+}
+
+/* A command that ends when it is killed, and never times out. */
+struct endless {
+	struct guest *g;
+	char command[256];
+	int result;
+};
+
+static void *endless_main(void *arg)
+{
+	AUTO(guest_exec_result_done) struct guest_exec_result res = { 0 };
+	struct endless *e = arg;
+
+	e->result = guest_exec(e->g, &(struct guest_exec_req){ .command = e->command }, &res, NULL);
+	return NULL;
+}
+
+/* The guest neither answers nor hangs up: only the call that finds out fails. */
+static void a_channel_that_falls_silent(void **state)
+{
+	struct rig *r = *state;
+	char running[256], end[256];
+	struct endless e = { 0 };
+	struct vm_info vm;
+	pthread_t t;
+
+	r->fake->on_agent = on_agent;
+	OK(rig_create(r, NULL, &vm, &err));
+	assert_int_equal(n_channels, 1);
+	snprintf(e.command, sizeof(e.command), "echo $$ >%s/pid; exec sleep 3600", r->dir);
+	snprintf(running, sizeof(running), "test -s %s/pid", r->dir);
+	snprintf(end, sizeof(end), "kill $(cat %s/pid)", r->dir);
+	OK(vmm_guest(r->vmm, RIG_ACCOUNT, vm.id, &e.g, &err));
+	assert_int_equal(pthread_create(&t, NULL, endless_main, &e), 0);
+	while (rig_exec(r, vm.id, running, NULL, 0, NULL) < 0)
+		poll(NULL, 0, 1);
+	fault_set(&(struct fault_plan){
+	        .kinds = FAULT_BIT(FAULT_AGENT), .nth = 1, .error = FAULT_STALL });
+	fault_arm();
+	FAILS(-ETIMEDOUT, guest_ping(e.g, deadline_in(200), &err));
+	fault_disarm();
+	/* What waits for an answer is told; the next one talks to the agent again. */
+	pthread_join(t, NULL);
+	assert_int_equal(e.result, -ECONNRESET);
+	OK(rig_exec(r, vm.id, end, NULL, 0, &err)); /* it went on without a listener */
+	assert_int_equal(n_channels, 2);
+	guest_unref(e.g);
+	rig_check(r);
+	OK(rig_usable(r, vm.id, &err));
+	r->fake->on_agent = NULL;
+	rig_free(r);
+	*state = NULL;
+	for (size_t i = 0; i < n_channels; i++)
+		fault_agent_stop(channels[i]);
+}
+
+/* ---- a machine that dies ---- */
+
+/* The linker has it called instead of pthread_create(): no thread for the n next callers. */
+static atomic_int no_threads;
+
+int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
+{
+	if (atomic_load(&no_threads) > 0 && atomic_fetch_sub(&no_threads, 1) > 0)
+		return EAGAIN;
+	return __real_pthread_create(t, a, fn, arg);
+}
+
+/* Nobody uses the VM: its end is settled all the same. */
+static void a_machine_that_dies_when_there_is_no_thread(void **state)
+{
+	struct rig *r = *state;
+	struct vm_info vm, i;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	rig_check(r);
+	atomic_store(&no_threads, 3);
+	fake_die(r->fake, vm.instance);
+	do {
+		poll(NULL, 0, 10);
+		OK(vmm_get(r->vmm, RIG_ACCOUNT, vm.id, &i, &err));
+	} while (i.state == VM_RUNNING);
+	assert_int_equal(i.state, VM_STOPPED);
+	assert_true(atomic_load(&no_threads) <= 0);
+	atomic_store(&no_threads, 0);
+	rig_check(r);
+	OK(rig_usable(r, vm.id, &err));
+}
+
 /* ---- suspend ---- */
 
 static void a_suspend_that_the_store_refuses(void **state)
@@ -335,6 +441,9 @@ static void a_start_is_cut_short_before_it_has_a_process(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_channel_that_falls_silent, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_machine_that_dies_when_there_is_no_thread, setup,
+		                                teardown),
 		cmocka_unit_test_setup_teardown(a_suspend_that_the_store_refuses, setup, teardown),
 		cmocka_unit_test(a_wrong_vpc_costs_no_ready_vm),
 		cmocka_unit_test_setup_teardown(a_store_that_fails_is_not_a_missing_snapshot, setup,

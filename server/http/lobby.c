@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * door.c - connections that wait: strangers, who have shown no key yet, and those between requests
+ * lobby.c - connections that wait: strangers, who have shown no key yet, and those between requests
  *
  * A connection costs a thread, and anyone can open one. What asks with a key, or is allowed to ask
  * without, is counted in limits.c; everything else is here, so that it is bounded as well:
@@ -52,7 +52,7 @@ struct queue {
 	unsigned n;
 };
 
-struct door {
+struct lobby {
 	struct http_strangers conf;
 	const struct http *http;   /* weak */
 	struct budget *by_address; /* owned; strangers */
@@ -82,9 +82,9 @@ static void queue_remove(struct queue *q, struct visitor *v)
 	q->n--;
 }
 
-int door_new(const struct http *h, struct door **ret, struct err *err)
+int lobby_new(const struct http *h, struct lobby **ret, struct err *err)
 {
-	struct door *d = calloc(1, sizeof(*d));
+	struct lobby *d = calloc(1, sizeof(*d));
 	int r;
 
 	if (!d)
@@ -98,7 +98,7 @@ int door_new(const struct http *h, struct door **ret, struct err *err)
 		free(d);
 		return r;
 	}
-	mutex_init(&d->lock, "http door");
+	mutex_init(&d->lock, "http lobby");
 	cond_init(&d->moved);
 	mutex_unshared(&d->lock);
 	queue_init(&d->strangers);
@@ -107,7 +107,7 @@ int door_new(const struct http *h, struct door **ret, struct err *err)
 	return 0;
 }
 
-void door_free(struct door *d)
+void lobby_free(struct lobby *d)
 {
 	if (!d)
 		return;
@@ -117,7 +117,7 @@ void door_free(struct door *d)
 	free(d);
 }
 
-void door_stop(struct door *d)
+void lobby_stop(struct lobby *d)
 {
 	LOCK_SCOPE(&d->lock);
 	d->stopping = true;
@@ -125,7 +125,7 @@ void door_stop(struct door *d)
 }
 
 /* Out of its list, whichever that is. */
-static void unlist(struct door *d, struct visitor *v) REQUIRES(&d->lock)
+static void unlist(struct lobby *d, struct visitor *v) REQUIRES(&d->lock)
 {
 	if (v->state == VISITOR_STRANGER) {
 		queue_remove(&d->strangers, v);
@@ -137,7 +137,7 @@ static void unlist(struct door *d, struct visitor *v) REQUIRES(&d->lock)
 }
 
 /* Its own thread sees the end and cleans up; until then the socket's number is nobody else's. */
-static void turn_out(struct door *d, struct visitor *v) REQUIRES(&d->lock)
+static void turn_out(struct lobby *d, struct visitor *v) REQUIRES(&d->lock)
 {
 	unlist(d, v);
 	v->state = VISITOR_OUT;
@@ -152,7 +152,7 @@ static bool is_old(const struct visitor *v, uint64_t now)
 }
 
 /* Who makes room: NULL for nobody. net: of that address only, or NULL. */
-static struct visitor *choose(struct door *d, const char *net) REQUIRES(&d->lock)
+static struct visitor *choose(struct lobby *d, const char *net) REQUIRES(&d->lock)
 {
 	struct visitor *head = &d->strangers.head, *best = NULL;
 	uint64_t now = clock_ms(), most = 0;
@@ -181,7 +181,7 @@ static bool by_chance(const struct http_strangers *c, unsigned n)
 }
 
 /* False: one too many of its address, all of them new. */
-static bool room_for_address(struct door *d, const struct sockaddr *sa, const char *net)
+static bool room_for_address(struct lobby *d, const struct sockaddr *sa, const char *net)
         REQUIRES(&d->lock)
 {
 	struct visitor *v;
@@ -194,7 +194,7 @@ static bool room_for_address(struct door *d, const struct sockaddr *sa, const ch
 	return v;
 }
 
-bool door_admit(struct door *d, const struct sockaddr *sa)
+bool lobby_admit(struct lobby *d, const struct sockaddr *sa)
 {
 	uint64_t until = deadline_in(2 * GRACE_MS);
 	char net[SOCK_NET_SIZE];
@@ -215,7 +215,7 @@ bool door_admit(struct door *d, const struct sockaddr *sa)
 	return d->strangers.n < d->conf.full;
 }
 
-struct visitor *door_enter(struct door *d, int fd, const struct sockaddr *sa)
+struct visitor *lobby_enter(struct lobby *d, int fd, const struct sockaddr *sa)
 {
 	struct visitor *v = calloc(1, sizeof(*v));
 
@@ -233,7 +233,7 @@ struct visitor *door_enter(struct door *d, int fd, const struct sockaddr *sa)
 	return v;
 }
 
-void door_leave(struct door *d, struct visitor *v)
+void lobby_leave(struct lobby *d, struct visitor *v)
 {
 	if (!v)
 		return;
@@ -243,14 +243,14 @@ void door_leave(struct door *d, struct visitor *v)
 	free(v);
 }
 
-bool door_heard(struct door *d, struct visitor *v)
+bool lobby_heard(struct lobby *d, struct visitor *v)
 {
 	LOCK_SCOPE(&d->lock);
 	v->heard = true;
 	return v->state != VISITOR_OUT;
 }
 
-bool door_busy(struct door *d, struct visitor *v)
+bool lobby_busy(struct lobby *d, struct visitor *v)
 {
 	LOCK_SCOPE(&d->lock);
 	if (v->state == VISITOR_OUT)
@@ -260,7 +260,7 @@ bool door_busy(struct door *d, struct visitor *v)
 	return true;
 }
 
-void door_over(struct door *d, struct visitor *v, bool known)
+void lobby_over(struct lobby *d, struct visitor *v, bool known)
 {
 	LOCK_SCOPE(&d->lock);
 	if (v->state != VISITOR_BUSY)
