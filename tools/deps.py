@@ -82,7 +82,7 @@ def module_of(path):
     if parts[0] == "server":
         if len(parts) > 2:
             return parts[1]
-        return "conf" if parts[1].startswith("conf.") else "main"
+        return "conf" if parts[1].startswith(("conf.", "conf_")) else "main"
     return parts[0] if len(parts) > 1 else None
 
 
