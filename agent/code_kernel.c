@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code_kernel.c - a context's process: start, interrupt, kill, notice its end
+ * code_kernel.c - a context's kernel process: start, interrupt, kill, end
  *
- * It leads a session of its own and has three descriptors of ours: pipes as 1 and
- * 2, a socket as 3. Its end is learnt by pidfd; what it said until then is still
- * read. It is the first the OOM killer takes, so that a greedy cell costs its
- * own variables and nobody else's. Where it can be had warm it is: a Python kernel is
+ * It leads its own session and has three descriptors from us: pipes as 1 and
+ * 2, a socket as 3. Its end is noticed by pidfd; what it wrote until then is still
+ * read. The OOM killer takes it first, so that a greedy cell costs only
+ * its own variables. If possible it starts warm: a Python kernel is
  * forked by the zygote, a JavaScript one may be the spare (code_zygote.c,
  * code_spare.c).
  */
@@ -27,7 +27,7 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
+#define PIPE_BYTES (256 << 10) /* requested; less is fine */
 #define VMSTAT_MAX (64u << 10) /* bytes of /proc/vmstat */
 
 static void env_set(struct code_env *e, const char *kv)
@@ -91,7 +91,7 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 		         (char *)(uintptr_t)kernels[lang].option, NULL };
 
 	if (!argv[0])
-		_exit(127); /* not a language: our bug */
+		_exit(127); /* not a language: a bug */
 	snprintf(file, sizeof(file), "%s/%s", dir, kernels[lang].file);
 	if (access(file, R_OK) < 0)
 		dprintf(2, "this VM has no kernel %s: %m\n", file);
@@ -234,13 +234,43 @@ void code_kill(struct code_ctx *x)
 		session_kill(x->pid);
 }
 
+/* What a Bash cell does at its own SIGINT trap is left alone for longer. */
+static unsigned nudge_ms(const struct code_ctx *x)
+{
+	return x->lang == AGENT_LANG_BASH ? 1000 : 100;
+}
+
 void code_interrupt(struct code_ctx *x)
 {
+	if (x->pid <= 0 || x->exited || x->done)
+		return;
+	buf_put(&x->tx, "INT\n", 4);
+	x->signal_due = true;
+	x->nudges = CODE_NUDGES;
+	x->nudge_at = clock_ms() + nudge_ms(x);
+}
+
+void code_interrupt_sent(struct code_ctx *x)
+{
+	if (TAKE(x->signal_due, false) && x->pid > 0)
+		kill(-x->pid, SIGINT); /* a busy V8 handles no signals: INT is all it hears of it */
+}
+
+/*
+ * A signal that comes after Python or Bash looked for one, and before it begins to wait, is seen
+ * only when the wait is over. Python then runs its handler when any signal ends the wait, so it
+ * gets one that means nothing to the cell; the program that Bash waits for has to be interrupted
+ * itself.
+ */
+void code_nudge(struct code_ctx *x)
+{
+	x->nudge_at = --x->nudges ? clock_ms() + nudge_ms(x) : 0;
 	if (x->pid <= 0 || x->exited)
 		return;
-	if (x->lang == AGENT_LANG_JAVASCRIPT || x->lang == AGENT_LANG_TYPESCRIPT)
-		buf_put(&x->tx, "INT\n", 4); /* a busy V8 does not handle signals */
-	kill(-x->pid, SIGINT);
+	if (x->lang == AGENT_LANG_PYTHON)
+		kill(x->pid, SIGURG);
+	else if (x->lang == AGENT_LANG_BASH)
+		kill(-x->pid, SIGINT);
 }
 
 void code_forget_kernel(struct code_ctx *x)
@@ -268,7 +298,7 @@ void code_on_exit(struct agent *a, struct code_ctx *x)
 	x->pid = 0;
 	x->exited = true;
 	x->closed_by = 0;
-	x->owing = false; /* what is in the pipes now is all that counts */
+	x->owing = false; /* only what is in the pipes now counts */
 	for (int i = 0; i < AGENT_CHANS; i++)
 		x->readable[i] = true;
 }

@@ -2,9 +2,9 @@
 /*
  * base/json_field.h - JSON bodies parsed with a field table; based on jansson
  *
- * A const table says for each member its name, type, limits and place in a
- * struct; json_fields_read() fills the struct. Unknown members are tolerated, wrong
- * types and values out of range get one kind of error that names the member:
+ * A const table gives the name, type, limits and struct offset of each member;
+ * json_fields_read() fills the struct. Unknown members are tolerated; wrong
+ * types and values out of range get a uniform error that names the member:
  * "'timeoutMs' must be a number from 1 to 600000". Linked by the server only.
  */
 #pragma once
@@ -46,7 +46,7 @@ struct json_field {
 	size_t off; /* of the member */
 	unsigned flags;
 	int64_t min, max;    /* numbers; max is also the room for strings */
-	size_t presence_off; /* of an enum json_presence that tells, or JSON_NO_PRESENCE */
+	size_t presence_off; /* of an enum json_presence that records it, or JSON_NO_PRESENCE */
 };
 
 /* clang-format off */

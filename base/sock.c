@@ -21,8 +21,8 @@
 #define SOCK_BACKLOG 512 /* connections that wait to be accepted; a burst of a client is one */
 
 /*
- * sun_path holds 107 characters, data directories may be deeper: the address
- * then names the directory by descriptor. *ret_dirfd must stay open meanwhile.
+ * sun_path holds 107 characters, and data directories may be deeper: then the address
+ * names the directory by descriptor. *ret_dirfd must stay open meanwhile.
  */
 static int unix_addr(const char *path, struct sockaddr_un *ret, int *ret_dirfd, struct err *err)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conf_internal.h - one setting, and what its value may be; for conf.c and conf_check.c only */
+/* conf_internal.h - the list of settings (conf.c), for what reads their values (conf_load.c) */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "conf.h"
 
 struct setting;
 /* 0, or -EINVAL after putting what is allowed into `allowed`. */
@@ -22,22 +24,6 @@ struct setting {
 	const char *help;
 };
 
-int parse_u32(const char *v, uint32_t *ret);
-
-/* ---- conf_check.c ---- */
-int check_path(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_opt_path(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_listen(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_listen_or_none(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_url(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_server(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_email(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_addr(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_opt_host(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_domain(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_word(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_u32(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_pow2(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_origins(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_strangers(const struct setting *s, const char *v, char *allowed, size_t size);
-int check_nets(const struct setting *s, const char *v, char *allowed, size_t size);
+extern const struct setting *const conf_settings;
+extern const size_t conf_n_settings;
+int conf_parse_u32(const char *v, uint32_t *ret);

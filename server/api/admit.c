@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* admit.c - who asks, and may they: before a byte of the body is read */
+/* admit.c - identifies the caller and checks permission, before a byte of the body is read */
 #include "api/call.h"
 
 #include <errno.h>
@@ -25,10 +25,10 @@ static enum auth_scope scope_of(struct request *req)
 static int failed(struct request *req, int r, struct err *err)
 {
 	caller_of(req)->denied = r == -EACCES;
-	/* Git always asks without a password first. */
+	/* Git always tries without a password first. */
 	if (req->challenge && !request_header(req, "Authorization"))
 		caller_of(req)->denied = false;
-	/* Only after the check: a good key works, whoever else fails from the same address. */
+	/* Only after the check: a valid key works even if others fail from the same address. */
 	req->quiet =
 	        caller_of(req)->denied && !auth_failure(deps_of(req)->auth, request_remote(req));
 	if (req->quiet) {

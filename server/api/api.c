@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api.c - the API on top of the HTTP server: starts it, and says what it asks for */
+/* api.c - the API on top of the HTTP server: starts it and provides its callbacks */
 #include "api/api.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static int run(struct request *req, struct reply *res, struct err *err)
 	               : route->handler(req, res, err);
 }
 
-/* The ids in the path say what the error is about. */
+/* Adds the ids in the path to the error. */
 static void describe(struct request *req, enum err_code code, json_t *body)
 {
 	static const struct {

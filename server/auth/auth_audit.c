@@ -4,8 +4,8 @@
  *
  * Requests add to a bounded queue in memory and continue. The thread waits a moment for more, then
  * writes all of it in one transaction of a database that nothing else waits for, together with
- * the times at which keys were last used. When writing fails the records stay in the queue and
- * are tried again; new ones are dropped, counted and reported in the log only when the queue is
+ * the times at which keys were last used. If writing fails, the records stay in the queue and
+ * are retried; new ones are dropped, counted and reported in the log only when the queue is
  * full.
  */
 #include <errno.h>
@@ -23,10 +23,10 @@
 #define AUDIT_QUEUE_MAX 8192   /* records in memory: 4 MiB */
 #define AUDIT_BATCH_MS 100     /* from the first record to the transaction */
 #define AUDIT_RETRY_MS 1000    /* after a failed write */
-#define AUDIT_USES_MS 10000    /* between two savings of last uses */
+#define AUDIT_USES_MS 10000    /* between two updates of last uses */
 #define AUDIT_USES_MAX 4096    /* keys and tokens saved in one go */
 #define AUDIT_PRUNE_MS 3600000 /* how often old records are removed */
-#define AUDIT_FLUSH_MS 10000   /* a reader waits at most that long for writers before it */
+#define AUDIT_FLUSH_MS 10000   /* limit for a reader that waits for earlier records */
 #define DAY_MS INT64_C(86400000)
 
 void auth_audit(struct auth *a, const struct audit_record *r)
@@ -57,7 +57,7 @@ void audit_add(struct auth *a, const struct audit_record *r)
 		cond_broadcast(&a->audit_cond);
 }
 
-/* Writes the queue; called with the lock, which it drops meanwhile. False: it failed. */
+/* Writes the queue; called with the lock held, which it releases meanwhile. False: it failed. */
 static bool write_batch(struct auth *a, bool with_uses) REQUIRES(&a->audit_lock)
 {
 	autofree struct audit_use *uses = NULL;
@@ -81,7 +81,7 @@ static bool write_batch(struct auth *a, bool with_uses) REQUIRES(&a->audit_lock)
 		log_warn("the audit log was not written, trying again: %s", err.msg);
 		if (total <= AUDIT_QUEUE_MAX)
 			all = reallocarray(batch, total ? total : 1, sizeof(*all));
-		if (all) { /* in their order, before those that came meanwhile */
+		if (all) { /* in their order, before those that arrived in the meantime */
 			if (a->n_audit)
 				memcpy(all + n, a->audit, a->n_audit * sizeof(*all));
 			free(a->audit);

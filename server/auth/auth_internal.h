@@ -14,7 +14,7 @@ struct cred {
 	char hash[HASH_HEX_SIZE];
 	struct auth_who who;
 	_Atomic int64_t used_ms;
-	int64_t saved_ms; /* the audit thread's */
+	int64_t saved_ms; /* used by the audit thread only */
 };
 #define CRED_BUCKETS 4096
 
@@ -34,9 +34,9 @@ struct audit_same {
 
 struct auth {
 	struct store *store; /* weak */
-	struct mutex change; /* held over store and memory, so that they agree */
+	struct mutex change; /* held while store and memory change, so that they agree */
 
-	_Atomic uint64_t epoch; /* grows with everything that is revoked */
+	_Atomic uint64_t epoch; /* increased by every revocation */
 
 	struct rwlock creds_lock;
 	struct cred *creds[CRED_BUCKETS] GUARDED_BY(creds_lock); /* owned */
@@ -45,11 +45,11 @@ struct auth {
 
 	struct store *audit_db; /* owned */
 	struct mutex audit_lock;
-	struct cond audit_cond;                            /* work, or work done */
+	struct cond audit_cond;                            /* new work, or work done */
 	struct audit_record *audit GUARDED_BY(audit_lock); /* owned; waiting to be written */
 	size_t n_audit GUARDED_BY(audit_lock), cap_audit GUARDED_BY(audit_lock);
 	uint64_t audit_in GUARDED_BY(audit_lock), audit_out
-	        GUARDED_BY(audit_lock); /* records ever added, ever written or given up */
+	        GUARDED_BY(audit_lock); /* records ever added; ever written or dropped */
 	uint64_t audit_lost GUARDED_BY(audit_lock);
 	uint64_t same_seed;
 	struct audit_same same[AUDIT_SAME_SLOTS] GUARDED_BY(audit_lock);
@@ -69,10 +69,10 @@ int cred_add(struct auth *a, const char *hash, const char *id, const char *accou
              const char *identity, bool admin, struct err *err);
 bool cred_find(struct auth *a, const char *hash, struct auth_who *ret);
 bool cred_exists(struct auth *a, const char *id);
-/* All of an account, an identity, or the one with that id; NULL: any. */
+/* Those of an account, of an identity, or with that id; NULL: any. */
 void cred_remove(struct auth *a, const char *account, const char *identity, const char *id);
 int64_t cred_used(struct auth *a, const char *id);
-/* Those used since they were saved last, at most max; then they count as saved. */
+/* Those used since they were last saved, at most max; marks them as saved. */
 size_t cred_take_uses(struct auth *a, struct audit_use *u, size_t max);
 void cred_free_all(struct auth *a);
 

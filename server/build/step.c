@@ -3,7 +3,7 @@
  * step.c - one command of a build in the guest
  *
  * Scripts are constants; everything from the spec reaches them through the environment, never as
- * part of the text. The build's deadline is that of every step.
+ * part of the text. The build's deadline applies to every step.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -111,7 +111,8 @@ int step_write(struct run *run, const char *path, uint32_t mode, const void *p, 
 		return out_of_time(run, err);
 	*slash = '\0';
 	if (*dir)
-		r = guest_mkdir(run->guest, NULL, dir, 0755, /* parents= */ true, err);
+		r = guest_mkdir(run->guest, NULL, dir, 0755, /* parents= */ true, run->deadline_ms,
+		                err);
 	if (r == 0)
 		r = guest_write_file(run->guest, NULL, path, mode, guest_bytes_source, &b,
 		                     deadline_in((unsigned)MIN(left, FILE_MS)), err);

@@ -54,7 +54,7 @@ int body_add(struct body *b, const void *p, size_t n, struct err *err)
 		return r;
 	if ((r = limits_spool(b, n, err)) < 0)
 		return r;
-	b->len += n; /* what body_done() gives back */
+	b->len += n; /* subtracted again by body_done() */
 	if ((r = io_write_all(b->fd, p, n)) < 0)
 		return err_sys(err, r, "write a large body to a file");
 	return 0;

@@ -7,7 +7,7 @@
  * size are checked at the first call; a rejected request still has its (bounded) body
  * read and dropped before the reply, because closing a connection with unread data
  * destroys the reply on its way, and a client that never sees the error tries again.
- * Nothing is kept of a body before its caller was admitted.
+ * Nothing of a body is kept before its caller was admitted.
  *
  * A connection has its own thread: a handler may block. While it does the
  * connection has no deadline; in every other phase it has one (timeouts.c).
@@ -48,8 +48,8 @@ static void phase(struct request *req, uint64_t deadline_ms)
 	timeout_set(req->timeout, deadline_ms);
 }
 
-/* No lock: every request passes through here. http_stop() sets draining first and then looks at
- * running.
+/* No lock, because every request passes through here: http_stop() sets draining first and then
+ * checks running.
  */
 bool http_count_in(struct http *h)
 {
@@ -121,7 +121,7 @@ static void find_route(struct request *req, const char *raw_path)
 	}
 }
 
-/* Who asks, and may they? */
+/* Identifies the caller and checks permission. */
 static void admit(struct request *req)
 {
 	int r = req->http->app.admit(req, &req->refusal);
@@ -163,7 +163,8 @@ static uint64_t announced_length(struct request *req)
 {
 	const char *s = request_header(req, MHD_HTTP_HEADER_CONTENT_LENGTH);
 
-	return s ? strtoull(s, NULL, 10) : 0; /* the library has refused what is no number */
+	return s ? strtoull(s, NULL, 10)
+	         : 0; /* the library rejects anything that is not a number */
 }
 
 static enum MHD_Result refuse_now(struct request *req)
@@ -183,7 +184,7 @@ static bool is_streamed(const struct request *req)
 	return !req->refused && !req->preflight && req->match.route->intake;
 }
 
-/* Whoever takes the body is found before the client is told to send it. */
+/* The receiver of the body is opened before the client is told to send it. */
 static void open_intake(struct request *req)
 {
 	int r;
@@ -196,7 +197,7 @@ static void open_intake(struct request *req)
 		refuse(req, r, 0);
 }
 
-/* An upload may take long: what was allowed when it began may not be any more. */
+/* An upload may take long, and the caller may have lost access since it began. */
 static int check_allowed(struct request *req)
 {
 	if (req->http->app.allowed(req))
@@ -205,7 +206,7 @@ static int check_allowed(struct request *req)
 	               "the key, token or permission has been revoked");
 }
 
-/* Random, so that nobody is taken for another; asked for in large pieces, because it is no secret.
+/* Random, so that no two requests share one; drawn in large batches, because it is not a secret.
  */
 static void make_trace(char ret[33])
 {
@@ -220,7 +221,7 @@ static void make_trace(char ret[33])
 	hex_encode(stock + left, TRACE_LEN, ret);
 }
 
-/* The headers are there. */
+/* The headers are complete. */
 static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, const char *url,
                                   const char *method, const char *version, void **ctx)
 {
@@ -250,7 +251,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 		               "the server is shutting down"),
 		       503);
 	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {
-		/* Nobody knows where the next request begins. */
+		/* It is unclear where the next request begins. */
 		refuse(req, r, 400);
 		request_name_holder(req);
 		return refuse_now(req);
@@ -356,7 +357,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 	return on_complete(req);
 }
 
-/* The reply is out, or the connection ended: either way this request is over. */
+/* The reply was sent, or the connection ended: the request is over. */
 static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
                            enum MHD_RequestTerminationCode why)
 {
@@ -523,7 +524,7 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 	}
 	if (h->drain_fd < 0)
 		return err_set(err, -EMFILE, "cannot create an event descriptor");
-	/* A client that leaves between poll and accept must not block the accepting thread. */
+	/* A client that disconnects between poll and accept must not block the accepting thread. */
 	if (fcntl(h->listen_fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_sys(err, -errno, "listen without blocking");
 	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||

@@ -17,7 +17,7 @@
 	(HTTP_REQUESTS_MAX + HTTP_ANONYMOUS_MAX + HTTP_IDLE_MAX + 64u + \
 	 2 * (h)->conf.limits.strangers.full)
 #define SPOOL_MAX (UINT64_C(4) << 30) /* all bodies kept in files at one time */
-#define DISCARD_MAX MIB(16) /* of a refused body read, so that the client sees the reply */
+#define DISCARD_MAX MIB(16) /* read of a rejected body, so that the client sees the reply */
 
 struct http {
 	struct http_conf conf;
@@ -39,32 +39,32 @@ struct http {
 	int drain_fd; /* owned; readable once draining: streams end */
 };
 
-/* Counts a request that runs; false when the server is about to end. */
+/* Counts a running request; false if the server is shutting down. */
 bool http_count_in(struct http *h);
-void http_count_out(struct http *h); /* by a thread that the HTTP library joins before h goes */
+void http_count_out(struct http *h); /* on a thread that the HTTP library joins before h is freed */
 
 /* A request for the connection, zero but for match.text; NULL: out of memory. */
 struct request *request_new(struct http *h);
 
-/* Sends what the handler made of it; logs failures. The one place that does either. */
+/* Sends the handler's result and logs failures. Nothing else does either. */
 enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const struct err *err);
 
-/* ---- connections that must not take for ever: timeouts.c ---- */
+/* ---- deadlines of connections: timeouts.c ---- */
 struct timeouts;
 struct timeout; /* of one connection */
 int timeouts_new(struct timeouts **ret, struct err *err);
 struct timeouts *timeouts_free(struct timeouts *t);
 struct timeout *timeout_add(struct timeouts *t, int fd);
 void timeout_remove(struct timeouts *t, struct timeout *c);
-/* The connection is shut down when it has not moved on by then; 0: never. */
+/* The connection is shut down if it makes no progress by then; 0: never. */
 void timeout_set(struct timeout *c, uint64_t deadline_ms);
 
 #define MOVE_MS 60000 /* for a body or a reply of any size, */
 #define MOVE_RATE                                                                              \
-	KIB(32)         /* and more for large ones; a client slower than this (bytes/s) is cut \
+	KIB(32)         /* plus this rate for large ones; a slower client (bytes/s) is cut off \
 	                 */
 #define STALL_MS 300000 /* a stream: for the client to take, or send, the next piece */
-/* The deadline for moving that many bytes from now on. */
+/* The deadline for transferring that many bytes from now on. */
 uint64_t timeout_for(uint64_t bytes);
 
 /* ---- connections that wait: lobby.c ---- */
@@ -107,7 +107,7 @@ int limits_spool(const struct body *b, uint64_t n, struct err *err);
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);
 
-/* ---- what the HTTP library answers by itself: malformed.c ---- */
+/* ---- requests that the HTTP library answers itself: malformed.c ---- */
 /* Finds the library's own functions; before the daemon starts. */
 int malformed_init(struct err *err);
 /* MHD_queue_response() for replies of ours. */

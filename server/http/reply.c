@@ -3,7 +3,7 @@
  * reply.c - every reply goes out here, and every failure is logged here, once
  *
  * An error is {code, error, message, description} and what the route adds (vmId, path, ...). The
- * message in the log is the one the client gets, with the same trace id.
+ * message in the log is the one sent to the client, with the same trace id.
  */
 #include "http/http_internal.h"
 
@@ -67,7 +67,7 @@ void reply_extra(struct reply *res, const char *name, json_t *value_consume)
 {
 	if (!res->extra)
 		res->extra = json_object();
-	json_object_set_new(res->extra, name, value_consume); /* a missing extra is no failure */
+	json_object_set_new(res->extra, name, value_consume); /* a missing extra is not a failure */
 }
 
 void reply_extras(struct reply *res, json_t *extra)
@@ -138,7 +138,7 @@ enum err_code code_of(const struct err *err)
 static json_t *error_body(struct request *req, struct reply *res, enum err_code code,
                           const struct err *err)
 {
-	/* The sentence may quote bytes of a guest or a client. */
+	/* The message may quote bytes of a guest or a client. */
 	json_t *text = shape_output(err->msg, strlen(err->msg));
 	const char *name = err_code_name(code);
 	json_t *body = json_pack("{s:s, s:s, s:O, s:O}", "code", name, "error", name, "message",

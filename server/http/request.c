@@ -39,7 +39,7 @@ int request_add_value(struct request *req, enum value_kind kind, const char *nam
 
 /* ---- from beginning to end ---- */
 
-/* match.text is large and every request would pay for clearing it. */
+/* match.text is large: clearing it would cost every request. */
 static struct request *allocate(struct http *h, size_t *ret_own_at)
 {
 	size_t align = _Alignof(max_align_t);
@@ -90,7 +90,7 @@ static enum MHD_Result copy_value(void *ctx, enum MHD_ValueKind kind, const char
 	return request_add_value(ctx, k, name, value ? value : "", NULL) == 0 ? MHD_YES : MHD_NO;
 }
 
-/* What is copied is bounded: it all fitted into the library's memory for a connection. */
+/* The copy is bounded: it all fitted into the library's memory for a connection. */
 int request_detach(struct request *req, struct request **ret, struct err *err)
 {
 	static const enum MHD_ValueKind kinds[] = { MHD_HEADER_KIND, MHD_GET_ARGUMENT_KIND };
@@ -212,7 +212,7 @@ int request_query(struct request *req, const char *name, char **ret, struct err 
 	s = strdup(v);
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	/* The library has made spaces of '+' already. */
+	/* The library has already turned '+' into spaces. */
 	if (percent_decode(s, /* plus= */ false) < 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS, "'%s' is not properly encoded",
 		               name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http/request.h - what handlers ask of a request: headers, query, body */
+/* http/request.h - a request as handlers see it: headers, query, body */
 #pragma once
 
 #include <jansson.h>
@@ -55,9 +55,9 @@ struct request {
 	struct http *http;
 	void *app; /* weak: the application's, from struct http_app */
 	void *own; /* the application's part of this request, zero at first: app.request_bytes */
-	struct request *outer;        /* weak; of a call inside another request, that one */
-	struct MHD_Connection *conn;  /* NULL: it runs without one */
-	struct sockaddr_storage peer; /* of request_remote(), when a proxy stands between */
+	struct request *outer;        /* weak; for a call inside another request, that request */
+	struct MHD_Connection *conn;  /* NULL: it has none */
+	struct sockaddr_storage peer; /* of request_remote(), if it came through a proxy */
 	struct request_value *values; /* owned; without a connection: its headers and query */
 	size_t n_values;
 	struct timeout *timeout;
@@ -66,12 +66,12 @@ struct request {
 	struct body body;
 	json_t *json; /* owned; the parsed body, once asked for */
 	char trace[33];
-	char path[256]; /* raw, cut: for the log */
+	char path[256]; /* raw, truncated: for the log */
 	uint64_t start_ms;
-	/* What the application finds out when it admits the request: */
+	/* Set by the application when it admits the request: */
 	char account[REQUEST_ACCOUNT_SIZE]; /* whose share of the connections it takes, or "" */
 	const char *challenge;              /* static; WWW-Authenticate of a refusal, or NULL */
-	bool quiet; /* one of too many failures: answered 429 and not logged */
+	bool quiet; /* one of too many failed attempts: answered 429 and not logged */
 
 	char holder[BUDGET_HOLDER_SIZE];  /* who pays: the account, or the address */
 	uint64_t parse_held, output_held; /* bytes it has of those budgets */
@@ -83,7 +83,7 @@ struct request {
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
 	void *intake;             /* owned: what the route's intake opened */
-	struct upgrade *upgrade;  /* owned; what becomes of the connection once 101 is out */
+	struct upgrade *upgrade;  /* owned; takes over the connection once 101 was sent */
 	struct route_match match; /* last: its text is large and not cleared, see request.c */
 };
 
@@ -98,7 +98,7 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 /* limit and offset of a list of n things: the first one and the one after the last. */
 int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_end,
                  uint32_t *ret_offset, struct err *err);
-/* The body as an object, into dst by table. tag: the code of a refusal. */
+/* The body as an object, into dst by table. tag: the code of an error. */
 int request_fields(struct request *req, enum err_code tag, const struct json_field *fields,
                    size_t n, void *dst, struct err *err);
 /* The body as text that may be parsed: its values were counted, and memory for them is reserved. */

@@ -146,7 +146,7 @@ int store_audit_list(struct store *s, const struct audit_filter *f, struct audit
 		read_record(&q, &v[n++]);
 	if (r >= 0)
 		r = query_read_end(&q, err);
-	query_done(&q); /* before the lock goes */
+	query_done(&q); /* before the lock is released */
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(v);

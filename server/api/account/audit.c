@@ -59,7 +59,7 @@ static int read_bound(struct request *req, const char *name, int64_t *ret_seq, i
 	               "'%s' must be a record's id or a time like 2026-01-31T12:00:00Z", name);
 }
 
-/* The operator sees everybody's, unless accountId says whose; all others their own. */
+/* The operator sees all records, or those of accountId; all others their own. */
 static int read_account(struct request *req, char ret[ACCOUNT_SIZE], bool *ret_all, struct err *err)
 {
 	autofree char *asked = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cell.c - a cell of the code interpreter on its way to JSON: its output, its results and how it
+ * cell.c - turns a cell of the code interpreter into JSON: its output, its results and how it
  * ended
  *
  * Theory of operation: events come from the guest one at a time. Collected, they become one object
  * at the end; streamed, each becomes an event for the client as soon as it is complete. Nothing
- * here trusts the guest: what a cell may send is bounded, results must be JSON objects, and how it
+ * here trusts the guest: its output is bounded, results must be JSON objects, and how it
  * may end is a fixed list.
  */
 #include "api/vms/cell.h"
@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-#define OUTPUT_MAX (AGENT_CODE_OUTPUT_MAX + 4096u) /* bytes; the guest's agent cuts before */
+#define OUTPUT_MAX (AGENT_CODE_OUTPUT_MAX + 4096u) /* bytes; the agent truncates before that */
 #define RESULT_BYTES (24u << 20)                   /* of one result as JSON */
 #define RESULTS_BYTES (32u << 20)                  /* of all results of one cell */
 #define RESULTS_MAX 300u                           /* results of one cell */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.c - run a command in a VM to its end
+ * exec.c - runs a command in a VM to its end
  *
  * Clients give up when no headers came for about 300 s, so a command without a limit of its own
  * gets EXEC_DEFAULT_MS: its partial output then arrives as EXEC_TIMED_OUT instead of a broken
