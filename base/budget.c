@@ -136,7 +136,7 @@ static int take(struct budget *b, const char *name, uint64_t n) REQUIRES(&b->loc
 
 		if (!h)
 			return -ENOMEM;
-		snprintf(h->name, sizeof(h->name), "%s", name);
+		memcpy(h->name, name, strlen(name) + 1);
 		*at = h;
 		b->n++;
 	}
@@ -149,7 +149,10 @@ static int take(struct budget *b, const char *name, uint64_t n) REQUIRES(&b->loc
 
 static void cut(const char *holder, char ret[BUDGET_HOLDER_SIZE])
 {
-	snprintf(ret, BUDGET_HOLDER_SIZE, "%s", holder);
+	size_t n = strnlen(holder, BUDGET_HOLDER_SIZE - 1);
+
+	memcpy(ret, holder, n);
+	ret[n] = '\0';
 }
 
 int budget_take(struct budget *b, const char *holder, uint64_t n)

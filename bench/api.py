@@ -210,7 +210,7 @@ KINDS = [
     ("api-fork", {"PANDO_POOL": "0"}, 0, None, fork),
     ("api-exec", {"PANDO_POOL": "0"}, 0, None, exec_true),
     ("api-list", {"PANDO_POOL": "0"}, 0, prepare_list, list_vms),
-    ("api-whoami", {"PANDO_POOL": "0"}, 0, prepare_whoami, whoami),
+    ("api-whoami", {"PANDO_POOL": "0", "PANDO_RATE_KEY": "0"}, 0, prepare_whoami, whoami),
     *edge.KINDS,
     *gitrepos.KINDS,
 ]

@@ -67,8 +67,11 @@ static int check_rate(struct request *req, struct err *err)
 	struct rate_answer a = { 0 };
 	char net[SOCK_NET_SIZE];
 
-	sock_net_text(request_remote(req), net);
-	if (!rate || rate_take(rate, !known ? net : *who->key ? who->key : who->account, &a))
+	if (!rate || rate_take(rate,
+	                       !known      ? sock_net_text(request_remote(req), net)
+	                       : *who->key ? who->key
+	                                   : who->account,
+	                       &a))
 		return 0;
 	req->quiet = true;
 	err_tag(err, -EAGAIN, ERR_LIMIT_EXCEEDED,

@@ -253,13 +253,15 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {
 		/* It is unclear where the next request begins. */
 		refuse(req, r, 400);
+		request_name_holder(req);
 		return refuse_now(req);
 	}
-	request_name_holder(req); /* by address, until it is known whose key it has */
 	if (!req->refused && !req->preflight)
 		find_route(req, url);
 	if (!req->refused && !req->preflight)
 		admit(req);
+	else
+		request_name_holder(req);
 	if (!req->refused && !req->preflight)
 		enter(req);
 	len = announced_length(req);

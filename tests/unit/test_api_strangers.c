@@ -2,7 +2,9 @@
 /*
  * test_api_strangers.c - connections that have shown no key take no place from those that have one
  */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -162,6 +164,167 @@ static void connections_with_a_key_stay(void **state)
 	close_crowd(fds);
 }
 
+static void behind_a_proxy(struct conf *c)
+{
+	snprintf(c->proxies, sizeof(c->proxies), "192.0.2.1 127.0.0.0/8");
+	c->rate_address = 1;
+}
+
+static int setup_proxy(void **state)
+{
+	return fx_setup_tuned(state, 0, behind_a_proxy);
+}
+
+static int health_from(struct fx *f, const char *header)
+{
+	autoreply struct http_reply r = { 0 };
+
+	assert_int_equal(http_call(f->port, "GET", "/v1/health", header, NULL, 0, &r), 0);
+	return r.status;
+}
+
+/* The proxy's last word counts, in one header or in two; what its client claims does not. */
+static void the_address_that_a_named_proxy_saw_is_counted(void **state)
+{
+	struct fx *f = *state;
+	int status = 200;
+
+	for (int i = 0; i < 1000 && status == 200; i++) {
+		char lies[128];
+
+		snprintf(lies, sizeof(lies), "X-Forwarded-For: 203.0.113.%d, 198.51.100.7\r\n",
+		         i % 200);
+		status = health_from(f, lies);
+	}
+	assert_int_equal(status, 429);
+	assert_int_equal(health_from(f, "X-Forwarded-For: 203.0.113.1\r\n"
+	                                "X-Forwarded-For: 198.51.100.8\r\n"),
+	                 200);
+	assert_int_equal(health_from(f, "X-Forwarded-For: 198.51.100.7, nonsense\r\n"), 200);
+}
+
+static void rate_without_proxy(struct conf *c)
+{
+	c->rate_address = 1;
+}
+
+static int setup_rate(void **state)
+{
+	return fx_setup_tuned(state, 0, rate_without_proxy);
+}
+
+static void nobody_else_is_believed(void **state)
+{
+	struct fx *f = *state;
+	int status = 200;
+
+	for (int i = 0; i < 1000 && status == 200; i++) {
+		char lies[128];
+
+		snprintf(lies, sizeof(lies), "X-Forwarded-For: 203.0.113.%d\r\n", i % 200);
+		status = health_from(f, lies);
+	}
+	assert_int_equal(status, 429);
+}
+
+/* ---- the lobby by itself: addresses that this host does not have ---- */
+
+struct room {
+	struct http h;
+	struct lobby *l;
+	struct visitor *v[64];
+	int fds[64][2];
+	unsigned n;
+};
+
+static void room_open(struct room *r, struct http_strangers conf)
+{
+	memset(r, 0, sizeof(*r));
+	r->h.conf.limits.strangers = conf;
+	OK(lobby_new(&r->h, &r->l, &err));
+}
+
+static struct sockaddr_in from(const char *addr)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+
+	assert_int_equal(inet_pton(AF_INET, addr, &a.sin_addr), 1);
+	return a;
+}
+
+/* As the HTTP library does it: asks, then tells. */
+static bool room_come(struct room *r, const char *addr)
+{
+	struct sockaddr_in a = from(addr);
+
+	if (!lobby_admit(r->l, (struct sockaddr *)&a))
+		return false;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, r->fds[r->n]), 0);
+	r->v[r->n] = lobby_enter(r->l, r->fds[r->n][0], (struct sockaddr *)&a);
+	assert_non_null(r->v[r->n++]);
+	return true;
+}
+
+/* Was it told to leave? */
+static bool room_left(struct room *r, unsigned i)
+{
+	struct pollfd p = { .fd = r->fds[i][1], .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+static void room_close(struct room *r)
+{
+	for (unsigned i = 0; i < r->n; i++) {
+		lobby_leave(r->l, r->v[i]);
+		close(r->fds[i][0]);
+		close(r->fds[i][1]);
+	}
+	lobby_free(r->l);
+}
+
+static void one_address_has_its_share_of_strangers(void **state)
+{
+	struct room r;
+
+	room_open(&r, (struct http_strangers){ 32, 30, 32, 4 });
+	for (int i = 0; i < 4; i++)
+		assert_true(room_come(&r, "192.0.2.1"));
+	assert_false(room_come(&r, "192.0.2.1")); /* all of them are new */
+	assert_true(room_come(&r, "192.0.2.2"));
+	poll(NULL, 0, 600);                      /* then they are old, */
+	assert_true(room_come(&r, "192.0.2.1")); /* and the first makes room */
+	assert_true(room_left(&r, 0));
+	for (unsigned i = 1; i < r.n; i++)
+		assert_false(room_left(&r, i));
+	assert_false(lobby_busy(r.l, r.v[0]));
+	assert_true(lobby_busy(r.l, r.v[1])); /* has shown its key: it counts no more */
+	lobby_over(r.l, r.v[1], /* known= */ true);
+	assert_true(room_come(&r, "192.0.2.1"));
+	assert_false(room_left(&r, 1));
+	for (int i = 0; i < 10; i++)
+		assert_true(room_come(&r, "127.0.0.1")); /* many clients may be behind it */
+	room_close(&r);
+}
+
+static void the_busiest_address_makes_room(void **state)
+{
+	unsigned left = 0;
+	struct room r;
+
+	room_open(&r, (struct http_strangers){ 8, 100, 8, 8 });
+	assert_true(room_come(&r, "192.0.2.1")); /* the oldest, but alone */
+	for (int i = 0; i < 7; i++)
+		assert_true(room_come(&r, "192.0.2.2"));
+	for (int i = 0; i < 5; i++)
+		assert_true(room_come(&r, "192.0.2.3")); /* waits for one to grow old */
+	assert_false(room_left(&r, 0));
+	for (unsigned i = 1; i < 8; i++)
+		left += room_left(&r, i);
+	assert_int_equal(left, 5);
+	room_close(&r);
+}
+
 int main(void)
 {
 	const struct rlimit files = { 8192, 8192 };
@@ -173,6 +336,11 @@ int main(void)
 		T(half_sent_bodies_of_public_routes_lock_nobody_out),
 		T(a_burst_of_a_good_client_is_served),
 		T(connections_with_a_key_stay),
+		cmocka_unit_test_setup_teardown(the_address_that_a_named_proxy_saw_is_counted,
+		                                setup_proxy, fx_teardown),
+		cmocka_unit_test_setup_teardown(nobody_else_is_believed, setup_rate, fx_teardown),
+		cmocka_unit_test(one_address_has_its_share_of_strangers),
+		cmocka_unit_test(the_busiest_address_makes_room),
 	};
 
 	setrlimit(RLIMIT_NOFILE, &files); /* both ends of the crowd are here */
