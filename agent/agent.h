@@ -4,9 +4,9 @@
  *
  * One thread, one epoll, everything nonblocking. The port carries frames; a
  * stream is one request of the host. Work that may block or must run as another user happens in a
- * forked child, whose pipes the agent joins to the stream's channels. Memory is bounded: what the
- * host may send by the windows we granted, what we send by TX_HIGH, since a pipe is only read when
- * there is room.
+ * forked child, whose pipes the agent connects to the stream's channels. Memory is bounded: input
+ * from the host by the windows we granted, output by TX_HIGH, since a pipe is only read when there
+ * is room.
  */
 #pragma once
 
@@ -18,20 +18,22 @@
 #include "base/buf.h"
 #include "wire/agent.h"
 
-#define SLOTS_MAX 1024u       /* streams and what is left of ended ones */
+#define SLOTS_MAX 1024u       /* streams, including remains of ended ones */
 #define TX_HIGH (128u << 10)  /* bytes queued: no more output is read from pipes */
 #define TX_STOP (1u << 20)    /* bytes queued: no more requests are read from the port */
-#define CHUNK_MAX (32u << 10) /* bytes of one DATA frame of ours: fairness between streams */
+#define CHUNK_MAX (32u << 10) /* bytes of one DATA frame we send: fairness between streams */
 #define GRACE_IDLE_MS 100     /* after the shell's end: silence that ends an open pipe */
-#define GRACE_TOTAL_MS 1000   /* after the shell's end: a background child may write for ever */
-#define HELPER_ABORT_MS 2000  /* for fs.write's helper to remove its temporary file */
+#define GRACE_TOTAL_MS                                                                             \
+	1000                 /* after the shell's end, since a background child may write for ever \
+	                      */
+#define HELPER_ABORT_MS 2000 /* for fs.write's helper to remove its temporary file */
 #define AGENT_PTY_RETAIN_MS 60000
 #define HOOKS_MS 5000                 /* for all of identity.d together */
 #define GRANT_STEP (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 
 struct agent;
 
-/* What an epoll event points at: a stale one fails to resolve, never aliases. */
+/* The target of an epoll event: a stale one resolves to nothing. */
 enum ref_kind {
 	REF_PORT,
 	REF_PROC,
@@ -45,24 +47,24 @@ enum ref_kind {
 	REF_CODE_OUT,
 	REF_CODE_ERR,
 	REF_CODE_ZYGOTE,
-	REF_READY = 63, /* points at nothing: there is one. None without a number after it */
-	REF_PTY = 64,   /* these two point at a terminal session, not at a stream */
+	REF_READY = 63, /* there is only one, so it has no index */
+	REF_PTY = 64,   /* these two refer to a terminal session, not to a stream */
 	REF_PTY_PROC
 };
 
 struct out_chan {        /* guest to host */
-	int fd;          /* owned; -1: ended or never there */
+	int fd;          /* owned; -1: ended or never opened */
 	bool readable;   /* as last seen: cleared by EAGAIN */
-	bool hup;        /* the other side is closed: it has nothing more than what is in it */
-	uint32_t credit; /* bytes the host takes now */
+	bool hup;        /* the other side is closed: only what is in the pipe is left */
+	uint32_t credit; /* bytes the host accepts now */
 	size_t owed;     /* bytes that were in the pipe when the process ended */
 };
 
 struct in_chan {       /* host to guest */
-	int fd;        /* owned; -1: ended or never there */
+	int fd;        /* owned; -1: ended or never opened */
 	bool writable; /* as last seen: cleared by EAGAIN */
 	bool eof;      /* the host sent EOF: close when q is empty */
-	bool broken;   /* the reader is gone: swallow */
+	bool broken;   /* the reader is gone: drop input */
 	struct buf q;  /* waiting; at most AGENT_WINDOW */
 	size_t q_off;
 	uint32_t window; /* bytes the host may still send */
@@ -86,25 +88,25 @@ struct stream {
 	uint64_t kill_at;            /* ditto: for a helper that was asked to stop */
 	uint64_t idle_at, grace_end; /* ditto, once exited */
 
-	struct term *term; /* counted; the terminal its output is kept in, or NULL */
+	struct term *term; /* counted; the terminal that keeps its output, or NULL */
 	uint16_t port;     /* connect, dial */
 	bool connecting, try_v6;
-	bool dial_v6; /* dial: what kind of address it is */
+	bool dial_v6; /* dial: it is an IPv6 address */
 	uint8_t dial_addr[16];
 	bool tty;         /* login: on a terminal, whose master is in.fd and out[1].fd */
 	int listen_fd[2]; /* owned; listen: 127.0.0.1 and ::1, -1: none */
 
-	struct proc *proc;        /* weak; proc.run, proc.start: the process as it is listed */
-	uint32_t target;          /* proc.output: number of the process; accept: stream of listen */
-	uint8_t chans;            /* ditto: bit per channel asked for */
-	bool follow;              /* ditto */
+	struct proc *proc; /* weak; proc.run, proc.start: the entry in the list of processes */
+	uint32_t target;   /* proc.output: number of the process; accept: stream of the listen */
+	uint8_t chans;     /* ditto: bit per requested channel */
+	bool follow;       /* ditto */
 	uint64_t at[AGENT_CHANS]; /* ditto: next offset to send */
 
 	struct pty_client *pty; /* owned; pty.open, pty.attach */
-	uint32_t pty_serial;    /* pty.close: the session that is to end */
+	uint32_t pty_serial;    /* pty.close: the session to end */
 };
 
-/* A bounded file: the newest bytes are in it, offsets count all that ever came. */
+/* A bounded file with the newest bytes; offsets count all bytes ever written. */
 struct ring {
 	int fd; /* owned; -1: none */
 	uint64_t first, end;
@@ -115,9 +117,9 @@ struct proc {
 	struct proc *next;
 	uint32_t id;
 	pid_t pid;
-	struct stream *s; /* weak; while its pipes or the process are there, else NULL */
+	struct stream *s; /* weak; while its pipes or the process exist, else NULL */
 	bool attached, exited, timed_out;
-	bool settled; /* it ended, and all its output is in the rings */
+	bool settled; /* it has ended, and all its output is in the rings */
 	int in_fd;    /* owned; detached: its stdin, -1 when closed */
 	int wstatus;
 	int64_t started_ns; /* wall clock */
@@ -128,15 +130,15 @@ struct proc {
 	bool command_cut;
 };
 
-/* A shell loaded ahead of the next command. */
+/* The shell preloaded for the next command. */
 struct ready {
-	pid_t pid; /* 0: none */
-	int fd;    /* owned; -1: none */
-	int spent; /* owned: the socket of the one before, closed when there is time; -1 */
+	pid_t pid;            /* 0: none */
+	int fd;               /* owned; -1: none */
+	int spent;            /* owned: the socket of the previous one, closed later; -1 */
 	int out, err, result; /* owned: our ends of its pipes; -1: none */
 	bool waits;           /* loaded */
 	uint64_t spawn_at;    /* clock_ms(); 0: not planned */
-	const char *lib;      /* NULL: never */
+	const char *lib;      /* NULL: no preloaded shells */
 	struct timespec shell_ctime;
 };
 
@@ -151,7 +153,7 @@ struct agent {
 	struct buf tx;
 	size_t tx_off;
 
-	bool greeted; /* HELLO was answered well: requests are served */
+	bool greeted; /* HELLO was answered without an error: requests are served */
 	bool has_nonce;
 	uint8_t nonce[AGENT_NONCE_LEN];
 	struct buf ack; /* payload of our last HELLO_ACK, for retransmissions */
@@ -168,25 +170,26 @@ struct agent {
 	uint32_t next_gen;
 	struct proc *procs; /* owned list, oldest first */
 	uint32_t next_proc;
-	unsigned turn; /* round robin: who is served first next time */
+	unsigned turn; /* round robin: the stream that is served first next time */
 
 	struct pty *ptys; /* owned list, oldest first; see pty.h */
 	uint32_t next_pty;
 	unsigned pty_retain_ms; /* how long an ended session is kept */
-	char machine_id[33];    /* of the last greeting: another one means that this is a copy */
+	char machine_id[33]; /* of the last greeting: a different one means that this is a copy */
 
 	struct code_ctx *code; /* owned list, oldest first; see code.h */
 	uint32_t next_code, next_kernel;
 	struct zygote *zygote; /* owned; NULL: none */
-	uint64_t spare_at;     /* clock_ms(): a kernel is to be started ahead; see code_spare.c */
+	uint64_t spare_at;     /* clock_ms(): when to start a spare kernel; see code_spare.c */
 	int fan_fd;            /* owned; see code_files.c */
-	uint64_t fan_off_at; /* clock_ms(): the watch ends then; 0: a cell runs, or there is none */
-	uint64_t oom_kills;  /* of the machine, when we last looked */
-	const char *kernels; /* directory of the kernels; NULL: the usual one */
+	uint64_t fan_off_at;   /* clock_ms(): when the watch ends; 0: a cell is running, or there is
+	                          no watch */
+	uint64_t oom_kills;    /* of the machine, at the last check */
+	const char *kernels;   /* directory of the kernels; NULL: the default */
 
 	struct term *terms[AGENT_TERMS_MAX]; /* owned */
 	const char *test_root;               /* NULL: the real machine. Else see --help */
-	uint64_t nofile_soft, nofile_hard;   /* limits to give back to children */
+	uint64_t nofile_soft, nofile_hard;   /* limits to restore in children */
 	struct ready ready;
 	bool reset_oom; /* the agent is protected from the OOM killer, its children are not */
 };
@@ -204,12 +207,12 @@ void port_drop_queue(struct agent *a);
 
 /* hello.c */
 void hello_ready(struct agent *a, uint8_t why);
-bool hello_receive(struct agent *a, const struct agent_frame *f); /* false: not a HELLO at all */
+bool hello_receive(struct agent *a, const struct agent_frame *f); /* false: not a HELLO */
 
 /* identity.c: all steps in order; the first failure ends it. */
 void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack);
 int identity_clock(struct agent *a, uint64_t wall_ns);
-/* The generation outlives the agent, but not a boot: it is kept in /run. Reports if there is none.
+/* The generation outlives the agent, but not a boot: it is kept in /run. Logs if there is none.
  */
 void identity_remember(struct agent *a);
 /* identity_open.c: opens the files that the steps write to, and reads the saved generation, if any.
@@ -236,14 +239,14 @@ void stream_result(struct agent *a, struct stream *s, uint32_t status, uint16_t 
 /* RESULT for a request that never became a stream. */
 void stream_answer(struct agent *a, uint32_t id, uint32_t status, uint16_t tag, const char *msg);
 void stream_answer_body(struct agent *a, uint32_t id, const void *body, size_t n);
-/* The connection ended: no stream has a listener any more. */
+/* The connection ended: all streams lose their listener. */
 void stream_orphan_all(struct agent *a);
 /* request.c */
 void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n);
 
 /* pump.c */
 void pump_run(struct agent *a);
-bool pump_idle(const struct agent *a); /* nothing can move before an event */
+bool pump_idle(const struct agent *a); /* nothing to do before the next event */
 void pump_in(struct agent *a, struct stream *s);
 
 /* job.c: a child process and its pipes */
@@ -251,16 +254,17 @@ struct job_fds {
 	int in, out, err, result, commit; /* of the child; -1: none */
 };
 enum job_pipes { JOB_IN = 1, JOB_OUT = 2, JOB_ERR = 4, JOB_COMMIT = 8 };
-/* Both ends of a terminal in the place of the first three pipes. Still the caller's. */
+/* Both ends of a terminal instead of the first three pipes. The caller keeps ownership. */
 struct job_tty {
 	int master, slave;
 };
-/* In the child: 1 when *ret_fds is the child's, 0 in the agent, -errno when nothing was started. */
-/* In a child of the agent: a session of its own, the descriptors in their places, nothing else. */
+/* In a child of the agent: starts a session, puts the descriptors in their places, closes
+ * everything else. */
 void child_setup(struct agent *a, struct job_fds *fds);
-/* Both ends of each, for in, out, err, result (always) and commit; -1: not wanted. After an error,
- * too, the caller closes them. */
+/* Both ends of each pipe, for in, out, err, result (always) and commit; -1: not requested. The
+ * caller closes them even after an error. */
 int job_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2]);
+/* 1 in the child, with its descriptors in *ret_fds; 0 in the agent; -errno: nothing was started. */
 int job_fork(struct agent *a, struct stream *s, unsigned pipes, struct job_fds *ret_fds);
 int job_fork_on(struct agent *a, struct stream *s, unsigned pipes, const struct job_tty *tty,
                 struct job_fds *ret_fds);
@@ -269,7 +273,7 @@ int job_hand_over(struct agent *a, struct stream *s, unsigned pipes, const void 
 void job_on_exit(struct agent *a, struct stream *s);
 void job_cancel(struct agent *a, struct stream *s);
 void job_orphan(struct agent *a, struct stream *s);
-/* Timers, and the end of it: the only place where a stream is freed. */
+/* Handles timers and the end: the only place where a stream is freed. */
 void job_tick(struct agent *a, struct stream *s, uint64_t now);
 uint64_t job_next_timer(const struct stream *s);
 /* child.c. In the child: reports the result and ends the process. err_no: positive or 0. */
@@ -278,7 +282,7 @@ void child_finish(const struct job_fds *fds, int err_no, uint16_t tag, const cha
 void child_fail(const struct job_fds *fds, int err_no, uint16_t tag, const char *fmt, ...)
         __attribute__((noreturn, format(printf, 4, 5)));
 struct user;
-/* In the child: becomes the user or ends the process; "" stays who we are. */
+/* In the child: becomes the user or ends the process; "": no change. */
 void child_become(const struct job_fds *fds, const char *name, struct user *ret);
 
 /* user.c */
@@ -299,15 +303,15 @@ int user_become(const struct user *u);
 
 /* login.c, listen.c */
 void login_begin(struct agent *a, uint32_t id, struct rd *c);
-/* True when the stream is a login on a terminal: its window is that now. */
+/* True if the stream is a login on a terminal: its window size is set. */
 bool login_resize(struct stream *s, uint16_t cols, uint16_t rows);
 void listen_begin(struct agent *a, uint32_t id, struct rd *c);
 void accept_begin(struct agent *a, uint32_t id, struct rd *c);
 /* Matches new connections with waiting accepts. */
 void listen_serve(struct agent *a, struct stream *s);
-void listen_end(struct agent *a, struct stream *s); /* no one waits for it any more */
+void listen_end(struct agent *a, struct stream *s); /* its accepts end too */
 
-/* node.c: the directory of the Node.js that nvm has as its default, or "" */
+/* node.c: the directory of nvm's default Node.js, or "" */
 #define NODE_DIR_MAX 320u
 void node_find(char ret[NODE_DIR_MAX]);
 
@@ -333,9 +337,10 @@ bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n)
  * in: -1: none. */
 int ready_give(struct agent *a, int in, const void *req, size_t n, pid_t *ret, int ret_ends[3]);
 void ready_on_event(struct agent *a); /* it is loaded, or gone */
-/* A freeze is near: answered when there is one that waits, or soon. */
+/* Before a freeze: answered when a shell is waiting, or soon. */
 void ready_settle(struct agent *a, uint32_t id);
-void ready_plan(struct agent *a, unsigned ms); /* not sooner than that from now */
+void ready_plan(struct agent *a,
+                unsigned ms); /* plans the next one, not sooner than that from now */
 void ready_tick(struct agent *a, uint64_t now);
 uint64_t ready_next_timer(const struct agent *a);
 void ready_close(struct agent *a);
@@ -371,7 +376,7 @@ struct proc *proc_new(struct agent *a, const struct agent_exec_req *r, bool atta
 void proc_free(struct agent *a, struct proc *p);
 struct proc *proc_find(struct agent *a, uint32_t id);
 void proc_fill(const struct proc *p, struct agent_proc *ret);
-/* The command runs, or could not be started: the child's result pipe tells. */
+/* The child's result pipe shows whether the command was started. */
 void proc_on_result(struct agent *a, struct stream *s);
 void proc_on_exit(struct agent *a, struct stream *s);
 /* The stream is about to be freed. */
@@ -394,16 +399,16 @@ size_t ring_get(const struct ring *r, uint64_t off, uint8_t *p, size_t n);
 
 /* code*.c: the code interpreter */
 void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
-/* The stream has no listener any more; cancelled: nobody wants its cell either. */
+/* The stream has lost its listener; cancelled: its cell is no longer wanted either. */
 void code_orphan(struct agent *a, struct stream *s, bool cancelled);
-bool code_on_event(struct agent *a, uint64_t ref, uint32_t events); /* false: not of a kernel */
+bool code_on_event(struct agent *a, uint64_t ref, uint32_t events); /* false: not for a kernel */
 void code_run(struct agent *a, uint64_t now);
 bool code_idle(const struct agent *a);
 uint64_t code_next_timer(const struct agent *a);
-void code_identity(struct agent *a); /* this machine is a copy now: cells that run learn it */
+void code_identity(struct agent *a); /* this machine is now a copy: tells running cells */
 void code_close(struct agent *a);
 
-/* fs.c, fs_*.c: begin forks, the others are the child's work and never return */
+/* fs.c, fs_*.c: begin forks; the others run in the child and never return */
 void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c);
 void fs_read(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
 void fs_write(const struct job_fds *fds, const struct agent_fs_req *r) __attribute__((noreturn));
@@ -433,7 +438,7 @@ void term_exec_begin(struct agent *a, uint32_t id, struct rd *c);
 void term_list_begin(struct agent *a, uint32_t id, struct rd *c);
 void term_read_begin(struct agent *a, uint32_t id, struct rd *c);
 void term_write(struct term *t, const void *p, size_t n);
-void term_leave(struct term *t); /* a stream that wrote to it is gone; NULL is fine */
+void term_leave(struct term *t); /* a stream that wrote to it has ended; NULL is fine */
 
 /* job.c, in a child: signals, limits and OOM score as a program expects them */
 void child_reset(const struct agent *a);
@@ -451,7 +456,8 @@ void pty_on_hello(struct agent *a, const struct agent_hello *h);
 void pty_end_all(struct agent *a);
 /* pty_spawn.c: both ends of a new terminal of that size; master is nonblocking. */
 int pty_pair(uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave);
-/* In a child whose stdin it is: its terminal, belongs to that user. */
+/* In a child with the terminal as its stdin: makes it the controlling terminal, owned by that user.
+ */
 struct user;
 int pty_take(const struct user *u);
 

@@ -4,8 +4,8 @@
  * the main loop
  *
  * A context outlives its connection and its kernels: processes in the guest
- * survive a freeze and are inherited by forks, and so does this table. The
- * default context of a language and user is made when it is first used.
+ * survive a freeze and are inherited by forks, and so is this table. The
+ * default context of a language and user is created at first use.
  */
 #include <errno.h>
 #include <signal.h>
@@ -23,13 +23,13 @@
 
 #define LIST_BYTES (AGENT_RESULT_MAX - 64) /* of entries in one answer */
 
-/* Root has one name here. */
+/* Root has only one name here. */
 static const char *user_of(const char *user)
 {
 	return strcmp(user, "root") != 0 ? user : "";
 }
 
-/* Root may touch every context, others only have their own. */
+/* Root may use every context, others only their own. */
 static bool may_touch(const struct code_ctx *x, const char *user)
 {
 	return !*user_of(user) || !strcmp(x->user, user);
@@ -100,7 +100,7 @@ static int settle_cwd(struct code_ctx *x, const char *cwd, uint16_t *ret_tag, co
 	return 0;
 }
 
-/* NULL with an answer given. */
+/* NULL if an error was sent. */
 static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_code_create *r,
                              bool is_default)
 {
@@ -161,7 +161,7 @@ void code_describe(const struct code_ctx *x, struct agent_code_context *ret)
 		                            .cwd = x->cwd };
 }
 
-/* The default context of language and user, made when it is first used. NULL with an answer given.
+/* The default context of language and user, created at first use. NULL if an error was sent.
  */
 static struct code_ctx *default_of(struct agent *a, uint32_t id, const struct agent_code_run *r)
 {
@@ -176,7 +176,7 @@ static struct code_ctx *default_of(struct agent *a, uint32_t id, const struct ag
 	}
 	if (!x && !(x = make(a, id, &m, /* is_default= */ true)))
 		return NULL;
-	/* It may have been started before anybody knew where. */
+	/* It may have been started before its directory was known. */
 	if (*r->cwd == '/' && !x->used && strcmp(x->cwd, r->cwd) != 0 && stat(r->cwd, &st) == 0 &&
 	    S_ISDIR(st.st_mode)) {
 		snprintf(x->cwd, sizeof(x->cwd), "%s", r->cwd);
@@ -185,7 +185,7 @@ static struct code_ctx *default_of(struct agent *a, uint32_t id, const struct ag
 	return x;
 }
 
-/* The context a cell is for. NULL with an answer given. */
+/* The context a cell is for. NULL if an error was sent. */
 static struct code_ctx *target(struct agent *a, uint32_t id, const struct agent_code_run *r)
 {
 	struct code_ctx *x;
@@ -288,7 +288,7 @@ static void restart(struct agent *a, struct code_ctx *x)
 		code_kill(x);
 	else if (!x->deleted && x->state == AGENT_CODE_NONE)
 		code_start(a, x, /* warm= */ false);
-	x->lost = false; /* it was asked for */
+	x->lost = false; /* the restart was requested */
 }
 
 void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
@@ -372,7 +372,7 @@ bool code_on_event(struct agent *a, uint64_t ref, uint32_t events)
 			continue;
 		if (kind == REF_CODE_PROC)
 			code_on_exit(a, x);
-		else /* writable again is found out by writing */
+		else /* the next write will tell whether it is writable */
 			x->readable[kind - REF_CODE_CTL] = true;
 		break;
 	}
@@ -426,7 +426,7 @@ uint64_t code_next_timer(const struct agent *a)
 
 void code_identity(struct agent *a)
 {
-	/* Idle kernels look at the generation before the next cell. */
+	/* Idle kernels check the generation before the next cell. */
 	for (struct code_ctx *x = a->code; x; x = x->next)
 		if (x->state == AGENT_CODE_BUSY && x->pid > 0)
 			kill(x->pid, SIGURG);

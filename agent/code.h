@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/code.h - what the files of the code interpreter share (agent/code*.c)
+ * agent/code.h - shared by the files of the code interpreter (agent/code*.c)
  *
  * A context is a kernel process with a queue of cells. The kernel has a socket
- * to us and two pipes for what its cells write. What belongs to the running cell
- * is queued in outq and leaves as the host grants credit; while something waits
- * there nothing more is read, so a slow host holds up the cell and no memory.
+ * to us and two pipes for the output of its cells. Events of the running cell
+ * are queued in outq and sent as the host grants credit; while something waits
+ * there nothing more is read, so a slow host delays the cell but costs no memory.
  */
 #pragma once
 
@@ -13,19 +13,20 @@
 #include "base/buf.h"
 #include "wire/agent_code.h"
 
-#define CODE_START_MS 180000  /* for a kernel to be ready; emulated and warming up it takes long */
+#define CODE_START_MS \
+	180000 /* for a kernel to be ready; when emulated and warming up this takes long */
 #define CODE_IGNORE_MS 5000   /* for a cell to end after its interrupt, before it is killed */
 #define CODE_CLOSED_MS 2000   /* for a kernel to end after its socket did */
 #define CODE_NUDGES 10        /* at most, after an interrupt that has not ended the cell */
 #define CODE_SAY_MS 50        /* a cell that ends before this is reported in one message */
 #define CODE_DROP_PER_TURN 16 /* chunks of unwanted output per turn, for fairness */
 #define CODE_KERNELS "/usr/lib/pando/kernels"
-#define CODE_OOM_SCORE "500" /* of a kernel: a greedy cell is the first to go */
+#define CODE_OOM_SCORE "500" /* of a kernel: greedy cells are killed first */
 #define CODE_BASE_ENV 7u     /* variables every kernel has */
 
 struct code_cell {
 	struct code_cell *next;
-	struct stream *s; /* weak; NULL: there is no listener any more */
+	struct stream *s; /* weak; NULL: no listener */
 	char *code;       /* owned */
 	size_t len;
 	uint32_t timeout_ms;
@@ -50,7 +51,7 @@ struct code_ctx {
 	bool is_default, deleted;
 	bool used;            /* somebody ran a cell in it */
 	bool spare;           /* a kernel without a context yet (code_spare.c) */
-	uint64_t spare_until; /* clock_ms(); 0: for good */
+	uint64_t spare_until; /* clock_ms(); 0: no limit */
 	char user[AGENT_USER_MAX], cwd[AGENT_CODE_CWD_MAX];
 	char *env[AGENT_CODE_ENV_MAX]; /* owned */
 	unsigned n_env;
@@ -58,22 +59,22 @@ struct code_ctx {
 
 	/* the kernel */
 	enum agent_code_state state;
-	uint32_t kernel; /* number of this process among all kernels: what epoll events name */
-	pid_t pid;       /* 0: none, or reaped */
-	int pidfd, ctl;  /* owned */
-	int pipe[AGENT_CHANS];      /* owned; [1], [2] */
+	uint32_t kernel;       /* number of this process among all kernels: used in epoll events */
+	pid_t pid;             /* 0: none, or reaped */
+	int pidfd, ctl;        /* owned */
+	int pipe[AGENT_CHANS]; /* owned; [1], [2] */
 	bool readable[AGENT_CHANS]; /* as last seen; [0]: the socket */
 	bool lost;                  /* there was a kernel, and its variables are gone */
 	bool exited, broken, killed;
 	bool forking; /* the zygote was asked for it: its pid is not known yet */
-	bool cold;    /* the zygote cannot make it */
-	bool warm;    /* it was to import the usual libraries */
-	bool move;    /* it is to change to cwd before its first cell */
+	bool cold;    /* the zygote cannot fork it */
+	bool warm;    /* it was told to import the usual libraries */
+	bool move;    /* it must change to cwd before its first cell */
 	int wstatus;
 	struct buf rx, tx; /* from and to the kernel */
 	size_t tx_off;
 	bool awaits_room;   /* its socket was full */
-	uint64_t ready_by;  /* clock_ms(), as all that follow; 0: never */
+	uint64_t ready_by;  /* clock_ms(), as are the following; 0: never */
 	uint64_t closed_by; /* its socket is closed: it should be gone by then */
 	uint32_t count;     /* cells it has run */
 
@@ -87,7 +88,7 @@ struct code_ctx {
 	bool signal_due;   /* SIGINT follows when all of tx is written */
 	uint8_t how;
 	bool done, fresh, asked; /* asked: an interrupt was requested */
-	bool owing;              /* owed[] was counted for what comes next from the socket */
+	bool owing;              /* owed[] was counted for the next event from the socket */
 	size_t owed[AGENT_CHANS];
 	uint64_t bytes[AGENT_CHANS];
 	struct buf outq;
@@ -119,25 +120,26 @@ void code_on_exit(struct agent *a, struct code_ctx *x);
 /* Whether to poll its socket for writing. */
 void code_await_room(struct agent *a, struct code_ctx *x, bool await);
 int code_adopt_pid(struct agent *a, struct code_ctx *x, pid_t pid);
-/* Whose kernel it is; 0 or -errno. */
+/* The user of the kernel; 0 or -errno. */
 int code_user(const struct code_ctx *x, struct user *ret);
-/* What it finds in its environment; points into x and itself. */
+/* Its environment; points into x and itself. */
 void code_env_make(const struct code_ctx *x, const struct user *u, struct code_env *ret);
 /* In a child: becomes the kernel of that language. */
 void code_exec(const struct agent *a, uint8_t lang, struct code_env *env) __attribute__((noreturn));
-/* Kernels that were killed since the last call by a guest that is out of memory? */
+/* Has the OOM killer killed anything since the last call? */
 bool code_oom_happened(struct agent *a);
 
 /* code_cell.c */
 void code_enqueue(struct agent *a, struct code_ctx *x, struct code_cell *cell_consume);
-void code_step(struct agent *a, struct code_ctx *x, uint64_t now); /* moves it on */
+void code_step(struct agent *a, struct code_ctx *x, uint64_t now); /* advances it */
 bool code_can_move(const struct agent *a, const struct code_ctx *x);
 /* Ends the first cell; how: enum agent_code_how. */
 void code_end_cell(struct agent *a, struct code_ctx *x, uint8_t how);
 void code_cell_free(struct code_cell *c);
 
 /* code_zygote.c: a warm Python that forks kernels */
-/* The child ends of socket and pipes go to the zygote, which replies later; false: there is none.
+/* Sends the child's ends of socket and pipes to the zygote, which replies later; false: there is
+ * none.
  */
 bool zygote_ask(struct agent *a, struct code_ctx *x, const int fds[3], bool may_start);
 void zygote_on_event(struct agent *a);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code_cell.c - run cells: one at a time in each context, in the order in which they came
+ * code_cell.c - runs cells: one at a time in each context, in order of arrival
  *
  * Theory of operation: the kernel is started if there is none -> READY -> the cell
- * goes to it, STARTED to the host -> what it writes and shows, in order -> DONE, or
- * the kernel's end -> the files that changed -> RESULT. What came out of the pipes
- * before the kernel showed something is sent before it: the kernel flushes, then
- * tells us, and we empty the pipes of what is in them then. A timeout interrupts;
+ * is sent to it, STARTED to the host -> its output and results, in order -> DONE, or
+ * the kernel's end -> the files that changed -> RESULT. Bytes that were in the pipes
+ * before the kernel sent an event are sent before it: the kernel flushes, then
+ * sends the event, and we empty the pipes of what is in them at that time. A timeout interrupts;
  * a cell that continues for CODE_IGNORE_MS is killed with its kernel. A kernel
- * that ended gets a successor at once.
+ * that ended is replaced at once.
  */
 #include <errno.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static struct stream *listener(const struct code_ctx *x)
 	return now && x->cells ? x->cells->s : NULL;
 }
 
-/* The cell begins. Reported with its first output, or after a while without any. */
+/* The cell begins. Reported with its first output, or after a short time without any. */
 static void say_started(struct code_ctx *x)
 {
 	uint8_t id[4];
@@ -67,12 +67,12 @@ static void tell(struct code_ctx *x, uint8_t kind, bool more, const void *p, siz
 	agent_code_event_put(&x->outq, &m);
 }
 
-/* False when something waits for credit. */
+/* False if something waits for credit. */
 static bool flush(struct agent *a, struct code_ctx *x)
 {
 	struct stream *s = listener(x);
 
-	if (x->outq.failed) { /* out of memory: the host would wait for the rest of it for ever */
+	if (x->outq.failed) { /* out of memory: the host would wait for the rest for ever */
 		buf_reset(&x->outq);
 		x->outq_off = 0;
 		if (s) {
@@ -127,7 +127,7 @@ static void took_output(struct code_ctx *x, int chan, const uint8_t *p, size_t n
 		cut_marker(x, chan);
 }
 
-/* One read of a pipe; true when bytes came. */
+/* One read of a pipe; true if there were bytes. */
 static bool read_pipe(struct code_ctx *x, int chan)
 {
 	static uint8_t p[READ_MAX];
@@ -149,11 +149,11 @@ static bool read_pipe(struct code_ctx *x, int chan)
 	x->readable[chan] = false;
 	x->owed[chan] = 0;
 	if (n == 0)
-		close(TAKE_FD(x->pipe[chan])); /* all that had it closed it */
+		close(TAKE_FD(x->pipe[chan])); /* all writers have closed it */
 	return false;
 }
 
-/* What is in the pipes now belongs before what comes next. */
+/* Counts what is in the pipes now, which belongs before the next event. */
 static void count_owed(struct code_ctx *x)
 {
 	for (int i = AGENT_OUT; i <= AGENT_ERR; i++) {
@@ -301,7 +301,7 @@ static int take_event(struct agent *a, struct code_ctx *x, const struct agent_co
 	}
 }
 
-/* Fills rx up to one event; true when there is something new. */
+/* Fills rx up to one event; true if there is something new. */
 static bool read_ctl(struct code_ctx *x)
 {
 	uint8_t *p;
@@ -324,12 +324,13 @@ static bool read_ctl(struct code_ctx *x)
 	x->readable[0] = false;
 	if (n == 0 || errno != EAGAIN) {
 		close(TAKE_FD(x->ctl));
-		x->closed_by = clock_ms() + CODE_CLOSED_MS; /* it ends, or it only closed this */
+		x->closed_by = clock_ms() +
+		               CODE_CLOSED_MS; /* it is ending, or it only closed the socket */
 	}
 	return false;
 }
 
-/* One event, after what the pipes owe; true when it was taken. */
+/* Handles one event, after the bytes that belong before it; true if it was taken. */
 static bool next_event(struct agent *a, struct code_ctx *x)
 {
 	struct agent_code_event m;
@@ -363,7 +364,7 @@ static void write_ctl(struct agent *a, struct code_ctx *x)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			break; /* full, or gone: the reader notices */
+			break; /* full, or gone, which the reader will notice */
 		x->tx_off += (size_t)n;
 	}
 	code_await_room(a, x, x->tx_off < x->tx.len);
@@ -485,7 +486,7 @@ void code_step(struct agent *a, struct code_ctx *x, uint64_t now)
 		return;
 	if (x->exited && !x->readable[0]) {
 		if (!x->owing)
-			count_owed(x); /* more may come from a child that outlived it, for ever */
+			count_owed(x); /* a child that outlived it may write for ever */
 		if (!x->owed[AGENT_OUT] && !x->owed[AGENT_ERR])
 			gone(a, x);
 	}

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code_files.c - which files change while a cell runs, wherever they are
+ * code_files.c - lists files that change while a cell runs
  *
  * The file systems of / and /tmp are watched (fanotify) while at least one cell
- * runs, and a little longer: the next cell mostly comes soon, and putting up a watch
- * costs more than a cell. Nothing is read before a cell's end: the kernel joins events of one file,
- * and the descriptor that comes with an event knows the name the file has by then, so a file that
- * was written aside and renamed is listed by its final name. Two cells at one time both list what
- * changed. What a sandbox's own machinery writes (logs, caches, packages, hidden directories) is
+ * runs, and a little longer: the next cell usually comes soon, and setting up a watch
+ * costs more than a cell. Nothing is read before a cell's end: the kernel merges events of one
+ * file, and the descriptor that comes with an event has the file's current name, so a file that was
+ * written under another name and renamed is listed by its final name. Two concurrent cells both
+ * list what changed. Files written by the system (logs, caches, packages, hidden directories) are
  * not listed. Without fanotify, or with a test root, nothing is.
  */
 #include <errno.h>
@@ -27,8 +27,8 @@
 #include "base/log.h"
 
 #define READ_BYTES 4096  /* of events at a time: 170 */
-#define EVENTS_MAX 4096u /* looked at for one cell; more are too many to list anyway */
-#define LINGER_MS 3000   /* the watch stands after the last cell; what comes then is dropped */
+#define EVENTS_MAX 4096u /* handled for one cell; more would be too many to list anyway */
+#define LINGER_MS 3000   /* the watch stays after the last cell; events then are dropped */
 #define FAN_EVENTS (FAN_MODIFY | FAN_CLOSE_WRITE)
 
 enum { FAN_UNOPENED = 0, FAN_NONE = -1 }; /* values of a->fan_fd other than a descriptor */
@@ -103,7 +103,7 @@ static void cut(struct agent *a)
 			x->files_cut = true;
 }
 
-/* Takes what is queued; keep: it belongs to the cells that run. */
+/* Reads queued events; keep: they belong to the running cells. */
 static void collect(struct agent *a, bool keep)
 {
 	_Alignas(struct fanotify_event_metadata) char text[READ_BYTES];
@@ -152,11 +152,11 @@ void code_files_begin(struct agent *a, struct code_ctx *x)
 		a->fan_fd = fd;
 	}
 	if (running(a) > 1)
-		return; /* the watch stands, for another cell too */
+		return; /* another cell has already set up the watch */
 	if (!a->fan_off_at)
 		mark(a, FAN_MARK_ADD);
 	else
-		collect(a, /* keep= */ false); /* what others did between the cells */
+		collect(a, /* keep= */ false); /* changes between the cells */
 	a->fan_off_at = 0;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code_kernel.c - a context's process: start, interrupt, kill, notice its end
+ * code_kernel.c - a context's kernel process: start, interrupt, kill, end
  *
- * It leads a session of its own and has three descriptors of ours: pipes as 1 and
- * 2, a socket as 3. Its end is learnt by pidfd; what it said until then is still
- * read. It is the first the OOM killer takes, so that a greedy cell costs its
- * own variables and nobody else's. Where it can be had warm it is: a Python kernel is
+ * It leads its own session and has three descriptors from us: pipes as 1 and
+ * 2, a socket as 3. Its end is noticed by pidfd; what it wrote until then is still
+ * read. The OOM killer takes it first, so that a greedy cell costs only
+ * its own variables. If possible it starts warm: a Python kernel is
  * forked by the zygote, a JavaScript one may be the spare (code_zygote.c,
  * code_spare.c).
  */
@@ -27,7 +27,7 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
+#define PIPE_BYTES (256 << 10) /* requested; less is fine */
 #define VMSTAT_MAX (64u << 10) /* bytes of /proc/vmstat */
 
 static void env_set(struct code_env *e, const char *kv)
@@ -91,7 +91,7 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 		         (char *)(uintptr_t)kernels[lang].option, NULL };
 
 	if (!argv[0])
-		_exit(127); /* not a language: our bug */
+		_exit(127); /* not a language: a bug */
 	snprintf(file, sizeof(file), "%s/%s", dir, kernels[lang].file);
 	if (access(file, R_OK) < 0)
 		dprintf(2, "this VM has no kernel %s: %m\n", file);
@@ -298,7 +298,7 @@ void code_on_exit(struct agent *a, struct code_ctx *x)
 	x->pid = 0;
 	x->exited = true;
 	x->closed_by = 0;
-	x->owing = false; /* what is in the pipes now is all that counts */
+	x->owing = false; /* only what is in the pipes now counts */
 	for (int i = 0; i < AGENT_CHANS; i++)
 		x->readable[i] = true;
 }

@@ -2,13 +2,13 @@
 /*
  * code_spare.c - the warm Node.js process for the first context that needs one
  *
- * V8 cannot be forked, so one process with everything loaded, the remover of types
- * included, is kept (AGENT_CODE_WARM: in the template). The first JavaScript or TypeScript
- * context of root takes it: it is told the language, the directory and the variables
- * ("SET"), and is that context's kernel from then on. Those whose variables Node.js itself
- * looks at when it starts begin the slow way, as do those of other users.
+ * V8 cannot be forked, so one process with everything loaded, including the code that strips
+ * types, is kept ready (AGENT_CODE_WARM: in the template). The first JavaScript or TypeScript
+ * context of root takes it: it is sent the language, the directory and the variables
+ * ("SET"), and is that context's kernel from then on. Contexts with variables that Node.js itself
+ * reads at start are started the slow way, as are those of other users.
  *
- * One process is some 40 MB, and a machine that only ever uses its default context never needs
+ * One process takes about 40 MB, and a machine that only uses its default context never needs
  * another. A client that creates contexts usually creates more: after each, another spare is
  * started as soon as no cell runs, and ends if it is unused for SPARE_KEEP_MS.
  */
@@ -20,15 +20,15 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-#define SPARE_PAUSE_MS 1000   /* of quiet before another one is started */
-#define SPARE_KEEP_MS 300000u /* that one waits so long */
+#define SPARE_PAUSE_MS 1000   /* of idle time before another one is started */
+#define SPARE_KEEP_MS 300000u /* how long that one waits */
 
 static bool is_node(uint8_t lang)
 {
 	return lang == AGENT_LANG_JAVASCRIPT || lang == AGENT_LANG_TYPESCRIPT;
 }
 
-/* Variables that have their effect before a program's first line. */
+/* Variables that take effect before a program's first line. */
 static bool needs_own_start(const struct code_ctx *x)
 {
 	static const char *const early[] = { "NODE_", "LD_",  "UV_",     "LANG=", "LC_",
@@ -106,7 +106,7 @@ bool spare_take(struct agent *a, struct code_ctx *x)
 	return true;
 }
 
-/* Does anybody wait for the processor? */
+/* Is anything waiting for the processor? */
 static bool working(const struct agent *a)
 {
 	for (const struct code_ctx *x = a->code; x; x = x->next)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code_zygote.c - the warm Python that kernels are forked from
+ * code_zygote.c - the warm Python process that kernels are forked from
  *
  * Theory of operation: the zygote (kernels/zygote.py) has imported what nearly every
- * cell needs and waits on a socket. It is asked with one packet: number of the kernel,
- * user, directory, environment, and the descriptors the kernel is to have. It forks with
- * CLONE_PARENT, so the kernel is a child of ours like any other, and answers with its
+ * cell needs and waits on a socket. A request is one packet: number of the kernel,
+ * user, directory, environment, and the kernel's descriptors. It forks with
+ * CLONE_PARENT, so the kernel is our child like any other, and answers with its
  * pid. Until that answer a context is "forking": nothing that needs the pid
- * happens to it. A zygote that ends or does not answer in time is dropped: kernels that wait for it
- * are started the slow way. It is started with the template only (AGENT_CODE_WARM); a machine that
- * was booted has none.
+ * happens to it. A zygote that ends or does not answer in time is dropped, and kernels that wait
+ * for it are started the slow way. It is started with the template only (AGENT_CODE_WARM); a
+ * machine that was booted has none.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,13 +30,13 @@
 
 #define ANSWER_MS 20000     /* for a fork */
 #define ANSWER_MAX 64u      /* bytes of an answer */
-#define ASK_MAX (64u << 10) /* bytes of a question; one that is longer starts the slow way */
+#define ASK_MAX (64u << 10) /* bytes of a request; longer ones use the slow way */
 
 struct zygote {
 	pid_t pid;       /* 0: reaped */
 	int pidfd, sock; /* owned */
 	uint64_t by;     /* clock_ms(): an answer is due; 0: none */
-	bool ready;      /* it said so */
+	bool ready;      /* it has reported so */
 };
 
 static void zygote_free(struct agent *a)
@@ -112,7 +112,7 @@ static int zygote_start(struct agent *a)
 	return r;
 }
 
-/* kernel, uid, gid, groups, oom score, directory, variables: each with a NUL behind it. */
+/* kernel, uid, gid, groups, oom score, directory, variables: each followed by a NUL. */
 static void question(const struct agent *a, const struct code_ctx *x, const struct user *u,
                      const struct code_env *env, struct buf *b)
 {
@@ -150,14 +150,14 @@ bool zygote_ask(struct agent *a, struct code_ctx *x, const int fds[3], bool may_
 		               .cmsg_len = CMSG_LEN(3 * sizeof(int)) };
 	memcpy(CMSG_DATA(c), fds, 3 * sizeof(int));
 	if (sendmsg(a->zygote->sock, &m, MSG_NOSIGNAL) < 0)
-		return false; /* it is busy or gone; the slow way is always there */
+		return false; /* it is busy or gone: use the slow way */
 	x->forking = true;
 	if (!a->zygote->by)
 		a->zygote->by = clock_ms() + (a->zygote->ready ? ANSWER_MS : CODE_START_MS);
 	return true;
 }
 
-/* Who waited for it: the slow way. */
+/* Contexts that waited for it use the slow way. */
 static void start_again(struct agent *a, struct code_ctx *x)
 {
 	int r = 0;
@@ -212,7 +212,7 @@ static void took(struct agent *a, uint32_t kernel, pid_t pid)
 			code_kill(x);
 		return;
 	}
-	if (pid > 1 && is_child(pid)) { /* its context had no memory for it */
+	if (pid > 1 && is_child(pid)) { /* its context ran out of memory */
 		session_kill(pid);
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;

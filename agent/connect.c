@@ -3,9 +3,10 @@
  * connect.c - a TCP connection to a port of this machine, as a stream
  *
  * 127.0.0.1 first, ::1 when nothing listens there. OPENED tells the host that it is connected; then
- * bytes go both ways and each direction ends on its own. dial goes to the address it was given, and
- * accept (listen.c) has a socket already. The two directions hold one descriptor each (dup), so
- * they are watched and closed apart. RESULT comes when both ended, or with the errno that broke it.
+ * bytes go both ways and each direction ends on its own. dial connects to the given address, and
+ * accept (listen.c) already has a socket. The two directions have one descriptor each (dup), so
+ * they are polled and closed separately. RESULT comes when both have ended, or with the errno that
+ * broke it.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec.c - run a shell command as a user, in a session of its own: in a new process, or a shell
+/* exec.c - runs a shell command as a user, in a session of its own: in a new process, or a shell
  * that is ready */
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void exec_child(const struct job_fds *fds, const struct agent_exec_req *r
 	child_fail(fds, errno, AGENT_TAG_SPAWN_FAILED, "run " EXEC_SHELL ": %s", err_name(errno));
 }
 
-/* The process gets its number; a detached one also keeps its stdin. */
+/* Assigns the process its number; a detached one also keeps its stdin. */
 static int make_proc(struct agent *a, struct stream *s, const struct agent_exec_req *r)
 {
 	int e = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec_child.c - in the child: who a command runs as, where, and with which environment
+ * exec_child.c - in the child: a command's user, directory and environment
  *
  * Part of the agent, whose forked child then executes the shell, and of the library in a
- * shell that was loaded ahead (ready_main.c), which is that shell already.
+ * preloaded shell (ready_main.c), which already is that shell.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs.c - file requests: each in a child that has become the user
+ * fs.c - file requests: each runs in a child as the user
  *
- * The child blocks on disks, FIFOs and long directories as it likes; the agent
- * does not. Permissions are the kernel's, for that user with all its groups.
+ * The child may block on disks, FIFOs and long directories; the agent
+ * does not. Permissions are checked by the kernel, for that user with all its groups.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ int fs_make_parents(const char *path, size_t len)
 			continue;
 		dir[i] = '\0';
 		if (mkdir(dir, 0755) < 0 && errno != EEXIST) {
-			/* A directory above that we may not write to is fine when it is there. */
+			/* An existing directory above that we may not write to is fine. */
 			int e = errno;
 			struct stat st;
 
@@ -48,7 +48,7 @@ int fs_make_parents(const char *path, size_t len)
 	return 0;
 }
 
-/* What the child needs to know of any of the requests. */
+/* Any of the requests, for the child. */
 struct fs_work {
 	uint16_t op;
 	struct agent_fs_req r;
@@ -135,7 +135,7 @@ void fs_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 	}
 	k = job_fork(a, s, fs_pipes(op), &fds);
 	if (k == 1 && op == AGENT_OP_FS_UNTAR)
-		fs_untar(&fds, &w.r); /* becomes the user when it is confined */
+		fs_untar(&fds, &w.r); /* becomes the user once it is confined */
 	if (k == 1)
 		fs_child(&fds, &w);
 	if (k < 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_get.c - a file or a part of it, with what it was when it was opened
+ * fs_get.c - sends a file or a part of it, with its attributes when it was opened
  *
- * The head tells size and time of the very file that the bytes come from, so the
- * host can promise a length before it sends the first of them. Exactly that many
+ * The head has size and time of the very file that the bytes come from, so the
+ * host can announce a length before it sends the first byte. Exactly that many
  * follow: what is appended meanwhile is left out, and a file that shrinks is an error.
  */
 #include <errno.h>

@@ -2,7 +2,7 @@
 /*
  * fs_hash.c - hashes of file contents
  *
- * XXH3 with 128 bits: fast also where the processor is emulated. It does not have to resist a guest
+ * XXH3 with 128 bits: fast even on an emulated processor. It does not have to resist a guest
  * that lies about itself.
  */
 #include <errno.h>

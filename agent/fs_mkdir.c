@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fs_mkdir.c - a directory; with `deep` also the missing ones above, and one that exists is fine */
+/* fs_mkdir.c - creates a directory; with `deep` also missing parents, and an existing one is fine
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fs_read.c - a file or a range of it into the pipe */
+/* fs_read.c - sends a file or a range of it */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fs_remove.c - a file, an empty directory, or with `deep` a whole tree; links are not followed */
+/* fs_remove.c - removes a file, an empty directory, or with `deep` a whole tree; links are not
+ * followed */
 #include <errno.h>
 #include <fts.h>
 #include <stdint.h>
@@ -37,7 +38,7 @@ static int remove_tree(const char *path)
 			err_no = unlink(e->fts_accpath) < 0 ? errno : 0;
 			break;
 		}
-		/* The cause is the first failure; a parent that is not empty follows from it. */
+		/* Reports the first failure: parents that are not empty are only a consequence. */
 		if (!first && err_no && !(err_no == ENOENT && e->fts_level > 0))
 			first = err_no;
 	}

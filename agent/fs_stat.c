@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fs_stat.c - what a path leads to; a link that leads nowhere is itself the answer */
+/* fs_stat.c - attributes of a file, following links; of a dangling link, its own */
 #include <errno.h>
 #include <sys/stat.h>
 

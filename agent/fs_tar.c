@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_tar.c - a directory as a tar stream, made by the guest's own tar as the user
+ * fs_tar.c - sends a directory as a tar stream, made by the guest's own tar as the user
  *
- * tar knows hard links, large files and names of any length. The end of its error output goes into
- * the RESULT. A file that changed while it was read (exit code 1) is not a failure: a directory
- * that is in use is always such.
+ * tar handles hard links, large files and names of any length. The end of its error output goes
+ * into the RESULT. A file that changed while it was read (exit code 1) is not a failure, because
+ * that is normal in a directory that is in use.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 
-#define SAID_MAX 200u /* bytes of what tar complained about, the newest */
+#define SAID_MAX 200u /* bytes of tar's error output, the newest */
 
 /* Keeps the end of the input until the writer closes it. */
 static void listen_to(int fd, char said[SAID_MAX])
@@ -56,7 +56,8 @@ static void listen_to(int fd, char said[SAID_MAX])
 
 static void run_tar(const struct job_fds *fds, const struct agent_fs_req *r, int err_fd)
 {
-	/* A path is absolute, so it is not an option. Of / only its own file system: not /proc. */
+	/* A path is absolute, so it cannot be an option. For / only its own file system: not /proc.
+	 */
 	const char *argv[12] = { "tar", "--create", "--file=-", "--format=posix" };
 	size_t n = 4;
 	static char *const env[] = { (char *)(uintptr_t) "PATH=/usr/sbin:/usr/bin:/sbin:/bin",

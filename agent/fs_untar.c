@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_untar.c - a tar stream becomes files below a directory, and nowhere else
+ * fs_untar.c - unpacks a tar stream below a directory, and nowhere else
  *
- * Theory of operation: look at the archive's target as the user -> make it the root
+ * Theory of operation: check the target directory as the user -> make it the root
  * of this process (chroot) -> become the user for good -> unpack. Whatever names and
- * links the archive holds, and whatever links are there already, the kernel resolves
- * them inside. A packed stream goes through the guest's gzip, which was started
+ * links the archive contains, and whatever links already exist, the kernel resolves
+ * them inside. A compressed stream goes through the guest's gzip, which was started
  * before and stays outside.
  */
 #include <errno.h>
@@ -42,7 +42,7 @@ static int start_gunzip(const struct job_fds *fds, const struct user *u, pid_t *
 		_exit(127);
 	}
 	close(p[1]);
-	close(fds->in); /* the decoder's alone: our end of it must not hide a broken pipe */
+	close(fds->in); /* only the decoder uses it: our copy would hide a broken pipe */
 	return p[0];
 }
 
@@ -60,7 +60,7 @@ static void end_gunzip(const struct job_fds *fds, pid_t pid)
 		child_fail(fds, EBADMSG, AGENT_TAG_BAD_REQUEST, "the body is not a gzip stream");
 }
 
-/* As the user: may it go there, is it a directory? Missing ones are made. */
+/* As the user: checks access and that it is a directory. Missing ones are created. */
 static int open_target(const struct job_fds *fds, const struct agent_fs_req *r,
                        const struct user *u)
 {

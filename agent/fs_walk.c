@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_walk.c - a tree as a stream of records, in an order that allows comparing two machines
+ * fs_walk.c - sends a tree as a stream of records, in an order that allows comparing two machines
  *
- * A directory comes before what is in it, names by their bytes (agent_path_cmp). The walk stays
- * on the file system of its root: mount points are named, not entered. It keeps the names of one
- * directory per level and nothing else. What vanishes meanwhile is left out; what cannot be read
- * is named without its insides.
+ * A directory comes before its contents, names are sorted by bytes (agent_path_cmp). The walk stays
+ * on the file system of its root: mount points are listed, not entered. It keeps only the names of
+ * one directory per level. What vanishes meanwhile is left out; a directory that cannot be read is
+ * listed without its contents.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -92,7 +92,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-/* What is in the directory at w->path, sorted; nothing when it cannot be read. */
+/* The contents of the directory at w->path, sorted; nothing if it cannot be read. */
 static struct entry *entries_of(struct walk *w, size_t *ret_n)
 {
 	DIR *d = opendir(w->path);
@@ -131,7 +131,7 @@ static bool ignored(const struct walk *w)
 	return false;
 }
 
-/* Is path above `after`? Then it is passed over, but what is in it is not. */
+/* Is path above `after`? Then it is skipped, but its contents are not. */
 static bool leads_to(const char *path, size_t len, const char *after)
 {
 	if (len == 1 && path[0] == '/')
@@ -148,7 +148,7 @@ static void enter(struct walk *w)
 
 	for (size_t i = 0; i < n; i++) {
 		size_t add = strlen(v[i].name);
-		size_t at = len > 1 ? len + 1 : 1; /* the root ends with a slash already */
+		size_t at = len > 1 ? len + 1 : 1; /* the root already ends with a slash */
 
 		if (at + add < sizeof(w->path)) { /* a file that no path can name is skipped */
 			w->path[at - 1] = '/';
@@ -171,7 +171,7 @@ static void visit(struct walk *w, const struct stat *st, bool is_root)
 
 	if (ignored(w) || (passed && !leads_to(w->path, w->len, after)))
 		return;
-	/* A file that is mounted over another is not of this file system at all. */
+	/* A file mounted over another does not belong to this file system. */
 	if (!passed && !(is_root && w->len == 1) && (here || S_ISDIR(st->st_mode)))
 		emit(w, st);
 	if (S_ISDIR(st->st_mode) && here)

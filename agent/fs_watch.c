@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_watch.c - what changes below a directory, as it happens
+ * fs_watch.c - reports changes below a directory
  *
  * Theory of operation: an inotify watch on every directory -> each event becomes a
- * record (kind, absolute path) in the pipe. A directory that appears, made or moved
- * here, is followed, and what is already in it is reported as created, since it may be older than
- * the watch. A directory that is moved or removed takes its watches along. Without a path,
- * everything is watched but what belongs to the system: the directories of / that are not in
- * skipped[], and /var/www. When there are more directories than AGENT_WATCH_MAX or the kernel
- * allows, a record reports it once; what is watched stays so.
+ * record (kind, absolute path) in the pipe. A new directory, created or moved
+ * here, is watched too, and its contents are reported as created, since they may be older than
+ * the watch. A directory that is moved away or removed loses its watches. Without a path,
+ * everything except the system is watched: the directories of / that are not in
+ * skipped[], and /var/www. If there are more directories than AGENT_WATCH_MAX or the kernel
+ * allow, a record reports it once; existing watches stay.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ struct watch {
 	char **dirs; /* by watch descriptor; owned, as are the names */
 	size_t n_dirs;
 	unsigned count;
-	bool told_limit, whole; /* whole: no path was given */
+	bool told_limit, whole; /* whole: without a path */
 	bool tell;              /* files found while a directory is added are reported */
 	struct buf b;
 	char last[AGENT_PATH_MAX]; /* the file last reported as modified */
@@ -82,7 +82,7 @@ static void limit(struct watch *w, const char *why)
 	w->told_limit = true;
 }
 
-/* Remembers the name of a watch. false: no memory. */
+/* Stores the name of a watch. false: out of memory. */
 static bool name_watch(struct watch *w, int wd, const char *path)
 {
 	size_t i = (size_t)wd;
@@ -134,7 +134,7 @@ static void add_children(struct watch *w, const char *path, int depth)
 	}
 }
 
-/* A directory and all below it; one that is gone or closed to this user is left out. */
+/* Adds a directory and all below it; skips those that are gone or that this user may not read. */
 static void add(struct watch *w, const char *path, int depth)
 {
 	int wd;
@@ -157,7 +157,7 @@ static void add(struct watch *w, const char *path, int depth)
 	add_children(w, path, depth);
 }
 
-/* A directory left: its watches and those below it are wrong from now on. */
+/* A directory was moved away: its watches and those below it are no longer valid. */
 static void drop_below(struct watch *w, const char *path)
 {
 	size_t n = strlen(path);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs_write.c - what comes through the pipe becomes the file, all or nothing
+ * fs_write.c - writes a file atomically
  *
- * Theory of operation: follow links -> make missing parents -> fill a temporary
- * file beside the target -> wait for the byte that says the end of file is not an abort -> rename.
- * A reader sees the old file or the new one. An existing file keeps its owner and, unless a mode
- * was asked for, its mode. Where the directory takes no new file but the file itself may be written
- * (or is a mount point), it is written in place, as any program of that user would.
+ * Theory of operation: follow links -> create missing parents -> fill a temporary
+ * file beside the target -> wait for the byte that says that the end of file is not an abort ->
+ * rename. A reader sees the old file or the new one. An existing file keeps its owner and, unless a
+ * mode was requested, its mode. If the directory is not writable but the file is (or it is a mount
+ * point), it is written in place, as any program of that user would.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ struct target {
 	int fd;
 };
 
-/* The last component may be a link, also one that points to nothing yet. */
+/* The last component may be a link, even a dangling one. */
 static int follow(const char *path, struct target *t)
 {
 	snprintf(t->path, sizeof(t->path), "%s", path);
@@ -87,7 +87,7 @@ static int open_beside(struct target *t, mode_t mode)
 	}
 	if (t->fd < 0)
 		return EEXIST;
-	/* The owner first: chown clears set-user-id. A user other than root cannot give away. */
+	/* The owner first: chown clears set-user-id. Only root can give files away. */
 	if (t->exists && (t->old.st_uid != geteuid() || t->old.st_gid != getegid()) &&
 	    fchown(t->fd, t->old.st_uid, t->old.st_gid) < 0 && errno != EPERM)
 		return errno;
@@ -167,7 +167,7 @@ void fs_write(const struct job_fds *fds, const struct agent_fs_req *r)
 	if (e == 0 && t.exists && S_ISDIR(t.old.st_mode))
 		e = EISDIR;
 	else if (e == 0 && !slash[1])
-		e = EISDIR; /* "name/" asks for a directory */
+		e = EISDIR; /* "name/" means a directory */
 	else if (e == 0 && t.exists && !S_ISREG(t.old.st_mode))
 		e = EINVAL;
 	if (e == 0 && !t.exists && slash > t.path)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hello.c - the host's greeting, which begins a connection, and the agent's announcement
+ * hello.c - the host's greeting, which starts a connection, and the agent's announcement
  *
- * A HELLO with a new nonce ends the previous connection: its streams lose their listener, what was
- * queued for it is dropped (also half a frame: the host is hunting and will not mind), the identity
- * steps are done, and HELLO_ACK answers. The same nonce again is a retransmission and gets the same
- * answer, without doing anything twice.
+ * A HELLO with a new nonce ends the previous connection: its streams lose their listener, its
+ * queued output is dropped (even half a frame: the host is hunting, so that does no harm), the
+ * identity steps are done, and HELLO_ACK answers. The same nonce again is a retransmission and gets
+ * the same answer, without doing anything twice.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ void hello_ready(struct agent *a, uint8_t why)
 		port_send(a, AGENT_F_READY, 0, 0, b.p, b.len);
 }
 
-/* The highest version both speak, 0 when there is none. */
+/* The highest version both support, 0 if there is none. */
 static uint16_t pick_version(const struct agent_hello *h)
 {
 	uint16_t v = MIN(h->version_max, AGENT_VERSION_MAX);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * identity.c - take on the identity given by the host
+ * identity.c - applies the identity given by the host
  *
  * Theory of operation: entropy -> clock -> host name -> machine id -> hooks, in
  * that order, each step or an errno; the first failure ends it and the host
- * fails closed. Randomness comes first, so that whatever the later steps wake
- * already draws from the new pool.
+ * fails closed. Randomness comes first, so that everything the later steps wake up
+ * already uses the new pool.
  *
- * It is on the path of every thaw, and there every kernel path that runs for
+ * It is on the path of every thaw, where all code that runs for
  * the first time costs an emulated guest milliseconds. So nothing is opened,
- * created or renamed: what a step writes to has been open since the start
- * (identity_open()), and is in memory. /etc/machine-id is a file of /run bound
- * over the one on disk; the host name is the kernel's alone, /etc/hostname stays
- * as the image has it. No process runs unless a hook is installed.
+ * created or renamed: the files that a step writes to have been open since the start
+ * (identity_open()) and are in memory. /etc/machine-id is a file of /run bound
+ * over the one on disk; the host name is set in the kernel only, /etc/hostname stays
+ * as in the image. No process runs unless a hook is installed.
  *
- * With a test root nothing of the machine is touched: files are written below
- * it, and what the kernel would have been told goes into its file "steps".
+ * With a test root the machine itself is not changed: files are written below
+ * it, and what would be set in the kernel is written to its file "steps".
  */
 #include <assert.h>
 #include <errno.h>
@@ -100,7 +100,7 @@ static bool name_valid(const char *s)
 	return n >= 1 && n <= 64 && !s[n] && s[0] != '-' && s[0] != '.';
 }
 
-/* The same name again would still wake everyone who watches it. */
+/* Setting the same name again would still wake everything that monitors it. */
 static int step_hostname(struct agent *a, const struct agent_hello *h)
 {
 	char now[HOST_NAME_MAX + 1];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * identity_hooks.c - run the hooks for a new identity
+ * identity_hooks.c - runs the hooks for a new identity
  *
  * Every executable file of the directory is started at once, with the reason and
  * the generation in its environment; all must end with status 0 within HOOKS_MS.
  * Late ones are killed. The agent waits for them: until they are done there are no requests to
- * serve. No directory, no hook, no cost.
+ * serve. Without the directory or hooks this costs nothing.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * identity_open.c - what the identity steps write to, opened once at the start
+ * identity_open.c - opens the files that the identity steps write to, once at the start
  *
- * /run/pando holds the machine id of this life and the generation; both are in
- * memory, so that a thaw touches no disk. The machine id's file is bound over
- * /etc/machine-id, as systemd itself does on a read-only root; an agent that
- * was restarted finds it there. Where it cannot be bound (a test root, a
+ * /run/pando has the current machine id and the generation; both are in
+ * memory, so that a thaw does not touch the disk. The machine id's file is bound over
+ * /etc/machine-id, as systemd itself does on a read-only root; a restarted
+ * agent finds it there. Where it cannot be bound (a test root, an
  * /etc without the file) the file itself is written in place.
  */
 #include <errno.h>

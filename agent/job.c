@@ -2,13 +2,13 @@
 /*
  * job.c - a stream's process: start, end, cancel, lose the listener
  *
- * Theory of operation: job_fork() makes the pipes and the child. A helper (fs.*)
- * does its work in there and writes its RESULT into a pipe of its own; an exec
- * writes there only what kept it from starting. The agent learns the end by
- * pidfd. A helper is done when it ended and its pipe is empty. An exec is done
- * when its shell ended and each pipe reached its end, or holds only what came
- * after that and was quiet for GRACE_IDLE_MS: a background child that kept the
- * pipe is neither waited for nor killed, its output is drained until it ends.
+ * Theory of operation: job_fork() creates the pipes and the child. A helper (fs.*)
+ * does its work there and writes its RESULT to a separate pipe; an exec
+ * writes there only if it could not be started. The end is noticed by
+ * pidfd. A helper is done when it has ended and its pipe is empty. An exec is done
+ * when its shell has ended and each pipe has reached its end, or has only bytes that came
+ * after that and was quiet for GRACE_IDLE_MS: a background child that holds the
+ * pipe is neither waited for nor killed, and its output is drained until it ends.
  */
 #include <assert.h>
 #include <errno.h>
@@ -31,8 +31,8 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#define PIPE_BYTES (256 << 10) /* asked for; what the kernel gives is fine */
-#define CHILD_FD_BASE 16       /* descriptors are parked above it before they get their places */
+#define PIPE_BYTES (256 << 10) /* requested; less is fine */
+#define CHILD_FD_BASE 16 /* descriptors are moved above it before they get their final numbers */
 
 void child_reset(const struct agent *a)
 {
@@ -52,7 +52,7 @@ void child_reset(const struct agent *a)
 	}
 }
 
-/* In the child: nothing of the agent stays but the pipes. */
+/* In the child: nothing of the agent is left except the pipes. */
 void child_setup(struct agent *a, struct job_fds *fds)
 {
 	int *all[] = { &fds->in, &fds->out, &fds->err, &fds->result, &fds->commit };
@@ -113,7 +113,7 @@ static int adopt(struct agent *a, struct stream *s, unsigned pipes, int p[5][2])
 	return r < 0 ? r : stream_poll(a, s, s->pidfd, REF_PROC, EPOLLIN);
 }
 
-/* One pipe; or in the place of the first three a terminal, the child's end where it expects it. */
+/* One pipe; or a terminal instead of the first three, with the child's end where it expects it. */
 static int make_pipe(int i, const struct job_tty *tty, int p[2])
 {
 	if (!tty || i >= 3) {
@@ -148,7 +148,7 @@ int job_pipes(unsigned pipes, const struct job_tty *tty, int p[5][2])
 	return 0;
 }
 
-/* What was not taken is closed; a process that cannot be watched never was. */
+/* Closes unused descriptors; a process that cannot be supervised is killed. */
 static int settle(struct stream *s, int p[5][2], int r)
 {
 	for (int i = 0; i < 5; i++)
@@ -236,7 +236,7 @@ void job_on_exit(struct agent *a, struct stream *s)
 		proc_on_exit(a, s);
 }
 
-/* No listener: the user's processes continue, our own work for the host ends. */
+/* No listener: the user's processes continue, our own work for the host is ended. */
 void job_orphan(struct agent *a, struct stream *s)
 {
 	s->id = 0;
@@ -276,8 +276,8 @@ void job_orphan(struct agent *a, struct stream *s)
 		listen_end(a, s);
 		break;
 	case AGENT_OP_LOGIN:
-		/* As when a connection to a remote shell is lost: a terminal hangs up, and a writer
-		 * to a pipe gets SIGPIPE. */
+		/* As when the connection to a remote shell is lost: a terminal hangs up, and a
+		 * writer to a pipe gets SIGPIPE. */
 		for (int i = AGENT_OUT; i <= AGENT_ERR && (s->tty || !s->exited); i++)
 			stream_close_out(s, i);
 		break;
@@ -295,7 +295,7 @@ void job_cancel(struct agent *a, struct stream *s)
 	if (s->op == AGENT_OP_CODE_RUN)
 		code_orphan(a, s, /* cancelled= */ true);
 	if (s->op == AGENT_OP_LOGIN)
-		; /* it is hung up on, as any remote shell; what it left running continues */
+		; /* it is hung up, like any remote shell; background processes continue */
 	else if (is_command(s) && s->pid > 0)
 		session_kill(s->pid);
 	else if (s->pid > 0 && s->op != AGENT_OP_FS_WRITE)

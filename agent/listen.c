@@ -3,9 +3,9 @@
  * listen.c - a port of this machine whose connections go to the host
  *
  * listen holds the sockets; accept waits for one connection and becomes it. The host keeps an
- * accept open as long as it wants more; meanwhile new connections wait in the kernel's queue. So
- * nothing is accepted before it is wanted, and nothing has to be kept here. Only loopback
- * addresses: what the host forwards is for this machine, not for the network it is in.
+ * accept open as long as it wants more; otherwise new connections wait in the kernel's queue. So
+ * nothing is accepted before it is wanted, and nothing has to be queued here. Only loopback
+ * addresses: forwarded ports are for this machine, not for its network.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "wire/agent_login.h"
 
 #define LISTEN_BACKLOG 32
-#define PORT_PRIVILEGED 1024 /* below: root's */
+#define PORT_PRIVILEGED 1024 /* lower ports are reserved for root */
 
 static int bind_to(bool v6, uint16_t port, int *ret_fd, uint16_t *ret_port)
 {
@@ -59,7 +59,7 @@ static int listen_on(struct agent *a, struct stream *s, const struct agent_addr 
 	if (r < 0)
 		return r;
 	s->port = port;
-	/* A machine without IPv6, or a port that is taken there: the other one will do. */
+	/* Without IPv6, or if the port is taken there, IPv4 is enough. */
 	if (bind_to(/* v6= */ true, port, &s->listen_fd[1], &same) < 0)
 		s->listen_fd[1] = -1;
 	for (size_t i = 0; i < ARRAY_SIZE(s->listen_fd) && r == 0; i++)
@@ -181,7 +181,7 @@ void accept_begin(struct agent *a, uint32_t id, struct rd *c)
 
 void listen_end(struct agent *a, struct stream *s)
 {
-	/* Those who wait for it have lost their listener by now, or are cancelled by the host. */
+	/* Waiting accepts have lost their listener by now, or are cancelled by the host. */
 	for (size_t i = 0; i < ARRAY_SIZE(s->listen_fd); i++)
 		if (s->listen_fd[i] >= 0)
 			close(TAKE_FD(s->listen_fd[i]));

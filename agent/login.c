@@ -2,10 +2,11 @@
 /*
  * login.c - a user's own shell, on pipes or on a terminal, as a remote login starts it
  *
- * Without a command it is a login shell, else the shell runs the command; both begin in the home
- * directory. It differs from exec in what its end of the line means: when there is no listener any
- * more a terminal hangs up, pipes break, and what was left in the background continues, as users
- * know it from a remote shell. Bytes go through as they are; a terminal with a memory is pty.c.
+ * Without a command it is a login shell, else the shell runs the command; both start in the home
+ * directory. It differs from exec when it loses its listener: a
+ * terminal hangs up, pipes break, and background processes continue, as users
+ * know it from a remote shell. Bytes are passed unchanged; terminals that keep their screen are in
+ * pty.c.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +22,7 @@
 #include "base/err.h"
 #include "wire/agent_login.h"
 
-#define LISTED_AS "(login shell)" /* in the list of processes, when there is no command */
+#define LISTED_AS "(login shell)" /* in the list of processes, if there is no command */
 
 static void environment(const struct user *u, const struct agent_login_req *r)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - pando-agent: options, set up, the loop
+ * main.c - pando-agent: options, setup, main loop
  *
  * Theory of operation: wait for events -> note what became readable, writable or
- * ended -> take frames from the port -> move output -> settle what ended -> write
- * to the port. Everything that one turn produced leaves in one write, and no
- * step waits for anything.
+ * ended -> take frames from the port -> move output -> handle what ended -> write
+ * to the port. Everything produced in one turn is sent in one write, and no
+ * step blocks.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -140,7 +140,8 @@ static void run(struct agent *a)
 	}
 }
 
-/* Before others: what they do when the clock jumps can wait. What it starts begins as usual. */
+/* Before other processes: their reaction to a clock jump can wait. Children start with the usual
+ * priority. */
 static void go_first(void)
 {
 	if (sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &(struct sched_param){ 0 }) <
@@ -155,7 +156,7 @@ static void set_up(struct agent *a)
 	autofree char *oom = NULL;
 	int fd;
 
-	do { /* 0 to 2 exist, so that no pipe ever becomes one of them */
+	do { /* descriptors 0 to 2 must exist, so that no pipe becomes one of them */
 		fd = open("/dev/null", O_RDWR);
 	} while (fd >= 0 && fd < 3);
 	if (fd >= 3)
@@ -179,7 +180,7 @@ static void tear_down(struct agent *a)
 		struct stream *s = a->slot[a->n_streams - 1];
 
 		job_orphan(a, s);
-		s->pid = 0; /* init's now */
+		s->pid = 0; /* reaped by init */
 		stream_free(a, s);
 	}
 	code_close(a);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node.c - a Node.js that was installed with nvm into /opt/nvm, for the PATH of commands
+ * node.c - finds a Node.js installed with nvm in /opt/nvm, for the PATH of commands
  *
  * Guides and helpers install Node there and then call `node` and `npm` from a shell that
  * reads no profile. nvm's file alias/default names the version ("24", "v22.1.0",
- * "node"); the newest installed one that fits is taken, and the newest of all when
+ * "node"); the newest installed one that matches is used, or the newest of all if
  * none does.
  */
 #include <ctype.h>

@@ -2,10 +2,10 @@
 /*
  * port.c - the virtio-serial port: bytes in, bytes out, without blocking
  *
- * The port is watched edge-triggered: while nobody is connected on the host it
+ * The port is polled edge-triggered: while nothing is connected on the host it
  * polls as readable for ever and read(2) returns 0, which only means "not now".
  * The driver wakes us when that changes. Reading stops while TX_STOP bytes wait
- * to be sent, so a host that asks without listening cannot make us grow.
+ * to be sent, so a host that sends requests but does not read cannot make us grow.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -78,7 +78,7 @@ int port_open(struct agent *a, const char *path)
 	}
 }
 
-/* Polls for writing only while something waits: otherwise every write would wake us again. */
+/* Polls for writing only while something waits; otherwise every write would wake us again. */
 static void port_await_room(struct agent *a, bool await)
 {
 	struct epoll_event ev = { .events = PORT_EVENTS | (await ? EPOLLOUT : 0),
@@ -151,7 +151,7 @@ static void port_dispatch(struct agent *a)
 
 bool port_receive(struct agent *a)
 {
-	port_dispatch(a); /* what was left when the queue was full */
+	port_dispatch(a); /* frames that were left when the queue was full */
 	for (int i = 0; i < READS_PER_TURN && a->readable; i++) {
 		size_t room;
 		uint8_t *p;

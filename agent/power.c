@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* power.c - switch the machine off: by systemd where it runs, else by ourselves */
+/* power.c - powers the machine off: with systemd if it runs, else directly */
 #include <sys/reboot.h>
 #include <sys/wait.h>
 #include <unistd.h>

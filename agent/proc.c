@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proc.c - processes with a number: started, listed, signalled, forgotten
+ * proc.c - processes with a number: start, list, signal, forget
  *
- * Theory of operation: proc.run is an exec whose caller learns number and pid and
- * may signal it; it is in the list while it runs. proc.start detaches: the
- * stream's request is answered as soon as the command runs, its pipes are read into
+ * Theory of operation: proc.run is an exec whose caller gets number and pid and
+ * may signal it; it is listed while it runs. proc.start detaches: the
+ * request is answered as soon as the command runs, its pipes are read into
  * rings, and the entry stays after its end until it is forgotten or its place is
- * needed. All of it is memory and files of the guest, so a resume or a fork
- * has it as it was. The number is never used twice while the agent lives.
+ * needed. All of it is memory and files of the guest, so it is part of a resume or
+ * a fork. Numbers are not reused while the agent runs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ void proc_free(struct agent *a, struct proc *p)
 		break;
 	}
 	if (p->s)
-		p->s->proc = NULL; /* from now on what is left of it is drained and dropped */
+		p->s->proc = NULL; /* from now on its output is drained and dropped */
 	if (p->in_fd >= 0)
 		close(p->in_fd);
 	for (int i = AGENT_OUT; i <= AGENT_ERR; i++)
@@ -50,7 +50,7 @@ void proc_free(struct agent *a, struct proc *p)
 	free(p);
 }
 
-/* Makes a place for another detached process: the oldest finished one is dropped. 0 or a positive
+/* Makes room for another detached process: the oldest finished one is dropped. 0 or a positive
  * errno. */
 static int make_room(struct agent *a)
 {
@@ -72,7 +72,7 @@ static int make_room(struct agent *a)
 	return 0;
 }
 
-/* Cut at a character's border. */
+/* Truncated between characters. */
 static void set_command(struct proc *p, const char *command)
 {
 	size_t n = strlen(command);
@@ -144,7 +144,7 @@ void proc_fill(const struct proc *p, struct agent_proc *ret)
 	}
 }
 
-/* Closed by the exec that worked, or the reason why it did not. */
+/* Closed by a successful exec, or has the reason for the failure. */
 void proc_on_result(struct agent *a, struct stream *s)
 {
 	uint8_t p[AGENT_RESULT_MAX];
@@ -178,7 +178,7 @@ void proc_on_result(struct agent *a, struct stream *s)
 
 void proc_on_exit(struct agent *a, struct stream *s)
 {
-	proc_on_result(a, s); /* it may have failed to start, or ended before we looked */
+	proc_on_result(a, s); /* it may have failed to start, or ended already */
 	if (!s->proc)
 		return;
 	s->proc->exited = true;
@@ -197,7 +197,7 @@ void proc_detach(struct agent *a, struct stream *s)
 
 	if (!p)
 		return;
-	if (p->attached || !p->exited) { /* never started, or the agent ends */
+	if (p->attached || !p->exited) { /* never started, or the agent is ending */
 		proc_free(a, p);
 		return;
 	}
@@ -240,7 +240,7 @@ static void send_signal(struct agent *a, uint32_t id, const struct proc *p, uint
 	else if (!sig || sig > (uint32_t)SIGRTMAX)
 		e = EINVAL;
 	else if (kill(-p->pid, (int)sig) < 0 && kill(p->pid, (int)sig) < 0)
-		e = errno; /* the second: before its setsid(2) it has no group */
+		e = errno; /* the second attempt: before its setsid(2) it has no group */
 	stream_answer(a, id, (uint32_t)e, AGENT_TAG_NONE,
 	              e == ESRCH    ? "the process has ended"
 	              : e == EINVAL ? "there is no such signal"

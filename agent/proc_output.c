@@ -2,11 +2,11 @@
 /*
  * proc_output.c - reading a detached process's output from an offset, and its stdin
  *
- * proc.output sends pieces (channel, offset, bytes) out of the rings as far as
- * there is credit; an offset that was overwritten meanwhile continues at the oldest
- * byte there is, and the piece's offset shows the gap. Following ends when the
- * process has ended and settled; a child of it that writes on is still kept in the
- * ring. RESULT carries the process as it was then.
+ * proc.output sends pieces (channel, offset, bytes) from the rings as far as
+ * there is credit; if an offset was overwritten meanwhile, it continues at the oldest
+ * byte left, and the piece's offset shows the gap. Following ends when the
+ * process has ended and settled; what its children write later is still kept in the
+ * ring. RESULT has the process as it was then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ bool proc_output_ready(const struct agent *a, const struct stream *s)
 	return !p || is_over(s, p) || (next_chan(s, p) >= 0 && has_room(a, s));
 }
 
-/* false: a piece could not be made. */
+/* false: a piece could not be created. */
 static bool send_piece(struct agent *a, struct stream *s, const struct proc *p, int chan)
 {
 	static uint8_t piece[AGENT_PIECE_LEN + AGENT_PIECE_MAX];
@@ -79,7 +79,7 @@ static bool send_piece(struct agent *a, struct stream *s, const struct proc *p, 
 	if (s->at[chan] < r->first)
 		s->at[chan] = r->first;
 	n = ring_get(r, s->at[chan], piece + AGENT_PIECE_LEN, MIN(room, AGENT_PIECE_MAX));
-	if (!n) { /* the file cannot be read: what is in it is lost */
+	if (!n) { /* the file cannot be read: its contents are lost */
 		s->at[chan] = r->end;
 		return false;
 	}
@@ -168,11 +168,11 @@ void proc_stdin_begin(struct agent *a, uint32_t id, struct rd *c)
 		job_orphan(a, s);
 		return;
 	}
-	if (r.arg) /* ours is the last end: it gets end of file when this one is closed */
+	if (r.arg) /* ours is the last writing end: closing it ends the process's stdin */
 		close(TAKE_FD(p->in_fd));
 }
 
-/* All of it was taken, or the reader is gone. */
+/* All input was accepted, or the reader is gone. */
 void proc_stdin_tick(struct agent *a, struct stream *s)
 {
 	if (!s->id || (s->in.fd >= 0 && !s->in.broken))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pty.c - the sessions: open, attach, list, close, resize; output, the end
+ * pty.c - terminal sessions: open, attach, list, close, resize; output, end
  *
- * Theory of operation: what the program writes is read when its clients have room,
- * goes through the vt, and to every client. The end is known by pidfd; the terminal
- * is then read to its end, each client gets what is left and a RESULT with the exit
+ * Theory of operation: the program's output is read when its clients have room,
+ * goes through the vt, and to every client. The program's end is noticed by pidfd; the terminal
+ * is then read to its end, each client gets the rest and a RESULT with the exit
  * code, and the session stays for pty_retain_ms so that clients can still learn how it ended. While
- * nobody is attached the vt answers what a program asks its terminal; else the terminals of the
- * clients do.
+ * nobody is attached the vt answers the program's terminal queries; otherwise the clients'
+ * terminals do.
  */
 #include "agent/pty.h"
 
@@ -101,7 +101,7 @@ void pty_fit(struct agent *a, struct pty *p)
 		pty_set_size(p, cols, rows);
 }
 
-/* The terminal's answer to a program's question, when no client's terminal gives one. */
+/* The vt's answer to a program's query, if no client's terminal answers. */
 static void on_say(void *ctx, const char *s, size_t n)
 {
 	struct pty *p = ctx;
@@ -132,7 +132,7 @@ static void pty_remove(struct agent *a, struct pty *p)
 	pty_free(p);
 }
 
-/* A closed session that has ended only waits for its client to be notified. */
+/* A closed session that has ended only waits until its client is notified. */
 static unsigned count(const struct agent *a)
 {
 	unsigned n = 0;
@@ -390,9 +390,9 @@ void pty_on_event(struct agent *a, uint64_t ref, uint32_t events)
 }
 
 /*
- * The kernel hands out 4 KiB at a time. A program that writes much has more ready by then, and a
- * turn of ours (a message, a wake-up of the host) costs more than they do: so several
- * reads make one turn. One key is one read.
+ * The kernel returns 4 KiB at a time. A program that writes much has more ready by then, and a
+ * turn of the loop (a message, a wake-up of the host) costs more than a read: so several
+ * reads make one turn. A key press is one read.
  */
 static void read_some(struct agent *a, struct pty *p)
 {
@@ -522,7 +522,7 @@ uint64_t pty_next_timer(const struct agent *a)
 	return t;
 }
 
-/* A copy of a machine takes along what runs in it, not what has ended in the other one. */
+/* A copy of a machine keeps running sessions, but not those that ended in the original. */
 void pty_on_hello(struct agent *a, const struct agent_hello *h)
 {
 	bool copy = a->machine_id[0] && strcmp(a->machine_id, h->machine_id) != 0;

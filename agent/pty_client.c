@@ -2,12 +2,12 @@
 /*
  * pty_client.c - the clients of a session and their queues
  *
- * Every client has a queue of its own, bounded. The program is read while all
+ * Every client has its own bounded queue. The program is read while all
  * clients have room, so that a client that keeps up misses nothing. A client whose queue stays full
- * for PTY_PATIENCE_MS is not waited for any longer: output it has no room for is left out, and when
- * it has taken what was queued it gets a picture of the screen as it is then, and continues from
- * there. So a slow client costs the others a second once in a while, and memory is bounded whatever
- * anybody does.
+ * for PTY_PATIENCE_MS is no longer waited for: output that does not fit is left out, and when
+ * it has read its queue it gets a picture of the current screen and continues from
+ * there. So a slow client costs the others a second once in a while, and memory is always
+ * bounded.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static size_t queued(const struct pty_client *c)
 	return c->q.len - c->q_off;
 }
 
-/* Without what is left of a picture: that is not the program's doing. */
+/* Without the rest of a picture, which the program did not cause. */
 static size_t queued_output(const struct pty_client *c)
 {
 	return c->q.len - MAX(c->q_off, c->picture_end);
@@ -53,7 +53,7 @@ static bool put_piece(struct pty_client *c, uint8_t kind, const void *p, size_t 
 	return true;
 }
 
-/* The queue is empty. False when memory is short: it stays behind. */
+/* Called when the queue is empty. False if memory is short: the client stays behind. */
 static bool put_picture(struct pty_client *c, bool with_history)
 {
 	autobuf struct buf b = { 0 };
@@ -114,7 +114,7 @@ static bool put_info(struct pty_client *c)
 	return !b.failed && put_piece(c, AGENT_PTY_INFO, b.p, b.len);
 }
 
-/* What is typed goes straight to the terminal. */
+/* Input goes straight to the terminal. */
 static int open_input(struct agent *a, struct stream *s, const struct pty *p)
 {
 	if (p->master < 0)
@@ -217,7 +217,7 @@ void pty_client_pump(struct agent *a, struct stream *s)
 		return;
 	port_send(a, AGENT_F_DATA, AGENT_OUT, s->id, c->q.p + c->q_off, n);
 	if (!s->pty)
-		return; /* the connection was dropped over it */
+		return; /* this dropped the connection */
 	o->credit -= (uint32_t)n;
 	c->q_off += n;
 	waiting -= n;

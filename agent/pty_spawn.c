@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pty_spawn.c - a program on a terminal of its own
+ * pty_spawn.c - starts a program on its own terminal
  *
  * The account is looked up before the fork, so that a wrong name is an error and not a session that
- * ends at once. Everything after the fork that goes wrong is written to the terminal, as login(1)
- * does: someone reads it there.
+ * ends at once. Errors after the fork are written to the terminal, as login(1)
+ * does, where the user sees them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 
-#define TTY_GROUP 5 /* as everywhere */
+#define TTY_GROUP 5 /* the usual number */
 #define TTY_MODE 0620
 
 void pty_set_size(struct pty *p, uint16_t cols, uint16_t rows)
@@ -32,7 +32,7 @@ void pty_set_size(struct pty *p, uint16_t cols, uint16_t rows)
 	struct winsize w = { .ws_col = cols, .ws_row = rows };
 
 	if (vt_resize(p->vt, cols, rows) < 0)
-		return; /* out of memory: it stays as it is, for the program as well */
+		return; /* out of memory: the size stays, for the program too */
 	p->cols = cols;
 	p->rows = rows;
 	if (p->master >= 0)
@@ -58,7 +58,7 @@ static __attribute__((noreturn)) void run(const struct user *u, const struct age
 	const char *slash = strrchr(u->shell, '/');
 	char name[AGENT_PATH_MAX + 2];
 
-	if (*m->exec) { /* the shell splits it, looks it up, and is replaced by it */
+	if (*m->exec) { /* the shell parses it, finds the program and execs it */
 		execl("/bin/sh", "sh", "-c", m->exec, (char *)NULL);
 		dprintf(2, "pando: cannot run /bin/sh: %s\r\n", err_name(errno));
 		_exit(127);
@@ -74,7 +74,7 @@ int pty_take(const struct user *u)
 {
 	if (ioctl(0, TIOCSCTTY, 0) < 0)
 		return -errno;
-	/* Root's powers are needed for that, and not given to it otherwise: a test without them. */
+	/* This needs root; tests run without it. */
 	if (fchown(0, u->uid, TTY_GROUP) == 0 && fchmod(0, TTY_MODE) < 0)
 		return -errno;
 	return 0;
@@ -136,7 +136,7 @@ int pty_pair(uint16_t cols, uint16_t rows, int *ret_master, int *ret_slave)
 	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0 || tcgetattr(slave, &tio) < 0)
 		return -errno;
-	tio.c_iflag |= IUTF8; /* erasing takes away whole characters */
+	tio.c_iflag |= IUTF8; /* erase removes whole characters */
 	if (tcsetattr(slave, TCSANOW, &tio) < 0 || ioctl(slave, TIOCSWINSZ, &w) < 0 ||
 	    fcntl(master, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return -errno;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pump.c - move bytes between pipes or sockets and the port
+ * pump.c - moves bytes between pipes or sockets and the port
  *
  * Output goes straight from the pipe into the send queue as one DATA frame, at
  * most CHUNK_MAX, when the channel has credit and the queue has room; every
- * stream gets one chunk per round, and each run begins with another one. Orphans
- * are read and dropped. Input waits in the stream until the pipe takes it; what
- * was taken is granted to the host again.
+ * stream gets one chunk per round, and each run starts with another stream. Orphans
+ * are read and dropped. Input waits in the stream until the pipe accepts it;
+ * then the host gets new credit.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,9 +18,9 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-#define DROP_PER_TURN 8 /* chunks of an orphan: it must not keep others waiting */
+#define DROP_PER_TURN 8 /* chunks of an orphan per turn: it must not delay others */
 
-/* With less than a step unsaid the host still has credit, or we still have its bytes. */
+/* With less than a step not yet granted the host still has credit, or we still have its bytes. */
 static void grant(struct agent *a, struct stream *s)
 {
 	uint8_t p[4];
@@ -77,7 +77,7 @@ void pump_in(struct agent *a, struct stream *s)
 	grant(a, s);
 }
 
-/* The other side of the pipe is gone, or the socket reached its end. */
+/* The other side of the pipe is closed, or the socket reached its end. */
 static void out_ended(struct agent *a, struct stream *s, int chan, int err_no)
 {
 	stream_close_out(s, chan);
@@ -92,7 +92,7 @@ static void out_ended(struct agent *a, struct stream *s, int chan, int err_no)
 	}
 }
 
-/* Nobody listens: into the process's ring, or nowhere. */
+/* Without a listener: into the process's ring, or dropped. */
 static void drop_output(struct stream *s, int chan)
 {
 	struct out_chan *o = &s->out[chan];
@@ -117,7 +117,7 @@ static void drop_output(struct stream *s, int chan)
 	}
 }
 
-/* One chunk of one channel; true when bytes moved. */
+/* One chunk of one channel; true if bytes were moved. */
 static bool pump_out(struct agent *a, struct stream *s, int chan)
 {
 	struct out_chan *o = &s->out[chan];

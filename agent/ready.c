@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ready.c - a shell that is loaded ahead of the next command
+ * ready.c - preloads a shell for the next command
  *
  * Theory of operation: after a thaw an emulated machine translates all code again, and most of
  * what a first command runs is the kernel's fork and exec, the loader and the C library. So one
  * child of the agent has all that behind it: it is /bin/sh, with a library (ready_main.c) that
- * waits before the shell's main() for a request, takes on its descriptors, account, directory and
- * environment, and continues as `/bin/sh -c COMMAND`. The agent makes the next one when it was
- * quiet for a moment. Whatever is unusual (another user, a long request, LD_* in the environment, a
- * shell that was replaced, none that waits) takes the ordinary way: the outcome is the same.
+ * waits before the shell's main() for a request, switches to its descriptors, account, directory
+ * and environment, and continues as `/bin/sh -c COMMAND`. The agent starts the next one after it
+ * was idle for a moment. Unusual requests (another user, a long request, LD_* in the environment, a
+ * replaced shell, no shell waiting) take the ordinary way, with the same result.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +26,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define QUIET_MS 20   /* after a command, before the next shell is made */
+#define QUIET_MS 20   /* after a command, before the next shell is started */
 #define SETTLE_MS 500 /* for one to be loaded before a freeze */
-#define BUSY_MS 1000  /* more, while commands run: it would take their time */
+#define BUSY_MS 1000  /* longer while commands run, so as not to slow them down */
 
 static bool shell_is(const struct ready *y)
 {
@@ -54,7 +54,7 @@ bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n)
 	return true;
 }
 
-/* fds: the socket as result and the result's pipe as commit, which become 3 and 4. */
+/* fds: the socket as result and the result pipe as commit, which become 3 and 4. */
 static void child(struct agent *a, struct job_fds *fds)
 {
 	static char preload[AGENT_PATH_MAX + 16] = "LD_PRELOAD=", now[] = "LD_BIND_NOW=1";
@@ -118,7 +118,7 @@ static void spawn(struct agent *a)
 		log_warn("cannot monitor the preloaded shell: %m");
 }
 
-/* Its end of the socket is gone, so it ends; nothing of a user's ran in it. */
+/* It ends because its socket is closed; it has not run anything of a user. */
 static void discard(struct ready *y)
 {
 	close_ends(y);
@@ -199,7 +199,7 @@ void ready_settle(struct agent *a, uint32_t id)
 		spawn(a);
 }
 
-/* Answers a settle when a shell is ready, or none will be soon. */
+/* Answers a settle if a shell is ready, or none will be soon. */
 static void settle_tick(struct agent *a, uint64_t now)
 {
 	for (unsigned i = a->n_streams; i-- > 0;) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/ready.h - between the agent and the shell it loaded ahead
+ * agent/ready.h - protocol between the agent and its preloaded shell
  *
- * The shell has its pipes from the beginning: out and err in their places, the result's in
- * READY_RESULT_FD. READY_FD is a SOCK_SEQPACKET: it sends one byte when it waits, and gets one
- * message, an exec request as the host sent it, with the descriptor in if there is one.
+ * The shell has its pipes from the beginning: out and err in their places, the result pipe as
+ * READY_RESULT_FD. READY_FD is a SOCK_SEQPACKET: the shell sends one byte when it waits, and gets
+ * one message, an exec request as the host sent it, with the descriptor of stdin if there is one.
  */
 #pragma once
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ready_main.c - in a shell that was loaded ahead: waits before main() for what to run
+ * ready_main.c - in a preloaded shell: waits before main() for a request
  *
- * Preloaded into /bin/sh by ready.c. The loader and the C library are through with their work when
+ * Preloaded into /bin/sh by ready.c. The loader and the C library have done their work when
  * main() would be called; here it is called later, with the arguments, the environment, the account
- * and the descriptors of the request. /proc/PID/cmdline and environ are moved along, so that
- * nothing tells this shell from one that was started with them.
+ * and the descriptors of the request. /proc/PID/cmdline and environ are updated, so that
+ * nothing distinguishes this shell from one that was started with them.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,12 +33,12 @@ static struct timespec who_times[3];
 static struct exec_image image;
 static struct agent_exec_req req;
 static uint8_t request[READY_REQ_MAX + 1];
-/* What ps and /proc show: arguments, then environment. The kernel wants a mapping without a file.
+/* What ps and /proc show: arguments, then environment. The kernel requires an anonymous mapping.
  */
 static char *shown;
 #define SHOWN_SIZE ((size_t)2 * READY_REQ_MAX)
 
-/* What an account is made from; it is looked up again when one of them changed. */
+/* The files of an account; it is looked up again if one of them has changed. */
 static void account_times(struct timespec ret[3])
 {
 	static const char *const files[3] = { "/etc/passwd", "/etc/group",
@@ -96,7 +96,7 @@ static void show(void)
 	char *end = env ? copy_strings(env, image.env) : NULL;
 
 	if (!end)
-		return; /* too much of it */
+		return; /* too long */
 	prctl(PR_SET_MM, PR_SET_MM_ARG_START, args, 0, 0);
 	prctl(PR_SET_MM, PR_SET_MM_ARG_END, env, 0, 0);
 	prctl(PR_SET_MM, PR_SET_MM_ENV_START, env, 0, 0);

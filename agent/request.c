@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - an OPEN is complete: check, count, hand it to its operation */
+/* request.c - handles a complete OPEN: checks, counts, starts its operation */
 #include <errno.h>
 
 #include "agent/agent.h"

@@ -3,8 +3,8 @@
  * ring.c - the newest output of a detached process, in a file without a name
  *
  * The file is on disk, not in memory, so that a chatty process does not make every
- * freeze larger. It has no name: it goes with the agent, and nothing in the guest can replace it.
- * What cannot be written is lost as if it had been overwritten: offsets continue counting, and
+ * freeze larger. It has no name: it ends with the agent, and nothing in the guest can replace it.
+ * Bytes that cannot be written are lost as if they had been overwritten: offsets continue, and
  * readers see the gap.
  */
 #include <errno.h>

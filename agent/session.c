@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session.c - end everything a command started
+ * session.c - ends everything a command started
  *
- * The process group goes first; shells with job control put children into
- * groups of their own, so /proc is then walked for members of the session, again
- * until a walk finds none. What called setsid(2) has left on purpose and lives.
- * The leader is our unreaped child, so its number cannot mean anybody else.
+ * The process group is killed first; shells with job control put children into
+ * separate groups, so /proc is then searched for members of the session, repeatedly
+ * until none is found. A process that called setsid(2) has left on purpose and survives.
+ * The leader is our unreaped child, so its number cannot belong to another process.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -21,7 +21,7 @@
 #include "agent/agent.h"
 #include "base/auto.h"
 
-#define KILL_PASSES 8 /* walks; a fork bomb outruns any number, but not SIGKILL to all it had */
+#define KILL_PASSES 8 /* passes; a fork bomb can outrun any number of them */
 
 static bool is_live_member(const char *pid, pid_t leader)
 {
@@ -38,7 +38,7 @@ static bool is_live_member(const char *pid, pid_t leader)
 	if (n <= 0)
 		return false;
 	text[n] = '\0';
-	p = strrchr(text, ')'); /* the name before it may hold anything */
+	p = strrchr(text, ')'); /* the name before it may contain anything */
 	if (!p || sscanf(p, ") %c %*d %*d %d", &state, &session) != 2)
 		return false;
 	return session == leader && state != 'Z' && state != 'X';
@@ -56,7 +56,7 @@ static unsigned kill_members(pid_t leader)
 		if (!isdigit((unsigned char)de->d_name[0]) || !is_live_member(de->d_name, leader))
 			continue;
 		fd = pidfd_open((pid_t)strtol(de->d_name, NULL, 10), 0);
-		/* Looked at again: the number may have changed hands before it was held. */
+		/* Checked again: the pid may have been reused before the pidfd was opened. */
 		if (fd < 0 || !is_live_member(de->d_name, leader))
 			continue;
 		if (pidfd_send_signal(fd, SIGKILL, NULL, 0) == 0)

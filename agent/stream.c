@@ -3,9 +3,9 @@
  * stream.c - the table of streams and the frames that belong to one
  *
  * A stream lives from OPEN to RESULT; then it may stay as an orphan (id 0) while
- * its process runs on or something holds its pipes open: those are drained and
+ * its process runs or something holds its pipes open: those are drained and
  * dropped, so that nothing in the guest blocks or dies because the host stopped
- * listening. Frames for a stream we do not know are late ones for a stream that
+ * listening. Frames for an unknown stream are late ones for a stream that
  * just ended, and are ignored.
  */
 #include <assert.h>
@@ -30,7 +30,7 @@ struct stream *stream_resolve(struct agent *a, uint64_t ref, enum ref_kind *ret_
 	uint32_t slot = (uint32_t)(ref >> 32) & 0xffffff, gen = (uint32_t)ref;
 
 	*ret_kind = (enum ref_kind)(ref >> 56);
-	/* The table is dense and moves: the slot is a hint, the generation decides. */
+	/* Entries of the dense table move: the slot is a hint, the generation decides. */
 	if (slot < a->n_streams && a->slot[slot]->gen == gen)
 		return a->slot[slot];
 	for (unsigned i = 0; i < a->n_streams; i++)
@@ -126,7 +126,7 @@ int stream_poll(struct agent *a, struct stream *s, int fd, enum ref_kind kind, u
 
 	if (epoll_ctl(a->ep, EPOLL_CTL_ADD, fd, &ev) == 0)
 		return 0;
-	/* A second name of a pipe that stays open was closed, and its number came back. */
+	/* A duplicate of a pipe that stays open was closed, and its number was reused. */
 	if (errno == EEXIST && epoll_ctl(a->ep, EPOLL_CTL_MOD, fd, &ev) == 0)
 		return 0;
 	return -errno;

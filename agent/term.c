@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * term.c - terminals: the latest output of commands, under a name
+ * term.c - terminals: the latest output of commands, by name
  *
- * A command run with term.exec is an exec like any other; what it and its background children
- * write, seen by the host or not, is also kept here: the last AGENT_TERM_BYTES, and when each
- * piece came. It lives in the agent's memory, so a fork or a thaw has it. Reading is done by a
- * child: its copy of our memory does not change.
+ * A command run with term.exec is an ordinary exec; the output of it and its background children,
+ * sent to the host or not, is also kept here: the last AGENT_TERM_BYTES, and the time of each
+ * piece. It is in the agent's memory, so a fork or a thaw has it. Reading is done by a
+ * child, whose copy of our memory does not change.
  *
- * A terminal belongs to a user and a name. When the table is full the one that was quiet for the
- * longest and that nobody writes to makes room.
+ * A terminal is identified by user and name. When the table is full, the one without writers that
+ * was quiet for the longest time is replaced.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static struct term *find(struct agent *a, const char *name, const char *user)
 	return NULL;
 }
 
-/* An empty place, or that of the quietest one; NULL when all are written to. */
+/* A free entry, or that of the quietest terminal; NULL if all have writers. */
 static struct term **place(struct agent *a)
 {
 	struct term **quiet = NULL;
@@ -91,7 +91,7 @@ void term_write(struct term *t, const void *p, size_t n)
 
 	t->changed_ms = (uint64_t)clock_wall_ms();
 	t->marks[t->n_marks++ % AGENT_TERM_MARKS] = (struct mark){ t->written, t->changed_ms };
-	if (n > sizeof(t->ring)) { /* only the end of it stays */
+	if (n > sizeof(t->ring)) { /* only its end is kept */
 		t->written += n - sizeof(t->ring);
 		from += n - sizeof(t->ring);
 		n = sizeof(t->ring);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * untar.c - reads a tar stream and makes what it holds in the current directory
+ * untar.c - unpacks a tar stream into the current directory
  *
  * ustar, GNU and pax members: files, directories, symbolic and hard links, FIFOs.
- * The caller has made the current directory the process's root; names that climb out are rejected
- * all the same, because such an archive is not what its sender thinks. Modes and times of
- * directories are set at the end, since a read-only directory must be filled first. Everything
+ * The caller has made the current directory the process's root; names that lead out are rejected
+ * anyway, because such an archive is not what its sender thinks. Modes and times of
+ * directories are set at the end, since a read-only directory must be filled first. Unpacking
  * stops at the first failure.
  */
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define META_MAX (64u << 10) /* bytes of one pax or long-name member */
 #define DIRS_MAX (1u << 20)  /* directories whose mode and time are set at the end */
 #define CHUNK (64u << 10)    /* bytes copied at a time; a multiple of BLOCK */
-#define MODE_PLAIN 0777u     /* what is kept of a mode unless owners are kept too */
+#define MODE_PLAIN 0777u     /* mode bits that are kept, unless owners are kept too */
 
 struct header {
 	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100];
@@ -210,7 +210,7 @@ static int pax(struct untar *u, char *text, uint64_t size)
 	return 0;
 }
 
-/* Without leading slashes and dots, without a slash at the end; ".." is refused. "" is the root. */
+/* Strips leading slashes and dots and a trailing slash; ".." is rejected. "" is the root. */
 static int clean(struct untar *u, char *name)
 {
 	char *from = name;
@@ -355,7 +355,7 @@ static int make_member(struct untar *u)
 		            "the archive contains '%.180s', which is of unsupported kind '%c'",
 		            m->name, m->type);
 	}
-	return e ? e : fill(u, -1); /* links have no content; what there is is skipped */
+	return e ? e : fill(u, -1); /* links have no content; any there is skipped */
 }
 
 static int parse_header(struct untar *u, const struct header *h, uint64_t *ret_size)
@@ -451,7 +451,7 @@ int untar(int fd, bool owners, char *msg, size_t size)
 		e = fail(&u, EBADMSG, "this is not a tar archive: it is empty");
 	if (e == 0)
 		e = finish_dirs(&u);
-	while (e == 0) { /* padding behind the end, up to the end of the stream */
+	while (e == 0) { /* padding after the end, up to the end of the stream */
 		ssize_t n = read(fd, waste, sizeof(waste));
 
 		if (n == 0)

@@ -4,7 +4,7 @@
  *
  * The agent is linked statically, and a static program must not load NSS
  * modules: /etc/passwd and /etc/group are read here. Malformed lines are
- * skipped, as libc does. Becoming a user is for ever: only children do it.
+ * skipped, as libc does. Becoming a user cannot be undone: only children do it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #define ACCOUNT_FILE_MAX (4u << 20) /* bytes of /etc/passwd or /etc/group */
 
-/* Cuts line at the separators; the number of fields, at most max. */
+/* Splits line at the separators; returns the number of fields, at most max. */
 static size_t split(char *line, char sep, char **fields, size_t max)
 {
 	size_t n = 0;

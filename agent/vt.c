@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vt.c - libvterm's state machine on top, cells below
+ * vt.c - cells of a terminal, driven by libvterm's state machine
  *
- * libvterm tells what to do to the cells: put a glyph, scroll, move, erase, switch
+ * libvterm calls back with changes to the cells: put a glyph, scroll, move, erase, switch
  * screens, resize. Rows are pointers, so that scrolling the whole width moves
  * pointers and not cells. A line that leaves the top of the primary screen goes
  * into the history as the bytes that draw it.
@@ -52,7 +52,7 @@ void cells_mend(struct vt *t, struct cell *row, unsigned from, unsigned to)
 		blank(&row[to], 1, &row[to].pen);
 }
 
-/* Characters that combine with the one before them; alone they get a space to stand on. */
+/* Characters that combine with the one before them; alone they are put on a space. */
 static bool combines(uint32_t c)
 {
 	static const struct {
@@ -110,7 +110,8 @@ static int on_cursor(VTermPos pos, VTermPos oldpos, int visible, void *user)
 	t->wrap_pending = t->wrap_pending && vterm_pos_cmp(pos, t->last_glyph) == 0;
 	t->cursor = pos;
 	cursor_clamp(t);
-	t->astray = vterm_pos_cmp(t->cursor, pos) != 0; /* libvterm has been seen to leave */
+	t->astray =
+	        vterm_pos_cmp(t->cursor, pos) != 0; /* libvterm has been seen to leave the screen */
 	return 1;
 }
 
@@ -142,7 +143,7 @@ static int on_move(VTermRect dest, VTermRect src, void *user)
 		memmove(d + dest.start_col, rows[src.start_row + k] + src.start_col,
 		        w * sizeof(*d));
 		cells_mend(t, d, (unsigned)dest.start_col, (unsigned)dest.end_col);
-		/* A wide one that was cut in two by the edge of what moved. */
+		/* A wide character that was cut in two by the edge of the moved area. */
 		if (d[dest.start_col].width == 0)
 			blank(&d[dest.start_col], 1, &d[dest.start_col].pen);
 		if (d[dest.end_col - 1].width == 2)
@@ -259,7 +260,7 @@ void title_keep(struct vt *t, const char *s)
 	for (; *s && n + 1 < sizeof(t->title); s++)
 		if ((unsigned char)*s >= 0x20 && *s != 0x7f)
 			t->title[n++] = *s;
-	/* Cut in the middle of a character: not even its beginning. */
+	/* If it is cut in the middle of a character, drops its beginning too. */
 	while (*s && n && ((unsigned char)t->title[n - 1] & 0x80)) {
 		n--;
 		if (((unsigned char)t->title[n] & 0xc0) == 0xc0)
@@ -276,7 +277,7 @@ static int on_prop(VTermProp prop, VTermValue *v, void *user)
 	case VTERM_PROP_ALTSCREEN:
 		if (v->boolean && !t->alt) {
 			if (!t->screen[1] && !(t->screen[1] = rows_new(t->cols, t->rows)))
-				return 0; /* it stays on the one it has */
+				return 0; /* it stays on the current one */
 			t->was_alt = true;
 			t->primary_cursor = t->cursor;
 			t->primary_pen = t->pen;
@@ -311,7 +312,7 @@ static struct cell **rows_resized(struct vt *t, struct cell **old, unsigned cols
 	return r;
 }
 
-/* vterm_set_size() comes here; the cells are in place already. */
+/* Called by vterm_set_size(); the cells are already in place. */
 static int on_resize(int rows, int cols, VTermPos *delta, void *user)
 {
 	struct vt *t = user;
@@ -329,8 +330,8 @@ static unsigned rows_up(const struct vt *t, unsigned which, unsigned rows)
 }
 
 /*
- * libvterm keeps margins that no longer fit and then writes beyond its memory: they go
- * before a resize, as terminals do it.
+ * libvterm keeps margins that no longer fit and then writes beyond its memory: they are reset
+ * before a resize, as terminals do.
  */
 static void margins_reset(struct vt *t)
 {
@@ -433,7 +434,8 @@ struct vt *vt_new(unsigned cols, unsigned rows, vt_say_fn say, void *ctx)
 	vterm_state_set_bold_highbright(t->state, 0);
 	vterm_state_reset(t->state, /* hard= */ 1);
 	lib_begin(t);
-	/* Leaving an alternate screen nobody entered restores what was never saved: save it. */
+	/* Leaving an alternate screen that was never entered restores what was never saved: so save
+	 * it. */
 	vterm_input_write(t->lib, "\0337", 2);
 	return t;
 }

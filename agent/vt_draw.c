@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vt_draw.c - from cells to the bytes that draw them
+ * vt_draw.c - turns cells into the bytes that draw them
  *
- * A picture first brings the terminal that gets it to a known state, whatever
+ * A picture first brings the receiving terminal into a known state, whatever
  * sequence it was in the middle of: cancel, reset attributes and modes, clear
  * screen and history. Then the history and the primary screen line by line, the
- * alternate screen on top if it is up, modes, pen, cursor. Only characters that
- * libvterm took for glyphs are in it, so it holds no sequence but ours.
+ * alternate screen on top if it is shown, modes, pen, cursor. It contains only characters that
+ * libvterm treated as glyphs, so it has no sequences but ours.
  */
 #include "agent/vt_internal.h"
 
@@ -95,13 +95,13 @@ void cell_draw(struct buf *b, const struct cell *c)
 		put_utf8(b, c->ch[i]);
 }
 
-/* Blank in the colours a terminal has by itself: nothing to draw. */
+/* Blank in the terminal's default colours: nothing to draw. */
 static bool invisible(const struct cell *c)
 {
 	return !c->ch[0] && c->width && !c->pen.bg && !c->pen.attrs;
 }
 
-/* The characters of one byte and one pen that it begins with: nearly all there are. */
+/* The leading characters of one byte and one pen, which are nearly all there are. */
 static unsigned ascii_draw(const struct cell *c, unsigned n, const struct pen *pen, struct buf *b)
 {
 	uint8_t *p = buf_reserve(b, n);
@@ -167,10 +167,10 @@ static void cursor_draw(const struct vt *t, struct buf *b)
 
 	if (row < top)
 		row = top;
-	/* By way of home: to where it is already, a terminal with a pending wrap would not go. */
+	/* Via home: a terminal with a pending wrap ignores a move to where it already is. */
 	buf_printf(b, "\x1b[H\x1b[%u;%uH", row - top + 1, col + 1);
 	if (t->wrap_pending &&
-	    t->modes.on & BIT(MODE_WRAP)) { /* only writing that character again brings it about */
+	    t->modes.on & BIT(MODE_WRAP)) { /* only writing that character again restores it */
 		const struct cell *c = &t->screen[t->alt][t->cursor.row][t->cursor.col];
 
 		if (c->width) {
@@ -192,7 +192,7 @@ void vt_picture(const struct vt *t, bool with_history, struct buf *b)
 	}
 	screen_draw(t, 0, b);
 	if (t->was_alt) {
-		/* What leaving the alternate screen will bring the cursor back to. */
+		/* The cursor position to be restored when the alternate screen is left. */
 		buf_printf(b, "\x1b[%u;%uH", (unsigned)t->primary_cursor.row + 1,
 		           (unsigned)t->primary_cursor.col + 1);
 		pen_draw(b, &t->primary_pen);

@@ -3,7 +3,7 @@
  * vt_history.c - lines that scrolled off, as the bytes that draw them
  *
  * Bounded three ways: lines and bytes of one terminal, bytes of all of them. The
- * oldest lines of the terminal that grows go first.
+ * oldest lines of the growing terminal are dropped first.
  */
 #include "agent/vt_internal.h"
 
@@ -31,7 +31,7 @@ static void drop_first(struct vt *t)
 
 void history_push(struct vt *t, const struct cell *row)
 {
-	static struct buf b; /* kept: one line after the other comes here */
+	static struct buf b; /* kept, to be reused for each line */
 	struct line *l;
 
 	if (!t->history && !(t->history = calloc(VT_LINES_MAX, sizeof(*t->history))))
@@ -44,7 +44,7 @@ void history_push(struct vt *t, const struct cell *row)
 	                  total + b.len > VT_TOTAL_MAX))
 		drop_first(t);
 	if (total + b.len > VT_TOTAL_MAX)
-		return; /* the others have it all */
+		return; /* other terminals use all of it */
 	l = &t->history[(t->h_first + t->h_n) % VT_LINES_MAX];
 	l->p = b.len ? malloc(b.len) : NULL;
 	if (b.len && !l->p)

@@ -26,7 +26,7 @@ struct pen {
 };
 
 struct cell {
-	uint32_t ch[VT_CHARS]; /* [0] 0: blank, or the right half of a wide one */
+	uint32_t ch[VT_CHARS]; /* [0] 0: blank, or the right half of a wide character */
 	struct pen pen;
 	uint8_t width; /* 1 or 2; 0: the right half */
 };
@@ -36,7 +36,7 @@ struct line { /* one line that scrolled off, drawn as bytes */
 	uint32_t len;
 };
 
-/* Modes that libvterm knows but does not tell, as vt_modes.c reads them off the bytes. */
+/* Modes that libvterm knows but does not report, as parsed by vt_modes.c. */
 enum dec_mode {
 	MODE_CURSOR_KEYS,
 	MODE_ORIGIN,
@@ -52,7 +52,7 @@ enum dec_mode {
 	MODE_MAX,
 };
 #define MODES_DEFAULT (1u << MODE_WRAP)
-#define MODE_ARGS 15 /* parameters of one sequence that are looked at; libvterm has room for 16 */
+#define MODE_ARGS 15 /* parameters of one sequence that are used; libvterm has room for 16 */
 
 enum charset {
 	CHARSET_G0 = 1 << 0,     /* G0 is not ASCII */
@@ -67,8 +67,8 @@ struct modes {
 	bool drawing;         /* G0 is the line drawing set, ESC ( 0 */
 	bool shifted;         /* SO: G1 is in use */
 	bool drawing1;        /* G1 is the line drawing set */
-	unsigned charset;     /* CHARSET_*: characters may not be what they look like */
-	bool newline;         /* LNM: a line feed goes to the first column, too */
+	unsigned charset;     /* CHARSET_*: characters may not be plain ASCII */
+	bool newline;         /* LNM: a line feed also returns to the first column */
 	bool margins;         /* DECLRMM: to the left and the right */
 	bool tabs;            /* stops were set or cleared */
 	unsigned style;       /* of the cursor, DECSCUSR; 0: the terminal's own */
@@ -100,19 +100,19 @@ struct vt {
 	struct pen pen;
 	VTermPos cursor;
 	VTermPos primary_cursor; /* where it stood when the alternate screen came up */
-	bool was_alt;            /* it did, once */
+	bool was_alt;            /* the alternate screen was shown at least once */
 	struct pen primary_pen;  /* ditto */
 	bool primary_hidden;     /* ditto: the cursor */
 	VTermPos last_glyph;
-	bool wrap_pending; /* it filled the last column: the next one goes to the next line */
+	bool wrap_pending; /* the last column is filled: the next character goes to the next line */
 	bool cursor_hidden;
 	bool astray; /* libvterm's cursor is outside of the screen */
 	/* vt_text.c */
 	bool ahead, pen_ahead; /* of libvterm: the cursor and the cells, the pen */
-	bool after_glyph;      /* with ahead: nothing came after the one at last_glyph */
+	bool after_glyph;      /* with ahead: nothing came after the character at last_glyph */
 	bool deaf;             /* libvterm is being brought up to date */
-	bool plodding;         /* all of it goes through libvterm: for tests */
-	unsigned moved_up;     /* rows, by the resize that is going on */
+	bool plodding;         /* everything goes through libvterm: for tests */
+	unsigned moved_up;     /* rows, by the resize in progress */
 	char title[VT_TITLE];
 	struct modes modes;
 	struct line *history; /* owned; ring of VT_LINES_MAX */
@@ -124,18 +124,18 @@ struct vt {
 void title_keep(struct vt *t, const char *s);
 /* Half a wide character cannot be shown: the part outside [from, to) becomes blank. */
 void cells_mend(struct vt *t, struct cell *row, unsigned from, unsigned to);
-/* The whole screen by a line. */
+/* Scrolls the whole screen by a line. */
 void cells_scroll_up(struct vt *t);
 /* vt_text.c */
-/* Text: no escape in it. */
+/* Text without escapes. */
 void text_feed(struct vt *t, const uint8_t *p, size_t n);
 /* The SGR that was read, if it is an ordinary one. */
 bool text_sgr(struct vt *t);
-/* libvterm knows all that we know. */
+/* Brings libvterm up to date. */
 void text_settle(struct vt *t);
-/* After it was reset. */
+/* Called after it was reset. */
 void lib_begin(struct vt *t);
-/* To libvterm, which is told before what it does not know. */
+/* Writes to libvterm, after bringing it up to date. */
 void lib_write(struct vt *t, const char *p, size_t n);
 /* vt_draw.c */
 void pen_draw(struct buf *b, const struct pen *p);

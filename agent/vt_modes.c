@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vt_modes.c - what a program writes, taken apart before libvterm sees it
+ * vt_modes.c - parses a program's output before libvterm sees it
  *
- * Two reasons. libvterm knows the modes a program set but has no way to ask, and a picture must
- * set them again, or keys, mouse and paste would not work after an attach. And it trusts
- * what it reads: a sequence with more parameters than it has room for overwrites its
- * memory. So text goes to it as it is, a sequence only when it is whole, rewritten from what was
+ * There are two reasons. libvterm knows the modes a program set but has no way to query them, and a
+ * picture must set them again, or keys, mouse and paste would not work after an attach. And it
+ * trusts its input: a sequence with more parameters than it has room for overwrites its memory. So
+ * text is passed to it unchanged, a sequence only when it is complete, rewritten from what was
  * understood of it: at most MODE_ARGS parameters, none larger than a screen where a larger one is
- * meaningless. Strings (OSC, DCS, ...) stay here; all that is wanted of them is a title.
+ * meaningless. Strings (OSC, DCS, ...) are not passed on; only the title is taken from them.
  */
 #include "agent/vt_internal.h"
 
@@ -110,7 +110,7 @@ static void repeat(struct vt *t, unsigned count)
 		lib_write(t, (const char *)b.p, b.len);
 }
 
-/* A colour without its values ends an SGR: libvterm would take what was read before for them. */
+/* A colour without its values ends an SGR: libvterm would use stale values for them. */
 static void sgr_cut(struct modes *m)
 {
 	for (unsigned i = 0; i < m->n_args; i++) {
@@ -187,7 +187,7 @@ static void csi_byte(struct vt *t, uint8_t c)
 			*a = MIN(*a * 10 + (c - '0'), ARG_MAX_VALUE);
 		m->given |= m->beyond ? 0 : BIT(m->n_args - 1);
 	} else if (c == ';' || c == ':') {
-		m->beyond = m->n_args == MODE_ARGS; /* what is too much is left out */
+		m->beyond = m->n_args == MODE_ARGS; /* further ones are left out */
 		if (m->beyond)
 			return;
 		m->colon |= c == ':' ? BIT(m->n_args) : 0;
@@ -202,7 +202,7 @@ static void csi_byte(struct vt *t, uint8_t c)
 		end_csi(t, (char)c);
 	} else if (c < 0x20) {
 		note_control(m, c);
-		lib_write(t, (const char *)&c, 1); /* works inside of sequences, too */
+		lib_write(t, (const char *)&c, 1); /* also works inside sequences */
 	}
 }
 

@@ -2,18 +2,18 @@
 /*
  * vt_text.c - plain text and colours without libvterm
  *
- * Theory of operation: most of what programs write is ASCII, ends of lines and colours, and
- * libvterm takes a dozen calls for each character of it; in an emulated guest that is
- * the speed of the terminal. While nothing is set that gives such bytes another meaning,
- * they go straight into the cells, and libvterm stays behind: `ahead` says that its
- * cursor is not where ours is, `pen_ahead` the same of attributes. Before it gets
- * anything else, text_settle() brings it up to date: it is sent to the place, and shown
- * the last character again, so that it knows of a pending wrap and of what a
- * combining character belongs to. What it calls back meanwhile is not listened to.
+ * Theory of operation: most output is ASCII, ends of lines and colours, and
+ * libvterm takes a dozen calls for each character of it, which in an emulated guest determines
+ * the speed of the terminal. While no mode gives such bytes another meaning,
+ * they go straight into the cells, and libvterm falls behind: `ahead` says that its
+ * cursor is not where ours is, `pen_ahead` the same for attributes. Before it gets
+ * anything else, text_settle() brings it up to date: its cursor is moved, and it gets
+ * the last character again, so that it knows about a pending wrap and what a
+ * combining character belongs to. Its callbacks are ignored meanwhile.
  *
- * Whether a wrap is pending is only known for sure after a character or a carriage
- * return: so the first one of a run goes to libvterm, and short runs do as a whole. Both
- * ways have the same outcome, byte by byte; tests compare them (vt_plodding()).
+ * Whether a wrap is pending is only certain after a character or a carriage
+ * return: so the first one of a run goes to libvterm, and short runs do completely. Both
+ * paths have the same result, byte for byte; tests compare them (vt_plodding()).
  */
 #include "agent/vt_internal.h"
 
@@ -22,7 +22,7 @@
 
 #include "base/auto.h"
 
-#define RUN_MIN 16u /* bytes of plain text that are worth the way back to libvterm */
+#define RUN_MIN 16u /* minimum bytes of plain text for which this path pays off */
 
 enum { P_NO, P_GLYPH, P_CONTROL };
 
@@ -33,7 +33,7 @@ static int plain(uint8_t c)
 	return c == '\r' || c == '\n' || c == '\b' || c == '\t' || c == '\a' ? P_CONTROL : P_NO;
 }
 
-/* Does a character mean what it says, and a line feed what it always does? */
+/* Do characters and line feeds have their usual meaning? */
 static bool ordinary(const struct vt *t)
 {
 	const struct modes *m = &t->modes;
@@ -52,7 +52,7 @@ static void line_feed(struct vt *t)
 		cells_scroll_up(t);
 }
 
-/* As many of the n characters as go into this line; there is at least one. */
+/* Puts as many of the n characters as fit into this line, at least one. */
 static size_t put_line(struct vt *t, const uint8_t *p, size_t n)
 {
 	const struct cell like = { .pen = t->pen, .width = 1 };
@@ -103,7 +103,7 @@ static bool put_control(struct vt *t, uint8_t c)
 	return true;
 }
 
-/* What it took of the n bytes. */
+/* Returns how many of the n bytes it used. */
 static size_t put_plain(struct vt *t, const uint8_t *p, size_t n)
 {
 	size_t i = 0;
@@ -135,7 +135,8 @@ void text_settle(struct vt *t)
 	if (t->ahead) {
 		uint32_t c = t->screen[t->alt][at.row][at.col].ch[0];
 
-		/* By way of home: to where it is already it would not go, and keep a wrap. */
+		/* Via home: it would ignore a move to where it already is, and keep a pending wrap.
+		 */
 		n = snprintf(s, sizeof(s), "\x1b[H\x1b[%d;%dH", at.row + 1, at.col + 1);
 		if (t->after_glyph)
 			s[n++] = (char)(c ? c : ' ');
@@ -149,7 +150,7 @@ void lib_write(struct vt *t, const char *p, size_t n)
 	if (t->ahead || t->pen_ahead)
 		text_settle(t);
 	vterm_input_write(t->lib, p, n);
-	if (t->astray) { /* back to a place that a smaller screen does not have */
+	if (t->astray) { /* back to a position outside the smaller screen */
 		char s[32];
 		int k = snprintf(s, sizeof(s), "\x1b[%d;%dH", t->cursor.row + 1, t->cursor.col + 1);
 
@@ -160,9 +161,9 @@ void lib_write(struct vt *t, const char *p, size_t n)
 }
 
 /*
- * To begin with every character set of libvterm's is UTF-8, each with a decoder of its own, and
- * which one reads a character depends on what came before it in the same write: one that
- * is cut in two by a read is lost. ASCII leaves all others to one decoder.
+ * Initially every character set of libvterm is UTF-8, each with its own decoder, and
+ * which one reads a character depends on what came before it in the same write: a character that
+ * is split by a read is lost. Selecting ASCII leaves everything else to one decoder.
  */
 void lib_begin(struct vt *t)
 {
@@ -171,7 +172,7 @@ void lib_begin(struct vt *t)
 	vterm_input_write(t->lib, ascii, sizeof(ascii) - 1);
 }
 
-/* How much of it is for libvterm: what is not plain, with the rest of a line after it. */
+/* How much of it is for libvterm: what is not plain, with the rest of its line. */
 static size_t foreign(const uint8_t *p, size_t n)
 {
 	size_t i = 0;
@@ -184,8 +185,8 @@ static size_t foreign(const uint8_t *p, size_t n)
 }
 
 /*
- * libvterm has the cursor. What of it has to go there before plain text may begin;
- * *ret_plain: it may then.
+ * libvterm has the cursor. How much must go there before plain text may begin;
+ * *ret_plain: it may begin then.
  */
 static size_t lead_in(const uint8_t *p, size_t n, bool *ret_plain)
 {
@@ -249,7 +250,7 @@ static void attr_on(struct pen *p, unsigned bits, bool on)
 	p->attrs = (uint16_t)(on ? p->attrs | bits : p->attrs & ~bits);
 }
 
-/* One parameter of SGR that stands for itself. */
+/* An SGR parameter without arguments. */
 static bool sgr_one(struct pen *p, unsigned arg)
 {
 	static const uint16_t bit[10] = {
@@ -295,7 +296,7 @@ bool text_sgr(struct vt *t)
 			continue;
 		}
 		k = colour_args(m->arg + i + 1, m->n_args - i - 1, m->arg[i] == 38 ? &p.fg : &p.bg);
-		/* one that was left out is not 0 to libvterm */
+		/* to libvterm an omitted one is not 0 */
 		if (!k || ((m->given >> (i + 1)) & (BIT(k) - 1)) != BIT(k) - 1)
 			return false;
 		i += k;

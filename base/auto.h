@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/auto.h - locals that clean themselves up; giving away is explicit */
+/* base/auto.h - locals that are released at the end of their scope; TAKE_*() passes them on */
 #pragma once
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/banned.h - forced into every file of ours: these names do not compile */
+/* base/banned.h - included in every source file; uses of these functions do not compile */
 #pragma once
 
 #include <stdio.h>

@@ -15,7 +15,7 @@
 struct buf {
 	uint8_t *p; /* owned */
 	size_t len, cap;
-	bool failed; /* out of memory once: later puts do nothing */
+	bool failed; /* an allocation failed: later puts do nothing */
 };
 
 void buf_done(struct buf *b);
@@ -35,7 +35,7 @@ void buf_put_u64(struct buf *b, uint64_t v);
 void buf_put_str(struct buf *b, const char *s);
 void buf_put_blob(struct buf *b, const void *p, size_t n);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* NUL-terminates and gives the text away (caller frees); NULL when failed. */
+/* NUL-terminates and returns the text, which the caller frees; NULL when failed. */
 char *buf_take_str(struct buf *b);
 #define autobuf __attribute__((cleanup(buf_done)))
 

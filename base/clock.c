@@ -78,7 +78,7 @@ static int take_char(const char **p, const char *any)
 	return *(*p)++;
 }
 
-/* "Z", "+02:00": seconds to take off. */
+/* "Z", "+02:00": seconds to subtract. */
 static int take_offset(const char **p, int *ret)
 {
 	int h, m, sign = take_char(p, "Zz+-");

@@ -14,7 +14,7 @@
 
 #define COPY_CHUNK (1 << 20) /* bytes */
 
-/* Between file systems that cannot do it themselves. */
+/* For file systems that cannot copy in the kernel. */
 static int copy_through_memory(int in, int out, off_t from, off_t to)
 {
 	autofree uint8_t *chunk = malloc(COPY_CHUNK);

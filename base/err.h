@@ -4,7 +4,8 @@
  *
  * Functions return 0 or positive on success, -errno on failure, and put a message into the caller's
  * struct err. Nothing to free, nothing to leak. `tag` is a code of base/codes.def
- * (ERR_SNAPSHOT_NOT_FOUND) for callers that must tell two failures of one errno apart, or ERR_NONE.
+ * (ERR_SNAPSHOT_NOT_FOUND) for callers that must distinguish failures with the same errno, or
+ * ERR_NONE.
  */
 #pragma once
 
@@ -17,14 +18,15 @@ enum err_code {
 };
 #undef CODE
 #undef GROUP
-/* "SNAPSHOT_NOT_FOUND"; NULL for ERR_NONE. */
+/* The name, as "SNAPSHOT_NOT_FOUND"; NULL for ERR_NONE. */
 const char *err_code_name(enum err_code code);
-/* The HTTP status that the API answers; 0: the code is not sent. */
+/* The HTTP status of the API's reply; 0: the code is never sent. */
 unsigned err_code_status(enum err_code code);
-/* ERR_NONE when there is none of that name. */
+/* ERR_NONE if the name is unknown. */
 enum err_code err_code_parse(const char *name);
 
 #define ERR_FACTS_MAX 4
+#define ERR_FACT_RETRY "retryAfter" /* seconds: waiting helps, and the API answers 429 or 503 */
 
 struct err {
 	int code;
@@ -48,5 +50,7 @@ int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((form
 int err_wrap(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Adds a number to the error that was set last; one too many is dropped. */
 void err_fact(struct err *err, const char *name, long long value);
+/* Of the error that was set last, or -1. */
+long long err_fact_get(const struct err *err, const char *name);
 /* Thread-safe name of an errno value (positive or negative). */
 const char *err_name(int code);

@@ -17,7 +17,7 @@ void random_bytes(void *p, size_t n)
 		ssize_t k = getrandom(d, n, 0);
 
 		if (k <= 0)
-			abort(); /* no randomness: no ids, no keys, no service */
+			abort(); /* without randomness there are no ids and no keys */
 		d += k;
 		n -= (size_t)k;
 	}
@@ -33,7 +33,7 @@ void id_make(const char *prefix, char ret_id[ID_SIZE])
 
 		random_bytes(r, sizeof(r));
 		for (size_t k = 0; k < sizeof(r) && i < ID_LEN; k++)
-			if (r[k] < 252) /* 7 * 36: no character is likelier than another */
+			if (r[k] < 252) /* 7 * 36, so that all characters are equally likely */
 				ret_id[n + i++] = id_alphabet[r[k] % 36];
 	}
 	ret_id[n + i] = '\0';

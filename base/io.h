@@ -14,7 +14,7 @@ int io_write_all(int fd, const void *p, size_t n);
 int io_read_all(int fd, void *p, size_t n);
 int io_pwrite_all(int fd, const void *p, size_t n, off_t off);
 int io_pread_all(int fd, void *p, size_t n, off_t off);
-/* Waits for events on fd: 1 ready, 0 deadline over, -errno. */
+/* Waits for events on fd: 1 ready, 0 deadline passed, -errno. */
 int io_wait(int fd, short events, uint64_t deadline_ms);
 /* Whole file as NUL-terminated text, at most max bytes (-EFBIG). Caller frees. */
 int io_read_file(int dirfd, const char *path, size_t max, char **ret_text, struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lock.c - see lock.h; who took what after what is recorded in lock_order.c */
+/* lock.c - see lock.h; the order in which locks are taken is recorded in lock_order.c */
 #include "base/lock.h"
 
 #include <errno.h>
@@ -10,12 +10,12 @@
 #include "base/log.h"
 
 #ifdef LOCK_ANALYSIS
-#pragma clang diagnostic ignored \
-        "-Wthread-safety-analysis" /* this is what the annotations stand for */
+#pragma clang diagnostic ignored "-Wthread-safety-analysis" /* the functions here implement what \
+                                                               the annotations describe */
 #endif
 
-/* What these calls refuse is a mistake of ours: a lock that was never made, or is another thread's.
- */
+/* These calls only fail through a bug of ours: a lock that was not initialised, or that another
+ * thread holds. */
 static void must(int r, const char *call, const char *name)
 {
 	if (r == 0)
@@ -61,7 +61,7 @@ bool mutex_trylock(struct mutex *m)
 	if (r == EBUSY)
 		return false;
 	must(r, "trylock", m->name);
-	ORDER_TOOK(m); /* it could not have waited: any order will do */
+	ORDER_TOOK(m); /* it cannot have waited, so the order does not matter */
 	return true;
 }
 

@@ -28,9 +28,9 @@
 #endif
 
 /*
- * On a field, after its name: only with that lock held. The lock is a field of the same struct that
- * stands before it. In C clang knows no "this", so the lock of any object of that type will do for
- * it; REQUIRES tells objects apart.
+ * On a field, after its name: only accessed with that lock held. The lock is an earlier field of
+ * the same struct. In C clang has no "this", so it accepts the lock of any object of that type;
+ * REQUIRES tells objects apart.
  */
 #define GUARDED_BY(lock) LOCK_ATTR_(guarded_by(&lock))
 #define PT_GUARDED_BY(lock) LOCK_ATTR_(pt_guarded_by(&lock)) /* what the pointer points to */
@@ -76,35 +76,35 @@ struct cond {
 		.c = PTHREAD_COND_INITIALIZER \
 	}
 
-/* The name, a literal, is the class: "module: what it guards" as in the table. */
+/* The name, a string literal, is the lock's class in the table of docs/ARCHITECTURE.md. */
 void mutex_init(struct mutex *m, const char *name);
 void mutex_destroy(struct mutex *m);
 void mutex_lock(struct mutex *m) ACQUIRE(m);
 void mutex_unlock(struct mutex *m) RELEASE(m);
 bool mutex_trylock(struct mutex *m) TRY_ACQUIRE(true, m);
-/* False when the deadline is over and it is still somebody else's. */
+/* False if the deadline passed while another thread held it. */
 bool mutex_lock_until(struct mutex *m, uint64_t deadline_ms) TRY_ACQUIRE(true, m);
 
 void cond_init(struct cond *c);
 void cond_destroy(struct cond *c);
 void cond_signal(struct cond *c);
 void cond_broadcast(struct cond *c);
-/* Both may return early: loop over what is waited for. */
+/* Both may return early: call them in a loop that checks the condition. */
 void cond_wait(struct cond *c, struct mutex *m) REQUIRES(m);
-/* False when the deadline is over. */
+/* False if the deadline passed. */
 bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ms) REQUIRES(m);
 
 void rwlock_init(struct rwlock *l, const char *name);
 void rwlock_destroy(struct rwlock *l);
 void rwlock_rdlock(struct rwlock *l) ACQUIRE_SHARED(l);
 void rwlock_wrlock(struct rwlock *l) ACQUIRE(l);
-/* False when the deadline is over and somebody else still has it. */
+/* False if the deadline passed while another thread held it. */
 bool rwlock_wrlock_until(struct rwlock *l, uint64_t deadline_ms) TRY_ACQUIRE(true, l);
 void rwlock_unlock(struct rwlock *l) RELEASE_GENERIC(l);
 
 /*
- * Nobody else can reach what the lock guards: its object is being made, or its last user is gone.
- * Does nothing; the analysis takes the lock as held from here on.
+ * No other thread can reach what the lock guards: its object is being created, or its last user is
+ * gone. Does nothing; the analysis treats the lock as held from here on.
  */
 static inline void mutex_unshared(struct mutex *m) ASSERT_HELD(m);
 static inline void mutex_unshared(struct mutex *m)
@@ -119,7 +119,7 @@ static inline void rwlock_unshared(struct rwlock *l)
 
 /* LOCK_SCOPE(&x->lock): takes the mutex and holds it until the end of the scope. */
 #ifdef LOCK_ANALYSIS
-/* clang does not see that the variable is another name of the lock; a function of this scope's own
+/* clang does not see that the variable is another name for the lock; a function local to this scope
  * can name the lock itself. */
 #define LOCK_SCOPE_2(mu, n)                                                                       \
 	void lock_scope_end_##n(struct mutex *const *) RELEASE(mu);                               \

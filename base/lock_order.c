@@ -27,7 +27,7 @@ struct held {
 static _Thread_local struct held held[HELD_MAX];
 static _Thread_local unsigned n_held;
 
-/* The record's own lock is the system's: it is always the last. */
+/* The record's own lock is a plain pthread mutex, always taken last. */
 static pthread_mutex_t record = PTHREAD_MUTEX_INITIALIZER;
 static const char *classes[CLASSES_MAX]; /* from 1 */
 static unsigned n_classes = 1;
@@ -35,7 +35,7 @@ static atomic_bool before[CLASSES_MAX][CLASSES_MAX];
 static struct {
 	int n;
 	void *frame[FRAMES];
-} where[CLASSES_MAX][CLASSES_MAX]; /* the first place that took them in this order */
+} where[CLASSES_MAX][CLASSES_MAX]; /* the first place where they were taken in this order */
 
 static void show(void *const *frame, int n)
 {
@@ -63,7 +63,7 @@ static unsigned class_of(unsigned *class_id, const char *name)
 	if (id)
 		return id;
 	if (!name)
-		wrong("a lock is taken that was never made");
+		wrong("a lock is taken that was not initialised");
 	pthread_mutex_lock(&record);
 	for (id = 1; id < n_classes && strcmp(classes[id], name) != 0; id++)
 		;
@@ -76,7 +76,8 @@ static unsigned class_of(unsigned *class_id, const char *name)
 	return id;
 }
 
-/* With the record's lock: by what chain does a come before b? The next class on the way, or 0. */
+/* With the record's lock held: the next class on a chain from a to b, or 0 if a does not come
+ * before b. */
 static unsigned way(unsigned a, unsigned b)
 {
 	unsigned queue[CLASSES_MAX], from[CLASSES_MAX] = { 0 }, n = 0, at;
@@ -147,12 +148,12 @@ void lock_order_gave(const char *name, const void *lock)
 	while (i > 0 && held[i - 1].lock != lock)
 		i--;
 	if (i == 0)
-		wrong("'%s' is given back, but not held", name ? name : "(no name)");
+		wrong("'%s' is released, but not held", name ? name : "(no name)");
 	memmove(&held[i - 1], &held[i], (n_held - i) * sizeof(held[0]));
 	n_held--;
 }
 
-/* LOCK_ORDER_DIR: each process leaves the pairs it saw there, for the table in
+/* LOCK_ORDER_DIR: each process writes the pairs it saw there, for the table in
  * docs/ARCHITECTURE.md. */
 __attribute__((destructor)) static void leave_pairs(void)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base/lock_order.h - finds locks that are taken in two orders, without having to deadlock first
+ * base/lock_order.h - detects inconsistent lock order before it causes a deadlock
  *
  * Theory of operation: locks with the same name are one class. Each thread keeps a list of what it
- * holds. Taking b while holding a says "a before b" from then on, for the whole process; when b
- * already comes before a, by whatever chain, two threads can block each other, and the process
- * aborts with both places. So does taking a second lock of a class that is held, and giving back
- * one that is not. Only in builds with LOCK_CHECK (those with a sanitizer).
+ * holds. Taking b while holding a means "a before b" from then on, for the whole process; if b
+ * already comes before a, through any chain, two threads can deadlock, and the process
+ * aborts and prints both places. It also aborts when a second lock of a held class is taken, or a
+ * lock is released that is not held. Only in builds with LOCK_CHECK (those with a sanitizer).
  */
 #pragma once
 
 #ifdef LOCK_CHECK
-/* Before waiting for it, with it, and before giving it back. A class id of 0 is not yet known. */
+/* Called before waiting for a lock, after taking it, and before releasing it. A class id of 0 is
+ * not known yet. */
 void lock_order_want(unsigned *class_id, const char *name);
 void lock_order_took(unsigned *class_id, const char *name, const void *lock);
 void lock_order_gave(const char *name, const void *lock);

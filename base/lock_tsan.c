@@ -2,9 +2,9 @@
 /*
  * lock_tsan.c - locks with a deadline that ThreadSanitizer understands; empty in other builds
  *
- * gcc's ThreadSanitizer does not know the calls that take a clock, so it would take what such a
- * lock guards for unguarded. It knows the older ones, which count the time of day. The functions
- * here go by the C library's names and come before it in the link.
+ * gcc's ThreadSanitizer does not know the calls that take a clock, so it would consider what such a
+ * lock guards unguarded. It knows the older ones, which use the time of day. The functions
+ * here have the C library's names and come before it in the link order.
  */
 #ifdef __SANITIZE_THREAD__
 #include <pthread.h>

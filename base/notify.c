@@ -3,8 +3,8 @@
  * base/notify.c - sd_notify(3) without its library: one datagram to a unix socket
  *
  * The socket's name is a path, or begins with '@' for one in the abstract
- * namespace. Nothing waits for an answer, and no failure matters to the caller
- * beyond a line in its log.
+ * namespace. Nothing waits for an answer; to the caller a failure is at most
+ * worth a line in its log.
  */
 #include "base/notify.h"
 

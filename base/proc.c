@@ -60,7 +60,7 @@ int proc_start_time(pid_t pid, uint64_t *ret_ticks)
 	r = io_read_file(AT_FDCWD, path, 4096, &text, NULL);
 	if (r < 0)
 		return r;
-	p = strrchr(text, ')'); /* the command may hold spaces and brackets */
+	p = strrchr(text, ')'); /* the command may contain spaces and parentheses */
 	if (!p)
 		return -EBADMSG;
 	p += 2;
@@ -86,7 +86,7 @@ static void child_exec(const char *const *argv, int in, int out, int errfd)
 	_exit(127);
 }
 
-/* Reads both pipes, feeds stdin, until both ends closed or the deadline is over. */
+/* Reads both pipes, feeds stdin, until both are closed or the deadline passes. */
 static int pump(int in_consume, const char *text, int out, int errfd, struct buf *ob,
                 struct buf *eb, size_t max, uint64_t deadline)
 {

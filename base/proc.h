@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/proc.h - a process is a pidfd; the number is for the log */
+/* base/proc.h - processes, referred to by pidfd; the pid is for the log */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ struct proc {
 int proc_open(pid_t pid, struct proc *ret, struct err *err);
 void proc_close(struct proc *p);
 int proc_kill(const struct proc *p, int sig);
-/* 1 when it ended before the deadline, 0 when not, -errno. Does not reap. */
+/* 1 if it ended before the deadline, 0 if not, -errno. Does not reap. */
 int proc_wait_end(const struct proc *p, uint64_t deadline_ms);
 bool proc_alive(const struct proc *p);
 /* Start time in clock ticks since boot (field 22 of stat): tells a reused pid apart. */

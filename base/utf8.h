@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/utf8.h - is it UTF-8, and what to show when it is not */
+/* base/utf8.h - checking and cleaning UTF-8 */
 #pragma once
 
 #include <stdbool.h>

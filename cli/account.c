@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* account.c - pando account: the accounts of a server; takes a key of the operator's account */
+/* account.c - pando account: the accounts of a server; requires a key of the operator's account */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

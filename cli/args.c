@@ -2,7 +2,7 @@
 /*
  * args.c - parses a command line by the table of verbs
  *
- * pando [GLOBAL OPTION]... NOUN [VERB] [ARGUMENT]... [OPTION]...; options may stand anywhere
+ * pando [GLOBAL OPTION]... NOUN [VERB] [ARGUMENT]... [OPTION]...; options may be anywhere
  * after the noun, as "--name value", "--name=value", "-xvalue", "-x value", flags together as
  * "-xy"; "--" ends them. A verb with CLI_STOP takes everything from the first word of its
  * "NAME..." on as it is. Values are checked by their type before a verb runs.
@@ -193,7 +193,7 @@ static int letters(struct cursor *c, struct err *err)
 	return 0;
 }
 
-/* How many words "VM [NAME] FILE..." takes; the index of the one with dots, or -1. */
+/* Counts the words of "VM [NAME] FILE..."; returns the index of the one with dots, or -1. */
 static void count_args(const char *args, size_t *ret_min, size_t *ret_max, int *ret_rest)
 {
 	size_t i = 0;
@@ -235,7 +235,7 @@ static int take_word(struct cli_parsed *p, const char *word, struct err *err)
 	return 0;
 }
 
-/* Does the verb's own command line begin with the next word? */
+/* Do the words of "NAME..." begin with the next word? */
 static bool at_rest(const struct cli_parsed *p)
 {
 	size_t min, max;

@@ -53,7 +53,7 @@ int build_body(const char *file, json_t **ret)
 	return CLI_OK;
 }
 
-/* What a failed build leaves for inspection. */
+/* Shows what a failed build left for inspection. */
 static int build_failed(struct cli *c, long status, const json_t *reply)
 {
 	static const char *const lists[] = { "failedServiceLogs", "additionalFailedServiceLogs" };
@@ -78,7 +78,7 @@ static const char *request_id(const json_t *reply)
 	return json_string_value(json_object_get(reply, "requestId"));
 }
 
-/* Waits for the next look, or for a signal. */
+/* Waits for the next poll, or for a signal. */
 static int pause_poll(int signals)
 {
 	struct pollfd p = { .fd = signals, .events = POLLIN };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cell.c - code in a kernel of a VM, and what it shows
+ * cell.c - runs code in a kernel of a VM and shows its results
  *
- * Events of POST .../code as they come: output is output, of a result the best form that fits a
- * terminal is shown. Images that cannot be shown are saved, and their names printed. Ctrl-C
- * interrupts the cell and waits for its remaining output; the second one leaves, which the server
+ * Events of POST .../code as they arrive: output is printed, and of a result the best form that
+ * fits a terminal is shown. Images that cannot be shown are saved, and their names printed. Ctrl-C
+ * interrupts the cell and waits for its remaining output; a second Ctrl-C exits, which the server
  * also treats as an interrupt.
  */
 #include "cli/cell.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/cell.h - code in a kernel of a VM, and what it shows; for cli/ */
+/* cli/cell.h - running code in a kernel of a VM; for cli/ */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ struct cell_opts {
 	const char *save_dir; /* for images that are not shown */
 	bool files;           /* name the files it wrote */
 };
-/* CLI_OK, 1 when the cell failed, or another status after an error message. Ctrl-C interrupts the
+/* CLI_OK, 1 if the cell failed, or another status after an error message. Ctrl-C interrupts the
  * cell.
  */
 int cell_run(struct cli *c, const struct cell_opts *o, const char *code);

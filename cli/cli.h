@@ -2,8 +2,8 @@
 /*
  * cli/cli.h - shared by the commands of `pando`; for files of this folder
  *
- * A file brings one or more groups of verbs (struct cli_noun); table.c lists the groups, and
- * several may carry the same noun: `pando vm` is made of several files. A verb is a row: name,
+ * A file defines one or more groups of verbs (struct cli_noun); table.c lists the groups, and
+ * several may have the same noun: `pando vm` consists of several files. A verb is a row: name,
  * arguments, typed options, help and a function. Everything else is derived from the table: parsing
  * and its errors (args.c), --help and the man pages (doc.c), completion (complete.c).
  *
@@ -73,7 +73,7 @@ struct cli_args {
 enum cli_flags {
 	CLI_LOCAL = 1,  /* needs no server: cli_connect() was not called */
 	CLI_HIDDEN = 2, /* not in help, man pages and completion */
-	CLI_STOP = 4,   /* options end where "NAME..." begins: the rest is somebody else's command
+	CLI_STOP = 4,   /* options end where "NAME..." begins: the rest is another program's command
 	                   line */
 };
 
@@ -97,11 +97,11 @@ struct cli_noun {
 
 /* ---- table.c ---- */
 extern const struct cli_noun *const cli_nouns[]; /* NULL at the end */
-/* The group that has the noun's help; NULL when there is none of that name. */
+/* The group that has the noun's help; NULL if there is none of that name. */
 const struct cli_noun *cli_find_noun(const char *name);
 /* The verb in any of the noun's groups; name NULL or no verbs with names: the noun's own. */
 const struct cli_verb *cli_find_verb(const struct cli_noun *noun, const char *name);
-/* The i-th verb of a noun over all of its groups, NULL after the last. */
+/* The i-th verb of a noun across all of its groups, NULL after the last. */
 const struct cli_verb *cli_nth_verb(const struct cli_noun *noun, size_t i);
 
 /* ---- args.c ---- */
@@ -157,7 +157,7 @@ int cli_call_as(struct cli *c, const char *user, const char *method, const char 
  */
 int cli_try(struct cli *c, const char *user, const char *method, const char *path,
             json_t *body_consume, json_t **ret, struct err *err);
-/* A POST while something else waits for us: takes a few seconds at most. As cli_try().
+/* A POST that takes a few seconds at most, for when something else is waiting. Like cli_try().
  */
 int cli_tell(struct cli *c, const char *user, const char *path, json_t *body_consume);
 /* Prints the message of an error reply; returns the exit status. */
@@ -170,7 +170,7 @@ void cli_set_json(struct cli *c, bool json);
 bool cli_json(const struct cli *c);
 /* Instead of cli_connect(): this server and this key. */
 void cli_set_target(struct cli *c, const char *url, const char *key, const char *from);
-/* The same server and key with connections of its own, for a thread. Never NULL. */
+/* The same server and key with separate connections, for a thread. Never NULL. */
 struct cli *cli_clone(const struct cli *c);
 /* The server's address, and the header line that authenticates us. */
 const char *cli_url(const struct cli *c);

@@ -20,9 +20,9 @@
 #include "base/err.h"
 #include "cli/config.h"
 
-#define CONNECT_S 10L /* to a server on this or a near machine */
+#define CONNECT_S 10L /* to a server on this machine or nearby */
 #define REPLY_S 660L  /* a command may take ten minutes, a create that boots nearly as long */
-#define TELL_S 15L    /* for requests that something else waits for */
+#define TELL_S 15L    /* for requests while something else is waiting */
 #define REPLY_MAX (64u << 20)
 
 struct cli {

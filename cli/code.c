@@ -119,10 +119,10 @@ static void end_editor(struct repl *r)
 }
 
 /*
- * The editor takes the terminal over only after it has drawn the prompt, and gives it back with
+ * The editor takes over the terminal only after it has drawn the prompt, and releases it with
  * every line: input typed in between would be echoed twice, a Ctrl-D lost, and a Ctrl-C would end
- * us. So the terminal stays in raw mode without echo all the time, and signals are on only while a
- * cell runs.
+ * us. So the terminal stays in raw mode without echo all the time, and signals are enabled only
+ * while a cell runs.
  */
 static void terminal_waits(bool signals)
 {

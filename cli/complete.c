@@ -109,7 +109,7 @@ static void offer_rows(struct cli *c, const char *cur, const char *path, const c
 	}
 }
 
-/* By what the table calls it: VM, [SNAPSHOT], FILE... */
+/* By its name in the table: VM, [SNAPSHOT], FILE... */
 static void offer_arg(struct cli *c, const char *cur, const char *arg)
 {
 	arg += *arg == '[';
@@ -150,7 +150,7 @@ static const struct cli_opt *opt_of(const struct cli_verb *v, const char *word)
 	return NULL;
 }
 
-/* Where the words before the current one lead to. */
+/* The state after the words before the current one. */
 struct place {
 	const struct cli_noun *noun;
 	const struct cli_verb *verb;

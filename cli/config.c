@@ -5,7 +5,7 @@
  * The address: --data-dir (pando.conf in it, or in /etc/pando), --url, PANDO_API_URL, PANDO_URL,
  * FREESTYLE_API_URL; PANDO_DATA_DIR or PANDO_LISTEN when they are set; the config file; else the
  * default address. The key: PANDO_API_KEY, FREESTYLE_API_KEY (not with --data-dir); that of the
- * config file, when the address is the one it was given for; else the file api-key in the data
+ * config file, if it was saved for that address; else the file api-key in the data
  * directory.
  *
  * The file is lines "name = value", mode 0600, written as a whole: a crash leaves the old one.
@@ -82,7 +82,7 @@ int config_state_path(const char *name, char *dst, size_t size, struct err *err)
 	return r < 0 ? r : make_parent(dst, err);
 }
 
-/* Cuts blanks off both ends. */
+/* Strips blanks from both ends. */
 static char *trim(char *s)
 {
 	size_t n;

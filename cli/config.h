@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/config.h - what `pando login` and `pando config` keep, and where the server is; for cli/ */
+/* cli/config.h - settings of `pando login` and `pando config`, and finding the server; for cli/ */
 #pragma once
 
 #include <stdbool.h>
@@ -19,9 +19,9 @@ struct config {
 
 /* Below XDG_CONFIG_HOME or ~/.config; -ENOENT without a home. */
 int config_path(char *dst, size_t size, struct err *err);
-/* ~/.local/state/pando/NAME, its directory made; -errno. */
+/* ~/.local/state/pando/NAME, its directory is created; -errno. */
 int config_state_path(const char *name, char *dst, size_t size, struct err *err);
-/* A file that is not there is an empty one; lines with unknown settings are -EINVAL. */
+/* A missing file counts as empty; lines with unknown settings are -EINVAL. */
 int config_load(struct config *ret, struct err *err);
 int config_save(const struct config *cf, struct err *err);
 /* For tests: the text of the file. */
@@ -31,7 +31,7 @@ int config_parse(const char *text, struct config *ret, struct err *err);
 struct target {
 	char url[CONFIG_VALUE_MAX];
 	char key[CONFIG_VALUE_MAX];
-	char url_from[CONFIG_VALUE_MAX], key_from[CONFIG_VALUE_MAX]; /* for people */
+	char url_from[CONFIG_VALUE_MAX], key_from[CONFIG_VALUE_MAX]; /* for messages */
 };
 /* url and data_dir may be NULL; -ENOKEY if only the key is missing. */
 int target_find(const char *url, const char *data_dir, struct target *ret, struct err *err);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doc_man.c - a page as man(1) wants it */
+/* doc_man.c - a page as the source of a man page */
 #include <ctype.h>
 #include <string.h>
 
 #include "cli/doc.h"
 
-/* Text that troff takes literally: hyphens stay hyphens, nothing begins a request. */
+/* Escapes text for troff: hyphens stay hyphens, nothing begins a request. */
 static void put(FILE *f, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

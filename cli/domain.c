@@ -45,7 +45,7 @@ static int list_of(struct cli *c, char *path_consume, const struct cli_col *cols
 	return r;
 }
 
-/* ---- whose it is ---- */
+/* ---- verification ---- */
 
 static int verify(struct cli *c, const struct cli_args *a)
 {
@@ -108,7 +108,7 @@ static int wildcard(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
-/* ---- where it leads ---- */
+/* ---- mappings ---- */
 
 static int map(struct cli *c, const struct cli_args *a)
 {
@@ -124,7 +124,7 @@ static int map(struct cli *c, const struct cli_args *a)
 	                       (json_int_t)(a->opt[0] ? a->num[0] : 3000)),
 	             &reply);
 	if (r == CLI_OK)
-		cli_say(c, reply, "%s leads to port %lld of %s", cli_str(reply, "domain"),
+		cli_say(c, reply, "%s is mapped to port %lld of %s", cli_str(reply, "domain"),
 		        (long long)json_integer_value(json_object_get(reply, "vmPort")), vm);
 	return r;
 }
@@ -148,7 +148,7 @@ static int mappings(struct cli *c, const struct cli_args *a)
 	return list_of(c, path, mapping_cols, ARRAY_SIZE(mapping_cols));
 }
 
-/* ---- its DNS ---- */
+/* ---- DNS records ---- */
 
 static int records(struct cli *c, const struct cli_args *a)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ephemeral.c - a VM for the time of one command
+ * ephemeral.c - a temporary VM for one command
  *
  * The VM is ephemeral with a short idle time: if this program is killed, the VM becomes idle and is
  * deleted. Meanwhile a thread keeps it awake once a minute, because work without network traffic
@@ -24,7 +24,7 @@
 #define BEAT_MS 60000
 
 struct ephemeral {
-	struct cli *c, *own; /* own: the thread's */
+	struct cli *c, *own; /* own: for the thread */
 	char *id;
 	int signals;
 	pthread_t thread;

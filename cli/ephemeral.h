@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/ephemeral.h - a VM for the time of one command; for cli/ */
+/* cli/ephemeral.h - a temporary VM for one command; for cli/ */
 #pragma once
 
 #include "cli/cli.h"
@@ -7,7 +7,7 @@
 struct ephemeral;
 
 /*
- * Makes a VM (from a snapshot, or NULL). From here on signals are blocked and only read from a
+ * Creates a VM (from a snapshot, or NULL). From here on signals are blocked and only read from a
  * descriptor, so that the VM is always deleted; if we are killed, the server deletes it a few
  * minutes later. CLI_OK, or another status after an error message.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.c - a command in a VM as if it ran here
+ * exec.c - runs a command in a VM as if it ran here
  *
  * Events of POST .../exec become our output. Attached, the command ends with us. When our stdin
  * continues while it runs, it is started detached, because only such a process has a stdin that can
@@ -162,7 +162,7 @@ static int on_event(void *ctx, const char *event, const json_t *data)
 	return 0;
 }
 
-/* True when the command got it. */
+/* True if the command got it. */
 static bool send_signal(struct run *x, const char *name)
 {
 	autofree char *path = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* git.c - pando git: repositories, what happens after a push, mirrors */
+/* git.c - pando git: repositories, triggers, mirrors */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -410,8 +410,8 @@ static const struct cli_verb verbs[] = {
 	  { { "public", NULL, "everyone may read it" },
 	    { "branch", "NAME", "its default branch; main" },
 	    { "from", "URL", "import this repository with its history" },
-	    { "rev", "REV", "with --source: a branch, tag or commit" },
-	    { "all-branches", NULL, "with --source: all branches" } } },
+	    { "rev", "REV", "with --from: a branch, tag or commit" },
+	    { "all-branches", NULL, "with --from: all branches" } } },
 	{ "list", "[SEARCH]", "list the account's repositories", list,
 	  { { "limit", "N", "at most this many", 0, CLI_NUMBER, .min = 1, .max = 1000 } } },
 	{ "get", "REPO", "show a repository, by id or name", get },

@@ -88,7 +88,7 @@ bool image_da1_sixel(const char *reply, size_t n)
 	return false;
 }
 
-/* Does the terminal know sixel? One question, and a moment for the answer. */
+/* Does the terminal support sixel? Asks it, and waits a moment for the answer. */
 static bool ask_sixel(void)
 {
 	autofd int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);

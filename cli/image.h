@@ -9,7 +9,7 @@
 
 enum image_protocol { IMAGE_NONE, IMAGE_KITTY, IMAGE_ITERM, IMAGE_SIXEL };
 
-/* What is known about the terminal; NULL where nothing is. */
+/* What is known about the terminal; NULL: unknown. */
 struct image_terminal {
 	bool tty;
 	const char *term, *term_program, *lc_terminal, *kitty_window, *konsole;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* login.c - pando login, logout, config: what is kept in ~/.config/pando/config */
+/* login.c - pando login, logout, config: settings in ~/.config/pando/config */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 #define DEFAULT_URL "http://127.0.0.1:8787"
 
-/* A line from stdin, not shown when it is typed. */
+/* A line from stdin, not echoed when typed. */
 static bool read_key(char *dst, size_t size, const char *url)
 {
 	struct termios saved, t;
@@ -54,7 +54,7 @@ static int login(struct cli *c, const struct cli_args *a)
 	snprintf(url, CONFIG_VALUE_MAX, "%s", path);
 	if (!read_key(key, CONFIG_VALUE_MAX, url))
 		return cli_fail(CLI_USAGE, "no key given: type it, or send it on stdin");
-	cli_set_target(c, url, key, "what was given");
+	cli_set_target(c, url, key, "the given key");
 	r = cli_call(c, "GET", "/auth/v1/whoami", NULL, &reply);
 	if (r != CLI_OK)
 		return r;
@@ -99,7 +99,7 @@ static int show(struct cli *c, const struct cli_args *a)
 	key = target_find(NULL, NULL, &t, &err) == 0;
 	config_path(path, sizeof(path), NULL);
 	j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "url", t.url, "urlFrom", t.url_from,
-	              "keyFrom", key ? t.key_from : "there is none", "images",
+	              "keyFrom", key ? t.key_from : "none", "images",
 	              *cf.value[CONFIG_IMAGES] ? cf.value[CONFIG_IMAGES] : "auto", "escape",
 	              *cf.value[CONFIG_ESCAPE] ? cf.value[CONFIG_ESCAPE] : "ctrl-]", "file", path);
 	cli_show(c, j, cols, ARRAY_SIZE(cols));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/logs.h - log lines, each once, in the order of time; for cli/ */
+/* cli/logs.h - log lines, each once, in order of time; for cli/ */
 #pragma once
 
 #include <jansson.h>
@@ -9,8 +9,8 @@ struct cli;
 
 struct logs_reader {
 	char *query;  /* owned; a path with a '?' */
-	char *since;  /* owned; startTime of the next look */
-	json_t *seen; /* owned; lines of that very instant that were shown */
+	char *since;  /* owned; startTime of the next request */
+	json_t *seen; /* owned; lines of that instant that were already shown */
 };
 /* Lines that are new since the last call: text on f, objects in out (either may be NULL). */
 int logs_next(struct cli *c, struct logs_reader *r, FILE *f, json_t *out);

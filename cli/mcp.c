@@ -2,11 +2,11 @@
 /*
  * mcp.c - pando mcp: an MCP server on stdin and stdout, for programs that start one
  *
- * A bridge and nothing more: each line from stdin is a message that goes to /mcp of the server,
+ * Only a bridge: each line from stdin is a message that goes to /mcp of the server,
  * each message that comes back is a line on stdout; tools, limits and permissions are the
  * server's. Messages are sent concurrently (one thread, curl's multi interface), so that a
- * call can be cancelled while it runs. Only initialize is waited for, because it brings the
- * session's name. When the server has forgotten the session (it was restarted), the bridge
+ * call can be cancelled while it runs. Only initialize is waited for, because it returns the
+ * session's name. If the server does not know the session any more (it was restarted), the bridge
  * initializes another one as the client did and sends the message again. A request always gets an
  * answer: failures become an error with its id. Everything else goes to stderr.
  */
@@ -33,9 +33,9 @@
 #define CONNECT_S 10L
 #define END_S 3L                    /* to tell the server that the session is over */
 #define GRACE_MS 30000              /* for calls that run when stdin ends */
-#define UNDER_WAY_MAX 64            /* messages; more wait in the pipe */
-#define LINE_MAX_BYTES (8u << 20)   /* what the server takes */
-#define REPLY_MAX_BYTES (64u << 20) /* one message of the server */
+#define UNDER_WAY_MAX 64            /* messages in progress; more wait in the pipe */
+#define LINE_MAX_BYTES (8u << 20)   /* the server's limit */
+#define REPLY_MAX_BYTES (64u << 20) /* one message from the server */
 #define VALUE_MAX 128               /* bytes of a header's value */
 #define BRIDGE_ERROR (-32000)       /* JSON-RPC: the server's side of the bridge failed */
 
@@ -45,14 +45,14 @@ struct bridge;
 struct transfer {
 	LIST_ENTRY(transfer) link;
 	struct bridge *b; /* weak */
-	CURL *easy;       /* owned, as all that follows */
+	CURL *easy;       /* owned, as are the following */
 	struct curl_slist *headers;
 	char *text;
 	json_t *id; /* of a request; else NULL */
 	bool initialize, again, answered, cancelled;
 	bool events;             /* the reply is a stream of them */
-	char session[VALUE_MAX]; /* it was sent with */
-	char opened[VALUE_MAX];  /* the reply named */
+	char session[VALUE_MAX]; /* sent with the message */
+	char opened[VALUE_MAX];  /* named by the reply */
 	struct buf in;           /* the reply, if it is one piece */
 	struct sse_reader sse;   /* or a stream of events */
 };
@@ -63,10 +63,10 @@ struct bridge {
 	LIST_HEAD(, transfer) transfers;
 	unsigned n;
 	bool initializing;
-	bool broken; /* stdout takes nothing any more */
+	bool broken; /* stdout can no longer be written */
 	char session[VALUE_MAX], version[VALUE_MAX];
 	char *initialize; /* owned; what the client sent */
-	struct buf in;    /* from stdin: lines that are not whole yet */
+	struct buf in;    /* from stdin: incomplete lines */
 	bool skipping;    /* the rest of a line that is too long */
 	bool ended;       /* stdin */
 };
@@ -267,7 +267,7 @@ static long quietly(struct bridge *b, const char *method, const char *text, bool
 
 /* ---- the end of a message ---- */
 
-/* The server has forgotten the session: another one, and the message once more. */
+/* The server does not know the session any more: opens another one and sends the message again. */
 static bool send_again(struct transfer *t, long status)
 {
 	struct bridge *b = t->b;
@@ -382,7 +382,7 @@ static bool may_read(const struct bridge *b)
 	return !b->initializing && b->n < UNDER_WAY_MAX;
 }
 
-/* Whole lines that wait, as many as may be under way; true when there was one. */
+/* Sends complete lines, as many as may be in progress; true if there was one. */
 static bool take_lines(struct bridge *b)
 {
 	bool took = false;
@@ -471,10 +471,10 @@ static int mcp(struct cli *c, const struct cli_args *a)
 
 	if (!b.multi)
 		return cli_fail(CLI_UNREACHABLE, "out of memory");
-	signal(SIGPIPE, SIG_IGN); /* a client that left shows as an error of write() */
+	signal(SIGPIPE, SIG_IGN); /* a client that is gone shows up as an error of write() */
 	LIST_INIT(&b.transfers);
 	serve(&b);
-	while ((t = LIST_FIRST(&b.transfers))) { /* what they run in the server ends with them */
+	while ((t = LIST_FIRST(&b.transfers))) { /* this ends their work in the server */
 		curl_multi_remove_handle(b.multi, t->easy);
 		LIST_REMOVE(t, link);
 		transfer_free(t);

@@ -51,7 +51,7 @@ enum pty_action pty_escape_feed(struct pty_escape *e, const uint8_t *p, size_t n
 			action = PTY_HELP;
 		else if (ch == e->key)
 			buf_put_u8(out, (uint8_t)ch);
-		else { /* it was input for the terminal after all */
+		else { /* not a command: both keys are input */
 			buf_put_u8(out, (uint8_t)e->key);
 			buf_put_u8(out, (uint8_t)ch);
 		}

@@ -16,9 +16,9 @@ struct walk {
 	int depth;         /* of brackets */
 	int words;         /* bash: opened minus closed */
 	const char *quote; /* what ends the string we are in, or NULL */
-	bool escaped;      /* a backslash is the last thing */
+	bool escaped;      /* a backslash came last */
 	bool block;        /* python: a line ended with a colon */
-	char last;         /* the last character of a line that means something */
+	char last;         /* the last significant character of a line */
 };
 
 static bool at(const char *p, const char *what)
@@ -26,7 +26,7 @@ static bool at(const char *p, const char *what)
 	return strncmp(p, what, strlen(what)) == 0;
 }
 
-/* The string that begins here, if one does: what ends it. */
+/* If a string begins here, what ends it. */
 static const char *opens_string(const char *language, const char *p)
 {
 	bool python = *language == 'p';
@@ -57,7 +57,7 @@ static const char *opens_comment(const char *language, const char *p, const char
 	return NULL;
 }
 
-/* Inside a string: the next position, behind its end when that is here. */
+/* Inside a string: the next position, after its end if it ends here. */
 static const char *in_string(struct walk *w, const char *language, const char *p)
 {
 	size_t n = strlen(w->quote);
@@ -68,7 +68,7 @@ static const char *in_string(struct walk *w, const char *language, const char *p
 		w->quote = NULL;
 		return p + n;
 	}
-	/* a string of one line ends with it, whatever is missing */
+	/* a single-line string ends with its line */
 	if (*p == '\n' && n == 1 && *language != 'b' && *w->quote != '`')
 		w->quote = NULL;
 	return p + 1;
@@ -112,7 +112,7 @@ static bool bash_open(struct walk *w, const char *text)
 		if (n) {
 			if (command)
 				bash_word(w, p, n);
-			/* behind these a command begins, too */
+			/* a command can also begin after these */
 			command = command &&
 			          (at(p, "do") || at(p, "then") || at(p, "else") || at(p, "{") ||
 			           at(p, "if") || at(p, "while") || at(p, "until") || at(p, "!"));

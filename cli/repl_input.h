@@ -4,5 +4,5 @@
 
 #include <stdbool.h>
 
-/* text ends with a newline. A guess: the kernel decides what it really means. */
+/* text ends with a newline. Only a guess: the kernel has the last word. */
 bool repl_wants_more(const char *language, const char *text);

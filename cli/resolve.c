@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "cli/cli.h"
 
-#define ID_LEN 20 /* behind the prefix */
+#define ID_LEN 20 /* after the prefix */
 #define LISTED_MAX 5
 
 static bool is_id(const char *prefix, const char *s)

@@ -11,7 +11,7 @@ struct cli_args;
  * id is used without a request. */
 char *cli_vm_id(struct cli *c, const char *name);
 char *cli_snapshot_id(struct cli *c, const char *name);
-/* Of either; for `diff`. */
+/* A VM or a snapshot; for `diff`. */
 char *cli_vm_or_snapshot_id(struct cli *c, const char *name);
 
 /* Pure, for tests: the matching row of an array. n_fit is the number of matches if it is not one.
@@ -19,12 +19,12 @@ char *cli_vm_or_snapshot_id(struct cli *c, const char *name);
 const json_t *resolve_pick(const json_t *rows, const char *id_member, const char *name,
                            size_t *ret_fit);
 
-/* A request about one VM: resolves the name, makes "/v1/vms/<id><tail>". */
+/* A request about one VM: resolves the name and uses "/v1/vms/<id><tail>". */
 int cli_vm_call(struct cli *c, const char *name, const char *method, const char *tail,
                 json_t *body_consume, json_t **ret);
 /*
- * The same request for everything that the verb's "NAME..." took: method on prefix, id, tail; then
- * "id done". The first failure is the command's status, but does not end its work. --json: one
+ * The same request for everything named by the verb's "NAME...": method on prefix, id, tail; then
+ * "id done". The first failure is the command's status, but the others are still done. --json: one
  * reply, or an array of them.
  */
 int cli_for_each(struct cli *c, const struct cli_args *a,

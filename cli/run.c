@@ -2,7 +2,7 @@
 /*
  * run.c - pando run: run a program in a temporary VM
  *
- * make a VM -> copy the file in -> run it with its arguments, our stdin and stdout -> delete the
+ * create a VM -> copy the file in -> run it with its arguments, our stdin and stdout -> delete the
  * VM. TypeScript has no interpreter of its own in the guest: a cell in the JavaScript kernel, which
  * has the compiler loaded, strips the types, and the result runs like any other program.
  */
@@ -41,8 +41,8 @@ static const struct {
 	             { "bash", "bash" } };
 
 /*
- * Writes the file without its types, and says under which name: one that neither imports nor uses
- * top-level await is CommonJS and may require().
+ * Writes the file without its types and prints its new name: one that neither imports nor uses
+ * top-level await is CommonJS and may use require().
  */
 static const char strip_types[] =
         "const fs = require('node:fs'), { stripTypeScriptTypes } = require('node:module');\n"
@@ -228,7 +228,7 @@ static const struct cli_verb verbs[] = {
 	  "What follows FILE are its arguments; without FILE, or with '-', the program is on "
 	           "stdin and -l names its language. Everything after -- is a command. Output, stdin "
 	           "and exit status are the program's. The VM is deleted when the program has ended, "
-	           "also by Ctrl-C; if this command is killed, the server deletes the VM minutes later.",
+	           "even by Ctrl-C; if this command is killed, the server deletes the VM minutes later.",
 	  "pando run hello.py a b # a file with arguments\n"
 	  "echo 'console.log(1 + 1)' | pando run -l js # a program on stdin\n"
 	  "pando run --copy src -- make -C src test # a command, with a directory" },

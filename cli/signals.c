@@ -6,7 +6,7 @@
 
 #include "cli/stream.h"
 
-static int depth; /* of signals_open(); commands have one thread that opens */
+static int depth; /* of signals_open(), which only one thread calls */
 static sigset_t before;
 
 int signals_open(void)

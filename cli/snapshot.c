@@ -61,7 +61,7 @@ static int rename_snapshot(struct cli *c, const struct cli_args *a)
 	path = cli_path(c, "/v1/vms/snapshots/%s", id);
 	r = cli_call(c, "PATCH", path, json_pack("{s:s}", "name", a->arg[1]), &reply);
 	if (r == CLI_OK)
-		cli_say(c, reply, "%s is called %s", id, a->arg[1]);
+		cli_say(c, reply, "%s is now called %s", id, a->arg[1]);
 	return r;
 }
 

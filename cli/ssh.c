@@ -31,7 +31,7 @@ bool ssh_answer(int argc)
 {
 	const char *secret = getenv(SECRET_VAR);
 
-	if (!secret || argc != 2) /* ssh gives the question as the only argument */
+	if (!secret || argc != 2) /* ssh passes the prompt as the only argument */
 		return false;
 	puts(secret);
 	return true;
@@ -68,7 +68,7 @@ const char *ssh_remote(const char *arg, size_t *ret_len)
 }
 
 struct words {
-	const char **v; /* owned; the words are not, or live until the exec */
+	const char **v; /* owned; the words are borrowed or live until the exec */
 	size_t n, cap;
 };
 
@@ -124,7 +124,7 @@ static int find_front(struct cli *c, char host[HOST_MAX], unsigned *ret_port)
 	return CLI_OK;
 }
 
-/* Options that both programs take. */
+/* Options of both programs. */
 static int common(struct cli *c, struct words *w, const char *id, const char *user,
                   const char *port_flag, char host[HOST_MAX])
 {
@@ -261,7 +261,7 @@ static const struct cli_verb verbs[] = {
 	           "pando vm ssh web -- -N -L 8080:localhost:3000 # forward a port of the VM" },
 	{ "scp", "FROM...", "copy with OpenSSH's scp: FROM... TO", scp_vm,
 	  { { "user", "USER", "as this Linux user (root)", 'u' },
-	    { "recursive", NULL, "directories, too", 'r' },
+	    { "recursive", NULL, "copy directories recursively", 'r' },
 	    { "preserve", NULL, "keep times and modes", 'p' } },
 	  .about = "VM:path is a path in a VM, relative ones start at the user's home. See also 'pando cp'.",
 	  .examples = "pando vm scp -r site web:/srv/ # into a VM\n"

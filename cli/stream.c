@@ -2,7 +2,7 @@
 /*
  * stream.c - one request with a streamed body or reply
  *
- * curl's multi interface with one transfer, so that a signal can be waited for beside it: curl
+ * curl's multi interface with one transfer, so that we can wait for a signal too: curl
  * alone would notice one only with the next byte. An error reply is kept and reported as by
  * cli_call(). Nothing is retried: only the caller knows whether that is safe.
  */
@@ -23,7 +23,7 @@
 
 #define CONNECT_S 10L
 #define WAIT_MS 1000
-#define STALL_MS 660000 /* no byte in either direction; streams of events have beats in between */
+#define STALL_MS 660000 /* without a byte in either direction; event streams send keep-alives */
 #define ERROR_MAX (8u << 20) /* a failed build's reply has logs in it */
 
 struct run {
@@ -101,7 +101,7 @@ static struct curl_slist *make_headers(const struct run *x)
 	if (x->s->body)
 		h = curl_slist_append(h, "Content-Type: application/json");
 	if (x->s->read)
-		h = curl_slist_append(h, "Expect:"); /* no second of waiting for a 100 */
+		h = curl_slist_append(h, "Expect:"); /* do not wait a second for a 100 */
 	return h;
 }
 

@@ -37,7 +37,7 @@ struct cli_stream {
 	long status;      /* of HTTP */
 	long long length; /* of the reply's body, -1: not known; set before the first data */
 	char mode[16];    /* X-Pando-Mode */
-	bool cut;         /* the reply began and did not end */
+	bool cut;         /* the reply was cut off */
 };
 /* CLI_OK, or another status after an error message on stderr. */
 int cli_stream(struct cli *c, struct cli_stream *s);
@@ -45,7 +45,7 @@ int cli_stream(struct cli *c, struct cli_stream *s);
 /* ---- sse.c ---- */
 #define SSE_EVENT_MAX (48u << 20) /* a picture, in base64 */
 typedef int (*sse_fn)(void *ctx, const char *event, const json_t *data);
-/* Server-sent events from bytes as they come; data is parsed as JSON. */
+/* Parses server-sent events from bytes as they arrive; data is parsed as JSON. */
 struct sse_reader {
 	sse_fn fn; /* anything but 0 is passed on */
 	void *ctx;
@@ -58,7 +58,7 @@ int sse_data(void *reader, const void *p, size_t n);
 void sse_done(struct sse_reader *r);
 /* {data, encoding} of an output event as bytes; caller frees. NULL: not an output event. */
 unsigned char *sse_bytes(const json_t *data, size_t *ret_len);
-/* Base64 from outside; NULL when it is not. Caller frees. */
+/* Base64 from outside; NULL if it is invalid. Caller frees. */
 unsigned char *base64_decode(const char *s, size_t *ret_len);
 /* Caller frees; never NULL. */
 char *base64_encode(const void *p, size_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c - THE table: every group of verbs there is, in the order in which help shows them
+ * table.c - the table of all groups of verbs, in the order in which help shows them
  *
  * A new command is a file with a `const struct cli_noun`, a line below and one in meson.build; a
  * new noun is also in meson.build's list of man pages. A group without a help text adds verbs to an

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transfer.c - one file or directory between here and a VM
+ * transfer.c - copies one file or directory between here and a VM
  *
- * Files go by raw-files, as they are and of any size; directories as one tar archive, packed and
+ * Files of any size are sent unchanged with raw-files; directories as one tar archive, packed and
  * unpacked by tar(1) on our side: GNU tar rejects names that lead outside and drops owners and
  * special bits, so an archive from a hostile guest does no harm. A file is written under a
  * temporary name and renamed when it is complete.
@@ -139,7 +139,7 @@ int transfer_put(const struct transfer *t, int fd, const char *name, int mode, c
 	return r;
 }
 
-/* The mode of the file in the VM, without what only makes sense there. */
+/* The mode of the file in the VM, without bits that only make sense there. */
 static mode_t local_mode(const char *text)
 {
 	mode_t old = umask(0), mode = (mode_t)strtoul(*text ? text : "644", NULL, 8) & 0777;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/transfer.h - one file or directory between here and a VM; for cli/ */
+/* cli/transfer.h - copying one file or directory between here and a VM; for cli/ */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@ struct transfer {
 	const char *vm, *user;
 	bool progress;
 };
-/* What is at a path of the VM; REMOTE_ERROR after an error message. */
+/* The kind of file at a path of the VM; REMOTE_ERROR after an error message. */
 enum remote_kind transfer_look(const struct transfer *t, const char *path);
 /* Copies an open local file ("-": whatever fd is) to a path of the VM. mode -1: the server's
  * default. */

@@ -9,7 +9,7 @@
 struct tree_style {
 	bool ascii, colour, sizes;
 };
-/* What GET /v1/tree answers, as lines. */
+/* Draws the reply of GET /v1/tree as lines. */
 void tree_draw(FILE *f, const json_t *tree, const struct tree_style *style);
-/* "12.3M": bytes for people. */
+/* "12.3M": bytes in readable form. */
 const char *tree_size(long long bytes, char dst[16]);

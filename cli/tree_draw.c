@@ -2,9 +2,9 @@
 /*
  * tree_draw.c - points and VMs as a tree of lines
  *
- * Children are found by a map from parent to rows, so that a node is looked at once. A point
- * with one child is a step in a line, not a branching: its child stands below it in the same
- * column, behind an arrow, or a VM with a hundred snapshots would walk off the screen.
+ * Children are found with a map from parent to rows, so that each node is visited once. A point
+ * with one child is a step in a line, not a branch: its child is below it in the same
+ * column, after an arrow, or a VM with a hundred snapshots would run off the screen.
  */
 #include "cli/tree.h"
 
@@ -103,7 +103,7 @@ static void put_child(struct pen *p, const json_t *node, const char *mark)
 	put_node(p, node);
 }
 
-/* Everything below a node. A line of only children is walked, a branching is recursed into. */
+/* Everything below a node. A line of single children is a loop, a branch a recursion. */
 static void put_below(struct pen *p, const char *id)
 {
 	bool ascii = p->style->ascii;
@@ -142,7 +142,7 @@ void tree_draw(FILE *f, const json_t *tree, const struct tree_style *style)
 		const char *parent = cli_str(node, "parent");
 		json_t *rows = json_object_get(children, parent);
 
-		/* a parent that is not shown makes a root */
+		/* a node whose parent is not shown is a root */
 		if (!*parent || !json_object_get(byid, parent))
 			continue;
 		if (!rows) {

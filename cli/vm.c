@@ -63,7 +63,7 @@ static int get(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
-/* The same request for every VM that was named. */
+/* The same request for every named VM. */
 static int for_each(struct cli *c, const struct cli_args *a, const char *method, const char *tail,
                     const char *done)
 {
@@ -153,7 +153,7 @@ static int resize(struct cli *c, const struct cli_args *a)
 /* clang-format off */
 static const struct cli_verb verbs[] = {
 	{ "list", "", "list the account's VMs", list,
-	  { { "state", "STATE", "only those that are", 's', CLI_CHOICE,
+	  { { "state", "STATE", "only VMs in this state", 's', CLI_CHOICE,
 	      "building starting running suspending suspended stopped lost" },
 	    { "search", "TEXT", "only those whose name or id contains this" },
 	    { "deleted", NULL, "include deleted ones" },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm_past.c - pando vm rewind, pando vm diff: going back, and what changed since */
+/* vm_past.c - pando vm rewind, pando vm diff: going back, and comparing */
 #include <stdlib.h>
 #include <string.h>
 

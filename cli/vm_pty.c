@@ -5,8 +5,8 @@
  * Theory of operation: the session lives in the VM; we are a window on it. Our terminal is set to
  * raw mode, bytes go both ways, and the window size is sent at the beginning and on each change.
  * When the connection is lost we attach again, a few times, and the server redraws the screen. This
- * does not wake a VM that was suspended meanwhile: we wait for a key. The terminal is restored
- * however we end.
+ * does not wake a VM that was suspended in the meantime: we wait for a key. The terminal is
+ * restored however the program ends.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,7 +28,7 @@
 #include "cli/stream.h"
 #include "cli/ws_client.h"
 
-#define QUEUE_MAX (256u << 10) /* typed or pasted and not yet taken */
+#define QUEUE_MAX (256u << 10) /* typed or pasted input not yet accepted */
 #define RETRIES 6
 #define RETRY_MS 500 /* doubles each time */
 
@@ -130,7 +130,7 @@ static void tell_size(struct pty *p)
 	                       (int)rows));
 }
 
-/* What was typed. */
+/* Handles typed input. */
 static void take_keys(struct pty *p)
 {
 	uint8_t keys[4096];
@@ -183,7 +183,7 @@ static void take_signals(struct pty *p)
 	}
 }
 
-/* Until the session or the connection ends, or we are to leave. */
+/* Runs until the session or the connection ends, or the user leaves. */
 static void talk(struct pty *p)
 {
 	bool alive = wsc_run(p->ws);
@@ -221,8 +221,8 @@ static char *attach_path(struct pty *p)
 }
 
 /*
- * Waits for a key or ms; false when we are to leave: by a signal, or Ctrl-C, Ctrl-D or the escape
- * key. What else is typed is kept for the session, but for the key that only wakes it.
+ * Waits for a key or ms; false if the user wants to leave: by a signal, Ctrl-C, Ctrl-D or the
+ * escape key. Other input is kept for the session, except the key that only wakes it.
  */
 static bool wait_key(struct pty *p, int ms, bool wakes, bool *ret_key)
 {
@@ -252,7 +252,7 @@ static bool wait_key(struct pty *p, int ms, bool wakes, bool *ret_key)
 	return true;
 }
 
-/* A VM that sleeps is to sleep on until somebody wants it. */
+/* A sleeping VM stays asleep until it is needed. */
 static bool sleeps(struct pty *p)
 {
 	autofree char *path = cli_path(p->c, "/v1/vms/%s", p->vm);
@@ -265,7 +265,7 @@ static bool sleeps(struct pty *p)
 	return strcmp(state, "suspended") == 0 || strcmp(state, "suspending") == 0;
 }
 
-/* The terminal is put back before a last word. */
+/* Restores the terminal before the last message. */
 static int lost(struct pty *p, const char *why)
 {
 	go_back(p);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# install-recipe.sh SOURCE TARGET: the recipe of the base image as it is in a checkout, links included, for `meson install`
+# install-recipe.sh SOURCE TARGET: copies the recipe of the base image, including links, for `meson install`
 #
 # (install_subdir() of older versions of meson follows links, and the recipe's hash tells a link from a file.)
 set -eu

@@ -20,18 +20,18 @@ serves Pando's API and runs its VMs. It is never started by hand: the service
 .B pando
 starts
 .BR pando\-priv ,
-which is root and does the few things that need it, and that starts pandod as the user
+which runs as root and does the few things that need it; it starts pandod as the user
 .B pando
-and starts it again when it dies. VMs do not depend on either process.
+and restarts it if it dies. VMs do not depend on either process.
 .PP
-The first start makes the base image
+The first start builds the base image
 .RB ( pando\-image (8))
 and boots it once; it takes minutes, and
 .B journalctl \-fu pando \-u pando\-image
-shows how it comes along. From then on a start takes seconds.
+shows the progress. Later starts take seconds.
 .PP
 .B systemctl stop pando
-suspends all running VMs. They wake up with their memory when they are used after the next start.
+suspends all running VMs. After the next start they wake up, with their memory, when they are used.
 .SH SETTINGS
 From the environment, from
 .I /etc/pando/pando.conf
@@ -43,10 +43,10 @@ TAIL = r""".SH FILES
 settings of the service
 .TP
 .I /var/lib/pando
-what must survive: the database, disks and memory of VMs, repositories, keys
+persistent data: the database, disks and memory of VMs, repositories, keys
 .TP
 .I /var/lib/pando/api\-key
-the operator's API key, made by the first start
+the operator's API key, created by the first start
 .TP
 .I /var/cache/pando
 the base image and its packages; may be deleted at any time
@@ -59,7 +59,7 @@ the base image and its packages; may be deleted at any time
 
 
 def text(s):
-    """Safe anywhere in a line of troff."""
+    """Escaped for use anywhere in a line of troff."""
     return s.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
 
 
@@ -72,7 +72,7 @@ def main():
     out = HEAD.replace("{version}", ask("--version").split()[1])
     for name, option, help_text, default in settings:
         if name in ("PANDO_VM_VCPUS", "PANDO_VM_MEM_MB"):
-            default = "what the host can carry"  # and not what this one can
+            default = "what the host can carry"  # not the value of this host
         out += f".TP\n.BR {text(name)} \", \" {text(option)}\n\\&{text(help_text)}. Default: {text(default)}.\n"
     sys.stdout.write(out + TAIL)
 

@@ -3,10 +3,10 @@
  * priv/cgroup.c - cgroup v2 or v1 directories of VMs
  *
  * Mounts are found in /proc/self/mountinfo, not assumed. On v2 the instance's
- * directory stands at the top of the hierarchy: a VM must survive the service
+ * directory is at the top of the hierarchy: a VM must survive the service
  * that started it, and the unit's own cgroup is emptied when the unit stops. On
- * v1 it stands below our own group of each controller. The chosen directories
- * are kept in the run directory, because a later start may run in another group.
+ * v1 it is below our own group of each controller. The chosen directories
+ * are recorded in the run directory, because a later start may run in another group.
  */
 #include "priv/cgroup.h"
 

@@ -2,9 +2,9 @@
 /*
  * priv/cgroup.h - limits of a VM's processes, as far as the host supports them
  *
- * Never a reason for a VM not to start. In order of preference: cgroup v2 with
+ * A VM starts even without limits. In order of preference: cgroup v2 with
  * memory, cpu and pids; those of them that v1 has; v2 without controllers
- * (counting and killing only); nothing. limits says which it is.
+ * (counting and killing only); nothing. limits names the one in use.
  */
 #pragma once
 
@@ -32,17 +32,17 @@ struct cgroup_limits {
 	uint32_t mem_mb, vcpus;
 };
 
-/* Finds out what the host has and makes the instance's directories. Logs, does not fail. */
+/* Detects what the host has and creates the instance's directories. Logs errors, does not fail. */
 void cgroups_open(struct cgroups *c, const struct instance *in, bool cpu_quota);
-/* Removes the instance's directories; they must hold no process. */
+/* Removes the instance's directories; they must have no processes. */
 void cgroups_remove(struct cgroups *c);
-/* Removes directories of VMs for which keep() says no. */
+/* Removes directories of VMs for which keep() returns false. */
 void cgroups_sweep(struct cgroups *c, bool (*keep)(const char *name, void *ctx), void *ctx);
 
-/* v2: makes the VM's directory with its limits; descriptor for CLONE_INTO_CGROUP, or -1. */
+/* v2: creates the VM's directory with its limits; descriptor for CLONE_INTO_CGROUP, or -1. */
 int cgroup_prepare(const struct cgroups *c, const char *name, const struct cgroup_limits *l);
-/* v1: the same, and moves the process into it: tens of milliseconds, off the start path. */
+/* v1: the same, and moves the process into it: takes tens of milliseconds, off the start path. */
 void cgroup_attach(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
                    pid_t pid);
-/* After its processes ended. */
+/* Call it after its processes have ended. */
 void cgroup_drop(const struct cgroups *c, const char *name);

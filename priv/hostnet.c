@@ -5,11 +5,11 @@
  * Theory of operation: RUN_DIR/net/<n> names the tag that has block n of the
  * pool; RUN_DIR/net/lock is held while claims change. A claim outlives its
  * process, because running VMs do; it is void when the directory of its tag is
- * gone, and it is given away when no other block is left and nothing runs under
- * it. A new claim avoids blocks that an address or route of the host overlaps.
+ * gone, and it is reassigned when no other block is left and nothing runs under
+ * it. A new claim avoids blocks that overlap an address or route of the host.
  * ip_forward is one setting for the whole host: the first instance that turns it
- * on keeps the old value in RUN_DIR/net/ip_forward.<netns>, the last one puts it
- * back.
+ * on saves the old value in RUN_DIR/net/ip_forward.<netns>, the last one restores
+ * it.
  * Foreign nft tables are never touched; if one of them drops what we forward
  * (Docker sets policy drop on FORWARD), we log it, with the command to allow it.
  */
@@ -56,13 +56,13 @@ static int net_lock(int *ret_fd, struct err *err)
 	return 0;
 }
 
-/* A claim: "tag netns". Forwarding is a matter of a network namespace, blocks are of the host. */
+/* A claim: "tag netns". Forwarding is per network namespace, blocks are per host. */
 struct claim {
 	char tag[16]; /* "": unclaimed */
 	unsigned long netns;
 };
 
-/* A claim that is malformed, or whose tag has no directory, is removed. */
+/* Malformed claims, and those whose tag has no directory, are removed. */
 static struct claim claim_read(unsigned n)
 {
 	struct claim c = { 0 };
@@ -93,8 +93,8 @@ static int claim_write(unsigned n, const struct hostnet *h, struct err *err)
 }
 
 /*
- * No process has the instance and no VM of it is recorded: nothing of it needs
- * the block. Never asked about our own tag: closing the file would drop our lock.
+ * No process has the instance and no VM of it is recorded, so nothing needs
+ * the block. Never called for our own tag: closing the file would drop our lock.
  */
 static bool claim_abandoned(const char *tag)
 {
@@ -204,7 +204,7 @@ static int forward_on(const struct hostnet *h, struct err *err)
 	return r < 0 ? err_sys(err, r, "turn on " IP_FORWARD) : 0;
 }
 
-/* With the lock held and our claim removed: the last one out puts the old value back. */
+/* With the lock held and our claim removed: the last instance restores the old value. */
 static void forward_restore(const struct hostnet *h)
 {
 	char path[96];
@@ -239,7 +239,7 @@ static void on_default(const struct nl_net *n, void *ctx)
 	u->ifindex[u->n++] = n->oif;
 }
 
-/* A link name goes into an nft text: root may name links oddly, we do not follow. */
+/* A link name goes into an nft text, so links with odd names are skipped. */
 static bool link_name_plain(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@");
@@ -290,7 +290,7 @@ static int apply(struct hostnet *h, const struct net_host *plan, struct err *err
 	return 0;
 }
 
-/* Our own slots make routes all the time; only default routes matter. */
+/* Our own slots create routes all the time; only default routes matter. */
 static bool default_changed(int routes_fd)
 {
 	_Alignas(8) char buf[16384];
@@ -337,7 +337,7 @@ static int routes_open(struct err *err)
 	return TAKE_FD(fd);
 }
 
-/* Our accept cannot undo a drop in another table: all we can do is warn. */
+/* Our accept cannot override a drop in another table: we can only warn. */
 static void warn_foreign_drop(const char *tag)
 {
 	autofree char *text = NULL;

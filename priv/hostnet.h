@@ -28,10 +28,10 @@ struct hostnet {
 };
 #define HOSTNET_NONE ((struct hostnet){ .nl = -1, .routes_fd = -1 })
 
-/* pool: "10.231.0.0", a /16. Claims a block (again the same after a restart) and applies the table.
+/* pool: "10.231.0.0", a /16. Claims a block (the same one after a restart) and applies the table.
  */
 int hostnet_open(const struct instance *in, const char *pool, struct hostnet *ret, struct err *err);
 /* Drains routes_fd and applies the table again if the uplinks changed. */
 int hostnet_refresh(struct hostnet *h, struct err *err);
-/* remove: the table, the claim, and ip_forward if we were the last and had set it. */
+/* remove: also removes the table and the claim, and restores ip_forward if we were the last. */
 void hostnet_close(struct hostnet *h, bool remove);

@@ -3,9 +3,9 @@
  * priv/instance.c - tag, run directory and lock of one data directory
  *
  * The tag is a hash of the canonical path, so that a later start finds what an
- * earlier one left. The lock is one of fcntl(2): the kernel drops it with the
+ * earlier one left. The lock is an fcntl(2) lock: the kernel releases it with the
  * process, however that ends, and children that are about to become QEMU do not
- * hold it on (as they would one of flock(2)).
+ * inherit it (as they would a flock(2) lock).
  */
 #include "priv/instance.h"
 
@@ -52,7 +52,7 @@ static int take_lock(struct instance *i, struct err *err)
 	return 0;
 }
 
-/* Bind mounts of an earlier boot are gone, but /run is not everywhere a tmpfs: files may stay. */
+/* Bind mounts of an earlier boot are gone, but files may remain where /run is not a tmpfs. */
 static int void_old_boot(struct instance *i, struct err *err)
 {
 	autofree char *now = NULL, *old = NULL;

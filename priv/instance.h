@@ -21,7 +21,7 @@ struct err;
 
 struct instance {
 	char data[PATH_MAX]; /* canonical */
-	char tag[16];        /* 8 hex digits of data: part of every name made on the host */
+	char tag[16];        /* 8 hex digits of data: part of every name created on the host */
 	char dir[64];        /* RUN_DIR/<tag> */
 	int dirfd;           /* owned */
 	int lock_fd;         /* owned */
@@ -29,7 +29,8 @@ struct instance {
 
 #define INSTANCE_NONE ((struct instance){ .dirfd = -1, .lock_fd = -1 })
 
-/* Makes the directory, takes the lock (-EBUSY: another one has it), voids an earlier boot. */
+/* Creates the directory, takes the lock (-EBUSY: another process has it), discards records of an
+ * earlier boot. */
 int instance_open(const char *data, struct instance *ret, struct err *err);
-/* The files may go only when nothing on the host carries the tag any more. */
+/* The files may be removed only when nothing on the host carries the tag any more. */
 void instance_close(struct instance *i, bool remove);

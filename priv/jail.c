@@ -2,10 +2,10 @@
 /*
  * priv/jail.c - assemble the template mount namespaces
  *
- * Theory of operation: a child of ours takes a new mount namespace, mounts a
+ * Theory of operation: a child process creates a new mount namespace, mounts a
  * tmpfs, fills it from the table below, makes it the root and drops everything
  * else. We then open /proc/<child>/ns/mnt, which keeps the namespace alive, and
- * let the child go. Nothing of it is visible on the host and nothing has to be
+ * let the child exit. Nothing of it is visible on the host and nothing has to be
  * cleaned up: the namespace ends with us and with the last VM that copied it.
  */
 #include "priv/jail.h"
@@ -115,7 +115,8 @@ static int make_dev(bool kvm, struct err *err)
 		snprintf(host, sizeof(host), "/dev/%s", nodes[i].name);
 		if (mknod(rel, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) == 0)
 			continue;
-		/* In a container nodes may be forbidden; the host's own can still be bound. */
+		/* In a container mknod may be forbidden; the host's own nodes can still be bound.
+		 */
 		autofd int fd = open(rel, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 		if (fd < 0 || mount(host, rel, NULL, MS_BIND, NULL) < 0)
 			return err_sys(err, -errno, "make '%s'", rel);
@@ -149,7 +150,8 @@ static int assemble(const char *staging, const char *qemu, const char *layers, b
 		return err_sys(err, -errno, "make /proc");
 	if ((r = make_dev(kvm, err)) < 0)
 		return r;
-	/* The old root lands on top of the new one and is taken off with all below it. */
+	/* The old root is stacked on top of the new one and is unmounted with everything below it.
+	 */
 	if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
 		return err_sys(err, -errno, "change the root");
 	if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
@@ -185,7 +187,7 @@ static int template(const char *staging, const char *qemu, const char *layers, b
 		assemble(staging, qemu, layers, kvm, &got);
 		if (io_write_all(up[1], &got, sizeof(got)) < 0)
 			_exit(1);
-		_exit(read(down[0], &go, 1) == 0 ? 0 : 1); /* until our parent has opened it */
+		_exit(read(down[0], &go, 1) == 0 ? 0 : 1); /* wait until our parent has opened it */
 	}
 	close(up[1]);
 	close(down[0]);

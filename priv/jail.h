@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/jail.h - what a jailed QEMU sees of the host's files
+ * priv/jail.h - the file system of a jailed QEMU
  *
  * Assembled once: a mount namespace whose root is a small read-only tmpfs with
- * read-only binds of QEMU, its libraries and firmware. A spawn enters it, takes
- * a copy of its own and adds proc: spawn.c.
+ * read-only binds of QEMU, its libraries and firmware. A spawn enters it,
+ * makes a private copy and adds proc: spawn.c.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ struct jail {
 };
 #define JAIL_NONE ((struct jail){ .mnt = -1, .mnt_kvm = -1 })
 
-/* qemu: absolute path; layers: path or NULL. Must run before the first thread is started. */
+/* qemu: absolute path; layers: path or NULL. Must be called before the first thread is started. */
 int jail_open(const struct instance *in, const char *qemu, const char *layers, struct jail *ret,
               struct err *err);
 void jail_close(struct jail *j);

@@ -2,11 +2,11 @@
 /*
  * pando-priv - the small part of Pando that is root
  *
- * Theory of operation: check the host, take the instance, build its parts in
+ * Theory of operation: check the host, take the instance's lock, build its parts in
  * order (addresses and host rules, running VMs of an earlier start, the jail's
  * root, cgroups, slots, worker), then supervise pandod until it is over. Parts
- * are freed in reverse. Whether things on the host are removed is decided once,
- * at the end: only after a clean end of pandod, or when nothing runs.
+ * are freed in reverse order. Whether things on the host are removed is decided once,
+ * at the end: only after a clean end of pandod, or if nothing is running.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,10 +34,10 @@
 #include "priv/worker.h"
 
 #define SLOTS_READY_DEFAULT 4
-#define UID_BASE_DEFAULT                                                                       \
-	1900000000 /* beyond what distributions, systemd and containers give out; each address \
-	              block has PRIV_SLOTS_LIMIT of them from here */
-#define UID_BASE_MIN 1000      /* below are the system's own users */
+#define UID_BASE_DEFAULT                                                                           \
+	1900000000        /* above what distributions, systemd and containers assign; each address \
+	                     block has PRIV_SLOTS_LIMIT of them from here */
+#define UID_BASE_MIN 1000 /* below are the system's own users */
 #define KILL_DEADLINE_MS 20000 /* for VMs that are left at the end */
 #define EXIT_USAGE 2
 
@@ -244,7 +244,7 @@ static int prepare_process(struct priv *p, struct err *err)
 	sigset_t stop;
 	int fd;
 
-	do { /* 0, 1 and 2 are never anything else */
+	do { /* 0, 1 and 2 must not become anything else */
 		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	} while (fd >= 0 && fd <= 2);
 	if (fd >= 0)
@@ -391,7 +391,7 @@ static int run(struct priv *p, struct err *err)
 
 int main(int argc, char **argv)
 {
-	static struct priv p; /* large, and zero is right for most of it */
+	static struct priv p; /* large, and mostly initialised with zero */
 	struct err err = { 0 };
 	int r;
 
@@ -409,7 +409,7 @@ int main(int argc, char **argv)
 		log_error("%s", err.msg);
 		p.super.exit_code = p.super.exit_code ? p.super.exit_code : 1;
 	}
-	/* A failed start leaves what was there before it; what runs is never ended by a failure. */
+	/* A failed start leaves everything as it was; a failure never ends running VMs. */
 	priv_close(&p, p.in.lock_fd >= 0 && (p.super.clean || !anything_runs(&p)));
 	return p.super.exit_code;
 }

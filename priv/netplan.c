@@ -2,10 +2,10 @@
 /*
  * priv/netplan.c - names and addresses of slots, nft text of the host
  *
- * What the rules say (those inside a slot: slotplan.c). On the host:
+ * The rules (those inside a slot: slotplan.c): on the host,
  * nothing from a slot reaches the host itself, another slot, or any link that is
- * not an uplink, and nothing but answers enters a slot. The host's rules repeat
- * the refusal of private ranges, because other tables may rewrite destinations
+ * not an uplink, and only answers enter a slot. The host's rules repeat
+ * the blocking of private ranges, because other tables may rewrite destinations
  * (published container ports do) after the slot's own check.
  */
 #include "priv/netplan.h"
@@ -33,7 +33,7 @@ const char *net_ip_text(uint32_t ip, char buf[16])
 
 void net_host_remove_rules(const char *tag, struct buf *out)
 {
-	/* Adding it first makes the removal right whether it was there or not. */
+	/* Adding it first makes the removal succeed whether or not it existed. */
 	buf_printf(out, "add table inet pando_%s\ndelete table inet pando_%s\n", tag, tag);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/netplan.h - what the network of an instance looks like, as data
+ * priv/netplan.h - the network of an instance, as data
  *
- * Pure: the same instance in, the same names, addresses and nft texts out.
- * slotnet.c and hostnet.c are the only code that carries the plan out.
+ * Pure functions of the instance: names, addresses and nft texts.
+ * Only slotnet.c and hostnet.c carry the plan out.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ struct buf;
 struct net_slot {
 	char veth[IFNAMSIZ]; /* host side */
 	uint32_t host_ip;    /* host side, the gateway of the slot */
-	uint32_t slot_ip;    /* slot side: what the outside sees of this slot */
+	uint32_t slot_ip;    /* slot side: how this slot appears outside */
 };
 
 /* block: first address of the instance's /20; idx < PRIV_SLOTS_LIMIT. */
@@ -50,18 +50,18 @@ struct net_slot net_slot_plan(const char *tag, uint32_t block, uint32_t idx);
 /* "10.231.0.2" */
 const char *net_ip_text(uint32_t ip, char buf[16]);
 
-/* Where no guest goes: this host's and its neighbours' ranges, metadata services, multicast. */
+/* Blocked for all guests: private ranges, metadata services, multicast. */
 #define NET_DENIED                                                                           \
 	"0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12, " \
 	"192.168.0.0/16, 224.0.0.0/4, 240.0.0.0/4"
 
-/* Rules inside a slot (slotplan.c); e NULL: as it is built, open. Replaces what is there. */
+/* Rules inside a slot (slotplan.c); e NULL: those of a new slot, open. Replaces existing rules. */
 void net_slot_rules(const struct priv_egress *e, struct buf *out);
-/* Adds addresses to the sets of the rules they belong to, or gives them a new time to live. */
+/* Adds addresses to the sets of the rules they belong to, or renews their time to live. */
 void net_slot_pin(const struct priv_pin *p, struct buf *out);
 #define NET_BLOCKED_LIST "list set inet pando blocked"
 #define NET_BLOCKED_TTL_S 3600u
-/* Reads what NET_BLOCKED_LIST printed; returns how many there are. */
+/* Parses the output of NET_BLOCKED_LIST; returns the number of entries. */
 uint32_t net_slot_blocked(const char *text, struct priv_blocked ret[]);
 /* Rules of a VPC's namespace. */
 void net_vpc_rules(const struct priv_vpc *v, struct buf *out);
@@ -69,7 +69,7 @@ void net_vpc_rules(const struct priv_vpc *v, struct buf *out);
 struct net_host {
 	const char *tag;
 	uint32_t block;
-	char uplinks[NET_UPLINKS_MAX][IFNAMSIZ]; /* links that hold a default route */
+	char uplinks[NET_UPLINKS_MAX][IFNAMSIZ]; /* links with a default route */
 	size_t n_uplinks;
 };
 /* Rules of the instance in the host's namespace; replaces the table in one transaction. */

@@ -20,7 +20,7 @@ static void nft_freep(struct nft_ctx **ctx)
 static int run(const char *text, char **ret_text, struct err *err)
 {
 	LOCK_SCOPE(&nft_lock);
-	/* The context opens its netlink socket here: it must not be kept for another namespace. */
+	/* The context opens its netlink socket here: it must not be reused in another namespace. */
 	AUTO(nft_freep) struct nft_ctx *ctx = nft_ctx_new(NFT_CTX_DEFAULT);
 
 	if (!ctx)

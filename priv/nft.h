@@ -6,5 +6,5 @@ struct err;
 
 /* One transaction: all of it or nothing. libnftables has global state: calls are serialised. */
 int nft_run(const char *text, struct err *err);
-/* As `nft list ...`; caller frees. */
+/* Like `nft list ...`; caller frees. */
 int nft_list(const char *command, char **ret_text, struct err *err);

@@ -2,9 +2,9 @@
 /*
  * priv/nl.c - rtnetlink: build one request, send it, read until its ack or end
  *
- * Requests are built in a fixed buffer that none of our requests can fill; a
- * request that would not fit is a bug and asserts. The kernel is trusted to
- * answer, the receive timeout only keeps a lost answer from hanging us.
+ * Requests are built in a fixed buffer that is large enough for all our requests; a
+ * request that does not fit is a bug and asserts. The kernel is trusted to
+ * answer; the receive timeout only prevents a lost answer from hanging us.
  */
 #include "priv/nl.h"
 
@@ -29,7 +29,7 @@
 #define RATE_HANDLE 0x10000u       /* 1: */
 #define RATE_BURST_MIN (64u << 10) /* bytes: one segment of the largest size */
 #define RATE_BURST_MAX (4u << 20)
-#define RATE_QUEUE_MS 50u /* that wait before packets are dropped */
+#define RATE_QUEUE_MS 50u /* of queueing before packets are dropped */
 #define RATE_QUEUE_MAX (16u << 20)
 
 struct nl_msg {

@@ -49,10 +49,10 @@ int nl_nets(int fd, void (*fn)(const struct nl_net *n, void *ctx), void *ctx, st
 /* Calls fn with the name of every link. */
 int nl_links(int fd, void (*fn)(const char *name, unsigned ifindex, void *ctx), void *ctx,
              struct err *err);
-/* An address whose other end is peer: the route to it is there whenever the link is up. */
+/* An address with a peer: the route to the peer exists whenever the link is up. */
 int nl_addr_peer(int fd, unsigned ifindex, uint32_t addr, uint32_t peer, struct err *err);
 int nl_link_mtu(int fd, unsigned ifindex, uint32_t mtu, struct err *err);
-/* A link of that kind without options; -EOPNOTSUPP: the kernel has none. */
+/* A link of that kind without options; -EOPNOTSUPP: not supported by the kernel. */
 int nl_link_add_kind(int fd, const char *name, const char *kind, struct err *err);
 /* A route to dst/prefix over a link, through a gateway on that link (0: none). Replaces. */
 struct nl_route {
@@ -61,7 +61,7 @@ struct nl_route {
 	unsigned oif;
 };
 int nl_route_set(int fd, const struct nl_route *r, struct err *err);
-/* Shapes what leaves the link to so many bytes a second; 0 takes the limit away. */
+/* Limits the link's outgoing bytes per second; 0 removes the limit. */
 int nl_rate_set(int fd, unsigned ifindex, uint64_t bytes_per_s, struct err *err);
 /* Moves a link into another namespace. */
 int nl_link_move(int fd, unsigned ifindex, int ns, struct err *err);

@@ -75,7 +75,7 @@ int op_slot_stats(struct priv *p, struct request *rq, struct err *err)
 
 	if (r < 0)
 		return r;
-	/* What the tap receives is what the guest sent. */
+	/* The tap's received bytes are those the guest sent. */
 	rq->rep.stats[0] = l.rx_bytes;
 	rq->rep.stats[1] = l.tx_bytes;
 	rq->rep.stats[2] = l.rx_packets;

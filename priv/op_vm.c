@@ -4,7 +4,7 @@
  *
  * A kill is answered when the process is gone, not when the signal was sent:
  * the request waits in the VM's entry. Stats are read by the worker, because the
- * kernel walks all of a VM's memory for them. Both are answered out of order.
+ * kernel walks all of a VM's memory to produce them. Both are answered out of order.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +26,8 @@
 #include "priv/worker.h"
 
 /*
- * On cgroup v1, moving a process holds up every fork and thread start of the
- * host for tens of milliseconds: not while a VM starts, and then several at once.
+ * On cgroup v1, moving a process blocks every fork and thread start on the
+ * host for tens of milliseconds: so it is not done while a VM starts, and then for several at once.
  */
 #define ATTACH_AFTER_MS 1000
 
@@ -51,7 +51,7 @@ static int on_cloned(const struct proc *proc, void *ctx, struct err *err)
 	return record_write(&c->p->in, c->vm->id, &rec, err);
 }
 
-/* A chore of the worker for a VM; the VM is not reaped before it is done. */
+/* A job of the worker for a VM; the VM is not reaped before it is done. */
 static int submit(struct priv *p, struct vm *vm, const struct job *like, struct err *err)
 {
 	struct job *j = malloc(sizeof(*j));
@@ -197,7 +197,7 @@ static void finish(struct priv *p, struct vm *vm)
 	struct vm old = *vm;
 	struct job *j = calloc(1, sizeof(*j));
 
-	/* Closing is not enough: pandod has a copy of the descriptor, epoll would keep ours. */
+	/* Closing is not enough: pandod has a copy of the descriptor, so epoll would keep ours. */
 	poll_del(p, vm->proc.pidfd);
 	vms_finish(p->vms, vm);
 	log_end(old.id, vms_end_of(p->vms, old.id));
@@ -213,7 +213,7 @@ static void finish(struct priv *p, struct vm *vm)
 		table_reply_later(p, old.waiters[i].gen, PRIV_KILL, &rep);
 	}
 	if (old.n_waiters)
-		vms_forget_end(p->vms, old.id); /* who killed it does not ask how it ended */
+		vms_forget_end(p->vms, old.id); /* after a kill nobody asks how it ended */
 }
 
 void op_vm_ended(struct priv *p, uint32_t idx)
@@ -255,7 +255,7 @@ int op_exit_status(struct priv *p, struct request *rq, struct err *err)
 	struct vm *vm = vms_find(p->vms, rq->m.vm_id);
 
 	if (vm && !proc_alive(&vm->proc) && vm->jobs == 0)
-		finish(p, vm); /* it has ended, only our loop has not handled it yet */
+		finish(p, vm); /* it has ended, but our loop has not handled it yet */
 	else if (vm)
 		return err_set(err, -EAGAIN, "VM %s runs", rq->m.vm_id);
 	e = vms_end_of(p->vms, rq->m.vm_id);
@@ -270,7 +270,7 @@ int op_exit_status(struct priv *p, struct request *rq, struct err *err)
 	return 0;
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 int op_vm_list(struct priv *p, struct request *rq, struct err *err)
 {
@@ -316,7 +316,8 @@ void op_job_done(struct priv *p, struct job *j)
 		struct priv_rep rep = { .id = j->req_id, .code = j->result };
 
 		if (j->result == 0 && (!vm || !proc_alive(&vm->proc)))
-			rep.code = -ENOENT; /* taken over from elsewhere: the pid may be new */
+			rep.code = -ENOENT; /* adopted from an earlier process: the pid may have
+			                       been reused */
 		if (rep.code < 0)
 			snprintf(rep.msg, sizeof(rep.msg), "statistics of VM %s: %s", j->vm_id,
 			         err_name(rep.code));

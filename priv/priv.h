@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/priv.h - the one context of pando-priv; for the files of priv/ only
+ * priv/priv.h - the context of pando-priv; for the files of priv/ only
  *
  * The main thread owns it. The slot builder and the worker see only their own
  * parts.
@@ -35,20 +35,20 @@ struct conf {
 	gid_t gid;
 };
 
-/* Life of pandod: supervise.c. */
+/* The state of pandod: supervise.c. */
 struct super {
 	int exe_fd; /* owned: pandod's program */
 	struct proc pandod;
 	int conn;     /* owned: our end of its socket; -1: closed */
-	uint32_t gen; /* grows with every connection, so that late replies are not sent to the wrong
-	                 one */
-	bool hello;   /* it has introduced itself */
+	uint32_t gen; /* increases with every connection, so that late replies are not sent to the
+	                 wrong one */
+	bool hello;   /* it has sent hello */
 	unsigned backoff_ms;
 	uint64_t started_at, restart_at;
 	unsigned signals; /* how many times we were asked to stop */
 	uint64_t stop_by; /* then pandod is killed */
 	bool over;
-	bool clean; /* nothing of this instance is to stay */
+	bool clean; /* nothing of this instance is to be left */
 	int exit_code;
 };
 
@@ -58,14 +58,14 @@ struct priv {
 	struct hostnet net;
 	struct cgroups cg;
 	struct jail jail;
-	struct slots *slots; /* owned, from here on */
+	struct slots *slots; /* owned, as are the following */
 	struct worker *worker;
 	struct vms *vms;
 	struct super super;
 	int epoll, signals;
 };
 
-/* What became readable: kind in the upper half of epoll's data, index below. */
+/* epoll's event data: kind in the upper half, index in the lower. */
 enum poll_kind { POLL_SIGNAL, POLL_CONN, POLL_PANDOD, POLL_WORKER, POLL_ROUTES, POLL_VM };
 int poll_add(struct priv *p, int fd, enum poll_kind kind, uint32_t idx, struct err *err);
 void poll_del(struct priv *p, int fd);
@@ -82,9 +82,9 @@ struct request {
 };
 #define PRIV_LATER 1 /* of an operation: the reply comes from elsewhere */
 
-/* Reads one packet of pandod and answers it. -errno: the connection is unusable. */
+/* Reads one packet from pandod and answers it. -errno: the connection is unusable. */
 int table_serve(struct priv *p, struct err *err);
-/* A late reply; dropped when pandod has another connection by now. */
+/* A late reply; dropped if pandod has another connection by now. */
 void table_reply_later(struct priv *p, uint32_t gen, unsigned op, struct priv_rep *rep);
 
 /* ---- operations: op_slot.c, op_vpc.c, op_vm.c; 0, PRIV_LATER or -errno ---- */
@@ -109,9 +109,9 @@ int op_kill(struct priv *p, struct request *rq, struct err *err);
 int op_exit_status(struct priv *p, struct request *rq, struct err *err);
 int op_vm_list(struct priv *p, struct request *rq, struct err *err);
 int op_vm_stats(struct priv *p, struct request *rq, struct err *err);
-/* A worker's job of ours is finished. */
+/* A job of the worker is finished. */
 void op_job_done(struct priv *p, struct job *j);
-/* Puts VMs under their limits whose time has come; and when the next one's is, 0: none. */
+/* Puts VMs that are due under their limits; returns when the next one is due, 0: none. */
 void op_attach_due(struct priv *p);
 uint64_t op_attach_next(const struct priv *p);
 /* The process of VM number idx ended. */

@@ -3,7 +3,7 @@
  * priv/records.c - records are written to a temporary file and renamed
  *
  * A reader sees a complete record or none. They are not synced to disk: they must
- * survive our death, not the machine's.
+ * survive the death of pando-priv, not a crash of the host.
  */
 #include "priv/records.h"
 

@@ -4,7 +4,7 @@
  *
  * One file per VM in the run directory: "pid start-ticks uid
  * slot memory-MB vcpus". A record
- * is there before QEMU's program starts and goes when its process was reaped.
+ * exists before QEMU's program starts and is removed after its process was reaped.
  */
 #pragma once
 

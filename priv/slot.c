@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/slot.c - slots are built ahead by one thread and handed out by another
+ * priv/slot.c - slots are built ahead of need by one thread and handed out by another
  *
  * Theory of operation: the builder thread keeps conf.ready slots in READY. The
  * main thread takes the first of them; if there is none it waits for the
- * builder, which needs a few milliseconds. A slot that comes back is never
- * handed out as it is: its namespace goes and a new one is built in its place,
- * off everybody's path. The lock guards the states only; building and removing
- * happen without it, on slots that nobody else may touch in that state.
+ * builder, which needs a few milliseconds. A returned slot is never
+ * handed out again as it is: its namespace is removed and a new one built in its place,
+ * in the background. The lock guards the states only; building and removing
+ * happen without it, on slots that no other thread may touch in that state.
  */
 #include "priv/slot.h"
 
@@ -32,7 +32,7 @@
 #define TAKE_DEADLINE_MS 3000 /* for a slot when the pool is empty */
 #define RETRY_MS 1000         /* after a failed build */
 #define QUIET_MS 300          /* without a request, before used slots are removed */
-#define DIRTY_MAX 32          /* used slots that may wait for a quiet moment */
+#define DIRTY_MAX 32          /* used slots that may wait for an idle moment */
 
 enum slot_state { SLOT_EMPTY, SLOT_BUILDING, SLOT_READY, SLOT_TAKEN, SLOT_DIRTY };
 
@@ -136,8 +136,8 @@ static bool should_build(const struct slots *s) REQUIRES(&s->lock)
 }
 
 /*
- * Removing links holds up all other changes of links on the host for milliseconds:
- * it waits for a moment in which nobody opens a gate, unless too much has gathered.
+ * Removing links blocks all other changes of links on the host for milliseconds:
+ * it waits for a moment without requests, unless too many slots have accumulated.
  */
 static bool should_remove(const struct slots *s) REQUIRES(&s->lock)
 {
@@ -174,7 +174,7 @@ static void *builder_main(void *arg)
 
 /* ---- start and end ---- */
 
-/* Namespaces and links of an earlier process that carry no running VM. */
+/* Removes namespaces and links of an earlier process without a running VM. */
 struct stray {
 	const struct slots *s;
 	bool link[PRIV_SLOTS_LIMIT];
@@ -381,7 +381,7 @@ int slots_free(struct slots *s, uint32_t idx, struct err *err)
 
 	if (!slots_taken(s, idx))
 		return err_set(err, -ENOENT, "slot %u is not taken", idx);
-	/* At once, not when the builder gets there: the owner is told that nothing passes. */
+	/* At once, not when the builder gets to it: the reply promises that nothing passes. */
 	net = &s->slot[idx].net;
 	if (net->ns >= 0 && (r = slotnet_gate(net, /* open= */ false, err)) < 0)
 		return err_wrap(err, r, "slot %u", idx);
@@ -489,7 +489,7 @@ int slots_vpc(struct slots *s, uint32_t idx, const struct priv_vpc *v, const str
 	struct slotnet *n;
 	int r = net_of(s, idx, &n, err);
 
-	/* Rules first: the link is never there without them. */
+	/* Rules first, so that the link never exists without them. */
 	if (r < 0 || (r = slotnet_policy(&s->env, n, e, err)) < 0)
 		return r;
 	return vpcnet_attach(&s->env, s->conf.in, v, idx, n, e->vpc_addr, err);

@@ -5,11 +5,11 @@
  * enum slot_state - only slot.c writes it, under the pool's lock
  * @SLOT_EMPTY: nothing exists. Next: BUILDING.
  * @SLOT_BUILDING: the builder works on it. Next: READY, or EMPTY on failure.
- * @SLOT_READY: complete, gate closed, used by nobody. Next: TAKEN.
+ * @SLOT_READY: complete, gate closed, unused. Next: TAKEN.
  * @SLOT_TAKEN: pandod has it. Only here may its gate be opened, its tap be
- *	attached or sockets be made in it. Next: DIRTY.
- * @SLOT_DIRTY: given back; the builder removes the namespace with all its
- *	flows, counters and sockets, so nothing of one VM meets the next.
+ *	attached or sockets be created in it. Next: DIRTY.
+ * @SLOT_DIRTY: returned; the builder removes the namespace with all its
+ *	flows, counters and sockets, so nothing of one VM is left for the next.
  *	Next: EMPTY.
  */
 #pragma once
@@ -42,7 +42,7 @@ int slots_open(const struct slots_conf *conf, const bool keep[PRIV_SLOTS_LIMIT],
 /* remove: all slots; else they stay for the next start. */
 struct slots *slots_close(struct slots *s, bool remove);
 
-/* All of these: main thread only. A slot that is not taken is -ENOENT. */
+/* All for the main thread only. -ENOENT for a slot that is not taken. */
 int slots_take(struct slots *s, uint32_t *ret_idx, struct err *err);
 int slots_free(struct slots *s, uint32_t idx, struct err *err);
 bool slots_taken(struct slots *s, uint32_t idx);

@@ -3,10 +3,10 @@
  * priv/slotnet.c - carry out the plan of one slot
  *
  * Theory of operation: the thread unshares its network namespace, binds it to
- * its path, makes the tap (persistent: closing a tap that is not costs 40 ms, and
+ * its path, creates the tap (persistent: closing one that is not takes 40 ms, and
  * the slot outlives QEMU), has the host's rtnetlink socket create the veth pair
- * with its peer in here, addresses both, loads the rules, and goes back. The tap
- * stays down until the gate is opened: a link that is down passes no byte.
+ * with its peer in here, sets addresses on both, loads the rules, and returns to the host's
+ * namespace. The tap stays down until the gate is opened: a link that is down passes no byte.
  * The rules are in place before the link to the host is up.
  */
 #include "priv/slotnet.h"
@@ -41,7 +41,7 @@ void slotnet_leave(const struct slotnet_env *env)
 {
 	if (setns(env->host_ns, CLONE_NEWNET) < 0) {
 		log_error("cannot return to the host's network namespace: %s", err_name(errno));
-		abort(); /* as root in a guest's namespace there is nothing safe to do */
+		abort(); /* continuing as root in a guest's namespace is not safe */
 	}
 }
 
@@ -86,7 +86,8 @@ static int tap_make(struct slotnet *sn, uint32_t mtu, struct err *err)
 
 	if (r < 0)
 		return r;
-	/* A tap without an owner may be opened by anyone who reaches /dev/net/tun in here. */
+	/* A tap without an owner may be opened by any process with /dev/net/tun in this namespace.
+	 */
 	if (ioctl(fd, TUNSETOWNER, 0ul) < 0 || ioctl(fd, TUNSETPERSIST, 1ul) < 0)
 		return err_sys(err, -errno, "keep " NET_TAP);
 	sn->ifindex = if_nametoindex(NET_TAP);

@@ -29,10 +29,11 @@ struct slotnet_env {
 	uint32_t mtu; /* of new links */
 };
 
-/* ns_path: where the namespace is kept by a bind mount. The tap is left down: closed. */
+/* ns_path: where the namespace is kept by a bind mount. The tap is left down: the gate is closed.
+ */
 int slotnet_build(const struct slotnet_env *env, const struct net_slot *plan, const char *ns_path,
                   struct slotnet *ret, struct err *err);
-/* Takes up what slotnet_build() of an earlier process made. */
+/* Opens what slotnet_build() of an earlier process created. */
 int slotnet_open(const struct slotnet_env *env, const char *ns_path, struct slotnet *ret,
                  struct err *err);
 /* Removes the slot's link, mount and namespace; a missing one is fine. */
@@ -64,7 +65,7 @@ int slotnet_stats(const struct slotnet *sn, struct nl_link *ret, struct err *err
 
 /* ---- for the files of priv/ that work in namespaces ---- */
 int slotnet_enter(int ns, struct err *err);
-/* Back to the host's namespace, or the end of the program. */
+/* Returns to the host's namespace, or ends the program. */
 void slotnet_leave(const struct slotnet_env *env);
 /* Binds the thread's namespace to a path and opens it; slotnet_unkeep() removes the path. */
 int slotnet_keep(const char *ns_path, struct err *err);

@@ -2,20 +2,20 @@
 /*
  * priv/slotplan.c - nft texts of slots and VPCs
  *
- * What the rules of a slot say. Only frames of the guest's own MAC and addresses
- * enter. The guest may ask the forwarder at its gateway, ping the gateway, reach
- * its VPC from its address there, and go out to public addresses as its policy
- * says; only answers come back; sockets that we made in the slot may talk to
+ * The rules of a slot: only frames with the guest's own MAC and addresses
+ * enter. The guest may query the forwarder at its gateway, ping the gateway, reach
+ * its VPC from its address there, and connect to public addresses as its policy
+ * allows; only answers come back; sockets that we created in the slot may talk to
  * the guest and, with a proxy, to public addresses.
  *
  * A policy is replaced in one transaction, table and all. Flows carry the mark of
- * the policy that let them through: after a change every packet of an old flow
- * is checked again, so nothing that is forbidden now continues because it was
+ * the policy that allowed them: after a change every packet of an old flow
+ * is checked again, so nothing continues only because it was
  * allowed before. A rule by name is a set of addresses with times to live
- * that the name forwarder fills. With a proxy, connections to the web's two
- * ports are turned to it before any of this: it knows the names. UDP to port
- * 443 carries names nobody can read, so it passes by address rules only.
- * Refused destinations are remembered in a set, an hour each.
+ * that the DNS forwarder fills. With a proxy, connections to ports 80 and 443
+ * are redirected to it before any of this: it knows the names. UDP to port
+ * 443 carries names that cannot be read, so it passes by address rules only.
+ * Blocked destinations are recorded in a set, for an hour each.
  */
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -34,7 +34,7 @@
 
 static const struct priv_egress as_built = { .mode = PRIV_EGRESS_OPEN, .mark = 1 };
 
-/* Only the guest's own addresses enter; deleting what was just added makes it right either way. */
+/* Only the guest's own addresses enter; adding before deleting works whether or not it existed. */
 static void frames(const struct priv_egress *e, struct buf *out)
 {
 	char ip[16];
@@ -97,7 +97,7 @@ static void rule(const struct priv_rule *r, uint32_t n, struct buf *out)
 		buf_printf(out, "ip daddr %s/%u ", net_ip_text(r->addr, ip), r->prefix);
 	if (r->kind == PRIV_RULE_PINNED) {
 		buf_printf(out, "ip daddr @d%u ", n);
-		/* Names behind it cannot be told apart: clients fall back to TCP. */
+		/* The name cannot be read: clients fall back to TCP. */
 		if (r->allow)
 			buf_printf(out, "udp dport 443 goto refuse\n\t\tip daddr @d%u ", n);
 	}
@@ -105,7 +105,7 @@ static void rule(const struct priv_rule *r, uint32_t n, struct buf *out)
 	buf_printf(out, "%s\n", verdict);
 }
 
-/* Chains that decide about the guest's way out. */
+/* Chains for the guest's outgoing traffic. */
 static void verdicts(const struct priv_egress *e, struct buf *out)
 {
 	buf_printf(
@@ -134,21 +134,21 @@ static void verdicts(const struct priv_egress *e, struct buf *out)
 
 static void input(bool proxy, struct buf *out)
 {
-	buf_printf(out,
-	           "\tchain input {\n"
-	           "\t\ttype filter hook input priority 0; policy drop;\n"
-	           "\t\tct state established,related accept\n"
-	           "\t\tiifname != \"" NET_TAP "\" drop\n"
-	           "\t\tip daddr != " NET_GATEWAY " drop\n"
-	           "\t\tip saddr != " NET_GUEST " drop\n"
-	           "\t\tmeta l4proto { tcp, udp } th dport 53 ct count over %d drop\n"
-	           "\t\tmeta l4proto { tcp, udp } th dport 53 accept\n",
-	           NET_FLOWS_MAX);
-	if (proxy)
+	buf_printf(out, "\tchain input {\n"
+	                "\t\ttype filter hook input priority 0; policy drop;\n"
+	                "\t\tct state established,related accept\n"
+	                "\t\tiifname != \"" NET_TAP "\" drop\n"
+	                "\t\tip daddr != " NET_GATEWAY " drop\n");
+	if (proxy) /* from every address of the guest; frames() has checked that it is one */
 		buf_printf(out,
 		           "\t\ttcp dport %u ct status dnat ct count over %d drop\n"
 		           "\t\ttcp dport %u ct status dnat accept\n",
 		           PRIV_PROXY_PORT, NET_PROXIED_MAX, PRIV_PROXY_PORT);
+	buf_printf(out,
+	           "\t\tip saddr != " NET_GUEST " drop\n"
+	           "\t\tmeta l4proto { tcp, udp } th dport 53 ct count over %d drop\n"
+	           "\t\tmeta l4proto { tcp, udp } th dport 53 accept\n",
+	           NET_FLOWS_MAX);
 	buf_printf(out, "\t\ticmp type echo-request limit rate %d/second accept\n\t}\n",
 	           NET_PINGS_PER_S);
 }
@@ -199,6 +199,7 @@ static void pass(const struct priv_egress *e, struct buf *out)
 
 void net_slot_rules(const struct priv_egress *e, struct buf *out)
 {
+	char ip[16];
 	bool proxy;
 
 	e = e ? e : &as_built;
@@ -215,6 +216,11 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 	if (proxy)
 		buf_printf(out, "\t\toifname \"" NET_PEER
 		                "\" ip daddr != @denied meta l4proto tcp accept\n");
+	if (proxy && e->vpc_addr)
+		buf_printf(out,
+		           "\t\toifname \"" NET_TAP
+		           "\" ip daddr %s ct state established ct status dnat accept\n",
+		           net_ip_text(e->vpc_addr, ip));
 	buf_printf(out, "\t}\n"
 	                "\tchain leave {\n"
 	                "\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
@@ -224,8 +230,8 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 		buf_printf(out,
 		           "\tchain turn {\n"
 		           "\t\ttype nat hook prerouting priority dstnat; policy accept;\n"
-		           "\t\tiifname \"" NET_TAP "\" ip saddr " NET_GUEST
-		           " ip daddr != @denied tcp dport { %s } redirect to :%u\n"
+		           "\t\tiifname \"" NET_TAP
+		           "\" ip daddr != @denied tcp dport { %s } redirect to :%u\n"
 		           "\t}\n",
 		           !e->proxy_http  ? "443"
 		           : !e->proxy_tls ? "80"
@@ -241,7 +247,8 @@ void net_slot_pin(const struct priv_pin *p, struct buf *out)
 	for (uint32_t i = 0; i < p->n_rules; i++)
 		for (uint32_t k = 0; k < p->n_addrs; k++) {
 			net_ip_text(p->addrs[k], ip);
-			/* An element that is there keeps its old time: out and in again. */
+			/* An existing element would keep its old timeout, so it is deleted and
+			 * added again. */
 			buf_printf(out,
 			           "add element inet pando d%u { %s }\n"
 			           "delete element inet pando d%u { %s }\n"
@@ -250,7 +257,7 @@ void net_slot_pin(const struct priv_pin *p, struct buf *out)
 		}
 }
 
-/* "59m58s120ms" in seconds; what it cannot read counts as nothing. */
+/* "59m58s120ms" in seconds; 0 for what it cannot parse. */
 static uint32_t seconds(const char *s)
 {
 	uint64_t sum = 0;
@@ -298,8 +305,8 @@ uint32_t net_slot_blocked(const char *text, struct priv_blocked ret[])
 
 /*
  * In the VPC's namespace: links of slots are called "s<slot>"; each carries
- * exactly its VM's address, which the slot has checked, and the route back says
- * the same (rp_filter). Tunnels reach VMs; VMs answer tunnels, and reach each other.
+ * exactly its VM's address, which the slot has checked, and the route back
+ * agrees (rp_filter). Tunnels reach VMs; VMs answer tunnels, and reach each other.
  */
 void net_vpc_rules(const struct priv_vpc *v, struct buf *out)
 {

@@ -2,8 +2,8 @@
 /*
  * priv/slotpolicy.c - carry out the policy of one slot
  *
- * The rules are one nft transaction, so packets meet the old or the new ones.
- * Limits are set before a wider policy and do not depend on it; when a step
+ * The rules are one nft transaction, so packets see the old or the new ones.
+ * Limits are set before a wider policy and do not depend on it; if a step
  * fails the rest of the old policy stays, and the caller does not open the gate.
  */
 #include <arpa/inet.h>

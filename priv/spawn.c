@@ -3,10 +3,10 @@
  * priv/spawn.c - clone into new namespaces, drop privileges, exec QEMU
  *
  * Theory of operation: everything that needs memory is prepared before the
- * clone, because other threads may hold any lock at that moment: the child makes
- * system calls only. The steps stand in one table; the child walks it and, when a
- * step fails, writes {step, errno} into a close-on-exec pipe. End of file on that
- * pipe means that exec succeeded. While the child walks, the parent writes the
+ * clone, because other threads may hold any lock at that moment: the child only makes
+ * system calls. The steps are in one table; the child walks it and, if a
+ * step fails, writes {step, errno} to a close-on-exec pipe. End of file on that
+ * pipe means that exec succeeded. Meanwhile the parent writes the
  * record of the new process; the child waits for that before it execs, so there is never a QEMU
  * that a later start does not know about. If the parent dies meanwhile, the child reads end of file
  * and ends. The child does not ask to be killed with its parent: VMs outlive us.
@@ -48,7 +48,7 @@
 static const char sandbox[] = "on,obsolete=deny,elevateprivileges=deny,spawn=allow,"
                               "resourcecontrol=deny";
 
-/* Options with which QEMU would leave, weaken or replace what we build around it. */
+/* Options with which QEMU would leave, weaken or replace its jail. */
 static const char *const denied_args[] = { "sandbox", "runas",    "chroot",    "daemonize",
 	                                   "user",    "run-with", "readconfig" };
 
@@ -94,7 +94,7 @@ static int step_session(struct child *c)
 
 static int step_root(struct child *c)
 {
-	/* The template's root becomes ours; then a private copy of its mounts. */
+	/* Enters the template's namespace, then makes a private copy of its mounts. */
 	return setns(c->mnt, CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ? -1 : 0;
 }
 
@@ -123,7 +123,7 @@ static int raise_fd(int *fd)
 	return 0;
 }
 
-/* Everything out of the way first, so that no target is somebody's source. */
+/* First moves all descriptors out of the way, so that no target is another's source. */
 static int step_descriptors(struct child *c)
 {
 	int after = SPAWN_FD_FIRST + (int)c->s->n_fds;
@@ -154,26 +154,31 @@ static int step_descriptors(struct child *c)
 
 static int step_limits(struct child *c)
 {
-	struct rlimit none = { 0 };
+	static const struct rlimit none = { 0 }, file = { PRIV_FILE_MAX, PRIV_FILE_MAX };
 
-	return setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_NOFILE, &c->nofile) < 0 ? -1
-	                                                                                     : 0;
+	/* Not for disks, which have their own size: for logs, see server/engine/guestlog.c. */
+	if (setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_FSIZE, &file) < 0)
+		return -1;
+	return setrlimit(RLIMIT_NOFILE, &c->nofile);
 }
 
 static int step_signals(struct child *c)
 {
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	struct sigaction ign = { .sa_handler = SIG_IGN };
 	sigset_t none;
 
 	for (int i = 1; i < NSIG; i++)
-		sigaction(i, &dfl, NULL); /* fails for KILL and STOP, and may */
+		sigaction(i, &dfl, NULL);       /* fails for KILL and STOP, and may */
+	if (sigaction(SIGXFSZ, &ign, NULL) < 0) /* a full log is no reason to end */
+		return -1;
 	sigemptyset(&none);
 	return sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static int step_keyring(struct child *c)
 {
-	/* A session keyring of its own; kernels without keyrings have nothing to give away. */
+	/* A session keyring of its own; kernels without keyrings need none. */
 	syscall(SYS_keyctl, 1 /* KEYCTL_JOIN_SESSION_KEYRING */, NULL, 0, 0, 0);
 	return 0;
 }
@@ -300,7 +305,7 @@ static pid_t clone_child(const struct spawn *s, int *ret_pidfd)
 		pid = (pid_t)syscall(SYS_clone3, &a, sizeof(a));
 		if (pid >= 0)
 			return pid;
-		/* A group that cannot be entered must not keep a VM from starting. */
+		/* A cgroup that cannot be entered must not prevent a VM from starting. */
 		log_warn("jail: clone into its cgroup: %s, continuing without", err_name(errno));
 		a.flags &= ~(uint64_t)CLONE_INTO_CGROUP;
 		a.cgroup = 0;
@@ -366,7 +371,7 @@ int spawn_run(const struct spawn *s, struct proc *ret, struct err *err)
 
 	p.pid = clone_child(s, &p.pidfd);
 	if (p.pid == 0) {
-		close(go_wr); /* or the child would wait for itself */
+		close(go_wr); /* or the child would keep its own pipe open */
 		child_main(&c);
 	}
 	if (p.pid < 0)

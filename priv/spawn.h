@@ -27,7 +27,7 @@ struct spawn {
 	int tap_fd;    /* -1: none */
 	int cgroup_fd; /* -1: none */
 	/*
-	 * Called while the child waits: it must make the process known to a later
+	 * Called while the child waits: must record the process for a later
 	 * start. On failure the child ends without having run anything.
 	 */
 	int (*record)(const struct proc *p, void *ctx, struct err *err);
@@ -36,5 +36,5 @@ struct spawn {
 
 /* Arguments and variables that a jailed QEMU must not get: -EPERM. */
 int spawn_check(const struct priv_req *req, struct err *err);
-/* On success QEMU's program runs (or dies on its own); the process is our child. */
+/* On success QEMU has been started (it may still fail by itself); the process is our child. */
 int spawn_run(const struct spawn *s, struct proc *ret, struct err *err);

@@ -3,14 +3,14 @@
  * priv/supervise.c - supervises pandod; the loop of the main thread
  *
  * Theory of operation: pandod is started as the unprivileged user with one end
- * of a socket pair. It ends in one of four ways. Code 0: it is done, nothing of
- * the instance stays. Code 2: its configuration is wrong, starting it again
+ * of a socket pair. It ends in one of four ways. Code 0: clean shutdown, nothing of
+ * the instance is left. Code 2: its configuration is wrong, restarting
  * would not help. We were asked to stop and it ended otherwise, or --no-restart:
- * we end too. Anything else: it is started again after a pause. In all cases but
+ * we end too. Anything else: it is restarted after a pause. In all cases except
  * the first, VMs and slots stay as they are; a new pandod finds them by asking.
  *
- * SIGINT and SIGTERM ask pandod to stop; it may take long, for it freezes VMs. A
- * second signal gives it seconds, a third none.
+ * SIGINT and SIGTERM ask pandod to stop, which may take long because it freezes VMs. A
+ * second signal gives it a few seconds, a third none.
  * If we die, pandod is killed with us (it can do nothing without us, and the
  * next start must find the data directory free); VMs are not.
  */
@@ -40,12 +40,12 @@
 #define PANDOD_FD 3             /* its end of the socket */
 #define BACKOFF_FIRST_MS 100    /* after the first unexpected end */
 #define BACKOFF_MAX_MS 5000     /* doubled up to this */
-#define STEADY_MS 30000         /* having run so long, the next end is a first one */
+#define STEADY_MS 30000         /* after running this long, the pause starts over */
 #define STOP_DEADLINE_MS 600000 /* to freeze all VMs */
 #define HURRY_DEADLINE_MS 5000  /* after the second signal */
 #define REPLY_TIMEOUT_S 5       /* after this long without reading pandod counts as hung */
 #define EXIT_CONFIG 2           /* pandod: my configuration is wrong */
-#define ENV_MAX 256             /* variables handed on */
+#define ENV_MAX 256             /* variables passed on */
 #define EVENTS_MAX 32           /* per round */
 
 extern char **environ;
@@ -61,12 +61,12 @@ int poll_add(struct priv *p, int fd, enum poll_kind kind, uint32_t idx, struct e
 
 void poll_del(struct priv *p, int fd)
 {
-	epoll_ctl(p->epoll, EPOLL_CTL_DEL, fd, NULL); /* not in there is fine */
+	epoll_ctl(p->epoll, EPOLL_CTL_DEL, fd, NULL); /* it may not be registered */
 }
 
 /* ---- start ---- */
 
-/* PANDO_*, and what programs need to find their way; nothing else of root's environment. */
+/* PANDO_* and the variables that programs need; nothing else of root's environment. */
 static bool env_handed_on(const char *e)
 {
 	static const char *const plain[] = {
@@ -119,7 +119,7 @@ static const char *launch_child(struct launch *l)
 		sigaction(i, &dfl, NULL);
 	sigemptyset(&no);
 	sigprocmask(SIG_SETMASK, &no, NULL);
-	setpgid(0, 0); /* ^C on the terminal is ours to pass on */
+	setpgid(0, 0); /* we pass on ^C from the terminal ourselves */
 	if ((l->exe_fd = fcntl(l->exe_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
 	    (l->err_fd = fcntl(l->err_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
 	    dup2(l->sock, PANDOD_FD) < 0 || close_range(PANDOD_FD + 1, 15, 0) < 0)

@@ -2,10 +2,10 @@
 /*
  * priv/table.c - the fixed list of requests that pandod may send
  *
- * Every entry says when it may be asked and what must hold; the checks that
- * several share are made here, from the flags, before the operation runs. The
- * decoder (wire/) has checked grammar and limits already. A request that breaks a
- * rule gets an error reply; it changes nothing.
+ * Every entry says when it may be sent and what must hold; checks that
+ * several operations share are made here, from the flags, before the operation runs. The
+ * decoder (wire/) has already checked grammar and limits. A request that breaks a
+ * rule gets an error reply and changes nothing.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 enum {
 	OP_FIRST = 1 << 0, /* may come before hello; all others may not */
-	OP_GROWS = 1 << 1, /* makes something new: not while we stop */
+	OP_GROWS = 1 << 1, /* creates something: not during shutdown */
 	OP_SLOT = 1 << 2,  /* its slot must be taken */
 	OP_FDS = 1 << 3,   /* brings descriptors: the log and up to SPAWN_FDS_MAX; others none */
 };
@@ -85,7 +85,7 @@ static void send_reply(struct priv *p, unsigned op, const struct priv_rep *rep, 
 	if (n < 0) {
 		log_warn("%s: cannot answer pandod: %s; closing the connection", priv_op_name(op),
 		         err_name((int)n));
-		shutdown(p->super.conn, SHUT_RDWR); /* better than a caller that waits in vain */
+		shutdown(p->super.conn, SHUT_RDWR); /* better than a caller that waits for ever */
 	}
 }
 

@@ -77,7 +77,7 @@ int vms_reserve(struct vms *v, const char *id, int32_t slot, struct vm **ret, st
 	if (!vm)
 		return err_set(err, -ENOSPC, "%u VMs are already running, the maximum",
 		               PRIV_SLOTS_LIMIT);
-	/* There are as many uids as entries, so one is free; the next one first, not the last. */
+	/* There are as many uids as entries, so one is free; uids are not reused at once. */
 	do {
 		uid = v->uid_base + v->uid_next;
 		v->uid_next = (v->uid_next + 1) % PRIV_SLOTS_LIMIT;
@@ -113,7 +113,7 @@ static void on_record(const char *id, const struct record *rec, void *ctx)
 	struct proc proc = PROC_NONE;
 	uint64_t start;
 
-	/* The pidfd first: if the start time then agrees, it is the same process for good. */
+	/* The pidfd first: if the start time then matches, it is certainly the same process. */
 	if (proc_open(rec->pid, &proc, NULL) < 0 || proc_start_time(rec->pid, &start) < 0 ||
 	    start != rec->start || !proc_alive(&proc) ||
 	    vms_reserve(v, id, rec->slot, &vm, NULL) < 0) {
@@ -126,7 +126,7 @@ static void on_record(const char *id, const struct record *rec, void *ctx)
 	set_uid(vm, rec->uid);
 	vm->proc = proc;
 	vm->limits = rec->limits;
-	vm->attach_at = clock_ms(); /* it may have missed that */
+	vm->attach_at = clock_ms(); /* it may not be under its limits yet */
 	log_obj(LOG_LV_INFO, "vm", id, "still running as process %d, adopted", (int)proc.pid);
 }
 

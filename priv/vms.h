@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/vms.h - running VMs, and how the latest ended ones ended
+ * priv/vms.h - running VMs, and the exit status of the latest ended ones
  *
- * A plain table, main thread only. A running VM has a record (records.h) as
+ * A plain table for the main thread only. A running VM has a record (records.h) as
  * long as it is in here.
  */
 #pragma once
@@ -18,21 +18,21 @@
 struct err;
 struct instance;
 
-#define VM_WAITERS_MAX 8u  /* kills of one VM that wait for its end */
-#define VMS_ENDED_MAX 512u /* ends remembered */
+#define VM_WAITERS_MAX 8u  /* kills waiting for the end of one VM */
+#define VMS_ENDED_MAX 512u /* exit statuses kept */
 
 struct vm {
 	bool used;
 	char id[PRIV_VM_ID_MAX + 1];
 	struct proc proc; /* owned */
 	uid_t uid;
-	char group[CGROUP_NAME_MAX]; /* no two VMs of one id after another share a cgroup */
+	char group[CGROUP_NAME_MAX]; /* unique, even for successive VMs with the same id */
 	int32_t slot;
-	bool child;         /* ours to reap; else taken over from an earlier process */
-	bool ended;         /* its process is gone, jobs of it are not */
-	uint64_t attach_at; /* clock_ms() when it is put under its limits; 0: done */
+	bool child;         /* our child, to be reaped; else adopted from an earlier process */
+	bool ended;         /* its process is gone, but jobs are still running */
+	uint64_t attach_at; /* clock_ms() at which it is put under its limits; 0: done */
 	struct cgroup_limits limits;
-	unsigned jobs; /* of the worker: it is not reaped before they are done */
+	unsigned jobs; /* of the worker; it is not reaped before they are done */
 	unsigned n_waiters;
 	struct {
 		uint32_t gen, req_id;
@@ -42,14 +42,14 @@ struct vm {
 struct vm_end {
 	char id[PRIV_VM_ID_MAX + 1]; /* "": none */
 	bool known;
-	int status; /* as of waitpid(2) */
+	int status; /* as from waitpid(2) */
 };
 
 struct vms {
 	const struct instance *in; /* borrowed */
 	uid_t uid_base;            /* PRIV_SLOTS_LIMIT of them are ours */
 	uint32_t uid_next;         /* offset to try first */
-	uint32_t top;              /* entries from here on were never used */
+	uint32_t top;              /* entries from here on have never been used */
 	struct vm vm[PRIV_SLOTS_LIMIT];
 	struct vm_end end[VMS_ENDED_MAX];
 	unsigned end_next;
@@ -65,9 +65,10 @@ int vms_reserve(struct vms *v, const char *id, int32_t slot, struct vm **ret, st
 uint32_t vms_index(const struct vms *v, const struct vm *vm);
 /* ctx is the table: does the cgroup belong to a running VM? */
 bool vms_has_group(const char *name, void *ctx);
-/* Takes up the processes of an earlier pando-priv that still run; records of others go. */
+/* Adopts the processes of an earlier pando-priv that are still running; removes the records of
+ * others. */
 int vms_take_up(struct vms *v, struct err *err);
-/* Reaps, forgets the record, remembers how it ended, and empties the entry. */
+/* Reaps it, removes the record, keeps the exit status, and clears the entry. */
 void vms_finish(struct vms *v, struct vm *vm);
 
 const struct vm_end *vms_end_of(struct vms *v, const char *id);

@@ -4,8 +4,8 @@
  *
  * Every link between a slot and its VPC has the same two addresses, one at each
  * end, and routes go through them: no subnet, no broadcast, nothing to resolve
- * that a guest could answer. A guest's frames never get here; its slot forwards
- * packets that come from the one address it has.
+ * that a guest could answer. A guest's frames never get here; its slot only forwards
+ * packets from its own address.
  */
 #include "priv/vpcnet.h"
 
@@ -70,7 +70,7 @@ int vpcnet_open(const struct slotnet_env *env, const struct instance *in, const 
 	ns_path(in, v->idx, path);
 	if (mkdirat(in->dirfd, VPC_DIR, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "create '%s/" VPC_DIR "'", in->dir);
-	/* A plain file there is what a crash left of a mount that never was. */
+	/* A plain file there was left by a crash before the mount. */
 	if (stat(path, &st) == 0 && fstat(env->host_ns, &host) == 0 && st.st_dev == host.st_dev) {
 		r = open(path, O_RDONLY | O_CLOEXEC);
 		return r < 0 ? err_sys(err, -errno, "open '%s'", path) : r;
@@ -151,7 +151,7 @@ int vpcnet_attach(const struct slotnet_env *env, const struct instance *in,
 	                                          .oif = near },
 	                      err)) < 0)
 		return err_wrap(err, r, "link slot %u to VPC %u", slot, v->idx);
-	/* The tap is down: an address with a peer brings its route when the link comes up. */
+	/* The tap is down: an address with a peer gets its route when the link comes up. */
 	r = nl_addr_peer(sn->nl, sn->ifindex, inet_addr(NET_GATEWAY), htonl(addr), err);
 	return r == -EEXIST ? 0 : r;
 }

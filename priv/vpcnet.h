@@ -2,7 +2,7 @@
 /*
  * priv/vpcnet.h - the namespaces of VPCs
  *
- * A VPC's namespace is a router between its VMs and nothing else: one link per
+ * A VPC's namespace only routes between its VMs: one link per
  * slot, one route per VM, no link to the host. It is kept by a bind mount below
  * the instance's directory, so it outlives us as the slots do.
  */
@@ -17,7 +17,7 @@ struct instance;
 struct slotnet;
 struct slotnet_env;
 
-/* Links a slot to the VPC and routes the VM's address; the namespace is made if there is none. */
+/* Links a slot to the VPC and routes the VM's address; the namespace is created if missing. */
 int vpcnet_attach(const struct slotnet_env *env, const struct instance *in,
                   const struct priv_vpc *v, uint32_t slot, const struct slotnet *sn, uint32_t addr,
                   struct err *err);
@@ -26,13 +26,13 @@ int vpcnet_remove(const struct slotnet_env *env, const struct instance *in, uint
                   struct err *err);
 /* All of the instance. */
 void vpcnet_remove_all(const struct slotnet_env *env, const struct instance *in);
-/* vpcwg.c: the tunnel as it is to be. */
+/* vpcwg.c: sets up the tunnel. */
 int vpcnet_wg(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,
               const struct priv_wg *wg, struct err *err);
 void vpcnet_wg_remove(const struct instance *in, uint32_t idx);
 
-/* The namespace's descriptor, made if there is none. */
+/* The namespace's descriptor; created if missing. */
 int vpcnet_open(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,
                 struct err *err);
-/* rtnetlink inside of it. */
+/* rtnetlink inside it. */
 int vpcnet_nl(const struct slotnet_env *env, int ns, struct err *err);

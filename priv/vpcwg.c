@@ -2,11 +2,11 @@
 /*
  * priv/vpcwg.c - the WireGuard tunnel of a VPC
  *
- * Theory of operation: the interface is made in the host's namespace, so that its
- * UDP port is the host's, and then moved into the VPC's: what comes out of the
- * tunnel is there and nowhere else. The kernel's WireGuard where there is one,
- * else wireguard-go, which ends by itself when its control socket goes. Keys and
- * peers are handed to wg(8) on its standard input, never on a command line,
+ * Theory of operation: the interface is created in the host's namespace, so that its
+ * UDP port is the host's, and then moved into the VPC's: packets from the
+ * tunnel arrive there and nowhere else. The kernel's WireGuard is used if available,
+ * else wireguard-go, which ends when its control socket is removed. Keys and
+ * peers are passed to wg(8) on its standard input, never on a command line,
  * and never logged. A VPC without peers has no interface.
  */
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@
 #define WG_MTU 1420u
 #define WG_SOCKETS "/var/run/wireguard"
 
-/* Unique on the host: wireguard-go's control sockets are. */
+/* Unique on the host, like wireguard-go's control sockets. */
 static void link_name(const struct instance *in, uint32_t idx, char ret[IFNAMSIZ])
 {
 	snprintf(ret, IFNAMSIZ, NET_WG_PREFIX "%.8s-%u", in->tag, idx & (PRIV_VPCS_LIMIT - 1));
@@ -72,7 +72,7 @@ static int run(const char *const *argv, const char *input, struct err *err)
 /* In the host's namespace: a link of that name. */
 static int make_link(const struct slotnet_env *env, const char *name, struct err *err)
 {
-	/* Silent: what it writes would go to our pipe, which closes when it has gone to the
+	/* Silent: its output would go to our pipe, which closes when it has gone to the
 	 * background. */
 	const char *const argv[] = { "env", "LOG_LEVEL=silent", "wireguard-go", name, NULL };
 	const char *const ready[] = { "wg", "show", name, "listen-port", NULL };
@@ -82,8 +82,8 @@ static int make_link(const struct slotnet_env *env, const char *name, struct err
 		return 0;
 	if (r != -EOPNOTSUPP)
 		return r;
-	/* Its background half looks the link up here; it answers when it has: not before it may
-	 * move. */
+	/* Its background half looks up the link here and answers when it has: the link must not be
+	 * moved before. */
 	r = run(argv, NULL, err);
 	return r < 0 ? r : run(ready, NULL, err);
 }
@@ -166,7 +166,7 @@ int vpcnet_wg(const struct slotnet_env *env, const struct instance *in, const st
 	return 0;
 }
 
-/* wireguard-go ends when its socket is gone; the kernel's interface goes with the namespace. */
+/* wireguard-go ends when its socket is removed; the kernel's interface ends with the namespace. */
 void vpcnet_wg_remove(const struct instance *in, uint32_t idx)
 {
 	char name[IFNAMSIZ], path[128];

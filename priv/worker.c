@@ -35,7 +35,7 @@ static uint64_t rollup_kb(const char *text, const char *name)
 	return p ? strtoull(p + strlen(name), NULL, 10) : 0;
 }
 
-/* The pid is still the VM's: its process is not reaped while a job of it is under way. */
+/* The pid is still the VM's: its process is not reaped while it has a job. */
 static int read_stats(pid_t pid, uint64_t ret[3])
 {
 	autofree char *text = NULL;

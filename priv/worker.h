@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * priv/worker.h - slow chores of one VM, in order, off the main thread
+ * priv/worker.h - slow jobs for VMs, in order, off the main thread
  *
  * Jobs run one after the other in the order of submission. A finished job waits
- * for worker_done() on the main thread; worker_fd() is readable meanwhile.
+ * for worker_done() on the main thread; until then worker_fd() is readable.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct worker;
 enum job_kind {
 	JOB_ATTACH, /* move the VM into its cgroup */
 	JOB_DROP,   /* remove its cgroup */
-	JOB_STATS,  /* read what it uses */
+	JOB_STATS,  /* read its usage */
 };
 
 struct job {

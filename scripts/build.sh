@@ -3,7 +3,7 @@
 #
 # release  build/       what make run starts
 # asan     build-asan/  the same with AddressSanitizer and UBSan, for the tests
-# tsan     build-tsan/  with ThreadSanitizer, for the tests of what has many threads
+# tsan     build-tsan/  with ThreadSanitizer, for tests of multi-threaded code
 # fuzz     build-fuzz/  clang with libFuzzer
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -14,7 +14,7 @@ shift || true
 sanitize=("-Db_sanitize=address,undefined" -Db_lundef=false -Doptimization=1 -Dwerror=false)
 case $kind in
 release) dir=build options=() ;;
-# Warnings are errors in build/ only: the sanitizers' own code makes gcc's flow warnings wrong.
+# Warnings are errors in build/ only: the sanitizers cause false flow warnings in gcc.
 asan) dir=build-asan options=("${sanitize[@]}") ;;
 tsan) dir=build-tsan options=(-Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dwerror=false) ;;
 fuzz)
@@ -31,12 +31,12 @@ trap step_stop EXIT
 configure() { meson setup "$dir" "${options[@]}" >&2; }
 compile() { ninja -C "$dir" "$@" >&2; }
 
-# A configuration that was interrupted, or came along from another checkout, is made again.
+# A configuration that was interrupted, or copied from another checkout, is created again.
 if [[ ! -f $dir/build.ninja ]] || ! grep -qsF "\"source\": \"$ROOT\"" "$dir/meson-info/meson-info.json"; then
 	rm -rf -- "$dir"
 	step "configuring $dir" configure
 elif [[ -n $(find . -name 'build*' -prune -o -name node_modules -prune -o -name meson.build -newer "$dir/build.ninja" -print -quit) ]]; then
-	# ninja watches the files it knows; this is for folders that are new
+	# ninja only checks files it knows; this is for new folders
 	options+=(--reconfigure)
 	step "configuring $dir again" configure
 fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# deb.sh [DIRECTORY]: a Debian package for this release of Debian, in DIRECTORY (build/); prints its path (make deb)
+# deb.sh [DIRECTORY]: builds a Debian package for this release of Debian, in DIRECTORY (build/); prints its path (make deb)
 #
-# make install into a tree, then what a package has on top: dependencies (of the libraries by dpkg-shlibdeps, of the programs from
-# deps.sh), maintainer scripts, checksums, compressed documentation. Nothing in it depends on who builds it, where and when.
+# make install into a tree, then what a package has in addition: dependencies (libraries by dpkg-shlibdeps, programs from
+# deps.sh), maintainer scripts, checksums, compressed documentation. Nothing in it depends on who builds it, where or when.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -19,7 +19,7 @@ tree=$work/tree
 maintainer="${DEBFULLNAME:-Pando} <${DEBEMAIL:-pando@localhost}>"
 umask 022
 
-# Programs that are of use only sometimes: certificates by ACME, a tunnel where the kernel has no WireGuard.
+# Optional programs: certificates by ACME, a tunnel where the kernel has no WireGuard.
 RECOMMENDS=(uacme wireguard-go)
 
 version() { meson introspect --projectinfo build | sed -n 's/.*"version": "\([^"]*\)".*/\1/p'; }
@@ -27,7 +27,7 @@ version() { meson introspect --projectinfo build | sed -n 's/.*"version": "\([^"
 # The commit's time, for every file: the same source makes the same package.
 epoch() { git log -1 --format=%ct 2>/dev/null || stat -c %Y meson.build; }
 
-# ELF files of the tree, but not what runs in the guest: the image's hash covers the agent as it was linked.
+# ELF files of the tree, except those that run in the guest: the image's hash covers the agent as it was linked.
 programs() {
 	local file
 	while read -r file; do
@@ -75,7 +75,7 @@ write_control() {
 	EOF
 }
 
-# /usr/share/doc/pando, and what policy wants compressed
+# /usr/share/doc/pando, and files that policy requires to be compressed
 write_doc() {
 	local doc=$tree/usr/share/doc/pando
 	mkdir -p "$doc"

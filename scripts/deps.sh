@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# deps.sh [--list] GROUP...: install the Debian packages that are missing, or only list them all; groups: build, run, test, deb
+# deps.sh [--list] GROUP...: installs missing Debian packages, or only lists them all; groups: build, run, test, deb
 #
-# The one list of what we take from Debian. Asks dpkg first, so it costs a few milliseconds when all is there, needs
-# no network then, and needs no root either.
+# The only list of Debian packages we use. Asks dpkg first, so it takes a few milliseconds if everything is installed, and then needs
+# neither network nor root.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -25,7 +25,7 @@ for group in "$@"; do
 	[[ -v packages[$group] ]] || die "deps.sh: unknown group '$group'; the groups are: ${!packages[*]}"
 	read -ra names -d '' <<<"${packages[$group]}" || true
 	wanted+=("${names[@]}")
-	# Node may have come from elsewhere, newer than Debian's; any will do.
+	# Node may be installed from elsewhere, newer than Debian's; any will do.
 	if [[ $group == test ]]; then
 		command -v node >/dev/null || wanted+=(nodejs)
 		command -v npm >/dev/null || wanted+=(npm)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh [NAME...]: run each fuzz target (or those named) for FUZZ_SECONDS with libFuzzer (make fuzz)
 #
-# Starts from the corpus in the tree; what it finds on the way goes to build-fuzz/found/. An input that crashes is kept
+# Starts from the corpus in the tree; new inputs go to build-fuzz/found/. An input that crashes is kept
 # as build-fuzz/crash-*: once the defect is fixed, move it to tests/fuzz/corpus/, where make test runs it from then on.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install.sh: build and install below PREFIX (/usr/local), or below DESTDIR for a package (make install)
 #
-# Settings live in /etc/pando whatever PREFIX is; an existing pando.conf is left unchanged.
+# Settings are in /etc/pando whatever PREFIX is; an existing pando.conf is left unchanged.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -14,7 +14,7 @@ DESTDIR=${DESTDIR:-}
 trap step_stop EXIT
 
 scripts/build.sh release
-# Paths are in the units alone, so another PREFIX compiles nothing again.
+# Only the units contain paths, so another PREFIX recompiles nothing.
 configure() { meson configure build -Dprefix="$PREFIX" -Dsysconfdir=/etc >&2; }
 install_files() { DESTDIR=$DESTDIR meson install -C build >&2; }
 step "setting the prefix $PREFIX" configure
@@ -27,5 +27,5 @@ scripts/deps.sh run
 cat >&2 <<-EOF
 	pando: installed below $PREFIX. To start it, now and at every boot:
 	  systemd-sysusers && systemctl daemon-reload && systemctl enable --now pando
-	  journalctl -fu pando -u pando-image    # the first start makes the base image; that takes minutes
+	  journalctl -fu pando -u pando-image    # the first start builds the base image, which takes minutes
 EOF

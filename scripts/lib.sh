@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# lib.sh - shared by the scripts: messages, and what must exist before a server or a test can start
+# lib.sh - shared by the scripts: messages, and preparations for a server or a test
 #
-# Sourced, never run. A person reads stderr; stdout carries only answers. Every prepare_* function
-# is quick when its work is done already, so that a second `make run` is ready in seconds.
+# Sourced, never run. Messages for people go to stderr; stdout has only results. Every prepare_* function
+# is quick if its work is already done, so that a second `make run` is ready in seconds.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-# shellcheck disable=SC2034  # used by those who source this
+# shellcheck disable=SC2034  # used by scripts that source this
 ROOT=$PWD
 
 PANDO_USER=pando
-HEARTBEAT=10 # seconds between signs of life of a long step
+HEARTBEAT=10 # seconds between progress lines of a long step
 
 say() { printf 'pando: %s\n' "$*" >&2; }
 
@@ -22,14 +22,14 @@ need_root() {
 	((EUID == 0)) || die "$1 needs root (network namespaces, jails, packages): run it as root or with sudo"
 }
 
-# Directories may be given relative to where make was called; everything after this sees absolute ones.
+# Directories may be relative to where make was called; from here on they are absolute.
 settings() {
 	PANDO_DATA_DIR=$(realpath -m -- "${PANDO_DATA_DIR:-/var/lib/pando}")
 	PANDO_CACHE_DIR=$(realpath -m -- "${PANDO_CACHE_DIR:-/var/cache/pando}")
 	export PANDO_DATA_DIR PANDO_CACHE_DIR
 }
 
-step_pid='' # the group of the step that runs, for step_stop
+step_pid='' # process group of the running step, for step_stop
 
 # Prints how long a step has been running, until it is killed or the script ends.
 heartbeat() {
@@ -39,7 +39,7 @@ heartbeat() {
 	done
 }
 
-# step TEXT COMMAND...: run a long command in a process group of its own, with its output in a file that is shown if
+# step TEXT COMMAND...: runs a long command in its own process group, with its output in a file that is shown if
 # it fails. stdout stays the step's own.
 step() {
 	local text=$1 start=$SECONDS rc=0 beat out
@@ -87,14 +87,14 @@ own_dir() {
 		die "cannot create the directory '$dir': choose another with PANDO_DATA_DIR or PANDO_CACHE_DIR"
 }
 
-# reachable PATH WHAT: the pando user can get there, through every directory above it
+# reachable PATH WHAT: the pando user can reach it through every directory above it
 reachable() {
 	setpriv --reuid="$PANDO_USER" --regid="$PANDO_USER" --clear-groups test -r "$1" ||
 		die "the user '$PANDO_USER' cannot reach $2 '$1': open the directories above it (chmod o+x)," \
 			"or choose another place with PANDO_DATA_DIR or PANDO_CACHE_DIR"
 }
 
-# Sets PANDO_IMAGE to the directory of the base image, made first if it is not in the cache.
+# Sets PANDO_IMAGE to the directory of the base image, built first if it is not in the cache.
 prepare_image() {
 	local out
 	out=$(PANDO_AGENT_BIN=$ROOT/build/agent/pando-agent scripts/pando-image.sh) || exit 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# lint.sh: every check of tools/, one line each (make lint)
+# lint.sh: runs every check of tools/ (make lint)
 #
-# With PANDO_TEST_RESULTS each outcome is also appended there as a line of JSON, for scripts/testrun.py.
+# With PANDO_TEST_RESULTS each result is also appended to that file as a line of JSON, for scripts/testrun.py.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

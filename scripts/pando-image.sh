@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# pando-image: the base image of the VMs is in the cache, made now if it is not; prints its directory
+# pando-image: makes sure that the VMs' base image is in the cache, building it if needed; prints its directory
 #
 # Runs in a checkout (make run, make test) and installed (/usr/sbin/pando-image, pando-image.service): the recipe and the guest agent are
-# found relative to this file. What it says on the way goes to stderr: a terminal, or the journal. The link images/current in the cache
-# names the image that was made or found last; pandod takes that one unless PANDO_IMAGE names another.
+# found relative to this file. Messages go to stderr: a terminal, or the journal. The link images/current in the cache
+# names the image that was built or found last; pandod uses that one unless PANDO_IMAGE names another.
 set -euo pipefail
 
 USER_NAME=pando
-# what pandod's settings file may say about the image; the environment wins
+# settings about the image that pandod's settings file may have; the environment wins
 SETTINGS=(PANDO_IMAGE PANDO_CACHE_DIR PANDO_VM_DISK_GB)
 
 say() { printf 'pando-image: %s\n' "$*" >&2; }
@@ -53,7 +53,7 @@ read_settings() {
 	done
 }
 
-# Sets recipe, what image/build.sh needs beside it, and the settings file of an installed Pando.
+# Sets recipe, the other variables of image/build.sh, and the settings file of an installed Pando.
 find_recipe() {
 	local here
 	here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
@@ -63,7 +63,7 @@ find_recipe() {
 	else
 		recipe=$here/../share/pando/image conf=/etc/pando/pando.conf
 		export PANDO_AGENT_BIN=$here/../libexec/pando/pando-agent
-		export PANDO_IMAGE_BIN=$here/../libexec/pando/image # programs that a checkout compiles
+		export PANDO_IMAGE_BIN=$here/../libexec/pando/image # programs that are compiled in a checkout
 	fi
 	[[ -x $recipe/build.sh ]] || die "$recipe/build.sh is missing: this checkout or installation is incomplete"
 }
@@ -106,6 +106,6 @@ export PANDO_CACHE_DIR=${PANDO_CACHE_DIR:-/var/cache/pando}
 mkdir -p -- "$PANDO_CACHE_DIR" || die "cannot create the cache directory '$PANDO_CACHE_DIR': set PANDO_CACHE_DIR"
 out=$("$recipe/build.sh") || die "the base image could not be built; the reason is above"
 dir=${out##*$'\n'}
-[[ -d $dir ]] || die "$recipe/build.sh answered '$dir', which is not a directory"
+[[ -d $dir ]] || die "$recipe/build.sh printed '$dir', which is not a directory"
 hand_over "$dir" "$PANDO_CACHE_DIR"
 echo "$dir"

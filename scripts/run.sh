@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh: from a clean checkout to a serving Pando, in the foreground (make run)
+# run.sh: builds and runs Pando from a checkout, in the foreground (make run)
 #
-# Packages, build, user, directories, base image, then this process becomes pando-priv, which starts pandod as its child
-# under the pando user. Ctrl-C (or SIGTERM) reaches pando-priv, which ends pandod and then removes what it made
+# Packages, build, user, directories, base image; then this process becomes pando-priv, which starts pandod as its child
+# under the pando user. Ctrl-C (or SIGTERM) reaches pando-priv, which stops pandod and then removes what it created
 # on the host; its exit code is ours.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# storm.sh [ARGUMENT...]: random verbs on the VM manager while things go wrong, for STORM_SECONDS (make storm)
+# storm.sh [ARGUMENT...]: random verbs on the VM manager under failures, for STORM_SECONDS (make storm)
 #
-# Needs no QEMU and no VM: the manager runs over a fake host (tests/storm/storm.c says what is checked). Seeds begin at
-# a random one. STORM_SEED replays one, as often as STORM_TIMES says, and prints every step; arguments go to the program.
+# Needs no QEMU and no VM: the manager runs over a fake host (tests/storm/storm.c lists what is checked). Starts with
+# a random seed. STORM_SEED replays one, STORM_TIMES times, and prints every step; arguments go to the program.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

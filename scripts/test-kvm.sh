@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test-kvm.sh [NAME...]: the KVM path, inside an emulated guest that has virtualisation (make test-kvm); 5 to 15 minutes
+# test-kvm.sh [NAME...]: tests the KVM path inside an emulated guest with nested virtualisation (make test-kvm); 5 to 15 minutes
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh [STEP...]: everything, ending in a line "N passed, N failed" (make test); or only the named steps
+# test.sh [STEP...]: runs all tests, ending in a line "N passed, N failed" (make test); or only the named steps
 #
 # Packages first, because the rest is Python: scripts/testrun.py has the steps and their order.
 set -euo pipefail

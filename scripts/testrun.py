@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """testrun.py [STEP...] - the steps of make test, in order
 
-Theory of operation: a step is a command in a session of its own, with a log in build-logs/ and a time limit that
-never reaches past the deadline of the whole run; when it is over, its process group gets SIGTERM, then SIGKILL. What was
-tested is reported as lines of JSON in the file PANDO_TEST_RESULTS (lint and end-to-end), or read from meson's
+Theory of operation: a step is a command in its own session, with a log in build-logs/ and a time limit that
+never goes past the deadline of the whole run; at the limit its process group gets SIGTERM, then SIGKILL. Results
+are reported as lines of JSON in the file PANDO_TEST_RESULTS (lint and end-to-end), or read from meson's
 own log (unit, tsan and fuzz). A step that fails without naming a failed test, or ends without naming any, is itself a
 failure, so nothing can pass by not having run. A few failed test programs and classes run a second time when everything else is
 over, alone: what passes then was upset by its neighbours on a small machine; it counts as passed and is named as unstable, with its
@@ -15,6 +15,7 @@ import glob
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -27,18 +28,18 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build-logs")
 TOTAL_S = int(os.environ.get("PANDO_TEST_DEADLINE_S", "4800"))
 HEARTBEAT_S = 30
-TERM_GRACE_S = 45  # the end-to-end tests take their VMs down on SIGTERM
+TERM_GRACE_S = 45  # the end-to-end tests shut down their VMs on SIGTERM
 E2E_S = 1800        # of one lane of end-to-end tests
 E2E_LONG_S = 4500   # of one lane of the long ones
 TAIL_LINES = 40
-AGAIN_MAX = 6     # test programs and classes that get a second try; more of them are no accident
-LANES = 3         # end-to-end test programs at a time: one more than cores, since there is waiting in all of them
+AGAIN_MAX = 6     # test programs and classes that get a second try; more are not an accident
+LANES = 3         # end-to-end test programs at a time: one more than cores, since all of them spend time waiting
 
 E2E = ["/usr/bin/python3", "tests/e2e/run.py"]
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
-# Under ThreadSanitizer: what has many threads. None of them takes long, and much of it is waiting, so four run at a time.
+# Tests of multi-threaded code, under ThreadSanitizer. None takes long, and much of it is waiting, so four run at a time.
 TSAN = ["storm", "turns", "vm_life", "vm_trouble", "vm_once_create-pool", "vm_once_fork-8", "vm_once_suspend", "vm_once_delete",
-        "edge", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
+        "edge", "edge_limits", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
 TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, of any process of the tests
 TSAN_ENV = {"TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:history_size=4:log_path={TSAN_REPORTS}:"
                             f"suppressions={ROOT}/tests/tsan.supp"}
@@ -83,7 +84,7 @@ class Step:
                     pass
 
     def wait(self):
-        """True when it ended well in time. Says how long it has been at it meanwhile."""
+        """True if it succeeded in time. Prints how long it has been running meanwhile."""
         beat = time.monotonic() + HEARTBEAT_S
         while self.proc.poll() is None:
             now = time.monotonic()
@@ -123,7 +124,7 @@ class Run:
         self.results = []
         self.image = None  # directory
         self.image_step = None
-        self.again = {}   # what can run a second time: its places in results
+        self.again = {}   # tests that can run a second time: their indices in results
 
     def record(self, suite, name, result, reason="", log=(), again=None):
         """again: the function and arguments that run it a second time."""
@@ -141,7 +142,7 @@ class Run:
         return sum(1 for r in self.results if r[2] == result)
 
     def command(self, name, argv, limit_s, **kw):
-        """Runs a step that is no test but must work, such as a build."""
+        """Runs a step that is not a test but must succeed, such as a build."""
         say(f"{name}")
         s = Step(name, argv, limit_s, **kw)
         ok = s.wait()
@@ -166,7 +167,7 @@ class Run:
         with open(os.path.join(LOGS, s.name + ".results")) as f:
             found = [json.loads(line) for line in f]
         for r in found:
-            # it was on the screen already when it happened
+            # it was already printed when it happened
             if again and r["result"] == "fail":
                 self.again.setdefault((again, r["name"].split(".")[1]), []).append(len(self.results))
             self.results.append((r["suite"], r["name"], r["result"], r.get("reason", "")))
@@ -272,7 +273,7 @@ def skip_reason(text, test):
 
 def step_unit():
     meson_run("unit", "build-asan", ["--no-suite", "plain", "--no-suite", "fuzz", "--timeout-multiplier", "2"], 1500)
-    # what cannot live with a sanitizer: a preloaded library, a jail; it is not built there, or in the suite "plain"
+    # tests that do not work with a sanitizer (a preloaded library, a jail): not built there, or in the suite "plain"
     there = {t["name"] for t in meson_tests("build-asan")}
     only = [t["name"] for t in meson_tests("build") if t["name"] not in there or t["suite"][0].endswith("plain")]
     if only:
@@ -280,7 +281,7 @@ def step_unit():
 
 
 def tsan_reports():
-    """What ThreadSanitizer found since the last time, whoever started the process that it found it in."""
+    """New reports of ThreadSanitizer, from any process of the tests."""
     found = {}
     for path in sorted(glob.glob(TSAN_REPORTS + ".*")):
         with open(path, encoding="utf-8", errors="replace") as f:
@@ -295,7 +296,7 @@ def tsan_reports():
 
 def step_tsan():
     build = "build-tsan"
-    for path in glob.glob(TSAN_REPORTS + ".*"):  # of a run that was interrupted
+    for path in glob.glob(TSAN_REPORTS + ".*"):  # left by an interrupted run
         os.unlink(path)
     if not run.command("configure-tsan", ["scripts/build.sh", "tsan", "build.ninja"], 300):
         return
@@ -325,7 +326,7 @@ def step_fuzz():
 
 
 def need_image():
-    """The image is there, or the failure is recorded once."""
+    """Waits for the image; a failure is recorded once."""
     if run.image:
         return True
     s = run.image_step or Step("image", ["scripts/image.sh"], 1500)
@@ -337,7 +338,7 @@ def need_image():
     answer = (s.tail() or [""])[-1]
     if ok and os.path.isdir(answer):
         run.image = answer
-        say(f"  done, {s.seconds():.1f} s since it was started")
+        say(f"  done, {s.seconds():.1f} s since its start")
         return True
     run.record("build", "image", "fail", s.why(), s.tail())
     return False
@@ -348,7 +349,7 @@ def e2e_again(name):
 
 
 def step_e2e(options=(), limit_s=E2E_S):
-    """In lanes, each taking the next class that nobody has: much of it is waiting, and a machine has two cores."""
+    """In lanes, each taking the next free class: much of it is waiting, and a machine has two cores."""
     if not need_image():
         return
     env = {"PANDO_IMAGE": run.image}
@@ -372,7 +373,7 @@ MORE_STEPS = {"e2e-long": step_e2e_long}  # only when named
 
 
 def second_try():
-    """Runs what failed once more, if that is little."""
+    """Runs failed tests again, if they are few."""
     first, todo = run.results, dict(run.again)
     if len(todo) > AGAIN_MAX:
         return
@@ -390,6 +391,12 @@ def second_try():
             suite, name, _, reason = first[n]
             first[n] = (suite, name, "pass", "")
             say(f"unstable: {suite}: {name}: {reason}; it passed when it ran again")
+
+
+def processor_s():
+    """Of all processes that were waited for, and of theirs."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
 
 
 def remove_tmp():
@@ -415,13 +422,16 @@ def main():
     os.chmod(TMP, 0o1777)  # guests of tests have users, too
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    start = time.monotonic()
+    start, took = time.monotonic(), []
     try:
         for name in sys.argv[1:] or STEPS:
             if time.monotonic() >= run.deadline:
                 run.record("all", name, "fail", f"not started: {TOTAL_S} s are over")
                 continue
+            begin, used = time.monotonic(), processor_s()
             {**STEPS, **MORE_STEPS}[name]()
+            # the second figure is what counts on a busy machine
+            took.append(f"{name} {time.monotonic() - begin:.0f} ({processor_s() - used:.0f})")
             if name == "build" and run.count("fail"):
                 break  # nothing to test
         second_try()
@@ -436,6 +446,7 @@ def main():
             if result == "fail":
                 say(f"  {suite}: {name}: {reason}")
     skipped = run.count("skip")
+    say(f"seconds (of processor time): {', '.join(took)}")
     say(f"{time.monotonic() - start:.0f} s in all")
     say(f"{run.count('pass')} passed, {run.count('fail')} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if run.count("fail") or not run.count("pass") else 0

@@ -2,7 +2,7 @@
 /*
  * main.c - pandod: build everything in order, serve, free in reverse
  *
- * Started by pando-priv, never as root. Exit status: 0 clean end, 2 a
+ * Started by pando-priv, never as root. Exit status: 0 clean shutdown, 2 a
  * configuration the operator must change (not restarted), 1 anything else.
  */
 #include <errno.h>
@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/notify.h"
 #include "build/build.h"
 #include "conf.h"
@@ -44,8 +45,8 @@
 #include "vm/vmm.h"
 
 #define DISK_GB_MAX 2048u /* of PANDO_VM_DISK_GB too */
-#define API_DRAIN_MS 2000 /* for requests that are nearly done */
-#define SSH_DRAIN_MS 2000 /* for connections to say goodbye */
+#define API_DRAIN_MS 2000 /* for requests that are about to finish */
+#define SSH_DRAIN_MS 2000 /* for connections to close properly */
 
 enum { EXIT_CONFIG = 2 };
 
@@ -72,8 +73,8 @@ struct app {
 	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
 	int signals;   /* signalfd */
-	int listen_fd; /* of the API, until it takes it */
-	int ssh_fd;    /* of the SSH front, likewise; -1: none */
+	int listen_fd; /* for the API, which takes it over */
+	int ssh_fd;    /* for the SSH server, likewise; -1: none */
 };
 
 static int priv_connect(struct app *a, struct err *err)
@@ -94,7 +95,7 @@ static int priv_connect(struct app *a, struct err *err)
 
 /*
  * The directory of the base image by its real name, which is part of the template's key:
- * PANDO_IMAGE, or what scripts/pando-image.sh made last.
+ * PANDO_IMAGE, or the image scripts/pando-image.sh built last.
  */
 static int find_image(struct conf *c, struct err *err)
 {
@@ -116,7 +117,7 @@ static int find_image(struct conf *c, struct err *err)
 	return 0;
 }
 
-/* Everything it takes to boot; what is inside is checked when it is used. */
+/* All files needed to boot must be there; their contents are checked when they are used. */
 static int check_image(const char *dir, struct err *err)
 {
 	static const char *const files[] = { "vmlinux", "initrd", "rootfs.raw" };
@@ -149,7 +150,7 @@ static struct vm_quota quota_default(const struct conf *c)
 		                  .snapshots = quota_of(c->quota_snapshots) };
 }
 
-/* What a spec may ask for: the ranges are those of the settings for the default VM. */
+/* Limits for specs: the same ranges as those of the settings for the default VM. */
 static struct builder_conf builder_conf(const struct conf *c, struct repos *repos)
 {
 	return (struct builder_conf){ .repos = repos,
@@ -222,6 +223,7 @@ static int app_start(struct app *a, struct err *err)
 		               .pool_mem_mb = c->pool_mem_mb,
 		               .blanks = c->blanks,
 		               .quota = quota_default(c),
+		               .boot_s = c->boot_s,
 		               .busy_wait_s = c->busy_wait_s,
 		               .disk_budget_mb = c->disk_budget_mb,
 		               .disk_free_mb = c->disk_free_mb,
@@ -320,14 +322,14 @@ static void app_stop(struct app *a)
 	if ((ssh_busy && sshd_stop(a->sshd, SSH_DRAIN_MS, &err) < 0) ||
 	    (busy && api_stop(a->api, API_DRAIN_MS, &err) < 0)) {
 		log_warn("%s; exiting anyway", err.msg);
-		_exit(0); /* everything is in the store; only threads would be waited for */
+		_exit(0); /* everything is in the store; there are only threads to wait for */
 	}
 	mcp_free(a->mcp);
 	syncs_close(a->syncs);
 	triggers_close(a->triggers);
 	repos_close(a->repos);
 	sshd_free(a->sshd);
-	front_free(a->front); /* whoever woke a VM for a request is done by now */
+	front_free(a->front); /* no thread wakes VMs for requests any more */
 	builder_free(a->builder);
 	vmm_free(a->vmm);
 	dns_stop(a->dns);
@@ -381,12 +383,12 @@ static void say_how(struct app *a)
 	printf("  FREESTYLE_API_URL=%s FREESTYLE_API_KEY=$(cat %s/api-key) node -e \\\n"
 	       "    'import(\"freestyle\").then(async ({freestyle}) => { const {vm} = await "
 	       "freestyle.vms.create(); console.log(await vm.exec(\"uname -a\")) })'\n\n"
-	       "Ctrl-C stops the server; running VMs are suspended and resume with their memory.\n",
+	       "On shutdown running VMs are suspended; they resume with their memory.\n",
 	       url, a->conf.data_dir);
 	fflush(stdout);
 }
 
-/* What `systemctl status` shows, and its waiting for us. */
+/* Reports the status that `systemctl status` shows, and readiness. */
 static void tell_manager(const char *state)
 {
 	int r = notify_send(state);
@@ -395,7 +397,7 @@ static void tell_manager(const char *state)
 		log_warn("notify the service manager: %s, ignoring", err_name(r));
 }
 
-/* Waits for the template with a line every few seconds, then does the main job once. */
+/* Waits for the template, printing a line every few seconds, then runs the self-check once. */
 static int first_job(struct app *a, struct err *err)
 {
 	uint64_t t0 = clock_ms();
@@ -449,6 +451,11 @@ int main(int argc, char **argv)
 		return EXIT_CONFIG;
 	}
 	log_init("pandod", (enum log_level)MAX(0, log_level_parse(a.conf.log_level)));
+	if (*a.conf.log_file &&
+	    log_file_open(a.conf.log_file, (uint64_t)a.conf.log_file_mb << 20, &err) < 0) {
+		log_error("PANDO_LOG_FILE: %s", err.msg);
+		return EXIT_CONFIG;
+	}
 	if (geteuid() == 0) {
 		log_error("pandod must not run as root: pando-priv starts it as another user");
 		return EXIT_CONFIG;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * selfcheck.c - one VM, one line of Python, one fork: what every user will do first
+ * selfcheck.c - one VM, one line of Python, one fork, as a first user would
  *
  * The line leaves a value in a file in memory (tmpfs), and the fork must have it: a copy
- * without memory would not pass.
+ * without memory would fail.
  */
 #include "selfcheck.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* selfcheck.h - does the main job once at start, and says what it measured */
+/* selfcheck.h - creates, uses and forks a VM once at start and prints the times */
 #pragma once
 
 struct err;

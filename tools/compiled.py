@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compiled.py - for checks that look at every C file as build/ compiles it, and remember what was clean
+"""compiled.py - for checks of every C file as build/ compiles it, with a cache of clean results
 
-A clean result is an empty file named by the hash of all that it depends on, in PANDO_CACHE_DIR/NAME; an unclean one is
-never kept.
+A clean result is an empty file named by the hash of all its inputs, in PANDO_CACHE_DIR/NAME; other results are
+not cached.
 """
 import hashlib
 import json
@@ -14,7 +14,7 @@ import time
 import tree
 
 TIMEOUT_S = 300
-KEEP_S = 30 * 24 * 3600  # a result nobody asked for in a month is forgotten
+KEEP_S = 30 * 24 * 3600  # results unused for a month are deleted
 
 
 class Cache:
@@ -62,7 +62,7 @@ def entries(only):
         if rel in ours and (not only or rel in only):
             seen.setdefault(rel, e)
     if not seen:
-        tree.finish(["build/ compiles none of the files asked for"], "")
+        tree.finish(["build/ compiles none of the given files"], "")
     return seen
 
 
@@ -80,7 +80,7 @@ def command_of(entry):
 
 
 def preprocessed(entry, args):
-    """What the preprocessor makes of it, or None: the check itself will say why better."""
+    """Its preprocessed text, or None: the check itself reports the reason better."""
     pre = subprocess.run([*args, "-E"], cwd=entry["directory"], capture_output=True, timeout=TIMEOUT_S)
     return pre.stdout if pre.returncode == 0 else None
 
@@ -88,7 +88,7 @@ def preprocessed(entry, args):
 def key_of(common, *texts):
     h = hashlib.sha256(common)
     for text in texts:
-        h.update(text.replace(os.fsencode(tree.ROOT), b""))  # another clone of the same is the same
+        h.update(text.replace(os.fsencode(tree.ROOT), b""))  # the same for all clones
     return h
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deps.py - who includes whom: the rules of tools/deps.allow, what the files do, and the graph that comes of it
+"""deps.py - includes: the rules of tools/deps.allow, what the files include, and the resulting graph
 
-A file uses a header when it includes it, and also when a header that it includes does: what a header drags in is
+A file uses a header if it includes it, directly or through another header: what a header includes is
 compiled into its users, so it counts as theirs.
 """
 import os
@@ -14,7 +14,7 @@ RULES = "tools/deps.allow"
 
 
 class Rules:
-    """What tools/deps.allow says; problems with the file itself are appended to `problems`."""
+    """The rules of tools/deps.allow; problems with the file itself are appended to `problems`."""
 
     def __init__(self, problems):
         self.allow = {}   # module -> {"module" or "module/header.h"}
@@ -31,7 +31,7 @@ class Rules:
                 problems.append(f"{RULES}: <{header}> names '{name}', which is not a module listed there")
         cycle = find_cycle(self.graph())
         if cycle:
-            problems.append(f"{RULES}: modules depend in a circle: {' -> '.join(cycle)}")
+            problems.append(f"{RULES}: modules form a cycle: {' -> '.join(cycle)}")
 
     def _read(self, line, where, problems):
         if not line:
@@ -49,7 +49,7 @@ class Rules:
             self.allow[m[1]] = set(m[2].split())
 
     def graph(self):
-        """module -> modules. A rule for one header is an edge like any other: it makes circles just as well."""
+        """module -> modules. A rule for one header is an edge like any other: it can cause cycles too."""
         return {a: {b.split("/")[0] for b in may if b != "*"} for a, may in self.allow.items()}
 
 
@@ -112,7 +112,7 @@ class Files:
         """Everything that path uses: (line of its own include, kind, name, target, headers on the way there)."""
         seen = set()
         queue = [(line, kind, name, target, ()) for line, kind, name, target in self.includes[path]]
-        while queue:  # in breadth, so that the way is a shortest one
+        while queue:  # breadth-first, so that the path is the shortest
             line, kind, name, target, way = queue.pop(0)
             if (target or name) in seen or target == path:
                 continue
@@ -137,7 +137,7 @@ def reduced(graph):
 
 
 def levels(graph):
-    """module -> its height: 0 for those that stand on nothing, else one above the highest below."""
+    """module -> its height: 0 for those without dependencies, else one above their highest dependency."""
     height = {}
 
     def of(node):

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""graph.py - prints the module graph of tools/deps.allow, the roof first; --fix puts it into docs/ARCHITECTURE.md
+"""graph.py - prints the module graph of tools/deps.allow, highest level first; --fix puts it into docs/ARCHITECTURE.md
 
-A line is a module, the level it is on, and what it stands on. Whatever that stands on in turn may be used as well
-and isn't repeated. Modules that may use anything (tests) and those that no program is made of are left out.
+A line is a level, a module, and its direct dependencies. Indirect ones may be used as well
+and aren't repeated. Modules that may use anything (tests) and those that are part of no program are left out.
 """
 import os
 import sys
@@ -28,7 +28,7 @@ def draw(rules):
 
 
 def split(text):
-    """What is before the graph, the graph, and what is after it; None when the page has no place for one."""
+    """What is before the graph, the graph, and what is after it; None if the page has no place for it."""
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         return None
     head, rest = text.split(BEGIN)
@@ -37,13 +37,13 @@ def split(text):
 
 
 def check(rules):
-    """A sentence about what is wrong with the page, or None."""
+    """An error message about the page, or None."""
     with open(os.path.join(tree.ROOT, PAGE), encoding="utf-8") as f:
         parts = split(f.read())
     if not parts:
         return f"{PAGE}: the lines {BEGIN.strip()} and {END.strip()} are missing: the module graph goes between them"
     if parts[1].strip("\n") != draw(rules).strip("\n"):
-        return f"{PAGE}: the module graph isn't that of {deps.RULES}: tools/graph.py --fix"
+        return f"{PAGE}: the module graph doesn't match {deps.RULES}: run tools/graph.py --fix"
     return None
 
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tidy.h - what the analyzer must be told; check-tidy puts it before every file that uses
+ * tidy.h - facts for the analyzer; check-tidy includes it before every file that uses
  * base/err.h
  *
- * The functions that fill a struct err return a negative code, always. The
- * analyzer sees only their declarations, takes "returns 0" for possible, and
+ * The functions that fill a struct err always return a negative code. The
+ * analyzer sees only their declarations, considers "returns 0" possible, and
  * then finds uninitialised results on a path that does not exist.
  */
 #pragma once

@@ -9,7 +9,7 @@ SKIP_DIRS = {".git", "node_modules", "__pycache__"}
 
 
 def _walk():
-    # an unpacked archive has no .git: everything but what .gitignore names counts
+    # an unpacked archive has no .git: everything except what .gitignore names counts
     for top, dirs, names in os.walk(ROOT):
         dirs[:] = [d for d in dirs if d not in SKIP_DIRS and not (top == ROOT and d.split("-")[0] == "build")]
         for name in names:
@@ -30,7 +30,7 @@ def files(*suffixes):
 
 
 def shell_scripts():
-    """Files whose first line names a shell. Fragments without one are looked at where they are sourced."""
+    """Files whose first line names a shell. Fragments without one are checked where they are sourced."""
     found = []
     for path in files():
         if "." in os.path.basename(path) and not path.endswith(".sh"):
@@ -43,7 +43,7 @@ def shell_scripts():
 
 
 def finish(problems, ok):
-    """Ends a check: each problem on a line of its own on stderr, or one line that says what was looked at."""
+    """Ends a check: each problem on a line of its own on stderr, or one line that says what was checked."""
     for p in problems:
         print(p, file=sys.stderr)
     if problems:

@@ -2,9 +2,9 @@
 /*
  * wire/agent.h - the contract between server/guest/ (host) and agent/ (guest)
  *
- * What both ends must agree on is listed here once: limits, frame types,
+ * Everything both ends must agree on is listed here once: limits, frame types,
  * operations, identity steps, error tags, and one encoder and one decoder per
- * message. docs/PROTOCOL.agent.md is the text that goes with it. Numbers are
+ * message. docs/PROTOCOL.agent.md explains it. Numbers are
  * never reused.
  */
 #pragma once
@@ -22,7 +22,7 @@ struct rd;
 
 #define AGENT_MAGIC 0x9f50414eu /* first byte is not ASCII: text never looks like a frame */
 #define AGENT_HDR_LEN 20u
-#define AGENT_TAIL_LEN 4u             /* after every payload; tells a spliced frame */
+#define AGENT_TAIL_LEN 4u             /* after every payload; detects a spliced frame */
 #define AGENT_PAYLOAD_MAX (64u << 10) /* bytes; checked before anything is read or allocated */
 #define AGENT_FRAME_MAX (AGENT_HDR_LEN + AGENT_PAYLOAD_MAX + AGENT_TAIL_LEN)
 #define AGENT_FLUSH_LEN AGENT_FRAME_MAX /* zero bytes that end any half frame */
@@ -31,7 +31,7 @@ struct rd;
 #define AGENT_OPEN_MAX (256u << 10)     /* bytes of a request over all its OPEN frames */
 #define AGENT_STREAMS_MAX 256u          /* open at once on one connection */
 #define AGENT_WINDOW (256u << 10)       /* bytes of credit per stream and channel at the start */
-#define AGENT_CREDIT_MAX (1u << 30)     /* bytes; more credit than this is a lie */
+#define AGENT_CREDIT_MAX (1u << 30)     /* bytes; more credit than this is a protocol violation */
 #define AGENT_COMMAND_MAX (128u << 10)  /* bytes with NUL: the kernel's limit of one argument */
 #define AGENT_PATH_MAX 4096u            /* bytes with NUL, as the kernel's PATH_MAX */
 #define AGENT_USER_MAX 64u              /* bytes with NUL */
@@ -40,9 +40,9 @@ struct rd;
 #define AGENT_OPENED_MAX 64u            /* bytes of an OPENED payload */
 #define AGENT_PROCS_MAX 64u             /* detached processes a guest remembers */
 #define AGENT_PROC_RING (4u << 20)      /* bytes kept of each output of a detached process */
-#define AGENT_PROC_COMMAND 1024u        /* bytes with NUL of a command as it is listed */
+#define AGENT_PROC_COMMAND 1024u        /* bytes with NUL of a command in a list */
 #define AGENT_WATCH_MAX 16384u          /* directories one fs.watch follows */
-#define AGENT_MSG_MAX 300u              /* bytes with NUL of an error sentence */
+#define AGENT_MSG_MAX 300u              /* bytes with NUL of an error message */
 #define AGENT_IGNORE_MAX 32u            /* trees that fs.walk leaves out */
 #define AGENT_HASH_MAX 128u             /* files of one fs.hash */
 #define AGENT_HASH_LEN 16u              /* bytes: XXH3, 128 bits */
@@ -53,7 +53,8 @@ struct rd;
 #define AGENT_NONCE_LEN 16u
 #define AGENT_ENTROPY_LEN 64u
 
-/* number, NAME, wire name, least and most bytes of payload. H: host sends it, G: guest, B: both. */
+/* number, NAME, wire name, minimum and maximum bytes of payload. H: host sends it, G: guest, B:
+ * both. */
 /* clang-format off */
 #define AGENT_FRAMES(M)                                            \
 	M(1,  HELLO,     "HELLO",     H, 1, AGENT_HELLO_MAX)       \
@@ -69,7 +70,7 @@ struct rd;
 	M(11, CANCEL,    "CANCEL",    H, 0, 0)                     \
 	M(12, SIGNAL,    "SIGNAL",    H, 4, 4)
 
-/* number, NAME, wire name; 9 was sync, which nobody asked for */
+/* number, NAME, wire name; 9 was sync, which was never used */
 #define AGENT_OPS(M)                     \
 	M(1,  EXEC,      "exec")         \
 	M(2,  FS_READ,   "fs.read")      \
@@ -122,16 +123,16 @@ struct rd;
 	M(3, MACHINE_ID, "machine-id")   \
 	M(4, HOOKS,      "hooks")
 
-/* Why a request failed, where the errno alone would not say: number, NAME. */
+/* Why a request failed, where the errno is not enough: number, NAME. */
 #define AGENT_TAGS(M)                                                                    \
 	M(0, NONE)                                                                       \
 	M(1, USER_NOT_FOUND)  /* no such account in the guest's /etc/passwd */           \
 	M(2, CWD_FAILED)      /* the working directory cannot be entered */              \
 	M(3, SPAWN_FAILED)    /* no process could be started */                          \
 	M(4, GUEST_BUSY)      /* a limit of the agent is reached; try later */           \
-	M(5, BAD_REQUEST)     /* the agent could not make sense of the request */        \
+	M(5, BAD_REQUEST)     /* the agent could not decode the request       */        \
 	M(40, SESSION_NOT_FOUND)      /* terminal sessions: */                           \
-	M(41, SESSION_EXPIRED)        /* it ended, and that was a while ago */           \
+	M(41, SESSION_EXPIRED)        /* it ended more than a minute ago   */           \
 	M(42, SESSION_ALREADY_EXISTS)                                                    \
 	M(43, SESSION_CAP_REACHED)                                                       \
 	M(44, SESSION_USER_MISMATCH)  /* it belongs to another account of the guest */  \
@@ -151,7 +152,7 @@ enum agent_tag { AGENT_TAGS(AGENT_TAG_ENUM) AGENT_TAG_END };
 #define AGENT_STEPS_ALL ((1u << AGENT_STEP_END) - 1)
 #define AGENT_STEP_NONE 0xffffu /* no step failed */
 
-const char *agent_frame_name(unsigned type); /* "?" when there is none; all three never NULL */
+const char *agent_frame_name(unsigned type); /* "?" if there is none; never NULL, all three */
 const char *agent_op_name(unsigned op);
 const char *agent_step_name(unsigned step);
 
@@ -183,26 +184,26 @@ void agent_frame_put(struct buf *b, uint16_t type, uint16_t flags, uint32_t stre
                      size_t n);
 
 /*
- * Receiver of frames, the same at both ends. In step, frames follow each other
+ * Receiver of frames, the same at both ends. In sync, frames follow each other
  * and anything else is -EBADMSG. Hunting, bytes are skipped until a whole,
  * valid frame of a wanted type is found at any offset: the caller looks at it
- * and either accepts it (in step again from its end) or asks for the next one.
+ * and either accepts it (in sync again from its end) or asks for the next one.
  */
 struct agent_rx {
 	uint8_t *buf; /* owned; AGENT_RX_CAP bytes */
 	size_t start, end;
 	size_t hit_end;   /* hunting: end of the frame found last, else 0 */
-	uint32_t wanted;  /* hunting: bit per frame type; 0: in step */
-	uint64_t skipped; /* bytes thrown away by the last hunt */
+	uint32_t wanted;  /* hunting: bit per frame type; 0: in sync */
+	uint64_t skipped; /* bytes skipped by the last hunt */
 };
 #define AGENT_RX_CAP ((size_t)2 * AGENT_FRAME_MAX)
 
-int agent_rx_init(struct agent_rx *rx); /* 0 or -ENOMEM; starts in step */
+int agent_rx_init(struct agent_rx *rx); /* 0 or -ENOMEM; starts in sync */
 void agent_rx_done(struct agent_rx *rx);
 /* Where to receive the next bytes: at least one, after agent_rx_next() returned 0. */
 uint8_t *agent_rx_space(struct agent_rx *rx, size_t *ret_room);
 void agent_rx_added(struct agent_rx *rx, size_t n);
-/* 1: *ret is a frame, valid until the next call; 0: more bytes needed; -EBADMSG: out of step. */
+/* 1: *ret is a frame, valid until the next call; 0: more bytes needed; -EBADMSG: out of sync. */
 int agent_rx_next(struct agent_rx *rx, struct agent_frame *ret);
 void agent_rx_hunt(struct agent_rx *rx, uint32_t wanted);
 void agent_rx_accept(struct agent_rx *rx);
@@ -222,11 +223,11 @@ int agent_hello_get(const uint8_t *p, size_t n, struct agent_hello *ret);
 
 struct agent_hello_ack {
 	uint8_t nonce[AGENT_NONCE_LEN];
-	uint16_t version; /* the one spoken from now on; 0: none in the range */
+	uint16_t version; /* the one in use from now on; 0: none in the range */
 	char agent_version[32], boot_id[40];
 	uint64_t generation;
 	uint32_t steps_done;  /* bit per enum agent_step */
-	uint16_t failed_step; /* AGENT_STEP_NONE: all is well as far as asked */
+	uint16_t failed_step; /* AGENT_STEP_NONE: none of those requested */
 	uint32_t failed_errno;
 };
 void agent_hello_ack_put(struct buf *b, const struct agent_hello_ack *m);
@@ -248,7 +249,7 @@ int agent_exec_req_get(struct rd *c, struct agent_exec_req *ret);
 struct agent_fs_req {
 	const char *user, *path;
 	uint64_t off, len; /* fs.read; len 0: to the end */
-	uint32_t mode;     /* fs.write, fs.mkdir; 0: the usual one */
+	uint32_t mode;     /* fs.write, fs.mkdir; 0: the default */
 	bool deep;         /* fs.remove: recursive; fs.mkdir: parents too */
 };
 void agent_fs_req_put(struct buf *b, const struct agent_fs_req *m);
@@ -257,7 +258,7 @@ int agent_fs_req_get(struct rd *c, struct agent_fs_req *ret);
 struct agent_result {
 	uint32_t status; /* 0 or a Linux errno, positive */
 	uint16_t tag;    /* enum agent_tag */
-	const char *msg; /* one sentence when status is not 0 */
+	const char *msg; /* one sentence if status is not 0 */
 	const uint8_t *body;
 	size_t body_len;
 };
@@ -330,7 +331,7 @@ struct agent_piece {
 void agent_piece_put(uint8_t p[AGENT_PIECE_LEN], const struct agent_piece *m);
 int agent_piece_get(const uint8_t p[AGENT_PIECE_LEN], struct agent_piece *ret);
 
-/* fs.get: a part of a file, the end perhaps counted from its end. */
+/* fs.get: a part of a file, which may be counted from its end. */
 enum agent_range { AGENT_RANGE_ALL = 0, AGENT_RANGE_FROM = 1, AGENT_RANGE_LAST = 2 };
 struct agent_get_req {
 	const char *user, *path;
@@ -340,7 +341,7 @@ struct agent_get_req {
 void agent_get_req_put(struct buf *b, const struct agent_get_req *m);
 int agent_get_req_get(struct rd *c, struct agent_get_req *ret);
 
-/* What fs.get sends before the bytes. */
+/* Sent by fs.get before the bytes. */
 struct agent_got {
 	struct agent_stat st;
 	bool satisfiable;
@@ -351,8 +352,8 @@ void agent_got_put(struct buf *b, const struct agent_got *m);
 int agent_got_get(const uint8_t *p, size_t n, struct agent_got *ret);
 
 /*
- * fs.watch's channel: u8 kind, text path (absolute), one after the other. LIMIT has a sentence
- * instead, OVERFLOW (events were lost) and READY (all watches stand) nothing.
+ * fs.watch's channel: u8 kind, text path (absolute), one after the other. LIMIT has a message
+ * instead of a path, OVERFLOW (events were lost) and READY (all watches are set up) have nothing.
  */
 #define AGENT_CHANGES(M)           \
 	M(1, CREATE, "create")     \
@@ -364,11 +365,11 @@ int agent_got_get(const uint8_t *p, size_t n, struct agent_got *ret);
 	M(7, READY, "ready")
 #define AGENT_CHANGE_ENUM(num, NAME, wire) AGENT_CHANGE_##NAME = (num),
 enum agent_change { AGENT_CHANGES(AGENT_CHANGE_ENUM) AGENT_CHANGE_END };
-const char *agent_change_name(unsigned change); /* "?" when there is none */
+const char *agent_change_name(unsigned change); /* "?" if there is none */
 
 /* fs.walk: the request, and the records that come on channel 1, each a blob */
 struct agent_walk_req {
-	const char *root, *after; /* after "": all; else only what comes behind it */
+	const char *root, *after; /* after "": all; else only what comes after it */
 	uint16_t n_ignore;
 	const char *ignore[AGENT_IGNORE_MAX];
 };
@@ -389,12 +390,12 @@ struct agent_walk_rec {
 void agent_walk_rec_put(struct buf *b, const struct agent_walk_rec *m);
 int agent_walk_rec_get(const uint8_t *p, size_t n, struct agent_walk_rec *ret);
 /*
- * Order of the walk: a directory before what is in it, names by their bytes. So '/' is less
- * than any other character.
+ * Order of the walk: a directory before its contents, names by their bytes. So '/' sorts before
+ * any other character.
  */
 int agent_path_cmp(const char *a, const char *b);
 
-/* fs.hash: u16 n, n texts; the answer on channel 1 is n times u8 errno (0: well) and the hash */
+/* fs.hash: u16 n, n texts; the answer on channel 1 is n times u8 errno (0: success) and the hash */
 struct agent_hash_req {
 	uint16_t n;
 	const char *path[AGENT_HASH_MAX];

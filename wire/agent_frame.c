@@ -3,8 +3,8 @@
  * agent_frame.c - frames: header, tail, and the receiver that finds them
  *
  * A frame is header (20) + payload + tail (4, only when there is a payload).
- * The tail is the inverted header checksum. A frame that a freeze cut short and
- * other bytes filled up again has a good header and a wrong tail: the receiver
+ * The tail is the inverted header checksum. A frame that was cut short by a freeze and
+ * completed by other bytes has a good header and a wrong tail: the receiver
  * drops it instead of delivering a spliced payload.
  */
 #include "wire/agent.h"
@@ -113,7 +113,7 @@ uint8_t *agent_rx_space(struct agent_rx *rx, size_t *ret_room)
 {
 	if (rx->start == rx->end)
 		rx->start = rx->end = 0;
-	/* A frame always fits: what is kept is less than one, the room then more than one. */
+	/* A frame always fits: less than one is kept, so there is room for more than one. */
 	if (AGENT_RX_CAP - rx->end < AGENT_FRAME_MAX && rx->start) {
 		memmove(rx->buf, rx->buf + rx->start, rx->end - rx->start);
 		rx->end -= rx->start;
@@ -144,7 +144,7 @@ void agent_rx_accept(struct agent_rx *rx)
 	rx->wanted = 0;
 }
 
-/* The frame at p of n bytes: its whole length when complete, 0 when more is needed, -EBADMSG. */
+/* The frame at p of n bytes: its length if complete, 0 if more is needed, -EBADMSG. */
 static ssize_t frame_at(const uint8_t *p, size_t n, struct agent_frame *ret)
 {
 	uint32_t tail;
@@ -165,7 +165,7 @@ static ssize_t frame_at(const uint8_t *p, size_t n, struct agent_frame *ret)
 	return (ssize_t)need;
 }
 
-/* May the n bytes at p be the beginning of a wanted frame of which more is to come? */
+/* Can the n bytes at p be the beginning of an incomplete wanted frame? */
 static bool may_become(const struct agent_rx *rx, const uint8_t *p, size_t n)
 {
 	uint8_t magic[4];
@@ -180,9 +180,9 @@ static bool may_become(const struct agent_rx *rx, const uint8_t *p, size_t n)
 }
 
 /*
- * Any offset may begin the frame. A candidate that is not complete is kept, but
- * the search goes on behind it: it may be a fake in old payload bytes, with the
- * real frame inside what it claims as its own.
+ * Any offset may begin the frame. An incomplete candidate is kept, but
+ * the search continues after it: it may be a fake in old payload bytes, with the
+ * real frame inside what it claims as its payload.
  */
 static int hunt_next(struct agent_rx *rx, struct agent_frame *ret)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire/agent_login.h - what a remote shell needs of the agent; for agent/ and server/guest/
+ * wire/agent_login.h - messages for remote shells and TCP connections; for agent/ and server/guest/
  *
  * login runs a user's own shell, on pipes or on a terminal; dial is a TCP connection from the
- * guest to any address; listen and accept are one to it. docs/PROTOCOL.agent.md has the text
- * that goes with it.
+ * guest to any address; listen and accept are for connections to the guest. docs/PROTOCOL.agent.md
+ * explains them.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct agent_login_req {     /* login */
 void agent_login_req_put(struct buf *b, const struct agent_login_req *m);
 int agent_login_req_get(struct rd *c, struct agent_login_req *ret);
 
-/* dial: where to; listen: "user, port"; OPENED of accept: who it is */
+/* dial: where to; listen: "user, port"; OPENED of accept: the other side */
 struct agent_addr {
 	const char *text; /* dial, accept: numeric address; listen: user, "" is root */
 	uint16_t port;

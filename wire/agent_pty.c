@@ -22,7 +22,7 @@ bool agent_pty_size_valid(unsigned cols, unsigned rows)
 	       cols * rows <= AGENT_PTY_CELLS_MAX;
 }
 
-/* An id, or "" where none is fine. */
+/* An id, or "" if empty_ok. */
 static int id_get(struct rd *c, bool empty_ok, const char **ret)
 {
 	if (agent_text_get(c, AGENT_PTY_ID, ret) < 0)

@@ -3,21 +3,21 @@
  * wire/agent_pty.h - terminal sessions in the agent protocol; for agent/ and server/guest/
  *
  * A session belongs to the agent; a stream of pty.open or pty.attach is one client of
- * it. Channel 0 is what is typed. Channel 1 carries pieces, a small header and bytes
- * each, so that what belongs together stays in order: who the session is, a picture
- * of its screen, what the program writes. RESULT says how the program ended.
- * docs/PROTOCOL.agent.md has the text that goes with it.
+ * it. Channel 0 is the input. Channel 1 carries pieces, each a small header and
+ * bytes, so that everything stays in order: the description of the session, a picture
+ * of its screen, the program's output. RESULT says how the program ended.
+ * docs/PROTOCOL.agent.md explains it.
  */
 #pragma once
 
 #include "wire/agent.h"
 
-#define AGENT_PTYS_MAX 128u           /* sessions, with those that ended and are still told about */
+#define AGENT_PTYS_MAX 128u           /* sessions, including ended ones that are still listed */
 #define AGENT_PTY_ID 65u              /* bytes with NUL of an id: [a-zA-Z0-9._-]{1,64} */
-#define AGENT_PTY_EXEC 512u           /* bytes with NUL of a command as it is listed */
+#define AGENT_PTY_EXEC 512u           /* bytes with NUL of a command in a list */
 #define AGENT_PTY_COLS_MAX 1000u      /* columns */
 #define AGENT_PTY_ROWS_MAX 1000u      /* rows */
-#define AGENT_PTY_CELLS_MAX 200000u   /* columns times rows: what a screen may cost */
+#define AGENT_PTY_CELLS_MAX 200000u   /* columns times rows: limits the memory of a screen */
 #define AGENT_PIECE_HDR 5u            /* u8 kind, u32 length */
 #define AGENT_PIECE_BYTES (64u << 10) /* of one piece */
 
@@ -43,7 +43,7 @@ void agent_pty_open_put(struct buf *b, const struct agent_pty_open *m);
 int agent_pty_open_get(struct rd *c, struct agent_pty_open *ret);
 
 struct agent_pty_req {         /* pty.attach, pty.close */
-	const char *id, *user; /* user "": whoever's it is */
+	const char *id, *user; /* user "": of any user */
 	uint16_t cols, rows;   /* pty.attach; 0 for pty.close */
 };
 void agent_pty_req_put(struct buf *b, const struct agent_pty_req *m);
@@ -58,7 +58,7 @@ int agent_pty_resize_get(struct rd *c, struct agent_pty_resize *ret);
 
 /* A session: piece INFO, and repeated in the body of pty.list's RESULT. */
 struct agent_pty {
-	uint32_t serial; /* grows; pty.list goes on behind the last one seen */
+	uint32_t serial; /* increasing; pty.list continues after the last one seen */
 	const char *id, *user, *exec;
 	uint16_t cols, rows;
 	bool running;
@@ -71,7 +71,7 @@ int agent_pty_get(struct rd *c, struct agent_pty *ret);
 
 /* Body of a client's RESULT and of pty.close's. */
 struct agent_pty_end {
-	bool running; /* pty.close: it was killed, but did not end yet */
+	bool running; /* pty.close: it was killed, but has not ended yet */
 	uint32_t exit_code;
 };
 void agent_pty_end_put(struct buf *b, const struct agent_pty_end *m);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent_walk.c - messages for looking through a whole tree and for terminals; see agent.h */
+/* agent_walk.c - messages of fs.walk, fs.hash and terminals; see agent.h */
 #include <errno.h>
 #include <string.h>
 

@@ -2,10 +2,10 @@
 /*
  * wire/priv.c - requests and replies of pando-priv as bytes
  *
- * Both directions walk the field masks of PRIV_OPS in one fixed order, so that
- * an operation is described in one line and encoded by no code of its own.
- * The request decoder runs as root on bytes of an unprivileged process: it
- * checks every count before it is used and owns no descriptor.
+ * Both directions walk the field masks of PRIV_OPS in one fixed order, so an operation
+ * is described in one line and needs no encoder of its own.
+ * The request decoder runs as root on bytes from an unprivileged process: it
+ * checks every count before using it and owns no descriptor.
  */
 #include "wire/priv.h"
 
@@ -117,7 +117,7 @@ static int get_bool(struct rd *c, bool *ret)
 	return 0;
 }
 
-/* Copies n strings behind each other into text[*at..PRIV_TEXT_MAX) and points v at them. */
+/* Copies n strings one after the other into text[*at..PRIV_TEXT_MAX) and points v at them. */
 static int get_list(struct rd *c, char *text, size_t *at, uint32_t max, const char **v,
                     uint32_t *ret_n)
 {
@@ -345,12 +345,12 @@ int priv_rep_decode(const void *p, size_t n, unsigned op, struct priv_rep *ret, 
 	memset(ret, 0, sizeof(*ret));
 	if (!d || rd_u32(&c, &ret->id) < 0 || rd_u32(&c, &code) < 0 || code > 4095 ||
 	    rd_str(&c, ret->msg, sizeof(ret->msg)) < 0)
-		return err_set(err, -EBADMSG, "malformed reply of pando-priv");
+		return err_set(err, -EBADMSG, "malformed reply from pando-priv");
 	ret->code = -(int)code;
 	if (code == 0 && rep_get(&c, d->rep, ret) < 0)
-		return err_set(err, -EBADMSG, "malformed %s reply of pando-priv", d->name);
+		return err_set(err, -EBADMSG, "malformed %s reply from pando-priv", d->name);
 	if (rd_end(&c) < 0)
-		return err_set(err, -EBADMSG, "malformed %s reply of pando-priv", d->name);
+		return err_set(err, -EBADMSG, "malformed %s reply from pando-priv", d->name);
 	return 0;
 }
 

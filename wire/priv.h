@@ -4,10 +4,10 @@
  *
  * One SOCK_SEQPACKET socket, one message per packet, big endian. A request is
  * {u16 operation, u16 0, u32 id} and the fields of its operation in the order
- * of enum priv_field; a reply is {u32 id, u32 -code, string sentence} and, when
+ * of enum priv_field; a reply is {u32 id, u32 -code, string message} and, if
  * the code is 0, the fields of its operation in the order of enum priv_rfield.
  * Replies carry the id of their request and may come in any order. Descriptors
- * travel as SCM_RIGHTS of the same packet. What both ends must agree on is
+ * travel as SCM_RIGHTS of the same packet. Everything both ends must agree on is
  * listed once, in PRIV_OPS; numbers are never reused.
  */
 #pragma once
@@ -32,6 +32,7 @@ struct err;
 #define PRIV_LIST_END UINT32_MAX  /* next cursor after the last page */
 #define PRIV_MEM_MB_MAX (1u << 20)
 #define PRIV_VCPUS_MAX 256u
+#define PRIV_FILE_MAX (3ull << 40) /* RLIMIT_FSIZE of QEMU: above every disk and memory layer */
 
 /* Fields of requests. */
 enum priv_field {
@@ -60,7 +61,7 @@ enum priv_rfield {
 	PR_BLOCKED = 1 << 9,  /* list of destinations */
 };
 
-/* number, NAME, name in sentences, request fields, reply fields, descriptors in the reply */
+/* number, NAME, name in messages, request fields, reply fields, descriptors in the reply */
 /* clang-format off */
 #define PRIV_OPS(M)                                                         \
 	M(1,  HELLO,       "hello",       0,                  PR_INFO,     0) \
@@ -88,7 +89,7 @@ enum priv_rfield {
 #define PRIV_AS_ENUM(num, NAME, name, req, rep, fds) PRIV_##NAME = (num),
 enum priv_op { PRIV_OPS(PRIV_AS_ENUM) PRIV_OP_END };
 
-/* Name of an operation; NULL for a number that is none. */
+/* Name of an operation; NULL for an unknown number. */
 const char *priv_op_name(unsigned op);
 /* [a-z0-9-], 1 to PRIV_VM_ID_MAX, no leading '-': fits a file name, a cgroup, a log line. */
 bool priv_vm_id_valid(const char *s);
@@ -150,9 +151,9 @@ int priv_req_encode(const struct priv_req *m, struct buf *out, struct err *err);
 /* Every field in its limits, no byte left over, or -EBADMSG. Call priv_req_done() after success. */
 int priv_req_decode(const void *p, size_t n, struct priv_req *ret, struct err *err);
 
-/* op says which fields follow a code of 0. */
+/* op determines which fields follow a code of 0. */
 int priv_rep_encode(const struct priv_rep *m, unsigned op, struct buf *out, struct err *err);
-/* The id alone, to find out which operation it answers. */
+/* Only the id, to find out which operation it answers. */
 int priv_rep_id(const void *p, size_t n, uint32_t *ret_id);
 int priv_rep_decode(const void *p, size_t n, unsigned op, struct priv_rep *ret, struct err *err);
 /* Descriptors that a successful reply of op carries; PRIV_VM_LIST: n_vms of the decoded reply. */

@@ -2,7 +2,7 @@
 /*
  * wire/priv_net.c - policies, pins, VPCs and tunnels as bytes
  *
- * Decoded by root from bytes of an unprivileged process: every count is checked
+ * Decoded as root from bytes of an unprivileged process: every count is checked
  * before it is used, every number against what an nft text may contain.
  */
 #include "wire/priv_net.h"

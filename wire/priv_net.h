@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire/priv_net.h - what pandod tells pando-priv about the network of a slot
+ * wire/priv_net.h - a slot's network configuration, sent by pandod to pando-priv
  *
- * Typed, so that pando-priv makes every nft text and every netlink message
- * itself: nothing of a policy is passed on as text. Names are never told; an
- * address is pinned to the number of the rule whose name it answers.
+ * Typed, so that pando-priv creates every nft text and every netlink message
+ * itself: no part of a policy is passed on as text. Names are not sent; an
+ * address is pinned to the number of the rule whose name it belongs to.
  * Addresses are in host byte order.
  */
 #pragma once
@@ -45,8 +45,8 @@ struct priv_rule {
 /* Everything the slot's rules depend on; applied as a whole, in one transaction. */
 struct priv_egress {
 	enum priv_egress_mode mode;
-	bool proxy_http, proxy_tls; /* tcp 80, 443 go to the proxy, which decides by name */
-	uint32_t mark;              /* of flows this policy let through: others are checked again */
+	bool proxy_http, proxy_tls;  /* tcp 80, 443 go to the proxy, which decides by name */
+	uint32_t mark;               /* of flows this policy allowed: others are checked again */
 	uint32_t up_kbit, down_kbit; /* 0: no limit */
 	uint32_t vpc_addr;           /* 0: in no VPC */
 	uint32_t vpc_net;
@@ -69,7 +69,7 @@ struct priv_blocked {
 	uint32_t age_s; /* since the last attempt */
 };
 
-/* The tunnel of one VPC: all of its peers; without any it is taken down. */
+/* The tunnel of one VPC with all its peers; without peers it is removed. */
 struct priv_wg {
 	uint16_t port;
 	uint32_t server_ip;           /* inside the tunnel */
@@ -98,10 +98,10 @@ int priv_wg_get(struct rd *c, struct priv_wg *ret);
 void priv_blocked_put(const struct priv_blocked *v, uint32_t n, struct buf *b);
 int priv_blocked_get(struct rd *c, struct priv_blocked ret[PRIV_BLOCKED_MAX], uint32_t *ret_n);
 
-/* A private range of our own choosing rules: RFC 1918 or 100.64/10, and a net, not an address in
+/* A private range that a VPC may use: RFC 1918 or 100.64/10, and a network, not an address in
  * it. */
 bool priv_vpc_valid(uint32_t net, uint8_t prefix);
-/* First of the addresses that are tunnels' ends, a /16 below 100.64/10: no VPC may overlap it. */
+/* First address of the tunnels' clients, a /16 in 100.64/10: no VPC may overlap it. */
 #define PRIV_WG_NET 0x64600000u /* 100.96.0.0 */
 #define PRIV_WG_PREFIX 16u
 

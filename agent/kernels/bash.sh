@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
 #
-# bash.sh - the kernel of Bash contexts: one shell that evaluates cells of the agent and keeps its state
+# bash.sh - the kernel of Bash contexts: a shell that evaluates cells from the agent and keeps its state
 #
 # Theory of operation: descriptor 3 is a socket to the agent: "RUN <bytes>\n" and a cell come in, frames go out (u32 length,
 # u8 kind, u8 more, payload; docs/PROTOCOL.agent.md). A cell runs without descriptor 3, so its children do not have it.

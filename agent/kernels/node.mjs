@@ -2,11 +2,11 @@
 //
 // node.mjs - the kernel of JavaScript and TypeScript contexts: V8's own REPL mode, fed with cells by the agent
 //
-// Theory of operation: descriptor 3 is a socket to the agent. A worker thread reads it, so that an interrupt is heard
+// Theory of operation: descriptor 3 is a socket to the agent. A worker thread reads it, so that an interrupt is noticed
 // while the main thread is busy. The main thread evaluates cells through the inspector in REPL mode: top-level await,
 // `let` and `const` may be declared again, the last expression has a value. Results go back as frames (u32 length, u8 kind,
 // u8 more, payload; docs/PROTOCOL.agent.md), DONE last. V8's Math.random cannot be seeded, so it is replaced by one that can:
-// when /run/pando/generation says that this process became a copy, it starts anew, and node:crypto draws from the system. TypeScript loses its types first.
+// when /run/pando/generation shows that this process has become a copy, it is seeded again, and node:crypto draws from the system. TypeScript's types are stripped first.
 import fs from "node:fs";
 import inspector from "node:inspector";
 import { createRequire, syncBuiltinESMExports } from "node:module";
@@ -22,7 +22,7 @@ const JSON_MAX = 1 << 20; // bytes of a value that is also given as JSON
 const RESULTS_MAX = 256; // results of one cell
 const KIND = { RESULT: 3, ERROR: 4, READY: 6, DONE: 7 };
 const GENERATION = "/run/pando/generation";
-const ACK_MS = 500; // for the main thread to hear an interrupt; else it is busy
+const ACK_MS = 500; // for the main thread to notice an interrupt; else it is busy
 const NODE_LIB = "/usr/share/nodejs/"; // where Debian keeps the modules that come with Node.js
 
 // ---- the worker: reads the socket, breaks a loop ----
@@ -61,7 +61,7 @@ function listen({ flags }) {
 	}
 }
 
-// ---- random numbers that can start anew ----
+// ---- a random generator that can be seeded again ----
 
 class Random {
 	constructor() {
@@ -88,7 +88,7 @@ class Random {
 	}
 	check() {
 		const now = this.now();
-		this.left = 1024; // draws until it looks again: a loop that never yields must notice too
+		this.left = 1024; // draws until the next check: a loop that never yields must notice too
 		if (now === this.seen) return;
 		this.seen = now;
 		this.seed();
@@ -112,8 +112,8 @@ class Random {
 	}
 }
 
-// OpenSSL has a generator in this process that a copy of the machine shares, and Node.js cannot renew it: from the
-// first copy on, what programs draw with node:crypto comes from the system instead.
+// OpenSSL has a generator in this process that is duplicated in a copy of the machine, and Node.js cannot reseed it: in
+// copies, random numbers of node:crypto come from the system instead.
 let drawn = false;
 function drawFromSystem() {
 	if (drawn) return;
@@ -218,7 +218,7 @@ function rewriteImports(code) {
 	try {
 		tree = acorn.parse(code, { ecmaVersion: "latest", sourceType: "module", allowAwaitOutsideFunction: true });
 	} catch {
-		return code; // V8 says better what is wrong with it
+		return code; // V8's error message is better
 	}
 	const bind = (n) => {
 		const from = `await __pandoImport(${JSON.stringify(n.source.value)})`;
@@ -325,7 +325,7 @@ class Kernel {
 		this.send(KIND.ERROR, Buffer.from(JSON.stringify(error)));
 	}
 
-	// The value behind what the inspector says about it.
+	// The value of an inspector's remote object.
 	async value(remote) {
 		if (remote.type === "undefined") return undefined;
 		const argument = remote.objectId ? { objectId: remote.objectId }
@@ -357,7 +357,7 @@ class Kernel {
 		return { error, where };
 	}
 
-	// An empty cell is only there to have everything a cell needs loaded, compiled and walked once.
+	// An empty cell only loads and compiles everything a cell needs, and runs it once.
 	async warm() {
 		const sent = this.send;
 		this.send = () => {};
@@ -380,7 +380,7 @@ class Kernel {
 		}
 	}
 
-	// What a process that was kept ready is to be from now on: language, directory, variables.
+	// Turns a spare process into a context's kernel: language, directory, variables.
 	set(text) {
 		const [language, cwd, ...env] = text.split("\0");
 		this.typescript = language === "typescript";
@@ -438,7 +438,7 @@ class Kernel {
 				const found = resolver.resolve(text);
 				if (path.isAbsolute(found)) return import(pathToFileURL(found).href, options);
 			} catch {
-				// one that only import() finds, or nobody: it says so
+				// only import() may find it; if not, it reports the error
 			}
 			return import(text, options);
 		};

@@ -2,8 +2,8 @@
 /*
  * api/api.h - the HTTP API; for main.c
  *
- * The routes are listed in api/<folder>/routes.h, beside their handlers; what goes over the
- * wire is the Freestyle contract.
+ * The routes are listed in api/<folder>/routes.h, beside their handlers; requests and replies
+ * follow the Freestyle protocol.
  */
 #pragma once
 
@@ -35,40 +35,41 @@ struct api_deps { /* all weak: they outlive the API */
 	struct vmm *vmm;
 	struct builder *builder;
 	struct auth *auth;
-	struct events *events; /* NULL: nobody is told about background requests */
+	struct events *events; /* NULL: background requests publish no events */
 	struct logs *logs;
 	struct repos *repos;       /* NULL: there are none (tests) */
 	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
-	struct sshd *sshd;         /* NULL: there is no SSH front */
+	struct sshd *sshd;         /* NULL: no SSH server */
 	struct domains *domains;   /* NULL, these six: no edge */
 	struct zones *zones;
 	struct certs *certs;
 	struct front *front;
-	/* A wildcard certificate for a verified domain; and: names were mapped. */
+	/* Gets a wildcard certificate for a verified domain; reports that names were mapped. */
 	int (*wildcard)(struct front *f, const char *domain, struct err *err);
 	void (*renamed)(struct front *f);
-	/* What the edge sends in X-Pando-Edge with requests it passes on, and nobody else knows:
-	 * then X-Forwarded-For says where they come from. NULL: none does */
+	/* The secret that the edge sends in X-Pando-Edge with forwarded requests:
+	 * with it, X-Forwarded-For says where they come from. NULL: none does */
 	const char *edge_secret;
 	/* mcp_deps() fills in these three. NULL: no MCP server */
 	struct mcp *mcp;
 	const struct route *more_routes;
 	size_t n_more_routes;
-	unsigned header_ms; /* from a connection to whole headers; 0: the default. Tests shorten it
+	unsigned header_ms; /* from a connection to complete headers; 0: the default. Tests shorten
+	                     * it
 	                     */
-	int listen_fd;      /* of api_listen(), api_start() takes it; 0: it makes one itself */
+	int listen_fd;      /* from api_listen(); api_start() takes it; 0: it opens one itself */
 };
 
-/* The socket, so that an address in use is found before anything else is begun. */
+/* Opens the socket early, so that an address in use is found before anything else starts. */
 int api_listen(const struct conf *conf, struct err *err);
 
-/* Listens on deps->conf->listen and answers from now on. */
+/* Listens on deps->conf->listen and starts answering. */
 int api_start(const struct api_deps *deps, struct api **ret, struct err *err);
 /*
- * Takes no new connections or requests and waits up to drain_ms for those that run. 0: all
+ * Accepts no new connections or requests and waits up to drain_ms for running ones. 0: all
  * are done, everything is freed. -EBUSY: some still run (a long command); end what they
- * wait for (close the guests) and call again, or leave the process.
+ * wait for (close the guests) and call again, or exit the process.
  */
 int api_stop(struct api *a, unsigned drain_ms, struct err *err);
 /* "http://127.0.0.1:8787", with the real port. */

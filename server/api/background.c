@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * background.c - requests that go on when their client stops waiting
+ * background.c - requests that continue when their client stops waiting
  *
  * A client that sends x-freestyle-background-after-secs waits that long and then gets 202 and an
- * id to ask with. So the handler runs on a thread of its own, on a copy of the request that needs
- * no connection, and the connection's thread waits for it. When the time is over the id is written
- * to the store first and sent to the client second: an id that was handed out is answered for a
- * day, also after a restart, if only with an error that the restart lost it (clients poll forever
- * on anything without a code). If the store fails, or too much is running already, the client
- * simply waits.
+ * id to poll with. So the handler runs on its own thread, on a copy of the request that needs
+ * no connection, and the connection's thread waits for it. When the time is up the id is first
+ * written to the store and then sent to the client: an id that was returned is known for a day,
+ * even after a restart, if only with an error that the restart lost it (clients poll forever on
+ * anything without a code). If the store fails, or too much is already running, the client simply
+ * waits.
  *
- * The same machinery makes calls repeatable: with an Idempotency-Key the request is in the store
- * before it runs, and whoever comes with the same key and body waits for the same run or gets the
+ * The same mechanism makes calls repeatable: with an Idempotency-Key the request is in the store
+ * before it runs, and a repeated call with the same key and body waits for the same run or gets the
  * same result.
  *
  * A job is in the table from its start until its result is in the store. Lock order: jobs->lock
@@ -34,7 +34,7 @@
 #include "events/events.h"
 #include "store/store.h"
 
-#define AFTER_MAX_S 3600 /* longest wait a client may ask for */
+#define AFTER_MAX_S 3600 /* longest wait a client may request */
 #define AFTER_HEADER "x-freestyle-background-after-secs"
 #define IDEM_HEADER "Idempotency-Key"
 #define LOST_STATUS 503
@@ -54,8 +54,8 @@ struct job {
 	struct request *req;     /* owned by its thread */
 	bool stored, done, kept; /* kept: the store failed, the result stays here */
 	unsigned status;
-	char *body;    /* owned; the result as text: who waits makes JSON of its own of it */
-	char why[256]; /* of a failure */
+	char *body;    /* owned; the result as text: each waiter parses its own JSON from it */
+	char why[256]; /* for a failure */
 	struct cond changed;
 };
 
@@ -154,7 +154,7 @@ static void tell_end(struct job *job)
 	tell(job, job->status >= 400 ? EVENT_ERROR : EVENT_INFO, text);
 }
 
-/* Writes the result to the store; then the table need not keep it. False: that failed. */
+/* Writes the result to the store, so that the table need not keep it. False: that failed. */
 static bool job_save(struct job *job)
 {
 	struct store *store = job->jobs->api->deps.store;
@@ -168,7 +168,7 @@ static bool job_save(struct job *job)
 	return r == 0;
 }
 
-/* Publishes the result. True when its row is in the store and needs it. */
+/* Publishes the result. True if its row is in the store and needs it. */
 static bool job_done(struct job *job, json_t *result_consume, unsigned status,
                      const struct err *err)
 {
@@ -182,7 +182,7 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 	job->status = text ? status : 503;
 	snprintf(job->why, sizeof(job->why), "%s", err->msg);
 	if (job->stored)
-		tell_end(job); /* before anybody can see the result, so that the log is complete by
+		tell_end(job); /* before the result becomes visible, so that the log is complete by
 		                  then */
 	job->done = true;
 	cond_broadcast(&job->changed);
@@ -217,11 +217,11 @@ static void *job_main(void *arg)
 	mutex_unlock(&j->lock);
 	req->counted = false;
 	request_free(req);
-	http_count_out_last(http); /* from here on everything may be gone */
+	http_count_out_last(http); /* from here on everything may be freed */
 	return NULL;
 }
 
-/* Without room, the oldest result that is only in memory goes; jobs->lock. */
+/* If there is no room, drops the oldest result that is only in memory; jobs->lock. */
 static bool jobs_room(struct jobs *j) REQUIRES(&j->lock)
 {
 	if (j->n < API_JOBS_MAX)
@@ -265,7 +265,7 @@ static int job_thread(struct job *job)
 	return r;
 }
 
-/* Thread and copy of the request. */
+/* Creates the thread and the copy of the request. */
 static int job_launch(struct job *job, struct request *req, struct err *err)
 {
 	int r = request_detach(req, &job->req, err);
@@ -274,12 +274,12 @@ static int job_launch(struct job *job, struct request *req, struct err *err)
 		return r;
 	if (job_thread(job) == 0)
 		return 0;
-	/* The body went to the copy: it is too late to run it here. */
+	/* The body was moved to the copy: it cannot run here any more. */
 	job->req = request_free(job->req);
 	return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "the server is too busy: try again later");
 }
 
-/* A failure becomes its result, for others who wait too, and it leaves the table. */
+/* A failure becomes its result, for other waiters too, and it leaves the table. */
 static int job_start(struct job *job, struct request *req, struct err *err)
 {
 	struct jobs *j = job->jobs;
@@ -321,7 +321,7 @@ static int reply_result(const struct job *job, struct reply *res, struct err *er
 	                  err);
 }
 
-/* Waits until it is done, or until after_ms (-1: for ever) and the store knows it. */
+/* Waits until it is done, or for after_ms (-1: for ever) and until it is in the store. */
 static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct err *err)
 {
 	struct jobs *j = job->jobs;
@@ -343,8 +343,8 @@ static int job_wait(struct job *job, int64_t after_ms, struct reply *res, struct
 			log_obj(LOG_LV_WARN, "request", job->row.id,
 			        "cannot go to the background: %s", why.msg);
 	}
-	/* Done while we wrote: its thread did not know of the row. A row that cannot be written: no
-	 * 202. */
+	/* Done while we wrote: its thread did not know about the row. If the row cannot be written:
+	 * no 202. */
 	while (!job->done && !job->stored)
 		cond_wait(&job->changed, &j->lock);
 	if (job->done) {
@@ -396,7 +396,7 @@ static int same_call(const struct store_request *a, const struct store_request *
 	               "this " IDEM_HEADER " was used for another request");
 }
 
-/* 1: *ret (referenced) is the run to wait for, or NULL and the reply is there. */
+/* 1: *ret (referenced) is the run to wait for, or NULL if the reply is complete. */
 static int find_same(struct jobs *j, const struct store_request *row, struct job **ret,
                      struct reply *res, struct err *err) REQUIRES(&j->lock)
 {
@@ -429,7 +429,7 @@ static int find_same(struct jobs *j, const struct store_request *row, struct job
 	return r < 0 ? r : 1;
 }
 
-/* A place in the table for a new job, or the one to wait for. 1: the reply is there. */
+/* An entry for a new job, or the one to wait for. 1: the reply is complete. */
 static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct reply *res,
                      struct err *err)
 {
@@ -449,7 +449,7 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 	return 0;
 }
 
-/* ---- in place of a handler ---- */
+/* ---- instead of a handler ---- */
 
 bool background_wanted(struct request *req)
 {
@@ -494,7 +494,7 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 	}
 	if (r == 0)
 		r = job_wait(job, after_ms, res, err);
-	if (r == -EAGAIN && mine && !*mine->row.idem_key) /* no room: then it runs here */
+	if (r == -EAGAIN && mine && !*mine->row.idem_key) /* no room: run it here */
 		r = req->match.route->handler(req, res, err);
 	mutex_lock(&j->lock);
 	if (mine)
@@ -535,7 +535,7 @@ int api_background_get(struct request *req, struct reply *res, struct err *err)
 		return gone(id, err);
 	if (r < 0)
 		return r;
-	if (!row.done_ms) /* between two states: it was in the table a moment ago */
+	if (!row.done_ms) /* between two states: it has just left the table */
 		return gone(id, err);
 	res->status = row.status;
 	return reply_json(res, json_loads(body, JSON_DECODE_ANY, NULL), err);

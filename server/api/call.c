@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - what handlers ask of a call: ids, users and accounts that it names; its guest */
+/* call.c - accessors for handlers: ids, users and accounts of a call; its guest */
 #include "api/call.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err
 	return 0;
 }
 
-/* Older ids are shorter, but none has other characters: any other id cannot exist. */
+/* Older ids are shorter, but none has other characters. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err)
 {
 	const char *id = req->match.arg[i];
@@ -89,7 +89,7 @@ int guest_call_error(int r, struct err *err)
 	return r;
 }
 
-/* ---- a flow from the guest, byte by byte as it comes ---- */
+/* ---- a flow from the guest, sent unchanged ---- */
 
 static int flow_fd(void *ctx)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api/call.h - what handlers know about a call: who asks, what they work on, ids in the path
+ * api/call.h - a call as handlers see it: caller, dependencies, ids in the path
  *
  * A handler only translates: JSON to a call of the module that does the work, the result to
  * JSON. http/ does everything before and after.
@@ -22,16 +22,18 @@ struct api {
 	struct http *http; /* owned */
 	struct jobs *jobs; /* owned; requests that outlive their connection */
 	struct hub *hub;   /* owned; terminal sessions */
+	/* owned; requests by key, and by address without one. NULL: not limited */
+	struct rate *key_rate, *address_rate;
 };
 
-/* Who asks: api/'s part of a request. */
+/* The caller: api/'s part of a request. */
 struct caller {
 	struct auth_who who;
-	struct auth_lease lease; /* asked while a body or a stream moves */
-	enum auth_scope scope; /* what was asked for, when it is not the route's: Git's protocol */
+	struct auth_lease lease; /* checked while a body or a stream is transferred */
+	enum auth_scope scope;   /* the scope needed, if it is not the route's: Git's protocol */
 	char repo_id[GRANT_TARGET_SIZE]; /* of the repository it is about, or "" */
-	bool denied;                     /* refused for who asked: goes into the audit log */
-	bool by_ticket;                  /* let in by a ticket, which also names the Linux user: */
+	bool denied;    /* rejected for lack of permission: goes into the audit log */
+	bool by_ticket; /* authenticated by a ticket, which also names the Linux user: */
 	char ticket_user[64];
 };
 
@@ -58,22 +60,22 @@ static inline struct auth_who *who_of(const struct request *req)
 
 /* The VM or repository a call is about, or NULL. */
 const char *request_target(const struct request *req);
-/* The account a call is about: ?accountId for the operator, else one's own. */
+/* The account a call is about: ?accountId for the operator, else the caller's own. */
 int request_account(struct request *req, char ret[ACCOUNT_SIZE], struct err *err);
 /* Argument i is a VM id; checks the form. */
 int request_vm_id(struct request *req, size_t i, const char **ret, struct err *err);
 int request_snapshot_id(struct request *req, size_t i, const char **ret, struct err *err);
 /* The Linux user named in the header, or NULL; -EINVAL with that tag for a bad name. */
 int request_user(struct request *req, enum err_code tag, const char **ret, struct err *err);
-/* Of a call to a guest that failed with r: says it better if the guest went away. Returns r. */
+/* After a call to a guest failed with r: improves the message if the guest went away. Returns r. */
 int guest_call_error(int r, struct err *err);
 extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as it is */
 
-/* ---- what http/ asks of the API ---- */
+/* ---- callbacks of http/ ---- */
 
-/* admit.c: checks key, token, ticket or password, and whether they may. */
+/* admit.c: checks key, token, ticket or password, and their permission. */
 int api_admit(struct request *req, struct err *err);
-/* trail.c: leaves an audit record if this request is one that does. code: of the error, or NULL. */
+/* trail.c: writes an audit record if this request needs one. code: of the error, or NULL. */
 void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
 
 /* background.c: requests that outlive their connection */
@@ -81,7 +83,7 @@ void trail_leave(struct request *req, const struct reply *res, unsigned status, 
 struct jobs;
 int jobs_new(struct api *a, struct jobs **ret, struct err *err);
 struct jobs *jobs_free(struct jobs *j);
-/* Does the client ask for it? */
+/* Has the client requested it? */
 bool background_wanted(struct request *req);
-/* In place of the handler. */
+/* Instead of the handler. */
 int background_run(struct request *req, struct reply *res, struct err *err);

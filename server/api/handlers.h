@@ -25,5 +25,5 @@
 #undef ROUTE
 #undef ROUTE_INTAKE
 
-extern const struct route api_routes[]; /* routes.c: THE table */
+extern const struct route api_routes[]; /* routes.c: the table */
 extern const size_t api_n_routes;

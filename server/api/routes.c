@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* routes.c - the route table: everything the API answers, made of the lists of each folder */
+/* routes.c - the route table: everything the API answers, from the lists of each folder */
 #include "api/handlers.h"
 
 #include "auth/auth.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape.c - our structs in the contract's JSON, and members that several bodies have */
+/* shape.c - our structs as the protocol's JSON, and members that several bodies share */
 #include "api/shape.h"
 
 #include <errno.h>

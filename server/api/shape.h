@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api/shape.h - our structs in the contract's JSON, and members that several bodies have */
+/* api/shape.h - our structs as the protocol's JSON, and members that several bodies share */
 #pragma once
 
 #include <jansson.h>
@@ -23,13 +23,13 @@ json_t *shape_vm_info(const struct vm_info *v);
 json_t *shape_vm_gone(const struct vm_tombstone *t); /* an item of the list */
 json_t *shape_snapshot(const struct snapshot_info *n);
 
-/* "persistence" of a body; tag: the code of a refusal. JSON null and NULL leave *ret as it is. */
+/* "persistence" of a body; tag: the code of an error. JSON null and NULL leave *ret unchanged. */
 int parse_persistence(const json_t *j, enum err_code tag, struct vm_persistence *ret,
                       struct err *err);
 
 #define ENV_LIST_MAX 512 /* variables */
 
-/* "env" of a body as the list that a guest takes. */
+/* "env" of a body as the list for a guest. */
 struct env_list {
 	char *v[ENV_LIST_MAX + 1]; /* owned; NULL-terminated "K=V" */
 };
@@ -37,6 +37,6 @@ void env_list_done(struct env_list *e);
 /* env NULL: none. max: at most ENV_LIST_MAX. */
 int parse_env(json_t *env, size_t max, struct env_list *ret, struct err *err);
 
-/* Text in base64; what: the member's name, for the refusal. Caller frees *ret. */
+/* Decodes base64; what: the member's name, for the error. Caller frees *ret. */
 int parse_base64(const char *text, size_t n, const char *what, uint8_t **ret, size_t *ret_n,
                  struct err *err);

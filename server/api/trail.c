@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trail.c - which requests leave a record in the audit log, and what it says
+ * trail.c - decides which requests leave a record in the audit log, and writes it
  *
  * Everything that changes something (any method but GET, and a terminal that was opened) and
- * everything that was denied because of who asked. The record names the route's pattern and the
+ * everything that was denied for lack of permission. The record has the route's pattern and the
  * ids in the path; never the path itself, a query, a body or a credential.
  */
 #include "api/call.h"
@@ -27,7 +27,8 @@ static void write_remote(struct request *req, char *dst, size_t size)
 		snprintf(dst, size, "unknown");
 }
 
-/* An id or a name that we gave; anything else in a path does not belong in the log. */
+/* Only ids and names that the server assigned; anything else in a path does not belong in the log.
+ */
 static bool is_id(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -42,13 +43,13 @@ static void add_target(struct audit_record *a, const char *id)
 	snprintf(a->target + n, sizeof(a->target) - n, "%s%s", n ? "/" : "", is_id(id) ? id : "?");
 }
 
-/* The ids in the path, "identity/vm" when there are two; for what was made, its new id. */
+/* The ids in the path, "identity/vm" if there are two; for something new, its id. */
 static void write_target(struct request *req, const struct reply *res, struct audit_record *a)
 {
 	static const char *const made[] = { "id", "snapshotId", "vmId", "requestId", "repoId" };
 	const char *param = req->match.route->pattern;
 
-	/* File names do not belong in the log: they say what is inside a VM. */
+	/* File names do not belong in the log: they reveal the contents of a VM. */
 	for (size_t i = 0; i < req->match.n_args && (param = strchr(param, '{')); i++, param++)
 		if (strncmp(param, "{path}", 6) != 0)
 			add_target(a, req->match.arg[i]);

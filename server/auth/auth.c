@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * auth.c - API keys: made at the first start, checked on every request
+ * auth.c - API keys: created at the first start, checked on every request
  *
  * Order at the first start: account, then the key file, then the key's hash in the
- * store. Dying before the last step leaves no key in the store, and the next start
- * makes a new one over the file; a key that is in the store always was in the file
- * first. A file that went missing later is reported and never made up for:
+ * store. A crash before the last step leaves no key in the store, and the next start
+ * creates a new one and overwrites the file; a key in the store was always in the file
+ * first. A file that goes missing later is reported and not recreated:
  * a lost key is replaced by adding one, not by a restart.
  */
 #include "auth/auth.h"
@@ -27,6 +27,7 @@
 #include "base/id.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/rate.h"
 #include "store/store.h"
 
 #define KEY_FILE "api-key"
@@ -54,7 +55,7 @@ void auth_make_secret(const char *prefix, char ret[AUTH_SECRET_SIZE])
 
 		random_bytes(r, sizeof(r));
 		for (size_t i = 0; i < sizeof(r) && n < end; i++)
-			if (r[i] < 248) /* 4 * 62: no character is likelier than another */
+			if (r[i] < 248) /* 4 * 62, so that all characters are equally likely */
 				ret[n++] = key_alphabet[r[i] % 62];
 	}
 	ret[n] = '\0';
@@ -144,7 +145,6 @@ static struct auth *auth_new(struct store *s)
 	atomic_store(&a->epoch, 1);
 	mutex_init(&a->change, "auth change");
 	rwlock_init(&a->creds_lock, "auth credentials");
-	mutex_init(&a->fail_lock, "auth failures");
 	mutex_init(&a->audit_lock, "auth audit");
 	cond_init(&a->audit_cond);
 	return a;
@@ -173,7 +173,8 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 	a = auth_new(s);
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = cred_load(a, err)) < 0 || (r = audit_start(a, data_dir, err)) < 0)
+	if ((r = cred_load(a, err)) < 0 || (r = failures_start(a, err)) < 0 ||
+	    (r = audit_start(a, data_dir, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(a);
 	if (ret_new_key)
@@ -189,7 +190,7 @@ struct auth *auth_close(struct auth *a)
 	cred_free_all(a);
 	cond_destroy(&a->audit_cond);
 	mutex_destroy(&a->audit_lock);
-	mutex_destroy(&a->fail_lock);
+	rate_free(a->failures);
 	rwlock_destroy(&a->creds_lock);
 	mutex_destroy(&a->change);
 	free(a);
@@ -249,8 +250,8 @@ void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope
 	*ret = (struct auth_lease){ .who = *who, .scope = scope };
 	snprintf(ret->target, sizeof(ret->target), "%s", target ? target : "");
 	snprintf(ret->user, sizeof(ret->user), "%s", user ? user : "");
-	/* Epoch 0 is before the first: what was revoked since the check is found at the first
-	 * question. */
+	/* Epoch 0 is before the first, so that a revocation since the check is found at the next
+	 * check. */
 }
 
 void auth_changed(struct auth *a)
@@ -258,7 +259,7 @@ void auth_changed(struct auth *a)
 	atomic_fetch_add(&a->epoch, 1);
 }
 
-/* A store that cannot be asked takes nothing away. */
+/* If the store cannot be read, access is not revoked. */
 static bool is_no(int r)
 {
 	return r == -EACCES || r == -ENOENT;

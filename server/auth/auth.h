@@ -6,11 +6,11 @@
  * API key ("pando_...") acts for its account; an access token ("pandoid_...") acts for an
  * identity of an account and works on exactly the VMs (and Linux users in them) that
  * the identity was granted. Only SHA-256 hashes are stored: a credential is found by its hash,
- * so nothing secret is ever compared byte by byte, and a copy of the database opens
- * nothing.
+ * so nothing secret is ever compared byte by byte, and a copy of the database gives
+ * no access.
  *
- * All live credentials are in memory (auth_cred.c), so that a check costs a hash and a lookup and
- * waits for no disk. Every change goes through this module: store first, then memory, before
+ * All live credentials are in memory (auth_cred.c), so a check costs a hash and a lookup and
+ * never waits for a disk. Every change goes through this module: store first, then memory, before
  * the caller gets its answer. A revocation is in force from then on.
  */
 #pragma once
@@ -34,9 +34,9 @@ struct store;
 #define AUTH_SECRET_SIZE (8 + AUTH_KEY_RANDOM + 1) /* a key or a token */
 
 /*
- * First start: makes the account and its key and leaves the key in
+ * First start: creates the account and its key and writes the key to
  * <data_dir>/api-key, mode 0600. Later starts only check. *ret_new_key (may be
- * NULL) tells the caller that there is a new key to point the operator to.
+ * NULL) tells the caller that there is a new key to report.
  */
 int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *ret_new_key,
               struct err *err);
@@ -44,7 +44,7 @@ struct auth *auth_close(struct auth *a);
 
 /*
  * The permission a route needs; each route has exactly one. A key may do everything but
- * SCOPE_ADMIN, which takes a key of the operator's account; a token only what SCOPE_TOKEN holds.
+ * SCOPE_ADMIN, which requires a key of the operator's account; a token only what is in SCOPE_TOKEN.
  */
 enum auth_scope {
 	SCOPE_PUBLIC = 1 << 0,  /* no authentication */
@@ -73,7 +73,7 @@ struct auth_who {
 };
 
 /*
- * Who is behind a request's headers; NULL for a header that was not sent.
+ * Identifies the caller from a request's headers; NULL for a header that was not sent.
  * -EACCES with tag UNAUTHORIZED_ERROR (key missing, malformed or unknown) or UNAUTHORIZED
  * (identity token malformed or unknown).
  */
@@ -89,29 +89,29 @@ int auth_check(struct auth *a, const char *authorization, const char *identity_t
 int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scope,
                 const char *target, const char *user, struct err *err);
 /*
- * For what outlives the check, a stream or a terminal: taken after auth_permit() succeeded, then
+ * For a stream or a terminal, which outlives the check: taken after auth_permit() succeeded, then
  * checked now and then. While nothing was revoked, a check costs one atomic read.
  */
 struct auth_lease {
 	struct auth_who who;
 	enum auth_scope scope;
 	char target[GRANT_TARGET_SIZE], user[40];
-	uint64_t epoch; /* of the last time it was found good */
+	uint64_t epoch; /* of the last successful check */
 };
 void auth_lease_take(struct auth *a, const struct auth_who *who, enum auth_scope scope,
                      const char *target, const char *user, struct auth_lease *ret);
 /* False once the key, token, identity or grant it depends on was revoked. */
 bool auth_lease_holds(struct auth *a, struct auth_lease *l);
 
-/* Something else that leases depend on has changed: they are checked again. */
+/* Something else that leases depend on has changed: check them again. */
 void auth_changed(struct auth *a);
 
-/* Puts '*' over everything in the text that has the form of a credential. */
+/* Replaces everything in the text that looks like a credential by '*'. */
 void auth_mask(char *text);
 
 /* ---- failed attempts: auth_limit.c ---- */
 struct sockaddr;
-/* A failure from this address; false if it had too many lately: not to be logged any more. */
+/* Counts a failure from this address; false if it had too many recently: do not log it. */
 bool auth_failure(struct auth *a, const struct sockaddr *from);
 
 /* ---- accounts and keys: auth_key.c ---- */
@@ -119,7 +119,7 @@ bool auth_failure(struct auth *a, const struct sockaddr *from);
 
 int auth_account_create(struct auth *a, const char *name, struct store_account *ret,
                         struct err *err);
-/* After the account was deleted: its credentials are worth nothing from now on. */
+/* After the account was deleted: its credentials become invalid. */
 void auth_account_forget(struct auth *a, const char *account);
 
 struct auth_key {
@@ -152,11 +152,11 @@ int auth_token_list(struct auth *a, const char *account, const char *identity,
                     struct store_token **ret, size_t *ret_n, struct err *err);
 int auth_token_revoke(struct auth *a, const char *account, const char *identity, const char *id,
                       struct err *err);
-/* id, granted_ms and granted_by are filled in. */
+/* Fills in id, granted_ms and granted_by. */
 int auth_grant(struct auth *a, const char *account, struct store_grant *g, struct err *err);
 int auth_grant_get(struct auth *a, const char *account, const char *identity, enum grant_kind kind,
                    const char *target, struct store_grant *ret, struct err *err);
-/* Users and level; *g is then the whole grant. */
+/* Changes users and level; *g is then the whole grant. */
 int auth_grant_update(struct auth *a, const char *account, struct store_grant *g, struct err *err);
 int auth_grant_revoke(struct auth *a, const char *account, const char *identity,
                       enum grant_kind kind, const char *target, struct err *err);
@@ -165,12 +165,13 @@ int auth_grant_list(struct auth *a, const char *account, const char *identity, e
 
 /* ---- the audit log: auth_audit.c ---- */
 /*
- * Adds a record without waiting for the disk; a thread writes them in batches. A record may be
+ * Adds a record without waiting for the disk; a thread writes them in batches. Failures that repeat
+ * become one record within a minute (auth_same.c). A record may be
  * lost when the process is killed within a tenth of a second, or when the disk is full for long.
  */
 void auth_audit(struct auth *a, const struct audit_record *r);
-/* Everything added before is there. */
+/* Waits until everything added before is written. */
 int auth_audit_list(struct auth *a, const struct audit_filter *f, struct audit_record **ret,
                     size_t *ret_n, struct err *err);
-/* Records older than that go; 0: they are kept for ever. */
+/* Deletes records older than that; 0: they are kept for ever. */
 void auth_audit_keep(struct auth *a, unsigned days);

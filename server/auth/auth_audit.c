@@ -4,8 +4,8 @@
  *
  * Requests add to a bounded queue in memory and continue. The thread waits a moment for more, then
  * writes all of it in one transaction of a database that nothing else waits for, together with
- * the times at which keys were last used. When writing fails the records stay in the queue and
- * are tried again; new ones are dropped, counted and reported in the log only when the queue is
+ * the times at which keys were last used. If writing fails, the records stay in the queue and
+ * are retried; new ones are dropped, counted and reported in the log only when the queue is
  * full.
  */
 #include <errno.h>
@@ -17,21 +17,27 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "base/log.h"
 
 #define AUDIT_QUEUE_MAX 8192   /* records in memory: 4 MiB */
 #define AUDIT_BATCH_MS 100     /* from the first record to the transaction */
 #define AUDIT_RETRY_MS 1000    /* after a failed write */
-#define AUDIT_USES_MS 10000    /* between two savings of last uses */
+#define AUDIT_USES_MS 10000    /* between two updates of last uses */
 #define AUDIT_USES_MAX 4096    /* keys and tokens saved in one go */
 #define AUDIT_PRUNE_MS 3600000 /* how often old records are removed */
-#define AUDIT_FLUSH_MS 10000   /* a reader waits at most that long for writers before it */
+#define AUDIT_FLUSH_MS 10000   /* limit for a reader that waits for earlier records */
 #define DAY_MS INT64_C(86400000)
 
 void auth_audit(struct auth *a, const struct audit_record *r)
 {
 	LOCK_SCOPE(&a->audit_lock);
+	if (!audit_same_counted(a, r))
+		audit_add(a, r);
+}
 
+void audit_add(struct auth *a, const struct audit_record *r)
+{
 	if (a->n_audit == a->cap_audit && a->cap_audit < AUDIT_QUEUE_MAX) {
 		size_t cap = a->cap_audit ? a->cap_audit * 2 : 64;
 		struct audit_record *p = reallocarray(a->audit, cap, sizeof(*p));
@@ -51,7 +57,7 @@ void auth_audit(struct auth *a, const struct audit_record *r)
 		cond_broadcast(&a->audit_cond);
 }
 
-/* Writes the queue; called with the lock, which it drops meanwhile. False: it failed. */
+/* Writes the queue; called with the lock held, which it releases meanwhile. False: it failed. */
 static bool write_batch(struct auth *a, bool with_uses) REQUIRES(&a->audit_lock)
 {
 	autofree struct audit_use *uses = NULL;
@@ -75,7 +81,7 @@ static bool write_batch(struct auth *a, bool with_uses) REQUIRES(&a->audit_lock)
 		log_warn("the audit log was not written, trying again: %s", err.msg);
 		if (total <= AUDIT_QUEUE_MAX)
 			all = reallocarray(batch, total ? total : 1, sizeof(*all));
-		if (all) { /* in their order, before those that came meanwhile */
+		if (all) { /* in their order, before those that arrived in the meantime */
 			if (a->n_audit)
 				memcpy(all + n, a->audit, a->n_audit * sizeof(*all));
 			free(a->audit);
@@ -126,6 +132,7 @@ static void *audit_main(void *arg)
 		while (!a->audit_stop && !a->audit_hurry && a->n_audit && clock_ms() < gather)
 			wait_until(a, gather);
 		a->audit_hurry = false;
+		audit_same_flush(a, /* all= */ false);
 		if (!write_batch(a, clock_ms() >= next_uses)) {
 			uint64_t retry = deadline_in(AUDIT_RETRY_MS);
 
@@ -143,6 +150,7 @@ static void *audit_main(void *arg)
 			mutex_lock(&a->audit_lock);
 		}
 	}
+	audit_same_flush(a, /* all= */ true);
 	write_batch(a, /* with_uses= */ true);
 	mutex_unlock(&a->audit_lock);
 	return NULL;
@@ -177,6 +185,7 @@ int audit_start(struct auth *a, const char *data_dir, struct err *err)
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/audit.db", data_dir) >= sizeof(path))
 		return err_set(err, -ENAMETOOLONG, "the data directory's name is too long");
+	random_bytes(&a->same_seed, sizeof(a->same_seed));
 	if ((r = store_audit_open(path, &a->audit_db, err)) < 0)
 		return r;
 	r = pthread_create(&a->audit_thread, NULL, audit_main, a);

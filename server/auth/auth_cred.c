@@ -3,7 +3,7 @@
  * auth_cred.c - the live keys and tokens, in memory, by hash
  *
  * A chained table under a read-write lock. Lookups by id walk the whole table: they happen when
- * a key is listed or revoked, not when a request comes in.
+ * a key is listed or revoked, not with each request.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 static struct cred **bucket(struct auth *a, const char *hash)
 {
-	/* The hash is uniform already: its first three hex digits are as good as any. */
+	/* The hash is uniform, so its first three hex digits will do. */
 	unsigned n = 0;
 
 	for (int i = 0; i < 3; i++) {
@@ -63,7 +63,7 @@ bool cred_find(struct auth *a, const char *hash, struct auth_who *ret)
 	return found;
 }
 
-/* Calls fn for each until it returns false. */
+/* Calls fn for each credential until it returns false. */
 static void each(struct auth *a, bool (*fn)(struct cred *c, void *ctx), void *ctx)
 {
 	bool stop = false;
@@ -120,7 +120,7 @@ static bool take_use(struct cred *c, void *ctx)
 
 	if (t->n == t->max)
 		return true;
-	if (used > c->saved_ms) { /* one thread comes here, so the read lock will do */
+	if (used > c->saved_ms) { /* only one thread does this, so the read lock is enough */
 		snprintf(t->u[t->n].id, sizeof(t->u[t->n].id), "%s", c->who.key);
 		t->u[t->n++].at_ms = c->saved_ms = used;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * auth_identity.c - identities, their tokens, and what they were granted
+ * auth_identity.c - identities, their tokens and grants
  *
  * An identity belongs to an account; other accounts cannot see it. Tokens are in memory with the
  * keys; grants are read from the store with each request, so that a revoked grant, or one of a
@@ -185,7 +185,7 @@ int auth_grant_list(struct auth *a, const char *account, const char *identity, e
 	return r < 0 ? r : store_grant_list(a->store, identity, kind, ret, ret_n, err);
 }
 
-/* "alice,bob," has "bob"? */
+/* Is "bob" in "alice,bob,"? */
 static bool user_listed(const struct store_grant *g, const char *user)
 {
 	size_t n = strlen(user);
@@ -207,7 +207,7 @@ static int no_repository(const char *id, struct err *err)
 	return err_tag(err, -ENOENT, ERR_REPOSITORY_NOT_FOUND, "no repository '%.60s'", id);
 }
 
-/* What is public may be read by everyone; everything else takes a grant. */
+/* Public repositories may be read by everyone; everything else requires a grant. */
 static int permit_repo(struct auth *a, const struct auth_who *who, enum auth_scope scope,
                        const char *id, struct err *err)
 {
@@ -242,7 +242,7 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 			return err_tag(err, -EACCES, ERR_VM_ACCESS_DENIED,
 			               "an access token may only view, start and use its VMs: this "
 			               "needs an API key");
-		return err_tag(err, -EACCES, ERR_FORBIDDEN, "this takes %s",
+		return err_tag(err, -EACCES, ERR_FORBIDDEN, "this requires %s",
 		               scope == SCOPE_ADMIN ? "a key of the operator's account"
 		                                    : "an API key, not an access token");
 	}

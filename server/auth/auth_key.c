@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* auth_key.c - accounts and their API keys: make, list, revoke */
+/* auth_key.c - accounts and their API keys: create, list, revoke */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

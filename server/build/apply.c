@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * apply.c - one layer, in a guest, in an order that does not change
+ * apply.c - applies one layer in a guest, in a fixed order
  *
- * Groups before the users that are in them, files before the commands that read them, packages
+ * Groups before their users, files before the commands that read them, packages
  * before what needs them, services last. Each part is a phase of the build.
  */
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "build/build_internal.h"
 #include "runs/clone.h"
 
-#define EXISTS 66 /* exit code of a step: it is there already */
+#define EXISTS 66 /* exit code of a step: it already exists */
 
 static const char group_script[] = "set -e\n"
                                    "if getent group \"$NAME\" >/dev/null; then exit 66; fi\n"
@@ -37,7 +37,7 @@ static const char user_script[] =
         "else set -- \"$@\" --user-group; fi\n"
         "exec useradd \"$@\" \"$NAME\"\n";
 
-/* What is there already needs no network. */
+/* Packages that are already installed need no network. */
 static const char apt_script[] =
         "set -f\n"
         "missing=\n"
@@ -68,7 +68,7 @@ static const char *text(const json_t *o, const char *name)
 	return s ? s : "";
 }
 
-/* "NAME=value", owned, into v[*n]. NULL after the last is the caller's. */
+/* "NAME=value", owned, into v[*n]. The caller adds the final NULL. */
 static int var(char **v, size_t *n, const char *name, const char *value)
 {
 	if (asprintf(&v[*n], "%s=%s", name, value) < 0) {
@@ -231,7 +231,7 @@ static int apply_apt(struct run *run, const struct spec_layer *l, struct err *er
 	return r < 0 ? r : 0;
 }
 
-/* A repository of this server: it goes into the guest through the agent. */
+/* A repository of this server: it is copied into the guest through the agent. */
 static int apply_own_repo(struct run *run, const json_t *p, char **v, size_t n, int made,
                           struct err *err)
 {

@@ -3,12 +3,13 @@
  * apply_units.c - the services of a layer: written, enabled, started, checked
  *
  * Everything is started by one systemctl, which knows the order: it returns when every oneshot
- * ended and every service is up. Meanwhile the journal is followed into the build's log, up to a
- * line that we put there ourselves. A service that stays must still be there a moment later.
+ * has ended and every service is up. Meanwhile the journal is copied to the build's log, up to a
+ * line that we write ourselves. A service that should keep running must still be up a moment later.
  *
- * A oneshot with deleteAfterSuccess leaves no unit behind. Others may name it, in this layer or in
- * one further out, and would not start any more after a cold boot; so its name is kept in DONE_DIR
- * and left out of their dependencies. It is not stopped: that would stop those that require it.
+ * A oneshot with deleteAfterSuccess leaves no unit behind. Other units may name it, in this layer
+ * or in an outer one, and would not start any more after a cold boot; so its name is kept in
+ * DONE_DIR and left out of their dependencies. It is not stopped: that would stop the units that
+ * require it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,15 +40,25 @@ static const char start_script[] =
         "kill $journal $follower 2>/dev/null\n"
         "exit $code\n";
 
-/* A few looks, half a second apart: long enough for a program that cannot start to have ended. */
+#define RESTLESS "restless\n"
+
+/*
+ * Three looks in a row, half a second apart, must see the same: long enough for a program that
+ * cannot start to have ended. One that systemd starts again and again is seen up or down, as it
+ * happens; its count of restarts tells.
+ */
 static const char states_script[] =
-        "n=0\n"
-        "while [ -n \"$STAYING\" ] && [ $n -lt 3 ]; do\n"
-        "  systemctl is-failed -q -- $STAYING && break\n"
-        "  sleep 0.5\n"
+        "n=0 same=0 last=\n"
+        "while [ -n \"$STAYING\" ] && [ $same -lt 3 ]; do\n"
+        "  now=$(systemctl show -p ActiveState,NRestarts -- $STAYING)\n"
+        "  case $now in *ActiveState=failed*) break ;; esac\n"
+        "  if [ \"$now\" = \"$last\" ]; then same=$((same + 1)); else same=1 last=$now; fi\n"
         "  n=$((n + 1))\n"
+        "  if [ $n -gt 30 ]; then echo restless; break; fi\n"
+        "  sleep 0.5\n"
         "done\n"
-        "exec systemctl show -p ActiveState,SubState,Result,ExecMainStatus,LoadState -- $UNITS\n";
+        "exec systemctl show -p ActiveState,SubState,Result,ExecMainStatus,LoadState,NRestarts -- "
+        "$UNITS\n";
 
 static int read_done(struct run *run, json_t **ret, struct err *err)
 {
@@ -99,7 +110,7 @@ static int write_units(struct run *run, const struct spec_layer *l, const json_t
 
 enum pick { PICK_STARTED, PICK_ENABLED, PICK_STAYING, PICK_ENABLED_PATCH, PICK_PATCHED, PICK_DONE };
 
-/* "VAR=a.service b.service" of those services that the step is about; caller frees. */
+/* "VAR=a.service b.service" of the services that the step is about; caller frees. */
 static char *names_of(const struct spec_layer *l, enum pick pick, const char *name)
 {
 	autobuf struct buf b = { 0 };
@@ -118,7 +129,7 @@ static char *names_of(const struct spec_layer *l, enum pick pick, const char *na
 		case PICK_STARTED:
 			wanted = s.enable;
 			break;
-		case PICK_ENABLED: /* not what is removed as soon as it is done */
+		case PICK_ENABLED: /* not those that are removed after success */
 			wanted = s.enable && !(s.oneshot && s.delete_after_success);
 			break;
 		case PICK_STAYING:
@@ -171,19 +182,28 @@ static void prop(const char *block, const char *name, char *buf, size_t size)
 	}
 }
 
-static int judge_unit(struct run *run, const char *unit, const char *line, struct err *err)
+/* restless: some service never stayed up; this one is it if it was started again. */
+static int judge_unit(struct run *run, const char *unit, const char *line, bool restless,
+                      struct err *err)
 {
-	char active[32], sub[32], result[32], status[16], load[32];
+	char active[32], sub[32], result[32], status[16], load[32], restarts[16];
 
 	prop(line, "ActiveState", active, sizeof(active));
 	prop(line, "SubState", sub, sizeof(sub));
 	prop(line, "Result", result, sizeof(result));
 	prop(line, "ExecMainStatus", status, sizeof(status));
 	prop(line, "LoadState", load, sizeof(load));
+	prop(line, "NRestarts", restarts, sizeof(restarts));
 	record_line(run, "%s is %s (%s)", unit, active, sub);
 	if (strcmp(active, "failed") != 0 && strcmp(sub, "auto-restart") != 0 &&
-	    strcmp(load, "loaded") == 0)
-		return 0;
+	    strcmp(load, "loaded") == 0) {
+		if (!restless || !strcmp(restarts, "0"))
+			return 0;
+		run->setup_failed = true;
+		return err_set(err, -EIO,
+		               "service '%s' does not stay up: restarted %s times, status %s", unit,
+		               restarts, status);
+	}
 	run->setup_failed = true;
 	return err_set(err, -EIO, "service '%s' failed: %s (%s), result %s, status %s", unit,
 	               active, strcmp(load, "loaded") == 0 ? sub : load, result, status);
@@ -195,6 +215,7 @@ static int judge(struct run *run, const struct spec_layer *l, struct err *err)
 	autofree char *staying = names_of(l, PICK_STAYING, "STAYING");
 	autofree char *states = NULL;
 	char *unit_save = NULL, *block;
+	bool restless;
 	int r;
 
 	if (!units || !staying)
@@ -203,21 +224,22 @@ static int judge(struct run *run, const struct spec_layer *l, struct err *err)
 	              &states, err);
 	if (r < 0)
 		return r;
-	block = states;
+	restless = strncmp(states, RESTLESS, strlen(RESTLESS)) == 0;
+	block = restless ? states + strlen(RESTLESS) : states;
 	for (char *u = strtok_r(units + strlen("UNITS="), " ", &unit_save); u;
 	     u = strtok_r(NULL, " ", &unit_save)) {
 		char *end = strstr(block, "\n\n"); /* blocks come in the order of the names */
 
 		if (end)
 			*end = '\0';
-		if ((r = judge_unit(run, u, block, err)) < 0)
+		if ((r = judge_unit(run, u, block, restless, err)) < 0)
 			return r;
 		block = end ? end + 2 : block + strlen(block);
 	}
 	return 0;
 }
 
-/* Units that did their work go, with every mention of them. */
+/* Removes units that have done their work, and every mention of them. */
 static int remove_done(struct run *run, const struct spec_layer *l, struct err *err)
 {
 	autofree char *units = names_of(l, PICK_DONE, "UNITS");
@@ -252,7 +274,7 @@ static int remove_done(struct run *run, const struct spec_layer *l, struct err *
 	return r < 0 ? r : 0;
 }
 
-/* enable reads all units again by itself; a reload more would cost seconds on an emulated CPU */
+/* enable reloads all units itself; another reload would cost seconds on an emulated CPU */
 static int load_units(struct run *run, const struct spec_layer *l, struct err *err)
 {
 	autofree char *units = names_of(l, PICK_ENABLED, "UNITS");
@@ -285,7 +307,7 @@ int apply_units(struct run *run, const struct spec_layer *l, struct err *err)
 		*err = started;
 		return start;
 	}
-	/* The failed units say more than systemctl's status. */
+	/* The failed units tell more than systemctl's status. */
 	if ((r = judge(run, l, err)) < 0)
 		return r;
 	if (start < 0) {

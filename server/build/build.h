@@ -3,7 +3,7 @@
  * build/build.h - VMs and snapshots from a spec; for api/ and main.c
  *
  * A layer is thawed, applied and frozen once; its point is kept under a content hash, so that the
- * same layer again costs nothing. Calls block until everything is done. Two that need the same
+ * same layer is not built again. Calls block until everything is done. Two calls that need the same
  * layer at once build it once. Every build has a row, phases and a log in the store.
  */
 #pragma once
@@ -33,15 +33,15 @@ struct builder *builder_free(struct builder *b);
 
 struct build_opts {
 	const char *account;
-	const char *request_id; /* "ri-...", or NULL: its log can be found by it */
+	const char *request_id; /* "ri-...", or NULL: its log can be found by this id */
 	json_t *extra; /* borrowed; gets buildId, snapshotId, failedReason, diagnostics on failure
 	                */
 };
 
 /*
  * A running VM from the spec. c: as for vmm_create(); snapshot_id, point, build_id and workdir are
- * set here. VM_SETUP_FAILED when the guest could not be set up: then o->extra says how, and a
- * snapshot of that state is kept.
+ * set here. VM_SETUP_FAILED when the guest could not be set up: then o->extra has the details, and
+ * a snapshot of that state is kept.
  */
 int build_vm(struct builder *b, const struct spec *s, const struct build_opts *o,
              const struct vm_create_opts *c, struct vm_info *ret, struct err *err);

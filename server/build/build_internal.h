@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build/build_internal.h - one build on its way; for files of this folder only */
+/* build/build_internal.h - a build in progress; for files of this folder only */
 #pragma once
 
 #include <stdbool.h>
@@ -14,8 +14,8 @@
 #include "vm/stage.h"
 
 #define BUILD_LINES_MAX 5000 /* kept of one build */
-#define BUILD_BATCH 64       /* lines written at once, */
-#define BUILD_FLUSH_MS 300   /* or whatever there is after that time */
+#define BUILD_BATCH 64       /* lines written at once */
+#define BUILD_FLUSH_MS 300   /* or fewer, after that time */
 #define PHASES_MAX 160       /* of one build */
 
 struct claim; /* a layer that is being built */
@@ -35,26 +35,26 @@ struct run {
 	const struct spec *spec;
 	const struct build_opts *o;
 	const struct vm_create_opts *vm; /* NULL: for a snapshot, not listed */
-	struct store_snapshot *snapshot; /* that is being built, or NULL */
+	struct store_snapshot *snapshot; /* being built, or NULL */
 	char keys[SPEC_LAYERS_MAX + 2][SPEC_KEY_SIZE];
-	char workdir[WORKDIR_SIZE];    /* of what comes out */
-	char point[ID_SIZE];           /* where we are: held; "" before the start */
+	char workdir[WORKDIR_SIZE];    /* of the result */
+	char point[ID_SIZE];           /* reached so far: held; "" before the start */
 	char point_key[SPEC_KEY_SIZE]; /* the cache entry it came from, or "" */
 	char build_id[ID_SIZE];        /* of the newest layer; "" when nothing was built */
-	struct vm_stage *stage;        /* at that point and going on, or NULL */
+	struct vm_stage *stage;        /* VM continuing from that point, or NULL */
 	struct guest *guest;           /* of the stage; ref'd */
 	uint64_t deadline_ms;
 	struct store_build row; /* row.id "": nothing had to be built yet */
 	struct store_phase phase;
 	int64_t n_phases;
-	char step[64];     /* what is being done, for messages */
-	bool setup_failed; /* in the guest, by what the spec asked for */
+	char step[64];     /* the current step, for messages */
+	bool setup_failed; /* the failure is in the guest, caused by the spec */
 	/* log */
 	struct store_build_log *lines; /* BUILD_BATCH of them */
 	size_t n_lines;
 	int64_t seq;
 	uint64_t flushed_ms;
-	struct buf partial[3]; /* by channel: a line that has no end yet */
+	struct buf partial[3]; /* by channel: an incomplete line */
 	char last_line[200];   /* of the step, for the error message */
 };
 
@@ -65,7 +65,7 @@ int base_key(const char *account, const char *template_key, const char *snapshot
 int layer_key(const char *parent, const struct spec_layer *l, char ret[SPEC_KEY_SIZE],
               struct err *err);
 
-/* unit.c; done: units that were removed after their work and are named by nobody any more */
+/* unit.c; done: units that were removed after success; left out of dependencies */
 void unit_text(const struct service *s, const json_t *done, struct buf *b);
 void unit_patch_text(const struct service *s, const json_t *done, struct buf *b);
 
@@ -95,6 +95,6 @@ int step_write(struct run *run, const char *path, uint32_t mode, const void *p, 
 /* apply.c, apply_units.c */
 int layer_apply(struct run *run, size_t i, struct err *err);
 int apply_units(struct run *run, const struct spec_layer *l, struct err *err);
-/* diag.c: the state of the services, for diagnosing a failure. NULL: could not ask. */
+/* diag.c: the state of the services, for diagnosing a failure. NULL: not available. */
 json_t *diagnose(struct run *run);
 json_t *json_clean(const char *s); /* text that may not be UTF-8 */

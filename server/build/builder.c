@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * builder.c - VMs and snapshots out of points that were built
+ * builder.c - VMs and snapshots from built points
  *
- * A VM whose last layer was built just now is the VM it was built in; else it is a thaw of the
- * cached point, like one made from a snapshot. When the guest could not be set up, its state is
- * frozen too and kept as a snapshot, so that it can be started and looked at.
+ * If the last layer was just built, the VM is the one it was built in; else it is a thaw of the
+ * cached point, like one created from a snapshot. If the guest could not be set up, its state is
+ * frozen too and kept as a snapshot, so that it can be started and inspected.
  */
 #include "build/build.h"
 
@@ -128,7 +128,7 @@ void run_failed(struct run *run, struct err *err)
 	}
 	if (!run->setup_failed &&
 	    (!run->stage || (err->code != -ECONNRESET && err->code != -ENOTCONN)))
-		return; /* our own failure: nothing in the guest explains it */
+		return; /* a failure of the server: the guest has nothing to explain it */
 	if (!run->setup_failed)
 		err_set(err, -EIO, "the VM ended by itself in %s", run->phase.name);
 	run->setup_failed = true;
@@ -141,12 +141,12 @@ void run_failed(struct run *run, struct err *err)
 		        keep.msg);
 }
 
-/* A cached point that turns out to be damaged is forgotten, and made once more. */
+/* Drops a cached point that turns out to be damaged, and builds it again. */
 static bool built_anew(struct run *run, int r, const struct err *err)
 {
 	if (r >= 0 || err->tag != ERR_POINT_DAMAGED || !*run->point_key)
 		return false;
-	run->row.planned[0] = '\0'; /* more has to be done than was thought */
+	run->row.planned[0] = '\0'; /* more has to be built than planned */
 	log_obj(LOG_LV_WARN, "point", run->point, "is damaged and will be built again: %s",
 	        err->msg);
 	return store_spec_drop(run->b->store, run->point_key, run->point, NULL) == 0;
@@ -188,7 +188,7 @@ int build_vm(struct builder *b, const struct spec *s, const struct build_opts *o
 	return r;
 }
 
-/* Nothing of it could be kept: only that it failed. */
+/* Its state could not be kept: only the failure is recorded. */
 static void settle_failed(struct run *run, const struct err *why)
 {
 	struct store_snapshot *s = run->snapshot;

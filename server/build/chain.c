@@ -2,10 +2,10 @@
 /*
  * chain.c - from a spec to a point: cached layers are used, the rest is built on top
  *
- * The cache is asked from the outermost layer inwards, so a spec that was built before costs one
- * look. Below a layer with skipCache everything may come from the cache, that layer and all on top
- * of it are rebuilt and replace their entries. The VM in which one layer was built continues to
- * the next: it is thawed once, and frozen live after every layer.
+ * The cache is searched from the outermost layer inwards, so a spec that was built before costs one
+ * lookup. A layer with skipCache and all layers on top of it are rebuilt and replace their entries;
+ * those below may come from the cache. The VM in which one layer was built continues to the next:
+ * it is thawed once, and frozen live after every layer.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ void run_drop_stage(struct run *run)
 	vmm_stage_abort(TAKE_PTR(run->stage));
 }
 
-/* point is held already, and is ours to release from now on. */
+/* Takes over a point that is already held; it is released later. */
 static void move_to(struct run *run, const char *point, const char *key)
 {
 	if (*run->point)
@@ -41,7 +41,7 @@ static int take_cached(struct run *run, size_t i)
 	if (store_spec_get(run->b->store, run->keys[i], &l, NULL) < 0 ||
 	    vmm_point_hold(run->b->vmm, l.point, NULL) < 0)
 		return 0;
-	run_drop_stage(run); /* it is not what the cache has */
+	run_drop_stage(run); /* it does not match the cached layer */
 	move_to(run, l.point, l.key);
 	snprintf(run->build_id, sizeof(run->build_id), "%s", l.build_id);
 	return 1;
@@ -83,7 +83,7 @@ static int name_build(struct run *run, struct err *err)
 	return r == -ENOENT ? err_set(err, -ECANCELED, "deleted before it was built") : r;
 }
 
-/* A size is a layer that is applied by how its VM is started. */
+/* A size is a layer that is applied by booting its VM with that size. */
 static int build_layer(struct run *run, size_t i, struct err *err)
 {
 	const struct spec_layer *l = &run->spec->layers[i];
@@ -98,7 +98,7 @@ static int build_layer(struct run *run, size_t i, struct err *err)
 		return r;
 	r = vmm_stage_freeze(run->stage, entry.point, err);
 	if (r < 0) {
-		if (r != -ENOSPC && r != -EDQUOT) /* those have a code of their own */
+		if (r != -ENOSPC && r != -EDQUOT) /* those have their own codes */
 			err->tag = ERR_SNAPSHOT_LAYER_CREATION_FAILED;
 		return r;
 	}
@@ -112,7 +112,7 @@ static int build_layer(struct run *run, size_t i, struct err *err)
 	}
 	move_to(run, entry.point, entry.key);
 	snprintf(run->build_id, sizeof(run->build_id), "%s", run->row.id);
-	vmm_collect_soon(run->b->vmm); /* what it replaced or pushed out */
+	vmm_collect_soon(run->b->vmm); /* what it replaced or evicted */
 	return 0;
 }
 
@@ -129,9 +129,9 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 		if (r == 1)
 			break;
 		if (take_cached(run, i))
-			return 0; /* else it was pushed out again at once: our turn */
+			return 0; /* else it was evicted at once, and we build it */
 	}
-	if (use_cache && take_cached(run, i)) { /* made between our lookup and our claim */
+	if (use_cache && take_cached(run, i)) { /* built between our lookup and our claim */
 		claim_end(run, c, 0, NULL, false);
 		return 0;
 	}
@@ -151,8 +151,8 @@ static int one_layer(struct run *run, size_t i, bool use_cache, struct err *err)
 }
 
 /*
- * A repository of this server may be another one tomorrow: the commit that is to be cloned becomes
- * part of what the layer is cached under.
+ * A repository of this server may change: the commit to be cloned becomes
+ * part of the layer's cache key.
  */
 static int pin_repos(struct run *run, const struct spec_layer *l, struct err *err)
 {

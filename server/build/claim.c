@@ -3,7 +3,7 @@
  * claim.c - two builds that need the same layer at once build it once
  *
  * The first one claims the key, others wait for the end of the claim and share its result:
- * the cached point, or the failure with all that is known about it. A thread holds one claim at
+ * the cached point, or the failure with its details. A thread holds one claim at
  * most and waits while it holds none, so there is no circular wait.
  */
 #include "build/claim.h"

@@ -76,7 +76,7 @@ static void add_log(struct run *run, const char *unit, json_t *logs)
 	                                      json_clean(out)));
 }
 
-/* "UNIT LOAD ACTIVE SUB" lines; a word that is not plain text is not from systemd. */
+/* "UNIT LOAD ACTIVE SUB" lines; words that are not plain text do not come from systemd. */
 static void read_units(struct run *run, char *text, json_t *states, json_t *ours, json_t *others)
 {
 	char *save = NULL;
@@ -107,7 +107,8 @@ json_t *diagnose(struct run *run)
 	uint64_t deadline = run->deadline_ms;
 	int r;
 
-	run->deadline_ms = deadline_in(DIAG_MS); /* its own time: the build's may be over */
+	run->deadline_ms =
+	        deadline_in(DIAG_MS); /* a separate deadline: the build's may have passed */
 	r = step_read(run,
 	              "systemctl list-units --all --type=service --plain --no-legend --no-pager",
 	              NULL, UNITS_BYTES, &units, NULL);

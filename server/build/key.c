@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * key.c - the name under which a layer is cached
+ * key.c - a layer's cache key
  *
  * SHA-256 over a version, the account, the parent's key and the canonical text of the content:
- * sorted members, no white space. Everything that could change the result is in it, so
+ * sorted members, no white space. It includes everything that could change the result, so
  * an entry never has to be checked for being out of date. Accounts do not share layers: what one of
- * them downloaded is its own.
+ * them downloaded is private to it.
  */
 #include <errno.h>
 #include <openssl/evp.h>
@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "build/build_internal.h"
 
-#define FORMAT_VERSION "pando-spec-1" /* new whenever the same layer is applied in another way */
+#define FORMAT_VERSION "pando-spec-1" /* changed whenever layers are applied differently */
 
 char *layer_text(const struct spec_layer *l)
 {

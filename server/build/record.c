@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.c - the records of a build: its row, its phases, its log
+ * record.c - records of a build: its row, phases and log
  *
- * Lines are written in batches, because each write is an fsync, and by time, because somebody may
- * follow them. The guest decides what it prints: bytes that are not UTF-8 are replaced, long lines
- * cut, and after BUILD_LINES_MAX lines nothing more is kept. A log that cannot be written never
- * fails a build.
+ * Lines are written in batches, because each write is an fsync, and after a short time, because
+ * somebody may follow them. The guest decides what it prints: bytes that are not UTF-8 are
+ * replaced, long lines truncated, and after BUILD_LINES_MAX lines nothing more is kept. A log that
+ * cannot be written never fails a build.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -94,7 +94,7 @@ static void add_line(struct run *run, const char *text, size_t n)
 	if (!run->lines || run->seq > BUILD_LINES_MAX)
 		return;
 	if (run->seq == BUILD_LINES_MAX) {
-		text = "(more output is not kept)";
+		text = "(further output is not kept)";
 		n = strlen(text);
 	}
 	utf8_put_clean(&clean, text, n);
@@ -106,7 +106,7 @@ static void add_line(struct run *run, const char *text, size_t n)
 	snprintf(l->phase, sizeof(l->phase), "%s", run->phase.name);
 	cut = MIN(clean.len, sizeof(l->message) - 1);
 	while (cut < clean.len && cut > 0 && (clean.p[cut] & 0xc0) == 0x80)
-		cut--; /* not through the middle of a character */
+		cut--; /* not in the middle of a character */
 	if (cut)
 		memcpy(l->message, clean.p, cut);
 	for (size_t i = 0; i < cut; i++)

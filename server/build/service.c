@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service.c - one service by itself, not as a part of a layer */
+/* service.c - a single service, outside a layer */
 #include "build/service.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ int service_name(const char *s, char ret[SERVICE_NAME_SIZE], struct err *err)
 		               "service name '%.40s' begins with '%c'", s, s[0]);
 	if (strspn(s, UNIT_CHARS) < n)
 		return err_tag(err, -EINVAL, ERR_SERVICE_NAME_INVALID_CHARS,
-		               "service name '%.40s' may have letters, digits and :_.@- only", s);
+		               "service name '%.40s' may only have letters, digits and :_.@-", s);
 	snprintf(ret, SERVICE_NAME_SIZE, "%.*s", (int)n, s);
 	return 0;
 }

@@ -11,7 +11,7 @@
 
 #define SERVICE_NAME_SIZE 201 /* with the NUL, without ".service" */
 
-/* The name without ".service"; -EINVAL with the contract's code for each way to be wrong. */
+/* The name without ".service"; -EINVAL, with a code for each kind of error. */
 int service_name(const char *s, char ret[SERVICE_NAME_SIZE], struct err *err);
 
 struct unit {
@@ -19,6 +19,6 @@ struct unit {
 	bool enable, oneshot, delete_after_success;
 	struct buf text; /* owned; the unit file */
 };
-/* Checks a ServiceSpec and makes the unit file of it: no value can add a line of its own. */
+/* Checks a ServiceSpec and writes its unit file: no value can add a line of its own. */
 int unit_make(const json_t *spec, struct unit *ret, struct err *err);
 void unit_done(struct unit *u);

@@ -2,12 +2,12 @@
 /*
  * spec.c - `spec`, `template` and the top level of a request become one list of layers
  *
- * The chain is walked from the outside (depth 0) to the innermost layer, then turned round. A layer
+ * The chain is walked from the outside (depth 0) to the innermost layer, then reversed. A layer
  * starts from one thing only: the layer inside it, a snapshot or an image. Sizes, snapshots and
  * images belong to the innermost layer; the SDK itself moves the snapshotId of a request to the
- * outermost layer of a chain, so it is taken from there too. Layers without content make no layer.
+ * outermost layer of a chain, so it is accepted there too. Empty layers are dropped.
  * Unknown members are ignored; known but unsupported ones are rejected by name unless empty,
- * because a VM that silently lacks what was asked for is worse than none.
+ * because a VM that silently lacks something is worse than none.
  */
 #include "build/spec.h"
 
@@ -47,7 +47,7 @@ void spec_done(struct spec *s)
 	s->n = 0;
 }
 
-/* Nothing asked for: null, false, "", [], {} and objects of such. */
+/* Is it empty: null, false, "", [], {} or an object of such values? */
 static bool is_empty(const json_t *j)
 {
 	const char *key;
@@ -60,7 +60,7 @@ static bool is_empty(const json_t *j)
 	case JSON_STRING:
 		return json_string_length(j) == 0;
 	case JSON_ARRAY:
-		return json_array_size(j) == 0; /* even an array of empty things has entries */
+		return json_array_size(j) == 0; /* an array of empty values still has entries */
 	case JSON_OBJECT:
 		json_object_foreach((json_t *)(uintptr_t)j, key, v) if (!is_empty(v)) return false;
 		return true;
@@ -83,7 +83,7 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
 		const json_t *v = json_object_get(layer, unsupported[i]);
 
-		/* These are the VM's, not a layer's: the API reads them at the top. */
+		/* These belong to the VM, not to a layer: the API reads them at the top level. */
 		bool top = !*where && (strcmp(unsupported[i], "nics") == 0 ||
 		                       strcmp(unsupported[i], "domains") == 0 ||
 		                       strcmp(unsupported[i], "recreate") == 0);
@@ -127,7 +127,7 @@ static const struct json_field body_fields[] = {
 	JSON_FIELD(JSON_WANT_BOOL, body, skip_cache, "skipCache", JSON_NULLABLE, 0, 0),
 	JSON_FIELD_P(JSON_WANT_I64, body, idle, idle_seen, "idleTimeoutSeconds", JSON_NULLABLE, 1,
 	             IDLE_MAX),
-	/* A layer is only done when its services are up: nothing to choose. */
+	/* A layer is only done when its services are up, whatever this says. */
 	JSON_FIELD(JSON_WANT_BOOL, body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE, 0,
 	           READY_MAX),
@@ -210,7 +210,7 @@ static int read_source(const json_t *layer, const struct body *b, const char *wh
 			return non_leaf(where, spec_has_size(layer), depth, c, err);
 		if (has_image)
 			return non_leaf(where, "baseImage", depth, c, err);
-		if (has_id && depth > 0) /* depth 0: where the SDK puts that of the request */
+		if (has_id && depth > 0) /* depth 0: the SDK puts the request's there */
 			return non_leaf(where, "snapshotId", depth, c, err);
 	} else {
 		int r = spec_size(layer, where, c, size, err);
@@ -221,7 +221,7 @@ static int read_source(const json_t *layer, const struct body *b, const char *wh
 	return take_snapshot_id(b->snapshot_id, where, depth, c, s, err);
 }
 
-/* Outermost first into l[]; how many. */
+/* Stores the layers in l[], outermost first; returns how many. */
 static int read_chain(const json_t *layer, const char *name, struct spec_ctx *c, struct spec *s,
                       struct spec_layer *l, struct spec_layer *size, struct err *err)
 {
@@ -281,7 +281,7 @@ static int pick_chain(const struct sources *in, struct spec_ctx *c, json_t **ret
 static void put_in_order(struct spec *s, const struct spec_limits *d, struct spec_layer *size,
                          struct spec_layer *chain, int n, struct spec_layer *top)
 {
-	if (!*s->snapshot_id) { /* the template's own size needs nothing */
+	if (!*s->snapshot_id) { /* the template's own size needs no layer */
 		size->vcpus = size->vcpus == d->vcpus ? 0 : size->vcpus;
 		size->mem_mb = size->mem_mb == d->mem_mb ? 0 : size->mem_mb;
 		size->disk_mb = size->disk_mb == d->disk_mb ? 0 : size->disk_mb;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * build/spec.h - the contents a request asks for, checked and in one form; for build/ and api/
+ * build/spec.h - the requested contents of a VM, checked and in canonical form; for build/ and api/
  *
  * `spec` (nested `snapshot` members), the older `template` and members at the top level of a
- * request all become one list of layers, the innermost first. A layer holds only members that were
- * given, of the right type and within their limits, so that whoever applies it need not check
- * again; its canonical text is what caching goes by.
+ * request all become one list of layers, innermost first. A layer has only members that were
+ * given, of the right type and within their limits, so that nothing needs to be checked
+ * again when it is applied; its canonical text is the cache key.
  */
 #pragma once
 
@@ -21,10 +21,10 @@
 
 struct err;
 
-#define SPEC_LAYERS_MAX 16 /* `snapshot` members in each other; JSON nests to 32 */
+#define SPEC_LAYERS_MAX 16 /* nested `snapshot` members; JSON nests to 32 */
 
 struct spec_layer {
-	/* owned; NULL: nothing of the kind. groups, users, apt: arrays; files: object by path; */
+	/* owned; NULL: none. groups, users, apt: arrays; files: object by path; */
 	json_t *groups, *users, *files,
 	        *apt; /* git_config: object; repos, services, patched: arrays */
 	json_t *git_config, *repos, *services, *patched;
@@ -35,7 +35,7 @@ struct spec_layer {
 };
 
 struct spec {
-	struct spec_layer layers[SPEC_LAYERS_MAX + 2]; /* and a size, and the top level */
+	struct spec_layer layers[SPEC_LAYERS_MAX + 2]; /* plus a size, plus the top level */
 	size_t n;
 	char snapshot_id[ID_SIZE];    /* to start from; "": the template */
 	enum json_presence idle_seen; /* idleTimeoutSeconds of the outermost layer */
@@ -43,7 +43,7 @@ struct spec {
 	char name[VM_NAME_MAX]; /* `spec.name`, or "" */
 };
 
-/* Sizes that may be asked for; what is equal to the default needs no layer. */
+/* Allowed sizes; the default size needs no layer. */
 struct spec_limits {
 	uint32_t vcpus, mem_mb, disk_mb; /* default */
 	uint32_t vcpus_max, mem_mb_max, disk_mb_max;
@@ -52,7 +52,7 @@ struct spec_limits {
 
 struct spec_ctx {
 	const struct spec_limits *limits;
-	enum err_code tag; /* code of an error that has none of its own */
+	enum err_code tag; /* code of errors without a more specific one */
 	json_t *extra;     /* owned by the caller; more members for the error's body */
 };
 

@@ -15,7 +15,7 @@
 #define SPEC_TIMEOUT_MAX 86400 /* seconds */
 
 /* A member of a layer, checked and copied into *ret (owned) as far as it is known to us; *ret stays
- * NULL when there is nothing in it. where: "spec.snapshot." */
+ * NULL if it is empty. where: "spec.snapshot." */
 int spec_groups(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret,
                 struct err *err);
 int spec_users(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret,

@@ -22,7 +22,7 @@ static const struct json_field file_fields[] = {
 	JSON_FIELD(JSON_WANT_BOOL, file, executable, "executable", JSON_NULLABLE, 0, 0),
 };
 
-/* Whole groups of four; whoever decodes it need not look again. */
+/* Complete groups of four, so that decoding cannot fail later. */
 static bool base64_ok(const char *s, size_t n)
 {
 	size_t body;
@@ -84,7 +84,7 @@ int spec_files(const json_t *j, const char *where, struct spec_ctx *c, json_t **
 	return 0;
 }
 
-/* name[:arch][=version] or name/suite, as apt-get takes them; never an option */
+/* name[:arch][=version] or name/suite, as apt-get accepts them; never an option */
 static bool package_ok(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789+.-");

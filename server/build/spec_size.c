@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_size.c - the size a spec asks for */
+/* spec_size.c - sizes in a spec */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ const char *spec_has_size(const json_t *layer)
 	return NULL;
 }
 
-/* 1: a number is there, in *ret; 0: none */
+/* 1: there is a number, in *ret; 0: none */
 static int number(const json_t *v, const char *where, const char *name, struct spec_ctx *c,
                   double *ret, struct err *err)
 {

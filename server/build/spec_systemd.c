@@ -3,7 +3,7 @@
  * spec_systemd.c - services of a layer
  *
  * Everything that goes into a unit file is one line without control characters, so no value can add
- * a setting of its own. Names of other units get their ".service" here.
+ * a setting of its own. Names of other units are completed with ".service" here.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -103,7 +103,7 @@ static int check_env(const json_t *env, const char *where, struct spec_ctx *c, j
 			                where);
 		if (strchr(key, '='))
 			return spec_bad(c, ERR_ENV_KEY_CONTAINS_EQUALS, err,
-			                "'%senv': the name '%.40s' has a '='", where, key);
+			                "'%senv': the name '%.40s' contains '='", where, key);
 		if (!spec_text_ok(key) || strpbrk(key, " \"'\\") || !s ||
 		    strlen(s) != json_string_length(v) || strlen(s) > SPEC_EXEC_MAX)
 			return spec_bad(c, ERR_NONE, err, "'%senv.%.40s' must be a string", where,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_users.c - users and groups of a layer: checked against what useradd and groupadd take */
+/* spec_users.c - users and groups of a layer: checked against the rules of useradd and groupadd */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include "base/err.h"
 #include "build/spec_internal.h"
 
-#define ID_NUM_MAX 4294967293 /* 2^32 - 1 and -2 mean something else */
-#define SYSTEM_ID_MAX 999     /* login.defs: above are people */
+#define ID_NUM_MAX 4294967293 /* 2^32 - 1 and -2 have special meanings */
+#define SYSTEM_ID_MAX 999     /* login.defs: regular users are above */
 
-/* [a-z_][a-z0-9_-]*, and a $ at the end is not for us */
+/* [a-z_][a-z0-9_-]*, without the final $ that useradd allows */
 static bool name_ok(const char *s)
 {
 	if (!((*s >= 'a' && *s <= 'z') || *s == '_'))
@@ -108,7 +108,7 @@ static const struct json_field user_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, user, gecos, "gecos", JSON_NULLABLE, 0, 256),
 	JSON_FIELD(JSON_WANT_STRREF, user, home, "home", JSON_NULLABLE, 0, SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, user, shell, "shell", JSON_NULLABLE, 0, SPEC_TEXT_MAX),
-	/* wide here, so that what is out of range gets its own code */
+	/* wide, so that values out of range get their own code */
 	JSON_FIELD(JSON_WANT_I64, user, uid, "uid", JSON_NULLABLE, INT64_MIN, INT64_MAX),
 	JSON_FIELD(JSON_WANT_ARRAY, user, groups, "groups", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_BOOL, user, is_system, "system", JSON_NULLABLE, 0, 0),
@@ -144,7 +144,7 @@ static int check_user(const struct user *u, struct spec_ctx *c, struct err *err)
 		return spec_bad(c, ERR_USER_HOME_INVALID, err,
 		                "home of user '%s' must be an absolute path", u->name);
 	if (u->home && strchr(u->home, ':'))
-		return spec_bad(c, ERR_USER_HOME_INVALID, err, "home of user '%s' has a ':'",
+		return spec_bad(c, ERR_USER_HOME_INVALID, err, "home of user '%s' contains ':'",
 		                u->name);
 	if (u->shell && (!spec_path_ok(u->shell) || strchr(u->shell, ':')))
 		return spec_bad(c, ERR_USER_SHELL_INVALID, err,

@@ -63,7 +63,8 @@ int spec_fields(const json_t *j, const char *where, const struct json_field *fie
 	return r;
 }
 
-/* An array of strings without control characters and not longer than max; empty ones get their tag.
+/* An array of strings without control characters and not longer than max; an empty one gets
+ * empty_tag.
  */
 int spec_strings(const json_t *j, const char *where, const char *name, size_t max,
                  enum err_code empty_tag, struct spec_ctx *c, struct err *err)

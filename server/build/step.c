@@ -3,7 +3,7 @@
  * step.c - one command of a build in the guest
  *
  * Scripts are constants; everything from the spec reaches them through the environment, never as
- * part of the text. The build's deadline is that of every step.
+ * part of the text. The build's deadline applies to every step.
  */
 #include <errno.h>
 #include <stdio.h>

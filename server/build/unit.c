@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unit.c - a service as systemd reads it
+ * unit.c - writes a service's unit file
  *
- * Every value was checked to be one line. `exec` entries are command lines as ExecStart= takes
- * them; of a service that stays, all but the last run before it (ExecStartPre=), since only a
- * oneshot may have several. Values of `env` are quoted and nothing in them is expanded.
+ * Every value was checked to be one line. `exec` entries are command lines in the syntax of
+ * ExecStart=; for a long-running service all but the last run before it (ExecStartPre=), since only
+ * a oneshot may have several. Values of `env` are quoted and nothing in them is expanded.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static bool listed(const json_t *list, const char *name)
 	return false;
 }
 
-/* without: names that are left out, or NULL */
+/* without: names to leave out, or NULL */
 static void put_list(struct buf *b, const char *key, const json_t *list, const json_t *without)
 {
 	bool any = false;
@@ -42,7 +42,7 @@ static void put_list(struct buf *b, const char *key, const json_t *list, const j
 		buf_printf(b, "\n");
 }
 
-/* For a place where systemd expands %: paths. */
+/* For values in which systemd expands %: paths. */
 static void put_plain(struct buf *b, const char *key, const char *value)
 {
 	if (!value)
@@ -154,7 +154,7 @@ void unit_patch_text(const struct service *s, const json_t *done, struct buf *b)
 		           : s->ready_signal ? "notify"
 		                             : "exec");
 	if (json_array_size(s->exec)) {
-		/* in place of what the unit has, not after it */
+		/* replaces the unit's own, instead of adding to it */
 		buf_printf(b, "ExecStartPre=\nExecStart=\n");
 		put_exec(b, s, s->oneshot);
 	}

@@ -2,11 +2,11 @@
 /*
  * acme.c - getting and renewing certificates with uacme
  *
- * Theory of operation: a thread looks every minute, or when it is told to, which names want a
- * certificate and which certificates end soon, and runs uacme for each. uacme calls a hook, a
- * script that we write at start: for http-01 it leaves the answer in a file that the edge serves,
- * for dns-01 (wildcards) it runs the operator's program. A name that failed is tried again later
- * and later. One uacme runs at a time: it keeps its files itself.
+ * Theory of operation: every minute, or when notified, a thread checks which names need a
+ * certificate and which certificates expire soon, and runs uacme for each. uacme calls a hook, a
+ * script that we write at start: for http-01 it puts the answer into a file that the edge serves,
+ * for dns-01 (wildcards) it runs the operator's program. A name that failed is retried with
+ * growing delays. One uacme runs at a time, because it manages its files itself.
  */
 #include "cert/acme.h"
 
@@ -32,8 +32,8 @@
 
 #define LOOK_MS 60000
 #define UACME_MS 300000                   /* one certificate */
-#define OUTPUT_MAX (16u << 10)            /* kept of what uacme says */
-#define FAILED_MAX 1024u                  /* names that are remembered to have failed */
+#define OUTPUT_MAX (16u << 10)            /* of uacme's output kept */
+#define FAILED_MAX 1024u                  /* failed names that are remembered */
 #define AGAIN_MS 60000u                   /* after a failure, doubled each time, */
 #define AGAIN_MAX_MS (6u * 3600u * 1000u) /* up to */
 #define NAME_SIZE 256
@@ -126,7 +126,7 @@ static int uacme(struct acme *a, const char *const *argv, struct err *err)
 
 	if (r < 0)
 		return err_wrap(err, r, "uacme");
-	if (r <= 1) /* 1: it has one that is good for long enough */
+	if (r <= 1) /* 1: its certificate is still valid for long enough */
 		return 0;
 	while (said && *said && said[strlen(said) - 1] == '\n')
 		said[strlen(said) - 1] = '\0';
@@ -137,7 +137,7 @@ static int uacme(struct acme *a, const char *const *argv, struct err *err)
 	                      : "failed");
 }
 
-/* An account key, made once; again: of an account that the server does not know. */
+/* An account key, created once; again: the server does not know the account. */
 static int need_account(struct acme *a, const char *dir, bool again, struct err *err)
 {
 	char key[360];
@@ -343,7 +343,7 @@ int acme_start(const struct acme_conf *c, struct certs *certs, struct acme **ret
 		return r;
 	r = pthread_create(&a->thread, NULL, acme_main, a);
 	if (r)
-		return err_sys(err, -r, "ACME: no thread");
+		return err_sys(err, -r, "ACME: start a thread");
 	a->started = true;
 	*ret = TAKE_PTR(a);
 	return 0;

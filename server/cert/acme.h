@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cert/acme.h - certificates of an ACME server, through uacme
+ * cert/acme.h - certificates from an ACME server, through uacme
  *
- * One thread gets and renews them, one at a time, in the background. What it gets is in
- * <data>/certs/acme, where certs.c finds it. All functions may be called from any thread.
+ * One thread gets and renews them, one at a time, in the background. They are stored in
+ * <data>/certs/acme, where certs.c finds them. All functions may be called from any thread.
  */
 #pragma once
 
@@ -20,14 +20,14 @@ struct acme_conf {
 	const char *email;    /* "": none */
 	const char *dns_hook; /* "": no wildcards */
 	unsigned renew_days;
-	/* Names that should have one: exact ones, and "*.domain". Caller frees *ret. */
+	/* Names that should have a certificate: exact ones, and "*.domain". Caller frees *ret. */
 	int (*wanted)(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err);
 	void *ctx;
 };
 
 int acme_start(const struct acme_conf *c, struct certs *certs, struct acme **ret, struct err *err);
 struct acme *acme_stop(struct acme *a); /* NULL is fine */
-/* Something is wanted that was not before. */
+/* A new certificate may be needed. */
 void acme_kick(struct acme *a);
 /* Gets *.domain now; blocks for as long as the ACME server takes. */
 int acme_wildcard(struct acme *a, const char *domain, struct err *err);

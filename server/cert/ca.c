@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ca.c - the local CA: made once, signs leaves */
+/* ca.c - the local CA: created once, signs leaf certificates */
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/pem.h>
@@ -16,7 +16,7 @@
 
 #define CA_DAYS 3650
 #define LEAF_DAYS 365
-#define BACKDATE_S 86400 /* clocks differ */
+#define BACKDATE_S 86400 /* in case a client's clock is behind */
 
 static int fail(struct err *err, const char *what)
 {
@@ -109,10 +109,10 @@ int ca_open(struct certs *c, struct err *err)
 
 	snprintf(key, sizeof(key), "%s/ca.key", c->dir);
 	snprintf(cert, sizeof(cert), "%s/ca.crt", c->dir);
-	if (access(cert, F_OK) < 0) { /* it is written last */
+	if (access(cert, F_OK) < 0) { /* the certificate is written last */
 		if ((r = make_ca(c, err)) < 0 || (r = save_ca(c, err)) < 0)
 			return r;
-		log_info("certificates: made a local CA; 'pando ca' prints it");
+		log_info("certificates: created a local CA; 'pando ca' prints its certificate");
 		return 0;
 	}
 	r = pem_read(key, cert, &e, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cert/cert.h - certificates of the edge: a CA of our own, leaves on demand, what ACME brought
+ * cert/cert.h - certificates of the edge: a local CA, leaf certificates on demand, ACME's
+ * certificates
  *
  * Below <data>/certs: ca.key, ca.crt (made at first start), leaf/<name>.pem (key and certificate),
  * and acme/ and acme-wild/ as uacme keeps them. Keys are 0600. Everything is found again after a
@@ -24,19 +25,19 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
                struct err *err);
 struct certs *certs_free(struct certs *c);
 /*
- * Gives ssl a certificate: ACME's for that name or its wildcard; else one of ours. own: the name is
- * known and may have a leaf of its own; others are shown the default one. Does not block: -EAGAIN
- * when it is not in memory, then certs_make() gets it.
+ * Gives ssl a certificate: ACME's for that name or its wildcard, else a local one. own: the name is
+ * known and may have a leaf certificate of its own; others get the default one. Does not block:
+ * -EAGAIN if it is not in memory; then certs_make() gets it.
  */
 int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err);
-/* Reads or makes what certs_use() would give. Blocks on files and on others that make one. */
+/* Reads or creates what certs_use() would use. Blocks on files and on other calls. */
 int certs_make(struct certs *c, const char *name, bool own, struct err *err);
-/* From now on names below the domain are shown one certificate for *.domain of ours, until ACME has
+/* From now on names below the domain get one local certificate for *.domain, until ACME has
  * one. Blocks as certs_make() does. */
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 /* The CA's certificate as PEM, for trust stores. Caller frees. */
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);
-/* ACME brought something: files are looked at again. Blocks on them. */
+/* ACME has new certificates: reads the files again. Blocks on them. */
 void certs_forget(struct certs *c);
 /* When ACME's certificate for exactly this name should be renewed (seconds since the epoch), or
  * -ENOENT. */

@@ -11,11 +11,13 @@
 #include "base/lock.h"
 #include "cert/cert.h"
 
-#define CERTS_CACHED_MAX 4096 /* names in memory; then the one unused for longest makes room */
+#define CERTS_CACHED_MAX                                                        \
+	4096 /* names in memory; beyond that the least recently used is dropped \
+	      */
 #define SUFFIXES_MAX 4
 #define CERT_FILE_MAX (64u << 10)
 
-/* What a name is shown. Nothing in it changes once it is in the table. */
+/* A name's certificate. Nothing in it changes once it is in the table. */
 struct entry {
 	struct entry *next;
 	atomic_uint refs;
@@ -23,8 +25,8 @@ struct entry {
 	EVP_PKEY *key;                /* owned */
 	X509 *cert;                   /* owned */
 	STACK_OF(X509) * chain;       /* owned; without cert */
-	time_t until;                 /* to be made or read anew */
-	uint64_t used;                /* certs.lock: when, in lookups */
+	time_t until;                 /* to be created or read again */
+	uint64_t used;                /* certs.lock: last use, counted in lookups */
 };
 
 #define WILD_SIZE (CERT_NAME_MAX + 3) /* "*." and a name */
@@ -36,12 +38,12 @@ struct certs {
 	size_t n_suffixes;
 	EVP_PKEY *ca_key;  /* owned */
 	X509 *ca_cert;     /* owned */
-	struct mutex make; /* one certificate is read or made at a time; taken before lock */
-	struct mutex lock; /* never held over a file or a signature */
+	struct mutex make; /* one certificate is read or created at a time; taken before lock */
+	struct mutex lock; /* never held during file access or signing */
 	struct entry *bucket[BUCKETS] GUARDED_BY(lock); /* ref'd */
 	size_t n GUARDED_BY(lock);
 	uint64_t lookups GUARDED_BY(lock);
-	uint64_t forgets GUARDED_BY(lock); /* what was being made meanwhile is made again */
+	uint64_t forgets GUARDED_BY(lock); /* certificates in the making are made again */
 	char (*wild)[WILD_SIZE] GUARDED_BY(
 	        lock); /* owned: wildcards that have a certificate, "*.example.org" */
 	size_t n_wild GUARDED_BY(lock);
@@ -57,5 +59,5 @@ void entry_clear(struct entry *e); /* key and certificates */
 int pem_read(const char *key_path, const char *cert_path, struct entry *ret, struct err *err);
 /* Key and certificate into one file of mode 0600. */
 int pem_write(const char *path, EVP_PKEY *key, X509 *cert, struct err *err);
-time_t cert_since(const X509 *cert); /* its time */
+time_t cert_since(const X509 *cert); /* start of its validity */
 time_t cert_until(const X509 *cert);

@@ -4,13 +4,13 @@
  *
  * Theory of operation: names are in memory with their key and certificate once they were asked
  * for. A name that is not there is looked for in uacme's directory, by itself and as a wildcard of
- * its parent; failing that a leaf of ours is read, or made and written. Children of the suffixes
- * share one wildcard leaf, and names nobody knows are shown the default one, so a client that asks
- * for a million names makes no file.
+ * its parent; otherwise a local leaf certificate is read, or created and written. Children of the
+ * suffixes share one wildcard certificate, and unknown names get the default one, so a client that
+ * asks for a million names creates no file.
  *
- * Looking up (certs_use) and making (certs_make) are two calls, because whoever looks up serves
- * others on the same thread. The table's lock is held for the time of a comparison of names. What
- * is in the table is counted, so a handshake goes on with a certificate that was just forgotten.
+ * Looking up (certs_use) and creating (certs_make) are two calls, because the thread that looks up
+ * serves other connections too. The table's lock is held only while names are compared. Entries
+ * are reference-counted, so a handshake can finish with a certificate that was just dropped.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,10 +26,12 @@
 #include "base/log.h"
 #include "cert/cert_internal.h"
 
-#define RENEW_S (30L * 86400) /* before its end a leaf is made anew */
-#define AGAIN_S 3600 /* a leaf of ours: whether ACME has one by now; certs_forget() is sooner */
+#define RENEW_S (30L * 86400) /* before its expiry a leaf is replaced */
+#define AGAIN_S                                                                           \
+	3600 /* a local leaf: check whether ACME has one by now; certs_forget() is sooner \
+	      */
 
-#define TRIES_MAX 3 /* of making one while others forget what it is made from */
+#define TRIES_MAX 3 /* to create one while others drop what it is made from */
 
 static struct entry *entry_new(const char *name)
 {
@@ -79,7 +81,7 @@ static bool name_safe(const char *s)
 	return true;
 }
 
-/* uacme keeps "*.name" as "name": wildcards have a directory of their own. */
+/* uacme stores "*.name" as "name", so wildcards have a separate directory. */
 static int acme_read(struct certs *c, const char *ident, struct entry *ret, struct err *err)
 {
 	bool wild = strncmp(ident, "*.", 2) == 0;
@@ -94,7 +96,7 @@ static int acme_read(struct certs *c, const char *ident, struct entry *ret, stru
 	return pem_read(key, cert, ret, err);
 }
 
-/* So many days before its end, but not before two thirds of its life are over. */
+/* The given number of days before expiry, but not before two thirds of its lifetime. */
 int64_t certs_acme_renew_at(struct certs *c, const char *name, unsigned days_before)
 {
 	AUTO(entry_unrefp) struct entry *e = entry_new(name);
@@ -121,7 +123,7 @@ static int try_acme(struct certs *c, const char *name, struct entry *ret)
 	return acme_read(c, wild, ret, NULL) == 0 && ret->until > now ? 0 : -ENOENT;
 }
 
-/* A leaf of ours: from its file, else made. */
+/* A local leaf certificate: from its file, or newly created. */
 static int local_leaf(struct certs *c, const char *file, const char *name, bool wildcard,
                       struct entry *ret, struct err *err)
 {
@@ -131,7 +133,7 @@ static int local_leaf(struct certs *c, const char *file, const char *name, bool 
 
 	snprintf(path, sizeof(path), "%s/leaf/%s.pem", c->dir, file);
 	if (access(path, F_OK) == 0 && pem_read(path, path, ret, err) == 0) {
-		/* of an earlier CA, or too old: another one */
+		/* of an earlier CA, or too old: create another */
 		if (ret->until > now + RENEW_S &&
 		    X509_verify(ret->cert, X509_get0_pubkey(c->ca_cert)) == 1) {
 			ret->until = MIN(ret->until - RENEW_S, now + AGAIN_S);
@@ -157,7 +159,7 @@ static const char *suffix_of(const struct certs *c, const char *name)
 	return NULL;
 }
 
-/* ---- wildcards that were asked for ---- */
+/* ---- requested wildcards ---- */
 
 static bool wild_known(const struct certs *c, const char *wild) REQUIRES(&c->lock)
 {
@@ -200,7 +202,7 @@ static void dir_closep(DIR **d)
 		closedir(*d);
 }
 
-/* Those on disk: "*.example.org.pem" in leaf/, example.org/cert.pem in acme-wild/. None is ever
+/* Those on disk: "*.example.org.pem" in leaf/, example.org/cert.pem in acme-wild/. They are never
  * removed. */
 static int wild_load(struct certs *c, struct err *err)
 {
@@ -268,7 +270,7 @@ static int make_entry(struct certs *c, const char *name, struct entry **ret, str
 	return 0;
 }
 
-/* *at is taken out. */
+/* Removes *at. */
 static void drop(struct certs *c, struct entry **at) REQUIRES(&c->lock)
 {
 	struct entry *e = *at;
@@ -313,7 +315,7 @@ static struct entry *lookup(struct certs *c, const char *name)
 	return NULL;
 }
 
-/* The one unused for longest goes. */
+/* Drops the least recently used entry. */
 static void make_room(struct certs *c) REQUIRES(&c->lock)
 {
 	struct entry **oldest = NULL;
@@ -326,7 +328,7 @@ static void make_room(struct certs *c) REQUIRES(&c->lock)
 		drop(c, oldest);
 }
 
-/* false: what it was made from may have changed meanwhile. */
+/* false: what it was made from may have changed in the meantime. */
 static bool insert(struct certs *c, struct entry *e_consume, uint64_t forgets)
 {
 	struct entry *e = e_consume, **p = &c->bucket[hash(e->name)];
@@ -350,7 +352,7 @@ static bool insert(struct certs *c, struct entry *e_consume, uint64_t forgets)
 	return true;
 }
 
-/* The name whose certificate a client that asks for `name` is shown. */
+/* The name whose certificate is used for `name`. */
 static const char *shown_as(struct certs *c, const char *name, bool own, char wild[WILD_SIZE])
 {
 	const char *suffix = suffix_of(c, name);
@@ -390,7 +392,7 @@ static int make_named(struct certs *c, const char *as, struct err *err)
 	LOCK_SCOPE(&c->make);
 	there = lookup(c, as);
 	if (there)
-		return 0; /* somebody was quicker */
+		return 0; /* another thread was quicker */
 	for (int i = 0; i < TRIES_MAX; i++) {
 		uint64_t forgets = forgets_of(c);
 		struct entry *e = NULL;
@@ -424,7 +426,7 @@ int certs_local_wildcard(struct certs *c, const char *domain, struct err *err)
 		return err_set(err, -EINVAL, "'%s' is not a domain name", domain);
 	if ((r = make_named(c, name, err)) < 0 || (r = wild_add(c, name, err)) < 0)
 		return r;
-	forget_all(c); /* names below it had leaves of their own */
+	forget_all(c); /* names below it had their own leaf certificates */
 	return 0;
 }
 

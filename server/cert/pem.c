@@ -34,7 +34,7 @@ time_t cert_until(const X509 *cert)
 	return seconds(X509_get0_notAfter(cert));
 }
 
-/* Keys without a passphrase only: nobody is there to type one. */
+/* Keys without a passphrase only: there is nobody to type one. */
 static int no_passphrase(char *buf, int size, int rw, void *arg)
 {
 	return -1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * domains.c - who may map which name, and the table by which the edge routes
+ * domains.c - who may map which name, and the edge's routing table
  *
  * Theory of operation: every change goes to the store first; then the table is read again from it,
- * all of it, under one lock, so the two cannot drift. Names change rarely and are looked up with
- * every request.
+ * completely, under one lock, so that the two cannot diverge. Names change rarely and are looked up
+ * with every request.
  */
 #include "domains/domains.h"
 
@@ -227,7 +227,7 @@ static int taken(const char *name, struct err *err)
 	return err_tag(err, -EEXIST, ERR_DOMAIN_ALREADY_EXISTS, "'%s' is taken", name);
 }
 
-/* Names that are the server's own. */
+/* Names reserved for the server. */
 static bool reserved(const struct domains *d, const char *name)
 {
 	static const char *const words[] = { "api", "git", "dashboard" };
@@ -241,7 +241,7 @@ static bool reserved(const struct domains *d, const char *name)
 	return strcmp(name, d->base) == 0 || strcmp(name, DOMAINS_PREVIEW) == 0;
 }
 
-/* The name itself, and what is above it below the suffix, must not belong to another account. */
+/* The name, and its parents below the suffix, must not belong to another account. */
 static int preview_free(struct domains *d, const char *account, const char *name, struct err *err)
 {
 	for (const char *p = name; p && preview(d, p);
@@ -256,7 +256,7 @@ static int preview_free(struct domains *d, const char *account, const char *name
 	return 0;
 }
 
-/* A VM's own name (its id as the label) is that VM's alone. */
+/* A VM's own name (its id as the label) can only be mapped to that VM. */
 static int vm_label(struct domains *d, const char *account, const char *name, struct err *err)
 {
 	char label[ID_SIZE];

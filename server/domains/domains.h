@@ -4,8 +4,8 @@
  *
  * A name below the base domain or style.dev (a preview name) belongs to the account that maps it
  * first, for as long as the mapping lasts. Any other name needs a verified domain at or above it:
- * its DNS must hold a TXT record that only the account was told. The store has the facts; the table
- * by which the edge routes is kept in memory beside it.
+ * its DNS must have a TXT record with a code that only the account knows. The store is
+ * authoritative; the edge's routing table is kept in memory beside it.
  */
 #pragma once
 
@@ -21,7 +21,8 @@ struct store;
 struct vmm;
 struct zones;
 
-#define DOMAINS_TXT_NAME "_freestyle_custom_hostname" /* the contract's; before the domain */
+#define DOMAINS_TXT_NAME \
+	"_freestyle_custom_hostname" /* fixed by the wire protocol; prefix of the domain */
 #define DOMAINS_PREVIEW "style.dev"
 #define DOMAINS_PORT_DEFAULT 443 /* of `domains` on create */
 #define DOMAINS_VM_PORT 3000     /* <vm id>.<suffix> without a mapping */
@@ -45,7 +46,7 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
                    struct store_verification *ret, struct err *err);
 
 /* ---- mappings ---- */
-/* May the account map that name, as far as one can tell before? */
+/* May the account map that name? A check in advance, without guarantee. */
 int domains_may_map(struct domains *d, const char *account, const char *domain, struct err *err);
 int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
                 uint32_t port, struct store_mapping *ret, struct err *err);
@@ -54,7 +55,7 @@ int domains_unmap(struct domains *d, const char *account, const char *domain, st
 int domains_wildcard(struct domains *d, const char *account, const char *domain,
                      char ret_domain[DOMAIN_SIZE], struct err *err);
 
-/* ---- for the edge: from memory, no waiting ---- */
+/* ---- for the edge: from memory, never blocks ---- */
 struct domains_way {
 	char account[ACCOUNT_SIZE];
 	char vm[ID_SIZE];
@@ -66,16 +67,16 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret);
 /* Names that lead to a VM, and all custom ones (vm NULL). Caller frees *ret. */
 int domains_names(struct domains *d, const char *vm, char (**ret)[DOMAIN_SIZE], size_t *ret_n,
                   struct err *err);
-/* The table again from the store; after a VM went. */
+/* Reads the table from the store again, after a VM was deleted. */
 int domains_reload(struct domains *d, struct err *err);
 
-/* name.c: pure. "INVALID_DOMAIN" unless it is a host name of two labels or more; star: "*." may be
- * in front. */
+/* name.c: pure. "INVALID_DOMAIN" unless it is a host name of at least two labels; star: it may
+ * begin with "*.". */
 int domain_normal(const char *text, bool star, char ret[DOMAIN_SIZE], struct err *err);
 /* Is name strictly below suffix? */
 bool domain_below(const char *name, const char *suffix);
 
-/* txt.c: 1 when one of the name's TXT records has the value, 0 when none has, -errno. */
+/* txt.c: 1 if one of the name's TXT records has the value, 0 if none has, -errno. */
 int txt_has(const char *resolver, const char *name, const char *value, struct err *err);
-/* Its parser: 1, 0, -EAGAIN (cut short: ask over TCP), -EBADMSG, -EIO (the server's refusal). */
+/* Its parser: 1, 0, -EAGAIN (truncated: ask over TCP), -EBADMSG, -EIO (refused by the server). */
 int txt_answer(const void *p, size_t n, const char *value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* name.c - what counts as a name */
+/* name.c - checks of host names */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -45,7 +45,7 @@ int domain_normal(const char *text, bool star, char ret[DOMAIN_SIZE], struct err
 		if (++label > LABEL_MAX)
 			return invalid(text, err);
 	}
-	/* An address has no letter in its last label. */
+	/* Not an IPv4 address: those have no letter in the last label. */
 	if (label == 0 || labels < 2 || !letter || ret[n - 1] == '-')
 		return invalid(text, err);
 	ret[n] = '\0';

@@ -2,9 +2,9 @@
 /*
  * txt.c - does a name have a certain TXT record?
  *
- * Theory of operation: one question to the resolver, over UDP from a random port and with a random
- * id, asked again when nothing comes, and over TCP when the answer was cut short. Answers are read
- * through a cursor; of each record only type, class and text are looked at.
+ * Theory of operation: one query to the resolver, over UDP from a random port and with a random
+ * id, repeated if there is no answer, and over TCP if the answer was truncated. Answers are read
+ * through a cursor; only type, class and text of each record are used.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +32,7 @@
 #define FLAG_RD 0x0100u
 #define RCODE 0x000fu
 #define NXDOMAIN 3u
-#define RECORDS_MAX 256u /* of one answer */
+#define RECORDS_MAX 256u /* in one answer */
 #define POINTER 0xc0u
 
 /* A name ends with an empty label or a pointer; where that leads does not matter here. */
@@ -56,7 +56,7 @@ static int skip_name(struct rd *c)
 	return -EBADMSG;
 }
 
-/* A record's strings, one after the other, against the value. */
+/* Compares a record's strings, concatenated, with the value. */
 static int text_is(struct rd *c, size_t len, const char *value)
 {
 	size_t want = strlen(value), got = 0;

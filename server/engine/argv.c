@@ -4,7 +4,7 @@
  *
  * Everything QEMU opens arrives as a descriptor: the console through an fdset,
  * sockets as listening descriptors, RAM through the layer library (the path
- * /pando/ram exists nowhere), the disk later through the monitor. The kernel
+ * /pando/ram does not exist), the disk later through the monitor. The kernel
  * is read through /proc/self/fd: the image's files are world-readable.
  */
 #include "engine/argv.h"
@@ -18,9 +18,9 @@
 #include "base/auto.h"
 #include "base/err.h"
 
-#define GUEST_MAC "02:50:4e:44:4f:02" /* the same in every slot: a fork needs no new one */
+#define GUEST_MAC "02:50:4e:44:4f:02" /* the same in every slot, so a fork needs no new one */
 #define TAP_FD 9                      /* PRIV_TAP_FD of privc.h */
-#define TB_CACHE_MB 64                /* translated code per VM; touched pages only count */
+#define TB_CACHE_MB 64                /* translated code per VM; only touched pages use memory */
 
 enum { FDSET_CONSOLE = 1 };
 
@@ -28,9 +28,9 @@ const char *const argv_common[] = { "-nodefaults", "-no-user-config", "-display"
 
 #define MACHINE "q35,usb=off,vmport=off,graphics=off,suppress-vmdesc=on,smm=off"
 /*
- * After a thaw QEMU announces the guest itself. Told to do it as well, the guest sends netlink
- * events, ARP and neighbour advertisements: a tenth of all code an emulated one translates until
- * its agent answers.
+ * After a thaw QEMU announces the guest on the network itself. If the guest did too, it would send
+ * netlink events, ARP and neighbour advertisements: a tenth of all code that an emulated guest
+ * translates until its agent answers.
  */
 #define NIC_QUIET "guest_announce=off"
 
@@ -47,10 +47,10 @@ const char *argv_shape(enum accel a)
 }
 
 /*
- * What makes a real CPU quick makes an emulated one slow: string instructions by the byte (erms:
- * the kernel clears its pages and the C library copies with them), the end of a translation at
- * every access to user memory (smap), more state to save at every switch (mpx, pku). No program
- * needs one of them. docs/decisions/0009.
+ * Some features that make a real CPU fast make an emulated one slow: byte-wise string instructions
+ * (erms: the kernel clears pages with them and the C library copies), the end of a translation at
+ * every access to user memory (smap), more state to save at every task switch (mpx, pku). No
+ * program needs any of them. docs/decisions/0009.
  */
 const char *argv_cpu(enum accel a)
 {
@@ -67,10 +67,10 @@ const char *argv_cpu(enum accel a)
 const char *argv_cmdline(enum accel a)
 {
 	/*
-	 * QEMU keys translated code by its virtual address: with randomised ones the
+	 * QEMU keys translated code by its virtual address: with randomised addresses the
 	 * loader and the C library are translated again for every process, which
-	 * makes starting one five times slower. Pressure is accounted at every switch
-	 * of tasks, by code that is then translated, too. Without rep_good the kernel
+	 * makes starting one five times slower. Pressure accounting runs, and has to be
+	 * translated, at every task switch. Without rep_good the kernel
 	 * clears and copies pages by plain stores.
 	 */
 	return a == ACCEL_KVM ? CMDLINE : CMDLINE " norandmaps psi=0 clearcpuid=rep_good";
@@ -125,8 +125,8 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 	add(&a, "-global");
 	add(&a, "migration.send-configuration=off");
 	add(&a, "-action");
-	add(&a, "reboot=shutdown"); /* a reboot is a cold boot by the server: a thawed QEMU has no
-	                               kernel */
+	add(&a, "reboot=shutdown"); /* the server handles a reboot as a cold boot: a thawed QEMU has
+	                               no kernel */
 	add(&a, "-S");
 	if (s->thaw) {
 		add(&a, "-incoming");
@@ -151,7 +151,7 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 	add(&a, "rng-builtin,id=rng");
 	add(&a, "-device");
 	add(&a, "virtio-rng-pci,rng=rng,disable-legacy=on");
-	/* The disk comes later (block.c): until then it is empty space. */
+	/* The disk is added later (block.c): until then it is empty space. */
 	add(&a, "-blockdev");
 	add(&a, "{\"driver\":\"null-co\",\"node-name\":\"" ARGV_NO_DISK "\",\"size\":1048576}");
 	add(&a, "-device");
@@ -174,8 +174,9 @@ int argv_build(const struct argv_spec *s, struct argv *ret, struct err *err)
 		add(&a, "/proc/self/fd/%d", s->fd_initrd);
 		add(&a, "-append");
 		/*
-		 * An emulated guest reads the host's TSC. Left to calibrate it on a busy
-		 * host it finds a wrong frequency, trusts it, and its clock runs away.
+		 * An emulated guest reads the host's TSC. If it calibrated the TSC itself on a busy
+		 * host, it would settle on a wrong frequency, and its clock would run too fast or
+		 * too slow.
 		 */
 		if (s->tsc_khz)
 			add(&a, "%s tsc_early_khz=%u", argv_cmdline(s->accel), s->tsc_khz);

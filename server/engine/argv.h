@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine/argv.h - QEMU's command line, pure: the same spec in, the same words out (golden-tested)
+/* engine/argv.h - QEMU's command line, a pure function of the spec (tested against golden files)
  */
 #pragma once
 
@@ -16,11 +16,11 @@ struct argv_spec {
 	int fd_qmp, fd_agent;     /* listening sockets */
 	int fd_console;           /* file */
 	int fd_kernel, fd_initrd; /* -1 when thawing */
-	uint32_t tsc_khz;         /* of the host; 0: the guest finds out itself */
+	uint32_t tsc_khz;         /* of the host; 0: the guest measures it itself */
 };
 
 #define ARGV_DISK_DEVICE "disk" /* id of the virtio disk */
-#define ARGV_NO_DISK "no-disk"  /* node that is in it until the real disk comes */
+#define ARGV_NO_DISK "no-disk"  /* its node until the real disk is attached */
 
 #define ARGV_MAX 240 /* PRIV_ARGV_MAX leaves room for what pando-priv adds */
 struct argv {
@@ -32,9 +32,9 @@ void argv_done(struct argv *a);
 
 /* The -machine and -cpu arguments that go with an accelerator. */
 const char *argv_machine(enum accel a);
-const char *argv_shape(enum accel a); /* all of it that a frozen state is tied to */
+const char *argv_shape(enum accel a); /* the parts that a frozen state is tied to */
 const char *argv_cpu(enum accel a);
 /* The kernel's command line on a cold boot. */
 const char *argv_cmdline(enum accel a);
-/* Words every QEMU of ours starts with, for the probe too. */
+/* The first arguments of every QEMU process, including the probe's. */
 extern const char *const argv_common[];

@@ -5,8 +5,8 @@
  * A layer "x" is a node named x over a file node f-x; QEMU opens the file
  * through an fdset, whose number it chooses itself, so that numbers cannot
  * collide after a restart of the server. A machine starts with a disk that is
- * empty space (ARGV_NO_DISK); block_attach() puts the real one in its place. All
- * nodes of one machine have the same options: blockdev-reopen needs them again.
+ * empty space (ARGV_NO_DISK); block_attach() replaces it with the real one. All
+ * nodes of one machine have the same options, which blockdev-reopen needs again.
  */
 #include <errno.h>
 #include <stdio.h>

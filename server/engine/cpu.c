@@ -2,11 +2,11 @@
 /*
  * cpu.c - which CPU a point was frozen on: part of its identity
  *
- * Under KVM a guest sees the host's CPU, so a point fits only where vendor, family,
- * model, stepping and flags are the same. An emulated CPU is the same everywhere, but
- * the guest reads the host's TSC and has settled on its frequency: thawed where
- * that is another, its clock would run wrong. The frequency is measured and so
- * never quite the same; it may differ a little.
+ * Under KVM a guest sees the host's CPU, so a point needs the same vendor, family,
+ * model, stepping and flags. An emulated CPU is the same everywhere, but
+ * the guest reads the host's TSC and has settled on its frequency: thawed on a host with
+ * another frequency, its clock would run wrong. The frequency is measured and so
+ * never exactly the same; a small difference is allowed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +22,9 @@
 
 #define CPUINFO_MAX (4u << 20)
 #define TSC_WORD " tsc="
-#define TSC_OFF_PERMILLE 5 /* what two measurements may differ by */
+#define TSC_OFF_PERMILLE 5 /* allowed difference of two measurements */
 
-/* The value after "name\t: " of the first CPU, cut at the line's end. */
+/* The value after "name\t: " of the first CPU, up to the end of the line. */
 static const char *field(const char *text, const char *name, char *buf, size_t size)
 {
 	size_t n = strlen(name);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine/engine.h - QEMU machines and the one primitive on them; for vm/
+ * engine/engine.h - QEMU machines, and freeze and thaw; for vm/
  *
  * A machine at rest is memory layers, disk layers and a device state: an
- * engine_point. machine_spawn() and machine_load() make a process from one
- * (thaw) or from disk layers alone (cold boot); machine_freeze() makes one from a process. There
- * is no other way to save or load a VM. The engine knows files and processes;
- * what belongs to whom is in the store and is vm/'s business.
+ * engine_point. machine_spawn() and machine_load() create a process from a point
+ * (thaw) or from disk layers alone (cold boot); machine_freeze() creates a point from a process.
+ * There is no other way to save or load a VM. The engine knows files and processes; ownership is
+ * recorded in the store and managed by vm/.
  *
  * Files below the data directory:
  *   layers/<layer id>        immutable, except the disk layer a machine writes to
@@ -28,7 +28,8 @@ struct err;
 struct machine;
 struct privc;
 
-#define ENGINE_CHAIN_MAX 24 /* layers of one kind below a machine; flattened long before */
+#define ENGINE_CHAIN_MAX \
+	24 /* layers of one kind below a machine; chains are flattened long before */
 #define ENGINE_FLATTEN_AT 6 /* depth from which a chain is worth flattening */
 #define ENGINE_VCPUS_MAX 8
 #define ENGINE_MEM_MIN_MB 512
@@ -43,10 +44,10 @@ struct engine_conf {
 	const char *qemu;       /* program, for its version and the probe */
 	const char *accel;      /* "auto", "kvm", "tcg" */
 	uint32_t probe_s;       /* for the test guest to boot */
-	const char *probe_file; /* where the answer of the probe is remembered */
+	const char *probe_file; /* caches the result of the probe */
 };
-/* Probes the accelerator by really booting a guest; may take seconds the first time, then
- * remembers. */
+/* Probes the accelerator by booting a guest; may take seconds the first time, then
+ * uses the cached result. */
 int engine_new(const struct engine_conf *c, struct privc *priv, struct engine **ret,
                struct err *err);
 struct engine *engine_free(struct engine *e);
@@ -56,7 +57,7 @@ struct engine_info {
 	char accel_why[160];
 	char qemu_version[64];
 	char machine[160];   /* -machine argument: part of a point's identity */
-	char cpu[64];        /* what a point's CPU must be like; cpu.c. Not the -cpu argument */
+	char cpu[64];        /* identity of the CPU for points; cpu.c. Not the -cpu argument */
 	const char *cmdline; /* the kernel's, on a cold boot */
 	uint32_t tsc_mhz; /* of the host, to 10 MHz; 0 under KVM. An emulated guest's clock depends
 	                     on it */
@@ -67,7 +68,8 @@ struct engine_layer {
 	char id[ID_SIZE];
 	char format[8]; /* "mem", "qcow2", "raw" */
 	uint64_t bytes; /* expected size of the file; 0: not known (a layer still written to) */
-	uint32_t crc; /* of the data, checked once per server life and whenever the file changed */
+	uint32_t crc; /* of the data, checked once per server run and whenever the file has changed
+	               */
 	bool has_crc;
 };
 struct engine_chain {
@@ -93,20 +95,20 @@ struct machine_spawn {
 	bool boot; /* for a cold boot: with a kernel; else for a thaw */
 };
 /*
- * Starts a paused process without disk and memory: any VM of that
- * size can become of it. So it may be done ahead of need.
+ * Starts a paused process without disk and memory, which can become any VM of that
+ * size. So it may be done ahead of need.
  */
 int machine_spawn(struct engine *e, const struct machine_spawn *s, struct machine **ret,
                   struct err *err);
 /*
  * Opens disk layers that the machine will probably use (from the bottom of a chain), so
- * that machine_load() need not. Wrong guesses cost nothing but a few descriptors.
+ * that machine_load() need not. A wrong guess costs only a few descriptors.
  */
 int machine_prepare_disk(struct machine *m, const struct engine_chain *c, struct err *err);
 struct machine_load {
 	struct engine_chain disk;         /* the layers below the one it writes to */
 	char disk_layer[ID_SIZE];         /* qcow2 layer it writes to */
-	bool disk_layer_exists;           /* else it is made, empty */
+	bool disk_layer_exists;           /* else it is created, empty */
 	uint32_t disk_mb;                 /* size of the disk */
 	const struct engine_point *point; /* NULL: cold boot */
 };
@@ -115,7 +117,7 @@ struct machine_load {
  * starts it. After a failure it can only be killed.
  */
 int machine_load(struct machine *m, const struct machine_load *l, struct err *err);
-/* Where the time went, in microseconds since the calls of machine_spawn() and machine_load(). */
+/* Times of the steps, in microseconds since the calls of machine_spawn() and machine_load(). */
 struct machine_times {
 	uint64_t prepared, spawned, monitor; /* spawn */
 	uint64_t disk, mapped, loaded;       /* load */
@@ -127,7 +129,7 @@ int machine_adopt(struct engine *e, const char *instance, struct proc proc_consu
                   uint32_t mem_mb, struct machine **ret, struct err *err);
 /* Closes our ends; the process continues. */
 struct machine *machine_free(struct machine *m);
-/* SIGKILL and clean up; run directory removed. Fine when it is gone already. */
+/* SIGKILL and clean up, including the run directory. Succeeds if it is already gone. */
 int engine_end(struct engine *e, const char *instance, struct err *err);
 /* The same; then machine_free(). After a failure engine_end() can be tried again. */
 int machine_kill(struct machine *m, struct err *err);
@@ -135,7 +137,7 @@ int machine_cont(struct machine *m, struct err *err);
 int machine_stop(struct machine *m, struct err *err); /* pauses it */
 bool machine_alive(const struct machine *m);
 const struct proc *machine_proc(const struct machine *m);
-/* Of a machine whose process ended: was it because the guest rebooted? */
+/* For a machine whose process ended: did the guest reboot? */
 bool machine_rebooted(struct machine *m);
 /* Lets a stopped machine continue (after a crash of the server in the middle of a freeze). */
 int machine_cont_if_stopped(struct machine *m, struct err *err);
@@ -145,7 +147,7 @@ int machine_stalled(struct machine *m, uint64_t deadline_ms, struct err *err);
 int machine_agent_socket(struct machine *m, int *ret_fd, struct err *err);
 /* Id of the disk layer it writes to now. */
 int machine_disk_layer(struct machine *m, char ret_id[ID_SIZE], struct err *err);
-/* What the guest asked of its disk since the machine began. */
+/* The guest's disk requests since the machine started. */
 struct machine_disk_stats {
 	uint64_t read_bytes, write_bytes;
 };
@@ -153,8 +155,10 @@ int machine_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_d
                        struct err *err);
 /* The last lines of the console, for error messages. */
 void machine_console_tail(struct engine *e, const char *instance, char *buf, size_t size);
-/* A guest may write to its console for ever: beyond some size it begins again. */
-void machine_console_trim(struct engine *e, const char *instance);
+/* The same of what QEMU itself said. */
+void machine_qemu_tail(struct engine *e, const char *instance, char *buf, size_t size);
+/* A guest may make both grow for ever: beyond some size they begin again. */
+void machine_logs_trim(struct engine *e, const char *instance);
 
 struct machine_freeze {
 	const char *point_id; /* names the state file */
@@ -180,16 +184,16 @@ int machine_freeze(struct machine *m, const struct machine_freeze *f, struct mac
 
 /*
  * After the disk chain `old` was flattened into `to`: the running machine, whose layer `above` is
- * on top of old's top, uses `to` from now on. 1 if it changed over, 0 when it does not use old.
+ * on top of old's top, switches to `to`. 1 if it did, 0 if it does not use old.
  */
 int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
                         const struct engine_layer *to, struct err *err);
 
-/* As engine_point_check(), and reads every layer: the page cache is warm afterwards. */
+/* Like engine_point_check(), but also reads every layer: the page cache is warm afterwards. */
 int engine_point_verify(struct engine *e, const struct engine_point *p, struct err *err);
 
 /* ---- files ---- */
-/* Links (or copies) a file from elsewhere to be the layer of that id. */
+/* Links (or copies) a file as the layer of that id. */
 int engine_import_layer(struct engine *e, const char *from, const char *id, uint64_t *ret_bytes,
                         struct err *err);
 int engine_layer_path(const struct engine *e, const char *id, char *buf, size_t size);
@@ -197,8 +201,8 @@ int engine_state_path(const struct engine *e, const char *point_id, char *buf, s
 void engine_remove_layer(struct engine *e, const char *id);
 void engine_remove_point(struct engine *e, const char *id);
 /*
- * New memory layer that holds what the chain holds together; with keep_bottom all of
- * the chain above its bottom, which the result then stands on and continues to share.
+ * New memory layer with the merged contents of the chain; with keep_bottom, of
+ * the chain above its bottom, which stays the parent and is still shared.
  */
 int engine_flatten_mem(struct engine *e, const struct engine_chain *c, bool keep_bottom,
                        const char *new_id, uint64_t *ret_bytes, uint32_t *ret_crc, struct err *err);

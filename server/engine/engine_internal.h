@@ -7,7 +7,7 @@
 #include "engine/engine_ops.h"
 #include "engine/qmp.h"
 
-/* What was checked once: the file has not changed since while these match. */
+/* A verified file: unchanged as long as these match. */
 struct verified {
 	char id[ID_SIZE];
 	uint64_t ino, size;
@@ -39,23 +39,29 @@ struct machine {
 	uint32_t vcpus, mem_mb;
 	struct proc proc;
 	struct qmp *qmp; /* owned */
-	int agent_fd;    /* agent channel, until machine_agent_socket() gave it away; owned */
+	int agent_fd;    /* agent channel, until machine_agent_socket() returns it; owned */
 	int layers_fd;   /* control socket of the layer library; owned */
 	char disk_layer[ID_SIZE];
-	char base[MACHINE_BASE_MAX][ID_SIZE]; /* disk layers it has nodes of, from the bottom */
+	char base[MACHINE_BASE_MAX][ID_SIZE]; /* disk layers that have nodes, from the bottom */
 	size_t n_base;
 	bool boot; /* started with a kernel, for a cold boot */
 	uint64_t next_token;
 	uint64_t started_us, load_us; /* clock_us() at machine_spawn() and machine_load() */
 	struct machine_times times;
-	void *impl; /* of whatever runs it, if it is not QEMU */
+	void *impl; /* of the implementation, if it is not QEMU */
 };
 
-/* Deadlines of single steps, in ms. Emulated machines on busy hosts are slow: generous. */
+/* Deadlines of single steps, in ms. Generous, because emulated machines on busy hosts are slow. */
 #define QMP_STEP_MS 20000
 #define QEMU_START_MS 30000
 #define STATE_LOAD_MS 30000
 #define LAYER_WRITE_MS 600000
+
+/* guestlog.c: "console" and "qemu.log" below run/<instance>. The descriptor is the caller's. */
+int guestlog_create(struct engine *e, const char *instance, const char *name, struct err *err);
+void guestlog_tail(struct engine *e, const char *instance, const char *name, char *buf,
+                   size_t size);
+void guestlog_trim(struct engine *e, const char *instance, const char *name);
 
 /* machine.c */
 struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcpus,
@@ -63,7 +69,7 @@ struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcp
 int machine_run_path(struct engine *e, const char *instance, const char *name, char *buf,
                      size_t size, struct err *err);
 
-/* qemu.c: monitor, layer library and agent channel of a process that is there */
+/* qemu.c: monitor, layer library and agent channel of an existing process */
 int machine_connect(struct machine *m, unsigned start_ms, struct err *err);
 
 /* spawn.c, load.c, freeze.c, rebase.c, stats.c: entries of engine_qemu */
@@ -87,7 +93,7 @@ int block_add_layer(struct machine *m, const struct engine_layer *l, const char 
 /* A layer to write to; both descriptors stay the caller's. */
 int block_add_top(struct machine *m, const char *id, const char *backing, int rw, int ro,
                   struct err *err);
-/* The node becomes the machine's disk, in place of the empty one it started with. */
+/* The node becomes the machine's disk, replacing the empty one it started with. */
 int block_attach(struct machine *m, const char *id, struct err *err);
 
 /* layerctl.c: the layer library's control socket */
@@ -95,7 +101,7 @@ struct layer_done {
 	int error; /* 0 or errno */
 	uint64_t pages, bytes, extents, write_us;
 };
-/* Two halves: the library works on its own thread of QEMU meanwhile. */
+/* Two halves: in between, the library works on a thread of its own in QEMU. */
 int layerctl_map(int fd, const int *layer_fds, size_t n, struct err *err);
 int layerctl_mapped(int fd, uint64_t deadline_ms, struct err *err);
 int layerctl_freeze(int fd, int out_fd, uint64_t token, bool fsync_it, uint64_t deadline_ms,

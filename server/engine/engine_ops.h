@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine/engine_ops.h - what runs machines; for the files of this folder and for tests
+ * engine/engine_ops.h - the interface behind machines; for the files of this folder and for tests
  *
- * Files, checksums and flattening are the engine's own. Everything that needs a machine goes
+ * Files, checksums and flattening belong to the engine itself. Everything that needs a machine goes
  * through this table: QEMU is behind it (qemu.c), or a fake without a guest kernel (tests/vm/). The
  * contracts are those of the functions of the same name in engine.h.
  */
@@ -17,7 +17,7 @@ struct engine_ops {
 	             struct err *err);
 	/* Connects to the process in m->proc and learns the disk layer it writes to. */
 	int (*adopt)(struct machine *m, struct err *err);
-	/* Gives back what it made beyond struct machine; m itself is machine_free()'s. */
+	/* Releases what it allocated beyond struct machine; machine_free() frees m itself. */
 	void (*done)(struct machine *m);
 	int (*prepare_disk)(struct machine *m, const struct engine_chain *c, struct err *err);
 	int (*load)(struct machine *m, const struct machine_load *l, struct err *err);
@@ -37,7 +37,7 @@ struct engine_ops {
 };
 extern const struct engine_ops engine_qemu;
 
-/* An engine over any table. impl is the table's own, borrowed. */
+/* An engine over any table. impl is private to the table, borrowed. */
 int engine_make(const char *data_dir, struct privc *priv, const struct engine_ops *ops, void *impl,
                 const struct engine_info *info, struct engine **ret, struct err *err);
 void *engine_impl(const struct engine *e);

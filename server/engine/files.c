@@ -2,10 +2,10 @@
 /*
  * files.c - layer and state files: names, opening, checksums, removal
  *
- * A sealed layer's checksum is compared once per life of the server and again
+ * A sealed layer's checksum is verified once per run of the server and again
  * whenever the file's inode, size or change time differ from what was seen
- * then. So a thaw costs one fstat per layer, and reading a layer for
- * the first check is also what brings it into the page cache.
+ * then. So a thaw costs one fstat per layer, and the first check
+ * also reads the layer into the page cache.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -110,7 +110,7 @@ static bool verified_before(struct engine *e, const char *id, const struct stat 
 	return false;
 }
 
-/* A memory layer carries its own checksums; the store's says that it is the right one. */
+/* A memory layer contains its own checksums; the store's identifies it as the right one. */
 static int check_mem(int fd, const struct engine_layer *l, const struct stat *st, struct err *err)
 {
 	struct layer_info h;
@@ -176,7 +176,7 @@ static int check_layer(struct engine *e, int fd, const struct engine_layer *l, s
 	return r;
 }
 
-/* Only a file that is not there is lost; anything else says nothing about it, or not for good. */
+/* Only a missing file is lost; other errors may be temporary. */
 static enum err_code open_fault(int e)
 {
 	return e == ENOENT ? ERR_POINT_DAMAGED : ERR_NONE;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flatten.c - a chain of layers becomes one layer
+ * flatten.c - merges a chain of layers into one
  *
  * Every layer is opened as for a thaw, with its checksums: damage must not get
- * a new, valid checksum by being copied. The result is written beside its final
- * name, made durable, and only then renamed; a crash leaves a .part file that no
- * one refers to. Nothing of the chain is changed: the caller puts the result in
- * its place and drops the old layers when no point needs them any more.
+ * a new, valid checksum by being copied. The result is written under a temporary
+ * name, made durable, and only then renamed; a crash leaves a .part file that
+ * nothing refers to. The chain itself is not changed: the caller switches to the result
+ * and drops the old layers when no point needs them any more.
  *
- * Memory: the merge of the extent tables is that of the layer library, so what
- * is flattened is by construction what MAP would have shown. Neighbours that came
- * from different layers lie one after the other in the new file and become one
- * extent. A result that stands on the chain's bottom layer, which all relatives
- * share, keeps its zero extents: they hide what lies below. A result that is a
- * bottom layer itself needs none, and when it has too many extents to map, the
+ * Memory: the extent tables are merged by the layer library's own code, so the result
+ * is by construction what MAP would have shown. Neighbours that came
+ * from different layers are adjacent in the new file and become one
+ * extent. A result on top of the chain's bottom layer, which all relatives
+ * share, keeps its zero extents: they hide what is below. A result that is a
+ * bottom layer itself needs none, and if it has too many extents to map, the
  * smallest gaps between them are filled with zeros, which is what they read as;
  * in the file these are holes.
  */
@@ -47,9 +47,9 @@ static void fds_close(struct fds *f)
 		close(f->fd[i]);
 }
 
-/* The new file under its name for the time being. */
+/* The new file under its temporary name. */
 struct part {
-	int fd;                    /* owned; -1: not made */
+	int fd;                    /* owned; -1: not created */
 	char path[PATH_MAX];       /* layers/<id>.part */
 	char final_path[PATH_MAX]; /* layers/<id> */
 };
@@ -79,7 +79,7 @@ static int part_open(struct engine *e, const char *id, struct part *ret, struct 
 	return 0;
 }
 
-/* Durable, then under its name. */
+/* Makes it durable, then renames it. */
 static int part_commit(struct engine *e, struct part *p, struct err *err)
 {
 	char dir[PATH_MAX];
@@ -146,14 +146,14 @@ int engine_flatten_disk(struct engine *e, const struct engine_chain *c, const ch
 
 /* ---- memory ---- */
 
-/* Decoded tables of a chain. */
+/* The decoded tables of a chain. */
 struct tables {
 	struct layer_table t[ENGINE_CHAIN_MAX]; /* their extents are owned here */
 	size_t n;
 	uint64_t mem_bytes;
 	struct layer_piece *pieces; /* owned: the merge */
 	size_t n_pieces;
-	bool bottom; /* nothing lies below the result */
+	bool bottom; /* nothing is below the result */
 };
 
 static void tables_free(struct tables *t)
@@ -223,7 +223,7 @@ static int copy_piece(int from, uint64_t from_off, int to, uint64_t to_off, uint
 	return 0;
 }
 
-/* Widest gap (bytes) to fill so that few enough extents are left. */
+/* Widest gap (in bytes) that must be filled to get down to the wanted number of extents. */
 static uint64_t gap_to_fill(const struct tables *t)
 {
 	uint64_t gap = 0;
@@ -252,7 +252,7 @@ static uint32_t crc_zeros(uint32_t crc, uint64_t n)
 	return crc;
 }
 
-/* Data pages one after the other; gives the rows that describe them. */
+/* Copies the data pages one after the other; returns the rows that describe them. */
 static int write_data(const struct fds *fds, const struct tables *t, int out,
                       struct layer_extent *rows, struct layer_info *info, struct err *err)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * freeze.c - from a running process to a point
+ * freeze.c - freezes a running process into a point
  *
- * Before the stop: everything that can be prepared is (files, the next disk
- * layer as a block node). In the stop: device state, switch of the disk
+ * Before the stop: everything that can be prepared (files, the next disk
+ * layer as a block node). During the stop: device state, switch of the disk
  * layer, fork of the memory writer. Then the guest continues, and the writer (a
  * frozen copy of the process made by the layer library) takes the time it
- * needs. Memory, disk and device state so describe one instant.
+ * needs. So memory, disk and device state describe one instant.
  *
  * A machine that is not to continue (suspend) is left stopped with its disk
- * flushed and released, no new disk layer is made; the caller ends the process once the
- * point is in the store. Any failure lets the machine continue as it was.
+ * flushed and released, and no new disk layer is created; the caller ends the process once the
+ * point is in the store. After any failure the machine continues as before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 #include "engine/engine_internal.h"
 #include "layers/format.h"
 
-#define STATE_ROOM (16 << 10) /* bytes that must be there for a device state */
+#define STATE_ROOM (16 << 10) /* bytes reserved for a device state */
 
 struct freeze {
 	struct machine *m;
@@ -73,11 +73,11 @@ static int prepare_files(struct freeze *f, struct err *err)
 	f->state_fd = open(f->state, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (f->state_fd < 0)
 		return err_sys(err, -errno, "create device state '%s'", f->state);
-	/* QEMU would only report that something went wrong. */
+	/* Reserved beforehand, because QEMU's own error would not say why. */
 	if (fallocate(f->state_fd, FALLOC_FL_KEEP_SIZE, 0, STATE_ROOM) < 0 &&
 	    (errno == ENOSPC || errno == EDQUOT))
 		return err_sys(err, -errno, "write device state '%s'", f->state);
-	wr = open(f->state, O_WRONLY | O_CLOEXEC); /* an fdset gives out exact access modes only */
+	wr = open(f->state, O_WRONLY | O_CLOEXEC); /* an fdset matches access modes exactly */
 	if (wr < 0)
 		return err_sys(err, -errno, "open device state '%s'", f->state);
 	return block_fdset_add(f->m, wr, &f->state_set, err);
@@ -132,7 +132,7 @@ static int finish_files(struct freeze *f, struct err *err)
 		return r;
 	if (!ret->state_bytes)
 		return err_set(err, -EIO, "device state came out empty");
-	if (ftruncate(f->state_fd, (off_t)ret->state_bytes) < 0) /* what it did not need */
+	if (ftruncate(f->state_fd, (off_t)ret->state_bytes) < 0) /* the unused rest */
 		return err_sys(err, -errno, "cut device state");
 	if (f->req->durable && fsync(f->state_fd) < 0)
 		return err_sys(err, -errno, "sync device state");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layerctl.c - asks the layer library inside QEMU
+ * layerctl.c - client of the layer library inside QEMU
  *
- * One packet, one answer, in order; DONE comes unasked when a freeze's writer
- * has finished. The library lives in QEMU's process, and that may be in the
- * hands of its guest: every field is checked, every wait has a deadline.
+ * One packet, one answer, in order; DONE arrives on its own when a freeze's writer
+ * has finished. The library lives in QEMU's process, which may be controlled
+ * by its guest: every field is checked, every wait has a deadline.
  */
 #include <errno.h>
 #include <poll.h>
@@ -38,7 +38,7 @@ static int reply_read(int fd, uint64_t deadline_ms, struct layers_reply *ret, st
 	return 0;
 }
 
-/* The answer to a request; a DONE of an aborted freeze is skipped.
+/* Reads the answer to a request; skips a DONE of an aborted freeze.
  */
 static int answer(int fd, uint32_t type, uint64_t deadline_ms, struct layers_reply *ret,
                   struct err *err)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c - a blank process becomes a machine: disk and memory, then device state
+ * load.c - turns a blank process into a machine: disk and memory, then device state
  *
- * The point is checked before anything of it is used. Memory is mapped by a thread of
- * QEMU's own while its main loop opens the disk. Loading the device state
+ * The point is checked before anything of it is used. Memory is mapped by a separate thread of
+ * QEMU while its main loop opens the disk. Loading the device state
  * reads guest memory, so the layers come first. The result is paused. A failure leaves an unusable
  * process: the caller ends it.
  */
@@ -44,8 +44,8 @@ static int map_end(struct machine *m, struct err *err)
 }
 
 /*
- * Loads the device state. Events tell when it is done: with "events" on,
- * QEMU sends MIGRATION completed or failed; nothing is polled.
+ * Loads the device state. The end is reported by an event: with "events" on,
+ * QEMU sends MIGRATION completed or failed, so nothing is polled.
  */
 static int load_state(struct machine *m, const struct engine_point *p, struct err *err)
 {
@@ -84,7 +84,7 @@ static int load_state(struct machine *m, const struct engine_point *p, struct er
 	return r < 0 ? err_wrap(err, r, "load device state of point %s", p->id) : 0;
 }
 
-/* The layer the guest writes to, as a new file or as it was left. */
+/* The layer the guest writes to: a new file or an existing one. */
 static int open_top(struct engine *e, const struct machine_load *l, int *ret_rw, int *ret_ro,
                     struct err *err)
 {
@@ -115,7 +115,7 @@ static int attach_disk(struct machine *m, const struct machine_load *l, struct e
 	for (size_t i = 0; r == 0 && i < l->disk.n; i++) {
 		const char *id = l->disk.l[i].id;
 
-		/* The bottom may be there already. */
+		/* The bottom layers may already be open. */
 		if (i >= m->n_base || strcmp(m->base[i], id) != 0) {
 			m->n_base = MIN(m->n_base, i);
 			r = block_add_layer(m, &l->disk.l[i], below, err);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe.c - which accelerator really works
+ * probe.c - finds out which accelerator works
  *
- * A /dev/kvm proves nothing: on some hosts guests hang on it or QEMU aborts.
- * So a guest is booted with it, in the same jail as every other, and must
- * reach its first process before the deadline. The answer is remembered in
- * a file, keyed by what could change it: kernel, QEMU and image. "No" may have
- * been a busy host or a module that was not loaded, so it holds until the next boot only.
+ * The existence of /dev/kvm proves nothing: on some hosts guests hang on it or QEMU aborts.
+ * So a guest is booted with it, in the same jail as any other, and must
+ * reach its first process before the deadline. The result is cached in
+ * a file, keyed by what could change it: kernel, QEMU and image. A failure may have been
+ * caused by a busy host or a module that was not loaded, so it is only cached until the next boot.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,14 +32,14 @@
 #define PROBE_MEM_MB "512"
 
 static const char *const accel_str[] = { [ACCEL_TCG] = "tcg", [ACCEL_KVM] = "kvm" };
-_Static_assert(ARRAY_SIZE(accel_str) == ACCEL_MAX, "accel_str misses one");
+_Static_assert(ARRAY_SIZE(accel_str) == ACCEL_MAX, "an accelerator is missing in accel_str");
 
 const char *accel_name(enum accel a)
 {
 	return accel_str[a];
 }
 
-/* Reads the console until the mark shows. */
+/* Reads the console until the mark appears. */
 static int await_mark(int fd, uint32_t limit_s, char *why, size_t why_size)
 {
 	uint64_t deadline = deadline_in(limit_s * 1000);
@@ -131,8 +131,8 @@ static int try_kvm(struct engine *e, char *why, size_t why_size)
 		               "-add-fd",
 		               "fd=10,set=1",
 		               "-chardev",
-		               "file,id=console,path=/dev/fdset/1,append=on", /* else it
-		                  truncates, which a pipe refuses */
+		               "file,id=console,path=/dev/fdset/1,append=on", /* otherwise it
+		                  truncates, which fails on a pipe */
 		               "-serial",
 		               "chardev:console",
 		               "-kernel",
@@ -176,7 +176,7 @@ static void answer_key(struct engine *e, char *buf, size_t size)
 	         e->image_dir);
 }
 
-/* Of this boot of the host; "" when the kernel does not say. */
+/* Identifies this boot of the host; "" if unknown. */
 static const char *boot_id(char *buf, size_t size)
 {
 	autofree char *text = NULL;

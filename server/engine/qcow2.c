@@ -5,9 +5,9 @@
  * Layout in clusters: 0 header, then data clusters and L2 tables in the order
  * of the disk, each table after the data it points to, then the L1 table, the
  * refcount blocks and the refcount table. Each cluster of the file is counted
- * exactly once, so `qemu-img check` finds no fault with the result. One L2
- * table and the L1 table are all that is held in memory. The file grows only at
- * its end, so what is skipped in it reads as zeros.
+ * exactly once, so `qemu-img check` accepts the result. Only one L2
+ * table and the L1 table are held in memory. The file grows only at
+ * its end, so skipped parts read as zeros.
  */
 #include "engine/qcow2.h"
 
@@ -30,7 +30,7 @@
 #define REFCOUNT_ORDER 4 /* 16-bit counts */
 #define BLOCK_COUNTS (CLUSTER / 2)
 #define L2_ENTRIES (CLUSTER / 8)
-#define L2_COVERS ((uint64_t)CLUSTER * L2_ENTRIES) /* bytes one L1 entry stands for: 512 MiB */
+#define L2_COVERS ((uint64_t)CLUSTER * L2_ENTRIES) /* bytes covered by one L1 entry: 512 MiB */
 #define ENTRY_COPIED (1ull << 63) /* counted once: QEMU need not copy it to write */
 #define L2_ZERO 1ull
 #define COPY_CHUNK (1u << 20) /* bytes */
@@ -44,7 +44,7 @@ struct qcow2_writer {
 	uint64_t table; /* L1 entry whose L2 table is being filled */
 	bool table_used;
 	uint8_t l2[CLUSTER];
-	bool no_copy_range; /* not between these files */
+	bool no_copy_range; /* unsupported between these files */
 	uint8_t *chunk;     /* owned; NULL until needed */
 };
 
@@ -124,7 +124,7 @@ static int table_for(struct qcow2_writer *w, uint64_t off, struct err *err)
 	return r;
 }
 
-/* Clusters from off on that belong to the range and to one L2 table. */
+/* Number of clusters from off on within the range and one L2 table. */
 static uint64_t clusters_in_table(uint64_t off, uint64_t len)
 {
 	return (MIN(len, L2_COVERS - off % L2_COVERS) + CLUSTER - 1) / CLUSTER;
@@ -166,7 +166,7 @@ int qcow2_writer_put(struct qcow2_writer *w, uint64_t off, const uint8_t data[QC
 	return 0;
 }
 
-/* Through the kernel alone: shares blocks where the file system can. The rest is left in *len. */
+/* Copies inside the kernel, sharing blocks if the file system can. The rest is left in *len. */
 static int copy_in_kernel(struct qcow2_writer *w, int src_fd, off_t *src, off_t *dst, uint64_t *len,
                           struct err *err)
 {
@@ -176,7 +176,7 @@ static int copy_in_kernel(struct qcow2_writer *w, int src_fd, off_t *src, off_t 
 		if (n > 0) {
 			*len -= (uint64_t)n;
 		} else if (n == 0) {
-			return 0; /* end of the file, or a file system that cannot: reading tells */
+			return 0; /* end of the file, or unsupported: reading will tell */
 		} else if (errno == ENOSPC || errno == EIO || errno == EFBIG || errno == EDQUOT) {
 			return err_sys(err, -errno, "copy disk layer");
 		} else if (errno != EINTR) {
@@ -236,7 +236,7 @@ int qcow2_writer_copy(struct qcow2_writer *w, uint64_t off, uint64_t len, int sr
 	return 0;
 }
 
-/* Blocks that count all clusters of the file, then the table of the blocks. */
+/* Refcount blocks for all clusters of the file, then the refcount table. */
 static int write_refcounts(struct qcow2_writer *w, uint64_t *ret_table, uint32_t *ret_clusters,
                            struct err *err)
 {
@@ -245,7 +245,7 @@ static int write_refcounts(struct qcow2_writer *w, uint64_t *ret_table, uint32_t
 	uint8_t *block = w->l2; /* free by now, and zeros */
 	int r;
 
-	/* they count themselves: each round may need one more */
+	/* they count themselves, so each round may need one more */
 	for (;;) {
 		total = w->next + n_blocks + n_table;
 		need = (total + BLOCK_COUNTS - 1) / BLOCK_COUNTS;

@@ -15,17 +15,17 @@ struct qcow2_writer;
 
 #define QCOW2_CLUSTER (1u << 16)
 
-/* Fills an empty file with a qcow2 of the given virtual size that holds nothing. */
+/* Fills an empty file with a qcow2 of the given virtual size without data. */
 int qcow2_write_empty(int fd, uint64_t virtual_bytes, struct err *err);
 
 /*
  * Fills an empty file from the front of the disk to its end: offsets are multiples of the cluster
- * and ascend, lengths too unless they reach the end of the disk. What is not put stays a hole.
- * Until qcow2_writer_finish() the file is not qcow2.
+ * size and ascend; lengths are multiples too unless they reach the end of the disk. Skipped parts
+ * stay holes. Until qcow2_writer_finish() the file is not valid qcow2.
  */
 int qcow2_writer_new(int fd, uint64_t virtual_bytes, struct qcow2_writer **ret, struct err *err);
 struct qcow2_writer *qcow2_writer_free(struct qcow2_writer *w);
-/* Data from another file; past its end are zeros. */
+/* Data from another file; zeros past its end. */
 int qcow2_writer_copy(struct qcow2_writer *w, uint64_t off, uint64_t len, int src_fd,
                       uint64_t src_off, struct err *err);
 /* Data of one cluster. */
@@ -40,6 +40,7 @@ struct qcow2_merge {
 	size_t n;
 	int bottom_raw;
 };
-/* Fills an empty file with what all layers above the bottom hold together, to stand on the bottom.
+/* Fills an empty file with the merged contents of all layers above the bottom, to be used on top of
+ * it.
  */
 int qcow2_merge(const struct qcow2_merge *m, int out_fd, uint64_t *ret_file_bytes, struct err *err);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * qcow2_merge.c - several disk layers become one
+ * qcow2_merge.c - merges several disk layers into one
  *
  * Theory of operation: one walk over the disk, front to back. At each offset
- * the layers are asked from the top down until one has something to say; the
- * answer holds as far as all that were asked agree. Each layer's last answer is
- * kept, so that a long hole in an upper layer is looked at once and not once
+ * the layers are asked from the top down until one has an answer; the
+ * answer holds as far as all those asked agree. Each layer's last answer is
+ * kept, so that a long hole in an upper layer is looked up once and not once
  * per run below it: the walk is linear in the size of the tables.
  *
- * A layer smaller than the one above it ends in zeros, for ever and for all
- * that lies below it: QEMU reads it so. Beyond the end of the bottom zeros need
- * not be written down, because a hole reads the same there.
+ * A layer that is smaller than the one above it reads as zeros beyond its end,
+ * whatever is below it: QEMU reads it the same way. Beyond the end of the bottom zeros
+ * are not written, because a hole reads the same there.
  *
- * Whole clusters are copied or flagged. A cluster that is made of several
- * pieces (layers of smaller clusters, an end of a layer inside it) is put
- * together in memory, with the bottom's bytes where they show through.
+ * Whole clusters are copied or flagged. A cluster made of several
+ * pieces (layers with smaller clusters, a layer that ends inside it) is assembled
+ * in memory, with the bottom's bytes where they show through.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -28,7 +28,7 @@
 #include "engine/qcow2.h"
 #include "engine/qcow2_read.h"
 
-/* What shows at an offset: a hole is the bottom. */
+/* What is visible at an offset: a hole is the bottom. */
 struct piece {
 	struct qcow2_run run;
 	int fd; /* of data; weak */
@@ -47,7 +47,8 @@ struct merge {
 	size_t n;
 	struct qcow2_writer *out; /* owned */
 	uint64_t size;            /* of the top, and of the result */
-	uint64_t copied, most; /* bytes of data; more than the files hold is a file that changes */
+	uint64_t copied,
+	        most; /* bytes of data; more than the files have means that a file is changing */
 	uint8_t cluster[QCOW2_CLUSTER];
 };
 
@@ -256,7 +257,7 @@ int qcow2_merge(const struct qcow2_merge *in, int out_fd, uint64_t *ret_file_byt
 	m->n = in->n;
 	for (size_t i = 0; i < m->n; i++) {
 		r = source_open(&m->src[i], in->layers[i], i == 0 && in->bottom_raw, err);
-		/* all that could be wrong with a layer is found before anything is written */
+		/* all errors in a layer are found before anything is written */
 		if (r == 0 && i > 0)
 			r = qcow2_measure(m->src[i].q, &data, err);
 		if (r < 0)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * qcow2_read.c - the mapping of one qcow2 file
+ * qcow2_read.c - reads the mapping of a qcow2 file
  *
  * Theory of operation: guest offset -> L1 entry -> L2 table -> L2 entry -> host
  * cluster. Tables are read through two windows of fixed size, one per level,
- * that move with the offset asked for; a walk from front to back reads each
+ * that move with the requested offset; a walk from front to back reads each
  * table once and memory does not grow with the disk.
  *
  * A table entry is accepted only if it is aligned, inside the file and free of
  * reserved bits. Entries that point twice to the same place would make a small
- * file look endless, so the number of L2 tables is held against the file's
+ * file look endless, so the number of L2 tables is checked against the file's
  * size when it is opened, and the number of data clusters by qcow2_measure().
  */
 #include "engine/qcow2_read.h"
@@ -38,7 +38,7 @@
 #define L2_ZERO 1ull /* version 3 */
 #define L2_KNOWN (ENTRY_OFFSET | ENTRY_COPIED | L2_ZERO)
 
-#define INCOMPAT_DIRTY (1ull << 0) /* counts may be stale: of no concern to a reader */
+#define INCOMPAT_DIRTY (1ull << 0) /* counts may be stale, which does not affect a reader */
 #define INCOMPAT_CORRUPT (1ull << 1)
 #define INCOMPAT_DATA_FILE (1ull << 2)
 #define INCOMPAT_COMPRESSION (1ull << 3)
@@ -60,7 +60,7 @@ struct qcow2 {
 	unsigned cluster_bits;
 	uint64_t file_size, size;
 	uint64_t l1_offset;
-	uint64_t l1_used; /* entries that the size needs; the table may be longer */
+	uint64_t l1_used; /* entries needed for the size; the table may be longer */
 	struct window l1, l2;
 };
 
@@ -85,7 +85,7 @@ static int damaged(struct err *err, const char *what, uint64_t at)
 	return err_set(err, -EBADMSG, "damaged qcow2: %s at %#llx", what, (unsigned long long)at);
 }
 
-/* Entry `index` of the table of n_table entries at `table`, which lies inside the file. */
+/* Entry `index` of the table of n_table entries at `table`, which is inside the file. */
 static int window_get(struct qcow2 *q, struct window *w, uint64_t table, uint64_t n_table,
                       uint64_t index, uint64_t *ret, struct err *err)
 {
@@ -159,7 +159,7 @@ static int l2_get(struct qcow2 *q, uint64_t table, uint64_t off, struct qcow2_ru
 	return 0;
 }
 
-/* The run up to the end of the cluster, or of the L2 table where there is none. */
+/* The run up to the end of the cluster, or of the whole L2 table if it is missing. */
 static int map_one(struct qcow2 *q, uint64_t off, struct qcow2_run *ret, struct err *err)
 {
 	uint64_t table, in;
@@ -340,7 +340,7 @@ uint64_t qcow2_size(const struct qcow2 *q)
 
 int qcow2_measure(struct qcow2 *q, uint64_t *ret_data, struct err *err)
 {
-	/* the last cluster of the file may be cut short */
+	/* the last cluster of the file may be incomplete */
 	uint64_t most = q->file_size + cluster_size(q), data = 0;
 	struct qcow2_run run;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine/qcow2_read.h - what one qcow2 file itself holds, range by range
+ * engine/qcow2_read.h - the contents of one qcow2 file, range by range
  *
  * Reads the subset that QEMU writes into our files. The file is assumed to be hostile: any bytes
  * give a result or -EBADMSG (damaged) or -ENOTSUP (a feature we never ask QEMU for), in bounded
@@ -17,9 +17,9 @@ struct qcow2;
 	(64ull << 40) /* bytes of virtual disk; an L1 table of 1 MiB at 64 KiB clusters */
 
 enum qcow2_kind {
-	QCOW2_HOLE, /* not in this file: what lies below shows */
-	QCOW2_ZERO, /* reads as zeros, hides what lies below */
-	QCOW2_DATA, /* at `host` in the file; what is past the end of the file is zeros */
+	QCOW2_HOLE, /* not in this file: the layer below shows */
+	QCOW2_ZERO, /* reads as zeros, hides the layer below */
+	QCOW2_DATA, /* at `host` in the file; zeros past the end of the file */
 };
 
 struct qcow2_run {
@@ -43,7 +43,7 @@ uint64_t qcow2_size(const struct qcow2 *q);
  * runs are contiguous in the file.
  */
 int qcow2_map(struct qcow2 *q, uint64_t off, uint64_t max, struct qcow2_run *ret, struct err *err);
-/* Bytes of its own data clusters. Walks all of it: what this accepts, qcow2_map() accepts. */
+/* Bytes of its own data clusters. Walks the whole file: what this accepts, qcow2_map() accepts. */
 int qcow2_measure(struct qcow2 *q, uint64_t *ret_data, struct err *err);
 /* The same for a file that is not open yet. */
 int qcow2_allocated_bytes(int fd, uint64_t *ret, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * qemu.c - machines are QEMU processes: their sockets, what the monitor is asked, the table
+ * qemu.c - machines as QEMU processes: sockets, monitor commands, the table
  *
  * QEMU listens on three sockets of the run directory: qmp, agent and layers.
  */
@@ -40,8 +40,8 @@ int machine_connect(struct machine *m, unsigned start_ms, struct err *err)
 	if (m->layers_fd < 0)
 		return m->layers_fd;
 	/*
-	 * Before the device state is loaded: a channel that was connected when the
-	 * guest was frozen and is so again is no change for it.
+	 * Before the device state is loaded: a channel that was connected at the
+	 * freeze and is connected again looks unchanged to the guest.
 	 */
 	m->agent_fd = connect_to(m, "agent", SOCK_STREAM, err);
 	return m->agent_fd < 0 ? m->agent_fd : 0;

@@ -161,7 +161,7 @@ int qmp_cmd_fd(struct qmp *q, const char *name, json_t *args_consume, int fd, ui
 			event_keep(q, &m);
 			continue;
 		}
-		if (m.id != q->next_id) { /* the late reply of a command that ran out of time */
+		if (m.id != q->next_id) { /* the late reply to a command that timed out */
 			qmp_msg_done(&m);
 			continue;
 		}

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rebase.c - a running machine changes over to a flattened disk chain
+ * rebase.c - switches a running machine to a flattened disk chain
  *
  * Every live freeze leaves one more layer under a running machine. Once the
- * layers below one of them were flattened into a new layer, the machine takes
- * that as backing instead: it holds the same, so the guest notices nothing and
- * is not stopped. Then the old block nodes and their descriptors go, and with
+ * layers below one of them were flattened into a new layer, the machine uses
+ * that as backing instead: its contents are the same, so the guest notices nothing and
+ * is not stopped. Then the old block nodes and their descriptors are removed, and with
  * them the last users of the old files.
  *
- * QEMU swaps a backing file by blockdev-reopen, which wants all options of the
- * node again; they are those of block.c.
+ * QEMU swaps a backing file with blockdev-reopen, which needs all options of the
+ * node again; they are the same as in block.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static int swap_backing(struct machine *m, const json_t *nodes, const char *abov
 	           err);
 }
 
-/* A node that is not used any more, its file node and its descriptors. */
+/* Removes an unused node, its file node and its descriptors. */
 static void drop_node(struct machine *m, const json_t *nodes, const char *id)
 {
 	char file_node[ID_SIZE + 8];
@@ -72,7 +72,7 @@ static void drop_node(struct machine *m, const json_t *nodes, const char *id)
 	file = json_string_value(json_object_get(f, "file"));
 	if (cmd(m, "blockdev-del", json_pack("{s:s}", "node-name", id), NULL) < 0)
 		return;
-	/* The file node went with it. */
+	/* The file node was removed with it. */
 	if (file && sscanf(file, "/dev/fdset/%u", &set) == 1)
 		block_fdset_remove(m, set);
 }
@@ -89,7 +89,7 @@ int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_c
 	            deadline_in(QMP_STEP_MS), &nodes, err);
 	if (r < 0)
 		return r;
-	/* A machine that was thawed later, or changed over before, uses other layers: nothing to
+	/* A machine that was thawed later, or has already switched, uses other layers: nothing to
 	 * do. */
 	if (!node_find(nodes, old->l[old->n - 1].id) || !node_find(nodes, old->l[0].id) ||
 	    node_find(nodes, to->id)) {

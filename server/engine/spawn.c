@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spawn.c - a blank QEMU process: everything of a machine but its disk, memory and state
+ * spawn.c - starts a blank QEMU process: a machine without disk, memory and state
  *
  * Order: the run directory, the three listening sockets and the console's
  * file, then pando-priv starts the jailed QEMU with these descriptors, then its
- * monitor and channels are connected. What makes it a certain VM comes later
+ * monitor and channels are connected. It becomes a particular VM later
  * (load.c), so blank processes can be started ahead of need.
  */
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "engine/engine_internal.h"
 #include "privc/privc.h"
 
-/* Descriptors on their way to QEMU: add() gives the number each will have there. */
+/* Descriptors to be passed to QEMU: add() returns the number each will have there. */
 struct fd_list {
 	int fd[PRIV_SPAWN_FDS_MAX]; /* owned */
 	size_t n;
@@ -68,12 +68,11 @@ static int image_fd(struct engine *e, const char *name, struct err *err)
 	return fd;
 }
 
-/* All descriptors and the words that name them. */
+/* All descriptors and the arguments that name them. */
 static int gather(struct engine *e, const struct machine_spawn *s, struct fd_list *fds,
                   struct argv_spec *a, int *ret_layers_no, struct err *err)
 {
-	char path[PATH_MAX];
-	int fd, r;
+	int fd;
 
 	if ((fd = listen_at(e, s->instance, "qmp", SOCK_STREAM, err)) < 0)
 		return fd;
@@ -84,12 +83,8 @@ static int gather(struct engine *e, const struct machine_spawn *s, struct fd_lis
 	if ((fd = listen_at(e, s->instance, "layers", SOCK_SEQPACKET, err)) < 0)
 		return fd;
 	*ret_layers_no = fd_add(fds, fd);
-	r = machine_run_path(e, s->instance, "console", path, sizeof(path), err);
-	if (r < 0)
-		return r;
-	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return err_sys(err, -errno, "create '%s'", path);
+	if ((fd = guestlog_create(e, s->instance, "console", err)) < 0)
+		return fd;
 	a->fd_console = fd_add(fds, fd);
 	a->fd_kernel = a->fd_initrd = -1;
 	if (s->boot) {
@@ -115,19 +110,17 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 		               .tap = s->slot >= 0 };
 	AUTO(fd_list_done) struct fd_list fds = { 0 };
 	AUTO(argv_done) struct argv argv = { 0 };
-	char env_fd[48], env_mem[48], log_path[PATH_MAX];
+	char env_fd[48], env_mem[48];
 	const char *env[] = { env_fd, env_mem, NULL };
 	autofd int log_fd = -1;
 	int layers_no = -1, r;
 
 	r = gather(m->e, s, &fds, &a, &layers_no, err);
-	if (r < 0 || (r = argv_build(&a, &argv, err)) < 0 ||
-	    (r = machine_run_path(m->e, s->instance, "qemu.log", log_path, sizeof(log_path), err)) <
-	            0)
+	if (r < 0 || (r = argv_build(&a, &argv, err)) < 0)
 		return r;
-	log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	log_fd = guestlog_create(m->e, s->instance, "qemu.log", err);
 	if (log_fd < 0)
-		return err_sys(err, -errno, "create '%s'", log_path);
+		return log_fd;
 	snprintf(env_fd, sizeof(env_fd), "PANDO_LAYERS_FD=%d", layers_no);
 	snprintf(env_mem, sizeof(env_mem), "PANDO_LAYERS_MEM=%llu",
 	         (unsigned long long)s->mem_mb << 20);
@@ -147,16 +140,13 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 	return r;
 }
 
-/* What QEMU said last, when it ended before its monitor spoke. */
+/* QEMU's last message, if it ended before its monitor answered. */
 static void add_qemu_log(struct machine *m, int r, struct err *err)
 {
-	char path[PATH_MAX];
-	autofree char *text = NULL;
+	char text[4096];
 	size_t n;
 
-	if (machine_run_path(m->e, m->instance, "qemu.log", path, sizeof(path), NULL) < 0 ||
-	    io_read_file(AT_FDCWD, path, 1 << 20, &text, NULL) < 0)
-		return;
+	machine_qemu_tail(m->e, m->instance, text, sizeof(text));
 	n = strlen(text);
 	while (n && text[n - 1] == '\n')
 		text[--n] = '\0';
@@ -199,8 +189,8 @@ int qemu_spawn(struct engine *e, const struct machine_spawn *s, struct machine *
 		            json_pack("{s:[{s:s,s:b}]}", "capabilities", "capability", "events",
 		                      "state", 1),
 		            deadline_in(QMP_STEP_MS), NULL, err);
-	/* The announcement on the network is the first thing after a thaw; the slot has only this
-	 * guest, so once is enough. (Not at all ends QEMU 7.2 with a fault when the guest powers
+	/* The announcement on the network comes first after a thaw; the slot has only this
+	 * guest, so once is enough. (Without any, QEMU 7.2 crashes when the guest powers
 	 * off.) */
 	if (r == 0 && !s->boot)
 		r = qmp_cmd(m->qmp, "migrate-set-parameters",

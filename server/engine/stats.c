@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - what the guest's disk did since its machine began, as QEMU counts it */
+/* stats.c - the guest's disk requests since its machine started, as counted by QEMU */
 #include <errno.h>
 #include <string.h>
 

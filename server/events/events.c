@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events.c - a short list of listeners, called in turn
+ * events.c - a short list of subscribers, called in turn
  *
  * Subscribing and unsubscribing happen at start and end; publishing takes the lock
  * for reading only, so publishers do not wait for one another.
@@ -29,7 +29,7 @@ struct events {
 static const char *const level_names[] = {
 	[EVENT_INFO] = "info", [EVENT_WARN] = "warn", [EVENT_ERROR] = "error"
 };
-_Static_assert(ARRAY_SIZE(level_names) == EVENT_LEVEL_MAX, "level_names misses a level");
+_Static_assert(ARRAY_SIZE(level_names) == EVENT_LEVEL_MAX, "a level is missing in level_names");
 
 static __thread char thread_request[ID_SIZE];
 
@@ -62,7 +62,7 @@ int events_subscribe(struct events *ev, event_fn fn, void *ctx, struct err *err)
 
 	rwlock_wrlock(&ev->lock);
 	if (ev->n == EVENTS_SUBSCRIBERS_MAX) {
-		r = err_set(err, -ENOBUFS, "too many listeners for events");
+		r = err_set(err, -ENOBUFS, "too many subscribers to events");
 	} else {
 		ev->who[ev->n].fn = fn;
 		ev->who[ev->n++].ctx = ctx;

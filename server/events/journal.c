@@ -2,9 +2,9 @@
 /*
  * journal.c - lines of one service, from the journal inside a running guest
  *
- * journalctl prints one JSON object per line. Root in the guest controls what that is: each line is
- * parsed separately under the usual limits, fields are taken only in the form we expect, and what
- * does not fit is left out. Times and names are the guest's own claim about itself and reach only
+ * journalctl prints one JSON object per line. Root in the guest controls its contents: each line is
+ * parsed separately under the usual limits, fields are accepted only in the expected form, and
+ * everything else is left out. Times and names are the guest's own claims and are shown only to
  * its account.
  */
 #include <errno.h>
@@ -67,7 +67,7 @@ static const char *level_of(const json_t *priority)
 	return p <= 3 ? "error" : p == 4 ? "warn" : p == 7 ? "debug" : "info";
 }
 
-/* Adds the line when it is one and belongs to the page. */
+/* Adds the line if it is valid and belongs to the page. */
 static int add_line(const struct log_query *q, const char *text, size_t n, struct log_page *ret,
                     struct err *err)
 {

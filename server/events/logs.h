@@ -4,7 +4,7 @@
  *
  * Lines come from the store (events that were published, build logs) and, for a named
  * service of a running VM, from the journal inside the guest. They are merged by
- * time and given out newest first, page by page.
+ * time and returned newest first, page by page.
  */
 #pragma once
 
@@ -22,20 +22,20 @@ struct logs;
 #define LOGS_PAGE_MAX 1000
 #define LOGS_SERVICE_SIZE 256 /* a systemd unit's name, with the NUL */
 
-/* Listens to events from now on and keeps them. Both must outlive it. */
+/* Subscribes to events and stores them. Both must outlive it. */
 int logs_new(struct store *store, struct events *events, struct logs **ret, struct err *err);
-/* Writes what is still queued. */
+/* Writes the lines that are still queued. */
 struct logs *logs_free(struct logs *l);
 
 enum log_source { LOG_FROM_EVENTS, LOG_FROM_BUILD, LOG_FROM_JOURNAL, LOG_SOURCE_MAX };
 
-/* Where a line stands in the order of all lines: by time, then source, then number. */
+/* A line's position among all lines: by time, then source, then number. */
 struct log_place {
 	int64_t at_ms;
 	enum log_source from;
 	int64_t seq;
 };
-/* Before this comes every line. */
+/* A place after all lines. */
 #define LOG_PLACE_END ((struct log_place){ INT64_MAX, LOG_SOURCE_MAX, INT64_MAX })
 /* "1700000000000.0.17": opaque for clients. */
 #define LOG_PLACE_TEXT 64
@@ -58,15 +58,15 @@ struct log_query {
 	int64_t from_ms, to_ms;
 	struct log_place before;
 	size_t limit;        /* at most LOGS_PAGE_MAX */
-	struct guest *guest; /* of `vm`, when it runs, for `service`; else NULL */
+	struct guest *guest; /* of `vm` if it is running, for `service`; else NULL */
 };
 
 struct log_page {
 	struct log_line *v; /* owned; newest first */
 	size_t n;
-	bool more; /* there are older ones: go on before v[n - 1].place */
+	bool more; /* there are older ones: continue before v[n - 1].place */
 };
 void log_page_done(struct log_page *p);
 int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, struct err *err);
-/* May it be a systemd unit's name? */
+/* Can it be the name of a systemd unit? */
 bool logs_service_valid(const char *s);

@@ -3,8 +3,8 @@
  * query.c - one page of lines, from all sources
  *
  * Each source gives its newest lines before the place where the page begins, at
- * most a page and one; they are put in order and cut. The place of the last line
- * is where the next page begins, so lines that come in meanwhile move nothing.
+ * most one more than a page; they are sorted and cut. The place of the last line
+ * is where the next page begins, so lines that arrive in the meantime shift nothing.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -119,7 +119,7 @@ static int add_events(struct logs *l, const struct log_query *q, struct log_page
 	return 0;
 }
 
-/* Of a build, or of all builds of a request; not of an instance of a VM. */
+/* Lines of a build, or of all builds of a request; not of an instance of a VM. */
 static int add_build(struct logs *l, const struct log_query *q, struct log_page *ret,
                      struct err *err)
 {

@@ -2,9 +2,9 @@
 /*
  * record.c - published events are written to the store, asynchronously
  *
- * The publisher (who may hold a VM's lock) only copies its line into a bounded queue.
- * One thread writes what has gathered, in one transaction, half a second after the
- * first line, or at once when a reader waits. No reply depends on these lines: a server that is
+ * The publisher (which may hold a VM's lock) only copies its line into a bounded queue.
+ * One thread writes the collected lines, in one transaction, half a second after the
+ * first line, or at once if a reader waits. No reply depends on these lines: a server that is
  * killed may lose the last half second of them.
  */
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * front.c - what the edge asks: where a name leads, whether its VM runs, the way to it, its
- * certificate
+ * front.c - answers the edge's questions: where a name leads, whether its VM runs, how to connect
+ * to it, its certificate
  *
  * Names of the server itself (the base domain, api., git. and dashboard. below it) lead to the
  * API's own address. A name that is mapped leads to its VM; <vm id>.<suffix> leads to port 3000 of
@@ -38,16 +38,16 @@ struct front {
 	const struct conf *conf; /* weak, these three */
 	struct store *store;
 	struct vmm *vmm;
-	struct zones *zones; /* owned, from here on */
+	struct zones *zones; /* owned, as are the following */
 	struct domains *domains;
 	struct certs *certs;
 	struct acme *acme;
 	struct edge *edge;
-	int tls_fd, http_fd; /* until the edge takes them */
+	int tls_fd, http_fd; /* until passed to the edge */
 	char tls_at[64], http_at[64];
 	struct sockaddr_storage api_addr;
 	socklen_t api_len;
-	char field[sizeof(EDGE_FIELD) + 64 + 2]; /* by which the API knows the edge */
+	char field[sizeof(EDGE_FIELD) + 64 + 2]; /* authenticates the edge to the API */
 	char secret[64 + 1];
 };
 
@@ -137,7 +137,7 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 	int r = vmm_socket(f->vmm, t->account, t->vm, &s, err);
 
 	if (r == -ENOENT)
-		domains_reload(f->domains, &none); /* its names went with it */
+		domains_reload(f->domains, &none); /* its names were deleted with it */
 	if (r < 0)
 		return r;
 	memcpy(t->instance, s.instance, sizeof(t->instance));
@@ -176,7 +176,7 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	return f->acme ? acme_challenge(f->acme, token, ret, EDGE_ACME_TEXT_MAX) : -ENOENT;
 }
 
-/* Names ACME should certify: mapped ones below verified domains, and wildcards that were asked for.
+/* Names ACME should certify: mapped ones below verified domains, and requested wildcards.
  */
 static int wanted(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err)
 {
@@ -203,7 +203,7 @@ static int wanted(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err)
 	return 0;
 }
 
-/* For the API: a wildcard certificate for a verified domain, of ACME or of the local CA. */
+/* For the API: a wildcard certificate for a verified domain, from ACME or the local CA. */
 int front_wildcard(struct front *f, const char *domain, struct err *err)
 {
 	if (f->acme)
@@ -290,7 +290,7 @@ void front_deps(struct front *f, struct api_deps *deps)
 	deps->renamed = front_renamed;
 }
 
-/* The API's address as somebody on this host reaches it. */
+/* The API's address as reachable from this host. */
 static int api_address(struct front *f, struct api *api, struct err *err)
 {
 	char url[128];
@@ -307,6 +307,12 @@ int front_start(struct front *f, struct api *api, struct err *err)
 	struct edge_conf ec = { .tls_fd = TAKE_FD(f->tls_fd),
 		                .http_fd = TAKE_FD(f->http_fd),
 		                .wait_ms = f->conf->edge_wait_s * 1000,
+		                .answer_ms = f->conf->edge_answer_s * 1000,
+		                .stall_ms = f->conf->edge_stall_s * 1000,
+		                .idle_ms = f->conf->edge_idle_s * 1000,
+		                .addr_conns = f->conf->edge_addr_conns,
+		                .addr_requests = f->conf->edge_addr_requests,
+		                .fd_reserve = f->conf->edge_fd_reserve,
 		                .hsts_s = f->conf->edge_hsts_s };
 	char dir[300];
 	struct acme_conf ac = { .dir = dir,
@@ -326,7 +332,7 @@ int front_start(struct front *f, struct api *api, struct err *err)
 	if (r < 0 || (r = edge_start(&ec, &ops, &f->edge, err)) < 0)
 		return r;
 	vmm_on_ended(f->vmm, machine_ended, f);
-	edge_ended(f->edge, NULL); /* what ended before we listened */
+	edge_ended(f->edge, NULL); /* whatever ended before we subscribed */
 	return 0;
 }
 

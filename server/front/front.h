@@ -10,17 +10,17 @@ struct front;
 struct store;
 struct vmm;
 
-/* Takes the addresses, so that one in use is found early; serves nobody yet. */
+/* Binds the addresses, so that one in use is found early; does not serve yet. */
 int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct front **ret,
               struct err *err);
-/* What the API needs of it. */
+/* For the API: */
 void front_deps(struct front *f, struct api_deps *deps);
 /* A wildcard certificate for a verified domain; blocks for as long as ACME takes. */
 int front_wildcard(struct front *f, const char *domain, struct err *err);
-/* Names were mapped: they may want a certificate. */
+/* Names were mapped: they may need a certificate. */
 void front_renamed(struct front *f);
 int front_start(struct front *f, struct api *api, struct err *err);
 void front_say(const struct front *f);
-/* Cuts all connections; VMs are woken no more. NULL is fine, twice too. */
+/* Closes all connections; no more VMs are woken. NULL is fine, and so is calling it twice. */
 void front_stop(struct front *f);
 struct front *front_free(struct front *f);

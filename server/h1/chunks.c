@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chunks.c - chunked bodies, byte by byte and strictly: trailers are read and dropped */
+/* chunks.c - chunked bodies, parsed strictly, byte by byte; trailers are read and dropped */
 #include <errno.h>
 
 #include "base/auto.h"
@@ -69,7 +69,7 @@ static int chunk_trailer(struct h1_chunks *c, uint8_t b)
 	return b < 0x20 && b != '\t' ? -EBADMSG : 0;
 }
 
-/* The CRLF behind the data. */
+/* The CRLF after the data. */
 static int chunk_data_end(struct h1_chunks *c, uint8_t b)
 {
 	if (b != (c->cr ? '\n' : '\r'))

@@ -2,10 +2,10 @@
 /*
  * h1.c - heads of HTTP/1 messages
  *
- * Theory of operation: lines are looked for first, so that a client that sends a byte a second
- * costs a byte a second; the first malformed line ends it. Only a whole head is taken apart.
- * Then the fields that decide about framing, host and connection are judged together, in
- * frame_request() and h1_response(); nobody else looks at them again.
+ * Theory of operation: first the lines are found, so that a client that sends a byte a second
+ * costs a byte a second; the first malformed line ends it. Only a complete head is parsed.
+ * Then the fields that decide about framing, host and connection are checked together, in
+ * frame_request() and h1_response(), and nowhere else.
  */
 #include "h1/h1.h"
 
@@ -111,7 +111,7 @@ static bool list_next(struct h1_text *list, struct h1_text *ret)
 	return true;
 }
 
-/* These a Connection field must not name: the message would change its meaning on the way. */
+/* Fields that Connection must not name: removing them would change the message's meaning. */
 static const struct h1_text kept[] = { H1_TEXT("host"),
 	                               H1_TEXT("content-length"),
 	                               H1_TEXT("content-type"),
@@ -142,7 +142,7 @@ static int bad(struct h1_head *h, int code, const char *why)
 	return code;
 }
 
-/* 1 when the empty line is there; *scan: where the line that is not whole begins. */
+/* 1 if the empty line is there; *scan: where the incomplete line begins. */
 static int find_end(const char *p, size_t n, size_t *scan, bool lf_ok, struct h1_head *ret)
 {
 	size_t at = *scan;
@@ -176,7 +176,7 @@ static int find_end(const char *p, size_t n, size_t *scan, bool lf_ok, struct h1
 	return 0;
 }
 
-/* One line without its end; false behind the last one. */
+/* One line without its end; false after the last one. */
 static bool next_line(const char **p, const char *end, struct h1_text *ret)
 {
 	const char *lf = memchr(*p, '\n', (size_t)(end - *p));
@@ -256,7 +256,7 @@ static int read_framing(struct h1_head *h)
 	return 0;
 }
 
-/* The words of all Connection fields, once: every other field is compared with them. */
+/* Collects the words of all Connection fields once; every other field is compared with them. */
 static int list_connection(struct h1_head *h)
 {
 	for (size_t i = 0; i < h->n_fields; i++) {
@@ -287,7 +287,7 @@ static int read_connection(struct h1_head *h)
 	return r;
 }
 
-/* "example.org:8443": host and port; no port is "". */
+/* "example.org:8443": host and port; port is "" if there is none. */
 static int read_authority(struct h1_text v, struct h1_text *ret_host, struct h1_text *ret_port)
 {
 	const char *end = v.p + v.n;
@@ -309,7 +309,7 @@ static int read_authority(struct h1_text v, struct h1_text *ret_host, struct h1_
 	return h1_host_name(ret_host->p, ret_host->n) ? 0 : -EBADMSG;
 }
 
-/* Is that what Host says, too? */
+/* Does the Host field agree? */
 static int same_authority(struct h1_head *h, struct h1_text v, struct h1_text def)
 {
 	struct h1_text host, port, ours = h->port.n ? h->port : def;
@@ -323,7 +323,7 @@ static int same_authority(struct h1_head *h, struct h1_text v, struct h1_text de
 	return 0;
 }
 
-/* A target with scheme and authority becomes a path; the authority must be what Host says. */
+/* A target with scheme and authority becomes a path; the authority must match Host. */
 static int read_absolute(struct h1_head *h, bool https_too)
 {
 	const char *end = h->target.p + h->target.n;
@@ -346,7 +346,7 @@ static int read_absolute(struct h1_head *h, bool https_too)
 	return r;
 }
 
-/* What the request is for, once Host is known. */
+/* Interprets the target, once Host is known. */
 static int read_target(struct h1_head *h, bool proxy)
 {
 	if (proxy && h1_is(h->method, "CONNECT"))
@@ -403,15 +403,15 @@ static int read_version(struct h1_text v, struct h1_head *h)
 	return 0;
 }
 
-/* All but `fields`, which would be 4 KiB to clear: n_fields says how many there are. */
+/* Everything except `fields`, which would be 4 KiB to clear: n_fields is their number. */
 static void head_reset(struct h1_head *h)
 {
 	memset(h, 0, offsetof(struct h1_head, fields));
 	h->why = NULL;
 }
 
-/* Method, target and version; judged before the rest has come, so that other protocols are not
- * waited for. */
+/* Method, target and version; checked before the rest arrives, so that other protocols are
+ * rejected at once. */
 static int read_request_line(struct h1_text line, bool proxy, struct h1_head *h)
 {
 	const char *sp1 = memchr(line.p, ' ', line.n);
@@ -508,7 +508,7 @@ int h1_response(const void *bytes, size_t n, size_t *scan, bool to_head, struct 
 		return bad(ret, -EBADMSG, "the response has an invalid status line");
 	if ((r = read_fields(p, end, ret)) < 0 || (r = read_framing(ret)) < 0 ||
 	    (r = read_connection(ret)) < 0)
-		return r; /* what Connection names is taken out, whatever it is */
+		return r; /* fields that Connection names are removed, whatever they are */
 	if (to_head || ret->status < 200 || ret->status == 204 || ret->status == 304)
 		ret->framing = H1_BODY_NONE;
 	else if (ret->framing == H1_BODY_NONE)

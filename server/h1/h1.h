@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * h1/h1.h - HTTP/1 messages: heads and chunks, pure functions on bytes of strangers
+ * h1/h1.h - HTTP/1 messages: heads and chunks, pure functions on untrusted bytes
  *
- * For all that pass on requests of others: the edge, the egress proxy of VMs (net/), the proxy of
+ * For everything that forwards requests: the edge, the egress proxy of VMs (net/), the proxy of
  * jailed git programs (git/).
  *
- * Strict on purpose: a proxy that guesses is a proxy through which requests are smuggled. A request
- * has one framing and one host, or it is refused; what two parsers could read in two ways is
+ * Strict on purpose: a proxy that guesses lets requests be smuggled. A request
+ * has one framing and one host, or it is rejected; what two parsers could read differently is
  * never passed on. Fields point into the caller's bytes.
  */
 #pragma once
@@ -58,22 +58,22 @@ struct h1_head {
 	size_t n_fields, n_connection;
 	struct h1_field fields[H1_FIELDS_MAX];
 	struct h1_text connection[H1_CONNECTION_MAX]; /* words of Connection fields */
-	const char *why;                              /* of a refusal: one sentence */
+	const char *why;                              /* for a rejected head: the reason */
 };
 
 /*
  * The head at the beginning of n bytes. *scan is how far an earlier call got (0 at first). 1:
- * whole; 0: more bytes are needed; -EBADMSG, -E2BIG (too large), -EPROTONOSUPPORT (version),
- * -ENOTSUP (a transfer coding we do not know, or CONNECT), with ret->why.
+ * complete; 0: more bytes are needed; -EBADMSG, -E2BIG (too large), -EPROTONOSUPPORT (version),
+ * -ENOTSUP (an unsupported transfer coding, or CONNECT), with ret->why.
  */
 int h1_request(const void *p, size_t n, size_t *scan, struct h1_head *ret);
-/* The same for what a client asks a proxy: CONNECT with host and port, or a target that begins with
- * http://, which becomes a path. Host must say the same. */
+/* The same for a request to a proxy: CONNECT with host and port, or a target that begins with
+ * http://, which becomes a path. Host must agree. */
 int h1_proxy_request(const void *p, size_t n, size_t *scan, struct h1_head *ret);
-/* The same for an answer. `to_head`: the request's method was HEAD. Lines may end in LF alone. */
+/* The same for a response. `to_head`: the request's method was HEAD. Lines may end in LF alone. */
 int h1_response(const void *p, size_t n, size_t *scan, bool to_head, struct h1_head *ret);
 
-/* Case does not matter. Here, so that the length of a constant word is one, too. */
+/* Ignores case. Inline, so that the length of a literal is a constant. */
 static inline bool h1_is(struct h1_text t, const char *word)
 {
 	return strlen(word) == t.n && strncasecmp(t.p, word, t.n) == 0;
@@ -83,14 +83,14 @@ static inline bool h1_is(struct h1_text t, const char *word)
 		(word), sizeof(word) - 1 \
 	}
 bool h1_among(struct h1_text t, const struct h1_text *words, size_t n);
-/* NULL when it is not there. */
+/* NULL if it is not there. */
 const struct h1_field *h1_find(const struct h1_head *h, const char *name);
 bool h1_hop_name(struct h1_text name);
-/* Must a proxy take the field out: one of its own hop, or named by Connection? */
+/* Must a proxy remove the field: is it hop-by-hop, or named by Connection? */
 bool h1_hop_field(const struct h1_head *h, const struct h1_field *f);
 /*
- * The request as a proxy sends it on: without fields of the hop and without those in skip, with its
- * framing. The caller adds what it wants, at least Connection, and the empty line.
+ * The request as a proxy forwards it: without hop-by-hop fields and those in skip, with its
+ * framing. The caller adds further fields, at least Connection, and the empty line.
  */
 void h1_forward(const struct h1_head *h, const struct h1_text *skip, size_t n_skip,
                 struct buf *out);
@@ -114,7 +114,7 @@ struct h1_chunks {
 	uint64_t left; /* of the size or the data */
 	unsigned line; /* bytes of this line */
 	unsigned digits;
-	unsigned trailers; /* bytes of them so far */
+	unsigned trailers; /* bytes so far */
 	bool cr;           /* the last byte was one */
 };
 /*

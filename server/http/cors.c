@@ -4,7 +4,7 @@
  *
  * By default any page: what it can do depends on a key or token that it sends in a header itself,
  * never on a cookie or an address that the browser would add. PANDO_CORS_ORIGINS restricts this; a
- * page that is not listed gets its reply without the header that would let it read it.
+ * page that is not listed gets its reply without the header that it needs to read it.
  */
 #include "http/http_internal.h"
 
@@ -14,7 +14,7 @@
 
 #define ORIGIN_MAX 256 /* bytes */
 
-/* What the SDK sends, and what browsers ask about besides (User-Agent is one of them). */
+/* Headers that the SDK sends, and those browsers ask about in addition (such as User-Agent). */
 static const char allow_methods[] = "GET, POST, PUT, PATCH, DELETE, OPTIONS";
 static const char allow_headers[] =
         "Authorization, Content-Type, User-Agent, Range, If-Range, If-None-Match, "

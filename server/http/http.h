@@ -3,9 +3,9 @@
  * http/http.h - an HTTP server on libmicrohttpd; for api/ and mcp/
  *
  * Connections, requests, replies, bodies, streams, deadlines, limits, CORS and upgrades to
- * WebSockets. What the routes do, who may call them and what is recorded of it is the
- * application's business: it gives its routes and a few functions to http_start(). One thread
- * per connection, so a handler that runs for ten minutes blocks nobody else.
+ * WebSockets. The application decides what the routes do, who may call them and what is
+ * recorded: it passes its routes and a few functions to http_start(). One thread
+ * per connection, so a handler that runs for ten minutes blocks nothing else.
  */
 #pragma once
 
@@ -18,16 +18,49 @@
 
 struct http;
 
-#define HTTP_CONNECTIONS_MAX 512 /* threads; more wait in the listen queue */
+/* Requests at a time, each with a connection and a thread. */
+#define HTTP_REQUESTS_MAX 512  /* with a key; one account may have three quarters */
+#define HTTP_ANONYMOUS_MAX 128 /* without one, */
+#define HTTP_ANONYMOUS_EACH 32 /* and from one address */
+#define HTTP_IDLE_MAX 512      /* connections that had a request with a key, and may have another */
+
+#define HTTP_ANONYMOUS_BODY MIB(1)    /* a body without a key, where its route allows more */
+#define HTTP_PARSE_DEFAULT MIB(1536)  /* memory for JSON bodies: a commit of 352 MiB takes 1056 */
+#define HTTP_OUTPUT_DEFAULT MIB(1024) /* output that is collected, and replies */
+
+/* Connections that have shown no key: lobby.c. */
+struct http_strangers {
+	unsigned start, rate, full; /* from so many on, with that many percent, up to so many */
+	unsigned each;              /* of one address */
+};
+#define HTTP_STRANGERS_DEFAULT ((struct http_strangers){ 64, 30, 128, 32 })
+#define HTTP_STRANGERS_MAX 4096
+
+#define HTTP_PROXIES_MAX 16
+struct http_net { /* IPv4 is ::ffff:a.b.c.d */
+	uint8_t addr[16];
+	unsigned bits;
+};
+/* "192.0.2.0/24 2001:db8::1": -EINVAL for anything else, or too many. */
+int http_nets_parse(const char *text, struct http_net *ret, size_t max, size_t *ret_n);
+
+struct http_limits { /* 0: the default */
+	uint64_t parse_bytes, output_bytes;
+	struct http_strangers strangers;
+	/* Whose X-Forwarded-For is believed, and who may have any number of strangers. */
+	struct http_net proxies[HTTP_PROXIES_MAX];
+	size_t n_proxies;
+};
 
 struct http_conf { /* strings are weak */
 	int listen_fd;
 	const char *spool_dir;    /* large bodies are kept here, in files without a name */
 	const char *cors_origins; /* web pages that may read replies; "" or "*": any */
-	/* What our own proxy sends in X-Pando-Edge and nobody else knows: then X-Forwarded-For
+	/* The secret that our own proxy sends in X-Pando-Edge: with it, X-Forwarded-For
 	 * says where a request comes from. NULL: there is no such proxy */
 	const char *edge_secret;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default */
+	struct http_limits limits;
 };
 
 struct http_app {
@@ -35,33 +68,33 @@ struct http_app {
 	const struct route *routes, *more_routes;
 	size_t n_routes, n_more_routes;
 	size_t request_bytes; /* of req->own */
-	/* Its headers are there and its route is known: who asks, and may they? */
+	/* Headers and route are known: identifies the caller and checks permission. */
 	int (*admit)(struct request *req, struct err *err);
-	/* May it go on? Asked again and again while a body or a stream moves. */
+	/* May it continue? Checked repeatedly while a body or a stream is transferred. */
 	bool (*allowed)(struct request *req);
-	/* In place of the route's handler, so that the application can wrap it. */
+	/* Called instead of the route's handler, so that the application can wrap it. */
 	int (*run)(struct request *req, struct reply *res, struct err *err);
-	/* Adds what an error is about to its body. */
+	/* Adds to an error's body what it is about. */
 	void (*describe)(struct request *req, enum err_code code, json_t *body);
 	/* A reply is about to be sent; code: of the error, or NULL. */
 	void (*replied)(struct request *req, const struct reply *res, unsigned status,
 	                const char *code);
-	/* Covers secrets in text that is logged. */
+	/* Masks secrets in text that is logged. */
 	void (*mask)(char *text);
 };
 
-/* Answers from now on. Takes the listening socket in any case. */
+/* Starts answering. Takes ownership of the listening socket in any case. */
 int http_start(const struct http_conf *conf, const struct http_app *app, struct http **ret,
                struct err *err);
 /*
- * Takes no new connections or requests and waits up to drain_ms for those that run. 0: all
+ * Accepts no new connections or requests and waits up to drain_ms for running ones. 0: all
  * are done, everything is freed. -EBUSY: some still run; end what they wait for and call again.
  */
 int http_stop(struct http *h, unsigned drain_ms, struct err *err);
 /* "http://127.0.0.1:8787", with the real port. */
 const char *http_url(const struct http *h);
-/* A request counts itself out, by a thread that http_stop() does not join; it must not touch h
+/* Ends the count of a request on a thread that http_stop() does not join; it must not touch h
  * afterwards. */
 void http_count_out_last(struct http *h);
-/* Is the origin named in cors_origins? "*" names nobody. */
+/* Is the origin named in cors_origins? "*" names no origin. */
 bool cors_listed(const struct http *h, const char *origin);

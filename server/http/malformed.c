@@ -3,14 +3,14 @@
  * malformed.c - requests that libmicrohttpd rejects by itself still get JSON
  *
  * The library answers what it cannot parse (request line, headers, lengths, chunks, versions) with
- * a page of HTML and has no option for it. It queues that page with its own public function
- * MHD_queue_response(), called through the dynamic linker; so does every user of it. We define
+ * a page of HTML and has no option to change that. It queues that page with its own public function
+ * MHD_queue_response(), called through the dynamic linker like any other user's call. We define
  * that symbol: our own replies go to the library's function directly (queue_reply()), so whatever
- * arrives here is the library's own. For an error we write our reply to the socket and have the
- * library close it. Should a build of the library ever bind the call internally, clients see HTML
- * again and tests/unit/test_api_http.c fails.
+ * arrives here comes from the library itself. For an error we write our reply to the socket and
+ * have the library close it. Should a build of the library ever bind the call internally, clients
+ * see HTML again and tests/unit/test_api_http.c fails.
  *
- * What the library accepts but two parsers could read in two ways is rejected by framing_check().
+ * Requests that the library accepts but that are ambiguous are rejected by framing_check().
  */
 #include "http/http_internal.h"
 
@@ -25,8 +25,8 @@
 #include "base/id.h"
 #include "base/log.h"
 
-#define DRAIN_MAX                                                                       \
-	KIB(256) /* of what was sent already: closing over unread bytes kills the reply \
+#define DRAIN_MAX                                                             \
+	KIB(256) /* read before closing: unread bytes would destroy the reply \
 	          */
 #define HEADERS_MAX 100
 
@@ -69,7 +69,7 @@ static void drain(int fd)
 			break;
 }
 
-/* The whole reply at once: it is small, and nothing else is on its way to this client. */
+/* The whole reply at once: it is small, and nothing else is being sent to this client. */
 static void send_refusal(int fd, unsigned status, const char *code, const char *message)
 {
 	char body[320], text[1024], trace[33];
@@ -81,19 +81,27 @@ static void send_refusal(int fd, unsigned status, const char *code, const char *
 	n = snprintf(body, sizeof(body),
 	             "{\"code\":\"%s\",\"error\":\"%s\",\"message\":\"%s\",\"description\":\"%s\"}",
 	             code, code, message, message);
-	k = snprintf(text, sizeof(text),
-	             "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
-	             "Content-Length: %d\r\nX-Freestyle-Trace-Id: %s\r\nCache-Control: no-store\r\n"
-	             "X-Content-Type-Options: nosniff\r\nAccess-Control-Allow-Origin: *\r\n\r\n%s",
-	             status, MHD_get_reason_phrase_for(status), n, trace, body);
+	k = snprintf(
+	        text, sizeof(text),
+	        "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
+	        "Content-Length: %d\r\nX-Freestyle-Trace-Id: %s\r\nCache-Control: no-store\r\n"
+	        "X-Content-Type-Options: nosniff\r\nAccess-Control-Allow-Origin: *\r\n%s\r\n%s",
+	        status, MHD_get_reason_phrase_for(status), n, trace,
+	        status == MHD_HTTP_SERVICE_UNAVAILABLE ? "Retry-After: 1\r\n" : "", body);
 	log_obj(LOG_LV_DEBUG, "request", trace, "%u %s", status, message);
 	if (send(fd, text, (size_t)k, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		log_obj(LOG_LV_DEBUG, "request", trace, "the client did not wait for it");
+		log_obj(LOG_LV_DEBUG, "request", trace, "the client did not wait for the reply");
+}
+
+void refuse_unheard(int fd)
+{
+	send_refusal(fd, MHD_HTTP_SERVICE_UNAVAILABLE, err_code_name(ERR_UNAVAILABLE),
+	             "too many connections have not sent a whole request yet: try again");
 }
 
 /*
- * The library's name; called by the library itself. What it wants to say about a broken
- * request we say ourselves, and let it close: where headers are at fault it would go on to send
+ * Has the library's name; called by the library itself. We answer broken requests ourselves
+ * and let it close the connection: if headers are at fault it would otherwise send
  * its reply twice.
  */
 enum MHD_Result MHD_queue_response(struct MHD_Connection *conn, unsigned status,
@@ -124,7 +132,7 @@ static enum MHD_Result on_header(void *ctx, enum MHD_ValueKind kind, const char 
 	struct framing *f = ctx;
 
 	f->headers++;
-	switch (name_n) { /* most names differ in length already */
+	switch (name_n) { /* most names can be ruled out by their length */
 	case 4:
 		f->hosts += strcasecmp(name, "Host") == 0;
 		break;

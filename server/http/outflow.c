@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * outflow.c - replies that are made while they are sent
+ * outflow.c - replies that are produced while they are sent
  *
  * The HTTP library asks for the next bytes whenever the socket has taken the last ones, on the
- * connection's own thread. When there are none, that thread waits here for the source, for the
- * client to leave, for the server to shut down, or until a sign of life is due. An idle stream has
- * no deadline; one whose client does not take what is there has STALL_MS. A stream that fails
+ * connection's own thread. If there are none, that thread waits here for the source, for the
+ * client to disconnect, for the server to shut down, or until a keep-alive is due. An idle stream
+ * has no deadline; one whose client does not read what is there has STALL_MS. A stream that fails
  * breaks the connection, so that a partial reply never looks complete. So does one whose caller's
  * key, token or permission has been revoked.
  *
- * A client that closes its sending half has left: that is what a killed client looks like.
+ * A client that closes its sending half counts as gone, because a killed client looks the same.
  */
 #include "http/http_internal.h"
 
@@ -22,12 +22,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define BLOCK_BYTES (32u << 10) /* asked for at a time */
+#define BLOCK_BYTES (32u << 10) /* requested at a time */
 #define BEAT_MS 15000           /* of silence: proxies and clients give up after a minute */
 #define ALLOWED_MS 1000         /* between two checks that the caller still has access */
 
 struct outflow {
-	struct request *req; /* weak; it is there while the library asks for more */
+	struct request *req; /* weak; valid while the library asks for more */
 	const struct outflow_ops *ops;
 	void *ctx;     /* owned */
 	int client_fd; /* weak: the library's */
@@ -59,7 +59,7 @@ static enum woken wait_more(struct outflow *o)
 	return n == 0 ? WOKEN_BEAT : WOKEN_SOURCE;
 }
 
-/* The server shuts down, and this one would keep it waiting. */
+/* The server is shutting down, and this stream would keep it waiting. */
 static bool must_end(struct outflow *o)
 {
 	return o->ops->endless && atomic_load(&o->req->http->draining);
@@ -129,7 +129,7 @@ int reply_flow(struct request *req, struct reply *res, const struct outflow_ops 
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	*o = (struct outflow){ .req = req, .ops = ops, .ctx = ctx_consume, .client_fd = client_fd };
-	res->stream_len = 0; /* deadlines are this file's business */
+	res->stream_len = 0; /* deadlines are handled in this file */
 	res->stream =
 	        MHD_create_response_from_callback(len == OUTFLOW_UNKNOWN ? MHD_SIZE_UNKNOWN : len,
 	                                          BLOCK_BYTES, on_more, o, outflow_free);

@@ -18,7 +18,7 @@ struct request;
 #define REPLY_HEADER_SIZE 128
 
 struct reply {
-	unsigned status;             /* 0: 200, or what the error says */
+	unsigned status;             /* 0: 200, or the error's status */
 	json_t *json;                /* owned */
 	struct MHD_Response *stream; /* owned; instead of json */
 	uint64_t stream_len;
@@ -36,17 +36,17 @@ struct reply {
 
 /* Takes the JSON; NULL (out of memory) becomes an error. */
 int reply_json(struct reply *res, json_t *json_consume, struct err *err);
-/* Bytes as they are; type NULL: no Content-Type, p NULL: nothing. Takes p in any case. */
+/* Raw bytes; type NULL: no Content-Type, p NULL: empty. Takes p in any case. */
 int reply_bytes(struct reply *res, const char *type, void *p_consume, size_t n, struct err *err);
 /* The first len bytes of a file. Takes the descriptor in any case. */
 int reply_file(struct reply *res, const char *type, int fd_consume, uint64_t len, struct err *err);
-/* Of any reply, an error too. name: static storage. */
+/* For any reply, including errors. name: static storage. */
 void reply_header(struct reply *res, const char *name, const char *value);
 /* Adds a member to the body of the error that the handler is about to return. */
 void reply_extra(struct reply *res, const char *name, json_t *value_consume);
 /* All members of an object, or none for NULL. */
 void reply_extras(struct reply *res, json_t *extra);
-/* The status and JSON of what the handler made of it; logs failures. NULL: out of memory. */
+/* Status and JSON of the handler's result; logs failures. NULL: out of memory. */
 json_t *reply_render(struct request *req, struct reply *res, int r, const struct err *err,
                      unsigned *ret_status);
 void reply_done(struct reply *res);
@@ -58,36 +58,38 @@ json_t *shape_base64(const void *p, size_t n);
  * err_code_status() has its HTTP status. */
 enum err_code code_of(const struct err *err);
 
-/* ---- replies that are made while they are sent: outflow.c ---- */
+/* ---- replies that are produced while they are sent: outflow.c ---- */
 
 struct outflow_ops {
-	/* Bytes made; 0: none now; -ENODATA: the good end; any other error breaks the connection.
+	/* Bytes produced; 0: none now; -ENODATA: the regular end; any other error breaks the
+	 * connection.
 	 */
 	ssize_t (*next)(void *ctx, char *p, size_t max, struct err *err);
-	int (*fd)(void *ctx); /* POLLIN: next() may have something; NULL: it always has */
+	int (*fd)(void *ctx); /* POLLIN: next() may have data; NULL: it always has */
 	void (*free)(void *ctx);
-	const char *beat; /* sent when nothing happened for a while; NULL: nothing */
-	bool endless;     /* a server that shuts down does not wait for its end, */
-	bool ends_well;   /* and this is a good end */
+	const char *beat; /* sent after a period of silence; NULL: nothing */
+	bool endless;     /* a server that shuts down does not wait for its end */
+	bool ends_well;   /* ending it then counts as a regular end */
 };
 #define OUTFLOW_UNKNOWN UINT64_MAX
-/* Takes ctx in any case. len: what will be sent, or OUTFLOW_UNKNOWN. */
+/* Takes ctx in any case. len: of the whole reply, or OUTFLOW_UNKNOWN. */
 int reply_flow(struct request *req, struct reply *res, const struct outflow_ops *ops,
                void *ctx_consume, uint64_t len, const char *type, struct err *err);
 
 /* ---- server-sent events: sse.c ---- */
 
-/* Text that is being made, and how far it was sent. */
+/* Text being produced, and how much of it was sent. */
 struct sse {
 	struct buf out;
 	size_t sent;
 };
-/* Copies what waits: count, 0 when there is nothing. -ENOMEM when it could not be made. */
+/* Copies pending bytes: their number, 0 if there are none, -ENOMEM if they could not be produced.
+ */
 ssize_t sse_drain(struct sse *s, char *p, size_t max);
 void sse_event(struct sse *s, const char *event, json_t *data_consume);
-/* Output of one stream: cut between characters; what is not UTF-8 goes as base64. */
+/* Output of one stream: split between characters; what is not UTF-8 is sent as base64. */
 struct sse_text {
-	uint8_t carry[4]; /* the beginning of a character whose rest has not come yet */
+	uint8_t carry[4]; /* the beginning of an incomplete character */
 	size_t n;
 };
 #define SSE_PIECE (16u << 10) /* bytes of one event at most */
@@ -99,12 +101,12 @@ void sse_failed(struct sse *s, const struct err *err);
 /* ---- connections that become WebSockets: upgrade.c ---- */
 
 struct upgrade {
-	/* On the connection's thread, until it is over. early: bytes that came behind the request.
+	/* On the connection's thread, until it is over. early: bytes that came after the request.
 	 */
 	void (*run)(struct upgrade *u, int fd, const void *early, size_t n_early);
 	void (*free)(struct upgrade *u);
 };
-/* Is it the beginning of a WebSocket? Else -EINVAL. */
+/* Does the request open a WebSocket? Else -EINVAL. */
 int upgrade_check(struct request *req, struct err *err);
 /* Takes u in any case. */
 int reply_upgrade(struct request *req, struct reply *res, struct upgrade *u_consume,

@@ -2,9 +2,9 @@
 /*
  * route.c - from a raw path to a route
  *
- * The path is split at its raw slashes and matched as it came; only then is
+ * The path is split at its raw slashes and matched as received; only then is
  * each parameter decoded, so an encoded slash stays inside its segment (file paths
- * arrive as %2Ftmp%2Fa). Of two patterns that match, the one with a literal where the
+ * arrive as %2Ftmp%2Fa). If two patterns match, the one with a literal where the
  * other has a parameter wins, at the first place where they differ. The path decides
  * first, the method second: a literal path never falls back to a parameter
  * because of its method. A parameter "{*name}", the last of its pattern, takes all the segments
@@ -21,7 +21,7 @@ static const char *const method_names[] = {
 	[METHOD_GET] = "GET",     [METHOD_POST] = "POST",     [METHOD_PUT] = "PUT",
 	[METHOD_PATCH] = "PATCH", [METHOD_DELETE] = "DELETE",
 };
-_Static_assert(ARRAY_SIZE(method_names) == METHOD_MAX, "method_names misses a method");
+_Static_assert(ARRAY_SIZE(method_names) == METHOD_MAX, "a method is missing in method_names");
 
 const char *method_name(enum method m)
 {
@@ -89,7 +89,8 @@ static bool next_segment(const char **at, struct segment *ret)
 	return true;
 }
 
-/* Matches; parameters go to args (may be NULL). A parameter takes any segment but an empty one. */
+/* Matches; parameters go to args (may be NULL). A parameter matches any segment except an empty
+ * one. */
 static bool pattern_matches(const char *pattern, const char *path, struct segment *args, size_t *n)
 {
 	struct segment a, b;
@@ -113,7 +114,8 @@ static bool pattern_matches(const char *pattern, const char *path, struct segmen
 	return true;
 }
 
-/* Most patterns differ before their first parameter: found without looking at segments. */
+/* Most patterns differ before their first parameter, which can be seen without splitting segments.
+ */
 static bool begins_otherwise(const char *pattern, const char *path)
 {
 	for (; *pattern && *pattern != '{'; pattern++, path++)

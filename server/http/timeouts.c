@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timeouts.c - connections that do not move on in time are shut down
+ * timeouts.c - shuts down connections that make no progress in time
  *
  * An idle timeout is not enough: a client that sends a byte now and then is never idle. So each
  * connection has a deadline for the phase it is in (headers, body, reply, waiting for the next
- * request), and none while a handler works for it. One thread looks once a second and shuts down
+ * request), and none while a handler works for it. One thread checks once a second and shuts down
  * the sockets that are late; the connection's own thread then sees the end and cleans up. The
  * socket is closed only after timeout_remove(), so its number cannot belong to another connection
  * meanwhile.
@@ -25,7 +25,7 @@
 struct timeout {
 	struct timeout *prev, *next;
 	int fd;                       /* weak: the HTTP library's */
-	_Atomic uint64_t deadline_ms; /* its own thread sets it, ours looks */
+	_Atomic uint64_t deadline_ms; /* set by the connection's thread, read by ours */
 };
 
 struct timeouts {
@@ -50,7 +50,7 @@ static void *timeouts_main(void *arg)
 			uint64_t deadline =
 			        atomic_load_explicit(&c->deadline_ms, memory_order_relaxed);
 
-			/* Only if it has not just moved on. */
+			/* Only if it has not made progress since. */
 			if (deadline && now >= deadline &&
 			    atomic_compare_exchange_strong(&c->deadline_ms, &deadline, 0))
 				shutdown(c->fd, SHUT_RDWR);

@@ -2,10 +2,10 @@
 /*
  * upgrade.c - an HTTP connection becomes a WebSocket
  *
- * The library sends 101 and hands over the socket on the connection's own thread, so what runs on
- * it blocks nobody. Everything that can be rejected was rejected before, as an ordinary reply.
- * Until 101 is out the request owns what is going to run, so a client that leaves in between costs
- * nothing.
+ * The library sends 101 and hands over the socket on the connection's own thread, so the upgrade
+ * may block. Everything that can be rejected was rejected before, with an ordinary reply.
+ * Until 101 was sent the request owns the upgrade, so nothing leaks if a client disconnects in
+ * between.
  */
 #include "http/http_internal.h"
 

@@ -2,9 +2,9 @@
 /*
  * call.c - a tool's call becomes a request on a route of the API
  *
- * The inner request has no connection: its body is the tool's arguments, its path's parameters are
- * arguments too ({vm_id} is vmId), and it names the Linux user that the arguments or the outer
- * request name. It passes the same check as one that came over HTTP (auth_permit() with the
+ * The inner request has no connection: its body is the tool's arguments, its path parameters are
+ * arguments too ({vm_id} is vmId), and its Linux user is the one named by the arguments or the
+ * outer request. It passes the same check as one that came over HTTP (auth_permit() with the
  * route's scope), runs the same handler, and leaves the same record in the audit log. So a tool
  * can never do what its caller's key could not do with the API.
  */
@@ -123,7 +123,7 @@ json_t *mcp_failed(const struct err *err)
 	                                  /* failed= */ true);
 }
 
-/* The error's sentence, and whatever else its body says: limits, failed builds, ... */
+/* The error's message, and the other members of its body: limits, failed builds, ... */
 static json_t *failed_body(const struct err *err, json_t *body)
 {
 	static const char *const said[] = { "code", "error", "message", "description" };

@@ -2,7 +2,7 @@
 /*
  * code.c - the tool run_code: a cell, its output as text and its pictures as images
  *
- * Of a result that comes in several types the one is shown that a model reads best: a PNG or
+ * If a result comes in several types, the one that a model reads best is shown: a PNG or
  * JPEG as an image, else plain text, else the next best. Pictures are in the content only;
  * structuredContent says where one was.
  */
@@ -35,7 +35,7 @@ static const struct json_field code_fields[] = {
 struct code {
 	struct cell *cell; /* owned */
 	size_t max;
-	json_t *end; /* owned; once it is over */
+	json_t *end; /* owned; set at the end */
 };
 
 static void code_free(void *ctx)
@@ -144,7 +144,7 @@ static void add_words(const json_t *result, json_t *content)
 	}
 }
 
-/* What structuredContent keeps of a result: no type longer than what a model is shown. */
+/* The part of a result for structuredContent: no type longer than what a model is shown. */
 static void shorten(json_t *result)
 {
 	const char *mime;
@@ -228,7 +228,7 @@ int mcp_code_open(struct request *req, struct mcp_work *ret, struct err *err)
 	    (r = request_fields(req, ERR_BAD_REQUEST, code_fields, ARRAY_SIZE(code_fields), &a,
 	                        err)) < 0 ||
 	    (a.context && (r = code_context(a.context, &q.context, err)) < 0) ||
-	    /* a context knows its language; without one and without a word it is Python */
+	    /* a context has a language; without context and language it is Python */
 	    ((a.language || !a.context) &&
 	     (r = code_language(a.language ? a.language : "python", &q.language, err)) < 0) ||
 	    (r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * content.c - what a tool's result is made of: blocks of text and images, and output cut to size
+ * content.c - blocks of a tool's result: text, images, and truncated output
  *
- * A model pays for every byte it reads, and errors mostly come at the end: of output that is too
- * long the beginning and the end are kept, half each.
+ * A model pays for every byte it reads, and errors are mostly at the end: of output that is too
+ * long, the beginning and the end are kept, half each.
  */
 #include "mcp/mcp_internal.h"
 
@@ -63,7 +63,7 @@ void mcp_clip_put(struct mcp_clip *c, const void *p, size_t n)
 		n = half;
 	}
 	buf_put(&c->tail, p, n);
-	if (c->tail.len > 2 * half) { /* not with each piece: moving is the expensive part */
+	if (c->tail.len > 2 * half) { /* not for each piece: moving is expensive */
 		memmove(c->tail.p, c->tail.p + (c->tail.len - half), half);
 		c->tail.len = half;
 	}
@@ -96,7 +96,7 @@ json_t *mcp_clip_text(struct mcp_clip *c)
 		from++;
 	for (int i = 0; i < 3 && to && continues(c->head.p[to - 1]); i++)
 		to--;
-	to -= to && c->head.p[to - 1] >= 0xc0; /* the first byte of a character that was cut */
+	to -= to && c->head.p[to - 1] >= 0xc0; /* the first byte of a truncated character */
 	buf_put(&b, c->head.p, to);
 	buf_printf(&b, "\n[... %" PRIu64 " bytes left out ...]\n",
 	           c->total - to - (c->tail.len - from));

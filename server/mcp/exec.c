@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.c - the tool exec: a command to its end, or one that goes on in the background
+ * exec.c - the tool exec: runs a command to its end, or starts one in the background
  *
- * A command that fails is a good result with its exit code: only one that ran into its
- * timeout, or whose VM went away, is an error.
+ * A command that fails is an ordinary result with its exit code: only a timeout, or a VM that
+ * went away, is an error.
  */
 #include "mcp/mcp_internal.h"
 

@@ -71,12 +71,12 @@ static int on_data(void *ctx, const uint8_t *p, size_t n)
 {
 	struct sink *s = ctx;
 
-	/* The guest was asked for this many: one that sends more is not believed. */
+	/* This many bytes were requested: anything more is dropped. */
 	buf_put(&s->b, p, MIN(n, s->max - MIN(s->max, s->b.len)));
 	return s->b.failed ? -ENOMEM : 0;
 }
 
-/* Bytes at the end that begin a character which the piece does not hold whole. */
+/* Number of bytes at the end that belong to an incomplete character. */
 static size_t cut_character(const uint8_t *p, size_t n)
 {
 	for (size_t k = 1; k <= 3 && k < n; k++)
@@ -154,7 +154,7 @@ int mcp_file_read(struct request *req, struct reply *res, struct err *err)
 	                    &s, deadline_in(FILE_MS), err);
 	if (r < 0)
 		return file_error(r, at.path, err);
-	/* A link's own size says nothing; files in /proc say 0. */
+	/* A link's own size is meaningless, and that of files in /proc is 0. */
 	if (st.kind == GUEST_SYMLINK || st.size < (uint64_t)a.offset + s.b.len)
 		st.size = (uint64_t)a.offset + s.b.len + (s.b.len == s.max);
 	return reply_json(res, read_result(&at, &a, &s, st.size), err);

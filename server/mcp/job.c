@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c - calls that take long: a command or a cell, followed until it ends
+ * job.c - long calls: a command or a cell, followed until it ends
  *
  * A job waits on one descriptor (epoll) for its source, for a cancellation and for a timer. At
- * each tick it checks that the caller still has access, and reports progress if that was asked
- * for: milliseconds of its timeout and the latest output, so that clients which give up on silence
- * do not. It runs on the connection's thread, as server-sent events or to one reply. When the
- * client leaves, cancels or loses access, what runs in the guest ends.
+ * each tick it checks that the caller still has access, and reports progress if that was requested
+ * (elapsed milliseconds and the latest output), because some clients give up if they hear
+ * nothing. It runs on the connection's thread, as server-sent events or to one reply. When the
+ * client disconnects, cancels or loses access, the command or cell in the guest is ended.
  */
 #include "mcp/mcp_internal.h"
 
@@ -21,8 +21,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-#define TICK_MS 2000      /* between two looks at the permission, and signs of life */
-#define PROGRESS_MS 250   /* between two reports at least */
+#define TICK_MS 2000      /* between permission checks, and between keep-alives */
+#define PROGRESS_MS 250   /* minimum between two reports */
 #define MESSAGE_MAX 1024u /* bytes of output in one report */
 
 struct mcp_job {
@@ -33,8 +33,8 @@ struct mcp_job {
 	json_t *id, *token; /* owned; token NULL: no progress */
 	int epoll, timer;   /* owned */
 	uint64_t start_ms, reported_ms;
-	json_t *reply; /* owned; once it is over */
-	bool over;     /* reply NULL: it was cancelled, or there was no memory for one */
+	json_t *reply; /* owned; set at the end */
+	bool over;     /* reply NULL: it was cancelled, or out of memory */
 	struct sse sse;
 };
 
@@ -104,7 +104,7 @@ int mcp_job_new(struct request *req, json_t *id, json_t *token, struct mcp_work 
 	return 0;
 }
 
-/* It is over: nothing goes on in the guest for it, and it no longer counts. */
+/* Ends it: nothing of it continues in the guest, and it no longer counts. */
 static void finish(struct mcp_job *j, json_t *result_consume)
 {
 	j->over = true;
@@ -121,7 +121,7 @@ static bool ticked(struct mcp_job *j)
 	return read(j->timer, &n, sizeof(n)) == sizeof(n);
 }
 
-/* One step: true when something came, or it is over. */
+/* One step: true if something arrived, or it is over. */
 static bool step(struct mcp_job *j, bool *ret_tick)
 {
 	struct err err = { 0 };
@@ -154,7 +154,7 @@ static void report(struct mcp_job *j, bool tick)
 
 	if (!j->token || j->over || (!tick && now - j->reported_ms < PROGRESS_MS))
 		return;
-	/* It must grow from one to the next. */
+	/* It must increase with each report. */
 	j->reported_ms = MAX(now, j->reported_ms + 1);
 	said = j->work.ops->latest ? j->work.ops->latest(j->work.x) : NULL;
 	params = json_pack("{s:O, s:I, s:I}", "progressToken", j->token, "progress",
@@ -185,7 +185,7 @@ json_t *mcp_job_run(struct request *req, struct mcp_job *j_consume)
 		if (step(j, &tick))
 			continue;
 		poll(p, ARRAY_SIZE(p), TICK_MS);
-		if (p[1].revents) /* the client left */
+		if (p[1].revents) /* the client disconnected */
 			finish(j, NULL);
 	}
 	return j->reply ? json_incref(j->reply)

@@ -3,12 +3,13 @@
  * mcp.c - POST and DELETE /mcp: the Model Context Protocol over streamable HTTP
  *
  * One message in, one reply out: as JSON, or as server-sent events where a call takes long and the
- * client accepts both. Nothing is sent unasked, so there is no stream for GET. Callers are checked
- * as for every route; web pages only from this machine, or listed in PANDO_CORS_ORIGINS by name,
- * so that a page which pointed a name of its own at this server (DNS rebinding) stays out.
+ * client accepts both. The server sends nothing unasked, so there is no stream for GET. Callers are
+ * checked as for every route. Web pages are accepted only from this machine or if listed in
+ * PANDO_CORS_ORIGINS by name, so that a page that points a name of its own at this server (DNS
+ * rebinding) has no access.
  *
- * What is wrong with the request as HTTP is an error of the API; what is wrong with a message is
- * an error of JSON-RPC; what goes wrong inside a tool is that tool's result.
+ * An error in the HTTP request is an error of the API; an error in a message is an error of
+ * JSON-RPC; an error inside a tool is that tool's result.
  */
 #include "mcp/mcp_internal.h"
 
@@ -95,7 +96,7 @@ static int begin(struct exchange *x, struct err *err)
 	const char *accept = request_header(x->req, "Accept");
 	int r;
 
-	x->version = MCP_2025_03_26; /* of clients that do not say */
+	x->version = MCP_2025_03_26; /* of clients that do not name one */
 	if (version && (r = mcp_version_parse(version)) < 0)
 		return err_tag(err, -EINVAL, ERR_INVALID_REQUEST,
 		               "this server does not support that MCP-Protocol-Version");
@@ -111,7 +112,7 @@ static int begin(struct exchange *x, struct err *err)
 	return 0;
 }
 
-/* The reply's only message or messages; NULL: nothing but that it was taken. */
+/* The reply's message or messages; NULL: only an acknowledgement. */
 static int send_json(struct exchange *x, unsigned status, json_t *j_consume, struct err *err)
 {
 	autojson json_t *j = j_consume;
@@ -275,15 +276,21 @@ static int take_messages(struct request *req, struct reply *res, struct err *err
 	int r;
 
 	if ((r = check_origin(req, err)) < 0 || (r = check_type(req, res, err)) < 0 ||
-	    (r = begin(&x, err)) < 0 || (r = body_view(&req->body, &text, &n, err)) < 0)
+	    (r = begin(&x, err)) < 0)
 		return r;
-	r = mcp_parse(text, n, &b, &fault);
+	r = request_text(req, &text, &n, &fault);
+	if (r == -EAGAIN) { /* told as HTTP, so that the client sees when to come again */
+		*err = fault;
+		return r;
+	}
+	if (r == 0)
+		r = mcp_parse(text, n, &b, &fault);
 	if (r < 0)
 		return send_json(&x, 400,
 		                 mcp_error(NULL,
-		                           r == -EBADMSG  ? MCP_PARSE_ERROR
-		                           : r == -EINVAL ? MCP_INVALID_REQUEST
-		                                          : MCP_INTERNAL,
+		                           r == -EBADMSG || r == -E2BIG ? MCP_PARSE_ERROR
+		                           : r == -EINVAL               ? MCP_INVALID_REQUEST
+		                                                        : MCP_INTERNAL,
 		                           "%s", fault.msg),
 		                 err);
 	if (b.array)

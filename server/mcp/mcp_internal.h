@@ -37,9 +37,9 @@ enum mcp_kind { MCP_REQUEST, MCP_NOTIFICATION, MCP_RESPONSE, MCP_INVALID };
 struct mcp_msg { /* everything is borrowed from the batch's document */
 	enum mcp_kind kind;
 	json_t *id;         /* string or integer; NULL: none, or none that can be used */
-	const char *method; /* of a request or notification */
+	const char *method; /* for a request or notification */
 	json_t *params;     /* object, or NULL */
-	const char *fault;  /* of an invalid one: what is wrong */
+	const char *fault;  /* for an invalid one: what is wrong */
 };
 struct mcp_batch {
 	json_t *doc; /* owned */
@@ -68,13 +68,13 @@ int mcp_version_parse(const char *s); /* or -EINVAL */
 struct mcp;
 int mcp_session_open(struct mcp *m, const struct auth_who *who, enum mcp_version v,
                      char ret[MCP_SESSION_SIZE], struct err *err);
-/* -ENOENT for one that ended, never was, or belongs to somebody else. */
+/* -ENOENT for one that ended, never existed, or belongs to another caller. */
 int mcp_session_use(struct mcp *m, const struct auth_who *who, const char *id,
                     enum mcp_version *ret);
 int mcp_session_end(struct mcp *m, const struct auth_who *who, const char *id);
 
 struct mcp_running; /* a call, so that it can be counted and cancelled */
-/* session "": none, nobody can cancel it. -EBUSY: the account has too many. */
+/* session "": none, so it cannot be cancelled. -EBUSY: the account has too many. */
 int mcp_running_begin(struct mcp *m, const struct auth_who *who, const char *session,
                       const json_t *id, struct mcp_running **ret, struct err *err);
 void mcp_running_end(struct mcp_running *c);     /* NULL is fine */
@@ -82,95 +82,97 @@ int mcp_running_fd(const struct mcp_running *c); /* readable once it is cancelle
 bool mcp_running_cancelled(struct mcp_running *c);
 void mcp_cancel(struct mcp *m, const struct auth_who *who, const char *session, const json_t *id);
 
-/* ---- tools: tools.c (THE table), call.c ---- */
+/* ---- tools: tools.c (the table), call.c ---- */
 
 /*
- * A call that takes long: step() until -ENODATA, then result(). 1: something came, 0: nothing
+ * A call that takes long: step() until -ENODATA, then result(). 1: something arrived, 0: nothing
  * now, wait for fd(). free() before the end cancels what runs in the guest.
  */
 struct mcp_job_ops {
 	int (*step)(void *x, struct err *err);
 	int (*fd)(void *x);
 	json_t *(*result)(void *x);
-	const struct buf *(*latest)(void *x); /* what it said last, for progress; may be NULL */
+	const struct buf *(*latest)(void *x); /* the latest output, for progress; may be NULL */
 	void (*free)(void *x);
 };
-struct mcp_work { /* what a job's opener fills in */
+struct mcp_work { /* filled in by a job's open() */
 	const struct mcp_job_ops *ops;
 	void *x; /* owned */
 	uint64_t timeout_ms;
 };
 
 #define MCP_READS BIT(0)      /* changes nothing */
-#define MCP_DESTROYS BIT(1)   /* what it takes away does not come back */
-#define MCP_IDEMPOTENT BIT(2) /* a second time changes nothing more */
+#define MCP_DESTROYS BIT(1)   /* what it removes cannot be restored */
+#define MCP_IDEMPOTENT BIT(2) /* repeating it changes nothing */
 #define MCP_WHOLE BIT(3)      /* the handler's JSON is the tool's result, content and all */
-#define MCP_OPEN_WORLD BIT(4) /* it reaches the world outside */
+#define MCP_OPEN_WORLD BIT(4) /* it reaches outside the server */
 #define MCP_AS_JSON BIT(5)    /* the route could also stream */
 
 struct mcp_tool {
 	const char *name, *title, *text;
-	enum method method; /* the route that it is a call of: */
+	enum method method; /* the route it calls: */
 	const char *pattern;
 	unsigned flags;
 	const char *input, *output; /* JSON schemas; output NULL: none */
 	handler_fn handler;         /* NULL: the route's own */
 	int (*open)(struct request *req, struct mcp_work *ret, struct err *err); /* a job instead */
-	/* The tool's arguments as the route's body and query; NULL: as they are, no query. */
-	void (*prepare)(struct request *req, json_t *args); /* before the path is made of them */
+	/* Turns the tool's arguments into the route's body and query; NULL: unchanged, no query. */
+	void (*prepare)(struct request *req, json_t *args); /* before the path is built */
 	int (*translate)(struct request *req, json_t *args, struct err *err);
-	const char *add; /* JSON: members that the body gets besides; or NULL */
-	/* Members of the reply's objects that are worth a model's time, by spaces; NULL: all. Those
-	 * of the array `list`, where it has one. */
+	const char *add; /* JSON: members added to the body; or NULL */
+	/* Members of the reply's objects that are worth showing to a model, separated by spaces;
+	 * NULL: all. Applies to the array `list` if there is one. */
 	const char *list, *keep;
 };
 const struct mcp_tool *mcp_tool_find(const char *name); /* or NULL */
 json_t *mcp_tools_list(void);                           /* the result of tools/list */
-/* Names that the tool does not know, or that are missing. */
+/* Rejects unknown or missing arguments. */
 int mcp_check_args(const struct mcp_tool *t, const json_t *args, struct err *err);
-const struct route *mcp_tool_route(const struct mcp_tool *t); /* NULL: this server has none */
+const struct route *
+mcp_tool_route(const struct mcp_tool *t); /* NULL: this server does not have it */
 
-/* The inner request's query gets one more value. */
+/* Adds a value to the inner request's query. */
 int mcp_add_query(struct request *req, const char *name, const char *value, struct err *err);
 /*
- * Runs a call up to its result, or opens the job that will make it (*ret_work has ops then).
- * What goes wrong is a result too; NULL: out of memory.
+ * Runs a call up to its result, or opens the job that will produce it (then *ret_work has ops).
+ * Errors are results too; NULL: out of memory.
  */
 json_t *mcp_call(struct request *outer, const struct mcp_tool *t, json_t *args,
                  struct mcp_work *ret_work, struct auth_lease *ret_lease);
-/* The result that says what went wrong. */
+/* A result that describes the error. */
 json_t *mcp_failed(const struct err *err);
 
 /* ---- results: content.c ---- */
-json_t *mcp_text(const void *p, size_t n); /* a block of text; not UTF-8: cleaned */
-/* A block of it, unless it is empty; label: what to put before it. */
+json_t *mcp_text(const void *p,
+                 size_t n); /* a block of text; bytes that are not UTF-8 are replaced */
+/* Adds a block of text unless it is empty; label: a prefix. */
 void mcp_add_text(json_t *content, const char *label, const json_t *text);
 json_t *mcp_image(const char *base64, const char *mime);
 /* {content, structuredContent, isError}; structured may be NULL. All consumed. */
 json_t *mcp_tool_result(json_t *content, json_t *structured, bool failed);
 
-/* Output that is kept up to a limit: its beginning, its end, and a line between them. */
+/* Output kept up to a limit: its beginning, its end, and a line between them. */
 struct mcp_clip {
 	struct buf head, tail;
 	size_t max;     /* bytes */
-	uint64_t total; /* bytes that came */
+	uint64_t total; /* bytes received */
 };
 void mcp_clip_put(struct mcp_clip *c, const void *p, size_t n);
 bool mcp_clip_cut(const struct mcp_clip *c);
 json_t *mcp_clip_text(struct mcp_clip *c); /* a JSON string */
 void mcp_clip_done(struct mcp_clip *c);
-#define MCP_OUTPUT_DEFAULT (64u << 10) /* bytes of a stream: what a model can still read */
+#define MCP_OUTPUT_DEFAULT (64u << 10) /* bytes of a stream */
 #define MCP_OUTPUT_MAX (4u << 20)
 #define MCP_TIMEOUT_DEFAULT 300000
 #define MCP_TIMEOUT_MAX 3600000
 
 /* ---- jobs: job.c ---- */
 struct mcp_job;
-/* Takes work, running and lease. token: of the progress that is wanted, or NULL. */
+/* Takes work, running and lease. token: for progress reports, or NULL. */
 int mcp_job_new(struct request *req, json_t *id, json_t *token, struct mcp_work *work_consume,
                 struct mcp_running *running_consume, const struct auth_lease *lease,
                 struct mcp_job **ret, struct err *err);
-/* To its end, on this thread: the reply. */
+/* Runs it to its end on this thread and returns the reply. */
 json_t *mcp_job_run(struct request *req, struct mcp_job *j_consume);
 /* As server-sent events. */
 int mcp_job_reply(struct request *req, struct reply *res, struct mcp_job *j_consume,

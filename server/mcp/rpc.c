@@ -3,8 +3,8 @@
  * rpc.c - JSON-RPC 2.0 as MCP uses it: messages in, replies out
  *
  * A body is one message or, in older versions of the protocol, an array of them. A
- * message that is malformed gets an error of its own and leaves the others alone. Ids are
- * strings or integers: they are compared, kept while a call runs and sent back as they came.
+ * malformed message gets an error of its own and does not affect the others. Ids are
+ * strings or integers: they are compared, kept while a call runs and returned unchanged.
  */
 #include "mcp/mcp_internal.h"
 
@@ -22,7 +22,7 @@ static const char *const version_names[] = {
 	[MCP_2025_06_18] = "2025-06-18",
 	[MCP_2025_11_25] = "2025-11-25",
 };
-_Static_assert(ARRAY_SIZE(version_names) == MCP_VERSIONS, "version_names misses a version");
+_Static_assert(ARRAY_SIZE(version_names) == MCP_VERSIONS, "a version is missing in version_names");
 
 const char *mcp_version_name(enum mcp_version v)
 {
@@ -85,11 +85,8 @@ int mcp_parse(const void *text, size_t n, struct mcp_batch *ret, struct err *err
 {
 	int r = json_text_parse(text, n, &ret->doc, err);
 
-	if (r == -E2BIG)
-		return err_set(err, -EBADMSG, "the JSON nests deeper than %d levels",
-		               JSON_DEPTH_MAX);
 	if (r < 0)
-		return r;
+		return r == -E2BIG ? -EBADMSG : r;
 	ret->array = json_is_array(ret->doc);
 	if (!ret->array) {
 		if (!json_is_object(ret->doc))
@@ -137,7 +134,8 @@ json_t *mcp_error(json_t *id, enum mcp_code code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	utf8_put_clean(&clean, text, strlen(text)); /* a quotation may end within a character */
+	utf8_put_clean(&clean, text,
+	               strlen(text)); /* a truncated quotation may end within a character */
 	return json_pack("{s:s, s:o, s:{s:i, s:o}}", "jsonrpc", "2.0", "id",
 	                 id ? json_incref(id) : json_null(), "error", "code", (int)code, "message",
 	                 json_stringn((char *)clean.p, clean.len));

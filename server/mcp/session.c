@@ -2,14 +2,14 @@
 /*
  * session.c - sessions of MCP clients, and the calls that run in them
  *
- * A session is a random name for the version that was agreed on; it lets nobody in, the
+ * A session is a random name for the negotiated version; it grants no access, the
  * key does that with each request. It belongs to an account and identity and does not exist
  * for others. Sessions are in memory only: after a restart clients are told that theirs is
- * unknown and begin another. An account that opens too many loses those it used least recently;
- * what nobody used for a day goes.
+ * unknown and open another. An account that opens too many loses those it used least recently;
+ * sessions unused for a day are dropped.
  *
  * A running call is in a list while it runs, so that calls can be counted and one can be
- * cancelled from another connection. One lock for both; nothing is done under it that waits.
+ * cancelled from another connection. One lock for both; nothing blocks under it.
  */
 #include "mcp/mcp_internal.h"
 
@@ -44,7 +44,7 @@ struct mcp_running {
 	struct mcp *m; /* weak: outlives its calls */
 	char session[MCP_SESSION_SIZE];
 	char account[ACCOUNT_SIZE];
-	json_t *id; /* owned: a copy, the document it came from is another thread's */
+	json_t *id; /* owned: a copy, because the original document belongs to another thread */
 	int fd;     /* owned */
 	atomic_bool cancelled;
 };
@@ -93,7 +93,7 @@ struct mcp *mcp_free(struct mcp *m)
 static void cancel(struct mcp_running *c)
 {
 	atomic_store(&c->cancelled, true);
-	eventfd_write(c->fd, 1); /* can only fail when it is readable already */
+	eventfd_write(c->fd, 1); /* can only fail if it is already readable */
 }
 
 static void cancel_all(struct mcp *m, const char *session)
@@ -107,7 +107,7 @@ static void cancel_all(struct mcp *m, const char *session)
 	}
 }
 
-/* Those that nobody used for long, and one of this account if it has too many. */
+/* Drops sessions unused for long, and one of this account if it has too many. */
 static void make_room(struct mcp *m, const char *account) REQUIRES(&m->lock)
 {
 	struct session *s, *next, *oldest = NULL;
@@ -217,7 +217,7 @@ int mcp_running_begin(struct mcp *m, const struct auth_who *who, const char *ses
 		return err_set(err, -ENOMEM, "out of memory");
 	c->m = m;
 	c->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	c->id = json_copy((json_t *)id); /* a new one, with a count of its own */
+	c->id = json_copy((json_t *)id); /* a new object with its own reference count */
 	snprintf(c->session, sizeof(c->session), "%s", session);
 	snprintf(c->account, sizeof(c->account), "%s", who->account);
 	if (c->fd < 0 || !c->id) {

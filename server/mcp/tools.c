@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tools.c - THE table of MCP tools: what a model is told about them, and the route that each one
+ * tools.c - the table of MCP tools: how a model sees them, and the route that each one
  * calls
  *
  * A tool whose route this server does not have is not offered. Arguments have the names of the
- * API's members, so that most bodies pass as they are; unknown names are rejected with an
- * explanation, so that a model which guessed can correct itself.
+ * API's members, so that most bodies are passed unchanged; unknown names are rejected with an
+ * explanation, so that a model that guessed can correct itself.
  */
 #include "mcp/mcp_internal.h"
 
@@ -23,7 +23,7 @@
 #define OBJECT(required, members) \
 	"{\"type\":\"object\",\"properties\":{" members "},\"required\":[" required "]," \
 	"\"additionalProperties\":false}"
-#define RESULT(required, members) /* may have more members than it says */ \
+#define RESULT(required, members) /* may have further members */ \
 	"{\"type\":\"object\",\"properties\":{" members "},\"required\":[" required "]}"
 #define STRING(name, text) "\"" name "\":{\"type\":\"string\",\"description\":\"" text "\"}"
 #define ENUM(name, values, text) \
@@ -38,7 +38,7 @@
 #define USER STRING("user", "Linux user to act as; default root")
 #define TIMEOUT INTEGER("timeoutMs", "1", "3600000", "Time limit in milliseconds; default 300000")
 #define MAX_OUTPUT INTEGER("maxOutputBytes", "256", "4194304", \
-	"Maximum bytes of stdout and of stderr to return; longer output is cut in the middle. Default 65536")
+	"Maximum bytes of stdout and of stderr to return; longer output is shortened in the middle. Default 65536")
 #define ENV "\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}," \
 	"\"description\":\"More environment variables\"}"
 #define CWD STRING("cwd", "Absolute path of the directory to run it in")
@@ -52,7 +52,7 @@ static int translate_create(struct request *req, json_t *args, struct err *err)
 
 	if (e && !json_is_null(e) && !json_is_boolean(e))
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'ephemeral' must be true or false");
-	/* A command that computes for an hour and sends nothing is at work, not idle. */
+	/* A command that computes for an hour without network traffic is not idle. */
 	json_object_set_new(args, "countExecAsActivity", json_true());
 	if (json_is_true(e))
 		json_object_set_new(
@@ -61,7 +61,7 @@ static int translate_create(struct request *req, json_t *args, struct err *err)
 	return 0;
 }
 
-/* Without a name it is one of the VM and the port, which nobody else will have taken. */
+/* The default name is made of the VM's id and the port, so it cannot be taken. */
 static void prepare_expose(struct request *req, json_t *args)
 {
 	const char *vm = json_string_value(json_object_get(args, "vmId"));
@@ -75,7 +75,7 @@ static void prepare_expose(struct request *req, json_t *args)
 		                     deps_of(req)->conf->domain));
 }
 
-/* The route calls it vmPort; its type and range are judged there. */
+/* The route calls it vmPort and checks its type and range. */
 static int translate_expose(struct request *req, json_t *args, struct err *err)
 {
 	json_object_set(args, "vmPort", json_object_get(args, "port"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/account.h - accounts: what names one, and how much it may have */
+/* model/account.h - accounts and their quotas */
 #pragma once
 
 #include <stdint.h>
@@ -7,8 +7,8 @@
 #define ACCOUNT_SIZE 40 /* a UUID and the NUL */
 
 /* How much an account may have, or has. */
-#define QUOTA_NONE (-1)    /* in limits: there is none */
-#define QUOTA_DEFAULT (-2) /* in limits: the server's */
+#define QUOTA_NONE (-1)    /* as a limit: none */
+#define QUOTA_DEFAULT (-2) /* as a limit: the server's default */
 struct vm_quota {
 	int64_t vms;           /* in any state */
 	int64_t running;       /* VMs with a process */

@@ -2,8 +2,8 @@
 /*
  * model/egress.h - what a guest may reach: the policy as data
  *
- * Rules are tried in order, the first that matches decides, and what no rule matches is denied. A
- * rule is about a domain, a range of addresses, or everything, each on all or some ports.
+ * Rules are tried in order, the first that matches decides; without a match a destination is
+ * denied. A rule is about a domain, a range of addresses, or everything, each on all or some ports.
  */
 #pragma once
 
@@ -35,7 +35,7 @@ struct egress_rule {
 
 struct egress_header {
 	char *name, *value; /* owned; the value is a secret */
-	bool keep;          /* in a change: the value is the one from before */
+	bool keep;          /* in a change: keep the previous value */
 };
 struct egress_inject {
 	char domain[EGRESS_DOMAIN_MAX];

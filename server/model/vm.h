@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model/vm.h - what a VM is to everyone who speaks of one: state, policy of keeping it, usage
+ * model/vm.h - VMs, as all modules know them: state, persistence, usage
  *
  * Types only, for every module of the server. The calls are in vm/vm.h, the rows in store/store.h.
  */
@@ -19,11 +19,11 @@
  * enum vm_state - only vm_set_state() writes it, anyone may read it
  * @VM_STARTING: a machine is being thawed or booted. No user traffic yet.
  * @VM_RUNNING: identity confirmed, gate open.
- * @VM_SUSPENDING: freezing for good; calls wait for the lock.
+ * @VM_SUSPENDING: being frozen to be suspended; calls wait for the lock.
  * @VM_SUSPENDED: a point with memory; no process.
  * @VM_STOPPED: disk layers only; no process.
- * @VM_LOST: its layers are damaged or gone; only delete is left.
- * @VM_BUILDING: its spec is being applied (vm/stage.h); the builder alone uses it. Others are told
+ * @VM_LOST: its layers are damaged or gone; it can only be deleted.
+ * @VM_BUILDING: its spec is being applied (vm/stage.h); only the builder uses it. Others get
  *	STILL_CREATING, delete cancels the build. Next: RUNNING, or gone.
  */
 enum vm_state {
@@ -45,7 +45,7 @@ struct vm_persistence {
 	enum vm_delete_event delete_event; /* ephemeral */
 };
 
-/* What a VM took of the host. */
+/* A VM's use of the host's resources. */
 struct vm_usage {
 	double cpu_s;                   /* of QEMU, all threads */
 	double run_s;                   /* seconds with a machine */
@@ -59,26 +59,26 @@ struct vm_info {
 	char account[ACCOUNT_SIZE];
 	char name[VM_NAME_MAX]; /* "": none */
 	enum vm_state state;
-	char instance[ID_SIZE];     /* changes with every machine that runs it */
-	char snapshot_id[ID_SIZE];  /* it was made from, or "" */
+	char instance[ID_SIZE];     /* changes with every machine */
+	char snapshot_id[ID_SIZE];  /* it was created from, or "" */
 	char parent_id[ID_SIZE];    /* VM it was forked from, or "" */
 	char point[ID_SIZE];        /* the point it rests on while suspended, or "" */
 	int64_t created_ms;         /* wall clock */
 	int64_t last_network_ms;    /* wall clock; 0: never */
 	int64_t idle_timeout_s;     /* -1: disabled */
-	int64_t activity_threshold; /* bytes per check */
+	int64_t activity_threshold; /* in bytes per check */
 	struct vm_persistence persistence;
 	uint32_t vcpus, mem_mb, disk_mb;
 	bool count_exec;       /* exec, files and terminals count as activity too */
-	struct vm_usage past;  /* of the machines that ended */
-	struct vm_usage now;   /* of the one that runs, as last looked at */
-	struct vm_usage ahead; /* of that one, before it was handed to this VM */
-	int64_t machine_ms;    /* wall clock when it began; 0: none runs */
-	int64_t used_ms;       /* wall clock: when it last began or ceased to run */
+	struct vm_usage past;  /* of earlier machines */
+	struct vm_usage now;   /* of the current machine, as last measured */
+	struct vm_usage ahead; /* of the current machine, before it was handed to this VM */
+	int64_t machine_ms;    /* wall clock at its start; 0: none is running */
+	int64_t used_ms;       /* wall clock: when it last started or stopped running */
 	uint64_t generation;
-	bool recreate;              /* a delete empties it, the next use makes it anew */
+	bool recreate;              /* a delete empties it, the next use recreates it */
 	char build_id[ID_SIZE];     /* of the build it came from, or "" */
-	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths begin; "": / */
+	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths start; "": / */
 };
 /* All machines of the VM together. */
 static inline struct vm_usage vm_usage_total(const struct vm_info *v)
@@ -92,10 +92,10 @@ static inline struct vm_usage vm_usage_total(const struct vm_info *v)
 		                  .disk_write = v->past.disk_write + v->now.disk_write };
 }
 
-/* A VM that is gone; only the newest VM_TOMBSTONES_MAX of an account are remembered. */
+/* A deleted VM; only the newest VM_TOMBSTONES_MAX of an account are kept. */
 #define VM_TOMBSTONES_MAX 500
 struct vm_tombstone {
-	struct vm_info info; /* as it was; without machine, point and layers */
+	struct vm_info info; /* at the time; without machine, point and layers */
 	char reason[16];     /* "deleted", "ephemeral", "evicted" */
 	int64_t deleted_ms;
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/dns.c - the thread of the name forwarder, its slots and its resolver
+ * net/dns.c - the DNS forwarder: its thread, slots and resolver
  *
  * Theory of operation: one thread waits on all sockets; one lock guards all
  * tables. Other threads add and remove slots under that lock and close sockets
  * themselves, so a removed slot is closed when dns_remove() returns. All tables
- * have fixed sizes: a guest that asks too much loses its own queries. Nothing of
- * a guest's is ever waited for: every socket is non-blocking and every entry has
+ * have fixed sizes: a guest that asks too much loses its own queries. The thread
+ * never waits for a guest: every socket is non-blocking and every entry has
  * a deadline.
  */
 #include "net/dns.h"
@@ -32,7 +32,7 @@
 #include "net/resolv.h"
 
 #define RESOLV_CONF "/etc/resolv.conf"
-#define RESOLV_CHECK_MS 1000 /* how often its time stamp is looked at */
+#define RESOLV_CHECK_MS 1000 /* between checks of its modification time */
 #define TICK_MS 250          /* precision of deadlines while anything is under way */
 #define EVENTS_MAX 64
 #define GEN_MASK 0x0fffffffu
@@ -190,7 +190,7 @@ int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume)
 		*s = (struct dns_slot){ .udp = -1, .tcp = -1 };
 		return r;
 	}
-	udp = tcp = -1; /* the slot's now */
+	udp = tcp = -1; /* now owned by the slot */
 	return 0;
 }
 
@@ -247,7 +247,7 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 	int r = 0;
 
 	if (!d)
-		return err_set(err, -ENOMEM, "name forwarder: out of memory");
+		return err_set(err, -ENOMEM, "DNS forwarder: out of memory");
 	mutex_init(&d->lock, "dns");
 	cond_init(&d->pin_work);
 	mutex_lock(&d->lock);

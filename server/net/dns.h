@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/dns.h - name forwarder at the gateway address of every slot; for vm/
+ * net/dns.h - DNS forwarder at the gateway address of every slot; for vm/
  *
  * Guests must not reach the host's resolver, which is often in a private range.
  * They ask their gateway instead; the sockets there were made by pando-priv and
@@ -18,10 +18,10 @@ struct dns_edns;
 struct dns_query;
 struct err;
 
-/* What is to be done with a question. */
+/* What to do with a query. */
 enum dns_verdict {
 	DNS_FORWARD,
-	DNS_FORWARD_PIN, /* and its addresses are told before the guest learns them */
+	DNS_FORWARD_PIN, /* and report its addresses before the guest gets them */
 	DNS_REFUSE,
 	DNS_UNKNOWN, /* there is no such name */
 	DNS_LOCAL,   /* answered by us, with an address */
@@ -29,13 +29,13 @@ enum dns_verdict {
 
 struct dns_hooks {
 	void *ctx;
-	/* May wait for nothing. name NULL: it is not a host name. */
+	/* Must not block. name NULL: it is not a host name. */
 	enum dns_verdict (*query)(void *ctx, uint32_t key, const char *name, uint32_t *ret_addr);
-	/* On a thread of its own: may wait. */
+	/* Called on a separate thread: may block. */
 	void (*answer)(void *ctx, uint32_t key, const char *name, const uint32_t *addrs, size_t n,
 	               uint32_t ttl_s);
-	/* Answers everything itself: nothing is forwarded, and `query` is not asked. Waits for
-	 * nothing. The answer's length; 0: none. */
+	/* Answers everything itself: nothing is forwarded, and `query` is not called. Must not
+	 * block. Returns the answer's length; 0: none. */
 	size_t (*serve)(void *ctx, const struct dns_query *q, const struct dns_edns *e, bool tcp,
 	                uint8_t *ret, size_t max);
 };
@@ -45,12 +45,12 @@ struct dns_hooks {
  * /etc/resolv.conf, read again when that file changes.
  */
 int dns_start(struct dns **ret, const char *upstream, struct err *err);
-/* Before the first dns_add(); without, everything is forwarded. hooks is copied. */
+/* Call it before the first dns_add(); without it, everything is forwarded. hooks is copied. */
 void dns_set_hooks(struct dns *d, const struct dns_hooks *hooks);
-/* Serves the sockets of one slot under a key of the caller's; both are closed at the end. A key
- * that is there already is replaced. */
+/* Serves the sockets of one slot under a key chosen by the caller; both are closed at the end. A
+ * key that already exists is replaced. */
 int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume);
-/* Returns when the slot's sockets are closed. A key that is not there is fine. */
+/* Returns when the slot's sockets are closed. An unknown key is ignored. */
 void dns_remove(struct dns *d, uint32_t key);
 struct dns *dns_stop(struct dns *d); /* NULL is fine */
 

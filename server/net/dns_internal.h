@@ -13,20 +13,20 @@
 #include "net/dns_msg.h"
 
 #define SLOTS_MAX 1024u      /* as many as pando-priv has */
-#define PENDING_MAX 512u     /* queries under way, all guests together: one descriptor each */
-#define SLOT_PENDING_MAX 48u /* of one guest */
+#define PENDING_MAX 512u     /* pending queries, all guests together: one descriptor each */
+#define SLOT_PENDING_MAX 48u /* pending queries of one guest */
 #define TCP_MAX 64u          /* connections, all guests together: 128 KiB each */
-#define SLOT_TCP_MAX 4u      /* of one guest */
+#define SLOT_TCP_MAX 4u      /* connections of one guest */
 #define QUERY_TIMEOUT_MS 5000
 #define RESEND_MS 1500       /* a datagram may be lost: ask once more */
-#define TCP_IDLE_MS 10000    /* for the next step of a connection */
-#define TCP_QUERIES_MAX 200u /* of one connection, one after the other */
-#define BURST_MAX 32         /* datagrams of one guest before the others' turn */
+#define TCP_IDLE_MS 10000    /* for each step of a connection */
+#define TCP_QUERIES_MAX 200u /* on one connection, one after the other */
+#define BURST_MAX 32         /* datagrams of one guest before it is the others' turn */
 
 /*
- * What epoll hands back: kind, index into the table of that kind, and the
- * generation of the entry. An entry that was closed meanwhile has another
- * generation, so a stale event resolves to nothing.
+ * epoll's event data: kind, index into the table of that kind, and the
+ * generation of the entry. An entry that was closed in the meantime has another
+ * generation, so a stale event matches nothing.
  */
 enum dns_kind { DNS_WAKE, DNS_SLOT_UDP, DNS_SLOT_TCP, DNS_PENDING, DNS_TCP_DOWN, DNS_TCP_UP };
 
@@ -41,7 +41,7 @@ struct dns_pending {
 	bool used;
 	uint32_t gen;
 	uint32_t slot, slot_gen;
-	int fd;      /* owned: connected to the resolver, a random port of its own */
+	int fd;      /* owned: connected to the resolver, from a random port */
 	uint16_t id; /* random */
 	struct sockaddr_storage from;
 	socklen_t from_len;
@@ -49,8 +49,8 @@ struct dns_pending {
 	uint8_t *packet; /* owned: to send it again */
 	size_t packet_len;
 	bool resent;
-	bool pin;        /* the answer's addresses are told first */
-	uint8_t *answer; /* owned: waits for that; NULL: none came yet */
+	bool pin;        /* the answer's addresses are reported first */
+	uint8_t *answer; /* owned: waits for that; NULL: none yet */
 	size_t answer_len;
 	uint64_t resend_at, deadline;
 };
@@ -77,10 +77,10 @@ struct dns {
 	int epoll, wake;   /* owned */
 	struct mutex lock; /* not held while waiting */
 	bool stop GUARDED_BY(lock);
-	bool fixed GUARDED_BY(lock);                 /* the resolver was given */
+	bool fixed GUARDED_BY(lock);                 /* the resolver was configured */
 	struct sockaddr_storage up GUARDED_BY(lock); /* the resolver; up_len 0: none */
 	socklen_t up_len GUARDED_BY(lock);
-	uint64_t up_checked GUARDED_BY(lock); /* clock_ms() of the last look at resolv.conf */
+	uint64_t up_checked GUARDED_BY(lock); /* clock_ms() of the last check of resolv.conf */
 	int64_t up_mtime_ns GUARDED_BY(lock);
 	uint32_t next_gen GUARDED_BY(lock);
 	struct dns_stats stats GUARDED_BY(lock);
@@ -88,7 +88,7 @@ struct dns {
 	pthread_t pin_thread;
 	struct cond pin_work;
 	struct dns_pin *pins GUARDED_BY(lock),
-	        **pins_end GUARDED_BY(lock); /* to be told, in order */
+	        **pins_end GUARDED_BY(lock); /* to be reported, in order */
 	struct dns_slot slot[SLOTS_MAX] GUARDED_BY(lock);
 	struct dns_pending pending[PENDING_MAX] GUARDED_BY(lock);
 	struct dns_conn conn[TCP_MAX] GUARDED_BY(lock);
@@ -103,10 +103,10 @@ bool dns_upstream(struct dns *d) REQUIRES(&d->lock);
 
 /* dns_pin.c; all but the thread with the lock held */
 struct dns_pin;
-/* What is to be done with the query; fills ret with the answer unless it is forwarded. */
+/* Decides what to do with the query; fills ret with the answer unless it is forwarded. */
 enum dns_verdict dns_judge(struct dns *d, uint32_t slot, const struct dns_query *q,
                            uint8_t ret[DNS_LOCAL_MAX], size_t *ret_len) REQUIRES(&d->lock);
-/* Tells the addresses of an answer, then calls dns_pending_pinned() or dns_conn_pinned(). */
+/* Reports the addresses of an answer, then calls dns_pending_pinned() or dns_conn_pinned(). */
 int dns_pin_later(struct dns *d, const struct dns_query *q, uint32_t slot, const void *answer,
                   size_t n, bool tcp, uint32_t idx, uint32_t gen) REQUIRES(&d->lock);
 void *dns_pin_main(void *arg);

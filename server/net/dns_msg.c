@@ -18,7 +18,7 @@
 #define TYPE_AXFR 252u
 #define ADDITIONAL_MAX 2u /* EDNS, perhaps a signature */
 
-/* Copies name, type and class; compression does not belong into the only question. */
+/* Copies name, type and class; the only question cannot be compressed. */
 static int read_question(struct rd *c, uint8_t *to, size_t *ret_len, uint16_t *ret_type)
 {
 	uint16_t class;
@@ -110,7 +110,7 @@ bool dns_query_name(const struct dns_query *q, char ret[DNS_NAME_MAX])
 			ret[n++] = (char)tolower(c);
 		}
 	}
-	ret[n] = '\0'; /* each label had a byte of its own for its length */
+	ret[n] = '\0'; /* each label's length byte made room for a dot */
 	return true;
 }
 

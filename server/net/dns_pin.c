@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/dns_pin.c - what a policy has to say about questions and answers
+ * net/dns_pin.c - applies policies to DNS queries and answers
  *
- * A question is judged at once. An answer whose addresses a policy pins is kept
- * back until they are: else the guest's first packet could come before the rule
- * that lets it pass. Telling them means asking pando-priv, which may take a
- * moment, so a thread of its own does it; the entry that waits is found again by
+ * A query is decided at once. An answer whose addresses a policy pins is held
+ * back until they are pinned: otherwise the guest's first packet could come before the rule
+ * that allows it. Pinning means asking pando-priv, which may take a
+ * moment, so it is done on a separate thread; the waiting entry is found again by
  * its generation, or is gone.
  */
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/auto.h"
 #include "net/dns_internal.h"
 
-#define LOCAL_TTL_S 5u /* of names we answer ourselves: VMs come and go */
+#define LOCAL_TTL_S 5u /* for names we answer ourselves: VMs come and go */
 
 struct dns_pin {
 	struct dns_pin *next;
@@ -24,7 +24,7 @@ struct dns_pin {
 	uint32_t addrs[DNS_ADDRS_MAX];
 	size_t n;
 	uint32_t ttl_s;
-	bool tcp; /* who waits: connection or pending entry, and which */
+	bool tcp; /* what waits: connection or pending entry, and which */
 	uint32_t idx, gen;
 };
 

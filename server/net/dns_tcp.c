@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/dns_tcp.c - name queries over TCP, one at a time per connection
+ * net/dns_tcp.c - DNS queries over TCP, one at a time per connection
  *
  * enum tcp_state - what a connection waits for; only step() and its helpers write it
  * @TCP_READ_QUERY: length and message of the guest. Next: ASK, or WRITE_ANSWER
  *	with an error of ours.
  * @TCP_ASK: connecting and sending to the resolver. Next: READ_ANSWER, or
  *	WRITE_ANSWER with SERVFAIL.
- * @TCP_READ_ANSWER: the resolver's answer, which must fit the query. Next:
+ * @TCP_READ_ANSWER: the resolver's answer, which must match the query. Next:
  *	PIN or WRITE_ANSWER.
- * @TCP_PIN: its addresses are being told to the policy. Next: WRITE_ANSWER.
+ * @TCP_PIN: its addresses are being pinned. Next: WRITE_ANSWER.
  * @TCP_WRITE_ANSWER: to the guest. Next: READ_QUERY.
- * Every step renews a deadline; a connection that is slower is closed. While it
- * waits for one side, the other side's descriptor is not watched.
+ * Every step renews the deadline; a connection that is slower is closed. While it
+ * waits for one side, the other side's descriptor is not polled.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static uint32_t idx_of(const struct dns *d, const struct dns_conn *c)
 	return (uint32_t)(c - d->conn);
 }
 
-/* Watches exactly the side that the state waits for. */
+/* Polls only the side that the state waits for. */
 static int poll_both(struct dns *d, struct dns_conn *c, uint32_t down, uint32_t up)
 {
 	int r = dns_poll(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, down, /* add= */ false);
@@ -140,7 +140,7 @@ static int read_message(struct dns_conn *c, int fd, size_t max)
 	return r;
 }
 
-/* An answer of our own, in the place of the question. */
+/* Our own answer, written over the question. */
 static int serve(struct dns *d, struct dns_conn *c) REQUIRES(&d->lock)
 {
 	struct dns_edns e;
@@ -237,14 +237,14 @@ void dns_on_conn(struct dns *d, uint32_t idx, uint32_t events, bool up)
 	struct dns_conn *c = &d->conn[idx];
 	bool waits_up = c->state == TCP_ASK || c->state == TCP_READ_ANSWER || c->state == TCP_PIN;
 
-	/* A guest that hung up while its resolver is asked: nobody is left to answer. */
+	/* The guest hung up while the resolver was being asked: there is nobody left to answer. */
 	if (!up && waits_up) {
 		if (events & (EPOLLHUP | EPOLLERR))
 			dns_conn_close(d, c);
 		return;
 	}
 	if (up != waits_up)
-		return; /* of a descriptor that was closed in this round */
+		return; /* for a descriptor that was closed in this round */
 	if (step(d, c) < 0)
 		dns_conn_close(d, c);
 }
@@ -254,7 +254,9 @@ void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 	struct dns_slot *s = &d->slot[slot];
 	autofd int fd = accept4(s->tcp, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct dns_conn *c = NULL;
-	unsigned most = d->hooks.serve ? TCP_MAX : SLOT_TCP_MAX; /* one guest, or the world */
+	unsigned most = d->hooks.serve
+	                        ? TCP_MAX
+	                        : SLOT_TCP_MAX; /* per guest, unless it is the public name server */
 
 	if (fd < 0)
 		return;
@@ -263,7 +265,7 @@ void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 			c = &d->conn[i];
 	if (!c) {
 		d->stats.dropped++;
-		return; /* closed: the guest has too many, or all have */
+		return; /* closed: too many of this guest, or in total */
 	}
 	*c = (struct dns_conn){ .used = true,
 		                .gen = ++d->next_gen & 0x0fffffff,
@@ -287,7 +289,8 @@ void dns_conn_tick(struct dns *d, uint64_t now)
 
 		if (!c->used || now < c->deadline || c->state == TCP_PIN)
 			continue;
-		/* A resolver that is too slow is answered for; a guest that is, is closed. */
+		/* If the resolver is too slow we answer in its place; if the guest is, its
+		 * connection is closed. */
 		if ((c->state != TCP_ASK && c->state != TCP_READ_ANSWER) ||
 		    answer_error(d, c, DNS_SERVFAIL) < 0)
 			dns_conn_close(d, c);

@@ -3,10 +3,10 @@
  * net/dns_udp.c - one pending entry per query of a guest
  *
  * Each query goes out from a socket of its own, connected to the resolver: the
- * kernel then takes answers of nobody else, the port is random, and so is the
- * id. An answer must repeat the id and the question, or it is ignored and the
- * entry waits on. The guest always gets an answer under its own id: the
- * resolver's, or SERVFAIL when none came in time.
+ * kernel then drops packets from anyone else, and both port and id are random. An answer
+ * must repeat the id and the question, or it is ignored and the
+ * entry keeps waiting. The guest always gets an answer under its own id: the
+ * resolver's, or SERVFAIL if none came in time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static bool ask(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n
 	return true;
 }
 
-/* An answer of our own, at once. */
+/* Our own answer, sent at once. */
 static void serve(struct dns *d, uint32_t slot, const uint8_t *p, size_t n,
                   const struct dns_query *q, const struct sockaddr_storage *from,
                   socklen_t from_len) REQUIRES(&d->lock)
@@ -163,12 +163,12 @@ void dns_on_slot_udp(struct dns *d, uint32_t idx)
 		                     &len);
 
 		if (n < 0)
-			return; /* EAGAIN, or an ICMP error of an earlier answer */
+			return; /* EAGAIN, or an ICMP error for an earlier answer */
 		on_query(d, idx, p, (size_t)n, &from, len);
 	}
 }
 
-/* Keeps the answer until its addresses are told; the resolver is not listened to any more. */
+/* Keeps the answer until its addresses are pinned; the resolver's socket is no longer polled. */
 static int hold(struct dns *d, struct dns_pending *q, const uint8_t *p, size_t n) REQUIRES(&d->lock)
 {
 	q->answer = malloc(n);
@@ -221,14 +221,14 @@ void dns_pending_tick(struct dns *d, uint64_t now)
 		struct dns_pending *q = &d->pending[i];
 
 		if (!q->used || q->answer)
-			continue; /* free, or answered as soon as its addresses are told */
+			continue; /* free, or answered as soon as its addresses are pinned */
 		if (now >= q->deadline) {
 			fail(d, q, DNS_SERVFAIL);
 			dns_pending_close(d, q);
 		} else if (!q->resent && now >= q->resend_at) {
 			q->resent = true;
 			if (send(q->fd, q->packet, q->packet_len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-				continue; /* the deadline answers for it */
+				continue; /* answered with an error at the deadline */
 		}
 	}
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * egress.c - pure answers to: may it?
+ * egress.c - decides what a policy allows; pure functions
  *
- * The kernel judges by address and port, the name forwarder by name, the proxy by
- * all three. They must agree, so all of it is here: egress_plan() says the same to
- * nft that egress_conn_allowed() says to the proxy.
+ * The kernel decides by address and port, the DNS forwarder by name, the proxy by
+ * all three. They must agree, so all of it is here: egress_plan() gives nft
+ * the same rules that egress_conn_allowed() applies in the proxy.
  */
 #include "net/egress.h"
 
@@ -39,7 +39,7 @@ void egress_unref(struct egress *e)
 	free(e);
 }
 
-/* The value that a header had before; NULL: none. */
+/* The previous value of a header; NULL: none. */
 static const char *old_value(const struct egress *before, const char *domain, const char *name)
 {
 	for (size_t i = 0; before && i < before->n_inject; i++) {
@@ -122,7 +122,7 @@ bool egress_name_allowed(const struct egress *e, const char *name)
 		const struct egress_rule *r = &e->rules[i];
 		bool about = *r->domain ? egress_domain_matches(r->domain, name) : covers_all(r);
 
-		/* Denied on some ports only: the name itself is still of use. */
+		/* Denied on some ports only: the name may still be resolved. */
 		if (about && (r->allow || !r->n_ports))
 			return r->allow;
 	}
@@ -142,7 +142,7 @@ uint32_t egress_name_rules(const struct egress *e, const char *name,
 		if (!*r->domain || !egress_domain_matches(r->domain, name))
 			continue;
 		if (!r->allow && !r->n_ports)
-			break; /* nothing after it is reached */
+			break; /* no later rule is reached */
 		ret[n++] = i;
 	}
 	return n;
@@ -161,7 +161,7 @@ bool egress_conn_allowed(const struct egress *e, const char *name, bool pinned, 
 		if (!port_in(r, port))
 			continue;
 		if (*r->domain) {
-			/* To be let out by its name, it must go where that name leads. */
+			/* To be allowed by its name, it must go to an address of that name. */
 			if (*name && egress_domain_matches(r->domain, name) &&
 			    (pinned || !r->allow))
 				return r->allow;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/egress.h - what a guest may reach: judging by a policy; for vm/ and net/. As JSON:
+ * net/egress.h - what a guest may reach, by its policy; for vm/ and net/. As JSON:
  * egress_json.h
  *
- * The policy as data is in model/egress.h. It never changes once it is made: to change one is to
- * put another in its place.
+ * The policy as data is in model/egress.h. It never changes once it is created: a change
+ * replaces it with another one.
  */
 #pragma once
 
@@ -17,8 +17,8 @@
 struct err;
 
 /*
- * Of a policy that was just made: secrets that it keeps are copied from the one before, or NULL.
- * -EINVAL when there is nothing to keep.
+ * For a policy that was just created: copies secrets that it keeps from the previous one, or NULL.
+ * -EINVAL if there is nothing to keep.
  */
 int egress_keep_secrets(struct egress *e, const struct egress *before, struct err *err);
 struct egress *egress_ref(struct egress *e); /* NULL is fine, both */
@@ -28,16 +28,16 @@ static inline void egress_unrefp(struct egress **e)
 	egress_unref(*e);
 }
 
-/* NULL is the default: open. Nothing of it needs more than the slot has when it is built. */
+/* NULL is the default: open, which needs nothing beyond what every slot has. */
 bool egress_is_default(const struct egress *e);
-/* Does the name, without a dot at its end, match "x.y" or "*.y"? */
+/* Does the name, without a final dot, match "x.y" or "*.y"? */
 bool egress_domain_matches(const char *domain, const char *name);
-/* May the name be asked for at all? */
+/* May the name be resolved at all? */
 bool egress_name_allowed(const struct egress *e, const char *name);
-/* The rules whose addresses the name's are, for pinning; how many. */
+/* The rules that the name's addresses are pinned to; returns how many. */
 uint32_t egress_name_rules(const struct egress *e, const char *name,
                            uint32_t ret[PRIV_PIN_SETS_MAX]);
-/* A connection; name "": none is known. pinned: the address was an answer for that name. */
+/* A connection; name "": none is known. pinned: the address was in an answer for that name. */
 bool egress_conn_allowed(const struct egress *e, const char *name, bool pinned, uint32_t addr,
                          uint16_t port);
 /* Headers to add for the name, or NULL. */

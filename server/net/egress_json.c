@@ -28,7 +28,7 @@ static const char *const mode_words[] = {
 	[PRIV_EGRESS_OPEN] = "open", [PRIV_EGRESS_CLOSED] = "closed", [PRIV_EGRESS_RULES] = "rules"
 };
 
-/* Headers that frame the message or say whom it is for: not for injecting. */
+/* Headers that affect framing or routing: these cannot be injected. */
 static const char *const framing[] = { "host",      "connection", "content-length",
 	                               "upgrade",   "te",         "transfer-encoding",
 	                               "trailer",   "expect",     "proxy-connection",
@@ -43,7 +43,7 @@ static int parse_domain(const char *s, const char *where, char ret[EGRESS_DOMAIN
 	size_t n = strlen(s), label = 0;
 
 	if (n && s[n - 1] == '.')
-		n--; /* the root may be written */
+		n--; /* a final dot is allowed */
 	if (n >= EGRESS_DOMAIN_MAX || !*p)
 		goto bad;
 	for (; p < s + n; p++) {
@@ -223,7 +223,7 @@ static int parse_header(const char *name, const json_t *value, const char *where
 	h->keep = !strcmp(v, EGRESS_MASK);
 	h->name = strdup(name);
 	h->value = strdup(h->keep ? "" : v);
-	in->n++; /* also when one of them is missing: freed with the rest */
+	in->n++; /* even if one of them is missing: freed with the rest */
 	return h->name && h->value ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
@@ -297,7 +297,8 @@ int egress_parse(const json_t *j, struct egress **ret, struct err *err)
 	json_t *rules, *inject, *rate;
 	int r;
 
-	static_assert(ARRAY_SIZE(mode_words) == PRIV_EGRESS_RULES + 1, "mode_words misses a mode");
+	static_assert(ARRAY_SIZE(mode_words) == PRIV_EGRESS_RULES + 1,
+	              "a mode is missing in mode_words");
 	if (!e)
 		return err_set(err, -ENOMEM, "out of memory");
 	e->refs = 1;
@@ -313,7 +314,7 @@ int egress_parse(const json_t *j, struct egress **ret, struct err *err)
 		e->n_rules++;
 	}
 	for (size_t i = 0; i < json_array_size(inject); i++) {
-		e->n_inject++; /* first: what it holds by then is freed with it */
+		e->n_inject++; /* first, so that a partly filled entry is freed too */
 		if ((r = parse_inject(json_array_get(inject, i), i, &e->inject[i], err)) < 0)
 			return r;
 	}

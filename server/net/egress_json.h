@@ -8,9 +8,9 @@
 struct egress;
 struct err;
 
-#define EGRESS_MASK "********" /* what a GET shows of a secret; in a PUT: keep it as it is */
+#define EGRESS_MASK "********" /* shown instead of a secret; in a PUT: keep the value */
 
-/* -EINVAL names the member. Secrets that are masked are to be kept: egress_keep_secrets(). */
+/* -EINVAL names the member. For masked secrets call egress_keep_secrets() afterwards. */
 int egress_parse(const json_t *j, struct egress **ret, struct err *err);
 /* secrets: as stored; else masked, as shown. NULL: out of memory. */
 json_t *egress_json(const struct egress *e, bool secrets);

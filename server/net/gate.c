@@ -3,13 +3,13 @@
  * net/gate.c - the table of gates; names and pins
  *
  * Theory of operation: setting a policy is one request to pando-priv, which
- * replaces all rules of the slot in one transaction; only then the table here
- * says the same, and connections of the proxy that are not allowed any more are
- * ended. In between the kernel is already at the new policy, and the proxy's
- * redirected connections of the old one find a gate that still judges by the
- * old: a change takes hold within that moment, and callers hear of it after.
- * Pins live in the kernel's sets and here, for the proxy; both begin empty with
- * a new policy, so names have to be asked for again.
+ * replaces all rules of the slot in one transaction; only then is the table here
+ * updated, and the proxy's connections that are no longer allowed are
+ * ended. In between the kernel already has the new policy, while
+ * connections redirected to the proxy are still checked against the old one.
+ * Callers return only after both have changed.
+ * Pins live in the kernel's sets and here, for the proxy; both start empty with
+ * a new policy, so names have to be resolved again.
  */
 #include "net/gate.h"
 
@@ -36,7 +36,7 @@
 #define NAMES_MAX 16384u
 #define WAKE_DATA UINT64_MAX
 
-/* FNV-1a: names of one guest among each other, nothing hostile to gain. */
+/* FNV-1a: only names of one guest, so collisions harm nobody else. */
 static uint64_t name_hash(const char *s)
 {
 	uint64_t h = 0xcbf29ce484222325u;
@@ -157,7 +157,7 @@ static void on_answer(void *ctx, uint32_t key, const char *name, const uint32_t 
 	struct priv_pin p = { .ttl_s = MAX(PIN_TTL_MIN, MIN(ttl_s, PIN_TTL_MAX)) };
 	struct err err = { 0 };
 	struct gate *t = &g->gate[key];
-	/* The numbers of rules mean the policy that is in the kernel. */
+	/* Rule numbers refer to the policy that is in the kernel. */
 	LOCK_SCOPE(&g->apply);
 
 	mutex_lock(&g->lock);
@@ -169,8 +169,8 @@ static void on_answer(void *ctx, uint32_t key, const char *name, const uint32_t 
 	p.n_addrs = (uint32_t)MIN(n, PRIV_PINS_MAX);
 	memcpy(p.addrs, addrs, p.n_addrs * sizeof(*p.addrs));
 	if (privc_slot_pin(g->priv, key, &p, &err) < 0) {
-		log_warn("slot %u: an answer was not pinned, its addresses stay closed: %s", key,
-		         err.msg);
+		log_warn("slot %u: an answer could not be pinned, its addresses stay blocked: %s",
+		         key, err.msg);
 		return;
 	}
 	LOCK_SCOPE(&g->lock);
@@ -198,7 +198,7 @@ static uint32_t new_mark(void)
 	uint32_t m;
 
 	random_bytes(&m, sizeof(m));
-	return m | 2; /* 1 is the mark of a slot as it is built */
+	return m | 2; /* 1 is the mark of a newly built slot */
 }
 
 static int listen_for(struct gates *g, uint32_t slot, struct err *err)
@@ -235,7 +235,7 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	mutex_lock(&g->lock);
 	have = t->used && t->listener >= 0;
 	mutex_unlock(&g->lock);
-	/* Before the rules: who is turned to the proxy finds it. */
+	/* Before the rules, so that redirected connections find the proxy. */
 	if (egress_wants_proxy(c->policy) && !have && (listener = listen_for(g, slot, err)) < 0) {
 		gate_ca_unref(ca);
 		return listener;
@@ -377,7 +377,8 @@ struct gates *gates_free(struct gates *g)
 	eventfd_write(g->wake, 1);
 	pthread_join(g->thread, NULL);
 	mutex_lock(&g->lock);
-	while (g->n_conns) /* all are cut, none is accepted: each ends within its deadlines */
+	while (g->n_conns) /* all are shut down and none is accepted: each ends within its deadlines
+	                    */
 		cond_wait(&g->idle, &g->lock);
 	mutex_unlock(&g->lock);
 	return gates_release(g);

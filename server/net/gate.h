@@ -2,9 +2,9 @@
 /*
  * net/gate.h - policies of the slots that are in use; for vm/
  *
- * A slot with a policy has a gate here: it judges names for the forwarder, pins
- * their addresses, takes the connections that the rules turn to the proxy, and
- * remembers what was refused. All functions may be called from any thread.
+ * A slot with a policy has a gate here: it checks names for the forwarder, pins
+ * their addresses, handles the connections that the rules redirect to the proxy, and
+ * records what was blocked. All functions may be called from any thread.
  */
 #pragma once
 
@@ -21,13 +21,13 @@ struct err;
 struct gates;
 struct privc;
 
-/* ---- what was refused: belongs to a VM, whatever slot it is in ---- */
+/* ---- blocked destinations: belong to a VM, whatever slot it is in ---- */
 
 #define GATE_LOG_MAX 256u /* destinations kept per VM; the oldest go first */
 #define GATE_NAME_MAX 254u
 
 enum gate_cause {
-	GATE_DNS,     /* a name that was asked for */
+	GATE_DNS,     /* a query for a name */
 	GATE_ADDRESS, /* a packet, by its destination */
 	GATE_NAMED,   /* a connection, by the name in it */
 	GATE_CAUSE_MAX
@@ -58,7 +58,7 @@ int gate_ca_hash(const char *cert_pem, char ret[9], struct err *err);
 
 /* ---- gates ---- */
 
-/* ca_file: certificates that upstreams are checked against, or NULL: the system's. */
+/* ca_file: CA certificates to verify servers with, or NULL: the system's. */
 int gates_new(struct privc *priv, struct dns *dns, const char *ca_file, struct gates **ret,
               struct err *err);
 /* After dns_stop(); waits until the proxy's connections have ended. */
@@ -73,11 +73,11 @@ struct gate_conf {
 	struct priv_vpc vpc_net;
 	uint32_t vpc_addr;
 };
-/* Applies it to the slot, in place of what it had; everything that ran is checked again. */
+/* Applies it to the slot, replacing the previous one; open connections are checked again. */
 int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct err *err);
-/* Puts what the kernel refused into the VM's log. */
+/* Adds what the kernel blocked to the VM's log. */
 void gate_collect(struct gates *g, uint32_t slot);
-/* The slot is about to be given back. Fine when there is no gate. */
+/* Call it before the slot is returned. Without a gate it does nothing. */
 void gate_drop(struct gates *g, uint32_t slot);
 
 /* Private names: "<name>.internal" inside the VPC; addr 0 removes it. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/gate_ca.c - a certificate authority per VM, and certificates of it
+ * net/gate_ca.c - a certificate authority per VM, and the certificates it signs
  *
- * Only for domains that headers are injected into: the guest trusts the
- * authority, we answer for the domain with a certificate of it, and check the
- * real one on the other side. The authority's key never leaves the host.
+ * Only for domains with injected headers: the guest trusts the
+ * CA, we present a certificate signed by it for the domain, and verify the
+ * real one on the other side. The CA's key never leaves the host.
  */
 #include <errno.h>
 #include <openssl/pem.h>
@@ -26,7 +26,7 @@ struct gate_ca {
 	unsigned refs;
 	X509 *cert; /* owned, all of these */
 	EVP_PKEY *key;
-	EVP_PKEY *leaf; /* key of all certificates it gives out in this process */
+	EVP_PKEY *leaf; /* key of all certificates it signs in this process */
 };
 
 static void x509_freep(X509 **x)
@@ -107,7 +107,7 @@ int gate_ca_make(const char *vm_id, char **ret_cert, char **ret_key, struct err 
 	    !extension(x, x, NID_authority_key_identifier, "keyid:always") ||
 	    !X509_sign(x, key, EVP_sha256()) || !PEM_write_bio_X509(c, x) ||
 	    !PEM_write_bio_PrivateKey(k, key, NULL, NULL, 0, NULL, NULL))
-		return err_set(err, -EIO, "the VM's certificate authority could not be made");
+		return err_set(err, -EIO, "the VM's certificate authority could not be created");
 	*ret_cert = bio_text(c);
 	*ret_key = bio_text(k);
 	return *ret_cert && *ret_key ? 0 : err_set(err, -ENOMEM, "out of memory");
@@ -162,7 +162,7 @@ void gate_ca_unref(struct gate_ca *ca)
 	free(ca);
 }
 
-/* HTTP/1.1 is what we read and write; a client that wants only HTTP/2 is not answered for it. */
+/* Only HTTP/1.1 is supported; a client that offers only HTTP/2 gets no ALPN answer. */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *len, const unsigned char *in,
                    unsigned n, void *arg)
 {
@@ -230,7 +230,7 @@ SSL_CTX *gate_ca_client(const char *ca_file, struct err *err)
 		return ctx;
 	}
 	SSL_CTX_free(ctx);
-	err_set(err, -EINVAL, "certificates to check upstreams against cannot be read: %s",
+	err_set(err, -EINVAL, "CA certificates to verify servers with cannot be read: %s",
 	        ca_file ? ca_file : "the system's");
 	return NULL;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/gate_inject.c - a request over TLS gets headers its sender never sees
+ * net/gate_inject.c - adds headers to a request over TLS that its sender never sees
  *
- * The guest's TLS ends here, with a certificate of the authority it trusts; the
- * request's head is read and must be for the very name of the handshake; the
- * real server is connected to and its certificate checked for that name; only
- * then the head is sent on with the headers added. One request per connection,
- * unless it changes protocol. What went wrong is said as a reply, never
- * with a header's value in it.
+ * The guest's TLS connection ends here, with a certificate of the CA it trusts; the
+ * request's head is read and must be for exactly the name of the handshake; the
+ * real server is connected to and its certificate verified for that name; only
+ * then is the head sent on with the headers added. One request per connection,
+ * unless it changes protocol. Errors are sent as a reply, which never
+ * contains a header's value.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "net/gate_internal.h"
 
 #define HANDSHAKE_MS 20000
-#define HEAD_MS 60000 /* from the handshake to the whole head */
+#define HEAD_MS 60000 /* from the handshake to the complete head */
 #define REPLY_MS 5000
 
 static void ssl_freep(SSL **s)
@@ -89,8 +89,14 @@ static int forward(struct proxied *c, const struct egress_inject *in, SSL *down,
 	int r;
 
 	sniff_http_rewrite(head, in->headers, in->n, &out);
-	buf_put(&out, p + head->len, n - head->len);
-	r = out.failed ? -ENOMEM : gate_relay(&a, &b, out.p, out.len);
+	if (!head->upgrade)
+		buf_put(&out, p + head->len, n - head->len);
+	if (out.failed)
+		r = -ENOMEM;
+	else if (head->upgrade)
+		r = gate_upgrade(&a, &b, out.p, out.len, p + head->len, n - head->len);
+	else
+		r = gate_relay(&a, &b, out.p, out.len);
 	if (out.p)
 		explicit_bzero(out.p, out.len);
 	SSL_shutdown(down);

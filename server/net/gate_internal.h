@@ -14,11 +14,11 @@
 #include "net/sniff.h"
 
 #define GATES_MAX 1024u       /* as many as there are slots */
-#define PINS_MAX 1024u        /* of one guest; the one that ends first makes room */
+#define PINS_MAX 1024u        /* of one guest; the one that expires first makes room */
 #define PIN_TTL_MIN 30u       /* seconds: between the answer and the connection */
-#define PIN_TTL_MAX 3600u     /* a name that moved is forgotten */
+#define PIN_TTL_MAX 3600u     /* so that old addresses of a name are forgotten */
 #define PROXY_CONNS_MAX 1024u /* proxied connections, all guests together: one thread each */
-#define PROXY_SLOT_MAX 128u   /* of one guest */
+#define PROXY_SLOT_MAX 128u   /* proxied connections of one guest */
 
 struct gate_ca; /* gate_ca.c */
 
@@ -43,7 +43,7 @@ struct gate {
 	unsigned n_conns;
 };
 
-/* One proxied connection; lives on its thread, is listed so that it can be ended. */
+/* One proxied connection; lives on its own thread and is listed so that it can be ended. */
 struct proxied {
 	struct proxied *next;
 	struct gates *g;
@@ -69,7 +69,7 @@ struct gates {
 	int epoll, wake;    /* owned */
 	pthread_t thread;
 	SSL_CTX *client;    /* owned: to upstreams */
-	struct mutex apply; /* held while the kernel and the table are made to agree */
+	struct mutex apply; /* held while kernel and table are updated together */
 	struct mutex lock;  /* taken after apply */
 	struct cond idle;   /* a connection ended */
 	bool stop GUARDED_BY(lock);
@@ -88,7 +88,7 @@ void gate_log_add(struct gate_log *l, const struct gate_blocked *b);
 struct gate_ca *gate_ca_load(const char *cert_pem, const char *key_pem, struct err *err);
 struct gate_ca *gate_ca_ref(struct gate_ca *ca); /* NULL is fine, both */
 void gate_ca_unref(struct gate_ca *ca);
-/* A server's side with a certificate for that name. */
+/* The server side of a connection, with a certificate for that name. */
 SSL *gate_ca_accept(struct gate_ca *ca, const char *name, int fd, struct err *err);
 SSL_CTX *gate_ca_client(const char *ca_file, struct err *err);
 
@@ -100,7 +100,7 @@ void *gate_proxy_main(void *arg);
 /* g->lock held: ends those of the slot that the new policy does not allow; NULL: all. */
 void gate_proxy_cut(struct gates *g, uint32_t slot, const struct egress *policy) REQUIRES(&g->lock);
 
-/* gate_inject.c: with TLS ended here and begun again; 0 or -errno */
+/* gate_inject.c: terminates TLS and opens a new TLS connection; 0 or -errno */
 int gate_inject(struct proxied *c, const struct egress_inject *in);
 
 /* gate_relay.c */
@@ -108,11 +108,18 @@ struct relay_end {
 	int fd;
 	SSL *ssl; /* or NULL */
 };
-/* Bytes both ways until both ends are done or nothing moves for long; pre: sent to b first. */
+/* Copies bytes both ways until both ends are done or idle for too long; pre: sent to b first. */
 int gate_relay(struct relay_end *a, struct relay_end *b, const void *pre, size_t n_pre);
+/* One end with a deadline: bytes, 0 at the end, or -errno; 0 or -errno. */
+ssize_t gate_read(struct relay_end *e, void *p, size_t n, uint64_t deadline_ms);
+int gate_write(struct relay_end *e, const void *p, size_t n, uint64_t deadline_ms);
+/* gate_upgrade.c: pre asks b for another protocol; once it agreed, rest and then bytes both ways.
+ */
+int gate_upgrade(struct relay_end *a, struct relay_end *b, const void *pre, size_t n_pre,
+                 const void *rest, size_t n_rest);
 /* One handshake, read or write with a deadline: as SSL_*, or -errno. */
 int gate_tls_do(SSL *ssl, int (*op)(SSL *ssl), uint64_t deadline_ms);
 int gate_tls_read(SSL *ssl, void *p, size_t n, uint64_t deadline_ms);
 int gate_tls_write(SSL *ssl, const void *p, size_t n, uint64_t deadline_ms);
-/* A connected socket out of the slot to where the guest wanted to go. */
+/* A socket connected from inside the slot to the guest's destination. */
 int gate_upstream(struct proxied *c, struct err *err);

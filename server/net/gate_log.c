@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/gate_log.c - what was refused to a VM: one entry per destination
+ * net/gate_log.c - what was blocked for a VM: one entry per destination
  *
  * A guest that tries the same thing a million times fills one entry; one that
- * tries a million things fills the log once and then its own older entries go.
+ * tries a million things fills the log once and then replaces its own oldest entries.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ void gate_log_add(struct gate_log *l, const struct gate_blocked *b)
 		if (same(&l->entry[i], b))
 			e = &l->entry[i];
 	if (e) {
-		/* What the kernel remembers is read again and again: only a newer time counts. */
+		/* The kernel's list is read repeatedly: only a newer time counts. */
 		if (b->cause != GATE_ADDRESS || b->at_ms > e->at_ms + 1000)
 			e->count++;
 		e->at_ms = MAX(e->at_ms, b->at_ms);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/gate_proxy.c - connections that a slot's rules turned to us
+ * net/gate_proxy.c - the proxy: connections that a slot's rules redirect to us
  *
- * Theory of operation: one thread accepts for all slots and starts one for each
- * connection. That one looks at the first bytes without taking them, finds the
- * name in them, judges it by the policy of the moment it was accepted, and
- * connects to where the guest wanted to go, out of the slot itself: its rules,
- * limits and counters hold for the proxy too. Then bytes go both ways
- * as they are. A plain request that is let through by its name alone is sent on
+ * Theory of operation: one thread accepts for all slots and starts a thread for each
+ * connection. That thread peeks at the first bytes, finds the
+ * name in them, checks it against the policy in force when it was accepted, and
+ * connects to the guest's destination from inside the slot, so that the slot's rules,
+ * limits and counters apply to the proxy too. Then bytes are copied both ways
+ * unchanged. A plain request that is allowed by its name alone is rewritten
  * so that the connection carries no second one for another name. A guest's
  * connections are counted; one too many is closed at once.
  */
@@ -52,7 +52,7 @@ static int find_name(struct proxied *c, const void *p, size_t n, char name[SNIFF
 	return r == -EBADMSG ? -ENOENT : r;
 }
 
-/* Looks until the name is there or will not come; "" is none. Nothing is taken. */
+/* Peeks until the name is there or cannot come any more; "" is none. Consumes nothing. */
 static int look(struct proxied *c, char name[SNIFF_NAME_MAX])
 {
 	autofree uint8_t *p = malloc(SNIFF_MAX);
@@ -64,7 +64,7 @@ static int look(struct proxied *c, char name[SNIFF_NAME_MAX])
 		int low = (int)have + 1, r;
 		ssize_t n;
 
-		/* Readable means: more than we have seen. */
+		/* Readable means that there is more than we have seen. */
 		if (setsockopt(c->down, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)) < 0)
 			return -errno;
 		r = io_wait(c->down, POLLIN, deadline);
@@ -82,7 +82,7 @@ static int look(struct proxied *c, char name[SNIFF_NAME_MAX])
 				break;
 			}
 		}
-		/* Silence, the end, or more than there can be: no name. */
+		/* Silence, the end, or more than a head can have: no name. */
 		if (r == 0 || n <= (ssize_t)have || n == SNIFF_MAX)
 			break;
 		have = (size_t)n;
@@ -105,10 +105,10 @@ static void refuse(struct proxied *c)
 	snprintf(b.name, sizeof(b.name), "%s", c->name);
 	gate_log_add(c->log, &b);
 	setsockopt(c->down, SOL_SOCKET, SO_LINGER, &now,
-	           sizeof(now)); /* a reset, as of the rules */
+	           sizeof(now)); /* a reset, as the rules would send */
 }
 
-/* One request by its head, then whatever follows. */
+/* One request by its head, then whatever follows: what it says makes it the only one. */
 static int pass_http(struct proxied *c)
 {
 	autofree char *p = malloc(SNIFF_MAX);
@@ -126,7 +126,10 @@ static int pass_http(struct proxied *c)
 	if (recv(c->down, p, head.len, MSG_DONTWAIT) != (ssize_t)head.len)
 		return -EIO;
 	sniff_http_rewrite(&head, NULL, 0, &out);
-	return out.failed ? -ENOMEM : gate_relay(&a, &b, out.p, out.len);
+	if (out.failed)
+		return -ENOMEM;
+	return head.upgrade ? gate_upgrade(&a, &b, out.p, out.len, NULL, 0)
+	                    : gate_relay(&a, &b, out.p, out.len);
 }
 
 static int serve(struct proxied *c)
@@ -152,7 +155,7 @@ static int serve(struct proxied *c)
 		return gate_inject(c, in);
 	r = gate_upstream(c, &err);
 	if (r < 0) {
-		/* As if the other side had refused. */
+		/* As if the other side had refused the connection. */
 		setsockopt(c->down, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 },
 		           sizeof(struct linger));
 		return r;

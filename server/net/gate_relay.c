@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net/gate_relay.c - bytes between two ends, plain or TLS
+ * net/gate_relay.c - copies bytes between two ends, plain or TLS
  *
- * One thread, two buffers, one poll: what one end does not take stays in its
- * buffer, and nothing more is read for it. All descriptors are non-blocking. An end
- * of a plain connection is passed on as one; the end of a TLS one ends both.
+ * One thread, two buffers, one poll: what one end does not accept stays in its
+ * buffer, and no more is read for it. All descriptors are non-blocking. The end
+ * of one direction of a plain connection is passed on; the end of a TLS connection ends both.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "privc/privc.h"
 
 #define RELAY_BUF (32u << 10) /* bytes per direction */
-#define RELAY_IDLE_MS 1800000 /* nothing moves in either direction for so long */
+#define RELAY_IDLE_MS 1800000 /* without any bytes in either direction */
 #define CONNECT_MS 20000
 
 struct flow {
@@ -68,6 +68,52 @@ static ssize_t end_write(struct relay_end *e, const void *p, size_t n)
 	return code == SSL_ERROR_WANT_READ || code == SSL_ERROR_WANT_WRITE ? -EAGAIN : -ECONNRESET;
 }
 
+/* After -EAGAIN: until it may go on; 1, or -errno. */
+static int end_wait(const struct relay_end *e, bool to_write, uint64_t deadline_ms)
+{
+	short ev = to_write ? POLLOUT : POLLIN;
+	int r;
+
+	if (e->ssl)
+		ev = SSL_want_write(e->ssl) ? POLLOUT : POLLIN;
+	r = io_wait(e->fd, ev, deadline_ms);
+	return r == 0 ? -ETIMEDOUT : r;
+}
+
+ssize_t gate_read(struct relay_end *e, void *p, size_t n, uint64_t deadline_ms)
+{
+	for (;;) {
+		ssize_t k = end_read(e, p, n);
+		int r;
+
+		if (k != -EAGAIN)
+			return k;
+		if ((r = end_wait(e, /* to_write= */ false, deadline_ms)) < 0)
+			return r;
+	}
+}
+
+int gate_write(struct relay_end *e, const void *p, size_t n, uint64_t deadline_ms)
+{
+	const uint8_t *at = p;
+
+	while (n) {
+		ssize_t k = end_write(e, at, n);
+		int r;
+
+		if (k == -EAGAIN) {
+			if ((r = end_wait(e, /* to_write= */ true, deadline_ms)) < 0)
+				return r;
+			continue;
+		}
+		if (k < 0)
+			return (int)k;
+		at += k;
+		n -= (size_t)k;
+	}
+	return 0;
+}
+
 /* 1: something moved; 0: it waits; -errno. */
 static int flow_step(struct flow *f)
 {
@@ -103,7 +149,7 @@ static int flow_step(struct flow *f)
 	return moved;
 }
 
-/* What end e waits for: in flows[i], it is read by `out` and written by `in`. */
+/* The events end e waits for: it is read for flow `out` and written for flow `in`. */
 static short events_of(const struct relay_end *e, const struct flow *out, const struct flow *in)
 {
 	short ev = 0;
@@ -136,7 +182,7 @@ int gate_relay(struct relay_end *a, struct relay_end *b, const void *pre, size_t
 			continue;
 		p[0] = (struct pollfd){ .fd = a->fd, .events = events_of(a, &out, &in) };
 		p[1] = (struct pollfd){ .fd = b->fd, .events = events_of(b, &in, &out) };
-		/* One that waits for nothing would report its hang-up again and again. */
+		/* An end that waits for nothing would report its hang-up over and over. */
 		for (int i = 0; i < 2; i++)
 			if (!p[i].events)
 				p[i].fd = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net/resolv.h - which name server to ask */
+/* net/resolv.h - the resolver's address */
 #pragma once
 
 #include <stdbool.h>
@@ -9,5 +9,5 @@
 bool resolv_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len);
 /* The first one of /etc/resolv.conf; -ENOENT. */
 int resolv_host(struct sockaddr_storage *ret, socklen_t *ret_len);
-/* That address, or the host's when it is empty. */
+/* That address, or the host's if it is empty. */
 int resolv_server(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len);

@@ -28,7 +28,7 @@ int wgkey_bytes(const char *text, uint8_t ret[WGKEY_LEN])
 		return -EINVAL;
 	memcpy(ret, raw, WGKEY_LEN);
 	to_text(ret, again);
-	return strcmp(again, text) ? -EINVAL : 0; /* one text per key */
+	return strcmp(again, text) ? -EINVAL : 0; /* only the canonical text of a key */
 }
 
 static int raw_public(EVP_PKEY *key, char ret[WGKEY_TEXT])
@@ -50,7 +50,7 @@ int wgkey_make(char ret_private[WGKEY_TEXT], char ret_public[WGKEY_TEXT], struct
 
 	if (!key || EVP_PKEY_get_raw_private_key(key, raw, &n) != 1 || n != sizeof(raw) ||
 	    (ret_public && raw_public(key, ret_public) < 0))
-		return err_set(err, -EIO, "a key could not be made");
+		return err_set(err, -EIO, "a key could not be generated");
 	raw[0] &= 248; /* as wg(8) writes them */
 	raw[31] = (raw[31] & 127) | 64;
 	to_text(raw, ret_private);

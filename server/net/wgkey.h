@@ -9,7 +9,7 @@ struct err;
 #define WGKEY_LEN 32
 #define WGKEY_TEXT 45 /* with the NUL */
 
-/* A private key and (ret_public NULL: not) the public one that belongs to it. */
+/* A private key and its public key (ret_public may be NULL). */
 int wgkey_make(char ret_private[WGKEY_TEXT], char ret_public[WGKEY_TEXT], struct err *err);
 int wgkey_public(const char *private, char ret_public[WGKEY_TEXT], struct err *err);
 /* 0 or -EINVAL: it is not the base64 of 32 bytes. */

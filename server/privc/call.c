@@ -2,11 +2,11 @@
 /*
  * privc/call.c - requests to pando-priv and their replies
  *
- * Theory of operation: a caller links a struct call that lives on its stack into
- * the list of pending ones, sends its request, and waits on a condition variable
+ * Theory of operation: a caller links a struct call on its stack into
+ * the list of pending calls, sends its request, and waits on a condition variable
  * of its own. One reader thread takes replies from the socket, finds the call by
- * its id and completes it; replies may come in any order. A call that ran into
- * its deadline unlinks itself, so a late reply finds nobody and its descriptors
+ * its id and completes it; replies may come in any order. A call that reaches
+ * its deadline unlinks itself, so a late reply finds no call and its descriptors
  * are closed. When the socket ends, every pending and every later call fails
  * with -EPIPE.
  */
@@ -26,14 +26,14 @@
 #include "base/lock.h"
 #include "privc/privc_internal.h"
 
-#define CALL_DEADLINE_MS 10000  /* all but the next two are answered within milliseconds */
+#define CALL_DEADLINE_MS 10000  /* all others are answered within milliseconds */
 #define SPAWN_DEADLINE_MS 20000 /* a loaded host forks slowly */
 #define KILL_DEADLINE_MS \
 	60000 /* the kernel frees the memory of a large VM before the process ends */
 
 #define SEND_TIMEOUT_S 10 /* pando-priv reads at once unless it hangs */
 
-#define LATE_MAX 64 /* answers that may still come */
+#define LATE_MAX 64 /* late answers that may still arrive */
 
 struct call {
 	struct call *next;
@@ -55,7 +55,7 @@ struct sock {
 	struct mutex lock; /* guards what follows */
 	struct call *pending;
 	uint32_t next_id;
-	uint32_t late[LATE_MAX]; /* ids of slots that were asked for and not waited for; 0: none */
+	uint32_t late[LATE_MAX]; /* ids of slot requests that timed out; 0: none */
 	size_t n_late;
 	bool gone;
 };
@@ -99,7 +99,7 @@ static void complete(struct call *k, const uint8_t *p, size_t n, int *fds, size_
 	cond_signal(&k->cond);
 }
 
-/* True: somebody waits for it. */
+/* True: a caller was waiting for it. */
 static bool hand_over(struct sock *c, uint32_t id, const uint8_t *p, size_t n, int *fds,
                       size_t n_fds)
 {
@@ -117,8 +117,8 @@ static bool hand_over(struct sock *c, uint32_t id, const uint8_t *p, size_t n, i
 static int call_send(struct sock *c, const struct priv_req *m, const int *fds, size_t n_fds,
                      struct err *err);
 
-/* A slot whose taker did not wait for it would stay taken: it goes back. Nobody waits for the
- * answer to that. */
+/* A slot that arrives after its caller gave up would stay taken, so it is returned. Nobody waits
+ * for the answer to that. */
 static void give_back(struct sock *c, uint32_t id, const uint8_t *p, size_t n)
 {
 	autofree struct priv_req *m = calloc(1, sizeof(*m));
@@ -181,7 +181,7 @@ static unsigned deadline_of(unsigned op)
 	                         : CALL_DEADLINE_MS;
 }
 
-/* Sends the encoded request. The send lock is not the pending lock: replies arrive meanwhile. */
+/* Sends the encoded request. The send lock is separate, so that replies can arrive meanwhile. */
 static int call_send(struct sock *c, const struct priv_req *m, const int *fds, size_t n_fds,
                      struct err *err)
 {
@@ -201,7 +201,7 @@ static int call_send(struct sock *c, const struct priv_req *m, const int *fds, s
 	return 0;
 }
 
-/* Gives k an id and links it in; from here on the reader may complete it. */
+/* Assigns an id to k and links it; from here on the reader may complete it. */
 static int call_begin(struct sock *c, struct call *k, struct err *err)
 {
 	LOCK_SCOPE(&c->lock);
@@ -213,7 +213,7 @@ static int call_begin(struct sock *c, struct call *k, struct err *err)
 	return 0;
 }
 
-/* Waits until k is done or unlinks it; sent is the result of sending. */
+/* Waits until k is done, or unlinks it at the deadline; sent is the result of sending. */
 static int call_end(struct sock *c, struct call *k, int sent, uint64_t deadline, struct err *err)
 {
 	struct call **p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* privc/net.c - policies of slots, VPCs and tunnels: each call is one question to pando-priv */
+/* privc/net.c - policies of slots, VPCs and tunnels: each call is one request to pando-priv */
 #include "privc/privc.h"
 
 #include <errno.h>

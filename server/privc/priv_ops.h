@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * privc/priv_ops.h - who answers the questions to pando-priv; for privc/ and tests
+ * privc/priv_ops.h - the interface behind privc.h; for privc/ and tests
  *
  * Every function of privc.h is one request and one reply of wire/priv.h. Behind the table is the
  * socket to pando-priv (call.c), or a fake that answers in this process (tests/vm/).
@@ -27,15 +27,15 @@ void privc_answer_freep(struct privc_answer **a);
 
 struct priv_ops {
 	/*
-	 * Asks m with fds (borrowed) and waits for the reply. 0, or the error of the way there. The
-	 * reply's own code is looked at by the caller, who owns *ret.
+	 * Sends m with fds (borrowed) and waits for the reply. 0, or the error of the transport.
+	 * The reply's own code is checked by the caller, who owns *ret.
 	 */
 	int (*call)(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds,
 	            struct privc_answer **ret, struct err *err);
 	void (*free)(struct privc *c);
 };
 
-/* First member of what is behind the table. */
+/* First member of each implementation. */
 struct privc {
 	const struct priv_ops *ops;
 };

@@ -4,6 +4,6 @@
 
 #include "privc/priv_ops.h"
 
-/* One question, through the table. */
+/* One request, through the table. */
 int privc_call(struct privc *c, struct priv_req *m, const int *fds, size_t n_fds,
                struct privc_answer **ret, struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* privc/vm.c - jailed QEMU processes: each call is one question to pando-priv */
+/* privc/vm.c - jailed QEMU processes: each call is one request to pando-priv */
 #include "privc/privc.h"
 
 #include <errno.h>
@@ -10,7 +10,9 @@
 #include "base/err.h"
 #include "privc/privc_internal.h"
 
-#define VMS_MAX 4096u /* more than pando-priv runs: a list that does not end, ends here */
+#define VMS_MAX 4096u /* more than pando-priv runs: stops an endless list */
+
+_Static_assert(PRIVC_FILE_MAX == PRIV_FILE_MAX, "both sides limit QEMU's files alike");
 
 /* Looks at the length before it is cut: a shortened id would be another VM's. */
 static int set_id(struct priv_req *m, const char *vm_id, struct err *err)

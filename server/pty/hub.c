@@ -99,7 +99,7 @@ void seat_leave(struct hub *h, struct seat *s)
 	}
 }
 
-/* The note of that VM, moved to the front; made when asked for. */
+/* The note of that VM, moved to the front; make: creates it if missing. */
 static struct note *note_of(struct hub *h, const char *vm_id, bool make) REQUIRES(&h->lock)
 {
 	struct note **at = &h->notes, *n;
@@ -153,7 +153,7 @@ void hub_note_one(struct hub *h, const char *vm_id, const struct guest_pty_info 
 
 	x = note_of(h, vm_id, /* make= */ false);
 	if (!x)
-		return; /* one of how many? A whole list comes first */
+		return; /* the other sessions are unknown: a whole list must come first */
 	for (size_t i = 0; i < x->n; i++) {
 		if (strcmp(x->list[i].id, info->id) == 0) {
 			x->list[i] = *info;

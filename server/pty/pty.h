@@ -16,11 +16,11 @@
 struct err;
 struct hub;
 
-#define PTY_ATTACHED_MAX 256 /* clients of the whole server: each has a thread */
+#define PTY_ATTACHED_MAX 256 /* clients of the whole server; each has a thread */
 #define PTY_NOTES_MAX 1024   /* VMs whose sessions are remembered */
 
 int hub_new(struct hub **ret, struct err *err);
-struct hub *hub_free(struct hub *h); /* no client is attached any more */
+struct hub *hub_free(struct hub *h); /* call it when no client is attached any more */
 /* Disconnects all clients, and accepts no more. */
 void hub_stop(struct hub *h);
 
@@ -30,21 +30,21 @@ struct pty_client {
 	struct guest_pty *pty; /* owned */
 	char vm_id[64];
 	char session[GUEST_PTY_ID];
-	/* Asked now and then; false: the client may not be here any longer. */
+	/* Called now and then; false: the client has lost access. */
 	bool (*still)(void *ctx);
 	void *ctx;
 };
-/* Registers a client; -EAGAIN with UNAVAILABLE at the limit. pty_leave() gives it
- * back. */
+/* Registers a client; -EAGAIN with UNAVAILABLE at the limit. pty_leave() undoes
+ * it. */
 int hub_enter(struct hub *h, struct err *err);
 void hub_leave(struct hub *h);
 /* Talks to the client on fd until either side ends it. Blocks. Detaches. */
 void pty_serve(struct hub *h, struct pty_client *c, int fd, const void *early, size_t n_early);
 
 /* ---- sessions of VMs at rest: hub.c ---- */
-/* What was seen; copied. */
+/* Stores the sessions of a VM; copied. */
 void hub_note(struct hub *h, const char *vm_id, const struct guest_pty_info *list, size_t n);
-/* One session began, or changed. */
+/* One session started or changed. */
 void hub_note_one(struct hub *h, const char *vm_id, const struct guest_pty_info *info);
 void hub_note_end(struct hub *h, const char *vm_id, const char *session);
 /* Caller frees. false: nothing is known about that VM. */
@@ -52,7 +52,7 @@ bool hub_noted(struct hub *h, const char *vm_id, struct guest_pty_info **ret, si
 
 /* ---- tickets: ticket.c ---- */
 #define TICKET_SIZE 51        /* "pandott_" and 42 letters and digits, NUL */
-#define TICKETS_MAX 4096      /* not used yet, of the whole server */
+#define TICKETS_MAX 4096      /* unused, of the whole server */
 #define TICKET_TTL_DEFAULT 60 /* seconds */
 #define TICKET_TTL_MAX 600
 
@@ -66,8 +66,8 @@ struct ticket {
 int ticket_make(struct hub *h, const struct ticket *t, unsigned ttl_s, char ret[TICKET_SIZE],
                 struct err *err);
 /*
- * Once, within its life, for that VM and that session ("" for a new one) and from that page:
- * 0 and *ret. Else -EACCES with UNAUTHORIZED, and it is used up all the same.
+ * A ticket is valid once, within its lifetime, for its VM, session ("" for a new one) and origin:
+ * 0 and *ret. Else -EACCES with UNAUTHORIZED; it is used up in any case.
  */
 int ticket_use(struct hub *h, const char *text, const char *vm_id, const char *session,
                const char *origin, struct ticket *ret, struct err *err);

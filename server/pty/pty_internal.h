@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pty/pty_internal.h - what the files of pty/ share; not for other modules */
+/* pty/pty_internal.h - shared by the files of pty/; not for other modules */
 #pragma once
 
 #include "base/lock.h"
@@ -37,6 +37,6 @@ struct hub {
 	size_t n_tickets GUARDED_BY(lock);
 };
 
-/* false: the server stops, do not begin. */
+/* false: the server is shutting down, do not start. */
 bool seat_take(struct hub *h, struct seat *s);
 void seat_leave(struct hub *h, struct seat *s);

@@ -3,12 +3,12 @@
  * serve.c - the bridge between one client's WebSocket and one session in a guest
  *
  * Theory of operation: one loop on the connection's own thread. Output is taken from the
- * guest while less than OUT_MAX waits for the client; then the guest gets no credit, and
- * decides by itself how long it waits for us. Input is read from the client while
+ * guest while less than OUT_MAX waits for the client; beyond that the guest gets no credit, and
+ * decides itself how long it waits for us. Input is read from the client while
  * less than IN_MAX waits for the guest. sessionInfo is the first frame. The program's end is
  * reported by "exited", then the connection is closed; when the VM goes away (suspend, stop,
- * delete, a lost agent) it is closed without, and the client attaches again. Dead clients are found
- * by pings, and by TCP itself while we do not read.
+ * delete, a lost agent) it is closed without that, and the client attaches again. Dead clients are
+ * found by pings, and by TCP itself while we do not read.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -29,19 +29,19 @@
 #include "pty/pty_internal.h"
 #include "pty/ws.h"
 
-#define OUT_MAX (256u << 10) /* bytes that wait for the client */
-#define IN_MAX (64u << 10)   /* bytes that wait for the guest, and then one message more */
+#define OUT_MAX (256u << 10) /* bytes waiting for the client */
+#define IN_MAX (64u << 10)   /* bytes waiting for the guest, plus one message */
 #define CONTROL_MAX 4096u    /* bytes of a text frame */
 #define PING_MS 20000
 #define STILL_MS 1000   /* how often the client's permission is checked */
-#define DEAD_MS 60000   /* nothing came, not even an answer to a ping */
-#define GOODBYE_MS 3000 /* for the client to take the last bytes and close */
+#define DEAD_MS 60000   /* nothing received, not even an answer to a ping */
+#define GOODBYE_MS 3000 /* for the client to read the last bytes and close */
 
 struct bridge {
 	struct hub *h;
 	struct pty_client *c;
 	struct ws *w;
-	struct buf in; /* typed, not yet taken by the guest */
+	struct buf in; /* input not yet accepted by the guest */
 	size_t in_off;
 	bool closing; /* our close frame is queued */
 	uint64_t still_at, ping_at, leave_by;
@@ -165,7 +165,7 @@ static int move_output(struct bridge *b)
 	return 0;
 }
 
-/* Client to guest, as far as it takes it. */
+/* Client to guest, as much as it accepts. */
 static void move_input(struct bridge *b)
 {
 	while (!b->closing && b->in.len > b->in_off) {
@@ -245,7 +245,7 @@ static void tune(int fd)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
-	/* Bytes the other side does not acknowledge, be it only a ping. */
+	/* Limits unacknowledged bytes, even if it is only a ping. */
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(unsigned){ DEAD_MS }, sizeof(unsigned));
 }
 

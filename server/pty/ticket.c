@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ticket.c - tickets: one use of one terminal without a key
+ * ticket.c - tickets: a single use of one terminal without a key
  *
- * A ticket is a prefix and 42 random letters and digits. Its hash is kept, in memory only: a
- * restart of the server makes all of them worthless, which a minute would have done
+ * A ticket is a prefix and 42 random letters and digits. Only its hash is kept, in memory: a
+ * restart of the server invalidates all of them, most of which would have expired within a minute
  * anyway. It is found by its hash, so nothing secret is compared byte by byte. Using it removes it
- * from the table, whether it then matches or not.
+ * from the table, whether or not it then matches.
  */
 #include "pty/pty_internal.h"
 
@@ -48,7 +48,7 @@ static void make_text(char ret[TICKET_SIZE])
 
 		random_bytes(r, sizeof(r));
 		for (size_t i = 0; i < sizeof(r) && n < TICKET_SIZE - 1; i++)
-			if (r[i] < 248) /* 4 * 62: no character is likelier than another */
+			if (r[i] < 248) /* 4 * 62, so that all characters are equally likely */
 				ret[n++] = alphabet[r[i] % 62];
 	}
 	ret[n] = '\0';

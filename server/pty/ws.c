@@ -3,9 +3,9 @@
  * ws.c - wslay on a nonblocking socket
  *
  * A message of unknown length is sent as fragments: wslay asks for the next bytes
- * when it can send, and gets what is there. A client can only make us keep one
- * message of WS_MESSAGE_MAX; what we keep for a client is bounded by the owner, who
- * looks at ws_queued() before adding more.
+ * when it can send, and gets what is there. A client can make us buffer at most one
+ * message of WS_MESSAGE_MAX; what we buffer for a client is bounded by the owner, which
+ * checks ws_queued() before adding more.
  */
 #include "pty/ws.h"
 
@@ -28,12 +28,12 @@ struct ws {
 	void *owner;
 	struct buf early;
 	size_t early_off;
-	struct buf part; /* of the message that is being sent in parts */
+	struct buf part; /* of the message being sent in parts */
 	size_t part_off;
 	bool in_parts, last_part;
-	uint16_t close_code;      /* 0: none to be sent */
+	uint16_t close_code;      /* 0: do not send one */
 	const char *close_reason; /* static storage */
-	bool full;                /* the socket took no more */
+	bool full;                /* the socket accepts no more */
 	bool ended;               /* the client's side is gone */
 	uint64_t heard_ms;
 };
@@ -187,12 +187,12 @@ int ws_part(struct ws *w, const uint8_t *p, size_t n, bool last)
 	return wslay_event_queue_fragmented_msg(w->ctx, &m) == 0 ? 0 : -EPIPE;
 }
 
-/* wslay would let the close frame overtake what waits: it is queued when nothing does. */
+/* wslay would send the close frame before pending data: it is queued when there is none. */
 int ws_close(struct ws *w, enum ws_code code, const char *reason)
 {
 	w->close_code = (uint16_t)code;
 	w->close_reason = reason;
-	w->last_part = true; /* a message that will not be finished ends here */
+	w->last_part = true; /* an unfinished message ends here */
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clone.c - one repository into one guest */
+/* clone.c - copies a repository into a guest */
 #include "runs/clone.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runs/clone.h - repositories of this server into VMs; for build/ and runs.c
+ * runs/clone.h - copies repositories of this server into VMs; for build/ and runs.c
  *
  * A guest cannot reach the server, and must not hold a secret that outlives the clone. So none is
- * needed: the server packs the repository, puts it into the guest through the agent and has it
+ * needed: the server packs the repository, passes it to the guest through the agent and has it
  * unpacked there; the clone's remote is the public address.
  */
 #pragma once
@@ -15,12 +15,13 @@
 struct guest;
 
 struct clone {
-	char bundle[64]; /* path in the guest of what was put there */
+	char bundle[64]; /* path of the bundle in the guest */
 	char branch[REPO_REF_SIZE];
 	char url[256];
 };
-/* Packs it and puts it there. -ENOENT as repo_find(). */
+/* Packs it and copies it into the guest. -ENOENT as repo_find(). */
 int clone_put(struct repos *g, struct guest *guest, const struct store_repo *r,
               uint64_t deadline_ms, struct clone *ret, struct err *err);
-/* For bash: makes DEST from BUNDLE, BRANCH, URL, and goes to REV (or "") and COMMIT (or ""). */
+/* For bash: creates DEST from BUNDLE, BRANCH, URL, and checks out REV (or "") and COMMIT (or "").
+ */
 extern const char clone_script[];

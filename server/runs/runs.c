@@ -2,8 +2,8 @@
 /*
  * runs.c - a VM for one command after one push
  *
- * The VM is ephemeral: made from the trigger's snapshot, written down before anything runs in it,
- * deleted when the command is over. A server that was killed in between finds its id in the
+ * The VM is ephemeral: created from the trigger's snapshot, recorded before anything runs in it,
+ * deleted when the command is over. After a crash in between, the server finds its id in the
  * delivery and deletes it before it tries again.
  */
 #include "runs/runs.h"
@@ -40,7 +40,7 @@ static int keep_output(void *ctx, int chan, const uint8_t *p, size_t n)
 	return 0;
 }
 
-/* As text that JSON can hold, and SQL: no NUL inside. */
+/* As text for JSON and SQL: without a NUL. */
 static char *output_text(struct output *o)
 {
 	autobuf struct buf b = { 0 };
@@ -170,7 +170,7 @@ static int run(void *ctx, struct store_delivery *d, const struct store_trigger *
 	struct vm_info vm;
 	int r;
 
-	/* Right after a start there is no template yet. */
+	/* Right after the server's start there is no template yet. */
 	if ((r = vmm_wait_template(rs->vmm, err)) < 0 ||
 	    (r = vmm_create(rs->vmm, &o, &vm, err)) < 0)
 		return r;

@@ -12,7 +12,7 @@ struct repos;
 struct store;
 struct vmm;
 
-#define RUN_DIR "/root/repo" /* where the repository is, and the command runs */
+#define RUN_DIR "/root/repo" /* the clone, and the command's working directory */
 
 struct runs { /* all weak */
 	struct vmm *vmm;

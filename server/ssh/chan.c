@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chan.c - bytes between a channel of the client and a flow of the guest, or one of Git's programs
+ * chan.c - copies bytes between a channel of the client and a flow of the guest, or one of Git's
+ * programs
  *
- * Each direction holds at most one chunk here. From the guest no more is taken than the client's
- * window has room for, and nothing while earlier bytes still wait for the socket; from the client
- * nothing while the guest did not take the last chunk. The two directions end on their own. A
- * program's end is reported when all its output has been passed on.
+ * Each direction buffers at most one chunk here. No more is taken from the guest than the client's
+ * window has room for, and nothing while earlier bytes still wait for the socket; nothing is taken
+ * from the client until the guest has accepted the last chunk. The two directions end
+ * independently. A program's end is reported when all its output has been passed on.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -19,7 +20,7 @@
 #include "git/git.h"
 #include "ssh/ssh_internal.h"
 
-#define EXIT_FAILED 255 /* as OpenSSH's client: it was the connection, not the program */
+#define EXIT_FAILED 255 /* as OpenSSH's client: the connection failed, not the program */
 
 struct chan *chan_new(struct conn *c)
 {
@@ -38,7 +39,7 @@ void chan_free(struct chan *x)
 	guest_flow_close(x->f);
 	if (x->talk) {
 		talk_free(x->talk, /* now= */ x->c->leave);
-		door_talk_over(x->c);
+		sshd_door_talk_over(x->c);
 	}
 	if (x->asked) {
 		if (!x->c->broken)
@@ -104,7 +105,7 @@ static ssize_t behind_read(struct chan *x, size_t n, struct err *err)
 	return guest_flow_read(x->f, &x->out_chan, x->c->chunk, n, err);
 }
 
-/* Nothing more will come but, of a program, its exit status. */
+/* Nothing more will come except a program's exit status. */
 static bool behind_eof(struct chan *x)
 {
 	if (x->talk)
@@ -154,7 +155,7 @@ static void tell_exit(struct chan *x)
 		ssh_channel_request_send_exit_status(x->ch, res.exit_code);
 }
 
-/* All its output was passed on. */
+/* All of its output was passed on. */
 static void ended(struct chan *x)
 {
 	if (x->program)
@@ -166,7 +167,7 @@ static void ended(struct chan *x)
 	chan_over(x);
 }
 
-/* What waits for the client; false when it cannot continue now. */
+/* Sends what waits for the client; false if it cannot continue now. */
 static bool flush(struct chan *x)
 {
 	while (x->out_off < x->out.len) {
@@ -174,7 +175,7 @@ static bool flush(struct chan *x)
 		uint32_t n = (uint32_t)(x->out.len - x->out_off);
 		int k = chan_write(x, x->out_chan == 2, p, n);
 
-		if (k < 0 && k != SSH_AGAIN) { /* it does not listen any more */
+		if (k < 0 && k != SSH_AGAIN) { /* the client no longer accepts data */
 			x->out_off = x->out.len;
 			break;
 		}
@@ -197,7 +198,7 @@ static bool move_out(struct chan *x)
 		return false;
 	room = ssh_channel_window_size(x->ch);
 	if (!room && !behind_eof(x))
-		return false; /* the end needs no room */
+		return false; /* the end needs no window */
 	n = behind_read(x, MIN(room, SSHD_CHUNK), &err);
 	if (n > 0) {
 		buf_put(&x->out, x->c->chunk, (size_t)n);
@@ -217,7 +218,7 @@ static bool move_out(struct chan *x)
 	return false;
 }
 
-/* What the guest did not take yet; false when it takes no more now. */
+/* Passes on what the guest has not accepted yet; false if it accepts no more now. */
 static bool feed(struct chan *x)
 {
 	while (x->in_off < x->in.len) {

@@ -34,7 +34,7 @@ static bool names(const char *p, size_t n, const char *repo)
 	return n == k && memcmp(p, repo, k) == 0;
 }
 
-/* Where the argument is; *end is what follows it. */
+/* The beginning of the argument; *end is what follows it. */
 static const char *argument(const char *p, size_t *ret_len, const char **ret_end)
 {
 	p += strspn(p, " ");

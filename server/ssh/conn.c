@@ -3,12 +3,13 @@
  * conn.c - one connection, from the first byte to the last
  *
  * Theory of operation: key exchange and login have one deadline. A login wakes the VM; from then on
- * the connection belongs to the machine that runs: when that ends (suspend, stop, delete) the
- * connection ends, and the client may come again and wake it. The loop: take what the client asks
- * for, give every channel a turn, wait in one poll for client, guest, or the next look.
+ * the connection belongs to the running machine: when that ends (suspend, stop, delete) the
+ * connection ends, and the client may connect again and wake it. The loop: handle the client's
+ * requests, give every channel a turn, wait in one poll for the client, the guest or the next
+ * check.
  *
- * Memory is bounded both ways. The guest may send a window per flow. From the client the library
- * takes up to 1.25 MB per channel before it holds the client up; when the guest does not take
+ * Memory is bounded both ways. The guest may send a window per flow. The library buffers
+ * up to 1.25 MB per channel from the client before it stops it; when the guest has not accepted
  * SSHD_HELD_MAX of that, we read nothing more from the client until it does. While bytes wait for
  * a client that does not read, none are added.
  */
@@ -63,12 +64,12 @@ static int begin(struct conn *c)
 	mutex_unlock(&c->d->lock);
 	if (r != SSH_OK) {
 		if (ssh_get_fd(c->s) != c->fd)
-			close(c->fd); /* it did not get as far as taking it */
+			close(c->fd); /* the session did not take it over */
 		return -EIO;
 	}
 	ssh_set_blocking(c->s, 0);
 	ssh_set_auth_methods(c->s, SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE);
-	/* Sends our banner; the rest happens whenever the library reads the socket. */
+	/* Sends our banner; the rest happens when the library reads the socket. */
 	return ssh_handle_key_exchange(c->s) == SSH_ERROR ? -EPROTO : 0;
 }
 
@@ -119,14 +120,15 @@ static bool wake(struct conn *c)
 	return true;
 }
 
-/* Rights may be withdrawn and the VM may go away while nothing moves. */
+/* Access may be revoked and the VM may go away while the connection is idle. */
 static void look(struct conn *c)
 {
 	struct sshd_deps *deps = &c->d->deps;
 	uint64_t now = clock_ms();
 	struct vm_info vm;
 
-	/* Costs next to nothing: a push must not come to its end in the second it has left. */
+	/* Checked at every turn, because it costs next to nothing: a push must not finish after
+	 * access was revoked. */
 	if ((*c->name.repo || now >= c->look_at) && !auth_lease_holds(deps->auth, &c->lease))
 		conn_end(c, "your access was revoked");
 	if (now < c->look_at)
@@ -145,7 +147,7 @@ static void look(struct conn *c)
 		         vm_state_name(vm.state));
 }
 
-/* True: more may be waiting than was looked at. */
+/* True: more messages may be waiting. */
 static bool hear(struct conn *c)
 {
 	for (int i = 0; i < MESSAGES_PER_TURN; i++) {
@@ -185,7 +187,7 @@ static bool turn(struct conn *c)
 	return moved;
 }
 
-/* false: it is over. at_once: something is left to do. */
+/* false: it is over. at_once: do not wait, something is left to do. */
 static bool rest(struct conn *c, bool at_once)
 {
 	struct pollfd p[POLL_MAX] = { { .fd = c->fd }, { .fd = c->d->stop_fd, .events = POLLIN } };
@@ -225,7 +227,7 @@ static void serve(struct conn *c)
 	}
 }
 
-/* The library writes at once only when it has heard that the socket takes it; then it closes. */
+/* The library writes at once only if it knows that the socket is writable; then it closes. */
 static void say_goodbye(struct conn *c)
 {
 	uint64_t until = deadline_in(GOODBYE_MS);
@@ -273,6 +275,6 @@ void *conn_main(void *arg)
 	else if (c->in)
 		conn_log(c, LOG_LV_DEBUG, "left %s%s", c->name.vm, c->name.repo);
 	finish(c);
-	door_leave(c);
+	sshd_door_leave(c);
 	return NULL;
 }

@@ -2,8 +2,8 @@
 /*
  * direct.c - connections of the client into the guest's network: -L, -D, -W, -J
  *
- * They are made by the guest, so that its loopback, its names and its rules count: a numeric
- * address is dialled by the agent, a name is looked up there first (getent) and its addresses
+ * They are made by the guest, so its loopback, its name resolution and its rules apply: a numeric
+ * address is dialled by the agent, a name is resolved in the guest first (getent) and its addresses
  * are tried in turn. The client is answered when the connection is established or has failed.
  */
 #include <arpa/inet.h>
@@ -47,8 +47,8 @@ static bool is_loopback(const char *host)
 	       strcmp(host, "::1") == 0;
 }
 
-/* Letters, digits, dot, hyphen, underscore: a name, and nothing a shell or getent would take for
- * something else. */
+/* Letters, digits, dot, hyphen, underscore: a host name that neither a shell nor getent could
+ * misinterpret. */
 static bool is_name(const char *host)
 {
 	size_t n =
@@ -111,7 +111,7 @@ static void add_address(struct chan *x, const char *addr)
 	snprintf(x->addr[x->n_addrs++], GUEST_ADDR_SIZE, "%s", addr);
 }
 
-/* Lines that begin with an address; each address comes once per kind of socket. */
+/* Lines begin with an address; each address occurs once per socket type. */
 static void read_answer(struct chan *x)
 {
 	autofree char *text = buf_take_str(&x->answer);

@@ -3,9 +3,9 @@
  * forward.c - connections from the guest to the client: -R
  *
  * The agent listens on the guest's loopback, whatever address the client named. For each port one
- * accept is under way in the guest; when it stands, the client is asked to take it and the next
- * one is begun, so connections meanwhile wait in the guest's kernel. Answers to global requests
- * have no number but their order, so listening is waited for: the agent answers at once.
+ * accept is pending in the guest; when it succeeds, the client is asked to accept the connection
+ * and the next accept is started; further connections wait in the guest's kernel. Answers to global
+ * requests are matched by order only, so we wait for the listen: the agent answers at once.
  */
 #include <errno.h>
 #include <poll.h>
@@ -99,7 +99,8 @@ void forward_request(struct conn *c, ssh_message m)
 		ssh_message_reply_default(m);
 }
 
-/* Somebody knocked: a channel for it, and the next accept. false: the port is of no use any more.
+/* A connection arrived: opens a channel for it and starts the next accept. false: the port can no
+ * longer be used.
  */
 static bool knocked(struct conn *c, struct forward *w)
 {

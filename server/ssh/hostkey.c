@@ -2,9 +2,9 @@
 /*
  * hostkey.c - the server's host keys
  *
- * One file per kind in <data>/ssh, mode 0600, made at the first start and never changed by us:
+ * One file per kind in <data>/ssh, mode 0600, created at the first start and never changed by us:
  * clients reject a server whose key has changed. An existing key that cannot be read is an error,
- * not a reason to make a new one.
+ * not a reason to create a new one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,6 @@ static const struct kind {
 	int bits;
 } kinds[] = {
 	{ "host_ed25519", SSH_KEYTYPE_ED25519, 0 },
-	{ "host_ecdsa", SSH_KEYTYPE_ECDSA_P256, 256 },
 	{ "host_rsa", SSH_KEYTYPE_RSA, 3072 },
 };
 
@@ -69,7 +68,7 @@ static int load(int dirfd, const struct kind *k, ssh_bind bind, struct err *err)
 		               "the SSH host key '%s' cannot be read: restore the file, or remove "
 		               "it to get a new key, which clients will report as changed",
 		               k->file);
-	/* The bind has it from now on, well or not. */
+	/* The bind owns it from now on, even on failure. */
 	if (ssh_bind_options_set(bind, SSH_BIND_OPTIONS_IMPORT_KEY, key) != SSH_OK)
 		return err_set(err, -EIO, "use the SSH host key '%s': %s", k->file,
 		               ssh_get_error(bind));

@@ -2,11 +2,11 @@
 /*
  * login.c - authentication, and which VM or repository a login is for
  *
- * The user name says VM and Linux user, or repository; the secret, an API key or an access token,
- * is in the name, a password, or the answer to a question. The reason of a failure is never
- * revealed: an unknown key, a revoked one, another account's VM or repository, one that was never
- * there and a Linux user that is not granted get the same answer after the same time. The secret is
- * neither logged nor kept.
+ * The user name contains VM and Linux user, or repository; the secret, an API key or an access
+ * token, is in the name, the password, or the answer to a prompt. The reason for a failure is never
+ * revealed: an unknown key, a revoked one, another account's VM or repository, one that never
+ * existed and a Linux user that is not granted get the same answer after the same time. The secret
+ * is neither logged nor kept.
  */
 #include <errno.h>
 #include <poll.h>
@@ -72,7 +72,7 @@ static int check_repo(struct conn *c)
 	return r;
 }
 
-/* 0: c->name, c->who and c->lease say who it is and where to. */
+/* 0: c->name, c->who and c->lease are set. */
 static int check(struct conn *c, const char *as, const char *secret)
 {
 	char bearer[SSHD_SECRET_MAX + 8];
@@ -92,14 +92,14 @@ static int check(struct conn *c, const char *as, const char *secret)
 	return r;
 }
 
-/* Said at the same time after the question, whatever it took to find out. */
+/* Answers after a fixed time, whatever the reason. */
 static void refuse(struct conn *c, ssh_message m, uint64_t asked)
 {
 	bool heard = auth_failure(c->d->deps.auth, (const struct sockaddr *)&c->peer);
 	struct pollfd p = { .fd = c->d->stop_fd, .events = POLLIN };
 
 	if (heard) {
-		/* The name is not logged: there may be a secret in it that is only misspelt. */
+		/* The name is not logged: it may contain a mistyped secret. */
 		conn_log(c, LOG_LV_INFO, "login refused%s%s",
 		         *c->name.vm     ? " to VM "
 		         : *c->name.repo ? " to repository "
@@ -123,7 +123,7 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 		refuse(c, m, asked);
 		return false;
 	}
-	if (!door_login(c)) {
+	if (!sshd_door_login(c)) {
 		conn_end(c, "this account already has %d SSH connections, the maximum",
 		         SSHD_CONNS_ACCOUNT);
 		conn_audit(c, "login", 429, ERR_LIMIT_EXCEEDED);
@@ -157,7 +157,7 @@ static bool interactive(struct conn *c, ssh_message m)
 	return attempt(c, m, c->asked_as, answer ? answer : "");
 }
 
-/* A token in the name lets in without a question; without one there was no attempt yet. */
+/* A token in the name needs no prompt; without one this does not count as an attempt. */
 static bool none(struct conn *c, ssh_message m)
 {
 	const char *as = ssh_message_auth_user(m);

@@ -2,7 +2,7 @@
 /*
  * name.c - parses an SSH user name
  *
- * Neither an id nor a Linux user has a colon or a comma in it, so the first of them ends the name
+ * Neither an id nor a Linux user contains a colon or a comma, so the first of them ends the name
  * and the rest is the secret, whatever it looks like; whether it is valid is not decided here. scp
  * and sftp cut user names at a colon: the comma is for them.
  */

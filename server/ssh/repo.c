@@ -2,10 +2,10 @@
 /*
  * repo.c - a login to a repository: Git's two programs, and nothing else
  *
- * What is asked for must be about the repository that was logged in to. Rights are asked at every
- * command; the connection then depends on the one it used last, so a push ends when the right to
- * write goes. Git's programs run in their jail (git/talk.c); nothing from the client reaches a
- * command line.
+ * Commands must be about the repository that was logged in to. Permissions are checked with every
+ * command; the connection then depends on the permission used last, so a push ends when write
+ * access is revoked. Git's programs run in their jail (git/talk.c); nothing from the client reaches
+ * a command line.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -59,7 +59,7 @@ static const char *protocol_of(const struct chan *x)
 	return NULL;
 }
 
-/* Is it allowed now? The connection depends on that permission from now on. */
+/* Checks the permission; the connection depends on it from now on. */
 static int permit(struct conn *c, bool write, struct store_repo *ret, struct err *err)
 {
 	enum auth_scope scope = write ? SCOPE_GIT_WRITE : SCOPE_GIT_READ;
@@ -87,13 +87,13 @@ static int serve(struct chan *x, bool push, struct err *err)
 	           r < 0 ? ERR_REPOSITORY_ACCESS_DENIED : ERR_NONE);
 	if (r < 0)
 		return r;
-	if (!door_talk(c))
+	if (!sshd_door_talk(c))
 		return err_set(err, -EAGAIN,
 		               "this account is already running %d fetches and pushes over SSH, "
 		               "the maximum",
 		               SSHD_TALKS_ACCOUNT);
 	if ((r = talk_start(c->d->deps.repos, &repo, &o, &x->talk, err)) < 0) {
-		door_talk_over(c);
+		sshd_door_talk_over(c);
 		return r;
 	}
 	x->program = true;
@@ -102,7 +102,7 @@ static int serve(struct chan *x, bool push, struct err *err)
 	return 0;
 }
 
-/* Where large files are, and the client's own secret to get in there. */
+/* The address of large files, and the client's own secret for it. */
 static int authenticate_lfs(struct chan *x, struct err *err)
 {
 	struct conn *c = x->c;
@@ -156,7 +156,7 @@ bool repo_session(struct chan *x)
 	return x->state == CHAN_LAST;
 }
 
-/* Its bytes do not move. */
+/* It makes no progress. */
 void repo_look(struct chan *x, bool moved)
 {
 	if (moved)

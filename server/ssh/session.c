@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session.c - what a client that is logged in asks for: sessions, terminals, commands
+ * session.c - requests of a logged-in client: sessions, terminals, commands
  *
  * A session gets its terminal and its environment first and then one program: a shell, a command
  * or a subsystem. The request succeeds before the guest has started it, as with every SSH server; a
@@ -45,7 +45,7 @@ static struct chan *find(struct conn *c, ssh_channel ch)
 	return NULL;
 }
 
-/* Called while the library reads; nothing of the library is called from here. */
+/* Called while the library reads, so it must not call the library. */
 static void on_signal(ssh_session s, ssh_channel ch, const char *name, void *ctx)
 {
 	struct chan *x = ctx;
@@ -150,7 +150,7 @@ static bool resize(struct chan *x, ssh_message m)
 	return true;
 }
 
-/* The client's address, as programs expect it. */
+/* SSH_CLIENT and SSH_CONNECTION, as programs expect them. */
 static void set_connection(struct chan *x)
 {
 	struct conn *c = x->c;
@@ -209,8 +209,8 @@ static bool command(struct chan *x, ssh_message m)
 }
 
 /*
- * OpenSSH's client says "eow@openssh.com" when nobody reads what a command writes; the library
- * shows it as unknown. That client sends nothing else that is unknown to a session without a
+ * OpenSSH's client sends "eow@openssh.com" when a command's output is no longer read; the library
+ * reports it as unknown. That client sends nothing else that is unknown to a session without a
  * terminal.
  */
 static void unknown(struct chan *x)

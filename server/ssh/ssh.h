@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ssh/ssh.h - the SSH front: logins to VMs that have no sshd, and Git; for main.c
+ * ssh/ssh.h - the SSH server: logins to VMs that have no sshd, and Git; for main.c
  *
- * Ends the SSH protocol here and does what clients ask for through the agent, or, after a login to
- * a repository, with Git's programs. One thread per connection; nothing of a connection outlives
+ * Terminates the SSH protocol and carries out clients' requests through the agent or, after a login
+ * to a repository, with Git's programs. One thread per connection; nothing of a connection outlives
  * it.
  */
 #pragma once
@@ -21,24 +21,24 @@ struct sshd_deps { /* all weak: they outlive it */
 	struct vmm *vmm;
 	struct repos *repos;  /* NULL: no logins to repositories */
 	const char *data_dir; /* host keys are in <data_dir>/ssh; copied */
-	int listen_fd;        /* of sshd_listen(); sshd_start() takes it */
+	int listen_fd;        /* from sshd_listen(); sshd_start() takes it */
 	unsigned grace_ms;    /* from a connection to a login; 0: the default. Tests shorten it */
 };
 
-/* The socket, so that an address in use is found before anything else is begun. */
+/* Opens the socket early, so that an address in use is found before anything else starts. */
 int sshd_listen(const char *address, struct err *err);
 int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err);
 /*
- * Takes no new connections, asks those that are there to leave and waits up to drain_ms. 0: all
- * gone. -EBUSY: some still wait for a VM; end it and call again, or leave the process.
+ * Accepts no new connections, asks existing ones to end and waits up to drain_ms. 0: all have
+ * ended. -EBUSY: some still wait for a VM; end it and call again, or exit the process.
  */
 int sshd_stop(struct sshd *d, unsigned drain_ms, struct err *err);
-void sshd_free(struct sshd *d); /* after it was stopped; NULL is fine */
+void sshd_free(struct sshd *d); /* call it after sshd_stop(); NULL is fine */
 
 struct sshd_status {
 	char address[64];       /* "127.0.0.1:2222", with the real port */
 	unsigned connections;   /* all of them */
-	unsigned authenticated; /* those that are logged in */
-	unsigned channels;      /* shells, commands and forwarded connections that are open */
+	unsigned authenticated; /* those logged in */
+	unsigned channels;      /* open shells, commands and forwarded connections */
 };
 void sshd_status(struct sshd *d, struct sshd_status *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.c - how many are here */
+/* status.c - counts connections and channels */
 #include <stdio.h>
 
 #include "base/auto.h"

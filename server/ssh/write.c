@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c - bytes to a channel of the client, with a guard around the library
+ * write.c - writes to a channel of the client, working around a bug of the library
  *
- * A client says how large a packet of a channel may be. libssh takes 10 bytes off that for
- * headers, so for a client that says 10 it sends empty packets for ever, and nothing tells us what
- * the client said. So the first write of a channel is one byte, with the library's log turned on
- * for this thread: one packet must do. When it has logged far more than that, the log function
- * jumps out of the loop, at a point where the library holds no lock and changes nothing; the
- * session is only freed after that.
+ * A client announces how large a packet of a channel may be. libssh subtracts 10 bytes from that
+ * for headers, so for a client that announces 10 it sends empty packets for ever, and we cannot
+ * query what the client announced. So the first write to a channel is one byte, with the library's
+ * log turned on for this thread: one packet must be enough. If it logs far more than that, the log
+ * function jumps out of the loop, at a point where the library holds no lock and changes nothing;
+ * after that the session is only freed.
  */
 #include <setjmp.h>
 
 #include "base/auto.h"
 #include "ssh/ssh_internal.h"
 
-#define PROBE_LINES 500 /* of the library's log; sending a packet makes a handful */
+#define PROBE_LINES 500 /* of the library's log; sending a packet logs a handful */
 
 static _Thread_local struct {
 	jmp_buf out;
@@ -32,7 +32,7 @@ static int library_write(struct chan *x, bool to_stderr, const void *p, uint32_t
 	return to_stderr ? ssh_channel_write_stderr(x->ch, p, n) : ssh_channel_write(x->ch, p, n);
 }
 
-/* As the library's write, for one byte; -1 and c->broken when it cannot be written in one packet.
+/* Like the library's write, for one byte; -1 and c->broken if it does not fit into one packet.
  */
 static int first_byte(struct chan *x, bool to_stderr, const void *p)
 {
@@ -46,7 +46,7 @@ static int first_byte(struct chan *x, bool to_stderr, const void *p)
 	} else {
 		r = -1;
 		x->c->broken = true;
-		conn_end(x->c, "a channel that takes no bytes");
+		conn_end(x->c, "the client's maximum packet size is too small");
 	}
 	ssh_set_log_level(SSH_LOG_NONE);
 	ssh_set_log_callback(NULL);

@@ -2,10 +2,10 @@
 /*
  * store.c - open, check and migrate the database
  *
- * Order: create the file with mode 0600, open it, prove that it is a database and sound
- * (quick_check), refuse one that is newer than the program or not ours, then apply each
+ * Order: create the file with mode 0600, open it, verify that it is a sound database
+ * (quick_check), reject one that is newer than the program or another program's, then apply each
  * missing migration in a transaction of its own together with its number. A
- * crash in the middle leaves the version before; the next start continues.
+ * crash in the middle leaves the previous version; the next start continues.
  */
 #include "store/store.h"
 
@@ -50,7 +50,7 @@ static int exec(struct store *s, const char *sql, struct err *err)
 	                       : store_fail(s, sqlite3_extended_errcode(s->db), err, "database");
 }
 
-/* One value; "" when there is no row. */
+/* One value; "" if there is no row. */
 static int ask(struct store *s, const char *sql, char *ret, size_t size, struct err *err)
 {
 	sqlite3_stmt *st = NULL;
@@ -180,7 +180,7 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 	s->n_migrations = n_migrations;
 	s->reserve_fd = -1;
 	mutex_init(&s->lock, "store");
-	/* No mutex of SQLite's own: ours is held around every use. */
+	/* SQLite needs no mutex of its own: ours is held around every use. */
 	rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 	if (rc != SQLITE_OK)
 		return err_set(err, -EIO, "open the database '%s': %s", path,

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store/store.h - all facts that must survive; all SQL lives in this folder
+ * store/store.h - all persistent state; all SQL is in this folder
  *
  * SQLite in WAL mode with synchronous=FULL; one connection under a mutex, so any thread may
- * call. Every function is one transaction: when it returns 0 the fact is on
+ * call. Every function is one transaction: when it returns 0 the change is on
  * disk. Migrations are numbered and forward only; a database that is newer than the
  * program is rejected with an error message. The schema stays portable to PostgreSQL.
  *
  * Layers form trees by `parent`. A layer is in use while another layer, a
- * point or a VM names it; a point while a VM, a snapshot, a template or a cached
- * spec layer names it.
- * References are found by query, never counted, so they cannot drift.
+ * point or a VM refers to it; a point while a VM, a snapshot, a template or a cached
+ * spec layer does.
+ * References are found by query, never counted, so they cannot become wrong.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ int store_open(const char *path, struct store **ret, struct err *err);
 struct store *store_close(struct store *s);
 
 /* ---- accounts and API keys; more of both: store_account.h ---- */
-/* The first one ever is the operator's. */
+/* The first account is the operator's. */
 int store_account_create(struct store *s, const char *account, const char *name, struct err *err);
 int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE],
                         struct err *err); /* -ENOENT */
@@ -56,7 +56,7 @@ struct store_layer {
 };
 int store_layer_add(struct store *s, const struct store_layer *l, struct err *err);
 int store_layer_get(struct store *s, const char *id, struct store_layer *ret, struct err *err);
-/* The layer is complete: size and checksum are known from now on. */
+/* Seals the layer: size and checksum are known from now on. */
 int store_layer_seal(struct store *s, const char *id, uint64_t bytes, uint32_t crc, bool has_crc,
                      struct err *err);
 /* From the bottom to id. Caller frees. */
@@ -65,14 +65,15 @@ int store_layer_chain(struct store *s, const char *id, struct store_layer **ret,
 int store_layer_list(struct store *s, struct store_layer **ret, size_t *ret_n, struct err *err);
 
 /* ---- points ---- */
-/* How it came about: a machine that ran on (snapshot, fork), one that was put to rest, a template.
+/* How it was created: from a machine that kept running (snapshot, fork), one that was suspended, a
+ * template.
  */
 enum point_kind { POINT_LIVE, POINT_SUSPEND, POINT_TEMPLATE, POINT_KIND_MAX };
 struct store_point {
 	char id[ID_SIZE]; /* "pt-..." */
 	char mem_layer[ID_SIZE], disk_layer[ID_SIZE];
 	enum point_kind kind;
-	char parent[ID_SIZE]; /* the point before it in its machine's line, or ""; see store_tree.c
+	char parent[ID_SIZE]; /* the previous point of its machine's line, or ""; see store_tree.c
 	                       */
 	char source_vm[ID_SIZE]; /* or "" */
 	uint32_t vcpus, mem_mb, disk_mb;
@@ -87,27 +88,27 @@ int store_point_add(struct store *s, const struct store_point *p,
 int store_point_get(struct store *s, const char *id, struct store_point *ret, struct err *err);
 int store_point_list(struct store *s, struct store_point **ret, size_t *ret_n, struct err *err);
 /*
- * After flattening: points that use `from`, and layers that stand on it, use `to` instead: the two
- * hold the same. VMs keep the name they know.
+ * After flattening: points that use `from`, and layers on top of it, use `to` instead, which has
+ * the same contents. VMs keep the name they know.
  */
 int store_point_swap_layer(struct store *s, const char *from, const char *to, struct err *err);
 
-/* ---- templates: the point every default VM is made from ---- */
+/* ---- templates: the point every default VM is created from ---- */
 int store_template_set(struct store *s, const char *key, const char *point, struct err *err);
 int store_template_get(struct store *s, const char *key, char ret_point[ID_SIZE], struct err *err);
 
 /* ---- VMs ---- */
 struct store_vm {
 	struct vm_info info;
-	char base_point[ID_SIZE]; /* thawed from; names the memory layers it stands on; "" after a
+	char base_point[ID_SIZE]; /* thawed from; determines its memory layers; "" after a
 	                             cold boot */
-	char base_mem[ID_SIZE];   /* top memory layer it stands on, or "" */
+	char base_mem[ID_SIZE];   /* top memory layer below it, or "" */
 	char disk_layer[ID_SIZE]; /* the layer it writes to (running) or rests on */
 	int slot;                 /* network slot while it runs, or -1 */
-	char head[ID_SIZE]; /* last point of its line: thawed from or frozen as; may be gone. Not a
-	                       reference: see store_tree.c */
+	char head[ID_SIZE]; /* last point of its line: thawed from or frozen into; may be gone. Not
+	                       a reference: see store_tree.c */
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
-	char origin[ID_SIZE]; /* the point it is made again from, or "" */
+	char origin[ID_SIZE]; /* the point it is recreated from, or "" */
 };
 /* One or several (fork), all or none. new_layers: their disk layers. */
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
@@ -118,11 +119,13 @@ int store_vm_list(struct store *s, const char *account /* NULL: all */, struct s
 /* Writes the whole row. new_layers/new_point (NULL, 0: none) are added in the same transaction. */
 int store_vm_update(struct store *s, const struct store_vm *v, const struct store_layer *new_layers,
                     size_t n_layers, const struct store_point *new_point, struct err *err);
-/* What the machines that run took so far, in one transaction; rows of other instances stay. */
+/* Usage of the running machines so far, in one transaction; rows of other instances stay unchanged.
+ */
 int store_vm_usage(struct store *s, const struct vm_info *v, size_t n, struct err *err);
-/* The row becomes a tombstone with what v says of its usage; reason NULL: it just goes. */
+/* The row becomes a tombstone with the usage in v; reason NULL: it is just deleted. */
 int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason, struct err *err);
-int store_vm_delete(struct store *s, const char *id, struct err *err); /* as it stands there */
+int store_vm_delete(struct store *s, const char *id,
+                    struct err *err); /* with the usage in the row */
 int store_tombstone_get(struct store *s, const char *id, struct vm_tombstone *ret, struct err *err);
 /* Newest first. Caller frees. */
 int store_tombstone_list(struct store *s, const char *account, struct vm_tombstone **ret,
@@ -131,7 +134,7 @@ int store_tombstone_list(struct store *s, const char *account, struct vm_tombsto
 /* ---- snapshots ---- */
 struct store_snapshot {
 	struct snapshot_info info;
-	char point[ID_SIZE]; /* "" once deleted: the point is free to go */
+	char point[ID_SIZE]; /* "" once deleted, so that the point can be collected */
 };
 int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct err *err);
 int store_snapshot_get(struct store *s, const char *id, struct store_snapshot *ret,
@@ -140,23 +143,23 @@ int store_snapshot_list(struct store *s, const char *account, bool include_delet
                         struct store_snapshot **ret, size_t *ret_n, struct err *err);
 int store_snapshot_rename(struct store *s, const char *id, const char *name, struct err *err);
 int store_snapshot_delete(struct store *s, const char *id, struct err *err);
-/* Its point is of no use any more, or was given up: it stays listed as lost. */
+/* Its point is damaged or was evicted: it stays listed as lost. */
 int store_snapshot_lose(struct store *s, const char *id, const char *reason, struct err *err);
-/* A VM was made from it just now. */
+/* A VM was just created from it. */
 int store_snapshot_used(struct store *s, const char *id, struct err *err);
 
 /* ---- the tree: store_tree.c ---- */
 struct store_tree_layer {
 	char id[ID_SIZE], parent[ID_SIZE];
 	uint64_t bytes; /* 0: still written to */
-	uint32_t users; /* layers, points and VMs not at rest that name it, of any account */
+	uint32_t users; /* layers, points and VMs not at rest that refer to it, of any account */
 };
-struct store_tree {           /* what one account sees, as of one moment */
-	struct store_vm *vms; /* head: a living point, or "" */
+struct store_tree {           /* one account's view at one moment */
+	struct store_vm *vms; /* head: an existing point, or "" */
 	size_t n_vms;
 	struct store_snapshot *snapshots; /* not deleted ones */
 	size_t n_snapshots;
-	struct store_point *points; /* oldest first: all that lead to the VMs and snapshots */
+	struct store_point *points; /* oldest first: all ancestors of the VMs and snapshots */
 	size_t n_points;
 	struct store_tree_layer *layers; /* sorted by id: all below the points and VMs */
 	size_t n_layers;
@@ -168,13 +171,14 @@ struct store_line {
 	char id[ID_SIZE];
 	int64_t created_ms;
 };
-/* From that point (or what is left of its line) up to the root, nearest first. Caller frees. */
+/* From that point (or its nearest remaining ancestor) up to the root, nearest first. Caller frees.
+ */
 int store_point_line(struct store *s, const char *head, struct store_line **ret, size_t *ret_n,
                      struct err *err);
 
 /*
- * A snapshot that is being built gets its build, or its end: the whole row but its name. -ENOENT
- * when it was deleted.
+ * Updates a snapshot that is being built with its build or its result: the whole row except its
+ * name. -ENOENT if it was deleted.
  */
 int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struct err *err);
 
@@ -186,11 +190,11 @@ struct store_spec {
 	char build_id[ID_SIZE]; /* that made it */
 	int64_t created_ms, used_ms;
 };
-/* Replaces what was there; then the least recently used go until at most `max` are left. */
+/* Replaces an existing entry; then drops the least recently used until at most `max` are left. */
 int store_spec_put(struct store *s, const struct store_spec *l, uint32_t max, struct err *err);
 /* Counts as a use. -ENOENT. */
 int store_spec_get(struct store *s, const char *key, struct store_spec *ret, struct err *err);
-/* Forgets the entry if it still names that point; fine when not. */
+/* Deletes the entry if it still refers to that point; fine if not. */
 int store_spec_drop(struct store *s, const char *key, const char *point, struct err *err);
 /* Caller frees. */
 int store_spec_list(struct store *s, struct store_spec **ret, size_t *ret_n, struct err *err);
@@ -216,20 +220,20 @@ struct store_phase {
 	char snapshot_id[ID_SIZE]; /* of the state in which it failed, or "" */
 	int64_t started_ms;
 };
-#define BUILD_LINE_SIZE 1024 /* longer lines are cut, with the NUL */
+#define BUILD_LINE_SIZE 1024 /* longer lines are truncated; with the NUL */
 struct store_build_log {
 	char build_id[ID_SIZE];
 	int64_t seq, at_ms;
 	char phase[64];
 	char message[BUILD_LINE_SIZE];
 };
-/* Old builds go, with phases and logs, so that at most BUILDS_KEPT are left. */
+/* Old builds are deleted with their phases and logs, so that at most BUILDS_KEPT are left. */
 #define BUILDS_KEPT 2000
 #define BUILD_LOGS_KEPT 200 /* builds whose logs are kept */
 int store_build_add(struct store *s, const struct store_build *b, struct err *err);
 int store_build_update(struct store *s, const struct store_build *b, struct err *err);
 int store_build_get(struct store *s, const char *id, struct store_build *ret, struct err *err);
-/* What a server that died left: unfinished builds and snapshots are failed now. */
+/* At start: marks builds and snapshots that a crash left unfinished as failed. */
 int store_build_fail_unfinished(struct store *s, const char *why, struct err *err);
 int store_phase_add(struct store *s, const struct store_phase *p, struct err *err);
 int store_phase_update(struct store *s, const struct store_phase *p, struct err *err);
@@ -245,7 +249,7 @@ struct store_build_log_query {
 	const char *build, *request;
 	const char *search; /* a part of the message, ASCII case ignored */
 	int64_t from_ms, to_ms;
-	int64_t before_ms, before_seq; /* only what was written before that; INT64_MAX both: all */
+	int64_t before_ms, before_seq; /* only lines written before that; INT64_MAX both: all */
 	uint32_t limit;
 };
 /* Newest first, of the account's builds only. Caller frees. */
@@ -260,9 +264,9 @@ struct store_garbage {
 	size_t n_layers;
 };
 /*
- * Removes points and layers nobody names, repeatedly until none is left, and
+ * Removes points and layers that nothing refers to, repeatedly until none is left, and
  * returns their ids so that the caller can remove the files. held_points/held_layers are
- * names that only a thread knows yet (a freeze or thaw in flight): they and
+ * names that only a thread knows yet (a freeze or thaw in progress): they and
  * what is below them stay.
  */
 int store_collect(struct store *s, const char *const *held_points, size_t n_points,
@@ -270,9 +274,9 @@ int store_collect(struct store *s, const char *const *held_points, size_t n_poin
                   struct err *err);
 void store_garbage_done(struct store_garbage *g);
 
-/* ---- lines about what happened, per account; bounded ---- */
-#define STORE_EVENT_TEXT 1024          /* bytes of a line, with the NUL; longer ones are cut */
-#define STORE_EVENTS_PER_ACCOUNT 20000 /* rows kept; the oldest go first */
+/* ---- log lines per account; bounded ---- */
+#define STORE_EVENT_TEXT 1024 /* bytes of a line, with the NUL; longer ones are truncated */
+#define STORE_EVENTS_PER_ACCOUNT 20000 /* rows kept; the oldest are deleted first */
 #define STORE_EVENTS_KEEP_MS (INT64_C(7) * 24 * 3600 * 1000)
 
 struct store_event {
@@ -283,7 +287,7 @@ struct store_event {
 	char vm[ID_SIZE], instance[ID_SIZE], build[ID_SIZE], request[ID_SIZE]; /* "": none */
 	char message[STORE_EVENT_TEXT];
 };
-/* All in one transaction, and away with what is too much or too old. */
+/* All in one transaction; deletes what is too much or too old. */
 int store_event_add(struct store *s, const struct store_event *v, size_t n, struct err *err);
 
 struct store_event_query {
@@ -300,7 +304,7 @@ int store_event_list(struct store *s, const struct store_event_query *q, struct 
 
 /* ---- calls that continue in the background, and those that may be repeated ---- */
 #define STORE_REQUEST_KEEP_MS (INT64_C(24) * 3600 * 1000)
-#define STORE_REQUESTS_PER_ACCOUNT 1000 /* finished ones; the oldest go first */
+#define STORE_REQUESTS_PER_ACCOUNT 1000 /* finished ones; the oldest are deleted first */
 #define STORE_IDEM_KEY_SIZE 129         /* characters of an Idempotency-Key, and the NUL */
 
 struct store_request {
@@ -309,18 +313,19 @@ struct store_request {
 	char route[64];
 	char idem_key[STORE_IDEM_KEY_SIZE]; /* "": none */
 	char idem_hash[65];                 /* of the body that came with it */
-	int64_t created_ms, done_ms;        /* done_ms 0: it runs */
+	int64_t created_ms, done_ms;        /* done_ms 0: still running */
 	uint32_t status;                    /* HTTP, once done */
 };
-/* Adds the row, and away with what is too much or too old. */
+/* Adds the row; deletes what is too much or too old. */
 int store_request_add(struct store *s, const struct store_request *q, struct err *err);
 int store_request_finish(struct store *s, const char *id, unsigned status, const char *body,
                          struct err *err);
-/* *ret_body (may be NULL) is the caller's. -ENOENT. */
+/* The caller frees *ret_body (may be NULL). -ENOENT. */
 int store_request_get(struct store *s, const char *id, struct store_request *ret, char **ret_body,
                       struct err *err);
 /* The newest one with this Idempotency-Key. -ENOENT. */
 int store_request_find(struct store *s, const char *account, const char *idem_key,
                        struct store_request *ret, char **ret_body, struct err *err);
-/* At start: what still "runs" was lost with the server that ran it. Number of rows, or -errno. */
+/* At start: requests still marked as running were lost with the previous server. Number of rows, or
+ * -errno. */
 int store_request_lost(struct store *s, unsigned status, const char *body, struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_account.c - accounts: who owns things, and how much of them */
+/* store_account.c - accounts and their quotas */
 #include "store/store_internal.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  *
  * Secrets are stored as the hex SHA-256 of the whole text and are never compared, only looked up.
  * Deleting an identity deletes its tokens and grants with it, deleting a VM its grants, in the same
- * transaction: there is no moment in which a token works on something that is gone.
+ * transaction: a token never works on something that is gone.
  */
 #pragma once
 
@@ -27,12 +27,12 @@ struct store_account {
 	int64_t created_ms;
 	bool admin;
 	struct vm_quota quota;     /* QUOTA_NONE, QUOTA_DEFAULT or a limit */
-	int64_t git_repos, git_mb; /* likewise: repositories, and how large together */
+	int64_t git_repos, git_mb; /* likewise: repositories, and their total size */
 };
-/* -ENOENT (tag NOT_FOUND) when there is none. */
+/* -ENOENT (tag NOT_FOUND) if there is none. */
 int store_account_get(struct store *s, const char *id, struct store_account *ret, struct err *err);
 int store_account_list(struct store *s, struct store_account **ret, size_t *ret_n, struct err *err);
-/* Name and quota; the rest stays. */
+/* Changes name and quota only. */
 int store_account_update(struct store *s, const struct store_account *a, struct err *err);
 /* With its keys, identities, tokens and grants. -EBUSY while it has VMs or snapshots. */
 int store_account_delete(struct store *s, const char *id, struct err *err);
@@ -46,7 +46,7 @@ struct store_key {
 	char hash[HASH_HEX_SIZE];
 	int64_t created_ms;
 };
-/* Those that are not revoked, oldest first. account NULL: of all. */
+/* Those that are not revoked, oldest first. account NULL: of all accounts. */
 int store_key_list(struct store *s, const char *account, struct store_key **ret, size_t *ret_n,
                    struct err *err);
 
@@ -71,7 +71,7 @@ struct store_token {
 	int64_t created_ms;
 };
 int store_token_add(struct store *s, const struct store_token *t, struct err *err);
-/* identity NULL: of all. */
+/* identity NULL: of all identities. */
 int store_token_list(struct store *s, const char *identity, struct store_token **ret, size_t *ret_n,
                      struct err *err);
 int store_token_delete(struct store *s, const char *identity, const char *id, struct err *err);
@@ -98,7 +98,7 @@ struct store_grant {
  */
 int store_grant_add(struct store *s, const char *account, const struct store_grant *g,
                     struct err *err);
-/* -ENOENT with VM_PERMISSION_NOT_FOUND or PERMISSION_NOT_FOUND, these three */
+/* -ENOENT with VM_PERMISSION_NOT_FOUND or PERMISSION_NOT_FOUND, all three */
 int store_grant_get(struct store *s, const char *identity, enum grant_kind kind, const char *target,
                     struct store_grant *ret, struct err *err);
 int store_grant_update(struct store *s, const struct store_grant *g, struct err *err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store/store_audit.h - the audit log: who did what, when, and what came of it; for auth/
+ * store/store_audit.h - the audit log: who did what, when, and with which result; for auth/
  *
- * A database of its own (audit.db), so that writing the log never waits for, nor holds up, the
+ * A separate database (audit.db), so that writing the log never waits for, nor delays, the
  * writes that requests wait for. Rows are added and, when they are older than the operator
- * wants to keep, dropped; there is no function that changes one. The time a key or
+ * wants to keep, deleted; there is no function that changes one. The time a key or
  * token was last used is here too: it changes with every request and nothing depends on it.
  */
 #pragma once
@@ -26,7 +26,7 @@ struct store;
 struct audit_record {
 	int64_t seq; /* set by the store */
 	int64_t at_ms;
-	char account[ACCOUNT_SIZE]; /* "": nobody was let in */
+	char account[ACCOUNT_SIZE]; /* "": not authenticated */
 	char key[ID_SIZE];          /* API key or token, by id */
 	char identity[ID_SIZE];
 	char method[8];
@@ -36,6 +36,8 @@ struct audit_record {
 	char code[AUDIT_CODE_SIZE]; /* "" on success */
 	char remote[AUDIT_REMOTE_SIZE];
 	char trace[33];
+	uint64_t
+	        repeated; /* it stands for so many like it, failed within a minute; 0: for itself */
 };
 
 struct audit_filter {

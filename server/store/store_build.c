@@ -2,7 +2,7 @@
 /*
  * store_build.c - builds of specs: one row each, its phases, and the lines it printed
  *
- * Phases and lines are only ever added. The oldest builds go when a new one begins: logs after
+ * Phases and lines are only added. The oldest builds are deleted when a new one begins: logs after
  * BUILD_LOGS_KEPT builds, the rows themselves after BUILDS_KEPT.
  */
 #include "store/store_internal.h"
@@ -20,7 +20,7 @@ static const char *const state_words[] = {
 	[BUILD_SUCCEEDED] = "succeeded",
 	[BUILD_FAILED] = "failed",
 };
-static_assert(ARRAY_SIZE(state_words) == BUILD_STATE_MAX, "state_words misses a state");
+static_assert(ARRAY_SIZE(state_words) == BUILD_STATE_MAX, "a state is missing in state_words");
 
 static const struct col build_cols[] = {
 	COL_AT(COL_TEXT, store_build, id, "id"),
@@ -224,7 +224,7 @@ static const char list_logs[] =
 int store_build_log_list(struct store *s, const struct store_build_log_query *w,
                          struct store_build_log **ret, size_t *ret_n, struct err *err)
 {
-	LOCK_SCOPE(&s->lock); /* first, so that it is let go of last */
+	LOCK_SCOPE(&s->lock); /* first, so that it is released last */
 	autoquery struct query q = { 0 };
 	autofree struct store_build_log *rows = NULL;
 	size_t n = 0, cap = 0;

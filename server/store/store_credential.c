@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_credential.c - an account's passwords for other Git servers, one for each */
+/* store_credential.c - an account's passwords for other Git servers, one per server */
 #include "store/store_credential.h"
 
 #include <errno.h>

@@ -9,14 +9,14 @@
 struct store_credential {
 	char id[ID_SIZE];
 	char account[ACCOUNT_SIZE];
-	char server[256];                    /* "https://host:port", nothing behind it */
-	char secret[CREDENTIAL_SECRET_SIZE]; /* a password; of an app: its private key */
+	char server[256];                    /* "https://host:port", without a path */
+	char secret[CREDENTIAL_SECRET_SIZE]; /* a password, or an app's private key */
 	char app_id[64];                     /* "": it is a password */
 	char installation[32];
 	char api_url[256];
 	int64_t created_ms;
 };
-/* Replaces the account's one for that server. */
+/* Replaces the account's credential for that server. */
 int store_credential_put(struct store *s, const struct store_credential *c, struct err *err);
 /* -ENOENT: there is none. */
 int store_credential_get(struct store *s, const char *account, const char *server,
@@ -24,6 +24,6 @@ int store_credential_get(struct store *s, const char *account, const char *serve
 /* All of an account, by server; the caller frees. */
 int store_credential_list(struct store *s, const char *account, struct store_credential **ret,
                           size_t *ret_n, struct err *err);
-/* -ENOENT: there was none. */
+/* -ENOENT: there is none. */
 int store_credential_delete(struct store *s, const char *account, const char *server,
                             struct err *err);

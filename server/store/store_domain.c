@@ -2,8 +2,8 @@
 /*
  * store_domain.c - names and where they lead
  *
- * A name has at most one mapping, whoever made it first; the table's key says so. Mappings go with
- * their VM in the transaction that deletes it (mappings_drop_locked()).
+ * A name has at most one mapping, the first one; the table's key ensures this. Mappings are deleted
+ * with their VM in the transaction that deletes it (mappings_drop_locked()).
  */
 #include "store/store_domain.h"
 
@@ -148,7 +148,7 @@ static bool below(const char *name, const char *domain)
 	return n >= d && strcmp(name + n - d, domain) == 0 && (n == d || name[n - d - 1] == '.');
 }
 
-/* Names below the domain that are not this account's. */
+/* Names below the domain that belong to other accounts. */
 static int unmap_others(struct store *s, const char *domain, const char *account, struct err *err)
 {
 	autofree void *rows = NULL;

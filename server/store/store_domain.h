@@ -5,7 +5,7 @@
 #include "store/store.h"
 
 #define DOMAIN_SIZE 254          /* a name, with the NUL */
-#define DOMAIN_CODE_SIZE 40      /* what the TXT record must say */
+#define DOMAIN_CODE_SIZE 40      /* value of the TXT record */
 #define DOMAINS_PER_ACCOUNT 1000 /* verifications, and mappings, of one account */
 
 struct store_verification {
@@ -20,7 +20,7 @@ struct store_domain {
 	char id[ID_SIZE]; /* "dom-..." */
 	char account[ACCOUNT_SIZE];
 	int64_t created_ms;
-	bool wildcard; /* a wildcard certificate was asked for */
+	bool wildcard; /* a wildcard certificate was requested */
 };
 struct store_mapping {
 	char domain[DOMAIN_SIZE];
@@ -32,20 +32,20 @@ struct store_mapping {
 	int64_t created_ms;
 };
 
-/* The one that is there for this account and domain already, or v. */
+/* The existing one for this account and domain, or v. */
 int store_verification_add(struct store *s, const struct store_verification *v,
                            struct store_verification *ret, struct err *err);
 /* By id or by domain; -ENOENT VERIFICATION_NOT_FOUND. */
 int store_verification_get(struct store *s, const char *account, const char *id_or_domain,
                            struct store_verification *ret, struct err *err);
-/* Newest first. Caller frees; so do all lists here. */
+/* Newest first. Caller frees, as for all lists here. */
 int store_verification_list(struct store *s, const char *account, struct store_verification **ret,
                             size_t *ret_n, struct err *err);
 int store_verification_delete(struct store *s, const char *id, struct err *err);
 
 /*
- * The verification becomes ownership. Whoever had the domain before has it no more: the
- * names below it that were theirs are unmapped in the same transaction.
+ * The verification becomes ownership. Another account that had the domain loses it: its
+ * names below the domain are unmapped in the same transaction.
  */
 int store_domain_own(struct store *s, const struct store_verification *v, struct err *err);
 int store_domain_list(struct store *s, const char *account /* NULL: all */,
@@ -56,8 +56,8 @@ int store_domain_above(struct store *s, const char *name, struct store_domain *r
 int store_domain_wildcard(struct store *s, const char *domain, struct err *err);
 
 /*
- * Adds it, or lets the account's own mapping of that name lead elsewhere. -EEXIST
- * DOMAIN_ALREADY_EXISTS when it is another account's; -ENOENT VM_NOT_FOUND.
+ * Adds a mapping, or changes the account's own mapping of that name. -EEXIST
+ * DOMAIN_ALREADY_EXISTS if it is another account's; -ENOENT VM_NOT_FOUND.
  */
 int store_mapping_put(struct store *s, const struct store_mapping *m, struct store_mapping *ret,
                       struct err *err);

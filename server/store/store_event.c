@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_event.c - lines about what happened
+ * store_event.c - log lines of accounts
  *
- * Bounded per account, so that nobody can push out what happened to others, and
- * in age. Numbers are given under the lock and only grow.
+ * Bounded per account, so that one account cannot displace the lines of others, and
+ * in age. Numbers are assigned under the lock and only increase.
  */
 #include "store/store_internal.h"
 

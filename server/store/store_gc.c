@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_gc.c - find and forget points and layers that nobody names
+ * store_gc.c - deletes points and layers that nothing refers to
  *
- * One transaction: held names go into a temporary table; unnamed points are deleted; then
- * everything reachable downwards from the points, VMs and held layers that are left is
+ * One transaction: held names go into a temporary table; unreferenced points are deleted; then
+ * everything reachable downwards from the remaining points, VMs and held layers is
  * marked by a recursive query and all other layers are deleted in one statement. The foreign
- * keys are the second opinion: a layer still named cannot be deleted at all.
+ * keys are a second check: a layer that is still referenced cannot be deleted.
  *
- * The files are the caller's to remove, after this returned: dying in between
+ * The caller removes the files after this returned: a crash in between
  * leaves orphans on disk that the next start finds, never a row without its file.
  */
 #include "store/store_internal.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_git.c - whose repositories there are, how large, and which large files they name */
+/* store_git.c - owners and sizes of repositories, and their large files */
 #include "store/store_git.h"
 
 #include <errno.h>
@@ -114,7 +114,7 @@ int store_repo_delete(struct store *s, const char *id, struct err *err)
 	return tx_commit(&t, err);
 }
 
-/* A pattern for LIKE ... ESCAPE '\': the text anywhere. */
+/* A pattern for LIKE ... ESCAPE '\' that finds the text anywhere. */
 static void like_anywhere(const char *text, struct buf *ret)
 {
 	buf_put_u8(ret, '%');

@@ -2,7 +2,7 @@
 /*
  * store/store_git.h - repositories and what belongs to them; for git/ and auth/
  *
- * What is in a repository is on the disk and in no table; here is whose it is and how large.
+ * The contents of a repository are on disk only; the tables have its owner and size.
  * Deleting a repository deletes the grants on it in the same transaction.
  */
 #pragma once
@@ -35,17 +35,17 @@ int store_repo_add(struct store *s, const struct store_repo *r, struct err *err)
 /* -ENOENT REPOSITORY_NOT_FOUND. */
 int store_repo_get(struct store *s, const char *id, struct store_repo *ret, struct err *err);
 int store_repo_set_public(struct store *s, const char *id, bool is_public, struct err *err);
-/* Size (negative: as it was), and the time of a push unless that is 0. What is gone meanwhile is
- * not an error. */
+/* Size (negative: unchanged), and the time of a push unless that is 0. A repository deleted
+ * meanwhile is not an error. */
 int store_repo_measured(struct store *s, const char *id, int64_t bytes, int64_t pushed_ms,
                         struct err *err);
 /* With its grants and its list of large files. */
 int store_repo_delete(struct store *s, const char *id, struct err *err);
-/* Newest first; search: part of the name or the id, in any case, or NULL. total: of all pages. */
+/* Newest first; search: part of the name or the id, ignoring case, or NULL. total: of all pages. */
 int store_repo_list(struct store *s, const char *account, const char *search, int64_t limit,
                     int64_t offset, struct store_repo **ret, size_t *ret_n, int64_t *ret_total,
                     struct err *err);
-/* Every id there is, for the reconciliation at start. */
+/* All ids, for the reconciliation at start. */
 int store_repo_ids(struct store *s, struct store_repo **ret, size_t *ret_n, struct err *err);
 
 struct store_repo_usage {
@@ -61,7 +61,7 @@ struct store_lfs {
 	char account[ACCOUNT_SIZE];
 	int64_t bytes;
 };
-/* Has this repository that object? -ENOENT. */
+/* Does this repository have that object? -ENOENT. */
 int store_lfs_get(struct store *s, const char *repo, const char *oid, struct store_lfs *ret,
                   struct err *err);
 /* Adding it again is fine. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_grant.c - what an identity may use
+ * store_grant.c - grants of identities
  *
- * One table for all kinds of targets: a grant is (identity, kind, target) and what the kind
- * adds (Linux users of a VM, level of a repository). A new kind adds a word here and its
+ * One table for all kinds of targets: a grant is (identity, kind, target) and the fields of the
+ * kind (Linux users of a VM, level of a repository). A new kind adds a word here and its
  * check of ownership in target_exists().
  */
 #include "store/store_internal.h"
@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 static const char *const kind_words[] = { [GRANT_VM] = "vm", [GRANT_GIT] = "git" };
-static_assert(ARRAY_SIZE(kind_words) == GRANT_KIND_MAX, "kind_words misses a kind");
+static_assert(ARRAY_SIZE(kind_words) == GRANT_KIND_MAX, "a kind is missing in kind_words");
 
 static const struct col grant_cols[] = {
 	COL_AT(COL_TEXT, store_grant, id, "id"),
@@ -44,7 +44,7 @@ static int no_grant(enum grant_kind kind, const char *target, struct err *err)
 	               "the identity has no permission on '%.60s'", target);
 }
 
-/* 1 when a row is there. */
+/* 1 if there is a row. */
 static int exists(struct store *s, const char *sql, const char *id, const char *account,
                   struct err *err)
 {

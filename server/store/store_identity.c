@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_identity.c - identities and their access tokens (only the hashes of them) */
+/* store_identity.c - identities and their access tokens (only their hashes) */
 #include "store/store_internal.h"
 
 #include <errno.h>

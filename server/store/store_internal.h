@@ -21,19 +21,20 @@
 #include "store/store.h"
 #include "store/store_account.h"
 
-#define STORE_STMTS_MAX 256 /* distinct statement texts of this folder, with room */
+#define STORE_STMTS_MAX 256 /* distinct statement texts of this folder, with some to spare */
 #define STORE_SQL_MAX 4096  /* bytes of one generated statement */
-#define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to let go */
+#define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to finish */
 
 struct store {
-	struct mutex lock;             /* guards everything below and the connection itself */
-	sqlite3 *db;                   /* owned */
-	const char *const *migrations; /* of this database: store_migrations or audit's */
+	struct mutex lock; /* guards everything below and the connection itself */
+	sqlite3 *db;       /* owned */
+	const char *const
+	        *migrations; /* of this database: store_migrations or those of the audit log */
 	unsigned n_migrations;
 	sqlite3_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
 	unsigned n_stmts;
 	int reserve_fd; /* owned; -1: none */
-	off_t reserved; /* bytes that it holds */
+	off_t reserved; /* its size in bytes */
 };
 
 /* ---- store_reserve.c: space for transactions on a full disk ---- */
@@ -59,20 +60,20 @@ void query_bind_text(struct query *q, const char *v); /* NULL binds NULL */
 void query_bind_ref(struct query *q, const char *v);  /* "" binds NULL */
 void query_bind_i64(struct query *q, int64_t v);
 void query_bind_double(struct query *q, double v);
-/* 1: a row is there, 0: no more, -errno. */
+/* 1: there is a row, 0: no more, -errno. */
 int query_step(struct query *q, struct err *err);
 /* For statements without rows: number of rows changed, or -errno. */
 int query_run(struct query *q, struct err *err);
-/* The one number that the statement selects; arg: its text parameter, or NULL. */
+/* The number that the statement selects; arg: its text parameter, or NULL. */
 int query_count(struct store *s, const char *sql, const char *arg, struct err *err);
 /* Next column of the row. A value that does not fit makes query_read_end() fail. */
 void query_read_text(struct query *q, char *dst, size_t size); /* NULL reads as "" */
-char *query_read_strdup(struct query *q);                      /* the caller's; NULL reads as "" */
+char *query_read_strdup(struct query *q); /* the caller frees; NULL reads as "" */
 int64_t query_read_i64(struct query *q, int64_t min, int64_t max);
 double query_read_double(struct query *q);
 int query_read_end(struct query *q, struct err *err);
 
-/* -errno and a message for what the connection says went wrong. */
+/* -errno and a message for the connection's last error. */
 int store_fail(struct store *s, int rc, struct err *err, const char *what);
 
 /* A write transaction: takes the lock; rolls back at the end of the scope unless committed. */
@@ -112,8 +113,8 @@ struct table {
 	const struct col *cols; /* cols[0] is the primary key */
 	size_t n_cols;
 	size_t row_size;
-	enum err_code missing_tag; /* of a row that is not there, or NULL */
-	const char *noun;          /* "VM", for sentences */
+	enum err_code missing_tag; /* for a missing row, or ERR_NONE */
+	const char *noun;          /* "VM", for messages */
 };
 
 #define COL_AT(type_, struct_, member, column)                   \
@@ -129,7 +130,7 @@ struct table {
 
 /* All of them are called under the lock. */
 int row_insert(struct store *s, const struct table *t, const void *row, struct err *err);
-/* The whole row by its key; -ENOENT when there is none. */
+/* The whole row by its key; -ENOENT if there is none. */
 int row_update(struct store *s, const struct table *t, const void *row, struct err *err);
 int row_delete(struct store *s, const struct table *t, const char *key, struct err *err);
 int row_get(struct store *s, const struct table *t, const char *key, void *ret, struct err *err);
@@ -140,22 +141,22 @@ int row_missing(const struct table *t, const char *key, struct err *err);
 
 /* ---- shared between the verbs; under the lock ---- */
 int layer_add_locked(struct store *s, const struct store_layer *l, struct err *err);
-/* Adds those that are new, seals those that are known; parents may follow their children. */
+/* Adds new ones, seals existing ones; parents may follow their children. */
 int layers_put_locked(struct store *s, const struct store_layer *l, size_t n, struct err *err);
-/* Remembers a VM that goes, and forgets the oldest of its account. */
+/* Writes the tombstone of a deleted VM, and drops the oldest of its account. */
 int tombstone_add_locked(struct store *s, const struct vm_info *v, const char *reason,
                          struct err *err);
 extern const char *const vm_state_words[VM_STATE_MAX];
 extern const char *const vm_persist_words[PERSIST_MAX];
 extern const char *const vm_event_words[DELETE_EVENT_MAX];
 int point_add_locked(struct store *s, const struct store_point *p, struct err *err);
-/* All grants on a VM or repository that goes. */
-/* Policy, address and tunnels of a VM that goes: store_net.c. */
+/* All grants on a deleted VM or repository. */
+/* Policy, address and tunnels of a deleted VM: store_net.c. */
 int net_drop_locked(struct store *s, const char *vm_id, struct err *err);
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
-/* All names that lead to a VM that goes. */
+/* All names that lead to a deleted VM. */
 int mappings_drop_locked(struct store *s, const char *vm, struct err *err);
-/* All DNS records of a domain that changes hands: store_record.c. */
+/* All DNS records of a domain that changes owners: store_record.c. */
 int records_drop_locked(struct store *s, const char *domain, struct err *err);
 /* Runs a statement whose parameters are all text: number of rows changed, or -errno. */
 int run_text(struct store *s, const char *sql, const char *const *args, size_t n, struct err *err);
@@ -167,22 +168,22 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 extern const struct table vm_table, snapshot_table, point_table;
 
 /* ---- store_tree.c ---- */
-/* Points that are being deleted, with their parents: what stood on them stands on the living one
- * before. */
+/* Before points are deleted: their children get the nearest remaining ancestor as
+ * parent. */
 struct gone_point {
 	char id[ID_SIZE], parent[ID_SIZE];
 };
 int line_mend_locked(struct store *s, struct gone_point *gone, size_t n, struct err *err);
-/* The living point that id stands for; "" when there is none. */
+/* The existing point that id now stands for; "" if there is none. */
 int line_living_locked(struct store *s, const char *id, char ret[ID_SIZE], struct err *err);
 
 /* ---- store_schema.c ---- */
-/* Entry n is what takes the database from version n to n + 1; never edited once released. */
+/* Entry n takes the database from version n to n + 1; never edited once released. */
 extern const char *const store_migrations[];
 extern const unsigned store_n_migrations;
 
 /* ---- store_trigger.c ---- */
-/* With a repository that goes. */
+/* For a deleted repository. */
 int triggers_drop_locked(struct store *s, const char *repo, struct err *err);
 /* store_sync.c: likewise */
 int sync_drop_locked(struct store *s, const char *repo, struct err *err);

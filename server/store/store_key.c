@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_key.c - API keys (only their hashes) and small facts by name
+ * store_key.c - API keys (only their hashes) and named values
  */
 #include "store/store_internal.h"
 

@@ -2,7 +2,7 @@
 /*
  * store_layer.c - memory and disk layers, trees by parent
  *
- * A layer's depth is worked out when it is added, and again when flattening puts
+ * A layer's depth is computed when it is added, and again when flattening puts
  * it on another parent (store_point.c). Chains are read with one recursive query.
  */
 #include "store/store_internal.h"
@@ -14,7 +14,7 @@
 #include "base/err.h"
 
 static const char *const kind_words[] = { [LAYER_MEM] = "mem", [LAYER_DISK] = "disk" };
-static_assert(ARRAY_SIZE(kind_words) == LAYER_KIND_MAX, "kind_words misses a kind");
+static_assert(ARRAY_SIZE(kind_words) == LAYER_KIND_MAX, "a kind is missing in kind_words");
 
 static const struct col layer_cols[] = {
 	COL_AT(COL_TEXT, store_layer, id, "id"),
@@ -157,7 +157,7 @@ int store_layer_chain(struct store *s, const char *id, struct store_layer **ret,
 	int r;
 
 	LOCK_SCOPE(&s->lock);
-	/* UNION, not UNION ALL: a loop in a damaged database ends instead of running for ever. */
+	/* UNION, not UNION ALL: a loop in a damaged database must not run for ever. */
 	r = row_list(s, &layer_table,
 	             "WHERE id IN (WITH RECURSIVE chain (id, parent) AS ("
 	             " SELECT id, parent FROM layers WHERE id = $1"

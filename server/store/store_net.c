@@ -2,8 +2,8 @@
 /*
  * store_net.c - policies of VMs, VPCs, addresses in them, tunnels into them
  *
- * What belongs to a VM goes with it, in the transaction that buries it
- * (net_drop_locked()). It may be there before the VM is.
+ * What belongs to a VM is deleted with it, in the same transaction
+ * (net_drop_locked()). It may exist before the VM does.
  */
 #include "store/store_net.h"
 

@@ -17,14 +17,14 @@ struct store_egress {
 	char *ca_cert, *ca_key; /* PEM, or "" */
 };
 void store_egress_done(struct store_egress *e);
-/* In place of the one that is there. */
+/* Replaces an existing one. */
 int store_egress_put(struct store *s, const char *vm_id, const struct store_egress *e,
                      struct err *err);
 /* -ENOENT: it has none. */
 int store_egress_get(struct store *s, const char *vm_id, struct store_egress *ret, struct err *err);
-/* Policy and address of a VM that never came to be. */
+/* Deletes policy and address of a VM whose creation failed. */
 int store_net_drop(struct store *s, const char *vm_id, struct err *err);
-/* The same for all that no VM has: at start. */
+/* The same for all without a VM: at start. */
 int store_net_sweep(struct store *s, struct err *err);
 
 /* ---- VPCs ---- */
@@ -37,13 +37,13 @@ struct store_vpc {
 	char wg_key[WG_KEY_TEXT]; /* private, base64 */
 	int64_t created_ms;
 };
-/* Fills in idx, the lowest that is free below limit; -ENOSPC: none is. */
+/* Fills in idx, the lowest free one below limit; -ENOSPC: none is. */
 int store_vpc_add(struct store *s, struct store_vpc *v, uint32_t limit, struct err *err);
 int store_vpc_get(struct store *s, const char *id, struct store_vpc *ret, struct err *err);
 /* account NULL: all. Newest first. Caller frees. */
 int store_vpc_list(struct store *s, const char *account, struct store_vpc **ret, size_t *ret_n,
                    struct err *err);
-/* With its tunnels; -EBUSY when a VM is in it. */
+/* With its tunnels; -EBUSY if it has VMs. */
 int store_vpc_delete(struct store *s, const char *id, struct err *err);
 
 struct store_nic {

@@ -12,7 +12,7 @@ static const char *const kind_words[] = {
 	[POINT_SUSPEND] = "suspend",
 	[POINT_TEMPLATE] = "template",
 };
-_Static_assert(ARRAY_SIZE(kind_words) == POINT_KIND_MAX, "kind_words misses a kind");
+_Static_assert(ARRAY_SIZE(kind_words) == POINT_KIND_MAX, "a kind is missing in kind_words");
 
 static const struct col point_cols[] = {
 	COL_AT(COL_TEXT, store_point, id, "id"),
@@ -79,7 +79,7 @@ int store_point_list(struct store *s, struct store_point **ret, size_t *ret_n, s
 	return r;
 }
 
-/* Only a layer of the same kind can take another's place. */
+/* A layer can only be replaced by one of the same kind. */
 static int check_same_kind(struct store *s, const char *from, const char *to, struct err *err)
 {
 	autoquery struct query q = { 0 };
@@ -115,7 +115,7 @@ static int swap_in(struct store *s, const char *sql, const char *to, const char 
 	return query_run(&q, err);
 }
 
-/* The layers that stand on id came up with it from another depth. */
+/* Updates the depth of the layers above id, which has moved. */
 static int count_depths_from(struct store *s, const char *id, struct err *err)
 {
 	autoquery struct query q = { 0 };

@@ -2,9 +2,9 @@
 /*
  * store_record.c - DNS records of verified domains
  *
- * Records belong to a domain that their account has verified; who takes a domain over finds it
- * empty (records_drop_locked()). That a CNAME stands alone is checked in the transaction that adds
- * a record, so that two requests cannot make it untrue.
+ * Records belong to a domain that their account has verified; an account that takes a domain over
+ * starts without records (records_drop_locked()). That a CNAME is the only record is checked in the
+ * transaction that adds a record, so that two concurrent requests cannot violate it.
  */
 #include "store/store_record.h"
 
@@ -39,7 +39,7 @@ static const struct table record_table = {
 	.noun = "record",
 };
 
-/* Nobody learns whether another account has the domain. */
+/* Does not reveal whether another account has the domain. */
 static int owned(struct store *s, const char *account, const char *domain, struct err *err)
 {
 	autoquery struct query q = { 0 };
@@ -55,7 +55,7 @@ static int owned(struct store *s, const char *account, const char *domain, struc
 	                   "'%s' is not a domain that this account has verified", domain);
 }
 
-/* What stands at the name already: the same record, or one that does not go with it. */
+/* Existing records at the name: the same one, or one that conflicts with it. */
 static int beside(struct store *s, const struct store_record *rec, struct store_record *ret_same,
                   bool *ret_found, struct err *err)
 {

@@ -2,8 +2,8 @@
 /*
  * store_request.c - calls that outlive their connection, and their results
  *
- * A row is written before the client hears of its id, so an id that was handed out is
- * known after a restart too. Results stay for a day, and only so many per account.
+ * A row is written before the client gets its id, so an id that was returned is still
+ * known after a restart. Results are kept for a day, up to a limit per account.
  */
 #include "store/store_internal.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_reserve.c - room on a full disk for the transactions that make room
+ * store_reserve.c - space reserved for transactions on a full disk
  *
  * VMs can fill the file system that the database is on. Deleting one takes a few pages of the
  * database's log, so without them nothing could be deleted any more. A file beside the database
- * holds some space. Before a transaction that would find none a small part of it is given up: VMs
- * that want to write are after the same bytes. It is taken back when there is plenty. Without the
- * file everything works, but on a full disk.
+ * reserves some space. Before a transaction that would find none, a small part of it is released,
+ * and only a small part, because VMs compete for the same bytes. It is taken back when there is
+ * plenty. Without the file everything works, except on a full disk.
  */
 #include "store/store_internal.h"
 
@@ -20,9 +20,9 @@
 #include "base/log.h"
 
 #define RESERVE_BYTES (INT64_C(16) << 20)
-#define RESERVE_STEP (INT64_C(512) << 10) /* given up at once */
-#define RESERVE_LOW (UINT64_C(256) << 10) /* free bytes: a transaction may need as much */
-#define RESERVE_HIGH (UINT64_C(64) << 20) /* free bytes: enough to take some */
+#define RESERVE_STEP (INT64_C(512) << 10) /* released at a time */
+#define RESERVE_LOW (UINT64_C(256) << 10) /* free bytes that a transaction may need */
+#define RESERVE_HIGH (UINT64_C(64) << 20) /* free bytes above which the reserve is refilled */
 
 static uint64_t free_bytes(int fd)
 {

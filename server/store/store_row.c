@@ -2,7 +2,7 @@
 /*
  * store_row.c - C structs to table rows and back, by column table
  *
- * The statement texts are made from the table on each call and found in the
+ * The statement texts are built from the table on each call and found in the
  * statement cache by their text.
  */
 #include "store/store_internal.h"
@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 
-/* Text with a fixed room; running out of it is a bug that sql_end() reports. */
+/* Text of limited size; exceeding it is a bug that sql_end() reports. */
 struct sql {
 	char text[STORE_SQL_MAX];
 	size_t n;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_schema.c - the schema, as the numbered steps that lead to it
+ * store_schema.c - the schema, as numbered migration steps
  *
- * Forward only: a step that was released is never edited (a unit test knows what each one is), a
+ * Forward only: a released step is never edited (a unit test has the checksum of each), a
  * change is a new step. Types are those SQLite and PostgreSQL both understand; flags are 0/1 in
  * a BIGINT, enums are words, times are milliseconds since the epoch.
  *
- * Foreign keys hold what garbage collection must never break: a layer that a
- * child, a point or a VM stands on, a point that a VM, a snapshot or a template
- * stands on. points.parent and source_vm are history, not needs, so they are
+ * Foreign keys protect what garbage collection must never break: a layer that a
+ * child, a point or a VM depends on, a point that a VM, a snapshot or a template
+ * depends on. points.parent and source_vm are history, not dependencies, so they are
  * plain text and may name what is gone.
  */
 #include "store/store_internal.h"
@@ -115,9 +115,9 @@ static const char migration_1[] =
         "CREATE INDEX snapshots_point ON snapshots (point);";
 
 /*
- * Quotas: -1 none, -2 the server's default. The account that was there first is the operator's.
- * A grant's target is a VM or a repository, so it is not a foreign key: who deletes the target
- * deletes its grants.
+ * Quotas: -1 none, -2 the server's default. The first account is the operator's.
+ * A grant's target is a VM or a repository, so it is not a foreign key: the code that deletes the
+ * target deletes its grants.
  */
 static const char migration_2[] =
         "ALTER TABLE accounts ADD COLUMN admin BIGINT NOT NULL DEFAULT 0;"
@@ -162,7 +162,7 @@ static const char migration_2[] =
 
 /*
  * The tree. vms.head and points.parent are lines of descent, not references: they keep nothing
- * alive. past_points remembers what a collected point stood on, while a VM's head names it.
+ * alive. past_points has the parent of a collected point while a VM's head names it.
  */
 static const char migration_3[] =
         "ALTER TABLE points ADD COLUMN kind TEXT NOT NULL DEFAULT 'live';"
@@ -179,7 +179,8 @@ static const char migration_3[] =
         "CREATE INDEX points_parent ON points (parent);"
         "CREATE INDEX vms_head ON vms (head);";
 
-/* Specs: cached layers, builds with their phases and logs, and what VMs and snapshots know of them.
+/* Specs: cached layers, builds with their phases and logs, and their references in VMs and
+ * snapshots.
  */
 static const char migration_4[] =
         "ALTER TABLE vms ADD COLUMN build_id TEXT;"
@@ -230,7 +231,7 @@ static const char migration_4[] =
         "  PRIMARY KEY (build_id, seq)"
         ");";
 
-/* What happened, in lines for the account it happened to; and calls that outlive their connection.
+/* Log lines of accounts; and calls that outlive their connection.
  */
 static const char migration_5[] =
         "CREATE TABLE events ("
@@ -330,7 +331,7 @@ static const char migration_7[] =
         ");"
         "CREATE INDEX git_lfs_account ON git_lfs (account, oid);";
 
-/* Names, and what they lead to. */
+/* Domains and mappings. */
 static const char migration_8[] =
         "CREATE TABLE domain_verifications ("
         "  id TEXT PRIMARY KEY,"
@@ -362,7 +363,7 @@ static const char migration_8[] =
 
 /*
  * Policies, private networks and tunnels. Rows of VMs have no foreign key: a policy is stored
- * before its VM is, so that no VM is without.
+ * before its VM is, so that no VM is ever without one.
  */
 static const char migration_9[] = "CREATE TABLE vm_egress ("
                                   "  vm_id TEXT PRIMARY KEY,"
@@ -399,7 +400,7 @@ static const char migration_9[] = "CREATE TABLE vm_egress ("
                                   "  UNIQUE (vpc, public_key)"
                                   ");";
 
-/* What happens after a push. */
+/* Triggers and their deliveries. */
 static const char migration_10[] =
         "CREATE TABLE git_triggers ("
         "  id TEXT PRIMARY KEY,"
@@ -461,7 +462,7 @@ static const char migration_11[] = "CREATE TABLE git_syncs ("
                                    "CREATE INDEX git_syncs_due ON git_syncs (next_ms);"
                                    "CREATE UNIQUE INDEX git_syncs_hook ON git_syncs (hook);";
 
-/* What a machine had taken before it was handed to its VM. */
+/* Usage of a machine before it was handed to its VM. */
 static const char migration_12[] =
         "ALTER TABLE vms ADD COLUMN ahead_cpu_seconds DOUBLE PRECISION NOT NULL DEFAULT 0;"
         "ALTER TABLE vms ADD COLUMN ahead_net_in BIGINT NOT NULL DEFAULT 0;"
@@ -469,7 +470,7 @@ static const char migration_12[] =
         "ALTER TABLE vms ADD COLUMN ahead_disk_read BIGINT NOT NULL DEFAULT 0;"
         "ALTER TABLE vms ADD COLUMN ahead_disk_write BIGINT NOT NULL DEFAULT 0;";
 
-/* Which push a delivery is of, and limits of an account's repositories. */
+/* The push that a delivery belongs to, and limits for repositories. */
 static const char migration_13[] =
         "ALTER TABLE git_deliveries ADD COLUMN push TEXT NOT NULL DEFAULT '';"
         "ALTER TABLE accounts ADD COLUMN quota_git_repos BIGINT NOT NULL DEFAULT -2;"
@@ -490,7 +491,7 @@ static const char migration_14[] = "CREATE TABLE dns_records ("
                                    ");"
                                    "CREATE INDEX dns_records_account ON dns_records (account);";
 
-/* VMs that are made again, and what from. */
+/* VMs that are recreated, and their origin. */
 static const char migration_15[] = "ALTER TABLE vms ADD COLUMN recreate BIGINT NOT NULL DEFAULT 0;"
                                    "ALTER TABLE vms ADD COLUMN origin TEXT REFERENCES points (id);"
                                    "CREATE INDEX vms_origin ON vms (origin);";

@@ -2,9 +2,9 @@
 /*
  * store_snapshot.c - points that a user keeps under an id and a name
  *
- * A deleted or lost snapshot stays as a row (it can be listed) and lets go of its point. The
- * newest of an account's are remembered, so that whoever makes and deletes them for years has no
- * long list.
+ * A deleted or lost snapshot stays as a row (it can be listed) and releases its point. Only the
+ * newest of an account are kept, so that the list stays short for accounts that create and delete
+ * many.
  */
 #include "store/store_internal.h"
 
@@ -22,7 +22,7 @@ static const char *const state_words[] = {
 	[SNAPSHOT_FAILED] = "failed",
 	[SNAPSHOT_LOST] = "lost",
 };
-static_assert(ARRAY_SIZE(state_words) == SNAPSHOT_STATE_MAX, "state_words misses a state");
+static_assert(ARRAY_SIZE(state_words) == SNAPSHOT_STATE_MAX, "a state is missing in state_words");
 
 static const struct col snapshot_cols[] = {
 	COL_AT(COL_TEXT, store_snapshot, info.id, "id"),
@@ -65,8 +65,8 @@ int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct e
 	return tx_commit(&t, err);
 }
 
-/* A snapshot that was deleted while it was being built stays deleted: -ENOENT. Its name is what its
- * owner last called it. */
+/* A snapshot that was deleted while it was being built stays deleted: -ENOENT. Its name stays the
+ * one its owner gave it last. */
 int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struct err *err)
 {
 	autotx struct tx t = { 0 };
@@ -183,7 +183,7 @@ int store_snapshot_lose(struct store *s, const char *id, const char *reason, str
 		return r;
 	n.info.state = SNAPSHOT_LOST;
 	n.info.updated_ms = clock_wall_ms();
-	memcpy(before, n.info.failure, sizeof(before)); /* of a failed build: why it failed */
+	memcpy(before, n.info.failure, sizeof(before)); /* for a failed build: the reason */
 	snprintf(n.info.failure, sizeof(n.info.failure), "%s%s%.300s", reason,
 	         *before ? "; its build had failed: " : "", before);
 	n.point[0] = '\0';

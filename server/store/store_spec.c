@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_spec.c - cached spec layers: a content hash names the point that was built for it
+ * store_spec.c - cached spec layers: a content hash refers to the point that was built for it
  *
- * An entry is a use of its point like a snapshot is; the collector removes points that lost
- * theirs. The least recently used entries go first.
+ * An entry keeps its point in use, like a snapshot does; the collector removes points that lost
+ * theirs. The least recently used entries are dropped first.
  */
 #include "store/store_internal.h"
 

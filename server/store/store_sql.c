@@ -113,7 +113,7 @@ static void bound(struct query *q, int rc)
 
 void query_bind_text(struct query *q, const char *v)
 {
-	/* Transient: the text may be gone before the row is. */
+	/* Transient: the text may be freed before the statement is done. */
 	bound(q, v ? sqlite3_bind_text(q->st, ++q->n_bound, v, -1, SQLITE_TRANSIENT)
 	           : sqlite3_bind_null(q->st, ++q->n_bound));
 }
@@ -217,7 +217,7 @@ static int tx_word(struct store *s, const char *word, struct err *err)
 	return r < 0 ? r : query_step(&q, err);
 }
 
-/* The transaction has the lock until tx_end(), whichever way its scope is left: clang cannot follow
+/* The transaction holds the lock until tx_end(), however its scope is left: clang cannot follow
  * that. */
 int tx_begin(struct tx *t, struct store *s, struct err *err) NO_THREAD_SAFETY_ANALYSIS
 {

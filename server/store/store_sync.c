@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_sync.c - what mirrors what, and when it is looked at next */
+/* store_sync.c - mirrors, and when they are due next */
 #include "store/store_sync.h"
 
 #include <errno.h>

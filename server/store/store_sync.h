@@ -15,25 +15,25 @@ struct store_sync {
 	char remote[256]; /* "owner/name" */
 	char url[1024];
 	char token[512]; /* password there, or "" */
-	char hook[65];   /* secret of the address that begins a sync */
+	char hook[65];   /* secret in the address that starts a sync */
 	enum sync_state state;
 	char note[256];
 	char conflicts[SYNC_CONFLICTS_SIZE]; /* JSON array */
 	int64_t next_ms, last_ms;
 };
-/* Replaces the one that is there. */
+/* Replaces an existing one. */
 int store_sync_put(struct store *s, const struct store_sync *y, struct err *err);
 /* -ENOENT: it mirrors nothing. */
 int store_sync_get(struct store *s, const char *repo, struct store_sync *ret, struct err *err);
 int store_sync_delete(struct store *s, const char *repo, struct err *err);
-/* Due now; by repository, or by hook (the other NULL). Number of rows. */
+/* Makes it due now; by repository, or by hook (the other NULL). Number of rows. */
 int store_sync_wake(struct store *s, const char *repo, const char *hook, int64_t now_ms,
                     struct err *err);
-/* Takes one that is due: running, and due again after poll_ms. -ENOENT: none. */
+/* Takes one that is due: marks it as running, and as due again after poll_ms. -ENOENT: none. */
 int store_sync_claim(struct store *s, int64_t now_ms, int64_t poll_ms, struct store_sync *ret,
                      struct err *err);
-/* What came of it; nothing when it was changed meanwhile. */
+/* Stores the result, unless the mirror was changed meanwhile. */
 int store_sync_finish(struct store *s, const struct store_sync *y, struct err *err);
 int store_sync_next(struct store *s, int64_t *ret, struct err *err);
-/* At start: what ran is due. */
+/* At start: makes those that were running due. */
 int store_sync_recover(struct store *s, int64_t now_ms, struct err *err);

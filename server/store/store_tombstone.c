@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_tombstone.c - VMs that are gone, for those who ask later
+ * store_tombstone.c - records of deleted VMs
  *
  * A tombstone is written in the transaction that deletes the VM. Only the newest
- * of an account are kept, so a program that makes and deletes VMs all day does
+ * of an account are kept, so a program that creates and deletes VMs all day does
  * not fill the database.
  */
 #include "store/store_internal.h"

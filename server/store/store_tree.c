@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_tree.c - lines of descent: who came from which point
+ * store_tree.c - lines of descent: which point a VM or point came from
  *
- * points.parent and vms.head name the point before. They are history: they keep nothing alive, so
+ * points.parent and vms.head name the previous point. They are history: they keep nothing alive, so
  * that a line of a thousand suspends does not keep a thousand memory layers. When the collector
- * takes a point, those that stood on it stand on the nearest living one from then on. Rows of
- * VMs are in the server's memory too and cannot be changed behind its back: for them, and only
- * while a VM's head names it, past_points says what a collected point stood on.
+ * deletes a point, its children get its nearest existing ancestor as parent. Rows of
+ * VMs are in the server's memory too and cannot be changed here: for them, and only
+ * while a VM's head names it, past_points has the parent of a collected point.
  *
  * The tree is read with a fixed number of statements under one lock: the VMs and snapshots of
- * the account, the points that lead to them, the layers below. `users` counts all who name a
- * layer, of every account: a layer with one user is held by that one alone.
+ * the account, the points that lead to them, the layers below. `users` counts all references to a
+ * layer, from every account: a layer with one user is used by that one alone.
  */
 #include "store/store_internal.h"
 
@@ -59,7 +59,7 @@ static const char line_sql[] =
         " WHERE p.parent IS NOT NULL AND line.n < 100000)"
         "SELECT p.id, p.created_ms FROM line JOIN points p ON p.id = line.id ORDER BY line.n";
 
-/* ---- keeping lines whole ---- */
+/* ---- repairing lines ---- */
 
 static int run_two(struct store *s, const char *sql, const char *a, const char *b, struct err *err)
 {
@@ -78,7 +78,7 @@ static int by_id(const void *a, const void *b)
 	return strcmp(((const struct gone_point *)a)->id, ((const struct gone_point *)b)->id);
 }
 
-/* The first one up the line that is not going as well. */
+/* The nearest ancestor that is not being deleted too. */
 static const char *living_parent(const struct gone_point *gone, size_t n, size_t i)
 {
 	const struct gone_point *g = &gone[i];

@@ -86,7 +86,7 @@ static int insert(struct store *s, const struct table *t, const void *row, struc
 	return tx_commit(&tx, err);
 }
 
-/* All rows that a condition leaves. */
+/* All rows that match a condition. */
 static int list(struct store *s, const struct table *t, const char *tail, const char *const *args,
                 size_t n_args, void *ret, size_t *ret_n, struct err *err)
 {
@@ -100,7 +100,7 @@ static int list(struct store *s, const struct table *t, const char *tail, const 
 	return r;
 }
 
-/* Exactly one row of two keys. */
+/* Exactly one row, by two keys. */
 static int get(struct store *s, const struct table *t, const char *tail, const char *owner,
                const char *id, void *ret, struct err *err)
 {

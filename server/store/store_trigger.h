@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store/store_trigger.h - triggers of repositories, what they still have to do, signing keys; for
+ * store/store_trigger.h - triggers of repositories, their deliveries, signing keys; for
  * git/
  *
- * A delivery is one trigger's answer to one push: it is here before it is tried for the first time,
- * and stays as the log of what came of it. "active" is being tried at this moment; what is active
- * when the server starts was interrupted and is pending again.
+ * A delivery is one trigger's reaction to one push: it is stored before it is first tried,
+ * and stays as the log of the result. "active" means that it is being tried right now; deliveries
+ * that are active when the server starts were interrupted and become pending again.
  */
 #pragma once
 
@@ -46,7 +46,7 @@ struct store_trigger {
 	int64_t created_ms;
 };
 int store_trigger_add(struct store *s, const struct store_trigger *t, struct err *err);
-/* -ENOENT when this repository has no such trigger. */
+/* -ENOENT if this repository has no such trigger. */
 int store_trigger_get(struct store *s, const char *repo, const char *id, struct store_trigger *ret,
                       struct err *err);
 int store_trigger_list(struct store *s, const char *repo, struct store_trigger **ret, size_t *ret_n,
@@ -62,28 +62,28 @@ struct store_delivery {
 	enum trigger_action action;
 	char branch[DELIVERY_BRANCH_SIZE];
 	char old_sha[SHA_TEXT_SIZE], new_sha[SHA_TEXT_SIZE];
-	char push[ID_SIZE]; /* which one it answers */
+	char push[ID_SIZE]; /* the push it belongs to */
 	enum delivery_state state;
 	uint32_t attempts;
 	int64_t next_ms, created_ms, updated_ms;
-	int status;       /* of the last HTTP reply, or of the command's end; -1: none */
-	char vm[ID_SIZE]; /* that runs it now, or "" */
+	int status;       /* of the last HTTP reply, or the command's exit code; -1: none */
+	char vm[ID_SIZE]; /* running it now, or "" */
 	char note[DELIVERY_NOTE_SIZE];
 };
 int store_delivery_add(struct store *s, const struct store_delivery *d, struct err *err);
-/* Has this trigger answered that push of that branch? 1 or 0. */
+/* Has this trigger a delivery for that push of that branch? 1 or 0. */
 int store_delivery_known(struct store *s, const char *trigger, const char *push, const char *branch,
                          struct err *err);
-/* The whole row; what is gone meanwhile is not an error. output NULL: as it was. */
+/* Writes the whole row; a row deleted meanwhile is not an error. output NULL: unchanged. */
 int store_delivery_put(struct store *s, const struct store_delivery *d, const char *output,
                        struct err *err);
 int store_delivery_drop(struct store *s, const char *id, struct err *err);
-/* Takes one that is due and makes it active; per_account: so many at a time. -ENOENT: none. */
+/* Takes one that is due and makes it active; per_account: limit of active ones. -ENOENT: none. */
 int store_delivery_claim(struct store *s, enum trigger_action action, int64_t now_ms,
                          unsigned per_account, struct store_delivery *ret, struct err *err);
 /* When the next one is due; INT64_MAX: none is waiting. */
 int store_delivery_next(struct store *s, enum trigger_action action, int64_t *ret, struct err *err);
-/* At start: those that were active are pending and due; they are listed. Caller frees. */
+/* At start: makes those that were active pending and due, and lists them. Caller frees. */
 int store_delivery_recover(struct store *s, struct store_delivery **ret, size_t *ret_n,
                            struct err *err);
 /* Newest first. Caller frees. */
@@ -93,12 +93,12 @@ int store_delivery_list(struct store *s, const char *trigger, int64_t limit, int
 int store_delivery_of_commit(struct store *s, const char *repo, const char *sha,
                              enum trigger_action action, struct store_delivery **ret, size_t *ret_n,
                              struct err *err);
-/* -ENOENT when this trigger has no such delivery. *ret_output: caller frees; may be NULL. */
+/* -ENOENT if this trigger has no such delivery. *ret_output: caller frees; may be NULL. */
 int store_delivery_get(struct store *s, const char *trigger, const char *id,
                        struct store_delivery *ret, char **ret_output, struct err *err);
-/* Number of deliveries of a repository that are not over yet. */
+/* Number of deliveries of a repository that are not finished. */
 int store_delivery_waiting(struct store *s, const char *repo, int64_t *ret, struct err *err);
-/* Forgets all but the newest of a trigger that are over. */
+/* Deletes all but the newest finished ones of a trigger. */
 int store_delivery_trim(struct store *s, const char *trigger, unsigned keep, struct err *err);
 
 struct store_signing_key {

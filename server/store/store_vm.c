@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_vm.c - VMs: one row each, always written whole */
+/* store_vm.c - VMs: one row each, always written as a whole */
 #include "store/store_internal.h"
 
 #include <assert.h>
@@ -136,7 +136,7 @@ int store_vm_update(struct store *s, const struct store_vm *v, const struct stor
 	return tx_commit(&t, err);
 }
 
-/* Only these columns: the rest of the row may be on its way to another state. */
+/* Only these columns: the rest of the row may be changing. */
 int store_vm_usage(struct store *s, const struct vm_info *v, size_t n, struct err *err)
 {
 	autotx struct tx t = { 0 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * answer.c - the answer of an authoritative name server to one question
+ * answer.c - answers a query as an authoritative name server
  *
- * Theory of operation: the steps of RFC 1034 section 4.3.2 within one zone. A name that is given
- * away by NS records is referred to; a CNAME is followed as long as it stays in the zone; a name
- * that is not there may have a wildcard; what is not there at all is denied with the zone's SOA.
- * SOA and, unless the zone has NS records of its own, NS are made up here. "Any" gets one set of
- * records (RFC 8482). Names are written whole except the question's, which is pointed to. What does
- * not fit is left out altogether and the answer marked as cut short, so that the client asks again
- * over TCP; over UDP answers are small in any case: whoever forges a client's address shall gain
- * little.
+ * Theory of operation: the steps of RFC 1034 section 4.3.2 within one zone. A name delegated
+ * by NS records gets a referral; a CNAME is followed as long as it stays in the zone; a name
+ * that does not exist may match a wildcard; otherwise the zone's SOA denies its existence.
+ * SOA and, unless the zone has NS records of its own, NS are synthesised. "Any" gets one set of
+ * records (RFC 8482). Names are not compressed, except the question's, which is pointed to. Records
+ * that do not fit are left out and the answer is marked as truncated, so that the client repeats
+ * the query over TCP; answers over UDP are small in any case, so that forging a client's address
+ * gains little.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -37,12 +37,12 @@
 #define TYPE_AXFR 252u
 #define TYPE_ANY 255u
 #define UDP_PLAIN 512u /* without EDNS */
-#define UDP_MAX 1232u  /* with: what passes everywhere in one piece */
+#define UDP_MAX 1232u  /* with: passes everywhere without fragmentation */
 #define OPT_LEN 11u
 #define BADVERS_HIGH 1u /* of rcode 16 */
 #define CNAMES_MAX 8    /* followed for one question */
 #define STRING_MAX 255u /* of a TXT record */
-#define DENY_TTL 60u    /* how long resolvers may believe that there is nothing */
+#define DENY_TTL 60u    /* how long resolvers may cache that a name does not exist */
 #define NS_TTL 3600u
 #define SOA_REFRESH 3600u
 #define SOA_RETRY 600u
@@ -80,7 +80,7 @@ static void put_name(struct buf *b, const char *name)
 	buf_put_u8(b, 0);
 }
 
-/* Up to the data, whose length is filled in by end(); owner NULL: the question's name. */
+/* Writes a record up to its data, whose length end() fills in; owner NULL: the question's name. */
 static size_t begin(struct answer *a, const char *owner, uint16_t type, uint32_t ttl)
 {
 	if (owner)
@@ -116,7 +116,7 @@ static void put_address(struct buf *b, int family, const char *text)
 {
 	uint8_t addr[16] = { 0 };
 
-	inet_pton(family, text, addr); /* it was made by inet_ntop() */
+	inet_pton(family, text, addr); /* it was written by inet_ntop() */
 	buf_put(b, addr, family == AF_INET ? 4 : 16);
 }
 
@@ -171,7 +171,7 @@ static void put_own_ns(struct answer *a, const char *owner)
 
 /* ---- deciding ---- */
 
-/* The records of one kind at a node; how many. */
+/* The records of one kind at a node; returns how many. */
 static size_t put_kind(struct answer *a, const char *owner, struct zone_node node,
                        enum record_kind kind, enum part part)
 {
@@ -185,7 +185,7 @@ static size_t put_kind(struct answer *a, const char *owner, struct zone_node nod
 	return n;
 }
 
-/* A referral, with the addresses that the zone itself has. */
+/* A referral, with glue addresses from the zone. */
 static void refer(struct answer *a, const char *cut)
 {
 	struct zone_node node = zone_at(a->z, cut);
@@ -235,7 +235,7 @@ static const struct zone_record *cname_of(struct zone_node node)
 
 static void decide(struct answer *a, const char *name)
 {
-	const char *owner = NULL; /* as put_record() wants it */
+	const char *owner = NULL; /* for put_record() */
 	char buf[DOMAIN_SIZE];
 
 	a->authoritative = true;
@@ -245,7 +245,7 @@ static void decide(struct answer *a, const char *name)
 		struct zone_node node;
 
 		if (!rel)
-			return; /* the alias leads elsewhere: resolvers continue from there */
+			return; /* the alias leads out of the zone: resolvers continue there */
 		cut = zone_cut(a->z, rel);
 		if (cut) {
 			refer(a, cut);

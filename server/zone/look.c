@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* look.c - what a name of a zone has: records, wildcards, delegations */
+/* look.c - lookups in a zone: records, wildcards, delegations */
 #include <stdio.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ const char *zone_cut(const struct zone *z, const char *rel)
 
 		for (size_t i = 0; i < node.n; i++)
 			if (node.first[i].kind == RECORD_NS)
-				cut = p; /* the one nearest to the zone decides */
+				cut = p; /* the one nearest to the zone's top decides */
 	}
 	return cut;
 }

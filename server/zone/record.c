@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - what counts as a DNS record, and its one way to be written */
+/* record.c - checks DNS records and brings them into canonical form */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
  * zone/zone.h - verified domains as DNS zones: their records, and answers about them; for domains/,
  * api/ and main
  *
- * The store has the records. A table in memory, one zone per domain that has any, is what questions
- * are answered from. All functions may be called from any thread.
+ * The store has the records. Queries are answered from a table in memory, with one zone per domain
+ * that has records. All functions may be called from any thread.
  */
 #pragma once
 
@@ -24,19 +24,19 @@ struct zones;
 #define RECORD_PRIORITY_DEFAULT 10u
 #define RECORD_PRIORITY_MAX 65535u
 
-/* ns: name of this name server, as zones say it is. */
+/* ns: name of this name server in NS and SOA records. */
 int zones_new(struct store *store, const char *ns, struct zones **ret, struct err *err);
-struct zones *zones_free(struct zones *z); /* NULL is fine; after zones_listen()'s end */
-/* Domains changed hands, or an account is gone. */
+struct zones *zones_free(struct zones *z); /* NULL is fine */
+/* Domains changed owners, or an account was deleted. */
 int zones_reload(struct zones *z, struct err *err);
 
-/* What somebody wants a record to be; texts are borrowed. */
+/* A requested record; texts are borrowed. */
 struct record_wish {
 	const char *kind, *name, *value;
 	int64_t ttl, priority; /* -1: the default */
 };
-/* As it is stored: checked, in lower case, the name relative to the domain. Leaves id, account and
- * time alone. -EINVAL INVALID_PARAMETERS. */
+/* The record in stored form: checked, in lower case, the name relative to the domain. Leaves id,
+ * account and time alone. -EINVAL INVALID_PARAMETERS. */
 int record_normal(const char *domain, const struct record_wish *w, struct store_record *ret,
                   struct err *err);
 /* domain: in normal form; -EACCES DOMAIN_OWNERSHIP_ERROR unless the account has verified it. */
@@ -48,12 +48,12 @@ int zones_find(struct zones *z, const char *account, const char *domain,
 int zones_delete(struct zones *z, const char *account, const char *domain, const char *id,
                  struct err *err);
 
-/* The answer to a question; its length, at most max. */
+/* Writes the answer to a query and returns its length, at most max. */
 size_t zones_answer(struct zones *z, const struct dns_query *q, const struct dns_edns *e, bool tcp,
                     uint8_t *ret, size_t max);
 
-/* Takes address and port, UDP and TCP; serves them from zones_serve() to zones_free(). */
+/* Binds address and port, UDP and TCP; they are served from zones_serve() until zones_free(). */
 int zones_listen(struct zones *z, const char *text, struct err *err);
 int zones_serve(struct zones *z, struct err *err);
-/* The name of this name server, or NULL: nobody is served. */
+/* The name of this name server, or NULL if it is off. */
 const char *zones_server(const struct zones *z);

@@ -26,23 +26,23 @@ struct zone {
 struct zone *zone_make(const char *name, uint32_t serial, const struct store_record *rows,
                        size_t n);
 
-/* answer.c; z NULL: no zone of ours has the name. name: the question's, as dns_query_name() says.
+/* answer.c; z NULL: no zone has the name. name: the question's, from dns_query_name().
  */
 size_t zone_answer(const struct zone *z, const char *ns, const char *name,
                    const struct dns_query *q, const struct dns_edns *e, bool tcp, uint8_t *ret,
                    size_t max);
-/* look.c: what a name has, relative to the zone */
+/* look.c: lookups of names relative to the zone */
 struct zone_node {
 	const struct zone_record *first;
 	size_t n;
 };
 /* The records at the name itself; n 0: none. */
 struct zone_node zone_at(const struct zone *z, const char *rel);
-/* The records that answer for it: its own, or those of the wildcard nearest to it. */
+/* The records that answer for it: its own, or those of the nearest wildcard. */
 struct zone_node zone_for(const struct zone *z, const char *rel);
-/* Is there something at the name or below it? */
+/* Does the name exist, or a name below it? */
 bool zone_exists(const struct zone *z, const char *rel);
-/* The name at or above rel whose NS records give it away, without the zone's own; NULL: none. */
+/* The name at or above rel that is delegated by NS records, except the zone itself; NULL: none. */
 const char *zone_cut(const struct zone *z, const char *rel);
-/* A name below or at the zone as its relative one, "@" for the zone itself; NULL: elsewhere. */
+/* A name relative to the zone, "@" for the zone itself; NULL: it is outside. */
 const char *zone_relative(const struct zone *z, const char *name, char buf[DOMAIN_SIZE]);

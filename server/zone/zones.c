@@ -3,9 +3,9 @@
  * zones.c - the zones in memory, and the sockets they are served on
  *
  * Theory of operation: every change goes to the store first, then the zone is read again from it; a
- * change that touches many zones (domains that changed hands) reads all of them. Changes are made
- * one at a time, questions only hold the table for a moment. Sockets and their clients are the name
- * forwarder's business (net/dns.h), which asks here instead of a resolver.
+ * change that affects many zones (domains that changed owners) reads all of them. Changes are made
+ * one at a time; queries hold the table only for a moment. Sockets and their clients are handled
+ * by the DNS forwarder (net/dns.h), which asks this module instead of a resolver.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@
 struct zones {
 	char ns[DOMAIN_SIZE];
 	struct store *store; /* weak */
-	struct mutex change; /* one change and what follows from it at a time */
+	struct mutex change; /* one change, with its consequences, at a time */
 	uint32_t serial GUARDED_BY(change);
 	struct rwlock lock;
 	struct zone *bucket[BUCKETS] GUARDED_BY(lock);
@@ -75,7 +75,7 @@ struct zone *zone_make(const char *name, uint32_t serial, const struct store_rec
 	return z;
 }
 
-/* Puts one in the place of what is there under the name; NULL: nothing is there from now on. */
+/* Replaces the zone of that name; NULL: removes it. */
 static void replace(struct zone **bucket, const char *name, struct zone *z_consume)
 {
 	struct zone **p = &bucket[hash(name)];
@@ -102,7 +102,8 @@ static uint32_t next_serial(struct zones *t) REQUIRES(&t->change)
 	return t->serial;
 }
 
-/* The zone as the store has it; NULL: it has no records, or the domain is not that account's. */
+/* Reads the zone from the store; NULL: it has no records, or the domain does not belong to that
+ * account. */
 static int load(struct zones *t, const char *account, const char *domain, struct zone **ret,
                 struct err *err) REQUIRES(&t->change)
 {

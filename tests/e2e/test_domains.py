@@ -237,7 +237,7 @@ class Domains(Dns):
         self.knot.update(f"add {TXT}.{domain}. 1 TXT \"{v['verificationCode']}\"")
         self.assertIn("is verified", self.pando("complete", v["id"]))
         self.assertIn(domain, self.pando("list"))
-        self.assertIn("leads to port 8080", self.pando("map", f"app.{domain}", "cli-domains", "-p", "8080"))
+        self.assertIn("is mapped to port 8080", self.pando("map", f"app.{domain}", "cli-domains", "-p", "8080"))
         self.assertIn("port 3000", self.pando("map", "cli-domains.style.dev", vm))
         said = self.pando("map", "www.example.org", vm, code=4)
         self.assertIn("DOMAIN_OWNERSHIP_NOT_VERIFIED", said)

@@ -57,17 +57,17 @@ class CheckDeps(unittest.TestCase):
         self.finds("<sys/x.h> belongs to low alone", "base ->\nlow -> base\nhigh -> base low\n<sys/x.h> : low\n",
                    {**self.GOOD, "server/low/low.h": '#include "base/b.h"\n#include <sys/x.h>\n'})
 
-    def test_circle_through_one_header(self):
-        self.finds("in a circle: high -> low -> high", "base ->\nlow -> base high/h.h\nhigh -> base low\n<sys/x.h> : high\n",
+    def test_cycle_through_one_header(self):
+        self.finds("modules form a cycle: high -> low -> high", "base ->\nlow -> base high/h.h\nhigh -> base low\n<sys/x.h> : high\n",
                    {**self.GOOD, "server/high/h.h": "", "server/low/low.c": '#include "low/low.h"\n#include "high/h.h"\n'})
 
     def test_stale_rules(self):
         self.finds("'base' doesn't use 'low'", self.RULES.replace("base ->", "base -> low").replace("low -> base\n", "low ->\n"), self.GOOD)
         self.finds("'low' doesn't use <sys/x.h>", self.RULES.replace(": high", ": high low"), self.GOOD)
-        self.finds("server/low/lost.h: nobody includes it", self.RULES, {**self.GOOD, "server/low/lost.h": ""})
+        self.finds("server/low/lost.h: nothing includes it", self.RULES, {**self.GOOD, "server/low/lost.h": ""})
 
     def test_internal_headers(self):
-        self.finds("is for the files of server/low/ alone", self.RULES,
+        self.finds("is only for the files of server/low/", self.RULES,
                    {**self.GOOD, "server/low/low_internal.h": "", "server/high/high.c": '#include "low/low.h"\n#include "low/low_internal.h"\n#include <sys/x.h>\n'})
 
     def test_page_must_show_the_graph(self):
@@ -77,7 +77,7 @@ class CheckDeps(unittest.TestCase):
         self.write(PAGE, "<!-- tools/graph.py -->\n     0  base\n<!-- end of tools/graph.py -->\n")
         code, said = self.tool("tools/check-deps")
         self.assertEqual(code, 1)
-        self.assertIn("the module graph isn't that of", said)
+        self.assertIn("the module graph doesn't match", said)
 
 
 unittest.main()

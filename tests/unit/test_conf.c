@@ -197,7 +197,7 @@ static void other_errors_name_their_source(void **state)
 	FAILS(-EINVAL, LOAD(&c, ARG("--frobnicate")));
 	assert_non_null(strstr(err.msg, "--frobnicate"));
 	FAILS(-EINVAL, LOAD(&c, ARG("--listen")));
-	assert_non_null(strstr(err.msg, "wants a value"));
+	assert_non_null(strstr(err.msg, "needs a value"));
 	FAILS(-EINVAL, LOAD(&c, ARG("stray")));
 	setenv("PANDO_ACCEL", "gpu", 1);
 	FAILS(-EINVAL, LOAD(&c));

@@ -13,7 +13,7 @@
 
 #define QUOTA_MAX (INT64_C(1) << 40)
 
-/* Presence first, so that null (the server's default) and absent (as it is) can be told apart. */
+/* Presence first, to distinguish null (the server's default) from absent (unchanged). */
 struct quota_body {
 	struct vm_quota q;
 	int64_t git_repos, git_mb;
@@ -107,7 +107,7 @@ static int git_numbers(struct request *req, const char *account, int64_t limits[
 	return r < 0 ? r : repos_usage(g, account, &usage[0], &usage[1], err);
 }
 
-/* quotas: what was set (null: the server's default, -1: none); limits: what holds (null: none). */
+/* quotas: as set (null: the server's default, -1: none); limits: in force (null: none). */
 static int shape_account(struct request *req, const struct store_account *a, json_t **ret,
                          struct err *err)
 {

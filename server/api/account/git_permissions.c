@@ -40,7 +40,7 @@ static int read_level(struct request *req, struct store_grant *g, struct err *er
 	return 0;
 }
 
-/* Both must be there, and the account's. */
+/* Both must exist and belong to the account. */
 static int check_repo(struct request *req, const struct store_grant *g, struct store_repo *ret,
                       struct err *err)
 {

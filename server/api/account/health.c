@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* health.c - the server itself, and who is asking */
+/* health.c - the server itself, and the caller's identity */
 #include "api/call.h"
 
 #include <string.h>

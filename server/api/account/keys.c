@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.c - API keys of an account: make, list, revoke */
+/* keys.c - API keys of an account: create, list, revoke */
 #include "api/call.h"
 
 #include <errno.h>

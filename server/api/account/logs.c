@@ -13,7 +13,7 @@
 #define TAG ERR_INVALID_QUERY
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
-/* The query, decoded; "" for what is not there. */
+/* The query, decoded; "" for absent members. */
 struct logs_args {
 	char *vm, *instance, *build, *request, *service, *search, *type, *start, *end, *token;
 	char *elsewhere; /* a filter for things that this server does not have */
@@ -121,7 +121,7 @@ int api_logs(struct request *req, struct reply *res, struct err *err)
 
 	if ((r = read_args(req, &a, err)) < 0 || (r = read_query(req, &a, &q, err)) < 0)
 		return r;
-	/* There are no deployments or runs here, so nothing is known about one. */
+	/* There are no deployments or runs here, so the result is empty. */
 	if (a.elsewhere || (*a.type && strcmp(a.type, "vm") != 0))
 		return reply_json(res, json_pack("{s:[], s:n}", "logs", "nextPageToken"), err);
 	if (*q.service && *q.vm &&

@@ -4,7 +4,7 @@
  * /v1/keys, /v1/audit, /identity, /auth, /observability, /v1/health
  *
  * ROUTE(method, pattern, scope, body_max, handler, flags, help), and ROUTE_INTAKE for bodies that
- * are passed on while they arrive. No include guard: handlers.h makes the prototypes of it,
+ * are passed on while they arrive. No include guard: handlers.h makes the prototypes from it,
  * routes.c the table.
  */
 /* clang-format off */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vm_permissions.c - what VMs an identity may use, as which Linux users
+ * vm_permissions.c - which VMs an identity may use, and as which Linux users
  *
- * allowedUsers null or absent means any user; a list means only these. An empty list lets the
- * identity look at the VM and start it, and nothing more.
+ * allowedUsers null or absent means any user; a list means only these. With an empty list the
+ * identity may only view and start the VM.
  */
 #include "api/call.h"
 

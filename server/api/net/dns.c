@@ -2,8 +2,8 @@
 /*
  * dns.c - DNS records of verified domains
  *
- * The `freestyle` package cannot say which record it wants to delete: its query has "[object
- * Object]" in the record's place. Such a request is rejected with an explanation; we do not guess
+ * The `freestyle` package cannot name the record it wants to delete: its query has "[object
+ * Object]" instead of the record. Such a request is rejected with an explanation; we do not guess
  * which one was meant. A record is named by id, by kind, name and value, or as JSON in `record`.
  */
 #include "api/net/shared.h"
@@ -28,7 +28,7 @@ static int need(struct request *req, struct zones **ret, struct err *err)
 	                      "domains are not available on this server");
 }
 
-/* Errors say which domain and whose, as the contract has it. */
+/* Errors name the domain and its owner, as in Freestyle's protocol. */
 static int named(struct request *req, struct reply *res, int r, const char *domain)
 {
 	if (r < 0) {
@@ -49,7 +49,7 @@ static json_t *shape_record(const struct store_record *v)
 	                 "managed", 0, "createdAt", shape_time(v->created_ms));
 }
 
-/* The domain of the query, in its normal form. */
+/* The domain of the query, in canonical form. */
 static int query_domain(struct request *req, char ret[DOMAIN_SIZE], struct err *err)
 {
 	autofree char *domain = NULL;
@@ -87,7 +87,7 @@ int api_record_list(struct request *req, struct reply *res, struct err *err)
 	                  err);
 }
 
-/* ---- a record as it is asked for ---- */
+/* ---- a requested record ---- */
 
 struct record_body {
 	char kind[16], name[512], value[RECORD_VALUE_SIZE];
@@ -103,7 +103,7 @@ static const struct json_field record_fields[] = {
 	           RECORD_PRIORITY_MAX),
 };
 
-/* Seconds, as a number or, as the contract has it, as text. */
+/* Seconds, as a number or, as in Freestyle's protocol, as text. */
 static int read_ttl(json_t *v, int64_t *ret, struct err *err)
 {
 	const char *text = json_string_value(v);

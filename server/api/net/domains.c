@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* domains.c - names of an account: verify, map, certify */
+/* domains.c - domains of an account: verify, map, certify */
 #include "api/net/shared.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int need(struct request *req, struct domains **ret, struct err *err)
 	                      "domains are not available on this server");
 }
 
-/* Errors of names say which one, as the contract has it. */
+/* Errors name the domain, as in Freestyle's protocol. */
 static int named(struct reply *res, int r, const char *domain)
 {
 	if (r < 0 && domain)
@@ -318,7 +318,7 @@ int domain_grant(struct request *req, const struct domain_wish *w, size_t n, con
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = domains_map(deps_of(req)->domains, who_of(req)->account, w[i].domain, vm,
 		                w[i].port, &m, err);
-	if (r < 0) /* its names go with it */
+	if (r < 0) /* its names are deleted with it */
 		vmm_delete(deps_of(req)->vmm, who_of(req)->account, vm, NULL, &drop);
 	else if (n && deps_of(req)->renamed)
 		deps_of(req)->renamed(deps_of(req)->front);

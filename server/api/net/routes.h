@@ -3,7 +3,7 @@
  * api/net/routes.h - names and private networks: /domains, /dns, /v1/ca, /v1/vpcs
  *
  * ROUTE(method, pattern, scope, body_max, handler, flags, help), and ROUTE_INTAKE for bodies that
- * are passed on while they arrive. No include guard: handlers.h makes the prototypes of it,
+ * are passed on while they arrive. No include guard: handlers.h makes the prototypes from it,
  * routes.c the table.
  */
 /* clang-format off */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api/net/shared.h - what POST /v1/vms needs of names and private networks; for api/ only */
+/* api/net/shared.h - names and private networks, as POST /v1/vms needs them; for api/ only */
 #pragma once
 
 #include "api/call.h"
@@ -7,17 +7,17 @@
 
 struct vm_nic;
 
-/* "nics"; false in *ret_has: there is none. What it points to is in the body. vpcs.c */
+/* "nics"; *ret_has false: there is none. It points into the body. vpcs.c */
 int api_create_nic(const json_t *j, enum err_code tag, struct vm_nic *ret, bool *ret_has,
                    struct err *err);
 
-/* `domains` of a VM to be made: [{domain, vmPort?}]. */
+/* `domains` of a VM to be created: [{domain, vmPort?}]. */
 #define WISHES_MAX 64
 struct domain_wish {
 	char domain[DOMAIN_SIZE];
 	uint32_t port;
 };
-/* Reads them and looks whether they can be had; *ret_n 0 when there are none. */
+/* Reads them and checks whether they are available; *ret_n 0 if there are none. */
 int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, size_t *ret_n,
                   struct err *err);
 /* Maps all of them, or none and deletes the VM. */

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "vm/network.h"
 
-#define LINK_NAME "wg0" /* what a client may call its end; any name does */
+#define LINK_NAME "wg0" /* a name for the client's end; any name works */
 #define KEEPALIVE_S 25
 
 static const char *addr_text(uint32_t addr, char ret[INET_ADDRSTRLEN])
@@ -36,7 +36,7 @@ static char *config_text(const struct tunnel *t, const char *cidr)
 	return buf_take_str(&b);
 }
 
-/* What both kinds of tunnels say. */
+/* Members of both kinds of tunnels. */
 static json_t *shape_tunnel(const struct tunnel *t)
 {
 	char cidr[48], server[INET_ADDRSTRLEN], client[INET_ADDRSTRLEN], ip[INET_ADDRSTRLEN];

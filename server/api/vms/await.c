@@ -4,7 +4,7 @@
  *
  * Clients give up when they see no byte for about 300 s. So the headers go out at once and spaces
  * follow now and then, which JSON allows before its value; the object comes at the end. A server
- * that shuts down suspends its VMs, so the wait ends with the truth.
+ * that shuts down suspends its VMs, so the wait ends with the real reason.
  */
 #include "api/vms/shared.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builds.c - specs of requests, snapshots built from them, and what is known about builds */
+/* builds.c - specs of requests, snapshots built from them, and records of builds */
 #include "api/vms/shared.h"
 
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cell.c - a cell of the code interpreter on its way to JSON: its output, its results and how it
+ * cell.c - turns a cell of the code interpreter into JSON: its output, its results and how it
  * ended
  *
  * Theory of operation: events come from the guest one at a time. Collected, they become one object
  * at the end; streamed, each becomes an event for the client as soon as it is complete. Nothing
- * here trusts the guest: what a cell may send is bounded, results must be JSON objects, and how it
+ * here trusts the guest: its output is bounded, results must be JSON objects, and how it
  * may end is a fixed list.
  */
 #include "api/vms/cell.h"
@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-#define OUTPUT_MAX (AGENT_CODE_OUTPUT_MAX + 4096u) /* bytes; the guest's agent cuts before */
+#define OUTPUT_MAX (AGENT_CODE_OUTPUT_MAX + 4096u) /* bytes; the agent truncates before that */
 #define RESULT_BYTES (24u << 20)                   /* of one result as JSON */
 #define RESULTS_BYTES (32u << 20)                  /* of all results of one cell */
 #define RESULTS_MAX 300u                           /* results of one cell */
@@ -181,6 +181,16 @@ static void add_result(struct cell *x, json_t *j_consume)
 	json_array_append_new(x->results, j_consume);
 }
 
+/* NULL: not JSON, or with more values than anything that is shown has. */
+static json_t *load_piece(const struct cell *x)
+{
+	size_t values;
+
+	if (json_text_check(x->piece.p, x->piece.len, VALUES_MANY, &values, NULL) < 0)
+		return NULL;
+	return json_loadb((char *)x->piece.p, x->piece.len, JSON_ALLOW_NUL, NULL);
+}
+
 static void result_whole(struct cell *x)
 {
 	json_t *j = NULL;
@@ -191,7 +201,7 @@ static void result_whole(struct cell *x)
 	if (x->piece_lost || x->results_bytes > RESULTS_BYTES)
 		j = left_out("the cell showed more than", RESULTS_BYTES);
 	else
-		j = json_loadb((char *)x->piece.p, x->piece.len, JSON_ALLOW_NUL, NULL);
+		j = load_piece(x);
 	if (!json_is_object(j)) {
 		json_decref(j);
 		j = left_out("no JSON object is in its", x->piece.len);
@@ -201,7 +211,7 @@ static void result_whole(struct cell *x)
 
 static void error_whole(struct cell *x)
 {
-	json_t *j = json_loadb((char *)x->piece.p, x->piece.len, JSON_ALLOW_NUL, NULL);
+	json_t *j = load_piece(x);
 	const char *name, *value, *trace;
 
 	if (j && json_unpack(j, "{s:s, s:s, s:s}", "name", &name, "value", &value, "traceback",

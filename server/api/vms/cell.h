@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api/vms/cell.h - a cell of the code interpreter on its way to JSON; for api/ only */
+/* api/vms/cell.h - a cell of the code interpreter as JSON; for api/ only */
 #pragma once
 
 #include "api/vms/shared.h"
@@ -12,10 +12,10 @@ struct cell {
 	struct guest_flow *f; /* owned */
 	bool streamed, started, ended;
 	unsigned timeout_ms;
-	uint64_t deadline; /* clock_ms(): the guest has not kept its own */
+	uint64_t deadline; /* clock_ms(): in case the guest does not keep its own */
 	struct buf out[3]; /* [1], [2]; collected */
 	size_t taken[3];   /* bytes of them, collected or not */
-	struct buf piece;  /* of a result or an error that is not whole yet */
+	struct buf piece;  /* of an incomplete result or error */
 	uint8_t piece_kind;
 	bool piece_lost; /* it grew too large */
 	size_t results_bytes;
@@ -28,7 +28,7 @@ struct cell {
 };
 
 struct cell *cell_new(bool streamed, unsigned timeout_ms);
-void cell_free(void *ctx); /* closes the flow: a cell that still runs is interrupted */
+void cell_free(void *ctx); /* closes the flow: a running cell is interrupted */
 /* 1: something was taken; 0: nothing now; -ENODATA: over, *ret is how it ended; or an error. */
 int cell_step(struct cell *x, json_t **ret, struct err *err);
 /* The whole reply of a cell that was not streamed. */
@@ -37,5 +37,5 @@ const char *mime_of_path(const char *path); /* by its ending */
 void cell_context_id(uint32_t context, char ret[CONTEXT_ID_SIZE]);
 int code_language(const char *name, unsigned *ret, struct err *err);
 int code_context(const char *id, uint32_t *ret, struct err *err);
-/* What the guest said, in the contract's words. */
+/* Translates the guest's error to the protocol's code. */
 int cell_error(int r, struct err *err);

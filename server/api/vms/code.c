@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a new VM
+ * code.c - POST /v1/vms/{vm_id}/code: a cell in a persistent kernel; POST /v1/code: in a new VM
  *
- * A client that leaves while its cell runs interrupts it; the kernel and its variables stay. The
- * VM of /v1/code is deleted when the cell is over, whatever happened to it or to the client.
+ * A client that disconnects while its cell runs interrupts it; the kernel and its variables stay.
+ * The VM of /v1/code is deleted when the cell is over, whatever happened to the cell or the client.
  */
 #include "api/vms/cell.h"
 #include "api/vms/shared.h"
@@ -19,7 +19,7 @@
 #define CODE_DEFAULT_MS 290000      /* below the clients' own 300 s without headers */
 #define CODE_MAX_MS 600000          /* ditto: nobody waits longer for a reply */
 #define CODE_STREAM_MAX_MS 86400000 /* a day */
-#define POLL_MS 1000                /* between two looks at the deadline */
+#define POLL_MS 1000                /* between checks of the deadline */
 
 static void cell_freep(struct cell **x)
 {
@@ -158,7 +158,7 @@ static const struct outflow_ops stream_ops = {
 	.next = stream_next, .fd = stream_fd, .free = cell_free, .beat = ": \n\n"
 };
 
-/* Waits for the first event, so that whatever keeps a cell from starting is an ordinary error. */
+/* Waits for the first event, so that a cell that cannot start is an ordinary error. */
 static int await_start(struct cell *x, struct err *err)
 {
 	while (!x->started && !x->ended) {

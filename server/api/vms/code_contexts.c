@@ -2,8 +2,8 @@
 /*
  * code_contexts.c - contexts of the code interpreter: create, list, restart, interrupt, delete
  *
- * They live in the VM's memory: a suspended VM is resumed to be asked, a stopped one has none and
- * is not booted to find out.
+ * They live in the VM's memory: a suspended VM is resumed for the query, a stopped one has none and
+ * is not booted.
  */
 #include "api/vms/cell.h"
 #include "api/vms/shared.h"

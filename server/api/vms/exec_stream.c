@@ -21,7 +21,7 @@
 #define TIMEOUT_MAX 86400000    /* ms: a day */
 #define COMMAND_MAX (128 << 10) /* bytes: what a shell takes as one argument */
 #define STDIN_MAX (16 << 20)    /* bytes of JSON text */
-#define STDIN_MS 60000          /* for the guest to take a detached command's stdin */
+#define STDIN_MS 60000          /* for the guest to accept a detached command's stdin */
 
 struct run_body {
 	const char *command, *cwd, *stdin_text, *stdin_encoding;
@@ -122,7 +122,7 @@ static ssize_t run_next(void *ctx, char *p, size_t max, struct err *err)
 			return k < 0 ? err_set(err, (int)k, "out of memory") : k;
 		if (x->ended)
 			return -ENODATA;
-		feed(x, NULL); /* the next read reports what is wrong with the channel */
+		feed(x, NULL); /* the next read reports errors of the channel */
 		k = guest_flow_read(x->f, &chan, piece, sizeof(piece), err);
 		if (k == 0)
 			return 0;
@@ -199,10 +199,10 @@ static int start_detached(struct request *req, struct reply *res, struct guest *
 			r = guest_flow_finish(f, deadline_in(STDIN_MS), err);
 		guest_flow_close(TAKE_PTR(f));
 		if (r == -EPIPE)
-			r = 0; /* it does not read: as with a pipe */
+			r = 0; /* it does not read its stdin: the same as with a pipe */
 	}
 	if (r < 0 && started)
-		guest_proc_signal(g, s.proc, SIGKILL, NULL); /* nobody would know of it */
+		guest_proc_signal(g, s.proc, SIGKILL, NULL); /* nobody would know about it */
 	if (r < 0)
 		return process_error(r, err);
 	if (wants_json(req))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file_content.c - {"content": "...", "encoding": "base64"} without holding it twice
+ * file_content.c - {"content": "...", "encoding": "base64"} without keeping it in memory twice
  *
  * File content arrives as one JSON string of up to hundreds of megabytes, and the encoding may
  * come after it. content_find() walks the (mapped) body once and notes where the string is;
@@ -45,7 +45,7 @@ static bool take(struct scan *s, char c)
 	return true;
 }
 
-/* A string; the span is what is between the quotes, still escaped. */
+/* A string; the span is the text between the quotes, still escaped. */
 static int take_string(struct scan *s, const char **ret, size_t *ret_n, struct err *err)
 {
 	const char *from;
@@ -77,7 +77,7 @@ static size_t token_len(const char *p, size_t n)
 	return i;
 }
 
-/* Any value, without looking at it. */
+/* Skips any value. */
 static int skip_value(struct scan *s, struct err *err)
 {
 	unsigned depth = 0;
@@ -188,7 +188,7 @@ struct content_reader {
 	struct content c;
 	EVP_ENCODE_CTX *decoder; /* owned; NULL for text */
 	uint8_t stage[STAGE];
-	size_t n, off; /* bytes in stage, and how many were given out */
+	size_t n, off; /* bytes in stage, and how many were returned */
 	bool ended;
 };
 

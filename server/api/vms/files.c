@@ -2,10 +2,10 @@
 /*
  * files.c - files and directories inside a VM
  *
- * A file is one JSON document, content and all. Up to BODY_MEM_MAX it is text when it is UTF-8;
- * larger ones pass through a file without a name and leave as base64 that is encoded while it is
- * sent, so memory stays small whatever the size. Reads are repeated once when the VM was suspended
- * under them; writes are not.
+ * A file is one JSON document, including its content. Up to BODY_MEM_MAX it is text if it is UTF-8;
+ * larger ones are spooled to an unnamed file and sent as base64 that is encoded on the
+ * fly, so memory stays small whatever the size. Reads are repeated once if the VM was suspended
+ * during them; writes are not.
  */
 #include "api/vms/shared.h"
 
@@ -43,7 +43,7 @@ int request_path(struct request *req, char ret[PATH_MAX], struct err *err)
 	return 0;
 }
 
-/* The errno is the guest's. */
+/* The errno comes from the guest. */
 int file_error(int r, const char *path, struct err *err)
 {
 	static const int callers_fault[] = { -EISDIR,  -EACCES,   -EPERM,  -EROFS,        -ENOSPC,
@@ -73,14 +73,13 @@ static int file_failed(struct reply *res, int r, const char *path, struct err *e
 /* ---- read ---- */
 
 struct sink {
-	struct http *http;
 	struct body body; /* owned */
 	struct err err;
 };
 
 static void sink_done(struct sink *s)
 {
-	body_done(s->http, &s->body);
+	body_done(&s->body);
 }
 
 static int on_file_data(void *ctx, const uint8_t *p, size_t n)
@@ -90,27 +89,26 @@ static int on_file_data(void *ctx, const uint8_t *p, size_t n)
 	if (s->body.len + n > FILE_MAX)
 		return err_tag(&s->err, -EFBIG, TAG, "the file is larger than %llu MiB",
 		               (unsigned long long)(FILE_MAX >> 20));
-	return body_add(s->http, &s->body, p, n, &s->err);
+	return body_add(&s->body, p, n, &s->err);
 }
 
 /* A body that is being sent as base64. */
 struct stream {
-	struct http *http; /* weak: outlives its requests */
-	struct body body;  /* owned */
+	struct body body; /* owned */
 	const uint8_t *p;
 	uint64_t n, text_n; /* bytes, and characters of base64 */
-	uint64_t at;        /* of the reply: how much of it was made */
+	uint64_t at;        /* position in the reply */
 };
 
 static void stream_free(void *cls)
 {
 	struct stream *s = cls;
 
-	body_done(s->http, &s->body);
+	body_done(&s->body);
 	free(s);
 }
 
-/* Some characters of the base64 text from `at` on, at most max. */
+/* Encodes characters of the base64 text from `at` on, at most max. */
 static size_t stream_base64(const struct stream *s, uint64_t at, char *out, size_t max)
 {
 	unsigned char text[4096 + 1];
@@ -166,7 +164,6 @@ static int reply_stream(struct request *req, struct reply *res, struct sink *fil
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	s->http = file->http;
 	s->body = TAKE(file->body, BODY_EMPTY);
 	s->p = (const uint8_t *)p;
 	s->n = n;
@@ -216,12 +213,13 @@ static int reply_dir(struct guest *g, struct reply *res, const char *user, const
 static int get_once(struct request *req, struct reply *res, struct guest *g, const char *user,
                     const char *path, struct err *err)
 {
-	AUTO(sink_done) struct sink file = { .http = req->http, .body = BODY_EMPTY };
+	AUTO(sink_done) struct sink file = { .body = BODY_EMPTY };
 	struct guest_stat st;
 	int r = guest_stat(g, user, path, &st, err);
 
 	if (r < 0)
 		return r;
+	body_begin(req, &file.body);
 	if (st.kind == GUEST_DIR)
 		return reply_dir(g, res, user, path, err);
 	if (st.kind == GUEST_OTHER)
@@ -229,7 +227,7 @@ static int get_once(struct request *req, struct reply *res, struct guest *g, con
 	r = guest_read_file(g, user, path, 0, 0, on_file_data, &file, deadline_in(FILE_MS), err);
 	if (r == -EISDIR) /* a link to one */
 		return reply_dir(g, res, user, path, err);
-	if (r < 0 && file.err.code < 0) { /* ours, not the guest's */
+	if (r < 0 && file.err.code < 0) { /* an error of the server, not of the guest */
 		*err = file.err;
 		return err->code;
 	}
@@ -284,7 +282,7 @@ static ssize_t on_file_room(void *ctx, uint8_t *p, size_t n)
 	return k;
 }
 
-/* All of it decodes? Found out before the VM is woken and a byte is written. */
+/* Does all of it decode? Checked before the VM is woken and a byte is written. */
 static int check_content(const struct content *c, struct err *err)
 {
 	AUTO(source_done) struct source s = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* processes.c - processes of a VM by number: list, look, signal, feed, forget */
+/* processes.c - processes of a VM by number: list, show, signal, stdin, delete */
 #include "api/vms/shared.h"
 
 #include <ctype.h>
@@ -79,7 +79,7 @@ static int process_id(struct request *req, uint32_t *ret, struct err *err)
 	return err_tag(err, -ENOENT, ERR_NOT_FOUND, "there is no such process");
 }
 
-/* A token that may act as some Linux users sees the processes of those, and no others. */
+/* A token that may act as some Linux users sees only their processes. */
 static bool may_touch(struct request *req, const struct guest_proc *p)
 {
 	return auth_permit(deps_of(req)->auth, who_of(req), SCOPE_VM_EXEC, req->match.arg[0],

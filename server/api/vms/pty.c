@@ -2,8 +2,8 @@
 /*
  * pty.c - terminal sessions: list, close, tickets
  *
- * A list must not wake a suspended VM: it then shows what was last seen of its sessions, as
- * suspended. Only when nothing was seen (the server has restarted since) is the VM asked. A
+ * A list must not wake a suspended VM: it then shows the last known sessions, as
+ * suspended. Only if none are known (the server has restarted since) is the VM asked. A
  * stopped VM has none.
  */
 #include "api/vms/shared.h"
@@ -57,7 +57,7 @@ static json_t *shape(const struct guest_pty_info *s, bool asleep)
 	return j;
 }
 
-/* What there is; *ret_asleep: it was seen before the VM went to rest. */
+/* The sessions; *ret_asleep: as known before the VM was suspended. */
 static int look(struct request *req, const char *id, struct guest_pty_info **ret, size_t *ret_n,
                 bool *ret_asleep, struct err *err)
 {

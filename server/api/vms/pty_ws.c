@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pty_ws.c - open and attach: a request that becomes a terminal
+ * pty_ws.c - open and attach: turns a request into a terminal
  *
- * The VM is woken and the session found or started before the connection is upgraded, so whatever
- * is wrong is an ordinary error; a client that saw 101 is attached. A header says who asks, or a
- * ticket in the URL: web pages cannot send headers here, and no cookie counts, so a page without a
- * ticket gets nowhere whatever its origin.
+ * The VM is woken and the session found or started before the connection is upgraded, so any
+ * failure is an ordinary error; a client that got 101 is attached. The caller is identified by a
+ * header or by a ticket in the URL: web pages cannot send headers here, and cookies do not count,
+ * so a page without a ticket has no access whatever its origin.
  */
 #include "api/vms/shared.h"
 
@@ -55,7 +55,7 @@ static void terminal_run(struct upgrade *u, int fd, const void *early, size_t n_
 	pty_serve(t->api->hub, &t->c, fd, early, n_early);
 }
 
-/* A key may be revoked, a grant withdrawn, while the terminal is open. */
+/* A key or a grant may be revoked while the terminal is open. */
 static bool terminal_still(void *ctx)
 {
 	struct terminal *t = ctx;

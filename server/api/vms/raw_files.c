@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * raw_files.c - files as they are, of any size: no JSON, no base64, nothing kept on the way
+ * raw_files.c - raw files of any size: no JSON, no base64, nothing spooled
  *
  * GET reports size, time and tag of the very file that it then sends, or a part of it. PUT passes
- * the body on while it arrives; the file is there, complete, when the reply says so, and not at
- * all when the upload was cut off. Reads are repeated once when the VM was suspended before the
+ * the body on while it arrives; the file is complete when the reply says so, and unchanged if the
+ * upload was cut off. Reads are repeated once if the VM was suspended before the
  * first byte.
  */
 #include "api/vms/shared.h"
@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "guest/guest.h"
 
-#define GUEST_STALL_MS 120000 /* for the guest to take a piece: its disk may be slow */
+#define GUEST_STALL_MS 120000 /* for the guest to accept a piece: its disk may be slow */
 #define ETAG_SIZE 48
 
 /* ---- read ---- */
@@ -36,7 +36,7 @@ static bool parse_u64(const char **p, uint64_t *ret)
 	return errno == 0 && *ret <= INT64_MAX;
 }
 
-/* One range of bytes; anything else is no range, and the whole file is the answer (RFC 9110). */
+/* One range of bytes; anything else is ignored, and the whole file is sent (RFC 9110). */
 static void parse_range(const char *s, struct guest_get *ret)
 {
 	uint64_t from, to;
@@ -126,7 +126,7 @@ static int reply_part(struct request *req, struct reply *res, const struct guest
 	return 0;
 }
 
-/* If-Range: the part only if the file is still the one that the client has the rest of. */
+/* If-Range: send the part only if the file has not changed. */
 static bool range_holds(struct request *req, const struct guest_get *get)
 {
 	const char *s = request_header(req, "If-Range");
@@ -207,7 +207,7 @@ int upload_data(struct request *req, const void *p, size_t n, struct err *err)
 	int r = guest_flow_write(u->f, p, n, deadline_in(GUEST_STALL_MS), err);
 
 	u->n += n;
-	if (r == -ENODATA) { /* the guest could not go on, and says why */
+	if (r == -ENODATA) { /* the guest could not continue; its result says why */
 		r = guest_flow_result(u->f, err);
 		if (r == 0)
 			r = err_set(err, -EPROTO, "the guest did not accept the whole upload");

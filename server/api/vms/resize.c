@@ -19,7 +19,7 @@ static const struct json_field resize_fields[] = {
 	JSON_FIELD(JSON_WANT_ANY, resize_body, disk, "rootfsSizeGb", 0, 0, 0),
 };
 
-/* 0 means "leave it", so a 0 that was given becomes something no size can be. */
+/* 0 means "unchanged", so an explicit 0 becomes an invalid size. */
 static int number(const json_t *v, const char *name, double *ret, struct err *err)
 {
 	if (!v || json_is_null(v))
@@ -37,7 +37,7 @@ static json_t *shape_number(double v)
 	return v == floor(v) && fabs(v) < 1e15 ? json_integer((json_int_t)v) : json_real(v);
 }
 
-/* The members that the contract has for each of these codes. */
+/* The members that Freestyle's protocol has for each of these codes. */
 static void add_fault(struct reply *res, enum err_code tag, const struct vm_size_fault *f)
 {
 	const char *name = err_code_name(tag);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api/vms/shared.h - what the handlers of VMs share; for api/vms/ and mcp/ */
+/* api/vms/shared.h - shared by the handlers of VMs; for api/vms/ and mcp/ */
 #pragma once
 
 #include <limits.h>
@@ -12,12 +12,13 @@ struct guest_exec_req;
 struct guest_exec_result;
 
 /* ---- terminals: pty.c, pty_ws.c ---- */
-/* A ticket in the URL instead of a header. 1: it is good, *req knows who; 0: there is none. */
+/* A ticket in the URL instead of a header. 1: it is valid, *req has the caller; 0: there is none.
+ */
 int ticket_check(struct request *req, struct err *err);
 int request_session(struct request *req, struct reply *res, const char **ret, struct err *err);
 /*
- * The guest that may have the session; caller guest_unref()s. -ENOENT when the VM is stopped, or
- * just being stopped: it has no sessions, and is not booted to find out.
+ * The guest that may have the session; caller guest_unref()s. -ENOENT if the VM is stopped or
+ * being stopped: it has no sessions, and is not booted.
  */
 int pty_guest(struct request *req, const char *vm_id, const char *session, struct guest **ret,
               struct err *err);
@@ -26,7 +27,7 @@ int pty_guest(struct request *req, const char *vm_id, const char *session, struc
 #define FILES_TAG ERR_FILES_BAD_REQUEST
 /* The path of argument 1, from the VM's working directory when it is relative. */
 int request_path(struct request *req, char ret[PATH_MAX], struct err *err);
-/* What the guest said, in the contract's words. */
+/* Translates the guest's error to the protocol's code. */
 int file_error(int r, const char *path, struct err *err);
 
 /* ---- uploads that are passed on: raw_files.c; also an archive's, tar.c ---- */
@@ -49,7 +50,7 @@ int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow
                  json_t *started_consume, struct err *err);
 
 /* ---- specs: builds.c ---- */
-/* The body's spec; what a refusal has to say goes into the reply. Caller spec_done()s. */
+/* The body's spec; details of an error go into the reply. Caller spec_done()s. */
 int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
                  struct err *err);
 /* A build or 404; for builds of this account only. */
@@ -57,7 +58,7 @@ int request_build_id(struct request *req, size_t i, const char **ret, struct err
 
 /* ---- file content in a JSON body: file_content.c ---- */
 struct content {
-	const char *p, *end; /* the JSON string's inside, still escaped */
+	const char *p, *end; /* contents of the JSON string, still escaped */
 	bool base64;
 };
 int content_find(const char *text, size_t n, struct content *ret, struct err *err);
@@ -71,7 +72,7 @@ struct content_reader *content_close(struct content_reader *r);
 /* As the user of the request, in the VM of the request. */
 int service_run(struct request *req, struct guest_exec_req *x, struct guest_exec_result *ret,
                 struct err *err);
-/* The error of a command that did not succeed: what it said first, or that it may not. */
+/* The error of a failed command: its first line of output, or that it is not allowed. */
 int service_failed(const struct guest_exec_result *x, const char *what, struct err *err);
 /* Appends the text as one word for a shell. */
 void shell_put_word(struct buf *b, const char *s);
@@ -80,5 +81,5 @@ void shell_put_word(struct buf *b, const char *s);
 bool terminal_name_valid(const char *s);
 
 /* ---- what a VM may reach: egress.c ---- */
-/* Of POST /v1/vms: "egress"; *ret stays NULL when there is none. The caller egress_unref()s. */
+/* "egress" of POST /v1/vms; *ret stays NULL if there is none. The caller egress_unref()s. */
 int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshots.c - snapshots: list, look at, rename, delete */
+/* snapshots.c - snapshots: list, show, rename, delete */
 #include "api/vms/shared.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "base/auto.h"
 
-/* Is it in the list? The counters are over all of them. */
+/* Is it in the list? The counters include all of them. */
 struct snapshot_filter {
 	bool deleted, failed, building, cancelled, lost;
 };

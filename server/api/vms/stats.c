@@ -2,9 +2,9 @@
 /*
  * stats.c - GET /v1/vms/{id}/stats/stream: one line of JSON per interval
  *
- * Looking at a VM neither wakes it nor waits for it: a suspended one has lines that say
- * so. The stream ends when the VM is deleted, the client leaves or the server
- * ends. A slow client holds up its own connection and nothing else.
+ * This neither wakes a VM nor waits for it: the lines of a suspended one say
+ * so. The stream ends when the VM is deleted, the client disconnects or the server
+ * stops. A slow client delays only its own connection.
  */
 #include "api/vms/shared.h"
 
@@ -49,7 +49,7 @@ static int stats_fd(void *ctx)
 	return s->timer;
 }
 
-/* Of one CPU, since the sample before; 0 while nothing can be compared. */
+/* Of one CPU, since the previous sample; 0 for the first. */
 static double cpu_percent(const struct vm_sample *a, const struct vm_sample *b)
 {
 	double wall = (double)(b->at_ms - a->at_ms) / 1e3, cpu = b->total.cpu_s - a->total.cpu_s;
@@ -69,7 +69,7 @@ static json_t *shape_sample(struct stats *s, const struct vm_sample *v)
 	        (json_int_t)v->total.net_in, "txBytes", (json_int_t)v->total.net_out);
 }
 
-/* The next line; false: no memory, or no more to say. */
+/* The next line; false: out of memory, or the end. */
 static bool next_line(struct stats *s)
 {
 	struct vm_sample v;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * systemd.c - services of a VM: what systemctl says and does
+ * systemd.c - services of a VM, through systemctl
  *
  * Each call is one command in the guest, run as the user of the request: root manages the system,
  * another user may do what systemd lets it do. Names are checked against a grammar first and
- * quoted all the same. Services made here are unit files in /etc/systemd/system.
+ * quoted anyway. Services created here are unit files in /etc/systemd/system.
  */
 #include "api/vms/shared.h"
 
@@ -73,7 +73,7 @@ static int run_text(struct request *req, struct buf *b, const void *in, size_t i
 	return service_run(req, &x, ret, err);
 }
 
-/* What the command said, without the last line's end. */
+/* The command's output, without the final newline. */
 static json_t *said(const struct guest_exec_result *x, const char *otherwise)
 {
 	size_t n = x->errout_len;
@@ -123,7 +123,7 @@ static json_t *short_name(const json_t *unit)
 	return json_stringn(s, n - 8);
 }
 
-/* The service of that unit in all, made if it is new; NULL when the unit is none. */
+/* The service of that unit in all, added if it is new; NULL if the unit is not a service. */
 static json_t *service_in(json_t *all, const json_t *unit)
 {
 	autojson json_t *name = short_name(unit);
@@ -169,7 +169,7 @@ static void add_files(json_t *all, const char *p, size_t n)
 	}
 }
 
-/* What systemd has loaded, and what was made here and is not loaded. */
+/* Units that systemd has loaded, and those created here that are not loaded. */
 int api_service_list(struct request *req, struct reply *res, struct err *err)
 {
 	AUTO(guest_exec_result_done) struct guest_exec_result out = { 0 };
@@ -188,7 +188,8 @@ int api_service_list(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (out.exit_code != 0)
 		return service_failed(&out, "list services", err);
-	units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
+	if (json_text_check(out.out, out.out_len, VALUES_MANY, &i, NULL) == 0)
+		units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
 	if (!json_is_array(units))
 		return err_tag(err, -EPROTO, ERR_INTERNAL_ERROR,
 		               "cannot parse the output of systemctl");
@@ -209,7 +210,7 @@ static void put_create(struct buf *b, const struct unit *u)
 	           "systemctl cat -- \"$u\" >/dev/null 2>&1 && exit %d; set -C; "
 	           "cat >\"$f\" || { [ -e \"$f\" ] && exit %d; exit %d; }; ",
 	           EXIT_EXISTS, EXIT_EXISTS, EXIT_DENIED);
-	/* systemd finds a new unit by itself; to reload all others takes seconds where it is
+	/* systemd finds a new unit by itself; reloading all others takes seconds when
 	 * emulated. */
 	if (u->enable)
 		buf_printf(b, "systemctl enable --quiet --no-reload -- \"$u\" && "
@@ -371,7 +372,8 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 	const char *id;
 	char(*names)[SERVICE_NAME_SIZE];
 	autofree void *room = calloc(SERVICES_MAX, SERVICE_NAME_SIZE);
-	uint64_t until = deadline_in(SERVICE_MS); /* for all of them: there is one client */
+	uint64_t until =
+	        deadline_in(SERVICE_MS); /* for all of them together: one client is waiting */
 	size_t i, n;
 	json_t *v;
 	int r;
@@ -379,7 +381,7 @@ static int change(struct request *req, struct reply *res, const char *verb, cons
 	if (!room)
 		return err_set(err, -ENOMEM, "out of memory");
 	names = room;
-	/* An empty list asks the VM nothing; a VM that is not theirs must not look as if it were.
+	/* An empty list needs nothing from the VM, but another account's VM must still be rejected.
 	 */
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &vm, err)) < 0 ||

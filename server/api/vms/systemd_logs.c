@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * systemd_logs.c - what a service wrote to the journal
+ * systemd_logs.c - a service's journal
  *
  * journalctl prints one JSON object per line; a message that is not text comes as an array of
- * bytes. `since` is a time (RFC 3339, or seconds or milliseconds since the epoch) or what
- * journalctl understands itself ("-1h", "today").
+ * bytes. `since` is a time (RFC 3339, or seconds or milliseconds since the epoch) or anything
+ * journalctl understands ("-1h", "today").
  */
 #include "api/vms/shared.h"
 
@@ -26,7 +26,7 @@
 	INT64_C(100000000000) /* numbers from here on are milliseconds: it is 1973 there \
 	                       */
 
-/* "2026-01-31T12:00:00.5+01:00" as seconds since the epoch; false when it is none. */
+/* "2026-01-31T12:00:00.5+01:00" as seconds since the epoch; false if it is not valid. */
 static bool parse_rfc3339(const char *s, long long *ret)
 {
 	struct tm tm = { 0 };
@@ -51,7 +51,7 @@ static bool parse_rfc3339(const char *s, long long *ret)
 	return true;
 }
 
-/* As journalctl wants it. */
+/* In journalctl's syntax. */
 static int read_since(const char *s, char ret[SINCE_MAX], struct err *err)
 {
 	static const char chars[] =
@@ -107,7 +107,11 @@ static int reply_entries(struct reply *res, const char *p, size_t n, struct err 
 	while (n) {
 		const char *nl = memchr(p, '\n', n);
 		size_t len = nl ? (size_t)(nl - p) : n;
-		autojson json_t *e = json_loadb(p, len, JSON_ALLOW_NUL, NULL);
+		autojson json_t *e = NULL;
+		size_t values;
+
+		if (json_text_check(p, len, JSON_VALUES_MAX, &values, NULL) == 0)
+			e = json_loadb(p, len, JSON_ALLOW_NUL, NULL);
 
 		if (json_is_object(e) && json_array_append_new(logs, entry_of(e)) < 0)
 			return err_set(err, -ENOMEM, "out of memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tar.c - a directory as one archive, down and up
+ * tar.c - downloads and uploads a directory as one archive
  *
  * The guest packs and unpacks, as the user; the archive passes through. A pack that
  * fails after its first byte breaks the connection. An upload that fails leaves what
@@ -14,9 +14,9 @@
 #include "base/auto.h"
 #include "guest/guest.h"
 
-#define UNPACK_MS 600000 /* for what is still on its way when the body is complete */
+#define UNPACK_MS 600000 /* for the rest when the body is complete */
 
-/* The token stands in the header, and not with a weight of zero. */
+/* Is the token in the header, and not with a weight of zero? */
 static bool accepts_gzip(struct request *req)
 {
 	const char *s = request_header(req, "Accept-Encoding");
@@ -29,7 +29,7 @@ static int tar_error(int r, const char *path, struct err *err)
 {
 	char why[sizeof(err->msg)];
 
-	/* What the guest's tar or our unpacker said is worth more than the errno's name. */
+	/* The message of the guest's tar or our unpacker is better than the errno's name. */
 	if (r == -EIO || r == -EBADMSG || r == -EINVAL || r == -EOPNOTSUPP) {
 		memcpy(why, err->msg, sizeof(why));
 		return err_tag(err, r == -EIO ? r : -EINVAL, FILES_TAG, "%s", why);

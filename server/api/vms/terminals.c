@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * terminals.c - terminals: the output that commands run under a name left behind
+ * terminals.c - terminals: the output of commands that were run under a name
  *
- * The guest keeps the bytes as they came. `logs` shows them as lines of plain text: what only moves
- * a cursor or sets a colour is left out, and a line that was written over by a carriage return
- * shows what was written last. `xterm-256color` shows them as a terminal emulator wants them,
- * escape sequences and all, every line ended by CR LF as a terminal's line discipline does.
+ * The guest keeps the bytes unchanged. `logs` shows them as lines of plain text: sequences that
+ * only move a cursor or set a colour are left out, and a line that was overwritten after a carriage
+ * return shows what was written last. `xterm-256color` returns them for a terminal emulator, with
+ * escape sequences, every line ended by CR LF as a terminal's line discipline does.
  */
 #include "api/vms/shared.h"
 
@@ -16,7 +16,7 @@
 #include "guest/guest.h"
 
 #define TERMINAL_NAME_MAX 64
-#define LINES_MAX 100000 /* of one log: what the guest keeps is far less */
+#define LINES_MAX 100000 /* of one log; the guest keeps far fewer */
 
 bool terminal_name_valid(const char *s)
 {
@@ -78,7 +78,7 @@ static int terminal_read(struct request *req, struct reply *res, struct guest_te
 	return r < 0 ? guest_call_error(r, err) : 0;
 }
 
-/* Bytes of the escape sequence at p (which is ESC), or all that is left of it. */
+/* Bytes of the escape sequence at p (which is ESC), or the rest if it is incomplete. */
 static size_t escape_len(const char *p, size_t n)
 {
 	size_t i = 2;
@@ -100,7 +100,7 @@ static size_t escape_len(const char *p, size_t n)
 	return i;
 }
 
-/* One line without what is not text. */
+/* One line of plain text. */
 static void plain_line(struct buf *b, const char *p, size_t n)
 {
 	buf_reset(b);
@@ -112,7 +112,7 @@ static void plain_line(struct buf *b, const char *p, size_t n)
 			continue;
 		}
 		if (c == '\r' && i + 1 < n && p[i + 1] != '\r')
-			buf_reset(b); /* written over from the start */
+			buf_reset(b); /* overwritten from the start */
 		else if (c == '\b' && b->len)
 			b->len--;
 		else if ((unsigned char)c >= ' ' || c == '\t')

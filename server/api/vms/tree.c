@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.c - the tree: look at it, take a VM back in it, compare in it */
+/* tree.c - the tree: show it, rewind a VM, compare */
 #include "api/vms/shared.h"
 
 #include <errno.h>
@@ -171,7 +171,7 @@ static int read_cursor(const char *hex, char ret[PATH_MAX])
 	return ret[0] == '/' ? 0 : -EINVAL;
 }
 
-/* "/a/b/" and "/a//b" are "/a/b"; dots would name another place than they seem to. */
+/* "/a/b/" and "/a//b" are "/a/b"; "." and ".." are rejected. */
 static int clean_path(const char *s, char ret[PATH_MAX])
 {
 	size_t n = 0;
@@ -199,7 +199,7 @@ static int clean_path(const char *s, char ret[PATH_MAX])
 	return 0;
 }
 
-/* Is root inside (or the same as) tree? Then the caller asked for it by name. */
+/* Is root inside (or the same as) tree? Then the caller named it explicitly. */
 static bool inside(const char *root, const char *tree)
 {
 	size_t n = strlen(tree);
@@ -207,7 +207,7 @@ static bool inside(const char *root, const char *tree)
 	return !strncmp(root, tree, n) && (root[n] == '/' || root[n] == '\0');
 }
 
-/* "ignore=/a,/b" in place of the usual ones; the pieces stay in q->ignore. */
+/* "ignore=/a,/b" instead of the default; the pieces stay in q->ignore. */
 static int read_ignore(struct diff_query *q, struct vm_diff_opts *o, struct err *err)
 {
 	char *rest = q->ignore, *piece;

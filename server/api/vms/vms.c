@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vms.c - VMs: create, list, look at, change state, delete */
+/* vms.c - VMs: create, list, show, change state, delete */
 #include "api/vms/shared.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
-	/* A reply is only sent once the guest has confirmed that it is up: nothing to choose. */
+	/* A reply is only sent once the guest has confirmed that it is up, whatever this says. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
 	           0, READY_MAX),
@@ -50,7 +50,7 @@ static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
 	return seen == JSON_IS_GIVEN ? seconds : seen == JSON_IS_NULL ? -1 : absent;
 }
 
-/* {id, domains, consoleUrl} and whatever else the reply has */
+/* {id, domains, consoleUrl} and the reply's other members */
 static json_t *shape_made(struct request *req, const struct vm_info *v)
 {
 	return json_pack("{s:s, s:o, s:n}", "id", v->id, "domains", shape_domains(req, v->id),
@@ -150,7 +150,7 @@ static int list_query_read(struct request *req, struct list_query *q, struct err
 	return 0;
 }
 
-/* A token sees the VMs its identity was granted, and no others. */
+/* A token sees only the VMs granted to its identity. */
 static int keep_granted(struct request *req, struct vm_info *v, size_t *n, struct err *err)
 {
 	autofree struct store_grant *g = NULL;
@@ -178,7 +178,7 @@ static bool found(const struct list_query *q, const struct vm_info *v)
 	return !q->search || strcasestr(v->id, q->search) || strcasestr(v->name, q->search);
 }
 
-/* The item, if it is on the page; *total counts all of them. */
+/* Adds the item if it is on the page; *total counts all of them. */
 static int list_add(const struct list_query *q, json_t *items, size_t *total, json_t *item_consume,
                     struct err *err)
 {
@@ -193,7 +193,7 @@ static int list_add(const struct list_query *q, json_t *items, size_t *total, js
 	               : 0;
 }
 
-/* Those that are gone come after those that are not. */
+/* Deleted VMs come after the others. */
 static int list_deleted(struct request *req, const struct list_query *q, json_t *items,
                         size_t *total, struct err *err)
 {
@@ -201,7 +201,7 @@ static int list_deleted(struct request *req, const struct list_query *q, json_t 
 	size_t n = 0;
 	int r;
 
-	if (!q->deleted || *who_of(req)->identity) /* grants go with their VM */
+	if (!q->deleted || *who_of(req)->identity) /* grants are deleted with their VM */
 		return 0;
 	r = vmm_list_deleted(deps_of(req)->vmm, who_of(req)->account, &v, &n, err);
 	for (size_t i = 0; r == 0 && i < n; i++)
@@ -211,9 +211,9 @@ static int list_deleted(struct request *req, const struct list_query *q, json_t 
 }
 
 /*
- * The counters per state are over everything the search finds; totalCount is
- * what the filters leave, so that limit and offset can walk through it. Deleted VMs
- * are in no counter but totalCount.
+ * The counters per state cover everything the search finds; totalCount is
+ * what the filters leave, for paging with limit and offset. Deleted VMs
+ * only count in totalCount.
  */
 int api_vm_list(struct request *req, struct reply *res, struct err *err)
 {
@@ -235,7 +235,7 @@ int api_vm_list(struct request *req, struct reply *res, struct err *err)
 		if (q.state >= 0 && (int)v[i].state != q.state)
 			continue;
 		if (total < q.offset || total - q.offset >= q.limit)
-			total++; /* not worth making */
+			total++; /* not on the page */
 		else if ((r = list_add(&q, items, &total, shape_vm_item(&v[i]), err)) < 0)
 			return r;
 	}

@@ -3,8 +3,8 @@
  * watch_files.c - changes to a VM's files as they happen, one JSON object per line
  *
  * {eventType, filename}; the file name is an absolute path. Without a path everything
- * is watched but the system's own directories. Blank lines say that the stream is
- * alive. It ends well when the VM is suspended, stopped or deleted: the watch was in
+ * is watched except the system's own directories. Blank lines keep the stream
+ * alive. It ends regularly when the VM is suspended, stopped or deleted: the watch was in
  * its memory. A watch does not keep a VM awake.
  */
 #include "api/vms/shared.h"
@@ -70,7 +70,7 @@ static ssize_t lines_next(void *ctx, char *p, size_t max, struct err *err)
 		if (r > 0)
 			add_line(x, &c);
 		else if (r == -ECONNRESET || r == -ENODATA)
-			x->ended = true; /* the VM went to sleep, or the directory is gone */
+			x->ended = true; /* the VM was suspended, or the directory is gone */
 		else
 			return r;
 		k = sse_drain(&x->out, p, max);
@@ -122,6 +122,6 @@ int api_watch_files(struct request *req, struct reply *res, struct err *err)
 		lines_free(x);
 		return file_error(r, b.path ? b.path : "/", err);
 	}
-	buf_put_u8(&x->out.out, '\n'); /* so that the headers leave at once */
+	buf_put_u8(&x->out.out, '\n'); /* so that the headers are sent at once */
 	return reply_flow(req, res, &lines_ops, x, OUTFLOW_UNKNOWN, "application/x-ndjson", err);
 }
