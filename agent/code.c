@@ -318,9 +318,11 @@ void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 		return;
 	}
 	if (op == AGENT_OP_CODE_INTERRUPT) {
-		if (x->state == AGENT_CODE_BUSY) {
+		if (x->state == AGENT_CODE_BUSY && !x->done) {
 			x->asked = true;
 			code_interrupt(x);
+		} else if (x->state != AGENT_CODE_BUSY && x->cells) {
+			x->cells->interrupted = true;
 		}
 	} else {
 		x->deleted = op == AGENT_OP_CODE_DELETE;
@@ -412,8 +414,8 @@ uint64_t code_next_timer(const struct agent *a)
 	t = MIN(t, spare);
 
 	for (const struct code_ctx *x = a->code; x; x = x->next) {
-		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at, x->kill_at,
-			                x->say_at };
+		const uint64_t at[] = { x->ready_by, x->closed_by, x->timeout_at,
+			                x->kill_at,  x->say_at,    x->nudge_at };
 
 		for (size_t i = 0; i < ARRAY_SIZE(at); i++)
 			if (at[i])

@@ -17,7 +17,8 @@
 	180000 /* for a kernel to be ready; when emulated and warming up this takes long */
 #define CODE_IGNORE_MS 5000   /* for a cell to end after its interrupt, before it is killed */
 #define CODE_CLOSED_MS 2000   /* for a kernel to end after its socket did */
-#define CODE_SAY_MS 50        /* a cell that ends sooner is reported in one message */
+#define CODE_NUDGES 10        /* at most, after an interrupt that has not ended the cell */
+#define CODE_SAY_MS 50        /* a cell that ends before this is reported in one message */
 #define CODE_DROP_PER_TURN 16 /* chunks of unwanted output per turn, for fairness */
 #define CODE_KERNELS "/usr/lib/pando/kernels"
 #define CODE_OOM_SCORE "500" /* of a kernel: greedy cells are killed first */
@@ -30,6 +31,7 @@ struct code_cell {
 	size_t len;
 	uint32_t timeout_ms;
 	bool warm;
+	bool interrupted; /* before it began */
 };
 
 struct code_file {
@@ -80,7 +82,10 @@ struct code_ctx {
 	struct code_cell *cells;
 	unsigned waiting;
 	uint64_t started_ms, timeout_at, kill_at;
-	uint64_t say_at; /* when the host must be told that it started; 0: it was told */
+	uint64_t say_at;   /* when the host must be told that it began; 0: it was */
+	uint64_t nudge_at; /* when to repeat an interrupt */
+	unsigned nudges;   /* to go */
+	bool signal_due;   /* SIGINT follows when all of tx is written */
 	uint8_t how;
 	bool done, fresh, asked; /* asked: an interrupt was requested */
 	bool owing;              /* owed[] was counted for the next event from the socket */
@@ -101,8 +106,12 @@ void code_describe(const struct code_ctx *x, struct agent_code_context *ret);
 int code_start(struct agent *a, struct code_ctx *x, bool warm); /* 0 or -errno */
 /* SIGKILL for the kernel and everything it started. */
 void code_kill(struct code_ctx *x);
-/* Interrupts the running cell; the kernel continues. */
+/* Interrupts the running cell, even if the kernel has not begun with it; the kernel continues. */
 void code_interrupt(struct code_ctx *x);
+/* The signal of an interrupt, once the kernel can find it in its socket. */
+void code_interrupt_sent(struct code_ctx *x);
+/* Once more, for a cell that was about to wait when the signal came. */
+void code_nudge(struct code_ctx *x);
 /* Kills and reaps it, at once: for one that has not run anything yet. */
 void code_abandon(struct code_ctx *x);
 /* The process has ended and was reaped: drops its state. */

@@ -198,8 +198,8 @@ static void ended(struct agent *a, struct code_ctx *x)
 	x->cells = c->next;
 	x->waiting--;
 	code_cell_free(c);
-	x->timeout_at = x->kill_at = x->started_ms = x->say_at = 0;
-	x->done = x->asked = x->fresh = x->files_cut = false;
+	x->timeout_at = x->kill_at = x->started_ms = x->say_at = x->nudge_at = 0;
+	x->done = x->asked = x->signal_due = x->fresh = x->files_cut = false;
 	x->how = AGENT_CODE_END_OK;
 	memset(x->bytes, 0, sizeof(x->bytes));
 }
@@ -368,6 +368,8 @@ static void write_ctl(struct agent *a, struct code_ctx *x)
 		x->tx_off += (size_t)n;
 	}
 	code_await_room(a, x, x->tx_off < x->tx.len);
+	if (x->tx_off == x->tx.len || x->ctl < 0)
+		code_interrupt_sent(x);
 	if (x->tx_off == x->tx.len) {
 		buf_done(&x->tx);
 		x->tx_off = 0;
@@ -408,6 +410,10 @@ static void begin(struct agent *a, struct code_ctx *x)
 	buf_printf(&x->tx, "RUN %zu\n", c->len);
 	buf_put(&x->tx, c->code, c->len);
 	free(TAKE_PTR(c->code));
+	if (c->interrupted) {
+		x->asked = true;
+		code_interrupt(x);
+	}
 	if (x->tx.failed) {
 		buf_done(&x->tx);
 		x->broken = true;
@@ -439,6 +445,8 @@ static void timers(struct code_ctx *x, uint64_t now)
 		x->closed_by = 0;
 		broke(x, "it closed its channel");
 	}
+	if (x->nudge_at && now >= x->nudge_at)
+		code_nudge(x);
 	if (x->asked && x->how == AGENT_CODE_END_OK)
 		x->how = AGENT_CODE_END_INTERRUPTED;
 }

@@ -234,13 +234,43 @@ void code_kill(struct code_ctx *x)
 		session_kill(x->pid);
 }
 
+/* What a Bash cell does at its own SIGINT trap is left alone for longer. */
+static unsigned nudge_ms(const struct code_ctx *x)
+{
+	return x->lang == AGENT_LANG_BASH ? 1000 : 100;
+}
+
 void code_interrupt(struct code_ctx *x)
 {
+	if (x->pid <= 0 || x->exited || x->done)
+		return;
+	buf_put(&x->tx, "INT\n", 4);
+	x->signal_due = true;
+	x->nudges = CODE_NUDGES;
+	x->nudge_at = clock_ms() + nudge_ms(x);
+}
+
+void code_interrupt_sent(struct code_ctx *x)
+{
+	if (TAKE(x->signal_due, false) && x->pid > 0)
+		kill(-x->pid, SIGINT); /* a busy V8 handles no signals: INT is all it hears of it */
+}
+
+/*
+ * A signal that comes after Python or Bash looked for one, and before it begins to wait, is seen
+ * only when the wait is over. Python then runs its handler when any signal ends the wait, so it
+ * gets one that means nothing to the cell; the program that Bash waits for has to be interrupted
+ * itself.
+ */
+void code_nudge(struct code_ctx *x)
+{
+	x->nudge_at = --x->nudges ? clock_ms() + nudge_ms(x) : 0;
 	if (x->pid <= 0 || x->exited)
 		return;
-	if (x->lang == AGENT_LANG_JAVASCRIPT || x->lang == AGENT_LANG_TYPESCRIPT)
-		buf_put(&x->tx, "INT\n", 4); /* a busy V8 does not handle signals */
-	kill(-x->pid, SIGINT);
+	if (x->lang == AGENT_LANG_PYTHON)
+		kill(x->pid, SIGURG);
+	else if (x->lang == AGENT_LANG_BASH)
+		kill(-x->pid, SIGINT);
 }
 
 void code_forget_kernel(struct code_ctx *x)

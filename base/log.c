@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,42 @@ static const char *const log_level_str[] = {
 	[LOG_LV_ERROR] = "error",
 };
 
+static _Atomic(void (*)(unsigned long)) log_written;
+static struct {
+	_Atomic long minute;
+	_Atomic unsigned lines, dropped; /* of this minute */
+} log_pace[LOG_LV_ERROR];
+
+void log_on_written(void (*fn)(unsigned long bytes))
+{
+	atomic_store(&log_written, fn);
+}
+
+/*
+ * May this line be written? *ret_dropped: so many were not in an earlier minute. Two threads may
+ * both see a minute begin, and then a few lines more are written; nothing waits for anything.
+ */
+static bool log_may(enum log_level lv, unsigned *ret_dropped)
+{
+	struct timespec now;
+	long minute, seen;
+
+	*ret_dropped = 0;
+	if (lv == LOG_LV_ERROR || log_least == LOG_LV_DEBUG)
+		return true;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	minute = now.tv_sec / 60 + 1;
+	seen = atomic_load(&log_pace[lv].minute);
+	if (seen != minute && atomic_compare_exchange_strong(&log_pace[lv].minute, &seen, minute)) {
+		atomic_store(&log_pace[lv].lines, 0);
+		*ret_dropped = atomic_exchange(&log_pace[lv].dropped, 0);
+	}
+	if (atomic_fetch_add(&log_pace[lv].lines, 1) < LOG_LINES_MINUTE)
+		return true;
+	atomic_fetch_add(&log_pace[lv].dropped, 1);
+	return false;
+}
+
 void log_init(const char *program, enum log_level least)
 {
 	log_program = program;
@@ -37,17 +74,18 @@ int log_level_parse(const char *s)
 	return -EINVAL;
 }
 
-static void log_emit(enum log_level lv, const char *kind, const char *id, const char *fmt,
-                     va_list ap)
+static void log_write(enum log_level lv, const char *kind, const char *id, const char *fmt,
+                      va_list ap) __attribute__((format(printf, 4, 0)));
+static void log_write(enum log_level lv, const char *kind, const char *id, const char *fmt,
+                      va_list ap)
 {
+	void (*written)(unsigned long) = atomic_load(&log_written);
 	char text[LOG_LINE_MAX], line[LOG_LINE_MAX + 160];
 	struct timespec ts;
 	struct tm tm;
 	size_t n;
 	int k;
 
-	if (lv < log_least)
-		return;
 	vsnprintf(text, sizeof(text), fmt, ap);
 	for (char *p = text; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
@@ -63,6 +101,37 @@ static void log_emit(enum log_level lv, const char *kind, const char *id, const 
 	n = MIN(n + (size_t)k, sizeof(line) - 1);
 	if (write(STDERR_FILENO, line, n) < 0)
 		return; /* nowhere left to report it */
+	if (written)
+		written(n);
+}
+
+static void log_say(enum log_level lv, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void log_say(enum log_level lv, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	log_write(lv, NULL, NULL, fmt, ap);
+	va_end(ap);
+}
+
+static void log_emit(enum log_level lv, const char *kind, const char *id, const char *fmt,
+                     va_list ap) __attribute__((format(printf, 4, 0)));
+static void log_emit(enum log_level lv, const char *kind, const char *id, const char *fmt,
+                     va_list ap)
+{
+	unsigned dropped;
+	bool may;
+
+	if (lv < log_least)
+		return;
+	may = log_may(lv, &dropped);
+	if (dropped)
+		log_say(LOG_LV_WARN,
+		        "%u lines of level %s were not logged: at most %d are in a minute", dropped,
+		        log_level_str[lv], LOG_LINES_MINUTE);
+	if (may)
+		log_write(lv, kind, id, fmt, ap);
 }
 
 void log_obj(enum log_level lv, const char *kind, const char *id, const char *fmt, ...)

@@ -10,7 +10,16 @@
 
 enum log_level { LOG_LV_DEBUG, LOG_LV_INFO, LOG_LV_WARN, LOG_LV_ERROR };
 
-/* Name of the program on every line ("pandod"), and the minimum level shown. */
+/*
+ * So many lines of one level are written in a minute; the rest is counted, and the next minute
+ * begins with their number. Errors, and everything where debug is shown, are not limited.
+ */
+#define LOG_LINES_MINUTE 6000
+
+/* Called after each write with its bytes, by any thread; for log_file.c. */
+void log_on_written(void (*fn)(unsigned long bytes));
+
+/* Name of the program on every line ("pandod"), and the least level shown. */
 void log_init(const char *program, enum log_level least);
 /* "debug", "info", "warn", "error" -> level, or -EINVAL. */
 int log_level_parse(const char *s);

@@ -17,6 +17,7 @@ static const struct cli_col cols[] = {
 	{ "TARGET", "target" },
 	{ "CODE", "code" },
 	{ "FROM", "remote" },
+	{ "REPEATED", "repeated" },
 };
 
 static int audit(struct cli *c, const struct cli_args *a)

@@ -5,15 +5,18 @@ Theory of operation: a step is a command in its own session, with a log in build
 never goes past the deadline of the whole run; at the limit its process group gets SIGTERM, then SIGKILL. Results
 are reported as lines of JSON in the file PANDO_TEST_RESULTS (lint and end-to-end), or read from meson's
 own log (unit, tsan and fuzz). A step that fails without naming a failed test, or ends without naming any, is itself a
-failure, so nothing can pass by not having run. A few failed test programs and classes run a second time, alone, when everything else is
-over: one that passes then was disturbed by others on a small machine; it counts as passed and is listed as unstable, with its
-first failure. One that fails twice has failed. The base image is built in the background as soon as there is an agent to
+failure, so nothing can pass by not having run. A few failed test programs and classes run a second time when everything else is
+over, alone: what passes then was upset by its neighbours on a small machine; it counts as passed and is named as unstable, with its
+first failure. What fails twice has failed. Test programs have their temporary files in one directory, which is removed at the end,
+whatever became of them. The base image is made in the background as soon as there is an agent to
 put in it; only the steps with real VMs wait for it.
 """
 import glob
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,10 +39,11 @@ E2E = ["/usr/bin/python3", "tests/e2e/run.py"]
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
 # Tests of multi-threaded code, under ThreadSanitizer. None takes long, and much of it is waiting, so four run at a time.
 TSAN = ["storm", "turns", "vm_life", "vm_trouble", "vm_once_create-pool", "vm_once_fork-8", "vm_once_suspend", "vm_once_delete",
-        "edge", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
-TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, from any process of the tests
+        "edge", "edge_limits", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
+TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, of any process of the tests
 TSAN_ENV = {"TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:history_size=4:log_path={TSAN_REPORTS}:"
                             f"suppressions={ROOT}/tests/tsan.supp"}
+TMP = f"/tmp/pando-test.{os.getpid()}"  # TMPDIR of test programs; short, because sockets are made below it
 RESULTS = {"OK": "pass", "FAILED": "fail", "SKIPPED": "skip"}
 
 
@@ -212,7 +216,8 @@ def meson_run(name, build, options, limit_s, lanes=2):
     if os.path.exists(log):
         os.unlink(log)
     say(f"{name}")
-    s = Step(name, ["meson", "test", "-C", build, "--no-rebuild", "--num-processes", str(lanes), *options], limit_s, env=TSAN_ENV)
+    s = Step(name, ["meson", "test", "-C", build, "--no-rebuild", "--num-processes", str(lanes), *options], limit_s,
+             env={**TSAN_ENV, "TMPDIR": TMP})
     ok = s.wait()
     before, failed = len(run.results), run.count("fail")
     tsan_reports()
@@ -388,6 +393,20 @@ def second_try():
             say(f"unstable: {suite}: {name}: {reason}; it passed when it ran again")
 
 
+def processor_s():
+    """Of all processes that were waited for, and of theirs."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
+
+
+def remove_tmp():
+    """Ours, and those of runs that were killed."""
+    for path in glob.glob("/tmp/pando-test.*"):
+        pid = path.rpartition(".")[2]
+        if path == TMP or (pid.isdigit() and not os.path.exists(f"/proc/{pid}")):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def on_signal(sig, _frame):
     raise KeyboardInterrupt(signal.Signals(sig).name)
 
@@ -398,15 +417,21 @@ def main():
         say(f"unknown step '{unknown[0]}'; the steps are: {' '.join([*STEPS, *MORE_STEPS])}")
         return 2
     os.makedirs(LOGS, exist_ok=True)
+    remove_tmp()
+    os.mkdir(TMP)
+    os.chmod(TMP, 0o1777)  # guests of tests have users, too
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    start = time.monotonic()
+    start, took = time.monotonic(), []
     try:
         for name in sys.argv[1:] or STEPS:
             if time.monotonic() >= run.deadline:
                 run.record("all", name, "fail", f"not started: {TOTAL_S} s are over")
                 continue
+            begin, used = time.monotonic(), processor_s()
             {**STEPS, **MORE_STEPS}[name]()
+            # the second figure is what counts on a busy machine
+            took.append(f"{name} {time.monotonic() - begin:.0f} ({processor_s() - used:.0f})")
             if name == "build" and run.count("fail"):
                 break  # nothing to test
         second_try()
@@ -414,12 +439,14 @@ def main():
         run.record("all", "run", "fail", f"interrupted ({e})")
     finally:
         run.stop()
+        remove_tmp()
     if run.count("fail") > 1:
         say("failed:")
         for suite, name, result, reason in run.results:
             if result == "fail":
                 say(f"  {suite}: {name}: {reason}")
     skipped = run.count("skip")
+    say(f"seconds (of processor time): {', '.join(took)}")
     say(f"{time.monotonic() - start:.0f} s in all")
     say(f"{run.count('pass')} passed, {run.count('fail')} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if run.count("fail") or not run.count("pass") else 0

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/notify.h"
 #include "build/build.h"
 #include "conf.h"
@@ -222,6 +223,7 @@ static int app_start(struct app *a, struct err *err)
 		               .pool_mem_mb = c->pool_mem_mb,
 		               .blanks = c->blanks,
 		               .quota = quota_default(c),
+		               .boot_s = c->boot_s,
 		               .busy_wait_s = c->busy_wait_s,
 		               .disk_budget_mb = c->disk_budget_mb,
 		               .disk_free_mb = c->disk_free_mb,
@@ -443,6 +445,11 @@ int main(int argc, char **argv)
 		return EXIT_CONFIG;
 	}
 	log_init("pandod", (enum log_level)MAX(0, log_level_parse(a.conf.log_level)));
+	if (*a.conf.log_file &&
+	    log_file_open(a.conf.log_file, (uint64_t)a.conf.log_file_mb << 20, &err) < 0) {
+		log_error("PANDO_LOG_FILE: %s", err.msg);
+		return EXIT_CONFIG;
+	}
 	if (geteuid() == 0) {
 		log_error("pandod must not run as root: pando-priv starts it as another user");
 		return EXIT_CONFIG;

@@ -5,9 +5,18 @@
 #
 # Theory of operation: descriptor 3 is a socket to the agent: "RUN <bytes>\n" and a cell come in, frames go out (u32 length,
 # u8 kind, u8 more, payload; docs/PROTOCOL.agent.md). A cell runs without descriptor 3, so its children do not have it.
-# Everything of ours is named __pando_*. SIGINT ends what a cell runs and then the cell, not the shell.
+# Everything of ours is named __pando_*.
+#
+# SIGINT ends what a cell runs and then the cell, not the shell: from then on a DEBUG trap has bash return from every function
+# and sourced file before its next command (extdebug), and a cell is evaluated by sourcing this file again. "INT\n"
+# precedes every SIGINT, so that one that came before the cell began is found in the socket.
 
-: "${__pando_count:=0}"
+if [[ -n ${__pando_cell-} ]]; then
+	__pando_cell=
+	eval "$__pando_code" 3>&-
+	return
+fi
+__pando_count=0
 
 # frame KIND PAYLOAD
 __pando_frame() {
@@ -43,21 +52,24 @@ __pando_status() {
 	__pando_frame 4 "{\"name\":\"$name\",\"value\":\"$value\",\"traceback\":\"$value\"}"
 }
 
-# Ends a cell: its status, DONE.
-__pando_finish() {
-	trap ':' INT
-	(($1 == 0)) || __pando_status "$1"
-	__pando_done
+# What a DEBUG trap says to have bash return, where there is something to return from.
+__pando_return() {
+	((${#FUNCNAME[@]} <= 2)) || return 2
 }
 
-if [[ -z ${__pando_ready-} ]]; then
-	__pando_ready=1
-	trap ':' INT
-	__pando_seed
-	__pando_frame 6 ''
-fi
+__pando_interrupt() {
+	((!__pando_stop)) || set -o posix # it did not help: "read" in a cell ends by a signal in this mode only
+	__pando_stop=1
+	shopt -s extdebug
+	trap __pando_return DEBUG
+}
+
+trap ':' INT
+__pando_seed
+__pando_frame 6 ''
 while :; do
 	IFS=' ' read -r -u 3 __pando_word __pando_size || { (($? > 128)) && continue; exit 0; }
+	[[ $__pando_word != INT ]] || continue # its cell has ended
 	__pando_code=
 	if ((__pando_size > 0)); then
 		LC_ALL=C IFS= read -r -u 3 -N "$__pando_size" __pando_code || exit 0
@@ -66,10 +78,23 @@ while :; do
 	[[ $__pando_word == RUN ]] || continue
 	__pando_count=$((__pando_count + 1))
 	__pando_seed
-	trap 'break 9999' INT
-	eval "$__pando_code" 3>&-
-	__pando_finish $?
+	__pando_stop=0
+	trap __pando_interrupt INT
+	if read -t 0 -u 3; then # INT: the signal came before the trap
+		__pando_stop=1
+	else
+		__pando_cell=1
+		# shellcheck source=/dev/null
+		. "${BASH_SOURCE[0]}"
+	fi
+	__pando_exit=$?
+	trap ':' INT
+	if ((__pando_stop)); then
+		trap - DEBUG
+		shopt -u extdebug
+		[[ ! -o posix ]] || set +o posix
+		__pando_exit=130
+	fi
+	((__pando_exit == 0)) || __pando_status "$__pando_exit"
+	__pando_done
 done
-# Only an interrupt leaves the loop, whatever the cell was doing.
-__pando_finish 130
-. "${BASH_SOURCE[0]}"

@@ -27,7 +27,7 @@ const NODE_LIB = "/usr/share/nodejs/"; // where Debian keeps the modules that co
 
 // ---- the worker: reads the socket, breaks a loop ----
 
-function listen({ acked }) {
+function listen({ flags }) {
 	const session = new inspector.Session();
 	let pending = Buffer.alloc(0);
 	const fill = () => {
@@ -37,10 +37,13 @@ function listen({ acked }) {
 		return n > 0;
 	};
 	const interrupt = () => {
-		const flag = new Int32Array(acked);
-		Atomics.store(flag, 0, 0);
+		Atomics.store(flags, 0, 0);
 		parentPort.postMessage({ word: "INT" });
-		if (Atomics.wait(flag, 0, 0, ACK_MS) === "timed-out") session.post("Runtime.terminateExecution");
+		while (Atomics.wait(flags, 0, 0, ACK_MS) === "timed-out") {
+			if (!Atomics.load(flags, 1)) continue; // not busy with the cell, but slow
+			session.post("Runtime.terminateExecution");
+			return;
+		}
 	};
 	session.connectToMainThread();
 	for (;;) {
@@ -257,7 +260,7 @@ class Kernel {
 		this.sent = 0;
 		this.interrupt = null;
 		this.random = new Random();
-		this.acked = new SharedArrayBuffer(4);
+		this.flags = new Int32Array(new SharedArrayBuffer(8)); // an interrupt was heard; a cell runs
 		this.session = new inspector.Session();
 		this.session.connect();
 	}
@@ -402,6 +405,7 @@ class Kernel {
 		const name = `cell-${++this.count}`;
 		this.sent = 0;
 		this.random.check();
+		Atomics.store(this.flags, 1, 1);
 		try {
 			const r = await this.evaluate(code, name);
 			if ("error" in r) this.failed(r.error, r.where);
@@ -409,6 +413,7 @@ class Kernel {
 		} catch (e) {
 			this.failed(/Execution was terminated/.test(e?.message) ? new Interrupted() : e, "");
 		}
+		Atomics.store(this.flags, 1, 0);
 		this.interrupt = null;
 		this.done();
 	}
@@ -454,13 +459,13 @@ class Kernel {
 		process.on("unhandledRejection", complain);
 		process.on("SIGINT", () => {}); // interrupts come over the socket
 		process.on("SIGURG", () => this.random.check());
-		const worker = new Worker(new URL(import.meta.url), { workerData: { acked: this.acked }, stdout: false });
+		const worker = new Worker(new URL(import.meta.url), { workerData: { flags: this.flags }, stdout: false });
 		worker.on("message", ({ word, code }) => {
 			if (word === "RUN") return void this.run(code);
 			if (word === "SET") return this.set(code);
 			if (word === "CD") return this.move(code);
-			Atomics.store(new Int32Array(this.acked), 0, 1);
-			Atomics.notify(new Int32Array(this.acked), 0);
+			Atomics.store(this.flags, 0, 1);
+			Atomics.notify(this.flags, 0);
 			this.interrupt?.();
 		});
 		worker.on("exit", () => process.reallyExit(0));

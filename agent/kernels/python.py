@@ -4,7 +4,7 @@
 Theory of operation: descriptor 3 is a socket to the agent. It sends "RUN <bytes>\\n" and a cell; the shell runs it on
 the main thread; what is shown goes back as frames (u32 length, u8 kind, u8 more, payload; docs/PROTOCOL.agent.md), DONE
 last; "CD <bytes>\\n" and a directory is where the cells after it run. Descriptors 1 and 2 are pipes that the agent reads, so output of C code and of children is caught too.
-SIGINT interrupts a cell and nothing else. The file /run/pando/generation tells that this process became a copy: then
+SIGINT interrupts a cell and nothing else; "INT\\n" precedes it, so that one that came before the cell began is found in the socket. The file /run/pando/generation tells that this process became a copy: then
 the generators of random numbers are seeded anew, before the next cell, or by SIGURG in the middle of one.
 """
 import base64
@@ -54,7 +54,8 @@ class Channel:
             if not self.fill():
                 return None
         head, self.pending = self.pending.split(b"\n", 1)
-        word, size = head.split()
+        word, _, size = head.partition(b" ")
+        size = size or b"0"
         parts, missing = [self.pending], int(size) - len(self.pending)
         while missing > 0:
             piece = self.sock.recv(min(missing, 65536))
@@ -65,6 +66,14 @@ class Channel:
         text = b"".join(parts)
         self.pending = text[int(size):]
         return word, text[:int(size)].decode("utf-8", "surrogateescape" if word == b"CD" else "replace")
+
+    def interrupted(self):
+        """Whether an interrupt of the cell that was received last is there."""
+        try:
+            self.pending += self.sock.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        return self.pending.startswith(b"INT\n")
 
     def fill(self):
         piece = self.sock.recv(65536)
@@ -375,6 +384,8 @@ class Kernel:
         try:
             try:
                 self.interrupts.running = True
+                if self.channel.interrupted():
+                    raise KeyboardInterrupt  # its signal came too early
                 result = self.shell.run_cell(code or "None", store_history=bool(code))
                 if not code:  # it is only there to have the way of a cell walked once
                     self.shell.display_formatter.format(2)
@@ -437,7 +448,7 @@ class Kernel:
                 self.move(text)
             elif word == b"RUN":
                 self.run(text)
-            else:
+            elif word != b"INT":  # else its cell has ended
                 os._exit(1)
 
 

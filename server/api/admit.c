@@ -7,6 +7,11 @@
 
 #include "api/git/shared.h"
 #include "api/vms/shared.h"
+#include "base/rate.h"
+#include "base/sock.h"
+#include "conf.h"
+
+#define FAILED_RETRY_S 60 /* told to an address with too many failures */
 
 _Static_assert(REQUEST_ACCOUNT_SIZE >= ACCOUNT_SIZE, "a request has room for its account");
 
@@ -26,10 +31,12 @@ static int failed(struct request *req, int r, struct err *err)
 	/* Only after the check: a valid key works even if others fail from the same address. */
 	req->quiet =
 	        caller_of(req)->denied && !auth_failure(deps_of(req)->auth, request_remote(req));
-	if (req->quiet)
+	if (req->quiet) {
 		err_tag(err, r, err->tag,
 		        "too many requests without a valid key or token from this address: try "
 		        "again later");
+		err_fact(err, ERR_FACT_RETRY, FAILED_RETRY_S);
+	}
 	return r;
 }
 
@@ -51,15 +58,40 @@ static int identify(struct request *req, bool *ret_permitted, struct err *err)
 	return r < 0 ? failed(req, r, err) : 0;
 }
 
+/* Requests of one key, or without one of an address, that come too fast: 429, and not logged. */
+static int check_rate(struct request *req, struct err *err)
+{
+	const struct auth_who *who = who_of(req);
+	bool known = *who->account;
+	struct rate *rate = known ? api_of(req)->key_rate : api_of(req)->address_rate;
+	struct rate_answer a = { 0 };
+	char net[SOCK_NET_SIZE];
+
+	sock_net_text(request_remote(req), net);
+	if (!rate || rate_take(rate, !known ? net : *who->key ? who->key : who->account, &a))
+		return 0;
+	req->quiet = true;
+	err_tag(err, -EAGAIN, ERR_LIMIT_EXCEEDED,
+	        "too many requests %s in a short time: wait %u s, then send at most %u a second",
+	        known ? "with this key" : "without a key from this address", a.wait_s,
+	        known ? deps_of(req)->conf->rate_key : deps_of(req)->conf->rate_address);
+	err_fact(err, ERR_FACT_RETRY, a.wait_s);
+	return -EAGAIN;
+}
+
 int api_admit(struct request *req, struct err *err)
 {
 	struct caller *c = caller_of(req);
 	const char *user = request_header(req, USER_HEADER);
 	bool permitted = req->match.route->scope == SCOPE_PUBLIC;
 	int r = permitted ? 0 : identify(req, &permitted, err);
+	int fast = req->quiet ? 0 : check_rate(req, err);
 
-	if (r < 0)
-		return r;
+	snprintf(req->account, sizeof(req->account), "%s", c->who.account);
+	if (fast < 0)
+		c->denied = false;
+	if (r < 0 || fast < 0)
+		return fast < 0 ? fast : r;
 	if (!permitted) {
 		r = auth_permit(deps_of(req)->auth, &c->who, scope_of(req), request_target(req),
 		                user, err);
@@ -67,7 +99,6 @@ int api_admit(struct request *req, struct err *err)
 		if (r < 0)
 			return r;
 	}
-	snprintf(req->account, sizeof(req->account), "%s", c->who.account);
 	auth_lease_take(deps_of(req)->auth, &c->who, scope_of(req), request_target(req), user,
 	                &c->lease);
 	return 0;

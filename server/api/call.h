@@ -22,6 +22,8 @@ struct api {
 	struct http *http; /* owned */
 	struct jobs *jobs; /* owned; requests that outlive their connection */
 	struct hub *hub;   /* owned; terminal sessions */
+	/* owned; requests by key, and by address without one. NULL: not limited */
+	struct rate *key_rate, *address_rate;
 };
 
 /* The caller: api/'s part of a request. */

@@ -165,7 +165,8 @@ int auth_grant_list(struct auth *a, const char *account, const char *identity, e
 
 /* ---- the audit log: auth_audit.c ---- */
 /*
- * Adds a record without waiting for the disk; a thread writes them in batches. A record may be
+ * Adds a record without waiting for the disk; a thread writes them in batches. Failures that repeat
+ * become one record within a minute (auth_same.c). A record may be
  * lost when the process is killed within a tenth of a second, or when the disk is full for long.
  */
 void auth_audit(struct auth *a, const struct audit_record *r);

@@ -17,6 +17,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "base/log.h"
 
 #define AUDIT_QUEUE_MAX 8192   /* records in memory: 4 MiB */
@@ -31,7 +32,12 @@
 void auth_audit(struct auth *a, const struct audit_record *r)
 {
 	LOCK_SCOPE(&a->audit_lock);
+	if (!audit_same_counted(a, r))
+		audit_add(a, r);
+}
 
+void audit_add(struct auth *a, const struct audit_record *r)
+{
 	if (a->n_audit == a->cap_audit && a->cap_audit < AUDIT_QUEUE_MAX) {
 		size_t cap = a->cap_audit ? a->cap_audit * 2 : 64;
 		struct audit_record *p = reallocarray(a->audit, cap, sizeof(*p));
@@ -126,6 +132,7 @@ static void *audit_main(void *arg)
 		while (!a->audit_stop && !a->audit_hurry && a->n_audit && clock_ms() < gather)
 			wait_until(a, gather);
 		a->audit_hurry = false;
+		audit_same_flush(a, /* all= */ false);
 		if (!write_batch(a, clock_ms() >= next_uses)) {
 			uint64_t retry = deadline_in(AUDIT_RETRY_MS);
 
@@ -143,6 +150,7 @@ static void *audit_main(void *arg)
 			mutex_lock(&a->audit_lock);
 		}
 	}
+	audit_same_flush(a, /* all= */ true);
 	write_batch(a, /* with_uses= */ true);
 	mutex_unlock(&a->audit_lock);
 	return NULL;
@@ -177,6 +185,7 @@ int audit_start(struct auth *a, const char *data_dir, struct err *err)
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/audit.db", data_dir) >= sizeof(path))
 		return err_set(err, -ENAMETOOLONG, "the data directory's name is too long");
+	random_bytes(&a->same_seed, sizeof(a->same_seed));
 	if ((r = store_audit_open(path, &a->audit_db, err)) < 0)
 		return r;
 	r = pthread_create(&a->audit_thread, NULL, audit_main, a);

@@ -18,12 +18,19 @@ struct cred {
 };
 #define CRED_BUCKETS 4096
 
-struct fail_slot {
-	uint8_t addr[16];
-	uint64_t at_ms; /* of the last change; 0: free */
-	double left;    /* failures that may still be logged */
+/* auth_limit.c: failed attempts of one address that are answered and logged */
+#define AUTH_FAIL_BURST 100
+#define AUTH_FAIL_PER_S 1
+#define AUTH_FAIL_ADDRESSES 4096 /* remembered at one time */
+
+/* auth_same.c: failures that repeat */
+#define AUDIT_SAME_KEEP 20   /* of one key or address with one code that are recorded each, */
+#define AUDIT_SAME_MS 60000  /* in this time */
+#define AUDIT_SAME_SLOTS 512 /* of those that are counted at one time */
+struct audit_same {
+	uint64_t name, begin_ms, n; /* n 0: free */
+	struct audit_record last;
 };
-#define FAIL_SLOTS 1024 /* addresses remembered at one time */
 
 struct auth {
 	struct store *store; /* weak */
@@ -34,8 +41,7 @@ struct auth {
 	struct rwlock creds_lock;
 	struct cred *creds[CRED_BUCKETS] GUARDED_BY(creds_lock); /* owned */
 
-	struct mutex fail_lock;
-	struct fail_slot fails[FAIL_SLOTS] GUARDED_BY(fail_lock);
+	struct rate *failures; /* owned; by address */
 
 	struct store *audit_db; /* owned */
 	struct mutex audit_lock;
@@ -45,6 +51,8 @@ struct auth {
 	uint64_t audit_in GUARDED_BY(audit_lock), audit_out
 	        GUARDED_BY(audit_lock); /* records ever added; ever written or dropped */
 	uint64_t audit_lost GUARDED_BY(audit_lock);
+	uint64_t same_seed;
+	struct audit_same same[AUDIT_SAME_SLOTS] GUARDED_BY(audit_lock);
 	unsigned audit_days;
 	bool audit_hurry GUARDED_BY(audit_lock), audit_stop GUARDED_BY(audit_lock);
 	bool has_audit_thread;
@@ -68,6 +76,14 @@ int64_t cred_used(struct auth *a, const char *id);
 size_t cred_take_uses(struct auth *a, struct audit_use *u, size_t max);
 void cred_free_all(struct auth *a);
 
+/* auth_limit.c */
+int failures_start(struct auth *a, struct err *err);
+
 /* auth_audit.c */
+/* To the queue of the thread that writes. */
+void audit_add(struct auth *a, const struct audit_record *r) REQUIRES(&a->audit_lock);
+/* auth_same.c: true when it is only counted; those whose minute is over, or all, are recorded. */
+bool audit_same_counted(struct auth *a, const struct audit_record *r) REQUIRES(&a->audit_lock);
+void audit_same_flush(struct auth *a, bool all) REQUIRES(&a->audit_lock);
 int audit_start(struct auth *a, const char *data_dir, struct err *err);
 void audit_end(struct auth *a);

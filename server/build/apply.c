@@ -293,7 +293,8 @@ static int apply_git(struct run *run, const struct spec_layer *l, struct err *er
 
 static int apply_workdir(struct run *run, const struct spec_layer *l, struct err *err)
 {
-	int r = guest_mkdir(run->guest, NULL, l->workdir, 0755, /* parents= */ true, err);
+	int r = guest_mkdir(run->guest, NULL, l->workdir, 0755, /* parents= */ true,
+	                    run->deadline_ms, err);
 
 	if (r < 0) {
 		run->setup_failed = true;

@@ -111,7 +111,8 @@ int step_write(struct run *run, const char *path, uint32_t mode, const void *p, 
 		return out_of_time(run, err);
 	*slash = '\0';
 	if (*dir)
-		r = guest_mkdir(run->guest, NULL, dir, 0755, /* parents= */ true, err);
+		r = guest_mkdir(run->guest, NULL, dir, 0755, /* parents= */ true, run->deadline_ms,
+		                err);
 	if (r == 0)
 		r = guest_write_file(run->guest, NULL, path, mode, guest_bytes_source, &b,
 		                     deadline_in((unsigned)MIN(left, FILE_MS)), err);

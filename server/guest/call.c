@@ -92,7 +92,7 @@ int guest_remove(struct guest *g, const char *user, const char *path, bool recur
 }
 
 int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mode, bool parents,
-                struct err *err)
+                uint64_t deadline_ms, struct err *err)
 {
 	autobuf struct buf req = { 0 };
 	struct agent_fs_req m = {
@@ -100,5 +100,5 @@ int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mo
 	};
 
 	guest_fs_req(&req, AGENT_OP_FS_MKDIR, &m);
-	return guest_call(g, &req, deadline_in(GUEST_CALL_MS), NULL, err);
+	return guest_call(g, &req, deadline_ms, NULL, err);
 }

@@ -3,9 +3,9 @@
  * guest.c - a connection's life: new, shared, ended, freed
  *
  * References are of two kinds. Users are the owner and those it lends the guest to; when the last
- * one drops its reference, the connection is closed. Our threads (reader, relays) hold the memory
- * until they have noticed. The descriptor is shut down at the end of the connection and closed with
- * the memory, so no thread ever polls a number that means something else by now.
+ * one drops its reference, the connection is closed. Our threads (reader, relays) keep the memory
+ * until they have noticed that. The descriptor is shut down at the end of the connection and closed
+ * when the memory is freed, so no thread ever polls a number that has been reused.
  */
 #include "guest/guest.h"
 
@@ -40,6 +40,7 @@ int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err 
 	cond_init(&g->turn);
 	mutex_unshared(&g->lock);
 	g->refs = g->users = 1;
+	g->silence_ms = GUEST_SILENCE_MS;
 	g->fd = TAKE_FD(fd);
 	*ret = g;
 	return 0;
@@ -56,7 +57,7 @@ static void guest_free(struct guest *g)
 	mutex_unshared(&g->lock);
 	for (size_t i = 0; i < AGENT_STREAMS_MAX; i++)
 		if (g->streams[i])
-			stream_free(g->streams[i]); /* abandoned: its caller had a reference else */
+			stream_free(g->streams[i]); /* abandoned: a caller would have a reference */
 	close(g->fd);
 	agent_rx_done(&g->rx);
 	mutex_destroy(&g->lock);
@@ -99,6 +100,7 @@ void guest_unref(struct guest *g)
 
 bool guest_alive(struct guest *g)
 {
+	silence_check(g);
 	LOCK_SCOPE(&g->lock);
 	return g->greeted && !g->dead;
 }

@@ -3,8 +3,8 @@
  * guest/guest.h - host end of the agent channel; for vm/ and api/
  *
  * A guest is one connection to one agent: it owns the socket and a reader
- * thread. Calls block on the caller's thread until the agent replied, the
- * deadline is over, or the connection ended; several threads may call at once.
+ * thread. Calls block on the caller's thread until the agent replies, the
+ * deadline passes, or the connection ends; several threads may call at once.
  * Nothing the other side sends can block or crash us: a protocol violation
  * ends the connection, and every pending call fails with -ECONNRESET.
  * The wire format is docs/PROTOCOL.agent.md.
@@ -28,7 +28,7 @@ enum guest_reason {
 struct guest_identity {
 	enum guest_reason reason;
 	uint64_t generation; /* grows with every thaw of this machine */
-	uint64_t wall_ns;    /* filled in by guest_hello() at the moment of sending */
+	uint64_t wall_ns;    /* filled in by guest_hello() when it is sent */
 	uint8_t entropy[64]; /* filled in by guest_hello() */
 	char machine_id[33]; /* 32 lower-case hex digits */
 	char hostname[64];
@@ -54,10 +54,17 @@ static inline void guest_unrefp(struct guest **g) /* for AUTO() */
 bool guest_alive(struct guest *g); /* hello done and connection open */
 
 /*
- * Resynchronises the channel and delivers the identity event. Until it
- * returned 0 every other call fails with -ENOTCONN. Fails closed: an agent that could not do a step
- * reports it, which is an error. May be called once. Retransmits as the protocol says while the
- * guest is still booting.
+ * A guest that stops answering without hanging up: when a call gets no answer in time the agent is
+ * pinged, and if no frame at all comes within ms, the connection ends. Before guest_hello().
+ */
+void guest_silence(struct guest *g, unsigned ms);
+/* The machine stands still, or runs again: until it does nobody expects an answer. */
+void guest_pause(struct guest *g, bool paused);
+
+/*
+ * Resynchronises the channel and delivers the identity event. Until it has
+ * returned 0 every other call fails with -ENOTCONN. Fails closed: a step that the agent could not
+ * do is an error. Call it once. Retransmits as the protocol says while the guest is still booting.
  */
 int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms,
                 struct guest_info *ret_info, struct err *err);
@@ -71,12 +78,12 @@ struct guest_exec_req {
 	const char *cwd;        /* NULL: "/" */
 	const char *terminal;   /* its output is also kept under this name; NULL: not */
 	const char *const *env; /* NULL-terminated "K=V" list, added to the base environment */
-	unsigned timeout_ms; /* 0: none. Enforced in the guest (kills the process group) and backed
-	                        here */
-	size_t max_output;   /* bytes kept per stream when collecting; 0: GUEST_OUTPUT_DEFAULT */
+	unsigned timeout_ms;    /* 0: none. Enforced in the guest, which kills the process group; a
+	                           guest that does not is given up on here */
+	size_t max_output;      /* bytes kept per stream when collecting; 0: GUEST_OUTPUT_DEFAULT */
 	const uint8_t *stdin_data; /* NULL: /dev/null */
 	size_t stdin_len;
-	guest_output_fn on_output; /* NULL: collect into the result */
+	guest_output_fn on_output; /* NULL: collected into the result */
 	void *ctx;
 };
 #define GUEST_OUTPUT_DEFAULT (16u << 20)
@@ -90,7 +97,7 @@ struct guest_exec_result {
 	size_t out_len, errout_len;
 };
 void guest_exec_result_done(struct guest_exec_result *r);
-/* 0 whenever the command ran, also when it failed or timed out. */
+/* 0 whenever the command ran, even if it failed or timed out. */
 int guest_exec(struct guest *g, const struct guest_exec_req *req, struct guest_exec_result *ret,
                struct err *err);
 
@@ -119,7 +126,7 @@ int guest_read_file(struct guest *g, const char *user, const char *path, uint64_
 /* source fills up to n bytes: count, 0 at the end, < 0 to cancel. Written to a temp file, renamed
  * at the end. */
 typedef ssize_t (*guest_source_fn)(void *ctx, uint8_t *p, size_t n);
-struct guest_bytes { /* borrowed bytes in memory; as a source they go by */
+struct guest_bytes { /* borrowed bytes in memory; a source consumes them */
 	const void *p;
 	size_t left;
 };
@@ -132,7 +139,7 @@ void guest_dirents_free(struct guest_dirent *d, size_t n);
 int guest_remove(struct guest *g, const char *user, const char *path, bool recursive,
                  struct err *err);
 int guest_mkdir(struct guest *g, const char *user, const char *path, uint32_t mode, bool parents,
-                struct err *err);
+                uint64_t deadline_ms, struct err *err);
 
 /* ---- streams: requests whose bytes are moved at the caller's pace ---- */
 
@@ -286,20 +293,19 @@ int guest_term_read(struct guest *g, const char *user, const char *name, struct 
                     struct err *err);
 void guest_term_log_done(struct guest_term_log *l);
 
-/* Is a call under way? ret_marks grows with every call. */
+/* Is a call in progress? ret_marks grows with every call. */
 bool guest_activity(struct guest *g, uint64_t *ret_marks);
 
 /*
- * For a freeze: when this returned 0 no byte is on its way to the guest, and none
+ * For a freeze: once this has returned 0 no byte is on its way to the guest, and none
  * is sent before guest_resume() (callers that want to send wait). So the guest
  * stops between two frames, and QEMU does not write into a stopped guest's
- * memory. Output may still arrive. Ends by itself with guest_close().
+ * memory. Output may still arrive. guest_close() ends this as well.
  */
 int guest_quiesce(struct guest *g, uint64_t deadline_ms, struct err *err);
 void guest_resume(struct guest *g);
 
-/* Sets the guest's clock to ours, before anything that is sent later: it was paused for a while.
- */
+/* Sets the clock of a guest that was paused to ours, ahead of anything that is sent later. */
 int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err);

@@ -19,8 +19,8 @@
 #include "guest/guest.h"
 #include "wire/agent.h"
 
-#define GUEST_SEND_MS 30000     /* after this long without reading a guest counts as stalled */
-#define GUEST_CANCEL_MS 2000    /* to begin a CANCEL; without it the stream just leaks there */
+#define GUEST_SEND_MS 30000     /* a guest that reads nothing for this long has stalled */
+#define GUEST_CANCEL_MS 2000    /* to begin a CANCEL; without it the guest leaks the stream */
 #define GUEST_CALL_MS 60000     /* for small calls that have no deadline of their own */
 #define GUEST_TREE_MS 600000    /* for removing a tree */
 #define GUEST_BACKSTOP_MS 15000 /* beyond an exec's own timeout */
@@ -28,6 +28,7 @@
 #define GUEST_GRANT (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 #define GUEST_LIST_BYTES (64u << 20)   /* bytes of one directory's entries */
 #define GUEST_NEVER UINT64_MAX         /* deadline that never comes */
+#define GUEST_SILENCE_MS 60000 /* emulated guests on a busy host can be slow by tens of seconds */
 
 struct rx_chan {
 	struct buf b;      /* received, not yet taken */
@@ -48,7 +49,7 @@ struct stream {
 	uint8_t opened_with[AGENT_OPENED_MAX];
 	size_t opened_len;
 	bool done;         /* RESULT came */
-	bool abandoned;    /* no caller: drop everything, free at RESULT */
+	bool abandoned;    /* its caller is gone: drop everything, free at RESULT */
 	struct buf result; /* payload of RESULT */
 };
 
@@ -61,9 +62,12 @@ struct guest {
 	unsigned refs;  /* users, reader, relays */
 	unsigned users; /* guest_ref(); the last one closes */
 	bool hello_begun, greeted, dead;
-	bool sending;                              /* a thread is writing to the socket */
-	struct cond turn;                          /* signalled when not */
-	unsigned acks_left;                        /* answers to HELLOs we sent more than once */
+	bool sending;        /* a thread is writing to the socket */
+	struct cond turn;    /* signalled when not */
+	unsigned acks_left;  /* answers to HELLOs we sent more than once */
+	unsigned silence_ms; /* set before the greeting */
+	uint64_t silent_at; /* without a frame until then it is given up; 0: no doubt (silence.c) */
+	bool paused;        /* the machine stands still: silence means nothing */
 	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
 	uint32_t next_seq; /* upper part of stream ids: never the same id twice in a row */
 };
@@ -89,6 +93,12 @@ void guest_turn_give(struct guest *g);
 int guest_send_raw(struct guest *g, const void *p, size_t n, uint64_t start_deadline,
                    struct err *err);
 
+/* silence.c */
+/* A call got no answer in time. Not with the turn to send. */
+void silence_suspect(struct guest *g);
+/* Ends the connection if its guest has been silent for too long. */
+void silence_check(struct guest *g);
+
 /* reader.c */
 int reader_start(struct guest *g, struct err *err);
 
@@ -102,6 +112,8 @@ int stream_open(struct guest *g, const struct buf *req, unsigned opts, uint64_t 
                 struct stream **ret, struct err *err);
 /* The caller is done with it: CANCEL when the guest is not. NULL is fine. */
 void stream_close(struct stream *s);
+/* The same without CANCEL: true if the guest still has to answer. */
+bool stream_abandon(struct stream *s);
 static inline void stream_closep(struct stream **s)
 {
 	stream_close(*s);
@@ -116,8 +128,7 @@ void stream_take(struct stream *s, int chan, struct buf *b);
 /* Tells the guest that n taken bytes are dealt with. */
 int stream_consumed(struct stream *s, int chan, size_t n, struct err *err);
 uint32_t stream_credit(struct stream *s);
-/* Bytes of max that can be sent now, at most a chunk. Credit grows while one looks: it is read
- * once. */
+/* Bytes of max that can be sent now, at most a chunk. Reads the credit once, as it may grow. */
 size_t stream_room(struct stream *s, size_t max);
 /* n must not exceed the credit. */
 int stream_send(struct stream *s, const void *p, size_t n, uint64_t deadline, struct err *err);

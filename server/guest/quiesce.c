@@ -2,11 +2,10 @@
 /*
  * quiesce.c - keep anything from being in transit to the guest while it is frozen
  *
- * Theory of operation: take the turn to send and keep it -> ping. The bytes of
- * the channel arrive in order, so its answer says that the agent has read
- * everything before it; nothing comes after it. What a stopped guest would
- * otherwise find is half a frame, or worse, a receive queue that QEMU filled after
- * its device state was saved.
+ * Theory of operation: take the turn to send and keep it -> ping. Bytes arrive in order,
+ * so the answer means that the agent has read everything before the ping; nothing is sent
+ * after it. Otherwise a stopped guest would find half a frame, or worse, a receive queue that
+ * QEMU filled after its device state was saved.
  */
 #include <errno.h>
 

@@ -104,6 +104,7 @@ static const char *on_frame(struct guest *g, const struct agent_frame *f)
 {
 	LOCK_SCOPE(&g->lock);
 
+	g->silent_at = 0;
 	switch (f->type) {
 	case AGENT_F_DATA:
 	case AGENT_F_EOF:

@@ -2,9 +2,9 @@
 /*
  * send.c - whole frames onto the socket, one sender at a time
  *
- * A sender may give up before its first byte is taken, and then nothing
- * happened. After that the frame must be finished or the connection is lost: a
- * guest that takes no byte for GUEST_SEND_MS ends it.
+ * A sender may give up before its first byte is taken; then nothing has
+ * happened. After that the frame must be finished: if the guest takes no byte for
+ * GUEST_SEND_MS the connection ends.
  */
 #include <errno.h>
 #include <poll.h>

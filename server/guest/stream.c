@@ -3,8 +3,8 @@
  * stream.c - one request: open, wait, take, give credit, close
  *
  * The id is slot + 256 * sequence: the reader finds the stream by its slot, and
- * the rest of the id tells a late frame of an earlier one. A stream that its
- * caller closed before RESULT is cancelled and stays in its slot until the guest
+ * the rest of the id distinguishes it from earlier streams of that slot. A stream that its
+ * caller closes before RESULT is cancelled and stays in its slot until the guest
  * confirms, so what still arrives for it is expected; a guest that never confirms
  * only uses up its own slots.
  */
@@ -89,9 +89,11 @@ static void stream_unregister(struct stream *s)
 int stream_open(struct guest *g, const struct buf *req, unsigned opts, uint64_t deadline,
                 struct stream **ret, struct err *err)
 {
-	struct stream *s = stream_new(g, opts & STREAM_EVENTS);
+	struct stream *s;
 	int r;
 
+	silence_check(g);
+	s = stream_new(g, opts & STREAM_EVENTS);
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory for a request to the guest");
 	r = stream_register(g, s, err);
@@ -103,36 +105,45 @@ int stream_open(struct guest *g, const struct buf *req, unsigned opts, uint64_t 
 	if (r < 0) { /* never on the wire, or the connection is gone */
 		stream_unregister(s);
 		stream_free(s);
+		if (r == -ETIMEDOUT && !(opts & STREAM_IN_TURN))
+			silence_suspect(g);
 		return r;
 	}
 	*ret = s;
 	return 0;
 }
 
+bool stream_abandon(struct stream *s)
+{
+	struct guest *g = s->g;
+	bool unanswered;
+
+	mutex_lock(&g->lock);
+	unanswered = !s->done && !g->dead;
+	if (unanswered) {
+		s->abandoned = true;
+		for (int i = 0; i < AGENT_CHANS; i++)
+			buf_done(&s->rx[i].b);
+	} else {
+		g->streams[s->id % AGENT_STREAMS_MAX] = NULL;
+	}
+	mutex_unlock(&g->lock);
+	if (!unanswered)
+		stream_free(s);
+	return unanswered;
+}
+
 void stream_close(struct stream *s)
 {
 	struct guest *g;
-	bool cancel;
 	uint32_t id;
 
 	if (!s)
 		return;
 	g = s->g;
 	id = s->id;
-	mutex_lock(&g->lock);
-	cancel = !s->done && !g->dead;
-	if (cancel) {
-		s->abandoned = true;
-		for (int i = 0; i < AGENT_CHANS; i++)
-			buf_done(&s->rx[i].b);
-	} else {
-		g->streams[id % AGENT_STREAMS_MAX] = NULL;
-	}
-	mutex_unlock(&g->lock);
-	if (cancel)
+	if (stream_abandon(s))
 		guest_send(g, AGENT_F_CANCEL, 0, id, NULL, 0, deadline_in(GUEST_CANCEL_MS), NULL);
-	else
-		stream_free(s);
 }
 
 static unsigned events_now(const struct stream *s)
@@ -150,21 +161,37 @@ static unsigned events_now(const struct stream *s)
 	return e;
 }
 
-int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err *err)
+/* As stream_wait(); 0: the guest may have been silent for too long. */
+static int wait_some(struct stream *s, unsigned events, uint64_t deadline, struct err *err)
 {
 	struct guest *g = s->g;
 	LOCK_SCOPE(&g->lock);
 
 	for (;;) {
 		unsigned e = events_now(s) & events;
+		uint64_t until = g->silent_at ? MIN(deadline, g->silent_at) : deadline;
 
 		if (e)
 			return (int)e;
 		if (g->dead)
 			return err_set(err, -ECONNRESET, "the connection to the guest ended");
-		if (!cond_wait_until(&s->cond, &g->lock, deadline))
+		if (cond_wait_until(&s->cond, &g->lock, until))
+			continue;
+		if (until == deadline)
 			return err_set(err, -ETIMEDOUT, "the guest did not answer in time");
+		return 0;
 	}
+}
+
+int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err *err)
+{
+	int r;
+
+	while ((r = wait_some(s, events, deadline, err)) == 0)
+		silence_check(s->g);
+	if (r == -ETIMEDOUT)
+		silence_suspect(s->g);
+	return r;
 }
 
 void stream_take(struct stream *s, int chan, struct buf *b)
@@ -174,7 +201,7 @@ void stream_take(struct stream *s, int chan, struct buf *b)
 
 	buf_reset(&empty);
 	*b = s->rx[chan].b;
-	s->rx[chan].b = empty; /* the caller's memory is used for what comes next */
+	s->rx[chan].b = empty; /* the caller's memory holds what comes next */
 }
 
 int stream_consumed(struct stream *s, int chan, size_t n, struct err *err)
@@ -231,7 +258,7 @@ int stream_result(struct stream *s, const uint8_t **ret_body, size_t *ret_len, s
 {
 	struct agent_result m;
 
-	/* The reader has looked at it already; done is set once and the bytes stay. */
+	/* The reader has checked it; done is set once and the bytes stay. */
 	if (agent_result_get(s->result.p, s->result.len, &m) < 0)
 		return err_set(err, -EPROTO, "the guest sent a malformed reply");
 	if (m.status) {

@@ -12,7 +12,9 @@
 
 #define VMS_MAX 4096u /* more than pando-priv runs: stops an endless list */
 
-/* Checks the length before truncating: a shortened id could be another VM's. */
+_Static_assert(PRIVC_FILE_MAX == PRIV_FILE_MAX, "both sides limit QEMU's files alike");
+
+/* Looks at the length before it is cut: a shortened id would be another VM's. */
 static int set_id(struct priv_req *m, const char *vm_id, struct err *err)
 {
 	if (!vm_id || !priv_vm_id_valid(vm_id))

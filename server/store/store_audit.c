@@ -32,7 +32,9 @@ static const char migration_1[] =
         "  id TEXT PRIMARY KEY,"
         "  at_ms BIGINT NOT NULL"
         ");";
-static const char *const audit_migrations[] = { migration_1 };
+static const char migration_2[] =
+        "ALTER TABLE audit ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0;";
+static const char *const audit_migrations[] = { migration_1, migration_2 };
 
 int store_audit_open(const char *path, struct store **ret, struct err *err)
 {
@@ -44,8 +46,8 @@ static int add_record(struct store *s, const struct audit_record *a, struct err 
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s,
 	                    "INSERT INTO audit (at_ms, account, key, identity, method, route, "
-	                    "target, status, code, remote, trace) "
-	                    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+	                    "target, status, code, remote, trace, repeated) "
+	                    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
 	                    err);
 
 	if (r < 0)
@@ -61,6 +63,7 @@ static int add_record(struct store *s, const struct audit_record *a, struct err 
 	query_bind_ref(&q, a->code);
 	query_bind_text(&q, a->remote);
 	query_bind_text(&q, a->trace);
+	query_bind_i64(&q, (int64_t)a->repeated);
 	return query_run(&q, err);
 }
 
@@ -106,6 +109,7 @@ static void read_record(struct query *q, struct audit_record *a)
 	query_read_text(q, a->code, sizeof(a->code));
 	query_read_text(q, a->remote, sizeof(a->remote));
 	query_read_text(q, a->trace, sizeof(a->trace));
+	a->repeated = (uint64_t)query_read_i64(q, 0, INT64_MAX);
 }
 
 int store_audit_list(struct store *s, const struct audit_filter *f, struct audit_record **ret,
@@ -121,7 +125,7 @@ int store_audit_list(struct store *s, const struct audit_filter *f, struct audit
 	LOCK_SCOPE(&s->lock);
 	r = query_begin(&q, s,
 	                "SELECT seq, at_ms, account, key, identity, method, route, target, status, "
-	                "code, remote, trace FROM audit WHERE seq < $1 AND seq > $2 "
+	                "code, remote, trace, repeated FROM audit WHERE seq < $1 AND seq > $2 "
 	                "AND at_ms < $3 AND at_ms > $4 AND ($5 IS NULL OR account = $5) "
 	                "AND ($6 IS NULL OR method = $6 OR route = $6 OR "
 	                "     method || ' ' || route = $6) "

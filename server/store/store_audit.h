@@ -36,6 +36,8 @@ struct audit_record {
 	char code[AUDIT_CODE_SIZE]; /* "" on success */
 	char remote[AUDIT_REMOTE_SIZE];
 	char trace[33];
+	uint64_t
+	        repeated; /* it stands for so many like it, failed within a minute; 0: for itself */
 };
 
 struct audit_filter {

@@ -44,6 +44,7 @@ static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, s
 	r = guest_new(vm->row.info.id, fd, &g, err);
 	if (r < 0)
 		return r;
+	guest_silence(g, vm->m->t.agent_silent);
 	make_identity(vm, reason, &id);
 	r = guest_hello(g, &id, deadline_in(ms), &info, err);
 	if (r < 0) {
@@ -228,7 +229,7 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 	if (vm_ended(vm)) {
 		machine_console_tail(vm->m->engine, vm->row.info.instance, tail, sizeof(tail));
 		vm_log(vm, LOG_LV_WARN, "QEMU ended before its agent answered");
-		vm_log_words(vm, tail);
+		vm_log_words(vm, "console", tail);
 		err_wrap(err, r, "QEMU ended");
 		return r;
 	}

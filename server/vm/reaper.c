@@ -2,10 +2,11 @@
 /*
  * reaper.c - sees QEMU processes end by themselves
  *
- * One thread polls the pidfds of all running VMs. A process that ended
- * without our doing (guest powered off or rebooted, QEMU crashed, killed by the
- * kernel for want of memory) is handed to a thread of its own, which waits
- * for the VM's lock and then settles the state: the disk is there, the memory is gone.
+ * One thread polls the pidfds of all running VMs. When a process ends
+ * without our doing (the guest powered off or rebooted, QEMU crashed or was killed by the
+ * kernel for want of memory), a thread of its own waits for the VM's lock and then settles the
+ * state: the disk is there, the memory is gone. If no thread can be had it is tried again
+ * in a moment, since nobody may ever use that VM again, and an ephemeral one is to be deleted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-#define RETRY_MS 100 /* after there was no memory for one more */
+#define RETRY_MS 100 /* after there was no memory, or no thread */
 
 void reaper_wake(struct vmm *m)
 {
@@ -86,14 +87,21 @@ static void say_reboot(struct vm *vm, const char *how)
 	}
 	vm->exit_why = "crashed";
 	vm_log(vm, LOG_LV_WARN, "QEMU %s: the guest's kernel crashed; booting again", how);
-	vm_log_words(vm, words);
+	vm_log_words(vm, "console", words);
 	vm_tell(vm, EVENT_WARN, "the guest's kernel crashed; it is booted again from its disk");
 }
 
 static void say_end(struct vm *vm, const char *how)
 {
-	vm->exit_why = by_itself(vm) ? "exited" : "crashed";
+	char words[CONSOLE_TAIL];
+	bool crashed = !by_itself(vm);
+
+	vm->exit_why = crashed ? "crashed" : "exited";
 	vm_log(vm, LOG_LV_WARN, "QEMU %s; the VM is stopped, its disk is kept", how);
+	if (crashed) {
+		machine_qemu_tail(vm->m->engine, vm->row.info.instance, words, sizeof(words));
+		vm_log_words(vm, "QEMU", words);
+	}
 	vm_tell(vm, EVENT_WARN, "the machine ended by itself: stopped, its disk is kept");
 }
 
@@ -128,7 +136,6 @@ void vm_settle_end(struct vm *vm)
 static void *settle(void *arg)
 {
 	struct vm *vm = arg;
-
 	struct vmm *m = vm->m;
 
 	vm_lock(vm);
@@ -151,25 +158,31 @@ void reaper_end(struct vmm *m)
 	mutex_unlock(&m->lock);
 }
 
-static void hand_over(struct vm *vm)
+/* False: there is no thread to be had. */
+static bool hand_over(struct vm *vm)
 {
 	struct vmm *m = vm->m;
 	pthread_attr_t a;
 	pthread_t t;
+	int r;
 
 	mutex_lock(&m->lock);
 	m->n_settling++;
 	mutex_unlock(&m->lock);
 	pthread_attr_init(&a);
 	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
-	if (pthread_create(&t, &a, settle, vm_ref(vm)) != 0) {
-		vm_log(vm, LOG_LV_ERROR, "no thread to settle its end: out of memory");
-		vm_unref(vm);
-		mutex_lock(&m->lock);
-		m->n_settling--;
-		mutex_unlock(&m->lock);
-	}
+	r = pthread_create(&t, &a, settle, vm_ref(vm));
 	pthread_attr_destroy(&a);
+	if (r == 0)
+		return true;
+	vm_log(vm, LOG_LV_WARN, "its process ended, and no thread can be started: %s; trying again",
+	       err_name(r));
+	vm_unref(vm);
+	mutex_lock(&m->lock);
+	m->n_settling--;
+	vm->lost_process = false;
+	mutex_unlock(&m->lock);
+	return false;
 }
 
 static bool grow(struct pollfd **p, struct vm ***who, size_t *cap, size_t want)
@@ -196,6 +209,7 @@ void *reaper_main(void *arg)
 
 	for (;;) {
 		size_t n = 1;
+		bool again = false;
 		char drain[64];
 
 		mutex_lock(&m->lock);
@@ -233,10 +247,11 @@ void *reaper_main(void *arg)
 				who[i]->lost_process |= ours;
 				mutex_unlock(&m->lock);
 			}
-			if (ours)
-				hand_over(who[i]);
+			again |= ours && !hand_over(who[i]);
 			vm_unref(who[i]);
 		}
+		if (again)
+			poll(NULL, 0, RETRY_MS);
 	}
 	free(p);
 	free(who);

@@ -30,6 +30,8 @@ static void say(struct vm *vm, bool stalled)
 	                           : "continues: the host's disk has space again";
 
 	vm->stalled = stalled;
+	if (vm->guest)
+		guest_pause(vm->guest, stalled);
 	vm_log(vm, stalled ? LOG_LV_ERROR : LOG_LV_INFO, "%s", text);
 	vm_tell(vm, stalled ? EVENT_ERROR : EVENT_INFO, "%s", text);
 }

@@ -22,6 +22,7 @@ struct vm_times {
 	uint32_t agent_boot; /* cold boot to first hello: emulated guests on a busy host */
 	uint32_t agent_thaw; /* thaw to hello */
 	uint32_t agent_reconnect;
+	uint32_t agent_silent;  /* for a sign of life after a call got no answer */
 	uint32_t settle;        /* for the agent to load what the next command needs */
 	uint32_t quiesce;       /* for the agent to take what was sent to it */
 	uint32_t shutdown_ask;  /* for the agent to take the order to shut down */
@@ -57,6 +58,7 @@ struct vmm_conf {
 	uint32_t wg_session_s;           /* life of a tunnel that nobody closes */
 	struct vm_quota quota;           /* of accounts that have none of their own */
 	struct events *events;           /* weak; told what happens to VMs. NULL: nobody is */
+	uint32_t boot_s;                 /* for a guest to boot; 0: as in times */
 	uint32_t busy_wait_s;            /* for another call on the same VM to end */
 	uint32_t disk_budget_mb;         /* layers and points; 0: no budget */
 	uint32_t disk_free_mb;           /* of the file system, never to be used up */

@@ -241,7 +241,8 @@ static void test_as_user(void **state)
 	assert_int_equal(guest_list_dir(r->g, "nobody", path_of(r, "private"), &d, &n, &err),
 	                 -EACCES);
 	assert_int_equal(guest_stat(r->g, "nobody", path_of(r, "private/x"), &gs, &err), -EACCES);
-	assert_int_equal(guest_mkdir(r->g, "nobody", path_of(r, "private/x"), 0, true, &err),
+	assert_int_equal(guest_mkdir(r->g, "nobody", path_of(r, "private/x"), 0, true,
+	                             deadline_in(TEST_DEADLINE_MS), &err),
 	                 -EACCES);
 	assert_int_equal(guest_remove(r->g, "nobody", path_of(r, "secret"), false, &err), -EACCES);
 	assert_int_equal(guest_remove(r->g, "nobody", path_of(r, "private"), true, &err), -EACCES);
@@ -319,12 +320,20 @@ static void test_directories(void **state)
 	char name[64];
 	size_t n;
 
-	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r"), 0700, false, &err), -ENOENT);
-	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r/"), 0700, true, &err), 0);
+	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r"), 0700, false,
+	                             deadline_in(TEST_DEADLINE_MS), &err),
+	                 -ENOENT);
+	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r/"), 0700, true,
+	                             deadline_in(TEST_DEADLINE_MS), &err),
+	                 0);
 	assert_int_equal(stat(path_of(r, "p/q/r"), &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0700);
-	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r"), 0700, true, &err), 0);
-	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r"), 0700, false, &err), -EEXIST);
+	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r"), 0700, true,
+	                             deadline_in(TEST_DEADLINE_MS), &err),
+	                 0);
+	assert_int_equal(guest_mkdir(r->g, NULL, path_of(r, "p/q/r"), 0700, false,
+	                             deadline_in(TEST_DEADLINE_MS), &err),
+	                 -EEXIST);
 
 	assert_int_equal(guest_list_dir(r->g, NULL, path_of(r, "p/q/r"), &d, &n, &err), 0);
 	assert_int_equal(n, 0);

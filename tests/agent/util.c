@@ -104,12 +104,14 @@ void rig_stop(struct rig *r)
 
 int rig_new(void **state)
 {
+	const char *base = getenv("TMPDIR");
 	struct rig *r = calloc(1, sizeof(*r));
 	char sub[128];
 
 	assert_non_null(r);
 	r->fd = -1;
-	snprintf(r->dir, sizeof(r->dir), "/tmp/pando-agent-test-XXXXXX");
+	snprintf(r->dir, sizeof(r->dir), "%s/pando-agent-test-XXXXXX",
+	         base && *base ? base : "/tmp");
 	assert_non_null(mkdtemp(r->dir));
 	chmod(r->dir, 0755);
 	const char *dirs[] = { "etc", "run", "var", "var/lib", "var/lib/dbus" };

@@ -21,7 +21,7 @@
 #define TEST_DEADLINE_MS 60000
 
 struct rig {
-	char dir[64];           /* test root, removed at the end */
+	char dir[96];           /* test root, removed at the end */
 	pid_t agent;            /* 0: not running */
 	struct guest *g;        /* NULL: not connected */
 	int fd;                 /* our end while there is no guest; -1 */

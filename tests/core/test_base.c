@@ -25,6 +25,7 @@
 #include "base/io.h"
 #include "base/proc.h"
 #include "base/sock.h"
+#include "tests/unit/tmpdir.h"
 
 static void test_err(void **state)
 {
@@ -91,12 +92,14 @@ static void test_crc(void **state)
 
 static void test_files(void **state)
 {
-	char dir[] = "/tmp/pando-test-XXXXXX", path[128], path2[128];
+	char path[160], path2[160];
+	struct tmpdir t;
+	const char *dir = t.path;
 	autofree char *text = NULL;
 	struct err err = { 0 };
 	struct stat st;
 
-	assert_non_null(mkdtemp(dir));
+	assert_int_equal(tmpdir_make(&t), 0);
 	snprintf(path, sizeof(path), "%s/a/b/c", dir);
 	assert_int_equal(io_mkdirs(path, 0700, &err), 0);
 	snprintf(path, sizeof(path), "%s/a/f", dir);

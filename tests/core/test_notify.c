@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/notify.h"
+#include "tests/unit/tmpdir.h"
 
 /* Binds `name` as notify_send() will find it; '@' begins an abstract name. */
 static int manager(const char *name)
@@ -44,11 +45,12 @@ static void hears(int fd, const char *want)
 
 static void test_a_path(void **state)
 {
-	char dir[] = "/tmp/test-notify-XXXXXX", path[64];
+	struct tmpdir dir;
+	char path[160];
 	int fd;
 
-	assert_non_null(mkdtemp(dir));
-	snprintf(path, sizeof(path), "%s/notify", dir);
+	assert_int_equal(tmpdir_make(&dir), 0);
+	tmpdir_file(&dir, "notify", path, sizeof(path));
 	fd = manager(path);
 	assert_int_equal(notify_send("READY=1\nSTATUS=serving"), 1);
 	hears(fd, "READY=1\nSTATUS=serving");
@@ -56,7 +58,7 @@ static void test_a_path(void **state)
 	assert_int_equal(notify_send("STOPPING=1"), -ECONNREFUSED); /* the manager is gone */
 	unlink(path);
 	assert_int_equal(notify_send("STOPPING=1"), -ENOENT);
-	rmdir(dir);
+	tmpdir_remove(&dir);
 }
 
 static void test_an_abstract_name(void **state)

@@ -234,6 +234,78 @@ class CodeChecks:
         r = self.cell("class Big:\n    def __repr__(self): return 'x' * (20 << 20)\nBig()")
         self.assertIn("result left out", r["results"][0]["text/plain"])
 
+    # ---- interrupts ----
+
+    def interrupted(self, ctx, language, code, before, after=lambda: None):
+        """The reply of a cell that is interrupted between before() and after()."""
+        got = {}
+        t = threading.Thread(target=lambda: got.update(self.cell(code, language, contextId=ctx, timeoutMs=WAIT_S * 1000)))
+        t.start()
+        before()
+        self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/interrupt"))[0], 200)
+        after()
+        t.join(2 * WAIT_S)
+        self.assertEqual((got["error"]["name"], got.get("interrupted"), got.get("timedOut")),
+                         ("KeyboardInterrupt" if language == "python" else "Interrupted", True, None), got)
+        return got
+
+    def bash(self, code):
+        r = self.cell(code, "bash")
+        self.assertNotIn("error", r)
+        return r["stdout"].strip()
+
+    def wait_for_cell(self, ctx, state):
+        end = time.monotonic() + WAIT_S
+        while self.listed(ctx)["waiting"] != 1 and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(self.listed(ctx)["state"], state)
+
+    def interrupt_before_it_begins(self, language, pid, code, begun):
+        """Its kernel is stopped: it has been given the cell, and has not begun with it."""
+        ctx = self.context(language)
+        r = self.cell(pid, language, contextId=ctx)
+        number = (r["stdout"] or r["results"][0]["text/plain"]).strip()
+        self.bash(f"kill -STOP {number}")
+        self.interrupted(ctx, language, code, lambda: self.wait_for_cell(ctx, "busy"), lambda: self.bash(f"kill -CONT {number}"))
+        r = self.cell(begun, language, contextId=ctx)
+        self.assertNotIn("error", r)
+        self.assertIn("not begun", str(r["results"]) + r["stdout"])
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+
+    def test_interrupt_before_it_begins(self):
+        self.interrupt_before_it_begins("bash", "echo $$", "begun=1; sleep 1000", "echo ${begun-not begun}")
+
+    def test_interrupt_before_it_begins_javascript(self):
+        self.interrupt_before_it_begins("javascript", "process.pid", "await new Promise(() => {}); begun = 1", "globalThis.begun ?? 'not begun'")
+
+    def test_interrupt_before_it_begins_python(self):
+        self.interrupt_before_it_begins("python", "import os; os.getpid()", "begun = 1; import time; time.sleep(1000)",
+                                        "'begun' if 'begun' in globals() else 'not begun'")
+
+    def test_interrupt_while_the_kernel_starts(self):
+        place = self.bash("mktemp -d")
+        self.bash(f"echo 'until [[ -e {place}/go ]]; do sleep 0.05; done; unset BASH_ENV' >{place}/wait")
+        ctx = self.context("bash", env={"BASH_ENV": f"{place}/wait"})
+        self.interrupted(ctx, "bash", "begun=1; sleep 1000", lambda: self.wait_for_cell(ctx, "starting"), lambda: self.bash(f"touch {place}/go"))
+        self.assertEqual(self.cell("echo ${begun-not begun}", "bash", contextId=ctx)["stdout"], "not begun\n")
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+        self.bash(f"rm -r {place}")
+
+    def test_interrupt_ends_the_whole_cell(self):
+        """Wherever in it it comes, nothing of it runs afterwards."""
+        place = self.bash("mktemp -d")
+        ctx = self.context("bash")
+        for n, code in enumerate(("f() { g; echo f; }; g() { for i in 1 2; do while :; do WAIT; done; done; echo g; }; f; echo end",
+                                  "source /dev/stdin <<<'WAIT; echo sourced'; echo end", "x=$(WAIT; echo x); echo end", "(WAIT; echo sub); echo end",
+                                  "if WAIT; then echo yes; else echo no; fi", "f() { mkfifo UP.fifo; touch UP; read x <>UP.fifo; echo read; }; f; echo end")):
+            up = f"{place}/{n}"
+            r = self.interrupted(ctx, "bash", code.replace("WAIT", f"touch {up}; sleep 1000").replace("UP", up),
+                                 lambda up=up: self.bash(f"until [[ -e {up} ]]; do sleep 0.05; done"))
+            self.assertEqual(r["stdout"], "", code)
+        self.assertEqual(self.cell("echo again", "bash", contextId=ctx)["stdout"], "again\n")
+        self.request("DELETE", self.code_path(f"/contexts/{ctx}"))
+        self.bash(f"rm -r {place}")
+
     # ---- streams ----
 
     def open_stream(self, body):
@@ -286,8 +358,6 @@ class CodeChecks:
         waits.start()
         while self.listed(ctx)["waiting"] != 2 and time.monotonic() < end:
             time.sleep(0.05)
-        # a shell that has the cell and has not begun with it would not mind
-        self.assertNotIn("error", self.cell("until pgrep -f '^sleep 100[.]125$' >/dev/null; do sleep 0.1; done", "bash"))
         self.assertEqual(self.request("POST", self.code_path(f"/contexts/{ctx}/interrupt"))[0], 200)
         t.join(WAIT_S)
         waits.join(WAIT_S)

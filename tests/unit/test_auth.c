@@ -175,6 +175,52 @@ static void others_are_refused(void **state)
 	FAILS(-EACCES, auth_check(f->a, header, NULL, &who, &err));
 }
 
+/* A client in a loop: 20 records, and one that stands for the rest. What succeeded is all there. */
+static void failures_that_repeat_are_recorded_together(void **state)
+{
+	struct fx *f = *state;
+	struct audit_record r = { .at_ms = 1,
+		                  .account = "acc",
+		                  .key = "key-1",
+		                  .method = "POST",
+		                  .route = "/v1/vms",
+		                  .remote = "192.0.2.1",
+		                  .trace = "t" };
+	struct audit_filter all = { .before = INT64_MAX, .until = INT64_MAX, .limit = 1000 };
+	autofree struct audit_record *v = NULL;
+	unsigned failed = 0, fine = 0, other = 0;
+	uint64_t repeated = 0;
+	size_t n;
+
+	OK(auth_open(f->s, f->dir.path, &f->a, NULL, &err));
+	for (int i = 0; i < 5000; i++) {
+		r.status = 404;
+		snprintf(r.code, sizeof(r.code), "VM_NOT_FOUND");
+		auth_audit(f->a, &r);
+		if (i % 100 == 0) {
+			r.status = 200;
+			r.code[0] = '\0';
+			auth_audit(f->a, &r);
+		}
+	}
+	r.status = 403;
+	snprintf(r.code, sizeof(r.code), "FORBIDDEN");
+	auth_audit(f->a, &r);
+	f->a = auth_close(f->a);
+	OK(auth_open(f->s, f->dir.path, &f->a, NULL, &err));
+	OK(auth_audit_list(f->a, &all, &v, &n, &err));
+	for (size_t i = 0; i < n; i++) {
+		failed += v[i].status == 404 && !v[i].repeated;
+		fine += v[i].status == 200;
+		other += v[i].status == 403;
+		repeated += v[i].repeated;
+	}
+	assert_int_equal(fine, 50);
+	assert_int_equal(other, 1);
+	assert_in_range(failed, 20, 40); /* a minute may have begun meanwhile */
+	assert_int_equal(failed + repeated, 5000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +229,7 @@ int main(void)
 		T(a_lost_key_file_is_not_made_up_for),
 		T(dying_between_file_and_store_heals),
 		T(others_are_refused),
+		T(failures_that_repeat_are_recorded_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,8 @@
 
 #define PROXIES_MAX 256
 #define FDS_MS 3000
+#define FIND_OUT_MS 500
+#define GIVEN_UP_MS 60000
 #define CALLS_MAX 5000 /* of one verb: more is a loop without an end */
 
 static const struct {
@@ -34,6 +36,7 @@ static const struct {
 	{ FAULT_AGENT, 3, { FAULT_HANG_UP, FAULT_SWALLOW, FAULT_STALL } },
 	{ FAULT_STORE, 5, { EIO, ENOSPC, ENOMEM } },
 	{ FAULT_FILE, 3, { EIO, ENOSPC, EMFILE } },
+	{ FAULT_REMOVE, 4, { EIO } },
 	{ FAULT_MEMORY, 7, { ENOMEM } },
 };
 
@@ -133,6 +136,18 @@ static void check_subject(const struct once_verb *v, struct once *o, bool failed
 		         failed ? "failed" : "passed");
 }
 
+void once_find_out(struct once *o, const char *id)
+{
+	AUTO(guest_unrefp) struct guest *g = NULL;
+
+	if (!o->stalled)
+		return;
+	OK(vmm_guest(o->r->vmm, RIG_ACCOUNT, id, &g, &err));
+	if (guest_ping(g, deadline_in(FIND_OUT_MS), NULL) == 0)
+		return;
+	FAILS(-ECONNRESET, guest_ping(g, deadline_in(GIVEN_UP_MS), &err));
+}
+
 /* True: the fault was reached. */
 static bool run_once(const struct once_verb *v, struct once *o, const struct fault_plan *p,
                      size_t *fds)
@@ -161,15 +176,17 @@ static bool run_once(const struct once_verb *v, struct once *o, const struct fau
 	if (k < 0 && !fired)
 		fail_msg("it failed undisturbed: %s", e.msg);
 	check_subject(v, o, k < 0);
+	/* What could not be removed stays until the next start. */
+	if (p->kinds == FAULT_BIT(FAULT_REMOVE) && fired) {
+		rig_stop(o->r);
+		OK(rig_start(o->r, &err));
+	}
 	rig_check(o->r);
-	/* A channel that is silent for ever is given up only when a freeze needs it: hung up here.
-	 */
-	if (agent && p->error == FAULT_STALL)
-		proxies_end();
-	if (*o->vm.id && agent && p->error == FAULT_STALL)
-		rig_exec(o->r, o->vm.id, "true", NULL, 0, NULL);
-	if (*o->vm.id)
+	o->stalled = agent && p->error == FAULT_STALL;
+	if (*o->vm.id) {
+		once_find_out(o, o->vm.id);
 		OK(rig_usable(o->r, o->vm.id, &err));
+	}
 	if (v->finish)
 		v->finish(o, k < 0);
 	o->r->fake->on_agent = NULL;

@@ -22,6 +22,7 @@ struct once {
 	struct snapshot_info sc; /* by the verb */
 	unsigned n;              /* the verb's own number: of copies */
 	size_t n_vms;            /* in the table before the verb */
+	bool stalled;            /* a channel may have fallen silent */
 };
 
 struct once_verb {
@@ -41,6 +42,11 @@ struct once_verb {
 
 /* Runs one row as a cmocka test; *state is the row. */
 void once_run(void **state);
+/*
+ * Before the VM is used: a channel that fell silent without hanging up fails the calls that find
+ * out, and the next one has a new channel.
+ */
+void once_find_out(struct once *o, const char *id);
 /* argv: [verb [kind [nth]]], for looking into a single failure. */
 void once_args(int argc, char **argv);
 bool once_wanted(const char *verb);

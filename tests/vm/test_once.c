@@ -12,10 +12,12 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "base/json_field.h"
+#include "build/build.h"
+#include "engine/engine.h"
 #include "tests/fault/fault.h"
 #include "tests/unit/check.h"
 #include "tests/vm/once.h"
-#include "vm/stage.h"
 #include "vm/tree.h"
 #include "vm/vm_internal.h"
 
@@ -84,6 +86,7 @@ static void created(struct once *o, bool failed)
 	want_vms(o, o->n_vms + !failed);
 	if (failed)
 		return;
+	once_find_out(o, o->made.id);
 	rig_exec(o->r, o->made.id, "true", NULL, 0, NULL); /* it may have been hung up on */
 	OK(rig_usable(o->r, o->made.id, &err));
 	drop(o, o->made.id);
@@ -101,6 +104,7 @@ static void forked(struct once *o, bool failed)
 {
 	want_vms(o, o->n_vms + (failed ? 0 : o->n));
 	for (unsigned i = 0; !failed && i < o->n; i++) {
+		once_find_out(o, o->kids[i].id);
 		OK(rig_exec(o->r, o->kids[i].id, "true", NULL, 0, &err));
 		drop(o, o->kids[i].id);
 	}
@@ -215,6 +219,7 @@ static void deleted(struct once *o, bool failed)
 	want_vms(o, o->n_vms - !failed);
 	if (!failed)
 		return;
+	once_find_out(o, o->made.id);
 	OK(rig_usable(o->r, o->made.id, &err));
 	drop(o, o->made.id);
 }
@@ -239,34 +244,54 @@ static void be_empty(struct once *o)
 	OK(vmm_delete(M(o), RIG_ACCOUNT, o->vm.id, NULL, &err));
 }
 
-/* ---- build, as build/ does it ---- */
+/* ---- build ---- */
 
+/* Two layers of files, built each time; a builder of its own, which takes over what is left. */
 static int build(struct once *o, struct err *e)
 {
-	AUTO(guest_exec_result_done) struct guest_exec_result res = { 0 };
-	AUTO(guest_unrefp) struct guest *g = NULL;
-	struct guest_exec_req x = { .command = "true", .timeout_ms = 2500 };
-	struct vm_stage_opts so = { .vm = { .account = RIG_ACCOUNT, .idle_timeout_s = -1 },
-		                    .payer = RIG_ACCOUNT };
-	char base[ID_SIZE], point[ID_SIZE], key[32];
-	struct vm_stage *s = NULL;
-	int r = vmm_template_hold(M(o), base, key, e);
+	static const char text[] =
+	        "{\"spec\":{\"additionalFiles\":{\"/srv/two\":{\"content\":\"2\"}},"
+	        "\"skipCache\":true,\"snapshot\":{\"skipCache\":true,"
+	        "\"additionalFiles\":{\"/srv/one\":{\"content\":\"1\"}}}}}";
+	struct builder_conf conf = { .timeout_s = 3,
+		                     .cache_max = 4,
+		                     .limits = { 1, 512, 1, 4, 4096, 4096, 256 } };
+	struct build_opts bo = { .account = RIG_ACCOUNT };
+	struct vm_create_opts c = { .account = RIG_ACCOUNT, .idle_timeout_s = -1 };
+	struct spec_ctx ctx = { .limits = &conf.limits, .tag = ERR_BAD_REQUEST };
+	autojson json_t *j = NULL, *extra = json_object();
+	struct builder *b = NULL;
+	autospec struct spec s = { 0 };
+	int r;
 
-	if (r < 0)
+	bo.extra = ctx.extra = extra;
+	if ((r = json_text_parse(text, sizeof(text) - 1, &j, e)) < 0 ||
+	    (r = spec_parse(j, &ctx, &s, e)) < 0 ||
+	    (r = builder_new(&conf, o->r->store, M(o), &b, e)) < 0)
 		return r;
-	so.vm.point = base;
-	r = vmm_stage_begin(M(o), &so, &s, e);
-	if (r == 0)
-		r = vmm_stage_guest(s, &g, e);
-	if (r == 0)
-		r = guest_exec(g, &x, &res, e);
-	if (r == 0 && (r = vmm_stage_freeze(s, point, e)) == 0)
-		vmm_point_release(M(o), point);
-	if (r == 0)
-		r = vmm_stage_finish(TAKE_PTR(s), "", "", "", &o->made, e);
-	vmm_stage_abort(s);
-	vmm_point_release(M(o), base);
+	r = build_vm(b, &s, &bo, &c, &o->made, e);
+	builder_free(b);
 	return r;
+}
+
+/* A layer that could not be applied is kept as a snapshot. */
+static void built(struct once *o, bool failed)
+{
+	autofree struct snapshot_info *v = NULL;
+	char out[8];
+	size_t n = 0;
+
+	OK(vmm_snapshot_list(M(o), RIG_ACCOUNT, /* include_deleted= */ false, &v, &n, &err));
+	if (n > failed)
+		fail_msg("%zu snapshots are left", n);
+	for (size_t i = 0; i < n; i++)
+		OK(vmm_snapshot_delete(M(o), RIG_ACCOUNT, v[i].id, &err));
+	if (!failed) {
+		once_find_out(o, o->made.id);
+		OK(rig_exec(o->r, o->made.id, "cat /srv/one /srv/two", out, sizeof(out), &err));
+		assert_string_equal(out, "12");
+	}
+	created(o, failed);
 }
 
 /* ---- chains ---- */
@@ -296,6 +321,62 @@ static void optimized(struct once *o, bool failed)
 {
 	(void)failed;
 	drop_snapshots(o, 4);
+}
+
+/* Layers of the longest chain that a point has. */
+static unsigned longest(struct once *o)
+{
+	autofree struct store_point *p = NULL;
+	unsigned most = 0;
+	size_t n = 0;
+
+	OK(store_point_list(o->r->store, &p, &n, &err));
+	for (size_t i = 0; i < n; i++) {
+		const char *tops[] = { p[i].mem_layer, p[i].disk_layer };
+		struct store_layer l;
+
+		for (size_t k = 0; k < ARRAY_SIZE(tops); k++)
+			if (*tops[k]) {
+				OK(store_layer_get(o->r->store, tops[k], &l, &err));
+				most = MAX(most, l.depth + 1);
+			}
+	}
+	return most;
+}
+
+/* With the next snapshot there is something to flatten for the keeper. */
+static void be_nearly_too_long(struct once *o)
+{
+	be_running(o);
+	rig_settle(o->r);
+	while (longest(o) < ENGINE_FLATTEN_AT - 1) {
+		OK(vmm_snapshot(M(o), RIG_ACCOUNT, o->vm.id, "link", NULL, &o->sc, &err));
+		OK(rig_exec(o->r, o->vm.id, "true", NULL, 0, &err));
+		rig_settle(o->r);
+	}
+}
+
+static int become_too_long(struct once *o, struct err *e)
+{
+	int r = vmm_snapshot(M(o), RIG_ACCOUNT, o->vm.id, "last", NULL, &o->sc, e);
+
+	rig_settle(o->r);
+	return r;
+}
+
+/* Whatever failed, the keeper's next round does it. */
+static void flattened(struct once *o, bool failed)
+{
+	autofree struct snapshot_info *v = NULL;
+	size_t n = 0;
+
+	(void)failed;
+	rig_settle(o->r);
+	if (longest(o) >= ENGINE_FLATTEN_AT)
+		fail_msg("a chain of %u layers is not flattened", longest(o));
+	OK(vmm_snapshot_list(M(o), RIG_ACCOUNT, /* include_deleted= */ false, &v, &n, &err));
+	for (size_t i = 0; i < n; i++)
+		OK(vmm_snapshot_delete(M(o), RIG_ACCOUNT, v[i].id, &err));
 }
 
 /* ---- recover ---- */
@@ -355,9 +436,11 @@ static const struct once_verb verbs[] = {
 	  .to = VM_STOPPED, .also = -1 },
 	{ "recreate", .begin = make_recreatable, .prepare = be_empty, .run = start,
 	  .from = VM_STOPPED, .to = RUNS, .also = -1 },
-	{ "build", .run = build, .finish = created, .from = -1 },
+	{ "build", .run = build, .finish = built, .from = -1 },
 	{ "optimize", .begin = make_vm, .prepare = be_long, .run = optimize, .finish = optimized,
 	  .from = RUNS, .to = RUNS, .also = -1 },
+	{ "flatten", .begin = make_vm, .prepare = be_nearly_too_long, .run = become_too_long,
+	  .finish = flattened, .from = RUNS, .to = RUNS, .also = -1 },
 	{ "recover", .coarse = 2, .begin = make_vm, .prepare = crash, .run = recover, .from = RUNS,
 	  .to = RUNS, .also = VM_STOPPED },
 };

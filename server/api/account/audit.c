@@ -15,12 +15,17 @@
 
 static json_t *shape_record(const struct audit_record *a)
 {
-	return json_pack("{s:I, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:I, s:o, s:s, s:s}", "id",
-	                 (json_int_t)a->seq, "at", shape_time(a->at_ms), "accountId",
-	                 shape_text(a->account), "keyId", shape_text(a->key), "identityId",
-	                 shape_text(a->identity), "method", a->method, "route", a->route, "target",
-	                 shape_text(a->target), "status", (json_int_t)a->status, "code",
-	                 shape_text(a->code), "remote", a->remote, "traceId", a->trace);
+	json_t *j;
+
+	j = json_pack("{s:I, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:I, s:o, s:s, s:s}", "id",
+	              (json_int_t)a->seq, "at", shape_time(a->at_ms), "accountId",
+	              shape_text(a->account), "keyId", shape_text(a->key), "identityId",
+	              shape_text(a->identity), "method", a->method, "route", a->route, "target",
+	              shape_text(a->target), "status", (json_int_t)a->status, "code",
+	              shape_text(a->code), "remote", a->remote, "traceId", a->trace);
+	if (j && a->repeated)
+		json_object_set_new(j, "repeated", json_integer((json_int_t)a->repeated));
+	return j;
 }
 
 /* A bound is a record's id or an RFC 3339 time in UTC. */
