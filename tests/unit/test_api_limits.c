@@ -131,7 +131,7 @@ static void slow_headers_end_the_connection(void **state)
 
 	assert_true(silent >= 0 && dripping >= 0);
 	assert_true(http_send(dripping, head, sizeof(head) - 1));
-	/* A byte now and then keeps no connection open. */
+	/* A byte now and then does not keep a connection open. */
 	while (sending && clock_ms() - begin < 30000) {
 		poll(NULL, 0, 100);
 		sending = http_send(dripping, "y", 1);
