@@ -73,13 +73,12 @@ static void set_options(CURL *c, const char *url, struct job *j)
 	curl_easy_setopt(c, CURLOPT_USERAGENT, "pando");
 }
 
-static int explain(const struct job *j, CURLcode rc, long status, const char *url, json_t **extra,
-                   struct err *err)
+static int explain(const struct job *j, CURLcode rc, long status, const char *url,
+                   struct repo_about *about, struct err *err)
 {
-	char plain[300];
+	const char *plain = about->url;
 
-	source_hide(url, plain, sizeof(plain));
-	extra_set(extra, "url", text_json(plain, strlen(plain)));
+	source_hide(url, about->url, sizeof(about->url));
 	if (j->too_large)
 		return err_tag(err, -EFBIG, ERR_LIMIT_EXCEEDED, "'%.150s' is too large", plain);
 	if (j->internal)
@@ -94,7 +93,7 @@ static int explain(const struct job *j, CURLcode rc, long status, const char *ur
 	               plain, curl_easy_strerror(rc));
 }
 
-int download(struct repos *g, const char *url, int64_t max, int *ret_fd, json_t **extra,
+int download(struct repos *g, const char *url, int64_t max, int *ret_fd, struct repo_about *about,
              struct err *err)
 {
 	char dir[PATH_MAX];
@@ -117,7 +116,7 @@ int download(struct repos *g, const char *url, int64_t max, int *ret_fd, json_t 
 	curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_cleanup(c);
 	if (rc != CURLE_OK)
-		return explain(&j, rc, status, url, extra, err);
+		return explain(&j, rc, status, url, about, err);
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return err_sys(err, -errno, "rewind");
 	*ret_fd = TAKE_FD(fd);

@@ -127,8 +127,8 @@ static int put_in_place(const char *tmp, const char *path, struct err *err)
 	return 0;
 }
 
-static int fill(struct repos *g, const struct repo_new *n, const char *tmp, json_t **extra,
-                struct err *err)
+static int fill(struct repos *g, const struct repo_new *n, const char *tmp,
+                struct repo_about *about, struct err *err)
 {
 	const char *branch = n->default_branch ? n->default_branch : "main";
 	int r = init_at(tmp, branch, err);
@@ -136,14 +136,14 @@ static int fill(struct repos *g, const struct repo_new *n, const char *tmp, json
 	if (r < 0)
 		return r;
 	if (n->source)
-		return import_source(g, n->account, tmp, n->source, n->default_branch, extra, err);
+		return import_source(g, n->account, tmp, n->source, n->default_branch, about, err);
 	if (n->import)
-		return import_run(g, n->account, tmp, n->import, branch, extra, err);
+		return import_run(g, n->account, tmp, n->import, branch, about, err);
 	return 0;
 }
 
 int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *ret,
-                json_t **ret_extra, struct err *err)
+                struct repo_about *about, struct err *err)
 {
 	struct store_repo row = { .is_public = n->is_public, .created_ms = clock_wall_ms() };
 	char tmp[PATH_MAX], path[PATH_MAX];
@@ -156,7 +156,7 @@ int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *re
 	snprintf(row.name, sizeof(row.name), "%s", n->name ? n->name : "");
 	repos_path(g, "tmp", row.id, tmp);
 	repo_path(g, row.id, path);
-	r = fill(g, n, tmp, ret_extra, err);
+	r = fill(g, n, tmp, about, err);
 	if (r == 0) {
 		row.bytes = repo_measure(tmp);
 		r = put_in_place(tmp, path, err);

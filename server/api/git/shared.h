@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/call.h"
-#include "git/git.h"
+#include "git/contents.h"
 
 #define GIT_CHALLENGE "Basic realm=\"Pando Git\""
 
@@ -22,3 +22,14 @@ int request_repo(struct request *req, enum repo_access access, struct store_repo
 /* A reply that is what one of git's programs says; takes it. prefix: sent first, or NULL. */
 int reply_service(struct request *req, struct reply *res, struct svc *s_consume, const char *prefix,
                   const char *type, struct err *err);
+
+/* ---- the contract's shapes: shape.c ---- */
+json_t *shape_str(const char *s);      /* null for NULL */
+json_t *shape_sha(const char *sha);    /* null for "" */
+json_t *shape_object(const char *sha); /* {"sha": ...} */
+json_t *shape_commit(const struct repo_commit *c);
+json_t *shape_tag(const struct repo_tag *t);
+/* Returns r; for an error, adds what it is about to the reply. value NULL: nothing. */
+int reply_about(struct reply *res, int r, const char *name, const char *value);
+/* All that git/ says of it. */
+int reply_abouts(struct reply *res, int r, const struct repo_about *a);
