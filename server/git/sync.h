@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "store/store_sync.h"
 
@@ -26,7 +26,7 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 /* Breaks off what runs; syncs_close() waits for it. The next start continues. */
 void syncs_end(struct syncs *y);
 struct syncs *syncs_close(struct syncs *y);
-/* What they say who they are with: git/credential.h. */
+/* What they log in with: git/credential.h. */
 struct credentials *syncs_credentials(struct syncs *y);
 
 struct sync_new {
