@@ -129,47 +129,38 @@ static bool has_more(const struct repo_search *q, uint64_t total)
 	return (uint64_t)q->offset + q->max_results < total;
 }
 
-int api_repo_search(struct request *req, struct reply *res, struct err *err)
+static int search_files(struct request *req, struct reply *res, bool names, struct err *err)
 {
 	AUTO(texts_done) struct texts t = { 0 };
 	struct repo_found_files f;
 	autoarena mem = { 0 };
 	struct repo_search q;
 	struct store_repo repo;
+	json_t *j;
 	int r = begin(req, &t, &repo, &q, err);
 
 	if (r < 0)
 		return r;
-	r = repo_search(deps_of(req)->repos, &repo, &q, &mem, &f, err);
+	r = (names ? repo_search_files : repo_search)(deps_of(req)->repos, &repo, &q, &mem, &f,
+	                                              err);
 	if (r < 0)
 		return failed(res, r, err);
-	return reply_json(res,
-	                  json_pack("{s:I, s:I, s:b, s:o}", "totalFiles", (json_int_t)f.total,
-	                            "totalMatches", (json_int_t)f.total_matches, "hasMore",
-	                            has_more(&q, f.total), "files",
-	                            files_json(&f, /* matches= */ true)),
-	                  err);
+	j = json_pack("{s:I}", "totalFiles", (json_int_t)f.total);
+	if (!names)
+		json_object_set_new(j, "totalMatches", json_integer((json_int_t)f.total_matches));
+	json_object_set_new(j, "hasMore", json_boolean(has_more(&q, f.total)));
+	json_object_set_new(j, "files", files_json(&f, /* matches= */ !names));
+	return reply_json(res, j, err);
+}
+
+int api_repo_search(struct request *req, struct reply *res, struct err *err)
+{
+	return search_files(req, res, /* names= */ false, err);
 }
 
 int api_repo_search_files(struct request *req, struct reply *res, struct err *err)
 {
-	AUTO(texts_done) struct texts t = { 0 };
-	struct repo_found_files f;
-	autoarena mem = { 0 };
-	struct repo_search q;
-	struct store_repo repo;
-	int r = begin(req, &t, &repo, &q, err);
-
-	if (r < 0)
-		return r;
-	r = repo_search_files(deps_of(req)->repos, &repo, &q, &mem, &f, err);
-	if (r < 0)
-		return failed(res, r, err);
-	return reply_json(res,
-	                  json_pack("{s:I, s:b, s:o}", "totalFiles", (json_int_t)f.total, "hasMore",
-	                            has_more(&q, f.total), "files",
-	                            files_json(&f, /* matches= */ false)),
-	                  err);
+	return search_files(req, res, /* names= */ true, err);
 }
 
 static json_t *changes_json(const struct repo_changed_file *f)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vms.c - VMs: create, list, look at, change state, delete */
+/* vms.c - VMs: create, list, show, change state, delete */
 #include "api/vms/shared.h"
 
 #include <errno.h>
@@ -399,34 +399,17 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 	return reply_json(res, json_pack("{s:s, s:O}", "vmId", id, "forks", forks), err);
 }
 
-struct snapshot_body {
-	char name[VM_NAME_MAX];
-	json_t *persistence;
-};
-static const struct json_field snapshot_fields[] = {
-	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
-	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
-};
-
 int api_vm_snapshot(struct request *req, struct reply *res, struct err *err)
 {
-	static const enum err_code tag = ERR_SNAPSHOT_VM_BAD_REQUEST;
-	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
-	struct snapshot_body b = { 0 };
+	struct snapshot_wish w;
 	struct snapshot_info n;
 	const char *id;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, tag, snapshot_fields, ARRAY_SIZE(snapshot_fields), &b, err)) <
-	            0 ||
-	    (r = parse_persistence(b.persistence, tag, &p, err)) < 0)
-		return r;
-	if (p.type == PERSIST_EPHEMERAL)
-		return err_tag(err, -EINVAL, tag,
-		               "'persistence.type' of a snapshot must be sticky or persistent");
-	if ((r = vmm_snapshot(deps_of(req)->vmm, who_of(req)->account, id,
-	                      b.name[0] ? b.name : NULL, &p, &n, err)) < 0)
+	    (r = request_snapshot(req, ERR_SNAPSHOT_VM_BAD_REQUEST, &w, err)) < 0 ||
+	    (r = vmm_snapshot(deps_of(req)->vmm, who_of(req)->account, id, *w.name ? w.name : NULL,
+	                      &w.persistence, &n, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:s, s:o}", "snapshotId", n.id, "sourceVmId",
