@@ -41,13 +41,12 @@ struct api_deps { /* all weak: they outlive the API */
 	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
-	struct domains *domains;   /* NULL, these six: no edge */
+	struct domains *domains;   /* NULL, these five: no edge */
 	struct zones *zones;
 	struct certs *certs;
 	struct front *front;
-	/* A wildcard certificate for a verified domain; and: names were mapped. */
+	/* A wildcard certificate for a verified domain. */
 	int (*wildcard)(struct front *f, const char *domain, struct err *err);
-	void (*renamed)(struct front *f);
 	/* What the edge sends in X-Pando-Edge with requests it passes on, and nobody else knows:
 	 * then X-Forwarded-For says where they come from. NULL: none does */
 	const char *edge_secret;

@@ -174,11 +174,14 @@ int build_vm(struct builder *b, const struct spec *s, const struct build_opts *o
              const struct vm_create_opts *c, struct vm_info *ret, struct err *err)
 {
 	struct vm_create_opts full = *c;
-	struct run run = run_new(b, s, o);
+	struct run run;
 	int r;
 
 	full.snapshot_id = *s->snapshot_id ? s->snapshot_id : NULL;
 	full.account = o->account;
+	if (!s->n) /* nothing to build */
+		return vmm_create(b->vmm, &full, ret, err);
+	run = run_new(b, s, o);
 	run.vm = &full;
 	r = make_vm(&run, &full, ret, err);
 	if (built_anew(&run, r, err))

@@ -95,20 +95,18 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		b.idle = spec.idle_timeout_s;
 	}
 	o.name = b.name[0] ? b.name : NULL;
-	o.snapshot_id = spec.snapshot_id[0] ? spec.snapshot_id : NULL;
 	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_IDLE_DEFAULT);
 	o.activity_threshold = b.threshold;
 	o.count_exec = b.count_exec;
 	o.recreate = b.recreate;
-	if (o.snapshot_id)
-		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
-	r = spec.n ? build_vm(deps_of(req)->builder, &spec, &build, &o, &v, err)
-	           : vmm_create(deps_of(req)->vmm, &o, &v, err);
-	if (r < 0) {
+	if (*spec.snapshot_id)
+		reply_extra(res, "snapshotId", json_string(spec.snapshot_id));
+	if ((r = build_vm(deps_of(req)->builder, &spec, &build, &o, &v, err)) < 0) {
 		reply_extras(res, extra);
 		return r;
 	}
-	if ((r = domain_grant(req, wishes, n_wishes, v.id, err)) < 0)
+	if (n_wishes && (r = domains_map_new(deps_of(req)->domains, who_of(req)->account, wishes,
+	                                     n_wishes, v.id, err)) < 0)
 		return r;
 	made = shape_made(req, &v);
 	json_object_set_new(made, "snapshotId", shape_text(v.snapshot_id));
