@@ -119,7 +119,7 @@ static int take_api_url(const struct credential_new *n, struct store_credential 
 	size_t k;
 
 	if (!n->api_url) {
-		/* As GitHub has it, and its product for one's own machines. */
+		/* github.com, or GitHub Enterprise Server. */
 		if (strcmp(c->server, GITHUB) == 0)
 			snprintf(c->api_url, sizeof(c->api_url), "%s", GITHUB_API);
 		else
@@ -156,7 +156,7 @@ static void info_of(const struct store_credential *c, struct credential_info *re
 	memcpy(ret->api_url, c->api_url, sizeof(ret->api_url));
 }
 
-/* Replacing one is always possible. */
+/* Replacing one is allowed at the limit too. */
 static int count_check(struct credentials *c, const struct store_credential *new, struct err *err)
 {
 	struct store_credential *v = NULL;

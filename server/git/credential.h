@@ -2,10 +2,10 @@
 /*
  * git/credential.h - an account's passwords for other Git servers; for sync, api/ and main.c
  *
- * One for each server, used by those of the account's mirrors that have no token of their own. It
- * is a password, or a GitHub App: its id, the number of its installation, and its private key, with
- * which passwords that hold for an hour are asked for. They go to that server alone, and no answer
- * ever has a secret in it.
+ * An account has one per server, for its mirrors that have no token of their own. It is a password,
+ * or a GitHub App: its id, the number of its installation, and its private key, with which we
+ * request passwords that are valid for an hour. Secrets are sent to that server only, and never
+ * shown to anyone.
  */
 #pragma once
 
@@ -49,5 +49,5 @@ int credential_delete(struct credentials *c, const char *account, const char *se
 /* The password for an address; "": the account has none for that server. */
 int credential_token(struct credentials *c, const char *account, const char *url,
                      char ret[CREDENTIAL_TOKEN_SIZE], struct err *err);
-/* It was refused: the next one is asked for again. */
+/* The server refused it: the next call requests a new one. */
 void credential_refused(struct credentials *c, const char *account, const char *url);

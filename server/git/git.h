@@ -5,8 +5,8 @@
  * A repository is a row in the store (whose it is, who may see it) and a bare repository on the
  * disk (<data>/git/repos/<id>.git), made whole beside its place and then renamed. Git's own
  * programs speak Git's protocol, each in a jail of its own (jail.c); everything the API asks is
- * read and written through libgit2, whose names begin with git_: ours begin with repos_ (all of
- * them) and repo_ (one).
+ * read and written through libgit2, whose names begin with git_: ours begin with repos_ (all
+ * repositories) and repo_ (one).
  *
  * What is in a repository, and new commits: git/contents.h.
  */
@@ -76,9 +76,8 @@ void repos_tell_unheard(struct repos *g);
 enum repo_access { REPO_READ, REPO_WRITE, REPO_OWN };
 
 /*
- * Of this account ("": nobody in particular). -ENOENT REPOSITORY_NOT_FOUND for what is not there
- * and for what is another's; what is public may be read by everyone. Grants of identities are
- * checked by auth before.
+ * For this account ("": an anonymous caller). -ENOENT REPOSITORY_NOT_FOUND if there is none, or if
+ * it is private and belongs to another account. Grants of identities are checked by auth before.
  */
 int repo_find(struct repos *g, const char *account, const char *id, enum repo_access access,
               struct store_repo *ret, struct err *err);

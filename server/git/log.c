@@ -3,8 +3,8 @@
  * log.c - commits of a branch, a page at a time
  *
  * Newest first ("desc"): from the branch's tip or, with until, from that commit, down to the root
- * or, with since, to the one after it. Oldest first ("asc") is the same row backwards, since
- * included: the page that a client asks for next begins with next_commit either way.
+ * or, with since, to the one after it. Oldest first ("asc") is the same list reversed, with
+ * since included: either way next_commit is where the client's next page begins.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static int find_range(struct graph *gr, const struct repo_log *q, const char *br
 	                   "'until' must be 'since' or a descendant of it");
 }
 
-/* The page's place in the row, which is newest first. */
+/* The page of the list, which is newest first. */
 static int read_page(git_repository *repo, const struct repo_log *q, const struct oids *row,
                      struct arena *mem, struct repo_history *ret, struct err *err)
 {

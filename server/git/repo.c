@@ -79,7 +79,7 @@ static int check_new(const struct repo_new *n, struct err *err)
 	return 0;
 }
 
-/* Takes the descriptor of a directory; so deep as a fresh repository is. */
+/* Takes the descriptor of a directory; goes as deep as a fresh repository is. */
 static int sync_tree(int fd_consume, unsigned depth)
 {
 	autodir DIR *d = fdopendir(fd_consume);

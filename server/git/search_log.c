@@ -3,8 +3,8 @@
  * search_log.c - text in commit messages, and in what commits added and removed
  *
  * git log, in its jail and under a deadline, writes the history; it is read line by line and
- * matched here. Lines that could be mistaken for each other cannot be: a commit begins with a NUL,
- * which no message and no path (they are quoted) has.
+ * matched here. Lines cannot be mistaken for each other: a commit begins with a NUL, which neither
+ * messages nor paths (they are quoted) contain.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct log {
 	struct arena *mem;
 	struct repo_found_commits *commits; /* the page */
 	struct buf line;                    /* the one that is being read */
-	/* the commit that is being read */
+	/* the current commit */
 	bool reading;
 	struct repo_found_commit commit;
 	struct arena_mark mark; /* what it needs is behind this */
@@ -129,14 +129,14 @@ static void hunk_line(struct log *l, const char *p, size_t n)
 	l->new_line = b;
 }
 
-/* "+++ b/path" or, of a file that went, "--- a/path" before it. */
+/* "+++ b/path" or, of a deleted file, "--- a/path" before it. */
 static void path_line(struct log *l, const char *p, size_t n)
 {
 	if (n < 6 || memcmp(p + 4, "/dev/null", MIN(n - 4, (size_t)9)) == 0)
 		return;
 	snprintf(l->path, sizeof(l->path), "%.*s", (int)MIN(n - 6, sizeof(l->path) - 1), p + 6);
 	n = strlen(l->path);
-	if (n && l->path[n - 1] == '\t') /* git ends names with spaces in them so */
+	if (n && l->path[n - 1] == '\t') /* how git ends names that contain spaces */
 		l->path[n - 1] = '\0';
 	l->path_ok = globs_pass(&l->globs, l->path);
 	l->listed = false;
@@ -198,7 +198,7 @@ static int diff_line(struct log *l, const char *p, size_t n, struct err *err)
 	} else if (l->file_new && n >= 4 && (!memcmp(p, "--- ", 4) || !memcmp(p, "+++ ", 4))) {
 		path_line(l, p, n);
 	} else if (n >= 4 && memcmp(p, "@@ -", 4) == 0) {
-		l->file_new = false; /* from here on a line that begins with --- is one that went */
+		l->file_new = false; /* from here on a line that begins with --- was removed */
 		hunk_line(l, p, n);
 	} else if (!l->file_new && n && (*p == '+' || *p == '-')) {
 		return changed_line(l, p, n, err);

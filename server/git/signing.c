@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * signing.c - who says that a webhook is ours
+ * signing.c - signatures that prove that a webhook is ours
  *
  * Ed25519 keys; the newest signs, and those that were retired within a week are still published,
  * for receivers that fetched the list before. The secret is in the store, which nobody else can
- * read, and leaves it for nothing but signing.
+ * read, and is used for signing only.
  */
 #include <errno.h>
 #include <openssl/evp.h>

@@ -3,7 +3,7 @@
  * git/sync.h - a repository that mirrors one on another server, both ways; for main.c and api/
  *
  * Nothing is ever forced. A sync fetches what is there, compares each branch and tag with what both
- * sides had when they last agreed, and moves the side that fell behind; what went two ways is left
+ * sides had when they last agreed, and moves the side that fell behind; what has diverged is left
  * alone and shown as a conflict until one side contains the other again.
  */
 #pragma once

@@ -142,7 +142,7 @@ static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
 	return store_delivery_add(t->store, &d, err);
 }
 
-/* Branches that were made or moved; what is gone has no commit to tell of. */
+/* For branches that were created or moved; a deleted one has no commit to report. */
 static void on_push(const struct repo_push *p, void *ctx)
 {
 	struct triggers *t = ctx;

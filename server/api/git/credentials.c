@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* credentials.c - an account's passwords for other Git servers; secrets only ever come in */
+/* credentials.c - an account's passwords for other Git servers; secrets are never sent back */
 #include "api/git/shared.h"
 
 #include <errno.h>

@@ -8,12 +8,11 @@
 #define GIT_CHALLENGE "Basic realm=\"Pando Git\""
 
 /* ---- who asks: smart_http.c ---- */
-/* The caller's repo_id from the path, when the route has {repo}; without Git's ".git" at its end.
- */
+/* Sets the caller's repo_id, when the route has {repo}; without the ".git" at its end. */
 int repo_id_check(struct request *req, struct err *err);
 /*
  * Basic (the password is a token or a key), Bearer or nothing; and whether it is about reading or
- * writing. 0: *req knows who; 1: nobody, and nobody need be; -EACCES with a challenge.
+ * writing. 0: the caller is known; 1: anonymous, which is enough; -EACCES with a challenge.
  */
 int git_check(struct request *req, struct err *err);
 /* The repository of the path, for what the handler does with it. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - POST /v1/vms/{vm_id}/code: a cell in a kernel that lives on; POST /v1/code: in a new VM
+ * code.c - POST /v1/vms/{vm_id}/code: a cell in a persistent kernel; POST /v1/code: in a new VM
  *
- * A client that leaves while its cell runs interrupts it; the kernel and its variables stay. The
- * VM of /v1/code is deleted when the cell is over, whatever happened to it or to the client.
+ * A client that disconnects while its cell runs interrupts it; the kernel and its variables stay.
+ * The VM of /v1/code is deleted when the cell is over, whatever happened to it or to the client.
  */
 #include "api/vms/cell.h"
 #include "api/vms/shared.h"
