@@ -133,7 +133,7 @@ void run_failed(struct run *run, struct err *err)
 		err_set(err, -EIO, "the VM ended by itself in %s", run->phase.name);
 	run->setup_failed = true;
 	err->tag = run->vm ? ERR_VM_SETUP_FAILED : ERR_SNAPSHOT_SETUP_FAILED;
-	json_object_set_new(run->o->extra, "failedReason", json_clean(err->msg));
+	json_object_set_new(run->o->extra, "failedReason", json_text(err->msg, strlen(err->msg)));
 	if (run->guest && guest_alive(run->guest) && (diag = diagnose(run)))
 		json_object_set_new(run->o->extra, "diagnostics", diag);
 	if (run->stage && keep_failed(run, err->msg, &keep) < 0)

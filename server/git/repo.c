@@ -6,6 +6,7 @@
  * directory that no row names, which the next start removes. Deleted the other way round: the row
  * first, so that nobody finds it, then the directory.
  */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -67,9 +68,7 @@ static int check_new(const struct repo_new *n, struct err *err)
 {
 	const char *b = n->default_branch;
 
-	if (n->source && n->import)
-		return err_tag(err, -EINVAL, ERR_SOURCE_IMPORT_CONFLICT,
-		               "'source' and 'import' cannot be used together");
+	assert(!n->source || !n->import);
 	if (b && !repo_branch_valid(b))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'%.100s' is not a valid branch name", b);

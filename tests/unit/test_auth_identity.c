@@ -76,8 +76,6 @@ static void restart(struct fx *f)
 
 static void add_account(struct fx *f, struct store_account *ret)
 {
-	struct err err = { 0 };
-
 	*ret = STORE_ACCOUNT_NEW;
 	snprintf(ret->name, sizeof(ret->name), "other");
 	OK(auth_account_create(f->a, ret, &err));

@@ -110,7 +110,7 @@ int api_repo_commit_create(struct request *req, struct reply *res, struct err *e
 	n.changes = changes;
 	n.n_changes = json_array_size(b.files);
 	r = repo_commit_create(deps_of(req)->repos, &repo, &n, &mem, &c, &about, err);
-	return r < 0 ? reply_abouts(res, r, &about) : reply_commit(res, &c, err);
+	return r < 0 ? reply_about(res, r, &about) : reply_commit(res, &c, err);
 }
 
 /* "author" or "committer"; JSON null and NULL are nobody in particular. */

@@ -51,8 +51,8 @@ int api_repo_contents(struct request *req, struct reply *res, struct err *err)
 		return r;
 	r = repo_contents(deps_of(req)->repos, &repo, path, rev, recursive, &mem, &c, err);
 	if (r < 0) {
-		reply_about(res, r, "path", path);
-		return reply_about(res, r, "revision", rev);
+		reply_extra_str(res, r, "path", path);
+		return reply_extra_str(res, r, "revision", rev);
 	}
 	j = entry_json(&c.at);
 	if (!c.at.dir &&
@@ -75,7 +75,7 @@ static int archive(struct request *req, struct reply *res, const char *format, c
 	    (r = query_rev(req, &rev, err)) < 0)
 		return r;
 	r = svc_archive(deps_of(req)->repos, &repo, format, rev, &s, err);
-	return r < 0 ? reply_about(res, r, "revision", rev)
+	return r < 0 ? reply_extra_str(res, r, "revision", rev)
 	             : reply_service(req, res, s, NULL, type, err);
 }
 
@@ -109,8 +109,8 @@ static json_t *comparison_json(const struct repo_comparison *c)
 		                        shape_sha(f->sha), "filename", shape_str(f->path), "status",
 		                        status_words[f->status], "additions", (json_int_t)f->added,
 		                        "deletions", (json_int_t)f->removed, "changes",
-		                        (json_int_t)(f->added + f->removed), "previous_filename",
-		                        shape_str(f->old_path)));
+		                        (json_int_t)f->added + (json_int_t)f->removed,
+		                        "previous_filename", shape_str(f->old_path)));
 	}
 	return json_pack("{s:s, s:I, s:I, s:I, s:o}", "status",
 	                 c->ahead && c->behind ? "diverged"

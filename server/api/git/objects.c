@@ -19,7 +19,7 @@ int api_repo_blob(struct request *req, struct reply *res, struct err *err)
 		return r;
 	r = repo_blob(deps_of(req)->repos, &repo, hash, &mem, &b, err);
 	if (r < 0)
-		return reply_about(res, r, "hash", hash);
+		return reply_extra_str(res, r, "hash", hash);
 	return reply_json(res,
 	                  json_pack("{s:o, s:s, s:s, s:I}", "content",
 	                            shape_base64(b.content, b.size), "encoding", "base64", "sha",
@@ -50,7 +50,7 @@ int api_repo_tree(struct request *req, struct reply *res, struct err *err)
 		return r;
 	r = repo_tree(deps_of(req)->repos, &repo, hash, &mem, &t, err);
 	if (r < 0)
-		return reply_about(res, r, "hash", hash);
+		return reply_extra_str(res, r, "hash", hash);
 	list = json_array();
 	for (size_t i = 0; i < t.n; i++)
 		json_array_append_new(list, entry_json(&t.v[i]));
@@ -68,7 +68,7 @@ int api_repo_tag_object(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	r = repo_tag_object(deps_of(req)->repos, &repo, hash, &mem, &t, err);
-	return r < 0 ? reply_about(res, r, "hash", hash) : reply_json(res, shape_tag(&t), err);
+	return r < 0 ? reply_extra_str(res, r, "hash", hash) : reply_json(res, shape_tag(&t), err);
 }
 
 int api_repo_commit(struct request *req, struct reply *res, struct err *err)
@@ -82,7 +82,8 @@ int api_repo_commit(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	r = repo_commit(deps_of(req)->repos, &repo, hash, &mem, &c, err);
-	return r < 0 ? reply_about(res, r, "sha", hash) : reply_json(res, shape_commit(&c), err);
+	return r < 0 ? reply_extra_str(res, r, "sha", hash)
+	             : reply_json(res, shape_commit(&c), err);
 }
 
 static json_t *selector_json(const struct repo_log *q)
@@ -140,10 +141,10 @@ int api_repo_commits(struct request *req, struct reply *res, struct err *err)
 	q.limit = MIN(MAX(q.limit, 1u), (uint32_t)REPO_LOG_LIMIT_MAX);
 	r = repo_log(deps_of(req)->repos, &repo, &q, &mem, &h, err);
 	if (r < 0) {
-		reply_about(res, r, "branch", branch);
-		reply_about(res, r, "since", since);
-		reply_about(res, r, "until", until);
-		return reply_about(res, r, "sha", since ? since : until);
+		reply_extra_str(res, r, "branch", branch);
+		reply_extra_str(res, r, "since", since);
+		reply_extra_str(res, r, "until", until);
+		return reply_extra_str(res, r, "sha", since ? since : until);
 	}
 	return reply_json(res, history_json(&q, &h), err);
 }

@@ -39,7 +39,7 @@ int api_repo_branch(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	r = repo_branch(deps_of(req)->repos, &repo, name, sha, err);
-	return r < 0 ? reply_about(res, r, "branch", name)
+	return r < 0 ? reply_extra_str(res, r, "branch", name)
 	             : reply_json(res, branch_json(name, sha), err);
 }
 
@@ -65,7 +65,7 @@ static int branch_create(struct request *req, struct reply *res, const char *nam
 	if (!name)
 		name = b.name ? b.name : "";
 	r = repo_branch_create(deps_of(req)->repos, &repo, who_of(req)->key, name, b.sha, sha, err);
-	return r < 0 ? reply_about(res, r, "branch", name)
+	return r < 0 ? reply_extra_str(res, r, "branch", name)
 	             : reply_json(res, branch_json(name, sha), err);
 }
 
@@ -107,5 +107,6 @@ int api_repo_tag(struct request *req, struct reply *res, struct err *err)
 	if (r < 0)
 		return r;
 	r = repo_tag(deps_of(req)->repos, &repo, name, &mem, &t, err);
-	return r < 0 ? reply_about(res, r, "reference", name) : reply_json(res, shape_tag(&t), err);
+	return r < 0 ? reply_extra_str(res, r, "reference", name)
+	             : reply_json(res, shape_tag(&t), err);
 }

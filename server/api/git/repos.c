@@ -72,11 +72,11 @@ static int read_files(struct reply *res, json_t *files, struct repo_import_file 
 	json_object_foreach(files, path, text)
 	{
 		if (!json_is_string(text))
-			return reply_about(res,
-			                   err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE,
-			                           "the content of file '%.100s' must be a string",
-			                           path),
-			                   "path", path);
+			return reply_extra_str(
+			        res,
+			        err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE,
+			                "the content of file '%.100s' must be a string", path),
+			        "path", path);
 		v[n++] = (struct repo_import_file){ path, json_string_value(text),
 			                            json_string_length(text) };
 	}
@@ -124,8 +124,12 @@ int api_repo_create(struct request *req, struct reply *res, struct err *err)
 	struct store_repo repo;
 	int r;
 
-	if ((r = request_fields(req, TAG, create_fields, ARRAY_SIZE(create_fields), &b, err)) < 0 ||
-	    (b.source && (r = read_source(b.source, &source, err)) < 0) ||
+	if ((r = request_fields(req, TAG, create_fields, ARRAY_SIZE(create_fields), &b, err)) < 0)
+		return r;
+	if (b.source && b.import)
+		return err_tag(err, -EINVAL, ERR_SOURCE_IMPORT_CONFLICT,
+		               "'source' and 'import' cannot be used together");
+	if ((b.source && (r = read_source(b.source, &source, err)) < 0) ||
 	    (b.import && (r = read_import(res, b.import, &import, &files, err)) < 0))
 		return r;
 	n.name = b.name;
@@ -134,7 +138,7 @@ int api_repo_create(struct request *req, struct reply *res, struct err *err)
 	n.source = b.source ? &source : NULL;
 	n.import = b.import ? &import : NULL;
 	r = repo_create(deps_of(req)->repos, &n, &repo, &about, err);
-	return r < 0 ? reply_abouts(res, r, &about)
+	return r < 0 ? reply_about(res, r, &about)
 	             : reply_json(res, json_pack("{s:s}", "repoId", repo.id), err);
 }
 

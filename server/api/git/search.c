@@ -64,7 +64,7 @@ static int begin(struct request *req, struct texts *t, struct store_repo *repo,
 
 static int failed(struct reply *res, int r, const struct err *err)
 {
-	return r == -EINVAL ? reply_about(res, r, "reason", err->msg) : r;
+	return r == -EINVAL ? reply_extra_str(res, r, "reason", err->msg) : r;
 }
 
 static json_t *text_json(struct repo_text t)

@@ -66,22 +66,22 @@ json_t *shape_tag(const struct repo_tag *t)
 	                 shape_object(t->target), "sha", t->sha);
 }
 
-int reply_about(struct reply *res, int r, const char *name, const char *value)
+int reply_extra_str(struct reply *res, int r, const char *name, const char *value)
 {
 	if (r < 0 && value)
 		reply_extra(res, name, shape_str(value));
 	return r;
 }
 
-int reply_abouts(struct reply *res, int r, const struct repo_about *a)
+int reply_about(struct reply *res, int r, const struct repo_about *a)
 {
-	reply_about(res, r, "path", a->path);
-	reply_about(res, r, "revision", a->revision);
+	reply_extra_str(res, r, "path", a->path);
+	reply_extra_str(res, r, "revision", a->revision);
 	if (*a->url)
-		reply_about(res, r, *a->dir ? "source" : "url", a->url);
+		reply_extra_str(res, r, *a->dir ? "source" : "url", a->url);
 	if (*a->dir)
-		reply_about(res, r, "dir", a->dir);
-	reply_about(res, r, "expected", a->expected);
+		reply_extra_str(res, r, "dir", a->dir);
+	reply_extra_str(res, r, "expected", a->expected);
 	if (r < 0 && a->expected)
 		reply_extra(res, "actual", shape_sha(a->actual));
 	return r;

@@ -28,7 +28,6 @@ json_t *shape_sha(const char *sha);    /* null for "" */
 json_t *shape_object(const char *sha); /* {"sha": ...} */
 json_t *shape_commit(const struct repo_commit *c);
 json_t *shape_tag(const struct repo_tag *t);
-/* Returns r; for an error, adds what it is about to the reply. value NULL: nothing. */
-int reply_about(struct reply *res, int r, const char *name, const char *value);
-/* All that git/ says of it. */
-int reply_abouts(struct reply *res, int r, const struct repo_about *a);
+/* Both return r; for an error they add to its reply what it is about. value NULL: nothing. */
+int reply_extra_str(struct reply *res, int r, const char *name, const char *value);
+int reply_about(struct reply *res, int r, const struct repo_about *a);
