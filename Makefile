@@ -7,7 +7,7 @@ $(foreach name,$(filter PANDO_%,$(.VARIABLES)),$(eval export $(name)))
 FUZZ_SECONDS ?= 30
 STORM_SECONDS ?= 1800
 PREFIX ?= /usr/local
-export FUZZ_SECONDS STORM_SECONDS STORM_SEED STORM_TIMES STORM_BUILD PREFIX DESTDIR
+export FUZZ_SECONDS STORM_SECONDS STORM_SEED STORM_TIMES STORM_BUILD PREFIX DESTDIR AGAINST
 
 .PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz storm clean
 
@@ -38,7 +38,7 @@ test-long: ## the end-to-end tests that take too long for make test (as root)
 lint: ## formatting, dependencies, sizes, words, locks, shellcheck, clang-tidy
 	@scripts/lint.sh
 
-bench: ## measure, print a table, write bench/results/*.json (as root)
+bench: ## measure, print a table, write bench/results/*.json; AGAINST=DIR compares with another checkout (as root)
 	@scripts/bench.sh
 
 test-kvm: ## the KVM path in a nested guest; slow (as root)

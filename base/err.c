@@ -111,3 +111,11 @@ void err_fact(struct err *err, const char *name, long long value)
 	if (err && err->n_facts < ERR_FACTS_MAX)
 		err->facts[err->n_facts++] = (struct err_fact){ name, value };
 }
+
+long long err_fact_get(const struct err *err, const char *name)
+{
+	for (unsigned i = 0; i < err->n_facts; i++)
+		if (strcmp(err->facts[i].name, name) == 0)
+			return err->facts[i].value;
+	return -1;
+}

@@ -25,6 +25,7 @@ unsigned err_code_status(enum err_code code);
 enum err_code err_code_parse(const char *name);
 
 #define ERR_FACTS_MAX 4
+#define ERR_FACT_RETRY "retryAfter" /* seconds: waiting helps, and the API answers 429 or 503 */
 
 struct err {
 	int code;
@@ -48,5 +49,7 @@ int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((form
 int err_wrap(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Adds a number to the error that was set last; one too many is dropped. */
 void err_fact(struct err *err, const char *name, long long value);
+/* Of the error that was set last, or -1. */
+long long err_fact_get(const struct err *err, const char *name);
 /* Thread-safe name of an errno value (positive or negative). */
 const char *err_name(int code);

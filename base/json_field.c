@@ -2,8 +2,8 @@
 /*
  * json_field.c - see json_field.h
  *
- * The nesting depth is counted on the raw bytes first: jansson's own limit
- * (2048) is too much for what handlers recurse over. Strings with a NUL inside
+ * Values and nesting are counted on the raw bytes first: jansson has no limit for the one, and its
+ * limit for the other (2048) is too much for what handlers recurse over. Strings with a NUL inside
  * are refused by jansson; what it hands out is valid UTF-8.
  */
 #include "base/json_field.h"
@@ -17,30 +17,59 @@
 #include "base/err.h"
 #include "base/utf8.h"
 
-static bool too_deep(const char *p, size_t n)
+/* The byte after a string that begins at p, or end. */
+static const char *string_end(const char *p, const char *end)
 {
-	unsigned depth = 0;
-	bool in_string = false;
-
-	for (size_t i = 0; i < n; i++) {
-		if (in_string) {
-			if (p[i] == '\\')
-				i++;
-			else if (p[i] == '"')
-				in_string = false;
-		} else if (p[i] == '"') {
-			in_string = true;
-		} else if (p[i] == '{' || p[i] == '[') {
-			if (++depth > JSON_DEPTH_MAX)
-				return true;
-		} else if ((p[i] == '}' || p[i] == ']') && depth) {
-			depth--;
-		}
-	}
-	return false;
+	for (p++; p < end && *p != '"'; p++)
+		p += *p == '\\';
+	return p < end ? p + 1 : end;
 }
 
-int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err)
+/* Between values: not part of a number, a word or anything else that a parser would look at. */
+static bool is_between(char c)
+{
+	return c == ',' || c == ':' || c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+int json_text_check(const void *text, size_t n, size_t max, size_t *ret_values, struct err *err)
+{
+	const char *p = text, *end = p + n;
+	size_t values = 0;
+	unsigned depth = 0;
+
+	while (p < end) {
+		if (is_between(*p)) {
+			p++;
+			continue;
+		}
+		if (*p == '}' || *p == ']') {
+			depth -= depth > 0;
+			p++;
+			continue;
+		}
+		if (++values > max)
+			return err_set(err, -E2BIG,
+			               "the JSON has more than %zu values and names of members",
+			               max);
+		if (*p == '{' || *p == '[') {
+			if (++depth > JSON_DEPTH_MAX)
+				return err_set(err, -E2BIG, "the JSON nests deeper than %d levels",
+				               JSON_DEPTH_MAX);
+			p++;
+		} else if (*p == '"') {
+			p = string_end(p, end);
+		} else { /* a number or a word */
+			while (p < end && !is_between(*p) && !strchr("{}[]\"", *p))
+				p++;
+			if (p < end && *p == '\0')
+				p++;
+		}
+	}
+	*ret_values = values;
+	return 0;
+}
+
+int json_text_load(const void *text, size_t n, json_t **ret, struct err *err)
 {
 	json_error_t why;
 	json_t *j;
@@ -52,8 +81,6 @@ int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err)
 		*ret = j;
 		return 0;
 	}
-	if (too_deep(text, n))
-		return err_set(err, -E2BIG, "the JSON nests deeper than %d levels", JSON_DEPTH_MAX);
 	j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
 	if (!j && json_error_code(&why) == json_error_out_of_memory)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -62,6 +89,14 @@ int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err)
 		               why.line, why.text);
 	*ret = j;
 	return 0;
+}
+
+int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err)
+{
+	size_t values;
+	int r = json_text_check(text, n, JSON_VALUES_MAX, &values, err);
+
+	return r < 0 ? r : json_text_load(text, n, ret, err);
 }
 
 static int wrong(struct err *err, const char *prefix, const struct json_field *f, const char *what)

@@ -16,7 +16,11 @@
 
 struct err;
 
-#define JSON_DEPTH_MAX 32 /* nesting; checked before jansson builds anything */
+/* Both are checked on the bytes, before jansson builds anything: a value of two bytes takes up to
+ * JSON_VALUE_COST of memory. */
+#define JSON_DEPTH_MAX 32     /* nesting */
+#define JSON_VALUES_MAX 16384 /* values and names of members, where nothing else is said */
+#define JSON_VALUE_COST 256   /* bytes: an empty object, the dearest value, has about 230 */
 
 enum json_type_want {
 	JSON_WANT_STR,    /* char array in the struct; max: its size with the NUL */
@@ -58,10 +62,16 @@ struct json_field {
 /* clang-format on */
 
 /*
- * Parses text of n bytes: -E2BIG when it nests deeper than JSON_DEPTH_MAX, -EBADMSG
- * when it is not JSON (duplicate members count as not JSON). An empty body reads as
- * {}. Caller json_decref()s.
+ * Counts values and names of members without parsing: *ret_values is never less than what a parser
+ * would find. -E2BIG when there are more than max, or they nest deeper than JSON_DEPTH_MAX.
  */
+int json_text_check(const void *text, size_t n, size_t max, size_t *ret_values, struct err *err);
+/*
+ * Parses text of n bytes that json_text_check() has passed: -EBADMSG when it is not JSON (duplicate
+ * members count as not JSON). An empty body reads as {}. Caller json_decref()s.
+ */
+int json_text_load(const void *text, size_t n, json_t **ret, struct err *err);
+/* Both, with at most JSON_VALUES_MAX values. */
 int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err);
 
 /* Fills the struct at dst from an object; -EINVAL names the member. prefix: "" or "spec." */

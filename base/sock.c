@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "base/io.h"
 
-#define SOCK_BACKLOG 128
+#define SOCK_BACKLOG 512 /* connections that wait to be accepted; a burst of a client is one */
 
 /*
  * sun_path holds 107 characters, data directories may be deeper: the address
@@ -248,4 +248,28 @@ int sock_tcp_listen(const char *text, struct err *err)
 int sock_udp_bind(const char *text, struct err *err)
 {
 	return bound(text, SOCK_DGRAM, err);
+}
+
+const char *sock_net_text(const struct sockaddr *sa, char ret[SOCK_NET_SIZE])
+{
+	struct in6_addr net = { 0 };
+	char text[INET6_ADDRSTRLEN];
+
+	snprintf(ret, SOCK_NET_SIZE, "unknown");
+	if (sa && sa->sa_family == AF_INET) {
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, ret,
+		          SOCK_NET_SIZE);
+	} else if (sa && sa->sa_family == AF_INET6) {
+		const struct in6_addr *a =
+		        &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
+
+		if (IN6_IS_ADDR_V4MAPPED(a)) {
+			inet_ntop(AF_INET, &a->s6_addr[12], ret, SOCK_NET_SIZE);
+		} else {
+			memcpy(&net, a, 8);
+			inet_ntop(AF_INET6, &net, text, sizeof(text));
+			snprintf(ret, SOCK_NET_SIZE, "%s/64", text);
+		}
+	}
+	return ret;
 }

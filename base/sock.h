@@ -27,3 +27,9 @@ int sock_parse(const char *text, struct sockaddr_storage *ret, socklen_t *ret_le
 int sock_tcp_listen(const char *text, struct err *err);
 /* A bound socket for datagrams. */
 int sock_udp_bind(const char *text, struct err *err);
+/*
+ * The name under which limits count an address: "192.0.2.7", or of IPv6 the network of 64 bits,
+ * "2001:db8:1:2::/64", because one customer has all of its addresses. "unknown" for others.
+ */
+#define SOCK_NET_SIZE 52
+const char *sock_net_text(const struct sockaddr *sa, char ret[SOCK_NET_SIZE]);

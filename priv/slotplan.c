@@ -134,21 +134,21 @@ static void verdicts(const struct priv_egress *e, struct buf *out)
 
 static void input(bool proxy, struct buf *out)
 {
-	buf_printf(out,
-	           "\tchain input {\n"
-	           "\t\ttype filter hook input priority 0; policy drop;\n"
-	           "\t\tct state established,related accept\n"
-	           "\t\tiifname != \"" NET_TAP "\" drop\n"
-	           "\t\tip daddr != " NET_GATEWAY " drop\n"
-	           "\t\tip saddr != " NET_GUEST " drop\n"
-	           "\t\tmeta l4proto { tcp, udp } th dport 53 ct count over %d drop\n"
-	           "\t\tmeta l4proto { tcp, udp } th dport 53 accept\n",
-	           NET_FLOWS_MAX);
-	if (proxy)
+	buf_printf(out, "\tchain input {\n"
+	                "\t\ttype filter hook input priority 0; policy drop;\n"
+	                "\t\tct state established,related accept\n"
+	                "\t\tiifname != \"" NET_TAP "\" drop\n"
+	                "\t\tip daddr != " NET_GATEWAY " drop\n");
+	if (proxy) /* from every address of the guest; frames() has checked that it is one */
 		buf_printf(out,
 		           "\t\ttcp dport %u ct status dnat ct count over %d drop\n"
 		           "\t\ttcp dport %u ct status dnat accept\n",
 		           PRIV_PROXY_PORT, NET_PROXIED_MAX, PRIV_PROXY_PORT);
+	buf_printf(out,
+	           "\t\tip saddr != " NET_GUEST " drop\n"
+	           "\t\tmeta l4proto { tcp, udp } th dport 53 ct count over %d drop\n"
+	           "\t\tmeta l4proto { tcp, udp } th dport 53 accept\n",
+	           NET_FLOWS_MAX);
 	buf_printf(out, "\t\ticmp type echo-request limit rate %d/second accept\n\t}\n",
 	           NET_PINGS_PER_S);
 }
@@ -199,6 +199,7 @@ static void pass(const struct priv_egress *e, struct buf *out)
 
 void net_slot_rules(const struct priv_egress *e, struct buf *out)
 {
+	char ip[16];
 	bool proxy;
 
 	e = e ? e : &as_built;
@@ -215,6 +216,11 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 	if (proxy)
 		buf_printf(out, "\t\toifname \"" NET_PEER
 		                "\" ip daddr != @denied meta l4proto tcp accept\n");
+	if (proxy && e->vpc_addr)
+		buf_printf(out,
+		           "\t\toifname \"" NET_TAP
+		           "\" ip daddr %s ct state established ct status dnat accept\n",
+		           net_ip_text(e->vpc_addr, ip));
 	buf_printf(out, "\t}\n"
 	                "\tchain leave {\n"
 	                "\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
@@ -224,8 +230,8 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 		buf_printf(out,
 		           "\tchain turn {\n"
 		           "\t\ttype nat hook prerouting priority dstnat; policy accept;\n"
-		           "\t\tiifname \"" NET_TAP "\" ip saddr " NET_GUEST
-		           " ip daddr != @denied tcp dport { %s } redirect to :%u\n"
+		           "\t\tiifname \"" NET_TAP
+		           "\" ip daddr != @denied tcp dport { %s } redirect to :%u\n"
 		           "\t}\n",
 		           !e->proxy_http  ? "443"
 		           : !e->proxy_tls ? "80"

@@ -154,19 +154,24 @@ static int step_descriptors(struct child *c)
 
 static int step_limits(struct child *c)
 {
-	struct rlimit none = { 0 };
+	static const struct rlimit none = { 0 }, file = { PRIV_FILE_MAX, PRIV_FILE_MAX };
 
-	return setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_NOFILE, &c->nofile) < 0 ? -1
-	                                                                                     : 0;
+	/* Not for disks, which have their own size: for logs, see server/engine/guestlog.c. */
+	if (setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_FSIZE, &file) < 0)
+		return -1;
+	return setrlimit(RLIMIT_NOFILE, &c->nofile);
 }
 
 static int step_signals(struct child *c)
 {
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	struct sigaction ign = { .sa_handler = SIG_IGN };
 	sigset_t none;
 
 	for (int i = 1; i < NSIG; i++)
-		sigaction(i, &dfl, NULL); /* fails for KILL and STOP, and may */
+		sigaction(i, &dfl, NULL);       /* fails for KILL and STOP, and may */
+	if (sigaction(SIGXFSZ, &ign, NULL) < 0) /* a full log is no reason to end */
+		return -1;
 	sigemptyset(&none);
 	return sigprocmask(SIG_SETMASK, &none, NULL);
 }

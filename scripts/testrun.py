@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -36,7 +37,7 @@ E2E = ["/usr/bin/python3", "tests/e2e/run.py"]
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
 # Under ThreadSanitizer: what has many threads. None of them takes long, and much of it is waiting, so four run at a time.
 TSAN = ["storm", "turns", "vm_life", "vm_trouble", "vm_once_create-pool", "vm_once_fork-8", "vm_once_suspend", "vm_once_delete",
-        "edge", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
+        "edge", "edge_limits", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
 TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, of any process of the tests
 TSAN_ENV = {"TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:history_size=4:log_path={TSAN_REPORTS}:"
                             f"suppressions={ROOT}/tests/tsan.supp"}
@@ -388,6 +389,12 @@ def second_try():
             say(f"unstable: {suite}: {name}: {reason}; it passed when it ran again")
 
 
+def processor_s():
+    """Of all processes that were waited for, and of theirs."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
+
+
 def on_signal(sig, _frame):
     raise KeyboardInterrupt(signal.Signals(sig).name)
 
@@ -400,13 +407,16 @@ def main():
     os.makedirs(LOGS, exist_ok=True)
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    start = time.monotonic()
+    start, took = time.monotonic(), []
     try:
         for name in sys.argv[1:] or STEPS:
             if time.monotonic() >= run.deadline:
                 run.record("all", name, "fail", f"not started: {TOTAL_S} s are over")
                 continue
+            begin, used = time.monotonic(), processor_s()
             {**STEPS, **MORE_STEPS}[name]()
+            # the second figure is what counts on a busy machine
+            took.append(f"{name} {time.monotonic() - begin:.0f} ({processor_s() - used:.0f})")
             if name == "build" and run.count("fail"):
                 break  # nothing to test
         second_try()
@@ -420,6 +430,7 @@ def main():
             if result == "fail":
                 say(f"  {suite}: {name}: {reason}")
     skipped = run.count("skip")
+    say(f"seconds (of processor time): {', '.join(took)}")
     say(f"{time.monotonic() - start:.0f} s in all")
     say(f"{run.count('pass')} passed, {run.count('fail')} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if run.count("fail") or not run.count("pass") else 0

@@ -4,48 +4,21 @@
  *
  * Each entry of settings[] is a name that works in the environment and in pando.conf
  * (PANDO_DATA_DIR=/srv/pando) and, in lower case without its prefix, on the command
- * line (--data-dir /srv/pando). Later sources win: defaults, pando.conf,
- * environment, command line. Which file is read is decided first, from the
- * command line and the environment. A value that is not allowed is an error that says
- * where it stands and what would be right; nothing is ignored silently.
+ * line (--data-dir /srv/pando). conf_load.c reads them.
  */
-#include "conf.h"
-
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/err.h"
-#include "base/io.h"
 #include "base/sock.h"
-
-#define CONF_FILE_MAX (64u << 10) /* bytes of pando.conf: a few dozen lines */
-#define CONF_NAME_MAX 40          /* bytes of a setting's name */
-
-struct setting;
-/* 0, or -EINVAL after putting what is allowed into `allowed`. */
-typedef int (*check_fn)(const struct setting *s, const char *value, char *allowed, size_t size);
-
-enum setting_type { SET_TEXT, SET_U32 };
-
-struct setting {
-	const char *name;
-	enum setting_type type;
-	size_t off, size;
-	check_fn check;
-	const char *def;   /* NULL: set_host_defaults() */
-	const char *words; /* check_word: "auto kvm tcg" */
-	uint32_t min, max; /* check_u32, check_pow2 */
-	const char *help;
-};
+#include "conf_internal.h"
 
 static int check_path(const struct setting *s, const char *v, char *allowed, size_t size)
 {
@@ -152,7 +125,7 @@ static int check_word(const struct setting *s, const char *v, char *allowed, siz
 	return -EINVAL;
 }
 
-static int parse_u32(const char *v, uint32_t *ret)
+int conf_parse_u32(const char *v, uint32_t *ret)
 {
 	char *end;
 	unsigned long long n;
@@ -172,7 +145,7 @@ static int check_u32(const struct setting *s, const char *v, char *allowed, size
 	uint32_t n;
 
 	snprintf(allowed, size, "a number from %" PRIu32 " to %" PRIu32, s->min, s->max);
-	return parse_u32(v, &n) < 0 || n < s->min || n > s->max ? -EINVAL : 0;
+	return conf_parse_u32(v, &n) < 0 || n < s->min || n > s->max ? -EINVAL : 0;
 }
 
 static int check_pow2(const struct setting *s, const char *v, char *allowed, size_t size)
@@ -180,7 +153,7 @@ static int check_pow2(const struct setting *s, const char *v, char *allowed, siz
 	uint32_t n;
 
 	snprintf(allowed, size, "a power of two from %" PRIu32 " to %" PRIu32, s->min, s->max);
-	return parse_u32(v, &n) < 0 || n < s->min || n > s->max || (n & (n - 1)) ? -EINVAL : 0;
+	return conf_parse_u32(v, &n) < 0 || n < s->min || n > s->max || (n & (n - 1)) ? -EINVAL : 0;
 }
 
 static int check_origins(const struct setting *s, const char *v, char *allowed, size_t size)
@@ -199,6 +172,47 @@ static int check_origins(const struct setting *s, const char *v, char *allowed, 
 		p += n;
 	}
 	return v[strspn(v, " ")] ? 0 : -EINVAL;
+}
+
+/* start:rate:full, as OpenSSH's MaxStartups */
+static int check_strangers(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	unsigned start = 0, rate = 0, full = 0;
+	int end = 0;
+
+	snprintf(allowed, size, "start:rate:full, like 64:30:128; full from 2 to 4096");
+	return sscanf(v, "%4u:%3u:%4u%n", &start, &rate, &full, &end) == 3 && !v[end] &&
+	                       rate <= 100 && start <= full && full >= 2 && full <= 4096
+	               ? 0
+	               : -EINVAL;
+}
+
+/* Addresses or networks, separated by spaces. */
+static int check_nets(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	snprintf(allowed, size, "at most 16 addresses or networks, like 192.0.2.7 10.0.0.0/8");
+	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
+		char text[64], *slash, *end = NULL;
+		size_t n = strcspn(p, " ");
+		unsigned long bits = 0;
+		struct in6_addr a;
+		bool v4;
+
+		if (n >= sizeof(text))
+			return -EINVAL;
+		snprintf(text, sizeof(text), "%.*s", (int)n, p);
+		slash = strchr(text, '/');
+		if (slash) {
+			*slash++ = '\0';
+			bits = strtoul(slash, &end, 10);
+		}
+		v4 = inet_pton(AF_INET, text, &a) == 1;
+		if ((!v4 && inet_pton(AF_INET6, text, &a) != 1) || bits > (v4 ? 32 : 128) ||
+		    (slash && (!isdigit((unsigned char)*slash) || *end)))
+			return -EINVAL;
+		p += n;
+	}
+	return 0;
 }
 
 #define MEMBER(m) offsetof(struct conf, m), sizeof(((struct conf *)0)->m)
@@ -220,6 +234,8 @@ static const struct setting settings[] = {
 	  "How guests run: kvm (hardware), tcg (software, not a security boundary), auto (try kvm)" },
 	{ "PANDO_KVM_PROBE_S", SET_U32, MEMBER(kvm_probe_s), check_u32, "12", NULL, 1, 600,
 	  "Seconds for a test guest to boot on KVM; raise it where KVM works but is slow (nested)" },
+	{ "PANDO_BOOT_S", SET_U32, MEMBER(boot_s), check_u32, "300", NULL, 30, 7200,
+	  "Seconds for a guest to boot; raise it where this host is itself emulated" },
 	{ "PANDO_QEMU", SET_TEXT, MEMBER(qemu), check_path, "/usr/bin/qemu-system-x86_64", NULL, 0, 0,
 	  "The QEMU program" },
 	{ "PANDO_RESOLVER", SET_TEXT, MEMBER(resolver), check_addr, "", NULL, 0, 0,
@@ -260,6 +276,16 @@ static const struct setting settings[] = {
 	  "Likewise: snapshots" },
 	{ "PANDO_AUDIT_DAYS", SET_U32, MEMBER(audit_days), check_u32, "365", NULL, 0, 36500,
 	  "Days to keep audit records; 0: forever" },
+	{ "PANDO_PARSE_MB", SET_U32, MEMBER(parse_mb), check_u32, "1536", NULL, 16, 1048576,
+	  "MiB of memory for JSON bodies of requests, of all accounts together; one account gets at most three quarters" },
+	{ "PANDO_OUTPUT_MB", SET_U32, MEMBER(output_mb), check_u32, "1024", NULL, 16, 1048576,
+	  "MiB of memory for output of commands and replies on their way, of all accounts together; one account gets at most three quarters" },
+	{ "PANDO_API_STRANGERS", SET_TEXT, MEMBER(strangers), check_strangers, "64:30:128", NULL, 0, 0,
+	  "Connections to the API that have shown no key: from START on a newcomer replaces an old one with RATE percent, always at FULL" },
+	{ "PANDO_API_STRANGERS_EACH", SET_U32, MEMBER(strangers_each), check_u32, "32", NULL, 1, 4096,
+	  "The same from one address, but for this host and PANDO_PROXIES" },
+	{ "PANDO_PROXIES", SET_TEXT, MEMBER(proxies), check_nets, "", NULL, 0, 0,
+	  "Addresses or networks of reverse proxies in front of the API, separated by spaces; their X-Forwarded-For is believed" },
 	{ "PANDO_CORS_ORIGINS", SET_TEXT, MEMBER(cors_origins), check_origins, "*", NULL, 0, 0,
 	  "Web pages that may use the API from a browser: * (any; they still need a key or token), none, or origins separated by spaces" },
 	{ "PANDO_BUILD_TIMEOUT_S", SET_U32, MEMBER(build_timeout_s), check_u32, "1800", NULL, 10, 86400,
@@ -304,6 +330,18 @@ static const struct setting settings[] = {
 	  "Name of that name server, for NS and SOA records; empty: ns below the base domain" },
 	{ "PANDO_EDGE_WAIT_S", SET_U32, MEMBER(edge_wait_s), check_u32, "60", NULL, 1, 600,
 	  "Seconds a request waits for its VM to start and its port to open" },
+	{ "PANDO_EDGE_ANSWER_S", SET_U32, MEMBER(edge_answer_s), check_u32, "600", NULL, 1, 86400,
+	  "Seconds for a program in a VM to begin its response; then 504" },
+	{ "PANDO_EDGE_STALL_S", SET_U32, MEMBER(edge_stall_s), check_u32, "60", NULL, 1, 3600,
+	  "Seconds in which a client must take or send something of what is waiting (1 KiB at least); then it is cut" },
+	{ "PANDO_EDGE_IDLE_S", SET_U32, MEMBER(edge_idle_s), check_u32, "3600", NULL, 10, 604800,
+	  "Seconds for which nothing may move on a response or a WebSocket; then it is cut" },
+	{ "PANDO_EDGE_ADDR_CONNS", SET_U32, MEMBER(edge_addr_conns), check_u32, "1000", NULL, 0, 1048576,
+	  "Connections to the edge from one address (IPv6: a /64); 0: no limit, for an edge behind another proxy" },
+	{ "PANDO_EDGE_ADDR_REQUESTS", SET_U32, MEMBER(edge_addr_requests), check_u32, "1000", NULL, 0, 1048576,
+	  "Likewise: requests that are open at the same time; more are answered 429" },
+	{ "PANDO_EDGE_FD_RESERVE", SET_U32, MEMBER(edge_fd_reserve), check_u32, "0", NULL, 0, 1048576,
+	  "Descriptors of the process that the edge leaves to API, SSH and VMs; 0: a quarter of the limit" },
 	{ "PANDO_EDGE_HSTS_S", SET_U32, MEMBER(edge_hsts_s), check_u32, "0", NULL, 0, 63072000,
 	  "Seconds for Strict-Transport-Security over TLS; 0: do not send the header" },
 	{ "PANDO_ACME_URL", SET_TEXT, MEMBER(acme_url), check_url, "", NULL, 0, 0,
@@ -317,283 +355,5 @@ static const struct setting settings[] = {
 };
 /* clang-format on */
 
-static uint32_t pow2_floor(uint64_t n)
-{
-	uint32_t p = 1;
-
-	while ((uint64_t)p * 2 <= n && p < (1u << 31))
-		p *= 2;
-	return p;
-}
-
-/* What the host carries: half of what a VM may have at most is better than a host that swaps. */
-static void set_host_defaults(struct conf *c)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-	uint64_t mib = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page >> 20 : 0;
-
-	c->vcpus = pow2_floor((uint64_t)MIN(MAX(cpus, 1), 4));
-	c->mem_mb = MIN(MAX(pow2_floor(mib / 8), 512u), 8192u);
-}
-
-/* Former names of settings still work; the present name wins if both are set. */
-static const struct {
-	const char *was, *is;
-} aliases[] = { { "PANDO_SHELLS", "PANDO_BLANKS" } };
-
-static const struct setting *find_setting(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(aliases); i++)
-		if (strcmp(aliases[i].was, name) == 0)
-			name = aliases[i].is;
-	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-		if (strcmp(settings[i].name, name) == 0)
-			return &settings[i];
-	return NULL;
-}
-
-/* "PANDO_DATA_DIR" -> "data-dir" */
-static void option_name(const struct setting *s, char dst[CONF_NAME_MAX])
-{
-	size_t n = 0;
-
-	for (const char *p = s->name + strlen("PANDO_"); *p && n + 1 < CONF_NAME_MAX; p++)
-		dst[n++] = (char)(*p == '_' ? '-' : tolower((unsigned char)*p));
-	dst[n] = '\0';
-}
-
-/* where: "pando.conf:3: " or "environment: " */
-static int apply(struct conf *c, const struct setting *s, const char *value, const char *where,
-                 struct err *err)
-{
-	char allowed[128];
-	char *p = (char *)c + s->off;
-
-	for (const char *q = value; *q; q++)
-		if (iscntrl((unsigned char)*q))
-			return err_set(err, -EINVAL, "%s%s has a control character", where,
-			               s->name);
-	if (s->check(s, value, allowed, sizeof(allowed)) < 0)
-		return err_set(err, -EINVAL, "%s%s='%.80s' is not allowed: it must be %s", where,
-		               s->name, value, allowed);
-	if (s->type == SET_U32)
-		return parse_u32(value, (uint32_t *)(void *)p);
-	if (strlen(value) >= s->size)
-		return err_set(err, -EINVAL, "%s%s is too long: at most %zu bytes", where, s->name,
-		               s->size - 1);
-	snprintf(p, s->size, "%s", value);
-	return 0;
-}
-
-static char *trim(char *s)
-{
-	char *end;
-
-	while (isspace((unsigned char)*s))
-		s++;
-	end = s + strlen(s);
-	while (end > s && isspace((unsigned char)end[-1]))
-		end--;
-	*end = '\0';
-	return s;
-}
-
-static int apply_line(struct conf *c, char *line, const char *where, bool inside_data,
-                      struct err *err)
-{
-	const struct setting *s;
-	char *value, *name = trim(line);
-	size_t n;
-
-	if (!*name || *name == '#')
-		return 0;
-	value = strchr(name, '=');
-	if (!value)
-		return err_set(err, -EINVAL, "%s'%.60s' is not a NAME=value line", where, name);
-	*value++ = '\0';
-	name = trim(name);
-	value = trim(value);
-	n = strlen(value);
-	if (n >= 2 && value[0] == '"' && value[n - 1] == '"') {
-		value[n - 1] = '\0';
-		value++;
-	}
-	s = find_setting(name);
-	if (!s)
-		return err_set(err, -EINVAL,
-		               "%sunknown setting '%.60s': 'pandod --help' lists all settings",
-		               where, name);
-	if (inside_data && s->off == offsetof(struct conf, data_dir))
-		return err_set(err, -EINVAL,
-		               "%sthe data directory cannot be moved from inside it: set "
-		               "PANDO_DATA_DIR in the environment",
-		               where);
-	return apply(c, s, value, where, err);
-}
-
-static int apply_file(struct conf *c, const char *path, bool named, struct err *err)
-{
-	autofree char *text = NULL;
-	char *save = NULL;
-	unsigned line_no = 1;
-	int r = io_read_file(AT_FDCWD, path, CONF_FILE_MAX, &text, err);
-
-	if (r == -ENOENT && !named)
-		return 0;
-	if (r < 0)
-		return r;
-	for (char *p = text; p; p = save, line_no++) {
-		char where[384];
-
-		save = strchr(p, '\n');
-		if (save)
-			*save++ = '\0';
-		snprintf(where, sizeof(where), "%.300s:%u: ", path, line_no);
-		if ((r = apply_line(c, p, where, !named, err)) < 0)
-			return r;
-	}
-	return 0;
-}
-
-/*
- * One argument. If it is the option `name`: 1 and its value, which may be the
- * next argument (then *i moves on). 0 if it is not; -EINVAL without a value.
- */
-static int match_option(const char *name, int argc, char **argv, int *i, const char **ret_value,
-                        struct err *err)
-{
-	const char *a = argv[*i];
-	size_t n = strlen(name);
-
-	if (strncmp(a, "--", 2) != 0 || strncmp(a + 2, name, n) != 0)
-		return 0;
-	if (a[2 + n] == '=') {
-		*ret_value = a + 2 + n + 1;
-		return 1;
-	}
-	if (a[2 + n] != '\0')
-		return 0;
-	if (*i + 1 >= argc)
-		return err_set(err, -EINVAL, "--%s wants a value", name);
-	*ret_value = argv[++*i];
-	return 1;
-}
-
-/* 1 if the argument is the option of this setting, by its present or former name. */
-static int apply_option(struct conf *c, const char *setting, int argc, char **argv, int *i,
-                        struct err *err)
-{
-	const char *value = NULL;
-	char name[CONF_NAME_MAX];
-	int r;
-
-	option_name(&(struct setting){ .name = setting }, name);
-	r = match_option(name, argc, argv, i, &value, err);
-	return r > 0 && (r = apply(c, find_setting(setting), value, "", err)) == 0 ? 1 : r;
-}
-
-static int apply_argv(struct conf *c, int argc, char **argv, const char **ret_file, struct err *err)
-{
-	for (int i = 1; i < argc && argv[i]; i++) {
-		int r;
-
-		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-			conf_help(stdout);
-			return 1;
-		}
-		if (strcmp(argv[i], "--version") == 0) {
-			printf("pandod %s\n", PANDO_VERSION);
-			return 1;
-		}
-		if (strcmp(argv[i], "--self-check") == 0) {
-			c->self_check = true;
-			continue;
-		}
-		r = match_option("conf", argc, argv, &i, ret_file, err);
-		for (size_t k = 0; r == 0 && k < ARRAY_SIZE(settings); k++)
-			r = apply_option(c, settings[k].name, argc, argv, &i, err);
-		for (size_t k = 0; r == 0 && k < ARRAY_SIZE(aliases); k++)
-			r = apply_option(c, aliases[k].was, argc, argv, &i, err);
-		if (r < 0)
-			return r;
-		if (r == 0)
-			return err_set(err, -EINVAL,
-			               "unknown option '%.60s': 'pandod --help' lists all options",
-			               argv[i]);
-	}
-	return 0;
-}
-
-static int apply_env(struct conf *c, struct err *err)
-{
-	size_t n = ARRAY_SIZE(aliases);
-
-	for (size_t i = 0; i < n + ARRAY_SIZE(settings); i++) {
-		const char *name = i < n ? aliases[i].was : settings[i - n].name;
-		const char *v = getenv(name);
-		int r;
-
-		if (v && (r = apply(c, find_setting(name), v, "environment: ", err)) < 0)
-			return r;
-	}
-	return 0;
-}
-
-static void set_defaults(struct conf *c)
-{
-	*c = (struct conf){ 0 };
-	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-		if (settings[i].def)
-			apply(c, &settings[i], settings[i].def, "", NULL);
-	set_host_defaults(c);
-}
-
-int conf_load(struct conf *c, int argc, char **argv, struct err *err)
-{
-	const char *file = getenv("PANDO_CONF");
-	char path[sizeof(c->data_dir) + 16];
-	struct conf probe, full;
-	int r;
-
-	/* Where is the file? Only the environment and the command line can say. */
-	set_defaults(&probe);
-	if ((r = apply_env(&probe, err)) < 0 ||
-	    (r = apply_argv(&probe, argc, argv, &file, err)) != 0)
-		return r;
-	snprintf(path, sizeof(path), "%s/pando.conf", probe.data_dir);
-
-	set_defaults(&full);
-	if ((r = apply_file(&full, file && *file ? file : path, file && *file, err)) < 0 ||
-	    (r = apply_env(&full, err)) < 0 || (r = apply_argv(&full, argc, argv, &file, err)) != 0)
-		return r;
-	*c = full;
-	return 0;
-}
-
-void conf_help(FILE *f)
-{
-	struct conf def;
-
-	set_defaults(&def);
-	fprintf(f, "Usage: pandod [--conf FILE] [--SETTING VALUE]... [--self-check] [--version] "
-	           "[--help]\n\n"
-	           "Settings, from the environment, from pando.conf (NAME=value lines in "
-	           "PANDO_CONF or\n<data directory>/pando.conf) and from the command line; later "
-	           "ones win:\n\n");
-	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
-		const struct setting *s = &settings[i];
-		const char *p = (const char *)&def + s->off;
-		char name[CONF_NAME_MAX];
-
-		option_name(s, name);
-		fprintf(f, "  %s, --%s\n      %s\n", s->name, name, s->help);
-		if (s->type == SET_U32)
-			fprintf(f, "      default: %" PRIu32 "\n",
-			        *(const uint32_t *)(const void *)p);
-		else
-			fprintf(f, "      default: %s\n", *p ? p : "(empty)");
-	}
-	fprintf(f, "\n  --self-check  once ready, create a VM, use it and delete it; exit if that "
-	           "fails\n");
-}
+const struct setting *const conf_settings = settings;
+const size_t conf_n_settings = ARRAY_SIZE(settings);

@@ -222,6 +222,7 @@ static int app_start(struct app *a, struct err *err)
 		               .pool_mem_mb = c->pool_mem_mb,
 		               .blanks = c->blanks,
 		               .quota = quota_default(c),
+		               .boot_s = c->boot_s,
 		               .busy_wait_s = c->busy_wait_s,
 		               .disk_budget_mb = c->disk_budget_mb,
 		               .disk_free_mb = c->disk_free_mb,

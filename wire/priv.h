@@ -32,6 +32,7 @@ struct err;
 #define PRIV_LIST_END UINT32_MAX  /* next cursor after the last page */
 #define PRIV_MEM_MB_MAX (1u << 20)
 #define PRIV_VCPUS_MAX 256u
+#define PRIV_FILE_MAX (3ull << 40) /* RLIMIT_FSIZE of QEMU: above every disk and memory layer */
 
 /* Fields of requests. */
 enum priv_field {

@@ -8,6 +8,8 @@
 #include "api/git/shared.h"
 #include "api/vms/shared.h"
 
+#define FAILED_RETRY_S 60 /* told to an address with too many failures */
+
 _Static_assert(REQUEST_ACCOUNT_SIZE >= ACCOUNT_SIZE, "a request has room for its account");
 
 static enum auth_scope scope_of(struct request *req)
@@ -26,10 +28,12 @@ static int failed(struct request *req, int r, struct err *err)
 	/* Only after the check: a good key works, whoever else fails from the same address. */
 	req->quiet =
 	        caller_of(req)->denied && !auth_failure(deps_of(req)->auth, request_remote(req));
-	if (req->quiet)
+	if (req->quiet) {
 		err_tag(err, r, err->tag,
 		        "too many requests without a valid key or token from this address: try "
 		        "again later");
+		err_fact(err, ERR_FACT_RETRY, FAILED_RETRY_S);
+	}
 	return r;
 }
 

@@ -49,6 +49,24 @@ static void describe(struct request *req, enum err_code code, json_t *body)
 		json_object_set_new(body, "route", shape_output(req->path, strlen(req->path)));
 }
 
+/* Settings of the API's limits; 0: the default, as in tests. */
+static int read_limits(const struct conf *c, struct http_limits *ret, struct err *err)
+{
+	struct http_strangers s = HTTP_STRANGERS_DEFAULT;
+
+	if (*c->strangers && sscanf(c->strangers, "%u:%u:%u", &s.start, &s.rate, &s.full) != 3)
+		return err_set(err, -EINVAL, "PANDO_API_STRANGERS must be start:rate:full");
+	if (c->strangers_each)
+		s.each = c->strangers_each;
+	*ret = (struct http_limits){ .parse_bytes = MIB(c->parse_mb),
+		                     .output_bytes = MIB(c->output_mb),
+		                     .strangers = s };
+	if (http_nets_parse(c->proxies, ret->proxies, HTTP_PROXIES_MAX, &ret->n_proxies) < 0)
+		return err_set(err, -EINVAL, "PANDO_PROXIES must be at most %d addresses",
+		               HTTP_PROXIES_MAX);
+	return 0;
+}
+
 static void api_free(struct api *a)
 {
 	if (!a)
@@ -97,6 +115,8 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
 	a->deps = *deps;
+	if ((r = read_limits(deps->conf, &conf.limits, err)) < 0)
+		return r;
 	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0)
 		return r;
 	conf.listen_fd = TAKE_FD(fd);

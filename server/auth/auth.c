@@ -27,6 +27,7 @@
 #include "base/id.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/rate.h"
 #include "store/store.h"
 
 #define KEY_FILE "api-key"
@@ -144,7 +145,6 @@ static struct auth *auth_new(struct store *s)
 	atomic_store(&a->epoch, 1);
 	mutex_init(&a->change, "auth change");
 	rwlock_init(&a->creds_lock, "auth credentials");
-	mutex_init(&a->fail_lock, "auth failures");
 	mutex_init(&a->audit_lock, "auth audit");
 	cond_init(&a->audit_cond);
 	return a;
@@ -173,7 +173,8 @@ int auth_open(struct store *s, const char *data_dir, struct auth **ret, bool *re
 	a = auth_new(s);
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = cred_load(a, err)) < 0 || (r = audit_start(a, data_dir, err)) < 0)
+	if ((r = cred_load(a, err)) < 0 || (r = failures_start(a, err)) < 0 ||
+	    (r = audit_start(a, data_dir, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(a);
 	if (ret_new_key)
@@ -189,7 +190,7 @@ struct auth *auth_close(struct auth *a)
 	cred_free_all(a);
 	cond_destroy(&a->audit_cond);
 	mutex_destroy(&a->audit_lock);
-	mutex_destroy(&a->fail_lock);
+	rate_free(a->failures);
 	rwlock_destroy(&a->creds_lock);
 	mutex_destroy(&a->change);
 	free(a);

@@ -18,12 +18,10 @@ struct cred {
 };
 #define CRED_BUCKETS 4096
 
-struct fail_slot {
-	uint8_t addr[16];
-	uint64_t at_ms; /* of the last change; 0: free */
-	double left;    /* failures that are still let through to the log */
-};
-#define FAIL_SLOTS 1024 /* addresses remembered at one time */
+/* auth_limit.c: failed attempts of one address that are answered and logged */
+#define AUTH_FAIL_BURST 100
+#define AUTH_FAIL_PER_S 1
+#define AUTH_FAIL_ADDRESSES 4096 /* remembered at one time */
 
 struct auth {
 	struct store *store; /* weak */
@@ -34,8 +32,7 @@ struct auth {
 	struct rwlock creds_lock;
 	struct cred *creds[CRED_BUCKETS] GUARDED_BY(creds_lock); /* owned */
 
-	struct mutex fail_lock;
-	struct fail_slot fails[FAIL_SLOTS] GUARDED_BY(fail_lock);
+	struct rate *failures; /* owned; by address */
 
 	struct store *audit_db; /* owned */
 	struct mutex audit_lock;
@@ -67,6 +64,9 @@ int64_t cred_used(struct auth *a, const char *id);
 /* Those used since they were saved last, at most max; then they count as saved. */
 size_t cred_take_uses(struct auth *a, struct audit_use *u, size_t max);
 void cred_free_all(struct auth *a);
+
+/* auth_limit.c */
+int failures_start(struct auth *a, struct err *err);
 
 /* auth_audit.c */
 int audit_start(struct auth *a, const char *data_dir, struct err *err);

@@ -2,76 +2,26 @@
 /*
  * auth_limit.c - failed attempts per remote address
  *
- * A bucket per address (an IPv6 network of 64 bits counts as one): so many failures are answered,
- * logged and audited at once, then one more every while. Beyond that a failure closes the
- * connection and is only counted, so that nobody can fill the log. Credentials are checked first,
- * always: a good one works from any address at any time, also from behind a proxy that many share.
- * Guessing is hopeless anyway (238 bits).
+ * So many failures of an address are answered, logged and audited at once, then one more every
+ * second. Beyond that a failure closes the connection and is only counted, so that nobody can fill
+ * the log. Credentials are checked first, always: a good one works from any address at any time,
+ * also from behind a proxy that many share. Guessing is hopeless anyway (238 bits).
  */
-#include <netinet/in.h>
-#include <string.h>
-
 #include "auth/auth_internal.h"
-#include "base/auto.h"
-#include "base/clock.h"
+#include "base/rate.h"
+#include "base/sock.h"
 
-#define FAIL_BURST 100      /* failures at once */
-#define FAIL_REFILL_MS 1000 /* then one per */
-#define FAIL_PROBES 4       /* slots an address may be in */
-
-static void address_of(const struct sockaddr *sa, uint8_t ret[16])
+int failures_start(struct auth *a, struct err *err)
 {
-	memset(ret, 0, 16);
-	if (!sa)
-		return;
-	if (sa->sa_family == AF_INET)
-		memcpy(ret + 12, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
-	if (sa->sa_family == AF_INET6) {
-		const struct in6_addr *a6 =
-		        &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
-
-		if (IN6_IS_ADDR_V4MAPPED(a6))
-			memcpy(ret + 12, &a6->s6_addr[12], 4);
-		else
-			memcpy(ret, a6, 8);
-	}
-}
-
-/* Its slot, or the one of those it may have that was quiet for longest. */
-static struct fail_slot *slot_of(struct auth *a, const uint8_t addr[16], uint64_t now)
-{
-	struct fail_slot *oldest = NULL;
-	uint32_t h = 2166136261u;
-
-	for (int i = 0; i < 16; i++)
-		h = (h ^ addr[i]) * 16777619u;
-	for (uint32_t i = 0; i < FAIL_PROBES; i++) {
-		struct fail_slot *s = &a->fails[(h + i) % FAIL_SLOTS];
-
-		if (s->at_ms && memcmp(s->addr, addr, 16) == 0)
-			return s;
-		if (!oldest || s->at_ms < oldest->at_ms)
-			oldest = s;
-	}
-	memcpy(oldest->addr, addr, 16);
-	oldest->at_ms = now;
-	oldest->left = FAIL_BURST;
-	return oldest;
+	return rate_new(&(struct rate_conf){ .per_s = AUTH_FAIL_PER_S,
+	                                     .burst = AUTH_FAIL_BURST,
+	                                     .slots = AUTH_FAIL_ADDRESSES },
+	                &a->failures, err);
 }
 
 bool auth_failure(struct auth *a, const struct sockaddr *from)
 {
-	uint64_t now = clock_ms();
-	struct fail_slot *s;
-	uint8_t addr[16];
+	char net[SOCK_NET_SIZE];
 
-	address_of(from, addr);
-	LOCK_SCOPE(&a->fail_lock);
-	s = slot_of(a, addr, now);
-	s->left = MIN(s->left + (double)(now - s->at_ms) / FAIL_REFILL_MS, FAIL_BURST);
-	s->at_ms = now;
-	if (s->left < 1)
-		return false;
-	s->left -= 1;
-	return true;
+	return rate_take(a->failures, sock_net_text(from, net), NULL);
 }

@@ -39,15 +39,25 @@ static const char start_script[] =
         "kill $journal $follower 2>/dev/null\n"
         "exit $code\n";
 
-/* A few looks, half a second apart: long enough for a program that cannot start to have ended. */
+#define RESTLESS "restless\n"
+
+/*
+ * Three looks in a row, half a second apart, must see the same: long enough for a program that
+ * cannot start to have ended. One that systemd starts again and again is seen up or down, as it
+ * happens; its count of restarts tells.
+ */
 static const char states_script[] =
-        "n=0\n"
-        "while [ -n \"$STAYING\" ] && [ $n -lt 3 ]; do\n"
-        "  systemctl is-failed -q -- $STAYING && break\n"
-        "  sleep 0.5\n"
+        "n=0 same=0 last=\n"
+        "while [ -n \"$STAYING\" ] && [ $same -lt 3 ]; do\n"
+        "  now=$(systemctl show -p ActiveState,NRestarts -- $STAYING)\n"
+        "  case $now in *ActiveState=failed*) break ;; esac\n"
+        "  if [ \"$now\" = \"$last\" ]; then same=$((same + 1)); else same=1 last=$now; fi\n"
         "  n=$((n + 1))\n"
+        "  if [ $n -gt 30 ]; then echo restless; break; fi\n"
+        "  sleep 0.5\n"
         "done\n"
-        "exec systemctl show -p ActiveState,SubState,Result,ExecMainStatus,LoadState -- $UNITS\n";
+        "exec systemctl show -p ActiveState,SubState,Result,ExecMainStatus,LoadState,NRestarts -- "
+        "$UNITS\n";
 
 static int read_done(struct run *run, json_t **ret, struct err *err)
 {
@@ -171,19 +181,28 @@ static void prop(const char *block, const char *name, char *buf, size_t size)
 	}
 }
 
-static int judge_unit(struct run *run, const char *unit, const char *line, struct err *err)
+/* restless: some service never stayed up; this one is it if it was started again. */
+static int judge_unit(struct run *run, const char *unit, const char *line, bool restless,
+                      struct err *err)
 {
-	char active[32], sub[32], result[32], status[16], load[32];
+	char active[32], sub[32], result[32], status[16], load[32], restarts[16];
 
 	prop(line, "ActiveState", active, sizeof(active));
 	prop(line, "SubState", sub, sizeof(sub));
 	prop(line, "Result", result, sizeof(result));
 	prop(line, "ExecMainStatus", status, sizeof(status));
 	prop(line, "LoadState", load, sizeof(load));
+	prop(line, "NRestarts", restarts, sizeof(restarts));
 	record_line(run, "%s is %s (%s)", unit, active, sub);
 	if (strcmp(active, "failed") != 0 && strcmp(sub, "auto-restart") != 0 &&
-	    strcmp(load, "loaded") == 0)
-		return 0;
+	    strcmp(load, "loaded") == 0) {
+		if (!restless || !strcmp(restarts, "0"))
+			return 0;
+		run->setup_failed = true;
+		return err_set(err, -EIO,
+		               "service '%s' does not stay up: restarted %s times, status %s", unit,
+		               restarts, status);
+	}
 	run->setup_failed = true;
 	return err_set(err, -EIO, "service '%s' failed: %s (%s), result %s, status %s", unit,
 	               active, strcmp(load, "loaded") == 0 ? sub : load, result, status);
@@ -195,6 +214,7 @@ static int judge(struct run *run, const struct spec_layer *l, struct err *err)
 	autofree char *staying = names_of(l, PICK_STAYING, "STAYING");
 	autofree char *states = NULL;
 	char *unit_save = NULL, *block;
+	bool restless;
 	int r;
 
 	if (!units || !staying)
@@ -203,14 +223,15 @@ static int judge(struct run *run, const struct spec_layer *l, struct err *err)
 	              &states, err);
 	if (r < 0)
 		return r;
-	block = states;
+	restless = strncmp(states, RESTLESS, strlen(RESTLESS)) == 0;
+	block = restless ? states + strlen(RESTLESS) : states;
 	for (char *u = strtok_r(units + strlen("UNITS="), " ", &unit_save); u;
 	     u = strtok_r(NULL, " ", &unit_save)) {
 		char *end = strstr(block, "\n\n"); /* blocks come in the order of the names */
 
 		if (end)
 			*end = '\0';
-		if ((r = judge_unit(run, u, block, err)) < 0)
+		if ((r = judge_unit(run, u, block, restless, err)) < 0)
 			return r;
 		block = end ? end + 2 : block + strlen(block);
 	}

@@ -10,12 +10,14 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -57,12 +59,14 @@ static void socket_options(int fd)
 		(void)setsockopt(fd, opts[i].level, opts[i].name, &opts[i].value, sizeof(int));
 }
 
-void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer)
+void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer,
+              struct client *client_consume)
 {
 	struct conn *c = calloc(1, sizeof(*c));
 
 	if (!c) {
 		close(fd_consume);
+		guard_leave(w->e->guard, client_consume);
 		w->n_conns--;
 		return;
 	}
@@ -70,7 +74,8 @@ void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_
 	c->w = w;
 	c->tls = tls;
 	c->shaken = !tls;
-	c->moved_ms = w->now;
+	c->client = client_consume;
+	c->moved_ms = c->sent_ms = c->busy_ms = w->now;
 	c->deadline = w->now + w->e->conf.head_ms;
 	peer_name(peer, c->peer, sizeof(c->peer));
 	socket_options(fd_consume);
@@ -78,6 +83,7 @@ void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_
 	    worker_poll(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		SSL_free(c->ssl);
 		close(fd_consume);
+		guard_leave(w->e->guard, client_consume);
 		free(c);
 		w->n_conns--;
 		return;
@@ -114,6 +120,7 @@ void conn_close(struct conn *c)
 		(void)SSL_shutdown(c->ssl);
 	close(c->io.fd);
 	c->io.fd = -1;
+	guard_leave(w->e->guard, c->client);
 	c->next = w->dead_conns;
 	w->dead_conns = c;
 }
@@ -160,6 +167,15 @@ int conn_read(struct conn *c)
 	return (int)n;
 }
 
+static int flushed(struct conn *c, int n)
+{
+	if (n > 0) {
+		c->moved_ms = c->sent_ms = c->w->now;
+		c->acked_known = false;
+	}
+	return n;
+}
+
 int conn_flush(struct conn *c)
 {
 	ssize_t n;
@@ -167,7 +183,7 @@ int conn_flush(struct conn *c)
 	if (!conn_unsent(c) || !c->io.writable)
 		return 0;
 	if (c->ssl)
-		return tls_flush(c);
+		return flushed(c, tls_flush(c));
 	n = send(c->io.fd, ebuf_at(&c->out), c->out.len, MSG_NOSIGNAL);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 		c->io.writable = errno == EINTR;
@@ -176,8 +192,7 @@ int conn_flush(struct conn *c)
 	if (n < 0)
 		return -1;
 	ebuf_take(&c->out, (size_t)n);
-	c->moved_ms = c->w->now;
-	return (int)n;
+	return flushed(c, (int)n);
 }
 
 /* 1: done, 0: not yet, -1: broken. */
@@ -190,7 +205,7 @@ static int handshake(struct conn *c)
 	if (r != 1)
 		return r;
 	c->shaken = true;
-	c->deadline = c->w->now + EDGE_IDLE_MS;
+	c->deadline = c->w->now + c->w->e->conf.keep_ms;
 	SSL_get0_alpn_selected(c->ssl, &alpn, &n);
 	if (n == 2 && memcmp(alpn, "h2", 2) == 0)
 		return h2_open(c) < 0 ? -1 : 1;
@@ -251,50 +266,109 @@ void conn_run(struct conn *c)
 		linger(c);
 }
 
-static bool waits_for_client(const struct conn *c)
+/* ---- deadlines ---- */
+
+uint64_t conn_stall_ms(const struct conn *c)
 {
-	return conn_unsent(c) ||
-	       (!c->h2 && c->x && !c->x->req_over && !c->eof && xchg_room(c->x) > 0);
+	const struct edge *e = c->w->e;
+
+	return guard_tight(e->guard) ? MIN(e->conf.stall_ms, EDGE_TIGHT_STALL_MS)
+	                             : e->conf.stall_ms;
+}
+
+bool conn_arrived(const struct conn *c)
+{
+	int waiting = 0;
+
+	return !conn_unsent(c) && ioctl(c->io.fd, SIOCOUTQ, &waiting) == 0 && !waiting;
+}
+
+/*
+ * Does the client take what is unsent? The kernel asks for more only when a good part of its own
+ * buffer is free, which may be megabytes: someone who reads slowly can be busy with those for
+ * longer than the deadline. So the bytes that the client's side has confirmed count, too.
+ */
+static bool drains(struct conn *c)
+{
+	uint64_t now = c->w->now;
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	if (!conn_unsent(c)) {
+		c->sent_ms = now;
+		c->acked_known = false;
+		return true;
+	}
+	if (c->acked_known && now - c->sent_ms <= conn_stall_ms(c))
+		return true;
+	if (getsockopt(c->io.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+		return false;
+	if (c->acked_known && info.tcpi_bytes_acked - c->acked < EDGE_DRAIN_MIN)
+		return false;
+	if (c->acked_known)
+		c->sent_ms = now;
+	c->acked_known = true;
+	c->acked = info.tcpi_bytes_acked;
+	return true;
+}
+
+/* The handshake, the next head, or the client's end after ours. */
+static void deadline_over(struct conn *c)
+{
+	static const char late[] = "HTTP/1.1 408 Request Timeout\r\n"
+	                           "Connection: close\r\n"
+	                           "Content-Length: 0\r\n\r\n";
+
+	if (c->shaken && !c->lingering && c->first_byte && !c->closing) {
+		ebuf_put(&c->out, late, sizeof(late) - 1);
+		c->closing = true;
+		c->deadline = c->w->now + LINGER_MS;
+		conn_run(c);
+	} else if (c->cert == CERT_WAITS) {
+		tls_cert_over(c, false); /* the client is told by an alert */
+		conn_run(c);
+	} else {
+		conn_close(c);
+	}
+}
+
+/* Between requests, or before the first. */
+static void tick_idle(struct conn *c)
+{
+	uint64_t now = c->w->now;
+
+	if (conn_unsent(c) && !c->first_byte && !c->lingering)
+		c->deadline = now + c->w->e->conf.keep_ms; /* it still takes its answer */
+	else if (guard_tight(c->w->e->guard) && now - c->busy_ms > EDGE_TIGHT_IDLE_MS)
+		conn_close(c);
+	else if (c->deadline && now >= c->deadline)
+		deadline_over(c);
 }
 
 void conn_tick(struct conn *c)
 {
-	uint64_t now = c->w->now;
 	struct xchg *x = c->x;
 
-	if (c->lingering || !c->shaken || (!x && !c->h2)) {
-		if (c->deadline && now >= c->deadline) {
-			if (c->shaken && !c->lingering && c->first_byte && !c->closing) {
-				static const char late[] = "HTTP/1.1 408 Request Timeout\r\n"
-				                           "Connection: close\r\n"
-				                           "Content-Length: 0\r\n\r\n";
-
-				ebuf_put(&c->out, late, sizeof(late) - 1);
-				c->closing = true;
-				c->deadline = now + LINGER_MS;
-				conn_run(c);
-			} else if (c->cert == CERT_WAITS) {
-				tls_cert_over(c, false); /* the client is told by an alert */
-				conn_run(c);
-			} else {
-				conn_close(c);
-			}
-		}
-		return;
-	}
-	if (waits_for_client(c) && now - c->moved_ms > c->w->e->conf.stall_ms) {
+	if (c->shaken && !c->lingering && !drains(c)) {
 		conn_close(c);
 		return;
 	}
-	if (c->h2) {
-		if (h2_idle(c) && !conn_unsent(c) && now - c->moved_ms > EDGE_IDLE_MS)
-			conn_close(c);
+	if (c->lingering || !c->shaken || (!x && !c->h2)) {
+		tick_idle(c);
 		return;
 	}
-	if (x->state == X_ACTIVE && !x->resp_begun && x->req_over && now >= x->deadline) {
-		xchg_refuse(
-		        x, 504, ERR_UPSTREAM_TIMEOUT, "No response",
-		        "The program in the VM accepted the request but did not respond in time.");
-		conn_run(c);
+	if (c->h2) {
+		h2_tick(c);
+		return;
 	}
+	/* A WebSocket owes nothing. */
+	if (x->state == X_ACTIVE && !x->req_over && !c->eof && xchg_room(x) > 0 &&
+	    c->w->now - c->moved_ms > conn_stall_ms(c)) {
+		conn_close(c);
+		return;
+	}
+	if (conn_unsent(c))
+		x->moved_ms = c->w->now; /* it is the client that is waited for */
+	if (xchg_late(x))
+		conn_run(c);
 }

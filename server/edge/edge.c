@@ -56,6 +56,7 @@ struct edge *edge_free(struct edge *e)
 	edge_stop(e);
 	opener_free(e->opener);
 	mint_free(e->mint);
+	guard_free(e->guard);
 	free(e->workers);
 	SSL_CTX_free(e->ssl_ctx);
 	BIO_meth_free(e->bio);
@@ -79,6 +80,12 @@ static int nonblock(int fd)
 	return fd < 0 || (fl >= 0 && fcntl(fd, F_SETFL, fl | O_NONBLOCK) == 0) ? 0 : -errno;
 }
 
+static void set_default(unsigned *ms, unsigned value)
+{
+	if (!*ms)
+		*ms = value;
+}
+
 int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct edge **ret,
                struct err *err)
 {
@@ -90,17 +97,18 @@ int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct 
 		return err_set(err, -ENOMEM, "edge: out of memory");
 	e->conf = *conf;
 	e->ops = *ops;
-	if (!e->conf.head_ms)
-		e->conf.head_ms = EDGE_HEAD_MS;
-	if (!e->conf.stall_ms)
-		e->conf.stall_ms = EDGE_STALL_MS;
+	set_default(&e->conf.head_ms, EDGE_HEAD_MS);
+	set_default(&e->conf.keep_ms, EDGE_IDLE_MS);
+	set_default(&e->conf.stall_ms, EDGE_STALL_MS);
+	set_default(&e->conf.answer_ms, EDGE_ANSWER_MS);
+	set_default(&e->conf.idle_ms, EDGE_OPEN_IDLE_MS);
 	if (!e->conf.workers)
 		e->conf.workers = (unsigned)MAX(cpus, 1);
 	e->conf.workers = MIN(e->conf.workers, WORKERS_MAX);
 	if (nonblock(conf->tls_fd) < 0 || nonblock(conf->http_fd) < 0)
 		return err_sys(err, -errno, "edge: listening socket");
-	if ((r = tls_new(e, err)) < 0 || (r = opener_new(e, &e->opener, err)) < 0 ||
-	    (r = mint_new(e, &e->mint, err)) < 0)
+	if ((r = guard_new(&e->conf, &e->guard, err)) < 0 || (r = tls_new(e, err)) < 0 ||
+	    (r = opener_new(e, &e->opener, err)) < 0 || (r = mint_new(e, &e->mint, err)) < 0)
 		return r;
 	e->workers = calloc(e->conf.workers, sizeof(*e->workers));
 	if (!e->workers)

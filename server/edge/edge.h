@@ -71,9 +71,15 @@ struct edge_conf {
 	unsigned workers;    /* 0: as many as processors, at most 4 */
 	unsigned wait_ms;    /* a request waits so long for its VM and its port */
 	unsigned hsts_s;     /* Strict-Transport-Security; 0: none */
-	unsigned
-	        head_ms; /* to a whole head, or a TLS handshake; 0: the default. Tests shorten it */
-	unsigned stall_ms; /* for the client to take or send the next bytes; 0: the default */
+	/* Deadlines; 0: the default. */
+	unsigned head_ms;   /* to a whole head, or a TLS handshake */
+	unsigned keep_ms;   /* between requests */
+	unsigned stall_ms;  /* for the client to take or send the next bytes */
+	unsigned answer_ms; /* for the VM to begin its answer */
+	unsigned idle_ms;   /* an answer or a WebSocket on which nothing moves */
+	/* Of one client address, an IPv6 /64 being one; 0: no limit. */
+	unsigned addr_conns, addr_requests;
+	unsigned fd_reserve; /* descriptors left to the rest of the process; 0: a quarter */
 };
 
 struct edge_stats {

@@ -28,7 +28,12 @@
 #define EDGE_HEAD_MS 15000    /* TLS handshake; from the first byte to a whole head */
 #define EDGE_IDLE_MS 75000    /* between requests */
 #define EDGE_STALL_MS 60000   /* the client takes nothing, or sends nothing of its body */
-#define EDGE_ANSWER_MS 600000 /* from the request to the head of the answer */
+#define EDGE_SLOW_FACTOR 10   /* times as long, while bytes are on their way on a slow line */
+#define EDGE_DRAIN_MIN 1024u  /* bytes that the client must take in that time, if so many wait */
+#define EDGE_ANSWER_MS 600000 /* from the request's last byte to the head of the answer */
+#define EDGE_OPEN_IDLE_MS 3600000 /* an answer or a WebSocket on which nothing moves */
+#define EDGE_TIGHT_STALL_MS 5000  /* instead of EDGE_STALL_MS, while descriptors are few */
+#define EDGE_TIGHT_IDLE_MS 2000   /* without a request, likewise */
 #define EDGE_UP_IDLE_MS                                                                     \
 	4000                  /* a connection to a VM waits for its next request; below the \
 	                         5 s of Node.js, so that it is rarely us who find it closed */
@@ -37,10 +42,15 @@
 #define EDGE_GRACE_MS 1500    /* nothing listens in a VM that runs for long: asked again so long */
 #define EDGE_RETRY_MIN_MS 20  /* then doubled, */
 #define EDGE_RETRY_MAX_MS 500 /* up to */
+#define EDGE_RETRY_STEP_MS 10 /* how often those that wait are searched at most */
 #define EDGE_TICK_MS 500      /* precision of deadlines */
 #define EDGE_DISCARD_MAX (256u << 10) /* of a refused body, so that the client sees the answer */
+#define EDGE_ID_BUCKETS 4096u         /* to find an exchange by its id */
 #define EDGE_H2_STREAMS 100           /* at a time, of one connection */
-#define EDGE_H2_RESETS_MAX 200 /* streams the client may reset, beyond those that were answered */
+#define EDGE_H2_RESETS_MAX \
+	200 /* streams reset by the client or by its fault, beyond answered ones */
+#define EDGE_H2_HELD_MAX (1u << 20)        /* bytes of answers a connection holds; beyond: */
+#define EDGE_H2_HELD_MIN 4096u             /* what each stream may hold */
 #define EDGE_H2_STREAM_WINDOW (128u << 10) /* of a request's body, until the VM takes it */
 #define EDGE_H2_CONN_WINDOW (1u << 20)     /* of all bodies of a connection */
 
@@ -80,6 +90,7 @@ struct worker;
 struct conn;
 struct up;
 struct h2;
+struct client; /* guard.c: an address and what it holds */
 
 /*
  * enum xstate - where an exchange stands
@@ -96,7 +107,9 @@ struct xchg {
 	uint64_t id; /* for the opener's answer */
 	struct conn *c;
 	struct xchg *next, *prev; /* of the worker: those that wait for something */
+	struct xchg *id_next;     /* of the worker's bucket, meanwhile */
 	bool waiting;
+	bool counted; /* among the open requests of its client */
 	enum xstate state;
 	struct edge_target t;
 	struct up *up; /* or NULL */
@@ -112,7 +125,9 @@ struct xchg {
 	bool req_begun;   /* bytes of its body were passed on */
 	bool was_asleep;  /* this request woke the VM */
 	struct ebuf head; /* as sent to the VM; kept until the answer begins */
-	uint64_t since, deadline, retry_at;
+	uint64_t since, retry_at;
+	uint64_t deadline;  /* while it waits */
+	uint64_t moved_ms;  /* the last byte in any direction; once it is X_ACTIVE */
 	uint64_t opened_ms; /* when the VM was there */
 	unsigned backoff_ms;
 	int sock; /* owned, while X_RETRY */
@@ -129,7 +144,12 @@ struct xchg {
 	bool req_ended;       /* nothing follows req_body */
 	struct ebuf target, authority, cookie, fields; /* of the head, while it arrives */
 	size_t head_bytes;
-	bool head_bad, has_length;
+	bool head_bad, has_length, has_scheme;
+	bool head_over;   /* all of it has come */
+	bool cut;         /* was reset because of its client */
+	uint64_t took_ms; /* when the client last took enough of what waits in body, */
+	size_t took;      /* and how much since */
+	bool on_its_way;  /* what it took then may not have arrived yet */
 };
 
 enum cert_state { CERT_UNASKED, CERT_WAITS, CERT_FAILED };
@@ -144,6 +164,7 @@ struct conn {
 	enum cert_state cert;
 	char *cert_name; /* owned; of the certificate that is waited for, else NULL */
 	char peer[48];
+	struct client *client; /* entered; left in conn_close() */
 	struct ebuf in, out;
 	struct ebuf wire; /* TLS: records that the socket had no room for; before out */
 	bool corked;      /* TLS: records are gathered in the worker's cork */
@@ -158,8 +179,12 @@ struct conn {
 	struct conn *again_next;
 	bool first_byte;   /* of the head that is being read */
 	uint64_t deadline; /* 0: none */
-	uint64_t moved_ms; /* last progress of the client */
-	uint64_t dropped;  /* bytes of a refused body */
+	uint64_t moved_ms; /* last progress of the client, either way */
+	uint64_t sent_ms;  /* last progress of what is unsent */
+	uint64_t acked;    /* bytes the client's kernel had confirmed then */
+	bool acked_known;
+	uint64_t busy_ms; /* when it last had a request, or began */
+	uint64_t dropped; /* bytes of a refused body */
 	unsigned requests;
 };
 
@@ -189,6 +214,7 @@ struct handed {
 	struct handed *next;
 	int fd; /* owned */
 	bool tls;
+	struct client *client;
 	struct sockaddr_storage peer;
 };
 
@@ -228,6 +254,10 @@ struct worker {
 	struct up *pool; /* those that wait, the last one used first */
 	unsigned n_pool;
 	struct xchg *waiting;
+	struct xchg *wait_next;              /* of the search that is under way; see xchg_wait() */
+	struct xchg *by_id[EDGE_ID_BUCKETS]; /* those that wait */
+	uint64_t retry_at;  /* when the first of them tries again; UINT64_MAX: none */
+	struct up *up_next; /* of the search that is under way; see up_close() */
 	struct conn *again; /* had their turn, but have more to do */
 	struct conn *dead_conns;
 	struct up *dead_ups;
@@ -244,6 +274,7 @@ struct worker {
 	bool look_all GUARDED_BY(lock); /* any machine may have ended */
 };
 
+struct guard;
 struct mint;
 struct opener;
 struct edge {
@@ -251,6 +282,7 @@ struct edge {
 	struct edge_ops ops;
 	SSL_CTX *ssl_ctx; /* owned, both */
 	BIO_METHOD *bio;
+	struct guard *guard;
 	struct opener *opener;
 	struct mint *mint;
 	struct worker *workers;
@@ -286,7 +318,8 @@ void tls_cert_over(struct conn *c, bool ok);
 
 /* ---- conn.c: bytes of a client ---- */
 /* Counted in w->n_conns already. */
-void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer);
+void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer,
+              struct client *client_consume);
 void conn_close(struct conn *c);
 void conn_free(struct conn *c);
 /* Moves what can be moved. The connection may be dead afterwards. */
@@ -300,6 +333,9 @@ static inline size_t conn_unsent(const struct conn *c)
 {
 	return c->out.len + c->wire.len;
 }
+/* Has the client's kernel confirmed everything? */
+bool conn_arrived(const struct conn *c);
+uint64_t conn_stall_ms(const struct conn *c);
 /* Writes from c->out: bytes, 0: none now, -1: broken. */
 int conn_flush(struct conn *c);
 
@@ -308,7 +344,11 @@ bool h1_run(struct conn *c); /* true: something moved */
 bool h2_run(struct conn *c);
 int h2_open(struct conn *c);
 void h2_close(struct conn *c);
-bool h2_idle(const struct conn *c);
+/* Deadlines of its streams, and its own. */
+void h2_tick(struct conn *c);
+/* h2_head.c: the request's head, field by field, and when it is whole. */
+int h2_head_field(struct xchg *x, struct h1_field f);
+void h2_head_over(struct xchg *x, bool ended);
 
 /* Bytes of the answer that the client's side takes now. */
 size_t resp_room(const struct xchg *x);
@@ -344,6 +384,8 @@ void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char
 void xchg_opened(struct worker *w, struct opened *o);
 void xchg_tick(struct xchg *x); /* of those that wait */
 void xchg_wait(struct xchg *x, bool waiting);
+/* The deadlines of one that has its VM; true: something was done. */
+bool xchg_late(struct xchg *x);
 void xchg_connect(struct xchg *x, int fd_consume);
 /* The upstream connection broke, or was refused. */
 void xchg_up_failed(struct xchg *x, int error);
@@ -378,6 +420,21 @@ bool up_run(struct up *u); /* true: something moved */
 void up_idle_event(struct up *u);
 /* Does the machine run no more, as far as can be told now? */
 bool up_gone(const struct worker *w, const struct edge_target *t);
+
+/* ---- guard.c: shares of clients and of the process ---- */
+int guard_new(const struct edge_conf *conf, struct guard **ret, struct err *err);
+struct guard *guard_free(struct guard *g); /* when nobody is left */
+/* A connection from there. NULL: it has as many as it may, or no memory. */
+struct client *guard_enter(struct guard *g, const struct sockaddr_storage *peer);
+void guard_leave(struct guard *g, struct client *c);
+/* A request; false: it has as many open as it may. */
+bool guard_begin(const struct guard *g, struct client *c);
+void guard_end(struct client *c);
+/* May the edge keep this new descriptor? */
+bool guard_fd(struct guard *g, int fd);
+/* Is the process near its limit of descriptors? guard_look() finds out when it no longer is. */
+bool guard_tight(const struct guard *g);
+void guard_look(struct guard *g, int any_fd);
 
 /* ---- opener.c ---- */
 int opener_new(struct edge *e, struct opener **ret, struct err *err);

@@ -180,7 +180,8 @@ static bool finish(struct conn *c, struct xchg *x)
 	xchg_free(x);
 	c->first_byte = false;
 	c->scan = 0;
-	c->deadline = c->w->now + EDGE_IDLE_MS;
+	c->busy_ms = c->w->now;
+	c->deadline = c->w->now + c->w->e->conf.keep_ms;
 	return true;
 }
 

@@ -3,11 +3,14 @@
  * h2_conn.c - HTTP/2 to the client: many exchanges at a time, each of which is HTTP/1.1 to its VM
  *
  * Theory of operation: nghttp2 knows the frames and checks the fields; here a stream becomes an
- * exchange, whose head is put together as its fields arrive and checked once more as HTTP/1 text,
- * because that is what the VM will read. Bodies have credit (windows): the client gets more when
- * the VM has taken what it sent, and the VM's answer is read only while the stream's buffer has
- * room. Exchanges are freed when their stream closes, which happens inside nghttp2's calls and
- * nowhere else.
+ * exchange, whose head is put together by h2_head.c. Bodies have credit (windows): the client gets
+ * more when the VM has taken what it sent, and the VM's answer is read only while the stream's
+ * buffer has room. Exchanges are freed when their stream closes, which happens inside
+ * nghttp2_session_mem_recv() and _mem_send() and nowhere else.
+ *
+ * Every stream has its own deadlines (tick_stream()), because one connection can hold a hundred of
+ * them, each with a socket to a VM, while it looks busy. Resets are counted whoever sends them: a
+ * client can make us reset its streams as fast as it could reset them itself.
  */
 #include <errno.h>
 #include <nghttp2/nghttp2.h>
@@ -23,7 +26,8 @@
 struct h2 {
 	nghttp2_session *s; /* owned */
 	unsigned resets, answered;
-	bool calm; /* the client resets too much */
+	bool calm;   /* too many resets */
+	size_t held; /* bytes of answers that wait for the client */
 };
 
 static struct xchg *stream_xchg(nghttp2_session *s, int32_t id)
@@ -52,73 +56,6 @@ static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *ar
 	return 0;
 }
 
-static int keep(struct ebuf *b, const char *p, size_t n)
-{
-	return b->len ? -EBADMSG : ebuf_put(b, p, n);
-}
-
-static int add_cookie(struct xchg *x, struct h1_text v)
-{
-	if (x->cookie.len && ebuf_put(&x->cookie, "; ", 2) < 0)
-		return -ENOMEM;
-	return ebuf_put(&x->cookie, v.p, v.n);
-}
-
-static int add_length(struct xchg *x, struct h1_text v)
-{
-	uint64_t n = 0;
-
-	if (x->has_length || v.n == 0 || v.n > 18)
-		return -EBADMSG;
-	for (size_t i = 0; i < v.n; i++) {
-		if (v.p[i] < '0' || v.p[i] > '9')
-			return -EBADMSG;
-		n = n * 10 + (uint64_t)(v.p[i] - '0');
-	}
-	x->has_length = true;
-	x->req_left = n;
-	return 0;
-}
-
-static int add_field(struct xchg *x, struct h1_field f)
-{
-	if (h1_is(f.name, ":method")) {
-		if (x->method[0] || f.value.n > H1_METHOD_MAX || !h1_token(f.value.p, f.value.n))
-			return -EBADMSG;
-		memcpy(x->method, f.value.p, f.value.n);
-		return 0;
-	}
-	if (h1_is(f.name, ":path"))
-		return h1_target(f.value.p, f.value.n) ? keep(&x->target, f.value.p, f.value.n)
-		                                       : -EBADMSG;
-	if (h1_is(f.name, ":authority"))
-		return keep(&x->authority, f.value.p, f.value.n);
-	if (h1_is(f.name, ":scheme"))
-		return 0;
-	if (!h1_token(f.name.p, f.name.n) || !h1_value(f.value.p, f.value.n))
-		return -EBADMSG;
-	if (h1_is(f.name, "cookie"))
-		return add_cookie(x, f.value);
-	if (h1_is(f.name, "content-length"))
-		return add_length(x, f.value);
-	if (h1_is(f.name, "host")) {
-		if (!x->authority.len)
-			return keep(&x->authority, f.value.p, f.value.n);
-		return x->authority.len == f.value.n &&
-		                       memcmp(ebuf_at(&x->authority), f.value.p, f.value.n) == 0
-		               ? 0
-		               : -EBADMSG;
-	}
-	if (h1_is(f.name, "accept"))
-		x->wants_html = memmem(f.value.p, f.value.n, "text/html", 9) != NULL;
-	if (head_dropped(&f) || h1_hop_name(f.name))
-		return 0;
-	if (ebuf_put(&x->fields, f.name.p, f.name.n) < 0 || ebuf_put(&x->fields, ": ", 2) < 0 ||
-	    ebuf_put(&x->fields, f.value.p, f.value.n) < 0)
-		return -ENOMEM;
-	return ebuf_put(&x->fields, "\r\n", 2);
-}
-
 static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *name, size_t nlen,
                      const uint8_t *value, size_t vlen, uint8_t flags, void *arg)
 {
@@ -127,94 +64,24 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
 
 	if (!x || f->hd.type != NGHTTP2_HEADERS || f->headers.cat != NGHTTP2_HCAT_REQUEST)
 		return 0; /* trailers are dropped */
-	x->head_bytes += nlen + vlen + 4;
-	if (x->head_bytes > H1_HEAD_MAX)
-		return 0; /* counted on; refused when it is whole */
-	if (add_field(x, field) < 0)
-		x->head_bad = true;
+	return h2_head_field(x, field);
+}
+
+static void count_reset(struct h2 *h)
+{
+	if (++h->resets > EDGE_H2_RESETS_MAX + h->answered)
+		h->calm = true;
+}
+
+/* Our resets: not those that follow an early answer, nor those for a fault of the VM or ours. */
+static int on_sent(nghttp2_session *s, const nghttp2_frame *f, void *arg)
+{
+	struct conn *c = arg;
+
+	if (f->hd.type == NGHTTP2_RST_STREAM && f->rst_stream.error_code != NGHTTP2_NO_ERROR &&
+	    f->rst_stream.error_code != NGHTTP2_INTERNAL_ERROR)
+		count_reset(c->h2);
 	return 0;
-}
-
-/* Host, through the parser that HTTP/1 has. */
-static int read_authority(struct xchg *x)
-{
-	struct h1_head *h = &x->c->w->head;
-	struct ebuf text = { 0 };
-	size_t scan = 0;
-	int r;
-
-	if (ebuf_put(&text, "GET / HTTP/1.1\r\nHost: ", 22) < 0 ||
-	    ebuf_put(&text, ebuf_at(&x->authority), x->authority.len) < 0 ||
-	    ebuf_put(&text, "\r\n\r\n", 4) < 0) {
-		ebuf_done(&text);
-		return -ENOMEM;
-	}
-	r = h1_request(ebuf_at(&text), text.len, &scan, h);
-	if (r > 0 && (size_t)h->len == text.len) {
-		char method[H1_METHOD_MAX + 1];
-		bool html = x->wants_html;
-
-		memcpy(method, x->method, sizeof(method));
-		h->method = (struct h1_text){ method, strlen(method) };
-		xchg_describe(x, h);
-		x->wants_html = html;
-	} else {
-		r = -EBADMSG;
-	}
-	ebuf_done(&text);
-	return r < 0 ? r : 0;
-}
-
-static int build_head(struct xchg *x, bool ended)
-{
-	int r;
-
-	if (x->head_bad || !x->method[0] || !x->target.len || !x->authority.len)
-		return -EBADMSG;
-	if (*ebuf_at(&x->target) != '/' && strcmp(x->method, "OPTIONS") != 0)
-		return -EBADMSG;
-	if ((r = read_authority(x)) < 0)
-		return r;
-	x->req_framing = x->has_length ? H1_BODY_LENGTH : ended ? H1_BODY_NONE : H1_BODY_CHUNKED;
-	if ((r = head_begin(x, x->method, (const char *)ebuf_at(&x->target), x->target.len)) < 0 ||
-	    (r = ebuf_put(&x->head, "Host: ", 6)) < 0 ||
-	    (r = ebuf_put(&x->head, ebuf_at(&x->authority), x->authority.len)) < 0 ||
-	    (r = ebuf_put(&x->head, "\r\n", 2)) < 0 ||
-	    (r = ebuf_put(&x->head, ebuf_at(&x->fields), x->fields.len)) < 0)
-		return r;
-	if (x->cookie.len && ((r = ebuf_put(&x->head, "Cookie: ", 8)) < 0 ||
-	                      (r = ebuf_put(&x->head, ebuf_at(&x->cookie), x->cookie.len)) < 0 ||
-	                      (r = ebuf_put(&x->head, "\r\n", 2)) < 0))
-		return r;
-	if ((r = head_forward(x)) < 0)
-		return r;
-	if (x->has_length)
-		r = ebuf_printf(&x->head, "Content-Length: %llu\r\n",
-		                (unsigned long long)x->req_left);
-	else if (!ended)
-		r = ebuf_printf(&x->head, "Transfer-Encoding: chunked\r\n");
-	return r < 0 ? r : ebuf_put(&x->head, "\r\n", 2);
-}
-
-static void request_begins(struct xchg *x, bool ended)
-{
-	int r = x->head_bytes > H1_HEAD_MAX ? -E2BIG : build_head(x, ended);
-
-	ebuf_done(&x->fields);
-	ebuf_done(&x->cookie);
-	ebuf_done(&x->target);
-	ebuf_done(&x->authority);
-	x->req_ended = x->req_over = ended;
-	if (r == -E2BIG)
-		xchg_refuse(x, 431, ERR_BAD_REQUEST, "Not a proper request",
-		            "the head is larger than 32 KiB");
-	else if (r == -ENOMEM)
-		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Out of memory", "Try again in a moment.");
-	else if (r < 0)
-		xchg_refuse(x, 400, ERR_BAD_REQUEST, "Not a proper request",
-		            "a field of the request is not what HTTP allows");
-	else
-		xchg_begin(x);
 }
 
 static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *arg)
@@ -223,13 +90,12 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 	struct xchg *x = f->hd.stream_id ? stream_xchg(s, f->hd.stream_id) : NULL;
 	bool ended = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
 
-	if (f->hd.type == NGHTTP2_RST_STREAM &&
-	    ++c->h2->resets > EDGE_H2_RESETS_MAX + c->h2->answered)
-		c->h2->calm = true;
+	if (f->hd.type == NGHTTP2_RST_STREAM)
+		count_reset(c->h2);
 	if (!x)
 		return 0;
 	if (f->hd.type == NGHTTP2_HEADERS && f->headers.cat == NGHTTP2_HCAT_REQUEST)
-		request_begins(x, ended);
+		h2_head_over(x, ended);
 	else if (ended && (f->hd.type == NGHTTP2_DATA || f->hd.type == NGHTTP2_HEADERS))
 		x->req_ended = true;
 	return 0;
@@ -242,6 +108,8 @@ static int on_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t 
 
 	if (!x || x->resp_over || ebuf_put(&x->req_body, p, n) < 0)
 		nghttp2_session_consume(s, id, n); /* nobody wants it any more */
+	else
+		x->moved_ms = x->c->w->now;
 	return 0;
 }
 
@@ -262,6 +130,7 @@ static int on_close(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
 		c->h2->answered++;
 	if (x->req_body.len)
 		nghttp2_session_consume_connection(s, x->req_body.len);
+	c->h2->held -= x->body.len;
 	xchg_free(x);
 	return 0;
 }
@@ -281,6 +150,13 @@ static ssize_t read_body(nghttp2_session *s, int32_t id, uint8_t *buf, size_t ma
 	if (n)
 		memcpy(buf, ebuf_at(&x->body), n);
 	ebuf_take(&x->body, n);
+	x->c->h2->held -= n;
+	x->took += n;
+	if (x->took >= EDGE_DRAIN_MIN) {
+		x->took = 0;
+		x->took_ms = x->c->w->now;
+		x->on_its_way = true;
+	}
 	if (x->resp_over && !x->body.len) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
 		if (!x->req_ended) /* answered early: the rest of the request is not wanted */
@@ -299,7 +175,8 @@ static void resume(struct xchg *x)
 
 size_t h2_resp_room(const struct xchg *x)
 {
-	return ebuf_free_up_to(&x->body, EDGE_BUF);
+	return ebuf_free_up_to(&x->body,
+	                       x->c->h2->held > EDGE_H2_HELD_MAX ? EDGE_H2_HELD_MIN : EDGE_BUF);
 }
 
 static size_t lower(char *to, struct h1_text name)
@@ -362,6 +239,8 @@ int h2_resp_data(struct xchg *x, const uint8_t *p, size_t n)
 {
 	int r = ebuf_put(&x->body, p, n);
 
+	if (r == 0)
+		x->c->h2->held += n;
 	resume(x);
 	return r;
 }
@@ -410,6 +289,7 @@ int h2_open(struct conn *c)
 		nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
 		nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
 		nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
+		nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
 		nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
 		nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_close);
 		if (nghttp2_session_server_new2(&c->h2->s, cb, c, opt) == 0)
@@ -438,9 +318,86 @@ void h2_close(struct conn *c)
 	c->h2 = NULL;
 }
 
-bool h2_idle(const struct conn *c)
+/* GOAWAY, then our end is closed. */
+static void say_goodbye(struct conn *c, uint32_t why)
 {
-	return c->x == NULL;
+	nghttp2_session_terminate_session(c->h2->s, why);
+	c->closing = true;
+}
+
+/* ---- deadlines ---- */
+
+static void cut(struct xchg *x)
+{
+	nghttp2_submit_rst_stream(x->c->h2->s, NGHTTP2_FLAG_NONE, x->stream, NGHTTP2_CANCEL);
+	x->cut = x->resp_broken = true;
+}
+
+/* Does the client leave what waits for it? */
+static bool left_lying(struct xchg *x)
+{
+	uint64_t now = x->c->w->now, stall = conn_stall_ms(x->c);
+
+	if (!x->resp_begun || (!x->body.len && !x->resp_over)) {
+		x->took_ms = now;
+		x->took = 0;
+		return false;
+	}
+	x->moved_ms = now;
+	if (x->on_its_way && conn_arrived(x->c)) {
+		x->on_its_way = false;
+		x->took_ms = now;
+	}
+	return now - x->took_ms > (x->on_its_way ? EDGE_SLOW_FACTOR * stall : stall);
+}
+
+/*
+ * The clock for what waits for the client runs while something waits, and is set back by each
+ * EDGE_DRAIN_MIN bytes that it takes (read_body()). It cannot take more before those have arrived:
+ * that time does not count, unless it is very long. The clock for a body that it owes is set back
+ * by any byte in either direction. While the client is waited for, the VM is not (xchg_late()).
+ */
+static bool tick_stream(struct xchg *x)
+{
+	if (x->cut)
+		return false;
+	if (left_lying(x)) {
+		cut(x);
+		return true;
+	}
+	if (!x->req_ended && !x->resp_over && !x->req_body.len && xchg_room(x) > 0 &&
+	    x->c->w->now - x->moved_ms > conn_stall_ms(x->c)) {
+		cut(x);
+		return true;
+	}
+	return xchg_late(x);
+}
+
+void h2_tick(struct conn *c)
+{
+	const struct edge *e = c->w->e;
+	uint64_t now = c->w->now;
+	unsigned keep =
+	        guard_tight(e->guard) ? MIN(e->conf.keep_ms, EDGE_TIGHT_IDLE_MS) : e->conf.keep_ms;
+	bool any = false;
+
+	if (c->closing)
+		return; /* conn_tick() sees to what is unsent */
+	for (struct xchg *x = c->x; x; x = x->h2_next) {
+		if (!x->head_over && now - x->since > e->conf.head_ms) {
+			conn_close(c); /* nothing can follow an unfinished head */
+			return;
+		}
+		any |= tick_stream(x);
+	}
+	if (c->x) {
+		c->busy_ms = now;
+	} else if (now - c->busy_ms > keep) {
+		say_goodbye(c, NGHTTP2_NO_ERROR);
+		any = true;
+	}
+	if (any)
+		conn_run(c);
 }
 
 /* The request's body towards the VM, and credit for as much. */
@@ -493,14 +450,9 @@ static bool read_frames(struct conn *c)
 	if (!c->in.len)
 		return false;
 	n = nghttp2_session_mem_recv(c->h2->s, ebuf_at(&c->in), c->in.len);
-	if (n < 0 || c->h2->calm) {
-		if (c->h2->calm)
-			nghttp2_session_terminate_session(c->h2->s, NGHTTP2_ENHANCE_YOUR_CALM);
+	if (n < 0)
 		c->closing = true;
-		ebuf_take(&c->in, c->in.len);
-	} else {
-		ebuf_take(&c->in, (size_t)n);
-	}
+	ebuf_take(&c->in, n < 0 ? c->in.len : (size_t)n);
 	return true;
 }
 
@@ -518,6 +470,10 @@ bool h2_run(struct conn *c)
 			up_release(x->up);
 	}
 	moved |= write_frames(c);
+	if (c->h2->calm && !c->closing) {
+		say_goodbye(c, NGHTTP2_ENHANCE_YOUR_CALM);
+		moved = true;
+	}
 	n = conn_flush(c);
 	if (n < 0 || (c->eof && !moved)) {
 		conn_close(c);

@@ -55,6 +55,10 @@ const char *head_reason(unsigned status)
 	return "Status";
 }
 
+/*
+ * Set by us alone, or not to be told apart from such a field: programs that get fields as variables
+ * (CGI and its heirs) read X_Real_IP and X-Real-IP as one.
+ */
 bool head_dropped(const struct h1_field *f)
 {
 	static const struct h1_text ours[] = { H1_TEXT("host"),
@@ -68,7 +72,7 @@ bool head_dropped(const struct h1_field *f)
 		                               H1_TEXT("x-real-ip"),
 		                               H1_TEXT("x-pando-edge") };
 
-	return h1_among(f->name, ours, ARRAY_SIZE(ours));
+	return memchr(f->name.p, '_', f->name.n) || h1_among(f->name, ours, ARRAY_SIZE(ours));
 }
 
 static inline int put_text(struct ebuf *b, const char *text)

@@ -7,7 +7,8 @@
  * burst of clients, which one worker accepts in one go, would else be served by one processor for
  * as long as they stay. From then on it stays with its worker. Sockets are watched edge-triggered
  * and once: an event sets a flag, and the flag is cleared when a read or write would block. When
- * every worker is at its limit, nobody accepts until connections end.
+ * every worker is at its limit, or the process is short of descriptors (guard.c), nobody accepts
+ * until connections end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,16 +96,17 @@ static struct worker *least_busy(struct worker *w)
 }
 
 static void hand_over(struct worker *to, int fd_consume, bool tls,
-                      const struct sockaddr_storage *peer)
+                      const struct sockaddr_storage *peer, struct client *client)
 {
 	struct handed *h = malloc(sizeof(*h));
 
 	if (!h) {
 		close(fd_consume);
+		guard_leave(to->e->guard, client);
 		to->n_conns--;
 		return;
 	}
-	*h = (struct handed){ .fd = fd_consume, .tls = tls, .peer = *peer };
+	*h = (struct handed){ .fd = fd_consume, .tls = tls, .client = client, .peer = *peer };
 	mutex_lock(&to->lock);
 	h->next = to->handed;
 	to->handed = h;
@@ -119,6 +121,7 @@ static void accept_some(struct worker *w, const struct io *io)
 		struct sockaddr_storage peer;
 		socklen_t len = sizeof(peer);
 		bool tls = io->kind == IO_TLS_LISTEN;
+		struct client *client;
 		int fd;
 
 		if (to->n_conns >= EDGE_CONNS_MAX) {
@@ -131,11 +134,21 @@ static void accept_some(struct worker *w, const struct io *io)
 				listeners_poll(w, false); /* again at the next tick */
 			return;
 		}
+		if (!guard_fd(w->e->guard, fd)) {
+			close(fd);
+			listeners_poll(w, false);
+			return;
+		}
+		client = guard_enter(w->e->guard, &peer);
+		if (!client) {
+			close(fd);
+			continue;
+		}
 		to->n_conns++;
 		if (to == w)
-			conn_new(w, fd, tls, &peer);
+			conn_new(w, fd, tls, &peer, client);
 		else
-			hand_over(to, fd, tls, &peer);
+			hand_over(to, fd, tls, &peer, client);
 	}
 }
 
@@ -144,7 +157,7 @@ static void take_handed(struct worker *w, struct handed *h)
 	while (h) {
 		struct handed *next = h->next;
 
-		conn_new(w, h->fd, h->tls, &h->peer);
+		conn_new(w, h->fd, h->tls, &h->peer, h->client);
 		free(h);
 		h = next;
 	}
@@ -168,16 +181,13 @@ static void take_minted(struct worker *w, struct minted *m)
 	}
 }
 
-/* One may end others (HTTP/2), so the search begins anew each time. */
+/* One may end others (HTTP/2): up_close() then moves up_next on. */
 static void end_stale(struct worker *w)
 {
-	struct up *u = w->ups;
-
-	while (u) {
-		if (!u->stale) {
-			u = u->next;
+	for (struct up *u = w->ups; u; u = w->up_next) {
+		w->up_next = u->next;
+		if (!u->stale)
 			continue;
-		}
 		u->stale = false;
 		if (u->x) {
 			struct conn *c = u->x->c;
@@ -187,8 +197,8 @@ static void end_stale(struct worker *w)
 		} else {
 			up_close(u);
 		}
-		u = w->ups;
 	}
+	w->up_next = NULL;
 }
 
 /* Connections to machines that ended. */
@@ -293,46 +303,34 @@ static void run_again(struct worker *w)
 	}
 }
 
-/* Those whose time to try again has come; one may end others, so the search begins anew each time.
- */
-static void run_retries(struct worker *w)
+/* Those whose time to try again has come; those that are late, too, if `all`. One may end others:
+ * xchg_wait() then moves wait_next on. */
+static void search_waiting(struct worker *w, bool all)
 {
-	struct xchg *x = w->waiting;
+	uint64_t next = UINT64_MAX;
 
-	while (x) {
+	w->retry_at = UINT64_MAX;
+	for (struct xchg *x = w->waiting; x; x = w->wait_next) {
 		struct conn *c = x->c;
+		bool retry = x->state == X_RETRY;
 
-		if (x->state != X_RETRY || x->retry_at > w->now) {
-			x = x->next;
-			continue;
+		w->wait_next = x->next;
+		if ((retry && w->now >= x->retry_at) || (all && w->now >= x->deadline)) {
+			xchg_tick(x);
+			conn_run(c);
+		} else if (retry) {
+			next = MIN(next, x->retry_at);
 		}
-		xchg_tick(x);
-		conn_run(c);
-		x = w->waiting;
 	}
+	w->wait_next = NULL;
+	if (next != UINT64_MAX)
+		w->retry_at = MIN(w->retry_at, MAX(next, w->now + EDGE_RETRY_STEP_MS));
 }
 
-/* Deadlines of those that wait for a VM: ids first, because a tick may end any of them. */
-static void tick_waiting(struct worker *w)
+static void run_retries(struct worker *w)
 {
-	uint64_t last = w->next_xchg;
-
-	for (uint64_t from = 0; from < last;) {
-		struct xchg *best = NULL;
-
-		for (struct xchg *x = w->waiting; x; x = x->next)
-			if (x->id >= from && x->id < last && (!best || x->id < best->id))
-				best = x;
-		if (!best)
-			break;
-		from = best->id + 1;
-		if (w->now >= best->deadline) {
-			struct conn *c = best->c;
-
-			xchg_tick(best);
-			conn_run(c);
-		}
-	}
+	if (w->now >= w->retry_at)
+		search_waiting(w, /* all= */ false);
 }
 
 static void tick(struct worker *w)
@@ -340,15 +338,17 @@ static void tick(struct worker *w)
 	if (w->now < w->tick_at)
 		return;
 	w->tick_at = w->now + EDGE_TICK_MS;
-	tick_waiting(w);
+	guard_look(w->e->guard, w->wake.fd);
+	search_waiting(w, /* all= */ true);
 	for (struct conn *c = w->conns, *next; c; c = next) {
 		next = c->next;
 		conn_tick(c);
 	}
 	for (struct up *u = w->pool; u; u = u->pool_next)
-		u->stale = w->now - u->idle_ms > EDGE_UP_IDLE_MS;
+		u->stale = guard_tight(w->e->guard) || w->now - u->idle_ms > EDGE_UP_IDLE_MS;
 	end_stale(w);
-	if (w->paused && least_busy(w)->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
+	if (w->paused && !guard_tight(w->e->guard) &&
+	    least_busy(w)->n_conns < EDGE_CONNS_MAX - EDGE_CONNS_MAX / 16)
 		listeners_poll(w, true);
 }
 
@@ -378,13 +378,10 @@ static void bury(struct worker *w)
 
 static int wait_ms(const struct worker *w)
 {
-	uint64_t until = w->tick_at;
+	uint64_t until = MIN(w->tick_at, w->retry_at);
 
 	if (w->again)
 		return 0;
-	for (const struct xchg *x = w->waiting; x; x = x->next)
-		if (x->state == X_RETRY)
-			until = MIN(until, x->retry_at);
 	return until > w->now ? (int)(until - w->now) : 0;
 }
 
@@ -423,6 +420,7 @@ int worker_open(struct worker *w, struct err *err)
 	w->tls = (struct io){ .kind = IO_TLS_LISTEN, .fd = w->e->conf.tls_fd };
 	w->http = (struct io){ .kind = IO_HTTP_LISTEN, .fd = w->e->conf.http_fd };
 	w->next_xchg = 1;
+	w->retry_at = UINT64_MAX;
 	if (w->epoll < 0 || w->wake.fd < 0 || worker_poll(w, &w->wake, EPOLLIN) < 0)
 		return err_sys(err, -errno, "edge: epoll");
 	return 0;
@@ -452,6 +450,7 @@ void worker_close(struct worker *w)
 		struct handed *h = w->handed;
 
 		w->handed = h->next;
+		guard_leave(w->e->guard, h->client);
 		close(h->fd);
 		free(h);
 	}

@@ -84,6 +84,8 @@ void up_close(struct up *u)
 		u->x->up = NULL;
 	u->x = NULL;
 	pool_remove(u);
+	if (w->up_next == u)
+		w->up_next = u->next;
 	if (u->prev)
 		u->prev->next = u->next;
 	else
@@ -307,7 +309,7 @@ static bool connect_over(struct up *u)
 	u->io.hup = false; /* epoll reports a socket that is not connected yet as hung up */
 	u->io.ended = false;
 	x->state = X_ACTIVE;
-	x->deadline = u->w->now + EDGE_ANSWER_MS;
+	x->moved_ms = u->w->now;
 	xchg_wait(x, false);
 	return true;
 }
@@ -330,6 +332,7 @@ static bool write_some(struct up *u)
 		return true;
 	}
 	ebuf_take(&u->out, (size_t)n);
+	u->x->moved_ms = u->w->now;
 	return true;
 }
 
@@ -341,8 +344,9 @@ static struct ebuf *read_into(struct up *u, size_t *ret_room)
 	                              : NULL;
 
 	*ret_room = resp_room(u->x);
-	if (!direct && *ret_room)
-		*ret_room = ebuf_free_up_to(&u->in, EDGE_BUF);
+	if (!direct &&
+	    *ret_room) /* a head must fit, of a body no more than the client's side has room */
+		*ret_room = ebuf_free_up_to(&u->in, u->state == UP_BODY ? *ret_room : EDGE_BUF);
 	else if (u->framing == H1_BODY_LENGTH)
 		*ret_room = (size_t)MIN((uint64_t)*ret_room, u->left);
 	return direct ? direct : &u->in;
@@ -373,6 +377,7 @@ static bool read_some(struct up *u)
 	if ((size_t)n < room && !u->io.ended)
 		u->io.readable = false;
 	u->got_any = true;
+	u->x->moved_ms = u->w->now;
 	to->len += (size_t)n;
 	if (to != &u->in && u->framing == H1_BODY_LENGTH) {
 		u->left -= (uint64_t)n;

@@ -41,10 +41,14 @@ void xchg_wait(struct xchg *x, bool waiting)
 {
 	struct worker *w = x->c->w;
 
+	struct xchg **bucket = &w->by_id[x->id % EDGE_ID_BUCKETS];
+
 	if (x->waiting == waiting)
 		return;
 	x->waiting = waiting;
 	if (waiting) {
+		x->id_next = *bucket;
+		*bucket = x;
 		x->prev = NULL;
 		x->next = w->waiting;
 		if (w->waiting)
@@ -52,6 +56,11 @@ void xchg_wait(struct xchg *x, bool waiting)
 		w->waiting = x;
 		return;
 	}
+	while (*bucket != x)
+		bucket = &(*bucket)->id_next;
+	*bucket = x->id_next;
+	if (w->wait_next == x)
+		w->wait_next = x->next;
 	if (x->prev)
 		x->prev->next = x->next;
 	else
@@ -76,6 +85,8 @@ void xchg_free(struct xchg *x)
 		up_release(x->up);
 	drop_up(x);
 	xchg_wait(x, false);
+	if (x->counted)
+		guard_end(x->c->client);
 	ebuf_done(&x->head);
 	ebuf_done(&x->body);
 	ebuf_done(&x->req_body);
@@ -96,7 +107,7 @@ static void answer(struct xchg *x, unsigned status, const char *type, const stru
 	h.fields[h.n_fields++] =
 	        (struct h1_field){ { "Content-Type", 12 }, { type, strlen(type) } };
 	h.fields[h.n_fields++] = (struct h1_field){ { "Cache-Control", 13 }, { "no-store", 8 } };
-	if (status == 503)
+	if (status == 503 || status == 429)
 		h.fields[h.n_fields++] = (struct h1_field){ { "Retry-After", 11 }, { "3", 1 } };
 	if (resp_head(x, &h, body->len) < 0 ||
 	    (!head_only && body->len && resp_data(x, ebuf_at(body), body->len) < 0))
@@ -120,6 +131,11 @@ void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char
 	else
 		answer(x, status, type, &body);
 	ebuf_done(&body);
+}
+
+static void refuse_busy(struct xchg *x)
+{
+	xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
 }
 
 static void refuse_unmapped(struct xchg *x)
@@ -173,7 +189,7 @@ static void ask_opener(struct xchg *x)
 	x->deadline = x->since + e->conf.wait_ms;
 	xchg_wait(x, true);
 	if (opener_ask(e->opener, x->c->w, x->id, &x->t) < 0)
-		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
+		refuse_busy(x);
 }
 
 static int plain_socket(const struct edge_target *t)
@@ -188,12 +204,17 @@ void xchg_connect(struct xchg *x, int fd_consume)
 	struct up *u;
 	int r;
 
+	if (!guard_fd(w->e->guard, fd_consume)) {
+		close(fd_consume);
+		refuse_busy(x);
+		return;
+	}
 	if (fl >= 0)
 		(void)fcntl(fd_consume, F_SETFL, fl | O_NONBLOCK);
 	r = connect(fd_consume, (const struct sockaddr *)&x->t.addr, x->t.addr_len) < 0 ? errno : 0;
 	u = up_new(w, &x->t, fd_consume);
 	if (!u) {
-		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
+		refuse_busy(x);
 		return;
 	}
 	x->state = X_CONNECTING;
@@ -231,14 +252,16 @@ static void find_way(struct xchg *x, bool pool)
 	if (u) {
 		up_assign(u, x);
 		x->state = X_ACTIVE;
-		x->deadline = w->now + EDGE_ANSWER_MS;
+		x->moved_ms = w->now;
+	} else if (guard_tight(e->guard)) {
+		refuse_busy(x);
 	} else if (x->t.kind == EDGE_VM) {
 		ask_opener(x);
 	} else {
 		int fd = plain_socket(&x->t);
 
 		if (fd < 0)
-			xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
+			refuse_busy(x);
 		else
 			xchg_connect(x, fd);
 	}
@@ -276,9 +299,16 @@ void xchg_begin(struct xchg *x)
 
 	if (acme(x))
 		return;
+	x->counted = guard_begin(e->guard, x->c->client);
+	if (!x->counted) {
+		xchg_refuse(x, 429, ERR_LIMIT_EXCEEDED, "Too many requests at once",
+		            "Your address has as many requests open as one may have. Wait until "
+		            "some of them have ended.");
+		return;
+	}
 	e->ops.route(e->ops.ctx, x->host, &x->t);
 	if (x->t.kind == EDGE_ADDR && x->t.field && head_sign(x, x->t.field) < 0) {
-		xchg_refuse(x, 503, ERR_UNAVAILABLE, "Too busy", "Try again in a moment.");
+		refuse_busy(x);
 		return;
 	}
 	find_way(x, true);
@@ -286,10 +316,10 @@ void xchg_begin(struct xchg *x)
 
 void xchg_opened(struct worker *w, struct opened *o)
 {
-	struct xchg *x = w->waiting;
+	struct xchg *x = w->by_id[o->xchg % EDGE_ID_BUCKETS];
 
 	while (x && x->id != o->xchg)
-		x = x->next;
+		x = x->id_next;
 	if (!x || x->state != X_OPENING)
 		return; /* the client left, or waited long enough */
 	struct conn *c = x->c;
@@ -319,6 +349,7 @@ static void retry_later(struct xchg *x)
 	x->retry_at = x->c->w->now + x->backoff_ms;
 	x->state = X_RETRY;
 	xchg_wait(x, true);
+	x->c->w->retry_at = MIN(x->c->w->retry_at, x->retry_at);
 }
 
 void xchg_up_failed(struct xchg *x, int error)
@@ -372,6 +403,24 @@ void xchg_tick(struct xchg *x)
 		xchg_connect(x, TAKE_FD(x->sock));
 }
 
+bool xchg_late(struct xchg *x)
+{
+	const struct edge_conf *conf = &x->c->w->e->conf;
+	uint64_t quiet = x->c->w->now - x->moved_ms;
+
+	if (x->resp_over || (x->state != X_ACTIVE && x->state != X_TUNNEL))
+		return false;
+	if (!x->resp_begun && quiet >= conf->answer_ms)
+		xchg_refuse(
+		        x, 504, ERR_UPSTREAM_TIMEOUT, "No response",
+		        "The program in the VM accepted the request but did not respond in time.");
+	else if (x->resp_begun && quiet >= conf->idle_ms)
+		resp_break(x);
+	else
+		return false;
+	return true;
+}
+
 /* ---- the request's body ---- */
 
 size_t xchg_room(const struct xchg *x)
@@ -389,6 +438,7 @@ int xchg_data(struct xchg *x, const uint8_t *p, size_t n)
 		return 0; /* the VM takes no more; its answer says why */
 	out = &x->up->out;
 	x->req_begun = true;
+	x->moved_ms = x->c->w->now;
 	if (x->state == X_TUNNEL || x->req_framing != H1_BODY_CHUNKED)
 		return ebuf_put(out, p, n);
 	if (ebuf_printf(out, "%zx\r\n", n) < 0 || ebuf_put(out, p, n) < 0)

@@ -153,8 +153,10 @@ int machine_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_d
                        struct err *err);
 /* The last lines of the console, for error messages. */
 void machine_console_tail(struct engine *e, const char *instance, char *buf, size_t size);
-/* A guest may write to its console for ever: beyond some size it begins again. */
-void machine_console_trim(struct engine *e, const char *instance);
+/* The same of what QEMU itself said. */
+void machine_qemu_tail(struct engine *e, const char *instance, char *buf, size_t size);
+/* A guest may make both grow for ever: beyond some size they begin again. */
+void machine_logs_trim(struct engine *e, const char *instance);
 
 struct machine_freeze {
 	const char *point_id; /* names the state file */

@@ -57,6 +57,12 @@ struct machine {
 #define STATE_LOAD_MS 30000
 #define LAYER_WRITE_MS 600000
 
+/* guestlog.c: "console" and "qemu.log" below run/<instance>. The descriptor is the caller's. */
+int guestlog_create(struct engine *e, const char *instance, const char *name, struct err *err);
+void guestlog_tail(struct engine *e, const char *instance, const char *name, char *buf,
+                   size_t size);
+void guestlog_trim(struct engine *e, const char *instance, const char *name);
+
 /* machine.c */
 struct machine *machine_new(struct engine *e, const char *instance, uint32_t vcpus,
                             uint32_t mem_mb); /* NULL: out of memory */

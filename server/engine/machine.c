@@ -23,8 +23,6 @@
 #include "engine/engine_internal.h"
 #include "privc/privc.h"
 
-#define CONSOLE_MAX (1 << 20) /* bytes */
-
 int machine_run_path(struct engine *e, const char *instance, const char *name, char *buf,
                      size_t size, struct err *err)
 {
@@ -112,30 +110,18 @@ const struct proc *machine_proc(const struct machine *m)
 
 void machine_console_tail(struct engine *e, const char *instance, char *buf, size_t size)
 {
-	char path[PATH_MAX];
-	autofd int fd = -1;
-	struct stat st;
-	ssize_t k;
-
-	buf[0] = '\0';
-	if (machine_run_path(e, instance, "console", path, sizeof(path), NULL) < 0)
-		return;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return;
-	k = pread(fd, buf, size - 1, MAX(0, st.st_size - (off_t)(size - 1)));
-	buf[k > 0 ? k : 0] = '\0';
+	guestlog_tail(e, instance, "console", buf, size);
 }
 
-void machine_console_trim(struct engine *e, const char *instance)
+void machine_qemu_tail(struct engine *e, const char *instance, char *buf, size_t size)
 {
-	char path[PATH_MAX];
-	struct stat st;
+	guestlog_tail(e, instance, "qemu.log", buf, size);
+}
 
-	/* QEMU appends: what it writes next is at the new end. */
-	if (machine_run_path(e, instance, "console", path, sizeof(path), NULL) == 0 &&
-	    stat(path, &st) == 0 && st.st_size > CONSOLE_MAX && truncate(path, 0) < 0)
-		log_warn("'%s' was not cut, ignoring: %s", path, err_name(errno));
+void machine_logs_trim(struct engine *e, const char *instance)
+{
+	guestlog_trim(e, instance, "console");
+	guestlog_trim(e, instance, "qemu.log");
 }
 
 int machine_cont_if_stopped(struct machine *m, struct err *err)

@@ -72,8 +72,7 @@ static int image_fd(struct engine *e, const char *name, struct err *err)
 static int gather(struct engine *e, const struct machine_spawn *s, struct fd_list *fds,
                   struct argv_spec *a, int *ret_layers_no, struct err *err)
 {
-	char path[PATH_MAX];
-	int fd, r;
+	int fd;
 
 	if ((fd = listen_at(e, s->instance, "qmp", SOCK_STREAM, err)) < 0)
 		return fd;
@@ -84,12 +83,8 @@ static int gather(struct engine *e, const struct machine_spawn *s, struct fd_lis
 	if ((fd = listen_at(e, s->instance, "layers", SOCK_SEQPACKET, err)) < 0)
 		return fd;
 	*ret_layers_no = fd_add(fds, fd);
-	r = machine_run_path(e, s->instance, "console", path, sizeof(path), err);
-	if (r < 0)
-		return r;
-	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return err_sys(err, -errno, "create '%s'", path);
+	if ((fd = guestlog_create(e, s->instance, "console", err)) < 0)
+		return fd;
 	a->fd_console = fd_add(fds, fd);
 	a->fd_kernel = a->fd_initrd = -1;
 	if (s->boot) {
@@ -115,19 +110,17 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 		               .tap = s->slot >= 0 };
 	AUTO(fd_list_done) struct fd_list fds = { 0 };
 	AUTO(argv_done) struct argv argv = { 0 };
-	char env_fd[48], env_mem[48], log_path[PATH_MAX];
+	char env_fd[48], env_mem[48];
 	const char *env[] = { env_fd, env_mem, NULL };
 	autofd int log_fd = -1;
 	int layers_no = -1, r;
 
 	r = gather(m->e, s, &fds, &a, &layers_no, err);
-	if (r < 0 || (r = argv_build(&a, &argv, err)) < 0 ||
-	    (r = machine_run_path(m->e, s->instance, "qemu.log", log_path, sizeof(log_path), err)) <
-	            0)
+	if (r < 0 || (r = argv_build(&a, &argv, err)) < 0)
 		return r;
-	log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	log_fd = guestlog_create(m->e, s->instance, "qemu.log", err);
 	if (log_fd < 0)
-		return err_sys(err, -errno, "create '%s'", log_path);
+		return log_fd;
 	snprintf(env_fd, sizeof(env_fd), "PANDO_LAYERS_FD=%d", layers_no);
 	snprintf(env_mem, sizeof(env_mem), "PANDO_LAYERS_MEM=%llu",
 	         (unsigned long long)s->mem_mb << 20);
@@ -150,13 +143,10 @@ static int spawn(struct machine *m, const struct machine_spawn *s, struct err *e
 /* What QEMU said last, when it ended before its monitor spoke. */
 static void add_qemu_log(struct machine *m, int r, struct err *err)
 {
-	char path[PATH_MAX];
-	autofree char *text = NULL;
+	char text[4096];
 	size_t n;
 
-	if (machine_run_path(m->e, m->instance, "qemu.log", path, sizeof(path), NULL) < 0 ||
-	    io_read_file(AT_FDCWD, path, 1 << 20, &text, NULL) < 0)
-		return;
+	machine_qemu_tail(m->e, m->instance, text, sizeof(text));
 	n = strlen(text);
 	while (n && text[n - 1] == '\n')
 		text[--n] = '\0';

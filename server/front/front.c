@@ -309,6 +309,12 @@ int front_start(struct front *f, struct api *api, struct err *err)
 	struct edge_conf ec = { .tls_fd = TAKE_FD(f->tls_fd),
 		                .http_fd = TAKE_FD(f->http_fd),
 		                .wait_ms = f->conf->edge_wait_s * 1000,
+		                .answer_ms = f->conf->edge_answer_s * 1000,
+		                .stall_ms = f->conf->edge_stall_s * 1000,
+		                .idle_ms = f->conf->edge_idle_s * 1000,
+		                .addr_conns = f->conf->edge_addr_conns,
+		                .addr_requests = f->conf->edge_addr_requests,
+		                .fd_reserve = f->conf->edge_fd_reserve,
 		                .hsts_s = f->conf->edge_hsts_s };
 	char dir[300];
 	struct acme_conf ac = { .dir = dir,

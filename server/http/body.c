@@ -2,8 +2,8 @@
 /*
  * body.c - a request's body: small ones in memory, large ones in a file without a name
  *
- * Space is taken as bytes arrive, never because a header announces them. The total of all bodies
- * in files is bounded; above it a request is rejected rather than the disk filled.
+ * Space is taken as bytes arrive, never because a header announces them. All bodies in files are
+ * counted (limits.c); above the limit a request is rejected rather than the disk filled.
  */
 #include "http/http_internal.h"
 
@@ -15,24 +15,21 @@
 #include "base/auto.h"
 #include "base/io.h"
 
-static int spool_take(struct http *h, uint64_t n, struct err *err)
+void body_begin(struct request *req, struct body *b)
 {
-	LOCK_SCOPE(&h->lock);
-	if (h->spooled + n > SPOOL_MAX)
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "too many large uploads at once: try again later");
-	h->spooled += n;
-	return 0;
+	*b = BODY_EMPTY;
+	b->http = req->http;
+	memcpy(b->holder, req->holder, sizeof(b->holder));
 }
 
-static int spool_start(struct http *h, struct body *b, struct err *err)
+static int spool_start(struct body *b, struct err *err)
 {
 	int r;
 
-	b->fd = open(h->conf.spool_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	b->fd = open(b->http->conf.spool_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (b->fd < 0)
 		return err_sys(err, -errno, "create a file for a large body");
-	if ((r = spool_take(h, b->mem.len, err)) < 0) {
+	if ((r = limits_spool(b, b->mem.len, err)) < 0) {
 		close(b->fd);
 		b->fd = -1;
 		return r;
@@ -42,7 +39,7 @@ static int spool_start(struct http *h, struct body *b, struct err *err)
 	return r < 0 ? err_sys(err, r, "write a large body to a file") : 0;
 }
 
-int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err *err)
+int body_add(struct body *b, const void *p, size_t n, struct err *err)
 {
 	int r;
 
@@ -53,9 +50,9 @@ int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err
 		b->len += n;
 		return 0;
 	}
-	if (b->fd < 0 && (r = spool_start(h, b, err)) < 0)
+	if (b->fd < 0 && (r = spool_start(b, err)) < 0)
 		return r;
-	if ((r = spool_take(h, n, err)) < 0)
+	if ((r = limits_spool(b, n, err)) < 0)
 		return r;
 	b->len += n; /* what body_done() gives back */
 	if ((r = io_write_all(b->fd, p, n)) < 0)
@@ -82,14 +79,13 @@ int body_view(struct body *b, const char **ret, size_t *ret_n, struct err *err)
 	return 0;
 }
 
-void body_done(struct http *h, struct body *b)
+void body_done(struct body *b)
 {
 	if (b->map)
 		munmap(b->map, b->len);
 	if (b->fd >= 0) {
 		close(b->fd);
-		LOCK_SCOPE(&h->lock);
-		h->spooled -= b->len;
+		budget_give(b->http->spool, b->holder, b->len);
 	}
 	buf_done(&b->mem);
 	*b = BODY_EMPTY;

@@ -32,9 +32,16 @@
 #include "base/id.h"
 #include "base/log.h"
 
-#define HEADER_MS 20000 /* from the connection, or the first byte we wait for, to whole headers */
-#define TRACE_LEN 16    /* bytes of a trace id */
-#define IDLE_MS 60000   /* an open connection between two requests */
+#define HEADER_MS 20000  /* from the connection, or the first byte we wait for, to whole headers */
+#define TRACE_LEN 16     /* bytes of a trace id */
+#define IDLE_MS 60000    /* an open connection between two requests */
+#define REFUSED_MS 10000 /* for the rest of a request that is refused anyway */
+
+/* What belongs to a connection. */
+struct link {
+	struct timeout *timeout;
+	struct visitor *visitor;
+};
 
 static void phase(struct request *req, uint64_t deadline_ms)
 {
@@ -123,26 +130,33 @@ static void admit(struct request *req)
 		refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
 
-/* Once it is known who asks: a public route has no account. */
-static void take_share(struct request *req)
+/* Once it is known who asks. */
+static void enter(struct request *req)
 {
 	int r;
 
-	if (!*req->account)
-		return;
-	r = share_in(req->http->share, req->account, &req->refusal);
-	req->shared = r == 0;
+	request_name_holder(req);
+	r = limits_enter(req, &req->refusal);
 	if (r < 0)
-		refuse(req, r, MHD_HTTP_TOO_MANY_REQUESTS);
+		refuse(req, r, 0);
+}
+
+/* Whoever has no key is given little: Git, and what asks about large files, needs no more. */
+static uint64_t body_max(const struct request *req)
+{
+	uint64_t max = req->match.route->body_max;
+
+	return *req->account ? max : MIN(max, HTTP_ANONYMOUS_BODY);
 }
 
 static void refuse_size(struct request *req)
 {
 	refuse(req,
 	       err_tag(&req->refusal, -E2BIG, ERR_INVALID_REQUEST,
-	               "the body of %s %s is at most %" PRIu64 " bytes",
+	               "the body of %s %s is at most %" PRIu64 " bytes%s",
 	               method_name(req->match.route->method), req->match.route->pattern,
-	               req->match.route->body_max),
+	               body_max(req),
+	               body_max(req) < req->match.route->body_max ? " without a key" : ""),
 	       413);
 }
 
@@ -213,15 +227,17 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 {
 	const union MHD_ConnectionInfo *ci =
 	        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct request *req = request_new(h);
+	struct link *l = ci ? ci->socket_context : NULL;
+	struct request *req;
 	uint64_t len;
 	int r;
 
-	if (!req)
+	if (!l || !door_heard(h->door, l->visitor) || !(req = request_new(h)))
 		return MHD_NO;
 	*ctx = req;
 	req->conn = conn;
-	req->timeout = ci ? ci->socket_context : NULL;
+	req->timeout = l->timeout;
+	req->visitor = l->visitor;
 	req->method_text = method;
 	make_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
@@ -244,14 +260,19 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	if (!req->refused && !req->preflight)
 		admit(req);
 	if (!req->refused && !req->preflight)
-		take_share(req);
+		enter(req);
 	len = announced_length(req);
-	if (!req->refused && !req->preflight && len > req->match.route->body_max)
+	if (!req->refused && !req->preflight && len > body_max(req))
 		refuse_size(req);
+	/* Whoever is refused stays a stranger, and may have to make room. */
+	if (!req->refused && !req->preflight && !door_busy(h->door, req->visitor))
+		return MHD_NO;
 	open_intake(req);
 	if (req->refused && (len > DISCARD_MAX || request_header(req, "Expect")))
 		return refuse_now(req);
-	phase(req, is_streamed(req) ? deadline_in(STALL_MS) : timeout_for(len));
+	phase(req, req->refused       ? deadline_in(REFUSED_MS)
+	           : is_streamed(req) ? deadline_in(STALL_MS)
+	                              : timeout_for(len));
 	return MHD_YES;
 }
 
@@ -273,17 +294,16 @@ static enum MHD_Result on_body(struct request *req, const char *p, size_t n)
 	int r;
 
 	if (!req->refused && !req->preflight && !is_streamed(req) &&
-	    req->body.len + n > req->match.route->body_max)
+	    req->body.len + n > body_max(req))
 		refuse_size(req);
 	if (req->refused || req->preflight) {
 		/* Dropped and counted: the library cannot reply in the middle of a body, only
 		 * close. */
-		body_done(req->http, &req->body);
+		body_done(&req->body);
 		req->dropped += n;
 		return req->dropped <= DISCARD_MAX ? MHD_YES : MHD_NO;
 	}
-	r = is_streamed(req) ? pass_on(req, p, n)
-	                     : body_add(req->http, &req->body, p, n, &req->refusal);
+	r = is_streamed(req) ? pass_on(req, p, n) : body_add(&req->body, p, n, &req->refusal);
 	if (r < 0)
 		refuse(req, r, 0);
 	return MHD_YES;
@@ -340,25 +360,64 @@ static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
 {
 	struct request *req = *ctx;
 
-	if (req)
+	if (req) {
 		phase(req, deadline_in(IDLE_MS));
+		door_over(req->http->door, req->visitor, *req->account);
+	}
 	*ctx = request_free(req);
+}
+
+static enum MHD_Result on_accept(void *cls, const struct sockaddr *sa, socklen_t len)
+{
+	struct http *h = cls;
+
+	return door_admit(h->door, sa) ? MHD_YES : MHD_NO;
+}
+
+static void link_free(struct http *h, struct link *l)
+{
+	if (!l)
+		return;
+	timeout_remove(h->timeouts, l->timeout);
+	door_leave(h->door, l->visitor);
+	free(l);
+}
+
+/* NULL: out of memory; its first request then ends it. */
+static struct link *link_new(struct http *h, struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *fd =
+	        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	const union MHD_ConnectionInfo *peer =
+	        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	struct link *l = fd && peer ? calloc(1, sizeof(*l)) : NULL;
+
+	if (!l)
+		return NULL;
+	l->timeout = timeout_add(h->timeouts, fd->connect_fd);
+	l->visitor = door_enter(h->door, fd->connect_fd, peer->client_addr);
+	if (!l->timeout || !l->visitor) {
+		link_free(h, l);
+		return NULL;
+	}
+	return l;
 }
 
 static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_ctx,
                           enum MHD_ConnectionNotificationCode what)
 {
 	struct http *h = cls;
-	const union MHD_ConnectionInfo *ci;
+	struct link *l;
 
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-		timeout_remove(h->timeouts, *socket_ctx);
+		link_free(h, *socket_ctx);
 		*socket_ctx = NULL;
 		return;
 	}
-	ci = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	*socket_ctx = ci ? timeout_add(h->timeouts, ci->connect_fd) : NULL;
-	timeout_set(*socket_ctx, deadline_in(h->conf.header_ms ? h->conf.header_ms : HEADER_MS));
+	*socket_ctx = l = link_new(h, conn);
+	if (l)
+		timeout_set(l->timeout,
+		            deadline_in(h->conf.header_ms ? h->conf.header_ms : HEADER_MS));
 }
 
 /* Paths stay as they came; route.c decodes each segment, request_query() each value. */
@@ -405,7 +464,8 @@ static void http_free(struct http *h)
 	if (h->drain_fd >= 0)
 		close(h->drain_fd);
 	timeouts_free(h->timeouts);
-	share_free(h->share);
+	door_free(h->door);
+	limits_free(h);
 	cond_destroy(&h->idle);
 	mutex_destroy(&h->lock);
 	free(h->routes);
@@ -425,6 +485,8 @@ static struct http *http_new(const struct http_conf *conf, const struct http_app
 		return NULL;
 	h->conf = *conf;
 	h->app = *app;
+	if (!h->conf.limits.strangers.full)
+		h->conf.limits.strangers = HTTP_STRANGERS_DEFAULT;
 	h->listen_fd = conf->listen_fd;
 	h->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	mutex_init(&h->lock, "http");
@@ -464,14 +526,14 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 		return err_sys(err, -errno, "listen without blocking");
 	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||
 	    (r = timeouts_new(&h->timeouts, err)) < 0 || (r = malformed_init(err)) < 0 ||
-	    (r = share_new(&h->share, err)) < 0)
+	    (r = limits_new(h, err)) < 0 || (r = door_new(h, &h->door, err)) < 0)
 		return r;
 	h->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
 	                MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
-	        0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
+	        0, on_accept, h, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
 	        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-	        (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	        (unsigned)CONNECTIONS_MAX(h), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 	        (size_t)CONN_MEMORY, MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL,
 	        MHD_OPTION_NOTIFY_COMPLETED, on_request_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
 	        on_connection, h, MHD_OPTION_END);
@@ -493,6 +555,7 @@ int http_stop(struct http *h, unsigned drain_ms, struct err *err)
 		h->draining = true;
 		eventfd_write(h->drain_fd, 1);
 		mutex_unlock(&h->lock);
+		door_stop(h->door);
 		/* The socket is ours again, but may only be closed once the threads are gone. */
 		MHD_quiesce_daemon(h->daemon);
 		shutdown(h->listen_fd, SHUT_RDWR);

@@ -18,7 +18,39 @@
 
 struct http;
 
-#define HTTP_CONNECTIONS_MAX 512 /* threads; more wait in the listen queue */
+/* Requests at a time, each with a connection and a thread. */
+#define HTTP_REQUESTS_MAX 512  /* with a key; one account may have three quarters */
+#define HTTP_ANONYMOUS_MAX 128 /* without one, */
+#define HTTP_ANONYMOUS_EACH 32 /* and from one address */
+#define HTTP_IDLE_MAX 512      /* connections that had a request with a key, and may have another */
+
+#define HTTP_ANONYMOUS_BODY MIB(1)    /* a body without a key, where its route allows more */
+#define HTTP_PARSE_DEFAULT MIB(1536)  /* memory for JSON bodies: a commit of 352 MiB takes 1056 */
+#define HTTP_OUTPUT_DEFAULT MIB(1024) /* output that is collected, and replies */
+
+/* Connections that have shown no key: door.c. */
+struct http_strangers {
+	unsigned start, rate, full; /* from so many on, with that many percent, up to so many */
+	unsigned each;              /* of one address */
+};
+#define HTTP_STRANGERS_DEFAULT ((struct http_strangers){ 64, 30, 128, 32 })
+#define HTTP_STRANGERS_MAX 4096
+
+#define HTTP_PROXIES_MAX 16
+struct http_net { /* IPv4 is ::ffff:a.b.c.d */
+	uint8_t addr[16];
+	unsigned bits;
+};
+/* "192.0.2.0/24 2001:db8::1": -EINVAL for anything else, or too many. */
+int http_nets_parse(const char *text, struct http_net *ret, size_t max, size_t *ret_n);
+
+struct http_limits { /* 0: the default */
+	uint64_t parse_bytes, output_bytes;
+	struct http_strangers strangers;
+	/* Whose X-Forwarded-For is believed, and who may have any number of strangers. */
+	struct http_net proxies[HTTP_PROXIES_MAX];
+	size_t n_proxies;
+};
 
 struct http_conf { /* strings are weak */
 	int listen_fd;
@@ -28,6 +60,7 @@ struct http_conf { /* strings are weak */
 	 * says where a request comes from. NULL: there is no such proxy */
 	const char *edge_secret;
 	unsigned header_ms; /* from a connection to whole headers; 0: the default */
+	struct http_limits limits;
 };
 
 struct http_app {

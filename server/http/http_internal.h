@@ -11,6 +11,11 @@
 /* Request line and headers; a path is up to 16 KiB encoded. The library clears it for each request.
  */
 #define CONN_MEMORY KIB(32)
+/* Threads. The HTTP library takes no more, but it does not come to that: all kinds are bounded, and
+ * the rest is for those that were told to leave. */
+#define CONNECTIONS_MAX(h)                                              \
+	(HTTP_REQUESTS_MAX + HTTP_ANONYMOUS_MAX + HTTP_IDLE_MAX + 64u + \
+	 2 * (h)->conf.limits.strangers.full)
 #define SPOOL_MAX (UINT64_C(4) << 30) /* all bodies kept in files at one time */
 #define DISCARD_MAX MIB(16) /* of a refused body read, so that the client sees the reply */
 
@@ -21,14 +26,15 @@ struct http {
 	size_t n_routes;
 	struct MHD_Daemon *daemon;
 	struct timeouts *timeouts; /* owned */
-	struct share *share;       /* owned; who has how many requests open */
-	int listen_fd;             /* owned once MHD let go of it */
+	struct door *door;         /* owned */
+	/* owned; who has how much: limits.c */
+	struct budget *requests, *anonymous, *spool, *parse, *output;
+	int listen_fd; /* owned once MHD let go of it */
 	char url[96];
 	struct mutex lock;
 	struct cond idle; /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
-	uint64_t spooled GUARDED_BY(lock);
 	int drain_fd; /* owned; readable once draining: streams end */
 };
 
@@ -60,13 +66,40 @@ void timeout_set(struct timeout *c, uint64_t deadline_ms);
 /* The deadline for moving that many bytes from now on. */
 uint64_t timeout_for(uint64_t bytes);
 
-/* ---- an account's share of the connections: share.c ---- */
-struct share;
-int share_new(struct share **ret, struct err *err);
-void share_free(struct share *s);
-/* A request of the account begins, if it may have another; ends. */
-int share_in(struct share *s, const char *account, struct err *err);
-void share_out(struct share *s, const char *account);
+/* ---- connections that wait: door.c ---- */
+struct door;
+struct visitor; /* one connection */
+int door_new(const struct http *h, struct door **ret, struct err *err);
+void door_free(struct door *d);
+void door_stop(struct door *d); /* nobody waits to be let in any more */
+/* May one more come in? Others may have to leave for it, and it may take a moment. */
+bool door_admit(struct door *d, const struct sockaddr *sa);
+/* It is in, as a stranger. NULL: out of memory. */
+struct visitor *door_enter(struct door *d, int fd, const struct sockaddr *sa);
+void door_leave(struct door *d, struct visitor *v);
+/* Its headers are there; its request was admitted. False: it was told to leave. */
+bool door_heard(struct door *d, struct visitor *v);
+bool door_busy(struct door *d, struct visitor *v);
+/* The request is over. known: it had a key. */
+void door_over(struct door *d, struct visitor *v, bool known);
+
+/* ---- where requests come from: remote.c ---- */
+/* This host, or a proxy that the operator has named. */
+bool remote_is_trusted(const struct http *h, const struct sockaddr *sa);
+
+/* ---- what requests hold, by account or address and in all: limits.c ---- */
+int limits_new(struct http *h, struct err *err);
+void limits_free(struct http *h);
+/* Who pays for what it takes from now on: its account, or its address. */
+void request_name_holder(struct request *req);
+/* A request begins, if its holder may have another. */
+int limits_enter(struct request *req, struct err *err);
+/* Gives back everything it has. */
+void limits_leave(struct request *req);
+/* Before its body is parsed; waits for a turn. Afterwards, of the same number of bytes. */
+int limits_parse(struct request *req, uint64_t bytes, uint64_t values, struct err *err);
+void limits_parsed(struct request *req, uint64_t bytes);
+int limits_spool(const struct body *b, uint64_t n, struct err *err);
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);
@@ -76,5 +109,7 @@ void cors_headers(struct request *req, struct MHD_Response *m);
 int malformed_init(struct err *err);
 /* MHD_queue_response() for replies of ours. */
 enum MHD_Result queue_reply(struct MHD_Connection *conn, unsigned status, struct MHD_Response *m);
+/* To a connection that has to go before it asked for anything. */
+void refuse_unheard(int fd);
 /* Headers that say in two ways where the body ends, or in a way that we do not know. */
 int framing_check(struct request *req, const char *version, struct err *err);

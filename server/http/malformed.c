@@ -81,14 +81,22 @@ static void send_refusal(int fd, unsigned status, const char *code, const char *
 	n = snprintf(body, sizeof(body),
 	             "{\"code\":\"%s\",\"error\":\"%s\",\"message\":\"%s\",\"description\":\"%s\"}",
 	             code, code, message, message);
-	k = snprintf(text, sizeof(text),
-	             "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
-	             "Content-Length: %d\r\nX-Freestyle-Trace-Id: %s\r\nCache-Control: no-store\r\n"
-	             "X-Content-Type-Options: nosniff\r\nAccess-Control-Allow-Origin: *\r\n\r\n%s",
-	             status, MHD_get_reason_phrase_for(status), n, trace, body);
+	k = snprintf(
+	        text, sizeof(text),
+	        "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
+	        "Content-Length: %d\r\nX-Freestyle-Trace-Id: %s\r\nCache-Control: no-store\r\n"
+	        "X-Content-Type-Options: nosniff\r\nAccess-Control-Allow-Origin: *\r\n%s\r\n%s",
+	        status, MHD_get_reason_phrase_for(status), n, trace,
+	        status == MHD_HTTP_SERVICE_UNAVAILABLE ? "Retry-After: 1\r\n" : "", body);
 	log_obj(LOG_LV_DEBUG, "request", trace, "%u %s", status, message);
 	if (send(fd, text, (size_t)k, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_obj(LOG_LV_DEBUG, "request", trace, "the client did not wait for it");
+}
+
+void refuse_unheard(int fd)
+{
+	send_refusal(fd, MHD_HTTP_SERVICE_UNAVAILABLE, err_code_name(ERR_UNAVAILABLE),
+	             "too many connections have not sent a whole request yet: try again");
 }
 
 /*

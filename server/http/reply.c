@@ -19,6 +19,9 @@
 #include "base/log.h"
 #include "base/utf8.h"
 
+#define DUMP_SMALL 4096u   /* bytes of most replies, and more */
+#define REPLY_FREE KIB(64) /* a reply of this size is not worth counting */
+
 int reply_json(struct reply *res, json_t *json_consume, struct err *err)
 {
 	if (!json_consume)
@@ -150,6 +153,25 @@ static void log_failure(struct request *req, unsigned status, enum err_code code
 	        err_code_name(code), (unsigned long long)(clock_ms() - req->start_ms), err->msg);
 }
 
+/* "LIMIT_EXCEEDED" is 403, but 429 where waiting helps. */
+static unsigned status_of(const struct err *err, enum err_code code)
+{
+	return code == ERR_LIMIT_EXCEEDED && err_fact_get(err, ERR_FACT_RETRY) >= 0
+	               ? MHD_HTTP_TOO_MANY_REQUESTS
+	               : err_code_status(code);
+}
+
+static void add_retry(struct MHD_Response *m, const struct err *err)
+{
+	long long s = err_fact_get(err, ERR_FACT_RETRY);
+	char text[24];
+
+	if (s < 0)
+		return;
+	snprintf(text, sizeof(text), "%lld", s);
+	MHD_add_response_header(m, MHD_HTTP_HEADER_RETRY_AFTER, text);
+}
+
 static void add_headers(struct request *req, const struct reply *res, struct MHD_Response *m)
 {
 	char allow[64] = "";
@@ -168,26 +190,48 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 		MHD_add_response_header(m, res->headers[i].name, res->headers[i].value);
 	if (res->close)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
-	if (req->quiet)
-		MHD_add_response_header(m, MHD_HTTP_HEADER_RETRY_AFTER, "60");
 	if (req->challenge)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_WWW_AUTHENTICATE, req->challenge);
 	cors_headers(req, m);
 }
 
-static struct MHD_Response *response_of(json_t *json, uint64_t *ret_len)
+/*
+ * The text in memory of just its size: growing a large one by doubling takes three times as much. A
+ * large one is counted as output on its way, unless its handler has done that; err NULL: it goes
+ * out in any case. 0: *ret is NULL when there was no memory.
+ */
+static int dump(struct request *req, json_t *json, char **ret, size_t *ret_n, struct err *err)
+{
+	const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
+	char small[DUMP_SMALL];
+	size_t n = json ? json_dumpb(json, small, sizeof(small), flags) : 0;
+	int r;
+
+	*ret = NULL;
+	if (err && n > REPLY_FREE && n > req->output_held &&
+	    (r = request_hold_output(req, n - req->output_held, err)) < 0)
+		return r;
+	if (n == 0 || !(*ret = malloc(n)))
+		return 0;
+	if (n <= sizeof(small))
+		memcpy(*ret, small, n);
+	else
+		json_dumpb(json, *ret, n, flags);
+	*ret_n = n;
+	return 0;
+}
+
+static struct MHD_Response *response_of(char *text_consume, size_t n)
 {
 	struct MHD_Response *m;
-	char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 
-	if (!text)
+	if (!text_consume)
 		return NULL;
-	m = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+	m = MHD_create_response_from_buffer(n, text_consume, MHD_RESPMEM_MUST_FREE);
 	if (!m) {
-		free(text);
+		free(text_consume);
 		return NULL;
 	}
-	*ret_len = strlen(text);
 	MHD_add_response_header(m, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	return m;
 }
@@ -202,7 +246,7 @@ json_t *reply_render(struct request *req, struct reply *res, int r, const struct
 		return json_incref(res->json);
 	}
 	code = code_of(err);
-	*ret_status = res->status ? res->status : err_code_status(code);
+	*ret_status = res->status >= 400 ? res->status : status_of(err, code);
 	if (!req->quiet)
 		log_failure(req, *ret_status, code, err);
 	return error_body(req, res, code, err);
@@ -214,16 +258,26 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 	                              "\"message\":\"out of memory\"}";
 	unsigned status = res->status ? res->status : MHD_HTTP_OK;
 	struct MHD_Response *m = NULL;
+	struct err full = { 0 };
 	const char *code = NULL;
 	enum MHD_Result ok;
 	uint64_t len = res->stream_len;
+	char *text = NULL;
+	size_t n = 0;
 
+	if (r >= 0 && res->json && !res->stream && (r = dump(req, res->json, &text, &n, &full)) < 0)
+		err = &full; /* it would be too much for the server's memory now */
 	if (r >= 0 && res->stream) {
 		m = TAKE_PTR(res->stream);
-	} else if (r < 0 || res->json) {
+	} else if (r >= 0 && res->json) {
+		m = response_of(text, n);
+		len = n;
+	} else if (r < 0) {
 		autojson json_t *body = reply_render(req, res, r, err, &status);
 
-		m = response_of(body, &len);
+		dump(req, body, &text, &n, NULL);
+		m = response_of(text, n);
+		len = n;
 	} else if (req->preflight) {
 		m = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
 	}
@@ -235,6 +289,8 @@ enum MHD_Result reply_send(struct request *req, struct reply *res, int r, const 
 			return MHD_NO;
 	}
 	add_headers(req, res, m);
+	if (r < 0)
+		add_retry(m, err);
 	if (status >= 400) /* also of a stored result: api/background.c */
 		code = r < 0 ? err_code_name(code_of(err))
 		             : json_string_value(json_object_get(res->json, "code"));

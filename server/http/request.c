@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what handlers ask of a request: headers, query, body, where it came from */
+/* request.c - what handlers ask of a request: headers, query, body */
 #include "http/http_internal.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include <openssl/crypto.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -78,6 +74,9 @@ struct request *request_inner(struct request *outer, const struct route *route)
 		return NULL;
 	req->outer = outer;
 	memcpy(req->trace, outer->trace, sizeof(req->trace));
+	memcpy(req->account, outer->account, sizeof(req->account));
+	memcpy(req->holder, outer->holder, sizeof(req->holder));
+	body_begin(req, &req->body);
 	req->match.route = route;
 	req->method_text = method_name(route->method);
 	return req;
@@ -108,10 +107,12 @@ int request_detach(struct request *req, struct request **ret, struct err *err)
 	memcpy(to->own, req->own, req->http->app.request_bytes);
 	to->conn = NULL;
 	to->timeout = NULL;
+	to->visitor = NULL;
 	to->values = NULL;
 	to->n_values = 0;
 	to->counted = true;
 	to->shared = false; /* it needs no connection */
+	req->parse_held = req->output_held = 0;
 	to->body = BODY_EMPTY;
 	to->json = NULL;
 	for (size_t i = 0; i < to->match.n_args; i++) /* they point into the text beside them */
@@ -137,13 +138,12 @@ struct request *request_free(struct request *req)
 {
 	if (!req)
 		return NULL;
-	if (req->shared)
-		share_out(req->http->share, req->account);
+	limits_leave(req);
 	if (req->counted)
 		http_count_out(req->http);
 	if (req->intake)
 		req->match.route->intake->drop(req->intake);
-	body_done(req->http, &req->body);
+	body_done(&req->body);
 	if (req->upgrade)
 		req->upgrade->free(req->upgrade);
 	json_decref(req->json);
@@ -165,40 +165,6 @@ int request_client_fd(struct request *req)
 	                  : NULL;
 
 	return ci ? ci->connect_fd : -1;
-}
-
-/* Passed on by our own edge, which alone knows the secret and drops what its clients say of this.
- */
-static bool by_edge(struct request *req)
-{
-	const char *secret = req->http->conf.edge_secret;
-	const char *given = secret ? request_header(req, "X-Pando-Edge") : NULL;
-
-	return given && strlen(given) == strlen(secret) &&
-	       CRYPTO_memcmp(given, secret, strlen(secret)) == 0;
-}
-
-const struct sockaddr *request_remote(struct request *req)
-{
-	const union MHD_ConnectionInfo *ci;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&req->peer;
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&req->peer;
-	const char *from;
-
-	if (req->outer)
-		return request_remote(req->outer);
-	if (!req->conn)
-		return NULL;
-	ci = MHD_get_connection_info(req->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	from = by_edge(req) ? request_header(req, "X-Forwarded-For") : NULL;
-	memset(&req->peer, 0, sizeof(req->peer));
-	if (from && inet_pton(AF_INET, from, &v4->sin_addr) == 1)
-		v4->sin_family = AF_INET;
-	else if (from && inet_pton(AF_INET6, from, &v6->sin6_addr) == 1)
-		v6->sin6_family = AF_INET6;
-	else
-		return ci ? ci->client_addr : NULL;
-	return (const struct sockaddr *)&req->peer;
 }
 
 /* ---- headers, path, query ---- */
@@ -289,6 +255,17 @@ int request_query_bool(struct request *req, const char *name, bool *ret, struct 
 
 /* ---- body ---- */
 
+int request_text(struct request *req, const char **ret, size_t *ret_n, struct err *err)
+{
+	size_t max = req->match.route->flags & ROUTE_MANY ? VALUES_MANY : JSON_VALUES_MAX;
+	size_t values;
+	int r = body_view(&req->body, ret, ret_n, err);
+
+	if (r < 0 || (r = json_text_check(*ret, *ret_n, max, &values, err)) < 0)
+		return r;
+	return limits_parse(req, *ret_n, values, err);
+}
+
 int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err)
 {
 	const char *p;
@@ -296,9 +273,11 @@ int request_json(struct request *req, enum err_code tag, json_t **ret, struct er
 	int r;
 
 	if (!req->json) {
-		if ((r = body_view(&req->body, &p, &n, err)) < 0)
-			return r;
-		r = json_text_parse(p, n, &req->json, err);
+		r = request_text(req, &p, &n, err);
+		if (r == 0) {
+			r = json_text_load(p, n, &req->json, err);
+			limits_parsed(req, n);
+		}
 		if (r == -EBADMSG || r == -E2BIG) {
 			err->tag = tag;
 			err->code = -EINVAL;

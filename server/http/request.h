@@ -8,31 +8,38 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/budget.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json_field.h"
 #include "http/route.h"
 
 struct MHD_Connection;
+struct request;
 struct http;
 struct timeout;
 struct upgrade;
+struct visitor;
 
 /* ---- bodies: body.c ---- */
 
 #define BODY_MEM_MAX MIB(1) /* larger bodies are kept in a file, not in memory */
 
 struct body {
+	struct http *http; /* weak; who keeps it, and for whom: body_begin() */
+	char holder[BUDGET_HOLDER_SIZE];
 	struct buf mem; /* up to BODY_MEM_MAX */
 	int fd;         /* owned; a file without a name, once it is larger; else -1 */
 	uint64_t len;
 	void *map; /* of fd */
 };
 #define BODY_EMPTY ((struct body){ .fd = -1 })
-int body_add(struct http *h, struct body *b, const void *p, size_t n, struct err *err);
+/* An empty one that the request's account or address pays for. */
+void body_begin(struct request *req, struct body *b);
+int body_add(struct body *b, const void *p, size_t n, struct err *err);
 /* The whole body as one piece; valid until body_done(). */
 int body_view(struct body *b, const char **ret, size_t *ret_n, struct err *err);
-void body_done(struct http *h, struct body *b);
+void body_done(struct body *b);
 
 /* ---- requests: request.c ---- */
 
@@ -54,6 +61,7 @@ struct request {
 	struct request_value *values; /* owned; without a connection: its headers and query */
 	size_t n_values;
 	struct timeout *timeout;
+	struct visitor *visitor; /* weak; of the connection */
 	const char *method_text;
 	struct body body;
 	json_t *json; /* owned; the parsed body, once asked for */
@@ -65,10 +73,12 @@ struct request {
 	const char *challenge;              /* static; WWW-Authenticate of a refusal, or NULL */
 	bool quiet; /* one of too many failures: answered 429 and not logged */
 
-	bool counted;   /* among the running ones */
-	bool shared;    /* among those of its account */
-	bool preflight; /* an OPTIONS request */
-	int refused;    /* -errno found before the body was there: it is read and dropped */
+	char holder[BUDGET_HOLDER_SIZE];  /* who pays: the account, or the address */
+	uint64_t parse_held, output_held; /* bytes it has of those budgets */
+	bool counted;                     /* among the running ones */
+	bool shared;                      /* among those of its holder */
+	bool preflight;                   /* an OPTIONS request */
+	int refused; /* -errno found before the body was there: it is read and dropped */
 	unsigned refused_status;
 	uint64_t dropped; /* bytes of a refused body */
 	struct err refusal;
@@ -91,6 +101,13 @@ int request_page(struct request *req, size_t n, size_t *ret_first, size_t *ret_e
 /* The body as an object, into dst by table. tag: the code of a refusal. */
 int request_fields(struct request *req, enum err_code tag, const struct json_field *fields,
                    size_t n, void *dst, struct err *err);
+/* The body as text that may be parsed: its values were counted, and memory for them is reserved. */
+int request_text(struct request *req, const char **ret, size_t *ret_n, struct err *err);
+/*
+ * Reserves n more bytes of memory for output until the request is over; 0, or -EAGAIN when its
+ * account, or the server, has too much on its way: then keep no more of it.
+ */
+int request_hold_output(struct request *req, uint64_t n, struct err *err);
 /* The parsed body (borrowed). */
 int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err);
 /* Where it came from, or NULL. */

@@ -51,6 +51,11 @@ struct route {
 #define ROUTE_BACKGROUND 2u /* may go on when the client stops waiting: api/background.c */
 #define ROUTE_NO_TRAIL 4u   /* what it calls leaves audit records of its own: mcp/call.c */
 #define ROUTE_READS 8u      /* changes nothing, though it isn't a GET: not for the audit log */
+#define ROUTE_MANY 16u      /* its JSON may have VALUES_MANY values, not JSON_VALUES_MAX */
+
+/* Values of a body with lists of files: a commit has 10,000 changes with seven values each. At 256
+ * bytes each these are 32 MiB. */
+#define VALUES_MANY 131072u
 
 #define ROUTE_PATH_MAX (16u << 10) /* bytes of a raw path: a 4 KiB file path, percent-encoded */
 #define ROUTE_ARGS_MAX 3

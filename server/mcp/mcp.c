@@ -275,15 +275,21 @@ static int take_messages(struct request *req, struct reply *res, struct err *err
 	int r;
 
 	if ((r = check_origin(req, err)) < 0 || (r = check_type(req, res, err)) < 0 ||
-	    (r = begin(&x, err)) < 0 || (r = body_view(&req->body, &text, &n, err)) < 0)
+	    (r = begin(&x, err)) < 0)
 		return r;
-	r = mcp_parse(text, n, &b, &fault);
+	r = request_text(req, &text, &n, &fault);
+	if (r == -EAGAIN) { /* told as HTTP, so that the client sees when to come again */
+		*err = fault;
+		return r;
+	}
+	if (r == 0)
+		r = mcp_parse(text, n, &b, &fault);
 	if (r < 0)
 		return send_json(&x, 400,
 		                 mcp_error(NULL,
-		                           r == -EBADMSG  ? MCP_PARSE_ERROR
-		                           : r == -EINVAL ? MCP_INVALID_REQUEST
-		                                          : MCP_INTERNAL,
+		                           r == -EBADMSG || r == -E2BIG ? MCP_PARSE_ERROR
+		                           : r == -EINVAL               ? MCP_INVALID_REQUEST
+		                                                        : MCP_INTERNAL,
 		                           "%s", fault.msg),
 		                 err);
 	if (b.array)

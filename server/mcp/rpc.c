@@ -85,11 +85,8 @@ int mcp_parse(const void *text, size_t n, struct mcp_batch *ret, struct err *err
 {
 	int r = json_text_parse(text, n, &ret->doc, err);
 
-	if (r == -E2BIG)
-		return err_set(err, -EBADMSG, "the JSON nests deeper than %d levels",
-		               JSON_DEPTH_MAX);
 	if (r < 0)
-		return r;
+		return r == -E2BIG ? -EBADMSG : r;
 	ret->array = json_is_array(ret->doc);
 	if (!ret->array) {
 		if (!json_is_object(ret->doc))

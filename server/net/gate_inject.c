@@ -89,8 +89,14 @@ static int forward(struct proxied *c, const struct egress_inject *in, SSL *down,
 	int r;
 
 	sniff_http_rewrite(head, in->headers, in->n, &out);
-	buf_put(&out, p + head->len, n - head->len);
-	r = out.failed ? -ENOMEM : gate_relay(&a, &b, out.p, out.len);
+	if (!head->upgrade)
+		buf_put(&out, p + head->len, n - head->len);
+	if (out.failed)
+		r = -ENOMEM;
+	else if (head->upgrade)
+		r = gate_upgrade(&a, &b, out.p, out.len, p + head->len, n - head->len);
+	else
+		r = gate_relay(&a, &b, out.p, out.len);
 	if (out.p)
 		explicit_bzero(out.p, out.len);
 	SSL_shutdown(down);

@@ -110,6 +110,13 @@ struct relay_end {
 };
 /* Bytes both ways until both ends are done or nothing moves for long; pre: sent to b first. */
 int gate_relay(struct relay_end *a, struct relay_end *b, const void *pre, size_t n_pre);
+/* One end with a deadline: bytes, 0 at the end, or -errno; 0 or -errno. */
+ssize_t gate_read(struct relay_end *e, void *p, size_t n, uint64_t deadline_ms);
+int gate_write(struct relay_end *e, const void *p, size_t n, uint64_t deadline_ms);
+/* gate_upgrade.c: pre asks b for another protocol; once it agreed, rest and then bytes both ways.
+ */
+int gate_upgrade(struct relay_end *a, struct relay_end *b, const void *pre, size_t n_pre,
+                 const void *rest, size_t n_rest);
 /* One handshake, read or write with a deadline: as SSL_*, or -errno. */
 int gate_tls_do(SSL *ssl, int (*op)(SSL *ssl), uint64_t deadline_ms);
 int gate_tls_read(SSL *ssl, void *p, size_t n, uint64_t deadline_ms);

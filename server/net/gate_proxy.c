@@ -108,7 +108,7 @@ static void refuse(struct proxied *c)
 	           sizeof(now)); /* a reset, as of the rules */
 }
 
-/* One request by its head, then whatever follows. */
+/* One request by its head, then whatever follows: what it says makes it the only one. */
 static int pass_http(struct proxied *c)
 {
 	autofree char *p = malloc(SNIFF_MAX);
@@ -126,7 +126,10 @@ static int pass_http(struct proxied *c)
 	if (recv(c->down, p, head.len, MSG_DONTWAIT) != (ssize_t)head.len)
 		return -EIO;
 	sniff_http_rewrite(&head, NULL, 0, &out);
-	return out.failed ? -ENOMEM : gate_relay(&a, &b, out.p, out.len);
+	if (out.failed)
+		return -ENOMEM;
+	return head.upgrade ? gate_upgrade(&a, &b, out.p, out.len, NULL, 0)
+	                    : gate_relay(&a, &b, out.p, out.len);
 }
 
 static int serve(struct proxied *c)

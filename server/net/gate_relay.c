@@ -68,6 +68,52 @@ static ssize_t end_write(struct relay_end *e, const void *p, size_t n)
 	return code == SSL_ERROR_WANT_READ || code == SSL_ERROR_WANT_WRITE ? -EAGAIN : -ECONNRESET;
 }
 
+/* After -EAGAIN: until it may go on; 1, or -errno. */
+static int end_wait(const struct relay_end *e, bool to_write, uint64_t deadline_ms)
+{
+	short ev = to_write ? POLLOUT : POLLIN;
+	int r;
+
+	if (e->ssl)
+		ev = SSL_want_write(e->ssl) ? POLLOUT : POLLIN;
+	r = io_wait(e->fd, ev, deadline_ms);
+	return r == 0 ? -ETIMEDOUT : r;
+}
+
+ssize_t gate_read(struct relay_end *e, void *p, size_t n, uint64_t deadline_ms)
+{
+	for (;;) {
+		ssize_t k = end_read(e, p, n);
+		int r;
+
+		if (k != -EAGAIN)
+			return k;
+		if ((r = end_wait(e, /* to_write= */ false, deadline_ms)) < 0)
+			return r;
+	}
+}
+
+int gate_write(struct relay_end *e, const void *p, size_t n, uint64_t deadline_ms)
+{
+	const uint8_t *at = p;
+
+	while (n) {
+		ssize_t k = end_write(e, at, n);
+		int r;
+
+		if (k == -EAGAIN) {
+			if ((r = end_wait(e, /* to_write= */ true, deadline_ms)) < 0)
+				return r;
+			continue;
+		}
+		if (k < 0)
+			return (int)k;
+		at += k;
+		n -= (size_t)k;
+	}
+	return 0;
+}
+
 /* 1: something moved; 0: it waits; -errno. */
 static int flow_step(struct flow *f)
 {

@@ -158,26 +158,10 @@ int sniff_http(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX], struct h1
 	return take_name((const uint8_t *)ret_head->host.p, ret_head->host.n, ret_name);
 }
 
-/* What the connection becomes after this request, or NULL. HTTP/2 is not passed on: it would carry
- * requests for other names. */
-static const struct h1_field *upgrade(const struct h1_head *h)
-{
-	const struct h1_field *f = h1_find(h, "upgrade");
-	struct h1_text word = H1_TEXT("upgrade");
-
-	if (!f || !h1_among(word, h->connection, h->n_connection) || h->http10)
-		return NULL;
-	for (size_t i = 0; i + 2 <= f->value.n; i++)
-		if (strncasecmp(f->value.p + i, "h2", 2) == 0)
-			return NULL;
-	return f;
-}
-
 void sniff_http_rewrite(const struct h1_head *h, const struct egress_header *add, size_t n_add,
                         struct buf *out)
 {
-	const struct h1_field *up = upgrade(h);
-	struct h1_text skip[EGRESS_HEADERS_MAX];
+	struct h1_text skip[EGRESS_HEADERS_MAX] = { { 0 } };
 
 	n_add = MIN(n_add, ARRAY_SIZE(skip));
 	for (size_t i = 0; i < n_add; i++)
@@ -185,7 +169,6 @@ void sniff_http_rewrite(const struct h1_head *h, const struct egress_header *add
 	h1_forward(h, skip, n_add, out);
 	for (size_t i = 0; i < n_add; i++)
 		buf_printf(out, "%s: %s\r\n", add[i].name, add[i].value);
-	if (up)
-		buf_printf(out, "Upgrade: %.*s\r\n", (int)up->value.n, up->value.p);
-	buf_printf(out, "Connection: %s\r\n\r\n", up ? "Upgrade" : "close");
+	buf_printf(out, h->upgrade ? "Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+	                           : "Connection: close\r\n\r\n");
 }

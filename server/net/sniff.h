@@ -25,7 +25,7 @@ int sniff_tls(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX]);
 int sniff_http(const void *p, size_t n, char ret_name[SNIFF_NAME_MAX], struct h1_head *ret_head);
 /*
  * The head as it is sent on: with these headers in the place of any of their names, and so that one
- * connection carries one request, unless it changes protocol.
+ * connection carries one request, unless it becomes a WebSocket (h->upgrade; gate_upgrade()).
  */
 void sniff_http_rewrite(const struct h1_head *h, const struct egress_header *add, size_t n_add,
                         struct buf *out);

@@ -56,7 +56,8 @@ int privc_slot_socket(struct privc *c, uint32_t idx, int *ret_fd, struct err *er
 
 /* ---- jailed QEMU ---- */
 #define PRIV_SPAWN_FDS_MAX 40
-#define PRIV_FD_FIRST 10 /* fds[i] becomes descriptor PRIV_FD_FIRST + i in the child */
+#define PRIV_FD_FIRST 10            /* fds[i] becomes descriptor PRIV_FD_FIRST + i in the child */
+#define PRIVC_FILE_MAX (3ull << 40) /* RLIMIT_FSIZE of the child: its files end there */
 struct priv_spawn {
 	const char *vm_id; /* [a-z0-9-]{1,40}; unique among running ones */
 	int slot; /* index of a taken slot, or -1: no network. Its tap arrives as PRIV_TAP_FD */

@@ -12,6 +12,8 @@
 
 #define VMS_MAX 4096u /* more than pando-priv runs: a list that does not end, ends here */
 
+_Static_assert(PRIVC_FILE_MAX == PRIV_FILE_MAX, "both sides limit QEMU's files alike");
+
 /* Looks at the length before it is cut: a shortened id would be another VM's. */
 static int set_id(struct priv_req *m, const char *vm_id, struct err *err)
 {

@@ -38,7 +38,7 @@ void chan_free(struct chan *x)
 	guest_flow_close(x->f);
 	if (x->talk) {
 		talk_free(x->talk, /* now= */ x->c->leave);
-		door_talk_over(x->c);
+		sshd_door_talk_over(x->c);
 	}
 	if (x->asked) {
 		if (!x->c->broken)

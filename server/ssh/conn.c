@@ -273,6 +273,6 @@ void *conn_main(void *arg)
 	else if (c->in)
 		conn_log(c, LOG_LV_DEBUG, "left %s%s", c->name.vm, c->name.repo);
 	finish(c);
-	door_leave(c);
+	sshd_door_leave(c);
 	return NULL;
 }

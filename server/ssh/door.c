@@ -82,7 +82,7 @@ static bool admit(struct sshd *d, struct conn *c) REQUIRES(&d->lock)
 	return true;
 }
 
-bool door_login(struct conn *c)
+bool sshd_door_login(struct conn *c)
 {
 	struct sshd *d = c->d;
 	unsigned same = 0;
@@ -97,7 +97,7 @@ bool door_login(struct conn *c)
 	return true;
 }
 
-bool door_talk(struct conn *c)
+bool sshd_door_talk(struct conn *c)
 {
 	unsigned n = 0;
 	LOCK_SCOPE(&c->d->lock);
@@ -111,13 +111,13 @@ bool door_talk(struct conn *c)
 	return true;
 }
 
-void door_talk_over(struct conn *c)
+void sshd_door_talk_over(struct conn *c)
 {
 	LOCK_SCOPE(&c->d->lock);
 	c->n_talks--;
 }
 
-void door_leave(struct conn *c)
+void sshd_door_leave(struct conn *c)
 {
 	struct sshd *d = c->d;
 	LOCK_SCOPE(&d->lock);
@@ -164,7 +164,7 @@ static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage
 	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
 	if (pthread_create(&t, &at, conn_main, c) != 0) {
 		close(fd_consume);
-		door_leave(c);
+		sshd_door_leave(c);
 	}
 	pthread_attr_destroy(&at);
 }
@@ -257,6 +257,38 @@ static int write_address(struct sshd *d, struct err *err)
 	return 0;
 }
 
+/*
+ * What is offered: no curve of NIST, no MAC that is computed over the plain text, no CBC, no SHA-1.
+ * libssh leaves out what it does not know: versions that have the hybrid exchanges (ML-KEM, sntrup)
+ * offer them first.
+ */
+static int offer(ssh_bind bind, struct err *err)
+{
+#define CIPHERS                                                                        \
+	"chacha20-poly1305@openssh.com,aes256-gcm@openssh.com,aes128-gcm@openssh.com," \
+	"aes256-ctr,aes192-ctr,aes128-ctr"
+#define MACS "hmac-sha2-256-etm@openssh.com,hmac-sha2-512-etm@openssh.com"
+	static const struct {
+		enum ssh_bind_options_e option;
+		const char *names;
+	} lists[] = {
+		{ SSH_BIND_OPTIONS_KEY_EXCHANGE,
+		  "mlkem768x25519-sha256,sntrup761x25519-sha512,sntrup761x25519-sha512@openssh.com,"
+		  "curve25519-sha256,curve25519-sha256@libssh.org" },
+		{ SSH_BIND_OPTIONS_HOSTKEY_ALGORITHMS, "ssh-ed25519,rsa-sha2-512,rsa-sha2-256" },
+		{ SSH_BIND_OPTIONS_CIPHERS_C_S, CIPHERS },
+		{ SSH_BIND_OPTIONS_CIPHERS_S_C, CIPHERS },
+		{ SSH_BIND_OPTIONS_HMAC_C_S, MACS },
+		{ SSH_BIND_OPTIONS_HMAC_S_C, MACS },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		if (ssh_bind_options_set(bind, lists[i].option, lists[i].names) != 0)
+			return err_set(err, -EIO, "offer '%s': %s", lists[i].names,
+			               ssh_get_error(bind));
+	return 0;
+}
+
 int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 {
 	AUTO(sshd_freep) struct sshd *d = sshd_new(deps);
@@ -270,7 +302,7 @@ int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 	if (ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &(bool){ false }) != 0 ||
 	    ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_BANNER, SERVER_NAME) != 0)
 		return err_set(err, -EIO, "set up the SSH server: %s", ssh_get_error(d->bind));
-	if ((r = hostkey_load(d->bind, d->data_dir, err)) < 0)
+	if ((r = hostkey_load(d->bind, d->data_dir, err)) < 0 || (r = offer(d->bind, err)) < 0)
 		return r;
 	r = pthread_create(&d->door, NULL, door_main, d);
 	if (r)

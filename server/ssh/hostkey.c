@@ -25,7 +25,6 @@ static const struct kind {
 	int bits;
 } kinds[] = {
 	{ "host_ed25519", SSH_KEYTYPE_ED25519, 0 },
-	{ "host_ecdsa", SSH_KEYTYPE_ECDSA_P256, 256 },
 	{ "host_rsa", SSH_KEYTYPE_RSA, 3072 },
 };
 

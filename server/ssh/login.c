@@ -123,7 +123,7 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 		refuse(c, m, asked);
 		return false;
 	}
-	if (!door_login(c)) {
+	if (!sshd_door_login(c)) {
 		conn_end(c, "this account already has %d SSH connections, the maximum",
 		         SSHD_CONNS_ACCOUNT);
 		conn_audit(c, "login", 429, ERR_LIMIT_EXCEEDED);

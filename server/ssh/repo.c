@@ -87,13 +87,13 @@ static int serve(struct chan *x, bool push, struct err *err)
 	           r < 0 ? ERR_REPOSITORY_ACCESS_DENIED : ERR_NONE);
 	if (r < 0)
 		return r;
-	if (!door_talk(c))
+	if (!sshd_door_talk(c))
 		return err_set(err, -EAGAIN,
 		               "this account is already running %d fetches and pushes over SSH, "
 		               "the maximum",
 		               SSHD_TALKS_ACCOUNT);
 	if ((r = talk_start(c->d->deps.repos, &repo, &o, &x->talk, err)) < 0) {
-		door_talk_over(c);
+		sshd_door_talk_over(c);
 		return r;
 	}
 	x->program = true;

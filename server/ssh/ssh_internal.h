@@ -180,11 +180,11 @@ struct sshd {
 int hostkey_load(ssh_bind bind, const char *data_dir, struct err *err);
 
 /* door.c: false when there are too many of that account. */
-bool door_login(struct conn *c);
-void door_leave(struct conn *c); /* frees it */
+bool sshd_door_login(struct conn *c);
+void sshd_door_leave(struct conn *c); /* frees it */
 /* Is there room for another fetch or push of that account? Then it counts. */
-bool door_talk(struct conn *c);
-void door_talk_over(struct conn *c);
+bool sshd_door_talk(struct conn *c);
+void sshd_door_talk_over(struct conn *c);
 
 /* conn.c */
 void *conn_main(void *arg);

@@ -228,7 +228,7 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 	if (vm_ended(vm)) {
 		machine_console_tail(vm->m->engine, vm->row.info.instance, tail, sizeof(tail));
 		vm_log(vm, LOG_LV_WARN, "QEMU ended before its agent answered");
-		vm_log_words(vm, tail);
+		vm_log_words(vm, "console", tail);
 		err_wrap(err, r, "QEMU ended");
 		return r;
 	}

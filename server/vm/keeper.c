@@ -151,7 +151,7 @@ static void look_at(struct vm *vm)
 		vm_log(vm, LOG_LV_WARN, "not written down yet: %s", err.msg);
 	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING)) {
 		vm_look_at_stall(vm);
-		machine_console_trim(vm->m->engine, i.instance);
+		machine_logs_trim(vm->m->engine, i.instance);
 	}
 	if (vm->gone || i.state != VM_RUNNING || !vm->has_slot || vm->stalled) {
 		vm->idle_since_ms = 0;

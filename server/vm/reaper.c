@@ -86,14 +86,21 @@ static void say_reboot(struct vm *vm, const char *how)
 	}
 	vm->exit_why = "crashed";
 	vm_log(vm, LOG_LV_WARN, "QEMU %s: the guest's kernel crashed; booting again", how);
-	vm_log_words(vm, words);
+	vm_log_words(vm, "console", words);
 	vm_tell(vm, EVENT_WARN, "the guest's kernel crashed; it is booted again from its disk");
 }
 
 static void say_end(struct vm *vm, const char *how)
 {
-	vm->exit_why = by_itself(vm) ? "exited" : "crashed";
+	char words[CONSOLE_TAIL];
+	bool crashed = !by_itself(vm);
+
+	vm->exit_why = crashed ? "crashed" : "exited";
 	vm_log(vm, LOG_LV_WARN, "QEMU %s; the VM is stopped, its disk is kept", how);
+	if (crashed) {
+		machine_qemu_tail(vm->m->engine, vm->row.info.instance, words, sizeof(words));
+		vm_log_words(vm, "QEMU", words);
+	}
 	vm_tell(vm, EVENT_WARN, "the machine ended by itself: stopped, its disk is kept");
 }
 

@@ -46,6 +46,8 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 			if (privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, &gate) < 0)
 				vm_log(vm, LOG_LV_ERROR, "network stays closed: %s", gate.msg);
 			vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, NULL);
+		} else {
+			vm_settle_end(vm); /* before anyone else finds it like this */
 		}
 		return err_wrap(err, r, "suspend VM %s", i->id);
 	}

@@ -43,12 +43,12 @@ void vmm_tell(struct vmm *m, const char *account, const char *vm_id, enum event_
 	va_end(ap);
 }
 
-void vm_log_words(const struct vm *vm, char *words)
+void vm_log_words(const struct vm *vm, const char *whose, char *words)
 {
 	char *rest = NULL;
 
 	if (!*words)
-		vm_log(vm, LOG_LV_WARN, "its console is empty");
+		vm_log(vm, LOG_LV_WARN, "%s: (nothing)", whose);
 	for (char *l = strtok_r(words, "\r\n", &rest); l; l = strtok_r(NULL, "\r\n", &rest))
-		vm_log(vm, LOG_LV_WARN, "console: %s", l);
+		vm_log(vm, LOG_LV_WARN, "%s: %s", whose, l);
 }

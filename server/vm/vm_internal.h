@@ -161,7 +161,7 @@ struct vmm {
 
 #define vm_log(vm, lv, ...) log_obj((lv), "vm", (vm)->row.info.id, __VA_ARGS__)
 /* The end of a guest's console, which is cut into its lines. */
-void vm_log_words(const struct vm *vm, char *words);
+void vm_log_words(const struct vm *vm, const char *whose, char *words);
 
 /* tell.c: one line for the VM's account (GET /observability/v1/logs), nothing of the host in it */
 void vm_tell(const struct vm *vm, enum event_level lv, const char *fmt, ...)

@@ -186,8 +186,25 @@ static int busy(struct vm *vm, struct err *err)
 	               vm_state_name(i.state), vm->m->conf.busy_wait_s);
 }
 
-int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret,
-             struct err *err) NO_THREAD_SAFETY_ANALYSIS
+/* Ends the process of a start, or of a clean shutdown, so that its lock comes free. */
+static void cut_short(struct vm *vm)
+{
+	struct vmm *m = vm->m;
+	struct vm_info i;
+	bool cut;
+
+	mutex_lock(&m->lock);
+	i = vm->shown;
+	cut = (i.state == VM_STARTING || vm->asked) && *i.instance;
+	mutex_unlock(&m->lock);
+	if (cut)
+		privc_kill(m->priv, i.instance, NULL);
+}
+
+/* cut_ms: what holds it is cut short whenever it took so long; a start may not have a process yet
+ * the first time, or try another one. 0: never. */
+static int lock_or_cut(struct vmm *m, const char *account, const char *id, uint32_t cut_ms,
+                       struct vm **ret, struct err *err) NO_THREAD_SAFETY_ANALYSIS
 {
 	uint64_t until = deadline_in(m->conf.busy_wait_s * 1000);
 	struct vm *vm;
@@ -202,10 +219,13 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 		return err_tag(err, -EBUSY, ERR_STILL_CREATING, "VM '%.40s' is still being built",
 		               id);
 	}
-	if (!mutex_lock_until(&vm->lock, until)) {
-		r = busy(vm, err);
-		vm_unref(vm);
-		return r;
+	while (!mutex_lock_until(&vm->lock, cut_ms ? MIN(until, deadline_in(cut_ms)) : until)) {
+		if (clock_ms() >= until) {
+			r = busy(vm, err);
+			vm_unref(vm);
+			return r;
+		}
+		cut_short(vm);
 	}
 	if (vm->gone) {
 		vm_unlock(vm);
@@ -215,29 +235,15 @@ int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret
 	return 0;
 }
 
+int vmm_lock(struct vmm *m, const char *account, const char *id, struct vm **ret, struct err *err)
+{
+	return lock_or_cut(m, account, id, 0, ret, err);
+}
+
 int vmm_lock_soon(struct vmm *m, const char *account, const char *id, struct vm **ret,
                   struct err *err)
 {
-	uint64_t until = deadline_in(m->t.end_wait);
-	struct vm_info i;
-	struct vm *vm;
-
-	if (vmm_find(m, account, id, &vm, err) < 0)
-		return vmm_gone(m, account, id, err);
-	if (mutex_lock_until(&vm->lock, until)) {
-		mutex_unlock(&vm->lock);
-	} else {
-		bool cut;
-
-		mutex_lock(&m->lock);
-		i = vm->shown;
-		cut = (i.state == VM_STARTING || vm->asked) && *i.instance;
-		mutex_unlock(&m->lock);
-		if (cut)
-			privc_kill(m->priv, i.instance, NULL);
-	}
-	vm_unref(vm);
-	return vmm_lock(m, account, id, ret, err);
+	return lock_or_cut(m, account, id, m->t.end_wait, ret, err);
 }
 
 void vm_lock(struct vm *vm) NO_THREAD_SAFETY_ANALYSIS /* see vm_internal.h, all three */
@@ -436,6 +442,10 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		return err_set(err, -ENOMEM, "VM manager: out of memory");
 	m->conf = *c;
 	m->t = c->times ? *c->times : vm_times_usual;
+	if (c->boot_s) {
+		m->t.agent_boot = m->t.boot_done = m->t.grow = c->boot_s * 1000;
+		m->t.template_wait = MAX(m->t.template_wait, m->t.agent_boot);
+	}
 	m->conf.blanks = MIN(m->conf.blanks, (uint32_t)BLANKS_MAX);
 	m->store = store;
 	m->engine = engine;

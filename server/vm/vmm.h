@@ -57,6 +57,7 @@ struct vmm_conf {
 	uint32_t wg_session_s;           /* life of a tunnel that nobody closes */
 	struct vm_quota quota;           /* of accounts that have none of their own */
 	struct events *events;           /* weak; told what happens to VMs. NULL: nobody is */
+	uint32_t boot_s;                 /* for a guest to boot; 0: as in times */
 	uint32_t busy_wait_s;            /* for another call on the same VM to end */
 	uint32_t disk_budget_mb;         /* layers and points; 0: no budget */
 	uint32_t disk_free_mb;           /* of the file system, never to be used up */

@@ -73,13 +73,17 @@ class Edge:
         s = socket.create_connection(("127.0.0.1", self.http_port), timeout=timeout)
         return s
 
-    def tls(self, name, alpn=None, timeout=60, rcvbuf=None):
+    def tls(self, name, alpn=None, timeout=60, rcvbuf=None, source=None, mss=None):
         ctx = ssl.create_default_context(cafile=self.ca)
         if alpn:
             ctx.set_alpn_protocols(alpn)
         s = socket.socket()
         if rcvbuf:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+        if mss:  # as on a line that is no loopback: windows open in steps of a segment
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
+        if source:
+            s.bind((source, 0))
         s.settimeout(timeout)
         s.connect(("127.0.0.1", self.tls_port))
         return ctx.wrap_socket(s, server_hostname=name)

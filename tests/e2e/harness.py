@@ -28,9 +28,10 @@ PANDOD = os.path.join(ROOT, "build/server/pandod")
 LAYERS = os.path.join(ROOT, "build/layers/libpando-layers.so")
 QEMU = os.environ.get("PANDO_QEMU", "/usr/bin/qemu-system-x86_64")
 
-READY_S = 300      # to a ready template: a cold boot, emulated, on a busy machine
-STOP_S = 90        # SIGINT to the end, with VMs to be frozen
-CALL_S = 120       # one API call
+PATIENCE = 3       # every limit below and in the tests is for an idle machine; this is for a busy one
+READY_S = 300 * PATIENCE  # to a ready template: a cold boot, emulated, on a busy machine
+STOP_S = 90 * PATIENCE    # SIGINT to the end, with VMs to be frozen
+CALL_S = 120 * PATIENCE   # one API call
 # no VMs kept ready: tests look at what is there, and the machine is small; test_pool.py has its own
 DEFAULT_ENV = {"PANDO_VM_VCPUS": "2", "PANDO_VM_MEM_MB": "1024", "PANDO_VM_DISK_GB": "20", "PANDO_POOL": "0",
                "PANDO_BLANKS": "2"}
@@ -73,6 +74,7 @@ def free_port():
 
 def wait_for(what, check, limit_s, every_s=0.1):
     """Polls until check() gives something true, and returns it."""
+    limit_s *= PATIENCE
     end = time.monotonic() + limit_s
     while True:
         found = check()
@@ -335,10 +337,10 @@ class Server:
     def delete(self, vm):
         return self.api("DELETE", f"/v1/vms/{vm}")
 
-    def run(self, vm, command, timeout_ms=60000, user=None):
+    def run(self, vm, command, timeout_ms=60000 * PATIENCE, user=None):
         headers = {"X-Freestyle-Vm-Linux-User-Id": user} if user else None
         return Exec(self.post(vm, "exec-await", {"command": command, "terminal": None, "timeoutMs": timeout_ms},
-                              headers=headers, timeout=timeout_ms / 1000 + 60))
+                              headers=headers, timeout=timeout_ms / 1000 + CALL_S))
 
     def sh(self, vm, command, **kw):
         """stdout of a command that must succeed."""

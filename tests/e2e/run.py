@@ -11,6 +11,7 @@ import glob
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -65,7 +66,7 @@ class Result(unittest.TestResult):
         super().startTest(test)
         self.start = time.monotonic()
         method = getattr(test, test._testMethodName)
-        signal.setitimer(signal.ITIMER_REAL, getattr(method, "limit_s", test.limit_s))
+        signal.setitimer(signal.ITIMER_REAL, getattr(method, "limit_s", test.limit_s) * harness.PATIENCE)
 
     def stopTest(self, test):
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -154,7 +155,7 @@ def claim(cls):
 def run_class(cls, tests, result):
     result.start = time.monotonic()
     try:
-        signal.setitimer(signal.ITIMER_REAL, SETUP_LIMIT_S)
+        signal.setitimer(signal.ITIMER_REAL, SETUP_LIMIT_S * harness.PATIENCE)
         cls.setUpClass()
         signal.setitimer(signal.ITIMER_REAL, 0)
     except Exception:
@@ -167,6 +168,12 @@ def run_class(cls, tests, result):
             t.run(result)
     finally:
         cls.tearDownClass()
+
+
+def processor_s():
+    """Of everything that was started and has ended, VMs too; what counts on a busy machine."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
 
 
 def make_template():
@@ -195,8 +202,10 @@ def main():
                 tests = tests_of(cls, args, only_long)
                 if tests and claim(cls):
                     print(f"{name}: {cls.__name__}", flush=True)
+                    begin, used = time.monotonic(), processor_s()
                     run_class(cls, tests, result)
                     ran += len(tests)
+                    print(f"{cls.__name__}: {time.monotonic() - begin:.0f} s, {processor_s() - used:.0f} s of processor time", flush=True)
     except KeyboardInterrupt as e:
         print(f"interrupted ({e})", flush=True)
         return 130

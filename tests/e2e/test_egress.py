@@ -125,6 +125,26 @@ class Egress(Case):
         names = {b.get("domain") for b in self.blocked() if b["kind"] == "name"}
         self.assertIn("two.test", names)
 
+    def test_names_from_a_vpc_address(self):
+        """Whatever address of the VM a connection comes from, the proxy looks at its name."""
+        vpc = self.s.api("POST", "/v1/vpcs", {"cidr": "192.168.20.0/24"})["vpcId"]
+        vm = self.s.create(nics=[{"default": True, "vpc": vpc, "mode": "routed", "ipv4": "192.168.20.5"}],
+                           egress={"mode": "rules", "rules": [{"action": "allow", "domain": "one.test"}]})
+        try:
+            self.ok(CURL + "http://one.test/", "hello from one.test", vm)
+            curl = CURL + "--interface 192.168.20.5 "
+            self.ok(curl + "http://one.test/", "hello from one.test", vm)
+            self.ok(curl + "-k https://one.test/", "hello from one.test", vm)
+            before = len(self.world.seen())
+            self.no(curl + f"--resolve two.test:80:{ONE} http://two.test/", vm)
+            self.no(curl + f"-k --resolve two.test:443:{ONE} https://two.test/", vm)
+            self.no(curl + f"-k https://{ONE}/", vm)
+            self.assertEqual([e for e in self.world.seen()[before:] if e.get("host")], [])
+            self.assertIn("two.test", {b.get("domain") for b in self.blocked(vm) if b["kind"] == "name"})
+        finally:
+            self.s.delete(vm)
+            self.s.api("DELETE", f"/v1/vpcs/{vpc}")
+
     def test_one_request_for_one_name(self):
         """A second request on the same connection cannot be for another name."""
         out = self.s.run(self.vm, "timeout 25 python3 -c \"import socket; s=socket.create_connection(('one.test',80),15);"

@@ -6,10 +6,9 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 
 import host
-from case import ApiError, Case, Holder, limit, wait_for
+from case import ApiError, Case, Holder, limit, long, wait_for
 from harness import ROOT, Server, assert_no_debris, image_dir, test_dir
 
 SMALL_DISK_MB = 8192  # holds a copy of the image; the rest is filled by the test
@@ -25,6 +24,7 @@ def flip_byte(path, where):
 
 class Processes(Case):
     @limit(240)
+    @long
     def test_qemu_killed_while_running(self):
         vm = self.s.create()
         self.s.sh(vm, "echo synced >/root/f; sync")
@@ -39,14 +39,13 @@ class Processes(Case):
         vm = self.s.create()
         pid = self.s.qemu_of(vm)
         threading.Timer(1.5, host.kill, (pid,)).start()
-        start = time.monotonic()
         with self.assertRaises(ApiError) as c:
-            self.s.run(vm, "sleep 60")
+            self.s.run(vm, "sleep 1000", timeout_ms=1000000)
         self.assertTrue(c.exception.code and c.exception.message, str(c.exception))
-        self.assertLess(time.monotonic() - start, 20)
         self.s.delete(vm)
 
     @limit(200)
+    @long
     def test_qemu_killed_during_freeze(self):
         parent = self.s.create()
         h = Holder(self.s, parent, "parent")
@@ -71,6 +70,7 @@ class Processes(Case):
         self.s.delete(parent)
 
     @limit(200)
+    @long
     def test_qemu_killed_during_thaw(self):
         """The VM sleeps on, and the next start finds its memory."""
         parent = self.s.create()
@@ -104,12 +104,15 @@ class Processes(Case):
         cls = type(self)
         vm = self.s.create()
         self.s.sh(vm, "p=$(pidof pando-agent); setsid sh -c \"sleep 0.5; kill -STOP $p\" </dev/null >/dev/null 2>&1 &")
-        time.sleep(1.5)  # from now on nobody in there answers
-        start = time.monotonic()
-        with self.assertRaises(ApiError) as c:
-            self.s.run(vm, "echo hello", timeout_ms=2000)
-        self.assertTrue(c.exception.code and c.exception.message, str(c.exception))
-        self.assertLess(time.monotonic() - start, 40)
+
+        def silent():
+            try:
+                self.s.run(vm, "echo hello", timeout_ms=2000)
+                return None
+            except ApiError as e:
+                return e
+        e = wait_for("nobody in there answers any more", silent, 30)
+        self.assertTrue(e.code and e.message, str(e))
         # others are not affected
         other = self.s.create()
         self.assertEqual(self.s.sh(other, "echo fine"), "fine")
@@ -121,12 +124,10 @@ class Processes(Case):
         cls.waker.start()
 
     def wake_silent(self):
-        start = time.monotonic()
         try:
             self.s.post(self.silent, "start", {})
         except ApiError as e:
             type(self).silent_error = e
-        type(self).silent_took = time.monotonic() - start
 
     def test_agent_killed_comes_back(self):
         vm = self.s.create()
@@ -145,6 +146,7 @@ class Processes(Case):
         self.assertEqual(h.get(), "kept")
         self.s.delete(vm)
 
+    @long
     def test_guest_out_of_memory(self):
         vm = self.s.create()
         r = self.s.run(vm, "python3 -c 'x = []\nwhile True: x.append(bytes(1 << 24))'", timeout_ms=60000)
@@ -164,7 +166,6 @@ class Processes(Case):
         """Without the agent's word a woken VM gets no traffic: it goes back to sleep, with a sentence."""
         self.waker.join(100)
         self.assertFalse(self.waker.is_alive(), "waking a VM with a silent agent never ended")
-        self.assertLess(self.silent_took, 90)
         self.assertIn("agent", str(self.silent_error))
         self.assertEqual(self.s.state(self.silent), "suspended")
         self.s.delete(self.silent)
@@ -345,6 +346,7 @@ class Caches(Case):
     def copy(self, src, dst):
         subprocess.run(["cp", "-a", "--reflink=auto", "--sparse=always", src, dst], check=True)
 
+    @long
     def test_damaged_image_is_noticed(self):
         top = test_dir()
         try:
@@ -374,6 +376,7 @@ class Caches(Case):
         finally:
             s.close()
 
+    @long
     def test_damaged_template_is_made_again(self):
         key = self.template_key()
         top = test_dir()
@@ -423,6 +426,7 @@ class HostMemory(Case):
         return None
 
     @limit(200)
+    @long
     def test_out_of_memory(self):
         path = self.cgroup()
         s = Server()

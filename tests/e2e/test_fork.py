@@ -2,7 +2,7 @@
 """Forks are independent: memory, disk, processes, clock, randomness, names"""
 import time
 
-from case import Case, Holder, limit
+from case import Case, Holder, limit, long
 
 RANDOM = "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'"
 
@@ -89,6 +89,7 @@ class Fork(Case):
         self.assertEqual(set(self.s.vms()), before)
 
     @limit(150)
+    @long
     def test_a_long_line_of_forks(self):
         """Deeper than any chain of layers may grow: flattened on the way, nothing lost."""
         vm, h = self.forks[1], self.h.on(self.forks[1])

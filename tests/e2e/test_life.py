@@ -335,6 +335,7 @@ class Life(Case):
         return e
 
     @limit(200)
+    @long
     def test_resize_that_cannot_boot(self):
         vm = self.s.create()
         h = Holder(self.s, vm, "before")
@@ -385,6 +386,7 @@ class Life(Case):
         self.s.delete(kid)
 
     @limit(300)
+    @long
     def test_resize_at_rest(self):
         """A suspended VM gives up its memory, not what it had not yet written; the file system follows at the next boot."""
         self.assertEqual(self.s.state(self.vm), "suspended")
@@ -415,9 +417,7 @@ class Life(Case):
     def test_drain_ends_the_waiting(self):
         w = Waiter(self.s, self.vm)
         self.s.sh(self.vm, "true")
-        begin = time.monotonic()
         self.s.stop()
-        self.assertLess(time.monotonic() - begin, 60)
         self.assertEqual(w.end(), "suspended")
         self.s.start()
         self.assertEqual(self.s.state(self.vm), "suspended")
@@ -481,6 +481,7 @@ class AtOnce(Case):
     ALLOWED = {"VM_NOT_RUNNING", "VM_DELETED", "VM_NOT_FOUND", "CONFLICT", "STILL_CREATING", "VM_IS_SUSPENDING",
                "VM_REACTIVATED", "UNAVAILABLE", "VM_EXIT_DURING_START"}
 
+    @long
     def test_storm(self):
         vm = self.s.create()
         h = Holder(self.s, vm, "calm")

@@ -3,7 +3,6 @@
 import base64
 import os
 import threading
-import time
 import urllib.parse
 
 from case import Case, Holder, is_vm_id, limit, wait_for
@@ -61,19 +60,15 @@ class Lifecycle(Case):
         self.assertTrue(r.out.startswith("a") and r.out.endswith("b"))
 
     def test_exec_timeout_returns_what_there_was(self):
-        start = time.monotonic()
         e = self.refused(408, "EXEC_TIMED_OUT", self.s.run, self.vm,
                          "echo before; sleep 987 & sleep 988", timeout_ms=1500)
-        self.assertLess(time.monotonic() - start, 15)
         self.assertEqual(e.body["stdout"], "before\n")
         self.assertEqual(e.body["timeoutMs"], 1500)
         # the whole process group is gone
         self.assertEqual(self.s.run(self.vm, "pgrep -f 'sleep 98[78]'").code, 1)
 
     def test_exec_leaves_the_background_alone(self):
-        start = time.monotonic()
-        self.s.sh(self.vm, "setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $! >/run/bg.pid")
-        self.assertLess(time.monotonic() - start, 20)
+        self.s.sh(self.vm, "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $! >/run/bg.pid")
         self.s.sh(self.vm, "kill $(cat /run/bg.pid)")
 
     def test_exec_as_user(self):
@@ -85,17 +80,17 @@ class Lifecycle(Case):
         self.assertTrue(400 <= status < 500 and body["code"], body)
 
     def test_execs_side_by_side(self):
-        start, out = time.monotonic(), []
+        out = []
 
-        def one(n):
-            out.append(self.s.sh(self.vm, f"sleep 3; echo {n}"))
+        def one(n):  # each waits for all others
+            out.append(self.s.sh(self.vm, f"touch /run/side{n}; until [ -e /run/side0 -a -e /run/side1 -a -e /run/side2 -a -e /run/side3 ]; "
+                                          f"do sleep 0.1; done; echo {n}"))
         threads = [threading.Thread(target=one, args=(n,)) for n in range(4)]
         for t in threads:
             t.start()
         for t in threads:
-            t.join(60)
+            t.join(200)
         self.assertEqual(sorted(out), ["0", "1", "2", "3"])
-        self.assertLess(time.monotonic() - start, 11)
 
     @limit(60)
     def test_python(self):

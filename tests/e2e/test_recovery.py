@@ -8,7 +8,7 @@ import threading
 import time
 
 import host
-from case import ApiError, Case, Holder, limit, wait_for
+from case import ApiError, Case, Holder, limit, long, wait_for
 from harness import say
 
 
@@ -66,6 +66,7 @@ class Recovery(Case):
         self.s.delete(vm)
 
     @limit(400)
+    @long
     def test_killed_in_the_middle_of_everything(self):
         seed = int(os.environ.get("PANDO_TEST_SEED", "0")) or random.randrange(1 << 30)
         say(f"  (PANDO_TEST_SEED={seed})")

@@ -11,6 +11,9 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/buf.h"
@@ -20,6 +23,7 @@
 #include "net/dns_msg.h"
 #include "net/egress.h"
 #include "net/egress_json.h"
+#include "net/gate_internal.h"
 #include "net/sniff.h"
 #include "net/wgkey.h"
 
@@ -218,9 +222,18 @@ static void rewritten(void **state)
 		{ "POST http://a.b/x HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n",
 		  "POST /x HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n"
 		  "Authorization: ours\r\nConnection: close\r\n\r\n" },
-		{ "GET / HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
-		  "GET / HTTP/1.1\r\nHost: a.b\r\nAuthorization: ours\r\nUpgrade: SPDY/3.1\r\n"
+		{ "GET / HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: "
+		  "WebSocket\r\n\r\n",
+		  "GET / HTTP/1.1\r\nHost: a.b\r\nAuthorization: ours\r\nUpgrade: websocket\r\n"
 		  "Connection: Upgrade\r\n\r\n" },
+		/* No server has to know it, and then the connection stays what it was. */
+		{ "GET / HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
+		  "GET / HTTP/1.1\r\nHost: a.b\r\nAuthorization: ours\r\n"
+		  "Connection: close\r\n\r\n" },
+		{ "POST / HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+		  "Content-Length: 1\r\n\r\n",
+		  "POST / HTTP/1.1\r\nHost: a.b\r\nContent-Length: 1\r\nAuthorization: ours\r\n"
+		  "Connection: close\r\n\r\n" },
 		/* It would carry requests for other names. */
 		{ "GET / HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
 		  "GET / HTTP/1.1\r\nHost: a.b\r\nAuthorization: ours\r\n"
@@ -232,6 +245,87 @@ static void rewritten(void **state)
 
 		assert_string_equal(text, t[i].out);
 	}
+}
+
+/* ---- a connection that may become a WebSocket ---- */
+
+struct server {
+	int fd;
+	const char *answer;
+	char got[512]; /* until the proxy ended the connection */
+};
+
+static void *server_main(void *arg)
+{
+	struct server *s = arg;
+	size_t n = 0;
+	ssize_t k;
+
+	while (!strstr(s->got, "\r\n\r\n") &&
+	       (k = recv(s->fd, s->got + n, sizeof(s->got) - 1 - n, 0)) > 0)
+		n += (size_t)k;
+	assert_int_equal(send(s->fd, s->answer, strlen(s->answer), MSG_NOSIGNAL),
+	                 strlen(s->answer));
+	while ((k = recv(s->fd, s->got + n, sizeof(s->got) - 1 - n, 0)) > 0)
+		n += (size_t)k;
+	close(s->fd);
+	return NULL;
+}
+
+/* What the server got and the guest saw, when the guest sends `more` right after its request. */
+static void upgraded(const char *answer, const char *more, char ret_server[512],
+                     char ret_guest[512])
+{
+	static const char ask[] = "GET / HTTP/1.1\r\nHost: a.b\r\nUpgrade: websocket\r\n"
+	                          "Connection: Upgrade\r\n\r\n";
+	struct server s = { .answer = answer };
+	int down[2], up[2];
+	pthread_t thread;
+	ssize_t k;
+	size_t n = 0;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, down), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, up), 0);
+	struct relay_end a = { .fd = down[1] }, b = { .fd = up[1] };
+	s.fd = up[0];
+	assert_int_equal(send(down[0], more, strlen(more), MSG_NOSIGNAL), strlen(more));
+	assert_int_equal(shutdown(down[0], SHUT_WR), 0);
+	assert_int_equal(pthread_create(&thread, NULL, server_main, &s), 0);
+	gate_upgrade(&a, &b, ask, sizeof(ask) - 1, NULL, 0);
+	close(down[1]);
+	close(up[1]);
+	pthread_join(thread, NULL);
+	while ((k = recv(down[0], ret_guest + n, 511 - n, 0)) > 0)
+		n += (size_t)k;
+	ret_guest[n] = '\0';
+	close(down[0]);
+	memcpy(ret_server, s.got, sizeof(s.got));
+}
+
+static void upgrades(void **state)
+{
+	static const char *const others[] = {
+		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+		"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+		"HTTP/1.1 426 Upgrade Required\r\nTransfer-Encoding: "
+		"chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+		"HTTP/1.1 304 Not Modified\r\n\r\n",
+	};
+	char server[512], guest[512];
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		upgraded(others[i], "GET / HTTP/1.1\r\nHost: other\r\n\r\n", server, guest);
+		assert_null(strstr(server, "other"));
+		assert_string_equal(guest, others[i]);
+	}
+	upgraded("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\nfirst", "frames",
+	         server, guest);
+	assert_non_null(strstr(server, "frames"));
+	assert_non_null(strstr(guest, "\r\n\r\nfirst"));
+	upgraded("what?\r\n\r\n", "frames", server, guest);
+	assert_null(strstr(server, "frames"));
+	assert_string_equal(guest, "");
 }
 
 static void dns(void **state)
@@ -279,7 +373,7 @@ int main(void)
 		cmocka_unit_test(matching), cmocka_unit_test(modes),     cmocka_unit_test(rules),
 		cmocka_unit_test(names),    cmocka_unit_test(secrets),   cmocka_unit_test(hello),
 		cmocka_unit_test(heads),    cmocka_unit_test(rewritten), cmocka_unit_test(dns),
-		cmocka_unit_test(keys),
+		cmocka_unit_test(keys),     cmocka_unit_test(upgrades),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

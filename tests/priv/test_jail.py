@@ -10,6 +10,8 @@ import world
 from case import CAPS, QEMU_IDLE, Base, PROBE, alive, status_of
 from world import wait_for
 
+FILE_MAX = 3 << 40  # PRIV_FILE_MAX of wire/priv.h
+
 
 class Jail(Base):
     def test_what_qemu_is(self):
@@ -149,6 +151,23 @@ class Jail(Base):
         with open(p.data + "/qemu.log") as f:
             self.assertIn("no-such-option", f.read())
         self.assertEqual(p.fails("status vm-never"), -2)
+
+    def test_what_qemu_prints_without_end(self):
+        """Its log ends below the limit of its files, and QEMU goes on. -d makes it talk as a guest's bad messages would."""
+        p = self.priv().up()
+        room = 1 << 20
+        with open(p.data + "/qemu.log", "w") as f:
+            f.truncate(FILE_MAX - room)
+        os.chown(p.data + "/qemu.log", os.stat(p.data).st_uid, -1)
+        pid = self.spawn(p, "vm-a", qemu="-nodefaults -display none -M q35 -m 64 -monitor none -serial none -accel tcg -d exec,nochain,int")
+        wait_for("as much as there is room for", lambda: os.stat(p.data + "/qemu.log").st_size >= FILE_MAX)
+        self.assertEqual(status_of(pid)["State"].split()[0] in "RSD", True)
+        os.truncate(p.data + "/qemu.log", FILE_MAX - room)  # as pandod does
+        wait_for("and once more", lambda: os.stat(p.data + "/qemu.log").st_size >= FILE_MAX)
+        st = os.stat(p.data + "/qemu.log")
+        self.assertEqual(st.st_size, FILE_MAX)
+        self.assertLessEqual(st.st_blocks * 512, 2 * room)
+        self.assertTrue(alive(pid))
 
     def test_limits(self):
         p = self.priv().up()

@@ -138,7 +138,8 @@ static inline void fx_manager(struct fx *f)
 	f->vmm = f->rig->vmm;
 }
 
-static inline int fx_setup_with(void **state, unsigned header_ms)
+/* tune: changes settings before the API starts; NULL: nothing. */
+static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(struct conf *))
 {
 	struct fx *f = calloc(1, sizeof(*f));
 	char path[256], url[96];
@@ -154,6 +155,8 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	*state = f;
 	snprintf(f->conf.data_dir, sizeof(f->conf.data_dir), "%s", f->dir.path);
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
+	if (tune)
+		tune(&f->conf);
 	if (auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0 ||
 	    logs_new(f->store, f->events, &f->logs, &err) < 0)
 		return -1;
@@ -220,6 +223,11 @@ static inline int fx_setup_with(void **state, unsigned header_ms)
 	fclose(file);
 	snprintf(f->auth_header, sizeof(f->auth_header), "Authorization: Bearer %s\r\n", f->key);
 	return 0;
+}
+
+static inline int fx_setup_with(void **state, unsigned header_ms)
+{
+	return fx_setup_tuned(state, header_ms, NULL);
 }
 
 static inline int fx_setup(void **state)

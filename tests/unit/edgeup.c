@@ -6,10 +6,11 @@
  * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
- * that was just booted, whose port 8000 is this host's. The certificate of "slow*.own.test" is not
- * made before "sign" is read, that of "stuck*.own.test" not before the end, that of
- * "never.own.test" not at all. Prints "ready", a line of figures for each line that it reads, and
- * ends when its standard input ends. EDGEUP_FIELD in the environment is a field for UPSTREAM.
+ * that was just booted, whose port 8000 is this host's; "stuck.edge.test" one that never comes up.
+ * The certificate of "slow*.own.test" is not made before "sign" is read, that of "stuck*.own.test"
+ * not before the end, that of "never.own.test" not at all. Prints "ready", a line of figures for
+ * each line that it reads, and ends when its standard input ends. In the environment, EDGEUP_FIELD
+ * is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500".
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -68,6 +69,10 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 		ret->kind = EDGE_VM;
 		snprintf(ret->vm, sizeof(ret->vm), "vanish");
 	}
+	if (strcmp(host, "stuck.edge.test") == 0) { /* its socket does not come */
+		ret->kind = EDGE_VM;
+		snprintf(ret->vm, sizeof(ret->vm), "stuck");
+	}
 	if (strcmp(host, "broken.edge.test") == 0) { /* cannot be started */
 		ret->kind = EDGE_VM;
 		snprintf(ret->vm, sizeof(ret->vm), "broken");
@@ -91,6 +96,14 @@ static void end_machine(struct stand *s)
 	edge_ended(s->edge, instance);
 }
 
+static void wait_over(struct stand *s)
+{
+	mutex_lock(&s->lock);
+	while (!s->over)
+		cond_wait(&s->cond, &s->lock);
+	mutex_unlock(&s->lock);
+}
+
 static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
 {
 	struct stand *s = ctx;
@@ -98,6 +111,11 @@ static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *e
 
 	if (fd < 0)
 		return err_sys(err, -errno, "socket");
+	if (strcmp(t->vm, "stuck") == 0) {
+		close(fd);
+		wait_over(s);
+		return err_set(err, -ETIMEDOUT, "stuck");
+	}
 	if (strcmp(t->vm, "broken") == 0) {
 		close(fd);
 		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "broken");
@@ -180,6 +198,26 @@ static void release(struct stand *s, bool over)
 	mutex_unlock(&s->lock);
 }
 
+/* "name=number ..." */
+static void read_conf(struct edge_conf *c, char *text)
+{
+	const struct {
+		const char *name;
+		unsigned *value;
+	} names[] = { { "answer_ms", &c->answer_ms },
+		      { "idle_ms", &c->idle_ms },
+		      { "keep_ms", &c->keep_ms },
+		      { "addr_conns", &c->addr_conns },
+		      { "addr_requests", &c->addr_requests },
+		      { "fd_reserve", &c->fd_reserve } };
+	char *at = NULL;
+
+	for (char *w = strtok_r(text, " ", &at); w; w = strtok_r(NULL, " ", &at))
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+			if (strncmp(w, names[i].name, strcspn(w, "=")) == 0 && strchr(w, '='))
+				*names[i].value = (unsigned)strtoul(strchr(w, '=') + 1, NULL, 10);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
@@ -203,6 +241,8 @@ int main(int argc, char **argv)
 		conf.head_ms = (unsigned)strtoul(argv[5], NULL, 10);
 	if (argc > 6)
 		conf.stall_ms = (unsigned)strtoul(argv[6], NULL, 10);
+	if (getenv("EDGEUP_CONF"))
+		read_conf(&conf, getenv("EDGEUP_CONF"));
 	if (certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
 	    (conf.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
 	    (conf.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||

@@ -101,7 +101,7 @@ static void without_a_key_no_body_is_kept(void **state)
 	assert_int_equal(http_call(f->port, "PUT", "/v1/vms/abc/files/x", NULL, body, 8 << 20, &r),
 	                 0);
 	assert_int_equal(r.status, 401);
-	assert_int_equal(f->api->http->spooled, 0);
+	assert_int_equal(budget_used(f->api->http->spool, NULL), 0);
 }
 
 static bool closed_within(int fd, unsigned ms)
@@ -240,8 +240,7 @@ static void clients_that_leave_do_no_harm(void **state)
 
 static uint64_t spooled(struct api *a)
 {
-	LOCK_SCOPE(&a->http->lock);
-	return a->http->spooled;
+	return budget_used(a->http->spool, NULL);
 }
 
 static void an_upload_that_breaks_off_leaves_nothing(void **state)
@@ -320,7 +319,7 @@ static void many_requests_on_one_connection(void **state)
 /* Requests of one account that have begun and do not end: their bodies never come. */
 static void an_account_leaves_connections_for_the_others(void **state)
 {
-	enum { SHARE = HTTP_CONNECTIONS_MAX / 4 * 3 };
+	enum { SHARE = HTTP_REQUESTS_MAX / 4 * 3 };
 	struct fx *f = *state;
 	autoreply struct http_reply whole = { 0 };
 	struct acting other;

@@ -150,6 +150,57 @@ static void what_is_not_json_is_refused(void **state)
 	OK(json_text_parse(fine, sizeof(fine), &ok, &err));
 }
 
+/* What the count says before parsing, and what jansson then makes of it. */
+static size_t built(const json_t *j)
+{
+	const char *name;
+	json_t *v;
+	size_t n = 1, i;
+
+	json_array_foreach(j, i, v)
+	{
+		n += built(v);
+	}
+	json_object_foreach((json_t *)(uintptr_t)j, name, v)
+	{
+		n += 1 + built(v);
+	}
+	return n;
+}
+
+static void values_are_counted_before_they_are_built(void **state)
+{
+	static const char *const texts[] = {
+		"{}",
+		" [ ] ",
+		"{\"a\":1,\"b\":[true,null,-1.5e3,\"x\"],\"c\":{\"d\":{}}}",
+		"[\"a,b\",\"\\\"\",\"\\\\\",\"[{}]\",\"\"]",
+		"[1,2,3,[4],[[5]],{\"6\":7}]",
+		"[1\n,\t2\r, 3]",
+	};
+	autofree char *many = malloc(3 * JSON_VALUES_MAX + 2);
+	autojson json_t *doc = NULL;
+	size_t n;
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		autojson json_t *j = NULL;
+
+		OK(json_text_check(texts[i], strlen(texts[i]), 100, &n, &err));
+		OK(json_text_load(texts[i], strlen(texts[i]), &j, &err));
+		assert_int_equal(n, built(j));
+		FAILS(-E2BIG, json_text_check(texts[i], strlen(texts[i]), n - 1, &n, &err));
+	}
+	assert_non_null(many);
+	many[0] = '[';
+	for (size_t i = 0; i < JSON_VALUES_MAX; i++)
+		memcpy(many + 1 + 3 * i, "{},", 3);
+	many[3 * JSON_VALUES_MAX] = ']';
+	FAILS(-E2BIG, json_text_parse(many, 3 * JSON_VALUES_MAX + 1, &doc, &err));
+	assert_non_null(strstr(err.msg, "16384 values"));
+	many[3 * JSON_VALUES_MAX - 3] = ']';
+	OK(json_text_parse(many, 3 * JSON_VALUES_MAX - 2, &doc, &err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +209,7 @@ int main(void)
 		cmocka_unit_test(refusals_name_the_member),
 		cmocka_unit_test(required_and_prefix),
 		cmocka_unit_test(what_is_not_json_is_refused),
+		cmocka_unit_test(values_are_counted_before_they_are_built),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

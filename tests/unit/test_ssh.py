@@ -66,6 +66,41 @@ class Ssh(SshChecks, unittest.TestCase):
         assert self.proc.stdout.readline() == "ok\n"
         return {"connections": int(connections), "channels": int(channels)}
 
+    def offered(self):
+        """The lists of the server's SSH_MSG_KEXINIT: exchange, host keys, ciphers and MACs both ways, compression both ways."""
+        with self.raw() as s:
+            s.settimeout(60)
+            f = s.makefile("rb")
+            while not f.readline().startswith(b"SSH-2.0-"):
+                pass
+            s.sendall(b"SSH-2.0-lists\r\n")
+            n = int.from_bytes(f.read(4), "big")
+            packet = f.read(n)
+        pad, kind, rest = packet[0], packet[1], packet[2 + 16:]
+        self.assertEqual((kind, pad < n), (20, True))
+        lists = []
+        for _ in range(8):
+            n = int.from_bytes(rest[:4], "big")
+            lists.append(rest[4:4 + n].decode().split(","))
+            rest = rest[4 + n:]
+        return lists
+
+    def test_algorithms(self):
+        """No curves of NIST, no MAC over plain text, no CBC, nothing with SHA-1; a hybrid exchange comes first where libssh has one."""
+        kex, keys, *more = self.offered()
+        ciphers, macs, compression = more[0:2], more[2:4], more[4:6]
+        marks = {"ext-info-s", "kex-strict-s-v00@openssh.com"}
+        hybrid = [k for k in kex if k.startswith(("mlkem", "sntrup"))]
+        self.assertEqual([k for k in kex if k not in marks], hybrid + ["curve25519-sha256", "curve25519-sha256@libssh.org"])
+        self.assertIn("kex-strict-s-v00@openssh.com", kex)  # without it chacha20 and EtM are open to CVE-2023-48795
+        self.assertEqual(keys, ["ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256"])
+        for c in ciphers:
+            self.assertEqual(c, ["chacha20-poly1305@openssh.com", "aes256-gcm@openssh.com", "aes128-gcm@openssh.com",
+                                 "aes256-ctr", "aes192-ctr", "aes128-ctr"])
+        for m in macs:
+            self.assertEqual(m, ["hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com"])
+        self.assertTrue(all("none" in c for c in compression))
+
     def test_y_hostile_clients(self):
         """paramiko says what OpenSSH never would; Debian's Python has it."""
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ssh_hostile.py")

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -229,6 +230,108 @@ static void a_store_that_fails_is_not_a_missing_snapshot(void **state)
 	rig_check(r);
 }
 
+/* ---- suspend ---- */
+
+static int die_at_freeze(void *ctx, enum fake_face face, const char *what, const char *object)
+{
+	struct rig *r = ctx;
+	struct fake_machine m;
+
+	if (face != FAKE_ENGINE || strncmp(what, "freeze", 6) != 0)
+		return 0;
+	fake_die(r->fake, object);
+	while (fake_find(r->fake, object, &m) && fake_runs(r->fake, object))
+		poll(NULL, 0, 1);
+	return EIO;
+}
+
+/* It was "suspending" until the reaper came by; whoever came before that, such as a resize, took it
+ * for a VM at rest, and what it had of the machine was lost. */
+static void a_suspend_whose_machine_dies_leaves_a_stopped_vm(void **state)
+{
+	struct rig *r = *state;
+	struct vm_size_fault fault;
+	struct vm_info vm, i;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	for (unsigned n = 0; n < 10; n++) {
+		r->ctx = r;
+		r->on_call = die_at_freeze;
+		assert_true(vmm_suspend(r->vmm, RIG_ACCOUNT, vm.id, &i, NULL) < 0);
+		OK(vmm_get(r->vmm, RIG_ACCOUNT, vm.id, &i, &err));
+		assert_int_equal(i.state, VM_STOPPED);
+		r->on_call = NULL;
+		OK(vmm_resize(r->vmm, RIG_ACCOUNT, vm.id,
+		              &(struct vm_size){ .vcpus = n % 2 ? 1 : 2 }, &fault, &err));
+		OK(vmm_start(r->vmm, RIG_ACCOUNT, vm.id, &(struct vm_start_opts){ 0 }, &i, &err));
+	}
+	rig_check(r);
+}
+
+/* ---- kill ---- */
+
+struct slow_start {
+	struct rig *r;
+	char id[ID_SIZE];
+	atomic_bool spawning;
+	int result;
+};
+
+/* The process takes longer than a kill waits before it cuts a start short; then the agent is
+ * silent. */
+static int start_slowly(void *ctx, enum fake_face face, const char *what, const char *object)
+{
+	struct slow_start *s = ctx;
+	struct fake_machine m;
+
+	if (face != FAKE_ENGINE)
+		return 0;
+	if (!strcmp(what, "spawn")) {
+		atomic_store(&s->spawning, true);
+		poll(NULL, 0, (int)rig_times.end_wait + 500);
+	} else if (!strcmp(what, "agent socket") && fake_find(s->r->fake, object, &m)) {
+		kill(m.agent, SIGSTOP);
+	}
+	return 0;
+}
+
+static void *starter(void *arg)
+{
+	struct slow_start *s = arg;
+	struct vm_info i;
+
+	s->result =
+	        vmm_start(s->r->vmm, RIG_ACCOUNT, s->id, &(struct vm_start_opts){ 0 }, &i, NULL);
+	return NULL;
+}
+
+static void a_start_is_cut_short_before_it_has_a_process(void **state)
+{
+	struct vm_times times = rig_times;
+	struct slow_start s = { 0 };
+	struct vm_info vm;
+	pthread_t t;
+
+	(void)state;
+	times.agent_boot = 600000; /* nobody waits for that */
+	s.r = rig_new(&(struct rig_opts){ .times = &times });
+	OK(rig_create(s.r, NULL, &vm, &err));
+	OK(vmm_kill(s.r->vmm, RIG_ACCOUNT, vm.id, &vm, &err));
+	snprintf(s.id, sizeof(s.id), "%s", vm.id);
+	s.r->ctx = &s;
+	s.r->on_call = start_slowly;
+	assert_int_equal(pthread_create(&t, NULL, starter, &s), 0);
+	while (!atomic_load(&s.spawning))
+		poll(NULL, 0, 1);
+	OK(vmm_kill(s.r->vmm, RIG_ACCOUNT, vm.id, &vm, &err));
+	pthread_join(t, NULL);
+	assert_true(s.result < 0);
+	assert_int_equal(vm.state, VM_STOPPED);
+	s.r->on_call = NULL;
+	rig_check(s.r);
+	rig_free(s.r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,6 +343,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_fork_that_fails_leaves_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_child_that_is_killed_while_it_is_made, setup,
 		                                teardown),
+		cmocka_unit_test_setup_teardown(a_suspend_whose_machine_dies_leaves_a_stopped_vm,
+		                                setup, teardown),
+		cmocka_unit_test(a_start_is_cut_short_before_it_has_a_process),
 	};
 	int r = rig_main_begin();
 

@@ -10,7 +10,7 @@
 
 /* repositories */
 #define REPO "/git/v1/repo/{repo}"
-ROUTE(POST, "/git/v1/repo", SCOPE_ACCOUNT, MIB(64), api_repo_create, 0,
+ROUTE(POST, "/git/v1/repo", SCOPE_ACCOUNT, MIB(64), api_repo_create, ROUTE_MANY,
       "Create a repository; name, public, defaultBranch, source, import")
 ROUTE(GET, "/git/v1/repo", SCOPE_SELF, NO_BODY, api_repo_list, 0,
       "List repositories; limit, offset, search")
@@ -66,7 +66,7 @@ ROUTE(POST, REPO "/git/commits", SCOPE_GIT_WRITE, MIB(1), api_repo_commit_object
       "Create a commit object from a tree and parents; no branch moves")
 ROUTE(GET, REPO "/git/commits/{hash}", SCOPE_GIT_READ, NO_BODY, api_repo_commit, 0,
       "Get a commit")
-ROUTE(POST, REPO "/commits", SCOPE_GIT_WRITE, FILE_BODY, api_repo_commit_create, 0,
+ROUTE(POST, REPO "/commits", SCOPE_GIT_WRITE, FILE_BODY, api_repo_commit_create, ROUTE_MANY,
       "Commit changes to files; message, files, branch, author, expectedSha")
 ROUTE(GET, REPO "/compare", SCOPE_GIT_READ, NO_BODY, api_repo_compare, 0,
       "How two revisions relate and which files differ; base, head")
@@ -126,7 +126,7 @@ ROUTE(POST, "/{repo}/git-upload-pack", SCOPE_GIT_HTTP, MIB(64), api_git_upload_p
       "Git: fetch")
 ROUTE_INTAKE(POST, "/{repo}/git-receive-pack", SCOPE_GIT_HTTP, api_git_receive_pack, api_git_push_intake,
       "Git: push")
-ROUTE(POST, "/{repo}/info/lfs/objects/batch", SCOPE_GIT_HTTP, MIB(4), api_lfs_batch, ROUTE_READS,
+ROUTE(POST, "/{repo}/info/lfs/objects/batch", SCOPE_GIT_HTTP, MIB(1), api_lfs_batch, ROUTE_READS,
       "Git LFS: where large files are")
 ROUTE(GET, "/{repo}/info/lfs/objects/{oid}", SCOPE_GIT_HTTP, NO_BODY, api_lfs_get, 0,
       "Git LFS: a large file")

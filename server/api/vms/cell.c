@@ -181,6 +181,16 @@ static void add_result(struct cell *x, json_t *j_consume)
 	json_array_append_new(x->results, j_consume);
 }
 
+/* NULL: not JSON, or with more values than anything that is shown has. */
+static json_t *load_piece(const struct cell *x)
+{
+	size_t values;
+
+	if (json_text_check(x->piece.p, x->piece.len, VALUES_MANY, &values, NULL) < 0)
+		return NULL;
+	return json_loadb((char *)x->piece.p, x->piece.len, JSON_ALLOW_NUL, NULL);
+}
+
 static void result_whole(struct cell *x)
 {
 	json_t *j = NULL;
@@ -191,7 +201,7 @@ static void result_whole(struct cell *x)
 	if (x->piece_lost || x->results_bytes > RESULTS_BYTES)
 		j = left_out("the cell showed more than", RESULTS_BYTES);
 	else
-		j = json_loadb((char *)x->piece.p, x->piece.len, JSON_ALLOW_NUL, NULL);
+		j = load_piece(x);
 	if (!json_is_object(j)) {
 		json_decref(j);
 		j = left_out("no JSON object is in its", x->piece.len);
@@ -201,7 +211,7 @@ static void result_whole(struct cell *x)
 
 static void error_whole(struct cell *x)
 {
-	json_t *j = json_loadb((char *)x->piece.p, x->piece.len, JSON_ALLOW_NUL, NULL);
+	json_t *j = load_piece(x);
 	const char *name, *value, *trace;
 
 	if (j && json_unpack(j, "{s:s, s:s, s:s}", "name", &name, "value", &value, "traceback",

@@ -73,14 +73,13 @@ static int file_failed(struct reply *res, int r, const char *path, struct err *e
 /* ---- read ---- */
 
 struct sink {
-	struct http *http;
 	struct body body; /* owned */
 	struct err err;
 };
 
 static void sink_done(struct sink *s)
 {
-	body_done(s->http, &s->body);
+	body_done(&s->body);
 }
 
 static int on_file_data(void *ctx, const uint8_t *p, size_t n)
@@ -90,13 +89,12 @@ static int on_file_data(void *ctx, const uint8_t *p, size_t n)
 	if (s->body.len + n > FILE_MAX)
 		return err_tag(&s->err, -EFBIG, TAG, "the file is larger than %llu MiB",
 		               (unsigned long long)(FILE_MAX >> 20));
-	return body_add(s->http, &s->body, p, n, &s->err);
+	return body_add(&s->body, p, n, &s->err);
 }
 
 /* A body that is being sent as base64. */
 struct stream {
-	struct http *http; /* weak: outlives its requests */
-	struct body body;  /* owned */
+	struct body body; /* owned */
 	const uint8_t *p;
 	uint64_t n, text_n; /* bytes, and characters of base64 */
 	uint64_t at;        /* of the reply: how much of it was made */
@@ -106,7 +104,7 @@ static void stream_free(void *cls)
 {
 	struct stream *s = cls;
 
-	body_done(s->http, &s->body);
+	body_done(&s->body);
 	free(s);
 }
 
@@ -166,7 +164,6 @@ static int reply_stream(struct request *req, struct reply *res, struct sink *fil
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
-	s->http = file->http;
 	s->body = TAKE(file->body, BODY_EMPTY);
 	s->p = (const uint8_t *)p;
 	s->n = n;
@@ -216,12 +213,13 @@ static int reply_dir(struct guest *g, struct reply *res, const char *user, const
 static int get_once(struct request *req, struct reply *res, struct guest *g, const char *user,
                     const char *path, struct err *err)
 {
-	AUTO(sink_done) struct sink file = { .http = req->http, .body = BODY_EMPTY };
+	AUTO(sink_done) struct sink file = { .body = BODY_EMPTY };
 	struct guest_stat st;
 	int r = guest_stat(g, user, path, &st, err);
 
 	if (r < 0)
 		return r;
+	body_begin(req, &file.body);
 	if (st.kind == GUEST_DIR)
 		return reply_dir(g, res, user, path, err);
 	if (st.kind == GUEST_OTHER)

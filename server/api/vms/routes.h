@@ -7,7 +7,7 @@
  * routes.c the table.
  */
 /* clang-format off */
-ROUTE(POST, "/v1/vms", SCOPE_VM_WRITE, SPEC_BODY, api_vm_create, ROUTE_BACKGROUND,
+ROUTE(POST, "/v1/vms", SCOPE_VM_WRITE, SPEC_BODY, api_vm_create, ROUTE_BACKGROUND | ROUTE_MANY,
       "Create a VM from the base template, a snapshot or a spec")
 ROUTE(GET, "/v1/vms", SCOPE_SELF, NO_BODY, api_vm_list, 0,
       "List VMs; limit, offset, vmState, includeDeleted, search")
@@ -99,7 +99,7 @@ ROUTE(POST, "/v1/vms/{vm_id}/pty/tickets", SCOPE_VM_EXEC, KIB(4), api_pty_ticket
       "Create a ticket with which a browser opens or attaches to a terminal session once")
 ROUTE(GET, "/v1/vms/snapshots", SCOPE_VM_READ, NO_BODY, api_snapshot_list, 0,
       "List snapshots; includeDeleted, includeFailed, includeBuilding, includeCancelled, includeLost")
-ROUTE(POST, "/v1/vms/snapshots", SCOPE_VM_WRITE, SPEC_BODY, api_snapshot_create, ROUTE_BACKGROUND,
+ROUTE(POST, "/v1/vms/snapshots", SCOPE_VM_WRITE, SPEC_BODY, api_snapshot_create, ROUTE_BACKGROUND | ROUTE_MANY,
       "Build a snapshot from a spec")
 ROUTE(GET, "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_READ, NO_BODY, api_snapshot_get, 0,
       "Get a snapshot")

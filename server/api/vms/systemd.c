@@ -188,7 +188,8 @@ int api_service_list(struct request *req, struct reply *res, struct err *err)
 		return r;
 	if (out.exit_code != 0)
 		return service_failed(&out, "list services", err);
-	units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
+	if (json_text_check(out.out, out.out_len, VALUES_MANY, &i, NULL) == 0)
+		units = json_loadb(out.out, out.out_len, JSON_DISABLE_EOF_CHECK, &je);
 	if (!json_is_array(units))
 		return err_tag(err, -EPROTO, ERR_INTERNAL_ERROR,
 		               "cannot parse the output of systemctl");

@@ -107,7 +107,11 @@ static int reply_entries(struct reply *res, const char *p, size_t n, struct err 
 	while (n) {
 		const char *nl = memchr(p, '\n', n);
 		size_t len = nl ? (size_t)(nl - p) : n;
-		autojson json_t *e = json_loadb(p, len, JSON_ALLOW_NUL, NULL);
+		autojson json_t *e = NULL;
+		size_t values;
+
+		if (json_text_check(p, len, JSON_VALUES_MAX, &values, NULL) == 0)
+			e = json_loadb(p, len, JSON_ALLOW_NUL, NULL);
 
 		if (json_is_object(e) && json_array_append_new(logs, entry_of(e)) < 0)
 			return err_set(err, -ENOMEM, "out of memory");

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_api_budget.c - what one client can make the API hold in memory: values of a JSON body,
+ * bodies being parsed, output of commands
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/call.h"
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "http/http_internal.h"
+#include "tests/unit/api_as.h"
+#include "tests/unit/api_fx.h"
+
+/* '{"files":[' item, item, ... ']}' of about n bytes. */
+static void many(struct buf *b, const char *item, size_t n)
+{
+	buf_printf(b, "{\"files\":[%s", item);
+	while (b->len < n)
+		buf_printf(b, ",%s", item);
+	buf_printf(b, "]}");
+	assert_false(b->failed);
+}
+
+static void too_many(struct fx *f, const char *method, const char *path, const char *header,
+                     const struct buf *b)
+{
+	autoreply struct http_reply r = { 0 };
+
+	if (http_call(f->port, method, path, header, b->p, b->len, &r) < 0)
+		fail_msg("%s %s: no reply", method, path);
+	if (r.status != 400 || !strstr(fx_str(r.json, "message"), "values"))
+		fail_msg("%s %s: %d %s", method, path, r.status, r.body);
+}
+
+/* Each of these took 80 times its size. */
+static void a_body_of_many_small_values_is_not_parsed(void **state)
+{
+	static const char *const items[] = { "{}", "[]", "0", "\"\"", "null", "{\"a\":{}}" };
+	struct fx *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(items); i++) {
+		autobuf struct buf b = { 0 };
+
+		many(&b, items[i], i == 0 ? 8 << 20 : 2 << 20);
+		b.len = MIN(b.len, (size_t)8 << 20);
+		too_many(f, "POST", i % 2 ? "/v1/vms/snapshots" : "/v1/vms", f->auth_header, &b);
+	}
+}
+
+/* The LFS batch of a public repository is for everybody: it takes little from them. */
+static void without_a_key_bodies_are_small(void **state)
+{
+	struct fx *f = *state;
+	autofd int fd = http_connect(f->port, 60000);
+	autoreply struct http_reply made = { 0 }, r = { 0 }, few = { 0 };
+	autobuf struct buf b = { 0 };
+	const char *none = "{\"operation\":\"download\",\"objects\":[]}";
+	char path[128], text[512];
+	int n;
+
+	fx_call(f, "POST", "/git/v1/repo", "{\"name\":\"open\",\"public\":true}", 200, &made);
+	snprintf(path, sizeof(path), "/%s/info/lfs/objects/batch", fx_str(made.json, "repoId"));
+	n = snprintf(text, sizeof(text),
+	             "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n"
+	             "Expect: 100-continue\r\n\r\n",
+	             path);
+	assert_true(http_send(fd, text, (size_t)n));
+	assert_int_equal(http_receive(fd, &r), 0); /* no byte of the body was sent */
+	assert_int_equal(r.status, 413);
+	many(&b, "{}", 1 << 20);
+	b.len = 1 << 20;
+	too_many(f, "POST", path, NULL, &b);
+	assert_int_equal(http_call(f->port, "POST", path, NULL, none, strlen(none), &few), 0);
+	assert_int_equal(few.status, 200);
+}
+
+/* An exec-await with that many bytes of padding, on a thread of its own. */
+struct padded {
+	struct fx *f;
+	const char *header;
+	char path[96];
+	size_t padding;
+	bool blocks;
+	struct http_reply reply;
+};
+
+static void *run_padded(void *arg)
+{
+	struct padded *c = arg;
+	autobuf struct buf b = { 0 };
+	char command[320] = "true";
+
+	if (c->blocks)
+		fx_block(c->f, command, sizeof(command));
+	buf_printf(&b, "{\"command\":\"%s\",\"x\":\"", command);
+	for (size_t i = 0; i < c->padding; i += 16)
+		buf_put(&b, "xxxxxxxxxxxxxxxx", 16);
+	buf_printf(&b, "\"}");
+	http_call(c->f->port, "POST", c->path, c->header, b.p, b.len, &c->reply);
+	return NULL;
+}
+
+static void little_memory(struct conf *c)
+{
+	c->parse_mb = 16;
+	c->output_mb = 16;
+}
+
+static int setup_little(void **state)
+{
+	return fx_setup_tuned(state, 0, little_memory);
+}
+
+static void bodies_being_parsed_are_counted_by_account(void **state)
+{
+	struct fx *f = *state;
+	struct padded first = {
+		.f = f, .header = f->auth_header, .padding = 3 << 20, .blocks = true
+	};
+	struct padded second = { .f = f, .header = f->auth_header, .padding = 3 << 20 };
+	struct padded other = { .f = f, .padding = 1 << 20 };
+	uint64_t end = deadline_in(60000);
+	struct acting who;
+	pthread_t t;
+	char id[32];
+
+	fx_vm(f, id);
+	acting_account(f, &who);
+	other.header = who.header;
+	snprintf(first.path, sizeof(first.path), "/v1/vms/%s/exec-await", id);
+	memcpy(second.path, first.path, sizeof(first.path));
+	memcpy(other.path, first.path, sizeof(first.path));
+	assert_int_equal(pthread_create(&t, NULL, run_padded, &first), 0);
+	while (!fx_blocked(f) && clock_ms() < end)
+		poll(NULL, 0, 5);
+	assert_true(budget_used(f->api->http->parse, NULL) >= 6 << 20);
+	run_padded(&second);
+	assert_int_equal(second.reply.status, 429);
+	assert_string_equal(fx_str(second.reply.json, "code"), "LIMIT_EXCEEDED");
+	assert_non_null(http_header(&second.reply, "retry-after"));
+	run_padded(&other); /* has room, and is only told that the VM is not its own */
+	assert_int_equal(other.reply.status, 404);
+	fx_release(f);
+	pthread_join(t, NULL);
+	assert_int_equal(first.reply.status, 200);
+	http_reply_done(&first.reply);
+	http_reply_done(&second.reply);
+	http_reply_done(&other.reply);
+	while (budget_used(f->api->http->parse, NULL) && clock_ms() < end)
+		poll(NULL, 0, 5);
+	assert_int_equal(budget_used(f->api->http->parse, NULL), 0);
+}
+
+static void run_output(struct fx *f, const char *id, const char *command, struct http_reply *ret)
+{
+	char path[96], body[256];
+
+	snprintf(path, sizeof(path), "/v1/vms/%s/exec-await", id);
+	snprintf(body, sizeof(body), "{\"command\":\"%s\"}", command);
+	fx_call(f, "POST", path, body, 200, ret);
+	assert_int_equal(json_integer_value(json_object_get(ret->json, "statusCode")), 0);
+}
+
+/* A byte of output that is six in JSON is kept only until the reply has its size. */
+static void control_characters_make_no_giant_reply(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply r = { 0 }, plain = { 0 };
+	char id[32];
+
+	fx_vm(f, id);
+	run_output(f, id, "head -c 17000000 /dev/zero | tr '\\\\0' '\\\\1'; echo end >&2", &r);
+	assert_true(r.body_n <= 33 << 20);
+	assert_true(json_is_true(json_object_get(r.json, "stdoutTruncated")));
+	assert_null(json_object_get(r.json, "stderrTruncated"));
+	assert_string_equal(fx_str(r.json, "stderr"), "end\n");
+	run_output(f, id, "head -c 16777216 /dev/zero | tr '\\\\0' x", &plain);
+	assert_int_equal(json_string_length(json_object_get(plain.json, "stdout")), 16 << 20);
+	assert_null(json_object_get(plain.json, "stdoutTruncated"));
+}
+
+static void output_on_its_way_is_counted(void **state)
+{
+	struct fx *f = *state;
+	uint64_t end = deadline_in(60000);
+	autoreply struct http_reply r = { 0 }, small = { 0 };
+	char id[32];
+
+	fx_vm(f, id);
+	run_output(f, id, "head -c 10000000 /dev/zero | tr '\\\\0' x; echo end >&2", &r);
+	assert_true(json_is_true(json_object_get(r.json, "stdoutTruncated")));
+	assert_in_range(json_string_length(json_object_get(r.json, "stdout")), 5 << 20, 6 << 20);
+	while (budget_used(f->api->http->output, NULL) && clock_ms() < end)
+		poll(NULL, 0, 5);
+	assert_int_equal(budget_used(f->api->http->output, NULL), 0);
+	run_output(f, id, "echo small", &small);
+	assert_string_equal(fx_str(small.json, "stdout"), "small\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, fx_setup, fx_teardown)
+#define LITTLE(name) cmocka_unit_test_setup_teardown(name, setup_little, fx_teardown)
+		T(a_body_of_many_small_values_is_not_parsed),
+		T(without_a_key_bodies_are_small),
+		LITTLE(bodies_being_parsed_are_counted_by_account),
+		T(control_characters_make_no_giant_reply),
+		LITTLE(output_on_its_way_is_counted),
+	};
+
+	return FX_RUN(tests);
+}
