@@ -39,6 +39,7 @@
 
 struct fx {
 	struct tmpdir dir; /* the data directory */
+	int released;      /* of fx_release(): the gate that stays open; 0: none */
 	struct conf conf;
 	struct rig *rig;
 	struct store *store;
@@ -77,9 +78,15 @@ static inline const char *fx_block(struct fx *f, char *buf, size_t size)
 {
 	char path[256];
 
-	if (mkfifo(tmpdir_file(&f->dir, "gate", path, sizeof(path)), 0600) < 0 && errno != EEXIST)
+	tmpdir_file(&f->dir, "gate", path, sizeof(path));
+	if (f->released > 0) { /* the gate of those that were released before */
+		unlink(path);
+		close(f->released);
+		f->released = 0;
+	}
+	if (mkfifo(path, 0600) < 0 && errno != EEXIST)
 		fail_msg("mkfifo '%s'", path);
-	snprintf(buf, size, "printf partial; echo >>%s/blocked; cat %s; printf released >&2",
+	snprintf(buf, size, "printf partial; echo >>%s/blocked; read x <%s; printf released >&2",
 	         f->dir.path, path);
 	return buf;
 }
@@ -96,12 +103,15 @@ static inline unsigned fx_blocked(struct fx *f)
 
 static inline void fx_release(struct fx *f)
 {
-	char path[256];
-	int fd = open(tmpdir_file(&f->dir, "gate", path, sizeof(path)), O_RDWR | O_CLOEXEC);
+	char path[256], lines[512];
+	int fd = f->released > 0 ? -1
+	                         : open(tmpdir_file(&f->dir, "gate", path, sizeof(path)),
+	                                O_RDWR | O_CLOEXEC);
 
-	if (fd >= 0) { /* whoever waits for a writer has one; then it ends */
-		unlink(path);
-		close(fd);
+	if (fd >= 0) { /* a line for each; it stays open for those that come to it only now */
+		memset(lines, '\n', sizeof(lines));
+		assert_int_equal(write(fd, lines, sizeof(lines)), sizeof(lines));
+		f->released = fd;
 	}
 	LOCK_SCOPE(&f->gate.lock);
 	f->gate.closed = false;
@@ -261,6 +271,9 @@ static inline int fx_teardown(void **state)
 
 	fx_release(f);
 	fx_stop(f);
+	if (f->released > 0)
+		close(f->released);
+	f->released = 0;
 	mcp_free(f->mcp);
 	syncs_close(f->syncs);
 	triggers_close(f->triggers);
