@@ -34,6 +34,8 @@ class Client:
     def __init__(self, sock, window=None):
         self.sock, self.buf, self.next = sock, b"", 1
         self.frames = []  # (kind, flags, stream, payload) as they came
+        self.size = {}  # bytes of DATA by stream
+        self.resets = set()  # streams
         self.closed = False
         sock.setblocking(False)
         settings = setting(HEADER_TABLE, 0)  # so that status() can read every head by itself
@@ -92,6 +94,10 @@ class Client:
             f = (self.buf[3], self.buf[4], int.from_bytes(self.buf[5:9], "big") & 0x7fffffff, self.buf[9:9 + n])
             self.buf = self.buf[9 + n:]
             self.frames.append(f)
+            if f[0] == DATA:
+                self.size[f[2]] = self.size.get(f[2], 0) + n
+            elif f[0] == RST_STREAM:
+                self.resets.add(f[2])
             if f[0] == SETTINGS and not f[1] & 1:
                 self.send(frame(SETTINGS, 1, 0))
 
@@ -119,7 +125,7 @@ class Client:
         return any(f[1] & END_STREAM for f in self.of(stream) if f[0] in (DATA, HEADERS))
 
     def reset(self, stream):
-        return bool(self.of(stream, RST_STREAM))
+        return stream in self.resets
 
     def status(self, stream):
         """Of the answer: only those that the static table has, or a literal with the name :status."""
