@@ -77,7 +77,8 @@ static inline const char *fx_block(struct fx *f, char *buf, size_t size)
 
 	if (mkfifo(tmpdir_file(&f->dir, "gate", path, sizeof(path)), 0600) < 0 && errno != EEXIST)
 		fail_msg("mkfifo '%s'", path);
-	snprintf(buf, size, "printf partial; echo >>%s/blocked; cat %s; printf released >&2",
+	snprintf(buf, size,
+	         "printf partial; echo >>%s/blocked; cat %s 2>/dev/null; printf released >&2",
 	         f->dir.path, path);
 	return buf;
 }
