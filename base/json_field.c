@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/utf8.h"
 
 /* The byte after a string that begins at p, or end. */
 static const char *string_end(const char *p, const char *end)
@@ -211,4 +213,14 @@ int json_fields_read(const json_t *object, const char *prefix, const struct json
 			return r;
 	}
 	return 0;
+}
+
+json_t *json_text(const void *p, size_t n)
+{
+	autobuf struct buf b = { 0 };
+
+	if (utf8_valid(p, n))
+		return json_stringn_nocheck(n ? p : "", n);
+	utf8_put_clean(&b, p, n);
+	return b.failed ? NULL : json_stringn_nocheck((const char *)b.p, b.len);
 }

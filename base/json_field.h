@@ -78,6 +78,9 @@ int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err);
 int json_fields_read(const json_t *object, const char *prefix, const struct json_field *fields,
                      size_t n_fields, void *dst, struct err *err);
 
+/* Text that may not be UTF-8 as a string: bytes that are not become U+FFFD. */
+json_t *json_text(const void *p, size_t n);
+
 static inline void json_decrefp_(json_t **j)
 {
 	json_decref(*j);

@@ -33,7 +33,7 @@ WRK_S, WRK_CONNECTIONS = 2, 8
 
 
 def together(count, what):
-    """what(i) on as many threads at once; raises the first failure."""
+    """Runs what(i) on that many threads at once; raises the first failure."""
     errors, gate = [], threading.Barrier(count)
 
     def run(i):
@@ -220,7 +220,7 @@ KEEPS = ("api-list", "api-whoami", "edge", *gitrepos.NAMES)  # their rounds make
 
 
 def run(record, wanted, rounds, work, build, say):
-    """Every wanted kind on its own server, all its rounds in a row. Returns what a server says of itself, or None."""
+    """Every wanted kind on its own server, all its rounds in a row. Returns a server's health, or None."""
     health = None
     for name, env, ready, prepare, measure in KINDS:
         if name not in wanted:

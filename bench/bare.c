@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bare.c - libmicrohttpd answering a constant: what the API's requests per second are held against
+ * bare.c - libmicrohttpd answering a constant: the reference for the API's requests per second
  *
  *   bare thread PORT    a thread per connection, as pandod has it
  *   bare pool PORT      epoll and a thread per processor, the library's fastest

@@ -57,7 +57,7 @@ class Clock:
 
 
 class Bench:
-    """What the kinds share: the server, its log, the other contestants, the record."""
+    """Shared by the kinds: the server, its log, the competitors, the record."""
 
     def __init__(self, server, record):
         self.s, self.record, self.plain, self.floor = server, record, None, None
@@ -92,7 +92,7 @@ class Bench:
     # ---- VMs ----
 
     def rest(self):
-        """As the server is between two calls: the processes it keeps waiting are there."""
+        """Waits until the server is idle: its blank processes are started."""
         want = int(self.s.env["PANDO_BLANKS"])
         harness.wait_for("processes started ahead", lambda: self.s.made_ahead()[0] >= want, READY_S)
 

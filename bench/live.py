@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""live.py - what is felt while working in a VM: keys, terminals' output, cells"""
+"""live.py - interactive work in a VM: key presses, terminal output, cells"""
 from api import together
 from kinds import Clock
 from ws import Terminal

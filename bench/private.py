@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""private.py - the ways to a VM: from another VM of its VPC, through a tunnel, through the edge; each by latency and by throughput
+"""private.py - paths to a VM: from another VM of its VPC, through a tunnel, through the edge; each by latency and by throughput
 
 Two VMs and one tunnel for all rounds. Throughput is what one connection carries from the VM, which an emulated processor limits long
 before the way does: the three say more beside each other than alone.

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py - measures Pando and what stands beside it on this machine, in one run (make bench)
+"""run.py - measures Pando and its competitors on this machine, in one run (make bench)
 
 Theory of operation: one server with a data directory of its own; in each round every kind of sample is taken once, one
 after the other, never two at a time, so that a noisy quarter of an hour falls on all of them alike. Each kind makes its
@@ -115,7 +115,7 @@ def need(program, package):
 
 
 def prepare(bench, wanted, work, image):
-    """The other contestants; they are slow to make ready, so only those that are wanted."""
+    """The competitors; they are slow to prepare, so only those that are needed."""
     if "floor" in wanted:
         say("unpacking the root file system for bubblewrap ...")
         bench.floor = Floor(image, os.path.join(work, "root"))

@@ -3,8 +3,8 @@
  * conf_load.c - reads the settings that conf.c lists
  *
  * Later sources win: defaults, pando.conf, environment, command line. Which file is read is decided
- * first, from the command line and the environment. A value that is not allowed is an error that
- * says where it stands and what would be right; nothing is ignored silently.
+ * first, from the command line and the environment. An invalid value is an error that
+ * says where it is and what is allowed; nothing is ignored silently.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ static uint32_t pow2_floor(uint64_t n)
 	return p;
 }
 
-/* What the host carries: half of what a VM may have at most is better than a host that swaps. */
+/* What the host can carry: a smaller VM is better than a host that swaps. */
 static void set_host_defaults(struct conf *c)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -180,7 +180,7 @@ static int match_option(const char *name, int argc, char **argv, int *i, const c
 	if (a[2 + n] != '\0')
 		return 0;
 	if (*i + 1 >= argc)
-		return err_set(err, -EINVAL, "--%s wants a value", name);
+		return err_set(err, -EINVAL, "--%s needs a value", name);
 	*ret_value = argv[++*i];
 	return 1;
 }
@@ -261,7 +261,7 @@ int conf_load(struct conf *c, int argc, char **argv, struct err *err)
 	struct conf probe, full;
 	int r;
 
-	/* Where is the file? Only the environment and the command line can say. */
+	/* The file's place can only come from the environment or the command line. */
 	set_defaults(&probe);
 	if ((r = apply_env(&probe, err)) < 0 ||
 	    (r = apply_argv(&probe, argc, argv, &file, err)) != 0)

@@ -297,6 +297,12 @@ static int app_start(struct app *a, struct err *err)
 	return r < 0 ? r : front_start(a->front, a->api, err);
 }
 
+/*
+ * First everything that starts work ends, then what works is waited for; only then modules are
+ * freed, users before what they use. Each of them joins its own threads. What nobody can wait for
+ * is the end of requests and SSH connections: while one is left nothing may be freed under it, so
+ * the process just exits. tests/unit/api_fx.h ends its server likewise.
+ */
 static void app_stop(struct app *a)
 {
 	struct err err = { 0 };

@@ -40,16 +40,15 @@ struct api_deps { /* all weak: they outlive the API */
 	struct repos *repos;       /* NULL: there are none (tests) */
 	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
-	struct sshd *sshd;         /* NULL: no SSH server */
-	struct domains *domains;   /* NULL, these six: no edge */
+	struct sshd *sshd;         /* NULL: there is no SSH front */
+	struct domains *domains;   /* NULL, these five: no edge */
 	struct zones *zones;
 	struct certs *certs;
 	struct front *front;
-	/* Gets a wildcard certificate for a verified domain; reports that names were mapped. */
+	/* A wildcard certificate for a verified domain. */
 	int (*wildcard)(struct front *f, const char *domain, struct err *err);
-	void (*renamed)(struct front *f);
-	/* The secret that the edge sends in X-Pando-Edge with forwarded requests:
-	 * with it, X-Forwarded-For says where they come from. NULL: none does */
+	/* What the edge sends in X-Pando-Edge with requests it passes on, and nobody else knows:
+	 * then X-Forwarded-For says where they come from. NULL: none does */
 	const char *edge_secret;
 	/* mcp_deps() fills in these three. NULL: no MCP server */
 	struct mcp *mcp;

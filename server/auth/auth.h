@@ -117,9 +117,9 @@ bool auth_failure(struct auth *a, const struct sockaddr *from);
 /* ---- accounts and keys: auth_key.c ---- */
 #define AUTH_KEYS_MAX 100 /* live keys of one account */
 
-int auth_account_create(struct auth *a, const char *name, struct store_account *ret,
-                        struct err *err);
-/* After the account was deleted: its credentials become invalid. */
+/* *n has its name and quotas (STORE_ACCOUNT_NEW); the rest is set here. */
+int auth_account_create(struct auth *a, struct store_account *n, struct err *err);
+/* After the account was deleted: its credentials are worth nothing from now on. */
 void auth_account_forget(struct auth *a, const char *account);
 
 struct auth_key {

@@ -13,17 +13,11 @@
 #include "base/err.h"
 #include "base/id.h"
 
-int auth_account_create(struct auth *a, const char *name, struct store_account *ret,
-                        struct err *err)
+int auth_account_create(struct auth *a, struct store_account *n, struct err *err)
 {
-	char id[ACCOUNT_SIZE];
-	int r;
-
-	uuid_make(id);
+	uuid_make(n->id);
 	LOCK_SCOPE(&a->change);
-	if ((r = store_account_create(a->store, id, name, err)) < 0)
-		return r;
-	return store_account_get(a->store, id, ret, err);
+	return store_account_add(a->store, n, err);
 }
 
 void auth_account_forget(struct auth *a, const char *account)

@@ -39,9 +39,9 @@ struct build_opts {
 };
 
 /*
- * A running VM from the spec. c: as for vmm_create(); snapshot_id, point, build_id and workdir are
- * set here. VM_SETUP_FAILED when the guest could not be set up: then o->extra has the details, and
- * a snapshot of that state is kept.
+ * A running VM from the spec, which may have no layers. c: as for vmm_create(); account,
+ * snapshot_id, point, build_id and workdir are set here. VM_SETUP_FAILED when the guest could not
+ * be set up: then o->extra says how, and a snapshot of that state is kept.
  */
 int build_vm(struct builder *b, const struct spec *s, const struct build_opts *o,
              const struct vm_create_opts *c, struct vm_info *ret, struct err *err);

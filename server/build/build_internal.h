@@ -97,4 +97,3 @@ int layer_apply(struct run *run, size_t i, struct err *err);
 int apply_units(struct run *run, const struct spec_layer *l, struct err *err);
 /* diag.c: the state of the services, for diagnosing a failure. NULL: not available. */
 json_t *diagnose(struct run *run);
-json_t *json_clean(const char *s); /* text that may not be UTF-8 */

@@ -133,7 +133,7 @@ void run_failed(struct run *run, struct err *err)
 		err_set(err, -EIO, "the VM ended by itself in %s", run->phase.name);
 	run->setup_failed = true;
 	err->tag = run->vm ? ERR_VM_SETUP_FAILED : ERR_SNAPSHOT_SETUP_FAILED;
-	json_object_set_new(run->o->extra, "failedReason", json_clean(err->msg));
+	json_object_set_new(run->o->extra, "failedReason", json_text(err->msg, strlen(err->msg)));
 	if (run->guest && guest_alive(run->guest) && (diag = diagnose(run)))
 		json_object_set_new(run->o->extra, "diagnostics", diag);
 	if (run->stage && keep_failed(run, err->msg, &keep) < 0)
@@ -174,11 +174,14 @@ int build_vm(struct builder *b, const struct spec *s, const struct build_opts *o
              const struct vm_create_opts *c, struct vm_info *ret, struct err *err)
 {
 	struct vm_create_opts full = *c;
-	struct run run = run_new(b, s, o);
+	struct run run;
 	int r;
 
 	full.snapshot_id = *s->snapshot_id ? s->snapshot_id : NULL;
 	full.account = o->account;
+	if (!s->n) /* nothing to build */
+		return vmm_create(b->vmm, &full, ret, err);
+	run = run_new(b, s, o);
 	run.vm = &full;
 	r = make_vm(&run, &full, ret, err);
 	if (built_anew(&run, r, err))

@@ -21,14 +21,6 @@
 #define LOG_BYTES (16u << 10) /* of one service */
 #define LOGS_MAX 8            /* services of each kind */
 
-json_t *json_clean(const char *s)
-{
-	autobuf struct buf b = { 0 };
-
-	utf8_put_clean(&b, s, strlen(s));
-	return b.failed ? NULL : json_stringn_nocheck(b.p ? (const char *)b.p : "", b.len);
-}
-
 static bool is_ours(const struct run *run, const char *unit)
 {
 	char name[SERVICE_NAME_SIZE + 15];
@@ -72,8 +64,9 @@ static void add_log(struct run *run, const char *unit, json_t *logs)
 	if (step_read(run, "journalctl -u \"$UNIT\" -n 200 -o cat --no-pager 2>&1 | tail -c 16000",
 	              (const char *[]){ var, NULL }, LOG_BYTES, &out, NULL) < 0)
 		return;
-	json_array_append_new(logs, json_pack("{s:o, s:o}", "unitName", json_clean(unit), "log",
-	                                      json_clean(out)));
+	json_array_append_new(logs,
+	                      json_pack("{s:o, s:o}", "unitName", json_text(unit, strlen(unit)),
+	                                "log", json_text(out, strlen(out))));
 }
 
 /* "UNIT LOAD ACTIVE SUB" lines; words that are not plain text do not come from systemd. */

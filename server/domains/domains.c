@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
@@ -31,9 +32,11 @@ struct row {
 struct domains {
 	char base[DOMAIN_SIZE];
 	char resolver[64];
-	struct store *store;               /* weak */
-	struct vmm *vmm;                   /* weak */
-	struct zones *zones;               /* weak, or NULL */
+	struct store *store;       /* weak */
+	struct vmm *vmm;           /* weak */
+	struct zones *zones;       /* weak, or NULL */
+	void (*mapped)(void *ctx); /* or NULL */
+	void *ctx;
 	struct mutex change;               /* one change and its reload at a time */
 	struct rwlock lock;                /* rows, bucket */
 	struct row *rows GUARDED_BY(lock); /* owned */
@@ -310,8 +313,8 @@ int domains_may_map(struct domains *d, const char *account, const char *domain, 
 	return r < 0 ? r : check_name(d, account, name, ownership, err);
 }
 
-int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
-                uint32_t port, struct store_mapping *ret, struct err *err)
+static int map_name(struct domains *d, const char *account, const char *domain, const char *vm,
+                    uint32_t port, struct store_mapping *ret, struct err *err)
 {
 	struct store_mapping m = { .port = port, .created_ms = clock_wall_ms() };
 	int r;
@@ -330,6 +333,31 @@ int domains_map(struct domains *d, const char *account, const char *domain, cons
 	if ((r = store_mapping_put(d->store, &m, ret, err)) < 0)
 		return r;
 	return reload(d, err);
+}
+
+int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
+                uint32_t port, struct store_mapping *ret, struct err *err)
+{
+	int r = map_name(d, account, domain, vm, port, ret, err);
+
+	if (r >= 0 && d->mapped)
+		d->mapped(d->ctx);
+	return r;
+}
+
+int domains_map_new(struct domains *d, const char *account, const struct domain_wish *w, size_t n,
+                    const char *vm, struct err *err)
+{
+	struct store_mapping m;
+	struct err drop = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = domains_map(d, account, w[i].domain, vm, w[i].port, &m, err);
+	if (r < 0 && vmm_delete(d->vmm, account, vm, NULL, &drop) < 0)
+		log_obj(LOG_LV_WARN, "vm", vm, "has not all of its names, cannot be deleted: %s",
+		        drop.msg);
+	return r;
 }
 
 int domains_unmap(struct domains *d, const char *account, const char *domain, struct err *err)
@@ -393,6 +421,8 @@ int domains_new(const struct domains_conf *c, struct store *store, struct vmm *v
 	d->store = store;
 	d->vmm = vmm;
 	d->zones = c->zones;
+	d->mapped = c->mapped;
+	d->ctx = c->ctx;
 	mutex_init(&d->change, "domains change");
 	rwlock_init(&d->lock, "domains");
 	r = reload(d, err);

@@ -28,9 +28,11 @@ struct zones;
 #define DOMAINS_VM_PORT 3000     /* <vm id>.<suffix> without a mapping */
 
 struct domains_conf {
-	const char *base;     /* borrowed: the base domain */
-	const char *resolver; /* borrowed: address; "": the host's */
-	struct zones *zones;  /* weak: notified when domains change owners; may be NULL */
+	const char *base;          /* borrowed: the base domain */
+	const char *resolver;      /* borrowed: address; "": the host's */
+	struct zones *zones;       /* weak: notified when domains change owners; may be NULL */
+	void (*mapped)(void *ctx); /* NULL, or called after names were mapped; must not block */
+	void *ctx;
 };
 int domains_new(const struct domains_conf *c, struct store *store, struct vmm *vmm,
                 struct domains **ret, struct err *err);
@@ -46,10 +48,17 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
                    struct store_verification *ret, struct err *err);
 
 /* ---- mappings ---- */
-/* May the account map that name? A check in advance, without guarantee. */
+/* May the account map that name, as far as can be told beforehand? */
 int domains_may_map(struct domains *d, const char *account, const char *domain, struct err *err);
 int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
                 uint32_t port, struct store_mapping *ret, struct err *err);
+/* Names for a VM that was just created: all of them, or the VM is deleted. */
+struct domain_wish {
+	char domain[DOMAIN_SIZE];
+	uint32_t port;
+};
+int domains_map_new(struct domains *d, const char *account, const struct domain_wish *w, size_t n,
+                    const char *vm, struct err *err);
 int domains_unmap(struct domains *d, const char *account, const char *domain, struct err *err);
 /* Notes that a wildcard certificate is wanted; the domain must be the account's. */
 int domains_wildcard(struct domains *d, const char *account, const char *domain,

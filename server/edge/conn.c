@@ -4,9 +4,9 @@
  *
  * Theory of operation: conn_run() is called whenever something may move. It finishes the TLS
  * handshake, then lets the protocol (h1_conn.c, h2_conn.c) move bytes until nothing moves, and
- * gives way after a while. Whoever is done with a client sets `closing`: what waits is sent, our
- * end is closed, and what the client still sends is read and dropped for a moment, so that it sees
- * the answer and not a reset.
+ * yields after a number of rounds. To end a connection, set `closing`: pending output is sent, our
+ * end is shut down, and what the client still sends is read and discarded for a moment, so that it
+ * sees the response and not a reset.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "edge/edge_internal.h"
 
 #define LINGER_MS 2000
-#define ROUNDS_MAX 16 /* of moving bytes before others have a turn */
+#define ROUNDS_MAX 16 /* of moving bytes before other connections get a turn */
 #define READ_PIECE (16u << 10)
 #define KEEPALIVE_S 60 /* quiet connections are probed, so that vanished clients are found */
 #define KEEPALIVE_EVERY_S 15
@@ -212,7 +212,7 @@ static int handshake(struct conn *c)
 	return 1;
 }
 
-/* Everything is said: our end is closed, then theirs is waited for. */
+/* All output is sent: shuts our end down and waits for the client to close. */
 static void linger(struct conn *c)
 {
 	if (!c->lingering) {
@@ -312,7 +312,7 @@ static bool drains(struct conn *c)
 	return true;
 }
 
-/* The handshake, the next head, or the client's end after ours. */
+/* Of the handshake, of the next head, or of the client's close after ours. */
 static void deadline_over(struct conn *c)
 {
 	static const char late[] = "HTTP/1.1 408 Request Timeout\r\n"
@@ -338,7 +338,7 @@ static void tick_idle(struct conn *c)
 	uint64_t now = c->w->now;
 
 	if (conn_unsent(c) && !c->first_byte && !c->lingering)
-		c->deadline = now + c->w->e->conf.keep_ms; /* it still takes its answer */
+		c->deadline = now + c->w->e->conf.keep_ms; /* it is still reading its response */
 	else if (guard_tight(c->w->e->guard) && now - c->busy_ms > EDGE_TIGHT_IDLE_MS)
 		conn_close(c);
 	else if (c->deadline && now >= c->deadline)
@@ -361,14 +361,14 @@ void conn_tick(struct conn *c)
 		h2_tick(c);
 		return;
 	}
-	/* A WebSocket owes nothing. */
+	/* A WebSocket has no body to send. */
 	if (x->state == X_ACTIVE && !x->req_over && !c->eof && xchg_room(x) > 0 &&
 	    c->w->now - c->moved_ms > conn_stall_ms(c)) {
 		conn_close(c);
 		return;
 	}
 	if (conn_unsent(c))
-		x->moved_ms = c->w->now; /* it is the client that is waited for */
+		x->moved_ms = c->w->now; /* waiting for the client, not for the VM */
 	if (xchg_late(x))
 		conn_run(c);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ebuf.c - bytes on their way: taken in front, put behind, no memory while empty */
+/* ebuf.c - a byte queue: appended at the end, consumed from the front, no memory while empty */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* edge.c - the edge's life: workers and helpers are started and stopped together */
+/* edge.c - starts and stops the edge: its workers and helper threads */
 #include "edge/edge.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ void edge_ended(struct edge *e, const char *instance)
 			d->next = w->ended;
 			w->ended = d;
 		} else {
-			w->look_all = true; /* without memory, too */
+			w->look_all = true; /* also if there was no memory for the entry */
 		}
 		mutex_unlock(&w->lock);
 		(void)eventfd_write(w->wake.fd, 1);

@@ -2,9 +2,9 @@
 /*
  * edge/edge.h - HTTP and HTTPS from the world to ports of VMs; for main.c, tests and bench/
  *
- * The edge knows nothing of VMs, domains and certificates: struct edge_ops is all it asks. A few
- * threads ("workers") serve all connections by events; what may block (waking a VM, making a
- * certificate) is done by other threads.
+ * The edge knows nothing about VMs, domains and certificates: it depends only on struct edge_ops. A
+ * few event-driven threads ("workers") serve all connections; what may block (waking a VM, making
+ * a certificate) is done by other threads.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct err;
 typedef struct ssl_st SSL;
 
 #define EDGE_ACCOUNT_SIZE 40
-#define EDGE_ACME_TEXT_MAX 512 /* bytes of an answer to an ACME challenge, with the NUL */
+#define EDGE_ACME_TEXT_MAX 512 /* bytes of the response to an ACME challenge, with the NUL */
 
 enum edge_kind {
 	EDGE_NOWHERE, /* the name is not mapped */
@@ -34,7 +34,7 @@ struct edge_target {
 	char vm[ID_SIZE];
 	char instance[ID_SIZE]; /* of the machine, once known; see edge_ended() */
 	uint16_t port;
-	unsigned fresh_ms; /* of ops->open(): its programs may still be starting, for so long */
+	unsigned fresh_ms; /* set by ops->open(): how long its programs may still be starting */
 	struct sockaddr_storage addr; /* where to connect a socket of ops->open() to, too */
 	socklen_t addr_len;
 	/* EDGE_ADDR: a field ("Name: value\r\n") by which it knows our requests; outlives the edge.
@@ -61,7 +61,7 @@ struct edge_ops {
 	int (*cert)(void *ctx, const char *name, SSL *ssl);
 	/* May block; called by one thread, for one name at a time. */
 	int (*cert_make)(void *ctx, const char *name, struct err *err);
-	/* The answer to an ACME challenge, or -ENOENT. */
+	/* The response to an ACME challenge, or -ENOENT. */
 	int (*challenge)(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX]);
 	void *ctx;
 };
@@ -69,14 +69,14 @@ struct edge_ops {
 struct edge_conf {
 	int tls_fd, http_fd; /* listening sockets; edge_start() takes them. -1: none */
 	unsigned workers;    /* 0: as many as processors, at most 4 */
-	unsigned wait_ms;    /* a request waits so long for its VM and its port */
+	unsigned wait_ms;    /* how long a request waits for its VM and its port */
 	unsigned hsts_s;     /* Strict-Transport-Security; 0: none */
 	/* Deadlines; 0: the default. */
-	unsigned head_ms;   /* to a whole head, or a TLS handshake */
+	unsigned head_ms;   /* for a whole head, or a TLS handshake */
 	unsigned keep_ms;   /* between requests */
 	unsigned stall_ms;  /* for the client to take or send the next bytes */
-	unsigned answer_ms; /* for the VM to begin its answer */
-	unsigned idle_ms;   /* an answer or a WebSocket on which nothing moves */
+	unsigned answer_ms; /* for the VM to begin its response */
+	unsigned idle_ms;   /* a response or a WebSocket on which nothing moves */
 	/* Of one client address, an IPv6 /64 being one; 0: no limit. */
 	unsigned addr_conns, addr_requests;
 	unsigned fd_reserve; /* descriptors left to the rest of the process; 0: a quarter */
@@ -92,12 +92,12 @@ int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edg
                struct err *err);
 /*
  * That machine ended: connections to it are cut. From any thread, until edge_stop(); does not
- * block. No packet would tell of it, because its network is gone as well. NULL: any may have ended,
- * all are looked at.
+ * block. Packets would not tell, because its network is gone as well. NULL: any may have ended, all
+ * are checked.
  */
 void edge_ended(struct edge *e, const char *instance);
 void edge_stats(struct edge *e, struct edge_stats *ret);
-/* Cuts all connections and takes no more. What an ops->open() under way gives is dropped. */
+/* Cuts all connections and accepts no more. Results of ops->open() still running are dropped. */
 void edge_stop(struct edge *e);
-/* Waits for those; NULL is fine. */
+/* Waits for those to return; NULL is fine. */
 struct edge *edge_free(struct edge *e);

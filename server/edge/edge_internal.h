@@ -4,11 +4,11 @@
  *
  * Everything but the opener and the statistics belongs to one worker and is touched by its thread
  * alone. A client connection (struct conn) carries one exchange at a time (HTTP/1) or many
- * (HTTP/2); an exchange (struct xchg) is one request with its answer and has at most one upstream
+ * (HTTP/2); an exchange (struct xchg) is one request with its response and has at most one upstream
  * connection (struct up). Events only set flags; conn_run() then moves bytes until nothing moves.
  *
- * Objects that are done with are marked dead and freed after the batch of events in which that
- * happened, so that a pointer from epoll is never stale.
+ * Finished objects are marked dead and freed after the current batch of events, so that a pointer
+ * from epoll is never stale.
  */
 #pragma once
 
@@ -21,17 +21,17 @@
 #include "edge/edge.h"
 #include "h1/h1.h"
 
-#define EDGE_CONNS_MAX 4096     /* client connections of one worker */
-#define EDGE_BUF (64u << 10)    /* a buffer's size: what waits in one direction at most */
-#define EDGE_RECORD (16u << 10) /* plain bytes of a TLS record */
+#define EDGE_CONNS_MAX 4096                         /* client connections of one worker */
+#define EDGE_BUF (64u << 10)                        /* most bytes buffered in one direction */
+#define EDGE_RECORD (16u << 10)                     /* plain bytes of a TLS record */
 #define EDGE_CORK (4 * (size_t)(EDGE_RECORD + 256)) /* records that are sent with one call */
 #define EDGE_HEAD_MS 15000    /* TLS handshake; from the first byte to a whole head */
 #define EDGE_IDLE_MS 75000    /* between requests */
-#define EDGE_STALL_MS 60000   /* the client takes nothing, or sends nothing of its body */
-#define EDGE_SLOW_FACTOR 10   /* times as long, while bytes are on their way on a slow line */
-#define EDGE_DRAIN_MIN 1024u  /* bytes that the client must take in that time, if so many wait */
-#define EDGE_ANSWER_MS 600000 /* from the request's last byte to the head of the answer */
-#define EDGE_OPEN_IDLE_MS 3600000 /* an answer or a WebSocket on which nothing moves */
+#define EDGE_STALL_MS 60000   /* the client reads nothing, or sends nothing of its body */
+#define EDGE_SLOW_FACTOR 10   /* times EDGE_STALL_MS, while bytes are in flight on a slow line */
+#define EDGE_DRAIN_MIN 1024u  /* bytes the client must read in that time, if so many wait */
+#define EDGE_ANSWER_MS 600000 /* from the last byte that moved to the head of the response */
+#define EDGE_OPEN_IDLE_MS 3600000 /* a response or a WebSocket on which nothing moves */
 #define EDGE_TIGHT_STALL_MS 5000  /* instead of EDGE_STALL_MS, while descriptors are few */
 #define EDGE_TIGHT_IDLE_MS 2000   /* without a request, likewise */
 #define EDGE_UP_IDLE_MS                                                                     \
@@ -39,18 +39,19 @@
 	                         5 s of Node.js, so that it is rarely us who find it closed */
 #define EDGE_UP_FRESH_MS 1000 /* for requests that must not be sent twice */
 #define EDGE_UP_POOL_MAX 256  /* connections of one worker that wait */
-#define EDGE_GRACE_MS 1500    /* nothing listens in a VM that runs for long: asked again so long */
-#define EDGE_RETRY_MIN_MS 20  /* then doubled, */
+#define EDGE_GRACE_MS 1500    /* time to retry if nothing listens in a VM that was running */
+#define EDGE_RETRY_MIN_MS 20  /* before the first retry; then doubled, */
 #define EDGE_RETRY_MAX_MS 500 /* up to */
-#define EDGE_RETRY_STEP_MS 10 /* how often those that wait are searched at most */
+#define EDGE_RETRY_STEP_MS 10 /* least time between two searches for exchanges to retry */
 #define EDGE_TICK_MS 500      /* precision of deadlines */
-#define EDGE_DISCARD_MAX (256u << 10) /* of a refused body, so that the client sees the answer */
+#define EDGE_DISCARD_MAX (256u << 10) /* of a refused body, so that the client sees the response \
+	                               */
 #define EDGE_ID_BUCKETS 4096u         /* to find an exchange by its id */
 #define EDGE_H2_STREAMS 100           /* at a time, of one connection */
 #define EDGE_H2_RESETS_MAX \
 	200 /* streams reset by the client or by its fault, beyond answered ones */
-#define EDGE_H2_HELD_MAX (1u << 20)        /* bytes of answers a connection holds; beyond: */
-#define EDGE_H2_HELD_MIN 4096u             /* what each stream may hold */
+#define EDGE_H2_HELD_MAX (1u << 20)        /* response bytes held for a connection; beyond that, */
+#define EDGE_H2_HELD_MIN 4096u             /* each stream may hold this much */
 #define EDGE_H2_STREAM_WINDOW (128u << 10) /* of a request's body, until the VM takes it */
 #define EDGE_H2_CONN_WINDOW (1u << 20)     /* of all bodies of a connection */
 
@@ -71,19 +72,19 @@ static inline size_t ebuf_free_up_to(const struct ebuf *b, size_t max)
 {
 	return b->len < max ? max - b->len : 0;
 }
-int ebuf_put(struct ebuf *b, const void *p, size_t n); /* grows as it must */
+int ebuf_put(struct ebuf *b, const void *p, size_t n); /* grows as needed */
 int ebuf_printf(struct ebuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void ebuf_take(struct ebuf *b, size_t n);
 void ebuf_done(struct ebuf *b);
 
-/* ---- what epoll knows ---- */
+/* ---- what epoll points to ---- */
 
 enum io_kind { IO_WAKE, IO_TLS_LISTEN, IO_HTTP_LISTEN, IO_CLIENT, IO_UP };
 struct io {
 	enum io_kind kind;
 	int fd; /* owned, but for listeners */
 	bool readable, writable, hup;
-	bool ended; /* the other side sends no more: a short read says nothing about what is left */
+	bool ended; /* the peer has shut its end: after a short read there may be more */
 };
 
 struct worker;
@@ -97,9 +98,9 @@ struct client; /* guard.c: an address and what it holds */
  * @X_OPENING: an opener thread wakes the VM and makes a socket. Next: CONNECTING, LOCAL.
  * @X_CONNECTING: connect(2) is under way. Next: ACTIVE, RETRY, LOCAL.
  * @X_RETRY: nothing listened; tried again at retry_at. Next: CONNECTING, LOCAL.
- * @X_ACTIVE: request and answer flow. Next: TUNNEL, OVER.
+ * @X_ACTIVE: request and response flow. Next: TUNNEL, OVER.
  * @X_TUNNEL: a WebSocket: bytes both ways. Next: OVER.
- * @X_LOCAL: we answer ourselves; what the client still sends is dropped. Next: OVER.
+ * @X_LOCAL: the edge itself responds; what the client still sends is dropped. Next: OVER.
  */
 enum xstate { X_OPENING, X_CONNECTING, X_RETRY, X_ACTIVE, X_TUNNEL, X_LOCAL, X_OVER };
 
@@ -124,21 +125,21 @@ struct xchg {
 	bool req_over;    /* all of it has come */
 	bool req_begun;   /* bytes of its body were passed on */
 	bool was_asleep;  /* this request woke the VM */
-	struct ebuf head; /* as sent to the VM; kept until the answer begins */
+	struct ebuf head; /* as sent to the VM; kept until the response begins */
 	uint64_t since, retry_at;
 	uint64_t deadline;  /* while it waits */
 	uint64_t moved_ms;  /* the last byte in any direction; once it is X_ACTIVE */
-	uint64_t opened_ms; /* when the VM was there */
+	uint64_t opened_ms; /* when its socket came */
 	unsigned backoff_ms;
 	int sock; /* owned, while X_RETRY */
-	/* answer */
+	/* response */
 	unsigned status;
 	bool resp_begun, resp_over, resp_chunked, resp_broken;
-	bool close_after; /* HTTP/1: the connection ends with this answer */
+	bool close_after; /* HTTP/1: the connection ends with this response */
 	/* HTTP/2 */
 	int32_t stream;
 	struct xchg *h2_next;
-	struct ebuf body;     /* of the answer, for DATA frames */
+	struct ebuf body;     /* of the response, for DATA frames */
 	bool body_deferred;   /* nghttp2 waits to be told that there is more */
 	struct ebuf req_body; /* of the request: what the VM has not taken yet */
 	bool req_ended;       /* nothing follows req_body */
@@ -147,9 +148,9 @@ struct xchg {
 	bool head_bad, has_length, has_scheme;
 	bool head_over;   /* all of it has come */
 	bool cut;         /* was reset because of its client */
-	uint64_t took_ms; /* when the client last took enough of what waits in body, */
+	uint64_t took_ms; /* when the client last read enough of what waits in body, */
 	size_t took;      /* and how much since */
-	bool on_its_way;  /* what it took then may not have arrived yet */
+	bool on_its_way;  /* what it was sent then may not have arrived yet */
 };
 
 enum cert_state { CERT_UNASKED, CERT_WAITS, CERT_FAILED };
@@ -200,7 +201,7 @@ struct up {
 	size_t scan;
 	bool connected, reused, eof, keep, dead;
 	bool shut;    /* nothing more is sent */
-	bool got_any; /* a byte of the answer */
+	bool got_any; /* a byte of the response */
 	enum up_state state;
 	enum h1_framing framing;
 	uint64_t left;
@@ -209,7 +210,7 @@ struct up {
 	bool stale;       /* its machine is gone, or it has waited for too long */
 };
 
-/* A client that another worker accepted. */
+/* A client accepted by another worker. */
 struct handed {
 	struct handed *next;
 	int fd; /* owned */
@@ -218,7 +219,7 @@ struct handed {
 	struct sockaddr_storage peer;
 };
 
-/* What an opener thread says. */
+/* The result of an opener thread. */
 struct opened {
 	struct opened *next;
 	uint64_t xchg;
@@ -227,7 +228,7 @@ struct opened {
 	struct err err;
 };
 
-/* What the mint says: the certificate of that name is there, or cannot be had. */
+/* The result of the mint: the certificate of that name is there, or cannot be had. */
 struct minted {
 	struct minted *next;
 	bool ok;
@@ -258,7 +259,7 @@ struct worker {
 	struct xchg *by_id[EDGE_ID_BUCKETS]; /* those that wait */
 	uint64_t retry_at;  /* when the first of them tries again; UINT64_MAX: none */
 	struct up *up_next; /* of the search that is under way; see up_close() */
-	struct conn *again; /* had their turn, but have more to do */
+	struct conn *again; /* yielded, but have more to do */
 	struct conn *dead_conns;
 	struct up *dead_ups;
 	uint64_t now, next_xchg, tick_at;
@@ -296,7 +297,7 @@ struct edge {
 int worker_open(struct worker *w, struct err *err);
 int worker_start(struct worker *w, struct err *err);
 void worker_stop(struct worker *w);
-/* When all have stopped: they hand things to each other. */
+/* Only when all have stopped, because they hand things to each other. */
 void worker_close(struct worker *w);
 int worker_poll(struct worker *w, struct io *io, uint32_t events);
 /* conn_run() once more, after others. */
@@ -350,7 +351,7 @@ void h2_tick(struct conn *c);
 int h2_head_field(struct xchg *x, struct h1_field f);
 void h2_head_over(struct xchg *x, bool ended);
 
-/* Bytes of the answer that the client's side takes now. */
+/* Response bytes that the client's side takes now. */
 size_t resp_room(const struct xchg *x);
 /* The head: framing of the body may differ from the VM's. len: UINT64_MAX unknown. */
 int resp_head(struct xchg *x, const struct h1_head *h, uint64_t len);
@@ -358,7 +359,7 @@ int resp_data(struct xchg *x, const uint8_t *p, size_t n);
 /* Where bytes of the body may be put as they are, as many as there is room; NULL: resp_data(). */
 struct ebuf *resp_direct(const struct xchg *x);
 void resp_end(struct xchg *x);
-/* Cannot be finished: the client must see that it is not whole. */
+/* It cannot be completed, and the client must notice. */
 void resp_break(struct xchg *x);
 
 size_t h2_resp_room(const struct xchg *x);
@@ -367,7 +368,7 @@ int h2_resp_data(struct xchg *x, const uint8_t *p, size_t n);
 void h2_resp_end(struct xchg *x);
 void h2_resp_break(struct xchg *x);
 
-/* ---- xchg.c: one request and its answer ---- */
+/* ---- xchg.c: one request and its response ---- */
 struct xchg *xchg_new(struct conn *c);
 /* Method, host and the like. */
 void xchg_describe(struct xchg *x, const struct h1_head *h);
@@ -378,7 +379,7 @@ void xchg_free(struct xchg *x); /* in any state */
 size_t xchg_room(const struct xchg *x);
 int xchg_data(struct xchg *x, const uint8_t *p, size_t n);
 void xchg_data_end(struct xchg *x);
-/* An answer of our own. */
+/* A response of our own. */
 void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char *title,
                  const char *text);
 void xchg_opened(struct worker *w, struct opened *o);
@@ -390,15 +391,16 @@ void xchg_connect(struct xchg *x, int fd_consume);
 /* The upstream connection broke, or was refused. */
 void xchg_up_failed(struct xchg *x, int error);
 
-/* ---- head.c: heads as they are passed on ---- */
+/* ---- head.c: heads as they are forwarded ---- */
 /* The request for the VM, into x->head. */
 int head_request(struct xchg *x, const struct h1_head *h);
 /* Begins the same for HTTP/2, which adds fields and ends it itself. */
 int head_begin(struct xchg *x, const char *method, const char *target, size_t n);
 int head_forward(struct xchg *x);                 /* X-Forwarded-... */
 int head_sign(struct xchg *x, const char *field); /* one more field for a whole head */
-bool head_dropped(const struct h1_field *f);      /* set by us alone */
-/* The answer, for an HTTP/1 client. */
+bool head_dropped(
+        const struct h1_field *f); /* set only by the edge, or not to be told from such a field */
+/* The response, for an HTTP/1 client. */
 int head_response(struct xchg *x, const struct h1_head *h, uint64_t len, struct ebuf *out);
 const char *head_reason(unsigned status);
 
@@ -418,16 +420,16 @@ void up_close(struct up *u);
 void up_free(struct up *u);
 bool up_run(struct up *u); /* true: something moved */
 void up_idle_event(struct up *u);
-/* Does the machine run no more, as far as can be told now? */
+/* Has the machine ended, as far as can be told now? */
 bool up_gone(const struct worker *w, const struct edge_target *t);
 
 /* ---- guard.c: shares of clients and of the process ---- */
 int guard_new(const struct edge_conf *conf, struct guard **ret, struct err *err);
 struct guard *guard_free(struct guard *g); /* when nobody is left */
-/* A connection from there. NULL: it has as many as it may, or no memory. */
+/* Counts a connection from that address. NULL: it has too many, or no memory. */
 struct client *guard_enter(struct guard *g, const struct sockaddr_storage *peer);
 void guard_leave(struct guard *g, struct client *c);
-/* A request; false: it has as many open as it may. */
+/* Counts a request; false: too many are open. */
 bool guard_begin(const struct guard *g, struct client *c);
 void guard_end(struct client *c);
 /* May the edge keep this new descriptor? */

@@ -2,15 +2,16 @@
 /*
  * guard.c - what one address may hold, and what the edge leaves to the rest of the process
  *
- * Theory of operation: every connection belongs to the entry of its client's address, which counts
- * connections and open requests of all workers; an entry lives as long as it has connections. A
- * client with IPv6 has a whole /64 to choose addresses from, so that is what is counted.
+ * Theory of operation: each client address has an entry that counts its connections and open
+ * requests on all workers; the entry lives as long as it has connections. An IPv6 client can choose
+ * among all addresses of a /64, so the /64 is what is counted.
  *
- * Descriptors are numbered from the lowest free one. So the edge keeps none whose number is in the
- * reserve at the top of the process's limit: as many are left for API, SSH and agents, whatever
- * clients do. Seeing such a number means that the process is near its limit ("tight"): no new
- * connections are taken, requests that need a socket are refused, and clients that hold one without
- * using it have less time (conn.c), until numbers below the reserve are free again.
+ * The kernel gives out the lowest free descriptor number. The edge keeps no descriptor whose number
+ * falls into the reserve at the top of the process's limit, so that many are always left for API,
+ * SSH and agents, whatever clients do. Getting such a number means that the process is near its
+ * limit ("tight"): until lower numbers are free again no connections are accepted, requests that
+ * need a socket are refused, and clients that hold a socket without using it have shorter deadlines
+ * (conn.c).
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,7 +28,7 @@
 
 #define BUCKETS 1024u
 #define SAY_EVERY_MS 60000
-#define FDS_MAX (1 << 20) /* what is counted with when there is no limit */
+#define FDS_MAX (1 << 20) /* assumed when there is no limit */
 
 struct client {
 	struct client *next;
@@ -125,7 +126,7 @@ void guard_end(struct client *c)
 	atomic_fetch_sub_explicit(&c->requests, 1, memory_order_relaxed);
 }
 
-/* It may come and go many times a second: said once in a while. */
+/* This can change many times a second; logged at most once per SAY_EVERY_MS. */
 static void say_tight(struct guard *g)
 {
 	uint64_t now = clock_ms(), said = atomic_load(&g->said_ms);

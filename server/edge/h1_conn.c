@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * h1_conn.c - HTTP/1 to the client: one exchange after the other
+ * h1_conn.c - HTTP/1 to the client: one exchange after another
  *
- * Theory of operation: h1_run() makes one round: read, a head if none is being answered, the
- * request's body towards the VM, the VM's answer, write. A body is read only as far as the VM takes
- * it, an answer only as far as the client takes it, so neither end can make the edge hold more than
- * its buffers. An answer that comes before the whole request ends the connection after it.
+ * Theory of operation: h1_run() makes one round: reads, parses a head if there is no exchange,
+ * passes the request's body to the VM and the response to the client, and writes. Bodies are read
+ * only as fast as the other side takes them, so neither end can make the edge hold more than its
+ * buffers. If the response comes before the request is complete, the connection is closed after it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ static bool pass_chunks(struct conn *c, struct xchg *x)
 	                              &data, &n);
 
 	if (took < 0 || (n && xchg_data(x, data, n) < 0)) {
-		conn_close(c); /* a body without an end: the VM sees a cut connection, too */
+		conn_close(c); /* a broken body: the VM must see a cut connection as well */
 		return false;
 	}
 	ebuf_take(&c->in, (size_t)took);
@@ -204,8 +204,7 @@ static void at_eof(struct conn *c)
 		}
 		return;
 	}
-	/* Over TLS nobody closes one direction only; a request that will never be complete is
-	 * dropped. */
+	/* TLS clients do not half-close. A request that can never become complete is dropped. */
 	if (c->ssl || c->io.hup || (!x->req_over && c->in.len == 0))
 		conn_close(c);
 }
@@ -243,7 +242,7 @@ bool h1_run(struct conn *c)
 	return moved && !c->dead;
 }
 
-/* ---- the answer ---- */
+/* ---- the response ---- */
 
 size_t resp_room(const struct xchg *x)
 {

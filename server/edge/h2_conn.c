@@ -3,14 +3,14 @@
  * h2_conn.c - HTTP/2 to the client: many exchanges at a time, each of which is HTTP/1.1 to its VM
  *
  * Theory of operation: nghttp2 knows the frames and checks the fields; here a stream becomes an
- * exchange, whose head is put together by h2_head.c. Bodies have credit (windows): the client gets
- * more when the VM has taken what it sent, and the VM's answer is read only while the stream's
+ * exchange, whose head h2_head.c puts together. Bodies have flow control: the client gets more
+ * window when the VM has taken what it sent, and the VM's response is read only while the stream's
  * buffer has room. Exchanges are freed when their stream closes, which happens inside
  * nghttp2_session_mem_recv() and _mem_send() and nowhere else.
  *
  * Every stream has its own deadlines (tick_stream()), because one connection can hold a hundred of
  * them, each with a socket to a VM, while it looks busy. Resets are counted whoever sends them: a
- * client can make us reset its streams as fast as it could reset them itself.
+ * client can make us reset its streams as fast as it can reset them itself.
  */
 #include <errno.h>
 #include <nghttp2/nghttp2.h>
@@ -21,13 +21,13 @@
 #include "base/auto.h"
 #include "edge/edge_internal.h"
 
-#define NAME_MAX_BYTES 256u /* of a field of an answer; longer ones are left out */
+#define NAME_MAX_BYTES 256u /* of a response field's name; fields with longer ones are left out */
 
 struct h2 {
 	nghttp2_session *s; /* owned */
 	unsigned resets, answered;
 	bool calm;   /* too many resets */
-	size_t held; /* bytes of answers that wait for the client */
+	size_t held; /* bytes of responses that wait for the client */
 };
 
 static struct xchg *stream_xchg(nghttp2_session *s, int32_t id)
@@ -73,7 +73,7 @@ static void count_reset(struct h2 *h)
 		h->calm = true;
 }
 
-/* Our resets: not those that follow an early answer, nor those for a fault of the VM or ours. */
+/* Our own resets; not those after an early response, nor those caused by the VM or by us. */
 static int on_sent(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 {
 	struct conn *c = arg;
@@ -107,7 +107,7 @@ static int on_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t 
 	struct xchg *x = stream_xchg(s, id);
 
 	if (!x || x->resp_over || ebuf_put(&x->req_body, p, n) < 0)
-		nghttp2_session_consume(s, id, n); /* nobody wants it any more */
+		nghttp2_session_consume(s, id, n); /* no longer needed */
 	else
 		x->moved_ms = x->c->w->now;
 	return 0;
@@ -135,7 +135,7 @@ static int on_close(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
 	return 0;
 }
 
-/* ---- the answer ---- */
+/* ---- the response ---- */
 
 static ssize_t read_body(nghttp2_session *s, int32_t id, uint8_t *buf, size_t max, uint32_t *flags,
                          nghttp2_data_source *src, void *arg)
@@ -159,7 +159,7 @@ static ssize_t read_body(nghttp2_session *s, int32_t id, uint8_t *buf, size_t ma
 	}
 	if (x->resp_over && !x->body.len) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
-		if (!x->req_ended) /* answered early: the rest of the request is not wanted */
+		if (!x->req_ended) /* early response: the rest of the request is not needed */
 			nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
 	}
 	return (ssize_t)n;
@@ -220,7 +220,7 @@ int h2_resp_head(struct xchg *x, const struct h1_head *h, uint64_t len)
 		name += f->name.n;
 	}
 	if (h->framing == H1_BODY_LENGTH && !h1_find(h, "content-length")) {
-		/* an answer of our own */
+		/* a response of our own */
 		snprintf(hsts, sizeof(hsts), "%llu", (unsigned long long)len);
 		v[n++] = nv("content-length", 14, hsts, strlen(hsts));
 	} else if (x->c->w->e->conf.hsts_s && !h1_find(h, "strict-transport-security")) {
@@ -318,7 +318,7 @@ void h2_close(struct conn *c)
 	c->h2 = NULL;
 }
 
-/* GOAWAY, then our end is closed. */
+/* Sends GOAWAY, then shuts our end down. */
 static void say_goodbye(struct conn *c, uint32_t why)
 {
 	nghttp2_session_terminate_session(c->h2->s, why);
@@ -333,7 +333,7 @@ static void cut(struct xchg *x)
 	x->cut = x->resp_broken = true;
 }
 
-/* Does the client leave what waits for it? */
+/* Has the client not read what waits for it for too long? */
 static bool left_lying(struct xchg *x)
 {
 	uint64_t now = x->c->w->now, stall = conn_stall_ms(x->c);
@@ -352,10 +352,11 @@ static bool left_lying(struct xchg *x)
 }
 
 /*
- * The clock for what waits for the client runs while something waits, and is set back by each
- * EDGE_DRAIN_MIN bytes that it takes (read_body()). It cannot take more before those have arrived:
- * that time does not count, unless it is very long. The clock for a body that it owes is set back
- * by any byte in either direction. While the client is waited for, the VM is not (xchg_late()).
+ * The read clock runs while response bytes wait for the client, and restarts whenever it has taken
+ * EDGE_DRAIN_MIN bytes (read_body()). The client cannot take more before those have arrived, so
+ * that time does not count unless it is very long (EDGE_SLOW_FACTOR). The clock for a request body
+ * that is still to come restarts with any byte in either direction. While we wait for the client,
+ * the VM's clock stands still (xchg_late()).
  */
 static bool tick_stream(struct xchg *x)
 {
@@ -400,7 +401,7 @@ void h2_tick(struct conn *c)
 		conn_run(c);
 }
 
-/* The request's body towards the VM, and credit for as much. */
+/* Passes the request's body to the VM, and gives the client credit for as much. */
 static bool pass_body(struct xchg *x)
 {
 	size_t n = MIN(x->req_body.len, xchg_room(x));

@@ -50,8 +50,8 @@ static int add_field(struct xchg *x, struct h1_field f)
 		                                       : -EBADMSG;
 	if (h1_is(f.name, ":authority"))
 		return keep(&x->authority, f.value.p, f.value.n);
-	if (h1_is(f.name,
-	          ":scheme")) { /* what follows it in a URL was read as part of the target */
+	/* Anything else has been used to make servers read another URL from the parts. */
+	if (h1_is(f.name, ":scheme")) {
 		if (x->has_scheme || !h1_is(f.value, x->c->tls ? "https" : "http"))
 			return -EBADMSG;
 		x->has_scheme = true;
@@ -85,13 +85,13 @@ int h2_head_field(struct xchg *x, struct h1_field f)
 {
 	x->head_bytes += f.name.n + f.value.n + 4;
 	if (x->head_bytes > H1_HEAD_MAX)
-		return 0; /* counted on; refused when it is whole */
+		return 0; /* refused when the head is complete */
 	if (add_field(x, f) < 0)
 		x->head_bad = true;
 	return 0;
 }
 
-/* Host, through the parser that HTTP/1 has. */
+/* Reads the host with the HTTP/1 parser. */
 static int read_authority(struct xchg *x)
 {
 	struct h1_head *h = &x->c->w->head;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * head.c - heads as they are passed on: written anew, never copied whole
+ * head.c - heads as they are forwarded: written from their parts, never copied as a whole
  *
- * Towards the VM: fields of the client's hop are left out, and so is everything that says where a
- * request came from, because only we know. Towards the client: fields of the VM's hop are left out,
- * framing is ours.
+ * To the VM: hop-by-hop fields are left out, and so is everything that says where a request came
+ * from, because only the edge knows that. To the client: hop-by-hop fields are left out, and the
+ * framing is the edge's own.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -56,8 +56,8 @@ const char *head_reason(unsigned status)
 }
 
 /*
- * Set by us alone, or not to be told apart from such a field: programs that get fields as variables
- * (CGI and its heirs) read X_Real_IP and X-Real-IP as one.
+ * Fields that only the edge sets, and those that programs cannot tell from them: CGI and its
+ * successors turn fields into variables, where X_Real_IP and X-Real-IP are the same.
  */
 bool head_dropped(const struct h1_field *f)
 {
@@ -133,7 +133,7 @@ int head_forward(struct xchg *x)
 	return put_text(b, "\r\n");
 }
 
-/* The head is whole and ends with an empty line. */
+/* The head must be complete, with its empty line. */
 int head_sign(struct xchg *x, const char *field)
 {
 	int r;

@@ -3,12 +3,11 @@
  * loop.c - the workers: accept, wait for events, look at deadlines
  *
  * Theory of operation: every worker has an epoll of its own; the listening sockets are in all of
- * them (EPOLLEXCLUSIVE). Who accepts a connection gives it to the worker that has the fewest: a
- * burst of clients, which one worker accepts in one go, would else be served by one processor for
- * as long as they stay. From then on it stays with its worker. Sockets are watched edge-triggered
- * and once: an event sets a flag, and the flag is cleared when a read or write would block. When
- * every worker is at its limit, or the process is short of descriptors (guard.c), nobody accepts
- * until connections end.
+ * them (EPOLLEXCLUSIVE). A worker that accepts a connection hands it to the worker that has the
+ * fewest; otherwise a burst of clients accepted by one worker would stay on one processor. From
+ * then on it stays with its worker. Sockets are watched edge-triggered, and added once: an event
+ * sets a flag, which is cleared when a read or write would block. When every worker is at its
+ * limit, or the process is short of descriptors (guard.c), nobody accepts until connections end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -163,7 +162,7 @@ static void take_handed(struct worker *w, struct handed *h)
 	}
 }
 
-/* All that wait for one of these certificates go on. */
+/* Resumes all connections that wait for one of these certificates. */
 static void take_minted(struct worker *w, struct minted *m)
 {
 	while (m) {
@@ -181,7 +180,7 @@ static void take_minted(struct worker *w, struct minted *m)
 	}
 }
 
-/* One may end others (HTTP/2): up_close() then moves up_next on. */
+/* Ending one may end others (HTTP/2); up_close() then advances up_next. */
 static void end_stale(struct worker *w)
 {
 	for (struct up *u = w->ups; u; u = w->up_next) {
@@ -221,7 +220,7 @@ static void take_ended(struct worker *w, struct ended *d, bool look_all)
 		end_stale(w);
 }
 
-/* What other threads left for this one. */
+/* Takes what other threads have left for this one. */
 static void take_told(struct worker *w)
 {
 	struct handed *h;
@@ -303,8 +302,8 @@ static void run_again(struct worker *w)
 	}
 }
 
-/* Those whose time to try again has come; those that are late, too, if `all`. One may end others:
- * xchg_wait() then moves wait_next on. */
+/* Runs exchanges that are due for another try and, with `all`, those past their deadline. One may
+ * end others; xchg_wait() then advances wait_next. */
 static void search_waiting(struct worker *w, bool all)
 {
 	uint64_t next = UINT64_MAX;

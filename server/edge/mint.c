@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mint.c - one thread that gets certificates: signatures and files are slow, and workers must not
- * be
+ * mint.c - one thread that provides certificates, because signing and reading files would block a
+ * worker
  *
  * Theory of operation: names wait in line, each once, with the workers that have connections
- * waiting for it. One is got at a time, so that a crowd of names costs one processor at most. When
- * it is there, or cannot be had, each of these workers is told once and lets all its connections go
- * on. Connections have deadlines of their own: a mint that is stuck makes no one else wait.
+ * waiting for it. Certificates are made one at a time, so that many names cost one processor at
+ * most. When one is there, or cannot be had, each of these workers is told once and resumes all its
+ * connections. Connections have their own deadlines: if the mint is stuck, nobody else has to wait.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "edge/edge_internal.h"
 
-#define NAMES_MAX 1024 /* in line; connections for one more are refused */
+#define NAMES_MAX 1024 /* in line; connections for further names are refused */
 
 struct wish {
 	struct wish *next;

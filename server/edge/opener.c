@@ -2,8 +2,8 @@
 /*
  * opener.c - threads for what may block: waking a VM and making a socket in its network
  *
- * Theory of operation: questions about one VM form a group, and one thread at a time works on a
- * group, so a burst of requests for a sleeping VM wakes it once and occupies one thread.
+ * Theory of operation: requests for sockets of one VM form a group, and one thread at a time works
+ * on a group, so a burst of requests for a sleeping VM wakes it once and occupies one thread.
  * Threads are started as groups need them, up to a limit, and end when they have nothing to do.
  */
 #include <errno.h>
@@ -82,7 +82,7 @@ static struct ask *pop(struct opener *o, struct group *g) REQUIRES(&o->lock)
 	return a;
 }
 
-/* Gives the lock back meanwhile; the group is gone afterwards. */
+/* Releases the lock in between; frees the group. */
 static void serve(struct opener *o, struct group *g) REQUIRES(&o->lock)
 {
 	struct ask *a;
@@ -99,7 +99,8 @@ static void serve(struct opener *o, struct group *g) REQUIRES(&o->lock)
 		tell(o, a, r < 0 ? -1 : fd, &t, &err);
 		free(a);
 		mutex_lock(&o->lock);
-		/* What made one fail makes the others fail: those that came meanwhile are told. */
+		/* The others would fail for the same reason: tells those that have come meanwhile.
+		 */
 		while (r < 0 && (a = pop(o, g))) {
 			mutex_unlock(&o->lock);
 			tell(o, a, -1, &t, &err);

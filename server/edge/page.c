@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page.c - answers of our own: a page for browsers, JSON for programs; both say what to do */
+/* page.c - the edge's own responses: a page for browsers, JSON for programs; both say what to do */
 #include <string.h>
 
 #include "edge/edge_internal.h"

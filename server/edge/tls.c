@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tls.c - one TLS context for all names, and TLS over a socket that is watched by edges
+ * tls.c - one TLS context for all names, and TLS over a socket that is polled edge-triggered
  *
  * Theory of operation: the certificate is chosen when the client has said which name it wants. One
- * that is not at hand is asked of the mint; OpenSSL suspends the handshake until on_cert() is
- * called again (SSL_ERROR_WANT_X509_LOOKUP), and the connection's deadline goes on. Between OpenSSL
- * and the socket stands a BIO of our own, for two reasons. It knows when a read left nothing
- * behind, so that no call is spent to be told to wait. And it gathers the records of one answer in
- * a buffer of the worker ("cork"), which go out with one call; what the socket has no room for
- * waits in conn->wire, and nothing more is encrypted until that is gone.
+ * that is not in memory is requested from the mint; OpenSSL suspends the handshake until on_cert()
+ * is called again (SSL_ERROR_WANT_X509_LOOKUP), while the connection's deadline runs. Between
+ * OpenSSL and the socket stands a BIO of our own, for two reasons. It knows when a read has emptied
+ * the socket, which saves a call that would only return EAGAIN. And it collects the records of one
+ * response in a buffer of the worker ("cork") and sends them with one call; what the socket has no
+ * room for waits in conn->wire, and nothing more is encrypted until that is sent.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static int on_cert(SSL *ssl, void *arg)
 	if (!e->ops.cert || wanted_name(ssl, name) < 0)
 		return 0;
 	r = e->ops.cert(e->ops.ctx, name, ssl);
-	ERR_clear_error(); /* what choosing left there is not this connection's */
+	ERR_clear_error(); /* errors left by the lookup are not this connection's */
 	if (r != -EAGAIN)
 		return r == 0;
 	c->cert_name = strdup(name);
@@ -122,7 +122,7 @@ static ssize_t put(struct conn *c, const uint8_t *p, size_t n)
 	return MAX(r, 0);
 }
 
-/* What waited; as put(). */
+/* Sends what waits in wire; returns as put(). */
 static ssize_t put_wire(struct conn *c)
 {
 	ssize_t n = c->wire.len ? put(c, ebuf_at(&c->wire), c->wire.len) : 0;
@@ -195,7 +195,7 @@ int tls_open(struct conn *c)
 	return 0;
 }
 
-/* What a call that did not succeed means: 0: wait, -1: broken, or at its end. */
+/* What a failed call means; 0: wait, -1: broken, or at its end. */
 static int result(struct conn *c, int r)
 {
 	int e = SSL_get_error(c->ssl, r);
@@ -211,7 +211,7 @@ int tls_handshake(struct conn *c)
 	int r;
 
 	if (c->cert == CERT_WAITS)
-		return c->io.ended ? -1 : 0; /* who left need not be waited for */
+		return c->io.ended ? -1 : 0; /* the client has left */
 	ERR_clear_error();
 	r = SSL_do_handshake(c->ssl);
 	return r == 1 ? 1 : result(c, r);

@@ -3,11 +3,11 @@
  * up.c - connections to VMs: HTTP/1.1, kept for the next request to the same port of the same
  * machine
  *
- * Theory of operation: a connection belongs to one exchange, or waits in the pool. The answer is
- * read only while the client's side has room. It is put back when request and answer were whole and
- * neither end wanted to close. It belongs to one machine, and the edge is told when that ends
- * (edge_ended()); between the socket's making and its place in the list nobody would be told, so
- * xchg_connect() looks once.
+ * Theory of operation: a connection belongs to one exchange, or waits in the pool. The response is
+ * read only while the client's side has room. The connection goes back into the pool if request and
+ * response were complete and neither end wanted to close. It belongs to one machine, and the edge
+ * is told when that ends (edge_ended()). That call misses a socket that is not in the list yet, so
+ * xchg_connect() checks once more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -170,7 +170,7 @@ void up_release(struct up *u)
 	pool_put(u);
 }
 
-/* Anything that arrives on an idle connection ends it, unrequested answers included. */
+/* Anything that arrives on an idle connection ends it, even a response. */
 void up_idle_event(struct up *u)
 {
 	if (unasked(u))
@@ -185,7 +185,7 @@ bool up_gone(const struct worker *w, const struct edge_target *t)
 	                              strcmp(now.instance, t->instance) != 0);
 }
 
-/* ---- the answer ---- */
+/* ---- the response ---- */
 
 static bool body_over(struct up *u)
 {
@@ -201,7 +201,7 @@ static bool broken(struct up *u)
 	return true;
 }
 
-/* The head of the answer; true: something happened. */
+/* The head of the response; true: something happened. */
 static bool take_answer(struct up *u)
 {
 	struct xchg *x = u->x;
@@ -215,7 +215,7 @@ static bool take_answer(struct up *u)
 		return true;
 	}
 	if (h->status < 200 && h->status != 101) {
-		ebuf_take(&u->in, h->len); /* we have said 100 ourselves; hints are not passed on */
+		ebuf_take(&u->in, h->len); /* the edge sends 100 itself; 103 is not forwarded */
 		u->scan = 0;
 		return true;
 	}
@@ -325,7 +325,7 @@ static bool write_some(struct up *u)
 		u->io.writable = errno == EINTR;
 		return false;
 	}
-	if (n < 0) { /* it may have answered before it closed: read that */
+	if (n < 0) { /* there may be a response it sent before closing */
 		u->shut = true;
 		u->keep = false;
 		ebuf_done(&u->out);
@@ -336,7 +336,7 @@ static bool write_some(struct up *u)
 	return true;
 }
 
-/* Where the next bytes go: to the client as they are, or to be looked at first. */
+/* Where to read to: straight into the client's buffer, or into ours, to be parsed. */
 static struct ebuf *read_into(struct up *u, size_t *ret_room)
 {
 	struct ebuf *direct = u->state == UP_BODY && !u->in.len && u->framing != H1_BODY_CHUNKED
@@ -344,8 +344,8 @@ static struct ebuf *read_into(struct up *u, size_t *ret_room)
 	                              : NULL;
 
 	*ret_room = resp_room(u->x);
-	if (!direct &&
-	    *ret_room) /* a head must fit, of a body no more than the client's side has room */
+	/* A head must fit; of a body no more is read than the client's side has room for. */
+	if (!direct && *ret_room)
 		*ret_room = ebuf_free_up_to(&u->in, u->state == UP_BODY ? *ret_room : EDGE_BUF);
 	else if (u->framing == H1_BODY_LENGTH)
 		*ret_room = (size_t)MIN((uint64_t)*ret_room, u->left);

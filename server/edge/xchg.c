@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xchg.c - one request: where it goes, how it gets there, what is said when it does not
+ * xchg.c - one request: where it goes, how it gets there, and the response if it cannot
  *
- * Theory of operation: a request for a VM takes a connection that waits, or asks an opener thread
- * for a socket, which wakes the VM if it must. Then the port is tried until it is up: for a moment
- * in a VM that has been running, for longer in one that was just woken. Whatever goes wrong before
- * the answer began becomes a page; after that, the answer is cut.
+ * Theory of operation: a request for a VM takes an idle connection from the pool, or asks an opener
+ * thread for a socket, which wakes the VM if necessary. Then the port is tried until something
+ * listens there: briefly in a VM that was running, for longer in one that was just woken. Failures
+ * before the response has begun become an error page; after that, the response is cut.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +97,7 @@ void xchg_free(struct xchg *x)
 	free(x);
 }
 
-/* ---- answers of our own ---- */
+/* ---- responses of our own ---- */
 
 static void answer(struct xchg *x, unsigned status, const char *type, const struct ebuf *body)
 {
@@ -221,7 +221,7 @@ void xchg_connect(struct xchg *x, int fd_consume)
 	x->deadline = MAX(x->deadline, w->now + CONNECT_MS);
 	xchg_wait(x, true);
 	up_assign(u, x);
-	if (up_gone(w, &x->t)) { /* since the socket was made: nobody would tell us any more */
+	if (up_gone(w, &x->t)) { /* it ended before the socket was listed */
 		up_close(u);
 		ask_opener(x);
 	} else if (r && r != EINPROGRESS) {
@@ -267,7 +267,7 @@ static void find_way(struct xchg *x, bool pool)
 	}
 }
 
-/* Answers of ours to an ACME server; what we have no answer for goes to the VM. */
+/* Responds to ACME challenges of ours; others go to the VM. */
 static bool acme(struct xchg *x)
 {
 	struct edge *e = x->c->w->e;
@@ -321,7 +321,7 @@ void xchg_opened(struct worker *w, struct opened *o)
 	while (x && x->id != o->xchg)
 		x = x->id_next;
 	if (!x || x->state != X_OPENING)
-		return; /* the client left, or waited long enough */
+		return; /* the client has left, or the request is past its deadline */
 	struct conn *c = x->c;
 	if (o->fd < 0) {
 		refuse_open(x, &o->err);
@@ -333,8 +333,8 @@ void xchg_opened(struct worker *w, struct opened *o)
 	conn_run(c);
 }
 
-/* Keeps the socket for another try. It is told to forget the last one: connect(2) would else say
- * that it failed, once more, instead of trying. */
+/* Keeps the socket for another try. It is disconnected first, or connect(2) would only report the
+ * last failure again. */
 static void retry_later(struct xchg *x)
 {
 	static const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
@@ -374,7 +374,7 @@ void xchg_up_failed(struct xchg *x, int error)
 		return;
 	}
 	if (!connecting && u && u->reused && !u->got_any && x->again_ok && !x->req_begun) {
-		up_close(u); /* it was closed while it waited: nobody has seen the request */
+		up_close(u); /* it was closed while idle: nobody has seen the request */
 		find_way(x, false);
 		return;
 	}
@@ -435,7 +435,7 @@ int xchg_data(struct xchg *x, const uint8_t *p, size_t n)
 	struct ebuf *out;
 
 	if (!x->up || x->up->shut)
-		return 0; /* the VM takes no more; its answer says why */
+		return 0; /* the VM reads no more; its response says why */
 	out = &x->up->out;
 	x->req_begun = true;
 	x->moved_ms = x->c->w->now;

@@ -211,9 +211,10 @@ int front_wildcard(struct front *f, const char *domain, struct err *err)
 	return certs_local_wildcard(f->certs, domain, err);
 }
 
-void front_renamed(struct front *f)
+/* Names were mapped: they may want a certificate. */
+static void names_mapped(void *ctx)
 {
-	acme_kick(f->acme);
+	acme_kick(((struct front *)ctx)->acme);
 }
 
 /* ---- life ---- */
@@ -272,6 +273,8 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	     (r = zones_listen(f->zones, conf->dns_listen, err)) < 0))
 		return r;
 	dc.zones = f->zones;
+	dc.mapped = names_mapped;
+	dc.ctx = f;
 	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
 	    (r = certs_open(dir, suffixes, ARRAY_SIZE(suffixes), &f->certs, err)) < 0)
 		return r;
@@ -287,7 +290,6 @@ void front_deps(struct front *f, struct api_deps *deps)
 	deps->certs = f->certs;
 	deps->front = f;
 	deps->wildcard = front_wildcard;
-	deps->renamed = front_renamed;
 }
 
 /* The API's address as reachable from this host. */

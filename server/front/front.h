@@ -17,8 +17,6 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 void front_deps(struct front *f, struct api_deps *deps);
 /* A wildcard certificate for a verified domain; blocks for as long as ACME takes. */
 int front_wildcard(struct front *f, const char *domain, struct err *err);
-/* Names were mapped: they may need a certificate. */
-void front_renamed(struct front *f);
 int front_start(struct front *f, struct api *api, struct err *err);
 void front_say(const struct front *f);
 /* Closes all connections; no more VMs are woken. NULL is fine, and so is calling it twice. */

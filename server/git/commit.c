@@ -18,17 +18,6 @@
 #define TRIES_MAX 200
 #define MESSAGE_MAX (256u << 10)
 
-void extra_set(json_t **extra, const char *name, json_t *value_consume)
-{
-	if (!extra) {
-		json_decref(value_consume);
-		return;
-	}
-	if (!*extra)
-		*extra = json_object();
-	json_object_set_new(*extra, name, value_consume);
-}
-
 /* Strict: no line breaks, no text behind the padding. */
 static int decode_base64(const char *p, size_t n, struct buf *ret)
 {
@@ -74,7 +63,7 @@ static int write_blob(git_repository *repo, const struct repo_change *c, git_oid
 }
 
 static int write_blobs(git_repository *repo, const struct repo_commit_new *n,
-                       struct tree_edit *edits, json_t **extra, struct err *err)
+                       struct tree_edit *edits, struct repo_about *about, struct err *err)
 {
 	for (size_t i = 0; i < n->n_changes; i++) {
 		const struct repo_change *c = &n->changes[i];
@@ -87,7 +76,7 @@ static int write_blobs(git_repository *repo, const struct repo_commit_new *n,
 			r = write_blob(repo, c, &edits[i].blob, err);
 		}
 		if (r < 0) {
-			extra_set(extra, "path", text_json(c->path, strlen(c->path)));
+			about->path = c->path;
 			return r;
 		}
 	}
@@ -111,14 +100,15 @@ static int sign(struct repos *g, const struct repo_commit_new *n, git_signature 
 	              : 0;
 }
 
-static int conflict(const char *expected, const git_oid *actual, json_t **extra, struct err *err)
+static int conflict(const char *expected, const git_oid *actual, struct repo_about *about,
+                    struct err *err)
 {
 	char sha[REPO_SHA_SIZE] = "";
 
 	if (actual)
 		git_oid_tostr(sha, sizeof(sha), actual);
-	extra_set(extra, "expected", json_string(expected));
-	extra_set(extra, "actual", actual ? json_string(sha) : json_null());
+	about->expected = expected;
+	memcpy(about->actual, sha, sizeof(sha));
 	return err_tag(err, -EEXIST, ERR_CONFLICTING_PARENT, "the branch is at %s, not at %s",
 	               actual ? sha : "no commit", expected);
 }
@@ -141,7 +131,8 @@ static void attempt_done(struct attempt *a)
 }
 
 /* Where the branch is now; *ret_parent NULL: nowhere. */
-static int find_parent(struct attempt *a, git_commit **ret_parent, json_t **extra, struct err *err)
+static int find_parent(struct attempt *a, git_commit **ret_parent, struct repo_about *about,
+                       struct err *err)
 {
 	struct err why = { 0 };
 	int r = rev_branch(a->repo, a->u.ref + strlen("refs/heads/"), ret_parent, &why);
@@ -155,7 +146,7 @@ static int find_parent(struct attempt *a, git_commit **ret_parent, json_t **extr
 	if (at)
 		git_oid_tostr(sha, sizeof(sha), at);
 	if (a->n->expected && strcasecmp(a->n->expected, sha) != 0)
-		return conflict(a->n->expected, at, extra, err);
+		return conflict(a->n->expected, at, about, err);
 	if (at)
 		memcpy(a->u.old_sha, sha, sizeof(sha));
 	else
@@ -163,12 +154,11 @@ static int find_parent(struct attempt *a, git_commit **ret_parent, json_t **extr
 	return 0;
 }
 
-static int check_deleted(struct attempt *a, json_t **extra, struct err *err)
+static int check_deleted(struct attempt *a, struct repo_about *about, struct err *err)
 {
 	for (size_t i = 0; i < a->n->n_changes; i++)
 		if (!a->edits[i].mode && !a->edits[i].found) {
-			extra_set(extra, "path",
-			          text_json(a->edits[i].path, strlen(a->edits[i].path)));
+			about->path = a->edits[i].path;
 			return err_tag(err, -ENOENT, ERR_PATH_NOT_FOUND,
 			               "'%.100s' cannot be deleted: it does not exist",
 			               a->edits[i].path);
@@ -177,7 +167,7 @@ static int check_deleted(struct attempt *a, json_t **extra, struct err *err)
 }
 
 /* 1: the branch is somewhere else by now. */
-static int try_once(struct attempt *a, git_oid *ret, json_t **extra, struct err *err)
+static int try_once(struct attempt *a, git_oid *ret, struct repo_about *about, struct err *err)
 {
 	autocommit *parent = NULL;
 	autotree *base = NULL, *tree = NULL;
@@ -186,12 +176,12 @@ static int try_once(struct attempt *a, git_oid *ret, json_t **extra, struct err 
 	git_oid tree_id;
 	int rc;
 
-	if ((rc = find_parent(a, &parent, extra, err)) < 0)
+	if ((rc = find_parent(a, &parent, about, err)) < 0)
 		return rc;
 	if (parent && (rc = git_commit_tree(&base, parent)) < 0)
 		return git_fail(rc, "read the tree", err);
 	if ((rc = tree_edit(a->repo, base, a->edits, a->n->n_changes, &tree_id, err)) < 0 ||
-	    (rc = check_deleted(a, extra, err)) < 0)
+	    (rc = check_deleted(a, about, err)) < 0)
 		return rc;
 	if ((rc = git_tree_lookup(&tree, a->repo, &tree_id)) < 0)
 		return git_fail(rc, "read the tree", err);
@@ -229,7 +219,7 @@ static int check_new(const struct repo_commit_new *n, struct err *err)
 	return 0;
 }
 
-static int prepare(struct attempt *a, json_t **extra, struct err *err)
+static int prepare(struct attempt *a, struct repo_about *about, struct err *err)
 {
 	char branch[REPO_REF_SIZE - 16];
 	char head[REPO_REF_SIZE];
@@ -244,15 +234,15 @@ static int prepare(struct attempt *a, json_t **extra, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = sign(a->g, a->n, &a->sig, err)) < 0)
 		return r;
-	return write_blobs(a->repo, a->n, a->edits, extra, err);
+	return write_blobs(a->repo, a->n, a->edits, about, err);
 }
 
-static int commit_marked(struct attempt *a, git_oid *ret, json_t **extra, struct err *err)
+static int commit_marked(struct attempt *a, git_oid *ret, struct repo_about *about, struct err *err)
 {
-	int r = prepare(a, extra, err);
+	int r = prepare(a, about, err);
 
 	for (int i = 0; r == 0 && i < TRIES_MAX; i++) {
-		r = try_once(a, ret, extra, err);
+		r = try_once(a, ret, about, err);
 		if (r <= 0)
 			return r;
 		usleep(1000u << MIN(i, 5)); /* whoever holds the branch's lock is quick */
@@ -264,7 +254,8 @@ static int commit_marked(struct attempt *a, git_oid *ret, json_t **extra, struct
 }
 
 int repo_commit_create(struct repos *g, const struct store_repo *r, const struct repo_commit_new *n,
-                       json_t **ret, json_t **extra, struct err *err)
+                       struct arena *mem, struct repo_commit *ret, struct repo_about *about,
+                       struct err *err)
 {
 	AUTO(attempt_done) struct attempt a = { .g = g, .n = n, .note = NOTE_NONE };
 	autorepo *repo = NULL;
@@ -278,11 +269,10 @@ int repo_commit_create(struct repos *g, const struct store_repo *r, const struct
 	    (rc = note_open(g, r->id, n->by, &a.note, err)) < 0)
 		return rc;
 	a.repo = repo;
-	if ((rc = commit_marked(&a, &id, extra, err)) < 0)
+	if ((rc = commit_marked(&a, &id, about, err)) < 0)
 		return rc;
 	note_told(&a.note, r, &a.u, 1);
 	if ((rc = git_commit_lookup(&c, repo, &id)) < 0)
 		return git_fail(rc, "read the commit", err);
-	*ret = json_pack("{s:o}", "commit", commit_json(c));
-	return 0;
+	return commit_read(c, mem, ret, err);
 }

@@ -16,58 +16,52 @@
 #define BLOB_MAX (INT64_C(4) << 20) /* larger files count no lines */
 #define RENAMES_MAX 400             /* candidates: the search is quadratic */
 
-static const char *status_of_delta(git_delta_t s)
+static enum repo_diff_status status_of_delta(git_delta_t s)
 {
 	switch (s) {
 	case GIT_DELTA_ADDED:
-		return "added";
+		return REPO_DIFF_ADDED;
 	case GIT_DELTA_DELETED:
-		return "removed";
+		return REPO_DIFF_REMOVED;
 	case GIT_DELTA_RENAMED:
-		return "renamed";
+		return REPO_DIFF_RENAMED;
 	case GIT_DELTA_COPIED:
-		return "copied";
+		return REPO_DIFF_COPIED;
 	case GIT_DELTA_TYPECHANGE:
-		return "changed";
+		return REPO_DIFF_CHANGED;
 	case GIT_DELTA_UNMODIFIED:
-		return "unchanged";
+		return REPO_DIFF_UNCHANGED;
 	default:
-		return "modified";
+		return REPO_DIFF_MODIFIED;
 	}
 }
 
-static json_t *file_json(git_diff *diff, size_t i)
+static void read_delta(git_diff *diff, size_t i, struct arena *mem, struct repo_diff_file *ret)
 {
 	const git_diff_delta *d = git_diff_get_delta(diff, i);
-	size_t added = 0, removed = 0, context = 0;
 	bool gone = d->status == GIT_DELTA_DELETED;
-	const char *path = gone ? d->old_file.path : d->new_file.path;
 	git_patch *patch = NULL;
-	json_t *j;
+	size_t context = 0;
 
 	if (git_patch_from_diff(&patch, diff, i) == 0 && patch)
-		git_patch_line_stats(&context, &added, &removed, patch);
+		git_patch_line_stats(&context, &ret->added, &ret->removed, patch);
 	git_patch_free(patch);
-	j = json_pack("{s:o, s:o, s:s, s:I, s:I, s:I}", "sha",
-	              gone ? json_null() : oid_json(&d->new_file.id), "filename",
-	              text_json(path, strlen(path)), "status", status_of_delta(d->status),
-	              "additions", (json_int_t)added, "deletions", (json_int_t)removed, "changes",
-	              (json_int_t)added + (json_int_t)removed);
-	json_object_set_new(j, "previous_filename",
-	                    d->status == GIT_DELTA_RENAMED || d->status == GIT_DELTA_COPIED
-	                            ? text_json(d->old_file.path, strlen(d->old_file.path))
-	                            : json_null());
-	return j;
+	ret->status = status_of_delta(d->status);
+	ret->path = arena_str(mem, gone ? d->old_file.path : d->new_file.path);
+	if (!gone)
+		git_oid_tostr(ret->sha, sizeof(ret->sha), &d->new_file.id);
+	if (d->status == GIT_DELTA_RENAMED || d->status == GIT_DELTA_COPIED)
+		ret->old_path = arena_str(mem, d->old_file.path);
 }
 
-static int diff_files(git_repository *repo, git_commit *from, git_commit *to, json_t **ret,
-                      struct err *err)
+static int diff_files(git_repository *repo, git_commit *from, git_commit *to, struct arena *mem,
+                      struct repo_comparison *ret, struct err *err)
 {
 	git_diff_find_options fo = GIT_DIFF_FIND_OPTIONS_INIT;
 	git_diff_options o = GIT_DIFF_OPTIONS_INIT;
 	autotree *a = NULL, *b = NULL;
 	git_diff *diff = NULL;
-	json_t *files = NULL;
+	size_t n;
 	int rc;
 
 	o.max_size = BLOB_MAX;
@@ -76,25 +70,24 @@ static int diff_files(git_repository *repo, git_commit *from, git_commit *to, js
 	if ((rc = git_commit_tree(&a, from)) < 0 || (rc = git_commit_tree(&b, to)) < 0 ||
 	    (rc = git_diff_tree_to_tree(&diff, repo, a, b, &o)) < 0)
 		return git_fail(rc, "compare", err);
+	/* Without it a rename is a removal and an addition. */
 	if (git_diff_num_deltas(diff) <= FILES_MAX)
-		git_diff_find_similar(diff,
-		                      &fo); /* without it a rename is a removal and an addition */
-	files = json_array();
-	for (size_t i = 0; i < MIN(git_diff_num_deltas(diff), (size_t)FILES_MAX); i++)
-		json_array_append_new(files, file_json(diff, i));
+		git_diff_find_similar(diff, &fo);
+	n = MIN(git_diff_num_deltas(diff), (size_t)FILES_MAX);
+	ret->v = arena_array(mem, n, sizeof(*ret->v));
+	for (ret->n = 0; ret->v && ret->n < n; ret->n++)
+		read_delta(diff, ret->n, mem, &ret->v[ret->n]);
 	git_diff_free(diff);
-	*ret = files;
-	return 0;
+	return arena_check(mem, err);
 }
 
 int repo_compare(struct repos *g, const struct store_repo *r, const char *base, const char *head,
-                 json_t **ret, struct err *err)
+                 struct arena *mem, struct repo_comparison *ret, struct err *err)
 {
 	autocommit *b = NULL, *h = NULL, *m = NULL;
 	struct graph gr = { .g = g, .r = r };
 	struct relation rel;
 	autorepo *repo = NULL;
-	json_t *files = NULL;
 	int rc;
 
 	if ((rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, base, &b, err)) < 0 ||
@@ -105,14 +98,6 @@ int repo_compare(struct repos *g, const struct store_repo *r, const char *base, 
 		return rc;
 	if (rel.has_base && (rc = git_commit_lookup(&m, repo, &rel.base)) < 0)
 		return git_fail(rc, "compare", err);
-	if ((rc = diff_files(repo, m ? m : b, h, &files, err)) < 0)
-		return rc;
-	*ret = json_pack("{s:s, s:I, s:I, s:I, s:o}", "status",
-	                 rel.ahead && rel.behind ? "diverged"
-	                 : rel.ahead             ? "ahead"
-	                 : rel.behind            ? "behind"
-	                                         : "identical",
-	                 "ahead_by", (json_int_t)rel.ahead, "behind_by", (json_int_t)rel.behind,
-	                 "total_commits", (json_int_t)rel.ahead, "files", files);
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	*ret = (struct repo_comparison){ .ahead = rel.ahead, .behind = rel.behind };
+	return diff_files(repo, m ? m : b, h, mem, ret, err);
 }

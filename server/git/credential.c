@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* credential.c - an account's passwords for other Git servers: kept, shown without the secret,
- * found */
+/* credential.c - an account's passwords for other Git servers: kept, listed without secrets, used
+ */
 #include "git/credential.h"
 
 #include <ctype.h>
@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
-#include "base/json_field.h"
 #include "git/app_token.h"
 
 #define TAG ERR_GIT_INVALID_REQUEST
@@ -120,7 +119,7 @@ static int take_api_url(const struct credential_new *n, struct store_credential 
 	size_t k;
 
 	if (!n->api_url) {
-		/* As GitHub has it, and its product for one's own machines. */
+		/* github.com, or GitHub Enterprise Server. */
 		if (strcmp(c->server, GITHUB) == 0)
 			snprintf(c->api_url, sizeof(c->api_url), "%s", GITHUB_API);
 		else
@@ -148,19 +147,16 @@ static int take_token(const char *token, struct store_credential *c, struct err 
 	return 0;
 }
 
-static json_t *shape(const struct store_credential *c)
+static void info_of(const struct store_credential *c, struct credential_info *ret)
 {
-	char when[CLOCK_RFC3339_LEN];
-	bool app = *c->app_id;
-
-	clock_rfc3339(c->created_ms, when);
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:s}", "server", c->server, "kind",
-	                 app ? "app" : "token", "appId", app ? json_string(c->app_id) : json_null(),
-	                 "installationId", app ? json_string(c->installation) : json_null(),
-	                 "apiUrl", app ? json_string(c->api_url) : json_null(), "createdAt", when);
+	*ret = (struct credential_info){ .is_app = *c->app_id, .created_ms = c->created_ms };
+	memcpy(ret->server, c->server, sizeof(ret->server));
+	memcpy(ret->app_id, c->app_id, sizeof(ret->app_id));
+	memcpy(ret->installation, c->installation, sizeof(ret->installation));
+	memcpy(ret->api_url, c->api_url, sizeof(ret->api_url));
 }
 
-/* Replacing one is always possible. */
+/* Replacing one is allowed at the limit too. */
 static int count_check(struct credentials *c, const struct store_credential *new, struct err *err)
 {
 	struct store_credential *v = NULL;
@@ -179,7 +175,7 @@ static int count_check(struct credentials *c, const struct store_credential *new
 }
 
 int credential_put(struct credentials *c, const char *account, const struct credential_new *n,
-                   json_t **ret, struct err *err)
+                   struct credential_info *ret, struct err *err)
 {
 	autocredential *row = calloc(1, sizeof(*row));
 	int r;
@@ -196,28 +192,30 @@ int credential_put(struct credentials *c, const char *account, const struct cred
 	    (r = count_check(c, row, err)) < 0 ||
 	    (r = store_credential_put(c->store, row, err)) < 0)
 		return r;
-	*ret = shape(row);
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	info_of(row, ret);
+	return 0;
 }
 
-int credential_list(struct credentials *c, const char *account, json_t **ret, struct err *err)
+int credential_list(struct credentials *c, const char *account, struct credential_info **ret,
+                    size_t *ret_n, struct err *err)
 {
+	autofree struct credential_info *list = NULL;
 	struct store_credential *v = NULL;
-	json_t *list = json_array();
 	size_t n = 0;
 	int r = store_credential_list(c->store, account, &v, &n, err);
 
+	if (r >= 0 && !(list = calloc(n + 1, sizeof(*list))))
+		r = err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; r >= 0 && i < n; i++)
-		json_array_append_new(list, shape(&v[i]));
+		info_of(&v[i], &list[i]);
 	if (v)
 		OPENSSL_cleanse(v, n * sizeof(*v));
 	free(v);
-	if (r < 0) {
-		json_decref(list);
+	if (r < 0)
 		return r;
-	}
-	*ret = json_pack("{s:o}", "credentials", list);
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	*ret = TAKE_PTR(list);
+	*ret_n = n;
+	return 0;
 }
 
 int credential_delete(struct credentials *c, const char *account, const char *server,

@@ -72,7 +72,7 @@ static int try_webhook(struct triggers *t, struct store_delivery *d, const struc
 	autofree char *body = NULL, *signature = NULL;
 	autojson json_t *j =
 	        json_pack("{s:s, s:s, s:o, s:s}", "event", "branchUpdate", "repoId", d->repo,
-	                  "branch", text_json(d->branch, strlen(d->branch)), "commit", d->new_sha);
+	                  "branch", json_text(d->branch, strlen(d->branch)), "commit", d->new_sha);
 	int r;
 
 	if (!j || !(body = json_dumps(j, JSON_COMPACT)))

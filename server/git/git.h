@@ -3,17 +3,16 @@
  * git/git.h - repositories of accounts; for main.c, api/ and ssh/
  *
  * A repository is a row in the store (whose it is, who may see it) and a bare repository on the
- * disk
- * (<data>/git/repos/<id>.git), made whole beside its place and then renamed. Git's own programs
- * speak Git's protocol, each in a jail of its own (jail.c); everything the API asks is read and
- * written through libgit2, whose names begin with git_: ours begin with repos_ (all of them) and
- * repo_ (one).
+ * disk (<data>/git/repos/<id>.git), made whole beside its place and then renamed. Git's own
+ * programs speak Git's protocol, each in a jail of its own (jail.c); everything the API asks is
+ * read and written through libgit2, whose names begin with git_: ours begin with repos_ (all
+ * repositories) and repo_ (one).
  *
- * Answers to questions of the API are JSON in the contract's shapes: they nest and have any size.
+ * What is in a repository, and new commits: git/contents.h.
  */
 #pragma once
 
-#include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -77,9 +76,8 @@ void repos_tell_unheard(struct repos *g);
 enum repo_access { REPO_READ, REPO_WRITE, REPO_OWN };
 
 /*
- * Of this account ("": nobody in particular). -ENOENT REPOSITORY_NOT_FOUND for what is not there
- * and for what is another's; what is public may be read by everyone. Grants of identities are
- * checked by auth before.
+ * For this account ("": an anonymous caller). -ENOENT REPOSITORY_NOT_FOUND if there is none, or if
+ * it is private and belongs to another account. Grants of identities are checked by auth before.
  */
 int repo_find(struct repos *g, const char *account, const char *id, enum repo_access access,
               struct store_repo *ret, struct err *err);
@@ -87,95 +85,57 @@ bool repo_id_valid(const char *id);
 /* Branch names that Git would take, and that do not look like an option. */
 bool repo_branch_valid(const char *name);
 
+/*
+ * What an error is about, for the members of a reply that name it. NULL and "": not about that.
+ * Pointers are borrowed from what was asked for.
+ */
+struct repo_about {
+	const char *path, *revision;
+	const char *expected;       /* where a branch should be; and where it is: */
+	char actual[REPO_SHA_SIZE]; /* "": there is no such branch */
+	char url[300];              /* without a password */
+	char dir[PATH_MAX];         /* that the repository or archive at url does not have */
+};
+
+/* Another repository, with its history. */
+struct repo_source {
+	const char *url;
+	const char *rev; /* a branch, tag or hash; NULL: the default branch */
+	bool all_branches;
+	int64_t depth; /* commits of the history; 0: all */
+};
+
+/* Files that become one commit. */
+enum repo_import_kind { REPO_IMPORT_FILES, REPO_IMPORT_ARCHIVE, REPO_IMPORT_GIT };
+struct repo_import_file {
+	const char *path, *content;
+	size_t len;
+};
+struct repo_import {
+	enum repo_import_kind kind;
+	const struct repo_import_file *files;             /* of REPO_IMPORT_FILES */
+	size_t n_files;                                   /* likewise */
+	const char *url;                                  /* of the others */
+	const char *dir;                                  /* what is below it alone, or NULL */
+	const char *rev;                                  /* of REPO_IMPORT_GIT, or NULL */
+	const char *message, *author_name, *author_email; /* or NULL */
+};
+
 struct repo_new {
 	const char *account, *by;
 	const char *name;           /* or NULL */
 	const char *default_branch; /* or NULL: "main" */
 	bool is_public;
-	const json_t *source, *import; /* of the contract, or NULL; one of them at most */
+	const struct repo_source *source; /* or NULL */
+	const struct repo_import *import; /* or NULL; not both */
 };
 int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *ret,
-                json_t **ret_extra, struct err *err);
+                struct repo_about *about, struct err *err);
 int repo_delete(struct repos *g, const struct store_repo *r, struct err *err);
-/* An item of the list: with branches, tags and the default branch. */
-int repo_item(struct repos *g, const struct store_repo *r, json_t **ret, struct err *err);
 int repo_default_branch(struct repos *g, const struct store_repo *r, char ret[REPO_REF_SIZE],
                         struct err *err);
 int repo_set_default_branch(struct repos *g, const struct store_repo *r, const char *name,
                             struct err *err);
-
-/* ---- what is in them; errors carry the contract's codes, *extra gets their members ---- */
-
-int repo_branches(struct repos *g, const struct store_repo *r, json_t **ret, struct err *err);
-int repo_branch(struct repos *g, const struct store_repo *r, const char *name, json_t **ret,
-                struct err *err);
-/* sha NULL: the default branch's tip. */
-int repo_branch_create(struct repos *g, const struct store_repo *r, const char *by,
-                       const char *name, const char *sha, json_t **ret, struct err *err);
-int repo_tags(struct repos *g, const struct store_repo *r, json_t **ret, struct err *err);
-int repo_tag(struct repos *g, const struct store_repo *r, const char *name, json_t **ret,
-             struct err *err);
-int repo_tag_object(struct repos *g, const struct store_repo *r, const char *hash, json_t **ret,
-                    struct err *err);
-int repo_blob(struct repos *g, const struct store_repo *r, const char *hash, json_t **ret,
-              struct err *err);
-int repo_tree(struct repos *g, const struct store_repo *r, const char *hash, json_t **ret,
-              struct err *err);
-int repo_contents(struct repos *g, const struct store_repo *r, const char *path, const char *rev,
-                  bool recursive, json_t **ret, struct err *err);
-int repo_commit(struct repos *g, const struct store_repo *r, const char *hash, json_t **ret,
-                struct err *err);
-int repo_compare(struct repos *g, const struct store_repo *r, const char *base, const char *head,
-                 json_t **ret, struct err *err);
-
-struct repo_log {
-	const char *branch, *since, *until; /* or NULL */
-	uint32_t limit, offset;
-	bool has_offset, asc, no_total;
-};
-#define REPO_LOG_LIMIT 50
-#define REPO_LOG_LIMIT_MAX 500
-int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log *q, json_t **ret,
-             struct err *err);
-
-struct repo_change {
-	const char *path; /* borrowed */
-	const char *content;
-	size_t len;
-	bool base64, deleted, executable;
-};
-struct repo_commit_new {
-	const char *by, *branch, *message, *author_name, *author_email, *expected; /* NULL: none */
-	struct repo_change *changes;
-	size_t n_changes;
-};
-#define REPO_CHANGES_MAX 10000
-/* *extra: members of the error, such as expected, actual and path; may be NULL. */
-int repo_commit_create(struct repos *g, const struct store_repo *r, const struct repo_commit_new *n,
-                       json_t **ret, json_t **extra, struct err *err);
-/* The contract's low-level commit: an object, no branch moves. */
-int repo_commit_object(struct repos *g, const struct store_repo *r, const json_t *body,
-                       json_t **ret, struct err *err);
-
-/* ---- search: search.c, search_files.c, search_log.c ---- */
-
-struct repo_search {
-	const char *query, *rev, *path_pattern, *exclude_pattern; /* NULL: none */
-	uint32_t max_results, offset, context;
-	bool case_sensitive, regex, whole_word;
-};
-#define REPO_SEARCH_RESULTS 100
-#define REPO_SEARCH_RESULTS_MAX 1000
-#define REPO_SEARCH_CONTEXT 2
-#define REPO_SEARCH_CONTEXT_MAX 20
-int repo_search(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                json_t **ret, struct err *err);
-int repo_search_files(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                      json_t **ret, struct err *err);
-int repo_search_commits(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                        json_t **ret, struct err *err);
-int repo_search_diffs(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                      json_t **ret, struct err *err);
 
 /* ---- for a place that cannot reach us: bundle.c ---- */
 
@@ -237,11 +197,23 @@ struct talk *talk_free(struct talk *t, bool now);
 
 /* ---- large files: lfs.c ---- */
 
-#define LFS_OBJECTS_MAX 1000 /* of one batch */
-/* The batch API: href is the address of the repository as the client knows it. */
-int repo_lfs_batch(struct repos *g, const struct store_repo *r, const json_t *body, bool may_write,
-                   const char *href, const char *authorization, json_t **ret, json_t **extra,
-                   struct err *err);
+enum lfs_state {
+	LFS_INVALID, /* not an oid, or no size */
+	LFS_UNREADABLE,
+	LFS_KEPT, /* upload: it is there already */
+	LFS_UPLOAD,
+	LFS_TOO_LARGE,
+	LFS_DOWNLOAD,
+	LFS_MISSING,
+};
+struct lfs_object {
+	const char *oid; /* or NULL */
+	int64_t size;    /* as the client says; of LFS_DOWNLOAD, what it is */
+	enum lfs_state state;
+};
+/* What a client has to do to upload, or download, these: sets the states. */
+int repo_lfs_batch(struct repos *g, const struct store_repo *r, bool upload, struct lfs_object *v,
+                   size_t n, struct err *err);
 /* A descriptor of the bytes. */
 int repo_lfs_get(struct repos *g, const struct store_repo *r, const char *oid, int *ret_fd,
                  uint64_t *ret_len, struct err *err);

@@ -9,7 +9,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/lock.h"
-#include "git/git.h"
+#include "git/contents.h"
 
 #define GIT_PROGRAM "/usr/bin/git"
 #define CHILDREN_MAX 96         /* of git's programs at a time: memory and processes */
@@ -177,12 +177,13 @@ int rev_branch(git_repository *repo, const char *name, git_commit **ret, struct 
 /* The branch HEAD names, whether it exists or not. */
 int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err);
 
-/* ---- shapes: object.c ---- */
-json_t *text_json(const char *p, size_t n); /* as UTF-8, whatever it is */
-json_t *oid_json(const git_oid *id);
-json_t *commit_json(git_commit *c);
-json_t *base64_json(const void *p, size_t n);
-json_t *tag_ref_json(git_repository *repo, git_reference *ref);
+/* ---- object.c ---- */
+int commit_read(git_commit *c, struct arena *mem, struct repo_commit *ret, struct err *err);
+/* Everything but the path. */
+void entry_read(git_odb *odb, const git_tree_entry *e, struct repo_entry *ret);
+/* A reference below refs/tags: annotated, or a name for a commit. false: for another reference. */
+bool tag_ref_read(git_repository *repo, git_reference *ref, struct arena *mem,
+                  struct repo_tag *ret);
 int blob_size_check(git_object_size_t n, struct err *err); /* GET_CONTENT_FAILED */
 
 /* ---- tree_edit.c ---- */
@@ -270,12 +271,13 @@ int quota_repo(struct repos *g, const char *account, struct err *err);
 /* Bytes that the account may still store; INT64_MAX: no limit. -EDQUOT when there are none. */
 int quota_room(struct repos *g, const char *account, int64_t *ret, struct err *err);
 
-/* ---- import.c, import_source.c, import_files.c ---- */
-int import_source(struct repos *g, const char *account, const char *path, const json_t *source,
-                  const char *branch, json_t **extra, struct err *err);
-int import_run(struct repos *g, const char *account, const char *path, const json_t *import,
-               const char *branch, json_t **extra, struct err *err);
-void extra_set(json_t **extra, const char *name, json_t *value_consume);
+/* ---- import.c, import_source.c ---- */
+int import_source(struct repos *g, const char *account, const char *path,
+                  const struct repo_source *source, const char *branch, struct repo_about *about,
+                  struct err *err);
+int import_run(struct repos *g, const char *account, const char *path,
+               const struct repo_import *import, const char *branch, struct repo_about *about,
+               struct err *err);
 
 /* ---- match.c: patterns that cannot run away ---- */
 struct match;

@@ -28,11 +28,6 @@ struct unpack {
 	bool inside;     /* the file that is being read is taken */
 };
 
-static const char *member(const json_t *o, const char *name)
-{
-	return json_string_value(json_object_get(o, name));
-}
-
 /* The path below dir, or NULL when it is somewhere else. */
 static const char *below(const char *path, const char *dir)
 {
@@ -129,16 +124,15 @@ static int unpack_from(struct repos *g, const char *const *argv, const char *rep
 struct job {
 	struct repos *g;
 	const char *path; /* of the repository */
-	const json_t *import;
+	const struct repo_import *import;
 	struct import_commit c;
 	int64_t room;
-	json_t **extra;
+	struct repo_about *about;
 };
 
 /* "a/b" of "/a/b/"; "" for the root. */
-static int clean_dir(const json_t *import, char ret[PATH_MAX], struct err *err)
+static int clean_dir(const char *dir, char ret[PATH_MAX], struct err *err)
 {
-	const char *dir = member(import, "dir");
 	size_t n;
 
 	*ret = '\0';
@@ -160,13 +154,10 @@ static int clean_dir(const json_t *import, char ret[PATH_MAX], struct err *err)
 
 static int no_dir(struct job *j, const char *url, const char *dir, struct err *err)
 {
-	char plain[300];
-
-	source_hide(url, plain, sizeof(plain));
-	extra_set(j->extra, "source", text_json(plain, strlen(plain)));
-	extra_set(j->extra, "dir", text_json(dir, strlen(dir)));
+	source_hide(url, j->about->url, sizeof(j->about->url));
+	snprintf(j->about->dir, sizeof(j->about->dir), "%s", dir);
 	return err_tag(err, -EINVAL, ERR_IMPORT_SUBDIR_NOT_FOUND,
-	               "'%.150s' has no directory '%.100s'", plain, dir);
+	               "'%.150s' has no directory '%.100s'", j->about->url, dir);
 }
 
 /* Runs the child and makes the commit. */
@@ -193,14 +184,13 @@ static int import_archive(struct job *j, struct err *err)
 	static const char *const argv[] = {
 		BSDTAR, "-c", "-f", "-", "--format=gnutar", "@-", NULL
 	};
+	const char *url = j->import->url;
 	char dir[PATH_MAX];
 	autofd int fd = -1;
-	const char *url;
 	int r;
 
-	if ((r = source_url(j->import, &url, err)) < 0 ||
-	    (r = clean_dir(j->import, dir, err)) < 0 ||
-	    (r = download(j->g, url, MIN(j->room, DOWNLOAD_BYTES_MAX), &fd, j->extra, err)) < 0)
+	if ((r = source_url_check(url, err)) < 0 || (r = clean_dir(j->import->dir, dir, err)) < 0 ||
+	    (r = download(j->g, url, MIN(j->room, DOWNLOAD_BYTES_MAX), &fd, j->about, err)) < 0)
 		return r;
 	return commit_tar(j, argv, NULL, fd, url, dir, dir, err);
 }
@@ -220,7 +210,7 @@ static int import_git_from(struct job *j, const char *scratch, const char *url, 
 	if (rc < 0)
 		return git_fail(rc, "make a repository", err);
 	if ((rc = source_take(j->g, scratch, url, rev, /* all= */ false, /* depth= */ 1, "main",
-	                      branch, j->extra, err)) < 0)
+	                      branch, j->about, err)) < 0)
 		return rc;
 	if ((rc = rev_commit(repo, branch, &c, err)) < 0)
 		return rc;
@@ -241,16 +231,14 @@ static int import_git_from(struct job *j, const char *scratch, const char *url, 
 
 static int import_git(struct job *j, struct err *err)
 {
-	const char *url, *rev = member(j->import, "rev");
+	const char *url = j->import->url, *rev = j->import->rev;
 	char scratch[PATH_MAX], dir[PATH_MAX], id[ID_SIZE];
 	int r;
 
-	if (!rev)
-		rev = member(j->import, "branch");
 	if (rev && !repo_branch_valid(rev))
 		return err_tag(err, -EINVAL, ERR_INVALID_REVISION, "'%.100s' is not a revision",
 		               rev);
-	if ((r = source_url(j->import, &url, err)) < 0 || (r = clean_dir(j->import, dir, err)) < 0)
+	if ((r = source_url_check(url, err)) < 0 || (r = clean_dir(j->import->dir, dir, err)) < 0)
 		return r;
 	id_make("", id);
 	repos_path(j->g, "tmp", id, scratch);
@@ -261,59 +249,45 @@ static int import_git(struct job *j, struct err *err)
 
 static int import_files(struct job *j, struct err *err)
 {
-	const json_t *files = json_object_get(j->import, "files");
+	const struct repo_import *im = j->import;
 	struct writer *w;
-	const char *path;
-	json_t *text;
-	int r;
+	int r = writer_open(j->g, j->path, &j->c, j->room, &w, err);
 
-	if (!json_is_object(files))
-		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'import.files' must be an object of paths and texts");
-	if ((r = writer_open(j->g, j->path, &j->c, j->room, &w, err)) < 0)
+	if (r < 0)
 		return r;
-	json_object_foreach((json_t *)(uintptr_t)files, path, text)
-	{
-		if (!json_is_string(text)) {
-			r = err_tag(err, -EINVAL, ERR_INVALID_FILE_CHANGE,
-			            "the content of file '%.100s' must be a string", path);
-			extra_set(j->extra, "path", text_json(path, strlen(path)));
-			break;
-		}
-		if ((r = writer_file(w, path, false, false, json_string_length(text), err)) < 0 ||
-		    (r = writer_data(w, json_string_value(text), json_string_length(text), err)) <
-		            0 ||
+	for (size_t i = 0; i < im->n_files; i++) {
+		const struct repo_import_file *f = &im->files[i];
+
+		if ((r = writer_file(w, f->path, false, false, f->len, err)) < 0 ||
+		    (r = writer_data(w, f->content, f->len, err)) < 0 ||
 		    (r = writer_file_end(w, err)) < 0) {
-			extra_set(j->extra, "path", text_json(path, strlen(path)));
-			break;
+			j->about->path = f->path;
+			writer_drop(w);
+			return r;
 		}
-	}
-	if (r < 0) {
-		writer_drop(w);
-		return r;
 	}
 	return writer_close(w, err);
 }
 
-int import_run(struct repos *g, const char *account, const char *path, const json_t *import,
-               const char *branch, json_t **extra, struct err *err)
+int import_run(struct repos *g, const char *account, const char *path,
+               const struct repo_import *import, const char *branch, struct repo_about *about,
+               struct err *err)
 {
-	const char *type = member(import, "type"), *message = member(import, "commitMessage");
-	struct job j = { .g = g, .path = path, .import = import, .extra = extra };
+	struct job j = { .g = g, .path = path, .import = import, .about = about };
 	int r = quota_room(g, account, &j.room, err);
 
 	if (r < 0)
 		return r;
 	j.c = (struct import_commit){ .branch = branch,
-		                      .message = message ? message : "Import",
-		                      .name = member(import, "authorName"),
-		                      .email = member(import, "authorEmail") };
-	if (type && strcmp(type, "files") == 0)
+		                      .message = import->message ? import->message : "Import",
+		                      .name = import->author_name,
+		                      .email = import->author_email };
+	switch (import->kind) {
+	case REPO_IMPORT_FILES:
 		return import_files(&j, err);
-	if (type && (strcmp(type, "tar") == 0 || strcmp(type, "zip") == 0))
+	case REPO_IMPORT_ARCHIVE:
 		return import_archive(&j, err);
-	if (type && strcmp(type, "git") == 0)
+	default:
 		return import_git(&j, err);
-	return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-	               "'import.type' must be \"files\", \"tar\", \"zip\" or \"git\"");
+	}
 }

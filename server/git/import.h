@@ -20,16 +20,17 @@ void source_auth(const char *url, struct source_auth *ret);
 void source_auth_done(struct source_auth *a);
 
 /* ---- import_source.c ---- */
-int source_url(const json_t *o, const char **ret, struct err *err);
+/* Is it an address that can be fetched from? NULL: it is missing. */
+int source_url_check(const char *url, struct err *err);
 void source_hide(const char *url, char *ret, size_t size);
-int source_failed(const char *url, const char *says, json_t **extra, struct err *err);
+int source_failed(const char *url, const char *says, struct repo_about *about, struct err *err);
 int source_fetch(struct repos *g, const char *path, const char *url, const char *const *refspecs,
-                 long long depth, json_t **extra, struct err *err);
+                 int64_t depth, struct repo_about *about, struct err *err);
 /* Fetches rev (NULL: the default branch) or all; ret_branch: what it became, "": source is empty.
  */
 int source_take(struct repos *g, const char *path, const char *url, const char *rev, bool all,
-                long long depth, const char *want, char ret_branch[REPO_REF_SIZE], json_t **extra,
-                struct err *err);
+                int64_t depth, const char *want, char ret_branch[REPO_REF_SIZE],
+                struct repo_about *about, struct err *err);
 
 /* ---- tar.c: plain tar, piece by piece; ops are called by a thread of its own ---- */
 enum tar_type { TAR_FILE, TAR_LINK, TAR_HARDLINK };
@@ -68,5 +69,5 @@ int writer_close(struct writer *w, struct err *err); /* frees it, whatever happe
 void writer_drop(struct writer *w);
 
 /* ---- download.c ---- */
-int download(struct repos *g, const char *url, int64_t max, int *ret_fd, json_t **extra,
+int download(struct repos *g, const char *url, int64_t max, int *ret_fd, struct repo_about *about,
              struct err *err);

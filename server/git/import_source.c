@@ -8,6 +8,7 @@
 #include "git/import.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,9 +18,8 @@
 #define FETCH_MS (30 * 60000u)
 #define REFS_BYTES (32u << 20)
 
-int source_url(const json_t *o, const char **ret, struct err *err)
+int source_url_check(const char *url, struct err *err)
 {
-	const char *url = json_string_value(json_object_get(o, "url"));
 	size_t n = url ? strlen(url) : 0;
 
 	if (n == 0 || n > SOURCE_URL_MAX ||
@@ -30,7 +30,6 @@ int source_url(const json_t *o, const char **ret, struct err *err)
 		if ((unsigned char)*p <= ' ' || *p == 0x7f || *p == '\\')
 			return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 			               "'url' has a space or a control character");
-	*ret = url;
 	return 0;
 }
 
@@ -47,20 +46,19 @@ void source_hide(const char *url, char *ret, size_t size)
 	snprintf(ret, size, "%.*s%s", (int)(host - url), url, at ? at + 1 : host);
 }
 
-int source_failed(const char *url, const char *says, json_t **extra, struct err *err)
+int source_failed(const char *url, const char *says, struct repo_about *about, struct err *err)
 {
 	static const char *const denied[] = { "Authentication failed", "could not read Username",
 		                              "could not read Password", "error: 401",
 		                              "error: 403" };
 	const char *proxy = strstr(says, "proxy: ");
 	enum err_code tag = ERR_SOURCE_NOT_FOUND;
-	char plain[300];
+	const char *plain = about->url;
 
-	source_hide(url, plain, sizeof(plain));
+	source_hide(url, about->url, sizeof(about->url));
 	for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
 		if (strstr(says, denied[i]))
 			tag = ERR_SOURCE_UNAUTHORIZED;
-	extra_set(extra, "url", text_json(plain, strlen(plain)));
 	if (proxy)
 		return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND,
 		               "'%.100s' cannot be reached: %.150s", plain, proxy + 7);
@@ -111,7 +109,7 @@ static void read_refs(const struct buf *out, const char *rev, struct plan *ret)
 }
 
 static int ask(struct repos *g, const char *path, const char *url, const char *rev,
-               struct plan *ret, json_t **extra, struct err *err)
+               struct plan *ret, struct repo_about *about, struct err *err)
 {
 	AUTO(source_auth_done) struct source_auth auth;
 	const char *argv[] = {
@@ -131,11 +129,11 @@ static int ask(struct repos *g, const char *path, const char *url, const char *r
 	            &res, err);
 
 	if (r == -ETIMEDOUT)
-		return source_failed(url, "", extra, err);
+		return source_failed(url, "", about, err);
 	if (r < 0)
 		return r;
 	if (res.status != 0)
-		return source_failed(url, (char *)res.err_text.p, extra, err);
+		return source_failed(url, (char *)res.err_text.p, about, err);
 	read_refs(&res.out, rev, ret);
 	return 0;
 }
@@ -143,7 +141,7 @@ static int ask(struct repos *g, const char *path, const char *url, const char *r
 /* ---- fetch ---- */
 
 int source_fetch(struct repos *g, const char *path, const char *url, const char *const *refspecs,
-                 long long depth, json_t **extra, struct err *err)
+                 int64_t depth, struct repo_about *about, struct err *err)
 {
 	const char *argv[16] = { GIT_PROGRAM,
 		                 "fetch",
@@ -158,7 +156,7 @@ int source_fetch(struct repos *g, const char *path, const char *url, const char 
 	int r;
 
 	if (depth > 0) {
-		snprintf(how_deep, sizeof(how_deep), "--depth=%lld", depth);
+		snprintf(how_deep, sizeof(how_deep), "--depth=%" PRId64, depth);
 		argv[n++] = how_deep;
 	}
 	source_auth(url, &auth);
@@ -178,7 +176,7 @@ int source_fetch(struct repos *g, const char *path, const char *url, const char 
 	            &res, err);
 	if (r < 0)
 		return r;
-	return res.status == 0 ? 0 : source_failed(url, (char *)res.err_text.p, extra, err);
+	return res.status == 0 ? 0 : source_failed(url, (char *)res.err_text.p, about, err);
 }
 
 static int set_head(const char *path, const char *branch, struct err *err)
@@ -213,26 +211,26 @@ static int branch_from(const char *path, const char *rev, const char *branch, st
 }
 
 int source_take(struct repos *g, const char *path, const char *url, const char *rev, bool all,
-                long long depth, const char *want, char ret_branch[REPO_REF_SIZE], json_t **extra,
-                struct err *err)
+                int64_t depth, const char *want, char ret_branch[REPO_REF_SIZE],
+                struct repo_about *about, struct err *err)
 {
 	char spec[2 * REPO_REF_SIZE + 64];
 	const char *refspecs[4] = { spec, NULL, NULL, NULL };
 	struct plan plan = { 0 };
 	int r;
 
-	if ((r = ask(g, path, url, rev, &plan, extra, err)) < 0)
+	if ((r = ask(g, path, url, rev, &plan, about, err)) < 0)
 		return r;
 	*ret_branch = '\0';
 	if (plan.empty && !rev)
 		return 0;
 	if (rev && !plan.is_branch && !plan.is_tag && !plan.is_hash) {
-		extra_set(extra, "revision", text_json(rev, strlen(rev)));
+		about->revision = rev;
 		return err_tag(err, -EINVAL, ERR_INVALID_REVISION,
 		               "the source has no branch, tag or commit '%.100s'", rev);
 	}
 	if (!rev && !*plan.head && !all)
-		return source_failed(url, "", extra, err);
+		return source_failed(url, "", about, err);
 	/* The branch that this becomes: the one it is there; of a tag or a commit, the one asked
 	 * for. */
 	snprintf(ret_branch, REPO_REF_SIZE, "%s",
@@ -256,39 +254,29 @@ int source_take(struct repos *g, const char *path, const char *url, const char *
 			refspecs[2] = "+refs/heads/*:refs/heads/*";
 		refspecs[1] = "+refs/tags/*:refs/tags/*";
 	}
-	if ((r = source_fetch(g, path, url, refspecs, depth, extra, err)) < 0)
+	if ((r = source_fetch(g, path, url, refspecs, depth, about, err)) < 0)
 		return r;
 	return rev && !plan.is_branch && plan.is_tag ? branch_from(path, rev, ret_branch, err) : 0;
 }
 
-int import_source(struct repos *g, const char *account, const char *path, const json_t *source,
-                  const char *branch, json_t **extra, struct err *err)
+int import_source(struct repos *g, const char *account, const char *path,
+                  const struct repo_source *source, const char *branch, struct repo_about *about,
+                  struct err *err)
 {
-	const json_t *d = json_object_get(source, "depth");
-	const char *rev = json_string_value(json_object_get(source, "rev"));
-	long long depth = json_integer_value(d);
+	const char *rev = source->rev && *source->rev ? source->rev : NULL;
 	char head[REPO_REF_SIZE];
-	const char *url;
 	int64_t room;
 	int r;
 
-	if (!rev)
-		rev = json_string_value(json_object_get(source, "branch"));
-	if (rev && !*rev)
-		rev = NULL;
-	if (d && !json_is_null(d) && (!json_is_integer(d) || depth < 1 || depth > INT32_MAX))
-		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'depth' must be a number from 1");
 	if (rev && !repo_branch_valid(rev)) {
-		extra_set(extra, "revision", text_json(rev, strlen(rev)));
+		about->revision = rev;
 		return err_tag(err, -EINVAL, ERR_INVALID_REVISION, "'%.100s' is not a revision",
 		               rev);
 	}
-	if ((r = source_url(source, &url, err)) < 0 ||
+	if ((r = source_url_check(source->url, err)) < 0 ||
 	    (r = quota_room(g, account, &room, err)) < 0 ||
-	    (r = source_take(g, path, url, rev,
-	                     json_is_true(json_object_get(source, "allBranches")), depth, branch,
-	                     head, extra, err)) < 0)
+	    (r = source_take(g, path, source->url, rev, source->all_branches, source->depth, branch,
+	                     head, about, err)) < 0)
 		return r;
 	if (*head && (r = set_head(path, head, err)) < 0)
 		return r;

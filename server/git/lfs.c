@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lfs.c - Git LFS: the batch API with basic transfers, bytes on the disk
+ * lfs.c - Git LFS: which large files there are, and their bytes on the disk
  *
  * Bytes are kept once per account under their SHA-256 (git/lfs/<account>/<aa>/<oid>), and the store
  * says which repositories have them: a token that may read one repository cannot ask it for
@@ -19,8 +19,6 @@
 #include "base/id.h"
 #include "base/io.h"
 #include "git/git_internal.h"
-
-#define TAG ERR_GIT_INVALID_REQUEST
 
 static bool oid_valid(const char *s)
 {
@@ -42,120 +40,36 @@ static void lfs_path(const struct repos *g, const char *account, const char *oid
 
 /* ---- batch ---- */
 
-static bool takes_basic(const json_t *body)
+static enum lfs_state state_of(struct repos *g, const struct store_repo *r, bool upload,
+                               int64_t room, struct lfs_object *o)
 {
-	const json_t *transfers = json_object_get(body, "transfers"), *item;
-	size_t i;
-
-	if (!json_is_array(transfers))
-		return true;
-	json_array_foreach(transfers, i, item)
-	{
-		const char *s = json_string_value(item);
-
-		if (s && strcmp(s, "basic") == 0)
-			return true;
-	}
-	return json_array_size(transfers) == 0;
-}
-
-static json_t *action(const char *name, const char *href, const char *oid,
-                      const char *authorization)
-{
-	autobuf struct buf url = { 0 };
-	json_t *a;
-
-	buf_printf(&url, "%s/info/lfs/objects/%s", href, oid);
-	a = json_pack("{s:{s:s%, s:{}}}", name, "href", url.p, url.len, "header");
-	if (authorization)
-		json_object_set_new(json_object_get(json_object_get(a, name), "header"),
-		                    "Authorization", json_string(authorization));
-	return a;
-}
-
-static json_t *object_error(int code, const char *message)
-{
-	return json_pack("{s:i, s:s}", "code", code, "message", message);
-}
-
-struct batch {
-	struct repos *g;
-	const struct store_repo *r;
-	bool upload;
-	const char *href, *authorization;
-	int64_t room;
-};
-
-static json_t *batch_one(struct batch *b, const json_t *o)
-{
-	const char *oid = json_string_value(json_object_get(o, "oid"));
-	json_int_t size = json_integer_value(json_object_get(o, "size"));
 	struct err why = { 0 };
 	struct store_lfs have;
-	json_t *j;
-	int r;
-
-	if (!oid_valid(oid) || size < 0)
-		return json_pack("{s:s, s:I, s:o}", "oid", oid ? oid : "", "size", size, "error",
-		                 object_error(422, "not a SHA-256 in hex, or no size"));
-	j = json_pack("{s:s, s:I, s:b}", "oid", oid, "size", size, "authenticated", 1);
-	r = store_lfs_get(b->g->store, b->r->id, oid, &have, &why);
-	if (r < 0 && r != -ENOENT) {
-		json_object_set_new(j, "error", object_error(500, "the store cannot be read"));
-	} else if (b->upload) {
-		if (r == 0)
-			return j; /* nothing to do */
-		if (size > b->room)
-			json_object_set_new(
-			        j, "error",
-			        object_error(507, "this exceeds the account's storage limit"));
-		else
-			json_object_set_new(j, "actions",
-			                    action("upload", b->href, oid, b->authorization));
-	} else if (r == -ENOENT) {
-		json_object_set_new(j, "error", object_error(404, "there is no such object"));
-	} else {
-		json_object_set_new(j, "size", json_integer(have.bytes));
-		json_object_set_new(j, "actions",
-		                    action("download", b->href, oid, b->authorization));
-	}
-	return j;
-}
-
-int repo_lfs_batch(struct repos *g, const struct store_repo *r, const json_t *body, bool may_write,
-                   const char *href, const char *authorization, json_t **ret, json_t **extra,
-                   struct err *err)
-{
-	const json_t *objects = json_object_get(body, "objects"), *o;
-	const char *op = json_string_value(json_object_get(body, "operation"));
-	struct batch b = { .g = g, .r = r, .href = href, .authorization = authorization };
-	json_t *items;
-	size_t i;
 	int rc;
 
-	if (!op || (strcmp(op, "upload") != 0 && strcmp(op, "download") != 0) ||
-	    !json_is_array(objects) || json_array_size(objects) > LFS_OBJECTS_MAX)
-		return err_tag(err, -EINVAL, TAG,
-		               "a batch must be {operation: \"upload\" or \"download\", objects: "
-		               "at most %d}",
-		               LFS_OBJECTS_MAX);
-	if (!takes_basic(body)) {
-		extra_set(extra, "requested",
-		          json_incref(json_object_get((json_t *)(uintptr_t)body, "transfers")));
-		extra_set(extra, "supported", json_pack("[s]", "basic"));
-		return err_tag(err, -EINVAL, ERR_UNSUPPORTED_TRANSFER,
-		               "this server only supports the \"basic\" transfer of large files");
-	}
-	b.upload = *op == 'u';
-	if (b.upload && !may_write)
-		return err_tag(err, -EACCES, ERR_REPOSITORY_ACCESS_DENIED,
-		               "this repository may only be read");
-	if (b.upload && (rc = quota_room(g, r->account, &b.room, err)) < 0)
+	if (!oid_valid(o->oid) || o->size < 0)
+		return LFS_INVALID;
+	rc = store_lfs_get(g->store, r->id, o->oid, &have, &why);
+	if (rc < 0 && rc != -ENOENT)
+		return LFS_UNREADABLE;
+	if (upload)
+		return rc == 0 ? LFS_KEPT : o->size > room ? LFS_TOO_LARGE : LFS_UPLOAD;
+	if (rc == -ENOENT)
+		return LFS_MISSING;
+	o->size = have.bytes;
+	return LFS_DOWNLOAD;
+}
+
+int repo_lfs_batch(struct repos *g, const struct store_repo *r, bool upload, struct lfs_object *v,
+                   size_t n, struct err *err)
+{
+	int64_t room = 0;
+	int rc;
+
+	if (upload && (rc = quota_room(g, r->account, &room, err)) < 0)
 		return rc;
-	items = json_array();
-	json_array_foreach(objects, i, o) json_array_append_new(items, batch_one(&b, o));
-	*ret = json_pack("{s:s, s:o, s:s}", "transfer", "basic", "objects", items, "hash_algo",
-	                 "sha256");
+	for (size_t i = 0; i < n; i++)
+		v[i].state = state_of(g, r, upload, room, &v[i]);
 	return 0;
 }
 

@@ -3,8 +3,8 @@
  * log.c - commits of a branch, a page at a time
  *
  * Newest first ("desc"): from the branch's tip or, with until, from that commit, down to the root
- * or, with since, to the one after it. Oldest first ("asc") is the same row backwards, since
- * included: the page that a client asks for next begins with next_commit either way.
+ * or, with since, to the one after it. Oldest first ("asc") is the same list reversed, with
+ * since included: either way next_commit is where the client's next page begins.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -59,37 +59,29 @@ static int find_range(struct graph *gr, const struct repo_log *q, const char *br
 	                   "'until' must be 'since' or a descendant of it");
 }
 
-static json_t *selector_json(const struct repo_log *q)
-{
-	if (q->since && q->until)
-		return json_pack("{s:{s:s, s:s}}", "Range", "since", q->since, "until", q->until);
-	if (q->since)
-		return json_pack("{s:{s:s}}", "Since", "since", q->since);
-	if (q->until)
-		return json_pack("{s:{s:s}}", "Until", "until", q->until);
-	return json_null();
-}
-
-/* The page's place in the row, which is newest first. */
-static int page_json(git_repository *repo, const struct repo_log *q, const struct oids *row,
-                     json_t **ret_items, json_t **ret_next, struct err *err)
+/* The page of the list, which is newest first. */
+static int read_page(git_repository *repo, const struct repo_log *q, const struct oids *row,
+                     struct arena *mem, struct repo_history *ret, struct err *err)
 {
 	size_t first = MIN((size_t)q->offset, row->n), end = MIN(first + q->limit, row->n);
-	json_t *items = json_array();
 
+	*ret = (struct repo_history){ .total = row->n };
+	ret->v = arena_array(mem, end - first, sizeof(*ret->v));
+	if (!ret->v)
+		return arena_check(mem, err);
 	for (size_t i = first; i < end; i++) {
 		const git_oid *id = &row->v[q->asc ? row->n - 1 - i : i];
 		autocommit *c = NULL;
 		int rc = git_commit_lookup(&c, repo, id);
 
-		if (rc < 0) {
-			json_decref(items);
+		if (rc < 0)
 			return git_fail(rc, "read a commit", err);
-		}
-		json_array_append_new(items, commit_json(c));
+		if ((rc = commit_read(c, mem, &ret->v[ret->n++], err)) < 0)
+			return rc;
 	}
-	*ret_items = items;
-	*ret_next = end < row->n ? oid_json(&row->v[q->asc ? row->n - 1 - end : end]) : json_null();
+	if (end < row->n)
+		git_oid_tostr(ret->next, sizeof(ret->next),
+		              &row->v[q->asc ? row->n - 1 - end : end]);
 	return 0;
 }
 
@@ -105,14 +97,13 @@ static int collect(struct graph *gr, const struct repo_log *q, const struct rang
 	return r == 0 && since && q->asc ? oids_add(row, since, err) : r;
 }
 
-int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log *q, json_t **ret,
-             struct err *err)
+int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log *q,
+             struct arena *mem, struct repo_history *ret, struct err *err)
 {
 	AUTO(range_done) struct range range = { 0 };
 	struct graph gr = { .g = g, .r = r };
 	autooids row = { 0 };
 	char branch[REPO_REF_SIZE];
-	json_t *items = NULL, *next = NULL;
 	autorepo *repo = NULL;
 	int rc;
 
@@ -132,13 +123,5 @@ int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log 
 		rc = 0;
 	if (rc == 0 && range.tip)
 		rc = collect(&gr, q, &range, &row, err);
-	if (rc < 0 || (rc = page_json(repo, q, &row, &items, &next, err)) < 0)
-		return rc;
-	*ret = json_pack("{s:o, s:I, s:I, s:s, s:o, s:o, s:o, s:o}", "commits", items, "count",
-	                 (json_int_t)json_array_size(items), "limit", (json_int_t)q->limit, "order",
-	                 q->asc ? "asc" : "desc", "offset",
-	                 q->since || q->until ? json_null() : json_integer(q->offset), "total",
-	                 q->no_total ? json_null() : json_integer((json_int_t)row.n), "selector",
-	                 selector_json(q), "next_commit", next);
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return rc < 0 ? rc : read_page(repo, q, &row, mem, ret, err);
 }

@@ -7,71 +7,91 @@
 #include "base/err.h"
 #include "git/git_internal.h"
 
-#define LIST_REFS_MAX 1000 /* branches, and tags, of one repository in a list of repositories */
+/* Calls fn for each reference below the glob, at most max. */
+typedef int (*ref_fn)(git_repository *repo, git_reference *ref, struct arena *mem, void *ret,
+                      struct err *err);
 
-typedef json_t *(*ref_fn)(git_repository *repo, git_reference *ref);
-
-/* Calls fn for each reference below the glob, at most max; adds what it makes. */
-static int each_ref(git_repository *repo, const char *glob, size_t max, ref_fn fn, json_t *to,
-                    struct err *err)
+static int each_ref(git_repository *repo, const char *glob, size_t max, ref_fn fn,
+                    struct arena *mem, void *ret, struct err *err)
 {
 	autorefs *it = NULL;
-	int rc = git_reference_iterator_glob_new(&it, repo, glob);
+	int rc = git_reference_iterator_glob_new(&it, repo, glob), r;
 
 	while (rc == 0 && max-- > 0) {
 		autoref *ref = NULL;
-		json_t *j;
 
 		rc = git_reference_next(&ref, it);
-		if (rc == 0 && (j = fn(repo, ref)) && json_array_append_new(to, j) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
+		if (rc == 0 && (r = fn(repo, ref, mem, ret, err)) < 0)
+			return r;
 	}
 	return rc < 0 && rc != GIT_ITEROVER ? git_fail(rc, "list references", err) : 0;
 }
 
-static json_t *branch_item(git_repository *repo, git_reference *ref)
+static int add_branch(git_repository *repo, git_reference *ref, struct arena *mem, void *ret,
+                      struct err *err)
 {
-	const char *name = git_reference_shorthand(ref);
 	const git_oid *id = git_reference_target(ref);
+	struct repo_branches *b = ret;
+	struct repo_branch *one;
 
-	return json_pack("{s:o, s:o}", "name", text_json(name, strlen(name)), "commit",
-	                 id ? oid_json(id) : json_null());
+	b->v = arena_more(mem, b->v, b->n, sizeof(*b->v));
+	if (!b->v)
+		return arena_check(mem, err);
+	one = &b->v[b->n++];
+	one->name = arena_str(mem, git_reference_shorthand(ref));
+	if (id)
+		git_oid_tostr(one->sha, sizeof(one->sha), id);
+	return arena_check(mem, err);
 }
 
-static int list(struct repos *g, const struct store_repo *r, const char *glob, const char *member,
-                ref_fn fn, json_t **ret, struct err *err)
+static int add_tag(git_repository *repo, git_reference *ref, struct arena *mem, void *ret,
+                   struct err *err)
+{
+	struct repo_tags *t = ret;
+
+	t->v = arena_more(mem, t->v, t->n, sizeof(*t->v));
+	if (t->v)
+		t->n += tag_ref_read(repo, ref, mem, &t->v[t->n]);
+	return arena_check(mem, err);
+}
+
+int repo_branches(struct repos *g, const struct store_repo *r, struct arena *mem,
+                  struct repo_branches *ret, struct err *err)
 {
 	autorepo *repo = NULL;
-	json_t *items = json_array();
 	int rc = repo_open(g, r, &repo, err);
 
-	if (rc == 0)
-		rc = each_ref(repo, glob, SIZE_MAX, fn, items, err);
-	if (rc < 0) {
-		json_decref(items);
+	*ret = (struct repo_branches){ 0 };
+	return rc < 0 ? rc : each_ref(repo, "refs/heads/*", SIZE_MAX, add_branch, mem, ret, err);
+}
+
+int repo_tags(struct repos *g, const struct store_repo *r, struct arena *mem, struct repo_tags *ret,
+              struct err *err)
+{
+	autorepo *repo = NULL;
+	int rc = repo_open(g, r, &repo, err);
+
+	*ret = (struct repo_tags){ 0 };
+	return rc < 0 ? rc : each_ref(repo, "refs/tags/*", SIZE_MAX, add_tag, mem, ret, err);
+}
+
+int repo_item(struct repos *g, const struct store_repo *r, struct arena *mem, struct repo_item *ret,
+              struct err *err)
+{
+	autorepo *repo = NULL;
+	int rc;
+
+	*ret = (struct repo_item){ 0 };
+	if ((rc = repo_open(g, r, &repo, err)) < 0 ||
+	    (rc = rev_head(repo, ret->default_branch, err)) < 0 ||
+	    (rc = each_ref(repo, "refs/heads/*", REPO_ITEM_REFS, add_branch, mem, &ret->branches,
+	                   err)) < 0)
 		return rc;
-	}
-	*ret = json_pack("{s:o}", member, items);
-	return 0;
+	return each_ref(repo, "refs/tags/*", REPO_ITEM_REFS, add_tag, mem, &ret->tags, err);
 }
 
-int repo_branches(struct repos *g, const struct store_repo *r, json_t **ret, struct err *err)
-{
-	return list(g, r, "refs/heads/*", "branches", branch_item, ret, err);
-}
-
-int repo_tags(struct repos *g, const struct store_repo *r, json_t **ret, struct err *err)
-{
-	return list(g, r, "refs/tags/*", "tags", tag_ref_json, ret, err);
-}
-
-static json_t *branch_shape(const char *name, const git_oid *id)
-{
-	return json_pack("{s:s, s:o}", "name", name, "sha", oid_json(id));
-}
-
-int repo_branch(struct repos *g, const struct store_repo *r, const char *name, json_t **ret,
-                struct err *err)
+int repo_branch(struct repos *g, const struct store_repo *r, const char *name,
+                char ret_sha[REPO_SHA_SIZE], struct err *err)
 {
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
@@ -79,12 +99,13 @@ int repo_branch(struct repos *g, const struct store_repo *r, const char *name, j
 
 	if ((rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_branch(repo, name, &c, err)) < 0)
 		return rc;
-	*ret = branch_shape(name, git_commit_id(c));
+	git_oid_tostr(ret_sha, REPO_SHA_SIZE, git_commit_id(c));
 	return 0;
 }
 
 int repo_branch_create(struct repos *g, const struct store_repo *r, const char *by,
-                       const char *name, const char *sha, json_t **ret, struct err *err)
+                       const char *name, const char *sha, char ret_sha[REPO_SHA_SIZE],
+                       struct err *err)
 {
 	struct repo_update u = { 0 };
 	autorepo *repo = NULL;
@@ -120,12 +141,12 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 		               "cannot create branch '%s': %.100s", name,
 		               git_error_last() ? git_error_last()->message : "no reason given");
 	note_told(&note, r, &u, 1);
-	*ret = branch_shape(name, git_commit_id(c));
+	memcpy(ret_sha, u.new_sha, REPO_SHA_SIZE);
 	return 0;
 }
 
-int repo_tag(struct repos *g, const struct store_repo *r, const char *name, json_t **ret,
-             struct err *err)
+int repo_tag(struct repos *g, const struct store_repo *r, const char *name, struct arena *mem,
+             struct repo_tag *ret, struct err *err)
 {
 	char full[REPO_REF_SIZE];
 	autorepo *repo = NULL;
@@ -141,73 +162,7 @@ int repo_tag(struct repos *g, const struct store_repo *r, const char *name, json
 	    git_reference_lookup(&ref, repo, full) < 0)
 		return err_tag(err, -ENOENT, ERR_REFERENCE_NOT_FOUND, "there is no tag '%.200s'",
 		               name);
-	*ret = tag_ref_json(repo, ref);
-	return *ret ? 0 : err_set(err, -EIO, "the tag cannot be read");
-}
-
-/* ---- in a list of repositories ---- */
-
-static json_t *list_branch(git_repository *repo, git_reference *ref)
-{
-	json_t *j = branch_item(repo, ref);
-
-	json_object_set(j, "target", json_object_get(j, "commit"));
-	json_object_del(j, "commit");
-	return j;
-}
-
-static json_t *list_tag(git_repository *repo, git_reference *ref)
-{
-	json_t *j = tag_ref_json(repo, ref), *t;
-
-	if (!j)
-		return NULL;
-	t = json_pack("{s:O, s:O, s:O}", "name", json_object_get(j, "name"), "target",
-	              json_object_get(json_object_get(j, "target"), "sha"), "message",
-	              json_object_get(j, "message"));
-	json_decref(j);
-	return t;
-}
-
-static json_t *by_name(json_t *items_consume, const char *def)
-{
-	json_t *map = json_object(), *item;
-	size_t i;
-
-	json_array_foreach(items_consume, i, item)
-	{
-		const char *name = json_string_value(json_object_get(item, "name"));
-
-		if (def)
-			json_object_set_new(item, "default", json_boolean(strcmp(name, def) == 0));
-		json_object_set(map, name, item);
-	}
-	json_decref(items_consume);
-	return map;
-}
-
-int repo_item(struct repos *g, const struct store_repo *r, json_t **ret, struct err *err)
-{
-	json_t *branches = json_array(), *tags = json_array();
-	char head[REPO_REF_SIZE] = "";
-	autorepo *repo = NULL;
-	int rc = repo_open(g, r, &repo, err);
-
-	if (rc == 0)
-		rc = rev_head(repo, head, err);
-	if (rc == 0)
-		rc = each_ref(repo, "refs/heads/*", LIST_REFS_MAX, list_branch, branches, err);
-	if (rc == 0)
-		rc = each_ref(repo, "refs/tags/*", LIST_REFS_MAX, list_tag, tags, err);
-	if (rc < 0) {
-		json_decref(branches);
-		json_decref(tags);
-		return rc;
-	}
-	*ret = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s, s:I, s:o, s:o}", "id", r->id, "repoId",
-	                 r->id, "name", *r->name ? r->name : NULL, "accountId", r->account,
-	                 "visibility", r->is_public ? "public" : "private", "defaultBranch", head,
-	                 "bytes", (json_int_t)r->bytes, "branches", by_name(branches, head), "tags",
-	                 by_name(tags, NULL));
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	if (!tag_ref_read(repo, ref, mem, ret))
+		return err_set(err, -EIO, "the tag cannot be read");
+	return arena_check(mem, err);
 }

@@ -6,6 +6,7 @@
  * directory that no row names, which the next start removes. Deleted the other way round: the row
  * first, so that nobody finds it, then the directory.
  */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -67,9 +68,7 @@ static int check_new(const struct repo_new *n, struct err *err)
 {
 	const char *b = n->default_branch;
 
-	if (n->source && n->import)
-		return err_tag(err, -EINVAL, ERR_SOURCE_IMPORT_CONFLICT,
-		               "'source' and 'import' cannot be used together");
+	assert(!n->source || !n->import);
 	if (b && !repo_branch_valid(b))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'%.100s' is not a valid branch name", b);
@@ -79,7 +78,7 @@ static int check_new(const struct repo_new *n, struct err *err)
 	return 0;
 }
 
-/* Takes the descriptor of a directory; so deep as a fresh repository is. */
+/* Takes the descriptor of a directory; goes as deep as a fresh repository is. */
 static int sync_tree(int fd_consume, unsigned depth)
 {
 	autodir DIR *d = fdopendir(fd_consume);
@@ -127,8 +126,8 @@ static int put_in_place(const char *tmp, const char *path, struct err *err)
 	return 0;
 }
 
-static int fill(struct repos *g, const struct repo_new *n, const char *tmp, json_t **extra,
-                struct err *err)
+static int fill(struct repos *g, const struct repo_new *n, const char *tmp,
+                struct repo_about *about, struct err *err)
 {
 	const char *branch = n->default_branch ? n->default_branch : "main";
 	int r = init_at(tmp, branch, err);
@@ -136,14 +135,14 @@ static int fill(struct repos *g, const struct repo_new *n, const char *tmp, json
 	if (r < 0)
 		return r;
 	if (n->source)
-		return import_source(g, n->account, tmp, n->source, n->default_branch, extra, err);
+		return import_source(g, n->account, tmp, n->source, n->default_branch, about, err);
 	if (n->import)
-		return import_run(g, n->account, tmp, n->import, branch, extra, err);
+		return import_run(g, n->account, tmp, n->import, branch, about, err);
 	return 0;
 }
 
 int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *ret,
-                json_t **ret_extra, struct err *err)
+                struct repo_about *about, struct err *err)
 {
 	struct store_repo row = { .is_public = n->is_public, .created_ms = clock_wall_ms() };
 	char tmp[PATH_MAX], path[PATH_MAX];
@@ -156,7 +155,7 @@ int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *re
 	snprintf(row.name, sizeof(row.name), "%s", n->name ? n->name : "");
 	repos_path(g, "tmp", row.id, tmp);
 	repo_path(g, row.id, path);
-	r = fill(g, n, tmp, ret_extra, err);
+	r = fill(g, n, tmp, about, err);
 	if (r == 0) {
 		row.bytes = repo_measure(tmp);
 		r = put_in_place(tmp, path, err);

@@ -70,99 +70,98 @@ static size_t line_len(const struct lines *l, size_t i)
 	return n && l->at[i][n - 1] == '\n' ? n - 1 : n;
 }
 
-static json_t *line_json(const struct lines *l, size_t i)
+struct finder {
+	const struct repo_search *q;
+	struct match *m;
+	struct arena *mem;
+	size_t left; /* lines of the answer */
+};
+
+/* As it is shown. */
+static struct repo_text line_text(struct finder *f, const struct lines *l, size_t i)
 {
 	size_t n = line_len(l, i);
 
 	if (n && l->at[i][n - 1] == '\r')
 		n--;
-	return text_json(l->at[i], MIN(n, (size_t)LINE_SHOWN));
+	n = MIN(n, (size_t)LINE_SHOWN);
+	return (struct repo_text){ arena_copy(f->mem, l->at[i], n), n };
 }
 
-static json_t *around(const struct lines *l, size_t from, size_t to)
+/* Line i matches: it and its context join the lines that are shown, unless they are among them. */
+static int add_match(struct finder *f, const struct lines *l, size_t i, struct repo_match m,
+                     size_t *shown_to, struct repo_found_file *ret, struct err *err)
 {
-	json_t *a = json_array();
+	size_t c = f->q->context, from = i > c ? i - c : 0, to = MIN(i + 1 + c, l->n);
 
-	for (size_t i = from; i < to; i++)
-		json_array_append_new(a, line_json(l, i));
-	return a;
+	for (size_t k = MAX(from, *shown_to); k < to; k++) {
+		ret->lines = arena_more(f->mem, ret->lines, ret->n_lines, sizeof(*ret->lines));
+		if (!ret->lines)
+			return arena_check(f->mem, err);
+		ret->lines[ret->n_lines++] = line_text(f, l, k);
+	}
+	*shown_to = MAX(*shown_to, to);
+	m.number = i + 1;
+	m.at = ret->n_lines - (*shown_to - i);
+	m.before = (uint32_t)(i - from);
+	m.after = (uint32_t)(to - i - 1);
+	ret->matches = arena_more(f->mem, ret->matches, ret->n_matches, sizeof(*ret->matches));
+	if (ret->matches)
+		ret->matches[ret->n_matches++] = m;
+	return arena_check(f->mem, err);
 }
 
-json_t *extension_json(const char *path)
-{
-	const char *name = strrchr(path, '/'), *dot;
-
-	name = name ? name + 1 : path;
-	dot = strrchr(name, '.');
-	return dot && dot != name && dot[1] ? text_json(dot + 1, strlen(dot + 1)) : json_null();
-}
-
-struct finder {
-	const struct repo_search *q;
-	struct match *m;
-	size_t left; /* lines of the answer */
-};
-
-static int find_lines(struct finder *f, const char *p, size_t n, json_t *matches, struct err *err)
+static int find_lines(struct finder *f, const char *p, size_t n, struct repo_found_file *ret,
+                      struct err *err)
 {
 	struct lines l = { 0 };
-	size_t shown = 0, start, end, c = f->q->context;
+	size_t shown_to = 0;
 	int r = split(p, n, &l);
 
 	if (r < 0)
 		return err_set(err, r, "out of memory");
-	for (size_t i = 0; i < l.n && shown < MATCHES_SHOWN && f->left; i++) {
-		r = match_find(f->m, l.at[i], line_len(&l, i), &start, &end);
-		if (r < 0)
+	for (size_t i = 0; i < l.n && ret->n_matches < MATCHES_SHOWN && f->left; i++) {
+		struct repo_match m = { 0 };
+
+		r = match_find(f->m, l.at[i], line_len(&l, i), &m.start, &m.end);
+		if (r < 0) {
+			r = err_tag(err, -EINVAL, ERR_INVALID_REGEX,
+			            "the expression takes too many steps on one line");
 			break;
+		}
 		if (r == 0)
 			continue;
-		shown++;
 		f->left--;
-		json_array_append_new(matches,
-		                      json_pack("{s:I, s:o, s:I, s:I, s:o, s:o}", "lineNumber",
-		                                (json_int_t)i + 1, "line", line_json(&l, i),
-		                                "startColumn", (json_int_t)start, "endColumn",
-		                                (json_int_t)end, "contextBefore",
-		                                around(&l, i > c ? i - c : 0, i), "contextAfter",
-		                                around(&l, i + 1, MIN(i + 1 + c, l.n))));
+		if ((r = add_match(f, &l, i, m, &shown_to, ret, err)) < 0)
+			break;
 	}
 	free(l.at);
-	return r < 0 ? err_tag(err, -EINVAL, ERR_INVALID_REGEX,
-	                       "the expression takes too many steps on one line")
-	             : 0;
+	return MIN(r, 0);
 }
 
-static int file_json(struct finder *f, git_repository *repo, git_tree *root, const struct hit *h,
-                     json_t **ret, struct err *err)
+static int read_hit(struct finder *f, git_repository *repo, git_tree *root, const struct hit *h,
+                    struct repo_found_file *ret, struct err *err)
 {
-	json_t *matches = json_array();
 	git_tree_entry *e = NULL;
 	const char *p = h->text;
-	size_t size = h->size;
 	autoblob *b = NULL;
 	int r = 0;
 
+	ret->path = arena_str(f->mem, h->path);
+	ret->size = h->size;
 	if (!p && git_tree_entry_bypath(&e, root, h->path) == 0 &&
 	    git_blob_lookup(&b, repo, git_tree_entry_id(e)) == 0) {
 		p = git_blob_rawcontent(b);
-		size = git_blob_rawsize(b);
+		ret->size = git_blob_rawsize(b);
 	}
 	if (p)
-		r = find_lines(f, p, MIN(size, (size_t)FILE_BYTES), matches, err);
+		r = find_lines(f, p, MIN((size_t)ret->size, (size_t)FILE_BYTES), ret, err);
 	git_tree_entry_free(e);
-	if (r < 0) {
-		json_decref(matches);
-		return r;
-	}
-	*ret = json_pack("{s:o, s:o, s:I, s:o}", "path", text_json(h->path, strlen(h->path)),
-	                 "extension", extension_json(h->path), "size", (json_int_t)size, "matches",
-	                 matches);
-	return 0;
+	return r < 0 ? r : arena_check(f->mem, err);
 }
 
 static int page(struct finder *f, git_repository *repo, git_commit *c, const struct hits *h,
-                json_t *files, struct err *err)
+                struct repo_found_files *ret, struct err *err)
 {
 	size_t first = MIN((size_t)f->q->offset, h->n);
 	size_t end = MIN(first + f->q->max_results, h->n);
@@ -171,13 +170,12 @@ static int page(struct finder *f, git_repository *repo, git_commit *c, const str
 
 	if (r < 0)
 		return git_fail(r, "read the tree", err);
-	for (size_t i = first; i < end; i++) {
-		json_t *j = NULL;
-
-		if ((r = file_json(f, repo, root, &h->v[i], &j, err)) < 0)
+	ret->v = arena_array(f->mem, end - first, sizeof(*ret->v));
+	if (!ret->v)
+		return arena_check(f->mem, err);
+	for (size_t i = first; i < end; i++)
+		if ((r = read_hit(f, repo, root, &h->v[i], &ret->v[ret->n++], err)) < 0)
 			return r;
-		json_array_append_new(files, j);
-	}
 	return 0;
 }
 
@@ -220,18 +218,17 @@ static int find_files(struct repos *g, const struct store_repo *r, const struct 
 }
 
 int repo_search(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                json_t **ret, struct err *err)
+                struct arena *mem, struct repo_found_files *ret, struct err *err)
 {
 	struct match_opts mo = { .regex = q->regex,
 		                 .case_sensitive = q->case_sensitive,
 		                 .whole_word = q->whole_word,
 		                 .lines = true };
-	struct finder f = { .q = q, .left = ANSWER_LINES };
+	struct finder f = { .q = q, .mem = mem, .left = ANSWER_LINES };
 	AUTO(hits_done) struct hits h = { 0 };
 	automatch *m = NULL;
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
-	json_t *files = NULL;
 	int rc;
 
 	if (!*q->query)
@@ -249,13 +246,6 @@ int repo_search(struct repos *g, const struct store_repo *r, const struct repo_s
 		return rc;
 	if ((rc = find_files(g, r, q, repo, c, m, &h, err)) < 0)
 		return rc;
-	files = json_array();
-	if ((rc = page(&f, repo, c, &h, files, err)) < 0) {
-		json_decref(files);
-		return rc;
-	}
-	*ret = json_pack("{s:I, s:I, s:b, s:o}", "totalFiles", (json_int_t)h.n, "totalMatches",
-	                 (json_int_t)h.lines, "hasMore", (size_t)q->offset + q->max_results < h.n,
-	                 "files", files);
-	return 0;
+	*ret = (struct repo_found_files){ .total = h.n, .total_matches = h.lines };
+	return page(&f, repo, c, &h, ret, err);
 }

@@ -44,5 +44,3 @@ int search_grep(struct repos *g, const struct store_repo *r, const struct repo_s
                 const char *sha, struct hits *ret, struct err *err);
 int search_text(struct repos *g, const struct repo_search *q, struct match *m, struct hits *ret,
                 struct err *err);
-
-json_t *extension_json(const char *path);

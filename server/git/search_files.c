@@ -72,24 +72,27 @@ struct walk {
 	struct match *m;
 	struct globs globs;
 	git_odb *odb;
-	json_t *files;
-	size_t found;
+	struct arena *mem;
+	struct repo_found_files *files; /* the result */
 	uint64_t deadline;
 	char path[PATH_MAX];
 };
 
-static void add(struct walk *w, const git_tree_entry *e)
+static int add(struct walk *w, const git_tree_entry *e, struct err *err)
 {
+	struct repo_found_files *f = w->files;
 	size_t len = 0;
 	git_object_t type;
 
-	if (w->found++ < w->q->offset || json_array_size(w->files) >= w->q->max_results)
-		return;
+	if (f->total++ < w->q->offset || f->n >= w->q->max_results)
+		return 0;
+	f->v = arena_more(w->mem, f->v, f->n, sizeof(*f->v));
+	if (!f->v)
+		return arena_check(w->mem, err);
 	if (git_odb_read_header(&len, &type, w->odb, git_tree_entry_id(e)) < 0)
 		len = 0;
-	json_array_append_new(
-	        w->files, json_pack("{s:o, s:o, s:I}", "path", text_json(w->path, strlen(w->path)),
-	                            "extension", extension_json(w->path), "size", (json_int_t)len));
+	f->v[f->n++] = (struct repo_found_file){ .path = arena_str(w->mem, w->path), .size = len };
+	return arena_check(w->mem, err);
 }
 
 /* w->path holds the first n bytes: the directory with its slash. */
@@ -121,9 +124,8 @@ static int look(struct walk *w, git_repository *repo, git_tree *t, size_t n, uns
 			continue;
 		}
 		r = match_find(w->m, w->path, n + len, &a, &b);
-		if (r == 1 && globs_pass(&w->globs, w->path))
-			add(w, e);
-		r = MIN(r, 0);
+		if (r == 1)
+			r = globs_pass(&w->globs, w->path) ? add(w, e, err) : 0;
 	}
 	return r;
 }
@@ -133,14 +135,16 @@ static void walk_done(struct walk *w)
 	match_free(w->m);
 	globs_done(&w->globs);
 	git_odb_free(w->odb);
-	json_decref(w->files);
 }
 
 int repo_search_files(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                      json_t **ret, struct err *err)
+                      struct arena *mem, struct repo_found_files *ret, struct err *err)
 {
 	AUTO(walk_done)
-	struct walk w = { .q = q, .deadline = deadline_in((unsigned)search_limit_ms(g)) };
+	struct walk w = { .q = q,
+		          .mem = mem,
+		          .files = ret,
+		          .deadline = deadline_in((unsigned)search_limit_ms(g)) };
 	struct match_opts mo = { .regex = q->regex,
 		                 .case_sensitive = q->case_sensitive,
 		                 .glob = !q->regex && strpbrk(q->query, "*?[") };
@@ -160,11 +164,9 @@ int repo_search_files(struct repos *g, const struct store_repo *r, const struct 
 		return rc;
 	if ((rc = git_commit_tree(&root, c)) < 0 || (rc = git_repository_odb(&w.odb, repo)) < 0)
 		return git_fail(rc, "read the tree", err);
-	w.files = json_array();
+	*ret = (struct repo_found_files){ 0 };
 	rc = look(&w, repo, root, 0, 0, err);
-	if (rc < 0)
-		return search_too_slow(g, ERR_FILENAME_INVALID_PATTERN, rc == -ELOOP, err);
-	*ret = json_pack("{s:I, s:b, s:O}", "totalFiles", (json_int_t)w.found, "hasMore",
-	                 (size_t)q->offset + q->max_results < w.found, "files", w.files);
-	return 0;
+	return rc < 0 && rc != -ENOMEM
+	               ? search_too_slow(g, ERR_FILENAME_INVALID_PATTERN, rc == -ELOOP, err)
+	               : rc;
 }

@@ -3,8 +3,8 @@
  * search_log.c - text in commit messages, and in what commits added and removed
  *
  * git log, in its jail and under a deadline, writes the history; it is read line by line and
- * matched here. Lines that could be mistaken for each other cannot be: a commit begins with a NUL,
- * which no message and no path (they are quoted) has.
+ * matched here. Lines cannot be mistaken for each other: a commit begins with a NUL, which neither
+ * messages nor paths (they are quoted) contain.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,38 +27,51 @@ struct log {
 	struct match *m;
 	struct globs globs;
 	bool diffs;
-	json_t *commits; /* of the page */
-	size_t found;    /* commits that match */
-	struct buf line; /* the one that is being read */
-	bool cut;
-	/* the commit that is being read */
-	json_t *commit;
+	struct arena *mem;
+	struct repo_found_commits *commits; /* the page */
+	struct buf line;                    /* the one that is being read */
+	/* the current commit */
+	bool reading;
+	struct repo_found_commit commit;
+	struct arena_mark mark; /* what it needs is behind this */
 	enum part part;
 	unsigned head; /* lines of it so far */
 	struct buf message;
-	json_t *files, *file; /* file: borrowed, the last one of files */
 	char path[PATH_MAX];
 	bool path_ok, file_new;
+	bool listed; /* path is the last one of the commit's files */
 	uint64_t old_line, new_line;
 	size_t shown;
 	bool hit;
 };
 
-static json_t *subject(const struct buf *m)
+static struct repo_text keep(struct log *l, const void *p, size_t n)
 {
-	const char *p = (char *)m->p;
-	const char *nl = m->len ? memchr(p, '\n', m->len) : NULL;
+	return (struct repo_text){ arena_copy(l->mem, p, n), n };
+}
 
-	return text_json(p ? p : "", nl ? (size_t)(nl - p) : m->len);
+static int take_commit(struct log *l, struct err *err)
+{
+	struct repo_found_commits *c = l->commits;
+	const char *nl = l->message.len ? memchr(l->message.p, '\n', l->message.len) : NULL;
+
+	l->commit.subject =
+	        keep(l, l->message.p, nl ? (size_t)(nl - (char *)l->message.p) : l->message.len);
+	if (!l->diffs)
+		l->commit.message = keep(l, l->message.p, l->message.len);
+	c->v = arena_more(l->mem, c->v, c->n, sizeof(*c->v));
+	if (c->v)
+		c->v[c->n++] = l->commit;
+	return arena_check(l->mem, err);
 }
 
 /* The commit is whole: into the page, if it belongs there. */
 static int commit_end(struct log *l, struct err *err)
 {
 	size_t a, b;
-	int r;
+	int r = 0;
 
-	if (!l->commit)
+	if (!l->reading)
 		return 0;
 	while (l->message.len && l->message.p[l->message.len - 1] == '\n')
 		l->message.len--;
@@ -69,40 +82,35 @@ static int commit_end(struct log *l, struct err *err)
 			return err_set(err, -ELOOP, "too many steps");
 		l->hit = r == 1;
 	}
-	if (l->hit && l->found++ >= l->q->offset &&
-	    json_array_size(l->commits) < l->q->max_results) {
-		json_object_set_new(l->commit, "message", subject(&l->message));
-		if (l->diffs)
-			json_object_set(l->commit, "files", l->files);
-		else
-			json_object_set_new(l->commit, "fullMessage",
-			                    text_json((char *)l->message.p, l->message.len));
-		json_array_append(l->commits, l->commit);
-	}
-	json_decref(l->commit);
-	json_decref(l->files);
-	l->commit = l->files = l->file = NULL;
+	if (l->hit && l->commits->total++ >= l->q->offset && l->commits->n < l->q->max_results)
+		r = take_commit(l, err);
+	else
+		arena_back(l->mem, l->mark);
+	l->reading = false;
 	buf_reset(&l->message);
-	return 0;
+	return MIN(r, 0);
 }
 
 static void commit_begin(struct log *l)
 {
-	l->commit = json_object();
-	l->files = json_array();
+	l->reading = true;
+	l->commit = (struct repo_found_commit){ 0 };
+	l->mark = arena_mark(l->mem);
 	l->part = PART_HEAD;
 	l->head = 0;
 	l->shown = 0;
 	l->hit = false;
 	l->path_ok = false;
+	l->listed = false;
 }
 
 static void head_line(struct log *l, const char *p, size_t n)
 {
-	static const char *const names[] = { "sha", "authorName", "authorEmail", "timestamp" };
+	struct repo_text *const to[] = { &l->commit.sha, &l->commit.author_name,
+		                         &l->commit.author_email, &l->commit.time };
 
-	json_object_set_new(l->commit, names[l->head++], text_json(p, n));
-	if (l->head == ARRAY_SIZE(names))
+	*to[l->head++] = keep(l, p, n);
+	if (l->head == ARRAY_SIZE(to))
 		l->part = PART_MESSAGE;
 }
 
@@ -121,17 +129,37 @@ static void hunk_line(struct log *l, const char *p, size_t n)
 	l->new_line = b;
 }
 
-/* "+++ b/path" or, of a file that went, "--- a/path" before it. */
+/* "+++ b/path" or, of a deleted file, "--- a/path" before it. */
 static void path_line(struct log *l, const char *p, size_t n)
 {
 	if (n < 6 || memcmp(p + 4, "/dev/null", MIN(n - 4, (size_t)9)) == 0)
 		return;
 	snprintf(l->path, sizeof(l->path), "%.*s", (int)MIN(n - 6, sizeof(l->path) - 1), p + 6);
 	n = strlen(l->path);
-	if (n && l->path[n - 1] == '\t') /* git ends names with spaces in them so */
+	if (n && l->path[n - 1] == '\t') /* how git ends names that contain spaces */
 		l->path[n - 1] = '\0';
 	l->path_ok = globs_pass(&l->globs, l->path);
-	l->file = NULL;
+	l->listed = false;
+}
+
+static int add_line(struct log *l, const struct repo_changed_line *one, struct err *err)
+{
+	struct repo_found_commit *c = &l->commit;
+	struct repo_changed_file *f;
+
+	if (!l->listed) {
+		c->files = arena_more(l->mem, c->files, c->n_files, sizeof(*c->files));
+		if (!c->files)
+			return arena_check(l->mem, err);
+		c->files[c->n_files++] =
+		        (struct repo_changed_file){ .path = arena_str(l->mem, l->path) };
+		l->listed = true;
+	}
+	f = &c->files[c->n_files - 1];
+	f->v = arena_more(l->mem, f->v, f->n, sizeof(*f->v));
+	if (f->v)
+		f->v[f->n++] = *one;
+	return arena_check(l->mem, err);
 }
 
 static int changed_line(struct log *l, const char *p, size_t n, struct err *err)
@@ -151,30 +179,26 @@ static int changed_line(struct log *l, const char *p, size_t n, struct err *err)
 	l->hit = true;
 	if (l->shown++ >= MATCHES_SHOWN)
 		return 0;
-	if (!l->file) {
-		l->file = json_pack("{s:o, s:[]}", "path", text_json(l->path, strlen(l->path)),
-		                    "matches");
-		json_array_append_new(l->files, l->file);
-	}
-	json_array_append_new(json_object_get(l->file, "matches"),
-	                      json_pack("{s:o, s:I, s:I, s:I, s:b}", "line",
-	                                text_json(p + 1, MIN(n - 1, (size_t)LINE_SHOWN)),
-	                                "lineNumber", (json_int_t)number, "startColumn",
-	                                (json_int_t)a, "endColumn", (json_int_t)b, "isAddition",
-	                                plus));
-	return 0;
+	return add_line(
+	        l,
+	        &(struct repo_changed_line){ .line = keep(l, p + 1, MIN(n - 1, (size_t)LINE_SHOWN)),
+	                                     .number = number,
+	                                     .start = a,
+	                                     .end = b,
+	                                     .added = plus },
+	        err);
 }
 
 static int diff_line(struct log *l, const char *p, size_t n, struct err *err)
 {
 	if (n >= 11 && memcmp(p, "diff --git ", 11) == 0) {
 		l->path_ok = false;
-		l->file = NULL;
+		l->listed = false;
 		l->file_new = true;
 	} else if (l->file_new && n >= 4 && (!memcmp(p, "--- ", 4) || !memcmp(p, "+++ ", 4))) {
 		path_line(l, p, n);
 	} else if (n >= 4 && memcmp(p, "@@ -", 4) == 0) {
-		l->file_new = false; /* from here on a line that begins with --- is one that went */
+		l->file_new = false; /* from here on a line that begins with --- was removed */
 		hunk_line(l, p, n);
 	} else if (!l->file_new && n && (*p == '+' || *p == '-')) {
 		return changed_line(l, p, n, err);
@@ -195,7 +219,7 @@ static int line_end(struct log *l, struct err *err)
 		p++;
 		n--;
 	}
-	if (!l->commit)
+	if (!l->reading)
 		return 0;
 	if (l->part == PART_HEAD) {
 		head_line(l, p, n);
@@ -240,9 +264,6 @@ static void log_done(struct log *l)
 {
 	match_free(l->m);
 	globs_done(&l->globs);
-	json_decref(l->commit);
-	json_decref(l->files);
-	json_decref(l->commits);
 	buf_done(&l->line);
 	buf_done(&l->message);
 }
@@ -289,13 +310,13 @@ static int run_log(struct repos *g, const struct store_repo *r, struct log *l, c
 }
 
 static int search(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                  bool diffs, json_t **ret, struct err *err)
+                  bool diffs, struct arena *mem, struct repo_found_commits *ret, struct err *err)
 {
 	enum err_code bad = diffs ? ERR_DIFF_INVALID_REGEX : ERR_COMMIT_INVALID_REGEX;
 	struct match_opts mo = { .regex = q->regex,
 		                 .case_sensitive = q->case_sensitive,
 		                 .whole_word = q->whole_word };
-	AUTO(log_done) struct log l = { .q = q, .diffs = diffs };
+	AUTO(log_done) struct log l = { .q = q, .diffs = diffs, .mem = mem, .commits = ret };
 	char sha[REPO_SHA_SIZE];
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
@@ -312,22 +333,18 @@ static int search(struct repos *g, const struct store_repo *r, const struct repo
 	    (rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, q->rev, &c, err)) < 0)
 		return rc;
 	git_oid_tostr(sha, sizeof(sha), git_commit_id(c));
-	l.commits = json_array();
-	if ((rc = run_log(g, r, &l, sha, bad, err)) < 0)
-		return rc;
-	*ret = json_pack("{s:I, s:b, s:O}", "totalCommits", (json_int_t)l.found, "hasMore",
-	                 (size_t)q->offset + q->max_results < l.found, "commits", l.commits);
-	return 0;
+	*ret = (struct repo_found_commits){ 0 };
+	return run_log(g, r, &l, sha, bad, err);
 }
 
 int repo_search_commits(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                        json_t **ret, struct err *err)
+                        struct arena *mem, struct repo_found_commits *ret, struct err *err)
 {
-	return search(g, r, q, /* diffs= */ false, ret, err);
+	return search(g, r, q, /* diffs= */ false, mem, ret, err);
 }
 
 int repo_search_diffs(struct repos *g, const struct store_repo *r, const struct repo_search *q,
-                      json_t **ret, struct err *err)
+                      struct arena *mem, struct repo_found_commits *ret, struct err *err)
 {
-	return search(g, r, q, /* diffs= */ true, ret, err);
+	return search(g, r, q, /* diffs= */ true, mem, ret, err);
 }

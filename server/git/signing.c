@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * signing.c - who says that a webhook is ours
+ * signing.c - signatures that prove that a webhook is ours
  *
  * Ed25519 keys; the newest signs, and those that were retired within a week are still published,
  * for receivers that fetched the list before. The secret is in the store, which nobody else can
- * read, and leaves it for nothing but signing.
+ * read, and is used for signing only.
  */
 #include <errno.h>
 #include <openssl/evp.h>
@@ -138,39 +138,42 @@ int signer_sign(struct signer *s, const char *issuer, const char *id, const void
 	                ret, err);
 }
 
-static json_t *public_json(const struct store_signing_key *k)
+static bool public_of(const struct store_signing_key *k, struct signing_public *ret)
 {
 	unsigned char raw[KEY_BYTES];
 	size_t len = sizeof(raw);
 	autobuf struct buf x = { 0 };
 	EVP_PKEY *key = key_of(k);
 	bool ok = key && EVP_PKEY_get_raw_public_key(key, raw, &len) == 1 && len == sizeof(raw);
-	autofree char *text = NULL;
 
 	EVP_PKEY_free(key);
 	if (!ok)
-		return NULL;
+		return false;
 	put_base64url(&x, raw, sizeof(raw));
-	text = buf_take_str(&x);
-	return text ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "kty", "OKP", "crv", "Ed25519",
-	                        "x", text, "kid", k->id, "alg", "EdDSA", "use", "sig")
-	            : NULL;
+	if (x.failed)
+		return false;
+	snprintf(ret->kid, sizeof(ret->kid), "%s", k->id);
+	snprintf(ret->x, sizeof(ret->x), "%.*s", (int)x.len, (char *)x.p);
+	return true;
 }
 
-int signer_jwks(struct signer *s, json_t **ret, struct err *err)
+int signer_keys(struct signer *s, struct signing_public **ret, size_t *ret_n, struct err *err)
 {
 	autofree struct store_signing_key *keys = NULL;
-	autojson json_t *list = json_array();
+	autofree struct signing_public *v = NULL;
 	size_t n = 0;
 	int r = store_signing_keys(s->store, clock_wall_ms() - SIGNING_KEPT_MS, &keys, &n, err);
 
+	if (r >= 0 && !(v = calloc(n + 1, sizeof(*v))))
+		r = err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; r >= 0 && i < n; i++)
-		if (json_array_append_new(list, public_json(&keys[i])) < 0)
+		if (!public_of(&keys[i], &v[i]))
 			r = err_set(err, -EIO, "the signing key '%s' is damaged", keys[i].id);
 	if (keys)
 		OPENSSL_cleanse(keys, n * sizeof(*keys));
 	if (r < 0)
 		return r;
-	*ret = json_pack("{s:O}", "keys", list);
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	*ret = TAKE_PTR(v);
+	*ret_n = n;
+	return 0;
 }

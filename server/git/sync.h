@@ -3,13 +3,13 @@
  * git/sync.h - a repository that mirrors one on another server, both ways; for main.c and api/
  *
  * Nothing is ever forced. A sync fetches what is there, compares each branch and tag with what both
- * sides had when they last agreed, and moves the side that fell behind; what went two ways is left
+ * sides had when they last agreed, and moves the side that fell behind; what has diverged is left
  * alone and shown as a conflict until one side contains the other again.
  */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "store/store_sync.h"
 
@@ -26,7 +26,7 @@ int syncs_open(const struct syncs_conf *c, struct repos *g, struct store *s, str
 /* Breaks off what runs; syncs_close() waits for it. The next start continues. */
 void syncs_end(struct syncs *y);
 struct syncs *syncs_close(struct syncs *y);
-/* What they say who they are with: git/credential.h. */
+/* What they log in with: git/credential.h. */
 struct credentials *syncs_credentials(struct syncs *y);
 
 struct sync_new {

@@ -2,6 +2,8 @@
 /* git/sync_internal.h - one sync; for git/ only */
 #pragma once
 
+#include <jansson.h>
+
 #include "git/git_internal.h"
 #include "git/sync.h"
 

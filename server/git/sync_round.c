@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/json_field.h"
 #include "git/graph.h"
 #include "git/sync_internal.h"
 
@@ -216,16 +217,21 @@ static int collect_all(struct round *d, struct err *err)
 
 /* ---- decisions ---- */
 
+static json_t *sha_json(const git_oid *id)
+{
+	char sha[REPO_SHA_SIZE];
+
+	return git_oid_is_zero(id) ? json_null() : json_string(git_oid_tostr(sha, sizeof(sha), id));
+}
+
 static void conflict(struct round *d, const struct item *i, const char *why)
 {
 	json_t *j;
 
 	if (json_array_size(d->conflicts) >= CONFLICTS_MAX)
 		return;
-	j = json_pack("{s:o, s:o, s:o, s:s}", "ref", text_json(i->ref, strlen(i->ref)), "local",
-	              git_oid_is_zero(&i->here) ? json_null() : oid_json(&i->here), "remote",
-	              git_oid_is_zero(&i->there) ? json_null() : oid_json(&i->there), "reason",
-	              why);
+	j = json_pack("{s:o, s:o, s:o, s:s}", "ref", json_text(i->ref, strlen(i->ref)), "local",
+	              sha_json(&i->here), "remote", sha_json(&i->there), "reason", why);
 	json_array_append_new(d->conflicts, j);
 }
 

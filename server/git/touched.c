@@ -2,8 +2,8 @@
 /*
  * touched.c - does a push concern a trigger: branches and paths
  *
- * Paths are those that differ between the branch's old and new tree; of a new branch, all there are
- * in its tree. A push with more of them than we look at concerns everyone.
+ * Paths are those that differ between the branch's old and new tree; of a new branch, all that are
+ * in its tree. A push that changes more paths than we examine concerns every trigger.
  */
 #include <errno.h>
 #include <string.h>

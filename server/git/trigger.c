@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trigger.c - triggers: made, checked, and turned into deliveries when somebody pushes */
+/* trigger.c - triggers: created, checked, and turned into deliveries by a push */
 #include "git/trigger.h"
 
 #include <curl/curl.h>
@@ -16,134 +16,65 @@
 #include "store/store.h"
 
 #define TAG ERR_GIT_INVALID_REQUEST
-#define FILTER_MAX 250 /* bytes of one branch or glob */
 #define HEADS "refs/heads/"
 
-/* A list of texts as JSON; "" for none. */
-static int take_filters(const json_t *list, const char *name, char *dst, size_t size,
-                        struct err *err)
+/* A list of texts as JSON, as the store has it; "" for none. */
+static int put_filters(const struct trigger_filters *f, const char *name, char *dst, size_t size,
+                       struct err *err)
 {
-	size_t n = json_array_size(list);
-	int k;
+	autojson json_t *list = json_array();
+	size_t k = 0;
 
-	dst[0] = '\0';
-	if (!list || json_is_null(list))
-		return 0;
-	if (!json_is_array(list) || n > TRIGGER_FILTERS_MAX)
-		return err_tag(err, -EINVAL, TAG,
-		               "'trigger.%s' must be a list of at most %d strings", name,
-		               TRIGGER_FILTERS_MAX);
-	for (size_t i = 0; i < n; i++) {
-		const char *s = json_string_value(json_array_get(list, i));
-
-		if (!s || !*s || strlen(s) > FILTER_MAX)
-			return err_tag(err, -EINVAL, TAG,
-			               "'trigger.%s[%zu]' must be a string of 1 to %d bytes", name,
-			               i, FILTER_MAX);
+	for (size_t i = 0; i < f->n; i++)
+		if (json_array_append_new(list, json_string(f->v[i])) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	if (f->n) {
+		k = json_dumpb(list, dst, size - 1, JSON_COMPACT);
+		if (k == 0 || k >= size)
+			return err_tag(err, -EINVAL, TAG, "'trigger.%s' is too long", name);
 	}
-	if (n == 0)
-		return 0;
-	k = (int)json_dumpb(list, dst, size - 1, JSON_COMPACT);
-	if (k <= 0 || (size_t)k >= size)
-		return err_tag(err, -EINVAL, TAG, "'trigger.%s' is too long", name);
 	dst[k] = '\0';
 	return 0;
 }
 
-struct body {
-	json_t *trigger, *action;
-};
-static const struct json_field body_fields[] = {
-	JSON_FIELD(JSON_WANT_OBJECT, body, trigger, "trigger", JSON_REQUIRED, 0, 0),
-	JSON_FIELD(JSON_WANT_OBJECT, body, action, "action", JSON_REQUIRED, 0, 0),
-};
-struct when {
-	const char *event;
-	json_t *branches, *globs;
-};
-static const struct json_field when_fields[] = {
-	JSON_FIELD(JSON_WANT_STRREF, when, event, "event", JSON_REQUIRED, 0, 32),
-	JSON_FIELD(JSON_WANT_ARRAY, when, branches, "branches", JSON_NULLABLE, 0, 0),
-	JSON_FIELD(JSON_WANT_ARRAY, when, globs, "globs", JSON_NULLABLE, 0, 0),
-};
-struct what {
-	const char *action, *endpoint, *snapshot, *command;
-};
-static const struct json_field what_fields[] = {
-	JSON_FIELD(JSON_WANT_STRREF, what, action, "action", JSON_REQUIRED, 0, 32),
-	JSON_FIELD(JSON_WANT_STRREF, what, endpoint, "endpoint", JSON_NULLABLE, 0,
-	           TRIGGER_ENDPOINT_SIZE - 1),
-	JSON_FIELD(JSON_WANT_STRREF, what, snapshot, "snapshotId", JSON_NULLABLE, 0, ID_SIZE - 1),
-	JSON_FIELD(JSON_WANT_STRREF, what, command, "command", JSON_NULLABLE, 0,
-	           TRIGGER_COMMAND_SIZE - 1),
-};
-
-static int take_when(const json_t *j, struct store_trigger *ret, struct err *err)
+static int put_action(struct triggers *t, const struct trigger_new *n, struct store_trigger *ret,
+                      struct err *err)
 {
-	struct when w = { 0 };
-	int r = json_fields_read(j, "trigger.", when_fields, ARRAY_SIZE(when_fields), &w, err);
-
-	if (r < 0)
-		return r;
-	if (strcmp(w.event, "push") != 0)
-		return err_tag(err, -EINVAL, TAG, "'trigger.event' must be \"push\"");
-	if ((r = take_filters(w.branches, "branches", ret->branches, sizeof(ret->branches), err)) <
-	            0 ||
-	    (r = take_filters(w.globs, "globs", ret->globs, sizeof(ret->globs), err)) < 0)
-		return r;
-	return 0;
-}
-
-static int take_what(struct triggers *t, const json_t *j, struct store_trigger *ret,
-                     struct err *err)
-{
-	struct what w = { 0 };
-	int r = json_fields_read(j, "action.", what_fields, ARRAY_SIZE(what_fields), &w, err);
-
-	if (r < 0)
-		return r;
-	if (strcmp(w.action, "webhook") == 0) {
-		ret->action = TRIGGER_WEBHOOK;
-		if (!w.endpoint)
+	ret->action = n->action;
+	if (n->action == TRIGGER_WEBHOOK) {
+		if (!n->endpoint)
 			return err_tag(err, -EINVAL, TAG, "'action.endpoint' is missing");
-		snprintf(ret->endpoint, sizeof(ret->endpoint), "%s", w.endpoint);
-		return webhook_url_check(w.endpoint, t->conf.allow_private, err);
+		snprintf(ret->endpoint, sizeof(ret->endpoint), "%s", n->endpoint);
+		return webhook_url_check(n->endpoint, t->conf.allow_private, err);
 	}
-	if (strcmp(w.action, "vm") != 0)
-		return err_tag(err, -EINVAL, TAG, "'action.action' must be \"webhook\" or \"vm\"");
 	if (!t->conf.vm.run)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no VMs");
-	if (!w.command || !*w.command)
+	if (!n->command || !*n->command)
 		return err_tag(err, -EINVAL, TAG, "'action.command' is missing");
-	ret->action = TRIGGER_VM;
-	snprintf(ret->command, sizeof(ret->command), "%s", w.command);
-	snprintf(ret->snapshot, sizeof(ret->snapshot), "%s", w.snapshot ? w.snapshot : "");
+	snprintf(ret->command, sizeof(ret->command), "%s", n->command);
+	snprintf(ret->snapshot, sizeof(ret->snapshot), "%s", n->snapshot ? n->snapshot : "");
 	if (!*ret->snapshot)
 		return 0;
 	return t->conf.vm.check(t->conf.vm.ctx, ret->account, ret->snapshot, err);
 }
 
-int trigger_create(struct triggers *t, const struct store_repo *r, const json_t *body,
+int trigger_create(struct triggers *t, const struct store_repo *r, const struct trigger_new *n,
                    struct store_trigger *ret, struct err *err)
 {
 	autofree struct store_trigger *have = NULL;
-	struct body b = { 0 };
-	size_t n = 0;
+	size_t n_have = 0;
 	int rc;
 
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->repo, sizeof(ret->repo), "%s", r->id);
 	snprintf(ret->account, sizeof(ret->account), "%s", r->account);
-	if ((rc = json_fields_read(body, "", body_fields, ARRAY_SIZE(body_fields), &b, err)) < 0 ||
-	    (rc = take_when(b.trigger, ret, err)) < 0 ||
-	    (rc = take_what(t, b.action, ret, err)) < 0) {
-		if (rc == -EINVAL && err && !err->tag)
-			err->tag = TAG;
+	if ((rc = put_filters(&n->branches, "branches", ret->branches, sizeof(ret->branches),
+	                      err)) < 0 ||
+	    (rc = put_filters(&n->globs, "globs", ret->globs, sizeof(ret->globs), err)) < 0 ||
+	    (rc = put_action(t, n, ret, err)) < 0 ||
+	    (rc = store_trigger_list(t->store, r->id, &have, &n_have, err)) < 0)
 		return rc;
-	}
-	if ((rc = store_trigger_list(t->store, r->id, &have, &n, err)) < 0)
-		return rc;
-	if (n >= TRIGGERS_MAX)
+	if (n_have >= TRIGGERS_MAX)
 		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
 		               "a repository has at most %d triggers", TRIGGERS_MAX);
 	id_make("trg-", ret->id);
@@ -211,7 +142,7 @@ static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
 	return store_delivery_add(t->store, &d, err);
 }
 
-/* Branches that were made or moved; what is gone has no commit to tell of. */
+/* For branches that were created or moved; a deleted one has no commit to report. */
 static void on_push(const struct repo_push *p, void *ctx)
 {
 	struct triggers *t = ctx;
@@ -237,9 +168,9 @@ static void on_push(const struct repo_push *p, void *ctx)
 		workers_wake(t);
 }
 
-int triggers_jwks(struct triggers *t, json_t **ret, struct err *err)
+int triggers_keys(struct triggers *t, struct signing_public **ret, size_t *ret_n, struct err *err)
 {
-	return signer_jwks(t->signer, ret, err);
+	return signer_keys(t->signer, ret, ret_n, err);
 }
 
 int triggers_rotate(struct triggers *t, char ret_kid[ID_SIZE], struct err *err)

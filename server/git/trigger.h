@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,8 +54,17 @@ void triggers_end(struct triggers *t);
 /* What was interrupted is taken up at the next start. */
 struct triggers *triggers_close(struct triggers *t);
 
-/* body: of the contract. -EINVAL with a message. */
-int trigger_create(struct triggers *t, const struct store_repo *r, const json_t *body,
+struct trigger_filters { /* none: everything passes */
+	const char *v[TRIGGER_FILTERS_MAX];
+	size_t n;
+};
+struct trigger_new {
+	struct trigger_filters branches, globs;
+	enum trigger_action action;
+	const char *endpoint;           /* of a webhook */
+	const char *command, *snapshot; /* of a VM; snapshot NULL: the template */
+};
+int trigger_create(struct triggers *t, const struct store_repo *r, const struct trigger_new *n,
                    struct store_trigger *ret, struct err *err);
 /* Once more from the beginning; -EBUSY while it is being tried. */
 int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
@@ -64,6 +72,12 @@ int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
 
 /* The public keys; those retired within SIGNING_KEPT_MS too. */
 #define SIGNING_KEPT_MS (7LL * 24 * 3600 * 1000)
-int triggers_jwks(struct triggers *t, json_t **ret, struct err *err);
+#define SIGNING_PUBLIC_SIZE 44 /* 32 bytes in base64url and the NUL */
+struct signing_public {
+	char kid[ID_SIZE];
+	char x[SIGNING_PUBLIC_SIZE]; /* the Ed25519 key in base64url */
+};
+/* Caller frees *ret. */
+int triggers_keys(struct triggers *t, struct signing_public **ret, size_t *ret_n, struct err *err);
 /* A new key signs from now on. */
 int triggers_rotate(struct triggers *t, char ret_kid[ID_SIZE], struct err *err);

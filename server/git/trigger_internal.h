@@ -2,10 +2,10 @@
 /* git/trigger_internal.h - workers, signatures, sending; for git/ only */
 #pragma once
 
+#include <jansson.h>
 #include <stdatomic.h>
 
 #include "base/lock.h"
-
 #include "git/git_internal.h"
 #include "git/trigger.h"
 
@@ -49,7 +49,7 @@ struct signer *signer_close(struct signer *s);
 /* A compact JWT with body_sha256; caller frees. */
 int signer_sign(struct signer *s, const char *issuer, const char *id, const void *body, size_t n,
                 char **ret, struct err *err);
-int signer_jwks(struct signer *s, json_t **ret, struct err *err);
+int signer_keys(struct signer *s, struct signing_public **ret, size_t *ret_n, struct err *err);
 int signer_rotate(struct signer *s, char ret_kid[ID_SIZE], struct err *err);
 
 /* ---- webhook.c ---- */

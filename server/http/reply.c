@@ -81,16 +81,6 @@ void reply_extras(struct reply *res, json_t *extra)
 	}
 }
 
-json_t *shape_output(const void *p, size_t n)
-{
-	autobuf struct buf b = { 0 };
-
-	utf8_put_clean(&b, p, n);
-	if (b.failed)
-		return NULL;
-	return json_stringn_nocheck(b.p ? (const char *)b.p : "", b.len);
-}
-
 void reply_done(struct reply *res)
 {
 	json_decref(res->json);

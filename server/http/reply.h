@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/json_field.h"
 
 struct MHD_Response;
 struct request;
@@ -52,7 +53,10 @@ json_t *reply_render(struct request *req, struct reply *res, int r, const struct
 void reply_done(struct reply *res);
 
 /* Text that may not be UTF-8, cleaned. */
-json_t *shape_output(const void *p, size_t n);
+static inline json_t *shape_output(const void *p, size_t n)
+{
+	return json_text(p, n);
+}
 json_t *shape_base64(const void *p, size_t n);
 /* The code that is sent for an error: its own, or the general one of its errno;
  * err_code_status() has its HTTP status. */

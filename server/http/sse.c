@@ -64,7 +64,7 @@ json_t *shape_base64(const void *p, size_t n)
 	if (!text)
 		return NULL;
 	k = EVP_EncodeBlock(text, p, (int)n);
-	return json_stringn((char *)text, (size_t)k);
+	return json_stringn_nocheck((char *)text, (size_t)k);
 }
 
 /* Bytes at the end that begin an incomplete character: 0 to 3. */

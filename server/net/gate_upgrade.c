@@ -74,7 +74,7 @@ int gate_upgrade(struct relay_end *a, struct relay_end *b, const void *pre, size
                  const void *rest, size_t n_rest)
 {
 	autofree uint8_t *p = malloc(PIECE);
-	autofree struct h1_head *head = malloc(sizeof(*head));
+	autofree struct h1_head *head = calloc(1, sizeof(*head));
 	uint64_t deadline = deadline_in(ANSWER_MS);
 	struct body body = { 0 };
 	size_t n = 0, scan = 0;

@@ -44,27 +44,30 @@ int run_text(struct store *s, const char *sql, const char *const *args, size_t n
 	return query_run(&q, err);
 }
 
-int store_account_create(struct store *s, const char *account, const char *name, struct err *err)
+int store_account_add(struct store *s, struct store_account *a, struct err *err)
 {
-	struct store_account a = { .created_ms = clock_wall_ms(),
-		                   .quota = { QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT,
-		                              QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT },
-		                   .git_repos = QUOTA_DEFAULT,
-		                   .git_mb = QUOTA_DEFAULT };
 	autotx struct tx t = { 0 };
 	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_count(s, "SELECT COUNT(*) FROM accounts", NULL, err)) < 0)
+		return r;
+	a->admin = r == 0;
+	a->created_ms = clock_wall_ms();
+	if ((r = row_insert(s, &account_table, a, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
+int store_account_create(struct store *s, const char *account, const char *name, struct err *err)
+{
+	struct store_account a = STORE_ACCOUNT_NEW;
 
 	if (strlen(account) >= sizeof(a.id) || strlen(name) >= sizeof(a.name))
 		return err_set(err, -EINVAL, "a name has at most %zu bytes", sizeof(a.name) - 1);
 	snprintf(a.id, sizeof(a.id), "%s", account);
 	snprintf(a.name, sizeof(a.name), "%s", name);
-	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = query_count(s, "SELECT COUNT(*) FROM accounts", NULL, err)) < 0)
-		return r;
-	a.admin = r == 0;
-	if ((r = row_insert(s, &account_table, &a, err)) < 0)
-		return r;
-	return tx_commit(&t, err);
+	return store_account_add(s, &a, err);
 }
 
 int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE], struct err *err)

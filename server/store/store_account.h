@@ -29,7 +29,15 @@ struct store_account {
 	struct vm_quota quota;     /* QUOTA_NONE, QUOTA_DEFAULT or a limit */
 	int64_t git_repos, git_mb; /* likewise: repositories, and their total size */
 };
-/* -ENOENT (tag NOT_FOUND) if there is none. */
+/* A new one: the caller sets id and name, and quotas if they are not the server's defaults. */
+#define STORE_ACCOUNT_NEW                                                                  \
+	((struct store_account){ .quota = { QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT,   \
+	                                    QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT }, \
+	                         .git_repos = QUOTA_DEFAULT,                               \
+	                         .git_mb = QUOTA_DEFAULT })
+/* The first one is the operator's: sets admin and created_ms. */
+int store_account_add(struct store *s, struct store_account *a, struct err *err);
+/* -ENOENT (tag NOT_FOUND) when there is none. */
 int store_account_get(struct store *s, const char *id, struct store_account *ret, struct err *err);
 int store_account_list(struct store *s, struct store_account **ret, size_t *ret_n, struct err *err);
 /* Changes name and quota only. */

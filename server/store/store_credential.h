@@ -5,15 +5,18 @@
 #include "store/store.h"
 
 #define CREDENTIAL_SECRET_SIZE 8192
+#define CREDENTIAL_URL_SIZE 256
+#define CREDENTIAL_APP_SIZE 64
+#define CREDENTIAL_INSTALLATION_SIZE 32
 
 struct store_credential {
 	char id[ID_SIZE];
 	char account[ACCOUNT_SIZE];
-	char server[256];                    /* "https://host:port", without a path */
-	char secret[CREDENTIAL_SECRET_SIZE]; /* a password, or an app's private key */
-	char app_id[64];                     /* "": it is a password */
-	char installation[32];
-	char api_url[256];
+	char server[CREDENTIAL_URL_SIZE];    /* "https://host:port", nothing behind it */
+	char secret[CREDENTIAL_SECRET_SIZE]; /* a password; of an app: its private key */
+	char app_id[CREDENTIAL_APP_SIZE];    /* "": it is a password */
+	char installation[CREDENTIAL_INSTALLATION_SIZE];
+	char api_url[CREDENTIAL_URL_SIZE];
 	int64_t created_ms;
 };
 /* Replaces the account's credential for that server. */

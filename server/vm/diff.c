@@ -18,9 +18,6 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
-#define DIFF_SOFT_MS 90000  /* then the reply goes out with a cursor: clients wait some 300 s */
-#define DIFF_HARD_MS 240000 /* for one huge file after that */
-
 struct party {
 	char id[ID_SIZE];
 	char point[ID_SIZE]; /* to be thawed, held; "": it runs */
@@ -157,8 +154,8 @@ int vmm_diff(struct vmm *m, const char *account, const char *id, const struct vm
 		r = party_open(m, &p[i], err);
 		in.g[i] = p[i].g;
 	}
-	in.soft_ms = deadline_in(DIFF_SOFT_MS);
-	in.deadline_ms = deadline_in(DIFF_HARD_MS);
+	in.soft_ms = deadline_in(m->t.diff_soft);
+	in.deadline_ms = deadline_in(m->t.diff_hard);
 	if (r == 0)
 		r = diff_merge(&in, ret, err);
 	for (int i = 0; i < 2; i++)

@@ -56,6 +56,14 @@ struct vm_create_opts {
 #define VM_IDLE_DEFAULT 300 /* seconds without NIC traffic */
 
 int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err);
+/*
+ * A VM from the template for one use, with its guest (caller guest_unref()s); vm_once_free()
+ * deletes it, whatever has happened to it.
+ */
+struct vm_once;
+int vmm_create_once(struct vmm *m, const char *account, struct vm_once **ret,
+                    struct guest **ret_guest, struct err *err);
+struct vm_once *vm_once_free(struct vm_once *o);
 /* As it is known: asks nobody, so that it may stand in front of every request. */
 int vmm_get(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
             struct err *err);

@@ -41,6 +41,8 @@ const struct vm_times vm_times_usual = {
 	.pool_step = 5000,
 	.pool_warm = 30000,
 	.room_wait = 30000,
+	.diff_soft = 90000,
+	.diff_hard = 240000,
 	.end_wait = 1000,
 };
 

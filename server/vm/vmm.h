@@ -40,6 +40,8 @@ struct vm_times {
 	uint32_t pool_step; /* for a ready VM to show that it lives */
 	uint32_t pool_warm; /* for its first command */
 	uint32_t room_wait; /* for the keeper to make room on the disk */
+	uint32_t diff_soft; /* then the reply goes out with a cursor: clients wait some 300 s */
+	uint32_t diff_hard; /* for one huge file after that */
 	uint32_t end_wait;  /* for a start to finish before it is cut short */
 };
 extern const struct vm_times vm_times_usual;

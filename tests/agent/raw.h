@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tests/agent/raw.h - frames by hand, and a cable between a host end and an agent
+ * tests/agent/raw.h - hand-made frames, and a cable between a host end and an agent
  *
- * The cable plays QEMU: bytes go through it in both directions; pulled out, the
- * agent's side stays open and what was on the way to the host stays on the way.
+ * The cable plays QEMU: it passes bytes in both directions; when it is pulled out, the
+ * agent's side stays open and bytes in transit to the host stay in transit.
  */
 #pragma once
 
@@ -38,7 +38,7 @@ void raw_open_exec(struct raw *w, uint32_t stream, const char *command, bool wit
 /* Status of the RESULT of the stream; frames in between are dropped. */
 uint32_t raw_result(struct raw *w, uint32_t stream, struct agent_result *ret);
 
-/* As a guest: waits for HELLO and answers it well. false: the host went away. */
+/* As a guest: waits for HELLO and answers it correctly. false: the host disconnected. */
 bool raw_greet(struct raw *w);
 
 struct cable {

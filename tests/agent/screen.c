@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * screen.c - what libvterm's own screen shows after some bytes: the judge of pictures
+ * screen.c - prints libvterm's own screen after some bytes; used to check pictures
  *
- * usage: screen COLS ROWS < bytes. Prints a line for each row: runs of text with their look in
- * front, then where the cursor is. Nothing of agent/vt*.c is in it.
+ * usage: screen COLS ROWS < bytes. Prints a line for each row: runs of text preceded by their
+ * attributes, then the position of the cursor. It shares no code with agent/vt*.c.
  */
 #include <stdbool.h>
 #include <stdint.h>

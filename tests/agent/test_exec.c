@@ -160,7 +160,7 @@ static void test_background_child(void **state)
 	char command[256], mark[128];
 	pid_t pid;
 
-	/* Holds both pipes, and writes into them long after the shell is gone. */
+	/* Keeps both pipes open, and writes to them long after the shell has ended. */
 	snprintf(mark, sizeof(mark), "%s/mark", r->dir);
 	snprintf(command, sizeof(command),
 	         "(sleep 2; echo late; echo late >&2; touch %s; exec sleep 300) & echo pid $!",
@@ -174,13 +174,13 @@ static void test_background_child(void **state)
 	assert_int_equal(kill(pid, 0), 0); /* its write did not kill it */
 	assert_int_equal(kill(pid, SIGKILL), 0);
 
-	/* Writes all the time: that ends, too. */
+	/* Even a child that writes all the time does not keep the command open. */
 	run_ok(r, "(while :; do echo y; sleep 0.01; done) & echo pid $!", &x);
 	pid = pid_in(x.out);
 	guest_exec_result_done(&x);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 
-	/* Has let go of the pipes. */
+	/* Has closed the pipes. */
 	run_ok(r, "setsid sleep 300 >/dev/null 2>&1 </dev/null & echo pid $!", &x);
 	pid = pid_in(x.out);
 	assert_int_equal(kill(pid, 0), 0);
@@ -267,7 +267,7 @@ static void test_stdin(void **state)
 	assert_memory_equal(x.out, data, n);
 	guest_exec_result_done(&x);
 
-	/* Nobody reads it: the command ends all the same, and so do we. */
+	/* Nothing reads it: the command still ends, and so does the call. */
 	req.command = "exec <&-; echo ok";
 	assert_int_equal(guest_exec(r->g, &req, &x, &err), 0);
 	assert_string_equal(x.out, "ok\n");
@@ -348,7 +348,7 @@ static void test_many_at_once(void **state)
 	}
 }
 
-/* A consumer that does not move holds up nobody but itself. */
+/* A stuck consumer delays only itself. */
 struct gate {
 	sem_t arrived, go;
 };
@@ -408,7 +408,7 @@ static void test_slow_consumer(void **state)
 	sem_destroy(&s.gate.go);
 }
 
-/* Every way a command can end gives back what it took. */
+/* However a command ends, its resources are released. */
 static void test_nothing_leaks(void **state)
 {
 	struct counter c = { .cancel_after = 1 };
@@ -430,7 +430,8 @@ static void test_nothing_leaks(void **state)
 			guest_exec_result_done(&x);
 	}
 	for (uint64_t end = deadline_in(10000); count_fds(r->agent) != before && clock_ms() < end;)
-		usleep(10000); /* cancelled ones are reaped, a shell is made behind our back */
+		usleep(10000); /* cancelled ones are reaped and a shell is started in the background
+		                */
 	assert_int_equal(count_fds(r->agent), before);
 }
 
@@ -447,7 +448,8 @@ static void *late_main(void *arg)
 	return NULL;
 }
 
-/* While quiet nothing goes out, with a command in the middle of its input; then all continues. */
+/* While quiesced nothing is sent, even in the middle of a command's input; then everything
+ * continues. */
 static void test_quiesce(void **state)
 {
 	struct rig *r = *state;

@@ -20,7 +20,7 @@
 #define DEADLINE deadline_in(TEST_DEADLINE_MS)
 #define BIG (64u << 20)
 
-/* A pattern that tells every position apart. */
+/* A pattern that is different at every position. */
 static uint8_t pattern(uint64_t i)
 {
 	return (uint8_t)(i ^ i >> 8 ^ i >> 16 ^ i >> 24);
@@ -131,7 +131,7 @@ static void test_big(void **state)
 		assert_int_equal(k.got, ranges[i][2]);
 		assert_false(k.wrong);
 	}
-	/* The reader has had enough. */
+	/* The reader stops early. */
 	k = (struct sink){ .cancel_at = 1000000 };
 	assert_int_equal(
 	        guest_read_file(r->g, NULL, path_of(r, "big"), 0, 0, on_sink, &k, DEADLINE, &err),
@@ -165,7 +165,7 @@ static void test_write(void **state)
 	assert_int_equal(guest_write_file(r->g, NULL, path_of(r, "a/b/c/file"), 0, on_source, &bad,
 	                                  DEADLINE, &err),
 	                 -EIO);
-	for (uint64_t end = deadline_in(5000);;) { /* the helper cleans up behind our back */
+	for (uint64_t end = deadline_in(5000);;) { /* the helper cleans up in the background */
 		entries = count_entries(r, "a/b/c");
 		if (entries == 1 || clock_ms() > end)
 			break;
@@ -175,7 +175,7 @@ static void test_write(void **state)
 	assert_int_equal(stat(path_of(r, "a/b/c/file"), &st), 0);
 	assert_int_equal(st.st_size, 70000);
 
-	/* Links are followed, also to what is not there yet. */
+	/* Links are followed, even dangling ones. */
 	assert_int_equal(symlink("c/file", path_of(r, "a/b/link")), 0);
 	assert_int_equal(symlink("new", path_of(r, "a/b/dangling")), 0);
 	assert_int_equal(symlink("loop", path_of(r, "a/b/loop")), 0);
@@ -253,7 +253,7 @@ static void test_as_user(void **state)
 	assert_int_equal(st.st_gid, 65534);
 	assert_int_equal(stat(path_of(r, "open/sub"), &st), 0);
 	assert_int_equal(st.st_uid, 65534);
-	/* root writes somebody's file: it stays theirs. */
+	/* root writes another user's file, which keeps its owner. */
 	assert_int_equal(write_text(r, NULL, path_of(r, "open/sub/file"), 0, 10, &err), 0);
 	assert_int_equal(stat(path_of(r, "open/sub/file"), &st), 0);
 	assert_int_equal(st.st_uid, 65534);
@@ -369,7 +369,7 @@ static void test_directories(void **state)
 	assert_int_equal(guest_remove(r->g, NULL, path_of(r, "p/q"), false, &err), -ENOTEMPTY);
 	assert_int_equal(guest_remove(r->g, NULL, path_of(r, "p/q/r/Sub"), false, &err), 0);
 	assert_int_equal(guest_remove(r->g, NULL, path_of(r, "p/q/r/Sub"), false, &err), -ENOENT);
-	/* A tree with a link out of it: the link goes, what it points to stays. */
+	/* A tree with a link out of it: the link is removed, its target stays. */
 	assert_int_equal(symlink(path_of(r, "etc"), path_of(r, "p/q/out")), 0);
 	assert_int_equal(guest_remove(r->g, NULL, path_of(r, "p"), true, &err), 0);
 	assert_int_equal(access(path_of(r, "p"), F_OK), -1);

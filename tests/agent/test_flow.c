@@ -84,7 +84,7 @@ static void test_run(void **state)
 	assert_int_equal(err.tag, ERR_CWD_FAILED);
 }
 
-/* A consumer that does not take holds up the command, not the channel. */
+/* A consumer that does not read delays the command, not the channel. */
 static void test_pace(void **state)
 {
 	struct guest_exec_req q = command("head -c 20000000 /dev/zero; echo done >pace");
@@ -124,7 +124,7 @@ static void wait_ended(struct rig *r, uint32_t proc, struct guest_proc *ret)
 	} while (ret->running);
 }
 
-/* The connection goes, the process and what it says stay: a suspend and resume, to the agent. */
+/* The connection ends, the process and its output stay, as in a suspend and resume. */
 static void test_detached_survives(void **state)
 {
 	struct guest_exec_req q = command("echo before; sleep 1; echo after; echo e >&2");
@@ -223,8 +223,8 @@ static void test_list(void **state)
 	free(lots);
 }
 
-/* A hundred and more short ones: descriptors and memory stay as they were. */
-#define READY_FDS 4 /* of a shell that was loaded ahead, which is there or not yet */
+/* Over a hundred short ones: the number of descriptors and memory use do not grow. */
+#define READY_FDS 4 /* of a preloaded shell, which may or may not be there yet */
 
 static void test_nothing_is_left(void **state)
 {

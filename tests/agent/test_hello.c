@@ -202,7 +202,7 @@ static void thaw_after_half(struct rig *r, const void *half, size_t n, unsigned 
 		fail_msg("hello: %s", err.msg);
 	assert_true(clock_ms() - begin >= at_least_ms);
 	assert_true(clock_ms() - begin < 5000);
-	/* The old stream ended, its process went on, and saw nothing of the half frame. */
+	/* The old stream ended; its process continued and got nothing of the half frame. */
 	snprintf(command, sizeof(command), "until grep -q end %s/got; do sleep 0.05; done", r->dir);
 	run_ok(r, command, &x);
 	guest_exec_result_done(&x);
@@ -239,7 +239,7 @@ static void test_all_but_tail_to_guest(void **state)
 	thaw_after_half(*state, b.p, b.len - 1, 0);
 }
 
-/* Old output lies on the way to the host, cut anywhere, with a forged answer in it. */
+/* Old output is in transit to the host, cut anywhere, with a forged answer in it. */
 static void test_leftovers_to_host(void **state)
 {
 	struct rig *r = *state;
@@ -271,7 +271,7 @@ static void test_leftovers_to_host(void **state)
 	cable_pull(&c);
 }
 
-/* Several machines long: connect, work, pull the plug at any moment, again. */
+/* Repeatedly: connect, work, pull the plug at a random moment. */
 static void test_many_thaws(void **state)
 {
 	struct rig *r = *state;
@@ -312,7 +312,7 @@ static void *boot_main(void *arg)
 	return NULL;
 }
 
-/* Nobody reads for a while; what piles up is little, and then it works. */
+/* Nothing reads for a while; little accumulates, and then it works. */
 static void test_slow_boot(void **state)
 {
 	struct rig *r = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_hostile.c - the host end against guests that lie
+ * test_hostile.c - the host end against hostile guests
  *
- * A thread plays the guest. Whatever it does, the call that was pending ends with
+ * A thread plays the guest. Whatever it does, the pending call ends with
  * an error, later calls fail with -ECONNRESET, memory stays bounded, and nothing
  * blocks.
  */
@@ -73,7 +73,7 @@ static void stage_end(struct stage *st)
 	close(st->guest_fd);
 }
 
-/* Greets, runs one command, and wants it and everything after it to fail. */
+/* Greets and runs one command; it and everything after it must fail. */
 static void expect_reset(act_fn act)
 {
 	struct guest_exec_req req = { .command = "x", .timeout_ms = 3000 };
@@ -375,7 +375,7 @@ static void act_forged_then_real(struct raw *w)
 	raw_write(w, "\x9fPAN\x9fPA", 7);
 	other.nonce[0]++;
 	send_ack(w, &other, &ack);
-	/* Claims more than will ever come: the real one lies inside. */
+	/* Claims more than will ever come, with the real one inside. */
 	agent_frame_head(hdr, AGENT_F_HELLO_ACK, 0, 0, AGENT_HELLO_MAX);
 	raw_write(w, hdr, sizeof(hdr));
 	send_ack(w, &h, &ack);
@@ -447,7 +447,8 @@ static void test_guest_does_not_read(void **state)
 
 	stage_begin(&st, act_do_not_read, true);
 	assert_int_equal(stage_hello(&st, 10000, &err), 0);
-	/* Its deadline is kept although the socket is full, and nobody is cut off for it. */
+	/* Its deadline is kept although the socket is full, and the connection is not dropped for
+	 * it. */
 	begin = clock_ms();
 	assert_int_equal(
 	        guest_write_file(st.g, NULL, "/x", 0, on_zeros, NULL, deadline_in(400), &err),

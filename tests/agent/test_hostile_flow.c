@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_hostile_flow.c - streams of guests that lie
+ * test_hostile_flow.c - streams of hostile guests
  *
- * A thread plays the guest: it answers every OPEN with what the test gave it. The
- * call must end with an error, or the stream with one; nothing may be believed that
- * does not fit, and no answer may keep us busy for ever.
+ * A thread plays the guest: it answers every OPEN with the test's data. The
+ * call or the stream must end with an error; nothing malformed may be
+ * accepted, and no answer may keep us busy for ever.
  */
 #include <errno.h>
 #include <poll.h>
@@ -179,7 +179,7 @@ static void put_proc(struct buf *b, uint32_t id)
 	agent_proc_put(b, &(struct agent_proc){ .proc = id, .user = "u", .command = "c" });
 }
 
-/* The same entry again and again must not keep us asking. */
+/* Repeating the same entry must not keep us asking for ever. */
 static void test_list(void **state)
 {
 	autobuf struct buf same = { 0 }, twice = { 0 }, last = { 0 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_hostile_pty.c - the host end of terminal sessions against guests that lie
+ * test_hostile_pty.c - the host end of terminal sessions against hostile guests
  *
  * A thread plays the guest and answers a pty.attach with nonsense: the call fails or the
- * connection ends, nothing blocks, nothing is believed.
+ * connection ends, nothing blocks, nothing malformed is accepted.
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_protocol.c - a host that does everything wrong, and the frames our host end never sends */
+/* test_protocol.c - a host that violates the protocol, and frames that our host end never sends */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ static struct raw greeted(struct rig *r)
 	return w;
 }
 
-/* Still there, still in step. */
+/* Still running, still in sync. */
 static void assert_serving(struct raw *w, uint32_t stream)
 {
 	autobuf struct buf b = { 0 };
@@ -73,7 +73,7 @@ static void test_long_requests(void **state)
 		raw_send(&w, AGENT_F_OPEN, AGENT_OPEN_MORE, 1, junk, sizeof(junk));
 	raw_send(&w, AGENT_F_OPEN, 0, 1, junk, 10);
 	assert_int_equal(raw_result(&w, 1, &m), E2BIG);
-	/* Somebody talks in between. */
+	/* Another frame comes in between. */
 	raw_send(&w, AGENT_F_OPEN, AGENT_OPEN_MORE, 2, junk, 10);
 	assert_serving(&w, 3);
 	raw_done(&w);
@@ -170,7 +170,7 @@ static void test_flow_control(void **state)
 	raw_done(&w);
 }
 
-/* One stream that never stops does not keep another one waiting. */
+/* An endless stream does not block another one. */
 static void test_fairness(void **state)
 {
 	struct raw w = greeted(*state);
@@ -201,7 +201,7 @@ static void test_fairness(void **state)
 	raw_done(&w);
 }
 
-/* Garbage of all kinds: the agent lives, says it lost the thread, and takes a HELLO. */
+/* Garbage of all kinds: the agent survives, reports lost sync, and accepts a HELLO. */
 static void test_garbage(void **state)
 {
 	struct rig *r = *state;
@@ -241,7 +241,7 @@ static bool send_nowait(struct raw *w, const uint8_t *p, size_t n)
 	return true;
 }
 
-/* Asks and never listens: the agent stops reading instead of growing. */
+/* Sends requests and never reads: the agent stops reading instead of growing. */
 static void test_host_does_not_read(void **state)
 {
 	struct rig *r = *state;

@@ -134,7 +134,7 @@ static void test_shell(void **state)
 	end(&c);
 }
 
-/* An instant end loses nothing, and one who comes later still learns of it. */
+/* A program that ends at once loses no output, and a later client still learns how it ended. */
 static void test_short_life(void **state)
 {
 	struct guest_pty_info *list;
@@ -220,7 +220,8 @@ static void test_refusals(void **state)
 	end(&c);
 }
 
-/* A session that ended is there for a while, then its name is known, then it can be used again. */
+/* An ended session stays for a while, then only its name is remembered, then the name can be
+ * reused. */
 static void test_retention(void **state)
 {
 	struct rig *r = *state;
@@ -276,7 +277,7 @@ static void test_cap(void **state)
 	end(&d);
 }
 
-/* The smallest window counts, and goes back when its owner goes. */
+/* The smallest window counts until its client leaves. */
 static void test_sizes(void **state)
 {
 	struct err err = { 0 };
@@ -301,7 +302,7 @@ static void test_sizes(void **state)
 	end(&c);
 }
 
-/* All bytes reach the one who reads, while another one reads nothing. */
+/* All bytes reach the client that reads, while another one reads nothing. */
 static void test_flood(void **state)
 {
 	struct rig *r = *state;
@@ -336,7 +337,7 @@ static void test_flood(void **state)
 #else
 	(void)before;
 #endif
-	/* The slow one gets what was queued, then the screen as it is, then the end. */
+	/* The slow client gets its queue, then the current screen, then the end. */
 	while (step(&slow, 100))
 		assert_true(clock_ms() < deadline);
 	assert_int_equal(slow.exit, 0);

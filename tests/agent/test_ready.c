@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_ready.c - a shell that was loaded ahead: taken when it can be, and not to be told from
- * another */
+/* test_ready.c - the preloaded shell: used when possible, and indistinguishable from
+ * an ordinary one */
 #include <errno.h>
 #include <linux/capability.h>
 #include <poll.h>
@@ -163,7 +163,7 @@ static void test_settled_is_loaded(void **state)
 	autofree char *a = say(r, "true", &pid), *b = NULL;
 
 	assert_int_equal(pid, first);
-	guest_settle(r->g, deadline_in(TEST_DEADLINE_MS)); /* not later, and not only begun */
+	guest_settle(r->g, deadline_in(TEST_DEADLINE_MS)); /* not later, and already complete */
 	b = say(r, "grep -c libpando-ready /proc/$$/maps", &pid);
 	assert_string_not_equal(b, "0\n");
 	assert_int_not_equal(pid, first);

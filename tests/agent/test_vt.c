@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_vt.c - a picture makes another terminal the same: torture of agent/vt*.c
+ * test_vt.c - a picture makes another terminal look the same: stress test of agent/vt*.c
  *
- * A terminal that was only shown the picture must look like the one that went through
- * everything (its own picture is the same), and must continue like it when both get more.
+ * A terminal that only got the picture must look like the one that processed
+ * everything (its own picture is the same), and must stay the same when both get more input.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,7 +131,7 @@ static void test_cases(void **state)
 	for (size_t i = 0; i + 1 < ARRAY_SIZE(cases); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(then); k++)
 			check(cases[i], then[k]);
-	/* In the middle of a sequence it looks the same; how that one ends nobody can tell. */
+	/* In the middle of a sequence it looks the same; the rest of that sequence is undefined. */
 	struct vt *a = make(20, 6);
 	feed(a, cases[ARRAY_SIZE(cases) - 1]);
 	vt_free(shown(a, 20, 6));
@@ -200,7 +200,7 @@ static void test_random(void **state)
 	}
 }
 
-/* What is done without libvterm has the same outcome as what is done with it. */
+/* The path without libvterm has the same result as the one with it. */
 static void test_straight(void **state)
 {
 	static const char *const words[] = {
@@ -297,7 +297,7 @@ static void test_history(void **state)
 	assert_int_equal(t->h_n, VT_LINES_MAX);
 	picture(t, &b);
 	buf_put_u8(&b, 0);
-	assert_null(strstr((char *)b.p, "m76\x1b")); /* the oldest went */
+	assert_null(strstr((char *)b.p, "m76\x1b")); /* the oldest was dropped */
 	assert_non_null(strstr((char *)b.p, "\x1b[0;35m77\x1b[0m\r\n"));
 	assert_non_null(strstr((char *)b.p, "m10099\x1b"));
 	vt_free(shown(t, 80, 24));

@@ -183,7 +183,7 @@ static void test_terminal(void **state)
 	assert_true(guest_exec(r->g, &bad, &x, &err) < 0);
 }
 
-/* Only the end stays; more names than there is room for push out the quietest. */
+/* Only the end is kept; if there are too many names, the quietest is dropped. */
 static void test_terminal_limits(void **state)
 {
 	struct rig *r = *state;
@@ -227,7 +227,7 @@ static void test_terminal_late(void **state)
 	guest_term_log_done(&l);
 }
 
-/* ---- a guest that lies ---- */
+/* ---- a hostile guest ---- */
 
 struct liar {
 	int fd;

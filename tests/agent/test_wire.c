@@ -78,7 +78,7 @@ static void test_header(void **state)
 	assert_int_equal(agent_frame_parse(hdr, &f, &tail), -EBADMSG);
 }
 
-/* A HELLO is found behind any cut of any frame plus a flush, whatever the pieces. */
+/* A HELLO is found after any part of any frame plus a flush, in pieces of any size. */
 static void test_hunt(void **state)
 {
 	autobuf struct buf cut = { 0 }, hello = { 0 }, payload = { 0 };
@@ -122,7 +122,7 @@ static void test_hunt(void **state)
 			}
 		}
 		assert_true(found);
-		assert_int_equal(rx.start, rx.end); /* in step at the end of the last one */
+		assert_int_equal(rx.start, rx.end); /* in sync at the end of the last one */
 		agent_rx_done(&rx);
 	}
 }

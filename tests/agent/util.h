@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tests/agent/util.h - the real agent on a socketpair, and a directory that goes away
+ * tests/agent/util.h - the real agent on a socketpair, and a temporary directory
  *
  * The agent always gets --test-root: it never touches this machine's clock,
  * names or power. Every wait has a deadline; what a test started it ends.

@@ -2,7 +2,7 @@
 /*
  * test_argv.c - QEMU's command line against golden files
  *
- * PANDO_GOLDEN_UPDATE=1 writes them again; look at the difference before you commit it.
+ * PANDO_GOLDEN_UPDATE=1 rewrites them; review the difference before you commit it.
  */
 #include <setjmp.h>
 #include <stdarg.h>

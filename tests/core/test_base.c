@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_base.c - errors, cursors, ids, checksums, files, sockets, child processes */
+/* test_base.c - errors, arenas, cursors, ids, checksums, files, sockets, child processes */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "base/arena.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -42,6 +43,39 @@ static void test_err(void **state)
 	assert_int_equal(err_code_parse("NO_SUCH_CODE"), ERR_NONE);
 	assert_int_equal(err_wrap(NULL, -ENOSPC, "a caller that wants no sentence"), -ENOSPC);
 	assert_int_equal(err_set(NULL, -5, "x"), -5);
+}
+
+static void test_arena(void **state)
+{
+	autoarena a = { 0 };
+	struct arena_mark m;
+	const char *first, *s;
+	uint64_t *v = NULL;
+
+	first = arena_printf(&a, "%s %d", "number", 7);
+	for (uint64_t i = 0; i < 100000; i++) { /* many chunks; what was there stays */
+		v = arena_more(&a, v, i, sizeof(*v));
+		assert_non_null(v);
+		v[i] = i;
+	}
+	for (uint64_t i = 0; i < 100000; i++)
+		assert_int_equal(v[i], i);
+	assert_int_equal((uintptr_t)v % _Alignof(max_align_t), 0);
+	m = arena_mark(&a);
+	for (unsigned i = 0; i < 1000; i++) {
+		s = arena_copy(&a, "a\0b", 3);
+		assert_memory_equal(s, "a\0b", 4);
+		arena_array(&a, 1000, 3);
+	}
+	arena_back(&a, m);
+	assert_ptr_equal(a.last, m.chunk);
+	s = arena_str(&a, "after");
+	assert_string_equal(s, "after");
+	assert_string_equal(first, "number 7");
+	assert_non_null(arena_array(&a, 0, 8));
+	assert_int_equal(arena_check(&a, NULL), 0);
+	assert_null(arena_array(&a, SIZE_MAX / 2, 4)); /* more than there can be */
+	assert_int_equal(arena_check(&a, NULL), -ENOMEM);
 }
 
 static void test_cursor(void **state)
@@ -211,7 +245,7 @@ int main(void)
 		cmocka_unit_test(test_ids),       cmocka_unit_test(test_crc),
 		cmocka_unit_test(test_files),     cmocka_unit_test(test_fds_in_messages),
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_child),
-		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_deadlines), cmocka_unit_test(test_arena),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,14 +75,14 @@ class Case(unittest.TestCase):
                         f"the guest's clock is {guest - (before + after) / 2:+.1f} s off")
 
     def assert_forks_share(self, holder, pid):
-        """Memory, processes and files came along; `cat /root/disk /dev/shm/mem` said shared twice before the fork."""
+        """Memory, processes and files were copied; `cat /root/disk /dev/shm/mem` printed shared twice before the fork."""
         for vm in self.all():
             h = holder.on(vm)
             self.assertEqual((h.get(), h.pid()), ("parent", pid))
             self.assertEqual(self.s.sh(vm, "cat /root/disk /dev/shm/mem").split(), ["shared", "shared"])
 
     def assert_forks_differ(self, holder):
-        """What is written in one of all() shows in that one only, in memory and on the disk."""
+        """A change in one of all() is visible in that one only, in memory and on the disk."""
         for n, vm in enumerate(self.all()):
             holder.on(vm).set(f"value{n}")
             self.s.sh(vm, f"echo disk{n} >/root/disk; echo mem{n} >/dev/shm/mem; sync")

@@ -41,7 +41,7 @@ class ClientChecks:
         self.assertEqual((e.exception.code, e.exception.stdout), ("EXEC_TIMED_OUT", "some\n"))
 
     def test_leaving_ends_the_command(self):
-        """An exception in a callback is a way to leave."""
+        """An exception in a callback ends the call."""
         pids = []
 
         def first(text):
@@ -147,7 +147,7 @@ class ClientChecks:
     # ---- terminals ----
 
     def drop(self, pty):
-        """As if the network had gone."""
+        """As if the network had failed."""
         pty._ws.abort()
 
     def test_pty(self):

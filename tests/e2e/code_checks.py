@@ -431,7 +431,7 @@ class CodeChecks:
         self.assertEqual((status, got["code"]), (400, "BAD_REQUEST"))
 
     def test_zy_without_the_process_that_forks_kernels(self):
-        """It may be killed like any other: contexts then start the slow way."""
+        """If the zygote is killed, contexts start the slow way."""
         kill = ("import os, signal\ndef is_kernel(p):\n    try:\n        words = open(f'/proc/{p}/cmdline').read().split('\\0')\n"
                 "    except OSError:\n        return False\n    return len(words) > 1 and words[1].endswith('kernels/python.py')\n"
                 "oldest = min((p for p in os.listdir('/proc') if p.isdigit() and is_kernel(p)), "

@@ -178,7 +178,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     allow_reuse_address = True
 
     def handle_error(self, _request, _address):
-        pass  # clients that leave are none
+        pass  # a client that disconnects is not an error
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def status_of(answer):
     return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else None
 
 
-# Requests that two parsers could read in two ways, or that are not HTTP: (name, bytes, statuses that are right)
+# Ambiguous requests, or ones that are not HTTP: (name, bytes, statuses that are right)
 def smuggling(host):
     h = f"Host: {host}\r\n".encode()
     post = b"POST /sum HTTP/1.1\r\n" + h
@@ -160,7 +160,7 @@ def smuggling(host):
     ]
 
 
-# Bodies whose chunks are none: the connection is cut, and the app never sees a whole request
+# Bodies with malformed chunks: the connection is closed, and the app never sees a complete request
 BAD_CHUNKS = [b"g\r\n", b"-1\r\n", b" 5\r\nhello\r\n", b"5\nhello\r\n", b"5\r\nhelloXX", b"\r\n", b"fffffffffffffffff\r\n",
               b"5;" + b"x" * 400 + b"\r\nhello\r\n0\r\n\r\n", b"0\r\nA: b\nC\r\n\r\n", b"0x5\r\nhello\r\n"]
 
@@ -314,7 +314,7 @@ class Checks:
         self.assertEqual(self.edge().curl(self.url("/echo")).status, 200)
 
     def test_bad_frames(self):
-        """HTTP/2 that is none ends its connection and nothing else."""
+        """Malformed HTTP/2 ends its connection and nothing else."""
         preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
         settings = b"\0\0\0\x04\0\0\0\0\0"
         for name, data in {"no preface": b"GET / HTTP/1.1\r\n\r\n", "data on stream 0": preface + settings + b"\0\0\1\0\0\0\0\0\0x",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""git_checks.py - what the git client and the API must find, whatever serves them; for test_api_git.py and test_git.py
+"""git_checks.py - checks with the git client and the API, whatever serves them; for test_api_git.py and test_git.py
 
 A class that mixes this in has `port` and `key` of a server that may import from loopback, and `top`, a directory of its own.
 After each test every repository it made must pass `git fsck --strict`.
@@ -153,7 +153,7 @@ class GitTools:
         self.addCleanup(self.check_and_drop)
 
     def check_and_drop(self):
-        """Every repository is whole; then it goes."""
+        """Every repository passes fsck; then it is deleted."""
         for repo in self.repos:
             if self.data_dir:
                 bare = os.path.join(self.data_dir, "git/repos", f"{repo}.git")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""git_hostile_checks.py - what a client that means harm, or is broken, may not do to repositories; see git_checks.py"""
+"""git_hostile_checks.py - hostile or broken clients against repositories; see git_checks.py"""
 import base64
 import gzip
 import hashlib
@@ -167,7 +167,7 @@ class GitHostileChecks(GitPacks):
         self.assertEqual(self.api(repo, "GET", "/git/refs/heads/main")["sha"], base)
 
     def test_symlinks(self):
-        """They are texts to the server: nothing follows them."""
+        """To the server they are plain text: nothing follows them."""
         repo = self.new()
         aim = os.path.join(self.top, "aim")
         os.mkdir(aim)
@@ -257,7 +257,7 @@ class GitHostileChecks(GitPacks):
                 self.assertEqual(said[1], said[2], f"{method} {path} with {key or 'no key'}")
         self.assertEqual(self.api(private, "GET", "/git/refs/heads/main")["sha"], sha)
 
-    # ---- a right that is taken back while it is used ----
+    # ---- a permission that is revoked while it is used ----
 
     def begin(self, repo, service, token, length, first):
         s = socket.create_connection(("127.0.0.1", self.port), timeout=CALL_S)

@@ -101,7 +101,7 @@ class Guide(EdgeBase):
         return r.body.decode()
 
     def trust_this_host(self, vm):
-        """npm and pip in the guest believe whom this host believes."""
+        """npm and pip in the guest trust the CAs that this host trusts."""
         if os.path.exists(HOST_CA):
             with open(HOST_CA, "rb") as f:
                 self.write(vm, GUEST_CA, f.read())

@@ -238,7 +238,7 @@ class Server:
         return pid
 
     def kill9_pandod(self):
-        """As bad as it gets for pandod; pando-priv starts it again."""
+        """kill -9 of pandod; pando-priv restarts it."""
         pid = self.pandod_pid()
         assert pid, "there is no pandod to kill"
         host.kill(pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""host.py - what the tests ask this machine: its processes, and what on it carries an instance's tag"""
+"""host.py - state of this machine for the tests: its processes, and everything that carries an instance's tag"""
 import os
 import re
 import signal
@@ -56,7 +56,7 @@ def children():
 
 
 def reap(keep=()):
-    """Takes leave of dead orphans that became ours; not of those somebody else waits for."""
+    """Reaps orphans that became our children; not processes that something else waits for."""
     for pid, (state, parent) in _parents().items():
         if parent == os.getpid() and state == "Z" and pid not in keep:
             try:
@@ -137,7 +137,7 @@ def named(tag):
 # ---- what guests may try to reach ----
 
 class Listener:
-    """Accepts on all addresses of this host, says hi, and remembers who came."""
+    """Accepts connections on all addresses of this host, sends "hi", and records the peers."""
 
     def __init__(self):
         self.seen = []

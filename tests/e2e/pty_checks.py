@@ -82,7 +82,7 @@ class PtyBase:
         return r.stdout.decode("utf-8", "replace")
 
     def assert_same_look(self, straight, session, cols=80, rows=24):
-        """One who was there from the beginning sees what one sees who only gets the picture."""
+        """A client attached from the beginning sees the same as one that only gets the picture."""
         seen = {}
 
         def same():

@@ -99,7 +99,7 @@ class Result(unittest.TestResult):
         self.record(test, "skip", reason)
 
     def part(self, test, name, outcome, reason):
-        """A part of a test that counts as one of its own."""
+        """A part of a test that counts as a separate test."""
         self.record(f"{test.id()}: {name}", outcome, reason)
 
     def addSubTest(self, test, subtest, err):

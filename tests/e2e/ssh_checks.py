@@ -197,7 +197,7 @@ class SshChecks(SshBase):
         self.assertEqual(self.ssh("-o", "RekeyLimit=1M", "cat", input=data).stdout, data)
 
     def test_ssh_reader_that_leaves(self):
-        """head closes its end: the writer in the guest ends, and so does the connection."""
+        """head closes the pipe: the writer in the guest ends, and so does the connection."""
         p = self.spawn("yes")
         self.line(p, b"y\ny\n")
         p.stdout.close()
@@ -533,7 +533,7 @@ class SshChecks(SshBase):
         self.assertEqual(self.out("echo alive"), "alive\n")
 
     def test_ssh_strangers_are_few(self):
-        """Those who never log in take a bounded number of places, and logging in works again when they leave."""
+        """Connections without a login are bounded, and logging in works again when they end."""
         held = [self.raw() for _ in range(STRANGERS_FROM + 40)]
 
         def open_ones():

@@ -356,7 +356,7 @@ class StreamChecks:
         self.forget(p)
 
     def test_detached_follower_that_is_too_slow(self):
-        """Output is overwritten under it: an event's offset shows the gap, raw bytes break off."""
+        """Output is overwritten before it is sent: an event's offset shows the gap, raw bytes break off."""
         total = 40000000
         p = self.start(f"until [ -e {self.dir}/flow ]; do sleep 0.1; done; yes 0123456789abcde | head -c {total}")
         rest = f"/processes/{p['processId']}/output?follow=true"

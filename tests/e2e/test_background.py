@@ -44,7 +44,7 @@ class Background(Case):
 
     @limit(180)
     def test_server_killed_in_the_middle(self):
-        """No client may poll for ever: the id is known afterwards, with a result or with a code."""
+        """No client may poll for ever: after a crash the id still has a result or an error code."""
         request = self.begin({"idleTimeoutSeconds": None})
         self.s.kill9_pandod()
         status, r = self.result(request)

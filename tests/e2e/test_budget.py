@@ -6,7 +6,7 @@ from case import Case, Holder, wait_for
 
 
 class Budget(Case):
-    """The disk budget: what goes, in which order, and what never does."""
+    """The disk budget: what is evicted, in which order, and what never is."""
     limit_s = 200
     keeps_specs = True
 

@@ -271,7 +271,7 @@ class Cli(Case):
 
     @limit(240)
     def test_g_pty_sleeps_with_its_vm(self):
-        """A VM that is suspended stays suspended until a key is pressed."""
+        """A suspended VM stays suspended until a key is pressed."""
         t = self.terminal("vm", "pty", "-s", "night", "web")
         t.expect("# ")
         self.out("vm", "suspend", "web")

@@ -65,7 +65,7 @@ class TestCode(CodeChecks, Case):
         self.assertEqual(self.value("import pandotest\npandotest.value"), "42")
 
     def test_typescript(self):
-        """The first context takes the process that was kept ready; with what it was asked for."""
+        """The first context takes the spare process, with the requested directory and variables."""
         ctx = self.context("typescript", cwd="/usr", env={"COLOUR": "red"})
         where = "const c: string = process.env.COLOUR ?? ''; [c, process.cwd(), __dirname, require('os').platform()].join()"
         self.assertEqual(self.value(where, contextId=ctx), "'red,/usr,/usr,linux'")

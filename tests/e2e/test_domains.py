@@ -207,7 +207,7 @@ class Domains(Dns):
         self.assertEqual(self.dig(f"evil.{zone}", "A")[0], "REFUSED")
 
     def test_questions_that_are_none(self):
-        """Nothing that is sent to it stops the name server, and nothing that is no question is answered."""
+        """No input stops the name server, and only queries are answered."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
             u.connect(("127.0.0.1", self.dns_port))
             for i in range(200):

@@ -213,7 +213,7 @@ class Egress(Case):
 
     @limit(240)
     def test_stays_with_the_vm(self):
-        """Suspend and resume, stop and start, fork, a crash of the server: never open, always as it was said."""
+        """Suspend and resume, stop and start, fork, a crash of the server: the policy always applies."""
         self.put({"mode": "rules", "rules": [{"action": "allow", "domain": "one.test"}]})
         fork = self.s.fork(self.vm)[0]
         for vm in (self.vm, fork):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults: each gives a sentence that names the thing, leaves no debris, and loses nothing that was acknowledged"""
+"""Faults: each gives an error message that names the thing, leaves nothing behind, and loses nothing that was acknowledged"""
 import os
 import random
 import re
@@ -72,7 +72,7 @@ class Processes(Case):
     @limit(200)
     @long
     def test_qemu_killed_during_thaw(self):
-        """The VM sleeps on, and the next start finds its memory."""
+        """The VM stays suspended, and the next start finds its memory."""
         parent = self.s.create()
         h = Holder(self.s, parent, "kept")
         self.s.post(parent, "suspend")
@@ -163,7 +163,7 @@ class Processes(Case):
 
     @limit(120)
     def test_silent_agent_fails_closed(self):
-        """Without the agent's word a woken VM gets no traffic: it goes back to sleep, with a sentence."""
+        """Without the agent's confirmation a resumed VM gets no traffic: it is suspended again, with an error message."""
         self.waker.join(100)
         self.assertFalse(self.waker.is_alive(), "waking a VM with a silent agent never ended")
         self.assertIn("agent", str(self.silent_error))
@@ -238,7 +238,7 @@ class Layers(Case):
         self.assertEqual(set(self.s.vms()), {vm})
 
     def test_other_qemu(self):
-        """Memory of another version is refused with a sentence; a stop drops it, and the disk can be booted."""
+        """Memory of another version is rejected with an explanation; a stop drops it, and the disk can be booted."""
         vm, _ = self.sleeper()
         self.s.stop()
         self.s.sql(f"UPDATE points SET qemu_version = '0.1.2' WHERE id = (SELECT point FROM vms WHERE id = '{vm}')")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's kernel: it reboots, it panics, it floods its console, it changes its own code under an emulator's feet"""
+"""The guest's kernel: it reboots, panics, floods its console, patches its own code while emulated"""
 import os
 import time
 
@@ -70,7 +70,7 @@ class GuestKernel(Case):
         self.s.delete(vm)
 
     def test_panic(self):
-        """Its last words are in the server's log, and its account reads that it was the kernel."""
+        """The end of its console is in the server's log, and the account's log names the kernel as the cause."""
         vm = self.s.create()
         log, how = self.boots_again(vm, "echo c >/proc/sysrq-trigger")
         self.assertEqual(how, "crashed")
@@ -83,7 +83,7 @@ class GuestKernel(Case):
     @limit(400)
     @long
     def test_crashes_while_it_boots(self):
-        """It is booted again, and three times is enough."""
+        """It is booted again, up to three times."""
         vm = self.s.create()
         self.s.api("PUT", f"/v1/vms/{vm}/files/%2Fsbin%2Finit.new", {"content": INIT, "encoding": "utf8"})
         self.s.sh(vm, "chmod 755 /sbin/init.new && mv /sbin/init.new /sbin/init && echo 1 >/root/crashes")
@@ -124,7 +124,7 @@ class GuestKernel(Case):
     @limit(300)
     @long
     def test_patched_code(self):
-        """docs/decisions/0008: a trap that an emulated CPU remembers is answered, and the kernel lives."""
+        """docs/decisions/0008: a stale breakpoint of an emulated CPU is handled, and the kernel survives."""
         vm = self.s.create()
         before = self.boot(vm)
         healed = 0

@@ -85,7 +85,7 @@ class Serve(Guide):
     """HTTP and WebSocket, by a name."""
 
     def visits(self, vm, domain, hello):
-        """A snapshot's server is there at once, and its memory outlives sleep."""
+        """A snapshot's server answers at once, and its memory survives a suspend."""
         first = int(re.fullmatch(hello + r", visit (\d+)\n", self.get(domain))[1])
         self.assertEqual(self.get(domain), f"{hello}, visit {first + 1}\n")
         self.s.post(vm, "suspend")
@@ -173,7 +173,7 @@ class Serve(Guide):
         type_and_see("echo still $kept\r", "still 42")
 
     def test_jupyter(self):
-        """A variable of a kernel outlives sleep."""
+        """A variable of a kernel survives a suspend."""
         domain = "guide-jupyter.style.dev"
         vm = self.builder("jupyter", "jupyterlab", "python3-ipykernel")
         self.service(vm, "jupyter", JUPYTER, cwd="/root")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that wants out: the host's API, other slots, metadata addresses, another's address, tables filled up, names as a tunnel
+"""A guest that tries to escape: the host's API, other slots, metadata addresses, another's address, tables filled up, names as a tunnel
 
 What must not be reached is there and would answer. ARP and addresses inside a VPC are in test_vpc.py.
 """
@@ -73,7 +73,7 @@ class HostileGuest(Case):
 
     @limit(240)
     def test_tables_filled_up(self):
-        """Flows and ports without end: its own run out, nobody else's do, and it recovers."""
+        """Endless flows and ports: only the guest's own run out, and it recovers."""
         self.put({"mode": "rules", "rules": [{"action": "allow", "domain": "one.test"}, {"action": "allow", "cidr": f"{NET}.0/24"}]})
         self.s.sh(self.vm, "cat >/root/flood.py <<'E'\nimport socket,time\n"
                   "u=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
@@ -115,7 +115,7 @@ class HostileGuest(Case):
         self.assertEqual({e["dns"] for e in self.world.seen()[before:] if "dns" in e}, {"one.test"})
 
     def test_the_proxy_is_no_way_in(self):
-        """The port connections are turned to is not there for who asks for it by its own address."""
+        """The proxy's port cannot be reached directly."""
         self.assertNotIn("in\n", self.s.run(self.vm, KNOCK.format("10.0.0.1", 3129)).out)
         # garbage, silence and half a handshake end, and the next connection works
         self.s.run(self.vm, "getent hosts one.test; for i in 1 2 3; do head -c 3000 /dev/urandom | timeout 4 bash -c "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM's life leaves to see and to choose: list, await, resize, optimize, usage, idleness, calls at once"""
+"""The life of a VM in the API: list, await, resize, optimize, usage, idle suspend, concurrent calls"""
 import http.client
 import json
 import os
@@ -168,7 +168,7 @@ class Life(Case):
             st.close()
 
     def test_fork_with_a_running_exec(self):
-        """In the parent the command goes on; in the children its process does, without a client."""
+        """In the parent the command continues; in the children its process does, without a client."""
         out = []
         t = threading.Thread(target=lambda: out.append(
             self.s.sh(self.vm, "echo $$ >/run/long.pid; read x; sleep 6; echo end >/run/long.end; echo done")))
@@ -248,7 +248,7 @@ class Life(Case):
 
     @limit(200)
     def test_recreate(self):
-        """A delete empties it; the next use makes it anew from what it came from, under its id."""
+        """A delete empties it; the next use recreates it from its origin, under the same id."""
         source = self.s.create()
         self.s.sh(source, "echo from the snapshot >/root/origin; sync")
         snap = self.s.snapshot(source)
@@ -274,7 +274,7 @@ class Life(Case):
             self.assert_gone(vm)
 
     def test_recreate_ephemeral(self):
-        """One that ends with its machine is as new at every start, also of the server."""
+        """An ephemeral one starts afresh every time, even after a restart of the server."""
         vm = self.s.create(recreate=True, persistence={"type": "ephemeral", "deleteEvent": "OnStop"})
         self.s.sh(vm, "echo mine >/root/mine; sync")
         self.s.post(vm, "kill")
@@ -325,7 +325,7 @@ class Life(Case):
         return int(cpus), int(mem) >> 10, int(disk) >> 21, int(fs) / (1 << 30)
 
     def resize_fails(self, vm, h, pid, body):
-        """Nothing of the VM is another afterwards: sizes, disk, processes."""
+        """Afterwards the VM is unchanged: sizes, disk, processes."""
         sizing = self.s.info(vm)["sizing"]
         e = self.refused(500, "RESIZE_FAILED", self.s.post, vm, "resize", body, timeout=250)
         self.assertEqual(self.s.info(vm)["sizing"], sizing)
@@ -475,7 +475,7 @@ class Idle(Case):
 
 
 class AtOnce(Case):
-    """Many callers on one VM: every answer is one that may be given, and what is left is whole."""
+    """Many callers on one VM: every answer is a valid one, and the final state is consistent."""
     server_env = {"PANDO_BUSY_WAIT_S": "4", "PANDO_VM_RESERVE_MB": "1024"}
     limit_s = 200
     ALLOWED = {"VM_NOT_RUNNING", "VM_DELETED", "VM_NOT_FOUND", "CONFLICT", "STILL_CREATING", "VM_IS_SUSPENDING",
@@ -553,7 +553,7 @@ class AtOnce(Case):
         self.assert_gone(victim)
 
     def test_a_long_operation_is_not_waited_for_for_ever(self):
-        """QEMU stands still, so the suspend hangs: others are told why they cannot have the VM."""
+        """QEMU is stopped, so the suspend hangs: other callers are told why the VM is busy."""
         (vm,) = self.s.fork(self.vm, 1)
         pid = self.s.qemu_of(vm)
         host.kill(pid, signal.SIGSTOP)

@@ -216,7 +216,7 @@ class Network(Case):
                 self.assertEqual(self.s.sh(vm, f"curl -sS -m 40 -o /dev/null -w '%{{http_code}}' '{url}'"), "200")
 
     def test_slots_are_clean_when_reused(self):
-        """A new VM in a used slot sees nothing of the one before."""
+        """A new VM in a used slot sees nothing of the previous one."""
         vm = self.s.create()
         self.s.sh(vm, "ip addr add 10.0.0.77/32 dev lo")
         self.s.delete(vm)

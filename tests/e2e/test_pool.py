@@ -45,7 +45,7 @@ class Pool(Case):
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def test_warming_up_is_not_the_owners(self):
-        """What the machine took before it was handed over is in nobody's usage, also after a restart of the server."""
+        """What the machine used before it was handed over is in no VM's usage, even after a restart of the server."""
         self.await_ready()
         before = {pid: self.cpu_s(pid) for pid in self.s.qemu_pids()}  # the ready ones stand still
         given = self.pool()["given"]

@@ -21,7 +21,7 @@ class Pty(PtyChecks, OnVm, Case):
 
     @limit(240)
     def test_x_full_screen_programs(self):
-        """vim, htop and less: attaching shows what a terminal shows that was there from the beginning."""
+        """vim, htop and less: attaching shows the same as a terminal attached from the beginning."""
         self.s.sh(self.vm, "for i in $(seq 400); do printf '\\033[3%dm%d\\033[0m gr\\303\\274n \\346\\274\\242\\345\\255\\227 %0100d\\n' "
                            "$((i % 8)) $i $i; done > /root/colours")
         t = self.pty(exec="less -RS /root/colours", sessionId="less-c")

@@ -74,7 +74,7 @@ class PythonClient(ClientChecks, Case):
 
     @limit(240)
     def test_fork_snapshot_rewind(self):
-        """Memory goes along: a variable of the kernel, a terminal's shell."""
+        """Memory is copied: a variable of the kernel, a terminal's shell."""
         sb = self.sb
         sb.code("who = 'parent'").check()
         term = sb.pty("bash --norc", session_id="forked")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is refused: starts on a host that lacks something, requests that make no sense. No VM is made here."""
+"""What is rejected: starts on a host that lacks something, invalid requests. No VM is created here."""
 import os
 import socket
 import subprocess
@@ -19,7 +19,7 @@ def run(argv, **kw):
 
 
 class Start(Case):
-    """Each says what is wrong and the way out, and leaves nothing."""
+    """Each names the problem and the way out, and leaves nothing behind."""
     own_server = False
 
     def assert_no_names(self, s):

@@ -74,7 +74,7 @@ class Snapshot(Case):
         self.assertEqual(self.h.on(made).get(), "kid1")
 
     def test_snapshots_in_a_row(self):
-        """Each holds its own moment."""
+        """Each has the state of its own moment."""
         vm = self.s.create()
         h = Holder(self.s, vm, "start")
         snaps = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree: its shape, going back in it, comparing in it; services and terminals of a VM"""
+"""The tree: its shape, rewind, diff; services and terminals of a VM"""
 import os
 import threading
 from http.client import HTTPException
@@ -140,7 +140,7 @@ class Tree(Case):
         self.assertEqual((pages, cursor), (whole, None))
 
     def test_diff_same_size_same_time(self):
-        """Contents decide, whatever the times say."""
+        """Contents are compared, not times."""
         self.s.sh(self.child, "echo aaaa >/srv/same && touch -d 2020-01-01 /srv/same")
         self.s.sh(self.grand, "echo bbbb >/srv/same && touch -d 2020-01-01 /srv/same")
         self.assertEqual(self.changes(self.child, self.grand, path="/srv/same")["/srv/same"]["change"], "modified")
@@ -148,7 +148,7 @@ class Tree(Case):
         self.assertEqual(self.changes(self.child, self.grand, path="/srv/same"), {})
 
     def test_diff_with_a_snapshot(self):
-        """Thawed out of sight, and nothing of it stays."""
+        """Thawed as a hidden machine, and nothing of it is left."""
         self.s.sh(self.vm, "echo since >/srv/since")
         before = self.s.vms()
         got = self.changes(self.vm, self.s1, path="/srv")
@@ -164,7 +164,7 @@ class Tree(Case):
         self.assertEqual(self.s.state(self.child), "suspended")
 
     def test_crash_in_a_diff(self):
-        """pandod dies while a machine is out of sight: nobody ever sees it, and it goes."""
+        """pandod dies while there is a hidden machine: it never shows up, and is removed."""
         seen, before = self.s.log_text().count("thawed as the hidden machine"), self.s.vms()
         t = threading.Thread(target=lambda: self.cut_off(self.diff, self.vm, self.s1, path="/usr"))
         t.start()
@@ -250,7 +250,7 @@ class Tree(Case):
         self.assertEqual(self.get_all(), ["first"] * 3)
 
     def test_failed_rewind_changes_nothing(self):
-        """The snapshot is damaged: the VM goes on as if nothing had been asked, running and asleep."""
+        """The snapshot is damaged: the VM stays unchanged, running or suspended."""
         snap = self.s.snapshot(self.vm, name="damaged")
         nodes, _ = self.tree(self.vm)
         (point,) = [n["id"] for n in nodes.values() if n.get("snapshotId") == snap]
@@ -284,7 +284,7 @@ class Tree(Case):
         self.assertEqual(self.get_all(), ["first"] * 3)
 
     def test_lines_outlive_points(self):
-        """A deleted snapshot is skipped: who came from it comes from what it came from."""
+        """A deleted snapshot is skipped: its children get its parent."""
         self.s.api("DELETE", f"/v1/vms/snapshots/{self.s2}")
         self.s.delete(self.child)
         self.s.delete(self.grand)

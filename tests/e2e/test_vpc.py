@@ -56,7 +56,7 @@ class Vpc(Case):
         self.assertNotEqual(self.s.run(self.b, "getent hosts nobody.internal").code, 0)
 
     def test_other_vpcs_are_elsewhere(self):
-        """gamma has alpha's address in a VPC of the same range: who asks there gets gamma, or nobody."""
+        """gamma has alpha's address in a VPC of the same range: requests there reach gamma, or nothing."""
         self.assertNotEqual(self.s.run(self.c, PING.format(self.address(self.b))).code, 0)
         self.assertNotEqual(self.s.run(self.c, "curl -sS -m 6 http://192.168.10.11:8000/").code, 0)
         self.assertEqual(self.s.sh(self.b, GET.format("192.168.10.10")), "200")  # alpha, not gamma

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program on a terminal of its own, as somebody who sits there would use it"""
+"""A program on its own terminal, as an interactive user would use it"""
 import fcntl
 import os
 import pty

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""world.py - an internet of our own: a namespace with public-looking addresses, a name server, web servers
+"""world.py - a simulated internet: a namespace with public-looking addresses, a name server, web servers
 
 Addresses are those reserved for documentation. The host gets a link to it that holds a default route of the lowest
 preference, so that guests are let out to it. Everything the servers see is written down, one JSON object a line.
@@ -145,7 +145,7 @@ class World:
         self.turn = None
 
     def certificates(self):
-        """An authority and a certificate for all names but three.test: that server's is nobody's."""
+        """A CA and a certificate for all names except three.test, whose server has an untrusted one."""
         ca, key, cert, csr, ext = (os.path.join(self.dir, f) for f in ("ca.pem", "key.pem", "cert.pem", "csr.pem", "ext"))
         run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3",
             "-subj", "/CN=world test authority", "-keyout", os.path.join(self.dir, "ca.key"), "-out", ca)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.c - disk chains made and judged by QEMU's own tools
+ * chain.c - disk chains created and checked with QEMU's own tools
  *
  * qemu-io writes each layer with the chain given in a json: name, exactly as
  * the engine gives it to QEMU; qemu-img compares and checks.

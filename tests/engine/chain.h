@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chain.h - disk chains made and judged by QEMU's own tools; for tests only */
+/* chain.h - disk chains created and checked with QEMU's own tools; for tests only */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_qcow2.c - the qcow2 writer, reader and merge; QEMU's tools are the judge */
+/* test_qcow2.c - the qcow2 writer, reader and merge; checked with QEMU's tools */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -293,7 +293,7 @@ static void test_result_is_writable(void **state)
 	assert_int_equal(TOOL("qemu-img", "check", "-q", "-f", "qcow2", path), 0);
 }
 
-/* ---- files that must be refused ---- */
+/* ---- files that must be rejected ---- */
 
 static void put_be64_at(int fd, off_t off, uint64_t v)
 {
@@ -466,7 +466,7 @@ static void test_damaged_more(void **state)
 	}
 }
 
-/* Foreign files with features that are not for us. */
+/* Foreign files with unsupported features. */
 static void test_refused_features(void **state)
 {
 	struct tmpdir *t = *state;

@@ -2,8 +2,8 @@
 /*
  * fault.c - the plan and its counter
  *
- * One lock around a few words. It is never held while a hook runs. Quietness is per thread; a child
- * process inherits the thread that forked and is quiet for good.
+ * One lock around a few words. It is never held while a hook runs. Being quiet is per thread; a
+ * child process inherits the thread that forked and is quiet for good.
  */
 #include "tests/fault/fault.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tests/fault/fault.h - make the n-th call into something fail; for tests only
+ * tests/fault/fault.h - makes the n-th call into something fail; for tests only
  *
  * A plan says which kinds of calls count, which one of them fails, and how. Every injector asks
  * fault_hit() before it does what it stands in for; the answer is 0 (do it) or an errno (fail
@@ -55,7 +55,7 @@ struct fault_plan {
 	unsigned kinds;    /* FAULT_BIT() of those that count */
 	unsigned long nth; /* the call that fails, from 1; 0: none, only count */
 	int error;         /* errno; 0: what is usual for that kind (EIO, ENOMEM, FAULT_HANG_UP) */
-	bool stays;        /* all counted calls after it fail, too */
+	bool stays;        /* all later counted calls fail too */
 };
 
 /* A new plan, disarmed, nothing counted. NULL: none. */
@@ -75,9 +75,9 @@ const char *fault_kind_name(enum fault_kind kind);
 int fault_hit(enum fault_kind kind, const char *what, const char *object);
 
 /*
- * Called at every call that is not quiet, armed or not, before the plan is looked at; its answer
- * fails the call if it is not 0. It is quiet itself, and may sleep: a scheduler of threads lives
- * here. NULL: none.
+ * Called for every call that is not quiet, armed or not, before the plan is checked; if it returns
+ * an errno, the call fails with it. It is quiet itself and may sleep, so a thread scheduler can
+ * live here. NULL: none.
  */
 typedef int fault_hook(enum fault_kind kind, const char *what, void *arg);
 void fault_on_call(fault_hook *fn, void *arg);

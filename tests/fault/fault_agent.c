@@ -4,9 +4,9 @@
  *
  * Two lanes, one for each direction. A lane collects bytes until a whole frame is there, asks
  * fault_hit() about it, and passes it on, loses it, stops, or hangs up. Only the header is
- * understood (wire/agent.h). Bytes that begin no frame (the zeros that end a half one, noise)
- * pass untouched and count nothing; what is left when an end hangs up is passed on before
- * the other end is told. A lane that is full is not read: back pressure works as without us.
+ * understood (wire/agent.h). Bytes that are not a frame (the zeros of a flush, noise)
+ * pass untouched and are not counted; what is left when an end hangs up is passed on before
+ * the other end is closed. A full lane is not read, so back pressure works as usual.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ struct lane {
 	int in, out;      /* weak */
 	uint8_t *buf;     /* owned */
 	size_t len;       /* bytes in buf */
-	size_t pass;      /* of these, from the front: judged and to be sent */
+	size_t pass;      /* of these, from the front: checked and to be sent */
 	bool eof;         /* in has ended */
 };
 
@@ -76,7 +76,7 @@ static void lane_drop(struct lane *l, size_t at, size_t n)
 	l->len -= n;
 }
 
-/* Judges what has arrived. */
+/* Checks what has arrived. */
 static enum fate lane_judge(struct lane *l)
 {
 	while (l->pass < l->len) {

@@ -2,9 +2,9 @@
 /*
  * fault_file.c - file system calls of our own objects, redirected by the linker
  *
- * Reads and writes count on regular files only: a socket's and a pipe's faults are those of the
- * peer. Devices and /proc are not ours to fail. A write that fails with "no space" writes
- * nothing; half a write is what the caller's loop makes of the one before it.
+ * Reads and writes count on regular files only: faults of sockets and pipes are those of the
+ * peer. Calls on devices and /proc do not fail. A write that fails with "no space" writes
+ * nothing; partial writes arise from the caller's loop.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -178,7 +178,7 @@ static int vfs_delete(sqlite3_vfs *v, const char *path, int sync)
 	return rc ? rc : below->xDelete(below, path, sync);
 }
 
-/* Memory: SQLite's own allocator, asked first. */
+/* Memory: SQLite's own allocator, after fault_hit(). */
 static void *mem_malloc(int n)
 {
 	return fault_hit(FAULT_STORE_MEMORY, "malloc", "") ? NULL : mem_below.xMalloc(n);

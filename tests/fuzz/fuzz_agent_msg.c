@@ -2,8 +2,8 @@
 /*
  * fuzz_agent_msg.c - every decoder of the agent protocol
  *
- * Byte 0 picks the message. What decodes must encode to the same bytes: there is
- * one way to say a thing, so both ends always agree on what was said.
+ * Byte 0 picks the message. What decodes must encode to the same bytes: each message has
+ * exactly one encoding, so both ends always agree on its meaning.
  */
 #include <assert.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_git_tar.c - any bytes as a tar archive, in pieces of any size: what is told about is well
- * formed, and the same */
+/* fuzz_git_tar.c - any bytes as a tar archive, in pieces of any size: reported members are well
+ * formed, and always the same */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -2,9 +2,9 @@
 /*
  * fuzz_h1.c - any bytes as a request, a request to a proxy, an answer and a chunked body
  *
- * What is held against them: a request that is taken has one host and one framing, and what the
- * edge would pass on is read by the same parser in the same way; chunks come out the same however
- * they are cut.
+ * Checks: an accepted request has one host and one framing, and what the
+ * edge would forward is read by the same parser in the same way; chunks give the same result
+ * however they are split.
  */
 #include <errno.h>
 #include <stdbool.h>

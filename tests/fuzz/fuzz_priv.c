@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_priv.c - what pandod says to pando-priv, and what it is told
+ * fuzz_priv.c - requests from pandod to pando-priv, and replies
  *
  * The first byte is 0 for a request, else the operation that a reply is for. A
  * request that is accepted must come out as the same bytes again: then nothing in

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		qmp_msg_done(&m);
 	} else if (!*err.msg) {
-		abort(); /* a refusal says why */
+		abort(); /* an error must have a message */
 	}
 	return 0;
 }

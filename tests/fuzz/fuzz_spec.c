@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_spec.c - any body as a request with a spec: refused with a code, or layers that can be
+/* fuzz_spec.c - any body as a request with a spec: rejected with a code, or layers that can be
  * hashed and written */
 #include <stdbool.h>
 #include <stddef.h>

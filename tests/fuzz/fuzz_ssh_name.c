@@ -2,7 +2,7 @@
 /*
  * fuzz_ssh_name.c - user names of SSH clients, and the commands of Git
  *
- * What is accepted, put together again, is what came in; what is refused leaves nothing behind.
+ * An accepted name, put together again, is the input; a rejected one leaves an empty result.
  */
 #include <assert.h>
 #include <stdint.h>

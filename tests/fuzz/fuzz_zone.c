@@ -2,8 +2,8 @@
 /*
  * fuzz_zone.c - any bytes as a question to the name server
  *
- * The zone has one of everything: aliases that lead away, in a ring and into a name that is given
- * away, wildcards, texts that do not fit. Whatever is answered must fit, and answer the question.
+ * The zone has one of everything: aliases that lead out, form a ring or end in a delegated
+ * name, wildcards, texts that do not fit. Every answer must fit, and match the question.
  */
 #include <assert.h>
 #include <errno.h>

@@ -6,8 +6,8 @@
  * file is one input, copied into a heap block of exactly its size so that
  * AddressSanitizer sees the first byte read too far. Each input is also run cut
  * short at every length up to CUT_MAX and with single bits flipped, because
- * most parsers break at an edge and that costs nothing. A corpus without
- * an input is an error: a test that looks at nothing must not pass.
+ * most parsers fail at an edge and this costs little. A corpus without
+ * an input is an error: a test that checks nothing must not pass.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
 /*
  * rig_layer.c - layer files for the tests: made by hand, read by hand
  *
- * Theory of operation: rig_apply() knows nothing of merging or mapping; it lays one file over a
- * picture of memory with plain reads. That makes it the yardstick for the library's cleverness.
+ * Theory of operation: rig_apply() does not merge or map; it applies one file to a
+ * picture of memory with plain reads. That makes it the reference for the library.
  */
 #include "rig.h"
 

@@ -4,8 +4,8 @@
  *
  *	test_library LIBRARY HOST
  *
- * The yardstick is always the same: what HOST says its memory was at the instant of the freeze,
- * against the layers laid over one another by hand (rig_apply).
+ * The reference is always the same: a copy of HOST's memory at the instant of the freeze,
+ * compared with the layers applied one after the other (rig_apply).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void test_map_two_layers(void **state)
 	close(third);
 }
 
-/* The heart of it: threads write all the time, the layer shows one instant. */
+/* The main test: threads write all the time, and the layer shows one instant. */
 static void test_freeze_while_running(void **state)
 {
 	struct ctx *t = *state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe.c - sits in the jail in place of QEMU and says what it can do there
+ * probe.c - runs in the jail instead of QEMU and reports what it can do there
  *
  * Writes "name=value" lines to its log (stdout) and ends. Values are errno names
- * or numbers, so that the test states what it expects of each door.
+ * or numbers, so that the test states what it expects of each attempt.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 	pid_t pid;
 	int fd;
 
-	/* What it tries would be done for real by root; it is for the jail alone. */
+	/* Only for the jail: as root on the host its attempts would succeed. */
 	if (getuid() == 0 || geteuid() == 0 || getpid() != 1) {
 		fprintf(stderr, "probe: runs only in a jail of pando-priv\n");
 		return 99;

@@ -3,7 +3,7 @@
  * standin.c - a pandod for tests of pando-priv
  *
  * Listens on <data directory>/ctl, takes one command per line, calls privc, and
- * answers one line: "ok ..." or "err <code> <sentence>". Every line also ends
+ * answers one line: "ok ..." or "err <code> <message>". Every line also ends
  * with the time of the call in microseconds. One connection per thread, so that
  * calls can be made at the same time.
  */

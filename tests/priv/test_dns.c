@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dns.c - the name forwarder between a guest and a resolver, both scripted
+ * test_dns.c - the DNS forwarder between a guest and a resolver, both scripted
  *
  * The sockets that pando-priv would make in a slot are made on the loopback
  * address here; so is the resolver.
@@ -191,7 +191,7 @@ static void udp_refused(void **state)
 	assert_int_equal(got[3] & 15, DNS_SERVFAIL);
 }
 
-/* A guest that asks without end holds its own table full, not the server's memory. */
+/* A guest that sends endless queries fills its own table, not the server's memory. */
 static void udp_flood(void **state)
 {
 	struct rig *r = *state;
@@ -245,7 +245,7 @@ static void tcp_answers(void **state)
 		autofd int up = -1;
 
 		put_be16(q, (uint16_t)n);
-		for (size_t k = 0; k < n + 2; k++) /* byte by byte: slow guests are guests too */
+		for (size_t k = 0; k < n + 2; k++) /* byte by byte, like a slow guest */
 			assert_int_equal(send(g, q + k, 1, 0), 1);
 		assert_int_equal(io_wait(r->up_tcp, POLLIN, deadline_in(WAIT_MS)), 1);
 		up = accept(r->up_tcp, NULL, NULL);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm.c - threads do random verbs on a few VMs while things go wrong; then all must agree
+ * storm.c - threads do random verbs on a few VMs under failures; then everything must agree
  *
  * usage: storm [--seconds N] [--seed N [--times N]] [--talk]
  *
  * One seed is one data directory and ROUNDS rounds. In a round THREADS threads do STEPS verbs each;
- * the seed decides which, on what, and which dangers there are: threads that take turns or run at
- * once, calls that fail, machines that die, a pandod that ends in the middle of everything (and
- * whose successor meets failing calls, too). After each round nothing fails any more, and:
+ * the seed decides which, on what, and which disturbances there are: threads that take turns or run
+ * at once, calls that fail, machines that die, a pandod that ends at any moment (and whose
+ * successor has failing calls too). After each round failures are switched off, and:
  *
  * - table, store, processes, slots, layers and files agree, no lock is held (rig_agrees());
  * - what callers were told is true: VMs and snapshots that were made are there, those that were
  *   deleted are not, and none is lost;
  * - every VM is usable: a command answers, it suspends, and answers again.
  *
- * A failing verb must have a code and a sentence; without any danger it must not fail but for
+ * A failing verb must have a code and a message; without disturbances it may fail only for
  * reasons like "another call deleted it". turns.h says what the same seed replays.
  *
  * Without --seed seeds are 1, 2, 3, ... for N seconds (the tests) or, with --seconds and the

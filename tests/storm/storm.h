@@ -16,7 +16,7 @@
 #include "tests/vm/rig.h"
 
 #define THREADS 4
-#define ROUNDS 3   /* of one seed: each has its own dangers, the VMs go on */
+#define ROUNDS 3   /* of one seed: each has its own disturbances; the VMs stay */
 #define STEPS 10   /* verbs of one thread in one round */
 #define VMS_MAX 10 /* above that threads delete instead of creating */
 #define KNOWN_MAX 512

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm_break.c - what goes wrong, and when
+ * storm_break.c - injects failures
  *
  * Every call into engine, helper, store, files and memory comes here (fault_on_call), so this is
  * also where threads change turns, where pandod ends and where machines die in the middle
- * of something. Dice of a thread that takes part are its own; other threads (keeper, pool,
- * channels) have generators by the order in which they first came.
+ * of something. A participating thread throws its own dice; other threads (keeper, pool,
+ * channels) get generators in the order in which they first come here.
  *
  * Once pandod has ended every call fails without effect until the storm starts the next one:
- * what a thread still does on its way out changes nothing, as if it had stopped at once.
+ * what a thread still does changes nothing, as if it had stopped at once.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm_verbs.c - what a thread does, and what it was told
+ * storm_verbs.c - the verbs of a thread, and their results
  *
  * VMs and snapshots are picked by their place in the model, never by their random names: the same
  * seed picks the same ones. A call that may end something makes it "maybe" first; then "gone" when
- * it was acknowledged. Anything that was acknowledged must be true later, also after a crash.
+ * it was acknowledged. Anything that was acknowledged must be true later, even after a crash.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm_watch.c - says where everybody is when nothing happens any more, and which seed it was
+ * storm_watch.c - reports stuck threads, and the seed
  *
  * No verb has ended for STUCK_S: each thread's verb is printed, then every thread of the
  * process is sent a signal and prints its own stack, one after the other; then the process aborts.

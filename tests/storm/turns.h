@@ -15,7 +15,7 @@
  * sched_drift() counts that. A run with no drift is repeated exactly, as far as the joined threads
  * go.
  *
- * Without turns mode threads run as the kernel likes, and sched_point() sleeps now and then.
+ * Without turns mode the kernel schedules threads, and sched_point() sleeps now and then.
  *
  * The program is linked with turns_wrap_dep: locks, conditions, pthread_create() and pthread_join()
  * of our objects come here first. A thread that a joined thread starts and later joins (a worker
@@ -65,8 +65,8 @@ void sched_join(unsigned id); /* id < SCHED_THREADS_MAX / 2; returns with the tu
 void sched_leave(void);
 void sched_point(void); /* the turn may go to another one here */
 /*
- * The thread's generator begins anew: what it decides in this step does not depend on how many
- * dice were thrown in the steps before.
+ * Restarts the thread's generator: its decisions in this step do not depend on how many
+ * dice were thrown in earlier steps.
  */
 void sched_step(unsigned step);
 struct rng *sched_rng(void); /* of the calling thread; NULL: it did not join */

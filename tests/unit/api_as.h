@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api_as.h - requests as somebody else than the operator; for tests only, after cmocka.h */
+/* api_as.h - requests by callers other than the operator; for tests only, after cmocka.h */
 #pragma once
 
 #include "base/auto.h"

@@ -35,6 +35,8 @@
 #include "tests/unit/tmpdir.h"
 #include "tests/vm/rig.h"
 
+#define FX_DRAIN_MS 10000 /* for requests to end */
+
 struct fx {
 	struct tmpdir dir; /* the data directory */
 	struct conf conf;
@@ -236,14 +238,30 @@ static inline int fx_setup(void **state)
 	return fx_setup_with(state, 0);
 }
 
+/*
+ * As pandod ends: requests that still run wait for guests, so the VMs are suspended. If even that
+ * does not end them nothing can be freed that they use.
+ */
+static inline void fx_stop(struct fx *f)
+{
+	if (!f->api || api_stop(f->api, FX_DRAIN_MS, &err) == 0)
+		return;
+	builder_stop(f->builder);
+	triggers_end(f->triggers);
+	syncs_end(f->syncs);
+	vmm_suspend_all(f->vmm);
+	if (api_stop(f->api, FX_DRAIN_MS, &err) == 0)
+		return;
+	fprintf(stderr, "the server cannot be ended: %s\n", err.msg);
+	_exit(1);
+}
+
 static inline int fx_teardown(void **state)
 {
 	struct fx *f = *state;
-	int r = 0;
 
 	fx_release(f);
-	if (f->api)
-		r = api_stop(f->api, 10000, &err);
+	fx_stop(f);
 	mcp_free(f->mcp);
 	syncs_close(f->syncs);
 	triggers_close(f->triggers);
@@ -257,7 +275,7 @@ static inline int fx_teardown(void **state)
 	rig_free(f->rig);
 	events_free(f->events);
 	free(f);
-	return r;
+	return 0;
 }
 
 #define FX_RUN(tests)                                                     \

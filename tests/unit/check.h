@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.h - assertions that show the sentence of a failed call; for tests only, after cmocka.h */
+/* check.h - assertions that show the message of a failed call; for tests only, after cmocka.h */
 #pragma once
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_client.h - one HTTP request on a connection of its own, byte by byte ours; for tests only */
+/* http_client.h - one HTTP request on its own connection, with full control of the bytes; for tests
+ * only */
 #pragma once
 
 #include <jansson.h>
@@ -18,7 +19,7 @@ void http_reply_done(struct http_reply *r);
 /* A connected socket with a receive timeout of ms. */
 int http_connect(unsigned port, unsigned timeout_ms);
 bool http_send(int fd, const void *p, size_t n);
-/* Reads one reply; -1 when nothing sensible came in time. */
+/* Reads one reply; -1 if no valid reply came in time. */
 int http_receive(int fd, struct http_reply *ret);
 /* The whole thing. headers: lines with \r\n, or NULL. body NULL: none. */
 int http_call(unsigned port, const char *method, const char *path, const char *headers,

@@ -133,14 +133,19 @@ static int serve(struct fx *f, bool with_ssh)
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))
 		command(f, sshd, line);
-	r = sshd_stop(sshd, 10000, &err);
-	sshd_free(sshd);
-	if (r == 0)
-		r = api_stop(f->api, 10000, &err);
+	r = sshd_stop(sshd, FX_DRAIN_MS, &err);
+	fx_stop(f);
 	f->api = NULL;
-	if (r < 0)
-		fprintf(stderr, "stop: %s\n", err.msg);
-	return tmpdir_remove(&work) < 0 || r < 0 ? -1 : 0;
+	if (r < 0) { /* connections end with their guests */
+		vmm_suspend_all(f->vmm);
+		r = sshd_stop(sshd, FX_DRAIN_MS, &err);
+	}
+	if (r < 0) {
+		fprintf(stderr, "the SSH server cannot be ended: %s\n", err.msg);
+		_exit(1);
+	}
+	sshd_free(sshd);
+	return tmpdir_remove(&work);
 }
 
 /*

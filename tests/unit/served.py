@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""served.py - tests of a server without machines: it is there for the class, and each test has a deadline
+"""served.py - tests of a server without machines: one server per class, and a deadline per test
 
 serve_agent and serve_git print "port key directory" when they are ready, do a word per line of their input, saying ok, and end with it.
 """

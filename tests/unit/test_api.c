@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_api.c - handlers over real HTTP: every route's shape, every refusal's code */
+/* test_api.c - handlers over real HTTP: the shape of every reply, the code of every error */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

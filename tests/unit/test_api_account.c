@@ -94,7 +94,7 @@ static void keys_are_shown_once_and_revoked_at_once(void **state)
 	assert_int_equal(json_array_size(json_object_get(list.json, "keys")), 2);
 	assert_null(strstr(list.body, "pando_"));
 	assert_non_null(strstr(list.body, fx_str(made.json, "id")));
-	/* Also for a connection that is open already. */
+	/* Even for an open connection. */
 	fd = http_connect(f->port, 10000);
 	assert_true(fd >= 0);
 	snprintf(text, sizeof(text), "GET /auth/v1/whoami HTTP/1.1\r\nHost: x\r\n%s\r\n",
@@ -159,7 +159,7 @@ static void what_was_done_is_on_record(void **state)
 	assert_int_equal(json_integer_value(json_object_get(a, "status")), 200);
 	assert_null(strstr(r.body, "secret-name"));
 	http_reply_done(&r);
-	/* Looking is not on record, failing is. */
+	/* Reads are not recorded, failures are. */
 	fx_call(f, "GET", "/v1/vms", NULL, 200, &none);
 	fx_refused(f, "DELETE", "/v1/vms/nothinglikethis", NULL, 404, "VM_NOT_FOUND", "");
 	fx_call(f, "GET", "/v1/audit?limit=1&target=nothinglikethis", NULL, 200, &r);
@@ -174,7 +174,7 @@ static void what_was_done_is_on_record(void **state)
 	assert_null(strstr(r.body, f->key + 10));
 	assert_null(strstr(r.body, fx_str(key.json, "key") + 6));
 	http_reply_done(&r);
-	/* A failed attempt, with nobody's account. */
+	/* A failed attempt, without an account. */
 	assert_int_equal(http_call(f->port, "GET", "/auth/v1/whoami", "", NULL, 0, &fail), 0);
 	fx_call(f, "GET", "/v1/audit?limit=1", NULL, 200, &r);
 	assert_string_equal(fx_str(last_record(&r), "code"), "UNAUTHORIZED_ERROR");

@@ -127,7 +127,7 @@ static void errors_come_through_with_their_code(void **state)
 	assert_string_equal(fx_str(p.json, "code"), "NO_LOCAL_STORAGE_CAPACITY");
 	assert_string_equal(fx_str(p.json, "error"), "NO_LOCAL_STORAGE_CAPACITY");
 	http_reply_done(&r);
-	/* One that fails at once is no 202. */
+	/* One that fails at once is not answered 202. */
 	call_with(f, "POST", "/v1/vms", "x-freestyle-background-after-secs: 60\r\n", "{\"name\":7}",
 	          400, &r);
 	assert_string_equal(fx_str(r.json, "code"), "CREATE_VM_BAD_REQUEST");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_api_http.c - what no HTTP client sends: every reply is JSON with a code, or the connection
- * ends, and the server continues
+ * test_api_http.c - requests that no HTTP client sends: every reply is JSON with a code, or the
+ * connection ends, and the server continues
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 
 #define autoreply AUTO(http_reply_done)
 
-/* Sends the bytes; status 0 when the server closes without a word. */
+/* Sends the bytes; status 0 if the server closes without a reply. */
 static void send_raw(struct fx *f, const void *p, size_t n, struct http_reply *ret)
 {
 	autofd int fd = http_connect(f->port, 20000);
@@ -122,7 +122,7 @@ static void what_is_no_http_is_refused_in_json(void **state)
 	still_works(f);
 }
 
-/* Without even a path there is no request to answer: the library closes, and so be it. */
+/* Without a path there is no request to answer: the library closes the connection. */
 static void what_is_no_request_line_ends_the_connection(void **state)
 {
 	static const char *const bytes[] = { "HELLO\r\n\r\n", "GET\r\n\r\n",
@@ -197,7 +197,7 @@ static void zero_bytes(void **state)
 	char head[512];
 	size_t n;
 
-	/* The library ends a text at a NUL: what is behind it is nowhere to be seen. */
+	/* The library ends a text at a NUL, so what follows it is not visible. */
 	send_raw(f, path, sizeof(path) - 1, &a);
 	is_refusal(&a, 404, "a NUL in the path");
 	send_raw(f, value, sizeof(value) - 1, &b);

@@ -142,7 +142,7 @@ static void stats_go_on_until_the_vm_is_gone(void **state)
 	fx_refused(f, "GET", "/v1/vms/abc/stats/stream", NULL, 404, "VM_NOT_FOUND", "abc");
 }
 
-/* Clients that leave, or never read, hold nothing; the fixture's api_stop() would say. */
+/* Clients that disconnect or never read hold nothing; otherwise the fixture's api_stop() fails. */
 static void streams_nobody_reads_end(void **state)
 {
 	struct fx *f = *state;

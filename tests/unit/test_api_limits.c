@@ -131,7 +131,7 @@ static void slow_headers_end_the_connection(void **state)
 
 	assert_true(silent >= 0 && dripping >= 0);
 	assert_true(http_send(dripping, head, sizeof(head) - 1));
-	/* A byte now and then keeps no connection open. */
+	/* A byte now and then does not keep a connection open. */
 	while (sending && clock_ms() - begin < 30000) {
 		poll(NULL, 0, 100);
 		sending = http_send(dripping, "y", 1);
@@ -367,6 +367,73 @@ static void an_account_leaves_connections_for_the_others(void **state)
 		close(fds[i]);
 }
 
+/* A request of any kind that does not end by itself. */
+struct endless {
+	unsigned port;
+	char text[768];
+	char first[512]; /* what came of its reply */
+};
+
+static void *endless_main(void *arg)
+{
+	struct endless *e = arg;
+	autofd int fd = http_connect(e->port, 120000);
+	char rest[4096];
+
+	if (fd < 0 || !http_send(fd, e->text, strlen(e->text)))
+		return NULL;
+	(void)!read(fd, e->first, sizeof(e->first) - 1);
+	while (read(fd, rest, sizeof(rest)) > 0)
+		;
+	return NULL;
+}
+
+/*
+ * Nothing is freed that a request uses, and none keeps the server from its end: AddressSanitizer
+ * looks on.
+ */
+static void the_end_while_requests_run(void **state)
+{
+	static const struct {
+		const char *path, *header;
+		bool runs; /* the command that nobody releases */
+	} calls[] = { { "exec-await", "", true },
+		      { "exec-await", "x-freestyle-background-after-secs: 0\r\n", true },
+		      { "exec", "", true },
+		      { "watch-files", "", false },
+		      { "await", "", false } };
+	struct endless e[ARRAY_SIZE(calls)] = { 0 };
+	pthread_t t[ARRAY_SIZE(e)];
+	char id[32], command[320], body[400];
+	void *own = NULL;
+	struct fx *f;
+
+	(void)state;
+	assert_int_equal(fx_setup(&own), 0);
+	f = own;
+	fx_vm(f, id);
+	snprintf(body, sizeof(body), "{\"command\":\"%s\"}", fx_block(f, command, sizeof(command)));
+	for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+		const char *text = calls[i].runs ? body : "";
+
+		e[i].port = f->port;
+		snprintf(e[i].text, sizeof(e[i].text),
+		         "POST /v1/vms/%s/%s HTTP/1.1\r\nHost: x\r\n%s%sContent-Length: "
+		         "%zu\r\n\r\n%s",
+		         id, calls[i].path, f->auth_header, calls[i].header, strlen(text), text);
+		assert_int_equal(pthread_create(&t[i], NULL, endless_main, &e[i]), 0);
+	}
+	wait_blocked(f, 3);
+	fx_stop(f); /* nobody releases them */
+	f->api = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+		pthread_join(t[i], NULL);
+		if (calls[i].runs && strncmp(e[i].first, "HTTP/1.1 ", 9) != 0)
+			fail_msg("no reply to '%.40s'", e[i].text);
+	}
+	assert_int_equal(fx_teardown(&own), 0);
+}
+
 static void stopping_waits_and_says_who_is_left(void **state)
 {
 	struct fx *f = *state;
@@ -429,6 +496,7 @@ int main(void)
 		T(many_requests_on_one_connection),
 		T(an_account_leaves_connections_for_the_others),
 		T(stopping_waits_and_says_who_is_left),
+		cmocka_unit_test(the_end_while_requests_run),
 		T(a_taken_port_is_said_in_a_sentence),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_api_logs.c - events on their way to GET /observability/v1/logs, and a guest's journal */
+/* test_api_logs.c - events in GET /observability/v1/logs, and a guest's journal */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

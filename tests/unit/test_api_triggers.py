@@ -233,7 +233,7 @@ class Triggers(GitPacks, Base):
             db.close()
 
     def test_repetitions_over_a_day(self):
-        """An endpoint that never takes it: each wait is read from the log, and then is over because the store says so."""
+        """An endpoint that never accepts it: each wait is read from the log and then ended by changing the store."""
         repo, other = self.new(), self.new()
         t = self.trigger(repo)
         self.trigger(other, "/wake")
@@ -260,7 +260,7 @@ class Triggers(GitPacks, Base):
         self.assertEqual(self.settled(repo, t)[0]["statusCode"], 200)
 
     def test_odd_names(self):
-        """A name that is not UTF-8 is told as well as it can be; one with lines of its own makes nobody believe in a push."""
+        """A name that is not UTF-8 is reported as well as possible; one with line breaks cannot fake a push."""
         repo = self.new()
         t = self.trigger(repo)
         keep = self.commit(repo, {"a": "1"}, branch="main")["sha"]
@@ -289,7 +289,7 @@ class Triggers(GitPacks, Base):
         self.assertEqual(d["attempts"], 2)
         self.assertEqual(len(self.deliveries(repo, t)), 1)
 
-    # ---- a push that Git accepted, and a server that dies before anybody heard of it ----
+    # ---- a push that Git accepted, and a server that dies before it is published ----
 
     def hold_hook(self, script):
         """The post-receive hook stops there, in its jail; the push stays in that window for as long as we like."""
@@ -363,7 +363,7 @@ class Triggers(GitPacks, Base):
         self.heard_once(repo, t, sha)
 
     def test_notes_of_pushes_that_never_were(self):
-        """Killed before any reference moved, or noted by hand: only what is so is told."""
+        """Killed before any reference moved, or with a forged note: only real changes are published."""
         repo = self.new()
         t = self.trigger(repo)
         one = self.commit(repo, {"a": "1"}, branch="main")["sha"]

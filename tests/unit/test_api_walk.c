@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_api_walk.c - every route of the table, as a stranger and with a token
+ * test_api_walk.c - every route of the table, with another account's key and with a token
  *
  * Nothing is listed here by hand: a route that is added is walked too. A stranger (a key of
  * another account) must get the same answer for what exists as for what does not; a token without
@@ -219,7 +219,7 @@ static void a_token_gets_what_its_scope_says(void **state)
 		/* Let in, and told what is wrong with a body that is not a message. */
 		if (strcmp(r->pattern, "/mcp") == 0 && (a.status == 400 || a.status == 415))
 			continue;
-		/* The address is the secret, and this is none. */
+		/* The address is the secret, and this is not a valid one. */
 		if (strcmp(r->pattern, "/git/v1/sync-hook/{hook}") == 0 && a.status == 404)
 			continue;
 		code = git                             ? "REPOSITORY_NOT_FOUND"

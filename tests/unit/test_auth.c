@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_auth.c - the first start, later starts, and who is let in */
+/* test_auth.c - the first start, later starts, and authentication */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

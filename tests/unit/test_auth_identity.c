@@ -74,6 +74,13 @@ static void restart(struct fx *f)
 	OK(auth_open(f->s, f->dir.path, &f->a, NULL, &err));
 }
 
+static void add_account(struct fx *f, struct store_account *ret)
+{
+	*ret = STORE_ACCOUNT_NEW;
+	snprintf(ret->name, sizeof(ret->name), "other");
+	OK(auth_account_create(f->a, ret, &err));
+}
+
 static void add_vm(struct fx *f, const char *id)
 {
 	struct store_vm v = { .slot = -1 };
@@ -94,7 +101,7 @@ static void keys_come_and_go(void **state)
 	struct auth_key k;
 	size_t n = 0;
 
-	OK(auth_account_create(f->a, "other", &other, &err));
+	add_account(f, &other);
 	OK(auth_key_create(f->a, other.id, "ci", &k, secret, &err));
 	OK(check(f, secret, &who));
 	assert_string_equal(who.account, other.id);
@@ -244,7 +251,7 @@ static void identities_of_others_do_not_exist(void **state)
 	struct auth_who who;
 
 	add_vm(f, "vm1");
-	OK(auth_account_create(f->a, "other", &other, &err));
+	add_account(f, &other);
 	OK(auth_identity_create(f->a, f->account, &i, &err));
 	memcpy(g.identity, i.id, sizeof(g.identity));
 	FAILS(-ENOENT, auth_identity_delete(f->a, other.id, i.id, &err));
@@ -270,7 +277,7 @@ static void a_forgotten_account_has_no_credentials(void **state)
 	struct auth_who who;
 	struct auth_key k;
 
-	OK(auth_account_create(f->a, "other", &other, &err));
+	add_account(f, &other);
 	OK(auth_key_create(f->a, other.id, "", &k, key, &err));
 	OK(auth_identity_create(f->a, other.id, &i, &err));
 	OK(auth_token_create(f->a, other.id, i.id, id, token, &err));

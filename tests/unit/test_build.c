@@ -322,7 +322,7 @@ static void setup_that_fails(void **state)
 	w = (struct store_build_log_query){ ACCOUNT,   id,        "",        "GOOD", 0,
 		                            INT64_MAX, INT64_MAX, INT64_MAX, 100 };
 	OK(store_build_log_list(f->store, &w, &lines, &n, &err));
-	assert_int_equal(n, 2); /* the line, and the sentence that quotes it */
+	assert_int_equal(n, 2); /* the line, and the message that quotes it */
 	w.account = "b";
 	free(TAKE_PTR(lines));
 	OK(store_build_log_list(f->store, &w, &lines, &n, &err));

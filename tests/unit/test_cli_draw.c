@@ -85,7 +85,7 @@ static void test_tree_golden(void **state)
 	assert_string_equal(b, golden_ascii);
 }
 
-/* A line of thousands of points is no deep recursion and no wide drawing. */
+/* A line of thousands of points causes neither deep recursion nor a wide drawing. */
 static void test_tree_long_line(void **state)
 {
 	autojson json_t *tree = json_pack("{s:[]}", "nodes");

@@ -41,7 +41,7 @@ class Client(Served, ClientChecks, unittest.TestCase):
         own.delete()
 
     def test_the_server_goes_away_under_a_terminal(self):
-        """A suspend closes it; the next attach finds the agent anew, without the session: that is an end, not a loop."""
+        """A suspend closes it; the next attach finds a new agent without the session: that ends it, without a loop."""
         with self.sb.pty("bash --norc", reconnect_for=5) as t:
             t.write("echo here-$((1 + 1))\n")
             t.expect("here-2", 60)

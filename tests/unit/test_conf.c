@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_conf.c - where settings come from, who wins, and what an error says */
+/* test_conf.c - where settings come from, which source wins, and error messages */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

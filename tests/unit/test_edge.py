@@ -82,7 +82,7 @@ class Stand:
 
 class Alone(Stand, Checks, unittest.TestCase):
     def test_a_sleeper_is_woken_once(self):
-        """50 requests at once for a VM that sleeps: one waking, 50 answers."""
+        """50 requests at once for a suspended VM: it is woken once, and 50 are answered."""
         replies = []
 
         def ask():
@@ -132,7 +132,7 @@ class Alone(Stand, Checks, unittest.TestCase):
         self.assertEqual(self.e.curl("http://vanish.edge.test/echo").status, 200)
 
     def test_open_connections_ask_nothing(self):
-        """Connections that are open for longer do not look after their VM again and again."""
+        """Connections that stay open do not poll their VM."""
         streams = [self.stream(10, every=0.2) for _ in range(10)]
         looks = int(self.figures()[14])
         for s, _ in streams:
@@ -164,7 +164,7 @@ class Alone(Stand, Checks, unittest.TestCase):
         self.assertEqual(self.e.curl(self.url(path + "another", "http")).json()["line"], f"GET {path}another HTTP/1.1")
 
     def test_slow_heads(self):
-        """A byte now and then: told so and cut, while others are served."""
+        """A byte now and then: answered with an error and closed, while others are served."""
         with self.e.plain() as s, self.e.plain() as silent:
             s.sendall(b"GET /echo HTTP/1.1\r\n")
             end = time.monotonic() + 30
@@ -248,7 +248,7 @@ class Alone(Stand, Checks, unittest.TestCase):
             self.assertEqual(status_of(s.recv(65536)), 200)
 
     def test_unasked_answers_reach_nobody(self):
-        """A second answer behind the first belongs to no request: the connection is not used again."""
+        """A second answer after the first belongs to no request: the connection is not reused."""
         for n in (3, 200000):
             for _ in range(3):
                 self.assertEqual(len(self.e.curl(self.url(f"/unasked?n={n}", "http")).body), n)
@@ -286,7 +286,7 @@ class Alone(Stand, Checks, unittest.TestCase):
         self.assertTrue(all(line == "200 100000" for line in lines), lines)
 
     def test_reset_flood(self):
-        """Streams begun and reset without end: the connection is ended."""
+        """Endless streams that are opened and reset: the connection is closed."""
         head = bytes.fromhex("828741") + bytes([len(self.host)]) + self.host.encode() + bytes.fromhex("84")
         out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
         with self.e.tls(self.host, alpn=["h2"]) as s:
@@ -305,7 +305,7 @@ class Alone(Stand, Checks, unittest.TestCase):
 
 
 class Certificates(Stand, unittest.TestCase):
-    """Certificates that take their time, or never come: only those who wait for them notice."""
+    """Certificates that are slow or never come: only clients that need them notice."""
     head_ms = 30000
 
     def setUp(self):
@@ -384,7 +384,7 @@ class Certificates(Stand, unittest.TestCase):
         self.served()
 
     def test_none_can_be_made(self):
-        """The client is told by an alert, again and again; not cut without a word."""
+        """The client gets an alert each time, not just a closed connection."""
         for _ in range(3):
             got = []
             self.begin("never.own.test", got)
@@ -395,7 +395,7 @@ class Certificates(Stand, unittest.TestCase):
 
 
 class Deadline(Certificates):
-    """A signer that never comes back."""
+    """A signer that never returns."""
     head_ms = HEAD_MS
     test_a_slow_signer = test_names_wait_in_line = test_none_can_be_made = test_who_waits_may_leave = None
 

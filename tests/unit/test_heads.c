@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_heads.c - the edge, the egress proxy and git's proxy refuse the same requests
+ * test_heads.c - the edge, the egress proxy and git's proxy reject the same requests
  *
  * Each gets every head of one list: those that two parsers could read in two ways must reach nobody
  * behind it, and a plain one must get through. The edge and git's proxy run as they do in pandod;
@@ -85,7 +85,7 @@ static const char *const refused[] = {
 };
 static const char taken[] = " HTTP/1.1\r\nHost: @\r\nContent-Length: 0\r\n\r\n";
 
-static int behind = -1; /* whoever gets through connects here */
+static int behind = -1; /* requests that get through arrive here */
 static struct sockaddr_storage behind_at;
 static socklen_t behind_len;
 
@@ -130,7 +130,7 @@ static void head(char *ret, size_t size, const char *target, const char *rest, c
 	ret[n] = '\0';
 }
 
-/* Did somebody behind hear of it? The answer's status in ret: none is 0. */
+/* Did it reach the server behind? ret: status of the answer, 0 for none. */
 static bool passed(const char *at, const char *text, int *ret)
 {
 	autofd int fd = dial(at);

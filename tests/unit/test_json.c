@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_json.c - field tables: what is taken, what is refused, and how the refusal reads */
+/* test_json.c - field tables: what is accepted, what is rejected, and the error messages */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -193,7 +193,7 @@ static void vms_at_rest_take_disk_only(void **state)
 	q.running = 1;
 	limit(f, "acme", q);
 	OK(add_vm(f, "acme", VM_STARTING, &err));
-	/* Waking one more is refused, and it stays as it was. */
+	/* Waking one more is rejected, and it stays as it was. */
 	mutex_lock(&f->m->vms[0]->lock);
 	FAILS(-EDQUOT, quota_start(f->m->vms[0], &err));
 	assert_int_equal(f->m->vms[0]->row.info.state, VM_SUSPENDED);

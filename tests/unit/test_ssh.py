@@ -102,7 +102,7 @@ class Ssh(SshChecks, unittest.TestCase):
         self.assertTrue(all("none" in c for c in compression))
 
     def test_y_hostile_clients(self):
-        """paramiko says what OpenSSH never would; Debian's Python has it."""
+        """paramiko can send what OpenSSH never would; it is a Debian package."""
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ssh_hostile.py")
         before = self.memory_kb()
         r = subprocess.run(["/usr/bin/python3", script, str(self.ssh_port), self.vm, self.key], capture_output=True, text=True, timeout=110)

@@ -211,7 +211,7 @@ class SshGit(GitTools, unittest.TestCase):
         self.assertTrue(j["href"].endswith(f"/{repo}/info/lfs"), j)
         self.assertEqual(j["header"], {"Authorization": f"Bearer {self.key}"})
 
-    # ---- who may ----
+    # ---- permissions ----
 
     def test_who_may(self):
         private, public = self.new(name="private"), self.new(name="public", public=True)
@@ -272,7 +272,7 @@ class SshGit(GitTools, unittest.TestCase):
         self.assertEqual(self.ssh(f"{repo}+root", f"git-upload-pack '{repo}'").returncode, 255)
         self.assertEqual(self.ssh(vm, "echo here").stdout, b"here\n")
 
-    # ---- what goes wrong ----
+    # ---- failures ----
 
     def half_push(self, repo, secret=None):
         """A push whose pack stops in the middle: the process, with its stdin open."""

@@ -314,7 +314,7 @@ static void vms_come_back_as_written(void **state)
 	assert_int_equal(n, 4);
 	OK(store_vm_bury(f->s, &w[2], "evicted", &err));
 	FAILS(-ENOENT, store_vm_bury(f->s, &w[2], "evicted", &err));
-	/* Values the columns cannot hold are refused, not bent. */
+	/* Values that do not fit the columns are rejected, not changed. */
 	v = vm("vm-9", 1);
 	v.info.state = VM_STATE_MAX;
 	FAILS(-EINVAL, store_vm_add(f->s, &v, &err));

@@ -4,8 +4,8 @@
  *
  * A child writes for as long as it lives: three VMs and their layers per transaction, then
  * one byte to a pipe for the acknowledgement. The parent kills it at an arbitrary
- * moment and reads the database: every acknowledged transaction is there, and each
- * one that is there is there whole.
+ * moment and reads the database: every acknowledged transaction is there, and no
+ * transaction is there in part.
  */
 #include <errno.h>
 #include <poll.h>

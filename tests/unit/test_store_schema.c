@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_store_schema.c - the steps of the schema: released ones stay as they are, and a database of
- * any earlier version becomes what a new one is
+ * test_store_schema.c - the steps of the schema: released ones do not change, and upgrading a
+ * database of any earlier version gives the same schema as a new one
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -344,7 +344,7 @@ static void test_owners(void **state)
 	REFUSED(-EACCES, "DOMAIN_OWNERSHIP_ERROR",
 	        store_record_list(f->s, B, ZONE, &rows, &n, &err));
 	REFUSED(-EACCES, "RECORD_OWNERSHIP_ERROR", zones_delete(f->z, A, ZONE, "rec-none", &err));
-	/* The same again changes what may change, and nothing is there twice. */
+	/* Adding the same record again updates it, without a duplicate. */
 	w.ttl = 77;
 	OK(zones_put(f->z, A, ZONE, &w, &rec, &err));
 	assert_string_equal(rec.id, mine.id);
@@ -352,7 +352,7 @@ static void test_owners(void **state)
 	assert_int_equal(ask(f, "www.example.test", T_A).answers, 1);
 	OK(zones_find(f->z, A, ZONE, &w, id, &err));
 	assert_string_equal(id, mine.id);
-	/* Who takes the domain over finds it empty. */
+	/* An account that takes the domain over starts without records. */
 	own(f, B, ZONE);
 	OK(zones_reload(f->z, &err));
 	assert_int_equal(ask(f, "www.example.test", T_A).rcode, DNS_REFUSED);

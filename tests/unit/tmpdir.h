@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmpdir.h - a directory of the test's own, removed with all that is in it; for tests only */
+/* tmpdir.h - a temporary directory that is removed with its contents; for tests only */
 #pragma once
 
 #include <fcntl.h>

@@ -183,6 +183,7 @@ static bool run_once(const struct once_verb *v, struct once *o, const struct fau
 	}
 	rig_check(o->r);
 	o->stalled = agent && p->error == FAULT_STALL;
+	o->lossy = agent && p->error == FAULT_SWALLOW;
 	if (*o->vm.id) {
 		once_find_out(o, o->vm.id);
 		OK(rig_usable(o->r, o->vm.id, &err));

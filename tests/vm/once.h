@@ -23,6 +23,7 @@ struct once {
 	unsigned n;              /* the verb's own number: of copies */
 	size_t n_vms;            /* in the table before the verb */
 	bool stalled;            /* a channel may have fallen silent */
+	bool lossy;              /* a message may have been lost, even one with data */
 };
 
 struct once_verb {

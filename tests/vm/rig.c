@@ -44,6 +44,8 @@ const struct vm_times rig_times = {
 	.pool_step = 1500,
 	.pool_warm = 3000,
 	.room_wait = 5000,
+	.diff_soft = 5000,
+	.diff_hard = 10000,
 	.end_wait = 1000,
 };
 

@@ -143,22 +143,11 @@ static int reply_account(struct request *req, struct reply *res, const struct st
 
 int api_account_create(struct request *req, struct reply *res, struct err *err)
 {
-	struct store_account a = { .quota = { QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT,
-		                              QUOTA_DEFAULT, QUOTA_DEFAULT, QUOTA_DEFAULT },
-		                   .git_repos = QUOTA_DEFAULT,
-		                   .git_mb = QUOTA_DEFAULT };
-	struct store_account asked;
-	int r = read_body(req, &a, err);
+	struct store_account a = STORE_ACCOUNT_NEW;
+	int r;
 
-	if (r < 0)
-		return r;
-	asked = a;
-	if ((r = auth_account_create(deps_of(req)->auth, a.name, &a, err)) < 0)
-		return r;
-	a.quota = asked.quota;
-	a.git_repos = asked.git_repos;
-	a.git_mb = asked.git_mb;
-	if ((r = store_account_update(deps_of(req)->store, &a, err)) < 0)
+	if ((r = read_body(req, &a, err)) < 0 ||
+	    (r = auth_account_create(deps_of(req)->auth, &a, err)) < 0)
 		return r;
 	return reply_account(req, res, &a, err);
 }

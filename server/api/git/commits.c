@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commits.c - commits made by the API */
+/* commits.c - commits made by the API: POST /commits, POST /git/commits */
 #include "api/git/shared.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 
 #define TAG ERR_GIT_INVALID_REQUEST
 
@@ -81,13 +82,20 @@ static int read_changes(struct reply *res, const json_t *files, struct repo_chan
 	return 0;
 }
 
+static int reply_commit(struct reply *res, const struct repo_commit *c, struct err *err)
+{
+	return reply_json(res, json_pack("{s:o}", "commit", shape_commit(c)), err);
+}
+
 int api_repo_commit_create(struct request *req, struct reply *res, struct err *err)
 {
 	autofree struct repo_change *changes = NULL;
 	struct commit_body b = { 0 };
 	struct repo_commit_new n = { .by = who_of(req)->key };
+	struct repo_about about = { 0 };
+	autoarena mem = { 0 };
+	struct repo_commit c;
 	struct store_repo repo;
-	json_t *j = NULL, *extra = NULL;
 	int r;
 
 	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
@@ -101,22 +109,64 @@ int api_repo_commit_create(struct request *req, struct reply *res, struct err *e
 	n.author_email = json_string_value(json_object_get(b.author, "email"));
 	n.changes = changes;
 	n.n_changes = json_array_size(b.files);
-	r = repo_commit_create(deps_of(req)->repos, &repo, &n, &j, &extra, err);
-	if (r < 0)
-		reply_extras(res, extra);
-	json_decref(extra);
-	return r < 0 ? r : reply_json(res, j, err);
+	r = repo_commit_create(deps_of(req)->repos, &repo, &n, &mem, &c, &about, err);
+	return r < 0 ? reply_about(res, r, &about) : reply_commit(res, &c, err);
+}
+
+/* "author" or "committer"; JSON null and NULL are nobody in particular. */
+static int read_person(const json_t *o, struct repo_person *p, const struct repo_person **ret,
+                       struct err *err)
+{
+	const char *date = json_string_value(json_object_get(o, "date"));
+	int64_t ms = clock_wall_ms();
+
+	*ret = NULL;
+	if (!o || json_is_null(o))
+		return 0;
+	p->name = json_string_value(json_object_get(o, "name"));
+	p->email = json_string_value(json_object_get(o, "email"));
+	if (!p->name || !p->email || (date && clock_rfc3339_parse(date, &ms) < 0))
+		return err_tag(err, -EINVAL, TAG,
+		               "author and committer must be {name, email, date?}, the date in RFC "
+		               "3339 format");
+	p->when_s = ms / 1000;
+	*ret = p;
+	return 0;
 }
 
 int api_repo_commit_object(struct request *req, struct reply *res, struct err *err)
 {
+	struct repo_person author = { 0 }, committer = { 0 };
+	const char *parents[REPO_PARENTS_MAX];
+	struct repo_commit_object n = { .parents = parents };
+	const json_t *list, *item, *who;
+	autoarena mem = { 0 };
+	struct repo_commit c;
 	struct store_repo repo;
-	json_t *body, *j = NULL;
+	json_t *body;
+	size_t i;
 	int r;
 
 	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
-	    (r = request_json(req, TAG, &body, err)) < 0 ||
-	    (r = repo_commit_object(deps_of(req)->repos, &repo, body, &j, err)) < 0)
+	    (r = request_json(req, TAG, &body, err)) < 0)
 		return r;
-	return reply_json(res, j, err);
+	n.message = json_string_value(json_object_get(body, "message"));
+	n.tree = json_string_value(json_object_get(body, "tree"));
+	list = json_object_get(body, "parents");
+	n.n_parents = json_array_size(list);
+	if (!n.tree || !n.message || (list && !json_is_array(list)) ||
+	    n.n_parents > REPO_PARENTS_MAX)
+		return err_tag(err, -EINVAL, TAG,
+		               "a commit must be {message, tree, parents: at most %d}",
+		               REPO_PARENTS_MAX);
+	json_array_foreach(list, i, item) parents[i] =
+	        json_is_string(item) ? json_string_value(item) : "";
+	who = json_object_get(body, "committer");
+	if (!who)
+		who = json_object_get(body, "author");
+	if ((r = read_person(json_object_get(body, "author"), &author, &n.author, err)) < 0 ||
+	    (r = read_person(who, &committer, &n.committer, err)) < 0 ||
+	    (r = repo_commit_object(deps_of(req)->repos, &repo, &n, &mem, &c, err)) < 0)
+		return r;
+	return reply_commit(res, &c, err);
 }

@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents.c - what is in a repository: files, archives, branches, tags, objects, commits */
+/* contents.c - files of a revision: /contents, /tarball, /zip, /compare */
 #include "api/git/shared.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/auto.h"
-
-#define TAG ERR_GIT_INVALID_REQUEST
-
-/* Fails with an extra member that names what the error is about. */
-static int about(struct reply *res, int r, const char *name, const char *value)
-{
-	if (r < 0 && value)
-		reply_extra(res, name, shape_output(value, strlen(value)));
-	return r;
-}
 
 /* rev, or ref as older clients call it. */
 static int query_rev(struct request *req, char **ret, struct err *err)
@@ -26,23 +16,49 @@ static int query_rev(struct request *req, char **ret, struct err *err)
 	return r < 0 || *ret ? r : request_query(req, "ref", ret, err);
 }
 
+static json_t *entry_json(const struct repo_entry *e)
+{
+	const char *slash = strrchr(e->path, '/');
+	json_t *list, *j = json_pack("{s:s, s:o, s:o, s:s}", "type", e->dir ? "dir" : "file",
+	                             "name", shape_str(slash ? slash + 1 : e->path), "path",
+	                             shape_str(e->path), "sha", e->sha);
+
+	if (!e->dir) {
+		json_object_set_new(j, "size", json_integer((json_int_t)e->size));
+		return j;
+	}
+	list = json_array();
+	for (size_t i = 0; i < e->n_entries; i++)
+		json_array_append_new(list, entry_json(&e->entries[i]));
+	json_object_set_new(j, "entries", list);
+	return j;
+}
+
 int api_repo_contents(struct request *req, struct reply *res, struct err *err)
 {
 	const char *path = req->match.n_args > 1 ? req->match.arg[1] : "";
 	autofree char *rev = NULL;
+	struct repo_contents c;
 	bool recursive = false;
+	autoarena mem = { 0 };
 	struct store_repo repo;
-	json_t *j = NULL;
+	json_t *j;
 	int r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
 	    (r = query_rev(req, &rev, err)) < 0 ||
 	    (r = request_query_bool(req, "recursive", &recursive, err)) < 0)
 		return r;
-	r = repo_contents(deps_of(req)->repos, &repo, path, rev, recursive, &j, err);
+	r = repo_contents(deps_of(req)->repos, &repo, path, rev, recursive, &mem, &c, err);
 	if (r < 0) {
-		about(res, r, "path", path);
-		return about(res, r, "revision", rev);
+		reply_extra_str(res, r, "path", path);
+		return reply_extra_str(res, r, "revision", rev);
+	}
+	j = entry_json(&c.at);
+	if (!c.at.dir &&
+	    json_object_set_new(j, "content", shape_base64(c.content, c.at.size)) < 0) {
+		json_decref(j);
+		j = NULL;
 	}
 	return reply_json(res, j, err);
 }
@@ -59,7 +75,8 @@ static int archive(struct request *req, struct reply *res, const char *format, c
 	    (r = query_rev(req, &rev, err)) < 0)
 		return r;
 	r = svc_archive(deps_of(req)->repos, &repo, format, rev, &s, err);
-	return r < 0 ? about(res, r, "revision", rev) : reply_service(req, res, s, NULL, type, err);
+	return r < 0 ? reply_extra_str(res, r, "revision", rev)
+	             : reply_service(req, res, s, NULL, type, err);
 }
 
 int api_repo_tarball(struct request *req, struct reply *res, struct err *err)
@@ -72,152 +89,44 @@ int api_repo_zip(struct request *req, struct reply *res, struct err *err)
 	return archive(req, res, "zip", "application/zip", err);
 }
 
-typedef int (*list_fn)(struct repos *g, const struct store_repo *r, json_t **ret, struct err *err);
-
-static int list(struct request *req, struct reply *res, list_fn fn, struct err *err)
-{
-	struct store_repo repo;
-	json_t *j = NULL;
-	int r;
-
-	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = fn(deps_of(req)->repos, &repo, &j, err)) < 0)
-		return r;
-	return reply_json(res, j, err);
-}
-
-typedef int (*one_fn)(struct repos *g, const struct store_repo *r, const char *name, json_t **ret,
-                      struct err *err);
-
-/* member: what an error calls the name. */
-static int one(struct request *req, struct reply *res, one_fn fn, const char *member,
-               struct err *err)
-{
-	struct store_repo repo;
-	json_t *j = NULL;
-	int r = request_repo(req, REPO_READ, &repo, err);
-
-	if (r < 0)
-		return r;
-	r = fn(deps_of(req)->repos, &repo, req->match.arg[1], &j, err);
-	return r < 0 ? about(res, r, member, req->match.arg[1]) : reply_json(res, j, err);
-}
-
-int api_repo_branches(struct request *req, struct reply *res, struct err *err)
-{
-	return list(req, res, repo_branches, err);
-}
-
-int api_repo_branch(struct request *req, struct reply *res, struct err *err)
-{
-	return one(req, res, repo_branch, "branch", err);
-}
-
-int api_repo_tags(struct request *req, struct reply *res, struct err *err)
-{
-	return list(req, res, repo_tags, err);
-}
-
-int api_repo_tag(struct request *req, struct reply *res, struct err *err)
-{
-	return one(req, res, repo_tag, "reference", err);
-}
-
-int api_repo_tag_object(struct request *req, struct reply *res, struct err *err)
-{
-	return one(req, res, repo_tag_object, "hash", err);
-}
-
-int api_repo_blob(struct request *req, struct reply *res, struct err *err)
-{
-	return one(req, res, repo_blob, "hash", err);
-}
-
-int api_repo_tree(struct request *req, struct reply *res, struct err *err)
-{
-	return one(req, res, repo_tree, "hash", err);
-}
-
-int api_repo_commit(struct request *req, struct reply *res, struct err *err)
-{
-	return one(req, res, repo_commit, "sha", err);
-}
-
-struct branch_body {
-	const char *name, *sha;
+static const char *const status_words[] = {
+	[REPO_DIFF_ADDED] = "added",       [REPO_DIFF_REMOVED] = "removed",
+	[REPO_DIFF_RENAMED] = "renamed",   [REPO_DIFF_COPIED] = "copied",
+	[REPO_DIFF_CHANGED] = "changed",   [REPO_DIFF_UNCHANGED] = "unchanged",
+	[REPO_DIFF_MODIFIED] = "modified",
 };
-static const struct json_field branch_fields[] = {
-	JSON_FIELD(JSON_WANT_STRREF, branch_body, name, "name", JSON_NULLABLE, 0, 300),
-	JSON_FIELD(JSON_WANT_STRREF, branch_body, sha, "sha", JSON_NULLABLE, 0, 300),
-};
+static_assert(ARRAY_SIZE(status_words) == REPO_DIFF_STATUS_MAX, "a status has no word");
 
-static int branch_create(struct request *req, struct reply *res, const char *name, struct err *err)
+static json_t *comparison_json(const struct repo_comparison *c)
 {
-	struct branch_body b = { 0 };
-	struct store_repo repo;
-	json_t *j = NULL;
-	int r;
+	json_t *list = json_array();
 
-	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
-	    (r = request_fields(req, TAG, branch_fields, ARRAY_SIZE(branch_fields), &b, err)) < 0)
-		return r;
-	if (!name)
-		name = b.name ? b.name : "";
-	r = repo_branch_create(deps_of(req)->repos, &repo, who_of(req)->key, name, b.sha, &j, err);
-	return r < 0 ? about(res, r, "branch", name) : reply_json(res, j, err);
-}
+	for (size_t i = 0; i < c->n; i++) {
+		const struct repo_diff_file *f = &c->v[i];
 
-int api_repo_branch_create(struct request *req, struct reply *res, struct err *err)
-{
-	return branch_create(req, res, NULL, err);
-}
-
-int api_repo_branch_post(struct request *req, struct reply *res, struct err *err)
-{
-	return branch_create(req, res, req->match.arg[1], err);
-}
-
-int api_repo_commits(struct request *req, struct reply *res, struct err *err)
-{
-	autofree char *branch = NULL, *since = NULL, *until = NULL, *order = NULL, *offset = NULL;
-	struct repo_log q = { .limit = REPO_LOG_LIMIT };
-	struct store_repo repo;
-	json_t *j = NULL;
-	int r;
-
-	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
-	    (r = request_query(req, "branch", &branch, err)) < 0 ||
-	    (r = request_query(req, "since", &since, err)) < 0 ||
-	    (r = request_query(req, "until", &until, err)) < 0 ||
-	    (r = request_query(req, "order", &order, err)) < 0 ||
-	    (r = request_query(req, "offset", &offset, err)) < 0 ||
-	    (r = request_query_u32(req, "offset", UINT32_MAX, &q.offset, err)) < 0 ||
-	    (r = request_query_u32(req, "limit", UINT32_MAX, &q.limit, err)) < 0 ||
-	    (r = request_query_bool(req, "disableTotalCount", &q.no_total, err)) < 0)
-		return r;
-	if (order && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-		return err_tag(err, -EINVAL, TAG, "'order' must be \"asc\" or \"desc\"");
-	q.branch = branch;
-	q.since = since;
-	q.until = until;
-	q.asc = order && *order == 'a';
-	q.has_offset = offset != NULL;
-	q.limit = MIN(MAX(q.limit, 1u), (uint32_t)REPO_LOG_LIMIT_MAX);
-	r = repo_log(deps_of(req)->repos, &repo, &q, &j, err);
-	if (r < 0) {
-		about(res, r, "branch", branch);
-		about(res, r, "since", since);
-		about(res, r, "until", until);
-		return about(res, r, "sha", since ? since : until);
+		json_array_append_new(
+		        list, json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "sha",
+		                        shape_sha(f->sha), "filename", shape_str(f->path), "status",
+		                        status_words[f->status], "additions", (json_int_t)f->added,
+		                        "deletions", (json_int_t)f->removed, "changes",
+		                        (json_int_t)f->added + (json_int_t)f->removed,
+		                        "previous_filename", shape_str(f->old_path)));
 	}
-	return reply_json(res, j, err);
+	return json_pack("{s:s, s:I, s:I, s:I, s:o}", "status",
+	                 c->ahead && c->behind ? "diverged"
+	                 : c->ahead            ? "ahead"
+	                 : c->behind           ? "behind"
+	                                       : "identical",
+	                 "ahead_by", (json_int_t)c->ahead, "behind_by", (json_int_t)c->behind,
+	                 "total_commits", (json_int_t)c->ahead, "files", list);
 }
 
 int api_repo_compare(struct request *req, struct reply *res, struct err *err)
 {
 	autofree char *base = NULL, *head = NULL;
+	struct repo_comparison c;
+	autoarena mem = { 0 };
 	struct store_repo repo;
-	json_t *j = NULL;
 	int r;
 
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
@@ -225,7 +134,8 @@ int api_repo_compare(struct request *req, struct reply *res, struct err *err)
 	    (r = request_query(req, "head", &head, err)) < 0)
 		return r;
 	if (!base || !head)
-		return err_tag(err, -EINVAL, TAG, "'base' and 'head' must name revisions");
-	r = repo_compare(deps_of(req)->repos, &repo, base, head, &j, err);
-	return r < 0 ? r : reply_json(res, j, err);
+		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
+		               "'base' and 'head' must name revisions");
+	r = repo_compare(deps_of(req)->repos, &repo, base, head, &mem, &c, err);
+	return r < 0 ? r : reply_json(res, comparison_json(&c), err);
 }

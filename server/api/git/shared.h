@@ -3,17 +3,16 @@
 #pragma once
 
 #include "api/call.h"
-#include "git/git.h"
+#include "git/contents.h"
 
 #define GIT_CHALLENGE "Basic realm=\"Pando Git\""
 
 /* ---- who asks: smart_http.c ---- */
-/* The caller's repo_id from the path, when the route has {repo}; without Git's ".git" at its end.
- */
+/* Sets the caller's repo_id, when the route has {repo}; without the ".git" at its end. */
 int repo_id_check(struct request *req, struct err *err);
 /*
  * Basic (the password is a token or a key), Bearer or nothing; and whether it is about reading or
- * writing. 0: *req knows who; 1: nobody, and nobody need be; -EACCES with a challenge.
+ * writing. 0: the caller is known; 1: anonymous, which is enough; -EACCES with a challenge.
  */
 int git_check(struct request *req, struct err *err);
 /* The repository of the path, for what the handler does with it. */
@@ -22,3 +21,13 @@ int request_repo(struct request *req, enum repo_access access, struct store_repo
 /* A reply that is what one of git's programs says; takes it. prefix: sent first, or NULL. */
 int reply_service(struct request *req, struct reply *res, struct svc *s_consume, const char *prefix,
                   const char *type, struct err *err);
+
+/* ---- the contract's shapes: shape.c ---- */
+json_t *shape_str(const char *s);      /* null for NULL */
+json_t *shape_sha(const char *sha);    /* null for "" */
+json_t *shape_object(const char *sha); /* {"sha": ...} */
+json_t *shape_commit(const struct repo_commit *c);
+json_t *shape_tag(const struct repo_tag *t);
+/* Both return r; for an error they add to its reply what it is about. value NULL: nothing. */
+int reply_extra_str(struct reply *res, int r, const char *name, const char *value);
+int reply_about(struct reply *res, int r, const struct repo_about *a);

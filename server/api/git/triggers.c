@@ -11,6 +11,8 @@
 #define LIST_LIMIT 50
 #define LIST_LIMIT_MAX 200
 #define SHA_LEN 40
+#define FILTER_MAX 250 /* bytes of one branch or glob */
+#define TAG ERR_GIT_INVALID_REQUEST
 
 /* The repository of the path; all of this is for its owner, not for those who may read it. */
 static int own_repo(struct request *req, struct store_repo *ret, struct err *err)
@@ -115,18 +117,114 @@ int api_trigger_list(struct request *req, struct reply *res, struct err *err)
 	return reply_json(res, json_pack("{s:o}", "triggers", list), err);
 }
 
+struct trigger_body {
+	json_t *trigger, *action;
+};
+static const struct json_field body_fields[] = {
+	JSON_FIELD(JSON_WANT_OBJECT, trigger_body, trigger, "trigger", JSON_REQUIRED, 0, 0),
+	JSON_FIELD(JSON_WANT_OBJECT, trigger_body, action, "action", JSON_REQUIRED, 0, 0),
+};
+struct when {
+	const char *event;
+	json_t *branches, *globs;
+};
+static const struct json_field when_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, when, event, "event", JSON_REQUIRED, 0, 32),
+	JSON_FIELD(JSON_WANT_ARRAY, when, branches, "branches", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ARRAY, when, globs, "globs", JSON_NULLABLE, 0, 0),
+};
+struct what {
+	const char *action, *endpoint, *snapshot, *command;
+};
+static const struct json_field what_fields[] = {
+	JSON_FIELD(JSON_WANT_STRREF, what, action, "action", JSON_REQUIRED, 0, 32),
+	JSON_FIELD(JSON_WANT_STRREF, what, endpoint, "endpoint", JSON_NULLABLE, 0,
+	           TRIGGER_ENDPOINT_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, what, snapshot, "snapshotId", JSON_NULLABLE, 0, ID_SIZE - 1),
+	JSON_FIELD(JSON_WANT_STRREF, what, command, "command", JSON_NULLABLE, 0,
+	           TRIGGER_COMMAND_SIZE - 1),
+};
+
+static int read_filters(const json_t *list, const char *name, struct trigger_filters *ret,
+                        struct err *err)
+{
+	const json_t *item;
+	size_t i;
+
+	if (json_array_size(list) > TRIGGER_FILTERS_MAX)
+		return err_tag(err, -EINVAL, TAG,
+		               "'trigger.%s' must be a list of at most %d strings", name,
+		               TRIGGER_FILTERS_MAX);
+	json_array_foreach(list, i, item)
+	{
+		const char *s = json_string_value(item);
+
+		if (!s || !*s || strlen(s) > FILTER_MAX)
+			return err_tag(err, -EINVAL, TAG,
+			               "'trigger.%s[%zu]' must be a string of 1 to %d bytes", name,
+			               i, FILTER_MAX);
+		ret->v[ret->n++] = s;
+	}
+	return 0;
+}
+
+static int read_when(const json_t *j, struct trigger_new *ret, struct err *err)
+{
+	struct when w = { 0 };
+	int r = json_fields_read(j, "trigger.", when_fields, ARRAY_SIZE(when_fields), &w, err);
+
+	if (r < 0)
+		return r;
+	if (strcmp(w.event, "push") != 0)
+		return err_tag(err, -EINVAL, TAG, "'trigger.event' must be \"push\"");
+	r = read_filters(w.branches, "branches", &ret->branches, err);
+	return r < 0 ? r : read_filters(w.globs, "globs", &ret->globs, err);
+}
+
+static int read_what(const json_t *j, struct trigger_new *ret, struct err *err)
+{
+	struct what w = { 0 };
+	int r = json_fields_read(j, "action.", what_fields, ARRAY_SIZE(what_fields), &w, err);
+
+	if (r < 0)
+		return r;
+	if (strcmp(w.action, "webhook") == 0)
+		ret->action = TRIGGER_WEBHOOK;
+	else if (strcmp(w.action, "vm") == 0)
+		ret->action = TRIGGER_VM;
+	else
+		return err_tag(err, -EINVAL, TAG, "'action.action' must be \"webhook\" or \"vm\"");
+	ret->endpoint = w.endpoint;
+	ret->snapshot = w.snapshot;
+	ret->command = w.command;
+	return 0;
+}
+
+static int read_trigger(struct request *req, struct trigger_new *ret, struct err *err)
+{
+	struct trigger_body b = { 0 };
+	int r;
+
+	if ((r = request_fields(req, TAG, body_fields, ARRAY_SIZE(body_fields), &b, err)) < 0 ||
+	    (r = read_when(b.trigger, ret, err)) < 0 || (r = read_what(b.action, ret, err)) < 0) {
+		if (r == -EINVAL && !err->tag)
+			err->tag = TAG;
+		return r;
+	}
+	return 0;
+}
+
 int api_trigger_create(struct request *req, struct reply *res, struct err *err)
 {
 	autofree struct store_trigger *t = malloc(sizeof(*t));
+	struct trigger_new n = { 0 };
 	struct store_repo repo;
-	json_t *body = NULL;
 	int r;
 
 	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = own_repo(req, &repo, err)) < 0 ||
-	    (r = request_json(req, ERR_GIT_INVALID_REQUEST, &body, err)) < 0 ||
-	    (r = trigger_create(deps_of(req)->triggers, &repo, body, t, err)) < 0)
+	if ((r = own_repo(req, &repo, err)) < 0 || (r = read_trigger(req, &n, err)) < 0 ||
+	    (r = trigger_create(deps_of(req)->triggers, &repo, &n, t, err)) < 0)
 		return r;
 	return reply_json(res, json_pack("{s:s}", "triggerId", t->id), err);
 }
@@ -230,16 +328,25 @@ int api_commit_status(struct request *req, struct reply *res, struct err *err)
 	                  err);
 }
 
+/* RFC 7517: a set of public keys. */
 int api_jwks(struct request *req, struct reply *res, struct err *err)
 {
-	json_t *keys = NULL;
+	autofree struct signing_public *v = NULL;
+	json_t *list;
+	size_t n = 0;
 	int r;
 
 	if (!deps_of(req)->triggers)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "triggers are not available on this server");
-	r = triggers_jwks(deps_of(req)->triggers, &keys, err);
-	return r < 0 ? r : reply_json(res, keys, err);
+	if ((r = triggers_keys(deps_of(req)->triggers, &v, &n, err)) < 0)
+		return r;
+	list = json_array();
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "kty",
+		                                      "OKP", "crv", "Ed25519", "x", v[i].x, "kid",
+		                                      v[i].kid, "alg", "EdDSA", "use", "sig"));
+	return reply_json(res, json_pack("{s:o}", "keys", list), err);
 }
 
 int api_signing_rotate(struct request *req, struct reply *res, struct err *err)

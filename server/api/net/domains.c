@@ -213,11 +213,7 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	}
 	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, &m, err);
-	if (r < 0)
-		return named(res, r, domain);
-	if (deps_of(req)->renamed)
-		deps_of(req)->renamed(deps_of(req)->front);
-	return reply_json(res, shape_mapping(&m), err);
+	return r < 0 ? named(res, r, domain) : reply_json(res, shape_mapping(&m), err);
 }
 
 int api_mapping_delete(struct request *req, struct reply *res, struct err *err)
@@ -306,23 +302,6 @@ int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, si
 	}
 	*ret_n = i;
 	return 0;
-}
-
-int domain_grant(struct request *req, const struct domain_wish *w, size_t n, const char *vm,
-                 struct err *err)
-{
-	struct store_mapping m;
-	struct err drop = { 0 };
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = domains_map(deps_of(req)->domains, who_of(req)->account, w[i].domain, vm,
-		                w[i].port, &m, err);
-	if (r < 0) /* its names are deleted with it */
-		vmm_delete(deps_of(req)->vmm, who_of(req)->account, vm, NULL, &drop);
-	else if (n && deps_of(req)->renamed)
-		deps_of(req)->renamed(deps_of(req)->front);
-	return r;
 }
 
 json_t *shape_domains(struct request *req, const char *vm)

@@ -36,39 +36,23 @@ int request_build_id(struct request *req, size_t i, const char **ret, struct err
 	return 0;
 }
 
-struct snapshot_body {
-	char name[VM_NAME_MAX];
-	json_t *persistence;
-};
-static const struct json_field snapshot_fields[] = {
-	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
-	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
-};
-
 int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 {
 	static const enum err_code tag = ERR_CREATE_SNAPSHOT_BAD_REQUEST;
-	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
 	autojson json_t *extra = json_object();
 	struct build_opts o = { .account = who_of(req)->account,
 		                .request_id = events_request(),
 		                .extra = extra };
 	autospec struct spec spec = { 0 };
-	struct snapshot_body b = { 0 };
+	struct snapshot_wish w;
 	struct snapshot_info n;
 	int r;
 
-	if ((r = request_fields(req, tag, snapshot_fields, ARRAY_SIZE(snapshot_fields), &b, err)) <
-	            0 ||
-	    (r = request_spec(req, res, tag, &spec, err)) < 0 ||
-	    (r = parse_persistence(b.persistence, tag, &p, err)) < 0)
+	if ((r = request_snapshot(req, tag, &w, err)) < 0 ||
+	    (r = request_spec(req, res, tag, &spec, err)) < 0)
 		return r;
-	if (p.type == PERSIST_EPHEMERAL)
-		return err_tag(err, -EINVAL, tag,
-		               "'persistence.type' of a snapshot must be sticky or persistent");
-	if (!*b.name)
-		memcpy(b.name, spec.name, sizeof(b.name));
-	if ((r = build_snapshot(deps_of(req)->builder, &spec, &o, b.name, &p, &n, err)) < 0) {
+	if ((r = build_snapshot(deps_of(req)->builder, &spec, &o, *w.name ? w.name : spec.name,
+	                        &w.persistence, &n, err)) < 0) {
 		reply_extras(res, extra);
 		return r;
 	}

@@ -3,7 +3,7 @@
  * code.c - POST /v1/vms/{vm_id}/code: a cell in a persistent kernel; POST /v1/code: in a new VM
  *
  * A client that disconnects while its cell runs interrupts it; the kernel and its variables stay.
- * The VM of /v1/code is deleted when the cell is over, whatever happened to the cell or the client.
+ * The VM of /v1/code is deleted when the cell is over, whatever happened to it or to the client.
  */
 #include "api/vms/cell.h"
 #include "api/vms/shared.h"
@@ -14,7 +14,6 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "base/log.h"
 
 #define CODE_DEFAULT_MS 290000      /* below the clients' own 300 s without headers */
 #define CODE_MAX_MS 600000          /* ditto: nobody waits longer for a reply */
@@ -224,20 +223,9 @@ int api_vm_code(struct request *req, struct reply *res, struct err *err)
 
 /* ---- POST /v1/code ---- */
 
-struct one_shot {
-	struct vmm *vmm;
-	char account[ACCOUNT_SIZE], vm[ID_SIZE];
-};
-
-static void one_shot_end(void *arg)
+static void once_end(void *arg)
 {
-	struct one_shot *o = arg;
-	struct err err = { 0 };
-
-	if (vmm_delete(o->vmm, o->account, o->vm, NULL, &err) < 0)
-		log_obj(LOG_LV_WARN, "vm", o->vm, "created for one cell, cannot be deleted: %s",
-		        err.msg);
-	free(o);
+	vm_once_free(arg);
 }
 
 int api_code(struct request *req, struct reply *res, struct err *err)
@@ -246,12 +234,7 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 	AUTO(cell_freep) struct cell *x = NULL;
 	struct code_body b = { .timeout_ms = CODE_DEFAULT_MS };
 	struct guest_code_req q = { 0 };
-	struct vm_create_opts o = { .account = who_of(req)->account,
-		                    .idle_timeout_s = -1,
-		                    .persistence = { .type = PERSIST_EPHEMERAL,
-		                                     .delete_event = DELETE_ON_SUSPEND } };
-	struct one_shot *one;
-	struct vm_info vm;
+	struct vm_once *vm;
 	int r = read_body(req, &b, &q, err);
 
 	if (r < 0)
@@ -260,22 +243,11 @@ int api_code(struct request *req, struct reply *res, struct err *err)
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST,
 		               "'contextId' cannot be used here: each call gets a new VM");
 	x = cell_new(b.stream, q.timeout_ms);
-	one = calloc(1, sizeof(*one));
-	if (!x || !one) {
-		free(one);
+	if (!x)
 		return err_set(err, -ENOMEM, "out of memory");
-	}
-	r = vmm_create(deps_of(req)->vmm, &o, &vm, err);
-	if (r < 0) {
-		free(one);
+	if ((r = vmm_create_once(deps_of(req)->vmm, who_of(req)->account, &vm, &g, err)) < 0)
 		return r;
-	}
-	one->vmm = deps_of(req)->vmm;
-	snprintf(one->account, sizeof(one->account), "%s", who_of(req)->account);
-	snprintf(one->vm, sizeof(one->vm), "%s", vm.id);
-	x->on_free = one_shot_end;
-	x->on_free_arg = one;
-	if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, vm.id, &g, err)) < 0)
-		return r;
+	x->on_free = once_end;
+	x->on_free_arg = vm;
 	return run(req, res, g, &q, TAKE_PTR(x), err);
 }

@@ -234,7 +234,8 @@ static int get_once(struct request *req, struct reply *res, struct guest *g, con
 	return r < 0 ? r : reply_content(req, res, &file, err);
 }
 
-int api_file_get(struct request *req, struct reply *res, struct err *err)
+int file_get(struct request *req, struct reply *res, file_get_fn get, file_failed_fn failed,
+             struct err *err)
 {
 	char path[PATH_MAX];
 	const char *id, *user;
@@ -248,11 +249,16 @@ int api_file_get(struct request *req, struct reply *res, struct err *err)
 
 		if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
 			return r;
-		r = get_once(req, res, g, user, path, err);
+		r = get(req, res, g, user, path, err);
 		if ((r != -ECONNRESET && r != -ENOTCONN) || attempt == 1)
 			break;
 	}
-	return r < 0 ? file_failed(res, r, path, err) : 0;
+	return r < 0 ? failed(res, r, path, err) : 0;
+}
+
+int api_file_get(struct request *req, struct reply *res, struct err *err)
+{
+	return file_get(req, res, get_once, file_failed, err);
 }
 
 /* ---- write ---- */

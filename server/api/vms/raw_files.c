@@ -162,26 +162,14 @@ static int get_once(struct request *req, struct reply *res, struct guest *g, con
 	return reply_part(req, res, &get, f, err);
 }
 
+static int get_failed(struct reply *res, int r, const char *path, struct err *err)
+{
+	return file_error(r, path, err);
+}
+
 int api_raw_get(struct request *req, struct reply *res, struct err *err)
 {
-	char path[PATH_MAX];
-	const char *id, *user;
-	int r;
-
-	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_user(req, FILES_TAG, &user, err)) < 0 ||
-	    (r = request_path(req, path, err)) < 0)
-		return r;
-	for (int attempt = 0;; attempt++) {
-		AUTO(guest_unrefp) struct guest *g = NULL;
-
-		if ((r = vmm_guest(deps_of(req)->vmm, who_of(req)->account, id, &g, err)) < 0)
-			return r;
-		r = get_once(req, res, g, user, path, err);
-		if ((r != -ECONNRESET && r != -ENOTCONN) || attempt == 1)
-			break;
-	}
-	return r < 0 ? file_error(r, path, err) : 0;
+	return file_get(req, res, get_once, get_failed, err);
 }
 
 /* ---- write ---- */

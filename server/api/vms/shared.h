@@ -29,6 +29,12 @@ int pty_guest(struct request *req, const char *vm_id, const char *session, struc
 int request_path(struct request *req, char ret[PATH_MAX], struct err *err);
 /* Translates the guest's error to the protocol's code. */
 int file_error(int r, const char *path, struct err *err);
+typedef int (*file_get_fn)(struct request *req, struct reply *res, struct guest *g,
+                           const char *user, const char *path, struct err *err);
+typedef int (*file_failed_fn)(struct reply *res, int r, const char *path, struct err *err);
+/* Has get() make the reply of the path's file; a second time if the VM was suspended meanwhile. */
+int file_get(struct request *req, struct reply *res, file_get_fn get, file_failed_fn failed,
+             struct err *err);
 
 /* ---- uploads that are passed on: raw_files.c; also an archive's, tar.c ---- */
 typedef int (*upload_begin_fn)(struct request *req, struct guest *g, const char *user,
@@ -48,6 +54,15 @@ int process_error(int r, struct err *err);
  * with. */
 int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow_consume,
                  json_t *started_consume, struct err *err);
+
+/* ---- snapshots to be made: snapshots.c ---- */
+struct snapshot_wish {
+	char name[VM_NAME_MAX]; /* or "" */
+	struct vm_persistence persistence;
+};
+/* "name" and "persistence" of the body; tag: the code of a refusal. */
+int request_snapshot(struct request *req, enum err_code tag, struct snapshot_wish *ret,
+                     struct err *err);
 
 /* ---- specs: builds.c ---- */
 /* The body's spec; details of an error go into the reply. Caller spec_done()s. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshots.c - snapshots: list, show, rename, delete */
+/* snapshots.c - snapshots: list, show, rename, delete; what the body of a new one says */
 #include "api/vms/shared.h"
 
 #include <errno.h>
@@ -7,7 +7,34 @@
 
 #include "base/auto.h"
 
-/* Is it in the list? The counters include all of them. */
+struct snapshot_body {
+	char name[VM_NAME_MAX];
+	json_t *persistence;
+};
+static const struct json_field snapshot_fields[] = {
+	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
+	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
+};
+
+int request_snapshot(struct request *req, enum err_code tag, struct snapshot_wish *ret,
+                     struct err *err)
+{
+	struct snapshot_body b = { 0 };
+	int r;
+
+	*ret = (struct snapshot_wish){ .persistence = { .type = PERSIST_STICKY, .priority = 5 } };
+	if ((r = request_fields(req, tag, snapshot_fields, ARRAY_SIZE(snapshot_fields), &b, err)) <
+	            0 ||
+	    (r = parse_persistence(b.persistence, tag, &ret->persistence, err)) < 0)
+		return r;
+	if (ret->persistence.type == PERSIST_EPHEMERAL)
+		return err_tag(err, -EINVAL, tag,
+		               "'persistence.type' of a snapshot must be sticky or persistent");
+	memcpy(ret->name, b.name, sizeof(ret->name));
+	return 0;
+}
+
+/* Is it in the list? The counters are over all of them. */
 struct snapshot_filter {
 	bool deleted, failed, building, cancelled, lost;
 };

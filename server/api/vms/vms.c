@@ -95,20 +95,18 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		b.idle = spec.idle_timeout_s;
 	}
 	o.name = b.name[0] ? b.name : NULL;
-	o.snapshot_id = spec.snapshot_id[0] ? spec.snapshot_id : NULL;
 	o.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_IDLE_DEFAULT);
 	o.activity_threshold = b.threshold;
 	o.count_exec = b.count_exec;
 	o.recreate = b.recreate;
-	if (o.snapshot_id)
-		reply_extra(res, "snapshotId", json_string(o.snapshot_id));
-	r = spec.n ? build_vm(deps_of(req)->builder, &spec, &build, &o, &v, err)
-	           : vmm_create(deps_of(req)->vmm, &o, &v, err);
-	if (r < 0) {
+	if (*spec.snapshot_id)
+		reply_extra(res, "snapshotId", json_string(spec.snapshot_id));
+	if ((r = build_vm(deps_of(req)->builder, &spec, &build, &o, &v, err)) < 0) {
 		reply_extras(res, extra);
 		return r;
 	}
-	if ((r = domain_grant(req, wishes, n_wishes, v.id, err)) < 0)
+	if (n_wishes && (r = domains_map_new(deps_of(req)->domains, who_of(req)->account, wishes,
+	                                     n_wishes, v.id, err)) < 0)
 		return r;
 	made = shape_made(req, &v);
 	json_object_set_new(made, "snapshotId", shape_text(v.snapshot_id));
@@ -399,34 +397,17 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 	return reply_json(res, json_pack("{s:s, s:O}", "vmId", id, "forks", forks), err);
 }
 
-struct snapshot_body {
-	char name[VM_NAME_MAX];
-	json_t *persistence;
-};
-static const struct json_field snapshot_fields[] = {
-	JSON_FIELD_STR(snapshot_body, name, "name", JSON_NULLABLE),
-	JSON_FIELD(JSON_WANT_ANY, snapshot_body, persistence, "persistence", 0, 0, 0),
-};
-
 int api_vm_snapshot(struct request *req, struct reply *res, struct err *err)
 {
-	static const enum err_code tag = ERR_SNAPSHOT_VM_BAD_REQUEST;
-	struct vm_persistence p = { .type = PERSIST_STICKY, .priority = 5 };
-	struct snapshot_body b = { 0 };
+	struct snapshot_wish w;
 	struct snapshot_info n;
 	const char *id;
 	int r;
 
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, tag, snapshot_fields, ARRAY_SIZE(snapshot_fields), &b, err)) <
-	            0 ||
-	    (r = parse_persistence(b.persistence, tag, &p, err)) < 0)
-		return r;
-	if (p.type == PERSIST_EPHEMERAL)
-		return err_tag(err, -EINVAL, tag,
-		               "'persistence.type' of a snapshot must be sticky or persistent");
-	if ((r = vmm_snapshot(deps_of(req)->vmm, who_of(req)->account, id,
-	                      b.name[0] ? b.name : NULL, &p, &n, err)) < 0)
+	    (r = request_snapshot(req, ERR_SNAPSHOT_VM_BAD_REQUEST, &w, err)) < 0 ||
+	    (r = vmm_snapshot(deps_of(req)->vmm, who_of(req)->account, id, *w.name ? w.name : NULL,
+	                      &w.persistence, &n, err)) < 0)
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:s, s:o}", "snapshotId", n.id, "sourceVmId",
