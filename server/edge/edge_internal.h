@@ -44,10 +44,11 @@
 #define EDGE_RETRY_MAX_MS 500 /* up to */
 #define EDGE_RETRY_STEP_MS 10 /* least time between two searches for exchanges to retry */
 #define EDGE_TICK_MS 500      /* precision of deadlines */
-#define EDGE_DISCARD_MAX (256u << 10) /* of a refused body, so that the client sees the response \
-	                               */
-#define EDGE_ID_BUCKETS 4096u         /* to find an exchange by its id */
-#define EDGE_H2_STREAMS 100           /* at a time, of one connection */
+#define EDGE_DISCARD_MAX                                                                 \
+	(256u << 10)          /* of a refused body, so that the client sees the response \
+	                       */
+#define EDGE_ID_BUCKETS 4096u /* to find an exchange by its id */
+#define EDGE_H2_STREAMS 100   /* at a time, of one connection */
 #define EDGE_H2_RESETS_MAX \
 	200 /* streams reset by the client or by its fault, beyond answered ones */
 #define EDGE_H2_HELD_MAX (1u << 20)        /* response bytes held for a connection; beyond that, */
