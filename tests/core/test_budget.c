@@ -230,7 +230,8 @@ static void the_log_is_bounded(void **state)
 	stat(path, &st);
 	bytes = (uint64_t)st.st_size;
 	/* Two minutes at most, and at least one whole one. */
-	assert_true(bytes >= 20 * LOG_LINES_MINUTE && bytes <= 80 * (2 * LOG_LINES_MINUTE + 2));
+	assert_true(bytes >= UINT64_C(20) * LOG_LINES_MINUTE &&
+	            bytes <= UINT64_C(80) * (2 * LOG_LINES_MINUTE + 2));
 	assert_int_equal(log_file_open(path, MAX, NULL), 0);
 	for (int i = 0; i < TRIES; i++)
 		log_error("errors are always written: %d", i);

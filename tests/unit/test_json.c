@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/json_field.h"
 #include "tests/unit/check.h"
 
@@ -178,11 +179,12 @@ static void values_are_counted_before_they_are_built(void **state)
 		"[1,2,3,[4],[[5]],{\"6\":7}]",
 		"[1\n,\t2\r, 3]",
 	};
-	autofree char *many = malloc(3 * JSON_VALUES_MAX + 2);
-	autojson json_t *doc = NULL;
-	size_t n;
+	const size_t max = JSON_VALUES_MAX;
+	autobuf struct buf many = { 0 };
+	autojson json_t *doc = NULL, *over = NULL;
+	size_t n, i;
 
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+	for (i = 0; i < ARRAY_SIZE(texts); i++) {
 		autojson json_t *j = NULL;
 
 		OK(json_text_check(texts[i], strlen(texts[i]), 100, &n, &err));
@@ -190,15 +192,16 @@ static void values_are_counted_before_they_are_built(void **state)
 		assert_int_equal(n, built(j));
 		FAILS(-E2BIG, json_text_check(texts[i], strlen(texts[i]), n - 1, &n, &err));
 	}
-	assert_non_null(many);
-	many[0] = '[';
-	for (size_t i = 0; i < JSON_VALUES_MAX; i++)
-		memcpy(many + 1 + 3 * i, "{},", 3);
-	many[3 * JSON_VALUES_MAX] = ']';
-	FAILS(-E2BIG, json_text_parse(many, 3 * JSON_VALUES_MAX + 1, &doc, &err));
+	buf_put(&many, "[{}", 3);
+	for (i = 1; i + 1 < max; i++)
+		buf_put(&many, ",{}", 3);
+	buf_put(&many, "]", 1);
+	assert_false(many.failed);
+	OK(json_text_parse(many.p, many.len, &doc, &err)); /* the array itself is one, too */
+	many.len--;
+	buf_put(&many, ",{}]", 4);
+	FAILS(-E2BIG, json_text_parse(many.p, many.len, &over, &err));
 	assert_non_null(strstr(err.msg, "16384 values"));
-	many[3 * JSON_VALUES_MAX - 3] = ']';
-	OK(json_text_parse(many, 3 * JSON_VALUES_MAX - 2, &doc, &err));
 }
 
 int main(void)
