@@ -57,7 +57,7 @@ class Side:
         self.image = out.stdout.strip().splitlines()[-1]
 
     def server(self, kind, env):
-        # PANDO_SHELLS: what versions before 0.2 called PANDO_BLANKS
+        # PANDO_SHELLS: the former name of PANDO_BLANKS
         env = {**env, "PANDO_BLANKS": "10", **({"PANDO_SHELLS": "10"} if self.name == "other" else {})}
         s = Built(self.checkout, self.image, env, os.path.join(self.work, kind))
         if os.path.exists(s.log_path):
