@@ -235,7 +235,7 @@ static void notice(struct exchange *x, const struct mcp_msg *m)
 
 static json_t *take(struct exchange *x, const struct mcp_msg *m, bool alone)
 {
-	if (m->kind == MCP_REQUEST)
+	if (m->kind == MCP_REQUEST && m->method)
 		return answer(x, m, alone);
 	if (m->kind == MCP_INVALID)
 		return mcp_error(m->id, MCP_INVALID_REQUEST, "%s", m->fault);

@@ -105,12 +105,15 @@ static bool agrees(unsigned ms, char *why, size_t size)
 	return false;
 }
 
-/* A machine that was made ahead of need and died is noticed when it is taken, or at the next start.
+/*
+ * A machine that was made ahead of need and died is noticed when it is taken, or at the next start.
+ * Files that could not be removed are removed then, too.
  */
 static bool is_litter(const char *why)
 {
-	return storm.d.deaths && (strstr(why, "machines run") || strstr(why, "slots are taken") ||
-	                          strstr(why, "belongs to nothing"));
+	if (strstr(why, "belongs to nothing"))
+		return storm.d.deaths || storm.d.faults || storm.d.bad_start;
+	return storm.d.deaths && (strstr(why, "machines run") || strstr(why, "slots are taken"));
 }
 
 static void must_agree(void)
