@@ -33,11 +33,12 @@ E2E_S = 1800        # of one lane of end-to-end tests
 E2E_LONG_S = 4500   # of one lane of the long ones
 TAIL_LINES = 40
 AGAIN_MAX = 6     # test programs and classes that get a second try; more are not an accident
+UNIT_LANES = 4    # unit test programs at a time: most of them wait more than they compute
 LANES = 3         # end-to-end test programs at a time: one more than cores, since all of them spend time waiting
 
 E2E = ["/usr/bin/python3", "tests/e2e/run.py"]
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
-# Tests of multi-threaded code, under ThreadSanitizer. None takes long, and much of it is waiting, so four run at a time.
+# Tests of multi-threaded code, under ThreadSanitizer.
 TSAN = ["storm", "turns", "vm_life", "vm_trouble", "vm_once_create-pool", "vm_once_fork-8", "vm_once_suspend", "vm_once_delete",
         "edge", "edge_limits", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
 TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, of any process of the tests
@@ -211,7 +212,7 @@ def meson_tests(build):
     return introspect("--tests", build)
 
 
-def meson_run(name, build, options, limit_s, lanes=2):
+def meson_run(name, build, options, limit_s, lanes=UNIT_LANES):
     log = os.path.join(ROOT, build, "meson-logs", "testlog.json")
     if os.path.exists(log):
         os.unlink(log)
@@ -277,7 +278,7 @@ def step_unit():
     there = {t["name"] for t in meson_tests("build-asan")}
     only = [t["name"] for t in meson_tests("build") if t["name"] not in there or t["suite"][0].endswith("plain")]
     if only:
-        meson_run("plain", "build", only, 900)
+        meson_run("plain", "build", only, 900, lanes=2)
 
 
 def tsan_reports():
@@ -307,7 +308,7 @@ def step_tsan():
     files = {t["id"]: t["filename"] for t in introspect("--targets", build)}
     programs = {os.path.relpath(f, os.path.join(ROOT, build)) for t in tests for d in t["depends"] for f in files[d]}
     if run.command("build-tsan", ["scripts/build.sh", "tsan", *sorted(programs)], 1200):
-        meson_run("tsan", build, ["--suite", "unit", "--timeout-multiplier", "2", *TSAN], 900, lanes=4)
+        meson_run("tsan", build, ["--suite", "unit", "--timeout-multiplier", "2", *TSAN], 900)
 
 
 def step_package():
