@@ -481,7 +481,6 @@ class AtOnce(Case):
     ALLOWED = {"VM_NOT_RUNNING", "VM_DELETED", "VM_NOT_FOUND", "CONFLICT", "STILL_CREATING", "VM_IS_SUSPENDING",
                "VM_REACTIVATED", "UNAVAILABLE", "VM_EXIT_DURING_START"}
 
-    @long
     def test_storm(self):
         vm = self.s.create()
         h = Holder(self.s, vm, "calm")
