@@ -116,13 +116,13 @@ int store_audit_list(struct store *s, const struct audit_filter *f, struct audit
                      size_t *ret_n, struct err *err)
 {
 	autofree struct audit_record *v = calloc(f->limit ? f->limit : 1, sizeof(*v));
-	autoquery struct query q = { 0 };
 	size_t n = 0;
 	int r;
 
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
 	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 };
 	r = query_begin(&q, s,
 	                "SELECT seq, at_ms, account, key, identity, method, route, target, status, "
 	                "code, remote, trace, repeated FROM audit WHERE seq < $1 AND seq > $2 "

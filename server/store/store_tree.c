@@ -152,11 +152,11 @@ int store_point_line(struct store *s, const char *head, struct store_line **ret,
                      struct err *err)
 {
 	autofree struct store_line *line = NULL;
-	autoquery struct query q = { 0 };
 	size_t n = 0, cap = 0;
 	int r;
 
 	LOCK_SCOPE(&s->lock);
+	autoquery struct query q = { 0 }; /* after the lock: it is done before the lock is free */
 	r = query_begin(&q, s, line_sql, err);
 	if (r < 0)
 		return r;

@@ -6,6 +6,7 @@
  * to a line when points of it are collected.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -291,6 +292,57 @@ static void lines_are_mended(void **state)
 	assert_int_equal(n, 0);
 }
 
+#define READERS 4
+#define READS 3000
+
+struct reader {
+	struct store *s;
+	const char *head;
+	size_t length; /* of its line */
+};
+
+static void *read_lines(void *arg)
+{
+	struct reader *r = arg;
+
+	for (unsigned i = 0; i < READS; i++) {
+		struct store_line *line = NULL;
+		struct err err = { 0 };
+		size_t n = 0;
+
+		if (store_point_line(r->s, r->head, &line, &n, &err) < 0 || n != r->length) {
+			fprintf(stderr, "the line of %s: %zu points, not %zu: %s\n", r->head, n,
+			        r->length, err.msg);
+			free(line);
+			return r;
+		}
+		free(line);
+	}
+	return NULL;
+}
+
+/* A statement is given back before the lock is. */
+static void lines_are_read_at_once(void **state)
+{
+	struct fx *f = *state;
+	struct reader r[READERS];
+	pthread_t t[READERS];
+
+	point(f, "tp", POINT_TEMPLATE, "", "", "", 1, 1, 1);
+	point(f, "a", POINT_LIVE, "tp", "tp", "", 2, 1, 1);
+	point(f, "b", POINT_LIVE, "a", "a", "", 3, 1, 1);
+	for (size_t i = 0; i < READERS; i++) {
+		r[i] = (struct reader){ f->s, i % 2 ? "b" : "tp", i % 2 ? 3 : 1 };
+		assert_int_equal(pthread_create(&t[i], NULL, read_lines, &r[i]), 0);
+	}
+	for (size_t i = 0; i < READERS; i++) {
+		void *bad;
+
+		assert_int_equal(pthread_join(t[i], &bad), 0);
+		assert_null(bad);
+	}
+}
+
 /* A database from before there was a tree. */
 static void older_database(void **state)
 {
@@ -370,6 +422,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(shape, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_family, setup, teardown),
 		cmocka_unit_test_setup_teardown(lines_are_mended, setup, teardown),
+		cmocka_unit_test_setup_teardown(lines_are_read_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(older_database, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_thousand, setup, teardown),
 	};
