@@ -307,7 +307,6 @@ static void *read_lines(void *arg)
 
 	for (unsigned i = 0; i < READS; i++) {
 		struct store_line *line = NULL;
-		struct err err = { 0 };
 		size_t n = 0;
 
 		if (store_point_line(r->s, r->head, &line, &n, &err) < 0 || n != r->length) {
