@@ -284,6 +284,8 @@ static const struct setting settings[] = {
 	  "MiB of memory for JSON bodies of requests, of all accounts together; one account gets at most three quarters" },
 	{ "PANDO_OUTPUT_MB", SET_U32, MEMBER(output_mb), check_u32, "1024", NULL, 16, 1048576,
 	  "MiB of memory for output of commands and replies on their way, of all accounts together; one account gets at most three quarters" },
+	{ "PANDO_BACKGROUND", SET_U32, MEMBER(background), check_u32, "256", NULL, 8, 4096,
+	  "Requests in the background at a time, of all accounts together; one account gets at most three quarters" },
 	{ "PANDO_API_STRANGERS", SET_TEXT, MEMBER(strangers), check_strangers, "64:30:128", NULL, 0, 0,
 	  "Connections to the API that have shown no key: from START on a newcomer replaces an old one with RATE percent, always at FULL" },
 	{ "PANDO_API_STRANGERS_EACH", SET_U32, MEMBER(strangers_each), check_u32, "32", NULL, 1, 4096,
