@@ -115,7 +115,8 @@ int guest_code_warm(struct guest *g, const struct guest_code_req *req, unsigned 
 		r = guest_code_next(f, &e, err);
 		if (r == 1 && e.kind == AGENT_CODE_STDERR && said.len < 200)
 			buf_put(&said, e.p, MIN(e.len, (size_t)200));
-		if (r == 0 && io_wait(guest_flow_fd(f), POLLIN, deadline) != 1)
+		if ((r == 0 && io_wait(guest_flow_fd(f), POLLIN, deadline) != 1) ||
+		    (r == 1 && !deadline_left(deadline)))
 			return err_set(err, -ETIMEDOUT, "the %s kernel did not start",
 			               agent_language_name(req->language));
 	}
