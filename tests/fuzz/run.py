@@ -11,7 +11,7 @@ continues with it:
 
     NAME/corpus/        inputs that reached something new; the seeds in tests/fuzz/corpus/NAME/ are read, too
     NAME/findings/      inputs that crash, hang or take too much memory
-    NAME/log            of the last run
+    NAME/log            of the last run; NAME/failed-N.log: of those that failed
     NAME/state.json     executions, CPU seconds, coverage; added up over all runs
 
 A finding is fixed, then moved to tests/fuzz/corpus/NAME/, where make test runs it from then on.
@@ -99,6 +99,9 @@ def run(name):
     save(name, state)
     found = count(place(name, "findings")) > known
     if code or found:
+        kept = place(name, f"failed-{sum(f.startswith('failed-') for f in os.listdir(place(name))) + 1}.log")
+        os.replace(log, kept)
+        log = kept
         print("\n".join("  | " + line for line in text.splitlines()[-30:]), file=sys.stderr)
         print(f"fuzz target {name} FAILED (exit code {code}); the input is in {place(name, 'findings')}, the log is {log}",
               file=sys.stderr)
