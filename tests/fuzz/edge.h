@@ -350,6 +350,8 @@ static void begin(bool h2)
 	must(st.w.conns != NULL);
 	if (h2 && !(st.flags & FLAG_TLS)) {
 		must(h2_open(st.w.conns) == 0);
+		st.w.conns->tls =
+		        true; /* HTTP/2 is spoken over TLS only; the input is what was in it */
 		send_client(preface, sizeof(preface) - 1);
 		send_frame(4, 0, 0, NULL, 0);
 	}

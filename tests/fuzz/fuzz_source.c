@@ -51,7 +51,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	autofree char *url = in_text(in_until(&in, 0)), *rev = in_text(in_until(&in, 0));
 	struct buf out = { .len = in.n }; /* not a text: it ends where it ends */
 	struct plan plan = { 0 };
+	static bool begun;
 
+	if (!begun)
+		begun = git_libgit2_init() > 0;
 	try_url(url);
 	try_nets(url);
 	out.p = malloc(in.n ? in.n : 1);
