@@ -37,6 +37,23 @@ static void ask(const struct egress *e)
 	egress_plan(e, 1, &plan);
 }
 
+/* As a PUT of what a GET has shown: secrets are masked, and kept. */
+static void keep(struct egress *e)
+{
+	AUTO(egress_unrefp) struct egress *again = NULL;
+	autojson json_t *shown = egress_json(e, false), *before = egress_json(e, true);
+	autojson json_t *after = NULL;
+	struct err err = { 0 };
+
+	must(shown && before && egress_parse(shown, &again, &err) == 0);
+	if (!again)
+		return;
+	must(egress_keep_secrets(again, e, &err) == 0);
+	after = egress_json(again, true);
+	must(json_equal(before, after));
+	egress_unref(egress_ref(again));
+}
+
 static void try_key(const uint8_t *data, size_t size)
 {
 	autofree char *text = in_text((struct in){ data, size });
@@ -67,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!e || egress_keep_secrets(e, NULL, &err) < 0)
 		return 0;
 	ask(e);
+	keep(e);
 	stored = egress_json(e, true);
 	shown = egress_json(e, false);
 	must(stored && shown);

@@ -3,12 +3,14 @@
  * fuzz_match.c - patterns of searches and triggers, and what they are matched with
  *
  * Byte 0 has the options; then come the pattern, a zero byte, and the text. What is found lies in
- * the text; a line that is found is a whole one. A glob or a text without special
+ * the text; a line that is found is a whole one. One option repeats the text, since long ones are
+ * looked at in pieces. A glob or a text without special
  * characters matches itself.
  */
 #include <errno.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "git/git_internal.h"
 #include "git/trigger_internal.h"
@@ -24,6 +26,21 @@ static void try_lines(struct match *m, const char *p, size_t n)
 		must(at + len == n || p[at + len] == '\n');
 		from = at + len + 1;
 	}
+}
+
+#define LONG 40000u /* bytes: more than two pieces */
+
+/* The text, or many of it in a row. The caller frees it. */
+static char *text_of(struct in in, bool many, size_t *ret_n)
+{
+	size_t n = many && in.n ? LONG : in.n;
+	char *s = malloc(n ? n : 1);
+
+	must(s != NULL);
+	for (size_t i = 0; i < n; i++)
+		s[i] = (char)in.p[i % in.n];
+	*ret_n = n;
+	return s;
 }
 
 static bool is_plain(const char *s)
@@ -46,7 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		                .lines = flags & 16 };
 	struct err err = { 0 };
 	automatch *m = NULL;
-	size_t a, b;
+	size_t a, b, n;
+	autofree char *text = text_of(in, flags & 32, &n);
 	int r;
 
 	(void)branch_matches(pattern, name);
@@ -57,11 +75,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(err.code < 0 && err.msg[0]);
 		return 0;
 	}
-	r = match_find(m, (const char *)in.p, in.n, &a, &b);
+	match_until(m, flags & 64 ? 1 : deadline_in(2000));
+	r = match_find(m, text, n, &a, &b);
 	must(r == 0 || r == 1 || r == -ELOOP);
-	must(r != 1 || (a <= b && b <= in.n));
+	must(r != 1 || (a <= b && b <= n));
 	if (o.lines)
-		try_lines(m, (const char *)in.p, in.n);
+		try_lines(m, text, n);
 	if (o.glob && !o.whole_word && *pattern && is_plain(pattern))
 		must(match_find(m, pattern, strlen(pattern), &a, &b) == 1);
 	return 0;

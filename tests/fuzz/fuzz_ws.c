@@ -32,6 +32,7 @@ static void on_message(void *ctx, bool text, const uint8_t *p, size_t n)
 	switch (s->messages++ % 4) {
 	case 0:
 		(void)ws_text(s->w, "text", 4);
+		(void)ws_binary(s->w, p, n);
 		break;
 	case 1:
 		(void)ws_part(s->w, p, n, n % 2);
@@ -84,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		r = ws_move(s.w, true);
 		must(r == 0 || r == -EPIPE || r == -ENOTCONN);
 		(void)ws_events(s.w, true);
+		must(ws_queued(s.w) <= 8u << 20 && ws_heard_ms(s.w) > 0);
 		while (recv(pair[1], trash, sizeof(trash), MSG_DONTWAIT) > 0)
 			;
 	}

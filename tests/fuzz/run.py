@@ -83,7 +83,7 @@ def run(name):
             "-artifact_prefix=" + place(name, "findings", "")]
     if os.path.exists(words):
         args.append("-dict=" + words)
-    before, known, state = cpu(), count(place(name, "findings")), load(name)
+    before, known = cpu(), count(place(name, "findings"))
     log = place(name, "log")
     with open(log, "wb") as out:
         try:
@@ -94,6 +94,7 @@ def run(name):
     with open(log, encoding="utf-8", errors="replace") as f:
         text = f.read()
     done = re.findall(r"^stat::number_of_executed_units: *(\d+)", text, re.M) or re.findall(r"^#(\d+)\t", text, re.M)
+    state = load(name)  # now: somebody may have measured its coverage meanwhile
     state["executions"] += int(done[-1]) if done else 0
     state["cpu_s"] += cpu() - before
     save(name, state)
