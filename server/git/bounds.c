@@ -53,6 +53,7 @@ int meta_check(git_repository *repo, const git_oid *id, git_object_t *ret_type, 
 	size_t len = 0, max;
 	int rc = git_repository_odb(&odb, repo);
 
+	*ret_type = GIT_OBJECT_INVALID;
 	if (rc < 0)
 		return git_fail(rc, "read objects", err);
 	if (git_odb_read_header(&len, ret_type, odb, id) < 0)

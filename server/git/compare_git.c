@@ -14,8 +14,8 @@
 #include "git/compare.h"
 
 #define DIFF_MS 30000u
-#define DIFF_BYTES (64u << 20) /* of its answer: COMPARE_FILES paths, twice */
-#define BLOB_MAX "4m"          /* larger files count no lines */
+#define DIFF_BYTES (64u << 20)              /* of its answer: COMPARE_FILES paths, twice */
+#define LINES_OF "core.bigFileThreshold=4m" /* larger files count no lines */
 
 struct reader {
 	const char *p, *end; /* what is left of the answer */
@@ -116,7 +116,7 @@ int compare_git(struct repos *g, const struct store_repo *r, const struct repo_c
 	char a[REPO_SHA_SIZE], b[REPO_SHA_SIZE], limit[16], path[PATH_MAX];
 	const char *argv[] = { GIT_PROGRAM,
 		               "-c",
-		               "core.bigFileThreshold=" BLOB_MAX,
+		               LINES_OF,
 		               "diff-tree",
 		               "-r",
 		               "-z",

@@ -170,6 +170,7 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 	unsigned char md[EVP_MAX_MD_SIZE];
 	char hex[LFS_OID_SIZE], path[PATH_MAX], self[64];
 	unsigned n = 0;
+	int r;
 
 	if (EVP_DigestFinal_ex(p->md, md, &n) != 1 || n != 32)
 		return err_set(err, -EIO, "cannot compute SHA-256");
@@ -184,7 +185,10 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 	LOCK_SCOPE(&p->g->lfs);
 	if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "keep a large file");
-	return store_lfs_add(p->g->store, &p->row, err);
+	r = store_lfs_add(p->g->store, &p->row, err);
+	if (r == 0) /* counted there from now on */
+		p->hold = hold_drop(p->hold);
+	return r;
 }
 
 void lfs_collect(struct repos *g, const struct store_lfs *l, size_t n)
