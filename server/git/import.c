@@ -215,7 +215,8 @@ static int import_git_from(struct job *j, const char *scratch, const char *url, 
 		return rc;
 	if ((rc = rev_commit(repo, branch, &c, err)) < 0)
 		return rc;
-	if ((rc = tree_weigh(repo, git_commit_tree_id(c), 2 * IMPORT_FILES_MAX, &b, err)) < 0)
+	if ((rc = tree_weigh(repo, git_commit_tree_id(c), UINT64_C(2) * IMPORT_FILES_MAX, &b,
+	                     err)) < 0)
 		return rc;
 	if (*dir) {
 		rc = tree_path(repo, git_commit_tree_id(c), dir, &e, err);
