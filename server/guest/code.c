@@ -58,7 +58,7 @@ int guest_code_run(struct guest *g, const struct guest_code_req *req, struct gue
 
 static void forget_taken(struct guest_flow *f)
 {
-	if (!f->acc_off)
+	if (!f->acc_off || !f->acc.p)
 		return;
 	memmove(f->acc.p, f->acc.p + f->acc_off, f->acc.len - f->acc_off);
 	f->acc.len -= f->acc_off;

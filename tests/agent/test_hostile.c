@@ -261,7 +261,7 @@ static void act_always_more(struct raw *w)
 static int ask_for_more(void *ctx, const uint8_t *p, size_t n)
 {
 	int *left = ctx;
-	char c = --*left > 0;
+	char c = --*left > 0 ? 1 : 0;
 
 	(void)p;
 	(void)n;

@@ -173,7 +173,7 @@ static void an_account_leaves_connections_for_the_others(void **state)
 	give(r, FULL + 2, "other");
 	for (uint32_t s = 1; s <= FULL; s++) {
 		for (size_t i = 0; i < PROXY_SLOT_MAX; i++)
-			fds[(s - 1) * PROXY_SLOT_MAX + i] = guest(s);
+			fds[(size_t)(s - 1) * PROXY_SLOT_MAX + i] = guest(s);
 		snprintf(id, sizeof(id), "vm%u", s);
 		assert_true(held(r, id, PROXY_SLOT_MAX));
 	}

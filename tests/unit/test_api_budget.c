@@ -274,9 +274,11 @@ static void every_request_without_a_key_has_a_rate(void **state)
 		size_t n = 0;
 
 		for (const char *p = api_routes[i].pattern; *p && n + 1 < sizeof(path); p++) {
-			path[n++] = *p == '{' ? 'x' : *p;
-			if (*p == '{')
-				p += strcspn(p, "}");
+			path[n++] = *p;
+			if (*p != '{')
+				continue;
+			path[n - 1] = 'x';
+			p += strcspn(p, "}");
 		}
 		path[n] = '\0';
 		if (!until_429(f, method_name(api_routes[i].method), path, NULL, &r))
