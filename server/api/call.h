@@ -75,11 +75,13 @@ extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as 
 
 /* admit.c: checks key, token, ticket or password, and their permission. */
 int api_admit(struct request *req, struct err *err);
+/* The same for what no route takes, and preflights: only how many there are. */
+int api_turn_away(struct request *req, struct err *err);
 /* trail.c: writes an audit record if this request needs one. code: of the error, or NULL. */
 void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
 
 /* background.c: requests that outlive their connection */
-#define API_JOBS_MAX 256 /* running at a time; with more, a client waits */
+#define API_JOBS_DEFAULT 256 /* places for all accounts; without one, a client waits */
 struct jobs;
 int jobs_new(struct api *a, struct jobs **ret, struct err *err);
 struct jobs *jobs_free(struct jobs *j);

@@ -176,6 +176,8 @@ int source_fetch(struct repos *g, const char *path, const char *url, const char 
 	                                .env = auth.env,
 	                                .network = true,
 	                                .write = true,
+	                                .mem_mb = SERVICE_MB,
+	                                .net_max = IMPORT_BYTES_MAX,
 	                                .out_max = 1u << 20,
 	                                .limit_ms = FETCH_MS },
 	            &res, err);

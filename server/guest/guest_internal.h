@@ -121,7 +121,8 @@ static inline void stream_closep(struct stream **s)
 #define autostream __attribute__((cleanup(stream_closep)))
 
 enum stream_event { STREAM_DATA = 1, STREAM_CREDIT = 2, STREAM_OPENED = 4, STREAM_DONE = 8 };
-/* Waits for any of the events: a mask of those that are true now, or -errno. */
+/* Waits for any of the events: a mask of those that are true now, or -errno. After the deadline
+ * only STREAM_DONE is one. */
 int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err *err);
 /* Moves what was received on the channel into b (emptied first). */
 void stream_take(struct stream *s, int chan, struct buf *b);
