@@ -58,7 +58,7 @@ int guest_code_run(struct guest *g, const struct guest_code_req *req, struct gue
 
 static void forget_taken(struct guest_flow *f)
 {
-	if (!f->acc_off || !f->acc.p)
+	if (!f->acc.p || !f->acc_off)
 		return;
 	memmove(f->acc.p, f->acc.p + f->acc_off, f->acc.len - f->acc_off);
 	f->acc.len -= f->acc_off;
@@ -70,8 +70,9 @@ int guest_code_next(struct guest_flow *f, struct agent_code_event *ret, struct e
 	for (;;) {
 		ssize_t k;
 		uint8_t *p;
-		const uint8_t *at = f->acc.p ? f->acc.p + f->acc_off : NULL;
-		int n = agent_code_event_get(at, f->acc.len - f->acc_off, ret);
+		int n = f->acc.p ? agent_code_event_get(f->acc.p + f->acc_off,
+		                                        f->acc.len - f->acc_off, ret)
+		                 : 0;
 
 		if (n < 0)
 			return no_sense(err);

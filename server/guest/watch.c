@@ -20,9 +20,12 @@ static int no_sense(struct err *err)
 /* A whole record out of what is there: 1, 0 when more is needed, -EBADMSG. */
 static int parse(struct guest_flow *f, unsigned *ret_kind, const char **ret_path)
 {
-	struct rd c = rd_of(f->acc.p ? f->acc.p + f->acc_off : NULL, f->acc.len - f->acc_off);
+	struct rd c;
 	uint8_t kind;
 
+	if (!f->acc.p)
+		return 0;
+	c = rd_of(f->acc.p + f->acc_off, f->acc.len - f->acc_off);
 	if (c.left < 5)
 		return 0;
 	if (get_be32(c.p + 1) > AGENT_PATH_MAX)

@@ -18,6 +18,7 @@
 #include "agent/agent.h"
 #include "base/auto.h"
 #include "base/io.h"
+#include "base/lock.h"
 #include "tests/fuzz/fuzz.h"
 
 #define BLOCK 512u
@@ -25,13 +26,13 @@
 #define MAGIC_AT 257u
 
 static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct mutex lock;
+	struct cond changed;
 	int fd; /* of the archive; -1: nothing to do */
 	bool owners, begun;
 	int result;
 	char dir[64], msg[AGENT_MSG_MAX];
-} job = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .fd = -1 };
+} job = { .lock = MUTEX_INIT("fuzz_untar"), .changed = COND_INIT, .fd = -1 };
 
 static void empty(void)
 {
@@ -51,15 +52,15 @@ static void *unpacker(void *arg)
 		perror("fuzz_untar: a root directory of its own");
 		exit(1);
 	}
-	pthread_mutex_lock(&job.lock);
+	mutex_lock(&job.lock);
 	for (;;) {
 		while (job.fd < 0)
-			pthread_cond_wait(&job.changed, &job.lock);
+			cond_wait(&job.changed, &job.lock);
 		job.result = untar(job.fd, job.owners, job.msg, sizeof(job.msg));
 		must(job.result == 0 || job.msg[0]);
 		empty();
 		close(TAKE_FD(job.fd));
-		pthread_cond_broadcast(&job.changed);
+		cond_broadcast(&job.changed);
 	}
 	return NULL;
 }
@@ -111,13 +112,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; !(flags & 1) && i + BLOCK <= in.n; i += BLOCK)
 		fix_sum(copy + i);
 	must(!in.n || io_pwrite_all(fd, copy, in.n, 0) == 0);
-	pthread_mutex_lock(&job.lock);
+	mutex_lock(&job.lock);
 	job.fd = fd;
 	job.owners = flags & 2;
 	job.msg[0] = '\0';
-	pthread_cond_broadcast(&job.changed);
+	cond_broadcast(&job.changed);
 	while (job.fd >= 0)
-		pthread_cond_wait(&job.changed, &job.lock);
-	pthread_mutex_unlock(&job.lock);
+		cond_wait(&job.changed, &job.lock);
+	mutex_unlock(&job.lock);
 	return 0;
 }
