@@ -6,7 +6,8 @@
  * length (two bytes), payload; RAW as a type sends the payload as it is. No process is ever started
  * and none is signalled: fork(2), kill(2) and the like come by here. So requests are decoded and
  * begun, but what their child would do is left to other targets and tests. The process has a
- * network of its own, without a way out. A loop that never comes to rest is a finding.
+ * network of its own, without a way out; while an input runs it is nobody, in an empty directory,
+ * so that no request writes to this host's files. A loop that never comes to rest is a finding.
  */
 #include "agent/main.c"
 
@@ -22,6 +23,7 @@
 #define RAW 0xfe
 #define TURNS_MAX 5000
 #define FRAMES_MAX 64
+#define NOBODY 65534
 
 pid_t __wrap_fork(void);
 int __wrap_kill(pid_t pid, int sig);
@@ -73,7 +75,22 @@ static void begin_process(void)
 	log_init("fuzz", LOG_LV_ERROR + 1);
 	snprintf(root, sizeof(root), "/tmp/pando-agent-XXXXXX");
 	must(mkdtemp(root) != NULL);
+	must(geteuid() != 0 || chown(root, NOBODY, NOBODY) == 0);
 	atexit(remove_root);
+}
+
+/* Only while an input runs: libFuzzer writes its own files as whoever started it. */
+static void be_nobody(bool yes)
+{
+	static int home = -1;
+
+	if (home < 0)
+		must((home = open(".", O_PATH | O_CLOEXEC)) >= 0);
+	if (getuid() == 0 && yes)
+		must(setegid(NOBODY) == 0 && seteuid(NOBODY) == 0);
+	else if (getuid() == 0)
+		must(seteuid(0) == 0 && setegid(0) == 0);
+	must(yes ? chdir(root) == 0 : fchdir(home) == 0);
 }
 
 /* One turn of run(); true: there is more to do. */
@@ -133,6 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int pair[2];
 
 	begin_process();
+	be_nobody(true);
 	a = (struct agent){
 		.port = -1,
 		.ep = epoll_create1(EPOLL_CLOEXEC),
@@ -157,5 +175,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < ARRAY_SIZE(a.terms); i++)
 		free(a.terms[i]); /* they live as long as the process */
 	close(pair[1]);
+	be_nobody(false);
 	return 0;
 }
