@@ -17,6 +17,7 @@
 
 #include "api/api.h"
 #include "auth/auth.h"
+#include "backup/backup.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -296,6 +297,7 @@ static int app_start(struct app *a, struct err *err)
 	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0 ||
 	    (r = secrets_settle(a->secrets, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
+	backup_sweep(c->data_dir);
 	auth_audit_keep(a->auth, c->audit_days);
 	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
 		return r;

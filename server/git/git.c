@@ -118,6 +118,7 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	mutex_init(&g->lfs, "git lfs");
 	cond_init(&g->room);
 	cond_init(&g->work);
+	cond_init(&g->packed);
 	if ((r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
 	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
 	    (r = repos_reconcile(g, err)) < 0 || (r = text_cache_new(g, &g->texts, err)) < 0 ||
@@ -133,6 +134,7 @@ struct repos *repos_close(struct repos *g)
 		return NULL;
 	maint_stop(g);
 	g->texts = text_cache_free(g->texts);
+	cond_destroy(&g->packed);
 	cond_destroy(&g->work);
 	cond_destroy(&g->room);
 	mutex_destroy(&g->lfs);
