@@ -2,7 +2,7 @@
 /*
  * store_secret.c - columns whose values are sealed (secret/secret.h), and changing their keys
  *
- * A database that was never unlocked has them in plain text, as all had before version 17. The
+ * A database that was never unlocked has them in plain text, as all had before version 18. The
  * first store_unlock() seals every value in one transaction, together with the mark that they are
  * sealed: a value sealed with the key at a place of its own ("secret_check" in meta), by which
  * every later start tells whether it has the right key before anything else happens. Then the
