@@ -82,6 +82,18 @@ static int check_rate(struct request *req, struct err *err)
 	return -EAGAIN;
 }
 
+int api_turn_away(struct request *req, struct err *err)
+{
+	struct err unknown = { 0 };
+
+	/* Whoever shows a valid key is counted by it, as everywhere. */
+	if (auth_check(deps_of(req)->auth, request_header(req, "Authorization"),
+	               request_header(req, "X-Freestyle-Identity-Access-Token"), who_of(req),
+	               &unknown) < 0)
+		*who_of(req) = (struct auth_who){ 0 };
+	return check_rate(req, err);
+}
+
 int api_admit(struct request *req, struct err *err)
 {
 	struct caller *c = caller_of(req);

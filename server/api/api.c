@@ -119,6 +119,7 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 		                .n_more_routes = deps->n_more_routes,
 		                .request_bytes = sizeof(struct caller),
 		                .admit = api_admit,
+		                .turned_away = api_turn_away,
 		                .allowed = allowed,
 		                .run = run,
 		                .describe = describe,

@@ -75,6 +75,8 @@ extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as 
 
 /* admit.c: checks key, token, ticket or password, and their permission. */
 int api_admit(struct request *req, struct err *err);
+/* The same for what no route takes, and preflights: only how many there are. */
+int api_turn_away(struct request *req, struct err *err);
 /* trail.c: writes an audit record if this request needs one. code: of the error, or NULL. */
 void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
 

@@ -131,6 +131,20 @@ static void admit(struct request *req)
 		refuse(req, r, req->quiet ? MHD_HTTP_TOO_MANY_REQUESTS : 0);
 }
 
+/* What nobody has to be admitted for is counted too, or it would be free to ask for it. */
+static void turn_away(struct request *req)
+{
+	struct err err = { 0 };
+	int r = req->http->app.turned_away(req, &err);
+
+	request_name_holder(req);
+	if (r == 0)
+		return;
+	req->refused = 0;
+	req->refusal = err;
+	refuse(req, r, MHD_HTTP_TOO_MANY_REQUESTS);
+}
+
 /* Once it is known who asks. */
 static void enter(struct request *req)
 {
@@ -253,13 +267,15 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	if (!req->refused && (r = framing_check(req, version, &req->refusal)) < 0) {
 		/* It is unclear where the next request begins. */
 		refuse(req, r, 400);
-		request_name_holder(req);
+		turn_away(req);
 		return refuse_now(req);
 	}
 	if (!req->refused && !req->preflight)
 		find_route(req, url);
 	if (!req->refused && !req->preflight)
 		admit(req);
+	else if (req->counted)
+		turn_away(req);
 	else
 		request_name_holder(req);
 	if (!req->refused && !req->preflight)

@@ -70,6 +70,8 @@ struct http_app {
 	size_t request_bytes; /* of req->own */
 	/* Headers and route are known: identifies the caller and checks permission. */
 	int (*admit)(struct request *req, struct err *err);
+	/* No route takes it, or it is a preflight: counts it. -EAGAIN: there are too many. */
+	int (*turned_away)(struct request *req, struct err *err);
 	/* May it continue? Checked repeatedly while a body or a stream is transferred. */
 	bool (*allowed)(struct request *req);
 	/* Called instead of the route's handler, so that the application can wrap it. */

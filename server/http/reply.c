@@ -20,6 +20,7 @@
 #include "base/utf8.h"
 
 #define DUMP_SMALL 4096u   /* bytes of most replies, and more */
+#define DUMP_ONCE MIB(1)   /* a reply up to this size is made without measuring it first */
 #define REPLY_FREE KIB(64) /* a reply of this size is not worth counting */
 
 int reply_json(struct reply *res, json_t *json_consume, struct err *err)
@@ -202,29 +203,71 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 	cors_headers(req, m);
 }
 
+/* Text of a reply while it is made: grows up to DUMP_ONCE, then it is only counted. */
+struct dump {
+	struct request *req;
+	struct err *err; /* NULL: not counted as output */
+	char *p;         /* owned */
+	size_t cap, n;
+	bool over;
+	int r; /* why it was broken off */
+};
+
+/* A large reply is output on its way, unless its handler has counted it already. */
+static int dump_hold(struct dump *d, size_t n)
+{
+	if (!d->err || n <= REPLY_FREE || n <= d->req->output_held)
+		return 0;
+	return request_hold_output(d->req, n - d->req->output_held, d->err);
+}
+
+static int dump_add(const char *text, size_t n, void *ctx)
+{
+	struct dump *d = ctx;
+
+	if (!d->over && d->n + n > d->cap) {
+		size_t cap = MAX(d->cap ? d->cap * 2 : DUMP_SMALL, d->n + n);
+		char *p;
+
+		if (cap <= DUMP_ONCE && (d->r = dump_hold(d, cap)) < 0)
+			return -1;
+		p = cap <= DUMP_ONCE ? realloc(d->p, cap) : NULL;
+		d->over = !p;
+		d->p = p ? p : d->p;
+		d->cap = p ? cap : d->cap;
+	}
+	if (!d->over)
+		memcpy(d->p + d->n, text, n);
+	d->n += n;
+	return 0;
+}
+
 /*
- * The text in memory of just its size: growing a large one by doubling takes three times as much. A
- * large one is counted as output on its way, unless its handler has done that; err NULL: it goes
- * out in any case. 0: *ret is NULL when there was no memory.
+ * Most replies are made in one pass. One over DUMP_ONCE is measured first and then made in memory
+ * of just its size, because growing a large one by doubling takes three times as much. err NULL: it
+ * goes out in any case. 0: *ret is NULL when there was no memory.
  */
 static int dump(struct request *req, json_t *json, char **ret, size_t *ret_n, struct err *err)
 {
 	const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
-	char small[DUMP_SMALL];
-	size_t n = json ? json_dumpb(json, small, sizeof(small), flags) : 0;
+	struct dump d = { .req = req, .err = err };
+	bool made = json && json_dump_callback(json, dump_add, &d, flags) == 0;
+	autofree char *p = d.p;
 	int r;
 
 	*ret = NULL;
-	if (err && n > REPLY_FREE && n > req->output_held &&
-	    (r = request_hold_output(req, n - req->output_held, err)) < 0)
+	if (!made)
+		return d.r;
+	if ((r = dump_hold(&d, d.n)) < 0)
 		return r;
-	if (n == 0 || !(*ret = malloc(n)))
-		return 0;
-	if (n <= sizeof(small))
-		memcpy(*ret, small, n);
-	else
-		json_dumpb(json, *ret, n, flags);
-	*ret_n = n;
+	if (d.over) {
+		free(p);
+		p = malloc(d.n);
+		if (p)
+			json_dumpb(json, p, d.n, flags);
+	}
+	*ret = TAKE_PTR(p);
+	*ret_n = d.n;
 	return 0;
 }
 

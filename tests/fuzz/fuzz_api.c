@@ -6,8 +6,9 @@
  * "$R" in it stands for a repository that is there, "$K" for the operator's key (which is sent if
  * there is no Authorization). Everything behind the handlers is real too: the store, accounts,
  * repositories, domains, the VM manager; only machines never start, because there is no host for
- * them. The process has a network of its own, without a way out of it. The reply is made as it
- * would be sent.
+ * them. A handler that asks for the guest of "aaaaaaaaaaaaaaaaaaaa" gets one that answers each
+ * request at once, every third time with an error: a thread, not a machine. The process has a
+ * network of its own, without a way out of it. The reply is made as it would be sent.
  *
  * The state grows, so it is made anew every so often.
  */
@@ -21,6 +22,7 @@
 
 #include "api/call.h"
 #include "base/io.h"
+#include "guest/guest_internal.h"
 #include "http/http_internal.h"
 #include "tests/unit/api_fx.h"
 
@@ -31,6 +33,104 @@
 static struct fx *fx;
 static char dir[64], repo[64];
 static unsigned runs;
+
+/* ---- a guest without a machine ---- */
+
+#define VM "aaaaaaaaaaaaaaaaaaaa"
+
+static struct {
+	struct guest *g;
+	int fd;
+	pthread_t thread;
+} guest = { .fd = -1 };
+
+static void answer(int fd, uint32_t stream, unsigned nth)
+{
+	static const uint8_t body[9]; /* a command that ended with 0 */
+	struct agent_result m = { .status = nth % 3 ? 0 : ENOENT,
+		                  .msg = nth % 3 ? "" : "it is not there",
+		                  .body = body,
+		                  .body_len = nth % 3 == 1 ? sizeof(body) : 0 };
+	autobuf struct buf b = { 0 }, result = { 0 };
+
+	agent_result_put(&result, &m);
+	agent_frame_put(&b, AGENT_F_OPENED, 0, stream, "\0\0\0\1\0\0\0\2", 8);
+	agent_frame_put(&b, AGENT_F_DATA, AGENT_OUT, stream, "output", 6);
+	agent_frame_put(&b, AGENT_F_RESULT, 0, stream, result.p, result.len);
+	(void)!send(fd, b.p, b.len, MSG_NOSIGNAL);
+}
+
+static void *guest_main(void *arg)
+{
+	struct agent_rx rx = { 0 };
+	struct agent_frame f;
+	unsigned nth = 0;
+
+	must(agent_rx_init(&rx) == 0);
+	for (;;) {
+		size_t room;
+		uint8_t *p = agent_rx_space(&rx, &room);
+		ssize_t n = recv(guest.fd, p, room, 0);
+
+		if (n <= 0)
+			break;
+		agent_rx_added(&rx, (size_t)n);
+		while (agent_rx_next(&rx, &f) == 1)
+			if (f.type == AGENT_F_OPEN && !(f.flags & AGENT_OPEN_MORE))
+				answer(guest.fd, f.stream, nth++);
+	}
+	agent_rx_done(&rx);
+	return NULL;
+}
+
+static void guest_over(void)
+{
+	if (!guest.g)
+		return;
+	guest_close(guest.g);
+	pthread_join(guest.thread, NULL);
+	guest_unref(guest.g);
+	close(TAKE_FD(guest.fd));
+	guest.g = NULL;
+}
+
+static void guest_begin(void)
+{
+	int pair[2];
+
+	guest_over();
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	must(guest_new("fuzz", pair[0], &guest.g, &err) == 0);
+	guest.g->hello_begun = guest.g->greeted = true;
+	must(reader_start(guest.g, &err) == 0);
+	guest.fd = pair[1];
+	must(pthread_create(&guest.thread, NULL, guest_main, NULL) == 0);
+}
+
+static int guest_of(const char *id, struct guest **ret)
+{
+	if (strcmp(id, VM) != 0)
+		return -ENOENT;
+	if (!guest.g || !guest_alive(guest.g))
+		guest_begin();
+	*ret = guest_ref(guest.g);
+	return 0;
+}
+
+/* Before the manager's own, all three of them. */
+#define WRAPPED(name)                                                                             \
+	int __real_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
+	                  struct err *e);                                                         \
+	int __wrap_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
+	                  struct err *e);                                                         \
+	int __wrap_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
+	                  struct err *e)                                                          \
+	{                                                                                         \
+		return guest_of(id, ret) == 0 ? 0 : __real_##name(m, account, id, ret, e);        \
+	}
+WRAPPED(vmm_guest)
+WRAPPED(vmm_guest_thawed)
+WRAPPED(vmm_guest_running)
 
 /* A network that is empty but for its loopback. */
 static void leave_network(void)
@@ -52,6 +152,7 @@ static void remove_state(void)
 
 	if (!fx)
 		return;
+	guest_over();
 	fx_teardown(&state);
 	fx = NULL;
 	io_remove_tree(AT_FDCWD, dir, NULL);

@@ -219,10 +219,11 @@ static int setup_slow(void **state)
 }
 
 /* Asks until it is told to wait; false if it never was. */
-static bool until_429(struct fx *f, const char *path, const char *header, struct http_reply *ret)
+static bool until_429(struct fx *f, const char *method, const char *path, const char *header,
+                      struct http_reply *ret)
 {
 	for (int i = 0; i < 2000; i++) {
-		if (http_call(f->port, "GET", path, header, NULL, 0, ret) < 0)
+		if (http_call(f->port, method, path, header, NULL, 0, ret) < 0)
 			fail_msg("%s: no reply", path);
 		if (ret->status == 429)
 			return true;
@@ -238,12 +239,52 @@ static void keys_and_addresses_have_a_rate(void **state)
 	struct acting other;
 
 	acting_account(f, &other);
-	assert_true(until_429(f, "/auth/v1/whoami", other.header, &fast));
+	assert_true(until_429(f, "GET", "/auth/v1/whoami", other.header, &fast));
 	assert_string_equal(fx_str(fast.json, "code"), "LIMIT_EXCEEDED");
 	assert_true(strtol(http_header(&fast, "retry-after"), NULL, 10) >= 1);
 	fx_call(f, "GET", "/auth/v1/whoami", NULL, 200, &mine); /* another key */
-	assert_true(until_429(f, "/v1/health", NULL, &open));
+	assert_true(until_429(f, "GET", "/v1/health", NULL, &open));
 	assert_non_null(http_header(&open, "retry-after"));
+}
+
+/* Whatever is asked for without a key is counted, whether there is such a thing or not. */
+static void every_request_without_a_key_has_a_rate(void **state)
+{
+	static const struct {
+		const char *method, *path;
+	} odd[] = {
+		{ "GET", "/no/such/thing" }, { "POST", "/v1/health" },   { "OPTIONS", "/v1/vms" },
+		{ "BREW", "/v1/vms" },       { "GET", "/v1/vms/%zz/x" }, { "DELETE", "/" },
+	};
+	struct fx *f = *state;
+	autoreply struct http_reply mine = { 0 }, theirs = { 0 };
+	struct acting other;
+
+	acting_account(f, &other);
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		autoreply struct http_reply r = { 0 };
+
+		if (!until_429(f, odd[i].method, odd[i].path, NULL, &r))
+			fail_msg("%s %s is free", odd[i].method, odd[i].path);
+		assert_non_null(http_header(&r, "retry-after"));
+	}
+	for (size_t i = 0; i < api_n_routes; i++) {
+		autoreply struct http_reply r = { 0 };
+		char path[256];
+		size_t n = 0;
+
+		for (const char *p = api_routes[i].pattern; *p && n + 1 < sizeof(path); p++) {
+			path[n++] = *p == '{' ? 'x' : *p;
+			if (*p == '{')
+				p += strcspn(p, "}");
+		}
+		path[n] = '\0';
+		if (!until_429(f, method_name(api_routes[i].method), path, NULL, &r))
+			fail_msg("%s %s is free", method_name(api_routes[i].method), path);
+	}
+	/* With a key it is the key that counts, there too. */
+	fx_call(f, "GET", "/no/such/thing", NULL, 404, &mine);
+	assert_true(until_429(f, "GET", "/no/such/thing", other.header, &theirs));
 }
 
 int main(void)
@@ -257,6 +298,8 @@ int main(void)
 		T(control_characters_make_no_giant_reply),
 		LITTLE(output_on_its_way_is_counted),
 		cmocka_unit_test_setup_teardown(keys_and_addresses_have_a_rate, setup_slow,
+		                                fx_teardown),
+		cmocka_unit_test_setup_teardown(every_request_without_a_key_has_a_rate, setup_slow,
 		                                fx_teardown),
 	};
 

@@ -205,7 +205,7 @@ static void test_git_proxy(void **state)
 	snprintf(host, sizeof(host), "127.0.0.1:%u",
 	         ntohs(((struct sockaddr_in *)&behind_at)->sin_port));
 	snprintf(target, sizeof(target), "http://%s/", host);
-	assert_int_equal(proxy_start(fd, /* allow_private= */ true, &p, &err), 0);
+	assert_int_equal(proxy_start(fd, /* allow_private= */ true, /* max= */ 0, &p, &err), 0);
 	ask_all(at, target, host);
 	proxy_stop(p, why, sizeof(why));
 }
@@ -241,7 +241,7 @@ static void test_git_proxy_tunnel(void **state)
 	unsigned port = ntohs(((struct sockaddr_in *)&behind_at)->sin_port);
 	int fd = listener(at);
 
-	assert_int_equal(proxy_start(fd, /* allow_private= */ true, &p, &err), 0);
+	assert_int_equal(proxy_start(fd, /* allow_private= */ true, /* max= */ 0, &p, &err), 0);
 	{
 		autofd int near = dial(at);
 		autofd int far = -1;
