@@ -19,6 +19,8 @@ static inline void auto_wipe_(void *p)
 {
 	void *mem = *(void **)p;
 
+	/* Forget what the compiler knows of its size: the allocator may have given more. */
+	__asm__("" : "+r"(mem));
 	if (mem)
 		explicit_bzero(mem, malloc_usable_size(mem));
 	free(mem);

@@ -26,7 +26,7 @@
 #include "cli/manifest.h"
 
 struct job {
-	const char *stage;     /* data directory that the server put together */
+	char stage[PATH_MAX];  /* data directory that the server put together */
 	char to[PATH_MAX];     /* DIR/<time>.part */
 	char before[PATH_MAX]; /* the newest backup in DIR; "": none */
 	json_t *known;         /* owned: its files by path; or NULL */
@@ -203,14 +203,13 @@ static int copy_key(struct job *j, const char *key_file, struct err *err)
 static int copy_all(struct job *j, const char *dir, const json_t *reply, bool with_key, char *name,
                     struct err *err)
 {
-	char path[PATH_MAX], stage[PATH_MAX];
+	char path[PATH_MAX];
 	autojson json_t *manifest = NULL;
 	autofd int lock = -1;
 	int r;
 
 	snprintf(path, sizeof(path), "%.4000s/lock", cli_str(reply, "path"));
-	snprintf(stage, sizeof(stage), "%.4000s/data", cli_str(reply, "path"));
-	j->stage = stage;
+	snprintf(j->stage, sizeof(j->stage), "%.4000s/data", cli_str(reply, "path"));
 	lock = open(path, O_RDWR | O_CLOEXEC);
 	if (lock < 0)
 		return err_sys(err, -errno,
@@ -220,8 +219,9 @@ static int copy_all(struct job *j, const char *dir, const json_t *reply, bool wi
 	if (flock(lock, LOCK_SH | LOCK_NB) < 0)
 		return err_sys(err, -errno, "lock '%s'", path);
 	snprintf(path, sizeof(path), "%.4000s/data", j->to);
-	if ((r = io_mkdirs(path, 0700, err)) < 0 || (r = manifest_walk(stage, count, j, err)) < 0 ||
-	    (r = manifest_walk(stage, take, j, err)) < 0 ||
+	if ((r = io_mkdirs(path, 0700, err)) < 0 ||
+	    (r = manifest_walk(j->stage, count, j, err)) < 0 ||
+	    (r = manifest_walk(j->stage, take, j, err)) < 0 ||
 	    (with_key && (r = copy_key(j, cli_str(reply, "keyFile"), err)) < 0))
 		return r;
 	progress_end(&j->progress);

@@ -91,7 +91,8 @@ static int parse_line(const char *line, struct ring_key *ret)
 			return -EINVAL;
 		ret->key[i] = (uint8_t)(hi << 4 | lo);
 	}
-	return strspn(end + 2 * KEY_BYTES, " \r") == strlen(end + 2 * KEY_BYTES) ? 0 : -EINVAL;
+	end += 2 * (size_t)KEY_BYTES;
+	return strspn(end, " \r") == strlen(end) ? 0 : -EINVAL;
 }
 
 /* text is changed. */
