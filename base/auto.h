@@ -3,13 +3,27 @@
 #pragma once
 
 #include <dirent.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static inline void auto_free_(void *p)
 {
 	free(*(void **)p);
+}
+
+/* For what was a secret: overwritten before it is freed. */
+static inline void auto_wipe_(void *p)
+{
+	void *mem = *(void **)p;
+
+	/* Forget what the compiler knows of its size: the allocator may have given more. */
+	__asm__("" : "+r"(mem));
+	if (mem)
+		explicit_bzero(mem, malloc_usable_size(mem));
+	free(mem);
 }
 
 static inline void auto_close_(int *fd)
@@ -32,6 +46,7 @@ static inline void auto_closedir_(DIR **d)
 
 #define AUTO(fn) __attribute__((cleanup(fn)))
 #define autofree AUTO(auto_free_)
+#define autowipe AUTO(auto_wipe_)
 #define autofd AUTO(auto_close_)
 #define autofile AUTO(auto_fclose_)
 #define autodir AUTO(auto_closedir_)

@@ -75,18 +75,13 @@ static int copy_data(int in, int out, off_t size)
 	return 0;
 }
 
-int io_link_or_copy(const char *from, const char *to, struct err *err)
+int io_copy_file(const char *from, const char *to, struct err *err)
 {
-	autofd int in = -1;
+	autofd int in = open(from, O_RDONLY | O_CLOEXEC);
 	autofd int out = -1;
 	struct stat st;
 	int r;
 
-	if (link(from, to) == 0)
-		return 0;
-	if (errno == ENOENT || errno == EEXIST)
-		return err_sys(err, -errno, "link '%s' to '%s'", from, to);
-	in = open(from, O_RDONLY | O_CLOEXEC);
 	if (in < 0 || fstat(in, &st) < 0)
 		return err_sys(err, -errno, "open '%s'", from);
 	out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -98,4 +93,13 @@ int io_link_or_copy(const char *from, const char *to, struct err *err)
 		return err_sys(err, r, "copy '%s' to '%s'", from, to);
 	}
 	return 0;
+}
+
+int io_link_or_copy(const char *from, const char *to, struct err *err)
+{
+	if (link(from, to) == 0)
+		return 0;
+	if (errno == ENOENT || errno == EEXIST)
+		return err_sys(err, -errno, "link '%s' to '%s'", from, to);
+	return io_copy_file(from, to, err);
 }

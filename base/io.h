@@ -27,3 +27,5 @@ int io_mkdirs(const char *path, mode_t mode, struct err *err);
 int io_remove_tree(int dirfd, const char *path, struct err *err);
 /* A second name for an immutable file: hard link, else reflink or copy that keeps holes. */
 int io_link_or_copy(const char *from, const char *to, struct err *err);
+/* A file of its own, mode 0600, that must not exist: reflink, or a copy that keeps holes. */
+int io_copy_file(const char *from, const char *to, struct err *err);

@@ -75,6 +75,18 @@ static int revoke_key(struct cli *c, const struct cli_args *a)
 	return r;
 }
 
+static int rotate(struct cli *c, const struct cli_args *a)
+{
+	autojson json_t *reply = NULL;
+	int r = cli_call(c, "POST", "/v1/secrets/rotate", NULL, &reply);
+
+	if (r == CLI_OK)
+		cli_say(c, reply,
+		        "all secrets are sealed with key %d now; keep a copy of the new key file",
+		        (int)json_integer_value(json_object_get(reply, "keyId")));
+	return r;
+}
+
 static int whoami(struct cli *c, const struct cli_args *a)
 {
 	static const struct cli_col cols[] = { { "account", "accountId" },
@@ -91,6 +103,17 @@ static const struct cli_verb verbs[] = {
 	{ "create", "[NAME]", "create a key; it is shown once", create, { ACCOUNT_OPT } },
 	{ "list", "", "list keys by id, with creation and last use", list, { ACCOUNT_OPT } },
 	{ "revoke", "KEY", "revoke a key at once, by its id", revoke_key, { ACCOUNT_OPT } },
+	{ "rotate",
+	  "",
+	  "seal the server's secrets with a new key (operator's key)",
+	  rotate,
+	  { { 0 } },
+	  .about =
+	          "This is about the key that secrets in the server's database and data directory "
+	          "are encrypted with, not about API keys. Everything is encrypted again while the "
+	          "server runs. Should it be interrupted, the next start finishes it. The new key "
+	          "replaces the old one in its file (secret.key in the data directory), so copies "
+	          "of the old file only open older backups." },
 };
 const struct cli_noun cli_key = { "key", "API keys", verbs, ARRAY_SIZE(verbs) };
 

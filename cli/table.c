@@ -36,6 +36,8 @@
 	X(identity) \
 	X(token) \
 	X(audit) \
+	X(backup) \
+	X(restore) \
 	X(ca) \
 	X(completion) \
 	X(complete) \

@@ -38,6 +38,7 @@
 #include "priv/worker.h"
 
 #define PANDOD_FD 3             /* its end of the socket */
+#define SECRET_FD 4             /* the key of secrets, if systemd has it */
 #define BACKOFF_FIRST_MS 100    /* after the first unexpected end */
 #define BACKOFF_MAX_MS 5000     /* doubled up to this */
 #define STEADY_MS 30000         /* after running this long, the pause starts over */
@@ -76,6 +77,7 @@ static bool env_handed_on(const char *e)
 
 	if (!strncmp(e, "PANDO_", 6))
 		return strncmp(e, "PANDO_PRIV_FD=", 14) != 0 &&
+		       strncmp(e, "PANDO_SECRET_FD=", 16) != 0 &&
 		       strncmp(e, "PANDO_DATA_DIR=", 15) != 0;
 	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
 		if (!strncmp(e, plain[i], strlen(plain[i])))
@@ -87,7 +89,7 @@ struct launch {
 	char **argv;
 	const char *env[ENV_MAX + 8];
 	char home[PATH_MAX + 8], data[PATH_MAX + 16];
-	int exe_fd, sock, err_fd;
+	int exe_fd, sock, err_fd, secret_fd; /* the last: -1 for none */
 	uid_t uid;
 	gid_t gid;
 };
@@ -104,6 +106,8 @@ static void launch_env(struct launch *l, const struct priv *p)
 	l->env[n++] = l->home;
 	l->env[n++] = l->data;
 	l->env[n++] = "PANDO_PRIV_FD=3";
+	if (l->secret_fd >= 0)
+		l->env[n++] = "PANDO_SECRET_FD=4";
 	l->env[n] = NULL;
 }
 
@@ -122,7 +126,9 @@ static const char *launch_child(struct launch *l)
 	setpgid(0, 0); /* we pass on ^C from the terminal ourselves */
 	if ((l->exe_fd = fcntl(l->exe_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
 	    (l->err_fd = fcntl(l->err_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
-	    dup2(l->sock, PANDOD_FD) < 0 || close_range(PANDOD_FD + 1, 15, 0) < 0)
+	    (l->secret_fd >= 0 && (l->secret_fd = fcntl(l->secret_fd, F_DUPFD_CLOEXEC, 16)) < 0) ||
+	    dup2(l->sock, PANDOD_FD) < 0 || close_range(PANDOD_FD + 1, 15, 0) < 0 ||
+	    (l->secret_fd >= 0 && dup2(l->secret_fd, SECRET_FD) < 0))
 		return "arrange descriptors";
 	if (l->sock == PANDOD_FD && fcntl(PANDOD_FD, F_SETFD, 0) < 0)
 		return "arrange descriptors";
@@ -137,6 +143,17 @@ static const char *launch_child(struct launch *l)
 		return "set process attributes";
 	syscall(SYS_execveat, l->exe_fd, "", l->argv, l->env, AT_EMPTY_PATH);
 	return "run it";
+}
+
+/* The credential is root's alone: pandod gets it open. -1: there is none. */
+static int secret_open(void)
+{
+	const char *dir = getenv("CREDENTIALS_DIRECTORY");
+	char path[PATH_MAX];
+
+	if (!dir || snprintf(path, sizeof(path), "%s/pando.secret-key", dir) >= (int)sizeof(path))
+		return -1;
+	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
 
 /* Everything else of ours is close-on-exec. */
@@ -197,6 +214,9 @@ static int pandod_start(struct priv *p, struct err *err)
 	l->exe_fd = s->exe_fd;
 	l->uid = p->conf.uid;
 	l->gid = p->conf.gid;
+	autofd int secret = secret_open();
+
+	l->secret_fd = secret;
 	launch_env(l, p);
 	s->gen++;
 	s->hello = false;

@@ -224,6 +224,8 @@ static const struct setting settings[] = {
 	  "Directory of built images; can be deleted at any time" },
 	{ "PANDO_IMAGE", SET_TEXT, MEMBER(image_dir), check_opt_path, "", NULL, 0, 0,
 	  "Directory with vmlinux, initrd and rootfs.raw; empty: the image built into the cache" },
+	{ "PANDO_SECRET_KEY", SET_TEXT, MEMBER(secret_key), check_opt_path, "", NULL, 0, 0,
+	  "File of the key that secrets in the database are sealed with; empty: systemd's credential pando.secret-key, or secret.key in the data directory" },
 	{ "PANDO_LISTEN", SET_TEXT, MEMBER(listen), check_listen, "127.0.0.1:8787", NULL, 0, 0,
 	  "Address of the API; port 0 takes a free one" },
 	{ "PANDO_SSH_LISTEN", SET_TEXT, MEMBER(ssh_listen), check_listen_or_none, "127.0.0.1:2222", NULL, 0, 0,

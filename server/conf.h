@@ -12,6 +12,7 @@ struct conf {
 	char data_dir[256];   /* PANDO_DATA_DIR */
 	char cache_dir[256];  /* PANDO_CACHE_DIR */
 	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
+	char secret_key[256]; /* PANDO_SECRET_KEY: file of the keys of secrets; "": see secret/ */
 	char listen[64];      /* PANDO_LISTEN */
 	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": no SSH server */
 	char domain[128];     /* PANDO_DOMAIN */

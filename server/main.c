@@ -17,6 +17,7 @@
 
 #include "api/api.h"
 #include "auth/auth.h"
+#include "backup/backup.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -38,6 +39,7 @@
 #include "net/gate.h"
 #include "privc/privc.h"
 #include "runs/runs.h"
+#include "secret/secret.h"
 #include "selfcheck.h"
 #include "ssh/ssh.h"
 #include "store/store.h"
@@ -55,6 +57,7 @@ struct app {
 	struct privc *priv;
 	struct priv_info priv_info;
 	struct store *store;
+	struct secrets *secrets;
 	struct auth *auth;
 	struct events *events;
 	struct logs *logs;
@@ -91,6 +94,23 @@ static int priv_connect(struct app *a, struct err *err)
 		return err_set(err, -EINVAL, "PANDO_PRIV_FD is '%s'", s);
 	unsetenv("PANDO_PRIV_FD");
 	return privc_open((int)fd, &a->priv, &a->priv_info, err);
+}
+
+/* The keys of secrets: a file, or systemd's credential, which pando-priv opened for us. */
+static int secrets_start(struct app *a, struct err *err)
+{
+	const char *s = getenv("PANDO_SECRET_FD");
+	struct secrets_conf sc = { .data_dir = a->conf.data_dir,
+		                   .file = a->conf.secret_key,
+		                   .fd = s ? (int)strtol(s, NULL, 10) : -1,
+		                   .create = !store_is_sealed(a->store) };
+	int r;
+
+	unsetenv("PANDO_SECRET_FD");
+	r = secrets_open(&sc, &a->secrets, err);
+	if (sc.fd >= 0)
+		close(sc.fd);
+	return r < 0 ? r : store_unlock(a->store, a->secrets, err);
 }
 
 /*
@@ -255,6 +275,7 @@ static int app_start(struct app *a, struct err *err)
 	if (!a->events)
 		return err_set(err, -ENOMEM, "out of memory");
 	if ((r = priv_connect(a, err)) < 0 || (r = store_open(db, &a->store, err)) < 0 ||
+	    (r = secrets_start(a, err)) < 0 ||
 	    (r = auth_open(a->store, c->data_dir, &a->auth, NULL, err)) < 0 ||
 	    (r = store_account_first(a->store, a->account, err)) < 0 ||
 	    (r = logs_new(a->store, a->events, &a->logs, err)) < 0 ||
@@ -276,8 +297,9 @@ static int app_start(struct app *a, struct err *err)
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0 ||
-	    (r = mcp_new(&a->mcp, err)) < 0)
+	    (r = secrets_settle(a->secrets, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
+	backup_sweep(c->data_dir);
 	auth_audit_keep(a->auth, c->audit_days);
 	if (a->ssh_fd >= 0 && (r = ssh_start(a, err)) < 0)
 		return r;
@@ -341,6 +363,7 @@ static void app_stop(struct app *a)
 	events_free(a->events);
 	auth_close(a->auth);
 	store_close(a->store);
+	secrets_close(a->secrets);
 	privc_free(a->priv);
 }
 

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "cert/cert_internal.h"
+#include "secret/secret.h"
 
 #define CA_DAYS 3650
 #define LEAF_DAYS 365
@@ -93,8 +94,7 @@ static int save_ca(struct certs *c, struct err *err)
 	autofree char *pem = NULL;
 	int r;
 
-	snprintf(path, sizeof(path), "%s/ca.key", c->dir);
-	r = pem_write(path, c->ca_key, NULL, err);
+	r = pem_write(c, "ca.key", c->ca_key, NULL, err);
 	if (r < 0 || (r = certs_ca_pem(c, &pem, err)) < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/ca.crt", c->dir);
@@ -115,7 +115,11 @@ int ca_open(struct certs *c, struct err *err)
 		log_info("certificates: created a local CA; 'pando ca' prints its certificate");
 		return 0;
 	}
-	r = pem_read(key, cert, &e, err);
+	/* Plain before keys were sealed, or put there by hand. */
+	if (c->secrets &&
+	    (r = secret_file_renew(c->secrets, key, "ca.key", CERT_FILE_MAX, err)) < 0)
+		return err_wrap(err, r, "the local CA");
+	r = pem_read(c, key, "ca.key", cert, &e, err);
 	if (r < 0)
 		return err_wrap(err, r, "the local CA");
 	c->ca_key = e.key;

@@ -4,8 +4,9 @@
  * certificates
  *
  * Below <data>/certs: ca.key, ca.crt (made at first start), leaf/<name>.pem (key and certificate),
- * and acme/ and acme-wild/ as uacme keeps them. Keys are 0600. Everything is found again after a
- * restart. All functions may be called from any thread.
+ * and acme/ and acme-wild/ as uacme keeps them. Keys are 0600; ca.key and leaf/ are sealed as well,
+ * if there are keys to seal with. Everything is found again after a restart. All functions may be
+ * called from any thread.
  */
 #pragma once
 
@@ -15,6 +16,7 @@
 
 struct certs;
 struct err;
+struct secrets;
 typedef struct ssl_st SSL;
 
 #define CERT_NAME_MAX 254
@@ -23,6 +25,9 @@ typedef struct ssl_st SSL;
  * default. */
 int certs_open(const char *dir, const char *const *suffixes, size_t n, struct certs **ret,
                struct err *err);
+/* The same with local keys sealed (secret/secret.h); k is weak. */
+int certs_open_sealed(const char *dir, const char *const *suffixes, size_t n, struct secrets *k,
+                      struct certs **ret, struct err *err);
 struct certs *certs_free(struct certs *c);
 /*
  * Gives ssl a certificate: ACME's for that name or its wildcard, else a local one. own: the name is

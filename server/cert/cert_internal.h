@@ -34,6 +34,7 @@ struct entry {
 #define BUCKETS 256
 struct certs {
 	char dir[400];
+	struct secrets *secrets; /* weak; NULL: local keys are plain */
 	char suffix[SUFFIXES_MAX][CERT_NAME_MAX + 1];
 	size_t n_suffixes;
 	EVP_PKEY *ca_key;  /* owned */
@@ -56,8 +57,13 @@ int ca_issue(struct certs *c, const char *name, bool wildcard, EVP_PKEY **ret_ke
              struct err *err);
 /* pem.c */
 void entry_clear(struct entry *e); /* key and certificates */
-int pem_read(const char *key_path, const char *cert_path, struct entry *ret, struct err *err);
-/* Key and certificate into one file of mode 0600. */
-int pem_write(const char *path, EVP_PKEY *key, X509 *cert, struct err *err);
+/* name: of the key's file below the directory, if it may be sealed; else NULL. cert_path NULL: both
+ * are in one file. */
+int pem_read(struct certs *c, const char *key_path, const char *name, const char *cert_path,
+             struct entry *ret, struct err *err);
+/* Key and certificate (or NULL) into one file of mode 0600, sealed. */
+int pem_write(struct certs *c, const char *name, EVP_PKEY *key, X509 *cert, struct err *err);
+/* Seals all local keys with the key in use. */
+int pem_renew_all(void *certs, struct err *err);
 time_t cert_since(const X509 *cert); /* start of its validity */
 time_t cert_until(const X509 *cert);

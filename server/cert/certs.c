@@ -25,6 +25,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "cert/cert_internal.h"
+#include "secret/secret.h"
 
 #define RENEW_S (30L * 86400) /* before its expiry a leaf is replaced */
 #define AGAIN_S                                                                           \
@@ -93,7 +94,7 @@ static int acme_read(struct certs *c, const char *ident, struct entry *ret, stru
 	snprintf(cert, sizeof(cert), "%s/%s/%s/cert.pem", c->dir, below, ident);
 	if (access(cert, F_OK) < 0)
 		return -ENOENT;
-	return pem_read(key, cert, ret, err);
+	return pem_read(c, key, NULL, cert, ret, err); /* uacme reads it, too */
 }
 
 /* The given number of days before expiry, but not before two thirds of its lifetime. */
@@ -127,12 +128,13 @@ static int try_acme(struct certs *c, const char *name, struct entry *ret)
 static int local_leaf(struct certs *c, const char *file, const char *name, bool wildcard,
                       struct entry *ret, struct err *err)
 {
-	char path[720];
+	char path[720], below[CERT_NAME_MAX + 16];
 	time_t now = time(NULL);
 	int r;
 
-	snprintf(path, sizeof(path), "%s/leaf/%s.pem", c->dir, file);
-	if (access(path, F_OK) == 0 && pem_read(path, path, ret, err) == 0) {
+	snprintf(below, sizeof(below), "leaf/%s.pem", file);
+	snprintf(path, sizeof(path), "%s/%s", c->dir, below);
+	if (access(path, F_OK) == 0 && pem_read(c, path, below, NULL, ret, err) == 0) {
 		/* of an earlier CA, or too old: create another */
 		if (ret->until > now + RENEW_S &&
 		    X509_verify(ret->cert, X509_get0_pubkey(c->ca_cert)) == 1) {
@@ -145,7 +147,7 @@ static int local_leaf(struct certs *c, const char *file, const char *name, bool 
 	if (r < 0)
 		return r;
 	ret->until = now + AGAIN_S;
-	return pem_write(path, ret->key, ret->cert, err);
+	return pem_write(c, below, ret->key, ret->cert, err);
 }
 
 /* The suffix whose wildcard covers the name, or the suffix itself. */
@@ -439,6 +441,8 @@ struct certs *certs_free(struct certs *c)
 {
 	if (!c)
 		return NULL;
+	if (c->secrets)
+		secrets_drop(c->secrets, c);
 	forget_all(c);
 	mutex_unshared(&c->lock);
 	free(c->wild);
@@ -453,6 +457,12 @@ struct certs *certs_free(struct certs *c)
 int certs_open(const char *dir, const char *const *suffixes, size_t n, struct certs **ret,
                struct err *err)
 {
+	return certs_open_sealed(dir, suffixes, n, NULL, ret, err);
+}
+
+int certs_open_sealed(const char *dir, const char *const *suffixes, size_t n, struct secrets *k,
+                      struct certs **ret, struct err *err)
+{
 	static const char *const below[] = { "", "/leaf", "/acme", "/acme-wild", "/challenge" };
 	AUTO(certs_freep) struct certs *c = calloc(1, sizeof(*c));
 	int r;
@@ -462,6 +472,7 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 	mutex_init(&c->make, "certs make");
 	mutex_init(&c->lock, "certs");
 	snprintf(c->dir, sizeof(c->dir), "%s", dir);
+	c->secrets = k;
 	for (size_t i = 0; i < n && i < SUFFIXES_MAX; i++)
 		snprintf(c->suffix[c->n_suffixes++], CERT_NAME_MAX + 1, "%s", suffixes[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
@@ -472,6 +483,9 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 			return r;
 	}
 	if ((r = ca_open(c, err)) < 0 || (r = wild_load(c, err)) < 0)
+		return r;
+	if (k &&
+	    ((r = pem_renew_all(c, err)) < 0 || (r = secrets_hold(k, pem_renew_all, c, err)) < 0))
 		return r;
 	*ret = TAKE_PTR(c);
 	return 0;

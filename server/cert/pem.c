@@ -5,12 +5,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "cert/cert_internal.h"
+#include "secret/secret.h"
 
 static void bio_freep(BIO **b)
 {
@@ -68,39 +71,79 @@ void entry_clear(struct entry *e)
 	e->chain = NULL;
 }
 
-int pem_read(const char *key_path, const char *cert_path, struct entry *ret, struct err *err)
+int pem_read(struct certs *c, const char *key_path, const char *name, const char *cert_path,
+             struct entry *ret, struct err *err)
 {
-	autofree char *key = NULL;
+	autowipe char *key = NULL;
 	autofree char *cert = NULL;
 	int r;
 
-	if ((r = io_read_file(AT_FDCWD, key_path, CERT_FILE_MAX, &key, err)) < 0 ||
-	    (r = io_read_file(AT_FDCWD, cert_path, CERT_FILE_MAX, &cert, err)) < 0)
+	r = name ? secret_file_read(c->secrets, key_path, name, CERT_FILE_MAX, &key, err)
+	         : io_read_file(AT_FDCWD, key_path, CERT_FILE_MAX, &key, err);
+	if (r < 0 ||
+	    (cert_path && (r = io_read_file(AT_FDCWD, cert_path, CERT_FILE_MAX, &cert, err)) < 0))
 		return r;
 	AUTO(bio_freep) BIO *b = BIO_new_mem_buf(key, -1);
 	ret->key = b ? PEM_read_bio_PrivateKey(b, NULL, no_passphrase, NULL) : NULL;
-	explicit_bzero(key, strlen(key));
-	if (!ret->key || read_certs(cert, ret) < 0 ||
+	if (!ret->key || read_certs(cert ? cert : key, ret) < 0 ||
 	    X509_check_private_key(ret->cert, ret->key) != 1) {
 		entry_clear(ret);
 		return err_set(err, -EBADMSG, "'%s' and '%s' are not a key and its certificate",
-		               key_path, cert_path);
+		               key_path, cert_path ? cert_path : key_path);
 	}
 	ret->until = cert_until(ret->cert);
 	return 0;
 }
 
-int pem_write(const char *path, EVP_PKEY *key, X509 *cert, struct err *err)
+int pem_write(struct certs *c, const char *name, EVP_PKEY *key, X509 *cert, struct err *err)
 {
 	AUTO(bio_freep) BIO *b = BIO_new(BIO_s_secmem());
-	char *text;
+	char path[720], *text;
 	long n;
 
+	snprintf(path, sizeof(path), "%s/%s", c->dir, name);
 	if (!b || PEM_write_bio_PrivateKey(b, key, NULL, NULL, 0, NULL, NULL) != 1 ||
 	    (cert && PEM_write_bio_X509(b, cert) != 1))
 		return err_set(err, -ENOMEM, "certificates: cannot write '%s'", path);
 	n = BIO_get_mem_data(b, &text);
-	return io_write_file(AT_FDCWD, path, text, (size_t)n, 0600, err);
+	return secret_file_write(c->secrets, path, name, text, (size_t)n, err);
+}
+
+static int renew(struct certs *c, const char *name, struct err *err)
+{
+	char path[720];
+
+	snprintf(path, sizeof(path), "%s/%s", c->dir, name);
+	return secret_file_renew(c->secrets, path, name, CERT_FILE_MAX, err);
+}
+
+int pem_renew_all(void *certs, struct err *err)
+{
+	struct certs *c = certs;
+	char path[460], name[300];
+	const struct dirent *f;
+	autodir DIR *d = NULL;
+	struct err why = { 0 };
+	int r;
+
+	LOCK_SCOPE(&c->make);
+	if ((r = renew(c, "ca.key", err)) < 0)
+		return r;
+	snprintf(path, sizeof(path), "%s/leaf", c->dir);
+	d = opendir(path);
+	if (!d)
+		return err_sys(err, -errno, "certificates: open '%s'", path);
+	while ((f = readdir(d))) {
+		size_t n = strlen(f->d_name);
+
+		if (n < 5 || strcmp(f->d_name + n - 4, ".pem") != 0)
+			continue;
+		snprintf(name, sizeof(name), "leaf/%s", f->d_name);
+		/* One that cannot be opened is of no use, and is made again when it is needed. */
+		if (renew(c, name, &why) < 0)
+			log_warn("certificates: %s, ignoring", why.msg);
+	}
+	return 0;
 }
 
 int certs_ca_pem(struct certs *c, char **ret, struct err *err)

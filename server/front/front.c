@@ -276,7 +276,8 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	dc.mapped = names_mapped;
 	dc.ctx = f;
 	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
-	    (r = certs_open(dir, suffixes, ARRAY_SIZE(suffixes), &f->certs, err)) < 0)
+	    (r = certs_open_sealed(dir, suffixes, ARRAY_SIZE(suffixes), store_secrets(store),
+	                           &f->certs, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(f);
 	return 0;

@@ -148,7 +148,7 @@ static int try_vm(struct triggers *t, struct store_delivery *d, const struct sto
 
 static void work(struct triggers *t, struct store_delivery *d)
 {
-	autofree struct store_trigger *tr = malloc(sizeof(*tr));
+	autowipe struct store_trigger *tr = malloc(sizeof(*tr));
 	autofree char *output = NULL;
 	struct store_repo repo;
 	struct err err = { 0 };

@@ -140,6 +140,7 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	mutex_init(&g->lfs, "git lfs");
 	mutex_init(&g->quota, "git quota");
 	cond_init(&g->work);
+	cond_init(&g->packed);
 	if ((r = budget_new(&(struct budget_conf){ CHILDREN_ACCOUNTS, CHILDREN_ACCOUNT },
 	                    &g->accounts, err)) < 0 ||
 	    (r = budget_new(&(struct budget_conf){ CHILDREN_STRANGERS, CHILDREN_ADDRESS },
@@ -159,6 +160,7 @@ struct repos *repos_close(struct repos *g)
 		return NULL;
 	maint_stop(g);
 	g->texts = text_cache_free(g->texts);
+	cond_destroy(&g->packed);
 	cond_destroy(&g->work);
 	budget_free(g->accounts);
 	budget_free(g->strangers);

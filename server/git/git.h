@@ -151,6 +151,16 @@ int repo_default_branch(struct repos *g, const struct store_repo *r, char ret[RE
 int repo_set_default_branch(struct repos *g, const struct store_repo *r, const char *name,
                             struct err *err);
 
+/* ---- backup.c ---- */
+
+/*
+ * A copy of a repository (path: its directory, which must not exist) that is whole whatever is
+ * being pushed: what never changes is linked. -ENOENT: it was deleted.
+ */
+int repo_backup(struct repos *g, const char *id, const char *path, struct err *err);
+/* All large files, linked, below path. */
+int repos_backup_lfs(struct repos *g, const char *path, struct err *err);
+
 /* ---- for a place that cannot reach us: bundle.c ---- */
 
 /* The public address, without any secret. */

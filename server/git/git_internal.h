@@ -53,6 +53,9 @@ struct repos {
 	struct cond work;
 	char (*dirty)[REPO_ID_SIZE];
 	size_t n_dirty, cap_dirty;
+	/* backup.c: one repository is packed at a time, and one pinned: never the same */
+	char packing[REPO_ID_SIZE] GUARDED_BY(lock), pinned[REPO_ID_SIZE] GUARDED_BY(lock);
+	struct cond packed;
 	struct text_cache *texts; /* for searches */
 	/* caps.c; under lock: upload-pack's capabilities, and the program's file they are from */
 	struct buf caps;
@@ -136,6 +139,11 @@ struct proxy *proxy_stop(struct proxy *p, char *ret_refusal, size_t size);
 /* Loopback, private, link-local, multicast and the like. */
 struct sockaddr;
 bool addr_is_internal(const struct sockaddr *sa);
+
+/* ---- backup.c ---- */
+/* false: it is being copied, and nothing may be removed from it. */
+bool gc_begin(struct repos *g, const char *id);
+void gc_end(struct repos *g);
 
 /* ---- libgit2 ---- */
 static inline void git_repository_freep(git_repository **p)

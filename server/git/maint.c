@@ -109,10 +109,15 @@ static void pack(struct repos *g, const char *id, const char *path)
 		              .limit_ms = GC_MS,
 		              .mem_mb = GC_MB };
 	struct err err = { 0 };
-	unsigned mark = busy_mark(g, id);
-	int r = run_git(g, &o, &res, &err);
+	unsigned mark;
+	int r;
 
+	if (!gc_begin(g, id))
+		return; /* being copied: after the next push, then */
+	mark = busy_mark(g, id);
+	r = run_git(g, &o, &res, &err);
 	busy_clear(g, id, mark);
+	gc_end(g);
 	if (r < 0)
 		log_warn("repository %s: packing: %s", id, err.msg);
 	else if (res.status != 0)

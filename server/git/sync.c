@@ -82,7 +82,7 @@ static int take_url(struct syncs *y, const struct sync_new *n, struct store_sync
 int sync_enable(struct syncs *y, const struct store_repo *r, const struct sync_new *n,
                 struct err *err)
 {
-	autofree struct store_sync *s = calloc(1, sizeof(*s));
+	autowipe struct store_sync *s = calloc(1, sizeof(*s));
 	unsigned char secret[32];
 	int rc;
 
@@ -98,6 +98,7 @@ int sync_enable(struct syncs *y, const struct store_repo *r, const struct sync_n
 	snprintf(s->token, sizeof(s->token), "%s", n->token ? n->token : "");
 	random_bytes(secret, sizeof(secret));
 	hex_encode(secret, sizeof(secret), s->hook);
+	explicit_bzero(secret, sizeof(secret));
 	snprintf(s->conflicts, sizeof(s->conflicts), "[]");
 	s->state = SYNC_WAITING;
 	s->next_ms = clock_wall_ms();
@@ -200,7 +201,7 @@ static unsigned nap_ms(struct syncs *y)
 static void *sync_main(void *arg)
 {
 	struct syncs *y = arg;
-	struct store_sync *s = calloc(1, sizeof(*s));
+	autowipe struct store_sync *s = calloc(1, sizeof(*s));
 
 	while (s && !atomic_load(&y->ending)) {
 		struct err err = { 0 };
@@ -224,7 +225,6 @@ static void *sync_main(void *arg)
 		       cond_wait_until(&y->more, &y->lock, until))
 			;
 	}
-	free(s);
 	return NULL;
 }
 

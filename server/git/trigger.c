@@ -61,7 +61,7 @@ static int put_action(struct triggers *t, const struct trigger_new *n, struct st
 int trigger_create(struct triggers *t, const struct store_repo *r, const struct trigger_new *n,
                    struct store_trigger *ret, struct err *err)
 {
-	autofree struct store_trigger *have = NULL;
+	autowipe struct store_trigger *have = NULL;
 	size_t n_have = 0;
 	int rc;
 
@@ -147,7 +147,7 @@ static int leave_delivery(struct triggers *t, const struct store_trigger *tr,
 static void on_push(const struct repo_push *p, void *ctx)
 {
 	struct triggers *t = ctx;
-	autofree struct store_trigger *list = NULL;
+	autowipe struct store_trigger *list = NULL;
 	struct err err = { 0 };
 	size_t n = 0;
 	int r = store_trigger_list(t->store, p->repo->id, &list, &n, &err);

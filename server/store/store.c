@@ -33,6 +33,8 @@ struct store *store_close(struct store *s)
 {
 	if (!s)
 		return NULL;
+	if (s->secrets)
+		secrets_drop(s->secrets, s);
 	for (unsigned i = 0; i < s->n_stmts; i++)
 		sqlite3_finalize(s->stmts[i]);
 	sqlite3_close(s->db);
@@ -194,7 +196,7 @@ int store_open_with(const char *path, const char *const *migrations, unsigned n_
 	    (r = exec(s, "PRAGMA foreign_keys = ON", err)) < 0 ||
 	    (r = exec(s, "CREATE TEMP TABLE held (id TEXT PRIMARY KEY)", err)) < 0)
 		return err_wrap(err, r, "prepare the database '%s'", path);
-	if ((r = migrate(s, path, err)) < 0)
+	if ((r = migrate(s, path, err)) < 0 || (r = secret_look(s, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(s);
 	return 0;

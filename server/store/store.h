@@ -24,10 +24,22 @@
 #include "model/vm.h"
 
 struct err;
+struct secrets;
 struct store;
 
 int store_open(const char *path, struct store **ret, struct err *err);
 struct store *store_close(struct store *s);
+
+/* ---- secrets: store_secret.c ---- */
+/* Have its secrets been sealed? Then they cannot be read or written before store_unlock(). */
+bool store_is_sealed(const struct store *s);
+/*
+ * Gives the store the keys (weak), at start. Seals what is still plain. -EINVAL: they are not the
+ * ones it was sealed with; the message names the file. secrets_settle() comes after this.
+ */
+int store_unlock(struct store *s, struct secrets *k, struct err *err);
+/* For others that keep secrets beside the database; NULL: none. */
+struct secrets *store_secrets(struct store *s);
 
 /* ---- accounts and API keys; more of both: store_account.h ---- */
 /* The first account is the operator's. */

@@ -12,7 +12,7 @@ static const struct col credential_cols[] = {
 	COL_AT(COL_TEXT, store_credential, id, "id"),
 	COL_AT(COL_TEXT, store_credential, account, "account"),
 	COL_AT(COL_TEXT, store_credential, server, "server"),
-	COL_AT(COL_TEXT, store_credential, secret, "secret"),
+	COL_AT(COL_SECRET, store_credential, secret, "secret"),
 	COL_AT(COL_TEXT, store_credential, app_id, "app_id"),
 	COL_AT(COL_TEXT, store_credential, installation, "installation"),
 	COL_AT(COL_TEXT, store_credential, api_url, "api_url"),
@@ -50,7 +50,7 @@ int store_credential_get(struct store *s, const char *account, const char *serve
                          struct store_credential *ret, struct err *err)
 {
 	const char *args[] = { account, server };
-	autofree void *rows = NULL;
+	autowipe void *rows = NULL;
 	size_t n = 0;
 	int r;
 
@@ -62,7 +62,6 @@ int store_credential_get(struct store *s, const char *account, const char *serve
 	if (n == 0)
 		return row_missing(&credential_table, server, err);
 	memcpy(ret, rows, sizeof(*ret));
-	explicit_bzero(rows, n * sizeof(*ret));
 	return 0;
 }
 

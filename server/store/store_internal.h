@@ -18,10 +18,11 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/lock.h"
+#include "secret/secret.h"
 #include "store/store.h"
 #include "store/store_account.h"
 
-#define STORE_STMTS_MAX 256 /* distinct statement texts of this folder, with some to spare */
+#define STORE_STMTS_MAX 320 /* distinct statement texts of this folder, with some to spare */
 #define STORE_SQL_MAX 4096  /* bytes of one generated statement */
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to finish */
 
@@ -33,8 +34,10 @@ struct store {
 	unsigned n_migrations;
 	sqlite3_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
 	unsigned n_stmts;
-	int reserve_fd; /* owned; -1: none */
-	off_t reserved; /* its size in bytes */
+	struct secrets *secrets; /* weak; NULL: store_unlock() was not called */
+	bool sealed;             /* secret columns are sealed */
+	int reserve_fd;          /* owned; -1: none */
+	off_t reserved;          /* its size in bytes */
 };
 
 /* ---- store_reserve.c: space for transactions on a full disk ---- */
@@ -86,6 +89,15 @@ int tx_begin(struct tx *t, struct store *s, struct err *err);
 int tx_commit(struct tx *t, struct err *err);
 void tx_end(struct tx *t);
 
+/* ---- store_secret.c: columns that are sealed ---- */
+
+/* row: the key of the row. A failure is sticky, like that of any bind or read. */
+void query_bind_secret(struct query *q, struct secret_place at, const char *v);
+/* The caller wipes and frees; NULL after a failure. */
+char *query_read_secret(struct query *q, struct secret_place at);
+/* At open: finds out whether they are sealed. */
+int secret_look(struct store *s, struct err *err);
+
 /* ---- store_row.c ---- */
 
 enum col_type {
@@ -97,7 +109,8 @@ enum col_type {
 	COL_U64, /* below 2^63 */
 	COL_BOOL,
 	COL_DOUBLE,
-	COL_WORD, /* an enum (int sized), written as a word */
+	COL_WORD,   /* an enum (int sized), written as a word */
+	COL_SECRET, /* char array; sealed in the database: store_secret.c has the list */
 };
 
 struct col {

@@ -21,7 +21,7 @@ static const struct col vpc_cols[] = {
 	COL_AT(COL_U32, store_vpc, net, "net"),
 	COL_AT(COL_U32, store_vpc, prefix, "prefix"),
 	COL_AT(COL_U32, store_vpc, idx, "idx"),
-	COL_AT(COL_TEXT, store_vpc, wg_key, "wg_key"),
+	COL_AT(COL_SECRET, store_vpc, wg_key, "wg_key"),
 	COL_AT(COL_I64, store_vpc, created_ms, "created_ms"),
 };
 static const struct table vpc_table = { .name = "vpcs",
@@ -73,21 +73,37 @@ void store_egress_done(struct store_egress *e)
 	*e = (struct store_egress){ 0 };
 }
 
+static struct secret_place policy_of(const char *vm_id)
+{
+	return (struct secret_place){ "vm_egress.policy", vm_id };
+}
+
+static struct secret_place ca_key_of(const char *vm_id)
+{
+	return (struct secret_place){ "vm_egress.ca_key", vm_id };
+}
+
 int store_egress_put(struct store *s, const char *vm_id, const struct store_egress *e,
                      struct err *err)
 {
-	const char *args[] = { vm_id, e->policy, e->ca_cert ? e->ca_cert : "",
-		               e->ca_key ? e->ca_key : "" };
 	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
-	    (r = run_text(s, "DELETE FROM vm_egress WHERE vm_id = $1", args, 1, err)) < 0 ||
-	    (r = run_text(s,
-	                  "INSERT INTO vm_egress (vm_id, policy, ca_cert, ca_key) "
-	                  "VALUES ($1, $2, $3, $4)",
-	                  args, 4, err)) < 0)
+	    (r = run_text(s, "DELETE FROM vm_egress WHERE vm_id = $1", &vm_id, 1, err)) < 0 ||
+	    (r = query_begin(&q, s,
+	                     "INSERT INTO vm_egress (vm_id, policy, ca_cert, ca_key) "
+	                     "VALUES ($1, $2, $3, $4)",
+	                     err)) < 0)
 		return r;
+	query_bind_text(&q, vm_id);
+	query_bind_secret(&q, policy_of(vm_id), e->policy);
+	query_bind_text(&q, e->ca_cert ? e->ca_cert : "");
+	query_bind_secret(&q, ca_key_of(vm_id), e->ca_key ? e->ca_key : "");
+	if ((r = query_run(&q, err)) < 0)
+		return r;
+	query_done(&q);
 	return tx_commit(&t, err);
 }
 
@@ -106,9 +122,10 @@ int store_egress_get(struct store *s, const char *vm_id, struct store_egress *re
 		return r < 0 ? r
 		             : err_set(err, -ENOENT, "VM %s has no egress policy of its own",
 		                       vm_id);
-	*ret = (struct store_egress){ .policy = query_read_strdup(&q),
-		                      .ca_cert = query_read_strdup(&q),
-		                      .ca_key = query_read_strdup(&q) };
+	*ret = (struct store_egress){ 0 };
+	ret->policy = query_read_secret(&q, policy_of(vm_id));
+	ret->ca_cert = query_read_strdup(&q);
+	ret->ca_key = query_read_secret(&q, ca_key_of(vm_id));
 	r = query_read_end(&q, err);
 	if (r == 0 && (!ret->policy || !ret->ca_cert || !ret->ca_key))
 		r = err_set(err, -ENOMEM, "out of memory");

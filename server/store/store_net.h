@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "store/store.h"
 
@@ -37,6 +38,12 @@ struct store_vpc {
 	char wg_key[WG_KEY_TEXT]; /* private, base64 */
 	int64_t created_ms;
 };
+/* A row that is no longer needed: its key is overwritten. */
+static inline void store_vpc_wipe(struct store_vpc *v)
+{
+	explicit_bzero(v->wg_key, sizeof(v->wg_key));
+}
+#define autovpc __attribute__((cleanup(store_vpc_wipe))) struct store_vpc
 /* Fills in idx, the lowest free one below limit; -ENOSPC: none is. */
 int store_vpc_add(struct store *s, struct store_vpc *v, uint32_t limit, struct err *err);
 int store_vpc_get(struct store *s, const char *id, struct store_vpc *ret, struct err *err);

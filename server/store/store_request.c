@@ -15,6 +15,11 @@
 
 #define COLUMNS "id, account, route, idem_key, idem_hash, created_ms, done_ms, status"
 
+static struct secret_place body_of(const char *id)
+{
+	return (struct secret_place){ "background_requests.body", id };
+}
+
 static int prune(struct store *s, const char *account, struct err *err)
 {
 	autoquery struct query old = { 0 }, many = { 0 };
@@ -79,7 +84,7 @@ int store_request_finish(struct store *s, const char *id, unsigned status, const
 		return r;
 	query_bind_i64(&q, clock_wall_ms());
 	query_bind_i64(&q, status);
-	query_bind_text(&q, body);
+	query_bind_secret(&q, body_of(id), body); /* it may be a new key */
 	query_bind_text(&q, id);
 	if ((r = query_run(&q, err)) < 0)
 		return err_wrap(err, r, "keep the result of request '%s'", id);
@@ -89,10 +94,18 @@ int store_request_finish(struct store *s, const char *id, unsigned status, const
 	return tx_commit(&t, err);
 }
 
+/* Plain while it runs, and if the server was restarted: a constant. */
+static char *query_read_body(struct query *q, const char *id)
+{
+	const char *v = (const char *)sqlite3_column_text(q->st, q->n_read);
+
+	return v && secret_is_sealed(v) ? query_read_secret(q, body_of(id)) : query_read_strdup(q);
+}
+
 /* The row that the query finds. */
 static int read_one(struct query *q, struct store_request *ret, char **ret_body, struct err *err)
 {
-	autofree char *body = NULL;
+	autowipe char *body = NULL;
 	int r = query_step(q, err);
 
 	if (r <= 0)
@@ -105,7 +118,7 @@ static int read_one(struct query *q, struct store_request *ret, char **ret_body,
 	ret->created_ms = query_read_i64(q, INT64_MIN, INT64_MAX);
 	ret->done_ms = query_read_i64(q, 0, INT64_MAX);
 	ret->status = (uint32_t)query_read_i64(q, 0, 999);
-	body = query_read_strdup(q);
+	body = query_read_body(q, ret->id);
 	if ((r = query_read_end(q, err)) < 0)
 		return r;
 	if (ret_body)

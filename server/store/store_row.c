@@ -13,6 +13,8 @@
 
 #include "base/err.h"
 
+#define COLUMN_SIZE 80 /* "table.column" */
+
 /* Text of limited size; exceeding it is a bug that sql_end() reports. */
 struct sql {
 	char text[STORE_SQL_MAX];
@@ -40,8 +42,17 @@ static int sql_begin(struct query *q, struct store *s, const struct sql *text, s
 	return query_begin(q, s, text->text, err);
 }
 
-static void bind_col(struct query *q, const struct col *c, const void *row)
+/* "git_credentials.secret", and the row's key. */
+static struct secret_place place(const struct table *t, const struct col *c, const void *row,
+                                 char column[COLUMN_SIZE])
 {
+	snprintf(column, COLUMN_SIZE, "%s.%s", t->name, c->name);
+	return (struct secret_place){ column, (const char *)row + t->cols[0].off };
+}
+
+static void bind_col(struct query *q, const struct table *t, const struct col *c, const void *row)
+{
+	char column[COLUMN_SIZE];
 	const void *p = (const char *)row + c->off;
 
 	switch (c->type) {
@@ -81,6 +92,9 @@ static void bind_col(struct query *q, const struct col *c, const void *row)
 		query_bind_text(q, c->words[v]);
 		break;
 	}
+	case COL_SECRET:
+		query_bind_secret(q, place(t, c, row, column), p);
+		break;
 	}
 }
 
@@ -96,7 +110,19 @@ static int read_word(struct query *q, const struct col *c)
 	return 0;
 }
 
-static void read_col(struct query *q, const struct col *c, void *row)
+static void read_secret(struct query *q, const struct table *t, const struct col *c, void *row)
+{
+	char column[COLUMN_SIZE];
+	autowipe char *v = query_read_secret(q, place(t, c, row, column));
+	char *p = (char *)row + c->off;
+
+	if (v && strlen(v) < c->size)
+		memcpy(p, v, strlen(v) + 1);
+	else if (v)
+		q->failed = -EUCLEAN;
+}
+
+static void read_col(struct query *q, const struct table *t, const struct col *c, void *row)
 {
 	void *p = (char *)row + c->off;
 
@@ -125,6 +151,9 @@ static void read_col(struct query *q, const struct col *c, void *row)
 		break;
 	case COL_WORD:
 		*(int *)p = read_word(q, c);
+		break;
+	case COL_SECRET:
+		read_secret(q, t, c, row);
 		break;
 	}
 }
@@ -159,7 +188,7 @@ int row_insert(struct store *s, const struct table *t, const void *row, struct e
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < t->n_cols; i++)
-		bind_col(&q, &t->cols[i], row);
+		bind_col(&q, t, &t->cols[i], row);
 	r = query_run(&q, err);
 	if (r < 0)
 		return err_wrap(err, r, "add %s '%s'", t->noun, (const char *)row + t->cols[0].off);
@@ -181,7 +210,7 @@ int row_update(struct store *s, const struct table *t, const void *row, struct e
 	if (r < 0)
 		return r;
 	for (size_t i = 1; i < t->n_cols; i++)
-		bind_col(&q, &t->cols[i], row);
+		bind_col(&q, t, &t->cols[i], row);
 	query_bind_text(&q, key);
 	r = query_run(&q, err);
 	if (r < 0)
@@ -209,7 +238,7 @@ int row_delete(struct store *s, const struct table *t, const char *key, struct e
 int row_get(struct store *s, const struct table *t, const char *key, void *ret, struct err *err)
 {
 	autoquery struct query q = { 0 };
-	autofree void *row = NULL;
+	autowipe void *row = NULL;
 	struct sql text = { .n = 0 };
 	int r;
 
@@ -228,7 +257,7 @@ int row_get(struct store *s, const struct table *t, const char *key, void *ret, 
 	if (!row)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < t->n_cols; i++)
-		read_col(&q, &t->cols[i], row);
+		read_col(&q, t, &t->cols[i], row);
 	r = query_read_end(&q, err);
 	if (r < 0)
 		return err_wrap(err, r, "read %s '%s'", t->noun, key);
@@ -241,7 +270,7 @@ int row_list(struct store *s, const struct table *t, const char *tail, const cha
 {
 	autoquery struct query q = { 0 };
 	struct sql text = { .n = 0 };
-	autofree char *rows = NULL;
+	autowipe char *rows = NULL;
 	size_t n = 0, cap = 0;
 	int r;
 
@@ -255,16 +284,19 @@ int row_list(struct store *s, const struct table *t, const char *tail, const cha
 	while ((r = query_step(&q, err)) > 0) {
 		if (n == cap) {
 			size_t want = cap ? 2 * cap : 16;
-			char *p = reallocarray(rows, want, t->row_size);
+			autowipe char *old = rows; /* realloc would leave secrets behind */
+			char *p = reallocarray(NULL, want, t->row_size);
 
+			rows = p;
 			if (!p)
 				return err_set(err, -ENOMEM, "out of memory");
-			rows = p;
+			if (old)
+				memcpy(p, old, n * t->row_size);
 			cap = want;
 		}
 		memset(rows + n * t->row_size, 0, t->row_size);
 		for (size_t i = 0; i < t->n_cols; i++)
-			read_col(&q, &t->cols[i], rows + n * t->row_size);
+			read_col(&q, t, &t->cols[i], rows + n * t->row_size);
 		n++;
 	}
 	if (r < 0 || (r = query_read_end(&q, err)) < 0)

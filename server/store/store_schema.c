@@ -516,9 +516,14 @@ static const char migration_17[] =
         "ALTER TABLE git_syncs ADD COLUMN started_ms BIGINT NOT NULL DEFAULT 0;"
         "CREATE INDEX git_syncs_account ON git_syncs (account, state);";
 
+/* Secrets are sealed (store_secret.c); incoming webhooks are found by the hash of theirs. */
+static const char migration_18[] =
+        "ALTER TABLE git_syncs ADD COLUMN hook_hash TEXT NOT NULL DEFAULT '';"
+        "CREATE INDEX git_syncs_hook_hash ON git_syncs (hook_hash);";
+
 const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
 	                                 migration_5,  migration_6,  migration_7,  migration_8,
 	                                 migration_9,  migration_10, migration_11, migration_12,
 	                                 migration_13, migration_14, migration_15, migration_16,
-	                                 migration_17 };
+	                                 migration_17, migration_18 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

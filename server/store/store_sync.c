@@ -17,11 +17,12 @@ static const struct col sync_cols[] = {
 	COL_AT(COL_TEXT, store_sync, account, "account"),
 	COL_AT(COL_TEXT, store_sync, remote, "remote"),
 	COL_AT(COL_TEXT, store_sync, url, "url"),
-	COL_AT(COL_TEXT, store_sync, token, "token"),
-	COL_AT(COL_TEXT, store_sync, hook, "hook"),
+	COL_AT(COL_SECRET, store_sync, token, "token"),
+	COL_AT(COL_SECRET, store_sync, hook, "hook"),
 	COL_WORD_AT(store_sync, state, "state", sync_state_words),
 	COL_AT(COL_TEXT, store_sync, note, "note"),
 	COL_AT(COL_TEXT, store_sync, conflicts, "conflicts"),
+	COL_AT(COL_TEXT, store_sync, hook_hash, "hook_hash"),
 	COL_AT(COL_I64, store_sync, next_ms, "next_ms"),
 	COL_AT(COL_I64, store_sync, last_ms, "last_ms"),
 	COL_AT(COL_I64, store_sync, started_ms, "started_ms"),
@@ -37,13 +38,18 @@ static const struct table sync_table = {
 
 int store_sync_put(struct store *s, const struct store_sync *y, struct err *err)
 {
+	autowipe struct store_sync *row = malloc(sizeof(*row));
 	const char *id = y->repo;
 	autotx struct tx t = { 0 };
 	int r;
 
+	if (!row)
+		return err_set(err, -ENOMEM, "out of memory");
+	*row = *y;
+	secret_digest(y->hook, row->hook_hash);
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = run_text(s, "DELETE FROM git_syncs WHERE repo = $1", &id, 1, err)) < 0 ||
-	    (r = row_insert(s, &sync_table, y, err)) < 0)
+	    (r = row_insert(s, &sync_table, row, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -74,10 +80,13 @@ int sync_drop_locked(struct store *s, const char *repo, struct err *err)
 int store_sync_wake(struct store *s, const char *repo, const char *hook, int64_t now_ms,
                     struct err *err)
 {
-	char now[24];
-	const char *args[] = { now, repo ? repo : hook };
+	char now[24], hash[SECRET_DIGEST_SIZE];
+	const char *args[] = { now, repo ? repo : hash };
 	autotx struct tx t = { 0 };
 	int r, n;
+
+	if (!repo)
+		secret_digest(hook, hash);
 
 	snprintf(now, sizeof(now), "%lld", (long long)now_ms);
 	if ((r = tx_begin(&t, s, err)) < 0 ||
@@ -85,7 +94,7 @@ int store_sync_wake(struct store *s, const char *repo, const char *hook, int64_t
 	                      repo ? "UPDATE git_syncs SET next_ms = CAST($1 AS BIGINT) "
 	                             "WHERE repo = $2"
 	                           : "UPDATE git_syncs SET next_ms = CAST($1 AS BIGINT) "
-	                             "WHERE hook = $2",
+	                             "WHERE hook_hash = $2",
 	                      args, 2, err)) < 0 ||
 	    (r = tx_commit(&t, err)) < 0)
 		return r;
@@ -97,7 +106,7 @@ int store_sync_claim(struct store *s, int64_t now_ms, int64_t poll_ms, struct st
 {
 	char now[24];
 	const char *args[] = { now };
-	autofree void *rows = NULL;
+	autowipe void *rows = NULL;
 	autotx struct tx t = { 0 };
 	size_t n = 0;
 	int r;
@@ -126,7 +135,8 @@ int store_sync_claim(struct store *s, int64_t now_ms, int64_t poll_ms, struct st
 int store_sync_finish(struct store *s, const struct store_sync *y, struct err *err)
 {
 	char last[24];
-	const char *args[] = { sync_state_words[y->state], y->note, y->conflicts, last, y->hook };
+	const char *args[] = { sync_state_words[y->state], y->note, y->conflicts, last,
+		               y->hook_hash };
 	autotx struct tx t = { 0 };
 	int r;
 
@@ -134,7 +144,7 @@ int store_sync_finish(struct store *s, const struct store_sync *y, struct err *e
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = run_text(s,
 	                  "UPDATE git_syncs SET state = $1, note = $2, conflicts = $3, "
-	                  "last_ms = CAST($4 AS BIGINT) WHERE hook = $5",
+	                  "last_ms = CAST($4 AS BIGINT) WHERE hook_hash = $5",
 	                  args, 5, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

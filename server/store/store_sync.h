@@ -14,8 +14,9 @@ struct store_sync {
 	char account[ACCOUNT_SIZE];
 	char remote[256]; /* "owner/name" */
 	char url[1024];
-	char token[512]; /* password there, or "" */
-	char hook[65];   /* secret in the address that starts a sync */
+	char token[512];    /* password there, or "" */
+	char hook[65];      /* secret in the address that starts a sync */
+	char hook_hash[65]; /* of it; store_sync_put() fills it in */
 	enum sync_state state;
 	char note[256];
 	char conflicts[SYNC_CONFLICTS_SIZE];  /* JSON array */

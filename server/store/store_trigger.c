@@ -20,7 +20,7 @@ static const struct col trigger_cols[] = {
 	COL_AT(COL_REF, store_trigger, branches, "branches"),
 	COL_AT(COL_REF, store_trigger, globs, "globs"),
 	COL_WORD_AT(store_trigger, action, "action", trigger_action_words),
-	COL_AT(COL_TEXT, store_trigger, endpoint, "endpoint"),
+	COL_AT(COL_SECRET, store_trigger, endpoint, "endpoint"),
 	COL_AT(COL_TEXT, store_trigger, snapshot, "snapshot"),
 	COL_AT(COL_TEXT, store_trigger, command, "command"),
 	COL_AT(COL_I64, store_trigger, created_ms, "created_ms"),
@@ -65,7 +65,7 @@ static const struct table delivery_table = {
 
 static const struct col key_cols[] = {
 	COL_AT(COL_TEXT, store_signing_key, id, "id"),
-	COL_AT(COL_TEXT, store_signing_key, secret, "secret"),
+	COL_AT(COL_SECRET, store_signing_key, secret, "secret"),
 	COL_AT(COL_I64, store_signing_key, created_ms, "created_ms"),
 	COL_AT(COL_I64, store_signing_key, retired_ms, "retired_ms"),
 };

@@ -309,10 +309,12 @@ int vm_net_load(struct vm *vm, struct err *err)
 	r = vpc_load(vm, err);
 	if (r < 0 || (r = set_names(vm, vm->net.addr, err)) < 0)
 		return r;
-	r = store_egress_get(vm->m->store, vm->row.info.id, &row, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	if (json_text_parse(row.policy, strlen(row.policy), &j, &why) < 0 ||
+	r = store_egress_get(vm->m->store, vm->row.info.id, &row, &why);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 && r != -EUCLEAN) /* that one will not be better next time: closed */
+		return err_set(err, r, "%s", why.msg);
+	if (r < 0 || json_text_parse(row.policy, strlen(row.policy), &j, &why) < 0 ||
 	    egress_parse(j, &vm->net.policy, &why) < 0) {
 		vm_log(vm, LOG_LV_ERROR, "its policy cannot be read, its network is closed: %s",
 		       why.msg);

@@ -305,7 +305,7 @@ static int wake_ready(struct vm *vm, const char *account, struct err *err)
 int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, struct vm_info *ret,
               struct err *err)
 {
-	struct store_vpc vpc;
+	autovpc vpc = { 0 };
 	struct ready *rd;
 	struct vm *vm;
 	struct err why = { 0 };

@@ -73,7 +73,7 @@ static int sync_locked(struct vmm *m, const struct store_vpc *v, struct err *err
 void tunnels_sync(struct vmm *m, const char *vpc)
 {
 	struct err err = { 0 };
-	struct store_vpc v;
+	autovpc v = { 0 };
 	LOCK_SCOPE(&m->tunnels);
 
 	if (store_vpc_get(m->store, vpc, &v, &err) < 0)
@@ -178,7 +178,7 @@ int vmm_tunnel_open(struct vmm *m, const char *account, const char *vpc, struct 
 	struct store_peer p = { .expires_ms =
 		                        clock_wall_ms() + (int64_t)m->conf.wg_session_s * 1000 };
 	char private[WGKEY_TEXT];
-	struct store_vpc v;
+	autovpc v = { 0 };
 	int r;
 
 	if ((r = vpc_find(m, account, vpc, &v, err)) < 0 ||
@@ -188,7 +188,6 @@ int vmm_tunnel_open(struct vmm *m, const char *account, const char *vpc, struct 
 	if (r == 0)
 		memcpy(ret->client_private, private, sizeof(private));
 	explicit_bzero(private, sizeof(private));
-	explicit_bzero(v.wg_key, sizeof(v.wg_key));
 	return r;
 }
 
@@ -197,7 +196,7 @@ int vmm_tunnel_peer(struct vmm *m, const char *account, const char *vpc, const c
 {
 	struct store_peer p = { 0 };
 	uint8_t raw[WGKEY_LEN];
-	struct store_vpc v;
+	autovpc v = { 0 };
 	char in[ID_SIZE];
 	uint32_t addr;
 	int r;
@@ -213,14 +212,13 @@ int vmm_tunnel_peer(struct vmm *m, const char *account, const char *vpc, const c
 	snprintf(p.gateway_vm, sizeof(p.gateway_vm), "%s", gateway_vm);
 	snprintf(p.public_key, sizeof(p.public_key), "%s", public_key);
 	r = add(m, &v, &p, ret, err);
-	explicit_bzero(v.wg_key, sizeof(v.wg_key));
 	return r;
 }
 
 int vmm_tunnel_close(struct vmm *m, const char *account, const char *vpc, const char *id,
                      struct err *err)
 {
-	struct store_vpc v;
+	autovpc v = { 0 };
 	int r = vpc_find(m, account, vpc, &v, err);
 	LOCK_SCOPE(&m->tunnels);
 

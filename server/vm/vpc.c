@@ -71,8 +71,8 @@ static int parse_range(const char *cidr, struct store_vpc *v, struct err *err)
 int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const char *cidr,
                    struct vpc_info *ret, struct err *err)
 {
-	struct store_vpc v = { .created_ms = clock_wall_ms() };
-	autofree struct store_vpc *all = NULL;
+	autovpc v = { .created_ms = clock_wall_ms() };
+	autowipe struct store_vpc *all = NULL;
 	size_t n = 0;
 	int r;
 
@@ -89,7 +89,6 @@ int vmm_vpc_create(struct vmm *m, const char *account, const char *name, const c
 	    (r = store_vpc_add(m->store, &v, PRIV_VPCS_LIMIT, err)) < 0)
 		return r;
 	to_info(&v, ret);
-	explicit_bzero(v.wg_key, sizeof(v.wg_key));
 	return 0;
 }
 
@@ -114,7 +113,7 @@ static int add_vms(struct vmm *m, struct vpc_info *v, struct err *err)
 int vmm_vpc_get(struct vmm *m, const char *account, const char *id, struct vpc_info *ret,
                 struct err *err)
 {
-	struct store_vpc v;
+	autovpc v = { 0 };
 	int r = vpc_find(m, account, id, &v, err);
 
 	if (r < 0)
@@ -126,7 +125,7 @@ int vmm_vpc_get(struct vmm *m, const char *account, const char *id, struct vpc_i
 int vmm_vpc_list(struct vmm *m, const char *account, struct vpc_info **ret, size_t *ret_n,
                  struct err *err)
 {
-	autofree struct store_vpc *v = NULL;
+	autowipe struct store_vpc *v = NULL;
 	size_t n = 0;
 	int r = store_vpc_list(m->store, account, &v, &n, err);
 
@@ -143,7 +142,7 @@ int vmm_vpc_list(struct vmm *m, const char *account, struct vpc_info **ret, size
 
 int vmm_vpc_delete(struct vmm *m, const char *account, const char *id, struct err *err)
 {
-	struct store_vpc v;
+	autovpc v = { 0 };
 	struct priv_vpc plan;
 	struct err priv = { 0 };
 	int r = vpc_find(m, account, id, &v, err);
@@ -215,7 +214,7 @@ static int take_addr(struct vmm *m, const struct store_vpc *v, const struct vm_n
 int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err)
 {
 	struct store_nic nic = { .is_default = want->is_default };
-	struct store_vpc v;
+	autovpc v = { 0 };
 	/* Of whom it will be: a VM made ahead has no account yet. */
 	int r = vpc_find(vm->m, want->account, want->vpc, &v, err);
 
@@ -236,7 +235,7 @@ int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err)
 int vpc_load(struct vm *vm, struct err *err)
 {
 	struct store_nic nic;
-	struct store_vpc v;
+	autovpc v = { 0 };
 	int r = store_nic_get(vm->m->store, vm->row.info.id, &nic, NULL);
 
 	if (r == -ENOENT)

@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "net/dns.h"
 #include "net/gate.h"
+#include "secret/secret.h"
 #include "store/store.h"
 #include "vm/vm_internal.h"
 
@@ -108,12 +109,28 @@ static int make_image(const char *dir, uint32_t mb)
 	return fd < 0 ? -1 : ftruncate(fd, (off_t)mb << 20);
 }
 
+/* With its secrets sealed, as pandod's is. */
+static int open_store(struct rig *r, struct err *err)
+{
+	struct secrets_conf c = { .data_dir = r->data_dir, .file = "", .fd = -1 };
+	char path[256];
+	int k;
+
+	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
+	if ((k = store_open(path, &r->store, err)) < 0)
+		return k;
+	c.create = !store_is_sealed(r->store);
+	if ((k = secrets_open(&c, &r->secrets, err)) < 0 ||
+	    (k = store_unlock(r->store, r->secrets, err)) < 0)
+		return k;
+	return secrets_settle(r->secrets, err);
+}
+
 struct rig *rig_new(const struct rig_opts *o)
 {
 	struct rig *r = calloc(1, sizeof(*r));
 	const char *base = getenv("TMPDIR");
 	struct err err = { 0 };
-	char path[256];
 
 	assert_non_null(r);
 	if (o)
@@ -141,8 +158,7 @@ struct rig *rig_new(const struct rig_opts *o)
 	r->fake->ctx = r;
 	if (r->opts.prepare)
 		r->opts.prepare(r);
-	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
-	if (store_open(path, &r->store, &err) < 0 ||
+	if (open_store(r, &err) < 0 ||
 	    (!r->opts.no_account &&
 	     store_account_create(r->store, RIG_ACCOUNT, RIG_ACCOUNT, &err) < 0) ||
 	    rig_start(r, &err) < 0)
@@ -175,12 +191,10 @@ static struct vmm_conf conf_of(const struct rig *r)
 int rig_start(struct rig *r, struct err *err)
 {
 	struct vmm_conf c;
-	char path[256];
 	int k = 0;
 
 	r->dead = false;
-	snprintf(path, sizeof(path), "%s/pando.db", r->data_dir);
-	if ((!r->store && (k = store_open(path, &r->store, err)) < 0) ||
+	if ((!r->store && (k = open_store(r, err)) < 0) ||
 	    (k = fake_priv_new(r->fake, &r->priv, &r->priv_info, err)) < 0 ||
 	    (k = fake_engine_new(r->fake, r->priv, &r->engine, err)) < 0 ||
 	    (k = dns_start(&r->dns, "127.0.0.1:1", err)) < 0 ||
@@ -206,6 +220,7 @@ void rig_stop(struct rig *r)
 	r->priv = privc_free(r->priv);
 	store_close(r->store);
 	r->store = NULL;
+	r->secrets = secrets_close(r->secrets);
 }
 
 void rig_crash(struct rig *r)

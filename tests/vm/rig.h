@@ -47,6 +47,7 @@ struct rig {
 	char data_dir[160], image_dir[160];
 	struct fake *fake;
 	struct store *store;
+	struct secrets *secrets;
 	struct privc *priv;
 	struct priv_info priv_info;
 	struct engine *engine;

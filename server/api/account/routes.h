@@ -35,6 +35,12 @@ ROUTE(GET, "/v1/keys", SCOPE_ACCOUNT, NO_BODY, api_key_list, 0,
       "List API keys without their secrets; accountId (operator)")
 ROUTE(DELETE, "/v1/keys/{key_id}", SCOPE_ACCOUNT, NO_BODY, api_key_revoke, 0,
       "Revoke an API key at once; accountId (operator)")
+ROUTE(POST, "/v1/backups", SCOPE_ADMIN, NO_BODY, api_backup_begin, 0,
+      "Prepare a backup on the server's disk; running VMs are frozen and go on")
+ROUTE(DELETE, "/v1/backups/{backup_id}", SCOPE_ADMIN, NO_BODY, api_backup_end, 0,
+      "Remove what a backup prepared")
+ROUTE(POST, "/v1/secrets/rotate", SCOPE_ADMIN, NO_BODY, api_secrets_rotate, 0,
+      "Seal all secrets of the server with a new key")
 ROUTE(GET, "/v1/audit", SCOPE_ACCOUNT, NO_BODY, api_audit, 0,
       "Read the audit log; limit, before, after, action, target, accountId (operator)")
 

@@ -23,7 +23,7 @@ static int own_repo(struct request *req, struct store_repo *ret, struct err *err
 /* null, not 404: only so the SDK tells "none" from "failed". */
 int api_sync_get(struct request *req, struct reply *res, struct err *err)
 {
-	autofree struct store_sync *s = calloc(1, sizeof(*s));
+	autowipe struct store_sync *s = calloc(1, sizeof(*s));
 	struct store_repo repo;
 	char hook[128];
 	json_t *conflicts;

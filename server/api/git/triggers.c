@@ -102,7 +102,7 @@ static json_t *deliveries_json(const struct store_delivery *d, size_t n)
 
 int api_trigger_list(struct request *req, struct reply *res, struct err *err)
 {
-	autofree struct store_trigger *v = NULL;
+	autowipe struct store_trigger *v = NULL;
 	struct store_repo repo;
 	json_t *list;
 	size_t n = 0;
@@ -216,7 +216,7 @@ static int read_trigger(struct request *req, struct trigger_new *ret, struct err
 
 int api_trigger_create(struct request *req, struct reply *res, struct err *err)
 {
-	autofree struct store_trigger *t = malloc(sizeof(*t));
+	autowipe struct store_trigger *t = malloc(sizeof(*t));
 	struct trigger_new n = { 0 };
 	struct store_repo repo;
 	int r;
@@ -231,7 +231,7 @@ int api_trigger_create(struct request *req, struct reply *res, struct err *err)
 
 int api_trigger_get(struct request *req, struct reply *res, struct err *err)
 {
-	autofree struct store_trigger *t = malloc(sizeof(*t));
+	autowipe struct store_trigger *t = malloc(sizeof(*t));
 	struct store_repo repo;
 	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
 
@@ -252,7 +252,7 @@ int api_trigger_delete(struct request *req, struct reply *res, struct err *err)
 
 int api_delivery_list(struct request *req, struct reply *res, struct err *err)
 {
-	autofree struct store_trigger *t = malloc(sizeof(*t));
+	autowipe struct store_trigger *t = malloc(sizeof(*t));
 	autofree struct store_delivery *v = NULL;
 	uint32_t limit = LIST_LIMIT, offset = 0;
 	struct store_repo repo;
@@ -270,7 +270,7 @@ int api_delivery_list(struct request *req, struct reply *res, struct err *err)
 
 int api_delivery_get(struct request *req, struct reply *res, struct err *err)
 {
-	autofree struct store_trigger *t = malloc(sizeof(*t));
+	autowipe struct store_trigger *t = malloc(sizeof(*t));
 	autofree char *output = NULL;
 	struct store_delivery d;
 	struct store_repo repo;
@@ -288,7 +288,7 @@ int api_delivery_get(struct request *req, struct reply *res, struct err *err)
 
 int api_delivery_again(struct request *req, struct reply *res, struct err *err)
 {
-	autofree struct store_trigger *t = malloc(sizeof(*t));
+	autowipe struct store_trigger *t = malloc(sizeof(*t));
 	struct store_delivery d;
 	struct store_repo repo;
 	int r = t ? own_trigger(req, &repo, t, err) : err_set(err, -ENOMEM, "out of memory");
