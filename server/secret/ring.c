@@ -225,6 +225,7 @@ int secrets_open(const struct secrets_conf *c, struct secrets **ret, struct err 
 		return err_set(err, -ENOMEM, "out of memory");
 	mutex_init(&k->rotate, "secrets rotate");
 	mutex_init(&k->lock, "secrets");
+	mutex_unshared(&k->lock);
 	k->ring = ring_new();
 	if (!k->ring)
 		return err_set(err, -ENOMEM, "out of memory");
