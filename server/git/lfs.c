@@ -169,6 +169,7 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 	unsigned char md[EVP_MAX_MD_SIZE];
 	char hex[LFS_OID_SIZE], path[PATH_MAX], self[64];
 	unsigned n = 0;
+	int r;
 
 	if (EVP_DigestFinal_ex(p->md, md, &n) != 1 || n != 32)
 		return err_set(err, -EIO, "cannot compute SHA-256");
@@ -183,6 +184,8 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 	LOCK_SCOPE(&p->g->lfs);
 	if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "keep a large file");
+	if ((r = io_sync_parent(AT_FDCWD, path)) < 0)
+		return err_sys(err, r, "keep a large file");
 	return store_lfs_add(p->g->store, &p->row, err);
 }
 

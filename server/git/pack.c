@@ -57,20 +57,24 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 	return writes ? note_open(p->g, p->repo.id, o->by, &p->note, err) : 0;
 }
 
-void pack_tell(struct pack *p)
+int pack_tell(struct pack *p, struct err *err)
 {
+	int r;
+
 	if (p->note.fd < 0)
-		return;
-	note_tell(&p->note, &p->repo);
+		return 0;
+	r = note_tell(&p->note, &p->repo, err);
 	note_close(&p->note);
+	return r;
 }
 
 void pack_end(struct pack *p)
 {
 	bool killed = p->c.g && p->push;
+	struct err err = { 0 };
 
 	child_end(&p->c);
-	pack_tell(p);
-	if (killed) /* it could not tidy up */
+	pack_tell(p, &err); /* nobody listens any more */
+	if (killed)         /* it could not tidy up */
 		maint_note(p->g, p->repo.id);
 }

@@ -140,7 +140,8 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "cannot create branch '%s': %.100s", name,
 		               git_error_last() ? git_error_last()->message : "no reason given");
-	note_told(&note, r, &u, 1);
+	if ((rc = note_told(&note, r, &u, 1, err)) < 0)
+		return rc;
 	memcpy(ret_sha, u.new_sha, REPO_SHA_SIZE);
 	return 0;
 }
