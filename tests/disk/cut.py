@@ -3,10 +3,10 @@
 
 Theory of operation: the log is an order of changes. At a cut, a file has everything up to its last fsync; of the writes after that, in any
 combination, some are there, some not, and some in part, torn at sectors of 512 bytes; truncations likewise. A directory
-has the changes up to its last fsync, and of the later ones as many as the seed says, in their order; a rename between two
-directories is there when either of them was flushed, or both got that far. So a name that was never flushed may be missing although the file it
-names was, which POSIX allows: that is a strict cut. In a lenient one fsync of anything also flushes all changes of names before it, as
-the journals of ext4 and xfs do. The seed chooses. Taken for granted in both: modes and owners are those of the last change, and no file has another's blocks.
+has the changes up to its last fsync; of all names that changed later, as many as the seed says, in the order in which they did, since all
+file systems with a journal keep that order. So a name that was never flushed may be missing although the file it names was, which POSIX allows: that
+is a strict cut. In a lenient one fsync of anything also flushes all changes of names before it, as ext4 and xfs do. The seed chooses.
+Taken for granted in both: modes and owners are those of the last change, and no file has another's blocks.
 """
 import collections
 import os
@@ -83,8 +83,8 @@ class File:
 class Change:
     """Of names. dirs: those it is in; apply() does it."""
 
-    def __init__(self, dirs, apply):
-        self.dirs, self.apply, self.done = dirs, apply, False
+    def __init__(self, at, dirs, apply):
+        self.at, self.dirs, self.apply, self.done = at, dirs, apply, False
 
 
 class Cut:
@@ -95,6 +95,7 @@ class Cut:
         self.strict = self.rng.random() < 0.5
         self.base, self.log = base, open(log_path, "rb")
         self.byid, self.by_ino = {}, {}
+        self.changes = 0
         self.dirty = {}  # directories with changes that are not flushed
         self.root = self._tree(".")
         self.byid[1] = self.root
@@ -175,7 +176,8 @@ class Cut:
         self._change([d] if d is to else [d, to], move)
 
     def _change(self, dirs, apply):
-        c = Change(dirs, apply)
+        self.changes += 1
+        c = Change(self.changes, dirs, apply)
         for d in dirs:
             d.later.append(c)
             self.dirty[id(d)] = d
@@ -199,14 +201,11 @@ class Cut:
         self.dirty.pop(id(d), None)
 
     def _settle(self):
-        """What was not flushed: as much of each directory's changes as chance wants."""
-        dirs = list(self.dirty.values())
-        self.rng.shuffle(dirs)
-        for d in dirs:
-            keep = self.rng.choice((0, 0, self.rng.randint(0, len(d.later)), len(d.later)))
-            for c in d.later[:keep]:
-                if not c.done and all(c in one.later for one in c.dirs):
-                    self._do(c)
+        """What was not flushed: as much as chance wants, in the order in which it happened."""
+        rest = sorted({c.at: c for d in self.dirty.values() for c in d.later}.items())
+        keep = self.rng.choice((0, 0, self.rng.randint(0, len(rest)), len(rest)))
+        for _, c in rest[:keep]:
+            self._do(c)
 
     # ---- to a directory ----
 

@@ -194,20 +194,21 @@ class Check:
         snaps = server.api("GET", "/v1/vms/snapshots?includeLost=true")["snapshots"]
         self.snaps = {x["snapshotId"]: x for x in snaps if not x.get("deleted")}
         lost = [v for v, i in self.vms.items() if i["state"] == "lost"] + [x for x, i in self.snaps.items() if i.get("lost")]
-        if lost:
-            raise Lost(f"the server says that these are lost: {lost}")
+        wrong = [f"the server says that these are lost: {lost}"] if lost else []
         for what, values in reversed(may.items()):  # the newest first: those are woken
             kind, *names = what.split(" ")
             self.looked += 1
             try:
                 getattr(self, kind)(values, *names)
-            except (ApiError, OSError) as e:
-                raise Lost(f"{what} should be {values}: {e}") from e
-        self.fsck()
+            except (ApiError, OSError, Lost) as e:
+                wrong.append(f"{what} should be {values}: {e}")
+        wrong += self.fsck()
+        if wrong:
+            raise Lost("; ".join(wrong[:6]) + (f" and {len(wrong) - 6} more" if len(wrong) > 6 else ""))
 
     def need(self, good, what, values, found):
         if not good:
-            raise Lost(f"{what} should be {' or '.join(map(str, values))}, but is {found}")
+            raise Lost(f"{what} is {found}")
 
     def repo(self, values, repo):
         self.s.api("GET", f"/git/v1/repo/{repo}")
@@ -266,8 +267,13 @@ class Check:
 
     def fsck(self):
         top = os.path.join(self.s.dir, "git/repos")
+        wrong = []
         for name in os.listdir(top):
-            git("-c", "safe.directory=*", "--git-dir", os.path.join(top, name), "fsck", "--strict", "--full", home=self.home)
+            try:
+                git("-c", "safe.directory=*", "--git-dir", os.path.join(top, name), "fsck", "--strict", "--full", home=self.home)
+            except OSError as e:
+                wrong.append(str(e))
+        return wrong
 
 
 def places(records, rng, count):
@@ -295,7 +301,7 @@ class Run:
         self.home = os.path.join(self.top, "home")
         self.log = os.path.join(self.top, "log")
         os.mkdir(self.home)
-        self.env = {"PANDO_BLANKS": "0", "PANDO_LOG": os.environ.get("PANDO_LOG", "info")}
+        self.env = {"PANDO_BLANKS": "0", "PANDO_LOG": os.environ.get("PANDO_LOG", "warn")}
 
     def record(self):
         s = Server(env=self.env, data_dir=self.data)
@@ -336,7 +342,7 @@ class Run:
             return c.looked, ready
         except (AssertionError, OSError, ApiError) as e:
             raise AssertionError(f"seed {seed}, cut after change {at} of {len(self.records)}: {e}\n  " + "\n  ".join(report[:40]) +
-                                 f"\n{s.log_tail(25)}") from e
+                                 "".join("\n    | " + x for x in s.log_text().splitlines() if " warn " in x or " error " in x)[-3000:]) from e
         finally:
             s.close()
             shutil.rmtree(self.data)

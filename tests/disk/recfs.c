@@ -4,20 +4,20 @@
  *
  *     recfs DIRECTORY SOCKET [LOG]
  *
- * Theory of operation: a FUSE file system is mounted over DIRECTORY and passes everything on to what
- * was there before, so whoever uses the directory (pandod, QEMU in its jail, git in its own) is
- * seen without knowing. /dev/fuse is spoken directly: libfuse of Debian 12 knows no O_TMPFILE. Each change is done and
- * written to LOG under one lock, so the order of the log is an order in which things happened, and
- * a fsync in it comes after all writes that had returned when it was called. The kernel writes
- * through (no write-back cache); what is written into shared mappings (SQLite's -shm) arrives when the
- * kernel writes it back, as on a disk. fsync is recorded and not passed on: cut.py makes from the log what a disk
- * would have had, so this one need not.
+ * Theory of operation: a FUSE file system is mounted over DIRECTORY and passes everything on to
+ * what was there before, so whoever uses the directory (pandod, QEMU in its jail, git in its own)
+ * is seen without knowing. /dev/fuse is spoken directly: libfuse of Debian 12 knows no O_TMPFILE.
+ * Each change is done and written to LOG under one lock, so the order of the log is an order in
+ * which things happened, and a fsync in it comes after all writes that had returned when it was
+ * called. The kernel writes through (no write-back cache); what is written into shared mappings
+ * (SQLite's -shm) arrives when the kernel writes it back, as on a disk. fsync is recorded and not
+ * passed on: cut.py makes from the log what a disk would have had, so this one need not.
  *
  * SOCKET takes lines, each is answered with one: "mark TEXT" goes into the log; "fail OPS PATH NTH
- * COUNT ERRNO", "short ...", "slow ... MS" make the NTH to NTH+COUNT-1st call of OPS (letters, as in enum op)
- * below PATH fail, write only half, or wait; "clear" forgets these and says how often each was met; "calls OPS PATH"
- * counts calls from then on as a rule that does nothing. A node lives as long as its file: only what was deleted and
- * forgotten is freed.
+ * COUNT ERRNO", "short ...", "slow ... MS" make the NTH to NTH+COUNT-1st call of OPS (letters, as
+ * in enum op) below PATH fail, write only half, or wait; "clear" forgets these and says how often
+ * each was met; "calls OPS PATH" counts calls from then on as a rule that does nothing. A node
+ * lives as long as its file: only what was deleted and forgotten is freed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -163,12 +163,18 @@ static struct node *node_get(int fd_consume, const struct stat *st, bool fresh)
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		abort();
-	*n = (struct node){ .id = next_id++, .dev = st->st_dev, .ino = st->st_ino,
-		            .path_fd = fd_consume, .file_fd = -1, .lookups = 1, .next = *head };
+	*n = (struct node){ .id = next_id++,
+		            .dev = st->st_dev,
+		            .ino = st->st_ino,
+		            .path_fd = fd_consume,
+		            .file_fd = -1,
+		            .lookups = 1,
+		            .next = *head };
 	*head = n;
 	id_put(n);
 	if (!fresh)
-		note((struct record){ .op = OP_SEEN, .node = n->id, .a = st->st_ino }, "", 0, "", 0);
+		note((struct record){ .op = OP_SEEN, .node = n->id, .a = st->st_ino }, "", 0, "",
+		     0);
 	return n;
 }
 
@@ -297,7 +303,9 @@ static int entry_of(struct node *dir, const char *name, bool fresh, struct fuse_
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	n = node_get(fd, &st, fresh);
-	*ret = (struct fuse_entry_out){ .nodeid = n->id, .entry_valid = VALID_S, .attr_valid = VALID_S };
+	*ret = (struct fuse_entry_out){ .nodeid = n->id,
+		                        .entry_valid = VALID_S,
+		                        .attr_valid = VALID_S };
 	fill_attr(&st, &ret->attr);
 	*ret_node = n;
 	return 0;
@@ -334,7 +342,8 @@ static void do_make(const struct fuse_in_header *h, struct node *dir, const char
 	else if (r == 0 && S_ISDIR(mode))
 		r = mkdirat(dir->path_fd, name, mode & 07777);
 	else if (r == 0 && S_ISREG(mode))
-		r = fd = openat(dir->path_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode & 07777);
+		r = fd = openat(dir->path_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+		                mode & 07777);
 	else if (r == 0)
 		r = mknodat(dir->path_fd, name, mode, rdev);
 	if (fd >= 0)
@@ -349,8 +358,12 @@ static void do_make(const struct fuse_in_header *h, struct node *dir, const char
 		answer(h, r, NULL, 0);
 		return;
 	}
-	note((struct record){ .op = OP_CREATE, .uid = h->uid, .gid = h->gid,
-	                      .mode = target ? S_IFLNK | 0777 : mode, .node = dir->id, .a = n->id,
+	note((struct record){ .op = OP_CREATE,
+	                      .uid = h->uid,
+	                      .gid = h->gid,
+	                      .mode = target ? S_IFLNK | 0777 : mode,
+	                      .node = dir->id,
+	                      .a = n->id,
 	                      .b = n->ino },
 	     name, strlen(name), target ? target : "", target ? strlen(target) : 0);
 	out.o.open_flags = FOPEN_KEEP_CACHE;
@@ -379,10 +392,17 @@ static void do_tmpfile(const struct fuse_in_header *h, struct node *dir, mode_t 
 	path_fd = open(buf, O_PATH | O_CLOEXEC);
 	n = node_get(path_fd, &st, /* fresh= */ true);
 	n->file_fd = fd;
-	note((struct record){ .op = OP_CREATE, .uid = h->uid, .gid = h->gid, .mode = S_IFREG | mode,
-	                      .node = dir->id, .a = n->id, .b = n->ino },
+	note((struct record){ .op = OP_CREATE,
+	                      .uid = h->uid,
+	                      .gid = h->gid,
+	                      .mode = S_IFREG | mode,
+	                      .node = dir->id,
+	                      .a = n->id,
+	                      .b = n->ino },
 	     "", 0, "", 0);
-	out.e = (struct fuse_entry_out){ .nodeid = n->id, .entry_valid = VALID_S, .attr_valid = VALID_S };
+	out.e = (struct fuse_entry_out){ .nodeid = n->id,
+		                         .entry_valid = VALID_S,
+		                         .attr_valid = VALID_S };
 	fill_attr(&st, &out.e.attr);
 	out.o.open_flags = FOPEN_KEEP_CACHE;
 	answer(h, 0, &out, sizeof(out));
@@ -401,7 +421,8 @@ static int do_setattr(struct node *n, const struct fuse_setattr_in *in)
 			return r;
 		if (file_of(n) < 0 || ftruncate(n->file_fd, (off_t)in->size) < 0)
 			return -errno;
-		note((struct record){ .op = OP_TRUNCATE, .node = n->id, .a = in->size }, "", 0, "", 0);
+		note((struct record){ .op = OP_TRUNCATE, .node = n->id, .a = in->size }, "", 0, "",
+		     0);
 	}
 	if (in->valid & (FATTR_UID | FATTR_GID) &&
 	    fchownat(n->path_fd, "", in->valid & FATTR_UID ? in->uid : (uid_t)-1,
@@ -414,16 +435,23 @@ static int do_setattr(struct node *n, const struct fuse_setattr_in *in)
 		struct timespec t[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_OMIT } };
 
 		if (in->valid & FATTR_ATIME)
-			t[0] = (struct timespec){ (time_t)in->atime, in->valid & FATTR_ATIME_NOW ? UTIME_NOW : in->atimensec };
+			t[0] = (struct timespec){ (time_t)in->atime, in->valid & FATTR_ATIME_NOW
+				                                             ? UTIME_NOW
+				                                             : in->atimensec };
 		if (in->valid & FATTR_MTIME)
-			t[1] = (struct timespec){ (time_t)in->mtime, in->valid & FATTR_MTIME_NOW ? UTIME_NOW : in->mtimensec };
+			t[1] = (struct timespec){ (time_t)in->mtime, in->valid & FATTR_MTIME_NOW
+				                                             ? UTIME_NOW
+				                                             : in->mtimensec };
 		if (utimensat(AT_FDCWD, path, t, 0) < 0)
 			return -errno;
 	}
 	if (in->valid & (FATTR_UID | FATTR_GID | FATTR_MODE) &&
 	    fstatat(n->path_fd, "", &st, AT_EMPTY_PATH) == 0)
-		note((struct record){ .op = OP_ATTR, .uid = st.st_uid, .gid = st.st_gid,
-		                      .mode = st.st_mode, .node = n->id },
+		note((struct record){ .op = OP_ATTR,
+		                      .uid = st.st_uid,
+		                      .gid = st.st_gid,
+		                      .mode = st.st_mode,
+		                      .node = n->id },
 		     "", 0, "", 0);
 	return 0;
 }
@@ -435,7 +463,8 @@ static int do_unlink(struct node *dir, const char *name, int flags)
 	if (r == 0 && unlinkat(dir->path_fd, name, flags) < 0)
 		r = -errno;
 	if (r == 0)
-		note((struct record){ .op = OP_UNLINK, .node = dir->id }, name, strlen(name), "", 0);
+		note((struct record){ .op = OP_UNLINK, .node = dir->id }, name, strlen(name), "",
+		     0);
 	return r;
 }
 
@@ -447,24 +476,26 @@ static int do_rename(struct node *dir, const char *name, struct node *to, const 
 	if (r == 0 && renameat2(dir->path_fd, name, to->path_fd, to_name, flags) < 0)
 		r = -errno;
 	if (r == 0)
-		note((struct record){ .op = OP_RENAME, .node = dir->id, .a = to->id, .b = flags }, name,
-		     strlen(name), to_name, strlen(to_name));
+		note((struct record){ .op = OP_RENAME, .node = dir->id, .a = to->id, .b = flags },
+		     name, strlen(name), to_name, strlen(to_name));
 	return r;
 }
 
-static void do_link(const struct fuse_in_header *h, struct node *n, struct node *dir, const char *name)
+static void do_link(const struct fuse_in_header *h, struct node *n, struct node *dir,
+                    const char *name)
 {
 	struct fuse_entry_out e;
 	char buf[64];
 	int r = refused(OP_LINK, dir, name);
 
-	if (r == 0 && linkat(AT_FDCWD, proc_path(n, buf), dir->path_fd, name, AT_SYMLINK_FOLLOW) < 0)
+	if (r == 0 &&
+	    linkat(AT_FDCWD, proc_path(n, buf), dir->path_fd, name, AT_SYMLINK_FOLLOW) < 0)
 		r = -errno;
 	if (r == 0)
 		r = entry_of(dir, name, /* fresh= */ true, &e, &n);
 	if (r == 0)
-		note((struct record){ .op = OP_LINK, .node = dir->id, .a = n->id }, name, strlen(name), "",
-		     0);
+		note((struct record){ .op = OP_LINK, .node = dir->id, .a = n->id }, name,
+		     strlen(name), "", 0);
 	answer(h, r, &e, sizeof(e));
 }
 
@@ -487,7 +518,8 @@ static void do_write(const struct fuse_in_header *h, struct node *n, const struc
 		answer(h, -errno, NULL, 0);
 		return;
 	}
-	note((struct record){ .op = OP_WRITE, .node = n->id, .a = in->offset }, "", 0, data, (size_t)k);
+	note((struct record){ .op = OP_WRITE, .node = n->id, .a = in->offset }, "", 0, data,
+	     (size_t)k);
 	o.size = (uint32_t)k;
 	answer(h, 0, &o, sizeof(o));
 }
@@ -505,11 +537,14 @@ static int do_allocate(struct node *n, const struct fuse_fallocate_in *in)
 {
 	int r = refused(OP_ALLOCATE, n, NULL);
 
-	if (r == 0 && (file_of(n) < 0 ||
-	               fallocate(n->file_fd, (int)in->mode, (off_t)in->offset, (off_t)in->length) < 0))
+	if (r == 0 && (file_of(n) < 0 || fallocate(n->file_fd, (int)in->mode, (off_t)in->offset,
+	                                           (off_t)in->length) < 0))
 		r = -errno;
 	if (r == 0)
-		note((struct record){ .op = OP_ALLOCATE, .mode = in->mode, .node = n->id, .a = in->offset,
+		note((struct record){ .op = OP_ALLOCATE,
+		                      .mode = in->mode,
+		                      .node = n->id,
+		                      .a = in->offset,
 		                      .b = in->length },
 		     "", 0, "", 0);
 	return r;
@@ -545,8 +580,10 @@ static void do_readdir(const struct fuse_in_header *h, const struct fuse_read_in
 		if (at + size > in->size)
 			break;
 		memset(out, 0, size);
-		*out = (struct fuse_dirent){ .ino = e->d_ino, .off = (uint64_t)e->d_off,
-			                     .namelen = (uint32_t)n, .type = e->d_type };
+		*out = (struct fuse_dirent){ .ino = e->d_ino,
+			                     .off = (uint64_t)e->d_off,
+			                     .namelen = (uint32_t)n,
+			                     .type = e->d_type };
 		memcpy(out->name, e->d_name, n);
 		at += size;
 	}
@@ -570,9 +607,13 @@ static void do_statfs(const struct fuse_in_header *h)
 	int r = fstatvfs(root.path_fd, &s);
 
 	if (r == 0)
-		o.st = (struct fuse_kstatfs){ .blocks = s.f_blocks, .bfree = s.f_bfree, .bavail = s.f_bavail,
-			                      .files = s.f_files, .ffree = s.f_ffree,
-			                      .bsize = (uint32_t)s.f_bsize, .namelen = 255,
+		o.st = (struct fuse_kstatfs){ .blocks = s.f_blocks,
+			                      .bfree = s.f_bfree,
+			                      .bavail = s.f_bavail,
+			                      .files = s.f_files,
+			                      .ffree = s.f_ffree,
+			                      .bsize = (uint32_t)s.f_bsize,
+			                      .namelen = 255,
 			                      .frsize = (uint32_t)s.f_frsize };
 	answer(h, r < 0 ? -errno : 0, &o, sizeof(o));
 }
@@ -582,8 +623,9 @@ static void do_init(const struct fuse_in_header *h, const struct fuse_init_in *i
 	struct fuse_init_out o = { .major = FUSE_KERNEL_VERSION,
 		                   .minor = FUSE_KERNEL_MINOR_VERSION,
 		                   .max_readahead = in->max_readahead,
-		                   .flags = in->flags & (FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_MAX_PAGES |
-		                                         FUSE_PARALLEL_DIROPS | FUSE_ATOMIC_O_TRUNC),
+		                   .flags = in->flags &
+		                            (FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_MAX_PAGES |
+		                             FUSE_PARALLEL_DIROPS | FUSE_ATOMIC_O_TRUNC),
 		                   .max_background = 64,
 		                   .congestion_threshold = 48,
 		                   .max_write = WRITE_MAX,
@@ -657,13 +699,15 @@ static void names(const struct fuse_in_header *h, struct node *n, const char *in
 	case FUSE_MKDIR: {
 		const struct fuse_mkdir_in *m = (const void *)in;
 
-		do_make(h, n, (const char *)(m + 1), S_IFDIR | (m->mode & ~m->umask), 0, NULL, false);
+		do_make(h, n, (const char *)(m + 1), S_IFDIR | (m->mode & ~m->umask), 0, NULL,
+		        false);
 		break;
 	}
 	case FUSE_CREATE: {
 		const struct fuse_create_in *m = (const void *)in;
 
-		do_make(h, n, (const char *)(m + 1), S_IFREG | (m->mode & ~m->umask & 07777), 0, NULL, true);
+		do_make(h, n, (const char *)(m + 1), S_IFREG | (m->mode & ~m->umask & 07777), 0,
+		        NULL, true);
 		break;
 	}
 	case FUSE_TMPFILE: {
@@ -687,7 +731,8 @@ static void names(const struct fuse_in_header *h, struct node *n, const char *in
 	default: /* FUSE_RENAME, FUSE_RENAME2 */
 		name = h->opcode == FUSE_RENAME ? (const char *)(r1 + 1) : (const char *)(r2 + 1);
 		to = node_of(r1->newdir);
-		r = do_rename(n, name, to, name + strlen(name) + 1, h->opcode == FUSE_RENAME ? 0 : r2->flags);
+		r = do_rename(n, name, to, name + strlen(name) + 1,
+		              h->opcode == FUSE_RENAME ? 0 : r2->flags);
 		answer(h, r, NULL, 0);
 	}
 }
@@ -706,8 +751,16 @@ static void handle(const struct fuse_in_header *h, const char *in, char *space)
 		return;
 	}
 	switch (h->opcode) {
-	case FUSE_LOOKUP: case FUSE_SYMLINK: case FUSE_MKNOD: case FUSE_MKDIR: case FUSE_CREATE:
-	case FUSE_TMPFILE: case FUSE_UNLINK: case FUSE_RMDIR: case FUSE_LINK: case FUSE_RENAME:
+	case FUSE_LOOKUP:
+	case FUSE_SYMLINK:
+	case FUSE_MKNOD:
+	case FUSE_MKDIR:
+	case FUSE_CREATE:
+	case FUSE_TMPFILE:
+	case FUSE_UNLINK:
+	case FUSE_RMDIR:
+	case FUSE_LINK:
+	case FUSE_RENAME:
 	case FUSE_RENAME2:
 		names(h, n, in);
 		break;
@@ -727,7 +780,8 @@ static void handle(const struct fuse_in_header *h, const char *in, char *space)
 		break;
 	case FUSE_OPEN:
 		answer(h, file_of(n) < 0 ? -errno : 0,
-		       &(struct fuse_open_out){ .open_flags = FOPEN_KEEP_CACHE }, sizeof(struct fuse_open_out));
+		       &(struct fuse_open_out){ .open_flags = FOPEN_KEEP_CACHE },
+		       sizeof(struct fuse_open_out));
 		break;
 	case FUSE_READ:
 		do_read(h, n, (const void *)in, space);
@@ -737,8 +791,10 @@ static void handle(const struct fuse_in_header *h, const char *in, char *space)
 		break;
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
-		answer(h, do_sync(n, ((const struct fuse_fsync_in *)(const void *)in)->fsync_flags & 1), NULL,
-		       0);
+		answer(h,
+		       do_sync(n,
+		               ((const struct fuse_fsync_in *)(const void *)in)->fsync_flags & 1),
+		       NULL, 0);
 		break;
 	case FUSE_OPENDIR:
 		do_opendir(h, n);
@@ -752,7 +808,8 @@ static void handle(const struct fuse_in_header *h, const char *in, char *space)
 	case FUSE_LSEEK: {
 		const struct fuse_lseek_in *l = (const void *)in;
 		struct fuse_lseek_out o = { 0 };
-		off_t at = file_of(n) < 0 ? -1 : lseek(n->file_fd, (off_t)l->offset, (int)l->whence);
+		off_t at =
+		        file_of(n) < 0 ? -1 : lseek(n->file_fd, (off_t)l->offset, (int)l->whence);
 
 		o.offset = (uint64_t)at;
 		answer(h, at < 0 ? -errno : 0, &o, sizeof(o));
@@ -798,14 +855,15 @@ static void command(char *line, char *ret, size_t size)
 		size_t at = 0;
 
 		for (size_t i = 0; i < n_rules; i++)
-			at += (size_t)snprintf(ret + at, size - at, "%ld/%ld ", rules[i].met, rules[i].calls);
+			at += (size_t)snprintf(ret + at, size - at, "%ld/%ld ", rules[i].met,
+			                       rules[i].calls);
 		snprintf(ret + at, size - at, "\n");
 		n_rules = 0;
 	} else if (n_rules < RULES_MAX &&
-	           sscanf(line, "%7s %15s %255s %ld %ld %ld", r.kind, r.ops, r.path, &r.nth, &r.count,
-	                  &r.value) == 6 &&
-	           (!strcmp(r.kind, "fail") || !strcmp(r.kind, "short") || !strcmp(r.kind, "slow") ||
-	            !strcmp(r.kind, "calls"))) {
+	           sscanf(line, "%7s %15s %255s %ld %ld %ld", r.kind, r.ops, r.path, &r.nth,
+	                  &r.count, &r.value) == 6 &&
+	           (!strcmp(r.kind, "fail") || !strcmp(r.kind, "short") ||
+	            !strcmp(r.kind, "slow") || !strcmp(r.kind, "calls"))) {
 		rules[n_rules++] = r;
 	} else {
 		snprintf(ret, size, "bad command\n");
@@ -873,7 +931,8 @@ int main(int argc, char **argv)
 	if (fuse_fd < 0)
 		return fail("/dev/fuse");
 	snprintf(options, sizeof(options),
-	         "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", fuse_fd);
+	         "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
+	         fuse_fd);
 	if (mount("recfs", argv[1], "fuse", MS_NOSUID | MS_NODEV, options) < 0)
 		return fail("mount");
 	pthread_create(&listener, NULL, listen_to, &s);
