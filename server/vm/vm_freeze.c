@@ -232,8 +232,7 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 
 	id_make("pt-", point);
 	id_make("ly-", mem_id);
-	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0 ||
-	    (r = flush_below(vm, err)) < 0)
+	if ((r = vm_save(vm, err)) < 0 || (r = flush_below(vm, err)) < 0)
 		return r;
 	before = vm->row;
 	quiesce(vm);
