@@ -54,7 +54,7 @@ class Load:
         jobs = [self.pushes, self.commits, self.accounts, self.large]
         if vms:
             jobs += [self.suspends, self.snapshots]
-        self.threads = [threading.Thread(target=self.guard, args=(j, n)) for n, j in enumerate(jobs)]
+        self.threads = [threading.Thread(target=self.guard, args=(j, n), daemon=True) for n, j in enumerate(jobs)]
 
     def guard(self, job, n):
         try:
