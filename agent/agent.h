@@ -297,6 +297,12 @@ struct user {
 int user_find(const char *name, struct user *ret); /* 0, -ENOENT, ... */
 int user_find_uid(uid_t uid, struct user *ret);
 int user_become(const struct user *u);
+/*
+ * Whether that user can find the file: reach it, and read its directory or own it. As root, and
+ * with one thread.
+ */
+struct stat;
+bool user_finds(const struct user *u, const char *path, struct stat *ret);
 
 /* The PATH for a user's commands. */
 #define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

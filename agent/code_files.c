@@ -7,8 +7,9 @@
  * costs more than a cell. Nothing is read before a cell's end: the kernel merges events of one
  * file, and the descriptor that comes with an event has the file's current name, so a file that was
  * written under another name and renamed is listed by its final name. Two concurrent cells both
- * list what changed. Files written by the system (logs, caches, packages, hidden directories) are
- * not listed. Without fanotify, or with a test root, nothing is.
+ * list what changed, each as far as its own user can find it. Files written by the system (logs,
+ * caches, packages, hidden directories) are not listed. Without fanotify, or with a test root,
+ * nothing is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -169,13 +170,14 @@ void code_files_tick(struct agent *a, uint64_t now)
 	collect(a, /* keep= */ false);
 }
 
-static void put(struct code_ctx *x, const char *path)
+/* u: whose cell it is; NULL: root's */
+static void put(struct code_ctx *x, const struct user *u, const char *path)
 {
 	autobuf struct buf b = { 0 };
 	struct agent_code_event m = { .kind = AGENT_CODE_FILE };
 	struct stat st;
 
-	if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
+	if ((u ? !user_finds(u, path, &st) : lstat(path, &st) < 0) || !S_ISREG(st.st_mode))
 		return;
 	buf_put_u64(&b, (uint64_t)st.st_size);
 	buf_put(&b, path, strlen(path));
@@ -187,13 +189,18 @@ static void put(struct code_ctx *x, const char *path)
 
 void code_files_end(struct agent *a, struct code_ctx *x)
 {
+	static struct user u;
+	bool known;
+
 	if (a->fan_fd > 0) {
 		collect(a, /* keep= */ true);
 		if (running(a) <= 1)
 			a->fan_off_at = clock_ms() + LINGER_MS;
 	}
+	known = x->n_files && *x->user && code_user(x, &u) == 0;
 	for (unsigned i = 0; i < x->n_files; i++) {
-		put(x, x->files[i].path);
+		if (known || !*x->user)
+			put(x, known ? &u : NULL, x->files[i].path);
 		free(x->files[i].path);
 	}
 	x->n_files = 0;

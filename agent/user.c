@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -124,4 +126,37 @@ int user_become(const struct user *u)
 	    setresuid(u->uid, u->uid, u->uid) < 0)
 		return -errno;
 	return 0;
+}
+
+/* lstat() and a look at the directory, with the rights this process has now. */
+static bool finds(const struct user *u, const char *path, struct stat *ret)
+{
+	autofree char *dir = strdup(path);
+	autofd int fd = -1;
+	char *slash = dir ? strrchr(dir, '/') : NULL;
+
+	if (!slash || lstat(path, ret) < 0)
+		return false;
+	if (ret->st_uid == u->uid)
+		return true;
+	slash[slash == dir] = '\0';
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd >= 0;
+}
+
+bool user_finds(const struct user *u, const char *path, struct stat *ret)
+{
+	gid_t own[USER_GROUPS_MAX];
+	int n = getgroups(USER_GROUPS_MAX, own);
+	bool yes;
+
+	if (n < 0 || setgroups(u->n_groups, u->groups) < 0)
+		return false;
+	/* Only what concerns files: nobody can send us a signal meanwhile. */
+	setfsgid(u->gid);
+	setfsuid(u->uid);
+	yes = (uid_t)setfsuid((uid_t)-1) == u->uid && finds(u, path, ret);
+	setfsuid(0);
+	setfsgid(0);
+	return setgroups((size_t)n, own) == 0 && yes;
 }

@@ -71,7 +71,7 @@ def main():
         sys.exit("pandod-man.py: pandod --help does not look as expected")
     out = HEAD.replace("{version}", ask("--version").split()[1])
     for name, option, help_text, default in settings:
-        if name in ("PANDO_VM_VCPUS", "PANDO_VM_MEM_MB"):
+        if name in ("PANDO_VM_VCPUS", "PANDO_VM_MEM_MB", "PANDO_QUOTA_VCPUS", "PANDO_QUOTA_MEM_MB"):
             default = "what the host can carry"  # not the value of this host
         out += f".TP\n.BR {text(name)} \", \" {text(option)}\n\\&{text(help_text)}. Default: {text(default)}.\n"
     sys.stdout.write(out + TAIL)

@@ -40,6 +40,7 @@ struct conf {
 	uint32_t audit_days;         /* PANDO_AUDIT_DAYS */
 	uint32_t parse_mb;           /* PANDO_PARSE_MB */
 	uint32_t output_mb;          /* PANDO_OUTPUT_MB */
+	uint32_t background;         /* PANDO_BACKGROUND */
 	char strangers[24];          /* PANDO_API_STRANGERS: start:rate:full */
 	uint32_t strangers_each;     /* PANDO_API_STRANGERS_EACH */
 	char proxies[512];           /* PANDO_PROXIES */
@@ -59,6 +60,8 @@ struct conf {
 	uint32_t git_private;        /* PANDO_GIT_ALLOW_PRIVATE */
 	uint32_t git_search_s;       /* PANDO_GIT_SEARCH_S */
 	uint32_t git_search_mb;      /* PANDO_GIT_SEARCH_MB */
+	uint32_t git_slow_s;         /* PANDO_GIT_SLOW_S */
+	uint32_t git_unjailed;       /* PANDO_GIT_UNJAILED */
 	char edge_listen[64];        /* PANDO_EDGE_LISTEN, or "none" */
 	char edge_http_listen[64];   /* PANDO_EDGE_HTTP_LISTEN, or "none" */
 	char dns_listen[64];         /* PANDO_DNS_LISTEN, or "none" */

@@ -22,6 +22,10 @@
 #define CONF_FILE_MAX (64u << 10) /* bytes of pando.conf: a few dozen lines */
 #define CONF_NAME_MAX 40          /* bytes of a setting's name */
 
+#define QUOTA_VCPUS_PER_CPU 4 /* of the host, for one account */
+#define QUOTA_VCPUS_MIN 16    /* so that a small host can still try things */
+#define QUOTA_MEM_MIN_MB 4096u
+
 static uint32_t pow2_floor(uint64_t n)
 {
 	uint32_t p = 1;
@@ -40,6 +44,10 @@ static void set_host_defaults(struct conf *c)
 
 	c->vcpus = pow2_floor((uint64_t)MIN(MAX(cpus, 1), 4));
 	c->mem_mb = MIN(MAX(pow2_floor(mib / 8), 512u), 8192u);
+	/* Of one account: vCPUs share cores, and most of a guest's memory is shared or never used.
+	 */
+	c->quota_vcpus = (uint32_t)MAX(cpus * QUOTA_VCPUS_PER_CPU, QUOTA_VCPUS_MIN);
+	c->quota_mem_mb = (uint32_t)MIN(MAX(mib / 4 * 3, QUOTA_MEM_MIN_MB), UINT32_MAX);
 }
 
 /* Former names of settings still work; the present name wins if both are set. */

@@ -173,6 +173,8 @@ static int repos_start(struct app *a, struct err *err)
 		                 .quota_mb = c->quota_git_mb,
 		                 .search_s = c->git_search_s,
 		                 .search_mb = c->git_search_mb,
+		                 .slow_s = c->git_slow_s,
+		                 .unjailed = c->git_unjailed,
 		                 .events = a->events };
 
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", c->data_dir);

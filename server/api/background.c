@@ -7,15 +7,16 @@
  * no connection, and the connection's thread waits for it. When the time is up the id is first
  * written to the store and then sent to the client: an id that was returned is known for a day,
  * even after a restart, if only with an error that the restart lost it (clients poll forever on
- * anything without a code). If the store fails, or too much is already running, the client simply
+ * anything without a code). If the store fails, or the account has no place left, the client simply
  * waits.
  *
  * The same mechanism makes calls repeatable: with an Idempotency-Key the request is in the store
  * before it runs, and a repeated call with the same key and body waits for the same run or gets the
  * same result.
  *
- * A job is in the table from its start until its result is in the store. Lock order: jobs->lock
- * only, never held across a handler.
+ * A job is in the table from its start until its result is in the store, and as long it holds one
+ * of the places that accounts share (base/budget.h). Lock order: jobs->lock only, never held across
+ * a handler.
  */
 #include "api/call.h"
 
@@ -27,10 +28,12 @@
 #include <openssl/evp.h>
 
 #include "base/auto.h"
+#include "base/budget.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "conf.h"
 #include "events/events.h"
 #include "store/store.h"
 
@@ -38,6 +41,7 @@
 #define AFTER_HEADER "x-freestyle-background-after-secs"
 #define IDEM_HEADER "Idempotency-Key"
 #define LOST_STATUS 503
+#define RETRY_S 5 /* told to those who find no room */
 
 static const char lost_body[] =
         "{\"code\":\"UNAVAILABLE\",\"error\":\"UNAVAILABLE\",\"message\":\"the server restarted "
@@ -60,14 +64,17 @@ struct job {
 };
 
 struct jobs {
-	struct api *api; /* weak */
+	struct api *api;       /* weak */
+	struct budget *places; /* owned; of accounts */
 	struct mutex lock;
 	struct job list GUARDED_BY(lock); /* head */
-	unsigned n GUARDED_BY(lock);
 };
 
 int jobs_new(struct api *a, struct jobs **ret, struct err *err)
 {
+	const struct budget_conf places = { .all = a->deps.conf->background
+		                                           ? a->deps.conf->background
+		                                           : API_JOBS_DEFAULT };
 	struct jobs *j = calloc(1, sizeof(*j));
 	int n;
 
@@ -77,7 +84,9 @@ int jobs_new(struct api *a, struct jobs **ret, struct err *err)
 	mutex_unshared(&j->lock);
 	j->list.prev = j->list.next = &j->list;
 	mutex_init(&j->lock, "api jobs");
-	n = store_request_lost(a->deps.store, LOST_STATUS, lost_body, err);
+	n = budget_new(&places, &j->places, err);
+	if (n == 0)
+		n = store_request_lost(a->deps.store, LOST_STATUS, lost_body, err);
 	if (n < 0) {
 		jobs_free(j);
 		return n;
@@ -101,7 +110,7 @@ static void job_remove(struct job *job) REQUIRES(&job->jobs->lock)
 {
 	job->prev->next = job->next;
 	job->next->prev = job->prev;
-	job->jobs->n--;
+	budget_give(job->jobs->places, job->row.account, 1);
 	job_unref(job);
 }
 
@@ -112,6 +121,7 @@ struct jobs *jobs_free(struct jobs *j)
 	mutex_unshared(&j->lock);
 	while (j->list.next != &j->list) /* only kept ones: the API has waited for the others */
 		job_remove(j->list.next);
+	budget_free(j->places);
 	mutex_destroy(&j->lock);
 	free(j);
 	return NULL;
@@ -221,17 +231,37 @@ static void *job_main(void *arg)
 	return NULL;
 }
 
-/* If there is no room, drops the oldest result that is only in memory; jobs->lock. */
-static bool jobs_room(struct jobs *j) REQUIRES(&j->lock)
+/* Drops the oldest result that is only in memory; account NULL: anybody's. False: there is none. */
+static bool drop_kept(struct jobs *j, const char *account) REQUIRES(&j->lock)
 {
-	if (j->n < API_JOBS_MAX)
-		return true;
 	for (struct job *k = j->list.next; k != &j->list; k = k->next)
-		if (k->kept) {
+		if (k->kept && (!account || strcmp(k->row.account, account) == 0)) {
 			job_remove(k);
 			return true;
 		}
 	return false;
+}
+
+/* A place for a job of that account. -EAGAIN: there is none. */
+static int take_place(struct jobs *j, const char *account, struct err *err) REQUIRES(&j->lock)
+{
+	int r;
+
+	while ((r = budget_take(j->places, account, 1)) < 0)
+		if (!drop_kept(j, account) && (r == -EDQUOT || !drop_kept(j, NULL)))
+			break;
+	if (r == 0)
+		return 0;
+	if (r == -EDQUOT)
+		err_tag(err, -EAGAIN, ERR_LIMIT_EXCEEDED,
+		        "this account has too many requests in the background (up to %llu, less "
+		        "when others need some): wait for one of them to end",
+		        (unsigned long long)budget_share(j->places));
+	else
+		err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
+		        "too many requests are running in the background: try again later");
+	err_fact(err, ERR_FACT_RETRY, RETRY_S);
+	return -EAGAIN;
 }
 
 static void job_insert(struct jobs *j, struct job *job)
@@ -241,7 +271,6 @@ static void job_insert(struct jobs *j, struct job *job)
 	job->next = &j->list;
 	job->prev = j->list.prev;
 	job->prev->next = job->next->prev = job;
-	j->n++;
 }
 
 static int job_thread(struct job *job)
@@ -442,9 +471,8 @@ static int job_enter(struct jobs *j, struct job *new, struct job **ret, struct r
 		if (r != 0)
 			return r < 0 || *ret ? MIN(r, 0) : 1;
 	}
-	if (!jobs_room(j))
-		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		               "too many requests are running in the background: try again later");
+	if ((r = take_place(j, new->row.account, err)) < 0)
+		return r;
 	job_insert(j, new);
 	return 0;
 }
@@ -494,8 +522,10 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 	}
 	if (r == 0)
 		r = job_wait(job, after_ms, res, err);
-	if (r == -EAGAIN && mine && !*mine->row.idem_key) /* no room: run it here */
+	if (r == -EAGAIN && mine && !*mine->row.idem_key) { /* no place: run it here */
+		*err = (struct err){ 0 };
 		r = req->match.route->handler(req, res, err);
+	}
 	mutex_lock(&j->lock);
 	if (mine)
 		job_unref(mine);

@@ -79,7 +79,7 @@ int api_admit(struct request *req, struct err *err);
 void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
 
 /* background.c: requests that outlive their connection */
-#define API_JOBS_MAX 256 /* running at a time; with more, a client waits */
+#define API_JOBS_DEFAULT 256 /* places for all accounts; without one, a client waits */
 struct jobs;
 int jobs_new(struct api *a, struct jobs **ret, struct err *err);
 struct jobs *jobs_free(struct jobs *j);

@@ -63,6 +63,7 @@ int repo_bundle(struct repos *g, const struct store_repo *r, int *ret_fd, char *
 	const char *const argv[] = { GIT_PROGRAM, "bundle", "create",
 		                     "-q",        "-",      "--exclude=refs/pando-sync/*",
 		                     "--all",     NULL };
+	const struct repo_client by = { .holder = r->account, .fd = -1 };
 	char path[PATH_MAX], tmp[PATH_MAX];
 	autorun struct run_result res = { 0 };
 	autofree char *shallow = NULL;
@@ -82,6 +83,8 @@ int repo_bundle(struct repos *g, const struct store_repo *r, int *ret_fd, char *
 	rc = run_git(g,
 	             &(struct run_opts){ .repo = path,
 	                                 .argv = argv,
+	                                 .client = &by,
+	                                 .mem_mb = SERVICE_MB,
 	                                 .limit_ms = BUNDLE_MS,
 	                                 .each = write_piece,
 	                                 .ctx = &fd },
@@ -92,9 +95,9 @@ int repo_bundle(struct repos *g, const struct store_repo *r, int *ret_fd, char *
 		return err_tag(err, -EIO, ERR_GIT_ERROR, "cannot pack the repository: %.*s",
 		               (int)MIN(res.err_text.len, (size_t)200), (char *)res.err_text.p);
 	snprintf(path + strlen(path), sizeof(path) - strlen(path), "/shallow");
-	rc = io_read_file(AT_FDCWD, path, SHALLOW_MAX, &shallow, err);
+	rc = io_read_file(AT_FDCWD, path, SHALLOW_MAX, &shallow, NULL);
 	if (rc < 0 && rc != -ENOENT)
-		return rc;
+		return err_sys(err, rc, "read which commits have no parents");
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return err_sys(err, -errno, "read a bundle");
 	*ret_fd = TAKE_FD(fd);

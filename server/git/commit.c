@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/utf8.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 
 #define TRIES_MAX 200
 #define MESSAGE_MAX (256u << 10)
@@ -121,11 +121,13 @@ struct attempt {
 	git_signature *sig; /* owned */
 	struct repo_update u;
 	struct note note;
+	struct hold *hold; /* owned */
 };
 
 static void attempt_done(struct attempt *a)
 {
 	note_close(&a->note);
+	hold_keep(a->hold); /* what was written is there even if no branch moved */
 	git_signature_free(a->sig);
 	free(a->edits);
 }
@@ -178,8 +180,8 @@ static int try_once(struct attempt *a, git_oid *ret, struct repo_about *about, s
 
 	if ((rc = find_parent(a, &parent, about, err)) < 0)
 		return rc;
-	if (parent && (rc = git_commit_tree(&base, parent)) < 0)
-		return git_fail(rc, "read the tree", err);
+	if (parent && (rc = tree_get(a->repo, git_commit_tree_id(parent), &base, err)) < 0)
+		return rc == -ENOENT ? git_fail(rc, "read the tree", err) : rc;
 	if ((rc = tree_edit(a->repo, base, a->edits, a->n->n_changes, &tree_id, err)) < 0 ||
 	    (rc = check_deleted(a, about, err)) < 0)
 		return rc;
@@ -198,6 +200,8 @@ static int try_once(struct attempt *a, git_oid *ret, struct repo_about *about, s
 	            : git_reference_create(&ref, a->repo, a->u.ref, ret, /* force= */ 0, NULL);
 	if (rc == GIT_EMODIFIED || rc == GIT_EEXISTS || rc == GIT_ELOCKED)
 		return 1;
+	if (rc < 0 && !parent)
+		return branch_clash(a->u.ref + strlen("refs/heads/"), err);
 	return rc < 0 ? git_fail(rc, "move the branch", err) : 0;
 }
 
@@ -260,11 +264,14 @@ int repo_commit_create(struct repos *g, const struct store_repo *r, const struct
 	AUTO(attempt_done) struct attempt a = { .g = g, .n = n, .note = NOTE_NONE };
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
-	int64_t room;
+	int64_t bytes = 0;
 	git_oid id;
 	int rc;
 
-	if ((rc = check_new(n, err)) < 0 || (rc = quota_room(g, r->account, &room, err)) < 0 ||
+	for (size_t i = 0; i < n->n_changes; i++)
+		bytes += (int64_t)n->changes[i].len;
+	if ((rc = check_new(n, err)) < 0 ||
+	    (rc = hold_new(g, r->account, r->id, bytes, &a.hold, err)) < 0 ||
 	    (rc = repo_open(g, r, &repo, err)) < 0 ||
 	    (rc = note_open(g, r->id, n->by, &a.note, err)) < 0)
 		return rc;

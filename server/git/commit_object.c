@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 
 static int signature(const struct repo_person *p, git_signature **ret, struct err *err)
 {
@@ -47,12 +47,16 @@ static int find_objects(struct work *w, const struct repo_commit_object *n, stru
 		               "a commit has at most %d parents", REPO_PARENTS_MAX);
 	if ((r = rev_oid(n->tree, &id, err)) < 0)
 		return r;
-	if (git_tree_lookup(&w->tree, w->repo, &id) < 0)
+	if ((r = tree_get(w->repo, &id, &w->tree, err)) < 0 && r != -ENOENT)
+		return r;
+	if (r < 0)
 		return err_tag(err, -ENOENT, ERR_TREE_NOT_FOUND, "there is no tree '%s'", n->tree);
 	for (size_t i = 0; i < n->n_parents; i++) {
 		if ((r = rev_oid(n->parents[i], &id, err)) < 0)
 			return r;
-		if (git_commit_lookup(&w->parents[i], w->repo, &id) < 0)
+		if ((r = commit_get(w->repo, &id, &w->parents[i], err)) < 0 && r != -ENOENT)
+			return r;
+		if (r < 0)
 			return err_tag(err, -ENOENT, ERR_PARENT_NOT_FOUND,
 			               "there is no commit '%s'", n->parents[i]);
 		w->n_parents++;

@@ -45,6 +45,7 @@ struct repo_tag {
 struct repo_tags {
 	struct repo_tag *v;
 	size_t n;
+	size_t bytes; /* of their messages */
 };
 int repo_tags(struct repos *g, const struct store_repo *r, struct arena *mem, struct repo_tags *ret,
               struct err *err);
@@ -105,10 +106,12 @@ int repo_tag_object(struct repos *g, const struct store_repo *r, const char *has
 struct repo_contents {
 	struct repo_entry at;
 	const void *content; /* of a file: at.size bytes */
+	size_t n_below;      /* of a directory: entries that are listed, at all levels */
 };
 /* rev NULL: the default branch. */
-int repo_contents(struct repos *g, const struct store_repo *r, const char *path, const char *rev,
-                  bool recursive, struct arena *mem, struct repo_contents *ret, struct err *err);
+int repo_contents(struct repos *g, const struct store_repo *r, const struct repo_client *by,
+                  const char *path, const char *rev, bool recursive, struct arena *mem,
+                  struct repo_contents *ret, struct err *err);
 
 /* ---- history: log.c, compare.c ---- */
 
@@ -116,6 +119,7 @@ struct repo_log {
 	const char *branch, *since, *until; /* or NULL */
 	uint32_t limit, offset;
 	bool has_offset, asc, no_total;
+	const struct repo_client *client; /* who asks; NULL: the server itself */
 };
 #define REPO_LOG_LIMIT 50
 #define REPO_LOG_LIMIT_MAX 500
@@ -149,8 +153,10 @@ struct repo_comparison {
 	struct repo_diff_file *v;
 	size_t n;
 };
-int repo_compare(struct repos *g, const struct store_repo *r, const char *base, const char *head,
-                 struct arena *mem, struct repo_comparison *ret, struct err *err);
+/* by: who asks, here and below; NULL: the server itself. */
+int repo_compare(struct repos *g, const struct store_repo *r, const struct repo_client *by,
+                 const char *base, const char *head, struct arena *mem, struct repo_comparison *ret,
+                 struct err *err);
 
 /* ---- new commits: commit.c, commit_object.c ---- */
 
@@ -189,6 +195,7 @@ struct repo_search {
 	const char *query, *rev, *path_pattern, *exclude_pattern; /* NULL: none */
 	uint32_t max_results, offset, context;
 	bool case_sensitive, regex, whole_word;
+	const struct repo_client *client; /* who asks; NULL: the server itself */
 };
 #define REPO_SEARCH_RESULTS 100
 #define REPO_SEARCH_RESULTS_MAX 1000

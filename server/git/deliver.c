@@ -20,6 +20,7 @@
 #define IDLE_MS 60000   /* without news: the longest nap */
 #define TROUBLE_MS 2000 /* after the store failed */
 #define VM_ATTEMPTS 3   /* of a command that the server's end interrupted */
+#define JUDGED_MAX 3    /* looks at the paths of a push, if the server ended during the others */
 
 /* Before repetition n, in units of the first wait: with 10 s, the last one is a day later. */
 static const uint32_t backoff[] = { 1, 3, 12, 60, 180, 360, 720, 1440, 2880, 2988 };
@@ -47,14 +48,27 @@ static int load_trigger(struct triggers *t, const struct store_delivery *d,
 }
 
 /* Paths are checked here, not while a client waits for the reply to a push. */
-static int concerns(struct triggers *t, const struct store_delivery *d,
-                    const struct store_trigger *tr, const struct store_repo *repo, bool *ret,
-                    struct err *err)
+static int concerns(struct triggers *t, struct store_delivery *d, const struct store_trigger *tr,
+                    const struct store_repo *repo, bool *ret, struct err *err)
 {
 	autojson json_t *globs = *tr->globs ? json_loads(tr->globs, 0, NULL) : NULL;
+	int r;
 
 	*ret = true;
-	return globs ? repo_touched(t->g, repo, d->old_sha, d->new_sha, globs, ret, err) : 0;
+	if (!globs || d->judged < 0)
+		return 0;
+	if (d->judged >= JUDGED_MAX)
+		return err_set(err, -EOWNERDEAD,
+		               "the server stopped %d times while it looked for the paths that the "
+		               "push changed",
+		               JUDGED_MAX);
+	/* Counted before: whatever the look does to the server, there are only so many. */
+	d->judged++;
+	if ((r = store_delivery_put(t->store, d, NULL, err)) < 0 ||
+	    (r = repo_touched(t->g, repo, d->old_sha, d->new_sha, globs, ret, err)) < 0)
+		return r;
+	d->judged = -1;
+	return 0;
 }
 
 static void note(struct store_delivery *d, const char *text)
@@ -145,7 +159,7 @@ static void work(struct triggers *t, struct store_delivery *d)
 		store_delivery_drop(t->store, d->id, &err);
 		return;
 	}
-	if (r == 0 && d->attempts == 1)
+	if (r == 0)
 		r = concerns(t, d, tr, &repo, &hit, &err);
 	if (!hit) {
 		store_delivery_drop(t->store, d->id, &err);
@@ -156,10 +170,10 @@ static void work(struct triggers *t, struct store_delivery *d)
 		                                 : try_vm(t, d, tr, &output, &err);
 	if (r < 0 && atomic_load(&t->ending))
 		return; /* still active: the next start continues with it */
-	if (d->action == TRIGGER_WEBHOOK)
-		after_webhook(t, d, r, &err);
-	else
+	if (d->action == TRIGGER_VM || r == -EOWNERDEAD)
 		after_vm(d, r, &err);
+	else
+		after_webhook(t, d, r, &err);
 	d->updated_ms = clock_wall_ms();
 	if ((r = store_delivery_put(t->store, d, output, &err)) == 0)
 		r = store_delivery_trim(t->store, d->trigger, DELIVERIES_KEPT, &err);

@@ -90,7 +90,7 @@ int download(struct repos *g, const char *url, int64_t max, int *ret_fd, struct 
 	repos_path(g, "tmp", "", dir);
 	fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return err_sys(err, -errno, "make a file in '%s'", dir);
+		return err_sys(err, -errno, "make a file for a download");
 	c = curl_easy_init();
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");

@@ -35,13 +35,35 @@ void repo_path(const struct repos *g, const char *id, char ret[PATH_MAX])
 	snprintf(ret, PATH_MAX, "%s/repos/%s.git", g->root, id);
 }
 
+/* Where we keep things is nobody's business: of an absolute path, what is behind its last slash. */
+static void hide_paths(const char *text, char *ret, size_t size)
+{
+	char before = ' ';
+	size_t n = 0;
+
+	while (*text && n + 1 < size) {
+		if (*text == '/' && strchr(" '\"(=:", before)) {
+			size_t len = strcspn(text, " '\"():\n");
+
+			for (const char *end = text + len; text < end; text++)
+				if (*text == '/')
+					len = (size_t)(end - text) - 1;
+			text -= len;
+		}
+		if (*text)
+			before = ret[n++] = *text++;
+	}
+	ret[n] = '\0';
+}
+
 int git_fail(int rc, const char *what, struct err *err)
 {
 	const git_error *e = git_error_last();
+	char why[200];
 
-	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, ERR_GIT_ERROR,
-	               "cannot %s: %.200s", what,
-	               e && e->message ? e->message : "libgit2 gives no reason");
+	hide_paths(e && e->message ? e->message : "libgit2 gives no reason", why, sizeof(why));
+	return err_tag(err, rc == GIT_ENOTFOUND ? -ENOENT : -EIO, ERR_GIT_ERROR, "cannot %s: %s",
+	               what, why);
 }
 
 int repo_open(struct repos *g, const struct store_repo *r, git_repository **ret, struct err *err)
@@ -116,9 +138,13 @@ int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, 
 	snprintf(g->jail_dir, sizeof(g->jail_dir), "%s/jail", g->root);
 	mutex_init(&g->lock, "git");
 	mutex_init(&g->lfs, "git lfs");
-	cond_init(&g->room);
+	mutex_init(&g->quota, "git quota");
 	cond_init(&g->work);
-	if ((r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
+	if ((r = budget_new(&(struct budget_conf){ CHILDREN_ACCOUNTS, CHILDREN_ACCOUNT },
+	                    &g->accounts, err)) < 0 ||
+	    (r = budget_new(&(struct budget_conf){ CHILDREN_STRANGERS, CHILDREN_ADDRESS },
+	                    &g->strangers, err)) < 0 ||
+	    (r = libgit_start(err)) < 0 || (r = curl_start(err)) < 0 ||
 	    (r = make_dirs(g, err)) < 0 || (r = jail_probe(g, err)) < 0 ||
 	    (r = repos_reconcile(g, err)) < 0 || (r = text_cache_new(g, &g->texts, err)) < 0 ||
 	    (r = maint_start(g, err)) < 0)
@@ -134,8 +160,11 @@ struct repos *repos_close(struct repos *g)
 	maint_stop(g);
 	g->texts = text_cache_free(g->texts);
 	cond_destroy(&g->work);
-	cond_destroy(&g->room);
+	budget_free(g->accounts);
+	budget_free(g->strangers);
 	mutex_destroy(&g->lfs);
+	holds_free(g);
+	mutex_destroy(&g->quota);
 	mutex_destroy(&g->lock);
 	git_libgit2_shutdown();
 	buf_done(&g->caps);

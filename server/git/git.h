@@ -34,12 +34,26 @@ struct repos_conf {
 	int64_t quota_mb;      /* likewise: all repositories and large files together */
 	uint32_t search_s;     /* for one search; 0: the default */
 	uint32_t search_mb;    /* texts kept for searches; 0: none */
+	uint32_t slow_s;       /* in which a client takes REPO_SLOW_BYTES; 0: the default */
+	bool unjailed;         /* children may run without a jail where there are no namespaces */
 	struct events *events; /* or NULL */
 };
 
 int repos_open(const struct repos_conf *c, struct store *s, struct repos **ret, struct err *err);
 /* Ends what runs in the background. */
 struct repos *repos_close(struct repos *g);
+/* -EAGAIN with a sentence if Git is not served, because there is no jail for it. */
+int repos_ready(const struct repos *g, struct err *err);
+
+/*
+ * Who something is done for. Git's programs are counted by holder, and what takes long ends when
+ * the client leaves.
+ */
+struct repo_client {
+	const char *holder; /* the account, or the address of a stranger */
+	bool stranger;      /* it has shown no key */
+	int fd;             /* its connection; -1: none */
+};
 
 /* ---- how much an account may have: quota.c; QUOTA_NONE: no limit ---- */
 int repos_limits(struct repos *g, const char *account, int64_t *ret_repos, int64_t *ret_mb,
@@ -159,16 +173,17 @@ enum repo_service { REPO_UPLOAD_PACK, REPO_RECEIVE_PACK };
 struct svc;
 struct svc_opts {
 	enum repo_service kind;
-	const char *protocol; /* the client's Git-Protocol, or NULL */
-	const char *by;       /* id of the key or token */
-	bool advertise;       /* only advertise references (info/refs) */
-	int stdin_fd;         /* borrowed; -1: svc_write() */
+	const char *protocol;             /* the client's Git-Protocol, or NULL */
+	const char *by;                   /* id of the key or token */
+	bool advertise;                   /* only advertise references (info/refs) */
+	const struct repo_client *client; /* NULL: the server itself */
+	int stdin_fd;                     /* borrowed; -1: svc_write() */
 };
 int svc_start(struct repos *g, const struct store_repo *r, const struct svc_opts *o,
               struct svc **ret, struct err *err);
 /* format: "tar" or "zip", of this commit or tree. */
-int svc_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
-                struct svc **ret, struct err *err);
+int svc_archive(struct repos *g, const struct store_repo *r, const struct repo_client *by,
+                const char *format, const char *rev, struct svc **ret, struct err *err);
 /* Feeds the child; its output meanwhile is kept. -EPIPE if it no longer reads. */
 int svc_write(struct svc *s, const void *p, size_t n, struct err *err);
 int svc_write_end(struct svc *s, struct err *err);
@@ -177,6 +192,23 @@ ssize_t svc_read(struct svc *s, void *p, size_t n, struct err *err);
 int svc_fd(struct svc *s); /* POLLIN: svc_read() may have something */
 /* Lets a complete push finish; ends anything else. */
 struct svc *svc_free(struct svc *s);
+
+/* ---- clients that take it too slowly: drain.c ---- */
+#define REPO_SLOW_BYTES (256u << 10)
+struct repo_drain {
+	uint64_t since_ms;         /* it has been waited for since then; 0: it is not */
+	uint64_t waited_ms, bytes; /* so far, since it was judged last */
+};
+/*
+ * To be called whenever something changes, and now and then. waits: there is something for the
+ * client that it does not take; taken: what it has taken since. -ETIMEDOUT: it is too slow, and
+ * should be cut off.
+ */
+int drain_look(const struct repos *g, struct repo_drain *d, bool waits, size_t taken,
+               struct err *err);
+unsigned repos_slow_ms(const struct repos *g);
+/* How long the client of a child may take nothing at all. */
+unsigned svc_stall_ms(const struct svc *s);
 
 /* ---- the same for a front with both directions at once (SSH): talk.c. Nothing of it waits ---- */
 struct talk;
@@ -218,8 +250,9 @@ int repo_lfs_batch(struct repos *g, const struct store_repo *r, bool upload, str
 int repo_lfs_get(struct repos *g, const struct store_repo *r, const char *oid, int *ret_fd,
                  uint64_t *ret_len, struct err *err);
 struct lfs_put;
-int lfs_put_open(struct repos *g, const struct store_repo *r, const char *oid, struct lfs_put **ret,
-                 struct err *err);
+/* len: bytes, which are reserved at once; -1: nobody knows yet. */
+int lfs_put_open(struct repos *g, const struct store_repo *r, const char *oid, int64_t len,
+                 struct lfs_put **ret, struct err *err);
 int lfs_put_data(struct lfs_put *p, const void *data, size_t n, struct err *err);
 /* Checks the hash and keeps it. */
 int lfs_put_finish(struct lfs_put *p, struct err *err);

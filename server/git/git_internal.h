@@ -7,13 +7,19 @@
 #include <stdatomic.h>
 
 #include "base/auto.h"
+#include "base/budget.h"
 #include "base/buf.h"
 #include "base/lock.h"
 #include "git/contents.h"
 
 #define GIT_PROGRAM "/usr/bin/git"
-#define CHILDREN_MAX 96         /* of git's programs at a time: memory and processes */
-#define CHILD_WAIT_MS 60000     /* for one of them to end, so that the next may begin */
+#define CHILDREN_ACCOUNTS 64    /* of git's programs at a time, for clients with a key */
+#define CHILDREN_ACCOUNT 48     /* and for one account */
+#define CHILDREN_STRANGERS 32   /* for clients without a key */
+#define CHILDREN_ADDRESS 8      /* and from one address */
+#define CHILD_WAIT_MS 10000     /* for one of them to end, so that the next may begin */
+#define CHILD_ASK_MB 1024       /* memory of a child that answers a question, unless it says more */
+#define SERVICE_MB 2048         /* of one upload-pack, receive-pack or archive, or of a fetch */
 #define SERVICE_CPU_S 3600      /* processor time of one upload-pack or receive-pack */
 #define SERVICE_STALL_MS 300000 /* a child that neither reads nor writes nor ends */
 #define CONTENT_MAX (64u << 20) /* bytes of one file in a JSON answer */
@@ -29,13 +35,16 @@ struct repos {
 	struct store *store; /* weak */
 	char root[300];      /* <data>/git */
 	char jail_dir[320];  /* skeleton of a child's root */
-	bool jailed;
+	bool jailed, closed; /* closed: there is no jail, and the operator wants one */
 	char jail_text[160];
 	char uid_map[64], gid_map[64];
 	struct mutex lock;
 	struct mutex lfs; /* between a large file's bytes and its rows */
-	struct cond room; /* a child ended */
-	unsigned children GUARDED_BY(lock);
+	/* quota.c */
+	struct mutex quota;
+	struct hold *holds GUARDED_BY(quota); /* owned */
+	uint64_t hold_mark GUARDED_BY(quota);
+	struct budget *accounts, *strangers; /* children, by account and by address */
 	struct push_sub subs[REPOS_SUBSCRIBERS_MAX] GUARDED_BY(lock);
 	unsigned n_subs GUARDED_BY(lock);
 	/* maint.c */
@@ -66,11 +75,14 @@ struct child_opts {
 	int extra;               /* borrowed; the child's descriptor 3, or -1 */
 	bool write;              /* may it write to the repository? */
 	bool network;            /* through a proxy of ours only; *ret_listen is where it listens */
-	unsigned cpu_s;
+	unsigned cpu_s, mem_mb;  /* memory it may have, each of its processes; 0: CHILD_ASK_MB */
+	const struct repo_client *client; /* who it runs for; NULL: the server itself */
 };
 struct child {
 	struct proc p;
-	struct repos *g; /* counted there while set */
+	struct repos *g;  /* while it runs */
+	struct budget *b; /* counted there while set, for: */
+	char holder[BUDGET_HOLDER_SIZE];
 };
 #define CHILD_NONE ((struct child){ .p = { -1, -1 } })
 int child_start(struct repos *g, const struct child_opts *o, struct child *ret, int *ret_listen,
@@ -78,6 +90,9 @@ int child_start(struct repos *g, const struct child_opts *o, struct child *ret, 
 /* Exit status, 128 + signal, or -ETIMEDOUT after ending it. */
 int child_wait(struct child *c, uint64_t deadline_ms);
 void child_end(struct child *c); /* polite first; what was waited for already is fine */
+/* Only counts: for what starts several children, which then have no client. NULL: not counted */
+int room_take(struct repos *g, const struct repo_client *by, struct child *ret, struct err *err);
+void room_give(struct child *c);
 int jail_prepare(struct repos *g, struct err *err);
 /* Tries a child; sets g->jailed. */
 int jail_probe(struct repos *g, struct err *err);
@@ -91,9 +106,11 @@ struct run_opts {
 	size_t in_len;
 	int in_fd;   /* instead; 0: none */
 	int stop_fd; /* once it is readable the child is ended: -ECANCELED; 0: none */
+	const struct repo_client *client; /* likewise once that has left; NULL: the server itself */
 	bool write, network;
-	size_t out_max; /* more is -EFBIG */
-	unsigned limit_ms;
+	size_t out_max;            /* more is -EFBIG */
+	unsigned limit_ms, mem_mb; /* mem_mb 0: CHILD_ASK_MB */
+	int64_t net_max;           /* bytes from the network; 0: no limit */
 	/* Instead of keeping what it writes: called with each piece; not 0 ends the child. */
 	int (*each)(void *ctx, const uint8_t *p, size_t n, struct err *err);
 	void *ctx;
@@ -105,11 +122,15 @@ struct run_result {
 #define autorun AUTO(run_result_done)
 void run_result_done(struct run_result *r);
 int run_git(struct repos *g, const struct run_opts *o, struct run_result *ret, struct err *err);
+/* Did it reach the limit on its memory or processor time? */
+bool run_exhausted(const struct run_result *r);
 
 /* ---- proxy.c: the only way out of a child with network ---- */
 struct proxy;
-/* Takes the listening socket, which lives in the child's network namespace. */
-int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, struct err *err);
+/* Takes the listening socket, which lives in the child's network namespace. max: bytes that servers
+ * may send; 0: any number */
+int proxy_start(int listen_fd_consume, bool allow_private, int64_t max, struct proxy **ret,
+                struct err *err);
 /* Why the last connection was rejected, or "". */
 struct proxy *proxy_stop(struct proxy *p, char *ret_refusal, size_t size);
 /* Loopback, private, link-local, multicast and the like. */
@@ -177,6 +198,9 @@ int rev_branch(git_repository *repo, const char *name, git_commit **ret, struct 
 /* The branch HEAD names, whether it exists or not. */
 int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err);
 
+/* ---- refs.c ---- */
+int branch_clash(const char *name, struct err *err);
+
 /* ---- object.c ---- */
 int commit_read(git_commit *c, struct arena *mem, struct repo_commit *ret, struct err *err);
 /* Everything but the path. */
@@ -242,15 +266,22 @@ struct pack {
 	struct child c;
 	struct note note; /* of a push */
 	bool push;
+	struct repo_client client; /* who it is for; without a holder: the server itself */
+	char holder[BUDGET_HOLDER_SIZE];
+	struct hold *hold; /* owned; of a push */
+	int64_t fed;       /* bytes of it */
 };
 struct pack_cmd { /* points into itself */
 	const char *argv[10], *env[2];
 	char protocol[96], max_input[64], path[PATH_MAX];
 };
-void pack_init(struct pack *p, struct repos *g, const struct store_repo *r);
+void pack_init(struct pack *p, struct repos *g, const struct store_repo *r,
+               const struct repo_client *by);
 /* Quota, command line and note; the caller starts the child, with the note as its descriptor 3. */
 int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struct pack_cmd *ret,
                  struct err *err);
+/* So many more bytes come in: -EDQUOT when they do not fit into the account's limit. */
+int pack_takes(struct pack *p, size_t n, struct err *err);
 /* The child has ended. Fails if what it wrote may be lost when the power fails. */
 int pack_tell(struct pack *p, struct err *err);
 void pack_end(struct pack *p); /* ends it if it has not */
@@ -280,6 +311,27 @@ void lfs_collect(struct repos *g, const struct store_lfs *l, size_t n);
 int quota_repo(struct repos *g, const char *account, struct err *err);
 /* Bytes that the account may still store; INT64_MAX: no limit. -EDQUOT when there are none. */
 int quota_room(struct repos *g, const char *account, int64_t *ret, struct err *err);
+/*
+ * Bytes that are on their way count before they are stored, so that several uploads at once cannot
+ * pass the limit together. -EDQUOT as above.
+ */
+struct hold;
+int hold_new(struct repos *g, const char *account, const char *repo, int64_t bytes,
+             struct hold **ret, struct err *err);
+/* As many in all, at least. NULL is fine, here and below. */
+int hold_grow(struct hold *h, int64_t bytes, struct err *err);
+struct hold *hold_drop(struct hold *h);
+/* They are stored: counted here until the repository has been measured. */
+struct hold *hold_keep(struct hold *h);
+void holds_free(struct repos *g);
+/* Of a measurement that begins now; and when it is in the store. */
+uint64_t quota_mark(struct repos *g);
+void quota_measured(struct repos *g, const char *repo, uint64_t mark);
+static inline void hold_dropp(struct hold **h)
+{
+	*h = hold_drop(*h);
+}
+#define autohold AUTO(hold_dropp) struct hold
 
 /* ---- import.c, import_source.c ---- */
 int import_source(struct repos *g, const char *account, const char *path,

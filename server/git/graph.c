@@ -3,7 +3,8 @@
  * graph.c - which commits come before which
  *
  * libgit2 walks them, in this process. What it cannot walk is a shallow repository (imported with a
- * depth): it fails on missing parents. Then Git itself is asked, in its jail.
+ * depth): it fails on missing parents. And a long history takes memory and time that nothing could
+ * take back. Then Git itself is asked, in its jail, with limits on both.
  */
 #include "git/graph.h"
 
@@ -15,6 +16,7 @@
 
 #define WALK_MAX 5000000 /* commits of one branch */
 #define ASK_MS 60000
+#define HERE_BYTES (INT64_C(64) << 20) /* of a repository that is walked in this process */
 #define ASK_BYTES (256u << 20)
 
 void oids_done(struct oids *o)
@@ -40,7 +42,13 @@ int oids_add(struct oids *o, const git_oid *id, struct err *err)
 	return 0;
 }
 
-/* ---- shallow: git's own programs ---- */
+/* As it was measured after its last push; a history of so many bytes is a second's walk. */
+static bool by_git(const struct graph *g)
+{
+	return g->r->bytes > HERE_BYTES || git_repository_is_shallow(g->repo) == 1;
+}
+
+/* ---- shallow or large: git's own programs ---- */
 
 static int ask(struct graph *g, const char *const *argv, struct run_result *ret, struct err *err)
 {
@@ -49,9 +57,18 @@ static int ask(struct graph *g, const char *const *argv, struct run_result *ret,
 
 	repo_path(g->g, g->r->id, path);
 	r = run_git(g->g,
-	            &(struct run_opts){
-	                    .repo = path, .argv = argv, .out_max = ASK_BYTES, .limit_ms = ASK_MS },
+	            &(struct run_opts){ .repo = path,
+	                                .argv = argv,
+	                                .client = g->client,
+	                                .out_max = ASK_BYTES,
+	                                .limit_ms = ASK_MS },
 	            ret, err);
+	if (r == -ETIMEDOUT || r == -EFBIG || (r == 0 && run_exhausted(ret)))
+		return err_tag(
+		        err, -EFBIG, ERR_GIT_TOO_LARGE,
+		        "the history is too long for this: it takes more than %d seconds, %u "
+		        "MiB of hashes or %d MiB of memory",
+		        ASK_MS / 1000, ASK_BYTES >> 20, CHILD_ASK_MB);
 	if (r < 0)
 		return r;
 	return ret->status <= 1
@@ -62,13 +79,14 @@ static int ask(struct graph *g, const char *const *argv, struct run_result *ret,
 static int ask_walk(struct graph *g, const git_oid *tip, const git_oid *hide, size_t max,
                     struct oids *ret, struct err *err)
 {
-	char from[REPO_SHA_SIZE], not [REPO_SHA_SIZE + 1] = "^";
-	const char *argv[] = { GIT_PROGRAM, "rev-list",        "--topo-order",
-		               from,        hide ? not : NULL, NULL };
+	char from[REPO_SHA_SIZE], not [REPO_SHA_SIZE + 1] = "^", most[32];
+	const char *argv[] = { GIT_PROGRAM,       "rev-list", "--topo-order", most, from,
+		               hide ? not : NULL, NULL };
 	autorun struct run_result res = { 0 };
 	git_oid id;
 	int r;
 
+	snprintf(most, sizeof(most), "-n%zu", MIN(max, (size_t)WALK_MAX + 1));
 	git_oid_tostr(from, sizeof(from), tip);
 	if (hide)
 		git_oid_tostr(not +1, sizeof(not ) - 1, hide);
@@ -130,7 +148,7 @@ int graph_walk(struct graph *g, const git_oid *tip, const git_oid *hide, size_t 
 	git_oid id;
 	int rc;
 
-	if (git_repository_is_shallow(g->repo) == 1)
+	if (by_git(g))
 		return ask_walk(g, tip, hide, max, ret, err);
 	rc = git_revwalk_new(&w, g->repo);
 	if (rc == 0)
@@ -151,7 +169,7 @@ int graph_before(struct graph *g, const git_oid *a, const git_oid *b, struct err
 
 	if (git_oid_equal(a, b))
 		return 1;
-	if (git_repository_is_shallow(g->repo) == 1)
+	if (by_git(g))
 		return ask_ancestor(g, a, b, err);
 	d = git_graph_descendant_of(g->repo, b, a);
 	return d < 0 ? git_fail(d, "walk the commits", err) : d;
@@ -163,7 +181,7 @@ int graph_relate(struct graph *g, const git_oid *base, const git_oid *head, stru
 	int rc;
 
 	*ret = (struct relation){ 0 };
-	if (git_repository_is_shallow(g->repo) == 1)
+	if (by_git(g))
 		return ask_relation(g, base, head, ret, err);
 	rc = git_graph_ahead_behind(&ret->ahead, &ret->behind, g->repo, head, base);
 	if (rc < 0)

@@ -7,7 +7,8 @@
 struct graph {
 	struct repos *g;
 	const struct store_repo *r;
-	git_repository *repo; /* weak */
+	git_repository *repo;             /* weak */
+	const struct repo_client *client; /* who asks; NULL: the server itself */
 };
 
 struct oids {

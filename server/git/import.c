@@ -8,6 +8,7 @@
  * (import_write.c).
  */
 #include "git/import.h"
+#include "git/bounds.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -203,7 +204,7 @@ static int import_git_from(struct job *j, const char *scratch, const char *url, 
 	git_tree_entry *e = NULL;
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
-	autotree *root = NULL;
+	struct bounds b = bounds_begin(NULL, BOUNDS_MS);
 	char sha[REPO_SHA_SIZE];
 	int rc = git_repository_init(&repo, scratch, /* is_bare= */ 1);
 
@@ -214,16 +215,16 @@ static int import_git_from(struct job *j, const char *scratch, const char *url, 
 		return rc;
 	if ((rc = rev_commit(repo, branch, &c, err)) < 0)
 		return rc;
-	if ((rc = git_commit_tree(&root, c)) < 0)
-		return git_fail(rc, "read the tree", err);
+	if ((rc = tree_weigh(repo, git_commit_tree_id(c), 2 * IMPORT_FILES_MAX, &b, err)) < 0)
+		return rc;
 	if (*dir) {
-		rc = git_tree_entry_bypath(&e, root, dir);
+		rc = tree_path(repo, git_commit_tree_id(c), dir, &e, err);
 		if (rc < 0 || git_tree_entry_type(e) != GIT_OBJECT_TREE) {
 			git_tree_entry_free(e);
 			return no_dir(j, url, dir, err);
 		}
 	}
-	git_oid_tostr(sha, sizeof(sha), e ? git_tree_entry_id(e) : git_tree_id(root));
+	git_oid_tostr(sha, sizeof(sha), e ? git_tree_entry_id(e) : git_commit_tree_id(c));
 	git_tree_entry_free(e);
 	snprintf(spec, sizeof(spec), "%s", sha);
 	return commit_tar(j, argv, scratch, -1, url, dir, "", err);

@@ -117,7 +117,8 @@ int writer_open(struct repos *g, const char *path, const struct import_commit *c
 	                                      .err = -1,
 	                                      .extra = -1,
 	                                      .write = true,
-	                                      .cpu_s = SERVICE_CPU_S },
+	                                      .cpu_s = SERVICE_CPU_S,
+	                                      .mem_mb = SERVICE_MB },
 	                &w->c, NULL, err);
 	close(p[0]);
 	if (r < 0) {

@@ -7,18 +7,20 @@
  * is a skeleton (<data>/git/jail) with /usr, two devices and one repository in it, the latter
  * read-only unless it is written to; everything else of the host, the database and other
  * repositories included, is not there. It has no network; a child that fetches has a loopback of
- * its own on which only a proxy of ours listens (proxy.c). Then: no new privileges, limits on
- * processor time, memory, files.
+ * its own on which only a proxy of ours listens (proxy.c). Then: no capabilities, no new
+ * privileges, limits on processor time, memory, processes, files.
  *
- * Namespaces are made without privileges. Where the kernel does not allow that, children run
- * with the limits alone, the log says so, and imports are refused.
+ * Namespaces are made without privileges. Where the kernel does not allow that, Git is not served,
+ * unless the operator says that children may run with the limits alone.
  *
  * After clone3() the child makes system calls only: other threads may have held any lock.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/mount.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -46,6 +48,7 @@
 #define CHILD_MEM_BYTES (UINT64_C(6) << 30) /* address space: packs are mapped */
 #define CHILD_FILE_BYTES (UINT64_C(64) << 30)
 #define CHILD_FILES 512
+#define CHILD_PROCESSES 64   /* and threads, of all that one child starts */
 #define PACK_THREADS_MAX 4L  /* of one child that checks or makes a pack */
 #define POLITE_MS 3000       /* between SIGTERM, which removes Git's lock files, and SIGKILL */
 #define PUSHED_REF_MAX "460" /* bytes: a mirror's own names for it fit into REPO_REF_SIZE, too */
@@ -144,6 +147,39 @@ static int limit(int what, uint64_t n)
 	return setrlimit((__rlimit_resource_t)what, &r);
 }
 
+/* None is left, and none can come back; unjailed there were none. */
+static int drop_caps(bool jailed)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (jailed) {
+		if (prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED, 0, 0, 0) < 0)
+			return -1;
+		for (unsigned long c = 0; c < 64; c++)
+			if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EINVAL)
+				return -1;
+	}
+	return (int)syscall(SYS_capset, &head, none);
+}
+
+/* The number of processes is that of the child's own user namespace; without one it would be that
+ * of all that the server's user runs. */
+static const char *set_limits(const struct launch *l)
+{
+	const struct child_opts *o = l->o;
+
+	if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_CPU, o->cpu_s) < 0 ||
+	    limit(RLIMIT_AS, CHILD_MEM_BYTES) < 0 ||
+	    limit(RLIMIT_DATA, (uint64_t)(o->mem_mb ? o->mem_mb : CHILD_ASK_MB) << 20) < 0 ||
+	    limit(RLIMIT_FSIZE, CHILD_FILE_BYTES) < 0 || limit(RLIMIT_NOFILE, CHILD_FILES) < 0 ||
+	    (l->g->jailed && limit(RLIMIT_NPROC, CHILD_PROCESSES) < 0))
+		return "set limits";
+	if (drop_caps(l->g->jailed) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return "drop privileges";
+	return NULL;
+}
+
 static const char *arrange_fds(struct launch *l)
 {
 	int last = l->o->extra >= 0 ? 3 : 2;
@@ -182,10 +218,8 @@ static const char *child_main(struct launch *l)
 	if ((what = arrange_fds(l)))
 		return what;
 	setsid();
-	if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_CPU, l->o->cpu_s) < 0 ||
-	    limit(RLIMIT_AS, CHILD_MEM_BYTES) < 0 || limit(RLIMIT_FSIZE, CHILD_FILE_BYTES) < 0 ||
-	    limit(RLIMIT_NOFILE, CHILD_FILES) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return "set limits";
+	if ((what = set_limits(l)))
+		return what;
 	execve(l->o->argv[0], (char *const *)l->o->argv, (char *const *)l->env);
 	return "run it";
 }
@@ -222,26 +256,6 @@ static void make_env(struct launch *l, char (*config)[PATH_MAX + 32])
 	for (size_t i = 0; l->o->env && l->o->env[i] && n < ENV_MAX; i++)
 		l->env[n++] = l->o->env[i];
 	l->env[n] = NULL;
-}
-
-static int take_room(struct repos *g, struct err *err)
-{
-	uint64_t until = deadline_in(CHILD_WAIT_MS);
-
-	LOCK_SCOPE(&g->lock);
-	while (g->children >= CHILDREN_MAX)
-		if (!cond_wait_until(&g->room, &g->lock, until))
-			return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-			               "too many Git operations run at the moment");
-	g->children++;
-	return 0;
-}
-
-static void give_room(struct repos *g)
-{
-	LOCK_SCOPE(&g->lock);
-	g->children--;
-	cond_signal(&g->room);
 }
 
 static int reap(pid_t pid)
@@ -377,20 +391,21 @@ static int start_counted(struct repos *g, const struct child_opts *o, struct chi
 		close(pidfd);
 		return r;
 	}
-	*ret = (struct child){ .p = { .pid = pid, .pidfd = pidfd }, .g = g };
+	ret->p = (struct proc){ .pid = pid, .pidfd = pidfd };
+	ret->g = g;
 	return 0;
 }
 
 int child_start(struct repos *g, const struct child_opts *o, struct child *ret, int *ret_listen,
                 struct err *err)
 {
-	int r = take_room(g, err);
+	int r;
 
-	if (r < 0)
+	if ((r = repos_ready(g, err)) < 0 || (r = room_take(g, o->client, ret, err)) < 0)
 		return r;
 	r = start_counted(g, o, ret, ret_listen, err);
 	if (r < 0)
-		give_room(g);
+		room_give(ret);
 	return r;
 }
 
@@ -399,7 +414,7 @@ static int child_reap(struct child *c)
 	int st = reap(c->p.pid);
 
 	proc_close(&c->p);
-	give_room(c->g);
+	room_give(c);
 	*c = CHILD_NONE;
 	return st;
 }
@@ -536,6 +551,14 @@ int jail_probe(struct repos *g, struct err *err)
 			break;
 		snprintf(g->jail_text, sizeof(g->jail_text), "no namespaces (%.100s)",
 		         *why.msg ? why.msg : "git did not run in a jail");
+		if (!g->conf.unjailed) {
+			g->jailed = false;
+			g->closed = true;
+			log_error("Git is not served: its programs cannot be jailed: %s. "
+			          "PANDO_GIT_UNJAILED=1 serves it without a jail",
+			          g->jail_text);
+			return 0;
+		}
 		log_warn("Git's programs run without a jail: %s", g->jail_text);
 	}
 	if (r < 0)

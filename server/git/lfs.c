@@ -103,8 +103,8 @@ struct lfs_put {
 	struct repos *g;
 	struct store_lfs row;
 	EVP_MD_CTX *md;
-	int fd; /* owned; without a name */
-	int64_t room;
+	int fd;            /* owned; without a name */
+	struct hold *hold; /* owned */
 };
 
 struct lfs_put *lfs_put_free(struct lfs_put *p)
@@ -112,38 +112,40 @@ struct lfs_put *lfs_put_free(struct lfs_put *p)
 	if (!p)
 		return NULL;
 	EVP_MD_CTX_free(p->md);
+	hold_drop(p->hold);
 	if (p->fd >= 0)
 		close(p->fd);
 	free(p);
 	return NULL;
 }
 
-int lfs_put_open(struct repos *g, const struct store_repo *r, const char *oid, struct lfs_put **ret,
-                 struct err *err)
+int lfs_put_open(struct repos *g, const struct store_repo *r, const char *oid, int64_t len,
+                 struct lfs_put **ret, struct err *err)
 {
+	autohold *hold = NULL;
 	struct lfs_put *p;
 	char dir[PATH_MAX];
-	int64_t room;
 	int rc;
 
 	if (!oid_valid(oid))
 		return bad_oid(err);
 	lfs_path(g, r->account, oid, dir, /* dir_only= */ true);
-	if ((rc = quota_room(g, r->account, &room, err)) < 0 ||
-	    (rc = io_mkdirs(dir, 0700, err)) < 0)
+	if ((rc = hold_new(g, r->account, r->id, MAX(len, 0), &hold, err)) < 0)
 		return rc;
+	if ((rc = io_mkdirs(dir, 0700, NULL)) < 0)
+		return err_sys(err, rc, "make a directory for large files");
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return err_set(err, -ENOMEM, "out of memory");
 	p->g = g;
-	p->room = room;
+	p->hold = TAKE_PTR(hold);
 	snprintf(p->row.repo, sizeof(p->row.repo), "%s", r->id);
 	snprintf(p->row.account, sizeof(p->row.account), "%s", r->account);
 	snprintf(p->row.oid, sizeof(p->row.oid), "%s", oid);
 	p->md = EVP_MD_CTX_new();
 	p->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	if (!p->md || p->fd < 0 || EVP_DigestInit_ex(p->md, EVP_sha256(), NULL) != 1) {
-		rc = err_sys(err, p->fd < 0 ? -errno : -ENOMEM, "make a file in '%s'", dir);
+		rc = err_sys(err, p->fd < 0 ? -errno : -ENOMEM, "make a large file");
 		lfs_put_free(p);
 		return rc;
 	}
@@ -156,9 +158,8 @@ int lfs_put_data(struct lfs_put *p, const void *data, size_t n, struct err *err)
 	int r;
 
 	p->row.bytes += (int64_t)n;
-	if (p->row.bytes > p->room)
-		return err_tag(err, -EDQUOT, ERR_LIMIT_EXCEEDED,
-		               "the file is larger than what the account may still store");
+	if ((r = hold_grow(p->hold, p->row.bytes, err)) < 0)
+		return r;
 	EVP_DigestUpdate(p->md, data, n);
 	r = io_write_all(p->fd, data, n);
 	return r < 0 ? err_sys(err, r, "write a large file") : 0;

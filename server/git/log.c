@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "git/bounds.h"
 #include "git/graph.h"
 
 /* A commit that a selector names, which must be the tip or below it. */
@@ -64,6 +65,7 @@ static int read_page(git_repository *repo, const struct repo_log *q, const struc
                      struct arena *mem, struct repo_history *ret, struct err *err)
 {
 	size_t first = MIN((size_t)q->offset, row->n), end = MIN(first + q->limit, row->n);
+	size_t bytes = 0;
 
 	*ret = (struct repo_history){ .total = row->n };
 	ret->v = arena_array(mem, end - first, sizeof(*ret->v));
@@ -72,12 +74,19 @@ static int read_page(git_repository *repo, const struct repo_log *q, const struc
 	for (size_t i = first; i < end; i++) {
 		const git_oid *id = &row->v[q->asc ? row->n - 1 - i : i];
 		autocommit *c = NULL;
-		int rc = git_commit_lookup(&c, repo, id);
+		int rc = commit_get(repo, id, &c, err);
 
 		if (rc < 0)
-			return git_fail(rc, "read a commit", err);
-		if ((rc = commit_read(c, mem, &ret->v[ret->n++], err)) < 0)
+			return rc == -ENOENT ? git_fail(rc, "read a commit", err) : rc;
+		if ((rc = commit_read(c, mem, &ret->v[ret->n], err)) < 0)
 			return rc;
+		bytes += strlen(ret->v[ret->n++].message);
+		if (bytes > META_BYTES_ALL)
+			return err_tag(
+			        err, -EFBIG, ERR_GIT_TOO_LARGE,
+			        "the messages of these commits have more than %u MiB: ask for "
+			        "fewer with 'limit'",
+			        META_BYTES_ALL >> 20);
 	}
 	if (end < row->n)
 		git_oid_tostr(ret->next, sizeof(ret->next),
@@ -101,7 +110,7 @@ int repo_log(struct repos *g, const struct store_repo *r, const struct repo_log 
              struct arena *mem, struct repo_history *ret, struct err *err)
 {
 	AUTO(range_done) struct range range = { 0 };
-	struct graph gr = { .g = g, .r = r };
+	struct graph gr = { .g = g, .r = r, .client = q->client };
 	autooids row = { 0 };
 	char branch[REPO_REF_SIZE];
 	autorepo *repo = NULL;

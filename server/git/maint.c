@@ -26,6 +26,7 @@
 #define LOOSE_MAX 2000      /* objects before a repack; a 256th of it is counted */
 #define PACKS_MAX 30        /* packs before a repack */
 #define GC_MS (30 * 60000u) /* for one of them */
+#define GC_MB 4096          /* memory of it */
 #define QUARANTINE "tmp_objdir-"
 #define QUARANTINES_MAX 32 /* that are removed at a time */
 #define DEPTH_MAX 64       /* directories inside directories, when measuring */
@@ -101,9 +102,12 @@ static void pack(struct repos *g, const char *id, const char *path)
 		                            "gc",        "--quiet", "--prune=2.weeks.ago",
 		                            NULL };
 	autorun struct run_result res = { 0 };
-	struct run_opts o = {
-		.repo = path, .argv = argv, .write = true, .out_max = 65536, .limit_ms = GC_MS
-	};
+	struct run_opts o = { .repo = path,
+		              .argv = argv,
+		              .write = true,
+		              .out_max = 65536,
+		              .limit_ms = GC_MS,
+		              .mem_mb = GC_MB };
 	struct err err = { 0 };
 	unsigned mark = busy_mark(g, id);
 	int r = run_git(g, &o, &res, &err);
@@ -159,16 +163,21 @@ static void look_after(struct repos *g, const char *id)
 	struct store_repo repo;
 	struct err err = { 0 };
 	char path[PATH_MAX];
+	uint64_t mark;
 
 	repo_path(g, id, path);
-	if (store_repo_get(g->store, id, &repo, &err) < 0)
+	if (store_repo_get(g->store, id, &repo, &err) < 0) {
+		quota_measured(g, id, UINT64_MAX); /* it is gone */
 		return;
+	}
 	drop_quarantines(g, id, path);
 	texts_follow(g->texts, id);
 	if (wants_packing(path))
 		pack(g, id, path);
+	mark = quota_mark(g);
 	if (store_repo_measured(g->store, id, repo_measure(path), 0, &err) < 0)
 		log_warn("repository %s: cannot save its size: %s", id, err.msg);
+	quota_measured(g, id, mark);
 }
 
 static void *maint_main(void *arg)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 
 static void read_person(const git_signature *s, struct arena *mem, struct repo_person *ret)
 {
@@ -37,12 +37,15 @@ int commit_read(git_commit *c, struct arena *mem, struct repo_commit *ret, struc
 static int lookup(struct repos *g, const struct store_repo *r, const char *hash, git_object_t type,
                   enum err_code tag, git_repository **repo, git_object **ret, struct err *err)
 {
+	git_object_t is;
 	git_oid id;
 	int rc;
 
 	if ((rc = rev_oid(hash, &id, err)) < 0 || (rc = repo_open(g, r, repo, err)) < 0)
 		return rc;
-	if (git_object_lookup(ret, *repo, &id, type) < 0)
+	if ((rc = meta_check(*repo, &id, &is, err)) < 0 && rc != -ENOENT)
+		return rc;
+	if (rc < 0 || is != type || git_object_lookup(ret, *repo, &id, type) < 0)
 		return err_tag(err, -ENOENT, tag, "there is no %s '%s'",
 		               git_object_type2string(type), hash);
 	return 0;
@@ -72,16 +75,23 @@ int repo_blob(struct repos *g, const struct store_repo *r, const char *hash, str
               struct repo_blob *ret, struct err *err)
 {
 	autorepo *repo = NULL;
-	autoobject *o = NULL;
-	git_blob *b;
-	int rc = lookup(g, r, hash, GIT_OBJECT_BLOB, ERR_BLOB_NOT_FOUND, &repo, &o, err);
+	autoblob *b = NULL;
+	autoodb *odb = NULL;
+	git_object_t type;
+	size_t len = 0;
+	git_oid id;
+	int rc;
 
-	if (rc < 0)
+	if ((rc = rev_oid(hash, &id, err)) < 0 || (rc = repo_open(g, r, &repo, err)) < 0)
 		return rc;
-	b = (git_blob *)o;
-	if ((rc = blob_size_check(git_blob_rawsize(b), err)) < 0)
+	/* Asked before it is read. */
+	if (git_repository_odb(&odb, repo) == 0 &&
+	    git_odb_read_header(&len, &type, odb, &id) == 0 && type == GIT_OBJECT_BLOB &&
+	    (rc = blob_size_check(len, err)) < 0)
 		return rc;
-	git_oid_tostr(ret->sha, sizeof(ret->sha), git_object_id(o));
+	if (git_blob_lookup(&b, repo, &id) < 0)
+		return err_tag(err, -ENOENT, ERR_BLOB_NOT_FOUND, "there is no blob '%s'", hash);
+	git_oid_tostr(ret->sha, sizeof(ret->sha), &id);
 	ret->size = git_blob_rawsize(b);
 	ret->content = arena_copy(mem, git_blob_rawcontent(b), ret->size);
 	return arena_check(mem, err);
@@ -113,6 +123,11 @@ int repo_tree(struct repos *g, const struct store_repo *r, const char *hash, str
 		return git_fail(rc, "read objects", err);
 	git_oid_tostr(ret->sha, sizeof(ret->sha), git_object_id(o));
 	ret->n = git_tree_entrycount((git_tree *)o);
+	if (ret->n > TREE_ENTRIES_MAX)
+		return err_tag(err, -EFBIG, ERR_GIT_TOO_LARGE,
+		               "the tree has %zu entries, more than the %d of a reply: clone the "
+		               "repository instead",
+		               ret->n, TREE_ENTRIES_MAX);
 	ret->v = arena_array(mem, ret->n, sizeof(*ret->v));
 	for (size_t i = 0; ret->v && i < ret->n; i++) {
 		const git_tree_entry *e = git_tree_entry_byindex((git_tree *)o, i);
@@ -151,12 +166,14 @@ bool tag_ref_read(git_repository *repo, git_reference *ref, struct arena *mem, s
 {
 	const git_oid *id = git_reference_target(ref);
 	autoobject *o = NULL;
+	git_object_t type;
+	struct err why; /* one that is too large is named, and not read */
 
 	if (!id)
 		return false;
 	*ret = (struct repo_tag){ 0 };
-	if (git_object_lookup(&o, repo, id, GIT_OBJECT_ANY) == 0 &&
-	    git_object_type(o) == GIT_OBJECT_TAG) {
+	if (meta_check(repo, id, &type, &why) == 0 && type == GIT_OBJECT_TAG &&
+	    git_object_lookup(&o, repo, id, GIT_OBJECT_TAG) == 0) {
 		read_tag((git_tag *)o, mem, ret);
 	} else {
 		git_oid_tostr(ret->target, sizeof(ret->target), id);

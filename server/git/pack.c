@@ -16,9 +16,15 @@ static bool protocol_ok(const char *s)
 	       s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789=:.-")] == '\0';
 }
 
-void pack_init(struct pack *p, struct repos *g, const struct store_repo *r)
+void pack_init(struct pack *p, struct repos *g, const struct store_repo *r,
+               const struct repo_client *by)
 {
 	*p = (struct pack){ .g = g, .repo = *r, .c = CHILD_NONE, .note = NOTE_NONE };
+	if (!by)
+		return;
+	p->client = *by;
+	snprintf(p->holder, sizeof(p->holder), "%s", by->holder);
+	p->client.holder = p->holder;
 }
 
 int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struct pack_cmd *ret,
@@ -33,7 +39,8 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 	p->push = o->kind == REPO_RECEIVE_PACK;
 	n++;
 	if (writes) {
-		if ((r = quota_room(p->g, p->repo.account, &room, err)) < 0)
+		if ((r = hold_new(p->g, p->repo.account, p->repo.id, 0, &p->hold, err)) < 0 ||
+		    (r = quota_room(p->g, p->repo.account, &room, err)) < 0)
 			return r;
 		snprintf(ret->max_input, sizeof(ret->max_input), "receive.maxInputSize=%lld",
 		         room == INT64_MAX ? 0 : (long long)room);
@@ -57,6 +64,12 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 	return writes ? note_open(p->g, p->repo.id, o->by, &p->note, err) : 0;
 }
 
+int pack_takes(struct pack *p, size_t n, struct err *err)
+{
+	p->fed += (int64_t)n;
+	return hold_grow(p->hold, p->fed, err);
+}
+
 int pack_tell(struct pack *p, struct err *err)
 {
 	int r;
@@ -65,6 +78,7 @@ int pack_tell(struct pack *p, struct err *err)
 		return 0;
 	r = note_tell(&p->note, &p->repo, err);
 	note_close(&p->note);
+	p->hold = hold_keep(p->hold);
 	return r;
 }
 
@@ -75,6 +89,7 @@ void pack_end(struct pack *p)
 
 	child_end(&p->c);
 	pack_tell(p, &err); /* nobody listens any more */
-	if (killed)         /* it could not tidy up */
+	p->hold = hold_drop(p->hold);
+	if (killed) /* it could not tidy up */
 		maint_note(p->g, p->repo.id);
 }

@@ -42,6 +42,8 @@ struct conn {
 struct proxy {
 	int listen_fd, end_fd; /* owned */
 	bool allow_private;
+	int64_t max;          /* bytes that servers may send; 0: any number */
+	_Atomic int64_t came; /* bytes they have sent */
 	pthread_t thread;
 	struct mutex lock;
 	char refusal[160] GUARDED_BY(lock);
@@ -181,6 +183,19 @@ static int send_all(int fd, const char *p, size_t n)
 	return 0;
 }
 
+/* May the far end send so many more? */
+static bool takes(struct proxy *p, size_t n)
+{
+	char why[64];
+
+	if (!p->max || atomic_fetch_add(&p->came, (int64_t)n) + (int64_t)n <= p->max)
+		return true;
+	snprintf(why, sizeof(why), "it sends more than the %lld MiB that are allowed",
+	         (long long)(p->max >> 20));
+	refused(p, "the other server", why);
+	return false;
+}
+
 /* Both ways, until the far end is done. */
 static void relay(struct proxy *p, int near, int far)
 {
@@ -206,7 +221,7 @@ static void relay(struct proxy *p, int near, int far)
 		}
 		if (f[0].revents) {
 			k = recv(far, buf, PIECE, 0);
-			if (k <= 0 || send_all(near, buf, (size_t)k) < 0)
+			if (k <= 0 || !takes(p, (size_t)k) || send_all(near, buf, (size_t)k) < 0)
 				return;
 		}
 	}
@@ -303,7 +318,8 @@ static void *proxy_main(void *arg)
 	return NULL;
 }
 
-int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, struct err *err)
+int proxy_start(int listen_fd_consume, bool allow_private, int64_t max, struct proxy **ret,
+                struct err *err)
 {
 	struct proxy *p = calloc(1, sizeof(*p));
 
@@ -313,6 +329,7 @@ int proxy_start(int listen_fd_consume, bool allow_private, struct proxy **ret, s
 	}
 	p->listen_fd = listen_fd_consume;
 	p->allow_private = allow_private;
+	p->max = max;
 	p->end_fd = eventfd(0, EFD_CLOEXEC);
 	mutex_init(&p->lock, "git proxy");
 	if (p->end_fd < 0 || fcntl(p->listen_fd, F_SETFL, O_NONBLOCK) < 0 ||

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
+
+#define REFS_LISTED 50000     /* branches, or tags, of one answer */
+#define ITEM_BYTES (1u << 20) /* of all messages of tags in a list of repositories, each */
 
 /* Calls fn for each reference below the glob, at most max. */
 typedef int (*ref_fn)(git_repository *repo, git_reference *ref, struct arena *mem, void *ret,
@@ -48,11 +51,45 @@ static int add_tag(git_repository *repo, git_reference *ref, struct arena *mem, 
                    struct err *err)
 {
 	struct repo_tags *t = ret;
+	const char *message;
 
 	t->v = arena_more(mem, t->v, t->n, sizeof(*t->v));
-	if (t->v)
-		t->n += tag_ref_read(repo, ref, mem, &t->v[t->n]);
+	if (!t->v || !tag_ref_read(repo, ref, mem, &t->v[t->n]))
+		return arena_check(mem, err);
+	message = t->v[t->n++].message;
+	t->bytes += message ? strlen(message) : 0;
+	if (t->bytes > META_BYTES_ALL)
+		return err_tag(
+		        err, -EFBIG, ERR_GIT_TOO_LARGE,
+		        "the messages of the tags have more than %u MiB: ask for single tags",
+		        META_BYTES_ALL >> 20);
 	return arena_check(mem, err);
+}
+
+/* In a list of repositories: long messages are left out. */
+static int add_item_tag(git_repository *repo, git_reference *ref, struct arena *mem, void *ret,
+                        struct err *err)
+{
+	struct repo_tags *t = ret;
+	int r;
+
+	if (t->bytes > ITEM_BYTES)
+		return 0;
+	if ((r = add_tag(repo, ref, mem, ret, err)) == 0 && t->bytes > ITEM_BYTES)
+		t->v[t->n - 1].message = NULL;
+	return r;
+}
+
+/* All of them, or GIT_TOO_LARGE. */
+static int all_refs(git_repository *repo, const char *glob, ref_fn fn, struct arena *mem, void *ret,
+                    const size_t *n, struct err *err)
+{
+	int r = each_ref(repo, glob, REFS_LISTED + 1, fn, mem, ret, err);
+
+	if (r < 0 || *n <= REFS_LISTED)
+		return r;
+	return err_tag(err, -EFBIG, ERR_GIT_TOO_LARGE,
+	               "the repository has more than %d of them: use git ls-remote", REFS_LISTED);
 }
 
 int repo_branches(struct repos *g, const struct store_repo *r, struct arena *mem,
@@ -62,7 +99,7 @@ int repo_branches(struct repos *g, const struct store_repo *r, struct arena *mem
 	int rc = repo_open(g, r, &repo, err);
 
 	*ret = (struct repo_branches){ 0 };
-	return rc < 0 ? rc : each_ref(repo, "refs/heads/*", SIZE_MAX, add_branch, mem, ret, err);
+	return rc < 0 ? rc : all_refs(repo, "refs/heads/*", add_branch, mem, ret, &ret->n, err);
 }
 
 int repo_tags(struct repos *g, const struct store_repo *r, struct arena *mem, struct repo_tags *ret,
@@ -72,7 +109,7 @@ int repo_tags(struct repos *g, const struct store_repo *r, struct arena *mem, st
 	int rc = repo_open(g, r, &repo, err);
 
 	*ret = (struct repo_tags){ 0 };
-	return rc < 0 ? rc : each_ref(repo, "refs/tags/*", SIZE_MAX, add_tag, mem, ret, err);
+	return rc < 0 ? rc : all_refs(repo, "refs/tags/*", add_tag, mem, ret, &ret->n, err);
 }
 
 int repo_item(struct repos *g, const struct store_repo *r, struct arena *mem, struct repo_item *ret,
@@ -87,7 +124,7 @@ int repo_item(struct repos *g, const struct store_repo *r, struct arena *mem, st
 	    (rc = each_ref(repo, "refs/heads/*", REPO_ITEM_REFS, add_branch, mem, &ret->branches,
 	                   err)) < 0)
 		return rc;
-	return each_ref(repo, "refs/tags/*", REPO_ITEM_REFS, add_tag, mem, &ret->tags, err);
+	return each_ref(repo, "refs/tags/*", REPO_ITEM_REFS, add_item_tag, mem, &ret->tags, err);
 }
 
 int repo_branch(struct repos *g, const struct store_repo *r, const char *name,
@@ -101,6 +138,16 @@ int repo_branch(struct repos *g, const struct store_repo *r, const char *name,
 		return rc;
 	git_oid_tostr(ret_sha, REPO_SHA_SIZE, git_commit_id(c));
 	return 0;
+}
+
+/* libgit2's own message has the path of a file. */
+int branch_clash(const char *name, struct err *err)
+{
+	return err_tag(
+	        err, -EINVAL, ERR_GIT_INVALID_REQUEST,
+	        "cannot create branch '%.200s': if 'a' is a branch there can be no 'a/b', and the "
+	        "other way round",
+	        name);
 }
 
 int repo_branch_create(struct repos *g, const struct store_repo *r, const char *by,
@@ -136,10 +183,8 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 	if (rc == GIT_EEXISTS)
 		return err_tag(err, -EEXIST, ERR_BRANCH_ALREADY_EXISTS,
 		               "branch '%s' already exists", name);
-	if (rc < 0) /* most likely "a" when there is "a/b", or the other way round */
-		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "cannot create branch '%s': %.100s", name,
-		               git_error_last() ? git_error_last()->message : "no reason given");
+	if (rc < 0)
+		return branch_clash(name, err);
 	if ((rc = note_told(&note, r, &u, 1, err)) < 0)
 		return rc;
 	memcpy(ret_sha, u.new_sha, REPO_SHA_SIZE);

@@ -116,13 +116,13 @@ static int put_in_place(const char *tmp, const char *path, struct err *err)
 
 	r = dir < 0 ? -errno : sync_tree(dir, 0);
 	if (r < 0)
-		return err_sys(err, r, "write '%s'", tmp);
+		return err_sys(err, r, "write the new repository");
 	if (rename(tmp, path) < 0)
-		return err_sys(err, -errno, "rename '%s'", tmp);
+		return err_sys(err, -errno, "rename the new repository");
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(path, '/') - path), path);
 	up = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (up < 0 || fsync(up) < 0)
-		return err_sys(err, -errno, "write '%s'", parent);
+		return err_sys(err, -errno, "write the new repository");
 	return 0;
 }
 
@@ -145,10 +145,15 @@ int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *re
                 struct repo_about *about, struct err *err)
 {
 	struct store_repo row = { .is_public = n->is_public, .created_ms = clock_wall_ms() };
+	const struct repo_client by = { .holder = n->account, .fd = -1 };
+	bool import = n->source || n->import;
+	struct child counted = CHILD_NONE;
 	char tmp[PATH_MAX], path[PATH_MAX];
+	autohold *hold = NULL;
 	int r;
 
-	if ((r = check_new(n, err)) < 0 || (r = quota_repo(g, n->account, err)) < 0)
+	if ((r = check_new(n, err)) < 0 || (r = quota_repo(g, n->account, err)) < 0 ||
+	    (r = room_take(g, import ? &by : NULL, &counted, err)) < 0)
 		return r;
 	uuid_make(row.id);
 	snprintf(row.account, sizeof(row.account), "%s", n->account);
@@ -156,8 +161,13 @@ int repo_create(struct repos *g, const struct repo_new *n, struct store_repo *re
 	repos_path(g, "tmp", row.id, tmp);
 	repo_path(g, row.id, path);
 	r = fill(g, n, tmp, about, err);
+	room_give(&counted);
 	if (r == 0) {
 		row.bytes = repo_measure(tmp);
+		if (import) /* others may have been imported meanwhile */
+			r = hold_new(g, n->account, row.id, row.bytes, &hold, err);
+	}
+	if (r == 0) {
 		r = put_in_place(tmp, path, err);
 	}
 	if (r == 0) {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 
 #define HASH_MIN 4
 
@@ -62,33 +62,35 @@ int rev_head(git_repository *repo, char ret[REPO_REF_SIZE], struct err *err)
 }
 
 /* The commit that a reference leads to; -ENOENT without a message when there is none. */
-static int by_ref(git_repository *repo, const char *prefix, const char *name, git_commit **ret)
+static int by_ref(git_repository *repo, const char *prefix, const char *name, git_commit **ret,
+                  struct err *err)
 {
 	char full[REPO_REF_SIZE];
-	autoref *ref = NULL;
+	autoref *ref = NULL, *real = NULL;
 	int n = snprintf(full, sizeof(full), "%s%s", prefix, name), ok = 0;
 
 	if (n < 0 || (size_t)n >= sizeof(full) || git_reference_name_is_valid(&ok, full) < 0 || !ok)
 		return -ENOENT;
-	if (git_reference_lookup(&ref, repo, full) < 0)
+	if (git_reference_lookup(&ref, repo, full) < 0 || git_reference_resolve(&real, ref) < 0)
 		return -ENOENT;
-	return git_reference_peel((git_object **)ret, ref, GIT_OBJECT_COMMIT) < 0 ? -ENOENT : 0;
+	return commit_peel(repo, git_reference_target(real), ret, err);
 }
 
 static int by_hash(git_repository *repo, const char *hash, git_commit **ret, struct err *err)
 {
-	autoobject *o = NULL;
-	git_oid id;
+	autoodb *odb = NULL;
+	git_oid id, full;
 	int rc = git_oid_fromstrn(&id, hash, strlen(hash));
 
-	if (rc == 0)
-		rc = git_object_lookup_prefix(&o, repo, &id, strlen(hash), GIT_OBJECT_ANY);
+	if (rc == 0 && (rc = git_repository_odb(&odb, repo)) == 0)
+		rc = git_odb_exists_prefix(&full, odb, &id, strlen(hash));
 	if (rc == GIT_EAMBIGUOUS)
 		return err_tag(err, -EINVAL, ERR_AMBIGUOUS, "more than one object begins with '%s'",
 		               hash);
-	if (rc < 0 || git_object_peel((git_object **)ret, o, GIT_OBJECT_COMMIT) < 0)
+	rc = rc < 0 ? -ENOENT : commit_peel(repo, &full, ret, err);
+	if (rc == -ENOENT)
 		return err_tag(err, -ENOENT, ERR_COMMIT_NOT_FOUND, "there is no commit '%s'", hash);
-	return 0;
+	return rc;
 }
 
 int rev_commit(git_repository *repo, const char *rev, git_commit **ret, struct err *err)
@@ -100,19 +102,23 @@ int rev_commit(git_repository *repo, const char *rev, git_commit **ret, struct e
 	if (!rev || !*rev || strcmp(rev, "HEAD") == 0) {
 		if ((r = rev_head(repo, head, err)) < 0)
 			return r;
-		if (by_ref(repo, "refs/heads/", head, ret) < 0)
+		r = by_ref(repo, "refs/heads/", head, ret, err);
+		if (r == -ENOENT)
 			return err_tag(err, -ENOENT, ERR_REFERENCE_NOT_FOUND,
 			               "the default branch '%s' has no commits yet", head);
-		return 0;
+		return r;
 	}
 	n = strlen(rev);
 	if (*rev == '-' || n >= REPO_REF_SIZE - 16 || rev[strcspn(rev, " ~^:?*[\\\x7f")] ||
 	    strstr(rev, "..") || strstr(rev, "@{"))
 		return invalid(rev, err);
-	if (strncmp(rev, "refs/", 5) == 0 && by_ref(repo, "", rev, ret) == 0)
-		return 0;
-	if (by_ref(repo, "refs/heads/", rev, ret) == 0 || by_ref(repo, "refs/tags/", rev, ret) == 0)
-		return 0;
+	r = strncmp(rev, "refs/", 5) == 0 ? by_ref(repo, "", rev, ret, err) : -ENOENT;
+	if (r == -ENOENT)
+		r = by_ref(repo, "refs/heads/", rev, ret, err);
+	if (r == -ENOENT)
+		r = by_ref(repo, "refs/tags/", rev, ret, err);
+	if (r != -ENOENT)
+		return r;
 	if (is_hex(rev) && n >= HASH_MIN && n <= REPO_SHA_SIZE - 1)
 		return by_hash(repo, rev, ret, err);
 	return err_tag(err, -ENOENT, ERR_REFERENCE_NOT_FOUND, "there is no branch or tag '%.200s'",
@@ -121,12 +127,15 @@ int rev_commit(git_repository *repo, const char *rev, git_commit **ret, struct e
 
 int rev_branch(git_repository *repo, const char *name, git_commit **ret, struct err *err)
 {
+	int r;
+
 	if (!*name)
 		return err_tag(err, -EINVAL, ERR_BRANCH_NAME_EMPTY, "the branch has no name");
 	if (!repo_branch_valid(name))
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'%.200s' is not a valid branch name", name);
-	if (by_ref(repo, "refs/heads/", name, ret) < 0)
+	r = by_ref(repo, "refs/heads/", name, ret, err);
+	if (r == -ENOENT)
 		return err_tag(err, -ENOENT, ERR_BRANCH_NOT_FOUND, "there is no branch '%s'", name);
-	return 0;
+	return r;
 }

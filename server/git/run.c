@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 
 #define ERR_TEXT_MAX 4096 /* bytes kept of what it complains about */
 #define PIECE 65536
@@ -26,6 +26,12 @@ struct pump {
 	size_t sent;
 	uint64_t deadline;
 };
+
+bool run_exhausted(const struct run_result *r)
+{
+	return r->status > 128 ||
+	       (r->err_text.len && strcasestr((char *)r->err_text.p, "out of memory"));
+}
 
 void run_result_done(struct run_result *r)
 {
@@ -94,11 +100,13 @@ static int pump(struct pump *p, struct err *err)
 	int r;
 
 	while (p->out >= 0 || p->err_fd >= 0) {
-		struct pollfd f[] = { { .fd = p->out, .events = POLLIN },
-			              { .fd = p->err_fd, .events = POLLIN },
-			              { .fd = p->in, .events = POLLOUT },
-			              { .fd = p->o->stop_fd > 0 ? p->o->stop_fd : -1,
-			                .events = POLLIN } };
+		struct pollfd f[] = {
+			{ .fd = p->out, .events = POLLIN },
+			{ .fd = p->err_fd, .events = POLLIN },
+			{ .fd = p->in, .events = POLLOUT },
+			{ .fd = p->o->stop_fd > 0 ? p->o->stop_fd : -1, .events = POLLIN },
+			{ .fd = p->o->client ? p->o->client->fd : -1, .events = POLLRDHUP }
+		};
 		int n = poll(f, ARRAY_SIZE(f), deadline_left(p->deadline));
 
 		if (n < 0 && errno == EINTR)
@@ -108,6 +116,8 @@ static int pump(struct pump *p, struct err *err)
 			               "git took longer than %u seconds", p->o->limit_ms / 1000);
 		if (f[3].revents)
 			return err_set(err, -ECANCELED, "git was cancelled");
+		if (f[4].revents)
+			return client_left(err);
 		if (f[0].revents && (r = take_out(p, err)) != 0)
 			return r;
 		if (f[1].revents)
@@ -145,6 +155,8 @@ static int start(struct repos *g, const struct run_opts *o, struct pump *p, stru
 		                 .extra = -1,
 		                 .write = o->write,
 		                 .network = o->network,
+		                 .client = o->client,
+		                 .mem_mb = o->mem_mb,
 		                 .cpu_s = o->limit_ms / 1000 + 1 };
 
 	if ((o->in && (r = make_pipe(1, in)) < 0) || (r = make_pipe(0, out)) < 0 ||
@@ -180,7 +192,8 @@ int run_git(struct repos *g, const struct run_opts *o, struct run_result *ret, s
 	r = start(g, o, &p, &c, &listen_fd, err);
 	if (r < 0)
 		return r;
-	if (o->network && (r = proxy_start(listen_fd, g->conf.allow_private, &proxy, err)) < 0) {
+	if (o->network &&
+	    (r = proxy_start(listen_fd, g->conf.allow_private, o->net_max, &proxy, err)) < 0) {
 		child_end(&c);
 		return r;
 	}

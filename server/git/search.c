@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 #include "git/search.h"
 
 #define FILE_BYTES (16u << 20) /* of a file that is read again */
@@ -30,9 +30,11 @@ int search_too_slow(struct repos *g, enum err_code tag, bool regex, struct err *
 	if (regex)
 		return err_tag(err, -EINVAL, tag,
 		               "the expression takes too long on this repository");
-	return err_tag(err, -ETIMEDOUT, ERR_UNAVAILABLE,
-	               "the search took longer than %d seconds: narrow it with pathPattern",
-	               search_limit_ms(g) / 1000);
+	return err_tag(
+	        err, -ETIMEDOUT, ERR_GIT_TOO_LARGE,
+	        "the search took longer than %d seconds, or more than %d MiB of memory: narrow "
+	        "it with pathPattern",
+	        search_limit_ms(g) / 1000, CHILD_ASK_MB);
 }
 
 /* ---- the lines of one file ---- */
@@ -139,8 +141,19 @@ static int find_lines(struct finder *f, const char *p, size_t n, struct repo_fou
 	return MIN(r, 0);
 }
 
-static int read_hit(struct finder *f, git_repository *repo, git_tree *root, const struct hit *h,
-                    struct repo_found_file *ret, struct err *err)
+/* Of larger ones the name is known, and how many lines match. */
+static bool blob_fits(git_repository *repo, const git_oid *id)
+{
+	autoodb *odb = NULL;
+	git_object_t type;
+	size_t len = 0;
+
+	return git_repository_odb(&odb, repo) == 0 &&
+	       git_odb_read_header(&len, &type, odb, id) == 0 && len <= CONTENT_MAX;
+}
+
+static int read_hit(struct finder *f, git_repository *repo, const git_oid *root,
+                    const struct hit *h, struct repo_found_file *ret, struct err *err)
 {
 	git_tree_entry *e = NULL;
 	const char *p = h->text;
@@ -149,11 +162,16 @@ static int read_hit(struct finder *f, git_repository *repo, git_tree *root, cons
 
 	ret->path = arena_str(f->mem, h->path);
 	ret->size = h->size;
-	if (!p && git_tree_entry_bypath(&e, root, h->path) == 0 &&
+	if ((r = client_check(f->q->client, err)) < 0)
+		return r;
+	if (!p && (r = tree_path(repo, root, h->path, &e, err)) < 0 && r != -ENOENT)
+		return r;
+	if (e && blob_fits(repo, git_tree_entry_id(e)) &&
 	    git_blob_lookup(&b, repo, git_tree_entry_id(e)) == 0) {
 		p = git_blob_rawcontent(b);
 		ret->size = git_blob_rawsize(b);
 	}
+	r = 0;
 	if (p)
 		r = find_lines(f, p, MIN((size_t)ret->size, (size_t)FILE_BYTES), ret, err);
 	git_tree_entry_free(e);
@@ -165,16 +183,14 @@ static int page(struct finder *f, git_repository *repo, git_commit *c, const str
 {
 	size_t first = MIN((size_t)f->q->offset, h->n);
 	size_t end = MIN(first + f->q->max_results, h->n);
-	autotree *root = NULL;
-	int r = git_commit_tree(&root, c);
+	int r;
 
-	if (r < 0)
-		return git_fail(r, "read the tree", err);
 	ret->v = arena_array(f->mem, end - first, sizeof(*ret->v));
 	if (!ret->v)
 		return arena_check(f->mem, err);
 	for (size_t i = first; i < end; i++)
-		if ((r = read_hit(f, repo, root, &h->v[i], &ret->v[ret->n++], err)) < 0)
+		if ((r = read_hit(f, repo, git_commit_tree_id(c), &h->v[i], &ret->v[ret->n++],
+		                  err)) < 0)
 			return r;
 	return 0;
 }
@@ -210,7 +226,7 @@ static int find_files(struct repos *g, const struct store_repo *r, const struct 
 	char sha[REPO_SHA_SIZE];
 
 	ret->cache = g->texts;
-	ret->texts = texts_find(g->texts, r, repo, c, q->rev);
+	ret->texts = texts_find(g->texts, r, repo, c, q->rev, q->client);
 	if (ret->texts)
 		return search_text(g, q, m, ret, err);
 	git_oid_tostr(sha, sizeof(sha), git_commit_id(c));

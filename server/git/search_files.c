@@ -5,11 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
+#include "git/bounds.h"
 #include "git/search.h"
-
-#define DEPTH_MAX 128
 
 int globs_new(const struct repo_search *q, enum err_code tag, struct globs *ret, struct err *err)
 {
@@ -74,7 +72,7 @@ struct walk {
 	git_odb *odb;
 	struct arena *mem;
 	struct repo_found_files *files; /* the result */
-	uint64_t deadline;
+	struct bounds b;
 	char path[PATH_MAX];
 };
 
@@ -101,10 +99,8 @@ static int look(struct walk *w, git_repository *repo, git_tree *t, size_t n, uns
 {
 	int r = 0;
 
-	if (depth > DEPTH_MAX)
+	if (depth > BOUNDS_DEPTH)
 		return 0;
-	if (deadline_left(w->deadline) == 0)
-		return err_set(err, -ETIMEDOUT, "too slow");
 	for (size_t i = 0; i < git_tree_entrycount(t) && r == 0; i++) {
 		const git_tree_entry *e = git_tree_entry_byindex(t, i);
 		size_t len = (size_t)snprintf(w->path + n, sizeof(w->path) - n, "%s",
@@ -116,13 +112,19 @@ static int look(struct walk *w, git_repository *repo, git_tree *t, size_t n, uns
 		if (git_tree_entry_type(e) == GIT_OBJECT_TREE) {
 			autotree *sub = NULL;
 
-			if (git_tree_lookup(&sub, repo, git_tree_entry_id(e)) < 0)
+			r = bounds_tree(&w->b, repo, git_tree_entry_id(e), &sub, err);
+			if (r < 0 && r != -ENOENT)
+				return r;
+			r = 0;
+			if (!sub)
 				continue;
 			w->path[n + len] = '/';
 			w->path[n + len + 1] = '\0';
 			r = look(w, repo, sub, n + len + 1, depth + 1, err);
 			continue;
 		}
+		if ((r = bounds_step(&w->b, err)) < 0)
+			return r;
 		r = match_find(w->m, w->path, n + len, &a, &b);
 		if (r == 1)
 			r = globs_pass(&w->globs, w->path) ? add(w, e, err) : 0;
@@ -144,7 +146,7 @@ int repo_search_files(struct repos *g, const struct store_repo *r, const struct 
 	struct walk w = { .q = q,
 		          .mem = mem,
 		          .files = ret,
-		          .deadline = deadline_in((unsigned)search_limit_ms(g)) };
+		          .b = bounds_begin(q->client, (unsigned)search_limit_ms(g)) };
 	struct match_opts mo = { .regex = q->regex,
 		                 .case_sensitive = q->case_sensitive,
 		                 .glob = !q->regex && strpbrk(q->query, "*?[") };
@@ -162,11 +164,11 @@ int repo_search_files(struct repos *g, const struct store_repo *r, const struct 
 	if ((rc = globs_new(q, ERR_FILENAME_INVALID_PATTERN, &w.globs, err)) < 0 ||
 	    (rc = repo_open(g, r, &repo, err)) < 0 || (rc = rev_commit(repo, q->rev, &c, err)) < 0)
 		return rc;
-	if ((rc = git_commit_tree(&root, c)) < 0 || (rc = git_repository_odb(&w.odb, repo)) < 0)
+	if ((rc = bounds_tree(&w.b, repo, git_commit_tree_id(c), &root, err)) < 0 && rc != -ENOENT)
+		return rc;
+	if (rc < 0 || (rc = git_repository_odb(&w.odb, repo)) < 0)
 		return git_fail(rc, "read the tree", err);
 	*ret = (struct repo_found_files){ 0 };
 	rc = look(&w, repo, root, 0, 0, err);
-	return rc < 0 && rc != -ENOMEM
-	               ? search_too_slow(g, ERR_FILENAME_INVALID_PATTERN, rc == -ELOOP, err)
-	               : rc;
+	return rc == -ELOOP ? search_too_slow(g, ERR_FILENAME_INVALID_PATTERN, true, err) : rc;
 }

@@ -78,10 +78,17 @@ static int grep(struct repos *g, const struct store_repo *r, const struct repo_s
 	rc = run_git(g,
 	             &(struct run_opts){ .repo = path,
 	                                 .argv = argv,
+	                                 .client = q->client,
 	                                 .out_max = COUNTS_MAX,
 	                                 .limit_ms = (unsigned)search_limit_ms(g) },
 	             ret, err);
-	if (rc == -ETIMEDOUT || (rc == 0 && ret->status > 128))
+	if (rc == -EFBIG)
+		return err_tag(
+		        err, rc, ERR_GIT_TOO_LARGE,
+		        "the names of the files that match have more than %u MiB: narrow it with "
+		        "pathPattern",
+		        COUNTS_MAX >> 20);
+	if (rc == -ETIMEDOUT || (rc == 0 && run_exhausted(ret)))
 		return search_too_slow(g, ERR_INVALID_REGEX, q->regex, err);
 	if (rc < 0)
 		return rc;

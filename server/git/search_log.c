@@ -296,13 +296,14 @@ static int run_log(struct repos *g, const struct store_repo *r, struct log *l, c
 	rc = run_git(g,
 	             &(struct run_opts){ .repo = path,
 	                                 .argv = argv,
+	                                 .client = l->q->client,
 	                                 .limit_ms = (unsigned)search_limit_ms(g),
 	                                 .each = on_bytes,
 	                                 .ctx = l },
 	             &res, err);
 	if (rc == 0)
 		rc = commit_end(l, err);
-	if (rc == -ETIMEDOUT || rc == -ELOOP || (rc == 0 && res.status > 128))
+	if (rc == -ETIMEDOUT || rc == -ELOOP || (rc == 0 && run_exhausted(&res)))
 		return search_too_slow(g, tag, rc == -ELOOP, err);
 	if (rc == 0 && res.status != 0)
 		return err_tag(err, -EIO, ERR_GIT_ERROR, "git log: %.200s", (char *)res.err_text.p);

@@ -26,11 +26,13 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 
 #define KEPT_MAX (1u << 20)  /* of what receive-pack says while it is fed: progress, a few KB */
 #define FINISH_MS 600000     /* for a push whose client has left */
 #define PIPE_BYTES (1 << 20) /* asked of the kernel; less will do */
+
+#define ARCHIVE_PATHS 1000000 /* files and directories of an archive */
 
 #define FLUSH "0000" /* all that an empty push has */
 #define FLUSH_LEN 4u
@@ -45,15 +47,17 @@ struct svc {
 	struct buf kept; /* said while it was fed */
 	size_t kept_at;
 	bool fed, over, bad;
+	struct repo_drain drain;
 };
 
-static struct svc *svc_new(struct repos *g, const struct store_repo *r)
+static struct svc *svc_new(struct repos *g, const struct store_repo *r,
+                           const struct repo_client *by)
 {
 	struct svc *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
-	pack_init(&s->k, g, r);
+	pack_init(&s->k, g, r, by);
 	s->in = s->out = -1;
 	return s;
 }
@@ -68,7 +72,9 @@ static int spawn(struct svc *s, const char *const *argv, const char *const *env,
 		                .err = -1,
 		                .extra = s->k.note.fd,
 		                .write = s->k.push,
-		                .cpu_s = SERVICE_CPU_S };
+		                .cpu_s = SERVICE_CPU_S,
+		                .mem_mb = SERVICE_MB,
+		                .client = s->k.client.holder ? &s->k.client : NULL };
 	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, r = 0;
 	char path[PATH_MAX];
 
@@ -101,7 +107,7 @@ static int spawn(struct svc *s, const char *const *argv, const char *const *env,
 int svc_start(struct repos *g, const struct store_repo *r, const struct svc_opts *o,
               struct svc **ret, struct err *err)
 {
-	struct svc *s = svc_new(g, r);
+	struct svc *s = svc_new(g, r, o->client);
 	int rc;
 
 	if (!s)
@@ -124,11 +130,12 @@ int svc_start(struct repos *g, const struct store_repo *r, const struct svc_opts
 	return 0;
 }
 
-int svc_archive(struct repos *g, const struct store_repo *r, const char *format, const char *rev,
-                struct svc **ret, struct err *err)
+int svc_archive(struct repos *g, const struct store_repo *r, const struct repo_client *by,
+                const char *format, const char *rev, struct svc **ret, struct err *err)
 {
 	const char *argv[] = { GIT_PROGRAM, "archive", NULL, NULL, NULL };
-	struct svc *s = svc_new(g, r);
+	struct svc *s = svc_new(g, r, by);
+	struct bounds b = bounds_begin(by, BOUNDS_MS);
 	char how[32], sha[REPO_SHA_SIZE];
 	autorepo *repo = NULL;
 	autocommit *c = NULL;
@@ -139,7 +146,8 @@ int svc_archive(struct repos *g, const struct store_repo *r, const char *format,
 	snprintf(how, sizeof(how), "--format=%s", format);
 	argv[2] = how;
 	argv[3] = sha;
-	if ((rc = repo_open(g, r, &repo, err)) == 0 && (rc = rev_commit(repo, rev, &c, err)) == 0) {
+	if ((rc = repo_open(g, r, &repo, err)) == 0 && (rc = rev_commit(repo, rev, &c, err)) == 0 &&
+	    (rc = tree_weigh(repo, git_commit_tree_id(c), ARCHIVE_PATHS, &b, err)) == 0) {
 		git_oid_tostr(sha, sizeof(sha), git_commit_id(c));
 		s->fed = s->begun = true;
 		rc = spawn(s, argv, NULL, -1, err);
@@ -174,8 +182,10 @@ static int keep(struct svc *s, struct err *err)
 static int feed(struct svc *s, const void *p, size_t n, struct err *err)
 {
 	const uint8_t *at = p;
-	int r;
+	int r = pack_takes(&s->k, n, err);
 
+	if (r < 0)
+		return r;
 	while (n > 0) {
 		struct pollfd f[] = { { .fd = s->in, .events = POLLOUT },
 			              { .fd = s->out, .events = POLLIN } };
@@ -260,7 +270,12 @@ static ssize_t at_end(struct svc *s, struct err *err)
 	return s->bad ? err_set(err, -EIO, "git failed") : -ENODATA;
 }
 
-ssize_t svc_read(struct svc *s, void *p, size_t n, struct err *err)
+unsigned svc_stall_ms(const struct svc *s)
+{
+	return repos_slow_ms(s->k.g);
+}
+
+static ssize_t read_on(struct svc *s, void *p, size_t n, struct err *err)
 {
 	ssize_t k;
 
@@ -284,6 +299,15 @@ ssize_t svc_read(struct svc *s, void *p, size_t n, struct err *err)
 	return s->k.push && k == -EIO ? -ENODATA : k;
 }
 
+/* Asked for more: the client has taken what there was before. */
+ssize_t svc_read(struct svc *s, void *p, size_t n, struct err *err)
+{
+	int r = drain_look(s->k.g, &s->drain, /* waits= */ false, 0, err);
+	ssize_t k = r < 0 ? r : read_on(s, p, n, err);
+
+	return k > 0 && (r = drain_look(s->k.g, &s->drain, true, (size_t)k, err)) < 0 ? r : k;
+}
+
 int svc_fd(struct svc *s)
 {
 	return s->out;
@@ -298,7 +322,7 @@ static void drain(struct svc *s)
 	ssize_t n;
 
 	do {
-		n = svc_read(s, sink, sizeof(sink), &err);
+		n = read_on(s, sink, sizeof(sink), &err);
 		if (n == 0 && io_wait(s->out, POLLIN, deadline) != 1)
 			break;
 	} while (n >= 0);

@@ -20,7 +20,7 @@
 #include "git/sync_internal.h"
 #include "store/store.h"
 
-#define WORKERS 2
+#define WORKERS 4 /* rounds at a time, each of another account */
 #define IDLE_MS 60000
 #define TAG ERR_GIT_INVALID_REQUEST
 

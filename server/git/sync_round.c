@@ -12,13 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/json_field.h"
 #include "git/graph.h"
 #include "git/sync_internal.h"
 
 #define REFS_MAX 20000u
-#define NET_MS (30u * 60 * 1000)
+#define ROUND_MS (20u * 60 * 1000)     /* for one round, with all that it fetches and pushes */
+#define ROUND_BYTES (INT64_C(4) << 30) /* that it receives */
 #define SAYS_MAX (8u << 20)
 #define FETCH_HEADS ("+refs/heads/*:" SYNC_THERE "heads/*")
 #define FETCH_TAGS ("+refs/tags/*:" SYNC_THERE "tags/*")
@@ -47,6 +49,8 @@ struct round {
 	json_t *conflicts; /* borrowed */
 	struct note note;
 	int stop_fd;
+	uint64_t deadline;
+	int64_t room; /* bytes it may still fetch */
 };
 
 static void round_done(struct round *d)
@@ -58,6 +62,12 @@ static void round_done(struct round *d)
 	OPENSSL_cleanse(d->auth, sizeof(d->auth));
 }
 
+static int too_long(struct err *err)
+{
+	return err_tag(err, -ETIMEDOUT, ERR_GIT_HUB_SYNC_FAILED, "it took longer than %u minutes",
+	               ROUND_MS / 60000);
+}
+
 static int run_net(struct round *d, const char *const *argv, bool write, struct run_result *res,
                    struct err *err)
 {
@@ -67,29 +77,37 @@ static int run_net(struct round *d, const char *const *argv, bool write, struct 
 		              "GIT_CONFIG_KEY_1=http.extraHeader",
 		              d->auth,
 		              NULL };
+	int r;
 
+	if (deadline_left(d->deadline) == 0)
+		return too_long(err);
 	if (!*d->auth) {
 		env[0] = "GIT_CONFIG_COUNT=1";
 		env[3] = NULL;
 	}
-	return run_git(d->g,
-	               &(struct run_opts){ .repo = d->path,
-	                                   .stop_fd = d->stop_fd,
-	                                   .argv = argv,
-	                                   .env = env,
-	                                   .network = true,
-	                                   .write = write,
-	                                   .out_max = SAYS_MAX,
-	                                   .limit_ms = NET_MS },
-	               res, err);
+	r = run_git(d->g,
+	            &(struct run_opts){ .repo = d->path,
+	                                .stop_fd = d->stop_fd,
+	                                .argv = argv,
+	                                .env = env,
+	                                .network = true,
+	                                .write = write,
+	                                .out_max = SAYS_MAX,
+	                                .mem_mb = SERVICE_MB,
+	                                .net_max = d->room,
+	                                .limit_ms = (unsigned)deadline_left(d->deadline) },
+	            res, err);
+	return r == -ETIMEDOUT ? too_long(err) : r;
 }
 
 static int net_failed(const struct run_result *res, const char *what, struct err *err)
 {
 	const char *text = res->err_text.len ? (const char *)res->err_text.p : "";
-	const char *fatal = strstr(text, "fatal: ");
+	const char *fatal = strstr(text, "fatal: "), *refusal = strstr(text, "\nproxy: ");
 
-	if (fatal)
+	if (refusal && strstr(refusal, "MiB"))
+		text = refusal + 8;
+	else if (fatal)
 		text = fatal + 7;
 	return err_tag(err, -EIO, ERR_GIT_HUB_SYNC_FAILED, "%s: %.*s", what,
 	               (int)MIN(strcspn(text, "\n"), (size_t)180), text);
@@ -468,12 +486,13 @@ int sync_round(struct repos *g, const struct store_repo *r, const struct store_s
 		           .y = y,
 		           .conflicts = conflicts,
 		           .note = NOTE_NONE,
-		           .stop_fd = stop_fd };
-	int64_t room;
-	int rc = quota_room(g, r->account, &room, err);
+		           .stop_fd = stop_fd,
+		           .deadline = deadline_in(ROUND_MS) };
+	int rc = quota_room(g, r->account, &d.room, err);
 
 	if (rc < 0)
 		return rc;
+	d.room = MIN(d.room, ROUND_BYTES);
 	repo_path(g, r->id, d.path);
 	make_auth(&d, token);
 	if ((rc = note_open(g, r->id, SYNC_BY, &d.note, err)) < 0)

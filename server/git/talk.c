@@ -29,6 +29,7 @@ struct talk {
 	int ep;           /* owned */
 	bool over;        /* the child has ended and everybody knows what it did */
 	int status;
+	char words[420]; /* of ours to the client; "": none */
 };
 
 static int poll_pipes(struct talk *t, struct err *err)
@@ -68,7 +69,9 @@ static int start(struct talk *t, const struct svc_opts *o, struct err *err)
 		                                      .err = ep[1],
 		                                      .extra = t->k.note.fd,
 		                                      .write = t->k.push,
-		                                      .cpu_s = SERVICE_CPU_S },
+		                                      .cpu_s = SERVICE_CPU_S,
+		                                      .mem_mb = SERVICE_MB,
+		                                      .client = o->client },
 		                &t->k.c, NULL, err);
 	for (int i = 0; i < 3; i++) {
 		int theirs = i == 0 ? in[0] : i == 1 ? out[1] : ep[1];
@@ -91,7 +94,7 @@ int talk_start(struct repos *g, const struct store_repo *r, const struct svc_opt
 	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
 	t->in = t->out = t->err = -1;
-	pack_init(&t->k, g, r);
+	pack_init(&t->k, g, r, o->client);
 	t->ep = epoll_create1(EPOLL_CLOEXEC);
 	rc = t->ep < 0 ? err_sys(err, -errno, "make an epoll") : start(t, o, err);
 	if (rc < 0) {
@@ -155,6 +158,13 @@ ssize_t talk_read(struct talk *t, int *ret_chan, void *p, size_t n)
 {
 	ssize_t k;
 
+	if (n > 0 && *t->words) {
+		*ret_chan = 2;
+		k = (ssize_t)MIN(n, strlen(t->words));
+		memcpy(p, t->words, (size_t)k);
+		t->words[0] = '\0';
+		return k;
+	}
 	if (n > 0) {
 		*ret_chan = 2; /* first: what is wrong is said before the end */
 		if ((k = take(t, &t->err, p, n)) > 0)
@@ -168,13 +178,20 @@ ssize_t talk_read(struct talk *t, int *ret_chan, void *p, size_t n)
 
 ssize_t talk_feed(struct talk *t, const void *p, size_t n)
 {
+	struct err err = { 0 };
 	ssize_t k;
 
 	if (t->in < 0)
 		return -EPIPE;
+	if (pack_takes(&t->k, n, &err) < 0) {
+		snprintf(t->words, sizeof(t->words), "pando: %s\n", err.msg);
+		close(TAKE_FD(t->in));
+		return -EPIPE;
+	}
 	do
 		k = write(t->in, p, n);
 	while (k < 0 && errno == EINTR);
+	t->k.fed -= (int64_t)(n - (size_t)MAX(k, 0)); /* the rest comes again */
 	if (k < 0 && errno == EAGAIN)
 		return 0;
 	if (k < 0)

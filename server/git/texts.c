@@ -235,12 +235,13 @@ static void *maker_main(void *arg)
 /* ---- what others ask ---- */
 
 struct texts *texts_find(struct text_cache *c, const struct store_repo *r, git_repository *repo,
-                         git_commit *commit, const char *rev)
+                         git_commit *commit, const char *rev, const struct repo_client *by)
 {
 	struct texts_limits small = { .files = SMALL_FILES,
 		                      .bytes = MIN((size_t)SMALL_BYTES, c->max / 2),
 		                      .blob = SMALL_BYTES,
-		                      .deadline = deadline_in(SMALL_MS) };
+		                      .deadline = deadline_in(SMALL_MS),
+		                      .client = by };
 	struct texts *t;
 	struct err err;
 	bool refused;

@@ -47,7 +47,7 @@ struct text_cache *text_cache_free(struct text_cache *c);
  * found with texts_unref().
  */
 struct texts *texts_find(struct text_cache *c, const struct store_repo *r, git_repository *repo,
-                         git_commit *commit, const char *rev);
+                         git_commit *commit, const char *rev, const struct repo_client *by);
 void texts_unref(struct text_cache *c, struct texts *t);
 /* A repository was written to: what is searched there is made again, in the background. */
 void texts_follow(struct text_cache *c, const char *repo);
@@ -59,7 +59,8 @@ void texts_forget(struct text_cache *c, const char *repo);
 struct texts_limits {
 	size_t files, bytes, blob; /* more is -EFBIG */
 	uint64_t deadline;
-	const atomic_bool *ending; /* or NULL */
+	const atomic_bool *ending;        /* or NULL */
+	const struct repo_client *client; /* who waits for it, or NULL */
 };
 /* old: texts of another tree, taken over as far as they are the same; or NULL. */
 int texts_make(const char *dir, git_repository *repo, git_commit *commit, const struct texts *old,

@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "git/bounds.h"
 #include "git/texts.h"
 
-#define DEPTH_MAX 128         /* directories inside directories */
 #define BINARY_LOOK 8000      /* bytes in which Git looks for a NUL */
 #define PATHS_MAX (64u << 20) /* bytes of all names */
 #define PIECE (1u << 20)      /* written at once */
@@ -35,6 +35,7 @@ struct maker {
 	size_t n, cap;
 	struct buf paths, piece;
 	char path[PATH_MAX];
+	struct bounds b;
 	uint64_t at; /* bytes of text so far */
 	int fd;      /* owned */
 };
@@ -171,8 +172,10 @@ static int walk(struct maker *m, git_tree *t, size_t n, unsigned depth, struct e
 {
 	int r = 0;
 
-	if (depth > DEPTH_MAX)
+	if (depth > BOUNDS_DEPTH)
 		return err_set(err, -EFBIG, "directories are too deep");
+	if (m->l->ending && atomic_load(m->l->ending))
+		return err_set(err, -ETIMEDOUT, "too slow");
 	for (size_t i = 0; i < git_tree_entrycount(t) && r == 0; i++) {
 		const git_tree_entry *e = git_tree_entry_byindex(t, i);
 		const char *name = git_tree_entry_name(e);
@@ -185,8 +188,9 @@ static int walk(struct maker *m, git_tree *t, size_t n, unsigned depth, struct e
 		if (mode == GIT_FILEMODE_TREE) {
 			autotree *sub = NULL;
 
-			if (git_tree_lookup(&sub, m->repo, git_tree_entry_id(e)) < 0)
-				return err_set(err, -EIO, "a tree is missing");
+			r = bounds_tree(&m->b, m->repo, git_tree_entry_id(e), &sub, err);
+			if (r < 0)
+				return r == -ENOENT ? err_set(err, -EIO, "a tree is missing") : r;
 			m->path[n + len] = '/';
 			r = walk(m, sub, n + len + 1, depth + 1, err);
 		} else if (mode == GIT_FILEMODE_BLOB || mode == GIT_FILEMODE_BLOB_EXECUTABLE) {
@@ -217,14 +221,24 @@ static int settle(struct maker *m, struct texts *t, struct err *err)
 int texts_make(const char *dir, git_repository *repo, git_commit *commit, const struct texts *old,
                const struct texts_limits *l, struct texts **ret, struct err *err)
 {
-	AUTO(maker_done) struct maker m = { .repo = repo, .l = l, .fd = -1 };
+	AUTO(maker_done)
+	struct maker m = { .repo = repo,
+		           .l = l,
+		           .b = { .client = l->client,
+		                  .deadline = l->deadline,
+		                  .trees = l->files,
+		                  .entries = BOUNDS_ENTRIES },
+		           .fd = -1 };
 	AUTO(texts_freep) struct texts *t = calloc(1, sizeof(*t));
 	autotree *root = NULL;
 	int r;
 
 	if (!t || sort_old(&m, old) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
-	if ((r = git_commit_tree(&root, commit)) < 0 || (r = git_repository_odb(&m.odb, repo)) < 0)
+	if ((r = bounds_tree(&m.b, repo, git_commit_tree_id(commit), &root, err)) < 0 &&
+	    r != -ENOENT)
+		return r;
+	if (r < 0 || (r = git_repository_odb(&m.odb, repo)) < 0)
 		return git_fail(r, "read the tree", err);
 	m.fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (m.fd < 0)

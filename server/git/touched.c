@@ -3,15 +3,18 @@
  * touched.c - does a push concern a trigger: branches and paths
  *
  * Paths are those that differ between the branch's old and new tree; of a new branch, all that are
- * in its tree. A push that changes more paths than we examine concerns every trigger.
+ * in its tree. A push that changes more than we examine, in paths, directories or time, concerns
+ * every trigger.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "git/bounds.h"
 #include "git/trigger_internal.h"
 
 #define PATHS_MAX 200000u
+#define TOUCHED_MS 20000
 
 bool branch_matches(const char *pattern, const char *name)
 {
@@ -72,48 +75,58 @@ static bool hits(const struct globs *g, const char *path)
 	return false;
 }
 
-/* NULL: it did not exist, or does not any more. */
-static git_tree *tree_of(git_repository *repo, const char *sha)
+/* *ret NULL: it did not exist, or does not any more. */
+static int tree_of(git_repository *repo, const char *sha, git_tree **ret, struct err *err)
 {
 	autocommit *c = NULL;
-	git_tree *t = NULL;
 	git_oid id;
+	int r;
 
-	if (git_oid_fromstr(&id, sha) < 0 || git_oid_is_zero(&id) ||
-	    git_commit_lookup(&c, repo, &id) < 0 || git_commit_tree(&t, c) < 0)
-		return NULL;
-	return t;
+	if (git_oid_fromstr(&id, sha) < 0 || git_oid_is_zero(&id))
+		return 0;
+	if ((r = commit_get(repo, &id, &c, err)) == 0)
+		r = tree_get(repo, git_commit_tree_id(c), ret, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+struct look {
+	struct globs globs;
+	size_t left;
+	bool hit;
+};
+
+static void look_done(struct look *l)
+{
+	globs_done(&l->globs);
+}
+
+static int on_change(void *ctx, const struct change *c, struct err *err)
+{
+	struct look *l = ctx;
+
+	(void)err;
+	l->hit = l->left-- == 0 || hits(&l->globs, c->path);
+	return l->hit;
 }
 
 int repo_touched(struct repos *g, const struct store_repo *r, const char *old_sha,
                  const char *new_sha, const json_t *globs, bool *ret, struct err *err)
 {
-	git_diff_options o = GIT_DIFF_OPTIONS_INIT;
-	AUTO(globs_done) struct globs gl = { 0 };
+	AUTO(look_done) struct look l = { .left = PATHS_MAX };
+	struct bounds b = bounds_begin(NULL, TOUCHED_MS);
 	autotree *from = NULL, *to = NULL;
 	autorepo *repo = NULL;
-	git_diff *diff = NULL;
-	size_t n;
 	int rc;
 
 	*ret = true;
 	if (json_array_size(globs) == 0)
 		return 0;
-	if ((rc = globs_compile(globs, &gl, err)) < 0 || (rc = repo_open(g, r, &repo, err)) < 0)
+	if ((rc = globs_compile(globs, &l.globs, err)) < 0 ||
+	    (rc = repo_open(g, r, &repo, err)) < 0)
 		return rc;
-	from = tree_of(repo, old_sha);
-	to = tree_of(repo, new_sha);
-	if ((rc = git_diff_tree_to_tree(&diff, repo, from, to, &o)) < 0)
-		return git_fail(rc, "compare", err);
-	n = git_diff_num_deltas(diff);
-	if (n <= PATHS_MAX) {
-		*ret = false;
-		for (size_t i = 0; i < n && !*ret; i++) {
-			const git_diff_delta *d = git_diff_get_delta(diff, i);
-
-			*ret = hits(&gl, d->new_file.path ? d->new_file.path : d->old_file.path);
-		}
-	}
-	git_diff_free(diff);
-	return 0;
+	if ((rc = tree_of(repo, old_sha, &from, err)) == 0 &&
+	    (rc = tree_of(repo, new_sha, &to, err)) == 0)
+		rc = tree_changes(repo, from, to, &b, on_change, &l, err);
+	*ret = rc != 0 || l.hit;
+	return rc < 0 && err->tag != ERR_GIT_TOO_LARGE ? rc : 0;
 }

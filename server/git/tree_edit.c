@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/utf8.h"
-#include "git/git_internal.h"
+#include "git/bounds.h"
 
 #define DEPTH_MAX 64
 #define PATH_BYTES_MAX 4096
@@ -144,8 +144,10 @@ static int edit_dir(git_repository *repo, const git_oid *base, struct tree_edit 
 {
 	git_treebuilder *b = NULL;
 	autotree *t = NULL;
-	int rc = base ? git_tree_lookup(&t, repo, base) : 0, r;
+	int rc = base ? tree_get(repo, base, &t, err) : 0, r;
 
+	if (rc < 0 && rc != -ENOENT)
+		return rc;
 	if (rc == 0)
 		rc = git_treebuilder_new(&b, repo, t);
 	if (rc < 0)

@@ -93,6 +93,7 @@ int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
 		return err_tag(err, -EBUSY, ERR_CONFLICT, "it is being delivered right now");
 	ret->state = DELIVERY_PENDING;
 	ret->attempts = 0;
+	ret->judged = -1; /* whoever asks for it wants it */
 	ret->next_ms = ret->updated_ms = clock_wall_ms();
 	ret->note[0] = '\0';
 	if ((r = store_delivery_put(t->store, ret, "", err)) < 0)

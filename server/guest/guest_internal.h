@@ -121,7 +121,8 @@ static inline void stream_closep(struct stream **s)
 #define autostream __attribute__((cleanup(stream_closep)))
 
 enum stream_event { STREAM_DATA = 1, STREAM_CREDIT = 2, STREAM_OPENED = 4, STREAM_DONE = 8 };
-/* Waits for any of the events: a mask of those that are true now, or -errno. */
+/* Waits for any of the events: a mask of those that are true now, or -errno. After the deadline
+ * only STREAM_DONE is one. */
 int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err *err);
 /* Moves what was received on the channel into b (emptied first). */
 void stream_take(struct stream *s, int chan, struct buf *b);
@@ -158,6 +159,7 @@ struct guest_flow {
 	size_t head_n;
 	struct agent_piece piece;
 	uint32_t piece_left;
+	bool watching; /* fs.watch: it has said that it is ready */
 	/* fs.watch: records that are not yet whole */
 	struct buf acc;
 	size_t acc_off;

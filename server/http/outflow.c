@@ -14,17 +14,21 @@
 #include "http/http_internal.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/log.h"
 
-#define BLOCK_BYTES (32u << 10) /* requested at a time */
-#define BEAT_MS 15000           /* of silence: proxies and clients give up after a minute */
-#define ALLOWED_MS 1000         /* between two checks that the caller still has access */
+#define BLOCK_BYTES (32u << 10)  /* requested at a time */
+#define UNSENT_BYTES (128 << 10) /* in the kernel, of streams that have a deadline of their own */
+#define BEAT_MS 15000            /* of silence: proxies and clients give up after a minute */
+#define ALLOWED_MS 1000          /* between two checks that the caller still has access */
 
 struct outflow {
 	struct request *req; /* weak; valid while the library asks for more */
@@ -104,7 +108,7 @@ static ssize_t on_more(void *cls, uint64_t pos, char *out, size_t max)
 				return MHD_CONTENT_READER_END_WITH_ERROR;
 			n = snprintf(out, max, "%s", o->ops->beat);
 		}
-		deadline(o, deadline_in(STALL_MS));
+		deadline(o, deadline_in(o->ops->stall_ms ? o->ops->stall_ms(o->ctx) : STALL_MS));
 		return n;
 	}
 }
@@ -129,6 +133,10 @@ int reply_flow(struct request *req, struct reply *res, const struct outflow_ops 
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	*o = (struct outflow){ .req = req, .ops = ops, .ctx = ctx_consume, .client_fd = client_fd };
+	/* What the kernel holds says nothing about the client: it holds little. */
+	if (ops->stall_ms)
+		setsockopt(client_fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES },
+		           sizeof(int));
 	res->stream_len = 0; /* deadlines are handled in this file */
 	res->stream =
 	        MHD_create_response_from_callback(len == OUTFLOW_UNKNOWN ? MHD_SIZE_UNKNOWN : len,

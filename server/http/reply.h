@@ -71,9 +71,10 @@ struct outflow_ops {
 	ssize_t (*next)(void *ctx, char *p, size_t max, struct err *err);
 	int (*fd)(void *ctx); /* POLLIN: next() may have data; NULL: it always has */
 	void (*free)(void *ctx);
-	const char *beat; /* sent after a period of silence; NULL: nothing */
-	bool endless;     /* a server that shuts down does not wait for its end */
-	bool ends_well;   /* ending it then counts as a regular end */
+	unsigned (*stall_ms)(void *ctx); /* for the client to take a piece; NULL: STALL_MS */
+	const char *beat;                /* sent after a period of silence; NULL: nothing */
+	bool endless;                    /* a server that shuts down does not wait for its end */
+	bool ends_well;                  /* ending it then counts as a regular end */
 };
 #define OUTFLOW_UNKNOWN UINT64_MAX
 /* Takes ctx in any case. len: of the whole reply, or OUTFLOW_UNKNOWN. */

@@ -5,7 +5,8 @@
  * Theory of operation: one thread waits on all sockets; one lock guards all
  * tables. Other threads add and remove slots under that lock and close sockets
  * themselves, so a removed slot is closed when dns_remove() returns. All tables
- * have fixed sizes: a guest that asks too much loses its own queries. The thread
+ * have fixed sizes and are shared by accounts (base/budget.h): a guest that asks too much loses its
+ * own queries, and all guests of one account leave something for the others. The thread
  * never waits for a guest: every socket is non-blocking and every entry has
  * a deadline.
  */
@@ -164,7 +165,7 @@ static void remove_key(struct dns *d, uint32_t key) REQUIRES(&d->lock)
 			slot_close(d, i);
 }
 
-int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume)
+int dns_add(struct dns *d, uint32_t key, const char *holder, int udp_fd_consume, int tcp_fd_consume)
 {
 	autofd int udp = udp_fd_consume;
 	autofd int tcp = tcp_fd_consume;
@@ -185,6 +186,7 @@ int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume)
 	*s = (struct dns_slot){
 		.used = true, .gen = ++d->next_gen & GEN_MASK, .key = key, .udp = udp, .tcp = tcp
 	};
+	snprintf(s->holder, sizeof(s->holder), "%s", holder ? holder : "");
 	if ((r = dns_poll(d, udp, DNS_SLOT_UDP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0 ||
 	    (r = dns_poll(d, tcp, DNS_SLOT_TCP, idx, s->gen, EPOLLIN, /* add= */ true)) < 0) {
 		*s = (struct dns_slot){ .udp = -1, .tcp = -1 };
@@ -225,6 +227,8 @@ static struct dns *dns_free(struct dns *d)
 	if (d->wake >= 0)
 		close(d->wake);
 	dns_pin_drop(d);
+	budget_free(d->share_pending);
+	budget_free(d->share_tcp);
 	cond_destroy(&d->pin_work);
 	mutex_destroy(&d->lock);
 	free(d);
@@ -260,6 +264,10 @@ int dns_start(struct dns **ret, const char *upstream, struct err *err)
 			r = sock_parse(upstream, &d->up, &d->up_len, err);
 	}
 	mutex_unlock(&d->lock);
+	if (r == 0)
+		r = budget_new(&(struct budget_conf){ .all = PENDING_MAX }, &d->share_pending, err);
+	if (r == 0)
+		r = budget_new(&(struct budget_conf){ .all = TCP_MAX }, &d->share_tcp, err);
 	if (r == 0 && (d->epoll < 0 || d->wake < 0))
 		r = err_sys(err, -errno, "name forwarder");
 	if (r == 0 && (r = dns_poll(d, d->wake, DNS_WAKE, 0, 0, EPOLLIN, /* add= */ true)) < 0)

@@ -47,9 +47,13 @@ struct dns_hooks {
 int dns_start(struct dns **ret, const char *upstream, struct err *err);
 /* Call it before the first dns_add(); without it, everything is forwarded. hooks is copied. */
 void dns_set_hooks(struct dns *d, const struct dns_hooks *hooks);
-/* Serves the sockets of one slot under a key chosen by the caller; both are closed at the end. A
- * key that already exists is replaced. */
-int dns_add(struct dns *d, uint32_t key, int udp_fd_consume, int tcp_fd_consume);
+/*
+ * Serves the sockets of one slot under a key chosen by the caller; both are closed at the end. A
+ * key that already exists is replaced. holder: whose guest it is, an account; its guests together
+ * get their share of the forwarder. NULL: strangers ask, and each address counts for itself.
+ */
+int dns_add(struct dns *d, uint32_t key, const char *holder, int udp_fd_consume,
+            int tcp_fd_consume);
 /* Returns when the slot's sockets are closed. An unknown key is ignored. */
 void dns_remove(struct dns *d, uint32_t key);
 struct dns *dns_stop(struct dns *d); /* NULL is fine */

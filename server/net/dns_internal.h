@@ -7,15 +7,16 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/budget.h"
 #include "base/lock.h"
 
 #include "net/dns.h"
 #include "net/dns_msg.h"
 
 #define SLOTS_MAX 1024u      /* as many as pando-priv has */
-#define PENDING_MAX 512u     /* pending queries, all guests together: one descriptor each */
+#define PENDING_MAX 512u     /* pending queries, shared by accounts: one descriptor each */
 #define SLOT_PENDING_MAX 48u /* pending queries of one guest */
-#define TCP_MAX 64u          /* connections, all guests together: 128 KiB each */
+#define TCP_MAX 64u          /* connections, shared by accounts: 128 KiB each */
 #define SLOT_TCP_MAX 4u      /* connections of one guest */
 #define QUERY_TIMEOUT_MS 5000
 #define RESEND_MS 1500       /* a datagram may be lost: ask once more */
@@ -35,14 +36,16 @@ struct dns_slot {
 	uint32_t gen, key;
 	int udp, tcp; /* owned */
 	unsigned n_pending, n_tcp;
+	char holder[BUDGET_HOLDER_SIZE]; /* "": each address that asks */
 };
 
 struct dns_pending {
 	bool used;
 	uint32_t gen;
 	uint32_t slot, slot_gen;
-	int fd;      /* owned: connected to the resolver, from a random port */
-	uint16_t id; /* random */
+	char holder[BUDGET_HOLDER_SIZE]; /* has one of d->share_pending */
+	int fd;                          /* owned: connected to the resolver, from a random port */
+	uint16_t id;                     /* random */
 	struct sockaddr_storage from;
 	socklen_t from_len;
 	struct dns_query query;
@@ -61,6 +64,7 @@ struct dns_conn {
 	bool used;
 	uint32_t gen;
 	uint32_t slot, slot_gen;
+	char holder[BUDGET_HOLDER_SIZE]; /* has one of d->share_tcp */
 	enum tcp_state state;
 	int down, up; /* owned: guest, resolver */
 	struct dns_query query;
@@ -74,8 +78,9 @@ struct dns_conn {
 
 struct dns {
 	pthread_t thread;
-	int epoll, wake;   /* owned */
-	struct mutex lock; /* not held while waiting */
+	int epoll, wake;                          /* owned */
+	struct budget *share_pending, *share_tcp; /* owned; of pending[] and conn[], by account */
+	struct mutex lock;                        /* not held while waiting */
 	bool stop GUARDED_BY(lock);
 	bool fixed GUARDED_BY(lock);                 /* the resolver was configured */
 	struct sockaddr_storage up GUARDED_BY(lock); /* the resolver; up_len 0: none */

@@ -15,6 +15,7 @@
  * waits for one side, the other side's descriptor is not polled.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,6 +25,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/sock.h"
 #include "net/dns_internal.h"
 
 #define BUF_LEN (2u + DNS_ANSWER_MAX)
@@ -34,6 +36,7 @@ void dns_conn_close(struct dns *d, struct dns_conn *c)
 
 	if (s)
 		s->n_tcp--;
+	budget_give(d->share_tcp, c->holder, 1);
 	if (c->down >= 0)
 		close(c->down);
 	if (c->up >= 0)
@@ -252,8 +255,14 @@ void dns_on_conn(struct dns *d, uint32_t idx, uint32_t events, bool up)
 void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 {
 	struct dns_slot *s = &d->slot[slot];
-	autofd int fd = accept4(s->tcp, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct sockaddr_storage from = { 0 };
+	socklen_t from_len = sizeof(from);
+	autofd int fd =
+	        accept4(s->tcp, (struct sockaddr *)&from, &from_len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct dns_conn *c = NULL;
+	char net[SOCK_NET_SIZE];
+	const char *holder =
+	        *s->holder ? s->holder : sock_net_text((const struct sockaddr *)&from, net);
 	unsigned most = d->hooks.serve
 	                        ? TCP_MAX
 	                        : SLOT_TCP_MAX; /* per guest, unless it is the public name server */
@@ -263,9 +272,9 @@ void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 	for (uint32_t i = 0; i < TCP_MAX && !c && s->n_tcp < most; i++)
 		if (!d->conn[i].used)
 			c = &d->conn[i];
-	if (!c) {
+	if (!c || budget_take(d->share_tcp, holder, 1) < 0) {
 		d->stats.dropped++;
-		return; /* closed: too many of this guest, or in total */
+		return; /* closed: too many of this guest, of its account, or in total */
 	}
 	*c = (struct dns_conn){ .used = true,
 		                .gen = ++d->next_gen & 0x0fffffff,
@@ -274,6 +283,7 @@ void dns_on_slot_tcp(struct dns *d, uint32_t slot)
 		                .down = TAKE_FD(fd),
 		                .up = -1,
 		                .buf = malloc(BUF_LEN) };
+	snprintf(c->holder, sizeof(c->holder), "%s", holder);
 	s->n_tcp++;
 	if (!c->buf ||
 	    dns_poll(d, c->down, DNS_TCP_DOWN, idx_of(d, c), c->gen, EPOLLIN,

@@ -25,6 +25,7 @@ void dns_pending_close(struct dns *d, struct dns_pending *q)
 
 	if (s)
 		s->n_pending--;
+	budget_give(d->share_pending, q->holder, 1);
 	if (q->fd >= 0)
 		close(q->fd);
 	free(q->packet);
@@ -56,7 +57,7 @@ static struct dns_pending *pending_new(struct dns *d, uint32_t slot) REQUIRES(&d
 {
 	struct dns_slot *s = &d->slot[slot];
 
-	if (s->n_pending >= SLOT_PENDING_MAX)
+	if (s->n_pending >= SLOT_PENDING_MAX || budget_take(d->share_pending, s->holder, 1) < 0)
 		return NULL;
 	for (uint32_t i = 0; i < PENDING_MAX; i++) {
 		struct dns_pending *q = &d->pending[i];
@@ -68,9 +69,11 @@ static struct dns_pending *pending_new(struct dns *d, uint32_t slot) REQUIRES(&d
 			                   .slot = slot,
 			                   .slot_gen = s->gen,
 			                   .fd = -1 };
+		memcpy(q->holder, s->holder, sizeof(q->holder));
 		s->n_pending++;
 		return q;
 	}
+	budget_give(d->share_pending, s->holder, 1);
 	return NULL;
 }
 

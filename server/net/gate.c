@@ -267,6 +267,7 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	t->ca = ca;
 	t->mark = plan->mark;
 	snprintf(t->vm_id, sizeof(t->vm_id), "%s", c->vm_id);
+	snprintf(t->holder, sizeof(t->holder), "%s", c->holder);
 	snprintf(t->vpc, sizeof(t->vpc), "%s", c->vpc ? c->vpc : "");
 	return 0;
 }
@@ -323,6 +324,8 @@ static struct gates *gates_release(struct gates *g)
 	if (g->wake >= 0)
 		close(g->wake);
 	SSL_CTX_free(g->client);
+	budget_free(g->by_holder);
+	budget_free(g->by_vm);
 	free(g->names);
 	cond_destroy(&g->idle);
 	mutex_destroy(&g->apply);
@@ -352,6 +355,8 @@ int gates_new(struct privc *priv, struct dns *dns, const char *ca_file, struct g
 	g->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (g->epoll < 0 || g->wake < 0 || epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->wake, &ev) < 0)
 		r = err_sys(err, -errno, "policies");
+	if (r == 0)
+		r = gate_proxy_limits(g, err);
 	if (r == 0 && !(g->client = gate_ca_client(ca_file, err)))
 		r = err ? err->code : -EIO;
 	if (r == 0 && (r = -pthread_create(&g->thread, NULL, gate_proxy_main, g)) < 0)

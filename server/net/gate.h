@@ -66,6 +66,7 @@ struct gates *gates_free(struct gates *g);
 
 struct gate_conf {
 	const char *vm_id;
+	const char *holder;    /* whose VM it is: its connections through the proxy are counted */
 	struct egress *policy; /* NULL: the default; a reference is taken, as of log */
 	struct gate_log *log;
 	const char *ca_cert, *ca_key; /* PEM; NULL: none, nothing is injected */

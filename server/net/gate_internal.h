@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/budget.h"
 #include "base/lock.h"
 
 #include "net/egress.h"
@@ -17,7 +18,7 @@
 #define PINS_MAX 1024u        /* of one guest; the one that expires first makes room */
 #define PIN_TTL_MIN 30u       /* seconds: between the answer and the connection */
 #define PIN_TTL_MAX 3600u     /* so that old addresses of a name are forgotten */
-#define PROXY_CONNS_MAX 1024u /* proxied connections, all guests together: one thread each */
+#define PROXY_CONNS_MAX 1024u /* proxied connections, shared by accounts: one thread each */
 #define PROXY_SLOT_MAX 128u   /* proxied connections of one guest */
 
 struct gate_ca; /* gate_ca.c */
@@ -32,6 +33,7 @@ struct gate {
 	bool used;
 	uint32_t gen;
 	char vm_id[ID_SIZE];
+	char holder[BUDGET_HOLDER_SIZE];
 	struct egress *policy; /* ref'd */
 	struct gate_log *log;  /* ref'd */
 	struct gate_ca *ca;    /* ref'd or NULL */
@@ -40,7 +42,6 @@ struct gate {
 	int listener; /* owned; -1: none */
 	struct pin *pins;
 	size_t n_pins;
-	unsigned n_conns;
 };
 
 /* One proxied connection; lives on its own thread and is listed so that it can be ended. */
@@ -48,6 +49,7 @@ struct proxied {
 	struct proxied *next;
 	struct gates *g;
 	uint32_t slot, gen;
+	char vm_id[ID_SIZE], holder[BUDGET_HOLDER_SIZE]; /* have one of the budgets' units each */
 	struct egress *policy; /* ref'd, as of the gate when it was accepted */
 	struct gate_log *log;  /* ref'd */
 	struct gate_ca *ca;    /* ref'd or NULL */
@@ -68,10 +70,11 @@ struct gates {
 	struct privc *priv; /* weak */
 	int epoll, wake;    /* owned */
 	pthread_t thread;
-	SSL_CTX *client;    /* owned: to upstreams */
-	struct mutex apply; /* held while kernel and table are updated together */
-	struct mutex lock;  /* taken after apply */
-	struct cond idle;   /* a connection ended */
+	SSL_CTX *client;                  /* owned: to upstreams */
+	struct budget *by_holder, *by_vm; /* owned: proxied connections */
+	struct mutex apply;               /* held while kernel and table are updated together */
+	struct mutex lock;                /* taken after apply */
+	struct cond idle;                 /* a connection ended */
 	bool stop GUARDED_BY(lock);
 	uint32_t next_gen GUARDED_BY(lock);
 	struct gate gate[GATES_MAX] GUARDED_BY(lock);
@@ -96,6 +99,7 @@ SSL_CTX *gate_ca_client(const char *ca_file, struct err *err);
 bool gate_pinned(struct gates *g, uint32_t slot, uint32_t gen, const char *name, uint32_t addr);
 
 /* gate_proxy.c */
+int gate_proxy_limits(struct gates *g, struct err *err);
 void *gate_proxy_main(void *arg);
 /* g->lock held: ends those of the slot that the new policy does not allow; NULL: all. */
 void gate_proxy_cut(struct gates *g, uint32_t slot, const struct egress *policy) REQUIRES(&g->lock);

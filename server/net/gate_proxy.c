@@ -8,8 +8,8 @@
  * connects to the guest's destination from inside the slot, so that the slot's rules,
  * limits and counters apply to the proxy too. Then bytes are copied both ways
  * unchanged. A plain request that is allowed by its name alone is rewritten
- * so that the connection carries no second one for another name. A guest's
- * connections are counted; one too many is closed at once.
+ * so that the connection carries no second one for another name. Connections are counted by guest
+ * and by account (base/budget.h); one too many is closed at once.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -168,6 +168,39 @@ static int serve(struct proxied *c)
 	return gate_relay(&a, &b, NULL, 0);
 }
 
+int gate_proxy_limits(struct gates *g, struct err *err)
+{
+	const struct budget_conf all = { .all = PROXY_CONNS_MAX };
+	const struct budget_conf each = { .all = PROXY_CONNS_MAX,
+		                          .each = PROXY_SLOT_MAX,
+		                          .greedy = true };
+	int r = budget_new(&all, &g->by_holder, err);
+
+	return r < 0 ? r : budget_new(&each, &g->by_vm, err);
+}
+
+static int count_in(struct gates *g, struct proxied *c, const struct gate *t) REQUIRES(&g->lock)
+{
+	int r = budget_take(g->by_vm, t->vm_id, 1);
+
+	if (r < 0)
+		return r;
+	r = budget_take(g->by_holder, t->holder, 1);
+	if (r < 0) {
+		budget_give(g->by_vm, t->vm_id, 1);
+		return r;
+	}
+	memcpy(c->vm_id, t->vm_id, sizeof(c->vm_id));
+	memcpy(c->holder, t->holder, sizeof(c->holder));
+	return 0;
+}
+
+static void count_out(struct gates *g, const struct proxied *c)
+{
+	budget_give(g->by_vm, c->vm_id, 1);
+	budget_give(g->by_holder, c->holder, 1);
+}
+
 /* g->lock held */
 static void unlist(struct gates *g, struct proxied *c) REQUIRES(&g->lock)
 {
@@ -178,8 +211,7 @@ static void unlist(struct gates *g, struct proxied *c) REQUIRES(&g->lock)
 	if (*p)
 		*p = c->next;
 	g->n_conns--;
-	if (g->gate[c->slot].used && g->gate[c->slot].n_conns)
-		g->gate[c->slot].n_conns--;
+	count_out(g, c);
 	cond_broadcast(&g->idle);
 }
 
@@ -240,8 +272,7 @@ static int start(struct gates *g, uint32_t slot, int fd_consume) REQUIRES(&g->lo
 	pthread_t thread;
 	int r;
 
-	if (!c || t->n_conns >= PROXY_SLOT_MAX || g->n_conns >= PROXY_CONNS_MAX || g->stop ||
-	    original(fd, &c->addr, &c->port) < 0) {
+	if (!c || g->stop || original(fd, &c->addr, &c->port) < 0 || count_in(g, c, t) < 0) {
 		free(c);
 		return -ENOSPC;
 	}
@@ -258,7 +289,6 @@ static int start(struct gates *g, uint32_t slot, int fd_consume) REQUIRES(&g->lo
 	c->next = g->conns;
 	g->conns = c;
 	g->n_conns++;
-	t->n_conns++;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);

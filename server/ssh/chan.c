@@ -201,6 +201,7 @@ static bool move_out(struct chan *x)
 		return false; /* the end needs no window */
 	n = behind_read(x, MIN(room, SSHD_CHUNK), &err);
 	if (n > 0) {
+		x->given += (size_t)n;
 		buf_put(&x->out, x->c->chunk, (size_t)n);
 		if (x->out.failed)
 			conn_end(x->c, "out of memory");

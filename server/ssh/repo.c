@@ -9,6 +9,8 @@
  */
 #include <errno.h>
 #include <jansson.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +23,7 @@
 
 #define REFUSED 1 /* exit status */
 #define LFS_URL_MAX 512
+#define UNSENT_BYTES (128 << 10)
 
 /* Sends the channel's only output, then ends it. */
 static void last_words(struct chan *x, int to, int status, const char *text)
@@ -66,6 +69,8 @@ static int permit(struct conn *c, bool write, struct store_repo *ret, struct err
 	int r = auth_permit(c->d->deps.auth, &c->who, scope, c->name.repo, NULL, err);
 
 	if (r == 0)
+		r = repos_ready(c->d->deps.repos, err);
+	if (r == 0)
 		r = repo_find(c->d->deps.repos, c->who.account, c->name.repo,
 		              write ? REPO_WRITE : REPO_READ, ret, err);
 	if (r == 0 && (write || c->lease.scope != SCOPE_GIT_WRITE))
@@ -76,10 +81,12 @@ static int permit(struct conn *c, bool write, struct store_repo *ret, struct err
 static int serve(struct chan *x, bool push, struct err *err)
 {
 	struct conn *c = x->c;
+	struct repo_client by = { .holder = c->who.account, .fd = -1 };
 	struct svc_opts o = { .kind = push ? REPO_RECEIVE_PACK : REPO_UPLOAD_PACK,
 		              .protocol = protocol_of(x),
 		              .by = c->who.key,
-		              .stdin_fd = -1 };
+		              .stdin_fd = -1,
+		              .client = &by };
 	struct store_repo repo;
 	int r = permit(c, push, &repo, err);
 
@@ -96,6 +103,9 @@ static int serve(struct chan *x, bool push, struct err *err)
 		sshd_door_talk_over(c);
 		return r;
 	}
+	/* What the kernel holds says nothing about the client: it holds little. */
+	setsockopt(ssh_get_fd(c->s), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES },
+	           sizeof(int));
 	x->program = true;
 	x->state = CHAN_OPEN;
 	x->deadline = deadline_in(SSHD_TALK_STALL_MS);
@@ -156,9 +166,21 @@ bool repo_session(struct chan *x)
 	return x->state == CHAN_LAST;
 }
 
-/* It makes no progress. */
+/* Is there something for the client that it does not take? */
+static bool client_waits(struct chan *x)
+{
+	return x->out_off < x->out.len || conn_write_waits(x->c) ||
+	       (ssh_channel_window_size(x->ch) == 0 && !talk_eof(x->talk));
+}
+
+/* It makes no progress, or the client is too slow. */
 void repo_look(struct chan *x, bool moved)
 {
+	struct err err = { 0 };
+
+	if (drain_look(x->c->d->deps.repos, &x->drain, client_waits(x), x->given, &err) < 0)
+		conn_end(x->c, "%s", err.msg);
+	x->given = 0;
 	if (moved)
 		x->deadline = deadline_in(SSHD_TALK_STALL_MS);
 	else if (clock_ms() >= x->deadline)

@@ -26,6 +26,7 @@
 #include "base/err.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "git/git.h"
 #include "guest/guest.h"
 #include "guest/guest_login.h"
 #include "ssh/name.h"
@@ -84,13 +85,15 @@ enum chan_state {
 struct chan {
 	struct conn *c; /* weak */
 	enum chan_state state;
-	ssh_channel ch;       /* owned; NULL while the client waits for an answer */
-	ssh_message asked;    /* owned; direct: to be answered */
-	struct guest_flow *f; /* owned; NULL: none yet */
-	struct talk *talk;    /* owned; instead of f: of a repository */
-	bool program;         /* f is a login, or it is a talk: it ends with an exit status */
-	int status;           /* LAST: the exit status */
-	uint64_t deadline;    /* RESOLVING, DIALING, KNOCKING; for a talk: to make progress */
+	ssh_channel ch;          /* owned; NULL while the client waits for an answer */
+	ssh_message asked;       /* owned; direct: to be answered */
+	struct guest_flow *f;    /* owned; NULL: none yet */
+	struct talk *talk;       /* owned; instead of f: of a repository */
+	struct repo_drain drain; /* of its client, */
+	size_t given;            /* bytes for it since that was looked at */
+	bool program;            /* f is a login, or it is a talk: it ends with an exit status */
+	int status;              /* LAST: the exit status */
+	uint64_t deadline;       /* RESOLVING, DIALING, KNOCKING; for a talk: to make progress */
 
 	/* a session before its program starts */
 	bool has_pty;

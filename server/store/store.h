@@ -227,9 +227,11 @@ struct store_build_log {
 	char phase[64];
 	char message[BUILD_LINE_SIZE];
 };
-/* Old builds are deleted with their phases and logs, so that at most BUILDS_KEPT are left. */
+/* An account's old builds are deleted with their phases and logs, so that it has at most
+ * BUILDS_KEPT.
+ */
 #define BUILDS_KEPT 2000
-#define BUILD_LOGS_KEPT 200 /* builds whose logs are kept */
+#define BUILD_LOGS_KEPT 200 /* builds of an account whose logs are kept */
 int store_build_add(struct store *s, const struct store_build *b, struct err *err);
 int store_build_update(struct store *s, const struct store_build *b, struct err *err);
 int store_build_get(struct store *s, const char *id, struct store_build *ret, struct err *err);

@@ -134,6 +134,11 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		"DELETE FROM domain_mappings WHERE account = $1",
 		"DELETE FROM dns_records WHERE account = $1",
 		"DELETE FROM git_credentials WHERE account = $1",
+		("DELETE FROM build_logs WHERE build_id IN "
+		 "(SELECT id FROM builds WHERE account = $1)"),
+		("DELETE FROM build_phases WHERE build_id IN "
+		 "(SELECT id FROM builds WHERE account = $1)"),
+		"DELETE FROM builds WHERE account = $1",
 		"DELETE FROM api_keys WHERE account = $1",
 	};
 	autotx struct tx t = { 0 };

@@ -2,8 +2,8 @@
 /*
  * store_build.c - builds of specs: one row each, its phases, and the lines it printed
  *
- * Phases and lines are only added. The oldest builds are deleted when a new one begins: logs after
- * BUILD_LOGS_KEPT builds, the rows themselves after BUILDS_KEPT.
+ * Phases and lines are only added. An account's oldest builds are deleted when it begins a new one:
+ * logs after BUILD_LOGS_KEPT builds, the rows themselves after BUILDS_KEPT.
  */
 #include "store/store_internal.h"
 
@@ -79,34 +79,31 @@ const char *build_state_name(enum build_state s)
 	return state_words[s];
 }
 
-static int run_i64(struct store *s, const char *sql, int64_t v, struct err *err)
-{
-	autoquery struct query q = { 0 };
-	int r = query_begin(&q, s, sql, err);
-
-	if (r < 0)
-		return r;
-	query_bind_i64(&q, v);
-	r = query_run(&q, err);
-	return r < 0 ? r : 0;
-}
-
-#define NEWEST "(SELECT id FROM builds ORDER BY started_ms DESC, id LIMIT $1)"
-static int prune(struct store *s, struct err *err)
+#define OLDER                                                                              \
+	"(SELECT id FROM builds WHERE account = $1 ORDER BY started_ms DESC, id LIMIT -1 " \
+	"OFFSET $2)"
+static int prune(struct store *s, const char *account, struct err *err)
 {
 	static const struct {
 		const char *sql;
 		int64_t keep;
 	} steps[] = {
-		{ "DELETE FROM build_logs WHERE build_id NOT IN " NEWEST, BUILD_LOGS_KEPT },
-		{ "DELETE FROM build_phases WHERE build_id NOT IN " NEWEST, BUILDS_KEPT },
-		{ "DELETE FROM builds WHERE id NOT IN " NEWEST, BUILDS_KEPT },
+		{ "DELETE FROM build_logs WHERE build_id IN " OLDER, BUILD_LOGS_KEPT },
+		{ "DELETE FROM build_phases WHERE build_id IN " OLDER, BUILDS_KEPT },
+		{ "DELETE FROM builds WHERE id IN " OLDER, BUILDS_KEPT },
 	};
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(steps); i++)
-		r = run_i64(s, steps[i].sql, steps[i].keep, err);
-	return r;
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(steps); i++) {
+		autoquery struct query q = { 0 };
+
+		if ((r = query_begin(&q, s, steps[i].sql, err)) < 0)
+			break;
+		query_bind_text(&q, account);
+		query_bind_i64(&q, steps[i].keep);
+		r = query_run(&q, err);
+	}
+	return MIN(r, 0);
 }
 
 int store_build_add(struct store *s, const struct store_build *b, struct err *err)
@@ -115,7 +112,7 @@ int store_build_add(struct store *s, const struct store_build *b, struct err *er
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &build_table, b, err)) < 0 ||
-	    (r = prune(s, err)) < 0)
+	    (r = prune(s, b->account, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }

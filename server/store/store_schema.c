@@ -510,8 +510,15 @@ static const char migration_16[] =
         ");"
         "CREATE UNIQUE INDEX git_credentials_server ON git_credentials (account, server);";
 
+/* How often the paths of a push were looked at for a trigger; and turns of mirrors. */
+static const char migration_17[] =
+        "ALTER TABLE git_deliveries ADD COLUMN judged BIGINT NOT NULL DEFAULT 0;"
+        "ALTER TABLE git_syncs ADD COLUMN started_ms BIGINT NOT NULL DEFAULT 0;"
+        "CREATE INDEX git_syncs_account ON git_syncs (account, state);";
+
 const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
 	                                 migration_5,  migration_6,  migration_7,  migration_8,
 	                                 migration_9,  migration_10, migration_11, migration_12,
-	                                 migration_13, migration_14, migration_15, migration_16 };
+	                                 migration_13, migration_14, migration_15, migration_16,
+	                                 migration_17 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -24,6 +24,7 @@ static const struct col sync_cols[] = {
 	COL_AT(COL_TEXT, store_sync, conflicts, "conflicts"),
 	COL_AT(COL_I64, store_sync, next_ms, "next_ms"),
 	COL_AT(COL_I64, store_sync, last_ms, "last_ms"),
+	COL_AT(COL_I64, store_sync, started_ms, "started_ms"),
 };
 static const struct table sync_table = {
 	.name = "git_syncs",
@@ -105,7 +106,10 @@ int store_sync_claim(struct store *s, int64_t now_ms, int64_t poll_ms, struct st
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = row_list(s, &sync_table,
 	                  "WHERE state <> 'running' AND next_ms <= CAST($1 AS BIGINT) "
-	                  "ORDER BY next_ms, repo LIMIT 1",
+	                  "AND NOT EXISTS (SELECT 1 FROM git_syncs AS x WHERE "
+	                  "x.account = git_syncs.account AND x.state = 'running') "
+	                  "ORDER BY (SELECT MAX(x.started_ms) FROM git_syncs AS x WHERE "
+	                  "x.account = git_syncs.account), next_ms, repo LIMIT 1",
 	                  args, 1, &rows, &n, err)) < 0)
 		return r;
 	if (n == 0)
@@ -113,6 +117,7 @@ int store_sync_claim(struct store *s, int64_t now_ms, int64_t poll_ms, struct st
 	memcpy(ret, rows, sizeof(*ret));
 	ret->state = SYNC_RUNNING;
 	ret->next_ms = now_ms + poll_ms;
+	ret->started_ms = now_ms;
 	if ((r = row_update(s, &sync_table, ret, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -141,7 +146,8 @@ int store_sync_next(struct store *s, int64_t *ret, struct err *err)
 	autoquery struct query q = { 0 };
 	int r = query_begin(&q, s,
 	                    "SELECT COALESCE(MIN(next_ms), 9223372036854775807) FROM git_syncs "
-	                    "WHERE state <> 'running'",
+	                    "WHERE state <> 'running' AND NOT EXISTS (SELECT 1 FROM git_syncs AS x "
+	                    "WHERE x.account = git_syncs.account AND x.state = 'running')",
 	                    err);
 
 	if (r < 0 || (r = query_step(&q, err)) < 0)

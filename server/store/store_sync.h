@@ -18,8 +18,8 @@ struct store_sync {
 	char hook[65];   /* secret in the address that starts a sync */
 	enum sync_state state;
 	char note[256];
-	char conflicts[SYNC_CONFLICTS_SIZE]; /* JSON array */
-	int64_t next_ms, last_ms;
+	char conflicts[SYNC_CONFLICTS_SIZE];  /* JSON array */
+	int64_t next_ms, last_ms, started_ms; /* due; last success; begun last */
 };
 /* Replaces an existing one. */
 int store_sync_put(struct store *s, const struct store_sync *y, struct err *err);
@@ -29,7 +29,11 @@ int store_sync_delete(struct store *s, const char *repo, struct err *err);
 /* Makes it due now; by repository, or by hook (the other NULL). Number of rows. */
 int store_sync_wake(struct store *s, const char *repo, const char *hook, int64_t now_ms,
                     struct err *err);
-/* Takes one that is due: marks it as running, and as due again after poll_ms. -ENOENT: none. */
+/*
+ * Takes one that is due: marks it as running, and as due again after poll_ms. Accounts take turns:
+ * one of an account at a time, and first the one whose account has waited for longest. -ENOENT:
+ * none.
+ */
 int store_sync_claim(struct store *s, int64_t now_ms, int64_t poll_ms, struct store_sync *ret,
                      struct err *err);
 /* Stores the result, unless the mirror was changed meanwhile. */

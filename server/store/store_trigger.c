@@ -50,6 +50,7 @@ static const struct col delivery_cols[] = {
 	COL_AT(COL_I64, store_delivery, created_ms, "created_ms"),
 	COL_AT(COL_I64, store_delivery, updated_ms, "updated_ms"),
 	COL_AT(COL_INT, store_delivery, status, "status"),
+	COL_AT(COL_INT, store_delivery, judged, "judged"),
 	COL_AT(COL_TEXT, store_delivery, vm, "vm"),
 	COL_AT(COL_TEXT, store_delivery, note, "note"),
 };

@@ -66,7 +66,8 @@ struct store_delivery {
 	enum delivery_state state;
 	uint32_t attempts;
 	int64_t next_ms, created_ms, updated_ms;
-	int status;       /* of the last HTTP reply, or the command's exit code; -1: none */
+	int judged; /* how often its paths began to be looked at; -1: it concerns its trigger */
+	int status; /* of the last HTTP reply, or the command's exit code; -1: none */
 	char vm[ID_SIZE]; /* running it now, or "" */
 	char note[DELIVERY_NOTE_SIZE];
 };

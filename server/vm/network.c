@@ -116,9 +116,16 @@ static int give_address(struct vm *vm, struct err *err)
 
 /* ---- the slot's part ---- */
 
+/* Whose share of forwarder and proxy it uses: a VM of the server itself has one of its own. */
+static const char *holder_of(const struct vm *vm)
+{
+	return *vm->row.info.account ? vm->row.info.account : vm->row.info.id;
+}
+
 int vm_net_apply(struct vm *vm, struct err *err)
 {
 	struct gate_conf c = { .vm_id = vm->row.info.id,
+		               .holder = holder_of(vm),
 		               .policy = vm->net.waits ? NULL : vm->net.policy,
 		               .log = vm->net.log,
 		               .ca_cert = vm->net.ca_cert,
@@ -145,7 +152,8 @@ int vm_open_network(struct vm *vm, bool as_built, struct err *err)
 			return r;
 		vm_net_trust(vm);
 	}
-	r = dns_add(vm->m->dns, vm->slot.idx, TAKE_FD(vm->slot.dns_udp), TAKE_FD(vm->slot.dns_tcp));
+	r = dns_add(vm->m->dns, vm->slot.idx, holder_of(vm), TAKE_FD(vm->slot.dns_udp),
+	            TAKE_FD(vm->slot.dns_tcp));
 	if (r < 0)
 		return err_sys(err, r, "DNS forwarding for VM %s", vm->row.info.id);
 	return privc_slot_gate(vm->m->priv, vm->slot.idx, /* open= */ true, err);

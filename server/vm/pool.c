@@ -287,10 +287,12 @@ static void push_back(struct vmm *m, struct ready *r)
 }
 
 /* It is still in no table: nobody else can lock it. */
-static int wake_ready(struct vm *vm, struct err *err)
+static int wake_ready(struct vm *vm, const char *account, struct err *err)
 {
 	int r = machine_cont(vm->machine, err);
 
+	/* What its network uses counts for that account. */
+	snprintf(vm->row.info.account, sizeof(vm->row.info.account), "%s", account);
 	if (r == 0)
 		r = guest_set_clock(vm->guest, deadline_in(vm->m->t.pool_step), err);
 	if (r == 0)
@@ -326,7 +328,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 			return r;
 		}
 		if (machine_alive(rd->vm->machine) && guest_alive(rd->vm->guest) &&
-		    wake_ready(rd->vm, &why) == 0)
+		    wake_ready(rd->vm, o->account, &why) == 0)
 			break;
 		vm_net_undo(rd->vm);
 		vm_log(rd->vm, LOG_LV_WARN, "was ready but no longer is: %s",

@@ -6,7 +6,8 @@
  * machine that stands still (the server died in a freeze) goes on. All other
  * processes are of VMs that were never acknowledged, or are suspended already,
  * and end. VMs without a process are stopped: their disk is there. Last, when
- * everybody's layers are known again, files that nobody names are removed.
+ * everybody's layers are known again, files that nobody names are removed. Nothing here asks a
+ * guest: greet.c does.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include "net/gate.h"
 #include "vm/vm_internal.h"
 
-#define ADOPT_THREADS 16 /* VMs taken up at once */
+#define ADOPT_THREADS 64 /* VMs taken up at once */
 
 /* QEMU may have switched to a disk layer that was not saved any more. */
 static int learn_disk_layer(struct vm *vm, struct err *err)
@@ -63,9 +64,6 @@ static int adopt(struct vm *vm, const struct priv_vm *p, struct err *err)
 		vm->row.slot = p->slot;
 	}
 	reaper_add(vm);
-	r = vm_reconnect(vm, err);
-	if (r < 0)
-		vm_log(vm, LOG_LV_WARN, "adopted, but: %s; trying again at the next use", err->msg);
 	return vm->has_slot ? vm_open_network(vm, /* as_built= */ false, err) : 0;
 }
 
@@ -73,9 +71,6 @@ static int adopt(struct vm *vm, const struct priv_vm *p, struct err *err)
 static void adopt_undo(struct vm *vm)
 {
 	reaper_remove(vm);
-	if (vm->guest)
-		guest_close(vm->guest);
-	guest_unref(TAKE_PTR(vm->guest));
 	vm->machine = machine_free(vm->machine);
 	if (!vm->has_slot)
 		return;
@@ -164,7 +159,7 @@ static void *settle_worker(void *arg)
 	}
 }
 
-/* An agent that does not answer takes its whole deadline: many VMs are taken up at a time. */
+/* A QEMU that does not answer takes its whole deadline: many VMs are taken up at a time. */
 static int settle_processes(struct vmm *m, struct err *err)
 {
 	autofree struct priv_vm *procs = NULL;

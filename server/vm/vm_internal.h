@@ -135,6 +135,7 @@ struct vmm {
 	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
 	size_t n_blanks GUARDED_BY(lock);
 	struct pool *pool;            /* owned; what is in it: m->lock */
+	struct greet *greet;          /* owned; NULL: none */
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
 	struct rwlock debts_lock;             /* see debt.c; before m->lock */
@@ -440,6 +441,9 @@ int vm_stop_locked(struct vm *vm, bool ask, struct err *err);
 
 /* recover.c, template.c, keeper.c, reaper.c */
 int vmm_recover(struct vmm *m, struct err *err);
+/* greet.c: after vmm_recover(), before any other thread; and when m->stopping is set */
+void greet_begin(struct vmm *m);
+void greet_end(struct vmm *m);
 void *template_main(void *arg);
 void template_end(struct vmm *m); /* joins its thread, ending a boot in progress */
 int template_wait(struct vmm *m, char ret_point[ID_SIZE], struct err *err);

@@ -24,6 +24,7 @@ const struct vm_times vm_times_usual = {
 	.agent_boot = 300000,
 	.agent_thaw = 60000,
 	.agent_reconnect = 15000,
+	.agent_greet = 2000,
 	.agent_silent = 60000,
 	.settle = 1500,
 	.quiesce = 3000,
@@ -471,6 +472,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (r == 0)
 		r = vmm_recover(m, err);
 	if (r == 0)
+		greet_begin(m);
+	if (r == 0)
 		tunnels_expire(m, /* all= */ true);
 	if (r == 0)
 		r = start_thread(&m->reaper_thread, &m->has_reaper_thread, reaper_main, m, err);
@@ -501,6 +504,7 @@ struct vmm *vmm_free(struct vmm *m)
 	mutex_unlock(&m->lock);
 	if (m->wake_pipe[1] >= 0 && write(m->wake_pipe[1], "x", 1) < 0)
 		log_debug("the reaper was awake already");
+	greet_end(m);
 	if (m->has_template_thread)
 		template_end(m);
 	if (m->has_keeper_thread)

@@ -22,6 +22,7 @@ struct vm_times {
 	uint32_t agent_boot; /* cold boot to first hello: emulated guests on a busy host */
 	uint32_t agent_thaw; /* thaw to hello */
 	uint32_t agent_reconnect;
+	uint32_t agent_greet;   /* of a start, for the agents of adopted VMs */
 	uint32_t agent_silent;  /* for a sign of life after a call got no answer */
 	uint32_t settle;        /* for the agent to load what the next command needs */
 	uint32_t quiesce;       /* for the agent to take what was sent to it */

@@ -284,7 +284,7 @@ int zones_serve(struct zones *t, struct err *err)
 	if ((r = dns_start(&t->dns, NULL, err)) < 0)
 		return r;
 	dns_set_hooks(t->dns, &hooks);
-	r = dns_add(t->dns, 0, TAKE_FD(t->udp), TAKE_FD(t->tcp));
+	r = dns_add(t->dns, 0, /* holder= */ NULL, TAKE_FD(t->udp), TAKE_FD(t->tcp));
 	t->listens = r == 0;
 	return r < 0 ? err_sys(err, r, "name server") : 0;
 }

@@ -232,8 +232,6 @@ static void test_violations(void **state)
 	assert_int_equal(count_fds(getpid()), fds);
 }
 
-/* ---- greeting ---- */
-
 static void act_silence(struct raw *w)
 {
 	uint8_t p[4096];
@@ -241,6 +239,57 @@ static void act_silence(struct raw *w)
 	while (read(w->fd, p, sizeof(p)) > 0)
 		;
 }
+
+/* ---- a deadline that comes while there is always more to read ---- */
+
+static int more[2]; /* the reader asks for the next byte, before it takes the next step */
+
+static void act_always_more(struct raw *w)
+{
+	uint32_t id = wait_open(w);
+	autobuf struct buf res = { 0 };
+	char c = 1;
+
+	do
+		raw_send(w, AGENT_F_DATA, AGENT_OUT, id, "x", 1);
+	while (read(more[0], &c, 1) == 1 && c);
+	agent_result_put(&res, &(struct agent_result){ .msg = "" });
+	raw_send(w, AGENT_F_RESULT, 0, id, res.p, res.len);
+	act_silence(w);
+}
+
+static int ask_for_more(void *ctx, const uint8_t *p, size_t n)
+{
+	int *left = ctx;
+	char c = --*left > 0;
+
+	(void)p;
+	(void)n;
+	assert_int_equal(write(more[1], &c, 1), 1);
+	poll(NULL, 0, 20); /* slower than the guest */
+	return 0;
+}
+
+static void test_deadline_with_data(void **state)
+{
+	struct err err = { 0 };
+	struct stage st;
+	int left = 500;
+
+	(void)state;
+	assert_int_equal(pipe(more), 0);
+	stage_begin(&st, act_always_more, true);
+	assert_int_equal(stage_hello(&st, 10000, &err), 0);
+	assert_int_equal(guest_read_file(st.g, NULL, "/x", 0, 0, ask_for_more, &left,
+	                                 deadline_in(1000), &err),
+	                 -ETIMEDOUT);
+	assert_true(left > 0);
+	close(more[1]);
+	stage_end(&st);
+	close(more[0]);
+}
+
+/* ---- greeting ---- */
 
 static void act_flood_before_ack(struct raw *w)
 {
@@ -495,6 +544,7 @@ static void test_bad_list(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_deadline_with_data),
 		cmocka_unit_test(test_violations),
 		cmocka_unit_test(test_greeting),
 		cmocka_unit_test(test_forged_answer),

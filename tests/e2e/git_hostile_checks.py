@@ -18,6 +18,7 @@ from git_checks import CALL_S, ZERO, Refused, pkt
 from harness import wait_for
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"
+BOMB_LEVELS, BOMB_WIDTH = 10, 1000
 LARGE = 16 << 20  # more than the sockets between two processes hold
 
 
@@ -54,6 +55,19 @@ class GitPacks:
         _, (tree_id,) = self.make_pack([("tree", tree)])
         commit = f"tree {tree_id}\n".encode() + b"".join(w + who + b" 1700000000 +0000\n" for w in (b"author ", b"committer ")) + b"\n" + message
         pack, ids = self.make_pack([*[("blob", e[2]) for e in entries], ("tree", tree), ("commit", commit)])
+        return pack, ids[-1]
+
+    def bomb(self, leaf, extra=()):
+        """Trees that name the one below a thousand times, ten levels deep: pack, commit's hash. leaf: a blob, or None for an empty tree"""
+        objects = [*extra, ("blob", leaf) if leaf is not None else ("tree", b"")]
+        _, ids = self.make_pack(objects)
+        below, mode = ids[-1], b"100644" if leaf is not None else b"40000"
+        for _ in range(BOMB_LEVELS):
+            objects.append(("tree", b"".join(mode + b" %03x\0" % i + bytes.fromhex(below) for i in range(BOMB_WIDTH))))
+            below, mode = self.make_pack(objects[-1:])[1][0], b"40000"
+        who = b"A <a@example.org> 1700000000 +0000\n"
+        objects.append(("commit", f"tree {below}\n".encode() + b"author " + who + b"committer " + who + b"\nboom\n"))
+        pack, ids = self.make_pack(objects)
         return pack, ids[-1]
 
 

@@ -102,6 +102,17 @@ class TestCode(CodeChecks, Case):
         r = self.cell("echo js >> /root/made/a.csv", "bash")
         self.assertEqual([f["path"] for f in r["files"]], ["/root/made/a.csv"])
 
+    def test_files_that_the_user_cannot_see_are_not_listed(self):
+        """Root changes a file in its own directory while somebody else's cell runs."""
+        def root():
+            self.s.sh(self.vm, "until [ -e /tmp/began ]; do sleep 0.1; done; echo x > /root/hidden.txt; echo x > /tmp/go")
+        thread = threading.Thread(target=root)
+        thread.start()
+        r = self.cell("echo > /tmp/began; until [ -e /tmp/go ]; do sleep 0.1; done; echo mine > /tmp/mine.txt", "bash", user="nobody")
+        thread.join()
+        self.assertEqual({f["path"] for f in r["files"]}, {"/tmp/began", "/tmp/go", "/tmp/mine.txt"})
+        self.s.sh(self.vm, "rm /tmp/began /tmp/go /tmp/mine.txt /root/hidden.txt")
+
     def test_memory_hog_costs_only_its_kernel(self):
         ctx = self.context("python")
         self.cell("kept = 'in another kernel'")

@@ -51,7 +51,7 @@ static int cmd_info(char **w, int n, char *out, size_t size, struct err *err)
 static int hold_slot(const struct priv_slot *s, char *out, size_t size)
 {
 	snprintf(out, size, "%u %s", s->idx, s->host_addr);
-	return dns_add(dns, s->idx, s->dns_udp, s->dns_tcp);
+	return dns_add(dns, s->idx, "acme", s->dns_udp, s->dns_tcp);
 }
 
 static int cmd_take(char **w, int n, char *out, size_t size, struct err *err)

@@ -75,7 +75,7 @@ static int rig_setup(void **state)
 	assert_int_equal(listen(r->up_tcp, 8), 0);
 	snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(up.sin_port));
 	assert_int_equal(dns_start(&r->d, text, &err), 0);
-	assert_int_equal(dns_add(r->d, 7, udp, tcp), 0);
+	assert_int_equal(dns_add(r->d, 7, "acme", udp, tcp), 0);
 	r->guest = bound(SOCK_DGRAM, &any);
 	assert_int_equal(connect(r->guest, (struct sockaddr *)&r->udp, sizeof(r->udp)), 0);
 	*state = r;
@@ -218,12 +218,109 @@ static void udp_flood(void **state)
 	dns_remove(r->d, 8);
 }
 
-static int tcp_guest(struct rig *r)
+struct many {
+	int guest[12];
+	struct sockaddr_in tcp[12];
+};
+
+/* Guests 20, 21, ... of that account, each with its own sockets. */
+static void many_guests(struct rig *r, const char *account, uint32_t first, size_t n,
+                        struct many *ret)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct sockaddr_in to, any;
+		int udp = bound(SOCK_DGRAM, &to), tcp = bound(SOCK_STREAM, &ret->tcp[i]);
+
+		assert_int_equal(dns_add(r->d, first + (uint32_t)i, account, udp, tcp), 0);
+		ret->guest[i] = bound(SOCK_DGRAM, &any);
+		assert_int_equal(connect(ret->guest[i], (struct sockaddr *)&to, sizeof(to)), 0);
+	}
+}
+
+static void many_end(struct many *m, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		close(m->guest[i]);
+}
+
+/* All guests of one account ask without end: another account's question still gets through. */
+static void udp_flood_of_an_account(void **state)
+{
+	enum { GUESTS = 12, EACH = 60 };
+	struct rig *r = *state;
+	uint8_t q[512] = { 0 }, got[512] = { 0 };
+	size_t n = query(1, 1, q);
+	struct many acme, other;
+	uint64_t end = deadline_in(20000);
+	struct dns_stats st;
+	bool asked = false;
+
+	many_guests(r, "acme", 20, GUESTS, &acme);
+	many_guests(r, "other", 40, 1, &other);
+	for (size_t i = 0; i < GUESTS; i++)
+		for (int k = 0; k < EACH; k++)
+			assert_int_equal(send(acme.guest[i], q, n, 0), n);
+	do
+		dns_stats(r->d, &st);
+	while (st.queries + st.dropped < GUESTS * EACH && deadline_left(end) &&
+	       poll(NULL, 0, 5) == 0);
+	assert_int_equal(st.queries + st.dropped, GUESTS * EACH);
+	assert_in_range(st.queries, 350, 384); /* three quarters of what there is */
+	while (recv(r->up_udp, got, sizeof(got), MSG_DONTWAIT) > 0)
+		; /* the resolver's buffer has room again */
+	n = query(2, 28, q);
+	assert_int_equal(send(other.guest[0], q, n, 0), n);
+	while (!asked && get(r->up_udp, got, sizeof(got), WAIT_MS) > 0)
+		asked = got[27] == 28; /* the type */
+	assert_true(asked);
+	many_end(&acme, GUESTS);
+	many_end(&other, 1);
+}
+
+static int tcp_to(const struct sockaddr_in *to)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	assert_int_equal(connect(fd, (struct sockaddr *)&r->tcp, sizeof(r->tcp)), 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)to, sizeof(*to)), 0);
 	return fd;
+}
+
+/* Thirteen guests of one account would have 52 connections: from the 49th on they are closed. */
+static void tcp_flood_of_an_account(void **state)
+{
+	enum { GUESTS = 12, EACH = 4 };
+	struct rig *r = *state;
+	uint8_t q[600] = { 0 }, got[600] = { 0 };
+	size_t n = query(10, 252, q + 2);
+	int fds[GUESTS * EACH];
+	struct many acme, last, other;
+
+	many_guests(r, "acme", 20, GUESTS, &acme);
+	many_guests(r, "acme", 40, 1, &last);
+	many_guests(r, "other", 50, 1, &other);
+	put_be16(q, (uint16_t)n);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = tcp_to(&acme.tcp[i / EACH]);
+		/* Refused by us, so the answer says that this connection is served. */
+		assert_int_equal(io_write_all(fds[i], q, n + 2), 0);
+		assert_int_equal(io_wait(fds[i], POLLIN, deadline_in(WAIT_MS)), 1);
+		assert_int_equal(io_read_all(fds[i], got, n + 2 - 11), 0);
+	}
+	autofd int one_more = tcp_to(&last.tcp[0]);
+	assert_int_equal(get(one_more, got, sizeof(got), WAIT_MS), 0);
+	autofd int theirs = tcp_to(&other.tcp[0]);
+	assert_int_equal(io_write_all(theirs, q, n + 2), 0);
+	assert_int_equal(get(theirs, got, sizeof(got), WAIT_MS), n + 2 - 11);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	many_end(&acme, GUESTS);
+	many_end(&last, 1);
+	many_end(&other, 1);
+}
+
+static int tcp_guest(struct rig *r)
+{
+	return tcp_to(&r->tcp);
 }
 
 static size_t get_msg(int fd, uint8_t *p)
@@ -310,8 +407,10 @@ static void remove_while_busy(void **state)
 	assert_int_equal(get(r->guest, got, sizeof(got), WAIT_MS), -1);
 	assert_int_equal(errno, ECONNREFUSED); /* the port is closed */
 	/* The key can be used again. */
-	assert_int_equal(dns_add(r->d, 7, bound(SOCK_DGRAM, &any), bound(SOCK_STREAM, &any)), 0);
-	assert_int_equal(dns_add(r->d, 7, bound(SOCK_DGRAM, &any), bound(SOCK_STREAM, &any)), 0);
+	assert_int_equal(
+	        dns_add(r->d, 7, "acme", bound(SOCK_DGRAM, &any), bound(SOCK_STREAM, &any)), 0);
+	assert_int_equal(
+	        dns_add(r->d, 7, "acme", bound(SOCK_DGRAM, &any), bound(SOCK_STREAM, &any)), 0);
 }
 
 static void messages(void **state)
@@ -371,11 +470,17 @@ static void bad_upstream(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages),  cmocka_unit_test(bad_upstream),
-		WITH_RIG(udp_answer),        WITH_RIG(udp_lost_and_late),
-		WITH_RIG(udp_refused),       WITH_RIG(udp_flood),
-		WITH_RIG(tcp_answers),       WITH_RIG(tcp_faults),
+		cmocka_unit_test(messages),
+		cmocka_unit_test(bad_upstream),
+		WITH_RIG(udp_answer),
+		WITH_RIG(udp_lost_and_late),
+		WITH_RIG(udp_refused),
+		WITH_RIG(udp_flood),
+		WITH_RIG(tcp_answers),
+		WITH_RIG(tcp_faults),
 		WITH_RIG(remove_while_busy),
+		WITH_RIG(udp_flood_of_an_account),
+		WITH_RIG(tcp_flood_of_an_account),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #define autoreply AUTO(http_reply_done)
 
 struct acting {
-	char header[160]; /* "Authorization: ...\r\n" */
+	char header[256]; /* "Authorization: ...\r\n" */
 };
 
 static inline void as_call(struct fx *f, const struct acting *who, const char *method,

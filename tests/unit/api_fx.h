@@ -131,6 +131,13 @@ static inline int fx_on_call(void *ctx, enum fake_face face, const char *what, c
 	return f->gate.error;
 }
 
+static inline uint32_t fx_number(const char *name, uint32_t usual)
+{
+	const char *text = getenv(name);
+
+	return text ? (uint32_t)strtoul(text, NULL, 10) : usual;
+}
+
 static inline void fx_manager(struct fx *f)
 {
 	const char *keep = getenv("FX_DATA"); /* started again on what is there */
@@ -180,7 +187,9 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		return -1;
 	struct repos_conf rc = { .allow_private = true,
 		                 .events = f->events,
-		                 .search_s = 5,
+		                 .search_s = fx_number("FX_SEARCH_S", 5),
+		                 .slow_s = fx_number("FX_SLOW_S", 0),
+		                 .unjailed = getenv("FX_UNJAILED"),
 		                 .search_mb = getenv("FX_NO_TEXTS") ? 0 : 256 };
 	snprintf(rc.data_dir, sizeof(rc.data_dir), "%s", f->dir.path);
 	if (repos_open(&rc, f->store, &f->repos, &err) < 0) {

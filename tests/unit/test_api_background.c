@@ -12,9 +12,9 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "tests/unit/api_as.h"
 #include "tests/unit/api_fx.h"
 
-#define autoreply AUTO(http_reply_done)
 #define SLOW "{\"name\":\"slow\"}"
 
 static void call_with(struct fx *f, const char *method, const char *path, const char *header,
@@ -312,6 +312,57 @@ static void many_at_once_make_one(void **state)
 	assert_int_equal(count_vms(f), 1);
 }
 
+static void few_places(struct conf *c)
+{
+	c->background = 8;
+}
+
+static int setup_few(void **state)
+{
+	return fx_setup_tuned(state, 0, few_places);
+}
+
+/* Six of eight places, and its next request has to wait: the others find something. */
+static void an_account_leaves_places_for_the_others(void **state)
+{
+	struct fx *f = *state;
+	autofd int waits = http_connect(f->port, 60000);
+	struct acting who;
+	char text[512], path[96];
+	autoreply struct http_reply theirs = { 0 }, refused = { 0 }, last = { 0 }, p = { 0 };
+	int n;
+
+	acting_account(f, &who);
+	fx_hold(f);
+	for (int i = 0; i < 6; i++) {
+		autoreply struct http_reply r = { 0 };
+
+		call_with(f, "POST", "/v1/vms", "x-freestyle-background-after-secs: 0\r\n", "{}",
+		          202, &r);
+		poll_path(&r, path, sizeof(path));
+	}
+	/* It may not be run twice, so it is not run at all. */
+	call_with(f, "POST", "/v1/vms",
+	          "Idempotency-Key: k\r\nx-freestyle-background-after-secs: 0\r\n", "{}", 429,
+	          &refused);
+	assert_string_equal(fx_str(refused.json, "code"), "LIMIT_EXCEEDED");
+	assert_non_null(strstr(fx_str(refused.json, "message"), "up to 6"));
+	assert_non_null(http_header(&refused, "retry-after"));
+	n = snprintf(text, sizeof(text),
+	             "POST /v1/vms HTTP/1.1\r\nHost: x\r\n%sContent-Length: 2\r\n"
+	             "x-freestyle-background-after-secs: 0\r\n\r\n{}",
+	             f->auth_header);
+	assert_true(http_send(waits, text, (size_t)n));
+	n = (int)strlen(who.header);
+	snprintf(who.header + n, sizeof(who.header) - (size_t)n,
+	         "x-freestyle-background-after-secs: 0\r\n");
+	as_call(f, &who, "POST", "/v1/vms", "{}", 202, &theirs);
+	fx_release(f);
+	assert_int_equal(http_receive(waits, &last), 0);
+	assert_int_equal(last.status, 200); /* it was run, not refused */
+	wait_result(f, path, 200, &p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -329,6 +380,8 @@ int main(void)
 		T(the_same_key_makes_one_vm),
 		T(a_repeated_call_waits_for_the_first),
 		T(many_at_once_make_one),
+		cmocka_unit_test_setup_teardown(an_account_leaves_places_for_the_others, setup_few,
+		                                fx_teardown),
 	};
 
 	return FX_RUN(tests);

@@ -239,6 +239,44 @@ class Sync(Base):
                 self.until("it is told", lambda: len([d for d in self.deliveries(repo, t) if d["state"] == "delivered"]) > i)
         self.assertEqual(sorted(d["branch"] for d in self.deliveries(repo, t)), ["far0", "far1"])
 
+    def far_repo(self, name):
+        path = os.path.join(self.far.root, f"owner/{name}.git")
+        subprocess.run(["git", "init", "-q", "--bare", "-b", "main", path], check=True, timeout=30)
+        subprocess.run(["git", "-C", path, "config", "http.receivepack", "true"], check=True, timeout=30)
+        return path
+
+    def test_accounts_take_turns(self):
+        """The mirrors of one account, all of which hang, hold up nobody else's."""
+        self.hold("/app.git/")
+        for _ in range(6):
+            self.enable(self.new())
+        self.assertTrue(self.far.held.wait(60))
+        path = self.far_repo("other")
+        key = self.stranger()
+        repo = self.call("POST", "/git/v1/repo", {}, key=key)["repoId"]
+        self.addCleanup(self.call, "DELETE", f"/git/v1/repo/{repo}", key=key)
+        self.call("POST", f"/git/v1/repo/{repo}/commits", {"message": "m", "files": [{"path": "a", "content": "1"}]}, key=key)
+        self.call("POST", f"/git/v1/repo/{repo}/github-sync", {"githubRepoName": "owner/other", "token": TOKEN}, key=key)
+        self.until("it is synced", lambda: self.call("GET", f"/git/v1/repo/{repo}/github-sync", key=key)["state"] == "synced")
+        self.assertIn("refs/heads/main", self.git("-c", "safe.directory=*", "--git-dir", path, "for-each-ref"))
+        self.assertEqual(len(self.sync_states("running")), 1)
+        self.let_go()
+
+    def sync_states(self, state):
+        return [s for s in (self.status(r) for r in self.repos) if s and s["state"] == state]
+
+    def test_more_than_the_account_may_store(self):
+        w = self.work()
+        self.save(w, {"big": os.urandom(4 << 20)})
+        self.git("push", "-q", self.bare, "HEAD:main", cwd=w)
+        a = self.call("POST", "/v1/accounts", {"name": "small", "quotas": {"gitMb": 2}})["id"]
+        key = self.call("POST", f"/v1/keys?accountId={a}", {"name": "k"})["key"]
+        repo = self.call("POST", "/git/v1/repo", {}, key=key)["repoId"]
+        self.call("POST", f"/git/v1/repo/{repo}/github-sync", {"githubRepoName": "owner/app", "token": TOKEN}, key=key)
+        said = self.until("it has failed", lambda: (lambda s: s if s["state"] == "failed" else None)(
+            self.call("GET", f"/git/v1/repo/{repo}/github-sync", key=key)))
+        self.assertIn("MiB", said["error"])
+
     def test_kill_during_import(self):
         """What was not made when the server was killed leaves nothing; what was there is whole."""
         w = self.work()

@@ -289,6 +289,49 @@ class Triggers(GitPacks, Base):
         self.assertEqual(d["attempts"], 2)
         self.assertEqual(len(self.deliveries(repo, t)), 1)
 
+    def test_tree_bomb(self):
+        """A push of more paths than anybody can look at concerns every trigger."""
+        repo = self.new()
+        t = self.trigger(repo, globs=["never/**"])
+        for name, leaf in (("files", b"x"), ("empty", None)):
+            pack, sha = self.bomb(leaf)
+            self.assertIn(b"ok ", self.push_raw(repo, f"refs/heads/{name}", sha, pack))
+            self.assertEqual(json.loads(self.next()[2])["commit"], sha)
+        self.settled(repo, t, n=2)
+        self.commit(repo, {"other": "1"}, branch="files")  # the same trees: what changed is known
+        self.commit(repo, {"never/1": "1"}, branch="files")
+        self.assertEqual(json.loads(self.next()[2])["branch"], "files")
+        self.until("the other one is dropped", lambda: len(self.deliveries(repo, t)) == 3)
+
+    def test_kill_while_paths_are_looked_at(self):
+        """Whatever a push does to the server, it can do it three times."""
+        repo = self.new()
+        t = self.trigger(repo, globs=["a"])
+        self.hook.answers = [500] * 20
+        self.commit(repo, {"a": "1"})
+        self.next()
+        self.stop()
+        config = os.path.join(self.data_dir, "git/repos", f"{repo}.git/config")
+        os.rename(config, config + ".kept")
+        os.mkfifo(config)  # whoever opens the repository waits
+        self.sql("UPDATE git_deliveries SET state = 'pending', judged = 0, attempts = 0, next_ms = 0")
+        for i in range(3):
+            self.start()
+            self.until("it is counted before it is looked at", lambda i=i: self.sql("SELECT judged, state FROM git_deliveries") == [(i + 1, "active")])
+            self.crash()
+        self.start()
+        d = self.settled(repo, t, "failed")[0]
+        self.assertIn("3 times", d["error"] if "error" in d else json.dumps(d))
+        os.unlink(config)
+        os.rename(config + ".kept", config)
+        # it can be asked for
+        self.hook.answers = []
+        while not self.hook.got.empty():
+            self.hook.got.get()
+        self.api(repo, "POST", f"/trigger/{t}/deliveries/{d['id']}/redeliver")
+        self.next()
+        self.settled(repo, t)
+
     # ---- a push that Git accepted, and a server that dies before it is published ----
 
     def hold_hook(self, script):

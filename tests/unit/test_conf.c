@@ -86,6 +86,23 @@ static void defaults_are_what_the_host_carries(void **state)
 	assert_false(c.self_check);
 }
 
+/* 0 is "no limit": nobody gets that without being asked for. */
+static void an_account_gets_a_share_of_the_host(void **state)
+{
+	struct conf c;
+	uint64_t mib = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) >> 20;
+
+	(void)state;
+	OK(LOAD(&c));
+	assert_true(c.quota_vms && c.quota_running && c.quota_snapshots && c.quota_disk_gb);
+	assert_true(c.quota_git_repos && c.quota_git_mb);
+	assert_true(c.quota_vcpus >= 4 * c.vcpus && c.quota_mem_mb >= 4 * c.mem_mb);
+	assert_true(c.quota_mem_mb == 4096 || c.quota_mem_mb < mib);
+	OK(LOAD(&c, ARG("--quota-vms"), ARG("0"), ARG("--quota-vcpus"), ARG("0")));
+	assert_int_equal(c.quota_vms, 0);
+	assert_int_equal(c.quota_vcpus, 0);
+}
+
 static void later_sources_win(void **state)
 {
 	struct fx *f = *state;
@@ -239,6 +256,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(defaults_are_what_the_host_carries),
+		T(an_account_gets_a_share_of_the_host),
 		T(later_sources_win),
 		T(former_names_still_work),
 		T(the_file_can_be_named),

@@ -40,7 +40,7 @@ class SshGit(GitTools, unittest.TestCase):
     def setUpClass(cls):
         cls.log = tempfile.TemporaryFile()
         # a sanitizer keeps freed memory for a while; here memory is measured
-        env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8"}
+        env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8", "FX_SLOW_S": "8"}
         cls.proc = subprocess.Popen([SERVE, "--ssh", KERNELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=cls.log, text=True, env=env)
         ssh_port, port, cls.key, _ = cls.proc.stdout.readline().split()
         cls.ssh_port, cls.port = int(ssh_port), int(port)
@@ -328,6 +328,37 @@ class SshGit(GitTools, unittest.TestCase):
                                     "127.0.0.1", f"{service} '/{repo}'"], input=junk, capture_output=True, timeout=120)
                 self.assertIn(keep.encode() if service == "git-upload-pack" else b"report-status", p.stdout)
         self.assertEqual(self.branch(repo), keep)
+
+    def test_slow_clients_are_cut(self):
+        repo = self.new()
+        w = self.work()
+        sha = self.save(w, {"big": os.urandom(16 << 20)})
+        self.git("-c", "core.compression=0", "push", "-q", self.ssh_url(repo), "main", cwd=w)
+        want = f"0032want {sha}\n00000009done\n".encode()
+        p = subprocess.Popen(["ssh", *self.ssh_options, "-o", "BatchMode=yes", "-l", f"{repo}:{self.key}", "127.0.0.1", f"git-upload-pack '/{repo}'"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(p.kill)
+        p.stdin.write(want)
+        p.stdin.flush()
+        self.assertIn(sha.encode(), p.stdout.read(60))
+        self.until("git has begun", self.children)
+        self.until("git has ended", lambda: not self.children())
+        p.kill()
+        p.communicate(timeout=60)
+        self.clone(self.ssh_url(repo))  # who takes what there is gets it
+
+    def children(self):
+        """Git's programs that the server runs."""
+        found = []
+        for task in os.listdir(f"/proc/{self.proc.pid}/task"):
+            try:
+                with open(f"/proc/{self.proc.pid}/task/{task}/children") as f:
+                    for pid in f.read().split():
+                        with open(f"/proc/{pid}/comm") as c:
+                            found += [pid] if c.read().startswith("git") else []
+            except OSError:
+                pass
+        return found
 
     def test_large_push_and_clone_take_no_memory(self):
         """A pack far larger than what the server may hold passes through it, both ways."""

@@ -296,6 +296,57 @@ static void the_audit_log_is_filtered(void **state)
 	assert_int_equal(first, 6); /* numbers are not used again */
 }
 
+/* A build of that account with one line of output. */
+static void add_build(struct fx *f, const char *id, const char *account, int64_t at)
+{
+	struct store_build b = { .state = BUILD_RUNNING, .started_ms = at, .updated_ms = at };
+	struct store_build_log l = { .at_ms = at, .phase = "layer-1/apt", .message = "hello" };
+
+	snprintf(b.id, sizeof(b.id), "%s", id);
+	snprintf(b.account, sizeof(b.account), "%s", account);
+	snprintf(l.build_id, sizeof(l.build_id), "%s", id);
+	OK(store_build_add(f->s, &b, &err));
+	OK(store_build_log_add(f->s, &l, 1, &err));
+}
+
+static size_t build_lines(struct fx *f, const char *id, const char *account)
+{
+	struct store_build_log_query w = { .account = account,
+		                           .build = id,
+		                           .request = "",
+		                           .search = "",
+		                           .to_ms = INT64_MAX,
+		                           .before_ms = INT64_MAX,
+		                           .limit = 10 };
+	autofree struct store_build_log *v = NULL;
+	size_t n = 0;
+
+	OK(store_build_log_list(f->s, &w, &v, &n, &err));
+	return n;
+}
+
+/* However many builds one account has, another's logs stay. */
+static void logs_of_builds_are_kept_by_account(void **state)
+{
+	struct fx *f = *state;
+	struct store_build b;
+	char id[ID_SIZE];
+
+	add_build(f, "bld-theirs", B, 1000);
+	for (int i = 0; i <= BUILD_LOGS_KEPT; i++) {
+		snprintf(id, sizeof(id), "bld-%d", i);
+		add_build(f, id, A, 2000 + i);
+	}
+	assert_int_equal(build_lines(f, "bld-theirs", B), 1);
+	assert_int_equal(build_lines(f, "bld-0", A), 0);
+	assert_int_equal(build_lines(f, "bld-1", A), 1);
+	OK(store_build_get(f->s, "bld-0", &b, &err)); /* what became of it is kept for longer */
+	OK(store_account_delete(f->s, B, &err));
+	assert_int_equal(build_lines(f, "bld-theirs", B), 0);
+	FAILS(-ENOENT, store_build_get(f->s, "bld-theirs", &b, &err));
+	assert_int_equal(build_lines(f, "bld-1", A), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +354,7 @@ int main(void)
 		T(only_the_first_account_is_the_operators),   T(an_old_database_gets_its_operator),
 		T(deleting_an_account_takes_all_that_is_its), T(grants_need_owner_and_target),
 		T(an_identity_goes_with_its_tokens),          T(the_audit_log_is_filtered),
+		T(logs_of_builds_are_kept_by_account),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,7 @@ const struct vm_times rig_times = {
 	.agent_boot = 3000,
 	.agent_thaw = 3000,
 	.agent_reconnect = 2000,
+	.agent_greet = 1000,
 	.agent_silent = 1000,
 	.settle = 1000,
 	.quiesce = 1500,

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -162,6 +164,57 @@ static int on_agent(void *ctx, int fd_consume)
 	assert_true(i < ARRAY_SIZE(channels));
 	r = fault_agent_start(fd_consume, &fd, &channels[i], NULL);
 	return r < 0 ? r : fd;
+}
+
+/* ---- agents that do not answer at start ---- */
+
+enum { SILENT = 3 };
+static int silent_ends[SILENT]; /* of channels that lead nowhere */
+static atomic_size_t n_silent;
+
+static int nobody_there(void *ctx, int fd_consume)
+{
+	size_t i = atomic_fetch_add(&n_silent, 1);
+	int v[2];
+
+	(void)ctx;
+	close(fd_consume);
+	assert_true(i < SILENT);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, v), 0);
+	silent_ends[i] = v[1];
+	return v[0];
+}
+
+/* The server is there before it has given up on a single one of them, and it asks all at once. */
+static void silent_agents_hold_up_no_start(void **state)
+{
+	struct rig *r = *state;
+	struct vm_times times = rig_times;
+	struct vm_info vm[SILENT];
+	uint64_t end = deadline_in(60000);
+
+	for (size_t i = 0; i < SILENT; i++)
+		OK(rig_create(r, NULL, &vm[i], &err));
+	rig_crash(r);
+	times.agent_reconnect = 30000;
+	times.agent_greet = 100;
+	r->opts.times = &times;
+	r->fake->on_agent = nobody_there;
+	OK(rig_start(r, &err));
+	while (n_silent < SILENT && deadline_left(end))
+		poll(NULL, 0, 5);
+	assert_int_equal(n_silent, SILENT);
+	r->fake->on_agent = NULL;
+	for (size_t i = 0; i < SILENT; i++) {
+		struct pollfd p = { .fd = silent_ends[i] };
+
+		assert_int_equal(poll(&p, 1, 0), 0); /* POLLHUP: it was given up on */
+		close(silent_ends[i]);               /* the other end is told, and tries again */
+	}
+	for (size_t i = 0; i < SILENT; i++)
+		OK(rig_usable(r, vm[i].id, &err));
+	rig_check(r);
+	r->opts.times = NULL;
 }
 
 /* A command that ends when it is killed, and never times out. */
@@ -442,6 +495,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_channel_that_falls_silent, setup, teardown),
+		cmocka_unit_test_setup_teardown(silent_agents_hold_up_no_start, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_machine_that_dies_when_there_is_no_thread, setup,
 		                                teardown),
 		cmocka_unit_test_setup_teardown(a_suspend_that_the_store_refuses, setup, teardown),

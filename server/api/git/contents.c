@@ -8,6 +8,9 @@
 
 #include "base/auto.h"
 
+#define ENTRIES_FREE 1000 /* of a listing; for more, memory is reserved: */
+#define ENTRY_COST 1024   /* bytes of one as JSON values and as text */
+
 /* rev, or ref as older clients call it. */
 static int query_rev(struct request *req, char **ret, struct err *err)
 {
@@ -38,6 +41,7 @@ int api_repo_contents(struct request *req, struct reply *res, struct err *err)
 {
 	const char *path = req->match.n_args > 1 ? req->match.arg[1] : "";
 	autofree char *rev = NULL;
+	struct repo_client by = request_repo_client(req);
 	struct repo_contents c;
 	bool recursive = false;
 	autoarena mem = { 0 };
@@ -49,11 +53,14 @@ int api_repo_contents(struct request *req, struct reply *res, struct err *err)
 	    (r = query_rev(req, &rev, err)) < 0 ||
 	    (r = request_query_bool(req, "recursive", &recursive, err)) < 0)
 		return r;
-	r = repo_contents(deps_of(req)->repos, &repo, path, rev, recursive, &mem, &c, err);
+	r = repo_contents(deps_of(req)->repos, &repo, &by, path, rev, recursive, &mem, &c, err);
 	if (r < 0) {
 		reply_extra_str(res, r, "path", path);
 		return reply_extra_str(res, r, "revision", rev);
 	}
+	if (c.n_below > ENTRIES_FREE &&
+	    (r = request_hold_output(req, (uint64_t)c.n_below * ENTRY_COST, err)) < 0)
+		return r;
 	j = entry_json(&c.at);
 	if (!c.at.dir &&
 	    json_object_set_new(j, "content", shape_base64(c.content, c.at.size)) < 0) {
@@ -66,6 +73,7 @@ int api_repo_contents(struct request *req, struct reply *res, struct err *err)
 static int archive(struct request *req, struct reply *res, const char *format, const char *type,
                    struct err *err)
 {
+	struct repo_client by = request_repo_client(req);
 	autofree char *rev = NULL;
 	struct store_repo repo;
 	struct svc *s;
@@ -74,7 +82,7 @@ static int archive(struct request *req, struct reply *res, const char *format, c
 	if ((r = request_repo(req, REPO_READ, &repo, err)) < 0 ||
 	    (r = query_rev(req, &rev, err)) < 0)
 		return r;
-	r = svc_archive(deps_of(req)->repos, &repo, format, rev, &s, err);
+	r = svc_archive(deps_of(req)->repos, &repo, &by, format, rev, &s, err);
 	return r < 0 ? reply_extra_str(res, r, "revision", rev)
 	             : reply_service(req, res, s, NULL, type, err);
 }
@@ -124,6 +132,7 @@ static json_t *comparison_json(const struct repo_comparison *c)
 int api_repo_compare(struct request *req, struct reply *res, struct err *err)
 {
 	autofree char *base = NULL, *head = NULL;
+	struct repo_client by = request_repo_client(req);
 	struct repo_comparison c;
 	autoarena mem = { 0 };
 	struct store_repo repo;
@@ -136,6 +145,6 @@ int api_repo_compare(struct request *req, struct reply *res, struct err *err)
 	if (!base || !head)
 		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 		               "'base' and 'head' must name revisions");
-	r = repo_compare(deps_of(req)->repos, &repo, base, head, &mem, &c, err);
+	r = repo_compare(deps_of(req)->repos, &repo, &by, base, head, &mem, &c, err);
 	return r < 0 ? r : reply_json(res, comparison_json(&c), err);
 }

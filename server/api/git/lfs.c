@@ -177,12 +177,15 @@ int api_lfs_get(struct request *req, struct reply *res, struct err *err)
 
 static int put_open(struct request *req, struct err *err)
 {
+	const char *length = request_header(req, "Content-Length");
+	int64_t len =
+	        length && !length[strspn(length, "0123456789")] ? strtoll(length, NULL, 10) : -1;
 	struct store_repo repo;
 	struct lfs_put *p;
 	int r;
 
 	if ((r = request_repo(req, REPO_WRITE, &repo, err)) < 0 ||
-	    (r = lfs_put_open(deps_of(req)->repos, &repo, req->match.arg[1], &p, err)) < 0)
+	    (r = lfs_put_open(deps_of(req)->repos, &repo, req->match.arg[1], len, &p, err)) < 0)
 		return r;
 	req->intake = p;
 	return 0;

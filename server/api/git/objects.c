@@ -114,7 +114,8 @@ static json_t *history_json(const struct repo_log *q, const struct repo_history 
 int api_repo_commits(struct request *req, struct reply *res, struct err *err)
 {
 	autofree char *branch = NULL, *since = NULL, *until = NULL, *order = NULL, *offset = NULL;
-	struct repo_log q = { .limit = REPO_LOG_LIMIT };
+	struct repo_client by = request_repo_client(req);
+	struct repo_log q = { .limit = REPO_LOG_LIMIT, .client = &by };
 	autoarena mem = { 0 };
 	struct repo_history h;
 	struct store_repo repo;

@@ -134,6 +134,7 @@ static int search_files(struct request *req, struct reply *res, bool names, stru
 	AUTO(texts_done) struct texts t = { 0 };
 	struct repo_found_files f;
 	autoarena mem = { 0 };
+	struct repo_client by = request_repo_client(req);
 	struct repo_search q;
 	struct store_repo repo;
 	json_t *j;
@@ -141,6 +142,7 @@ static int search_files(struct request *req, struct reply *res, bool names, stru
 
 	if (r < 0)
 		return r;
+	q.client = &by;
 	r = (names ? repo_search_files : repo_search)(deps_of(req)->repos, &repo, &q, &mem, &f,
 	                                              err);
 	if (r < 0)
@@ -202,6 +204,7 @@ static int search_history(struct request *req, struct reply *res, bool diffs, st
 	AUTO(texts_done) struct texts t = { 0 };
 	struct repo_found_commits c;
 	autoarena mem = { 0 };
+	struct repo_client by = request_repo_client(req);
 	struct repo_search q;
 	struct store_repo repo;
 	json_t *list;
@@ -209,6 +212,7 @@ static int search_history(struct request *req, struct reply *res, bool diffs, st
 
 	if (r < 0)
 		return r;
+	q.client = &by;
 	r = (diffs ? repo_search_diffs : repo_search_commits)(deps_of(req)->repos, &repo, &q, &mem,
 	                                                      &c, err);
 	if (r < 0)

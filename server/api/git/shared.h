@@ -18,6 +18,8 @@ int git_check(struct request *req, struct err *err);
 /* The repository of the path, for what the handler does with it. */
 int request_repo(struct request *req, enum repo_access access, struct store_repo *ret,
                  struct err *err);
+/* Who asks, for what takes long; valid as long as the request. */
+struct repo_client request_repo_client(struct request *req);
 /* A reply that is what one of git's programs says; takes it. prefix: sent first, or NULL. */
 int reply_service(struct request *req, struct reply *res, struct svc *s_consume, const char *prefix,
                   const char *type, struct err *err);

@@ -33,12 +33,15 @@ int repo_id_check(struct request *req, struct err *err)
 {
 	const char *id = request_arg(req, "{repo}");
 	size_t n;
+	int r;
 
-	if ((id || strncmp(req->match.route->pattern, "/git/", 5) == 0) && !deps_of(req)->repos)
+	if (!id && strncmp(req->match.route->pattern, "/git/", 5) != 0)
+		return 0;
+	if (!deps_of(req)->repos)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "repositories are not available on this server");
-	if (!id)
-		return 0;
+	if ((r = repos_ready(deps_of(req)->repos, err)) < 0 || !id)
+		return r;
 	n = strlen(id);
 	if (req->match.route->scope == SCOPE_GIT_HTTP && n > 4 && strcmp(id + n - 4, ".git") == 0)
 		n -= 4;
@@ -127,6 +130,13 @@ int request_repo(struct request *req, enum repo_access access, struct store_repo
 	                 ret, err);
 }
 
+struct repo_client request_repo_client(struct request *req)
+{
+	return (struct repo_client){ .holder = req->holder,
+		                     .stranger = !*req->account,
+		                     .fd = request_client_fd(req) };
+}
+
 /* ---- what git says ---- */
 
 struct says {
@@ -162,7 +172,14 @@ static void says_free(void *ctx)
 	free(y);
 }
 
-static const struct outflow_ops says_ops = { .next = says_next, .fd = says_fd, .free = says_free };
+static unsigned says_stall_ms(void *ctx)
+{
+	return svc_stall_ms(((struct says *)ctx)->s);
+}
+
+static const struct outflow_ops says_ops = {
+	.next = says_next, .fd = says_fd, .free = says_free, .stall_ms = says_stall_ms
+};
 
 int reply_service(struct request *req, struct reply *res, struct svc *s_consume, const char *prefix,
                   const char *type, struct err *err)
@@ -183,9 +200,12 @@ int reply_service(struct request *req, struct reply *res, struct svc *s_consume,
 int api_git_info_refs(struct request *req, struct reply *res, struct err *err)
 {
 	const char *protocol = request_header(req, "Git-Protocol");
-	struct svc_opts o = {
-		.protocol = protocol, .by = who_of(req)->key, .advertise = true, .stdin_fd = -1
-	};
+	struct repo_client by = request_repo_client(req);
+	struct svc_opts o = { .protocol = protocol,
+		              .by = who_of(req)->key,
+		              .advertise = true,
+		              .stdin_fd = -1,
+		              .client = &by };
 	autofree char *name = NULL;
 	char prefix[64] = "", type[64];
 	struct store_repo repo;
@@ -277,9 +297,11 @@ static int request_file(struct request *req, int *ret, struct err *err)
 
 int api_git_upload_pack(struct request *req, struct reply *res, struct err *err)
 {
+	struct repo_client by = request_repo_client(req);
 	struct svc_opts o = { .kind = REPO_UPLOAD_PACK,
 		              .protocol = request_header(req, "Git-Protocol"),
-		              .by = who_of(req)->key };
+		              .by = who_of(req)->key,
+		              .client = &by };
 	struct store_repo repo;
 	struct svc *s;
 	autofd int fd = -1;
@@ -314,10 +336,12 @@ static void push_drop(void *ctx)
 
 static int push_open(struct request *req, struct err *err)
 {
+	struct repo_client by = request_repo_client(req);
 	struct svc_opts o = { .kind = REPO_RECEIVE_PACK,
 		              .protocol = request_header(req, "Git-Protocol"),
 		              .by = who_of(req)->key,
-		              .stdin_fd = -1 };
+		              .stdin_fd = -1,
+		              .client = &by };
 	struct store_repo repo;
 	struct push *p;
 	int r;

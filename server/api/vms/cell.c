@@ -395,15 +395,14 @@ int cell_step(struct cell *x, json_t **ret, struct err *err)
 	struct agent_code_result m;
 	int r = guest_code_next(x->f, &e, err);
 
-	if (r == 1) {
-		take(x, &e);
-		return 1;
-	}
-	if (r == 0 && clock_ms() >= x->deadline)
+	/* A stream goes at its client's pace: only silence counts there. */
+	if ((r == 0 || (r == 1 && !x->streamed)) && clock_ms() >= x->deadline)
 		r = err_tag(err, -ETIMEDOUT, ERR_EXEC_TIMED_OUT,
 		            "the guest did not answer in time");
-	if (r == 0)
-		return 0;
+	if (r == 1)
+		take(x, &e);
+	if (r == 0 || r == 1)
+		return r;
 	if (r == -ENODATA)
 		r = guest_code_result(x->f, &m, err);
 	if (r != 0)

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_gate.c - how many connections of guests the proxy takes, and whose
+ *
+ * Guests and proxy are in a network namespace of this process, where a rule redirects port 80 of
+ * 10.9.9.<slot> to the slot's listener, as pando-priv's rules do. pando-priv itself is a table of
+ * functions here: it makes those listeners. Needs root.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json_field.h"
+#include "base/proc.h"
+#include "net/dns.h"
+#include "net/egress_json.h"
+#include "net/gate_internal.h"
+#include "privc/priv_ops.h"
+#include "privc/privc.h"
+
+#define SLOTS 10
+#define PORT0 20000
+#define WAIT_MS 30000
+
+static int listener(uint32_t slot)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+		                  .sin_port = htons((uint16_t)(PORT0 + slot)),
+		                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	assert_true(fd >= 0);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(listen(fd, 256), 0);
+	return fd;
+}
+
+static int call(struct privc *c, struct priv_req *q, const int *fds, size_t n_fds,
+                struct privc_answer **ret, struct err *err)
+{
+	struct privc_answer *a = calloc(1, sizeof(*a));
+
+	(void)c;
+	(void)fds;
+	(void)n_fds;
+	(void)err;
+	assert_non_null(a);
+	if (q->op == PRIV_SLOT_PROXY) {
+		a->fds[0] = listener(q->slot);
+		a->n_fds = 1;
+	}
+	*ret = a;
+	return 0;
+}
+
+static const struct priv_ops ops = { .call = call };
+static struct privc helper = { .ops = &ops };
+
+struct rig {
+	struct dns *dns;
+	struct gates *g;
+};
+
+static struct egress *by_name(void)
+{
+	static const char text[] =
+	        "{\"mode\":\"rules\",\"rules\":[{\"action\":\"allow\",\"domain\":\"a.test\"}]}";
+	autojson json_t *j = NULL;
+	struct egress *e = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(json_text_parse(text, strlen(text), &j, &err), 0);
+	assert_int_equal(egress_parse(j, &e, &err), 0);
+	return e;
+}
+
+static int setup(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct err err = { 0 };
+
+	*state = r;
+	assert_int_equal(dns_start(&r->dns, "127.0.0.1:1", &err), 0);
+	assert_int_equal(gates_new(&helper, r->dns, NULL, &r->g, &err), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct rig *r = *state;
+
+	r->dns = dns_stop(r->dns);
+	r->g = gates_free(r->g);
+	free(r);
+	return 0;
+}
+
+static void give(struct rig *r, uint32_t slot, const char *holder)
+{
+	struct err err = { 0 };
+	struct egress *e = by_name();
+	char id[32];
+
+	snprintf(id, sizeof(id), "vm%u", slot);
+	assert_int_equal(gate_set(r->g, slot,
+	                          &(struct gate_conf){ .vm_id = id, .holder = holder, .policy = e },
+	                          &err),
+	                 0);
+	egress_unref(e);
+}
+
+/* As a guest: to port 80 of some server. It says nothing, so the proxy waits for its first bytes.
+ */
+static int guest(uint32_t slot)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+		                  .sin_port = htons(80),
+		                  .sin_addr.s_addr = htonl(0x0a090900u + slot) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	return fd;
+}
+
+/* The proxy has closed it, and not only because it heard nothing. */
+static bool closed(int fd)
+{
+	char c;
+
+	return io_wait(fd, POLLIN, deadline_in(WAIT_MS)) == 1 && recv(fd, &c, 1, 0) <= 0;
+}
+
+static bool held(struct rig *r, const char *vm, uint64_t n)
+{
+	uint64_t end = deadline_in(WAIT_MS);
+
+	while (budget_used(r->g->by_vm, vm) != n && deadline_left(end))
+		poll(NULL, 0, 5);
+	return budget_used(r->g->by_vm, vm) == n;
+}
+
+/* Eight guests of one account could have all 1,024: they get 768, and another account's has one. */
+static void an_account_leaves_connections_for_the_others(void **state)
+{
+	enum { SHARE = PROXY_CONNS_MAX / 4 * 3, FULL = SHARE / PROXY_SLOT_MAX };
+	struct rig *r = *state;
+	static int fds[SHARE];
+	char id[32];
+
+	for (uint32_t s = 1; s <= FULL + 1; s++)
+		give(r, s, "acme");
+	give(r, FULL + 2, "other");
+	for (uint32_t s = 1; s <= FULL; s++) {
+		for (size_t i = 0; i < PROXY_SLOT_MAX; i++)
+			fds[(s - 1) * PROXY_SLOT_MAX + i] = guest(s);
+		snprintf(id, sizeof(id), "vm%u", s);
+		assert_true(held(r, id, PROXY_SLOT_MAX));
+	}
+	autofd int own = guest(1); /* one too many of this guest, */
+	assert_true(closed(own));
+	autofd int next = guest(FULL + 1); /* of this account */
+	assert_true(closed(next));
+	assert_int_equal(budget_used(r->g->by_holder, "acme"), SHARE);
+	autofd int theirs = guest(FULL + 2);
+	snprintf(id, sizeof(id), "vm%u", FULL + 2);
+	assert_true(held(r, id, 1));
+	for (size_t i = 0; i < SHARE; i++)
+		close(fds[i]);
+	assert_true(held(r, "vm1", 0)); /* given back */
+}
+
+/* A slot's next guest does not pay for, nor profit from, connections of the last one. */
+static void a_slot_changes_hands(void **state)
+{
+	struct rig *r = *state;
+	autofd int first = -1, second = -1;
+
+	give(r, 1, "acme");
+	first = guest(1);
+	assert_true(held(r, "vm1", 1));
+	gate_drop(r->g, 1);
+	assert_true(closed(first));
+	assert_true(held(r, "vm1", 0));
+	give(r, 1, "other");
+	second = guest(1);
+	assert_true(held(r, "vm1", 1));
+	assert_int_equal(budget_used(r->g->by_holder, "acme"), 0);
+	assert_int_equal(budget_used(r->g->by_holder, "other"), 1);
+}
+
+static int run(const char *const *argv, const char *input)
+{
+	autofree char *said = NULL;
+	struct err err = { 0 };
+	int r = proc_run(&(struct proc_run_opts){ .argv = argv,
+	                                          .stdin_text = input,
+	                                          .deadline_ms = WAIT_MS,
+	                                          .max_output = 4096 },
+	                 NULL, &said, &err);
+
+	if (r)
+		fprintf(stderr, "%s: %s\n", argv[0], r < 0 ? err.msg : said);
+	return r;
+}
+
+/* A network of our own, before there are threads. */
+static int network(void)
+{
+	const char *const up[] = { "ip", "link", "set", "lo", "up", NULL };
+	const char *const addr[] = { "ip", "addr", "add", "10.9.9.0/24", "dev", "lo", NULL };
+	const char *const nft[] = { "nft", "-f", "-", NULL };
+	char rule[1024];
+	int n;
+
+	if (unshare(CLONE_NEWNET) < 0) {
+		perror("network namespace");
+		return 1;
+	}
+	n = snprintf(rule, sizeof(rule),
+	             "table ip t {\nchain c {\ntype nat hook output priority -100;\n"
+	             "tcp dport 80 redirect to :ip daddr map {");
+	for (int s = 0; s <= SLOTS; s++)
+		n += snprintf(rule + n, sizeof(rule) - (size_t)n, "%s 10.9.9.%d : %d", s ? "," : "",
+		              s, PORT0 + s);
+	snprintf(rule + n, sizeof(rule) - (size_t)n, " }\n}\n}\n");
+	return run(up, NULL) || run(addr, NULL) || run(nft, rule);
+}
+
+int main(void)
+{
+	const struct rlimit files = { .rlim_cur = 8192, .rlim_max = 8192 };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(an_account_leaves_connections_for_the_others, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(a_slot_changes_hands, setup, teardown),
+	};
+
+	if (network() || setrlimit(RLIMIT_NOFILE, &files) < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
