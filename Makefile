@@ -7,9 +7,16 @@ $(foreach name,$(filter PANDO_%,$(.VARIABLES)),$(eval export $(name)))
 FUZZ_SECONDS ?= 30
 STORM_SECONDS ?= 1800
 PREFIX ?= /usr/local
+POWERCUTS ?= 60
+FAULTS ?= 60
+KILLS ?= 200
+SOAK_SECONDS ?= 1800
+CYCLES ?= 1000
+GENERATIONS ?= 200
+export POWERCUTS FAULTS KILLS FAULTS_SEED SOAK_SECONDS CYCLES GENERATIONS
 export FUZZ_SECONDS FUZZ_TARGETS FUZZ_DIR STORM_SECONDS STORM_SEED STORM_TIMES STORM_BUILD PREFIX DESTDIR AGAINST
 
-.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz fuzz-coverage storm clean
+.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz fuzz-coverage storm powercut faults soak cycles clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -52,6 +59,18 @@ fuzz-coverage: ## which lines of their parsers the corpora of the fuzz targets r
 
 storm: ## random verbs on the VM manager while things go wrong, for STORM_SECONDS (1800); STORM_SEED replays one
 	@scripts/storm.sh
+
+powercut: ## start on the disk as a power cut left it, POWERCUTS times (60); FAULTS_SEED repeats (as root)
+	@scripts/faults.sh powercut
+
+faults: ## the disk fails FAULTS times (60), processes are killed KILLS times (200) under load; FAULTS_SEED repeats (as root)
+	@scripts/faults.sh faults
+
+soak: ## all clients and a hostile one for SOAK_SECONDS (1800): nothing may grow, nobody may wait (as root)
+	@scripts/faults.sh soak
+
+cycles: ## suspend and resume one VM CYCLES times (1000), fork GENERATIONS of forks (200) (as root)
+	@scripts/faults.sh cycles
 
 clean: ## remove the build directories; data and cache stay
 	rm -rf build build-asan build-tsan build-fuzz build-cov

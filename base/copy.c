@@ -75,6 +75,13 @@ static int copy_data(int in, int out, off_t size)
 	return 0;
 }
 
+static int sync_name(const char *path, struct err *err)
+{
+	int r = io_sync_parent(AT_FDCWD, path);
+
+	return r < 0 ? err_sys(err, r, "sync the directory of '%s'", path) : 0;
+}
+
 int io_copy_file(const char *from, const char *to, struct err *err)
 {
 	autofd int in = open(from, O_RDONLY | O_CLOEXEC);
@@ -88,17 +95,19 @@ int io_copy_file(const char *from, const char *to, struct err *err)
 	if (out < 0)
 		return err_sys(err, -errno, "create '%s'", to);
 	r = copy_data(in, out, st.st_size);
+	if (r == 0 && fsync(out) < 0)
+		r = -errno;
 	if (r < 0) {
 		unlink(to);
 		return err_sys(err, r, "copy '%s' to '%s'", from, to);
 	}
-	return 0;
+	return sync_name(to, err);
 }
 
 int io_link_or_copy(const char *from, const char *to, struct err *err)
 {
 	if (link(from, to) == 0)
-		return 0;
+		return sync_name(to, err);
 	if (errno == ENOENT || errno == EEXIST)
 		return err_sys(err, -errno, "link '%s' to '%s'", from, to);
 	return io_copy_file(from, to, err);

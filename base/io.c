@@ -145,7 +145,7 @@ int io_read_file(int dirfd, const char *path, size_t max, char **ret_text, struc
 	return 0;
 }
 
-static int fsync_parent(int dirfd, const char *path)
+int io_sync_parent(int dirfd, const char *path)
 {
 	char dir[PATH_MAX];
 	char *slash;
@@ -187,13 +187,25 @@ int io_write_file(int dirfd, const char *path, const void *p, size_t n, mode_t m
 		unlinkat(dirfd, tmp, 0);
 		return err_sys(err, r, "write '%s'", path);
 	}
-	r = fsync_parent(dirfd, path);
+	r = io_sync_parent(dirfd, path);
+	return r < 0 ? err_sys(err, r, "sync the directory of '%s'", path) : 0;
+}
+
+/* What will be flushed into a new directory would be lost with its name. */
+static int make_dir(const char *path, mode_t mode, struct err *err)
+{
+	int r;
+
+	if (mkdir(path, mode) < 0)
+		return errno == EEXIST ? 0 : err_sys(err, -errno, "create directory '%s'", path);
+	r = io_sync_parent(AT_FDCWD, path);
 	return r < 0 ? err_sys(err, r, "sync the directory of '%s'", path) : 0;
 }
 
 int io_mkdirs(const char *path, mode_t mode, struct err *err)
 {
 	char tmp[PATH_MAX];
+	int r;
 
 	if ((size_t)snprintf(tmp, sizeof(tmp), "%s", path) >= sizeof(tmp))
 		return err_set(err, -ENAMETOOLONG, "path '%s' is too long", path);
@@ -201,13 +213,11 @@ int io_mkdirs(const char *path, mode_t mode, struct err *err)
 		if (*p != '/')
 			continue;
 		*p = '\0';
-		if (mkdir(tmp, 0755) < 0 && errno != EEXIST)
-			return err_sys(err, -errno, "create directory '%s'", tmp);
+		if ((r = make_dir(tmp, 0755, err)) < 0)
+			return r;
 		*p = '/';
 	}
-	if (mkdir(tmp, mode) < 0 && errno != EEXIST)
-		return err_sys(err, -errno, "create directory '%s'", tmp);
-	return 0;
+	return make_dir(tmp, mode, err);
 }
 
 int io_remove_tree(int dirfd, const char *path, struct err *err)

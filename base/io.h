@@ -18,6 +18,8 @@ int io_pread_all(int fd, void *p, size_t n, off_t off);
 int io_wait(int fd, short events, uint64_t deadline_ms);
 /* Whole file as NUL-terminated text, at most max bytes (-EFBIG). Caller frees. */
 int io_read_file(int dirfd, const char *path, size_t max, char **ret_text, struct err *err);
+/* Flushes the directory that path is in: its name is on the disk then. */
+int io_sync_parent(int dirfd, const char *path);
 /* Writes path atomically (temp file beside it, fsync, rename, fsync of the directory). */
 int io_write_file(int dirfd, const char *path, const void *p, size_t n, mode_t mode,
                   struct err *err);

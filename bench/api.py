@@ -15,6 +15,7 @@ import subprocess
 import threading
 import traceback
 
+import attack
 import edge
 import gitrepos
 import harness
@@ -213,10 +214,11 @@ KINDS = [
     ("api-whoami", {"PANDO_POOL": "0", "PANDO_RATE_KEY": "0"}, 0, prepare_whoami, whoami),
     *edge.KINDS,
     *gitrepos.KINDS,
+    *attack.KINDS,
 ]
 NAMES = [k[0] for k in KINDS]
-ROUNDS_MAX = {"edge": edge.ROUNDS_MAX}
-KEEPS = ("api-list", "api-whoami", "edge", *gitrepos.NAMES)  # their rounds make no VM; what is prepared stays
+ROUNDS_MAX = {"edge": edge.ROUNDS_MAX, "attack": attack.ROUNDS_MAX}
+KEEPS = ("api-list", "api-whoami", "edge", "attack", *gitrepos.NAMES)  # their rounds make no VM; what is prepared stays
 
 
 def run(record, wanted, rounds, work, build, say):

@@ -2,6 +2,8 @@
 """figures.py - every figure once: its name, unit, target; and from samples to medians, verdicts and the printed table"""
 import statistics
 
+import attack
+
 MISSED, MET, NONE = "missed", "met", ""
 
 # id, section, what a reader sees, unit, target ("at most" unless it begins with ">="), note
@@ -106,6 +108,7 @@ FIGURES = [
     ("git.search.first.ratio", "git", "... of 1.2 x git grep + 20 ms", "x", 1, "share of what is allowed, by medians"),
     ("git.list", "git", "100 of 10000 repositories listed", "ms", None, "client"),
     ("git.open", "git", "a file of one of 10000 repositories", "ms", None, "client"),
+    *attack.FIGURES,
     ("floor.echo", "beside", "bubblewrap, same root: echo", "ms", None, "no kernel of its own"),
 ]
 # id, the figure above, the figure below (of several: the greatest): ratios of medians. What is below may have a factor and so many milliseconds more.
@@ -120,7 +123,7 @@ RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo",
           ("git.search.first.ratio", "git.search.first", "git.grep.first", 1.2, 20)]
 SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
             "edge": "the edge beside others, TLS and keep-alive",
-            "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "beside": "beside them"}
+            "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "attack": "good clients beside an attack", "beside": "beside them"}
 
 
 def rank(values, percent):

@@ -193,6 +193,8 @@ int machine_rebase_disk(struct machine *m, const char *above, const struct engin
 int engine_point_verify(struct engine *e, const struct engine_point *p, struct err *err);
 
 /* ---- files ---- */
+/* Flushes all layers of it; those that are on the disk already cost nothing. */
+int engine_sync_chain(struct engine *e, const struct engine_chain *c, struct err *err);
 /* Links (or copies) a file as the layer of that id. */
 int engine_import_layer(struct engine *e, const char *from, const char *id, uint64_t *ret_bytes,
                         struct err *err);

@@ -201,13 +201,31 @@ int engine_open_layer(struct engine *e, const struct engine_layer *l, int *ret_f
 	return 0;
 }
 
+int engine_sync_chain(struct engine *e, const struct engine_chain *c, struct err *err)
+{
+	char path[PATH_MAX];
+	int r = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		autofd int fd = -1;
+
+		if ((r = engine_path(e, path, sizeof(path), "layers", c->l[i].id, "", err)) < 0)
+			return r;
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || fsync(fd) < 0)
+			return err_sys(err, -errno, "sync layer %s", c->l[i].id);
+	}
+	r = c->n ? io_sync_parent(AT_FDCWD, path) : 0;
+	return r < 0 ? err_sys(err, r, "sync the directory of the layers") : 0;
+}
+
 int engine_new_disk(struct engine *e, const char *id, uint64_t virtual_bytes, int *ret_rw,
                     int *ret_ro, struct err *err)
 {
 	char path[PATH_MAX];
 	autofd int rw = -1;
 	autofd int ro = -1;
-	int r = engine_path(e, path, sizeof(path), "layers", id, "", err);
+	int r = engine_path(e, path, sizeof(path), "layers", id, "", err), s = 0;
 
 	if (r < 0)
 		return r;
@@ -217,6 +235,9 @@ int engine_new_disk(struct engine *e, const char *id, uint64_t virtual_bytes, in
 	ro = open(path, O_RDONLY | O_CLOEXEC);
 	r = ro < 0 ? err_sys(err, -errno, "open disk layer '%s'", path)
 	           : qcow2_write_empty(rw, virtual_bytes, err);
+	/* QEMU flushes only what it has written itself. */
+	if (r == 0 && (fsync(rw) < 0 || (s = io_sync_parent(AT_FDCWD, path)) < 0))
+		r = err_sys(err, s < 0 ? s : -errno, "sync disk layer '%s'", path);
 	if (r < 0) {
 		unlink(path);
 		return r;

@@ -138,6 +138,11 @@ static int finish_files(struct freeze *f, struct err *err)
 		return err_sys(err, -errno, "sync device state");
 	if (rename(f->part, f->layer) < 0)
 		return err_sys(err, -errno, "name memory layer");
+	if (f->req->durable && ((r = io_sync_parent(AT_FDCWD, f->layer)) < 0 ||
+	                        (r = io_sync_parent(AT_FDCWD, f->state)) < 0)) {
+		unlink(f->layer);
+		return err_sys(err, r, "sync the directory of a layer");
+	}
 	fchmod(f->mem_fd, 0400);
 	return 0;
 }

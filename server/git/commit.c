@@ -278,7 +278,8 @@ int repo_commit_create(struct repos *g, const struct store_repo *r, const struct
 	a.repo = repo;
 	if ((rc = commit_marked(&a, &id, about, err)) < 0)
 		return rc;
-	note_told(&a.note, r, &a.u, 1);
+	if ((rc = note_told(&a.note, r, &a.u, 1, err)) < 0)
+		return rc;
 	if ((rc = git_commit_lookup(&c, repo, &id)) < 0)
 		return git_fail(rc, "read the commit", err);
 	return commit_read(c, mem, ret, err);

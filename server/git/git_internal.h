@@ -241,6 +241,7 @@ struct note {
 	char repo[REPO_ID_SIZE];
 	char by[ID_SIZE], id[ID_SIZE];
 	int fd; /* owned; the child's descriptor 3; -1: none */
+	int64_t since_s;
 };
 #define NOTE_NONE ((struct note){ .fd = -1 })
 #define autonote AUTO(note_close) struct note
@@ -248,15 +249,23 @@ struct note {
 int note_open(struct repos *g, const char *repo, const char *by, struct note *ret, struct err *err);
 /* To be called before these references move; it stays, whatever happens to the host. */
 int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err *err);
-/* Tells everybody what has moved. */
-void note_tell(struct note *n, const struct store_repo *r);
+/* Flushes what has moved, and tells everybody; fails if it may be lost when the power fails. */
+int note_tell(struct note *n, const struct store_repo *r, struct err *err);
 /* The same for callers that know what has moved. */
-void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k);
+int note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k,
+              struct err *err);
 void note_close(struct note *n); /* it is forgotten; none is fine */
 /* It stays for the next start: something was broken off. */
 void note_leave(struct note *n);
 /* Is this the name of a note in git/busy? */
 bool note_named(const char *name);
+
+/* ---- flush.c ---- */
+/* Objects that were written since then are on the disk, with their names. */
+int repo_flush_objects(struct repos *g, const char *repo, int64_t since_s, struct err *err);
+/* The same, and names that were made for these updates since then are on the disk. */
+int repo_flush(struct repos *g, const char *repo, int64_t since_s, const struct repo_update *u,
+               size_t n, struct err *err);
 
 /* ---- pack.c: upload-pack or receive-pack as a child ---- */
 struct pack {
@@ -281,8 +290,9 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
                  struct err *err);
 /* So many more bytes come in: -EDQUOT when they do not fit into the account's limit. */
 int pack_takes(struct pack *p, size_t n, struct err *err);
-void pack_tell(struct pack *p); /* the child has ended */
-void pack_end(struct pack *p);  /* ends it if it has not */
+/* The child has ended. Fails if what it wrote may be lost when the power fails. */
+int pack_tell(struct pack *p, struct err *err);
+void pack_end(struct pack *p); /* ends it if it has not */
 
 /* ---- caps.c ---- */
 /* Is this the question what upload-pack can do? */

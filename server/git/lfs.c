@@ -185,6 +185,8 @@ int lfs_put_finish(struct lfs_put *p, struct err *err)
 	LOCK_SCOPE(&p->g->lfs);
 	if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "keep a large file");
+	if ((r = io_sync_parent(AT_FDCWD, path)) < 0)
+		return err_sys(err, r, "keep a large file");
 	r = store_lfs_add(p->g->store, &p->row, err);
 	if (r == 0) /* counted there from now on */
 		p->hold = hold_drop(p->hold);

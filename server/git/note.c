@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -42,7 +43,7 @@ int note_open(struct repos *g, const char *repo, const char *by, struct note *re
 	char path[PATH_MAX], line[ID_SIZE + 8];
 	int n, r;
 
-	*ret = (struct note){ .g = g, .fd = -1 };
+	*ret = (struct note){ .g = g, .fd = -1, .since_s = time(NULL) };
 	snprintf(ret->repo, sizeof(ret->repo), "%s", repo);
 	snprintf(ret->by, sizeof(ret->by), "%s", by ? by : "");
 	id_make(NOTE_PREFIX, ret->id);
@@ -64,6 +65,9 @@ int note_plan(struct note *n, const struct repo_update *u, size_t k, struct err 
 	autobuf struct buf b = { 0 };
 	int r;
 
+	/* libgit2 flushes the name of a reference, but not a new directory of objects */
+	if ((r = repo_flush_objects(n->g, n->repo, n->since_s, err)) < 0)
+		return r;
 	for (size_t i = 0; i < k; i++)
 		buf_printf(&b, "%s %s %s\n", u[i].old_sha, u[i].new_sha, u[i].ref);
 	if (b.failed)
@@ -167,7 +171,7 @@ static int tell(struct note *n, const struct store_repo *r, bool again, struct e
 {
 	autofree struct repo_update *u = NULL;
 	autofree char *text = NULL;
-	size_t lines = 0;
+	size_t lines = 0, moved;
 	int rc = read_note(n->fd, &text, err);
 
 	if (rc < 0)
@@ -180,30 +184,38 @@ static int tell(struct note *n, const struct store_repo *r, bool again, struct e
 	u = calloc(lines + 1, sizeof(*u));
 	if (!u)
 		return err_set(err, -ENOMEM, "out of memory");
+	moved = read_updates(n->g, r, text, u);
+	rc = repo_flush(n->g, r->id, n->since_s, u, moved, err);
 	push_tell(&(struct repo_push){ .repo = r,
 	                               .by = n->by,
 	                               .id = n->id,
 	                               .again = again,
 	                               .updates = u,
-	                               .n_updates = read_updates(n->g, r, text, u) },
+	                               .n_updates = moved },
 	          n->g);
-	return 0;
+	return rc;
 }
 
-void note_tell(struct note *n, const struct store_repo *r)
+int note_tell(struct note *n, const struct store_repo *r, struct err *err)
 {
-	struct err err = { 0 };
+	int rc = tell(n, r, /* again= */ false, err);
 
-	if (tell(n, r, /* again= */ false, &err) < 0)
-		log_warn("repository %s: a push was not published: %s", r->id, err.msg);
+	if (rc < 0)
+		log_warn("repository %s: a push was not published, or not kept: %s", r->id,
+		         err->msg);
+	return rc;
 }
 
-void note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k)
+int note_told(struct note *n, const struct store_repo *r, const struct repo_update *u, size_t k,
+              struct err *err)
 {
+	int rc = repo_flush(n->g, r->id, n->since_s, u, k, err);
+
 	push_tell(
 	        &(struct repo_push){
 	                .repo = r, .by = n->by, .id = n->id, .updates = u, .n_updates = k },
 	        n->g);
+	return rc;
 }
 
 /* ---- at start ---- */

@@ -70,21 +70,25 @@ int pack_takes(struct pack *p, size_t n, struct err *err)
 	return hold_grow(p->hold, p->fed, err);
 }
 
-void pack_tell(struct pack *p)
+int pack_tell(struct pack *p, struct err *err)
 {
+	int r;
+
 	if (p->note.fd < 0)
-		return;
-	note_tell(&p->note, &p->repo);
+		return 0;
+	r = note_tell(&p->note, &p->repo, err);
 	note_close(&p->note);
 	p->hold = hold_keep(p->hold);
+	return r;
 }
 
 void pack_end(struct pack *p)
 {
 	bool killed = p->c.g && p->push;
+	struct err err = { 0 };
 
 	child_end(&p->c);
-	pack_tell(p);
+	pack_tell(p, &err); /* nobody listens any more */
 	p->hold = hold_drop(p->hold);
 	if (killed) /* it could not tidy up */
 		maint_note(p->g, p->repo.id);

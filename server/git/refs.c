@@ -185,7 +185,8 @@ int repo_branch_create(struct repos *g, const struct store_repo *r, const char *
 		               "branch '%s' already exists", name);
 	if (rc < 0)
 		return branch_clash(name, err);
-	note_told(&note, r, &u, 1);
+	if ((rc = note_told(&note, r, &u, 1, err)) < 0)
+		return rc;
 	memcpy(ret_sha, u.new_sha, REPO_SHA_SIZE);
 	return 0;
 }

@@ -257,13 +257,15 @@ int svc_write_end(struct svc *s, struct err *err)
 /* Its output has ended, so it ends; a push is told about before anybody hears of the end. */
 static ssize_t at_end(struct svc *s, struct err *err)
 {
-	int st;
+	int st, r;
 
 	if (!s->over) {
 		s->over = true;
 		st = child_wait(&s->k.c, deadline_in(SERVICE_STALL_MS));
 		s->bad = st != 0;
-		pack_tell(&s->k);
+		r = pack_tell(&s->k, err);
+		if (r < 0) /* without an end the client knows that something is wrong */
+			return r == -EIO ? -EREMOTEIO : r;
 	}
 	return s->bad ? err_set(err, -EIO, "git failed") : -ENODATA;
 }

@@ -457,7 +457,7 @@ static int remember(struct round *d, struct err *err)
 static int round_run(struct round *d, struct err *err)
 {
 	size_t at = 0;
-	int r;
+	int r, told;
 
 	if ((r = fetch(d, err)) < 0 || (r = repo_open(d->g, d->r, &d->repo, err)) < 0 ||
 	    (r = rev_head(d->repo, d->head, err)) < 0 || (r = collect_all(d, err)) < 0)
@@ -469,7 +469,9 @@ static int round_run(struct round *d, struct err *err)
 		r = decide(d, &d->v[i], err);
 	if (r == 0)
 		r = pull_all(d, err);
-	note_told(&d->note, d->r, d->moved, d->n_moved);
+	told = note_told(&d->note, d->r, d->moved, d->n_moved, r < 0 ? NULL : err);
+	if (r == 0)
+		r = told;
 	while (r == 0 && at < d->n)
 		r = push_some(d, &at, err);
 	return r < 0 ? r : remember(d, err);

@@ -125,13 +125,16 @@ bool talk_eof(const struct talk *t)
 /* Both ends of it are silent: it ends now, or soon. */
 static ssize_t at_end(struct talk *t)
 {
+	struct err err = { 0 };
+
 	if (t->over)
 		return -ENODATA;
 	if (proc_wait_end(&t->k.c.p, clock_ms()) != 1)
 		return 0;
 	t->status = child_wait(&t->k.c, clock_ms());
 	t->over = true;
-	pack_tell(&t->k);
+	if (pack_tell(&t->k, &err) < 0)
+		t->status = t->status ? t->status : 1;
 	return -ENODATA;
 }
 

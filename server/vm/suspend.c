@@ -29,7 +29,9 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 		return err_tag(err, -EINVAL, ERR_VM_NOT_RUNNING,
 		               "VM %s is %s: only a running VM can be suspended", i->id,
 		               vm_state_name(i->state));
-	if ((r = vm_check_stall(vm, err)) < 0 ||
+	/* Shortened while it runs: one that is being suspended does not change to other layers. */
+	if ((r = vm_check_stall(vm, err)) < 0 || (r = vm_save(vm, err)) < 0 ||
+	    (r = vm_shorten(vm, err)) < 0 ||
 	    (r = vm_set_state(vm, VM_SUSPENDING, NULL, 0, NULL, err)) < 0)
 		return r;
 	/* No byte may arrive between the freeze and the end: it would be acknowledged and lost. */

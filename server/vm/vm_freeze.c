@@ -125,6 +125,27 @@ static void go_on(struct vm *vm)
 		debt_add(vm->m, vm->row.info.instance, /* slot= */ -1);
 }
 
+/*
+ * What is below a point that is to last must last, too: a fork does not wait for the disk, so the
+ * layers it wrote may not be there yet.
+ */
+static int flush_below(struct vm *vm, struct err *err)
+{
+	const char *const tops[] = { vm->row.base_mem, vm->row.disk_layer };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tops); i++) {
+		struct engine_chain c;
+
+		r = chain_take(vm->m, tops[i], &c, err);
+		if (r < 0)
+			break;
+		r = engine_sync_chain(vm->m->engine, &c, err);
+		chain_drop(vm->m, &c);
+	}
+	return r;
+}
+
 int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *err)
 {
 	struct vmm *m = vm->m;
@@ -145,7 +166,8 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 	id_make("ly-", mem_id);
 	id_make("ly-", disk_id);
 	/* One layer that the store does not know is as much as can be remembered. */
-	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0)
+	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0 ||
+	    (durable && (r = flush_below(vm, err)) < 0))
 		return r;
 	snprintf(old_disk, sizeof(old_disk), "%s", vm->row.disk_layer);
 	quiesce(vm);
@@ -210,7 +232,7 @@ int vm_freeze_suspend(struct vm *vm, struct err *err)
 
 	id_make("pt-", point);
 	id_make("ly-", mem_id);
-	if ((r = vm_save(vm, err)) < 0 || (r = vm_shorten(vm, err)) < 0)
+	if ((r = vm_save(vm, err)) < 0 || (r = flush_below(vm, err)) < 0)
 		return r;
 	before = vm->row;
 	quiesce(vm);

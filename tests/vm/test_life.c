@@ -71,6 +71,22 @@ static void a_whole_life(void **state)
 	assert_int_equal(fake_alive(r->fake), 0);
 }
 
+/* More often than a chain may have layers. */
+static void suspended_again_and_again(void **state)
+{
+	struct rig *r = *state;
+	struct vm_info vm, i;
+
+	OK(rig_create(r, NULL, &vm, &err));
+	for (int n = 0; n < ENGINE_CHAIN_MAX + 4; n++) {
+		OK(vmm_suspend(r->vmm, RIG_ACCOUNT, vm.id, &i, &err));
+		says_hello(r, vm.id);
+	}
+	rig_check(r);
+	OK(vmm_delete(r->vmm, RIG_ACCOUNT, vm.id, NULL, &err));
+	rig_check(r);
+}
+
 static void vms_outlive_the_manager(void **state)
 {
 	struct rig *r = *state;
@@ -120,6 +136,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_whole_life, setup, teardown),
+		cmocka_unit_test_setup_teardown(suspended_again_and_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(vms_outlive_the_manager, setup, teardown),
 		cmocka_unit_test(a_pool_hands_over),
 	};
