@@ -17,7 +17,7 @@
 #include "base/json_field.h"
 #include "tests/fuzz/fuzz.h"
 
-static size_t json_begins(const uint8_t *data, size_t size);
+__attribute__((unused)) static size_t json_begins(const uint8_t *data, size_t size);
 
 #define LEARNED_MAX 2048u
 
@@ -49,11 +49,11 @@ json_t *__real_json_object_get(const json_t *o, const char *name);
 json_t *__wrap_json_object_get(const json_t *o, const char *name);
 
 int __wrap_json_fields_read(const json_t *o, const char *prefix, const struct json_field *f,
-                            size_t n, void *dst, struct err *err)
+                            size_t n, void *dst, struct err *e)
 {
 	for (size_t i = 0; i < n; i++)
 		learn(f[i].name, (int)f[i].type);
-	return __real_json_fields_read(o, prefix, f, n, dst, err);
+	return __real_json_fields_read(o, prefix, f, n, dst, e);
 }
 
 json_t *__wrap_json_object_get(const json_t *o, const char *name)
