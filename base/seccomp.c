@@ -35,6 +35,8 @@ static uint32_t action_of(enum sysfilter_default d)
 		return SCMP_ACT_TRAP;
 	case SYSFILTER_EPERM:
 		return SCMP_ACT_ERRNO(EPERM);
+	case SYSFILTER_REST:
+		return SCMP_ACT_ALLOW;
 	case SYSFILTER_LOG:
 		return SCMP_ACT_LOG;
 	}
@@ -113,7 +115,7 @@ int sysfilter_build(const struct sysfilter_rule *rules, size_t n, enum sysfilter
 	for (size_t i = 0; i < n; i++)
 		if ((r = add_rule(ctx, &rules[i], otherwise, err)) < 0)
 			return r;
-	if ((r = add_unknown(ctx, err)) < 0)
+	if (otherwise != SYSFILTER_REST && (r = add_unknown(ctx, err)) < 0)
 		return r;
 	return export_to(ctx, ret, err);
 }

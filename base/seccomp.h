@@ -21,6 +21,7 @@ enum sysfilter_default {
 	SYSFILTER_KILL,  /* the process ends with SIGSYS and cannot prevent it */
 	SYSFILTER_TRAP,  /* SIGSYS, for which sysfilter_report() has a handler */
 	SYSFILTER_EPERM, /* the call fails with EPERM */
+	SYSFILTER_REST,  /* it is carried out: a list of what is refused */
 	SYSFILTER_LOG,   /* it is carried out; the kernel writes it to its audit log */
 };
 
@@ -49,7 +50,8 @@ struct sysfilter {
 
 /*
  * Compiles the rules, for the architecture this runs on; calls of any other end the process. Calls
- * that are newer than libseccomp fail with ENOSYS, so that a newer libc falls back to older ones.
+ * that are newer than libseccomp fail with ENOSYS, so that a newer libc falls back to older ones
+ * (not with SYSFILTER_REST).
  */
 int sysfilter_build(const struct sysfilter_rule *rules, size_t n, enum sysfilter_default otherwise,
                     struct sysfilter *ret, struct err *err);
