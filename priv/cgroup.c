@@ -357,6 +357,24 @@ void cgroup_attach(const struct cgroups *c, const char *name, const struct cgrou
 	}
 }
 
+bool cgroup_hold(const struct cgroups *c, const char *name, uint32_t mem_mb, pid_t pid)
+{
+	const char *file = c->mode == CGROUP_V2 ? "memory.max" : "memory.limit_in_bytes";
+	const char *base = c->base[c->mode == CGROUP_V1 ? CG_MEMORY : 0];
+	char dir[PATH_MAX + 64];
+	int r;
+
+	if ((c->mode != CGROUP_V1 && c->mode != CGROUP_V2) || !*base)
+		return false;
+	snprintf(dir, sizeof(dir), "%s/%s", base, name);
+	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+		r = -errno;
+	else if ((r = put_u64(dir, file, (uint64_t)mem_mb << 20)) == 0)
+		r = put_u64(dir, "cgroup.procs", (uint64_t)pid);
+	note("memory", name, r);
+	return r == 0;
+}
+
 static void drop_dir(const char *dir)
 {
 	for (int i = 0; i < DROP_TRIES; i++) {

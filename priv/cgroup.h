@@ -44,5 +44,7 @@ int cgroup_prepare(const struct cgroups *c, const char *name, const struct cgrou
 /* v1: the same, and moves the process into it: takes tens of milliseconds, off the start path. */
 void cgroup_attach(const struct cgroups *c, const char *name, const struct cgroup_limits *l,
                    pid_t pid);
+/* Another process, and what it starts: its memory in all. False: there is no such limit here. */
+bool cgroup_hold(const struct cgroups *c, const char *name, uint32_t mem_mb, pid_t pid);
 /* Call it after its processes have ended. */
 void cgroup_drop(const struct cgroups *c, const char *name);

@@ -28,6 +28,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "priv/confine.h"
 #include "priv/priv.h"
 #include "priv/slot.h"
 #include "priv/vms.h"
@@ -40,6 +41,7 @@
 #define UID_BASE_MIN 1000 /* below are the system's own users */
 #define KILL_DEADLINE_MS 20000 /* for VMs that are left at the end */
 #define EXIT_USAGE 2
+#define PANDOD_MB_LEAST 2048u /* of the default for --pandod-mem */
 
 static const char usage[] =
         "Usage: pando-priv --data DIR [options] -- /path/to/pandod [arguments]\n"
@@ -55,6 +57,8 @@ static const char usage[] =
         "  --slots-ready N   slots to build ahead of need (4)\n"
         "  --slots-max N     maximum number of slots (1024)\n"
         "  --uid-base N      first user id of VMs (1900000000)\n"
+        "  --pandod-mem MB   memory of pandod and the programs it starts; 0: no limit\n"
+        "                    (half of the host's, at least 2048)\n"
         "  --no-cpu-limit    share CPUs by weight only, without a hard limit per VM\n"
         "  --no-restart      exit when pandod ends unexpectedly\n"
         "  --clean           remove what a server left on this host, and end its VMs\n"
@@ -75,7 +79,7 @@ static int number(const char *name, const char *s, unsigned long min, unsigned l
 }
 
 enum { O_DATA = 1, O_USER, O_QEMU, O_LAYERS, O_NET, O_READY, O_MAX, O_UIDS, O_NOCPU, O_NORESTART };
-enum { O_CLEAN = 20, O_LOG, O_HELP };
+enum { O_CLEAN = 20, O_LOG, O_HELP, O_MEM };
 
 static const struct option options[] = {
 	{ "data", required_argument, NULL, O_DATA },
@@ -86,6 +90,7 @@ static const struct option options[] = {
 	{ "slots-ready", required_argument, NULL, O_READY },
 	{ "slots-max", required_argument, NULL, O_MAX },
 	{ "uid-base", required_argument, NULL, O_UIDS },
+	{ "pandod-mem", required_argument, NULL, O_MEM },
 	{ "no-cpu-limit", no_argument, NULL, O_NOCPU },
 	{ "no-restart", no_argument, NULL, O_NORESTART },
 	{ "clean", no_argument, NULL, O_CLEAN },
@@ -127,6 +132,10 @@ static int set_option(struct conf *c, int opt, const char *arg)
 		r = number("uid-base", arg, UID_BASE_MIN, 0x7fff0000, &n);
 		c->uid_base = (uid_t)n;
 		break;
+	case O_MEM:
+		r = number("pandod-mem", arg, 0, 1u << 24, &n);
+		c->pandod_mb = (uint32_t)n;
+		break;
 	case O_NOCPU:
 		c->cpu_quota = false;
 		break;
@@ -149,6 +158,15 @@ static int set_option(struct conf *c, int opt, const char *arg)
 	return r;
 }
 
+static uint32_t pandod_mb_default(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0
+	               ? MAX((uint32_t)(((uint64_t)pages * (uint64_t)size) >> 21), PANDOD_MB_LEAST)
+	               : 0;
+}
+
 /* 0, 1 (help was shown) or -EINVAL. */
 static int parse(int argc, char **argv, struct conf *c)
 {
@@ -160,6 +178,7 @@ static int parse(int argc, char **argv, struct conf *c)
 		            .slots_max = PRIV_SLOTS_LIMIT,
 		            .slots_ready = SLOTS_READY_DEFAULT,
 		            .uid_base = UID_BASE_DEFAULT,
+		            .pandod_mb = pandod_mb_default(),
 		            .restart = true,
 		            .cpu_quota = true };
 	while ((opt = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
@@ -370,7 +389,9 @@ static int run(struct priv *p, struct err *err)
 {
 	int r;
 
-	if ((r = check_host(&p->conf, err)) < 0 || (r = prepare_process(p, err)) < 0)
+	oom_score(OOM_PRIV, NULL); /* lowering it needs a capability that is then dropped */
+	if ((r = check_host(&p->conf, err)) < 0 || (r = confine(err)) < 0 ||
+	    (r = prepare_process(p, err)) < 0)
 		return r;
 	if (!p->conf.clean) {
 		p->super.exe_fd = open(p->conf.argv[0], O_PATH | O_CLOEXEC);
@@ -401,6 +422,7 @@ int main(int argc, char **argv)
 	p.jail = JAIL_NONE;
 	p.super = (struct super){ .exe_fd = -1, .conn = -1, .pandod = PROC_NONE };
 	p.epoll = p.signals = -1;
+	p.pace = (struct pace)PACE_FULL;
 	r = parse(argc, argv, &p.conf);
 	if (r != 0)
 		return r > 0 ? 0 : EXIT_USAGE;

@@ -17,6 +17,7 @@
 #include "priv/hostnet.h"
 #include "priv/instance.h"
 #include "priv/jail.h"
+#include "priv/pace.h"
 #include "wire/priv.h"
 
 struct err;
@@ -28,6 +29,7 @@ struct worker;
 struct conf {
 	const char *data, *user, *qemu, *layers, *net_pool;
 	uint32_t slots_max, slots_ready;
+	uint32_t pandod_mb; /* 0: no limit */
 	uid_t uid_base;
 	bool restart, cpu_quota, clean;
 	char **argv; /* pandod and its arguments */
@@ -42,6 +44,7 @@ struct super {
 	int conn;     /* owned: our end of its socket; -1: closed */
 	uint32_t gen; /* increases with every connection, so that late replies are not sent to the
 	                 wrong one */
+	bool paused;  /* conn is not read until its pace allows the next request */
 	bool hello;   /* it has sent hello */
 	unsigned backoff_ms;
 	uint64_t started_at, restart_at;
@@ -62,6 +65,7 @@ struct priv {
 	struct worker *worker;
 	struct vms *vms;
 	struct super super;
+	struct pace pace; /* of pandod's requests */
 	int epoll, signals;
 };
 

@@ -37,6 +37,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "priv/confine.h"
 #include "priv/jail.h"
 #include "wire/priv.h"
 
@@ -88,6 +89,7 @@ int spawn_check(const struct priv_req *req, struct err *err)
 
 static int step_session(struct child *c)
 {
+	oom_score(OOM_QEMU, NULL); /* in the host's /proc: the jail's comes next */
 	/* Signals of the terminal are not for VMs. */
 	return setsid() < 0 ? -1 : 0;
 }

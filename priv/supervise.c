@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -34,6 +35,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "priv/confine.h"
 #include "priv/priv.h"
 #include "priv/worker.h"
 
@@ -47,6 +49,8 @@
 #define REPLY_TIMEOUT_S 5       /* after this long without reading pandod counts as hung */
 #define EXIT_CONFIG 2           /* pandod: my configuration is wrong */
 #define ENV_MAX 256             /* variables passed on */
+#define PANDOD_GROUP "pandod"   /* no VM has such a name: theirs have a dot */
+#define STACKS_MB 16384         /* RLIMIT_DATA counts whole stacks of threads, used or not */
 #define EVENTS_MAX 32           /* per round */
 
 extern char **environ;
@@ -90,6 +94,7 @@ struct launch {
 	const char *env[ENV_MAX + 8];
 	char home[PATH_MAX + 8], data[PATH_MAX + 16];
 	int exe_fd, sock, err_fd, secret_fd; /* the last: -1 for none */
+	struct rlimit memory;                /* rlim_cur 0: none */
 	uid_t uid;
 	gid_t gid;
 };
@@ -123,6 +128,9 @@ static const char *launch_child(struct launch *l)
 		sigaction(i, &dfl, NULL);
 	sigemptyset(&no);
 	sigprocmask(SIG_SETMASK, &no, NULL);
+	oom_score(OOM_PANDOD, OOM_PANDOD_ELSE);
+	if (l->memory.rlim_cur && setrlimit(RLIMIT_DATA, &l->memory) < 0)
+		return "limit its memory";
 	setpgid(0, 0); /* we pass on ^C from the terminal ourselves */
 	if ((l->exe_fd = fcntl(l->exe_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
 	    (l->err_fd = fcntl(l->err_fd, F_DUPFD_CLOEXEC, 16)) < 0 ||
@@ -202,6 +210,18 @@ static int launch(struct priv *p, struct launch *l, struct proc *ret, struct err
 	return 0;
 }
 
+/* A service has the limits of its unit; else a cgroup holds it, or, without one, this. */
+static void limit_data(const struct priv *p, struct launch *l)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they map terabytes */
+	bool group = p->cg.mode == CGROUP_V1 || p->cg.mode == CGROUP_V2;
+
+	if (p->conf.pandod_mb && !group && !getenv("NOTIFY_SOCKET"))
+		l->memory.rlim_cur = l->memory.rlim_max = ((rlim_t)p->conf.pandod_mb + STACKS_MB)
+		                                          << 20;
+#endif
+}
+
 static int pandod_start(struct priv *p, struct err *err)
 {
 	struct super *s = &p->super;
@@ -218,14 +238,19 @@ static int pandod_start(struct priv *p, struct err *err)
 
 	l->secret_fd = secret;
 	launch_env(l, p);
+	limit_data(p, l);
 	s->gen++;
 	s->hello = false;
+	s->paused = false;
 	s->restart_at = 0;
 	s->started_at = clock_ms();
 	if ((r = launch(p, l, &s->pandod, err)) < 0 ||
 	    (r = poll_add(p, s->pandod.pidfd, POLL_PANDOD, 0, err)) < 0 ||
 	    (r = poll_add(p, s->conn, POLL_CONN, 0, err)) < 0)
 		return r;
+	if (p->conf.pandod_mb &&
+	    !getenv("NOTIFY_SOCKET")) /* a service has the limits of its unit */
+		cgroup_hold(&p->cg, PANDOD_GROUP, p->conf.pandod_mb, s->pandod.pid);
 	log_info("pandod runs as process %d, user %s", (int)s->pandod.pid, p->conf.user);
 	return 0;
 }
@@ -311,11 +336,31 @@ static void on_signal(struct priv *p)
 
 /* ---- the loop ---- */
 
+/* Whether requests are read: not while they come too fast. */
+static void conn_listen(struct priv *p, bool on)
+{
+	struct epoll_event ev = { .events = on ? EPOLLIN : 0,
+		                  .data.u64 = (uint64_t)POLL_CONN << 32 };
+
+	if (on != p->super.paused)
+		return;
+	if (!on)
+		log_debug("requests come too fast, waiting");
+	p->super.paused = !on;
+	epoll_ctl(p->epoll, EPOLL_CTL_MOD, p->super.conn, &ev);
+}
+
 static void on_conn(struct priv *p)
 {
 	struct err err = { 0 };
 
-	if (p->super.conn < 0 || table_serve(p, &err) == 0)
+	if (p->super.conn < 0)
+		return;
+	if (!pace_take(&p->pace, clock_ms())) {
+		conn_listen(p, false);
+		return;
+	}
+	if (table_serve(p, &err) == 0)
 		return;
 	if (err.code != -EPIPE && err.code != -ECONNRESET)
 		log_error("%s; closing the connection", err.msg);
@@ -369,6 +414,8 @@ static int next_timeout(const struct priv *p)
 		at = s->stop_by;
 	if (attach && (!at || attach < at))
 		at = attach;
+	if (s->paused && s->conn >= 0 && (!at || pace_next(&p->pace) < at))
+		at = pace_next(&p->pace);
 	return at ? deadline_left(at) : -1;
 }
 
@@ -377,6 +424,8 @@ static int on_timeout(struct priv *p, struct err *err)
 	struct super *s = &p->super;
 
 	op_attach_due(p);
+	if (s->paused && s->conn >= 0 && !deadline_left(pace_next(&p->pace)))
+		conn_listen(p, true);
 	if (s->pandod.pidfd >= 0 && s->stop_by && !deadline_left(s->stop_by)) {
 		log_warn("pandod did not stop in time, killing it");
 		proc_kill(&s->pandod, SIGKILL);

@@ -161,6 +161,7 @@ struct repos *repos_close(struct repos *g)
 	maint_stop(g);
 	g->texts = text_cache_free(g->texts);
 	cond_destroy(&g->packed);
+	jail_close(g);
 	cond_destroy(&g->work);
 	budget_free(g->accounts);
 	budget_free(g->strangers);

@@ -11,8 +11,8 @@
 #include "base/buf.h"
 #include "base/lock.h"
 #include "git/contents.h"
+#include "git/jail_internal.h"
 
-#define GIT_PROGRAM "/usr/bin/git"
 #define CHILDREN_ACCOUNTS 64    /* of git's programs at a time, for clients with a key */
 #define CHILDREN_ACCOUNT 48     /* and for one account */
 #define CHILDREN_STRANGERS 32   /* for clients without a key */
@@ -36,6 +36,7 @@ struct repos {
 	char root[300];      /* <data>/git */
 	char jail_dir[320];  /* skeleton of a child's root */
 	bool jailed, closed; /* closed: there is no jail, and the operator wants one */
+	bool own_starter;    /* there was none */
 	char jail_text[160];
 	char uid_map[64], gid_map[64];
 	struct mutex lock;
@@ -99,6 +100,7 @@ void room_give(struct child *c);
 int jail_prepare(struct repos *g, struct err *err);
 /* Tries a child; sets g->jailed. */
 int jail_probe(struct repos *g, struct err *err);
+void jail_close(struct repos *g);
 
 /* ---- run.c: a child to its end, with limits on time and output ---- */
 

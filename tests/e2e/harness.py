@@ -221,7 +221,7 @@ class Server:
     def pandod_pid(self):
         """pandod itself, or None while there is none."""
         for pid in self.descendants():
-            if host.exe(pid) == PANDOD:
+            if host.exe(pid) == PANDOD and host.name(pid) != "pando-starter":
                 return pid
         return None
 

@@ -25,7 +25,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
-	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o}",
+	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -36,7 +36,8 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  (json_int_t)s.mem_mb, "rootfsSizeMb", (json_int_t)s.disk_mb, "pool",
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
-	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd)),
+	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd),
+	                  "walls", shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
 	        err);
 }
 

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""the walls around pandod with the settings of `make run`: everything works behind them, and what breaks a rule is ended and named"""
+import ctypes
+import os
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+
+import host
+from case import Case, Holder, limit, wait_for
+
+PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT = 12, 13, 7, 0x4206, 0x4207
+ORIG_RAX, RAX, RIP = 15, 10, 16  # in struct user_regs_struct
+SYS_MOUNT = 165
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+libc.ptrace.restype = ctypes.c_long
+
+
+def ptrace(what, pid, data=None):
+    if libc.ptrace(what, pid, None, data) < 0:
+        raise OSError(ctypes.get_errno(), f"ptrace {what}")
+
+
+def make_it_call(pid, number):
+    """The main thread, which waits in a system call, makes another one instead, as if an attacker had it."""
+    ptrace(PTRACE_SEIZE, pid)
+    ptrace(PTRACE_INTERRUPT, pid)
+    os.waitpid(pid, 0x40000000)  # __WALL
+    regs = ctypes.create_string_buffer(27 * 8)
+    ptrace(PTRACE_GETREGS, pid, regs)
+    r = list(struct.unpack("27Q", regs.raw))
+    r[RIP] -= 2  # back onto the syscall instruction
+    r[RAX], r[ORIG_RAX] = number, 2**64 - 1
+    ptrace(PTRACE_SETREGS, pid, ctypes.create_string_buffer(struct.pack("27Q", *r), 27 * 8))
+    ptrace(PTRACE_CONT, pid)
+    while True:  # the signal is passed on
+        _, status = os.waitpid(pid, 0x40000000)
+        if not os.WIFSTOPPED(status):
+            return
+        sig = os.WSTOPSIG(status)
+        ptrace(PTRACE_CONT, pid, sig if sig != signal.SIGTRAP and status >> 16 == 0 else None)
+
+
+def status_of(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+
+
+class Walls(Case):
+    limit_s = 200
+
+    def starter(self):
+        pandod = self.s.pandod_pid()
+        for pid in self.s.descendants():
+            st = status_of(pid)
+            if st["Name"] == "pando-starter" and int(st["PPid"]) == pandod:
+                return pid
+        raise AssertionError("there is no starter")
+
+    def test_they_are_up(self):
+        text = self.s.request("GET", "/v1/health")[1]["walls"]
+        self.assertIn("seccomp", text)
+        st = status_of(self.s.pandod_pid())
+        self.assertEqual((st["Seccomp"], st["NoNewPrivs"]), ("2", "1"))
+        self.assertIn(f"walls: {text}", self.s.log_text())
+        if "no Landlock" not in text:
+            self.assertRegex(text, r"Landlock \(ABI \d+\)")
+        filters = int(status_of(self.s.pandod_pid()).get("Seccomp_filters", "2"))
+        self.assertGreater(filters, int(status_of(self.starter()).get("Seccomp_filters", "1")), "the starter is outside")
+
+    def test_verbs(self):
+        vm = self.s.create()
+        h = Holder(self.s, vm, "kept")
+        self.s.post(vm, "suspend")
+        self.assertEqual(h.get(), "kept")
+        snap = self.s.snapshot(vm)
+        made = self.s.create(snapshotId=snap)
+        self.assertEqual(h.on(made).get(), "kept")
+        (kid,) = self.s.fork(vm, 1)
+        self.assertEqual(h.on(kid).get(), "kept")
+        for v in (kid, made, vm):
+            self.s.delete(v)
+        self.s.request("DELETE", f"/v1/vms/snapshots/{snap}")
+
+    def test_git(self):
+        status, repo = self.s.request("POST", "/git/v1/repo", {"name": "walled"})
+        self.assertLess(status, 300, repo)
+        repo = repo["repoId"]
+        with tempfile.TemporaryDirectory() as top:
+            url = f"http://x-access-token:{self.s.key()}@127.0.0.1:{self.s.port}/{repo}"
+            env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0"}
+
+            def git(*argv):
+                r = subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=n@example.com", *argv], cwd=top, env=env,
+                                   capture_output=True, text=True, timeout=120)
+                self.assertEqual(r.returncode, 0, r.stderr)
+
+            git("init", "-q", "-b", "main", "a")
+            with open(f"{top}/a/file", "w") as f:
+                f.write("behind a wall\n")
+            git("-C", "a", "add", "file")
+            git("-C", "a", "commit", "-qm", "one")
+            git("-C", "a", "push", "-q", url, "main")
+            git("clone", "-q", url, "b")
+            with open(f"{top}/b/file") as f:
+                self.assertEqual(f.read(), "behind a wall\n")
+        self.s.request("DELETE", f"/git/v1/repo/{repo}")
+
+    def test_a_forbidden_call_ends_pandod_and_is_named(self):
+        vm = self.s.create()
+        h = Holder(self.s, vm, "alive")
+        qemu, pandod = self.s.qemu_of(vm), self.s.pandod_pid()
+        make_it_call(pandod, SYS_MOUNT)
+        self.s.await_pandod(pandod)
+        self.assertRegex(self.s.log_text(), r"pandod: system call 'mount' \(165\) is not allowed")
+        self.assertRegex(self.s.log_text(), rf"pandod ended unexpectedly with code {128 + signal.SIGSYS}")
+        self.assertEqual((self.s.qemu_of(vm), h.get()), (qemu, "alive"))
+        self.s.delete(vm)
+
+    @limit(200)
+    def test_without_its_starter_pandod_is_started_again(self):
+        vm = self.s.create()
+        h = Holder(self.s, vm, "alive")
+        qemu, pandod = self.s.qemu_of(vm), self.s.pandod_pid()
+        host.kill(self.starter(), signal.SIGKILL)
+        self.s.await_pandod(pandod)
+        self.assertIn("the starter of programs has ended", self.s.log_text())
+        self.assertEqual((self.s.qemu_of(vm), h.get()), (qemu, "alive"))
+        self.s.delete(vm)
+
+    def test_the_starter_ends_with_pandod(self):
+        starter = self.starter()
+        self.s.kill9_pandod()
+        wait_for("it has ended", lambda: not os.path.exists(f"/proc/{starter}") or
+                 re.match(r"[ZX]", status_of(starter)["State"]), 20)
+        self.assertNotEqual(self.starter(), starter)
