@@ -13,8 +13,8 @@
  * travel as SCM_RIGHTS, from pandod only. Everything both ends must agree on is listed once, in
  * EDGEW_KINDS; numbers are never reused.
  *
- * Beside that there is a page of counters ("cells") that pandod writes and pando-edge can only
- * read: an answer to WAY may be used until one of the two cells that it depends on has changed.
+ * Beside that there is a page of counters ("tallies") that pandod writes and pando-edge can only
+ * read: an answer to WAY may be used until one of the two tallies that it depends on has changed.
  */
 #pragma once
 
@@ -40,10 +40,10 @@ struct err;
 #define EDGEW_LANES_MAX 4u         /* as many as the edge has workers */
 #define EDGEW_OPENS_MAX 64u        /* OPENs under way at one time; more are refused with -EBUSY */
 #define EDGEW_CERTS_MAX 1u         /* CERTs, likewise */
-#define EDGEW_CELLS 4096u          /* counters; the first is for names and certificates */
+#define EDGEW_TALLIES 4096u          /* counters; the first is for names and certificates */
 
-struct edgew_cells {
-	_Atomic uint32_t cell[EDGEW_CELLS];
+struct edgew_tallies {
+	_Atomic uint32_t tally[EDGEW_TALLIES];
 };
 
 enum edgew_field {
@@ -87,8 +87,8 @@ struct edgew_way {
 	uint8_t kind;        /* enum edge_kind */
 	uint8_t look;        /* enum edge_look */
 	uint16_t port;       /* in the VM; for messages to its visitors */
-	uint32_t cell;       /* the cell of its VM; 0: it has none */
-	uint32_t names, vm;  /* what the first cell and its VM's had counted before it was true */
+	uint32_t tally;       /* the tally of its VM; 0: it has none */
+	uint32_t names, vm;  /* what the first tally and its VM's had counted before it was true */
 	uint64_t cert;       /* number of the certificate for this name; 0: not at hand, ask CERT */
 	char place[ID_SIZE]; /* tells VMs apart, but is not their id */
 	char instance[ID_SIZE];

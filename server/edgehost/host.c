@@ -12,16 +12,12 @@
  * once; if that does not live long either, after a pause that doubles.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,17 +25,14 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/io.h"
 #include "base/sock.h"
 #include "edgehost/host_internal.h"
 
 #ifdef LOCK_CHECK /* a build with a sanitizer, which looks for leaks at the end */
 #define STOP_MS 30000
-#define READY_MS 60000
 #else
 #define STOP_MS 2000   /* for the process to end when it is told to; then it is killed */
-#define READY_MS 15000 /* for the first one to start */
 #endif
 #define STUCK_MS 5000    /* for the process to read what it was sent */
 #define WINDOW_MS 100    /* of these bounds: */
@@ -48,26 +41,8 @@
 #define SETTLED_MS 10000 /* one that has lived for so long may be started again at once */
 #define BACKOFF_MS 100   /* otherwise after so long, then twice that, */
 #define BACKOFF_MAX_MS 5000
-#define FDS_SPARE 64 /* of the process's descriptors: for those that come in messages */
-#define FDS_MIN 128
 
 /* ---- what others call ---- */
-
-static uint32_t cell_of(const struct edgehost *h, const char *vm)
-{
-	return (uint32_t)(1 + hash_text(vm, h->cell_seed) % (EDGEW_CELLS - 1));
-}
-
-static uint32_t cell(const struct edgehost *h, uint32_t i)
-{
-	return atomic_load_explicit(&h->cells->cell[i], memory_order_acquire);
-}
-
-void edgehost_changed(struct edgehost *h, const char *vm)
-{
-	atomic_fetch_add_explicit(&h->cells->cell[vm ? cell_of(h, vm) : 0], 1,
-	                          memory_order_acq_rel);
-}
 
 /* 0, or -EAGAIN if the process does not read; fd may be -1. */
 static int send_now(struct edgehost *h, const struct edgew_msg *m, int fd) REQUIRES(&h->lock)
@@ -120,18 +95,6 @@ void host_send(struct edgehost *h, uint64_t gen, const struct edgew_msg *m, int 
 	}
 }
 
-void edgehost_status(struct edgehost *h, struct edgehost_status *ret)
-{
-	LOCK_SCOPE(&h->lock);
-	*ret = (struct edgehost_status){
-		.stats = h->now, .pid = h->pid, .starts = h->starts, .ended_badly = h->ended_badly
-	};
-	ret->stats.connections += h->past.connections;
-	ret->stats.requests += h->past.requests;
-	ret->stats.refused += h->past.refused;
-	ret->stats.woken += h->past.woken;
-}
-
 /* ---- answers ---- */
 
 void host_way(struct edgehost *h, const struct edgehost_way *w, struct edgew_way *ret)
@@ -141,7 +104,7 @@ void host_way(struct edgehost *h, const struct edgehost_way *w, struct edgew_way
 	};
 	if (w->kind != EDGE_VM)
 		return;
-	ret->cell = cell_of(h, w->vm);
+	ret->tally = tally_of(h, w->vm);
 	snprintf(ret->place, sizeof(ret->place), "%016llx",
 	         (unsigned long long)hash_text(w->vm, h->place_seed));
 	snprintf(ret->instance, sizeof(ret->instance), "%s", w->instance);
@@ -151,11 +114,11 @@ void host_way(struct edgehost *h, const struct edgehost_way *w, struct edgew_way
 static void answer_way(struct edgehost *h, const char *host, struct edgew_way *ret)
 {
 	struct edgehost_way w = { .kind = EDGE_NOWHERE };
-	uint32_t names = cell(h, 0), vm = 0;
+	uint32_t names = tally(h, 0), vm = 0;
 
 	h->ops.way(h->ops.ctx, host, &w);
 	if (w.kind == EDGE_VM) {
-		vm = cell(h, cell_of(h, w.vm));
+		vm = tally(h, tally_of(h, w.vm));
 		h->ops.look(h->ops.ctx, &w);
 	}
 	host_way(h, &w, ret);
@@ -486,7 +449,7 @@ static void serve(struct edgehost *h, struct watch *w, struct err *err)
 	}
 }
 
-static void *host_main(void *arg)
+void *host_main(void *arg)
 {
 	struct edgehost *h = arg;
 	struct watch w;
@@ -512,142 +475,5 @@ static void *host_main(void *arg)
 	}
 	if (w.control >= 0)
 		stop(h);
-	return NULL;
-}
-
-/* ---- life ---- */
-
-static int make_cells(struct edgehost *h, struct err *err)
-{
-	void *p;
-
-	h->cells_fd = memfd_create("pando-edge", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (h->cells_fd < 0 || ftruncate(h->cells_fd, sizeof(*h->cells)) < 0)
-		return err_sys(err, -errno, "edge: make a page of counters");
-	p = mmap(NULL, sizeof(*h->cells), PROT_READ | PROT_WRITE, MAP_SHARED, h->cells_fd, 0);
-	if (p == MAP_FAILED)
-		return err_sys(err, -errno, "edge: map a page of counters");
-	h->cells = p;
-	/* From here on this mapping is the only one that can write. */
-	if (fcntl(h->cells_fd, F_ADD_SEALS,
-	          F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
-		return err_sys(err, -errno, "edge: seal a page of counters");
-	return 0;
-}
-
-/* The process gets what the reserve leaves; of that it keeps some free for descriptors in
- * messages. */
-static void share_fds(struct edgehost *h)
-{
-	struct rlimit rl = { .rlim_cur = 1024 };
-	rlim_t limit, reserve;
-
-	getrlimit(RLIMIT_NOFILE, &rl);
-	limit = MIN(rl.rlim_cur, (rlim_t)1 << 20);
-	reserve = h->conf.fd_reserve ? h->conf.fd_reserve : limit / 4;
-	if (reserve + FDS_MIN > limit) {
-		log_warn("edge: the limit of descriptors (%llu) is hardly above the reserve "
-		         "(%llu); the edge gets half of them",
-		         (unsigned long long)limit, (unsigned long long)reserve);
-		reserve = limit / 2;
-	}
-	h->nofile = (unsigned)(limit - reserve);
-	h->conf.fd_reserve = MIN(FDS_SPARE, h->nofile / 4);
-}
-
-static void edgehost_freep(struct edgehost **h)
-{
-	edgehost_free(*h);
-}
-
-static int wait_ready(struct edgehost *h, struct err *err)
-{
-	uint64_t deadline = deadline_in(READY_MS);
-
-	LOCK_SCOPE(&h->lock);
-	while (!h->ready && !h->ended_badly && cond_wait_until(&h->cond, &h->lock, deadline))
-		;
-	if (h->ready)
-		return 0;
-	return err_set(err, -EIO, "edge: '%s' %s; the log says why", h->program,
-	               h->ended_badly ? "ended at once" : "does not start");
-}
-
-int edgehost_start(const struct edgehost_conf *c, const struct edgehost_ops *ops,
-                   struct edgehost **ret, struct err *err)
-{
-	AUTO(edgehost_freep) struct edgehost *h = calloc(1, sizeof(*h));
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int r;
-
-	if (!h) {
-		if (c->edge.tls_fd >= 0)
-			close(c->edge.tls_fd);
-		if (c->edge.http_fd >= 0)
-			close(c->edge.http_fd);
-		return err_set(err, -ENOMEM, "edge: out of memory");
-	}
-	h->conf = c->edge;
-	h->ops = *ops;
-	h->mem_mb = c->mem_mb;
-	h->log = c->log;
-	h->control = h->err_fd = h->cells_fd = h->wake = h->pid = -1;
-	h->proc = PROC_NONE;
-	for (size_t i = 0; i < EDGEW_LANES_MAX; i++)
-		h->lanes[i] = -1;
-	mutex_init(&h->lock, "edge host");
-	cond_init(&h->cond);
-	cond_init(&h->jobs);
-	if (!h->conf.workers)
-		h->conf.workers = (unsigned)MAX(cpus, 1);
-	h->conf.workers = MIN(h->conf.workers, EDGEW_LANES_MAX);
-	random_bytes(&h->place_seed, sizeof(h->place_seed));
-	random_bytes(&h->cell_seed, sizeof(h->cell_seed));
-	snprintf(h->field, sizeof(h->field), "%s", c->field ? c->field : "");
-	share_fds(h);
-	if (c->program)
-		snprintf(h->program, sizeof(h->program), "%s", c->program);
-	else if ((r = spawn_find(h->program, sizeof(h->program), err)) < 0)
-		return r;
-	h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (h->wake < 0)
-		return err_sys(err, -errno, "edge: eventfd");
-	if ((r = make_cells(h, err)) < 0)
-		return r;
-	if (pthread_create(&h->thread, NULL, host_main, h) != 0)
-		return err_set(err, -EAGAIN, "edge: cannot start a thread");
-	h->threaded = true;
-	if ((r = wait_ready(h, err)) < 0)
-		return r;
-	*ret = TAKE_PTR(h);
-	return 0;
-}
-
-void edgehost_stop(struct edgehost *h)
-{
-	if (!h || !h->threaded)
-		return;
-	jobs_stop(h);
-	(void)eventfd_write(h->wake, 1);
-	pthread_join(h->thread, NULL);
-	h->threaded = false;
-}
-
-struct edgehost *edgehost_free(struct edgehost *h)
-{
-	if (!h)
-		return NULL;
-	edgehost_stop(h);
-	jobs_wait(h);
-	if (h->cells)
-		munmap(h->cells, sizeof(*h->cells));
-	int fds[] = { h->cells_fd, h->wake, h->conf.tls_fd, h->conf.http_fd };
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-	cond_destroy(&h->jobs);
-	cond_destroy(&h->cond);
-	mutex_destroy(&h->lock);
-	free(h);
 	return NULL;
 }

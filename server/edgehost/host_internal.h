@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/proc.h"
 #include "edgehost/edgehost.h"
@@ -30,9 +31,9 @@ struct edgehost {
 	unsigned mem_mb;
 	unsigned nofile; /* RLIMIT_NOFILE of the process */
 	enum log_level log;
-	int cells_fd; /* owned; what the process maps to read */
-	struct edgew_cells *cells;
-	uint64_t place_seed, cell_seed;
+	int tallies_fd; /* owned; what the process maps to read */
+	struct edgew_tallies *tallies;
+	uint64_t place_seed, tally_seed;
 	int wake; /* owned: eventfd, for the thread */
 	pthread_t thread;
 	bool threaded;
@@ -77,7 +78,18 @@ int jobs_add(struct edgehost *h, uint64_t gen, const struct edgew_msg *m);
 void jobs_stop(struct edgehost *h); /* drops those that have not begun */
 void jobs_wait(struct edgehost *h);
 
+static inline uint32_t tally_of(const struct edgehost *h, const char *vm)
+{
+	return (uint32_t)(1 + hash_text(vm, h->tally_seed) % (EDGEW_TALLIES - 1));
+}
+
+static inline uint32_t tally(const struct edgehost *h, uint32_t i)
+{
+	return atomic_load_explicit(&h->tallies->tally[i], memory_order_acquire);
+}
+
 /* host.c */
+void *host_main(void *arg); /* the thread */
 /* Where a name leads, as the process may know it. */
 void host_way(struct edgehost *h, const struct edgehost_way *w, struct edgew_way *ret);
 /* Sends to the process of that generation, or drops it. */

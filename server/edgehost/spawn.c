@@ -167,7 +167,7 @@ static int send_start(const struct edgehost *h, int control, const int *lanes, s
 	ssize_t k;
 	int r;
 
-	fds[n++] = h->cells_fd;
+	fds[n++] = h->tallies_fd;
 	for (unsigned i = 0; i < lanes_of(h); i++)
 		fds[n++] = lanes[i];
 	if (h->conf.tls_fd >= 0)

@@ -18,7 +18,7 @@ struct link;
 /* ---- link.c: the sockets to pandod ---- */
 struct link_start {
 	struct edgew_start start;
-	const struct edgew_cells *cells;
+	const struct edgew_tallies *tallies;
 	int tls_fd, http_fd; /* the caller's; -1: none */
 };
 /* Receives START on the control socket. */

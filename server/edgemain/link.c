@@ -42,7 +42,7 @@ struct call {
 struct link {
 	int control, lanes[EDGEW_LANES_MAX];
 	unsigned n_lanes;
-	const struct edgew_cells *cells;
+	const struct edgew_tallies *tallies;
 	uint8_t *packet; /* of the main thread */
 	struct mutex lock;
 	struct call *calls GUARDED_BY(lock); /* weak: on the stacks of their callers */
@@ -267,8 +267,8 @@ struct link *link_free(struct link *l)
 	for (size_t i = 0; i < EDGEW_LANES_MAX; i++)
 		if (l->lanes[i] >= 0)
 			close(l->lanes[i]);
-	if (l->cells)
-		munmap((void *)l->cells, sizeof(*l->cells));
+	if (l->tallies)
+		munmap((void *)l->tallies, sizeof(*l->tallies));
 	close(l->control);
 	free(l->packet);
 	mutex_destroy(&l->lock);
@@ -289,16 +289,16 @@ static int take_start(struct link *l, const struct edgew_start *s, int *fds, siz
 		               s->version, EDGEW_VERSION);
 	if (!s->workers || n != 1u + s->workers + s->tls + s->http)
 		return err_set(err, -EBADMSG, "%zu descriptors for %u workers", n, s->workers);
-	p = mmap(NULL, sizeof(*l->cells), PROT_READ, MAP_SHARED, fds[at++], 0);
+	p = mmap(NULL, sizeof(*l->tallies), PROT_READ, MAP_SHARED, fds[at++], 0);
 	if (p == MAP_FAILED)
 		return err_sys(err, -errno, "map the counters");
-	l->cells = p;
+	l->tallies = p;
 	for (unsigned i = 0; i < s->workers; i++, l->n_lanes++) {
 		l->lanes[i] = TAKE_FD(fds[at]);
 		at++;
 		(void)setsockopt(l->lanes[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	}
-	*ret = (struct link_start){ .start = *s, .cells = l->cells, .tls_fd = -1, .http_fd = -1 };
+	*ret = (struct link_start){ .start = *s, .tallies = l->tallies, .tls_fd = -1, .http_fd = -1 };
 	if (s->tls) {
 		ret->tls_fd = TAKE_FD(fds[at]);
 		at++;

@@ -48,7 +48,7 @@ struct leaf {
 
 struct ways {
 	struct link *link;
-	const struct edgew_cells *cells;
+	const struct edgew_tallies *tallies;
 	char field[EDGEW_FIELD_SIZE];
 	uint64_t seed;
 	struct known *known[EDGEW_LANES_MAX]; /* owned; each is one worker's */
@@ -70,9 +70,9 @@ static unsigned lane_of(struct ways *w)
 	return lane;
 }
 
-static uint32_t cell(const struct ways *w, uint32_t i)
+static uint32_t tally(const struct ways *w, uint32_t i)
 {
-	return atomic_load_explicit(&w->cells->cell[i], memory_order_acquire);
+	return atomic_load_explicit(&w->tallies->tally[i], memory_order_acquire);
 }
 
 static struct known *ask(struct ways *w, unsigned lane, struct known *k, const char *host)
@@ -94,8 +94,8 @@ static const struct edgew_way *way_of(struct ways *w, const char *host, bool aga
 	unsigned lane = lane_of(w);
 	struct known *k = &w->known[lane][hash_text(host, w->seed) % WAYS];
 
-	if (again || !k->valid || strcmp(k->host, host) != 0 || cell(w, 0) != k->way.names ||
-	    (k->way.cell && cell(w, k->way.cell) != k->way.vm) || clock_ms() >= k->until_ms)
+	if (again || !k->valid || strcmp(k->host, host) != 0 || tally(w, 0) != k->way.names ||
+	    (k->way.tally && tally(w, k->way.tally) != k->way.vm) || clock_ms() >= k->until_ms)
 		k = ask(w, lane, k, host);
 	return &k->way;
 }
@@ -294,7 +294,7 @@ int ways_new(struct link *l, const struct link_start *s, struct ways **ret, stru
 	if (!w)
 		return err_set(err, -ENOMEM, "out of memory");
 	w->link = l;
-	w->cells = s->cells;
+	w->tallies = s->tallies;
 	mutex_init(&w->lock, "edge leaves");
 	memcpy(w->field, s->start.field, sizeof(w->field));
 	if (getrandom(&w->seed, sizeof(w->seed), 0) < 0)

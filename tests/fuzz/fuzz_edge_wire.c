@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(err.msg[0]);
 		return 0;
 	}
-	assert(m.code <= 0 && m.tag < ERR_CODE_MAX && m.way.cell < EDGEW_CELLS);
+	assert(m.code <= 0 && m.tag < ERR_CODE_MAX && m.way.tally < EDGEW_TALLIES);
 	assert(m.cert.n_chain <= EDGEW_CHAIN_MAX && m.start.workers <= EDGEW_LANES_MAX);
 	assert(strlen(m.host) < EDGEW_HOST_SIZE && edgew_host_valid(m.host));
 	assert(edgew_encode(&m, &b, &err) == 0);

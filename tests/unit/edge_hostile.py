@@ -37,7 +37,7 @@ class Stand:
             fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
         workers = struct.unpack(">I", packet[10:14])[0]
         self.fds = list(fds)
-        self.cells = self.fds[0]
+        self.tallies = self.fds[0]
         self.lanes = [socket.socket(fileno=n) for n in self.fds[1:1 + workers]]
         self.listeners = self.fds[1 + workers:]
         for s in self.lanes + [self.control]:
@@ -79,15 +79,15 @@ def ask_for_more(s):
     say(fds=len(s.fds), open={h: s.call(OPEN, h) for h in ("app.edge.test", "nowhere.edge.test", "", "broken.edge.test", "silent.edge.test")},
         way={h: s.way(h) for h in ("app.edge.test", "nowhere.edge.test", "vm.edge.test")})
     try:
-        mmap.mmap(s.cells, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        say(cells="writable")
+        mmap.mmap(s.tallies, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        say(tallies="writable")
     except PermissionError:
-        say(cells="read-only")
+        say(tallies="read-only")
     try:
-        os.pwrite(s.cells, b"x" * 8, 0)
-        say(cells="writable")
+        os.pwrite(s.tallies, b"x" * 8, 0)
+        say(tallies="writable")
     except OSError as e:
-        say(cells=e.errno)
+        say(tallies=e.errno)
 
 
 def garbage(s):

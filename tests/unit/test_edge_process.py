@@ -175,15 +175,15 @@ class Hostile(unittest.TestCase):
         self.wait_for("its report", lambda: any("did" in line or "error" in line for line in self.said()))
         found = {}
         for line in self.said():
-            found.update({k: v for k, v in line.items() if k != "cells"})
-        cells = [line["cells"] for line in self.said() if "cells" in line]
+            found.update({k: v for k, v in line.items() if k != "tallies"})
+        tallies = [line["tallies"] for line in self.said() if "tallies" in line]
         self.assertNotIn("error", found)
         self.assertEqual(found["open"]["app.edge.test"], [0, 1])
         self.assertEqual(found["open"]["nowhere.edge.test"], [2, 0])     # ENOENT
         self.assertEqual(found["open"]["broken.edge.test"], [5, 0])      # EIO
         self.assertEqual(found["open"]["silent.edge.test"], [111, 0])    # ECONNREFUSED: no socket to try elsewhere
         self.assertEqual(found["way"]["nowhere.edge.test"][0], 0)
-        self.assertEqual(cells, ["read-only", 1])                        # EPERM
+        self.assertEqual(tallies, ["read-only", 1])                        # EPERM
         self.assertEqual(self.starts(), 1)
 
     def test_it_is_ended_for_what_it_must_not_say(self):
