@@ -91,7 +91,7 @@ child(const struct edgehost *h, int control, int errs, char *const *env)
 		_exit(126);
 #endif
 	syscall(SYS_close_range, EDGEW_FD + 1, ~0u, 0u);
-	setsid();
+	setpgid(0, 0); /* ^C is for pandod; in its session, or it would be scheduled apart */
 	execve(h->program, argv, env);
 	_exit(127);
 }
