@@ -102,8 +102,9 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	log_init("pando-edge", LOG_LV_INFO);
 	if (argc > 1) {
-		fprintf(stderr, "%s: the edge of Pando; started by pandod, not by hand\n", argv[0]);
-		return 1;
+		printf("pando-edge: the edge of Pando, which parses what strangers send; started "
+		       "by pandod, not by hand\n");
+		return strcmp(argv[1], "--help") == 0 ? 0 : 1;
 	}
 	r = run(&a, &err);
 	if (r < 0)
