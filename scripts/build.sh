@@ -28,6 +28,9 @@ esac
 "$ROOT/scripts/deps.sh" build
 trap step_stop EXIT
 
+# Where there is ccache, meson uses it; objects do not depend on the directory, so all clones share them.
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
+
 configure() { meson setup "$dir" "${options[@]}" >&2; }
 compile() { ninja -C "$dir" "$@" >&2; }
 

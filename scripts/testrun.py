@@ -8,14 +8,16 @@ own log (unit, tsan and fuzz). A step that fails without naming a failed test, o
 failure, so nothing can pass by not having run. A few failed test programs and classes run a second time when everything else is
 over, alone: what passes then was upset by its neighbours on a small machine; it counts as passed and is named as unstable, with its
 first failure. What fails twice has failed. Test programs have their temporary files in one directory, which is removed at the end,
-whatever became of them. The base image is made in the background as soon as there is an agent to
-put in it; only the steps with real VMs wait for it.
+whatever became of them.
+
+The base image is made in the background as soon as there is an agent to put in it. When it is there, the first lanes of end-to-end
+tests start, beside the other steps: tests with real VMs are more than half of all the work, and wait often enough to leave room. The last
+step, e2e, adds the other lanes and waits for all of them.
 """
 import glob
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -29,12 +31,13 @@ LOGS = os.path.join(ROOT, "build-logs")
 TOTAL_S = int(os.environ.get("PANDO_TEST_DEADLINE_S", "4800"))
 HEARTBEAT_S = 30
 TERM_GRACE_S = 45  # the end-to-end tests shut down their VMs on SIGTERM
-E2E_S = 1800        # of one lane of end-to-end tests
+E2E_S = 3600        # of one lane of end-to-end tests
 E2E_LONG_S = 4500   # of one lane of the long ones
 TAIL_LINES = 40
 AGAIN_MAX = 6     # test programs and classes that get a second try; more are not an accident
-UNIT_LANES = 4    # unit test programs at a time: most of them wait more than they compute
+UNIT_LANES = 3    # unit test programs at a time: most of them wait more than they compute
 LANES = 3         # end-to-end test programs at a time: one more than cores, since all of them spend time waiting
+BESIDE = 2        # of these, beside the other steps
 
 E2E = ["/usr/bin/python3", "tests/e2e/run.py"]
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
@@ -61,10 +64,21 @@ class Step:
         self.proc = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
                                      stdout=subprocess.PIPE if live else self.out, stderr=subprocess.STDOUT,
                                      start_new_session=True)
-        self.reader = threading.Thread(target=self._tee, daemon=True)
+        self.code, self.processor_s = None, 0.0
+        self.ended = threading.Event()
         run.steps.append(self)
+        threading.Thread(target=self._reap, daemon=True).start()
+        self.reader = threading.Thread(target=self._tee, daemon=True)
         if live:
             self.reader.start()
+
+    def _reap(self):
+        """Not left to subprocess, which does not say what it cost."""
+        _, status, used = os.wait4(self.proc.pid, 0)
+        self.code = self.proc.returncode = os.waitstatus_to_exitcode(status)
+        self.processor_s = used.ru_utime + used.ru_stime
+        run.processor_s += self.processor_s
+        self.ended.set()
 
     def _tee(self):
         for line in self.proc.stdout:
@@ -77,17 +91,17 @@ class Step:
 
     def stop(self):
         for sig, grace in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, 10)):
-            if self.proc.poll() is None:
+            if not self.ended.is_set():
                 try:
                     os.killpg(self.proc.pid, sig)
-                    self.proc.wait(grace)
-                except (ProcessLookupError, subprocess.TimeoutExpired):
+                except ProcessLookupError:
                     pass
+                self.ended.wait(grace)
 
     def wait(self):
         """True if it succeeded in time. Prints how long it has been running meanwhile."""
         beat = time.monotonic() + HEARTBEAT_S
-        while self.proc.poll() is None:
+        while not self.ended.is_set():
             now = time.monotonic()
             if now >= self.deadline:
                 self.timed_out = True
@@ -97,20 +111,19 @@ class Step:
                 if not self.live:
                     say(f"  {self.name} ... {self.seconds():.0f} s")
                 beat = now + HEARTBEAT_S
-            try:
-                self.proc.wait(min(self.deadline, beat) - now)
-            except subprocess.TimeoutExpired:
-                pass
+            self.ended.wait(min(self.deadline, beat) - now)
         if self.live:
             self.reader.join(10)
         self.out.close()
         run.steps.remove(self)
-        return self.proc.returncode == 0
+        return self.code == 0
 
     def why(self):
         if self.timed_out:
             return f"not done after {self.seconds():.0f} s, stopped"
-        code = self.proc.returncode
+        code = self.code
+        if code is None:
+            return "did not end, not even when it was killed"
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def tail(self):
@@ -124,7 +137,8 @@ class Run:
         self.steps = []   # running
         self.results = []
         self.image = None  # directory
-        self.image_step = None
+        self.machines = Machines()
+        self.processor_s = 0.0  # of all steps that ended
         self.again = {}   # tests that can run a second time: their indices in results
 
     def record(self, suite, name, result, reason="", log=(), again=None):
@@ -174,7 +188,7 @@ class Run:
             self.results.append((r["suite"], r["name"], r["result"], r.get("reason", "")))
         if not found:
             self.record(s.name, s.name, "fail", f"no test ran ({s.why()})", s.tail())
-        elif not ok and (s.timed_out or s.proc.returncode < 0 or not any(r["result"] == "fail" for r in found)):
+        elif not ok and (s.timed_out or s.code is None or s.code < 0 or not any(r["result"] == "fail" for r in found)):
             self.record(s.name, s.name, "fail", s.why(), s.tail())
         say(f"  {s.name}: {sum(r['result'] == 'pass' for r in found)} of {len(found)} passed, {s.seconds():.1f} s")
 
@@ -192,7 +206,8 @@ def say(text):
 def step_build():
     if not run.command("build", ["scripts/build.sh", "release"], 600):
         return
-    run.image_step = Step("image", ["scripts/image.sh"], 1500)
+    if set(run.wanted) & {"e2e", "e2e-long", "package"}:
+        run.machines.begin()
     run.command("build-asan", ["scripts/build.sh", "asan"], 1200)
 
 
@@ -312,7 +327,7 @@ def step_tsan():
 
 
 def step_package():
-    if need_image():
+    if run.machines.image():
         run.reported("package", ["/usr/bin/python3", "tests/package/run.py"], 1800, {"PANDO_IMAGE": run.image})
 
 
@@ -326,41 +341,77 @@ def step_fuzz():
         meson_run("fuzz", "build-asan", ["--suite", "fuzz"], 300)
 
 
-def need_image():
-    """Waits for the image; a failure is recorded once."""
-    if run.image:
-        return True
-    s = run.image_step or Step("image", ["scripts/image.sh"], 1500)
-    run.image_step = None
-    if s not in run.steps:
-        return False  # failed before
-    say("image")
-    ok = s.wait()
-    answer = (s.tail() or [""])[-1]
-    if ok and os.path.isdir(answer):
-        run.image = answer
-        say(f"  done, {s.seconds():.1f} s since its start")
-        return True
-    run.record("build", "image", "fail", s.why(), s.tail())
-    return False
+class Machines:
+    """The base image, the template and the lanes of the end-to-end tests: made in this order, in the background."""
 
+    def __init__(self):
+        self.thread = None
+        self.image_there = threading.Event()
+        self.failed = None  # what became of a step that did not succeed: (name, reason, log)
+        self.lanes = []
+        self.claims = None
 
-def e2e_again(name):
-    run.finish(run.begin("again", [*E2E, name], E2E_S, {"PANDO_IMAGE": run.image}))
+    def begin(self):
+        if not self.thread:
+            self.thread = threading.Thread(target=self._main, daemon=True)
+            self.thread.start()
+
+    def _must(self, name, argv, limit_s, env=None):
+        s = Step(name, argv, limit_s, env)
+        if not s.wait():
+            self.failed = (name, s.why(), s.tail())
+            return None
+        say(f"  {name}: done, {s.seconds():.1f} s")
+        return s
+
+    def _main(self):
+        try:
+            s = self._must("image", ["scripts/image.sh"], 1500)
+            answer = s and (s.tail() or [""])[-1]
+            if s and not os.path.isdir(answer):
+                self.failed = ("image", "scripts/image.sh did not print a directory", s.tail())
+            if self.failed:
+                return
+            run.image = answer
+        finally:
+            self.image_there.set()
+        # once for all lanes: the slow cold boot of a new image
+        if set(run.wanted) & {"e2e", "e2e-long"} and self._must("e2e-template", [*E2E, "--template"], 500, {"PANDO_IMAGE": run.image}):
+            self.claims = tempfile.mkdtemp(dir=TMP)
+            if "e2e" in run.wanted:
+                self.add_lanes(BESIDE)
+
+    def add_lanes(self, upto, options=(), limit_s=E2E_S):
+        """Each takes the next class that no other has taken."""
+        while len(self.lanes) < upto:
+            n = len(self.lanes) + 1
+            self.lanes.append(run.begin(f"e2e-{n}", [*E2E, *options], limit_s, {"PANDO_IMAGE": run.image, "PANDO_TEST_CLAIMS": self.claims},
+                                        prefix=f"  {n}| "))
+
+    def image(self):
+        """True when the image is there; a failure is recorded once."""
+        self.begin()
+        self.image_there.wait()
+        return self._good()
+
+    def template(self):
+        self.begin()
+        self.thread.join()
+        return self._good()
+
+    def _good(self):
+        if self.failed and self.failed is not True:
+            name, why, log = self.failed
+            run.record("build", name, "fail", why, log)
+            self.failed = True
+        return not self.failed
 
 
 def step_e2e(options=(), limit_s=E2E_S):
-    """In lanes, each taking the next free class: much of it is waiting, and a machine has two cores."""
-    if not need_image():
-        return
-    env = {"PANDO_IMAGE": run.image}
-    # first the template, once for both lanes: the slow cold boot of a new image
-    if not run.command("e2e-template", [*E2E, "--template"], 500, env=env):
-        return
-    say("e2e")
-    with tempfile.TemporaryDirectory() as claims:
-        env["PANDO_TEST_CLAIMS"] = claims
-        for s in [run.begin(f"e2e-{n}", [*E2E, *options], limit_s, env, prefix=f"  {n}| ") for n in range(1, LANES + 1)]:
+    if run.machines.template():
+        say("e2e")
+        run.machines.add_lanes(LANES, options, limit_s)
+        for s in run.machines.lanes:
             run.finish(s, again=e2e_again)
 
 
@@ -368,8 +419,12 @@ def step_e2e_long():
     step_e2e(["--long"], E2E_LONG_S)
 
 
-STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "tsan": step_tsan, "fuzz": step_fuzz, "e2e": step_e2e,
-         "package": step_package}
+def e2e_again(name):
+    run.finish(run.begin("again", [*E2E, "--short", name], E2E_S, {"PANDO_IMAGE": run.image}))
+
+
+STEPS = {"build": step_build, "lint": step_lint, "unit": step_unit, "tsan": step_tsan, "fuzz": step_fuzz, "package": step_package,
+         "e2e": step_e2e}
 MORE_STEPS = {"e2e-long": step_e2e_long}  # only when named
 
 
@@ -392,12 +447,6 @@ def second_try():
             suite, name, _, reason = first[n]
             first[n] = (suite, name, "pass", "")
             say(f"unstable: {suite}: {name}: {reason}; it passed when it ran again")
-
-
-def processor_s():
-    """Of all processes that were waited for, and of theirs."""
-    r = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return r.ru_utime + r.ru_stime
 
 
 def remove_tmp():
@@ -424,15 +473,16 @@ def main():
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     start, took = time.monotonic(), []
+    run.wanted = sys.argv[1:] or list(STEPS)
     try:
-        for name in sys.argv[1:] or STEPS:
+        for name in run.wanted:
             if time.monotonic() >= run.deadline:
                 run.record("all", name, "fail", f"not started: {TOTAL_S} s are over")
                 continue
-            begin, used = time.monotonic(), processor_s()
+            begin, used = time.monotonic(), run.processor_s
             {**STEPS, **MORE_STEPS}[name]()
-            # the second figure is what counts on a busy machine
-            took.append(f"{name} {time.monotonic() - begin:.0f} ({processor_s() - used:.0f})")
+            # the second figure is what counts on a busy machine; image and template count for the step they end in
+            took.append(f"{name} {time.monotonic() - begin:.0f} ({run.processor_s - used:.0f})")
             if name == "build" and run.count("fail"):
                 break  # nothing to test
         second_try()

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--template | --long] [NAME...] - runs the end-to-end tests, or only the named files, classes and tests
+"""run.py [--template | --long | --short] [NAME...] - runs the end-to-end tests, or only the named files, classes and tests
 
 --template only makes the template of the tests' servers. Without names, classes and tests marked long stay out (make test), and with
---long nothing else runs (make test-long). Each test prints one line when it is done: ok, FAIL or skip
+--long nothing else runs (make test-long); --short leaves them out although their class is named. Each test prints one line when it is done: ok, FAIL or skip
 with a reason. With PANDO_TEST_RESULTS every outcome is
 also appended there as a line of JSON. A test that passes its deadline is a failure, not a hang.
 """
@@ -122,7 +122,7 @@ def is_long(cls, name):
     return cls.long or getattr(getattr(cls, name), "long", False)
 
 
-def tests_of(cls, wanted, only_long):
+def tests_of(cls, wanted, only_long, only_short=False):
     """In the order in which they are written; what is inherited comes after that, test_zz last."""
     names = [n for n in dir(cls) if n.startswith("test_")]
     if not wanted:
@@ -131,6 +131,8 @@ def tests_of(cls, wanted, only_long):
             return []
     else:
         names = [n for n in names if {cls.__module__, cls.__name__, n} & set(wanted) or n.startswith("test_zz")]
+        if only_short:
+            names = [n for n in names if not is_long(cls, n) or n.startswith("test_zz")]
         if all(n.startswith("test_zz") for n in names):
             return []
 
@@ -193,13 +195,14 @@ def main():
     if args == ["--template"]:
         return make_template()
     only_long = args[:1] == ["--long"]
-    args = args[1:] if only_long else args
+    only_short = args[:1] == ["--short"]
+    args = args[1:] if only_long or only_short else args
     result = Result()
     ran = 0
     try:
         for name in FILES:
             for cls in classes_of(importlib.import_module(name)):
-                tests = tests_of(cls, args, only_long)
+                tests = tests_of(cls, args, only_long, only_short)
                 if tests and claim(cls):
                     print(f"{name}: {cls.__name__}", flush=True)
                     begin, used = time.monotonic(), processor_s()

@@ -33,7 +33,7 @@ class Client(Served, ClientChecks, unittest.TestCase):
         said = []
         self.assertTrue(self.sb.code("v=6", "bash").ok)
         cell = self.sb.code("echo $((v * 7)); echo e >&2; false", "bash", on_stdout=said.append)
-        self.assertEqual((cell.stdout, cell.stderr, said, cell.execution_count), ("42\n", "e\n", ["42\n"], 2))
+        self.assertEqual((cell.stdout, cell.stderr, "".join(said), cell.execution_count), ("42\n", "e\n", "42\n", 2))
         self.assertEqual(cell.error.name, "ExitStatus")
         own = self.sb.code.create_context("bash", cwd="/tmp", env={"A": "b"})
         self.assertEqual(own("echo $A $PWD [$v]").stdout, "b /tmp []\n")
