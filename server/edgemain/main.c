@@ -5,6 +5,7 @@
  * Started by pandod with one socket; ends when pandod closes it. Exit status: 0 told to end,
  * 1 anything else.
  */
+#include <openssl/ssl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,6 +76,7 @@ static int run(struct app *a, struct err *err)
 	struct edge_ops ops;
 	int r;
 
+	(void)OPENSSL_init_ssl(OPENSSL_INIT_LOAD_CONFIG, NULL); /* while there is /etc/ssl */
 	walls_begin();
 	if ((r = link_open(EDGEW_FD, &a->link, &s, err)) < 0)
 		return r;

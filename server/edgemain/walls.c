@@ -139,6 +139,8 @@ void walls_begin(void)
 	r = drop_caps();
 	if (r < 0)
 		log_warn("drop capabilities: %s, ignoring", err_name(r));
+	/* pandod asked for it already; a change of credentials may have undone it. */
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core, and nobody of its user looks inside */
 }
 

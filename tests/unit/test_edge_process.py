@@ -65,6 +65,19 @@ class Dies(Stand, unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
             self.assertEqual(test_edge.status_of(s.recv(65536)), 200)
 
+    def test_it_ends_with_its_server(self):
+        """Nothing is left that holds the addresses when the server is killed."""
+        other = subprocess.Popen([test_edge.EDGEUP, self.dir, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        with other.stdin, other.stdout:
+            self.assertEqual(other.stdout.readline(), "ready\n")
+            other.stdin.write("\n")
+            other.stdin.flush()
+            pid = int(other.stdout.readline().split()[17].rstrip(","))
+            os.kill(pid, signal.SIGSTOP)  # one that does not end by itself
+            other.kill()
+            other.wait()
+        self.wait_for("its end", lambda: not os.path.exists(f"/proc/{pid}") or self.stopped(pid, pid, "Z"))
+
     def test_what_it_knew_is_asked_again(self):
         """TLS, a certificate of its own and a VM, before and after."""
         for _ in range(2):
@@ -81,9 +94,12 @@ class Dies(Stand, unittest.TestCase):
         self.assertGreaterEqual(int(self.figures()[20]), before + 3)
 
     @staticmethod
-    def stopped(pid, task):
-        with open(f"/proc/{pid}/task/{task}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] == "T"
+    def stopped(pid, task, state="T"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/stat") as f:
+                return f.read().rsplit(")", 1)[1].split()[0] == state
+        except (FileNotFoundError, ProcessLookupError):
+            return state != "T"
 
     def up(self):
         with open(f"/proc/{self.app.pid}/net/tcp") as f:
