@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/starter.h"
 
 int proc_open(pid_t pid, struct proc *ret, struct err *err)
 {
@@ -133,12 +134,37 @@ static int pump(int in_consume, const char *text, int out, int errfd, struct buf
 	return 0;
 }
 
+/* By the starter, if there is one for this. */
+static int start(const struct proc_run_opts *o, int in, int out, int errfd, pid_t *ret,
+                 struct err *err)
+{
+	struct starter_job j = { .fds = { in, out, errfd }, .n_fds = 3 };
+	struct proc p = PROC_NONE;
+	int kind = starter_kind(PROC_KIND), r;
+
+	if (kind < 0) {
+		*ret = fork();
+		if (*ret == 0)
+			child_exec(o->argv, in, out, errfd);
+		return *ret < 0 ? err_sys(err, -errno, "fork for '%s'", o->argv[0]) : 0;
+	}
+	j.kind = (uint32_t)kind;
+	for (size_t i = 0; o->argv[i]; i++) {
+		if (i == STARTER_ARGS)
+			return err_set(err, -E2BIG, "'%s' has too many arguments", o->argv[0]);
+		j.argv[i] = o->argv[i];
+	}
+	r = starter_run(&j, &p, NULL, err);
+	*ret = p.pid;
+	proc_close(&p);
+	return r == -ENOENT ? err_set(err, r, "program '%s' is not installed", o->argv[0]) : r;
+}
+
 int proc_run(const struct proc_run_opts *o, char **ret_out, char **ret_errout, struct err *err)
 {
 	uint64_t deadline = deadline_in(o->deadline_ms ? o->deadline_ms : 60000);
 	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, ep[2] = { -1, -1 };
 	autobuf struct buf ob = { 0 }, eb = { 0 };
-	struct proc p = PROC_NONE;
 	size_t max = o->max_output ? o->max_output : 1 << 20;
 	pid_t pid;
 	int r, st;
@@ -147,10 +173,7 @@ int proc_run(const struct proc_run_opts *o, char **ret_out, char **ret_errout, s
 		r = err_sys(err, -errno, "pipe for '%s'", o->argv[0]);
 		pid = -1;
 	} else {
-		pid = fork();
-		if (pid == 0)
-			child_exec(o->argv, in[0], out[1], ep[1]);
-		r = pid < 0 ? err_sys(err, -errno, "fork for '%s'", o->argv[0]) : 0;
+		r = start(o, in[0], out[1], ep[1], &pid, err);
 	}
 	int ours[] = { in[0], out[1], ep[1] };
 	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
@@ -165,7 +188,6 @@ int proc_run(const struct proc_run_opts *o, char **ret_out, char **ret_errout, s
 		}
 		while (waitpid(pid, &st, 0) < 0 && errno == EINTR)
 			;
-		proc_close(&p);
 	}
 	int rest[] = { in[1], out[0], ep[0] };
 	for (size_t i = 0; i < ARRAY_SIZE(rest); i++)

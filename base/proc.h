@@ -29,6 +29,8 @@ struct proc_run_opts {
 	unsigned deadline_ms;
 	size_t max_output; /* bytes kept of stdout and of stderr */
 };
+/* The starter's kind of child for this (base/starter.h); without one, proc_run() forks itself. */
+#define PROC_KIND "program"
 /* Runs a helper program to its end. Exit status (0-255, 128+signal), or -errno. Caller frees the
  * texts. */
 int proc_run(const struct proc_run_opts *o, char **ret_out, char **ret_errout, struct err *err);

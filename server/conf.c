@@ -250,6 +250,8 @@ static const struct setting settings[] = {
 	  "Seconds after which a WireGuard session ends if it is not closed" },
 	{ "PANDO_LOG", SET_TEXT, MEMBER(log_level), check_word, "info", "debug info warn error", 0, 0,
 	  "Minimum level to log" },
+	{ "PANDO_WALLS", SET_TEXT, MEMBER(walls), check_word, "on", "off log on", 0, 0,
+	  "What the server forbids itself: on (system calls and files), log (writes them to the kernel's log), off" },
 	{ "PANDO_LOG_FILE", SET_TEXT, MEMBER(log_file), check_opt_path, "", NULL, 0, 0,
 	  "File to log to; empty: standard error, which is the journal under systemd" },
 	{ "PANDO_LOG_FILE_MB", SET_U32, MEMBER(log_file_mb), check_u32, "64", NULL, 1, 1048576,

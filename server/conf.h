@@ -45,6 +45,7 @@ struct conf {
 	char proxies[512];           /* PANDO_PROXIES */
 	uint32_t rate_key;           /* PANDO_RATE_KEY; 0: no limit */
 	uint32_t rate_address;       /* PANDO_RATE_ADDRESS; 0: no limit */
+	char walls[8];               /* PANDO_WALLS: off, log, on */
 	char log_file[256];          /* PANDO_LOG_FILE; "": stderr */
 	uint32_t log_file_mb;        /* PANDO_LOG_FILE_MB */
 	char cors_origins[1024];     /* PANDO_CORS_ORIGINS */

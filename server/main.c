@@ -6,7 +6,6 @@
  * configuration the operator must change (not restarted), 1 anything else.
  */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,6 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/io.h"
 #include "base/log.h"
 #include "base/log_file.h"
 #include "base/notify.h"
@@ -43,6 +41,8 @@
 #include "store/store.h"
 #include "vm/vm.h"
 #include "vm/vmm.h"
+#include "walled.h"
+#include "walls/walls.h"
 
 #define DISK_GB_MAX 2048u /* of PANDO_VM_DISK_GB too */
 #define API_DRAIN_MS 2000 /* for requests that are about to finish */
@@ -72,6 +72,7 @@ struct app {
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
 	char account[ACCOUNT_SIZE];
+	struct walls_state walls;
 	int signals;   /* signalfd */
 	int listen_fd; /* for the API, which takes it over */
 	int ssh_fd;    /* for the SSH server, likewise; -1: none */
@@ -290,6 +291,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .triggers = a->triggers,
 		                 .syncs = a->syncs,
 		                 .sshd = a->sshd,
+		                 .walls = a->walls.text,
 		                 .listen_fd = TAKE_FD(a->listen_fd) };
 	front_deps(a->front, &deps);
 	mcp_deps(a->mcp, &deps);
@@ -357,6 +359,7 @@ static void say_ready(struct app *a)
 		       "               run on this host. Hosts with KVM give real isolation.\n");
 	printf("  QEMU         %s\n", s.qemu_version);
 	printf("  image        %s\n", a->conf.image_dir);
+	printf("  walls        %s\n", a->walls.text);
 	printf("  default VM   %u vCPU, %u MB memory, %u GB disk; limits: %s\n", s.vcpus, s.mem_mb,
 	       s.disk_mb >> 10, s.limits);
 	fflush(stdout);
@@ -411,7 +414,7 @@ static int first_job(struct app *a, struct err *err)
 			break;
 		if (!strcmp(s.template_state, "failed"))
 			return err_set(err, -EIO, "%s", s.template_note);
-		if (io_wait(a->signals, POLLIN, deadline_in(1000)) > 0)
+		if (walled_wait(a->signals, 1000) > 0)
 			return read(a->signals, &si, sizeof(si)) > 0 ? 1 : -EINTR;
 		if ((clock_ms() - t0) / 1000 % 5 == 0) {
 			char status[256];
@@ -460,6 +463,11 @@ int main(int argc, char **argv)
 		log_error("pandod must not run as root: pando-priv starts it as another user");
 		return EXIT_CONFIG;
 	}
+	r = walled_start(&a.conf, &a.walls, &err);
+	if (r < 0) {
+		log_error("%s", err.msg);
+		return r == -ENOTSUP ? EXIT_CONFIG : 1;
+	}
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -471,7 +479,7 @@ int main(int argc, char **argv)
 	if (r == 0) {
 		say_how(&a);
 		tell_manager("READY=1\nSTATUS=serving");
-		while (read(a.signals, &si, sizeof(si)) < 0 && errno == EINTR)
+		while (walled_wait(a.signals, 0) == 0 || read(a.signals, &si, sizeof(si)) < 0)
 			;
 	}
 	if (r < 0)

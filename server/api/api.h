@@ -50,6 +50,7 @@ struct api_deps { /* all weak: they outlive the API */
 	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
+	const char *walls;         /* those around this process; NULL: none (tests) */
 	struct domains *domains;   /* NULL, these six: no edge */
 	struct zones *zones;
 	struct certs *certs;

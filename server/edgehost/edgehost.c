@@ -93,7 +93,7 @@ static int wait_ready(struct edgehost *h, struct err *err)
 		;
 	if (h->ready)
 		return 0;
-	return err_set(err, -EIO, "edge: '%s' %s; the log says why", h->program,
+	return err_set(err, -EIO, "edge: pando-edge %s; the log says why",
 	               h->ended_badly ? "ended at once" : "does not start");
 }
 
@@ -130,10 +130,6 @@ int edgehost_start(const struct edgehost_conf *c, const struct edgehost_ops *ops
 	random_bytes(&h->tally_seed, sizeof(h->tally_seed));
 	snprintf(h->field, sizeof(h->field), "%s", c->field ? c->field : "");
 	share_fds(h);
-	if (c->program)
-		snprintf(h->program, sizeof(h->program), "%s", c->program);
-	else if ((r = spawn_find(h->program, sizeof(h->program), err)) < 0)
-		return r;
 	h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (h->wake < 0)
 		return err_sys(err, -errno, "edge: eventfd");

@@ -18,6 +18,7 @@
 struct buf;
 struct edgehost;
 struct err;
+struct starter_kind;
 
 /* Where a name leads. */
 struct edgehost_way {
@@ -47,8 +48,7 @@ struct edgehost_ops {
 };
 
 struct edgehost_conf {
-	const char *program;   /* borrowed until edgehost_start() returns; NULL: found by itself */
-	const char *field;     /* likewise: "Name: value\r\n" for requests to EDGE_ADDR, or NULL */
+	const char *field;     /* borrowed until edgehost_start() returns: "Name: value\r\n" for requests to EDGE_ADDR, or NULL */
 	struct edge_conf edge; /* the listening sockets are taken */
 	unsigned mem_mb;       /* of private memory; 0: no limit */
 	enum log_level log;
@@ -61,6 +61,11 @@ struct edgehost_status {
 	unsigned ended_badly; /* those that ended by themselves, or not well when they were told to
 	                       */
 };
+
+/* For starter_open(), after edgehost_kind_init(): the only way the process is started. path: of the
+ * program; NULL: it is beside this one, or where it is installed. */
+extern const struct starter_kind edgehost_kind;
+int edgehost_kind_init(const char *path, struct err *err);
 
 /* Returns when the process is ready, or could not be started. */
 int edgehost_start(const struct edgehost_conf *c, const struct edgehost_ops *ops,

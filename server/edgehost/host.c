@@ -166,10 +166,10 @@ static struct edge_stats stats_of(const struct edgew_stats *s)
 static int hello(struct edgehost *h, const struct edgew_msg *m, struct err *err)
 {
 	if (m->version != EDGEW_VERSION)
-		return err_set(
-		        err, -EPROTO,
-		        "'%s' speaks version %u of the protocol, not %u: install Pando again",
-		        h->program, m->version, EDGEW_VERSION);
+		return err_set(err, -EPROTO,
+		               "pando-edge speaks version %u of the protocol, not %u: install Pando "
+		               "again",
+		               m->version, EDGEW_VERSION);
 	LOCK_SCOPE(&h->lock);
 	h->ready = true;
 	cond_broadcast(&h->cond);

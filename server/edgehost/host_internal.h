@@ -26,7 +26,6 @@ struct job {
 struct edgehost {
 	struct edge_conf conf; /* the listening sockets are owned */
 	struct edgehost_ops ops;
-	char program[512];
 	char field[EDGEW_FIELD_SIZE];
 	unsigned mem_mb;
 	unsigned nofile; /* RLIMIT_NOFILE of the process */
@@ -69,8 +68,6 @@ struct edgehost {
 /* spawn.c: the sockets are pandod's ends, and do not block. */
 int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err,
                int ret_lanes[EDGEW_LANES_MAX], struct err *err);
-/* Where pando-edge is: beside this program, or where it is installed. */
-int spawn_find(char *ret, size_t size, struct err *err);
 
 /* jobs.c: what takes time, on threads that are started as needed. */
 /* -EBUSY: too many. */

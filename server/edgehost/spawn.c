@@ -3,8 +3,8 @@
  * spawn.c - starts pando-edge with one socket and nothing else
  *
  * What else it needs (listening sockets, lanes, the page of counters) comes with the first message.
- * Its environment is empty, but for the settings of sanitizers in builds for tests. After fork(2)
- * the child makes system calls only: other threads may have held any lock.
+ * Its environment is empty, but for the settings of sanitizers in builds for tests. The starter
+ * clones it (base/starter.h) and starts no other program in this way.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,21 +16,19 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/sock.h"
+#include "base/starter.h"
 #include "edgehost/host_internal.h"
 
 #define PROGRAM "pando-edge"
-#define FD_SPARE 64 /* descriptors are moved above this first */
 #define ENV_MAX 8
 #define STACK_BYTES (1u << 20) /* of each thread: they count as memory of the process */
 
-int spawn_find(char *ret, size_t size, struct err *err)
+static int find(char *ret, size_t size, struct err *err)
 {
 	static const char *const at[] = { "", "../libexec/pando/" };
 	char exe[PATH_MAX], *slash;
@@ -54,7 +52,21 @@ int spawn_find(char *ret, size_t size, struct err *err)
 	               exe, exe);
 }
 
-/* ---- in the child ---- */
+/* ---- for the starter, and in the child ---- */
+
+enum { EDGE_NOFILE }; /* of its numbers: RLIMIT_NOFILE */
+
+static char program[512];
+
+static const char *check(const struct starter_job *j, uint64_t *ret_flags)
+{
+	*ret_flags = 0;
+	if (j->n_fds != EDGEW_FD + 1)
+		return "descriptors are missing";
+	if (strcmp(j->argv[0], program) != 0 || j->argv[1])
+		return "this program must not be started";
+	return NULL;
+}
 
 static int limit(int what, rlim_t n)
 {
@@ -65,40 +77,40 @@ static int limit(int what, rlim_t n)
 	return setrlimit((__rlimit_resource_t)what, &r);
 }
 
-static void __attribute__((noreturn))
-child(const struct edgehost *h, int control, int errs, char *const *env)
+static const char *run(struct starter_job *j)
 {
 	char *const argv[] = { (char *)PROGRAM, NULL };
-	struct sigaction dfl = { .sa_handler = SIG_DFL };
-	sigset_t none;
-	int null;
 
-	for (int i = 1; i < NSIG; i++)
-		sigaction(i, &dfl, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	/* It ends with the thread that started it, whatever it is doing. */
-	if (null < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    (control = fcntl(control, F_DUPFD_CLOEXEC, FD_SPARE)) < 0 ||
-	    (errs = fcntl(errs, F_DUPFD_CLOEXEC, FD_SPARE)) < 0 || dup2(null, 0) < 0 ||
-	    dup2(null, 1) < 0 || dup2(errs, 2) < 0 || dup2(control, EDGEW_FD) < 0 ||
-	    limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NOFILE, h->nofile) < 0 || chdir("/") < 0)
-		_exit(126);
+	starter_reset_signals();
+	/* It ends with its server, whatever it is doing. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || starter_arrange_fds(j) < 0)
+		return "prepare it";
+	if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NOFILE, j->numbers[EDGE_NOFILE]) < 0 ||
+	    chdir("/") < 0)
+		return "set limits";
 #ifndef LOCK_CHECK /* sanitizers need more */
 	if (limit(RLIMIT_STACK, STACK_BYTES) < 0)
-		_exit(126);
+		return "set limits";
 #endif
-	syscall(SYS_close_range, EDGEW_FD + 1, ~0u, 0u);
 	setpgid(0, 0); /* ^C is for pandod; in its session, or it would be scheduled apart */
-	execve(h->program, argv, env);
-	_exit(127);
+	execve(j->argv[0], argv, (char *const *)j->env);
+	return "run it";
+}
+
+const struct starter_kind edgehost_kind = { "edge", NULL, check, run };
+
+int edgehost_kind_init(const char *path, struct err *err)
+{
+	if (!path)
+		return find(program, sizeof(program), err);
+	snprintf(program, sizeof(program), "%s", path);
+	return 0;
 }
 
 /* ---- in the parent ---- */
 
-static void sanitizer_env(char *ret[ENV_MAX + 1])
+static void sanitizer_env(const char **ret)
 {
 	static const char *const names[] = { "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS=",
 		                             "TSAN_OPTIONS=", "LOCK_ORDER_DIR=" };
@@ -120,16 +132,11 @@ static void close_all(int *v, size_t n)
 	}
 }
 
-static unsigned lanes_of(const struct edgehost *h)
-{
-	return h->conf.workers;
-}
-
 static struct edgew_start start_of(const struct edgehost *h)
 {
 	const struct edge_conf *c = &h->conf;
 	struct edgew_start s = { .version = EDGEW_VERSION,
-		                 .workers = lanes_of(h),
+		                 .workers = h->conf.workers,
 		                 .wait_ms = c->wait_ms,
 		                 .hsts_s = c->hsts_s,
 		                 .head_ms = c->head_ms,
@@ -168,7 +175,7 @@ static int send_start(const struct edgehost *h, int control, const int *lanes, s
 	int r;
 
 	fds[n++] = h->tallies_fd;
-	for (unsigned i = 0; i < lanes_of(h); i++)
+	for (unsigned i = 0; i < h->conf.workers; i++)
 		fds[n++] = lanes[i];
 	if (h->conf.tls_fd >= 0)
 		fds[n++] = listening(h->conf.tls_fd);
@@ -181,17 +188,34 @@ static int send_start(const struct edgehost *h, int control, const int *lanes, s
 	return k < 0 ? err_sys(err, (int)k, "edge: send the settings") : 0;
 }
 
+static int run_edge(const struct edgehost *h, int control, int errs, struct proc *ret,
+                    struct err *err)
+{
+	autofd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int kind = starter_kind(edgehost_kind.name);
+	struct starter_job j = { .argv = { program },
+		                 .numbers = { [EDGE_NOFILE] = h->nofile },
+		                 .fds = { null, null, errs, control },
+		                 .n_fds = EDGEW_FD + 1 };
+
+	if (null < 0)
+		return err_sys(err, -errno, "edge: open /dev/null");
+	if (kind < 0)
+		return err_set(err, kind, "edge: there is no starter");
+	j.kind = (uint32_t)kind;
+	sanitizer_env(j.env);
+	return starter_run(&j, ret, NULL, err);
+}
+
 int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err,
                int ret_lanes[EDGEW_LANES_MAX], struct err *err)
 {
 	int pair[2] = { -1, -1 }, errs[2] = { -1, -1 }, theirs[EDGEW_LANES_MAX];
-	char *env[ENV_MAX + 1];
-	pid_t pid = -1;
 	int r = 0;
 
 	for (unsigned i = 0; i < EDGEW_LANES_MAX; i++)
 		theirs[i] = ret_lanes[i] = -1;
-	for (unsigned i = 0; i < lanes_of(h) && r == 0; i++) {
+	for (unsigned i = 0; i < h->conf.workers && r == 0; i++) {
 		int l[2];
 
 		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, l) < 0) {
@@ -208,19 +232,8 @@ int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_
 	if (r == 0)
 		r = send_start(h, pair[0], theirs, err);
 	close_all(theirs, EDGEW_LANES_MAX);
-	if (r == 0) {
-		sanitizer_env(env);
-		pid = fork();
-		if (pid == 0)
-			child(h, pair[1], errs[1], env);
-		if (pid < 0)
-			r = err_sys(err, -errno, "edge: start '%s'", h->program);
-	}
-	if (r == 0 && (r = proc_open(pid, ret, err)) < 0) {
-		kill(pid, SIGKILL); /* our child, not reaped yet: the pid is still its own */
-		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	if (r == 0)
+		r = run_edge(h, pair[1], errs[1], ret, err);
 	close_all(&pair[1], 1);
 	close_all(&errs[1], 1);
 	if (r < 0) {

@@ -33,6 +33,13 @@ static void on_cert(void *ctx, const struct edgew_msg *m)
 	ways_cert(((struct app *)ctx)->ways, m);
 }
 
+static bool same(const struct edgew_stats *a, const struct edgew_stats *b)
+{
+	return a->connections == b->connections && a->requests == b->requests &&
+	       a->refused == b->refused && a->woken == b->woken && a->open == b->open &&
+	       a->most == b->most && a->fewest == b->fewest;
+}
+
 static void on_idle(void *ctx)
 {
 	struct app *a = ctx;
@@ -42,7 +49,7 @@ static void on_idle(void *ctx)
 	edge_stats(a->edge, &s);
 	m.stats = (struct edgew_stats){ s.connections, s.requests, s.refused, s.woken,
 		                        s.open,        s.most,     s.fewest };
-	if (memcmp(&m.stats, &a->told, sizeof(m.stats)) == 0)
+	if (same(&m.stats, &a->told))
 		return;
 	a->told = m.stats;
 	link_tell(a->link, &m);

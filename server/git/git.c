@@ -133,6 +133,7 @@ struct repos *repos_close(struct repos *g)
 		return NULL;
 	maint_stop(g);
 	g->texts = text_cache_free(g->texts);
+	jail_close(g);
 	cond_destroy(&g->work);
 	cond_destroy(&g->room);
 	mutex_destroy(&g->lfs);

@@ -10,8 +10,8 @@
 #include "base/buf.h"
 #include "base/lock.h"
 #include "git/contents.h"
+#include "git/jail_internal.h"
 
-#define GIT_PROGRAM "/usr/bin/git"
 #define CHILDREN_MAX 96         /* of git's programs at a time: memory and processes */
 #define CHILD_WAIT_MS 60000     /* for one of them to end, so that the next may begin */
 #define SERVICE_CPU_S 3600      /* processor time of one upload-pack or receive-pack */
@@ -30,6 +30,7 @@ struct repos {
 	char root[300];      /* <data>/git */
 	char jail_dir[320];  /* skeleton of a child's root */
 	bool jailed;
+	bool own_starter; /* there was none */
 	char jail_text[160];
 	char uid_map[64], gid_map[64];
 	struct mutex lock;
@@ -81,6 +82,7 @@ void child_end(struct child *c); /* polite first; what was waited for already is
 int jail_prepare(struct repos *g, struct err *err);
 /* Tries a child; sets g->jailed. */
 int jail_probe(struct repos *g, struct err *err);
+void jail_close(struct repos *g);
 
 /* ---- run.c: a child to its end, with limits on time and output ---- */
 

@@ -19,7 +19,6 @@
 #include "base/io.h"
 
 #define UNPACK_MS (20 * 60000u)
-#define BSDTAR "/usr/bin/bsdtar"
 
 struct unpack {
 	struct writer *w;

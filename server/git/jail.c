@@ -13,24 +13,15 @@
  * Namespaces are made without privileges. Where the kernel does not allow that, children run
  * with the limits alone, the log says so, and imports are refused.
  *
- * After clone3() the child makes system calls only: other threads may have held any lock.
+ * The starter clones the children (base/starter.h); what they do until they run Git is in
+ * jail_child.c.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
-#include <linux/sched.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,166 +29,15 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/sock.h"
 #include "git/git_internal.h"
 
 #define ENV_MAX 32
-#define FD_SPARE 64                         /* descriptors are moved above this first */
-#define CHILD_MEM_BYTES (UINT64_C(6) << 30) /* address space: packs are mapped */
-#define CHILD_FILE_BYTES (UINT64_C(64) << 30)
-#define CHILD_FILES 512
 #define PACK_THREADS_MAX 4L  /* of one child that checks or makes a pack */
 #define POLITE_MS 3000       /* between SIGTERM, which removes Git's lock files, and SIGKILL */
 #define PUSHED_REF_MAX "460" /* bytes: a mirror's own names for it fit into REPO_REF_SIZE, too */
-#define NAMESPACES \
-	(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
-struct launch {
-	const struct repos *g;
-	const struct child_opts *o;
-	const char *env[ENV_MAX + 1];
-	int fds[4]; /* what become 0 to 3 */
-	int report; /* close-on-exec: where it failed */
-	int sock;   /* where the listening socket goes */
-	const char *repo, *work;
-};
-
-/* ---- in the child: system calls only; NULL, or what failed ---- */
-
-static int write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	size_t n = strlen(text);
-	int r = fd < 0 || write(fd, text, n) != (ssize_t)n ? -1 : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return r;
-}
-
-static int set_readonly(const char *path, bool recursive)
-{
-	struct mount_attr a = { .attr_set =
-		                        MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
-
-	return (int)syscall(SYS_mount_setattr, AT_FDCWD, path, recursive ? AT_RECURSIVE : 0, &a,
-	                    sizeof(a));
-}
-
-static int bind_at(const char *from, const char *to, bool rec)
-{
-	return mount(from, to, NULL, MS_BIND | (rec ? MS_REC : 0), NULL);
-}
-
-static const char *make_root(const struct launch *l)
-{
-	const struct child_opts *o = l->o;
-
-	if (write_text("/proc/self/setgroups", "deny") < 0 ||
-	    write_text("/proc/self/uid_map", l->g->uid_map) < 0 ||
-	    write_text("/proc/self/gid_map", l->g->gid_map) < 0)
-		return "map the user";
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    bind_at(l->g->jail_dir, l->g->jail_dir, false) < 0 || chdir(l->g->jail_dir) < 0)
-		return "mount the root";
-	if (bind_at("/usr", "usr", true) < 0 || set_readonly("usr", true) < 0 ||
-	    bind_at("/dev/null", "dev/null", false) < 0 ||
-	    bind_at("/dev/urandom", "dev/urandom", false) < 0)
-		return "mount /usr and /dev";
-	if (o->network && bind_at("/etc/ssl", "etc/ssl", true) < 0)
-		return "mount /etc/ssl";
-	if (l->repo &&
-	    (bind_at(l->repo, "repo", false) < 0 || (!o->write && set_readonly("repo", false) < 0)))
-		return "mount the repository";
-	if (l->work && bind_at(l->work, "work", false) < 0)
-		return "mount the directory";
-	if (set_readonly(".", false) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-	    umount2(".", MNT_DETACH) < 0 || chdir(l->repo ? "/repo" : "/") < 0)
-		return "change the root";
-	return NULL;
-}
-
-/* A loopback with one listening socket, handed to the parent. */
-static const char *make_loopback(const struct launch *l)
-{
-	struct sockaddr_in sa = { .sin_family = AF_INET,
-		                  .sin_port = htons(8080),
-		                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ||
-	    bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, 64) < 0)
-		return "make a loopback";
-	if (sock_send_fds(l->sock, "", 1, &fd, 1) < 0)
-		return "hand over the socket";
-	close(fd);
-	return NULL;
-}
-
-static int limit(int what, uint64_t n)
-{
-	struct rlimit r = { n, n }, now;
-
-	if (getrlimit((__rlimit_resource_t)what, &now) == 0 && now.rlim_max < n)
-		r.rlim_cur = r.rlim_max = now.rlim_max;
-	return setrlimit((__rlimit_resource_t)what, &r);
-}
-
-static const char *arrange_fds(struct launch *l)
-{
-	int last = l->o->extra >= 0 ? 3 : 2;
-
-	for (int i = 0; i <= last; i++)
-		if ((l->fds[i] = fcntl(l->fds[i], F_DUPFD_CLOEXEC, FD_SPARE)) < 0)
-			return "arrange descriptors";
-	if ((l->report = fcntl(l->report, F_DUPFD_CLOEXEC, FD_SPARE)) < 0)
-		return "arrange descriptors";
-	for (int i = 0; i <= last; i++)
-		if (dup2(l->fds[i], i) < 0)
-			return "arrange descriptors";
-	/* Everything of ours is close-on-exec; this is for what a library opened. */
-	syscall(SYS_close_range, (unsigned)last + 1, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
-	return NULL;
-}
-
-static const char *child_main(struct launch *l)
-{
-	struct sigaction dfl = { .sa_handler = SIG_DFL };
-	const char *what;
-	sigset_t none;
-
-	for (int i = 1; i < NSIG; i++)
-		sigaction(i, &dfl, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-		return "set process attributes";
-	if (l->g->jailed && l->o->network && (what = make_loopback(l)))
-		return what;
-	if (l->g->jailed && (what = make_root(l)))
-		return what;
-	if (!l->g->jailed && ((l->repo && chdir(l->repo) < 0) || (!l->repo && chdir("/") < 0)))
-		return "enter the repository";
-	if ((what = arrange_fds(l)))
-		return what;
-	setsid();
-	if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_CPU, l->o->cpu_s) < 0 ||
-	    limit(RLIMIT_AS, CHILD_MEM_BYTES) < 0 || limit(RLIMIT_FSIZE, CHILD_FILE_BYTES) < 0 ||
-	    limit(RLIMIT_NOFILE, CHILD_FILES) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return "set limits";
-	execve(l->o->argv[0], (char *const *)l->o->argv, (char *const *)l->env);
-	return "run it";
-}
-
-/* ---- in the parent ---- */
-
-struct report {
-	int code;
-	char what[60];
-};
-
-static void make_env(struct launch *l, char (*config)[PATH_MAX + 32])
+static void make_env(const struct repos *g, const struct child_opts *o, struct starter_job *j,
+                     char (*config)[PATH_MAX + 32])
 {
 	static const char *const plain[] = { "PATH=/usr/bin",
 		                             "HOME=/nonexistent",
@@ -211,17 +51,17 @@ static void make_env(struct launch *l, char (*config)[PATH_MAX + 32])
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
-		l->env[n++] = plain[i];
+		j->env[n++] = plain[i];
 	snprintf(*config, sizeof(*config), "GIT_CONFIG_SYSTEM=%s/etc/gitconfig",
-	         l->g->jailed ? "" : l->g->jail_dir);
-	l->env[n++] = *config;
-	if (l->o->network) {
-		l->env[n++] = "http_proxy=http://127.0.0.1:8080";
-		l->env[n++] = "https_proxy=http://127.0.0.1:8080";
+	         g->jailed ? "" : g->jail_dir);
+	j->env[n++] = *config;
+	if (o->network) {
+		j->env[n++] = "http_proxy=http://127.0.0.1:8080";
+		j->env[n++] = "https_proxy=http://127.0.0.1:8080";
 	}
-	for (size_t i = 0; l->o->env && l->o->env[i] && n < ENV_MAX; i++)
-		l->env[n++] = l->o->env[i];
-	l->env[n] = NULL;
+	for (size_t i = 0; o->env && o->env[i] && n < ENV_MAX; i++)
+		j->env[n++] = o->env[i];
+	j->env[n] = NULL;
 }
 
 static int take_room(struct repos *g, struct err *err)
@@ -254,130 +94,46 @@ static int reap(pid_t pid)
 	return WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
 }
 
-/* Waits for the exec. */
-static int read_report(int fd, const char *program, struct err *err)
-{
-	struct report rep = { 0 };
-	ssize_t n;
-
-	do
-		n = read(fd, &rep, sizeof(rep));
-	while (n < 0 && errno == EINTR);
-	if (n == 0)
-		return 0;
-	if (n != (ssize_t)sizeof(rep))
-		return err_set(err, -EIO, "start '%s': no message from the child", program);
-	return err_sys(err, rep.code, "start '%s': %s", program, rep.what);
-}
-
-#ifdef __SANITIZE_THREAD__
-/*
- * ThreadSanitizer has to hear of it, as it does of a fork(): otherwise the child may wait for ever
- * for a lock of ThreadSanitizer's own, and what it closes looks like files that threads share.
- */
-void __sanitizer_syscall_pre_impl_fork(void);
-void __sanitizer_syscall_post_impl_fork(long r);
-
-__attribute__((no_sanitize("thread"))) static pid_t sys_clone(struct clone_args *args)
-{
-	long r;
-
-	__sanitizer_syscall_pre_impl_fork();
-	r = syscall(SYS_clone3, args, sizeof(*args));
-	__sanitizer_syscall_post_impl_fork(r);
-	return (pid_t)r;
-}
-#else
-static pid_t sys_clone(struct clone_args *args)
-{
-	return (pid_t)syscall(SYS_clone3, args, sizeof(*args));
-}
-#endif
-
-static pid_t launch(struct launch *l, int *ret_pidfd)
-{
-	struct clone_args args = { .flags = CLONE_PIDFD | (l->g->jailed ? NAMESPACES : 0u),
-		                   .pidfd = (uintptr_t)ret_pidfd,
-		                   .exit_signal = SIGCHLD };
-	pid_t pid = sys_clone(&args);
-
-	if (pid == 0) {
-		struct report rep = { 0 };
-		const char *what = child_main(l);
-
-		rep.code = errno ? -errno : -EIO;
-		for (size_t i = 0; what[i] && i + 1 < sizeof(rep.what); i++)
-			rep.what[i] = what[i];
-		if (write(l->report, &rep, sizeof(rep)) < 0)
-			_exit(126);
-		_exit(127);
-	}
-	return pid < 0 ? -errno : pid;
-}
-
-/* Both ends of what the child tells us with, and, with network, of where its socket comes from. */
-struct lines {
-	int report[2], sock[2];
-};
-
-static void lines_done(struct lines *p)
-{
-	int all[] = { p->report[0], p->report[1], p->sock[0], p->sock[1] };
-
-	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		if (all[i] >= 0)
-			close(all[i]);
-}
-
-static int take_listener(int sock, int *ret, struct err *err)
-{
-	size_t n = 0;
-	char c;
-
-	if (sock_recv_fds(sock, &c, 1, ret, 1, &n) != 1 || n != 1)
-		return err_set(err, -EIO, "the child did not pass a socket");
-	return 0;
-}
-
 static int start_counted(struct repos *g, const struct child_opts *o, struct child *ret,
                          int *ret_listen, struct err *err)
 {
-	AUTO(lines_done) struct lines p = { { -1, -1 }, { -1, -1 } };
 	autofd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	struct launch l = { .g = g, .o = o, .repo = o->repo, .work = o->work };
+	struct starter_job j = { .n_fds = o->extra >= 0 ? 4 : 3 };
 	char config[PATH_MAX + 32];
-	int pidfd = -1, r;
-	pid_t pid;
+	int kind = starter_kind(JAIL_KIND);
+	struct proc p;
+	int r;
 
 	if (o->network && !g->jailed)
 		return err_tag(err, -ENOTSUP, ERR_GIT_SERVER_ERROR,
 		               "this server cannot fetch from other servers: %s", g->jail_text);
-	if (null < 0 || pipe2(p.report, O_CLOEXEC) < 0 ||
-	    (o->network && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p.sock) < 0))
+	if (null < 0)
 		return err_sys(err, -errno, "prepare for '%s'", o->argv[0]);
-	l.fds[0] = o->in >= 0 ? o->in : null;
-	l.fds[1] = o->out >= 0 ? o->out : null;
-	l.fds[2] = o->err >= 0 ? o->err : null;
-	l.fds[3] = o->extra;
-	l.report = p.report[1];
-	l.sock = p.sock[1];
-	make_env(&l, &config);
-	pid = launch(&l, &pidfd);
-	if (pid < 0)
-		return err_sys(err, pid, "start '%s'", o->argv[0]);
-	close(TAKE_FD(p.report[1]));
-	if (p.sock[1] >= 0)
-		close(TAKE_FD(p.sock[1]));
-	r = read_report(p.report[0], o->argv[0], err);
-	if (r == 0 && o->network)
-		r = take_listener(p.sock[0], ret_listen, err);
-	if (r < 0) {
-		kill(pid, SIGKILL); /* our child, not reaped yet: the pid is still its own */
-		reap(pid);
-		close(pidfd);
-		return r;
+	if (kind < 0)
+		return err_set(err, kind, "start '%s': there is no starter", o->argv[0]);
+	j.kind = (uint32_t)kind;
+	j.numbers[JAIL_FLAGS] = (g->jailed ? JAIL_JAILED : 0u) | (o->write ? JAIL_WRITE : 0u) |
+	                        (o->network ? JAIL_NETWORK : 0u);
+	j.numbers[JAIL_CPU_S] = o->cpu_s;
+	j.texts[JAIL_DIR] = g->jail_dir;
+	j.texts[JAIL_UID_MAP] = g->uid_map;
+	j.texts[JAIL_GID_MAP] = g->gid_map;
+	j.texts[JAIL_REPO] = o->repo;
+	j.texts[JAIL_WORK] = o->work;
+	for (size_t i = 0; o->argv[i]; i++) {
+		if (i == STARTER_ARGS)
+			return err_set(err, -E2BIG, "start '%s': too many arguments", o->argv[0]);
+		j.argv[i] = o->argv[i];
 	}
-	*ret = (struct child){ .p = { .pid = pid, .pidfd = pidfd }, .g = g };
+	make_env(g, o, &j, &config);
+	j.fds[0] = o->in >= 0 ? o->in : null;
+	j.fds[1] = o->out >= 0 ? o->out : null;
+	j.fds[2] = o->err >= 0 ? o->err : null;
+	j.fds[3] = o->extra;
+	r = starter_run(&j, &p, o->network ? ret_listen : NULL, err);
+	if (r < 0)
+		return r;
+	*ret = (struct child){ .p = p, .g = g };
 	return 0;
 }
 
@@ -420,6 +176,12 @@ void child_end(struct child *c)
 	if (proc_wait_end(&c->p, deadline_in(POLITE_MS)) != 1)
 		proc_kill(&c->p, SIGKILL);
 	child_reap(c);
+}
+
+void jail_close(struct repos *g)
+{
+	if (g->own_starter)
+		starter_close();
 }
 
 /* ---- the skeleton ---- */
@@ -514,6 +276,23 @@ int jail_prepare(struct repos *g, struct err *err)
 	return write_config(g, dir, err);
 }
 
+/* A server has made one before anything else; programs of the tests haven't. */
+static int need_starter(struct repos *g, struct err *err)
+{
+	static const struct starter_kind *const kinds[] = { &jail_kind };
+	static const struct jail_rules any = { .unjailed = true,
+		                               .filter = true,
+		                               .otherwise = SYSFILTER_EPERM };
+	int r;
+
+	if (starter_kind(JAIL_KIND) >= 0)
+		return 0;
+	if ((r = jail_kind_init(&any, err)) < 0 || (r = starter_open(kinds, 1, err)) < 0)
+		return r;
+	g->own_starter = true;
+	return 0;
+}
+
 int jail_probe(struct repos *g, struct err *err)
 {
 	static const char *const argv[] = { GIT_PROGRAM, "version", NULL };
@@ -524,6 +303,8 @@ int jail_probe(struct repos *g, struct err *err)
 	struct err why = { 0 };
 	int r;
 
+	if ((r = need_starter(g, err)) < 0)
+		return r;
 	snprintf(g->uid_map, sizeof(g->uid_map), "%u %u 1", geteuid(), geteuid());
 	snprintf(g->gid_map, sizeof(g->gid_map), "%u %u 1", getegid(), getegid());
 	for (g->jailed = true;; g->jailed = false) {

@@ -28,6 +28,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/sock.h"
+#include "base/starter.h"
 #include "cert/cert.h"
 #include "edgehost/edgehost.h"
 
@@ -253,8 +254,9 @@ int main(int argc, char **argv)
 	static const char *const suffixes[] = { "edge.test" };
 	struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
 	struct edgehost_ops ops = { way, look, open_way, cert, challenge, &s };
-	struct edgehost_conf conf = { .program = EDGE_PROGRAM,
-		                      .field = getenv("EDGEUP_FIELD"),
+	static const struct starter_kind *const kinds[] = { &edgehost_kind };
+	const char *program = getenv("EDGEUP_PROGRAM");
+	struct edgehost_conf conf = { .field = getenv("EDGEUP_FIELD"),
 		                      .edge = { .wait_ms = 10000 },
 		                      .log = LOG_LV_WARN };
 	struct edgehost_status st;
@@ -269,15 +271,14 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	log_init("edgeup", LOG_LV_WARN);
-	if (getenv("EDGEUP_PROGRAM"))
-		conf.program = getenv("EDGEUP_PROGRAM");
 	if (argc > 5)
 		conf.edge.head_ms = (unsigned)strtoul(argv[5], NULL, 10);
 	if (argc > 6)
 		conf.edge.stall_ms = (unsigned)strtoul(argv[6], NULL, 10);
 	if (getenv("EDGEUP_CONF"))
 		read_conf(&conf.edge, getenv("EDGEUP_CONF"));
-	if (certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
+	if (edgehost_kind_init(program ? program : EDGE_PROGRAM, &err) < 0 ||
+	    starter_open(kinds, ARRAY_SIZE(kinds), &err) < 0 || certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
 	    (conf.edge.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
 	    (conf.edge.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||
 	    sock_parse(argv[4], &s.up, &s.up_len, &err) < 0 ||
@@ -300,6 +301,7 @@ int main(int argc, char **argv)
 	edgehost_status(edge, &st);
 	edgehost_free(edge);
 	certs_free(s.certs);
+	starter_close();
 	/* One that a test ended is the test's business. */
 	return st.ended_badly && !getenv("EDGEUP_ENDS") ? 3 : 0;
 }

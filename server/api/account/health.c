@@ -40,7 +40,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
-	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o}",
+	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -52,7 +52,8 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
 	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd),
-	                  "edge", shape_edge(deps_of(req))),
+	                  "edge", shape_edge(deps_of(req)),
+	                  "walls", shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
 	        err);
 }
 
