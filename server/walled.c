@@ -27,7 +27,7 @@ static void log_dir(const struct conf *c, char *ret, size_t size)
 int walled_start(const struct conf *c, struct walls_state *ret, struct err *err)
 {
 	static const struct starter_kind *const kinds[] = { &jail_kind, &program_kind,
-		                                             &edgehost_kind };
+		                                            &edgehost_kind };
 	enum walls_mode mode = walls_parse(c->walls);
 	char git[300], logs[sizeof(c->log_file)];
 	struct walls_conf wc = { .mode = mode, .write = { c->data_dir, c->cache_dir } };

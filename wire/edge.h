@@ -40,7 +40,7 @@ struct err;
 #define EDGEW_LANES_MAX 4u         /* as many as the edge has workers */
 #define EDGEW_OPENS_MAX 64u        /* OPENs under way at one time; more are refused with -EBUSY */
 #define EDGEW_CERTS_MAX 1u         /* CERTs, likewise */
-#define EDGEW_TALLIES 4096u          /* counters; the first is for names and certificates */
+#define EDGEW_TALLIES 4096u        /* counters; the first is for names and certificates */
 
 struct edgew_tallies {
 	_Atomic uint32_t tally[EDGEW_TALLIES];
@@ -87,7 +87,7 @@ struct edgew_way {
 	uint8_t kind;        /* enum edge_kind */
 	uint8_t look;        /* enum edge_look */
 	uint16_t port;       /* in the VM; for messages to its visitors */
-	uint32_t tally;       /* the tally of its VM; 0: it has none */
+	uint32_t tally;      /* the tally of its VM; 0: it has none */
 	uint32_t names, vm;  /* what the first tally and its VM's had counted before it was true */
 	uint64_t cert;       /* number of the certificate for this name; 0: not at hand, ask CERT */
 	char place[ID_SIZE]; /* tells VMs apart, but is not their id */

@@ -160,6 +160,15 @@ static void refuse_starting(struct xchg *x)
 	            "moment; this page does so by itself.");
 }
 
+/* Nothing answered for as long as the request may wait: programs may need longer than that. */
+static void refuse_unheard(struct xchg *x)
+{
+	if (x->opened_ms && x->c->w->now < x->opened_ms + x->t.fresh_ms)
+		refuse_starting(x);
+	else
+		refuse_silent(x);
+}
+
 static void refuse_open(struct xchg *x, const struct err *err)
 {
 	if (err->code == -ENOENT) {
@@ -323,7 +332,7 @@ static void up_refused(struct xchg *x)
 	if (x->t.kind == EDGE_VM && w->now < x->deadline)
 		retry_later(x);
 	else
-		refuse_silent(x);
+		refuse_unheard(x);
 }
 
 void xchg_opened(struct worker *w, struct opened *o)
@@ -386,7 +395,7 @@ void xchg_tick(struct xchg *x)
 		if (x->state == X_OPENING)
 			refuse_starting(x);
 		else
-			refuse_silent(x);
+			refuse_unheard(x);
 		return;
 	}
 	if (x->state == X_RETRY && now >= x->retry_at)

@@ -48,7 +48,8 @@ struct edgehost_ops {
 };
 
 struct edgehost_conf {
-	const char *field;     /* borrowed until edgehost_start() returns: "Name: value\r\n" for requests to EDGE_ADDR, or NULL */
+	const char *field;     /* borrowed until edgehost_start() returns: "Name: value\r\n" for
+	                          requests to EDGE_ADDR, or NULL */
 	struct edge_conf edge; /* the listening sockets are taken */
 	unsigned mem_mb;       /* of private memory; 0: no limit */
 	enum log_level log;

@@ -32,7 +32,7 @@
 #ifdef LOCK_CHECK /* a build with a sanitizer, which looks for leaks at the end */
 #define STOP_MS 30000
 #else
-#define STOP_MS 2000   /* for the process to end when it is told to; then it is killed */
+#define STOP_MS 2000 /* for the process to end when it is told to; then it is killed */
 #endif
 #define STUCK_MS 5000    /* for the process to read what it was sent */
 #define WINDOW_MS 100    /* of these bounds: */
@@ -166,10 +166,11 @@ static struct edge_stats stats_of(const struct edgew_stats *s)
 static int hello(struct edgehost *h, const struct edgew_msg *m, struct err *err)
 {
 	if (m->version != EDGEW_VERSION)
-		return err_set(err, -EPROTO,
-		               "pando-edge speaks version %u of the protocol, not %u: install Pando "
-		               "again",
-		               m->version, EDGEW_VERSION);
+		return err_set(
+		        err, -EPROTO,
+		        "pando-edge speaks version %u of the protocol, not %u: install Pando "
+		        "again",
+		        m->version, EDGEW_VERSION);
 	LOCK_SCOPE(&h->lock);
 	h->ready = true;
 	cond_broadcast(&h->cond);

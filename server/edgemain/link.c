@@ -298,7 +298,9 @@ static int take_start(struct link *l, const struct edgew_start *s, int *fds, siz
 		at++;
 		(void)setsockopt(l->lanes[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	}
-	*ret = (struct link_start){ .start = *s, .tallies = l->tallies, .tls_fd = -1, .http_fd = -1 };
+	*ret = (struct link_start){
+		.start = *s, .tallies = l->tallies, .tls_fd = -1, .http_fd = -1
+	};
 	if (s->tls) {
 		ret->tls_fd = TAKE_FD(fds[at]);
 		at++;

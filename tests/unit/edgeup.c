@@ -278,7 +278,8 @@ int main(int argc, char **argv)
 	if (getenv("EDGEUP_CONF"))
 		read_conf(&conf.edge, getenv("EDGEUP_CONF"));
 	if (edgehost_kind_init(program ? program : EDGE_PROGRAM, &err) < 0 ||
-	    starter_open(kinds, ARRAY_SIZE(kinds), &err) < 0 || certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
+	    starter_open(kinds, ARRAY_SIZE(kinds), &err) < 0 ||
+	    certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
 	    (conf.edge.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
 	    (conf.edge.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||
 	    sock_parse(argv[4], &s.up, &s.up_len, &err) < 0 ||

@@ -52,8 +52,8 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
 	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd),
-	                  "edge", shape_edge(deps_of(req)),
-	                  "walls", shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
+	                  "edge", shape_edge(deps_of(req)), "walls",
+	                  shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
 	        err);
 }
 
