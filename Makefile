@@ -7,12 +7,12 @@ $(foreach name,$(filter PANDO_%,$(.VARIABLES)),$(eval export $(name)))
 FUZZ_SECONDS ?= 30
 STORM_SECONDS ?= 1800
 PREFIX ?= /usr/local
-export FUZZ_SECONDS STORM_SECONDS STORM_SEED STORM_TIMES STORM_BUILD PREFIX DESTDIR AGAINST
+export FUZZ_SECONDS FUZZ_TARGETS FUZZ_DIR STORM_SECONDS STORM_SEED STORM_TIMES STORM_BUILD PREFIX DESTDIR AGAINST
 
-.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz storm clean
+.PHONY: help deps build run install deb test test-long lint bench test-kvm fuzz fuzz-coverage storm clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 deps: ## install missing Debian packages (as root)
 	@scripts/deps.sh build run test
@@ -44,11 +44,14 @@ bench: ## measure, print a table, write bench/results/*.json; AGAINST=DIR compar
 test-kvm: ## the KVM path in a nested guest; slow (as root)
 	@scripts/test-kvm.sh
 
-fuzz: ## run each fuzz target for FUZZ_SECONDS (default 30)
-	@scripts/fuzz.sh
+fuzz: ## run each fuzz target, or FUZZ_TARGETS, for FUZZ_SECONDS (30) more; corpora and sums stay in FUZZ_DIR
+	@scripts/fuzz.sh run
+
+fuzz-coverage: ## which lines of their parsers the corpora of the fuzz targets reach
+	@scripts/fuzz.sh coverage
 
 storm: ## random verbs on the VM manager while things go wrong, for STORM_SECONDS (1800); STORM_SEED replays one
 	@scripts/storm.sh
 
 clean: ## remove the build directories; data and cache stay
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz build-cov

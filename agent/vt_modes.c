@@ -258,7 +258,9 @@ static void middle_byte(struct vt *t, uint8_t c)
 		return;
 	}
 	m->seq = SEQ_NONE;
-	if (c < 0x30 || c > 0x7e || !m->middle)
+	/* Some finals begin a string to libvterm whatever comes before them, and would swallow what
+	 * follows; none of them means anything here. */
+	if (c < 0x30 || c > 0x7e || !m->middle || strchr("P[\\]^_X", c))
 		return;
 	if (m->middle == '(') {
 		m->drawing = c == '0';

@@ -50,8 +50,10 @@ void mutex_lock(struct mutex *m)
 
 void mutex_unlock(struct mutex *m)
 {
+	const char *name = m->name; /* once it is released, whoever takes it next may free it */
+
 	ORDER_GAVE(m);
-	must(pthread_mutex_unlock(&m->m), "unlock", m->name);
+	must(pthread_mutex_unlock(&m->m), "unlock", name);
 }
 
 bool mutex_trylock(struct mutex *m)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# build.sh KIND [TARGET...]: configure (once) and compile; kinds: release, asan, tsan, fuzz
+# build.sh KIND [TARGET...]: configure (once) and compile; kinds: release, asan, tsan, fuzz, cov
 #
 # release  build/       what make run starts
 # asan     build-asan/  the same with AddressSanitizer and UBSan, for the tests
 # tsan     build-tsan/  with ThreadSanitizer, for tests of multi-threaded code
 # fuzz     build-fuzz/  clang with libFuzzer
+# cov      build-cov/   clang with coverage, to see what the corpora of the fuzz targets reach
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -22,7 +23,13 @@ fuzz)
 	export CC=clang
 	options=("${sanitize[@]}" -Dc_args=-fsanitize=fuzzer-no-link)
 	;;
-*) die "build.sh: unknown kind '$kind'; use release, asan, tsan or fuzz" ;;
+cov)
+	dir=build-cov
+	export CC=clang
+	options=(-Db_lundef=false -Doptimization=1 -Dwerror=false "-Dc_args=-fprofile-instr-generate -fcoverage-mapping"
+		-Dc_link_args=-fprofile-instr-generate)
+	;;
+*) die "build.sh: unknown kind '$kind'; use release, asan, tsan, fuzz or cov" ;;
 esac
 
 "$ROOT/scripts/deps.sh" build

@@ -1,39 +1,31 @@
 #!/usr/bin/env bash
-# fuzz.sh [NAME...]: run each fuzz target (or those named) for FUZZ_SECONDS with libFuzzer (make fuzz)
+# fuzz.sh [run|coverage|table] [NAME...]: run each fuzz target (or those named, or FUZZ_TARGETS) for FUZZ_SECONDS with
+# libFuzzer, and print a table (make fuzz); or measure which lines their corpora reach (make fuzz-coverage)
 #
-# Starts from the corpus in the tree; new inputs go to build-fuzz/found/. An input that crashes is kept
-# as build-fuzz/crash-*: once the defect is fixed, move it to tests/fuzz/corpus/, where make test runs it from then on.
+# Each run continues the last one: corpora, findings and sums are kept in FUZZ_DIR; see tests/fuzz/run.py.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-seconds=${FUZZ_SECONDS:-30}
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "FUZZ_SECONDS must be a number of seconds, not '$seconds'"
-scripts/deps.sh build test
+verb=run
+case ${1:-} in run | coverage | table)
+	verb=$1
+	shift
+	;;
+esac
+[[ ${FUZZ_SECONDS:-30} =~ ^[1-9][0-9]*$ ]] || die "FUZZ_SECONDS must be a number of seconds, not '$FUZZ_SECONDS'"
 
 names=("$@")
-((${#names[@]} > 0)) || mapfile -t names < <(basename -as .c tests/fuzz/fuzz_*.c)
+((${#names[@]} > 0)) || read -r -a names <<<"${FUZZ_TARGETS:-}"
+((${#names[@]} > 0)) || mapfile -t names < <(sed -n 's/^\([a-z0-9_]*\):.*/\1/p' tests/fuzz/targets.txt)
 names=("${names[@]#fuzz_}")
-scripts/build.sh fuzz "${names[@]/#/tests/fuzz/fuzz_}"
-failed=0
 for name in "${names[@]}"; do
-	target=build-fuzz/tests/fuzz/fuzz_$name
-	[[ -x $target ]] || die "there is no fuzz target '$name'"
-	corpus=tests/fuzz/corpus/$name
-	found=build-fuzz/found/$name
-	mkdir -p "$found"
-	[[ -d $corpus ]] || die "the fuzz target '$name' has no corpus in $corpus"
-	dict=()
-	[[ ! -f tests/fuzz/$name.dict ]] || dict=("-dict=tests/fuzz/$name.dict")
-	say "fuzzing $name for $seconds s"
-	log=build-fuzz/$name.log
-	if timeout --kill-after=10 "$((seconds + 60))" "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-		-print_final_stats=1 -artifact_prefix="build-fuzz/crash-$name-" "${dict[@]}" "$found" "$corpus" >"$log" 2>&1; then
-		sed -n 's/^stat::number_of_executed_units: */  executed: /p; s/^stat::new_units_added: */  new inputs: /p' "$log" >&2
-	else
-		failed=$((failed + 1))
-		tail -n 30 "$log" | sed 's/^/  | /' >&2
-		say "fuzz target $name FAILED; the whole log is $log"
-	fi
+	[[ -f tests/fuzz/fuzz_$name.c ]] || die "there is no fuzz target '$name'"
+	[[ -d tests/fuzz/corpus/$name ]] || die "the fuzz target '$name' has no corpus in tests/fuzz/corpus/$name"
 done
-((failed == 0)) || die "$failed fuzz targets failed"
+[[ $verb == table ]] || scripts/deps.sh build test
+case $verb in
+run) scripts/build.sh fuzz "${names[@]/#/tests/fuzz/fuzz_}" ;;
+coverage) scripts/build.sh cov "${names[@]/#/tests/fuzz/fuzz_}" ;;
+esac
+exec tests/fuzz/run.py "$verb" "${names[@]}"

@@ -65,7 +65,7 @@ struct ebuf {
 };
 static inline const uint8_t *ebuf_at(const struct ebuf *b)
 {
-	return b->p + b->off;
+	return b->p ? b->p + b->off : (const uint8_t *)"";
 }
 /* Room for n more bytes in one piece, in a buffer that may grow to max; NULL: no room or memory. */
 uint8_t *ebuf_room(struct ebuf *b, size_t n, size_t max);

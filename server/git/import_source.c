@@ -95,9 +95,14 @@ static void read_refs(const struct buf *out, const char *rev, struct plan *ret)
 		const char *nl = memchr(p, '\n', (size_t)(end - p));
 		size_t n = nl ? (size_t)(nl - p) : (size_t)(end - p);
 
-		if (n > 16 && memcmp(p, "ref: refs/heads/", 16) == 0)
+		if (n > 16 && memcmp(p, "ref: refs/heads/", 16) == 0) {
+			/* The last line may be cut off anywhere. */
+			const char *tab = memchr(p + 16, '\t', n - 16);
+			size_t len = tab ? (size_t)(tab - p - 16) : n - 16;
+
 			snprintf(ret->head, sizeof(ret->head), "%.*s",
-			         (int)MIN(strcspn(p + 16, "\t\n"), sizeof(ret->head) - 1), p + 16);
+			         (int)MIN(len, sizeof(ret->head) - 1), p + 16);
+		}
 		ret->is_branch |= rev && line_is(p, n, "refs/heads/", rev);
 		ret->is_tag |= rev && line_is(p, n, "refs/tags/", rev);
 		p = nl ? nl + 1 : end;

@@ -62,9 +62,21 @@ static void put_quoted(struct buf *b, char c)
 	buf_put_u8(b, (uint8_t)c);
 }
 
+/* Where the set of characters that begins at g ends, or NULL: then the bracket is a plain one. A ]
+ * that comes first belongs to the set, so it is never empty. */
+static const char *class_end(const char *g)
+{
+	g++;
+	if (*g == '!' || *g == '^')
+		g++;
+	return *g ? strchr(g + 1, ']') : NULL;
+}
+
 /* "src" + "**" + "*.ts": * and ? stop at slashes, ** does not. Without any slash: anywhere. */
 static void put_glob(struct buf *b, const char *g)
 {
+	const char *end;
+
 	buf_put(b, "\\A", 2);
 	if (!strchr(g, '/'))
 		buf_printf(b, "(?:.*/)?");
@@ -81,17 +93,15 @@ static void put_glob(struct buf *b, const char *g)
 			buf_printf(b, "[^/]*");
 		} else if (*g == '?') {
 			buf_printf(b, "[^/]");
-		} else if (*g == '[' && strchr(g + 1, ']')) {
-			const char *end = strchr(g + 2, ']');
-
+		} else if (*g == '[' && (end = class_end(g))) {
 			buf_put_u8(b, '[');
 			g++;
 			if (*g == '!' || *g == '^') {
 				buf_put_u8(b, '^');
 				g++;
 			}
-			for (; *g && (!end || g < end); g++) {
-				if (*g == '[' || *g == '\\' || *g == '^')
+			for (; g < end; g++) {
+				if (strchr("[]\\^", *g))
 					buf_put_u8(b, '\\');
 				buf_put_u8(b, (uint8_t)*g);
 			}

@@ -70,7 +70,8 @@ int guest_code_next(struct guest_flow *f, struct agent_code_event *ret, struct e
 	for (;;) {
 		ssize_t k;
 		uint8_t *p;
-		int n = agent_code_event_get(f->acc.p + f->acc_off, f->acc.len - f->acc_off, ret);
+		const uint8_t *at = f->acc.p ? f->acc.p + f->acc_off : NULL;
+		int n = agent_code_event_get(at, f->acc.len - f->acc_off, ret);
 
 		if (n < 0)
 			return no_sense(err);
@@ -115,7 +116,8 @@ int guest_code_warm(struct guest *g, const struct guest_code_req *req, unsigned 
 		r = guest_code_next(f, &e, err);
 		if (r == 1 && e.kind == AGENT_CODE_STDERR && said.len < 200)
 			buf_put(&said, e.p, MIN(e.len, (size_t)200));
-		if (r == 0 && io_wait(guest_flow_fd(f), POLLIN, deadline) != 1)
+		if ((r == 0 && io_wait(guest_flow_fd(f), POLLIN, deadline) != 1) ||
+		    (r == 1 && deadline_left(deadline) == 0)) /* it always has more to say */
 			return err_set(err, -ETIMEDOUT, "the %s kernel did not start",
 			               agent_language_name(req->language));
 	}

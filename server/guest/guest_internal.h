@@ -158,6 +158,7 @@ struct guest_flow {
 	size_t head_n;
 	struct agent_piece piece;
 	uint32_t piece_left;
+	bool watching; /* fs.watch: it has said that it is ready */
 	/* fs.watch: records that are not yet whole */
 	struct buf acc;
 	size_t acc_off;

@@ -70,6 +70,10 @@ static int pull(struct guest_pty *t, struct err *err)
 {
 	autobuf struct buf more = { 0 };
 
+	/* Nobody would ever take it, and whoever waits for data would not wait. */
+	stream_take(t->s, AGENT_ERR, &more);
+	if (more.len)
+		return lie(t, err);
 	stream_take(t->s, AGENT_OUT, &more);
 	if (!more.len)
 		return -EAGAIN;

@@ -189,6 +189,9 @@ int stream_wait(struct stream *s, unsigned events, uint64_t deadline, struct err
 
 	while ((r = wait_some(s, events, deadline, err)) == 0)
 		silence_check(s->g);
+	/* A guest that always has more must not outlast the deadline, nor keep us busy for ever. */
+	if (r > 0 && !(r & STREAM_DONE) && deadline_left(deadline) == 0)
+		return err_set(err, -ETIMEDOUT, "the guest did not finish in time");
 	if (r == -ETIMEDOUT)
 		silence_suspect(s->g);
 	return r;

@@ -20,7 +20,7 @@ static int no_sense(struct err *err)
 /* A whole record out of what is there: 1, 0 when more is needed, -EBADMSG. */
 static int parse(struct guest_flow *f, unsigned *ret_kind, const char **ret_path)
 {
-	struct rd c = rd_of(f->acc.p + f->acc_off, f->acc.len - f->acc_off);
+	struct rd c = rd_of(f->acc.p ? f->acc.p + f->acc_off : NULL, f->acc.len - f->acc_off);
 	uint8_t kind;
 
 	if (c.left < 5)
@@ -48,8 +48,12 @@ int guest_watch_next(struct guest_flow *f, struct guest_change *ret, struct err 
 
 		if (r < 0)
 			return no_sense(err);
-		if (r > 0 && kind == AGENT_CHANGE_READY)
+		if (r > 0 && kind == AGENT_CHANGE_READY) {
+			if (f->watching) /* or a guest could keep us in here */
+				return no_sense(err);
+			f->watching = true;
 			continue;
+		}
 		if (r > 0) {
 			ret->type = agent_change_name(kind);
 			snprintf(ret->path, sizeof(ret->path), "%s", path);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "guest/guest_code.h"
 #include "tests/agent/raw.h"
 #include "tests/agent/util.h"
 
@@ -32,6 +34,7 @@ struct script {
 	const void *body;
 	size_t n_body;
 	bool flood; /* DATA without end */
+	bool pour;  /* the same, as fast as we take it: nothing is wrong with it */
 };
 
 struct stage {
@@ -40,6 +43,36 @@ struct stage {
 	const struct script *s;
 	pthread_t thread;
 };
+
+static atomic_uint poured; /* frames */
+
+/* Events of a cell, for ever: little by little, so that the window is never used up and there is
+ * always something on its way. */
+static void pour(struct raw *w, uint32_t id)
+{
+	autobuf struct buf b = { 0 };
+	uint32_t credit = AGENT_WINDOW;
+	struct agent_frame f;
+
+	while (b.len < 4096)
+		agent_code_event_put(&b, &(struct agent_code_event){ .kind = AGENT_CODE_STDOUT,
+		                                                     .p = (const uint8_t *)"x",
+		                                                     .len = 1 });
+	for (;;) {
+		if (credit >= b.len) {
+			raw_send(w, AGENT_F_DATA, AGENT_OUT, id, b.p, b.len);
+			credit -= (uint32_t)b.len;
+			poured++;
+			usleep(200);
+		}
+		if (credit >= b.len && io_wait(w->fd, POLLIN, 0) != 1)
+			continue;
+		if (!raw_recv(w, &f) || f.type == AGENT_F_CANCEL)
+			return;
+		if (f.type == AGENT_F_CREDIT && f.stream == id)
+			credit += get_be32(f.payload);
+	}
+}
 
 static void play(struct raw *w, uint32_t id, const struct script *s)
 {
@@ -58,6 +91,10 @@ static void play(struct raw *w, uint32_t id, const struct script *s)
 		for (int i = 0; i < 100000; i++)
 			if (send(w->fd, f.p, f.len, MSG_NOSIGNAL) <= 0)
 				return;
+	}
+	if (s->pour) {
+		pour(w, id);
+		return;
 	}
 	agent_result_put(&b, &m);
 	if (!s->silent)
@@ -240,12 +277,13 @@ static void test_watch(void **state)
 		size_t n;
 		int want;
 	} records[] = {
-		{ "\0\0\0\0\2x", 7, -EPROTO },          /* no such kind */
-		{ "\x63\0\0\0\2x", 7, -EPROTO },        /* ditto */
-		{ "\1\0\1\0\0", 5, -EPROTO },           /* a path that is too long */
-		{ "\1\0\0\0\2xy", 7, -EPROTO },         /* without its NUL */
-		{ "\1\0\0\0\0", 5, -EPROTO },           /* nothing at all */
-		{ "\1\0\0\0\3/x\0\2\0", 10, -ENODATA }, /* a half one at the end is dropped */
+		{ "\7\0\0\0\1\0\7\0\0\0\1\0", 12, -EPROTO }, /* twice that it is ready */
+		{ "\0\0\0\0\2x", 7, -EPROTO },               /* no such kind */
+		{ "\x63\0\0\0\2x", 7, -EPROTO },             /* ditto */
+		{ "\1\0\1\0\0", 5, -EPROTO },                /* a path that is too long */
+		{ "\1\0\0\0\2xy", 7, -EPROTO },              /* without its NUL */
+		{ "\1\0\0\0\0", 5, -EPROTO },                /* nothing at all */
+		{ "\1\0\0\0\3/x\0\2\0", 10, -ENODATA },      /* a half one at the end is dropped */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(records); i++) {
@@ -318,13 +356,39 @@ static void test_flood(void **state)
 	assert_true(rss_kb(getpid()) < 64 << 10);
 }
 
+/* Slower than the guest: there is more when it returns. */
+static int take_slowly(void *ctx, const uint8_t *p, size_t n)
+{
+	unsigned seen = poured;
+
+	while (poured < seen + 4)
+		usleep(500);
+	return 0;
+}
+
+/* Bytes that are all right, but never end: the deadline does. */
+static void test_without_end(void **state)
+{
+	const struct script s = { .pour = true };
+	struct guest_code_req q = { .language = AGENT_LANG_PYTHON, .code = "" };
+	struct err err = { 0 };
+	struct stage st;
+
+	stage_begin(&st, &s);
+	assert_int_equal(
+	        guest_read_file(st.g, NULL, "/x", 0, 0, take_slowly, NULL, deadline_in(200), &err),
+	        -ETIMEDOUT);
+	assert_int_equal(guest_code_warm(st.g, &q, 200, &err), -ETIMEDOUT);
+	stage_end(&st);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_run),   cmocka_unit_test(test_run_result),
 		cmocka_unit_test(test_list),  cmocka_unit_test(test_output),
 		cmocka_unit_test(test_watch), cmocka_unit_test(test_get),
-		cmocka_unit_test(test_flood),
+		cmocka_unit_test(test_flood), cmocka_unit_test(test_without_end),
 	};
 
 	alarm(100);

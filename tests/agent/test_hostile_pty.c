@@ -236,11 +236,17 @@ static void act_good(struct raw *w, uint32_t s)
 	result(w, s, "\0\0\0\0\7", 5);
 }
 
+/* On a channel that terminals do not have, and nothing else: not to be waited for. */
+static void act_wrong_channel(struct raw *w, uint32_t s)
+{
+	raw_send(w, AGENT_F_DATA, AGENT_ERR, s, "x", 1);
+}
+
 static void test_lies(void **state)
 {
 	static const act_fn lies[] = { act_output_first, act_bad_kind,          act_too_long,
 		                       act_info_twice,   act_output_in_picture, act_bad_id,
-		                       act_result_first, act_half_a_piece };
+		                       act_result_first, act_half_a_piece,      act_wrong_channel };
 	size_t n;
 
 	for (size_t i = 0; i < ARRAY_SIZE(lies); i++)

@@ -21,7 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t e[DNS_ERROR_MAX];
+	uint8_t e[DNS_ERROR_MAX], local[DNS_LOCAL_MAX];
+	uint32_t addrs[DNS_ADDRS_MAX], ttl;
+	char name[DNS_NAME_MAX];
+	struct dns_edns edns;
 	struct dns_query q;
 	size_t n, k;
 	int r;
@@ -36,7 +39,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	k = dns_error(&q, DNS_SERVFAIL, e);
 	assert(k <= sizeof(e) && dns_answer_matches(e, k, &q, q.id));
 	assert(!dns_answer_matches(e, k, &q, (uint16_t)(q.id + 1)));
-	if (dns_answer_matches(data + 2 + n, size - 2 - n, &q, q.id))
+	if (dns_answer_matches(data + 2 + n, size - 2 - n, &q, q.id)) {
 		assert(size - 2 - n >= DNS_HEADER_LEN + q.question_len);
+		k = dns_answer_addrs(data + 2 + n, size - 2 - n, addrs, &ttl);
+		assert(k <= DNS_ADDRS_MAX);
+	}
+	dns_query_edns(data + 2, n, &q, &edns);
+	if (dns_query_name(&q, name))
+		assert(strlen(name) < sizeof(name) && !strpbrk(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
+	/* Our own answer is one, and has exactly that address. */
+	k = dns_local(&q, 0x0a000001, 60, local);
+	assert(k <= sizeof(local) && dns_answer_matches(local, k, &q, q.id));
+	assert(dns_answer_addrs(local, k, addrs, &ttl) == 1 && addrs[0] == 0x0a000001);
 	return 0;
 }

@@ -16,6 +16,8 @@
 #include "base/err.h"
 #include "wire/priv.h"
 
+#define NETWORK 200u /* from this byte 0 on, not a whole message but a part of one */
+
 static void request(const uint8_t *data, size_t size)
 {
 	static struct priv_req m;
@@ -50,6 +52,50 @@ static void reply(const uint8_t *data, size_t size, unsigned op)
 	assert(b.len == size && !memcmp(b.p, data, size));
 }
 
+/* What is inside requests about networks: policies, pins, VPCs, tunnels, what was blocked. */
+static void network(const uint8_t *data, size_t size, unsigned which)
+{
+	static union {
+		struct priv_egress egress;
+		struct priv_pin pin;
+		struct priv_vpc vpc;
+		struct priv_wg wg;
+		struct priv_blocked blocked[PRIV_BLOCKED_MAX];
+	} m;
+	struct rd c = rd_of(data, size);
+	autobuf struct buf b = { 0 };
+	uint32_t n;
+
+	switch (which) {
+	case 0:
+		if (priv_egress_get(&c, &m.egress) < 0)
+			return;
+		priv_egress_put(&m.egress, &b);
+		break;
+	case 1:
+		if (priv_pin_get(&c, &m.pin) < 0)
+			return;
+		priv_pin_put(&m.pin, &b);
+		break;
+	case 2:
+		if (priv_vpc_get(&c, &m.vpc) < 0)
+			return;
+		assert(priv_vpc_valid(m.vpc.net, m.vpc.prefix));
+		priv_vpc_put(&m.vpc, &b);
+		break;
+	case 3:
+		if (priv_wg_get(&c, &m.wg) < 0)
+			return;
+		priv_wg_put(&m.wg, &b);
+		break;
+	default:
+		if (priv_blocked_get(&c, m.blocked, &n) < 0)
+			return;
+		priv_blocked_put(m.blocked, n, &b);
+	}
+	assert(b.len == size - c.left && (!b.len || !memcmp(b.p, data, b.len)));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -58,6 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (data[0] == 0)
 		request(data + 1, size - 1);
+	else if (data[0] >= NETWORK)
+		network(data + 1, size - 1, (data[0] - NETWORK) % 5u);
 	else
 		reply(data + 1, size - 1, data[0]);
 	return 0;

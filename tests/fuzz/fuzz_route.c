@@ -42,6 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(strlen(m.arg[i]) <= size);
 	}
 	must((r == 0) == (m.route != NULL && r == 0));
+	r = method_parse(path);
+	must(r < 0 || strcmp(method_name((enum method)r), path) == 0 || strcmp(path, "HEAD") == 0);
 	free(path);
 	return 0;
 }

@@ -7,7 +7,9 @@
  * AddressSanitizer sees the first byte read too far. Each input is also run cut
  * short at every length up to CUT_MAX and with single bits flipped, because
  * most parsers fail at an edge and this costs little. A corpus without
- * an input is an error: a test that checks nothing must not pass.
+ * an input is an error: a test that checks nothing must not pass. With --once as the first argument
+ * every input is run as it is and no other: for coverage, and corpora that libFuzzer has made; with
+ * --few, a few of the variants: for targets that take long.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,10 +26,12 @@
 #define INPUT_MAX (16u << 20) /* bytes; corpora are small, more is a mistake */
 #define CUT_MAX 512u          /* lengths tried per input */
 #define FLIP_MAX 512u         /* bytes of an input whose bits are flipped, one at a time */
+#define FEW 8u                /* of each, spread over the input, if there are to be few */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static unsigned long inputs, runs;
+static bool once, few;
 
 /* The input ends where the block ends. */
 static int run_copy(const uint8_t *data, size_t size)
@@ -46,11 +50,12 @@ static int run_copy(const uint8_t *data, size_t size)
 
 static int run_variants(uint8_t *data, size_t size)
 {
+	size_t step = few ? size / FEW + 1 : 1;
 	int r = run_copy(data, size);
 
-	for (size_t n = 0; r == 0 && n < size && n < CUT_MAX; n++)
+	for (size_t n = 0; r == 0 && !once && n < size && (few || n < CUT_MAX); n += step)
 		r = run_copy(data, n);
-	for (size_t i = 0; r == 0 && i < size && i < FLIP_MAX; i++) {
+	for (size_t i = 0; r == 0 && !once && i < size && (few || i < FLIP_MAX); i += step) {
 		data[i] ^= (uint8_t)(1u << (i % 8));
 		r = run_copy(data, size);
 		data[i] ^= (uint8_t)(1u << (i % 8));
@@ -157,7 +162,9 @@ static int run_path(const char *path)
 
 int main(int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++)
+	once = argc > 1 && strcmp(argv[1], "--once") == 0;
+	few = argc > 1 && strcmp(argv[1], "--few") == 0;
+	for (int i = 1 + (once || few); i < argc; i++)
 		if (run_path(argv[i]) < 0)
 			return 1;
 	if (inputs == 0) {

@@ -43,6 +43,12 @@ static void globs_know_slashes(void **state)
 	assert_true(matches("a.b+(c)", true, false, "a.b+(c)"));
 	assert_false(matches("a.b", true, false, "aXb"));
 	assert_true(matches("[", true, false, "["));
+	assert_true(
+	        matches("x[]", true, false, "x[]")); /* not closed, and the end of the pattern */
+	assert_true(matches("x[!]", true, false, "x[!]"));
+	assert_true(matches("[]a]", true, false, "]"));
+	assert_false(matches("[!]a]", true, false, "]"));
+	assert_true(matches("[!]a]", true, false, "b"));
 }
 
 static void texts_are_not_expressions(void **state)

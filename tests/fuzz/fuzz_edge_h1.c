@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_edge_h1.c - HTTP/1 clients, and programs in VMs, against the edge's connection code: edge.h
+ */
+#include "tests/fuzz/edge.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	return edge_one(data, size, /* h2= */ false);
+}
