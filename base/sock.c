@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
 
@@ -272,4 +273,20 @@ const char *sock_net_text(const struct sockaddr *sa, char ret[SOCK_NET_SIZE])
 		}
 	}
 	return ret;
+}
+
+int sock_connect_soon(int fd, const struct sockaddr *sa, socklen_t len, unsigned ms)
+{
+	int fl = fcntl(fd, F_GETFL), error = 0;
+	socklen_t n = sizeof(error);
+
+	if (fl < 0 || fcntl(fd, F_SETFL, fl | O_NONBLOCK) < 0)
+		return -errno;
+	if (connect(fd, sa, len) == 0)
+		return 0;
+	if (errno != EINPROGRESS)
+		return -errno;
+	if (io_wait(fd, POLLOUT, deadline_in(ms)) <= 0)
+		return 0;
+	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0 ? -errno : -error;
 }

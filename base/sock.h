@@ -33,3 +33,8 @@ int sock_udp_bind(const char *text, struct err *err);
  */
 #define SOCK_NET_SIZE 52
 const char *sock_net_text(const struct sockaddr *sa, char ret[SOCK_NET_SIZE]);
+/*
+ * Connects without blocking, and waits so long for the result: 0 if it is connected or still
+ * trying, -errno if that failed. The socket does not block from here on.
+ */
+int sock_connect_soon(int fd, const struct sockaddr *sa, socklen_t len, unsigned ms);

@@ -75,6 +75,7 @@ struct conf {
 	uint32_t edge_addr_conns;    /* PANDO_EDGE_ADDR_CONNS */
 	uint32_t edge_addr_requests; /* PANDO_EDGE_ADDR_REQUESTS */
 	uint32_t edge_fd_reserve;    /* PANDO_EDGE_FD_RESERVE */
+	uint32_t edge_mem_mb;        /* PANDO_EDGE_MEM_MB; 0: no limit */
 	uint32_t edge_hsts_s;        /* PANDO_EDGE_HSTS_S */
 	char acme_url[256];          /* PANDO_ACME_URL; "": no ACME */
 	char acme_email[128];        /* PANDO_ACME_EMAIL */

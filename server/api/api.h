@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct api;
 struct auth;
@@ -29,6 +30,14 @@ struct vmm;
 struct mcp;
 struct route;
 
+/* Of the edge's process. */
+struct api_edge_status {
+	int pid; /* -1: none at the moment */
+	unsigned starts;
+	uint64_t connections, requests, refused, woken; /* of all processes there were */
+	unsigned open;
+};
+
 struct api_deps { /* all weak: they outlive the API */
 	const struct conf *conf;
 	struct store *store;
@@ -42,12 +51,13 @@ struct api_deps { /* all weak: they outlive the API */
 	struct triggers *triggers; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
 	const char *walls;         /* those around this process; NULL: none (tests) */
-	struct domains *domains;   /* NULL, these five: no edge */
+	struct domains *domains;   /* NULL, these six: no edge */
 	struct zones *zones;
 	struct certs *certs;
 	struct front *front;
 	/* A wildcard certificate for a verified domain. */
 	int (*wildcard)(struct front *f, const char *domain, struct err *err);
+	void (*edge_status)(struct front *f, struct api_edge_status *ret);
 	/* What the edge sends in X-Pando-Edge with requests it passes on, and nobody else knows:
 	 * then X-Forwarded-For says where they come from. NULL: none does */
 	const char *edge_secret;

@@ -14,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
 struct certs;
 struct err;
 struct secrets;
-typedef struct ssl_st SSL;
 
 #define CERT_NAME_MAX 254
 
@@ -30,15 +30,20 @@ int certs_open_sealed(const char *dir, const char *const *suffixes, size_t n, st
                       struct certs **ret, struct err *err);
 struct certs *certs_free(struct certs *c);
 /*
- * Gives ssl a certificate: ACME's for that name or its wildcard, else a local one. own: the name is
- * known and may have a leaf certificate of its own; others get the default one. Does not block:
- * -EAGAIN if it is not in memory; then certs_make() gets it.
+ * The number of a name's certificate: ACME's for that name or its wildcard, else a local one. own:
+ * the name is known and may have a leaf certificate of its own; others get the default one. A
+ * number means one certificate, for good. Does not block: 0 if it is not in memory; then
+ * certs_get() gets it.
  */
-int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err);
-/* Reads or creates what certs_use() would use. Blocks on files and on other calls. */
-int certs_make(struct certs *c, const char *name, bool own, struct err *err);
+uint64_t certs_number(struct certs *c, const char *name, bool own);
+/* Reads or creates it. Key and certificates are put into *ret as DER, the leaf's first, each with
+ * its length before it (buf_put_blob()). Blocks on files and on other calls. */
+int certs_get(struct certs *c, const char *name, bool own, struct buf *ret, uint64_t *ret_number,
+              struct err *err);
+/* fn is called when names may have other certificates from now on; must not block. */
+void certs_on_change(struct certs *c, void (*fn)(void *ctx), void *ctx);
 /* From now on names below the domain get one local certificate for *.domain, until ACME has
- * one. Blocks as certs_make() does. */
+ * one. Blocks as certs_get() does. */
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 /* The CA's certificate as PEM, for trust stores. Caller frees. */
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);

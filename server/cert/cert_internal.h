@@ -21,6 +21,7 @@
 struct entry {
 	struct entry *next;
 	atomic_uint refs;
+	uint64_t number;              /* given to no other, ever; once it is in the table */
 	char name[CERT_NAME_MAX + 1]; /* as asked for */
 	EVP_PKEY *key;                /* owned */
 	X509 *cert;                   /* owned */
@@ -44,6 +45,9 @@ struct certs {
 	struct entry *bucket[BUCKETS] GUARDED_BY(lock); /* ref'd */
 	size_t n GUARDED_BY(lock);
 	uint64_t lookups GUARDED_BY(lock);
+	uint64_t numbers GUARDED_BY(lock);           /* given out */
+	void (*changed)(void *ctx) GUARDED_BY(lock); /* or NULL */
+	void *changed_ctx GUARDED_BY(lock);
 	uint64_t forgets GUARDED_BY(lock); /* certificates in the making are made again */
 	char (*wild)[WILD_SIZE] GUARDED_BY(
 	        lock); /* owned: wildcards that have a certificate, "*.example.org" */
@@ -65,5 +69,7 @@ int pem_read(struct certs *c, const char *key_path, const char *name, const char
 int pem_write(struct certs *c, const char *name, EVP_PKEY *key, X509 *cert, struct err *err);
 /* Seals all local keys with the key in use. */
 int pem_renew_all(void *certs, struct err *err);
+/* Key, certificate and chain as DER, each with its length before it. */
+int der_write(const struct entry *e, struct buf *out, struct err *err);
 time_t cert_since(const X509 *cert); /* start of its validity */
 time_t cert_until(const X509 *cert);

@@ -8,9 +8,9 @@
  * suffixes share one wildcard certificate, and unknown names get the default one, so a client that
  * asks for a million names creates no file.
  *
- * Looking up (certs_use) and creating (certs_make) are two calls, because the thread that looks up
- * serves other connections too. The table's lock is held only while names are compared. Entries
- * are reference-counted, so a handshake can finish with a certificate that was just dropped.
+ * Looking up (certs_number) and creating (certs_get) are two calls, because whoever looks up has
+ * others waiting. The table's lock is held only while names are compared. Entries are
+ * reference-counted, so one can be copied that was just dropped.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -290,6 +290,8 @@ static void forget_all(struct certs *c)
 	for (size_t i = 0; i < BUCKETS; i++)
 		while (c->bucket[i])
 			drop(c, &c->bucket[i]);
+	if (c->changed)
+		c->changed(c->changed_ctx);
 }
 
 void certs_forget(struct certs *c)
@@ -349,6 +351,7 @@ static bool insert(struct certs *c, struct entry *e_consume, uint64_t forgets)
 	p = &c->bucket[hash(e->name)];
 	e->next = *p;
 	e->used = ++c->lookups;
+	e->number = ++c->numbers;
 	*p = e;
 	c->n++;
 	return true;
@@ -368,17 +371,12 @@ static const char *shown_as(struct certs *c, const char *name, bool own, char wi
 	return wildcard_of(c, name, wild) ? wild : c->suffix[0];
 }
 
-int certs_use(struct certs *c, const char *name, bool own, SSL *ssl, struct err *err)
+uint64_t certs_number(struct certs *c, const char *name, bool own)
 {
 	char wild[WILD_SIZE];
-	const char *as = shown_as(c, name, own, wild);
-	AUTO(entry_unrefp) struct entry *e = lookup(c, as);
+	AUTO(entry_unrefp) struct entry *e = lookup(c, shown_as(c, name, own, wild));
 
-	if (!e)
-		return err_set(err, -EAGAIN, "the certificate of '%s' is not in memory", as);
-	if (SSL_use_cert_and_key(ssl, e->cert, e->key, e->chain, 1) != 1)
-		return err_set(err, -EIO, "OpenSSL rejects the certificate of '%s'", as);
-	return 0;
+	return e ? e->number : 0;
 }
 
 static uint64_t forgets_of(struct certs *c)
@@ -411,11 +409,31 @@ static int make_named(struct certs *c, const char *as, struct err *err)
 	               "no certificate for '%s': the files it is made from kept changing", as);
 }
 
-int certs_make(struct certs *c, const char *name, bool own, struct err *err)
+int certs_get(struct certs *c, const char *name, bool own, struct buf *ret, uint64_t *ret_number,
+              struct err *err)
 {
-	char wild[WILD_SIZE];
+	for (int i = 0; i < TRIES_MAX; i++) {
+		char wild[WILD_SIZE];
+		const char *as = shown_as(c, name, own, wild);
+		AUTO(entry_unrefp) struct entry *e = NULL;
+		int r = make_named(c, as, err);
 
-	return make_named(c, shown_as(c, name, own, wild), err);
+		if (r < 0)
+			return r;
+		e = lookup(c, as);
+		if (!e)
+			continue; /* dropped again already */
+		*ret_number = e->number;
+		return der_write(e, ret, err);
+	}
+	return err_set(err, -EBUSY, "no certificate for '%s': it kept being dropped", name);
+}
+
+void certs_on_change(struct certs *c, void (*fn)(void *ctx), void *ctx)
+{
+	LOCK_SCOPE(&c->lock);
+	c->changed = fn;
+	c->changed_ctx = ctx;
 }
 
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err)

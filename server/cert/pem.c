@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "cert/cert_internal.h"
@@ -157,4 +158,33 @@ int certs_ca_pem(struct certs *c, char **ret, struct err *err)
 	n = BIO_get_mem_data(b, &text);
 	*ret = strndup(text, (size_t)n);
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int put_der(struct buf *out, uint8_t *der_consume, int n)
+{
+	if (n <= 0)
+		return -EIO;
+	buf_put_blob(out, der_consume, (size_t)n);
+	OPENSSL_clear_free(der_consume, (size_t)n);
+	return out->failed ? -ENOMEM : 0;
+}
+
+static int put_cert(struct buf *out, const X509 *x)
+{
+	uint8_t *der = NULL;
+	int n = i2d_X509(x, &der);
+
+	return put_der(out, der, n);
+}
+
+int der_write(const struct entry *e, struct buf *out, struct err *err)
+{
+	uint8_t *der = NULL;
+	int n = i2d_PrivateKey(e->key, &der), r = put_der(out, der, n);
+
+	if (r == 0)
+		r = put_cert(out, e->cert);
+	for (int i = 0; r == 0 && i < sk_X509_num(e->chain); i++)
+		r = put_cert(out, sk_X509_value(e->chain, i));
+	return r < 0 ? err_set(err, r, "copy the certificate of '%s'", e->name) : 0;
 }

@@ -36,6 +36,7 @@ struct domains {
 	struct vmm *vmm;           /* weak */
 	struct zones *zones;       /* weak, or NULL */
 	void (*mapped)(void *ctx); /* or NULL */
+	void (*changed)(void *ctx);
 	void *ctx;
 	struct mutex change;               /* one change and its reload at a time */
 	struct rwlock lock;                /* rows, bucket */
@@ -79,6 +80,8 @@ static int reload(struct domains *d, struct err *err)
 	d->rows = TAKE_PTR(rows);
 	d->n = n;
 	rwlock_unlock(&d->lock);
+	if (d->changed)
+		d->changed(d->ctx);
 	return 0;
 }
 
@@ -422,6 +425,7 @@ int domains_new(const struct domains_conf *c, struct store *store, struct vmm *v
 	d->vmm = vmm;
 	d->zones = c->zones;
 	d->mapped = c->mapped;
+	d->changed = c->changed;
 	d->ctx = c->ctx;
 	mutex_init(&d->change, "domains change");
 	rwlock_init(&d->lock, "domains");

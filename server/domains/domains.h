@@ -32,6 +32,8 @@ struct domains_conf {
 	const char *resolver;      /* borrowed: address; "": the host's */
 	struct zones *zones;       /* weak: notified when domains change owners; may be NULL */
 	void (*mapped)(void *ctx); /* NULL, or called after names were mapped; must not block */
+	/* NULL, or called when names lead elsewhere, before anybody is told; must not block */
+	void (*changed)(void *ctx);
 	void *ctx;
 };
 int domains_new(const struct domains_conf *c, struct store *store, struct vmm *vmm,

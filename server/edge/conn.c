@@ -27,9 +27,6 @@
 #define LINGER_MS 2000
 #define ROUNDS_MAX 16 /* of moving bytes before other connections get a turn */
 #define READ_PIECE (16u << 10)
-#define KEEPALIVE_S 60 /* quiet connections are probed, so that vanished clients are found */
-#define KEEPALIVE_EVERY_S 15
-#define KEEPALIVE_TRIES 4
 
 static void peer_name(const struct sockaddr_storage *sa, char *ret, size_t size)
 {
@@ -43,20 +40,6 @@ static void peer_name(const struct sockaddr_storage *sa, char *ret, size_t size)
 		inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], ret, (socklen_t)size);
 	else
 		inet_ntop(AF_INET6, &v6->sin6_addr, ret, (socklen_t)size);
-}
-
-static void socket_options(int fd)
-{
-	static const struct {
-		int level, name, value;
-	} opts[] = { { IPPROTO_TCP, TCP_NODELAY, 1 },
-		     { SOL_SOCKET, SO_KEEPALIVE, 1 },
-		     { IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S },
-		     { IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S },
-		     { IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TRIES } };
-
-	for (size_t i = 0; i < ARRAY_SIZE(opts); i++)
-		(void)setsockopt(fd, opts[i].level, opts[i].name, &opts[i].value, sizeof(int));
 }
 
 void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer,
@@ -78,7 +61,6 @@ void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_
 	c->moved_ms = c->sent_ms = c->busy_ms = w->now;
 	c->deadline = w->now + w->e->conf.head_ms;
 	peer_name(peer, c->peer, sizeof(c->peer));
-	socket_options(fd_consume);
 	if ((tls && tls_open(c) < 0) ||
 	    worker_poll(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		SSL_free(c->ssl);

@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -15,6 +18,9 @@
 #include "edge/edge_internal.h"
 
 #define WORKERS_MAX 4u
+#define KEEPALIVE_S 60 /* quiet connections are probed, so that vanished clients are found */
+#define KEEPALIVE_EVERY_S 15
+#define KEEPALIVE_TRIES 4
 
 void edge_ended(struct edge *e, const char *instance)
 {
@@ -80,6 +86,21 @@ static int nonblock(int fd)
 	return fd < 0 || (fl >= 0 && fcntl(fd, F_SETFL, fl | O_NONBLOCK) == 0) ? 0 : -errno;
 }
 
+int edge_listener(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} opts[] = { { IPPROTO_TCP, TCP_NODELAY, 1 },
+		     { SOL_SOCKET, SO_KEEPALIVE, 1 },
+		     { IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S },
+		     { IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S },
+		     { IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TRIES } };
+
+	for (size_t i = 0; fd >= 0 && i < ARRAY_SIZE(opts); i++)
+		(void)setsockopt(fd, opts[i].level, opts[i].name, &opts[i].value, sizeof(int));
+	return nonblock(fd);
+}
+
 static void set_default(unsigned *ms, unsigned value)
 {
 	if (!*ms)
@@ -105,7 +126,7 @@ int edge_start(const struct edge_conf *conf, const struct edge_ops *ops, struct 
 	if (!e->conf.workers)
 		e->conf.workers = (unsigned)MAX(cpus, 1);
 	e->conf.workers = MIN(e->conf.workers, WORKERS_MAX);
-	if (nonblock(conf->tls_fd) < 0 || nonblock(conf->http_fd) < 0)
+	if (edge_listener(conf->tls_fd) < 0 || edge_listener(conf->http_fd) < 0)
 		return err_sys(err, -errno, "edge: listening socket");
 	if ((r = guard_new(&e->conf, &e->guard, err)) < 0 || (r = tls_new(e, err)) < 0 ||
 	    (r = opener_new(e, &e->opener, err)) < 0 || (r = mint_new(e, &e->mint, err)) < 0)

@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "base/id.h"
 
@@ -19,24 +18,22 @@ struct edge;
 struct err;
 typedef struct ssl_st SSL;
 
-#define EDGE_ACCOUNT_SIZE 40
+#define EDGE_HOST_SIZE 256     /* of a name, with the NUL */
 #define EDGE_ACME_TEXT_MAX 512 /* bytes of the response to an ACME challenge, with the NUL */
 
 enum edge_kind {
 	EDGE_NOWHERE, /* the name is not mapped */
 	EDGE_VM,
-	EDGE_ADDR, /* a plain address: the API */
+	EDGE_ADDR, /* a server of our own, always the same one: the API */
 };
 
 struct edge_target {
 	enum edge_kind kind;
-	char account[EDGE_ACCOUNT_SIZE];
-	char vm[ID_SIZE];
-	char instance[ID_SIZE]; /* of the machine, once known; see edge_ended() */
+	char host[EDGE_HOST_SIZE]; /* the name that led here; set by the edge */
+	char vm[ID_SIZE];          /* any text that tells VMs apart */
+	char instance[ID_SIZE];    /* of the machine, once known; see edge_ended() */
 	uint16_t port;
 	unsigned fresh_ms; /* set by ops->open(): how long its programs may still be starting */
-	struct sockaddr_storage addr; /* where to connect a socket of ops->open() to, too */
-	socklen_t addr_len;
 	/* EDGE_ADDR: a field ("Name: value\r\n") by which it knows our requests; outlives the edge.
 	 * NULL: none */
 	const char *field;
@@ -54,7 +51,11 @@ struct edge_ops {
 	void (*route)(void *ctx, const char *host, struct edge_target *ret);
 	/* Fills in t->instance when it runs; must not block. */
 	enum edge_look (*look)(void *ctx, struct edge_target *t);
-	/* A socket to connect to t->addr, and t->instance; wakes the VM, may block for minutes. */
+	/*
+	 * A socket that is connected, or about to be, and t->instance; wakes the VM, may block for
+	 * minutes. -ECONNREFUSED, -EHOSTUNREACH, -ENETUNREACH: the VM runs, but nothing listens
+	 * there yet; *t is filled in all the same.
+	 */
 	int (*open)(void *ctx, struct edge_target *t, int *ret_fd, struct err *err);
 	/* Gives the TLS connection a certificate for that name ("": none was asked for); must not
 	 * block. -EAGAIN: cert_make() has to get it first. */
@@ -88,6 +89,9 @@ struct edge_stats {
 	unsigned most, fewest; /* of one worker */
 };
 
+/* Options of a listening socket that its connections inherit; edge_start() sets them too, where
+ * the process may. -1 is fine. */
+int edge_listener(int fd);
 int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edge **ret,
                struct err *err);
 /*

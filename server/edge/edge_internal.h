@@ -15,6 +15,7 @@
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 #include "base/err.h"
 #include "base/lock.h"
@@ -97,8 +98,8 @@ struct client; /* guard.c: an address and what it holds */
 /*
  * enum xstate - where an exchange stands
  * @X_OPENING: an opener thread wakes the VM and makes a socket. Next: CONNECTING, LOCAL.
- * @X_CONNECTING: connect(2) is under way. Next: ACTIVE, RETRY, LOCAL.
- * @X_RETRY: nothing listened; tried again at retry_at. Next: CONNECTING, LOCAL.
+ * @X_CONNECTING: its socket is being connected. Next: ACTIVE, RETRY, LOCAL.
+ * @X_RETRY: nothing listened; another socket is asked for at retry_at. Next: OPENING, LOCAL.
  * @X_ACTIVE: request and response flow. Next: TUNNEL, OVER.
  * @X_TUNNEL: a WebSocket: bytes both ways. Next: OVER.
  * @X_LOCAL: the edge itself responds; what the client still sends is dropped. Next: OVER.
@@ -132,7 +133,6 @@ struct xchg {
 	uint64_t moved_ms;  /* the last byte in any direction; once it is X_ACTIVE */
 	uint64_t opened_ms; /* when its socket came */
 	unsigned backoff_ms;
-	int sock; /* owned, while X_RETRY */
 	/* response */
 	unsigned status;
 	bool resp_begun, resp_over, resp_chunked, resp_broken;

@@ -70,8 +70,8 @@ static void *mint_main(void *arg)
 		r = m->e->ops.cert_make ? m->e->ops.cert_make(m->e->ops.ctx, wish->name, &err)
 		                        : -ENOENT;
 		if (r < 0)
-			log_warn("edge: TLS connections for '%s' are refused: %s", wish->name,
-			         err.msg);
+			log_debug("edge: TLS connections for '%s' are refused: %s", wish->name,
+			          err.msg);
 		mutex_lock(&m->lock);
 		m->first = wish->next;
 		if (!m->first)

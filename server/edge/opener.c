@@ -152,11 +152,14 @@ static void need_thread(struct opener *o) REQUIRES(&o->lock)
 {
 	pthread_attr_t attr;
 	pthread_t id;
+	unsigned untaken = 0;
 
-	if (o->n_idle || o->n_threads >= THREADS_MAX) {
-		cond_signal(&o->cond);
+	for (const struct group *g = o->groups; g; g = g->next)
+		untaken += !g->taken;
+	cond_signal(&o->cond);
+	/* One that is idle counts until it has woken: each waiting group needs one of its own. */
+	if (untaken <= o->n_idle || o->n_threads >= THREADS_MAX)
 		return;
-	}
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (pthread_create(&id, &attr, opener_main, o) == 0)

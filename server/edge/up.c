@@ -110,9 +110,8 @@ static bool same_target(const struct edge_target *a, const struct edge_target *b
 {
 	if (a->kind != b->kind || a->port != b->port)
 		return false;
-	if (a->kind == EDGE_VM)
-		return strcmp(a->vm, b->vm) == 0 && strcmp(a->instance, b->instance) == 0;
-	return a->addr_len == b->addr_len && memcmp(&a->addr, &b->addr, a->addr_len) == 0;
+	return a->kind != EDGE_VM ||
+	       (strcmp(a->vm, b->vm) == 0 && strcmp(a->instance, b->instance) == 0);
 }
 
 struct up *up_take(struct worker *w, const struct edge_target *t, unsigned max_idle_ms)

@@ -31,7 +31,6 @@ struct xchg *xchg_new(struct conn *c)
 		return NULL;
 	x->id = c->w->next_xchg++;
 	x->c = c;
-	x->sock = -1;
 	x->since = c->w->now;
 	atomic_fetch_add_explicit(&c->w->e->requests, 1, memory_order_relaxed);
 	return x;
@@ -74,9 +73,6 @@ static void drop_up(struct xchg *x)
 	if (x->up)
 		up_close(x->up);
 	x->up = NULL;
-	if (x->sock >= 0)
-		close(x->sock);
-	x->sock = -1;
 }
 
 void xchg_free(struct xchg *x)
@@ -164,12 +160,23 @@ static void refuse_starting(struct xchg *x)
 	            "moment; this page does so by itself.");
 }
 
+/* Nothing answered for as long as the request may wait: programs may need longer than that. */
+static void refuse_unheard(struct xchg *x)
+{
+	if (x->opened_ms && x->c->w->now < x->opened_ms + x->t.fresh_ms)
+		refuse_starting(x);
+	else
+		refuse_silent(x);
+}
+
 static void refuse_open(struct xchg *x, const struct err *err)
 {
 	if (err->code == -ENOENT) {
 		refuse_unmapped(x);
 	} else if (err->code == -EBUSY || err->code == -ETIMEDOUT || err->code == -EAGAIN) {
 		refuse_starting(x);
+	} else if (err->code == -EMFILE || err->code == -ENFILE || err->code == -ENOMEM) {
+		refuse_busy(x);
 	} else {
 		xchg_refuse(
 		        x, 503, err_code_status(err->tag) ? err->tag : ERR_VM_NOT_RUNNING,
@@ -192,17 +199,11 @@ static void ask_opener(struct xchg *x)
 		refuse_busy(x);
 }
 
-static int plain_socket(const struct edge_target *t)
-{
-	return socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
 void xchg_connect(struct xchg *x, int fd_consume)
 {
 	struct worker *w = x->c->w;
 	int fl = fcntl(fd_consume, F_GETFL);
 	struct up *u;
-	int r;
 
 	if (!guard_fd(w->e->guard, fd_consume)) {
 		close(fd_consume);
@@ -211,7 +212,6 @@ void xchg_connect(struct xchg *x, int fd_consume)
 	}
 	if (fl >= 0)
 		(void)fcntl(fd_consume, F_SETFL, fl | O_NONBLOCK);
-	r = connect(fd_consume, (const struct sockaddr *)&x->t.addr, x->t.addr_len) < 0 ? errno : 0;
 	u = up_new(w, &x->t, fd_consume);
 	if (!u) {
 		refuse_busy(x);
@@ -224,8 +224,6 @@ void xchg_connect(struct xchg *x, int fd_consume)
 	if (up_gone(w, &x->t)) { /* it ended before the socket was listed */
 		up_close(u);
 		ask_opener(x);
-	} else if (r && r != EINPROGRESS) {
-		xchg_up_failed(x, r);
 	}
 }
 
@@ -255,15 +253,8 @@ static void find_way(struct xchg *x, bool pool)
 		x->moved_ms = w->now;
 	} else if (guard_tight(e->guard)) {
 		refuse_busy(x);
-	} else if (x->t.kind == EDGE_VM) {
-		ask_opener(x);
 	} else {
-		int fd = plain_socket(&x->t);
-
-		if (fd < 0)
-			refuse_busy(x);
-		else
-			xchg_connect(x, fd);
+		ask_opener(x);
 	}
 }
 
@@ -307,11 +298,41 @@ void xchg_begin(struct xchg *x)
 		return;
 	}
 	e->ops.route(e->ops.ctx, x->host, &x->t);
+	snprintf(x->t.host, sizeof(x->t.host), "%s", x->host);
 	if (x->t.kind == EDGE_ADDR && x->t.field && head_sign(x, x->t.field) < 0) {
 		refuse_busy(x);
 		return;
 	}
 	find_way(x, true);
+}
+
+static void retry_later(struct xchg *x)
+{
+	drop_up(x);
+	x->backoff_ms =
+	        x->backoff_ms ? MIN(2 * x->backoff_ms, EDGE_RETRY_MAX_MS) : EDGE_RETRY_MIN_MS;
+	x->retry_at = x->c->w->now + x->backoff_ms;
+	x->state = X_RETRY;
+	xchg_wait(x, true);
+	x->c->w->retry_at = MIN(x->c->w->retry_at, x->retry_at);
+}
+
+static bool not_listening(int error)
+{
+	return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+/* Nothing listens yet: tried again for as long as its programs may be starting. */
+static void up_refused(struct xchg *x)
+{
+	const struct worker *w = x->c->w;
+	uint64_t until = x->opened_ms + MAX(x->t.fresh_ms, EDGE_GRACE_MS);
+
+	x->deadline = MIN(until, x->since + w->e->conf.wait_ms);
+	if (x->t.kind == EDGE_VM && w->now < x->deadline)
+		retry_later(x);
+	else
+		refuse_unheard(x);
 }
 
 void xchg_opened(struct worker *w, struct opened *o)
@@ -323,38 +344,23 @@ void xchg_opened(struct worker *w, struct opened *o)
 	if (!x || x->state != X_OPENING)
 		return; /* the client has left, or the request is past its deadline */
 	struct conn *c = x->c;
-	if (o->fd < 0) {
+	bool silent = o->fd < 0 && not_listening(-o->err.code);
+	if (o->fd < 0 && !silent) {
 		refuse_open(x, &o->err);
 	} else {
+		if (!x->opened_ms || strcmp(x->t.instance, o->t.instance) != 0)
+			x->opened_ms = w->now; /* from here on its programs have so much time */
 		x->t = o->t;
-		x->opened_ms = w->now;
-		xchg_connect(x, TAKE_FD(o->fd));
+		if (silent)
+			up_refused(x);
+		else
+			xchg_connect(x, TAKE_FD(o->fd));
 	}
 	conn_run(c);
 }
 
-/* Keeps the socket for another try. It is disconnected first, or connect(2) would only report the
- * last failure again. */
-static void retry_later(struct xchg *x)
-{
-	static const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
-	struct up *u = x->up;
-
-	epoll_ctl(u->w->epoll, EPOLL_CTL_DEL, u->io.fd, NULL);
-	(void)connect(u->io.fd, &nowhere, sizeof(nowhere));
-	x->sock = TAKE_FD(u->io.fd);
-	up_close(u);
-	x->backoff_ms =
-	        x->backoff_ms ? MIN(2 * x->backoff_ms, EDGE_RETRY_MAX_MS) : EDGE_RETRY_MIN_MS;
-	x->retry_at = x->c->w->now + x->backoff_ms;
-	x->state = X_RETRY;
-	xchg_wait(x, true);
-	x->c->w->retry_at = MIN(x->c->w->retry_at, x->retry_at);
-}
-
 void xchg_up_failed(struct xchg *x, int error)
 {
-	struct worker *w = x->c->w;
 	struct up *u = x->up;
 	bool connecting = u && !u->connected;
 
@@ -362,15 +368,8 @@ void xchg_up_failed(struct xchg *x, int error)
 		resp_break(x);
 		return;
 	}
-	if (connecting && x->t.kind == EDGE_VM &&
-	    (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH)) {
-		uint64_t until = x->opened_ms + MAX(x->t.fresh_ms, EDGE_GRACE_MS);
-
-		x->deadline = MIN(until, x->since + w->e->conf.wait_ms);
-		if (w->now < x->deadline)
-			retry_later(x);
-		else
-			refuse_silent(x);
+	if (connecting && not_listening(error)) {
+		up_refused(x);
 		return;
 	}
 	if (!connecting && u && u->reused && !u->got_any && x->again_ok && !x->req_begun) {
@@ -396,11 +395,11 @@ void xchg_tick(struct xchg *x)
 		if (x->state == X_OPENING)
 			refuse_starting(x);
 		else
-			refuse_silent(x);
+			refuse_unheard(x);
 		return;
 	}
 	if (x->state == X_RETRY && now >= x->retry_at)
-		xchg_connect(x, TAKE_FD(x->sock));
+		ask_opener(x);
 }
 
 bool xchg_late(struct xchg *x)

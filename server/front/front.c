@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 
 #include "api/api.h"
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "base/log.h"
@@ -28,11 +30,13 @@
 #include "cert/cert.h"
 #include "conf.h"
 #include "domains/domains.h"
-#include "edge/edge.h"
+#include "edgehost/edgehost.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
 #define EDGE_FIELD "X-Pando-Edge: "
+#define CONNECT_MS 20 /* for a port to answer or refuse; then it goes on without us */
+#define BIND_MS 2000  /* for the edge of a pandod that was killed to let go of the address */
 
 struct front {
 	const struct conf *conf; /* weak, these three */
@@ -42,7 +46,7 @@ struct front {
 	struct domains *domains;
 	struct certs *certs;
 	struct acme *acme;
-	struct edge *edge;
+	struct edgehost *_Atomic edge;
 	int tls_fd, http_fd; /* until passed to the edge */
 	char tls_at[64], http_at[64];
 	struct sockaddr_storage api_addr;
@@ -83,90 +87,110 @@ static bool vm_name(const struct front *f, const char *host, struct domains_way 
 	return id_valid("", ret->vm) && vmm_owner(f->vmm, ret->vm, ret->account, &none) == 0;
 }
 
-static void route(void *ctx, const char *host, struct edge_target *ret)
+/* The account it belongs to, if it is a VM's name. */
+static void find(struct front *f, const char *host, struct edgehost_way *ret,
+                 char account[ACCOUNT_SIZE])
 {
-	struct front *f = ctx;
 	struct domains_way way = { .port = 0 };
-	struct sockaddr_in *sa = (struct sockaddr_in *)&ret->addr;
+	bool mapped = domains_route(f->domains, host, &way) == 0;
 
-	*ret = (struct edge_target){ .kind = EDGE_NOWHERE };
+	*ret = (struct edgehost_way){ .cert = certs_number(f->certs, host, mapped) };
 	if (own_name(f, host)) {
 		ret->kind = EDGE_ADDR;
-		ret->addr = f->api_addr;
-		ret->addr_len = f->api_len;
-		ret->field = f->field;
-		return;
+	} else if (mapped || vm_name(f, host, &way)) {
+		ret->kind = EDGE_VM;
+		ret->port = way.port;
+		memcpy(ret->vm, way.vm, sizeof(ret->vm));
+		snprintf(account, ACCOUNT_SIZE, "%s", way.account);
 	}
-	if (domains_route(f->domains, host, &way) < 0 && !vm_name(f, host, &way))
-		return;
-	ret->kind = EDGE_VM;
-	ret->port = way.port;
-	memcpy(ret->vm, way.vm, sizeof(ret->vm));
-	snprintf(ret->account, sizeof(ret->account), "%s", way.account);
-	*sa = (struct sockaddr_in){ .sin_family = AF_INET,
-		                    .sin_port = htons(way.port),
-		                    .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
-	ret->addr_len = sizeof(*sa);
 }
 
-static enum edge_look look(void *ctx, struct edge_target *t)
+static void way(void *ctx, const char *host, struct edgehost_way *ret)
+{
+	char account[ACCOUNT_SIZE];
+
+	find(ctx, host, ret, account);
+}
+
+static void look(void *ctx, struct edgehost_way *w)
 {
 	struct front *f = ctx;
 	struct err none = { 0 };
 	struct vm_info v;
 
-	if (vmm_get(f->vmm, t->account, t->vm, &v, &none) < 0)
-		return EDGE_GONE;
-	memcpy(t->instance, v.instance, sizeof(t->instance));
+	w->look = EDGE_GONE;
+	if (vmm_get(f->vmm, NULL, w->vm, &v, &none) < 0)
+		return;
+	memcpy(w->instance, v.instance, sizeof(w->instance));
 	switch (v.state) {
 	case VM_RUNNING:
-		return EDGE_RUNNING;
+		w->look = EDGE_RUNNING;
+		return;
 	case VM_STARTING:
 	case VM_BUILDING:
-		return EDGE_STARTING;
+		w->look = EDGE_STARTING;
+		return;
 	default:
-		return EDGE_ASLEEP;
+		w->look = EDGE_ASLEEP;
 	}
 }
 
-static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
+static int open_api(struct front *f, int *ret_fd, struct err *err)
+{
+	autofd int fd = socket(f->api_addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
+		return err_sys(err, -errno, "edge: socket for the API");
+	r = sock_connect_soon(fd, (const struct sockaddr *)&f->api_addr, f->api_len, CONNECT_MS);
+	if (r < 0)
+		return err_sys(err, r, "edge: connect to the API");
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* The name decides again: what the edge believes of it does not count. */
+static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd,
+                    struct err *err)
 {
 	struct front *f = ctx;
-	struct err none = { 0 };
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+		                  .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
 	struct vm_socket s = { .fd = -1 };
-	int r = vmm_socket(f->vmm, t->account, t->vm, &s, err);
+	char account[ACCOUNT_SIZE];
+	struct err none = { 0 };
+	int r;
 
+	find(f, host, ret, account);
+	if (ret->kind == EDGE_ADDR)
+		return open_api(f, ret_fd, err);
+	if (ret->kind != EDGE_VM)
+		return err_set(err, -ENOENT, "'%s' leads nowhere", host);
+	r = vmm_socket(f->vmm, account, ret->vm, &s, err);
 	if (r == -ENOENT)
 		domains_reload(f->domains, &none); /* its names were deleted with it */
 	if (r < 0)
 		return r;
-	memcpy(t->instance, s.instance, sizeof(t->instance));
-	t->fresh_ms = s.fresh_ms;
-	*ret_fd = s.fd;
+	autofd int fd = s.fd;
+	memcpy(ret->instance, s.instance, sizeof(ret->instance));
+	ret->look = EDGE_RUNNING;
+	ret->fresh_ms = s.fresh_ms;
+	sa.sin_port = htons(ret->port);
+	r = sock_connect_soon(fd, (const struct sockaddr *)&sa, sizeof(sa), CONNECT_MS);
+	if (r < 0)
+		return err_sys(err, r, "connect to port %u of VM %s", ret->port, ret->vm);
+	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
-static int give_cert(void *ctx, const char *name, SSL *ssl)
+static int get_cert(void *ctx, const char *name, struct buf *ret, uint64_t *ret_number,
+                    struct err *err)
 {
 	struct front *f = ctx;
-	struct domains_way way;
-	struct err err = { 0 };
-	bool known = domains_route(f->domains, name, &way) == 0;
+	struct domains_way unused;
+	bool mapped = domains_route(f->domains, name, &unused) == 0;
 
-	return certs_use(f->certs, name, known, ssl, &err);
-}
-
-static int make_cert(void *ctx, const char *name, struct err *err)
-{
-	struct front *f = ctx;
-	struct domains_way way;
-
-	return certs_make(f->certs, name, domains_route(f->domains, name, &way) == 0, err);
-}
-
-static void machine_ended(void *ctx, const char *instance)
-{
-	edge_ended(((struct front *)ctx)->edge, instance);
+	return certs_get(f->certs, name, mapped, ret, ret_number, err);
 }
 
 static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
@@ -174,6 +198,26 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	struct front *f = ctx;
 
 	return f->acme ? acme_challenge(f->acme, token, ret, EDGE_ACME_TEXT_MAX) : -ENOENT;
+}
+
+/* ---- what the edge is told ---- */
+
+static void vm_changed(void *ctx, const char *vm, const char *ended)
+{
+	struct front *f = ctx;
+
+	edgehost_changed(f->edge, vm);
+	if (ended)
+		edgehost_ended(f->edge, ended);
+}
+
+/* Names lead elsewhere, or have other certificates. */
+static void names_changed(void *ctx)
+{
+	struct edgehost *e = atomic_load(&((struct front *)ctx)->edge);
+
+	if (e)
+		edgehost_changed(e, NULL);
 }
 
 /* Names ACME should certify: mapped ones below verified domains, and requested wildcards.
@@ -224,12 +268,14 @@ static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err 
 	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
 	char addr[INET6_ADDRSTRLEN] = "", port[8] = "";
+	uint64_t until = deadline_in(BIND_MS);
 	int fd;
 
 	*ret_fd = -1;
 	if (strcmp(text, "none") == 0)
 		return 0;
-	fd = sock_tcp_listen(text, err);
+	while ((fd = sock_tcp_listen(text, err)) == -EADDRINUSE && clock_ms() < until)
+		usleep(20000);
 	if (fd < 0)
 		return err_wrap(err, fd, "edge");
 	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
@@ -274,6 +320,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 		return r;
 	dc.zones = f->zones;
 	dc.mapped = names_mapped;
+	dc.changed = names_changed;
 	dc.ctx = f;
 	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
 	    (r = certs_open_sealed(dir, suffixes, ARRAY_SIZE(suffixes), store_secrets(store),
@@ -281,6 +328,22 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 		return r;
 	*ret = TAKE_PTR(f);
 	return 0;
+}
+
+static void edge_status(struct front *f, struct api_edge_status *ret)
+{
+	struct edgehost *e = atomic_load(&f->edge);
+	struct edgehost_status s = { .pid = -1 };
+
+	if (e)
+		edgehost_status(e, &s);
+	*ret = (struct api_edge_status){ .pid = s.pid,
+		                         .starts = s.starts,
+		                         .connections = s.stats.connections,
+		                         .requests = s.stats.requests,
+		                         .refused = s.stats.refused,
+		                         .woken = s.stats.woken,
+		                         .open = s.stats.open };
 }
 
 void front_deps(struct front *f, struct api_deps *deps)
@@ -291,6 +354,7 @@ void front_deps(struct front *f, struct api_deps *deps)
 	deps->certs = f->certs;
 	deps->front = f;
 	deps->wildcard = front_wildcard;
+	deps->edge_status = edge_status;
 }
 
 /* The API's address as reachable from this host. */
@@ -306,9 +370,9 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 int front_start(struct front *f, struct api *api, struct err *err)
 {
-	struct edge_ops ops = { route, look, open_way, give_cert, make_cert, challenge, f };
-	struct edge_conf ec = { .tls_fd = TAKE_FD(f->tls_fd),
-		                .http_fd = TAKE_FD(f->http_fd),
+	struct edgehost_ops ops = { way, look, open_way, get_cert, challenge, f };
+	struct edge_conf ec = { .tls_fd = -1,
+		                .http_fd = -1,
 		                .wait_ms = f->conf->edge_wait_s * 1000,
 		                .answer_ms = f->conf->edge_answer_s * 1000,
 		                .stall_ms = f->conf->edge_stall_s * 1000,
@@ -317,6 +381,11 @@ int front_start(struct front *f, struct api *api, struct err *err)
 		                .addr_requests = f->conf->edge_addr_requests,
 		                .fd_reserve = f->conf->edge_fd_reserve,
 		                .hsts_s = f->conf->edge_hsts_s };
+	struct edgehost_conf hc = { .field = f->field,
+		                    .mem_mb = f->conf->edge_mem_mb,
+		                    .log = (enum log_level)MAX(
+		                            0, log_level_parse(f->conf->log_level)) };
+	struct edgehost *e = NULL;
 	char dir[300];
 	struct acme_conf ac = { .dir = dir,
 		                .url = f->conf->acme_url,
@@ -332,10 +401,18 @@ int front_start(struct front *f, struct api *api, struct err *err)
 		r = acme_start(&ac, f->certs, &f->acme, err);
 	if (r == 0)
 		r = zones_serve(f->zones, err);
-	if (r < 0 || (r = edge_start(&ec, &ops, &f->edge, err)) < 0)
+	if (r < 0 || (f->tls_fd < 0 && f->http_fd < 0))
 		return r;
-	vmm_on_ended(f->vmm, machine_ended, f);
-	edge_ended(f->edge, NULL); /* whatever ended before we subscribed */
+	hc.edge = ec;
+	hc.edge.tls_fd = TAKE_FD(f->tls_fd);
+	hc.edge.http_fd = TAKE_FD(f->http_fd);
+	if ((r = edgehost_start(&hc, &ops, &e, err)) < 0)
+		return r;
+	atomic_store(&f->edge, e);
+	certs_on_change(f->certs, names_changed, f);
+	vmm_on_changed(f->vmm, vm_changed, f);
+	edgehost_changed(e, NULL); /* whatever changed or ended before we subscribed */
+	edgehost_ended(e, NULL);
 	return 0;
 }
 
@@ -354,8 +431,8 @@ void front_stop(struct front *f)
 {
 	if (!f)
 		return;
-	vmm_on_ended(f->vmm, NULL, NULL);
-	edge_stop(f->edge);
+	vmm_on_changed(f->vmm, NULL, NULL);
+	edgehost_stop(f->edge);
 }
 
 struct front *front_free(struct front *f)
@@ -363,8 +440,10 @@ struct front *front_free(struct front *f)
 	if (!f)
 		return NULL;
 	front_stop(f);
-	edge_free(f->edge);
 	acme_stop(f->acme);
+	if (f->certs)
+		certs_on_change(f->certs, NULL, NULL);
+	edgehost_free(atomic_exchange(&f->edge, NULL));
 	certs_free(f->certs);
 	domains_free(f->domains);
 	zones_free(f->zones);

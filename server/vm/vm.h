@@ -125,12 +125,13 @@ int vmm_wait_over(struct vm_wait *w, char ret_status[VM_EXIT_MAX]);
 int vmm_wait_fd(const struct vm_wait *w); /* readable: look again */
 struct vm_wait *vmm_wait_free(struct vm_wait *w);
 /*
- * fn hears of every machine that ends, by its instance: on the thread that ended it and under the
+ * fn hears of every VM whose state or machine changes, or that is deleted, and of the machine that
+ * ended with that (its instance; NULL: none did): on the thread that changed it and under the
  * manager's lock, so it must neither block nor call the manager. There is one listener; NULL: none
  * from now on, and no call is under way any more.
  */
-typedef void (*vm_ended_fn)(void *ctx, const char *instance);
-void vmm_on_ended(struct vmm *m, vm_ended_fn fn, void *ctx);
+typedef void (*vm_changed_fn)(void *ctx, const char *vm, const char *ended);
+void vmm_on_changed(struct vmm *m, vm_changed_fn fn, void *ctx);
 
 /* Somebody uses it from outside by other ways than its NIC: it is not idle. Waits for nobody. */
 void vmm_touch(struct vmm *m, const char *account, const char *id);

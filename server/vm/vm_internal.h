@@ -102,9 +102,9 @@ struct blank {
 
 struct vmm {
 	struct vmm_conf conf;
-	struct vm_times t;    /* deadlines of single steps */
-	vm_ended_fn on_ended; /* or NULL; lock, both */
-	void *on_ended_ctx;
+	struct vm_times t;        /* deadlines of single steps */
+	vm_changed_fn on_changed; /* or NULL; lock, both */
+	void *on_changed_ctx;
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
 	struct privc *priv;

@@ -57,20 +57,23 @@ int vmm_wait_new(struct vmm *m, const char *account, const char *id, struct vm_w
 	return 0;
 }
 
-void vmm_on_ended(struct vmm *m, vm_ended_fn fn, void *ctx)
+void vmm_on_changed(struct vmm *m, vm_changed_fn fn, void *ctx)
 {
 	LOCK_SCOPE(&m->lock);
-	m->on_ended = fn;
-	m->on_ended_ctx = ctx;
+	m->on_changed = fn;
+	m->on_changed_ctx = ctx;
 }
 
 void vm_wake_waiters(struct vm *vm, const struct vm_info *next)
 {
 	const struct vm_info *was = &vm->shown;
 
-	if (vm->m->on_ended && has_machine(was->state) && *was->instance &&
-	    !(next && has_machine(next->state) && !strcmp(next->instance, was->instance)))
-		vm->m->on_ended(vm->m->on_ended_ctx, was->instance);
+	bool ended = has_machine(was->state) && *was->instance &&
+	             !(next && has_machine(next->state) && !strcmp(next->instance, was->instance));
+
+	if (vm->m->on_changed)
+		vm->m->on_changed(vm->m->on_changed_ctx, vm->row.info.id,
+		                  ended ? was->instance : NULL);
 	for (struct vm_wait *w = vm->waiters; w; w = w->next)
 		(void)!eventfd_write(w->fd, 1); /* full means readable already */
 }

@@ -2,9 +2,11 @@
 """Names that lead to ports of VMs: TLS, HTTP/1.1 and HTTP/2, bodies, WebSockets, waking, error pages, hostile clients"""
 import base64
 import os
+import signal
 import threading
 import time
 
+import host
 from case import Case, limit, long, wait_for
 from edge_checks import Checks, Edge, read_until_closed
 
@@ -44,6 +46,41 @@ class Edges(Checks, EdgeBase):
         cls.vm = cls.s.create()
         cls.start_app(cls.vm)
         cls.map(cls.host, cls.vm)
+
+    def edge_pid(self):
+        """The process behind the edge's address, which is not pandod."""
+        return next((pid for pid in self.s.descendants() if os.path.basename(host.exe(pid) or "") == "pando-edge"), None)
+
+    def test_its_process_is_killed(self):
+        """VMs, API and what they have under way go on; requests work again within moments, also those by TLS."""
+        s = self.s
+        pid, pandod, before = self.edge_pid(), s.pandod_pid(), s.api("GET", "/v1/health")["edge"]
+        ran = []
+        command = threading.Thread(target=lambda: ran.append(s.sh(self.vm, "sleep 3; cat /proc/sys/kernel/random/boot_id")))
+        boot = s.sh(self.vm, "cat /proc/sys/kernel/random/boot_id")
+        command.start()
+        os.kill(pid, signal.SIGKILL)
+        self.assertEqual(s.api("GET", f"/v1/vms/{self.vm}")["state"], "running")
+        wait_for("another process", lambda: self.edge_pid() not in (pid, None), 30)
+        for scheme in ("http", "https"):
+            self.assertEqual(self.e.curl(f"{scheme}://{self.host}/echo").status, 200)
+        self.assertEqual(self.e.curl("https://api.pando.localhost/v1/health").status, 200)
+        command.join()
+        self.assertEqual((ran, s.pandod_pid()), ([boot], pandod))
+        after = s.api("GET", "/v1/health")["edge"]
+        self.assertEqual((after["starts"], after["running"]), (before["starts"] + 1, True))
+
+    def test_its_process_is_walled_in(self):
+        """It runs as pandod does, without what pandod has: files, ways to pando-priv, system calls that make sockets."""
+        pid = self.edge_pid()
+        with open(f"/proc/{pid}/status") as f:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+        self.assertEqual((status["Seccomp"], status["NoNewPrivs"], int(status["CapEff"], 16)), ("2", "1", 0))
+        self.assertNotEqual(status["Uid"].split()[0], "0")
+        opened = {os.readlink(f"/proc/{pid}/fd/{n}").split(":")[0] for n in os.listdir(f"/proc/{pid}/fd")}
+        self.assertEqual(opened - {"/dev/null", "socket", "pipe", "anon_inode"}, set())
+        with open(f"/proc/{pid}/maps") as f:
+            self.assertNotIn("sqlite", f.read())
 
     def test_names_are_first_come_first_served(self):
         s = self.s

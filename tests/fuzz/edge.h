@@ -63,14 +63,10 @@ static const socklen_t addr_len = offsetof(struct sockaddr_un, sun_path) + 16;
 
 static void route(void *ctx, const char *host, struct edge_target *ret)
 {
-	const struct sockaddr_un *to = st.flags & FLAG_SILENT ? &st.nobody : &st.addr;
-
 	must(strlen(host) <= H1_HOST_MAX);
 	*ret = (struct edge_target){ .kind = st.flags & FLAG_VM ? EDGE_VM : EDGE_ADDR,
 		                     .port = 80,
-		                     .addr_len = addr_len,
 		                     .field = "X-Pando-Edge: secret\r\n" };
-	memcpy(&ret->addr, to, sizeof(*to));
 	snprintf(ret->vm, sizeof(ret->vm), "vm");
 	if (strcmp(host, "nowhere.test") == 0)
 		ret->kind = EDGE_NOWHERE;
@@ -95,6 +91,18 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	return 0;
 }
 
+static void connect_up(struct opened *r)
+{
+	const struct sockaddr_un *to = st.flags & FLAG_SILENT ? &st.nobody : &st.addr;
+
+	r->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	must(r->fd >= 0);
+	if (connect(r->fd, (const struct sockaddr *)to, addr_len) == 0)
+		return;
+	err_set(&r->err, errno == EAGAIN ? -EBUSY : -errno, "connect"); /* its queue is full */
+	close(TAKE_FD(r->fd));
+}
+
 /* Instead of the threads of opener.c: the answer is there at the next turn. */
 int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct edge_target *t)
 {
@@ -113,7 +121,7 @@ int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct e
 	if (st.flags & FLAG_BUSY)
 		err_set(&r->err, -errors[xchg % ARRAY_SIZE(errors)], "no way");
 	else
-		r->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		connect_up(r);
 	worker_tell(w, r);
 	return 0;
 }

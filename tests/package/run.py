@@ -106,6 +106,7 @@ class Package(unittest.TestCase):
         self.assertEqual(self.inside("pandod", "--version"), f"pandod {version}\n")
         self.assertIn("SYNOPSIS", self.inside("pando", "--help"))
         self.assertIn("--data DIR", self.inside("/usr/libexec/pando/pando-priv", "--help"))
+        self.assertIn("started by pandod", self.inside("/usr/libexec/pando/pando-edge", "--help"))
         self.assertIn("usage: pando-image", self.inside("pando-image", "--help"))
         for path in sorted(paths_of(self.deb)):
             full = self.root + path

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * edgeup.c - the edge by itself, in front of a plain address: edgeup DIR TLS-LISTEN HTTP-LISTEN
- * UPSTREAM [SECONDS [MS]]
+ * edgeup.c - the edge with its process, in front of a plain address: edgeup DIR TLS-LISTEN
+ * HTTP-LISTEN UPSTREAM [SECONDS [MS]]
  *
  * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
@@ -10,7 +10,9 @@
  * The certificate of "slow*.own.test" is not made before "sign" is read, that of "stuck*.own.test"
  * not before the end, that of "never.own.test" not at all. Prints "ready", a line of figures for
  * each line that it reads, and ends when its standard input ends. In the environment, EDGEUP_FIELD
- * is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500".
+ * is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500"; EDGEUP_PROGRAM
+ * is run instead of pando-edge. It fails if that process ended by itself, unless EDGEUP_ENDS is
+ * set.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,15 +28,17 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/sock.h"
+#include "base/starter.h"
 #include "cert/cert.h"
-#include "edge/edge.h"
+#include "edgehost/edgehost.h"
 
 #define FRESH_MS 60000
 
 struct stand {
 	struct certs *certs;
-	struct edge_target up;
-	struct edge *edge;
+	struct sockaddr_storage up;
+	socklen_t up_len;
+	struct edgehost *_Atomic edge;
 	_Atomic int awake, opened, looks;
 	_Atomic int machine; /* the number of the one that runs */
 	_Atomic int vanished;
@@ -45,47 +49,59 @@ struct stand {
 	bool over;
 };
 
-static void route(void *ctx, const char *host, struct edge_target *ret)
+/* "silent": a port where nothing listens; "fresh": its program may still be starting; "stuck": its
+ * socket does not come; "broken": it cannot be started. */
+static const char *vm_of(const char *host)
 {
-	struct stand *s = ctx;
+	static const char *const names[] = { "vm", "silent", "vanish", "stuck", "broken" };
 
-	*ret = s->up;
-	if (strcmp(host, "nowhere.edge.test") == 0)
-		ret->kind = EDGE_NOWHERE;
-	if (strcmp(host, "vm.edge.test") == 0) {
-		ret->kind = EDGE_VM;
-		snprintf(ret->vm, sizeof(ret->vm), "vm");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		size_t n = strlen(names[i]);
+
+		if (strncmp(host, names[i], n) == 0 && strcmp(host + n, ".edge.test") == 0)
+			return names[i];
 	}
-	if (strcmp(host, "silent.edge.test") == 0) { /* a port where nothing listens */
-		ret->kind = EDGE_VM;
-		snprintf(ret->vm, sizeof(ret->vm), "silent");
-	}
-	if (strncmp(host, "port-", 5) == 0) { /* its program may still be starting */
-		ret->kind = EDGE_VM;
-		ret->port = (uint16_t)strtoul(host + 5, NULL, 10);
-		snprintf(ret->vm, sizeof(ret->vm), "fresh");
-	}
-	if (strcmp(host, "vanish.edge.test") == 0) {
-		ret->kind = EDGE_VM;
-		snprintf(ret->vm, sizeof(ret->vm), "vanish");
-	}
-	if (strcmp(host, "stuck.edge.test") == 0) { /* its socket does not come */
-		ret->kind = EDGE_VM;
-		snprintf(ret->vm, sizeof(ret->vm), "stuck");
-	}
-	if (strcmp(host, "broken.edge.test") == 0) { /* cannot be started */
-		ret->kind = EDGE_VM;
-		snprintf(ret->vm, sizeof(ret->vm), "broken");
-	}
+	return strncmp(host, "port-", 5) == 0 ? "fresh" : NULL;
 }
 
-static enum edge_look look(void *ctx, struct edge_target *t)
+static bool own(const char *name)
+{
+	const char *dot = strchr(name, '.');
+
+	return dot && strcmp(dot, ".own.test") == 0;
+}
+
+static void way(void *ctx, const char *host, struct edgehost_way *ret)
+{
+	struct stand *s = ctx;
+	const char *vm = vm_of(host);
+
+	*ret = (struct edgehost_way){ .kind = EDGE_ADDR,
+		                      .port = 80,
+		                      .cert = certs_number(s->certs, host, own(host)) };
+	if (strcmp(host, "nowhere.edge.test") == 0)
+		ret->kind = EDGE_NOWHERE;
+	if (!vm)
+		return;
+	ret->kind = EDGE_VM;
+	snprintf(ret->vm, sizeof(ret->vm), "%s", vm);
+	if (strcmp(vm, "fresh") == 0)
+		ret->port = (uint16_t)strtoul(host + 5, NULL, 10);
+}
+
+static void look(void *ctx, struct edgehost_way *w)
 {
 	struct stand *s = ctx;
 
 	s->looks++;
-	snprintf(t->instance, sizeof(t->instance), "m%d", s->machine);
-	return s->awake || strcmp(t->vm, "fresh") == 0 ? EDGE_RUNNING : EDGE_ASLEEP;
+	snprintf(w->instance, sizeof(w->instance), "m%d", s->machine);
+	w->look = s->awake || strcmp(w->vm, "fresh") == 0 ? EDGE_RUNNING : EDGE_ASLEEP;
+}
+
+/* All VMs have the same machine. */
+static void changed(struct stand *s)
+{
+	edgehost_changed(s->edge, NULL);
 }
 
 static void end_machine(struct stand *s)
@@ -93,7 +109,8 @@ static void end_machine(struct stand *s)
 	char instance[ID_SIZE];
 
 	snprintf(instance, sizeof(instance), "m%d", s->machine++);
-	edge_ended(s->edge, instance);
+	changed(s);
+	edgehost_ended(s->edge, instance);
 }
 
 static void wait_over(struct stand *s)
@@ -104,51 +121,60 @@ static void wait_over(struct stand *s)
 	mutex_unlock(&s->lock);
 }
 
-static int open_way(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
+static int open_vm(struct stand *s, struct edgehost_way *w, struct sockaddr_storage *sa,
+                   struct err *err)
 {
-	struct stand *s = ctx;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in *in = (struct sockaddr_in *)sa;
 
-	if (fd < 0)
-		return err_sys(err, -errno, "socket");
-	if (strcmp(t->vm, "stuck") == 0) {
-		close(fd);
+	if (strcmp(w->vm, "stuck") == 0) {
 		wait_over(s);
 		return err_set(err, -ETIMEDOUT, "stuck");
 	}
-	if (strcmp(t->vm, "broken") == 0) {
-		close(fd);
+	if (strcmp(w->vm, "broken") == 0)
 		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "broken");
+	if (strcmp(w->vm, "silent") == 0) {
+		w->port = 1;
+		in->sin_port = htons(w->port);
 	}
-	if (strcmp(t->vm, "silent") == 0) {
-		struct sockaddr_storage sa;
-
-		sock_parse("127.0.0.1:1", &sa, &t->addr_len, NULL);
-		t->addr = sa;
-		t->port = 1;
-	}
-	if (strcmp(t->vm, "fresh") == 0) {
-		((struct sockaddr_in *)&t->addr)->sin_port = htons(t->port);
-		t->fresh_ms = FRESH_MS;
+	if (strcmp(w->vm, "fresh") == 0) {
+		in->sin_port = htons(w->port);
+		w->fresh_ms = FRESH_MS;
 	} else if (!s->awake) {
 		usleep(300000); /* what a thaw takes */
 		s->awake = 1;
+		changed(s);
 		printf("woken\n");
 		fflush(stdout);
 	}
 	s->opened++;
-	snprintf(t->instance, sizeof(t->instance), "m%d", s->machine);
-	*ret_fd = fd;
-	if (strcmp(t->vm, "vanish") == 0 && !s->vanished++)
+	snprintf(w->instance, sizeof(w->instance), "m%d", s->machine);
+	if (strcmp(w->vm, "vanish") == 0 && !s->vanished++)
 		end_machine(s);
 	return 0;
 }
 
-static bool own(const char *name)
+static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd,
+                    struct err *err)
 {
-	const char *dot = strchr(name, '.');
+	struct stand *s = ctx;
+	struct sockaddr_storage sa = s->up;
+	autofd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r = 0;
 
-	return dot && strcmp(dot, ".own.test") == 0;
+	way(s, host, ret);
+	if (fd < 0)
+		return err_sys(err, -errno, "socket");
+	if (ret->kind == EDGE_NOWHERE)
+		return err_set(err, -ENOENT, "nowhere");
+	if (ret->kind == EDGE_VM)
+		r = open_vm(s, ret, &sa, err);
+	if (r < 0)
+		return r;
+	r = sock_connect_soon(fd, (struct sockaddr *)&sa, s->up_len, 20);
+	if (r < 0)
+		return err_sys(err, r, "connect");
+	*ret_fd = TAKE_FD(fd);
+	return 0;
 }
 
 static int slow_sign(struct stand *s, const char *name)
@@ -165,20 +191,13 @@ static int slow_sign(struct stand *s, const char *name)
 	return strcmp(name, "never.own.test") == 0 ? -EIO : 0;
 }
 
-static int cert(void *ctx, const char *name, SSL *ssl)
-{
-	struct stand *s = ctx;
-
-	return certs_use(s->certs, name, own(name), ssl, NULL);
-}
-
-static int cert_make(void *ctx, const char *name, struct err *err)
+static int cert(void *ctx, const char *name, struct buf *ret, uint64_t *ret_number, struct err *err)
 {
 	struct stand *s = ctx;
 
 	if (own(name) && slow_sign(s, name) < 0)
 		return err_set(err, -EIO, "never");
-	return certs_make(s->certs, name, own(name), err);
+	return certs_get(s->certs, name, own(name), ret, ret_number, err);
 }
 
 static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
@@ -218,12 +237,30 @@ static void read_conf(struct edge_conf *c, char *text)
 				*names[i].value = (unsigned)strtoul(strchr(w, '=') + 1, NULL, 10);
 }
 
+static void figures(struct stand *s)
+{
+	struct edgehost_status st;
+
+	edgehost_status(s->edge, &st);
+	printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, %d looks, "
+	       "process %d, %u starts, %llu requests\n",
+	       st.stats.open, s->opened, st.stats.fewest, st.stats.most, s->making, s->made,
+	       s->looks, st.pid, st.starts, (unsigned long long)st.stats.requests);
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
 	struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
-	struct edge_ops ops = { route, look, open_way, cert, cert_make, challenge, &s };
-	struct edge_conf conf = { .wait_ms = 10000 };
+	struct edgehost_ops ops = { way, look, open_way, cert, challenge, &s };
+	static const struct starter_kind *const kinds[] = { &edgehost_kind };
+	const char *program = getenv("EDGEUP_PROGRAM");
+	struct edgehost_conf conf = { .field = getenv("EDGEUP_FIELD"),
+		                      .edge = { .wait_ms = 10000 },
+		                      .log = LOG_LV_WARN };
+	struct edgehost_status st;
+	struct edgehost *edge = NULL;
 	struct err err = { 0 };
 	char line[8];
 
@@ -234,40 +271,38 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	log_init("edgeup", LOG_LV_WARN);
-	s.up.kind = EDGE_ADDR;
-	s.up.port = 80;
-	s.up.field = getenv("EDGEUP_FIELD");
 	if (argc > 5)
-		conf.head_ms = (unsigned)strtoul(argv[5], NULL, 10);
+		conf.edge.head_ms = (unsigned)strtoul(argv[5], NULL, 10);
 	if (argc > 6)
-		conf.stall_ms = (unsigned)strtoul(argv[6], NULL, 10);
+		conf.edge.stall_ms = (unsigned)strtoul(argv[6], NULL, 10);
 	if (getenv("EDGEUP_CONF"))
-		read_conf(&conf, getenv("EDGEUP_CONF"));
-	if (certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
-	    (conf.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
-	    (conf.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||
-	    sock_parse(argv[4], &s.up.addr, &s.up.addr_len, &err) < 0 ||
-	    edge_start(&conf, &ops, &s.edge, &err) < 0) {
+		read_conf(&conf.edge, getenv("EDGEUP_CONF"));
+	if (edgehost_kind_init(program ? program : EDGE_PROGRAM, &err) < 0 ||
+	    starter_open(kinds, ARRAY_SIZE(kinds), &err) < 0 ||
+	    certs_open(argv[1], suffixes, 1, &s.certs, &err) < 0 ||
+	    (conf.edge.tls_fd = sock_tcp_listen(argv[2], &err)) < 0 ||
+	    (conf.edge.http_fd = sock_tcp_listen(argv[3], &err)) < 0 ||
+	    sock_parse(argv[4], &s.up, &s.up_len, &err) < 0 ||
+	    edgehost_start(&conf, &ops, &edge, &err) < 0) {
 		fprintf(stderr, "edgeup: %s\n", err.msg);
 		return 1;
 	}
+	s.edge = edge;
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
-		struct edge_stats st;
-
-		edge_stats(s.edge, &st);
 		if (strcmp(line, "sign\n") == 0)
 			release(&s, /* over= */ false);
 		if (strcmp(line, "end\n") == 0)
 			end_machine(&s);
-		printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, "
-		       "%d looks\n",
-		       st.open, s.opened, st.fewest, st.most, s.making, s.made, s.looks);
-		fflush(stdout);
+		figures(&s);
 	}
 	release(&s, /* over= */ true);
-	s.edge = edge_free(s.edge);
+	edgehost_stop(edge);
+	edgehost_status(edge, &st);
+	edgehost_free(edge);
 	certs_free(s.certs);
-	return 0;
+	starter_close();
+	/* One that a test ended is the test's business. */
+	return st.ended_badly && !getenv("EDGEUP_ENDS") ? 3 : 0;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -259,9 +260,11 @@ static inline unsigned keys_in(const char *dir)
 static inline void make_old(const char *dir)
 {
 	static const char *const suffix[] = { "pando.localhost" };
+	autobuf struct buf leaf = { 0 };
 	char path[256];
 	struct certs *certs = NULL;
 	struct store *s = NULL;
+	uint64_t number;
 
 	OK(io_mkdirs(dir, 0700, &err));
 	snprintf(path, sizeof(path), "%s/pando.db", dir);
@@ -284,7 +287,7 @@ static inline void make_old(const char *dir)
 	store_close(s);
 	snprintf(path, sizeof(path), "%s/certs", dir);
 	OK(certs_open(path, suffix, 1, &certs, &err));
-	OK(certs_make(certs, "pando.localhost", false, &err));
+	OK(certs_get(certs, "pando.localhost", false, &leaf, &number, &err));
 	certs_free(certs);
 }
 

@@ -175,12 +175,27 @@ static void ask_all(const char *at, const char *target, const char *host)
 
 static void route(void *ctx, const char *host, struct edge_target *ret)
 {
-	*ret = (struct edge_target){ .kind = EDGE_ADDR, .addr = behind_at, .addr_len = behind_len };
+	*ret = (struct edge_target){ .kind = EDGE_ADDR };
+}
+
+static int open_behind(void *ctx, struct edge_target *t, int *ret_fd, struct err *err)
+{
+	int fd = socket(behind_at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
+
+	if (fd < 0)
+		return err_sys(err, -errno, "socket");
+	r = sock_connect_soon(fd, (struct sockaddr *)&behind_at, behind_len, 1000);
+	if (r < 0) {
+		close(fd);
+		return err_sys(err, r, "connect");
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
 static void test_edge(void **state)
 {
-	struct edge_ops ops = { .route = route };
+	struct edge_ops ops = { .route = route, .open = open_behind };
 	struct edge_conf conf = { .tls_fd = -1, .workers = 1, .wait_ms = 1000 };
 	struct edge *e = NULL;
 	struct err err = { 0 };

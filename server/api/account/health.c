@@ -17,6 +17,21 @@ static json_t *shape_ssh(struct sshd *d)
 	                 (json_int_t)s.connections, "channels", (json_int_t)s.channels);
 }
 
+static json_t *shape_edge(const struct api_deps *d)
+{
+	struct api_edge_status s = { .pid = -1 };
+
+	if (!d->edge_status)
+		return json_null();
+	d->edge_status(d->front, &s);
+	if (!s.starts)
+		return json_null();
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "running", s.pid >= 0, "starts",
+	                 (json_int_t)s.starts, "open", (json_int_t)s.open, "connections",
+	                 (json_int_t)s.connections, "requests", (json_int_t)s.requests, "refused",
+	                 (json_int_t)s.refused, "woken", (json_int_t)s.woken);
+}
+
 int api_health(struct request *req, struct reply *res, struct err *err)
 {
 	struct vmm_status s;
@@ -25,7 +40,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
-	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o}",
+	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -37,7 +52,8 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
 	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd),
-	                  "walls", shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
+	                  "edge", shape_edge(deps_of(req)), "walls",
+	                  shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
 	        err);
 }
 

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * spawn.c - starts pando-edge with one socket and nothing else
+ *
+ * What else it needs (listening sockets, lanes, the page of counters) comes with the first message.
+ * Its environment is empty, but for the settings of sanitizers in builds for tests. The starter
+ * clones it (base/starter.h) and starts no other program in this way.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/sock.h"
+#include "base/starter.h"
+#include "edgehost/host_internal.h"
+
+#define PROGRAM "pando-edge"
+#define ENV_MAX 8
+#define STACK_BYTES (1u << 20) /* of each thread: they count as memory of the process */
+
+static int find(char *ret, size_t size, struct err *err)
+{
+	static const char *const at[] = { "", "../libexec/pando/" };
+	char exe[PATH_MAX], *slash;
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (n < 0)
+		return err_sys(err, -errno, "edge: find this program");
+	exe[n] = '\0';
+	slash = strrchr(exe, '/');
+	if (!slash)
+		return err_set(err, -ENOENT, "edge: this program is '%s'", exe);
+	slash[1] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++) {
+		snprintf(ret, size, "%s%s" PROGRAM, exe, at[i]);
+		if (access(ret, X_OK) == 0)
+			return 0;
+	}
+	return err_set(err, -ENOENT,
+	               "edge: the program '" PROGRAM "' is neither in '%s' nor in "
+	               "'%s../libexec/pando': install Pando again",
+	               exe, exe);
+}
+
+/* ---- for the starter, and in the child ---- */
+
+enum { EDGE_NOFILE }; /* of its numbers: RLIMIT_NOFILE */
+
+static char program[512];
+
+static const char *check(const struct starter_job *j, uint64_t *ret_flags)
+{
+	*ret_flags = 0;
+	if (j->n_fds != EDGEW_FD + 1)
+		return "descriptors are missing";
+	if (strcmp(j->argv[0], program) != 0 || j->argv[1])
+		return "this program must not be started";
+	return NULL;
+}
+
+static int limit(int what, rlim_t n)
+{
+	struct rlimit now, r = { n, n };
+
+	if (getrlimit((__rlimit_resource_t)what, &now) == 0 && now.rlim_max < n)
+		r.rlim_cur = r.rlim_max = now.rlim_max;
+	return setrlimit((__rlimit_resource_t)what, &r);
+}
+
+static const char *run(struct starter_job *j)
+{
+	char *const argv[] = { (char *)PROGRAM, NULL };
+
+	starter_reset_signals();
+	/* It ends with its server, whatever it is doing. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || starter_arrange_fds(j) < 0)
+		return "prepare it";
+	if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NOFILE, j->numbers[EDGE_NOFILE]) < 0 ||
+	    chdir("/") < 0)
+		return "set limits";
+#ifndef LOCK_CHECK /* sanitizers need more */
+	if (limit(RLIMIT_STACK, STACK_BYTES) < 0)
+		return "set limits";
+#endif
+	setpgid(0, 0); /* ^C is for pandod; in its session, or it would be scheduled apart */
+	execve(j->argv[0], argv, (char *const *)j->env);
+	return "run it";
+}
+
+const struct starter_kind edgehost_kind = { "edge", NULL, check, run };
+
+int edgehost_kind_init(const char *path, struct err *err)
+{
+	if (!path)
+		return find(program, sizeof(program), err);
+	snprintf(program, sizeof(program), "%s", path);
+	return 0;
+}
+
+/* ---- in the parent ---- */
+
+static void sanitizer_env(const char **ret)
+{
+	static const char *const names[] = { "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS=",
+		                             "TSAN_OPTIONS=", "LOCK_ORDER_DIR=" };
+	size_t n = 0;
+
+	for (char **e = environ; e && *e && n < ENV_MAX; e++)
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+			if (strncmp(*e, names[i], strlen(names[i])) == 0 && n < ENV_MAX)
+				ret[n++] = *e;
+	ret[n] = NULL;
+}
+
+static void close_all(int *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (v[i] >= 0)
+			close(v[i]);
+		v[i] = -1;
+	}
+}
+
+static struct edgew_start start_of(const struct edgehost *h)
+{
+	const struct edge_conf *c = &h->conf;
+	struct edgew_start s = { .version = EDGEW_VERSION,
+		                 .workers = h->conf.workers,
+		                 .wait_ms = c->wait_ms,
+		                 .hsts_s = c->hsts_s,
+		                 .head_ms = c->head_ms,
+		                 .keep_ms = c->keep_ms,
+		                 .stall_ms = c->stall_ms,
+		                 .answer_ms = c->answer_ms,
+		                 .idle_ms = c->idle_ms,
+		                 .addr_conns = c->addr_conns,
+		                 .addr_requests = c->addr_requests,
+		                 .fd_reserve = c->fd_reserve,
+		                 .mem_mb = h->mem_mb,
+		                 .log_level = (uint32_t)h->log,
+		                 .tls = c->tls_fd >= 0,
+		                 .http = c->http_fd >= 0 };
+
+	memcpy(s.field, h->field, sizeof(s.field));
+	return s;
+}
+
+/* The last process may have shut it down, which is the same socket here. */
+static int listening(int fd)
+{
+	if (listen(fd, SOMAXCONN) < 0)
+		log_warn("edge: listen again: %s, ignoring", err_name(errno));
+	return fd;
+}
+
+/* START, with the page of counters, the lanes and the listening sockets. */
+static int send_start(const struct edgehost *h, int control, const int *lanes, struct err *err)
+{
+	int fds[EDGEW_LANES_MAX + 3];
+	autobuf struct buf b = { 0 };
+	struct edgew_msg m = { .kind = EDGEW_START, .start = start_of(h) };
+	size_t n = 0;
+	ssize_t k;
+	int r;
+
+	fds[n++] = h->tallies_fd;
+	for (unsigned i = 0; i < h->conf.workers; i++)
+		fds[n++] = lanes[i];
+	if (h->conf.tls_fd >= 0)
+		fds[n++] = listening(h->conf.tls_fd);
+	if (h->conf.http_fd >= 0)
+		fds[n++] = listening(h->conf.http_fd);
+	r = edgew_encode(&m, &b, err);
+	if (r < 0)
+		return r;
+	k = sock_send_fds(control, b.p, b.len, fds, n);
+	return k < 0 ? err_sys(err, (int)k, "edge: send the settings") : 0;
+}
+
+static int run_edge(const struct edgehost *h, int control, int errs, struct proc *ret,
+                    struct err *err)
+{
+	autofd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int kind = starter_kind(edgehost_kind.name);
+	struct starter_job j = { .argv = { program },
+		                 .numbers = { [EDGE_NOFILE] = h->nofile },
+		                 .fds = { null, null, errs, control },
+		                 .n_fds = EDGEW_FD + 1 };
+
+	if (null < 0)
+		return err_sys(err, -errno, "edge: open /dev/null");
+	if (kind < 0)
+		return err_set(err, kind, "edge: there is no starter");
+	j.kind = (uint32_t)kind;
+	sanitizer_env(j.env);
+	return starter_run(&j, ret, NULL, err);
+}
+
+int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err,
+               int ret_lanes[EDGEW_LANES_MAX], struct err *err)
+{
+	int pair[2] = { -1, -1 }, errs[2] = { -1, -1 }, theirs[EDGEW_LANES_MAX];
+	int r = 0;
+
+	for (unsigned i = 0; i < EDGEW_LANES_MAX; i++)
+		theirs[i] = ret_lanes[i] = -1;
+	for (unsigned i = 0; i < h->conf.workers && r == 0; i++) {
+		int l[2];
+
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, l) < 0) {
+			r = err_sys(err, -errno, "edge: make a socket");
+			break;
+		}
+		ret_lanes[i] = l[0];
+		theirs[i] = l[1];
+	}
+	if (r == 0 && (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
+	               pipe2(errs, O_CLOEXEC) < 0 || fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ||
+	               fcntl(errs[0], F_SETFL, O_NONBLOCK) < 0))
+		r = err_sys(err, -errno, "edge: make a socket");
+	if (r == 0)
+		r = send_start(h, pair[0], theirs, err);
+	close_all(theirs, EDGEW_LANES_MAX);
+	if (r == 0)
+		r = run_edge(h, pair[1], errs[1], ret, err);
+	close_all(&pair[1], 1);
+	close_all(&errs[1], 1);
+	if (r < 0) {
+		close_all(&pair[0], 1);
+		close_all(&errs[0], 1);
+		close_all(ret_lanes, EDGEW_LANES_MAX);
+		return r;
+	}
+	*ret_control = pair[0];
+	*ret_err = errs[0];
+	return 0;
+}

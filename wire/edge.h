@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire/edge.h - the contract between pandod (edgehost/) and pando-edge (edgemain/)
+ *
+ * pando-edge parses what strangers send and is taken to be theirs one day: it can ask only what any
+ * visitor could find out by visiting. It never names a VM, an account or a port; it names a host,
+ * and pandod finds out again where that leads.
+ *
+ * SOCK_SEQPACKET sockets, one message per packet, big endian: {u16 kind, u32 id} and the fields of
+ * its kind in the order of enum edgew_field. On the control socket pandod begins with START; OPEN
+ * and CERT are answered by OPENED and CERTED with their id, in any order. Each lane carries one
+ * question at a time: WAY is answered by WAY_IS, CHALLENGE by CHALLENGE_IS, at once. Descriptors
+ * travel as SCM_RIGHTS, from pandod only. Everything both ends must agree on is listed once, in
+ * EDGEW_KINDS; numbers are never reused.
+ *
+ * Beside that there is a page of counters ("tallies") that pandod writes and pando-edge can only
+ * read: an answer to WAY may be used until one of the two tallies that it depends on has changed.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/id.h"
+
+struct buf;
+struct err;
+
+#define EDGEW_VERSION 1u
+#define EDGEW_FD 3                 /* the control socket in pando-edge */
+#define EDGEW_MSG_MAX (96u << 10)  /* bytes of one packet; fits the default socket buffer */
+#define EDGEW_HOST_SIZE 256        /* of a name, with the NUL */
+#define EDGEW_TOKEN_SIZE 128       /* of an ACME token */
+#define EDGEW_TEXT_SIZE 512        /* of the response to a challenge */
+#define EDGEW_FIELD_SIZE 256       /* of the field that requests to the API carry */
+#define EDGEW_KEY_MAX (8u << 10)   /* bytes of a private key, DER */
+#define EDGEW_CERT_MAX (16u << 10) /* bytes of one certificate, DER */
+#define EDGEW_CHAIN_MAX 8u         /* certificates of a chain */
+#define EDGEW_LANES_MAX 4u         /* as many as the edge has workers */
+#define EDGEW_OPENS_MAX 64u        /* OPENs under way at one time; more are refused with -EBUSY */
+#define EDGEW_CERTS_MAX 1u         /* CERTs, likewise */
+#define EDGEW_TALLIES 4096u        /* counters; the first is for names and certificates */
+
+struct edgew_tallies {
+	_Atomic uint32_t tally[EDGEW_TALLIES];
+};
+
+enum edgew_field {
+	EF_START = 1 << 0,    /* version, settings, the API's field */
+	EF_HOST = 1 << 1,     /* a name in lower case, or "" */
+	EF_TOKEN = 1 << 2,    /* of an ACME challenge */
+	EF_RESULT = 1 << 3,   /* u32 -errno, u32 code of base/codes.def */
+	EF_WAY = 1 << 4,      /* where a name leads */
+	EF_FRESH = 1 << 5,    /* u32 */
+	EF_CERT = 1 << 6,     /* number, key, certificates */
+	EF_TEXT = 1 << 7,     /* response to a challenge; "": there is none */
+	EF_INSTANCE = 1 << 8, /* of a machine; "": any */
+	EF_STATS = 1 << 9,    /* figures */
+	EF_VERSION = 1 << 10, /* u32 */
+};
+
+/* Who sends it, and on which kind of socket. */
+enum edgew_from { EDGEW_HOST = 1, EDGEW_EDGE = 2, EDGEW_HOST_LANE = 3, EDGEW_EDGE_LANE = 4 };
+
+/* number, NAME, sender, fields */
+/* clang-format off */
+#define EDGEW_KINDS(M)                                                              \
+	M(1,  START,        EDGEW_HOST,      EF_START)                              \
+	M(2,  READY,        EDGEW_EDGE,      EF_VERSION)                            \
+	M(3,  OPEN,         EDGEW_EDGE,      EF_HOST)                               \
+	M(4,  OPENED,       EDGEW_HOST,      EF_RESULT | EF_WAY | EF_FRESH)         \
+	M(5,  CERT,         EDGEW_EDGE,      EF_HOST)                               \
+	M(6,  CERTED,       EDGEW_HOST,      EF_RESULT | EF_CERT)                   \
+	M(7,  ENDED,        EDGEW_HOST,      EF_INSTANCE)                           \
+	M(8,  STATS,        EDGEW_EDGE,      EF_STATS)                              \
+	M(9,  WAY,          EDGEW_EDGE_LANE, EF_HOST)                               \
+	M(10, WAY_IS,       EDGEW_HOST_LANE, EF_WAY)                                \
+	M(11, CHALLENGE,    EDGEW_EDGE_LANE, EF_TOKEN)                              \
+	M(12, CHALLENGE_IS, EDGEW_HOST_LANE, EF_TEXT)
+/* clang-format on */
+
+#define EDGEW_AS_ENUM(num, NAME, from, fields) EDGEW_##NAME = (num),
+enum edgew_kind { EDGEW_KINDS(EDGEW_AS_ENUM) EDGEW_KIND_END };
+
+struct edgew_way {
+	uint8_t kind;        /* enum edge_kind */
+	uint8_t look;        /* enum edge_look */
+	uint16_t port;       /* in the VM; for messages to its visitors */
+	uint32_t tally;      /* the tally of its VM; 0: it has none */
+	uint32_t names, vm;  /* what the first tally and its VM's had counted before it was true */
+	uint64_t cert;       /* number of the certificate for this name; 0: not at hand, ask CERT */
+	char place[ID_SIZE]; /* tells VMs apart, but is not their id */
+	char instance[ID_SIZE];
+};
+
+struct edgew_blob {
+	const uint8_t *p; /* weak: into the packet, or the sender's */
+	size_t n;
+};
+
+struct edgew_start {
+	uint32_t version, workers, wait_ms, hsts_s, head_ms, keep_ms, stall_ms, answer_ms, idle_ms;
+	uint32_t addr_conns, addr_requests, fd_reserve, mem_mb, log_level;
+	uint8_t tls, http; /* is there such a listening socket? */
+	char field[EDGEW_FIELD_SIZE];
+};
+
+struct edgew_stats {
+	uint64_t connections, requests, refused, woken;
+	uint32_t open, most, fewest;
+};
+
+struct edgew_msg {
+	unsigned kind; /* one of enum edgew_kind, checked by decode */
+	uint32_t id;
+	struct edgew_start start;
+	char host[EDGEW_HOST_SIZE];
+	char token[EDGEW_TOKEN_SIZE];
+	int code; /* 0 or negative errno */
+	unsigned tag;
+	struct edgew_way way;
+	uint32_t fresh_ms;
+	struct {
+		uint64_t number;
+		struct edgew_blob key, chain[EDGEW_CHAIN_MAX];
+		unsigned n_chain;
+	} cert;
+	char text[EDGEW_TEXT_SIZE];
+	char instance[ID_SIZE];
+	struct edgew_stats stats;
+	uint32_t version;
+};
+
+/* 0, -EINVAL or -E2BIG (a field out of its limits), -ENOMEM. */
+int edgew_encode(const struct edgew_msg *m, struct buf *out, struct err *err);
+/* Every field in its limits, no byte left over, and a kind that `from` sends; or -EBADMSG. Blobs
+ * point into p. Only the fields of its kind are set. */
+int edgew_decode(const void *p, size_t n, enum edgew_from from, struct edgew_msg *ret,
+                 struct err *err);
+/* Is it fit to be looked up: printable, lower case, without spaces and slashes? */
+int edgew_host_valid(const char *s);
