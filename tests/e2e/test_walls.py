@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 
 import host
 from case import Case, Holder, limit, wait_for
+from harness import Server, test_dir
 
 PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT = 12, 13, 7, 0x4206, 0x4207
 ORIG_RAX, RAX, RIP = 15, 10, 16  # in struct user_regs_struct
@@ -137,3 +139,26 @@ class Walls(Case):
         wait_for("it has ended", lambda: not os.path.exists(f"/proc/{starter}") or
                  re.match(r"[ZX]", status_of(starter)["State"]), 20)
         self.assertNotEqual(self.starter(), starter)
+
+    @limit(300)
+    def test_log_and_keys_may_be_elsewhere(self):
+        top = test_dir()
+        shutil.chown(top, "pando", "pando")
+        key, log = f"{top}/keys/secret.key", f"{top}/logs/pandod.log"
+        s = Server(env={"PANDO_SECRET_KEY": key, "PANDO_LOG_FILE": log})
+        try:
+            for path in (key, log):
+                os.mkdir(os.path.dirname(path))
+                shutil.chown(os.path.dirname(path), "pando", "pando")
+            s.start()
+            with open(key) as f:
+                first = f.read()
+            status, said = s.request("POST", "/v1/secrets/rotate")
+            self.assertEqual(status, 200, said)
+            with open(key) as f:
+                self.assertNotEqual(f.read(), first)
+            with open(log) as f:
+                self.assertIn("everything is sealed with key", f.read())
+        finally:
+            s.close()
+            shutil.rmtree(top)
