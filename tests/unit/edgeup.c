@@ -9,8 +9,10 @@
  * that was just booted, whose port 8000 is this host's; "stuck.edge.test" one that never comes up.
  * The certificate of "slow*.own.test" is not made before "sign" is read, that of "stuck*.own.test"
  * not before the end, that of "never.own.test" not at all. Prints "ready", a line of figures for
- * each line that it reads, and ends when its standard input ends. In the environment, EDGEUP_FIELD
- * is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500".
+ * each line that it reads, and ends when its standard input ends. "fork" makes a child that has
+ * copies of all descriptors until "reap", as one of pandod's has before its exec. In the
+ * environment, EDGEUP_FIELD is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20
+ * idle_ms=500".
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -198,6 +202,27 @@ static void release(struct stand *s, bool over)
 	mutex_unlock(&s->lock);
 }
 
+static pid_t start_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+static void end_child(pid_t *pid)
+{
+	if (*pid <= 0)
+		return;
+	kill(*pid, SIGKILL);
+	waitpid(*pid, NULL, 0);
+	*pid = 0;
+}
+
 /* "name=number ..." */
 static void read_conf(struct edge_conf *c, char *text)
 {
@@ -225,6 +250,7 @@ int main(int argc, char **argv)
 	struct edge_ops ops = { route, look, open_way, cert, cert_make, challenge, &s };
 	struct edge_conf conf = { .wait_ms = 10000 };
 	struct err err = { 0 };
+	pid_t child = 0;
 	char line[8];
 
 	signal(SIGPIPE, SIG_IGN);
@@ -261,11 +287,16 @@ int main(int argc, char **argv)
 			release(&s, /* over= */ false);
 		if (strcmp(line, "end\n") == 0)
 			end_machine(&s);
+		if (strcmp(line, "fork\n") == 0 && !child)
+			child = start_child();
+		if (strcmp(line, "reap\n") == 0)
+			end_child(&child);
 		printf("%u open, %d sockets opened, %u to %u per worker, %d signing, %d signed, "
 		       "%d looks\n",
 		       st.open, s.opened, st.fewest, st.most, s.making, s.made, s.looks);
 		fflush(stdout);
 	}
+	end_child(&child);
 	release(&s, /* over= */ true);
 	s.edge = edge_free(s.edge);
 	certs_free(s.certs);
