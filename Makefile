@@ -42,7 +42,7 @@ test: ## lints, unit, golden, fuzz-corpus, end-to-end tests with real VMs, the D
 test-long: ## the end-to-end tests that take too long for make test (as root)
 	@scripts/test.sh build e2e-long
 
-lint: ## formatting, dependencies, sizes, words, locks, shellcheck, clang-tidy
+lint: ## formatting, dependencies, sizes, words, threats, locks, shellcheck, clang-tidy
 	@scripts/lint.sh
 
 bench: ## measure, print a table, write bench/results/*.json; AGAINST=DIR compares with another checkout (as root)

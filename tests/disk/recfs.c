@@ -318,9 +318,9 @@ static void *serve(void *arg)
 			continue;
 		if (k < (ssize_t)sizeof(struct fuse_in_header))
 			break; /* unmounted */
-		pthread_mutex_lock(&lock);
+		mutex_lock(&lock);
 		handle((const void *)buf, buf + sizeof(struct fuse_in_header), space);
-		pthread_mutex_unlock(&lock);
+		mutex_unlock(&lock);
 	}
 	free(buf);
 	free(space);
@@ -338,9 +338,9 @@ static void *listen_to(void *arg)
 
 		while (f && fgets(line, sizeof(line), f)) {
 			line[strcspn(line, "\n")] = '\0';
-			pthread_mutex_lock(&lock);
+			mutex_lock(&lock);
 			command(line, ret, sizeof(ret));
-			pthread_mutex_unlock(&lock);
+			mutex_unlock(&lock);
 			fputs(ret, f);
 			fflush(f);
 		}
@@ -397,7 +397,7 @@ int main(int argc, char **argv)
 		pthread_create(&threads[i], NULL, serve, NULL);
 	for (size_t i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	pthread_mutex_lock(&lock);
+	mutex_lock(&lock);
 	if (log_out)
 		fclose(log_out);
 	return 0;

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "base/lock.h"
+
 #define WRITE_MAX (1u << 20)
 #define RULES_MAX 16
 #define VALID_S 60
@@ -52,7 +54,7 @@ struct rule {
 	long nth, count, value, calls, met;
 };
 
-extern pthread_mutex_t lock;
+extern struct mutex lock;
 extern struct node root;
 extern int fuse_fd;
 extern FILE *log_out;

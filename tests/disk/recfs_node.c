@@ -12,7 +12,7 @@
 
 #define BUCKETS 65536
 
-pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+struct mutex lock = MUTEX_INIT("recfs");
 struct node root = { .id = FUSE_ROOT_ID, .file_fd = -1 };
 int fuse_fd = -1;
 FILE *log_out;
@@ -174,9 +174,9 @@ const struct rule *met(enum op op, const struct node *n, const char *name)
 	if (found && !strcmp(found->kind, "slow")) {
 		long ms = found->value;
 
-		pthread_mutex_unlock(&lock);
+		mutex_unlock(&lock);
 		poll(NULL, 0, (int)ms);
-		pthread_mutex_lock(&lock);
+		mutex_lock(&lock);
 		return NULL;
 	}
 	return found;
