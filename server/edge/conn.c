@@ -100,8 +100,7 @@ void conn_close(struct conn *c)
 	atomic_fetch_sub(&w->e->open, 1);
 	if (c->ssl && c->shaken && !c->lingering && !c->io.hup)
 		(void)SSL_shutdown(c->ssl);
-	close(c->io.fd);
-	c->io.fd = -1;
+	worker_close_io(w, &c->io);
 	guard_leave(w->e->guard, c->client);
 	c->next = w->dead_conns;
 	w->dead_conns = c;

@@ -7,8 +7,8 @@
  * (HTTP/2); an exchange (struct xchg) is one request with its response and has at most one upstream
  * connection (struct up). Events only set flags; conn_run() then moves bytes until nothing moves.
  *
- * Finished objects are marked dead and freed after the current batch of events, so that a pointer
- * from epoll is never stale.
+ * Finished objects are taken out of epoll, marked dead and freed after the current batch of events,
+ * so that a pointer from epoll is never stale.
  */
 #pragma once
 
@@ -301,6 +301,9 @@ void worker_stop(struct worker *w);
 /* Only when all have stopped, because they hand things to each other. */
 void worker_close(struct worker *w);
 int worker_poll(struct worker *w, struct io *io, uint32_t events);
+/* No more events, then closed. close() by itself is not enough: until its exec a child has a copy
+ * of every descriptor, and as long as one is open epoll goes on reporting. */
+void worker_close_io(struct worker *w, struct io *io);
 /* conn_run() once more, after others. */
 void worker_again(struct worker *w, struct conn *c);
 /* From any thread. */

@@ -34,6 +34,14 @@ int worker_poll(struct worker *w, struct io *io, uint32_t events)
 	return epoll_ctl(w->epoll, EPOLL_CTL_ADD, io->fd, &ev) < 0 ? -errno : 0;
 }
 
+void worker_close_io(struct worker *w, struct io *io)
+{
+	if (io->fd < 0)
+		return;
+	(void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, io->fd, NULL);
+	close(TAKE_FD(io->fd));
+}
+
 void worker_again(struct worker *w, struct conn *c)
 {
 	if (c->queued || c->dead)

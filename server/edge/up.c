@@ -92,9 +92,7 @@ void up_close(struct up *u)
 		w->ups = u->next;
 	if (u->next)
 		u->next->prev = u->prev;
-	if (u->io.fd >= 0)
-		close(u->io.fd);
-	u->io.fd = -1;
+	worker_close_io(w, &u->io);
 	u->next = w->dead_ups;
 	w->dead_ups = u;
 }

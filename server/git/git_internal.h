@@ -279,7 +279,7 @@ struct pack {
 	struct repo_client client; /* who it is for; without a holder: the server itself */
 	char holder[BUDGET_HOLDER_SIZE];
 	struct hold *hold; /* owned; of a push */
-	int64_t fed;       /* bytes of it */
+	int64_t fed, room; /* bytes of it, and what git was told that it may take */
 };
 struct pack_cmd { /* points into itself */
 	const char *argv[10], *env[2];

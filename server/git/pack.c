@@ -42,6 +42,7 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 		if ((r = hold_new(p->g, p->repo.account, p->repo.id, 0, &p->hold, err)) < 0 ||
 		    (r = quota_room(p->g, p->repo.account, &room, err)) < 0)
 			return r;
+		p->room = room;
 		snprintf(ret->max_input, sizeof(ret->max_input), "receive.maxInputSize=%lld",
 		         room == INT64_MAX ? 0 : (long long)room);
 		ret->argv[n++] = "-c";
@@ -67,7 +68,8 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 int pack_takes(struct pack *p, size_t n, struct err *err)
 {
 	p->fed += (int64_t)n;
-	return hold_grow(p->hold, p->fed, err);
+	/* Beyond its room git itself stops, and says so where the client sees it. */
+	return hold_grow(p->hold, MIN(p->fed, p->room), err);
 }
 
 int pack_tell(struct pack *p, struct err *err)

@@ -106,6 +106,7 @@ static int serve(struct chan *x, bool push, struct err *err)
 	/* What the kernel holds says nothing about the client: it holds little. */
 	setsockopt(ssh_get_fd(c->s), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES },
 	           sizeof(int));
+	x->push = push;
 	x->program = true;
 	x->state = CHAN_OPEN;
 	x->deadline = deadline_in(SSHD_TALK_STALL_MS);
@@ -178,7 +179,9 @@ void repo_look(struct chan *x, bool moved)
 {
 	struct err err = { 0 };
 
-	if (drain_look(x->c->d->deps.repos, &x->drain, client_waits(x), x->given, &err) < 0)
+	/* Who pushes gives, and takes a few words: what they wait for is not the client's doing. */
+	if (!x->push &&
+	    drain_look(x->c->d->deps.repos, &x->drain, client_waits(x), x->given, &err) < 0)
 		conn_end(x->c, "%s", err.msg);
 	x->given = 0;
 	if (moved)

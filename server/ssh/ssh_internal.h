@@ -91,6 +91,7 @@ struct chan {
 	struct talk *talk;       /* owned; instead of f: of a repository */
 	struct repo_drain drain; /* of its client, */
 	size_t given;            /* bytes for it since that was looked at */
+	bool push;               /* a talk in which the client gives */
 	bool program;            /* f is a login, or it is a talk: it ends with an exit status */
 	int status;              /* LAST: the exit status */
 	uint64_t deadline;       /* RESOLVING, DIALING, KNOCKING; for a talk: to make progress */

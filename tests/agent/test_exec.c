@@ -429,7 +429,8 @@ static void test_nothing_leaks(void **state)
 		if (guest_exec(r->g, &req, &x, NULL) == 0)
 			guest_exec_result_done(&x);
 	}
-	for (uint64_t end = deadline_in(10000); count_fds(r->agent) != before && clock_ms() < end;)
+	for (uint64_t end = deadline_in(TEST_DEADLINE_MS);
+	     count_fds(r->agent) != before && clock_ms() < end;)
 		usleep(10000); /* cancelled ones are reaped and a shell is started in the background
 		                */
 	assert_int_equal(count_fds(r->agent), before);

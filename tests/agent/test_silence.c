@@ -117,6 +117,7 @@ static void *command_main(void *arg)
 	AUTO(guest_exec_result_done) struct guest_exec_result res = { 0 };
 
 	c->result = guest_exec(c->g, &(struct guest_exec_req){ .command = "x" }, &res, NULL);
+	guest_unref(c->g);
 	return NULL;
 }
 
@@ -124,7 +125,7 @@ static void command_begin(struct command *c, struct guest *g)
 {
 	uint64_t marks;
 
-	c->g = g;
+	c->g = guest_ref(g); /* it may still be in there when the test has no more use for it */
 	assert_int_equal(pthread_create(&c->thread, NULL, command_main, c), 0);
 	while (!guest_activity(g, &marks))
 		poll(NULL, 0, 1);

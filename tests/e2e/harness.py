@@ -24,7 +24,7 @@ import host
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PRIV = os.path.join(ROOT, "build/priv/pando-priv")
-PANDOD = os.path.join(ROOT, "build/server/pandod")
+PANDOD = os.path.join(ROOT, os.environ.get("PANDO_BUILD", "build"), "server/pandod")  # build-asan: the same, looking for damaged memory
 LAYERS = os.path.join(ROOT, "build/layers/libpando-layers.so")
 QEMU = os.environ.get("PANDO_QEMU", "/usr/bin/qemu-system-x86_64")
 
@@ -220,10 +220,8 @@ class Server:
 
     def pandod_pid(self):
         """pandod itself, or None while there is none."""
-        for pid in self.descendants():
-            if host.exe(pid) == PANDOD and host.name(pid) != "pando-starter":
-                return pid
-        return None
+        own = [pid for pid in self.descendants() if host.exe(pid) == PANDOD]
+        return next((pid for pid in own if host.parent(pid) not in (None, *own)), None)  # its starter is pandod, too, and so are children until their exec
 
     def qemu_pids(self):
         real = os.path.realpath(QEMU)

@@ -51,6 +51,10 @@ def descendants(pid):
     return sorted(p for p in below - {pid} if table[p][0] != "Z")
 
 
+def parent(pid):
+    return (_stat(pid) or (None, None))[1]
+
+
 def children():
     return [p for p, (state, parent) in _parents().items() if parent == os.getpid() and state != "Z"]
 

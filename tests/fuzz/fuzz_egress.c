@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	autojson json_t *j = NULL, *stored = NULL, *shown = NULL, *same = NULL;
 	struct err err = { 0 };
 
-	if (size <= 2 * WGKEY_TEXT)
+	if (size <= 2 * (size_t)WGKEY_TEXT)
 		try_key(data, size);
 	if (json_text_parse(data, size, &j, &err) < 0)
 		return 0;

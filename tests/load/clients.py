@@ -206,7 +206,7 @@ class Attacks:
             try:
                 getattr(self, name)()
                 self.did[name] += 1
-            except (OSError, http.client.HTTPException, harness.ApiError, subprocess.SubprocessError, ValueError, AssertionError):
+            except (OSError, http.client.HTTPException, harness.ApiError, subprocess.SubprocessError, ValueError, AssertionError, Wrong):
                 self.stop.wait(0.2)
 
     def _connect(self):

@@ -9,12 +9,14 @@
  * that was just booted, whose port 8000 is this host's; "stuck.edge.test" one that never comes up.
  * The certificate of "slow*.own.test" is not made before "sign" is read, that of "stuck*.own.test"
  * not before the end, that of "never.own.test" not at all. Prints "ready", a line of figures for
- * each line that it reads, and ends when its standard input ends. In the environment, EDGEUP_FIELD
- * is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500"; EDGEUP_PROGRAM
- * is run instead of pando-edge. It fails if that process ended by itself, unless EDGEUP_ENDS is
- * set.
+ * each line that it reads, and ends when its standard input ends. "keep" keeps a copy of each
+ * upstream socket that it opens from then on, until "drop", as pandod has one for a moment after it
+ * has passed a socket on. In the environment, EDGEUP_FIELD is a field for UPSTREAM and EDGEUP_CONF
+ * has limits: "addr_conns=20 idle_ms=500"; EDGEUP_PROGRAM is run instead of pando-edge. It fails if
+ * that process ended by itself, unless EDGEUP_ENDS is set.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -47,6 +49,9 @@ struct stand {
 	struct cond cond;
 	unsigned signs; /* lock, both */
 	bool over;
+	int kept[8]; /* lock, these three */
+	size_t n_kept;
+	bool keep;
 };
 
 /* "silent": a port where nothing listens; "fresh": its program may still be starting; "stuck": its
@@ -173,6 +178,10 @@ static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *
 	r = sock_connect_soon(fd, (struct sockaddr *)&sa, s->up_len, 20);
 	if (r < 0)
 		return err_sys(err, r, "connect");
+	mutex_lock(&s->lock);
+	if (s->keep && s->n_kept < ARRAY_SIZE(s->kept))
+		s->kept[s->n_kept++] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	mutex_unlock(&s->lock);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -214,6 +223,15 @@ static void release(struct stand *s, bool over)
 	s->signs++;
 	s->over = over;
 	cond_broadcast(&s->cond);
+	mutex_unlock(&s->lock);
+}
+
+static void keep(struct stand *s, bool on)
+{
+	mutex_lock(&s->lock);
+	s->keep = on;
+	while (!on && s->n_kept > 0)
+		close(s->kept[--s->n_kept]);
 	mutex_unlock(&s->lock);
 }
 
@@ -295,8 +313,13 @@ int main(int argc, char **argv)
 			release(&s, /* over= */ false);
 		if (strcmp(line, "end\n") == 0)
 			end_machine(&s);
+		if (strcmp(line, "keep\n") == 0)
+			keep(&s, true);
+		if (strcmp(line, "drop\n") == 0)
+			keep(&s, false);
 		figures(&s);
 	}
+	keep(&s, false);
 	release(&s, /* over= */ true);
 	edgehost_stop(edge);
 	edgehost_status(edge, &st);

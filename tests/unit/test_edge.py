@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -137,6 +138,35 @@ class Alone(Stand, Checks, unittest.TestCase):
 
     def test_machine_ends_before_its_connection_is_listed(self):
         self.assertEqual(self.e.curl("http://vanish.edge.test/echo").status, 200)
+
+    def each_worker_answers(self):
+        """What epoll had for any worker before this, it has been told."""
+        held = []
+        try:
+            while self.stats()[2] < 1:
+                held.append(self.e.plain())
+                held[-1].sendall(b"GET /echo HTTP/1.1\r\nHost: app.edge.test\r\n\r\n")
+                self.assertEqual(status_of(held[-1].recv(65536)), 200)
+        finally:
+            for s in held:
+                s.close()
+
+    def test_events_of_closed_sockets(self):
+        """pandod may still have a copy of an upstream socket that the edge has closed: what happens to it then must not reach what was freed."""
+        self.wait_for("nobody is connected", lambda: self.stats()[0] == 0)
+        self.figures("keep")
+        with socket.create_server(("127.0.0.1", 0)) as vm, self.e.plain() as leaves:
+            vm.settimeout(60)
+            leaves.sendall(f"GET / HTTP/1.1\r\nHost: port-{vm.getsockname()[1]}.edge.test\r\n\r\n".encode())
+            up = vm.accept()[0]
+            with up:
+                up.recv(65536)
+                leaves.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                leaves.close()
+                self.wait_for("the client is gone", lambda: self.stats()[0] == 0)
+                up.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        self.each_worker_answers()
+        self.figures("drop")
 
     def test_open_connections_ask_nothing(self):
         """Connections that stay open do not poll their VM."""

@@ -84,8 +84,8 @@ static void a_bad_key_file_is_refused_with_its_name(void **state)
 		"1 abc\n",
 		"0 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",
 		"1 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdefff\n",
-		"1 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n"
-		"1 1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",
+		("1 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n"
+		 "1 1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n"),
 	};
 	struct secrets *k = NULL;
 

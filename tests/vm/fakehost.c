@@ -58,8 +58,10 @@ struct machine {
 	char dir[256];
 };
 
-static void agent_run(int fd, const char *dir, pid_t parent)
+/* Tells its pid when it ends with its parent, not before: a test may stop it at once. */
+static void agent_run(int fd, const char *dir, pid_t parent, int told)
 {
+	pid_t self = getpid();
 	char root[300];
 	char *argv[] = { (char *)(uintptr_t) "pando-agent",
 		         (char *)(uintptr_t) "--fd",
@@ -72,7 +74,8 @@ static void agent_run(int fd, const char *dir, pid_t parent)
 
 	snprintf(root, sizeof(root), "%s/guest", dir);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || chdir(root) < 0 || dup2(fd, 3) < 0)
+	if (getppid() != parent || write(told, &self, sizeof(self)) != sizeof(self) ||
+	    chdir(root) < 0 || dup2(fd, 3) < 0)
 		_exit(1);
 	close_range(4, ~0u, 0);
 	_exit(agent_main((int)ARRAY_SIZE(argv) - 1, argv));
@@ -199,9 +202,9 @@ static int spawn(const struct fakehost_req *q, struct fakehost_rep *a)
 		close(CTL_FD);
 		agent = fork();
 		if (agent == 0)
-			agent_run(agent_end, m.dir, self);
+			agent_run(agent_end, m.dir, self, told[1]);
 		close(agent_end);
-		if (agent < 0 || write(told[1], &agent, sizeof(agent)) != sizeof(agent))
+		if (agent < 0)
 			_exit(1);
 		close(told[0]);
 		close(told[1]);
