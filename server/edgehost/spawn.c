@@ -3,99 +3,37 @@
  * spawn.c - starts pando-edge with one socket and nothing else
  *
  * What else it needs (listening sockets, lanes, the page of counters) comes with the first message.
- * Its environment is empty, but for the settings of sanitizers in builds for tests. The starter
- * clones it (base/starter.h) and starts no other program in this way.
+ * The starter clones it (base/helper.h) and starts no other program in this way.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/helper.h"
 #include "base/sock.h"
 #include "base/starter.h"
 #include "edgehost/host_internal.h"
 
 #define PROGRAM "pando-edge"
-#define ENV_MAX 8
-#define STACK_BYTES (1u << 20) /* of each thread: they count as memory of the process */
-
-static int find(char *ret, size_t size, struct err *err)
-{
-	static const char *const at[] = { "", "../libexec/pando/" };
-	char exe[PATH_MAX], *slash;
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-
-	if (n < 0)
-		return err_sys(err, -errno, "edge: find this program");
-	exe[n] = '\0';
-	slash = strrchr(exe, '/');
-	if (!slash)
-		return err_set(err, -ENOENT, "edge: this program is '%s'", exe);
-	slash[1] = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(at); i++) {
-		snprintf(ret, size, "%s%s" PROGRAM, exe, at[i]);
-		if (access(ret, X_OK) == 0)
-			return 0;
-	}
-	return err_set(err, -ENOENT,
-	               "edge: the program '" PROGRAM "' is neither in '%s' nor in "
-	               "'%s../libexec/pando': install Pando again",
-	               exe, exe);
-}
 
 /* ---- for the starter, and in the child ---- */
-
-enum { EDGE_NOFILE }; /* of its numbers: RLIMIT_NOFILE */
 
 static char program[512];
 
 static const char *check(const struct starter_job *j, uint64_t *ret_flags)
 {
 	*ret_flags = 0;
-	if (j->n_fds != EDGEW_FD + 1)
-		return "descriptors are missing";
-	if (strcmp(j->argv[0], program) != 0 || j->argv[1])
-		return "this program must not be started";
-	return NULL;
-}
-
-static int limit(int what, rlim_t n)
-{
-	struct rlimit now, r = { n, n };
-
-	if (getrlimit((__rlimit_resource_t)what, &now) == 0 && now.rlim_max < n)
-		r.rlim_cur = r.rlim_max = now.rlim_max;
-	return setrlimit((__rlimit_resource_t)what, &r);
+	return helper_check(j, program);
 }
 
 static const char *run(struct starter_job *j)
 {
-	char *const argv[] = { (char *)PROGRAM, NULL };
-
-	starter_reset_signals();
-	/* It ends with its server, whatever it is doing. */
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || starter_arrange_fds(j) < 0)
-		return "prepare it";
-	if (limit(RLIMIT_CORE, 0) < 0 || limit(RLIMIT_NOFILE, j->numbers[EDGE_NOFILE]) < 0 ||
-	    chdir("/") < 0)
-		return "set limits";
-#ifndef LOCK_CHECK /* sanitizers need more */
-	if (limit(RLIMIT_STACK, STACK_BYTES) < 0)
-		return "set limits";
-#endif
-	setpgid(0, 0); /* ^C is for pandod; in its session, or it would be scheduled apart */
-	execve(j->argv[0], argv, (char *const *)j->env);
-	return "run it";
+	return helper_exec(j, PROGRAM);
 }
 
 const struct starter_kind edgehost_kind = { "edge", NULL, check, run };
@@ -103,25 +41,12 @@ const struct starter_kind edgehost_kind = { "edge", NULL, check, run };
 int edgehost_kind_init(const char *path, struct err *err)
 {
 	if (!path)
-		return find(program, sizeof(program), err);
+		return helper_find(PROGRAM, program, sizeof(program), err);
 	snprintf(program, sizeof(program), "%s", path);
 	return 0;
 }
 
 /* ---- in the parent ---- */
-
-static void sanitizer_env(const char **ret)
-{
-	static const char *const names[] = { "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS=",
-		                             "TSAN_OPTIONS=", "LOCK_ORDER_DIR=" };
-	size_t n = 0;
-
-	for (char **e = environ; e && *e && n < ENV_MAX; e++)
-		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-			if (strncmp(*e, names[i], strlen(names[i])) == 0 && n < ENV_MAX)
-				ret[n++] = *e;
-	ret[n] = NULL;
-}
 
 static void close_all(int *v, size_t n)
 {
@@ -188,25 +113,6 @@ static int send_start(const struct edgehost *h, int control, const int *lanes, s
 	return k < 0 ? err_sys(err, (int)k, "edge: send the settings") : 0;
 }
 
-static int run_edge(const struct edgehost *h, int control, int errs, struct proc *ret,
-                    struct err *err)
-{
-	autofd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int kind = starter_kind(edgehost_kind.name);
-	struct starter_job j = { .argv = { program },
-		                 .numbers = { [EDGE_NOFILE] = h->nofile },
-		                 .fds = { null, null, errs, control },
-		                 .n_fds = EDGEW_FD + 1 };
-
-	if (null < 0)
-		return err_sys(err, -errno, "edge: open /dev/null");
-	if (kind < 0)
-		return err_set(err, kind, "edge: there is no starter");
-	j.kind = (uint32_t)kind;
-	sanitizer_env(j.env);
-	return starter_run(&j, ret, NULL, err);
-}
-
 int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err,
                int ret_lanes[EDGEW_LANES_MAX], struct err *err)
 {
@@ -233,7 +139,8 @@ int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_
 		r = send_start(h, pair[0], theirs, err);
 	close_all(theirs, EDGEW_LANES_MAX);
 	if (r == 0)
-		r = run_edge(h, pair[1], errs[1], ret, err);
+		r = helper_start(edgehost_kind.name, program, h->nofile, pair[1], errs[1], ret,
+		                 err);
 	close_all(&pair[1], 1);
 	close_all(&errs[1], 1);
 	if (r < 0) {

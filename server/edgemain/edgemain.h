@@ -52,16 +52,10 @@ struct edge_ops ways_ops(struct ways *w);
 /* A certificate that pandod sent. */
 void ways_cert(struct ways *w, const struct edgew_msg *m);
 
-/* ---- walls.c: what the process gives up, in two stages ---- */
+/* ---- walls.c ---- */
 /*
- * walls_begin() - before the first byte of pandod's is read
- * Should:  become what the host kills first, take no traces, leave the host's file systems,
- *          network and other namespaces where the kernel lets it
- * Mustn't: fail where a kernel or a container does not have one of these; it is logged
- */
-void walls_begin(void);
-/*
- * walls_close() - sockets and settings are there, no client was accepted, no thread started
+ * walls_close() - after seclude_begin(): sockets and settings are there, no client was accepted, no
+ * thread started
  * Should:  bound the memory, allow the system calls of edge/ and no others
  * Mustn't: go on without the filter
  */

@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/seclude.h"
 #include "edgemain/edgemain.h"
 
 struct app {
@@ -84,7 +85,7 @@ static int run(struct app *a, struct err *err)
 	int r;
 
 	(void)OPENSSL_init_ssl(OPENSSL_INIT_LOAD_CONFIG, NULL); /* while there is /etc/ssl */
-	walls_begin();
+	seclude_begin();
 	if ((r = link_open(EDGEW_FD, &a->link, &s, err)) < 0)
 		return r;
 	log_init("pando-edge", (enum log_level)MIN(s.start.log_level, (uint32_t)LOG_LV_ERROR));
