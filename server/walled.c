@@ -14,6 +14,7 @@
 #include "conf.h"
 #include "edgehost/edgehost.h"
 #include "git/jail.h"
+#include "ssh/ssh.h"
 #include "walls/walls.h"
 
 /* The directory of a file that is replaced by renaming; "" without a file. */
@@ -27,7 +28,7 @@ static void dir_of(const char *file, char *ret, size_t size)
 int walled_start(const struct conf *c, struct walls_state *ret, struct err *err)
 {
 	static const struct starter_kind *const kinds[] = { &jail_kind, &program_kind,
-		                                            &edgehost_kind };
+		                                            &edgehost_kind, &sshd_kind };
 	enum walls_mode mode = walls_parse(c->walls);
 	char git[300], logs[sizeof(c->log_file)], keys[sizeof(c->secret_key)];
 	struct walls_conf wc = { .mode = mode, .write = { c->data_dir, c->cache_dir } };
@@ -49,7 +50,7 @@ int walled_start(const struct conf *c, struct walls_state *ret, struct err *err)
 		wc.write[n++] = c->image_dir;
 	snprintf(git, sizeof(git), "%s/git", c->data_dir);
 	if ((r = jail_kind_init(&jr, err)) < 0 || (r = program_kind_init(&pr, err)) < 0 ||
-	    (r = edgehost_kind_init(NULL, err)) < 0 ||
+	    (r = edgehost_kind_init(NULL, err)) < 0 || (r = sshd_kind_init(NULL, err)) < 0 ||
 	    (r = starter_open(kinds, ARRAY_SIZE(kinds), err)) < 0 ||
 	    (r = walls_raise(&wc, ret, err)) < 0)
 		return err_wrap(err, r, "walls");

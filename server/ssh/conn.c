@@ -2,16 +2,16 @@
 /*
  * conn.c - one connection, from the first byte to the last
  *
- * Theory of operation: key exchange and login have one deadline. A login wakes the VM; from then on
- * the connection belongs to the running machine: when that ends (suspend, stop, delete) the
- * connection ends, and the client may connect again and wake it. The loop: handle the client's
- * requests, give every channel a turn, wait in one poll for the client, the guest or the next
- * check.
+ * Theory of operation: the connection is handed to a process of its own, which speaks SSH with the
+ * client (sshmain/) and asks here for a login and for channels. Until the login there is one
+ * deadline and one thing that may be asked. A login wakes the VM; from then on the connection
+ * belongs to the running machine: when that ends (suspend, stop, delete) the connection ends, and
+ * the client may connect again and wake it. The loop: handle the process's messages, give every
+ * channel a turn, wait in one poll for the process, the guest or the next check. When the process
+ * ends, so does the connection, and nothing else.
  *
- * Memory is bounded both ways. The guest may send a window per flow. The library buffers
- * up to 1.25 MB per channel from the client before it stops it; when the guest has not accepted
- * SSHD_HELD_MAX of that, we read nothing more from the client until it does. While bytes wait for
- * a client that does not read, none are added.
+ * Memory is bounded both ways: the guest may send a window per flow, a stream holds
+ * SSHW_STREAM_BYTES each way, and a channel one chunk of its own.
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,9 +26,8 @@
 #include "ssh/ssh_internal.h"
 
 #define MESSAGES_PER_TURN 32
-#define GOODBYE_MS 1000 /* for the last bytes to leave */
-/* client, stop, and for each channel and each forward a flow */
-#define POLL_MAX (2 + SSHD_CHANNELS_MAX + SSHD_FORWARDS_MAX)
+/* process, its log, stop, for each channel its stream and a flow, for each forward a flow */
+#define POLL_MAX (3 + 2 * SSHD_CHANNELS_MAX + SSHD_FORWARDS_MAX)
 
 void conn_end(struct conn *c, const char *fmt, ...)
 {
@@ -42,35 +41,42 @@ void conn_end(struct conn *c, const char *fmt, ...)
 	va_end(ap);
 }
 
-static bool closed(const struct conn *c)
+/* The client is handed to a process; the next one is prepared. */
+static bool begin(struct conn *c)
 {
-	return ssh_get_status(c->s) & (SSH_CLOSED | SSH_CLOSED_ERROR);
-}
+	struct sshw_msg m = { .kind = SSHW_CONNECT };
+	struct err err = { 0 };
+	char how[64];
 
-bool conn_write_waits(const struct conn *c)
-{
-	return ssh_get_poll_flags(c->s) & SSH_WRITE_PENDING;
-}
-
-static int begin(struct conn *c)
-{
-	int r;
-
-	c->s = ssh_new();
-	if (!c->s)
-		return -ENOMEM;
-	mutex_lock(&c->d->lock);
-	r = ssh_bind_accept_fd(c->d->bind, c->s, c->fd);
-	mutex_unlock(&c->d->lock);
-	if (r != SSH_OK) {
-		if (ssh_get_fd(c->s) != c->fd)
-			close(c->fd); /* the session did not take it over */
-		return -EIO;
+	for (int i = 0; i < 2; i++) {
+		if (speaker_take(c->d, &c->speaker, &err) < 0) {
+			conn_log(c, LOG_LV_ERROR, "%s", err.msg);
+			return false;
+		}
+		link_send(c, &m, c->fd);
+		if (!c->gone)
+			break;
+		speaker_end(&c->speaker, 0, how); /* it ended while it waited */
+		c->gone = i == 1;
 	}
-	ssh_set_blocking(c->s, 0);
-	ssh_set_auth_methods(c->s, SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE);
-	/* Sends our banner; the rest happens when the library reads the socket. */
-	return ssh_handle_key_exchange(c->s) == SSH_ERROR ? -EPROTO : 0;
+	speaker_prepare(c->d);
+	return !c->gone;
+}
+
+/* What every wait is for: the process, what it logs, the end of the server. */
+static void wait_for(struct conn *c, struct pollfd p[3], bool hear)
+{
+	p[0] = (struct pollfd){ .fd = hear ? c->speaker.sock : -1, .events = POLLIN };
+	p[1] = (struct pollfd){ .fd = c->speaker.errs, .events = POLLIN };
+	p[2] = (struct pollfd){ .fd = c->d->stop_fd, .events = POLLIN };
+}
+
+static void waited(struct conn *c, const struct pollfd p[3])
+{
+	if (p[1].revents)
+		link_take_lines(c);
+	if (p[2].revents)
+		conn_end(c, "the server is shutting down");
 }
 
 /* Key exchange and login, until the deadline. */
@@ -79,27 +85,24 @@ static bool log_in(struct conn *c)
 	unsigned grace = c->d->deps.grace_ms ? c->d->deps.grace_ms : SSHD_GRACE_MS;
 	uint64_t until = c->began + grace;
 
-	while (!c->leave && !closed(c)) {
-		struct pollfd p[2] = { { .fd = c->fd, .events = POLLIN },
-			               { .fd = c->d->stop_fd, .events = POLLIN } };
-		ssh_message m = ssh_message_get(c->s);
+	while (!c->leave && !c->gone) {
+		struct pollfd p[3];
+		struct sshw_msg m;
+		int got = link_hear(c, &m), ms;
+		bool hear = link_may_ask(c, &ms);
 
-		if (m && login_message(c, m))
+		if (got && login_message(c, &m))
 			return true;
-		if (m)
+		if (got)
 			continue;
-		if (closed(c))
-			break;
-		if (conn_write_waits(c))
-			p[0].events |= POLLOUT;
 		if (clock_ms() >= until) {
 			conn_end(c, "no login within %u s", grace / 1000);
 			break;
 		}
-		if (poll(p, ARRAY_SIZE(p), deadline_left(until)) < 0 && errno != EINTR)
-			break;
-		if (p[1].revents)
-			conn_end(c, "the server is shutting down");
+		wait_for(c, p, hear);
+		ms = hear ? deadline_left(until) : MIN(ms, deadline_left(until));
+		if (!c->gone && poll(p, ARRAY_SIZE(p), ms) > 0)
+			waited(c, p);
 	}
 	return false;
 }
@@ -151,11 +154,11 @@ static void look(struct conn *c)
 static bool hear(struct conn *c)
 {
 	for (int i = 0; i < MESSAGES_PER_TURN; i++) {
-		ssh_message m = ssh_message_get(c->s);
+		struct sshw_msg m;
 
-		if (!m)
+		if (!link_hear(c, &m))
 			return false;
-		session_message(c, m);
+		session_message(c, &m);
 	}
 	return true;
 }
@@ -177,90 +180,84 @@ static bool turn(struct conn *c)
 {
 	bool moved = false;
 
-	c->held = 0;
 	c->turn++;
 	for (size_t i = 0; i < c->n_chans; i++)
 		moved |= chan_turn(c->chans[(i + c->turn) % c->n_chans]);
-	forward_turn(c);
 	sweep(c);
 	c->moved |= moved;
 	return moved;
 }
 
-/* false: it is over. at_once: do not wait, something is left to do. */
-static bool rest(struct conn *c, bool at_once)
+void conn_turn(struct conn *c)
 {
-	struct pollfd p[POLL_MAX] = { { .fd = c->fd }, { .fd = c->d->stop_fd, .events = POLLIN } };
-	nfds_t n = 2;
+	turn(c);
+}
 
-	if (c->held < SSHD_HELD_MAX)
-		p[0].events |= POLLIN;
-	if (conn_write_waits(c))
-		p[0].events |= POLLOUT;
-	for (size_t i = 0; i < c->n_chans; i++)
-		if (c->chans[i]->f || c->chans[i]->talk)
-			p[n++] = (struct pollfd){ .fd = chan_fd(c->chans[i]), .events = POLLIN };
+/* at_once: do not wait, something is left to do. */
+static void rest(struct conn *c, bool at_once)
+{
+	struct pollfd p[POLL_MAX];
+	nfds_t n = 3, at[SSHD_CHANNELS_MAX];
+	int asks_ms, ms = deadline_left(c->look_at);
+	bool may = link_may_ask(c, &asks_ms);
+
+	wait_for(c, p, may);
+	for (size_t i = 0; i < c->n_chans; i++) {
+		const struct chan *x = c->chans[i];
+
+		at[i] = 0;
+		if (x->f || x->talk)
+			p[n++] = (struct pollfd){ .fd = chan_fd(x), .events = POLLIN };
+		/* without events its end is still reported */
+		if (x->sock >= 0 && !x->closed) {
+			at[i] = n;
+			p[n++] = (struct pollfd){ .fd = x->sock, .events = chan_events(x) };
+		}
+	}
 	for (size_t i = 0; i < c->n_forwards; i++)
 		if (c->forwards[i]->next)
 			p[n++] = (struct pollfd){ .fd = guest_flow_fd(c->forwards[i]->next),
 				                  .events = POLLIN };
-	if (poll(p, n, at_once ? 0 : deadline_left(c->look_at)) < 0 && errno != EINTR)
-		return false;
-	if (p[1].revents)
-		conn_end(c, "the server is shutting down");
-	return !(p[0].revents & (POLLERR | POLLNVAL));
+	if (poll(p, n, at_once ? 0 : may ? ms : MIN(ms, asks_ms)) <= 0)
+		return;
+	waited(c, p);
+	for (size_t i = 0; i < c->n_chans; i++)
+		if (at[i] && p[at[i]].revents & (POLLHUP | POLLERR))
+			chan_hung_up(c->chans[i]);
 }
 
 static void serve(struct conn *c)
 {
-	bool more = true;
+	while (!c->leave && !c->gone) {
+		bool busy = hear(c), more = turn(c);
 
-	while (!c->leave && !closed(c)) {
-		bool busy = false;
-
-		if (c->held < SSHD_HELD_MAX || conn_write_waits(c))
-			busy = hear(c);
-		more = turn(c);
+		forward_turn(c);
 		look(c);
-		if (c->leave || closed(c) || !rest(c, busy || more))
+		if (c->leave || c->gone)
 			break;
+		rest(c, busy || more);
 	}
 }
 
-/* The library writes at once only if it knows that the socket is writable; then it closes. */
-static void say_goodbye(struct conn *c)
+static void free_chans(struct conn *c)
 {
-	uint64_t until = deadline_in(GOODBYE_MS);
-
-	while (conn_write_waits(c) && !closed(c) && clock_ms() < until) {
-		struct pollfd p = { .fd = c->fd, .events = POLLOUT };
-
-		if (poll(&p, 1, deadline_left(until)) > 0)
-			ssh_message_free(ssh_message_get(c->s));
-	}
-	if (closed(c))
-		return;
-	ssh_session_set_disconnect_message(c->s, c->why);
-	ssh_disconnect(c->s);
+	for (size_t i = 0; i < c->n_chans; i++)
+		chan_free(c->chans[i]);
+	c->n_chans = 0;
 }
 
 static void finish(struct conn *c)
 {
-	/* Clients print the reason only if it is sent last. */
-	for (size_t i = 0; i < c->n_chans && c->leave && !c->broken && !closed(c); i++)
-		if (c->chans[i]->program && c->chans[i]->state == CHAN_OPEN)
-			chan_say(c->chans[i], "pando: %s", c->why);
-	for (size_t i = 0; i < c->n_chans; i++)
-		chan_free(c->chans[i]);
 	for (size_t i = 0; i < c->n_forwards; i++)
 		forward_free(c->forwards[i]);
-	if (!c->s) {
-		close(c->fd);
-	} else {
-		if (c->leave && !c->broken && !closed(c))
-			say_goodbye(c);
-		ssh_free(c->s);
+	if (!c->leave) { /* the client has left, or its process died: what it ran is hung up on */
+		shutdown(c->fd, SHUT_RDWR);
+		free_chans(c);
 	}
+	/* Otherwise it is told why first, as long as its streams are there. */
+	link_end(c);
+	close(c->fd);
+	free_chans(c);
 	guest_unref(c->g);
 }
 
@@ -268,7 +265,7 @@ void *conn_main(void *arg)
 {
 	struct conn *c = arg;
 
-	if (begin(c) == 0 && log_in(c) && wake(c))
+	if (begin(c) && log_in(c) && wake(c))
 		serve(c);
 	if (c->leave)
 		conn_log(c, c->in ? LOG_LV_INFO : LOG_LV_DEBUG, "ended: %s", c->why);

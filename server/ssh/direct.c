@@ -18,10 +18,19 @@
 
 #define ANSWER_MAX 4096 /* bytes of getent's output */
 
+/* fd: its stream; -1: there is no connection. */
+static void tell(struct chan *x, int fd)
+{
+	struct sshw_msg m = { .kind = SSHW_DIALED, .id = x->id, .ok = fd >= 0 };
+
+	link_send(x->c, &m, fd);
+}
+
 static void refuse(struct chan *x, const char *why)
 {
 	conn_log(x->c, LOG_LV_DEBUG, "no connection to %s port %u: %s", x->host, x->port, why);
-	chan_over(x); /* answers the client with "no" */
+	tell(x, /* fd= */ -1);
+	chan_over(x);
 }
 
 static void dial(struct chan *x, const char *addr)
@@ -73,25 +82,21 @@ static void look_up(struct chan *x)
 		guest_flow_feed_eof(x->f, NULL);
 }
 
-void direct_open(struct conn *c, ssh_message m_consume)
+void direct_open(struct conn *c, const struct sshw_msg *m)
 {
-	const char *host = ssh_message_channel_request_open_destination(m_consume);
-	int port = ssh_message_channel_request_open_destination_port(m_consume);
-	struct chan *x = chan_new(c);
+	struct sshw_msg no = { .kind = SSHW_DIALED, .id = m->id };
+	const char *host = m->host;
+	struct chan *x = chan_new(c, m->id);
 
 	if (!x) {
-		ssh_message_reply_default(m_consume);
-		ssh_message_free(m_consume);
-		return;
-	}
-	x->asked = m_consume;
-	if (!host || strlen(host) >= sizeof(x->host) || port < 1 || port > UINT16_MAX) {
-		chan_over(x);
+		link_send(c, &no, -1);
 		return;
 	}
 	snprintf(x->host, sizeof(x->host), "%s", host);
-	x->port = (uint16_t)port;
-	if (is_loopback(host))
+	x->port = m->port;
+	if (!x->port)
+		refuse(x, "not a port");
+	else if (is_loopback(host))
 		dial(x, NULL);
 	else if (is_numeric(host))
 		dial(x, x->host);
@@ -155,6 +160,7 @@ static void dialing(struct chan *x)
 {
 	struct err err = { 0 };
 	int r = guest_flow_opened(x->f, &err);
+	autofd int fd = -1;
 
 	if (r == 0)
 		return;
@@ -165,9 +171,13 @@ static void dialing(struct chan *x)
 			refuse(x, err.msg);
 		return;
 	}
-	x->ch = ssh_message_channel_request_open_reply_accept(x->asked);
-	ssh_message_free(TAKE_PTR(x->asked));
-	x->state = x->ch ? CHAN_OPEN : CHAN_OVER;
+	fd = chan_stream(x);
+	if (fd < 0) {
+		refuse(x, err_name(fd));
+		return;
+	}
+	tell(x, fd);
+	x->state = CHAN_OPEN;
 }
 
 void direct_turn(struct chan *x)

@@ -2,9 +2,9 @@
 /*
  * door.c - the listening thread, the table of connections, shutdown
  *
- * Every connection is a thread, so their number is bounded: in total, per account, and, because
- * anyone can open one, before login, in total and per address. Any connection above that
- * is closed at once.
+ * Every connection is a thread and a process, so their number is bounded: in total, per account,
+ * and, because anyone can open one, before login, in total and per address. Any connection above
+ * that is closed at once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +23,6 @@
 #include "base/sock.h"
 #include "ssh/ssh_internal.h"
 
-/* OpenSSH's client reports that its output is no longer read ("command | head") only to
- * OpenSSH servers.
- */
-#define SERVER_NAME "OpenSSH_compatible_Pando_" PANDO_VERSION
 #define ACCEPT_PAUSE_MS 200 /* after an accept failed for lack of descriptors */
 #define KEEP_IDLE_S 30
 #define KEEP_BETWEEN_S 10
@@ -50,11 +46,14 @@ static struct conn *conn_new(struct sshd *d, int fd, const struct sockaddr_stora
 	struct conn *c = calloc(1, sizeof(*c));
 	char port[8] = "0";
 
-	if (!c || !(c->chunk = malloc(SSHD_CHUNK))) {
+	if (!c || !(c->chunk = malloc(SSHW_FRAME_MAX)) || !(c->packet = malloc(SSHW_MSG_MAX))) {
+		if (c)
+			free(c->chunk);
 		free(c);
 		return NULL;
 	}
 	c->d = d;
+	c->speaker = SPEAKER_NONE;
 	c->fd = fd;
 	c->peer = *peer;
 	c->began = clock_ms();
@@ -63,6 +62,13 @@ static struct conn *conn_new(struct sshd *d, int fd, const struct sockaddr_stora
 		snprintf(c->remote, sizeof(c->remote), "unknown");
 	c->remote_port = (uint16_t)strtoul(port, NULL, 10);
 	return c;
+}
+
+static void conn_free(struct conn *c)
+{
+	free(c->packet);
+	free(c->chunk);
+	free(c);
 }
 
 /* With the lock held: may that address have another connection before login? */
@@ -132,8 +138,7 @@ void sshd_door_leave(struct conn *c)
 	if (!c->in)
 		d->n_strangers--;
 	explicit_bzero(c->secret, sizeof(c->secret));
-	free(c->chunk);
-	free(c);
+	conn_free(c);
 	cond_broadcast(&d->left);
 }
 
@@ -155,8 +160,7 @@ static void let_in(struct sshd *d, int fd_consume, const struct sockaddr_storage
 	if (!room) {
 		conn_log(c, LOG_LV_DEBUG, "too many connections: closed");
 		close(fd_consume);
-		free(c->chunk);
-		free(c);
+		conn_free(c);
 		return;
 	}
 	tune(fd_consume);
@@ -207,10 +211,15 @@ int sshd_listen(const char *address, struct err *err)
 
 void sshd_free(struct sshd *d)
 {
+	char how[64];
+
 	if (!d)
 		return;
-	if (d->bind)
-		ssh_bind_free(d->bind);
+
+	mutex_lock(&d->lock);
+	speaker_end(&d->spare, 0, how);
+	mutex_unlock(&d->lock);
+	hostkey_free(d);
 	if (d->listen_fd >= 0)
 		close(d->listen_fd);
 	if (d->stop_fd >= 0)
@@ -236,6 +245,8 @@ static struct sshd *sshd_new(const struct sshd_deps *deps)
 	snprintf(d->data_dir, sizeof(d->data_dir), "%s", deps->data_dir);
 	d->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	mutex_init(&d->lock, "ssh door");
+	mutex_unshared(&d->lock);
+	d->spare = SPEAKER_NONE;
 	cond_init(&d->left);
 	return d;
 }
@@ -257,52 +268,15 @@ static int write_address(struct sshd *d, struct err *err)
 	return 0;
 }
 
-/*
- * What is offered: no curve of NIST, no MAC that is computed over the plain text, no CBC, no SHA-1.
- * libssh leaves out what it does not know: versions that have the hybrid exchanges (ML-KEM, sntrup)
- * offer them first.
- */
-static int offer(ssh_bind bind, struct err *err)
-{
-#define CIPHERS                                                                        \
-	"chacha20-poly1305@openssh.com,aes256-gcm@openssh.com,aes128-gcm@openssh.com," \
-	"aes256-ctr,aes192-ctr,aes128-ctr"
-#define MACS "hmac-sha2-256-etm@openssh.com,hmac-sha2-512-etm@openssh.com"
-	static const struct {
-		enum ssh_bind_options_e option;
-		const char *names;
-	} lists[] = {
-		{ SSH_BIND_OPTIONS_KEY_EXCHANGE,
-		  "mlkem768x25519-sha256,sntrup761x25519-sha512,sntrup761x25519-sha512@openssh.com,"
-		  "curve25519-sha256,curve25519-sha256@libssh.org" },
-		{ SSH_BIND_OPTIONS_HOSTKEY_ALGORITHMS, "ssh-ed25519,rsa-sha2-512,rsa-sha2-256" },
-		{ SSH_BIND_OPTIONS_CIPHERS_C_S, CIPHERS },
-		{ SSH_BIND_OPTIONS_CIPHERS_S_C, CIPHERS },
-		{ SSH_BIND_OPTIONS_HMAC_C_S, MACS },
-		{ SSH_BIND_OPTIONS_HMAC_S_C, MACS },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		if (ssh_bind_options_set(bind, lists[i].option, lists[i].names) != 0)
-			return err_set(err, -EIO, "offer '%s': %s", lists[i].names,
-			               ssh_get_error(bind));
-	return 0;
-}
-
 int sshd_start(const struct sshd_deps *deps, struct sshd **ret, struct err *err)
 {
 	AUTO(sshd_freep) struct sshd *d = sshd_new(deps);
 	int r;
 
-	if (!d || d->stop_fd < 0 || !(d->bind = ssh_bind_new()))
+	if (!d || d->stop_fd < 0)
 		return err_set(err, -ENOMEM, "out of memory for the SSH server");
-	if ((r = write_address(d, err)) < 0)
-		return r;
-	/* No configuration file of the host is used. */
-	if (ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &(bool){ false }) != 0 ||
-	    ssh_bind_options_set(d->bind, SSH_BIND_OPTIONS_BANNER, SERVER_NAME) != 0)
-		return err_set(err, -EIO, "set up the SSH server: %s", ssh_get_error(d->bind));
-	if ((r = hostkey_load(d->bind, d->data_dir, err)) < 0 || (r = offer(d->bind, err)) < 0)
+	if ((r = write_address(d, err)) < 0 || (r = hostkey_load(d, err)) < 0 ||
+	    (r = speaker_try(d, err)) < 0)
 		return r;
 	r = pthread_create(&d->door, NULL, door_main, d);
 	if (r)

@@ -4,8 +4,8 @@
  *
  * The agent listens on the guest's loopback, whatever address the client named. For each port one
  * accept is pending in the guest; when it succeeds, the client is asked to accept the connection
- * and the next accept is started; further connections wait in the guest's kernel. Answers to global
- * requests are matched by order only, so we wait for the listen: the agent answers at once.
+ * and the next accept is started; further connections wait in the guest's kernel. The process waits
+ * for the answer to a listen, so we wait for the agent: it answers at once.
  */
 #include <errno.h>
 #include <poll.h>
@@ -80,46 +80,44 @@ static bool forget(struct conn *c, const char *bound, int port)
 	return false;
 }
 
-void forward_request(struct conn *c, ssh_message m)
+void forward_request(struct conn *c, const struct sshw_msg *m)
 {
-	const char *bound = ssh_message_global_request_address(m);
-	int port = ssh_message_global_request_port(m);
 	uint16_t got = 0;
-	bool done = false;
+	bool done = m->kind == SSHW_LISTEN ? listen_to(c, m->host, m->port, &got)
+	                                   : forget(c, m->host, m->port);
 
-	if (bound && strlen(bound) < SSHD_HOST_MAX && port >= 0 && port <= UINT16_MAX) {
-		if (ssh_message_subtype(m) == SSH_GLOBAL_REQUEST_TCPIP_FORWARD)
-			done = listen_to(c, bound, port, &got);
-		else if (ssh_message_subtype(m) == SSH_GLOBAL_REQUEST_CANCEL_TCPIP_FORWARD)
-			done = forget(c, bound, port);
-	}
-	if (done)
-		ssh_message_global_request_reply_success(m, got);
-	else
-		ssh_message_reply_default(m);
+	link_answer(c, done, got, -1);
 }
 
-/* A connection arrived: opens a channel for it and starts the next accept. false: the port can no
- * longer be used.
- */
+/* A connection arrived: the client is asked to accept it, with the stream. */
+static void knock(struct chan *x, const struct forward *w)
+{
+	struct sshw_msg m = { .kind = SSHW_KNOCK, .id = x->id, .port = w->port };
+	struct err err = { 0 };
+	autofd int fd = -1;
+
+	snprintf(m.host, sizeof(m.host), "%s", w->bound);
+	if (guest_accept_peer(x->f, m.from, &m.from_port, &err) < 0 || (fd = chan_stream(x)) < 0) {
+		chan_over(x);
+		return;
+	}
+	link_send(x->c, &m, fd);
+	x->state = CHAN_OPEN;
+}
+
+/* Takes the connection and starts the next accept. false: the port can no longer be used. */
 static bool knocked(struct conn *c, struct forward *w)
 {
 	struct guest_flow *f = TAKE_PTR(w->next);
 	struct err err = { 0 };
-	struct chan *x = chan_new(c);
+	struct chan *x = chan_new(c, SSHW_GUESTS_ID | (c->next_knock++ & ~SSHW_GUESTS_ID));
 
-	if (!x) {
+	if (x) {
+		x->f = f;
+		knock(x, w);
+	} else {
 		guest_flow_close(f); /* one too many: closed */
-		return guest_accept(w->listener, &w->next, &err) == 0;
 	}
-	x->f = f;
-	x->state = CHAN_KNOCKING;
-	x->deadline = deadline_in(SSHD_OPEN_MS);
-	snprintf(x->host, sizeof(x->host), "%s", w->bound);
-	x->port = w->port;
-	x->ch = ssh_channel_new(c->s);
-	if (!x->ch || guest_accept_peer(f, x->from, &x->from_port, &err) < 0)
-		chan_over(x);
 	return guest_accept(w->listener, &w->next, &err) == 0;
 }
 
@@ -138,14 +136,4 @@ void forward_turn(struct conn *c)
 		c->forwards[i--] = c->forwards[--c->n_forwards];
 		forward_free(w);
 	}
-}
-
-void forward_knock(struct chan *x)
-{
-	int r = ssh_channel_open_reverse_forward(x->ch, x->host, x->port, x->from, x->from_port);
-
-	if (r == SSH_OK)
-		x->state = CHAN_OPEN;
-	else if (r != SSH_AGAIN || clock_ms() >= x->deadline)
-		chan_over(x);
 }

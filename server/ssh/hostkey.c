@@ -4,7 +4,8 @@
  *
  * One file per kind in <data>/ssh, mode 0600, created at the first start and never changed by us:
  * clients reject a server whose key has changed. An existing key that cannot be read is an error,
- * not a reason to create a new one.
+ * not a reason to create a new one. They are handed to each pando-ssh, which signs with them; here
+ * the library is used for this file only and parses nothing that strangers send.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,18 +13,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <libssh/libssh.h>
+
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "ssh/ssh_internal.h"
 
-#define KEY_FILE_MAX (16u << 10) /* bytes */
+_Static_assert(SSHD_KEYS <= SSHW_KEYS_MAX, "they fit into START");
 
 static const struct kind {
 	const char *file;
 	enum ssh_keytypes_e type;
 	int bits;
-} kinds[] = {
+} kinds[SSHD_KEYS] = {
 	{ "host_ed25519", SSH_KEYTYPE_ED25519, 0 },
 	{ "host_rsa", SSH_KEYTYPE_RSA, 3072 },
 };
@@ -47,41 +50,44 @@ static int make(int dirfd, const struct kind *k, struct err *err)
 	return r;
 }
 
-static int load(int dirfd, const struct kind *k, ssh_bind bind, struct err *err)
+static int load(int dirfd, const struct kind *k, char **ret, struct err *err)
 {
-	autofree char *text = NULL;
+	autowipe char *text = NULL;
 	ssh_key key = NULL;
 	int r;
 
 	if (faccessat(dirfd, k->file, F_OK, 0) < 0 && errno == ENOENT &&
 	    (r = make(dirfd, k, err)) < 0)
 		return r;
-	r = io_read_file(dirfd, k->file, KEY_FILE_MAX, &text, err);
+	r = io_read_file(dirfd, k->file, SSHW_KEY_MAX, &text, err);
 	if (r < 0)
 		return err_wrap(err, r, "SSH host key");
 	if (fchmodat(dirfd, k->file, 0600, 0) < 0)
 		return err_sys(err, -errno, "restrict the SSH host key '%s'", k->file);
 	r = ssh_pki_import_privkey_base64(text, NULL, NULL, NULL, &key);
-	explicit_bzero(text, strlen(text));
+	ssh_key_free(key);
 	if (r != SSH_OK)
 		return err_set(err, -EINVAL,
 		               "the SSH host key '%s' cannot be read: restore the file, or remove "
 		               "it to get a new key, which clients will report as changed",
 		               k->file);
-	/* The bind owns it from now on, even on failure. */
-	if (ssh_bind_options_set(bind, SSH_BIND_OPTIONS_IMPORT_KEY, key) != SSH_OK)
-		return err_set(err, -EIO, "use the SSH host key '%s': %s", k->file,
-		               ssh_get_error(bind));
+	*ret = TAKE_PTR(text);
 	return 0;
 }
 
-int hostkey_load(ssh_bind bind, const char *data_dir, struct err *err)
+void hostkey_free(struct sshd *d)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(d->keys); i++)
+		auto_wipe_(&d->keys[i]);
+}
+
+int hostkey_load(struct sshd *d, struct err *err)
 {
 	autofd int dirfd = -1;
 	char dir[300];
 	int r;
 
-	snprintf(dir, sizeof(dir), "%s/ssh", data_dir);
+	snprintf(dir, sizeof(dir), "%s/ssh", d->data_dir);
 	r = io_mkdirs(dir, 0700, err);
 	if (r < 0)
 		return r;
@@ -89,6 +95,6 @@ int hostkey_load(ssh_bind bind, const char *data_dir, struct err *err)
 	if (dirfd < 0)
 		return err_sys(err, -errno, "open '%s'", dir);
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && r >= 0; i++)
-		r = load(dirfd, &kinds[i], bind, err);
+		r = load(dirfd, &kinds[i], &d->keys[i], err);
 	return r;
 }

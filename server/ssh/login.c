@@ -3,7 +3,8 @@
  * login.c - authentication, and which VM or repository a login is for
  *
  * The user name contains VM and Linux user, or repository; the secret, an API key or an access
- * token, is in the name, the password, or the answer to a prompt. The reason for a failure is never
+ * token, is in the name, the password, or the answer to a prompt. What is decided here holds for
+ * the connection: the process that asks names neither again. The reason for a failure is never
  * revealed: an unknown key, a revoked one, another account's VM or repository, one that never
  * existed and a Linux user that is not granted get the same answer after the same time. The secret
  * is neither logged nor kept.
@@ -18,8 +19,6 @@
 #include "base/err.h"
 #include "git/git.h"
 #include "ssh/ssh_internal.h"
-
-#define METHODS (SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE)
 
 /* The VM or repository, or "". */
 static const char *target(const struct conn *c)
@@ -93,7 +92,7 @@ static int check(struct conn *c, const char *as, const char *secret)
 }
 
 /* Answers after a fixed time, whatever the reason. */
-static void refuse(struct conn *c, ssh_message m, uint64_t asked)
+static void refuse(struct conn *c, uint64_t asked)
 {
 	bool heard = auth_failure(c->d->deps.auth, (const struct sockaddr *)&c->peer);
 	struct pollfd p = { .fd = c->d->stop_fd, .events = POLLIN };
@@ -109,18 +108,17 @@ static void refuse(struct conn *c, ssh_message m, uint64_t asked)
 	}
 	c->who = (struct auth_who){ 0 };
 	poll(&p, 1, deadline_left(asked + SSHD_REFUSE_MS));
-	ssh_message_auth_set_methods(m, METHODS);
-	ssh_message_reply_default(m);
+	link_answer(c, /* ok= */ false, 0, -1);
 	if (!heard || ++c->tries >= SSHD_TRIES_MAX)
 		conn_end(c, "too many attempts");
 }
 
-static bool attempt(struct conn *c, ssh_message m, const char *as, const char *secret)
+static bool attempt(struct conn *c, const char *as, const char *secret)
 {
 	uint64_t asked = clock_ms();
 
 	if ((secret && strlen(secret) >= SSHD_SECRET_MAX) || check(c, as, secret) < 0) {
-		refuse(c, m, asked);
+		refuse(c, asked);
 		return false;
 	}
 	if (!sshd_door_login(c)) {
@@ -137,75 +135,15 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 	         : *c->name.user ? c->name.user
 	                         : "root");
 	conn_audit(c, "login", 200, ERR_NONE);
-	ssh_message_auth_reply_success(m, 0);
+	link_answer(c, /* ok= */ true, 0, -1);
 	return true;
 }
 
-static bool interactive(struct conn *c, ssh_message m)
+bool login_message(struct conn *c, const struct sshw_msg *m)
 {
-	const char *prompt = "API key or access token: ";
-	const char *answer;
-
-	if (!ssh_message_auth_kbdint_is_response(m)) {
-		snprintf(c->asked_as, sizeof(c->asked_as), "%s",
-		         ssh_message_auth_user(m) ? ssh_message_auth_user(m) : "");
-		ssh_message_auth_interactive_request(m, "Pando", "", 1, &prompt, (char[]){ 0 });
+	if (m->kind != SSHW_AUTH) {
+		link_broken(c, "message %u before a login", m->kind);
 		return false;
 	}
-	answer = ssh_userauth_kbdint_getnanswers(c->s) == 1 ? ssh_userauth_kbdint_getanswer(c->s, 0)
-	                                                    : NULL;
-	return attempt(c, m, c->asked_as, answer ? answer : "");
-}
-
-/* A token in the name needs no prompt; without one this does not count as an attempt. */
-static bool none(struct conn *c, ssh_message m)
-{
-	const char *as = ssh_message_auth_user(m);
-
-	if (as && as[strcspn(as, ":,")])
-		return attempt(c, m, as, NULL);
-	ssh_message_auth_set_methods(m, METHODS);
-	ssh_message_reply_default(m);
-	return false;
-}
-
-static bool authenticate(struct conn *c, ssh_message m)
-{
-	const char *as = ssh_message_auth_user(m);
-	const char *password;
-
-	switch (ssh_message_subtype(m)) {
-	case SSH_AUTH_METHOD_NONE:
-		return none(c, m);
-	case SSH_AUTH_METHOD_PASSWORD:
-		password = ssh_message_auth_password(m);
-		return attempt(c, m, as ? as : "", password ? password : "");
-	case SSH_AUTH_METHOD_INTERACTIVE:
-		return interactive(c, m);
-	default:
-		ssh_message_auth_set_methods(m, METHODS);
-		ssh_message_reply_default(m);
-		if (++c->tries >= SSHD_TRIES_MAX * 2)
-			conn_end(c, "too many attempts");
-		return false;
-	}
-}
-
-bool login_message(struct conn *c, ssh_message m)
-{
-	bool in = false;
-
-	switch (ssh_message_type(m)) {
-	case SSH_REQUEST_SERVICE:
-		ssh_message_service_reply_success(m);
-		break;
-	case SSH_REQUEST_AUTH:
-		in = authenticate(c, m);
-		break;
-	default:
-		ssh_message_reply_default(m);
-		break;
-	}
-	ssh_message_free(m);
-	return in;
+	return attempt(c, m->user, m->has_secret ? m->secret : NULL);
 }

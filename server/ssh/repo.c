@@ -25,15 +25,6 @@
 #define LFS_URL_MAX 512
 #define UNSENT_BYTES (128 << 10)
 
-/* Sends the channel's only output, then ends it. */
-static void last_words(struct chan *x, int to, int status, const char *text)
-{
-	buf_put(&x->out, text, strlen(text));
-	x->out_chan = to;
-	x->status = status;
-	x->state = x->out.failed ? CHAN_OVER : CHAN_LAST;
-}
-
 void repo_refuse(struct chan *x)
 {
 	char text[256];
@@ -41,7 +32,7 @@ void repo_refuse(struct chan *x)
 	snprintf(text, sizeof(text),
 	         "pando: this login for repository %s only allows git clone, fetch and push%s",
 	         x->c->name.repo, x->has_pty ? "\r\n" : "\n");
-	last_words(x, 2, REFUSED, text);
+	chan_last(x, SSHW_ERR, REFUSED, text);
 }
 
 static void say_error(struct chan *x, const struct err *err)
@@ -49,7 +40,7 @@ static void say_error(struct chan *x, const struct err *err)
 	char text[sizeof(err->msg) + 16];
 
 	snprintf(text, sizeof(text), "pando: %s\n", err->msg);
-	last_words(x, 2, REFUSED, text);
+	chan_last(x, SSHW_ERR, REFUSED, text);
 }
 
 static const char *protocol_of(const struct chan *x)
@@ -104,8 +95,7 @@ static int serve(struct chan *x, bool push, struct err *err)
 		return r;
 	}
 	/* What the kernel holds says nothing about the client: it holds little. */
-	setsockopt(ssh_get_fd(c->s), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES },
-	           sizeof(int));
+	setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES }, sizeof(int));
 	x->push = push;
 	x->program = true;
 	x->state = CHAN_OPEN;
@@ -133,7 +123,7 @@ static int authenticate_lfs(struct chan *x, struct err *err)
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	if (!text)
 		return err_set(err, -ENOMEM, "out of memory");
-	last_words(x, 1, 0, text);
+	chan_last(x, SSHW_DATA, 0, text);
 	explicit_bzero(text, strlen(text));
 	return 0;
 }
@@ -167,11 +157,11 @@ bool repo_session(struct chan *x)
 	return x->state == CHAN_LAST;
 }
 
-/* Is there something for the client that it does not take? */
+/* Is there something for the client that it does not take? The stream and what is behind it hold
+ * little. */
 static bool client_waits(struct chan *x)
 {
-	return x->out_off < x->out.len || conn_write_waits(x->c) ||
-	       (ssh_channel_window_size(x->ch) == 0 && !talk_eof(x->talk));
+	return x->out.len > 0;
 }
 
 /* It makes no progress, or the client is too slow. */

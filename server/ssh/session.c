@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session.c - requests of a logged-in client: sessions, terminals, commands
+ * session.c - what the process of a logged-in client asks for: sessions, terminals, commands
  *
  * A session gets its terminal and its environment first and then one program: a shell, a command
  * or a subsystem. The request succeeds before the guest has started it, as with every SSH server; a
@@ -37,42 +37,9 @@ const char *signal_name(int number)
 	return NULL;
 }
 
-static struct chan *find(struct conn *c, ssh_channel ch)
+static bool open_session(struct conn *c, const struct sshw_msg *m)
 {
-	for (size_t i = 0; i < c->n_chans; i++)
-		if (ch && c->chans[i]->ch == ch)
-			return c->chans[i];
-	return NULL;
-}
-
-/* Called while the library reads, so it must not call the library. */
-static void on_signal(ssh_session s, ssh_channel ch, const char *name, void *ctx)
-{
-	struct chan *x = ctx;
-
-	for (size_t i = 0; i < ARRAY_SIZE(signals) && x->program && x->f; i++)
-		if (name && strcmp(signals[i].name, name) == 0)
-			guest_flow_signal(x->f, (unsigned)signals[i].number, NULL);
-}
-
-static void open_session(struct conn *c, ssh_message m)
-{
-	struct chan *x = chan_new(c);
-
-	if (!x) {
-		ssh_message_reply_default(m);
-		return;
-	}
-	x->ch = ssh_message_channel_request_open_reply_accept(m);
-	x->cb = calloc(1, sizeof(*x->cb));
-	if (!x->ch || !x->cb) {
-		chan_over(x);
-		return;
-	}
-	x->cb->userdata = x;
-	x->cb->channel_signal_function = on_signal;
-	ssh_callbacks_init(x->cb);
-	ssh_set_channel_callbacks(x->ch, x->cb);
+	return chan_new(c, m->id) != NULL;
 }
 
 static bool env_add(struct chan *x, const char *name, const char *value)
@@ -106,48 +73,46 @@ static bool env_allowed(const char *name)
 	return false;
 }
 
-static bool set_env(struct chan *x, ssh_message m)
+static bool set_env(struct chan *x, const struct sshw_msg *m)
 {
-	const char *name = ssh_message_channel_request_env_name(m);
-	const char *value = ssh_message_channel_request_env_value(m);
-
-	return x->state == CHAN_NEW && name && value && env_allowed(name) &&
-	       env_add(x, name, value);
+	return x->state == CHAN_NEW && env_allowed(m->name) && env_add(x, m->name, m->value);
 }
 
-static void read_size(struct chan *x, ssh_message m)
+static void read_size(struct chan *x, const struct sshw_msg *m)
 {
-	int cols = ssh_message_channel_request_pty_width(m);
-	int rows = ssh_message_channel_request_pty_height(m);
-
-	x->cols = cols > 0 ? (unsigned)cols : 0;
-	x->rows = rows > 0 ? (unsigned)rows : 0;
+	x->cols = m->cols;
+	x->rows = m->rows;
 	guest_login_fit(&x->cols, &x->rows);
 }
 
-static bool set_pty(struct chan *x, ssh_message m)
+static bool set_pty(struct chan *x, const struct sshw_msg *m)
 {
-	const char *term = ssh_message_channel_request_pty_term(m);
+	const char *term = m->name;
 
 	if (x->state != CHAN_NEW || x->has_pty)
 		return false;
 	x->has_pty = true;
 	read_size(x, m);
-	if (term && *term &&
-	    !term[strspn(term, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	                       "0123456789+-._")])
+	if (*term && !term[strspn(term, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	                                "0123456789+-._")])
 		return env_add(x, "TERM", term);
 	return env_add(x, "TERM", "xterm-256color");
 }
 
-static bool resize(struct chan *x, ssh_message m)
+static void resize(struct chan *x, const struct sshw_msg *m)
 {
 	if (!x->has_pty)
-		return false;
+		return;
 	read_size(x, m);
 	if (x->f)
 		guest_login_resize(x->f, x->cols, x->rows, NULL);
-	return true;
+}
+
+static void send_signal(struct chan *x, const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(signals) && x->program && x->f; i++)
+		if (strcmp(signals[i].name, name) == 0)
+			guest_flow_signal(x->f, (unsigned)signals[i].number, NULL);
 }
 
 /* SSH_CLIENT and SSH_CONNECTION, as programs expect them. */
@@ -192,102 +157,102 @@ static bool start(struct chan *x, const char *command)
 	return true;
 }
 
-static bool subsystem(struct chan *x, ssh_message m)
+static bool run(struct chan *x, const struct sshw_msg *m)
 {
-	const char *name = ssh_message_channel_request_subsystem(m);
+	autofree char *text = strndup(m->command.n ? m->command.p : "", m->command.n);
 
-	if (*x->c->name.repo)
-		return repo_session(x);
-	return name && strcmp(name, "sftp") == 0 && start(x, SFTP_COMMAND);
+	if (!text)
+		return false;
+	switch ((enum sshw_run)m->run) {
+	case SSHW_SHELL:
+		return start(x, NULL);
+	case SSHW_EXEC:
+		return *text && start(x, text);
+	default: /* a subsystem */
+		if (*x->c->name.repo)
+			return repo_session(x);
+		return strcmp(text, "sftp") == 0 && start(x, SFTP_COMMAND);
+	}
 }
 
-static bool command(struct chan *x, ssh_message m)
+/* The answer brings the program's stream. */
+static void run_program(struct chan *x, const struct sshw_msg *m)
 {
-	const char *text = ssh_message_channel_request_command(m);
-
-	return text && *text && start(x, text);
-}
-
-/*
- * OpenSSH's client sends "eow@openssh.com" when a command's output is no longer read; the library
- * reports it as unknown. That client sends nothing else that is unknown to a session without a
- * terminal.
- */
-static void unknown(struct chan *x)
-{
-	const char *client = ssh_get_clientbanner(x->c->s);
-
-	if (x->talk || !client || !strstr(client, "-OpenSSH_") || x->has_pty || !x->program)
-		return;
-	guest_flow_close(TAKE_PTR(x->f)); /* its pipes break */
-	ssh_channel_request_send_exit_signal(x->ch, "PIPE", 0, "", "");
-	ssh_channel_close(x->ch);
-	chan_over(x);
-}
-
-static void channel_request(struct conn *c, ssh_message m)
-{
-	struct chan *x = find(c, ssh_message_channel_request_channel(m));
+	autofd int fd = -1;
 	bool done = false;
 
-	if (x) {
-		switch (ssh_message_subtype(m)) {
-		case SSH_CHANNEL_REQUEST_PTY:
-			done = set_pty(x, m);
-			break;
-		case SSH_CHANNEL_REQUEST_ENV:
-			done = set_env(x, m);
-			break;
-		case SSH_CHANNEL_REQUEST_WINDOW_CHANGE:
-			done = resize(x, m);
-			break;
-		case SSH_CHANNEL_REQUEST_SHELL:
-			done = start(x, NULL);
-			break;
-		case SSH_CHANNEL_REQUEST_EXEC:
-			done = command(x, m);
-			break;
-		case SSH_CHANNEL_REQUEST_SUBSYSTEM:
-			done = subsystem(x, m);
-			break;
-		case SSH_CHANNEL_REQUEST_UNKNOWN:
-			unknown(x);
-			break;
-		default: /* X11 */
-			break;
-		}
-	}
-	if (done)
-		ssh_message_channel_request_reply_success(m);
-	else
-		ssh_message_reply_default(m);
+	if (x->state == CHAN_NEW && (fd = chan_stream(x)) >= 0)
+		done = run(x, m);
+	if (!done && x->state == CHAN_NEW && x->sock >= 0)
+		close(TAKE_FD(x->sock));
+	link_answer(x->c, done, 0, fd);
 }
 
-void session_message(struct conn *c, ssh_message m_consume)
+/* Of a channel that may have ended in the meantime: then the answer is no. */
+static void channel_message(struct chan *x, struct conn *c, const struct sshw_msg *m)
 {
-	switch (ssh_message_type(m_consume)) {
-	case SSH_REQUEST_CHANNEL_OPEN:
-		if (ssh_message_subtype(m_consume) == SSH_CHANNEL_DIRECT_TCPIP && c->g) {
-			direct_open(c, m_consume);
-			return;
-		}
-		if (ssh_message_subtype(m_consume) == SSH_CHANNEL_SESSION)
-			open_session(c, m_consume);
+	switch (m->kind) {
+	case SSHW_ENV:
+		link_answer(c, x && set_env(x, m), 0, -1);
+		break;
+	case SSHW_PTY:
+		link_answer(c, x && set_pty(x, m), 0, -1);
+		break;
+	case SSHW_RUN:
+		if (x)
+			run_program(x, m);
 		else
-			ssh_message_reply_default(m_consume);
+			link_answer(c, /* ok= */ false, 0, -1);
 		break;
-	case SSH_REQUEST_CHANNEL:
-		channel_request(c, m_consume);
+	case SSHW_RESIZE:
+		if (x)
+			resize(x, m);
 		break;
-	case SSH_REQUEST_GLOBAL:
-		if (c->g)
-			forward_request(c, m_consume);
-		else
-			ssh_message_reply_default(m_consume);
+	case SSHW_SIGNAL:
+		if (x)
+			send_signal(x, m->name);
 		break;
-	default:
-		ssh_message_reply_default(m_consume);
+	default: /* CLOSE: of a session without a program; others close their stream */
+		if (x && x->state == CHAN_NEW)
+			chan_over(x);
 		break;
 	}
-	ssh_message_free(m_consume);
+}
+
+/* A channel that the client opens has an id that no other one has. */
+static bool new_id(struct conn *c, const struct sshw_msg *m)
+{
+	if (!(m->id & SSHW_GUESTS_ID) && !chan_find(c, m->id))
+		return true;
+	link_broken(c, "channel %u is there already", m->id);
+	return false;
+}
+
+void session_message(struct conn *c, const struct sshw_msg *m)
+{
+	switch (m->kind) {
+	case SSHW_SESSION:
+		if (new_id(c, m))
+			link_answer(c, open_session(c, m), 0, -1);
+		break;
+	case SSHW_DIRECT:
+		if (c->g && new_id(c, m))
+			direct_open(c, m);
+		else if (!c->g)
+			link_send(c, &(struct sshw_msg){ .kind = SSHW_DIALED, .id = m->id }, -1);
+		break;
+	case SSHW_LISTEN:
+	case SSHW_CANCEL:
+		if (c->g)
+			forward_request(c, m);
+		else
+			link_answer(c, /* ok= */ false, 0, -1);
+		break;
+	case SSHW_AUTH:
+		link_broken(c, "a second login");
+		break;
+	default:
+		channel_message(chan_find(c, m->id), c, m);
+		break;
+	}
 }

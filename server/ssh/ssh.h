@@ -2,9 +2,9 @@
 /*
  * ssh/ssh.h - the SSH server: logins to VMs that have no sshd, and Git; for main.c
  *
- * Terminates the SSH protocol and carries out clients' requests through the agent or, after a login
- * to a repository, with Git's programs. One thread per connection; nothing of a connection outlives
- * it.
+ * Carries out clients' requests through the agent or, after a login to a repository, with Git's
+ * programs. One thread per connection, and one process, pando-ssh, which speaks the SSH protocol;
+ * nothing of a connection outlives it.
  */
 #pragma once
 
@@ -14,6 +14,7 @@ struct auth;
 struct err;
 struct repos;
 struct sshd;
+struct starter_kind;
 struct vmm;
 
 struct sshd_deps { /* all weak: they outlive it */
@@ -24,6 +25,11 @@ struct sshd_deps { /* all weak: they outlive it */
 	int listen_fd;        /* from sshd_listen(); sshd_start() takes it */
 	unsigned grace_ms;    /* from a connection to a login; 0: the default. Tests shorten it */
 };
+
+/* For starter_open(), after sshd_kind_init(): the only way processes are started. path: of the
+ * program; NULL: it is beside this one, or where it is installed. */
+extern const struct starter_kind sshd_kind;
+int sshd_kind_init(const char *path, struct err *err);
 
 /* Opens the socket early, so that an address in use is found before anything else starts. */
 int sshd_listen(const char *address, struct err *err);
@@ -40,5 +46,6 @@ struct sshd_status {
 	unsigned connections;   /* all of them */
 	unsigned authenticated; /* those logged in */
 	unsigned channels;      /* open shells, commands and forwarded connections */
+	unsigned ended_badly;   /* processes that did not end by themselves and well */
 };
 void sshd_status(struct sshd *d, struct sshd_status *ret);

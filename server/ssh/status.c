@@ -11,6 +11,7 @@ void sshd_status(struct sshd *d, struct sshd_status *ret)
 
 	*ret = (struct sshd_status){ .connections = d->n_conns,
 		                     .authenticated = d->n_conns - d->n_strangers,
-		                     .channels = atomic_load(&d->n_channels) };
+		                     .channels = atomic_load(&d->n_channels),
+		                     .ended_badly = d->ended_badly };
 	snprintf(ret->address, sizeof(ret->address), "%s", d->address);
 }

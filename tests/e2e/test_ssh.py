@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """SSH into a real VM: all of ssh_checks.py; identities, Linux users, suspend, stop, delete, idle, restart"""
 import os
+import signal
 import stat
 import subprocess
 
+import host
 from case import Case, limit, long
 from harness import ROOT, wait_for
 from ssh_checks import SshBase, SshChecks, SshIdentityChecks
@@ -140,6 +142,38 @@ class SshLife(OnVm, Case):
         self.assertEqual(self.s.state(self.vm), "running")
         wait_for("idle", lambda: self.s.state(self.vm) == "suspended", 120)
         self.assertEqual(p.wait(60), 255)
+
+    def speakers(self):
+        """The processes that speak SSH; the spare one is among them."""
+        return [pid for pid in self.s.descendants() if os.path.basename(host.exe(pid) or "") == "pando-ssh"]
+
+    @staticmethod
+    def sockets(pid):
+        return {t for t in (os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")) if t.startswith("socket:")}
+
+    @limit(300)
+    def test_c_processes_have_nothing_and_end_alone(self):
+        """A process per connection: without database, CA key or a way to pando-priv; all of them killed, VM, pandod and API go on."""
+        p = self.spawn("echo up; cat")
+        self.line(p, b"up")
+        pandod, qemu = self.s.pandod_pid(), self.s.qemu_of(self.vm)
+        with open("/proc/net/tcp") as f:
+            clients = {f"socket:[{line.split()[9]}]" for line in f}
+        busy = [pid for pid in self.speakers() if self.sockets(pid) & clients]
+        self.assertEqual(len(busy), 1)
+        for pid in self.speakers():
+            self.assertLessEqual(self.sockets(pid) & self.sockets(pandod), clients)  # not pando-priv's, which pandod has
+            for n in os.listdir(f"/proc/{pid}/fd"):
+                self.assertRegex(os.readlink(f"/proc/{pid}/fd/{n}"), r"^(socket:|pipe:|/dev/null$)")
+            with open(f"/proc/{pid}/maps") as f:
+                self.assertNotIn(self.s.dir, f.read())
+            if os.readlink("/proc/self/ns/user") != os.readlink(f"/proc/{pid}/ns/user"):
+                self.assertEqual(os.listdir(f"/proc/{pid}/root/"), [])
+        for pid in self.speakers():
+            host.kill(pid, signal.SIGKILL)
+        self.assertEqual(p.wait(60), 255)
+        self.assertEqual(self.out("echo again"), "again\n")
+        self.assertEqual((self.s.pandod_pid(), self.s.qemu_of(self.vm), self.s.state(self.vm)), (pandod, qemu, "running"))
 
     @limit(200)
     def test_d_delete(self):

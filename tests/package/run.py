@@ -106,7 +106,8 @@ class Package(unittest.TestCase):
         self.assertEqual(self.inside("pandod", "--version"), f"pandod {version}\n")
         self.assertIn("SYNOPSIS", self.inside("pando", "--help"))
         self.assertIn("--data DIR", self.inside("/usr/libexec/pando/pando-priv", "--help"))
-        self.assertIn("started by pandod", self.inside("/usr/libexec/pando/pando-edge", "--help"))
+        for program in ("pando-edge", "pando-ssh"):
+            self.assertIn("started by pandod", self.inside(f"/usr/libexec/pando/{program}", "--help"))
         self.assertIn("usage: pando-image", self.inside("pando-image", "--help"))
         for path in sorted(paths_of(self.deb)):
             full = self.root + path

@@ -7,7 +7,9 @@
  * of a guest run on this host; DIRECTORY is one for tests to work in. A word on stdin is done and
  * answered with "ok": "suspend" suspends every VM, "warm" starts the kernels that a template has in
  * every VM, "agent" prints the process id of the last VM's agent, "data" the server's data
- * directory, "status" how many use the SSH front.
+ * directory, "status" how many use the SSH front and how many of its processes ended badly. With
+ * SERVE_SSH_PROGRAM, these are of that program instead of pando-ssh; with SERVE_LOG, the log is as
+ * of a server.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -21,6 +23,8 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/starter.h"
+#include "git/jail.h"
 #include "guest/guest.h"
 #include "guest/guest_code.h"
 #include "ssh/ssh.h"
@@ -106,7 +110,7 @@ static void command(struct fx *f, struct sshd *sshd, const char *word)
 		puts(f->dir.path);
 	if (strcmp(word, "status\n") == 0 && sshd) {
 		sshd_status(sshd, &ssh);
-		printf("%u %u\n", ssh.connections, ssh.channels);
+		printf("%u %u %u\n", ssh.connections, ssh.channels, ssh.ended_badly);
 	}
 	puts("ok");
 	fflush(stdout);
@@ -162,6 +166,19 @@ static int use_kernels(const char *dir)
 	return setenv("PANDO_KERNEL", dir, /* overwrite= */ 1) < 0 ? -1 : fake_begin(&err);
 }
 
+/* Programs are started for the SSH front and for Git. */
+static int start_starter(void)
+{
+	static const struct starter_kind *const kinds[] = { &jail_kind, &sshd_kind };
+	struct jail_rules any = { .filter = true, .otherwise = SYSFILTER_EPERM };
+	const char *program = getenv("SERVE_SSH_PROGRAM");
+
+	if (jail_kind_init(&any, &err) < 0 ||
+	    sshd_kind_init(program ? program : SSH_PROGRAM, &err) < 0)
+		return -1;
+	return starter_open(kinds, ARRAY_SIZE(kinds), &err);
+}
+
 int main(int argc, char **argv)
 {
 	bool with_ssh = argc > 1 && strcmp(argv[1], "--ssh") == 0;
@@ -170,6 +187,10 @@ int main(int argc, char **argv)
 
 	if (argc != 2 + with_ssh)
 		return 2;
+	if (start_starter() < 0) {
+		fprintf(stderr, "serve_agent: %s\n", err.msg);
+		return 1;
+	}
 	r = rig_main_begin();
 	if (r)
 		return r;
@@ -178,9 +199,12 @@ int main(int argc, char **argv)
 		rig_main_end();
 		return 1;
 	}
+	if (getenv("SERVE_LOG"))
+		log_init("serve_agent", LOG_LV_INFO);
 	r = serve(state, with_ssh);
 	if (fx_teardown(&state) < 0)
 		r = -1;
 	rig_main_end();
+	starter_close();
 	return r < 0;
 }

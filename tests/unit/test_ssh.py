@@ -62,7 +62,7 @@ class Ssh(SshChecks, unittest.TestCase):
     def front(self):
         self.proc.stdin.write("status\n")
         self.proc.stdin.flush()
-        connections, channels = self.proc.stdout.readline().split()
+        connections, channels, _ = self.proc.stdout.readline().split()
         assert self.proc.stdout.readline() == "ok\n"
         return {"connections": int(connections), "channels": int(channels)}
 

@@ -12,7 +12,7 @@
 #include <setjmp.h>
 
 #include "base/auto.h"
-#include "ssh/ssh_internal.h"
+#include "sshmain/sshmain.h"
 
 #define PROBE_LINES 500 /* of the library's log; sending a packet logs a handful */
 
