@@ -196,6 +196,13 @@ static int set_names(struct vm *vm, uint32_t addr, struct err *err)
 	return r;
 }
 
+int vm_net_renamed(struct vm *vm, const char *was, struct err *err)
+{
+	if (*vm->net.vpc && is_label(was))
+		gates_name(vm->m->conf.gates, vm->net.vpc, was, vm->row.info.id, 0, NULL);
+	return set_names(vm, vm->net.addr, err);
+}
+
 void vm_net_forget(struct vm *vm)
 {
 	set_names(vm, 0, NULL);

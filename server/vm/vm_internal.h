@@ -327,6 +327,8 @@ int vm_net_fork(struct vm *vm, const struct vm_net *parent, struct err *err);
 int vm_net_inherit(struct vm_net *to, const struct vm_net *from, struct err *err);
 int vm_net_share(struct vm_net *to, const struct vm_net *from, struct err *err);
 int vm_net_load(struct vm *vm, struct err *err);
+/* Its private names are as its row says: it has a new name, or only now has one (was: ""). */
+int vm_net_renamed(struct vm *vm, const char *was, struct err *err);
 /* An authority for the VM, if the policy needs one and there is none. */
 int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err);
 int vm_net_save(struct vm *vm, const struct egress *e, struct err *err);

@@ -11,6 +11,7 @@ GET = "curl -sS -m 20 --connect-timeout 10 -o /dev/null -w '%{{http_code}}' http
 
 class Vpc(Case):
     limit_s = 120
+    server_env = {"PANDO_POOL": "2"}  # as make run: a ready VM gets its name and address late
 
     @classmethod
     def setUpClass(cls):
@@ -21,9 +22,9 @@ class Vpc(Case):
         def nic(vpc, ipv4=True):
             return [{"default": True, "vpc": vpc, "mode": "routed", "ipv4": ipv4}]
         cls.nic = staticmethod(nic)
-        cls.a = cls.s.create(name="alpha", nics=nic(cls.vpc, "192.168.10.10"))
-        cls.b = cls.s.create(name="beta", nics=nic(cls.vpc))
-        cls.c = cls.s.create(name="gamma", nics=nic(cls.other, "192.168.10.10"), egress={"mode": "closed"})
+        cls.a = cls.s.create_ready(name="alpha", nics=nic(cls.vpc, "192.168.10.10"))
+        cls.b = cls.s.create_ready(name="beta", nics=nic(cls.vpc))
+        cls.c = cls.s.create_ready(name="gamma", nics=nic(cls.other, "192.168.10.10"), egress={"mode": "closed"})
 
     def address(self, vm):
         for vpc in (self.vpc, self.other):
