@@ -35,7 +35,8 @@ struct buf;
 #define NET_VPC_LINK "vpc0"
 #define NET_VPC_ROUTER "169.254.1.1"
 #define NET_VPC_SLOT "169.254.1.2"
-#define NET_WG_PREFIX "pw" /* of the names of tunnels' links */
+#define NET_WAKE_LINK "wake0" /* where packets for VMs that do not run arrive */
+#define NET_WG_PREFIX "pw"    /* of the names of tunnels' links */
 #define NET_WG_LINK NET_WG_PREFIX "*"
 
 /* Addresses are in host byte order. */
@@ -65,6 +66,8 @@ void net_slot_pin(const struct priv_pin *p, struct buf *out);
 uint32_t net_slot_blocked(const char *text, struct priv_blocked ret[]);
 /* Rules of a VPC's namespace. */
 void net_vpc_rules(const struct priv_vpc *v, struct buf *out);
+/* Adds an address to their set of fresh ones, renews its time to live, or removes it. */
+void net_vpc_fresh(const struct priv_fresh *f, struct buf *out);
 
 struct net_host {
 	const char *tag;

@@ -24,3 +24,18 @@ int op_vpc_wg(struct priv *p, struct request *rq, struct err *err)
 {
 	return slots_vpc_wg(p->slots, &rq->m.vpc, &rq->m.wg, err);
 }
+
+int op_vpc_wake(struct priv *p, struct request *rq, struct err *err)
+{
+	int r = slots_vpc_wake(p->slots, &rq->m.vpc, &rq->out[0], err);
+
+	if (r < 0)
+		return r;
+	rq->n_out = 1;
+	return 0;
+}
+
+int op_vpc_fresh(struct priv *p, struct request *rq, struct err *err)
+{
+	return slots_vpc_fresh(p->slots, &rq->m.vpc, &rq->m.fresh, err);
+}

@@ -385,6 +385,10 @@ int slots_free(struct slots *s, uint32_t idx, struct err *err)
 	net = &s->slot[idx].net;
 	if (net->ns >= 0 && (r = slotnet_gate(net, /* open= */ false, err)) < 0)
 		return err_wrap(err, r, "slot %u", idx);
+	/* Its route in a VPC ends with its link: from now on packets for its VM wake it. */
+	r = net->nl >= 0 ? nl_link_del(net->nl, NET_VPC_LINK, err) : 0;
+	if (r < 0 && r != -ENODEV)
+		return err_wrap(err, r, "slot %u", idx);
 	LOCK_SCOPE(&s->lock);
 	s->quiet_since = clock_ms();
 	s->slot[idx].state = SLOT_DIRTY;
@@ -504,4 +508,15 @@ int slots_vpc_wg(struct slots *s, const struct priv_vpc *v, const struct priv_wg
                  struct err *err)
 {
 	return vpcnet_wg(&s->env, s->conf.in, v, wg, err);
+}
+
+int slots_vpc_wake(struct slots *s, const struct priv_vpc *v, int *ret_fd, struct err *err)
+{
+	return vpcnet_wake(&s->env, s->conf.in, v, ret_fd, err);
+}
+
+int slots_vpc_fresh(struct slots *s, const struct priv_vpc *v, const struct priv_fresh *f,
+                    struct err *err)
+{
+	return vpcnet_fresh(&s->env, s->conf.in, v, f, err);
 }

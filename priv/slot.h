@@ -62,5 +62,8 @@ int slots_blocked(struct slots *s, uint32_t idx, struct priv_blocked ret[], uint
 int slots_vpc(struct slots *s, uint32_t idx, const struct priv_vpc *v, const struct priv_egress *e,
               struct err *err);
 int slots_vpc_remove(struct slots *s, uint32_t vpc, struct err *err);
+int slots_vpc_wake(struct slots *s, const struct priv_vpc *v, int *ret_fd, struct err *err);
+int slots_vpc_fresh(struct slots *s, const struct priv_vpc *v, const struct priv_fresh *f,
+                    struct err *err);
 int slots_vpc_wg(struct slots *s, const struct priv_vpc *v, const struct priv_wg *wg,
                  struct err *err);

@@ -27,10 +27,12 @@
 #include "base/buf.h"
 #include "priv/netplan.h"
 
-#define NET_FLOWS_MAX 4096  /* tracked flows of one guest: keeps the host's table from filling */
-#define NET_PROXIED_MAX 512 /* of them to the proxy */
-#define NET_PINGS_PER_S 50  /* answered by the gateway */
-#define NET_PINS_MAX 4096   /* addresses of one rule */
+#define NET_FLOWS_MAX 4096   /* tracked flows of one guest: keeps the host's table from filling */
+#define NET_PROXIED_MAX 512  /* of them to the proxy */
+#define NET_PINGS_PER_S 50   /* answered by the gateway */
+#define NET_PINS_MAX 4096    /* addresses of one rule */
+#define NET_KNOCKS_PER_S 200 /* packets of one VPC for VMs that do not run: pandod reads them */
+#define NET_FRESH_MAX 1024   /* VMs of one VPC that a packet booted a moment ago */
 
 static const struct priv_egress as_built = { .mode = PRIV_EGRESS_OPEN, .mark = 1 };
 
@@ -306,16 +308,25 @@ uint32_t net_slot_blocked(const char *text, struct priv_blocked ret[])
 /*
  * In the VPC's namespace: links of slots are called "s<slot>"; each carries
  * exactly its VM's address, which the slot has checked, and the route back
- * agrees (rp_filter). Tunnels reach VMs; VMs answer tunnels, and reach each other.
+ * agrees (fib). Tunnels reach VMs; VMs answer tunnels, and reach each other.
+ * What is for an address without a link goes to pandod, which wakes its VM and
+ * sends it back through the same device, to the VM's link and nowhere else:
+ * nothing can go round in circles. A VM that is booted for such a packet has
+ * no service at first: that it refuses a connection (a reset with the sequence
+ * number 0) is not passed on, so that the client asks again.
  */
 void net_vpc_rules(const struct priv_vpc *v, struct buf *out)
 {
-	char net[16];
+	char range[64], net[16];
 
-	net_ip_text(v->net, net);
+	snprintf(range, sizeof(range), "{ %s/%u, 100.96.0.0/16 }", net_ip_text(v->net, net),
+	         v->prefix);
 	buf_printf(out,
 	           "add table inet pando\ndelete table inet pando\n"
 	           "table inet pando {\n"
+	           "\tset fresh {\n"
+	           "\t\ttype ipv4_addr; size %d; flags timeout;\n"
+	           "\t}\n"
 	           "\tchain input {\n"
 	           "\t\ttype filter hook input priority 0; policy drop;\n"
 	           "\t\tiifname \"" NET_WG_LINK
@@ -324,9 +335,15 @@ void net_vpc_rules(const struct priv_vpc *v, struct buf *out)
 	           "\tchain pass {\n"
 	           "\t\ttype filter hook forward priority 0; policy drop;\n"
 	           "\t\ttcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu\n"
-	           "\t\tip daddr != { %s/%u, 100.96.0.0/16 } drop\n"
+	           "\t\tip daddr != %s drop\n"
+	           "\t\tiifname \"" NET_WAKE_LINK "\" oifname \"s*\" ip saddr %s accept\n"
 	           "\t\tfib saddr . iif oif missing drop\n"
-	           "\t\toifname \"s*\" ip saddr { %s/%u, 100.96.0.0/16 } accept\n"
+	           "\t\tip saddr @fresh tcp flags & rst == rst tcp sequence 0 drop\n"
+	           "\t\toifname \"s*\" ip saddr %s accept\n",
+	           NET_FRESH_MAX, NET_PINGS_PER_S, range, range, range);
+	buf_printf(out,
+	           "\t\tiifname != \"" NET_WAKE_LINK "\" oifname \"" NET_WAKE_LINK
+	           "\" ip saddr %s limit rate %d/second burst %d packets accept\n"
 	           "\t\tiifname \"s*\" oifname \"" NET_WG_LINK
 	           "\" ct state established,related accept\n"
 	           "\t}\n"
@@ -335,5 +352,18 @@ void net_vpc_rules(const struct priv_vpc *v, struct buf *out)
 	           "\t\toifname \"" NET_WG_LINK "\" accept\n"
 	           "\t}\n"
 	           "}\n",
-	           NET_PINGS_PER_S, net, v->prefix, net, v->prefix);
+	           range, NET_KNOCKS_PER_S, NET_KNOCKS_PER_S);
+}
+
+void net_vpc_fresh(const struct priv_fresh *f, struct buf *out)
+{
+	char ip[16];
+
+	net_ip_text(f->addr, ip);
+	buf_printf(out,
+	           "add element inet pando fresh { %s }\n"
+	           "delete element inet pando fresh { %s }\n",
+	           ip, ip);
+	if (f->ttl_s)
+		buf_printf(out, "add element inet pando fresh { %s timeout %us }\n", ip, f->ttl_s);
 }

@@ -37,7 +37,7 @@ static void ns_path(const struct instance *in, uint32_t idx, char ret[96])
 	snprintf(ret, 96, "%s/" VPC_DIR "/%u", in->dir, idx);
 }
 
-static int rules(const struct priv_vpc *v, struct err *err)
+int vpcnet_rules(const struct priv_vpc *v, struct err *err)
 {
 	autobuf struct buf b = { 0 };
 	autofree char *text = NULL;
@@ -55,7 +55,8 @@ static int fill(const struct priv_vpc *v, const char *path, struct err *err)
 
 	if (r < 0 || (r = slotnet_sysctl("ipv6/conf/all/disable_ipv6", "1\n", err)) < 0 ||
 	    (r = slotnet_sysctl("ipv6/conf/default/disable_ipv6", "1\n", err)) < 0 ||
-	    (r = rules(v, err)) < 0 || (r = slotnet_sysctl("ipv4/ip_forward", "1\n", err)) < 0)
+	    (r = vpcnet_rules(v, err)) < 0 ||
+	    (r = slotnet_sysctl("ipv4/ip_forward", "1\n", err)) < 0)
 		return r;
 	return TAKE_FD(ns);
 }

@@ -29,8 +29,16 @@ void vpcnet_remove_all(const struct slotnet_env *env, const struct instance *in)
 /* vpcwg.c: sets up the tunnel. */
 int vpcnet_wg(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,
               const struct priv_wg *wg, struct err *err);
+/* vpcwake.c: a device that gets what is for addresses of the range without a VM that runs; it ends
+ * with its descriptor. */
+int vpcnet_wake(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,
+                int *ret_fd, struct err *err);
+int vpcnet_fresh(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,
+                 const struct priv_fresh *f, struct err *err);
 void vpcnet_wg_remove(const struct instance *in, uint32_t idx);
 
+/* Its rules; the thread is in it. */
+int vpcnet_rules(const struct priv_vpc *v, struct err *err);
 /* The namespace's descriptor; created if missing. */
 int vpcnet_open(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,
                 struct err *err);

@@ -42,7 +42,7 @@ BESIDE = 2        # of these, beside the other steps
 E2E = ["/usr/bin/python3", "tests/e2e/run.py"]
 CMOCKA = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (?!\d+ test)(\w+)", re.M)
 # Tests of multi-threaded code, under ThreadSanitizer.
-TSAN = ["storm", "turns", "vm_life", "vm_trouble", "vm_once_create-pool", "vm_once_fork-8", "vm_once_suspend", "vm_once_delete",
+TSAN = ["storm", "turns", "vm_life", "vm_knock", "vm_trouble", "vm_once_create-pool", "vm_once_fork-8", "vm_once_suspend", "vm_once_delete",
         "edge", "edge_limits", "edge_process", "edge_git", "heads", "h1", "api_pty", "ssh", "git", "api_git_hostile"]
 TSAN_REPORTS = os.path.join(LOGS, "tsan-report")  # .PID, of any process of the tests
 TSAN_ENV = {"TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:history_size=4:log_path={TSAN_REPORTS}:"

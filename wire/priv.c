@@ -100,6 +100,8 @@ int priv_req_encode(const struct priv_req *m, struct buf *out, struct err *err)
 		priv_vpc_put(&m->vpc, out);
 	if (d->req & PF_WG)
 		priv_wg_put(&m->wg, out);
+	if (d->req & PF_FRESH)
+		priv_fresh_put(&m->fresh, out);
 	if (out->failed)
 		return err_set(err, -ENOMEM, "%s: out of memory", d->name);
 	if (out->len > PRIV_MSG_MAX)
@@ -180,7 +182,8 @@ static int req_fields(struct rd *c, const struct op_desc *d, struct priv_req *m)
 	if (((d->req & PF_EGRESS) && priv_egress_get(c, &m->egress) < 0) ||
 	    ((d->req & PF_PIN) && priv_pin_get(c, &m->pin) < 0) ||
 	    ((d->req & PF_VPC) && priv_vpc_get(c, &m->vpc) < 0) ||
-	    ((d->req & PF_WG) && priv_wg_get(c, &m->wg) < 0))
+	    ((d->req & PF_WG) && priv_wg_get(c, &m->wg) < 0) ||
+	    ((d->req & PF_FRESH) && priv_fresh_get(c, &m->vpc, &m->fresh) < 0))
 		return -EBADMSG;
 	return rd_end(c);
 }

@@ -45,6 +45,7 @@ enum priv_field {
 	PF_PIN = 1 << 6,    /* addresses of a name */
 	PF_VPC = 1 << 7,    /* index and range */
 	PF_WG = 1 << 8,     /* tunnel of a VPC */
+	PF_FRESH = 1 << 9,  /* address of a VPC that is about to boot */
 };
 
 /* Fields of replies. */
@@ -83,7 +84,9 @@ enum priv_rfield {
 	M(17, SLOT_BLOCKED, "slot.blocked", PF_SLOT,          PR_BLOCKED,  0) \
 	M(18, SLOT_VPC,    "slot.vpc",    PF_SLOT | PF_VPC | PF_EGRESS, 0, 0) \
 	M(19, VPC_REMOVE,  "vpc.remove",  PF_VPC,             0,           0) \
-	M(20, VPC_WG,      "vpc.wg",      PF_VPC | PF_WG,     0,           0)
+	M(20, VPC_WG,      "vpc.wg",      PF_VPC | PF_WG,     0,           0) \
+	M(21, VPC_WAKE,    "vpc.wake",    PF_VPC,             PR_FD,       1) \
+	M(22, VPC_FRESH,   "vpc.fresh",   PF_VPC | PF_FRESH,  0,           0)
 /* clang-format on */
 
 #define PRIV_AS_ENUM(num, NAME, name, req, rep, fds) PRIV_##NAME = (num),
@@ -114,6 +117,7 @@ struct priv_req {
 	struct priv_pin pin;
 	struct priv_vpc vpc;
 	struct priv_wg wg;
+	struct priv_fresh fresh;
 };
 
 struct priv_rep_vm {

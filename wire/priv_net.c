@@ -166,6 +166,20 @@ int priv_vpc_get(struct rd *c, struct priv_vpc *v)
 	return 0;
 }
 
+void priv_fresh_put(const struct priv_fresh *f, struct buf *b)
+{
+	buf_put_u32(b, f->addr);
+	buf_put_u32(b, f->ttl_s);
+}
+
+int priv_fresh_get(struct rd *c, const struct priv_vpc *v, struct priv_fresh *f)
+{
+	if (rd_u32(c, &f->addr) < 0 || (f->addr & priv_mask(v->prefix)) != v->net ||
+	    rd_u32(c, &f->ttl_s) < 0 || f->ttl_s > PRIV_FRESH_MAX)
+		return -EBADMSG;
+	return 0;
+}
+
 void priv_wg_put(const struct priv_wg *w, struct buf *b)
 {
 	buf_put_u16(b, w->port);

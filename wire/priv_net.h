@@ -27,6 +27,7 @@ struct rd;
 #define PRIV_VPCS_LIMIT 1024u      /* VPCs of one instance */
 #define PRIV_WG_PEERS_MAX 256u     /* tunnels into one VPC */
 #define PRIV_WG_KEY_LEN 32u
+#define PRIV_FRESH_MAX 7200u /* seconds */
 
 enum priv_egress_mode { PRIV_EGRESS_OPEN, PRIV_EGRESS_CLOSED, PRIV_EGRESS_RULES };
 enum priv_rule_kind { PRIV_RULE_ANY, PRIV_RULE_CIDR, PRIV_RULE_PINNED };
@@ -87,6 +88,12 @@ struct priv_vpc {
 	uint8_t prefix;
 };
 
+/* A VM of a VPC that is being booted: for so long nobody hears that its ports are closed. */
+struct priv_fresh {
+	uint32_t addr;  /* in the VPC's range */
+	uint32_t ttl_s; /* 0: not any more */
+};
+
 void priv_egress_put(const struct priv_egress *e, struct buf *b);
 int priv_egress_get(struct rd *c, struct priv_egress *ret); /* 0 or -EBADMSG, all of them */
 void priv_pin_put(const struct priv_pin *p, struct buf *b);
@@ -95,6 +102,8 @@ void priv_vpc_put(const struct priv_vpc *v, struct buf *b);
 int priv_vpc_get(struct rd *c, struct priv_vpc *ret);
 void priv_wg_put(const struct priv_wg *w, struct buf *b);
 int priv_wg_get(struct rd *c, struct priv_wg *ret);
+void priv_fresh_put(const struct priv_fresh *f, struct buf *b);
+int priv_fresh_get(struct rd *c, const struct priv_vpc *v, struct priv_fresh *ret);
 void priv_blocked_put(const struct priv_blocked *v, uint32_t n, struct buf *b);
 int priv_blocked_get(struct rd *c, struct priv_blocked ret[PRIV_BLOCKED_MAX], uint32_t *ret_n);
 

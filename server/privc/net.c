@@ -97,3 +97,25 @@ int privc_vpc_wg(struct privc *c, const struct priv_vpc *vpc, const struct priv_
 	explicit_bzero(&m->wg, sizeof(m->wg));
 	return r;
 }
+
+int privc_vpc_wake(struct privc *c, const struct priv_vpc *vpc, int *ret_fd, struct err *err)
+{
+	struct priv_req m = { .op = PRIV_VPC_WAKE, .vpc = *vpc };
+	autoanswer struct privc_answer *a = NULL;
+	int r = privc_call(c, &m, NULL, 0, &a, err);
+
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(a->fds[0]);
+	return 0;
+}
+
+int privc_vpc_fresh(struct privc *c, const struct priv_vpc *vpc, uint32_t addr, uint32_t ttl_s,
+                    struct err *err)
+{
+	struct priv_req m = { .op = PRIV_VPC_FRESH,
+		              .vpc = *vpc,
+		              .fresh = { .addr = addr, .ttl_s = ttl_s } };
+
+	return privc_call(c, &m, NULL, 0, NULL, err);
+}

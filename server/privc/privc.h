@@ -109,6 +109,11 @@ int privc_slot_blocked(struct privc *c, uint32_t idx, struct priv_blocked **ret,
                        struct err *err);
 /* Succeeds if there is none. */
 int privc_vpc_remove(struct privc *c, const struct priv_vpc *vpc, struct err *err);
+/* Packets for VMs of the VPC that do not run can be read from the descriptor, and written back. */
+int privc_vpc_wake(struct privc *c, const struct priv_vpc *vpc, int *ret_fd, struct err *err);
+/* For ttl_s nobody in the VPC hears that ports of that address are closed. */
+int privc_vpc_fresh(struct privc *c, const struct priv_vpc *vpc, uint32_t addr, uint32_t ttl_s,
+                    struct err *err);
 /* Sets all peers of the VPC's tunnel. */
 int privc_vpc_wg(struct privc *c, const struct priv_vpc *vpc, const struct priv_wg *wg,
                  struct err *err);

@@ -134,7 +134,11 @@ int vm_net_apply(struct vm *vm, struct err *err)
 		               .vpc_net = vm->net.vpc_net,
 		               .vpc_addr = vm->net.addr };
 
-	return gate_set(vm->m->conf.gates, vm->slot.idx, &c, err);
+	int r = gate_set(vm->m->conf.gates, vm->slot.idx, &c, err);
+
+	if (r == 0 && *vm->net.vpc)
+		knock_open(vm->m, vm->net.vpc, &vm->net.vpc_net);
+	return r;
 }
 
 int vm_open_network(struct vm *vm, bool as_built, struct err *err)
@@ -190,10 +194,21 @@ static int set_names(struct vm *vm, uint32_t addr, struct err *err)
 
 	if (!*vm->net.vpc)
 		return 0;
+	if (!addr)
+		knock_unknow(vm);
+	else if ((r = knock_know(vm, err)) < 0)
+		return r;
 	r = gates_name(g, vm->net.vpc, i->id, i->id, addr, err);
 	if (r == 0 && is_label(i->name))
 		r = gates_name(g, vm->net.vpc, i->name, i->id, addr, err);
 	return r;
+}
+
+int vm_net_renamed(struct vm *vm, const char *was, struct err *err)
+{
+	if (*vm->net.vpc && is_label(was))
+		gates_name(vm->m->conf.gates, vm->net.vpc, was, vm->row.info.id, 0, NULL);
+	return set_names(vm, vm->net.addr, err);
 }
 
 void vm_net_forget(struct vm *vm)

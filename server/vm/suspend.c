@@ -82,6 +82,7 @@ void vmm_suspend_all(struct vmm *m)
 	struct vm **v;
 	size_t n = 0;
 
+	knock_stop(m); /* or the last that runs would wake the first */
 	mutex_lock(&m->lock);
 	m->stopping = true; /* nothing is made ahead of need any more */
 	cond_broadcast(&m->cond);

@@ -66,6 +66,8 @@ static int sync_locked(struct vmm *m, const struct store_vpc *v, struct err *err
 	}
 	r = privc_vpc_wg(m->priv, &plan, wg, err);
 	explicit_bzero(wg->key, sizeof(wg->key));
+	if (r == 0 && wg->n_peers)
+		knock_open(m, v->id, &plan);
 	return r;
 }
 

@@ -135,6 +135,7 @@ struct vmm {
 	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
 	size_t n_blanks GUARDED_BY(lock);
 	struct pool *pool;            /* owned; what is in it: m->lock */
+	struct knocks *knocks;        /* owned: knock.c */
 	struct greet *greet;          /* owned; NULL: none */
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
@@ -327,6 +328,8 @@ int vm_net_fork(struct vm *vm, const struct vm_net *parent, struct err *err);
 int vm_net_inherit(struct vm_net *to, const struct vm_net *from, struct err *err);
 int vm_net_share(struct vm_net *to, const struct vm_net *from, struct err *err);
 int vm_net_load(struct vm *vm, struct err *err);
+/* Its private names are as its row says: it has a new name, or only now has one (was: ""). */
+int vm_net_renamed(struct vm *vm, const char *was, struct err *err);
 /* An authority for the VM, if the policy needs one and there is none. */
 int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err);
 int vm_net_save(struct vm *vm, const struct egress *e, struct err *err);
@@ -343,6 +346,18 @@ struct priv_vpc vpc_plan(const struct store_vpc *v);
 /* tunnel.c */
 void tunnels_sync(struct vmm *m, const char *vpc); /* kernel as the store */
 void tunnels_expire(struct vmm *m, bool all);      /* all: at start */
+
+/* knock.c: packets for VMs that do not run */
+int knock_new(struct vmm *m, struct err *err);
+int knock_begin(struct vmm *m, struct err *err); /* its thread */
+void knock_stop(struct vmm *m);                  /* nobody is woken any more; fine twice */
+void knock_end(struct vmm *m);
+/* The VM has its address from now on; and no longer. */
+int knock_know(struct vm *vm, struct err *err);
+void knock_unknow(struct vm *vm);
+/* Something that could send packets is in the VPC; fine again. Says so when it does not work. */
+void knock_open(struct vmm *m, const char *vpc, const struct priv_vpc *plan);
+void knock_close(struct vmm *m, uint32_t vpc_idx);
 
 /* debt.c */
 void debt_add(struct vmm *m, const char *instance, int slot);

@@ -470,6 +470,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (r == 0)
 		r = pool_new(m, err);
 	if (r == 0)
+		r = knock_new(m, err);
+	if (r == 0)
 		r = load_all(m, err);
 	if (r == 0)
 		r = vmm_recover(m, err);
@@ -484,6 +486,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		                 err);
 	if (r == 0)
 		r = start_thread(&m->keeper_thread, &m->has_keeper_thread, keeper_main, m, err);
+	if (r == 0)
+		r = knock_begin(m, err);
 	if (r == 0 && m->conf.blanks)
 		r = start_thread(&m->blank_thread, &m->has_blank_thread, blank_main, m, err);
 	if (r == 0 && m->conf.pool)
@@ -506,6 +510,7 @@ struct vmm *vmm_free(struct vmm *m)
 	mutex_unlock(&m->lock);
 	if (m->wake_pipe[1] >= 0 && write(m->wake_pipe[1], "x", 1) < 0)
 		log_debug("the reaper was awake already");
+	knock_stop(m);
 	greet_end(m);
 	if (m->has_template_thread)
 		template_end(m);
@@ -526,6 +531,7 @@ struct vmm *vmm_free(struct vmm *m)
 		vmm_forget(m, vm);
 	}
 	free(m->vms);
+	knock_end(m);
 	for (int i = 0; i < 2; i++)
 		if (m->wake_pipe[i] >= 0)
 			close(m->wake_pipe[i]);

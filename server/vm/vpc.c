@@ -153,6 +153,7 @@ int vmm_vpc_delete(struct vmm *m, const char *account, const char *id, struct er
 	plan = vpc_plan(&v);
 	if ((r = store_vpc_delete(m->store, id, err)) < 0)
 		return r;
+	knock_close(m, plan.idx); /* its descriptor would keep the namespace */
 	if (privc_vpc_remove(m->priv, &plan, &priv) < 0)
 		log_warn("VPC %s: its namespace was not removed, ignoring: %s", id, priv.msg);
 	return 0;

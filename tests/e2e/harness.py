@@ -309,6 +309,16 @@ class Server:
         body.setdefault("idleTimeoutSeconds", None)  # tests decide when a VM sleeps
         return self.api("POST", "/v1/vms", body)["id"]
 
+    def create_ready(self, **body):
+        """create() that is known to have handed over a VM of the pool, as most of them are with the defaults"""
+        wait_for("a VM is ready", lambda: self.made_ahead()[1] > 0, 90)
+        before = self.api("GET", "/v1/health")["pool"]["given"]
+        vm = self.create(**body)
+        given = self.api("GET", "/v1/health")["pool"]["given"] - before
+        if given != 1:
+            raise AssertionError(f"the pool gave {given} VMs, not 1")
+        return vm
+
     def info(self, vm):
         return self.api("GET", f"/v1/vms/{vm}")
 

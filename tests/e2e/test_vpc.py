@@ -8,9 +8,15 @@ SERVE = ("setsid python3 -c \"import http.server as h; h.HTTPServer(('0.0.0.0',8
          "for i in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:8000/ && exit 0; sleep 0.2; done; exit 1")
 GET = "curl -sS -m 20 --connect-timeout 10 -o /dev/null -w '%{{http_code}}' http://{}:8000/"
 
+# one connection, however long the VM at the other end takes to come up; emulated, on a busy machine
+FIRST = "curl -sS -m 300 --connect-timeout 280 -o /dev/null -w '%{{http_code}}' http://{}:8000/"
+UNIT = ("cat >/etc/systemd/system/web.service <<'E'\n[Service]\nExecStart=/usr/bin/python3 -m http.server 8000\n"
+        "[Install]\nWantedBy=multi-user.target\nE\nsystemctl enable -q web.service; systemctl -q is-enabled web.service; sync")
+
 
 class Vpc(Case):
     limit_s = 120
+    server_env = {"PANDO_POOL": "2"}  # as make run: a ready VM gets its name and address late
 
     @classmethod
     def setUpClass(cls):
@@ -21,9 +27,9 @@ class Vpc(Case):
         def nic(vpc, ipv4=True):
             return [{"default": True, "vpc": vpc, "mode": "routed", "ipv4": ipv4}]
         cls.nic = staticmethod(nic)
-        cls.a = cls.s.create(name="alpha", nics=nic(cls.vpc, "192.168.10.10"))
-        cls.b = cls.s.create(name="beta", nics=nic(cls.vpc))
-        cls.c = cls.s.create(name="gamma", nics=nic(cls.other, "192.168.10.10"), egress={"mode": "closed"})
+        cls.a = cls.s.create_ready(name="alpha", nics=nic(cls.vpc, "192.168.10.10"))
+        cls.b = cls.s.create_ready(name="beta", nics=nic(cls.vpc))
+        cls.c = cls.s.create_ready(name="gamma", nics=nic(cls.other, "192.168.10.10"), egress={"mode": "closed"})
 
     def address(self, vm):
         for vpc in (self.vpc, self.other):
@@ -84,6 +90,47 @@ class Vpc(Case):
         self.s.wait_ready()
         self.assertEqual(self.s.sh(self.b, GET.format("192.168.10.10")), "200")
         self.s.sh(self.a, PING.format(before))
+
+    def first(self, frm, to):
+        """The status of the first connection; there is no second one."""
+        return self.s.run(frm, FIRST.format(to), timeout_ms=320000).out
+
+    @limit(150)
+    def test_a_packet_wakes_a_suspended_vm(self):
+        self.s.post(self.a, "suspend")
+        self.assertEqual(self.first(self.b, "alpha.internal"), "200")
+        self.assertEqual(self.s.state(self.a), "running")
+        # all at once: one start, and all of them are answered
+        self.s.post(self.a, "suspend")
+        many = "for i in 1 2 3 4 5 6; do " + FIRST.format("192.168.10.10") + " & done; wait"
+        self.assertEqual(self.s.run(self.b, many, timeout_ms=320000).out, "200" * 6)
+        self.s.post(self.a, "suspend")
+        self.s.sh(self.b, "ping -c 40 -W 5 -i 0.5 192.168.10.10 | grep -q 'bytes from'")
+
+    @limit(150)
+    def test_a_packet_wakes_after_a_restart(self):
+        self.s.post(self.a, "suspend")
+        old = self.s.kill9_pandod()
+        self.s.await_pandod(old)
+        self.s.wait_ready()
+        self.assertEqual(self.first(self.b, "192.168.10.10"), "200")
+
+    @limit(300)
+    def test_a_packet_boots_a_stopped_vm(self):
+        """Its service comes up after its network: nobody is refused meanwhile."""
+        self.s.sh(self.a, UNIT)
+        self.s.post(self.a, "stop")
+        self.assertEqual(self.first(self.b, "192.168.10.10"), "200")
+        self.assertEqual(self.s.state(self.a), "running")
+
+    @limit(150)
+    def test_packets_for_nobody_wake_nobody(self):
+        """Neither those for addresses of no VM nor those of another VPC with the same range."""
+        self.s.post(self.a, "suspend")
+        self.s.run(self.b, "for i in 1 9 77 200 254; do ping -c 1 -W 1 192.168.10.$i; done; curl -m 3 http://192.168.10.99:8000/")
+        self.s.run(self.c, "ping -c 3 -W 2 192.168.10.11; curl -m 3 http://192.168.10.11:8000/")
+        self.assertEqual(self.s.state(self.a), "suspended")
+        self.assertEqual(self.first(self.b, "192.168.10.10"), "200")
 
     @limit(240)
     def test_forks(self):

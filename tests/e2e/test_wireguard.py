@@ -61,7 +61,7 @@ class Client:
 
 class Wireguard(Case):
     limit_s = 150
-    server_env = {"PANDO_WG_HOST": "192.0.2.129", "PANDO_WG_PORT": "52820"}
+    server_env = {"PANDO_POOL": "2", "PANDO_WG_HOST": "192.0.2.129", "PANDO_WG_PORT": "52820"}
 
     @classmethod
     def setUpClass(cls):
@@ -70,7 +70,7 @@ class Wireguard(Case):
         try:
             cls.client.open()
             cls.vpc = cls.s.api("POST", "/v1/vpcs", {"cidr": "10.0.0.0/16"})["vpcId"]  # what the SDK asks for by default
-            cls.vm = cls.s.create(name="web", nics=[{"default": True, "vpc": cls.vpc, "mode": "routed", "ipv4": "10.0.9.9"}])
+            cls.vm = cls.s.create_ready(name="web", nics=[{"default": True, "vpc": cls.vpc, "mode": "routed", "ipv4": "10.0.9.9"}])
             cls.s.sh(cls.vm, SERVE)
         except BaseException:
             cls.client.close()
@@ -84,8 +84,9 @@ class Wireguard(Case):
     def session(self):
         return self.s.api("POST", f"/v1/vpcs/{self.vpc}/wireguard/ephemeral", {})
 
-    def get(self):
-        return self.client.run("curl", "-sS", "-m", "15", "-o", "/dev/null", "-w", "%{http_code}", "http://10.0.9.9:8000/").stdout
+    def get(self, seconds=15):
+        return self.client.run("curl", "-sS", "-m", str(seconds), "-o", "/dev/null", "-w", "%{http_code}", "http://10.0.9.9:8000/",
+                               timeout=seconds + 20).stdout
 
     def test_a_tunnel(self):
         t = self.session()
@@ -107,6 +108,23 @@ class Wireguard(Case):
             self.assertNotIn(secret, self.s.log_text())
         self.refused(404, "NOT_FOUND", self.s.api, "DELETE", f"/v1/vpcs/{self.vpc}/wireguard/ephemeral",
                      {"sessionId": t["sessionId"]})
+
+    def test_a_packet_wakes_the_vm(self):
+        """The only VM sleeps: the first connection of a client wakes it."""
+        t = self.session()
+        self.client.quick("up", t["clientConfig"])
+        wait_for("the tunnel carries", lambda: self.client.ping("10.0.9.9"), 40)
+        self.s.post(self.vm, "suspend")
+        self.assertEqual(self.get(seconds=200), "200")
+        self.assertEqual(self.s.state(self.vm), "running")
+        # a new server finds the tunnel, and no VM that runs
+        self.s.post(self.vm, "suspend")
+        old = self.s.kill9_pandod()
+        self.s.await_pandod(old)
+        self.s.wait_ready()
+        self.assertEqual(self.get(seconds=200), "200")
+        self.s.api("DELETE", f"/v1/vpcs/{self.vpc}/wireguard/ephemeral", {"sessionId": t["sessionId"]})
+        self.client.quick("down")
 
     def test_it_ends_by_itself(self):
         t = self.session()

@@ -138,6 +138,91 @@ static int cmd_holdsocket(char **w, int n, char *out, size_t size, struct err *e
 	return r;
 }
 
+static struct priv_vpc vpc_of(const char *idx)
+{
+	return (struct priv_vpc){ .idx = (uint32_t)strtoul(idx, NULL, 10),
+		                  .net = 0xc0a80a00,
+		                  .prefix = 24 };
+}
+
+/* vpc <slot> <vpc> <address>: the slot's VM has that address in a VPC of 192.168.10.0/24. */
+static int cmd_vpc(char **w, int n, char *out, size_t size, struct err *err)
+{
+	struct priv_vpc v = vpc_of(w[2]);
+	struct priv_egress e = { .mode = PRIV_EGRESS_OPEN,
+		                 .mark = 1,
+		                 .vpc_addr = ntohl(inet_addr(w[3])),
+		                 .vpc_net = v.net,
+		                 .vpc_prefix = v.prefix };
+
+	return privc_slot_policy(priv, (uint32_t)strtoul(w[1], NULL, 10), &e, &v, err);
+}
+
+static int wake_fd = -1;
+
+/* vpcwake <vpc> */
+static int cmd_vpcwake(char **w, int n, char *out, size_t size, struct err *err)
+{
+	struct priv_vpc v = vpc_of(w[1]);
+	int fd = -1, r = privc_vpc_wake(priv, &v, &fd, err);
+
+	if (r < 0)
+		return r;
+	if (wake_fd >= 0)
+		close(wake_fd);
+	wake_fd = fd;
+	return 0;
+}
+
+/* vpcread: the next packet, in hexadecimal digits. */
+static int cmd_vpcread(char **w, int n, char *out, size_t size, struct err *err)
+{
+	uint8_t p[2048];
+	ssize_t len;
+
+	if (io_wait(wake_fd, POLLIN, deadline_in(CONNECT_MS)) != 1)
+		return err_set(err, -ETIMEDOUT, "no packet");
+	len = read(wake_fd, p, sizeof(p));
+	if (len < 0)
+		return err_sys(err, -errno, "read");
+	for (ssize_t i = 0; i < len && (size_t)i * 2 + 2 < size; i++)
+		snprintf(out + i * 2, 3, "%02x", p[i]);
+	return 0;
+}
+
+/* vpcwrite <digits> */
+static int cmd_vpcwrite(char **w, int n, char *out, size_t size, struct err *err)
+{
+	uint8_t p[2048];
+	size_t len = MIN(strlen(w[1]) / 2, sizeof(p));
+
+	for (size_t i = 0; i < len; i++) {
+		char two[3] = { w[1][i * 2], w[1][i * 2 + 1], '\0' };
+
+		p[i] = (uint8_t)strtoul(two, NULL, 16);
+	}
+	return write(wake_fd, p, len) < 0 ? err_sys(err, -errno, "write") : 0;
+}
+
+/* vpcfresh <vpc> <address> <seconds> */
+static int cmd_vpcfresh(char **w, int n, char *out, size_t size, struct err *err)
+{
+	struct priv_vpc v = vpc_of(w[1]);
+
+	return privc_vpc_fresh(priv, &v, ntohl(inet_addr(w[2])), (uint32_t)strtoul(w[3], NULL, 10),
+	                       err);
+}
+
+static int cmd_vpcremove(char **w, int n, char *out, size_t size, struct err *err)
+{
+	struct priv_vpc v = vpc_of(w[1]);
+
+	if (wake_fd >= 0)
+		close(wake_fd);
+	wake_fd = -1;
+	return privc_vpc_remove(priv, &v, err);
+}
+
 /* spawn <id> <slot> <fds> <kvm> <mem> <vcpus> <log path> [NAME=value...] -- args */
 static int cmd_spawn(char **w, int n, char *out, size_t size, struct err *err)
 {
@@ -254,14 +339,17 @@ static const struct {
 	int words;
 	cmd_fn fn;
 } cmds[] = {
-	{ "info", 1, cmd_info },     { "take", 1, cmd_take },
-	{ "adopt", 2, cmd_adopt },   { "gate", 3, cmd_gate },
-	{ "free", 2, cmd_free },     { "stats", 2, cmd_stats },
-	{ "socket", 4, cmd_socket }, { "holdsocket", 2, cmd_holdsocket },
-	{ "spawn", 8, cmd_spawn },   { "kill", 2, cmd_kill },
-	{ "status", 2, cmd_status }, { "list", 1, cmd_list },
-	{ "slots", 1, cmd_slots },   { "vmstats", 2, cmd_vmstats },
-	{ "raw", 2, cmd_raw },       { "quit", 2, cmd_quit },
+	{ "info", 1, cmd_info },         { "take", 1, cmd_take },
+	{ "adopt", 2, cmd_adopt },       { "gate", 3, cmd_gate },
+	{ "free", 2, cmd_free },         { "stats", 2, cmd_stats },
+	{ "socket", 4, cmd_socket },     { "holdsocket", 2, cmd_holdsocket },
+	{ "spawn", 8, cmd_spawn },       { "kill", 2, cmd_kill },
+	{ "status", 2, cmd_status },     { "list", 1, cmd_list },
+	{ "slots", 1, cmd_slots },       { "vmstats", 2, cmd_vmstats },
+	{ "raw", 2, cmd_raw },           { "quit", 2, cmd_quit },
+	{ "vpc", 4, cmd_vpc },           { "vpcwake", 2, cmd_vpcwake },
+	{ "vpcread", 1, cmd_vpcread },   { "vpcwrite", 2, cmd_vpcwrite },
+	{ "vpcfresh", 4, cmd_vpcfresh }, { "vpcremove", 2, cmd_vpcremove },
 };
 
 static void serve_line(char *line, FILE *to)

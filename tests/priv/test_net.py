@@ -1,7 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """test_net.py - slots: taken, gated, freed, and what passes through them, proven with real packets"""
+import json
 import os
+import socket
+import struct
+import subprocess
+import time
 
 import case
 import world
@@ -62,6 +67,137 @@ class Slots(Base):
         self.assertEqual(idx2, idx)
         self.assertNotEqual(os.stat(p.slot_ns(idx)).st_ino, old)
         self.assertEqual(p.ask(f"stats {idx}"), "0 0 0 0")
+
+
+HEAR = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('', 5555))
+s.settimeout(20)
+print('hears', flush=True)
+print(*[s.recvfrom(99)[0].decode() for _ in range(int(sys.argv[1]))], flush=True)
+"""
+
+
+class Wake(Base):
+    """Packets of a VPC for addresses whose VM does not run"""
+    A, B = "192.168.10.10", "192.168.10.20"
+
+    def setUp(self):
+        super().setUp()
+        self.p = self.priv().up()
+        self.a, self.slot_a = self.member(self.A)
+        self.p.ask("vpcwake 1")
+
+    def member(self, addr):
+        slot, _ = self.p.take()
+        self.p.ask(f"vpc {slot} 1 {addr}")
+        g = self.world.guest(self.p.slot_ns(slot))
+        sh("ip", "-n", g.name, "addr", "add", addr + "/32", "dev", "g0")
+        sh("ip", "-n", g.name, "route", "add", "192.168.10.0/24", "via", "10.0.0.1", "src", addr)
+        self.p.ask(f"gate {slot} 1")
+        return g, slot
+
+    def say(self, guest, to, text, source=None):
+        bind = f"s.bind(('{source}', 0));" if source else ""
+        got = guest.run("/usr/bin/python3", "-c", f"import socket; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);{bind}"
+                        f"s.sendto(b'{text}', ('{to}', 5555))")
+        self.assertEqual(got.returncode, 0, got.stderr)
+
+    def read(self):
+        """(source, destination, text) of the next packet for somebody who does not run"""
+        raw = bytes.fromhex(self.p.ask("vpcread"))
+        return socket.inet_ntoa(raw[12:16]), socket.inet_ntoa(raw[16:20]), raw[28:].decode()
+
+    def test_a_packet_waits_for_its_vm(self):
+        self.say(self.a, self.B, "first")
+        raw = self.p.ask("vpcread")
+        self.assertEqual(bytes.fromhex(raw)[28:], b"first")
+        self.p.ask(f"vpcwrite {raw}")  # nobody there yet: it does not come back
+        self.say(self.a, self.B, "second")
+        self.assertEqual(self.read(), (self.A, self.B, "second"))
+        b, slot = self.member(self.B)
+        hears = subprocess.Popen(["nsenter", f"--net={b.ns}", "/usr/bin/python3", "-c", HEAR, "2"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(hears.stdout.close)
+        self.addCleanup(hears.kill)
+        self.assertEqual(hears.stdout.readline(), "hears\n")
+        self.p.ask(f"vpcwrite {raw}")
+        self.say(self.a, self.B, "third")  # straight to it, now that it runs
+        self.assertEqual(hears.stdout.readline(), "first third\n")
+        hears.wait()
+        # from the moment on in which its slot is freed
+        b.wire.stop()
+        self.p.ask(f"free {slot}")
+        self.say(self.a, self.B, "fourth")
+        self.assertEqual(self.read(), (self.A, self.B, "fourth"))
+
+    def test_only_from_its_own_address(self):
+        sh("ip", "-n", self.a.name, "addr", "add", "192.168.10.66/32", "dev", "g0")
+        self.say(self.a, self.B, "forged", source="192.168.10.66")
+        self.say(self.a, self.B, "own")
+        self.assertEqual(self.read(), (self.A, self.B, "own"))
+
+    def test_what_is_written_reaches_only_vms(self):
+        """pandod cannot send to the tunnel's clients, to its host or as somebody outside the VPC."""
+        self.say(self.a, self.B, "sample")
+        raw = bytearray.fromhex(self.p.ask("vpcread"))
+        hears = subprocess.Popen(["nsenter", f"--net={self.a.ns}", "/usr/bin/python3", "-c", HEAR, "1"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(hears.stdout.close)
+        self.addCleanup(hears.kill)
+        self.assertEqual(hears.stdout.readline(), "hears\n")
+        raw[16:20] = socket.inet_aton(self.A)
+        for source, text in (("8.8.8.8", b"public"), ("127.0.0.1", b"local."), ("192.168.10.99", b"member")):
+            raw[12:16] = socket.inet_aton(source)
+            raw[26:28] = b"\0\0"  # no checksum
+            raw[28:34] = text
+            raw[10:12] = b"\0\0"
+            total = sum(struct.unpack(">10H", raw[:20]))
+            total = (total & 0xffff) + (total >> 16)
+            raw[10:12] = struct.pack(">H", ~(total + (total >> 16)) & 0xffff)
+            self.p.raw(f"vpcwrite {raw.hex()}")
+        self.assertEqual(hears.stdout.readline(), "member\n")
+
+    def test_a_flood_is_cut(self):
+        """In the kernel, before pandod has to read it: 200 at once, and 200 a second."""
+        began = time.monotonic()
+        got = self.a.run("/usr/bin/python3", "-c", "import socket; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                         f"for i in range(5000): s.sendto(b'x', ('{self.B}', 5555))")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        took = time.monotonic() - began
+        ns = f"--net=/run/pando/{self.p.tag}/vpc/1"
+        count = 0
+        while self.p.raw("vpcread").startswith("ok"):
+            count += 1
+        tx = json.loads(sh("nsenter", ns, "ip", "-j", "-s", "link", "show", "dev", "wake0").stdout)[0]["stats64"]["tx"]
+        self.assertEqual(tx["packets"], count)
+        self.assertGreater(count, 0)
+        self.assertLessEqual(count + tx["dropped"], 201 + 200 * took)
+
+    def test_a_fresh_vm_refuses_nobody(self):
+        b, _ = self.member(self.B)
+        self.assertEqual(self.a.fetch(self.B, seconds=5), "ConnectionRefusedError")
+        self.p.ask(f"vpcfresh 1 {self.B} 60")
+        self.assertEqual(self.a.fetch(self.B, seconds=1.5), "TimeoutError")
+        self.world.child(b.ns, world.serve_tcp, self.B, 80, "up")
+        self.assertIn("up", self.a.fetch(self.B, seconds=5))
+        self.p.ask(f"vpcfresh 1 {self.B} 0")
+        self.assertEqual(self.a.fetch(self.B, port=81, seconds=5), "ConnectionRefusedError")
+        # what is not in the range never gets as far as a rule
+        self.assertIn(self.p.raw("vpcfresh 1 8.8.8.8 60").split()[0], ("err", ""))
+
+    def test_it_is_asked_for_again(self):
+        """A pandod that died leaves no device; the next one, and the same one again, get one."""
+        self.p.crash(lambda: self.p.raw("quit 9"))
+        self.p.ask("vpcwake 1")
+        self.p.ask("vpcwake 1")
+        self.say(self.a, self.B, "again")
+        self.assertEqual(self.read(), (self.A, self.B, "again"))
+        path = f"/run/pando/{self.p.tag}/vpc/1"
+        self.assertTrue(os.path.exists(path))
+        self.a.wire.stop()
+        self.p.ask(f"free {self.slot_a}")
+        self.p.ask("vpcremove 1")
+        self.assertFalse(os.path.exists(path))
 
 
 class Packets(Base):

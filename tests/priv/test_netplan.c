@@ -88,6 +88,9 @@ static void slot_policies(void **state)
 	check("slot-pin.nft", &b);
 	net_vpc_rules(&(struct priv_vpc){ .idx = 1, .net = 0xc0a80a00, .prefix = 24 }, &b);
 	check("vpc.nft", &b);
+	net_vpc_fresh(&(struct priv_fresh){ .addr = 0xc0a80a14, .ttl_s = 60 }, &b);
+	net_vpc_fresh(&(struct priv_fresh){ .addr = 0xc0a80a15 }, &b);
+	check("vpc-fresh.nft", &b);
 }
 
 static void slot_blocked(void **state)

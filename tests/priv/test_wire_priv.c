@@ -71,8 +71,8 @@ static struct priv_req sample(unsigned op)
 		                          .server_ip = PRIV_WG_NET + 1,
 		                          .key = { 1, 2, 3 },
 		                          .n_peers = 1,
-		                          .peers = {
-		                                  { .key = { 4, 5 }, .ip = PRIV_WG_NET + 2 } } } };
+		                          .peers = { { .key = { 4, 5 }, .ip = PRIV_WG_NET + 2 } } },
+		                  .fresh = { .addr = 0x0a010005, .ttl_s = 60 } };
 }
 
 /* What no nft text and no netlink message may be made of. */
@@ -101,6 +101,20 @@ static void bad_networks(void **state)
 		m.egress.vpc_addr = i == 4 ? 0x08080808 : 0;
 		assert_int_equal(priv_req_encode(&m, &b, &err), 0);
 		assert_int_equal(priv_req_decode(b.p, b.len, &got, &err), -EBADMSG);
+	}
+}
+
+static void bad_fresh_addresses(void **state)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct priv_req m = sample(PRIV_VPC_FRESH), got;
+		autobuf struct buf b = { 0 };
+		struct err err = { 0 };
+
+		m.fresh.addr = i == 1 ? 0x08080808 : m.fresh.addr; /* not in the range */
+		m.fresh.ttl_s = i == 2 ? PRIV_FRESH_MAX + 1 : PRIV_FRESH_MAX;
+		assert_int_equal(priv_req_encode(&m, &b, &err), 0);
+		assert_int_equal(priv_req_decode(b.p, b.len, &got, &err), i ? -EBADMSG : 0);
 	}
 }
 
@@ -259,8 +273,11 @@ static void replies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),    cmocka_unit_test(bad_networks),
-		cmocka_unit_test(requests), cmocka_unit_test(limits),
+		cmocka_unit_test(names),
+		cmocka_unit_test(bad_networks),
+		cmocka_unit_test(bad_fresh_addresses),
+		cmocka_unit_test(requests),
+		cmocka_unit_test(limits),
 		cmocka_unit_test(replies),
 	};
 

@@ -88,6 +88,7 @@ struct fake *fake_new(const char *data_dir)
 		return NULL;
 	snprintf(f->data_dir, sizeof(f->data_dir), "%s", data_dir);
 	mutex_init(&f->lock, "test: fake machines");
+	f->wake_fd = -1;
 	return f;
 }
 
@@ -141,6 +142,8 @@ struct fake *fake_free(struct fake *f)
 	for (size_t i = 0; i < FAKE_MACHINES_MAX; i++)
 		if (*f->machines[i].instance)
 			end(&f->machines[i]);
+	if (f->wake_fd >= 0)
+		close(f->wake_fd);
 	mutex_destroy(&f->lock);
 	free(f);
 	return NULL;
@@ -336,6 +339,21 @@ static int about_slot(struct fake *f, const struct priv_req *q, struct privc_ans
 	}
 }
 
+/* One VPC at a time is enough: the other end is the network. */
+static int give_wake(struct fake *f, struct privc_answer *a)
+{
+	int p[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, p) < 0)
+		return -errno;
+	if (f->wake_fd >= 0)
+		close(f->wake_fd);
+	f->wake_fd = p[0];
+	a->fds[0] = p[1];
+	a->n_fds = 1;
+	return 0;
+}
+
 static int answer(struct fake *f, const struct priv_req *q, struct privc_answer *a)
 {
 	switch (q->op) {
@@ -357,6 +375,12 @@ static int answer(struct fake *f, const struct priv_req *q, struct privc_answer 
 	case PRIV_VPC_REMOVE:
 	case PRIV_VPC_WG:
 		return 0;
+	case PRIV_VPC_FRESH:
+		f->fresh_ttl_s = q->fresh.ttl_s;
+		f->n_fresh++;
+		return 0;
+	case PRIV_VPC_WAKE:
+		return give_wake(f, a);
 	default:
 		return about_slot(f, q, a);
 	}

@@ -56,6 +56,8 @@ struct fake {
 	struct mutex lock; /* guards what follows */
 	struct fake_machine machines[FAKE_MACHINES_MAX];
 	struct fake_slot slots[FAKE_SLOTS_MAX];
+	int wake_fd;                   /* the network's end of the last vpc.wake; -1: none */
+	uint32_t fresh_ttl_s, n_fresh; /* the last vpc.fresh, and how many */
 	/* 0, or an errno to fail with. */
 	int (*_Atomic on_call)(void *ctx, enum fake_face face, const char *what,
 	                       const char *object);
