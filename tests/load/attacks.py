@@ -3,7 +3,7 @@
 """attacks.py NAME - what a hostile client does, in a process of its own
 
 Used by soak.py and the part "attack" of the bench (class Attacks); run by itself only by that class. Each attack is a process, so that it has neither the interpreter's lock
-nor the account nor, where it connects by itself, the address of the good clients; and it is at nice 19, because a real attacker brings a machine of its own. The process reads
+nor the account nor, where it connects by itself, the address of the good clients; and it is nicer than they are, because a real attacker brings a machine of its own. The process reads
 where to go as one line of JSON, writes one line for each round, `ok` or what went wrong, and ends when its input does. Only a round in which everything happened that
 the attack is about counts; what the server answered is part of that only where the attack would be nothing otherwise.
 """
@@ -23,9 +23,11 @@ sys.path.insert(0, HERE)
 import clients  # noqa: E402
 import h2raw  # noqa: E402
 import harness  # noqa: E402
-from clients import HOST, Wrong  # noqa: E402
+from clients import Wrong  # noqa: E402
 
 ADDRESS = "127.0.0.66"  # whom limits by address count
+SITE = "hostile.pando.localhost"  # the attacker's own VM: what it can do to a VM of others through the edge is in tests/unit/test_edge_limits.py
+NICE = int(os.environ.get("PANDO_ATTACK_NICE", "5"))
 FAILS = (OSError, http.client.HTTPException, harness.ApiError, subprocess.SubprocessError, ValueError, AssertionError, Wrong)
 NAMES = ("half_requests", "json_bombs", "slow_clones", "zero_windows", "tree_bombs", "floods")
 
@@ -39,13 +41,15 @@ class Attacks:
         account = s.api("POST", "/v1/accounts", {"name": "hostile"})["id"]
         self.key = s.api("POST", f"/v1/keys?accountId={account}", {"name": "hostile"})["key"]
         self.vm = s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None}, key=self.key)["id"]
+        s.api("POST", f"/v1/vms/{self.vm}/exec-await", {"command": clients.WEB, "timeoutMs": 200000}, key=self.key)
+        s.api("POST", f"/domains/v1/mappings/{SITE}", {"domain": SITE, "vmId": self.vm, "vmPort": clients.PORT}, key=self.key)
         self.where = json.dumps({"port": s.port, "edge_port": s.edge_port, "dir": s.dir, "key": self.key, "vm": self.vm, "repo": world.repo})
         self.did, self.failed = dict.fromkeys(NAMES, 0), {}
         self.running = []
 
     def run(self, name):
         p = subprocess.Popen([sys.executable, os.path.abspath(__file__), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                             preexec_fn=lambda: (harness.child_setup(), os.nice(int(os.environ.get("ATTACK_NICE", "5")))))
+                             preexec_fn=lambda: (harness.child_setup(), os.nice(NICE)))
         p.stdin.write(self.where + "\n")
         p.stdin.flush()
         t = threading.Thread(target=self._read, args=(name, p), daemon=True)
@@ -161,10 +165,10 @@ class Hostile:
         held = []
         try:
             for _ in range(10):
-                c = h2raw.Client(ctx.wrap_socket(self.connect(self.s.edge_port), server_hostname=HOST), window=0)
+                c = h2raw.Client(ctx.wrap_socket(self.connect(self.s.edge_port), server_hostname=SITE), window=0)
                 held.append(c)
                 for _ in range(50):
-                    c.ask(HOST, path="/big")
+                    c.ask(SITE, path="/big")
                 c.read(0.05)
             self.stop.wait(3)
         finally:

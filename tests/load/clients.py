@@ -29,6 +29,9 @@ HOST = "web.pando.localhost"
 PORT = 8000
 BIG_MB = 8
 CALL_S = 120
+WEB = (f"mkdir -p /srv/www && cd /srv/www && echo hello >index.html && head -c {BIG_MB}M /dev/zero >big && "
+       f"(setsid python3 -m http.server {PORT} </dev/null >/root/web.log 2>&1 &) && "
+       f"timeout 60 sh -c 'until curl -sf localhost:{PORT}/ >/dev/null; do sleep 0.1; done'")
 GIT_ENV = {"PATH": os.environ["PATH"], "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "A",
            "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org"}
 
@@ -43,9 +46,7 @@ class World:
         self.top = tempfile.mkdtemp(prefix="pando-load-")
         self.key = server.key()
         self.vm = server.create()
-        server.sh(self.vm, f"mkdir -p /srv/www && cd /srv/www && echo hello >index.html && head -c {BIG_MB}M /dev/zero >big && "
-                           f"(setsid python3 -m http.server {PORT} </dev/null >/root/web.log 2>&1 &) && "
-                           f"timeout 60 sh -c 'until curl -sf localhost:{PORT}/ >/dev/null; do sleep 0.1; done'", timeout_ms=200000)
+        server.sh(self.vm, WEB, timeout_ms=200000)
         server.api("POST", f"/domains/v1/mappings/{HOST}", {"domain": HOST, "vmId": self.vm, "vmPort": PORT})
         self.repo = server.api("POST", "/git/v1/repo", {"public": True})["repoId"]
         server.api("POST", f"/git/v1/repo/{self.repo}/commits",

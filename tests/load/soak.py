@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """soak.py [--seconds N] [--seed N] [--out DIR] - all clients at once, hour after hour if wanted, and a hostile one beside them (make soak)
 
-Theory of operation: the first fifth of the time good clients are alone; then all attacks of clients.py run beside them, on an account of their own or without a key.
+Theory of operation: the first fifth of the time good clients are alone; then all attacks of attacks.py run beside them, on an account of their own or without a key.
 Every few seconds the server's processes are counted and measured: memory (of pandod and pando-priv), descriptors, threads, processes, namespaces and
 mounts of this server, files in its data directory. Asserted at the end:
 
-- the answers of good clients were right, all of them;
+- the answers of good clients were right, all of them, and every attack really took place;
 - their p99 beside the attacks is at most twice the undisturbed one, or SLACK_MS more where that is larger: below that the machine's own noise is larger
   than what is measured;
 - nothing grows: from the end of the warm-up (WARM_PART of the attacked time) a straight line is fitted; over the rest of the run it may not rise by more than
@@ -27,6 +27,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import attacks  # noqa: E402
 import clients  # noqa: E402
 import harness  # noqa: E402
 import host  # noqa: E402
@@ -54,8 +55,8 @@ class Soak:
         self.args = args
         self.s = Server(env={"PANDO_LOG": "error", "PANDO_BLANKS": "1"})
         self.samples, self.calls, self.wrong = [], [], []
-        self.lock, self.over, self.attack_over = threading.Lock(), threading.Event(), threading.Event()
-        self.phase = "alone"
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.phase, self.attacks = "alone", None
 
     # ---- counting ----
 
@@ -99,7 +100,7 @@ class Soak:
         self.s.start()
         try:
             self.world = clients.World(self.s)
-            self.attacks = clients.Attacks(self.world, self.attack_over)
+            self.attacks = attacks.Attacks(self.world)
             for name in clients.Good.MIX:  # caches of the guest and of ours are filled before anything is measured
                 getattr(clients.Good(self.world, "first"), name)()
             self.t0 = time.monotonic()
@@ -110,17 +111,18 @@ class Soak:
                 t.start()
             time.sleep(self.args.seconds * ALONE_PART)
             self.phase = "attacked"
-            bad = [self.attacks.run(name) for name in clients.Attacks.NAMES]
+            for name in attacks.NAMES:
+                self.attacks.run(name)
             end, beat = self.t0 + self.args.seconds, time.monotonic() + 60
             while time.monotonic() < end and not self.over.is_set():
                 time.sleep(1)
                 if time.monotonic() > beat:
                     beat += 60
                     say(f"soak: {time.monotonic() - self.t0:.0f} s, {len(self.calls)} requests, {len(self.wrong)} wrong, {self.samples[-1]}")
-            self.attack_over.set()
             self.over.set()
-            for t in [watcher, *good, *bad]:
+            for t in [watcher, *good]:
                 t.join(harness.CALL_S)
+            self.attacks.stop()
             self.phase = "after"
             after = self.settle(before)
             self.attacks.close()
@@ -129,7 +131,8 @@ class Soak:
             harness.assert_no_debris(self.s)
         finally:
             self.over.set()
-            self.attack_over.set()
+            if self.attacks:
+                self.attacks.stop()
             self.s.close()
         return report
 
@@ -146,6 +149,7 @@ class Soak:
 
     def report(self, before, after):
         bad = list(self.wrong[:20])
+        bad += [f"attack {k} never took place: {self.attacks.failed.get(k, (0, 'no round ended'))[1]}" for k, n in self.attacks.did.items() if not n]
         latency = {}
         for name in clients.Good.MIX:
             alone = [c[3] for c in self.calls if c[1] == "alone" and c[2] == name]
@@ -171,7 +175,8 @@ class Soak:
                 if after[k] > before[k] + allowed(k, before[k]):
                     bad.append(f"{k} did not come down: {before[k]} before, {after[k]} after")
         return {"seconds": self.args.seconds, "seed": self.args.seed, "date": datetime.date.today().isoformat(), "cores": os.cpu_count(),
-                "loadavg": [round(v, 1) for v in os.getloadavg()], "requests": len(self.calls), "attacks": self.attacks.did, "latencyMs": latency, "growth": growth,
+                "loadavg": [round(v, 1) for v in os.getloadavg()], "requests": len(self.calls), "attacks": self.attacks.did, "attackRoundsThatFailed": self.attacks.failed,
+                "latencyMs": latency, "growth": growth,
                 "findings": bad, "samples": self.samples}
 
 

@@ -311,6 +311,51 @@ class PerAddress(Limited, unittest.TestCase):
             self.wait_for("the place of a request that ended is free", again)
 
 
+class Turns(Limited, unittest.TestCase):
+    """Who asks a VM for much waits for its turn; who asks it for little does not wait for that."""
+    STREAMS = 100  # of each of two connections
+    limits = "addr_requests=1000"
+
+    def serve(self, listener, served, over):
+        """A slow program with a short queue, as in an emulated guest: connections beyond it are lost and tried again by TCP."""
+        while not over.is_set():
+            try:
+                s, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with s:
+                served.append(s.recv(4096).split()[1].decode())
+                s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            over.wait(0.03)
+
+    def test_many_of_one_address_before_one_of_another(self):
+        served, over = [], threading.Event()
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(1)
+            listener.settimeout(0.2)
+            host = f"port-{listener.getsockname()[1]}.edge.test"
+            t = threading.Thread(target=self.serve, args=(listener, served, over))
+            t.start()
+            try:
+                with self.h2(source="127.0.0.66") as a, self.h2(source="127.0.0.66") as b, self.h2() as good:
+                    for c in (a, b):
+                        for _ in range(self.STREAMS):
+                            c.ask(host, path="/many")
+                    self.wait_for("the many are being served", lambda: len(served) >= 10)
+                    before = len(served)
+                    stream = good.ask(host, path="/one")
+                    good.wait(lambda: good.ended(stream), "the answer for one", 120)
+                    self.assertEqual(good.status(stream), 200)
+                    self.assertLess(served.index("/one") - before, self.STREAMS // 2, "it waited for most of another address's requests")
+                    for c in (a, b):  # and all of them get theirs
+                        c.wait(lambda c=c: sum(c.ended(s) for s in range(1, 2 * self.STREAMS, 2)) == self.STREAMS, "answers for many", 120)
+            finally:
+                over.set()
+                t.join()
+        self.assertEqual(served.count("/many"), 2 * self.STREAMS)
+
+
 class Descriptors(Limited, unittest.TestCase):
     """The edge's process has a limit of descriptors of its own, below pandod's."""
     LIMIT, RESERVE = 256, 100
