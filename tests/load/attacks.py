@@ -27,7 +27,7 @@ from clients import Wrong  # noqa: E402
 
 ADDRESS = "127.0.0.66"  # whom limits by address count
 SITE = "hostile.pando.localhost"  # the attacker's own VM: what it can do to a VM of others through the edge is in tests/unit/test_edge_limits.py
-NICE = int(os.environ.get("PANDO_ATTACK_NICE", "5"))
+NICE = int(os.environ.get("PANDO_ATTACK_NICE", "10"))
 FAILS = (OSError, http.client.HTTPException, harness.ApiError, subprocess.SubprocessError, ValueError, AssertionError, Wrong)
 NAMES = ("half_requests", "json_bombs", "slow_clones", "zero_windows", "tree_bombs", "floods")
 
