@@ -41,6 +41,7 @@
 struct link {
 	struct timeout *timeout;
 	struct visitor *visitor;
+	int nice; /* how much nicer its thread is; heavy.c */
 };
 
 static void phase(struct request *req, uint64_t deadline_ms)
@@ -252,6 +253,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	req->conn = conn;
 	req->timeout = l->timeout;
 	req->visitor = l->visitor;
+	req->nice = &l->nice;
 	req->method_text = method;
 	make_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
@@ -280,6 +282,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 		request_name_holder(req);
 	if (!req->refused && !req->preflight)
 		enter(req);
+	heavy_begin(req);
 	len = announced_length(req);
 	if (!req->refused && !req->preflight && len > body_max(req))
 		refuse_size(req);
@@ -380,6 +383,7 @@ static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
 	struct request *req = *ctx;
 
 	if (req) {
+		heavy_end(req);
 		phase(req, deadline_in(IDLE_MS));
 		lobby_over(req->http->lobby, req->visitor, *req->account);
 	}
@@ -545,7 +549,8 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 		return err_sys(err, -errno, "listen without blocking");
 	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||
 	    (r = timeouts_new(&h->timeouts, err)) < 0 || (r = malformed_init(err)) < 0 ||
-	    (r = limits_new(h, err)) < 0 || (r = lobby_new(h, &h->lobby, err)) < 0)
+	    (r = limits_new(h, err)) < 0 || (r = heavy_new(h, err)) < 0 ||
+	    (r = lobby_new(h, &h->lobby, err)) < 0)
 		return r;
 	h->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |

@@ -65,6 +65,7 @@ void limits_free(struct http *h)
 	budget_free(h->parse);
 	budget_free(h->output);
 	rate_free(h->failures);
+	rate_free(h->cpu);
 }
 
 static void say_retry(struct err *err, unsigned s)
