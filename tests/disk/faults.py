@@ -169,7 +169,7 @@ class Run:
                     if failed > 5:
                         raise
                     self.tidy()
-            harness.assert_no_debris(self.s)
+            harness.assert_no_debris(self.s, own=[self.d.proc.pid])
         finally:
             self.s.close()
             self.d.close()
