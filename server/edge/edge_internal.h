@@ -458,6 +458,9 @@ struct opener *opener_free(struct opener *o);
 /* Answers with worker_tell(). */
 int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t client,
                const struct edge_target *t);
+/* Nobody wants its answer any more; one that is on its way comes all the same. */
+void opener_forget(struct opener *o, const struct worker *w, uint64_t xchg, uint64_t client,
+                   const char *vm);
 /* The socket that came with this place is connected, or was given up: the next one may be opened.
  */
 void opener_connected(struct opener *o, struct line *l_consume);

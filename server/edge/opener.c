@@ -108,17 +108,23 @@ static void drop_group_if_empty(struct opener *o, struct group *g) REQUIRES(&o->
 	free(g);
 }
 
-/* One less is being connected. The line, and its group unless it is taken, may be gone after. */
-static void give_back(struct opener *o, struct line *l) REQUIRES(&o->lock)
+/* Its group may go along, unless it is taken. */
+static void drop_line_if_empty(struct opener *o, struct line *l) REQUIRES(&o->lock)
 {
 	struct group *g = l->g;
 
-	l->connecting--;
 	if (l->first || l->connecting)
 		return;
 	line_unlink(l);
 	free(l);
 	drop_group_if_empty(o, g);
+}
+
+/* One less is being connected. */
+static void give_back(struct opener *o, struct line *l) REQUIRES(&o->lock)
+{
+	l->connecting--;
+	drop_line_if_empty(o, l);
 }
 
 /* It counts as being connected from here on. */
@@ -296,6 +302,30 @@ int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t clien
 		need_thread(o);
 	(void)TAKE_PTR(a);
 	return 0;
+}
+
+void opener_forget(struct opener *o, const struct worker *w, uint64_t xchg, uint64_t client,
+                   const char *vm)
+{
+	struct group *g;
+	struct line *l;
+	struct ask *prev = NULL, *a;
+	LOCK_SCOPE(&o->lock);
+
+	for (g = o->groups; g && strcmp(g->vm, vm) != 0; g = g->next)
+		;
+	for (l = g ? g->lines : NULL; l && l->client != client; l = l->next)
+		;
+	for (a = l ? l->first : NULL; a && (a->w != w || a->xchg != xchg); a = a->next)
+		prev = a;
+	if (!a)
+		return; /* it is being opened */
+	*(prev ? &prev->next : &l->first) = a->next;
+	if (l->last == a)
+		l->last = prev;
+	o->n_asks--;
+	free(a);
+	drop_line_if_empty(o, l);
 }
 
 void opener_connected(struct opener *o, struct line *l)

@@ -72,8 +72,13 @@ void xchg_wait(struct xchg *x, bool waiting)
 		x->next->prev = x->prev;
 }
 
+/* What it has of the way to its VM. */
 static void drop_up(struct xchg *x)
 {
+	const struct worker *w = x->c->w;
+
+	if (x->state == X_OPENING && x->waiting)
+		opener_forget(w->e->opener, w, x->id, guard_name(x->c->client), x->t.vm);
 	if (x->up)
 		up_close(x->up);
 	x->up = NULL;

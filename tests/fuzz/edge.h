@@ -127,6 +127,11 @@ int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t clien
 	return 0;
 }
 
+void opener_forget(struct opener *o, const struct worker *w, uint64_t xchg, uint64_t client,
+                   const char *vm)
+{
+}
+
 void opener_connected(struct opener *o, struct line *l_consume)
 {
 }

@@ -11,7 +11,7 @@ mounts of this server, files in its data directory. Asserted at the end:
   than what is measured;
 - nothing grows: from the end of the warm-up (WARM_PART of the attacked time) a straight line is fitted; over the rest of the run it may not rise by more than
   the tolerance of the series, which is what comes and goes with clients (a VM, a connection, a cache that fills), see GROWTH;
-- when all clients have left, what they used has come down to what it was before they came, within the same tolerance.
+- when all clients have left, what they used has come down to the most that the good ones had when they were alone, within the same tolerance.
 
 Report: JSON and SVG in bench/results.
 """
@@ -37,6 +37,7 @@ RESULTS = os.path.join(clients.ROOT, "bench/results")
 ALONE_PART, WARM_PART = 0.2, 0.3
 GOOD = 4            # good clients, each one request after the other
 EVERY_S = 2
+PLOTTED = ("get", "exec", "edge", "ls_remote", "life")
 SLACK_MS = 250
 # (relative, absolute) growth that is none. Memory: glibc keeps an arena for each thread that ever met another, up to 8 of 64 MB times cores, and SQLite and the
 # edge fill caches; a leak of 1 KB a request is 60 MB after 60,000 requests. Counts: what good clients and attacks hold at one moment and not at another.
@@ -90,7 +91,8 @@ class Soak:
         return {"t": round(time.monotonic() - self.t0, 1), "phase": self.phase, "pandodMb": round(rss_mb(pandod), 1),
                 "privMb": round(rss_mb(s.proc.pid), 1), "descriptors": len(os.listdir(f"/proc/{pandod}/fd")),
                 "threads": len(os.listdir(f"/proc/{pandod}/task")), "processes": len(below),
-                "namespaces": len(namespaces(below)), "mounts": mounts, "files": files}
+                "namespaces": len(namespaces(below)), "mounts": mounts, "files": files,
+                "load": round(os.getloadavg()[0], 1)}
 
     def watch(self):
         while not self.over.is_set():
@@ -132,6 +134,8 @@ class Soak:
             for t in [watcher, *good]:
                 t.start()
             time.sleep(self.args.seconds * ALONE_PART)
+            with self.lock:
+                before = {k: max(m[k] for m in [before, *self.samples]) for k in GROWTH}
             self.phase = "attacked"
             for name in attacks.NAMES:
                 self.attacks.run(name)
@@ -169,6 +173,19 @@ class Soak:
 
     # ---- the verdict ----
 
+    def over_time(self, name):
+        """[(end of the interval, median, longest)], in milliseconds, of this kind of request"""
+        found, width = [], max(5, self.args.seconds / 120)
+        calls = sorted((c[0], c[3]) for c in self.calls if c[2] == name)
+        end = width
+        while calls:
+            part = [ms for t, ms in calls if t < end]
+            calls = calls[len(part):]
+            if part:
+                found.append((round(end, 1), clients.percentile(part, 50), max(part)))
+            end += width
+        return found
+
     def report(self, before, after):
         bad = list(self.wrong[:20])
         bad += [f"attack {k} never took place: {self.attacks.failed.get(k, (0, 'no round ended'))[1]}" for k, n in self.attacks.did.items() if not n]
@@ -196,10 +213,11 @@ class Soak:
                     bad.append(f"{k} grows: by {rise:.1f} over {cool[-1]['t'] - cool[0]['t']:.0f} s, {most:.1f} allowed")
                 if after[k] > before[k] + allowed(k, before[k]):
                     bad.append(f"{k} did not come down: {before[k]} before, {after[k]} after")
+        waits = {name: self.over_time(name) for name in PLOTTED}
         return {"seconds": self.args.seconds, "seed": self.args.seed, "date": datetime.date.today().isoformat(), "cores": os.cpu_count(),
                 "loadavg": [round(v, 1) for v in os.getloadavg()], "requests": len(self.calls), "attacks": self.attacks.did, "attackRoundsThatFailed": self.attacks.failed,
                 "latencyMs": latency, "growth": growth,
-                "findings": bad, "samples": self.samples}
+                "findings": bad, "samples": self.samples, "waitsMs": waits}
 
 
 def allowed(series, value):
