@@ -20,7 +20,6 @@ import urllib.parse
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(ROOT, "tests/e2e"), os.path.join(ROOT, "tests/unit"), os.path.join(ROOT, "clients/python")]
-import harness  # noqa: E402
 import pando  # noqa: E402
 from pando.transport import Transport  # noqa: E402
 from ws import Terminal  # noqa: E402
