@@ -549,8 +549,7 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
 		return err_sys(err, -errno, "listen without blocking");
 	if ((r = make_url(h, err)) < 0 || (r = copy_routes(h, err)) < 0 ||
 	    (r = timeouts_new(&h->timeouts, err)) < 0 || (r = malformed_init(err)) < 0 ||
-	    (r = limits_new(h, err)) < 0 || (r = heavy_new(h, err)) < 0 ||
-	    (r = lobby_new(h, &h->lobby, err)) < 0)
+	    (r = limits_new(h, err)) < 0 || (r = lobby_new(h, &h->lobby, err)) < 0)
 		return r;
 	h->daemon = MHD_start_daemon(
 	        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
