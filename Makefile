@@ -69,7 +69,7 @@ faults: ## the disk fails FAULTS times (60), processes are killed KILLS times (2
 soak: ## all clients and a hostile one for SOAK_SECONDS (1800): nothing may grow, nobody may wait (as root)
 	@scripts/faults.sh soak
 
-cycles: ## suspend and resume one VM CYCLES times (1000), fork GENERATIONS of forks (200) (as root)
+cycles: ## suspend and resume one VM CYCLES times (1000), fork GENERATIONS of forks (200), in CYCLES_SECONDS (3600); then go on (as root)
 	@scripts/faults.sh cycles
 
 clean: ## remove the build directories; data and cache stay

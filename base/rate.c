@@ -15,6 +15,7 @@
 
 #define PROBES 4         /* slots that a name may be in */
 #define WAIT_MAX_S 3600u /* nobody is told to wait for longer */
+#define DEBT_MAX 10      /* times burst */
 
 struct slot {
 	uint64_t name;  /* its hash: two names of one bucket are one in 2^64 */
@@ -77,17 +78,35 @@ static struct slot *slot_of(struct rate *r, uint64_t name, uint64_t now) REQUIRE
 	return oldest;
 }
 
-bool rate_take(struct rate *r, const char *name, struct rate_answer *ret)
+/* Its slot, with what it has by now. */
+static struct slot *fill(struct rate *r, const char *name) REQUIRES(&r->lock)
 {
 	uint64_t now = clock_ms();
+	struct slot *s = slot_of(r, hash_text(name, r->seed), now);
+
+	s->left = MIN(s->left + (double)(now - s->at_ms) / 1000 * r->conf.per_s, r->conf.burst);
+	s->at_ms = now;
+	return s;
+}
+
+double rate_spend(struct rate *r, const char *name, double n)
+{
+	struct slot *s;
+
+	LOCK_SCOPE(&r->lock);
+	s = fill(r, name);
+	s->left = MAX(s->left - n, -DEBT_MAX * r->conf.burst);
+	return s->left;
+}
+
+bool rate_take(struct rate *r, const char *name, struct rate_answer *ret)
+{
 	struct rate_answer a = { 0 };
 	struct slot *s;
 	bool may;
 
 	mutex_lock(&r->lock);
-	s = slot_of(r, hash_text(name, r->seed), now);
-	s->left = MIN(s->left + (double)(now - s->at_ms) / 1000 * r->conf.per_s, r->conf.burst);
-	s->at_ms = now;
+	s = fill(r, name);
 	may = s->left >= 1;
 	if (may) {
 		s->left -= 1;

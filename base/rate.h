@@ -29,3 +29,5 @@ int rate_new(const struct rate_conf *conf, struct rate **ret, struct err *err);
 void rate_free(struct rate *r);
 /* Does it, if it may. ret: NULL, or what else there is to say. */
 bool rate_take(struct rate *r, const char *name, struct rate_answer *ret);
+/* Takes n in any case, and says what is left: less than 0 is a debt, of at most ten times burst. */
+double rate_spend(struct rate *r, const char *name, double n);

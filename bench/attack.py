@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """attack.py - what good clients wait while somebody attacks: exec, GET, a request through the edge, git ls-remote
 
-Each round takes SAMPLES of each, alone and beside each attack of tests/load/clients.py, one attack at a time. An attack has SETTLE_S to begin, so that
+Each round takes SAMPLES of each, alone and beside each attack of tests/load/attacks.py, one attack at a time. An attack has SETTLE_S to begin, so that
 what is measured is its effect and not its first moment. The attacker is another account, or has no key.
 """
 import os
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/load"))
+import attacks  # noqa: E402
 import clients  # noqa: E402
 
 ASKED = ("exec", "get", "edge", "ls_remote")
-BESIDE = ("alone", *clients.Attacks.NAMES)
+BESIDE = ("alone", *attacks.NAMES)
 SAMPLES = 20
 SETTLE_S = 2
 ROUNDS_MAX = 5
@@ -26,8 +26,7 @@ FIGURES = [(f"attack.{what}.{beside}", "attack", TEXTS[what] if beside == "alone
 
 def prepare(g):
     g.world = clients.World(g.s)
-    g.stop = threading.Event()
-    g.attacks = clients.Attacks(g.world, g.stop)
+    g.attacks = attacks.Attacks(g.world)
     good = clients.Good(g.world)
     for what in ASKED:
         getattr(good, what)()  # the first time warms up
@@ -36,19 +35,15 @@ def prepare(g):
 def measure(g):
     good = clients.Good(g.world)
     for beside in BESIDE:
-        thread = None
         if beside != "alone":
-            g.stop.clear()
-            thread = g.attacks.run(beside)
+            g.attacks.run(beside)
             time.sleep(SETTLE_S)
         try:
             for _ in range(SAMPLES):
                 for what in ASKED:
                     g.record.add(f"attack.{what}.{beside}", clients.timed(getattr(good, what)))
         finally:
-            if thread:
-                g.stop.set()
-                thread.join(clients.CALL_S)
+            g.attacks.stop()
 
 
 KINDS = [("attack", {"PANDO_POOL": "0", "PANDO_BLANKS": "0"}, 0, prepare, measure)]

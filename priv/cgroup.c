@@ -29,6 +29,7 @@
 
 #define OVERHEAD_MB 512        /* QEMU itself, its translation cache, page tables */
 #define PIDS_BASE 128u         /* QEMU's I/O threads (64), main, layer writer, spare */
+#define CPU_SHARES 1024ull     /* of v1: what one thread has */
 #define CPU_PERIOD_US 100000u  /* kernel default */
 #define CPU_EXTRA_PERCENT 50u  /* of one CPU, for QEMU's own threads */
 #define DROP_TRIES 50          /* a group is busy for a moment after its last process */
@@ -190,11 +191,16 @@ static bool try_v2(struct cgroups *c, const char *mount, const char *tag)
 
 static bool try_v1(struct cgroups *c, const struct found *f, const char *tag)
 {
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	bool any = false;
 
 	for (int i = 0; i < CG_CTLS; i++)
 		if (f->v1[i][0] && make_dir(f->v1[i], tag, c->base[i]))
 			any = true;
+	/* Threads that are in no group are its rivals, pandod's among them: all VMs together would
+	 * weigh as much as one of those. */
+	if (c->base[CG_CPU][0] && cpus > 1)
+		(void)put_u64(c->base[CG_CPU], "cpu.shares", CPU_SHARES * (uint64_t)cpus);
 	return any;
 }
 
@@ -348,7 +354,7 @@ void cgroup_attach(const struct cgroups *c, const char *name, const struct cgrou
 		if (i == CG_PIDS)
 			note("pids.max", name, put_u64(dir, "pids.max", PIDS_BASE + 2 * l->vcpus));
 		if (i == CG_CPU) {
-			note("cpu.shares", name, put_u64(dir, "cpu.shares", 1024ull * l->vcpus));
+			note("cpu.shares", name, put_u64(dir, "cpu.shares", CPU_SHARES * l->vcpus));
 			if (c->cpu_quota)
 				note("cpu.cfs_quota_us", name,
 				     put_u64(dir, "cpu.cfs_quota_us", quota_us(l->vcpus)));

@@ -273,6 +273,10 @@ static int prepare_process(struct priv *p, struct err *err)
 		rl.rlim_cur = rl.rlim_max; /* a few descriptors per slot and VM */
 		setrlimit(RLIMIT_NOFILE, &rl);
 	}
+	/* pandod's threads may become as little nice again as they were (http/heavy.c), not less.
+	 */
+	rl.rlim_cur = rl.rlim_max = (rlim_t)(20 - getpriority(PRIO_PROCESS, 0));
+	setrlimit(RLIMIT_NICE, &rl);
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&stop);
 	sigaddset(&stop, SIGINT);

@@ -6,7 +6,7 @@ set -euo pipefail
 
 what=${1:-}
 number() { [[ $2 =~ ^[0-9]+$ ]] || die "$1 must be a number, not '$2'"; }
-for name in POWERCUTS FAULTS KILLS SOAK_SECONDS CYCLES GENERATIONS FAULTS_SEED; do
+for name in POWERCUTS FAULTS KILLS SOAK_SECONDS CYCLES CYCLES_SECONDS GENERATIONS FAULTS_SEED; do
 	number "$name" "${!name:-0}"
 done
 seed=()
@@ -26,5 +26,8 @@ faults)
 	exit $rc
 	;;
 soak) run tests/load/soak.py --seconds "${SOAK_SECONDS:-1800}" "${seed[@]}" ;;
-cycles) run tests/load/cycles.py --cycles "${CYCLES:-1000}" --generations "${GENERATIONS:-200}" ;;
+cycles)
+	run tests/load/cycles.py --cycles "${CYCLES:-1000}" --generations "${GENERATIONS:-200}" --seconds "${CYCLES_SECONDS:-3600}" \
+		--dir "${CYCLES_DIR:-/var/tmp/pando-cycles}"
+	;;
 esac

@@ -20,6 +20,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/log_file.h"
 #include "base/notify.h"
@@ -470,6 +471,7 @@ int main(int argc, char **argv)
 	sigset_t set;
 	int r;
 
+	heap_give_back();
 	signal(SIGPIPE, SIG_IGN);
 	umask(0077);
 	log_init("pandod", LOG_LV_INFO);

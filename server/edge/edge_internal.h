@@ -35,16 +35,17 @@
 #define EDGE_OPEN_IDLE_MS 3600000 /* a response or a WebSocket on which nothing moves */
 #define EDGE_TIGHT_STALL_MS 5000  /* instead of EDGE_STALL_MS, while descriptors are few */
 #define EDGE_TIGHT_IDLE_MS 2000   /* without a request, likewise */
-#define EDGE_UP_IDLE_MS                                                                     \
-	4000                  /* a connection to a VM waits for its next request; below the \
-	                         5 s of Node.js, so that it is rarely us who find it closed */
-#define EDGE_UP_FRESH_MS 1000 /* for requests that must not be sent twice */
-#define EDGE_UP_POOL_MAX 256  /* connections of one worker that wait */
-#define EDGE_GRACE_MS 1500    /* time to retry if nothing listens in a VM that was running */
-#define EDGE_RETRY_MIN_MS 20  /* before the first retry; then doubled, */
-#define EDGE_RETRY_MAX_MS 500 /* up to */
-#define EDGE_RETRY_STEP_MS 10 /* least time between two searches for exchanges to retry */
-#define EDGE_TICK_MS 500      /* precision of deadlines */
+#define EDGE_UP_IDLE_MS                                                                      \
+	4000                   /* a connection to a VM waits for its next request; below the \
+	                          5 s of Node.js, so that it is rarely us who find it closed */
+#define EDGE_UP_FRESH_MS 1000  /* for requests that must not be sent twice */
+#define EDGE_UP_POOL_MAX 256   /* connections of one worker that wait */
+#define EDGE_GRACE_MS 1500     /* time to retry if nothing listens in a VM that was running */
+#define EDGE_RETRY_MIN_MS 20   /* before the first retry; then doubled, */
+#define EDGE_RETRY_MAX_MS 500  /* up to */
+#define EDGE_REDIAL_MIN_MS 100 /* a program does not accept; doubled, up to EDGE_RETRY_MAX_MS */
+#define EDGE_RETRY_STEP_MS 10  /* least time between two searches for exchanges to retry */
+#define EDGE_TICK_MS 500       /* precision of deadlines */
 #define EDGE_DISCARD_MAX                                                                 \
 	(256u << 10)          /* of a refused body, so that the client sees the response \
 	                       */
@@ -94,11 +95,12 @@ struct conn;
 struct up;
 struct h2;
 struct client; /* guard.c: an address and what it holds */
+struct line;   /* opener.c: requests of an address for a VM */
 
 /*
  * enum xstate - where an exchange stands
  * @X_OPENING: an opener thread wakes the VM and makes a socket. Next: CONNECTING, LOCAL.
- * @X_CONNECTING: its socket is being connected. Next: ACTIVE, RETRY, LOCAL.
+ * @X_CONNECTING: its socket is being connected. Next: ACTIVE, RETRY, OPENING, LOCAL.
  * @X_RETRY: nothing listened; another socket is asked for at retry_at. Next: OPENING, LOCAL.
  * @X_ACTIVE: request and response flow. Next: TUNNEL, OVER.
  * @X_TUNNEL: a WebSocket: bytes both ways. Next: OVER.
@@ -127,6 +129,7 @@ struct xchg {
 	bool req_over;    /* all of it has come */
 	bool req_begun;   /* bytes of its body were passed on */
 	bool was_asleep;  /* this request woke the VM */
+	bool dialled;     /* it has had a socket */
 	struct ebuf head; /* as sent to the VM; kept until the response begins */
 	uint64_t since, retry_at;
 	uint64_t deadline;  /* while it waits */
@@ -196,7 +199,8 @@ struct up {
 	struct worker *w;
 	struct up *next, *prev; /* of the worker */
 	struct up *pool_next, *pool_prev;
-	struct xchg *x; /* NULL: waits in the pool */
+	struct xchg *x;    /* NULL: waits in the pool */
+	struct line *line; /* owned; until it is connected */
 	struct edge_target t;
 	struct ebuf in, out;
 	size_t scan;
@@ -224,7 +228,8 @@ struct handed {
 struct opened {
 	struct opened *next;
 	uint64_t xchg;
-	int fd; /* owned; -1: err */
+	int fd;            /* owned; -1: err */
+	struct line *line; /* owned with fd: a place among those that are being connected */
 	struct edge_target t;
 	struct err err;
 };
@@ -391,7 +396,7 @@ void xchg_tick(struct xchg *x); /* of those that wait */
 void xchg_wait(struct xchg *x, bool waiting);
 /* The deadlines of one that has its VM; true: something was done. */
 bool xchg_late(struct xchg *x);
-void xchg_connect(struct xchg *x, int fd_consume);
+void xchg_connect(struct xchg *x, struct opened *o); /* takes fd and line */
 /* The upstream connection broke, or was refused. */
 void xchg_up_failed(struct xchg *x, int error);
 
@@ -415,6 +420,8 @@ int page_make(const struct xchg *x, unsigned status, enum err_code code, const c
 
 /* ---- up.c: connections to VMs ---- */
 struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume);
+/* It has no place among those that are being connected any more. */
+void up_give_place(struct up *u);
 /* One that waits for this target; NULL: none. max_idle_ms: not older than that. */
 struct up *up_take(struct worker *w, const struct edge_target *t, unsigned max_idle_ms);
 void up_assign(struct up *u, struct xchg *x);
@@ -433,6 +440,8 @@ struct guard *guard_free(struct guard *g); /* when nobody is left */
 /* Counts a connection from that address. NULL: it has too many, or no memory. */
 struct client *guard_enter(struct guard *g, const struct sockaddr_storage *peer);
 void guard_leave(struct guard *g, struct client *c);
+/* The same for all connections of one address. */
+uint64_t guard_name(const struct client *c);
 /* Counts a request; false: too many are open. */
 bool guard_begin(const struct guard *g, struct client *c);
 void guard_end(struct client *c);
@@ -447,7 +456,14 @@ int opener_new(struct edge *e, struct opener **ret, struct err *err);
 void opener_stop(struct opener *o); /* drops what was asked, answers no more */
 struct opener *opener_free(struct opener *o);
 /* Answers with worker_tell(). */
-int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct edge_target *t);
+int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t client,
+               const struct edge_target *t);
+/* Nobody wants its answer any more; one that is on its way comes all the same. */
+void opener_forget(struct opener *o, const struct worker *w, uint64_t xchg, uint64_t client,
+                   const char *vm);
+/* The socket that came with this place is connected, or was given up: the next one may be opened.
+ */
+void opener_connected(struct opener *o, struct line *l_consume);
 
 /* ---- mint.c ---- */
 int mint_new(struct edge *e, struct mint **ret, struct err *err);

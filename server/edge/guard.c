@@ -33,6 +33,7 @@
 struct client {
 	struct client *next;
 	uint8_t key[16]; /* IPv6 or IPv4-mapped */
+	uint64_t name;   /* hash of key */
 	unsigned conns;  /* guard's lock */
 	atomic_uint requests;
 };
@@ -62,7 +63,7 @@ static void key_of(const struct sockaddr_storage *sa, uint8_t ret[16])
 }
 
 /* Seeded, so that nobody can choose addresses that share a bucket. */
-static size_t bucket_of(const struct guard *g, const uint8_t key[16])
+static uint64_t name_of(const struct guard *g, const uint8_t key[16])
 {
 	uint64_t a, b;
 
@@ -70,17 +71,19 @@ static size_t bucket_of(const struct guard *g, const uint8_t key[16])
 	memcpy(&b, key + 8, 8);
 	a = (a ^ g->seed) * 0x9e3779b97f4a7c15u;
 	a = ((a ^ (a >> 29)) + b) * 0xbf58476d1ce4e5b9u;
-	return (size_t)((a ^ (a >> 32)) % BUCKETS);
+	return a ^ (a >> 32);
 }
 
 struct client *guard_enter(struct guard *g, const struct sockaddr_storage *peer)
 {
 	uint8_t key[16];
 	struct client **bucket, *c;
+	uint64_t name;
 
 	key_of(peer, key);
+	name = name_of(g, key);
 	LOCK_SCOPE(&g->lock);
-	bucket = &g->buckets[bucket_of(g, key)];
+	bucket = &g->buckets[name % BUCKETS];
 	for (c = *bucket; c && memcmp(c->key, key, sizeof(key)) != 0; c = c->next)
 		;
 	if (!c) {
@@ -88,6 +91,7 @@ struct client *guard_enter(struct guard *g, const struct sockaddr_storage *peer)
 		if (!c)
 			return NULL;
 		memcpy(c->key, key, sizeof(key));
+		c->name = name;
 		c->next = *bucket;
 		*bucket = c;
 	} else if (g->max_conns && c->conns >= g->max_conns) {
@@ -102,13 +106,18 @@ void guard_leave(struct guard *g, struct client *c)
 	LOCK_SCOPE(&g->lock);
 	if (--c->conns)
 		return;
-	for (struct client **p = &g->buckets[bucket_of(g, c->key)]; *p; p = &(*p)->next) {
+	for (struct client **p = &g->buckets[c->name % BUCKETS]; *p; p = &(*p)->next) {
 		if (*p == c) {
 			*p = c->next;
 			break;
 		}
 	}
 	free(c);
+}
+
+uint64_t guard_name(const struct client *c)
+{
+	return c->name;
 }
 
 bool guard_begin(const struct guard *g, struct client *c)

@@ -257,6 +257,8 @@ static void take_told(struct worker *w)
 		struct opened *next = o->next;
 
 		xchg_opened(w, o);
+		if (o->line) /* nobody wanted it any more */
+			opener_connected(w->e->opener, o->line);
 		if (o->fd >= 0)
 			close(o->fd);
 		free(o);
@@ -319,7 +321,8 @@ static void search_waiting(struct worker *w, bool all)
 	w->retry_at = UINT64_MAX;
 	for (struct xchg *x = w->waiting; x; x = w->wait_next) {
 		struct conn *c = x->c;
-		bool retry = x->state == X_RETRY;
+		bool retry =
+		        x->state == X_RETRY || (x->state == X_CONNECTING && x->t.kind == EDGE_VM);
 
 		w->wait_next = x->next;
 		if ((retry && w->now >= x->retry_at) || (all && w->now >= x->deadline)) {

@@ -5,6 +5,10 @@
  * Theory of operation: requests for sockets of one VM form a group, and one thread at a time works
  * on a group, so a burst of requests for a sleeping VM wakes it once and occupies one thread.
  * Threads are started as groups need them, up to a limit, and end when they have nothing to do.
+ *
+ * In a group each client address has a line of its own, and lines take turns. A line in which
+ * CONNECTING_MAX sockets are not connected yet has to wait: a program that accepts slowly has a
+ * short queue, and whoever fills it makes the others wait for seconds, until TCP tries again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,19 +23,30 @@
 #define THREADS_MAX 64      /* VMs that are being woken at the same time; more wait */
 #define ASKS_MAX 16384      /* of all groups together */
 #define THREAD_IDLE_MS 5000 /* then it ends */
+#define CONNECTING_MAX 8    /* sockets of one address to one VM */
 
 struct ask {
 	struct ask *next;
+	struct line *line;
 	struct worker *w;
 	uint64_t xchg;
 	struct edge_target t;
+};
+
+/* Of one address, for one VM; there while somebody waits in it or is being connected. */
+struct line {
+	struct line *next;
+	struct group *g;
+	uint64_t client;
+	struct ask *first, *last;
+	unsigned connecting;
 };
 
 struct group {
 	struct group *next;
 	char vm[ID_SIZE];
 	bool taken;
-	struct ask *first, *last;
+	struct line *lines; /* owned; the next one to be served first */
 };
 
 struct opener {
@@ -43,51 +58,126 @@ struct opener {
 	bool stopping GUARDED_BY(lock);
 };
 
-static void tell(struct opener *o, struct ask *a, int fd_consume, const struct edge_target *t,
-                 const struct err *err)
+/* Who is served next, or NULL; all: even one that should wait. */
+static struct line *turn(const struct group *g, bool all)
 {
-	struct opened *d = calloc(1, sizeof(*d));
-	bool dropped;
+	struct line *l = g->lines;
 
-	if (!d) {
-		if (fd_consume >= 0)
-			close(fd_consume);
-		return; /* the request runs into its deadline */
-	}
-	*d = (struct opened){ .xchg = a->xchg, .fd = fd_consume, .t = *t };
-	if (err)
-		d->err = *err;
-	mutex_lock(&o->lock);
-	dropped = o->stopping;
-	if (!dropped)
-		worker_tell(a->w, d);
-	mutex_unlock(&o->lock);
-	if (dropped) {
-		if (fd_consume >= 0)
-			close(fd_consume);
-		free(d);
-	}
+	while (l && (!l->first || (!all && l->connecting >= CONNECTING_MAX)))
+		l = l->next;
+	return l;
 }
 
-static struct ask *pop(struct opener *o, struct group *g) REQUIRES(&o->lock)
+static struct group *ready_group(struct opener *o) REQUIRES(&o->lock)
 {
-	struct ask *a = g->first;
+	struct group *g = o->groups;
 
-	if (a) {
-		g->first = a->next;
-		if (!g->first)
-			g->last = NULL;
-		o->n_asks--;
-	}
+	while (g && (g->taken || !turn(g, /* all= */ false)))
+		g = g->next;
+	return g;
+}
+
+static void line_unlink(struct line *l)
+{
+	struct line **p = &l->g->lines;
+
+	while (*p != l)
+		p = &(*p)->next;
+	*p = l->next;
+	l->next = NULL;
+}
+
+static void line_append(struct line *l)
+{
+	struct line **p = &l->g->lines;
+
+	while (*p)
+		p = &(*p)->next;
+	*p = l;
+}
+
+static void drop_group_if_empty(struct opener *o, struct group *g) REQUIRES(&o->lock)
+{
+	struct group **p = &o->groups;
+
+	if (g->lines || g->taken)
+		return;
+	while (*p != g)
+		p = &(*p)->next;
+	*p = g->next;
+	free(g);
+}
+
+/* Its group may go along, unless it is taken. */
+static void drop_line_if_empty(struct opener *o, struct line *l) REQUIRES(&o->lock)
+{
+	struct group *g = l->g;
+
+	if (l->first || l->connecting)
+		return;
+	line_unlink(l);
+	free(l);
+	drop_group_if_empty(o, g);
+}
+
+/* One less is being connected. */
+static void give_back(struct opener *o, struct line *l) REQUIRES(&o->lock)
+{
+	l->connecting--;
+	drop_line_if_empty(o, l);
+}
+
+/* It counts as being connected from here on. */
+static struct ask *pop(struct opener *o, struct group *g, bool all) REQUIRES(&o->lock)
+{
+	struct line *l = turn(g, all);
+	struct ask *a;
+
+	if (!l)
+		return NULL;
+	a = l->first;
+	l->first = a->next;
+	if (!l->first)
+		l->last = NULL;
+	l->connecting++;
+	o->n_asks--;
+	line_unlink(l);
+	line_append(l);
 	return a;
 }
 
-/* Releases the lock in between; frees the group. */
+/* Frees the ask; its place in the line goes along with the socket, if there is one. */
+static void tell(struct opener *o, struct ask *a, int fd_consume, const struct edge_target *t,
+                 const struct err *err) REQUIRES(&o->lock)
+{
+	struct opened *d = calloc(1, sizeof(*d));
+
+	if (d && !o->stopping) { /* without d the request runs into its deadline */
+		*d = (struct opened){ .xchg = a->xchg,
+			              .fd = fd_consume,
+			              .line = fd_consume < 0 ? NULL : a->line,
+			              .t = *t };
+		if (err)
+			d->err = *err;
+		worker_tell(a->w, d);
+	} else {
+		if (fd_consume >= 0)
+			close(fd_consume);
+		fd_consume = -1;
+		free(d);
+	}
+	if (fd_consume < 0)
+		give_back(o, a->line);
+	free(a);
+}
+
+/* Releases the lock in between; may free the group. */
 static void serve(struct opener *o, struct group *g) REQUIRES(&o->lock)
 {
 	struct ask *a;
 
-	while ((a = pop(o, g))) {
+	g->taken = true;
+	while ((a = pop(o, g, /* all= */ false))) {
 		struct edge_target t = a->t;
 		struct err err = { 0 };
 		int fd = -1, r;
@@ -96,25 +186,15 @@ static void serve(struct opener *o, struct group *g) REQUIRES(&o->lock)
 		r = o->e->ops.open(o->e->ops.ctx, &t, &fd, &err);
 		if (r < 0 && !err.code)
 			err.code = r;
-		tell(o, a, r < 0 ? -1 : fd, &t, &err);
-		free(a);
 		mutex_lock(&o->lock);
+		tell(o, a, r < 0 ? -1 : fd, &t, &err);
 		/* The others would fail for the same reason: tells those that have come meanwhile.
 		 */
-		while (r < 0 && (a = pop(o, g))) {
-			mutex_unlock(&o->lock);
+		while (r < 0 && (a = pop(o, g, /* all= */ true)))
 			tell(o, a, -1, &t, &err);
-			free(a);
-			mutex_lock(&o->lock);
-		}
 	}
-	for (struct group **p = &o->groups; *p; p = &(*p)->next) {
-		if (*p == g) {
-			*p = g->next;
-			break;
-		}
-	}
-	free(g);
+	g->taken = false;
+	drop_group_if_empty(o, g);
 }
 
 static void *opener_main(void *arg)
@@ -124,13 +204,10 @@ static void *opener_main(void *arg)
 	mutex_lock(&o->lock);
 	for (;;) {
 		uint64_t until = deadline_in(THREAD_IDLE_MS);
-		struct group *g = o->groups;
+		struct group *g = ready_group(o);
 		bool more;
 
-		while (g && g->taken)
-			g = g->next;
 		if (g) {
-			g->taken = true;
 			serve(o, g);
 			continue;
 		}
@@ -139,7 +216,7 @@ static void *opener_main(void *arg)
 		o->n_idle++;
 		more = cond_wait_until(&o->cond, &o->lock, until);
 		o->n_idle--;
-		if (!more && !o->groups)
+		if (!more && !ready_group(o))
 			break;
 	}
 	o->n_threads--;
@@ -155,7 +232,7 @@ static void need_thread(struct opener *o) REQUIRES(&o->lock)
 	unsigned untaken = 0;
 
 	for (const struct group *g = o->groups; g; g = g->next)
-		untaken += !g->taken;
+		untaken += !g->taken && turn(g, /* all= */ false);
 	cond_signal(&o->cond);
 	/* One that is idle counts until it has woken: each waiting group needs one of its own. */
 	if (untaken <= o->n_idle || o->n_threads >= THREADS_MAX)
@@ -167,37 +244,99 @@ static void need_thread(struct opener *o) REQUIRES(&o->lock)
 	pthread_attr_destroy(&attr);
 }
 
-int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct edge_target *t)
+static struct group *group_of(struct opener *o, const char vm[ID_SIZE]) REQUIRES(&o->lock)
+{
+	struct group *g = o->groups;
+
+	while (g && strcmp(g->vm, vm) != 0)
+		g = g->next;
+	if (g || !(g = calloc(1, sizeof(*g))))
+		return g;
+	memcpy(g->vm, vm, sizeof(g->vm));
+	g->next = o->groups;
+	o->groups = g;
+	return g;
+}
+
+static struct line *line_of(struct group *g, uint64_t client)
+{
+	struct line *l = g->lines;
+
+	while (l && l->client != client)
+		l = l->next;
+	if (l || !(l = calloc(1, sizeof(*l))))
+		return l;
+	*l = (struct line){ .g = g, .client = client };
+	line_append(l);
+	return l;
+}
+
+int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t client,
+               const struct edge_target *t)
 {
 	autofree struct ask *a = calloc(1, sizeof(*a));
 	struct group *g;
+	struct line *l;
 
 	if (!a)
 		return -ENOMEM;
-	*a = (struct ask){ .w = w, .xchg = xchg, .t = *t };
 	LOCK_SCOPE(&o->lock);
 	if (o->stopping || o->n_asks >= ASKS_MAX)
 		return -EBUSY;
-	for (g = o->groups; g && strcmp(g->vm, t->vm) != 0; g = g->next)
-		;
-	if (!g) {
-		g = calloc(1, sizeof(*g));
-		if (!g)
-			return -ENOMEM;
-		memcpy(g->vm, t->vm, sizeof(g->vm));
-		g->next = o->groups;
-		o->groups = g;
+	g = group_of(o, t->vm);
+	if (!g)
+		return -ENOMEM;
+	l = line_of(g, client);
+	if (!l) {
+		drop_group_if_empty(o, g);
+		return -ENOMEM;
 	}
-	if (g->last)
-		g->last->next = a;
+	*a = (struct ask){ .line = l, .w = w, .xchg = xchg, .t = *t };
+	if (l->last)
+		l->last->next = a;
 	else
-		g->first = a;
-	g->last = a;
+		l->first = a;
+	l->last = a;
 	o->n_asks++;
 	if (!g->taken)
 		need_thread(o);
 	(void)TAKE_PTR(a);
 	return 0;
+}
+
+void opener_forget(struct opener *o, const struct worker *w, uint64_t xchg, uint64_t client,
+                   const char *vm)
+{
+	struct group *g;
+	struct line *l;
+	struct ask *prev = NULL, *a;
+	LOCK_SCOPE(&o->lock);
+
+	for (g = o->groups; g && strcmp(g->vm, vm) != 0; g = g->next)
+		;
+	for (l = g ? g->lines : NULL; l && l->client != client; l = l->next)
+		;
+	for (a = l ? l->first : NULL; a && (a->w != w || a->xchg != xchg); a = a->next)
+		prev = a;
+	if (!a)
+		return; /* it is being opened */
+	*(prev ? &prev->next : &l->first) = a->next;
+	if (l->last == a)
+		l->last = prev;
+	o->n_asks--;
+	free(a);
+	drop_line_if_empty(o, l);
+}
+
+void opener_connected(struct opener *o, struct line *l)
+{
+	LOCK_SCOPE(&o->lock);
+	if (l->first && !l->g->taken && l->connecting == CONNECTING_MAX) {
+		l->connecting--;
+		need_thread(o);
+		return;
+	}
+	give_back(o, l);
 }
 
 int opener_new(struct edge *e, struct opener **ret, struct err *err)
@@ -218,11 +357,17 @@ void opener_stop(struct opener *o)
 	LOCK_SCOPE(&o->lock);
 	o->stopping = true;
 	for (struct group *g = o->groups; g; g = g->next) {
-		struct ask *a;
+		for (struct line *l = g->lines; l; l = l->next) {
+			while (l->first) {
+				struct ask *a = l->first;
 
-		while ((a = pop(o, g)))
-			free(a);
+				l->first = a->next;
+				free(a);
+			}
+			l->last = NULL;
+		}
 	}
+	o->n_asks = 0;
 	cond_broadcast(&o->cond);
 }
 
@@ -240,6 +385,12 @@ struct opener *opener_free(struct opener *o)
 		struct group *g = o->groups;
 
 		o->groups = g->next;
+		while (g->lines) {
+			struct line *l = g->lines;
+
+			g->lines = l->next;
+			free(l);
+		}
 		free(g);
 	}
 	cond_destroy(&o->cond);

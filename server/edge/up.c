@@ -44,6 +44,12 @@ struct up *up_new(struct worker *w, const struct edge_target *t, int fd_consume)
 	return u;
 }
 
+void up_give_place(struct up *u)
+{
+	if (u->line)
+		opener_connected(u->w->e->opener, TAKE_PTR(u->line));
+}
+
 static void pool_put(struct up *u)
 {
 	struct worker *w = u->w;
@@ -80,6 +86,7 @@ void up_close(struct up *u)
 	if (u->dead)
 		return;
 	u->dead = true;
+	up_give_place(u);
 	if (u->x)
 		u->x->up = NULL;
 	u->x = NULL;
@@ -298,6 +305,7 @@ static bool connect_over(struct up *u)
 		return false;
 	if (getsockopt(u->io.fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
 		error = errno;
+	up_give_place(u);
 	if (error) {
 		xchg_up_failed(x, error);
 		return true;

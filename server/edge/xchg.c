@@ -6,6 +6,10 @@
  * thread for a socket, which wakes the VM if necessary. Then the port is tried until something
  * listens there: briefly in a VM that was running, for longer in one that was just woken. Failures
  * before the response has begun become an error page; after that, the response is cut.
+ *
+ * A socket that is not connected after a moment is given up for another one. On the way to a VM
+ * nothing is lost, so its program has a full queue, and TCP would try again only after 1, 3 and 7
+ * seconds. Meanwhile it would hold a place in the opener's line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,8 +72,13 @@ void xchg_wait(struct xchg *x, bool waiting)
 		x->next->prev = x->prev;
 }
 
+/* What it has of the way to its VM. */
 static void drop_up(struct xchg *x)
 {
+	const struct worker *w = x->c->w;
+
+	if (x->state == X_OPENING && x->waiting)
+		opener_forget(w->e->opener, w, x->id, guard_name(x->c->client), x->t.vm);
 	if (x->up)
 		up_close(x->up);
 	x->up = NULL;
@@ -193,33 +202,44 @@ static void ask_opener(struct xchg *x)
 	struct edge *e = x->c->w->e;
 
 	x->state = X_OPENING;
-	x->deadline = x->since + e->conf.wait_ms;
+	if (!x->dialled)
+		x->deadline = x->since + e->conf.wait_ms;
 	xchg_wait(x, true);
-	if (opener_ask(e->opener, x->c->w, x->id, &x->t) < 0)
+	if (opener_ask(e->opener, x->c->w, x->id, guard_name(x->c->client), &x->t) < 0)
 		refuse_busy(x);
 }
 
-void xchg_connect(struct xchg *x, int fd_consume)
+/* It waits, and is looked at again after a while. */
+static void back_off(struct xchg *x, unsigned least_ms)
 {
 	struct worker *w = x->c->w;
-	int fl = fcntl(fd_consume, F_GETFL);
-	struct up *u;
 
-	if (!guard_fd(w->e->guard, fd_consume)) {
-		close(fd_consume);
-		refuse_busy(x);
-		return;
-	}
+	x->backoff_ms = MAX(MIN(2 * x->backoff_ms, EDGE_RETRY_MAX_MS), least_ms);
+	x->retry_at = w->now + x->backoff_ms;
+	w->retry_at = MIN(w->retry_at, x->retry_at);
+	xchg_wait(x, true);
+}
+
+void xchg_connect(struct xchg *x, struct opened *o)
+{
+	struct worker *w = x->c->w;
+	int fl = fcntl(o->fd, F_GETFL);
+	struct up *u = NULL;
+
 	if (fl >= 0)
-		(void)fcntl(fd_consume, F_SETFL, fl | O_NONBLOCK);
-	u = up_new(w, &x->t, fd_consume);
+		(void)fcntl(o->fd, F_SETFL, fl | O_NONBLOCK);
+	if (guard_fd(w->e->guard, o->fd))
+		u = up_new(w, &x->t, TAKE_FD(o->fd));
 	if (!u) {
 		refuse_busy(x);
 		return;
 	}
+	u->line = TAKE_PTR(o->line);
 	x->state = X_CONNECTING;
-	x->deadline = MAX(x->deadline, w->now + CONNECT_MS);
-	xchg_wait(x, true);
+	if (!x->dialled)
+		x->deadline = MAX(x->deadline, w->now + CONNECT_MS);
+	x->dialled = true;
+	back_off(x, EDGE_REDIAL_MIN_MS);
 	up_assign(u, x);
 	if (up_gone(w, &x->t)) { /* it ended before the socket was listed */
 		up_close(u);
@@ -309,12 +329,8 @@ void xchg_begin(struct xchg *x)
 static void retry_later(struct xchg *x)
 {
 	drop_up(x);
-	x->backoff_ms =
-	        x->backoff_ms ? MIN(2 * x->backoff_ms, EDGE_RETRY_MAX_MS) : EDGE_RETRY_MIN_MS;
-	x->retry_at = x->c->w->now + x->backoff_ms;
 	x->state = X_RETRY;
-	xchg_wait(x, true);
-	x->c->w->retry_at = MIN(x->c->w->retry_at, x->retry_at);
+	back_off(x, EDGE_RETRY_MIN_MS);
 }
 
 static bool not_listening(int error)
@@ -354,7 +370,7 @@ void xchg_opened(struct worker *w, struct opened *o)
 		if (silent)
 			up_refused(x);
 		else
-			xchg_connect(x, TAKE_FD(o->fd));
+			xchg_connect(x, o);
 	}
 	conn_run(c);
 }
@@ -392,14 +408,18 @@ void xchg_tick(struct xchg *x)
 	uint64_t now = x->c->w->now;
 
 	if (now >= x->deadline) {
-		if (x->state == X_OPENING)
+		if (x->state == X_OPENING && !x->dialled)
 			refuse_starting(x);
 		else
 			refuse_unheard(x);
 		return;
 	}
-	if (x->state == X_RETRY && now >= x->retry_at)
-		ask_opener(x);
+	if (now < x->retry_at || x->state == X_OPENING)
+		return;
+	if (x->state == X_CONNECTING && x->t.kind != EDGE_VM)
+		return;
+	drop_up(x);
+	ask_opener(x);
 }
 
 bool xchg_late(struct xchg *x)

@@ -41,6 +41,7 @@
 struct link {
 	struct timeout *timeout;
 	struct visitor *visitor;
+	int nice; /* how much nicer its thread is; heavy.c */
 };
 
 static void phase(struct request *req, uint64_t deadline_ms)
@@ -252,6 +253,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	req->conn = conn;
 	req->timeout = l->timeout;
 	req->visitor = l->visitor;
+	req->nice = &l->nice;
 	req->method_text = method;
 	make_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
@@ -280,6 +282,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 		request_name_holder(req);
 	if (!req->refused && !req->preflight)
 		enter(req);
+	heavy_begin(req);
 	len = announced_length(req);
 	if (!req->refused && !req->preflight && len > body_max(req))
 		refuse_size(req);
@@ -380,6 +383,7 @@ static void on_request_end(void *cls, struct MHD_Connection *conn, void **ctx,
 	struct request *req = *ctx;
 
 	if (req) {
+		heavy_end(req);
 		phase(req, deadline_in(IDLE_MS));
 		lobby_over(req->http->lobby, req->visitor, *req->account);
 	}

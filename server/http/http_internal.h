@@ -30,6 +30,8 @@ struct http {
 	/* owned; who has how much: limits.c */
 	struct budget *requests, *anonymous, *spool, *parse, *output;
 	struct rate *failures; /* owned; that are logged */
+	struct rate *cpu;      /* owned; processor time of holders: heavy.c */
+	int nice;              /* of threads that work for no heavy one */
 	int listen_fd;         /* owned once MHD let go of it */
 	char url[96];
 	struct mutex lock;
@@ -66,6 +68,11 @@ void timeout_set(struct timeout *c, uint64_t deadline_ms);
 #define STALL_MS 300000 /* a stream: for the client to take, or send, the next piece */
 /* The deadline for transferring that many bytes from now on. */
 uint64_t timeout_for(uint64_t bytes);
+
+/* ---- processor time: heavy.c; both on the connection's thread ---- */
+int heavy_new(struct http *h, struct err *err);
+void heavy_begin(struct request *req);
+void heavy_end(struct request *req);
 
 /* ---- connections that wait: lobby.c ---- */
 struct lobby;

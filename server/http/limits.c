@@ -50,11 +50,12 @@ int limits_new(struct http *h, struct err *err)
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(v); i++)
 		r = budget_new(&v[i].conf, v[i].to, err);
-	return r < 0 ? r
-	             : rate_new(&(struct rate_conf){ .per_s = LOG_PER_S,
-	                                             .burst = LOG_BURST,
-	                                             .slots = LOG_NAMES },
-	                        &h->failures, err);
+	if (r == 0)
+		r = rate_new(&(struct rate_conf){ .per_s = LOG_PER_S,
+		                                  .burst = LOG_BURST,
+		                                  .slots = LOG_NAMES },
+		             &h->failures, err);
+	return r < 0 ? r : heavy_new(h, err);
 }
 
 void limits_free(struct http *h)
@@ -65,6 +66,7 @@ void limits_free(struct http *h)
 	budget_free(h->parse);
 	budget_free(h->output);
 	rate_free(h->failures);
+	rate_free(h->cpu);
 }
 
 static void say_retry(struct err *err, unsigned s)

@@ -18,7 +18,9 @@
  * grown old.
  *
  * One address may have `each` strangers, but for this host and the operator's proxies, behind which
- * there are many. When too many connections are idle, the one that was for longest is closed.
+ * there are many; the more one of these has beyond that, the shorter is the time they are spared,
+ * so that others do not wait for it. When too many connections are idle, the one that was for
+ * longest is closed.
  */
 #include "http/http_internal.h"
 
@@ -146,21 +148,28 @@ static void turn_out(struct lobby *d, struct visitor *v) REQUIRES(&d->lock)
 	shutdown(v->fd, SHUT_RDWR);
 }
 
-static bool is_old(const struct visitor *v, uint64_t now)
+/* When it may be asked to make room; n: strangers of its address. */
+static uint64_t spared_until(const struct lobby *d, const struct visitor *v, uint64_t n)
 {
-	return now - v->since_ms >= GRACE_MS;
+	return v->since_ms + (n > d->conf.each ? (uint64_t)GRACE_MS * d->conf.each / n : GRACE_MS);
 }
 
-/* Who makes room: NULL for nobody. net: of that address only, or NULL. */
-static struct visitor *choose(struct lobby *d, const char *net) REQUIRES(&d->lock)
+/* Who makes room: NULL for nobody, and *ret_next is when to look again, or before. net: of that
+ * address only, or NULL. */
+static struct visitor *choose(struct lobby *d, const char *net, uint64_t *ret_next)
+        REQUIRES(&d->lock)
 {
 	struct visitor *head = &d->strangers.head, *best = NULL;
 	uint64_t now = clock_ms(), most = 0;
 
-	for (struct visitor *v = head->next; v != head && is_old(v, now); v = v->next) {
-		uint64_t n = budget_used(d->by_address, v->net);
+	*ret_next = UINT64_MAX;
+	for (struct visitor *v = head->next; v != head; v = v->next) {
+		uint64_t n = budget_used(d->by_address, v->net), until = spared_until(d, v, n);
 
 		if ((net && strcmp(v->net, net) != 0) || n <= most)
+			continue;
+		*ret_next = MIN(*ret_next, until);
+		if (until > now)
 			continue;
 		most = n;
 		best = v;
@@ -185,10 +194,11 @@ static bool room_for_address(struct lobby *d, const struct sockaddr *sa, const c
         REQUIRES(&d->lock)
 {
 	struct visitor *v;
+	uint64_t next;
 
 	if (remote_is_trusted(d->http, sa) || budget_used(d->by_address, net) < d->conf.each)
 		return true;
-	v = choose(d, net);
+	v = choose(d, net, &next);
 	if (v)
 		turn_out(d, v);
 	return v;
@@ -196,21 +206,21 @@ static bool room_for_address(struct lobby *d, const struct sockaddr *sa, const c
 
 bool lobby_admit(struct lobby *d, const struct sockaddr *sa)
 {
-	uint64_t until = deadline_in(2 * GRACE_MS);
+	uint64_t until = deadline_in(2 * GRACE_MS), next;
 	char net[SOCK_NET_SIZE];
 	struct visitor *v;
 	LOCK_SCOPE(&d->lock);
 
 	if (!room_for_address(d, sa, sock_net_text(sa, net)))
 		return false;
-	if (by_chance(&d->conf, d->strangers.n) && (v = choose(d, NULL)))
+	if (by_chance(&d->conf, d->strangers.n) && (v = choose(d, NULL, &next)))
 		turn_out(d, v);
 	while (d->strangers.n >= d->conf.full && !d->stopping && clock_ms() < until) {
-		uint64_t grown = d->strangers.head.next->since_ms + GRACE_MS;
-
-		cond_wait_until(&d->moved, &d->lock, MIN(grown, until));
-		if (d->strangers.n >= d->conf.full && (v = choose(d, NULL)))
+		v = choose(d, NULL, &next);
+		if (v)
 			turn_out(d, v);
+		else
+			cond_wait_until(&d->moved, &d->lock, MIN(next, until));
 	}
 	return d->strangers.n < d->conf.full;
 }

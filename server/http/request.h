@@ -75,6 +75,8 @@ struct request {
 
 	char holder[BUDGET_HOLDER_SIZE];  /* who pays: the account, or the address */
 	uint64_t parse_held, output_held; /* bytes it has of those budgets */
+	uint64_t cpu_us;                  /* of its thread, when it began; heavy.c */
+	int *nice;                        /* weak; of its connection; heavy.c */
 	bool counted;                     /* among the running ones */
 	bool shared;                      /* among those of its holder */
 	bool preflight;                   /* an OPTIONS request */

@@ -46,9 +46,10 @@ class Disk:
     def tell(self, text):
         self.lines.write(text + "\n")
         self.lines.flush()
-        answer = self.lines.readline().strip()
-        assert answer != "bad command", text
-        return answer
+        answer = self.lines.readline()
+        assert answer, f"the disk's process does not answer; it has ended with {self.proc.poll()}"
+        assert answer != "bad command\n", text
+        return answer.strip()
 
     def rule(self, kind, ops, path, nth=1, count=1, value=0):
         """kind: fail (value: an errno), short, slow (milliseconds) or calls."""

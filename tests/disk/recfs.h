@@ -14,7 +14,7 @@
 #include "base/lock.h"
 
 #define WRITE_MAX (1u << 20)
-#define RULES_MAX 16
+#define RULES_MAX 64
 #define VALID_S 60
 
 /* As in the log, and in rules. */

@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
-from case import Case, limit, long
+from case import Case, limit, long, wait_for
 from harness import ROOT, image_dir
 
 SKIPPED = "skipped: "
@@ -42,3 +43,25 @@ class Wear(Case):
     @long
     def test_cycles(self):
         self.program("load/cycles.py", "--cycles", "60", "--generations", "20")
+
+
+class Memory(Case):
+    """What pandod has of freed memory when nobody wants anything any more."""
+    FLOODS, AT_ONCE = 8, 4
+    KEPT_MB = 64
+
+    def rss_mb(self):
+        with open(f"/proc/{self.s.pandod_pid()}/statm") as f:
+            return int(f.read().split()[1]) * 4 / 1024
+
+    @limit(240)
+    def test_large_replies_are_given_back(self):
+        vm, before = self.s.create(), self.rss_mb()
+        with ThreadPoolExecutor(self.AT_ONCE) as pool:
+            for r in pool.map(lambda _: self.s.run(vm, "head -c 17M /dev/zero"), range(self.FLOODS)):
+                self.assertGreater(len(r.out), 4 << 20)
+        self.s.delete(vm)
+        try:
+            wait_for("memory of replies is given back", lambda: self.rss_mb() < before + self.KEPT_MB, 10)
+        except AssertionError as e:
+            raise AssertionError(f"{e}: {before:.0f} MB before, {self.rss_mb():.0f} MB after") from None

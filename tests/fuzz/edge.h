@@ -104,7 +104,8 @@ static void connect_up(struct opened *r)
 }
 
 /* Instead of the threads of opener.c: the answer is there at the next turn. */
-int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct edge_target *t)
+int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, uint64_t client,
+               const struct edge_target *t)
 {
 	static const int errors[] = { ENOENT, EBUSY, EIO };
 	struct opened *r;
@@ -124,6 +125,15 @@ int opener_ask(struct opener *o, struct worker *w, uint64_t xchg, const struct e
 		connect_up(r);
 	worker_tell(w, r);
 	return 0;
+}
+
+void opener_forget(struct opener *o, const struct worker *w, uint64_t xchg, uint64_t client,
+                   const char *vm)
+{
+}
+
+void opener_connected(struct opener *o, struct line *l_consume)
+{
 }
 
 /* Instead of mint.c. */

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""clients.py - everything a good client does, one call at a time, and a hostile one beside it
+"""clients.py - everything a good client does, one call at a time
 
 Used by kills.py, soak.py and the part "attack" of the bench. A World is what the clients share: a VM with a web server behind a name
 at the edge, a repository with something in it. Each method of Good is one request as a user would see it, from connecting to the
-last byte, and raises when the answer is wrong. Each of Attacks goes on until it is told to stop, on an account of its own or without any key.
+last byte, and raises when the answer is wrong. What a hostile client does is in attacks.py.
 """
 import http.client
 import json
@@ -14,15 +14,12 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(ROOT, "tests/e2e"), os.path.join(ROOT, "tests/unit"), os.path.join(ROOT, "clients/python")]
-import h2raw  # noqa: E402
-import harness  # noqa: E402
 import pando  # noqa: E402
 from pando.transport import Transport  # noqa: E402
 from ws import Terminal  # noqa: E402
@@ -31,6 +28,9 @@ HOST = "web.pando.localhost"
 PORT = 8000
 BIG_MB = 8
 CALL_S = 120
+WEB = (f"mkdir -p /srv/www && cd /srv/www && echo hello >index.html && head -c {BIG_MB}M /dev/zero >big && "
+       f"(setsid python3 -m http.server {PORT} </dev/null >/root/web.log 2>&1 &) && "
+       f"timeout 60 sh -c 'until curl -sf localhost:{PORT}/ >/dev/null; do sleep 0.1; done'")
 GIT_ENV = {"PATH": os.environ["PATH"], "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "A",
            "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org"}
 
@@ -45,9 +45,7 @@ class World:
         self.top = tempfile.mkdtemp(prefix="pando-load-")
         self.key = server.key()
         self.vm = server.create()
-        server.sh(self.vm, f"mkdir -p /srv/www && cd /srv/www && echo hello >index.html && head -c {BIG_MB}M /dev/zero >big && "
-                           f"(setsid python3 -m http.server {PORT} </dev/null >/root/web.log 2>&1 &) && "
-                           f"timeout 60 sh -c 'until curl -sf localhost:{PORT}/ >/dev/null; do sleep 0.1; done'", timeout_ms=200000)
+        server.sh(self.vm, WEB, timeout_ms=200000)
         server.api("POST", f"/domains/v1/mappings/{HOST}", {"domain": HOST, "vmId": self.vm, "vmPort": PORT})
         self.repo = server.api("POST", "/git/v1/repo", {"public": True})["repoId"]
         server.api("POST", f"/git/v1/repo/{self.repo}/commits",
@@ -183,123 +181,6 @@ class Good:
             self.expect(self.s.sh(vm, "cat /dev/shm/v") == "kept", "life", "memory is lost")
         finally:
             self.s.delete(vm)
-
-
-class Attacks:
-    """Each runs in a thread until stop is set. What the server answers does not matter here."""
-    NAMES = ("half_requests", "json_bombs", "slow_clones", "zero_windows", "tree_bombs", "floods")
-
-    def __init__(self, world, stop):
-        self.w, self.s, self.stop = world, world.s, stop
-        account = self.s.api("POST", "/v1/accounts", {"name": "hostile"})["id"]
-        self.key = self.s.api("POST", f"/v1/keys?accountId={account}", {"name": "hostile"})["key"]
-        self.vm = self.s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None}, key=self.key)["id"]
-        self.did = dict.fromkeys(self.NAMES, 0)
-
-    def run(self, name):
-        t = threading.Thread(target=self._guard, args=(name,), daemon=True)
-        t.start()
-        return t
-
-    def _guard(self, name):
-        while not self.stop.is_set():
-            try:
-                getattr(self, name)()
-                self.did[name] += 1
-            except (OSError, http.client.HTTPException, harness.ApiError, subprocess.SubprocessError, ValueError, AssertionError, Wrong):
-                self.stop.wait(0.2)
-
-    def _connect(self):
-        s = socket.socket()
-        s.settimeout(10)
-        s.connect(("127.0.0.1", self.s.port))
-        return s
-
-    def half_requests(self):
-        """Without a key: headers that never end."""
-        held = []
-        try:
-            for _ in range(200):
-                s = self._connect()
-                held.append(s)
-                s.sendall(b"GET /v1/vms HTTP/1.1\r\nHost: x\r\n")
-            self.stop.wait(2)
-        finally:
-            for s in held:
-                s.close()
-
-    def json_bombs(self):
-        body = b'{"spec":{"files":[' + b",".join([b"{}"] * 1_000_000) + b"]}}"
-        c = http.client.HTTPConnection("127.0.0.1", self.s.port, timeout=30)
-        try:
-            c.request("POST", "/v1/vms", body, {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
-            c.getresponse().read()
-        finally:
-            c.close()
-
-    def slow_clones(self):
-        """Without a key: asks for a pack and does not read it."""
-        held = []
-        want = self.w.git("ls-remote", self.w.url(), "HEAD").split()[0]
-        body = f"0032want {want}\n00000009done\n".encode()
-        try:
-            for _ in range(40):
-                s = socket.socket()
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-                s.settimeout(10)
-                s.connect(("127.0.0.1", self.s.port))
-                held.append(s)
-                s.sendall(f"POST /{self.w.repo}/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\n"
-                          f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            self.stop.wait(3)
-        finally:
-            for s in held:
-                s.close()
-
-    def zero_windows(self):
-        """HTTP/2 streams of a big file for which there is never room."""
-        held = []
-        try:
-            for _ in range(10):
-                c = h2raw.Client(self.w.tls_socket(alpn=["h2"], timeout=20), window=0)
-                held.append(c)
-                for _ in range(50):
-                    c.ask(HOST, path="/big")
-                c.read(0.05)
-            self.stop.wait(3)
-        finally:
-            for c in held:
-                c.sock.close()
-
-    def tree_bombs(self):
-        """A push whose tree names itself, level by level, a million times; then what walks it."""
-        repo = self.s.api("POST", "/git/v1/repo", {}, key=self.key)["repoId"]
-        d = tempfile.mkdtemp(dir=self.w.top)
-        try:
-            self.w.git("init", "-q", "-b", "main", d)
-            with open(os.path.join(d, "f"), "w") as f:
-                f.write("x")
-            oid = self.w.git("hash-object", "-w", "f", cwd=d)
-            kind, mode = "blob", "100644"
-            for _ in range(10):
-                lines = "".join(f"{mode} {kind} {oid}\tn{k:02}\n" for k in range(40))
-                oid = subprocess.run(["git", "mktree"], cwd=d, input=lines, env={**GIT_ENV, "HOME": self.w.top}, capture_output=True, text=True,
-                                     timeout=30, check=True).stdout.strip()
-                kind, mode = "tree", "040000"
-            commit = self.w.git("commit-tree", "-m", "bomb", oid, cwd=d)
-            self.w.git("push", "-q", self.w.url(repo, self.key), f"{commit}:refs/heads/main", cwd=d, timeout=60)
-            self.s.request("GET", f"/git/v1/repo/{repo}/contents?recursive=true", key=self.key, timeout=20)
-            self.s.request("GET", f"/git/v1/repo/{repo}/tarball", key=self.key, timeout=20)
-        finally:
-            shutil.rmtree(d, ignore_errors=True)
-            self.s.request("DELETE", f"/git/v1/repo/{repo}", key=self.key)
-
-    def floods(self):
-        """17 MB of control characters in one reply."""
-        self.s.request("POST", f"/v1/vms/{self.vm}/exec-await", {"command": "head -c 17M /dev/zero", "timeoutMs": 20000}, key=self.key, timeout=60)
-
-    def close(self):
-        self.s.request("DELETE", f"/v1/vms/{self.vm}", key=self.key)
 
 
 def percentile(values, p):

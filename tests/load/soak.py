@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """soak.py [--seconds N] [--seed N] [--out DIR] - all clients at once, hour after hour if wanted, and a hostile one beside them (make soak)
 
-Theory of operation: the first fifth of the time good clients are alone; then all attacks of clients.py run beside them, on an account of their own or without a key.
+Theory of operation: the first fifth of the time good clients are alone; then all attacks of attacks.py run beside them, on an account of their own or without a key.
 Every few seconds the server's processes are counted and measured: memory (of pandod and pando-priv), descriptors, threads, processes, namespaces and
 mounts of this server, files in its data directory. Asserted at the end:
 
-- the answers of good clients were right, all of them;
+- the answers of good clients were right, all of them, and every attack really took place;
 - their p99 beside the attacks is at most twice the undisturbed one, or SLACK_MS more where that is larger: below that the machine's own noise is larger
   than what is measured;
 - nothing grows: from the end of the warm-up (WARM_PART of the attacked time) a straight line is fitted; over the rest of the run it may not rise by more than
   the tolerance of the series, which is what comes and goes with clients (a VM, a connection, a cache that fills), see GROWTH;
-- when all clients have left, what they used has come down to what it was before they came, within the same tolerance.
+- when all clients have left, what they used has come down to the most that the good ones had when they were alone, within the same tolerance.
 
 Report: JSON and SVG in bench/results.
 """
@@ -27,9 +27,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import attacks  # noqa: E402
 import clients  # noqa: E402
 import harness  # noqa: E402
-import host  # noqa: E402
 import soakplot  # noqa: E402
 from harness import Server, say  # noqa: E402
 
@@ -37,10 +37,11 @@ RESULTS = os.path.join(clients.ROOT, "bench/results")
 ALONE_PART, WARM_PART = 0.2, 0.3
 GOOD = 4            # good clients, each one request after the other
 EVERY_S = 2
+PLOTTED = ("get", "exec", "edge", "ls_remote", "life")
 SLACK_MS = 250
 # (relative, absolute) growth that is none. Memory: glibc keeps an arena for each thread that ever met another, up to 8 of 64 MB times cores, and SQLite and the
 # edge fill caches; a leak of 1 KB a request is 60 MB after 60,000 requests. Counts: what good clients and attacks hold at one moment and not at another.
-GROWTH = {"pandodMb": (0.25, 48), "privMb": (0.25, 8), "descriptors": (0.15, 60), "threads": (0.25, 40), "processes": (0.25, 12), "namespaces": (0.0, 4),
+GROWTH = {"pandodMb": (0.25, 48), "privMb": (0.25, 8), "descriptors": (0.15, 60), "threads": (0.25, 40), "processes": (0.25, 12), "namespaces": (0.25, 24),
           "mounts": (0.0, 4), "files": (0.10, 60)}
 
 
@@ -49,25 +50,49 @@ def rss_mb(pid):
         return int(f.read().split()[1]) * 4 / 1024
 
 
+def namespaces(pids):
+    """Those in which these processes are."""
+    found = set()
+    for pid in pids:
+        for kind in ("net", "mnt", "user", "ipc", "uts", "pid"):
+            try:
+                found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
+            except OSError:  # it has ended
+                break
+    return found
+
+
+def count_files(top):
+    """Without what was pushed: that is there to stay, and the good clients push all the time."""
+    n = 0
+    for path, dirs, names in os.walk(top):
+        n += len(names)
+        if path.endswith(".git") or os.path.basename(os.path.dirname(path)) == "repos":
+            dirs[:] = [d for d in dirs if d not in ("objects", "logs", "refs")]
+    return n
+
+
 class Soak:
     def __init__(self, args):
         self.args = args
         self.s = Server(env={"PANDO_LOG": "error", "PANDO_BLANKS": "1"})
         self.samples, self.calls, self.wrong = [], [], []
-        self.lock, self.over, self.attack_over = threading.Lock(), threading.Event(), threading.Event()
-        self.phase = "alone"
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.phase, self.attacks = "alone", None
 
     # ---- counting ----
 
     def measure(self):
         s, pandod = self.s, self.s.pandod_pid()
         below = s.descendants()
-        named = host.named(s.tag)
-        files = sum(len(names) for _, _, names in os.walk(s.dir))
+        with open("/proc/self/mountinfo") as f:
+            mounts = sum(s.tag in line for line in f)  # network namespaces of slots among them
+        files = count_files(s.dir)
         return {"t": round(time.monotonic() - self.t0, 1), "phase": self.phase, "pandodMb": round(rss_mb(pandod), 1),
                 "privMb": round(rss_mb(s.proc.pid), 1), "descriptors": len(os.listdir(f"/proc/{pandod}/fd")),
                 "threads": len(os.listdir(f"/proc/{pandod}/task")), "processes": len(below),
-                "namespaces": sum(x.startswith("netns") for x in named), "mounts": sum(x.startswith("mount") for x in named), "files": files}
+                "namespaces": len(namespaces(below)), "mounts": mounts, "files": files,
+                "load": round(os.getloadavg()[0], 1)}
 
     def watch(self):
         while not self.over.is_set():
@@ -99,7 +124,7 @@ class Soak:
         self.s.start()
         try:
             self.world = clients.World(self.s)
-            self.attacks = clients.Attacks(self.world, self.attack_over)
+            self.attacks = attacks.Attacks(self.world)
             for name in clients.Good.MIX:  # caches of the guest and of ours are filled before anything is measured
                 getattr(clients.Good(self.world, "first"), name)()
             self.t0 = time.monotonic()
@@ -109,18 +134,21 @@ class Soak:
             for t in [watcher, *good]:
                 t.start()
             time.sleep(self.args.seconds * ALONE_PART)
+            with self.lock:
+                before = {k: max(m[k] for m in [before, *self.samples]) for k in GROWTH}
             self.phase = "attacked"
-            bad = [self.attacks.run(name) for name in clients.Attacks.NAMES]
+            for name in attacks.NAMES:
+                self.attacks.run(name)
             end, beat = self.t0 + self.args.seconds, time.monotonic() + 60
             while time.monotonic() < end and not self.over.is_set():
                 time.sleep(1)
                 if time.monotonic() > beat:
                     beat += 60
                     say(f"soak: {time.monotonic() - self.t0:.0f} s, {len(self.calls)} requests, {len(self.wrong)} wrong, {self.samples[-1]}")
-            self.attack_over.set()
             self.over.set()
-            for t in [watcher, *good, *bad]:
+            for t in [watcher, *good]:
                 t.join(harness.CALL_S)
+            self.attacks.stop()
             self.phase = "after"
             after = self.settle(before)
             self.attacks.close()
@@ -129,7 +157,8 @@ class Soak:
             harness.assert_no_debris(self.s)
         finally:
             self.over.set()
-            self.attack_over.set()
+            if self.attacks:
+                self.attacks.stop()
             self.s.close()
         return report
 
@@ -144,8 +173,22 @@ class Soak:
 
     # ---- the verdict ----
 
+    def over_time(self, name):
+        """[(end of the interval, median, longest)], in milliseconds, of this kind of request"""
+        found, width = [], max(5, self.args.seconds / 120)
+        calls = sorted((c[0], c[3]) for c in self.calls if c[2] == name)
+        end = width
+        while calls:
+            part = [ms for t, ms in calls if t < end]
+            calls = calls[len(part):]
+            if part:
+                found.append((round(end, 1), clients.percentile(part, 50), max(part)))
+            end += width
+        return found
+
     def report(self, before, after):
         bad = list(self.wrong[:20])
+        bad += [f"attack {k} never took place: {self.attacks.failed.get(k, (0, 'no round ended'))[1]}" for k, n in self.attacks.did.items() if not n]
         latency = {}
         for name in clients.Good.MIX:
             alone = [c[3] for c in self.calls if c[1] == "alone" and c[2] == name]
@@ -170,9 +213,11 @@ class Soak:
                     bad.append(f"{k} grows: by {rise:.1f} over {cool[-1]['t'] - cool[0]['t']:.0f} s, {most:.1f} allowed")
                 if after[k] > before[k] + allowed(k, before[k]):
                     bad.append(f"{k} did not come down: {before[k]} before, {after[k]} after")
+        waits = {name: self.over_time(name) for name in PLOTTED}
         return {"seconds": self.args.seconds, "seed": self.args.seed, "date": datetime.date.today().isoformat(), "cores": os.cpu_count(),
-                "loadavg": [round(v, 1) for v in os.getloadavg()], "requests": len(self.calls), "attacks": self.attacks.did, "latencyMs": latency, "growth": growth,
-                "findings": bad, "samples": self.samples}
+                "loadavg": [round(v, 1) for v in os.getloadavg()], "requests": len(self.calls), "attacks": self.attacks.did, "attackRoundsThatFailed": self.attacks.failed,
+                "latencyMs": latency, "growth": growth,
+                "findings": bad, "samples": self.samples, "waitsMs": waits}
 
 
 def allowed(series, value):

@@ -3,6 +3,7 @@
  * test_api_budget.c - what one client can make the API hold in memory: values of a JSON body,
  * bodies being parsed, output of commands
  */
+#include <dirent.h>
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
@@ -10,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -289,6 +291,65 @@ static void every_request_without_a_key_has_a_rate(void **state)
 	assert_true(until_429(f, "GET", "/no/such/thing", other.header, &theirs));
 }
 
+/* Threads of this process that make room for others. */
+static unsigned nice_threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int own = getpriority(PRIO_PROCESS, 0);
+	const struct dirent *e;
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while ((e = readdir(d))) {
+		errno = 0;
+		if (e->d_name[0] != '.' &&
+		    getpriority(PRIO_PROCESS, (id_t)strtoul(e->d_name, NULL, 10)) > own && !errno)
+			n++;
+	}
+	closedir(d);
+	return n;
+}
+
+/* On a connection that stays. */
+static int ask_on(int fd, const char *header, const char *what, const struct buf *body)
+{
+	autoreply struct http_reply r = { 0 };
+	char head[512];
+	int n = snprintf(head, sizeof(head),
+	                 "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n", what, header,
+	                 body ? body->len : 0);
+
+	assert_true(http_send(fd, head, (size_t)n));
+	assert_true(!body || http_send(fd, body->p, body->len));
+	assert_int_equal(http_receive(fd, &r), 0);
+	return r.status;
+}
+
+static void whoever_uses_much_processor_time_is_second(void **state)
+{
+	struct fx *f = *state;
+	autofd int heavy = http_connect(f->port, 60000), light = http_connect(f->port, 60000);
+	uint64_t until = deadline_in(120000);
+	autobuf struct buf b = { 0 };
+	struct acting other;
+
+	acting_account(f, &other);
+	many(&b, "{}", 7 << 20);
+	assert_int_equal(ask_on(heavy, other.header, "GET /auth/v1/whoami", NULL), 200);
+	assert_int_equal(nice_threads(), 0);
+	while (!nice_threads()) {
+		assert_true(clock_ms() < until);
+		assert_int_equal(ask_on(heavy, other.header, "POST /v1/vms", &b), 400);
+	}
+	assert_int_equal(ask_on(light, f->auth_header, "GET /auth/v1/whoami", NULL), 200);
+	assert_int_equal(nice_threads(), 1); /* only who was heavy */
+	while (nice_threads()) {             /* and not for ever */
+		assert_true(clock_ms() < until);
+		poll(NULL, 0, 100);
+		assert_int_equal(ask_on(heavy, other.header, "GET /auth/v1/whoami", NULL), 200);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,6 +359,7 @@ int main(void)
 		T(without_a_key_bodies_are_small),
 		LITTLE(bodies_being_parsed_are_counted_by_account),
 		T(control_characters_make_no_giant_reply),
+		T(whoever_uses_much_processor_time_is_second),
 		LITTLE(output_on_its_way_is_counted),
 		cmocka_unit_test_setup_teardown(keys_and_addresses_have_a_rate, setup_slow,
 		                                fx_teardown),

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """test_edge_limits.py EDGEUP - what one client of the edge can hold, and for how long; docs/LIMITS.md has the numbers"""
+import contextlib
 import os
 import resource
 import socket
@@ -308,6 +309,67 @@ class PerAddress(Limited, unittest.TestCase):
                 b.wait(lambda: b.ended(stream), "an answer")
                 return b.status(stream) == 200
             self.wait_for("the place of a request that ended is free", again)
+
+
+class Turns(Limited, unittest.TestCase):
+    """Who asks a VM for much waits for its turn; who asks it for little does not wait for that."""
+    STREAMS = 100  # of each of two connections
+    limits = "addr_requests=1000"
+
+    def serve(self):
+        """A slow program with a short queue, as in an emulated guest: connections beyond it are lost and tried again by TCP."""
+        while not self.over.is_set():
+            try:
+                s, _ = self.listener.accept()
+            except TimeoutError:
+                continue
+            with s, contextlib.suppress(ConnectionError):
+                if request := s.recv(4096):  # else its client has left
+                    self.served.append(request.split()[1].decode())
+                    s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            self.over.wait(0.03)
+
+    def setUp(self):
+        self.served, self.over, self.listener = [], threading.Event(), socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(1)
+        self.listener.settimeout(0.2)
+        self.slow = f"port-{self.listener.getsockname()[1]}.edge.test"
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def tearDown(self):
+        self.over.set()
+        self.thread.join()
+        self.listener.close()
+
+    def ask_much(self, *conns):
+        for c in conns:
+            for _ in range(self.STREAMS):
+                c.ask(self.slow, path="/many")
+        self.wait_for("the many are being served", lambda: len(self.served) >= 10)
+
+    def test_many_of_one_address_before_one_of_another(self):
+        with self.h2(source="127.0.0.66") as a, self.h2(source="127.0.0.66") as b, self.h2() as good:
+            self.ask_much(a, b)
+            before = len(self.served)
+            stream = good.ask(self.slow, path="/one")
+            good.wait(lambda: good.ended(stream), "the answer for one", 120)
+            self.assertEqual(good.status(stream), 200)
+            self.assertLess(self.served.index("/one") - before, self.STREAMS // 2, "it waited for most of another address's requests")
+            for c in (a, b):  # and all of them get theirs
+                c.wait(lambda c=c: sum(c.ended(s) for s in range(1, 2 * self.STREAMS, 2)) == self.STREAMS, "answers for many", 120)
+        self.assertEqual(self.served.count("/many"), 2 * self.STREAMS)
+
+    def test_nothing_is_opened_for_those_who_left(self):
+        with self.h2() as a, self.h2() as b:
+            self.ask_much(a, b)
+        self.wait_for("they have left", lambda: self.stats()[0] == 0)
+        left = self.stats()[1]
+        with self.h2() as c:  # waits for its turn, behind whatever is still in the line
+            stream = c.ask(self.slow, path="/last")
+            c.wait(lambda: c.ended(stream), "the last answer", 120)
+        self.assertLess(self.stats()[1] - left, self.STREAMS // 2, "sockets were opened for nobody")
 
 
 class Descriptors(Limited, unittest.TestCase):
