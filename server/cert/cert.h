@@ -30,6 +30,9 @@ int certs_open_sealed(const char *dir, const char *const *suffixes, size_t n, st
                       struct certs **ret, struct err *err);
 struct certs *certs_free(struct certs *c);
 /*
+ * A name with '@' before it has a local certificate of its own that nobody gets who does not ask
+ * for it in this form: "@git.example.org", "@*.example.org".
+ *
  * The number of a name's certificate: ACME's for that name or its wildcard, else a local one. own:
  * the name is known and may have a leaf certificate of its own; others get the default one. A
  * number means one certificate, for good. Does not block: 0 if it is not in memory; then
