@@ -324,9 +324,15 @@ void node_find(char ret[NODE_DIR_MAX]);
 /* exec_child.c, in the child: the account and its Node.js; then the rest, up to the start of the
  * shell */
 #define EXEC_SHELL "/bin/sh"
+/* Variables for programs that do not look where the system keeps its authorities. */
+#define TRUST_ENV                                                               \
+	"NODE_EXTRA_CA_CERTS=/usr/local/share/ca-certificates/pando-local.crt", \
+	        "REQUESTS_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt",        \
+	        "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"
+#define TRUST_ENV_N 3
 struct exec_image {
 	char *argv[4];
-	char *env[6 + AGENT_ENV_MAX + 1];
+	char *env[6 + TRUST_ENV_N + AGENT_ENV_MAX + 1];
 	size_t n_env;
 };
 struct exec_account {
@@ -343,6 +349,9 @@ bool ready_fits(const struct agent *a, const struct agent_exec_req *r, size_t n)
  * in: -1: none. */
 int ready_give(struct agent *a, int in, const void *req, size_t n, pid_t *ret, int ret_ends[3]);
 void ready_on_event(struct agent *a); /* it is loaded, or gone */
+/* trust.c: a certificate authority */
+void trust_begin(struct agent *a, uint32_t id, struct rd *c);
+
 /* Before a freeze: answered when a shell is waiting, or soon. */
 void ready_settle(struct agent *a, uint32_t id);
 void ready_plan(struct agent *a,

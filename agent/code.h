@@ -22,7 +22,7 @@
 #define CODE_DROP_PER_TURN 16 /* chunks of unwanted output per turn, for fairness */
 #define CODE_KERNELS "/usr/lib/pando/kernels"
 #define CODE_OOM_SCORE "500" /* of a kernel: greedy cells are killed first */
-#define CODE_BASE_ENV 7u     /* variables every kernel has */
+#define CODE_BASE_ENV 10u    /* variables every kernel has */
 
 struct code_cell {
 	struct code_cell *next;

@@ -67,7 +67,8 @@ void code_env_make(const struct code_ctx *x, const struct user *u, struct code_e
 		"SHELL=/bin/bash",
 		ret->home,
 		ret->user,
-		ret->logname
+		ret->logname,
+		TRUST_ENV
 	};
 	for (size_t i = 0; i < CODE_BASE_ENV; i++)
 		env_set(ret, base[i]);

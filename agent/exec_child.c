@@ -13,7 +13,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-#define BASE_ENV 6
+#define BASE_ENV (6 + TRUST_ENV_N)
 
 _Static_assert(sizeof(((struct exec_image *)0)->env) / sizeof(char *) ==
                        BASE_ENV + AGENT_ENV_MAX + 1,
@@ -55,7 +55,9 @@ void exec_prepare(const struct job_fds *fds, const struct agent_exec_req *r,
 	snprintf(user, sizeof(user), "USER=%s", who->user.name);
 	snprintf(logname, sizeof(logname), "LOGNAME=%s", who->user.name);
 	snprintf(path, sizeof(path), "PATH=%s%s%s", who->node, *who->node ? ":" : "", BASE_PATH);
-	const char *base[BASE_ENV] = { path, "LANG=C.UTF-8", home, user, logname, shell };
+	const char *base[BASE_ENV] = {
+		path, "LANG=C.UTF-8", home, user, logname, shell, TRUST_ENV
+	};
 	for (size_t i = 0; i < BASE_ENV; i++)
 		env_set(ret, base[i]);
 	for (size_t i = 0; i < r->n_env; i++)

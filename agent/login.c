@@ -26,12 +26,15 @@
 
 static void environment(const struct user *u, const struct agent_login_req *r)
 {
+	static const char *const trust[] = { TRUST_ENV };
 	static char node[NODE_DIR_MAX], path[NODE_DIR_MAX + 128];
 	const char *tty = r->cols ? ttyname(STDIN_FILENO) : NULL;
 
 	node_find(node);
 	snprintf(path, sizeof(path), "%s%s%s", node, *node ? ":" : "", BASE_PATH);
 	clearenv();
+	for (size_t i = 0; i < ARRAY_SIZE(trust); i++)
+		putenv((char *)(uintptr_t)trust[i]);
 	setenv("PATH", path, 1);
 	setenv("LANG", "C.UTF-8", 1);
 	setenv("HOME", u->home, 1);

@@ -112,6 +112,9 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_PING:
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
 		return;
+	case AGENT_OP_TRUST:
+		trust_begin(a, id, &c);
+		return;
 	case AGENT_OP_SETTLE:
 		ready_settle(a, id);
 		return;

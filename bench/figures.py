@@ -44,6 +44,9 @@ FIGURES = [
     ("wg.rate", "network", "... one connection", "MB/s", None, "8 MB, from the VM"),
     ("edge.vm.get", "network", "through the edge to a VM: kept connection", "ms", None, "GET of 2 bytes, TLS, median of 20"),
     ("edge.vm.rate", "network", "... one connection", "MB/s", None, "8 MB, from the VM, TLS"),
+    ("inside.clone.host", "network", "clone of 10 MB on the host", "ms", None, "git client, through the edge, TLS"),
+    ("inside.clone.vm", "network", "... inside a VM, from its own platform", "ms", None, "client; exec of git"),
+    ("inside.clone.ratio", "network", "... one against the other", "x", 5, "ratio of medians"),
     ("edge.rate.edge", "edge", "small answers", "1/s", None, "wrk, 16 connections, TLS"),
     ("edge.rate.nginx", "edge", "... nginx", "1/s", None, "the same upstream"),
     ("edge.rate.haproxy", "edge", "... haproxy", "1/s", None, "the same upstream"),
@@ -114,6 +117,7 @@ FIGURES = [
 # id, the figure above, the figure below (of several: the greatest): ratios of medians. What is below may have a factor and so many milliseconds more.
 RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
           ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare"),
+          ("inside.clone.ratio", "inside.clone.vm", "inside.clone.host"),
           ("edge.rate.ratio", "edge.rate.edge", ("edge.rate.nginx", "edge.rate.haproxy")),
           ("edge.mb.ratio", "edge.mb.edge", ("edge.mb.nginx", "edge.mb.haproxy")),
           ("git.clone.big.ratio", "git.clone.big.pando", "git.clone.big.backend"),

@@ -26,6 +26,7 @@ sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests/e2e")]
 import harness  # noqa: E402
 import api  # noqa: E402
 import figures  # noqa: E402
+import inside  # noqa: E402
 import kinds  # noqa: E402
 import live  # noqa: E402
 import plainqemu  # noqa: E402
@@ -162,6 +163,9 @@ def measure(bench, wanted, rounds):
         say("private networks, the tunnel and the edge ...")
         took = attempt(bench, "private", private.private, min(rounds, private.ROUNDS_MAX))
         say(f"that took {took:.0f} s")
+    if "inside" in wanted:
+        say("clones from inside a VM ...")
+        attempt(bench, "inside", inside.inside, min(rounds, inside.ROUNDS_MAX))
 
 
 def write_results(run, whole):
@@ -196,7 +200,7 @@ def report(run, path):
 
 
 def arguments():
-    names = [name for name, _ in ROUND] + ["idle", "private"] + api.NAMES
+    names = [name for name, _ in ROUND] + ["idle", "private", "inside"] + api.NAMES
     p = argparse.ArgumentParser(description="measures Pando and what stands beside it, in one run")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each kind (default {ROUNDS})")
     p.add_argument("--quick", action="store_true", help=f"{ROUNDS_QUICK} rounds: to see that it works, not to quote")

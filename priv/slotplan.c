@@ -6,7 +6,8 @@
  * enter. The guest may query the forwarder at its gateway, ping the gateway, reach
  * its VPC from its address there, and connect to public addresses as its policy
  * allows; only answers come back; sockets that we created in the slot may talk to
- * the guest and, with a proxy, to public addresses.
+ * the guest and, with a proxy, to public addresses. Ports 80 and 443 of the gateway are this
+ * server's own names: connections to them go to the proxy, whatever the policy.
  *
  * A policy is replaced in one transaction, table and all. Flows carry the mark of
  * the policy that allowed them: after a change every packet of an old flow
@@ -134,18 +135,18 @@ static void verdicts(const struct priv_egress *e, struct buf *out)
 	buf_printf(out, "\t}\n");
 }
 
-static void input(bool proxy, struct buf *out)
+static void input(struct buf *out)
 {
 	buf_printf(out, "\tchain input {\n"
 	                "\t\ttype filter hook input priority 0; policy drop;\n"
 	                "\t\tct state established,related accept\n"
 	                "\t\tiifname != \"" NET_TAP "\" drop\n"
 	                "\t\tip daddr != " NET_GATEWAY " drop\n");
-	if (proxy) /* from every address of the guest; frames() has checked that it is one */
-		buf_printf(out,
-		           "\t\ttcp dport %u ct status dnat ct count over %d drop\n"
-		           "\t\ttcp dport %u ct status dnat accept\n",
-		           PRIV_PROXY_PORT, NET_PROXIED_MAX, PRIV_PROXY_PORT);
+	/* From every address of the guest; frames() has checked that it is one. */
+	buf_printf(out,
+	           "\t\ttcp dport %u ct status dnat ct count over %d drop\n"
+	           "\t\ttcp dport %u ct status dnat accept\n",
+	           PRIV_PROXY_PORT, NET_PROXIED_MAX, PRIV_PROXY_PORT);
 	buf_printf(out,
 	           "\t\tip saddr != " NET_GUEST " drop\n"
 	           "\t\tmeta l4proto { tcp, udp } th dport 53 ct count over %d drop\n"
@@ -210,7 +211,7 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 	buf_printf(out, "add table inet pando\ndelete table inet pando\ntable inet pando {\n");
 	sets(e, out);
 	verdicts(e, out);
-	input(proxy, out);
+	input(out);
 	pass(e, out);
 	buf_printf(out, "\tchain output {\n"
 	                "\t\ttype filter hook output priority 0; policy drop;\n"
@@ -218,7 +219,7 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 	if (proxy)
 		buf_printf(out, "\t\toifname \"" NET_PEER
 		                "\" ip daddr != @denied meta l4proto tcp accept\n");
-	if (proxy && e->vpc_addr)
+	if (e->vpc_addr)
 		buf_printf(out,
 		           "\t\toifname \"" NET_TAP
 		           "\" ip daddr %s ct state established ct status dnat accept\n",
@@ -228,18 +229,21 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 	                "\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
 	                "\t\toifname \"" NET_PEER "\" masquerade\n"
 	                "\t}\n");
+	buf_printf(out,
+	           "\tchain turn {\n"
+	           "\t\ttype nat hook prerouting priority dstnat; policy accept;\n"
+	           "\t\tiifname \"" NET_TAP "\" ip daddr " NET_GATEWAY
+	           " tcp dport { 80, 443 } redirect to :%u\n",
+	           PRIV_PROXY_PORT);
 	if (proxy)
 		buf_printf(out,
-		           "\tchain turn {\n"
-		           "\t\ttype nat hook prerouting priority dstnat; policy accept;\n"
 		           "\t\tiifname \"" NET_TAP
-		           "\" ip daddr != @denied tcp dport { %s } redirect to :%u\n"
-		           "\t}\n",
+		           "\" ip daddr != @denied tcp dport { %s } redirect to :%u\n",
 		           !e->proxy_http  ? "443"
 		           : !e->proxy_tls ? "80"
 		                           : "80, 443",
 		           PRIV_PROXY_PORT);
-	buf_printf(out, "}\n");
+	buf_printf(out, "\t}\n}\n");
 }
 
 void net_slot_pin(const struct priv_pin *p, struct buf *out)

@@ -129,6 +129,27 @@ static int check_domain(const struct setting *s, const char *v, char *allowed, s
 	}
 }
 
+/* "git.example.org *.example.net" */
+static int check_aliases(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	char name[256], unused[128];
+
+	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
+		size_t n = strcspn(p, " "), skip = n > 2 && strncmp(p, "*.", 2) == 0 ? 2 : 0;
+
+		snprintf(name, sizeof(name), "%.*s", (int)(n - skip), p + skip);
+		if (n - skip > 250 || !strchr(name, '.') ||
+		    check_domain(s, name, unused, sizeof(unused)) < 0) {
+			snprintf(allowed, size,
+			         "domain names in lower case, separated by spaces, like "
+			         "git.example.org *.example.net");
+			return -EINVAL;
+		}
+		p += n;
+	}
+	return 0;
+}
+
 static int check_word(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	size_t n = strlen(v);
@@ -364,6 +385,8 @@ static const struct setting settings[] = {
 	  "Address of the name server for verified domains, UDP and TCP; or none" },
 	{ "PANDO_DNS_NAME", SET_TEXT, MEMBER(dns_name), check_opt_host, "", NULL, 0, 0,
 	  "Name of that name server, for NS and SOA records; empty: ns below the base domain" },
+	{ "PANDO_ALIAS_NAMES", SET_TEXT, MEMBER(alias_names), check_aliases, "", NULL, 0, 0,
+	  "Further names that lead to this server from inside VMs, and only there, separated by spaces: git.example.org *.example.net" },
 	{ "PANDO_EDGE_WAIT_S", SET_U32, MEMBER(edge_wait_s), check_u32, "60", NULL, 1, 600,
 	  "Seconds a request waits for its VM to start and its port to open" },
 	{ "PANDO_EDGE_ANSWER_S", SET_U32, MEMBER(edge_answer_s), check_u32, "600", NULL, 1, 86400,

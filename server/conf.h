@@ -68,6 +68,7 @@ struct conf {
 	char edge_http_listen[64];   /* PANDO_EDGE_HTTP_LISTEN, or "none" */
 	char dns_listen[64];         /* PANDO_DNS_LISTEN, or "none" */
 	char dns_name[128];          /* PANDO_DNS_NAME; "": ns.<domain> */
+	char alias_names[1024];      /* PANDO_ALIAS_NAMES: patterns separated by spaces */
 	uint32_t edge_wait_s;        /* PANDO_EDGE_WAIT_S */
 	uint32_t edge_answer_s;      /* PANDO_EDGE_ANSWER_S */
 	uint32_t edge_stall_s;       /* PANDO_EDGE_STALL_S */

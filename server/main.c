@@ -300,7 +300,7 @@ static int app_start(struct app *a, struct err *err)
 	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = front_new(c, a->store, a->vmm, &a->front, err)) < 0 ||
+	    (r = front_new(c, a->store, a->vmm, a->gates, &a->front, err)) < 0 ||
 	    (r = secrets_settle(a->secrets, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	backup_sweep(c->data_dir);

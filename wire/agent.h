@@ -50,6 +50,9 @@ struct rd;
 #define AGENT_TERM_BYTES (256u << 10)   /* kept of one terminal's output */
 #define AGENT_TERM_MARKS 1024u          /* times kept of one terminal */
 #define AGENT_TERMS_MAX 32u
+#define AGENT_CA_NAME 33u        /* bytes with NUL of a trusted authority's name */
+#define AGENT_CA_MAX (16u << 10) /* bytes with NUL of its certificate as PEM */
+#define AGENT_DOMAIN_MAX 256u    /* bytes with NUL of the server's domain */
 #define AGENT_NONCE_LEN 16u
 #define AGENT_ENTROPY_LEN 64u
 
@@ -84,6 +87,7 @@ struct rd;
 	M(11, PING,      "ping")         \
 	M(12, FS_WATCH,  "fs.watch")     \
 	M(13, SETTLE,    "settle")       \
+	M(14, TRUST,     "trust")        \
 	M(20, PROC_RUN,  "proc.run")     \
 	M(21, PROC_START, "proc.start")  \
 	M(22, PROC_LIST, "proc.list")    \

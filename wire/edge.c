@@ -90,6 +90,13 @@ static void put_stats(struct buf *b, const struct edgew_stats *s)
 	buf_put_u32(b, s->fewest);
 }
 
+static void put_guest(struct buf *b, const struct edgew_guest *g)
+{
+	buf_put_u8(b, g->tls);
+	buf_put_u64(b, g->key);
+	buf_put_str(b, g->caller);
+}
+
 int edgew_encode(const struct edgew_msg *m, struct buf *out, struct err *err)
 {
 	const struct kind_desc *d = desc_of(m->kind);
@@ -125,6 +132,8 @@ int edgew_encode(const struct edgew_msg *m, struct buf *out, struct err *err)
 		put_stats(out, &m->stats);
 	if (d->fields & EF_VERSION)
 		buf_put_u32(out, m->version);
+	if (d->fields & EF_GUEST)
+		put_guest(out, &m->guest);
 	if (out->failed)
 		return err_set(err, -ENOMEM, "%s: out of memory", d->name);
 	if (out->len > EDGEW_MSG_MAX)
@@ -201,6 +210,13 @@ static int get_stats(struct rd *c, struct edgew_stats *s)
 	return rd_u32(c, &s->fewest);
 }
 
+static int get_guest(struct rd *c, struct edgew_guest *g)
+{
+	if (rd_u8(c, &g->tls) < 0 || g->tls > 1 || rd_u64(c, &g->key) < 0)
+		return -EBADMSG;
+	return rd_str(c, g->caller, sizeof(g->caller));
+}
+
 static int get_fields(struct rd *c, unsigned fields, struct edgew_msg *m)
 {
 	if (((fields & EF_START) && get_start(c, &m->start) < 0) ||
@@ -213,7 +229,8 @@ static int get_fields(struct rd *c, unsigned fields, struct edgew_msg *m)
 	    ((fields & EF_TEXT) && rd_str(c, m->text, sizeof(m->text)) < 0) ||
 	    ((fields & EF_INSTANCE) && rd_str(c, m->instance, sizeof(m->instance)) < 0) ||
 	    ((fields & EF_STATS) && get_stats(c, &m->stats) < 0) ||
-	    ((fields & EF_VERSION) && rd_u32(c, &m->version) < 0))
+	    ((fields & EF_VERSION) && rd_u32(c, &m->version) < 0) ||
+	    ((fields & EF_GUEST) && get_guest(c, &m->guest) < 0))
 		return -EBADMSG;
 	return rd_end(c);
 }

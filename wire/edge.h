@@ -10,7 +10,10 @@
  * its kind in the order of enum edgew_field. On the control socket pandod begins with START; OPEN
  * and CERT are answered by OPENED and CERTED with their id, in any order. Each lane carries one
  * question at a time: WAY is answered by WAY_IS, CHALLENGE by CHALLENGE_IS, at once. Descriptors
- * travel as SCM_RIGHTS, from pandod only. Everything both ends must agree on is listed once, in
+ * travel as SCM_RIGHTS, from pandod only. GUEST brings a connection that a guest made to a name of
+ * this server; its host, if there is one, is the only name it may be used for. In WAY, OPEN and
+ * CERT such a connection's names begin with EDGEW_INSIDE, which no client can send: guests know
+ * names that lead nowhere for others. Everything both ends must agree on is listed once, in
  * EDGEW_KINDS; numbers are never reused.
  *
  * Beside that there is a page of counters ("tallies") that pandod writes and pando-edge can only
@@ -27,13 +30,14 @@
 struct buf;
 struct err;
 
-#define EDGEW_VERSION 1u
+#define EDGEW_VERSION 2u
 #define EDGEW_FD 3                 /* the control socket in pando-edge */
 #define EDGEW_MSG_MAX (96u << 10)  /* bytes of one packet; fits the default socket buffer */
 #define EDGEW_HOST_SIZE 256        /* of a name, with the NUL */
 #define EDGEW_TOKEN_SIZE 128       /* of an ACME token */
 #define EDGEW_TEXT_SIZE 512        /* of the response to a challenge */
 #define EDGEW_FIELD_SIZE 256       /* of the field that requests to the API carry */
+#define EDGEW_CALLER_SIZE 33       /* of what the API knows a calling guest by */
 #define EDGEW_KEY_MAX (8u << 10)   /* bytes of a private key, DER */
 #define EDGEW_CERT_MAX (16u << 10) /* bytes of one certificate, DER */
 #define EDGEW_CHAIN_MAX 8u         /* certificates of a chain */
@@ -41,6 +45,8 @@ struct err;
 #define EDGEW_OPENS_MAX 64u        /* OPENs under way at one time; more are refused with -EBUSY */
 #define EDGEW_CERTS_MAX 1u         /* CERTs, likewise */
 #define EDGEW_TALLIES 4096u        /* counters; the first is for names and certificates */
+
+#define EDGEW_INSIDE '@' /* before a name: a guest asks for it */
 
 struct edgew_tallies {
 	_Atomic uint32_t tally[EDGEW_TALLIES];
@@ -58,6 +64,7 @@ enum edgew_field {
 	EF_INSTANCE = 1 << 8, /* of a machine; "": any */
 	EF_STATS = 1 << 9,    /* figures */
 	EF_VERSION = 1 << 10, /* u32 */
+	EF_GUEST = 1 << 11,   /* whose connection it is */
 };
 
 /* Who sends it, and on which kind of socket. */
@@ -77,7 +84,8 @@ enum edgew_from { EDGEW_HOST = 1, EDGEW_EDGE = 2, EDGEW_HOST_LANE = 3, EDGEW_EDG
 	M(9,  WAY,          EDGEW_EDGE_LANE, EF_HOST)                               \
 	M(10, WAY_IS,       EDGEW_HOST_LANE, EF_WAY)                                \
 	M(11, CHALLENGE,    EDGEW_EDGE_LANE, EF_TOKEN)                              \
-	M(12, CHALLENGE_IS, EDGEW_HOST_LANE, EF_TEXT)
+	M(12, CHALLENGE_IS, EDGEW_HOST_LANE, EF_TEXT)                               \
+	M(13, GUEST,        EDGEW_HOST,      EF_HOST | EF_GUEST)
 /* clang-format on */
 
 #define EDGEW_AS_ENUM(num, NAME, from, fields) EDGEW_##NAME = (num),
@@ -111,6 +119,13 @@ struct edgew_stats {
 	uint32_t open, most, fewest;
 };
 
+/* A guest that calls. It is not told apart by its id, which is worth something. */
+struct edgew_guest {
+	uint8_t tls;
+	uint64_t key; /* the same for all connections of a VM */
+	char caller[EDGEW_CALLER_SIZE];
+};
+
 struct edgew_msg {
 	unsigned kind; /* one of enum edgew_kind, checked by decode */
 	uint32_t id;
@@ -130,6 +145,7 @@ struct edgew_msg {
 	char instance[ID_SIZE];
 	struct edgew_stats stats;
 	uint32_t version;
+	struct edgew_guest guest;
 };
 
 /* 0, -EINVAL or -E2BIG (a field out of its limits), -ENOMEM. */

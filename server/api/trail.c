@@ -20,10 +20,14 @@
 static void write_remote(struct request *req, char *dst, size_t size)
 {
 	const struct sockaddr *sa = request_remote(req);
+	const char *caller = request_caller(req);
+	char vm[ID_SIZE];
 	socklen_t len = sa && sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 	                                                : sizeof(struct sockaddr_in);
 
-	if (!sa || getnameinfo(sa, len, dst, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+	if (caller && vmm_caller(deps_of(req)->vmm, caller, vm) == 0)
+		snprintf(dst, size, "vm:%s", vm);
+	else if (!sa || getnameinfo(sa, len, dst, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
 		snprintf(dst, size, "unknown");
 }
 

@@ -35,6 +35,9 @@ int certs_give(struct certs *c, const char *cert, const char *key, struct err *e
 /* Is that one valid for the name, or for all children of "*.name"? Does not block. */
 bool certs_given(struct certs *c, const char *name);
 /*
+ * A name with '@' before it has a local certificate of its own that nobody gets who does not ask
+ * for it in this form: "@git.example.org", "@*.example.org".
+ *
  * The number of a name's certificate: a given one, ACME's for that name or its wildcard, else a
  * local one. own: the name is known and may have a leaf certificate of its own; others get the
  * default one. A number means one certificate, for good. Does not block: 0 if it is not in memory;

@@ -287,7 +287,11 @@ static int make_entry(struct certs *c, const char *name, struct entry **ret, str
 
 	if (!e)
 		return err_set(err, -ENOMEM, "out of memory");
-	if (try_given(c, name, e) < 0 && try_acme(c, name, e) < 0) {
+	if (*name == '@') {
+		r = local_leaf(c, name, name + (name[1] == '*' ? 3 : 1), name[1] == '*', e, err);
+		if (r < 0)
+			return r;
+	} else if (try_given(c, name, e) < 0 && try_acme(c, name, e) < 0) {
 		if (suffix)
 			r = local_leaf(c, suffix, suffix, true, e, err);
 		else if (strncmp(name, "*.", 2) == 0)
@@ -392,7 +396,7 @@ static const char *shown_as(struct certs *c, const char *name, bool own, char wi
 {
 	const char *suffix = suffix_of(c, name);
 
-	if (!name_safe(name))
+	if (!name_safe(name + (*name == '@')))
 		return c->suffix[0];
 	if (own)
 		return name;

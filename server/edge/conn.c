@@ -14,6 +14,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <openssl/err.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -42,32 +43,36 @@ static void peer_name(const struct sockaddr_storage *sa, char *ret, size_t size)
 		inet_ntop(AF_INET6, &v6->sin6_addr, ret, (socklen_t)size);
 }
 
-void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer,
-              struct client *client_consume)
+static void not_taken(struct worker *w, const struct handed *h)
+{
+	close(h->fd);
+	free(h->guest);
+	guard_leave(w->e->guard, h->client);
+	w->n_conns--;
+}
+
+void conn_new(struct worker *w, const struct handed *h)
 {
 	struct conn *c = calloc(1, sizeof(*c));
 
 	if (!c) {
-		close(fd_consume);
-		guard_leave(w->e->guard, client_consume);
-		w->n_conns--;
+		not_taken(w, h);
 		return;
 	}
-	c->io = (struct io){ .kind = IO_CLIENT, .fd = fd_consume };
+	c->io = (struct io){ .kind = IO_CLIENT, .fd = h->fd };
 	c->w = w;
-	c->tls = tls;
-	c->shaken = !tls;
-	c->client = client_consume;
+	c->tls = h->tls;
+	c->shaken = !h->tls;
+	c->client = h->client;
+	c->guest = h->guest;
 	c->moved_ms = c->sent_ms = c->busy_ms = w->now;
 	c->deadline = w->now + w->e->conf.head_ms;
-	peer_name(peer, c->peer, sizeof(c->peer));
-	if ((tls && tls_open(c) < 0) ||
+	peer_name(&h->peer, c->peer, sizeof(c->peer));
+	if ((c->tls && tls_open(c) < 0) ||
 	    worker_poll(w, &c->io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		SSL_free(c->ssl);
-		close(fd_consume);
-		guard_leave(w->e->guard, client_consume);
 		free(c);
-		w->n_conns--;
+		not_taken(w, h);
 		return;
 	}
 	c->next = w->conns;
@@ -110,10 +115,19 @@ void conn_free(struct conn *c)
 {
 	SSL_free(c->ssl);
 	free(c->cert_name);
+	free(c->guest);
 	ebuf_done(&c->in);
 	ebuf_done(&c->out);
 	ebuf_done(&c->wire);
 	free(c);
+}
+
+void conn_asks(const struct conn *c, const char *name, char ret[EDGE_HOST_SIZE])
+{
+	if (c->guest && *name)
+		snprintf(ret, EDGE_HOST_SIZE, "%c%s", EDGE_INSIDE, name);
+	else
+		snprintf(ret, EDGE_HOST_SIZE, "%s", name);
 }
 
 bool conn_readable(const struct conn *c)
@@ -282,8 +296,9 @@ static bool drains(struct conn *c)
 	}
 	if (c->acked_known && now - c->sent_ms <= conn_stall_ms(c))
 		return true;
+	/* A guest's is a socket of this host; whoever is at its other end takes what there is. */
 	if (getsockopt(c->io.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
-		return false;
+		return c->guest && now - c->sent_ms <= conn_stall_ms(c);
 	if (c->acked_known && info.tcpi_bytes_acked - c->acked < EDGE_DRAIN_MIN)
 		return false;
 	if (c->acked_known)

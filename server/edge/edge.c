@@ -41,6 +41,44 @@ void edge_ended(struct edge *e, const char *instance)
 	}
 }
 
+static int nonblock(int fd)
+{
+	int fl = fd < 0 ? 0 : fcntl(fd, F_GETFL);
+
+	return fd < 0 || (fl >= 0 && fcntl(fd, F_SETFL, fl | O_NONBLOCK) == 0) ? 0 : -errno;
+}
+
+/* Guests have addresses of their own (fd50:<key>::2): one that is counted, limited and told to
+ * programs as any other client's, and that no other client can have. */
+static void guest_address(uint64_t key, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+
+	v6->sin6_family = AF_INET6;
+	v6->sin6_addr.s6_addr[0] = 0xfd;
+	v6->sin6_addr.s6_addr[1] = 'P';
+	v6->sin6_addr.s6_addr[15] = 2;
+	for (size_t i = 0; i < 6; i++)
+		v6->sin6_addr.s6_addr[2 + i] = (uint8_t)(key >> 8 * i);
+}
+
+void edge_guest(struct edge *e, const struct edge_guest *g, int fd_consume)
+{
+	struct handed *h = calloc(1, sizeof(*h));
+	struct edge_guest *copy = malloc(sizeof(*copy));
+
+	if (!h || !copy || nonblock(fd_consume) < 0) {
+		free(h);
+		free(copy);
+		close(fd_consume);
+		return;
+	}
+	*copy = *g;
+	*h = (struct handed){ .fd = fd_consume, .tls = g->tls, .guest = copy };
+	guest_address(g->key, &h->peer);
+	worker_enter(e, h);
+}
+
 void edge_stop(struct edge *e)
 {
 	if (!e || atomic_exchange(&e->stopping, true))
@@ -77,13 +115,6 @@ struct edge *edge_free(struct edge *e)
 static void edge_freep(struct edge **e)
 {
 	edge_free(*e);
-}
-
-static int nonblock(int fd)
-{
-	int fl = fd < 0 ? 0 : fcntl(fd, F_GETFL);
-
-	return fd < 0 || (fl >= 0 && fcntl(fd, F_SETFL, fl | O_NONBLOCK) == 0) ? 0 : -errno;
 }
 
 int edge_listener(int fd)

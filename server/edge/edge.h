@@ -19,6 +19,7 @@ struct err;
 typedef struct ssl_st SSL;
 
 #define EDGE_HOST_SIZE 256     /* of a name, with the NUL */
+#define EDGE_INSIDE '@'        /* before a name: it is a guest who asks; no client can send it */
 #define EDGE_ACME_TEXT_MAX 512 /* bytes of the response to an ACME challenge, with the NUL */
 
 enum edge_kind {
@@ -29,7 +30,7 @@ enum edge_kind {
 
 struct edge_target {
 	enum edge_kind kind;
-	char host[EDGE_HOST_SIZE]; /* the name that led here; set by the edge */
+	char host[EDGE_HOST_SIZE]; /* the name as it was looked up; set by the edge */
 	char vm[ID_SIZE];          /* any text that tells VMs apart */
 	char instance[ID_SIZE];    /* of the machine, once known; see edge_ended() */
 	uint16_t port;
@@ -47,7 +48,7 @@ enum edge_look {
 };
 
 struct edge_ops {
-	/* By host name in lower case; must not block. */
+	/* By host name in lower case, as edge_guest() says; must not block. */
 	void (*route)(void *ctx, const char *host, struct edge_target *ret);
 	/* Fills in t->instance when it runs; must not block. */
 	enum edge_look (*look)(void *ctx, struct edge_target *t);
@@ -83,6 +84,14 @@ struct edge_conf {
 	unsigned fd_reserve; /* descriptors left to the rest of the process; 0: a quarter */
 };
 
+/* Whose connection edge_guest() brings. */
+struct edge_guest {
+	bool tls;
+	uint64_t key;              /* the same for all connections of a guest, and no other */
+	char caller[64];           /* EDGE_ADDR is told this in X-Pando-Vm */
+	char only[EDGE_HOST_SIZE]; /* the one name it may be used for; "": any */
+};
+
 struct edge_stats {
 	uint64_t connections, requests, refused, woken;
 	unsigned open;
@@ -100,6 +109,11 @@ int edge_start(const struct edge_conf *c, const struct edge_ops *ops, struct edg
  * are checked.
  */
 void edge_ended(struct edge *e, const char *instance);
+/*
+ * A stream socket on which a guest of this server speaks, as if a listener had accepted it. From
+ * any thread, until edge_stop(). Names are looked up with EDGE_INSIDE before them.
+ */
+void edge_guest(struct edge *e, const struct edge_guest *g, int fd_consume);
 void edge_stats(struct edge *e, struct edge_stats *ret);
 /* Cuts all connections and accepts no more. Results of ops->open() still running are dropped. */
 void edge_stop(struct edge *e);

@@ -50,6 +50,7 @@
 	(256u << 10)          /* of a refused body, so that the client sees the response \
 	                       */
 #define EDGE_ID_BUCKETS 4096u /* to find an exchange by its id */
+#define EDGE_HOPS_MAX 8       /* from guest to guest, then it is a loop */
 #define EDGE_H2_STREAMS 100   /* at a time, of one connection */
 #define EDGE_H2_RESETS_MAX \
 	200 /* streams reset by the client or by its fault, beyond answered ones */
@@ -123,6 +124,7 @@ struct xchg {
 	char method[H1_METHOD_MAX + 1];
 	bool is_head, upgrade, http10, expect_100, wants_html;
 	bool again_ok; /* may be sent twice */
+	unsigned hops; /* of a guest's request: how often it came from a guest before */
 	enum h1_framing req_framing;
 	uint64_t req_left;
 	struct h1_chunks req_chunks;
@@ -169,7 +171,8 @@ struct conn {
 	enum cert_state cert;
 	char *cert_name; /* owned; of the certificate that is waited for, else NULL */
 	char peer[48];
-	struct client *client; /* entered; left in conn_close() */
+	struct edge_guest *guest; /* owned; NULL: it came from outside */
+	struct client *client;    /* entered; left in conn_close() */
 	struct ebuf in, out;
 	struct ebuf wire; /* TLS: records that the socket had no room for; before out */
 	bool corked;      /* TLS: records are gathered in the worker's cork */
@@ -221,6 +224,7 @@ struct handed {
 	int fd; /* owned */
 	bool tls;
 	struct client *client;
+	struct edge_guest *guest; /* owned, or NULL */
 	struct sockaddr_storage peer;
 };
 
@@ -306,6 +310,8 @@ void worker_stop(struct worker *w);
 /* Only when all have stopped, because they hand things to each other. */
 void worker_close(struct worker *w);
 int worker_poll(struct worker *w, struct io *io, uint32_t events);
+/* From any thread: to the least busy worker. */
+void worker_enter(struct edge *e, struct handed *h_consume);
 /* No more events, then closed. close() by itself is not enough: until its exec a child has a copy
  * of every descriptor, and as long as one is open epoll goes on reporting. */
 void worker_close_io(struct worker *w, struct io *io);
@@ -327,9 +333,10 @@ int tls_handshake(struct conn *c);
 void tls_cert_over(struct conn *c, bool ok);
 
 /* ---- conn.c: bytes of a client ---- */
-/* Counted in w->n_conns already. */
-void conn_new(struct worker *w, int fd_consume, bool tls, const struct sockaddr_storage *peer,
-              struct client *client_consume);
+/* Counted in w->n_conns already. What *h has is taken: socket, client, guest. */
+void conn_new(struct worker *w, const struct handed *h);
+/* The name as it is looked up for that connection. */
+void conn_asks(const struct conn *c, const char *name, char ret[EDGE_HOST_SIZE]);
 void conn_close(struct conn *c);
 void conn_free(struct conn *c);
 /* Moves what can be moved. The connection may be dead afterwards. */
@@ -405,8 +412,9 @@ void xchg_up_failed(struct xchg *x, int error);
 int head_request(struct xchg *x, const struct h1_head *h);
 /* Begins the same for HTTP/2, which adds fields and ends it itself. */
 int head_begin(struct xchg *x, const char *method, const char *target, size_t n);
-int head_forward(struct xchg *x);                 /* X-Forwarded-... */
-int head_sign(struct xchg *x, const char *field); /* one more field for a whole head */
+int head_forward(struct xchg *x);                         /* X-Forwarded-..., X-Pando-Hops */
+void head_hops(struct xchg *x, const struct h1_field *f); /* reads X-Pando-Hops */
+int head_sign(struct xchg *x, const char *field);         /* one more field for a whole head */
 bool head_dropped(
         const struct h1_field *f); /* set only by the edge, or not to be told from such a field */
 /* The response, for an HTTP/1 client. */

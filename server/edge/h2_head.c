@@ -73,6 +73,7 @@ static int add_field(struct xchg *x, struct h1_field f)
 	}
 	if (h1_is(f.name, "accept"))
 		x->wants_html = memmem(f.value.p, f.value.n, "text/html", 9) != NULL;
+	head_hops(x, &f);
 	if (head_dropped(&f) || h1_hop_name(f.name))
 		return 0;
 	if (ebuf_put(&x->fields, f.name.p, f.name.n) < 0 || ebuf_put(&x->fields, ": ", 2) < 0 ||

@@ -39,6 +39,7 @@ const char *head_reason(unsigned status)
 		{ 409, "Conflict" },
 		{ 410, "Gone" },
 		{ 413, "Content Too Large" },
+		{ 421, "Misdirected Request" },
 		{ 429, "Too Many Requests" },
 		{ 431, "Request Header Fields Too Large" },
 		{ 500, "Internal Server Error" },
@@ -47,6 +48,7 @@ const char *head_reason(unsigned status)
 		{ 503, "Service Unavailable" },
 		{ 504, "Gateway Timeout" },
 		{ 505, "HTTP Version Not Supported" },
+		{ 508, "Loop Detected" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
@@ -70,7 +72,9 @@ bool head_dropped(const struct h1_field *f)
 		                               H1_TEXT("x-forwarded-host"),
 		                               H1_TEXT("x-forwarded-port"),
 		                               H1_TEXT("x-real-ip"),
-		                               H1_TEXT("x-pando-edge") };
+		                               H1_TEXT("x-pando-edge"),
+		                               H1_TEXT("x-pando-vm"),
+		                               H1_TEXT("x-pando-hops") };
 
 	return memchr(f->name.p, '_', f->name.n) || h1_among(f->name, ours, ARRAY_SIZE(ours));
 }
@@ -120,6 +124,22 @@ int head_begin(struct xchg *x, const char *method, const char *target, size_t n)
 	return ebuf_put(&x->head, " HTTP/1.1\r\n", 11);
 }
 
+/* Programs in guests that pass requests on pass this on, too; one that does not can only make
+ * requests go round until its own connections are used up. */
+void head_hops(struct xchg *x, const struct h1_field *f)
+{
+	unsigned n = 0;
+
+	if (!x->c->guest || !h1_is(f->name, "x-pando-hops"))
+		return;
+	for (size_t i = 0; i < f->value.n && n <= EDGE_HOPS_MAX; i++) {
+		if (f->value.p[i] < '0' || f->value.p[i] > '9')
+			break;
+		n = n * 10 + (unsigned)(f->value.p[i] - '0');
+	}
+	x->hops = MAX(x->hops, n);
+}
+
 int head_forward(struct xchg *x)
 {
 	struct ebuf *b = &x->head;
@@ -129,6 +149,8 @@ int head_forward(struct xchg *x)
 	    (r = put_text(b, "\r\nX-Forwarded-Proto: ")) < 0 ||
 	    (r = put_text(b, x->c->tls ? "https" : "http")) < 0 ||
 	    (r = put_text(b, "\r\nX-Forwarded-Host: ")) < 0 || (r = put_text(b, x->host)) < 0)
+		return r;
+	if (x->c->guest && (r = ebuf_printf(b, "\r\nX-Pando-Hops: %u", x->hops + 1)) < 0)
 		return r;
 	return put_text(b, "\r\n");
 }
@@ -150,9 +172,11 @@ int head_request(struct xchg *x, const struct h1_head *h)
 
 	if (r == 0 && host)
 		r = put_field(&x->head, host);
-	for (size_t i = 0; r == 0 && i < h->n_fields; i++)
+	for (size_t i = 0; r == 0 && i < h->n_fields; i++) {
+		head_hops(x, &h->fields[i]);
 		if (!head_dropped(&h->fields[i]) && !h1_hop_field(h, &h->fields[i]))
 			r = put_field(&x->head, &h->fields[i]);
+	}
 	if (r == 0)
 		r = head_forward(x);
 	if (r == 0 && h->framing == H1_BODY_LENGTH)

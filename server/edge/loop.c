@@ -102,60 +102,77 @@ static struct worker *least_busy(struct worker *w)
 	return best;
 }
 
-static void hand_over(struct worker *to, int fd_consume, bool tls,
-                      const struct sockaddr_storage *peer, struct client *client)
+static void hand_over(struct worker *to, struct handed *h_consume)
+{
+	mutex_lock(&to->lock);
+	h_consume->next = to->handed;
+	to->handed = h_consume;
+	mutex_unlock(&to->lock);
+	(void)eventfd_write(to->wake.fd, 1);
+}
+
+static void hand_copy(struct worker *to, const struct handed *from)
 {
 	struct handed *h = malloc(sizeof(*h));
 
 	if (!h) {
-		close(fd_consume);
-		guard_leave(to->e->guard, client);
+		close(from->fd);
+		guard_leave(to->e->guard, from->client);
 		to->n_conns--;
 		return;
 	}
-	*h = (struct handed){ .fd = fd_consume, .tls = tls, .client = client, .peer = *peer };
-	mutex_lock(&to->lock);
-	h->next = to->handed;
-	to->handed = h;
-	mutex_unlock(&to->lock);
-	(void)eventfd_write(to->wake.fd, 1);
+	*h = *from;
+	hand_over(to, h);
+}
+
+void worker_enter(struct edge *e, struct handed *h_consume)
+{
+	struct worker *to = least_busy(&e->workers[0]);
+
+	if (to->n_conns < EDGE_CONNS_MAX && guard_fd(e->guard, h_consume->fd) &&
+	    (h_consume->client = guard_enter(e->guard, &h_consume->peer))) {
+		to->n_conns++;
+		hand_over(to, h_consume);
+		return;
+	}
+	close(h_consume->fd);
+	free(h_consume->guest);
+	free(h_consume);
 }
 
 static void accept_some(struct worker *w, const struct io *io)
 {
 	for (int i = 0; i < ACCEPTS_MAX; i++) {
 		struct worker *to = least_busy(w);
-		struct sockaddr_storage peer;
-		socklen_t len = sizeof(peer);
-		bool tls = io->kind == IO_TLS_LISTEN;
-		struct client *client;
-		int fd;
+		struct handed h = { .tls = io->kind == IO_TLS_LISTEN };
+		socklen_t len = sizeof(h.peer);
 
 		if (to->n_conns >= EDGE_CONNS_MAX) {
 			listeners_poll(w, false);
 			return;
 		}
-		fd = accept4(io->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd < 0) {
+		h.fd = accept4(io->fd, (struct sockaddr *)&h.peer, &len,
+		               SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (h.fd < 0) {
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
 				listeners_poll(w, false); /* again at the next tick */
 			return;
 		}
-		if (!guard_fd(w->e->guard, fd)) {
-			close(fd);
+		if (!guard_fd(w->e->guard, h.fd)) {
+			close(h.fd);
 			listeners_poll(w, false);
 			return;
 		}
-		client = guard_enter(w->e->guard, &peer);
-		if (!client) {
-			close(fd);
+		h.client = guard_enter(w->e->guard, &h.peer);
+		if (!h.client) {
+			close(h.fd);
 			continue;
 		}
 		to->n_conns++;
 		if (to == w)
-			conn_new(w, fd, tls, &peer, client);
+			conn_new(w, &h);
 		else
-			hand_over(to, fd, tls, &peer, client);
+			hand_copy(to, &h);
 	}
 }
 
@@ -164,7 +181,7 @@ static void take_handed(struct worker *w, struct handed *h)
 	while (h) {
 		struct handed *next = h->next;
 
-		conn_new(w, h->fd, h->tls, &h->peer, h->client);
+		conn_new(w, h);
 		free(h);
 		h = next;
 	}
@@ -462,6 +479,7 @@ void worker_close(struct worker *w)
 		w->handed = h->next;
 		guard_leave(w->e->guard, h->client);
 		close(h->fd);
+		free(h->guest);
 		free(h);
 	}
 	while (w->opened) {

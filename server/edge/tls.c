@@ -40,13 +40,14 @@ static int on_cert(SSL *ssl, void *arg)
 {
 	struct edge *e = arg;
 	struct conn *c = SSL_get_app_data(ssl);
-	char name[H1_HOST_MAX + 1];
+	char sent[H1_HOST_MAX + 1], name[EDGE_HOST_SIZE];
 	int r;
 
 	if (c->cert != CERT_UNASKED)
 		return c->cert == CERT_WAITS ? -1 : 0;
-	if (!e->ops.cert || wanted_name(ssl, name) < 0)
+	if (!e->ops.cert || wanted_name(ssl, sent) < 0)
 		return 0;
+	conn_asks(c, sent, name);
 	r = e->ops.cert(e->ops.ctx, name, ssl);
 	ERR_clear_error(); /* errors left by the lookup are not this connection's */
 	if (r != -EAGAIN)

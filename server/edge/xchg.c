@@ -304,9 +304,47 @@ static bool acme(struct xchg *x)
 	return true;
 }
 
+/* Is it for the name that the connection is for, and does it not go in circles? */
+static bool guest_may(struct xchg *x)
+{
+	const struct edge_guest *g = x->c->guest;
+
+	if (!g)
+		return true;
+	if (*g->only && strcmp(g->only, x->host) != 0)
+		xchg_refuse(x, 421, ERR_MISDIRECTED, "Another name",
+		            "The VM's egress policy allowed this connection for the name it was "
+		            "opened with. Open one connection for each name.");
+	else if (x->hops >= EDGE_HOPS_MAX)
+		xchg_refuse(x, 508, ERR_LOOP_DETECTED, "This request goes in circles",
+		            "It came from a VM and was passed on to a VM 8 times. A program that "
+		            "passes requests on probably sends them to a name that leads back to "
+		            "itself: let it use another name, or the address 127.0.0.1.");
+	else
+		return true;
+	return false;
+}
+
+/* By these the API knows who passes the request on, and who sent it. */
+static int sign(struct xchg *x)
+{
+	const struct edge_guest *g = x->c->guest;
+	char field[96];
+	int r = 0;
+
+	if (!x->t.field)
+		return 0;
+	if (g && *g->caller) {
+		snprintf(field, sizeof(field), "X-Pando-Vm: %s\r\n", g->caller);
+		r = head_sign(x, field);
+	}
+	return r < 0 ? r : head_sign(x, x->t.field);
+}
+
 void xchg_begin(struct xchg *x)
 {
 	struct edge *e = x->c->w->e;
+	char host[EDGE_HOST_SIZE];
 
 	if (acme(x))
 		return;
@@ -317,9 +355,12 @@ void xchg_begin(struct xchg *x)
 		            "some of them have ended.");
 		return;
 	}
-	e->ops.route(e->ops.ctx, x->host, &x->t);
-	snprintf(x->t.host, sizeof(x->t.host), "%s", x->host);
-	if (x->t.kind == EDGE_ADDR && x->t.field && head_sign(x, x->t.field) < 0) {
+	if (!guest_may(x))
+		return;
+	conn_asks(x->c, x->host, host);
+	e->ops.route(e->ops.ctx, host, &x->t);
+	memcpy(x->t.host, host, sizeof(x->t.host));
+	if (x->t.kind == EDGE_ADDR && sign(x) < 0) {
 		refuse_busy(x);
 		return;
 	}

@@ -31,7 +31,8 @@ struct edgehost_way {
 };
 
 struct edgehost_ops {
-	/* Where a name leads: a host name in lower case, or "". Must not block. */
+	/* Where a name leads: a host name in lower case, or "". Must not block. A guest's question,
+	 * here and below, has EDGE_INSIDE before the name. */
 	void (*way)(void *ctx, const char *host, struct edgehost_way *ret);
 	/* Whether its VM runs, and as which instance. Must not block. */
 	void (*look)(void *ctx, struct edgehost_way *w);
@@ -78,6 +79,16 @@ int edgehost_start(const struct edgehost_conf *c, const struct edgehost_ops *ops
 void edgehost_changed(struct edgehost *h, const char *vm);
 /* As edge_ended(). */
 void edgehost_ended(struct edgehost *h, const char *instance);
+/* A guest's connection to a name of this server. */
+struct edgehost_guest {
+	const char *vm;     /* its id: the process gets a hash of it */
+	const char *caller; /* what X-Pando-Vm says to the API */
+	const char *only;   /* the one name it may be used for; "": any */
+	bool tls;
+};
+/* Passes it to the process; -EAGAIN: there is none, or it is behind. From any thread; never blocks.
+ */
+int edgehost_guest(struct edgehost *h, const struct edgehost_guest *g, int fd_consume);
 void edgehost_status(struct edgehost *h, struct edgehost_status *ret);
 /* Ends the process, and with it all connections. NULL is fine, and so is calling it twice. */
 void edgehost_stop(struct edgehost *h);

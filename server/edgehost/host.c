@@ -73,6 +73,18 @@ void edgehost_ended(struct edgehost *h, const char *instance)
 	(void)eventfd_write(h->wake, 1);
 }
 
+int edgehost_guest(struct edgehost *h, const struct edgehost_guest *g, int fd_consume)
+{
+	struct edgew_msg m = { .kind = EDGEW_GUEST,
+		               .guest = { .tls = g->tls, .key = hash_text(g->vm, h->place_seed) } };
+	autofd int fd = fd_consume;
+
+	snprintf(m.guest.caller, sizeof(m.guest.caller), "%s", g->caller);
+	snprintf(m.host, sizeof(m.host), "%s", g->only);
+	LOCK_SCOPE(&h->lock);
+	return h->control < 0 ? -EAGAIN : send_now(h, &m, fd);
+}
+
 void host_send(struct edgehost *h, uint64_t gen, const struct edgew_msg *m, int fd)
 {
 	uint64_t deadline = deadline_in(STUCK_MS);

@@ -39,6 +39,8 @@ struct link_events {
 	void (*ended)(void *ctx, const char *instance);     /* NULL: any may have */
 	void (*cert)(void *ctx, const struct edgew_msg *m); /* before its call returns */
 	void (*idle)(void *ctx);                            /* now and then */
+	/* A guest's connection; it takes the descriptor. */
+	void (*guest)(void *ctx, const struct edgew_msg *m, int fd_consume);
 	void *ctx;
 };
 /* Takes what pandod sends, until it ends the connection; then all calls fail. */

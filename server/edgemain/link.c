@@ -214,6 +214,10 @@ static void take(struct link *l, const struct edgew_msg *m, int fd_consume,
 			ev->cert(ev->ctx, m);
 		answered(l, m, -1);
 		break;
+	case EDGEW_GUEST:
+		if (fd_consume >= 0)
+			ev->guest(ev->ctx, m, fd_consume);
+		return;
 	case EDGEW_ENDED:
 		ev->ended(ev->ctx, *m->instance ? m->instance : NULL);
 		break;

@@ -34,6 +34,15 @@ static void on_cert(void *ctx, const struct edgew_msg *m)
 	ways_cert(((struct app *)ctx)->ways, m);
 }
 
+static void on_guest(void *ctx, const struct edgew_msg *m, int fd_consume)
+{
+	struct edge_guest g = { .tls = m->guest.tls, .key = m->guest.key };
+
+	snprintf(g.caller, sizeof(g.caller), "%s", m->guest.caller);
+	snprintf(g.only, sizeof(g.only), "%s", m->host);
+	edge_guest(((struct app *)ctx)->edge, &g, fd_consume);
+}
+
 static bool same(const struct edgew_stats *a, const struct edgew_stats *b)
 {
 	return a->connections == b->connections && a->requests == b->requests &&
@@ -77,7 +86,7 @@ static struct edge_conf conf_of(const struct link_start *s)
 
 static int run(struct app *a, struct err *err)
 {
-	struct link_events ev = { on_ended, on_cert, on_idle, a };
+	struct link_events ev = { on_ended, on_cert, on_idle, on_guest, a };
 	struct edgew_msg ready = { .kind = EDGEW_READY, .version = EDGEW_VERSION };
 	struct link_start s;
 	struct edge_conf conf;

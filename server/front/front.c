@@ -5,7 +5,9 @@
  *
  * Names of the server itself (the base domain, api., git. and dashboard. below it) lead to the
  * API's own address. A name that is mapped leads to its VM; <vm id>.<suffix> leads to port 3000 of
- * that VM without a mapping. Everything here is called by threads of the edge.
+ * that VM without a mapping. Guests get the same answers, and some that others do not (inside.c):
+ * their questions have EDGE_INSIDE before the name. Everything here is called by threads of the
+ * edge.
  */
 #include "front/front.h"
 
@@ -31,7 +33,9 @@
 #include "conf.h"
 #include "domains/domains.h"
 #include "edgehost/edgehost.h"
+#include "front/inside.h"
 #include "front/public.h"
+#include "net/gate.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
@@ -40,9 +44,10 @@
 #define BIND_MS 2000  /* for the edge of a pandod that was killed to let go of the address */
 
 struct front {
-	const struct conf *conf; /* weak, these three */
+	const struct conf *conf; /* weak, these four */
 	struct store *store;
 	struct vmm *vmm;
+	struct gates *gates;
 	struct zones *zones; /* owned, as are the following */
 	struct domains *domains;
 	struct certs *certs;
@@ -90,9 +95,9 @@ static bool vm_name(const struct front *f, const char *host, struct domains_way 
 	return id_valid("", ret->vm) && vmm_owner(f->vmm, ret->vm, ret->account, &none) == 0;
 }
 
-/* The account it belongs to, if it is a VM's name. */
-static void find(struct front *f, const char *host, struct edgehost_way *ret,
-                 char account[ACCOUNT_SIZE])
+/* Where a name leads for everybody; the account it belongs to, if it is a VM's. */
+static void find_public(struct front *f, const char *host, struct edgehost_way *ret,
+                        char account[ACCOUNT_SIZE])
 {
 	struct domains_way way = { .port = 0 };
 	bool mapped = domains_route(f->domains, host, &way) == 0;
@@ -106,6 +111,36 @@ static void find(struct front *f, const char *host, struct edgehost_way *ret,
 		memcpy(ret->vm, way.vm, sizeof(ret->vm));
 		snprintf(account, ACCOUNT_SIZE, "%s", way.account);
 	}
+}
+
+/*
+ * A guest's question: is the certificate another than everybody's? For an alias it is, and where
+ * the operator has given one for the base domain, because guests may not know who signed that.
+ */
+static bool inside_cert(struct front *f, const char *host, bool nowhere, struct inside_alias *ret)
+{
+	char own[INSIDE_NAME_SIZE];
+
+	snprintf(own, sizeof(own), "%s *.%s", f->conf->domain, f->conf->domain);
+	if (certs_given(f->certs, host) && inside_match(own, f->conf->domain, host, ret)) {
+		snprintf(ret->cert, sizeof(ret->cert), "@*.%s", f->conf->domain);
+		snprintf(ret->name, sizeof(ret->name), "%s", host);
+		return true;
+	}
+	return nowhere && inside_match(f->conf->alias_names, f->conf->domain, host, ret);
+}
+
+static void find(struct front *f, const char *host, struct edgehost_way *ret,
+                 char account[ACCOUNT_SIZE])
+{
+	bool inside = *host == EDGE_INSIDE;
+	struct inside_alias alias;
+
+	find_public(f, host + inside, ret, account);
+	if (!inside || !inside_cert(f, host + 1, ret->kind == EDGE_NOWHERE, &alias))
+		return;
+	find_public(f, alias.name, ret, account);
+	ret->cert = certs_number(f->certs, alias.cert, /* own= */ true);
 }
 
 static void way(void *ctx, const char *host, struct edgehost_way *ret)
@@ -190,9 +225,17 @@ static int get_cert(void *ctx, const char *name, struct buf *ret, uint64_t *ret_
                     struct err *err)
 {
 	struct front *f = ctx;
+	bool inside = *name == EDGE_INSIDE, mapped;
+	char account[ACCOUNT_SIZE];
+	struct inside_alias alias;
 	struct domains_way unused;
-	bool mapped = domains_route(f->domains, name, &unused) == 0;
+	struct edgehost_way w;
 
+	name += inside;
+	mapped = domains_route(f->domains, name, &unused) == 0;
+	find_public(f, name, &w, account);
+	if (inside && inside_cert(f, name, w.kind == EDGE_NOWHERE, &alias))
+		return certs_get(f->certs, alias.cert, /* own= */ true, ret, ret_number, err);
 	return certs_get(f->certs, name, mapped, ret, ret_number, err);
 }
 
@@ -201,6 +244,33 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	struct front *f = ctx;
 
 	return f->acme ? acme_challenge(f->acme, token, ret, EDGE_ACME_TEXT_MAX) : -ENOENT;
+}
+
+/* ---- what guests ask ---- */
+
+/* The slots' name server asks, with locks held. */
+static bool ours(void *ctx, const char *name)
+{
+	const struct front *f = ctx;
+	const char *dot = strchr(name, '.');
+	struct inside_alias alias;
+	struct domains_way way;
+
+	if (inside_below(f->conf->domain, name) ||
+	    inside_match(f->conf->alias_names, f->conf->domain, name, &alias) ||
+	    domains_route(f->domains, name, &way) == 0)
+		return true;
+	return dot && dot - name == ID_LEN && strcmp(dot + 1, DOMAINS_PREVIEW) == 0;
+}
+
+static int enter(void *ctx, const struct gate_entry *e, int fd_consume)
+{
+	struct front *f = ctx;
+	struct edgehost_guest g = {
+		.vm = e->vm_id, .caller = e->caller, .only = e->only, .tls = e->tls
+	};
+
+	return edgehost_guest(f->edge, &g, fd_consume);
 }
 
 /* ---- what the edge is told ---- */
@@ -328,8 +398,20 @@ static void front_freep(struct front **f)
 	front_free(*f);
 }
 
-int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct front **ret,
-              struct err *err)
+/* The CA that guests are to trust. */
+static int give_ca(struct front *f, struct err *err)
+{
+	autofree char *pem = NULL;
+	int r = certs_ca_pem(f->certs, &pem, err);
+
+	return r < 0 ? r
+	             : vmm_trust(f->vmm, pem,
+	                         inside_below("localhost", f->conf->domain) ? f->conf->domain : "",
+	                         err);
+}
+
+int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct gates *gates,
+              struct front **ret, struct err *err)
 {
 	AUTO(front_freep) struct front *f = calloc(1, sizeof(*f));
 	const char *suffixes[] = { conf->domain, DOMAINS_PREVIEW };
@@ -340,9 +422,12 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
-	*f = (struct front){
-		.conf = conf, .store = store, .vmm = vmm, .tls_fd = -1, .http_fd = -1
-	};
+	*f = (struct front){ .conf = conf,
+		             .store = store,
+		             .vmm = vmm,
+		             .gates = gates,
+		             .tls_fd = -1,
+		             .http_fd = -1 };
 	random_bytes(raw, sizeof(raw));
 	hex_encode(raw, sizeof(raw), f->secret);
 	snprintf(f->field, sizeof(f->field), EDGE_FIELD "%s\r\n", f->secret);
@@ -362,6 +447,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
 	    (r = certs_open_sealed(dir, suffixes, ARRAY_SIZE(suffixes), store_secrets(store),
 	                           &f->certs, err)) < 0 ||
+	    (r = give_ca(f, err)) < 0 ||
 	    (*conf->tls_cert && (r = certs_give(f->certs, conf->tls_cert, conf->tls_key, err)) < 0))
 		return r;
 	public_find(conf->public_address, f->tls_fd >= 0 ? f->tls_fd : f->http_fd, &f->public);
@@ -414,6 +500,7 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 int front_start(struct front *f, struct api *api, struct err *err)
 {
 	struct edgehost_ops ops = { way, look, open_way, get_cert, challenge, f };
+	struct gate_here here = { f, ours, enter };
 	struct edge_conf ec = { .tls_fd = -1,
 		                .http_fd = -1,
 		                .wait_ms = f->conf->edge_wait_s * 1000,
@@ -460,6 +547,7 @@ int front_start(struct front *f, struct api *api, struct err *err)
 	vmm_on_changed(f->vmm, vm_changed, f);
 	edgehost_changed(e, NULL); /* whatever changed or ended before we subscribed */
 	edgehost_ended(e, NULL);
+	gates_set_here(f->gates, &here);
 	return 0;
 }
 
@@ -479,6 +567,7 @@ void front_stop(struct front *f)
 	if (!f)
 		return;
 	vmm_on_changed(f->vmm, NULL, NULL);
+	gates_set_here(f->gates, NULL);
 	edgehost_stop(f->edge);
 }
 

@@ -7,12 +7,14 @@ struct api_deps;
 struct conf;
 struct err;
 struct front;
+struct gates;
 struct store;
 struct vmm;
 
 /* Binds the addresses, so that one in use is found early; does not serve yet. */
-int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct front **ret,
-              struct err *err);
+/* Guests reach it through gates, and trust its CA. */
+int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct gates *gates,
+              struct front **ret, struct err *err);
 /* For the API: */
 void front_deps(struct front *f, struct api_deps *deps);
 /* A wildcard certificate for a verified domain; blocks for as long as ACME takes. */

@@ -52,6 +52,18 @@ void guest_settle(struct guest *g, uint64_t deadline_ms)
 	(void)plain(g, AGENT_OP_SETTLE, deadline_ms, &err); /* an older agent does not support it */
 }
 
+int guest_trust(struct guest *g, const struct guest_ca *ca, uint64_t deadline_ms, struct err *err)
+{
+	autobuf struct buf req = { 0 };
+
+	buf_put_u16(&req, AGENT_OP_TRUST);
+	agent_text_put(&req, ca->name);
+	agent_text_put(&req, ca->hash);
+	agent_text_put(&req, ca->pem);
+	agent_text_put(&req, ca->domain);
+	return guest_call(g, &req, deadline_ms, NULL, err);
+}
+
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err)
 {
 	return plain(g, AGENT_OP_SHUTDOWN, deadline_ms, err);

@@ -308,6 +308,15 @@ void guest_resume(struct guest *g);
 /* Sets the clock of a guest that was paused to ours, ahead of anything that is sent later. */
 int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */
+struct guest_ca {
+	const char *name; /* of its file; what was trusted under it before is trusted no more */
+	const char *hash; /* as OpenSSL's directories want it */
+	const char *pem;
+	const char *domain; /* of this server if it is below "localhost", else "": then names below
+	                       it are looked up by DNS */
+};
+/* Makes the guest trust a certificate authority. -EOPNOTSUPP: the agent is too old. */
+int guest_trust(struct guest *g, const struct guest_ca *ca, uint64_t deadline_ms, struct err *err);
 int guest_shutdown(struct guest *g, uint64_t deadline_ms, struct err *err);
 int guest_ping(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* The machine will be frozen: the agent loads what the next command needs. */

@@ -172,3 +172,10 @@ const struct sockaddr *request_remote(struct request *req)
 		return (const struct sockaddr *)&req->peer;
 	return ci ? ci->client_addr : NULL;
 }
+
+const char *request_caller(struct request *req)
+{
+	if (req->outer)
+		return request_caller(req->outer);
+	return by_edge(req) ? request_header(req, "X-Pando-Vm") : NULL;
+}

@@ -114,6 +114,8 @@ int request_hold_output(struct request *req, uint64_t n, struct err *err);
 int request_json(struct request *req, enum err_code tag, json_t **ret, struct err *err);
 /* Where it came from, or NULL. */
 const struct sockaddr *request_remote(struct request *req);
+/* By what a guest of this server is known that sent it through the edge; NULL: it is none. */
+const char *request_caller(struct request *req);
 /* The client's socket, to see it leave (POLLRDHUP); -1: there is none. */
 int request_client_fd(struct request *req);
 

@@ -25,6 +25,7 @@ enum dns_verdict {
 	DNS_REFUSE,
 	DNS_UNKNOWN, /* there is no such name */
 	DNS_LOCAL,   /* answered by us, with an address */
+	DNS_HERE,    /* the same for addresses; other types are forwarded */
 };
 
 struct dns_hooks {

@@ -19,6 +19,9 @@
 #define DNS_ERROR_MAX (DNS_HEADER_LEN + DNS_QUESTION_MAX)
 
 #define DNS_TYPE_A 1u
+#define DNS_TYPE_AAAA 28u
+#define DNS_TYPE_SVCB 64u
+#define DNS_TYPE_HTTPS 65u
 #define DNS_LOCAL_MAX (DNS_ERROR_MAX + 16u) /* an answer of ours with one address */
 #define DNS_ADDRS_MAX 64u                   /* addresses of one answer that are used */
 

@@ -50,6 +50,11 @@ enum dns_verdict dns_judge(struct dns *d, uint32_t slot, const struct dns_query 
 	case DNS_UNKNOWN:
 		*ret_len = dns_error(q, DNS_NXDOMAIN, ret);
 		break;
+	case DNS_HERE:
+		if (q->type != DNS_TYPE_A && q->type != DNS_TYPE_AAAA && q->type != DNS_TYPE_SVCB &&
+		    q->type != DNS_TYPE_HTTPS)
+			return DNS_FORWARD;
+		__attribute__((fallthrough));
 	case DNS_LOCAL:
 		*ret_len = q->type == DNS_TYPE_A ? dns_local(q, addr, LOCAL_TTL_S, ret)
 		                                 : dns_error(q, DNS_NOERROR, ret);

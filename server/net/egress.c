@@ -172,6 +172,18 @@ bool egress_conn_allowed(const struct egress *e, const char *name, bool pinned, 
 	return false;
 }
 
+/*
+ * Names of this server have no address of their own, so rules by address say nothing about them,
+ * but for those about all addresses. One that names a rule denies must not be reached by a
+ * connection that does not say its name.
+ */
+bool egress_here_allowed(const struct egress *e, const char *name, uint16_t port)
+{
+	if (!e || e->mode == PRIV_EGRESS_OPEN)
+		return true;
+	return *name && egress_conn_allowed(e, name, /* pinned= */ true, /* addr= */ 0, port);
+}
+
 const struct egress_inject *egress_inject_for(const struct egress *e, const char *name)
 {
 	for (size_t i = 0; e && e->mode != PRIV_EGRESS_CLOSED && i < e->n_inject; i++)

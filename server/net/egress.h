@@ -40,6 +40,8 @@ uint32_t egress_name_rules(const struct egress *e, const char *name,
 /* A connection; name "": none is known. pinned: the address was in an answer for that name. */
 bool egress_conn_allowed(const struct egress *e, const char *name, bool pinned, uint32_t addr,
                          uint16_t port);
+/* A connection to a name of this server, by that name; "": none is known. */
+bool egress_here_allowed(const struct egress *e, const char *name, uint16_t port);
 /* Headers to add for the name, or NULL. */
 const struct egress_inject *egress_inject_for(const struct egress *e, const char *name);
 /* Does anything have to go through the proxy? */

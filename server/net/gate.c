@@ -135,18 +135,27 @@ static enum dns_verdict on_query(void *ctx, uint32_t key, const char *name, uint
 	struct gate *t = key < GATES_MAX ? &g->gate[key] : NULL;
 	uint32_t rules[PRIV_PIN_SETS_MAX];
 	size_t n = name ? strlen(name) : 0;
+	bool here;
 	LOCK_SCOPE(&g->lock);
 
 	if (n > strlen(INTERNAL) && !strcmp(name + n - strlen(INTERNAL), INTERNAL)) {
 		*ret_addr = t && t->used ? private_addr(g, t->vpc, name, n - strlen(INTERNAL)) : 0;
 		return *ret_addr ? DNS_LOCAL : DNS_UNKNOWN;
 	}
+	if (t && t->used && name && !strcmp(name, t->vm_id)) {
+		*ret_addr = PRIV_GUEST; /* its own host name, which is in no file */
+		return DNS_LOCAL;
+	}
+	here = name && g->here.ours && g->here.ours(g->here.ctx, name);
+	*ret_addr = PRIV_GATEWAY;
 	if (!t || !t->used || !t->policy || t->policy->mode == PRIV_EGRESS_OPEN)
-		return DNS_FORWARD;
+		return here ? DNS_HERE : DNS_FORWARD;
 	if (!name || !egress_name_allowed(t->policy, name)) {
 		log_name(t, name);
 		return DNS_REFUSE;
 	}
+	if (here)
+		return DNS_HERE;
 	return egress_name_rules(t->policy, name, rules) ? DNS_FORWARD_PIN : DNS_FORWARD;
 }
 
@@ -176,6 +185,26 @@ static void on_answer(void *ctx, uint32_t key, const char *name, const uint32_t 
 	LOCK_SCOPE(&g->lock);
 	for (uint32_t i = 0; t->used && i < p.n_addrs; i++)
 		pin_put(t, name_hash(name), p.addrs[i], clock_ms() + (uint64_t)p.ttl_s * 1000);
+}
+
+/* ---- names of this server ---- */
+
+void gates_set_here(struct gates *g, const struct gate_here *h)
+{
+	LOCK_SCOPE(&g->lock);
+	g->here = h ? *h : (struct gate_here){ 0 };
+}
+
+int gates_caller(struct gates *g, const char *caller, char ret_vm[ID_SIZE])
+{
+	LOCK_SCOPE(&g->lock);
+	for (uint32_t i = 0; i < GATES_MAX; i++) {
+		if (!g->gate[i].used || strcmp(g->gate[i].caller, caller) != 0)
+			continue;
+		memcpy(ret_vm, g->gate[i].vm_id, ID_SIZE);
+		return 0;
+	}
+	return -ENOENT;
 }
 
 /* ---- setting and dropping ---- */
@@ -219,11 +248,13 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	struct gate_ca *ca = NULL;
 	autofree struct priv_egress *plan = calloc(1, sizeof(*plan));
 	struct gate *t = &g->gate[slot];
+	uint8_t caller[(GATE_CALLER_SIZE - 1) / 2];
 	int listener = -1, r;
 	bool have;
 
 	if (!plan || slot >= GATES_MAX)
 		return err_set(err, -ENOMEM, "policy: out of memory");
+	random_bytes(caller, sizeof(caller));
 	egress_plan(c->policy, new_mark(), plan);
 	if (c->vpc) {
 		plan->vpc_addr = c->vpc_addr;
@@ -236,12 +267,13 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	have = t->used && t->listener >= 0;
 	mutex_unlock(&g->lock);
 	/* Before the rules, so that redirected connections find the proxy. */
-	if (egress_wants_proxy(c->policy) && !have && (listener = listen_for(g, slot, err)) < 0) {
+	if (!have && (listener = listen_for(g, slot, err)) < 0) {
 		gate_ca_unref(ca);
 		return listener;
 	}
 	LOCK_SCOPE(&g->apply);
-	r = privc_slot_policy(g->priv, slot, plan, c->vpc ? &c->vpc_net : NULL, err);
+	r = c->as_built ? 0
+	                : privc_slot_policy(g->priv, slot, plan, c->vpc ? &c->vpc_net : NULL, err);
 	if (r < 0) {
 		if (listener >= 0)
 			close(listener);
@@ -266,6 +298,7 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	t->log = gate_log_ref(c->log);
 	t->ca = ca;
 	t->mark = plan->mark;
+	hex_encode(caller, sizeof(caller), t->caller);
 	snprintf(t->vm_id, sizeof(t->vm_id), "%s", c->vm_id);
 	snprintf(t->holder, sizeof(t->holder), "%s", c->holder);
 	snprintf(t->vpc, sizeof(t->vpc), "%s", c->vpc ? c->vpc : "");

@@ -2,9 +2,10 @@
 /*
  * net/gate.h - policies of the slots that are in use; for vm/
  *
- * A slot with a policy has a gate here: it checks names for the forwarder, pins
+ * Every slot in use has a gate here: it checks names for the forwarder, pins
  * their addresses, handles the connections that the rules redirect to the proxy, and
- * records what was blocked. All functions may be called from any thread.
+ * records what was blocked. Names of this server lead to the proxy, too, which passes their
+ * connections on to whoever serves them. All functions may be called from any thread.
  */
 #pragma once
 
@@ -73,6 +74,7 @@ struct gate_conf {
 	const char *vpc;              /* id; NULL: in none */
 	struct priv_vpc vpc_net;
 	uint32_t vpc_addr;
+	bool as_built; /* the slot has its rules: those for no policy and no VPC */
 };
 /* Applies it to the slot, replacing the previous one; open connections are checked again. */
 int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct err *err);
@@ -80,6 +82,30 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 void gate_collect(struct gates *g, uint32_t slot);
 /* Call it before the slot is returned. Without a gate it does nothing. */
 void gate_drop(struct gates *g, uint32_t slot);
+
+/* ---- names of this server ---- */
+
+#define GATE_CALLER_SIZE 33
+
+/* A guest's connection to one of them. */
+struct gate_entry {
+	const char *vm_id;
+	const char *caller; /* by which gates_caller() knows it, as long as its gate is */
+	const char *only;   /* the one name it may be used for; "": any */
+	bool tls;
+};
+struct gate_here {
+	void *ctx;
+	/* Does the name, in lower case, lead to this server? Called with locks held: must not
+	 * block. */
+	bool (*ours)(void *ctx, const char *name);
+	/* Serves the connection, a socket of this host; likewise. */
+	int (*enter)(void *ctx, const struct gate_entry *e, int fd_consume);
+};
+/* h is copied; NULL: none from now on, and none is under way when it returns. */
+void gates_set_here(struct gates *g, const struct gate_here *h);
+/* The VM that calls itself so, or -ENOENT. */
+int gates_caller(struct gates *g, const char *caller, char ret_vm[ID_SIZE]);
 
 /* Private names: "<name>.internal" inside the VPC; addr 0 removes it. */
 int gates_name(struct gates *g, const char *vpc, const char *name, const char *owner, uint32_t addr,

@@ -39,7 +39,8 @@ struct gate {
 	struct gate_ca *ca;    /* ref'd or NULL */
 	char vpc[ID_SIZE];     /* or "" */
 	uint32_t mark;
-	int listener; /* owned; -1: none */
+	char caller[GATE_CALLER_SIZE]; /* random */
+	int listener;                  /* owned; -1: none */
 	struct pin *pins;
 	size_t n_pins;
 };
@@ -58,6 +59,8 @@ struct proxied {
 	uint16_t port;
 	char name[SNIFF_NAME_MAX]; /* g->lock once it is known */
 	bool pinned, injected;
+	bool here; /* to this server */
+	char caller[GATE_CALLER_SIZE];
 };
 
 struct private_name {
@@ -80,6 +83,7 @@ struct gates {
 	struct gate gate[GATES_MAX] GUARDED_BY(lock);
 	struct proxied *conns GUARDED_BY(lock);
 	unsigned n_conns GUARDED_BY(lock);
+	struct gate_here here GUARDED_BY(lock);
 	struct private_name *names GUARDED_BY(lock); /* owned */
 	size_t n_names GUARDED_BY(lock);
 };

@@ -8,7 +8,9 @@
  * connects to the guest's destination from inside the slot, so that the slot's rules,
  * limits and counters apply to the proxy too. Then bytes are copied both ways
  * unchanged. A plain request that is allowed by its name alone is rewritten
- * so that the connection carries no second one for another name. Connections are counted by guest
+ * so that the connection carries no second one for another name. A connection to the gateway itself
+ * is for a name of this server: its bytes are passed on to the edge, together with which guest it
+ * is. Connections are counted by guest
  * and by account (base/budget.h); one too many is closed at once.
  */
 #include <arpa/inet.h>
@@ -93,6 +95,13 @@ static int look(struct proxied *c, char name[SNIFF_NAME_MAX])
 
 /* ---- one connection ---- */
 
+static void reset(struct proxied *c)
+{
+	struct linger now = { .l_onoff = 1 };
+
+	setsockopt(c->down, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+}
+
 static void refuse(struct proxied *c)
 {
 	struct gate_blocked b = { .cause = *c->name ? GATE_NAMED : GATE_ADDRESS,
@@ -100,12 +109,10 @@ static void refuse(struct proxied *c)
 		                  .proto = IPPROTO_TCP,
 		                  .port = c->port,
 		                  .at_ms = clock_wall_ms() };
-	struct linger now = { .l_onoff = 1 };
 
 	snprintf(b.name, sizeof(b.name), "%s", c->name);
 	gate_log_add(c->log, &b);
-	setsockopt(c->down, SOL_SOCKET, SO_LINGER, &now,
-	           sizeof(now)); /* a reset, as the rules would send */
+	reset(c); /* as the rules would */
 }
 
 /* One request by its head, then whatever follows: what it says makes it the only one. */
@@ -132,19 +139,68 @@ static int pass_http(struct proxied *c)
 	                    : gate_relay(&a, &b, out.p, out.len);
 }
 
+static void set_name(struct proxied *c, const char name[SNIFF_NAME_MAX])
+{
+	LOCK_SCOPE(&c->g->lock);
+	memcpy(c->name, name, SNIFF_NAME_MAX);
+}
+
+/* One end of a new pair of sockets becomes c->up, the other one is the edge's. */
+static int enter(struct proxied *c)
+{
+	struct gates *g = c->g;
+	const struct gate_entry e = {
+		.vm_id = c->vm_id, .caller = c->caller, .only = c->name, .tls = c->port != PORT_HTTP
+	};
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+		return -errno;
+	LOCK_SCOPE(&g->lock);
+	c->up = pair[0];
+	if (g->here.enter)
+		return g->here.enter(g->here.ctx, &e, pair[1]);
+	close(pair[1]);
+	return -EHOSTUNREACH;
+}
+
+/* To a name of this server. With an open policy any name will do, and none is looked for. */
+static int serve_here(struct proxied *c)
+{
+	struct relay_end a = { .fd = c->down }, b;
+	char name[SNIFF_NAME_MAX] = "";
+	int r;
+
+	if (c->policy && c->policy->mode == PRIV_EGRESS_RULES) {
+		if ((r = look(c, name)) < 0)
+			return r;
+		set_name(c, name);
+	}
+	if (!egress_here_allowed(c->policy, name, c->port)) {
+		refuse(c);
+		return -EPERM;
+	}
+	if ((r = enter(c)) < 0) {
+		reset(c);
+		return r;
+	}
+	b = (struct relay_end){ .fd = c->up };
+	return gate_relay(&a, &b, NULL, 0);
+}
+
 static int serve(struct proxied *c)
 {
 	const struct egress_inject *in;
 	char name[SNIFF_NAME_MAX];
 	struct err err = { 0 };
 	struct relay_end a, b;
-	int r = look(c, name);
+	int r;
 
-	if (r < 0)
+	if (c->here)
+		return serve_here(c);
+	if ((r = look(c, name)) < 0)
 		return r;
-	mutex_lock(&c->g->lock);
-	memcpy(c->name, name, sizeof(name));
-	mutex_unlock(&c->g->lock);
+	set_name(c, name);
 	c->pinned = *name && gate_pinned(c->g, c->slot, c->gen, name, c->addr);
 	if (!egress_conn_allowed(c->policy, name, c->pinned, c->addr, c->port)) {
 		refuse(c);
@@ -155,9 +211,7 @@ static int serve(struct proxied *c)
 		return gate_inject(c, in);
 	r = gate_upstream(c, &err);
 	if (r < 0) {
-		/* As if the other side had refused the connection. */
-		setsockopt(c->down, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 },
-		           sizeof(struct linger));
+		reset(c); /* as if the other side had refused the connection */
 		return r;
 	}
 	if (c->port == PORT_HTTP &&
@@ -235,12 +289,18 @@ static void *conn_main(void *arg)
 	return NULL;
 }
 
+static bool still_allowed(const struct proxied *c, const struct egress *policy)
+{
+	if (c->here)
+		return egress_here_allowed(policy, c->name, c->port);
+	return *c->name && !c->injected &&
+	       egress_conn_allowed(policy, c->name, c->pinned, c->addr, c->port);
+}
+
 void gate_proxy_cut(struct gates *g, uint32_t slot, const struct egress *policy)
 {
 	for (struct proxied *c = g->conns; c; c = c->next) {
-		if (c->slot != slot ||
-		    (policy && *c->name && !c->injected &&
-		     egress_conn_allowed(policy, c->name, c->pinned, c->addr, c->port)))
+		if (c->slot != slot || (policy && still_allowed(c, policy)))
 			continue;
 		shutdown(c->down, SHUT_RDWR);
 		if (c->up >= 0)
@@ -281,6 +341,8 @@ static int start(struct gates *g, uint32_t slot, int fd_consume) REQUIRES(&g->lo
 	c->g = g;
 	c->slot = slot;
 	c->gen = t->gen;
+	c->here = c->addr == PRIV_GATEWAY;
+	memcpy(c->caller, t->caller, sizeof(c->caller));
 	c->policy = egress_ref(t->policy);
 	c->log = gate_log_ref(t->log);
 	c->ca = gate_ca_ref(t->ca);

@@ -46,41 +46,97 @@ static int run_script(struct vm *vm, const char *script, const char *const *env,
 	return r;
 }
 
-/* What update-ca-certificates does, for one certificate, without minutes of hashing the others. */
+/* What agents do themselves that are not older than this (agent/trust.c). */
 static const char trust_script[] =
         "set -e\n"
-        "f=/usr/local/share/ca-certificates/pando-egress.crt\n"
+        "f=/usr/local/share/ca-certificates/$PANDO_NAME.crt\n"
         "b=/etc/ssl/certs/ca-certificates.crt\n"
         "mkdir -p /usr/local/share/ca-certificates /etc/ssl/certs\n"
         "cat >$f.new\n"
         "if cmp -s $f.new $f && [ -e /etc/ssl/certs/$PANDO_HASH.0 ]; then rm $f.new; exit 0; fi\n"
         "mv $f.new $f\n"
         "ln -sf $f /etc/ssl/certs/$PANDO_HASH.0\n"
-        "ln -sf $f /etc/ssl/certs/pando-egress.pem\n"
+        "ln -sf $f /etc/ssl/certs/$PANDO_NAME.pem\n"
         "if [ -e $b ]; then cat $b $f >$b.new; else cat $f >$b.new; fi\n"
         "chmod 644 $f $b.new\n"
         "mv $b.new $b\n";
 
-static int trust_ca(struct vm *vm, struct err *err)
+static int trust(struct vm *vm, const struct guest_ca *ca, struct err *err)
 {
-	char hash[9], var[32];
-	const char *env[] = { var, NULL };
-	int r;
+	char var[32], file[48];
+	const char *env[] = { var, file, NULL };
+	int r = vm->guest ? guest_trust(vm->guest, ca, deadline_in(vm->m->t.guest_step), err)
+	                  : err_set(err, -ENOTCONN, "its agent cannot be reached");
 
-	if (!vm->net.ca_cert)
-		return 0;
-	r = gate_ca_hash(vm->net.ca_cert, hash, err);
+	if (r != -EOPNOTSUPP)
+		return r;
+	snprintf(var, sizeof(var), "PANDO_HASH=%s", ca->hash);
+	snprintf(file, sizeof(file), "PANDO_NAME=%s", ca->name);
+	return run_script(vm, trust_script, env, ca->pem, err);
+}
+
+int vmm_trust(struct vmm *m, const char *ca_pem, const char *domain, struct err *err)
+{
+	char hash[9];
+	char *copy;
+	int r = gate_ca_hash(ca_pem, hash, err);
+
 	if (r < 0)
 		return r;
-	snprintf(var, sizeof(var), "PANDO_HASH=%s", hash);
-	return run_script(vm, trust_script, env, vm->net.ca_cert, err);
+	copy = strdup(ca_pem);
+	if (!copy)
+		return err_set(err, -ENOMEM, "out of memory");
+	LOCK_SCOPE(&m->lock);
+	free(m->ca_pem);
+	m->ca_pem = copy;
+	memcpy(m->ca_hash, hash, sizeof(hash));
+	snprintf(m->ca_domain, sizeof(m->ca_domain), "%s", domain);
+	return 0;
+}
+
+/* The template is shared by servers, which have other authorities. */
+static char *local_ca(const struct vm *vm, struct guest_ca *ret)
+{
+	struct vmm *m = vm->m;
+	LOCK_SCOPE(&m->lock);
+
+	if (!m->ca_pem || m->template_vm == vm)
+		return NULL;
+	ret->hash = m->ca_hash; /* as the domain, set once */
+	ret->domain = m->ca_domain;
+	return strdup(m->ca_pem);
+}
+
+void vm_trust_local(struct vm *vm)
+{
+	struct err err = { 0 };
+	struct guest_ca ca = { .name = "pando-local" };
+	uint64_t t0 = clock_us();
+	autofree char *pem = vm->trusts ? NULL : local_ca(vm, &ca);
+
+	if (!pem)
+		return;
+	ca.pem = pem;
+	vm->trusts = true;
+	if (trust(vm, &ca, &err) == 0) {
+		vm_log(vm, LOG_LV_DEBUG, "trusts this server's CA after %.1f ms",
+		       (double)(clock_us() - t0) / 1e3);
+	} else {
+		vm_log(vm, LOG_LV_WARN, "does not trust this server's CA: %s", err.msg);
+		vm_tell(vm, EVENT_WARN,
+		        "names of this server are not trusted over HTTPS in the VM: %s", err.msg);
+	}
 }
 
 void vm_net_trust(struct vm *vm)
 {
 	struct err err = { 0 };
+	char hash[9];
+	struct guest_ca ca = {
+		.name = "pando-egress", .hash = hash, .pem = vm->net.ca_cert, .domain = ""
+	};
 
-	if (trust_ca(vm, &err) == 0)
+	if (!ca.pem || (gate_ca_hash(ca.pem, hash, &err) == 0 && trust(vm, &ca, &err) == 0))
 		return;
 	vm_log(vm, LOG_LV_WARN, "does not trust its egress CA: %s", err.msg);
 	vm_tell(vm, EVENT_WARN, "headers cannot be injected: %s", err.msg);
@@ -122,7 +178,7 @@ static const char *holder_of(const struct vm *vm)
 	return *vm->row.info.account ? vm->row.info.account : vm->row.info.id;
 }
 
-int vm_net_apply(struct vm *vm, struct err *err)
+static int apply(struct vm *vm, bool as_built, struct err *err)
 {
 	struct gate_conf c = { .vm_id = vm->row.info.id,
 		               .holder = holder_of(vm),
@@ -132,13 +188,19 @@ int vm_net_apply(struct vm *vm, struct err *err)
 		               .ca_key = vm->net.ca_key,
 		               .vpc = *vm->net.vpc ? vm->net.vpc : NULL,
 		               .vpc_net = vm->net.vpc_net,
-		               .vpc_addr = vm->net.addr };
+		               .vpc_addr = vm->net.addr,
+		               .as_built = as_built };
 
 	int r = gate_set(vm->m->conf.gates, vm->slot.idx, &c, err);
 
 	if (r == 0 && *vm->net.vpc)
 		knock_open(vm->m, vm->net.vpc, &vm->net.vpc_net);
 	return r;
+}
+
+int vm_net_apply(struct vm *vm, struct err *err)
+{
+	return apply(vm, /* as_built= */ false, err);
 }
 
 int vm_open_network(struct vm *vm, bool as_built, struct err *err)
@@ -149,11 +211,12 @@ int vm_open_network(struct vm *vm, bool as_built, struct err *err)
 	if (!vm->net.log && !(vm->net.log = gate_log_new()))
 		return err_set(err, -ENOMEM, "out of memory");
 	/* A slot as it is built is what a VM without a policy gets. */
-	if (!(plain && as_built) && (r = vm_net_apply(vm, err)) < 0)
+	if ((r = apply(vm, plain && as_built, err)) < 0)
 		return r;
 	if (as_built) {
 		if ((r = give_address(vm, err)) < 0)
 			return r;
+		vm_trust_local(vm);
 		vm_net_trust(vm);
 	}
 	r = dns_add(vm->m->dns, vm->slot.idx, holder_of(vm), TAKE_FD(vm->slot.dns_udp),

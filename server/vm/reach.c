@@ -11,6 +11,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "net/gate.h"
 #include "vm/vm_internal.h"
 
 #define BOOTED_MS 60000 /* services of a VM that was booted are up after so long */
@@ -38,6 +39,11 @@ int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_soc
 	}
 	vm_unlock(vm);
 	return r;
+}
+
+int vmm_caller(struct vmm *m, const char *caller, char ret_vm[ID_SIZE])
+{
+	return gates_caller(m->conf.gates, caller, ret_vm);
 }
 
 int vmm_owner(struct vmm *m, const char *id, char ret_account[ACCOUNT_SIZE], struct err *err)

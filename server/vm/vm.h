@@ -177,6 +177,11 @@ struct vm_socket {
 int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_socket *ret,
                struct err *err);
 /* Whose VM it is; for those who were given nothing but its name. */
+/* The VM that a guest's connection to this server came from (net/gate.h), or -ENOENT. */
+int vmm_caller(struct vmm *m, const char *caller, char ret_vm[ID_SIZE]);
+/* The CA that guests trust from their next start or thaw on, as PEM, and as struct guest_ca the
+ * domain. Call it once, before VMs are handed out. */
+int vmm_trust(struct vmm *m, const char *ca_pem, const char *domain, struct err *err);
 int vmm_owner(struct vmm *m, const char *id, char ret_account[ACCOUNT_SIZE], struct err *err);
 
 int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const char *name,

@@ -54,10 +54,11 @@ struct vm {
 	struct guest *guest;     /* ref'd; vm->lock */
 	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
 	bool has_slot;
-	struct vm_net net;           /* vm->lock */
-	bool gone;                   /* deleted; vm->lock */
-	bool buried;                 /* the same, for those without the lock; m->lock */
-	bool cancelled;              /* building, and not wanted any more; m->lock */
+	bool trusts;       /* its guest was given this server's CA since it was started or thawed */
+	struct vm_net net; /* vm->lock */
+	bool gone;         /* deleted; vm->lock */
+	bool buried;       /* the same, for those without the lock; m->lock */
+	bool cancelled;    /* building, and not wanted any more; m->lock */
 	char builds[ID_SIZE];        /* the snapshot that comes out of it, or "" */
 	bool stalled;                /* stopped by QEMU: the disk was full; vm->lock */
 	bool lost_process;           /* QEMU ended by itself: the reaper has it in hand */
@@ -110,6 +111,8 @@ struct vmm {
 	struct privc *priv;
 	struct dns *dns;
 	struct priv_info priv_info;
+	char *ca_pem; /* owned; lock, both: the CA that guests trust, or NULL */
+	char ca_hash[9], ca_domain[256];
 	struct mutex lock;
 	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
@@ -333,8 +336,9 @@ int vm_net_renamed(struct vm *vm, const char *was, struct err *err);
 /* An authority for the VM, if the policy needs one and there is none. */
 int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err);
 int vm_net_save(struct vm *vm, const struct egress *e, struct err *err);
-void vm_net_trust(struct vm *vm);  /* the guest trusts that authority; says so when not */
-void vm_net_forget(struct vm *vm); /* its names */
+void vm_trust_local(struct vm *vm); /* the guest trusts this server's CA; likewise */
+void vm_net_trust(struct vm *vm);   /* the guest trusts that authority; says so when not */
+void vm_net_forget(struct vm *vm);  /* its names */
 void vm_net_done(struct vm_net *n);
 /* vpc.c */
 int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err);

@@ -541,6 +541,7 @@ struct vmm *vmm_free(struct vmm *m)
 	mutex_destroy(&m->quota);
 	mutex_destroy(&m->tunnels);
 	mutex_destroy(&m->lock);
+	free(m->ca_pem);
 	free(m);
 	return NULL;
 }

@@ -364,7 +364,10 @@ static void begin(bool h2)
 	     socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
 	st.client = pair[1];
 	st.w.n_conns++;
-	conn_new(&st.w, pair[0], st.flags & FLAG_TLS, &peer, client);
+	conn_new(&st.w, &(struct handed){ .fd = pair[0],
+	                                  .tls = st.flags & FLAG_TLS,
+	                                  .client = client,
+	                                  .peer = peer });
 	must(st.w.conns != NULL);
 	if (h2 && !(st.flags & FLAG_TLS)) {
 		must(h2_open(st.w.conns) == 0);

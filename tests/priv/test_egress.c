@@ -66,6 +66,34 @@ static void modes(void **state)
 	assert_false(egress_conn_allowed(closed, "a", true, 1, 1));
 }
 
+/* Names of this server: as any other, but without addresses. */
+static void here(void **state)
+{
+	AUTO(egress_unrefp)
+	struct egress *named =
+	        policy("{\"mode\":\"rules\",\"rules\":["
+	               "{\"action\":\"deny\",\"domain\":\"git.x.org\"},"
+	               "{\"action\":\"allow\",\"domain\":\"*.x.org\",\"ports\":[443]}]}",
+	               NULL);
+	AUTO(egress_unrefp)
+	struct egress *all = policy("{\"mode\":\"rules\",\"rules\":["
+	                            "{\"action\":\"deny\",\"domain\":\"git.x.org\"},"
+	                            "{\"action\":\"deny\",\"cidr\":\"10.0.0.0/8\"},"
+	                            "{\"action\":\"allow\"}]}",
+	                            NULL);
+	AUTO(egress_unrefp) struct egress *closed = policy("{\"mode\":\"closed\"}", NULL);
+
+	assert_true(egress_here_allowed(NULL, "", 80));
+	assert_false(egress_here_allowed(closed, "api.x.org", 443));
+	assert_true(egress_here_allowed(named, "api.x.org", 443));
+	assert_false(egress_here_allowed(named, "api.x.org", 80));
+	assert_false(egress_here_allowed(named, "git.x.org", 443));
+	assert_false(egress_here_allowed(named, "api.y.org", 443));
+	assert_true(egress_here_allowed(all, "api.x.org", 80));
+	assert_false(egress_here_allowed(all, "git.x.org", 80));
+	assert_false(egress_here_allowed(all, "", 80)); /* it could be for any name */
+}
+
 static void rules(void **state)
 {
 	AUTO(egress_unrefp)
@@ -370,10 +398,10 @@ static void keys(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(matching), cmocka_unit_test(modes),     cmocka_unit_test(rules),
-		cmocka_unit_test(names),    cmocka_unit_test(secrets),   cmocka_unit_test(hello),
-		cmocka_unit_test(heads),    cmocka_unit_test(rewritten), cmocka_unit_test(dns),
-		cmocka_unit_test(keys),     cmocka_unit_test(upgrades),
+		cmocka_unit_test(matching), cmocka_unit_test(modes), cmocka_unit_test(rules),
+		cmocka_unit_test(here),     cmocka_unit_test(names), cmocka_unit_test(secrets),
+		cmocka_unit_test(hello),    cmocka_unit_test(heads), cmocka_unit_test(rewritten),
+		cmocka_unit_test(dns),      cmocka_unit_test(keys),  cmocka_unit_test(upgrades),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

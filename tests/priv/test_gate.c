@@ -209,6 +209,125 @@ static void a_slot_changes_hands(void **state)
 	assert_int_equal(budget_used(r->g->by_holder, "other"), 1);
 }
 
+/* ---- names of this server ---- */
+
+struct door {
+	struct mutex lock;
+	unsigned n;
+	int fd; /* of the last one */
+	char vm[ID_SIZE], caller[GATE_CALLER_SIZE], only[64];
+	bool tls;
+};
+
+static bool ours(void *ctx, const char *name)
+{
+	(void)ctx;
+	return strcmp(name, "a.test") == 0;
+}
+
+static int enter(void *ctx, const struct gate_entry *e, int fd_consume)
+{
+	struct door *d = ctx;
+	LOCK_SCOPE(&d->lock);
+
+	d->n++;
+	d->fd = fd_consume;
+	d->tls = e->tls;
+	snprintf(d->vm, sizeof(d->vm), "%s", e->vm_id);
+	snprintf(d->caller, sizeof(d->caller), "%s", e->caller);
+	snprintf(d->only, sizeof(d->only), "%s", e->only);
+	return 0;
+}
+
+static bool entered(struct door *d, unsigned n)
+{
+	uint64_t end = deadline_in(WAIT_MS);
+
+	for (;;) {
+		mutex_lock(&d->lock);
+		bool is = d->n == n;
+		mutex_unlock(&d->lock);
+		if (is || !deadline_left(end))
+			return is;
+		poll(NULL, 0, 5);
+	}
+}
+
+/* As the guest of slot 1: to the gateway. */
+static int to_gateway(uint16_t port, const char *say)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+		                  .sin_port = htons(port),
+		                  .sin_addr.s_addr = htonl(PRIV_GATEWAY) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(send(fd, say, strlen(say), MSG_NOSIGNAL), strlen(say));
+	return fd;
+}
+
+static void give_open(struct rig *r, const char *id)
+{
+	struct gate_conf c = { .vm_id = id, .holder = "acme", .as_built = true };
+	struct err err = { 0 };
+
+	assert_int_equal(gate_set(r->g, 1, &c, &err), 0);
+}
+
+static void to_this_server(void **state)
+{
+	struct rig *r = *state;
+	struct door d = { .fd = -1 };
+	struct gate_here here = { &d, ours, enter };
+	char vm[ID_SIZE], old[GATE_CALLER_SIZE], text[8] = "";
+
+	mutex_init(&d.lock, "test door");
+	give_open(r, "vm1");
+	autofd int early = to_gateway(443, "hello");
+	assert_true(closed(early)); /* nobody serves them yet */
+	gates_set_here(r->g, &here);
+
+	/* Whatever the name, and whoever it is. */
+	autofd int a = to_gateway(443, "hello");
+	assert_true(entered(&d, 1));
+	assert_string_equal(d.vm, "vm1");
+	assert_string_equal(d.only, "");
+	assert_true(d.tls);
+	assert_int_equal(gates_caller(r->g, d.caller, vm), 0);
+	assert_string_equal(vm, "vm1");
+	assert_int_equal(gates_caller(r->g, "", vm), -ENOENT);
+	assert_int_equal(io_wait(d.fd, POLLIN, deadline_in(WAIT_MS)), 1);
+	assert_int_equal(recv(d.fd, text, sizeof(text), 0), 5);
+	assert_int_equal(send(d.fd, "back", 4, MSG_NOSIGNAL), 4);
+	assert_int_equal(io_wait(a, POLLIN, deadline_in(WAIT_MS)), 1);
+	assert_int_equal(recv(a, text, sizeof(text), 0), 4);
+	autofd int first = d.fd;
+
+	/* By its name alone, once there is a policy; what had none is cut. */
+	snprintf(old, sizeof(old), "%s", d.caller);
+	give(r, 1, "acme");
+	assert_true(closed(a));
+	assert_true(closed(first));
+	assert_int_equal(gates_caller(r->g, old, vm), -ENOENT);
+	autofd int b = to_gateway(80, "GET / HTTP/1.1\r\nHost: b.test\r\n\r\n");
+	assert_true(closed(b));
+	autofd int none = to_gateway(443, "not a client hello");
+	assert_true(closed(none));
+	autofd int c = to_gateway(80, "GET / HTTP/1.1\r\nHost: A.test\r\n\r\n");
+	assert_true(entered(&d, 2));
+	assert_string_equal(d.only, "a.test");
+	assert_false(d.tls);
+	autofd int second = d.fd;
+
+	/* The slot's next guest is another. */
+	gate_drop(r->g, 1);
+	assert_true(closed(c));
+	assert_int_equal(gates_caller(r->g, d.caller, vm), -ENOENT);
+	gates_set_here(r->g, NULL);
+	mutex_destroy(&d.lock);
+}
+
 static int run(const char *const *argv, const char *input)
 {
 	autofree char *said = NULL;
@@ -229,6 +348,7 @@ static int network(void)
 {
 	const char *const up[] = { "ip", "link", "set", "lo", "up", NULL };
 	const char *const addr[] = { "ip", "addr", "add", "10.9.9.0/24", "dev", "lo", NULL };
+	const char *const gateway[] = { "ip", "addr", "add", "10.0.0.1/32", "dev", "lo", NULL };
 	const char *const nft[] = { "nft", "-f", "-", NULL };
 	char rule[1024];
 	int n;
@@ -239,12 +359,13 @@ static int network(void)
 	}
 	n = snprintf(rule, sizeof(rule),
 	             "table ip t {\nchain c {\ntype nat hook output priority -100;\n"
-	             "tcp dport 80 redirect to :ip daddr map {");
+	             "ip daddr 10.9.9.0/24 tcp dport 80 redirect to :ip daddr map {");
 	for (int s = 0; s <= SLOTS; s++)
 		n += snprintf(rule + n, sizeof(rule) - (size_t)n, "%s 10.9.9.%d : %d", s ? "," : "",
 		              s, PORT0 + s);
-	snprintf(rule + n, sizeof(rule) - (size_t)n, " }\n}\n}\n");
-	return run(up, NULL) || run(addr, NULL) || run(nft, rule);
+	snprintf(rule + n, sizeof(rule) - (size_t)n,
+	         " }\nip daddr 10.0.0.1 tcp dport { 80, 443 } redirect to :%d\n}\n}\n", PORT0 + 1);
+	return run(up, NULL) || run(addr, NULL) || run(gateway, NULL) || run(nft, rule);
 }
 
 int main(void)
@@ -254,6 +375,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_account_leaves_connections_for_the_others, setup,
 		                                teardown),
 		cmocka_unit_test_setup_teardown(a_slot_changes_hands, setup, teardown),
+		cmocka_unit_test_setup_teardown(to_this_server, setup, teardown),
 	};
 
 	if (network() || setrlimit(RLIMIT_NOFILE, &files) < 0)
