@@ -197,7 +197,7 @@ void conn_turn(struct conn *c)
 static void rest(struct conn *c, bool at_once)
 {
 	struct pollfd p[POLL_MAX];
-	nfds_t n = 3, at[SSHD_CHANNELS_MAX];
+	nfds_t n = 3, at[SSHD_CHANNELS_MAX] = { 0 };
 	int asks_ms, ms = deadline_left(c->look_at);
 	bool may = link_may_ask(c, &asks_ms);
 
@@ -205,7 +205,6 @@ static void rest(struct conn *c, bool at_once)
 	for (size_t i = 0; i < c->n_chans; i++) {
 		const struct chan *x = c->chans[i];
 
-		at[i] = 0;
 		if (x->f || x->talk)
 			p[n++] = (struct pollfd){ .fd = chan_fd(x), .events = POLLIN };
 		/* without events its end is still reported */
