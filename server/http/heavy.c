@@ -51,8 +51,10 @@ void heavy_begin(struct request *req)
 
 void heavy_end(struct request *req)
 {
-	if (!req->cpu_us)
-		return;
-	rate_spend(req->http->cpu, req->holder, (double)(thread_us() - req->cpu_us) / 1000);
+	uint64_t now = thread_us();
+
+	/* At the end of the server it may be another thread that ends it. */
+	if (req->cpu_us && now > req->cpu_us)
+		rate_spend(req->http->cpu, req->holder, (double)(now - req->cpu_us) / 1000);
 	req->cpu_us = 0;
 }

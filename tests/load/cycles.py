@@ -28,13 +28,12 @@ from soak import slope  # noqa: E402
 GROWS = 0.5
 # The table is 8 MB, touched all over; each entry follows from its place and the count it was written at.
 WORKLOAD = r"""
-import time
+import os, time
 table = [(k * 2654435761) & 0xffffffff for k in range(200000)]
 count = wrong = 0
 def write(path, text):
     with open(path + ".new", "w") as f:
         f.write(text)
-    import os
     os.rename(path + ".new", path)
 while True:
     at = (count * 7919) % len(table)
@@ -44,7 +43,7 @@ while True:
             wrong += 1
         table[k] = (k * 2654435761) & 0xffffffff
     count += 1
-    write("/dev/shm/count", f"{count} {wrong}\n")
+    write("/dev/shm/count", f"{count} {wrong} {os.getpid()}\n")
     time.sleep(0.02)
 """
 
@@ -78,8 +77,10 @@ class Cycles:
         os.rename(self.saved() + ".new", self.saved())
 
     def count(self, vm):
-        n, wrong = map(int, self.s.sh(vm, "cat /dev/shm/count").split())
+        n, wrong, pid = map(int, self.s.sh(vm, "cat /dev/shm/count").split())
         assert wrong == 0, f"{wrong} numbers in the guest's memory have changed"
+        self.at["pid"] = self.at["pid"] or pid
+        assert pid == self.at["pid"], f"the program is not the one that was started: process {pid}, not {self.at['pid']}"
         return n
 
     def go_on(self, kind, every, want):
@@ -88,6 +89,8 @@ class Cycles:
         n = len(times)
         if n and n % every == 0:
             self.at["loads"].append(round(os.getloadavg()[0], 1))
+            if self.args.dir:
+                self.save()  # the times, if nothing else, should this one end in a failure
             say(f"cycles: {kind}: {n} of {want}, median of the last {every} {clients.percentile(times[-every:], 50):.0f} ms, load {self.at['loads'][-1]}")
         if self.over or time.monotonic() > self.end:
             raise Enough
@@ -100,7 +103,7 @@ class Cycles:
             s.api("PUT", f"/v1/vms/{vm}/files/%2Froot%2Fcount.py", {"content": WORKLOAD, "encoding": "utf8"})
             s.sh(vm, "(setsid python3 /root/count.py </dev/null >/root/count.log 2>&1 &); timeout 60 sh -c 'until [ -s /dev/shm/count ]; do sleep 0.1; done'",
                  timeout_ms=120000)
-            at["vm"], at["pid"] = vm, s.sh(vm, "pgrep -f count.py | head -1")
+            at["vm"] = vm
         vm, times = at["vm"], at["times"]["cycles"]
         while self.go_on("cycles", 50, self.args.cycles):
             n = len(times)
@@ -114,7 +117,6 @@ class Cycles:
             assert found == [str(n)] * 2, f"cycle {n}: found {found}"
             at["last"] = now
             times.append(took)
-        assert s.sh(vm, "pgrep -f count.py | head -1") == at["pid"], "the program is not the one that was started"
         before = self.count(vm)
         harness.wait_for("it still counts", lambda: self.count(vm) > before, 30)
         s.delete(vm)
