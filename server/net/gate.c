@@ -290,6 +290,8 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	t->n_pins = 0;
 	if (!t->used)
 		t->listener = -1;
+	if (!t->used || strcmp(t->vm_id, c->vm_id) != 0) /* its connections keep theirs */
+		hex_encode(caller, sizeof(caller), t->caller);
 	if (listener >= 0)
 		t->listener = listener;
 	t->used = true;
@@ -298,7 +300,6 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	t->log = gate_log_ref(c->log);
 	t->ca = ca;
 	t->mark = plan->mark;
-	hex_encode(caller, sizeof(caller), t->caller);
 	snprintf(t->vm_id, sizeof(t->vm_id), "%s", c->vm_id);
 	snprintf(t->holder, sizeof(t->holder), "%s", c->holder);
 	snprintf(t->vpc, sizeof(t->vpc), "%s", c->vpc ? c->vpc : "");
