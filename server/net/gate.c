@@ -132,23 +132,24 @@ static void log_name(struct gate *t, const char *name)
 static enum dns_verdict on_query(void *ctx, uint32_t key, const char *name, uint32_t *ret_addr)
 {
 	struct gates *g = ctx;
-	struct gate *t = key < GATES_MAX ? &g->gate[key] : NULL;
+	struct gate *t = &g->gate[key % GATES_MAX];
 	uint32_t rules[PRIV_PIN_SETS_MAX];
 	size_t n = name ? strlen(name) : 0;
-	bool here;
+	bool here, known;
 	LOCK_SCOPE(&g->lock);
 
+	known = key < GATES_MAX && t->used;
 	if (n > strlen(INTERNAL) && !strcmp(name + n - strlen(INTERNAL), INTERNAL)) {
-		*ret_addr = t && t->used ? private_addr(g, t->vpc, name, n - strlen(INTERNAL)) : 0;
+		*ret_addr = known ? private_addr(g, t->vpc, name, n - strlen(INTERNAL)) : 0;
 		return *ret_addr ? DNS_LOCAL : DNS_UNKNOWN;
 	}
-	if (t && t->used && name && !strcmp(name, t->vm_id)) {
+	if (known && name && !strcmp(name, t->vm_id)) {
 		*ret_addr = PRIV_GUEST; /* its own host name, which is in no file */
 		return DNS_LOCAL;
 	}
 	here = name && g->here.ours && g->here.ours(g->here.ctx, name);
 	*ret_addr = PRIV_GATEWAY;
-	if (!t || !t->used || !t->policy || t->policy->mode == PRIV_EGRESS_OPEN)
+	if (!known || !t->policy || t->policy->mode == PRIV_EGRESS_OPEN)
 		return here ? DNS_HERE : DNS_FORWARD;
 	if (!name || !egress_name_allowed(t->policy, name)) {
 		log_name(t, name);
@@ -290,6 +291,8 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	t->n_pins = 0;
 	if (!t->used)
 		t->listener = -1;
+	if (!t->used || strcmp(t->vm_id, c->vm_id) != 0) /* its connections keep theirs */
+		hex_encode(caller, sizeof(caller), t->caller);
 	if (listener >= 0)
 		t->listener = listener;
 	t->used = true;
@@ -298,7 +301,6 @@ int gate_set(struct gates *g, uint32_t slot, const struct gate_conf *c, struct e
 	t->log = gate_log_ref(c->log);
 	t->ca = ca;
 	t->mark = plan->mark;
-	hex_encode(caller, sizeof(caller), t->caller);
 	snprintf(t->vm_id, sizeof(t->vm_id), "%s", c->vm_id);
 	snprintf(t->holder, sizeof(t->holder), "%s", c->holder);
 	snprintf(t->vpc, sizeof(t->vpc), "%s", c->vpc ? c->vpc : "");

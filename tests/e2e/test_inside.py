@@ -5,9 +5,11 @@ import io
 import json
 import os
 import shutil
-import ssl
 import socket
+import ssl
+import subprocess
 import tarfile
+import tempfile
 
 import node
 from case import limit, wait_for
@@ -274,15 +276,32 @@ class Inside(InsideBase):
 
 
 class InsideAliases(InsideBase):
-    """Names of others that lead here from inside; the base domain is a real one."""
-    server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "2", "PANDO_DOMAIN": "pando.test",
-                  "PANDO_ALIAS_NAMES": "git.freestyle.test api.freestyle.test *.style.test"}
+    """Names of others that lead here from inside. The base domain is a real one, its certificate signed by somebody VMs do not know."""
 
     @classmethod
     def setUpClass(cls):
-        super(InsideBase, cls).setUpClass()
-        cls.use_edge()
-        cls.vm = cls.s.create()
+        cls.top_dir = tempfile.mkdtemp(prefix="pando-given-")
+        cert, key = (os.path.join(cls.top_dir, n) for n in ("cert.pem", "key.pem"))
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-keyout", key, "-out", cert, "-subj", "/CN=somebody", "-addext", "subjectAltName=DNS:pando.test,DNS:*.pando.test"],
+                       check=True, capture_output=True)
+        for path in (cls.top_dir, key, cert):
+            os.chmod(path, 0o755)  # pandod has a user of its own
+        cls.given = cert
+        cls.server_env = {"PANDO_POOL": "0", "PANDO_BLANKS": "2", "PANDO_DOMAIN": "pando.test", "PANDO_TLS_CERT": cert, "PANDO_TLS_KEY": key,
+                          "PANDO_ALIAS_NAMES": "git.freestyle.test api.freestyle.test *.style.test"}
+        try:
+            super(InsideBase, cls).setUpClass()
+            cls.use_edge()
+            cls.vm = cls.s.create()
+        except BaseException:
+            shutil.rmtree(cls.top_dir)
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.top_dir)
 
     def test_aliases(self):
         s, vm, repo = self.s, self.vm, self.new()
@@ -291,6 +310,7 @@ class InsideAliases(InsideBase):
         self.map("app.pando.test", vm)
         for host in ("api.pando.test", "api.freestyle.test", "git.freestyle.test"):
             self.assertEqual(json.loads(s.sh(vm, f"curl -sS https://{host}/v1/health"))["status"], "ok")
+        self.assertEqual(self.e.curl("https://api.pando.test/v1/health", "--cacert", self.given).status, 200)
         self.assertEqual(json.loads(s.sh(vm, "curl -sS https://app.style.test/echo"))["line"], "GET /echo HTTP/1.1")
         self.assertEqual(s.sh(vm, f"git clone -q https://x:{self.key}@git.freestyle.test/{repo} /root/w && cat /root/w/a.txt"), "one")
         self.assertEqual(s.sh(vm, "curl -sS -o /dev/null -w '%{http_code}' https://nobody.style.test/"), "404")
