@@ -45,6 +45,8 @@ struct guest_info {
 int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err *err);
 /* Ends the connection; pending calls fail with -ECONNRESET. Waits for no one's call to return. */
 void guest_close(struct guest *g);
+/* It is about to be ended on purpose: what calls say that this cuts off; "": not any more. */
+void guest_expect_end(struct guest *g, const char *why);
 struct guest *guest_ref(struct guest *g);
 void guest_unref(struct guest *g);                /* NULL is fine */
 static inline void guest_unrefp(struct guest **g) /* for AUTO() */

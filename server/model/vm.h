@@ -69,7 +69,7 @@ struct vm_info {
 	int64_t activity_threshold; /* in bytes per check */
 	struct vm_persistence persistence;
 	uint32_t vcpus, mem_mb, disk_mb;
-	bool count_exec;       /* exec, files and terminals count as activity too */
+	bool count_exec;       /* running work (exec, files, terminals) counts as activity */
 	struct vm_usage past;  /* of earlier machines */
 	struct vm_usage now;   /* of the current machine, as last measured */
 	struct vm_usage ahead; /* of the current machine, before it was handed to this VM */

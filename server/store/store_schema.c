@@ -521,9 +521,12 @@ static const char migration_18[] =
         "ALTER TABLE git_syncs ADD COLUMN hook_hash TEXT NOT NULL DEFAULT '';"
         "CREATE INDEX git_syncs_hook_hash ON git_syncs (hook_hash);";
 
+/* Running work counts as activity unless a VM says otherwise; so far it was the other way round. */
+static const char migration_19[] = "UPDATE vms SET count_exec = 1;";
+
 const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
 	                                 migration_5,  migration_6,  migration_7,  migration_8,
 	                                 migration_9,  migration_10, migration_11, migration_12,
 	                                 migration_13, migration_14, migration_15, migration_16,
-	                                 migration_17, migration_18 };
+	                                 migration_17, migration_18, migration_19 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -139,6 +139,27 @@ static bool is_idle(struct vm *vm, const struct vm_info *i)
 	       now - vm->idle_since_ms >= (uint64_t)i->idle_timeout_s * 1000;
 }
 
+/* Calls that are cut off by it say which settings would have prevented that. */
+static int suspend_idle(struct vm *vm, const struct vm_info *i, struct err *err)
+{
+	char why[320];
+	int r;
+
+	vm_log(vm, LOG_LV_INFO, "idle for %lld s: suspending", (long long)i->idle_timeout_s);
+	vm_tell(vm, EVENT_INFO, "idle for %lld s: suspending", (long long)i->idle_timeout_s);
+	snprintf(why, sizeof(why),
+	         "the VM was suspended during the call, after %lld s without network traffic: "
+	         "running work does not keep it awake while countExecAsActivity is false; set that "
+	         "to true, or raise idleTimeoutSeconds",
+	         (long long)i->idle_timeout_s);
+	if (vm->guest)
+		guest_expect_end(vm->guest, why);
+	r = vm_suspend_locked(vm, err);
+	if (r < 0 && vm->guest)
+		guest_expect_end(vm->guest, "");
+	return r;
+}
+
 static void look_at(struct vm *vm)
 {
 	struct err err = { 0 };
@@ -157,11 +178,7 @@ static void look_at(struct vm *vm)
 		vm->idle_since_ms = 0;
 	} else if (is_idle(vm, &i)) {
 		vm->idle_since_ms = 0;
-		vm_log(vm, LOG_LV_INFO, "no network traffic for %lld s: suspending",
-		       (long long)i.idle_timeout_s);
-		vm_tell(vm, EVENT_INFO, "no network traffic for %lld s: suspending",
-		        (long long)i.idle_timeout_s);
-		if (vm_suspend_locked(vm, &err) < 0)
+		if (suspend_idle(vm, &i, &err) < 0)
 			vm_log(vm, LOG_LV_WARN, "%s", err.msg);
 		else if (i.persistence.type == PERSIST_EPHEMERAL &&
 		         i.persistence.delete_event == DELETE_ON_SUSPEND)

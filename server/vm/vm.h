@@ -49,7 +49,7 @@ struct vm_create_opts {
 	const char *workdir;      /* NULL: the snapshot's */
 	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
-	bool count_exec;
+	bool count_exec; /* running work counts as activity */
 	bool recreate;
 	struct vm_persistence persistence;
 };

@@ -133,8 +133,8 @@ class SshLife(OnVm, Case):
     @long
     @limit(300)
     def test_c_idle(self):
-        """Bytes keep it awake; a client that says nothing does not."""
-        self.s.api("POST", f"/v1/vms/{self.vm}/start", {"idleTimeoutSeconds": 8})
+        """Where only traffic counts, bytes keep it awake; a client that says nothing does not."""
+        self.s.api("POST", f"/v1/vms/{self.vm}/start", {"idleTimeoutSeconds": 8, "countExecAsActivity": False})
         p = self.spawn("for i in $(seq 14); do echo tick $i; sleep 1; done; echo quiet; cat")
         self.line(p, b"tick 14", 120)
         self.assertEqual(self.s.state(self.vm), "running")

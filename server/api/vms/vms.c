@@ -59,7 +59,7 @@ static json_t *shape_made(struct request *req, const struct vm_info *v)
 
 int api_vm_create(struct request *req, struct reply *res, struct err *err)
 {
-	struct create_body b = { .threshold = THRESHOLD_DEFAULT };
+	struct create_body b = { .threshold = THRESHOLD_DEFAULT, .count_exec = true };
 	struct vm_create_opts o = { .account = who_of(req)->account,
 		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
 	autospec struct spec spec = { 0 };
