@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/near.h"
 #include "base/utf8.h"
 
 /* The byte after a string that begins at p, or end. */
@@ -187,12 +188,34 @@ static int read_field(json_t *v, const char *prefix, const struct json_field *f,
 	return 0;
 }
 
+static _Thread_local struct json_seen *watched;
+
+void json_seen_watch(struct json_seen *s)
+{
+	watched = s;
+}
+
+void json_fields_know(const json_t *object, const char *prefix, const struct json_field *fields,
+                      size_t n_fields)
+{
+	struct json_seen *s = watched;
+
+	if (!s || s->n == JSON_SEEN_MAX)
+		return;
+	s->tables[s->n].object = object;
+	s->tables[s->n].fields = fields;
+	s->tables[s->n].n = n_fields;
+	snprintf(s->tables[s->n].prefix, sizeof(s->tables[s->n].prefix), "%s", prefix);
+	s->n++;
+}
+
 int json_fields_read(const json_t *object, const char *prefix, const struct json_field *fields,
                      size_t n_fields, void *dst, struct err *err)
 {
 	if (!json_is_object(object))
 		return err_set(err, -EINVAL, "%s%sthe body must be a JSON object", prefix,
 		               *prefix ? " " : "");
+	json_fields_know(object, prefix, fields, n_fields);
 	for (size_t i = 0; i < n_fields; i++) {
 		const struct json_field *f = &fields[i];
 		json_t *v = json_object_get(object, f->name);
@@ -213,6 +236,42 @@ int json_fields_read(const json_t *object, const char *prefix, const struct json
 			return r;
 	}
 	return 0;
+}
+
+/* Is it a member that one of its tables has? Else near->best may be what was meant. */
+static bool is_known(const struct json_seen *s, const json_t *object, struct near *near)
+{
+	for (size_t i = 0; i < s->n; i++)
+		for (size_t k = 0; s->tables[i].object == object && k < s->tables[i].n; k++) {
+			if (strcmp(s->tables[i].fields[k].name, near->word) == 0)
+				return true;
+			near_try(near, s->tables[i].fields[k].name);
+		}
+	return false;
+}
+
+void json_seen_unknown(const struct json_seen *s, const json_t *root, json_unknown_fn fn, void *ctx)
+{
+	const char *name, *prefix = NULL;
+	json_t *v;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)root, i, v)
+	{
+		json_seen_unknown(s, v, fn, ctx);
+	}
+	for (i = 0; i < s->n && !prefix; i++)
+		if (s->tables[i].object == root)
+			prefix = s->tables[i].prefix;
+	json_object_foreach((json_t *)(uintptr_t)root, name, v)
+	{
+		struct near near = NEAR_OF(name);
+
+		if (prefix && !json_is_null(v) && !is_known(s, root, &near))
+			fn(ctx, prefix, name, near.best);
+		else
+			json_seen_unknown(s, v, fn, ctx);
+	}
 }
 
 json_t *json_text(const void *p, size_t n)

@@ -29,7 +29,7 @@ static int run(struct request *req, struct reply *res, struct err *err)
 
 	return (route->flags & ROUTE_BACKGROUND) && background_wanted(req)
 	               ? background_run(req, res, err)
-	               : route->handler(req, res, err);
+	               : api_handle(req, res, err);
 }
 
 /* Adds the ids in the path to the error. */

@@ -71,6 +71,11 @@ int request_user(struct request *req, enum err_code tag, const char **ret, struc
 int guest_call_error(int r, struct err *err);
 extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as it is */
 
+/* ---- handle.c ---- */
+
+/* The route's handler; members of the body that it does not know are named in a warning. */
+int api_handle(struct request *req, struct reply *res, struct err *err);
+
 /* ---- callbacks of http/ ---- */
 
 /* admit.c: checks key, token, ticket or password, and their permission. */

@@ -23,8 +23,12 @@
 #define IDLE_MAX (INT64_C(365) * 24 * 3600)
 #define READY_MAX INT64_C(86400)
 
-static const char *const unsupported[] = { "ports",    "nics",    "udpHolePunchPorts",
-	                                   "recreate", "domains", "dockerCredentials" };
+/* Members that are known, but not read with a table. */
+static const struct json_field more_fields[] = { JSON_NAME("baseImage"), JSON_NAME("name") };
+static const struct json_field unsupported[] = {
+	JSON_NAME("ports"),    JSON_NAME("nics"),    JSON_NAME("udpHolePunchPorts"),
+	JSON_NAME("recreate"), JSON_NAME("domains"), JSON_NAME("dockerCredentials"),
+};
 
 static void layer_done(struct spec_layer *l)
 {
@@ -80,18 +84,20 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 {
 	const json_t *image = json_object_get(layer, "baseImage");
 
+	json_fields_know(layer, where, more_fields, ARRAY_SIZE(more_fields));
+	json_fields_know(layer, where, unsupported, ARRAY_SIZE(unsupported));
 	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
-		const json_t *v = json_object_get(layer, unsupported[i]);
+		const json_t *v = json_object_get(layer, unsupported[i].name);
 
 		/* These belong to the VM, not to a layer: the API reads them at the top level. */
-		bool top = !*where && (strcmp(unsupported[i], "nics") == 0 ||
-		                       strcmp(unsupported[i], "domains") == 0 ||
-		                       strcmp(unsupported[i], "recreate") == 0);
+		bool top = !*where && (strcmp(unsupported[i].name, "nics") == 0 ||
+		                       strcmp(unsupported[i].name, "domains") == 0 ||
+		                       strcmp(unsupported[i].name, "recreate") == 0);
 
 		if (v && !is_empty(v) && !top)
 			return spec_bad(c, ERR_NONE, err,
 			                "'%s%s' is not supported by this server yet", where,
-			                unsupported[i]);
+			                unsupported[i].name);
 	}
 	if (image && !is_empty(image))
 		return spec_bad(c, ERR_NONE, err,

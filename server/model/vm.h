@@ -65,6 +65,7 @@ struct vm_info {
 	char point[ID_SIZE];        /* the point it rests on while suspended, or "" */
 	int64_t created_ms;         /* wall clock */
 	int64_t last_network_ms;    /* wall clock; 0: never */
+	int64_t delete_at_ms;       /* wall clock; 0: never */
 	int64_t idle_timeout_s;     /* -1: disabled */
 	int64_t activity_threshold; /* in bytes per check */
 	struct vm_persistence persistence;

@@ -160,6 +160,24 @@ static int suspend_idle(struct vm *vm, const struct vm_info *i, struct err *err)
 	return r;
 }
 
+/* Its time is over. One that is made anew has no end from then on. */
+static void expire(struct vm *vm, struct err *err)
+{
+	int64_t at = vm->row.info.delete_at_ms;
+
+	vm_tell(vm, EVENT_INFO, "its time is over (deleteAfterSeconds): deleting");
+	vm->row.info.delete_at_ms = 0;
+	if (vm_delete_locked(vm, "expired", err) < 0) {
+		vm->row.info.delete_at_ms = at; /* tried again */
+		vm_log(vm, LOG_LV_WARN, "its time is over, and it cannot be deleted: %s", err->msg);
+	}
+}
+
+static bool is_over(const struct vm_info *i)
+{
+	return i->delete_at_ms && i->state != VM_BUILDING && clock_wall_ms() >= i->delete_at_ms;
+}
+
 static void look_at(struct vm *vm)
 {
 	struct err err = { 0 };
@@ -170,6 +188,10 @@ static void look_at(struct vm *vm)
 	vm_copy_info(vm, &i);
 	if (!vm->gone && vm_save(vm, &err) < 0)
 		vm_log(vm, LOG_LV_WARN, "not written down yet: %s", err.msg);
+	if (!vm->gone && is_over(&i)) {
+		expire(vm, &err);
+		vm_copy_info(vm, &i);
+	}
 	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING)) {
 		vm_look_at_stall(vm);
 		machine_logs_trim(vm->m->engine, i.instance);

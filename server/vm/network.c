@@ -196,6 +196,16 @@ static int set_names(struct vm *vm, uint32_t addr, struct err *err)
 	return r;
 }
 
+void vm_net_rename(struct vm *vm, const char *old)
+{
+	struct err err = { 0 };
+
+	if (*vm->net.vpc && is_label(old))
+		gates_name(vm->m->conf.gates, vm->net.vpc, old, vm->row.info.id, 0, &err);
+	if (set_names(vm, vm->net.addr, &err) < 0)
+		vm_log(vm, LOG_LV_WARN, "its new name is not known in its VPC: %s", err.msg);
+}
+
 void vm_net_forget(struct vm *vm)
 {
 	set_names(vm, 0, NULL);
