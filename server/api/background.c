@@ -270,7 +270,9 @@ static int take_place(struct jobs *j, const char *account, struct err *err) REQU
 		        (unsigned long long)budget_share(j->places));
 	else
 		err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		        "too many requests are running in the background: try again later");
+		        "too many requests are running in the background (PANDO_BACKGROUND): try "
+		        "again "
+		        "later");
 	err_fact(err, ERR_FACT_RETRY, RETRY_S);
 	return -EAGAIN;
 }

@@ -307,6 +307,10 @@ bool guest_activity(struct guest *g, uint64_t *ret_marks);
 int guest_quiesce(struct guest *g, uint64_t deadline_ms, struct err *err);
 void guest_resume(struct guest *g);
 
+/* Variables of the whole VM, in place of those it had; NULL-terminated, at most GUEST_ENV_MAX. */
+#define GUEST_ENV_MAX 64
+int guest_set_env(struct guest *g, const char *const *env, struct err *err);
+
 /* Sets the clock of a guest that was paused to ours, ahead of anything that is sent later. */
 int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);
 /* systemd poweroff; returns when the agent accepted it. */

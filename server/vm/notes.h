@@ -23,6 +23,8 @@ int vmm_change(struct vmm *m, const char *account, const char *id, const struct 
  */
 struct vm_notes {
 	const char *tags, *metadata;
+	const char *env;            /* an object of strings */
+	const char *const *restart; /* services that must see it; NULL-terminated, or NULL */
 };
 int vmm_notes_set(struct vmm *m, const char *account, const char *id, const struct vm_notes *n,
                   struct err *err);

@@ -85,6 +85,12 @@ struct vm_start_opts {
 /* Resumes or cold boots; fine when running. */
 int vmm_start(struct vmm *m, const char *account, const char *id, const struct vm_start_opts *o,
               struct vm_info *ret, struct err *err);
+/*
+ * Waits until the guest's system is up, and the services (without ".service"; NULL-terminated, or
+ * NULL) are active. -ETIMEDOUT VM_START_TIMEOUT, and the VM runs on.
+ */
+int vmm_ready(struct vmm *m, const char *account, const char *id, const char *const *services,
+              unsigned timeout_s, struct err *err);
 /* Disk kept, memory gone: clean shutdown with a deadline, then the hard way. Fine when stopped. */
 int vmm_stop(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
              struct err *err);

@@ -263,6 +263,8 @@ bool point_fault(struct err *err, enum err_code tag);
 
 /* notes.c: wall clock for so many seconds from now; -1: never, 0 */
 int64_t vm_delete_at(int64_t after_s);
+/* After a VM was made anew: the guest gets its environment again. */
+void vm_env_again(struct vm *vm);
 /* wake.c: true when there is something new to save */
 bool vm_apply_opts(struct vm *vm, const struct vm_start_opts *o);
 

@@ -231,12 +231,115 @@ static void vms_end_when_they_were_told_to(void **state)
 	assert_non_null(strstr(c.body, "\"deleteReason\":\"expired\""));
 }
 
+static void exec(struct fx *f, const char *id, const char *body, const char *want)
+{
+	autoreply struct http_reply r = { 0 };
+	char path[64];
+
+	snprintf(path, sizeof(path), "/v1/vms/%s/exec-await", id);
+	fx_call(f, "POST", path, body, 200, &r);
+	assert_string_equal(fx_str(r.json, "stdout"), want);
+}
+
+static void everything_sees_the_environment(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply a = { 0 }, b = { 0 }, c = { 0 };
+	char id[32], path[64];
+	const char *child;
+
+	fx_call(f, "POST", "/v1/vms",
+	        "{\"env\":{\"COLOUR\":\"dark \\\"blue\\\" $x `y` \\\\\",\"HOME\":\"/elsewhere\"}}",
+	        200, &a);
+	snprintf(id, sizeof(id), "%s", fx_str(a.json, "id"));
+	exec(f, id, "{\"command\":\"echo \\\"$COLOUR|$HOME\\\"\"}",
+	     "dark \"blue\" $x `y` \\|/elsewhere\n");
+	/* A cell, in the default context. */
+	snprintf(path, sizeof(path), "/v1/vms/%s/code", id);
+	fx_call(f, "POST", path, "{\"language\":\"bash\",\"code\":\"echo [$HOME]\"}", 200, &b);
+	assert_non_null(strstr(b.body, "[/elsewhere]"));
+	/* Copies have it. */
+	snprintf(path, sizeof(path), "/v1/vms/%s/fork", id);
+	fx_call(f, "POST", path, "{}", 200, &c);
+	child = fx_str(json_array_get(json_object_get(c.json, "forks"), 0), "id");
+	assert_non_null(child);
+	fx_refused(f, "POST", "/v1/vms", "{\"env\":{\"1A\":\"x\"}}", 400, "CREATE_VM_BAD_REQUEST",
+	           "env");
+	fx_refused(f, "POST", "/v1/vms", "{\"env\":{\"A\":1}}", 400, "CREATE_VM_BAD_REQUEST",
+	           "env.A");
+	fx_refused(f, "POST", "/v1/vms", "{\"env\":[\"A=1\"]}", 400, "CREATE_VM_BAD_REQUEST",
+	           "env");
+}
+
+/* ---- creates that are sent again ---- */
+
+static size_t vms(struct fx *f)
+{
+	return listed(f, "limit=100");
+}
+
+static void wait_vms(struct fx *f, size_t want)
+{
+	for (uint64_t by = deadline_in(60000); deadline_left(by) > 0 && vms(f) != want;)
+		usleep(50000);
+	assert_int_equal(vms(f), want);
+}
+
+/* Sends a create and leaves. */
+static void create_and_leave(struct fx *f, const char *body)
+{
+	int fd = http_connect(f->port, 20000);
+	char head[512];
+	int n = snprintf(head, sizeof(head),
+	                 "POST /v1/vms HTTP/1.1\r\nHost: x\r\n%sContent-Type: application/json"
+	                 "\r\nContent-Length: %zu\r\n\r\n%s",
+	                 f->auth_header, strlen(body), body);
+
+	assert_int_equal(write(fd, head, (size_t)n), n);
+	close(fd);
+}
+
+static void a_create_that_is_sent_again_is_not_made_twice(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply a = { 0 }, b = { 0 }, c = { 0 };
+
+	create_and_leave(f, "{\"name\":\"once\"}");
+	wait_vms(f, 1);
+	fx_call(f, "POST", "/v1/vms", "{\"name\":\"other\"}", 200, &a); /* is another one */
+	assert_int_equal(vms(f), 2);
+	fx_call(f, "POST", "/v1/vms", "{\"name\":\"once\"}", 200, &b);
+	assert_int_equal(vms(f), 2);
+	assert_string_not_equal(fx_str(a.json, "id"), fx_str(b.json, "id"));
+	get(f, fx_str(b.json, "id"), &c);
+	assert_string_equal(fx_str(c.json, "name"), "once");
+	/* Its reply is given once; who asks a third time wants another. */
+	http_reply_done(&a);
+	fx_call(f, "POST", "/v1/vms", "{\"name\":\"once\"}", 200, &a);
+	assert_int_equal(vms(f), 3);
+}
+
+static void a_vm_that_nobody_knows_is_deleted(void **state)
+{
+	struct fx *f = *state;
+
+	f->conf.create_grace_s = 1;
+	create_and_leave(f, "{\"name\":\"lost\"}");
+	wait_vms(f, 1);
+	wait_vms(f, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, fx_setup, fx_teardown)
-		T(unknown_members_are_named),      T(tags_and_metadata),
-		T(names_change_and_stay_distinct), T(vms_end_when_they_were_told_to),
+		T(unknown_members_are_named),
+		T(tags_and_metadata),
+		T(names_change_and_stay_distinct),
+		T(vms_end_when_they_were_told_to),
+		T(everything_sees_the_environment),
+		T(a_create_that_is_sent_again_is_not_made_twice),
+		T(a_vm_that_nobody_knows_is_deleted),
 		cmocka_unit_test(near_words),
 	};
 

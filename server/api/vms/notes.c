@@ -14,6 +14,9 @@ void notes_done(struct notes *n)
 {
 	free(n->tags);
 	free(n->metadata);
+	if (n->env)
+		explicit_bzero(n->env, strlen(n->env));
+	free(n->env);
 	*n = (struct notes){ 0 };
 }
 
@@ -91,11 +94,51 @@ int parse_notes(const json_t *tags, const json_t *metadata, enum err_code tag, s
 	return 0;
 }
 
-int notes_write(struct request *req, const char *vm_id, const struct notes *n, struct err *err)
+static bool is_variable(const char *s)
 {
-	const struct vm_notes notes = { .tags = n->tags, .metadata = n->metadata };
+	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 
-	return n->tags || n->metadata
+	return n && !s[n] && n <= VM_ENV_NAME_MAX && !(s[0] >= '0' && s[0] <= '9');
+}
+
+int parse_vm_env(const json_t *env, enum err_code tag, struct notes *ret, struct err *err)
+{
+	const char *name;
+	size_t bytes = 0;
+	json_t *v;
+
+	if (!env || json_is_null(env) || (json_is_object(env) && json_object_size(env) == 0))
+		return 0;
+	if (!json_is_object(env) || json_object_size(env) > VM_ENV_MAX)
+		return err_tag(err, -EINVAL, tag, "'env' must be an object of up to %d strings",
+		               VM_ENV_MAX);
+	json_object_foreach((json_t *)(uintptr_t)env, name, v)
+	{
+		if (!is_variable(name))
+			return err_tag(err, -EINVAL, tag,
+			               "a name in 'env' must be 1 to %d of a-z A-Z 0-9 _, and not "
+			               "begin with a digit",
+			               VM_ENV_NAME_MAX);
+		if (!json_is_string(v) || strlen(json_string_value(v)) != json_string_length(v))
+			return err_tag(err, -EINVAL, tag, "'env.%s' must be a string without NUL",
+			               name);
+		bytes += strlen(name) + json_string_length(v) + 2;
+	}
+	if (bytes > VM_ENV_BYTES)
+		return err_tag(err, -EINVAL, tag,
+		               "'env' has %zu bytes, more than the maximum of %u", bytes,
+		               VM_ENV_BYTES);
+	return take(env, false, &ret->env, err);
+}
+
+int notes_write(struct request *req, const char *vm_id, const struct notes *n,
+                const char *const *restart, struct err *err)
+{
+	const struct vm_notes notes = {
+		.tags = n->tags, .metadata = n->metadata, .env = n->env, .restart = restart
+	};
+
+	return n->tags || n->metadata || n->env
 	               ? vmm_notes_set(deps_of(req)->vmm, who_of(req)->account, vm_id, &notes, err)
 	               : 0;
 }

@@ -14,12 +14,19 @@
 
 /* As in a body: NULL: nothing was said, "": removed. */
 struct notes {
-	char *tags, *metadata; /* owned JSON texts */
+	char *tags, *metadata, *env; /* owned JSON texts */
 };
+/* Variables of the whole VM. */
+#define VM_ENV_MAX 64            /* variables */
+#define VM_ENV_NAME_MAX 128      /* bytes */
+#define VM_ENV_BYTES (32u << 10) /* names and values together */
+int parse_vm_env(const json_t *env, enum err_code tag, struct notes *ret, struct err *err);
 void notes_done(struct notes *n);
 int parse_notes(const json_t *tags, const json_t *metadata, enum err_code tag, struct notes *ret,
                 struct err *err);
-int notes_write(struct request *req, const char *vm_id, const struct notes *n, struct err *err);
+/* restart: services that must see the environment; or NULL. */
+int notes_write(struct request *req, const char *vm_id, const struct notes *n,
+                const char *const *restart, struct err *err);
 /* Adds tags and metadata of the VM. Takes j and returns it. */
 json_t *notes_shape_one(struct request *req, const char *vm_id, json_t *j_consume);
 

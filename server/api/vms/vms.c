@@ -18,13 +18,14 @@
 #define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
 #define THRESHOLD_DEFAULT 1                 /* bytes: any traffic is activity */
 #define READY_MAX INT64_C(86400)            /* seconds */
+#define READY_DEFAULT 120
 #define THRESHOLD_MAX (INT64_C(1) << 40)
 
 struct create_body {
 	char name[VM_NAME_MAX];
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
-	json_t *persistence, *domains, *egress, *nics, *tags, *metadata;
+	json_t *persistence, *domains, *egress, *nics, *tags, *metadata, *env;
 	bool wait, count_exec, recreate;
 	int64_t wait_s, delete_after;
 };
@@ -38,7 +39,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
-	/* A reply is only sent once the guest has confirmed that it is up, whatever this says. */
+	/* Without it the reply is sent when the guest has confirmed that its agent is up. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
 	           0, READY_MAX),
@@ -47,6 +48,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_BOOL, create_body, recreate, "recreate", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, tags, "tags", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, metadata, "metadata", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, env, "env", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, delete_after, "deleteAfterSeconds", JSON_NULLABLE, 1,
 	           IDLE_MAX),
 };
@@ -65,7 +67,9 @@ static json_t *shape_made(struct request *req, const struct vm_info *v)
 
 int api_vm_create(struct request *req, struct reply *res, struct err *err)
 {
-	struct create_body b = { .threshold = THRESHOLD_DEFAULT, .count_exec = true };
+	struct create_body b = { .threshold = THRESHOLD_DEFAULT,
+		                 .count_exec = true,
+		                 .wait_s = READY_DEFAULT };
 	struct vm_create_opts o = { .account = who_of(req)->account,
 		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
 	autospec struct spec spec = { 0 };
@@ -78,6 +82,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		                    .extra = extra };
 	autofree struct domain_wish *wishes = calloc(WISHES_MAX, sizeof(*wishes));
 	AUTO(notes_done) struct notes notes = { 0 };
+	const char *services[SPEC_RUNNING_MAX + 1];
 	size_t n_wishes = 0;
 	struct vm_info v;
 	json_t *made;
@@ -93,7 +98,8 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	    (r = domain_wishes(req, b.domains, wishes, &n_wishes, err)) < 0 ||
 	    (r = api_create_egress(b.egress, CREATE_TAG, &egress, err)) < 0 ||
 	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0 ||
-	    (r = parse_notes(b.tags, b.metadata, CREATE_TAG, &notes, err)) < 0)
+	    (r = parse_notes(b.tags, b.metadata, CREATE_TAG, &notes, err)) < 0 ||
+	    (r = parse_vm_env(b.env, CREATE_TAG, &notes, err)) < 0)
 		return r;
 	nic.account = who_of(req)->account;
 	o.egress = egress;
@@ -114,8 +120,15 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		reply_extras(res, extra);
 		return r;
 	}
-	if ((r = notes_write(req, v.id, &notes, err)) < 0) {
+	spec_running(&spec, services);
+	if ((r = notes_write(req, v.id, &notes, services, err)) < 0) {
 		vmm_delete(deps_of(req)->vmm, who_of(req)->account, v.id, NULL, NULL);
+		return r;
+	}
+	if ((b.wait || spec.wait) &&
+	    (r = vmm_ready(deps_of(req)->vmm, who_of(req)->account, v.id, services,
+	                   (unsigned)(b.wait ? b.wait_s : spec.wait_s), err)) < 0) {
+		reply_extra(res, "vmId", json_string(v.id)); /* it is there, and can be looked at */
 		return r;
 	}
 	if (n_wishes && (r = domains_map_new(deps_of(req)->domains, who_of(req)->account, wishes,
@@ -315,7 +328,7 @@ static const struct json_field start_fields[] = {
 
 int api_vm_start(struct request *req, struct reply *res, struct err *err)
 {
-	struct start_body b = { .threshold = VM_LEAVE };
+	struct start_body b = { .threshold = VM_LEAVE, .wait_s = READY_DEFAULT };
 	struct vm_start_opts o = { .count_exec = -1 };
 	struct vm_info v;
 	const char *id;
@@ -329,7 +342,9 @@ int api_vm_start(struct request *req, struct reply *res, struct err *err)
 	o.activity_threshold = b.threshold;
 	if (b.count_seen == JSON_IS_GIVEN)
 		o.count_exec = b.count_exec;
-	if ((r = vmm_start(deps_of(req)->vmm, who_of(req)->account, id, &o, &v, err)) < 0)
+	if ((r = vmm_start(deps_of(req)->vmm, who_of(req)->account, id, &o, &v, err)) < 0 ||
+	    (b.wait && (r = vmm_ready(deps_of(req)->vmm, who_of(req)->account, id, NULL,
+	                              (unsigned)b.wait_s, err)) < 0))
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:o, s:n}", "id", v.id, "domains",
@@ -381,7 +396,7 @@ int api_vm_change(struct request *req, struct reply *res, struct err *err)
 		c.opts.count_exec = b.count_exec;
 	c.delete_after_s = idle_of(b.delete_seen, b.delete_after, VM_LEAVE);
 	if ((r = vmm_change(deps_of(req)->vmm, who_of(req)->account, id, &c, &v, err)) < 0 ||
-	    (r = notes_write(req, id, &notes, err)) < 0)
+	    (r = notes_write(req, id, &notes, NULL, err)) < 0)
 		return r;
 	return reply_json(res, notes_shape_one(req, id, shape_vm_info(&v)), err);
 }
