@@ -195,18 +195,36 @@ void json_seen_watch(struct json_seen *s)
 	watched = s;
 }
 
+static const char *prefix_of(const struct json_seen *s, const json_t *object)
+{
+	for (size_t i = 0; i < s->n_objects; i++)
+		if (s->objects[i].object == object)
+			return s->objects[i].prefix;
+	return NULL;
+}
+
 void json_fields_know(const json_t *object, const char *prefix, const struct json_field *fields,
                       size_t n_fields)
 {
 	struct json_seen *s = watched;
+	bool is_new = s && !prefix_of(s, object);
 
-	if (!s || s->n == JSON_SEEN_MAX)
+	if (!s)
 		return;
-	s->tables[s->n].object = object;
-	s->tables[s->n].fields = fields;
-	s->tables[s->n].n = n_fields;
-	snprintf(s->tables[s->n].prefix, sizeof(s->tables[s->n].prefix), "%s", prefix);
-	s->n++;
+	s->full |= s->n_objects + is_new > JSON_SEEN_OBJECTS ||
+	           s->n_names + n_fields > JSON_SEEN_NAMES;
+	if (s->full)
+		return;
+	if (is_new) {
+		s->objects[s->n_objects].object = object;
+		snprintf(s->objects[s->n_objects].prefix, sizeof(s->objects[0].prefix), "%s",
+		         prefix);
+		s->n_objects++;
+	}
+	for (size_t i = 0; i < n_fields; i++) {
+		s->names[s->n_names].object = object;
+		s->names[s->n_names++].name = fields[i].name;
+	}
 }
 
 int json_fields_read(const json_t *object, const char *prefix, const struct json_field *fields,
@@ -241,28 +259,28 @@ int json_fields_read(const json_t *object, const char *prefix, const struct json
 /* Is it a member that one of its tables has? Else near->best may be what was meant. */
 static bool is_known(const struct json_seen *s, const json_t *object, struct near *near)
 {
-	for (size_t i = 0; i < s->n; i++)
-		for (size_t k = 0; s->tables[i].object == object && k < s->tables[i].n; k++) {
-			if (strcmp(s->tables[i].fields[k].name, near->word) == 0)
-				return true;
-			near_try(near, s->tables[i].fields[k].name);
-		}
+	for (size_t i = 0; i < s->n_names; i++) {
+		if (s->names[i].object != object)
+			continue;
+		if (strcmp(s->names[i].name, near->word) == 0)
+			return true;
+		near_try(near, s->names[i].name);
+	}
 	return false;
 }
 
 void json_seen_unknown(const struct json_seen *s, const json_t *root, json_unknown_fn fn, void *ctx)
 {
-	const char *name, *prefix = NULL;
+	const char *name, *prefix = prefix_of(s, root);
 	json_t *v;
 	size_t i;
 
+	if (s->full)
+		return;
 	json_array_foreach((json_t *)(uintptr_t)root, i, v)
 	{
 		json_seen_unknown(s, v, fn, ctx);
 	}
-	for (i = 0; i < s->n && !prefix; i++)
-		if (s->tables[i].object == root)
-			prefix = s->tables[i].prefix;
 	json_object_foreach((json_t *)(uintptr_t)root, name, v)
 	{
 		struct near near = NEAR_OF(name);

@@ -82,15 +82,19 @@ int json_fields_read(const json_t *object, const char *prefix, const struct json
  * Which members of which objects were looked for, so that those that nobody knows can be named
  * afterwards. One per thread at a time: while it is watched, json_fields_read() notes its tables.
  */
-#define JSON_SEEN_MAX 256 /* tables; objects beyond are not checked */
+#define JSON_SEEN_OBJECTS 256 /* of one body; with more than these nothing is said */
+#define JSON_SEEN_NAMES 4096
 struct json_seen {
 	struct {
 		const json_t *object; /* only compared */
-		const struct json_field *fields;
-		size_t n;
 		char prefix[64];
-	} tables[JSON_SEEN_MAX];
-	size_t n;
+	} objects[JSON_SEEN_OBJECTS];
+	struct {
+		const json_t *object;
+		const char *name; /* weak: a literal of its table, which may be gone */
+	} names[JSON_SEEN_NAMES];
+	size_t n_objects, n_names;
+	bool full;
 };
 void json_seen_watch(struct json_seen *s); /* NULL: no longer */
 /* Further members that are known, but not read with this table: only their names count. */

@@ -58,10 +58,9 @@ static const char *other_name(const struct warning *w, const char *name)
 	for (size_t i = 0; i < ARRAY_SIZE(aliases); i++) {
 		if (strcasecmp(aliases[i].word, name) != 0)
 			continue;
-		for (size_t t = 0; t < w->seen->n; t++)
-			for (size_t k = 0; k < w->seen->tables[t].n; k++)
-				if (strcmp(w->seen->tables[t].fields[k].name, aliases[i].ours) == 0)
-					return aliases[i].ours;
+		for (size_t k = 0; k < w->seen->n_names; k++)
+			if (strcmp(w->seen->names[k].name, aliases[i].ours) == 0)
+				return aliases[i].ours;
 	}
 	return NULL;
 }
@@ -87,8 +86,10 @@ int api_handle(struct request *req, struct reply *res, struct err *err)
 	autofree char *text = NULL;
 	int r;
 
-	if (seen)
-		seen->n = 0;
+	if (seen) {
+		seen->n_objects = seen->n_names = 0;
+		seen->full = false;
+	}
 	json_seen_watch(seen);
 	r = req->match.route->handler(req, res, err);
 	json_seen_watch(NULL);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,6 +72,41 @@ static void unknown_members_are_named(void **state)
 	      "{\"command\":\"true\",\"a\\r\\nSet-Cookie: x\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,"
 	      "\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1}",
 	      200, "'a??Set-Cookie: x', 'b'");
+}
+
+/* A table on the stack, as some handlers have one, which is gone when its names are needed. */
+static __attribute__((noinline)) void read_with_own_table(const json_t *j)
+{
+	struct json_field f[] = { { "permission", JSON_WANT_STRREF, 0, 0, 0, 16,
+		                    JSON_NO_PRESENCE } };
+	const char *text = NULL;
+
+	OK(json_fields_read(j, "", f, ARRAY_SIZE(f), &text, &err));
+	memset(f, 0xa5, sizeof(f));
+	__asm__ volatile("" : : "r"(f) : "memory");
+}
+
+static void on_unknown(void *ctx, const char *prefix, const char *name, const char *near)
+{
+	assert_string_equal(name, "permision");
+	assert_string_equal(near, "permission");
+	++*(unsigned *)ctx;
+}
+
+static void tables_may_be_gone(void **state)
+{
+	json_t *j = json_pack("{s:s}", "permision", "read");
+	struct json_seen *seen = calloc(1, sizeof(*seen));
+	unsigned n = 0;
+
+	assert_true(j && seen);
+	json_seen_watch(seen);
+	read_with_own_table(j);
+	json_seen_watch(NULL);
+	json_seen_unknown(seen, j, on_unknown, &n);
+	assert_int_equal(n, 1);
+	free(seen);
+	json_decref(j);
 }
 
 static void near_words(void **state)
@@ -341,6 +377,7 @@ int main(void)
 		T(a_create_that_is_sent_again_is_not_made_twice),
 		T(a_vm_that_nobody_knows_is_deleted),
 		cmocka_unit_test(near_words),
+		cmocka_unit_test(tables_may_be_gone),
 	};
 
 	return FX_RUN(tests);
