@@ -113,6 +113,8 @@ struct vt {
 	bool deaf;             /* libvterm is being brought up to date */
 	bool plodding;         /* everything goes through libvterm: for tests */
 	unsigned moved_up;     /* rows, by the resize in progress */
+	uint8_t part[4];       /* of a character whose rest has not come yet; vt_utf8.c */
+	size_t n_part;
 	char title[VT_TITLE];
 	struct modes modes;
 	struct line *history; /* owned; ring of VT_LINES_MAX */
@@ -137,6 +139,8 @@ void text_settle(struct vt *t);
 void lib_begin(struct vt *t);
 /* Writes to libvterm, after bringing it up to date. */
 void lib_write(struct vt *t, const char *p, size_t n);
+/* vt_modes.c: bytes of whole characters. */
+void modes_feed(struct vt *t, const uint8_t *p, size_t n);
 /* vt_draw.c */
 void pen_draw(struct buf *b, const struct pen *p);
 void cell_draw(struct buf *b, const struct cell *c);

@@ -326,7 +326,7 @@ static void seq_byte(struct vt *t, uint8_t c)
 	}
 }
 
-void vt_feed(struct vt *t, const uint8_t *p, size_t n)
+void modes_feed(struct vt *t, const uint8_t *p, size_t n)
 {
 	struct modes *m = &t->modes;
 

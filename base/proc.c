@@ -167,7 +167,7 @@ int proc_run(const struct proc_run_opts *o, char **ret_out, char **ret_errout, s
 	autobuf struct buf ob = { 0 }, eb = { 0 };
 	size_t max = o->max_output ? o->max_output : 1 << 20;
 	pid_t pid;
-	int r, st;
+	int r, st = 0;
 
 	if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 || pipe2(ep, O_CLOEXEC) < 0) {
 		r = err_sys(err, -errno, "pipe for '%s'", o->argv[0]);

@@ -290,3 +290,17 @@ int sock_connect_soon(int fd, const struct sockaddr *sa, socklen_t len, unsigned
 		return 0;
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0 ? -errno : -error;
 }
+
+void sock_own_ipv4(char ret[INET_ADDRSTRLEN])
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+		                  .sin_port = htons(9),
+		                  .sin_addr.s_addr = htonl(0xc0000201) }; /* 192.0.2.1 */
+	socklen_t len = sizeof(sa);
+	autofd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &len) < 0 ||
+	    !inet_ntop(AF_INET, &sa.sin_addr, ret, INET_ADDRSTRLEN))
+		ret[0] = '\0';
+}

@@ -2,6 +2,7 @@
 /* base/sock.h - unix sockets, descriptors in messages, "host:port" */
 #pragma once
 
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -33,6 +34,8 @@ int sock_udp_bind(const char *text, struct err *err);
  */
 #define SOCK_NET_SIZE 52
 const char *sock_net_text(const struct sockaddr *sa, char ret[SOCK_NET_SIZE]);
+/* The address of this host on its default route, as text; "" without one. Sends nothing. */
+void sock_own_ipv4(char ret[INET_ADDRSTRLEN]);
 /*
  * Connects without blocking, and waits so long for the result: 0 if it is connected or still
  * trying, -errno if that failed. The socket does not block from here on.

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "cli/cli.h"
 #include "cli/resolve.h"
 
-#define TXT_NAME "_freestyle_custom_hostname" /* where the TXT record must be */
-#define LIST_MAX "1000"                       /* what an account can have */
+#define LIST_MAX "1000" /* what an account can have */
 
 static const struct cli_col domain_cols[] = {
 	{ "DOMAIN", "domain" },
@@ -47,18 +47,33 @@ static int list_of(struct cli *c, char *path_consume, const struct cli_col *cols
 
 /* ---- verification ---- */
 
+/* The records of a reply, a line each. Caller frees. */
+static char *records_text(const json_t *reply)
+{
+	autobuf struct buf b = { 0 };
+	const json_t *rec;
+	size_t i;
+
+	json_array_foreach(json_object_get(reply, "dnsRecords"), i, rec)
+	        buf_printf(&b, "  %s  %s  %s\n", cli_str(rec, "name"), cli_str(rec, "type"),
+	                   cli_str(rec, "value"));
+	return buf_take_str(&b);
+}
+
 static int verify(struct cli *c, const struct cli_args *a)
 {
 	autojson json_t *reply = NULL;
 	int r = cli_call(c, "POST", "/domains/v1/verifications",
 	                 json_pack("{s:s}", "domain", a->arg[0]), &reply);
 
+	autofree char *records = r == CLI_OK ? records_text(reply) : NULL;
+
 	if (r == CLI_OK)
 		cli_say(c, reply,
-		        "Add this record to the DNS of %s:\n\n  " TXT_NAME
-		        ".%s  TXT  %s\n\nThen run: pando domain complete %s",
-		        cli_str(reply, "domain"), cli_str(reply, "domain"),
-		        cli_str(reply, "verificationCode"), cli_str(reply, "domain"));
+		        "Add these records to the DNS of %s; TXT proves that it is yours, the "
+		        "others "
+		        "lead here:\n\n%s\nThen run: pando domain complete %s",
+		        cli_str(reply, "domain"), records ? records : "", cli_str(reply, "domain"));
 	return r;
 }
 

@@ -56,6 +56,24 @@ static int check_url(const struct setting *s, const char *v, char *allowed, size
 	return !v[0] || strncmp(v, "https://", 8) == 0 ? 0 : -EINVAL;
 }
 
+static int check_addresses(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	char copy[128], *at = NULL;
+	unsigned char addr[16];
+	int seen[2] = { 0 };
+
+	snprintf(allowed, size, "an IPv4 address, an IPv6 address, or both separated by a space");
+	if (snprintf(copy, sizeof(copy), "%s", v) >= (int)sizeof(copy))
+		return -EINVAL;
+	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
+		int six = strchr(w, ':') != NULL;
+
+		if (inet_pton(six ? AF_INET6 : AF_INET, w, addr) != 1 || seen[six]++)
+			return -EINVAL;
+	}
+	return 0;
+}
+
 static int check_server(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	size_t n = strlen(v);
@@ -366,8 +384,14 @@ static const struct setting settings[] = {
 	  "MiB of memory that the edge's process may have; 0: no limit. Beyond it connections are refused" },
 	{ "PANDO_EDGE_HSTS_S", SET_U32, MEMBER(edge_hsts_s), check_u32, "0", NULL, 0, 63072000,
 	  "Seconds for Strict-Transport-Security over TLS; 0: do not send the header" },
+	{ "PANDO_PUBLIC_ADDRESS", SET_TEXT, MEMBER(public_address), check_addresses, "", NULL, 0, 0,
+	  "IPv4 and IPv6 address at which the world reaches the edge, separated by a space; empty: the address the edge listens on, or that of the default route" },
+	{ "PANDO_TLS_CERT", SET_TEXT, MEMBER(tls_cert), check_opt_path, "", NULL, 0, 0,
+	  "File of a certificate with its chain (PEM), used for the names it is valid for; read again when it changes" },
+	{ "PANDO_TLS_KEY", SET_TEXT, MEMBER(tls_key), check_opt_path, "", NULL, 0, 0,
+	  "File of that certificate's private key (PEM)" },
 	{ "PANDO_ACME_URL", SET_TEXT, MEMBER(acme_url), check_url, "", NULL, 0, 0,
-	  "Directory URL of an ACME server for certificates of verified domains; empty: the local CA signs them" },
+	  "Directory URL of an ACME server for certificates of the base domain and of verified domains; empty: the local CA signs them" },
 	{ "PANDO_ACME_EMAIL", SET_TEXT, MEMBER(acme_email), check_email, "", NULL, 0, 0,
 	  "Contact for the ACME account" },
 	{ "PANDO_ACME_DNS_HOOK", SET_TEXT, MEMBER(acme_dns_hook), check_opt_path, "", NULL, 0, 0,

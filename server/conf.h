@@ -78,6 +78,9 @@ struct conf {
 	uint32_t edge_fd_reserve;    /* PANDO_EDGE_FD_RESERVE */
 	uint32_t edge_mem_mb;        /* PANDO_EDGE_MEM_MB; 0: no limit */
 	uint32_t edge_hsts_s;        /* PANDO_EDGE_HSTS_S */
+	char tls_cert[256];          /* PANDO_TLS_CERT; "": none */
+	char tls_key[256];           /* PANDO_TLS_KEY */
+	char public_address[128];    /* PANDO_PUBLIC_ADDRESS; "": found */
 	char acme_url[256];          /* PANDO_ACME_URL; "": no ACME */
 	char acme_email[128];        /* PANDO_ACME_EMAIL */
 	char acme_dns_hook[256];     /* PANDO_ACME_DNS_HOOK; "": no wildcards by ACME */

@@ -286,7 +286,9 @@ static int app_start(struct app *a, struct err *err)
 	            0)
 		return r;
 	vc.gates = a->gates;
-	snprintf(vc.wg_host, sizeof(vc.wg_host), "%s", c->wg_host);
+	snprintf(vc.wg_host, sizeof(vc.wg_host), "%s",
+	         *c->wg_host ? c->wg_host : c->public_address);
+	vc.wg_host[strcspn(vc.wg_host, " ")] = '\0'; /* of two addresses the first */
 	vc.wg_port = c->wg_port;
 	vc.wg_session_s = c->wg_session_s;
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <

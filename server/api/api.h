@@ -60,6 +60,8 @@ struct api_deps { /* all weak: they outlive the API */
 	void (*edge_status)(struct front *f, struct api_edge_status *ret);
 	/* What the edge sends in X-Pando-Edge with requests it passes on, and nobody else knows:
 	 * then X-Forwarded-For says where they come from. NULL: none does */
+	const char *public_ipv4,
+	        *public_ipv6; /* where names of this server lead; "" or NULL: unknown */
 	const char *edge_secret;
 	/* mcp_deps() fills in these three. NULL: no MCP server */
 	struct mcp *mcp;

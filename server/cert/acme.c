@@ -5,7 +5,8 @@
  * Theory of operation: every minute, or when notified, a thread checks which names need a
  * certificate and which certificates expire soon, and runs uacme for each. uacme calls a hook, a
  * script that we write at start: for http-01 it puts the answer into a file that the edge serves,
- * for dns-01 (wildcards) it runs the operator's program. A name that failed is retried with
+ * for dns-01 (wildcards) it runs the operator's program, or without one puts the answer into a file
+ * that our own name server serves. A name that failed is retried with
  * growing delays. One uacme runs at a time, because it manages its files itself.
  */
 #include "cert/acme.h"
@@ -47,7 +48,7 @@ struct failed {
 
 struct acme {
 	struct acme_conf conf;
-	char dir[300], url[256], email[128], dns_hook[256];
+	char dir[300], url[256], email[128], dns_hook[256], base[NAME_SIZE];
 	struct certs *certs; /* weak */
 	pthread_t thread;
 	bool started;
@@ -74,6 +75,15 @@ static const char dns_hook[] = "#!/bin/sh\n"
                                "# uacme's hook for dns-01: the operator's program sets the record\n"
                                "[ \"$2\" = dns-01 ] || exit 1\n"
                                "exec '%s' \"$@\"\n";
+static const char own_dns_hook[] =
+        "#!/bin/sh\n"
+        "# uacme's hook for dns-01: the record is a file that the name server serves\n"
+        "[ \"$2\" = dns-01 ] || exit 1\n"
+        "case $3 in '' | .* | *[!a-z0-9._-]*) exit 1 ;; esac\n"
+        "case $1 in\n"
+        "begin) umask 077; printf %%s \"$5\" >'%s/challenge-dns/'\"$3\" ;;\n"
+        "*) rm -f '%s/challenge-dns/'\"$3\" ;;\n"
+        "esac\n";
 
 static int write_hooks(struct acme *a, struct err *err)
 {
@@ -86,7 +96,10 @@ static int write_hooks(struct acme *a, struct err *err)
 		return err_set(err, -EINVAL, "ACME: no quotation marks in '%s' and '%s'", a->dir,
 		               a->dns_hook);
 	buf_printf(&http, http_hook, a->dir, a->dir);
-	buf_printf(&dns, dns_hook, *a->dns_hook ? a->dns_hook : "/bin/false");
+	if (*a->dns_hook)
+		buf_printf(&dns, dns_hook, a->dns_hook);
+	else
+		buf_printf(&dns, own_dns_hook, a->dir, a->dir);
 	if (http.failed || dns.failed)
 		return err_set(err, -ENOMEM, "out of memory");
 	snprintf(path, sizeof(path), "%s/hook-http", a->dir);
@@ -106,6 +119,22 @@ int acme_challenge(struct acme *a, const char *token, char *ret, size_t size)
 	    strspn(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != n)
 		return -ENOENT;
 	snprintf(path, sizeof(path), "%s/challenge/%s", a->dir, token);
+	if (io_read_file(AT_FDCWD, path, size - 1, &text, NULL) < 0)
+		return -ENOENT;
+	snprintf(ret, size, "%s", text);
+	return 0;
+}
+
+int acme_dns_challenge(struct acme *a, const char *name, char *ret, size_t size)
+{
+	autofree char *text = NULL;
+	char path[NAME_SIZE + 340];
+	size_t n = strlen(name);
+
+	if (n == 0 || n >= NAME_SIZE || name[0] == '.' ||
+	    strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != n)
+		return -ENOENT;
+	snprintf(path, sizeof(path), "%s/challenge-dns/%s", a->dir, name);
 	if (io_read_file(AT_FDCWD, path, size - 1, &text, NULL) < 0)
 		return -ENOENT;
 	snprintf(ret, size, "%s", text);
@@ -155,14 +184,28 @@ static int issue_locked(struct acme *a, const char *name, struct err *err)
 {
 	bool wild = strncmp(name, "*.", 2) == 0;
 	char dir[320], hook[340];
-	const char *argv[] = { "uacme", "-c", dir,  "-a",    a->url, "-h", hook,
-		               "-f",    "-t", "EC", "issue", name,   NULL };
+	bool base = wild && strcmp(name + 2, a->base) == 0;
+	const char *argv[] = { "uacme",
+		               "-c",
+		               dir,
+		               "-a",
+		               a->url,
+		               "-h",
+		               hook,
+		               "-f",
+		               "-t",
+		               "EC",
+		               "issue",
+		               name,
+		               base ? a->base : NULL,
+		               NULL };
 	int r;
 
-	if (wild && !*a->dns_hook)
+	if (wild && !*a->dns_hook && !a->conf.dns_own)
 		return err_tag(
 		        err, -ENOTSUP, ERR_FAILED_TO_PROVISION_CERTIFICATE,
-		        "a wildcard certificate needs dns-01, and no PANDO_ACME_DNS_HOOK is set");
+		        "a wildcard certificate needs dns-01, and neither PANDO_DNS_LISTEN nor "
+		        "PANDO_ACME_DNS_HOOK is set");
 	snprintf(dir, sizeof(dir), "%s/acme%s", a->dir, wild ? "-wild" : "");
 	snprintf(hook, sizeof(hook), "%s/hook-%s", a->dir, wild ? "dns" : "http");
 	if ((r = need_account(a, dir, /* again= */ false, err)) < 0)
@@ -255,7 +298,8 @@ static void look(struct acme *a)
 		mutex_unlock(&a->lock);
 		if (stop)
 			break;
-		if (good_for_long(a, names[i]) || covered(a, names[i]))
+		if (certs_given(a->certs, names[i]) || good_for_long(a, names[i]) ||
+		    covered(a, names[i]))
 			continue;
 		LOCK_SCOPE(&a->run);
 		f = failed_find(a, names[i]);
@@ -336,6 +380,7 @@ int acme_start(const struct acme_conf *c, struct certs *certs, struct acme **ret
 	snprintf(a->url, sizeof(a->url), "%s", c->url);
 	snprintf(a->email, sizeof(a->email), "%s", c->email);
 	snprintf(a->dns_hook, sizeof(a->dns_hook), "%s", c->dns_hook);
+	snprintf(a->base, sizeof(a->base), "%s", c->base);
 	mutex_init(&a->lock, "acme");
 	mutex_init(&a->run, "acme run");
 	cond_init(&a->cond);

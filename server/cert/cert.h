@@ -29,11 +29,16 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 int certs_open_sealed(const char *dir, const char *const *suffixes, size_t n, struct secrets *k,
                       struct certs **ret, struct err *err);
 struct certs *certs_free(struct certs *c);
+/* For the names that it is valid for, the certificate (and its chain) in these two files comes
+ * first. They are read now, and again when they change. Once, before c has other users. */
+int certs_give(struct certs *c, const char *cert, const char *key, struct err *err);
+/* Is that one valid for the name, or for all children of "*.name"? Does not block. */
+bool certs_given(struct certs *c, const char *name);
 /*
- * The number of a name's certificate: ACME's for that name or its wildcard, else a local one. own:
- * the name is known and may have a leaf certificate of its own; others get the default one. A
- * number means one certificate, for good. Does not block: 0 if it is not in memory; then
- * certs_get() gets it.
+ * The number of a name's certificate: a given one, ACME's for that name or its wildcard, else a
+ * local one. own: the name is known and may have a leaf certificate of its own; others get the
+ * default one. A number means one certificate, for good. Does not block: 0 if it is not in memory;
+ * then certs_get() gets it.
  */
 uint64_t certs_number(struct certs *c, const char *name, bool own);
 /* Reads or creates it. Key and certificates are put into *ret as DER, the leaf's first, each with

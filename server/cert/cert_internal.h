@@ -30,6 +30,12 @@ struct entry {
 	uint64_t used;                /* certs.lock: last use, counted in lookups */
 };
 
+struct entry *entry_new(const char *name); /* NULL: out of memory */
+struct entry *entry_ref(struct entry *e);
+struct entry *entry_unref(struct entry *e);
+void entry_unrefp(struct entry **e);
+
+#define CERT_PATH_MAX 256
 #define WILD_SIZE (CERT_NAME_MAX + 3) /* "*." and a name */
 
 #define BUCKETS 256
@@ -38,10 +44,11 @@ struct certs {
 	struct secrets *secrets; /* weak; NULL: local keys are plain */
 	char suffix[SUFFIXES_MAX][CERT_NAME_MAX + 1];
 	size_t n_suffixes;
-	EVP_PKEY *ca_key;  /* owned */
-	X509 *ca_cert;     /* owned */
-	struct mutex make; /* one certificate is read or created at a time; taken before lock */
-	struct mutex lock; /* never held during file access or signing */
+	struct given *given; /* owned, or NULL; set before there are other threads */
+	EVP_PKEY *ca_key;    /* owned */
+	X509 *ca_cert;       /* owned */
+	struct mutex make;   /* one certificate is read or created at a time; taken before lock */
+	struct mutex lock;   /* never held during file access or signing */
 	struct entry *bucket[BUCKETS] GUARDED_BY(lock); /* ref'd */
 	size_t n GUARDED_BY(lock);
 	uint64_t lookups GUARDED_BY(lock);
@@ -59,6 +66,11 @@ int ca_open(struct certs *c, struct err *err);
 /* A key and certificate signed by the CA, for the name and, if it is a suffix, its children. */
 int ca_issue(struct certs *c, const char *name, bool wildcard, EVP_PKEY **ret_key, X509 **ret_cert,
              struct err *err);
+/* given.c */
+struct given;
+/* The given certificate, ref'd, if it is valid for the name. g may be NULL. */
+struct entry *given_for(struct given *g, const char *name);
+struct given *given_free(struct given *g); /* NULL is fine */
 /* pem.c */
 void entry_clear(struct entry *e); /* key and certificates */
 /* name: of the key's file below the directory, if it may be sealed; else NULL. cert_path NULL: both

@@ -3,8 +3,9 @@
  * certs.c - which certificate a name gets
  *
  * Theory of operation: names are in memory with their key and certificate once they were asked
- * for. A name that is not there is looked for in uacme's directory, by itself and as a wildcard of
- * its parent; otherwise a local leaf certificate is read, or created and written. Children of the
+ * for. A name that is not there gets the certificate the operator gave, if that is valid for it; or
+ * it is looked for in uacme's directory, by itself and as a wildcard of its parent or its own;
+ * otherwise a local leaf certificate is read, or created and written. Children of the
  * suffixes share one wildcard certificate, and unknown names get the default one, so a client that
  * asks for a million names creates no file.
  *
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +36,7 @@
 
 #define TRIES_MAX 3 /* to create one while others drop what it is made from */
 
-static struct entry *entry_new(const char *name)
+struct entry *entry_new(const char *name)
 {
 	struct entry *e = calloc(1, sizeof(*e));
 
@@ -45,7 +47,14 @@ static struct entry *entry_new(const char *name)
 	return e;
 }
 
-static struct entry *entry_unref(struct entry *e)
+struct entry *entry_ref(struct entry *e)
+{
+	if (e)
+		atomic_fetch_add(&e->refs, 1);
+	return e;
+}
+
+struct entry *entry_unref(struct entry *e)
 {
 	if (e && atomic_fetch_sub(&e->refs, 1) == 1) {
 		entry_clear(e);
@@ -54,7 +63,7 @@ static struct entry *entry_unref(struct entry *e)
 	return NULL;
 }
 
-static void entry_unrefp(struct entry **e)
+void entry_unrefp(struct entry **e)
 {
 	entry_unref(*e);
 }
@@ -117,11 +126,33 @@ static int try_acme(struct certs *c, const char *name, struct entry *ret)
 
 	if (acme_read(c, name, ret, NULL) == 0 && ret->until > now)
 		return 0;
+	entry_clear(ret);
+	/* the base domain is in the certificate of its wildcard (acme.c) */
+	snprintf(wild, sizeof(wild), "*.%.*s", CERT_NAME_MAX, name);
+	if (strlen(name) < CERT_NAME_MAX && acme_read(c, wild, ret, NULL) == 0 &&
+	    ret->until > now && X509_check_host(ret->cert, name, 0, 0, NULL) == 1)
+		return 0;
+	entry_clear(ret);
 	if (!dot)
 		return -ENOENT;
 	snprintf(wild, sizeof(wild), "*%s", dot);
-	entry_clear(ret);
 	return acme_read(c, wild, ret, NULL) == 0 && ret->until > now ? 0 : -ENOENT;
+}
+
+/* A copy of the given one under that name, if it is valid for it. */
+static int try_given(struct certs *c, const char *name, struct entry *ret)
+{
+	AUTO(entry_unrefp) struct entry *e = given_for(c->given, name);
+
+	if (!e)
+		return -ENOENT;
+	EVP_PKEY_up_ref(e->key);
+	X509_up_ref(e->cert);
+	ret->key = e->key;
+	ret->cert = e->cert;
+	ret->chain = e->chain ? X509_chain_up_ref(e->chain) : NULL;
+	ret->until = e->until;
+	return 0;
 }
 
 /* A local leaf certificate: from its file, or newly created. */
@@ -256,7 +287,7 @@ static int make_entry(struct certs *c, const char *name, struct entry **ret, str
 
 	if (!e)
 		return err_set(err, -ENOMEM, "out of memory");
-	if (try_acme(c, name, e) < 0) {
+	if (try_given(c, name, e) < 0 && try_acme(c, name, e) < 0) {
 		if (suffix)
 			r = local_leaf(c, suffix, suffix, true, e, err);
 		else if (strncmp(name, "*.", 2) == 0)
@@ -313,8 +344,7 @@ static struct entry *lookup(struct certs *c, const char *name)
 		if (e->until <= time(NULL))
 			return NULL;
 		e->used = ++c->lookups;
-		atomic_fetch_add(&e->refs, 1);
-		return e;
+		return entry_ref(e);
 	}
 	return NULL;
 }
@@ -366,6 +396,10 @@ static const char *shown_as(struct certs *c, const char *name, bool own, char wi
 		return c->suffix[0];
 	if (own)
 		return name;
+	if (suffix && strcmp(name, suffix) != 0) {
+		snprintf(wild, WILD_SIZE, "*.%s", suffix);
+		return wild;
+	}
 	if (suffix)
 		return suffix;
 	return wildcard_of(c, name, wild) ? wild : c->suffix[0];
@@ -461,6 +495,7 @@ struct certs *certs_free(struct certs *c)
 		return NULL;
 	if (c->secrets)
 		secrets_drop(c->secrets, c);
+	given_free(c->given);
 	forget_all(c);
 	mutex_unshared(&c->lock);
 	free(c->wild);
@@ -481,7 +516,8 @@ int certs_open(const char *dir, const char *const *suffixes, size_t n, struct ce
 int certs_open_sealed(const char *dir, const char *const *suffixes, size_t n, struct secrets *k,
                       struct certs **ret, struct err *err)
 {
-	static const char *const below[] = { "", "/leaf", "/acme", "/acme-wild", "/challenge" };
+	static const char *const below[] = { "",           "/leaf",      "/acme",
+		                             "/acme-wild", "/challenge", "/challenge-dns" };
 	AUTO(certs_freep) struct certs *c = calloc(1, sizeof(*c));
 	int r;
 

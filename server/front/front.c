@@ -31,6 +31,7 @@
 #include "conf.h"
 #include "domains/domains.h"
 #include "edgehost/edgehost.h"
+#include "front/public.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
@@ -49,6 +50,7 @@ struct front {
 	struct edgehost *_Atomic edge;
 	int tls_fd, http_fd; /* until passed to the edge */
 	char tls_at[64], http_at[64];
+	struct public_addrs public;
 	struct sockaddr_storage api_addr;
 	socklen_t api_len;
 	char field[sizeof(EDGE_FIELD) + 64 + 2]; /* authenticates the edge to the API */
@@ -57,17 +59,18 @@ struct front {
 
 /* ---- what the edge asks ---- */
 
+static const char *const own_words[] = { "api.", "git.", "dashboard." };
+
 static bool own_name(const struct front *f, const char *host)
 {
-	static const char *const words[] = { "api.", "git.", "dashboard." };
 	const char *base = f->conf->domain;
 
 	if (strcmp(host, base) == 0)
 		return true;
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		size_t n = strlen(words[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(own_words); i++) {
+		size_t n = strlen(own_words[i]);
 
-		if (strncmp(host, words[i], n) == 0 && strcmp(host + n, base) == 0)
+		if (strncmp(host, own_words[i], n) == 0 && strcmp(host + n, base) == 0)
 			return true;
 	}
 	return false;
@@ -220,7 +223,39 @@ static void names_changed(void *ctx)
 		edgehost_changed(e, NULL);
 }
 
-/* Names ACME should certify: mapped ones below verified domains, and requested wildcards.
+static int dns_challenge(void *ctx, const char *name, char ret[ZONES_CHALLENGE_MAX])
+{
+	struct front *f = ctx;
+
+	return acme_dns_challenge(f->acme, name, ret, ZONES_CHALLENGE_MAX);
+}
+
+/* Can somebody set TXT records for ACME? */
+static bool dns_way(const struct front *f)
+{
+	return *f->conf->acme_dns_hook || strcmp(f->conf->dns_listen, "none") != 0;
+}
+
+#define OWN_MAX 4
+/* This server's own names, unless they mean this host alone: by a wildcard, or one by one. */
+static size_t wanted_own(const struct front *f, char (*ret)[256])
+{
+	const char *base = f->conf->domain;
+	size_t n = 0;
+
+	if (strcmp(base, "localhost") == 0 || domain_below(base, "localhost"))
+		return 0;
+	if (dns_way(f)) {
+		snprintf(ret[n++], 256, "*.%s", base);
+		return n;
+	}
+	snprintf(ret[n++], 256, "%s", base);
+	for (size_t i = 0; i < ARRAY_SIZE(own_words); i++)
+		snprintf(ret[n++], 256, "%s%s", own_words[i], base);
+	return n;
+}
+
+/* Names ACME should certify: our own, mapped ones below verified domains, and requested wildcards.
  */
 static int wanted(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err)
 {
@@ -233,7 +268,9 @@ static int wanted(void *ctx, char (**ret)[256], size_t *ret_n, struct err *err)
 
 	if (r < 0 || (r = domains_names(f->domains, NULL, &names, &n, err)) < 0)
 		return r;
-	v = calloc(n + n_own + 1, sizeof(*v));
+	v = calloc(n + n_own + OWN_MAX, sizeof(*v));
+	if (v)
+		k = wanted_own(f, v);
 	for (size_t i = 0; v && i < n_own; i++)
 		if (own[i].wildcard)
 			snprintf(v[k++], sizeof(*v), "*.%s", own[i].domain);
@@ -324,7 +361,11 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	dc.ctx = f;
 	if ((r = domains_new(&dc, store, vmm, &f->domains, err)) < 0 ||
 	    (r = certs_open_sealed(dir, suffixes, ARRAY_SIZE(suffixes), store_secrets(store),
-	                           &f->certs, err)) < 0)
+	                           &f->certs, err)) < 0 ||
+	    (*conf->tls_cert && (r = certs_give(f->certs, conf->tls_cert, conf->tls_key, err)) < 0))
+		return r;
+	public_find(conf->public_address, f->tls_fd >= 0 ? f->tls_fd : f->http_fd, &f->public);
+	if ((r = zones_base(f->zones, conf->domain, f->public.ipv4, f->public.ipv6, err)) < 0)
 		return r;
 	*ret = TAKE_PTR(f);
 	return 0;
@@ -348,6 +389,8 @@ static void edge_status(struct front *f, struct api_edge_status *ret)
 
 void front_deps(struct front *f, struct api_deps *deps)
 {
+	deps->public_ipv4 = f->public.ipv4;
+	deps->public_ipv6 = f->public.ipv6;
 	deps->edge_secret = f->secret;
 	deps->domains = f->domains;
 	deps->zones = f->zones;
@@ -391,6 +434,8 @@ int front_start(struct front *f, struct api *api, struct err *err)
 		                .url = f->conf->acme_url,
 		                .email = f->conf->acme_email,
 		                .dns_hook = f->conf->acme_dns_hook,
+		                .dns_own = strcmp(f->conf->dns_listen, "none") != 0,
+		                .base = f->conf->domain,
 		                .renew_days = f->conf->acme_renew_days,
 		                .wanted = wanted,
 		                .ctx = f };
@@ -399,6 +444,8 @@ int front_start(struct front *f, struct api *api, struct err *err)
 	snprintf(dir, sizeof(dir), "%s/certs", f->conf->data_dir);
 	if (r == 0 && *f->conf->acme_url)
 		r = acme_start(&ac, f->certs, &f->acme, err);
+	if (r == 0 && f->acme)
+		zones_on_challenge(f->zones, dns_challenge, f);
 	if (r == 0)
 		r = zones_serve(f->zones, err);
 	if (r < 0 || (f->tls_fd < 0 && f->http_fd < 0))
@@ -440,6 +487,8 @@ struct front *front_free(struct front *f)
 	if (!f)
 		return NULL;
 	front_stop(f);
+	if (f->zones)
+		zones_on_challenge(f->zones, NULL, NULL);
 	acme_stop(f->acme);
 	if (f->certs)
 		certs_on_change(f->certs, NULL, NULL);

@@ -14,11 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/sock.h"
 #include "net/wgkey.h"
 #include "store/store_net.h"
 #include "vm/network.h"
@@ -113,19 +112,13 @@ static int free_ip(struct vmm *m, const char *vpc, uint32_t *ret, struct err *er
 /* The address of this host that the world sees, as far as it knows itself. */
 static void host_name(const struct vmm *m, char ret[256])
 {
-	struct sockaddr_in sa = { .sin_family = AF_INET,
-		                  .sin_port = htons(9),
-		                  .sin_addr.s_addr = htonl(0xc0000201) }; /* nothing is sent */
-	socklen_t len = sizeof(sa);
-	autofd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	char found[INET_ADDRSTRLEN];
 
 	snprintf(ret, 256, "%s", m->conf.wg_host);
 	if (*ret)
 		return;
-	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&sa, &len) < 0 ||
-	    !inet_ntop(AF_INET, &sa.sin_addr, ret, 256))
-		snprintf(ret, 256, "127.0.0.1");
+	sock_own_ipv4(found);
+	snprintf(ret, 256, "%s", *found ? found : "127.0.0.1");
 }
 
 static int fill(struct vmm *m, const struct store_vpc *v, const struct store_peer *p,

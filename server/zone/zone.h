@@ -48,6 +48,16 @@ int zones_find(struct zones *z, const char *account, const char *domain,
 int zones_delete(struct zones *z, const char *account, const char *domain, const char *id,
                  struct err *err);
 
+/* Names of this server: the domain and all names below it lead to these addresses ("": none).
+ * Before zones_serve(). */
+int zones_base(struct zones *z, const char *domain, const char *ipv4, const char *ipv6,
+               struct err *err);
+/* fn gives the TXT record of _acme-challenge.<name>, or -ENOENT; NULL: nobody does. */
+#define ZONES_CHALLENGE_MAX 256
+void zones_on_challenge(struct zones *z,
+                        int (*fn)(void *ctx, const char *name, char ret[ZONES_CHALLENGE_MAX]),
+                        void *ctx);
+
 /* Writes the answer to a query and returns its length, at most max. */
 size_t zones_answer(struct zones *z, const struct dns_query *q, const struct dns_edns *e, bool tcp,
                     uint8_t *ret, size_t max);

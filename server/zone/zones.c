@@ -25,6 +25,9 @@
 #include "zone/zone_internal.h"
 
 #define BUCKETS 1024u
+#define CHALLENGE "_acme-challenge."
+#define CHALLENGE_TTL 1u
+#define BASE_TTL 300u
 
 struct zones {
 	char ns[DOMAIN_SIZE];
@@ -33,6 +36,10 @@ struct zones {
 	uint32_t serial GUARDED_BY(change);
 	struct rwlock lock;
 	struct zone *bucket[BUCKETS] GUARDED_BY(lock);
+	struct zone *base; /* owned, or NULL; set before it is served */
+	int (*challenge)(void *ctx, const char *name, char ret[ZONES_CHALLENGE_MAX])
+	        GUARDED_BY(lock);
+	void *challenge_ctx GUARDED_BY(lock);
 	int udp, tcp; /* until they are served */
 	bool listens;
 	struct dns *dns; /* owned */
@@ -239,8 +246,31 @@ static const struct zone *zone_of(const struct zones *t, const char *name) REQUI
 			z = z->next;
 		if (z)
 			return z;
+		if (t->base && strcmp(t->base->name, p) == 0)
+			return t->base;
 	}
 	return NULL;
+}
+
+/* A zone of its own for one name, with the record that a challenge under way asks for; NULL: there
+ * is none. Reads a file, for these names only. */
+static struct zone *challenge_zone(struct zones *t, const char *name)
+{
+	struct store_record rec = { .kind = RECORD_TXT, .ttl = CHALLENGE_TTL, .name = "@" };
+	int (*fn)(void *ctx, const char *name, char ret[ZONES_CHALLENGE_MAX]);
+	char text[ZONES_CHALLENGE_MAX];
+	void *ctx;
+
+	if (strncmp(name, CHALLENGE, strlen(CHALLENGE)) != 0)
+		return NULL;
+	rwlock_rdlock(&t->lock);
+	fn = t->challenge;
+	ctx = t->challenge_ctx;
+	rwlock_unlock(&t->lock);
+	if (!fn || fn(ctx, name + strlen(CHALLENGE), text) < 0)
+		return NULL;
+	snprintf(rec.value, sizeof(rec.value), "%s", text);
+	return zone_make(name, (uint32_t)(clock_wall_ms() / 1000), &rec, 1);
 }
 
 size_t zones_answer(struct zones *t, const struct dns_query *q, const struct dns_edns *e, bool tcp,
@@ -248,8 +278,11 @@ size_t zones_answer(struct zones *t, const struct dns_query *q, const struct dns
 {
 	char name[DNS_NAME_MAX];
 	bool plain = dns_query_name(q, name);
+	autofree struct zone *once = plain ? challenge_zone(t, name) : NULL;
 	size_t n;
 
+	if (once)
+		return zone_answer(once, t->ns, name, q, e, tcp, ret, max);
 	rwlock_rdlock(&t->lock);
 	n = zone_answer(plain ? zone_of(t, name) : NULL, t->ns, name, q, e, tcp, ret, max);
 	rwlock_unlock(&t->lock);
@@ -260,6 +293,40 @@ static size_t serve(void *ctx, const struct dns_query *q, const struct dns_edns 
                     uint8_t *ret, size_t max)
 {
 	return zones_answer(ctx, q, e, tcp, ret, max);
+}
+
+void zones_on_challenge(struct zones *t,
+                        int (*fn)(void *ctx, const char *name, char ret[ZONES_CHALLENGE_MAX]),
+                        void *ctx)
+{
+	rwlock_wrlock(&t->lock);
+	t->challenge = fn;
+	t->challenge_ctx = ctx;
+	rwlock_unlock(&t->lock);
+}
+
+int zones_base(struct zones *t, const char *domain, const char *ipv4, const char *ipv6,
+               struct err *err)
+{
+	static const char *const names[] = { "*", "@" }; /* sorted */
+	const struct {
+		enum record_kind kind;
+		const char *value;
+	} kinds[] = { { RECORD_A, ipv4 }, { RECORD_AAAA, ipv6 } };
+	struct store_record rows[ARRAY_SIZE(names) * ARRAY_SIZE(kinds)];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+			if (!*kinds[k].value)
+				continue;
+			rows[n] = (struct store_record){ .kind = kinds[k].kind, .ttl = BASE_TTL };
+			snprintf(rows[n].name, sizeof(rows[n].name), "%s", names[i]);
+			snprintf(rows[n].value, sizeof(rows[n].value), "%s", kinds[k].value);
+			n++;
+		}
+	t->base = zone_make(domain, (uint32_t)(clock_wall_ms() / 1000), rows, n);
+	return t->base ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 /* ---- life ---- */
@@ -304,6 +371,7 @@ struct zones *zones_free(struct zones *t)
 	if (t->tcp >= 0)
 		close(t->tcp);
 	empty(t->bucket);
+	free(t->base);
 	rwlock_destroy(&t->lock);
 	mutex_destroy(&t->change);
 	free(t);

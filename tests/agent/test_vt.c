@@ -18,6 +18,7 @@
 #include "agent/vt_internal.h"
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/utf8.h"
 
 static void feed(struct vt *t, const char *s)
 {
@@ -283,6 +284,47 @@ static void test_straight(void **state)
 	}
 }
 
+/* Characters in pieces, cut off, and bytes that are none. */
+static void test_whole_characters(void **state)
+{
+	static const struct {
+		const char *in, *shown;
+		size_t n;
+	} cases[] = {
+		{ "a\xc3\xa9z", "a\xc3\xa9z", 4 },
+		{ "\xe6\0\xff\xff\xff"
+		  "8\tx",
+		  "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+		  "8   x",
+		  8 },
+		{ "\xe6\x97"
+		  "A",
+		  "\xef\xbf\xbd"
+		  "A",
+		  3 },
+		{ "\xf0\x9f\x98\x80.", "\xf0\x9f\x98\x80.", 5 },
+		{ "\xed\xa0\x80.", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.", 4 },
+		{ "\xf4\x90\x80\x80.", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.", 5 },
+		{ "\xc3\xc3\xa9\x80", "\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd", 4 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		for (size_t piece = 1; piece <= cases[i].n; piece++) {
+			struct vt *t = make(40, 2);
+			autobuf struct buf b = { 0 };
+
+			for (size_t off = 0; off < cases[i].n; off += piece)
+				vt_feed(t, (const uint8_t *)cases[i].in + off,
+				        MIN(piece, cases[i].n - off));
+			picture(t, &b);
+			assert_true(utf8_valid(b.p, b.len));
+			buf_put_u8(&b, 0);
+			if (!strstr((char *)b.p, cases[i].shown))
+				fail_msg("case %zu, by %zu bytes: %s", i, piece, (char *)b.p);
+			vt_free(t);
+		}
+}
+
 static void test_history(void **state)
 {
 	struct vt *t = make(80, 24);
@@ -374,13 +416,10 @@ static void test_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_straight),
-		cmocka_unit_test(test_history),
-		cmocka_unit_test(test_memory_is_bounded),
-		cmocka_unit_test(test_resize),
-		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_cases),    cmocka_unit_test(test_random),
+		cmocka_unit_test(test_straight), cmocka_unit_test(test_whole_characters),
+		cmocka_unit_test(test_history),  cmocka_unit_test(test_memory_is_bounded),
+		cmocka_unit_test(test_resize),   cmocka_unit_test(test_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,17 +3,16 @@
 import json
 import os
 import re
-import shutil
 import socket
-import ssl
 import subprocess
-import tempfile
 import urllib.parse
 
 from case import limit, long, wait_for
 
 from harness import ROOT, Server, free_port
 from knot import ADDRESS, Knot
+from name_tools import NameTools
+from pebble import Pebble
 from test_edge import EdgeBase
 
 SDK = os.path.join(ROOT, "tests/sdk")
@@ -22,7 +21,7 @@ ZONE = "example.test"
 TXT = "_freestyle_custom_hostname"
 
 
-class Dns(EdgeBase):
+class Dns(NameTools, EdgeBase):
     """A name server beside the server."""
 
     @classmethod
@@ -52,15 +51,6 @@ class Dns(EdgeBase):
         v = self.s.api("POST", "/domains/v1/verifications", {"domain": domain})
         self.knot.update(f"add {TXT}.{domain}. 1 TXT \"{v['verificationCode']}\"")
         self.assertEqual(self.s.api("PUT", "/domains/v1/verifications", {"domain": domain}), {"domain": domain})
-
-    def leaf(self, name, ca=None):
-        """(issuer, names) of the certificate that the edge shows for a name; checked against the CA when there is one."""
-        ctx = ssl.create_default_context(cafile=ca) if ca else ssl._create_unverified_context()
-        with ctx.wrap_socket(socket.create_connection(("127.0.0.1", self.tls_port), timeout=60), server_hostname=name) as s:
-            pem = ssl.DER_cert_to_PEM_cert(s.getpeercert(binary_form=True))
-        text = subprocess.run(["openssl", "x509", "-noout", "-issuer", "-ext", "subjectAltName"], input=pem, capture_output=True,
-                              text=True, check=True).stdout
-        return text
 
 
 class Domains(Dns):
@@ -125,14 +115,6 @@ class Domains(Dns):
         s.api("DELETE", f"/v1/accounts/{account['id']}")
         s.delete(vm)
         self.assertEqual(s.api("GET", "/domains/v1/mappings"), [])
-
-    def dig(self, name, kind, *args):
-        """What the server's own name server says: status, and each answer's data."""
-        r = subprocess.run(["kdig", "@127.0.0.1", "-p", str(self.dns_port), "+time=10", "+retry=2", *args, name, kind], capture_output=True, text=True, timeout=60)
-        self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
-        status = re.search(r"status: (\w+);", r.stdout)[1]
-        answers = [line.split(None, 4)[4] for line in r.stdout.partition("ANSWER SECTION:")[2].partition("\n\n")[0].strip().splitlines()]
-        return status, answers, r.stdout
 
     def test_records(self):
         s, zone = self.s, f"zone.{ZONE}"
@@ -302,57 +284,26 @@ printf 'server %s\\nzone {zone}.\\n%s _acme-challenge.%s. 1 TXT "%s"\\nsend\\nqu
 class Acme(Dns):
     """pebble is the ACME server; it resolves names with knot and asks the edge's plain port."""
     limit_s = 240
-    validity = 90 * 86400  # seconds
+    pebble = None
 
     @classmethod
     def make_server(cls):
-        cls.dir = tempfile.mkdtemp(prefix="pando-acme-")
-        os.chmod(cls.dir, 0o755)
-        cls.pebble = None
-        hook = os.path.join(cls.dir, "hook")
+        cls.pebble = Pebble(f"{ADDRESS}:53")
+        hook = cls.pebble.at("hook")
         with open(hook, "w") as f:
             f.write(HOOK.format(zone=ZONE, address=ADDRESS))
         os.chmod(hook, 0o755)
-        cls.port, cls.manage = free_port(), free_port()
-        cls.s = Server(env={"PANDO_RESOLVER": ADDRESS, "PANDO_ACME_URL": f"https://127.0.0.1:{cls.port}/dir",
+        cls.s = Server(env={"PANDO_RESOLVER": ADDRESS, "PANDO_ACME_URL": cls.pebble.url,
                             "PANDO_ACME_EMAIL": "operator@example.test", "PANDO_ACME_DNS_HOOK": hook})
-        cls.make_pebble()
-        # uacme trusts what the host trusts: pebble's CA takes the place of the list, in a mount namespace of its own
-        bundle = os.path.join(cls.dir, "pebble.crt")
-        cls.s.prefix = ["unshare", "-m", "sh", "-c", f"mount --bind {bundle} /etc/ssl/certs/ca-certificates.crt && exec \"$@\"", "sh"]
+        cls.pebble.start(cls.s)
+        cls.pebble.trusted_by(cls.s)
         cls.s.start()
-
-    @classmethod
-    def make_pebble(cls):
-        at = lambda n: os.path.join(cls.dir, n)  # noqa: E731
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                        "-subj", "/CN=pebble", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", at("pebble.key"),
-                        "-out", at("pebble.crt")], check=True, capture_output=True)
-        with open(at("pebble.json"), "w") as f:
-            json.dump({"pebble": {"listenAddress": f"127.0.0.1:{cls.port}", "managementListenAddress": f"127.0.0.1:{cls.manage}",
-                                  "certificate": at("pebble.crt"), "privateKey": at("pebble.key"),
-                                  "httpPort": cls.s.edge_http_port, "tlsPort": cls.s.edge_port,
-                                  "certificateValidityPeriod": cls.validity}}, f)
-        cls.log = open(at("log"), "w")
-        cls.pebble = subprocess.Popen(["pebble", "-config", at("pebble.json"), "-dnsserver", f"{ADDRESS}:53"], stdout=cls.log, stderr=cls.log,
-                                      env={**os.environ, "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0"})
-
-        def up():
-            try:
-                socket.create_connection(("127.0.0.1", cls.port), timeout=1).close()
-                return True
-            except OSError:
-                return False
-        wait_for("pebble listens", up, 60)
 
     @classmethod
     def tearDownClass(cls):
         super().tearDownClass()
         if cls.pebble:
-            cls.pebble.kill()
-            cls.pebble.wait()
-            cls.log.close()
-        shutil.rmtree(cls.dir, ignore_errors=True)
+            cls.pebble.close()
 
     def issued(self, name):
         return "Pebble" in self.leaf(name)
@@ -389,10 +340,9 @@ class Acme(Dns):
     @long
     def test_renewal(self):
         """Certificates that live for 90 seconds are replaced before their end."""
-        type(self).validity = 90
-        self.pebble.kill()
-        self.pebble.wait()
-        self.make_pebble()
+        self.pebble.end()
+        self.pebble.validity = 90
+        self.pebble.start(self.s)
         vm = self.s.create()
         self.verify(f"short.{ZONE}")
         self.knot.update(f"add *.short.{ZONE}. 1 A 127.0.0.1")  # the record above ends what *.ZONE covers
@@ -407,6 +357,5 @@ class Acme(Dns):
         self.s.delete(vm)
 
     def test_zy_helpers_end(self):
-        self.pebble.kill()
-        self.pebble.wait()
+        self.pebble.end()
         self.knot.close()

@@ -27,6 +27,25 @@ static int named(struct reply *res, int r, const char *domain)
 	return r;
 }
 
+/* What to set in the DNS: the name's addresses, after a TXT record if code is given. */
+static json_t *dns_records(struct request *req, const char *domain, const char *code)
+{
+	const struct api_deps *deps = deps_of(req);
+	const char *address[] = { deps->public_ipv4, deps->public_ipv6 };
+	json_t *list = json_array();
+
+	if (code)
+		json_array_append_new(list,
+		                      json_pack("{s:s, s:s++, s:s}", "type", "TXT", "name",
+		                                DOMAINS_TXT_NAME, ".", domain, "value", code));
+	for (size_t i = 0; i < ARRAY_SIZE(address); i++)
+		if (address[i] && *address[i])
+			json_array_append_new(list,
+			                      json_pack("{s:s, s:s, s:s}", "type", i ? "AAAA" : "A",
+			                                "name", domain, "value", address[i]));
+	return list;
+}
+
 /* ---- domains ---- */
 
 int api_domain_list(struct request *req, struct reply *res, struct err *err)
@@ -105,9 +124,10 @@ int api_verification_create(struct request *req, struct reply *res, struct err *
 	if ((r = domains_verify(d, who_of(req)->account, b.domain, &v, err)) < 0)
 		return named(res, r, b.domain);
 	return reply_json(res,
-	                  json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", v.id, "domain", v.domain,
-	                            "accountId", v.account, "verificationCode", v.code, "createdAt",
-	                            shape_time(v.created_ms)),
+	                  json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "id", v.id, "domain",
+	                            v.domain, "accountId", v.account, "verificationCode", v.code,
+	                            "createdAt", shape_time(v.created_ms), "dnsRecords",
+	                            dns_records(req, v.domain, v.code)),
 	                  err);
 }
 
@@ -213,7 +233,11 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	}
 	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, &m, err);
-	return r < 0 ? named(res, r, domain) : reply_json(res, shape_mapping(&m), err);
+	if (r < 0)
+		return named(res, r, domain);
+	json_t *o = shape_mapping(&m);
+	json_object_set_new(o, "dnsRecords", dns_records(req, m.domain, NULL));
+	return reply_json(res, o, err);
 }
 
 int api_mapping_delete(struct request *req, struct reply *res, struct err *err)
