@@ -321,6 +321,15 @@ void listen_end(struct agent *a, struct stream *s); /* its accepts end too */
 #define NODE_DIR_MAX 320u
 void node_find(char ret[NODE_DIR_MAX]);
 
+/* environ.c: variables of the whole VM */
+void environ_load(const struct agent *a); /* from their file, at start */
+void environ_begin(struct agent *a, uint32_t id, struct rd *c);
+/* The first max of them, weak; how many. */
+unsigned environ_list(const char **ret, unsigned max);
+void environ_put(void); /* in a child: into its environment */
+/* In front of the request's own; false: there are none. */
+bool environ_merge(struct agent_exec_req *r);
+
 /* exec_child.c, in the child: the account and its Node.js; then the rest, up to the start of the
  * shell */
 #define EXEC_SHELL "/bin/sh"

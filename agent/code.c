@@ -107,6 +107,7 @@ static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_co
 	const char *msg = "out of memory";
 	uint16_t tag = AGENT_TAG_GUEST_BUSY;
 	struct code_ctx *x, **end = &a->code;
+	const char *env[AGENT_VM_ENV_MAX];
 	unsigned n = 0;
 	struct timespec ts;
 	int e;
@@ -131,8 +132,9 @@ static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_co
 	clock_gettime(CLOCK_REALTIME, &ts);
 	x->created_ns = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 	e = settle_cwd(x, r->cwd, &tag, &msg);
-	for (unsigned i = 0; e == 0 && i < r->n_env; i++) {
-		x->env[i] = strdup(r->env[i]);
+	n = environ_list(env, MIN(AGENT_VM_ENV_MAX, AGENT_CODE_ENV_MAX - r->n_env));
+	for (unsigned i = 0; e == 0 && i < n + r->n_env; i++) {
+		x->env[i] = strdup(i < n ? env[i] : r->env[i - n]); /* its own ones win */
 		if (!x->env[i])
 			e = ENOMEM;
 		else
@@ -289,6 +291,15 @@ static void restart(struct agent *a, struct code_ctx *x)
 	else if (!x->deleted && x->state == AGENT_CODE_NONE)
 		code_start(a, x, /* warm= */ false);
 	x->lost = false; /* the restart was requested */
+}
+
+void code_drop_unused(struct agent *a)
+{
+	for (struct code_ctx *x = a->code; x; x = x->next)
+		if (x->is_default && !x->used && !x->cells && !x->spare && !x->deleted) {
+			x->deleted = true;
+			restart(a, x);
+		}
 }
 
 void code_call(struct agent *a, uint32_t id, uint16_t op, struct rd *c)

@@ -100,6 +100,8 @@ struct code_ctx {
 
 /* code.c */
 void code_free(struct agent *a, struct code_ctx *x);
+/* Default contexts that nobody ran a cell in: the next cell begins a new one. */
+void code_drop_unused(struct agent *a);
 void code_describe(const struct code_ctx *x, struct agent_code_context *ret);
 
 /* code_kernel.c */

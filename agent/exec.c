@@ -47,7 +47,8 @@ static void adopt_proc(struct stream *s)
 void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 {
 	struct agent_exec_req r;
-	const struct rd whole = *c;
+	struct rd whole = *c;
+	autobuf struct buf merged = { 0 };
 	struct job_fds fds;
 	struct stream *s;
 	unsigned pipes;
@@ -72,8 +73,13 @@ void exec_begin(struct agent *a, uint32_t id, uint16_t op, struct rd *c)
 		return;
 	}
 	pipes = (r.with_stdin ? JOB_IN : 0) | JOB_OUT | JOB_ERR;
-	k = ready_fits(a, &r, whole.left) ? job_hand_over(a, s, pipes, whole.p, whole.left)
-	                                  : -EAGAIN;
+	if (environ_merge(&r)) {
+		agent_exec_req_put(&merged, &r);
+		whole = merged.failed ? rd_of(NULL, 0) : rd_of(merged.p, merged.len);
+	}
+	k = whole.left && ready_fits(a, &r, whole.left)
+	            ? job_hand_over(a, s, pipes, whole.p, whole.left)
+	            : -EAGAIN;
 	if (k < 0)
 		k = job_fork(a, s, pipes, &fds);
 	if (k == 1)

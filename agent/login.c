@@ -43,6 +43,7 @@ static void environment(const struct user *u, const struct agent_login_req *r)
 	setenv("SHELL", u->shell, 1);
 	if (tty)
 		setenv("SSH_TTY", tty, 1);
+	environ_put();
 	for (uint16_t i = 0; i < r->n_env; i++)
 		putenv((char *)(uintptr_t)r->env[i]);
 }

@@ -170,6 +170,7 @@ static void set_up(struct agent *a)
 	if (io_read_file(AT_FDCWD, "/proc/self/oom_score_adj", 64, &oom, NULL) == 0)
 		a->reset_oom = oom[0] == '-';
 	identity_open(a);
+	environ_load(a);
 	if (!a->test_root)
 		go_first();
 }

@@ -53,6 +53,7 @@ static void environment(const struct user *u, const struct agent_pty_open *m)
 	setenv("USER", u->name, 1);
 	setenv("LOGNAME", u->name, 1);
 	setenv("SHELL", u->shell, 1);
+	environ_put();
 	for (uint16_t i = 0; i < m->n_env; i++)
 		putenv((char *)(uintptr_t)m->env[i]);
 }

@@ -105,6 +105,9 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_PTY_RESIZE:
 		pty_begin(a, id, op, &c);
 		return;
+	case AGENT_OP_ENV_SET:
+		environ_begin(a, id, &c);
+		return;
 	case AGENT_OP_SHUTDOWN:
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
 		power_off(a);

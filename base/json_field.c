@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/near.h"
 #include "base/utf8.h"
 
 /* The byte after a string that begins at p, or end. */
@@ -187,12 +188,52 @@ static int read_field(json_t *v, const char *prefix, const struct json_field *f,
 	return 0;
 }
 
+static _Thread_local struct json_seen *watched;
+
+void json_seen_watch(struct json_seen *s)
+{
+	watched = s;
+}
+
+static const char *prefix_of(const struct json_seen *s, const json_t *object)
+{
+	for (size_t i = 0; i < s->n_objects; i++)
+		if (s->objects[i].object == object)
+			return s->objects[i].prefix;
+	return NULL;
+}
+
+void json_fields_know(const json_t *object, const char *prefix, const struct json_field *fields,
+                      size_t n_fields)
+{
+	struct json_seen *s = watched;
+	bool is_new = s && !prefix_of(s, object);
+
+	if (!s)
+		return;
+	s->full |= s->n_objects + is_new > JSON_SEEN_OBJECTS ||
+	           s->n_names + n_fields > JSON_SEEN_NAMES;
+	if (s->full)
+		return;
+	if (is_new) {
+		s->objects[s->n_objects].object = object;
+		snprintf(s->objects[s->n_objects].prefix, sizeof(s->objects[0].prefix), "%s",
+		         prefix);
+		s->n_objects++;
+	}
+	for (size_t i = 0; i < n_fields; i++) {
+		s->names[s->n_names].object = object;
+		s->names[s->n_names++].name = fields[i].name;
+	}
+}
+
 int json_fields_read(const json_t *object, const char *prefix, const struct json_field *fields,
                      size_t n_fields, void *dst, struct err *err)
 {
 	if (!json_is_object(object))
 		return err_set(err, -EINVAL, "%s%sthe body must be a JSON object", prefix,
 		               *prefix ? " " : "");
+	json_fields_know(object, prefix, fields, n_fields);
 	for (size_t i = 0; i < n_fields; i++) {
 		const struct json_field *f = &fields[i];
 		json_t *v = json_object_get(object, f->name);
@@ -213,6 +254,42 @@ int json_fields_read(const json_t *object, const char *prefix, const struct json
 			return r;
 	}
 	return 0;
+}
+
+/* Is it a member that one of its tables has? Else near->best may be what was meant. */
+static bool is_known(const struct json_seen *s, const json_t *object, struct near *near)
+{
+	for (size_t i = 0; i < s->n_names; i++) {
+		if (s->names[i].object != object)
+			continue;
+		if (strcmp(s->names[i].name, near->word) == 0)
+			return true;
+		near_try(near, s->names[i].name);
+	}
+	return false;
+}
+
+void json_seen_unknown(const struct json_seen *s, const json_t *root, json_unknown_fn fn, void *ctx)
+{
+	const char *name, *prefix = prefix_of(s, root);
+	json_t *v;
+	size_t i;
+
+	if (s->full)
+		return;
+	json_array_foreach((json_t *)(uintptr_t)root, i, v)
+	{
+		json_seen_unknown(s, v, fn, ctx);
+	}
+	json_object_foreach((json_t *)(uintptr_t)root, name, v)
+	{
+		struct near near = NEAR_OF(name);
+
+		if (prefix && !json_is_null(v) && !is_known(s, root, &near))
+			fn(ctx, prefix, name, near.best);
+		else
+			json_seen_unknown(s, v, fn, ctx);
+	}
 }
 
 json_t *json_text(const void *p, size_t n)

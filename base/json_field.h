@@ -3,7 +3,7 @@
  * base/json_field.h - JSON bodies parsed with a field table; based on jansson
  *
  * A const table gives the name, type, limits and struct offset of each member;
- * json_fields_read() fills the struct. Unknown members are tolerated; wrong
+ * json_fields_read() fills the struct. Unknown members are tolerated and noted; wrong
  * types and values out of range get a uniform error that names the member:
  * "'timeoutMs' must be a number from 1 to 600000". Linked by the server only.
  */
@@ -77,6 +77,40 @@ int json_text_parse(const void *text, size_t n, json_t **ret, struct err *err);
 /* Fills the struct at dst from an object; -EINVAL names the member. prefix: "" or "spec." */
 int json_fields_read(const json_t *object, const char *prefix, const struct json_field *fields,
                      size_t n_fields, void *dst, struct err *err);
+
+/*
+ * Which members of which objects were looked for, so that those that nobody knows can be named
+ * afterwards. One per thread at a time: while it is watched, json_fields_read() notes its tables.
+ */
+#define JSON_SEEN_OBJECTS 256 /* of one body; with more than these nothing is said */
+#define JSON_SEEN_NAMES 4096
+struct json_seen {
+	struct {
+		const json_t *object; /* only compared */
+		char prefix[64];
+	} objects[JSON_SEEN_OBJECTS];
+	struct {
+		const json_t *object;
+		const char *name; /* weak: a literal of its table, which may be gone */
+	} names[JSON_SEEN_NAMES];
+	size_t n_objects, n_names;
+	bool full;
+};
+void json_seen_watch(struct json_seen *s); /* NULL: no longer */
+/* Further members that are known, but not read with this table: only their names count. */
+void json_fields_know(const json_t *object, const char *prefix, const struct json_field *fields,
+                      size_t n_fields);
+#define JSON_NAME(name_)                                           \
+	{                                                          \
+		name_, JSON_WANT_ANY, 0, 0, 0, 0, JSON_NO_PRESENCE \
+	}
+/*
+ * Calls fn for each member of an object below root that was looked at and does not know it; a null
+ * asks for nothing. prefix: "spec."; near: the known member that was probably meant, or NULL.
+ */
+typedef void (*json_unknown_fn)(void *ctx, const char *prefix, const char *name, const char *near);
+void json_seen_unknown(const struct json_seen *s, const json_t *root, json_unknown_fn fn,
+                       void *ctx);
 
 /* Text that may not be UTF-8 as a string: bytes that are not become U+FFFD. */
 json_t *json_text(const void *p, size_t n);

@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/near.h"
 #include "cli/cli.h"
 
 const struct cli_opt cli_globals[GLOBAL_MAX] = {
@@ -138,14 +139,58 @@ static int wants_value(const struct cli_opt *o, struct err *err)
 	return err_set(err, -EINVAL, "--%s needs a value: %s", o->name, o->arg);
 }
 
+/* " (did you mean '--idle'?)", or "" */
+static const char *meant(const struct near *n, const char *before, char *buf, size_t size)
+{
+	buf[0] = '\0';
+	if (n->best)
+		snprintf(buf, size, " (did you mean '%s%s'?)", before, n->best);
+	return buf;
+}
+
 static int no_option(const struct cursor *c, const char *text, struct err *err)
 {
 	const struct cli_parsed *p = c->p;
 	const char *noun = p->noun ? p->noun->name : NULL;
 	const char *verb = p->verb ? p->verb->name : NULL;
+	char name[64], hint[96];
+	struct near near = NEAR_OF(name);
 
-	return err_set(err, -EINVAL, "unknown option '%s': see 'pando%s%s%s%s --help'", text,
-	               noun ? " " : "", noun ? noun : "", verb ? " " : "", verb ? verb : "");
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, "="), text);
+	memmove(name, name + strspn(name, "-"), strlen(name + strspn(name, "-")) + 1);
+	for (size_t k = 0; p->verb && k < CLI_OPTS_MAX && p->verb->opts[k].name; k++)
+		near_try(&near, p->verb->opts[k].name);
+	for (size_t k = 0; k < GLOBAL_MAX; k++)
+		near_try(&near, cli_globals[k].name);
+	return err_set(err, -EINVAL, "unknown option '%s'%s: see 'pando%s%s%s%s --help'", text,
+	               meant(&near, "--", hint, sizeof(hint)), noun ? " " : "", noun ? noun : "",
+	               verb ? " " : "", verb ? verb : "");
+}
+
+static int no_noun(const char *word, struct err *err)
+{
+	struct near near = NEAR_OF(word);
+	char hint[96];
+
+	for (size_t i = 0; cli_nouns[i]; i++)
+		if (cli_nouns[i]->help && !(cli_nth_verb(cli_nouns[i], 0)->flags & CLI_HIDDEN))
+			near_try(&near, cli_nouns[i]->name);
+	return err_set(err, -EINVAL, "unknown command '%s'%s: 'pando --help' lists all commands",
+	               word, meant(&near, "pando ", hint, sizeof(hint)));
+}
+
+static int no_verb(const struct cli_noun *noun, const char *word, struct err *err)
+{
+	struct near near = NEAR_OF(word);
+	const struct cli_verb *v;
+	char hint[96], before[48];
+
+	for (size_t i = 0; (v = cli_nth_verb(noun, i)); i++)
+		if (v->name && !(v->flags & CLI_HIDDEN))
+			near_try(&near, v->name);
+	snprintf(before, sizeof(before), "pando %s ", noun->name);
+	return err_set(err, -EINVAL, "unknown command '%s %s'%s: see 'pando %s --help'", noun->name,
+	               word, meant(&near, before, hint, sizeof(hint)), noun->name);
 }
 
 static int long_option(struct cursor *c, struct err *err)
@@ -217,18 +262,14 @@ static int take_word(struct cli_parsed *p, const char *word, struct err *err)
 	if (!p->noun) {
 		p->noun = cli_find_noun(word);
 		if (!p->noun)
-			return err_set(err, -EINVAL,
-			               "unknown command '%s': 'pando --help' lists all commands",
-			               word);
+			return no_noun(word, err);
 		p->verb = cli_find_verb(p->noun, NULL);
 		return 0;
 	}
 	if (!p->verb || (!p->verb->name && !p->n_words && cli_find_verb(p->noun, word))) {
 		p->verb = cli_find_verb(p->noun, word);
 		if (!p->verb)
-			return err_set(err, -EINVAL,
-			               "unknown command '%s %s': see 'pando %s --help'",
-			               p->noun->name, word, p->noun->name);
+			return no_verb(p->noun, word, err);
 		return 0;
 	}
 	p->words[p->n_words++] = word;

@@ -162,6 +162,8 @@ int cli_try(struct cli *c, const char *user, const char *method, const char *pat
 int cli_tell(struct cli *c, const char *user, const char *path, json_t *body_consume);
 /* Prints the message of an error reply; returns the exit status. */
 int cli_refused(struct cli *c, long status, const json_t *reply);
+/* What the server remarked about the request (members it does not know), of a curl handle. */
+void cli_show_warning(void *easy);
 /* A path with an escaped segment or query value for each '%s'. Caller frees; never NULL. */
 char *cli_path(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds "?name=value" or "&name=value" unless value is NULL. */

@@ -235,6 +235,14 @@ static CURLcode perform(struct cli *c, const char *user, const char *method, con
 	return rc;
 }
 
+void cli_show_warning(void *easy)
+{
+	struct curl_header *h;
+
+	if (curl_easy_header(easy, "X-Pando-Warning", 0, CURLH_HEADER, -1, &h) == CURLHE_OK)
+		fprintf(stderr, "pando: warning: %s\n", h->value);
+}
+
 int cli_try(struct cli *c, const char *user, const char *method, const char *path,
             json_t *body_consume, json_t **ret, struct err *err)
 {
@@ -251,6 +259,7 @@ int cli_try(struct cli *c, const char *user, const char *method, const char *pat
 	if (rc != CURLE_OK)
 		return unreachable(c, rc, err);
 	curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
+	cli_show_warning(c->curl);
 	*ret = json_loadb((const char *)in.p, in.len, 0, NULL);
 	return (int)status;
 }

@@ -25,7 +25,7 @@
 #include "cli/resolve.h"
 
 #define SECRET_VAR "PANDO_ASKPASS_SECRET"
-#define HOST_MAX 256
+#define HOST_MAX SSH_HOST_MAX
 
 bool ssh_answer(int argc)
 {
@@ -98,8 +98,7 @@ __attribute__((format(printf, 2, 3))) static void addf(struct words *w, const ch
 	add(w, s);
 }
 
-/* Host and port, from the environment or the server; else an exit status after an error message. */
-static int find_front(struct cli *c, char host[HOST_MAX], unsigned *ret_port)
+int ssh_front(struct cli *c, char host[HOST_MAX], unsigned *ret_port)
 {
 	const char *given = getenv("PANDO_SSH"), *listen;
 	autojson json_t *health = NULL;
@@ -130,7 +129,7 @@ static int common(struct cli *c, struct words *w, const char *id, const char *us
 {
 	char known[4096];
 	unsigned port = 0;
-	int r = find_front(c, host, &port);
+	int r = ssh_front(c, host, &port);
 
 	if (r != CLI_OK)
 		return r;

@@ -14,3 +14,7 @@ bool ssh_where(const char *url, const char *listen, char *ret_host, size_t size,
                unsigned *ret_port);
 /* The path after "VM:", or NULL: a local path. *ret_len: bytes of VM. Pure. */
 const char *ssh_remote(const char *arg, size_t *ret_len);
+#define SSH_HOST_MAX 256
+struct cli;
+/* Host and port, from the environment or the server; else an exit status after an error message. */
+int ssh_front(struct cli *c, char host[SSH_HOST_MAX], unsigned *ret_port);

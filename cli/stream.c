@@ -212,6 +212,7 @@ int cli_stream(struct cli *c, struct cli_stream *s)
 	signals = signals_open();
 	curl_multi_add_handle(multi, x.easy);
 	rc = drive(&x, multi, signals);
+	cli_show_warning(x.easy);
 	r = judge(&x, rc);
 	signals_close(signals);
 	curl_multi_remove_handle(multi, x.easy);

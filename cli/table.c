@@ -19,8 +19,10 @@
 	X(vm_exec) \
 	X(vm_pty) \
 	X(vm_past) \
+	X(vm_set) \
 	X(vm_ssh) \
 	X(vm_logs) \
+	X(ssh_config) \
 	X(snapshot) \
 	X(cp) \
 	X(tree) \

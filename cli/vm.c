@@ -25,6 +25,7 @@ static const struct cli_col get_cols[] = {
 	{ "memory MB", "sizing.memSizeMib" },
 	{ "disk MB", "sizing.rootfsSizeMb" },
 	{ "kept", "persistence.type" },
+	{ "deleted at", "deleteAt" },
 	{ "from snapshot", "snapshotId" },
 	{ "forked from", "parentVmId" },
 	{ "build", "buildId" },
@@ -34,7 +35,7 @@ static const struct cli_col get_cols[] = {
 	{ "bytes out", "usage.networkOutBytes" },
 };
 
-enum { L_STATE, L_SEARCH, L_DELETED, L_LIMIT };
+enum { L_STATE, L_SEARCH, L_DELETED, L_LIMIT, L_TAG, L_METADATA };
 
 static int list(struct cli *c, const struct cli_args *a)
 {
@@ -46,6 +47,8 @@ static int list(struct cli *c, const struct cli_args *a)
 	cli_query(c, &path, "search", a->opt[L_SEARCH]);
 	cli_query(c, &path, "includeDeleted", a->opt[L_DELETED] ? "true" : NULL);
 	cli_query(c, &path, "limit", a->opt[L_LIMIT]);
+	cli_query(c, &path, "tags", a->opt[L_TAG]);
+	cli_query(c, &path, "metadata", a->opt[L_METADATA]);
 	r = cli_call(c, "GET", path, NULL, &reply);
 	if (r == CLI_OK)
 		cli_table(c, reply, json_object_get(reply, "vms"), list_cols,
@@ -157,8 +160,11 @@ static const struct cli_verb verbs[] = {
 	      "building starting running suspending suspended stopped lost" },
 	    { "search", "TEXT", "only those whose name or id contains this" },
 	    { "deleted", NULL, "include deleted ones" },
-	    { "limit", "N", "at most this many", 'n', CLI_NUMBER, .min = 1, .max = 100000 } },
-	  .examples = "pando vm list --state running # those that use memory" },
+	    { "limit", "N", "at most this many", 'n', CLI_NUMBER, .min = 1, .max = 100000 },
+	    { "tag", "TAGS", "only those with all of these tags, separated by commas", 't' },
+	    { "metadata", "NAME=VALUE", "only those with this metadata; several are separated by commas" } },
+	  .examples = "pando vm list --state running # those that use memory\n"
+	              "pando vm list --tag prod,web" },
 	{ "get", "VM", "show a VM: state, size, origin, usage", get },
 	{ "start", "VM...", "start a VM: resume or boot", start,
 	  .about = "A suspended VM continues where it was frozen; a stopped one boots. Most commands "

@@ -7,21 +7,24 @@
 #include "cli/build.h"
 #include "cli/cli.h"
 #include "cli/resolve.h"
+#include "cli/vm_set.h"
 
-enum { O_NAME, O_SNAPSHOT, O_SPEC, O_APT, O_CPU, O_MEMORY, O_DISK, O_IDLE, O_KEEP, O_QUIET };
-
-/* "never", or a time; NULL after an error message. */
-static json_t *idle_value(const char *s)
-{
-	long long ms;
-
-	if (strcmp(s, "never") == 0)
-		return json_null();
-	if (cli_duration(s, &ms) == 0)
-		return json_integer(ms / 1000);
-	cli_fail(CLI_USAGE, "--idle must be 'never' or a time like 10m, not '%s'", s);
-	return NULL;
-}
+enum {
+	O_NAME,
+	O_SNAPSHOT,
+	O_SPEC,
+	O_APT,
+	O_CPU,
+	O_MEMORY,
+	O_DISK,
+	O_IDLE,
+	O_KEEP,
+	O_QUIET,
+	O_ENV,
+	O_TAG,
+	O_METADATA,
+	O_DELETE_AFTER
+};
 
 static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 {
@@ -50,11 +53,13 @@ static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 		if (a->opt[sizes[i].opt])
 			json_object_set_new(body, sizes[i].member,
 			                    json_integer(a->num[sizes[i].opt]));
-	if (a->opt[O_IDLE]) {
-		if (!(v = idle_value(a->opt[O_IDLE])))
-			return CLI_USAGE;
-		json_object_set_new(body, "idleTimeoutSeconds", v);
-	}
+	vm_tags(a, O_TAG, body);
+	if ((r = vm_pairs(a, O_ENV, "env", "env", body)) != CLI_OK ||
+	    (r = vm_pairs(a, O_METADATA, "metadata", "metadata", body)) != CLI_OK ||
+	    (r = vm_never_or_time("delete-after", a->opt[O_DELETE_AFTER], "deleteAfterSeconds",
+	                          body)) != CLI_OK ||
+	    (r = vm_never_or_time("idle", a->opt[O_IDLE], "idleTimeoutSeconds", body)) != CLI_OK)
+		return r;
 	if (a->opt[O_KEEP])
 		json_object_set_new(body, "persistence",
 		                    json_pack("{s:s}", "type", a->opt[O_KEEP]));
@@ -97,10 +102,14 @@ static const struct cli_verb verbs[] = {
 	    { "cpu", "N", "vCPUs; a power of two", 'c', CLI_NUMBER, .min = 1, .max = 1024 },
 	    { "memory", "GB", "memory; a power of two", 'm', CLI_NUMBER, .min = 1, .max = 65536 },
 	    { "disk", "GB", "root disk", 'd', CLI_NUMBER, .min = 1, .max = 1048576 },
-	    { "idle", "TIME", "suspend after this long without network traffic, or 'never' (5m)" },
+	    { "idle", "TIME", "suspend after this long without activity, or 'never' (5m)" },
 	    { "keep", "HOW", "sticky VMs may be evicted, ephemeral ones are deleted when they would be suspended",
 	      .type = CLI_CHOICE, .choices = "sticky ephemeral persistent" },
-	    { "quiet", NULL, "do not show the build log", 'q' } },
+	    { "quiet", NULL, "do not show the build log", 'q' },
+	    { "env", "NAME=VALUE", "a variable that everything in the VM sees; may be repeated", 'e', CLI_LIST },
+	    { "tag", "TAG", "a tag; may be repeated", 't', CLI_LIST },
+	    { "metadata", "NAME=VALUE", "metadata; may be repeated", .type = CLI_LIST },
+	    { "delete-after", "TIME", "delete it after this long" } },
 	  .about = "Without options: a copy of the template, ready at once. A spec is built layer by "
 	           "layer; layers that were built before are taken from the cache, and the log of new "
 	           "ones is shown on stderr. A failed build leaves a snapshot for inspection and prints "

@@ -222,16 +222,16 @@ static char *attach_path(struct pty *p)
 
 /*
  * Waits for a key or ms; false if the user wants to leave: by a signal, Ctrl-C, Ctrl-D or the
- * escape key. Other input is kept for the session, except the key that only wakes it.
+ * escape key. Other input is kept for the session, the key that wakes it too.
  */
-static bool wait_key(struct pty *p, int ms, bool wakes, bool *ret_key)
+static bool wait_key(struct pty *p, int ms, bool *ret_key)
 {
 	struct pollfd f[] = {
 		{ .fd = p->signals, .events = POLLIN },
 		{ .fd = p->raw ? STDIN_FILENO : -1, .events = POLLIN },
 	};
 	uint8_t keys[sizeof(p->ahead)];
-	size_t skip = wakes ? 1 : 0, keep;
+	size_t keep;
 	ssize_t n;
 
 	*ret_key = false;
@@ -246,8 +246,8 @@ static bool wait_key(struct pty *p, int ms, bool wakes, bool *ret_key)
 	if (n <= 0 || keys[0] == 3 || keys[0] == 4 || keys[0] == p->escape.key)
 		return false;
 	*ret_key = true;
-	keep = MIN((size_t)n - skip, sizeof(p->ahead) - p->n_ahead);
-	memcpy(p->ahead + p->n_ahead, keys + skip, keep);
+	keep = MIN((size_t)n, sizeof(p->ahead) - p->n_ahead);
+	memcpy(p->ahead + p->n_ahead, keys, keep);
 	p->n_ahead += keep;
 	return true;
 }
@@ -282,9 +282,9 @@ static int reconnect(struct pty *p)
 	p->ws = NULL;
 	while (p->raw && sleeps(p)) {
 		if (!slept)
-			note(p, "the VM is suspended; press a key to wake it, Ctrl-C to leave");
+			note(p, "the VM is suspended; type to wake it, Ctrl-C to leave");
 		slept = true;
-		if (!wait_key(p, 60000, /* wakes= */ true, &key))
+		if (!wait_key(p, 60000, &key))
 			return -1;
 		if (key)
 			break;
@@ -308,7 +308,7 @@ static int reconnect(struct pty *p)
 			return lost(p, "the key no longer has permission");
 		if (i == 0)
 			note(p, "the connection was lost; trying again");
-		if (!wait_key(p, ms, /* wakes= */ false, &key))
+		if (!wait_key(p, ms, &key))
 			return -1;
 	}
 	go_back(p);
@@ -454,7 +454,7 @@ static const struct cli_verb verbs[] = {
 	  "The session lives in the VM with its screen: it survives this program, suspend and "
 	           "resume, and forks copy it. Ctrl-] d detaches, Ctrl-] k kills the session, Ctrl-] ? "
 	           "shows this, Ctrl-] Ctrl-] types the key. A lost connection is restored. A suspended "
-	           "VM stays suspended until a key is pressed. Exits with the status of the session's "
+	           "VM stays suspended until a key is typed, which reaches the session. Exits with the status of the session's "
 	           "program.",
 	  "pando vm pty web # a shell\n"
 	  "pando vm pty web -s work htop # a named session\n"

@@ -329,6 +329,8 @@ static const struct setting settings[] = {
 	  "MiB of memory for output of commands and replies on their way, of all accounts together; one account gets at most three quarters" },
 	{ "PANDO_BACKGROUND", SET_U32, MEMBER(background), check_u32, "256", NULL, 8, 4096,
 	  "Requests in the background at a time, of all accounts together; one account gets at most three quarters" },
+	{ "PANDO_CREATE_GRACE_S", SET_U32, MEMBER(create_grace_s), check_u32, "120", NULL, 1, 3600,
+	  "Seconds that a VM is kept whose client left before the answer; a repeat of the request gets it, otherwise it is deleted" },
 	{ "PANDO_API_STRANGERS", SET_TEXT, MEMBER(strangers), check_strangers, "64:30:128", NULL, 0, 0,
 	  "Connections to the API that have shown no key: from START on a newcomer replaces an old one with RATE percent, always at FULL" },
 	{ "PANDO_API_STRANGERS_EACH", SET_U32, MEMBER(strangers_each), check_u32, "32", NULL, 1, 4096,

@@ -42,6 +42,7 @@ struct conf {
 	uint32_t parse_mb;           /* PANDO_PARSE_MB */
 	uint32_t output_mb;          /* PANDO_OUTPUT_MB */
 	uint32_t background;         /* PANDO_BACKGROUND */
+	uint32_t create_grace_s;     /* PANDO_CREATE_GRACE_S */
 	char strangers[24];          /* PANDO_API_STRANGERS: start:rate:full */
 	uint32_t strangers_each;     /* PANDO_API_STRANGERS_EACH */
 	char proxies[512];           /* PANDO_PROXIES */

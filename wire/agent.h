@@ -36,6 +36,7 @@ struct rd;
 #define AGENT_PATH_MAX 4096u            /* bytes with NUL, as the kernel's PATH_MAX */
 #define AGENT_USER_MAX 64u              /* bytes with NUL */
 #define AGENT_ENV_MAX 512u              /* variables of one exec */
+#define AGENT_VM_ENV_MAX 64u            /* variables of the whole VM */
 #define AGENT_ENV_BYTES (64u << 10)     /* bytes with NUL of one variable */
 #define AGENT_OPENED_MAX 64u            /* bytes of an OPENED payload */
 #define AGENT_PROCS_MAX 64u             /* detached processes a guest remembers */
@@ -117,7 +118,8 @@ struct rd;
 	M(60, LOGIN,     "login")        \
 	M(61, DIAL,      "dial")         \
 	M(62, LISTEN,    "listen")       \
-	M(63, ACCEPT,    "accept")
+	M(63, ACCEPT,    "accept")       \
+	M(70, ENV_SET,   "env.set")
 
 /* Identity steps: bit number, NAME, wire name. Done in this order. */
 #define AGENT_STEPS(M)                   \

@@ -75,9 +75,11 @@ static int check_rate(struct request *req, struct err *err)
 		return 0;
 	req->quiet = true;
 	err_tag(err, -EAGAIN, ERR_LIMIT_EXCEEDED,
-	        "too many requests %s in a short time: wait %u s, then send at most %u a second",
+	        "too many requests %s in a short time: wait %u s, then send at most %u a second "
+	        "(%s)",
 	        known ? "with this key" : "without a key from this address", a.wait_s,
-	        known ? deps_of(req)->conf->rate_key : deps_of(req)->conf->rate_address);
+	        known ? deps_of(req)->conf->rate_key : deps_of(req)->conf->rate_address,
+	        known ? "PANDO_RATE_KEY" : "PANDO_RATE_ADDRESS");
 	err_fact(err, ERR_FACT_RETRY, a.wait_s);
 	return -EAGAIN;
 }

@@ -27,9 +27,9 @@ static int run(struct request *req, struct reply *res, struct err *err)
 {
 	const struct route *route = req->match.route;
 
-	return (route->flags & ROUTE_BACKGROUND) && background_wanted(req)
-	               ? background_run(req, res, err)
-	               : route->handler(req, res, err);
+	if (!(route->flags & ROUTE_BACKGROUND))
+		return api_handle(req, res, err);
+	return background_wanted(req) ? background_run(req, res, err) : repeat_run(req, res, err);
 }
 
 /* Adds the ids in the path to the error. */
@@ -87,6 +87,7 @@ static void api_free(struct api *a)
 		return;
 	jobs_free(a->jobs);
 	hub_free(a->hub);
+	repeats_free(a->repeats);
 	rate_free(a->key_rate);
 	rate_free(a->address_rate);
 	free(a);
@@ -137,7 +138,8 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	if ((r = new_rate(deps->conf->rate_key, &a->key_rate, err)) < 0 ||
 	    (r = new_rate(deps->conf->rate_address, &a->address_rate, err)) < 0)
 		return r;
-	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0)
+	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0 ||
+	    (r = repeats_new(&a->repeats, err)) < 0)
 		return r;
 	conf.listen_fd = TAKE_FD(fd);
 	if ((r = http_start(&conf, &app, &a->http, err)) < 0)
@@ -153,6 +155,7 @@ int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 	if (!a)
 		return 0;
 	hub_stop(a->hub);
+	repeats_stop(a->repeats);
 	if ((r = http_stop(a->http, drain_ms, err)) < 0)
 		return r;
 	api_free(a);

@@ -60,6 +60,7 @@ struct job {
 	unsigned status;
 	char *body;    /* owned; the result as text: each waiter parses its own JSON from it */
 	char why[256]; /* for a failure */
+	char warning[REPLY_HEADER_SIZE];
 	struct cond changed;
 };
 
@@ -199,6 +200,15 @@ static bool job_done(struct job *job, json_t *result_consume, unsigned status,
 	return job->stored;
 }
 
+/* For those who wait; it is not in the store. */
+static void keep_warning(struct job *job, const struct reply *res)
+{
+	LOCK_SCOPE(&job->jobs->lock);
+	for (size_t i = 0; i < res->n_headers; i++)
+		if (strcmp(res->headers[i].name, WARNING_HEADER) == 0)
+			snprintf(job->warning, sizeof(job->warning), "%s", res->headers[i].value);
+}
+
 static void *job_main(void *arg)
 {
 	struct job *job = arg;
@@ -213,8 +223,9 @@ static void *job_main(void *arg)
 	int r;
 
 	events_request_set(job->row.id);
-	r = req->match.route->handler(req, &res, &err);
+	r = api_handle(req, &res, &err);
 	result = reply_render(req, &res, r, &err, &status);
+	keep_warning(job, &res);
 	save = job_done(job, result, status, &err);
 	reply_done(&res);
 	kept = save && !job_save(job);
@@ -259,7 +270,9 @@ static int take_place(struct jobs *j, const char *account, struct err *err) REQU
 		        (unsigned long long)budget_share(j->places));
 	else
 		err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
-		        "too many requests are running in the background: try again later");
+		        "too many requests are running in the background (PANDO_BACKGROUND): try "
+		        "again "
+		        "later");
 	err_fact(err, ERR_FACT_RETRY, RETRY_S);
 	return -EAGAIN;
 }
@@ -346,6 +359,8 @@ static int reply_running(const struct job *job, struct reply *res, struct err *e
 static int reply_result(const struct job *job, struct reply *res, struct err *err)
 {
 	res->status = job->status;
+	if (*job->warning)
+		reply_header(res, WARNING_HEADER, job->warning);
 	return reply_json(res, job->body ? json_loads(job->body, JSON_DECODE_ANY, NULL) : NULL,
 	                  err);
 }
@@ -524,7 +539,7 @@ int background_run(struct request *req, struct reply *res, struct err *err)
 		r = job_wait(job, after_ms, res, err);
 	if (r == -EAGAIN && mine && !*mine->row.idem_key) { /* no place: run it here */
 		*err = (struct err){ 0 };
-		r = req->match.route->handler(req, res, err);
+		r = api_handle(req, res, err);
 	}
 	mutex_lock(&j->lock);
 	if (mine)

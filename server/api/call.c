@@ -82,7 +82,7 @@ int request_user(struct request *req, enum err_code tag, const char **ret, struc
 
 int guest_call_error(int r, struct err *err)
 {
-	if (r == -ECONNRESET || r == -ENOTCONN)
+	if ((r == -ECONNRESET || r == -ENOTCONN) && !err->tag) /* a tag: it says why */
 		err_tag(err, r, ERR_VM_NOT_RUNNING,
 		        "the VM was suspended, stopped or rebooted during the call; its log says "
 		        "which");

@@ -19,9 +19,10 @@ struct guest_flow;
 
 struct api {
 	struct api_deps deps;
-	struct http *http; /* owned */
-	struct jobs *jobs; /* owned; requests that outlive their connection */
-	struct hub *hub;   /* owned; terminal sessions */
+	struct http *http;       /* owned */
+	struct jobs *jobs;       /* owned; requests that outlive their connection */
+	struct hub *hub;         /* owned; terminal sessions */
+	struct repeats *repeats; /* owned; creates that may be sent again */
 	/* owned; requests by key, and by address without one. NULL: not limited */
 	struct rate *key_rate, *address_rate;
 };
@@ -71,6 +72,11 @@ int request_user(struct request *req, enum err_code tag, const char **ret, struc
 int guest_call_error(int r, struct err *err);
 extern const struct outflow_ops guest_flow_ops; /* ctx: a guest's flow, sent as it is */
 
+/* ---- handle.c ---- */
+
+/* The route's handler; members of the body that it does not know are named in a warning. */
+int api_handle(struct request *req, struct reply *res, struct err *err);
+
 /* ---- callbacks of http/ ---- */
 
 /* admit.c: checks key, token, ticket or password, and their permission. */
@@ -87,5 +93,13 @@ int jobs_new(struct api *a, struct jobs **ret, struct err *err);
 struct jobs *jobs_free(struct jobs *j);
 /* Has the client requested it? */
 bool background_wanted(struct request *req);
+/* repeat.c: creates without a key for that, which clients send again after 300 s */
+struct repeats;
+int repeats_new(struct repeats **ret, struct err *err);
+struct repeats *repeats_free(struct repeats *t);
+void repeats_stop(struct repeats *t); /* nobody waits for a repeat any more */
+/* Instead of the handler. */
+int repeat_run(struct request *req, struct reply *res, struct err *err);
+
 /* Instead of the handler. */
 int background_run(struct request *req, struct reply *res, struct err *err);

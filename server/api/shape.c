@@ -136,14 +136,15 @@ static json_t *shape_vm_common(const struct vm_info *v)
 {
 	struct vm_usage u = vm_usage_total(v);
 
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "id",
-	                 v->id, "state", vm_state_name(v->state), "name", shape_text(v->name),
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+	                 "id", v->id, "state", vm_state_name(v->state), "name", shape_text(v->name),
 	                 "createdAt", shape_time(v->created_ms), "lastNetworkActivity",
 	                 shape_time(v->last_network_ms), "snapshotId", shape_text(v->snapshot_id),
 	                 "buildId", shape_text(v->build_id), "cpuTimeSeconds", u.cpu_s,
 	                 "persistence", shape_persistence(&v->persistence), "metrics",
 	                 shape_metrics(v), "sizing", shape_sizing(v), "parentVmId",
-	                 shape_text(v->parent_id), "usage", shape_usage(&u));
+	                 shape_text(v->parent_id), "usage", shape_usage(&u), "deleteAt",
+	                 shape_time(v->delete_at_ms));
 }
 
 json_t *shape_vm_item(const struct vm_info *v)
@@ -151,7 +152,7 @@ json_t *shape_vm_item(const struct vm_info *v)
 	json_t *j = shape_vm_common(v);
 
 	json_object_set_new(j, "deleted", json_false());
-	json_object_set_new(j, "createdDeclaratively", json_false());
+	json_object_set_new(j, "createdDeclaratively", json_boolean(*v->build_id));
 	return j;
 }
 

@@ -62,7 +62,8 @@ static int wait_for(struct run *run, struct claim *c, struct err *err) REQUIRES(
 		return err_tag(err, -ESHUTDOWN, ERR_SERVICE_UNAVAILABLE,
 		               "the server is shutting down");
 	return err_tag(err, -ETIMEDOUT, ERR_UNAVAILABLE,
-	               "another build of the same layer did not finish within %u s",
+	               "another build of the same layer did not finish within %u s "
+	               "(PANDO_BUILD_TIMEOUT_S)",
 	               b->conf.timeout_s);
 }
 

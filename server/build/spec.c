@@ -22,9 +22,14 @@
 
 #define IDLE_MAX (INT64_C(365) * 24 * 3600)
 #define READY_MAX INT64_C(86400)
+#define READY_DEFAULT 120 /* seconds */
 
-static const char *const unsupported[] = { "ports",    "nics",    "udpHolePunchPorts",
-	                                   "recreate", "domains", "dockerCredentials" };
+/* Members that are known, but not read with a table. */
+static const struct json_field more_fields[] = { JSON_NAME("baseImage"), JSON_NAME("name") };
+static const struct json_field unsupported[] = {
+	JSON_NAME("ports"),    JSON_NAME("nics"),    JSON_NAME("udpHolePunchPorts"),
+	JSON_NAME("recreate"), JSON_NAME("domains"), JSON_NAME("dockerCredentials"),
+};
 
 static void layer_done(struct spec_layer *l)
 {
@@ -45,6 +50,23 @@ void spec_done(struct spec *s)
 	for (size_t i = 0; i < ARRAY_SIZE(s->layers); i++)
 		layer_done(&s->layers[i]);
 	s->n = 0;
+}
+
+void spec_running(const struct spec *s, const char *ret[SPEC_RUNNING_MAX + 1])
+{
+	size_t n = 0, k;
+	json_t *v;
+
+	for (size_t i = 0; i < s->n; i++)
+		json_array_foreach(s->layers[i].services, k, v)
+		{
+			struct service x;
+
+			service_read(v, &x);
+			if (!x.oneshot && n < SPEC_RUNNING_MAX)
+				ret[n++] = x.name;
+		}
+	ret[n] = NULL;
 }
 
 /* Is it empty: null, false, "", [], {} or an object of such values? */
@@ -80,18 +102,26 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 {
 	const json_t *image = json_object_get(layer, "baseImage");
 
+	json_fields_know(layer, where, more_fields, ARRAY_SIZE(more_fields));
+	json_fields_know(layer, where, unsupported, ARRAY_SIZE(unsupported));
 	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
-		const json_t *v = json_object_get(layer, unsupported[i]);
+		const json_t *v = json_object_get(layer, unsupported[i].name);
 
 		/* These belong to the VM, not to a layer: the API reads them at the top level. */
-		bool top = !*where && (strcmp(unsupported[i], "nics") == 0 ||
-		                       strcmp(unsupported[i], "domains") == 0 ||
-		                       strcmp(unsupported[i], "recreate") == 0);
+		bool top = !*where && (strcmp(unsupported[i].name, "nics") == 0 ||
+		                       strcmp(unsupported[i].name, "domains") == 0 ||
+		                       strcmp(unsupported[i].name, "recreate") == 0);
 
+		if (v && !is_empty(v) && strcmp(unsupported[i].name, "udpHolePunchPorts") == 0)
+			return spec_bad(
+			        c, ERR_NONE, err,
+			        "'%sudpHolePunchPorts': this server opens no UDP ports to the "
+			        "outside; use a VPC with WireGuard, or an SSH tunnel",
+			        where);
 		if (v && !is_empty(v) && !top)
 			return spec_bad(c, ERR_NONE, err,
 			                "'%s%s' is not supported by this server yet", where,
-			                unsupported[i]);
+			                unsupported[i].name);
 	}
 	if (image && !is_empty(image))
 		return spec_bad(c, ERR_NONE, err,
@@ -230,7 +260,7 @@ static int read_chain(const json_t *layer, const char *name, struct spec_ctx *c,
 	int depth = 0;
 
 	for (; layer; depth++) {
-		struct body b = { 0 };
+		struct body b = { .wait_s = READY_DEFAULT };
 		int r;
 
 		if (depth == SPEC_LAYERS_MAX)
@@ -245,6 +275,10 @@ static int read_chain(const json_t *layer, const char *name, struct spec_ctx *c,
 		if (depth == 0 && s->idle_seen == JSON_IS_ABSENT) {
 			s->idle_seen = b.idle_seen;
 			s->idle_timeout_s = b.idle;
+		}
+		if (depth == 0) {
+			s->wait = b.wait;
+			s->wait_s = b.wait_s;
 		}
 		n += (size_t)snprintf(where + n, sizeof(where) - n, "snapshot.");
 		layer = b.snapshot;

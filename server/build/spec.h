@@ -40,6 +40,8 @@ struct spec {
 	char snapshot_id[ID_SIZE];    /* to start from; "": the template */
 	enum json_presence idle_seen; /* idleTimeoutSeconds of the outermost layer */
 	int64_t idle_timeout_s;
+	bool wait;              /* waitForReadySignal of the outermost layer */
+	int64_t wait_s;         /* readySignalTimeoutSeconds */
 	char name[VM_NAME_MAX]; /* `spec.name`, or "" */
 };
 
@@ -59,4 +61,7 @@ struct spec_ctx {
 /* Caller spec_done()s whatever the result. */
 int spec_parse(const json_t *body, struct spec_ctx *c, struct spec *ret, struct err *err);
 void spec_done(struct spec *s);
+/* Names of its services that are not oneshots, without ".service"; NULL-terminated, weak. */
+#define SPEC_RUNNING_MAX 64
+void spec_running(const struct spec *s, const char *ret[SPEC_RUNNING_MAX + 1]);
 #define autospec __attribute__((cleanup(spec_done)))

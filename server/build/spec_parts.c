@@ -124,10 +124,28 @@ struct repo {
 };
 static const struct json_field repo_fields[] = {
 	JSON_FIELD(JSON_WANT_STRREF, repo, repo, "repo", JSON_REQUIRED, 1, SPEC_TEXT_MAX),
-	JSON_FIELD(JSON_WANT_STRREF, repo, path, "path", JSON_REQUIRED, 1, SPEC_TEXT_MAX),
+	JSON_FIELD(JSON_WANT_STRREF, repo, path, "path", JSON_NULLABLE, 0, SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, repo, rev, "rev", JSON_NULLABLE, 0, 256),
 };
 #define GIT_TAG ERR_INVALID_GIT_REPO_SPEC_ERROR
+
+#define REPO_HOME "/root/" /* where a repository without a path goes */
+
+/* As git clone does: the last part of its URL, without ".git". */
+static bool path_of_repo(const char *url, char *ret, size_t size)
+{
+	size_t n = strcspn(url, "?#"), from;
+
+	while (n && url[n - 1] == '/')
+		n--;
+	if (n > 4 && !memcmp(url + n - 4, ".git", 4))
+		n -= 4;
+	for (from = n; from && !strchr("/:", url[from - 1]);)
+		from--;
+	return n > from &&
+	       snprintf(ret, size, REPO_HOME "%.*s", (int)(n - from), url + from) < (int)size &&
+	       spec_path_ok(ret);
+}
 
 static int check_url(const char *url, struct spec_ctx *c, struct err *err)
 {
@@ -159,7 +177,7 @@ static int check_repos(const json_t *j, const char *where, struct spec_ctx *c, j
 	json_array_foreach((json_t *)(uintptr_t)j, i, v)
 	{
 		struct repo p = { 0 };
-		char at[128];
+		char at[128], home[SPEC_TEXT_MAX];
 
 		snprintf(at, sizeof(at), "%.90srepos[%zu].", where, i);
 		if ((r = spec_fields(v, at, repo_fields, ARRAY_SIZE(repo_fields), &p, c, err)) <
@@ -169,7 +187,9 @@ static int check_repos(const json_t *j, const char *where, struct spec_ctx *c, j
 		}
 		if ((r = check_url(p.repo, c, err)) < 0)
 			return r;
-		if (!spec_path_ok(p.path) || strcmp(p.path, "/") == 0)
+		if ((!p.path || !*p.path) && path_of_repo(p.repo, home, sizeof(home)))
+			p.path = home;
+		if (!p.path || !spec_path_ok(p.path) || strcmp(p.path, "/") == 0)
 			return spec_bad(c, GIT_TAG, err, "'%spath' must be an absolute path", at);
 		if (p.rev && *p.rev && (p.rev[0] == '-' || !spec_text_ok(p.rev)))
 			return spec_bad(c, GIT_TAG, err, "'%srev' is not a revision", at);

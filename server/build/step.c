@@ -20,8 +20,9 @@
 static int out_of_time(struct run *run, struct err *err)
 {
 	run->setup_failed = true;
-	return err_set(err, -ETIMEDOUT, "%s: the build did not finish within %u s", run->step,
-	               run->b->conf.timeout_s);
+	return err_set(err, -ETIMEDOUT,
+	               "%s: the build did not finish within %u s (PANDO_BUILD_TIMEOUT_S)",
+	               run->step, run->b->conf.timeout_s);
 }
 
 static int full_env(const char *const *env, const char *script_var, const char *ret[ENV_MAX])

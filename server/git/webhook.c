@@ -58,7 +58,7 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 		if (bad)
 			r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
 			            "'endpoint' is an internal address: webhooks to those are not "
-			            "allowed on this server");
+			            "allowed on this server (PANDO_WEBHOOK_ALLOW_PRIVATE)");
 	}
 	curl_free(scheme);
 	curl_free(host);
@@ -131,7 +131,7 @@ int webhook_send(const struct webhook *w, int *ret_status, struct err *err)
 	if (rc != CURLE_OK && t.out.refused)
 		return err_set(err, -EACCES,
 		               "the endpoint has an internal address: webhooks to those are not "
-		               "allowed on this server");
+		               "allowed on this server (PANDO_WEBHOOK_ALLOW_PRIVATE)");
 	if (rc != CURLE_OK)
 		return err_set(err, -EIO, "%s", curl_easy_strerror(rc));
 	*ret_status = (int)status;

@@ -16,6 +16,26 @@
 #include "base/err.h"
 #include "guest/guest_internal.h"
 
+_Static_assert(GUEST_ENV_MAX == AGENT_VM_ENV_MAX, "one limit of variables");
+
+int guest_set_env(struct guest *g, const char *const *env, struct err *err)
+{
+	autobuf struct buf b = { 0 };
+	uint16_t n = 0;
+	int r;
+
+	while (env[n] && n < GUEST_ENV_MAX)
+		n++;
+	buf_put_u16(&b, AGENT_OP_ENV_SET);
+	agent_env_put(&b, env, n);
+	r = guest_call(g, &b, deadline_in(GUEST_CALL_MS), NULL, err);
+	if (r == -EOPNOTSUPP)
+		return err_set(
+		        err, -ENOTSUP,
+		        "this VM was created by an older version of Pando: stop and start it");
+	return r;
+}
+
 struct run {
 	const struct guest_exec_req *req;
 	struct stream *s;

@@ -70,7 +70,7 @@ static int state(struct guest_flow *f, struct err *err)
 	if (f->s->done)
 		return -ENODATA;
 	if (f->g->dead)
-		return err_set(err, -ECONNRESET, "the connection to the guest ended");
+		return guest_gone(f->g, err);
 	return 0;
 }
 

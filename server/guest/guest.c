@@ -143,6 +143,18 @@ void guest_end(struct guest *g, enum log_level lv, const char *fmt, ...)
 	shutdown(g->fd, SHUT_RDWR);
 }
 
+int guest_gone(struct guest *g, struct err *err)
+{
+	return *g->why ? err_tag(err, -ECONNRESET, ERR_VM_NOT_RUNNING, "%s", g->why)
+	               : err_set(err, -ECONNRESET, "the connection to the guest ended");
+}
+
+void guest_expect_end(struct guest *g, const char *why)
+{
+	LOCK_SCOPE(&g->lock);
+	snprintf(g->why, sizeof(g->why), "%s", why);
+}
+
 void guest_close(struct guest *g)
 {
 	guest_end(g, LOG_LV_DEBUG, "closed by us");

@@ -45,6 +45,8 @@ struct guest_info {
 int guest_new(const char *vm_id, int fd_consume, struct guest **ret, struct err *err);
 /* Ends the connection; pending calls fail with -ECONNRESET. Waits for no one's call to return. */
 void guest_close(struct guest *g);
+/* It is about to be ended on purpose: what calls say that this cuts off; "": not any more. */
+void guest_expect_end(struct guest *g, const char *why);
 struct guest *guest_ref(struct guest *g);
 void guest_unref(struct guest *g);                /* NULL is fine */
 static inline void guest_unrefp(struct guest **g) /* for AUTO() */
@@ -304,6 +306,10 @@ bool guest_activity(struct guest *g, uint64_t *ret_marks);
  */
 int guest_quiesce(struct guest *g, uint64_t deadline_ms, struct err *err);
 void guest_resume(struct guest *g);
+
+/* Variables of the whole VM, in place of those it had; NULL-terminated, at most GUEST_ENV_MAX. */
+#define GUEST_ENV_MAX 64
+int guest_set_env(struct guest *g, const char *const *env, struct err *err);
 
 /* Sets the clock of a guest that was paused to ours, ahead of anything that is sent later. */
 int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);

@@ -28,6 +28,7 @@
 #define GUEST_GRANT (AGENT_WINDOW / 4) /* consumed bytes worth a CREDIT frame */
 #define GUEST_LIST_BYTES (64u << 20)   /* bytes of one directory's entries */
 #define GUEST_NEVER UINT64_MAX         /* deadline that never comes */
+#define GUEST_WHY_SIZE 320
 #define GUEST_SILENCE_MS 60000 /* emulated guests on a busy host can be slow by tens of seconds */
 
 struct rx_chan {
@@ -68,6 +69,7 @@ struct guest {
 	unsigned silence_ms; /* set before the greeting */
 	uint64_t silent_at; /* without a frame until then it is given up; 0: no doubt (silence.c) */
 	bool paused;        /* the machine stands still: silence means nothing */
+	char why[GUEST_WHY_SIZE];                  /* what calls say that its end cuts off, or "" */
 	struct stream *streams[AGENT_STREAMS_MAX]; /* owned once abandoned */
 	uint32_t next_seq; /* upper part of stream ids: never the same id twice in a row */
 };
@@ -80,6 +82,9 @@ void guest_drop(struct guest *g);
 /* Ends the connection once, with a log message; wakes every waiter. */
 void guest_end(struct guest *g, enum log_level lv, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
+
+/* -ECONNRESET for a connection that ended, with the reason if it was ended for one. */
+int guest_gone(struct guest *g, struct err *err) REQUIRES(&g->lock);
 
 /* send.c: start_deadline bounds the wait for the first byte; then the frame is finished. */
 int guest_send(struct guest *g, uint16_t type, uint16_t flags, uint32_t stream, const void *p,

@@ -118,12 +118,14 @@ void guest_flow_seen(struct guest_flow *f)
 
 int guest_flow_opened(struct guest_flow *f, struct err *err)
 {
-	bool opened, done, dead;
+	bool opened, done;
+	int gone = 0;
 
 	mutex_lock(&f->g->lock);
 	opened = f->s->opened;
 	done = f->s->done;
-	dead = f->g->dead;
+	if (f->g->dead)
+		gone = guest_gone(f->g, err);
 	mutex_unlock(&f->g->lock);
 	if (opened)
 		return 1;
@@ -136,7 +138,7 @@ int guest_flow_opened(struct guest_flow *f, struct err *err)
 			               "start it");
 		return r < 0 ? r : no_sense(err);
 	}
-	return dead ? err_set(err, -ECONNRESET, "the connection to the guest ended") : 0;
+	return gone;
 }
 
 int guest_listen_port(struct guest_flow *f, uint16_t *ret, struct err *err)

@@ -121,7 +121,7 @@ static int state(struct guest_pty *t, struct err *err)
 	if (t->s->done)
 		return t->got.len > t->off ? -EPROTO : -ENODATA;
 	if (t->g->dead)
-		return err_set(err, -ECONNRESET, "the connection to the guest ended");
+		return guest_gone(t->g, err);
 	return -EAGAIN;
 }
 

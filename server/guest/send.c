@@ -54,7 +54,8 @@ static int send_iov(struct guest *g, struct iovec *iov, int n_iov, uint64_t star
 			continue;
 		if (errno != EAGAIN && errno != EWOULDBLOCK) {
 			guest_end(g, LOG_LV_INFO, "send: %s", err_name(errno));
-			return err_set(err, -ECONNRESET, "the connection to the guest ended");
+			LOCK_SCOPE(&g->lock);
+			return guest_gone(g, err);
 		}
 		r = io_wait(g->fd, POLLOUT, until);
 		if (r < 0)
@@ -79,7 +80,7 @@ int guest_turn_take(struct guest *g, uint64_t start_deadline, struct err *err)
 
 	for (;;) {
 		if (g->dead)
-			return err_set(err, -ECONNRESET, "the connection to the guest ended");
+			return guest_gone(g, err);
 		if (!g->sending) {
 			g->sending = true;
 			return 0;

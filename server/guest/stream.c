@@ -65,7 +65,7 @@ static int stream_register(struct guest *g, struct stream *s, struct err *err)
 {
 	LOCK_SCOPE(&g->lock);
 	if (g->dead)
-		return err_set(err, -ECONNRESET, "the connection to the guest ended");
+		return guest_gone(g, err);
 	if (!g->greeted)
 		return err_set(err, -ENOTCONN, "the guest has not been greeted yet");
 	for (uint32_t i = 0; i < AGENT_STREAMS_MAX; i++) {
@@ -178,7 +178,7 @@ static int wait_some(struct stream *s, unsigned events, uint64_t deadline, struc
 		if (e)
 			return err_set(err, -ETIMEDOUT, "the guest did not finish in time");
 		if (g->dead)
-			return err_set(err, -ECONNRESET, "the connection to the guest ended");
+			return guest_gone(g, err);
 		if (cond_wait_until(&s->cond, &g->lock, until))
 			continue;
 		if (until == deadline)

@@ -23,7 +23,7 @@ static const char allow_headers[] =
         "Idempotency-Key, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID";
 static const char expose_headers[] =
         "x-freestyle-trace-id, x-freestyle-background-request-id, x-pando-offset, content-range, "
-        "accept-ranges, etag, retry-after, mcp-session-id";
+        "accept-ranges, etag, retry-after, mcp-session-id, x-pando-warning";
 
 static bool listed(const char *list, const char *origin)
 {

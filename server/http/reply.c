@@ -64,6 +64,20 @@ void reply_header(struct reply *res, const char *name, const char *value)
 	snprintf(res->headers[res->n_headers++].value, REPLY_HEADER_SIZE, "%s", value);
 }
 
+void reply_warn(struct request *req, struct reply *res, const char *text)
+{
+	char value[REPLY_HEADER_SIZE];
+	uint64_t missed;
+
+	snprintf(value, sizeof(value), "%s", text);
+	for (char *p = value; *p; p++) /* names of members can be anything */
+		*p = (unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e ? '?' : *p;
+	reply_header(res, WARNING_HEADER, value);
+	if (limits_log(req, /* ours= */ false, &missed))
+		log_obj(LOG_LV_INFO, "request", req->trace, "%s %s: %s", req->method_text,
+		        req->path, value);
+}
+
 void reply_extra(struct reply *res, const char *name, json_t *value_consume)
 {
 	if (!res->extra)

@@ -16,7 +16,9 @@ struct MHD_Response;
 struct request;
 
 #define REPLY_HEADERS_MAX 8
-#define REPLY_HEADER_SIZE 128
+#define REPLY_HEADER_SIZE 512
+
+#define WARNING_HEADER "X-Pando-Warning"
 
 struct reply {
 	unsigned status;             /* 0: 200, or the error's status */
@@ -43,6 +45,8 @@ int reply_bytes(struct reply *res, const char *type, void *p_consume, size_t n, 
 int reply_file(struct reply *res, const char *type, int fd_consume, uint64_t len, struct err *err);
 /* For any reply, including errors. name: static storage. */
 void reply_header(struct reply *res, const char *name, const char *value);
+/* Tells the client something that is no error, in a header, and the log; cut when it is long. */
+void reply_warn(struct request *req, struct reply *res, const char *text);
 /* Adds a member to the body of the error that the handler is about to return. */
 void reply_extra(struct reply *res, const char *name, json_t *value_consume);
 /* All members of an object, or none for NULL. */

@@ -65,11 +65,12 @@ struct vm_info {
 	char point[ID_SIZE];        /* the point it rests on while suspended, or "" */
 	int64_t created_ms;         /* wall clock */
 	int64_t last_network_ms;    /* wall clock; 0: never */
+	int64_t delete_at_ms;       /* wall clock; 0: never */
 	int64_t idle_timeout_s;     /* -1: disabled */
 	int64_t activity_threshold; /* in bytes per check */
 	struct vm_persistence persistence;
 	uint32_t vcpus, mem_mb, disk_mb;
-	bool count_exec;       /* exec, files and terminals count as activity too */
+	bool count_exec;       /* running work (exec, files, terminals) counts as activity */
 	struct vm_usage past;  /* of earlier machines */
 	struct vm_usage now;   /* of the current machine, as last measured */
 	struct vm_usage ahead; /* of the current machine, before it was handed to this VM */

@@ -47,7 +47,7 @@ static bool attempt(struct conn *c, ssh_message m, const char *as, const char *s
 
 static bool interactive(struct conn *c, ssh_message m)
 {
-	const char *prompt = "API key or access token: ";
+	const char *prompt = "API key or access token (password): ";
 	const char *answer, *as = ssh_message_auth_user(m);
 
 	if (!ssh_message_auth_kbdint_is_response(m)) {

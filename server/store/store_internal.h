@@ -166,6 +166,7 @@ int point_add_locked(struct store *s, const struct store_point *p, struct err *e
 /* All grants on a deleted VM or repository. */
 /* Policy, address and tunnels of a deleted VM: store_net.c. */
 int net_drop_locked(struct store *s, const char *vm_id, struct err *err);
+int notes_drop_locked(struct store *s, const char *vm_id, struct err *err);
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
 /* All names that lead to a deleted VM. */
 int mappings_drop_locked(struct store *s, const char *vm, struct err *err);

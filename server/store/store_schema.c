@@ -521,9 +521,24 @@ static const char migration_18[] =
         "ALTER TABLE git_syncs ADD COLUMN hook_hash TEXT NOT NULL DEFAULT '';"
         "CREATE INDEX git_syncs_hook_hash ON git_syncs (hook_hash);";
 
+/* Running work counts as activity unless a VM says otherwise; so far it was the other way round. */
+static const char migration_19[] = "UPDATE vms SET count_exec = 1;";
+
+/* What users write on their VMs, and when a VM is to be deleted. */
+static const char migration_20[] =
+        "CREATE TABLE vm_notes ("
+        "  vm_id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  tags TEXT NOT NULL,"
+        "  metadata TEXT NOT NULL,"
+        "  env TEXT NOT NULL"
+        ");"
+        "CREATE INDEX vm_notes_account ON vm_notes (account);"
+        "ALTER TABLE vms ADD COLUMN delete_at_ms BIGINT NOT NULL DEFAULT 0;";
+
 const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
 	                                 migration_5,  migration_6,  migration_7,  migration_8,
 	                                 migration_9,  migration_10, migration_11, migration_12,
 	                                 migration_13, migration_14, migration_15, migration_16,
-	                                 migration_17, migration_18 };
+	                                 migration_17, migration_18, migration_19, migration_20 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -31,6 +31,7 @@ static const struct secret_col {
 } cols[] = {
 	{ "vm_egress", "vm_id", "policy", "vm_egress.policy", false },
 	{ "vm_egress", "vm_id", "ca_key", "vm_egress.ca_key", false },
+	{ "vm_notes", "vm_id", "env", "vm_notes.env", false },
 	{ "vpcs", "id", "wg_key", "vpcs.wg_key", false },
 	{ "git_signing_keys", "id", "secret", "git_signing_keys.secret", false },
 	{ "git_syncs", "repo", "token", "git_syncs.token", false },

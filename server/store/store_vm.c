@@ -74,6 +74,7 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_BOOL, store_vm, grow_fs, "grow_fs"),
 	COL_AT(COL_BOOL, store_vm, info.recreate, "recreate"),
 	COL_AT(COL_REF, store_vm, origin, "origin"),
+	COL_AT(COL_I64, store_vm, info.delete_at_ms, "delete_at_ms"),
 };
 const struct table vm_table = {
 	.name = "vms",
@@ -177,6 +178,7 @@ int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason,
 	    (r = grants_drop_locked(s, GRANT_VM, v->info.id, err)) < 0 ||
 	    (r = mappings_drop_locked(s, v->info.id, err)) < 0 ||
 	    (r = net_drop_locked(s, v->info.id, err)) < 0 ||
+	    (r = notes_drop_locked(s, v->info.id, err)) < 0 ||
 	    (reason && (r = tombstone_add_locked(s, &v->info, reason, err)) < 0))
 		return r;
 	return tx_commit(&t, err);

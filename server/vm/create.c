@@ -56,6 +56,7 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
 	i->idle_timeout_s = o->idle_timeout_s;
 	i->activity_threshold = o->activity_threshold;
 	i->count_exec = o->count_exec;
+	i->delete_at_ms = vm_delete_at(o->delete_after_s > 0 ? o->delete_after_s : -1);
 	i->recreate = o->recreate;
 	i->persistence = o->persistence;
 }

@@ -17,6 +17,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "store/store_note.h"
 #include "vm/vm_internal.h"
 
 #define FORK_THREADS 8 /* thaws at once */
@@ -25,6 +26,7 @@
 struct child {
 	struct vm *vm; /* owned */
 	struct bringup b;
+	unsigned number; /* in its name; 0: it has none */
 	unsigned tries;
 	bool up;
 	int result;
@@ -96,6 +98,40 @@ static int freeze_parent(struct vm *vm, struct fork_job *job, struct err *err)
 	return r;
 }
 
+static void fork_name(const struct fork_job *job, unsigned number, char ret[VM_NAME_MAX])
+{
+	char tail[16];
+	int n = snprintf(tail, sizeof(tail), "-%u", number);
+
+	snprintf(ret, VM_NAME_MAX, "%.*s%s", VM_NAME_MAX - 1 - n, job->parent.info.name, tail);
+}
+
+/* Does a VM of the account have the name of the parent's fork of that number? */
+static bool is_taken(struct fork_job *job, unsigned number) REQUIRES(&job->m->lock)
+{
+	char name[VM_NAME_MAX];
+
+	fork_name(job, number, name);
+	for (size_t i = 0; i < job->m->n_vms; i++)
+		if (strcmp(job->m->vms[i]->shown.name, name) == 0 &&
+		    strcmp(job->m->vms[i]->shown.account, job->parent.info.account) == 0)
+			return true;
+	return false;
+}
+
+/* Names that no VM of the account has and no other fork of the parent gets; its lock held. */
+static void pick_names(struct fork_job *job, struct vm *parent)
+{
+	LOCK_SCOPE(&job->m->lock);
+
+	for (unsigned i = 0; i < job->count && *job->parent.info.name; i++) {
+		do
+			parent->forked++;
+		while (is_taken(job, parent->forked));
+		job->children[i].number = parent->forked;
+	}
+}
+
 /* The point the children come from, held against collection. The parent is locked only for this. */
 static int fork_point(struct fork_job *job, const char *account, bool fresh_address,
                       struct err *err)
@@ -117,14 +153,17 @@ static int fork_point(struct fork_job *job, const char *account, bool fresh_addr
 	}
 	job->parent = vm->row;
 	if (r == 0)
+		pick_names(job, vm);
+	if (r == 0)
 		r = vm_net_share(&job->net, &vm->net, err);
 	vm_unlock(vm);
 	return r;
 }
 
-static void child_row(const struct fork_job *job, const struct vm_persistence *persistence,
+static void child_row(const struct fork_job *job, const struct vm_fork_opts *o, unsigned number,
                       struct store_vm *row)
 {
+	const struct vm_persistence *persistence = o->persistence;
 	const struct engine_point *p = &job->p;
 
 	*row = job->parent;
@@ -140,6 +179,10 @@ static void child_row(const struct fork_job *job, const struct vm_persistence *p
 	row->slot = -1;
 	if (persistence)
 		row->info.persistence = *persistence;
+	if (o->delete_after_s)
+		row->info.delete_at_ms = vm_delete_at(o->delete_after_s);
+	if (number)
+		fork_name(job, number, row->info.name);
 	snprintf(row->info.parent_id, ID_SIZE, "%s", job->parent.info.id);
 	snprintf(row->base_point, ID_SIZE, "%s", p->id);
 	snprintf(row->head, ID_SIZE, "%s", p->id);
@@ -147,8 +190,7 @@ static void child_row(const struct fork_job *job, const struct vm_persistence *p
 	snprintf(row->disk_layer, ID_SIZE, "%s", p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
 }
 
-static int make_children(struct fork_job *job, const struct vm_persistence *persistence,
-                         struct err *err)
+static int make_children(struct fork_job *job, const struct vm_fork_opts *o, struct err *err)
 {
 	struct vmm *m = job->m;
 	int r;
@@ -157,7 +199,7 @@ static int make_children(struct fork_job *job, const struct vm_persistence *pers
 		struct child *c = &job->children[i];
 		struct store_vm row;
 
-		child_row(job, persistence, &row);
+		child_row(job, o, c->number, &row);
 		c->b = (struct bringup){ .point = &job->p,
 			                 .reason = GUEST_THAW,
 			                 .agent_ms = m->t.agent_thaw };
@@ -267,7 +309,7 @@ static int fork_children(struct fork_job *job, const struct vm_fork_opts *o, str
 
 	job->taken = r == 0;
 	if (r == 0)
-		r = make_children(job, o->persistence, err);
+		r = make_children(job, o, err);
 	if (r == 0) {
 		run_job(job);
 		r = all_up(job, err);
@@ -288,6 +330,19 @@ static int fork_children(struct fork_job *job, const struct vm_fork_opts *o, str
 	if (r < 0)
 		tag_failure(r, err);
 	return r;
+}
+
+/* What is written on the parent holds for its copies. */
+static void copy_notes(const struct fork_job *job, const struct vm_info *infos)
+{
+	const char *to[VM_FORK_MAX];
+	struct err err = { 0 };
+
+	for (unsigned i = 0; i < job->count; i++)
+		to[i] = infos[i].id;
+	if (store_note_copy(job->m->store, job->parent_id, to, job->count, &err) < 0)
+		log_obj(LOG_LV_WARN, "vm", job->parent_id,
+		        "its forks have none of its tags and metadata: %s", err.msg);
 }
 
 static void say_forked(const struct fork_job *job, const char *account, const struct vm_info *infos)
@@ -330,6 +385,7 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	vmm_collect_soon(m);
 	if (r < 0)
 		return err_wrap(err, r, "fork VM %s", id);
+	copy_notes(&job, infos);
 	say_forked(&job, account, infos);
 	log_obj(LOG_LV_INFO, "vm", id, "forked %u times in %llu ms", count,
 	        (unsigned long long)(clock_ms() - t0));

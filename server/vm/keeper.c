@@ -139,6 +139,45 @@ static bool is_idle(struct vm *vm, const struct vm_info *i)
 	       now - vm->idle_since_ms >= (uint64_t)i->idle_timeout_s * 1000;
 }
 
+/* Calls that are cut off by it say which settings would have prevented that. */
+static int suspend_idle(struct vm *vm, const struct vm_info *i, struct err *err)
+{
+	char why[320];
+	int r;
+
+	vm_log(vm, LOG_LV_INFO, "idle for %lld s: suspending", (long long)i->idle_timeout_s);
+	vm_tell(vm, EVENT_INFO, "idle for %lld s: suspending", (long long)i->idle_timeout_s);
+	snprintf(why, sizeof(why),
+	         "the VM was suspended during the call, after %lld s without network traffic: "
+	         "running work does not keep it awake while countExecAsActivity is false; set that "
+	         "to true, or raise idleTimeoutSeconds",
+	         (long long)i->idle_timeout_s);
+	if (vm->guest)
+		guest_expect_end(vm->guest, why);
+	r = vm_suspend_locked(vm, err);
+	if (r < 0 && vm->guest)
+		guest_expect_end(vm->guest, "");
+	return r;
+}
+
+/* Its time is over. One that is made anew has no end from then on. */
+static void expire(struct vm *vm, struct err *err)
+{
+	int64_t at = vm->row.info.delete_at_ms;
+
+	vm_tell(vm, EVENT_INFO, "its time is over (deleteAfterSeconds): deleting");
+	vm->row.info.delete_at_ms = 0;
+	if (vm_delete_locked(vm, "expired", err) < 0) {
+		vm->row.info.delete_at_ms = at; /* tried again */
+		vm_log(vm, LOG_LV_WARN, "its time is over, and it cannot be deleted: %s", err->msg);
+	}
+}
+
+static bool is_over(const struct vm_info *i)
+{
+	return i->delete_at_ms && i->state != VM_BUILDING && clock_wall_ms() >= i->delete_at_ms;
+}
+
 static void look_at(struct vm *vm)
 {
 	struct err err = { 0 };
@@ -149,6 +188,10 @@ static void look_at(struct vm *vm)
 	vm_copy_info(vm, &i);
 	if (!vm->gone && vm_save(vm, &err) < 0)
 		vm_log(vm, LOG_LV_WARN, "not written down yet: %s", err.msg);
+	if (!vm->gone && is_over(&i)) {
+		expire(vm, &err);
+		vm_copy_info(vm, &i);
+	}
 	if (!vm->gone && (i.state == VM_RUNNING || i.state == VM_BUILDING)) {
 		vm_look_at_stall(vm);
 		machine_logs_trim(vm->m->engine, i.instance);
@@ -157,11 +200,7 @@ static void look_at(struct vm *vm)
 		vm->idle_since_ms = 0;
 	} else if (is_idle(vm, &i)) {
 		vm->idle_since_ms = 0;
-		vm_log(vm, LOG_LV_INFO, "no network traffic for %lld s: suspending",
-		       (long long)i.idle_timeout_s);
-		vm_tell(vm, EVENT_INFO, "no network traffic for %lld s: suspending",
-		        (long long)i.idle_timeout_s);
-		if (vm_suspend_locked(vm, &err) < 0)
+		if (suspend_idle(vm, &i, &err) < 0)
 			vm_log(vm, LOG_LV_WARN, "%s", err.msg);
 		else if (i.persistence.type == PERSIST_EPHEMERAL &&
 		         i.persistence.delete_event == DELETE_ON_SUSPEND)

@@ -36,6 +36,7 @@ int vmm_create_once(struct vmm *m, const char *account, struct vm_once **ret,
 {
 	struct vm_create_opts c = { .account = account,
 		                    .idle_timeout_s = -1,
+		                    .count_exec = true,
 		                    .persistence = { .type = PERSIST_EPHEMERAL,
 		                                     .delete_event = DELETE_ON_SUSPEND } };
 	AUTO(vm_once_freep) struct vm_once *o = calloc(1, sizeof(*o));

@@ -32,18 +32,18 @@
 static const struct {
 	size_t off;
 	enum err_code sum_code, one_code;
-	const char *what, *unit;
+	const char *what, *unit, *setting;
 } dims[] = {
 #define DIM(m) offsetof(struct vm_quota, m)
-	{ DIM(vms), ERR_TOTAL_VM_LIMIT_EXCEEDED, ERR_NONE, "VMs", "" },
-	{ DIM(running), ERR_VM_LIMIT_EXCEEDED, ERR_NONE, "running VMs", "" },
+	{ DIM(vms), ERR_TOTAL_VM_LIMIT_EXCEEDED, ERR_NONE, "VMs", "", "VMS" },
+	{ DIM(running), ERR_VM_LIMIT_EXCEEDED, ERR_NONE, "running VMs", "", "RUNNING" },
 	{ DIM(vcpus), ERR_VCPU_OVER_PLAN_LIMIT, ERR_VCPU_OVER_PLAN_LIMIT, "vCPUs of running VMs",
-	  "" },
+	  "", "VCPUS" },
 	{ DIM(mem_mb), ERR_MEMORY_STORAGE_QUOTA_EXCEEDED, ERR_MEM_OVER_PLAN_LIMIT,
-	  "memory of running VMs", " MB" },
+	  "memory of running VMs", " MB", "MEM_MB" },
 	{ DIM(disk_mb), ERR_ROOTFS_STORAGE_QUOTA_EXCEEDED, ERR_ROOTFS_OVER_PLAN_LIMIT, "disk",
-	  " MB" },
-	{ DIM(snapshots), ERR_SNAPSHOT_LIMIT_EXCEEDED, ERR_NONE, "snapshots", "" },
+	  " MB", "DISK_GB" },
+	{ DIM(snapshots), ERR_SNAPSHOT_LIMIT_EXCEEDED, ERR_NONE, "snapshots", "", "SNAPSHOTS" },
 };
 
 static int64_t *dim(struct vm_quota *q, size_t i)
@@ -106,9 +106,10 @@ static int refuse(size_t i, int64_t limit, int64_t current, int64_t more, struct
 	enum err_code code = more > limit && dims[i].one_code ? dims[i].one_code : dims[i].sum_code;
 
 	err_tag(err, -EDQUOT, code,
-	        "this account may have %lld%s %s, has %lld%s and would need %lld%s more",
+	        "this account may have %lld%s %s, has %lld%s and would need %lld%s more; the "
+	        "operator can raise the account's quota, or PANDO_QUOTA_%s for all",
 	        (long long)limit, dims[i].unit, dims[i].what, (long long)current, dims[i].unit,
-	        (long long)more, dims[i].unit);
+	        (long long)more, dims[i].unit, dims[i].setting);
 	if (strstr(err_code_name(code), "_OVER_PLAN_")) {
 		err_fact(err, "got", current + more);
 		err_fact(err, "max", limit);

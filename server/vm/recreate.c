@@ -87,6 +87,8 @@ int vm_make_anew(struct vm *vm, struct err *err)
 		r = vm_thaw(vm, &p, err);
 		point_drop(vm->m, &p);
 	}
+	if (r == 0)
+		vm_env_again(vm);
 	if (r < 0) {
 		before.info.state = vm->row.info.state;
 		before.info.generation = vm->row.info.generation;

@@ -328,7 +328,8 @@ int vmm_need_room(struct vmm *m, struct err *err)
 		return 0;
 	return err_tag(err, -ENOSPC, ERR_NO_LOCAL_STORAGE_CAPACITY,
 	               "the disk is full: %llu MB are used, %llu MB more than allowed, and nothing "
-	               "is left to evict; delete VMs or snapshots",
+	               "is left to evict; delete VMs or snapshots, or have the operator change "
+	               "PANDO_DISK_BUDGET_MB or PANDO_DISK_FREE_MB",
 	               (unsigned long long)m->disk_used >> 20,
 	               (unsigned long long)(m->disk_over + (1 << 20) - 1) >> 20);
 }
@@ -352,6 +353,8 @@ int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)
 	if (need_mb <= have_mb)
 		return 0;
 	return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
-	               "%u more VMs need at least %llu MB of memory, the host has %llu MB left",
-	               count, (unsigned long long)need_mb, (unsigned long long)have_mb);
+	               "%u more VMs need at least %llu MB of memory, the host has %llu MB left; "
+	               "suspend some, or have the operator lower PANDO_VM_RESERVE_MB (%u)",
+	               count, (unsigned long long)need_mb, (unsigned long long)have_mb,
+	               (unsigned)m->conf.vm_reserve_mb);
 }

@@ -49,7 +49,8 @@ struct vm_create_opts {
 	const char *workdir;      /* NULL: the snapshot's */
 	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
-	bool count_exec;
+	int64_t delete_after_s; /* from now on; <= 0: never */
+	bool count_exec;        /* running work counts as activity */
 	bool recreate;
 	struct vm_persistence persistence;
 };
@@ -84,6 +85,12 @@ struct vm_start_opts {
 /* Resumes or cold boots; fine when running. */
 int vmm_start(struct vmm *m, const char *account, const char *id, const struct vm_start_opts *o,
               struct vm_info *ret, struct err *err);
+/*
+ * Waits until the guest's system is up, and the services (without ".service"; NULL-terminated, or
+ * NULL) are active. -ETIMEDOUT VM_START_TIMEOUT, and the VM runs on.
+ */
+int vmm_ready(struct vmm *m, const char *account, const char *id, const char *const *services,
+              unsigned timeout_s, struct err *err);
 /* Disk kept, memory gone: clean shutdown with a deadline, then the hard way. Fine when stopped. */
 int vmm_stop(struct vmm *m, const char *account, const char *id, struct vm_info *ret,
              struct err *err);
@@ -147,6 +154,7 @@ int vmm_sample(struct vmm *m, const char *account, const char *id, struct vm_sam
                struct err *err);
 struct vm_fork_opts {
 	const struct vm_persistence *persistence; /* NULL: as the parent's */
+	int64_t delete_after_s; /* > 0: from now on; 0: when the parent is; -1: never */
 	bool fresh_address; /* of a VM in a VPC: each copy gets a free one; else it is refused */
 };
 /* count live copies with memory and policy; on failure none is left. Caller frees *ret. */

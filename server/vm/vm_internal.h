@@ -71,6 +71,7 @@ struct vm {
 	struct priv_vm_stats seen;   /* at the last look; m->lock */
 	int64_t seen_ms;             /* wall clock of it; m->lock */
 	uint64_t disk_look_ms;       /* QEMU's disk is not asked before; vm->lock */
+	unsigned forked;             /* number in the name of its last fork; vm->lock */
 	bool asked;                  /* to shut down, by a call that waits for it; m->lock */
 	const char *exit_why;        /* word for those who wait for its end; vm->lock */
 	char last_exit[VM_EXIT_MAX]; /* how the last machine ended; m->lock */
@@ -263,6 +264,13 @@ int layer_sealed(struct vmm *m, const char *id, struct err *err);
 
 /* The contract's code for a point that cannot be thawed: true when it is damaged for good. */
 bool point_fault(struct err *err, enum err_code tag);
+
+/* notes.c: wall clock for so many seconds from now; -1: never, 0 */
+int64_t vm_delete_at(int64_t after_s);
+/* After a VM was made anew: the guest gets its environment again. */
+void vm_env_again(struct vm *vm);
+/* wake.c: true when there is something new to save */
+bool vm_apply_opts(struct vm *vm, const struct vm_start_opts *o);
 
 /* usage.c: the part that only time decides */
 void usage_until(struct vm_info *i, int64_t wall_ms);

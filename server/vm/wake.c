@@ -109,8 +109,7 @@ int vm_wake(struct vm *vm, struct err *err)
 	return 0;
 }
 
-/* True when there is something new to save. */
-static bool apply_opts(struct vm *vm, const struct vm_start_opts *o)
+bool vm_apply_opts(struct vm *vm, const struct vm_start_opts *o)
 {
 	struct vm_info *i = &vm->row.info;
 	struct vm_info old = *i;
@@ -138,7 +137,7 @@ int vmm_start(struct vmm *m, const char *account, const char *id, const struct v
 	before = vm->row.info;
 	if (r == 0) {
 		vm->idle_since_ms = 0; /* asked for: it is not idle */
-		if (apply_opts(vm, o))
+		if (vm_apply_opts(vm, o))
 			r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
 		if (r < 0)
 			vm->row.info = before;

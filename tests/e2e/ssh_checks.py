@@ -21,7 +21,8 @@ import time
 
 from tty_client import Tty
 
-ASKPASS = "#!/bin/sh\nprintf '%s\\n' \"$PANDO_TEST_SECRET\"\n"
+# As sshpass and others do, it answers only what asks for a password.
+ASKPASS = "#!/bin/sh\ncase $1 in *[Pp]assword*) printf '%s\\n' \"$PANDO_TEST_SECRET\" ;; *) exit 1 ;; esac\n"
 STRANGERS_FROM = 24  # connections from one address that have not logged in; server/ssh/ssh_internal.h
 
 

@@ -271,14 +271,15 @@ class Cli(Case):
 
     @limit(240)
     def test_g_pty_sleeps_with_its_vm(self):
-        """A suspended VM stays suspended until a key is pressed."""
+        """A suspended VM stays suspended until a key is typed, and that key is not lost."""
         t = self.terminal("vm", "pty", "-s", "night", "web")
         t.expect("# ")
         self.out("vm", "suspend", "web")
         t.expect("the VM is suspended")
         self.assertEqual(self.s.state(self.vm), "suspended")
-        t.type(" ")
-        t.type("echo awake$((1+1))\n")
+        t.type("e")  # wakes it, and is the first letter of what follows
+        wait_for("it is awake", lambda: self.s.state(self.vm) == "running", 120)
+        t.type("cho awake$((1+1))\n")
         t.expect("awake2")
         self.assertEqual(self.s.state(self.vm), "running")
         t.type(b"\x1dk")

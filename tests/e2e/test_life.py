@@ -439,8 +439,8 @@ class Idle(Case):
         timeout = {"idleTimeoutSeconds": 8}
         self.s.post(noisy, "start", timeout)
         self.s.post(mute, "start", {**timeout, "activityThresholdBytes": 1 << 20})  # its traffic is below that
-        self.s.post(counted, "start", {**timeout, "countExecAsActivity": True})
-        self.s.post(uncounted, "start", timeout)
+        self.s.post(counted, "start", timeout)  # as it is without being asked for
+        self.s.post(uncounted, "start", {**timeout, "countExecAsActivity": False})
         threading.Thread(target=self.poke, args=(uncounted,), daemon=True).start()
         ephemeral = self.s.create(**timeout, persistence={"type": "ephemeral"})
         on_stop = self.s.create(**timeout, persistence={"type": "ephemeral", "deleteEvent": "OnStop"})
@@ -467,7 +467,7 @@ class Idle(Case):
             try:
                 self.s.run(vm, "true")
             except (ApiError, OSError):
-                pass  # cut off by the suspend that is waited for
+                pass  # cut off by the suspend that is waited for; what it says: tests/unit/test_api_life.c
             time.sleep(0.5)
 
     def was_suspended(self, vm):

@@ -90,6 +90,20 @@ class Ssh(SshChecks, SshIdentityChecks, OnVm, Case):
         self.assertEqual(r.returncode, code, (args, r.stdout, r.stderr))
         return r.stdout
 
+    def test_y_ssh_config(self):
+        """ssh finds a VM by its id and its name, with the file that pando prints."""
+        self.s.api("PATCH", f"/v1/vms/{self.vm}", {"name": "by-name"})
+        config = self.path("config", self.pando("ssh-config", "--key").decode(), 0o600)
+        for called in (self.vm, "by-name"):
+            r = subprocess.run(["ssh", "-F", config, "-oBatchMode=yes", "-oUserKnownHostsFile=/dev/null", called, "echo $((6*7))"],
+                               capture_output=True, timeout=self.slow, stdin=subprocess.DEVNULL)
+            self.assertEqual((r.returncode, r.stdout), (0, b"42\n"), r.stderr)
+        # Freestyle's CLI names the host itself; the user has VM and token.
+        r = subprocess.run(["ssh", "-F", config, "-oBatchMode=yes", "-oUserKnownHostsFile=/dev/null", "-p", "22",
+                            f"{self.name()}@vm-ssh.freestyle.sh", "echo $((6*7))"], capture_output=True, timeout=self.slow, stdin=subprocess.DEVNULL)
+        self.assertEqual((r.returncode, r.stdout), (0, b"42\n"), r.stderr)
+        self.assertNotIn(self.key.encode(), self.pando("ssh-config"))
+
     def test_y_pando_vm_ssh_and_scp(self):
         self.assertEqual(self.pando("vm", "ssh", self.vm, "echo $((6*7)); exit 5", code=5), b"42\n")
         self.assertIn(b"not available", self.pando("vm", "ssh", "-u", "daemon", self.vm, "true", code=1))
@@ -135,8 +149,8 @@ class SshLife(OnVm, Case):
     @long
     @limit(300)
     def test_c_idle(self):
-        """Bytes keep it awake; a client that says nothing does not."""
-        self.s.api("POST", f"/v1/vms/{self.vm}/start", {"idleTimeoutSeconds": 8})
+        """Where only traffic counts, bytes keep it awake; a client that says nothing does not."""
+        self.s.api("POST", f"/v1/vms/{self.vm}/start", {"idleTimeoutSeconds": 8, "countExecAsActivity": False})
         p = self.spawn("for i in $(seq 14); do echo tick $i; sleep 1; done; echo quiet; cat")
         self.line(p, b"tick 14", 120)
         self.assertEqual(self.s.state(self.vm), "running")

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <pthread.h>
@@ -186,13 +188,56 @@ static void a_start_may_change_what_counts(void **state)
 	           "CREATE_VM_BAD_REQUEST", "countExecAsActivity");
 }
 
+/* A silent command, longer than the idle timeout, and a keeper that looks every two seconds. */
+static void running_work_keeps_a_vm_awake(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply a = { 0 }, b = { 0 }, c = { 0 };
+	char path[64], vm[64];
+
+	fx_call(f, "POST", "/v1/vms", "{\"idleTimeoutSeconds\":1}", 200, &a);
+	snprintf(vm, sizeof(vm), "/v1/vms/%s", fx_str(a.json, "id"));
+	fx_call(f, "GET", vm, NULL, 200, &b);
+	assert_true(json_is_true(json_object_get(b.json, "countExecAsActivity")));
+	snprintf(path, sizeof(path), "%s/exec-await", vm);
+	fx_call(f, "POST", path, "{\"command\":\"sleep 6; echo there\"}", 200, &c);
+	assert_string_equal(fx_str(c.json, "stdout"), "there\n");
+	/* Afterwards it is idle. */
+	for (uint64_t by = deadline_in(60000); deadline_left(by) > 0; usleep(100000)) {
+		http_reply_done(&b);
+		fx_call(f, "GET", vm, NULL, 200, &b);
+		if (!strcmp(fx_str(b.json, "state"), "suspended"))
+			break;
+	}
+	assert_string_equal(fx_str(b.json, "state"), "suspended");
+}
+
+static void work_that_does_not_count_is_cut_off_with_a_reason(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply a = { 0 };
+	char path[64];
+
+	fx_call(f, "POST", "/v1/vms", "{\"idleTimeoutSeconds\":1,\"countExecAsActivity\":false}",
+	        200, &a);
+	snprintf(path, sizeof(path), "/v1/vms/%s/exec-await", fx_str(a.json, "id"));
+	fx_refused(f, "POST", path, "{\"command\":\"sleep 60\"}", 400, "VM_NOT_RUNNING",
+	           "while countExecAsActivity is false; set that to true, or raise "
+	           "idleTimeoutSeconds");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, fx_setup, fx_teardown)
-		T(deleted_vms_are_listed_on_request), T(resize_refusals_have_their_numbers),
-		T(await_ends_with_the_machine),       T(stats_go_on_until_the_vm_is_gone),
-		T(streams_nobody_reads_end),          T(a_start_may_change_what_counts),
+		T(deleted_vms_are_listed_on_request),
+		T(resize_refusals_have_their_numbers),
+		T(await_ends_with_the_machine),
+		T(stats_go_on_until_the_vm_is_gone),
+		T(streams_nobody_reads_end),
+		T(a_start_may_change_what_counts),
+		T(running_work_keeps_a_vm_awake),
+		T(work_that_does_not_count_is_cut_off_with_a_reason),
 	};
 
 	return FX_RUN(tests);

@@ -97,6 +97,13 @@ static void test_wrong_lines_are_explained(void **state)
 		const char *line, *says;
 	} wrong[] = {
 		{ "pando frob", "unknown command 'frob'" },
+		{ "pando snapshots",
+		  "unknown command 'snapshots' (did you mean 'pando snapshot'?)" },
+		{ "pando vm craete",
+		  "unknown command 'vm craete' (did you mean 'pando vm create'?)" },
+		{ "pando vm create --idel 5s", "unknown option '--idel' (did you mean '--idle'?)" },
+		{ "pando vm create --nmae=x",
+		  "unknown option '--nmae=x' (did you mean '--name'?)" },
 		{ "pando vm frob", "pando vm --help" },
 		{ "pando vm create --frob", "pando vm create --help" },
 		{ "pando vm create -z", "unknown option '-z'" },

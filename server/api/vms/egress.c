@@ -13,6 +13,10 @@
 #include "net/gate.h"
 #include "vm/network.h"
 
+/* egress_parse() reads them itself. */
+static const struct json_field members[] = { JSON_NAME("mode"), JSON_NAME("rules"),
+	                                     JSON_NAME("inject"), JSON_NAME("bandwidth") };
+
 int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, struct err *err)
 {
 	AUTO(egress_unrefp) struct egress *e = NULL;
@@ -20,6 +24,7 @@ int api_create_egress(const json_t *j, enum err_code tag, struct egress **ret, s
 
 	if (!j || json_is_null(j))
 		return 0;
+	json_fields_know(j, "egress.", members, ARRAY_SIZE(members));
 	r = egress_parse(j, &e, err);
 	if (r == 0)
 		r = egress_keep_secrets(e, NULL, err); /* a new VM has none */
@@ -54,6 +59,7 @@ int api_egress_put(struct request *req, struct reply *res, struct err *err)
 	    (r = request_json(req, ERR_BAD_REQUEST, &body, err)) < 0 ||
 	    (r = vmm_get(deps_of(req)->vmm, who_of(req)->account, id, &info, err)) < 0)
 		return r;
+	json_fields_know(body, "", members, ARRAY_SIZE(members));
 	r = egress_parse(body, &e, err);
 	if (r == 0)
 		r = vmm_egress_set(deps_of(req)->vmm, who_of(req)->account, id, e, err);

@@ -10,9 +10,11 @@
 ROUTE(POST, "/v1/vms", SCOPE_VM_WRITE, SPEC_BODY, api_vm_create, ROUTE_BACKGROUND | ROUTE_MANY,
       "Create a VM from the base template, a snapshot or a spec")
 ROUTE(GET, "/v1/vms", SCOPE_SELF, NO_BODY, api_vm_list, 0,
-      "List VMs; limit, offset, vmState, includeDeleted, search")
+      "List VMs; limit, offset, vmState, includeDeleted, search, tags, metadata")
 ROUTE(GET, "/v1/vms/{vm_id}", SCOPE_VM_LOOK, NO_BODY, api_vm_get, 0,
       "Get a VM")
+ROUTE(PATCH, "/v1/vms/{vm_id}", SCOPE_VM_WRITE, KIB(64), api_vm_change, 0,
+      "Change name, tags, metadata, settings and end of life of a VM; wakes nothing")
 ROUTE(DELETE, "/v1/vms/{vm_id}", SCOPE_VM_WRITE, NO_BODY, api_vm_delete, 0,
       "Delete a VM permanently")
 ROUTE(POST, "/v1/vms/{vm_id}/start", SCOPE_VM_LOOK, KIB(64), api_vm_start, 0,

@@ -7,24 +7,27 @@
 #include <string.h>
 
 #include "api/net/shared.h"
+#include "api/vms/notes.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "events/events.h"
 #include "net/egress.h"
+#include "vm/notes.h"
 
 #define CREATE_TAG ERR_CREATE_VM_BAD_REQUEST
 #define IDLE_MAX (INT64_C(365) * 24 * 3600) /* seconds */
 #define THRESHOLD_DEFAULT 1                 /* bytes: any traffic is activity */
 #define READY_MAX INT64_C(86400)            /* seconds */
+#define READY_DEFAULT 120
 #define THRESHOLD_MAX (INT64_C(1) << 40)
 
 struct create_body {
 	char name[VM_NAME_MAX];
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
-	json_t *persistence, *domains, *egress, *nics;
+	json_t *persistence, *domains, *egress, *nics, *tags, *metadata, *env;
 	bool wait, count_exec, recreate;
-	int64_t wait_s;
+	int64_t wait_s, delete_after;
 };
 static const struct json_field create_fields[] = {
 	JSON_FIELD_STR(create_body, name, "name", JSON_NULLABLE),
@@ -36,13 +39,18 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
-	/* A reply is only sent once the guest has confirmed that it is up, whatever this says. */
+	/* Without it the reply is sent when the guest has confirmed that its agent is up. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
 	           0, READY_MAX),
 	JSON_FIELD(JSON_WANT_BOOL, create_body, count_exec, "countExecAsActivity", JSON_NULLABLE, 0,
 	           0),
 	JSON_FIELD(JSON_WANT_BOOL, create_body, recreate, "recreate", JSON_NULLABLE, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, tags, "tags", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, metadata, "metadata", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, env, "env", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_I64, create_body, delete_after, "deleteAfterSeconds", JSON_NULLABLE, 1,
+	           IDLE_MAX),
 };
 
 static int64_t idle_of(enum json_presence seen, int64_t seconds, int64_t absent)
@@ -59,7 +67,9 @@ static json_t *shape_made(struct request *req, const struct vm_info *v)
 
 int api_vm_create(struct request *req, struct reply *res, struct err *err)
 {
-	struct create_body b = { .threshold = THRESHOLD_DEFAULT };
+	struct create_body b = { .threshold = THRESHOLD_DEFAULT,
+		                 .count_exec = true,
+		                 .wait_s = READY_DEFAULT };
 	struct vm_create_opts o = { .account = who_of(req)->account,
 		                    .persistence = { PERSIST_STICKY, 5, DELETE_ON_SUSPEND } };
 	autospec struct spec spec = { 0 };
@@ -71,6 +81,8 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		                    .request_id = events_request(),
 		                    .extra = extra };
 	autofree struct domain_wish *wishes = calloc(WISHES_MAX, sizeof(*wishes));
+	AUTO(notes_done) struct notes notes = { 0 };
+	const char *services[SPEC_RUNNING_MAX + 1];
 	size_t n_wishes = 0;
 	struct vm_info v;
 	json_t *made;
@@ -85,7 +97,9 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	    (r = parse_persistence(b.persistence, CREATE_TAG, &o.persistence, err)) < 0 ||
 	    (r = domain_wishes(req, b.domains, wishes, &n_wishes, err)) < 0 ||
 	    (r = api_create_egress(b.egress, CREATE_TAG, &egress, err)) < 0 ||
-	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0)
+	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0 ||
+	    (r = parse_notes(b.tags, b.metadata, CREATE_TAG, &notes, err)) < 0 ||
+	    (r = parse_vm_env(b.env, CREATE_TAG, &notes, err)) < 0)
 		return r;
 	nic.account = who_of(req)->account;
 	o.egress = egress;
@@ -99,10 +113,22 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	o.activity_threshold = b.threshold;
 	o.count_exec = b.count_exec;
 	o.recreate = b.recreate;
+	o.delete_after_s = b.delete_after;
 	if (*spec.snapshot_id)
 		reply_extra(res, "snapshotId", json_string(spec.snapshot_id));
 	if ((r = build_vm(deps_of(req)->builder, &spec, &build, &o, &v, err)) < 0) {
 		reply_extras(res, extra);
+		return r;
+	}
+	spec_running(&spec, services);
+	if ((r = notes_write(req, v.id, &notes, services, err)) < 0) {
+		vmm_delete(deps_of(req)->vmm, who_of(req)->account, v.id, NULL, NULL);
+		return r;
+	}
+	if ((b.wait || spec.wait) &&
+	    (r = vmm_ready(deps_of(req)->vmm, who_of(req)->account, v.id, services,
+	                   (unsigned)(b.wait ? b.wait_s : spec.wait_s), err)) < 0) {
+		reply_extra(res, "vmId", json_string(v.id)); /* it is there, and can be looked at */
 		return r;
 	}
 	if (n_wishes && (r = domains_map_new(deps_of(req)->domains, who_of(req)->account, wishes,
@@ -120,11 +146,13 @@ struct list_query {
 	bool deleted;
 	int state; /* or -1 */
 	char *search;
+	struct notes_filter notes;
 };
 
 static void list_query_done(struct list_query *q)
 {
 	free(q->search);
+	notes_filter_done(&q->notes);
 }
 
 static int list_query_read(struct request *req, struct list_query *q, struct err *err)
@@ -136,7 +164,8 @@ static int list_query_read(struct request *req, struct list_query *q, struct err
 	    (r = request_query_u32(req, "offset", UINT32_MAX, &q->offset, err)) < 0 ||
 	    (r = request_query_bool(req, "includeDeleted", &q->deleted, err)) < 0 ||
 	    (r = request_query(req, "vmState", &state, err)) < 0 ||
-	    (r = request_query(req, "search", &q->search, err)) < 0)
+	    (r = request_query(req, "search", &q->search, err)) < 0 ||
+	    (r = notes_filter_read(req, &q->notes, err)) < 0)
 		return r;
 	if (state && *state) {
 		q->state = vm_state_parse(state);
@@ -199,7 +228,8 @@ static int list_deleted(struct request *req, const struct list_query *q, json_t 
 	size_t n = 0;
 	int r;
 
-	if (!q->deleted || *who_of(req)->identity) /* grants are deleted with their VM */
+	/* Grants and notes are deleted with their VM. */
+	if (!q->deleted || *who_of(req)->identity || q->notes.filters)
 		return 0;
 	r = vmm_list_deleted(deps_of(req)->vmm, who_of(req)->account, &v, &n, err);
 	for (size_t i = 0; r == 0 && i < n; i++)
@@ -227,14 +257,16 @@ int api_vm_list(struct request *req, struct reply *res, struct err *err)
 	    (r = keep_granted(req, v, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
-		if (!found(&q, &v[i]))
+		if (!found(&q, &v[i]) || !notes_match(&q.notes, v[i].id))
 			continue;
 		per_state[v[i].state]++;
 		if (q.state >= 0 && (int)v[i].state != q.state)
 			continue;
 		if (total < q.offset || total - q.offset >= q.limit)
 			total++; /* not on the page */
-		else if ((r = list_add(&q, items, &total, shape_vm_item(&v[i]), err)) < 0)
+		else if ((r = list_add(&q, items, &total,
+		                       notes_shape(&q.notes, v[i].id, shape_vm_item(&v[i])), err)) <
+		         0)
 			return r;
 	}
 	if ((r = list_deleted(req, &q, items, &total, err)) < 0)
@@ -261,7 +293,7 @@ int api_vm_get(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = vmm_get_used(deps_of(req)->vmm, who_of(req)->account, id, &v, err)) < 0)
 		return r;
-	return reply_json(res, shape_vm_info(&v), err);
+	return reply_json(res, notes_shape_one(req, id, shape_vm_info(&v)), err);
 }
 
 int api_vm_delete(struct request *req, struct reply *res, struct err *err)
@@ -296,7 +328,7 @@ static const struct json_field start_fields[] = {
 
 int api_vm_start(struct request *req, struct reply *res, struct err *err)
 {
-	struct start_body b = { .threshold = VM_LEAVE };
+	struct start_body b = { .threshold = VM_LEAVE, .wait_s = READY_DEFAULT };
 	struct vm_start_opts o = { .count_exec = -1 };
 	struct vm_info v;
 	const char *id;
@@ -310,12 +342,63 @@ int api_vm_start(struct request *req, struct reply *res, struct err *err)
 	o.activity_threshold = b.threshold;
 	if (b.count_seen == JSON_IS_GIVEN)
 		o.count_exec = b.count_exec;
-	if ((r = vmm_start(deps_of(req)->vmm, who_of(req)->account, id, &o, &v, err)) < 0)
+	if ((r = vmm_start(deps_of(req)->vmm, who_of(req)->account, id, &o, &v, err)) < 0 ||
+	    (b.wait && (r = vmm_ready(deps_of(req)->vmm, who_of(req)->account, id, NULL,
+	                              (unsigned)b.wait_s, err)) < 0))
 		return r;
 	return reply_json(res,
 	                  json_pack("{s:s, s:o, s:n}", "id", v.id, "domains",
 	                            shape_domains(req, v.id), "console_url"),
 	                  err);
+}
+
+struct change_body {
+	char name[VM_NAME_MAX];
+	int64_t idle, threshold, delete_after;
+	enum json_presence name_seen, idle_seen, count_seen, delete_seen;
+	bool count_exec;
+	json_t *tags, *metadata;
+};
+static const struct json_field change_fields[] = {
+	{ "name", JSON_WANT_STR, offsetof(struct change_body, name), JSON_NULLABLE, 0, VM_NAME_MAX,
+	  offsetof(struct change_body, name_seen) },
+	JSON_FIELD_P(JSON_WANT_I64, change_body, idle, idle_seen, "idleTimeoutSeconds",
+	             JSON_NULLABLE, 1, IDLE_MAX),
+	JSON_FIELD(JSON_WANT_I64, change_body, threshold, "activityThresholdBytes", 0, 0,
+	           THRESHOLD_MAX),
+	JSON_FIELD_P(JSON_WANT_BOOL, change_body, count_exec, count_seen, "countExecAsActivity", 0,
+	             0, 0),
+	JSON_FIELD_P(JSON_WANT_I64, change_body, delete_after, delete_seen, "deleteAfterSeconds",
+	             JSON_NULLABLE, 1, IDLE_MAX),
+	JSON_FIELD(JSON_WANT_ANY, change_body, tags, "tags", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, change_body, metadata, "metadata", 0, 0, 0),
+};
+
+/* What is not in the body stays as it is; wakes nothing. */
+int api_vm_change(struct request *req, struct reply *res, struct err *err)
+{
+	struct change_body b = { .threshold = VM_LEAVE };
+	AUTO(notes_done) struct notes notes = { 0 };
+	struct vm_change c = { .opts.count_exec = -1 };
+	struct vm_info v;
+	const char *id;
+	int r;
+
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
+	    (r = request_fields(req, ERR_BAD_REQUEST, change_fields, ARRAY_SIZE(change_fields), &b,
+	                        err)) < 0 ||
+	    (r = parse_notes(b.tags, b.metadata, ERR_BAD_REQUEST, &notes, err)) < 0)
+		return r;
+	c.name = b.name_seen == JSON_IS_ABSENT ? NULL : b.name;
+	c.opts.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_LEAVE);
+	c.opts.activity_threshold = b.threshold;
+	if (b.count_seen == JSON_IS_GIVEN)
+		c.opts.count_exec = b.count_exec;
+	c.delete_after_s = idle_of(b.delete_seen, b.delete_after, VM_LEAVE);
+	if ((r = vmm_change(deps_of(req)->vmm, who_of(req)->account, id, &c, &v, err)) < 0 ||
+	    (r = notes_write(req, id, &notes, NULL, err)) < 0)
+		return r;
+	return reply_json(res, notes_shape_one(req, id, shape_vm_info(&v)), err);
 }
 
 int api_vm_stop(struct request *req, struct reply *res, struct err *err)
@@ -359,7 +442,8 @@ int api_vm_suspend(struct request *req, struct reply *res, struct err *err)
 }
 
 struct fork_body {
-	int64_t count;
+	int64_t count, delete_after;
+	enum json_presence delete_seen;
 	char vpc[24];
 	json_t *persistence;
 };
@@ -367,6 +451,8 @@ static const struct json_field fork_fields[] = {
 	JSON_FIELD(JSON_WANT_I64, fork_body, count, "count", JSON_NULLABLE, 1, VM_FORK_MAX),
 	JSON_FIELD(JSON_WANT_ANY, fork_body, persistence, "persistence", 0, 0, 0),
 	JSON_FIELD_STR(fork_body, vpc, "vpc", JSON_NULLABLE),
+	JSON_FIELD_P(JSON_WANT_I64, fork_body, delete_after, delete_seen, "deleteAfterSeconds",
+	             JSON_NULLABLE, 1, IDLE_MAX),
 };
 
 int api_vm_fork(struct request *req, struct reply *res, struct err *err)
@@ -388,6 +474,7 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 		return err_tag(err, -EINVAL, ERR_BAD_REQUEST, "'vpc' must be \"fresh-address\"");
 	o.persistence = b.persistence && !json_is_null(b.persistence) ? &p : NULL;
 	o.fresh_address = *b.vpc != '\0';
+	o.delete_after_s = idle_of(b.delete_seen, b.delete_after, 0);
 	if ((r = vmm_fork(deps_of(req)->vmm, who_of(req)->account, id, (unsigned)b.count, &o, &v,
 	                  err)) < 0)
 		return r;
