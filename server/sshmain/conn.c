@@ -23,7 +23,7 @@
 
 #define MESSAGES_PER_TURN 32
 #define GOODBYE_MS 1000                  /* for the last bytes to leave */
-#define KNOCK_LOOK_MS 1000               /* how often a channel that is being opened is looked at */
+#define LOOK_MS 1000                     /* how often everything is looked at, whatever poll says */
 #define POLL_MAX (2 + SSHW_CHANNELS_MAX) /* client, pandod, streams */
 
 void conn_end(struct conn *c, const char *why)
@@ -123,7 +123,6 @@ static bool rest(struct conn *c, bool at_once)
 {
 	struct pollfd p[POLL_MAX] = { { .fd = c->fd }, { .fd = c->sock, .events = POLLIN } };
 	nfds_t n = 2;
-	int ms = -1;
 
 	if (c->held < HELD_MAX)
 		p[0].events |= POLLIN;
@@ -134,10 +133,8 @@ static bool rest(struct conn *c, bool at_once)
 
 		if (events)
 			p[n++] = (struct pollfd){ .fd = c->chans[i]->sock, .events = events };
-		if (c->chans[i]->state == CHAN_KNOCKING)
-			ms = KNOCK_LOOK_MS;
 	}
-	if (poll(p, n, at_once ? 0 : ms) < 0 && errno != EINTR)
+	if (poll(p, n, at_once ? 0 : LOOK_MS) < 0 && errno != EINTR)
 		return false;
 	return !(p[0].revents & (POLLERR | POLLNVAL));
 }
