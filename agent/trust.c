@@ -70,12 +70,14 @@ static int bundle_drop(const struct trust *t, const char *old)
 {
 	autofree char *all = NULL;
 	char tmp[PATH_MAX + 8], *at;
-	int r = io_read_file(AT_FDCWD, t->bundle, BUNDLE_MAX, &all, NULL);
+	int r;
 
-	if (r == -ENOENT || !*old)
-		return 0;
+	if (!*old)
+		return 0; /* as at the first start: the bundle, large and not in memory, is not read
+		           */
+	r = io_read_file(AT_FDCWD, t->bundle, BUNDLE_MAX, &all, NULL);
 	if (r < 0)
-		return r;
+		return r == -ENOENT ? 0 : r;
 	at = strstr(all, old);
 	if (!at)
 		return 0;
@@ -122,10 +124,12 @@ static int trust(const struct trust *t)
 	if (r == 0 && !strcmp(old, t->pem) && lstat(link, &st) == 0)
 		return 0;
 	path_of(t, dir, FILE_DIR, "", "");
-	if ((r = io_mkdirs(dir, 0755, NULL)) < 0)
+	if (access(dir, F_OK) < 0 && (r = io_mkdirs(dir, 0755, NULL)) < 0)
 		return r;
 	path_of(t, dir, CERTS_DIR, "", "");
-	if ((r = io_mkdirs(dir, 0755, NULL)) < 0 || (r = bundle_drop(t, old ? old : "")) < 0 ||
+	if (access(dir, F_OK) < 0 && (r = io_mkdirs(dir, 0755, NULL)) < 0)
+		return r;
+	if ((r = bundle_drop(t, old ? old : "")) < 0 ||
 	    (r = put(t->bundle, O_APPEND, t->pem, strlen(t->pem))) < 0 ||
 	    (r = link_to(t, t->hash, ".0")) < 0 || (r = link_to(t, t->name, ".pem")) < 0 ||
 	    (r = put(t->file, O_TRUNC, t->pem, strlen(t->pem))) < 0)
