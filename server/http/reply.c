@@ -71,7 +71,8 @@ void reply_warn(struct request *req, struct reply *res, const char *text)
 
 	snprintf(value, sizeof(value), "%s", text);
 	for (char *p = value; *p; p++) /* names of members can be anything */
-		*p = (unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e ? '?' : *p;
+		if ((unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e)
+			*p = '?';
 	reply_header(res, WARNING_HEADER, value);
 	if (limits_log(req, /* ours= */ false, &missed))
 		log_obj(LOG_LV_INFO, "request", req->trace, "%s %s: %s", req->method_text,

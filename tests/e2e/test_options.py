@@ -11,6 +11,7 @@ SHOW = "/bin/sh -c 'echo \"service:$COLOUR\" >/run/colour; exec sleep infinity'"
 
 class Options(Case):
     limit_s = 300
+    keeps_specs = True
 
     def make(self, **body):
         return self.s.api("POST", "/v1/vms", {"idleTimeoutSeconds": None, **body}, timeout=BUILD_S)["id"]
