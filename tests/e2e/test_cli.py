@@ -367,6 +367,8 @@ class Cli(Case):
         self.assertRegex(diff, r"(?m)^- .*/srv/in/run.sh$")
         child = self.out("vm", "fork", "web").strip()
         self.assertEqual(self.out("code", child, "-e", "x"), "20\n")
+        self.assertEqual(self.json("vm", "get", "web-1")["id"], child)
+        self.out("vm", "set", "web-1", "--name", "web")
         self.assertIn("matches 2 VMs", self.pando("vm", "get", "web", code=1)[1])
         tree = self.out("tree")
         self.assertRegex(tree, r"template pt-\w+")

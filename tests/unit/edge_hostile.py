@@ -16,7 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START, READY, OPEN, OPENED, CERT, CERTED, ENDED, STATS, WAY, WAY_IS, CHALLENGE, CHALLENGE_IS = range(1, 13)
-VERSION = 1
+VERSION = 2
 
 
 def text(s):
