@@ -101,11 +101,13 @@ class GitTools:
         who = "" if secret == "" else f"{user}:{secret or self.key}@"
         return f"http://{who}127.0.0.1:{self.port}/{repo}{suffix}"
 
+    def git_env(self):
+        return {"PATH": os.environ["PATH"], "HOME": self.top, "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "A",
+                "GIT_COMMITTER_EMAIL": "a@example.org", "GIT_LFS_SKIP_SMUDGE": os.environ.get("GIT_LFS_SKIP_SMUDGE", "0")}
+
     def git(self, *args, cwd=None, ok=True, stdin=None, timeout=CALL_S):
-        env = {"PATH": os.environ["PATH"], "HOME": self.top, "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1",
-               "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "A",
-               "GIT_COMMITTER_EMAIL": "a@example.org", "GIT_LFS_SKIP_SMUDGE": os.environ.get("GIT_LFS_SKIP_SMUDGE", "0")}
-        p = subprocess.run(["git", *args], cwd=cwd or self.top, env=env, input=stdin, capture_output=True, timeout=timeout)
+        p = subprocess.run(["git", *args], cwd=cwd or self.top, env=self.git_env(), input=stdin, capture_output=True, timeout=timeout)
         text = (p.stdout + p.stderr).decode(errors="replace")
         if ok:
             self.assertEqual(p.returncode, 0, f"git {' '.join(args)}: {text}")
