@@ -183,9 +183,11 @@ class SshLife(OnVm, Case):
                 self.assertNotIn(self.s.dir, f.read())
             if os.readlink("/proc/self/ns/user") != os.readlink(f"/proc/{pid}/ns/user"):
                 self.assertEqual(os.listdir(f"/proc/{pid}/root/"), [])
-        for pid in self.speakers():
+        killed = self.speakers()
+        for pid in killed:
             host.kill(pid, signal.SIGKILL)
         self.assertEqual(p.wait(60), 255)
+        wait_for("the spare one has ended, too", lambda: not set(killed) & set(self.speakers()), 60)
         self.assertEqual(self.out("echo again"), "again\n")
         self.assertEqual((self.s.pandod_pid(), self.s.qemu_of(self.vm), self.s.state(self.vm)), (pandod, qemu, "running"))
 
