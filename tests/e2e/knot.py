@@ -71,7 +71,7 @@ class Knot:
 
     def update(self, *lines):
         text = "\n".join([f"server {ADDRESS}", f"zone {self.zone}.", *lines, "send", "quit", ""])
-        r = subprocess.run(["knsupdate"], input=text, capture_output=True, text=True, timeout=30)
+        r = subprocess.run(["knsupdate", "-t", "60", "-r", "10"], input=text, capture_output=True, text=True, timeout=90)
         assert r.returncode == 0 and not r.stderr.strip(), f"knsupdate: {r.stdout}{r.stderr}"
 
     def close(self):
