@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "wire/get.h"
 
 struct op_desc {
 	const char *name;
@@ -106,16 +107,6 @@ int priv_req_encode(const struct priv_req *m, struct buf *out, struct err *err)
 		return err_set(err, -ENOMEM, "%s: out of memory", d->name);
 	if (out->len > PRIV_MSG_MAX)
 		return err_set(err, -E2BIG, "%s: request of %zu bytes", d->name, out->len);
-	return 0;
-}
-
-static int get_bool(struct rd *c, bool *ret)
-{
-	uint8_t v;
-
-	if (rd_u8(c, &v) < 0 || v > 1)
-		return -EBADMSG;
-	*ret = v;
 	return 0;
 }
 

@@ -11,19 +11,10 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "wire/get.h"
 
 #define VPC_PREFIX_MIN 8u
 #define VPC_PREFIX_MAX 29u
-
-static int get_flag(struct rd *c, bool *ret)
-{
-	uint8_t v;
-
-	if (rd_u8(c, &v) < 0 || v > 1)
-		return -EBADMSG;
-	*ret = v;
-	return 0;
-}
 
 static bool inside(uint32_t net, uint8_t prefix, uint32_t of, uint8_t of_prefix)
 {
@@ -60,7 +51,7 @@ static int get_rule(struct rd *c, struct priv_rule *r)
 {
 	uint8_t kind;
 
-	if (get_flag(c, &r->allow) < 0 || rd_u8(c, &kind) < 0 || kind > PRIV_RULE_PINNED ||
+	if (get_bool(c, &r->allow) < 0 || rd_u8(c, &kind) < 0 || kind > PRIV_RULE_PINNED ||
 	    rd_u32(c, &r->addr) < 0 || rd_u8(c, &r->prefix) < 0 || r->prefix > 32 ||
 	    (r->addr & ~priv_mask(r->prefix)) || rd_u8(c, &r->n_ports) < 0 ||
 	    r->n_ports > PRIV_PORTS_MAX)
@@ -93,8 +84,8 @@ int priv_egress_get(struct rd *c, struct priv_egress *e)
 {
 	uint8_t mode;
 
-	if (rd_u8(c, &mode) < 0 || mode > PRIV_EGRESS_RULES || get_flag(c, &e->proxy_http) < 0 ||
-	    get_flag(c, &e->proxy_tls) < 0 || rd_u32(c, &e->mark) < 0 || !e->mark ||
+	if (rd_u8(c, &mode) < 0 || mode > PRIV_EGRESS_RULES || get_bool(c, &e->proxy_http) < 0 ||
+	    get_bool(c, &e->proxy_tls) < 0 || rd_u32(c, &e->mark) < 0 || !e->mark ||
 	    rd_u32(c, &e->up_kbit) < 0 || e->up_kbit > PRIV_KBIT_MAX ||
 	    rd_u32(c, &e->down_kbit) < 0 || e->down_kbit > PRIV_KBIT_MAX ||
 	    rd_u32(c, &e->vpc_addr) < 0 || rd_u32(c, &e->vpc_net) < 0 ||

@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "wire/get.h"
 
 struct kind_desc {
 	const char *name;
@@ -98,16 +99,6 @@ int sshw_encode(const struct sshw_msg *m, struct buf *out, struct err *err)
 }
 
 /* ---- reading ---- */
-
-static int get_bool(struct rd *c, bool *ret)
-{
-	uint8_t v;
-
-	if (rd_u8(c, &v) < 0 || v > 1)
-		return -EBADMSG;
-	*ret = v;
-	return 0;
-}
 
 static int get_text(struct rd *c, size_t max, struct sshw_text *ret)
 {

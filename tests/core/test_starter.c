@@ -343,7 +343,7 @@ static void test_children_have_no_walls(void **state)
 
 	(void)state;
 	if (!sysfilter_available())
-		skip();
+		skip(); /* no seccomp filters in this kernel */
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {

@@ -158,7 +158,7 @@ static void test_system_calls(void **state)
 
 	(void)state;
 	if (!sysfilter_available())
-		skip();
+		skip(); /* no seccomp filters in this kernel */
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int st = behind(WALLS_ON, cases[i].act, said, sizeof(said));
 
@@ -220,7 +220,7 @@ static void test_files(void **state)
 	landlock_abi(&why);
 	if (why) {
 		print_message("%s\n", why);
-		skip();
+		skip(); /* no Landlock in this kernel, or it is too old */
 	}
 	snprintf(path, sizeof(path), "%s/there", outside.path);
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -261,7 +261,7 @@ static void test_work_goes_on(void **state)
 
 	(void)state;
 	if (!sysfilter_available())
-		skip();
+		skip(); /* no seccomp filters in this kernel */
 	for (enum walls_mode m = WALLS_OFF; m <= WALLS_ON; m++) {
 		st = behind(m, act_work, NULL, 0);
 		assert_true(WIFEXITED(st));

@@ -88,7 +88,7 @@ static void system_calls_are_refused(void **state)
 	char db[160];
 
 	if (!sysfilter_available())
-		skip();
+		skip(); /* no seccomp filters in this kernel */
 	/* without a filter they succeed, or fail for other reasons */
 	OK(proc_run(&(struct proc_run_opts){ .argv = plain }, &before, NULL, &err));
 	assert_int_not_equal(strncmp(before, "1 1 1 1 0", 9), 0);
