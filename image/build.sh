@@ -61,6 +61,14 @@ cleanup() {
 	[[ -z $work ]] || scratch_remove "$work"
 }
 
+# Starts this program again in a mount namespace of its own, where the host has any: otherwise whoever happens to look into a
+# mount of the build (find, df, a backup) keeps it busy, and the build fails when it unmounts it. None outlives the build, either.
+private_mounts() {
+	[[ -z ${PANDO_IMAGE_PRIVATE:-} ]] || return 0
+	! unshare --mount --propagation slave true 2>/dev/null ||
+		PANDO_IMAGE_PRIVATE=1 exec unshare --mount --propagation slave "$here/build.sh"
+}
+
 lock_cache() {
 	mkdir -p "$cache"/{images,roots,debs}
 	exec 9>"$cache/.image-lock"
@@ -146,6 +154,7 @@ main() {
 
 	found && echo "$dir" && exit 0
 	((EUID == 0)) || die "building the base image needs root (it creates files of other owners): run it with sudo"
+	private_mounts
 	host_tools
 	lock_cache
 	if ! found; then
