@@ -95,9 +95,10 @@ class Life(Case):
 
     def test_usage_grows(self):
         self.s.sh(self.vm, "head -c 20M /dev/urandom >/root/u; sync; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done")
+        # what a busy QEMU does not answer in time is shown as it was, and asked for again later
+        wait_for("what was written to show", lambda: self.s.info(self.vm)["usage"]["diskWriteBytes"] > 20 << 20, 60)
         a = self.s.info(self.vm)["usage"]
         self.assertGreater(a["cpuSeconds"], 0.1)
-        self.assertGreater(a["diskWriteBytes"], 20 << 20)
         self.assertGreater(a["memoryGbSeconds"], 0)
         self.assertAlmostEqual(a["memoryGbSeconds"], a["wallSeconds"], delta=0.5)  # it has 1 GB
         self.s.run(self.vm, "ping -c1 -W2 10.0.0.1")
@@ -485,11 +486,15 @@ class AtOnce(Case):
         vm = self.s.create()
         h = Holder(self.s, vm, "calm")
         odd, answers, made, snaps = [], [], [], []
-        end = time.monotonic() + 10
+        begin = time.monotonic()
+
+        def enough():  # a busy machine needs longer to have done anything
+            took = time.monotonic() - begin
+            return took > 100 or took > 10 and sum(a == "ok" for _, a in answers) > 10
 
         def caller(n):
             k = n
-            while time.monotonic() < end:
+            while not enough():
                 k += 1
                 verb = ("exec", "suspend", "start", "snapshot", "fork", "exec", "suspend", "exec")[k % 8]
                 try:
