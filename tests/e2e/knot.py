@@ -20,7 +20,7 @@ log:
     any: error
 database:
     storage: "{dir}"
-acl:
+{modules}acl:
   - id: here
     address: 127.0.0.0/8
     action: update
@@ -40,14 +40,34 @@ ns A 127.0.0.1
 @ A 127.0.0.1
 """
 
+# what is not in the zone is asked for elsewhere
+FORWARD = """
+remote:
+  - id: host
+    address: {resolver}
+mod-dnsproxy:
+  - id: default
+    remote: host
+    fallback: on
+template:
+  - id: default
+    global-module: mod-dnsproxy/default
+"""
+
+
+def resolver():
+    """The first name server of this host."""
+    with open("/etc/resolv.conf") as f:
+        return next(line.split()[1] for line in f if line.startswith("nameserver "))
+
 
 class Knot:
-    def __init__(self, zone):
+    def __init__(self, zone, forward=False):
         self.zone = zone
         self.dir = tempfile.mkdtemp(prefix="pando-knot-")
         user = pwd.getpwuid(os.geteuid()).pw_name
         with open(os.path.join(self.dir, "conf"), "w") as f:
-            f.write(CONF.format(dir=self.dir, address=ADDRESS, zone=zone, user=user))
+            f.write(CONF.format(dir=self.dir, address=ADDRESS, zone=zone, user=user, modules=FORWARD.format(resolver=resolver()) if forward else ""))
         with open(os.path.join(self.dir, "zone"), "w") as f:
             f.write(ZONE.format(zone=zone))
         self.log = open(os.path.join(self.dir, "log"), "w+")
