@@ -117,14 +117,16 @@ _Noreturn void dump_child(const struct dump_job *job);
 
 /*
  * scan.c: the private pages of guest memory as runs. Safe after fork.
- * Runs that lie at most @gap_pages apart are joined; when there are still more than SCAN_RUNS_MAX
- * the gap is doubled until they fit, so the result has a known size.
+ * Runs that lie at most @gap_pages apart are joined; when there are still more than @max, the gap
+ * is doubled until they fit, so the result has a known size. What is in the gaps is written too: so
+ * large memories may have more runs, about one for every 2 MiB.
  */
-#define SCAN_RUNS_MAX 4096u /* per layer; each is a mapping later, vm.max_map_count is 65530 */
+#define SCAN_RUNS_MIN 4096u  /* per layer, up to 8 GiB; each is a mapping later */
+#define SCAN_RUNS_MAX 16384u /* from 32 GiB on: vm.max_map_count is 65530 */
 
 struct scan {
 	uint64_t start[SCAN_RUNS_MAX], end[SCAN_RUNS_MAX]; /* offsets in guest memory */
-	uint32_t n;
+	uint32_t n, max;
 	uint64_t gap;   /* bytes */
 	uint64_t pages; /* private pages found, without those in gaps */
 };

@@ -65,7 +65,7 @@ static void add_run(struct scan *s, uint64_t start, uint64_t end)
 		s->end[s->n - 1] = end;
 		return;
 	}
-	while (s->n == SCAN_RUNS_MAX) {
+	while (s->n == s->max) {
 		s->gap = s->gap > 0 ? s->gap * 2 : LAYER_PAGE;
 		join_again(s);
 	}
@@ -146,6 +146,13 @@ static int scan_entries(int fd, const uint8_t *base, uint64_t bytes, struct scan
 	return 0;
 }
 
+static uint32_t runs_max(uint64_t bytes)
+{
+	uint64_t n = bytes >> 21;
+
+	return n < SCAN_RUNS_MIN ? SCAN_RUNS_MIN : n > SCAN_RUNS_MAX ? SCAN_RUNS_MAX : (uint32_t)n;
+}
+
 int scan_private(const uint8_t *base, uint64_t bytes, uint32_t gap_pages, bool use_ioctl,
                  struct scan *ret)
 {
@@ -157,6 +164,7 @@ int scan_private(const uint8_t *base, uint64_t bytes, uint32_t gap_pages, bool u
 		return -errno;
 	ret->n = 0;
 	ret->pages = 0;
+	ret->max = runs_max(bytes);
 	ret->gap = (uint64_t)gap_pages * LAYER_PAGE;
 	if (use_ioctl)
 		r = scan_ioctl(fd, base, bytes, ret);

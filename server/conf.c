@@ -195,6 +195,65 @@ static int check_pow2(const struct setting *s, const char *v, char *allowed, siz
 	return conf_parse_u32(v, &n) < 0 || n < s->min || n > s->max || (n & (n - 1)) ? -EINVAL : 0;
 }
 
+/* The next "4x8192" of a list; 0: there is none, or -EINVAL. */
+static int next_size(const char **p, uint32_t *ret_vcpus, uint32_t *ret_mem_mb)
+{
+	char word[24], *x;
+	size_t n;
+
+	*p += strspn(*p, " ,");
+	if (!**p)
+		return 0;
+	n = strcspn(*p, " ,");
+	if (n >= sizeof(word))
+		return -EINVAL;
+	memcpy(word, *p, n);
+	word[n] = '\0';
+	*p += n;
+	x = strchr(word, 'x');
+	if (!x)
+		return -EINVAL;
+	*x = '\0';
+	if (conf_parse_u32(word, ret_vcpus) < 0 || conf_parse_u32(x + 1, ret_mem_mb) < 0 ||
+	    *ret_vcpus < 1 || *ret_vcpus > CONF_VCPUS_MAX || *ret_mem_mb < CONF_MEM_MIN_MB ||
+	    *ret_mem_mb > CONF_MEM_MAX_MB || (*ret_vcpus & (*ret_vcpus - 1)) ||
+	    (*ret_mem_mb & (*ret_mem_mb - 1)))
+		return -EINVAL;
+	return 1;
+}
+
+int conf_sizes(const struct conf *c, struct conf_size ret[CONF_SIZES_MAX])
+{
+	const char *p = c->sizes;
+	int n = 0;
+
+	if (strcmp(p, "none") == 0)
+		return 0;
+	while (n < CONF_SIZES_MAX && next_size(&p, &ret[n].vcpus, &ret[n].mem_mb) == 1)
+		n++;
+	return n;
+}
+
+static int check_sizes(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	struct conf_size z;
+	int r = 1;
+
+	(void)s;
+	snprintf(allowed, size,
+	         "none, or up to %d sizes like 4x8192: vCPUs from 1 to %u, MiB from %u to %u, "
+	         "powers of two",
+	         CONF_SIZES_MAX, CONF_VCPUS_MAX, CONF_MEM_MIN_MB, CONF_MEM_MAX_MB);
+	if (strcmp(v, "none") == 0)
+		return 0;
+	for (int n = 0; r == 1; n++) {
+		r = next_size(&v, &z.vcpus, &z.mem_mb);
+		if (r == 1 && n == CONF_SIZES_MAX)
+			return -EINVAL;
+	}
+	return r;
+}
+
 static int check_origins(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	snprintf(allowed, size, "*, none, or origins like https://app.example.org");
@@ -297,9 +356,9 @@ static const struct setting settings[] = {
 	  "File to log to; empty: standard error, which is the journal under systemd" },
 	{ "PANDO_LOG_FILE_MB", SET_U32, MEMBER(log_file_mb), check_u32, "64", NULL, 1, 1048576,
 	  "MiB after which the log file is renamed to .1, in place of an older one, and a new one begins" },
-	{ "PANDO_VM_VCPUS", SET_U32, MEMBER(vcpus), check_pow2, NULL, NULL, 1, 8,
+	{ "PANDO_VM_VCPUS", SET_U32, MEMBER(vcpus), check_pow2, NULL, NULL, 1, CONF_VCPUS_MAX,
 	  "Default vCPUs of a VM" },
-	{ "PANDO_VM_MEM_MB", SET_U32, MEMBER(mem_mb), check_pow2, NULL, NULL, 512, 8192,
+	{ "PANDO_VM_MEM_MB", SET_U32, MEMBER(mem_mb), check_pow2, NULL, NULL, CONF_MEM_MIN_MB, CONF_MEM_MAX_MB,
 	  "Default memory of a VM in MiB" },
 	{ "PANDO_VM_DISK_GB", SET_U32, MEMBER(disk_gb), check_u32, "20", NULL, 1, 2048,
 	  "Default root disk of a VM in GiB" },
@@ -307,6 +366,10 @@ static const struct setting settings[] = {
 	  "VMs to keep ready, so that create only hands one over; 0: none, not even of busy snapshots" },
 	{ "PANDO_POOL_MEM_MB", SET_U32, MEMBER(pool_mem_mb), check_u32, "512", NULL, 0, 262144,
 	  "Total memory that ready VMs may take, in MiB" },
+	{ "PANDO_SIZES", SET_TEXT, MEMBER(sizes), check_sizes, "1x1024 2x4096 4x8192", NULL, 0, 0,
+	  "Other sizes of VMs (vCPUs x MiB, separated by spaces) whose templates are made ahead of need; none: no" },
+	{ "PANDO_SIZES_DISK_MB", SET_U32, MEMBER(sizes_disk_mb), check_u32, "4096", NULL, 512, 1048576,
+	  "MiB of disk for templates of other sizes; those used longest ago are dropped first" },
 	{ "PANDO_BLANKS", SET_U32, MEMBER(blanks), check_u32, "10", NULL, 0, 16,
 	  "QEMU processes started ahead of need, for resume, fork and create" },
 	{ "PANDO_QUOTA_VMS", SET_U32, MEMBER(quota_vms), check_u32, "100", NULL, 0, 1000000,

@@ -8,6 +8,11 @@
 
 struct err;
 
+#define CONF_VCPUS_MAX 32u
+#define CONF_MEM_MIN_MB 512u
+#define CONF_MEM_MAX_MB 65536u
+#define CONF_SIZES_MAX 16
+
 struct conf {
 	char data_dir[256];   /* PANDO_DATA_DIR */
 	char cache_dir[256];  /* PANDO_CACHE_DIR */
@@ -36,6 +41,8 @@ struct conf {
 	uint32_t pool;     /* PANDO_POOL */
 	uint32_t pool_mem_mb;                           /* PANDO_POOL_MEM_MB */
 	uint32_t blanks;                                /* PANDO_BLANKS */
+	char sizes[400];                                /* PANDO_SIZES; conf_sizes() reads it */
+	uint32_t sizes_disk_mb;                         /* PANDO_SIZES_DISK_MB */
 	uint32_t quota_vms, quota_running, quota_vcpus; /* PANDO_QUOTA_*; 0: no limit */
 	uint32_t quota_mem_mb, quota_disk_gb, quota_snapshots;
 	uint32_t audit_days;         /* PANDO_AUDIT_DAYS */
@@ -93,6 +100,12 @@ struct conf {
 	uint32_t trigger_timeout_s;  /* PANDO_TRIGGER_TIMEOUT_S */
 	bool self_check;             /* --self-check */
 };
+
+struct conf_size {
+	uint32_t vcpus, mem_mb;
+};
+/* The sizes in PANDO_SIZES, which is checked already; their number. */
+int conf_sizes(const struct conf *c, struct conf_size ret[CONF_SIZES_MAX]);
 
 /* Defaults, then pando.conf (PANDO_CONF or <data>/pando.conf), then the environment, then argv. 1:
  * help or version was printed. */

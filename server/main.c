@@ -5,6 +5,7 @@
  * Started by pando-priv, never as root. Exit status: 0 clean shutdown, 2 a
  * configuration the operator must change (not restarted), 1 anything else.
  */
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -235,6 +236,21 @@ static int syncs_start(struct app *a, struct err *err)
 	return syncs_open(&sc, a->repos, a->store, &a->syncs, err);
 }
 
+static void take_sizes(const struct conf *c, struct vmm_conf *vc)
+{
+	struct conf_size z[CONF_SIZES_MAX];
+
+	static_assert(CONF_SIZES_MAX <= SIZES_AHEAD_MAX && CONF_VCPUS_MAX == ENGINE_VCPUS_MAX &&
+	                      CONF_MEM_MIN_MB == ENGINE_MEM_MIN_MB &&
+	                      CONF_MEM_MAX_MB == ENGINE_MEM_MAX_MB,
+	              "settings allow what the engine does");
+	vc->n_sizes = (size_t)conf_sizes(c, z);
+	for (size_t i = 0; i < vc->n_sizes; i++) {
+		vc->sizes[i].vcpus = z[i].vcpus;
+		vc->sizes[i].mem_mb = z[i].mem_mb;
+	}
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -246,6 +262,7 @@ static int app_start(struct app *a, struct err *err)
 		               .pool = c->pool,
 		               .pool_mem_mb = c->pool_mem_mb,
 		               .blanks = c->blanks,
+		               .sizes_disk_mb = c->sizes_disk_mb,
 		               .quota = quota_default(c),
 		               .boot_s = c->boot_s,
 		               .busy_wait_s = c->busy_wait_s,
@@ -273,6 +290,7 @@ static int app_start(struct app *a, struct err *err)
 	snprintf(vc.data_dir, sizeof(vc.data_dir), "%s", c->data_dir);
 	snprintf(vc.image_dir, sizeof(vc.image_dir), "%s", c->image_dir);
 	snprintf(vc.template_dir, sizeof(vc.template_dir), "%s/templates", c->cache_dir);
+	take_sizes(c, &vc);
 	a->events = vc.events = events_new();
 	if (!a->events)
 		return err_set(err, -ENOMEM, "out of memory");

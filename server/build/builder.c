@@ -179,6 +179,8 @@ int build_vm(struct builder *b, const struct spec *s, const struct build_opts *o
 
 	full.snapshot_id = *s->snapshot_id ? s->snapshot_id : NULL;
 	full.account = o->account;
+	full.vcpus = s->vcpus;
+	full.mem_mb = s->mem_mb;
 	if (!s->n) /* nothing to build */
 		return vmm_create(b->vmm, &full, ret, err);
 	run = run_new(b, s, o);

@@ -185,7 +185,8 @@ static int start_point(struct run *run, struct err *err)
 {
 	const struct spec *s = run->spec;
 	char point[ID_SIZE], template[ID_SIZE], template_key[32], key[SPEC_KEY_SIZE];
-	int r = vmm_template_hold(run->b->vmm, template, template_key, err);
+	int r = vmm_size_hold(run->b->vmm, run->o->account, s->vcpus, s->mem_mb, template,
+	                      template_key, err);
 
 	if (r < 0)
 		return r;

@@ -311,13 +311,18 @@ static int pick_chain(const struct sources *in, struct spec_ctx *c, json_t **ret
 	return 0;
 }
 
-/* The size as the first layer, the chain from the inside out, the top level last. */
+/*
+ * The size as the first layer, the chain from the inside out, the top level last. Without a
+ * snapshot there is a template of every number of vCPUs and amount of memory to start from: only
+ * the disk is a layer.
+ */
 static void put_in_order(struct spec *s, const struct spec_limits *d, struct spec_layer *size,
                          struct spec_layer *chain, int n, struct spec_layer *top)
 {
-	if (!*s->snapshot_id) { /* the template's own size needs no layer */
-		size->vcpus = size->vcpus == d->vcpus ? 0 : size->vcpus;
-		size->mem_mb = size->mem_mb == d->mem_mb ? 0 : size->mem_mb;
+	if (!*s->snapshot_id) {
+		s->vcpus = size->vcpus == d->vcpus ? 0 : size->vcpus;
+		s->mem_mb = size->mem_mb == d->mem_mb ? 0 : size->mem_mb;
+		size->vcpus = size->mem_mb = 0;
 		size->disk_mb = size->disk_mb == d->disk_mb ? 0 : size->disk_mb;
 	}
 	if (size->vcpus || size->mem_mb || size->disk_mb)

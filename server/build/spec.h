@@ -38,6 +38,7 @@ struct spec {
 	struct spec_layer layers[SPEC_LAYERS_MAX + 2]; /* plus a size, plus the top level */
 	size_t n;
 	char snapshot_id[ID_SIZE];    /* to start from; "": the template */
+	uint32_t vcpus, mem_mb;       /* of the template to start from; 0: the default */
 	enum json_presence idle_seen; /* idleTimeoutSeconds of the outermost layer */
 	int64_t idle_timeout_s;
 	bool wait;              /* waitForReadySignal of the outermost layer */

@@ -109,3 +109,12 @@ int block_attach(struct machine *m, const char *id, struct err *err)
 
 	return r < 0 ? err_wrap(err, r, "attach disk layer %s to the machine", id) : 0;
 }
+
+int qemu_grow_disk(struct machine *m, uint64_t bytes, struct err *err)
+{
+	int r = cmd(m, "block_resize",
+	            json_pack("{s:s, s:I}", "node-name", m->disk_layer, "size", (json_int_t)bytes),
+	            err);
+
+	return r < 0 ? err_wrap(err, r, "enlarge disk layer %s", m->disk_layer) : 0;
+}

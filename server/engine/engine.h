@@ -31,9 +31,9 @@ struct privc;
 #define ENGINE_CHAIN_MAX \
 	24 /* layers of one kind below a machine; chains are flattened long before */
 #define ENGINE_FLATTEN_AT 6 /* depth from which a chain is worth flattening */
-#define ENGINE_VCPUS_MAX 8
+#define ENGINE_VCPUS_MAX 32
 #define ENGINE_MEM_MIN_MB 512
-#define ENGINE_MEM_MAX_MB 8192
+#define ENGINE_MEM_MAX_MB 65536
 
 enum accel { ACCEL_TCG, ACCEL_KVM, ACCEL_MAX };
 const char *accel_name(enum accel a);
@@ -188,6 +188,9 @@ int machine_freeze(struct machine *m, const struct machine_freeze *f, struct mac
  */
 int machine_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
                         const struct engine_layer *to, struct err *err);
+
+/* The disk of a machine that runs is larger from now on, and its guest is told so. */
+int machine_grow_disk(struct machine *m, uint64_t bytes, struct err *err);
 
 /* Like engine_point_check(), but also reads every layer: the page cache is warm afterwards. */
 int engine_point_verify(struct engine *e, const struct engine_point *p, struct err *err);

@@ -79,6 +79,7 @@ int qemu_prepare_disk(struct machine *m, const struct engine_chain *c, struct er
 int qemu_load(struct machine *m, const struct machine_load *l, struct err *err);
 int qemu_freeze(struct machine *m, const struct machine_freeze *req, struct machine_frozen *ret,
                 struct err *err);
+int qemu_grow_disk(struct machine *m, uint64_t bytes, struct err *err);
 int qemu_rebase_disk(struct machine *m, const char *above, const struct engine_chain *old,
                      const struct engine_layer *to, struct err *err);
 int qemu_disk_stats(struct machine *m, uint64_t deadline_ms, struct machine_disk_stats *ret,

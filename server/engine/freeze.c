@@ -27,7 +27,8 @@
 #include "engine/engine_internal.h"
 #include "layers/format.h"
 
-#define STATE_ROOM (16 << 10) /* bytes reserved for a device state */
+#define STATE_ROOM (16 << 10)    /* bytes reserved for a device state */
+#define STATE_ROOM_CPU (8 << 10) /* and for each vCPU */
 
 struct freeze {
 	struct machine *m;
@@ -74,7 +75,8 @@ static int prepare_files(struct freeze *f, struct err *err)
 	if (f->state_fd < 0)
 		return err_sys(err, -errno, "create device state '%s'", f->state);
 	/* Reserved beforehand, because QEMU's own error would not say why. */
-	if (fallocate(f->state_fd, FALLOC_FL_KEEP_SIZE, 0, STATE_ROOM) < 0 &&
+	if (fallocate(f->state_fd, FALLOC_FL_KEEP_SIZE, 0,
+	              STATE_ROOM + (off_t)f->m->vcpus * STATE_ROOM_CPU) < 0 &&
 	    (errno == ENOSPC || errno == EDQUOT))
 		return err_sys(err, -errno, "write device state '%s'", f->state);
 	wr = open(f->state, O_WRONLY | O_CLOEXEC); /* an fdset matches access modes exactly */

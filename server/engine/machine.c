@@ -200,3 +200,8 @@ int machine_rebase_disk(struct machine *m, const char *above, const struct engin
 {
 	return m->e->ops->rebase_disk(m, above, old, to, err);
 }
+
+int machine_grow_disk(struct machine *m, uint64_t bytes, struct err *err)
+{
+	return m->e->ops->grow_disk(m, bytes, err);
+}

@@ -154,5 +154,6 @@ const struct engine_ops engine_qemu = {
 	.disk_layer = disk_layer,
 	.disk_stats = qemu_disk_stats,
 	.freeze = qemu_freeze,
+	.grow_disk = qemu_grow_disk,
 	.rebase_disk = qemu_rebase_disk,
 };

@@ -108,6 +108,13 @@ int store_point_swap_layer(struct store *s, const char *from, const char *to, st
 /* ---- templates: the point every default VM is created from ---- */
 int store_template_set(struct store *s, const char *key, const char *point, struct err *err);
 int store_template_get(struct store *s, const char *key, char ret_point[ID_SIZE], struct err *err);
+struct store_template {
+	char key[32], point[ID_SIZE];
+};
+int store_template_list(struct store *s, struct store_template **ret, size_t *ret_n,
+                        struct err *err);
+/* Fine when there is none, or when it has another point by now. */
+int store_template_drop(struct store *s, const char *key, const char *point, struct err *err);
 
 /* ---- VMs ---- */
 struct store_vm {

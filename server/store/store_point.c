@@ -193,3 +193,44 @@ int store_template_get(struct store *s, const char *key, char ret_point[ID_SIZE]
 	memcpy(ret_point, point, sizeof(point));
 	return 0;
 }
+
+static const struct col template_cols[] = {
+	COL_AT(COL_TEXT, store_template, key, "key"),
+	COL_AT(COL_TEXT, store_template, point, "point"),
+};
+static const struct table template_table = {
+	.name = "templates",
+	.cols = template_cols,
+	.n_cols = ARRAY_SIZE(template_cols),
+	.row_size = sizeof(struct store_template),
+	.noun = "template",
+};
+
+int store_template_list(struct store *s, struct store_template **ret, size_t *ret_n,
+                        struct err *err)
+{
+	void *p = NULL;
+	int r;
+
+	LOCK_SCOPE(&s->lock);
+	r = row_list(s, &template_table, "ORDER BY key", NULL, 0, &p, ret_n, err);
+	if (r >= 0)
+		*ret = p;
+	return r;
+}
+
+int store_template_drop(struct store *s, const char *key, const char *point, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s, "DELETE FROM templates WHERE key = $1 AND point = $2", err)) <
+	            0)
+		return r;
+	query_bind_text(&q, key);
+	query_bind_text(&q, point);
+	r = query_run(&q, err);
+	return r < 0 ? r : tx_commit(&t, err);
+}

@@ -4,8 +4,8 @@
  *
  * QEMU's own start is a third of what a thaw costs. A blank process has it behind it: it
  * waits for the disk, the memory and the state of whatever VM of its size is
- * thawed next. A few of the default size are kept; any other size, a cold boot,
- * or an empty store of them starts a process on the spot. New ones are made
+ * thawed next. A few of the default size are kept, and one of each other size that was used
+ * lately; else, and for a cold boot, a process is started on the spot. New ones are made
  * when no VM has been started for a moment, so that they never compete with one.
  */
 #include <errno.h>
@@ -17,11 +17,15 @@
 #include "base/clock.h"
 #include "vm/vm_internal.h"
 
+#define LOOK_EVERY_MS 60000 /* when nothing is wanted */
+
 static int blank_make(struct vmm *m, const struct machine_spawn *like, struct blank *ret,
                       struct err *err)
 {
 	struct machine_spawn sp = *like;
-	struct blank s = { .slot = { .dns_udp = -1, .dns_tcp = -1 } };
+	struct blank s = { .slot = { .dns_udp = -1, .dns_tcp = -1 },
+		           .vcpus = like->vcpus,
+		           .mem_mb = like->mem_mb };
 	int r;
 
 	rwlock_rdlock(&m->debts_lock);
@@ -64,25 +68,28 @@ void blank_end(struct vmm *m, struct blank *s)
 	}
 }
 
-static bool pop(struct vmm *m, struct blank *ret)
+/* One of that size; 0: of any. */
+static bool pop(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct blank *ret)
 {
 	LOCK_SCOPE(&m->lock);
 
-	if (!m->n_blanks)
-		return false;
-	*ret = m->blanks[--m->n_blanks];
-	return true;
+	for (size_t i = m->n_blanks; i-- > 0;) {
+		if (vcpus && (m->blanks[i].vcpus != vcpus || m->blanks[i].mem_mb != mem_mb))
+			continue;
+		*ret = m->blanks[i];
+		m->blanks[i] = m->blanks[--m->n_blanks];
+		return true;
+	}
+	return false;
 }
 
 int blank_take(struct vmm *m, const struct machine_spawn *like, struct blank *ret, struct err *err)
 {
-	if (!like->boot && like->vcpus == m->conf.vcpus && like->mem_mb == m->conf.mem_mb) {
-		while (pop(m, ret)) {
-			ret->ahead = true;
-			if (machine_alive(ret->machine))
-				return 0;
-			blank_end(m, ret);
-		}
+	while (!like->boot && pop(m, like->vcpus, like->mem_mb, ret)) {
+		ret->ahead = true;
+		if (machine_alive(ret->machine))
+			return 0;
+		blank_end(m, ret);
 	}
 	return blank_make(m, like, ret, err);
 }
@@ -113,20 +120,75 @@ uint64_t vmm_quiet_in(const struct vmm *m)
 	return at > now ? at - now : 0;
 }
 
-/* One more is wanted and this is a good moment; false: the server ends. */
-static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
+static size_t count(const struct vmm *m, uint32_t vcpus, uint32_t mem_mb) REQUIRES(&m->lock)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n_blanks; i++)
+		n += m->blanks[i].vcpus == vcpus && m->blanks[i].mem_mb == mem_mb;
+	return n;
+}
+
+/* What a process is made for, and the point whose disk it opens ahead. */
+struct need {
+	struct machine_spawn like;
+	char point[ID_SIZE];
+};
+
+/* The default size first; then one for each other size that is in use. */
+static bool needed(struct vmm *m, struct need *ret) REQUIRES(&m->lock)
+{
+	size_t usual = count(m, m->conf.vcpus, m->conf.mem_mb);
+
+	*ret = (struct need){ .like = { .vcpus = m->conf.vcpus, .mem_mb = m->conf.mem_mb } };
+	snprintf(ret->point, sizeof(ret->point), "%s", m->template_point);
+	if (usual < m->conf.blanks)
+		return true;
+	for (size_t i = 0; m->n_blanks - usual < BLANKS_SIZED &&
+	                   sizes_recent(m, i, &ret->like.vcpus, &ret->like.mem_mb, ret->point);
+	     i++)
+		if (!count(m, ret->like.vcpus, ret->like.mem_mb))
+			return true;
+	return false;
+}
+
+/* One of a size that nobody uses any more; false: none. */
+static bool stale(struct vmm *m, struct blank *ret) REQUIRES(&m->lock)
+{
+	for (size_t i = 0; i < m->n_blanks; i++) {
+		const struct blank *b = &m->blanks[i];
+		bool keep = b->vcpus == m->conf.vcpus && b->mem_mb == m->conf.mem_mb;
+		uint32_t vcpus, mem_mb;
+		char point[ID_SIZE];
+
+		for (size_t k = 0; !keep && sizes_recent(m, k, &vcpus, &mem_mb, point); k++)
+			keep = b->vcpus == vcpus && b->mem_mb == mem_mb;
+		if (keep)
+			continue;
+		*ret = m->blanks[i];
+		m->blanks[i] = m->blanks[--m->n_blanks];
+		return true;
+	}
+	return false;
+}
+
+/* One more is wanted and this is a good moment, or one is not wanted any more; false: the server
+ * ends. */
+static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, struct need *ret,
+                          struct blank *ret_stale, bool *ret_is_stale)
 {
 	LOCK_SCOPE(&m->lock);
 
 	while (!m->stopping) {
 		uint64_t wait = vmm_quiet_in(m), now = clock_ms();
 
+		*ret_is_stale = stale(m, ret_stale);
 		if (not_before_ms > now + wait)
 			wait = not_before_ms - now;
-		if (m->n_blanks >= m->conf.blanks)
-			wait = UINT32_MAX;
-		vmm_at_work(m, &m->making_blank, !wait);
-		if (!wait)
+		if (!needed(m, ret))
+			wait = LOOK_EVERY_MS; /* sizes go out of use by themselves */
+		vmm_at_work(m, &m->making_blank, !wait || *ret_is_stale);
+		if (!wait || *ret_is_stale)
 			return true;
 		cond_wait_until(&m->cond, &m->lock, now + wait);
 	}
@@ -135,15 +197,11 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms)
 }
 
 /* Nearly every VM descends from the template: its disk layers are opened ahead too. */
-static void prepare_disk(struct vmm *m, struct blank *s)
+static void prepare_disk(struct vmm *m, struct blank *s, const char *point)
 {
-	char point[ID_SIZE];
 	struct engine_point p;
 	struct err err = { 0 };
 
-	mutex_lock(&m->lock);
-	snprintf(point, sizeof(point), "%s", m->template_point);
-	mutex_unlock(&m->lock);
 	if (!*point || point_take(m, point, &p, NULL) < 0)
 		return;
 	if (machine_prepare_disk(s->machine, &p.disk, &err) < 0)
@@ -155,26 +213,31 @@ static void prepare_disk(struct vmm *m, struct blank *s)
 void *blank_main(void *arg)
 {
 	struct vmm *m = arg;
-	struct machine_spawn sp = { .vcpus = m->conf.vcpus, .mem_mb = m->conf.mem_mb };
 	uint64_t not_before = 0;
+	struct need need;
 	struct blank s;
+	bool old;
 
-	while (wait_for_need(m, not_before)) {
+	while (wait_for_need(m, not_before, &need, &s, &old)) {
 		struct err err = { 0 };
 
-		if (blank_make(m, &sp, &s, &err) < 0) {
+		if (old) {
+			blank_end(m, &s);
+			continue;
+		}
+		if (blank_make(m, &need.like, &s, &err) < 0) {
 			log_warn("cannot start a blank QEMU process: %s; trying again later",
 			         err.msg);
 			not_before = clock_ms() + m->t.retry;
 			continue;
 		}
-		prepare_disk(m, &s);
+		prepare_disk(m, &s, need.point);
 		mutex_lock(&m->lock);
 		m->blanks[m->n_blanks++] = s; /* only this thread adds */
 		cond_broadcast(&m->cond);
 		mutex_unlock(&m->lock);
 	}
-	while (pop(m, &s))
+	while (pop(m, 0, 0, &s))
 		blank_end(m, &s);
 	return NULL;
 }

@@ -240,9 +240,14 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 static int up_once(struct vm *vm, struct bringup *b, struct err *err)
 {
 	uint64_t t0 = clock_us(), t_start, t_cont = 0;
+	/* A template that is booted ahead of need is not what others wait for the end of. */
+	bool counts = !b->ahead || b->point;
 	int r;
 
-	vmm_start_begin(vm->m);
+	if (!b->ahead)
+		sizes_make_way(vm->m);
+	if (counts)
+		vmm_start_begin(vm->m);
 	vm->row.info.generation++;
 	r = start_machine(vm, b, err);
 	t_start = clock_us();
@@ -258,7 +263,8 @@ static int up_once(struct vm *vm, struct bringup *b, struct err *err)
 		if (!b->hidden)
 			r = vm_open_network(vm, /* as_built= */ true, err);
 	}
-	vmm_start_end(vm->m);
+	if (counts)
+		vmm_start_end(vm->m);
 	return r;
 }
 

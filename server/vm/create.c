@@ -153,19 +153,21 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	else if (o->snapshot_id)
 		r = snapshot_point(m, o->account, o->snapshot_id, point, workdir, err);
 	else
-		r = template_wait(m, point, err);
+		r = size_hold(m, o->account, o->vcpus, o->mem_mb, point, NULL, err);
 	if (r < 0)
 		return r;
 	if (!full.workdir)
 		full.workdir = workdir;
-	r = vmm_hold(m, point, err);
-	if (r < 0)
+	if ((o->point || o->snapshot_id) && (r = vmm_hold(m, point, err)) < 0)
 		return r;
+	sizes_make_way(m);
 	r = pool_take(m, &full, point, ret, err);
 	ready = r == 0;
 	if (r == -EAGAIN)
 		r = create_from(m, &full, point, ret, err);
 	vmm_release(m, point);
+	if (r < 0 && err && err->tag == ERR_POINT_DAMAGED)
+		size_forget(m, point, "it is damaged");
 	if (r < 0 && o->snapshot_id)
 		snapshot_fault(m, o->snapshot_id, err);
 	if (r < 0)

@@ -2,7 +2,9 @@
 /*
  * grow.c - a point's disk, booted at another size
  *
- * Memory that was frozen belongs to one size, so another size means a cold boot: a new overlay of
+ * A larger disk alone is a thaw: QEMU enlarges the layer that is written to and tells the guest,
+ * which enlarges its file system. Memory that was frozen belongs to one number of vCPUs and amount
+ * of memory, so another one of those means a cold boot: a new overlay of
  * the wanted length on the point's disk, and the file system grown inside the guest. The template
  * was synced before it was frozen; any other point is thawed once more and shut down, because
  * what it had not yet written is only in its memory.
@@ -70,6 +72,32 @@ static int write_back(struct vm *vm, const struct engine_point *p, char ret_laye
 	return r;
 }
 
+int vm_grow_live(struct vm *vm, uint32_t disk_mb, struct err *err)
+{
+	int r = machine_grow_disk(vm->machine, (uint64_t)disk_mb << 20, err);
+
+	return r < 0 ? r : vm_grow_fs(vm, err);
+}
+
+/* Only the disk is larger: nothing has to be booted. */
+static int thaw_grown(struct vm *vm, const struct engine_point *p, uint32_t disk_mb,
+                      struct bringup *b, struct err *err)
+{
+	int r;
+
+	*b = (struct bringup){ .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
+	r = vm_bring_up(vm, b, err);
+	if (r < 0)
+		return r;
+	vm->row.info.disk_mb = disk_mb;
+	r = vm_grow_live(vm, disk_mb, err);
+	if (r == 0)
+		r = run(vm, "sync", err);
+	if (r < 0)
+		vm_bring_up_undo(vm, b);
+	return r;
+}
+
 int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stage_size *size,
                   struct bringup *b, struct err *err)
 {
@@ -81,6 +109,8 @@ int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stag
 		return err_tag(err, -EINVAL, ERR_CREATE_VM_ROOTFS_OUT_OF_RANGE,
 		               "a disk of %u MB cannot be changed to %u MB", p->disk_mb,
 		               size->disk_mb);
+	if (size->vcpus == p->vcpus && size->mem_mb == p->mem_mb)
+		return thaw_grown(vm, p, size->disk_mb, b, err);
 	if (!template && (r = write_back(vm, p, written, err)) < 0)
 		return r;
 	vm->row.info.vcpus = size->vcpus;

@@ -100,7 +100,7 @@ static char *local_ca(const struct vm *vm, struct guest_ca *ret)
 	struct vmm *m = vm->m;
 	LOCK_SCOPE(&m->lock);
 
-	if (!m->ca_pem || m->template_vm == vm)
+	if (!m->ca_pem || vm->template)
 		return NULL;
 	ret->hash = m->ca_hash; /* as the domain, set once */
 	ret->domain = m->ca_domain;

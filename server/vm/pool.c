@@ -40,6 +40,7 @@ struct ready {
 
 struct hot {
 	char point[ID_SIZE];
+	bool size; /* the template of a size: its first use tells of more */
 	unsigned uses;
 	uint64_t last_ms;
 };
@@ -106,7 +107,9 @@ static int ready_make(struct vmm *m, const char *point, struct ready **ret, stru
 {
 	struct ready *r = calloc(1, sizeof(*r));
 	struct vm_create_opts o = { .account = "" };
-	struct bringup b = { .reason = GUEST_THAW, .agent_ms = m->t.agent_thaw, .hidden = true };
+	struct bringup b = {
+		.reason = GUEST_THAW, .agent_ms = m->t.agent_thaw, .hidden = true, .ahead = true
+	};
 	struct priv_vm_stats st;
 	struct store_vm row;
 	int k;
@@ -170,7 +173,7 @@ static uint64_t memory(const struct pool *p)
 
 static bool is_hot(const struct hot *h, uint64_t now)
 {
-	return h->uses >= HOT_USES && now - h->last_ms < HOT_WINDOW_MS;
+	return h->uses >= (h->size ? 1 : HOT_USES) && now - h->last_ms < HOT_WINDOW_MS;
 }
 
 /* The point of which one more should be ready; false: none. m->lock held. */
@@ -216,8 +219,9 @@ static struct ready *stale(struct vmm *m)
 }
 
 /* Counts a create from that point. */
-static void note_use(struct pool *p, const char *point)
+static void note_use(struct vmm *m, const char *point) REQUIRES(&m->lock)
 {
+	struct pool *p = m->pool;
 	uint64_t now = clock_ms();
 	struct hot *h = NULL;
 
@@ -238,6 +242,7 @@ static void note_use(struct pool *p, const char *point)
 		snprintf(h->point, sizeof(h->point), "%s", point);
 	}
 	h->uses++;
+	h->size = size_is_template(m, point);
 	h->last_ms = now;
 }
 
@@ -261,7 +266,7 @@ static struct ready *pop(struct vmm *m, const char *point)
 	LOCK_SCOPE(&m->lock);
 
 	if (strcmp(point, m->template_point) != 0)
-		note_use(p, point);
+		note_use(m, point);
 	for (size_t i = 0; i < p->n && !r; i++) {
 		if (strcmp(p->ready[i]->point.id, point) != 0)
 			continue;

@@ -2,8 +2,9 @@
 /*
  * resize.c - another number of vCPUs, more or less memory, a larger disk
  *
- * A machine has its size for life, so a running VM is shut down, changed and
- * booted again. A larger disk needs no rewriting: the layer it has is closed off and
+ * A machine has its vCPUs and memory for life, so for others a running VM is shut down, changed and
+ * booted again. If only its disk grows it goes on: QEMU and the guest enlarge it as it is (grow.c).
+ * At rest a larger disk needs no rewriting: the layer it has is closed off and
  * the next boot puts a layer of the new size on top, whose end reads as zeros;
  * then the root file system grows in the guest.
  *
@@ -177,6 +178,39 @@ static int change_running(struct vm *vm, const struct vm_info *to, struct err *e
 	return vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
 }
 
+/*
+ * Only the disk grows: the VM goes on. The store knows first: if the server ends in between, the
+ * next layer is large enough for either disk.
+ */
+static int grow_running(struct vm *vm, const struct vm_info *to, struct err *err)
+{
+	struct store_vm *row = &vm->row;
+	int r;
+
+	mutex_lock(&vm->m->quota); /* until the new size can be seen */
+	r = quota_check(vm->m, row->info.account,
+	                &(struct vm_quota){ .disk_mb = to->disk_mb - row->info.disk_mb }, err);
+	if (r == 0) {
+		uint32_t before = row->info.disk_mb;
+		bool grow_fs = row->grow_fs;
+
+		row->info.disk_mb = to->disk_mb;
+		row->grow_fs = true;
+		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+		if (r < 0) {
+			row->info.disk_mb = before;
+			row->grow_fs = grow_fs;
+		}
+	}
+	mutex_unlock(&vm->m->quota);
+	if (r == 0)
+		r = vm_grow_live(vm, to->disk_mb, err);
+	if (r < 0)
+		return r;
+	row->grow_fs = false;
+	return vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
+}
+
 static int resize_running(struct vm *vm, const struct vm_info *to, struct err *err)
 {
 	bool grow_fs = vm->row.grow_fs;
@@ -190,7 +224,10 @@ static int resize_running(struct vm *vm, const struct vm_info *to, struct err *e
 		tag_failure(r, err);
 		return r;
 	}
-	r = change_running(vm, to, err);
+	if (to->vcpus == vm->row.info.vcpus && to->mem_mb == vm->row.info.mem_mb)
+		r = grow_running(vm, to, err);
+	else
+		r = change_running(vm, to, err);
 	if (r < 0) {
 		go_back(vm, f.point, grow_fs, /* run= */ true);
 		tag_failure(r, err);
@@ -239,6 +276,8 @@ int vmm_resize(struct vmm *m, const char *account, const char *id, const struct 
 		r = vm_wake(vm, err);
 	if (r == 0)
 		r = check(want, &vm->row.info, &to, ret_fault, err);
+	if (r == 0 && to.mem_mb > vm->row.info.mem_mb)
+		r = vmm_need_size(m, to.mem_mb, err);
 	if (r == 0 && vm->row.info.state == VM_LOST)
 		r = err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD, "VM %s is lost", id);
 	if (r == 0 && (to.vcpus != vm->row.info.vcpus || to.mem_mb != vm->row.info.mem_mb ||

@@ -29,6 +29,8 @@
 #define TIGHT_MS 60000      /* after there was none, VMs that had none may still be found */
 #define FLOOR_PART 20       /* of a small file system no more than this part stays free */
 #define MEMINFO_MAX 16384   /* bytes */
+#define GUEST_PAGES_PART 64 /* of a guest's memory is its kernel's table of pages */
+#define TEMPLATE_MB 384     /* of a template on the disk, beside that */
 #define PRIORITY_CACHE (-1) /* below all that VMs and snapshots can have */
 
 static uint64_t dir_bytes(const char *data_dir, const char *name)
@@ -342,19 +344,95 @@ static uint64_t meminfo_kb(const char *text, const char *name)
 	return p ? strtoull(p + strlen(name), NULL, 10) : 0;
 }
 
-int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)
+/* What the host has, in MiB. */
+struct host_mem {
+	uint64_t total_mb, free_mb; /* memory and swap */
+	uint64_t promised_mb;       /* that may still be promised; UINT64_MAX: it over-commits */
+};
+
+static bool host_mem(struct host_mem *ret)
 {
 	autofree char *text = NULL;
-	uint64_t have_mb, need_mb = (uint64_t)count * m->conf.vm_reserve_mb;
+	autofree char *mode = NULL;
 
 	if (io_read_file(AT_FDCWD, "/proc/meminfo", MEMINFO_MAX, &text, NULL) < 0)
-		return 0; /* the kernel does not say: it will refuse by itself */
-	have_mb = (meminfo_kb(text, "MemAvailable:") + meminfo_kb(text, "SwapFree:")) >> 10;
-	if (need_mb <= have_mb)
+		return false; /* the kernel does not say: it will refuse by itself */
+	*ret = (struct host_mem){
+		.total_mb = (meminfo_kb(text, "MemTotal:") + meminfo_kb(text, "SwapTotal:")) >> 10,
+		.free_mb =
+		        (meminfo_kb(text, "MemAvailable:") + meminfo_kb(text, "SwapFree:")) >> 10,
+		.promised_mb = UINT64_MAX,
+	};
+	if (io_read_file(AT_FDCWD, "/proc/sys/vm/overcommit_memory", 64, &mode, NULL) == 0 &&
+	    mode[0] == '2') {
+		uint64_t limit = meminfo_kb(text, "CommitLimit:");
+		uint64_t now = meminfo_kb(text, "Committed_AS:");
+
+		ret->promised_mb = limit > now ? (limit - now) >> 10 : 0;
+	}
+	return true;
+}
+
+int vmm_need_memory(struct vmm *m, unsigned count, struct err *err)
+{
+	uint64_t need_mb = (uint64_t)count * m->conf.vm_reserve_mb;
+	struct host_mem h;
+
+	if (!host_mem(&h) || need_mb <= h.free_mb)
 		return 0;
 	return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
 	               "%u more VMs need at least %llu MB of memory, the host has %llu MB left; "
 	               "suspend some, or have the operator lower PANDO_VM_RESERVE_MB (%u)",
-	               count, (unsigned long long)need_mb, (unsigned long long)have_mb,
+	               count, (unsigned long long)need_mb, (unsigned long long)h.free_mb,
 	               (unsigned)m->conf.vm_reserve_mb);
+}
+
+uint32_t vmm_template_mb(uint32_t mem_mb)
+{
+	return TEMPLATE_MB + mem_mb / GUEST_PAGES_PART;
+}
+
+bool vmm_spare(struct vmm *m, uint32_t mem_mb)
+{
+	uint64_t mb = 2 * (uint64_t)vmm_template_mb(mem_mb), used_mb, over;
+	struct statvfs fs;
+	struct host_mem h;
+
+	if (!host_mem(&h) || mem_mb > h.total_mb / 2 || mem_mb > h.promised_mb / 2 ||
+	    mb > h.free_mb / 2 || vmm_disk_tight(m) || statvfs(m->conf.data_dir, &fs) < 0)
+		return false;
+	mutex_lock(&m->lock);
+	used_mb = m->disk_used >> 20;
+	over = m->disk_over;
+	mutex_unlock(&m->lock);
+	return !over && (((uint64_t)fs.f_bavail * fs.f_frsize) >> 20) > m->conf.disk_free_mb + mb &&
+	       (!m->conf.disk_budget_mb || used_mb + mb < m->conf.disk_budget_mb);
+}
+
+int vmm_need_size(struct vmm *m, uint32_t mem_mb, struct err *err)
+{
+	/* A guest's kernel describes every page before it does anything else. */
+	uint64_t need_mb = m->conf.vm_reserve_mb + mem_mb / GUEST_PAGES_PART;
+	struct host_mem h;
+
+	if (!host_mem(&h))
+		return 0;
+	if (mem_mb > h.total_mb)
+		return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
+		               "a VM of %u MB is larger than this host, which has %llu MB of "
+		               "memory and swap together; ask for less, or have the operator add "
+		               "swap",
+		               mem_mb, (unsigned long long)h.total_mb);
+	if (mem_mb > h.promised_mb)
+		return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
+		               "a VM of %u MB does not fit: this host does not over-commit memory "
+		               "(vm.overcommit_memory is 2) and has %llu MB left to promise; ask "
+		               "for less, or have the operator set vm.overcommit_memory to 0",
+		               mem_mb, (unsigned long long)h.promised_mb);
+	if (need_mb > h.free_mb)
+		return err_tag(err, -ENOMEM, ERR_INSUFFICIENT_SWAP,
+		               "the kernel of a VM of %u MB needs %llu MB to boot, the host has "
+		               "%llu MB left; ask for less, or suspend some VMs",
+		               mem_mb, (unsigned long long)need_mb, (unsigned long long)h.free_mb);
+	return 0;
 }

@@ -251,6 +251,12 @@ int vmm_template_hold(struct vmm *m, char ret_point[ID_SIZE], char ret_key[32], 
 	return vmm_point_hold(m, ret_point, err);
 }
 
+int vmm_size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_mb,
+                  char ret_point[ID_SIZE], char ret_key[32], struct err *err)
+{
+	return size_hold(m, account, vcpus, mem_mb, ret_point, ret_key, err);
+}
+
 int vmm_point_hold(struct vmm *m, const char *point, struct err *err)
 {
 	struct store_point p;

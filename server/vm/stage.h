@@ -40,6 +40,9 @@ void vmm_stage_abort(struct vm_stage *s_consume);
 
 /* The template's point and what it depends on; waits until there is one. The point is held. */
 int vmm_template_hold(struct vmm *m, char ret_point[ID_SIZE], char ret_key[32], struct err *err);
+/* The same of another size (0: as the default VM's): sizes.c. */
+int vmm_size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_mb,
+                  char ret_point[ID_SIZE], char ret_key[32], struct err *err);
 /* Against collection; -ENOENT when there is no such point any more. */
 int vmm_point_hold(struct vmm *m, const char *point, struct err *err);
 void vmm_point_release(struct vmm *m, const char *point);

@@ -115,4 +115,5 @@ void vmm_suspend_all(struct vmm *m)
 	}
 	free(v);
 	hidden_end_all(m);
+	sizes_stop(m);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * template.c - the point every default VM is thawed from
+ * template.c - the point every default VM is thawed from, and those of other sizes (sizes.c)
  *
  * Looked for in three places: the store (an earlier start made it), the cache
  * directory (another data directory on this machine made it), and else made:
@@ -20,36 +20,49 @@
 #include "guest/guest_code.h"
 #include "vm/template.h"
 
-static void note(struct vmm *m, const char *state, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
-static void note(struct vmm *m, const char *state, const char *fmt, ...)
+static void note_state(struct vmm *m, const char *state, const char *text)
 {
-	va_list ap;
-
 	mutex_lock(&m->lock);
 	snprintf(m->template_state, sizeof(m->template_state), "%s", state);
-	va_start(ap, fmt);
-	vsnprintf(m->template_note, sizeof(m->template_note), fmt, ap);
-	va_end(ap);
+	snprintf(m->template_note, sizeof(m->template_note), "%s", text);
 	cond_broadcast(&m->cond);
 	mutex_unlock(&m->lock);
-	log_obj(LOG_LV_INFO, "template", m->template_key, "%s", m->template_note);
+	log_obj(LOG_LV_INFO, "template", m->template_key, "%s", text);
 }
 
-static void make_key(struct vmm *m, char *text, size_t size)
+static void note(struct vmm *m, const struct template_job *j, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+static void note(struct vmm *m, const struct template_job *j, const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!j->size) {
+		note_state(m, "building", text);
+		return;
+	}
+	size_note(m, j->size, text);
+	log_obj(LOG_LV_INFO, "template", j->key, "%u vCPUs, %u MB: %s", j->vcpus, j->mem_mb, text);
+}
+
+void template_job(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct template_job *ret)
 {
 	const struct engine_info *i = engine_info(m->engine);
 	const char *image = strrchr(m->conf.image_dir, '/');
 	uint64_t h = 0xcbf29ce484222325u;
 
-	snprintf(text, size,
+	*ret = (struct template_job){ .vcpus = vcpus, .mem_mb = mem_mb };
+	snprintf(ret->text, sizeof(ret->text),
 	         "image=%s qemu=%s machine=%s cpu=%s accel=%s tsc=%u vcpus=%u mem=%u cmdline=%s",
 	         image ? image + 1 : m->conf.image_dir, i->qemu_version, i->machine, i->cpu,
-	         accel_name(i->accel), i->tsc_mhz, m->conf.vcpus, m->conf.mem_mb, i->cmdline);
-	for (const char *p = text; *p; p++)
+	         accel_name(i->accel), i->tsc_mhz, vcpus, mem_mb, i->cmdline);
+	for (const char *p = ret->text; *p; p++)
 		h = (h ^ (uint8_t)*p) *
 		    0x100000001b3u; /* FNV-1a; the full text is compared as well */
-	snprintf(m->template_key, sizeof(m->template_key), "%016llx", (unsigned long long)h);
+	snprintf(ret->key, sizeof(ret->key), "%016llx", (unsigned long long)h);
 }
 
 /* Opens every layer once: the checksums are compared, and the page cache is warm. */
@@ -103,12 +116,31 @@ static int settle_guest(struct vm *vm, struct err *err)
 	return r < 0 ? r : run_step(vm, steps[last], err);
 }
 
-/* The raw base image as the bottom layer of the store; held, the caller releases it. */
-int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err)
+/* The one that the default template stands on: the image is on the disk once. */
+static int shared_base(struct vmm *m, struct store_layer *ret, struct err *err)
+{
+	char point[ID_SIZE];
+	struct engine_point p;
+	int r = template_wait(m, point, err);
+
+	if (r < 0 || (r = point_take(m, point, &p, err)) < 0)
+		return r;
+	r = p.disk.n ? store_layer_get(m->store, p.disk.l[0].id, ret, err)
+	             : err_set(err, -EIO, "the template has no disk");
+	if (r == 0)
+		r = vmm_hold(m, ret->id, err);
+	point_drop(m, &p);
+	return r;
+}
+
+int template_base_layer(struct vmm *m, const struct template_job *j, struct store_layer *ret,
+                        struct err *err)
 {
 	char from[600];
 	int r;
 
+	if (j->size)
+		return shared_base(m, ret, err);
 	*ret = (struct store_layer){ .kind = LAYER_DISK, .format = "raw" };
 	id_make("ly-", ret->id);
 	snprintf(from, sizeof(from), "%s/rootfs.raw", m->conf.image_dir);
@@ -123,27 +155,44 @@ int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err)
 	return r;
 }
 
-static void set_template_vm(struct vmm *m, struct vm *vm)
+static void set_template_vm(struct vmm *m, const struct template_job *j, struct vm *vm)
 {
+	if (j->size) {
+		size_set_vm(m, j->size, vm);
+		return;
+	}
 	LOCK_SCOPE(&m->lock);
-
 	m->template_vm = vm;
 }
 
+static bool ending(struct vmm *m)
+{
+	LOCK_SCOPE(&m->lock);
+	return m->stopping;
+}
+
+/* Nobody waits for it any more. */
+static bool cut(struct vmm *m, const struct template_job *j)
+{
+	return j->size ? size_cut(m, j->size) : ending(m);
+}
+
 /* A VM that is never listed: it exists to be frozen. */
-static int build(struct vmm *m, struct err *err)
+static int build(struct vmm *m, const struct template_job *j, struct err *err)
 {
 	struct store_vm row = { .info = { .state = VM_STARTING,
 		                          .created_ms = clock_wall_ms(),
-		                          .vcpus = m->conf.vcpus,
-		                          .mem_mb = m->conf.mem_mb,
+		                          .vcpus = j->vcpus,
+		                          .mem_mb = j->mem_mb,
 		                          .disk_mb = m->conf.disk_mb },
 		                .slot = -1 };
-	struct bringup b = { .reason = GUEST_BOOT, .agent_ms = m->t.agent_boot };
+	struct bringup b = { .reason = GUEST_BOOT,
+		             .agent_ms = m->t.agent_boot,
+		             .ahead = j->size && size_ahead(m, j->size) };
 	struct store_layer base;
 	uint64_t t0 = clock_ms();
 	struct vm *vm;
-	int r = template_base_layer(m, &base, err);
+	int r = template_base_layer(m, j, &base, err);
 
 	if (r < 0)
 		return r;
@@ -155,22 +204,24 @@ static int build(struct vmm *m, struct err *err)
 		vmm_release(m, base.id);
 		return err_set(err, -ENOMEM, "template: out of memory");
 	}
+	vm->template = true;
 	vm_lock(vm);
-	set_template_vm(m, vm);
-	note(m, "building", "cold booting the base image");
-	r = vm_bring_up(vm, &b, err);
+	set_template_vm(m, j, vm);
+	note(m, j, "cold booting the base image");
+	r = cut(m, j) ? err_set(err, -ECANCELED, "not wanted now") : vm_bring_up(vm, &b, err);
 	reaper_remove(vm);
+	if (r == 0 && cut(m, j))
+		r = err_set(err, -ECANCELED, "not wanted now");
 	if (r == 0) {
-		note(m, "building", "booted in %.1f s, waiting for its services",
+		note(m, j, "booted in %.1f s, waiting for its services",
 		     (double)(clock_ms() - t0) / 1e3);
 		r = settle_guest(vm, err);
 	}
 	if (r == 0) {
-		note(m, "building", "settled after %.1f s, freezing",
-		     (double)(clock_ms() - t0) / 1e3);
-		r = template_freeze(vm, &b, err);
+		note(m, j, "settled after %.1f s, freezing", (double)(clock_ms() - t0) / 1e3);
+		r = template_freeze(vm, j, &b, err);
 	}
-	set_template_vm(m, NULL);
+	set_template_vm(m, j, NULL);
 	vm_take_down(vm);
 	if (r < 0 && *b.layer.id)
 		engine_remove_layer(m->engine, b.layer.id);
@@ -179,53 +230,62 @@ static int build(struct vmm *m, struct err *err)
 	return r;
 }
 
-static bool ending(struct vmm *m)
+int template_make(struct vmm *m, const struct template_job *j, char ret_point[ID_SIZE],
+                  struct err *err)
 {
-	LOCK_SCOPE(&m->lock);
-	return m->stopping;
+	char point[ID_SIZE];
+	int r;
+
+	if (store_template_get(m->store, j->key, point, NULL) == 0) {
+		note(m, j, "checking");
+		r = check(m, point, err);
+		if (r == 0)
+			goto ready;
+		log_obj(LOG_LV_WARN, "template", j->key, "cannot be used and is created again: %s",
+		        err->msg);
+	}
+	r = template_import(m, j, err);
+	if (r == 0)
+		r = store_template_get(m->store, j->key, point, err);
+	if (r == 0 && (r = check(m, point, err)) == 0)
+		goto ready;
+	if (r != -ENOENT) {
+		log_obj(LOG_LV_WARN, "template", j->key, "in the cache cannot be used: %s",
+		        err->msg);
+		if (r == -EBADMSG) /* damaged; after a full disk here it is still good for others */
+			template_forget_cache(m, j);
+	}
+	r = build(m, j, err);
+	if (r == -ETIMEDOUT &&
+	    !cut(m, j)) { /* a guest that hung while booting: once more before giving up */
+		log_obj(LOG_LV_WARN, "template", j->key, "%s; trying again", err->msg);
+		r = build(m, j, err);
+	}
+	if (r == 0)
+		r = store_template_get(m->store, j->key, point, err);
+	if (r < 0)
+		return err_wrap(err, r, "create the template");
+	template_export(m, j, point);
+ready:
+	snprintf(ret_point, ID_SIZE, "%s", point);
+	return 0;
 }
 
 static int ensure(struct vmm *m, struct err *err)
 {
-	char key_text[1200], point[ID_SIZE];
+	struct template_job j;
+	char point[ID_SIZE];
 	int r;
 
-	make_key(m, key_text, sizeof(key_text));
-	if (store_template_get(m->store, m->template_key, point, NULL) == 0) {
-		note(m, "building", "checking");
-		r = check(m, point, err);
-		if (r == 0)
-			goto ready;
-		log_obj(LOG_LV_WARN, "template", m->template_key,
-		        "cannot be used and is created again: %s", err->msg);
-	}
-	r = template_import(m, key_text, err);
-	if (r == 0)
-		r = store_template_get(m->store, m->template_key, point, err);
-	if (r == 0 && (r = check(m, point, err)) == 0)
-		goto ready;
-	if (r != -ENOENT) {
-		log_obj(LOG_LV_WARN, "template", m->template_key, "in the cache cannot be used: %s",
-		        err->msg);
-		if (r == -EBADMSG) /* damaged; after a full disk here it is still good for others */
-			template_forget_cache(m);
-	}
-	r = build(m, err);
-	if (r == -ETIMEDOUT &&
-	    !ending(m)) { /* a guest that hung while booting: once more before giving up */
-		log_obj(LOG_LV_WARN, "template", m->template_key, "%s; trying again", err->msg);
-		r = build(m, err);
-	}
-	if (r == 0)
-		r = store_template_get(m->store, m->template_key, point, err);
+	template_job(m, m->conf.vcpus, m->conf.mem_mb, &j);
+	snprintf(m->template_key, sizeof(m->template_key), "%s", j.key);
+	r = template_make(m, &j, point, err);
 	if (r < 0)
-		return err_wrap(err, r, "create the template");
-	template_export(m, point, key_text);
-ready:
+		return r;
 	mutex_lock(&m->lock);
 	snprintf(m->template_point, sizeof(m->template_point), "%s", point);
 	mutex_unlock(&m->lock);
-	note(m, "ready", "ready");
+	note_state(m, "ready", "ready");
 	return 0;
 }
 
@@ -257,12 +317,14 @@ void *template_main(void *arg)
 	struct vmm *m = arg;
 	struct err err = { 0 };
 
-	if (ensure(m, &err) < 0) {
+	if (ensure(m, &err) == 0) {
+		sizes_sweep(m);
+	} else {
 		log_error("%s", err.msg);
 		mutex_lock(&m->lock);
 		m->template_err = err;
 		mutex_unlock(&m->lock);
-		note(m, "failed", "%s", err.msg);
+		note_state(m, "failed", err.msg);
 	}
 	vmm_collect_soon(m);
 	return NULL;

@@ -1,14 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vm/template.h - parts of the template's making; for template*.c only */
+/* vm/template.h - parts of the making of templates; for template*.c and sizes.c only */
 #pragma once
 
 #include "vm/vm_internal.h"
 
-int template_base_layer(struct vmm *m, struct store_layer *ret, struct err *err);
+/* A template that is wanted: the default one (size NULL), or that of another size. */
+struct template_job {
+	uint32_t vcpus, mem_mb;
+	char key[32], text[1200]; /* of everything it depends on: hashed, and in full */
+	struct size *size;        /* weak; sizes.c */
+};
+void template_job(struct vmm *m, uint32_t vcpus, uint32_t mem_mb, struct template_job *ret);
+/* From the store, the cache, or a cold boot; checked. */
+int template_make(struct vmm *m, const struct template_job *j, char ret_point[ID_SIZE],
+                  struct err *err);
+
+/* The bottom layer of its disk, held: the caller releases it. */
+int template_base_layer(struct vmm *m, const struct template_job *j, struct store_layer *ret,
+                        struct err *err);
 /* Freezes the booted machine and records the result as the template. */
-int template_freeze(struct vm *vm, struct bringup *b, struct err *err);
+int template_freeze(struct vm *vm, const struct template_job *j, struct bringup *b,
+                    struct err *err);
 /* -ENOENT: the cache has none. */
-int template_import(struct vmm *m, const char *key_text, struct err *err);
+int template_import(struct vmm *m, const struct template_job *j, struct err *err);
 /* Puts the template into the cache for other data directories; failing is only logged. */
-void template_export(struct vmm *m, const char *point, const char *key_text);
-void template_forget_cache(struct vmm *m);
+void template_export(struct vmm *m, const struct template_job *j, const char *point);
+void template_forget_cache(struct vmm *m, const struct template_job *j);
+
+/* sizes.c: the machine that is booted for a size, or NULL; how far it is */
+void size_set_vm(struct vmm *m, struct size *s, struct vm *vm);
+void size_note(struct vmm *m, struct size *s, const char *note);
+/* Nobody waits for it any more: the server ends, or somebody else needs the processor. */
+bool size_cut(struct vmm *m, const struct size *s);
+bool size_ahead(struct vmm *m, const struct size *s); /* nobody waits for it yet */

@@ -21,16 +21,18 @@
 #include "base/io.h"
 #include "vm/template.h"
 
-#define TEMPLATES_KEPT 4 /* in the cache; each has a few hundred MB */
+#define TEMPLATES_KEPT 4      /* in the cache, whatever they take; each has a few hundred MB */
+#define TEMPLATES_KEPT_MAX 32 /* with those of other sizes, as far as their budget goes */
 
-static void cache_path(struct vmm *m, const char *suffix, const char *name, char *buf, size_t size)
+static void cache_path(struct vmm *m, const struct template_job *j, const char *suffix,
+                       const char *name, char *buf, size_t size)
 {
-	snprintf(buf, size, "%s/%s%s%s%s", m->conf.template_dir, m->template_key, suffix,
-	         *name ? "/" : "", name);
+	snprintf(buf, size, "%s/%s%s%s%s", m->conf.template_dir, j->key, suffix, *name ? "/" : "",
+	         name);
 }
 
 /* Point and layers, then the template that names them; the collector stays out in between. */
-static int template_save(struct vmm *m, const struct store_point *p,
+static int template_save(struct vmm *m, const struct template_job *j, const struct store_point *p,
                          const struct store_layer *layers, struct err *err)
 {
 	int r;
@@ -38,12 +40,12 @@ static int template_save(struct vmm *m, const struct store_point *p,
 	rwlock_rdlock(&m->gc);
 	r = store_point_add(m->store, p, layers, 2, err);
 	if (r == 0)
-		r = store_template_set(m->store, m->template_key, p->id, err);
+		r = store_template_set(m->store, j->key, p->id, err);
 	rwlock_unlock(&m->gc);
 	return r;
 }
 
-int template_freeze(struct vm *vm, struct bringup *b, struct err *err)
+int template_freeze(struct vm *vm, const struct template_job *j, struct bringup *b, struct err *err)
 {
 	struct vmm *m = vm->m;
 	const struct engine_info *i = engine_info(m->engine);
@@ -67,11 +69,10 @@ int template_freeze(struct vm *vm, struct bringup *b, struct err *err)
 		return r;
 	engine_layer_path(m->engine, b->layer.id, path, sizeof(path));
 	if (stat(path, &st) < 0)
-		return err_sys(err, -errno, "disk layer '%s'", path);
-	layers[0].bytes = (uint64_t)st.st_size;
-	r = engine_layer_crc(m->engine, b->layer.id, &layers[0].bytes, &layers[0].crc, err);
-	if (r < 0)
-		return r;
+		r = err_sys(err, -errno, "disk layer '%s'", path);
+	layers[0].bytes = r < 0 ? 0 : (uint64_t)st.st_size;
+	if (r == 0)
+		r = engine_layer_crc(m->engine, b->layer.id, &layers[0].bytes, &layers[0].crc, err);
 	layers[0].has_crc = true;
 	snprintf(layers[1].id, ID_SIZE, "%s", mem_id);
 	layers[1].bytes = f.mem_bytes;
@@ -85,7 +86,13 @@ int template_freeze(struct vm *vm, struct bringup *b, struct err *err)
 	snprintf(p.accel, sizeof(p.accel), "%s", accel_name(i->accel));
 	p.state_bytes = f.state_bytes;
 	p.state_crc = f.state_crc;
-	return template_save(m, &p, layers, err);
+	if (r == 0)
+		r = template_save(m, j, &p, layers, err);
+	if (r < 0) { /* the disk layer is the caller's */
+		engine_remove_layer(m->engine, mem_id);
+		engine_remove_point(m->engine, point);
+	}
+	return r;
 }
 
 static int save_meta(const char *dir, const char *key_text, const struct store_point *p,
@@ -139,6 +146,7 @@ static int export_to(struct vmm *m, const char *dir, const char *point, const ch
 struct cached {
 	char name[32];
 	time_t used; /* of meta.json: touched by every import */
+	uint64_t bytes;
 };
 
 static int newest_first(const void *a, const void *b)
@@ -148,11 +156,28 @@ static int newest_first(const void *a, const void *b)
 	return x->used == y->used ? 0 : x->used < y->used ? 1 : -1;
 }
 
+static uint64_t bytes_of(int dir, const char *name)
+{
+	static const char *const files[] = { "mem", "disk", "state" };
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		char path[300];
+		struct stat st;
+
+		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
+		if (fstatat(dir, path, &st, 0) == 0)
+			sum += (uint64_t)st.st_blocks * 512;
+	}
+	return sum;
+}
+
 /* Templates nobody started from for the longest time go; data directories have links of their own.
  */
 static void prune(struct vmm *m)
 {
 	autodir DIR *d = opendir(m->conf.template_dir);
+	uint64_t sum = 0, budget = (uint64_t)m->conf.sizes_disk_mb << 20;
 	struct cached c[64];
 	struct dirent *de;
 	size_t n = 0;
@@ -165,38 +190,42 @@ static void prune(struct vmm *m)
 		if (strlen(de->d_name) >= sizeof(c[n].name) || fstatat(dirfd(d), meta, &st, 0) < 0)
 			continue;
 		snprintf(c[n].name, sizeof(c[n].name), "%s", de->d_name);
+		c[n].bytes = bytes_of(dirfd(d), de->d_name);
 		c[n++].used = st.st_mtime;
 	}
 	qsort(c, n, sizeof(*c), newest_first);
-	for (size_t i = TEMPLATES_KEPT; i < n; i++)
-		io_remove_tree(dirfd(d), c[i].name, NULL);
+	for (size_t i = 0; i < n; i++) {
+		sum += c[i].bytes;
+		if (i >= TEMPLATES_KEPT && (i >= TEMPLATES_KEPT_MAX || sum > budget))
+			io_remove_tree(dirfd(d), c[i].name, NULL);
+	}
 }
 
-void template_export(struct vmm *m, const char *point, const char *key_text)
+void template_export(struct vmm *m, const struct template_job *j, const char *point)
 {
 	char tmp[PATH_MAX], final[PATH_MAX], id[ID_SIZE];
 	struct err err = { 0 };
 	int r;
 
 	id_make(".", id);
-	cache_path(m, id, "", tmp, sizeof(tmp));
-	cache_path(m, "", "", final, sizeof(final));
-	r = export_to(m, tmp, point, key_text, &err);
+	cache_path(m, j, id, "", tmp, sizeof(tmp));
+	cache_path(m, j, "", "", final, sizeof(final));
+	r = export_to(m, tmp, point, j->text, &err);
 	if (r == 0 && rename(tmp, final) < 0 && errno != EEXIST && errno != ENOTEMPTY)
 		r = err_sys(&err, -errno, "name '%s'", final);
 	io_remove_tree(AT_FDCWD, tmp, NULL);
 	if (r < 0)
-		log_obj(LOG_LV_WARN, "template", m->template_key,
-		        "was not put into the cache, ignoring: %s", err.msg);
+		log_obj(LOG_LV_WARN, "template", j->key, "was not put into the cache, ignoring: %s",
+		        err.msg);
 	prune(m);
 }
 
-void template_forget_cache(struct vmm *m)
+void template_forget_cache(struct vmm *m, const struct template_job *j)
 {
 	char path[PATH_MAX];
 	struct err err = { 0 };
 
-	cache_path(m, "", "", path, sizeof(path));
+	cache_path(m, j, "", "", path, sizeof(path));
 	if (io_remove_tree(AT_FDCWD, path, &err) < 0)
 		log_warn("%s, ignoring", err.msg);
 }
@@ -208,7 +237,8 @@ static uint64_t number(const json_t *o, const char *name)
 	return v < 0 ? 0 : (uint64_t)v;
 }
 
-static int import_files(struct vmm *m, const struct store_point *p, struct err *err)
+static int import_files(struct vmm *m, const struct template_job *j, const struct store_point *p,
+                        struct err *err)
 {
 	char from[PATH_MAX], to[PATH_MAX];
 	const struct {
@@ -217,7 +247,7 @@ static int import_files(struct vmm *m, const struct store_point *p, struct err *
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
-		cache_path(m, "", files[i].name, from, sizeof(from));
+		cache_path(m, j, "", files[i].name, from, sizeof(from));
 		if (files[i].layer)
 			engine_layer_path(m->engine, files[i].layer, to, sizeof(to));
 		else
@@ -227,7 +257,7 @@ static int import_files(struct vmm *m, const struct store_point *p, struct err *
 	return r;
 }
 
-int template_import(struct vmm *m, const char *key_text, struct err *err)
+int template_import(struct vmm *m, const struct template_job *j, struct err *err)
 {
 	const struct engine_info *i = engine_info(m->engine);
 	struct store_layer base,
@@ -240,13 +270,13 @@ int template_import(struct vmm *m, const char *key_text, struct err *err)
 	json_t *o;
 	int r;
 
-	cache_path(m, "", "meta.json", path, sizeof(path));
+	cache_path(m, j, "", "meta.json", path, sizeof(path));
 	if (access(path, R_OK) < 0)
 		return err_set(err, -ENOENT, "the cache has no such template");
 	utimensat(AT_FDCWD, path, NULL, 0);
 	o = json_load_file(path, 0, &je);
 	key = json_string_value(json_object_get(o, "key"));
-	if (!key || strcmp(key, key_text) != 0) {
+	if (!key || strcmp(key, j->text) != 0) {
 		json_decref(o);
 		return err_set(err, -EBADMSG, "'%s' is damaged", path);
 	}
@@ -260,7 +290,7 @@ int template_import(struct vmm *m, const char *key_text, struct err *err)
 	layers[1].bytes = number(o, "memBytes");
 	layers[1].crc = (uint32_t)number(o, "memCrc");
 	json_decref(o);
-	r = template_base_layer(m, &base, err);
+	r = template_base_layer(m, j, &base, err);
 	if (r < 0)
 		return r;
 	id_make("pt-", p.id);
@@ -273,7 +303,8 @@ int template_import(struct vmm *m, const char *key_text, struct err *err)
 	snprintf(p.machine, sizeof(p.machine), "%s", i->machine);
 	snprintf(p.cpu, sizeof(p.cpu), "%s", i->cpu);
 	snprintf(p.accel, sizeof(p.accel), "%s", accel_name(i->accel));
-	if ((r = import_files(m, &p, err)) < 0 || (r = template_save(m, &p, layers, err)) < 0) {
+	if ((r = import_files(m, j, &p, err)) < 0 ||
+	    (r = template_save(m, j, &p, layers, err)) < 0) {
 		engine_remove_layer(m->engine, layers[0].id);
 		engine_remove_layer(m->engine, layers[1].id);
 		engine_remove_point(m->engine, p.id);

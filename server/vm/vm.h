@@ -45,6 +45,7 @@ struct vm_create_opts {
 	const char *name;         /* NULL: none */
 	const char *snapshot_id;  /* NULL: the base template */
 	const char *point;        /* NULL, or a point to start from, held by the caller */
+	uint32_t vcpus, mem_mb;   /* of the base template; 0: as usual */
 	const char *build_id;     /* NULL: none */
 	const char *workdir;      /* NULL: the snapshot's */
 	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
@@ -113,8 +114,8 @@ struct vm_size_fault {
 	int64_t current_mb, requested_mb;
 };
 /*
- * A running VM is shut down, changed and booted; a suspended one loses its
- * memory and is stopped; a stopped one stays so. All or nothing.
+ * A running VM is shut down, changed and booted, unless only its disk grows; a suspended one loses
+ * its memory and is stopped; a stopped one stays so. All or nothing.
  */
 int vmm_resize(struct vmm *m, const char *account, const char *id, const struct vm_size *want,
                struct vm_size_fault *ret_fault, struct err *err);
@@ -215,6 +216,16 @@ int vmm_limits(struct vmm *m, const char *account, struct vm_quota *ret, struct 
  */
 int vmm_account_delete(struct vmm *m, const char *account, struct err *err);
 
+/* The template of another size than the default one. */
+struct vmm_size_status {
+	uint32_t vcpus, mem_mb, disk_mb; /* disk_mb: what it takes */
+	bool listed;                     /* made ahead of need */
+	char point[ID_SIZE];
+	char state[12]; /* "ready", "building", "failed", "none" */
+	char note[160];
+};
+#define SIZES_MAX 48 /* powers of two: 1 to 32 vCPUs, 512 to 65536 MB */
+
 /* What the operator sees at start and in GET /v1/health. */
 struct vmm_status {
 	char accel[8]; /* "kvm" or "tcg" */
@@ -227,5 +238,7 @@ struct vmm_status {
 	uint32_t vcpus, mem_mb, disk_mb;          /* default VM */
 	unsigned pool_ready, pool_mem_mb, blanks; /* made ahead of need */
 	uint64_t pool_given, pool_missed;         /* creates served from the pool, and not */
+	struct vmm_size_status sizes[SIZES_MAX];
+	size_t n_sizes;
 };
 void vmm_status(struct vmm *m, struct vmm_status *ret);

@@ -54,6 +54,7 @@ struct vm {
 	struct guest *guest;     /* ref'd; vm->lock */
 	struct priv_slot slot;   /* sockets are with dns; idx -1 as none */
 	bool has_slot;
+	bool template;     /* it exists to be frozen: template.c */
 	bool trusts;       /* its guest was given this server's CA since it was started or thawed */
 	struct vm_net net; /* vm->lock */
 	bool gone;         /* deleted; vm->lock */
@@ -83,10 +84,12 @@ struct vm {
 #define DEBTS_MAX 256      /* machines and slots that could not be given back */
 #define HIDDEN_MAX 4       /* machines thawed only to be looked into, at once */
 #define BLANKS_MAX 16      /* blank processes kept */
+#define BLANKS_SIZED 4     /* and of other sizes that are in use, one each */
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
 
 struct pool;
+struct sizes;
 
 /* A machine to be ended ("": none) and then a slot to be freed (-1: none): debt.c. */
 struct debt {
@@ -99,6 +102,7 @@ struct blank {
 	struct machine *machine; /* owned */
 	struct priv_slot slot;
 	char instance[ID_SIZE];
+	uint32_t vcpus, mem_mb;
 	bool ahead; /* started ahead of need */
 };
 
@@ -136,9 +140,10 @@ struct vmm {
 	char holds[HOLDS_MAX][ID_SIZE] GUARDED_BY(
 	        lock); /* points and layers only a thread knows yet */
 	size_t n_holds GUARDED_BY(lock);
-	struct blank blanks[BLANKS_MAX] GUARDED_BY(lock); /* owned; m->lock */
+	struct blank blanks[BLANKS_MAX + BLANKS_SIZED] GUARDED_BY(lock); /* owned; m->lock */
 	size_t n_blanks GUARDED_BY(lock);
 	struct pool *pool;            /* owned; what is in it: m->lock */
+	struct sizes *sizes;          /* owned; likewise */
 	struct knocks *knocks;        /* owned: knock.c */
 	struct greet *greet;          /* owned; NULL: none */
 	struct debt debts[DEBTS_MAX]; /* m->lock */
@@ -149,11 +154,12 @@ struct vmm {
 	struct vm *hidden[HIDDEN_MAX] GUARDED_BY(lock); /* weak: for hidden_end_all(); m->lock */
 	bool no_hidden GUARDED_BY(lock);                /* m->lock */
 	bool stopping GUARDED_BY(lock), collect_wanted GUARDED_BY(lock);
-	unsigned n_settling GUARDED_BY(lock);     /* threads that settle the end of a machine */
-	bool keeping, making_ready, making_blank; /* which thread is at work; m->lock */
-	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread;
+	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
+	bool keeping, making_ready, making_blank, making_size; /* who is at work; m->lock */
+	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread,
+	        sizes_thread;
 	bool has_template_thread, has_keeper_thread, has_reaper_thread, has_blank_thread,
-	        has_pool_thread;
+	        has_pool_thread, has_sizes_thread;
 	bool room_wanted
 	        GUARDED_BY(lock); /* somebody waits for the keeper to make room on the disk */
 	uint64_t room_seq GUARDED_BY(lock);  /* looks at the disk so far */
@@ -291,6 +297,13 @@ void vm_wake_waiters(struct vm *vm, const struct vm_info *next);
 int vmm_need_room(struct vmm *m, struct err *err);
 /* -ENOMEM INSUFFICIENT_SWAP when the host clearly cannot carry so many more. */
 int vmm_need_memory(struct vmm *m, unsigned count, struct err *err);
+/* The same for one VM of that memory that does not fit this host at all, or cannot be booted on it
+ * now. */
+int vmm_need_size(struct vmm *m, uint32_t mem_mb, struct err *err);
+/* What the template of a VM with so much memory takes on the disk, about. */
+uint32_t vmm_template_mb(uint32_t mem_mb);
+/* Disk and memory for making one are there, and nobody will miss them. */
+bool vmm_spare(struct vmm *m, uint32_t mem_mb);
 void vmm_look_at_disk(struct vmm *m); /* keeper: measures, evicts */
 bool vmm_disk_tight(struct vmm *m);   /* too much is used, or was a moment ago */
 /* stall.c; vm->lock held. Does it stand still because the disk is full? Goes on if it can. */
@@ -308,6 +321,7 @@ struct bringup {
 	char before[ID_SIZE];     /* out: disk layer before, for undo */
 	unsigned agent_ms;        /* deadline for the agent */
 	bool hidden;              /* nobody's (yet): network closed, not watched */
+	bool ahead;               /* nobody waits for it */
 };
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
 /* Ends process, guest, slot. disk layer files stay. */
@@ -402,6 +416,26 @@ void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock); /* m->lock held */
 void pool_end(struct vmm *m);
+/* sizes.c: templates of other sizes */
+int sizes_new(struct vmm *m, struct err *err);
+/*
+ * The template of that size (0: as the default VM's), held, and its key (or NULL). The first use
+ * makes it, others join. account: whose quota it must fit.
+ */
+int size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_mb,
+              char ret_point[ID_SIZE], char ret_key[32], struct err *err);
+/* That point is no good: the next use of its size makes another. Fine for any point. */
+void size_forget(struct vmm *m, const char *point, const char *why);
+void sizes_sweep(struct vmm *m);    /* templates of other images and QEMUs go */
+void sizes_make_way(struct vmm *m); /* somebody waits for a VM: nothing is booted ahead of need */
+void *sizes_main(void *arg);
+void sizes_stop(struct vmm *m); /* none is made any more; fine twice */
+void sizes_end(struct vmm *m);
+bool size_is_template(const struct vmm *m, const char *point) REQUIRES(&m->lock);
+/* The nth of those that were used lately; false: there are not so many. */
+bool sizes_recent(const struct vmm *m, size_t nth, uint32_t *ret_vcpus, uint32_t *ret_mem_mb,
+                  char ret_point[ID_SIZE]) REQUIRES(&m->lock);
+void sizes_status(const struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock);
 /* recreate.c: nothing is left but its id, and what belongs to that */
 bool vm_is_empty(const struct store_vm *row);
 /* The point it will be made anew from, if it is such a VM. */
@@ -415,6 +449,8 @@ int vm_rest_at(struct vm *vm, const struct engine_point *p, struct err *err);
 /* grow.c: the point's disk cold booted at a size (grow only); b is filled in as by vm_bring_up() */
 int vm_boot_sized(struct vm *vm, const struct engine_point *p, const struct stage_size *size,
                   struct bringup *b, struct err *err);
+/* The disk of a VM that runs, and its file system; the row is the caller's. */
+int vm_grow_live(struct vm *vm, uint32_t disk_mb, struct err *err);
 /* The running guest's root file system takes all of its disk. */
 int vm_grow_fs(struct vm *vm, struct err *err);
 /* stage.c: ends the process of a VM that is being built; its builder does the rest */

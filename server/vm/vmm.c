@@ -403,6 +403,7 @@ void vmm_status(struct vmm *m, struct vmm_status *ret)
 	snprintf(ret->template_note, sizeof(ret->template_note), "%s", m->template_note);
 	snprintf(ret->limits, sizeof(ret->limits), "%s", m->priv_info.limits);
 	pool_status(m, ret);
+	sizes_status(m, ret);
 	for (size_t k = 0; k < m->n_vms; k++)
 		ret->running += m->vms[k]->shown.state == VM_RUNNING;
 }
@@ -470,6 +471,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	if (r == 0)
 		r = pool_new(m, err);
 	if (r == 0)
+		r = sizes_new(m, err);
+	if (r == 0)
 		r = knock_new(m, err);
 	if (r == 0)
 		r = load_all(m, err);
@@ -492,6 +495,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		r = start_thread(&m->blank_thread, &m->has_blank_thread, blank_main, m, err);
 	if (r == 0 && m->conf.pool)
 		r = start_thread(&m->pool_thread, &m->has_pool_thread, pool_main, m, err);
+	if (r == 0 && m->conf.n_sizes)
+		r = start_thread(&m->sizes_thread, &m->has_sizes_thread, sizes_main, m, err);
 	if (r < 0) {
 		vmm_free(m);
 		return r;
@@ -514,6 +519,7 @@ struct vmm *vmm_free(struct vmm *m)
 	greet_end(m);
 	if (m->has_template_thread)
 		template_end(m);
+	sizes_stop(m);
 	if (m->has_keeper_thread)
 		pthread_join(m->keeper_thread, NULL);
 	reaper_end(m);
@@ -521,6 +527,7 @@ struct vmm *vmm_free(struct vmm *m)
 		pthread_join(m->pool_thread, NULL);
 	if (m->has_blank_thread)
 		pthread_join(m->blank_thread, NULL);
+	sizes_end(m);
 	pool_end(m);
 	mutex_unshared(&m->lock);
 	while (m->n_vms) {

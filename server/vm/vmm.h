@@ -47,6 +47,8 @@ struct vm_times {
 };
 extern const struct vm_times vm_times_usual;
 
+#define SIZES_AHEAD_MAX 16
+
 struct vmm_conf {
 	char data_dir[256];
 	char image_dir[512];
@@ -55,18 +57,23 @@ struct vmm_conf {
 	uint32_t pool;                   /* VMs of the template kept ready; 0: none of anything */
 	uint32_t pool_mem_mb;            /* memory all ready VMs may take */
 	uint32_t blanks;                 /* QEMU processes started ahead */
-	struct gates *gates;             /* weak: policies of slots */
-	char wg_host[256];               /* where tunnels' clients reach this host; "": found out */
-	uint32_t wg_port;                /* of the first VPC's tunnel */
-	uint32_t wg_session_s;           /* life of a tunnel that nobody closes */
-	struct vm_quota quota;           /* of accounts that have none of their own */
-	struct events *events;           /* weak; told what happens to VMs. NULL: nobody is */
-	uint32_t boot_s;                 /* for a guest to boot; 0: as in times */
-	uint32_t busy_wait_s;            /* for another call on the same VM to end */
-	uint32_t disk_budget_mb;         /* layers and points; 0: no budget */
-	uint32_t disk_free_mb;           /* of the file system, never to be used up */
-	uint32_t vm_reserve_mb;          /* host memory that a VM takes at least */
-	const struct vm_times *times;    /* NULL: vm_times_usual */
+	struct {
+		uint32_t vcpus, mem_mb;
+	} sizes[SIZES_AHEAD_MAX]; /* whose templates are made ahead of need */
+	size_t n_sizes;
+	uint32_t sizes_disk_mb;       /* that templates of other sizes may take */
+	struct gates *gates;          /* weak: policies of slots */
+	char wg_host[256];            /* where tunnels' clients reach this host; "": found out */
+	uint32_t wg_port;             /* of the first VPC's tunnel */
+	uint32_t wg_session_s;        /* life of a tunnel that nobody closes */
+	struct vm_quota quota;        /* of accounts that have none of their own */
+	struct events *events;        /* weak; told what happens to VMs. NULL: nobody is */
+	uint32_t boot_s;              /* for a guest to boot; 0: as in times */
+	uint32_t busy_wait_s;         /* for another call on the same VM to end */
+	uint32_t disk_budget_mb;      /* layers and points; 0: no budget */
+	uint32_t disk_free_mb;        /* of the file system, never to be used up */
+	uint32_t vm_reserve_mb;       /* host memory that a VM takes at least */
+	const struct vm_times *times; /* NULL: vm_times_usual */
 };
 
 /* Loads all VMs, adopts what runs, cleans up what nobody owns, starts the background threads. */

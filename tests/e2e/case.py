@@ -52,6 +52,10 @@ class Case(unittest.TestCase):
         if self.keeps_specs:
             self.s.stop()
             self.s.sql("DELETE FROM spec_layers")
+            # and templates of other sizes, which are not made again
+            self.s.env["PANDO_SIZES"] = "none"
+            self.s.sql(f"DELETE FROM templates WHERE point IN (SELECT id FROM points WHERE vcpus <> {self.s.env['PANDO_VM_VCPUS']} "
+                       f"OR mem_mb <> {self.s.env['PANDO_VM_MEM_MB']})")
             self.s.start()
         assert_no_debris(self.s)
 

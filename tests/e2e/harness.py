@@ -34,7 +34,7 @@ STOP_S = 90 * PATIENCE    # SIGINT to the end, with VMs to be frozen
 CALL_S = 120 * PATIENCE   # one API call
 # no VMs kept ready: tests look at what is there, and the machine is small; test_pool.py has its own
 DEFAULT_ENV = {"PANDO_VM_VCPUS": "2", "PANDO_VM_MEM_MB": "1024", "PANDO_VM_DISK_GB": "20", "PANDO_POOL": "0",
-               "PANDO_BLANKS": "2"}
+               "PANDO_BLANKS": "2", "PANDO_SIZES": "none"}
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -313,6 +313,91 @@ static void test_mem_keep_bottom(void **state)
 	check_mem_layer(f, &flat, model, &info);
 }
 
+/* Rows far apart in 64 GiB, by hand: the model of the others would be as large as the memory. */
+static void write_far_layer(struct fixture *f, const char *id, const uint64_t *at, size_t n,
+                            uint32_t number, struct engine_layer *ret)
+{
+	struct layer_info info = { .mem_bytes = 64 * GIB, .n_extents = n, .data_pages = n };
+	autofree struct layer_extent *rows = calloc(n, sizeof(*rows));
+	autofree uint8_t *table = malloc(n * sizeof(struct layer_disk_extent));
+	uint8_t header[PAGE], page[PAGE];
+	char path[256];
+	autofd int fd = open(tmpdir_file(&f->layers, id, path, sizeof(path)),
+	                     O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0 && rows && table);
+	for (size_t i = 0; i < n; i++) {
+		rows[i] = (struct layer_extent){ .guest_off = at[i],
+			                         .file_off = PAGE + i * PAGE,
+			                         .len = PAGE };
+		fill_page(page, number + (uint32_t)i);
+		info.data_crc = crc32c(info.data_crc, page, PAGE);
+		assert_int_equal(io_pwrite_all(fd, page, PAGE, (off_t)(PAGE + i * PAGE)), 0);
+	}
+	info.table_crc = layer_table_encode(rows, n, table);
+	layer_header_encode(&info, header);
+	assert_int_equal(io_pwrite_all(fd, header, PAGE, 0), 0);
+	assert_int_equal(
+	        io_pwrite_all(fd, table, layer_table_bytes(&info), (off_t)layer_table_off(&info)),
+	        0);
+	*ret = (struct engine_layer){ .format = "mem",
+		                      .bytes = layer_table_off(&info) + layer_table_bytes(&info),
+		                      .crc = info.data_crc,
+		                      .has_crc = true };
+	snprintf(ret->id, sizeof(ret->id), "%s", id);
+}
+
+/* Two layers of the largest VM: on either side of 4 GiB, one over the other, at the very end. */
+static void test_mem_largest(void **state)
+{
+	static const uint64_t low[] = { 0, 4 * GIB - PAGE, 4 * GIB, 16 * GIB, 40 * GIB };
+	static const uint64_t high[] = { 4 * GIB, 16 * GIB + PAGE, 33 * GIB, 64 * GIB - PAGE };
+	static const struct {
+		uint64_t off;
+		uint32_t what;
+	} want[] = { { 0, 100 },        { 4 * GIB - PAGE, 101 },  { 4 * GIB, 200 },
+		     { 16 * GIB, 103 }, { 16 * GIB + PAGE, 201 }, { 33 * GIB, 202 },
+		     { 40 * GIB, 104 }, { 64 * GIB - PAGE, 203 } };
+	struct fixture *f = *state;
+	struct engine_chain c = { .n = 2 };
+	autofree struct layer_extent *rows = NULL;
+	autofree uint8_t *bytes = NULL;
+	uint8_t page[PAGE], expect[PAGE];
+	struct engine_layer flat;
+	struct layer_info info;
+	struct err err = { 0 };
+	const char *why = "";
+	autofd int fd = -1;
+	size_t k = 0;
+
+	write_far_layer(f, "low", low, ARRAY_SIZE(low), 100, &c.l[0]);
+	write_far_layer(f, "high", high, ARRAY_SIZE(high), 200, &c.l[1]);
+	flatten_mem(f, &c, "flat", &flat);
+	if (engine_open_layer(&f->e, &flat, &fd, &err) < 0)
+		fail_msg("open: %s", err.msg);
+	assert_int_equal(io_pread_all(fd, page, PAGE, 0), 0);
+	assert_int_equal(layer_header_decode(page, flat.bytes, &info, &why), 0);
+	assert_int_equal(info.mem_bytes, 64 * GIB);
+	assert_int_equal(info.data_pages, ARRAY_SIZE(want)); /* what is far apart is not filled */
+	bytes = malloc(layer_table_bytes(&info) + 1);
+	rows = calloc(info.n_extents + 1, sizeof(*rows));
+	assert_true(bytes && rows);
+	assert_int_equal(
+	        io_pread_all(fd, bytes, layer_table_bytes(&info), (off_t)layer_table_off(&info)),
+	        0);
+	assert_int_equal(layer_table_decode(&info, bytes, layer_table_bytes(&info), rows, &why), 0);
+	for (uint64_t i = 0; i < info.n_extents; i++)
+		for (uint64_t in = 0; in < rows[i].len; in += PAGE, k++) {
+			assert_true(k < ARRAY_SIZE(want));
+			assert_int_equal(rows[i].guest_off + in, want[k].off);
+			assert_int_equal(
+			        io_pread_all(fd, page, PAGE, (off_t)(rows[i].file_off + in)), 0);
+			fill_page(expect, want[k].what);
+			assert_memory_equal(page, expect, PAGE);
+		}
+	assert_int_equal(k, ARRAY_SIZE(want));
+}
+
 static void test_mem_empty(void **state)
 {
 	struct fixture *f = *state;
@@ -525,6 +610,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_mem_extents, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_many_extents, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_keep_bottom, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_mem_largest, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_empty, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mem_damaged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),

@@ -66,18 +66,23 @@ static void bench_freeze(struct rig *rig, const char *name, uint32_t flags)
 	fflush(stdout);
 }
 
-static void bench_dirty(uint64_t mib, bool small, uint32_t flags, const char *what)
+static void bench_dirty_of(uint64_t mem, uint64_t mib, bool small, uint32_t flags, const char *what)
 {
 	struct rig rig;
 	char name[64];
 
-	rig_start_host(&rig, so_path, host_path, MEM);
+	rig_start_host(&rig, so_path, host_path, mem);
 	if (small)
 		rig_host(&rig, HOST_SMALL_PAGES, 0, 0, 0);
 	rig_host(&rig, HOST_FILL, 0, mib * MIB, 3);
 	snprintf(name, sizeof(name), "freeze %llu MiB%s", (unsigned long long)mib, what);
 	bench_freeze(&rig, name, flags);
 	rig_stop(&rig);
+}
+
+static void bench_dirty(uint64_t mib, bool small, uint32_t flags, const char *what)
+{
+	bench_dirty_of(MEM, mib, small, flags, what);
 }
 
 /* @n extents of @pages pages each, evenly spread over memory. */
@@ -146,5 +151,11 @@ int main(int argc, char **argv)
 	}
 	bench_dirty(64, true, LAYERS_FREEZE_FSYNC, ", small pages, fsync");
 	bench_map();
+	bench_dirty_of(16384 * MIB, 64, false, 0, " of 16 GiB, huge pages");
+	bench_dirty_of(16384 * MIB, 64, true, 0, " of 16 GiB, small pages");
+	if (getenv("LAYERS_BENCH_LARGE")) { /* takes 8 GB of memory, and 4 GB of the disk */
+		bench_dirty_of(16384 * MIB, 4096, false, 0, " of 16 GiB, huge pages");
+		bench_dirty_of(16384 * MIB, 4096, true, 0, " of 16 GiB, small pages");
+	}
 	return 0;
 }

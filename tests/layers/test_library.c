@@ -258,6 +258,96 @@ static void test_very_many_pieces(void **state)
 	assert_int_equal(rig_stat(&t->rig).status, 0);
 }
 
+/* A page's content, without all of memory. */
+static void check_page(int fd, uint64_t file_off, uint64_t guest_off, uint32_t arg)
+{
+	uint8_t got[LAYER_PAGE], want[LAYER_PAGE];
+
+	rig_pattern(want, guest_off, arg);
+	assert_int_equal(pread(fd, got, sizeof(got), (off_t)file_off), sizeof(got));
+	assert_memory_equal(got, want, sizeof(got));
+}
+
+static uint64_t read_table(int fd, struct layer_info *ret_info, struct layer_extent **ret)
+{
+	uint8_t page[LAYER_PAGE], *bytes;
+	const char *why = "";
+	off_t size = lseek(fd, 0, SEEK_END);
+
+	assert_int_equal(pread(fd, page, sizeof(page), 0), sizeof(page));
+	assert_int_equal(layer_header_decode(page, (uint64_t)size, ret_info, &why), 0);
+	bytes = malloc(layer_table_bytes(ret_info) + 1);
+	*ret = calloc(ret_info->n_extents + 1, sizeof(**ret));
+	assert_true(bytes && *ret);
+	assert_int_equal(
+	        pread(fd, bytes, layer_table_bytes(ret_info), (off_t)layer_table_off(ret_info)),
+	        (ssize_t)layer_table_bytes(ret_info));
+	assert_int_equal(
+	        layer_table_decode(ret_info, bytes, layer_table_bytes(ret_info), *ret, &why), 0);
+	free(bytes);
+	return ret_info->n_extents;
+}
+
+/*
+ * The largest VM: pages all over 64 GiB, of which next to nothing is there. More runs than a small
+ * memory may have, and still each a run of its own, because what lies between them would be
+ * gigabytes.
+ */
+static void test_largest_memory(void **state)
+{
+	const uint64_t mem = UINT64_C(64) << 30, step = UINT64_C(10) << 20;
+	const size_t n = 6000; /* up to 58 GiB */
+	struct layer_extent *rows = NULL;
+	struct layers_reply r;
+	struct layer_info info;
+	struct rig a, b;
+	int out = rig_file(), next = rig_file();
+
+	(void)state;
+	rig_start_host(&a, so_path, host_path, mem);
+	rig_host(&a, HOST_SMALL_PAGES, 0, 0, 0);
+	for (uint64_t i = 0; i < n; i++)
+		rig_host(&a, HOST_FILL, i * step, PAGE, 9);
+	rig_host(&a, HOST_FILL, mem - PAGE, PAGE, 10);
+	rig_freeze(&a, 1, 0, out);
+	r = rig_wait_done(&a, 1);
+	assert_string_equal(r.why, "");
+	assert_int_equal(r.status, 0);
+	assert_int_equal(read_table(out, &info, &rows), n + 1);
+	assert_int_equal(info.mem_bytes, mem);
+	assert_int_equal(info.data_pages, n + 1);
+	for (uint64_t i = 0; i < n; i += 7) {
+		assert_int_equal(rows[i].guest_off, i * step);
+		check_page(out, rows[i].file_off, i * step, 9);
+	}
+	assert_int_equal(rows[n].guest_off, mem - PAGE);
+	check_page(out, rows[n].file_off, mem - PAGE, 10);
+	free(rows);
+	rig_stop(&a);
+
+	/* the thaw has them, and a freeze of it only what changed since */
+	rig_start_host(&b, so_path, host_path, mem);
+	rig_host(&b, HOST_SMALL_PAGES, 0, 0, 0);
+	r = rig_map(&b, &out, 1);
+	assert_int_equal(r.status, 0);
+	assert_int_equal(r.n_mappings, n + 1);
+	assert_int_equal(rig_stat(&b).mem_bytes, mem);
+	rig_host(&b, HOST_READ, mem - PAGE, PAGE, 0);
+	rig_host(&b, HOST_FILL, mem - 2 * PAGE, PAGE, 11);
+	rig_host(&b, HOST_FILL, 4999 * step, PAGE, 12);
+	rig_freeze(&b, 2, 0, next);
+	assert_int_equal(rig_wait_done(&b, 2).status, 0);
+	assert_int_equal(read_table(next, &info, &rows), 2);
+	assert_int_equal(rows[0].guest_off, 4999 * step);
+	check_page(next, rows[0].file_off, 4999 * step, 12);
+	assert_int_equal(rows[1].guest_off, mem - 2 * PAGE);
+	check_page(next, rows[1].file_off, mem - 2 * PAGE, 11);
+	free(rows);
+	rig_stop(&b);
+	close(out);
+	close(next);
+}
+
 static void test_balloon(void **state)
 {
 	struct ctx *t = *state;
@@ -277,10 +367,11 @@ static void test_balloon(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_fresh_memory_is_zero),   TEST_SMALL(test_freeze_of_dirty_pages),
-		TEST_SMALL(test_zero_extents),     TEST_SMALL(test_map_two_layers),
-		TEST(test_freeze_while_running),   TEST(test_bad_layers),
-		TEST_SMALL(test_very_many_pieces), TEST_SMALL(test_balloon),
+		TEST(test_fresh_memory_is_zero),       TEST_SMALL(test_freeze_of_dirty_pages),
+		TEST_SMALL(test_zero_extents),         TEST_SMALL(test_map_two_layers),
+		TEST(test_freeze_while_running),       TEST(test_bad_layers),
+		TEST_SMALL(test_very_many_pieces),     TEST_SMALL(test_balloon),
+		cmocka_unit_test(test_largest_memory),
 	};
 
 	if (fixture_args(argc, argv) < 0)

@@ -60,7 +60,7 @@ static void resize_refusals_have_their_numbers(void **state)
 	assert_null(json_object_get(b.json, "max"));
 	fx_call(f, "POST", path, "{\"vcpuCount\":64}", 400, &c);
 	assert_string_equal(fx_str(c.json, "code"), "RESIZE_VM_VCPU_OUT_OF_RANGE");
-	assert_int_equal(json_integer_value(json_object_get(c.json, "max")), 8);
+	assert_int_equal(json_integer_value(json_object_get(c.json, "max")), 32);
 	fx_call(f, "POST", path, "{\"rootfsSizeGb\":1}", 400, &d);
 	assert_int_equal(json_integer_value(json_object_get(d.json, "currentMb")), 20480);
 	assert_int_equal(json_integer_value(json_object_get(d.json, "requestedMb")), 1024);

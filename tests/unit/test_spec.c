@@ -87,11 +87,11 @@ static void layers_from_the_inside_out(void **state)
 	     "\"snapshot\":{\"aptDeps\":[],\"snapshot\":{\"aptDeps\":[\"inner\"],\"vcpuCount\":4}}}"
 	     "}",
 	     &s);
-	assert_int_equal(s.n, 4);
-	assert_int_equal(s.layers[0].vcpus, 4);
-	assert_string_equal(json_string_value(json_array_get(s.layers[1].apt, 0)), "inner");
-	assert_string_equal(s.layers[2].workdir, "/outer");
-	assert_int_equal(json_array_size(s.layers[3].users), 1);
+	assert_int_equal(s.n, 3);
+	assert_int_equal(s.vcpus, 4);
+	assert_string_equal(json_string_value(json_array_get(s.layers[0].apt, 0)), "inner");
+	assert_string_equal(s.layers[1].workdir, "/outer");
+	assert_int_equal(json_array_size(s.layers[2].users), 1);
 	assert_int_equal(s.idle_timeout_s, 5);
 	assert_string_equal(s.name, "n");
 }
@@ -143,8 +143,9 @@ static void sizes(void **state)
 
 	take("{\"template\":{\"vcpuCount\":1,\"memSizeGb\":0.5,\"rootfsSizeGb\":40}}", &s);
 	assert_int_equal(s.n, 1);
-	assert_int_equal(s.layers[0].vcpus, 1);
-	assert_int_equal(s.layers[0].mem_mb, 512);
+	assert_int_equal(s.vcpus, 1);
+	assert_int_equal(s.mem_mb, 512);
+	assert_int_equal(s.layers[0].vcpus, 0); /* there is a template of that size */
 	assert_int_equal(s.layers[0].disk_mb, 40960);
 	refuse("{\"spec\":{\"vcpuCount\":3}}", "CREATE_VM_VCPU_NOT_POWER_OF_TWO", "{\"got\":3}");
 	refuse("{\"spec\":{\"vcpuCount\":64}}", "CREATE_VM_VCPU_OUT_OF_RANGE",
@@ -307,7 +308,7 @@ static void keys(void **state)
 		"{\"spec\":{\"workdir\":\"/v\",\"aptDeps\":[\"aa\",\"bb\"]}}",
 		"{\"spec\":{\"workdir\":\"/"
 		"w\",\"aptDeps\":[\"aa\",\"bb\"],\"discriminator\":\"d\"}}",
-		"{\"spec\":{\"workdir\":\"/w\",\"aptDeps\":[\"aa\",\"bb\"],\"vcpuCount\":4}}",
+		"{\"spec\":{\"workdir\":\"/w\",\"aptDeps\":[\"aa\",\"bb\"],\"rootfsSizeGb\":40}}",
 		"{\"spec\":{\"workdir\":\"/w\",\"snapshot\":{\"aptDeps\":[\"aa\",\"bb\"]}}}",
 		"{\"spec\":{\"workdir\":\"/w\",\"aptDeps\":[\"aa\",\"bb\"],\"snapshotId\":" A "}}",
 		"{\"spec\":{\"workdir\":\"/w\",\"aptDeps\":[\"aabb\"]}}",

@@ -440,6 +440,12 @@ static int rebase_disk(struct machine *m, const char *above, const struct engine
 	return 1;
 }
 
+static int grow_disk(struct machine *m, uint64_t bytes, struct err *err)
+{
+	(void)bytes; /* its file has no size of its own: the next layer is made with the new one */
+	return ask(m, "grow disk", err);
+}
+
 static const struct engine_ops fake_ops = {
 	.spawn = spawn,
 	.adopt = adopt,
@@ -454,6 +460,7 @@ static const struct engine_ops fake_ops = {
 	.disk_layer = disk_layer,
 	.disk_stats = disk_stats,
 	.freeze = freeze,
+	.grow_disk = grow_disk,
 	.rebase_disk = rebase_disk,
 };
 

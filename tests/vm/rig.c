@@ -182,10 +182,30 @@ static struct vmm_conf conf_of(const struct rig *r)
 		              .busy_wait_s = 30,
 		              .times = r->opts.times ? r->opts.times : &rig_times };
 
+	if (!r->opts.no_sizes_disk)
+		c.sizes_disk_mb = 4096;
+	if (r->opts.quota_vcpus)
+		c.quota.vcpus = r->opts.quota_vcpus;
+	c.n_sizes = r->opts.size_vcpus ? 1 : 0;
+	c.sizes[0].vcpus = r->opts.size_vcpus;
+	c.sizes[0].mem_mb = r->opts.size_mem_mb;
 	snprintf(c.data_dir, sizeof(c.data_dir), "%s", r->data_dir);
 	snprintf(c.image_dir, sizeof(c.image_dir), "%s", r->image_dir);
 	snprintf(c.template_dir, sizeof(c.template_dir), "%s", template_dir);
 	return c;
+}
+
+void rig_forget_templates(void)
+{
+	int fd = open(template_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	while (d && (de = readdir(d)))
+		if (de->d_name[0] != '.')
+			io_remove_tree(dirfd(d), de->d_name, NULL);
+	if (d)
+		closedir(d);
 }
 
 int rig_start(struct rig *r, struct err *err)
@@ -257,7 +277,7 @@ static bool at_work(struct rig *r, struct vmm *m)
 			return true;
 	}
 	return m->n_debts || m->collect_wanted || m->keeping || m->making_ready ||
-	       m->making_blank || m->n_starting || st.pool_ready < r->opts.pool ||
+	       m->making_blank || m->making_size || m->n_starting || st.pool_ready < r->opts.pool ||
 	       m->n_blanks < r->opts.blanks;
 }
 

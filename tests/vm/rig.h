@@ -28,13 +28,16 @@
 
 struct rig;
 struct rig_opts {
-	unsigned pool, blanks;           /* made ahead of need; 0: none */
-	const struct vm_times *times;    /* NULL: rig_times */
-	bool no_template;                /* rig_new() does not wait for it */
-	bool no_account;                 /* RIG_ACCOUNT is not made */
-	uint32_t vcpus, mem_mb, disk_mb; /* default VM; 0: as small as can be */
-	struct events *events;           /* weak; told what happens to VMs, or NULL */
-	const char *data_dir;            /* one that is there, and stays; NULL: one of its own */
+	unsigned pool, blanks;            /* made ahead of need; 0: none */
+	const struct vm_times *times;     /* NULL: rig_times */
+	bool no_template;                 /* rig_new() does not wait for it */
+	bool no_account;                  /* RIG_ACCOUNT is not made */
+	uint32_t vcpus, mem_mb, disk_mb;  /* default VM; 0: as small as can be */
+	uint32_t size_vcpus, size_mem_mb; /* a size that is made ahead of need; 0: none */
+	bool no_sizes_disk;               /* no room for templates of other sizes */
+	uint32_t quota_vcpus;             /* of an account; 0: no limit */
+	struct events *events;            /* weak; told what happens to VMs, or NULL */
+	const char *data_dir;             /* one that is there, and stays; NULL: one of its own */
 	void (*prepare)(
 	        struct rig *r); /* sets on_call and fake->on_agent before anything runs; or NULL */
 };
@@ -71,6 +74,9 @@ struct rig *rig_free(struct rig *r);
 int rig_start(struct rig *r, struct err *err);
 void rig_stop(struct rig *r);  /* the manager ends properly; VMs continue */
 void rig_crash(struct rig *r); /* it dies here; VMs continue */
+
+/* Other data directories do not find templates any more. */
+void rig_forget_templates(void);
 
 /* Waits until nothing happens in the background any more: keeper, starts, and the pool as asked
  * for. */

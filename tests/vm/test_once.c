@@ -81,6 +81,27 @@ static int create(struct once *o, struct err *e)
 	return rig_create(o->r, *o->snapshot ? o->snapshot : NULL, &o->made, e);
 }
 
+/* A size that nobody has used yet, each time: its template is made, then thawed. */
+static void forget_size(struct once *o)
+{
+	struct vmm_status st;
+
+	rig_forget_templates();
+	vmm_status(M(o), &st);
+	for (size_t i = 0; i < st.n_sizes; i++)
+		size_forget(M(o), st.sizes[i].point, "the test wants it anew");
+	rig_settle(o->r);
+}
+
+static int create_sized(struct once *o, struct err *e)
+{
+	return vmm_create(
+	        M(o),
+	        &(struct vm_create_opts){
+	                .account = RIG_ACCOUNT, .vcpus = 2, .mem_mb = 1024, .idle_timeout_s = -1 },
+	        &o->made, e);
+}
+
 static void created(struct once *o, bool failed)
 {
 	want_vms(o, o->n_vms + !failed);
@@ -190,6 +211,28 @@ static int resize(struct once *o, struct err *e)
 	                  &(struct vm_size){ .vcpus = i.vcpus == 1 ? 2 : 1,
 	                                     .disk_gb = (i.disk_mb + 1) / 1024.0 },
 	                  &f, e);
+}
+
+/* The VM goes on. */
+static int resize_disk(struct once *o, struct err *e)
+{
+	struct vm_size_fault f;
+	struct vm_info i;
+
+	if (vmm_get(M(o), RIG_ACCOUNT, o->vm.id, &i, e) < 0)
+		return -1;
+	o->made = i;
+	return vmm_resize(M(o), RIG_ACCOUNT, o->vm.id,
+	                  &(struct vm_size){ .disk_gb = (i.disk_mb + 1) / 1024.0 }, &f, e);
+}
+
+static void disk_resized(struct once *o, bool failed)
+{
+	struct vm_info i;
+
+	OK(vmm_get(M(o), RIG_ACCOUNT, o->vm.id, &i, &err));
+	if ((i.disk_mb == o->made.disk_mb) != failed)
+		fail_msg("%u MB, before %u", i.disk_mb, o->made.disk_mb);
 }
 
 static void resized(struct once *o, bool failed)
@@ -405,6 +448,8 @@ static int recover(struct once *o, struct err *e)
 static const struct once_verb verbs[] = {
 	{ "create", .run = create, .finish = created, .from = -1 },
 	{ "create-pool", { .pool = 1 }, .run = create, .finish = created, .from = -1 },
+	{ "create-size", .coarse = 6, .prepare = forget_size, .run = create_sized,
+	  .finish = created, .from = -1 },
 	{ "create-snapshot", .begin = make_vm_with_snapshot, .run = create, .finish = created,
 	  .from = RUNS, .to = RUNS, .also = -1 },
 	{ "fork-1", .n = 1, .begin = make_vm, .prepare = be_running, .run = fork_vm,
@@ -425,6 +470,8 @@ static const struct once_verb verbs[] = {
 	  .to = VM_STOPPED, .also = -1 },
 	{ "resize", .coarse = 3, .begin = make_vm, .prepare = be_running, .run = resize,
 	  .finish = resized, .from = RUNS, .to = RUNS, .also = VM_SUSPENDED },
+	{ "resize-disk", .coarse = 2, .begin = make_vm, .prepare = be_running, .run = resize_disk,
+	  .finish = disk_resized, .from = RUNS, .to = RUNS, .also = VM_SUSPENDED },
 	{ "resize-suspended", .coarse = 2, .begin = make_vm, .prepare = be_suspended, .run = resize,
 	  .finish = resized, .from = VM_SUSPENDED, .to = VM_STOPPED, .also = -1 },
 	{ "rewind", .coarse = 2, .begin = make_vm_with_snapshot, .prepare = be_running,

@@ -32,6 +32,25 @@ static json_t *shape_edge(const struct api_deps *d)
 	                 (json_int_t)s.refused, "woken", (json_int_t)s.woken);
 }
 
+/* Templates of other sizes: which are ready, and which are being made. */
+static json_t *shape_sizes(const struct vmm_status *s)
+{
+	json_t *a = json_array();
+
+	for (size_t i = 0; i < s->n_sizes; i++) {
+		const struct vmm_size_status *z = &s->sizes[i];
+
+		if (!z->listed && !strcmp(z->state, "none"))
+			continue; /* somebody asked once, and it is gone */
+		json_array_append_new(
+		        a, json_pack("{s:I, s:I, s:s, s:b, s:I, s:o}", "vcpuCount",
+		                     (json_int_t)z->vcpus, "memSizeMib", (json_int_t)z->mem_mb,
+		                     "state", z->state, "ahead", z->listed, "diskMb",
+		                     (json_int_t)z->disk_mb, "note", shape_text(z->note)));
+	}
+	return a;
+}
+
 int api_health(struct request *req, struct reply *res, struct err *err)
 {
 	struct vmm_status s;
@@ -40,7 +59,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	return reply_json(
 	        res,
 	        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}, s:o, s:o, s:I, s:{s:I, s:I, s:I}, "
-	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
+	                  "s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o, s:o, s:o}",
 	                  "status",
 	                  strcmp(s.template_state, "ready") == 0 ? "ok" : s.template_state,
 	                  "version", PANDO_VERSION, "accel", s.accel, "accelWhy",
@@ -52,7 +71,7 @@ int api_health(struct request *req, struct reply *res, struct err *err)
 	                  "ready", (json_int_t)s.pool_ready, "memoryMb", (json_int_t)s.pool_mem_mb,
 	                  "given", (json_int_t)s.pool_given, "missed", (json_int_t)s.pool_missed,
 	                  "processes", (json_int_t)s.blanks, "ssh", shape_ssh(deps_of(req)->sshd),
-	                  "edge", shape_edge(deps_of(req)), "walls",
+	                  "edge", shape_edge(deps_of(req)), "sizes", shape_sizes(&s), "walls",
 	                  shape_text(deps_of(req)->walls ? deps_of(req)->walls : "")),
 	        err);
 }
