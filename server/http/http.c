@@ -41,7 +41,8 @@
 struct link {
 	struct timeout *timeout;
 	struct visitor *visitor;
-	int nice; /* how much nicer its thread is; heavy.c */
+	int nice;                      /* how much nicer its thread is; heavy.c */
+	char origin[HTTP_ORIGIN_SIZE]; /* of an adopted one, or "" */
 };
 
 static void phase(struct request *req, uint64_t deadline_ms)
@@ -254,6 +255,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	req->timeout = l->timeout;
 	req->visitor = l->visitor;
 	req->nice = &l->nice;
+	memcpy(req->origin, l->origin, sizeof(req->origin));
 	req->method_text = method;
 	make_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
@@ -417,6 +419,7 @@ static struct link *link_new(struct http *h, struct MHD_Connection *conn)
 
 	if (!l)
 		return NULL;
+	adopted_take(h, fd->connect_fd, l->origin);
 	l->timeout = timeout_add(h->timeouts, fd->connect_fd);
 	l->visitor = lobby_enter(h->lobby, fd->connect_fd, peer->client_addr);
 	if (!l->timeout || !l->visitor) {
