@@ -147,7 +147,8 @@ static void socket_adjust(struct agent *a)
 		return;
 	path_of(a, SELF_SOCK, sa.sun_path, sizeof(sa.sun_path));
 	if (on) {
-		r = socket_open(a, &sa);
+		r = strlen(sa.sun_path) == sizeof(sa.sun_path) - 1 ? -ENAMETOOLONG
+		                                                   : socket_open(a, &sa);
 		if (r < 0)
 			log_error("no self access, %s: %s", sa.sun_path, err_name(r));
 		return;

@@ -492,8 +492,11 @@ static int self_delete(const struct self_opts *o, int argc, char **argv)
 {
 	int worst = 0;
 
-	for (int i = 0; i < argc; i++)
-		worst = MAX(worst, on_child(o, "DELETE", argv[i], "", NULL));
+	for (int i = 0; i < argc; i++) {
+		int r = on_child(o, "DELETE", argv[i], "", NULL);
+
+		worst = MAX(worst, r);
+	}
 	return worst;
 }
 

@@ -67,35 +67,37 @@ struct relay {
 	struct pipe_end up, down; /* to the server, to the guest */
 };
 
-/* What the guest sends. False: it is over. */
-static bool move_up(struct relay *r)
+/* As much as the server takes now. */
+static void flush_up(struct relay *r)
 {
 	struct pipe_end *u = &r->up;
-	struct err err = { 0 };
 	ssize_t k;
 
-	while (!u->n && !u->ended) {
-		k = guest_flow_read(r->f, NULL, u->p, sizeof(u->p), &err);
-		if (k < 0)
-			return false; /* the guest has ended it, or is gone */
-		if (k == 0 && guest_flow_eof(r->f, AGENT_OUT))
-			u->ended = true;
-		if (k == 0)
-			break;
-		u->at = 0;
-		u->n = (size_t)k;
-		while (u->n &&
-		       (k = send(r->fd, u->p + u->at, u->n, MSG_NOSIGNAL | MSG_DONTWAIT)) > 0) {
-			u->at += (size_t)k;
-			u->n -= (size_t)k;
-		}
-	}
 	while (u->n && (k = send(r->fd, u->p + u->at, u->n, MSG_NOSIGNAL | MSG_DONTWAIT)) > 0) {
 		u->at += (size_t)k;
 		u->n -= (size_t)k;
 	}
 	if (u->n && errno != EAGAIN && errno != EINTR)
-		u->n = 0; /* the server reads no more of it: its reply says why */
+		u->n = 0; /* it reads no more of it: its reply says why */
+}
+
+/* What the guest sends, until the server is full or there is no more now. False: it is over. */
+static bool move_up(struct relay *r)
+{
+	struct pipe_end *u = &r->up;
+	struct err err = { 0 };
+
+	for (flush_up(r); !u->n && !u->ended; flush_up(r)) {
+		ssize_t k = guest_flow_read(r->f, NULL, u->p, sizeof(u->p), &err);
+
+		if (k < 0)
+			return false; /* the guest has ended it, or is gone */
+		u->ended = k == 0 && guest_flow_eof(r->f, AGENT_OUT);
+		if (k == 0)
+			break;
+		u->at = 0;
+		u->n = (size_t)k;
+	}
 	if (u->ended && !u->n && !u->told) {
 		u->told = true;
 		shutdown(r->fd, SHUT_WR);

@@ -176,7 +176,7 @@ class Self(Case):
         self.s.delete(vm)
 
     def test_without_a_network(self):
-        vm = self.s.create(selfAccess=True, egress={"mode": "deny"})
+        vm = self.s.create(selfAccess=True, egress={"mode": "closed"})
         child = self.self_(vm, "fork")
         self.assertEqual(self.self_(vm, f"exec {child} hostname"), child)
         self.self_(vm, f"delete {child}")
