@@ -15,17 +15,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/self_ask.h"
 #include "agent/self_json.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/io.h"
 
 #define SELF_COPY 10 /* exit status: this is the child, or what was restored */
-#define REPLY_MAX (512u << 20)
 #define CHUNK 65536
 
 static const char usage[] =
@@ -57,140 +55,17 @@ static const char usage[] =
         "refused; 2 for a mistake in the command line; 3 without self access. exec: the\n"
         "command's own.\n";
 
-enum { EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_NO_ACCESS = 3 };
-
 struct self_opts {
-	const char *socket, *user;
+	struct self_dial dial;
 	bool json, no_inherit, discard;
 	long count, timeout_s;
 };
-
-struct answer {
-	int status;
-	struct buf text; /* head and body */
-	const char *body;
-	size_t n;
-};
-
-static void answer_done(struct answer *a)
-{
-	buf_done(&a->text);
-}
-
-static int complain(const char *what, const char *why)
-{
-	fprintf(stderr, "pando self: %s: %s\n", what, why);
-	return EXIT_REFUSED;
-}
-
-static int send_all(int fd, const void *data, size_t n)
-{
-	const char *p = data;
-
-	while (n) {
-		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
-
-		if (k < 0 && errno != EINTR)
-			return -errno;
-		p += MAX(k, 0);
-		n -= (size_t)MAX(k, 0);
-	}
-	return 0;
-}
-
-static int dial(const char *path)
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	autofd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0 || strlen(path) >= sizeof(sa.sun_path))
-		return -EINVAL;
-	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", path);
-	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
-		return -errno;
-	return TAKE_FD(fd);
-}
-
-static int no_access(const char *path, int r)
-{
-	if (r == -EACCES || r == -EPERM)
-		fprintf(stderr,
-		        "pando self: %s: only root and members of the group '%s' may use it\n",
-		        path, SELF_GROUP);
-	else
-		fprintf(stderr,
-		        "pando self: this VM has no self access (%s: %s): create it with "
-		        "selfAccess, or switch it on from outside: pando vm set VM --self-access\n",
-		        path, strerror(-r));
-	return EXIT_NO_ACCESS;
-}
-
-/* 0, or what the program ends with. */
-static int read_answer(int fd, struct answer *ret)
-{
-	char *end;
-
-	for (;;) {
-		uint8_t *p = buf_reserve(&ret->text, CHUNK);
-		ssize_t n = p ? read(fd, p, CHUNK) : -1;
-
-		if (n < 0 && p && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		ret->text.len += (size_t)n;
-		if (ret->text.len > REPLY_MAX)
-			return complain("reply", "it is too large");
-	}
-	buf_put_u8(&ret->text, '\0');
-	if (ret->text.failed)
-		return complain("reply", "out of memory");
-	end = strstr((char *)ret->text.p, "\r\n\r\n");
-	if (!end || sscanf((char *)ret->text.p, "HTTP/1.%*d %d", &ret->status) != 1)
-		return complain("request", "the connection ended without an answer");
-	ret->body = end + 4;
-	ret->n = ret->text.len - 1 - (size_t)(ret->body - (char *)ret->text.p);
-	return 0;
-}
-
-/* The server's own words. */
-static int refused(const struct answer *a)
-{
-	struct jval v = jval_of(a->body, a->n);
-	char code[64];
-	autobuf struct buf message = { 0 };
-
-	jval_word(jval_get(v, "code"), code, sizeof(code));
-	if (!jval_text(jval_get(v, "message"), &message))
-		buf_printf(&message, "HTTP status %d", a->status);
-	fprintf(stderr, "pando self: %.*s%s%s%s\n", (int)message.len, (char *)message.p,
-	        *code ? " (" : "", code, *code ? ")" : "");
-	return EXIT_REFUSED;
-}
 
 /* 0, or what the program ends with. */
 static int call(const struct self_opts *o, const char *method, const char *path, const char *body,
                 size_t n, struct answer *ret)
 {
-	autobuf struct buf head = { 0 };
-	int r;
-	autofd int fd = dial(o->socket);
-
-	if (fd < 0)
-		return no_access(o->socket, fd);
-	buf_printf(&head, "%s /v1/self%s HTTP/1.0\r\nHost: self\r\nContent-Length: %zu\r\n", method,
-	           path, n);
-	if (o->user)
-		buf_printf(&head, "X-Freestyle-Vm-Linux-User-Id: %s\r\n", o->user);
-	buf_printf(&head, "\r\n");
-	if (head.failed)
-		return complain("request", "out of memory");
-	/* It may be refused before all of it is read: then the answer says why. */
-	if (send_all(fd, head.p, head.len) == 0)
-		send_all(fd, body, n);
-	if ((r = read_answer(fd, ret)) != 0)
-		return r;
-	return ret->status >= 200 && ret->status < 300 ? 0 : refused(ret);
+	return self_ask(&o->dial, method, path, body, n, ret);
 }
 
 static void print_body(const struct answer *a)
@@ -223,7 +98,7 @@ static int came_back(const struct self_opts *o, const struct answer *a)
 
 static int self_fork(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	char body[96], id[AGENT_WHO_ID];
 	struct jval v, children, child;
 	size_t at = 0;
@@ -244,7 +119,7 @@ static int self_fork(const struct self_opts *o, int argc, char **argv)
 
 static int self_snapshot(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	autobuf struct buf body = { 0 };
 	char id[AGENT_WHO_ID];
 	int r;
@@ -256,7 +131,7 @@ static int self_snapshot(const struct self_opts *o, int argc, char **argv)
 		buf_printf(&body, "null");
 	buf_printf(&body, "}");
 	if (body.failed)
-		return complain("snapshot", "out of memory");
+		return self_complain("snapshot", "out of memory");
 	if ((r = call(o, "POST", "/snapshot", (char *)body.p, body.len, &a)) != 0)
 		return r;
 	jval_word(jval_get(jval_of(a.body, a.n), "snapshotId"), id, sizeof(id));
@@ -268,7 +143,7 @@ static int self_snapshot(const struct self_opts *o, int argc, char **argv)
 
 static int self_suspend(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	int r = call(o, "POST", "/suspend", "", 0, &a);
 
 	return r ? r : came_back(o, &a);
@@ -276,7 +151,7 @@ static int self_suspend(const struct self_opts *o, int argc, char **argv)
 
 static int self_rewind(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	autobuf struct buf body = { 0 };
 	int r;
 
@@ -284,9 +159,9 @@ static int self_rewind(const struct self_opts *o, int argc, char **argv)
 	json_quote(&body, argv[0]);
 	buf_printf(&body, "}");
 	if (body.failed)
-		return complain("rewind", "out of memory");
+		return self_complain("rewind", "out of memory");
 	r = call(o, "POST", "/rewind", (char *)body.p, body.len, &a);
-	return r ? r : complain("rewind", "it returned");
+	return r ? r : self_complain("rewind", "it returned");
 }
 
 static int self_info(const struct self_opts *o, int argc, char **argv)
@@ -297,7 +172,7 @@ static int self_info(const struct self_opts *o, int argc, char **argv)
 	struct jval v;
 
 	if (io_read_file(AT_FDCWD, SELF_JSON, CHUNK, &text, NULL) < 0)
-		return complain(SELF_JSON, "it cannot be read: is this a VM of Pando?");
+		return self_complain(SELF_JSON, "it cannot be read: is this a VM of Pando?");
 	if (o->json) {
 		printf("%.*s\n", (int)strcspn(text, "\n"), text);
 		return 0;
@@ -318,7 +193,7 @@ static int self_info(const struct self_opts *o, int argc, char **argv)
 
 static int self_children(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	struct jval list, child;
 	size_t at = 0;
 	int r = call(o, "GET", "/children", "", 0, &a);
@@ -373,7 +248,7 @@ static void join(struct buf *b, int argc, char **argv)
 
 static int self_exec(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	autobuf struct buf line = { 0 }, body = { 0 }, out = { 0 }, errors = { 0 };
 	autofree char *command = NULL;
 	char path[96];
@@ -389,7 +264,7 @@ static int self_exec(const struct self_opts *o, int argc, char **argv)
 	json_quote(&body, command ? command : "");
 	buf_printf(&body, "}");
 	if (!command || body.failed)
-		return complain("exec", "out of memory");
+		return self_complain("exec", "out of memory");
 	if (!child_path(path, sizeof(path), argv[0], "/exec-await"))
 		return EXIT_USAGE;
 	if ((r = call(o, "POST", path, (char *)body.p, body.len, &a)) != 0)
@@ -424,7 +299,7 @@ static bool file_path(struct buf *b, const char *id, const char *file)
 
 static int self_read(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	autobuf struct buf path = { 0 };
 	int r;
 
@@ -432,12 +307,12 @@ static int self_read(const struct self_opts *o, int argc, char **argv)
 		return EXIT_USAGE;
 	if ((r = call(o, "GET", (char *)path.p, "", 0, &a)) != 0)
 		return r;
-	return fwrite(a.body, 1, a.n, stdout) == a.n ? 0 : complain("stdout", strerror(errno));
+	return fwrite(a.body, 1, a.n, stdout) == a.n ? 0 : self_complain("stdout", strerror(errno));
 }
 
 static int self_write(const struct self_opts *o, int argc, char **argv)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	autobuf struct buf path = { 0 }, in = { 0 };
 	ssize_t n;
 
@@ -450,14 +325,14 @@ static int self_write(const struct self_opts *o, int argc, char **argv)
 		in.len += (size_t)MAX(n, 0);
 	} while (n > 0 && in.len <= REPLY_MAX);
 	if (n != 0)
-		return complain("stdin", "it cannot be read, or is too large");
+		return self_complain("stdin", "it cannot be read, or is too large");
 	return call(o, "PUT", (char *)path.p, (char *)in.p, in.len, &a);
 }
 
 static int on_child(const struct self_opts *o, const char *method, const char *id, const char *rest,
                     const char *member)
 {
-	AUTO(answer_done) struct answer a = { 0 };
+	AUTO(self_answer_done) struct answer a = { 0 };
 	char path[96], word[32];
 	int r;
 
@@ -552,13 +427,13 @@ static int parse(int argc, char **argv, bool first_only, struct self_opts *o)
 			o->discard = true;
 			break;
 		case 'u':
-			o->user = optarg;
+			o->dial.user = optarg;
 			break;
 		case 't':
 			o->timeout_s = strtol(optarg, NULL, 10);
 			break;
 		case 's':
-			o->socket = optarg;
+			o->dial.socket = optarg;
 			break;
 		case 'h':
 			fputs(usage, stdout);
@@ -599,7 +474,7 @@ static int words_of(int argc, char **argv, struct self_opts *o, char ***ret)
 
 int self_main(int argc, char **argv)
 {
-	struct self_opts o = { .socket = SELF_SOCK, .count = 1 };
+	struct self_opts o = { .dial.socket = SELF_SOCK, .count = 1 };
 	char **words;
 	int n, r;
 
@@ -626,7 +501,7 @@ int self_main(int argc, char **argv)
 		if (o.count < 1)
 			return misused("-n must be a number from 1 on", "");
 		r = verbs[i].run(&o, n, words);
-		return fflush(stdout) == 0 ? r : complain("stdout", strerror(errno));
+		return fflush(stdout) == 0 ? r : self_complain("stdout", strerror(errno));
 	}
 	return misused("there is no verb ", argv[0]);
 }

@@ -10,11 +10,12 @@
 
 #include "wire/agent.h"
 
-#define AGENT_WHO_CHAN 3u        /* flags of that DATA: no channel of a stream has this number */
-#define AGENT_WHO_ID 32u         /* bytes with NUL of an id */
-#define AGENT_KNOWS_WHO 31u      /* bit of HELLO_ACK's steps: the agent took it */
-#define AGENT_SELF_OPENED_LEN 12 /* OPENED of self.take: u64 number, u32 how many wait behind it \
-	                          */
+#define AGENT_WHO_CHAN 3u   /* flags of that DATA: no channel of a stream has this number */
+#define AGENT_WHO_ID 32u    /* bytes with NUL of an id */
+#define AGENT_KNOWS_WHO 31u /* bit of HELLO_ACK's steps: the agent took it */
+#define AGENT_SELF_OPENED_LEN                                              \
+	12 /* OPENED of self.take: u64 number, u32 how many wait behind it \
+	    */
 
 /* What a VM may ask for about itself: bit, NAME, word. */
 #define AGENT_SELF_VERBS(M)        \

@@ -29,11 +29,9 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "base/id.h"
 #include "base/log.h"
 
 #define HEADER_MS 20000  /* from the connection, or the first byte we wait for, to whole headers */
-#define TRACE_LEN 16     /* bytes of a trace id */
 #define IDLE_MS 60000    /* an open connection between two requests */
 #define REFUSED_MS 10000 /* for the rest of a request that is refused anyway */
 
@@ -222,21 +220,6 @@ static int check_allowed(struct request *req)
 	               "the key, token or permission has been revoked");
 }
 
-/* Random, so that no two requests share one; drawn in large batches, because it is not a secret.
- */
-static void make_trace(char ret[33])
-{
-	static __thread uint8_t stock[TRACE_LEN * 64];
-	static __thread size_t left;
-
-	if (left == 0) {
-		random_bytes(stock, sizeof(stock));
-		left = sizeof(stock);
-	}
-	left -= TRACE_LEN;
-	hex_encode(stock + left, TRACE_LEN, ret);
-}
-
 /* The headers are complete. */
 static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, const char *url,
                                   const char *method, const char *version, void **ctx)
@@ -257,7 +240,7 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	req->nice = &l->nice;
 	memcpy(req->origin, l->origin, sizeof(req->origin));
 	req->method_text = method;
-	make_trace(req->trace);
+	request_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
 	h->app.mask(req->path); /* it is logged */
 	req->counted = http_count_in(h);

@@ -46,6 +46,8 @@ struct http {
 bool http_count_in(struct http *h);
 void http_count_out(struct http *h); /* on a thread that the HTTP library joins before h is freed */
 
+/* A trace id for it. */
+void request_trace(char ret[33]);
 /* A request for the connection, zero but for match.text; NULL: out of memory. */
 struct request *request_new(struct http *h);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_self.c - who a machine is, and its programs' requests about it: host end against the real
- * agent. A pulled cable and another greeting play the freeze and the thaw in the middle of a request.
+ * agent. A pulled cable and another greeting play the freeze and the thaw in the middle of a
+ * request.
  */
 #include <errno.h>
 #include <poll.h>
@@ -109,9 +110,9 @@ static char *answer(int fd_consume)
 	}
 }
 
-#define HAS(text, part)                                            \
-	do {                                                       \
-		if (!strstr((text), (part)))                       \
+#define HAS(text, part)                                             \
+	do {                                                        \
+		if (!strstr((text), (part)))                        \
 			fail_msg("no '%s' in: %s", (part), (text)); \
 	} while (0)
 
@@ -144,8 +145,10 @@ static void test_a_request_and_its_answer(void **state)
 
 	greet(r, &c, GUEST_BOOT, 1, &parent);
 	json = rig_text(r, "run/pando/self.json");
-	HAS(json, "{\"id\":\"parent\",\"parent\":null,\"index\":0,\"count\":0,\"event\":\"create\"");
-	HAS(json, "\"selfAccess\":[\"snapshot\",\"fork\",\"suspend\",\"rewind\",\"children\",\"delete\"]");
+	HAS(json,
+	    "{\"id\":\"parent\",\"parent\":null,\"index\":0,\"count\":0,\"event\":\"create\"");
+	HAS(json, "\"selfAccess\":[\"snapshot\",\"fork\",\"suspend\",\"rewind\",\"children\","
+	          "\"delete\"]");
 	assert_int_equal(guest_self_take(r->g, &f, &number, &more, &err), -ENOENT);
 	a = ask(r, OTHER);
 	await_ring();
@@ -215,7 +218,8 @@ static void test_both_sides_of_a_fork(void **state)
 	greet(r, &c, GUEST_THAW, 2, &child);
 	mine = answer(fork_fd);
 	HAS(mine, "HTTP/1.1 200 OK\r\n");
-	HAS(mine, "{\"role\":\"child\",\"id\":\"child\",\"parent\":\"parent\",\"index\":2,\"count\":3,");
+	HAS(mine,
+	    "{\"role\":\"child\",\"id\":\"child\",\"parent\":\"parent\",\"index\":2,\"count\":3,");
 	other = answer(other_fd);
 	HAS(other, "HTTP/1.1 503 ");
 	HAS(other, "SELF_INTERRUPTED");
@@ -388,8 +392,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, rig_done)
-		T(test_a_request_and_its_answer), T(test_both_sides_of_a_fork),
-		T(test_resumed_restored_reconnected), T(test_hidden), T(test_off_and_on), T(test_crowd),
+		T(test_a_request_and_its_answer),
+		T(test_both_sides_of_a_fork),
+		T(test_resumed_restored_reconnected),
+		T(test_hidden),
+		T(test_off_and_on),
+		T(test_crowd),
 		T(test_old_host),
 	};
 

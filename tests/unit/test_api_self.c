@@ -64,8 +64,8 @@ static void ask(int fd, const char *method, const char *path, const char *body)
 {
 	autobuf struct buf b = { 0 };
 
-	buf_printf(&b, "%s %s HTTP/1.1\r\nHost: self\r\nContent-Length: %zu\r\n\r\n%s", method, path,
-	           body ? strlen(body) : 0, body ? body : "");
+	buf_printf(&b, "%s %s HTTP/1.1\r\nHost: self\r\nContent-Length: %zu\r\n\r\n%s", method,
+	           path, body ? strlen(body) : 0, body ? body : "");
 	assert_true(http_send(fd, b.p, b.len));
 }
 
@@ -169,12 +169,14 @@ static void a_vm_and_its_children(void **state)
 	/* What the guest itself knows. */
 	OK(vmm_owner(f->vmm, b, account, &err));
 	OK(vmm_get(f->vmm, account, b, &v, &err));
-	snprintf(json, sizeof(json), "%s/run/%s/guest/run/pando/self.json", f->dir.path, v.instance);
+	snprintf(json, sizeof(json), "%s/run/%s/guest/run/pando/self.json", f->dir.path,
+	         v.instance);
 	file = fopen(json, "r");
 	assert_non_null(file);
 	assert_non_null(fgets(json, sizeof(json), file));
 	fclose(file);
-	snprintf(path, sizeof(path), "{\"id\":\"%s\",\"parent\":\"%s\",\"index\":2,\"count\":2,", b, id);
+	snprintf(path, sizeof(path), "{\"id\":\"%s\",\"parent\":\"%s\",\"index\":2,\"count\":2,", b,
+	         id);
 	assert_non_null(strstr(json, path));
 
 	self_call(f, id, "GET", "/v1/self/children", NULL, 200, &list);
@@ -184,9 +186,9 @@ static void a_vm_and_its_children(void **state)
 	assert_string_equal(fx_str(run.json, "stdout"), "hello\n");
 
 	/* Not itself, not a stranger, not a sibling, not the parent, not one that is not there. */
-	const char *const not[] = { id, other, "aaaaaaaaaaaaaaaaaaaa" };
-	for (size_t i = 0; i < ARRAY_SIZE(not); i++) {
-		snprintf(path, sizeof(path), "/v1/self/children/%s/exec-await", not[i]);
+	const char *const not [] = { id, other, "aaaaaaaaaaaaaaaaaaaa" };
+	for (size_t i = 0; i < ARRAY_SIZE(not ); i++) {
+		snprintf(path, sizeof(path), "/v1/self/children/%s/exec-await", not [i]);
 		self_refused(f, id, "POST", path, "{\"command\":\"true\"}", "SELF_ACCESS_DENIED",
 		             "did not make that VM");
 	}
@@ -265,7 +267,8 @@ static void what_was_allowed(void **state)
 	autoreply struct http_reply r = { 0 }, changed = { 0 }, fork = { 0 };
 	char id[32], child[32], path[64];
 
-	make_vm(f, &me, "{\"selfAccess\":{\"allow\":[\"snapshot\",\"fork\"],\"inherit\":false}}", id);
+	make_vm(f, &me, "{\"selfAccess\":{\"allow\":[\"snapshot\",\"fork\"],\"inherit\":false}}",
+	        id);
 	self_call(f, id, "POST", "/v1/self/snapshot", "{\"name\":\"x\"}", 200, &r);
 	assert_true(strncmp(fx_str(r.json, "snapshotId"), "sc-", 3) == 0);
 	self_refused(f, id, "POST", "/v1/self/suspend", NULL, "SELF_ACCESS_DENIED", "'suspend'");
@@ -331,7 +334,8 @@ static void quotas_hold(void **state)
 	fx_call(f, "POST", "/v1/accounts", "{\"name\":\"small\",\"quotas\":{\"vms\":2}}", 200, &r);
 	acting_key(f, fx_str(r.json, "id"), &them);
 	make_vm(f, &them, "{\"selfAccess\":true}", id);
-	self_refused(f, id, "POST", "/v1/self/fork", "{\"count\":2}", "TOTAL_VM_LIMIT_EXCEEDED", "");
+	self_refused(f, id, "POST", "/v1/self/fork", "{\"count\":2}", "TOTAL_VM_LIMIT_EXCEEDED",
+	             "");
 	fork_one(f, id, "{}", child);
 	self_refused(f, id, "POST", "/v1/self/fork", "{}", "TOTAL_VM_LIMIT_EXCEEDED", "");
 	self_refused(f, child, "POST", "/v1/self/fork", "{}", "TOTAL_VM_LIMIT_EXCEEDED", "");
@@ -411,9 +415,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
-		T(off_by_default), T(a_vm_and_its_children), T(of_another_account), T(large_files),
-		T(what_was_allowed), T(suspends_itself), T(quotas_hold),
-		T(the_audit_log_names_the_vm), T(many_at_once),
+		T(off_by_default), T(a_vm_and_its_children),      T(of_another_account),
+		T(large_files),    T(what_was_allowed),           T(suspends_itself),
+		T(quotas_hold),    T(the_audit_log_names_the_vm), T(many_at_once),
 	};
 
 	return FX_RUN(tests);
