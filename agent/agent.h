@@ -15,6 +15,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "agent/self.h"
 #include "base/buf.h"
 #include "wire/agent.h"
 
@@ -47,6 +48,7 @@ enum ref_kind {
 	REF_CODE_OUT,
 	REF_CODE_ERR,
 	REF_CODE_ZYGOTE,
+	REF_SELF = 62,  /* a connection to self.sock, by its number, or the socket itself */
 	REF_READY = 63, /* there is only one, so it has no index */
 	REF_PTY = 64,   /* these two refer to a terminal session, not to a stream */
 	REF_PTY_PROC
@@ -65,6 +67,7 @@ struct in_chan {       /* host to guest */
 	bool writable; /* as last seen: cleared by EAGAIN */
 	bool eof;      /* the host sent EOF: close when q is empty */
 	bool broken;   /* the reader is gone: drop input */
+	bool fed;      /* bytes came */
 	struct buf q;  /* waiting; at most AGENT_WINDOW */
 	size_t q_off;
 	uint32_t window; /* bytes the host may still send */
@@ -104,6 +107,9 @@ struct stream {
 
 	struct pty_client *pty; /* owned; pty.open, pty.attach */
 	uint32_t pty_serial;    /* pty.close: the session to end */
+
+	uint64_t self_number; /* self.take: of the connection */
+	enum self_kind self_kind;
 };
 
 /* A bounded file with the newest bytes; offsets count all bytes ever written. */
@@ -191,10 +197,12 @@ struct agent {
 	const char *test_root;               /* NULL: the real machine. Else see --help */
 	uint64_t nofile_soft, nofile_hard;   /* limits to restore in children */
 	struct ready ready;
+	struct self self;
 	bool reset_oom; /* the agent is protected from the OOM killer, its children are not */
 };
 
 /* port.c */
+#define HUNTED (BIT(AGENT_F_HELLO) | BIT(AGENT_F_DATA)) /* DATA: WHO, which precedes HELLO */
 int port_open(struct agent *a, const char *path);
 int port_attach(struct agent *a, int fd_consume);
 void port_on_event(struct agent *a, uint32_t events);
@@ -210,7 +218,8 @@ void hello_ready(struct agent *a, uint8_t why);
 bool hello_receive(struct agent *a, const struct agent_frame *f); /* false: not a HELLO */
 
 /* identity.c: all steps in order; the first failure ends it. */
-void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack);
+void identity_apply(struct agent *a, const struct agent_hello *h, const struct agent_who *who,
+                    struct agent_hello_ack *ack);
 int identity_clock(struct agent *a, uint64_t wall_ns);
 /* The generation outlives the agent, but not a boot: it is kept in /run. Logs if there is none.
  */
@@ -221,8 +230,10 @@ void identity_open(struct agent *a);
 void identity_close(struct agent *a);
 /* test_root/steps: one line per step that was not applied to this machine. */
 int identity_record(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* identity_hooks.c */
-int hooks_run(const char *dir, uint8_t reason, uint64_t generation);
+/* identity_hooks.c; who: NULL if the host did not say */
+int hooks_run(const char *dir, uint8_t reason, uint64_t generation, const struct agent_who *who);
+/* The same for hooks of the user, beside everything else: nobody waits for them. */
+void hooks_launch(struct agent *a, const char *dir, const struct agent_who *who);
 
 /* stream.c */
 struct stream *stream_new(struct agent *a, uint32_t id, uint16_t op);
@@ -384,10 +395,11 @@ static inline bool is_command(const struct stream *s)
 	return s->op == AGENT_OP_EXEC || s->op == AGENT_OP_PROC_RUN ||
 	       s->op == AGENT_OP_PROC_START || s->op == AGENT_OP_LOGIN;
 }
-/* Both directions are a TCP connection. */
+/* Both directions are a connection. */
 static inline bool is_socket(const struct stream *s)
 {
-	return s->op == AGENT_OP_CONNECT || s->op == AGENT_OP_DIAL || s->op == AGENT_OP_ACCEPT;
+	return s->op == AGENT_OP_CONNECT || s->op == AGENT_OP_DIAL || s->op == AGENT_OP_ACCEPT ||
+	       s->op == AGENT_OP_SELF_TAKE;
 }
 /* Output goes to the rings, listener or not. */
 static inline bool keeps_output(const struct stream *s)

@@ -45,11 +45,13 @@ static void refuse(struct agent_hello_ack *ack, uint16_t step, int err_no)
 static void begin(struct agent *a, struct agent_hello *h)
 {
 	struct agent_hello_ack ack = { .failed_step = AGENT_STEP_NONE };
+	const struct agent_who *who;
 
 	a->greeted = false;
 	stream_orphan_all(a);
 	port_drop_queue(a);
 	pty_on_hello(a, h);
+	who = self_greeted(a, h);
 	memcpy(ack.nonce, h->nonce, sizeof(ack.nonce));
 	snprintf(ack.agent_version, sizeof(ack.agent_version), "%s", PANDO_VERSION);
 	snprintf(ack.boot_id, sizeof(ack.boot_id), "%s", a->boot_id);
@@ -62,7 +64,7 @@ static void begin(struct agent *a, struct agent_hello *h)
 	} else {
 		a->has_generation = false; /* an incomplete identity is a failure */
 		identity_remember(a);
-		identity_apply(a, h, &ack);
+		identity_apply(a, h, who, &ack);
 		if (!ack.failed_errno) {
 			a->generation = h->generation;
 			a->has_generation = true;
@@ -73,6 +75,8 @@ static void begin(struct agent *a, struct agent_hello *h)
 	}
 	ack.generation = a->has_generation ? a->generation : 0;
 	a->greeted = !ack.failed_errno;
+	if (a->greeted && who)
+		ack.steps_done |= 1u << AGENT_KNOWS_WHO;
 	if (ack.failed_errno)
 		log_error("rejected the host's greeting: step %s: %s",
 		          agent_step_name(ack.failed_step), err_name((int)ack.failed_errno));
@@ -80,6 +84,8 @@ static void begin(struct agent *a, struct agent_hello *h)
 	a->has_nonce = true;
 	buf_reset(&a->ack);
 	agent_hello_ack_put(&a->ack, &ack);
+	if (a->greeted)
+		self_apply(a);
 }
 
 bool hello_receive(struct agent *a, const struct agent_frame *f)

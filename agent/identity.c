@@ -54,7 +54,7 @@ int identity_record(struct agent *a, const char *fmt, ...)
 	return 0;
 }
 
-static int step_entropy(struct agent *a, const struct agent_hello *h)
+static int step_entropy(struct agent *a, const struct agent_hello *h, const struct agent_who *who)
 {
 	struct {
 		int bits, bytes;
@@ -101,7 +101,7 @@ static bool name_valid(const char *s)
 }
 
 /* Setting the same name again would still wake everything that monitors it. */
-static int step_hostname(struct agent *a, const struct agent_hello *h)
+static int step_hostname(struct agent *a, const struct agent_hello *h, const struct agent_who *who)
 {
 	char now[HOST_NAME_MAX + 1];
 
@@ -114,7 +114,8 @@ static int step_hostname(struct agent *a, const struct agent_hello *h)
 	return sethostname(h->hostname, strlen(h->hostname)) < 0 ? -errno : 0;
 }
 
-static int step_machine_id(struct agent *a, const struct agent_hello *h)
+static int step_machine_id(struct agent *a, const struct agent_hello *h,
+                           const struct agent_who *who)
 {
 	char line[40];
 	int n = snprintf(line, sizeof(line), "%s\n", h->machine_id);
@@ -126,22 +127,24 @@ static int step_machine_id(struct agent *a, const struct agent_hello *h)
 	return pwrite(a->machine_id_fd, line, (size_t)n, 0) == n ? 0 : -EIO;
 }
 
-static int step_hooks(struct agent *a, const struct agent_hello *h)
+static int step_hooks(struct agent *a, const struct agent_hello *h, const struct agent_who *who)
 {
 	char dir[PATH_MAX];
 
 	snprintf(dir, sizeof(dir), "%s/usr/lib/pando/identity.d", a->test_root ? a->test_root : "");
-	return hooks_run(dir, h->reason, h->generation);
+	return hooks_run(dir, h->reason, h->generation, who);
 }
 
-static int step_clock(struct agent *a, const struct agent_hello *h)
+static int step_clock(struct agent *a, const struct agent_hello *h, const struct agent_who *who)
 {
 	return identity_clock(a, h->wall_ns);
 }
 
-void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_hello_ack *ack)
+void identity_apply(struct agent *a, const struct agent_hello *h, const struct agent_who *who,
+                    struct agent_hello_ack *ack)
 {
-	static int (*const steps[])(struct agent *, const struct agent_hello *) = {
+	static int (*const steps[])(struct agent *, const struct agent_hello *,
+	                            const struct agent_who *) = {
 		[AGENT_STEP_ENTROPY] = step_entropy,   [AGENT_STEP_CLOCK] = step_clock,
 		[AGENT_STEP_HOSTNAME] = step_hostname, [AGENT_STEP_MACHINE_ID] = step_machine_id,
 		[AGENT_STEP_HOOKS] = step_hooks,
@@ -149,7 +152,7 @@ void identity_apply(struct agent *a, const struct agent_hello *h, struct agent_h
 	static_assert(ARRAY_SIZE(steps) == AGENT_STEP_END, "a step has no function");
 
 	for (unsigned i = 0; i < AGENT_STEP_END; i++) {
-		int r = steps[i](a, h);
+		int r = steps[i](a, h, who);
 
 		if (r < 0) {
 			ack->failed_step = (uint16_t)i;

@@ -270,6 +270,7 @@ void job_orphan(struct agent *a, struct stream *s)
 	case AGENT_OP_CONNECT:
 	case AGENT_OP_DIAL:
 	case AGENT_OP_ACCEPT:
+	case AGENT_OP_SELF_TAKE:
 		stream_close_out(s, AGENT_OUT);
 		break;
 	case AGENT_OP_LISTEN:

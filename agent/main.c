@@ -56,6 +56,10 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 		pty_on_event(a, ev->data.u64, ev->events);
 		return;
 	}
+	if (ev->data.u64 >> 56 == REF_SELF) {
+		self_on_event(a, (uint32_t)ev->data.u64);
+		return;
+	}
 	if (ev->data.u64 >> 56 == REF_READY) {
 		ready_on_event(a);
 		return;
@@ -99,7 +103,8 @@ static void on_event(struct agent *a, const struct epoll_event *ev)
 
 static int wait_ms(const struct agent *a)
 {
-	const uint64_t at[] = { code_next_timer(a), pty_next_timer(a), ready_next_timer(a) };
+	const uint64_t at[] = { code_next_timer(a), pty_next_timer(a), ready_next_timer(a),
+		                self_next_timer(a) };
 	uint64_t next = UINT64_MAX, now;
 
 	for (size_t i = 0; i < ARRAY_SIZE(at); i++)
@@ -135,6 +140,7 @@ static void run(struct agent *a)
 			job_tick(a, a->slot[i], now);
 		code_run(a, now);
 		ready_tick(a, now);
+		self_tick(a, now);
 		port_flush(a);
 		more |= !pump_idle(a) || !code_idle(a) || n == EVENTS_PER_TURN;
 	}
@@ -170,6 +176,7 @@ static void set_up(struct agent *a)
 	if (io_read_file(AT_FDCWD, "/proc/self/oom_score_adj", 64, &oom, NULL) == 0)
 		a->reset_oom = oom[0] == '-';
 	identity_open(a);
+	self_open(a);
 	environ_load(a);
 	if (!a->test_root)
 		go_first();
@@ -186,6 +193,7 @@ static void tear_down(struct agent *a)
 	}
 	code_close(a);
 	ready_close(a);
+	self_close(a);
 	while (a->procs)
 		proc_free(a, a->procs);
 	pty_end_all(a);
@@ -224,6 +232,7 @@ int main(int argc, char **argv)
 		.urandom_fd = -1,
 		.machine_id_fd = -1,
 		.generation_fd = -1,
+		.self = { .json_fd = -1, .fd = -1 },
 		.ready = { .fd = -1, .spent = -1, .out = -1, .err = -1, .result = -1 },
 		.pty_retain_ms = AGENT_PTY_RETAIN_MS,
 	};
@@ -231,6 +240,8 @@ int main(int argc, char **argv)
 	const char *path = "/dev/virtio-ports/" AGENT_PORT_NAME;
 	int c, r, fd = -1;
 
+	if (strcmp(basename(argv[0]), "pando") == 0)
+		return self_main(argc, argv);
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		switch (c) {
 		case 'p':
@@ -281,7 +292,7 @@ int main(int argc, char **argv)
 	if (!a->ready.lib && !a->test_root && access(READY_LIB, R_OK) == 0)
 		a->ready.lib = READY_LIB;
 	ready_plan(a, 0);
-	agent_rx_hunt(&a->rx, BIT(AGENT_F_HELLO));
+	agent_rx_hunt(&a->rx, HUNTED);
 	hello_ready(a, AGENT_READY_START);
 	run(a);
 	tear_down(a);

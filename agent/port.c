@@ -117,7 +117,7 @@ static void port_lost(struct agent *a)
 {
 	bool flush = a->rx.start < a->rx.end && a->rx.buf[a->rx.start] == 0;
 
-	agent_rx_hunt(&a->rx, BIT(AGENT_F_HELLO));
+	agent_rx_hunt(&a->rx, HUNTED);
 	buf_reset(&a->open);
 	a->open_id = 0;
 	if (flush)
@@ -143,6 +143,12 @@ static void port_dispatch(struct agent *a)
 
 			if (hello_receive(a, &f) && hunting)
 				agent_rx_accept(&a->rx);
+			continue;
+		}
+		if (a->rx.wanted) { /* in front of the HELLO: who greets whom; anything else is old
+			             */
+			if (!f.stream && f.flags == AGENT_WHO_CHAN)
+				self_on_who(a, &f);
 			continue;
 		}
 		stream_on_frame(a, &f);
@@ -224,7 +230,7 @@ void port_send(struct agent *a, uint16_t type, uint16_t flags, uint32_t stream, 
 	port_drop_queue(a);
 	a->greeted = false;
 	stream_orphan_all(a);
-	agent_rx_hunt(&a->rx, BIT(AGENT_F_HELLO));
+	agent_rx_hunt(&a->rx, HUNTED);
 	if (a->tx.cap >= AGENT_HDR_LEN + AGENT_HELLO_MAX + AGENT_TAIL_LEN) /* no need to allocate */
 		hello_ready(a, AGENT_READY_LOST);
 }

@@ -171,9 +171,12 @@ void stream_orphan_all(struct agent *a)
 {
 	buf_reset(&a->open);
 	a->open_id = 0;
-	for (unsigned i = a->n_streams; i-- > 0;)
+	for (unsigned i = a->n_streams; i-- > 0;) {
+		if (a->slot[i]->id && a->slot[i]->op == AGENT_OP_SELF_TAKE)
+			self_orphan(a, a->slot[i]);
 		if (a->slot[i]->id)
 			job_orphan(a, a->slot[i]);
+	}
 }
 
 static void on_data(struct agent *a, struct stream *s, const struct agent_frame *f)
@@ -187,6 +190,7 @@ static void on_data(struct agent *a, struct stream *s, const struct agent_frame 
 		return;
 	}
 	in->window -= f->len;
+	in->fed = true;
 	if (in->fd < 0 || in->broken) {
 		in->unsaid += f->len; /* nothing reads it: drop it, and let the host continue */
 	} else {
@@ -259,6 +263,10 @@ void stream_on_frame(struct agent *a, const struct agent_frame *f)
 	}
 	if (f->type == AGENT_F_OPEN) {
 		on_open(a, f);
+		return;
+	}
+	if (f->type == AGENT_F_DATA && !f->stream && f->flags == AGENT_WHO_CHAN) {
+		self_on_who(a, f);
 		return;
 	}
 	s = stream_find(a, f->stream);

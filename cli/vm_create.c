@@ -23,7 +23,8 @@ enum {
 	O_ENV,
 	O_TAG,
 	O_METADATA,
-	O_DELETE_AFTER
+	O_DELETE_AFTER,
+	O_SELF
 };
 
 static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
@@ -60,6 +61,8 @@ static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 	                          body)) != CLI_OK ||
 	    (r = vm_never_or_time("idle", a->opt[O_IDLE], "idleTimeoutSeconds", body)) != CLI_OK)
 		return r;
+	if (a->opt[O_SELF])
+		json_object_set_new(body, "selfAccess", json_true());
 	if (a->opt[O_KEEP])
 		json_object_set_new(body, "persistence",
 		                    json_pack("{s:s}", "type", a->opt[O_KEEP]));
@@ -109,7 +112,8 @@ static const struct cli_verb verbs[] = {
 	    { "env", "NAME=VALUE", "a variable that everything in the VM sees; may be repeated", 'e', CLI_LIST },
 	    { "tag", "TAG", "a tag; may be repeated", 't', CLI_LIST },
 	    { "metadata", "NAME=VALUE", "metadata; may be repeated", .type = CLI_LIST },
-	    { "delete-after", "TIME", "delete it after this long" } },
+	    { "delete-after", "TIME", "delete it after this long" },
+	    { "self-access", NULL, "its programs may fork, snapshot, suspend and rewind it: 'pando self' inside" } },
 	  .about = "Without options: a copy of the template, ready at once. A spec is built layer by "
 	           "layer; layers that were built before are taken from the cache, and the log of new "
 	           "ones is shown on stderr. A failed build leaves a snapshot for inspection and prints "

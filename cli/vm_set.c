@@ -57,7 +57,7 @@ int vm_never_or_time(const char *option, const char *s, const char *member, json
 	return CLI_OK;
 }
 
-enum { O_NAME, O_TAG, O_METADATA, O_DELETE_AFTER, O_IDLE };
+enum { O_NAME, O_TAG, O_METADATA, O_DELETE_AFTER, O_IDLE, O_SELF, O_NO_SELF };
 
 static int set(struct cli *c, const struct cli_args *a)
 {
@@ -72,9 +72,13 @@ static int set(struct cli *c, const struct cli_args *a)
 	                          body)) != CLI_OK ||
 	    (r = vm_never_or_time("idle", a->opt[O_IDLE], "idleTimeoutSeconds", body)) != CLI_OK)
 		return r;
+	if (a->opt[O_SELF] && a->opt[O_NO_SELF])
+		return cli_fail(CLI_USAGE, "--self-access and --no-self-access exclude each other");
+	if (a->opt[O_SELF] || a->opt[O_NO_SELF])
+		json_object_set_new(body, "selfAccess", json_boolean(a->opt[O_SELF] != NULL));
 	if (!json_object_size(body))
 		return cli_fail(CLI_USAGE, "nothing to change: give --name, --tag, --metadata, "
-		                           "--delete-after or --idle");
+		                           "--delete-after, --idle or --self-access");
 	r = cli_vm_call(c, a->arg[0], "PATCH", "", json_incref(body), &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "changed");
@@ -83,12 +87,14 @@ static int set(struct cli *c, const struct cli_args *a)
 
 /* clang-format off */
 static const struct cli_verb verbs[] = {
-	{ "set", "VM", "change a VM's name, tags, metadata or end of life", set,
+	{ "set", "VM", "change a VM's name, tags, metadata, end of life or self access", set,
 	  { { "name", "NAME", "its new name" },
 	    { "tag", "TAG", "its tags, in place of those it has; may be repeated", 't', CLI_LIST },
 	    { "metadata", "NAME=VALUE", "its metadata, in place of what it has; may be repeated", .type = CLI_LIST },
 	    { "delete-after", "TIME", "delete it after this long from now on, or 'never'" },
-	    { "idle", "TIME", "suspend after this long without activity, or 'never'" } },
+	    { "idle", "TIME", "suspend after this long without activity, or 'never'" },
+	    { "self-access", NULL, "its programs may fork, snapshot, suspend and rewind it" },
+	    { "no-self-access", NULL, "they may not any more" } },
 	  .about = "Wakes nothing. An empty value ('--tag \"\"') removes all of a kind.",
 	  .examples = "pando vm set web --name shop --tag prod --metadata owner=ann\n"
 	              "pando vm set web --delete-after 2h # two hours more, counted from now" },

@@ -72,7 +72,8 @@ struct rd;
 	M(9,  CREDIT,    "CREDIT",    B, 4, 4)                     \
 	M(10, RESULT,    "RESULT",    G, 1, AGENT_RESULT_MAX)      \
 	M(11, CANCEL,    "CANCEL",    H, 0, 0)                     \
-	M(12, SIGNAL,    "SIGNAL",    H, 4, 4)
+	M(12, SIGNAL,    "SIGNAL",    H, 4, 4)                     \
+	M(13, RING,      "RING",      G, 0, 0)
 
 /* number, NAME, wire name; 9 was sync, which was never used */
 #define AGENT_OPS(M)                     \
@@ -119,7 +120,8 @@ struct rd;
 	M(61, DIAL,      "dial")         \
 	M(62, LISTEN,    "listen")       \
 	M(63, ACCEPT,    "accept")       \
-	M(70, ENV_SET,   "env.set")
+	M(70, ENV_SET,   "env.set")      \
+	M(71, SELF_TAKE, "self.take")
 
 /* Identity steps: bit number, NAME, wire name. Done in this order. */
 #define AGENT_STEPS(M)                   \

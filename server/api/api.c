@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "api/call.h"
+#include "api/self_door.h"
 #include "base/auto.h"
 #include "base/rate.h"
 #include "base/sock.h"
@@ -20,6 +21,8 @@
 
 static bool allowed(struct request *req)
 {
+	if (*who_of(req)->vm)
+		return self_allowed(req);
 	return auth_lease_holds(deps_of(req)->auth, &caller_of(req)->lease);
 }
 
@@ -85,6 +88,7 @@ static void api_free(struct api *a)
 {
 	if (!a)
 		return;
+	self_door_free(a->door);
 	jobs_free(a->jobs);
 	hub_free(a->hub);
 	repeats_free(a->repeats);
@@ -139,11 +143,12 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	    (r = new_rate(deps->conf->rate_address, &a->address_rate, err)) < 0)
 		return r;
 	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0 ||
-	    (r = repeats_new(&a->repeats, err)) < 0)
+	    (r = repeats_new(&a->repeats, err)) < 0 || (r = self_door_new(a, &a->door, err)) < 0)
 		return r;
 	conf.listen_fd = TAKE_FD(fd);
 	if ((r = http_start(&conf, &app, &a->http, err)) < 0)
 		return r;
+	self_door_open(a->door);
 	*ret = TAKE_PTR(a);
 	return 0;
 }
@@ -156,6 +161,7 @@ int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 		return 0;
 	hub_stop(a->hub);
 	repeats_stop(a->repeats);
+	self_door_close(a->door);
 	if ((r = http_stop(a->http, drain_ms, err)) < 0)
 		return r;
 	api_free(a);

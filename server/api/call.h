@@ -23,6 +23,7 @@ struct api {
 	struct jobs *jobs;       /* owned; requests that outlive their connection */
 	struct hub *hub;         /* owned; terminal sessions */
 	struct repeats *repeats; /* owned; creates that may be sent again */
+	struct self_door *door;  /* owned; requests of VMs about themselves */
 	/* owned; requests by key, and by address without one. NULL: not limited */
 	struct rate *key_rate, *address_rate;
 };

@@ -11,6 +11,7 @@
 
 #include <openssl/evp.h>
 
+#include "api/vms/self.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -177,6 +178,9 @@ json_t *shape_vm_info(const struct vm_info *v)
 	json_object_set_new(j, "activityThresholdBytes", json_integer(v->activity_threshold));
 	json_object_set_new(j, "countExecAsActivity", json_boolean(v->count_exec));
 	json_object_set_new(j, "workdir", shape_text(v->workdir));
+	json_object_set_new(j, "selfAccess", shape_self_access(v->self));
+	json_object_set_new(j, "forkIndex", json_integer(v->fork_index));
+	json_object_set_new(j, "forkCount", json_integer(v->fork_count));
 	return j;
 }
 

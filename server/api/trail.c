@@ -25,7 +25,9 @@ static void write_remote(struct request *req, char *dst, size_t size)
 	socklen_t len = sa && sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 	                                                : sizeof(struct sockaddr_in);
 
-	if (caller && vmm_caller(deps_of(req)->vmm, caller, vm) == 0)
+	if (*who_of(req)->vm)
+		snprintf(dst, size, "vm:%s", who_of(req)->vm);
+	else if (caller && vmm_caller(deps_of(req)->vmm, caller, vm) == 0)
 		snprintf(dst, size, "vm:%s", vm);
 	else if (!sa || getnameinfo(sa, len, dst, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
 		snprintf(dst, size, "unknown");

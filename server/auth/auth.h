@@ -59,6 +59,7 @@ enum auth_scope {
 	SCOPE_GIT_READ = 1 << 9,
 	SCOPE_GIT_WRITE = 1 << 10,
 	SCOPE_GIT_HTTP = 1 << 11, /* Git's own protocol: authenticated in Git's way */
+	SCOPE_FROM_VM = 1 << 12,  /* a VM about itself, through its agent: no key and no token */
 	SCOPE_TOKEN = SCOPE_SELF | SCOPE_VM_LOOK | SCOPE_VM_EXEC | SCOPE_VM_ROOT | SCOPE_GIT_READ |
 	              SCOPE_GIT_WRITE | SCOPE_GIT_HTTP,
 	SCOPE_KEY = SCOPE_TOKEN | SCOPE_VM_READ | SCOPE_VM_WRITE | SCOPE_ACCOUNT,
@@ -69,6 +70,7 @@ struct auth_who {
 	char account[ACCOUNT_SIZE];
 	char key[ID_SIZE];      /* id of the API key or the token */
 	char identity[ID_SIZE]; /* "" for an API key */
+	char vm[ID_SIZE];       /* a VM that asks about itself, or ""; key is then "vm:<id>" */
 	unsigned scopes;        /* of enum auth_scope */
 };
 

@@ -238,6 +238,10 @@ int auth_permit(struct auth *a, const struct auth_who *who, enum auth_scope scop
 	int r;
 
 	if (!(who->scopes & scope)) {
+		if (scope == SCOPE_FROM_VM)
+			return err_tag(err, -EACCES, ERR_FORBIDDEN,
+			               "only a VM may call this, about itself, through its own "
+			               "socket (pando self); use /v1/vms from outside");
 		if (*who->identity && vm_id)
 			return err_tag(err, -EACCES, ERR_VM_ACCESS_DENIED,
 			               "an access token may only view, start and use its VMs: this "

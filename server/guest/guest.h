@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct agent_who;
 struct err;
 struct guest;
 
@@ -32,6 +33,7 @@ struct guest_identity {
 	uint8_t entropy[64]; /* filled in by guest_hello() */
 	char machine_id[33]; /* 32 lower-case hex digits */
 	char hostname[64];
+	const struct agent_who *who; /* weak; or NULL. Its nonce is filled in (guest_self.h) */
 };
 
 struct guest_info {

@@ -58,11 +58,16 @@ struct guest {
 	char vm_id[64];
 	int fd; /* owned; stays open until the last reference is gone */
 	struct agent_rx rx;
+	uint8_t nonce[AGENT_NONCE_LEN];              /* of the greeting */
+	void (*on_ring)(void *ctx, struct guest *g); /* set before the greeting; NULL: nobody */
+	void *ring_ctx;
 
 	struct mutex lock;
 	unsigned refs;  /* users, reader, relays */
 	unsigned users; /* guest_ref(); the last one closes */
 	bool hello_begun, greeted, dead;
+	bool knows_who;      /* the agent took what the greeting said of it */
+	bool rung;           /* it rang, and nobody has looked since */
 	bool sending;        /* a thread is writing to the socket */
 	struct cond turn;    /* signalled when not */
 	unsigned acks_left;  /* answers to HELLOs we sent more than once */
@@ -180,6 +185,9 @@ static inline void flow_closep(struct guest_flow **f)
 	guest_flow_close(*f);
 }
 #define autoflow __attribute__((cleanup(flow_closep)))
+
+/* self.c: RING came; without the lock */
+void guest_rang(struct guest *g);
 
 /* exec.c: the body of exec, proc.run and proc.start */
 int exec_request(const struct guest_exec_req *req, uint16_t op, bool with_stdin, struct buf *b,

@@ -2,7 +2,7 @@
 /*
  * hello.c - resynchronise with the agent and deliver its identity
  *
- * Theory of operation: send HELLO with a random nonce -> skip every byte until a
+ * Theory of operation: send HELLO with a random nonce, behind who it is -> skip every byte until a
  * HELLO_ACK with that nonce -> CLOCK -> start the reader. A guest frozen in the
  * middle of one of our frames takes the HELLO for the rest of it, so without an
  * answer we send it again behind a flush, AGENT_FLUSH_LEN zero bytes that end any
@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "guest/guest_internal.h"
+#include "wire/agent_self.h"
 
 #define FIRST_RETRY_MS \
 	1500              /* an emulated guest on a busy host may need that; half frames are rare */
@@ -33,6 +34,8 @@
 
 struct greeting {
 	struct agent_hello hello;
+	struct agent_who who;
+	bool has_who;
 	struct buf out; /* being sent */
 	size_t out_off;
 	uint64_t next_at;
@@ -52,6 +55,14 @@ static int compose(struct greeting *gr, bool flush, struct err *err)
 
 		buf_put(&gr->out, zeros, n);
 		left -= n;
+	}
+	if (gr->has_who) {
+		autobuf struct buf w = { 0 };
+
+		agent_who_put(&w, &gr->who);
+		if (w.failed)
+			return err_set(err, -ENOMEM, "out of memory");
+		agent_frame_put(&gr->out, AGENT_F_DATA, AGENT_WHO_CHAN, 0, w.p, w.len);
 	}
 	gr->hello.wall_ns = clock_wall_ns();
 	agent_hello_put(&b, &gr->hello);
@@ -260,6 +271,12 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
 	if (r < 0)
 		return r;
 	fill_hello(&gr.hello, id);
+	if (id->who) {
+		gr.who = *id->who;
+		memcpy(gr.who.nonce, gr.hello.nonce, sizeof(gr.who.nonce));
+		gr.has_who = true;
+	}
+	memcpy(g->nonce, gr.hello.nonce, sizeof(g->nonce));
 	if (id->reason == GUEST_BOOT)
 		gr.wait_ms = BOOT_RETRY_MS;
 	r = exchange(g, &gr, deadline_ms, &ack, err);
@@ -284,6 +301,7 @@ int guest_hello(struct guest *g, struct guest_identity *id, uint64_t deadline_ms
 		snprintf(ret_info->boot_id, sizeof(ret_info->boot_id), "%s", ack.boot_id);
 	}
 	mutex_lock(&g->lock);
+	g->knows_who = ack.steps_done >> AGENT_KNOWS_WHO & 1;
 	g->greeted = true;
 	mutex_unlock(&g->lock);
 	return 0;

@@ -131,8 +131,10 @@ static bool take_frames(struct guest *g)
 	int r;
 
 	while ((r = agent_rx_next(&g->rx, &f)) == 1) {
-		const char *wrong = on_frame(g, &f);
+		const char *wrong = f.type == AGENT_F_RING ? NULL : on_frame(g, &f);
 
+		if (f.type == AGENT_F_RING)
+			guest_rang(g);
 		if (wrong) {
 			guest_end(g, LOG_LV_WARN, "the guest sent %s: %s", agent_frame_name(f.type),
 			          wrong);

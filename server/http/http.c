@@ -29,11 +29,9 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "base/id.h"
 #include "base/log.h"
 
 #define HEADER_MS 20000  /* from the connection, or the first byte we wait for, to whole headers */
-#define TRACE_LEN 16     /* bytes of a trace id */
 #define IDLE_MS 60000    /* an open connection between two requests */
 #define REFUSED_MS 10000 /* for the rest of a request that is refused anyway */
 
@@ -41,7 +39,8 @@
 struct link {
 	struct timeout *timeout;
 	struct visitor *visitor;
-	int nice; /* how much nicer its thread is; heavy.c */
+	int nice;                      /* how much nicer its thread is; heavy.c */
+	char origin[HTTP_ORIGIN_SIZE]; /* of an adopted one, or "" */
 };
 
 static void phase(struct request *req, uint64_t deadline_ms)
@@ -221,21 +220,6 @@ static int check_allowed(struct request *req)
 	               "the key, token or permission has been revoked");
 }
 
-/* Random, so that no two requests share one; drawn in large batches, because it is not a secret.
- */
-static void make_trace(char ret[33])
-{
-	static __thread uint8_t stock[TRACE_LEN * 64];
-	static __thread size_t left;
-
-	if (left == 0) {
-		random_bytes(stock, sizeof(stock));
-		left = sizeof(stock);
-	}
-	left -= TRACE_LEN;
-	hex_encode(stock + left, TRACE_LEN, ret);
-}
-
 /* The headers are complete. */
 static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, const char *url,
                                   const char *method, const char *version, void **ctx)
@@ -254,8 +238,9 @@ static enum MHD_Result on_headers(struct http *h, struct MHD_Connection *conn, c
 	req->timeout = l->timeout;
 	req->visitor = l->visitor;
 	req->nice = &l->nice;
+	memcpy(req->origin, l->origin, sizeof(req->origin));
 	req->method_text = method;
-	make_trace(req->trace);
+	request_trace(req->trace);
 	snprintf(req->path, sizeof(req->path), "%s", url);
 	h->app.mask(req->path); /* it is logged */
 	req->counted = http_count_in(h);
@@ -417,6 +402,7 @@ static struct link *link_new(struct http *h, struct MHD_Connection *conn)
 
 	if (!l)
 		return NULL;
+	adopted_take(h, fd->connect_fd, l->origin);
 	l->timeout = timeout_add(h->timeouts, fd->connect_fd);
 	l->visitor = lobby_enter(h->lobby, fd->connect_fd, peer->client_addr);
 	if (!l->timeout || !l->visitor) {

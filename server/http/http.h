@@ -93,6 +93,12 @@ int http_start(const struct http_conf *conf, const struct http_app *app, struct 
  * are done, everything is freed. -EBUSY: some still run; end what they wait for and call again.
  */
 int http_stop(struct http *h, unsigned drain_ms, struct err *err);
+/*
+ * A connected stream socket becomes a connection with one request, which came from there:
+ * request_origin(), up to HTTP_ORIGIN_SIZE bytes; what follows a slash is not counted by (adopt.c).
+ * Takes the socket in any case; the reply closes it.
+ */
+int http_adopt(struct http *h, int fd_consume, const char *origin, struct err *err);
 /* "http://127.0.0.1:8787", with the real port. */
 const char *http_url(const struct http *h);
 /* Ends the count of a request on a thread that http_stop() does not join; it must not touch h

@@ -35,7 +35,8 @@ struct http {
 	int listen_fd;         /* owned once MHD let go of it */
 	char url[96];
 	struct mutex lock;
-	struct cond idle; /* running became 0 while draining */
+	struct adopted *adopted; /* owned; lock: not yet seen as connections */
+	struct cond idle;        /* running became 0 while draining */
 	_Atomic unsigned running;
 	_Atomic bool draining;
 	int drain_fd; /* owned; readable once draining: streams end */
@@ -45,6 +46,8 @@ struct http {
 bool http_count_in(struct http *h);
 void http_count_out(struct http *h); /* on a thread that the HTTP library joins before h is freed */
 
+/* A trace id for it. */
+void request_trace(char ret[33]);
 /* A request for the connection, zero but for match.text; NULL: out of memory. */
 struct request *request_new(struct http *h);
 
@@ -110,6 +113,11 @@ void limits_parsed(struct request *req, uint64_t bytes);
 /* May this failure be logged? *ret_missed: how many could not since the last one that could. */
 bool limits_log(struct request *req, bool ours, uint64_t *ret_missed);
 int limits_spool(const struct body *b, uint64_t n, struct err *err);
+
+/* ---- connections of the application: adopt.c ---- */
+struct adopted;
+/* Was this socket adopted? Once. */
+bool adopted_take(struct http *h, int fd, char ret[HTTP_ORIGIN_SIZE]);
 
 /* ---- browsers: cors.c ---- */
 void cors_headers(struct request *req, struct MHD_Response *m);

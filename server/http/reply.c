@@ -211,7 +211,7 @@ static void add_headers(struct request *req, const struct reply *res, struct MHD
 		MHD_add_response_header(m, MHD_HTTP_HEADER_ALLOW, allow);
 	for (size_t i = 0; i < res->n_headers; i++)
 		MHD_add_response_header(m, res->headers[i].name, res->headers[i].value);
-	if (res->close)
+	if (res->close || *req->origin)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_CONNECTION, "close");
 	if (req->challenge)
 		MHD_add_response_header(m, MHD_HTTP_HEADER_WWW_AUTHENTICATE, req->challenge);

@@ -11,6 +11,9 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/id.h"
+
+#define TRACE_LEN 16 /* bytes of a trace id */
 
 static const char *lookup(struct request *req, enum value_kind kind, const char *name)
 {
@@ -88,6 +91,21 @@ static enum MHD_Result copy_value(void *ctx, enum MHD_ValueKind kind, const char
 	enum value_kind k = kind == MHD_GET_ARGUMENT_KIND ? VALUE_QUERY : VALUE_HEADER;
 
 	return request_add_value(ctx, k, name, value ? value : "", NULL) == 0 ? MHD_YES : MHD_NO;
+}
+
+/* Random, so that no two requests share one; drawn in large batches, because it is not a secret.
+ */
+void request_trace(char ret[33])
+{
+	static __thread uint8_t stock[TRACE_LEN * 64];
+	static __thread size_t left;
+
+	if (left == 0) {
+		random_bytes(stock, sizeof(stock));
+		left = sizeof(stock);
+	}
+	left -= TRACE_LEN;
+	hex_encode(stock + left, TRACE_LEN, ret);
 }
 
 /* The copy is bounded: it all fitted into the library's memory for a connection. */

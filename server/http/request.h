@@ -50,6 +50,7 @@ struct request_value { /* a header or a query value of a request without a conne
 };
 
 #define REQUEST_ACCOUNT_SIZE 64
+#define HTTP_ORIGIN_SIZE 64
 
 struct request {
 	struct http *http;
@@ -66,7 +67,8 @@ struct request {
 	struct body body;
 	json_t *json; /* owned; the parsed body, once asked for */
 	char trace[33];
-	char path[256]; /* raw, truncated: for the log */
+	char origin[HTTP_ORIGIN_SIZE]; /* of an adopted connection, or "" */
+	char path[256];                /* raw, truncated: for the log */
 	uint64_t start_ms;
 	/* Set by the application when it admits the request: */
 	char account[REQUEST_ACCOUNT_SIZE]; /* whose share of the connections it takes, or "" */
@@ -116,6 +118,8 @@ int request_json(struct request *req, enum err_code tag, json_t **ret, struct er
 const struct sockaddr *request_remote(struct request *req);
 /* By what a guest of this server is known that sent it through the edge; NULL: it is none. */
 const char *request_caller(struct request *req);
+/* Where an adopted connection comes from (http_adopt()); NULL: it was accepted. */
+const char *request_origin(const struct request *req);
 /* The client's socket, to see it leave (POLLRDHUP); -1: there is none. */
 int request_client_fd(struct request *req);
 

@@ -54,6 +54,11 @@ struct vm_usage {
 	uint64_t disk_read, disk_write; /* bytes of the guest's disk requests */
 };
 
+/* Self access (docs/SELF.md): the verbs are those of wire/agent_self.h. */
+#define VM_SELF_VERBS 0xffffu
+#define VM_SELF_INHERIT (1u << 16) /* its copies have it too */
+#define VM_SELF_CHILD (1u << 17)   /* the VM that it was forked from asked for it */
+
 struct vm_info {
 	char id[ID_SIZE];
 	char account[ACCOUNT_SIZE];
@@ -77,9 +82,11 @@ struct vm_info {
 	int64_t machine_ms;    /* wall clock at its start; 0: none is running */
 	int64_t used_ms;       /* wall clock: when it last started or stopped running */
 	uint64_t generation;
-	bool recreate;              /* a delete empties it, the next use recreates it */
-	char build_id[ID_SIZE];     /* of the build it came from, or "" */
-	char workdir[WORKDIR_SIZE]; /* where commands run and relative paths start; "": / */
+	uint32_t self;                   /* VM_SELF_...: what it may do to itself */
+	uint32_t fork_index, fork_count; /* it is copy 1 to count of its parent; 0: no copy */
+	bool recreate;                   /* a delete empties it, the next use recreates it */
+	char build_id[ID_SIZE];          /* of the build it came from, or "" */
+	char workdir[WORKDIR_SIZE];      /* where commands run and relative paths start; "": / */
 };
 /* All machines of the VM together. */
 static inline struct vm_usage vm_usage_total(const struct vm_info *v)

@@ -75,6 +75,9 @@ static const struct col vm_cols[] = {
 	COL_AT(COL_BOOL, store_vm, info.recreate, "recreate"),
 	COL_AT(COL_REF, store_vm, origin, "origin"),
 	COL_AT(COL_I64, store_vm, info.delete_at_ms, "delete_at_ms"),
+	COL_AT(COL_U32, store_vm, info.self, "self"),
+	COL_AT(COL_U32, store_vm, info.fork_index, "fork_index"),
+	COL_AT(COL_U32, store_vm, info.fork_count, "fork_count"),
 };
 const struct table vm_table = {
 	.name = "vms",

@@ -31,9 +31,12 @@ static void make_identity(struct vm *vm, enum guest_reason reason, struct guest_
 	snprintf(id->hostname, sizeof(id->hostname), "%s", vm->row.info.id);
 }
 
-static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, struct err *err)
+/* b: NULL for another connection to the same machine */
+static int connect_agent(struct vm *vm, const struct bringup *b, enum guest_reason reason,
+                         unsigned ms, struct err *err)
 {
 	struct guest_identity id;
+	struct agent_who who;
 	struct guest_info info;
 	struct guest *g = NULL;
 	int fd, r;
@@ -45,7 +48,10 @@ static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, s
 	if (r < 0)
 		return r;
 	guest_silence(g, vm->m->t.agent_silent);
+	guest_on_ring(g, vm_rang, vm->m);
 	make_identity(vm, reason, &id);
+	vm_who(vm, b, &who);
+	id.who = &who;
 	r = guest_hello(g, &id, deadline_in(ms), &info, err);
 	if (r < 0) {
 		guest_close(g);
@@ -53,6 +59,7 @@ static int connect_agent(struct vm *vm, enum guest_reason reason, unsigned ms, s
 		return err_wrap(err, r, "the agent in VM %s", vm->row.info.id);
 	}
 	vm->guest = g;
+	vm_who_known(vm, &who);
 	return 0;
 }
 
@@ -234,7 +241,7 @@ static int after_drop(struct vm *vm, struct bringup *b, int r, struct err *err)
 		return r;
 	}
 	vm_log(vm, LOG_LV_WARN, "%s; QEMU is still running, connecting again", err ? err->msg : "");
-	return connect_agent(vm, b->reason, b->agent_ms, err);
+	return connect_agent(vm, b, b->reason, b->agent_ms, err);
 }
 
 static int up_once(struct vm *vm, struct bringup *b, struct err *err)
@@ -255,7 +262,7 @@ static int up_once(struct vm *vm, struct bringup *b, struct err *err)
 		r = machine_cont(vm->machine, err);
 	t_cont = clock_us();
 	if (r == 0)
-		r = connect_agent(vm, b->reason, b->agent_ms, err);
+		r = connect_agent(vm, b, b->reason, b->agent_ms, err);
 	if (r == -ECONNRESET)
 		r = after_drop(vm, b, r, err);
 	if (r == 0) {
@@ -316,8 +323,8 @@ int vm_reconnect(struct vm *vm, struct err *err)
 	int r;
 
 	drop_guest(vm);
-	r = connect_agent(vm, GUEST_RECONNECT, vm->m->t.agent_reconnect, err);
+	r = connect_agent(vm, NULL, GUEST_RECONNECT, vm->m->t.agent_reconnect, err);
 	if (r < 0 && r != -ETIMEDOUT && machine_alive(vm->machine))
-		r = connect_agent(vm, GUEST_THAW, vm->m->t.agent_reconnect, err);
+		r = connect_agent(vm, NULL, GUEST_THAW, vm->m->t.agent_reconnect, err);
 	return r;
 }

@@ -58,6 +58,7 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row)
 	i->count_exec = o->count_exec;
 	i->delete_at_ms = vm_delete_at(o->delete_after_s > 0 ? o->delete_after_s : -1);
 	i->recreate = o->recreate;
+	i->self = o->self;
 	i->persistence = o->persistence;
 }
 
@@ -103,7 +104,10 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 {
 	struct engine_point p;
 	struct store_vm row;
-	struct bringup b = { .point = &p, .reason = GUEST_THAW, .agent_ms = m->t.agent_thaw };
+	struct bringup b = { .point = &p,
+		             .reason = GUEST_THAW,
+		             .agent_ms = m->t.agent_thaw,
+		             .event = AGENT_EVENT_CREATED };
 	struct vm *vm;
 	int r = point_take(m, point, &p, err);
 

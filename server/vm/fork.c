@@ -160,9 +160,11 @@ static int fork_point(struct fork_job *job, const char *account, bool fresh_addr
 	return r;
 }
 
-static void child_row(const struct fork_job *job, const struct vm_fork_opts *o, unsigned number,
+/* index: 1 to count */
+static void child_row(const struct fork_job *job, const struct vm_fork_opts *o, unsigned index,
                       struct store_vm *row)
 {
+	unsigned number = job->children[index - 1].number;
 	const struct vm_persistence *persistence = o->persistence;
 	const struct engine_point *p = &job->p;
 
@@ -183,6 +185,12 @@ static void child_row(const struct fork_job *job, const struct vm_fork_opts *o, 
 		row->info.delete_at_ms = vm_delete_at(o->delete_after_s);
 	if (number)
 		fork_name(job, number, row->info.name);
+	row->info.self = row->info.self & VM_SELF_INHERIT && !o->no_self
+	                         ? row->info.self & (VM_SELF_VERBS | VM_SELF_INHERIT)
+	                         : 0;
+	row->info.self |= o->by_itself ? VM_SELF_CHILD : 0;
+	row->info.fork_index = index;
+	row->info.fork_count = job->count;
 	snprintf(row->info.parent_id, ID_SIZE, "%s", job->parent.info.id);
 	snprintf(row->base_point, ID_SIZE, "%s", p->id);
 	snprintf(row->head, ID_SIZE, "%s", p->id);
@@ -199,10 +207,12 @@ static int make_children(struct fork_job *job, const struct vm_fork_opts *o, str
 		struct child *c = &job->children[i];
 		struct store_vm row;
 
-		child_row(job, o, c->number, &row);
+		child_row(job, o, i + 1, &row);
 		c->b = (struct bringup){ .point = &job->p,
 			                 .reason = GUEST_THAW,
-			                 .agent_ms = m->t.agent_thaw };
+			                 .agent_ms = m->t.agent_thaw,
+			                 .event = AGENT_EVENT_FORKED,
+			                 .call = o->call };
 		c->result = -ECANCELED;
 		c->vm = job->vms[i] = vm_new(m, &row);
 		if (!c->vm)

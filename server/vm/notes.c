@@ -45,6 +45,8 @@ int vmm_change(struct vmm *m, const char *account, const char *id, const struct 
 		snprintf(vm->row.info.name, sizeof(vm->row.info.name), "%s", c->name);
 	if (c->delete_after_s != VM_LEAVE)
 		vm->row.info.delete_at_ms = vm_delete_at(c->delete_after_s);
+	if (c->self_given)
+		vm->row.info.self = c->self | (before.self & VM_SELF_CHILD);
 	vm_apply_opts(vm, &c->opts);
 	r = vm_set_state(vm, vm->row.info.state, NULL, 0, NULL, err);
 	if (r < 0) {
@@ -55,6 +57,8 @@ int vmm_change(struct vmm *m, const char *account, const char *id, const struct 
 		if (renamed && vm_net_renamed(vm, before.name, &why) < 0)
 			vm_log(vm, LOG_LV_WARN, "its new name is not known in its VPC: %s",
 			       why.msg);
+		if (c->self_given)
+			vm_tell_who(vm, AGENT_EVENT_CHANGED);
 		vm_copy_info(vm, ret);
 	}
 	vm_unlock(vm);

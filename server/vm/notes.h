@@ -13,6 +13,8 @@ struct vm_change {
 	const char *name; /* NULL: as it is; "": none */
 	struct vm_start_opts opts;
 	int64_t delete_after_s; /* from now on; -1: never; VM_LEAVE: as it is */
+	bool self_given;        /* self is what it may do to itself from now on */
+	uint32_t self;
 };
 int vmm_change(struct vmm *m, const char *account, const char *id, const struct vm_change *c,
                struct vm_info *ret, struct err *err);

@@ -348,6 +348,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	vm = rd->vm;
 	mutex_lock(&vm->lock);
 	vm_fill_options(o, &vm->row);
+	vm_tell_who(vm, AGENT_EVENT_CREATED);
 	r = vm_net_renamed(vm, /* was= */ "", err);
 	if (r == 0)
 		r = vm_settle_new(vm, &rd->layer, err);

@@ -70,9 +70,14 @@ static void change_places(struct vm *a, struct vm *b)
 	b->has_slot = has_slot;
 }
 
-static int take_over(struct vm *vm, const struct engine_point *p, struct err *err)
+static int take_over(struct vm *vm, const struct engine_point *p, const char *snapshot_id,
+                     struct err *err)
 {
-	struct bringup b = { .point = p, .reason = GUEST_THAW, .agent_ms = vm->m->t.agent_thaw };
+	struct bringup b = { .point = p,
+		             .reason = GUEST_THAW,
+		             .agent_ms = vm->m->t.agent_thaw,
+		             .event = AGENT_EVENT_REWOUND,
+		             .snapshot = snapshot_id };
 	struct store_vm row;
 	struct vm *past;
 	int r;
@@ -148,8 +153,8 @@ static int keep_present(struct vm *vm, struct vm_rewind *ret, struct err *err)
 }
 
 /* The point is held by the caller. */
-static int rewind_locked(struct vm *vm, const char *point, bool keep, struct vm_rewind *ret,
-                         struct err *err)
+static int rewind_locked(struct vm *vm, const char *point, const char *snapshot_id, bool keep,
+                         struct vm_rewind *ret, struct err *err)
 {
 	enum vm_state from = vm->row.info.state;
 	struct engine_point p;
@@ -172,7 +177,8 @@ static int rewind_locked(struct vm *vm, const char *point, bool keep, struct vm_
 	if (r == 0)
 		r = point_take(vm->m, point, &p, err);
 	if (r == 0) {
-		r = from == VM_RUNNING ? take_over(vm, &p, err) : vm_rest_at(vm, &p, err);
+		r = from == VM_RUNNING ? take_over(vm, &p, snapshot_id, err)
+		                       : vm_rest_at(vm, &p, err);
 		point_drop(vm->m, &p);
 	}
 	if (r < 0 && from == VM_RUNNING)
@@ -199,7 +205,7 @@ int vmm_rewind(struct vmm *m, const char *account, const char *id, const char *s
 	if (r == 0)
 		r = check_ancestor(vm, snapshot_id, point, err);
 	if (r == 0 && (r = vmm_hold(m, point, err)) == 0) {
-		r = rewind_locked(vm, point, keep, ret, err);
+		r = rewind_locked(vm, point, snapshot_id, keep, ret, err);
 		vmm_release(m, point);
 	}
 	if (r == 0) {

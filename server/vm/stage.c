@@ -230,6 +230,8 @@ int vmm_stage_finish(struct vm_stage *s_consume, const char *snapshot_id, const 
 	if (r == 0)
 		r = vm_set_state(vm, VM_RUNNING, NULL, 0, NULL, err);
 	if (r == 0)
+		vm_tell_who(vm, AGENT_EVENT_CREATED);
+	if (r == 0)
 		vm_copy_info(vm, ret);
 	mutex_unlock(&vm->lock);
 	if (r < 0) {

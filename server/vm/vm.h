@@ -53,6 +53,7 @@ struct vm_create_opts {
 	int64_t delete_after_s; /* from now on; <= 0: never */
 	bool count_exec;        /* running work counts as activity */
 	bool recreate;
+	uint32_t self; /* VM_SELF_... */
 	struct vm_persistence persistence;
 };
 #define VM_IDLE_DEFAULT 300 /* seconds without NIC traffic */
@@ -157,6 +158,9 @@ struct vm_fork_opts {
 	const struct vm_persistence *persistence; /* NULL: as the parent's */
 	int64_t delete_after_s; /* > 0: from now on; 0: when the parent is; -1: never */
 	bool fresh_address; /* of a VM in a VPC: each copy gets a free one; else it is refused */
+	bool no_self;       /* the copies have no self access, whatever the VM has */
+	bool by_itself;     /* the VM asked for it, */
+	uint64_t call;      /* with this request of its agent */
 };
 /* count live copies with memory and policy; on failure none is left. Caller frees *ret. */
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,

@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "events/events.h"
 #include "guest/guest.h"
+#include "guest/guest_self.h"
 #include "net/dns.h"
 #include "privc/privc.h"
 #include "store/store.h"
@@ -111,6 +112,8 @@ struct vmm {
 	struct vm_times t;        /* deadlines of single steps */
 	vm_changed_fn on_changed; /* or NULL; lock, both */
 	void *on_changed_ctx;
+	guest_ring_fn on_ring; /* or NULL; lock, both */
+	void *on_ring_ctx;
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
 	struct privc *priv;
@@ -322,6 +325,10 @@ struct bringup {
 	unsigned agent_ms;        /* deadline for the agent */
 	bool hidden;              /* nobody's (yet): network closed, not watched */
 	bool ahead;               /* nobody waits for it */
+	/* What the guest is told of it (self.c). */
+	uint8_t event;        /* enum agent_event; 0: it was booted or resumed */
+	uint64_t call;        /* fork: the guest's request that it answers, or 0 */
+	const char *snapshot; /* rewind: weak; or NULL */
 };
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err);
 /* Ends process, guest, slot. disk layer files stay. */
@@ -335,6 +342,13 @@ void vm_settle_end(struct vm *vm);
 /* Running afterwards, whatever it was; vm->lock held. */
 int vm_wake(struct vm *vm, struct err *err);
 int vm_reconnect(struct vm *vm, struct err *err);
+/* self.c; b: NULL for another connection to the same machine */
+void vm_who(const struct vm *vm, const struct bringup *b, struct agent_who *ret);
+/* After the greeting: reports an agent that is too old for what the VM may do. */
+void vm_who_known(struct vm *vm, const struct agent_who *w);
+/* The running guest, anew; event: enum agent_event. */
+void vm_tell_who(struct vm *vm, uint8_t event);
+void vm_rang(void *ctx, struct guest *g);
 /* network.c */
 /*
  * Policy, private address, name forwarding and the open gate: only after the agent confirmed who it

@@ -153,4 +153,36 @@ ROUTE(GET, "/v1/vms/{vm_id}/terminals/{terminal_id}/logs", SCOPE_VM_EXEC, NO_BOD
       "The last lines of a terminal")
 ROUTE(GET, "/v1/vms/{vm_id}/terminals/{terminal_id}/xterm-256color", SCOPE_VM_EXEC, NO_BODY, api_terminal_xterm, 0,
       "The same with escape sequences, for a terminal emulator")
+
+/* a VM about itself, through its agent, and about what it made: self_check.c */
+ROUTE(GET, "/v1/self", SCOPE_FROM_VM, NO_BODY, api_self_info, 0,
+      "Who this VM is, and what it may do to itself")
+ROUTE(POST, "/v1/self/fork", SCOPE_FROM_VM, KIB(4), api_self_fork, 0,
+      "Copy this VM; answered in the copies too; count, inherit")
+ROUTE(POST, "/v1/self/snapshot", SCOPE_FROM_VM, KIB(4), api_self_snapshot, 0,
+      "Take a snapshot of this VM; answered again in what is made from it; name")
+ROUTE(POST, "/v1/self/suspend", SCOPE_FROM_VM, NO_BODY, api_self_suspend, 0,
+      "Freeze this VM; answered when it runs again")
+ROUTE(POST, "/v1/self/rewind", SCOPE_FROM_VM, KIB(4), api_self_rewind, 0,
+      "Rewind this VM to a snapshot; keep, snapshotId")
+ROUTE(GET, "/v1/self/children", SCOPE_FROM_VM, NO_BODY, api_self_children, 0,
+      "VMs that this VM made, and those they made")
+ROUTE(GET, "/v1/self/children/{vm_id}", SCOPE_FROM_VM, NO_BODY, api_self_child, 0,
+      "One of them")
+ROUTE(DELETE, "/v1/self/children/{vm_id}", SCOPE_FROM_VM, NO_BODY, api_vm_delete, 0,
+      "Delete it")
+ROUTE(POST, "/v1/self/children/{vm_id}/exec-await", SCOPE_FROM_VM, MIB(4), api_vm_exec, 0,
+      "Run a command in it and wait for its end")
+ROUTE(POST, "/v1/self/children/{vm_id}/exec", SCOPE_FROM_VM, MIB(4), api_vm_exec_stream, 0,
+      "Run a command in it; its output as server-sent events while it runs")
+ROUTE(GET, "/v1/self/children/{vm_id}/raw-files/{path}", SCOPE_FROM_VM, NO_BODY, api_raw_get, 0,
+      "The bytes of a file in it; Range")
+ROUTE_INTAKE(PUT, "/v1/self/children/{vm_id}/raw-files/{path}", SCOPE_FROM_VM, api_raw_put, api_raw_intake,
+      "Write a file of any size in it; mode")
+ROUTE(POST, "/v1/self/children/{vm_id}/start", SCOPE_FROM_VM, KIB(4), api_vm_start, 0,
+      "Resume or boot it")
+ROUTE(POST, "/v1/self/children/{vm_id}/suspend", SCOPE_FROM_VM, NO_BODY, api_vm_suspend, 0,
+      "Freeze it")
+ROUTE(POST, "/v1/self/children/{vm_id}/await", SCOPE_FROM_VM, NO_BODY, api_vm_await, 0,
+      "Wait until it stops running")
 /* clang-format on */

@@ -55,6 +55,9 @@ int process_error(int r, struct err *err);
 int reply_follow(struct request *req, struct reply *res, struct guest_flow *flow_consume,
                  json_t *started_consume, struct err *err);
 
+/* ---- rewind: tree.c; to the snapshot of the body ---- */
+int rewind_vm(struct request *req, struct reply *res, const char *id, struct err *err);
+
 /* ---- snapshots to be made: snapshots.c ---- */
 struct snapshot_wish {
 	char name[VM_NAME_MAX]; /* or "" */

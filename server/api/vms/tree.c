@@ -105,15 +105,13 @@ static const struct json_field rewind_fields[] = {
 	JSON_FIELD(JSON_WANT_BOOL, rewind_body, keep, "keep", JSON_NULLABLE, 0, 0),
 };
 
-int api_vm_rewind(struct request *req, struct reply *res, struct err *err)
+int rewind_vm(struct request *req, struct reply *res, const char *id, struct err *err)
 {
 	struct rewind_body b = { .keep = true };
 	struct vm_rewind w;
-	const char *id;
 	int r;
 
-	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
-	    (r = request_fields(req, ERR_BAD_REQUEST, rewind_fields, ARRAY_SIZE(rewind_fields), &b,
+	if ((r = request_fields(req, ERR_BAD_REQUEST, rewind_fields, ARRAY_SIZE(rewind_fields), &b,
 	                        err)) < 0)
 		return r;
 	reply_extra(res, "snapshotId", shape_output(b.snapshot_id, strlen(b.snapshot_id)));
@@ -130,6 +128,14 @@ int api_vm_rewind(struct request *req, struct reply *res, struct err *err)
 	                            shape_text(w.vm.instance), "generation",
 	                            (json_int_t)w.vm.generation),
 	                  err);
+}
+
+int api_vm_rewind(struct request *req, struct reply *res, struct err *err)
+{
+	const char *id;
+	int r = request_vm_id(req, 0, &id, err);
+
+	return r < 0 ? r : rewind_vm(req, res, id, err);
 }
 
 /* ---- diff ---- */

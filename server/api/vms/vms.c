@@ -8,6 +8,7 @@
 
 #include "api/net/shared.h"
 #include "api/vms/notes.h"
+#include "api/vms/self.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "events/events.h"
@@ -25,7 +26,7 @@ struct create_body {
 	char name[VM_NAME_MAX];
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
-	json_t *persistence, *domains, *egress, *nics, *tags, *metadata, *env;
+	json_t *persistence, *domains, *egress, *nics, *tags, *metadata, *env, *self;
 	bool wait, count_exec, recreate;
 	int64_t wait_s, delete_after;
 };
@@ -49,6 +50,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_ANY, create_body, tags, "tags", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, metadata, "metadata", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, env, "env", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, self, "selfAccess", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, delete_after, "deleteAfterSeconds", JSON_NULLABLE, 1,
 	           IDLE_MAX),
 };
@@ -99,7 +101,8 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	    (r = api_create_egress(b.egress, CREATE_TAG, &egress, err)) < 0 ||
 	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0 ||
 	    (r = parse_notes(b.tags, b.metadata, CREATE_TAG, &notes, err)) < 0 ||
-	    (r = parse_vm_env(b.env, CREATE_TAG, &notes, err)) < 0)
+	    (r = parse_vm_env(b.env, CREATE_TAG, &notes, err)) < 0 ||
+	    (r = parse_self_access(b.self, CREATE_TAG, &o.self, err)) < 0)
 		return r;
 	nic.account = who_of(req)->account;
 	o.egress = egress;
@@ -357,7 +360,7 @@ struct change_body {
 	int64_t idle, threshold, delete_after;
 	enum json_presence name_seen, idle_seen, count_seen, delete_seen;
 	bool count_exec;
-	json_t *tags, *metadata;
+	json_t *tags, *metadata, *self;
 };
 static const struct json_field change_fields[] = {
 	{ "name", JSON_WANT_STR, offsetof(struct change_body, name), JSON_NULLABLE, 0, VM_NAME_MAX,
@@ -372,6 +375,7 @@ static const struct json_field change_fields[] = {
 	             JSON_NULLABLE, 1, IDLE_MAX),
 	JSON_FIELD(JSON_WANT_ANY, change_body, tags, "tags", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, change_body, metadata, "metadata", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, change_body, self, "selfAccess", 0, 0, 0),
 };
 
 /* What is not in the body stays as it is; wakes nothing. */
@@ -387,8 +391,10 @@ int api_vm_change(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_vm_id(req, 0, &id, err)) < 0 ||
 	    (r = request_fields(req, ERR_BAD_REQUEST, change_fields, ARRAY_SIZE(change_fields), &b,
 	                        err)) < 0 ||
-	    (r = parse_notes(b.tags, b.metadata, ERR_BAD_REQUEST, &notes, err)) < 0)
+	    (r = parse_notes(b.tags, b.metadata, ERR_BAD_REQUEST, &notes, err)) < 0 ||
+	    (r = parse_self_access(b.self, ERR_BAD_REQUEST, &c.self, err)) < 0)
 		return r;
+	c.self_given = b.self;
 	c.name = b.name_seen == JSON_IS_ABSENT ? NULL : b.name;
 	c.opts.idle_timeout_s = idle_of(b.idle_seen, b.idle, VM_LEAVE);
 	c.opts.activity_threshold = b.threshold;
