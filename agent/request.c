@@ -108,6 +108,9 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_ENV_SET:
 		environ_begin(a, id, &c);
 		return;
+	case AGENT_OP_SITE_SET:
+		environ_site(a, id, &c);
+		return;
 	case AGENT_OP_SHUTDOWN:
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
 		power_off(a);

@@ -40,6 +40,7 @@
 #include "runs/runs.h"
 #include "secret/secret.h"
 #include "selfcheck.h"
+#include "site.h"
 #include "ssh/ssh.h"
 #include "store/store.h"
 #include "vm/vm.h"
@@ -294,8 +295,8 @@ static int app_start(struct app *a, struct err *err)
 	vc.wg_session_s = c->wg_session_s;
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0 ||
-	    (r = syncs_start(a, err)) < 0)
+	    (r = site_start(c, a->gates, a->vmm, err)) < 0 || (r = repos_start(a, err)) < 0 ||
+	    (r = triggers_start(a, err)) < 0 || (r = syncs_start(a, err)) < 0)
 		return r;
 	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);
