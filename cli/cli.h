@@ -33,7 +33,7 @@ enum cli_exit {
 };
 
 #define CLI_ARGS_MAX 4
-#define CLI_OPTS_MAX 14
+#define CLI_OPTS_MAX 16
 
 enum cli_type {
 	CLI_TEXT,

@@ -23,7 +23,8 @@ enum {
 	O_ENV,
 	O_TAG,
 	O_METADATA,
-	O_DELETE_AFTER
+	O_DELETE_AFTER,
+	O_RUNTIME
 };
 
 static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
@@ -75,6 +76,12 @@ static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 			json_array_append_new(v, json_string(a->list[O_APT].v[i]));
 		json_object_set_new(spec, "aptDeps", v);
 	}
+	if (a->opt[O_RUNTIME]) {
+		v = json_array();
+		for (size_t i = 0; i < a->list[O_RUNTIME].n; i++)
+			json_array_append_new(v, json_string(a->list[O_RUNTIME].v[i]));
+		json_object_set_new(body, "runtimes", v);
+	}
 	*ret = TAKE_PTR(body);
 	return CLI_OK;
 }
@@ -109,7 +116,8 @@ static const struct cli_verb verbs[] = {
 	    { "env", "NAME=VALUE", "a variable that everything in the VM sees; may be repeated", 'e', CLI_LIST },
 	    { "tag", "TAG", "a tag; may be repeated", 't', CLI_LIST },
 	    { "metadata", "NAME=VALUE", "metadata; may be repeated", .type = CLI_LIST },
-	    { "delete-after", "TIME", "delete it after this long" } },
+	    { "delete-after", "TIME", "delete it after this long" },
+	    { "runtime", "NAME", "with this runtime: bun or deno; may be repeated", .type = CLI_LIST } },
 	  .about = "Without options: a copy of the template, ready at once. A spec is built layer by "
 	           "layer; layers that were built before are taken from the cache, and the log of new "
 	           "ones is shown on stderr. A failed build leaves a snapshot for inspection and prints "

@@ -185,7 +185,8 @@ static struct builder_conf builder_conf(const struct conf *c, struct repos *repo
 		                                  .vcpus_max = ENGINE_VCPUS_MAX,
 		                                  .mem_mb_max = ENGINE_MEM_MAX_MB,
 		                                  .disk_mb_max = DISK_GB_MAX << 10,
-		                                  .mem_mb_min = ENGINE_MEM_MIN_MB } };
+		                                  .mem_mb_min = ENGINE_MEM_MIN_MB,
+		                                  .image_dir = c->image_dir } };
 }
 
 static int repos_start(struct app *a, struct err *err)
