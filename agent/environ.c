@@ -25,6 +25,7 @@
 #define DIR_PATH "/etc/pando"
 #define STAMP_PATH DIR_PATH "/site"
 #define FILE_MAX (256u << 10)
+#define STAMP_FILE_MAX 128u
 
 /* In the order in which they are given: the later ones win. */
 static struct vars {
@@ -153,8 +154,11 @@ static bool has_stamp(const struct agent *a, const char *stamp)
 	int r;
 
 	path_of(a, STAMP_PATH, path);
-	r = io_read_file(AT_FDCWD, path, AGENT_SITE_STAMP, &text, NULL);
-	return r == -ENOENT ? !*stamp : r == 0 && !strncmp(text, stamp, strcspn(text, "\n") + 1);
+	r = io_read_file(AT_FDCWD, path, STAMP_FILE_MAX, &text, NULL);
+	if (r < 0)
+		return r == -ENOENT && !*stamp;
+	text[strcspn(text, "\n")] = '\0';
+	return !strcmp(text, stamp);
 }
 
 void environ_site(struct agent *a, uint32_t id, struct rd *c)
