@@ -335,6 +335,7 @@ void node_find(char ret[NODE_DIR_MAX]);
 /* environ.c: variables of the whole VM */
 void environ_load(const struct agent *a); /* from their file, at start */
 void environ_begin(struct agent *a, uint32_t id, struct rd *c);
+void environ_site(struct agent *a, uint32_t id, struct rd *c);
 /* The first max of them, weak; how many. */
 unsigned environ_list(const char **ret, unsigned max);
 void environ_put(void); /* in a child: into its environment */
@@ -345,9 +346,9 @@ bool environ_merge(struct agent_exec_req *r);
  * shell */
 #define EXEC_SHELL "/bin/sh"
 /* Variables for programs that do not look where the system keeps its authorities. */
-#define TRUST_ENV                                                               \
-	"NODE_EXTRA_CA_CERTS=/usr/local/share/ca-certificates/pando-local.crt", \
-	        "REQUESTS_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt",        \
+#define TRUST_ENV                                                        \
+	"NODE_EXTRA_CA_CERTS=/etc/pando/ca.pem",                         \
+	        "REQUESTS_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt", \
 	        "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"
 #define TRUST_ENV_N 3
 struct exec_image {

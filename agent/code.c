@@ -107,7 +107,7 @@ static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_co
 	const char *msg = "out of memory";
 	uint16_t tag = AGENT_TAG_GUEST_BUSY;
 	struct code_ctx *x, **end = &a->code;
-	const char *env[AGENT_VM_ENV_MAX];
+	const char *env[AGENT_SITE_ENV_MAX + AGENT_VM_ENV_MAX];
 	unsigned n = 0;
 	struct timespec ts;
 	int e;
@@ -132,7 +132,7 @@ static struct code_ctx *make(struct agent *a, uint32_t id, const struct agent_co
 	clock_gettime(CLOCK_REALTIME, &ts);
 	x->created_ns = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 	e = settle_cwd(x, r->cwd, &tag, &msg);
-	n = environ_list(env, MIN(AGENT_VM_ENV_MAX, AGENT_CODE_ENV_MAX - r->n_env));
+	n = environ_list(env, MIN(ARRAY_SIZE(env), AGENT_CODE_ENV_MAX - r->n_env));
 	for (unsigned i = 0; e == 0 && i < n + r->n_env; i++) {
 		x->env[i] = strdup(i < n ? env[i] : r->env[i - n]); /* its own ones win */
 		if (!x->env[i])

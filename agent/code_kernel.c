@@ -27,8 +27,10 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#define PIPE_BYTES (256 << 10) /* requested; less is fine */
-#define VMSTAT_MAX (64u << 10) /* bytes of /proc/vmstat */
+#define NODE "/usr/bin/node"             /* Debian's */
+#define NODE_LOCAL "/usr/local/bin/node" /* a current one, if the image has it */
+#define PIPE_BYTES (256 << 10)           /* requested; less is fine */
+#define VMSTAT_MAX (64u << 10)           /* bytes of /proc/vmstat */
 
 static void env_set(struct code_env *e, const char *kv)
 {
@@ -82,8 +84,8 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 		const char *program, *file, *option;
 	} kernels[AGENT_LANG_END] = {
 		[AGENT_LANG_PYTHON] = { "/usr/bin/python3", "python.py", NULL },
-		[AGENT_LANG_JAVASCRIPT] = { "/usr/bin/node", "node.mjs", NULL },
-		[AGENT_LANG_TYPESCRIPT] = { "/usr/bin/node", "node.mjs", "--typescript" },
+		[AGENT_LANG_JAVASCRIPT] = { NODE, "node.mjs", NULL },
+		[AGENT_LANG_TYPESCRIPT] = { NODE, "node.mjs", "--typescript" },
 		[AGENT_LANG_BASH] = { "/bin/bash", "bash.sh", NULL },
 	};
 	const char *dir = a->kernels ? a->kernels : CODE_KERNELS;
@@ -94,9 +96,14 @@ void code_exec(const struct agent *a, uint8_t lang, struct code_env *env)
 	if (!argv[0])
 		_exit(127); /* not a language: a bug */
 	snprintf(file, sizeof(file), "%s/%s", dir, kernels[lang].file);
-	if (access(file, R_OK) < 0)
+	if (access(file, R_OK) < 0) {
 		dprintf(2, "this VM has no kernel %s: %m\n", file);
-	else if (execve(argv[0], argv, env->v) < 0)
+		_exit(127);
+	}
+	if (!strcmp(argv[0], NODE)) /* a shell finds that one first, too */
+		execve(NODE_LOCAL,
+		       (char *[]){ (char *)(uintptr_t)NODE_LOCAL, argv[1], argv[2], NULL }, env->v);
+	if (execve(argv[0], argv, env->v) < 0)
 		dprintf(2, "run %s: %m\n", argv[0]);
 	_exit(127);
 }

@@ -6,6 +6,10 @@
  * /etc/pando/environment, so they outlive the agent and a boot: systemd reads that file too, with
  * a generator (image/overlay), for its services. A command's own variables win over these. The
  * kernels of contexts that nobody has used yet are dropped, because they began without them.
+ *
+ * site.set likewise has those of the site that the host is at (its proxy), which any of the VM's
+ * own win over. They come with a stamp, the name of the site's settings: a guest that has it,
+ * in /etc/pando/site, has all of them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,18 +23,23 @@
 #include "base/io.h"
 
 #define DIR_PATH "/etc/pando"
-#define FILE_PATH DIR_PATH "/environment"
+#define STAMP_PATH DIR_PATH "/site"
 #define FILE_MAX (256u << 10)
+#define STAMP_FILE_MAX 128u
 
-static struct {
+/* In the order in which they are given: the later ones win. */
+static struct vars {
+	const char *path;
+	unsigned max;
 	char *v[AGENT_VM_ENV_MAX]; /* owned */
 	unsigned n;
-} vars;
+} of_site = { .path = DIR_PATH "/site.env", .max = AGENT_SITE_ENV_MAX },
+  of_vm = { .path = DIR_PATH "/environment", .max = AGENT_VM_ENV_MAX };
 
-static void forget(void)
+static void forget(struct vars *s)
 {
-	while (vars.n)
-		free(vars.v[--vars.n]);
+	while (s->n)
+		free(s->v[--s->n]);
 }
 
 static void path_of(const struct agent *a, const char *path, char ret[PATH_MAX])
@@ -72,78 +81,130 @@ static char *next_var(char **text)
 	return kv;
 }
 
-void environ_load(const struct agent *a)
+static void load(const struct agent *a, struct vars *s)
 {
 	autofree char *text = NULL;
 	char path[PATH_MAX], *at, *kv;
 
-	path_of(a, FILE_PATH, path);
+	path_of(a, s->path, path);
 	if (io_read_file(AT_FDCWD, path, FILE_MAX, &text, NULL) < 0)
 		return; /* mostly there is none */
 	at = text;
-	while (vars.n < AGENT_VM_ENV_MAX && (kv = next_var(&at)) && (vars.v[vars.n] = strdup(kv)))
-		vars.n++;
+	while (s->n < s->max && (kv = next_var(&at)) && (s->v[s->n] = strdup(kv)))
+		s->n++;
 }
 
-static int save(const struct agent *a)
+void environ_load(const struct agent *a)
+{
+	load(a, &of_site);
+	load(a, &of_vm);
+}
+
+static int save(const struct agent *a, const struct vars *s)
 {
 	char dir[PATH_MAX], path[PATH_MAX];
 	autobuf struct buf b = { 0 };
 	int r;
 
 	path_of(a, DIR_PATH, dir);
-	path_of(a, FILE_PATH, path);
-	for (unsigned i = 0; i < vars.n; i++)
-		put_quoted(&b, vars.v[i]);
+	path_of(a, s->path, path);
+	for (unsigned i = 0; i < s->n; i++)
+		put_quoted(&b, s->v[i]);
 	if (b.failed)
 		return -ENOMEM;
 	r = io_mkdirs(dir, 0755, NULL);
 	return r < 0 ? r : io_write_file(AT_FDCWD, path, b.p, b.len, 0600, NULL);
 }
 
+static int replace(struct agent *a, struct vars *s, const char *const *env, unsigned n)
+{
+	int r = 0;
+
+	forget(s);
+	for (unsigned i = 0; i < n && r == 0; i++) {
+		s->v[i] = strdup(env[i]);
+		r = s->v[i] ? 0 : -ENOMEM;
+		s->n += r == 0;
+	}
+	if (r == 0)
+		r = save(a, s);
+	code_drop_unused(a);
+	return r;
+}
+
 void environ_begin(struct agent *a, uint32_t id, struct rd *c)
 {
 	const char *env[AGENT_VM_ENV_MAX];
 	uint16_t n;
-	int r = 0;
+	int r;
 
 	if (agent_env_get(c, AGENT_VM_ENV_MAX, env, &n) < 0 || rd_end(c) < 0) {
 		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed env.set request");
 		return;
 	}
-	forget();
-	for (unsigned i = 0; i < n && r == 0; i++) {
-		vars.v[i] = strdup(env[i]);
-		r = vars.v[i] ? 0 : -ENOMEM;
-		vars.n += r == 0;
-	}
-	if (r == 0)
-		r = save(a);
-	code_drop_unused(a);
+	r = replace(a, &of_vm, env, n);
+	stream_answer(a, id, (uint32_t)-r, AGENT_TAG_NONE, r < 0 ? "write the environment" : "");
+}
+
+/* The stamp is written with the files that the host's script makes, after all of them. */
+static bool has_stamp(const struct agent *a, const char *stamp)
+{
+	autofree char *text = NULL;
+	char path[PATH_MAX];
+	int r;
+
+	path_of(a, STAMP_PATH, path);
+	r = io_read_file(AT_FDCWD, path, STAMP_FILE_MAX, &text, NULL);
 	if (r < 0)
-		stream_answer(a, id, (uint32_t)-r, AGENT_TAG_NONE, "write " FILE_PATH);
-	else
+		return r == -ENOENT && !*stamp;
+	text[strcspn(text, "\n")] = '\0';
+	return !strcmp(text, stamp);
+}
+
+void environ_site(struct agent *a, uint32_t id, struct rd *c)
+{
+	const char *env[AGENT_SITE_ENV_MAX], *stamp;
+	uint16_t n;
+	int r;
+
+	if (agent_text_get(c, AGENT_SITE_STAMP, &stamp) < 0 ||
+	    agent_env_get(c, AGENT_SITE_ENV_MAX, env, &n) < 0 || rd_end(c) < 0) {
+		stream_answer(a, id, EBADMSG, AGENT_TAG_BAD_REQUEST, "malformed site.set request");
+		return;
+	}
+	if (has_stamp(a, stamp)) {
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
+		return;
+	}
+	r = replace(a, &of_site, env, n);
+	if (r < 0)
+		stream_answer(a, id, (uint32_t)-r, AGENT_TAG_NONE, "write the environment");
+	else
+		stream_answer(a, id, ESTALE, AGENT_TAG_NONE, "its files are of other settings");
 }
 
 unsigned environ_list(const char **ret, unsigned max)
 {
-	unsigned n = MIN(vars.n, max);
+	unsigned n = 0;
 
-	for (unsigned i = 0; i < n; i++)
-		ret[i] = vars.v[i];
+	for (unsigned i = 0; i < of_site.n && n < max; i++)
+		ret[n++] = of_site.v[i];
+	for (unsigned i = 0; i < of_vm.n && n < max; i++)
+		ret[n++] = of_vm.v[i];
 	return n;
 }
 
 void environ_put(void)
 {
-	for (unsigned i = 0; i < vars.n; i++)
-		putenv(vars.v[i]);
+	for (unsigned i = 0; i < of_site.n; i++)
+		putenv(of_site.v[i]);
+	for (unsigned i = 0; i < of_vm.n; i++)
+		putenv(of_vm.v[i]);
 }
 
 bool environ_merge(struct agent_exec_req *r)
 {
-	unsigned n = MIN(vars.n, AGENT_ENV_MAX - r->n_env);
+	unsigned n = MIN(of_site.n + of_vm.n, AGENT_ENV_MAX - r->n_env);
 
 	if (!n)
 		return false;

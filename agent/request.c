@@ -111,6 +111,9 @@ void request_begin(struct agent *a, uint32_t id, const uint8_t *p, size_t n)
 	case AGENT_OP_SELF_TAKE:
 		self_take_begin(a, id, &c);
 		return;
+	case AGENT_OP_SITE_SET:
+		environ_site(a, id, &c);
+		return;
 	case AGENT_OP_SHUTDOWN:
 		stream_answer(a, id, 0, AGENT_TAG_NONE, "");
 		power_off(a);

@@ -4,14 +4,16 @@
  *
  * What update-ca-certificates does, for one certificate, without minutes of hashing the others: its
  * file, so that the real one keeps it; links by which OpenSSL finds it; its text at the end of the
- * bundle that GnuTLS, curl, git and Python's requests read. Node.js is told of its file by a
- * variable (TRUST_ENV), Java by the hook that its package has installed. It is on the path of
- * every thaw: a file that is already there is compared, and nothing else is done.
+ * bundle that GnuTLS, curl, git and Python's requests read. For Node.js, which has authorities of
+ * its own, a variable (TRUST_ENV) names a file with all of ours; Java is told by the hook that its
+ * package has installed. An empty text takes one away. It is on the path of every thaw: a file that
+ * is already there is compared, and nothing else is done.
  *
  * A server whose domain is below "localhost", which is what developers use, needs one thing more:
  * libc and curl take all such names for this machine's own and ask nobody. So the name server is
  * asked before them, and git is told where its name leads.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,6 +34,7 @@
 #define JAVA_HOOK "/etc/ca-certificates/update.d/jks-keystore"
 #define BUNDLE_MAX (8u << 20)
 #define CONFIG_MAX (1u << 20)
+#define OURS_DIR "/etc/pando"
 
 struct trust {
 	struct agent *a;
@@ -113,12 +116,59 @@ static void tell_java(const struct trust *t)
 		java_child(t);
 }
 
+/* All of them, as one file. */
+static int put_ours(const struct trust *t)
+{
+	char dir[PATH_MAX], path[PATH_MAX];
+	autobuf struct buf all = { 0 };
+	struct dirent *e;
+	int r;
+	DIR *d;
+
+	path_of(t, dir, FILE_DIR, "", "");
+	d = opendir(dir);
+	if (!d)
+		return -errno;
+	while ((e = readdir(d))) {
+		autofree char *pem = NULL;
+
+		if (strncmp(e->d_name, "pando-", 6) != 0 || !strstr(e->d_name, ".crt"))
+			continue;
+		if (io_read_file(dirfd(d), e->d_name, AGENT_CA_MAX, &pem, NULL) == 0)
+			buf_printf(&all, "%s", pem);
+	}
+	closedir(d);
+	path_of(t, dir, OURS_DIR, "", "");
+	path_of(t, path, OURS_DIR, "ca.pem", "");
+	r = io_mkdirs(dir, 0755, NULL);
+	if (r < 0 || all.failed)
+		return r < 0 ? r : -ENOMEM;
+	return io_write_file(AT_FDCWD, path, all.p, all.len, 0644, NULL);
+}
+
+static int distrust(const struct trust *t, const char *old)
+{
+	char link[PATH_MAX];
+	int r = bundle_drop(t, old);
+
+	if (r < 0)
+		return r;
+	path_of(t, link, CERTS_DIR, t->hash, ".0");
+	(void)unlink(link);
+	path_of(t, link, CERTS_DIR, t->name, ".pem");
+	(void)unlink(link);
+	return unlink(t->file) < 0 && errno != ENOENT ? -errno : put_ours(t);
+}
+
 static int trust(const struct trust *t)
 {
 	autofree char *old = NULL;
 	char link[PATH_MAX], dir[PATH_MAX];
 	struct stat st;
 	int r = io_read_file(AT_FDCWD, t->file, AGENT_CA_MAX, &old, NULL);
+
+	if (!*t->pem)
+		return r < 0 ? 0 : distrust(t, old);
 
 	path_of(t, link, CERTS_DIR, t->hash, ".0");
 	if (r == 0 && !strcmp(old, t->pem) && lstat(link, &st) == 0)
@@ -132,7 +182,7 @@ static int trust(const struct trust *t)
 	if ((r = bundle_drop(t, old ? old : "")) < 0 ||
 	    (r = put(t->bundle, O_APPEND, t->pem, strlen(t->pem))) < 0 ||
 	    (r = link_to(t, t->hash, ".0")) < 0 || (r = link_to(t, t->name, ".pem")) < 0 ||
-	    (r = put(t->file, O_TRUNC, t->pem, strlen(t->pem))) < 0)
+	    (r = put(t->file, O_TRUNC, t->pem, strlen(t->pem))) < 0 || (r = put_ours(t)) < 0)
 		return r;
 	tell_java(t);
 	return 0;
@@ -194,8 +244,8 @@ static bool valid(const struct trust *t)
 {
 	return *t->name && !t->name[strspn(t->name, "abcdefghijklmnopqrstuvwxyz-")] &&
 	       strlen(t->hash) == 8 && strspn(t->hash, "0123456789abcdef") == 8 &&
-	       !strncmp(t->pem, "-----BEGIN CERTIFICATE-----\n", 28) &&
-	       t->pem[strlen(t->pem) - 1] == '\n' &&
+	       (!*t->pem || (!strncmp(t->pem, "-----BEGIN CERTIFICATE-----\n", 28) &&
+	                     t->pem[strlen(t->pem) - 1] == '\n')) &&
 	       !t->domain[strspn(t->domain, "abcdefghijklmnopqrstuvwxyz0123456789.-")];
 }
 

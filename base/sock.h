@@ -3,6 +3,7 @@
 #pragma once
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -41,3 +42,5 @@ void sock_own_ipv4(char ret[INET_ADDRSTRLEN]);
  * trying, -errno if that failed. The socket does not block from here on.
  */
 int sock_connect_soon(int fd, const struct sockaddr *sa, socklen_t len, unsigned ms);
+/* Is it private, loopback, link-local or otherwise no address of the internet? */
+bool sock_is_internal(const struct sockaddr *sa);

@@ -24,7 +24,8 @@ enum {
 	O_TAG,
 	O_METADATA,
 	O_DELETE_AFTER,
-	O_SELF
+	O_SELF,
+	O_RUNTIME
 };
 
 static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
@@ -78,6 +79,12 @@ static int make_body(struct cli *c, const struct cli_args *a, json_t **ret)
 			json_array_append_new(v, json_string(a->list[O_APT].v[i]));
 		json_object_set_new(spec, "aptDeps", v);
 	}
+	if (a->opt[O_RUNTIME]) {
+		v = json_array();
+		for (size_t i = 0; i < a->list[O_RUNTIME].n; i++)
+			json_array_append_new(v, json_string(a->list[O_RUNTIME].v[i]));
+		json_object_set_new(body, "runtimes", v);
+	}
 	*ret = TAKE_PTR(body);
 	return CLI_OK;
 }
@@ -113,7 +120,8 @@ static const struct cli_verb verbs[] = {
 	    { "tag", "TAG", "a tag; may be repeated", 't', CLI_LIST },
 	    { "metadata", "NAME=VALUE", "metadata; may be repeated", .type = CLI_LIST },
 	    { "delete-after", "TIME", "delete it after this long" },
-	    { "self-access", NULL, "its programs may fork, snapshot, suspend and rewind it: 'pando self' inside" } },
+	    { "self-access", NULL, "its programs may fork, snapshot, suspend and rewind it: 'pando self' inside" },
+	    { "runtime", "NAME", "with this runtime: bun or deno; may be repeated", .type = CLI_LIST } },
 	  .about = "Without options: a copy of the template, ready at once. A spec is built layer by "
 	           "layer; layers that were built before are taken from the cache, and the log of new "
 	           "ones is shown on stderr. A failed build leaves a snapshot for inspection and prints "

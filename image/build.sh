@@ -4,6 +4,7 @@
 # build.sh - build the base image of the guests, or find it in the cache
 #
 # Theory of operation: hash the recipe -> look in the cache -> stage 1 (package tree, lib/root.sh) -> stage 2 (our files,
+# what npm has: lib/npm.sh;
 # the agent, file system, kernel, initramfs: lib/disk.sh, lib/boot.sh) -> rename into place. One lock covers the cache, so of
 # two builds the second waits and then finds the result of the first. Nothing incomplete is ever visible; what is found
 # damaged is built again. README.md says how to change the image.
@@ -29,6 +30,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/kmod.sh"
 # shellcheck source=lib/root.sh
 . "$here/lib/root.sh"
+# shellcheck source=lib/npm.sh
+. "$here/lib/npm.sh"
 # shellcheck source=lib/boot.sh
 . "$here/lib/boot.sh"
 # shellcheck source=lib/disk.sh
@@ -86,6 +89,8 @@ found() {
 		return 1
 	fi
 	touch "$dir" 2>/dev/null || true
+	damage=$(manifest_get "$dir" missing)
+	[[ -z $damage ]] || say "the image has no $damage: the npm registry could not be reached when it was built; to try again, delete $dir"
 }
 
 check_space() {
@@ -109,6 +114,9 @@ build() {
 	step "unpacking kernel $kernel" boot_vmlinux "$tree/boot/vmlinuz-$kernel" "$out/vmlinux"
 	step "checking the kernel's modules" boot_require_modules "$tree" "$kernel"
 	step "making the initramfs" boot_initrd "$tree" "$kernel" "$work" "$out/initrd"
+	npm_ensure "$tree" "$work"
+	step "adding Node.js" npm_settle "$tree"
+	step "packing ${RUNTIMES[*]}" npm_runtimes "$out" "$work"
 	step "adding our files and the agent" disk_settle "$tree"
 	step "making the ${disk_gb} GB file system" disk_mkfs "$tree" "$out/rootfs.raw"
 	step "writing the manifest" manifest_write "$out" "$work" "$kernel"

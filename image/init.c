@@ -2,23 +2,25 @@
 /*
  * init.c - the only program of the guest's initramfs
  *
- * Theory of operation: load modules -> wait for the root device -> mount it -> move into it -> exec
- * the real init. Debian's cloud kernel has ext4 and virtio_pci built in; what it still lacks to see
- * its disk (and what every guest loads a moment later anyway: network, entropy) lies uncompressed
- * in the initramfs, named in dependency order by /modules. Loading it here spares systemd-udevd the
- * decompression.
+ * Theory of operation: load modules -> wait for the root device -> mount it -> move into it ->
+ * where the processor runs nested machines, load KVM -> exec the real init. Debian's cloud kernel
+ * has ext4 and virtio_pci built in; what it still lacks to see its disk (and what every guest loads
+ * a moment later anyway: network, entropy) lies uncompressed in the initramfs, named in dependency
+ * order by /modules. Loading it here spares systemd-udevd the decompression.
  *
  * Understood on the kernel command line: root=/dev/NAME (default /dev/vda), rootfstype=, rootflags=
  * (options of the file system itself), ro, rw, init=. Every failure ends in one line "pando-init:
  * ..." on the console and in the kernel's own panic (PID 1 exits), so panic=-1 decides whether the
  * machine stops. The wait for the device has a deadline and is woken by kernel events.
  */
+#include <cpuid.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +39,8 @@
 	60000 /* a disk that is not there after this long never comes; generous for TCG */
 #define ROOT_FLAGS "discard" /* freed blocks leave the disk layer */
 #define NEW_ROOT "/root"
+#define CPUID_VMX (1u << 5) /* leaf 1, ecx */
+#define CPUID_SVM (1u << 2) /* leaf 0x80000001, ecx */
 
 struct boot {
 	char cmdline[CMDLINE_MAX]; /* split in place; the fields below point into it */
@@ -199,6 +204,40 @@ static void delete_initramfs(void)
 	unlink("/init");
 }
 
+/*
+ * Nested machines: where a processor (not QEMU's emulation of one, where they would be of little
+ * use and loading them takes a second) can run them, /dev/kvm works from the start. Best effort: a
+ * guest without nested machines is a guest.
+ */
+static void load_kvm(void)
+{
+	uint32_t a, b, c, d, sign[4] = { 0 };
+	const char *name = NULL;
+	pid_t pid;
+
+	__cpuid(0x40000000, a, sign[0], sign[1], sign[2]);
+	if (memcmp(sign, "TCGTCGTCGTCG", 12) == 0)
+		return;
+	__cpuid(1, a, b, c, d);
+	if (c & CPUID_VMX)
+		name = "kvm_intel";
+	__cpuid(0x80000000, a, b, c, d);
+	if (!name && a > 0x80000000) {
+		__cpuid(0x80000001, a, b, c, d);
+		if (c & CPUID_SVM)
+			name = "kvm_amd";
+	}
+	if (!name)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		execl("/sbin/modprobe", "modprobe", "-q", name, (char *)NULL);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
 static void switch_root(const struct boot *b)
 {
 	static const char *const moved[] = { "/dev", "/proc", "/sys" };
@@ -236,6 +275,7 @@ int main(void)
 	await_device(b.root, uevents);
 	close(uevents);
 	switch_root(&b);
+	load_kvm();
 	execl(b.init, b.init, (char *)NULL);
 	die("run %s", b.init);
 }

@@ -7,7 +7,8 @@
  * its VPC from its address there, and connect to public addresses as its policy
  * allows; only answers come back; sockets that we created in the slot may talk to
  * the guest and, with a proxy, to public addresses. Ports 80 and 443 of the gateway are this
- * server's own names: connections to them go to the proxy, whatever the policy.
+ * server's own names, and one more is the way to the site's own proxy: connections to them go to
+ * the proxy, whatever the policy.
  *
  * A policy is replaced in one transaction, table and all. Flows carry the mark of
  * the policy that allowed them: after a change every packet of an old flow
@@ -233,8 +234,8 @@ void net_slot_rules(const struct priv_egress *e, struct buf *out)
 	           "\tchain turn {\n"
 	           "\t\ttype nat hook prerouting priority dstnat; policy accept;\n"
 	           "\t\tiifname \"" NET_TAP "\" ip daddr " NET_GATEWAY
-	           " tcp dport { 80, 443 } redirect to :%u\n",
-	           PRIV_PROXY_PORT);
+	           " tcp dport { 80, 443, %u } redirect to :%u\n",
+	           PRIV_SITE_PORT, PRIV_PROXY_PORT);
 	if (proxy)
 		buf_printf(out,
 		           "\t\tiifname \"" NET_TAP

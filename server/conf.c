@@ -85,6 +85,50 @@ static int check_server(const struct setting *s, const char *v, char *allowed, s
 	               : -EINVAL;
 }
 
+/* What goes into URLs, and through files and scripts of guests unchanged. */
+#define URL_CHARS                                                        \
+	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" \
+	"-._~:/?[]!&()*+,;=%"
+
+static bool is_url(const char *v, size_t n, const char *scheme)
+{
+	size_t k = strlen(scheme);
+
+	return n > k && strncmp(v, scheme, k) == 0 && isalnum((unsigned char)v[k]) &&
+	       strspn(v, URL_CHARS) >= n;
+}
+
+static int check_proxy(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	const char *at = strrchr(v, '@');
+	size_t n = at ? strspn(v, URL_CHARS) : 0;
+
+	snprintf(allowed, size, "http://host:port or http://user:password@host:port, or nothing");
+	if (at) /* neither part may have another */
+		return v + n == at && !strncmp(v, "http://", 7) && isalnum((unsigned char)at[1]) &&
+		                       at[1 + strspn(at + 1, URL_CHARS)] == '\0'
+		               ? 0
+		               : -EINVAL;
+	return !*v || is_url(v, strlen(v), "http://") ? 0 : -EINVAL;
+}
+
+/* One URL, or min to max of them. */
+static int check_mirrors(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	uint32_t found = 0;
+
+	snprintf(allowed, size, "%s http:// or https:// URL without a password, or nothing",
+	         s->max == 1 ? "one" : "one or two, with a space between them:");
+	for (const char *p = v + strspn(v, " "); *p; p += strspn(p, " ")) {
+		size_t n = strcspn(p, " ");
+
+		if (++found > s->max || (!is_url(p, n, "http://") && !is_url(p, n, "https://")))
+			return -EINVAL;
+		p += n;
+	}
+	return 0;
+}
+
 static int check_email(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	snprintf(allowed, size, "an e-mail address, or nothing");
@@ -342,6 +386,16 @@ static const struct setting settings[] = {
 	  "Name server for guests' DNS queries and for verifying domains; empty: the host's" },
 	{ "PANDO_EGRESS_CA", SET_TEXT, MEMBER(egress_ca), check_opt_path, "", NULL, 0, 0,
 	  "File of CA certificates to verify servers with where headers are injected; empty: the system's" },
+	{ "PANDO_GUEST_CA", SET_TEXT, MEMBER(guest_ca), check_opt_path, "", NULL, 0, 0,
+	  "File of certificates (PEM, at most 8) that guests trust besides the usual ones; read again when it changes" },
+	{ "PANDO_GUEST_PROXY", SET_TEXT, MEMBER(guest_proxy), check_proxy, "", NULL, 0, 0,
+	  "HTTP proxy of this site for guests, http://user:password@host:port; guests reach it through their gateway and do not see the password" },
+	{ "PANDO_GUEST_APT_MIRROR", SET_TEXT, MEMBER(guest_apt), check_mirrors, "", NULL, 1, 2,
+	  "Debian mirror that guests use, and after a space that of security updates; empty: those the image was built with" },
+	{ "PANDO_GUEST_NPM_REGISTRY", SET_TEXT, MEMBER(guest_npm), check_mirrors, "", NULL, 1, 1,
+	  "npm registry that guests use" },
+	{ "PANDO_GUEST_PIP_INDEX", SET_TEXT, MEMBER(guest_pip), check_mirrors, "", NULL, 1, 1,
+	  "Index of Python packages that guests use" },
 	{ "PANDO_WG_HOST", SET_TEXT, MEMBER(wg_host), check_opt_host, "", NULL, 0, 0,
 	  "Name or address at which WireGuard clients reach this host; empty: the address of its default route" },
 	{ "PANDO_WG_PORT", SET_U32, MEMBER(wg_port), check_u32, "51820", NULL, 1024, 64000,

@@ -32,6 +32,11 @@ struct conf {
 	                      */
 	uint32_t wg_session_s; /* PANDO_WG_SESSION_S: lifetime of a tunnel that is not closed */
 	uint32_t wg_port;      /* PANDO_WG_PORT: first of the UDP ports of VPCs */
+	char guest_ca[256];    /* PANDO_GUEST_CA; "": none */
+	char guest_proxy[512]; /* PANDO_GUEST_PROXY; "": none, as the mirrors below */
+	char guest_apt[1024];  /* PANDO_GUEST_APT_MIRROR: one or two */
+	char guest_npm[512];   /* PANDO_GUEST_NPM_REGISTRY */
+	char guest_pip[512];   /* PANDO_GUEST_PIP_INDEX */
 	char resolver[64]; /* PANDO_RESOLVER: address of the name server guests use; "": the host's
 	                    */
 	char log_level[8]; /* PANDO_LOG */

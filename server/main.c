@@ -41,6 +41,7 @@
 #include "runs/runs.h"
 #include "secret/secret.h"
 #include "selfcheck.h"
+#include "site.h"
 #include "ssh/ssh.h"
 #include "store/store.h"
 #include "vm/vm.h"
@@ -185,7 +186,8 @@ static struct builder_conf builder_conf(const struct conf *c, struct repos *repo
 		                                  .vcpus_max = ENGINE_VCPUS_MAX,
 		                                  .mem_mb_max = ENGINE_MEM_MAX_MB,
 		                                  .disk_mb_max = DISK_GB_MAX << 10,
-		                                  .mem_mb_min = ENGINE_MEM_MIN_MB } };
+		                                  .mem_mb_min = ENGINE_MEM_MIN_MB,
+		                                  .image_dir = c->image_dir } };
 }
 
 static int repos_start(struct app *a, struct err *err)
@@ -312,8 +314,8 @@ static int app_start(struct app *a, struct err *err)
 	vc.wg_session_s = c->wg_session_s;
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
-	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0 ||
-	    (r = syncs_start(a, err)) < 0)
+	    (r = site_start(c, a->gates, a->vmm, err)) < 0 || (r = repos_start(a, err)) < 0 ||
+	    (r = triggers_start(a, err)) < 0 || (r = syncs_start(a, err)) < 0)
 		return r;
 	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);

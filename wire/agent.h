@@ -37,6 +37,8 @@ struct rd;
 #define AGENT_USER_MAX 64u              /* bytes with NUL */
 #define AGENT_ENV_MAX 512u              /* variables of one exec */
 #define AGENT_VM_ENV_MAX 64u            /* variables of the whole VM */
+#define AGENT_SITE_ENV_MAX 16u          /* variables of the site it runs at */
+#define AGENT_SITE_STAMP 33u            /* bytes with NUL of the name of its settings */
 #define AGENT_ENV_BYTES (64u << 10)     /* bytes with NUL of one variable */
 #define AGENT_OPENED_MAX 64u            /* bytes of an OPENED payload */
 #define AGENT_PROCS_MAX 64u             /* detached processes a guest remembers */
@@ -121,7 +123,8 @@ struct rd;
 	M(62, LISTEN,    "listen")       \
 	M(63, ACCEPT,    "accept")       \
 	M(70, ENV_SET,   "env.set")      \
-	M(71, SELF_TAKE, "self.take")
+	M(71, SELF_TAKE, "self.take")    \
+	M(72, SITE_SET,  "site.set")
 
 /* Identity steps: bit number, NAME, wire name. Done in this order. */
 #define AGENT_STEPS(M)                   \

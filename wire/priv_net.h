@@ -25,6 +25,7 @@ struct rd;
 #define PRIV_KBIT_MAX (100u << 20) /* 100 Gbit/s */
 #define PRIV_GATEWAY 0x0a000001u   /* 10.0.0.1, in every slot */
 #define PRIV_GUEST 0x0a000002u     /* 10.0.0.2, likewise */
+#define PRIV_SITE_PORT 3128u       /* of the gateway: the way to the site's proxy, mirrors */
 #define PRIV_PROXY_PORT 3129u      /* of the gateway: where redirected connections arrive */
 #define PRIV_VPCS_LIMIT 1024u      /* VPCs of one instance */
 #define PRIV_WG_PEERS_MAX 256u     /* tunnels into one VPC */

@@ -3,7 +3,7 @@
 #
 #   images/<hash>/   rootfs.raw vmlinux initrd manifest; appears by rename, so it is either absent or was complete once
 #   roots/<hash>.tar stage 1, and its .sha256
-#   debs/            downloaded packages
+#   debs/            downloaded packages; npm/: those of npm
 #
 # A hash covers everything that decides the content and is in our hands. (What the mirror holds today is not: a newer
 # package comes with the next change, or after deleting the cache.)
@@ -71,6 +71,7 @@ manifest_write() {
 			*) echo "${key}_sha256=$(sha_of "$dir/$f")" ;;
 			esac
 		done
+		npm_manifest "$dir"
 		echo "built=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 	} >"$dir/manifest"
 }
@@ -102,6 +103,13 @@ image_damage() {
 				{ echo "$dir/$f has not the checksum in its manifest" && return; }
 			;;
 		esac
+	done
+	for f in "${RUNTIMES[@]}"; do
+		key=$(manifest_get "$dir" "${f}_size")
+		[[ -z $key || $(stat -c %s "$dir/$f.tar.zst" 2>/dev/null) == "$key" ]] ||
+			{ echo "$dir/$f.tar.zst is not $key bytes long" && return; }
+		[[ -z $key || $depth != full ]] || zstd -q -t "$dir/$f.tar.zst" 2>/dev/null ||
+			{ echo "$dir/$f.tar.zst is damaged" && return; }
 	done
 }
 

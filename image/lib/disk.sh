@@ -83,6 +83,9 @@ disk_settle() {
 	host_sources "$ring" >"$tree/etc/apt/sources.list.d/debian.sources"
 	host_apt_options guest >"$tree/etc/apt/apt.conf.d/90pando"
 
+	cp "$tree/etc/apt/sources.list.d/debian.sources" "$tree/usr/lib/pando/" # what a mirror of the site replaces (server/vm/site.c)
+	mkdir -p "$tree"/usr/share/man/man{1..9}
+
 	# empty, not absent: a new id at the first boot, without the rest of systemd's first-boot work
 	: >"$tree/etc/machine-id"
 	mkdir -p "$tree/var/lib/dbus"

@@ -60,13 +60,13 @@ root_build() {
 		chroot "\$1" dpkg --install /tmp/pando-boot.deb
 		rm "\$1/tmp/pando-boot.deb"
 	EOF
-	# Test suites of big Python packages, 130 MB (numpy's stays: numpy.testing imports it; dpkg cannot leave them out,
+	# Test suites of big Python packages, 140 MB (numpy's stays: numpy.testing imports it; dpkg cannot leave them out,
 	# py3compile wants every listed file). Matplotlib looks for fonts once, here, not at every guest's first plot.
 	# What this tree did not use of the downloads is an older version of something: forget it.
 	cat >"$hooks/customize" <<-EOF
 		#!/bin/sh -eu
 		cd "\$1/usr/lib/python3/dist-packages"
-		find matplotlib pandas scipy sympy -type d -name tests -prune -exec rm -rf {} +
+		find matplotlib pandas scipy sklearn sympy -type d -name tests -prune -exec rm -rf {} +
 		cd /
 		chroot "\$1" env HOME=/root MPLCONFIGDIR=/etc/skel/.cache/matplotlib python3 -c 'import matplotlib.font_manager'
 		mkdir -p "\$1/root/.cache"

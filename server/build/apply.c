@@ -6,11 +6,14 @@
  * before what needs them, services last. Each part is a phase of the build.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "build/build_internal.h"
@@ -53,6 +56,10 @@ static const char apt_script[] =
         "apt-get -q -o Acquire::Retries=3 update &&\n"
         "apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 --no-install-recommends install "
         "$PACKAGES && apt-get clean\n";
+
+static const char runtime_script[] = "set -e\n"
+                                     "tar -x --zstd -f \"$FILE\" -C / --no-overwrite-dir\n"
+                                     "rm \"$FILE\"\n";
 
 static const char clone_url_script[] =
         "set -e\n"
@@ -219,6 +226,47 @@ static int apply_files(struct run *run, const struct spec_layer *l, struct err *
 	return 0;
 }
 
+/* As guest_source_fn; ctx: a descriptor. */
+static ssize_t file_source(void *ctx, uint8_t *p, size_t n)
+{
+	ssize_t k = read(*(const int *)ctx, p, n);
+
+	return k < 0 ? -errno : k;
+}
+
+/* The image that the template is of has them beside it. */
+static int apply_runtimes(struct run *run, const struct spec_layer *l, struct err *err)
+{
+	const char *dir = run->b->conf.limits.image_dir;
+	size_t i;
+	json_t *v;
+	int r = 0;
+
+	json_array_foreach(l->runtimes, i, v)
+	{
+		autovars char *vars[VARS_MAX] = { 0 };
+		char from[PATH_MAX], to[64];
+		autofd int fd = -1;
+		size_t n = 0;
+
+		snprintf(run->step, sizeof(run->step), "runtime '%s'", json_string_value(v));
+		snprintf(from, sizeof(from), "%s/%s.tar.zst", dir ? dir : "", json_string_value(v));
+		snprintf(to, sizeof(to), "/var/tmp/pando-%s.tar.zst", json_string_value(v));
+		fd = open(from, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			return err_sys(err, -errno, "open '%s'", from);
+		r = guest_write_file(run->guest, NULL, to, 0600, file_source, &fd, run->deadline_ms,
+		                     err);
+		if (r < 0)
+			return err_wrap(err, r, "%s", run->step);
+		if ((r = var(vars, &n, "FILE", to)) == 0)
+			r = run_with(run, runtime_script, vars, r, 0, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 static int apply_apt(struct run *run, const struct spec_layer *l, struct err *err)
 {
 	autovars char *v[VARS_MAX] = { 0 };
@@ -313,6 +361,7 @@ int layer_apply(struct run *run, size_t i, struct err *err)
 	} parts[] = { { l->groups, "groups", apply_groups },
 		      { l->users, "users", apply_users },
 		      { l->files, "files", apply_files },
+		      { l->runtimes, "runtimes", apply_runtimes },
 		      { l->apt, "apt", apply_apt },
 		      { l->git_config || l->repos, "git", apply_git },
 		      { l->workdir[0], "workdir", apply_workdir },

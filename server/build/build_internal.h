@@ -36,7 +36,7 @@ struct run {
 	const struct build_opts *o;
 	const struct vm_create_opts *vm; /* NULL: for a snapshot, not listed */
 	struct store_snapshot *snapshot; /* being built, or NULL */
-	char keys[SPEC_LAYERS_MAX + 2][SPEC_KEY_SIZE];
+	char keys[SPEC_LIST_MAX][SPEC_KEY_SIZE];
 	char workdir[WORKDIR_SIZE];    /* of the result */
 	char point[ID_SIZE];           /* reached so far: held; "" before the start */
 	char point_key[SPEC_KEY_SIZE]; /* the cache entry it came from, or "" */

@@ -26,7 +26,8 @@ char *layer_text(const struct spec_layer *l)
 	} parts[] = { { "groups", l->groups },        { "users", l->users },
 		      { "files", l->files },          { "apt", l->apt },
 		      { "gitConfig", l->git_config }, { "repos", l->repos },
-		      { "services", l->services },    { "patched", l->patched } };
+		      { "services", l->services },    { "patched", l->patched },
+		      { "runtimes", l->runtimes } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
 		if (parts[i].value)

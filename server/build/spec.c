@@ -41,6 +41,7 @@ static void layer_done(struct spec_layer *l)
 	json_decref(l->repos);
 	json_decref(l->services);
 	json_decref(l->patched);
+	json_decref(l->runtimes);
 	free(l->discriminator);
 	*l = (struct spec_layer){ 0 };
 }
@@ -132,7 +133,7 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 }
 
 struct body {
-	json_t *groups, *users, *files, *apt, *git, *repos, *systemd;
+	json_t *groups, *users, *files, *apt, *git, *repos, *systemd, *runtimes;
 	const char *workdir, *discriminator, *snapshot_id;
 	enum json_presence workdir_seen, idle_seen;
 	json_t *snapshot;
@@ -148,6 +149,7 @@ static const struct json_field body_fields[] = {
 	PART(git, "git"),
 	PART(repos, "gitRepos"),
 	PART(systemd, "systemd"),
+	PART(runtimes, "runtimes"),
 	JSON_FIELD_P(JSON_WANT_STRREF, body, workdir, workdir_seen, "workdir", JSON_NULLABLE, 0,
 	             SPEC_TEXT_MAX),
 	JSON_FIELD(JSON_WANT_STRREF, body, discriminator, "discriminator", JSON_NULLABLE, 0,
@@ -173,6 +175,8 @@ static int read_parts(const struct body *b, const char *where, struct spec_ctx *
 	if ((GIVEN(b->groups) && (r = spec_groups(b->groups, where, c, &l->groups, err)) < 0) ||
 	    (GIVEN(b->users) && (r = spec_users(b->users, where, c, &l->users, err)) < 0) ||
 	    (GIVEN(b->files) && (r = spec_files(b->files, where, c, &l->files, err)) < 0) ||
+	    (GIVEN(b->runtimes) &&
+	     (r = spec_runtimes(b->runtimes, where, c, &l->runtimes, err)) < 0) ||
 	    (GIVEN(b->apt) && (r = spec_apt(b->apt, where, c, &l->apt, err)) < 0) ||
 	    (r = spec_git(GIVEN(b->git) ? b->git : NULL, GIVEN(b->repos) ? b->repos : NULL, where,
 	                  c, &l->git_config, &l->repos, err)) < 0 ||
@@ -311,14 +315,69 @@ static int pick_chain(const struct sources *in, struct spec_ctx *c, json_t **ret
 	return 0;
 }
 
+/* Those of a layer join the others: each once, sorted, so that specs share their layers. */
+static int gather(json_t *all, const json_t *some, struct spec_ctx *c, struct err *err)
+{
+	json_t *v;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)some, i, v)
+	{
+		size_t at = 0;
+
+		while (at < json_array_size(all) &&
+		       strcmp(json_string_value(json_array_get(all, at)), json_string_value(v)) < 0)
+			at++;
+		if (json_equal(json_array_get(all, at), v))
+			continue;
+		if (json_array_size(all) == SPEC_RUNTIMES_MAX)
+			return spec_bad(c, ERR_NONE, err, "'runtimes': more than %d",
+			                SPEC_RUNTIMES_MAX);
+		if (json_array_insert(all, at, v) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+/* A layer for each; they come before what may use them. */
+static int put_runtimes(struct spec *s, struct spec_layer *chain, int n, struct spec_layer *top,
+                        struct spec_ctx *c, struct err *err)
+{
+	autojson json_t *all = json_array();
+	int r = all ? 0 : err_set(err, -ENOMEM, "out of memory");
+	json_t *v;
+	size_t i;
+
+	for (int k = 0; r == 0 && k <= n; k++)
+		r = gather(all, k < n ? chain[k].runtimes : top->runtimes, c, err);
+	if (r < 0)
+		return r;
+	for (int k = 0; k <= n; k++) {
+		struct spec_layer *l = k < n ? &chain[k] : top;
+
+		json_decref(l->runtimes);
+		l->runtimes = NULL;
+	}
+	json_array_foreach(all, i, v)
+	{
+		s->layers[s->n].runtimes = json_pack("[O]", v);
+		if (!s->layers[s->n++].runtimes)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
 /*
  * The size as the first layer, the chain from the inside out, the top level last. Without a
  * snapshot there is a template of every number of vCPUs and amount of memory to start from: only
  * the disk is a layer.
  */
-static void put_in_order(struct spec *s, const struct spec_limits *d, struct spec_layer *size,
-                         struct spec_layer *chain, int n, struct spec_layer *top)
+static int put_in_order(struct spec *s, struct spec_ctx *c, struct spec_layer *size,
+                        struct spec_layer *chain, int n, struct spec_layer *top, struct err *err)
 {
+	const struct spec_limits *d = c->limits;
+	int r;
+
 	if (!*s->snapshot_id) {
 		s->vcpus = size->vcpus == d->vcpus ? 0 : size->vcpus;
 		s->mem_mb = size->mem_mb == d->mem_mb ? 0 : size->mem_mb;
@@ -327,6 +386,8 @@ static void put_in_order(struct spec *s, const struct spec_limits *d, struct spe
 	}
 	if (size->vcpus || size->mem_mb || size->disk_mb)
 		s->layers[s->n++] = *size;
+	if ((r = put_runtimes(s, chain, n, top, c, err)) < 0)
+		return r;
 	for (int i = n; i-- > 0;) {
 		if (has_content(&chain[i]))
 			s->layers[s->n++] = chain[i];
@@ -337,6 +398,7 @@ static void put_in_order(struct spec *s, const struct spec_limits *d, struct spe
 		s->layers[s->n++] = *top;
 	else
 		layer_done(top);
+	return 0;
 }
 
 int spec_parse(const json_t *body, struct spec_ctx *c, struct spec *ret, struct err *err)
@@ -362,7 +424,8 @@ int spec_parse(const json_t *body, struct spec_ctx *c, struct spec *ret, struct 
 	if (json_is_string(json_object_get(layer, "name")))
 		snprintf(ret->name, sizeof(ret->name), "%s",
 		         json_string_value(json_object_get(layer, "name")));
-	put_in_order(ret, c->limits, &size, chain, n, &top);
+	if ((r = put_in_order(ret, c, &size, chain, n, &top, err)) < 0)
+		goto fail;
 	return 0;
 fail:
 	for (size_t i = 0; i < ARRAY_SIZE(chain); i++)

@@ -23,11 +23,16 @@ struct err;
 
 #define SPEC_LAYERS_MAX 16 /* nested `snapshot` members; JSON nests to 32 */
 
+#define SPEC_RUNTIMES_MAX 4 /* each is a layer of its own */
+#define SPEC_LIST_MAX \
+	(SPEC_LAYERS_MAX + SPEC_RUNTIMES_MAX + 2) /* plus a size, plus the top level */
+
 struct spec_layer {
 	/* owned; NULL: none. groups, users, apt: arrays; files: object by path; */
 	json_t *groups, *users, *files,
 	        *apt; /* git_config: object; repos, services, patched: arrays */
 	json_t *git_config, *repos, *services, *patched;
+	json_t *runtimes;           /* array of names */
 	char workdir[WORKDIR_SIZE]; /* "": none */
 	char *discriminator;        /* owned; NULL: none */
 	bool skip_cache;
@@ -35,7 +40,7 @@ struct spec_layer {
 };
 
 struct spec {
-	struct spec_layer layers[SPEC_LAYERS_MAX + 2]; /* plus a size, plus the top level */
+	struct spec_layer layers[SPEC_LIST_MAX];
 	size_t n;
 	char snapshot_id[ID_SIZE];    /* to start from; "": the template */
 	uint32_t vcpus, mem_mb;       /* of the template to start from; 0: the default */
@@ -51,6 +56,7 @@ struct spec_limits {
 	uint32_t vcpus, mem_mb, disk_mb; /* default */
 	uint32_t vcpus_max, mem_mb_max, disk_mb_max;
 	uint32_t mem_mb_min;
+	const char *image_dir; /* weak; with <runtime>.tar.zst; NULL: there are none */
 };
 
 struct spec_ctx {

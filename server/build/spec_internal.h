@@ -22,6 +22,8 @@ int spec_users(const json_t *j, const char *where, struct spec_ctx *c, json_t **
                struct err *err);
 int spec_files(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret,
                struct err *err);
+int spec_runtimes(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret,
+                  struct err *err);
 int spec_apt(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret, struct err *err);
 /* git and gitRepos */
 int spec_git(const json_t *git, const json_t *repos, const char *where, struct spec_ctx *c,

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spec_parts.c - files, packages, Git repositories and the working directory of a layer */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/err.h"
 #include "build/spec_internal.h"
 #include "git/git.h"
+
+#define SPEC_RUNTIME_NAME_MAX 32
 
 #define B64_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -114,6 +118,39 @@ int spec_apt(const json_t *j, const char *where, struct spec_ctx *c, json_t **re
 	                v))) return spec_bad(c, ERR_NONE, err,
 	                                     "'%saptDeps[%zu]': '%.80s' is not a package name",
 	                                     where, i, json_string_value(v));
+	if (json_array_size(j))
+		*ret = json_incref((json_t *)(uintptr_t)j);
+	return 0;
+}
+
+int spec_runtimes(const json_t *j, const char *where, struct spec_ctx *c, json_t **ret,
+                  struct err *err)
+{
+	int r = spec_strings(j, where, "runtimes", SPEC_RUNTIME_NAME_MAX, ERR_NONE, c, err);
+	char path[PATH_MAX];
+	size_t i;
+	json_t *v;
+
+	if (r < 0)
+		return r;
+	json_array_foreach((json_t *)(uintptr_t)j, i, v)
+	{
+		const char *name = json_string_value(v), *dir = c->limits->image_dir;
+
+		snprintf(path, sizeof(path), "%s/%s.tar.zst", dir ? dir : "", name);
+		if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz")])
+			return spec_bad(c, ERR_NONE, err,
+			                "'%sruntimes[%zu]': '%.40s' is not the name of a runtime: "
+			                "bun and deno are",
+			                where, i, name);
+		if (!dir || access(path, R_OK) < 0)
+			return spec_bad(
+			        c, ERR_NONE, err,
+			        "'%sruntimes[%zu]': this server's image has no '%s'. Images have "
+			        "bun "
+			        "and deno if npm's registry could be reached when they were built",
+			        where, i, name);
+	}
 	if (json_array_size(j))
 		*ret = json_incref((json_t *)(uintptr_t)j);
 	return 0;

@@ -7,6 +7,7 @@
  * resolved to a moment ago. Redirects are not followed, proxies of the environment not used.
  */
 #include "git/outbound.h"
+#include "base/sock.h"
 
 #include <sys/socket.h>
 
@@ -19,7 +20,7 @@ static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_so
 {
 	struct outbound *o = ctx;
 
-	if (purpose != CURLSOCKTYPE_IPCXN || (!o->allow_private && addr_is_internal(&a->addr))) {
+	if (purpose != CURLSOCKTYPE_IPCXN || (!o->allow_private && sock_is_internal(&a->addr))) {
 		o->refused = true;
 		return CURL_SOCKET_BAD;
 	}

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "base/err.h"
+#include "base/sock.h"
 #include "git/outbound.h"
 #include "git/trigger_internal.h"
 
@@ -47,12 +48,12 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 		bool bad = strcmp(host, "localhost") == 0;
 
 		if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
-			bad = addr_is_internal((struct sockaddr *)(void *)&v4);
+			bad = sock_is_internal((struct sockaddr *)(void *)&v4);
 		if (*host == '[' && host[n - 1] == ']') {
 			host[n - 1] = '\0';
 			if (inet_pton(AF_INET6, host + 1, raw) == 1) {
 				memcpy(&v6.sin6_addr, raw, sizeof(raw));
-				bad = addr_is_internal((struct sockaddr *)(void *)&v6);
+				bad = sock_is_internal((struct sockaddr *)(void *)&v6);
 			}
 		}
 		if (bad)

@@ -17,6 +17,7 @@
 #include "guest/guest_internal.h"
 
 _Static_assert(GUEST_ENV_MAX == AGENT_VM_ENV_MAX, "one limit of variables");
+_Static_assert(GUEST_SITE_ENV_MAX == AGENT_SITE_ENV_MAX, "one limit of the site's");
 
 int guest_set_env(struct guest *g, const char *const *env, struct err *err)
 {
@@ -34,6 +35,20 @@ int guest_set_env(struct guest *g, const char *const *env, struct err *err)
 		        err, -ENOTSUP,
 		        "this VM was created by an older version of Pando: stop and start it");
 	return r;
+}
+
+int guest_set_site(struct guest *g, const char *stamp, const char *const *env, uint64_t deadline_ms,
+                   struct err *err)
+{
+	autobuf struct buf b = { 0 };
+	uint16_t n = 0;
+
+	while (env[n] && n < AGENT_SITE_ENV_MAX)
+		n++;
+	buf_put_u16(&b, AGENT_OP_SITE_SET);
+	agent_text_put(&b, stamp);
+	agent_env_put(&b, env, n);
+	return guest_call(g, &b, deadline_ms, NULL, err);
 }
 
 struct run {

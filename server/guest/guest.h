@@ -312,6 +312,14 @@ void guest_resume(struct guest *g);
 /* Variables of the whole VM, in place of those it had; NULL-terminated, at most GUEST_ENV_MAX. */
 #define GUEST_ENV_MAX 64
 int guest_set_env(struct guest *g, const char *const *env, struct err *err);
+/*
+ * Likewise the variables of the site, at most GUEST_SITE_ENV_MAX, which the VM's own win over.
+ * stamp names the site's settings; "": there are none. 0: the guest has them already; -ESTALE: it
+ * has these variables now, and its files are to be made; -EOPNOTSUPP: the agent is too old.
+ */
+#define GUEST_SITE_ENV_MAX 16
+int guest_set_site(struct guest *g, const char *stamp, const char *const *env, uint64_t deadline_ms,
+                   struct err *err);
 
 /* Sets the clock of a guest that was paused to ours, ahead of anything that is sent later. */
 int guest_set_clock(struct guest *g, uint64_t deadline_ms, struct err *err);

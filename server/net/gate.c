@@ -196,6 +196,12 @@ void gates_set_here(struct gates *g, const struct gate_here *h)
 	g->here = h ? *h : (struct gate_here){ 0 };
 }
 
+void gates_set_site(struct gates *g, const struct gate_site *s)
+{
+	LOCK_SCOPE(&g->lock);
+	g->site = *s;
+}
+
 int gates_caller(struct gates *g, const char *caller, char ret_vm[ID_SIZE])
 {
 	LOCK_SCOPE(&g->lock);

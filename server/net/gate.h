@@ -107,6 +107,26 @@ void gates_set_here(struct gates *g, const struct gate_here *h);
 /* The VM that calls itself so, or -ENOENT. */
 int gates_caller(struct gates *g, const char *caller, char ret_vm[ID_SIZE]);
 
+/* ---- the site's proxy and mirrors ---- */
+
+#define GATE_MIRRORS_MAX 8u
+
+struct gate_host {
+	char name[GATE_NAME_MAX]; /* or an address; "": none */
+	uint16_t port;
+};
+/*
+ * Hosts of the operator's network that guests reach through port PRIV_SITE_PORT of their gateway,
+ * each under its policy: a proxy for the rest of the world, and package mirrors.
+ */
+struct gate_site {
+	struct gate_host proxy;
+	char auth[512]; /* "Basic ...", which guests do not see; "": none */
+	struct gate_host mirrors[GATE_MIRRORS_MAX];
+	size_t n_mirrors;
+};
+void gates_set_site(struct gates *g, const struct gate_site *s); /* copied */
+
 /* Private names: "<name>.internal" inside the VPC; addr 0 removes it. */
 int gates_name(struct gates *g, const char *vpc, const char *name, const char *owner, uint32_t addr,
                struct err *err);

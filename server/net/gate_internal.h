@@ -60,6 +60,8 @@ struct proxied {
 	char name[SNIFF_NAME_MAX]; /* g->lock once it is known */
 	bool pinned, injected;
 	bool here; /* to this server */
+	bool site; /* through the site's proxy, or to a mirror; addr is 0 for a name, and port the
+	            * one that was asked for */
 	char caller[GATE_CALLER_SIZE];
 };
 
@@ -84,6 +86,7 @@ struct gates {
 	struct proxied *conns GUARDED_BY(lock);
 	unsigned n_conns GUARDED_BY(lock);
 	struct gate_here here GUARDED_BY(lock);
+	struct gate_site site GUARDED_BY(lock);
 	struct private_name *names GUARDED_BY(lock); /* owned */
 	size_t n_names GUARDED_BY(lock);
 };
@@ -111,6 +114,12 @@ void gate_proxy_cut(struct gates *g, uint32_t slot, const struct egress *policy)
 /* gate_inject.c: terminates TLS and opens a new TLS connection; 0 or -errno */
 int gate_inject(struct proxied *c, const struct egress_inject *in);
 
+/* gate_site.c: a guest's request to PRIV_SITE_PORT; 0 or -errno */
+int gate_site(struct proxied *c);
+/* For gate_upstream(): as the guest would with CONNECT. */
+int gate_site_upstream(struct proxied *c, struct err *err);
+bool gate_site_allowed(const struct proxied *c, const struct egress *policy);
+
 /* gate_relay.c */
 struct relay_end {
 	int fd;
@@ -129,5 +138,5 @@ int gate_upgrade(struct relay_end *a, struct relay_end *b, const void *pre, size
 int gate_tls_do(SSL *ssl, int (*op)(SSL *ssl), uint64_t deadline_ms);
 int gate_tls_read(SSL *ssl, void *p, size_t n, uint64_t deadline_ms);
 int gate_tls_write(SSL *ssl, const void *p, size_t n, uint64_t deadline_ms);
-/* A socket connected from inside the slot to the guest's destination. */
+/* A socket connected from inside the slot to the guest's destination; or by the site's proxy. */
 int gate_upstream(struct proxied *c, struct err *err);

@@ -10,8 +10,8 @@
  * unchanged. A plain request that is allowed by its name alone is rewritten
  * so that the connection carries no second one for another name. A connection to the gateway itself
  * is for a name of this server: its bytes are passed on to the edge, together with which guest it
- * is. Connections are counted by guest
- * and by account (base/budget.h); one too many is closed at once.
+ * is; or, on a port of its own, for the site's proxy (gate_site.c). Connections are counted by
+ * guest and by account (base/budget.h); one too many is closed at once.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -197,7 +197,7 @@ static int serve(struct proxied *c)
 	int r;
 
 	if (c->here)
-		return serve_here(c);
+		return c->port == PRIV_SITE_PORT ? gate_site(c) : serve_here(c);
 	if ((r = look(c, name)) < 0)
 		return r;
 	set_name(c, name);
@@ -291,6 +291,10 @@ static void *conn_main(void *arg)
 
 static bool still_allowed(const struct proxied *c, const struct egress *policy)
 {
+	if (c->here && c->port == PRIV_SITE_PORT) /* has not said what it wants yet */
+		return false;
+	if (c->site)
+		return !c->injected && gate_site_allowed(c, policy);
 	if (c->here)
 		return egress_here_allowed(policy, c->name, c->port);
 	return *c->name && !c->injected &&

@@ -254,6 +254,8 @@ int gate_tls_write(SSL *ssl, const void *p, size_t n, uint64_t deadline_ms)
 
 int gate_upstream(struct proxied *c, struct err *err)
 {
+	if (c->site)
+		return gate_site_upstream(c, err);
 	struct sockaddr_in sa = { .sin_family = AF_INET,
 		                  .sin_port = htons(c->port),
 		                  .sin_addr.s_addr = htonl(c->addr) };

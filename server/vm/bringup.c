@@ -101,7 +101,7 @@ void vm_take_down(struct vm *vm)
 
 	reaper_remove(vm);
 	drop_guest(vm);
-	vm->stalled = vm->trusts = false;
+	vm->stalled = vm->trusts = vm->sited = false;
 	if (vm->machine) {
 		owed = machine_kill(vm->machine, &err) < 0;
 		if (owed) {

@@ -27,8 +27,8 @@
 
 /* ---- the agent's part ---- */
 
-static int run_script(struct vm *vm, const char *script, const char *const *env, const char *input,
-                      struct err *err)
+int vm_run_script(struct vm *vm, const char *script, const char *const *env, const char *input,
+                  struct err *err)
 {
 	struct guest_exec_req req = { .command = script,
 		                      .env = env,
@@ -61,7 +61,7 @@ static const char trust_script[] =
         "chmod 644 $f $b.new\n"
         "mv $b.new $b\n";
 
-static int trust(struct vm *vm, const struct guest_ca *ca, struct err *err)
+int vm_trust_ca(struct vm *vm, const struct guest_ca *ca, struct err *err)
 {
 	char var[32], file[48];
 	const char *env[] = { var, file, NULL };
@@ -72,7 +72,7 @@ static int trust(struct vm *vm, const struct guest_ca *ca, struct err *err)
 		return r;
 	snprintf(var, sizeof(var), "PANDO_HASH=%s", ca->hash);
 	snprintf(file, sizeof(file), "PANDO_NAME=%s", ca->name);
-	return run_script(vm, trust_script, env, ca->pem, err);
+	return vm_run_script(vm, trust_script, env, ca->pem, err);
 }
 
 int vmm_trust(struct vmm *m, const char *ca_pem, const char *domain, struct err *err)
@@ -118,7 +118,7 @@ void vm_trust_local(struct vm *vm)
 		return;
 	ca.pem = pem;
 	vm->trusts = true;
-	if (trust(vm, &ca, &err) == 0) {
+	if (vm_trust_ca(vm, &ca, &err) == 0) {
 		vm_log(vm, LOG_LV_DEBUG, "trusts this server's CA after %.1f ms",
 		       (double)(clock_us() - t0) / 1e3);
 	} else {
@@ -136,7 +136,7 @@ void vm_net_trust(struct vm *vm)
 		.name = "pando-egress", .hash = hash, .pem = vm->net.ca_cert, .domain = ""
 	};
 
-	if (!ca.pem || (gate_ca_hash(ca.pem, hash, &err) == 0 && trust(vm, &ca, &err) == 0))
+	if (!ca.pem || (gate_ca_hash(ca.pem, hash, &err) == 0 && vm_trust_ca(vm, &ca, &err) == 0))
 		return;
 	vm_log(vm, LOG_LV_WARN, "does not trust its egress CA: %s", err.msg);
 	vm_tell(vm, EVENT_WARN, "headers cannot be injected: %s", err.msg);
@@ -166,7 +166,7 @@ static int give_address(struct vm *vm, struct err *err)
 	snprintf(addr, sizeof(addr), "PANDO_ADDR=%s", inet_ntop(AF_INET, &a, text, sizeof(text)));
 	snprintf(net, sizeof(net), "PANDO_NET=%s/%u", inet_ntop(AF_INET, &n, text, sizeof(text)),
 	         vm->net.vpc_net.prefix);
-	r = run_script(vm, address_script, env, NULL, err);
+	r = vm_run_script(vm, address_script, env, NULL, err);
 	return r < 0 ? err_wrap(err, r, "give VM %s its private address", vm->row.info.id) : 0;
 }
 
@@ -217,6 +217,7 @@ int vm_open_network(struct vm *vm, bool as_built, struct err *err)
 		if ((r = give_address(vm, err)) < 0)
 			return r;
 		vm_trust_local(vm);
+		vm_site_apply(vm);
 		vm_net_trust(vm);
 	}
 	r = dns_add(vm->m->dns, vm->slot.idx, holder_of(vm), TAKE_FD(vm->slot.dns_udp),

@@ -86,6 +86,7 @@ static int ready_warm(struct vm *vm, struct err *err)
 	int r;
 
 	vm_trust_local(vm);
+	vm_site_apply(vm);
 	r = guest_exec(vm->guest, &req, &res, err);
 	if (r == 0 && (res.exit_code != 0 || res.timed_out))
 		r = err_set(err, -EIO, "its first command failed");

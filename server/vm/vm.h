@@ -195,6 +195,17 @@ int vmm_caller(struct vmm *m, const char *caller, char ret_vm[ID_SIZE]);
 /* The CA that guests trust from their next start or thaw on, as PEM, and as struct guest_ca the
  * domain. Call it once, before VMs are handed out. */
 int vmm_trust(struct vmm *m, const char *ca_pem, const char *domain, struct err *err);
+/* What guests are told of the site they run at; texts of the operator's settings, "" where there is
+ * none. All copied. */
+struct vm_site {
+	const char *ca_file;            /* read again when it changes */
+	bool proxy;                     /* the gateway's port leads to one */
+	const char *no_proxy;           /* names that are not asked of it, separated by commas */
+	const char *apt, *apt_security; /* URLs */
+	const char *npm, *pip;
+};
+/* From their next start or thaw on. Call it once, as vmm_trust(). */
+int vmm_site(struct vmm *m, const struct vm_site *s, struct err *err);
 int vmm_owner(struct vmm *m, const char *id, char ret_account[ACCOUNT_SIZE], struct err *err);
 
 int vmm_snapshot(struct vmm *m, const char *account, const char *vm_id, const char *name,

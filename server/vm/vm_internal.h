@@ -57,6 +57,7 @@ struct vm {
 	bool has_slot;
 	bool template;     /* it exists to be frozen: template.c */
 	bool trusts;       /* its guest was given this server's CA since it was started or thawed */
+	bool sited;        /* the same of the site's settings */
 	struct vm_net net; /* vm->lock */
 	bool gone;         /* deleted; vm->lock */
 	bool buried;       /* the same, for those without the lock; m->lock */
@@ -121,6 +122,7 @@ struct vmm {
 	struct priv_info priv_info;
 	char *ca_pem; /* owned; lock, both: the CA that guests trust, or NULL */
 	char ca_hash[9], ca_domain[256];
+	struct site *site; /* owned; lock: its settings, or NULL */
 	struct mutex lock;
 	struct rwlock
 	        gc; /* the collector writes; whoever makes or takes names not yet held reads */
@@ -373,8 +375,14 @@ int vm_net_renamed(struct vm *vm, const char *was, struct err *err);
 int vm_net_ca(struct vm *vm, const struct egress *e, struct err *err);
 int vm_net_save(struct vm *vm, const struct egress *e, struct err *err);
 void vm_trust_local(struct vm *vm); /* the guest trusts this server's CA; likewise */
-void vm_net_trust(struct vm *vm);   /* the guest trusts that authority; says so when not */
-void vm_net_forget(struct vm *vm);  /* its names */
+int vm_trust_ca(struct vm *vm, const struct guest_ca *ca, struct err *err);
+int vm_run_script(struct vm *vm, const char *script, const char *const *env, const char *input,
+                  struct err *err);
+/* site.c: the guest has what the site's settings say; says so when not */
+void vm_site_apply(struct vm *vm);
+void site_free(struct site *s);
+void vm_net_trust(struct vm *vm);  /* the guest trusts that authority; says so when not */
+void vm_net_forget(struct vm *vm); /* its names */
 void vm_net_done(struct vm_net *n);
 /* vpc.c */
 int vpc_attach(struct vm *vm, const struct vm_nic *want, struct err *err);

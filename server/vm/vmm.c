@@ -549,6 +549,7 @@ struct vmm *vmm_free(struct vmm *m)
 	mutex_destroy(&m->tunnels);
 	mutex_destroy(&m->lock);
 	free(m->ca_pem);
+	site_free(m->site);
 	free(m);
 	return NULL;
 }

@@ -328,6 +328,150 @@ static void to_this_server(void **state)
 	mutex_destroy(&d.lock);
 }
 
+/* ---- the site's proxy ---- */
+
+/* A socket of the operator's network, on loopback here. */
+static int site_listen(uint16_t *ret_port)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+		                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(sa);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &len), 0);
+	*ret_port = ntohs(sa.sin_port);
+	return fd;
+}
+
+/* Until the text ends so, or nothing more comes. */
+static void reads(int fd, const char *end, char *ret, size_t size)
+{
+	size_t n = 0;
+
+	ret[0] = '\0';
+	while (n + 1 < size && !strstr(ret, end) &&
+	       io_wait(fd, POLLIN, deadline_in(WAIT_MS)) == 1) {
+		ssize_t k = recv(fd, ret + n, size - 1 - n, 0);
+
+		if (k <= 0)
+			break;
+		n += (size_t)k;
+		ret[n] = '\0';
+	}
+}
+
+static int comes(int listener)
+{
+	int fd;
+
+	assert_int_equal(io_wait(listener, POLLIN, deadline_in(WAIT_MS)), 1);
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void answers(const char *request, const char *status)
+{
+	char text[1024];
+	autofd int fd = to_gateway(3128, request);
+
+	reads(fd, "\r\n\r\n", text, sizeof(text));
+	if (!strstr(text, status))
+		fail_msg("%s: %s", request, text);
+}
+
+#define CONNECT(host) \
+	"CONNECT " host " HTTP/1.1\r\nHost: " host "\r\nProxy-Authorization: mine\r\n\r\n"
+
+static void to_the_site(void **state)
+{
+	struct rig *r = *state;
+	struct gate_site site = { .proxy = { .name = "127.0.0.1" }, .auth = "Basic c2l0ZQ==" };
+	autofd int proxy = site_listen(&site.proxy.port);
+	char text[1024];
+
+	give_open(r, "vm1");
+	answers(CONNECT("a.test:443"), "403"); /* there is none yet */
+	gates_set_site(r->g, &site);
+	answers("hello\r\n\r\n", "400");
+	answers("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", "400"); /* not for a proxy */
+	answers(CONNECT("10.1.2.3:443"), "403");
+	answers(CONNECT("127.0.0.1:22"), "403");
+	answers(CONNECT("0x7f000001:22"), "400");
+	answers(CONNECT("[::1]:22"), "400");
+
+	/* A tunnel: with the site's password, not the guest's. */
+	autofd int a = to_gateway(3128, CONNECT("A.test:8443"));
+	autofd int pa = comes(proxy);
+	reads(pa, "\r\n\r\n", text, sizeof(text));
+	assert_string_equal(text, "CONNECT a.test:8443 HTTP/1.1\r\nHost: a.test:8443\r\n"
+	                          "Proxy-Authorization: Basic c2l0ZQ==\r\n\r\n");
+	assert_int_equal(send(pa, "HTTP/1.1 200 OK\r\nX: y\r\n\r\n", 25, MSG_NOSIGNAL), 25);
+	reads(a, "\r\n\r\n", text, sizeof(text));
+	assert_string_equal(text, "HTTP/1.1 200 Connection established\r\n\r\n");
+	assert_int_equal(send(a, "over", 4, MSG_NOSIGNAL), 4);
+	reads(pa, "over", text, sizeof(text));
+	assert_string_equal(text, "over");
+
+	/* A plain request, whole; the proxy refuses a tunnel. */
+	autofd int b = to_gateway(
+	        3128, "GET http://a.test:81/x?y HTTP/1.1\r\nHost: a.test:81\r\n"
+	              "Proxy-Authorization: mine\r\nProxy-Connection: keep-alive\r\n\r\n");
+	autofd int pb = comes(proxy);
+	reads(pb, "\r\n\r\n", text, sizeof(text));
+	assert_string_equal(text,
+	                    "GET http://a.test:81/x?y HTTP/1.1\r\nHost: a.test:81\r\n"
+	                    "Proxy-Authorization: Basic c2l0ZQ==\r\nConnection: close\r\n\r\n");
+	autofd int d = to_gateway(3128, CONNECT("b.test:443"));
+	autofd int pd = comes(proxy);
+	assert_int_equal(send(pd, "HTTP/1.1 407 No\r\n\r\n", 19, MSG_NOSIGNAL), 19);
+	reads(d, "\r\n\r\n", text, sizeof(text));
+	assert_non_null(strstr(text, "502"));
+
+	/* A policy that allows a.test: what is open for it stays, everything else ends. */
+	give(r, 1, "acme");
+	assert_int_equal(send(a, "more", 4, MSG_NOSIGNAL), 4);
+	reads(pa, "more", text, sizeof(text));
+	assert_string_equal(text, "more");
+	answers(CONNECT("b.test:443"), "403");
+	answers("GET http://b.test/ HTTP/1.1\r\nHost: b.test\r\n\r\n", "403");
+	answers(CONNECT("192.0.2.1:443"), "403");
+	autofd int e = to_gateway(3128, CONNECT("a.test:443"));
+	autofd int pe = comes(proxy);
+	gate_drop(r->g, 1);
+	assert_true(closed(a));
+	assert_true(closed(e));
+}
+
+/* Without a proxy, and in the site's own network: directly; nothing else. */
+static void mirrors_of_the_site(void **state)
+{
+	struct rig *r = *state;
+	struct gate_site site = { .mirrors = { { .name = "127.0.0.1" } }, .n_mirrors = 1 };
+	autofd int mirror = site_listen(&site.mirrors[0].port);
+	char text[1024], ask[256];
+
+	give_open(r, "vm1");
+	for (int with_proxy = 0; with_proxy < 2; with_proxy++) {
+		if (with_proxy)
+			site.proxy = (struct gate_host){ "127.0.0.1", 1 };
+		gates_set_site(r->g, &site);
+		snprintf(ask, sizeof(ask),
+		         "GET http://127.0.0.1:%u/p HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n\r\n",
+		         site.mirrors[0].port, site.mirrors[0].port);
+		autofd int a = to_gateway(3128, ask);
+		autofd int m = comes(mirror);
+		reads(m, "\r\n\r\n", text, sizeof(text));
+		assert_true(strncmp(text, "GET /p HTTP/1.1\r\n", 17) == 0);
+		assert_null(strstr(text, "Authorization"));
+		answers(CONNECT("127.0.0.1:1"), "403"); /* another port of it */
+	}
+	gate_drop(r->g, 1);
+}
+
 static int run(const char *const *argv, const char *input)
 {
 	autofree char *said = NULL;
@@ -364,7 +508,8 @@ static int network(void)
 		n += snprintf(rule + n, sizeof(rule) - (size_t)n, "%s 10.9.9.%d : %d", s ? "," : "",
 		              s, PORT0 + s);
 	snprintf(rule + n, sizeof(rule) - (size_t)n,
-	         " }\nip daddr 10.0.0.1 tcp dport { 80, 443 } redirect to :%d\n}\n}\n", PORT0 + 1);
+	         " }\nip daddr 10.0.0.1 tcp dport { 80, 443, 3128 } redirect to :%d\n}\n}\n",
+	         PORT0 + 1);
 	return run(up, NULL) || run(addr, NULL) || run(gateway, NULL) || run(nft, rule);
 }
 
@@ -376,6 +521,8 @@ int main(void)
 		                                teardown),
 		cmocka_unit_test_setup_teardown(a_slot_changes_hands, setup, teardown),
 		cmocka_unit_test_setup_teardown(to_this_server, setup, teardown),
+		cmocka_unit_test_setup_teardown(to_the_site, setup, teardown),
+		cmocka_unit_test_setup_teardown(mirrors_of_the_site, setup, teardown),
 	};
 
 	if (network() || setrlimit(RLIMIT_NOFILE, &files) < 0)

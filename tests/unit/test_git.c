@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/sock.h"
 #include "git/git_internal.h"
 #include "git/import.h"
 #include "git/trigger_internal.h"
@@ -188,9 +189,9 @@ static bool internal(const char *text)
 	struct sockaddr_in four = { .sin_family = AF_INET };
 
 	if (inet_pton(AF_INET, text, &four.sin_addr) == 1)
-		return addr_is_internal((struct sockaddr *)&four);
+		return sock_is_internal((struct sockaddr *)&four);
 	assert_int_equal(inet_pton(AF_INET6, text, &six.sin6_addr), 1);
-	return addr_is_internal((struct sockaddr *)&six);
+	return sock_is_internal((struct sockaddr *)&six);
 }
 
 static void internal_addresses_are_known(void **state)

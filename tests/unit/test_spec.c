@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_spec.c - requests to layers: what is taken, what is refused and with which code, what the
  * key depends on */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -357,6 +360,53 @@ static void canonical_text(void **state)
 	        "false}],\"workdir\":\"/w\"}");
 }
 
+/* A layer each, sorted, before all others; whoever asked for them. */
+static void runtimes(void **state)
+{
+	static const char dir[] = "/tmp/pando-test-runtimes";
+	static const char *const names[] = { "bun", "deno", "x", "y", "z" };
+	struct spec_limits l = limits;
+	struct spec_ctx c = { .limits = &l, .tag = ERR_BAD_REQUEST, .extra = json_object() };
+	struct err e = { 0 };
+	char path[64];
+
+	(void)mkdir(dir, 0755);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s.tar.zst", dir, names[i]);
+		close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	}
+	l.image_dir = dir;
+	autojson json_t *j = json_loads("{\"runtimes\":[\"deno\"],\"spec\":{\"aptDeps\":[\"jq\"],"
+	                                "\"runtimes\":[\"bun\",\"deno\"]}}",
+	                                0, NULL);
+	autospec struct spec s;
+	OK(spec_parse(j, &c, &s, &err));
+	assert_int_equal(s.n, 3);
+	for (size_t i = 0; i < 3; i++) {
+		static const char *const want[] = { "{\"runtimes\":[\"bun\"]}",
+			                            "{\"runtimes\":[\"deno\"]}",
+			                            "{\"apt\":[\"jq\"]}" };
+		autofree char *text = layer_text(&s.layers[i]);
+
+		assert_string_equal(text, want[i]);
+	}
+	static const char *const bad[] = { "{\"runtimes\":[\"perl\"]}",
+		                           "{\"runtimes\":[\"../bun\"]}", "{\"runtimes\":\"bun\"}",
+		                           "{\"runtimes\":[\"bun\",\"deno\",\"x\",\"y\",\"z\"]}" };
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		autojson json_t *k = json_loads(bad[i], 0, NULL);
+		autospec struct spec none;
+
+		assert_true(spec_parse(k, &c, &none, &e) < 0);
+	}
+	json_decref(c.extra);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s.tar.zst", dir, names[i]);
+		unlink(path);
+	}
+	rmdir(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +418,7 @@ int main(void)
 		cmocka_unit_test(too_many_layers),
 		cmocka_unit_test(keys),
 		cmocka_unit_test(canonical_text),
+		cmocka_unit_test(runtimes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

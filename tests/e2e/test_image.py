@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""test_image.py - what the base image has: interpreters, packages, runtimes; and the guests of a site with a proxy, mirrors and an authority of its own"""
+import json
+import os
+import shutil
+from urllib.parse import quote
+
+from case import Case, limit, long
+from harness import ROOT, image_dir
+from site_net import MIRROR_PORT, PASSWORD, PROXY_PORT, USER, SiteNet
+
+EXPECTED = ("bs4 lxml matplotlib numpy openpyxl pandas PIL requests scipy seaborn sklearn sympy tabulate tqdm xlsxwriter yaml").split()
+GATEWAY = "http://10.0.0.1:3128"
+SECURE = "https://secure.site.test/x"
+
+
+def manifest():
+    with open(os.path.join(image_dir(), "manifest")) as f:
+        return dict(line.rstrip("\n").split("=", 1) for line in f)
+
+
+def wanted(name):
+    with open(os.path.join(ROOT, "image/npm.list")) as f:
+        return next(line.split()[1] for line in f if line.startswith(name + " "))
+
+
+class Image(Case):
+    limit_s = 240
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.vm = cls.s.create()
+
+    def cell(self, language, code):
+        r = self.s.api("POST", f"/v1/vms/{self.vm}/code", {"language": language, "code": code})
+        self.assertIsNone(r.get("error"), r)
+        return r
+
+    def test_node(self):
+        """A current LTS is what shells and kernels find; Debian's is where it was."""
+        self.assertNotIn("missing", manifest(), "the image was built without the npm registry")
+        out = json.loads(self.s.sh(self.vm, "node -p 'JSON.stringify([process.version, process.release.lts, process.execPath])'"))
+        self.assertTrue(out[0].startswith("v" + wanted("node").rsplit("@", 1)[1] + "."), out)
+        self.assertTrue(out[1], "not an LTS")
+        self.assertEqual(out[2], "/usr/local/bin/node")
+        self.assertNotEqual(self.s.sh(self.vm, "/usr/bin/node --version"), out[0])
+        self.assertTrue(self.s.sh(self.vm, "npm --version").startswith(wanted("npm").rsplit("@", 1)[1] + "."))
+        self.assertEqual(self.s.sh(self.vm, "npm config get fund; npm config get prefix"), "false\n/usr/local")
+        for language in ("javascript", "typescript"):
+            r = self.cell(language, "process.version")
+            self.assertIn(out[0], json.dumps(r["results"]))
+
+    def test_python_packages(self):
+        have = self.s.sh(self.vm, "python3 -c \"import importlib.util as u\nfor n in '%s'.split(): assert u.find_spec(n), n\nprint('all')\"" % " ".join(EXPECTED))
+        self.assertEqual(have, "all")
+        r = self.cell("python", "import openpyxl, requests, yaml\nfrom PIL import Image\nImage.new('RGB', (3, 2)).size, yaml.safe_load('[1]')")
+        self.assertIn("((3, 2), [1])", json.dumps(r["results"]))
+
+    @long
+    @limit(400)
+    def test_scikit_learn(self):
+        r = self.cell("python", "from sklearn.linear_model import LinearRegression\nround(float(LinearRegression().fit([[0], [1], [2]], [1, 3, 5]).predict([[10]])[0]), 6)")
+        self.assertIn("21.0", json.dumps(r["results"]))
+
+    def test_kvm_where_the_processor_nests(self):
+        flags = self.s.sh(self.vm, "grep -m1 -ow -e vmx -e svm /proc/cpuinfo || true")
+        loaded = self.s.sh(self.vm, "cut -d ' ' -f 1 /proc/modules | grep -x -e kvm_intel -e kvm_amd || true")
+        if self.s.api("GET", "/v1/health")["accel"] == "tcg" or not flags:
+            self.assertEqual(loaded, "")
+        else:
+            self.assertEqual(loaded, {"vmx": "kvm_intel", "svm": "kvm_amd"}[flags])
+            self.s.sh(self.vm, "test -c /dev/kvm")
+
+    def test_alternatives_have_a_place_for_manual_pages(self):
+        """What stopped Java's packages from being configured."""
+        self.s.sh(self.vm, "touch /usr/share/man/man1/pt.1.gz && update-alternatives --install /usr/bin/pt pt /bin/true 1 "
+                           "--slave /usr/share/man/man1/p.1.gz p.1.gz /usr/share/man/man1/pt.1.gz && test -e /usr/share/man/man1/p.1.gz")
+
+    def test_a_runtime_that_is_not_there(self):
+        for names, word in ((["perl"], "has no 'perl'"), (["../x"], "not the name of a runtime"), ("bun", "runtimes")):
+            status, body = self.s.request("POST", "/v1/vms", {"runtimes": names})
+            self.assertEqual(status, 400, body)
+            self.assertIn(word, json.dumps(body))
+
+    @long
+    @limit(1500)
+    def test_java(self):
+        self.s.sh(self.vm, "export DEBIAN_FRONTEND=noninteractive; apt-get -q update && apt-get -q -y --no-install-recommends install default-jdk-headless && java -version",
+                  timeout_ms=1400000)
+
+
+class Runtimes(Case):
+    """Bun and Deno: a layer each, built once."""
+    long = True
+    limit_s = 900
+    keeps_specs = True
+
+    def test_bun_and_deno(self):
+        s = self.s
+        vm = s.create(runtimes=["deno", "bun"])
+        s.sh(vm, "echo 'const x: number = 6; console.log(x * 7)' >/root/a.ts")
+        self.assertEqual(s.sh(vm, "bun --version"), manifest()["bun_version"])
+        self.assertEqual(s.sh(vm, "bun run /root/a.ts", timeout_ms=300000), "42")
+        self.assertIn(manifest()["deno_version"], s.sh(vm, "deno --version", timeout_ms=300000))
+        self.assertEqual(s.sh(vm, "deno run /root/a.ts", timeout_ms=300000), "42")
+        layers = len(s.rows("spec_layers"))
+        again = s.create(runtimes=["bun"], spec={"runtimes": ["bun"]})  # the same layer
+        self.assertEqual(len(s.rows("spec_layers")), layers)
+        self.assertEqual(s.run(again, "command -v deno").code, 1)
+        s.sh(again, "command -v bunx")
+        s.delete(vm)
+        s.delete(again)
+
+
+class Site(Case):
+    """A company's network: the proxy and the mirror have private addresses and cannot be reached but through the gateway."""
+    limit_s = 300
+
+    @classmethod
+    def setUpClass(cls):
+        cls.net = SiteNet()
+        try:
+            cls.net.open()
+            at = cls.net.address
+            cls.ca = cls.net.path("ca.pem")
+            shutil.copy(cls.net.path("site.pem"), cls.ca)
+            cls.mirror = f"http://{at}:{MIRROR_PORT}"
+            cls.server_env = {"PANDO_GUEST_CA": cls.ca, "PANDO_EGRESS_CA": cls.ca,
+                              "PANDO_GUEST_PROXY": f"http://{USER}:{quote(PASSWORD, safe='')}@{at}:{PROXY_PORT}",
+                              "PANDO_GUEST_APT_MIRROR": f"{cls.mirror}/debian {cls.mirror}/security",
+                              "PANDO_GUEST_NPM_REGISTRY": f"{cls.mirror}/npm/", "PANDO_GUEST_PIP_INDEX": f"{cls.mirror}/pip/simple"}
+            super().setUpClass()
+            cls.vm = cls.s.create()
+        except BaseException:
+            cls.net.close()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.net.close()
+
+    def test_zz_leaves_nothing_behind(self):
+        self.net.close()
+        super().test_zz_leaves_nothing_behind()
+
+    def test_programs_use_proxy_and_authority(self):
+        s, vm = self.s, self.vm
+        self.assertEqual(s.sh(vm, f"curl -sS -m 60 {SECURE}"), "hello from secure.site.test")
+        self.assertEqual(s.sh(vm, f"wget -qO- {SECURE}"), "hello from secure.site.test")
+        self.assertEqual(s.sh(vm, f"python3 -c \"import urllib.request as u; print(u.urlopen('{SECURE}').read().decode())\""), "hello from secure.site.test")
+        self.assertEqual(s.sh(vm, f"python3 -c \"import requests; print(requests.get('{SECURE}').text)\""), "hello from secure.site.test")
+        self.assertEqual(s.sh(vm, f"node -e \"fetch('{SECURE}').then(r => r.text()).then(console.log)\"", timeout_ms=120000), "hello from secure.site.test")
+        self.assertEqual(s.sh(vm, "curl -sS -m 60 http://plain.site.test/y?z=1"), "by proxy: http://plain.site.test/y?z=1")
+        seen = self.net.seen()
+        self.assertEqual([e for e in seen if "proxy" in e and not e["ok"]], [], "asked without the password")
+        self.assertIn("secure.site.test:443", [e.get("proxy") for e in seen])
+
+    def test_the_password_and_the_address_stay_outside(self):
+        out = self.s.sh(self.vm, "env; cat /etc/apt/apt.conf.d/95pando-site /etc/npmrc /etc/xdg/pip/pip.conf /etc/pando/*; systemctl show-environment")
+        self.assertNotIn(PASSWORD, out)
+        self.assertNotIn(f":{PROXY_PORT}", out)
+        self.assertIn(f"https_proxy={GATEWAY}", out)
+        # and there is no other way to it
+        self.assertNotEqual(self.s.run(self.vm, f"curl -sS --noproxy '*' --connect-timeout 5 -m 10 http://{self.net.address}:{PROXY_PORT}/").code, 0)
+        self.assertNotEqual(self.s.run(self.vm, f"curl -sS --noproxy '*' --connect-timeout 5 -m 10 {self.mirror}/").code, 0)
+        # other hosts of that network are not the proxy's business
+        r = self.s.sh(self.vm, f"curl -sS -m 30 -o /dev/null -w '%{{http_code}}' http://{self.net.address}:9/; curl -sS -m 30 -o /dev/null -w ' %{{http_code}}' http://0x0a000001/")
+        self.assertEqual(r, "403 400")
+
+    def test_everything_has_the_variables(self):
+        s, vm = self.s, self.vm
+        r = s.api("POST", f"/v1/vms/{vm}/code", {"language": "python", "code": "import os\nos.environ['http_proxy'], 'localhost' in os.environ['no_proxy']"})
+        self.assertIn(GATEWAY, json.dumps(r))
+        self.assertEqual(s.sh(vm, "systemd-run --wait --pipe -q sh -c 'echo $https_proxy'"), GATEWAY)
+        mine = s.create(env={"http_proxy": "http://mine.test"})  # the VM's own win
+        self.assertEqual(s.sh(mine, "echo $http_proxy $https_proxy"), f"http://mine.test {GATEWAY}")
+        s.delete(mine)
+
+    def test_mirrors(self):
+        s, vm = self.s, self.vm
+        self.assertEqual(s.sh(vm, "pip install -q pandosite && python3 -c 'import pandosite; print(pandosite.value)'", timeout_ms=200000), "42")
+        self.assertEqual(s.sh(vm, "mkdir -p /root/n && cd /root/n && npm install --silent --no-audit pando-site-test >/dev/null && node -p 'require(\"pando-site-test\")'",
+                              timeout_ms=250000), "43")
+        s.run(vm, "apt-get -q -o Acquire::Retries=0 update", timeout_ms=120000)  # there is nothing in it
+        seen = [e["mirror"] for e in self.net.seen() if "mirror" in e]
+        for path in ("/pip/simple/pandosite/", "/npm/pando-site-test"):
+            self.assertIn(path, seen)
+        for start in ("/debian/dists/", "/security/dists/"):
+            self.assertTrue([p for p in seen if p.startswith(start)], seen)
+        self.assertFalse([e for e in self.net.seen() if e.get("proxied")], "the mirror was given the proxy's password")
+
+    def test_names_of_this_server_are_not_the_proxy_s(self):
+        out = self.s.sh(self.vm, "curl -sS -m 60 --resolve api.pando.localhost:443:10.0.0.1 https://api.pando.localhost/v1/health")
+        self.assertEqual(json.loads(out)["status"], "ok")
+
+    def test_policy(self):
+        """A proxy is no way round it."""
+        s = self.s
+        vm = s.create(egress={"mode": "rules", "rules": [{"action": "allow", "domain": "secure.site.test"}],
+                              "inject": []})
+        self.assertEqual(s.sh(vm, f"curl -sS -m 60 {SECURE}"), "hello from secure.site.test")
+        self.assertNotEqual(s.run(vm, "curl -sS -m 60 https://other.site.test/").code, 0)
+        self.assertEqual(s.sh(vm, "curl -sS -m 60 -o /dev/null -w '%{http_code}' http://other.site.test/"), "403")
+        self.assertIn("other.site.test", {b.get("domain") for b in s.api("GET", f"/v1/vms/{vm}/egress/blocked")["blocked"]})
+        self.assertNotIn("other.site.test", json.dumps(self.net.seen()))
+        s.api("PUT", f"/v1/vms/{vm}/egress", {"mode": "closed"})
+        self.assertNotEqual(s.run(vm, f"curl -sS -m 60 {SECURE}").code, 0)
+        # headers are added on the way through the proxy as on any other
+        s.api("PUT", f"/v1/vms/{vm}/egress", {"mode": "open", "inject": [{"domain": "inject.site.test", "headers": {"X-Key": "k3y-of-the-site"}}]})
+        self.assertEqual(s.sh(vm, "curl -sS -m 60 https://inject.site.test/i"), "hello from inject.site.test")
+        self.assertIn("k3y-of-the-site", [e["headers"].get("X-Key") for e in self.net.seen() if e.get("path") == "/i"])
+        s.delete(vm)
+
+    def test_zy_changed_and_gone(self):
+        """Another authority in the file counts at the next start; settings that are gone are taken back."""
+        s, vm = self.s, self.vm
+        count = "grep -c BEGIN /etc/pando/ca.pem; ls /usr/local/share/ca-certificates | grep -c pando-site"
+        self.assertEqual(s.sh(vm, count), "2\n1")
+        with open(self.ca, "a") as f, open(self.net.authority("second")) as second:
+            f.write(second.read())
+        s.post(vm, "suspend")
+        self.assertEqual(s.sh(vm, count), "3\n2")
+        self.assertEqual(s.sh(vm, f"curl -sS -m 60 {SECURE}"), "hello from secure.site.test")
+        for name in list(s.env):
+            if name.startswith("PANDO_GUEST_"):
+                del s.env[name]
+        s.restart()
+        self.assertEqual(s.sh(vm, "echo $https_proxy; grep -c BEGIN /etc/pando/ca.pem; ls /etc/apt/apt.conf.d | grep -c site; grep -c registry /etc/npmrc; "
+                                  "ls /etc/xdg/pip 2>/dev/null | wc -l; cmp /usr/lib/pando/debian.sources /etc/apt/sources.list.d/debian.sources && echo same"),
+                         "1\n0\n0\n0\nsame")
