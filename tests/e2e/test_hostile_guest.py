@@ -7,10 +7,9 @@ import os
 import re
 import signal
 import threading
-import time
 
 import host
-from case import ApiError, Case, limit, wait_for
+from case import ApiError, Case, limit, long, wait_for
 from world import DNS, NET, World
 
 ONE = f"{NET}.10"
@@ -157,28 +156,27 @@ class FloodOfMessages(Case):
         with open(f"/proc/{self.qemu}/io") as f:
             return int(re.search(r"syscw: (\d+)", f.read())[1])
 
-    def flood(self):
-        """Begins it; the command is never answered, since its device is gone."""
+    def flood(self, seconds=FLOOD_S):
+        """Begins it in a new VM; the command is never answered, since its device is gone."""
+        self.vm = self.s.create()
+        self.s.sh(self.vm, "echo kept >/root/kept; sync")
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest_serial.py")) as f:
             self.s.api("PUT", f"/v1/vms/{self.vm}/files/%2Froot%2Fflood.py", {"content": f.read(), "encoding": "utf8"})
+        self.log = os.path.join(self.s.dir, "run", self.s.info(self.vm)["vmInstanceId"], "qemu.log")
+        self.qemu = self.s.qemu_of(self.vm)
         self.ended = []
 
         def call():
             try:
-                r = self.s.run(self.vm, f"exec setsid python3 /root/flood.py {FLOOD_S} 2>&1", timeout_ms=FLOOD_S * 1000)
+                r = self.s.run(self.vm, f"exec python3 /root/flood.py {seconds} 2>&1", timeout_ms=FLOOD_S * 1000)
                 self.ended.append(f"the flood ended: {r.code} {r.out}")
             except ApiError as e:
                 self.ended.append(e)
         self.caller = threading.Thread(target=call, daemon=True)
         self.caller.start()
 
-    def test_qemu_talks_without_end(self):
-        self.vm, other = self.s.create(), self.s.create(name="other")
-        self.s.sh(self.vm, "echo kept >/root/kept; sync")
-        self.log = os.path.join(self.s.dir, "run", self.s.info(self.vm)["vmInstanceId"], "qemu.log")
-        self.qemu = self.s.qemu_of(self.vm)
-        before, most = self.written(), 0
-        self.flood()
+    def await_cut(self):
+        most = 0
 
         def cut():
             nonlocal most
@@ -187,7 +185,25 @@ class FloodOfMessages(Case):
             most, seen = max(most, size), most
             return seen > LOG_CUT and size < seen
         wait_for("QEMU's messages were cut", cut, 60, 0.02)
-        self.assertIn("virtio-serial-bus: ", self.tail())
+        wait_for("they begin again", lambda: "virtio-serial-bus: " in self.tail(), 60)
+
+    def kill(self):
+        self.s.post(self.vm, "kill")
+        self.caller.join(60)
+        self.assertTrue(self.ended and isinstance(self.ended[0], ApiError), f"the command of a VM that was killed: {self.ended}")
+        self.assertFalse(os.path.exists(self.log))
+        self.assertEqual(self.s.state(self.vm), "stopped")
+
+    def tail(self):
+        with open(self.log, "rb") as f:
+            f.seek(-min(4096, os.stat(self.log).st_size), os.SEEK_END)
+            return f.read().decode(errors="replace")
+
+    def test_qemu_talks_without_end(self):
+        other = self.s.create(name="other")
+        before = self.written()
+        self.flood()
+        self.await_cut()
 
         # while pandod cannot cut them: the kernel holds the bound
         pandod = self.s.pandod_pid()
@@ -212,15 +228,26 @@ class FloodOfMessages(Case):
         self.assertFalse(self.ended, self.ended)
         self.assertEqual(self.s.qemu_of(self.vm), self.qemu)
 
-        # it is ended and started as any other
-        self.s.post(self.vm, "kill")
-        self.caller.join(60)
-        self.assertTrue(self.ended and isinstance(self.ended[0], ApiError), f"the command of a VM that was killed: {self.ended}")
-        self.assertFalse(os.path.exists(self.log))
+        # it is ended as any other, and nothing of it stays
+        self.kill()
         self.assertLessEqual(self.written() - before, REST)
-        self.assertEqual(self.s.sh(self.vm, "cat /root/kept", timeout_ms=110000), "kept")
 
-    def tail(self):
-        with open(self.log, "rb") as f:
-            f.seek(-min(4096, os.stat(self.log).st_size), os.SEEK_END)
-            return f.read().decode(errors="replace")
+    @limit(300)
+    @long
+    def test_it_is_a_vm_like_any_other_again(self):
+        """With its device back the agent answers in the same machine; killed in the middle of it, the VM boots and has its disk."""
+        self.flood(seconds=15)
+        self.await_cut()
+
+        def answers():
+            try:
+                return self.s.run(self.vm, "cat /root/kept", timeout_ms=20000).out.strip() == "kept"
+            except ApiError:
+                return False
+        wait_for("the agent answers again", answers, 90, 1)
+        self.assertEqual(self.s.qemu_of(self.vm), self.qemu)
+        self.s.delete(self.vm)
+        self.flood()
+        self.await_cut()
+        self.kill()
+        self.assertEqual(self.s.sh(self.vm, "cat /root/kept", timeout_ms=110000), "kept")

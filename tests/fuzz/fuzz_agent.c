@@ -3,8 +3,9 @@
  * fuzz_agent.c - frames of the host (or of whoever got hold of its end) against the agent itself
  *
  * main.c is included, so that its loop can be run by hand. An input is frames: type, flags, stream,
- * length (two bytes), payload; RAW as a type sends the payload as it is, TIME lets it pass (two bytes,
- * in units of 16 ms), and PROGRAM says what every program does from now on.
+ * length (two bytes), payload; RAW as a type sends the payload as it is, REPEAT the frame in its
+ * payload several times on streams that follow each other, DEAF makes the host stop reading, TIME lets it pass (two bytes, in units of
+ * 16 ms), and PROGRAM says what every program does from now on.
  *
  * Children are real, but harmless: fork(2), kill(2), execve(2) and the like come by here. A child
  * is nobody in an empty root directory, with limits; the program it then runs is none of this
@@ -24,7 +25,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/shared_counters.h"
@@ -32,10 +35,12 @@
 #define RAW 0xfe
 #define TIME 0xfd
 #define PROGRAM 0xfc
+#define REPEAT 0xfb
+#define DEAF 0xfa
 #define TURNS_MAX 5000
 #define WAITS_MAX 3000 /* of a millisecond: for children that still do something */
 #define FRAMES_MAX 64
-#define FORKS_MAX 12 /* of an input, children of children included */
+#define FORKS_MAX 16 /* of an input, children of children included */
 #define NOBODY 65534
 #define SANITIZER_EXIT 86 /* of a child; libFuzzer's own handler has 77 */
 
@@ -44,7 +49,7 @@ static char root[64], work[80];
 static struct in program;
 static pid_t children[FORKS_MAX];
 static unsigned n_forks;
-static bool is_child;
+static bool is_child, deaf;
 static uint64_t skew_ms;
 
 pid_t __real_fork(void);
@@ -147,14 +152,17 @@ static __attribute__((noreturn)) void run_program(void)
 {
 	struct in in = program;
 	uint8_t what = in_u8(&in), code = in_u8(&in);
+	bool kernel = what & BIT(5); /* speaks on descriptor 3 */
 	char trash[4096];
 
 	must(is_child);
-	close_range(3, ~0u, 0); /* they are all to be closed by an exec */
+	close_range(kernel ? 4 : 3, ~0u, 0); /* they are all to be closed by an exec */
 	for (unsigned fd = 1; fd <= 2; fd++)
 		if (what & BIT(fd))
 			(void)!write((int)fd, in.p, in.n);
-	while (what & BIT(3) && read(0, trash, sizeof(trash)) > 0)
+	if (kernel)
+		(void)!write(3, in.p, in.n);
+	while (what & BIT(3) && read(kernel ? 3 : 0, trash, sizeof(trash)) > 0)
 		;
 	if (what & BIT(4))
 		raise(SIGTERM);
@@ -214,19 +222,22 @@ static void begin_process(void)
 	atexit(remove_root);
 	snprintf(work, sizeof(work), "%s/work", root);
 	put_file("etc", "passwd",
-	         "root:x:65534:65534::/work:/bin/sh\nuser:x:65534:65534:u:/none:/bin/bash\n");
+	         "root:x:65534:65534::/work:/bin/sh\nnobody:x:65534:65534:u:/none:/bin/bash\n");
+	put_file("root", "home", "");
 	put_file("dev", "null", "");
 	share_counters();
 }
 
-/* What earlier inputs have left. */
+/* Without what earlier inputs have left. */
 static void clean_work(void)
 {
-	if (n_forks || access(work, F_OK) < 0) {
-		io_remove_tree(AT_FDCWD, work, NULL);
-		must(mkdir(work, 0755) == 0);
-		must(geteuid() != 0 || chown(work, NOBODY, NOBODY) == 0);
-	}
+	char etc[96];
+
+	snprintf(etc, sizeof(etc), "%s/etc", work);
+	io_remove_tree(AT_FDCWD, work, NULL);
+	must(mkdir(work, 0755) == 0 && mkdir(etc, 0755) == 0);
+	must(geteuid() != 0 ||
+	     (chown(work, NOBODY, NOBODY) == 0 && chown(etc, NOBODY, NOBODY) == 0));
 	n_forks = 0;
 }
 
@@ -263,6 +274,7 @@ static bool turn(struct agent *a)
 	code_run(a, now);
 	ready_tick(a, now);
 	port_flush(a);
+	must(wait_ms(a) >= -1); /* when the loop would look again */
 	return more || n > 0 || !pump_idle(a) || !code_idle(a);
 }
 
@@ -296,7 +308,7 @@ static bool swallow(int host)
 	static uint8_t trash[1 << 16];
 	bool any = false;
 
-	while (recv(host, trash, sizeof(trash), MSG_DONTWAIT) > 0)
+	while (!deaf && recv(host, trash, sizeof(trash), MSG_DONTWAIT) > 0)
 		any = true;
 	return any;
 }
@@ -318,9 +330,10 @@ static void rest(struct agent *a, int host)
 	} while (more);
 }
 
-static void give(int host, struct in *in)
+static void give(int host, struct in *in, unsigned more)
 {
-	uint8_t type = in_u8(in), flags = in_u8(in), stream = in_u8(in);
+	uint8_t type = in_u8(in), flags = in_u8(in);
+	unsigned stream = in_u8(in) + more;
 	struct in p = in_take(in, in_u16(in));
 	autobuf struct buf b = { 0 };
 
@@ -328,7 +341,15 @@ static void give(int host, struct in *in)
 		skew_ms += 16u * in_u16(&p);
 	if (type == PROGRAM)
 		program = p;
-	if (type == TIME || type == PROGRAM)
+	for (unsigned i = 0; type == REPEAT && !more && i < flags; i++) {
+		struct in again = p;
+
+		give(host, &again, i + 1);
+		rest(&agent_, host);
+	}
+	if (type == DEAF)
+		deaf = flags;
+	if (type == TIME || type == PROGRAM || type == REPEAT || type == DEAF)
 		return;
 	if (type == RAW)
 		buf_put(&b, p.p, p.n);
@@ -362,6 +383,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	clean_work();
 	be_nobody(true);
 	program = (struct in){ 0 };
+	deaf = false;
 	*a = (struct agent){
 		.port = -1,
 		.ep = epoll_create1(EPOLL_CLOEXEC),
@@ -381,9 +403,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(a->ep >= 0 && agent_rx_init(&a->rx) == 0 && port_attach(a, pair[0]) == 0);
 	identity_open(a);
 	for (int i = 0; in.n && i < FRAMES_MAX && !a->quit; i++) {
-		give(pair[1], &in);
+		give(pair[1], &in, 0);
 		rest(a, pair[1]);
 	}
+	deaf = false;
+	shutdown(pair[1], SHUT_WR);
+	rest(a, pair[1]);
+	must(a->quit);
 	tear_down(a);
 	for (size_t i = 0; i < ARRAY_SIZE(a->terms); i++)
 		free(a->terms[i]); /* they live as long as the process */
