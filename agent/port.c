@@ -7,14 +7,10 @@
  * The driver wakes us when that changes. Reading stops while TX_STOP bytes wait
  * to be sent, so a host that sends requests but does not read cannot make us grow.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -23,60 +19,8 @@
 #include "base/io.h"
 #include "base/log.h"
 
-#define PORT_WAIT_MS 60000 /* for the driver to appear while the guest boots */
-#define READS_PER_TURN 8   /* then output gets its turn */
+#define READS_PER_TURN 8 /* then output gets its turn */
 #define PORT_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
-
-/* Without udev: the port's device node, by the name the host gave the port. */
-static int open_by_sysfs(void)
-{
-	autodir DIR *d = opendir("/sys/class/virtio-ports");
-	struct dirent *de;
-
-	while (d && (de = readdir(d))) {
-		char path[PATH_MAX];
-		autofree char *name = NULL;
-
-		if (de->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/sys/class/virtio-ports/%s/name", de->d_name);
-		if (io_read_file(AT_FDCWD, path, 256, &name, NULL) < 0)
-			continue;
-		name[strcspn(name, "\n")] = '\0';
-		if (strcmp(name, AGENT_PORT_NAME) != 0)
-			continue;
-		snprintf(path, sizeof(path), "/dev/%s", de->d_name);
-		return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-	}
-	errno = ENOENT;
-	return -1;
-}
-
-int port_open(struct agent *a, const char *path)
-{
-	uint64_t deadline = deadline_in(PORT_WAIT_MS);
-	autofd int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	int fd;
-
-	if (watch < 0 || inotify_add_watch(watch, "/dev", IN_CREATE | IN_ATTRIB) < 0)
-		return -errno;
-	for (;;) {
-		char events[4096];
-
-		fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-		if (fd < 0 && errno == ENOENT &&
-		    !strcmp(path, "/dev/virtio-ports/" AGENT_PORT_NAME))
-			fd = open_by_sysfs();
-		if (fd >= 0)
-			return port_attach(a, fd);
-		if (errno != ENOENT)
-			return -errno;
-		if (io_wait(watch, POLLIN, deadline) != 1)
-			return -ENOENT;
-		while (read(watch, events, sizeof(events)) > 0)
-			;
-	}
-}
 
 /* Polls for writing only while something waits; otherwise every write would wake us again. */
 static void port_await_room(struct agent *a, bool await)

@@ -16,6 +16,7 @@
 #include "store/store_domain.h"
 
 struct domains;
+struct buf;
 struct err;
 struct store;
 struct vmm;
@@ -89,5 +90,7 @@ bool domain_below(const char *name, const char *suffix);
 
 /* txt.c: 1 if one of the name's TXT records has the value, 0 if none has, -errno. */
 int txt_has(const char *resolver, const char *name, const char *value, struct err *err);
-/* Its parser: 1, 0, -EAGAIN (truncated: ask over TCP), -EBADMSG, -EIO (refused by the server). */
+/* txt_msg.c: the query, appended to out; -EINVAL: not a name. */
+int txt_question(const char *name, uint16_t id, struct buf *out);
+/* What an answer says: 1, 0, -EAGAIN (truncated: ask over TCP), -EBADMSG, -EIO (refused by the server). */
 int txt_answer(const void *p, size_t n, const char *value);

@@ -19,11 +19,29 @@ struct source_auth {
 void source_auth(const char *url, struct source_auth *ret);
 void source_auth_done(struct source_auth *a);
 
-/* ---- import_source.c ---- */
+/* ---- source_plan.c ---- */
+struct source_refs {
+	char head[REPO_REF_SIZE]; /* the source's default branch, or "" */
+	bool is_branch, is_tag, is_hash, empty; /* what the revision that was asked for is there */
+};
+struct source_plan { /* not to be moved: refspecs points into it */
+	char branch[REPO_REF_SIZE]; /* what it becomes here */
+	bool is_tag;                /* of which the branch has to be made */
+	char spec[2 * REPO_REF_SIZE + 64];
+	const char *refspecs[4];
+};
 /* Is it an address that can be fetched from? NULL: it is missing. */
 int source_url_check(const char *url, struct err *err);
 void source_hide(const char *url, char *ret, size_t size);
 int source_failed(const char *url, const char *says, struct repo_about *about, struct err *err);
+/* out: what git ls-remote --symref printed; rev: or NULL. */
+void source_refs_read(const struct buf *out, const char *rev, struct source_refs *ret);
+/* all: not only that revision; want: the branch that a tag or commit becomes, or NULL. */
+int source_plan(const struct source_refs *has, const char *url, const char *rev, bool all,
+                const char *want, struct source_plan *ret, struct repo_about *about,
+                struct err *err);
+
+/* ---- import_source.c ---- */
 int source_fetch(struct repos *g, const char *path, const char *url, const char *const *refspecs,
                  int64_t depth, struct repo_about *about, struct err *err);
 /* Fetches rev (NULL: the default branch) or all; ret_branch: what it became, "": source is empty.

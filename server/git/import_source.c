@@ -18,103 +18,8 @@
 #define FETCH_MS (30 * 60000u)
 #define REFS_BYTES (32u << 20)
 
-int source_url_check(const char *url, struct err *err)
-{
-	size_t n = url ? strlen(url) : 0;
-
-	if (n == 0 || n > SOURCE_URL_MAX ||
-	    (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0))
-		return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		               "'url' must be an address that begins with https:// or http://");
-	for (const char *p = url; *p; p++)
-		if ((unsigned char)*p <= ' ' || *p == 0x7f || *p == '\\')
-			return err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-			               "'url' has a space or a control character");
-	return 0;
-}
-
-/* Without the user and the password. */
-void source_hide(const char *url, char *ret, size_t size)
-{
-	const char *host = strstr(url, "://"), *at, *slash;
-
-	host = host ? host + 3 : url;
-	slash = host + strcspn(host, "/?#");
-	at = memchr(host, '@', (size_t)(slash - host));
-	for (const char *p = at; p; p = memchr(p + 1, '@', (size_t)(slash - p - 1)))
-		at = p;
-	snprintf(ret, size, "%.*s%s", (int)(host - url), url, at ? at + 1 : host);
-}
-
-int source_failed(const char *url, const char *says, struct repo_about *about, struct err *err)
-{
-	static const char *const denied[] = { "Authentication failed", "could not read Username",
-		                              "could not read Password", "error: 401",
-		                              "error: 403" };
-	const char *proxy = strstr(says, "proxy: ");
-	enum err_code tag = ERR_SOURCE_NOT_FOUND;
-	const char *plain = about->url;
-
-	source_hide(url, about->url, sizeof(about->url));
-	for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
-		if (strstr(says, denied[i]))
-			tag = ERR_SOURCE_UNAUTHORIZED;
-	if (proxy)
-		return err_tag(err, -EINVAL, ERR_SOURCE_NOT_FOUND,
-		               "'%.100s' cannot be reached: %.150s", plain, proxy + 7);
-	return err_tag(err, -EINVAL, tag, "'%.150s' %s", plain,
-	               tag == ERR_SOURCE_NOT_FOUND ? "is not a Git repository, or does not exist"
-	                                           : "needs a valid user name and password");
-}
-
-/* ---- what there is ---- */
-
-struct plan {
-	char head[REPO_REF_SIZE]; /* the source's default branch, or "" */
-	bool is_branch, is_tag, is_hash, empty;
-};
-
-static bool line_is(const char *line, size_t n, const char *prefix, const char *name)
-{
-	const char *tab = memchr(line, '\t', n);
-	size_t k = strlen(prefix), m = strlen(name);
-
-	if (!tab)
-		return false;
-	tab++;
-	return (size_t)(line + n - tab) == k + m && memcmp(tab, prefix, k) == 0 &&
-	       memcmp(tab + k, name, m) == 0;
-}
-
-static void read_refs(const struct buf *out, const char *rev, struct plan *ret)
-{
-	const char *p = (char *)out->p, *end = p + out->len;
-
-	ret->empty = out->len == 0;
-	while (p && p < end) {
-		const char *nl = memchr(p, '\n', (size_t)(end - p));
-		size_t n = nl ? (size_t)(nl - p) : (size_t)(end - p);
-
-		if (n > 16 && memcmp(p, "ref: refs/heads/", 16) == 0) {
-			/* The last line may be cut off anywhere. */
-			const char *tab = memchr(p + 16, '\t', n - 16);
-			size_t len = tab ? (size_t)(tab - p - 16) : n - 16;
-
-			snprintf(ret->head, sizeof(ret->head), "%.*s",
-			         (int)MIN(len, sizeof(ret->head) - 1), p + 16);
-		}
-		ret->is_branch |= rev && line_is(p, n, "refs/heads/", rev);
-		ret->is_tag |= rev && line_is(p, n, "refs/tags/", rev);
-		p = nl ? nl + 1 : end;
-	}
-	ret->is_hash =
-	        rev && strlen(rev) == REPO_SHA_SIZE - 1 && !rev[strspn(rev, "0123456789abcdef")];
-	if (!repo_branch_valid(ret->head))
-		ret->head[0] = '\0';
-}
-
 static int ask(struct repos *g, const char *path, const char *url, const char *rev,
-               struct plan *ret, struct repo_about *about, struct err *err)
+               struct source_refs *ret, struct repo_about *about, struct err *err)
 {
 	AUTO(source_auth_done) struct source_auth auth;
 	const char *argv[] = {
@@ -139,7 +44,7 @@ static int ask(struct repos *g, const char *path, const char *url, const char *r
 		return r;
 	if (res.status != 0)
 		return source_failed(url, (char *)res.err_text.p, about, err);
-	read_refs(&res.out, rev, ret);
+	source_refs_read(&res.out, rev, ret);
 	return 0;
 }
 
@@ -221,49 +126,21 @@ int source_take(struct repos *g, const char *path, const char *url, const char *
                 int64_t depth, const char *want, char ret_branch[REPO_REF_SIZE],
                 struct repo_about *about, struct err *err)
 {
-	char spec[2 * REPO_REF_SIZE + 64];
-	const char *refspecs[4] = { spec, NULL, NULL, NULL };
-	struct plan plan = { 0 };
+	struct source_refs refs = { 0 };
+	struct source_plan plan = { 0 };
 	int r;
 
-	if ((r = ask(g, path, url, rev, &plan, about, err)) < 0)
-		return r;
 	*ret_branch = '\0';
-	if (plan.empty && !rev)
-		return 0;
-	if (rev && !plan.is_branch && !plan.is_tag && !plan.is_hash) {
-		about->revision = rev;
-		return err_tag(err, -EINVAL, ERR_INVALID_REVISION,
-		               "the source has no branch, tag or commit '%.100s'", rev);
-	}
-	if (!rev && !*plan.head && !all)
-		return source_failed(url, "", about, err);
-	/* The branch that this becomes: the one it is there; of a tag or a commit, the one asked
-	 * for. */
-	snprintf(ret_branch, REPO_REF_SIZE, "%s",
-	         plan.is_branch ? rev
-	         : rev          ? (want         ? want
-	                           : *plan.head ? plan.head
-	                                        : "main")
-	         : *plan.head   ? plan.head
-	                        : (want ? want : "main"));
-	if (plan.is_branch || !rev)
-		snprintf(spec, sizeof(spec), "+refs/heads/%s:refs/heads/%s", ret_branch,
-		         ret_branch);
-	else if (plan.is_tag)
-		snprintf(spec, sizeof(spec), "+refs/tags/%s:refs/tags/%s", rev, rev);
-	else
-		snprintf(spec, sizeof(spec), "+%s:refs/heads/%s", rev, ret_branch);
-	if (all) {
-		if (plan.is_branch || !rev)
-			snprintf(spec, sizeof(spec), "+refs/heads/*:refs/heads/*");
-		else
-			refspecs[2] = "+refs/heads/*:refs/heads/*";
-		refspecs[1] = "+refs/tags/*:refs/tags/*";
-	}
-	if ((r = source_fetch(g, path, url, refspecs, depth, about, err)) < 0)
+	if ((r = ask(g, path, url, rev, &refs, about, err)) < 0)
 		return r;
-	return rev && !plan.is_branch && plan.is_tag ? branch_from(path, rev, ret_branch, err) : 0;
+	if (refs.empty && !rev)
+		return 0;
+	if ((r = source_plan(&refs, url, rev, all, want, &plan, about, err)) < 0)
+		return r;
+	snprintf(ret_branch, REPO_REF_SIZE, "%s", plan.branch);
+	if ((r = source_fetch(g, path, url, plan.refspecs, depth, about, err)) < 0)
+		return r;
+	return plan.is_tag ? branch_from(path, rev, ret_branch, err) : 0;
 }
 
 int import_source(struct repos *g, const char *account, const char *path,

@@ -52,14 +52,16 @@ int signer_sign(struct signer *s, const char *issuer, const char *id, const void
 int signer_keys(struct signer *s, struct signing_public **ret, size_t *ret_n, struct err *err);
 int signer_rotate(struct signer *s, char ret_kid[ID_SIZE], struct err *err);
 
+/* ---- webhook_url.c ---- */
+/* http or https, with a host; judged again when it is connected to. */
+int webhook_url_check(const char *url, bool allow_private, struct err *err);
+
 /* ---- webhook.c ---- */
 struct webhook {
 	const char *url, *id, *signature, *body;
 	bool allow_private;
 	const atomic_bool *ending;
 };
-/* http or https, with a host; judged again when it is connected to. */
-int webhook_url_check(const char *url, bool allow_private, struct err *err);
 /* 0 with the reply's status, or -errno with why there is none. */
 int webhook_send(const struct webhook *w, int *ret_status, struct err *err);
 

@@ -94,6 +94,13 @@ bool lobby_busy(struct lobby *d, struct visitor *v);
 /* The request is over. known: it had a key. */
 void lobby_over(struct lobby *d, struct visitor *v, bool known);
 
+/* ---- addresses and networks: nets.c; http_nets_parse() is in http.h ---- */
+/* The address as 16 bytes; false: it is neither IPv4 nor IPv6. */
+bool net_bytes(const struct sockaddr *sa, uint8_t ret[16]);
+bool net_has(const struct http_net *net, const uint8_t addr[16]);
+/* The last address of an X-Forwarded-For. */
+int net_forwarded(const char *value, struct sockaddr_storage *ret);
+
 /* ---- where requests come from: remote.c ---- */
 /* This host, or a proxy that the operator has named. */
 bool remote_is_trusted(const struct http *h, const struct sockaddr *sa);

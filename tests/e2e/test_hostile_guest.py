@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that tries to escape: the host's API, other slots, metadata addresses, another's address, tables filled up, names as a tunnel
+"""A guest that tries to escape: the host's API, other slots, metadata addresses, another's address, tables filled up, names as a tunnel; and one that makes QEMU talk
 
 What must not be reached is there and would answer. ARP and addresses inside a VPC are in test_vpc.py.
 """
+import os
 import re
+import signal
+import threading
 
 import host
-from case import Case, limit, wait_for
+from case import ApiError, Case, limit, long, wait_for
 from world import DNS, NET, World
 
 ONE = f"{NET}.10"
@@ -125,3 +128,126 @@ class HostileGuest(Case):
     def test_zz_leaves_nothing_behind(self):
         self.world.close()
         super().test_zz_leaves_nothing_behind()
+
+
+LOG_CUT = 1 << 20      # pandod cuts QEMU's messages beyond so many bytes (engine/guestlog.c)
+LOG_MAX = 2 << 20      # and QEMU cannot write more than that
+FILE_END = 3 << 40     # PRIV_FILE_MAX of wire/priv.h
+REST = 256 << 10       # what else may grow on the host meanwhile
+FLOOD_S = 600          # or until the VM is ended, which is what happens
+
+
+class FloodOfMessages(Case):
+    """Root in a guest drives its serial device by hand and sends control messages that QEMU complains about, one line each, as fast as it can (guest_serial.py)."""
+    limit_s = 240
+
+    def written(self):
+        """Bytes on the host's disk below the data directory's run/ and in the server's log; disks and memory of VMs are elsewhere."""
+        files = [os.path.join(top, name) for top, _, names in os.walk(os.path.join(self.s.dir, "run")) for name in names]
+        return sum(os.lstat(f).st_blocks * 512 for f in [*files, self.s.log_path] if os.path.lexists(f))
+
+    def size(self):
+        st = os.stat(self.log)
+        self.assertLessEqual(st.st_size, FILE_END, "QEMU's log went past its end")
+        return st.st_blocks * 512
+
+    def writes(self):
+        """How often QEMU has written anything, with or without success."""
+        with open(f"/proc/{self.qemu}/io") as f:
+            return int(re.search(r"syscw: (\d+)", f.read())[1])
+
+    def flood(self, seconds=FLOOD_S):
+        """Begins it in a new VM; the command is never answered, since its device is gone."""
+        self.vm = self.s.create()
+        self.s.sh(self.vm, "echo kept >/root/kept; sync")
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest_serial.py")) as f:
+            self.s.api("PUT", f"/v1/vms/{self.vm}/files/%2Froot%2Fflood.py", {"content": f.read(), "encoding": "utf8"})
+        self.log = os.path.join(self.s.dir, "run", self.s.info(self.vm)["vmInstanceId"], "qemu.log")
+        self.qemu = self.s.qemu_of(self.vm)
+        self.ended = []
+
+        def call():
+            try:
+                r = self.s.run(self.vm, f"exec python3 /root/flood.py {seconds} 2>&1", timeout_ms=FLOOD_S * 1000)
+                self.ended.append(f"the flood ended: {r.code} {r.out}")
+            except ApiError as e:
+                self.ended.append(e)
+        self.caller = threading.Thread(target=call, daemon=True)
+        self.caller.start()
+
+    def await_cut(self):
+        most = 0
+
+        def cut():
+            nonlocal most
+            self.assertFalse(self.ended, self.ended)
+            size = self.size()
+            most, seen = max(most, size), most
+            return seen > LOG_CUT and size < seen
+        wait_for("QEMU's messages were cut", cut, 60, 0.02)
+        wait_for("they begin again", lambda: "virtio-serial-bus: " in self.tail(), 60)
+
+    def kill(self):
+        self.s.post(self.vm, "kill")
+        self.caller.join(60)
+        self.assertTrue(self.ended and isinstance(self.ended[0], ApiError), f"the command of a VM that was killed: {self.ended}")
+        self.assertFalse(os.path.exists(self.log))
+        self.assertEqual(self.s.state(self.vm), "stopped")
+
+    def tail(self):
+        with open(self.log, "rb") as f:
+            f.seek(-min(4096, os.stat(self.log).st_size), os.SEEK_END)
+            return f.read().decode(errors="replace")
+
+    def test_qemu_talks_without_end(self):
+        other = self.s.create(name="other")
+        before = self.written()
+        self.flood()
+        self.await_cut()
+
+        # while pandod cannot cut them: the kernel holds the bound
+        pandod = self.s.pandod_pid()
+        os.kill(pandod, signal.SIGSTOP)
+        try:
+            wait_for("they are as long as they can be", lambda: os.stat(self.log).st_size >= FILE_END - 200, 60, 0.05)
+            full = self.writes()
+            wait_for("QEMU tries to write more", lambda: self.writes() > full + 5000, 60)
+            self.assertLessEqual(self.size(), LOG_MAX + 8192)
+            self.assertLessEqual(self.written() - before, LOG_MAX + REST)
+        finally:
+            os.kill(pandod, signal.SIGCONT)
+        wait_for("pandod cuts them again", lambda: self.size() < LOG_CUT, 30, 0.02)
+        self.assertEqual(self.s.pandod_pid(), pandod)
+
+        # meanwhile nobody else notices
+        self.assertEqual(self.s.api("GET", "/v1/health")["status"], "ok")
+        self.assertEqual(self.s.sh(other, "echo alive"), "alive")
+        third = self.s.create()
+        self.assertEqual(self.s.sh(third, "echo alive"), "alive")
+        self.assertEqual(self.s.state(self.vm), "running")
+        self.assertFalse(self.ended, self.ended)
+        self.assertEqual(self.s.qemu_of(self.vm), self.qemu)
+
+        # it is ended as any other, and nothing of it stays
+        self.kill()
+        self.assertLessEqual(self.written() - before, REST)
+
+    @limit(300)
+    @long
+    def test_it_is_a_vm_like_any_other_again(self):
+        """With its device back the agent answers in the same machine; killed in the middle of it, the VM boots and has its disk."""
+        self.flood(seconds=15)
+        self.await_cut()
+
+        def answers():
+            try:
+                return self.s.run(self.vm, "cat /root/kept", timeout_ms=20000).out.strip() == "kept"
+            except ApiError:
+                return False
+        wait_for("the agent answers again", answers, 90, 1)
+        self.assertEqual(self.s.qemu_of(self.vm), self.qemu)
+        self.s.delete(self.vm)
+        self.flood()
+        self.await_cut()
+        self.kill()
+        self.assertEqual(self.s.sh(self.vm, "cat /root/kept", timeout_ms=110000), "kept")

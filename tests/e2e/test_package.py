@@ -5,7 +5,7 @@ Theory of operation: the base image is of another release than this host, for wh
 beside its own, the clean Debian of tests/package/tree.sh with the guest's agent, network unit and kernel modules, and an init that
 changes into it: after the next boot the VM is that system. In there everything is as for a user: apt, systemctl, the pando command. The base image is brought
 along, because an emulated machine would need an hour to make it; pando-image.service finds it in its cache. VMs of that Pando run in a VM, and either or
-both may be emulated: deadlines are long.
+both may be emulated: deadlines are long. The story's tests are inherited and come after test_a; test_zz deletes the machine.
 """
 import http.client
 import os
@@ -58,6 +58,7 @@ class InstalledPackage(Story, Case):
     limit_s = 3600
     vm = None
     deb_path, data_dir, cache_dir = "/root/pando.deb", "/var/lib/pando", "/var/cache/pando"
+    run_files = ("net", "generation", "machine-id")  # the last two are the agent's of this VM
     # small, and nothing made ahead of need: everything in there is slow. An emulated machine may have an emulated KVM, which is slow too, but
     # much quicker than an emulator that is emulated.
     conf = "PANDO_KVM_PROBE_S=600\nPANDO_BOOT_S=3600\nPANDO_VM_VCPUS=1\nPANDO_VM_MEM_MB=512\nPANDO_POOL=0\nPANDO_BLANKS=0\nPANDO_EDGE_LISTEN=none\n"
@@ -124,6 +125,3 @@ class InstalledPackage(Story, Case):
     def move_image_in(self):
         self.sh("mkdir -p /var/cache/pando/images && zstd -q -dc /root/image.tar.zst | tar -x -S -C /var/cache/pando/images --numeric-owner "
                 "&& rm /root/image.tar.zst", 1200)
-
-    def test_i_the_machine_goes(self):
-        self.s.delete(self.vm)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/auto.h"
 #include "base/buf.h"
 #include "wire/agent_code.h"
 
@@ -70,10 +71,25 @@ static bool recode(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 	}
 }
 
+/* As users write it: every name is of one language, whose own name leads back to it. */
+static void try_language(const uint8_t *p, size_t n)
+{
+	char name[16] = "";
+	unsigned language;
+
+	memcpy(name, p, MIN(n, sizeof(name) - 1));
+	language = agent_language_of(name);
+	assert(language < AGENT_LANG_END);
+	assert(!language || agent_language_of(agent_language_name(language)) == language);
+	assert(!strcmp(agent_language_name(0), agent_language_name(AGENT_LANG_END)));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buf b = { 0 };
 
+	if (size && data[0] == 6)
+		try_language(data + 1, size - 1);
 	if (size && data[0] == 5) {
 		size_t n = recode_events(data + 1, size - 1, &b);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_git_tar.c - any bytes as a tar archive, in pieces of any size: reported members are well
- * formed, and always the same */
+ * formed, and always the same. Names and contents that begin with '!' are refused, as a reader does
+ * that has no more room: nothing is reported after that */
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +15,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct seen {
-	bool open;
+	bool open, refused;
 	uint64_t left, entries, sum;
 };
 
@@ -27,7 +29,7 @@ static int on_entry(void *ctx, const struct tar_entry *e, struct err *err)
 {
 	struct seen *s = ctx;
 
-	must(!s->open);
+	must(!s->open && !s->refused);
 	must(memchr(e->path, 0, sizeof(e->path)) && memchr(e->target, 0, sizeof(e->target)));
 	s->entries++;
 	for (const char *p = e->path; *p; p++)
@@ -37,14 +39,18 @@ static int on_entry(void *ctx, const struct tar_entry *e, struct err *err)
 		s->left = e->size;
 	}
 	tree_path_check(e->path, err);
-	return 0;
+	s->refused = e->path[0] == '!';
+	return s->refused ? err_set(err, -EDQUOT, "no room") : 0;
 }
 
 static int on_data(void *ctx, const uint8_t *p, size_t n, struct err *err)
 {
 	struct seen *s = ctx;
 
-	must(s->open && n <= s->left);
+	must(s->open && n <= s->left && !s->refused);
+	s->refused = n && p[0] == '!';
+	if (s->refused)
+		return err_set(err, -EDQUOT, "no room");
 	s->left -= n;
 	for (size_t i = 0; i < n; i++)
 		s->sum = s->sum * 31 + p[i];
@@ -55,7 +61,7 @@ static int on_end(void *ctx, struct err *err)
 {
 	struct seen *s = ctx;
 
-	must(s->open && s->left == 0);
+	must(s->open && s->left == 0 && !s->refused);
 	s->open = false;
 	return 0;
 }
@@ -83,6 +89,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int ra = feed(data, size, size ? size : 1, &a), rb = feed(data, size, 7, &b);
 
 	must((ra == 0) == (rb == 0));
-	must(a.entries == b.entries && (ra < 0 || a.sum == b.sum));
+	must(a.entries == b.entries && a.refused == b.refused && (ra < 0 || a.sum == b.sum));
 	return 0;
 }

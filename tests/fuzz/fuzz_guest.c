@@ -4,7 +4,8 @@
  *
  * Byte 0 picks a call; then come the guest's frames: type, flags, stream, length (two bytes),
  * payload. A thread plays the guest and sends them once it was asked; WAIT as a type waits for the
- * next request. It greets properly, or, for the call HELLO, as the input says. At the end it hangs
+ * next request, AWAIT for the next frame of the type that follows; MUCH is data, as many bytes as its payload
+ * says. It greets properly, or, for the call HELLO, as the input says. At the end it hangs
  * up: whatever it sent, the call must return then. What calls give back is touched, so that the
  * sanitizers see it.
  */
@@ -27,7 +28,9 @@
 #include "tests/fuzz/fuzz.h"
 
 #define WAIT 0xff
-#define WAIT_MS 20 /* for that; it may never come */
+#define AWAIT 0xfd
+#define MUCH 0xfc
+#define WAIT_MS 100 /* for that; it may never come */
 #define WAITS_MAX 4
 #define DEADLINE_MS 5000 /* never reached: the guest hangs up */
 
@@ -82,10 +85,16 @@ static void put_frame(struct buf *b, struct in *in, uint8_t type, const uint8_t 
 		memcpy(copy, p.p, p.n);
 	if (type == AGENT_F_HELLO_ACK && flags == 0 && p.n >= AGENT_NONCE_LEN)
 		memcpy(copy, nonce, AGENT_NONCE_LEN);
-	if (type == WAIT - 1) /* no frame at all */
+	if (type == MUCH) {
+		static const uint8_t zeros[AGENT_PAYLOAD_MAX];
+		size_t n = p.n < 2 ? p.n : get_be16(p.p);
+
+		agent_frame_put(b, AGENT_F_DATA, flags, stream, zeros, MIN(n, sizeof(zeros)));
+	} else if (type == WAIT - 1) { /* no frame at all */
 		buf_put(b, copy, p.n);
-	else
+	} else {
 		agent_frame_put(b, type, flags, stream, copy, p.n);
+	}
 }
 
 static void *peer_main(void *arg)
@@ -104,8 +113,10 @@ static void *peer_main(void *arg)
 		autobuf struct buf b = { 0 };
 		uint8_t type = in_u8(&p->in);
 
-		if (type == WAIT) {
-			if (waits++ == WAITS_MAX || !wait_for(p->fd, &rx, asked, WAIT_MS, &f))
+		if (type == WAIT || type == AWAIT) {
+			uint16_t next = type == WAIT ? asked : in_u8(&p->in);
+
+			if (waits++ == WAITS_MAX || !wait_for(p->fd, &rx, next, WAIT_MS, &f))
 				break;
 			continue;
 		}
@@ -229,6 +240,44 @@ static void call_run(struct guest *g, struct err *err)
 	drain(f, read_plain);
 }
 
+/* More than a guest takes at once; then its end is waited for. */
+static void call_feed(struct guest *g, struct err *err)
+{
+	static const uint8_t much[3000];
+	struct guest_exec_req q = { .command = "x" };
+	struct guest_started s;
+	struct guest_flow *f;
+
+	if (guest_run(g, &q, true, &f, &s, err) < 0)
+		return;
+	for (size_t at = 0; at < sizeof(much);) {
+		ssize_t k = guest_flow_feed(f, much + at, sizeof(much) - at, err);
+
+		must(k <= (ssize_t)(sizeof(much) - at));
+		if (k <= 0)
+			break;
+		at += (size_t)k;
+	}
+	if (guest_flow_write(f, much, sizeof(much), deadline_in(DEADLINE_MS), err) == 0)
+		(void)guest_flow_feed_eof(f, err);
+	(void)guest_flow_finish(f, deadline_in(DEADLINE_MS), err);
+	guest_flow_close(f);
+}
+
+/* Whoever reads has had enough. */
+static int refuse(void *ctx, const uint8_t *p, size_t n)
+{
+	touch(p, n);
+	return -ECANCELED;
+}
+
+static void call_read_refused(struct guest *g, struct err *err)
+{
+	must(guest_read_file(g, NULL, "/x", 0, 0, refuse, NULL, deadline_in(DEADLINE_MS), err) <=
+	     0);
+	(void)guest_ping(g, deadline_in(DEADLINE_MS), err);
+}
+
 static void call_read(struct guest *g, struct err *err)
 {
 	(void)guest_read_file(g, NULL, "/x", 0, 0, sink, NULL, deadline_in(DEADLINE_MS), err);
@@ -293,7 +342,8 @@ static void call_output(struct guest *g, struct err *err)
 
 static void call_walk(struct guest *g, struct err *err)
 {
-	struct guest_walk_req q = { .root = "/r" };
+	static const char *const ignore[] = { "/r/x" };
+	struct guest_walk_req q = { .root = "/r", .ignore = ignore, .n_ignore = 1 };
 	struct guest_walk_rec rec;
 	struct guest_walk *w;
 
@@ -443,14 +493,15 @@ static void call_plain(struct guest *g, struct err *err)
 	struct guest_started s;
 
 	(void)guest_ping(g, deadline_in(DEADLINE_MS), err);
+	(void)guest_set_clock(g, deadline_in(DEADLINE_MS), err);
 	(void)guest_start(g, &(struct guest_exec_req){ .command = "x" }, false, &s, err);
 	if (guest_quiesce(g, deadline_in(DEADLINE_MS), err) == 0)
 		guest_resume(g);
 }
 
-static void call_hello(struct guest *g, struct err *err)
+static void greet(struct guest *g, enum guest_reason reason, struct err *err)
 {
-	struct guest_identity id = { .reason = GUEST_THAW,
+	struct guest_identity id = { .reason = reason,
 		                     .generation = 9,
 		                     .machine_id = "0123456789abcdef0123456789abcdef",
 		                     .hostname = "h" };
@@ -458,6 +509,22 @@ static void call_hello(struct guest *g, struct err *err)
 
 	if (guest_hello(g, &id, deadline_in(DEADLINE_MS), &info, err) == 0)
 		touch(info.agent_version, strlen(info.agent_version) + strlen(info.boot_id));
+	must(guest_hello(g, &id, deadline_in(DEADLINE_MS), &info, err) < 0); /* only once */
+}
+
+static void call_hello(struct guest *g, struct err *err)
+{
+	greet(g, GUEST_THAW, err);
+}
+
+static void call_hello_boot(struct guest *g, struct err *err)
+{
+	greet(g, GUEST_BOOT, err);
+}
+
+static void call_hello_again(struct guest *g, struct err *err)
+{
+	greet(g, GUEST_RECONNECT, err);
 }
 
 static void (*const calls[])(struct guest *, struct err *) = {
@@ -465,6 +532,7 @@ static void (*const calls[])(struct guest *, struct err *) = {
 	call_stat,     call_get,   call_tar,   call_watch, call_output, call_walk,
 	call_hash,     call_procs, call_terms, call_term,  call_cell,   call_warm,
 	call_contexts, call_pty,   call_ptys,  call_login, call_listen, call_plain,
+	call_feed,     call_read_refused, call_hello_boot, call_hello_again,
 };
 
 /* The reader has gone, so that nothing of this run is left for the next. */
@@ -496,7 +564,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
 	must(guest_new("fuzz", pair[0], &g, &err) == 0);
 	peer.fd = pair[1];
-	peer.greet = calls[which] == call_hello;
+	peer.greet = calls[which] == call_hello || calls[which] == call_hello_boot ||
+	             calls[which] == call_hello_again;
 	if (!peer.greet) { /* greeted without the random numbers of a greeting */
 		g->hello_begun = g->greeted = true;
 		must(reader_start(g, &err) == 0);

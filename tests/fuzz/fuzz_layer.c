@@ -60,6 +60,43 @@ static void check_merge(const struct layer_info *info, const struct layer_extent
 	free(pieces);
 }
 
+/* Over a layer lies one that has a page of every other extent, as zeros where there was data. */
+static void check_cut(const struct layer_info *info, const struct layer_extent *e)
+{
+	struct layer_extent *top = calloc(info->n_extents + 1, sizeof(*top));
+	struct layer_table stack[] = { { e, info->n_extents }, { top, 0 } };
+	struct layer_piece *pieces = NULL;
+	uint64_t end = 0, covered = 0, expected = 0, above = 0;
+	size_t n = 0;
+
+	CHECK(top);
+	for (uint64_t i = 0; i < info->n_extents; i++) {
+		expected += e[i].len;
+		if (i % 2)
+			continue;
+		top[stack[1].n++] = (struct layer_extent){
+			.guest_off = e[i].guest_off + (e[i].len > LAYER_PAGE ? LAYER_PAGE : 0),
+			.len = LAYER_PAGE,
+			.flags = e[i].flags ^ LAYER_EXTENT_ZERO,
+		};
+	}
+	for (int keep = 0; keep < 2; keep++) {
+		covered = above = end = 0;
+		CHECK(layer_stack_merge(stack, 2, keep, &pieces, &n) == 0);
+		for (size_t i = 0; i < n; i++) {
+			CHECK(pieces[i].guest_off >= end && pieces[i].len > 0);
+			CHECK(keep || !(pieces[i].flags & LAYER_EXTENT_ZERO));
+			end = pieces[i].guest_off + pieces[i].len;
+			covered += pieces[i].len;
+			above += pieces[i].layer ? pieces[i].len : 0;
+		}
+		CHECK(keep ? covered == expected : covered <= expected);
+		CHECK(above <= stack[1].n * LAYER_PAGE || keep);
+		free(pieces);
+	}
+	free(top);
+}
+
 static void check_file(const uint8_t *file, size_t size)
 {
 	struct layer_info info;
@@ -80,6 +117,9 @@ static void check_file(const uint8_t *file, size_t size)
 	if (layer_table_decode(&info, file + layer_table_off(&info), n, extents, &why) == 0) {
 		check_extents(&info, extents);
 		check_merge(&info, extents);
+		check_cut(&info, extents);
+		CHECK(n == 0 || layer_table_decode(&info, table, n - 1, extents, &why) < 0);
+		CHECK(layer_table_decode(&info, file + layer_table_off(&info), n, extents, &why) == 0);
 		CHECK(layer_table_encode(extents, info.n_extents, table) == info.table_crc);
 		CHECK(memcmp(table, file + layer_table_off(&info), n) == 0);
 		layer_header_encode(&info, page);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_mcp.c - any body as MCP messages: each is one of the four kinds, and can be answered */
+/* fuzz_mcp.c - any body as MCP messages: each is one of the four kinds, and can be answered. And as
+ * the version of a client that introduces itself: one that we speak has the name it was found by */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,14 @@ static void check_reply(json_t *j)
 	json_decref(j);
 }
 
+static void check_version(const json_t *j)
+{
+	const char *s = json_string_value(j);
+	int v = s ? mcp_version_parse(s) : -1;
+
+	must(v < 0 || (v < MCP_VERSIONS && strcmp(mcp_version_name((enum mcp_version)v), s) == 0));
+}
+
 static void check(const struct mcp_msg *m)
 {
 	const json_t *token = mcp_progress_token(m);
@@ -37,6 +46,7 @@ static void check(const struct mcp_msg *m)
 	switch (m->kind) {
 	case MCP_REQUEST:
 		must(m->id && m->method);
+		check_version(json_object_get(m->params, "protocolVersion"));
 		check_reply(mcp_result(m->id, json_object()));
 		check_reply(
 		        mcp_error(m->id, MCP_NO_METHOD, "there is no method '%.100s'", m->method));

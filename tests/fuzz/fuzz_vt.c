@@ -4,7 +4,8 @@
  *
  * Byte 0 and 1 are the size; a byte 0xfe takes two more as a new size. A picture can be
  * drawn after everything, and what it draws is a picture again. A second terminal that does
- * nothing without libvterm looks the same.
+ * nothing without libvterm looks the same, and says the same when it is asked something: answers
+ * are control sequences or a few words of one, without a line end.
  */
 #include <assert.h>
 #include <stdint.h>
@@ -28,9 +29,15 @@ static size_t next_resize(const uint8_t *p, size_t n)
 	return i;
 }
 
+static void on_say(void *ctx, const char *p, size_t n)
+{
+	buf_put(ctx, p, n);
+	assert(!memchr(p, '\n', n) && !memchr(p, '\r', n));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct buf b = { 0 }, c = { 0 };
+	struct buf b = { 0 }, c = { 0 }, said = { 0 }, said_slow = { 0 };
 	struct vt *t, *u, *slow;
 	unsigned cols, rows;
 
@@ -38,8 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	cols = COLS(data[0]);
 	rows = ROWS(data[1]);
-	t = vt_new(cols, rows, NULL, NULL);
-	slow = vt_new(cols, rows, NULL, NULL);
+	t = vt_new(cols, rows, on_say, &said);
+	slow = vt_new(cols, rows, on_say, &said_slow);
 	assert(t && slow);
 	vt_plodding(slow);
 	for (size_t i = 2; i < size;) {
@@ -58,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	vt_picture(t, /* with_history= */ true, &b);
 	vt_picture(slow, /* with_history= */ true, &c);
 	assert(!c.failed && c.len == b.len && memcmp(c.p, b.p, c.len) == 0);
+	assert(said.len == said_slow.len && (!said.len || !memcmp(said.p, said_slow.p, said.len)));
 	u = vt_new(cols, rows, NULL, NULL);
 	assert(u && !b.failed);
 	vt_feed(u, b.p, b.len);
@@ -69,5 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	vt_free(t);
 	buf_done(&b);
 	buf_done(&c);
+	buf_done(&said);
+	buf_done(&said_slow);
 	return 0;
 }

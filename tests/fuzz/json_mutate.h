@@ -270,7 +270,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 	if (at > size || dice(3) == 0)
 		return LLVMFuzzerMutate(data, size, max);
 	doc = json_loadb((const char *)data + at, size - at, 0, NULL);
-	if (!json_is_object(doc)) {
+	if (!json_is_object(doc) && !json_is_array(doc)) {
 		json_decref(doc);
 		doc = json_object();
 	}
