@@ -27,6 +27,7 @@
 	X(cp) \
 	X(tree) \
 	X(domain) \
+	X(logs) \
 	X(git) \
 	X(mcp) \
 	X(login) \

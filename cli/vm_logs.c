@@ -15,6 +15,7 @@
 #include "cli/tree.h"
 
 #define FOLLOW_MS 1000
+#define PAGES_MAX 64 /* between two looks, when lines come fast */
 #define LINE_MAX_BYTES (64u << 10)
 
 /* ---- logs.h ---- */
@@ -39,22 +40,50 @@ static bool is_in(const json_t *lines, const json_t *line)
 	return false;
 }
 
+/* Pages come newest first, their lines in the order of time. */
+static int fetch(struct cli *c, const struct logs_reader *r, json_t **ret)
+{
+	autojson json_t *lines = json_array();
+	autofree char *token = NULL;
+	int status;
+
+	for (int i = 0; i < PAGES_MAX; i++) {
+		autofree char *path = strdup(r->query);
+		autojson json_t *reply = NULL;
+		json_t *page;
+
+		if (!path)
+			cli_oom();
+		cli_query(c, &path, "startTime", r->since);
+		cli_query(c, &path, "pageToken", token);
+		if ((status = cli_call(c, "GET", path, NULL, &reply)) != CLI_OK)
+			return status;
+		page = json_incref(json_object_get(reply, "logs"));
+		json_array_extend(page, lines);
+		json_decref(lines);
+		lines = page;
+		free(token);
+		token = NULL;
+		if (!r->whole || !*cli_str(reply, "nextPageToken"))
+			break;
+		token = strdup(cli_str(reply, "nextPageToken"));
+	}
+	*ret = TAKE_PTR(lines);
+	return CLI_OK;
+}
+
 int logs_next(struct cli *c, struct logs_reader *r, FILE *f, json_t *out)
 {
-	autofree char *path = strdup(r->query);
-	autojson json_t *reply = NULL;
+	autojson json_t *lines = NULL;
 	size_t i;
 	json_t *line;
 	int status;
 
-	if (!path)
-		cli_oom();
-	cli_query(c, &path, "startTime", r->since);
-	if ((status = cli_call(c, "GET", path, NULL, &reply)) != CLI_OK)
+	if ((status = fetch(c, r, &lines)) != CLI_OK)
 		return status;
 	if (!r->seen)
 		r->seen = json_array();
-	json_array_foreach(json_object_get(reply, "logs"), i, line)
+	json_array_foreach(lines, i, line)
 	{
 		const char *at = cli_str(line, "timestamp");
 
@@ -124,34 +153,45 @@ static int follow(struct cli *c, struct logs_reader *l, int fd)
 	return status;
 }
 
+int logs_show(struct cli *c, struct logs_reader *l, const char *n_lines, bool follow_on)
+{
+	autojson json_t *lines = json_array(), *whole = NULL;
+	autofree char *all = strdup(l->query);
+	int fd = follow_on ? signals_open() : -1, r;
+
+	if (!all)
+		cli_oom();
+	cli_query(c, &l->query, "pageSize", n_lines);
+	r = logs_next(c, l, cli_json(c) ? NULL : stdout, lines);
+	if (r == CLI_OK && cli_json(c) && !follow_on) {
+		whole = json_pack("{s:O}", "logs", lines);
+		cli_dump(whole);
+	}
+	if (r == CLI_OK && cli_json(c) && follow_on)
+		put_lines(lines);
+	free(l->query);
+	l->query = TAKE_PTR(all);
+	l->whole = true;
+	if (r == CLI_OK && follow_on)
+		r = follow(c, l, fd);
+	signals_close(fd);
+	return r;
+}
+
 static int logs(struct cli *c, const struct cli_args *a)
 {
 	AUTO(logs_done) struct logs_reader l = { 0 };
 	autofree char *id = cli_vm_id(c, a->arg[0]);
-	autojson json_t *lines = json_array(), *whole = NULL;
 	char since[CLOCK_RFC3339_LEN];
-	int fd, r;
 
 	if (!id)
 		return CLI_REFUSED;
 	l.query = cli_path(c, "/observability/v1/logs?vmId=%s", id);
 	cli_query(c, &l.query, "vmService", a->opt[L_SERVICE]);
 	cli_query(c, &l.query, "search", a->opt[L_SEARCH]);
-	cli_query(c, &l.query, "pageSize", a->opt[L_LINES]);
 	if (a->opt[L_SINCE])
 		l.since = strdup(clock_rfc3339(clock_wall_ms() - a->num[L_SINCE], since));
-	fd = a->opt[L_FOLLOW] ? signals_open() : -1;
-	r = logs_next(c, &l, cli_json(c) ? NULL : stdout, lines);
-	if (r == CLI_OK && cli_json(c) && !a->opt[L_FOLLOW]) {
-		whole = json_pack("{s:O}", "logs", lines);
-		cli_dump(whole);
-	}
-	if (r == CLI_OK && cli_json(c) && a->opt[L_FOLLOW])
-		put_lines(lines);
-	if (r == CLI_OK && a->opt[L_FOLLOW])
-		r = follow(c, &l, fd);
-	signals_close(fd);
-	return r;
+	return logs_show(c, &l, a->opt[L_LINES], a->opt[L_FOLLOW] != NULL);
 }
 
 /* ---- pando vm stats ---- */

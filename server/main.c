@@ -253,6 +253,32 @@ static void take_sizes(const struct conf *c, struct vmm_conf *vc)
 	}
 }
 
+static void access_file(const struct app *a, char ret[512])
+{
+	snprintf(ret, 512, "%s/access", a->conf.data_dir);
+}
+
+/* Neither a missing access log nor one that cannot be kept is a reason not to start or stop. */
+static void access_begin(struct app *a)
+{
+	struct err err = { 0 };
+	char path[512];
+
+	access_file(a, path);
+	if (access_load(logs_access(a->logs), path, &err) < 0)
+		log_warn("%s", err.msg);
+}
+
+static void access_end(struct app *a)
+{
+	struct err err = { 0 };
+	char path[512];
+
+	access_file(a, path);
+	if (a->logs && a->front && access_save(logs_access(a->logs), path, &err) < 0)
+		log_warn("the access log is lost: %s", err.msg);
+}
+
 static int app_start(struct app *a, struct err *err)
 {
 	const struct conf *c = &a->conf;
@@ -318,9 +344,11 @@ static int app_start(struct app *a, struct err *err)
 	    (r = triggers_start(a, err)) < 0 || (r = syncs_start(a, err)) < 0)
 		return r;
 	repos_tell_unheard(a->repos);
+	access_begin(a);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
-	    (r = front_new(c, a->store, a->vmm, a->gates, &a->front, err)) < 0 ||
+	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), &a->front, err)) <
+	            0 ||
 	    (r = secrets_settle(a->secrets, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	backup_sweep(c->data_dir);
@@ -358,6 +386,7 @@ static void app_stop(struct app *a)
 	bool busy, ssh_busy;
 
 	front_stop(a->front);
+	access_end(a);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);
 	syncs_end(a->syncs);

@@ -134,6 +134,10 @@ int edgew_encode(const struct edgew_msg *m, struct buf *out, struct err *err)
 		buf_put_u32(out, m->version);
 	if (d->fields & EF_GUEST)
 		put_guest(out, &m->guest);
+	if (d->fields & EF_LINES) {
+		buf_put_u32(out, m->lines.lost);
+		buf_put_blob(out, m->lines.v.p, m->lines.v.n);
+	}
 	if (out->failed)
 		return err_set(err, -ENOMEM, "%s: out of memory", d->name);
 	if (out->len > EDGEW_MSG_MAX)
@@ -217,6 +221,13 @@ static int get_guest(struct rd *c, struct edgew_guest *g)
 	return rd_str(c, g->caller, sizeof(g->caller));
 }
 
+static int get_lines(struct rd *c, struct edgew_msg *m)
+{
+	if (rd_u32(c, &m->lines.lost) < 0)
+		return -EBADMSG;
+	return rd_blob(c, EDGEW_LINES_MAX, &m->lines.v.p, &m->lines.v.n);
+}
+
 static int get_fields(struct rd *c, unsigned fields, struct edgew_msg *m)
 {
 	if (((fields & EF_START) && get_start(c, &m->start) < 0) ||
@@ -230,7 +241,8 @@ static int get_fields(struct rd *c, unsigned fields, struct edgew_msg *m)
 	    ((fields & EF_INSTANCE) && rd_str(c, m->instance, sizeof(m->instance)) < 0) ||
 	    ((fields & EF_STATS) && get_stats(c, &m->stats) < 0) ||
 	    ((fields & EF_VERSION) && rd_u32(c, &m->version) < 0) ||
-	    ((fields & EF_GUEST) && get_guest(c, &m->guest) < 0))
+	    ((fields & EF_GUEST) && get_guest(c, &m->guest) < 0) ||
+	    ((fields & EF_LINES) && get_lines(c, m) < 0))
 		return -EBADMSG;
 	return rd_end(c);
 }

@@ -16,6 +16,9 @@
  * names that lead nowhere for others. Everything both ends must agree on is listed once, in
  * EDGEW_KINDS; numbers are never reused.
  *
+ * A socket of its own carries the access log to pandod (LINES): what does not fit into it is
+ * counted and dropped, so that it holds up neither requests nor questions.
+ *
  * Beside that there is a page of counters ("tallies") that pandod writes and pando-edge can only
  * read: an answer to WAY may be used until one of the two tallies that it depends on has changed.
  */
@@ -30,21 +33,26 @@
 struct buf;
 struct err;
 
-#define EDGEW_VERSION 2u
-#define EDGEW_FD 3                 /* the control socket in pando-edge */
-#define EDGEW_MSG_MAX (96u << 10)  /* bytes of one packet; fits the default socket buffer */
-#define EDGEW_HOST_SIZE 256        /* of a name, with the NUL */
-#define EDGEW_TOKEN_SIZE 128       /* of an ACME token */
-#define EDGEW_TEXT_SIZE 512        /* of the response to a challenge */
-#define EDGEW_FIELD_SIZE 256       /* of the field that requests to the API carry */
-#define EDGEW_CALLER_SIZE 33       /* of what the API knows a calling guest by */
-#define EDGEW_KEY_MAX (8u << 10)   /* bytes of a private key, DER */
-#define EDGEW_CERT_MAX (16u << 10) /* bytes of one certificate, DER */
-#define EDGEW_CHAIN_MAX 8u         /* certificates of a chain */
-#define EDGEW_LANES_MAX 4u         /* as many as the edge has workers */
-#define EDGEW_OPENS_MAX 64u        /* OPENs under way at one time; more are refused with -EBUSY */
-#define EDGEW_CERTS_MAX 1u         /* CERTs, likewise */
-#define EDGEW_TALLIES 4096u        /* counters; the first is for names and certificates */
+#define EDGEW_VERSION 3u
+#define EDGEW_FD 3                  /* the control socket in pando-edge */
+#define EDGEW_MSG_MAX (96u << 10)   /* bytes of one packet; fits the default socket buffer */
+#define EDGEW_HOST_SIZE 256         /* of a name, with the NUL */
+#define EDGEW_TOKEN_SIZE 128        /* of an ACME token */
+#define EDGEW_TEXT_SIZE 512         /* of the response to a challenge */
+#define EDGEW_FIELD_SIZE 256        /* of the field that requests to the API carry */
+#define EDGEW_CALLER_SIZE 33        /* of what the API knows a calling guest by */
+#define EDGEW_KEY_MAX (8u << 10)    /* bytes of a private key, DER */
+#define EDGEW_CERT_MAX (16u << 10)  /* bytes of one certificate, DER */
+#define EDGEW_CHAIN_MAX 8u          /* certificates of a chain */
+#define EDGEW_LANES_MAX 4u          /* as many as the edge has workers */
+#define EDGEW_OPENS_MAX 64u         /* OPENs under way at one time; more are refused with -EBUSY */
+#define EDGEW_CERTS_MAX 1u          /* CERTs, likewise */
+#define EDGEW_LINES_MAX (16u << 10) /* bytes of lines in one packet */
+#define EDGEW_LINE_MAX 1024u        /* bytes of one line */
+#define EDGEW_PATH_SIZE 257         /* of a path in the access log, with the NUL */
+#define EDGEW_METHOD_SIZE 33
+#define EDGEW_CLIENT_SIZE 64 /* of an address */
+#define EDGEW_TALLIES 4096u  /* counters; the first is for names and certificates */
 
 #define EDGEW_INSIDE '@' /* before a name: a guest asks for it */
 
@@ -65,10 +73,17 @@ enum edgew_field {
 	EF_STATS = 1 << 9,    /* figures */
 	EF_VERSION = 1 << 10, /* u32 */
 	EF_GUEST = 1 << 11,   /* whose connection it is */
+	EF_LINES = 1 << 12,   /* of the access log */
 };
 
 /* Who sends it, and on which kind of socket. */
-enum edgew_from { EDGEW_HOST = 1, EDGEW_EDGE = 2, EDGEW_HOST_LANE = 3, EDGEW_EDGE_LANE = 4 };
+enum edgew_from {
+	EDGEW_HOST = 1,
+	EDGEW_EDGE = 2,
+	EDGEW_HOST_LANE = 3,
+	EDGEW_EDGE_LANE = 4,
+	EDGEW_EDGE_LOG = 5
+};
 
 /* number, NAME, sender, fields */
 /* clang-format off */
@@ -85,7 +100,8 @@ enum edgew_from { EDGEW_HOST = 1, EDGEW_EDGE = 2, EDGEW_HOST_LANE = 3, EDGEW_EDG
 	M(10, WAY_IS,       EDGEW_HOST_LANE, EF_WAY)                                \
 	M(11, CHALLENGE,    EDGEW_EDGE_LANE, EF_TOKEN)                              \
 	M(12, CHALLENGE_IS, EDGEW_HOST_LANE, EF_TEXT)                               \
-	M(13, GUEST,        EDGEW_HOST,      EF_HOST | EF_GUEST)
+	M(13, GUEST,        EDGEW_HOST,      EF_HOST | EF_GUEST)                    \
+	M(14, LINES,        EDGEW_EDGE_LOG,  EF_LINES)
 /* clang-format on */
 
 #define EDGEW_AS_ENUM(num, NAME, from, fields) EDGEW_##NAME = (num),
@@ -126,6 +142,31 @@ struct edgew_guest {
 	char caller[EDGEW_CALLER_SIZE];
 };
 
+enum edgew_line_flag {
+	EDGEW_LINE_TLS = 1,
+	EDGEW_LINE_WOKE = 2,  /* the VM was asleep */
+	EDGEW_LINE_GUEST = 4, /* it was a VM that asked */
+	EDGEW_LINE_LEFT = 8,  /* the client left before the end */
+	EDGEW_LINE_CUT = 16,  /* the response could not be completed */
+	EDGEW_LINE_FLAGS = 31,
+};
+
+/* A request that is over. */
+struct edgew_line {
+	uint64_t at_ms; /* since the epoch: its end */
+	uint64_t in, out;
+	uint32_t ms;
+	uint32_t tag; /* of base/codes.def: why the edge itself responded; 0: it did not */
+	uint16_t status;
+	uint8_t proto; /* 10, 11, 20 */
+	uint8_t flags; /* enum edgew_line_flag */
+	char host[EDGEW_HOST_SIZE];
+	char place[ID_SIZE]; /* where the name led then */
+	char method[EDGEW_METHOD_SIZE];
+	char path[EDGEW_PATH_SIZE];
+	char client[EDGEW_CLIENT_SIZE];
+};
+
 struct edgew_msg {
 	unsigned kind; /* one of enum edgew_kind, checked by decode */
 	uint32_t id;
@@ -146,6 +187,10 @@ struct edgew_msg {
 	struct edgew_stats stats;
 	uint32_t version;
 	struct edgew_guest guest;
+	struct {
+		uint32_t lost; /* lines before these that were dropped */
+		struct edgew_blob v;
+	} lines;
 };
 
 /* 0, -EINVAL or -E2BIG (a field out of its limits), -ENOMEM. */
@@ -156,3 +201,9 @@ int edgew_decode(const void *p, size_t n, enum edgew_from from, struct edgew_msg
                  struct err *err);
 /* Is it fit to be looked up: printable, lower case, without spaces and slashes? */
 int edgew_host_valid(const char *s);
+
+/* ---- edge_line.c ---- */
+/* Appends a line to what will be lines.v. */
+void edgew_line_put(struct buf *b, const struct edgew_line *l);
+/* Takes the next line of lines.v: 1, 0 at the end, or -EBADMSG. */
+int edgew_line_next(struct edgew_blob *v, struct edgew_line *ret);

@@ -34,7 +34,8 @@ struct route;
 struct api_edge_status {
 	int pid; /* -1: none at the moment */
 	unsigned starts;
-	uint64_t connections, requests, refused, woken; /* of all processes there were */
+	uint64_t connections, requests, refused, woken,
+	        lines_lost; /* of all processes there were */
 	unsigned open;
 };
 

@@ -114,7 +114,8 @@ int domains_route(struct domains *d, const char *name, struct domains_way *ret)
 	}
 	if (r) {
 		*ret = (struct domains_way){ .port = (uint16_t)r->m.port,
-			                     .custom = *r->m.ownership != '\0' };
+			                     .custom = *r->m.ownership != '\0',
+			                     .wild = *r->m.domain == '*' };
 		memcpy(ret->account, r->m.account, sizeof(ret->account));
 		memcpy(ret->vm, r->m.vm, sizeof(ret->vm));
 	}

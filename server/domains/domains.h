@@ -73,6 +73,7 @@ struct domains_way {
 	char vm[ID_SIZE];
 	uint16_t port;
 	bool custom; /* below a verified domain, not a preview name */
+	bool wild;   /* by the mapping of "*" in place of its first label */
 };
 /* name: lower case. -ENOENT. */
 int domains_route(struct domains *d, const char *name, struct domains_way *ret);

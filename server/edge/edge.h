@@ -47,6 +47,20 @@ enum edge_look {
 	EDGE_RUNNING,
 };
 
+/* A request for a VM that is over; texts are only valid during the call. */
+struct edge_line {
+	int64_t at_ms;                      /* since the epoch: its end */
+	const char *host, *vm;              /* as of its struct edge_target */
+	const char *method, *path, *client; /* the path is without its query, and may be cut */
+	uint64_t in, out;                   /* bytes of the bodies */
+	unsigned ms, status;                /* status 0: there was no response */
+	unsigned proto;                     /* 10, 11, 20 */
+	unsigned code;                      /* enum err_code: the edge itself responded */
+	bool tls, woke, guest;
+	bool left; /* the client did not wait for the end, or did not take it */
+	bool cut;  /* the response could not be completed */
+};
+
 struct edge_ops {
 	/* By host name in lower case, as edge_guest() says; must not block. */
 	void (*route)(void *ctx, const char *host, struct edge_target *ret);
@@ -65,6 +79,9 @@ struct edge_ops {
 	int (*cert_make)(void *ctx, const char *name, struct err *err);
 	/* The response to an ACME challenge, or -ENOENT. */
 	int (*challenge)(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX]);
+	/* For the access log; NULL: what was given so far should go out now. Must not block. May be
+	 * NULL itself. */
+	void (*log)(void *ctx, const struct edge_line *l);
 	void *ctx;
 };
 

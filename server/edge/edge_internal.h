@@ -45,12 +45,14 @@
 #define EDGE_RETRY_MAX_MS 500  /* up to */
 #define EDGE_REDIAL_MIN_MS 100 /* a program does not accept; doubled, up to EDGE_RETRY_MAX_MS */
 #define EDGE_RETRY_STEP_MS 10  /* least time between two searches for exchanges to retry */
+#define EDGE_LOG_MS 100        /* lines of the access log wait for so long, to go together */
 #define EDGE_TICK_MS 500       /* precision of deadlines */
 #define EDGE_DISCARD_MAX                                                                 \
 	(256u << 10)          /* of a refused body, so that the client sees the response \
 	                       */
 #define EDGE_ID_BUCKETS 4096u /* to find an exchange by its id */
 #define EDGE_HOPS_MAX 8       /* from guest to guest, then it is a loop */
+#define EDGE_PATH_MAX 256u    /* bytes of a path in the access log */
 #define EDGE_H2_STREAMS 100   /* at a time, of one connection */
 #define EDGE_H2_RESETS_MAX \
 	200 /* streams reset by the client or by its fault, beyond answered ones */
@@ -122,6 +124,7 @@ struct xchg {
 	/* request */
 	char host[H1_HOST_MAX + 1];
 	char method[H1_METHOD_MAX + 1];
+	char path[EDGE_PATH_MAX + 1]; /* for the access log */
 	bool is_head, upgrade, http10, expect_100, wants_html;
 	bool again_ok; /* may be sent twice */
 	unsigned hops; /* of a guest's request: how often it came from a guest before */
@@ -138,8 +141,11 @@ struct xchg {
 	uint64_t moved_ms;  /* the last byte in any direction; once it is X_ACTIVE */
 	uint64_t opened_ms; /* when its socket came */
 	unsigned backoff_ms;
+	uint64_t bytes_in; /* of its body, passed on */
 	/* response */
 	unsigned status;
+	enum err_code code; /* of a response of our own */
+	uint64_t bytes_out; /* of its body */
 	bool resp_begun, resp_over, resp_chunked, resp_broken;
 	bool close_after; /* HTTP/1: the connection ends with this response */
 	/* HTTP/2 */
@@ -273,6 +279,7 @@ struct worker {
 	struct conn *dead_conns;
 	struct up *dead_ups;
 	uint64_t now, next_xchg, tick_at;
+	uint64_t log_at;     /* when lines of the access log go out; UINT64_MAX: there are none */
 	struct h1_head head; /* scratch */
 	uint8_t scratch[16u << 10];
 	uint8_t cork[EDGE_CORK]; /* records of the connection that is being written */
@@ -406,6 +413,13 @@ bool xchg_late(struct xchg *x);
 void xchg_connect(struct xchg *x, struct opened *o); /* takes fd and line */
 /* The upstream connection broke, or was refused. */
 void xchg_up_failed(struct xchg *x, int error);
+
+/* ---- line.c: the access log ---- */
+/* Remembers the path; with head set. */
+void line_begin(struct xchg *x);
+void line_end(const struct xchg *x);
+/* Sends what is due; all: in any case. */
+void line_flush(struct worker *w, bool all);
 
 /* ---- head.c: heads as they are forwarded ---- */
 /* The request for the VM, into x->head. */

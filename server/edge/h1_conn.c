@@ -282,6 +282,7 @@ int resp_data(struct xchg *x, const uint8_t *p, size_t n)
 {
 	struct ebuf *out = &x->c->out;
 
+	x->bytes_out += n;
 	if (x->c->h2)
 		return h2_resp_data(x, p, n);
 	if (!x->resp_chunked)

@@ -405,7 +405,7 @@ static void bury(struct worker *w)
 
 static int wait_ms(const struct worker *w)
 {
-	uint64_t until = MIN(w->tick_at, w->retry_at);
+	uint64_t until = MIN(MIN(w->tick_at, w->retry_at), w->log_at);
 
 	if (w->again)
 		return 0;
@@ -429,6 +429,7 @@ static void *worker_main(void *arg)
 		run_retries(w);
 		tick(w);
 		bury(w);
+		line_flush(w, /* all= */ false);
 	}
 	while (w->conns)
 		conn_close(w->conns);
@@ -436,6 +437,7 @@ static void *worker_main(void *arg)
 		up_close(w->ups);
 	run_again(w);
 	bury(w);
+	line_flush(w, /* all= */ true);
 	return NULL;
 }
 
@@ -447,7 +449,7 @@ int worker_open(struct worker *w, struct err *err)
 	w->tls = (struct io){ .kind = IO_TLS_LISTEN, .fd = w->e->conf.tls_fd };
 	w->http = (struct io){ .kind = IO_HTTP_LISTEN, .fd = w->e->conf.http_fd };
 	w->next_xchg = 1;
-	w->retry_at = UINT64_MAX;
+	w->retry_at = w->log_at = UINT64_MAX;
 	if (w->epoll < 0 || w->wake.fd < 0 || worker_poll(w, &w->wake, EPOLLIN) < 0)
 		return err_sys(err, -errno, "edge: epoll");
 	return 0;

@@ -384,6 +384,8 @@ static bool read_some(struct up *u)
 	u->got_any = true;
 	u->x->moved_ms = u->w->now;
 	to->len += (size_t)n;
+	if (to != &u->in)
+		u->x->bytes_out += (uint64_t)n;
 	if (to != &u->in && u->framing == H1_BODY_LENGTH) {
 		u->left -= (uint64_t)n;
 		if (u->left == 0)

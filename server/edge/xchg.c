@@ -86,6 +86,7 @@ static void drop_up(struct xchg *x)
 
 void xchg_free(struct xchg *x)
 {
+	line_end(x);
 	if (x->up && x->resp_over)
 		up_release(x->up);
 	drop_up(x);
@@ -130,6 +131,7 @@ void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char
 	drop_up(x);
 	xchg_wait(x, false);
 	x->state = X_LOCAL;
+	x->code = code;
 	atomic_fetch_add_explicit(&x->c->w->e->refused, 1, memory_order_relaxed);
 	if (x->resp_begun || page_make(x, status, code, title, text ? text : "", &body, &type) < 0)
 		resp_break(x);
@@ -348,6 +350,7 @@ void xchg_begin(struct xchg *x)
 
 	if (acme(x))
 		return;
+	line_begin(x);
 	x->counted = guard_begin(e->guard, x->c->client);
 	if (!x->counted) {
 		xchg_refuse(x, 429, ERR_LIMIT_EXCEEDED, "Too many requests at once",
@@ -498,6 +501,7 @@ int xchg_data(struct xchg *x, const uint8_t *p, size_t n)
 		return 0; /* the VM reads no more; its response says why */
 	out = &x->up->out;
 	x->req_begun = true;
+	x->bytes_in += n;
 	x->moved_ms = x->c->w->now;
 	if (x->state == X_TUNNEL || x->req_framing != H1_BODY_CHUNKED)
 		return ebuf_put(out, p, n);

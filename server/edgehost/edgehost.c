@@ -32,9 +32,11 @@ void edgehost_changed(struct edgehost *h, const char *vm)
 void edgehost_status(struct edgehost *h, struct edgehost_status *ret)
 {
 	LOCK_SCOPE(&h->lock);
-	*ret = (struct edgehost_status){
-		.stats = h->now, .pid = h->pid, .starts = h->starts, .ended_badly = h->ended_badly
-	};
+	*ret = (struct edgehost_status){ .stats = h->now,
+		                         .pid = h->pid,
+		                         .starts = h->starts,
+		                         .ended_badly = h->ended_badly,
+		                         .lines_lost = h->lines_lost };
 	ret->stats.connections += h->past.connections;
 	ret->stats.requests += h->past.requests;
 	ret->stats.refused += h->past.refused;
@@ -117,7 +119,7 @@ int edgehost_start(const struct edgehost_conf *c, const struct edgehost_ops *ops
 	h->log = c->log;
 	mutex_init(&h->lock, "edge host");
 	mutex_unshared(&h->lock);
-	h->control = h->err_fd = h->tallies_fd = h->wake = h->pid = -1;
+	h->control = h->err_fd = h->log_fd = h->tallies_fd = h->wake = h->pid = -1;
 	h->proc = PROC_NONE;
 	for (size_t i = 0; i < EDGEW_LANES_MAX; i++)
 		h->lanes[i] = -1;

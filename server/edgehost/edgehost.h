@@ -45,6 +45,10 @@ struct edgehost_ops {
 	            struct err *err);
 	/* The response to an ACME challenge, or -ENOENT. */
 	int (*challenge)(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX]);
+	/* A line of the access log of that VM, to which the line's host leads; a request for
+	 * another one was not. What the line says the process may have made up. Must not block.
+	 * May be NULL. */
+	void (*line)(void *ctx, const char *vm, const struct edge_line *l);
 	void *ctx;
 };
 
@@ -62,6 +66,7 @@ struct edgehost_status {
 	unsigned starts;
 	unsigned ended_badly; /* those that ended by themselves, or not well when they were told to
 	                       */
+	uint64_t lines_lost;  /* of the access log: they came too fast */
 };
 
 /* For starter_open(), after edgehost_kind_init(): the only way the process is started. path: of the

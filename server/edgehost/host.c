@@ -38,6 +38,7 @@
 #define WINDOW_MS 100    /* of these bounds: */
 #define WINDOW_ASKS 2000 /* questions; further ones wait for the next window */
 #define WINDOW_LINES 20  /* lines of its log, likewise */
+#define WINDOW_LOGS 100  /* packets of the access log; what does not fit is dropped there */
 #define SETTLED_MS 10000 /* one that has lived for so long may be started again at once */
 #define BACKOFF_MS 100   /* otherwise after so long, then twice that, */
 #define BACKOFF_MAX_MS 5000
@@ -264,7 +265,7 @@ static void start(struct edgehost *h)
 	h->started_ms = clock_ms();
 	h->line_len = 0;
 	h->owed_ms = 0;
-	if (spawn_edge(h, &h->proc, &control, &h->err_fd, h->lanes, &err) < 0) {
+	if (spawn_edge(h, &h->proc, &control, &h->err_fd, &h->log_fd, h->lanes, &err) < 0) {
 		log_error("%s", err.msg);
 		h->backoff_ms = h->backoff_ms ? MIN(2 * h->backoff_ms, BACKOFF_MAX_MS) : BACKOFF_MS;
 		h->next_ms = h->started_ms + h->backoff_ms;
@@ -299,8 +300,20 @@ static bool reap(struct edgehost *h, char *text, size_t size)
 	return pid >= 0 && WIFEXITED(st) && WEXITSTATUS(st) == 0;
 }
 
+/* What it logged before its end. */
+static void take_last_lines(struct edgehost *h)
+{
+	struct err none = { 0 };
+
+	for (unsigned i = 0; i < WINDOW_LOGS && h->log_fd >= 0 &&
+	                     io_wait(h->log_fd, POLLIN, 0) > 0 && host_lines(h, &none) == 0;
+	     i++)
+		;
+}
+
 static void forget(struct edgehost *h, bool bad)
 {
+	take_last_lines(h);
 	for (size_t i = 0; i < EDGEW_LANES_MAX; i++) {
 		if (h->lanes[i] >= 0)
 			close(h->lanes[i]);
@@ -308,7 +321,9 @@ static void forget(struct edgehost *h, bool bad)
 	}
 	if (h->err_fd >= 0)
 		close(h->err_fd);
-	h->err_fd = -1;
+	if (h->log_fd >= 0)
+		close(h->log_fd);
+	h->err_fd = h->log_fd = -1;
 	LOCK_SCOPE(&h->lock);
 	if (h->control >= 0)
 		close(h->control);
@@ -373,7 +388,7 @@ static void stop(struct edgehost *h)
 }
 
 struct watch {
-	struct pollfd p[4 + EDGEW_LANES_MAX];
+	struct pollfd p[5 + EDGEW_LANES_MAX];
 	int control;
 	uint64_t gen;
 	bool stopping, broken, owed;
@@ -412,7 +427,8 @@ static int watch_ms(const struct edgehost *h, const struct watch *w, uint64_t no
 {
 	if (w->control < 0)
 		return h->next_ms > now ? (int)(h->next_ms - now) : 0;
-	if (w->owed || h->asked >= WINDOW_ASKS || h->lines >= WINDOW_LINES)
+	if (w->owed || h->asked >= WINDOW_ASKS || h->lines >= WINDOW_LINES ||
+	    h->logged >= WINDOW_LOGS)
 		return WINDOW_MS;
 	return -1;
 }
@@ -421,20 +437,22 @@ static int watch_ms(const struct edgehost *h, const struct watch *w, uint64_t no
 static void serve(struct edgehost *h, struct watch *w, struct err *err)
 {
 	uint64_t now = clock_ms();
-	bool ask, hear;
+	bool ask, hear, log;
 
 	if (now - h->window_ms >= WINDOW_MS) {
 		h->window_ms = now;
-		h->asked = h->lines = 0;
+		h->asked = h->lines = h->logged = 0;
 	}
 	ask = h->asked < WINDOW_ASKS;
 	hear = h->lines < WINDOW_LINES;
+	log = h->logged < WINDOW_LOGS;
 	w->p[0] = (struct pollfd){ .fd = h->wake, .events = POLLIN };
 	w->p[1] = (struct pollfd){ .fd = h->proc.pidfd, .events = POLLIN };
 	w->p[2] = (struct pollfd){ .fd = ask ? w->control : -1, .events = POLLIN };
 	w->p[3] = (struct pollfd){ .fd = hear ? h->err_fd : -1, .events = POLLIN };
+	w->p[4] = (struct pollfd){ .fd = log ? h->log_fd : -1, .events = POLLIN };
 	for (size_t i = 0; i < EDGEW_LANES_MAX; i++)
-		w->p[4 + i] = (struct pollfd){ .fd = ask ? h->lanes[i] : -1, .events = POLLIN };
+		w->p[5 + i] = (struct pollfd){ .fd = ask ? h->lanes[i] : -1, .events = POLLIN };
 	if (poll(w->p, ARRAY_SIZE(w->p), watch_ms(h, w, now)) <= 0)
 		return;
 	if (w->p[0].revents) {
@@ -454,11 +472,15 @@ static void serve(struct edgehost *h, struct watch *w, struct err *err)
 			return;
 	}
 	for (size_t i = 0; i < EDGEW_LANES_MAX; i++) {
-		if (!w->p[4 + i].revents)
+		if (!w->p[5 + i].revents)
 			continue;
 		h->asked++;
 		if (answer_lane(h, h->lanes[i], err) < 0)
 			return;
+	}
+	if (w->p[4].revents) { /* after what somebody waits for */
+		h->logged++;
+		(void)host_lines(h, err);
 	}
 }
 

@@ -41,10 +41,11 @@ struct edgehost {
 	struct proc proc;
 	int err_fd; /* what it writes to stderr */
 	int lanes[EDGEW_LANES_MAX];
+	int log_fd;                   /* lines of the access log */
 	uint64_t started_ms, next_ms; /* when it was started; when the next one may be */
 	unsigned backoff_ms;          /* before the next one */
 	uint64_t window_ms;           /* of these counts: */
-	unsigned asked, lines;
+	unsigned asked, lines, logged;
 	uint64_t owed_ms; /* since when a message that a machine ended is owed */
 	char line[512];   /* of err_fd, so far */
 	size_t line_len;
@@ -58,6 +59,7 @@ struct edgehost {
 	bool owed_ended GUARDED_BY(lock); /* some machine ended, and the process was not told */
 	unsigned starts GUARDED_BY(lock), ended_badly GUARDED_BY(lock);
 	struct edge_stats past GUARDED_BY(lock), now GUARDED_BY(lock);
+	uint64_t lines_lost GUARDED_BY(lock);
 	/* jobs.c */
 	struct job *first GUARDED_BY(lock), *last GUARDED_BY(lock);
 	unsigned n_opens GUARDED_BY(lock), n_certs GUARDED_BY(lock); /* with those under way */
@@ -66,7 +68,7 @@ struct edgehost {
 };
 
 /* spawn.c: the sockets are pandod's ends, and do not block. */
-int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err,
+int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err, int *ret_log,
                int ret_lanes[EDGEW_LANES_MAX], struct err *err);
 
 /* jobs.c: what takes time, on threads that are started as needed. */
@@ -84,6 +86,9 @@ static inline uint32_t tally(const struct edgehost *h, uint32_t i)
 {
 	return atomic_load_explicit(&h->tallies->tally[i], memory_order_acquire);
 }
+
+/* log.c: the next packet of lines. 0, or the process has to be ended. */
+int host_lines(struct edgehost *h, struct err *err);
 
 /* host.c */
 void *host_main(void *arg); /* the thread */

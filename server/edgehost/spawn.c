@@ -89,10 +89,11 @@ static int listening(int fd)
 	return fd;
 }
 
-/* START, with the page of counters, the lanes and the listening sockets. */
-static int send_start(const struct edgehost *h, int control, const int *lanes, struct err *err)
+/* START, with the page of counters, the lanes, the log's socket and the listening ones. */
+static int send_start(const struct edgehost *h, int control, const int *lanes, int log,
+                      struct err *err)
 {
-	int fds[EDGEW_LANES_MAX + 3];
+	int fds[EDGEW_LANES_MAX + 4];
 	autobuf struct buf b = { 0 };
 	struct edgew_msg m = { .kind = EDGEW_START, .start = start_of(h) };
 	size_t n = 0;
@@ -102,6 +103,7 @@ static int send_start(const struct edgehost *h, int control, const int *lanes, s
 	fds[n++] = h->tallies_fd;
 	for (unsigned i = 0; i < h->conf.workers; i++)
 		fds[n++] = lanes[i];
+	fds[n++] = log;
 	if (h->conf.tls_fd >= 0)
 		fds[n++] = listening(h->conf.tls_fd);
 	if (h->conf.http_fd >= 0)
@@ -113,10 +115,11 @@ static int send_start(const struct edgehost *h, int control, const int *lanes, s
 	return k < 0 ? err_sys(err, (int)k, "edge: send the settings") : 0;
 }
 
-int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err,
+int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_err, int *ret_log,
                int ret_lanes[EDGEW_LANES_MAX], struct err *err)
 {
-	int pair[2] = { -1, -1 }, errs[2] = { -1, -1 }, theirs[EDGEW_LANES_MAX];
+	int pair[2] = { -1, -1 }, log[2] = { -1, -1 }, errs[2] = { -1, -1 };
+	int theirs[EDGEW_LANES_MAX];
 	int r = 0;
 
 	for (unsigned i = 0; i < EDGEW_LANES_MAX; i++)
@@ -132,12 +135,14 @@ int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_
 		theirs[i] = l[1];
 	}
 	if (r == 0 && (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
+	               socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, log) < 0 ||
 	               pipe2(errs, O_CLOEXEC) < 0 || fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ||
 	               fcntl(errs[0], F_SETFL, O_NONBLOCK) < 0))
 		r = err_sys(err, -errno, "edge: make a socket");
 	if (r == 0)
-		r = send_start(h, pair[0], theirs, err);
+		r = send_start(h, pair[0], theirs, log[1], err);
 	close_all(theirs, EDGEW_LANES_MAX);
+	close_all(&log[1], 1);
 	if (r == 0)
 		r = helper_start(edgehost_kind.name, program, h->nofile, pair[1], errs[1], ret,
 		                 err);
@@ -146,10 +151,12 @@ int spawn_edge(struct edgehost *h, struct proc *ret, int *ret_control, int *ret_
 	if (r < 0) {
 		close_all(&pair[0], 1);
 		close_all(&errs[0], 1);
+		close_all(&log[0], 1);
 		close_all(ret_lanes, EDGEW_LANES_MAX);
 		return r;
 	}
 	*ret_control = pair[0];
 	*ret_err = errs[0];
+	*ret_log = log[0];
 	return 0;
 }

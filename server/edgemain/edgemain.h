@@ -35,6 +35,9 @@ int link_call(struct link *l, const struct edgew_msg *question, struct edgew_msg
 /* Without an answer; dropped if the socket is full. */
 void link_tell(struct link *l, const struct edgew_msg *m);
 
+/* A packet with lines of the access log; -EAGAIN: pandod is behind. From any thread. */
+int link_log(struct link *l, const struct edgew_msg *m);
+
 struct link_events {
 	void (*ended)(void *ctx, const char *instance);     /* NULL: any may have */
 	void (*cert)(void *ctx, const struct edgew_msg *m); /* before its call returns */
@@ -53,6 +56,14 @@ struct ways *ways_free(struct ways *w);
 struct edge_ops ways_ops(struct ways *w);
 /* A certificate that pandod sent. */
 void ways_cert(struct ways *w, const struct edgew_msg *m);
+
+/* ---- lines.c: the access log, on its way to pandod ---- */
+struct lines;
+struct lines *lines_new(struct link *l); /* NULL: out of memory */
+struct lines *lines_free(struct lines *s);
+/* Each lane has one thread. */
+void lines_add(struct lines *s, unsigned lane, const struct edge_line *l);
+void lines_flush(struct lines *s, unsigned lane);
 
 /* ---- walls.c ---- */
 /*

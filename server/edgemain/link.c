@@ -28,7 +28,7 @@
 
 #define ANSWER_S 30 /* for pandod to answer on a lane; it does so in microseconds */
 #define IDLE_MS 250 /* how often the main thread does something by itself */
-#define START_FDS_MAX (EDGEW_LANES_MAX + 3)
+#define START_FDS_MAX (EDGEW_LANES_MAX + 4)
 
 struct call {
 	struct call *next;
@@ -40,7 +40,7 @@ struct call {
 };
 
 struct link {
-	int control, lanes[EDGEW_LANES_MAX];
+	int control, log, lanes[EDGEW_LANES_MAX];
 	unsigned n_lanes;
 	const struct edgew_tallies *tallies;
 	uint8_t *packet; /* of the main thread */
@@ -141,6 +141,16 @@ void link_tell(struct link *l, const struct edgew_msg *m)
 	if (edgew_encode(m, &b, &err) < 0)
 		lost(err.msg);
 	(void)!send(l->control, b.p, b.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int link_log(struct link *l, const struct edgew_msg *m)
+{
+	autobuf struct buf b = { 0 };
+	struct err err = { 0 };
+
+	if (edgew_encode(m, &b, &err) < 0)
+		return -EAGAIN;
+	return send(l->log, b.p, b.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -EAGAIN : 0;
 }
 
 /* Gives the answer to whoever waits for it. */
@@ -274,6 +284,8 @@ struct link *link_free(struct link *l)
 	if (l->tallies)
 		munmap((void *)l->tallies, sizeof(*l->tallies));
 	close(l->control);
+	if (l->log >= 0)
+		close(l->log);
 	free(l->packet);
 	mutex_destroy(&l->lock);
 	free(l);
@@ -291,7 +303,7 @@ static int take_start(struct link *l, const struct edgew_start *s, int *fds, siz
 	if (s->version != EDGEW_VERSION)
 		return err_set(err, -EPROTO, "pandod speaks version %u of the protocol, not %u",
 		               s->version, EDGEW_VERSION);
-	if (!s->workers || n != 1u + s->workers + s->tls + s->http)
+	if (!s->workers || n != 2u + s->workers + s->tls + s->http)
 		return err_set(err, -EBADMSG, "%zu descriptors for %u workers", n, s->workers);
 	p = mmap(NULL, sizeof(*l->tallies), PROT_READ, MAP_SHARED, fds[at++], 0);
 	if (p == MAP_FAILED)
@@ -302,6 +314,8 @@ static int take_start(struct link *l, const struct edgew_start *s, int *fds, siz
 		at++;
 		(void)setsockopt(l->lanes[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	}
+	l->log = TAKE_FD(fds[at]);
+	at++;
 	*ret = (struct link_start){
 		.start = *s, .tallies = l->tallies, .tls_fd = -1, .http_fd = -1
 	};
@@ -328,6 +342,7 @@ int link_open(int control_consume, struct link **ret, struct link_start *ret_sta
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	l->control = control_consume;
+	l->log = -1;
 	for (size_t i = 0; i < EDGEW_LANES_MAX; i++)
 		l->lanes[i] = -1;
 	mutex_init(&l->lock, "edge link");

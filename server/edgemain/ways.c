@@ -48,6 +48,7 @@ struct leaf {
 
 struct ways {
 	struct link *link;
+	struct lines *lines; /* owned */
 	const struct edgew_tallies *tallies;
 	char field[EDGEW_FIELD_SIZE];
 	uint64_t seed;
@@ -158,6 +159,16 @@ static int op_challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MA
 	return *ret ? 0 : -ENOENT;
 }
 
+static void op_log(void *ctx, const struct edge_line *l)
+{
+	struct ways *w = ctx;
+
+	if (l)
+		lines_add(w->lines, lane_of(w), l);
+	else
+		lines_flush(w->lines, lane_of(w));
+}
+
 /* ---- certificates ---- */
 
 static void leaf_clear(struct leaf *l)
@@ -262,9 +273,8 @@ static int op_cert_make(void *ctx, const char *name, struct err *err)
 
 struct edge_ops ways_ops(struct ways *w)
 {
-	return (struct edge_ops){
-		op_route, op_look, op_open, op_cert, op_cert_make, op_challenge, w
-	};
+	return (struct edge_ops){ op_route,     op_look,      op_open, op_cert,
+		                  op_cert_make, op_challenge, op_log,  w };
 }
 
 static void ways_freep(struct ways **w)
@@ -283,6 +293,7 @@ struct ways *ways_free(struct ways *w)
 		for (size_t k = 0; k < CERT_PLACES; k++)
 			leaf_clear(&w->leaf[i][k]);
 	mutex_destroy(&w->lock);
+	lines_free(w->lines);
 	free(w);
 	return NULL;
 }
@@ -299,6 +310,9 @@ int ways_new(struct link *l, const struct link_start *s, struct ways **ret, stru
 	memcpy(w->field, s->start.field, sizeof(w->field));
 	if (getrandom(&w->seed, sizeof(w->seed), 0) < 0)
 		w->seed = (uint64_t)(uintptr_t)w;
+	w->lines = lines_new(l);
+	if (!w->lines)
+		return err_set(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < link_lanes(l); i++) {
 		w->known[i] = calloc(WAYS, sizeof(**w->known));
 		if (!w->known[i])

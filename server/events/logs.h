@@ -3,7 +3,8 @@
  * events/logs.h - the logs of an account's VMs, builds and requests; for main.c and api/
  *
  * Lines come from the store (events that were published, build logs) and, for a named
- * service of a running VM, from the journal inside the guest. They are merged by
+ * service of a running VM, from the journal inside the guest; those of access logs (access.h) only
+ * when they are asked for. They are merged by
  * time and returned newest first, page by page.
  */
 #pragma once
@@ -12,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "events/access.h"
 #include "store/store.h"
 
 struct err;
@@ -26,8 +28,16 @@ struct logs;
 int logs_new(struct store *store, struct events *events, struct logs **ret, struct err *err);
 /* Writes the lines that are still queued. */
 struct logs *logs_free(struct logs *l);
+/* The access log that it shows. */
+struct access *logs_access(struct logs *l);
 
-enum log_source { LOG_FROM_EVENTS, LOG_FROM_BUILD, LOG_FROM_JOURNAL, LOG_SOURCE_MAX };
+enum log_source {
+	LOG_FROM_EVENTS,
+	LOG_FROM_BUILD,
+	LOG_FROM_JOURNAL,
+	LOG_FROM_ACCESS,
+	LOG_SOURCE_MAX
+};
 
 /* A line's position among all lines: by time, then source, then number. */
 struct log_place {
@@ -47,13 +57,16 @@ struct log_line {
 	char level[8], source[16];
 	char vm[ID_SIZE], instance[ID_SIZE], build[ID_SIZE], request[ID_SIZE]; /* "": none */
 	char service[LOGS_SERVICE_SIZE];
-	char *message; /* owned; UTF-8 */
+	char *message;              /* owned; UTF-8 */
+	struct access_line *access; /* owned, or NULL */
 };
 
 struct log_query {
 	const char *account;
 	const char *vm, *instance, *build, *request; /* "": any */
 	const char *service; /* "": any; else only lines of this service's journal */
+	const char *domain;  /* "": any; else only lines of this name's access log */
+	bool access;         /* only lines of access logs */
 	const char *search;  /* "": any; a part of the message, ASCII case ignored */
 	int64_t from_ms, to_ms;
 	struct log_place before;

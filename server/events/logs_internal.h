@@ -17,6 +17,7 @@
 struct logs {
 	struct store *store;   /* weak, both */
 	struct events *events; /* weak */
+	struct access *access; /* owned */
 	struct mutex lock;
 	struct cond cond;                           /* something was queued, requested or written */
 	struct store_event *queue GUARDED_BY(lock); /* owned; [n_queue] of [cap_queue] */
@@ -37,6 +38,10 @@ void log_place_for(const struct log_place *place, enum log_source from, int64_t 
                    int64_t *ret_seq);
 /* Does text contain part, ignoring ASCII case? "" is always contained. */
 bool log_holds(const char *text, const char *part);
+
+/* access_query.c */
+int access_query(struct access *a, const struct log_query *q, struct log_page *ret,
+                 struct err *err);
 
 /* journal.c */
 int journal_read(const struct log_query *q, struct log_page *ret, struct err *err);

@@ -64,8 +64,10 @@ bool logs_service_valid(const char *s)
 
 void log_page_done(struct log_page *p)
 {
-	for (size_t i = 0; i < p->n; i++)
+	for (size_t i = 0; i < p->n; i++) {
 		free(p->v[i].message);
+		free(p->v[i].access);
+	}
 	free(p->v);
 	*p = (struct log_page){ 0 };
 }
@@ -174,8 +176,12 @@ int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, 
 	AUTO(log_page_done) struct log_page p = { 0 };
 	int r;
 
-	/* Only the journal has lines of services. */
-	if (*q->service)
+	/* Access logs have lines of nothing else; only the journal has lines of services. */
+	if (*q->domain || q->access)
+		r = *q->service || *q->instance || *q->build || *q->request
+		            ? 0
+		            : access_query(l->access, q, &p, err);
+	else if (*q->service)
 		r = q->guest && !*q->build && !*q->request ? journal_read(q, &p, err) : 0;
 	else if ((r = add_events(l, q, &p, err)) == 0)
 		r = add_build(l, q, &p, err);
@@ -185,6 +191,7 @@ int logs_query(struct logs *l, const struct log_query *q, struct log_page *ret, 
 		qsort(p.v, p.n, sizeof(*p.v), newest_first);
 	while (p.n > q->limit) {
 		free(p.v[--p.n].message);
+		free(p.v[p.n].access);
 		p.more = true;
 	}
 	*ret = p;

@@ -155,6 +155,11 @@ int logs_new(struct store *store, struct events *events, struct logs **ret, stru
 
 	if (!l)
 		return err_set(err, -ENOMEM, "out of memory");
+	l->access = access_new();
+	if (!l->access) {
+		free(l);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
 	l->store = store;
 	l->events = events;
 	mutex_init(&l->lock, "logs");
@@ -163,6 +168,7 @@ int logs_new(struct store *store, struct events *events, struct logs **ret, stru
 	if (r != 0) {
 		cond_destroy(&l->cond);
 		mutex_destroy(&l->lock);
+		access_free(l->access);
 		free(l);
 		return err_sys(err, -r, "start a thread");
 	}
@@ -173,6 +179,11 @@ int logs_new(struct store *store, struct events *events, struct logs **ret, stru
 	}
 	*ret = l;
 	return 0;
+}
+
+struct access *logs_access(struct logs *l)
+{
+	return l->access;
 }
 
 struct logs *logs_free(struct logs *l)
@@ -189,6 +200,7 @@ struct logs *logs_free(struct logs *l)
 	cond_destroy(&l->cond);
 	mutex_destroy(&l->lock);
 	free(l->queue);
+	access_free(l->access);
 	free(l);
 	return NULL;
 }

@@ -13,7 +13,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,7 +22,6 @@
 
 #include "api/api.h"
 #include "base/auto.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "base/log.h"
@@ -33,21 +31,23 @@
 #include "conf.h"
 #include "domains/domains.h"
 #include "edgehost/edgehost.h"
+#include "events/access.h"
 #include "front/inside.h"
 #include "front/public.h"
+#include "front/visit.h"
 #include "net/gate.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
 #define EDGE_FIELD "X-Pando-Edge: "
 #define CONNECT_MS 20 /* for a port to answer or refuse; then it goes on without us */
-#define BIND_MS 2000  /* for the edge of a pandod that was killed to let go of the address */
 
 struct front {
-	const struct conf *conf; /* weak, these four */
+	const struct conf *conf; /* weak, these five */
 	struct store *store;
 	struct vmm *vmm;
 	struct gates *gates;
+	struct access *access;
 	struct zones *zones; /* owned, as are the following */
 	struct domains *domains;
 	struct certs *certs;
@@ -173,20 +173,6 @@ static void look(void *ctx, struct edgehost_way *w)
 	}
 }
 
-static int open_api(struct front *f, int *ret_fd, struct err *err)
-{
-	autofd int fd = socket(f->api_addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int r;
-
-	if (fd < 0)
-		return err_sys(err, -errno, "edge: socket for the API");
-	r = sock_connect_soon(fd, (const struct sockaddr *)&f->api_addr, f->api_len, CONNECT_MS);
-	if (r < 0)
-		return err_sys(err, r, "edge: connect to the API");
-	*ret_fd = TAKE_FD(fd);
-	return 0;
-}
-
 /* The name decides again: what the edge believes of it does not count. */
 static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *ret_fd,
                     struct err *err)
@@ -201,7 +187,7 @@ static int open_way(void *ctx, const char *host, struct edgehost_way *ret, int *
 
 	find(f, host, ret, account);
 	if (ret->kind == EDGE_ADDR)
-		return open_api(f, ret_fd, err);
+		return public_connect(&f->api_addr, f->api_len, CONNECT_MS, ret_fd, err);
 	if (ret->kind != EDGE_VM)
 		return err_set(err, -ENOENT, "'%s' leads nowhere", host);
 	r = vmm_socket(f->vmm, account, ret->vm, &s, err);
@@ -244,6 +230,37 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	struct front *f = ctx;
 
 	return f->acme ? acme_challenge(f->acme, token, ret, EDGE_ACME_TEXT_MAX) : -ENOENT;
+}
+
+/* Which account's log has the lines of that host, and under which name: its mapping's. */
+static bool log_of(struct front *f, const char *host, struct domains_way *way,
+                   char name[DOMAIN_SIZE])
+{
+	bool inside = *host == EDGE_INSIDE;
+	struct inside_alias alias;
+
+	host += inside;
+	if (inside && inside_match(f->conf->alias_names, f->conf->domain, host, &alias))
+		host = alias.name;
+	snprintf(name, DOMAIN_SIZE, "%s", host);
+	if (domains_route(f->domains, host, way) < 0)
+		return vm_name(f, host, way);
+	if (way->wild)
+		snprintf(name, DOMAIN_SIZE, "*%s", strchr(host, '.'));
+	return true;
+}
+
+static void line(void *ctx, const char *vm, const struct edge_line *l)
+{
+	struct front *f = ctx;
+	struct domains_way way = { .port = 0 };
+	struct access_line a;
+	char name[DOMAIN_SIZE];
+
+	if (!log_of(f, l->host, &way, name) || strcmp(way.vm, vm) != 0)
+		return;
+	visit_line(vm, l, &a);
+	access_add(f->access, way.account, name, &a);
 }
 
 /* ---- what guests ask ---- */
@@ -370,29 +387,6 @@ static void names_mapped(void *ctx)
 
 /* ---- life ---- */
 
-static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err *err)
-{
-	struct sockaddr_storage sa = { 0 };
-	socklen_t len = sizeof(sa);
-	char addr[INET6_ADDRSTRLEN] = "", port[8] = "";
-	uint64_t until = deadline_in(BIND_MS);
-	int fd;
-
-	*ret_fd = -1;
-	if (strcmp(text, "none") == 0)
-		return 0;
-	while ((fd = sock_tcp_listen(text, err)) == -EADDRINUSE && clock_ms() < until)
-		usleep(20000);
-	if (fd < 0)
-		return err_wrap(err, fd, "edge");
-	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
-	    getnameinfo((struct sockaddr *)&sa, len, addr, sizeof(addr), port, sizeof(port),
-	                NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(ret_at, 64, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", addr, port);
-	*ret_fd = fd;
-	return 0;
-}
-
 static void front_freep(struct front **f)
 {
 	front_free(*f);
@@ -411,7 +405,7 @@ static int give_ca(struct front *f, struct err *err)
 }
 
 int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct gates *gates,
-              struct front **ret, struct err *err)
+              struct access *access, struct front **ret, struct err *err)
 {
 	AUTO(front_freep) struct front *f = calloc(1, sizeof(*f));
 	const char *suffixes[] = { conf->domain, DOMAINS_PREVIEW };
@@ -426,6 +420,7 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 		             .store = store,
 		             .vmm = vmm,
 		             .gates = gates,
+		             .access = access,
 		             .tls_fd = -1,
 		             .http_fd = -1 };
 	random_bytes(raw, sizeof(raw));
@@ -434,8 +429,8 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	snprintf(dir, sizeof(dir), "%s/certs", conf->data_dir);
 	snprintf(ns, sizeof(ns), "%s%s", *conf->dns_name ? "" : "ns.",
 	         *conf->dns_name ? conf->dns_name : conf->domain);
-	if ((r = listen_on(conf->edge_listen, &f->tls_fd, f->tls_at, err)) < 0 ||
-	    (r = listen_on(conf->edge_http_listen, &f->http_fd, f->http_at, err)) < 0 ||
+	if ((r = public_listen(conf->edge_listen, &f->tls_fd, f->tls_at, err)) < 0 ||
+	    (r = public_listen(conf->edge_http_listen, &f->http_fd, f->http_at, err)) < 0 ||
 	    (r = zones_new(store, ns, &f->zones, err)) < 0 ||
 	    (strcmp(conf->dns_listen, "none") != 0 &&
 	     (r = zones_listen(f->zones, conf->dns_listen, err)) < 0))
@@ -470,6 +465,7 @@ static void edge_status(struct front *f, struct api_edge_status *ret)
 		                         .requests = s.stats.requests,
 		                         .refused = s.stats.refused,
 		                         .woken = s.stats.woken,
+		                         .lines_lost = s.lines_lost,
 		                         .open = s.stats.open };
 }
 
@@ -499,7 +495,7 @@ static int api_address(struct front *f, struct api *api, struct err *err)
 
 int front_start(struct front *f, struct api *api, struct err *err)
 {
-	struct edgehost_ops ops = { way, look, open_way, get_cert, challenge, f };
+	struct edgehost_ops ops = { way, look, open_way, get_cert, challenge, line, f };
 	struct gate_here here = { f, ours, enter };
 	struct edge_conf ec = { .tls_fd = -1,
 		                .http_fd = -1,

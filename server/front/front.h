@@ -2,6 +2,7 @@
 /* front/front.h - the edge of this server: names, certificates and VMs behind it; for main.c */
 #pragma once
 
+struct access;
 struct api;
 struct api_deps;
 struct conf;
@@ -12,9 +13,9 @@ struct store;
 struct vmm;
 
 /* Binds the addresses, so that one in use is found early; does not serve yet. */
-/* Guests reach it through gates, and trust its CA. */
+/* Guests reach it through gates, and trust its CA. Requests are noted in the access log. */
 int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct gates *gates,
-              struct front **ret, struct err *err);
+              struct access *access, struct front **ret, struct err *err);
 /* For the API: */
 void front_deps(struct front *f, struct api_deps *deps);
 /* A wildcard certificate for a verified domain; blocks for as long as ACME takes. */

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that lead to ports of VMs: TLS, HTTP/1.1 and HTTP/2, bodies, WebSockets, waking, error pages, hostile clients"""
 import base64
+import json
 import os
 import signal
+import subprocess
 import threading
 import time
 
 import host
 from case import Case, limit, long, wait_for
 from edge_checks import Checks, Edge, read_until_closed
+from harness import ROOT
 
 APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "edge_app.py")
+PANDO = os.path.join(ROOT, os.environ.get("PANDO_BUILD", "build"), "cli/pando")
 PORT = 8000
 
 
@@ -81,6 +85,53 @@ class Edges(Checks, EdgeBase):
         self.assertEqual(opened - {"/dev/null", "socket", "pipe", "anon_inode"}, set())
         with open(f"/proc/{pid}/maps") as f:
             self.assertNotIn("sqlite", f.read())
+
+    def access(self, part, query=None, **kw):
+        """Lines of the access log whose path has that part."""
+        lines = self.s.api("GET", "/observability/v1/logs?" + (query or f"domain={self.host}"), **kw)["logs"]
+        return [line["access"] for line in lines if part in line["access"]["path"]]
+
+    def wait_access(self, part, n, query=None):
+        wait_for(f"{n} lines of the access log", lambda: len(self.access(part, query)) >= n, 30)
+        return self.access(part, query)
+
+    def test_access_log(self):
+        """Requests of a name and of a VM, for its owner alone; it goes on when the edge's process does not."""
+        s = self.s
+        s.post(self.vm, "suspend")
+        body = len(self.e.curl(self.url("/seen-1?token=secret"), "--http2").body)
+        first, = self.wait_access("/seen-", 1)
+        self.assertEqual({k: first[k] for k in ("method", "host", "path", "protocol", "tls", "status", "bytesOut", "client", "wokeVm", "error")},
+                         {"method": "GET", "host": self.host, "path": "/seen-1", "protocol": "HTTP/2", "tls": True, "status": 200,
+                          "bytesOut": body, "client": "127.0.0.1", "wokeVm": True, "error": None})
+        env = {**os.environ, "PANDO_API_URL": f"http://127.0.0.1:{s.port}", "PANDO_API_KEY": s.key()}
+        follow = subprocess.Popen([PANDO, "logs", "-d", self.host, "-f", "--json"], env=env, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(follow.stdout.close)
+        self.addCleanup(follow.wait)
+        self.addCleanup(follow.kill)
+        for line in follow.stdout:
+            if json.loads(line)["access"]["path"] == "/seen-1":
+                break
+        os.kill(self.edge_pid(), signal.SIGKILL)
+        wait_for("another process answers", lambda: self.e.curl(self.url("/again")).status == 200, 30)
+        self.map("log-silent.style.dev", self.vm, 9)
+        self.e.curl("https://log-silent.style.dev/seen-2")
+        # port 3000, on which a test may have started something
+        own = (200, None) if self.e.curl(f"http://{self.vm}.style.dev/seen-3").status == 200 else (502, "NOTHING_LISTENS")
+        self.e.curl(self.url("/seen-4"), "-X", "POST", "-d", "12345")
+        query = f"vmId={self.vm}&source=access"
+        self.assertEqual(sorted((a["path"], a["status"], a["error"], a["bytesIn"]) for a in self.wait_access("/seen-", 4, query)), [
+            ("/seen-1", 200, None, 0), ("/seen-2", 502, "NOTHING_LISTENS", 0), ("/seen-3", *own, 0), ("/seen-4", 200, None, 5)])
+        self.assertEqual([a["path"] for a in self.access("/seen-")], ["/seen-1", "/seen-4"])
+        for line in follow.stdout:  # as it comes
+            if json.loads(line)["access"]["path"] == "/seen-4":
+                break
+        text = subprocess.run([PANDO, "logs", "--vm", self.vm, "--search", "seen-2"], env=env, capture_output=True, text=True, check=True).stdout
+        self.assertRegex(text, r"Z  127\.0\.0\.1 GET log-silent\.style\.dev/seen-2 HTTP/2 502, .*NOTHING_LISTENS\n$")
+        account = s.api("POST", "/v1/accounts", {"name": "log other"})
+        other = s.api("POST", f"/v1/keys?accountId={account['id']}", {"name": "log"})["key"]
+        self.assertEqual([self.access("", q, key=other) for q in (None, query, "source=access")], [[], [], []])
+        s.api("DELETE", f"/v1/accounts/{account['id']}")
 
     def test_names_are_first_come_first_served(self):
         s = self.s
@@ -186,9 +237,10 @@ class Edges(Checks, EdgeBase):
         self.assertEqual(len(self.s.vms()), before)
         self.s.delete(made["id"])
 
-    def test_restart_keeps_names_and_certificates(self):
+    def test_restart_keeps_names_certificates_and_access_log(self):
         self.map("kept.style.dev", self.vm)
-        self.e.curl("https://kept.style.dev/echo")
+        self.e.curl("https://kept.style.dev/logged")
+        self.wait_access("/logged", 1, "domain=kept.style.dev")
         top = os.path.join(self.s.dir, "certs")
 
         def files():
@@ -205,6 +257,7 @@ class Edges(Checks, EdgeBase):
         self.s.restart()
         self.assertEqual(files(), before)
         self.assertEqual(self.e.curl("https://kept.style.dev/echo").status, 200)  # and wakes the VM
+        self.assertEqual(len(self.access("/logged", "domain=kept.style.dev")), 1)
 
     @limit(900)
     @long

@@ -29,7 +29,8 @@ class Sdk(Case):
     def test_the_package_works(self):
         node.run(self, DIR, self.files(), {
             "FREESTYLE_API_URL": f"http://127.0.0.1:{self.s.port}", "FREESTYLE_API_KEY": self.s.key(),
-            "NODE_OPTIONS": "--experimental-websocket", "PANDOD_PID": str(self.s.pandod_pid())}, 540)
+            "NODE_OPTIONS": "--experimental-websocket", "PANDOD_PID": str(self.s.pandod_pid()),
+            "PANDO_EDGE_HTTP_PORT": str(self.s.edge_http_port)}, 540)
 
 
 class SdkSpec(Sdk):

@@ -5,6 +5,7 @@ import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { request } from "node:http";
 import { after, describe, it } from "node:test";
 import { promisify } from "node:util";
 import { fileURLToPath } from "node:url";
@@ -13,6 +14,12 @@ import { BOOT, SHORT, cleanUp, freestyle, keep, raw, sh } from "./client.mjs";
 const cli = fileURLToPath(new URL("./node_modules/freestyle/cli.mjs", import.meta.url));
 const AFTER = "x-freestyle-background-after-secs";
 const ID = "x-freestyle-background-request-id";
+
+/** A request to a name, by the edge's plain port. */
+const visit = (host, path) => new Promise((resolve, reject) => {
+  request({ host: "127.0.0.1", port: process.env.PANDO_EDGE_HTTP_PORT, path, headers: { host } }, (r) => r.resume().on("end", resolve))
+    .on("error", reject).end();
+});
 
 /** Polls as the SDK does until the answer is not 202. */
 async function result(id) {
@@ -99,6 +106,13 @@ describe("background requests and logs", () => {
         { cwd: home, env: { ...process.env, HOME: home }, timeout: SHORT });
       assert.match((await run("--vm", vmId, "--since", "1h")).stdout, /created from/);
       assert.match((await run("--request", requestId, "--json")).stdout, /is done/);
+      const name = `${vmId}.style.dev`;
+      await visit(name, "/seen-by-the-cli?token=secret");
+      let shown = "";
+      while (!shown.includes("seen-by-the-cli")) ({ stdout: shown } = await run("--domain", name));
+      assert.match(shown, new RegExp(`127\\.0\\.0\\.1 GET ${name}/seen-by-the-cli HTTP/1\\.1 \\d+, .*woke the VM`));
+      assert.ok(!shown.includes("secret"));
+      assert.ok(!(await run("--domain", "nobody.style.dev")).stdout.includes("GET"));
     } finally {
       rmSync(home, { recursive: true, force: true });
     }

@@ -16,7 +16,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START, READY, OPEN, OPENED, CERT, CERTED, ENDED, STATS, WAY, WAY_IS, CHALLENGE, CHALLENGE_IS = range(1, 13)
-VERSION = 2
+LINES = 14
+VERSION = 3
 
 
 def text(s):
@@ -39,7 +40,8 @@ class Stand:
         self.fds = list(fds)
         self.tallies = self.fds[0]
         self.lanes = [socket.socket(fileno=n) for n in self.fds[1:1 + workers]]
-        self.listeners = self.fds[1 + workers:]
+        self.log = socket.socket(fileno=self.fds[1 + workers])
+        self.listeners = self.fds[2 + workers:]
         for s in self.lanes + [self.control]:
             s.settimeout(20)
 
@@ -108,6 +110,47 @@ def bad_host(s):
 def huge(s):
     s.control.send(message(OPEN, 1, text("a" * 60000)))
     s.control.recv(10)
+
+
+def short(s):
+    return struct.pack(">H", len(s)) + s.encode()
+
+
+def line(host, place, path="/forged"):
+    """A line of the access log, as wire/edge_line.c writes it."""
+    head = struct.pack(">QQQIIHBB", int(time.time() * 1000), 1, 2, 3, 0, 200, 11, 0)
+    return head + short(host) + short(place) + short("GET") + short(path) + short("192.0.2.1")
+
+
+def bad_line(s):
+    s.log.send(message(LINES, 0, struct.pack(">I", 0) + text(line("vm.edge.test", "x" * 16)[:-1])))
+    s.control.recv(10)
+
+
+def bad_log(s):
+    s.log.send(message(OPEN, 1, text("app.edge.test")))
+    s.control.recv(10)
+
+
+def forges_lines(s):
+    """Lines of names that lead elsewhere, or nowhere; then as many as it can."""
+    s.lanes[0].send(message(WAY, 7, text("vm.edge.test")))
+    got = s.lanes[0].recv(4096)
+    place = got[34:34 + struct.unpack(">I", got[30:34])[0]].decode()
+    lines = [line("vm.edge.test", "0" * 16), line("nowhere.edge.test", place), line("silent.edge.test", place), line("app.edge.test", ""),
+             line("vm.edge.test", place, "/true")]
+    s.log.send(message(LINES, 0, struct.pack(">I", 5) + text(b"".join(lines))))
+    say(forged=len(lines))
+    s.log.settimeout(0.05)
+    packet, sent = message(LINES, 0, struct.pack(">I", 0) + text(b"".join([line("vm.edge.test", place)] * 100))), 0
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        try:
+            s.log.send(packet)
+            sent += 1
+        except OSError:
+            pass
+    say(packets=sent)
 
 
 def floods(s):

@@ -11,9 +11,10 @@
  * not before the end, that of "never.own.test" not at all. Prints "ready", a line of figures for
  * each line that it reads, and ends when its standard input ends. "keep" keeps a copy of each
  * upstream socket that it opens from then on, until "drop", as pandod has one for a moment after it
- * has passed a socket on. In the environment, EDGEUP_FIELD is a field for UPSTREAM and EDGEUP_CONF
- * has limits: "addr_conns=20 idle_ms=500"; EDGEUP_PROGRAM is run instead of pando-edge. It fails if
- * that process ended by itself, unless EDGEUP_ENDS is set.
+ * has passed a socket on. "lines" prints the lines of the access log since the last time. In the
+ * environment, EDGEUP_FIELD is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20
+ * idle_ms=500"; EDGEUP_PROGRAM is run instead of pando-edge. It fails if that process ended by
+ * itself, unless EDGEUP_ENDS is set.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +53,8 @@ struct stand {
 	int kept[8]; /* lock, these three */
 	size_t n_kept;
 	bool keep;
+	char said[64][1024]; /* lock: the last lines of the access log, and how many there were */
+	unsigned n_said;
 };
 
 /* "silent": a port where nothing listens; "fresh": its program may still be starting; "stuck": its
@@ -217,6 +220,30 @@ static int challenge(void *ctx, const char *token, char ret[EDGE_ACME_TEXT_MAX])
 	return 0;
 }
 
+static void line(void *ctx, const char *vm, const struct edge_line *l)
+{
+	struct stand *s = ctx;
+
+	mutex_lock(&s->lock);
+	snprintf(s->said[s->n_said++ % ARRAY_SIZE(s->said)], sizeof(s->said[0]),
+	         "%s %s %s %s %s %u %u %llu %llu%s%s%s%s%s %s", vm, l->host, l->client, l->method,
+	         *l->path ? l->path : "-", l->proto, l->status, (unsigned long long)l->in,
+	         (unsigned long long)l->out, l->tls ? " tls" : "", l->woke ? " woke" : "",
+	         l->guest ? " guest" : "", l->left ? " left" : "", l->cut ? " cut" : "",
+	         l->code ? err_code_name((enum err_code)l->code) : "");
+	mutex_unlock(&s->lock);
+}
+
+static void print_lines(struct stand *s)
+{
+	mutex_lock(&s->lock);
+	for (unsigned i = s->n_said > ARRAY_SIZE(s->said) ? s->n_said - ARRAY_SIZE(s->said) : 0;
+	     i < s->n_said; i++)
+		printf("line %s\n", s->said[i % ARRAY_SIZE(s->said)]);
+	s->n_said = 0;
+	mutex_unlock(&s->lock);
+}
+
 static void release(struct stand *s, bool over)
 {
 	mutex_lock(&s->lock);
@@ -270,8 +297,8 @@ static void figures(struct stand *s)
 int main(int argc, char **argv)
 {
 	static const char *const suffixes[] = { "edge.test" };
-	struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
-	struct edgehost_ops ops = { way, look, open_way, cert, challenge, &s };
+	static struct stand s = { .lock = MUTEX_INIT("edgeup"), .cond = COND_INIT };
+	struct edgehost_ops ops = { way, look, open_way, cert, challenge, line, &s };
 	static const struct starter_kind *const kinds[] = { &edgehost_kind };
 	const char *program = getenv("EDGEUP_PROGRAM");
 	struct edgehost_conf conf = { .field = getenv("EDGEUP_FIELD"),
@@ -280,7 +307,7 @@ int main(int argc, char **argv)
 	struct edgehost_status st;
 	struct edgehost *edge = NULL;
 	struct err err = { 0 };
-	char line[8];
+	char line_in[8];
 
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 5) {
@@ -308,15 +335,17 @@ int main(int argc, char **argv)
 	s.edge = edge;
 	printf("ready\n");
 	fflush(stdout);
-	while (fgets(line, sizeof(line), stdin)) {
-		if (strcmp(line, "sign\n") == 0)
+	while (fgets(line_in, sizeof(line_in), stdin)) {
+		if (strcmp(line_in, "sign\n") == 0)
 			release(&s, /* over= */ false);
-		if (strcmp(line, "end\n") == 0)
+		if (strcmp(line_in, "end\n") == 0)
 			end_machine(&s);
-		if (strcmp(line, "keep\n") == 0)
+		if (strcmp(line_in, "keep\n") == 0)
 			keep(&s, true);
-		if (strcmp(line, "drop\n") == 0)
+		if (strcmp(line_in, "drop\n") == 0)
 			keep(&s, false);
+		if (strcmp(line_in, "lines\n") == 0)
+			print_lines(&s);
 		figures(&s);
 	}
 	keep(&s, false);

@@ -255,6 +255,68 @@ static void lines_are_bounded(void **state)
 }
 
 /* What journalctl prints in guests of this program, in place of the script that succeeds. */
+static void visit(struct fx *f, const char *account, const char *name, const char *vm,
+                  const char *path)
+{
+	struct access_line l = { .at_ms = clock_wall_ms(),
+		                 .status = 404,
+		                 .proto = 20,
+		                 .tls = true,
+		                 .in = 5,
+		                 .out = 6,
+		                 .ms = 7 };
+	char mine[ACCOUNT_SIZE];
+
+	OK(store_account_first(f->store, mine, &err));
+	snprintf(l.host, sizeof(l.host), "%s", name);
+	snprintf(l.vm, sizeof(l.vm), "%s", vm);
+	snprintf(l.method, sizeof(l.method), "PUT");
+	snprintf(l.client, sizeof(l.client), "192.0.2.1");
+	access_path(path, l.path);
+	access_add(logs_access(f->logs), account ? account : mine, name, &l);
+}
+
+static size_t count(struct fx *f, const char *query)
+{
+	autoreply struct http_reply r = { 0 };
+
+	return ask(f, query, &r);
+}
+
+static void the_access_log(void **state)
+{
+	struct fx *f = *state;
+	autoreply struct http_reply r = { 0 };
+	const json_t *a;
+
+	say(f, NULL, "vm1", 0, "created");
+	visit(f, NULL, "app.test", "vm1", "/1");
+	visit(f, NULL, "app.test", "vm1", "/1"); /* twice the same is two */
+	visit(f, NULL, "other.test", "vm1", "/2");
+	visit(f, "another account", "app.test", "vm2", "/secret");
+	assert_int_equal(ask(f, "?domain=APP.test", &r), 2);
+	assert_string_equal(line(&r, 0, "message"),
+	                    "192.0.2.1 PUT app.test/1 HTTP/2 404, 5 B in, 6 B out, 7 ms");
+	assert_string_equal(line(&r, 0, "resourceId"), "vm1");
+	assert_string_equal(line(&r, 0, "source"), "access");
+	a = json_object_get(json_array_get(json_object_get(r.json, "logs"), 0), "access");
+	assert_string_equal(fx_str(a, "path"), "/1");
+	assert_string_equal(fx_str(a, "protocol"), "HTTP/2");
+	assert_int_equal(json_integer_value(json_object_get(a, "status")), 404);
+	assert_true(json_is_true(json_object_get(a, "tls")));
+	assert_true(json_is_null(json_object_get(a, "error")));
+	assert_int_equal(count(f, "?vmId=vm1&source=access"), 3);
+	assert_int_equal(count(f, "?source=access&pageSize=2"), 2);
+	assert_int_equal(count(f, "?vmId=vm2&source=access"), 0);
+	assert_int_equal(count(f, "?domain=app.test&vmId=vm2"), 0);
+	assert_int_equal(count(f, "?domain=app.test&search=/9"), 0);
+	assert_int_equal(count(f, "?domain=app.test&buildId=x"), 0);
+	assert_int_equal(count(f, "?domain=app.test&startTime=2030-01-01T00:00:00Z"), 0);
+	assert_int_equal(count(f, "?vmId=vm1"), 1); /* what happened to the VM, as before */
+	fx_refused(f, "GET", "/observability/v1/logs?source=journal", NULL, 400, "INVALID_QUERY",
+	           "'source'");
+}
+
 static void set_journal(struct fx *f, const char *vm, const char *text)
 {
 	autoreply struct http_reply r = { 0 };
@@ -326,6 +388,7 @@ int main(void)
 		T(pages),
 		T(lines_of_a_build),
 		T(lines_are_bounded),
+		T(the_access_log),
 		T(the_journal_of_a_running_vm),
 	};
 

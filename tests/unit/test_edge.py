@@ -60,9 +60,22 @@ class Stand:
         self.p.stdin.write(line + "\n")
         self.p.stdin.flush()
         words = self.p.stdout.readline().split()
-        while words == ["woken"]:
+        self.lines = []
+        while words[0] in ("woken", "line"):
+            self.lines += [words[1:]] if words[0] == "line" else []
             words = self.p.stdout.readline().split()
         return words
+
+    def logged(self, n, part):
+        """The next n lines of the access log whose path has that part, as soon as they are there."""
+        got = []
+
+        def enough():
+            self.figures("lines")
+            got.extend(line for line in self.lines if part in line[4])
+            return len(got) >= n
+        self.wait_for(f"{n} lines of the access log", enough)
+        return got
 
     def stats(self):
         """(open connections, sockets opened, connections of the least busy worker, of the busiest)"""
@@ -89,6 +102,35 @@ class Stand:
 
 
 class Alone(Stand, Checks, unittest.TestCase):
+    def test_access_log(self):
+        """A line for each request that had a VM: what was asked for, without what may be secret."""
+        sizes = [len(self.e.curl(url, *args).body) for url, *args in (
+            ("http://vm.edge.test/log-a?n=1000&token=secret",),
+            ("https://vm.edge.test/log-b?key=secret", "--http2", "-X", "POST", "--data-binary", "x" * 77),
+            ("http://silent.edge.test/log-c/%22%0a",),
+            ("http://broken.edge.test/log-" + "y" * 300 + "?key=secret",),
+            ("http://app.edge.test/log-api",),       # the API's, not a VM's
+            ("http://nowhere.edge.test/log-none",))]  # nobody's
+        lines = sorted(self.logged(4, "/log-"), key=lambda line: line[4])
+        self.assertIn(lines[0][-1], (str(sizes[0]), "woke"))
+        self.assertEqual([line[:9] for line in lines], [
+            ["vm", "vm.edge.test", "127.0.0.1", "GET", "/log-a", "11", "200", "0", str(sizes[0])],
+            ["vm", "vm.edge.test", "127.0.0.1", "POST", "/log-b", "20", "200", "77", str(sizes[1])],
+            ["silent", "silent.edge.test", "127.0.0.1", "GET", "/log-c/%22%0a", "11", "502", "0", str(sizes[2])],
+            ["broken", "broken.edge.test", "127.0.0.1", "GET", "/log-" + "y" * 251, "11", "503", "0", str(sizes[3])]])
+        self.assertEqual([line[-1] for line in lines[1:]], ["tls", "NOTHING_LISTENS", "CORRUPT_VM_RECORD"])
+
+    def test_access_log_of_those_who_leave(self):
+        self.assertEqual(self.e.curl("http://vm.edge.test/echo").status, 200)
+        for end in ("left", "cut"):
+            self.figures("lines")
+            s, _ = self.stream(10000)
+            if end == "cut":
+                self.figures("end")
+                read_until_closed(s)
+            s.close()
+            self.wait_for(f"a line that says {end}", lambda: [end, "200"] in [[line[-1], line[6]] for line in self.logged(1, "/events")])
+
     def test_a_sleeper_is_woken_once(self):
         """50 requests at once for a suspended VM: it is woken once, and 50 are answered."""
         replies = []

@@ -203,7 +203,7 @@ class Hostile(unittest.TestCase):
         self.assertEqual(self.starts(), 1)
 
     def test_it_is_ended_for_what_it_must_not_say(self):
-        for do in ("garbage", "wrong_kind", "bad_host", "huge"):
+        for do in ("garbage", "wrong_kind", "bad_host", "huge", "bad_line", "bad_log"):
             with self.subTest(do):
                 self.assertTrue(self.begin(do))
                 self.wait_for("its end", lambda: self.starts() > 2)
@@ -211,6 +211,17 @@ class Hostile(unittest.TestCase):
                 self.assertEqual(self.p.wait(60), 0)
                 self.p.stdout.close()
                 self.p = None
+
+    def test_it_cannot_fill_the_access_log(self):
+        """Lines count for the VM that their name leads to, and so many in a time; it is not ended for having more."""
+        self.assertTrue(self.begin("forges_lines"))
+        self.wait_for("its lines", lambda: any("forged" in line for line in self.said()))
+        self.wait_for("its flood", lambda: any("packets" in line for line in self.said()))
+        packets = next(line["packets"] for line in self.said() if "packets" in line)
+        self.assertLess(packets, 5000)  # 1000 in a second are taken
+        self.figures("lines")
+        self.assertEqual({tuple(line[:2]) for line in self.lines}, {("vm", "vm.edge.test")})
+        self.assertEqual(self.starts(), 1)
 
     def test_it_is_started_again_ever_more_slowly(self):
         self.assertTrue(self.begin("garbage"))

@@ -8,6 +8,7 @@
 
 #include "base/auto.h"
 #include "base/log.h"
+#include "events/logs.h"
 #include "git/git.h"
 #include "zone/zone.h"
 
@@ -207,6 +208,7 @@ int api_account_delete(struct request *req, struct reply *res, struct err *err)
 	if ((r = vmm_account_delete(deps_of(req)->vmm, a.id, err)) < 0)
 		return r;
 	auth_account_forget(deps_of(req)->auth, a.id);
+	access_forget(logs_access(deps_of(req)->logs), a.id);
 	if (deps_of(req)->zones && zones_reload(deps_of(req)->zones, &none) < 0)
 		log_warn("DNS records of account %s: %s", a.id, none.msg);
 	return reply_json(res, json_pack("{s:s}", "id", a.id), err);

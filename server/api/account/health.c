@@ -26,10 +26,11 @@ static json_t *shape_edge(const struct api_deps *d)
 	d->edge_status(d->front, &s);
 	if (!s.starts)
 		return json_null();
-	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "running", s.pid >= 0, "starts",
-	                 (json_int_t)s.starts, "open", (json_int_t)s.open, "connections",
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "running", s.pid >= 0,
+	                 "starts", (json_int_t)s.starts, "open", (json_int_t)s.open, "connections",
 	                 (json_int_t)s.connections, "requests", (json_int_t)s.requests, "refused",
-	                 (json_int_t)s.refused, "woken", (json_int_t)s.woken);
+	                 (json_int_t)s.refused, "woken", (json_int_t)s.woken, "accessLinesLost",
+	                 (json_int_t)s.lines_lost);
 }
 
 /* Templates of other sizes: which are ready, and which are being made. */

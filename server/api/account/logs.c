@@ -16,13 +16,15 @@
 /* The query, decoded; "" for absent members. */
 struct logs_args {
 	char *vm, *instance, *build, *request, *service, *search, *type, *start, *end, *token;
+	char *domain, *source;
 	char *elsewhere; /* a filter for things that this server does not have */
 };
 
 static void logs_args_done(struct logs_args *a)
 {
-	char **all[] = { &a->vm,   &a->instance, &a->build, &a->request, &a->service,  &a->search,
-		         &a->type, &a->start,    &a->end,   &a->token,   &a->elsewhere };
+	char **all[] = { &a->vm,        &a->instance, &a->build, &a->request, &a->service,
+		         &a->search,    &a->type,     &a->start, &a->end,     &a->token,
+		         &a->elsewhere, &a->domain,   &a->source };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		free(*all[i]);
@@ -37,8 +39,9 @@ static int read_args(struct request *req, struct logs_args *a, struct err *err)
 		    { "buildId", &a->build },     { "requestId", &a->request },
 		    { "vmService", &a->service }, { "search", &a->search },
 		    { "resourceType", &a->type }, { "startTime", &a->start },
-		    { "endTime", &a->end },       { "pageToken", &a->token } };
-	static const char *const elsewhere[] = { "deploymentId", "runId", "domain" };
+		    { "endTime", &a->end },       { "pageToken", &a->token },
+		    { "domain", &a->domain },     { "source", &a->source } };
+	static const char *const elsewhere[] = { "deploymentId", "runId" };
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
@@ -78,6 +81,8 @@ static int read_query(struct request *req, const struct logs_args *a, struct log
 		                 .request = a->request,
 		                 .service = a->service,
 		                 .search = a->search,
+		                 .domain = a->domain,
+		                 .access = strcmp(a->source, "access") == 0,
 		                 .before = LOG_PLACE_END };
 	if ((r = read_time("endTime", a->end, now, &q->to_ms, err)) < 0 ||
 	    (r = read_time("startTime", a->start, MIN(now, q->to_ms) - DAY_MS, &q->from_ms, err)) <
@@ -93,20 +98,46 @@ static int read_query(struct request *req, const struct logs_args *a, struct log
 	if (*a->type && strcmp(a->type, "vm") != 0 && strcmp(a->type, "deployment") != 0 &&
 	    strcmp(a->type, "run") != 0)
 		return err_tag(err, -EINVAL, TAG, "'resourceType' must be vm, deployment or run");
+	if (*a->source && !q->access)
+		return err_tag(err, -EINVAL, TAG, "'source' must be access, or left out");
+	for (char *p = a->domain; *p; p++)
+		*p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
 	return 0;
+}
+
+static json_t *shape_access(const struct access_line *a)
+{
+	static const char *const protos[] = { "HTTP/1.0", "HTTP/1.1", "HTTP/2" };
+
+	return json_pack("{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:I, s:I, s:I, s:s, s:b, s:b, s:o}",
+	                 "seq", (json_int_t)a->seq, "method", a->method, "host", a->host, "path",
+	                 a->path, "protocol",
+	                 protos[a->proto == 20   ? 2
+	                        : a->proto == 11 ? 1
+	                                         : 0],
+	                 "tls", a->tls, "status", a->status ? json_integer(a->status) : json_null(),
+	                 "bytesIn", (json_int_t)a->in, "bytesOut", (json_int_t)a->out, "durationMs",
+	                 (json_int_t)a->ms, "client", a->client, "clientIsVm", a->guest, "wokeVm",
+	                 a->woke, "error", shape_text(a->error));
 }
 
 static json_t *shape_line(const struct log_line *l)
 {
 	const char *about = *l->vm ? l->vm : *l->build ? l->build : l->request;
+	json_t *o;
 
-	return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:s, s:o, s:o, s:o}", "timestamp",
-	                 shape_time(l->place.at_ms), "message",
-	                 shape_output(l->message, strlen(l->message)), "source", l->source,
-	                 "resourceType", "vm", "resourceId", shape_text(about), "instanceId",
-	                 shape_text(l->instance), "level", l->level, "vmService",
-	                 shape_text(l->service), "buildId", shape_text(l->build), "requestId",
-	                 shape_text(l->request));
+	o = json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:s, s:o, s:o, s:o}", "timestamp",
+	              shape_time(l->place.at_ms), "message",
+	              shape_output(l->message, strlen(l->message)), "source", l->source,
+	              "resourceType", "vm", "resourceId", shape_text(about), "instanceId",
+	              shape_text(l->instance), "level", l->level, "vmService",
+	              shape_text(l->service), "buildId", shape_text(l->build), "requestId",
+	              shape_text(l->request));
+	if (o && l->access) {
+		json_object_set_new(o, "domain", json_string(l->access->host));
+		json_object_set_new(o, "access", shape_access(l->access));
+	}
+	return o;
 }
 
 int api_logs(struct request *req, struct reply *res, struct err *err)

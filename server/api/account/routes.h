@@ -16,7 +16,7 @@ ROUTE(GET, "/auth/v1/whoami", SCOPE_SELF, NO_BODY, api_whoami, 0,
 ROUTE(GET, "/auth/v1/background-requests/{request_id}", SCOPE_ACCOUNT, NO_BODY, api_background_get, 0,
       "Result of a background request; 202 while it is running")
 ROUTE(GET, "/observability/v1/logs", SCOPE_ACCOUNT, NO_BODY, api_logs, 0,
-      "Logs of VMs, builds and requests; vmId, buildId, requestId, vmService, search, startTime, endTime, pageSize, pageToken")
+      "Logs of VMs, builds and requests; vmId, buildId, requestId, vmService, search, startTime, endTime, pageSize, pageToken; domain or source=access: requests by name")
 
 /* accounts, keys, audit log */
 ROUTE(POST, "/v1/accounts", SCOPE_ADMIN, KIB(64), api_account_create, 0,
