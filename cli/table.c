@@ -28,6 +28,7 @@
 	X(tree) \
 	X(domain) \
 	X(git) \
+	X(webhook) \
 	X(mcp) \
 	X(login) \
 	X(logout) \

@@ -33,6 +33,7 @@
 #include "git/git.h"
 #include "git/sync.h"
 #include "git/trigger.h"
+#include "hook/webhooks.h"
 #include "mcp/mcp.h"
 #include "net/dns.h"
 #include "net/gate.h"
@@ -70,6 +71,7 @@ struct app {
 	struct repos *repos;
 	struct runs runs;
 	struct triggers *triggers;
+	struct webhooks *webhooks;
 	struct syncs *syncs;
 	struct front *front;
 	struct mcp *mcp;
@@ -216,6 +218,17 @@ static int triggers_start(struct app *a, struct err *err)
 	return triggers_open(&tc, a->repos, a->store, &a->triggers, err);
 }
 
+static int webhooks_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct webhooks_conf wc = { .signer = triggers_signer(a->triggers),
+		                    .allow_private = c->webhook_private,
+		                    .retry_s = c->webhook_retry_s };
+
+	snprintf(wc.issuer, sizeof(wc.issuer), "https://git.%s", c->domain);
+	return webhooks_open(&wc, a->store, &a->webhooks, err);
+}
+
 static int ssh_start(struct app *a, struct err *err)
 {
 	struct sshd_deps deps = { .auth = a->auth,
@@ -295,7 +308,7 @@ static int app_start(struct app *a, struct err *err)
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = repos_start(a, err)) < 0 || (r = triggers_start(a, err)) < 0 ||
-	    (r = syncs_start(a, err)) < 0)
+	    (r = webhooks_start(a, err)) < 0 || (r = syncs_start(a, err)) < 0)
 		return r;
 	repos_tell_unheard(a->repos);
 	bc = builder_conf(c, a->repos);
@@ -316,6 +329,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .logs = a->logs,
 		                 .repos = a->repos,
 		                 .triggers = a->triggers,
+		                 .webhooks = a->webhooks,
 		                 .syncs = a->syncs,
 		                 .sshd = a->sshd,
 		                 .walls = a->walls.text,
@@ -340,6 +354,7 @@ static void app_stop(struct app *a)
 	front_stop(a->front);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);
+	webhooks_end(a->webhooks);
 	syncs_end(a->syncs);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
@@ -355,6 +370,7 @@ static void app_stop(struct app *a)
 	}
 	mcp_free(a->mcp);
 	syncs_close(a->syncs);
+	webhooks_close(a->webhooks);
 	triggers_close(a->triggers);
 	repos_close(a->repos);
 	sshd_free(a->sshd);

@@ -138,9 +138,6 @@ int proxy_start(int listen_fd_consume, bool allow_private, int64_t max, struct p
                 struct err *err);
 /* Why the last connection was rejected, or "". */
 struct proxy *proxy_stop(struct proxy *p, char *ret_refusal, size_t size);
-/* Loopback, private, link-local, multicast and the like. */
-struct sockaddr;
-bool addr_is_internal(const struct sockaddr *sa);
 
 /* ---- backup.c ---- */
 /* false: it is being copied, and nothing may be removed from it. */

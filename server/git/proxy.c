@@ -25,6 +25,7 @@
 #include "base/lock.h"
 #include "git/git_internal.h"
 #include "h1/h1.h"
+#include "hook/outbound.h"
 
 #define CONNECTIONS_MAX 256 /* of one child, in its life */
 #define HEAD_BUF (H1_HEAD_MAX + 1)
@@ -50,43 +51,6 @@ struct proxy {
 	struct conn conns[CONNECTIONS_MAX]; /* of the accepting thread, in order */
 	unsigned n;
 };
-
-static bool internal_v4(uint32_t a)
-{
-	static const struct {
-		uint32_t net, mask;
-	} nets[] = {
-		{ 0x00000000, 0xff000000 }, { 0x0a000000, 0xff000000 }, { 0x64400000, 0xffc00000 },
-		{ 0x7f000000, 0xff000000 }, { 0xa9fe0000, 0xffff0000 }, { 0xac100000, 0xfff00000 },
-		{ 0xc0000000, 0xffffff00 }, { 0xc0000200, 0xffffff00 }, { 0xc0a80000, 0xffff0000 },
-		{ 0xc6120000, 0xfffe0000 }, { 0xc6336400, 0xffffff00 }, { 0xcb007100, 0xffffff00 },
-		{ 0xe0000000, 0xe0000000 },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(nets); i++)
-		if ((a & nets[i].mask) == nets[i].net)
-			return true;
-	return false;
-}
-
-bool addr_is_internal(const struct sockaddr *sa)
-{
-	const struct in6_addr *a;
-
-	if (sa->sa_family == AF_INET)
-		return internal_v4(
-		        ntohl(((const struct sockaddr_in *)(const void *)sa)->sin_addr.s_addr));
-	if (sa->sa_family != AF_INET6)
-		return true;
-	a = &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
-	if (IN6_IS_ADDR_V4MAPPED(a) || IN6_IS_ADDR_V4COMPAT(a))
-		return internal_v4(get_be32(a->s6_addr + 12));
-	if (a->s6_addr[0] == 0x20 && a->s6_addr[1] == 0x02) /* 6to4 holds an IPv4 address */
-		return internal_v4(get_be32(a->s6_addr + 2));
-	if (get_be32(a->s6_addr) == 0x0064ff9b) /* so does NAT64 */
-		return internal_v4(get_be32(a->s6_addr + 12));
-	return (a->s6_addr[0] & 0xe0) != 0x20; /* global unicast is 2000::/3, nothing else is */
-}
 
 static void refused(struct proxy *p, const char *host, const char *why)
 {

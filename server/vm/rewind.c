@@ -172,7 +172,9 @@ static int rewind_locked(struct vm *vm, const char *point, bool keep, struct vm_
 	if (r == 0)
 		r = point_take(vm->m, point, &p, err);
 	if (r == 0) {
+		vm->why = "rewound";
 		r = from == VM_RUNNING ? take_over(vm, &p, err) : vm_rest_at(vm, &p, err);
+		vm->why = NULL;
 		point_drop(vm->m, &p);
 	}
 	if (r < 0 && from == VM_RUNNING)
