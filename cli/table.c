@@ -29,6 +29,7 @@
 	X(domain) \
 	X(logs) \
 	X(git) \
+	X(webhook) \
 	X(mcp) \
 	X(login) \
 	X(logout) \

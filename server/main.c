@@ -34,6 +34,7 @@
 #include "git/git.h"
 #include "git/sync.h"
 #include "git/trigger.h"
+#include "hook/webhooks.h"
 #include "mcp/mcp.h"
 #include "net/dns.h"
 #include "net/gate.h"
@@ -72,6 +73,7 @@ struct app {
 	struct repos *repos;
 	struct runs runs;
 	struct triggers *triggers;
+	struct webhooks *webhooks;
 	struct syncs *syncs;
 	struct front *front;
 	struct mcp *mcp;
@@ -219,6 +221,17 @@ static int triggers_start(struct app *a, struct err *err)
 	return triggers_open(&tc, a->repos, a->store, &a->triggers, err);
 }
 
+static int webhooks_start(struct app *a, struct err *err)
+{
+	const struct conf *c = &a->conf;
+	struct webhooks_conf wc = { .signer = triggers_signer(a->triggers),
+		                    .allow_private = c->webhook_private,
+		                    .retry_s = c->webhook_retry_s };
+
+	snprintf(wc.issuer, sizeof(wc.issuer), "https://git.%s", c->domain);
+	return webhooks_open(&wc, a->store, &a->webhooks, err);
+}
+
 static int ssh_start(struct app *a, struct err *err)
 {
 	struct sshd_deps deps = { .auth = a->auth,
@@ -341,7 +354,8 @@ static int app_start(struct app *a, struct err *err)
 	if ((r = vmm_new(&vc, a->store, a->engine, a->priv, &a->priv_info, a->dns, &a->vmm, err)) <
 	            0 ||
 	    (r = site_start(c, a->gates, a->vmm, err)) < 0 || (r = repos_start(a, err)) < 0 ||
-	    (r = triggers_start(a, err)) < 0 || (r = syncs_start(a, err)) < 0)
+	    (r = triggers_start(a, err)) < 0 || (r = webhooks_start(a, err)) < 0 ||
+	    (r = syncs_start(a, err)) < 0)
 		return r;
 	repos_tell_unheard(a->repos);
 	access_begin(a);
@@ -364,6 +378,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .logs = a->logs,
 		                 .repos = a->repos,
 		                 .triggers = a->triggers,
+		                 .webhooks = a->webhooks,
 		                 .syncs = a->syncs,
 		                 .sshd = a->sshd,
 		                 .walls = a->walls.text,
@@ -389,6 +404,7 @@ static void app_stop(struct app *a)
 	access_end(a);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);
+	webhooks_end(a->webhooks);
 	syncs_end(a->syncs);
 	ssh_busy = sshd_stop(a->sshd, SSH_DRAIN_MS, &err) == -EBUSY;
 	busy = a->api && api_stop(a->api, API_DRAIN_MS, &err) == -EBUSY;
@@ -404,6 +420,7 @@ static void app_stop(struct app *a)
 	}
 	mcp_free(a->mcp);
 	syncs_close(a->syncs);
+	webhooks_close(a->webhooks);
 	triggers_close(a->triggers);
 	repos_close(a->repos);
 	sshd_free(a->sshd);

@@ -26,6 +26,7 @@ struct sshd;
 struct store;
 struct syncs;
 struct triggers;
+struct webhooks;
 struct vmm;
 struct mcp;
 struct route;
@@ -50,6 +51,7 @@ struct api_deps { /* all weak: they outlive the API */
 	struct repos *repos;       /* NULL: there are none (tests) */
 	struct syncs *syncs;       /* NULL: likewise */
 	struct triggers *triggers; /* NULL: likewise */
+	struct webhooks *webhooks; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
 	const char *walls;         /* those around this process; NULL: none (tests) */
 	struct domains *domains;   /* NULL, these six: no edge */

@@ -20,8 +20,8 @@
 #include "base/err.h"
 #include "base/json_field.h"
 #include "base/lock.h"
-#include "git/jwt.h"
-#include "git/outbound.h"
+#include "hook/jwt.h"
+#include "hook/outbound.h"
 
 #define KEPT_MAX 256                      /* passwords; the one that ends first makes room */
 #define EARLY_MS 120000                   /* not used any more this long before it expires */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deliver.c - the workers: take due deliveries, try them, record the result
+ * deliver.c - what the crews of triggers do: take due deliveries, try them, record the result
  *
  * So many of one account at a time, so that endpoints that never answer hold up nobody else. An
  * attempt that the end of the server interrupts leaves its row active; the next start finds it.
@@ -13,30 +13,16 @@
 #include "base/err.h"
 #include "base/json_field.h"
 #include "base/log.h"
-#include "base/utf8.h"
 #include "git/trigger_internal.h"
 #include "store/store.h"
 
-#define IDLE_MS 60000   /* without news: the longest nap */
-#define TROUBLE_MS 2000 /* after the store failed */
-#define VM_ATTEMPTS 3   /* of a command that the server's end interrupted */
-#define JUDGED_MAX 3    /* looks at the paths of a push, if the server ended during the others */
-
-/* Before repetition n, in units of the first wait: with 10 s, the last one is a day later. */
-static const uint32_t backoff[] = { 1, 3, 12, 60, 180, 360, 720, 1440, 2880, 2988 };
-
-int64_t delivery_wait_ms(uint32_t attempts, uint32_t retry_s)
-{
-	size_t n = attempts ? attempts - 1 : 0;
-
-	return n < ARRAY_SIZE(backoff) ? (int64_t)backoff[n] * retry_s * 1000 : -1;
-}
+#define VM_ATTEMPTS 3 /* of a command that the server's end interrupted */
+#define JUDGED_MAX 3  /* looks at the paths of a push, if the server ended during the others */
 
 void workers_wake(struct triggers *t)
 {
-	LOCK_SCOPE(&t->lock);
-	t->news++;
-	cond_broadcast(&t->more);
+	for (size_t i = 0; i < ARRAY_SIZE(t->lanes); i++)
+		crew_wake(t->lanes[i].crew);
 }
 
 static int load_trigger(struct triggers *t, const struct store_delivery *d,
@@ -71,50 +57,31 @@ static int concerns(struct triggers *t, struct store_delivery *d, const struct s
 	return 0;
 }
 
-static void note(struct store_delivery *d, const char *text)
-{
-	autobuf struct buf b = { 0 };
-
-	utf8_put_clean(&b, text, strlen(text));
-	buf_put_u8(&b, 0);
-	snprintf(d->note, sizeof(d->note), "%.240s", b.failed ? "" : (char *)b.p);
-}
-
 static int try_webhook(struct triggers *t, struct store_delivery *d, const struct store_trigger *tr,
                        struct err *err)
 {
-	autofree char *body = NULL, *signature = NULL;
+	autofree char *body = NULL;
 	autojson json_t *j =
 	        json_pack("{s:s, s:s, s:o, s:s}", "event", "branchUpdate", "repoId", d->repo,
 	                  "branch", json_text(d->branch, strlen(d->branch)), "commit", d->new_sha);
-	int r;
 
 	if (!j || !(body = json_dumps(j, JSON_COMPACT)))
 		return err_set(err, -ENOMEM, "out of memory");
-	r = signer_sign(t->signer, t->conf.issuer, d->id, body, strlen(body), &signature, err);
-	if (r < 0)
-		return r;
-	d->status = -1;
-	r = webhook_send(&(struct webhook){ .url = tr->endpoint,
-	                                    .id = d->id,
-	                                    .signature = signature,
-	                                    .body = body,
-	                                    .allow_private = t->conf.allow_private,
-	                                    .ending = &t->ending },
+	return hook_send(&(struct hook_post){ .signer = t->signer,
+	                                      .issuer = t->conf.issuer,
+	                                      .url = tr->endpoint,
+	                                      .id = d->id,
+	                                      .body = body,
+	                                      .allow_private = t->conf.allow_private,
+	                                      .ending = &t->ending },
 	                 &d->status, err);
-	if (r < 0)
-		return r;
-	if (d->status >= 200 && d->status < 300)
-		return 0;
-	return err_set(err, -EIO, "the endpoint answered %d%s", d->status,
-	               d->status >= 300 && d->status < 400 ? ": redirects are not followed" : "");
 }
 
 static void after_webhook(struct triggers *t, struct store_delivery *d, int r, const struct err *e)
 {
-	int64_t wait_ms = delivery_wait_ms(d->attempts, t->conf.retry_s);
+	int64_t wait_ms = hook_wait_ms(d->attempts, t->conf.retry_s);
 
-	note(d, r < 0 ? e->msg : "");
+	hook_note(d->note, r < 0 ? e->msg : "");
 	if (r == 0) {
 		d->state = DELIVERY_DONE;
 	} else if (wait_ms >= 0) {
@@ -127,7 +94,7 @@ static void after_webhook(struct triggers *t, struct store_delivery *d, int r, c
 
 static void after_vm(struct store_delivery *d, int r, const struct err *e)
 {
-	note(d, r < 0 ? e->msg : "");
+	hook_note(d->note, r < 0 ? e->msg : "");
 	d->state = r == 0 ? DELIVERY_DONE : DELIVERY_FAILED;
 	d->vm[0] = '\0';
 }
@@ -181,65 +148,36 @@ static void work(struct triggers *t, struct store_delivery *d)
 		log_warn("delivery %s: %s", d->id, err.msg);
 }
 
-static unsigned nap_ms(struct worker *w)
+static int claim(void *ctx, void *job, struct err *err)
 {
-	struct err err = { 0 };
-	int64_t next, now = clock_wall_ms();
+	const struct lane *l = ctx;
 
-	if (store_delivery_next(w->t->store, w->action, &next, &err) < 0)
-		return TROUBLE_MS;
-	if (next <= now || next - now > IDLE_MS) /* due, but its account has enough: news follow */
-		return IDLE_MS;
-	return (unsigned)(next - now) + 1;
+	return store_delivery_claim(l->t->store, l->action, clock_wall_ms(), l->per_account, job,
+	                            err);
 }
 
-static void *worker_main(void *arg)
+static int next(void *ctx, int64_t *ret_ms, struct err *err)
 {
-	struct worker *w = arg;
-	struct triggers *t = w->t;
+	const struct lane *l = ctx;
 
-	while (!atomic_load(&t->ending)) {
-		struct store_delivery d;
-		struct err err = { 0 };
-		uint64_t until;
-		uint64_t seen;
-		int r;
+	return store_delivery_next(l->t->store, l->action, ret_ms, err);
+}
 
-		mutex_lock(&t->lock);
-		seen = t->news;
-		mutex_unlock(&t->lock);
-		r = store_delivery_claim(t->store, w->action, clock_wall_ms(), w->per_account, &d,
-		                         &err);
-		if (r == 0) {
-			work(t, &d);
-			workers_wake(t);
-			continue;
-		}
-		until = deadline_in(r == -ENOENT ? nap_ms(w) : TROUBLE_MS);
-		LOCK_SCOPE(&t->lock);
-		while (t->news == seen && !atomic_load(&t->ending) &&
-		       cond_wait_until(&t->more, &t->lock, until))
-			;
-	}
-	return NULL;
+static void work_on(void *ctx, void *job)
+{
+	work(((struct lane *)ctx)->t, job);
 }
 
 int workers_start(struct triggers *t, struct err *err)
 {
-	unsigned n = WEBHOOK_WORKERS + (t->conf.vm.run ? VM_WORKERS : 0);
+	static const struct crew_ops ops = { sizeof(struct store_delivery), claim, next, work_on };
+	struct lane *hooks = &t->lanes[TRIGGER_WEBHOOK], *vms = &t->lanes[TRIGGER_VM];
+	int r;
 
-	for (unsigned i = 0; i < n; i++) {
-		struct worker *w = &t->workers[i];
-		bool hook = i < WEBHOOK_WORKERS;
-		int r;
-
-		w->t = t;
-		w->action = hook ? TRIGGER_WEBHOOK : TRIGGER_VM;
-		w->per_account = hook ? WEBHOOK_PER_ACCOUNT : VM_PER_ACCOUNT;
-		r = pthread_create(&w->thread, NULL, worker_main, w);
-		if (r != 0)
-			return err_sys(err, -r, "start a thread");
-		t->n_workers++;
-	}
-	return 0;
+	*hooks = (struct lane){ t, TRIGGER_WEBHOOK, WEBHOOK_PER_ACCOUNT, NULL };
+	*vms = (struct lane){ t, TRIGGER_VM, VM_PER_ACCOUNT, NULL };
+	r = crew_start(&ops, hooks, WEBHOOK_WORKERS, &hooks->crew, err);
+	if (r == 0 && t->conf.vm.run)
+		r = crew_start(&ops, vms, VM_WORKERS, &vms->crew, err);
+	return r;
 }

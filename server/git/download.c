@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "git/import.h"
-#include "git/outbound.h"
+#include "hook/outbound.h"
 
 #define DOWNLOAD_MS 1800000L
 #define CONNECT_MS 30000L

@@ -26,6 +26,7 @@
 #include "base/sock.h"
 #include "git/git_internal.h"
 #include "h1/h1.h"
+#include "hook/outbound.h"
 
 #define CONNECTIONS_MAX 256 /* of one child, in its life */
 #define HEAD_BUF (H1_HEAD_MAX + 1)

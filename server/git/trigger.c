@@ -45,7 +45,7 @@ static int put_action(struct triggers *t, const struct trigger_new *n, struct st
 		if (!n->endpoint)
 			return err_tag(err, -EINVAL, TAG, "'action.endpoint' is missing");
 		snprintf(ret->endpoint, sizeof(ret->endpoint), "%s", n->endpoint);
-		return webhook_url_check(n->endpoint, t->conf.allow_private, err);
+		return hook_url_check(n->endpoint, "endpoint", t->conf.allow_private, TAG, err);
 	}
 	if (!t->conf.vm.run)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE, "this server has no VMs");
@@ -169,14 +169,9 @@ static void on_push(const struct repo_push *p, void *ctx)
 		workers_wake(t);
 }
 
-int triggers_keys(struct triggers *t, struct signing_public **ret, size_t *ret_n, struct err *err)
+struct signer *triggers_signer(struct triggers *t)
 {
-	return signer_keys(t->signer, ret, ret_n, err);
-}
-
-int triggers_rotate(struct triggers *t, char ret_kid[ID_SIZE], struct err *err)
-{
-	return signer_rotate(t->signer, ret_kid, err);
+	return t->signer;
 }
 
 static void triggers_closep(struct triggers **t)
@@ -197,8 +192,6 @@ int triggers_open(const struct triggers_conf *c, struct repos *g, struct store *
 	t->conf = *c;
 	t->g = g;
 	t->store = s;
-	mutex_init(&t->lock, "git triggers");
-	cond_init(&t->more);
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 	if ((r = signer_open(s, &t->signer, err)) < 0 ||
 	    (r = store_delivery_recover(s, &left, &n, err)) < 0 ||
@@ -215,7 +208,8 @@ void triggers_end(struct triggers *t)
 	if (!t)
 		return;
 	atomic_store(&t->ending, true);
-	workers_wake(t);
+	for (size_t i = 0; i < ARRAY_SIZE(t->lanes); i++)
+		crew_end(t->lanes[i].crew);
 }
 
 struct triggers *triggers_close(struct triggers *t)
@@ -223,11 +217,9 @@ struct triggers *triggers_close(struct triggers *t)
 	if (!t)
 		return NULL;
 	triggers_end(t);
-	for (unsigned i = 0; i < t->n_workers; i++)
-		pthread_join(t->workers[i].thread, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(t->lanes); i++)
+		crew_close(t->lanes[i].crew);
 	signer_close(t->signer);
-	cond_destroy(&t->more);
-	mutex_destroy(&t->lock);
 	curl_global_cleanup();
 	free(t);
 	return NULL;

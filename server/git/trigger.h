@@ -4,7 +4,7 @@
  *
  * A push leaves one delivery in the store for every trigger it concerns, before the client has its
  * answer. Workers take deliveries that are due (deliver.c); a webhook that is not answered with 2xx
- * is tried again over a day. Bodies are signed (signing.c), addresses judged (webhook.c).
+ * is tried again over a day. How they are signed and sent: hook/hook.h.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 
 struct err;
 struct repos;
+struct signer;
 struct store;
 struct triggers;
 
@@ -70,14 +71,5 @@ int trigger_create(struct triggers *t, const struct store_repo *r, const struct 
 int trigger_redeliver(struct triggers *t, const char *trigger, const char *id,
                       struct store_delivery *ret, struct err *err);
 
-/* The public keys; those retired within SIGNING_KEPT_MS too. */
-#define SIGNING_KEPT_MS (7LL * 24 * 3600 * 1000)
-#define SIGNING_PUBLIC_SIZE 44 /* 32 bytes in base64url and the NUL */
-struct signing_public {
-	char kid[ID_SIZE];
-	char x[SIGNING_PUBLIC_SIZE]; /* the Ed25519 key in base64url */
-};
-/* Caller frees *ret. */
-int triggers_keys(struct triggers *t, struct signing_public **ret, size_t *ret_n, struct err *err);
-/* A new key signs from now on. */
-int triggers_rotate(struct triggers *t, char ret_kid[ID_SIZE], struct err *err);
+/* Signs for others too; as long as t is there. */
+struct signer *triggers_signer(struct triggers *t);

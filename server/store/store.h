@@ -128,10 +128,16 @@ struct store_vm {
 	                       a reference: see store_tree.c */
 	bool grow_fs;       /* its disk grew: the file system follows at the next boot */
 	char origin[ID_SIZE]; /* the point it is recreated from, or "" */
+	char why[16];         /* not in the row: what this change is due to, for webhooks; or "" */
 };
-/* One or several (fork), all or none. new_layers: their disk layers. */
+struct store_note;
+/*
+ * One or several (fork), all or none. new_layers: their disk layers. note: tags, metadata and
+ * environment of each of them; or NULL.
+ */
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
-                      const struct store_layer *new_layers, size_t n_layers, struct err *err);
+                      const struct store_layer *new_layers, size_t n_layers,
+                      const struct store_note *note, struct err *err);
 int store_vm_get(struct store *s, const char *id, struct store_vm *ret, struct err *err);
 int store_vm_list(struct store *s, const char *account /* NULL: all */, struct store_vm **ret,
                   size_t *ret_n, struct err *err);

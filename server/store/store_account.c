@@ -139,6 +139,8 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		("DELETE FROM build_phases WHERE build_id IN "
 		 "(SELECT id FROM builds WHERE account = $1)"),
 		"DELETE FROM builds WHERE account = $1",
+		"DELETE FROM hook_deliveries WHERE account = $1",
+		"DELETE FROM hooks WHERE account = $1",
 		"DELETE FROM api_keys WHERE account = $1",
 	};
 	autotx struct tx t = { 0 };
@@ -158,6 +160,7 @@ int store_account_delete(struct store *s, const char *id, struct err *err)
 		               "account '%s' still has %d VMs, %d snapshots and %d repositories: "
 		               "delete them first",
 		               id, vms, snaps, repos);
+	s->hooks_counted = false;
 	for (size_t i = 0; i < ARRAY_SIZE(gone); i++)
 		if ((r = run_text(s, gone[i], &id, 1, err)) < 0)
 			return r;

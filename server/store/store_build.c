@@ -34,7 +34,7 @@ static const struct col build_cols[] = {
 	COL_AT(COL_I64, store_build, finished_ms, "finished_ms"),
 	COL_AT(COL_I64, store_build, updated_ms, "updated_ms"),
 };
-static const struct table build_table = {
+const struct table build_table = {
 	.name = "builds",
 	.cols = build_cols,
 	.n_cols = ARRAY_SIZE(build_cols),
@@ -122,7 +122,8 @@ int store_build_update(struct store *s, const struct store_build *b, struct err 
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_update(s, &build_table, b, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = outbox_build_locked(s, b, err)) < 0 ||
+	    (r = row_update(s, &build_table, b, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -152,7 +153,7 @@ int store_build_fail_unfinished(struct store *s, const char *why, struct err *er
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 ||
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = outbox_unfinished_locked(s, why, err)) < 0 ||
 	    (r = fail_all(s,
 	                  "UPDATE builds SET state = 'failed', failure = $1, finished_ms = $2,"
 	                  " updated_ms = $2 WHERE state IN ('pending', 'running')",

@@ -22,7 +22,7 @@
 #include "store/store.h"
 #include "store/store_account.h"
 
-#define STORE_STMTS_MAX 320 /* distinct statement texts of this folder, with some to spare */
+#define STORE_STMTS_MAX 384 /* distinct statement texts of this folder, with some to spare */
 #define STORE_SQL_MAX 4096  /* bytes of one generated statement */
 #define STORE_BUSY_MS 10000 /* wait for another process (a backup, sqlite3) to finish */
 
@@ -34,10 +34,13 @@ struct store {
 	unsigned n_migrations;
 	sqlite3_stmt *stmts[STORE_STMTS_MAX]; /* owned; found again by their text */
 	unsigned n_stmts;
-	struct secrets *secrets; /* weak; NULL: store_unlock() was not called */
-	bool sealed;             /* secret columns are sealed */
-	int reserve_fd;          /* owned; -1: none */
-	off_t reserved;          /* its size in bytes */
+	struct secrets *secrets;       /* weak; NULL: store_unlock() was not called */
+	bool sealed;                   /* secret columns are sealed */
+	int reserve_fd;                /* owned; -1: none */
+	off_t reserved;                /* its size in bytes */
+	bool hooks_counted, any_hooks; /* is any_hooks true of the database? */
+	void (*hook_fn)(void *ctx);    /* store_hook_notify(); NULL: nobody */
+	void *hook_ctx;
 };
 
 /* ---- store_reserve.c: space for transactions on a full disk ---- */
@@ -201,3 +204,36 @@ extern const unsigned store_n_migrations;
 int triggers_drop_locked(struct store *s, const char *repo, struct err *err);
 /* store_sync.c: likewise */
 int sync_drop_locked(struct store *s, const char *repo, struct err *err);
+
+/* ---- store_hook.c ---- */
+struct store_hook;
+struct store_hook_delivery;
+int hooks_any_locked(struct store *s, struct err *err); /* 1, 0 or -errno */
+/* Caller wipes and frees. */
+int hooks_of_locked(struct store *s, const char *account, struct store_hook **ret, size_t *ret_n,
+                    struct err *err);
+int hook_delivery_add_locked(struct store *s, struct store_hook_delivery *d, const char *body,
+                             struct err *err);
+
+/* ---- store_outbox.c: events for webhooks, in the transaction of the change ---- */
+/* VMs that were added, with their notes; of a fork: also that their parent was forked. */
+int outbox_added_locked(struct store *s, const struct store_vm *v, size_t n, struct err *err);
+/* Before the row is updated: what happens to it is told by comparison with the old one. */
+int outbox_update_locked(struct store *s, const struct store_vm *v, struct err *err);
+/* Before the row and its notes are deleted. */
+int outbox_bury_locked(struct store *s, const struct store_vm *v, const char *reason,
+                       struct err *err);
+/* After an insert (old NULL), or before an update. */
+int outbox_snapshot_locked(struct store *s, const struct store_snapshot *old,
+                           const struct store_snapshot *now, struct err *err);
+/* Before the update. */
+int outbox_build_locked(struct store *s, const struct store_build *now, struct err *err);
+/* Before all unfinished builds and snapshots are marked as failed. */
+int outbox_unfinished_locked(struct store *s, const char *why, struct err *err);
+/* store_note.c: under the lock; env is left out. 1: there are some. The caller frees. */
+int note_words_locked(struct store *s, const char *vm_id, char **ret_tags, char **ret_metadata,
+                      struct err *err);
+/* store_note.c: the same for each of the VMs. */
+struct store_note;
+int note_put_locked(struct store *s, const struct store_note *n, struct err *err);
+extern const struct table build_table;

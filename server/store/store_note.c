@@ -37,7 +37,7 @@ int notes_drop_locked(struct store *s, const char *vm_id, struct err *err)
 	return MIN(run_text(s, "DELETE FROM vm_notes WHERE vm_id = $1", &vm_id, 1, err), 0);
 }
 
-static int put_locked(struct store *s, const struct store_note *n, struct err *err)
+int note_put_locked(struct store *s, const struct store_note *n, struct err *err)
 {
 	autoquery struct query q = { 0 };
 	int r;
@@ -61,9 +61,26 @@ int store_note_put(struct store *s, const struct store_note *n, struct err *err)
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = put_locked(s, n, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = note_put_locked(s, n, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
+}
+
+int note_words_locked(struct store *s, const char *vm_id, char **ret_tags, char **ret_metadata,
+                      struct err *err)
+{
+	autoquery struct query q = { 0 };
+	int r = query_begin(&q, s, "SELECT tags, metadata FROM vm_notes WHERE vm_id = $1", err);
+
+	if (r < 0)
+		return r;
+	query_bind_text(&q, vm_id);
+	if ((r = query_step(&q, err)) <= 0)
+		return r;
+	*ret_tags = query_read_strdup(&q);
+	*ret_metadata = query_read_strdup(&q);
+	r = query_read_end(&q, err);
+	return r < 0 ? r : 1;
 }
 
 static int get_locked(struct store *s, const char *vm_id, struct store_note *ret, struct err *err)
@@ -142,21 +159,4 @@ int store_note_list(struct store *s, const char *account, struct store_note **re
 	*ret = list;
 	*ret_n = n;
 	return 0;
-}
-
-int store_note_copy(struct store *s, const char *from, const char *const *to, size_t n,
-                    struct err *err)
-{
-	AUTO(store_note_done) struct store_note note = { 0 };
-	autotx struct tx t = { 0 };
-	int r;
-
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = get_locked(s, from, &note, err)) <= 0)
-		return r;
-	for (size_t i = 0; i < n; i++) {
-		snprintf(note.vm_id, sizeof(note.vm_id), "%s", to[i]);
-		if ((r = put_locked(s, &note, err)) < 0)
-			return r;
-	}
-	return tx_commit(&t, err);
 }

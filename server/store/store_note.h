@@ -24,6 +24,3 @@ int store_note_get(struct store *s, const char *vm_id, struct store_note *ret, s
 int store_note_list(struct store *s, const char *account, struct store_note **ret, size_t *ret_n,
                     struct err *err);
 void store_notes_free(struct store_note *n, size_t count);
-/* Other VMs get the tags, metadata and environment of this one. */
-int store_note_copy(struct store *s, const char *from, const char *const *to, size_t n,
-                    struct err *err);

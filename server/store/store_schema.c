@@ -542,10 +542,50 @@ static const char migration_21[] =
         "ALTER TABLE vms ADD COLUMN fork_index BIGINT NOT NULL DEFAULT 0;"
         "ALTER TABLE vms ADD COLUMN fork_count BIGINT NOT NULL DEFAULT 0;";
 
+/* Webhooks of accounts, and what is to be sent to them. */
+static const char migration_22[] =
+        "CREATE TABLE hooks ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  url TEXT NOT NULL,"
+        "  secret TEXT NOT NULL,"
+        "  events TEXT NOT NULL,"
+        "  vm TEXT NOT NULL,"
+        "  tags TEXT NOT NULL,"
+        "  metadata TEXT NOT NULL,"
+        "  enabled BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  updated_ms BIGINT NOT NULL,"
+        "  dropped BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX hooks_account ON hooks (account);"
+        "CREATE TABLE hook_deliveries ("
+        "  id TEXT PRIMARY KEY,"
+        "  seq BIGINT NOT NULL,"
+        "  hook TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  event TEXT NOT NULL,"
+        "  type TEXT NOT NULL,"
+        "  subject TEXT NOT NULL,"
+        "  state TEXT NOT NULL,"
+        "  attempts BIGINT NOT NULL,"
+        "  next_ms BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  updated_ms BIGINT NOT NULL,"
+        "  status BIGINT NOT NULL,"
+        "  note TEXT NOT NULL,"
+        "  body TEXT NOT NULL DEFAULT ''"
+        ");"
+        "CREATE UNIQUE INDEX hook_deliveries_seq ON hook_deliveries (seq);"
+        "CREATE INDEX hook_deliveries_due ON hook_deliveries (state, next_ms);"
+        "CREATE INDEX hook_deliveries_busy ON hook_deliveries (account, state);"
+        "CREATE INDEX hook_deliveries_turn ON hook_deliveries (hook, subject, seq);"
+        "CREATE INDEX hook_deliveries_log ON hook_deliveries (hook, seq);";
+
 const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
 	                                 migration_5,  migration_6,  migration_7,  migration_8,
 	                                 migration_9,  migration_10, migration_11, migration_12,
 	                                 migration_13, migration_14, migration_15, migration_16,
 	                                 migration_17, migration_18, migration_19, migration_20,
-	                                 migration_21 };
+	                                 migration_21, migration_22 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -38,6 +38,8 @@ static const struct secret_col {
 	{ "git_syncs", "repo", "hook", "git_syncs.hook", false },
 	{ "git_credentials", "id", "secret", "git_credentials.secret", false },
 	{ "git_triggers", "id", "endpoint", "git_triggers.endpoint", false },
+	{ "hooks", "id", "url", "hooks.url", false },
+	{ "hooks", "id", "secret", "hooks.secret", false },
 	{ "background_requests", "id", "body", "background_requests.body", true },
 };
 

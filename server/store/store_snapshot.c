@@ -60,7 +60,8 @@ int store_snapshot_add(struct store *s, const struct store_snapshot *n, struct e
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &snapshot_table, n, err)) < 0)
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_insert(s, &snapshot_table, n, err)) < 0 ||
+	    (r = outbox_snapshot_locked(s, NULL, n, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -80,7 +81,8 @@ int store_snapshot_settle(struct store *s, const struct store_snapshot *n, struc
 		return row_missing(&snapshot_table, n->info.id, err);
 	memcpy(row.info.name, old.info.name, sizeof(row.info.name));
 	row.info.updated_ms = clock_wall_ms();
-	if ((r = row_update(s, &snapshot_table, &row, err)) < 0)
+	if ((r = outbox_snapshot_locked(s, &old, &row, err)) < 0 ||
+	    (r = row_update(s, &snapshot_table, &row, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -155,18 +157,20 @@ static int forget_oldest(struct store *s, const char *account, struct err *err)
 int store_snapshot_delete(struct store *s, const char *id, struct err *err)
 {
 	autotx struct tx t = { 0 };
-	struct store_snapshot n;
+	struct store_snapshot n, old;
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
 		return r;
+	old = n;
 	if (n.info.deleted)
 		return err_tag(err, -EALREADY, ERR_SNAPSHOT_ALREADY_DELETED,
 		               "snapshot '%s' is already deleted", id);
 	n.info.deleted = true;
 	n.info.updated_ms = clock_wall_ms();
 	n.point[0] = '\0';
-	if ((r = row_update(s, &snapshot_table, &n, err)) < 0 ||
+	if ((r = outbox_snapshot_locked(s, &old, &n, err)) < 0 ||
+	    (r = row_update(s, &snapshot_table, &n, err)) < 0 ||
 	    (r = forget_oldest(s, n.info.account, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
@@ -176,18 +180,20 @@ int store_snapshot_lose(struct store *s, const char *id, const char *reason, str
 {
 	autotx struct tx t = { 0 };
 	char before[sizeof(((struct store_snapshot *)0)->info.failure)];
-	struct store_snapshot n;
+	struct store_snapshot n, old;
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_get(s, &snapshot_table, id, &n, err)) < 0)
 		return r;
+	old = n;
 	n.info.state = SNAPSHOT_LOST;
 	n.info.updated_ms = clock_wall_ms();
 	memcpy(before, n.info.failure, sizeof(before)); /* for a failed build: the reason */
 	snprintf(n.info.failure, sizeof(n.info.failure), "%s%s%.300s", reason,
 	         *before ? "; its build had failed: " : "", before);
 	n.point[0] = '\0';
-	if ((r = row_update(s, &snapshot_table, &n, err)) < 0 ||
+	if ((r = outbox_snapshot_locked(s, &old, &n, err)) < 0 ||
+	    (r = row_update(s, &snapshot_table, &n, err)) < 0 ||
 	    (r = forget_oldest(s, n.info.account, err)) < 0)
 		return r;
 	return tx_commit(&t, err);

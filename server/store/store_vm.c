@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/err.h"
+#include "store/store_note.h"
 
 const char *const vm_state_words[VM_STATE_MAX] = {
 	[VM_STARTING] = "starting",   [VM_RUNNING] = "running", [VM_SUSPENDING] = "suspending",
@@ -89,17 +90,25 @@ const struct table vm_table = {
 };
 
 int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
-                      const struct store_layer *new_layers, size_t n_layers, struct err *err)
+                      const struct store_layer *new_layers, size_t n_layers,
+                      const struct store_note *note, struct err *err)
 {
+	struct store_note own = note ? *note : (struct store_note){ 0 };
 	autotx struct tx t = { 0 };
 	int r;
 
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = layers_put_locked(s, new_layers, n_layers, err)) < 0)
 		return r;
-	for (size_t i = 0; i < n; i++)
-		if ((r = row_insert(s, &vm_table, &v[i], err)) < 0)
+	for (size_t i = 0; i < n; i++) {
+		snprintf(own.vm_id, sizeof(own.vm_id), "%s", v[i].info.id);
+		snprintf(own.account, sizeof(own.account), "%s", v[i].info.account);
+		if ((r = row_insert(s, &vm_table, &v[i], err)) < 0 ||
+		    (note && (r = note_put_locked(s, &own, err)) < 0))
 			return r;
+	}
+	if ((r = outbox_added_locked(s, v, n, err)) < 0)
+		return r;
 	return tx_commit(&t, err);
 }
 
@@ -135,7 +144,7 @@ int store_vm_update(struct store *s, const struct store_vm *v, const struct stor
 	if ((r = tx_begin(&t, s, err)) < 0 ||
 	    (r = layers_put_locked(s, new_layers, n_layers, err)) < 0 ||
 	    (new_point && (r = point_add_locked(s, new_point, err)) < 0) ||
-	    (r = row_update(s, &vm_table, v, err)) < 0)
+	    (r = outbox_update_locked(s, v, err)) < 0 || (r = row_update(s, &vm_table, v, err)) < 0)
 		return r;
 	return tx_commit(&t, err);
 }
@@ -177,7 +186,8 @@ int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason,
 	autotx struct tx t = { 0 };
 	int r;
 
-	if ((r = tx_begin(&t, s, err)) < 0 || (r = row_delete(s, &vm_table, v->info.id, err)) < 0 ||
+	if ((r = tx_begin(&t, s, err)) < 0 || (r = outbox_bury_locked(s, v, reason, err)) < 0 ||
+	    (r = row_delete(s, &vm_table, v->info.id, err)) < 0 ||
 	    (r = grants_drop_locked(s, GRANT_VM, v->info.id, err)) < 0 ||
 	    (r = mappings_drop_locked(s, v->info.id, err)) < 0 ||
 	    (r = net_drop_locked(s, v->info.id, err)) < 0 ||

@@ -12,6 +12,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "store/store_note.h"
 #include "vm/vm_internal.h"
 
 int snapshot_point(struct vmm *m, const char *account, const char *id, char ret_point[ID_SIZE],
@@ -81,15 +82,23 @@ void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p, s
 	         p->disk.n ? p->disk.l[p->disk.n - 1].id : "");
 }
 
-int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *err)
+const struct store_note *vm_note_of(const struct vm_create_opts *o, struct store_note *mem)
 {
+	*mem = (struct store_note){ .tags = o->tags, .metadata = o->metadata };
+	return o->tags || o->metadata ? mem : NULL;
+}
+
+int vm_settle_new(struct vm *vm, const struct vm_create_opts *o, const struct store_layer *layer,
+                  struct err *err)
+{
+	struct store_note note;
 	struct vmm *m = vm->m;
 	int r = quota_insert(m, &vm, 1, err);
 
 	if (r < 0)
 		return r;
 	vm_fill_origin(vm, vm->row.base_point);
-	r = vm_add_running(&vm, layer, 1, err);
+	r = vm_add_running(&vm, layer, 1, vm_note_of(o, &note), err);
 	if (r < 0) {
 		vm->gone = true;
 		vmm_forget(m, vm);
@@ -127,7 +136,7 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 	if (r == 0)
 		r = vm_bring_up(vm, &b, err);
 	if (r == 0) {
-		r = vm_settle_new(vm, &b.layer, err);
+		r = vm_settle_new(vm, o, &b.layer, err);
 		if (r < 0)
 			vm_bring_up_undo(vm, &b);
 	}

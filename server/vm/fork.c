@@ -263,14 +263,19 @@ static int all_up(struct fork_job *job, struct err *err)
 static int save_children(struct fork_job *job, struct err *err)
 {
 	autofree struct store_layer *layers = calloc(job->count, sizeof(*layers));
+	AUTO(store_note_done) struct store_note note = { 0 };
 	struct err undo = { 0 };
-	int r;
+	int r, noted;
 
 	if (!layers)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->count; i++)
 		layers[i] = job->children[i].b.layer;
-	r = vm_add_running(job->vms, layers, job->count, err);
+	/* What is written on the parent holds for its copies. */
+	noted = store_note_get(job->m->store, job->parent_id, &note, err);
+	if (noted < 0)
+		return noted;
+	r = vm_add_running(job->vms, layers, job->count, noted ? &note : NULL, err);
 	if (r < 0)
 		return r;
 	/* Before they are in the table: from then on each may be killed, and its machine be gone.
@@ -342,19 +347,6 @@ static int fork_children(struct fork_job *job, const struct vm_fork_opts *o, str
 	return r;
 }
 
-/* What is written on the parent holds for its copies. */
-static void copy_notes(const struct fork_job *job, const struct vm_info *infos)
-{
-	const char *to[VM_FORK_MAX];
-	struct err err = { 0 };
-
-	for (unsigned i = 0; i < job->count; i++)
-		to[i] = infos[i].id;
-	if (store_note_copy(job->m->store, job->parent_id, to, job->count, &err) < 0)
-		log_obj(LOG_LV_WARN, "vm", job->parent_id,
-		        "its forks have none of its tags and metadata: %s", err.msg);
-}
-
 static void say_forked(const struct fork_job *job, const char *account, const struct vm_info *infos)
 {
 	for (unsigned i = 0; i < job->count; i++) {
@@ -395,7 +387,6 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 	vmm_collect_soon(m);
 	if (r < 0)
 		return err_wrap(err, r, "fork VM %s", id);
-	copy_notes(&job, infos);
 	say_forked(&job, account, infos);
 	log_obj(LOG_LV_INFO, "vm", id, "forked %u times in %llu ms", count,
 	        (unsigned long long)(clock_ms() - t0));

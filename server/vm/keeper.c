@@ -154,7 +154,9 @@ static int suspend_idle(struct vm *vm, const struct vm_info *i, struct err *err)
 	         (long long)i->idle_timeout_s);
 	if (vm->guest)
 		guest_expect_end(vm->guest, why);
+	vm->why = "idle";
 	r = vm_suspend_locked(vm, err);
+	vm->why = NULL;
 	if (r < 0 && vm->guest)
 		guest_expect_end(vm->guest, "");
 	return r;

@@ -352,7 +352,7 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 	vm_tell_who(vm, AGENT_EVENT_CREATED);
 	r = vm_net_renamed(vm, /* was= */ "", err);
 	if (r == 0)
-		r = vm_settle_new(vm, &rd->layer, err);
+		r = vm_settle_new(vm, o, &rd->layer, err);
 	if (r == 0)
 		vm_copy_info(vm, ret);
 	mutex_unlock(&vm->lock);

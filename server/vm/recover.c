@@ -195,6 +195,7 @@ static int settle_vms(struct vmm *m, struct err *err)
 			continue;
 		vm_log(vm, LOG_LV_WARN, "its process has ended: stopped, the disk is kept");
 		row->slot = -1;
+		vm->exit_why = "crashed";
 		r = vm_stop_locked(vm, /* ask= */ false, err);
 	}
 	return r;

@@ -177,8 +177,10 @@ static int rewind_locked(struct vm *vm, const char *point, const char *snapshot_
 	if (r == 0)
 		r = point_take(vm->m, point, &p, err);
 	if (r == 0) {
+		vm->why = "rewound";
 		r = from == VM_RUNNING ? take_over(vm, &p, snapshot_id, err)
 		                       : vm_rest_at(vm, &p, err);
+		vm->why = NULL;
 		point_drop(vm->m, &p);
 	}
 	if (r < 0 && from == VM_RUNNING)

@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "net/egress.h"
+#include "store/store_note.h"
 #include "vm/vm_internal.h"
 
 struct vm_stage {
@@ -35,11 +36,13 @@ static int bring_up(struct vm *vm, const struct vm_stage_opts *o, const struct e
 	struct stage_size size = { o->vcpus ? o->vcpus : p->vcpus,
 		                   o->mem_mb ? o->mem_mb : p->mem_mb,
 		                   o->disk_mb ? o->disk_mb : p->disk_mb };
+	struct store_note note;
 	int r = sized(o, p) ? vm_boot_sized(vm, p, &size, &b, err) : vm_bring_up(vm, &b, err);
 
 	if (r < 0)
 		return r;
-	r = store_vm_add_many(vm->m->store, &vm->row, 1, &b.layer, 1, err);
+	r = store_vm_add_many(vm->m->store, &vm->row, 1, &b.layer, 1, vm_note_of(&o->vm, &note),
+	                      err);
 	if (r < 0)
 		vm_bring_up_undo(vm, &b);
 	else

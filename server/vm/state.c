@@ -119,6 +119,10 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
 		return err_tag(err, -EBUSY, ERR_CONFLICT, "VM %s is %s and cannot become %s",
 		               vm->row.info.id, vm_state_str[old], vm_state_str[next]);
 	row.info.state = next;
+	snprintf(row.why, sizeof(row.why), "%s",
+	         vm->exit_why ? vm->exit_why
+	         : vm->why    ? vm->why
+	                      : "");
 	settle_usage(&row, old, next);
 	if (state_is_saved(next)) {
 		if (*vm->owed.id)
@@ -162,7 +166,7 @@ int vm_save(struct vm *vm, struct err *err)
 }
 
 int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,
-                   struct err *err)
+                   const struct store_note *note, struct err *err)
 {
 	autofree struct store_vm *rows = calloc(n ? n : 1, sizeof(*rows));
 	int r;
@@ -174,7 +178,7 @@ int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size
 		rows[i].info.state = VM_RUNNING;
 		settle_usage(&rows[i], vms[i]->row.info.state, VM_RUNNING);
 	}
-	r = n ? store_vm_add_many(vms[0]->m->store, rows, n, layers, n, err) : 0;
+	r = n ? store_vm_add_many(vms[0]->m->store, rows, n, layers, n, note, err) : 0;
 	for (size_t i = 0; r == 0 && i < n; i++)
 		entered(vms[i], &rows[i].info);
 	return r;

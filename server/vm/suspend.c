@@ -65,7 +65,9 @@ int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_in
 
 	if (r < 0)
 		return r;
+	vm->why = "requested";
 	r = vm_suspend_locked(vm, err);
+	vm->why = NULL;
 	if (r == 0) {
 		vm_copy_info(vm, ret);
 		if (ret->persistence.type == PERSIST_EPHEMERAL &&
@@ -105,6 +107,7 @@ void vmm_suspend_all(struct vmm *m)
 			continue;
 		}
 		vm_lock(vm);
+		vm->why = "shutdown";
 		if (!vm->gone && vm->row.info.state == VM_RUNNING &&
 		    vm_suspend_locked(vm, &err) < 0) {
 			vm_log(vm, LOG_LV_ERROR, "could not be suspended and is stopped: %s",

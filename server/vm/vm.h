@@ -48,6 +48,7 @@ struct vm_create_opts {
 	uint32_t vcpus, mem_mb;   /* of the base template; 0: as usual */
 	const char *build_id;     /* NULL: none */
 	const char *workdir;      /* NULL: the snapshot's */
+	char *tags, *metadata;    /* JSON texts; NULL: none */
 	int64_t idle_timeout_s;   /* -1: disabled; VM_IDLE_DEFAULT when not given */
 	int64_t activity_threshold;
 	int64_t delete_after_s; /* from now on; <= 0: never */

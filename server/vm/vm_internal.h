@@ -77,6 +77,7 @@ struct vm {
 	unsigned forked;             /* number in the name of its last fork; vm->lock */
 	bool asked;                  /* to shut down, by a call that waits for it; m->lock */
 	const char *exit_why;        /* word for those who wait for its end; vm->lock */
+	const char *why;             /* of the next change of state, for webhooks; vm->lock */
 	char last_exit[VM_EXIT_MAX]; /* how the last machine ended; m->lock */
 	struct vm_wait *waiters;     /* for its end; m->lock */
 };
@@ -228,10 +229,11 @@ int vm_set_state(struct vm *vm, enum vm_state next, const struct store_layer *ne
                  size_t n_layers, const struct store_point *new_point, struct err *err);
 /*
  * VMs that are in no store yet run from now on: their rows, and a disk layer for each, in one
- * transaction. Locks held.
+ * transaction. Locks held. note: what is written on each of them; or NULL.
  */
+struct store_note;
 int vm_add_running(struct vm *const *vms, const struct store_layer *layers, size_t n,
-                   struct err *err);
+                   const struct store_note *note, struct err *err);
 /* The machine is gone, and the store cannot be told now: the keeper does it later. */
 void vm_enter_unsaved(struct vm *vm, enum vm_state next);
 /* Tells the store what it does not know yet; fine when that is nothing. */
@@ -427,7 +429,10 @@ void vm_fill_options(const struct vm_create_opts *o, struct store_vm *row);
 void vm_fill_row(const struct vm_create_opts *o, const struct engine_point *p,
                  struct store_vm *row);
 /* A VM that was brought up becomes known: table, store, reaper. vm->lock held. */
-int vm_settle_new(struct vm *vm, const struct store_layer *layer, struct err *err);
+int vm_settle_new(struct vm *vm, const struct vm_create_opts *o, const struct store_layer *layer,
+                  struct err *err);
+/* Tags and metadata of a new VM, which stay the options'; NULL: there are none. */
+const struct store_note *vm_note_of(const struct vm_create_opts *o, struct store_note *mem);
 
 /* pool.c */
 int pool_new(struct vmm *m, struct err *err);

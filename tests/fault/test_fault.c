@@ -258,7 +258,7 @@ static int add_two(struct store *s, unsigned long seq, struct err *e)
 		snprintf(l[i].id, ID_SIZE, "ly-%lu-%d", seq, i);
 		snprintf(v[i].disk_layer, ID_SIZE, "ly-%lu-%d", seq, i);
 	}
-	return store_vm_add_many(s, v, 2, l, 2, e);
+	return store_vm_add_many(s, v, 2, l, 2, NULL, e);
 }
 
 static bool has(struct store *s, unsigned long seq, int i)

@@ -20,9 +20,9 @@ static void try_url(const char *url)
 	struct repo_about about = { 0 };
 	struct err err = { 0 };
 
-	webhook_url_check(url, true, &err);
+	hook_url_check(url, "url", true, ERR_GIT_INVALID_REQUEST, &err);
 	err = (struct err){ 0 };
-	if (webhook_url_check(url, false, &err) == 0)
+	if (hook_url_check(url, "url", false, ERR_GIT_INVALID_REQUEST, &err) == 0)
 		must(strncasecmp(url, "http", 4) == 0 || !strstr(url, "://"));
 	else
 		must(err.msg[0]);

@@ -28,6 +28,7 @@
 #include "git/git.h"
 #include "git/sync.h"
 #include "git/trigger.h"
+#include "hook/webhooks.h"
 #include "mcp/mcp.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
@@ -50,6 +51,7 @@ struct fx {
 	struct builder *builder;
 	struct repos *repos;
 	struct triggers *triggers;
+	struct webhooks *webhooks;
 	struct syncs *syncs;
 	struct domains *domains;
 	struct certs *certs;
@@ -203,6 +205,12 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		fprintf(stderr, "triggers: %s\n", err.msg);
 		return -1;
 	}
+	struct webhooks_conf wc = { .signer = triggers_signer(f->triggers),
+		                    .allow_private = tc.allow_private,
+		                    .retry_s = 1,
+		                    .issuer = "https://git.test" };
+	if (webhooks_open(&wc, f->store, &f->webhooks, &err) < 0)
+		return -1;
 	struct syncs_conf sc = { .poll_s = getenv("FX_POLL") ? 1 : 3600 };
 	snprintf(sc.base_url, sizeof(sc.base_url), "%s",
 	         getenv("FX_GITHUB") ? getenv("FX_GITHUB") : "http://127.0.0.1:1");
@@ -226,6 +234,7 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		                  .logs = f->logs,
 		                  .repos = f->repos,
 		                  .triggers = f->triggers,
+		                  .webhooks = f->webhooks,
 		                  .syncs = f->syncs,
 		                  .domains = f->domains,
 		                  .certs = f->certs,
@@ -266,6 +275,7 @@ static inline void fx_stop(struct fx *f)
 		return;
 	builder_stop(f->builder);
 	triggers_end(f->triggers);
+	webhooks_end(f->webhooks);
 	syncs_end(f->syncs);
 	vmm_suspend_all(f->vmm);
 	if (api_stop(f->api, FX_DRAIN_MS, &err) == 0)
@@ -285,6 +295,7 @@ static inline int fx_teardown(void **state)
 	f->released = 0;
 	mcp_free(f->mcp);
 	syncs_close(f->syncs);
+	webhooks_close(f->webhooks);
 	triggers_close(f->triggers);
 	certs_free(f->certs);
 	domains_free(f->domains);

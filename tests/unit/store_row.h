@@ -6,5 +6,5 @@
 
 static inline int store_vm_add(struct store *s, const struct store_vm *v, struct err *e)
 {
-	return store_vm_add_many(s, v, 1, NULL, 0, e);
+	return store_vm_add_many(s, v, 1, NULL, 0, NULL, e);
 }

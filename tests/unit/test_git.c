@@ -17,6 +17,7 @@
 #include "git/git_internal.h"
 #include "git/import.h"
 #include "git/trigger_internal.h"
+#include "hook/outbound.h"
 #include "tests/unit/check.h"
 
 static bool matches(const char *pattern, bool glob, bool regex, const char *text)
@@ -266,15 +267,15 @@ static void webhooks_are_tried_for_a_day(void **state)
 	int64_t sum = 0, last = 0, wait;
 	uint32_t n = 1;
 
-	for (; (wait = delivery_wait_ms(n, 10)) >= 0; n++) {
+	for (; (wait = hook_wait_ms(n, 10)) >= 0; n++) {
 		assert_true(wait >= last);
 		sum += last = wait;
 		assert_true(n < 100);
 	}
-	assert_int_equal(delivery_wait_ms(1, 10), 10000);
+	assert_int_equal(hook_wait_ms(1, 10), 10000);
 	assert_in_range(n, 8, 20);
 	assert_in_range(sum / 1000, 24 * 3600, 25 * 3600);
-	assert_int_equal(delivery_wait_ms(n + 1000, 10), -1);
+	assert_int_equal(hook_wait_ms(n + 1000, 10), -1);
 }
 
 int main(void)

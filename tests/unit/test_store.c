@@ -299,10 +299,10 @@ static void vms_come_back_as_written(void **state)
 	w[1] = vm("vm-3", 3000);
 	w[2] = vm("vm-1", 4000);
 	l[0] = layer("ly-n", LAYER_DISK, "ly-d");
-	assert_int_equal(store_vm_add_many(f->s, w, 3, l, 1, &err), -EEXIST);
+	assert_int_equal(store_vm_add_many(f->s, w, 3, l, 1, NULL, &err), -EEXIST);
 	assert_int_equal(store_vm_get(f->s, "vm-2", &back, &err), -ENOENT);
 	assert_int_equal(store_layer_get(f->s, "ly-n", &l[1], &err), -ENOENT);
-	OK(store_vm_add_many(f->s, w, 2, l, 1, &err));
+	OK(store_vm_add_many(f->s, w, 2, l, 1, NULL, &err));
 	w[2] = vm("vm-4", 9000);
 	snprintf(w[2].info.account, sizeof(w[2].info.account), "acct-2");
 	OK(store_vm_add(f->s, &w[2], &err));
@@ -379,7 +379,7 @@ static void deleted_vms_leave_a_bounded_trace(void **state)
 		snprintf(id, sizeof(id), "vm-n%d", i);
 		many[i] = vm(id, 2000 + i);
 	}
-	OK(store_vm_add_many(f->s, many, VM_TOMBSTONES_MAX + 20, NULL, 0, &err));
+	OK(store_vm_add_many(f->s, many, VM_TOMBSTONES_MAX + 20, NULL, 0, NULL, &err));
 	for (int i = 0; i < VM_TOMBSTONES_MAX + 20; i++)
 		OK(store_vm_bury(f->s, &many[i], "deleted", &err));
 	OK(store_tombstone_list(f->s, "acct-1", &list, &n, &err));

@@ -45,7 +45,7 @@ static int write_one(struct store *s, int round, int seq, struct err *err)
 		snprintf(l[i].id, ID_SIZE, "ly-%d-%d-%d", round, seq, i);
 		snprintf(v[i].disk_layer, ID_SIZE, "ly-%d-%d-%d", round, seq, i);
 	}
-	return store_vm_add_many(s, v, PER_TX, l, PER_TX, err);
+	return store_vm_add_many(s, v, PER_TX, l, PER_TX, NULL, err);
 }
 
 static _Noreturn void child(const char *db, int round, int ack_fd)

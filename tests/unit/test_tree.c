@@ -404,7 +404,7 @@ static void a_thousand(void **state)
 		snprintf(l[i].format, sizeof(l[i].format), "qcow2");
 		snprintf(v[i].disk_layer, ID_SIZE, "%s", l[i].id);
 	}
-	OK(store_vm_add_many(f->s, v, MANY, l, MANY, &err));
+	OK(store_vm_add_many(f->s, v, MANY, l, MANY, NULL, &err));
 	free(v);
 	free(l);
 	build(f, "a", NULL, &t);

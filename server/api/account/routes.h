@@ -44,6 +44,28 @@ ROUTE(POST, "/v1/secrets/rotate", SCOPE_ADMIN, NO_BODY, api_secrets_rotate, 0,
 ROUTE(GET, "/v1/audit", SCOPE_ACCOUNT, NO_BODY, api_audit, 0,
       "Read the audit log; limit, before, after, action, target, accountId (operator)")
 
+/* webhooks */
+ROUTE(POST, "/v1/webhooks", SCOPE_ACCOUNT, KIB(64), api_webhook_create, 0,
+      "Create a webhook for events of VMs, snapshots and builds; url, events, vmId, tags, metadata, secret, enabled")
+ROUTE(GET, "/v1/webhooks", SCOPE_ACCOUNT, NO_BODY, api_webhook_list, 0,
+      "List webhooks")
+#define WEBHOOK "/v1/webhooks/{webhook}"
+ROUTE(GET, WEBHOOK, SCOPE_ACCOUNT, NO_BODY, api_webhook_get, 0,
+      "Get a webhook")
+ROUTE(PATCH, WEBHOOK, SCOPE_ACCOUNT, KIB(64), api_webhook_change, 0,
+      "Change a webhook; members as on create")
+ROUTE(DELETE, WEBHOOK, SCOPE_ACCOUNT, NO_BODY, api_webhook_delete, 0,
+      "Delete a webhook with its deliveries")
+ROUTE(POST, WEBHOOK "/test", SCOPE_ACCOUNT, NO_BODY, api_webhook_test, 0,
+      "Send an event of the type test")
+ROUTE(GET, WEBHOOK "/deliveries", SCOPE_ACCOUNT, NO_BODY, api_webhook_deliveries, 0,
+      "Deliveries of a webhook, newest first; limit, offset")
+ROUTE(GET, WEBHOOK "/deliveries/{delivery}", SCOPE_ACCOUNT, NO_BODY, api_webhook_delivery, 0,
+      "A delivery with its event")
+ROUTE(POST, WEBHOOK "/deliveries/{delivery}/redeliver", SCOPE_ACCOUNT, NO_BODY, api_webhook_redeliver, 0,
+      "Deliver an event again")
+#undef WEBHOOK
+
 /* identities, tokens, permissions */
 #define IDENTITY "/identity/v1/identities/{identity}"
 ROUTE(GET, "/identity/v1/identities", SCOPE_ACCOUNT, NO_BODY, api_identity_list, 0,

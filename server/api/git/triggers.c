@@ -2,6 +2,7 @@
 /* triggers.c - triggers of repositories, their deliveries, the keys that sign them */
 #include "api/git/shared.h"
 #include "git/trigger.h"
+#include "hook/hook.h"
 
 #include <errno.h>
 #include <string.h>
@@ -339,7 +340,7 @@ int api_jwks(struct request *req, struct reply *res, struct err *err)
 	if (!deps_of(req)->triggers)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "triggers are not available on this server");
-	if ((r = triggers_keys(deps_of(req)->triggers, &v, &n, err)) < 0)
+	if ((r = signer_keys(triggers_signer(deps_of(req)->triggers), &v, &n, err)) < 0)
 		return r;
 	list = json_array();
 	for (size_t i = 0; i < n; i++)
@@ -357,6 +358,6 @@ int api_signing_rotate(struct request *req, struct reply *res, struct err *err)
 	if (!deps_of(req)->triggers)
 		return err_tag(err, -EAGAIN, ERR_UNAVAILABLE,
 		               "triggers are not available on this server");
-	r = triggers_rotate(deps_of(req)->triggers, kid, err);
+	r = signer_rotate(triggers_signer(deps_of(req)->triggers), kid, err);
 	return r < 0 ? r : reply_json(res, json_pack("{s:s}", "kid", kid), err);
 }

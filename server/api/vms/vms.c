@@ -117,6 +117,8 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	o.count_exec = b.count_exec;
 	o.recreate = b.recreate;
 	o.delete_after_s = b.delete_after;
+	o.tags = notes.tags;
+	o.metadata = notes.metadata;
 	if (*spec.snapshot_id)
 		reply_extra(res, "snapshotId", json_string(spec.snapshot_id));
 	if ((r = build_vm(deps_of(req)->builder, &spec, &build, &o, &v, err)) < 0) {
@@ -124,7 +126,7 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		return r;
 	}
 	spec_running(&spec, services);
-	if ((r = notes_write(req, v.id, &notes, services, err)) < 0) {
+	if ((r = notes_write(req, v.id, &(struct notes){ .env = notes.env }, services, err)) < 0) {
 		vmm_delete(deps_of(req)->vmm, who_of(req)->account, v.id, NULL, NULL);
 		return r;
 	}

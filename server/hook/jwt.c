@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* jwt.c - compact JWTs: webhooks are signed with Ed25519, an app proves itself with RSA */
-#include "git/jwt.h"
+#include "hook/jwt.h"
 
 #include <errno.h>
 #include <string.h>

@@ -11,14 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/auto.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json_field.h"
 #include "base/lock.h"
-#include "git/jwt.h"
-#include "git/trigger_internal.h"
+#include "hook/hook.h"
+#include "hook/jwt.h"
 #include "store/store.h"
+#include "store/store_trigger.h"
 
 #define KEY_BYTES 32u
 #define LIFE_S 600 /* of a signature: every attempt has one of its own */
@@ -94,7 +96,7 @@ int signer_open(struct store *store, struct signer **ret, struct err *err)
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
 	s->store = store;
-	mutex_init(&s->lock, "git signing");
+	mutex_init(&s->lock, "hook signing");
 	r = store_signing_keys(store, clock_wall_ms() - SIGNING_KEPT_MS, &keys, &n, err);
 	if (r >= 0)
 		r = n && !keys->retired_ms ? use_key(s, keys, err) : signer_rotate(s, NULL, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* git/jwt.h - parts of a compact JWT; for git/ only */
+/* hook/jwt.h - parts of a compact JWT; for git/ and hook/ */
 #pragma once
 
 #include <jansson.h>

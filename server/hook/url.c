@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * webhook_url.c - is it an address that pushes may be told to?
+ * url.c - is it an address that events may be told to?
  *
  * Only what the text itself says: where its name leads is judged when it is called (outbound.c).
  */
@@ -12,10 +12,10 @@
 
 #include "base/err.h"
 #include "base/sock.h"
-#include "git/outbound.h"
-#include "git/trigger_internal.h"
+#include "hook/hook.h"
 
-int webhook_url_check(const char *url, bool allow_private, struct err *err)
+int hook_url_check(const char *url, const char *name, bool allow_private, enum err_code tag,
+                   struct err *err)
 {
 	char *scheme = NULL, *host = NULL;
 	CURLU *u = curl_url();
@@ -25,12 +25,11 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 
 	if (!u)
 		return err_set(err, -ENOMEM, "out of memory");
-	if (strlen(url) >= TRIGGER_ENDPOINT_SIZE || curl_url_set(u, CURLUPART_URL, url, 0) ||
+	if (strlen(url) >= HOOK_URL_SIZE || curl_url_set(u, CURLUPART_URL, url, 0) ||
 	    curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
 	    curl_url_get(u, CURLUPART_HOST, &host, 0) ||
 	    (strcmp(scheme, "https") != 0 && strcmp(scheme, "http") != 0))
-		r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-		            "'endpoint' must be an http or https URL");
+		r = err_tag(err, -EINVAL, tag, "'%s' must be an http or https URL", name);
 	n = r == 0 ? strlen(host) : 0;
 	if (r == 0 && !allow_private) {
 		struct sockaddr_in v4 = { .sin_family = AF_INET };
@@ -47,9 +46,10 @@ int webhook_url_check(const char *url, bool allow_private, struct err *err)
 			}
 		}
 		if (bad)
-			r = err_tag(err, -EINVAL, ERR_GIT_INVALID_REQUEST,
-			            "'endpoint' is an internal address: webhooks to those are not "
-			            "allowed on this server (PANDO_WEBHOOK_ALLOW_PRIVATE)");
+			r = err_tag(err, -EINVAL, tag,
+			            "'%s' is an internal address: webhooks to those are not "
+			            "allowed on this server (PANDO_WEBHOOK_ALLOW_PRIVATE)",
+			            name);
 	}
 	curl_free(scheme);
 	curl_free(host);

@@ -6,12 +6,15 @@
  * is checked where a socket for it is created: it is what is connected to, whatever the name
  * resolved to a moment ago. Redirects are not followed, proxies of the environment not used.
  */
-#include "git/outbound.h"
-#include "base/sock.h"
+#include "hook/outbound.h"
 
+#include <netinet/in.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
-#include "git/git_internal.h"
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/sock.h"
 
 #define CONNECT_MS 8000L
 #define WHOLE_MS 15000L

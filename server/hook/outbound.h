@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* git/outbound.h - requests to addresses chosen by users; for git/ only */
+/* hook/outbound.h - requests to addresses chosen by users; for git/ and hook/ */
 #pragma once
 
 #include <curl/curl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+struct sockaddr;
 
 struct outbound {
 	bool allow_private;        /* loopback, private and link-local addresses too */
