@@ -309,7 +309,7 @@ static void add_vm(const char *id, const char *name, const char *account)
 	snprintf(v.info.instance, sizeof(v.info.instance), "%s", id);
 	snprintf(v.info.name, sizeof(v.info.name), "%s", name);
 	snprintf(v.info.account, sizeof(v.info.account), "%s", account);
-	must(store_vm_add_many(fx->store, &v, 1, &l, 1, &err) == 0);
+	must(store_vm_add_many(fx->store, &v, 1, &l, 1, NULL, &err) == 0);
 }
 
 static void add_snapshot(const char *account)
