@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/rate.h"
 #include "guest/guest_login.h"
 #include "vm/self.h"
 #include "wire/agent.h"
@@ -45,6 +46,7 @@ struct visit {
 struct self_door {
 	struct api *api;
 	struct budget *by_account; /* owned */
+	struct rate *rings;        /* owned; by VM */
 	struct mutex lock;
 	struct cond left; /* a visit ended */
 	struct visit *visits GUARDED_BY(lock);
@@ -199,10 +201,9 @@ static void serve(struct visit *v, struct guest_flow *f, uint64_t number)
 
 static void *visit_main(void *arg);
 
-/* On the thread of a guest's connection, or of a visit that sees more to do. */
-static void ring(void *ctx, struct guest *g)
+/* Another thread for the guest, if it may have one. True: there is one. */
+static bool visit_new(struct self_door *d, struct guest *g)
 {
-	struct self_door *d = ctx;
 	struct visit *v;
 	unsigned same = 0;
 	pthread_attr_t attr;
@@ -211,11 +212,13 @@ static void ring(void *ctx, struct guest *g)
 
 	for (v = d->visits; v; v = v->next)
 		same += strcmp(guest_vm_id(v->g), guest_vm_id(g)) == 0;
-	if (d->closed || d->n >= SELF_VISITS_MAX || same >= SELF_VISITS_VM)
-		return;
+	if (same >= SELF_VISITS_VM)
+		return true; /* one of them looks again when it is done */
+	if (d->closed || d->n >= SELF_VISITS_MAX)
+		return false;
 	v = calloc(1, sizeof(*v));
 	if (!v)
-		return;
+		return false;
 	*v = (struct visit){ .door = d, .g = guest_ref(g), .fd = -1, .next = d->visits };
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -223,11 +226,23 @@ static void ring(void *ctx, struct guest *g)
 	if (pthread_create(&t, &attr, visit_main, v) == 0) {
 		d->visits = v;
 		d->n++;
+		same++;
 	} else {
 		guest_unref(v->g);
 		free(v);
 	}
 	pthread_attr_destroy(&attr);
+	return same > 0;
+}
+
+/* On the thread of a guest's connection. A guest that rings without having anything is heard at a
+ * bounded rate; one that has something rings again. */
+static bool ring(void *ctx, struct guest *g)
+{
+	struct self_door *d = ctx;
+	struct rate_answer a;
+
+	return rate_take(d->rings, guest_vm_id(g), &a) && visit_new(d, g);
 }
 
 static void visit_over(struct visit *v)
@@ -261,11 +276,13 @@ static void *visit_main(void *arg)
 	    budget_take(d->by_account, account, 1) == 0) {
 		while (guest_self_take(v->g, &f, &number, &more, &err) == 0) {
 			if (more)
-				ring(d, v->g);
+				visit_new(d, v->g);
 			serve(v, f, number);
 			guest_flow_close(f);
 		}
 		budget_give(d->by_account, account, 1);
+	} else {
+		guest_self_leave(v->g);
 	}
 	visit_over(v);
 	return NULL;
@@ -279,7 +296,13 @@ int self_door_new(struct api *a, struct self_door **ret, struct err *err)
 	if (!d)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = budget_new(&(struct budget_conf){ .all = SELF_VISITS_MAX }, &d->by_account, err);
+	if (r == 0)
+		r = rate_new(&(struct rate_conf){ .per_s = SELF_RINGS_S,
+		                                  .burst = SELF_RINGS_BURST,
+		                                  .slots = SELF_RINGS_NAMES },
+		             &d->rings, err);
 	if (r < 0) {
+		budget_free(d->by_account);
 		free(d);
 		return r;
 	}
@@ -316,6 +339,7 @@ struct self_door *self_door_free(struct self_door *d)
 		cond_wait(&d->left, &d->lock);
 	mutex_unlock(&d->lock);
 	budget_free(d->by_account);
+	rate_free(d->rings);
 	cond_destroy(&d->left);
 	mutex_destroy(&d->lock);
 	free(d);

@@ -6,6 +6,9 @@
 
 #define SELF_VISITS_MAX 256 /* requests of all VMs at one time, each with a thread here */
 #define SELF_VISITS_VM 4    /* of one VM; others wait in its agent */
+#define SELF_RINGS_S 50     /* how often a VM may say in a second that some wait, */
+#define SELF_RINGS_BURST 200
+#define SELF_RINGS_NAMES 4096 /* VMs remembered for that */
 
 /* self_door.c */
 struct self_door;

@@ -59,7 +59,7 @@ struct guest {
 	int fd; /* owned; stays open until the last reference is gone */
 	struct agent_rx rx;
 	uint8_t nonce[AGENT_NONCE_LEN];              /* of the greeting */
-	void (*on_ring)(void *ctx, struct guest *g); /* set before the greeting; NULL: nobody */
+	bool (*on_ring)(void *ctx, struct guest *g); /* set before the greeting; NULL: nobody */
 	void *ring_ctx;
 
 	struct mutex lock;

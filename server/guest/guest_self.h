@@ -11,16 +11,19 @@
 #include "wire/agent_self.h"
 
 /*
- * fn is called on the connection's own thread when requests wait, and not again before the next
- * guest_self_take(): it must not block. Before guest_hello(). g is valid during the call.
+ * fn is called on the connection's own thread when requests wait: it must not block. True: somebody
+ * will guest_self_take(), and until then it is not called again; false: it is, when the guest rings
+ * again. Before guest_hello(). g is valid during the call.
  */
-typedef void (*guest_ring_fn)(void *ctx, struct guest *g);
+typedef bool (*guest_ring_fn)(void *ctx, struct guest *g);
 void guest_on_ring(struct guest *g, guest_ring_fn fn, void *ctx);
 
 /* The oldest request that waits; -ENOENT: there is none. *ret_number is the agent's, *ret_more how
  * many wait behind it. */
 int guest_self_take(struct guest *g, struct guest_flow **ret, uint64_t *ret_number,
                     uint32_t *ret_more, struct err *err);
+/* Whoever was to take it does not after all. */
+void guest_self_leave(struct guest *g);
 /* Tells a greeted guest anew; its nonce is filled in. -EOPNOTSUPP: its agent is too old for it. */
 int guest_tell_who(struct guest *g, const struct agent_who *who, struct err *err);
 /* Did the agent take what the greeting said of it? */

@@ -28,8 +28,14 @@ void guest_rang(struct guest *g)
 	first = !g->rung;
 	g->rung = true;
 	mutex_unlock(&g->lock);
-	if (first && g->on_ring)
-		g->on_ring(g->ring_ctx, g);
+	if (first && !(g->on_ring && g->on_ring(g->ring_ctx, g)))
+		guest_self_leave(g);
+}
+
+void guest_self_leave(struct guest *g)
+{
+	LOCK_SCOPE(&g->lock);
+	g->rung = false;
 }
 
 static int await_opened(struct guest_flow *f, struct err *err)
@@ -56,9 +62,7 @@ int guest_self_take(struct guest *g, struct guest_flow **ret, uint64_t *ret_numb
 	struct rd c;
 	int r;
 
-	mutex_lock(&g->lock);
-	g->rung = false; /* first: whoever comes after this request rings again */
-	mutex_unlock(&g->lock);
+	guest_self_leave(g); /* first: whoever comes after this request rings again */
 	buf_put_u16(&b, AGENT_OP_SELF_TAKE);
 	if ((r = flow_open(g, &b, deadline_in(TAKE_MS), &f, err)) < 0 ||
 	    (r = await_opened(f, err)) < 0)

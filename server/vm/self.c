@@ -82,13 +82,12 @@ void vm_tell_who(struct vm *vm, uint8_t event)
 }
 
 /* On the thread of the guest's connection, with no lock of ours. */
-void vm_rang(void *ctx, struct guest *g)
+bool vm_rang(void *ctx, struct guest *g)
 {
 	struct vmm *m = ctx;
 	LOCK_SCOPE(&m->lock);
 
-	if (m->on_ring)
-		m->on_ring(m->on_ring_ctx, g);
+	return m->on_ring && m->on_ring(m->on_ring_ctx, g);
 }
 
 void vmm_on_ring(struct vmm *m, guest_ring_fn fn, void *ctx)

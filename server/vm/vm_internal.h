@@ -352,7 +352,7 @@ void vm_who(const struct vm *vm, const struct bringup *b, struct agent_who *ret)
 void vm_who_known(struct vm *vm, const struct agent_who *w);
 /* The running guest, anew; event: enum agent_event. */
 void vm_tell_who(struct vm *vm, uint8_t event);
-void vm_rang(void *ctx, struct guest *g);
+bool vm_rang(void *ctx, struct guest *g);
 /* network.c */
 /*
  * Policy, private address, name forwarding and the open gate: only after the agent confirmed who it

@@ -31,9 +31,10 @@
 
 static sem_t rings;
 
-static void on_ring(void *ctx, struct guest *g)
+static bool on_ring(void *ctx, struct guest *g)
 {
 	sem_post(&rings);
+	return true;
 }
 
 static void await_ring(void)
@@ -121,8 +122,11 @@ static struct guest_flow *take(struct rig *r, uint64_t *ret_number)
 	struct guest_flow *f = NULL;
 	struct err err = { 0 };
 	uint32_t more;
+	int k;
 
-	if (guest_self_take(r->g, &f, ret_number, &more, &err) < 0)
+	while ((k = guest_self_take(r->g, &f, ret_number, &more, &err)) == -ENOENT)
+		await_ring(); /* it is on its way */
+	if (k < 0)
 		fail_msg("take: %s", err.msg);
 	return f;
 }

@@ -12,12 +12,13 @@
 
 #include "base/buf.h"
 #include "wire/agent.h"
+#include "wire/agent_self.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FIRST_MESSAGES 8 /* bytes 0 to 7 */
 #define MORE_MESSAGES 14
-#define ALL_MESSAGES 18
+#define ALL_MESSAGES 19
 
 /* Processes, file ranges and watches. */
 static bool recode_more(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
@@ -77,7 +78,7 @@ static bool recode_more(uint8_t which, const uint8_t *p, size_t n, struct buf *b
 	}
 }
 
-/* Walks, hashes and terminals. */
+/* Walks, hashes, terminals, and who a machine is. */
 static bool recode_walk(uint8_t which, const uint8_t *p, size_t n, struct buf *b)
 {
 	struct rd c = rd_of(p, n);
@@ -86,6 +87,7 @@ static bool recode_walk(uint8_t which, const uint8_t *p, size_t n, struct buf *b
 		struct agent_walk_rec rec;
 		struct agent_hash_req hash;
 		struct agent_term_entry term;
+		struct agent_who who;
 	} m;
 
 	switch (which) {
@@ -104,10 +106,15 @@ static bool recode_walk(uint8_t which, const uint8_t *p, size_t n, struct buf *b
 			return false;
 		agent_hash_req_put(b, &m.hash);
 		return true;
-	default:
+	case 17:
 		if (agent_term_entry_get(p, n, &m.term) < 0)
 			return false;
 		agent_term_entry_put(b, &m.term);
+		return true;
+	default:
+		if (agent_who_get(p, n, &m.who) < 0)
+			return false;
+		agent_who_put(b, &m.who);
 		return true;
 	}
 }

@@ -9,7 +9,7 @@ describe("the life of a VM", () => {
   let vm;
 
   before(async () => {
-    vm = await create({ name: "sdk life", persistence: { type: "sticky", priority: 3 } });
+    vm = await create({ name: "sdk life", persistence: { type: "sticky", priority: 3 }, selfAccess: { allow: ["snapshot"] } });
   }, { timeout: SHORT });
   after(cleanUp, { timeout: SHORT });
 
@@ -23,6 +23,11 @@ describe("the life of a VM", () => {
     assert.ok(info.cpuTimeSeconds > 0);
     assert.equal(info.usage.cpuSeconds, info.cpuTimeSeconds);
     assert.ok(info.usage.diskWriteBytes > 0);
+  });
+
+  it("passes on what it does not know itself", { timeout: SHORT }, async () => {
+    assert.deepEqual((await vm.getInfo()).selfAccess, { allow: ["snapshot"], inherit: true });
+    assert.deepEqual(JSON.parse(await sh(vm, "pando self info --json")).selfAccess, ["snapshot"]);
   });
 
   it("tidies up on request", { timeout: SHORT }, async () => {

@@ -223,6 +223,7 @@ static void a_token_gets_what_its_scope_says(void **state)
 		if (strcmp(r->pattern, "/git/v1/sync-hook/{hook}") == 0 && a.status == 404)
 			continue;
 		code = git                             ? "REPOSITORY_NOT_FOUND"
+		       : r->scope == SCOPE_FROM_VM     ? "FORBIDDEN"
 		       : strstr(r->pattern, "{vm_id}") ? "VM_ACCESS_DENIED"
 		                                       : "FORBIDDEN";
 		if (everyone || a.status != (git ? 404 : 403) ||
