@@ -42,7 +42,6 @@
 
 #define EDGE_FIELD "X-Pando-Edge: "
 #define CONNECT_MS 20 /* for a port to answer or refuse; then it goes on without us */
-#define BIND_MS 2000  /* for the edge of a pandod that was killed to let go of the address */
 
 struct front {
 	const struct conf *conf; /* weak, these four */
@@ -374,29 +373,6 @@ static void names_mapped(void *ctx)
 
 /* ---- life ---- */
 
-static int listen_on(const char *text, int *ret_fd, char ret_at[64], struct err *err)
-{
-	struct sockaddr_storage sa = { 0 };
-	socklen_t len = sizeof(sa);
-	char addr[INET6_ADDRSTRLEN] = "", port[8] = "";
-	uint64_t until = deadline_in(BIND_MS);
-	int fd;
-
-	*ret_fd = -1;
-	if (strcmp(text, "none") == 0)
-		return 0;
-	while ((fd = sock_tcp_listen(text, err)) == -EADDRINUSE && clock_ms() < until)
-		usleep(20000);
-	if (fd < 0)
-		return err_wrap(err, fd, "edge");
-	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
-	    getnameinfo((struct sockaddr *)&sa, len, addr, sizeof(addr), port, sizeof(port),
-	                NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(ret_at, 64, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", addr, port);
-	*ret_fd = fd;
-	return 0;
-}
-
 static void front_freep(struct front **f)
 {
 	front_free(*f);
@@ -438,8 +414,8 @@ int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, str
 	snprintf(dir, sizeof(dir), "%s/certs", conf->data_dir);
 	snprintf(ns, sizeof(ns), "%s%s", *conf->dns_name ? "" : "ns.",
 	         *conf->dns_name ? conf->dns_name : conf->domain);
-	if ((r = listen_on(conf->edge_listen, &f->tls_fd, f->tls_at, err)) < 0 ||
-	    (r = listen_on(conf->edge_http_listen, &f->http_fd, f->http_at, err)) < 0 ||
+	if ((r = public_listen(conf->edge_listen, &f->tls_fd, f->tls_at, err)) < 0 ||
+	    (r = public_listen(conf->edge_http_listen, &f->http_fd, f->http_at, err)) < 0 ||
 	    (r = zones_new(store, ns, &f->zones, err)) < 0 ||
 	    (strcmp(conf->dns_listen, "none") != 0 &&
 	     (r = zones_listen(f->zones, conf->dns_listen, err)) < 0))
@@ -477,16 +453,10 @@ static void edge_status(struct front *f, struct api_edge_status *ret)
 		                         .open = s.stats.open };
 }
 
-static void own_name_changed(void *ctx, const char *vm)
-{
-	(void)vm;
-	names_changed(ctx);
-}
-
 void front_ports(struct front *f, struct ports *p)
 {
 	f->ports = p;
-	ports_on_name(p, own_name_changed, f);
+	ports_on_name(p, names_changed, f);
 }
 
 void front_deps(struct front *f, struct api_deps *deps)

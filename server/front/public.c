@@ -3,11 +3,18 @@
 #include "front/public.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/sock.h"
+
+#define BIND_MS 2000 /* for the edge of a pandod that was killed to let go of the address */
 
 static void put(int family, const void *addr, struct public_addrs *ret)
 {
@@ -52,4 +59,27 @@ void public_find(const char *setting, int listen_fd, struct public_addrs *ret)
 		return;
 	}
 	sock_own_ipv4(ret->ipv4);
+}
+
+int public_listen(const char *text, int *ret_fd, char ret_at[64], struct err *err)
+{
+	struct sockaddr_storage sa = { 0 };
+	socklen_t len = sizeof(sa);
+	char addr[INET6_ADDRSTRLEN] = "", port[8] = "";
+	uint64_t until = deadline_in(BIND_MS);
+	int fd;
+
+	*ret_fd = -1;
+	if (strcmp(text, "none") == 0)
+		return 0;
+	while ((fd = sock_tcp_listen(text, err)) == -EADDRINUSE && clock_ms() < until)
+		usleep(20000);
+	if (fd < 0)
+		return err_wrap(err, fd, "edge");
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
+	    getnameinfo((struct sockaddr *)&sa, len, addr, sizeof(addr), port, sizeof(port),
+	                NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(ret_at, 64, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", addr, port);
+	*ret_fd = fd;
+	return 0;
 }

@@ -225,7 +225,7 @@ static int put(struct ports *p, const struct store_port *row, struct err *err) R
 	if (r == 0)
 		r = reload(p, err);
 	if (r == 0 && row->port == PORTS_OWN_NAME && p->name_fn)
-		p->name_fn(p->name_ctx, row->vm);
+		p->name_fn(p->name_ctx);
 	return r;
 }
 
@@ -317,7 +317,7 @@ int ports_name(struct ports *p, const char *vm, uint16_t *ret_port)
 	return 0;
 }
 
-void ports_on_name(struct ports *p, void (*fn)(void *ctx, const char *vm), void *ctx)
+void ports_on_name(struct ports *p, void (*fn)(void *ctx), void *ctx)
 {
 	LOCK_SCOPE(&p->change);
 	p->name_fn = fn;

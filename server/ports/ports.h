@@ -31,8 +31,8 @@ int ports_open(const struct ports_conf *c, struct store *s, struct vmm *vmm, str
 void ports_stop(struct ports *p);
 struct ports *ports_close(struct ports *p);
 
-/* fn hears of VMs whose own name leads elsewhere; must not block. */
-void ports_on_name(struct ports *p, void (*fn)(void *ctx, const char *vm), void *ctx);
+/* fn hears that the own name of a VM leads elsewhere; must not block. */
+void ports_on_name(struct ports *p, void (*fn)(void *ctx), void *ctx);
 
 struct port_info {
 	struct store_port row;

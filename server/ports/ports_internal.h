@@ -39,7 +39,7 @@ struct ports {
 	unsigned wait_ms, idle_ms;
 	struct store *store; /* weak */
 	struct vmm *vmm;     /* weak */
-	void (*name_fn)(void *ctx, const char *vm);
+	void (*name_fn)(void *ctx);
 	void *name_ctx;
 	struct budget *by_account, *by_address; /* owned */
 	struct rate *rate;                      /* owned: new connections of an address */
