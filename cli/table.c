@@ -20,6 +20,7 @@
 	X(vm_pty) \
 	X(vm_past) \
 	X(vm_set) \
+	X(vm_ports) \
 	X(vm_ssh) \
 	X(vm_logs) \
 	X(ssh_config) \

@@ -36,7 +36,7 @@ static int create(struct cli *c, const struct cli_args *a)
 		json_array_append_new(events, json_string(a->list[W_EVENT].v[i]));
 	json_object_set_new(body, "events", events);
 	vm_tags(a, W_TAG, body);
-	r = vm_pairs(a, W_METADATA, "--metadata", "metadata", body);
+	r = vm_pairs(a, W_METADATA, "metadata", "metadata", body);
 	if (r == CLI_OK && a->opt[W_VM]) {
 		autofree char *vm = cli_vm_id(c, a->opt[W_VM]);
 

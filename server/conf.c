@@ -135,6 +135,22 @@ static int check_email(const struct setting *s, const char *v, char *allowed, si
 	return !v[0] || (v[0] != '-' && strchr(v, '@') && !strchr(v, ' ')) ? 0 : -EINVAL;
 }
 
+/* As ports_range_parse() reads it. */
+static int check_range(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	unsigned a, b;
+	char more;
+
+	snprintf(allowed, size, "none, or two ports from 1024 to 65535, like 20000-20999");
+	if (strcmp(v, "none") == 0)
+		return 0;
+	return strspn(v, "0123456789-") == strlen(v) && strlen(v) < s->size &&
+	                       sscanf(v, "%5u-%5u%c", &a, &b, &more) == 2 && a >= 1024 &&
+	                       b <= 65535 && a <= b && b - a < 10000
+	               ? 0
+	               : -EINVAL;
+}
+
 static int check_addr(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	struct in6_addr a;
@@ -506,6 +522,12 @@ static const struct setting settings[] = {
 	  "Name of that name server, for NS and SOA records; empty: ns below the base domain" },
 	{ "PANDO_ALIAS_NAMES", SET_TEXT, MEMBER(alias_names), check_aliases, "", NULL, 0, 0,
 	  "Further names that lead to this server from inside VMs, and only there, separated by spaces: git.example.org *.example.net" },
+	{ "PANDO_PORT_RANGE", SET_TEXT, MEMBER(port_range), check_range, "none", NULL, 0, 0,
+	  "Ports that can be mapped to ports of VMs, byte for byte: FIRST-LAST, above 1023, at most 10000; none: no such ports" },
+	{ "PANDO_PORT_LISTEN", SET_TEXT, MEMBER(port_listen), check_addr, "127.0.0.1", NULL, 0, 0,
+	  "Numeric address on which those ports listen" },
+	{ "PANDO_PORT_IDLE_S", SET_U32, MEMBER(port_idle_s), check_u32, "3600", NULL, 1, 86400,
+	  "Seconds after which a connection to such a port on which nothing moves is cut" },
 	{ "PANDO_EDGE_WAIT_S", SET_U32, MEMBER(edge_wait_s), check_u32, "60", NULL, 1, 600,
 	  "Seconds a request waits for its VM to start and its port to open" },
 	{ "PANDO_EDGE_ANSWER_S", SET_U32, MEMBER(edge_answer_s), check_u32, "600", NULL, 1, 86400,

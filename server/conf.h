@@ -82,6 +82,9 @@ struct conf {
 	char dns_listen[64];         /* PANDO_DNS_LISTEN, or "none" */
 	char dns_name[128];          /* PANDO_DNS_NAME; "": ns.<domain> */
 	char alias_names[1024];      /* PANDO_ALIAS_NAMES: patterns separated by spaces */
+	char port_range[16];         /* PANDO_PORT_RANGE */
+	char port_listen[64];        /* PANDO_PORT_LISTEN */
+	uint32_t port_idle_s;        /* PANDO_PORT_IDLE_S */
 	uint32_t edge_wait_s;        /* PANDO_EDGE_WAIT_S */
 	uint32_t edge_answer_s;      /* PANDO_EDGE_ANSWER_S */
 	uint32_t edge_stall_s;       /* PANDO_EDGE_STALL_S */

@@ -38,6 +38,7 @@
 #include "mcp/mcp.h"
 #include "net/dns.h"
 #include "net/gate.h"
+#include "ports/ports.h"
 #include "privc/privc.h"
 #include "runs/runs.h"
 #include "secret/secret.h"
@@ -76,6 +77,7 @@ struct app {
 	struct webhooks *webhooks;
 	struct syncs *syncs;
 	struct front *front;
+	struct ports *ports;
 	struct mcp *mcp;
 	struct api *api;
 	struct sshd *sshd; /* NULL: none is wanted */
@@ -232,6 +234,19 @@ static int webhooks_start(struct app *a, struct err *err)
 	return webhooks_open(&wc, a->store, &a->webhooks, err);
 }
 
+static int ports_start(struct app *a, struct err *err)
+{
+	struct ports_conf pc = { .range = a->conf.port_range,
+		                 .listen = a->conf.port_listen,
+		                 .wait_ms = a->conf.edge_wait_s * 1000,
+		                 .idle_ms = a->conf.port_idle_s * 1000 };
+	int r = ports_open(&pc, a->store, a->vmm, &a->ports, err);
+
+	if (r == 0)
+		front_ports(a->front, a->ports);
+	return r;
+}
+
 static int ssh_start(struct app *a, struct err *err)
 {
 	struct sshd_deps deps = { .auth = a->auth,
@@ -363,7 +378,8 @@ static int app_start(struct app *a, struct err *err)
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), &a->front, err)) <
 	            0 ||
-	    (r = secrets_settle(a->secrets, err)) < 0 || (r = mcp_new(&a->mcp, err)) < 0)
+	    (r = ports_start(a, err)) < 0 || (r = secrets_settle(a->secrets, err)) < 0 ||
+	    (r = mcp_new(&a->mcp, err)) < 0)
 		return r;
 	backup_sweep(c->data_dir);
 	auth_audit_keep(a->auth, c->audit_days);
@@ -379,6 +395,7 @@ static int app_start(struct app *a, struct err *err)
 		                 .repos = a->repos,
 		                 .triggers = a->triggers,
 		                 .webhooks = a->webhooks,
+		                 .ports = a->ports,
 		                 .syncs = a->syncs,
 		                 .sshd = a->sshd,
 		                 .walls = a->walls.text,
@@ -402,6 +419,7 @@ static void app_stop(struct app *a)
 
 	front_stop(a->front);
 	access_end(a);
+	ports_stop(a->ports);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);
 	webhooks_end(a->webhooks);
@@ -424,6 +442,7 @@ static void app_stop(struct app *a)
 	triggers_close(a->triggers);
 	repos_close(a->repos);
 	sshd_free(a->sshd);
+	ports_close(a->ports);
 	front_free(a->front); /* no thread wakes VMs for requests any more */
 	builder_free(a->builder);
 	vmm_free(a->vmm);

@@ -21,6 +21,7 @@ struct err;
 struct events;
 struct front;
 struct logs;
+struct ports;
 struct repos;
 struct sshd;
 struct store;
@@ -54,6 +55,7 @@ struct api_deps { /* all weak: they outlive the API */
 	struct webhooks *webhooks; /* NULL: likewise */
 	struct sshd *sshd;         /* NULL: there is no SSH front */
 	const char *walls;         /* those around this process; NULL: none (tests) */
+	struct ports *ports;       /* NULL: likewise */
 	struct domains *domains;   /* NULL, these six: no edge */
 	struct zones *zones;
 	struct certs *certs;

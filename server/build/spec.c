@@ -51,6 +51,8 @@ void spec_done(struct spec *s)
 	for (size_t i = 0; i < ARRAY_SIZE(s->layers); i++)
 		layer_done(&s->layers[i]);
 	s->n = 0;
+	json_decref(s->ports);
+	s->ports = NULL;
 }
 
 void spec_running(const struct spec *s, const char *ret[SPEC_RUNNING_MAX + 1])
@@ -109,15 +111,17 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 		const json_t *v = json_object_get(layer, unsupported[i].name);
 
 		/* These belong to the VM, not to a layer: the API reads them at the top level. */
-		bool top = !*where && (strcmp(unsupported[i].name, "nics") == 0 ||
-		                       strcmp(unsupported[i].name, "domains") == 0 ||
-		                       strcmp(unsupported[i].name, "recreate") == 0);
+		bool top = strcmp(unsupported[i].name, "ports") == 0 ||
+		           (!*where && (strcmp(unsupported[i].name, "nics") == 0 ||
+		                        strcmp(unsupported[i].name, "domains") == 0 ||
+		                        strcmp(unsupported[i].name, "recreate") == 0));
 
 		if (v && !is_empty(v) && strcmp(unsupported[i].name, "udpHolePunchPorts") == 0)
 			return spec_bad(
 			        c, ERR_NONE, err,
 			        "'%sudpHolePunchPorts': this server opens no UDP ports to the "
-			        "outside; use a VPC with WireGuard, or an SSH tunnel",
+			        "outside; use a VPC with WireGuard, an SSH tunnel, or 'ports' for "
+			        "TCP",
 			        where);
 		if (v && !is_empty(v) && !top)
 			return spec_bad(c, ERR_NONE, err,
@@ -276,6 +280,8 @@ static int read_chain(const json_t *layer, const char *name, struct spec_ctx *c,
 		    (r = refuse_unsupported(layer, where, c, err)) < 0 ||
 		    (r = read_parts(&b, where, c, &l[depth], err)) < 0)
 			return r;
+		if (!s->ports && GIVEN(json_object_get(layer, "ports")))
+			s->ports = json_incref(json_object_get(layer, "ports"));
 		if (depth == 0 && s->idle_seen == JSON_IS_ABSENT) {
 			s->idle_seen = b.idle_seen;
 			s->idle_timeout_s = b.idle;

@@ -49,6 +49,7 @@ struct spec {
 	bool wait;              /* waitForReadySignal of the outermost layer */
 	int64_t wait_s;         /* readySignalTimeoutSeconds */
 	char name[VM_NAME_MAX]; /* `spec.name`, or "" */
+	json_t *ports;          /* owned: of the outermost layer that has some; NULL: none */
 };
 
 /* Allowed sizes; the default size needs no layer. */

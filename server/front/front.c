@@ -36,6 +36,7 @@
 #include "front/public.h"
 #include "front/visit.h"
 #include "net/gate.h"
+#include "ports/ports.h"
 #include "vm/vm.h"
 #include "zone/zone.h"
 
@@ -48,6 +49,7 @@ struct front {
 	struct vmm *vmm;
 	struct gates *gates;
 	struct access *access;
+	struct ports *ports; /* weak; NULL: none */
 	struct zones *zones; /* owned, as are the following */
 	struct domains *domains;
 	struct certs *certs;
@@ -92,6 +94,8 @@ static bool vm_name(const struct front *f, const char *host, struct domains_way 
 		return false;
 	snprintf(ret->vm, sizeof(ret->vm), "%.*s", ID_LEN, host);
 	ret->port = DOMAINS_VM_PORT;
+	if (f->ports && ports_name(f->ports, ret->vm, &ret->port) && !ret->port)
+		return false;
 	return id_valid("", ret->vm) && vmm_owner(f->vmm, ret->vm, ret->account, &none) == 0;
 }
 
@@ -469,6 +473,12 @@ static void edge_status(struct front *f, struct api_edge_status *ret)
 		                         .open = s.stats.open };
 }
 
+void front_ports(struct front *f, struct ports *p)
+{
+	f->ports = p;
+	ports_on_name(p, names_changed, f);
+}
+
 void front_deps(struct front *f, struct api_deps *deps)
 {
 	deps->public_ipv4 = f->public.ipv4;
@@ -562,7 +572,7 @@ void front_stop(struct front *f)
 {
 	if (!f)
 		return;
-	vmm_on_changed(f->vmm, NULL, NULL);
+	vmm_off_changed(f->vmm, f);
 	gates_set_here(f->gates, NULL);
 	edgehost_stop(f->edge);
 }

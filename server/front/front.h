@@ -9,6 +9,7 @@ struct conf;
 struct err;
 struct front;
 struct gates;
+struct ports;
 struct store;
 struct vmm;
 
@@ -16,6 +17,8 @@ struct vmm;
 /* Guests reach it through gates, and trust its CA. Requests are noted in the access log. */
 int front_new(const struct conf *conf, struct store *store, struct vmm *vmm, struct gates *gates,
               struct access *access, struct front **ret, struct err *err);
+/* Says where VMs' own names lead; until ports_on_name() is told otherwise. */
+void front_ports(struct front *f, struct ports *p);
 /* For the API: */
 void front_deps(struct front *f, struct api_deps *deps);
 /* A wildcard certificate for a verified domain; blocks for as long as ACME takes. */

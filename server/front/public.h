@@ -11,6 +11,10 @@ struct public_addrs {
 	char ipv4[INET_ADDRSTRLEN], ipv6[INET6_ADDRSTRLEN]; /* "": none */
 };
 
+struct err;
+
+/* A listening socket, and where it is; "none": -1. Waits a moment for a killed one to let go. */
+int public_listen(const char *text, int *ret_fd, char ret_at[64], struct err *err);
 /* setting: PANDO_PUBLIC_ADDRESS, checked. Without one: what listen_fd is bound to, or the address
  * of the default route if that is every address; -1: no listener. */
 void public_find(const char *setting, int listen_fd, struct public_addrs *ret);

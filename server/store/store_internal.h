@@ -169,6 +169,8 @@ int point_add_locked(struct store *s, const struct store_point *p, struct err *e
 /* All grants on a deleted VM or repository. */
 /* Policy, address and tunnels of a deleted VM: store_net.c. */
 int net_drop_locked(struct store *s, const char *vm_id, struct err *err);
+int ports_drop_locked(struct store *s, const char *vm_id, struct err *err);
+int ports_fork_locked(struct store *s, const char *parent, const char *child, struct err *err);
 int notes_drop_locked(struct store *s, const char *vm_id, struct err *err);
 int grants_drop_locked(struct store *s, enum grant_kind kind, const char *target, struct err *err);
 /* All names that lead to a deleted VM. */

@@ -582,10 +582,23 @@ static const char migration_22[] =
         "CREATE INDEX hook_deliveries_turn ON hook_deliveries (hook, subject, seq);"
         "CREATE INDEX hook_deliveries_log ON hook_deliveries (hook, seq);";
 
+/* Ports of VMs that can be reached from outside. */
+static const char migration_23[] = "CREATE TABLE vm_ports ("
+                                   "  vm TEXT NOT NULL,"
+                                   "  protocol TEXT NOT NULL,"
+                                   "  port BIGINT NOT NULL,"
+                                   "  account TEXT NOT NULL,"
+                                   "  target BIGINT NOT NULL,"
+                                   "  created_ms BIGINT NOT NULL,"
+                                   "  PRIMARY KEY (vm, protocol, port)"
+                                   ");"
+                                   "CREATE INDEX vm_ports_port ON vm_ports (port, protocol);"
+                                   "CREATE INDEX vm_ports_account ON vm_ports (account);";
+
 const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
 	                                 migration_5,  migration_6,  migration_7,  migration_8,
 	                                 migration_9,  migration_10, migration_11, migration_12,
 	                                 migration_13, migration_14, migration_15, migration_16,
 	                                 migration_17, migration_18, migration_19, migration_20,
-	                                 migration_21, migration_22 };
+	                                 migration_21, migration_22, migration_23 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);

@@ -104,7 +104,9 @@ int store_vm_add_many(struct store *s, const struct store_vm *v, size_t n,
 		snprintf(own.vm_id, sizeof(own.vm_id), "%s", v[i].info.id);
 		snprintf(own.account, sizeof(own.account), "%s", v[i].info.account);
 		if ((r = row_insert(s, &vm_table, &v[i], err)) < 0 ||
-		    (note && (r = note_put_locked(s, &own, err)) < 0))
+		    (note && (r = note_put_locked(s, &own, err)) < 0) ||
+		    (*v[i].info.parent_id &&
+		     (r = ports_fork_locked(s, v[i].info.parent_id, v[i].info.id, err)) < 0))
 			return r;
 	}
 	if ((r = outbox_added_locked(s, v, n, err)) < 0)
@@ -192,6 +194,7 @@ int store_vm_bury(struct store *s, const struct store_vm *v, const char *reason,
 	    (r = mappings_drop_locked(s, v->info.id, err)) < 0 ||
 	    (r = net_drop_locked(s, v->info.id, err)) < 0 ||
 	    (r = notes_drop_locked(s, v->info.id, err)) < 0 ||
+	    (r = ports_drop_locked(s, v->info.id, err)) < 0 ||
 	    (reason && (r = tombstone_add_locked(s, &v->info, reason, err)) < 0))
 		return r;
 	return tx_commit(&t, err);

@@ -151,14 +151,18 @@ static const char address_script[] =
         "done\n"
         "ip addr replace \"$PANDO_ADDR/32\" dev \"$d\"\n"
         "ip route replace \"$PANDO_NET\" via 10.0.0.1 dev \"$d\" src \"$PANDO_ADDR\"\n"
-        "ip route replace 100.96.0.0/16 via 10.0.0.1 dev \"$d\" src \"$PANDO_ADDR\"\n";
+        "ip route replace 100.96.0.0/16 via 10.0.0.1 dev \"$d\" src \"$PANDO_ADDR\"\n"
+        /* What leaves for elsewhere has this address too, and is let out as the other is. */
+        "[ -z \"$PANDO_DEFAULT\" ] ||\n"
+        "  ip route replace default via 10.0.0.1 dev \"$d\" src \"$PANDO_ADDR\"\n";
 
 static int give_address(struct vm *vm, struct err *err)
 {
 	struct in_addr a = { .s_addr = htonl(vm->net.addr) },
 	               n = { .s_addr = htonl(vm->net.vpc_net.net) };
 	char text[INET_ADDRSTRLEN], addr[48], net[48];
-	const char *env[] = { addr, net, NULL };
+	const char *env[] = { addr, net,
+		              vm->net.is_default ? "PANDO_DEFAULT=1" : "PANDO_DEFAULT=", NULL };
 	int r;
 
 	if (!*vm->net.vpc)

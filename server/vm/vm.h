@@ -137,11 +137,13 @@ struct vm_wait *vmm_wait_free(struct vm_wait *w);
 /*
  * fn hears of every VM whose state or machine changes, or that is deleted, and of the machine that
  * ended with that (its instance; NULL: none did): on the thread that changed it and under the
- * manager's lock, so it must neither block nor call the manager. There is one listener; NULL: none
- * from now on, and no call is under way any more.
+ * manager's lock, so it must neither block nor call the manager. Up to VM_LISTENERS_MAX listen.
+ * vmm_off_changed(): from now on not this one, and no call is under way any more.
  */
+#define VM_LISTENERS_MAX 2
 typedef void (*vm_changed_fn)(void *ctx, const char *vm, const char *ended);
 void vmm_on_changed(struct vmm *m, vm_changed_fn fn, void *ctx);
+void vmm_off_changed(struct vmm *m, const void *ctx);
 
 /* Somebody uses it from outside by other ways than its NIC: it is not idle. Waits for nobody. */
 void vmm_touch(struct vmm *m, const char *account, const char *id);

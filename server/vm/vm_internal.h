@@ -111,10 +111,12 @@ struct blank {
 
 struct vmm {
 	struct vmm_conf conf;
-	struct vm_times t;        /* deadlines of single steps */
-	vm_changed_fn on_changed; /* or NULL; lock, both */
-	void *on_changed_ctx;
-	guest_ring_fn on_ring; /* or NULL; lock, both */
+	struct vm_times t; /* deadlines of single steps */
+	struct {
+		vm_changed_fn fn; /* or NULL */
+		void *ctx;
+	} listeners[VM_LISTENERS_MAX]; /* lock */
+	guest_ring_fn on_ring;         /* or NULL; lock, both */
 	void *on_ring_ctx;
 	struct store *store; /* weak, all of these */
 	struct engine *engine;
@@ -298,6 +300,8 @@ void vmm_usage_save(struct vmm *m);
 /* wait.c: its state or machine is another now; m->lock held */
 /* m->lock held: the VM is about to be shown as next; NULL: it is gone. */
 void vm_wake_waiters(struct vm *vm, const struct vm_info *next);
+/* Tells those who listen (vmm_on_changed()); m->lock held. */
+void vmm_say_changed(struct vmm *m, const char *vm, const char *ended);
 
 /* room.c: the disk budget */
 /* 0, or NO_LOCAL_STORAGE_CAPACITY: nothing more may be evicted. Waits for the keeper if it must. */

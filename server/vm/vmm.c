@@ -120,8 +120,7 @@ void vmm_forget(struct vmm *m, struct vm *vm)
 			continue;
 		m->vms[i] = m->vms[--m->n_vms];
 		found = true;
-		if (m->on_changed)
-			m->on_changed(m->on_changed_ctx, vm->shown.id, NULL);
+		vmm_say_changed(m, vm->shown.id, NULL);
 	}
 	mutex_unlock(&m->lock);
 	if (found)

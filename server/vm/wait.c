@@ -60,8 +60,29 @@ int vmm_wait_new(struct vmm *m, const char *account, const char *id, struct vm_w
 void vmm_on_changed(struct vmm *m, vm_changed_fn fn, void *ctx)
 {
 	LOCK_SCOPE(&m->lock);
-	m->on_changed = fn;
-	m->on_changed_ctx = ctx;
+	for (size_t i = 0; i < ARRAY_SIZE(m->listeners); i++) {
+		if (m->listeners[i].fn)
+			continue;
+		m->listeners[i].fn = fn;
+		m->listeners[i].ctx = ctx;
+		return;
+	}
+	log_error("more than %d listen to changes of VMs", VM_LISTENERS_MAX);
+}
+
+void vmm_off_changed(struct vmm *m, const void *ctx)
+{
+	LOCK_SCOPE(&m->lock);
+	for (size_t i = 0; i < ARRAY_SIZE(m->listeners); i++)
+		if (m->listeners[i].ctx == ctx)
+			m->listeners[i].fn = NULL;
+}
+
+void vmm_say_changed(struct vmm *m, const char *vm, const char *ended)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(m->listeners); i++)
+		if (m->listeners[i].fn)
+			m->listeners[i].fn(m->listeners[i].ctx, vm, ended);
 }
 
 void vm_wake_waiters(struct vm *vm, const struct vm_info *next)
@@ -71,9 +92,7 @@ void vm_wake_waiters(struct vm *vm, const struct vm_info *next)
 	bool ended = has_machine(was->state) && *was->instance &&
 	             !(next && has_machine(next->state) && !strcmp(next->instance, was->instance));
 
-	if (vm->m->on_changed)
-		vm->m->on_changed(vm->m->on_changed_ctx, vm->row.info.id,
-		                  ended ? was->instance : NULL);
+	vmm_say_changed(vm->m, vm->row.info.id, ended ? was->instance : NULL);
 	for (struct vm_wait *w = vm->waiters; w; w = w->next)
 		(void)!eventfd_write(w->fd, 1); /* full means readable already */
 }

@@ -49,6 +49,7 @@ class Vpc(Case):
 
     def test_reach_each_other(self):
         self.assertIn("192.168.10.10/32", self.s.sh(self.a, "ip -4 -o addr show"))
+        self.assertIn(" src 192.168.10.10 ", self.s.sh(self.a, "ip route get 192.0.2.1"))  # default: true
         self.s.sh(self.a, SERVE)
         self.s.sh(self.b, PING.format("192.168.10.10"))
         self.s.sh(self.a, PING.format(self.address(self.b)))

@@ -30,6 +30,7 @@
 #include "git/trigger.h"
 #include "hook/webhooks.h"
 #include "mcp/mcp.h"
+#include "ports/ports.h"
 #include "store/store.h"
 #include "tests/unit/check.h"
 #include "tests/unit/http_client.h"
@@ -54,6 +55,7 @@ struct fx {
 	struct webhooks *webhooks;
 	struct syncs *syncs;
 	struct domains *domains;
+	struct ports *ports;
 	struct certs *certs;
 	struct mcp *mcp;
 	struct api *api;
@@ -225,6 +227,13 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		fprintf(stderr, "domains: %s\n", err.msg);
 		return -1;
 	}
+	if (ports_open(
+	            &(struct ports_conf){ .range = getenv("FX_PORTS") ? getenv("FX_PORTS") : "none",
+	                                  .listen = "127.0.0.1",
+	                                  .wait_ms = 10000,
+	                                  .idle_ms = 60000 },
+	            f->store, f->vmm, &f->ports, &err) < 0)
+		return -1;
 	deps = (struct api_deps){ .conf = &f->conf,
 		                  .store = f->store,
 		                  .vmm = f->vmm,
@@ -235,6 +244,7 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 		                  .repos = f->repos,
 		                  .triggers = f->triggers,
 		                  .webhooks = f->webhooks,
+		                  .ports = f->ports,
 		                  .syncs = f->syncs,
 		                  .domains = f->domains,
 		                  .certs = f->certs,
@@ -297,6 +307,7 @@ static inline int fx_teardown(void **state)
 	syncs_close(f->syncs);
 	webhooks_close(f->webhooks);
 	triggers_close(f->triggers);
+	ports_close(f->ports);
 	certs_free(f->certs);
 	domains_free(f->domains);
 	repos_close(f->repos);

@@ -51,6 +51,11 @@ int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 	if ((r = request_snapshot(req, tag, &w, err)) < 0 ||
 	    (r = request_spec(req, res, tag, &spec, err)) < 0)
 		return r;
+	if (spec.ports)
+		return err_tag(
+		        err, -EINVAL, tag,
+		        "'ports' belong to a VM, not to a snapshot: give them when the VM is "
+		        "created");
 	if ((r = build_snapshot(deps_of(req)->builder, &spec, &o, *w.name ? w.name : spec.name,
 	                        &w.persistence, &n, err)) < 0) {
 		reply_extras(res, extra);

@@ -35,6 +35,12 @@ ROUTE(POST, "/v1/vms/{vm_id}/resize", SCOPE_VM_WRITE, KIB(64), api_vm_resize, 0,
       "Change vCPUs and memory, enlarge the disk")
 ROUTE(POST, "/v1/vms/{vm_id}/optimize", SCOPE_VM_WRITE, NO_BODY, api_vm_optimize, 0,
       "Trim the VM's disk and shorten its chains now")
+ROUTE(GET, "/v1/vms/{vm_id}/ports", SCOPE_VM_LOOK, NO_BODY, api_vm_ports, 0,
+      "Ports of this server that lead to ports of a VM, and where its own name leads")
+ROUTE(POST, "/v1/vms/{vm_id}/ports", SCOPE_VM_WRITE, KIB(64), api_vm_port_set, 0,
+      "Map a port to a port of a VM; targetPort, port (443: the VM's own name; left out: a free one), protocol")
+ROUTE(DELETE, "/v1/vms/{vm_id}/ports/{port}", SCOPE_VM_WRITE, NO_BODY, api_vm_port_delete, 0,
+      "Unmap a port of a VM")
 ROUTE(GET, "/v1/vms/{vm_id}/stats/stream", SCOPE_VM_READ, NO_BODY, api_vm_stats, 0,
       "CPU, memory, disk and network as lines of JSON; interval_ms")
 ROUTE(POST, "/v1/vms/{vm_id}/exec-await", SCOPE_VM_EXEC, MIB(4), api_vm_exec, 0,

@@ -8,11 +8,13 @@
 
 #include "api/net/shared.h"
 #include "api/vms/notes.h"
+#include "api/vms/ports.h"
 #include "api/vms/self.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "events/events.h"
 #include "net/egress.h"
+#include "ports/ports.h"
 #include "vm/notes.h"
 
 #define CREATE_TAG ERR_CREATE_VM_BAD_REQUEST
@@ -26,7 +28,7 @@ struct create_body {
 	char name[VM_NAME_MAX];
 	int64_t idle, threshold;
 	enum json_presence idle_seen;
-	json_t *persistence, *domains, *egress, *nics, *tags, *metadata, *env, *self;
+	json_t *persistence, *domains, *egress, *nics, *tags, *metadata, *env, *self, *ports;
 	bool wait, count_exec, recreate;
 	int64_t wait_s, delete_after;
 };
@@ -40,6 +42,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(JSON_WANT_ARRAY, create_body, domains, "domains", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, egress, "egress", 0, 0, 0),
 	JSON_FIELD(JSON_WANT_ANY, create_body, nics, "nics", 0, 0, 0),
+	JSON_FIELD(JSON_WANT_ANY, create_body, ports, "ports", 0, 0, 0),
 	/* Without it the reply is sent when the guest has confirmed that its agent is up. */
 	JSON_FIELD(JSON_WANT_BOOL, create_body, wait, "waitForReadySignal", JSON_NULLABLE, 0, 0),
 	JSON_FIELD(JSON_WANT_I64, create_body, wait_s, "readySignalTimeoutSeconds", JSON_NULLABLE,
@@ -85,7 +88,8 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	autofree struct domain_wish *wishes = calloc(WISHES_MAX, sizeof(*wishes));
 	AUTO(notes_done) struct notes notes = { 0 };
 	const char *services[SPEC_RUNNING_MAX + 1];
-	size_t n_wishes = 0;
+	struct port_wish ports[PORT_WISHES_MAX + 1];
+	size_t n_wishes = 0, n_ports = 0;
 	struct vm_info v;
 	json_t *made;
 	int r;
@@ -102,7 +106,9 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 	    (r = api_create_nic(b.nics, CREATE_TAG, &nic, &has_nic, err)) < 0 ||
 	    (r = parse_notes(b.tags, b.metadata, CREATE_TAG, &notes, err)) < 0 ||
 	    (r = parse_vm_env(b.env, CREATE_TAG, &notes, err)) < 0 ||
-	    (r = parse_self_access(b.self, CREATE_TAG, &o.self, err)) < 0)
+	    (r = parse_self_access(b.self, CREATE_TAG, &o.self, err)) < 0 ||
+	    (r = port_wishes(req, b.ports && !json_is_null(b.ports) ? b.ports : spec.ports,
+	                     CREATE_TAG, ports, &n_ports, err)) < 0)
 		return r;
 	nic.account = who_of(req)->account;
 	o.egress = egress;
@@ -136,11 +142,15 @@ int api_vm_create(struct request *req, struct reply *res, struct err *err)
 		reply_extra(res, "vmId", json_string(v.id)); /* it is there, and can be looked at */
 		return r;
 	}
+	if (n_ports && (r = ports_of_new(req, v.id, ports, n_ports, err)) < 0)
+		return r;
 	if (n_wishes && (r = domains_map_new(deps_of(req)->domains, who_of(req)->account, wishes,
 	                                     n_wishes, v.id, err)) < 0)
 		return r;
 	made = shape_made(req, &v);
 	json_object_set_new(made, "snapshotId", shape_text(v.snapshot_id));
+	if (n_ports)
+		json_object_set_new(made, "ports", shape_ports(req, v.id));
 	return reply_json(res, made, err);
 }
 
@@ -486,6 +496,8 @@ int api_vm_fork(struct request *req, struct reply *res, struct err *err)
 	if ((r = vmm_fork(deps_of(req)->vmm, who_of(req)->account, id, (unsigned)b.count, &o, &v,
 	                  err)) < 0)
 		return r;
+	if (deps_of(req)->ports)
+		ports_refresh(deps_of(req)->ports);
 	for (int64_t i = 0; i < b.count; i++)
 		if (json_array_append_new(forks, shape_made(req, &v[i])) < 0)
 			return err_set(err, -ENOMEM, "out of memory");

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ports/ports_internal.h - the table, connections; for ports/ only */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "base/sock.h"
+#include "ports/ports.h"
+
+#define CONNS_MAX 512 /* at a time */
+#define CONNS_PER_ACCOUNT 128
+#define CONNS_PER_ADDRESS 64 /* of clients */
+
+struct budget;
+struct rate;
+
+struct entry {
+	struct store_port row;
+	int fd; /* listening, owned; -1: none */
+	char error[128];
+};
+
+struct conn {
+	struct ports *p;
+	struct conn *next, **ref;
+	struct store_port row; /* as it was when the client came */
+	char address[SOCK_NET_SIZE];
+	int client, up;         /* owned; up -1: not yet */
+	char instance[ID_SIZE]; /* of the machine that up leads to; p->lock */
+	bool cut;               /* p->lock */
+};
+
+struct ports {
+	char listen[64];
+	char range[16];
+	uint32_t first, last; /* 0, 0: none */
+	unsigned wait_ms, idle_ms;
+	struct store *store; /* weak */
+	struct vmm *vmm;     /* weak */
+	void (*name_fn)(void *ctx);
+	void *name_ctx;
+	struct budget *by_account, *by_address; /* owned */
+	struct rate *rate;                      /* owned: new connections of an address */
+	struct mutex change;                    /* one change of store and table at a time */
+	struct mutex lock;
+	struct cond quiet;                      /* a connection is over */
+	struct entry *entries GUARDED_BY(lock); /* owned */
+	size_t n GUARDED_BY(lock);
+	struct conn *conns GUARDED_BY(lock); /* owned by their threads */
+	int wake_fd;                         /* eventfd: the table changed */
+	atomic_bool dirty, ending;
+	pthread_t thread;
+	bool has_thread;
+};
+
+/* relay.c: a client came; takes fd. */
+void conn_begin(struct ports *p, const struct store_port *row, int fd_consume,
+                const struct sockaddr *from);
+/* p->lock held: both ends are closed for the one who serves it to see. */
+void conn_cut(struct conn *c);
