@@ -156,13 +156,13 @@ class SiteNet:
 
     def authority(self, name):
         run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3",
-            "-subj", f"/CN={name}", "-keyout", self.path(f"{name}.key"), "-out", self.path(f"{name}.pem"))
+            "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", self.path(f"{name}.key"), "-out", self.path(f"{name}.pem"))
         os.chmod(self.path(f"{name}.pem"), 0o644)
         return self.path(f"{name}.pem")
 
     def certificate(self, authority, names):
         with open(self.path("ext"), "w") as f:
-            f.write("subjectAltName=" + ",".join(f"DNS:{n}" for n in names) + "\n")
+            f.write("authorityKeyIdentifier=keyid\nsubjectAltName=" + ",".join(f"DNS:{n}" for n in names) + "\n")
         run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=site",
             "-keyout", self.path("key.pem"), "-out", self.path("csr.pem"))
         run("openssl", "x509", "-req", "-in", self.path("csr.pem"), "-CA", authority, "-CAkey", authority.replace(".pem", ".key"),
