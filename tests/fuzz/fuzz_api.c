@@ -4,7 +4,7 @@
  *
  * An input is requests, separated by lines of "===": each a head and a body: "POST /v1/vms?x=y",
  * lines "Name: value", an empty line, bytes. In it "$R" stands for a repository that is there, "$H"
- * for its last commit, "$K" for the operator's key (which is sent if there is no Authorization), and "$1" to "$9" for what the first
+ * for its last commit, "$K" for the operator's key (which is sent if there is no Authorization, and no line "Anonymous"), "$S" for a session of MCP, and "$1" to "$9" for what the first
  * to ninth reply of this input named: an id, a token, a commit. A part that begins with "GUEST" is no request: the rest of it is
  * what the guest answers from then on (see take_script()).
  *
@@ -256,6 +256,7 @@ static void remove_state(void)
 /* ---- what there is ---- */
 
 static char last_commit[REPO_SHA_SIZE];
+static char session[64];
 static char named[10][64]; /* by replies; [0] is not used */
 
 static void call(struct in in, struct buf *ret);
@@ -263,7 +264,7 @@ static void call(struct in in, struct buf *ret);
 /* The first id, token or commit in a reply. */
 static const char *name_of(const json_t *j, int depth)
 {
-	static const char *const keys[] = { "id", "sha", "token", "key" };
+	static const char *const keys[] = { "token", "apiKey", "key", "sessionId", "id", "sha" };
 	const char *name, *found;
 	json_t *v;
 	size_t i;
@@ -291,13 +292,14 @@ static const char *name_of(const json_t *j, int depth)
 	return "";
 }
 
-static void add_vm(const char *id, const char *name, const char *account)
+static void add_vm(const char *id, const char *name, const char *account, enum vm_persist how)
 {
 	struct store_layer l = { .kind = LAYER_DISK, .format = "qcow2" };
 	struct store_vm v = { .slot = -1,
 		              .info = { .state = VM_STOPPED,
 		                        .created_ms = clock_wall_ms(),
 		                        .idle_timeout_s = -1,
+		                        .persistence = { .type = how },
 		                        .vcpus = 2,
 		                        .mem_mb = 1024,
 		                        .disk_mb = 20480,
@@ -378,14 +380,21 @@ static void fill_state(void)
 
 	start_state();
 	must(store_account_first(fx->store, account, &err) == 0);
-	add_vm(VM, "vm", account);
-	add_vm("bbbbbbbbbbbbbbbbbbbb", "other", account);
+	add_vm(VM, "vm", account, PERSIST_STICKY);
+	add_vm("bbbbbbbbbbbbbbbbbbbb", "other", account, PERSIST_PERSISTENT);
+	add_vm("cccccccccccccccccccc", "third", account, PERSIST_EPHEMERAL);
 	add_snapshot(account);
 	add_domain(account);
 	state = fx;
 	fx_teardown(&state);
 	start_state();
 	must(zones_new(fx->store, "ns.own.test", &fx->api->deps.zones, &err) == 0);
+	auth_audit(fx->auth, &(struct audit_record){ .at_ms = clock_wall_ms(),
+	                                             .method = "POST",
+	                                             .route = "/v1/vms",
+	                                             .status = 404,
+	                                             .remote = "192.0.2.9",
+	                                             .repeated = 3 });
 	fx->api->deps.public_ipv4 = "192.0.2.1";
 	fx->api->deps.public_ipv6 = "2001:db8::1";
 }
@@ -420,7 +429,11 @@ static const char *value_of(uint8_t c)
 {
 	if (c >= '1' && c <= '9')
 		return named[c - '0'];
-	return c == 'R' ? repo : c == 'K' ? fx->key : c == 'H' ? last_commit : NULL;
+	return c == 'R'   ? repo
+	       : c == 'K' ? fx->key
+	       : c == 'H' ? last_commit
+	       : c == 'S' ? session
+	                  : NULL;
 }
 
 /* With those replaced. */
@@ -492,7 +505,7 @@ static void add_headers(struct request *req, char *lines)
 		must(request_add_value(req, VALUE_HEADER, v, value ? value + 2 : "", NULL) == 0);
 	}
 	snprintf(key, sizeof(key), "Bearer %s", fx->key);
-	if (!request_header(req, "Authorization"))
+	if (!request_header(req, "Authorization") && !request_header(req, "Anonymous"))
 		must(request_add_value(req, VALUE_HEADER, "Authorization", key, NULL) == 0);
 }
 
@@ -551,12 +564,18 @@ static void call(struct in in, struct buf *ret)
 		add_headers(req, lines);
 		r = handle(req, body, n, &res, &e);
 		must(r >= 0 || e.msg[0]);
+		for (size_t i = 0; i < res.n_headers; i++)
+			if (strcmp(res.headers[i].name, "Mcp-Session-Id") == 0)
+				snprintf(session, sizeof(session), "%s", res.headers[i].value);
 		if (!res.stream) {
 			j = reply_render(req, &res, r, &e, &status);
 			must((j || r >= 0) && status >= 200 && status < 600);
 			if (ret && j) {
 				autofree char *text = json_dumps(j, JSON_ENCODE_ANY);
 
+				if (getenv("FUZZ_SHOW")) /* whoever writes seeds wants to know */
+					fprintf(stderr, "%s %s: %u %s\n", req->method_text,
+					        req->path, status, text);
 				buf_put(ret, text, strlen(text));
 			}
 			json_decref(j);
