@@ -4,15 +4,17 @@
  *
  * An input is requests, separated by lines of "===": each a head and a body: "POST /v1/vms?x=y",
  * lines "Name: value", an empty line, bytes. In it "$R" stands for a repository that is there, "$H"
- * for its last commit, "$K" for the operator's key (which is sent if there is no Authorization, and no line "Anonymous"), "$S" for a session of MCP, and "$1" to "$9" for what the first
- * to ninth reply of this input named: an id, a token, a commit. A part that begins with "GUEST" is no request: the rest of it is
- * what the guest answers from then on (see take_script()).
+ * for its last commit, "$K" for the operator's key (which is sent if there is no Authorization, and
+ * no line "Anonymous"), "$S" for a session of MCP, and "$1" to "$9" for what the first to ninth
+ * reply of this input named: an id, a token, a commit. A part that begins with "GUEST" is no
+ * request: the rest of it is what the guest answers from then on (api_guest.h).
  *
  * Everything behind the handlers is real too: the store, accounts, repositories, domains, records,
- * the VM manager with two VMs and a snapshot; only machines never start, because there is no host for
- * them. A handler that asks for the guest of VM gets one that answers as the input says, or each
- * request at once, every third time with an error: a thread, not a machine. What is streamed is
- * read to its end. The process has a network of its own, without a way out of it. The reply is made as it would be sent.
+ * the VM manager with two VMs and a snapshot; only machines never start, because there is no host
+ * for them. A handler that asks for the guest of VM gets one that answers as the input says, or
+ * each request at once, every third time with an error: a thread, not a machine. What is streamed
+ * is read to its end. The process has a network of its own, without a way out of it. The reply is
+ * made as it would be sent.
  *
  * The state grows, so it is made anew every so often.
  */
@@ -33,6 +35,7 @@
 #include "tests/unit/api_fx.h"
 #include "zone/zone.h"
 
+#include "tests/fuzz/api_guest.h"
 #include "tests/fuzz/json_mutate.h"
 
 #define RUNS_MAX 400 /* with the same state */
@@ -42,163 +45,6 @@ static struct fx *fx;
 static char dir[64], repo[64];
 static unsigned runs;
 static bool stale; /* what inputs count on was deleted */
-
-/* ---- a guest without a machine ---- */
-
-#define VM "aaaaaaaaaaaaaaaaaaaa"
-
-static struct {
-	struct guest *g;
-	int fd;
-	pthread_t thread;
-	pthread_mutex_t lock; /* of the script */
-	struct in script;
-} guest = { .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/*
- * The next answer of the script: frames of type, flags, length (two bytes) and payload, up to one of type
- * NEXT. False: there is none. One without a result is ended when the host has said everything, or
- * a while later, by hanging up.
- */
-#define NEXT 0xff
-#define HANG_UP_MS 100
-static bool take_script(int fd, uint32_t stream, uint32_t *pending)
-{
-	autobuf struct buf b = { 0 };
-	bool any, ended = false;
-
-	pthread_mutex_lock(&guest.lock);
-	any = guest.script.n > 0;
-	while (guest.script.n) {
-		uint8_t type = in_u8(&guest.script), flags;
-		struct in p;
-
-		if (type == NEXT)
-			break;
-		flags = in_u8(&guest.script);
-		p = in_take(&guest.script, in_u16(&guest.script));
-		agent_frame_put(&b, type, flags, stream, p.p, p.n);
-		ended |= type == AGENT_F_RESULT;
-	}
-	pthread_mutex_unlock(&guest.lock);
-	if (b.len)
-		(void)!send(fd, b.p, b.len, MSG_NOSIGNAL);
-	if (any && !ended)
-		*pending = stream;
-	return any;
-}
-
-static void set_script(struct in in)
-{
-	pthread_mutex_lock(&guest.lock);
-	guest.script = in;
-	pthread_mutex_unlock(&guest.lock);
-}
-
-static void answer(int fd, uint32_t stream, unsigned nth, uint32_t *pending)
-{
-	static const uint8_t body[9]; /* a command that ended with 0 */
-	struct agent_result m = { .status = nth % 3 ? 0 : ENOENT,
-		                  .msg = nth % 3 ? "" : "it is not there",
-		                  .body = body,
-		                  .body_len = nth % 3 == 1 ? sizeof(body) : 0 };
-	autobuf struct buf b = { 0 }, result = { 0 };
-
-	if (take_script(fd, stream, pending))
-		return;
-	agent_result_put(&result, &m);
-	agent_frame_put(&b, AGENT_F_OPENED, 0, stream, "\0\0\0\1\0\0\0\2", 8);
-	agent_frame_put(&b, AGENT_F_DATA, AGENT_OUT, stream, "output", 6);
-	agent_frame_put(&b, AGENT_F_RESULT, 0, stream, result.p, result.len);
-	(void)!send(fd, b.p, b.len, MSG_NOSIGNAL);
-}
-
-static void finish(int fd, uint32_t stream)
-{
-	autobuf struct buf b = { 0 }, result = { 0 };
-
-	agent_result_put(&result, &(struct agent_result){ .msg = "" });
-	agent_frame_put(&b, AGENT_F_RESULT, 0, stream, result.p, result.len);
-	(void)!send(fd, b.p, b.len, MSG_NOSIGNAL);
-}
-
-static void *guest_main(void *arg)
-{
-	struct agent_rx rx = { 0 };
-	struct agent_frame f;
-	uint32_t pending = 0;
-	unsigned nth = 0;
-
-	must(agent_rx_init(&rx) == 0);
-	for (;;) {
-		size_t room;
-		uint8_t *p = agent_rx_space(&rx, &room);
-		ssize_t n;
-
-		if (pending && io_wait(guest.fd, POLLIN, deadline_in(HANG_UP_MS)) != 1)
-			shutdown(guest.fd, SHUT_RDWR);
-		n = recv(guest.fd, p, room, 0);
-		if (n <= 0)
-			break;
-		agent_rx_added(&rx, (size_t)n);
-		while (agent_rx_next(&rx, &f) == 1)
-			if (f.type == AGENT_F_OPEN && !(f.flags & AGENT_OPEN_MORE))
-				answer(guest.fd, f.stream, nth++, &pending);
-			else if (f.type == AGENT_F_EOF && f.stream == pending)
-				finish(guest.fd, TAKE(pending, 0));
-	}
-	agent_rx_done(&rx);
-	return NULL;
-}
-
-static void guest_over(void)
-{
-	if (!guest.g)
-		return;
-	guest_close(guest.g);
-	pthread_join(guest.thread, NULL);
-	guest_unref(guest.g);
-	close(TAKE_FD(guest.fd));
-	guest.g = NULL;
-}
-
-static void guest_begin(void)
-{
-	int pair[2];
-
-	guest_over();
-	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-	must(guest_new("fuzz", pair[0], &guest.g, &err) == 0);
-	guest.g->hello_begun = guest.g->greeted = true;
-	must(reader_start(guest.g, &err) == 0);
-	guest.fd = pair[1];
-	must(pthread_create(&guest.thread, NULL, guest_main, NULL) == 0);
-}
-
-static int guest_of(const char *id, struct guest **ret)
-{
-	if (strcmp(id, VM) != 0)
-		return -ENOENT;
-	if (!guest.g || !guest_alive(guest.g))
-		guest_begin();
-	*ret = guest_ref(guest.g);
-	return 0;
-}
-
-/* Before the manager's own, all three of them. */
-#define WRAPPED(name)                                                                             \
-	int __real_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
-	                  struct err *e);                                                         \
-	int __wrap_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
-	                  struct err *e);                                                         \
-	int __wrap_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
-	                  struct err *e)                                                          \
-	{                                                                                         \
-		return guest_of(id, ret) == 0 ? 0 : __real_##name(m, account, id, ret, e);        \
-	}
-WRAPPED(vmm_guest)
-WRAPPED(vmm_guest_thawed)
-WRAPPED(vmm_guest_running)
 
 /* Instead of a connection: what is streamed is read to its end, or until nothing more comes. */
 #define STREAM_MAX (4u << 20)
@@ -216,8 +62,8 @@ int __wrap_reply_flow(struct request *req, struct reply *res, const struct outfl
 	while ((k = ops->next(ctx_consume, bytes, sizeof(bytes), e)) >= 0 && all < STREAM_MAX) {
 		must(k <= (ssize_t)sizeof(bytes));
 		all += (uint64_t)k;
-		if (!k && (!ops->fd || io_wait(ops->fd(ctx_consume), POLLIN,
-		                               deadline_in(STREAM_WAIT_MS)) != 1))
+		if (!k && (!ops->fd ||
+		           io_wait(ops->fd(ctx_consume), POLLIN, deadline_in(STREAM_WAIT_MS)) != 1))
 			break;
 	}
 	must(k != -ENODATA || len == OUTFLOW_UNKNOWN || all == len);
@@ -615,6 +461,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static bool begun;
 
 	if (!begun) {
+		mutex_init(&guest.lock, "fuzz: script");
 		leave_network();
 		atexit(remove_state);
 		begun = true;
