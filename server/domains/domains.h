@@ -93,5 +93,6 @@ bool domain_below(const char *name, const char *suffix);
 int txt_has(const char *resolver, const char *name, const char *value, struct err *err);
 /* txt_msg.c: the query, appended to out; -EINVAL: not a name. */
 int txt_question(const char *name, uint16_t id, struct buf *out);
-/* What an answer says: 1, 0, -EAGAIN (truncated: ask over TCP), -EBADMSG, -EIO (refused by the server). */
+/* What an answer says: 1, 0, -EAGAIN (truncated: ask over TCP), -EBADMSG, -EIO (refused by the
+ * server). */
 int txt_answer(const void *p, size_t n, const char *value);

@@ -21,10 +21,10 @@ void source_auth_done(struct source_auth *a);
 
 /* ---- source_plan.c ---- */
 struct source_refs {
-	char head[REPO_REF_SIZE]; /* the source's default branch, or "" */
+	char head[REPO_REF_SIZE];               /* the source's default branch, or "" */
 	bool is_branch, is_tag, is_hash, empty; /* what the revision that was asked for is there */
 };
-struct source_plan { /* not to be moved: refspecs points into it */
+struct source_plan {                /* not to be moved: refspecs points into it */
 	char branch[REPO_REF_SIZE]; /* what it becomes here */
 	bool is_tag;                /* of which the branch has to be made */
 	char spec[2 * REPO_REF_SIZE + 64];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * source_plan.c - addresses of other Git servers, what such a server says it has, and which of it to take
+ * source_plan.c - addresses of other Git servers, what such a server says it has, and which of it
+ * to take
  *
- * Pure: text in, a decision out. What the server says is whatever somebody else's program prints; it
- * may be cut off anywhere. import_source.c runs git.
+ * Pure: text in, a decision out. What the server says is whatever somebody else's program prints;
+ * it may be cut off anywhere. import_source.c runs git.
  */
 #include <errno.h>
 #include <stdio.h>

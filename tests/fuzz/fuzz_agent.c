@@ -4,14 +4,15 @@
  *
  * main.c is included, so that its loop can be run by hand. An input is frames: type, flags, stream,
  * length (two bytes), payload; RAW as a type sends the payload as it is, REPEAT the frame in its
- * payload several times on streams that follow each other, DEAF makes the host stop reading, TIME lets it pass (two bytes, in units of
- * 16 ms), and PROGRAM says what every program does from now on.
+ * payload several times on streams that follow each other, BULK sends long ones of nothing, DEAF
+ * makes the host stop reading, TIME lets it pass (two bytes, in units of 16 ms), and PROGRAM says
+ * what every program does from now on.
  *
  * Children are real, but harmless: fork(2), kill(2), execve(2) and the like come by here. A child
  * is nobody in an empty root directory, with limits; the program it then runs is none of this
- * host's but run_program(): it prints what the input says, waits for its standard input if it is to, and ends. Only
- * own children can be signalled. Without root there are none. The process has a network of its
- * own, without a way out; while an input runs it is nobody, too. A loop that never
+ * host's but run_program(): it prints what the input says, waits for its standard input if it is
+ * to, and ends. Only own children can be signalled. Without root there are none. The process has a
+ * network of its own, without a way out; while an input runs it is nobody, too. A loop that never
  * comes to rest is a finding, and so is a child that a sanitizer ends.
  */
 #include "agent/main.c"
@@ -37,6 +38,7 @@
 #define PROGRAM 0xfc
 #define REPEAT 0xfb
 #define DEAF 0xfa
+#define BULK 0xf9
 #define TURNS_MAX 5000
 #define WAITS_MAX 3000 /* of a millisecond: for children that still do something */
 #define FRAMES_MAX 64
@@ -136,7 +138,8 @@ pid_t __wrap_waitpid(pid_t pid, int *status, int how)
 	pid_t r = __real_waitpid(pid, &st, how);
 
 	if (r > 0) {
-		must(!WIFEXITED(st) || (WEXITSTATUS(st) != SANITIZER_EXIT && WEXITSTATUS(st) != 77));
+		must(!WIFEXITED(st) ||
+		     (WEXITSTATUS(st) != SANITIZER_EXIT && WEXITSTATUS(st) != 77));
 		must(!WIFSIGNALED(st) || (WTERMSIG(st) != SIGSEGV && WTERMSIG(st) != SIGABRT));
 		for (size_t i = 0; i < FORKS_MAX; i++)
 			if (children[i] == r)
@@ -158,8 +161,10 @@ static __attribute__((noreturn)) void run_program(void)
 	must(is_child);
 	close_range(kernel ? 4 : 3, ~0u, 0); /* they are all to be closed by an exec */
 	for (unsigned fd = 1; fd <= 2; fd++)
-		if (what & BIT(fd))
-			(void)!write((int)fd, in.p, in.n);
+		for (int i = 0; what & BIT(fd) && i < (what & BIT(6) ? 1000 : 1); i++)
+			if (write((int)fd, in.p, in.n) <
+			    0) /* a thousand times, or until it is killed */
+				break;
 	if (kernel)
 		(void)!write(3, in.p, in.n);
 	while (what & BIT(3) && read(kernel ? 3 : 0, trash, sizeof(trash)) > 0)
@@ -349,6 +354,19 @@ static void give(int host, struct in *in, unsigned more)
 	}
 	if (type == DEAF)
 		deaf = flags;
+	if (type == BULK) { /* flags: the type; the payload: its flags, how long, how often */
+		static const uint8_t zeros[AGENT_PAYLOAD_MAX];
+		uint8_t how = in_u8(&p);
+		size_t n = in_u16(&p);
+
+		for (unsigned i = in_u8(&p) % 64; i; i--) {
+			buf_reset(&b);
+			agent_frame_put(&b, flags, how, stream, zeros, n);
+			(void)!send(host, b.p, b.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+			rest(&agent_, host);
+		}
+		return;
+	}
 	if (type == TIME || type == PROGRAM || type == REPEAT || type == DEAF)
 		return;
 	if (type == RAW)

@@ -4,15 +4,17 @@
  *
  * An input is requests, separated by lines of "===": each a head and a body: "POST /v1/vms?x=y",
  * lines "Name: value", an empty line, bytes. In it "$R" stands for a repository that is there, "$H"
- * for its last commit, "$K" for the operator's key (which is sent if there is no Authorization), and "$1" to "$9" for what the first
- * to ninth reply of this input named: an id, a token, a commit. A part that begins with "GUEST" is no request: the rest of it is
- * what the guest answers from then on (see take_script()).
+ * for its last commit, "$K" for the operator's key (which is sent if there is no Authorization, and
+ * no line "Anonymous"), "$S" for a session of MCP, and "$1" to "$9" for what the first to ninth
+ * reply of this input named: an id, a token, a commit. A part that begins with "GUEST" is no
+ * request: the rest of it is what the guest answers from then on (api_guest.h).
  *
  * Everything behind the handlers is real too: the store, accounts, repositories, domains, records,
- * the VM manager with two VMs and a snapshot; only machines never start, because there is no host for
- * them. A handler that asks for the guest of VM gets one that answers as the input says, or each
- * request at once, every third time with an error: a thread, not a machine. What is streamed is
- * read to its end. The process has a network of its own, without a way out of it. The reply is made as it would be sent.
+ * the VM manager with two VMs and a snapshot; only machines never start, because there is no host
+ * for them. A handler that asks for the guest of VM gets one that answers as the input says, or
+ * each request at once, every third time with an error: a thread, not a machine. What is streamed
+ * is read to its end. The process has a network of its own, without a way out of it. The reply is
+ * made as it would be sent.
  *
  * The state grows, so it is made anew every so often.
  */
@@ -33,6 +35,7 @@
 #include "tests/unit/api_fx.h"
 #include "zone/zone.h"
 
+#include "tests/fuzz/api_guest.h"
 #include "tests/fuzz/json_mutate.h"
 
 #define RUNS_MAX 400 /* with the same state */
@@ -42,163 +45,6 @@ static struct fx *fx;
 static char dir[64], repo[64];
 static unsigned runs;
 static bool stale; /* what inputs count on was deleted */
-
-/* ---- a guest without a machine ---- */
-
-#define VM "aaaaaaaaaaaaaaaaaaaa"
-
-static struct {
-	struct guest *g;
-	int fd;
-	pthread_t thread;
-	pthread_mutex_t lock; /* of the script */
-	struct in script;
-} guest = { .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/*
- * The next answer of the script: frames of type, flags, length (two bytes) and payload, up to one of type
- * NEXT. False: there is none. One without a result is ended when the host has said everything, or
- * a while later, by hanging up.
- */
-#define NEXT 0xff
-#define HANG_UP_MS 100
-static bool take_script(int fd, uint32_t stream, uint32_t *pending)
-{
-	autobuf struct buf b = { 0 };
-	bool any, ended = false;
-
-	pthread_mutex_lock(&guest.lock);
-	any = guest.script.n > 0;
-	while (guest.script.n) {
-		uint8_t type = in_u8(&guest.script), flags;
-		struct in p;
-
-		if (type == NEXT)
-			break;
-		flags = in_u8(&guest.script);
-		p = in_take(&guest.script, in_u16(&guest.script));
-		agent_frame_put(&b, type, flags, stream, p.p, p.n);
-		ended |= type == AGENT_F_RESULT;
-	}
-	pthread_mutex_unlock(&guest.lock);
-	if (b.len)
-		(void)!send(fd, b.p, b.len, MSG_NOSIGNAL);
-	if (any && !ended)
-		*pending = stream;
-	return any;
-}
-
-static void set_script(struct in in)
-{
-	pthread_mutex_lock(&guest.lock);
-	guest.script = in;
-	pthread_mutex_unlock(&guest.lock);
-}
-
-static void answer(int fd, uint32_t stream, unsigned nth, uint32_t *pending)
-{
-	static const uint8_t body[9]; /* a command that ended with 0 */
-	struct agent_result m = { .status = nth % 3 ? 0 : ENOENT,
-		                  .msg = nth % 3 ? "" : "it is not there",
-		                  .body = body,
-		                  .body_len = nth % 3 == 1 ? sizeof(body) : 0 };
-	autobuf struct buf b = { 0 }, result = { 0 };
-
-	if (take_script(fd, stream, pending))
-		return;
-	agent_result_put(&result, &m);
-	agent_frame_put(&b, AGENT_F_OPENED, 0, stream, "\0\0\0\1\0\0\0\2", 8);
-	agent_frame_put(&b, AGENT_F_DATA, AGENT_OUT, stream, "output", 6);
-	agent_frame_put(&b, AGENT_F_RESULT, 0, stream, result.p, result.len);
-	(void)!send(fd, b.p, b.len, MSG_NOSIGNAL);
-}
-
-static void finish(int fd, uint32_t stream)
-{
-	autobuf struct buf b = { 0 }, result = { 0 };
-
-	agent_result_put(&result, &(struct agent_result){ .msg = "" });
-	agent_frame_put(&b, AGENT_F_RESULT, 0, stream, result.p, result.len);
-	(void)!send(fd, b.p, b.len, MSG_NOSIGNAL);
-}
-
-static void *guest_main(void *arg)
-{
-	struct agent_rx rx = { 0 };
-	struct agent_frame f;
-	uint32_t pending = 0;
-	unsigned nth = 0;
-
-	must(agent_rx_init(&rx) == 0);
-	for (;;) {
-		size_t room;
-		uint8_t *p = agent_rx_space(&rx, &room);
-		ssize_t n;
-
-		if (pending && io_wait(guest.fd, POLLIN, deadline_in(HANG_UP_MS)) != 1)
-			shutdown(guest.fd, SHUT_RDWR);
-		n = recv(guest.fd, p, room, 0);
-		if (n <= 0)
-			break;
-		agent_rx_added(&rx, (size_t)n);
-		while (agent_rx_next(&rx, &f) == 1)
-			if (f.type == AGENT_F_OPEN && !(f.flags & AGENT_OPEN_MORE))
-				answer(guest.fd, f.stream, nth++, &pending);
-			else if (f.type == AGENT_F_EOF && f.stream == pending)
-				finish(guest.fd, TAKE(pending, 0));
-	}
-	agent_rx_done(&rx);
-	return NULL;
-}
-
-static void guest_over(void)
-{
-	if (!guest.g)
-		return;
-	guest_close(guest.g);
-	pthread_join(guest.thread, NULL);
-	guest_unref(guest.g);
-	close(TAKE_FD(guest.fd));
-	guest.g = NULL;
-}
-
-static void guest_begin(void)
-{
-	int pair[2];
-
-	guest_over();
-	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-	must(guest_new("fuzz", pair[0], &guest.g, &err) == 0);
-	guest.g->hello_begun = guest.g->greeted = true;
-	must(reader_start(guest.g, &err) == 0);
-	guest.fd = pair[1];
-	must(pthread_create(&guest.thread, NULL, guest_main, NULL) == 0);
-}
-
-static int guest_of(const char *id, struct guest **ret)
-{
-	if (strcmp(id, VM) != 0)
-		return -ENOENT;
-	if (!guest.g || !guest_alive(guest.g))
-		guest_begin();
-	*ret = guest_ref(guest.g);
-	return 0;
-}
-
-/* Before the manager's own, all three of them. */
-#define WRAPPED(name)                                                                             \
-	int __real_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
-	                  struct err *e);                                                         \
-	int __wrap_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
-	                  struct err *e);                                                         \
-	int __wrap_##name(struct vmm *m, const char *account, const char *id, struct guest **ret, \
-	                  struct err *e)                                                          \
-	{                                                                                         \
-		return guest_of(id, ret) == 0 ? 0 : __real_##name(m, account, id, ret, e);        \
-	}
-WRAPPED(vmm_guest)
-WRAPPED(vmm_guest_thawed)
-WRAPPED(vmm_guest_running)
 
 /* Instead of a connection: what is streamed is read to its end, or until nothing more comes. */
 #define STREAM_MAX (4u << 20)
@@ -216,8 +62,8 @@ int __wrap_reply_flow(struct request *req, struct reply *res, const struct outfl
 	while ((k = ops->next(ctx_consume, bytes, sizeof(bytes), e)) >= 0 && all < STREAM_MAX) {
 		must(k <= (ssize_t)sizeof(bytes));
 		all += (uint64_t)k;
-		if (!k && (!ops->fd || io_wait(ops->fd(ctx_consume), POLLIN,
-		                               deadline_in(STREAM_WAIT_MS)) != 1))
+		if (!k && (!ops->fd ||
+		           io_wait(ops->fd(ctx_consume), POLLIN, deadline_in(STREAM_WAIT_MS)) != 1))
 			break;
 	}
 	must(k != -ENODATA || len == OUTFLOW_UNKNOWN || all == len);
@@ -256,6 +102,7 @@ static void remove_state(void)
 /* ---- what there is ---- */
 
 static char last_commit[REPO_SHA_SIZE];
+static char session[64];
 static char named[10][64]; /* by replies; [0] is not used */
 
 static void call(struct in in, struct buf *ret);
@@ -263,7 +110,7 @@ static void call(struct in in, struct buf *ret);
 /* The first id, token or commit in a reply. */
 static const char *name_of(const json_t *j, int depth)
 {
-	static const char *const keys[] = { "id", "sha", "token", "key" };
+	static const char *const keys[] = { "token", "apiKey", "key", "sessionId", "id", "sha" };
 	const char *name, *found;
 	json_t *v;
 	size_t i;
@@ -291,13 +138,14 @@ static const char *name_of(const json_t *j, int depth)
 	return "";
 }
 
-static void add_vm(const char *id, const char *name, const char *account)
+static void add_vm(const char *id, const char *name, const char *account, enum vm_persist how)
 {
 	struct store_layer l = { .kind = LAYER_DISK, .format = "qcow2" };
 	struct store_vm v = { .slot = -1,
 		              .info = { .state = VM_STOPPED,
 		                        .created_ms = clock_wall_ms(),
 		                        .idle_timeout_s = -1,
+		                        .persistence = { .type = how },
 		                        .vcpus = 2,
 		                        .mem_mb = 1024,
 		                        .disk_mb = 20480,
@@ -378,14 +226,21 @@ static void fill_state(void)
 
 	start_state();
 	must(store_account_first(fx->store, account, &err) == 0);
-	add_vm(VM, "vm", account);
-	add_vm("bbbbbbbbbbbbbbbbbbbb", "other", account);
+	add_vm(VM, "vm", account, PERSIST_STICKY);
+	add_vm("bbbbbbbbbbbbbbbbbbbb", "other", account, PERSIST_PERSISTENT);
+	add_vm("cccccccccccccccccccc", "third", account, PERSIST_EPHEMERAL);
 	add_snapshot(account);
 	add_domain(account);
 	state = fx;
 	fx_teardown(&state);
 	start_state();
 	must(zones_new(fx->store, "ns.own.test", &fx->api->deps.zones, &err) == 0);
+	auth_audit(fx->auth, &(struct audit_record){ .at_ms = clock_wall_ms(),
+	                                             .method = "POST",
+	                                             .route = "/v1/vms",
+	                                             .status = 404,
+	                                             .remote = "192.0.2.9",
+	                                             .repeated = 3 });
 	fx->api->deps.public_ipv4 = "192.0.2.1";
 	fx->api->deps.public_ipv6 = "2001:db8::1";
 }
@@ -420,7 +275,11 @@ static const char *value_of(uint8_t c)
 {
 	if (c >= '1' && c <= '9')
 		return named[c - '0'];
-	return c == 'R' ? repo : c == 'K' ? fx->key : c == 'H' ? last_commit : NULL;
+	return c == 'R'   ? repo
+	       : c == 'K' ? fx->key
+	       : c == 'H' ? last_commit
+	       : c == 'S' ? session
+	                  : NULL;
 }
 
 /* With those replaced. */
@@ -492,7 +351,7 @@ static void add_headers(struct request *req, char *lines)
 		must(request_add_value(req, VALUE_HEADER, v, value ? value + 2 : "", NULL) == 0);
 	}
 	snprintf(key, sizeof(key), "Bearer %s", fx->key);
-	if (!request_header(req, "Authorization"))
+	if (!request_header(req, "Authorization") && !request_header(req, "Anonymous"))
 		must(request_add_value(req, VALUE_HEADER, "Authorization", key, NULL) == 0);
 }
 
@@ -551,12 +410,18 @@ static void call(struct in in, struct buf *ret)
 		add_headers(req, lines);
 		r = handle(req, body, n, &res, &e);
 		must(r >= 0 || e.msg[0]);
+		for (size_t i = 0; i < res.n_headers; i++)
+			if (strcmp(res.headers[i].name, "Mcp-Session-Id") == 0)
+				snprintf(session, sizeof(session), "%s", res.headers[i].value);
 		if (!res.stream) {
 			j = reply_render(req, &res, r, &e, &status);
 			must((j || r >= 0) && status >= 200 && status < 600);
 			if (ret && j) {
 				autofree char *text = json_dumps(j, JSON_ENCODE_ANY);
 
+				if (getenv("FUZZ_SHOW")) /* whoever writes seeds wants to know */
+					fprintf(stderr, "%s %s: %u %s\n", req->method_text,
+					        req->path, status, text);
 				buf_put(ret, text, strlen(text));
 			}
 			json_decref(j);
@@ -596,6 +461,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static bool begun;
 
 	if (!begun) {
+		mutex_init(&guest.lock, "fuzz: script");
 		leave_network();
 		atexit(remove_state);
 		begun = true;

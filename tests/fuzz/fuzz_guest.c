@@ -4,10 +4,10 @@
  *
  * Byte 0 picks a call; then come the guest's frames: type, flags, stream, length (two bytes),
  * payload. A thread plays the guest and sends them once it was asked; WAIT as a type waits for the
- * next request, AWAIT for the next frame of the type that follows; MUCH is data, as many bytes as its payload
- * says. It greets properly, or, for the call HELLO, as the input says. At the end it hangs
- * up: whatever it sent, the call must return then. What calls give back is touched, so that the
- * sanitizers see it.
+ * next request, AWAIT for the next frame of the type that follows; MUCH is data, as many bytes as
+ * its payload says. It greets properly, or, for the call HELLO, as the input says. At the end it
+ * hangs up: whatever it sent, the call must return then. What calls give back is touched, so that
+ * the sanitizers see it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -528,11 +528,12 @@ static void call_hello_again(struct guest *g, struct err *err)
 }
 
 static void (*const calls[])(struct guest *, struct err *) = {
-	call_hello,    call_exec,  call_run,   call_read,  call_write,  call_list,
-	call_stat,     call_get,   call_tar,   call_watch, call_output, call_walk,
-	call_hash,     call_procs, call_terms, call_term,  call_cell,   call_warm,
-	call_contexts, call_pty,   call_ptys,  call_login, call_listen, call_plain,
-	call_feed,     call_read_refused, call_hello_boot, call_hello_again,
+	call_hello,        call_exec,       call_run,         call_read,     call_write,
+	call_list,         call_stat,       call_get,         call_tar,      call_watch,
+	call_output,       call_walk,       call_hash,        call_procs,    call_terms,
+	call_term,         call_cell,       call_warm,        call_contexts, call_pty,
+	call_ptys,         call_login,      call_listen,      call_plain,    call_feed,
+	call_read_refused, call_hello_boot, call_hello_again,
 };
 
 /* The reader has gone, so that nothing of this run is left for the next. */

@@ -119,7 +119,8 @@ static void check_file(const uint8_t *file, size_t size)
 		check_merge(&info, extents);
 		check_cut(&info, extents);
 		CHECK(n == 0 || layer_table_decode(&info, table, n - 1, extents, &why) < 0);
-		CHECK(layer_table_decode(&info, file + layer_table_off(&info), n, extents, &why) == 0);
+		CHECK(layer_table_decode(&info, file + layer_table_off(&info), n, extents, &why) ==
+		      0);
 		CHECK(layer_table_encode(extents, info.n_extents, table) == info.table_crc);
 		CHECK(memcmp(table, file + layer_table_off(&info), n) == 0);
 		layer_header_encode(&info, page);

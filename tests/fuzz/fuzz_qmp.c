@@ -4,7 +4,8 @@
  *
  * A QEMU that its guest has taken over can send anything. The input is what it has sent when the
  * session begins, and then it hangs up: every call must return. The first byte says what we ask, or
- * that the rest is repeated beyond what a line may have; what we sent is checked to be one command at a time, with rising numbers.
+ * that the rest is repeated beyond what a line may have; what we sent is checked to be one command
+ * at a time, with rising numbers.
  */
 #include "tests/fuzz/fuzz.h"
 

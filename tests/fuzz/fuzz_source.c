@@ -2,10 +2,10 @@
 /*
  * fuzz_source.c - addresses that users give us, and what the servers there answer
  *
- * The input: an address, a zero byte, a revision, a zero byte, a branch to make of it, a zero byte, what git ls-remote printed. Checks:
- * no user or password of an address is left in what is shown or on a command line; a webhook has a
- * scheme that is allowed; what is fetched is a branch or tag of a name that is valid, and lands
- * where it came from.
+ * The input: an address, a zero byte, a revision, a zero byte, a branch to make of it, a zero byte,
+ * what git ls-remote printed. Checks: no user or password of an address is left in what is shown or
+ * on a command line; a webhook has a scheme that is allowed; what is fetched is a branch or tag of
+ * a name that is valid, and lands where it came from.
  */
 #include "tests/fuzz/fuzz.h"
 

@@ -28,7 +28,12 @@ static void try_name(const char *name)
 	q.p[2] |= 0x80;
 	must(txt_answer(q.p, q.len, VALUE) == 0);
 	q.p[7] = 1; /* one answer: */
-	buf_put(&q, "\xc0\x0c\0\x10\0\1\0\0\0\x3c\0\x12\x08" "01234567" "\x08" "89abcdef", 30);
+	buf_put(&q,
+	        "\xc0\x0c\0\x10\0\1\0\0\0\x3c\0\x12\x08"
+	        "01234567"
+	        "\x08"
+	        "89abcdef",
+	        30);
 	must(!q.failed && txt_answer(q.p, q.len, VALUE) == 1);
 	must(txt_answer(q.p, q.len, "0123456789abcdeg") == 0);
 }
