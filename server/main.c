@@ -281,30 +281,16 @@ static void take_sizes(const struct conf *c, struct vmm_conf *vc)
 	}
 }
 
-static void access_file(const struct app *a, char ret[512])
-{
-	snprintf(ret, 512, "%s/access", a->conf.data_dir);
-}
-
 /* Neither a missing access log nor one that cannot be kept is a reason not to start or stop. */
-static void access_begin(struct app *a)
+static void access_log(struct app *a, const char *failed,
+                       int (*load_or_save)(struct access *, const char *, struct err *))
 {
 	struct err err = { 0 };
 	char path[512];
 
-	access_file(a, path);
-	if (access_load(logs_access(a->logs), path, &err) < 0)
-		log_warn("%s", err.msg);
-}
-
-static void access_end(struct app *a)
-{
-	struct err err = { 0 };
-	char path[512];
-
-	access_file(a, path);
-	if (a->logs && a->front && access_save(logs_access(a->logs), path, &err) < 0)
-		log_warn("the access log is lost: %s", err.msg);
+	snprintf(path, sizeof(path), "%s/access", a->conf.data_dir);
+	if (a->logs && load_or_save(logs_access(a->logs), path, &err) < 0)
+		log_warn("%s: %s", failed, err.msg);
 }
 
 static int app_start(struct app *a, struct err *err)
@@ -373,7 +359,7 @@ static int app_start(struct app *a, struct err *err)
 	    (r = syncs_start(a, err)) < 0)
 		return r;
 	repos_tell_unheard(a->repos);
-	access_begin(a);
+	access_log(a, "the access log is not read", access_load);
 	bc = builder_conf(c, a->repos);
 	if ((r = builder_new(&bc, a->store, a->vmm, &a->builder, err)) < 0 ||
 	    (r = front_new(c, a->store, a->vmm, a->gates, logs_access(a->logs), &a->front, err)) <
@@ -418,7 +404,8 @@ static void app_stop(struct app *a)
 	bool busy, ssh_busy;
 
 	front_stop(a->front);
-	access_end(a);
+	if (a->front)
+		access_log(a, "the access log is lost", access_save);
 	ports_stop(a->ports);
 	builder_stop(a->builder);
 	triggers_end(a->triggers);

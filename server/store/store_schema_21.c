@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store_schema_21.c - the schema's steps from 21 on; store_schema.c says what holds of them all */
+#include "store/store_internal.h"
+
+/* Self access, and which of how many copies a VM is. */
+const char migration_21[] = "ALTER TABLE vms ADD COLUMN self BIGINT NOT NULL DEFAULT 0;"
+                            "ALTER TABLE vms ADD COLUMN fork_index BIGINT NOT NULL DEFAULT 0;"
+                            "ALTER TABLE vms ADD COLUMN fork_count BIGINT NOT NULL DEFAULT 0;";
+
+/* Webhooks of accounts, and what is to be sent to them. */
+const char migration_22[] =
+        "CREATE TABLE hooks ("
+        "  id TEXT PRIMARY KEY,"
+        "  account TEXT NOT NULL,"
+        "  url TEXT NOT NULL,"
+        "  secret TEXT NOT NULL,"
+        "  events TEXT NOT NULL,"
+        "  vm TEXT NOT NULL,"
+        "  tags TEXT NOT NULL,"
+        "  metadata TEXT NOT NULL,"
+        "  enabled BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  updated_ms BIGINT NOT NULL,"
+        "  dropped BIGINT NOT NULL"
+        ");"
+        "CREATE INDEX hooks_account ON hooks (account);"
+        "CREATE TABLE hook_deliveries ("
+        "  id TEXT PRIMARY KEY,"
+        "  seq BIGINT NOT NULL,"
+        "  hook TEXT NOT NULL,"
+        "  account TEXT NOT NULL,"
+        "  event TEXT NOT NULL,"
+        "  type TEXT NOT NULL,"
+        "  subject TEXT NOT NULL,"
+        "  state TEXT NOT NULL,"
+        "  attempts BIGINT NOT NULL,"
+        "  next_ms BIGINT NOT NULL,"
+        "  created_ms BIGINT NOT NULL,"
+        "  updated_ms BIGINT NOT NULL,"
+        "  status BIGINT NOT NULL,"
+        "  note TEXT NOT NULL,"
+        "  body TEXT NOT NULL DEFAULT ''"
+        ");"
+        "CREATE UNIQUE INDEX hook_deliveries_seq ON hook_deliveries (seq);"
+        "CREATE INDEX hook_deliveries_due ON hook_deliveries (state, next_ms);"
+        "CREATE INDEX hook_deliveries_busy ON hook_deliveries (account, state);"
+        "CREATE INDEX hook_deliveries_turn ON hook_deliveries (hook, subject, seq);"
+        "CREATE INDEX hook_deliveries_log ON hook_deliveries (hook, seq);";
+
+/* Ports of VMs that can be reached from outside. */
+const char migration_23[] = "CREATE TABLE vm_ports ("
+                            "  vm TEXT NOT NULL,"
+                            "  protocol TEXT NOT NULL,"
+                            "  port BIGINT NOT NULL,"
+                            "  account TEXT NOT NULL,"
+                            "  target BIGINT NOT NULL,"
+                            "  created_ms BIGINT NOT NULL,"
+                            "  PRIMARY KEY (vm, protocol, port)"
+                            ");"
+                            "CREATE INDEX vm_ports_port ON vm_ports (port, protocol);"
+                            "CREATE INDEX vm_ports_account ON vm_ports (account);";
