@@ -206,7 +206,7 @@ static void delete_initramfs(void)
 
 /*
  * Nested machines: where a processor (not QEMU's emulation of one, where they would be of little
- * use and loading them takes a second) can run them, /dev/kvm works from the start. Best effort: a
+ * use and make the boot longer) can run them, /dev/kvm works from the start. Best effort: a
  * guest without nested machines is a guest.
  */
 static void load_kvm(void)
