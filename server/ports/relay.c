@@ -42,6 +42,34 @@ struct way { /* one direction */
 	bool ended, told; /* from sends no more; to knows */
 };
 
+struct conn *conn_new(const struct store_port *row, const struct sockaddr_storage *from,
+                      socklen_t len)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	*c = (struct conn){ .row = *row,
+		            .from = *from,
+		            .from_len = len,
+		            .client = -1,
+		            .up = -1,
+		            .feed = -1,
+		            .back = -1 };
+	sock_net_text((const struct sockaddr *)from, c->address);
+	return c;
+}
+
+void conn_free(struct conn *c)
+{
+	const int fds[] = { c->client, c->up, c->feed, c->back };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(c);
+}
+
 void conn_cut(struct conn *c)
 {
 	c->cut = true;
@@ -66,10 +94,7 @@ static void conn_end(struct conn *c)
 	*c->ref = c->next;
 	if (c->next)
 		c->next->ref = c->ref;
-	close(c->client);
-	if (c->up >= 0)
-		close(c->up);
-	free(c);
+	conn_free(c);
 	cond_broadcast(&p->quiet);
 }
 
@@ -81,7 +106,7 @@ static int try_open(struct conn *c, unsigned *ret_fresh, struct err *err)
 	struct sockaddr_in sa = { .sin_family = AF_INET,
 		                  .sin_port = htons((uint16_t)c->row.target),
 		                  .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
-	struct vm_socket s = { .fd = -1 };
+	struct vm_socket s = { .fd = -1, .udp = port_is_udp(&c->row) };
 	struct vm_info v;
 	socklen_t len = sizeof(int);
 	int so = 0, r = vmm_socket(c->p->vmm, c->row.account, c->row.vm, &s, err);
@@ -221,7 +246,9 @@ static void *serve(void *arg)
 	struct err err = { 0 };
 	int r = mem ? open_up(c, &err) : -ENOMEM;
 
-	if (r == 0)
+	if (r == 0 && port_is_udp(&c->row))
+		udp_relay(c, mem, (size_t)2 * BUFFER);
+	else if (r == 0)
 		relay(c, mem);
 	else
 		log_debug("port %u: %s", c->row.port, err.msg);
@@ -261,35 +288,27 @@ static void enlist(struct ports *p, struct conn *c)
 	p->conns = c;
 }
 
-void conn_begin(struct ports *p, const struct store_port *row, int fd_consume,
-                const struct sockaddr *from)
+void conn_begin(struct ports *p, struct conn *c_consume)
 {
-	autofd int fd = fd_consume;
-	struct conn *c;
+	struct conn *c = c_consume;
 	pthread_attr_t a;
 	pthread_t t;
-	char address[SOCK_NET_SIZE];
 	int r;
 
-	sock_net_text(from, address);
-	if (!admit(p, address, row->account))
-		return;
-	c = calloc(1, sizeof(*c));
-	if (!c) {
-		budget_give(p->by_account, row->account, 1);
-		budget_give(p->by_address, address, 1);
+	if (!admit(p, c->address, c->row.account)) {
+		conn_free(c);
 		return;
 	}
-	*c = (struct conn){ .p = p, .row = *row, .client = TAKE_FD(fd), .up = -1 };
-	memcpy(c->address, address, sizeof(address));
-	keep_alive(c->client);
+	c->p = p;
+	if (!port_is_udp(&c->row))
+		keep_alive(c->client);
 	enlist(p, c);
 	pthread_attr_init(&a);
 	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
 	r = pthread_create(&t, &a, serve, c);
 	pthread_attr_destroy(&a);
 	if (r) {
-		log_warn("port %u: no thread can be started: %s", row->port, err_name(r));
+		log_warn("port %u: no thread can be started: %s", c->row.port, err_name(r));
 		conn_end(c);
 	}
 }
