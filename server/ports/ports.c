@@ -280,10 +280,10 @@ int ports_delete(struct ports *p, const char *account, const char *vm, const cha
 		if (r == 0)
 			r = reload(p, err);
 		mutex_lock(&p->lock);
-		for (struct conn *c = p->conns; r == 0 && c; c = c->next)
+		for (struct port_conn *c = p->conns; r == 0 && c; c = c->next)
 			if (c->row.port == port && strcmp(c->row.vm, vm) == 0 &&
 			    strcmp(c->row.protocol, protocol) == 0)
-				conn_cut(c);
+				port_conn_cut(c);
 		mutex_unlock(&p->lock);
 		return r;
 	}
@@ -344,9 +344,9 @@ static void vm_changed(void *ctx, const char *vm, const char *ended)
 	bool ours = false;
 	LOCK_SCOPE(&p->lock);
 
-	for (struct conn *c = p->conns; ended && c; c = c->next)
+	for (struct port_conn *c = p->conns; ended && c; c = c->next)
 		if (strcmp(c->instance, ended) == 0)
-			conn_cut(c);
+			port_conn_cut(c);
 	/* A new one may be a copy of one whose name leads elsewhere. */
 	for (size_t i = 0; i < p->n && !ours; i++)
 		ours = p->entries[i].row.port == PORTS_OWN_NAME ||
@@ -363,7 +363,7 @@ static bool take_client(struct ports *p, uint32_t port, bool udp)
 	struct sockaddr_storage from = { 0 };
 	socklen_t len = sizeof(from);
 	struct store_port row = { .port = 0 };
-	struct conn *c = NULL;
+	struct port_conn *c = NULL;
 	int fd = -1, error = 0;
 
 	mutex_lock(&p->lock);
@@ -382,12 +382,12 @@ static bool take_client(struct ports *p, uint32_t port, bool udp)
 		break;
 	}
 	mutex_unlock(&p->lock);
-	if (fd >= 0 && (c = conn_new(&row, &from, len)))
+	if (fd >= 0 && (c = port_conn_new(&row, &from, len)))
 		c->client = fd;
 	else if (fd >= 0)
 		close(fd);
 	if (c)
-		conn_begin(p, c);
+		port_conn_begin(p, c);
 	return error != EMFILE && error != ENFILE && error != ENOMEM;
 }
 
@@ -512,8 +512,8 @@ void ports_stop(struct ports *p)
 	if (p->has_thread)
 		pthread_join(p->thread, NULL);
 	LOCK_SCOPE(&p->lock);
-	for (struct conn *c = p->conns; c; c = c->next)
-		conn_cut(c);
+	for (struct port_conn *c = p->conns; c; c = c->next)
+		port_conn_cut(c);
 }
 
 struct ports *ports_close(struct ports *p)

@@ -22,9 +22,9 @@ struct entry {
 	char error[128];
 };
 
-struct conn {
+struct port_conn {
 	struct ports *p;
-	struct conn *next, **ref;
+	struct port_conn *next, **ref;
 	struct store_port row; /* as it was when the client came */
 	char address[SOCK_NET_SIZE];
 	int client, up; /* owned; up -1: not yet */
@@ -53,8 +53,8 @@ struct ports {
 	struct cond quiet;                      /* a connection is over */
 	struct entry *entries GUARDED_BY(lock); /* owned */
 	size_t n GUARDED_BY(lock);
-	struct conn *conns GUARDED_BY(lock); /* owned by their threads */
-	int wake_fd;                         /* eventfd: the table changed */
+	struct port_conn *conns GUARDED_BY(lock); /* owned by their threads */
+	int wake_fd;                              /* eventfd: the table changed */
 	atomic_bool dirty, ending;
 	pthread_t thread;
 	bool has_thread;
@@ -66,15 +66,15 @@ static inline bool port_is_udp(const struct store_port *row)
 }
 
 /* relay.c: a client came. Takes c and its descriptors, or closes them if that is too much. */
-void conn_begin(struct ports *p, struct conn *c_consume);
+void port_conn_begin(struct ports *p, struct port_conn *c_consume);
 /* A new one with nothing open; NULL: no memory. */
-struct conn *conn_new(const struct store_port *row, const struct sockaddr_storage *from,
-                      socklen_t len);
-void conn_free(struct conn *c); /* closes what it has */
+struct port_conn *port_conn_new(const struct store_port *row, const struct sockaddr_storage *from,
+                                socklen_t len);
+void port_conn_free(struct port_conn *c); /* closes what it has */
 
 /* udp.c: what has come to a socket for datagrams, up to a few of them. p->lock held: the rest of
- * conns is found there; one that is new is returned, for conn_begin() without the lock. */
-struct conn *udp_take(struct ports *p, const struct entry *e) REQUIRES(&p->lock);
-void udp_relay(struct conn *c, char *mem, size_t size);
+ * conns is found there; one that is new is returned, for port_conn_begin() without the lock. */
+struct port_conn *udp_take(struct ports *p, const struct entry *e) REQUIRES(&p->lock);
+void udp_relay(struct port_conn *c, char *mem, size_t size);
 /* p->lock held: both ends are closed for the one who serves it to see. */
-void conn_cut(struct conn *c);
+void port_conn_cut(struct port_conn *c);

@@ -23,10 +23,10 @@
 #define QUEUE_BYTES (128 << 10) /* of one client, with the kernel's own */
 #define SILENT_MS 60000
 
-static struct conn *find(struct ports *p, const struct store_port *row,
-                         const struct sockaddr_storage *from, socklen_t len) REQUIRES(&p->lock)
+static struct port_conn *find(struct ports *p, const struct store_port *row,
+                              const struct sockaddr_storage *from, socklen_t len) REQUIRES(&p->lock)
 {
-	struct conn *c = p->conns;
+	struct port_conn *c = p->conns;
 
 	while (c && (c->feed < 0 || c->cut || c->row.port != row->port || c->from_len != len ||
 	             memcmp(&c->from, from, len) != 0))
@@ -34,9 +34,10 @@ static struct conn *find(struct ports *p, const struct store_port *row,
 	return c;
 }
 
-static struct conn *make(const struct entry *e, const struct sockaddr_storage *from, socklen_t len)
+static struct port_conn *make(const struct entry *e, const struct sockaddr_storage *from,
+                              socklen_t len)
 {
-	struct conn *c = conn_new(&e->row, from, len);
+	struct port_conn *c = port_conn_new(&e->row, from, len);
 	int pair[2], size = QUEUE_BYTES;
 
 	if (!c)
@@ -44,7 +45,7 @@ static struct conn *make(const struct entry *e, const struct sockaddr_storage *f
 	c->back = fcntl(e->fd, F_DUPFD_CLOEXEC, 0);
 	if (c->back < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
-		conn_free(c);
+		port_conn_free(c);
 		return NULL;
 	}
 	c->client = pair[0];
@@ -53,7 +54,7 @@ static struct conn *make(const struct entry *e, const struct sockaddr_storage *f
 	return c;
 }
 
-struct conn *udp_take(struct ports *p, const struct entry *e)
+struct port_conn *udp_take(struct ports *p, const struct entry *e)
 {
 	static char buf[65536]; /* of the one thread that calls this */
 
@@ -62,7 +63,7 @@ struct conn *udp_take(struct ports *p, const struct entry *e)
 		socklen_t len = sizeof(from);
 		ssize_t n = recvfrom(e->fd, buf, sizeof(buf), MSG_DONTWAIT,
 		                     (struct sockaddr *)&from, &len);
-		struct conn *c, *known;
+		struct port_conn *c, *known;
 
 		if (n < 0)
 			return NULL;
@@ -77,7 +78,7 @@ struct conn *udp_take(struct ports *p, const struct entry *e)
 	return NULL;
 }
 
-void udp_relay(struct conn *c, char *mem, size_t size)
+void udp_relay(struct port_conn *c, char *mem, size_t size)
 {
 	uint64_t until = deadline_in(MIN(c->p->idle_ms, SILENT_MS));
 
