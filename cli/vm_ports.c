@@ -50,6 +50,8 @@ static int map(struct cli *c, const struct cli_args *a)
 		return CLI_REFUSED;
 	path = cli_path(c, "/v1/vms/%s/ports", vm);
 	body = json_pack("{s:I}", "targetPort", (json_int_t)target);
+	if (a->opt[1])
+		json_object_set_new(body, "protocol", json_string("udp"));
 	if (a->opt[0])
 		json_object_set_new(body, "port", json_integer(a->num[0]));
 	r = cli_call(c, "POST", path, body, &reply);
@@ -63,8 +65,12 @@ static int unmap(struct cli *c, const struct cli_args *a)
 	autofree char *vm = cli_vm_id(c, a->arg[0]);
 	autofree char *path = vm ? cli_path(c, "/v1/vms/%s/ports/%s", vm, a->arg[1]) : NULL;
 	autojson json_t *reply = NULL;
-	int r = path ? cli_call(c, "DELETE", path, NULL, &reply) : CLI_REFUSED;
+	int r;
 
+	if (!path)
+		return CLI_REFUSED;
+	cli_query(c, &path, "protocol", a->opt[0] ? "udp" : NULL);
+	r = cli_call(c, "DELETE", path, NULL, &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "unmapped");
 	return r;
@@ -74,10 +80,12 @@ static int unmap(struct cli *c, const struct cli_args *a)
 static const struct cli_verb verbs[] = {
 	{ "ports", "VM", "list the server's ports that lead to this VM", list },
 	{ "port-map", "VM TARGET", "let a port of the server lead to port TARGET of the VM; prints it", map,
-	  { { "port", "PORT", "this one; 443 is the VM's own name; default: a free one", 'p', CLI_NUMBER, .min = 1, .max = 65535 } },
+	  { { "port", "PORT", "this one; 443 is the VM's own name; default: a free one", 'p', CLI_NUMBER, .min = 1, .max = 65535 },
+	    { "udp", NULL, "UDP instead of TCP" } },
 	  .examples = "pando vm port-map db 5432 # a database, from outside\n"
 	              "pando vm port-map web 8080 -p 443 # its own name leads to port 8080\n" },
-	{ "port-unmap", "VM PORT", "unmap a port; 443: the VM's own name leads nowhere", unmap },
+	{ "port-unmap", "VM PORT", "unmap a port; 443: the VM's own name leads nowhere", unmap,
+	  { { "udp", NULL, "the one for UDP" } } },
 };
 /* clang-format on */
 const struct cli_noun cli_vm_ports = { "vm", NULL, verbs, ARRAY_SIZE(verbs) };

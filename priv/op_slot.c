@@ -85,7 +85,8 @@ int op_slot_stats(struct priv *p, struct request *rq, struct err *err)
 
 int op_slot_socket(struct priv *p, struct request *rq, struct err *err)
 {
-	int r = slots_socket(p->slots, rq->m.slot, &rq->out[0], err);
+	int type = rq->m.op == PRIV_SLOT_UDP ? SOCK_DGRAM : SOCK_STREAM;
+	int r = slots_socket(p->slots, rq->m.slot, type, &rq->out[0], err);
 
 	if (r < 0)
 		return r;

@@ -436,12 +436,12 @@ int slots_dns(struct slots *s, uint32_t idx, int *ret_udp, int *ret_tcp, struct 
 	return r < 0 ? r : slotnet_dns(&s->env, n, ret_udp, ret_tcp, err);
 }
 
-int slots_socket(struct slots *s, uint32_t idx, int *ret_fd, struct err *err)
+int slots_socket(struct slots *s, uint32_t idx, int type, int *ret_fd, struct err *err)
 {
 	struct slotnet *n;
 	int r = net_of(s, idx, &n, err);
 
-	return r < 0 ? r : slotnet_socket(&s->env, n, ret_fd, err);
+	return r < 0 ? r : slotnet_socket(&s->env, n, type, ret_fd, err);
 }
 
 int slots_tap(struct slots *s, uint32_t idx, int *ret_fd, struct err *err)

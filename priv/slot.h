@@ -51,7 +51,7 @@ void slots_address(struct slots *s, uint32_t idx, char ret[16]);
 int slots_gate(struct slots *s, uint32_t idx, bool open, struct err *err);
 int slots_stats(struct slots *s, uint32_t idx, struct nl_link *ret, struct err *err);
 int slots_dns(struct slots *s, uint32_t idx, int *ret_udp, int *ret_tcp, struct err *err);
-int slots_socket(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);
+int slots_socket(struct slots *s, uint32_t idx, int type, int *ret_fd, struct err *err);
 int slots_tap(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);
 int slots_proxy(struct slots *s, uint32_t idx, int *ret_fd, struct err *err);
 int slots_policy(struct slots *s, uint32_t idx, const struct priv_egress *e, struct err *err);

@@ -249,14 +249,14 @@ int slotnet_tap(const struct slotnet_env *env, const struct slotnet *sn, int *re
 	return r;
 }
 
-int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
+int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int type, int *ret_fd,
                    struct err *err)
 {
 	int r = slotnet_enter(sn->ns, err);
 
 	if (r < 0)
 		return r;
-	r = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	r = socket(AF_INET, type | SOCK_CLOEXEC, 0);
 	if (r < 0)
 		r = err_sys(err, -errno, "socket in the slot");
 	else

@@ -45,7 +45,7 @@ void slotnet_close(struct slotnet *sn);
 int slotnet_tap(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
                 struct err *err);
 /* A TCP socket inside the slot, not connected. */
-int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int *ret_fd,
+int slotnet_socket(const struct slotnet_env *env, const struct slotnet *sn, int type, int *ret_fd,
                    struct err *err);
 /* Sockets on the gateway's port 53 inside the slot; tcp listens. */
 int slotnet_dns(const struct slotnet_env *env, const struct slotnet *sn, int *ret_udp, int *ret_tcp,

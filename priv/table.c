@@ -37,6 +37,7 @@ static const struct {
 	[PRIV_SLOT_FREE]   = { OP_SLOT,           op_slot_free },
 	[PRIV_SLOT_STATS]  = { OP_SLOT,           op_slot_stats },
 	[PRIV_SLOT_SOCKET] = { OP_SLOT,           op_slot_socket },
+	[PRIV_SLOT_UDP]    = { OP_SLOT,           op_slot_socket },
 	[PRIV_SLOT_LIST]   = { 0,                 op_slot_list },
 	[PRIV_SPAWN]       = { OP_GROWS | OP_FDS, op_spawn },
 	[PRIV_KILL]        = { 0,                 op_kill },

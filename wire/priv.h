@@ -86,7 +86,8 @@ enum priv_rfield {
 	M(19, VPC_REMOVE,  "vpc.remove",  PF_VPC,             0,           0) \
 	M(20, VPC_WG,      "vpc.wg",      PF_VPC | PF_WG,     0,           0) \
 	M(21, VPC_WAKE,    "vpc.wake",    PF_VPC,             PR_FD,       1) \
-	M(22, VPC_FRESH,   "vpc.fresh",   PF_VPC | PF_FRESH,  0,           0)
+	M(22, VPC_FRESH,   "vpc.fresh",   PF_VPC | PF_FRESH,  0,           0) \
+	M(23, SLOT_UDP,    "slot.udp",    PF_SLOT,            PR_FD,       1)
 /* clang-format on */
 
 #define PRIV_AS_ENUM(num, NAME, name, req, rep, fds) PRIV_##NAME = (num),

@@ -119,9 +119,9 @@ static int refuse_unsupported(const json_t *layer, const char *where, struct spe
 		if (v && !is_empty(v) && strcmp(unsupported[i].name, "udpHolePunchPorts") == 0)
 			return spec_bad(
 			        c, ERR_NONE, err,
-			        "'%sudpHolePunchPorts': this server opens no UDP ports to the "
-			        "outside; use a VPC with WireGuard, an SSH tunnel, or 'ports' for "
-			        "TCP",
+			        "'%sudpHolePunchPorts': this server punches no holes for UDP; map "
+			        "a port "
+			        "with 'ports' and protocol \"udp\", or use a VPC with WireGuard",
 			        where);
 		if (v && !is_empty(v) && !top)
 			return spec_bad(c, ERR_NONE, err,

@@ -261,7 +261,7 @@ int gate_upstream(struct proxied *c, struct err *err)
 		                  .sin_addr.s_addr = htonl(c->addr) };
 	uint64_t deadline = deadline_in(CONNECT_MS);
 	autofd int fd = -1;
-	int r = privc_slot_socket(c->g->priv, c->slot, &fd, err), on = 1;
+	int r = privc_slot_socket(c->g->priv, c->slot, false, &fd, err), on = 1;
 	socklen_t len = sizeof(r);
 
 	if (r < 0)

@@ -33,7 +33,8 @@
 #define CLIENTS_PER_S 20 /* of one address, for long; 100 at once */
 #define CLIENTS_BURST 100
 #define RANGE_MAX 10000
-#define TROUBLE_MS 100 /* after descriptors ran out */
+#define POLLS_UDP (1u << 16) /* beside a port */
+#define TROUBLE_MS 100       /* after descriptors ran out */
 
 int ports_range_parse(const char *text, uint32_t *ret_first, uint32_t *ret_last)
 {
@@ -64,13 +65,13 @@ static bool in_range(const struct ports *p, uint32_t port)
 
 /* ---- the table ---- */
 
-static int listen_at(struct ports *p, uint32_t port, struct err *err)
+static int listen_at(struct ports *p, bool udp, uint32_t port, struct err *err)
 {
 	char at[96];
 	int fd;
 
 	snprintf(at, sizeof(at), strchr(p->listen, ':') ? "[%s]:%u" : "%s:%u", p->listen, port);
-	fd = sock_tcp_listen(at, err);
+	fd = udp ? sock_udp_bind(at, err) : sock_tcp_listen(at, err);
 	if (fd >= 0) /* who came may have left again */
 		fcntl(fd, F_SETFL, O_NONBLOCK);
 	return fd;
@@ -86,7 +87,7 @@ static void open_entry(struct ports *p, struct entry *e)
 		snprintf(e->error, sizeof(e->error), "it is not in PANDO_PORT_RANGE any more");
 		return;
 	}
-	e->fd = listen_at(p, e->row.port, &err);
+	e->fd = listen_at(p, port_is_udp(&e->row), e->row.port, &err);
 	if (e->fd >= 0)
 		return;
 	e->fd = -1;
@@ -148,11 +149,16 @@ static int reload(struct ports *p, struct err *err) REQUIRES(&p->change)
 int ports_check(struct ports *p, const char *protocol, uint32_t port, uint32_t target,
                 struct err *err)
 {
-	if (strcmp(protocol, "tcp") != 0)
+	bool udp = strcmp(protocol, "udp") == 0;
+
+	if (!udp && strcmp(protocol, "tcp") != 0)
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
+		               "'protocol' must be \"tcp\" or \"udp\"");
+	if (udp && port == PORTS_OWN_NAME)
 		return err_tag(
 		        err, -EINVAL, ERR_INVALID_PARAMETERS,
-		        "'protocol' must be \"tcp\": this server maps no UDP ports; use a VPC "
-		        "with WireGuard");
+		        "port 443 is the VM's own name, by TCP alone: leave 'port' out to get "
+		        "one for UDP");
 	if (target > UINT16_MAX || (!target && port != PORTS_OWN_NAME))
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "'targetPort' must be a number from 1 to 65535");
@@ -171,17 +177,18 @@ int ports_check(struct ports *p, const char *protocol, uint32_t port, uint32_t t
 	return 0;
 }
 
-static bool is_mapped(struct ports *p, uint32_t port)
+static bool is_mapped(struct ports *p, const char *protocol, uint32_t port)
 {
 	LOCK_SCOPE(&p->lock);
 	for (size_t i = 0; i < p->n; i++)
-		if (p->entries[i].row.port == port)
+		if (p->entries[i].row.port == port &&
+		    strcmp(p->entries[i].row.protocol, protocol) == 0)
 			return true;
 	return false;
 }
 
 /* A port of the range that is nobody's, neither here nor on the host. */
-static int find_free(struct ports *p, uint32_t *ret, struct err *err)
+static int find_free(struct ports *p, const char *protocol, uint32_t *ret, struct err *err)
 {
 	uint32_t size = p->last - p->first + 1, at;
 	struct err none = { 0 };
@@ -189,7 +196,9 @@ static int find_free(struct ports *p, uint32_t *ret, struct err *err)
 	random_bytes(&at, sizeof(at));
 	for (uint32_t i = 0; i < size; i++) {
 		uint32_t port = p->first + (at + i) % size;
-		int fd = is_mapped(p, port) ? -EADDRINUSE : listen_at(p, port, &none);
+		int fd = is_mapped(p, protocol, port)
+		                 ? -EADDRINUSE
+		                 : listen_at(p, strcmp(protocol, "udp") == 0, port, &none);
 
 		if (fd < 0)
 			continue;
@@ -243,7 +252,8 @@ int ports_set(struct ports *p, const char *account, const char *vm, const char *
 	snprintf(row.vm, sizeof(row.vm), "%s", vm);
 	snprintf(row.protocol, sizeof(row.protocol), "%s", protocol);
 	LOCK_SCOPE(&p->change);
-	if ((!port && (r = find_free(p, &row.port, err)) < 0) || (r = put(p, &row, err)) < 0)
+	if ((!port && (r = find_free(p, protocol, &row.port, err)) < 0) ||
+	    (r = put(p, &row, err)) < 0)
 		return r;
 	if (find(p, vm, protocol, row.port, ret) < 0)
 		return err_tag(err, -ENOENT, ERR_VM_NOT_FOUND, "no VM '%s'", vm);
@@ -270,9 +280,10 @@ int ports_delete(struct ports *p, const char *account, const char *vm, const cha
 		if (r == 0)
 			r = reload(p, err);
 		mutex_lock(&p->lock);
-		for (struct conn *c = p->conns; r == 0 && c; c = c->next)
-			if (c->row.port == port && strcmp(c->row.vm, vm) == 0)
-				conn_cut(c);
+		for (struct port_conn *c = p->conns; r == 0 && c; c = c->next)
+			if (c->row.port == port && strcmp(c->row.vm, vm) == 0 &&
+			    strcmp(c->row.protocol, protocol) == 0)
+				port_conn_cut(c);
 		mutex_unlock(&p->lock);
 		return r;
 	}
@@ -333,9 +344,9 @@ static void vm_changed(void *ctx, const char *vm, const char *ended)
 	bool ours = false;
 	LOCK_SCOPE(&p->lock);
 
-	for (struct conn *c = p->conns; ended && c; c = c->next)
+	for (struct port_conn *c = p->conns; ended && c; c = c->next)
 		if (strcmp(c->instance, ended) == 0)
-			conn_cut(c);
+			port_conn_cut(c);
 	/* A new one may be a copy of one whose name leads elsewhere. */
 	for (size_t i = 0; i < p->n && !ours; i++)
 		ours = p->entries[i].row.port == PORTS_OWN_NAME ||
@@ -346,27 +357,38 @@ static void vm_changed(void *ctx, const char *vm, const char *ended)
 	}
 }
 
-/* False: descriptors ran out, or the like. */
-static bool take_client(struct ports *p, uint32_t port)
+/* Who came to a port; false: descriptors ran out, or the like. */
+static bool take_client(struct ports *p, uint32_t port, bool udp)
 {
 	struct sockaddr_storage from = { 0 };
 	socklen_t len = sizeof(from);
 	struct store_port row = { .port = 0 };
-	int fd = -1;
+	struct port_conn *c = NULL;
+	int fd = -1, error = 0;
 
 	mutex_lock(&p->lock);
-	for (size_t i = 0; i < p->n && !row.port; i++) {
-		if (p->entries[i].fd < 0 || p->entries[i].row.port != port)
+	for (size_t i = 0; i < p->n; i++) {
+		const struct entry *e = &p->entries[i];
+
+		if (e->fd < 0 || e->row.port != port || port_is_udp(&e->row) != udp)
 			continue;
-		row = p->entries[i].row;
-		fd = accept4(p->entries[i].fd, (struct sockaddr *)&from, &len,
-		             SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (udp)
+			c = udp_take(p, e);
+		else
+			fd = accept4(e->fd, (struct sockaddr *)&from, &len,
+			             SOCK_CLOEXEC | SOCK_NONBLOCK);
+		error = fd < 0 && !udp ? errno : 0;
+		row = e->row;
+		break;
 	}
 	mutex_unlock(&p->lock);
-	if (fd < 0)
-		return !row.port || (errno != EMFILE && errno != ENFILE && errno != ENOMEM);
-	conn_begin(p, &row, fd, (struct sockaddr *)&from);
-	return true;
+	if (fd >= 0 && (c = port_conn_new(&row, &from, len)))
+		c->client = fd;
+	else if (fd >= 0)
+		close(fd);
+	if (c)
+		port_conn_begin(p, c);
+	return error != EMFILE && error != ENFILE && error != ENOMEM;
 }
 
 void ports_refresh(struct ports *p)
@@ -407,7 +429,8 @@ static void *accept_main(void *arg)
 		for (size_t i = 0; v && port && i < p->n; i++) {
 			if (p->entries[i].fd < 0)
 				continue;
-			port[n] = p->entries[i].row.port;
+			port[n] = p->entries[i].row.port |
+			          (port_is_udp(&p->entries[i].row) ? POLLS_UDP : 0);
 			v[n++] = (struct pollfd){ .fd = p->entries[i].fd, .events = POLLIN };
 		}
 		mutex_unlock(&p->lock);
@@ -421,7 +444,8 @@ static void *accept_main(void *arg)
 		if (v[0].revents)
 			eventfd_read(p->wake_fd, &unused);
 		for (size_t i = 1; i < n; i++)
-			if (v[i].revents && !take_client(p, port[i]))
+			if (v[i].revents &&
+			    !take_client(p, port[i] & ~POLLS_UDP, port[i] & POLLS_UDP))
 				poll(NULL, 0, TROUBLE_MS);
 		look_again(p);
 	}
@@ -488,8 +512,8 @@ void ports_stop(struct ports *p)
 	if (p->has_thread)
 		pthread_join(p->thread, NULL);
 	LOCK_SCOPE(&p->lock);
-	for (struct conn *c = p->conns; c; c = c->next)
-		conn_cut(c);
+	for (struct port_conn *c = p->conns; c; c = c->next)
+		port_conn_cut(c);
 }
 
 struct ports *ports_close(struct ports *p)

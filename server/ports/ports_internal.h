@@ -22,12 +22,17 @@ struct entry {
 	char error[128];
 };
 
-struct conn {
+struct port_conn {
 	struct ports *p;
-	struct conn *next, **ref;
+	struct port_conn *next, **ref;
 	struct store_port row; /* as it was when the client came */
 	char address[SOCK_NET_SIZE];
-	int client, up;         /* owned; up -1: not yet */
+	int client, up; /* owned; up -1: not yet */
+	/* Of datagrams: client is one end of a pair, and whoever receives puts into the other what
+	 * came from `from`; back is the socket by which it is answered. Else -1. */
+	int feed, back; /* owned; feed: p->lock */
+	struct sockaddr_storage from;
+	socklen_t from_len;
 	char instance[ID_SIZE]; /* of the machine that up leads to; p->lock */
 	bool cut;               /* p->lock */
 };
@@ -48,15 +53,28 @@ struct ports {
 	struct cond quiet;                      /* a connection is over */
 	struct entry *entries GUARDED_BY(lock); /* owned */
 	size_t n GUARDED_BY(lock);
-	struct conn *conns GUARDED_BY(lock); /* owned by their threads */
-	int wake_fd;                         /* eventfd: the table changed */
+	struct port_conn *conns GUARDED_BY(lock); /* owned by their threads */
+	int wake_fd;                              /* eventfd: the table changed */
 	atomic_bool dirty, ending;
 	pthread_t thread;
 	bool has_thread;
 };
 
-/* relay.c: a client came; takes fd. */
-void conn_begin(struct ports *p, const struct store_port *row, int fd_consume,
-                const struct sockaddr *from);
+static inline bool port_is_udp(const struct store_port *row)
+{
+	return row->protocol[0] == 'u';
+}
+
+/* relay.c: a client came. Takes c and its descriptors, or closes them if that is too much. */
+void port_conn_begin(struct ports *p, struct port_conn *c_consume);
+/* A new one with nothing open; NULL: no memory. */
+struct port_conn *port_conn_new(const struct store_port *row, const struct sockaddr_storage *from,
+                                socklen_t len);
+void port_conn_free(struct port_conn *c); /* closes what it has */
+
+/* udp.c: what has come to a socket for datagrams, up to a few of them. p->lock held: the rest of
+ * conns is found there; one that is new is returned, for port_conn_begin() without the lock. */
+struct port_conn *udp_take(struct ports *p, const struct entry *e) REQUIRES(&p->lock);
+void udp_relay(struct port_conn *c, char *mem, size_t size);
 /* p->lock held: both ends are closed for the one who serves it to see. */
-void conn_cut(struct conn *c);
+void port_conn_cut(struct port_conn *c);

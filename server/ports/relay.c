@@ -7,7 +7,7 @@
  * ever looked at, so there is nothing to be parsed wrongly, and no process of its own is needed.
  * What one side does not take the other must keep: 32 KiB are in between. A side that has finished
  * sending is told on; the other may go on. When the VM's machine ends its sockets would stay silent
- * for ever: conn_cut() ends them.
+ * for ever: port_conn_cut() ends them.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -42,7 +42,35 @@ struct way { /* one direction */
 	bool ended, told; /* from sends no more; to knows */
 };
 
-void conn_cut(struct conn *c)
+struct port_conn *port_conn_new(const struct store_port *row, const struct sockaddr_storage *from,
+                                socklen_t len)
+{
+	struct port_conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	*c = (struct port_conn){ .row = *row,
+		                 .from = *from,
+		                 .from_len = len,
+		                 .client = -1,
+		                 .up = -1,
+		                 .feed = -1,
+		                 .back = -1 };
+	sock_net_text((const struct sockaddr *)from, c->address);
+	return c;
+}
+
+void port_conn_free(struct port_conn *c)
+{
+	const int fds[] = { c->client, c->up, c->feed, c->back };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(c);
+}
+
+void port_conn_cut(struct port_conn *c)
 {
 	c->cut = true;
 	shutdown(c->client, SHUT_RDWR);
@@ -50,13 +78,13 @@ void conn_cut(struct conn *c)
 		shutdown(c->up, SHUT_RDWR);
 }
 
-static bool is_cut(struct conn *c)
+static bool is_cut(struct port_conn *c)
 {
 	LOCK_SCOPE(&c->p->lock);
 	return c->cut;
 }
 
-static void conn_end(struct conn *c)
+static void port_conn_end(struct port_conn *c)
 {
 	struct ports *p = c->p;
 
@@ -66,22 +94,19 @@ static void conn_end(struct conn *c)
 	*c->ref = c->next;
 	if (c->next)
 		c->next->ref = c->ref;
-	close(c->client);
-	if (c->up >= 0)
-		close(c->up);
-	free(c);
+	port_conn_free(c);
 	cond_broadcast(&p->quiet);
 }
 
 /* ---- the way to the VM ---- */
 
 /* 0: connected; *ret_fresh: how long its programs may still be starting. */
-static int try_open(struct conn *c, unsigned *ret_fresh, struct err *err)
+static int try_open(struct port_conn *c, unsigned *ret_fresh, struct err *err)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET,
 		                  .sin_port = htons((uint16_t)c->row.target),
 		                  .sin_addr.s_addr = inet_addr(VM_GUEST_ADDR) };
-	struct vm_socket s = { .fd = -1 };
+	struct vm_socket s = { .fd = -1, .udp = port_is_udp(&c->row) };
 	struct vm_info v;
 	socklen_t len = sizeof(int);
 	int so = 0, r = vmm_socket(c->p->vmm, c->row.account, c->row.vm, &s, err);
@@ -111,7 +136,7 @@ static int try_open(struct conn *c, unsigned *ret_fresh, struct err *err)
 	return err_set(err, -EAGAIN, "VM %s stopped", c->row.vm);
 }
 
-static bool client_left(struct conn *c, unsigned ms)
+static bool client_left(struct port_conn *c, unsigned ms)
 {
 	struct pollfd p = { .fd = c->client, .events = POLLRDHUP };
 
@@ -119,7 +144,7 @@ static bool client_left(struct conn *c, unsigned ms)
 	return poll(&p, 1, (int)ms) > 0 && (p.revents & (POLLERR | POLLHUP));
 }
 
-static int open_up(struct conn *c, struct err *err)
+static int open_up(struct port_conn *c, struct err *err)
 {
 	uint64_t begin = clock_ms(), until = begin + c->p->wait_ms;
 	unsigned fresh;
@@ -176,7 +201,7 @@ static ssize_t pull(struct way *w)
 	return k;
 }
 
-static void relay(struct conn *c, char *mem)
+static void relay(struct port_conn *c, char *mem)
 {
 	struct way v[2] = { { .from = c->client, .to = c->up, .buf = mem },
 		            { .from = c->up, .to = c->client, .buf = mem + BUFFER } };
@@ -216,16 +241,18 @@ static void relay(struct conn *c, char *mem)
 
 static void *serve(void *arg)
 {
-	struct conn *c = arg;
+	struct port_conn *c = arg;
 	autofree char *mem = malloc((size_t)2 * BUFFER);
 	struct err err = { 0 };
 	int r = mem ? open_up(c, &err) : -ENOMEM;
 
-	if (r == 0)
+	if (r == 0 && port_is_udp(&c->row))
+		udp_relay(c, mem, (size_t)2 * BUFFER);
+	else if (r == 0)
 		relay(c, mem);
 	else
 		log_debug("port %u: %s", c->row.port, err.msg);
-	conn_end(c);
+	port_conn_end(c);
 	return NULL;
 }
 
@@ -251,7 +278,7 @@ static bool admit(struct ports *p, const char *address, const char *account)
 	return false;
 }
 
-static void enlist(struct ports *p, struct conn *c)
+static void enlist(struct ports *p, struct port_conn *c)
 {
 	LOCK_SCOPE(&p->lock);
 	c->next = p->conns;
@@ -261,35 +288,27 @@ static void enlist(struct ports *p, struct conn *c)
 	p->conns = c;
 }
 
-void conn_begin(struct ports *p, const struct store_port *row, int fd_consume,
-                const struct sockaddr *from)
+void port_conn_begin(struct ports *p, struct port_conn *c_consume)
 {
-	autofd int fd = fd_consume;
-	struct conn *c;
+	struct port_conn *c = c_consume;
 	pthread_attr_t a;
 	pthread_t t;
-	char address[SOCK_NET_SIZE];
 	int r;
 
-	sock_net_text(from, address);
-	if (!admit(p, address, row->account))
-		return;
-	c = calloc(1, sizeof(*c));
-	if (!c) {
-		budget_give(p->by_account, row->account, 1);
-		budget_give(p->by_address, address, 1);
+	if (!admit(p, c->address, c->row.account)) {
+		port_conn_free(c);
 		return;
 	}
-	*c = (struct conn){ .p = p, .row = *row, .client = TAKE_FD(fd), .up = -1 };
-	memcpy(c->address, address, sizeof(address));
-	keep_alive(c->client);
+	c->p = p;
+	if (!port_is_udp(&c->row))
+		keep_alive(c->client);
 	enlist(p, c);
 	pthread_attr_init(&a);
 	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
 	r = pthread_create(&t, &a, serve, c);
 	pthread_attr_destroy(&a);
 	if (r) {
-		log_warn("port %u: no thread can be started: %s", row->port, err_name(r));
-		conn_end(c);
+		log_warn("port %u: no thread can be started: %s", c->row.port, err_name(r));
+		port_conn_end(c);
 	}
 }

@@ -54,7 +54,7 @@ struct priv_slot_stats {
 int privc_slot_stats(struct privc *c, uint32_t idx, struct priv_slot_stats *ret, struct err *err);
 /* A TCP socket created inside the slot's namespace, not connected: connect(2) it to 10.0.0.2:port.
  */
-int privc_slot_socket(struct privc *c, uint32_t idx, int *ret_fd, struct err *err);
+int privc_slot_socket(struct privc *c, uint32_t idx, bool udp, int *ret_fd, struct err *err);
 
 /* ---- jailed QEMU ---- */
 #define PRIV_SPAWN_FDS_MAX 40

@@ -67,9 +67,9 @@ int privc_slot_stats(struct privc *c, uint32_t idx, struct priv_slot_stats *ret,
 	return 0;
 }
 
-int privc_slot_socket(struct privc *c, uint32_t idx, int *ret_fd, struct err *err)
+int privc_slot_socket(struct privc *c, uint32_t idx, bool udp, int *ret_fd, struct err *err)
 {
-	struct priv_req m = { .op = PRIV_SLOT_SOCKET, .slot = idx };
+	struct priv_req m = { .op = udp ? PRIV_SLOT_UDP : PRIV_SLOT_SOCKET, .slot = idx };
 	autoanswer struct privc_answer *a = NULL;
 	int r = privc_call(c, &m, NULL, 0, &a, err);
 

@@ -30,7 +30,7 @@ int vmm_socket(struct vmm *m, const char *account, const char *id, struct vm_soc
 	if (r == 0 && !vm->has_slot)
 		r = err_tag(err, -ENOTCONN, ERR_VM_NOT_RUNNING, "VM %s has no network", id);
 	if (r == 0)
-		r = privc_slot_socket(m->priv, vm->slot.idx, &ret->fd, err);
+		r = privc_slot_socket(m->priv, vm->slot.idx, ret->udp, &ret->fd, err);
 	if (r == 0) {
 		age = clock_wall_ms() - vm->row.info.machine_ms;
 		snprintf(ret->instance, sizeof(ret->instance), "%s", vm->row.info.instance);

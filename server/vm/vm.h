@@ -185,7 +185,8 @@ int vmm_guest_running(struct vmm *m, const char *account, const char *id, struct
 /* ---- from the host to a port of a VM: reach.c ---- */
 #define VM_GUEST_ADDR "10.0.0.2" /* of every VM, in its own network */
 struct vm_socket {
-	int fd;                 /* the caller's: a TCP socket, to be connected to VM_GUEST_ADDR */
+	bool udp;               /* wanted: a socket for datagrams; else for TCP */
+	int fd;                 /* the caller's, to be connected to VM_GUEST_ADDR */
 	char instance[ID_SIZE]; /* of the machine it belongs to */
 	unsigned fresh_ms;      /* the VM's programs may still be starting, for so long */
 };

@@ -101,7 +101,7 @@ static int cmd_socket(char **w, int n, char *out, size_t size, struct err *err)
 	struct sockaddr_in sa = { .sin_family = AF_INET,
 		                  .sin_port = htons((uint16_t)strtoul(w[3], NULL, 10)) };
 	autofd int fd = -1;
-	int r = privc_slot_socket(priv, (uint32_t)strtoul(w[1], NULL, 10), &fd, err);
+	int r = privc_slot_socket(priv, (uint32_t)strtoul(w[1], NULL, 10), false, &fd, err);
 	socklen_t len = sizeof(int);
 	int e = 0;
 	ssize_t k;
@@ -131,7 +131,7 @@ static int cmd_socket(char **w, int n, char *out, size_t size, struct err *err)
 static int cmd_holdsocket(char **w, int n, char *out, size_t size, struct err *err)
 {
 	int fd = -1;
-	int r = privc_slot_socket(priv, (uint32_t)strtoul(w[1], NULL, 10), &fd, err);
+	int r = privc_slot_socket(priv, (uint32_t)strtoul(w[1], NULL, 10), false, &fd, err);
 
 	if (r == 0)
 		held[n_held++ % 4096] = fd;

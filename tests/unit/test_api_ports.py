@@ -82,6 +82,18 @@ class Ports(Base):
         self.call("DELETE", f"/v1/vms/{b}")
         self.assertEqual(sum(self.listens(p) for p in range(FIRST, LAST + 1)), 0)
 
+    def test_udp(self):
+        """The same number by TCP and UDP is two ports."""
+        a, b = self.vm(), self.vm()
+        self.assertEqual(self.map(a, 53, port=FIRST, protocol="udp")["protocol"], "udp")
+        self.map(b, 53, port=FIRST)
+        self.refuse(409, "CONFLICT", "leads to another VM", "POST", f"/v1/vms/{b}/ports", {"port": FIRST, "targetPort": 53, "protocol": "udp"})
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s, self.assertRaises(OSError):
+            s.bind(("127.0.0.1", FIRST))
+        self.call("DELETE", f"/v1/vms/{a}/ports/{FIRST}?protocol=udp")
+        self.assertEqual(self.ports(a), {443: 3000})
+        self.assertEqual(self.ports(b), {443: 3000, FIRST: 53})
+
     def test_stays_across_a_restart(self):
         a = self.vm(ports=[{"targetPort": 22}, {"port": 443, "targetPort": 8000}])
         before = self.ports(a)
@@ -105,7 +117,7 @@ class Ports(Base):
         bad = self.refuse
         for status, code, says, ports in (
                 (400, "CREATE_VM_BAD_REQUEST", "allowed are 443", [{"port": 8081, "targetPort": 80}]),
-                (400, "CREATE_VM_BAD_REQUEST", "no UDP ports", [{"targetPort": 80, "protocol": "udp"}]),
+                (400, "CREATE_VM_BAD_REQUEST", "by TCP alone", [{"port": 443, "targetPort": 80, "protocol": "udp"}]),
                 (400, "CREATE_VM_BAD_REQUEST", "'protocol'", [{"targetPort": 80, "protocol": "sctp"}]),
                 (400, "CREATE_VM_BAD_REQUEST", "targetPort", [{"port": 443}]),
                 (400, "CREATE_VM_BAD_REQUEST", "targetPort", [{"port": 443, "targetPort": 70000}]),

@@ -326,8 +326,12 @@ static int about_slot(struct fake *f, const struct priv_req *q, struct privc_ans
 	case PRIV_SLOT_FREE:
 		*s = (struct fake_slot){ 0 };
 		return 0;
+	case PRIV_SLOT_UDP:
 	case PRIV_SLOT_SOCKET:
-		a->fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		a->fds[0] = socket(AF_INET,
+		                   (q->op == PRIV_SLOT_UDP ? SOCK_DGRAM : SOCK_STREAM) |
+		                           SOCK_CLOEXEC | SOCK_NONBLOCK,
+		                   0);
 		a->n_fds = 1;
 		return a->fds[0] < 0 ? -errno : 0;
 	case PRIV_SLOT_PROXY:

@@ -169,17 +169,23 @@ int api_vm_port_set(struct request *req, struct reply *res, struct err *err)
 int api_vm_port_delete(struct request *req, struct reply *res, struct err *err)
 {
 	const char *id, *text = request_arg(req, "{port}");
+	autofree char *protocol = NULL;
 	char *end = NULL;
 	unsigned long port = strtoul(text, &end, 10);
 	struct ports *p;
 	int r;
 
-	if ((r = request_vm_id(req, 0, &id, err)) < 0 || (r = need(req, &p, err)) < 0)
+	if ((r = request_vm_id(req, 0, &id, err)) < 0 || (r = need(req, &p, err)) < 0 ||
+	    (r = request_query(req, "protocol", &protocol, err)) < 0)
 		return r;
+	if (protocol && strcmp(protocol, "tcp") != 0 && strcmp(protocol, "udp") != 0)
+		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
+		               "'protocol' must be tcp or udp");
 	if (!*text || *end || port < 1 || port > UINT16_MAX)
 		return err_tag(err, -EINVAL, ERR_INVALID_PARAMETERS,
 		               "a port is a number from 1 to 65535");
-	r = ports_delete(p, who_of(req)->account, id, "tcp", (uint32_t)port, err);
+	r = ports_delete(p, who_of(req)->account, id, protocol ? protocol : "tcp", (uint32_t)port,
+	                 err);
 	return r < 0 ? r
 	             : reply_json(res, json_pack("{s:s, s:i}", "vmId", id, "port", (int)port), err);
 }

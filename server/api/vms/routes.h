@@ -40,7 +40,7 @@ ROUTE(GET, "/v1/vms/{vm_id}/ports", SCOPE_VM_LOOK, NO_BODY, api_vm_ports, 0,
 ROUTE(POST, "/v1/vms/{vm_id}/ports", SCOPE_VM_WRITE, KIB(64), api_vm_port_set, 0,
       "Map a port to a port of a VM; targetPort, port (443: the VM's own name; left out: a free one), protocol")
 ROUTE(DELETE, "/v1/vms/{vm_id}/ports/{port}", SCOPE_VM_WRITE, NO_BODY, api_vm_port_delete, 0,
-      "Unmap a port of a VM")
+      "Unmap a port of a VM; protocol")
 ROUTE(GET, "/v1/vms/{vm_id}/stats/stream", SCOPE_VM_READ, NO_BODY, api_vm_stats, 0,
       "CPU, memory, disk and network as lines of JSON; interval_ms")
 ROUTE(POST, "/v1/vms/{vm_id}/exec-await", SCOPE_VM_EXEC, MIB(4), api_vm_exec, 0,
