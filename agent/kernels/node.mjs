@@ -41,6 +41,7 @@ function listen({ flags }) {
 		parentPort.postMessage({ word: "INT" });
 		while (Atomics.wait(flags, 0, 0, ACK_MS) === "timed-out") {
 			if (!Atomics.load(flags, 1)) continue; // not busy with the cell, but slow
+			Atomics.store(flags, 1, 2);
 			session.post("Runtime.terminateExecution");
 			return;
 		}
@@ -260,7 +261,7 @@ class Kernel {
 		this.sent = 0;
 		this.interrupt = null;
 		this.random = new Random();
-		this.flags = new Int32Array(new SharedArrayBuffer(8)); // an interrupt was heard; a cell runs
+		this.flags = new Int32Array(new SharedArrayBuffer(8)); // an interrupt was heard; a cell runs (1), or is broken off (2)
 		this.session = new inspector.Session();
 		this.session.connect();
 	}
@@ -411,7 +412,8 @@ class Kernel {
 			if ("error" in r) this.failed(r.error, r.where);
 			else if (r.value !== undefined) this.show(r.value);
 		} catch (e) {
-			this.failed(/Execution was terminated/.test(e?.message) ? new Interrupted() : e, "");
+			// what the inspector says of a terminated cell differs from version to version
+			this.failed(Atomics.load(this.flags, 1) === 2 ? new Interrupted() : e, "");
 		}
 		Atomics.store(this.flags, 1, 0);
 		this.interrupt = null;

@@ -189,7 +189,7 @@ static void test_both_sides_of_a_fork(void **state)
 		                   .vm = "child",
 		                   .parent = "parent" };
 	autofree char *mine = NULL, *other = NULL, *slept = NULL, *json = NULL, *env = NULL;
-	char script[256], path[160];
+	char script[1024], path[256];
 	uint64_t number, ignored;
 	int fork_fd, other_fd, wait_fd;
 

@@ -71,13 +71,17 @@ class Stand(SshBase):
         """The processes for SSH, spare ones too."""
         found = set()
         for task in os.listdir(f"/proc/{self.proc.pid}/task"):
-            with open(f"/proc/{self.proc.pid}/task/{task}/children") as f:
-                for pid in map(int, f.read().split()):
-                    try:
-                        with open(f"/proc/{pid}/comm") as c:
-                            found |= {pid} if c.read() == "pando-ssh\n" else set()
-                    except OSError:
-                        pass
+            try:
+                with open(f"/proc/{self.proc.pid}/task/{task}/children") as f:
+                    children = [int(pid) for pid in f.read().split()]
+            except OSError:  # a thread that has ended meanwhile
+                continue
+            for pid in children:
+                try:
+                    with open(f"/proc/{pid}/comm") as c:
+                        found |= {pid} if c.read() == "pando-ssh\n" else set()
+                except OSError:
+                    pass
         return found
 
     def inodes(self, pid):

@@ -138,7 +138,7 @@ static void full_disk_is_an_error_not_a_loss(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		struct rlimit lim = { .rlim_cur = 1 << 20, .rlim_max = RLIM_INFINITY };
+		struct rlimit lim = { .rlim_cur = 2 << 20, .rlim_max = RLIM_INFINITY };
 		struct err err = { 0 };
 		struct store *s = NULL;
 		struct store_vm back;
