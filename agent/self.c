@@ -326,7 +326,10 @@ uint64_t self_next_timer(const struct agent *a)
 	uint64_t t = UINT64_MAX;
 
 	for (unsigned i = 0; i < s->n; i++)
-		t = MIN(t, s->conn[i].waits ? s->ring_at : s->conn[i].until);
+		if (!s->conn[i].waits)
+			t = MIN(t, s->conn[i].until);
+		else if (a->greeted) /* else there is nobody to ring for */
+			t = MIN(t, s->ring_at);
 	return t;
 }
 

@@ -54,8 +54,8 @@ void vm_who(const struct vm *vm, const struct bringup *b, struct agent_who *ret)
 
 static void no_self(struct vm *vm, const char *why)
 {
-	vm_log(vm, LOG_LV_WARN, "no self access: %s; stop and start it, or create it anew", why);
-	vm_tell(vm, EVENT_WARN, "no self access: %s; stop and start it, or create it anew", why);
+	vm_log(vm, LOG_LV_WARN, "no self access: %s; create it anew", why);
+	vm_tell(vm, EVENT_WARN, "no self access: %s; create it anew", why);
 }
 
 void vm_who_known(struct vm *vm, const struct agent_who *w)

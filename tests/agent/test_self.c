@@ -188,12 +188,14 @@ static void test_both_sides_of_a_fork(void **state)
 		                   .count = 3,
 		                   .vm = "child",
 		                   .parent = "parent" };
-	autofree char *mine = NULL, *other = NULL, *slept = NULL, *json = NULL, *env = NULL;
+	autofree char *mine = NULL, *other = NULL, *slept = NULL, *json = NULL, *env = NULL,
+	              *identity = NULL;
 	char script[1024], path[256];
 	uint64_t number, ignored;
 	int fork_fd, other_fd, wait_fd;
 
-	const char *dirs[] = { "etc/pando", "etc/pando/fork.d" };
+	const char *dirs[] = { "etc/pando", "etc/pando/fork.d", "usr",
+		               "usr/lib",   "usr/lib/pando",    "usr/lib/pando/identity.d" };
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
 		snprintf(path, sizeof(path), "%s/%s", r->dir, dirs[i]);
 		assert_int_equal(mkdir(path, 0755), 0);
@@ -203,6 +205,12 @@ static void test_both_sides_of_a_fork(void **state)
 	         "$PANDO_FORK_COUNT $PANDO_EVENT >%s/new && mv %s/new %s/said\n",
 	         r->dir, r->dir, r->dir);
 	rig_write(r, "etc/pando/fork.d/note", script, 0755);
+
+	snprintf(script, sizeof(script),
+	         "#!/bin/sh\necho $PANDO_REASON $PANDO_VM_ID $PANDO_PARENT_ID $PANDO_FORK_INDEX "
+	         "$PANDO_FORK_COUNT $PANDO_EVENT >>%s/identity\n",
+	         r->dir);
+	rig_write(r, "usr/lib/pando/identity.d/note", script, 0755);
 
 	greet(r, &c, GUEST_BOOT, 1, &parent);
 	fork_fd = ask(r, FORK);
@@ -241,6 +249,8 @@ static void test_both_sides_of_a_fork(void **state)
 			break;
 	}
 	assert_string_equal(env, "fork child parent 2 3 fork\n");
+	identity = rig_text(r, "identity"); /* before the greeting was answered */
+	assert_string_equal(identity, "boot parent 0 0 create\nthaw child parent 2 3 fork\n");
 	part(r, &c);
 }
 

@@ -24,7 +24,8 @@ os.rename("/root/side.new", "/root/side")
 """
 
 HOOK = """#!/bin/sh
-env | grep ^PANDO_ | sort >/root/$1
+env | grep ^PANDO_ >/root/env.new
+mv /root/env.new /root/fork.env
 """
 
 
@@ -63,10 +64,8 @@ class Self(Case):
 
     def test_a_program_sees_both_sides_of_its_fork(self):
         vm = self.vm
-        self.s.sh(vm, f"mkdir -p /etc/pando/fork.d /usr/lib/pando/identity.d; printf '%s' '{HOOK}' >/tmp/hook; "
-                      "sed s/.1/fork.env/ /tmp/hook >/etc/pando/fork.d/note; "
-                      "sed s/.1/identity.env/ /tmp/hook >/usr/lib/pando/identity.d/note; "
-                      "chmod +x /etc/pando/fork.d/note /usr/lib/pando/identity.d/note")
+        # what hooks of identity.d know is tested in tests/agent: a slow host would fail their deadline, and with it the fork
+        self.s.sh(vm, f"mkdir -p /etc/pando/fork.d; printf '%s' '{HOOK}' >/etc/pando/fork.d/note; chmod +x /etc/pando/fork.d/note")
         self.s.api("PUT", f"/v1/vms/{vm}/files/%2Froot%2Fboth.py", {"content": BOTH_SIDES})
         self.s.sh(vm, "(setsid python3 /root/both.py </dev/null >/root/log 2>&1 &)")
         side = json.loads(wait_for("the parent's answer", lambda: self.s.run(vm, "cat /root/side").out, 60))
@@ -78,11 +77,10 @@ class Self(Case):
             self.assertEqual((other["status"], other["role"], other["id"], other["parent"], other["index"], other["count"]),
                              (200, "child", child, vm, n + 1, 2))
             self.assertEqual((other["value"], other["pid"]), (side["value"], side["pid"]))  # the same program
-            for file in ("fork.env", "identity.env"):
-                env = dict(line.split("=", 1) for line in
-                           wait_for(file, lambda: self.s.run(child, f"cat /root/{file}").out.split(), 60))
-                self.assertEqual((env["PANDO_VM_ID"], env["PANDO_PARENT_ID"], env["PANDO_FORK_INDEX"], env["PANDO_FORK_COUNT"],
-                                  env["PANDO_EVENT"]), (child, vm, str(n + 1), "2", "fork"))
+            env = dict(line.split("=", 1) for line in
+                       wait_for("the hook", lambda: self.s.run(child, "cat /root/fork.env").out.split(), 60))
+            self.assertEqual((env["PANDO_VM_ID"], env["PANDO_PARENT_ID"], env["PANDO_FORK_INDEX"], env["PANDO_FORK_COUNT"],
+                              env["PANDO_EVENT"]), (child, vm, str(n + 1), "2", "fork"))
         self.assertEqual(self.s.run(vm, "test -e /root/fork.env").code, 1)
 
     def test_a_fork_from_outside_knows_it_too(self):
