@@ -315,7 +315,7 @@ static void trim(struct vmm *m, const struct size *keep)
 	}
 }
 
-void size_forget(struct vmm *m, const char *point, const char *why)
+bool size_forget(struct vmm *m, const char *point, const char *why)
 {
 	struct sizes *z = m->sizes;
 	char key[32] = "";
@@ -327,13 +327,43 @@ void size_forget(struct vmm *m, const char *point, const char *why)
 			z->s[i].state = SIZE_NONE;
 			z->s[i].point[0] = '\0';
 			z->s[i].bytes = 0;
+			z->s[i].not_before_ms = clock_ms() + SIZE_LOOK_AGAIN_MS;
 		}
 	mutex_unlock(&m->lock);
 	if (*key)
 		drop(m, key, point, why);
+	return *key;
+}
+
+size_t sizes_list(struct vmm *m, struct size_point ret[SIZES_MAX])
+{
+	struct sizes *z = m->sizes;
+	size_t n = 0;
+	LOCK_SCOPE(&m->lock);
+
+	for (size_t i = 0; i < z->n; i++) {
+		const struct size *s = &z->s[i];
+
+		if (!*s->point || s->state == SIZE_IN_MAKING)
+			continue;
+		ret[n].used_ms =
+		        s->used_ms ? clock_wall_ms() - (int64_t)(clock_ms() - s->used_ms) : 0;
+		snprintf(ret[n++].point, ID_SIZE, "%s", s->point);
+	}
+	return n;
 }
 
 /* ---- making one ---- */
+
+/* What went wrong in a guest that the caller never had is nothing the caller did. */
+static void explain(struct vmm *m, const struct size *s, struct err *err)
+{
+	if (size_cut(m, s))
+		err->tag = ERR_SERVICE_UNAVAILABLE;
+	else if (err->code != -ENOSPC && err->code != -ENOMEM)
+		err->tag = ERR_NO_DEFAULT_SNAPSHOT_AVAILABLE;
+	err_wrap(err, err->code, "a VM with %u vCPUs and %u MB", s->vcpus, s->mem_mb);
+}
 
 static int make(struct vmm *m, struct size *s, struct err *err)
 {
@@ -347,6 +377,8 @@ static int make(struct vmm *m, struct size *s, struct err *err)
 	template_job(m, s->vcpus, s->mem_mb, &j);
 	j.size = s;
 	r = template_make(m, &j, point, &why);
+	if (r < 0)
+		explain(m, s, &why);
 	mutex_lock(&m->lock);
 	s->attempts++;
 	s->vm = NULL;
