@@ -29,6 +29,16 @@ FIGURES = [
     ("snapshot.64", "freeze", "snapshot API call, 64 MB dirty", "ms", None, "client; durable on disk"),
     ("snapshot.512", "freeze", "snapshot API call, 512 MB dirty", "ms", None, "client; durable on disk"),
     ("suspend.api", "freeze", "suspend API call", "ms", None, "client"),
+    ("pause.16g.small", "freeze", "pause of a VM of 16 GB, little dirty", "ms", None, "server: stop to cont"),
+    ("pause.16g", "freeze", "... 4 GB dirty", "ms", 30, "server: stop to cont"),
+    ("fork_call.16g", "freeze", "... of it fork(2)", "ms", None, "server"),
+    ("dirty.16g", "freeze", "... memory written", "MB", None, "server: pages x 4 KB"),
+    ("size.first", "sizes", "another size, first use of this server", "ms", None, "client; its template may be in the cache"),
+    ("size.default.api", "sizes", "create of the default size", "ms", None, "client"),
+    ("size.other.api", "sizes", "... of another size, from its second use on", "ms", None, "client"),
+    ("size.ratio", "sizes", "... one against the other", "x", 1.2, "ratio of medians"),
+    ("size.default.cell", "sizes", "first Python cell, default size", "ms", None, "client"),
+    ("size.other.cell", "sizes", "... of another size", "ms", None, "client"),
     ("pty.key", "pty", "keystroke to its echo, in a shell", "ms", 15, "client"),
     ("pty.rate", "pty", "output of a terminal", "MB/s", None, "client; lines of text"),
     ("pty.attach", "pty", "attach, 10,000 lines of scrollback", "ms", None, "client; to the end of the picture"),
@@ -115,7 +125,7 @@ FIGURES = [
     ("floor.echo", "beside", "bubblewrap, same root: echo", "ms", None, "no kernel of its own"),
 ]
 # id, the figure above, the figure below (of several: the greatest): ratios of medians. What is below may have a factor and so many milliseconds more.
-RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
+RATIOS = [("size.ratio", "size.other.api", "size.default.api"), ("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo", "thaw.echo"),
           ("qemu.ratio", "qemu.echo", "thaw.echo"), ("api.whoami.ratio", "api.whoami", "api.bare"),
           ("inside.clone.ratio", "inside.clone.vm", "inside.clone.host"),
           ("edge.rate.ratio", "edge.rate.edge", ("edge.rate.nginx", "edge.rate.haproxy")),
@@ -125,7 +135,7 @@ RATIOS = [("pause.growth", "pause.512", "pause.64"), ("boot.ratio", "boot.echo",
           ("git.push.big.ratio", "git.push.big.pando", "git.push.big.backend"),
           ("git.push.many.ratio", "git.push.many.pando", "git.push.many.backend"), ("git.search.ratio", "git.search", "git.grep", 1.2, 20),
           ("git.search.first.ratio", "git.search.first", "git.grep.first", 1.2, 20)]
-SECTIONS = {"thaw": "thaw", "freeze": "freeze", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
+SECTIONS = {"thaw": "thaw", "freeze": "freeze", "sizes": "other sizes", "fork": "fork", "pty": "terminals", "code": "code interpreter", "network": "the way to a VM",
             "edge": "the edge beside others, TLS and keep-alive",
             "memory": "memory of one VM", "api": "through the API, small VMs", "git": "repositories", "attack": "good clients beside an attack", "beside": "beside them"}
 

@@ -32,6 +32,7 @@ import live  # noqa: E402
 import plainqemu  # noqa: E402
 import plot  # noqa: E402
 import private  # noqa: E402
+import sizes  # noqa: E402
 from floor import Floor  # noqa: E402
 
 ROUND = live.ROUND + kinds.ROUND
@@ -163,6 +164,9 @@ def measure(bench, wanted, rounds):
         say("private networks, the tunnel and the edge ...")
         took = attempt(bench, "private", private.private, min(rounds, private.ROUNDS_MAX))
         say(f"that took {took:.0f} s")
+    if "sizes" in wanted:
+        say("another size beside the default one, and a large VM ...")
+        attempt(bench, "sizes", sizes.sizes, min(rounds, sizes.ROUNDS_MAX), say)
     if "inside" in wanted:
         say("clones from inside a VM ...")
         attempt(bench, "inside", inside.inside, min(rounds, inside.ROUNDS_MAX))
@@ -200,7 +204,7 @@ def report(run, path):
 
 
 def arguments():
-    names = [name for name, _ in ROUND] + ["idle", "private", "inside"] + api.NAMES
+    names = [name for name, _ in ROUND] + ["idle", "private", "sizes", "inside"] + api.NAMES
     p = argparse.ArgumentParser(description="measures Pando and what stands beside it, in one run")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each kind (default {ROUNDS})")
     p.add_argument("--quick", action="store_true", help=f"{ROUNDS_QUICK} rounds: to see that it works, not to quote")

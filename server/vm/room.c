@@ -4,12 +4,11 @@
  *
  * The keeper measures what layers and points really take on the disk. Above the
  * budget (or below the free space that must stay) it evicts. First goes what nobody asked to be
- * kept: cached layers of specs, which can be built again, and the states of failed
- * builds. Then sticky VMs that do not run and sticky snapshots that no VM stands on: lowest
- * priority first. Among equals the one that was used longest ago goes first.
- * Persistent ones, and whatever runs, never go.
- * Calls that make something new look at the last measurement; when it says
- * that there is no room they wait for the keeper to look again, and are refused if
+ * kept: cached layers of specs and templates of other sizes, which can be made again, and the
+ * states of failed builds. Then sticky VMs that do not run and sticky snapshots that no VM stands
+ * on: lowest priority first. Among equals the one that was used longest ago goes first. Persistent
+ * ones, and whatever runs, never go. Calls that make something new look at the last measurement;
+ * when it says that there is no room they wait for the keeper to look again, and are refused if
  * that did not help. A suspend is never refused: the VM would have nowhere to go.
  */
 #include <errno.h>
@@ -82,7 +81,7 @@ bool vmm_disk_tight(struct vmm *m)
 	return m->disk_over_ms && clock_ms() - m->disk_over_ms < TIGHT_MS;
 }
 
-enum candidate_kind { CANDIDATE_VM, CANDIDATE_SNAPSHOT, CANDIDATE_SPEC };
+enum candidate_kind { CANDIDATE_VM, CANDIDATE_SNAPSHOT, CANDIDATE_SPEC, CANDIDATE_SIZE };
 
 struct candidate {
 	enum candidate_kind kind;
@@ -114,7 +113,8 @@ struct holdings {
 	struct store_snapshot *snaps;
 	struct store_spec *specs;
 	struct store_point *points;
-	size_t n_vms, n_snaps, n_specs, n_points;
+	struct size_point sizes[SIZES_MAX];
+	size_t n_vms, n_snaps, n_specs, n_points, n_sizes;
 };
 
 static void holdings_done(struct holdings *h)
@@ -147,18 +147,18 @@ static bool snapshot_may_go(const struct holdings *h, const struct store_snapsho
 
 /* What others stand on stays without its entry too, so that would make no room: outer layers first.
  */
-static bool spec_may_go(const struct holdings *h, const struct store_spec *l)
+static bool point_may_go(const struct holdings *h, const char *point)
 {
 	for (size_t i = 0; i < h->n_snaps; i++)
-		if (!strcmp(h->snaps[i].point, l->point))
+		if (!strcmp(h->snaps[i].point, point))
 			return false;
 	for (size_t i = 0; i < h->n_points; i++)
-		if (!strcmp(h->points[i].parent, l->point))
+		if (!strcmp(h->points[i].parent, point))
 			return false;
 	for (size_t i = 0; i < h->n_vms; i++)
-		if (!strcmp(h->vms[i].head, l->point))
+		if (!strcmp(h->vms[i].head, point))
 			return false;
-	return !stood_on(h, l->point);
+	return !stood_on(h, point);
 }
 
 static size_t list_candidates(const struct holdings *h, struct candidate *c)
@@ -187,13 +187,22 @@ static size_t list_candidates(const struct holdings *h, struct candidate *c)
 		snprintf(c[n++].id, ID_SIZE, "%s", s->id);
 	}
 	for (size_t i = 0; i < h->n_specs; i++) {
-		if (!spec_may_go(h, &h->specs[i]))
+		if (!point_may_go(h, h->specs[i].point))
 			continue;
 		c[n] = (struct candidate){ .kind = CANDIDATE_SPEC,
 			                   .priority = PRIORITY_CACHE,
 			                   .used_ms = h->specs[i].used_ms };
 		snprintf(c[n].point, ID_SIZE, "%s", h->specs[i].point);
 		snprintf(c[n++].id, SPEC_KEY_SIZE, "%s", h->specs[i].key);
+	}
+	for (size_t i = 0; i < h->n_sizes; i++) {
+		if (!point_may_go(h, h->sizes[i].point))
+			continue;
+		c[n] = (struct candidate){ .kind = CANDIDATE_SIZE,
+			                   .priority = PRIORITY_CACHE,
+			                   .used_ms = h->sizes[i].used_ms };
+		snprintf(c[n].point, ID_SIZE, "%s", h->sizes[i].point);
+		snprintf(c[n++].id, ID_SIZE, "%s", h->sizes[i].point);
 	}
 	return n;
 }
@@ -214,7 +223,8 @@ static struct candidate *find_candidates(struct vmm *m, size_t *ret_n)
 		log_warn("nothing can be evicted: %s", err.msg);
 		return NULL;
 	}
-	c = calloc(h.n_vms + h.n_snaps + h.n_specs + 1, sizeof(*c));
+	h.n_sizes = sizes_list(m, h.sizes);
+	c = calloc(h.n_vms + h.n_snaps + h.n_specs + h.n_sizes + 1, sizeof(*c));
 	if (!c)
 		return NULL;
 	*ret_n = list_candidates(&h, c);
@@ -242,7 +252,8 @@ static bool evict(struct vmm *m, const struct candidate *c)
 {
 	static const char *const nouns[] = { [CANDIDATE_VM] = "vm",
 		                             [CANDIDATE_SNAPSHOT] = "snapshot",
-		                             [CANDIDATE_SPEC] = "cached layer" };
+		                             [CANDIDATE_SPEC] = "cached layer",
+		                             [CANDIDATE_SIZE] = "template of a size" };
 	struct err err = { 0 };
 	bool done = false;
 
@@ -256,6 +267,9 @@ static bool evict(struct vmm *m, const struct candidate *c)
 		break;
 	case CANDIDATE_SPEC:
 		done = store_spec_drop(m->store, c->id, c->point, &err) == 0;
+		break;
+	case CANDIDATE_SIZE:
+		done = size_forget(m, c->point, "to make room on the disk");
 		break;
 	}
 	if (done && *c->point)

@@ -27,40 +27,10 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
-#include "vm/template.h"
+#include "vm/sizes.h"
 
-#define SIZES_KEPT 16            /* templates in the store */
-#define SIZES_MAKING 2           /* at a time, for those who ask */
-#define SIZE_RECENT_MS 600000    /* a size in use: a blank process waits for the next */
-#define SIZE_QUIET 10            /* times m->t.quiet without a start before one is made ahead */
-#define SIZE_LOOK_AGAIN_MS 60000 /* after there was no room for one */
-#define SIZE_BACKOFF_MAX 6       /* doublings of m->t.retry */
-
-enum size_state { SIZE_NONE, SIZE_IN_MAKING, SIZE_READY };
-
-struct size {
-	uint32_t vcpus, mem_mb;
-	char key[32];
-	enum size_state state;
-	char point[ID_SIZE];        /* ready; or in the store, and not checked yet; "": none */
-	char note[128];             /* in the making: how far */
-	char account[ACCOUNT_SIZE]; /* in the making: for whom; "": ahead of need */
-	struct vm *vm;              /* weak: the machine that boots for it */
-	bool listed;                /* by the operator */
-	bool ahead, cut;            /* nobody waits for it; it was ended for somebody's sake */
-	uint64_t bytes;
-	uint64_t used_ms;       /* clock_ms() of the last use; 0: none by this server */
-	uint64_t not_before_ms; /* not tried ahead of need until then */
-	unsigned failures;
-	uint64_t attempts; /* that ended */
-	struct err err;    /* of the last one */
-};
-
-struct sizes {
-	struct size s[SIZES_MAX];
-	size_t n;
-	bool ending;
-};
+#define SIZES_KEPT 16  /* templates in the store */
+#define SIZES_MAKING 2 /* at a time, for those who ask */
 
 static struct size *find(struct sizes *z, uint32_t vcpus, uint32_t mem_mb)
 {
@@ -249,7 +219,7 @@ void sizes_end(struct vmm *m)
 
 /* ---- keeping to the budget ---- */
 
-static uint64_t budget(const struct vmm *m)
+uint64_t sizes_budget(const struct vmm *m)
 {
 	return (uint64_t)m->conf.sizes_disk_mb << 20;
 }
@@ -275,7 +245,7 @@ static struct size *too_much(struct vmm *m, const struct size *keep) REQUIRES(&m
 		    (s->listed == first->listed && s->used_ms < first->used_ms))
 			first = s;
 	}
-	return n > SIZES_KEPT || sum > budget(m) ? first : NULL;
+	return n > SIZES_KEPT || sum > sizes_budget(m) ? first : NULL;
 }
 
 static void drop(struct vmm *m, const char *key, const char *point, const char *why)
@@ -315,7 +285,7 @@ static void trim(struct vmm *m, const struct size *keep)
 	}
 }
 
-void size_forget(struct vmm *m, const char *point, const char *why)
+bool size_forget(struct vmm *m, const char *point, const char *why)
 {
 	struct sizes *z = m->sizes;
 	char key[32] = "";
@@ -327,15 +297,45 @@ void size_forget(struct vmm *m, const char *point, const char *why)
 			z->s[i].state = SIZE_NONE;
 			z->s[i].point[0] = '\0';
 			z->s[i].bytes = 0;
+			z->s[i].not_before_ms = clock_ms() + SIZE_LOOK_AGAIN_MS;
 		}
 	mutex_unlock(&m->lock);
 	if (*key)
 		drop(m, key, point, why);
+	return *key;
+}
+
+size_t sizes_list(struct vmm *m, struct size_point ret[SIZES_MAX])
+{
+	struct sizes *z = m->sizes;
+	size_t n = 0;
+	LOCK_SCOPE(&m->lock);
+
+	for (size_t i = 0; i < z->n; i++) {
+		const struct size *s = &z->s[i];
+
+		if (!*s->point || s->state == SIZE_IN_MAKING)
+			continue;
+		ret[n].used_ms =
+		        s->used_ms ? clock_wall_ms() - (int64_t)(clock_ms() - s->used_ms) : 0;
+		snprintf(ret[n++].point, ID_SIZE, "%s", s->point);
+	}
+	return n;
 }
 
 /* ---- making one ---- */
 
-static int make(struct vmm *m, struct size *s, struct err *err)
+/* What went wrong in a guest that the caller never had is nothing the caller did. */
+static void explain(struct vmm *m, const struct size *s, struct err *err)
+{
+	if (size_cut(m, s))
+		err->tag = ERR_SERVICE_UNAVAILABLE;
+	else if (err->code != -ENOSPC && err->code != -ENOMEM)
+		err->tag = ERR_NO_DEFAULT_SNAPSHOT_AVAILABLE;
+	err_wrap(err, err->code, "a VM with %u vCPUs and %u MB", s->vcpus, s->mem_mb);
+}
+
+int size_make(struct vmm *m, struct size *s, struct err *err)
 {
 	uint64_t t0 = clock_ms();
 	struct err why = { 0 };
@@ -347,6 +347,8 @@ static int make(struct vmm *m, struct size *s, struct err *err)
 	template_job(m, s->vcpus, s->mem_mb, &j);
 	j.size = s;
 	r = template_make(m, &j, point, &why);
+	if (r < 0)
+		explain(m, s, &why);
 	mutex_lock(&m->lock);
 	s->attempts++;
 	s->vm = NULL;
@@ -478,7 +480,7 @@ int size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_m
 	for (;;) {
 		r = ask(m, account, s, ret_point, err);
 		if (r == 1) {
-			if ((r = make(m, s, err)) < 0)
+			if ((r = size_make(m, s, err)) < 0)
 				return r;
 			continue;
 		}
@@ -488,161 +490,5 @@ int size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_m
 		if (r != -ENOENT)
 			return r;
 		size_forget(m, ret_point, "its point is gone"); /* removed in this moment */
-	}
-}
-
-/* ---- ahead of need ---- */
-
-/* Listed, not there, and due; NULL: none. The time of the next look in *ret_wait. */
-static struct size *next_ahead(struct vmm *m, uint64_t *ret_wait) REQUIRES(&m->lock)
-{
-	struct sizes *z = m->sizes;
-	uint64_t now = clock_ms(), at = m->started_ms + (uint64_t)m->t.quiet * SIZE_QUIET;
-	uint64_t soonest = UINT32_MAX;
-
-	*ret_wait = UINT32_MAX;
-	if (strcmp(m->template_state, "ready") != 0)
-		return NULL; /* its end is told */
-	for (size_t i = 0; i < z->n; i++) {
-		const struct size *s = &z->s[i];
-
-		if (s->state == SIZE_IN_MAKING)
-			return NULL; /* for someone; its end is told */
-		if (s->listed && s->state == SIZE_NONE)
-			soonest = MIN(soonest, s->not_before_ms > now ? s->not_before_ms - now : 0);
-	}
-	if (soonest == UINT32_MAX)
-		return NULL;
-	if (m->n_starting || at > now)
-		soonest = MAX(soonest, at > now ? at - now : m->t.quiet);
-	*ret_wait = soonest;
-	for (size_t i = 0; i < z->n && !soonest; i++)
-		if (z->s[i].listed && z->s[i].state == SIZE_NONE && z->s[i].not_before_ms <= now)
-			return &z->s[i];
-	return NULL;
-}
-
-/* What is there: to be used by others, too. */
-static bool fits(struct vmm *m, const struct size *s)
-{
-	uint64_t sum = (uint64_t)vmm_template_mb(s->mem_mb) << 20;
-
-	if (!*s->point && !vmm_spare(m, s->mem_mb))
-		return false;
-	LOCK_SCOPE(&m->lock);
-	for (size_t i = 0; i < m->sizes->n; i++)
-		if (&m->sizes->s[i] != s && m->sizes->s[i].listed)
-			sum += m->sizes->s[i].bytes;
-	return sum <= budget(m);
-}
-
-static struct size *await_next(struct vmm *m)
-{
-	struct size *s = NULL;
-	uint64_t wait;
-	LOCK_SCOPE(&m->lock);
-
-	while (!m->stopping && !m->sizes->ending) {
-		s = next_ahead(m, &wait);
-		vmm_at_work(m, &m->making_size, s != NULL);
-		if (s) {
-			s->state = SIZE_IN_MAKING;
-			s->ahead = true;
-			s->cut = false;
-			return s;
-		}
-		cond_wait_until(&m->cond, &m->lock, clock_ms() + wait);
-	}
-	vmm_at_work(m, &m->making_size, false);
-	return NULL;
-}
-
-void *sizes_main(void *arg)
-{
-	struct vmm *m = arg;
-	struct size *s;
-
-	while ((s = await_next(m))) {
-		struct err err = { 0 };
-		uint64_t pause = 0;
-
-		if (!fits(m, s)) {
-			pause = SIZE_LOOK_AGAIN_MS;
-			mutex_lock(&m->lock);
-			s->state = SIZE_NONE;
-			s->cut = true; /* who joined it in this moment makes it */
-			snprintf(s->note, sizeof(s->note), "no room to make it ahead of need");
-			mutex_unlock(&m->lock);
-		} else if (make(m, s, &err) < 0) {
-			bool was_cut = size_cut(m, s);
-
-			pause = (uint64_t)m->t.retry << MIN(s->failures, SIZE_BACKOFF_MAX);
-			log_obj(was_cut ? LOG_LV_INFO : LOG_LV_WARN, "template", s->key,
-			        "of %u vCPUs and %u MB %s; trying again in %llu s", s->vcpus,
-			        s->mem_mb, was_cut ? "makes way for a VM that is started" : err.msg,
-			        (unsigned long long)pause / 1000);
-		}
-		mutex_lock(&m->lock);
-		s->not_before_ms = MAX(s->not_before_ms, clock_ms() + pause);
-		cond_broadcast(&m->cond);
-		mutex_unlock(&m->lock);
-	}
-	return NULL;
-}
-
-/* ---- for others of this folder; m->lock held ---- */
-
-bool size_is_template(const struct vmm *m, const char *point)
-{
-	const struct sizes *z = m->sizes;
-
-	for (size_t i = 0; i < z->n; i++)
-		if (*z->s[i].point && !strcmp(z->s[i].point, point))
-			return true;
-	return false;
-}
-
-bool sizes_recent(const struct vmm *m, size_t nth, uint32_t *ret_vcpus, uint32_t *ret_mem_mb,
-                  char ret_point[ID_SIZE])
-{
-	const struct sizes *z = m->sizes;
-	uint64_t now = clock_ms();
-
-	for (size_t i = 0; i < z->n; i++) {
-		const struct size *s = &z->s[i];
-
-		if (s->state != SIZE_READY || !s->used_ms || now - s->used_ms > SIZE_RECENT_MS ||
-		    nth--)
-			continue;
-		*ret_vcpus = s->vcpus;
-		*ret_mem_mb = s->mem_mb;
-		snprintf(ret_point, ID_SIZE, "%s", s->point);
-		return true;
-	}
-	return false;
-}
-
-void sizes_status(const struct vmm *m, struct vmm_status *ret)
-{
-	const struct sizes *z = m->sizes;
-
-	for (size_t i = 0; i < z->n; i++) {
-		const struct size *s = &z->s[i];
-		struct vmm_size_status *t = &ret->sizes[ret->n_sizes++];
-
-		*t = (struct vmm_size_status){ .vcpus = s->vcpus,
-			                       .mem_mb = s->mem_mb,
-			                       .listed = s->listed,
-			                       .disk_mb = (uint32_t)(s->bytes >> 20) };
-		snprintf(t->point, sizeof(t->point), "%s", s->point);
-		snprintf(t->state, sizeof(t->state), "%s",
-		         s->state == SIZE_IN_MAKING ? "building"
-		         : *s->point                ? "ready"
-		         : s->failures && !s->cut   ? "failed"
-		                                    : "none");
-		if (s->state == SIZE_IN_MAKING || (!*s->point && !s->failures))
-			snprintf(t->note, sizeof(t->note), "%s", s->note);
-		else if (!*s->point && !s->cut)
-			snprintf(t->note, sizeof(t->note), "%s", s->err.msg);
 	}
 }

@@ -456,7 +456,13 @@ int sizes_new(struct vmm *m, struct err *err);
 int size_hold(struct vmm *m, const char *account, uint32_t vcpus, uint32_t mem_mb,
               char ret_point[ID_SIZE], char ret_key[32], struct err *err);
 /* That point is no good: the next use of its size makes another. Fine for any point. */
-void size_forget(struct vmm *m, const char *point, const char *why);
+bool size_forget(struct vmm *m, const char *point, const char *why);
+/* Those that could be forgotten. */
+struct size_point {
+	char point[ID_SIZE];
+	int64_t used_ms; /* wall clock; 0: not by this server */
+};
+size_t sizes_list(struct vmm *m, struct size_point ret[SIZES_MAX]);
 void sizes_sweep(struct vmm *m);    /* templates of other images and QEMUs go */
 void sizes_make_way(struct vmm *m); /* somebody waits for a VM: nothing is booted ahead of need */
 void *sizes_main(void *arg);

@@ -18,9 +18,12 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "base/crc32c.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/proc.h"
 #include "engine/qcow2.h"
+#include "layers/format.h"
 
 /* xorshift*: the same patterns on every machine */
 uint64_t rnd(uint64_t *state, uint64_t below)
@@ -165,4 +168,29 @@ void chain_judge(const struct chain *c, size_t n, const char *flat)
 
 	assert_int_equal(TOOL("qemu-img", "check", "-q", "-f", "qcow2", flat), 0);
 	assert_int_equal(TOOL("qemu-img", "compare", "-q", was, is), 0);
+}
+
+void mem_layer_write(struct tmpdir *dir, const char *id, struct layer_info *info,
+                     const struct layer_extent *rows, const uint8_t *data, struct engine_layer *ret)
+{
+	autofree uint8_t *table = malloc(layer_table_bytes(info) + 1);
+	autofd int fd = -1;
+	uint8_t header[LAYER_PAGE];
+	char path[256];
+
+	assert_non_null(table);
+	info->data_crc = crc32c(0, data, info->data_pages * LAYER_PAGE);
+	info->table_crc = layer_table_encode(rows, info->n_extents, table);
+	layer_header_encode(info, header);
+	fd = open(tmpdir_file(dir, id, path, sizeof(path)), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+	          0600);
+	assert_true(fd >= 0);
+	assert_int_equal(io_write_all(fd, header, LAYER_PAGE), 0);
+	assert_int_equal(io_write_all(fd, data, info->data_pages * LAYER_PAGE), 0);
+	assert_int_equal(io_write_all(fd, table, layer_table_bytes(info)), 0);
+	*ret = (struct engine_layer){ .format = "mem",
+		                      .bytes = layer_table_off(info) + layer_table_bytes(info),
+		                      .crc = info->data_crc,
+		                      .has_crc = true };
+	snprintf(ret->id, sizeof(ret->id), "%s", id);
 }

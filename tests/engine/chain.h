@@ -41,6 +41,12 @@ char *chain_json(const struct chain *c, size_t n, const char *top);
 int chain_open(const struct chain *c, size_t i);
 /* The first n layers read the same as the file on the bottom, and the file is consistent. */
 void chain_judge(const struct chain *c, size_t n, const char *flat);
+/* A memory layer's file of these rows and that data; fills in the checksums. */
+struct layer_extent;
+struct layer_info;
+void mem_layer_write(struct tmpdir *dir, const char *id, struct layer_info *info,
+                     const struct layer_extent *rows, const uint8_t *data,
+                     struct engine_layer *ret);
 /* Exit status of a tool; its output is printed when it is not 0. */
 int tool(const char *const *argv, const char *stdin_text);
 #define TOOL(...) tool((const char *const[]){ __VA_ARGS__, NULL }, NULL)

@@ -93,10 +93,6 @@ static void write_mem_layer(struct fixture *f, const char *id, const uint32_t *p
 	autofree struct layer_extent *rows = calloc(MEM_PAGES, sizeof(*rows));
 	struct layer_info info = { .mem_bytes = (uint64_t)MEM_PAGES * PAGE };
 	autofree uint8_t *data = malloc((size_t)MEM_PAGES * PAGE);
-	autofree uint8_t *table = NULL;
-	autofd int fd = -1;
-	uint8_t header[PAGE];
-	char path[256];
 
 	assert_true(data && rows);
 	for (uint32_t i = 0; i < MEM_PAGES; i++) {
@@ -118,22 +114,31 @@ static void write_mem_layer(struct fixture *f, const char *id, const uint32_t *p
 		if (!flags)
 			fill_page(data + PAGE * info.data_pages++, pages[i]);
 	}
-	info.data_crc = crc32c(0, data, info.data_pages * PAGE);
-	table = malloc(layer_table_bytes(&info) + 1);
-	assert_non_null(table);
-	info.table_crc = layer_table_encode(rows, info.n_extents, table);
-	layer_header_encode(&info, header);
-	fd = open(tmpdir_file(&f->layers, id, path, sizeof(path)),
-	          O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(io_write_all(fd, header, PAGE), 0);
-	assert_int_equal(io_write_all(fd, data, info.data_pages * PAGE), 0);
-	assert_int_equal(io_write_all(fd, table, layer_table_bytes(&info)), 0);
-	*ret = (struct engine_layer){ .format = "mem",
-		                      .bytes = layer_table_off(&info) + layer_table_bytes(&info),
-		                      .crc = info.data_crc,
-		                      .has_crc = true };
-	snprintf(ret->id, sizeof(ret->id), "%s", id);
+	mem_layer_write(&f->layers, id, &info, rows, data, ret);
+}
+
+/* Opens it as the engine does; its rows, which the caller frees. */
+static struct layer_extent *read_mem_layer(struct fixture *f, const struct engine_layer *l,
+                                           struct layer_info *ret_info, int *ret_fd)
+{
+	autofree struct layer_extent *rows = NULL;
+	autofree uint8_t *bytes = NULL;
+	uint8_t page[PAGE];
+	struct err err = { 0 };
+	const char *why = "";
+	size_t n;
+
+	if (engine_open_layer(&f->e, l, ret_fd, &err) < 0)
+		fail_msg("open: %s", err.msg);
+	assert_int_equal(io_pread_all(*ret_fd, page, PAGE, 0), 0);
+	assert_int_equal(layer_header_decode(page, l->bytes, ret_info, &why), 0);
+	n = layer_table_bytes(ret_info);
+	bytes = malloc(n + 1);
+	rows = calloc(ret_info->n_extents + 1, sizeof(*rows));
+	assert_true(bytes && rows);
+	assert_int_equal(io_pread_all(*ret_fd, bytes, n, (off_t)layer_table_off(ret_info)), 0);
+	assert_int_equal(layer_table_decode(ret_info, bytes, n, rows, &why), 0);
+	return TAKE_PTR(rows);
 }
 
 /* The flattened layer says exactly what the model says, and as what the engine would accept. */
@@ -141,26 +146,14 @@ static void check_mem_layer(struct fixture *f, const struct engine_layer *l, con
                             struct layer_info *ret_info)
 {
 	autofree struct layer_extent *rows = NULL;
-	autofree uint8_t *bytes = NULL;
 	autofree bool *covered = calloc(MEM_PAGES, 1);
 	uint8_t page[PAGE], expect[PAGE];
-	struct err err = { 0 };
-	const char *why = "";
 	autofd int fd = -1;
 	uint32_t crc = 0;
-	size_t n;
 
-	if (engine_open_layer(&f->e, l, &fd, &err) < 0)
-		fail_msg("open: %s", err.msg);
-	assert_int_equal(io_pread_all(fd, page, PAGE, 0), 0);
-	assert_int_equal(layer_header_decode(page, l->bytes, ret_info, &why), 0);
+	rows = read_mem_layer(f, l, ret_info, &fd);
+	assert_non_null(covered);
 	assert_int_equal(ret_info->mem_bytes, (uint64_t)MEM_PAGES * PAGE);
-	n = layer_table_bytes(ret_info);
-	bytes = malloc(n + 1);
-	rows = calloc(ret_info->n_extents + 1, sizeof(*rows));
-	assert_true(bytes && rows && covered);
-	assert_int_equal(io_pread_all(fd, bytes, n, (off_t)layer_table_off(ret_info)), 0);
-	assert_int_equal(layer_table_decode(ret_info, bytes, n, rows, &why), 0);
 	for (uint64_t i = 0; i < ret_info->n_extents; i++) {
 		assert_int_equal(rows[i].flags, 0); /* a bottom layer needs no zeros */
 		for (uint64_t in = 0; in < rows[i].len; in += PAGE) {
@@ -313,38 +306,20 @@ static void test_mem_keep_bottom(void **state)
 	check_mem_layer(f, &flat, model, &info);
 }
 
-/* Rows far apart in 64 GiB, by hand: the model of the others would be as large as the memory. */
+/* Rows far apart in 64 GiB: the model of the others would be as large as the memory. */
 static void write_far_layer(struct fixture *f, const char *id, const uint64_t *at, size_t n,
                             uint32_t number, struct engine_layer *ret)
 {
 	struct layer_info info = { .mem_bytes = 64 * GIB, .n_extents = n, .data_pages = n };
 	autofree struct layer_extent *rows = calloc(n, sizeof(*rows));
-	autofree uint8_t *table = malloc(n * sizeof(struct layer_disk_extent));
-	uint8_t header[PAGE], page[PAGE];
-	char path[256];
-	autofd int fd = open(tmpdir_file(&f->layers, id, path, sizeof(path)),
-	                     O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	autofree uint8_t *data = malloc(n * PAGE);
 
-	assert_true(fd >= 0 && rows && table);
+	assert_true(rows && data);
 	for (size_t i = 0; i < n; i++) {
-		rows[i] = (struct layer_extent){ .guest_off = at[i],
-			                         .file_off = PAGE + i * PAGE,
-			                         .len = PAGE };
-		fill_page(page, number + (uint32_t)i);
-		info.data_crc = crc32c(info.data_crc, page, PAGE);
-		assert_int_equal(io_pwrite_all(fd, page, PAGE, (off_t)(PAGE + i * PAGE)), 0);
+		rows[i] = (struct layer_extent){ at[i], PAGE + i * PAGE, PAGE, 0 };
+		fill_page(data + i * PAGE, number + (uint32_t)i);
 	}
-	info.table_crc = layer_table_encode(rows, n, table);
-	layer_header_encode(&info, header);
-	assert_int_equal(io_pwrite_all(fd, header, PAGE, 0), 0);
-	assert_int_equal(
-	        io_pwrite_all(fd, table, layer_table_bytes(&info), (off_t)layer_table_off(&info)),
-	        0);
-	*ret = (struct engine_layer){ .format = "mem",
-		                      .bytes = layer_table_off(&info) + layer_table_bytes(&info),
-		                      .crc = info.data_crc,
-		                      .has_crc = true };
-	snprintf(ret->id, sizeof(ret->id), "%s", id);
+	mem_layer_write(&f->layers, id, &info, rows, data, ret);
 }
 
 /* Two layers of the largest VM: on either side of 4 GiB, one over the other, at the very end. */
@@ -361,31 +336,18 @@ static void test_mem_largest(void **state)
 	struct fixture *f = *state;
 	struct engine_chain c = { .n = 2 };
 	autofree struct layer_extent *rows = NULL;
-	autofree uint8_t *bytes = NULL;
 	uint8_t page[PAGE], expect[PAGE];
 	struct engine_layer flat;
 	struct layer_info info;
-	struct err err = { 0 };
-	const char *why = "";
 	autofd int fd = -1;
 	size_t k = 0;
 
 	write_far_layer(f, "low", low, ARRAY_SIZE(low), 100, &c.l[0]);
 	write_far_layer(f, "high", high, ARRAY_SIZE(high), 200, &c.l[1]);
 	flatten_mem(f, &c, "flat", &flat);
-	if (engine_open_layer(&f->e, &flat, &fd, &err) < 0)
-		fail_msg("open: %s", err.msg);
-	assert_int_equal(io_pread_all(fd, page, PAGE, 0), 0);
-	assert_int_equal(layer_header_decode(page, flat.bytes, &info, &why), 0);
+	rows = read_mem_layer(f, &flat, &info, &fd);
 	assert_int_equal(info.mem_bytes, 64 * GIB);
 	assert_int_equal(info.data_pages, ARRAY_SIZE(want)); /* what is far apart is not filled */
-	bytes = malloc(layer_table_bytes(&info) + 1);
-	rows = calloc(info.n_extents + 1, sizeof(*rows));
-	assert_true(bytes && rows);
-	assert_int_equal(
-	        io_pread_all(fd, bytes, layer_table_bytes(&info), (off_t)layer_table_off(&info)),
-	        0);
-	assert_int_equal(layer_table_decode(&info, bytes, layer_table_bytes(&info), rows, &why), 0);
 	for (uint64_t i = 0; i < info.n_extents; i++)
 		for (uint64_t in = 0; in < rows[i].len; in += PAGE, k++) {
 			assert_true(k < ARRAY_SIZE(want));
