@@ -55,16 +55,16 @@ static int read_auth(const char *p, size_t n, struct gate_site *ret, struct err 
 	size_t len = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		bool coded = p[i] == '%' && i + 2 < n && hex(p[i + 1]) >= 0 && hex(p[i + 2]) >= 0;
+		int hi = p[i] == '%' && i + 2 < n ? hex(p[i + 1]) : -1;
+		int lo = hi >= 0 ? hex(p[i + 2]) : -1;
 
 		if (len == sizeof(plain))
 			return err_set(err, -EINVAL,
 			               "PANDO_GUEST_PROXY: user and password have more than %zu "
 			               "characters",
 			               sizeof(plain));
-		plain[len++] = coded ? (unsigned char)(hex(p[i + 1]) << 4 | hex(p[i + 2]))
-		                     : (unsigned char)p[i];
-		i += coded ? 2 : 0;
+		plain[len++] = (unsigned char)(lo >= 0 ? hi * 16 + lo : p[i]);
+		i += lo >= 0 ? 2 : 0;
 	}
 	n = (size_t)snprintf(ret->auth, sizeof(ret->auth), "Basic ");
 	EVP_EncodeBlock((unsigned char *)ret->auth + n, plain, (int)len);
@@ -74,11 +74,13 @@ static int read_auth(const char *p, size_t n, struct gate_site *ret, struct err 
 
 static int read_proxy(const char *url, struct gate_site *ret, struct err *err)
 {
-	const char *p = url + strlen("http://"), *at = strrchr(p, '@');
+	const char *p, *at;
 	int r;
 
 	if (!*url)
 		return 0;
+	p = url + strlen("http://");
+	at = strrchr(p, '@');
 	if (at && (r = read_auth(p, (size_t)(at - p), ret, err)) < 0)
 		return r;
 	return read_host("PANDO_GUEST_PROXY", at ? at + 1 : p, 80, &ret->proxy, err);
