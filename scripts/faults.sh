@@ -22,7 +22,7 @@ powercut) run tests/disk/powercut.py --vms --cuts "${POWERCUTS:-60}" "${seed[@]}
 faults)
 	rc=0
 	run tests/disk/faults.py --faults "${FAULTS:-60}" "${seed[@]}" || rc=1
-	run tests/load/kills.py --kills "${KILLS:-200}" "${seed[@]}" || rc=1
+	run tests/load/kills.py --kills "${KILLS:-200}" --only "${KILLS_OF:-pandod,pando-priv,qemu,git}" "${seed[@]}" || rc=1
 	exit $rc
 	;;
 soak) run tests/load/soak.py --seconds "${SOAK_SECONDS:-1800}" "${seed[@]}" ;;

@@ -455,17 +455,32 @@ static size_t json_begins(const uint8_t *data, size_t size)
 	return end ? (size_t)(end - data) + 2 : size + 1;
 }
 
+static void begin(void)
+{
+	static bool begun;
+
+	if (begun)
+		return;
+	begun = true;
+	mutex_init(&guest.lock, "fuzz: script");
+	leave_network();
+	atexit(remove_state);
+	make_state();
+	runs = 1;
+}
+
+/* Before the time of the first input begins: on a busy machine this takes long. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	begin();
+	return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct in in = { data, size };
-	static bool begun;
 
-	if (!begun) {
-		mutex_init(&guest.lock, "fuzz: script");
-		leave_network();
-		atexit(remove_state);
-		begun = true;
-	}
+	begin();
 	if (!fx || stale || runs++ % RUNS_MAX == 0) {
 		stale = false;
 		remove_state();

@@ -28,7 +28,7 @@ static void request(const uint8_t *data, size_t size)
 		assert(err.msg[0]);
 		return;
 	}
-	assert(m.slot < PRIV_SLOTS_LIMIT);
+	assert(m.slot < PRIV_SLOTS_LIMIT && priv_op_name(m.op));
 	assert(m.spawn.slot < (int32_t)PRIV_SLOTS_LIMIT && m.spawn.slot >= -1);
 	assert(m.spawn.n_argv <= PRIV_ARGV_MAX && !m.spawn.argv[m.spawn.n_argv]);
 	assert(m.spawn.n_env <= PRIV_ENV_MAX && !m.spawn.env[m.spawn.n_env]);
@@ -42,12 +42,14 @@ static void reply(const uint8_t *data, size_t size, unsigned op)
 	static struct priv_rep m;
 	autobuf struct buf b = { 0 };
 	struct err err = { 0 };
+	uint32_t id;
 
 	if (priv_rep_decode(data, size, op, &m, &err) < 0) {
 		assert(err.msg[0]);
 		return;
 	}
 	assert(m.code <= 0 && priv_rep_fds(op, &m) <= PRIV_LIST_MAX);
+	assert(priv_rep_id(data, size, &id) == 0 && id == m.id);
 	assert(priv_rep_encode(&m, op, &b, &err) == 0);
 	assert(b.len == size && !memcmp(b.p, data, size));
 }

@@ -3,7 +3,8 @@
 """Fuzz targets with a memory: run, measure, list (make fuzz; scripts/fuzz.sh builds first).
 
     run.py run NAME...        each for FUZZ_SECONDS, continuing where the last run ended
-    run.py coverage NAME...   which lines of its parser each corpus reaches, from build-cov/
+    run.py coverage NAME...   which lines of its parser each corpus reaches, from build-cov/: the seeds as make test runs them,
+                              with their variants, and what was found since
     run.py table [NAME...]    what is known of all, or of these
 
 What is found stays outside the tree, in FUZZ_DIR (default: ~/.cache/pando-fuzz), so that another run, or another checkout,
@@ -41,6 +42,13 @@ def targets():
             if words:
                 found[words[0].rstrip(":")] = words[1:]
     return found
+
+
+def how(name):
+    """The option with which make test runs its seeds, from meson.build."""
+    with open(os.path.join(ROOT, "tests/fuzz/meson.build"), encoding="utf-8") as f:
+        table = f.read().split("fuzz_how = {")[1].split("}")[0]
+    return dict(re.findall(r"'(\w+)': \['(--\w+)'\]", table)).get(name, "--all")
 
 
 def place(name, *more):
@@ -110,13 +118,15 @@ def run(name):
 
 
 def coverage(name, files):
-    """Lines of the parser that seeds and corpus reach, in percent."""
+    """Lines of the parser that seeds (as make test runs them) and corpus reach, in percent."""
     exe = os.path.join(ROOT, "build-cov/tests/fuzz/fuzz_" + name)
     raw, data = place(name, "cov.profraw"), place(name, "cov.profdata")
     os.makedirs(place(name, "corpus"), exist_ok=True)
-    inputs = [os.path.join(ROOT, "tests/fuzz/corpus", name)] + ([place(name, "corpus")] if count(place(name, "corpus")) else [])
+    inputs = [how(name), os.path.join(ROOT, "tests/fuzz/corpus", name)]
+    if count(place(name, "corpus")):
+        inputs += ["--once", place(name, "corpus")]
     with open(place(name, "cov.log"), "wb") as out:
-        done = subprocess.run([exe, "--once", *inputs], stdout=out, stderr=out, check=False, timeout=1200, cwd=place(name),
+        done = subprocess.run([exe, *inputs], stdout=out, stderr=out, check=False, timeout=1200, cwd=place(name),
                               env=dict(os.environ, LLVM_PROFILE_FILE=raw))
     if done.returncode:
         print(f"coverage of {name}: exit code {done.returncode}; see {place(name, 'cov.log')}", file=sys.stderr)

@@ -7,9 +7,9 @@
  * AddressSanitizer sees the first byte read too far. Each input is also run cut
  * short at every length up to CUT_MAX and with single bits flipped, because
  * most parsers fail at an edge and this costs little. A corpus without
- * an input is an error: a test that checks nothing must not pass. With --once as the first argument
- * every input is run as it is and no other: for coverage, and corpora that libFuzzer has made; with
- * --few, a few of the variants: for targets that take long.
+ * an input is an error: a test that checks nothing must not pass. After --once inputs are run as
+ * they are and no other: for corpora that libFuzzer has made; after --few with a few of the
+ * variants: for targets that take long; after --all with all of them again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -162,11 +162,14 @@ static int run_path(const char *path)
 
 int main(int argc, char **argv)
 {
-	once = argc > 1 && strcmp(argv[1], "--once") == 0;
-	few = argc > 1 && strcmp(argv[1], "--few") == 0;
-	for (int i = 1 + (once || few); i < argc; i++)
-		if (run_path(argv[i]) < 0)
+	for (int i = 1; i < argc; i++) {
+		if (strncmp(argv[i], "--", 2) == 0) {
+			once = strcmp(argv[i], "--once") == 0;
+			few = strcmp(argv[i], "--few") == 0;
+		} else if (run_path(argv[i]) < 0) {
 			return 1;
+		}
+	}
 	if (inputs == 0) {
 		fprintf(stderr, "no inputs: give files or directories of files\n");
 		return 1;

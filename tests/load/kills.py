@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""kills.py [--kills N] [--seed N] - processes of the real server are killed at random moments of a mixed load (make faults)
+"""kills.py [--kills N] [--only NAME,...] [--seed N] - processes of the real server are killed at random moments of a mixed load (make faults)
 
 Theory of operation: in each round the load of tests/disk/powercut.py (pushes, commits, large files, keys, VMs that are suspended, forked and
 snapshotted) and other clients (edge, SSH, terminals, commands, clones) run at once; at a moment that the seed chooses one process gets SIGKILL, which is
@@ -130,7 +130,7 @@ class Kills:
         threads = [threading.Thread(target=self.beside, args=(name, over, killed, errors), daemon=True) for name in BESIDE]
         for t in [*threads, *load.threads]:
             t.start()
-        target = TARGETS[n % len(TARGETS)]
+        target = self.args.only[n % len(self.args.only)]
         time.sleep(self.rng.uniform(0.05, LONGEST_S))  # the moment is what is being tested
         try:
             self.pandod = old = self.s.pandod_pid()
@@ -227,9 +227,12 @@ class Kills:
 def main():
     p = argparse.ArgumentParser(description="kills processes of a Pando under load and looks for what was lost")
     p.add_argument("--kills", type=int, default=200)
+    p.add_argument("--only", type=lambda text: text.split(","), default=TARGETS, help="of " + ", ".join(TARGETS))
     p.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     p.add_argument("--talk", action="store_true")
     args = p.parse_args()
+    if not set(args.only) <= set(TARGETS):
+        p.error("--only names " + ", ".join(TARGETS))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     say(f"kills: seed {args.seed}")
     return Kills(args).run()
