@@ -536,9 +536,14 @@ static const char migration_20[] =
         "CREATE INDEX vm_notes_account ON vm_notes (account);"
         "ALTER TABLE vms ADD COLUMN delete_at_ms BIGINT NOT NULL DEFAULT 0;";
 
+/* What the program behind a name speaks. */
+static const char migration_21[] =
+        "ALTER TABLE domain_mappings ADD COLUMN h2c BIGINT NOT NULL DEFAULT 0;";
+
 const char *const store_migrations[] = { migration_1,  migration_2,  migration_3,  migration_4,
 	                                 migration_5,  migration_6,  migration_7,  migration_8,
 	                                 migration_9,  migration_10, migration_11, migration_12,
 	                                 migration_13, migration_14, migration_15, migration_16,
-	                                 migration_17, migration_18, migration_19, migration_20 };
+	                                 migration_17, migration_18, migration_19, migration_20,
+	                                 migration_21 };
 const unsigned store_n_migrations = ARRAY_SIZE(store_migrations);
