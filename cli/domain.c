@@ -24,10 +24,8 @@ static const struct cli_col verification_cols[] = {
 	{ "CREATED", "createdAt" },
 };
 static const struct cli_col mapping_cols[] = {
-	{ "DOMAIN", "domain" },
-	{ "VM", "vmId" },
-	{ "PORT", "vmPort" },
-	{ "CREATED", "createdAt" },
+	{ "DOMAIN", "domain" },     { "VM", "vmId" },           { "PORT", "vmPort" },
+	{ "PROTOCOL", "protocol" }, { "CREATED", "createdAt" },
 };
 static const struct cli_col record_cols[] = {
 	{ "NAME", "name" }, { "KIND", "kind" },         { "VALUE", "value" },
@@ -135,8 +133,9 @@ static int map(struct cli *c, const struct cli_args *a)
 	if (!vm)
 		return CLI_REFUSED;
 	r = cli_call(c, "POST", path,
-	             json_pack("{s:s, s:I}", "vmId", vm, "vmPort",
-	                       (json_int_t)(a->opt[0] ? a->num[0] : 3000)),
+	             json_pack("{s:s, s:I, s:s}", "vmId", vm, "vmPort",
+	                       (json_int_t)(a->opt[0] ? a->num[0] : 3000), "protocol",
+	                       a->opt[1] ? a->opt[1] : "http1"),
 	             &reply);
 	if (r == CLI_OK)
 		cli_say(c, reply, "%s is mapped to port %lld of %s", cli_str(reply, "domain"),
@@ -234,7 +233,8 @@ static const struct cli_verb verbs[] = {
 	  "map a name to a port of a VM",
 	  map,
 	  { { "port", "PORT", "the VM's port; default 3000", 'p', CLI_NUMBER, .min = 1,
-	      .max = 65535 } },
+	      .max = 65535 },
+	    { "protocol", "NAME", "what it speaks there: http1 (default), or h2c for gRPC" } },
 	  .about = "A name below the server's base domain or style.dev needs no verification; any "
 	           "other must be at or below a verified domain. A name that is already mapped "
 	           "moves to the new port.",

@@ -61,6 +61,7 @@ static void put_way(struct buf *b, const struct edgew_way *w)
 {
 	buf_put_u8(b, w->kind);
 	buf_put_u8(b, w->look);
+	buf_put_u8(b, w->h2c);
 	buf_put_u16(b, w->port);
 	buf_put_u32(b, w->tally);
 	buf_put_u32(b, w->names);
@@ -183,9 +184,10 @@ static int get_result(struct rd *c, struct edgew_msg *m)
 static int get_way(struct rd *c, struct edgew_way *w)
 {
 	if (rd_u8(c, &w->kind) < 0 || w->kind >= EDGEW_WAY_KINDS || rd_u8(c, &w->look) < 0 ||
-	    w->look >= EDGEW_LOOKS || rd_u16(c, &w->port) < 0 || rd_u32(c, &w->tally) < 0 ||
-	    w->tally >= EDGEW_TALLIES || rd_u32(c, &w->names) < 0 || rd_u32(c, &w->vm) < 0 ||
-	    rd_u64(c, &w->cert) < 0 || rd_str(c, w->place, sizeof(w->place)) < 0)
+	    w->look >= EDGEW_LOOKS || rd_u8(c, &w->h2c) < 0 || w->h2c > 1 ||
+	    rd_u16(c, &w->port) < 0 || rd_u32(c, &w->tally) < 0 || w->tally >= EDGEW_TALLIES ||
+	    rd_u32(c, &w->names) < 0 || rd_u32(c, &w->vm) < 0 || rd_u64(c, &w->cert) < 0 ||
+	    rd_str(c, w->place, sizeof(w->place)) < 0)
 		return -EBADMSG;
 	return rd_str(c, w->instance, sizeof(w->instance));
 }

@@ -110,6 +110,7 @@ enum edgew_kind { EDGEW_KINDS(EDGEW_AS_ENUM) EDGEW_KIND_END };
 struct edgew_way {
 	uint8_t kind;        /* enum edge_kind */
 	uint8_t look;        /* enum edge_look */
+	uint8_t h2c;         /* its program speaks HTTP/2 without TLS */
 	uint16_t port;       /* in the VM; for messages to its visitors */
 	uint32_t tally;      /* the tally of its VM; 0: it has none */
 	uint32_t names, vm;  /* what the first tally and its VM's had counted before it was true */

@@ -54,11 +54,12 @@ int domains_cancel(struct domains *d, const char *account, const char *domain, c
 /* May the account map that name, as far as can be told beforehand? */
 int domains_may_map(struct domains *d, const char *account, const char *domain, struct err *err);
 int domains_map(struct domains *d, const char *account, const char *domain, const char *vm,
-                uint32_t port, struct store_mapping *ret, struct err *err);
+                uint32_t port, bool h2c, struct store_mapping *ret, struct err *err);
 /* Names for a VM that was just created: all of them, or the VM is deleted. */
 struct domain_wish {
 	char domain[DOMAIN_SIZE];
 	uint32_t port;
+	bool h2c;
 };
 int domains_map_new(struct domains *d, const char *account, const struct domain_wish *w, size_t n,
                     const char *vm, struct err *err);
@@ -73,6 +74,7 @@ struct domains_way {
 	char vm[ID_SIZE];
 	uint16_t port;
 	bool custom; /* below a verified domain, not a preview name */
+	bool h2c;    /* HTTP/2 without TLS is spoken there */
 	bool wild;   /* by the mapping of "*" in place of its first label */
 };
 /* name: lower case. -ENOENT. */

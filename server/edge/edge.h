@@ -34,6 +34,7 @@ struct edge_target {
 	char vm[ID_SIZE];          /* any text that tells VMs apart */
 	char instance[ID_SIZE];    /* of the machine, once known; see edge_ended() */
 	uint16_t port;
+	bool h2c;          /* it speaks HTTP/2 there, without TLS */
 	unsigned fresh_ms; /* set by ops->open(): how long its programs may still be starting */
 	/* EDGE_ADDR: a field ("Name: value\r\n") by which it knows our requests; outlives the edge.
 	 * NULL: none */

@@ -97,6 +97,8 @@ struct worker;
 struct conn;
 struct up;
 struct h2;
+struct up2;
+struct nghttp2_session;
 struct client; /* guard.c: an address and what it holds */
 struct line;   /* opener.c: requests of an address for a VM */
 
@@ -126,8 +128,11 @@ struct xchg {
 	char method[H1_METHOD_MAX + 1];
 	char path[EDGE_PATH_MAX + 1]; /* for the access log */
 	bool is_head, upgrade, http10, expect_100, wants_html;
-	bool again_ok; /* may be sent twice */
-	unsigned hops; /* of a guest's request: how often it came from a guest before */
+	bool again_ok;            /* may be sent twice */
+	bool te_trailers;         /* the client takes trailers */
+	bool grpc;                /* and wants to be told of errors as gRPC does */
+	struct ebuf req_trailers; /* lines "name: value\r\n" */
+	unsigned hops;            /* of a guest's request: how often it came from a guest before */
 	enum h1_framing req_framing;
 	uint64_t req_left;
 	struct h1_chunks req_chunks;
@@ -135,6 +140,7 @@ struct xchg {
 	bool req_begun;   /* bytes of its body were passed on */
 	bool was_asleep;  /* this request woke the VM */
 	bool dialled;     /* it has had a socket */
+	bool refused;     /* a program did not want it, and another connection was tried */
 	struct ebuf head; /* as sent to the VM; kept until the response begins */
 	uint64_t since, retry_at;
 	uint64_t deadline;  /* while it waits */
@@ -147,7 +153,9 @@ struct xchg {
 	enum err_code code; /* of a response of our own */
 	uint64_t bytes_out; /* of its body */
 	bool resp_begun, resp_over, resp_chunked, resp_broken;
-	bool close_after; /* HTTP/1: the connection ends with this response */
+	struct ebuf resp_trailers; /* likewise */
+	uint32_t reset_code; /* HTTP/2: why the program in the VM reset its stream; 0: it did not */
+	bool close_after;    /* HTTP/1: the connection ends with this response */
 	/* HTTP/2 */
 	int32_t stream;
 	struct xchg *h2_next;
@@ -211,6 +219,7 @@ struct up {
 	struct xchg *x;    /* NULL: waits in the pool */
 	struct line *line; /* owned; until it is connected */
 	struct edge_target t;
+	struct up2 *h2; /* owned; t.h2c */
 	struct ebuf in, out;
 	size_t scan;
 	bool connected, reused, eof, keep, dead;
@@ -411,6 +420,8 @@ void xchg_wait(struct xchg *x, bool waiting);
 /* The deadlines of one that has its VM; true: something was done. */
 bool xchg_late(struct xchg *x);
 void xchg_connect(struct xchg *x, struct opened *o); /* takes fd and line */
+/* Once more, on another connection. */
+void xchg_again(struct xchg *x);
 /* The upstream connection broke, or was refused. */
 void xchg_up_failed(struct xchg *x, int error);
 
@@ -455,6 +466,22 @@ bool up_run(struct up *u); /* true: something moved */
 void up_idle_event(struct up *u);
 /* Has the machine ended, as far as can be told now? */
 bool up_gone(const struct worker *w, const struct edge_target *t);
+
+/* ---- up_h2.c: those that speak HTTP/2 to their VM ---- */
+void up2_assign(struct up *u, struct xchg *x);
+bool up2_run(struct up *u); /* true: something moved */
+/* The request's body; end: its trailers are the exchange's. */
+size_t up2_room(const struct up *u);
+int up2_data(struct up *u, const uint8_t *p, size_t n);
+void up2_data_end(struct up *u);
+/* Its exchange is over, or given up: can it carry another? */
+bool up2_rest(struct up *u);
+/* Something came while it waits for the next; false: it has to be closed. */
+bool up2_idle(struct up *u);
+void up2_free(struct up2 *h);
+/* Trailers of either side, as lines. */
+int h2_trailer_add(struct ebuf *lines, struct h1_field f);
+int h2_trailers_submit(struct nghttp2_session *s, int32_t stream, const struct ebuf *lines);
 
 /* ---- guard.c: shares of clients and of the process ---- */
 int guard_new(const struct edge_conf *conf, struct guard **ret, struct err *err);

@@ -60,7 +60,7 @@ static bool may_repeat(const char *method)
 
 void xchg_describe(struct xchg *x, const struct h1_head *h)
 {
-	const struct h1_field *accept = h1_find(h, "accept");
+	const struct h1_field *accept = h1_find(h, "accept"), *te = h1_find(h, "te");
 
 	snprintf(x->method, sizeof(x->method), "%.*s", (int)h->method.n, h->method.p);
 	copy_lower(h->host, x->host, sizeof(x->host));
@@ -68,6 +68,7 @@ void xchg_describe(struct xchg *x, const struct h1_head *h)
 	x->again_ok = may_repeat(x->method);
 	x->upgrade = h->upgrade;
 	x->wants_html = accept && memmem(accept->value.p, accept->value.n, "text/html", 9);
+	x->te_trailers = te && h1_is(te->value, "trailers");
 }
 
 static bool take_head(struct conn *c)
@@ -296,8 +297,12 @@ void resp_end(struct xchg *x)
 {
 	if (x->c->h2)
 		h2_resp_end(x);
-	else if (x->resp_chunked)
-		ebuf_put(&x->c->out, "0\r\n\r\n", 5);
+	else if (x->resp_chunked) {
+		ebuf_put(&x->c->out, "0\r\n", 3);
+		if (x->te_trailers)
+			ebuf_put(&x->c->out, ebuf_at(&x->resp_trailers), x->resp_trailers.len);
+		ebuf_put(&x->c->out, "\r\n", 2);
+	}
 	x->resp_over = true;
 }
 

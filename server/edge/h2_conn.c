@@ -62,9 +62,16 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
 	struct xchg *x = stream_xchg(s, f->hd.stream_id);
 	struct h1_field field = { { (const char *)name, nlen }, { (const char *)value, vlen } };
 
-	if (!x || f->hd.type != NGHTTP2_HEADERS || f->headers.cat != NGHTTP2_HCAT_REQUEST)
-		return 0; /* trailers are dropped */
-	return h2_head_field(x, field);
+	if (!x || f->hd.type != NGHTTP2_HEADERS)
+		return 0;
+	if (f->headers.cat == NGHTTP2_HCAT_REQUEST)
+		return h2_head_field(x, field);
+	if (!x->t.h2c || x->req_over || head_dropped(&field) || h1_hop_name(field.name))
+		return 0; /* HTTP/1 has no place for trailers; they are dropped */
+	return h1_token(field.name.p, field.name.n) && h1_value(field.value.p, field.value.n) &&
+	                       h2_trailer_add(&x->req_trailers, field) == 0
+	               ? 0
+	               : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
 static void count_reset(struct h2 *h)
@@ -77,8 +84,15 @@ static void count_reset(struct h2 *h)
 static int on_sent(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 {
 	struct conn *c = arg;
+	const struct xchg *x = f->hd.stream_id ? stream_xchg(s, f->hd.stream_id) : NULL;
 
-	if (f->hd.type == NGHTTP2_RST_STREAM && f->rst_stream.error_code != NGHTTP2_NO_ERROR &&
+	/* Early response: the rest of the request is not needed. Not sooner, because what is not
+	 * sent when a stream is reset never will be. */
+	if (x && !x->req_ended && (f->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
+	    (f->hd.type == NGHTTP2_DATA || f->hd.type == NGHTTP2_HEADERS))
+		nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, x->stream, NGHTTP2_NO_ERROR);
+	if (f->hd.type == NGHTTP2_RST_STREAM && !(x && x->reset_code) &&
+	    f->rst_stream.error_code != NGHTTP2_NO_ERROR &&
 	    f->rst_stream.error_code != NGHTTP2_INTERNAL_ERROR)
 		count_reset(c->h2);
 	return 0;
@@ -159,8 +173,8 @@ static ssize_t read_body(nghttp2_session *s, int32_t id, uint8_t *buf, size_t ma
 	}
 	if (x->resp_over && !x->body.len) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
-		if (!x->req_ended) /* early response: the rest of the request is not needed */
-			nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+		if (x->resp_trailers.len && h2_trailers_submit(s, id, &x->resp_trailers) == 0)
+			*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
 	}
 	return (ssize_t)n;
 }
@@ -229,9 +243,6 @@ int h2_resp_head(struct xchg *x, const struct h1_head *h, uint64_t len)
 	}
 	r = nghttp2_submit_response(x->c->h2->s, x->stream, v, n, none ? NULL : &body);
 	ebuf_done(&names);
-	if (none && !x->req_ended)
-		nghttp2_submit_rst_stream(x->c->h2->s, NGHTTP2_FLAG_NONE, x->stream,
-		                          NGHTTP2_NO_ERROR);
 	return r < 0 ? -ENOMEM : 0;
 }
 
@@ -254,7 +265,7 @@ void h2_resp_end(struct xchg *x)
 void h2_resp_break(struct xchg *x)
 {
 	nghttp2_submit_rst_stream(x->c->h2->s, NGHTTP2_FLAG_NONE, x->stream,
-	                          NGHTTP2_INTERNAL_ERROR);
+	                          x->reset_code ? x->reset_code : NGHTTP2_INTERNAL_ERROR);
 }
 
 /* ---- the connection ---- */
@@ -351,6 +362,17 @@ static bool left_lying(struct xchg *x)
 	return now - x->took_ms > (x->on_its_way ? EDGE_SLOW_FACTOR * stall : stall);
 }
 
+/* A stream of gRPC may be open for long before either end has something to say: it has the time
+ * that a response has, unless descriptors are few. */
+static uint64_t body_stall_ms(const struct xchg *x)
+{
+	const struct edge *e = x->c->w->e;
+
+	if (!x->t.h2c || guard_tight(e->guard))
+		return conn_stall_ms(x->c);
+	return x->resp_begun ? e->conf.idle_ms : e->conf.answer_ms;
+}
+
 /*
  * The read clock runs while response bytes wait for the client, and restarts whenever it has taken
  * EDGE_DRAIN_MIN bytes (read_body()). The client cannot take more before those have arrived, so
@@ -367,7 +389,7 @@ static bool tick_stream(struct xchg *x)
 		return true;
 	}
 	if (!x->req_ended && !x->resp_over && !x->req_body.len && xchg_room(x) > 0 &&
-	    x->c->w->now - x->moved_ms > conn_stall_ms(x->c)) {
+	    x->c->w->now - x->moved_ms > body_stall_ms(x)) {
 		cut(x);
 		return true;
 	}

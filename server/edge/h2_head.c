@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/auto.h"
 #include "edge/edge_internal.h"
@@ -71,6 +72,10 @@ static int add_field(struct xchg *x, struct h1_field f)
 		               ? 0
 		               : -EBADMSG;
 	}
+	if (h1_is(f.name, "te"))
+		x->te_trailers = h1_is(f.value, "trailers"); /* nghttp2 lets no other through */
+	if (h1_is(f.name, "content-type"))
+		x->grpc = f.value.n >= 16 && strncasecmp(f.value.p, "application/grpc", 16) == 0;
 	if (h1_is(f.name, "accept"))
 		x->wants_html = memmem(f.value.p, f.value.n, "text/html", 9) != NULL;
 	head_hops(x, &f);
@@ -109,12 +114,13 @@ static int read_authority(struct xchg *x)
 	r = h1_request(ebuf_at(&text), text.len, &scan, h);
 	if (r > 0 && (size_t)h->len == text.len) {
 		char method[H1_METHOD_MAX + 1];
-		bool html = x->wants_html;
+		bool html = x->wants_html, te = x->te_trailers;
 
 		memcpy(method, x->method, sizeof(method));
 		h->method = (struct h1_text){ method, strlen(method) };
 		xchg_describe(x, h);
 		x->wants_html = html;
+		x->te_trailers = te;
 	} else {
 		r = -EBADMSG;
 	}

@@ -108,12 +108,13 @@ void up_free(struct up *u)
 {
 	ebuf_done(&u->in);
 	ebuf_done(&u->out);
+	up2_free(u->h2);
 	free(u);
 }
 
 static bool same_target(const struct edge_target *a, const struct edge_target *b)
 {
-	if (a->kind != b->kind || a->port != b->port)
+	if (a->kind != b->kind || a->port != b->port || a->h2c != b->h2c)
 		return false;
 	return a->kind != EDGE_VM ||
 	       (strcmp(a->vm, b->vm) == 0 && strcmp(a->instance, b->instance) == 0);
@@ -139,7 +140,10 @@ void up_assign(struct up *u, struct xchg *x)
 	u->scan = 0;
 	u->got_any = false;
 	u->chunks = (struct h1_chunks){ 0 };
-	ebuf_put(&u->out, ebuf_at(&x->head), x->head.len);
+	if (u->t.h2c)
+		up2_assign(u, x);
+	else
+		ebuf_put(&u->out, ebuf_at(&x->head), x->head.len);
 }
 
 /* Is there something to read that belongs to no request? */
@@ -157,6 +161,15 @@ static bool unasked(struct up *u)
 	return true;
 }
 
+/* Were request and response complete, and did neither end want to close? */
+static bool reusable(struct up *u)
+{
+	const struct xchg *x = u->x;
+
+	return u->keep && !u->eof && !u->shut && u->state == UP_OVER && !u->in.len && !u->out.len &&
+	       x->req_over && !x->resp_broken && !unasked(u);
+}
+
 void up_release(struct up *u)
 {
 	struct xchg *x = u->x;
@@ -164,8 +177,7 @@ void up_release(struct up *u)
 
 	if (u->dead)
 		return;
-	if (!x || !u->keep || u->eof || u->shut || u->state != UP_OVER || u->in.len || u->out.len ||
-	    !x->req_over || x->resp_broken || w->n_pool >= EDGE_UP_POOL_MAX || unasked(u)) {
+	if (!x || w->n_pool >= EDGE_UP_POOL_MAX || !(u->t.h2c ? up2_rest(u) : reusable(u))) {
 		up_close(u);
 		return;
 	}
@@ -174,10 +186,11 @@ void up_release(struct up *u)
 	pool_put(u);
 }
 
-/* Anything that arrives on an idle connection ends it, even a response. */
+/* Anything that arrives on an idle connection ends it, even a response; HTTP/2 has pings and the
+ * like. */
 void up_idle_event(struct up *u)
 {
-	if (unasked(u))
+	if (u->t.h2c ? !up2_idle(u) : unasked(u))
 		up_close(u);
 }
 
@@ -403,6 +416,8 @@ bool up_run(struct up *u)
 		if (!moved || u->dead || !u->connected)
 			return moved;
 	}
+	if (u->t.h2c)
+		return up2_run(u) || moved;
 	moved |= write_some(u);
 	moved |= read_some(u);
 	if (u->state == UP_HEAD && u->in.len)

@@ -87,7 +87,7 @@ static void drop_up(struct xchg *x)
 void xchg_free(struct xchg *x)
 {
 	line_end(x);
-	if (x->up && x->resp_over)
+	if (x->up && (x->resp_over || x->up->t.h2c)) /* of HTTP/2 a stream can be given up alone */
 		up_release(x->up);
 	drop_up(x);
 	xchg_wait(x, false);
@@ -100,6 +100,8 @@ void xchg_free(struct xchg *x)
 	ebuf_done(&x->authority);
 	ebuf_done(&x->cookie);
 	ebuf_done(&x->fields);
+	ebuf_done(&x->req_trailers);
+	ebuf_done(&x->resp_trailers);
 	free(x);
 }
 
@@ -122,6 +124,38 @@ static void answer(struct xchg *x, unsigned status, const char *type, const stru
 		resp_end(x);
 }
 
+/* As gRPC maps the status of HTTP; the message is the page's. */
+static void answer_grpc(struct xchg *x, unsigned status, const char *text)
+{
+	static const char hex[] = "0123456789ABCDEF";
+	struct h1_head h = { .status = 200, .framing = H1_BODY_NONE };
+	const char *code = status == 400                    ? "13"
+	                   : status == 404                  ? "12"
+	                   : status == 429 || status >= 502 ? "14"
+	                                                    : "2";
+	char message[768];
+	size_t n = 0;
+
+	for (const unsigned char *p = (const unsigned char *)text; *p && n + 4 < sizeof(message);
+	     p++) {
+		if (*p >= ' ' && *p <= '~' && *p != '%') {
+			message[n++] = (char)*p;
+			continue;
+		}
+		message[n++] = '%';
+		message[n++] = hex[*p >> 4];
+		message[n++] = hex[*p & 15];
+	}
+	h.fields[h.n_fields++] =
+	        (struct h1_field){ { "content-type", 12 }, { "application/grpc", 16 } };
+	h.fields[h.n_fields++] = (struct h1_field){ { "grpc-status", 11 }, { code, strlen(code) } };
+	h.fields[h.n_fields++] = (struct h1_field){ { "grpc-message", 12 }, { message, n } };
+	if (resp_head(x, &h, 0) < 0)
+		resp_break(x);
+	else
+		resp_end(x);
+}
+
 void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char *title,
                  const char *text)
 {
@@ -133,7 +167,10 @@ void xchg_refuse(struct xchg *x, unsigned status, enum err_code code, const char
 	x->state = X_LOCAL;
 	x->code = code;
 	atomic_fetch_add_explicit(&x->c->w->e->refused, 1, memory_order_relaxed);
-	if (x->resp_begun || page_make(x, status, code, title, text ? text : "", &body, &type) < 0)
+	if (x->grpc && x->c->h2 && !x->resp_begun)
+		answer_grpc(x, status, text ? text : title);
+	else if (x->resp_begun ||
+	         page_make(x, status, code, title, text ? text : "", &body, &type) < 0)
 		resp_break(x);
 	else
 		answer(x, status, type, &body);
@@ -261,6 +298,13 @@ static void find_way(struct xchg *x, bool pool)
 		refuse_unmapped(x);
 		return;
 	}
+	if (x->t.h2c && x->upgrade) {
+		xchg_refuse(
+		        x, 501, ERR_BAD_REQUEST, "No WebSockets here",
+		        "This name is mapped with the protocol h2c, which has no WebSockets. Map "
+		        "another name to the port with the protocol http1.");
+		return;
+	}
 	if (x->t.kind == EDGE_VM)
 		look = e->ops.look(e->ops.ctx, &x->t);
 	if (look == EDGE_ASLEEP && !x->was_asleep) {
@@ -370,6 +414,11 @@ void xchg_begin(struct xchg *x)
 	find_way(x, true);
 }
 
+void xchg_again(struct xchg *x)
+{
+	find_way(x, false);
+}
+
 static void retry_later(struct xchg *x)
 {
 	drop_up(x);
@@ -440,8 +489,12 @@ void xchg_up_failed(struct xchg *x, int error)
 	if (connecting)
 		refuse_silent(x);
 	else if (error == EBADMSG)
-		xchg_refuse(x, 502, ERR_BAD_ANSWER, "Invalid response",
-		            "The program in the VM sent a response that is not valid HTTP.");
+		xchg_refuse(
+		        x, 502, ERR_BAD_ANSWER, "Invalid response",
+		        x->t.h2c ? "The program in the VM does not speak HTTP/2 without TLS as it "
+		                   "should: this name is mapped with the protocol h2c."
+		                 : "The program in the VM sent a response that is not valid "
+		                   "HTTP.");
 	else
 		xchg_refuse(x, 502, ERR_CONNECTION_CLOSED, "The connection was closed",
 		            "The program in the VM closed the connection without an answer.");
@@ -489,7 +542,9 @@ bool xchg_late(struct xchg *x)
 size_t xchg_room(const struct xchg *x)
 {
 	if (x->state == X_ACTIVE || x->state == X_TUNNEL)
-		return x->up ? ebuf_free_up_to(&x->up->out, EDGE_BUF) : 0;
+		return !x->up         ? 0
+		       : x->up->t.h2c ? (x->up->h2 ? up2_room(x->up) : 0)
+		                      : ebuf_free_up_to(&x->up->out, EDGE_BUF);
 	return 0;
 }
 
@@ -503,6 +558,8 @@ int xchg_data(struct xchg *x, const uint8_t *p, size_t n)
 	x->req_begun = true;
 	x->bytes_in += n;
 	x->moved_ms = x->c->w->now;
+	if (x->up->h2)
+		return up2_data(x->up, p, n);
 	if (x->state == X_TUNNEL || x->req_framing != H1_BODY_CHUNKED)
 		return ebuf_put(out, p, n);
 	if (ebuf_printf(out, "%zx\r\n", n) < 0 || ebuf_put(out, p, n) < 0)
@@ -513,6 +570,8 @@ int xchg_data(struct xchg *x, const uint8_t *p, size_t n)
 void xchg_data_end(struct xchg *x)
 {
 	x->req_over = true;
-	if (x->req_framing == H1_BODY_CHUNKED && x->up && !x->up->shut)
+	if (x->up && x->up->h2)
+		up2_data_end(x->up);
+	else if (x->req_framing == H1_BODY_CHUNKED && x->up && !x->up->shut)
 		ebuf_put(&x->up->out, "0\r\n\r\n", 5);
 }

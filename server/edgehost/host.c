@@ -112,9 +112,11 @@ void host_send(struct edgehost *h, uint64_t gen, const struct edgew_msg *m, int 
 
 void host_way(struct edgehost *h, const struct edgehost_way *w, struct edgew_way *ret)
 {
-	*ret = (struct edgew_way){
-		.kind = (uint8_t)w->kind, .look = (uint8_t)w->look, .port = w->port, .cert = w->cert
-	};
+	*ret = (struct edgew_way){ .kind = (uint8_t)w->kind,
+		                   .look = (uint8_t)w->look,
+		                   .port = w->port,
+		                   .cert = w->cert,
+		                   .h2c = w->h2c };
 	if (w->kind != EDGE_VM)
 		return;
 	ret->tally = tally_of(h, w->vm);

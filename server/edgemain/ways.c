@@ -105,6 +105,7 @@ static void set_target(const struct ways *w, const struct edgew_way *way, struct
 {
 	t->kind = (enum edge_kind)way->kind;
 	t->port = way->port;
+	t->h2c = way->h2c;
 	t->field = t->kind == EDGE_ADDR && *w->field ? w->field : NULL;
 	memcpy(t->vm, way->place, sizeof(t->vm));
 	memcpy(t->instance, way->instance, sizeof(t->instance));

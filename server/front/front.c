@@ -112,6 +112,7 @@ static void find_public(struct front *f, const char *host, struct edgehost_way *
 	} else if (mapped || vm_name(f, host, &way)) {
 		ret->kind = EDGE_VM;
 		ret->port = way.port;
+		ret->h2c = way.h2c;
 		memcpy(ret->vm, way.vm, sizeof(ret->vm));
 		snprintf(account, ACCOUNT_SIZE, "%s", way.account);
 	}

@@ -28,6 +28,7 @@ struct store_mapping {
 	char account[ACCOUNT_SIZE];
 	char vm[ID_SIZE];
 	uint32_t port;
+	bool h2c;                /* HTTP/2 without TLS is spoken there, not HTTP/1 */
 	char ownership[ID_SIZE]; /* of the verified domain above it, or "": a preview name */
 	int64_t created_ms;
 };

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that lead to ports of VMs: TLS, HTTP/1.1 and HTTP/2, bodies, WebSockets, waking, error pages, hostile clients"""
 import base64
+import io
 import json
 import os
 import signal
 import subprocess
+import tarfile
 import threading
 import time
 
 import host
+import node
 from case import Case, limit, long, wait_for
 from edge_checks import Checks, Edge, read_until_closed
 from harness import ROOT
@@ -170,6 +173,27 @@ class Edges(Checks, EdgeBase):
         self.assertEqual((names[self.host], names["second.style.dev"]), (PORT, 3000))
         self.assertEqual([m["domain"] for m in self.s.api("GET", "/domains/v1/mappings?domain=second.style.dev")], ["second.style.dev"])
 
+    @limit(240)
+    def test_http2_to_the_vm(self):
+        """A program that speaks HTTP/2 alone: its trailers come through, and a request for it wakes the VM. Class Grpc is the long form of this."""
+        s = self.s
+        with open(os.path.join(ROOT, "tests/unit/h2c_app.mjs"), "rb") as f:
+            s.api("PUT", f"/v1/vms/{self.vm}/files/%2Froot%2Fh2c.mjs", {"content": base64.b64encode(f.read()).decode(), "encoding": "base64"})
+        s.sh(self.vm, "setsid node /root/h2c.mjs 50052 0.0.0.0 </dev/null >/root/h2c.log 2>&1 & "
+                      "timeout 180 sh -c 'until [ -s /root/h2c.log ]; do sleep 0.1; done'", timeout_ms=200000)
+        m = s.api("POST", "/domains/v1/mappings/h2c.pando.localhost", {"vmId": self.vm, "vmPort": 50052, "protocol": "h2c"})
+        self.assertEqual(m["protocol"], "h2c")
+        s.post(self.vm, "suspend")
+        got = self.e.curl("https://h2c.pando.localhost/echo", "--http2", "-H", "TE: trailers").json()
+        self.assertEqual((got[":scheme"], got["te"], got["x-forwarded-proto"]), ("http", "trailers", "https"))
+        text = subprocess.run(["curl", "-s", "-D", "-", "-o", "/dev/null", "--http2", "--cacert", self.ca, "--connect-to", f"::127.0.0.1:{self.tls_port}",
+                               "-d", "12345", "https://h2c.pando.localhost/trailers"], capture_output=True, text=True, timeout=60).stdout
+        self.assertRegex(text, r"(?s)^HTTP/2 200.*x-sum: 5")
+        self.assertEqual(self.e.curl("http://h2c.pando.localhost/echo").json()[":path"], "/echo")  # a client of HTTP/1
+        self.map("h2c.pando.localhost", self.vm, 50052)  # now as HTTP/1, which it does not speak
+        self.assertEqual(self.e.curl("https://h2c.pando.localhost/echo").status, 502)
+        self.refused(400, "BAD_REQUEST", s.api, "POST", "/domains/v1/mappings/h2c.pando.localhost", {"vmId": self.vm, "protocol": "spdy"})
+
     def test_pages_explain(self):
         r = self.e.curl("https://nobody.pando.localhost/", "-H", "Accept: text/html")
         self.assertEqual(r.status, 404)
@@ -289,3 +313,62 @@ class Edges(Checks, EdgeBase):
             time.sleep(1)
         wait_for("the VM sleeps", lambda: self.s.state(self.vm) == "suspended", 120, 0.5)
         self.s.post(self.vm, "start", {"idleTimeoutSeconds": None})
+
+
+GRPC = os.path.join(ROOT, "tests/grpc")
+
+
+class Grpc(EdgeBase):
+    """A real client on this host, a real server in a VM; the name is mapped with the protocol h2c."""
+    host = "grpc.pando.localhost"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.use_edge()
+
+    @limit(240)
+    @long
+    def test_install(self):
+        node.install(self, GRPC)
+
+    def archive(self):
+        """What the server needs of the folder, as a tar."""
+        def wanted(info):
+            return info if info.isdir() or info.name.endswith((".js", ".mjs", ".cjs", ".json", ".proto")) else None
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w:gz") as tar:
+            tar.add(GRPC, "grpc", filter=wanted)
+        return base64.b64encode(out.getvalue()).decode()
+
+    @limit(800)
+    @long
+    def test_the_package_works(self):
+        s = self.s
+        vm = s.create()
+        s.api("PUT", f"/v1/vms/{vm}/files/%2Froot%2Fgrpc.tgz", {"content": self.archive(), "encoding": "base64"})
+        s.sh(vm, "cd /root && tar xzf grpc.tgz && cd grpc && (setsid node server.mjs 50051 </dev/null >/root/grpc.log 2>&1 &) && "
+                 "timeout 280 sh -c 'until [ -s /root/grpc.log ]; do sleep 0.1; done'; cat /root/grpc.log", timeout_ms=300000)
+        self.refused(400, "BAD_REQUEST", s.api, "POST", f"/domains/v1/mappings/{self.host}", {"vmId": vm, "vmPort": 50051, "protocol": "spdy"})
+        m = s.api("POST", f"/domains/v1/mappings/{self.host}", {"vmId": vm, "vmPort": 50051, "protocol": "h2c"})
+        self.assertEqual(m["protocol"], "h2c")
+        self.map("http1.pando.localhost", vm, 50051)
+        s.api("POST", "/domains/v1/mappings/grpc-silent.pando.localhost", {"vmId": vm, "vmPort": 9, "protocol": "h2c"})
+        self.assertEqual({m["domain"]: m["protocol"] for m in s.api("GET", "/domains/v1/mappings")},
+                         {self.host: "h2c", "http1.pando.localhost": "http1", "grpc-silent.pando.localhost": "h2c"})
+        s.post(vm, "suspend")
+        node.run(self, GRPC, ["grpc.test.mjs"], {"GRPC_HOST": self.host, "EDGE_TLS_PORT": str(self.tls_port), "EDGE_CA": self.ca,
+                                                 "GRPC_SILENT": "grpc-silent.pando.localhost", "GRPC_LARGE": str(1 << 20)}, 450)
+
+        def lines():
+            return [x["access"] for x in s.api("GET", f"/observability/v1/logs?domain={self.host}")["logs"]]
+        wait_for("the access log", lambda: any(a["path"] == "/pando.Test/Fail" for a in lines()), 30)
+        first = lines()[0]
+        self.assertEqual((first["path"], first["protocol"], first["status"], first["wokeVm"]), ("/pando.Test/Echo", "HTTP/2", 200, True))
+        # HTTP/1 to a program that speaks HTTP/2 alone, as the mapping says; and a client of HTTP/1 to the h2c name
+        self.assertEqual(self.e.curl("https://http1.pando.localhost/pando.Test/Echo").status, 502)
+        r = self.e.curl(self.url("/pando.Test/Echo"), "--http1.1", "-X", "POST", "-H", "Content-Type: text/plain", "-d", "x")
+        self.assertEqual(r.status, 415)
+
+    def url(self, path):
+        return f"https://{self.host}{path}"

@@ -54,6 +54,7 @@ static struct stand {
 	int ups[64];
 	size_t n_ups;
 	uint8_t flags;
+	bool h2c; /* the program behind the edge speaks HTTP/2; frames and heads are its own */
 	unsigned machine;
 	bool gone;
 	struct sockaddr_un addr, nobody;
@@ -66,6 +67,7 @@ static void route(void *ctx, const char *host, struct edge_target *ret)
 	must(strlen(host) <= H1_HOST_MAX);
 	*ret = (struct edge_target){ .kind = st.flags & FLAG_VM ? EDGE_VM : EDGE_ADDR,
 		                     .port = 80,
+		                     .h2c = st.h2c,
 		                     .field = "X-Pando-Edge: secret\r\n" };
 	snprintf(ret->vm, sizeof(ret->vm), "vm");
 	if (strcmp(host, "nowhere.test") == 0)
@@ -236,6 +238,13 @@ static void send_client(const void *p, size_t n)
 	}
 }
 
+static void send_machine(const void *p, size_t n)
+{
+	for (size_t i = 0; i < st.n_ups && n; i++)
+		(void)!send(st.ups[i], p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	rest();
+}
+
 static void send_frame(uint8_t type, uint8_t flags, uint32_t stream, const void *p, size_t n)
 {
 	uint8_t *frame = malloc(9 + n);
@@ -249,7 +258,10 @@ static void send_frame(uint8_t type, uint8_t flags, uint32_t stream, const void 
 	put_be32(frame + 5, stream);
 	if (n)
 		memcpy(frame + 9, p, n);
-	send_client(frame, 9 + n);
+	if (st.h2c)
+		send_machine(frame, 9 + n);
+	else
+		send_client(frame, 9 + n);
 	free(frame);
 }
 
@@ -329,8 +341,7 @@ static void step(enum step what, struct in in, uint16_t n)
 		send_head(in);
 		break;
 	case STEP_MACHINE:
-		for (size_t i = 0; i < st.n_ups && in.n; i++)
-			(void)!send(st.ups[i], in.p, in.n, MSG_NOSIGNAL | MSG_DONTWAIT);
+		send_machine(in.p, in.n);
 		break;
 	case STEP_CLOSE:
 		while (st.n_ups)
@@ -379,6 +390,30 @@ static void begin(bool h2)
 	rest();
 }
 
+/* Two requests of the client, one with a body that is still to come; bytes of the input follow. */
+static void ask_h2c(void)
+{
+	static const struct {
+		uint8_t flags, stream;
+		const char *lines;
+	} heads[] = {
+		{ 5, 1,
+		  ":method: GET\n:scheme: https\n:path: /a\n:authority: x.test\nte: trailers" },
+		{ 4, 3, ":method: POST\n:scheme: https\n:path: /b\n:authority: x.test" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
+		autobuf struct buf b = { 0 };
+
+		st.h2c = false; /* as the client's */
+		buf_put_u8(&b, heads[i].flags);
+		buf_put_u8(&b, heads[i].stream);
+		buf_put(&b, heads[i].lines, strlen(heads[i].lines));
+		send_head((struct in){ b.p, b.len });
+		st.h2c = true;
+	}
+}
+
 static void end(void)
 {
 	struct worker *w = &st.w;
@@ -408,6 +443,8 @@ static int edge_one(const uint8_t *data, size_t size, bool h2)
 	st.w.now = clock_ms();
 	st.w.tick_at = st.w.now + EDGE_TICK_MS;
 	begin(h2);
+	if (st.h2c)
+		ask_h2c();
 	for (int i = 0; in.n && i < STEPS_MAX; i++) {
 		enum step what = in_u8(&in) % STEP_N;
 		uint16_t n = in_u16(&in);

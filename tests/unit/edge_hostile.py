@@ -49,10 +49,10 @@ class Stand:
         self.control.send(message(READY, 0, struct.pack(">I", VERSION)))
 
     def way(self, host):
-        """(kind, look, port)"""
+        """(kind, look, h2c, port)"""
         self.lanes[0].send(message(WAY, 7, text(host)))
         got = self.lanes[0].recv(4096)
-        return list(struct.unpack(">BBH", got[6:10]))
+        return list(struct.unpack(">BBBH", got[6:11]))
 
     def call(self, kind, host, ident=9):
         """(errno, number of descriptors)"""
@@ -136,7 +136,7 @@ def forges_lines(s):
     """Lines of names that lead elsewhere, or nowhere; then as many as it can."""
     s.lanes[0].send(message(WAY, 7, text("vm.edge.test")))
     got = s.lanes[0].recv(4096)
-    place = got[34:34 + struct.unpack(">I", got[30:34])[0]].decode()
+    place = got[35:35 + struct.unpack(">I", got[31:35])[0]].decode()
     lines = [line("vm.edge.test", "0" * 16), line("nowhere.edge.test", place), line("silent.edge.test", place), line("app.edge.test", ""),
              line("vm.edge.test", place, "/true")]
     s.log.send(message(LINES, 0, struct.pack(">I", 5) + text(b"".join(lines))))

@@ -6,15 +6,15 @@
  * For bench/ (the proxy is measured, not an emulated guest) and tests/unit/test_edge.py. Every name
  * leads to UPSTREAM but "nowhere.edge.test" (not mapped) and "vm.edge.test", which stands for a VM
  * that is asleep: its socket comes after a moment, from the opener. "port-8000.edge.test" is a VM
- * that was just booted, whose port 8000 is this host's; "stuck.edge.test" one that never comes up.
- * The certificate of "slow*.own.test" is not made before "sign" is read, that of "stuck*.own.test"
- * not before the end, that of "never.own.test" not at all. Prints "ready", a line of figures for
- * each line that it reads, and ends when its standard input ends. "keep" keeps a copy of each
- * upstream socket that it opens from then on, until "drop", as pandod has one for a moment after it
- * has passed a socket on. "lines" prints the lines of the access log since the last time. In the
- * environment, EDGEUP_FIELD is a field for UPSTREAM and EDGEUP_CONF has limits: "addr_conns=20
- * idle_ms=500"; EDGEUP_PROGRAM is run instead of pando-edge. It fails if that process ended by
- * itself, unless EDGEUP_ENDS is set.
+ * that was just booted, whose port 8000 is this host's ("h2c-8000.edge.test": and speaks HTTP/2);
+ * "stuck.edge.test" one that never comes up. The certificate of "slow*.own.test" is not made before
+ * "sign" is read, that of "stuck*.own.test" not before the end, that of "never.own.test" not at
+ * all. Prints "ready", a line of figures for each line that it reads, and ends when its standard
+ * input ends. "keep" keeps a copy of each upstream socket that it opens from then on, until "drop",
+ * as pandod has one for a moment after it has passed a socket on. "lines" prints the lines of the
+ * access log since the last time. In the environment, EDGEUP_FIELD is a field for UPSTREAM and
+ * EDGEUP_CONF has limits: "addr_conns=20 idle_ms=500"; EDGEUP_PROGRAM is run instead of pando-edge.
+ * It fails if that process ended by itself, unless EDGEUP_ENDS is set.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static const char *vm_of(const char *host)
 		if (strncmp(host, names[i], n) == 0 && strcmp(host + n, ".edge.test") == 0)
 			return names[i];
 	}
-	return strncmp(host, "port-", 5) == 0 ? "fresh" : NULL;
+	return strncmp(host, "port-", 5) == 0 || strncmp(host, "h2c-", 4) == 0 ? "fresh" : NULL;
 }
 
 static bool own(const char *name)
@@ -94,7 +94,8 @@ static void way(void *ctx, const char *host, struct edgehost_way *ret)
 	ret->kind = EDGE_VM;
 	snprintf(ret->vm, sizeof(ret->vm), "%s", vm);
 	if (strcmp(vm, "fresh") == 0)
-		ret->port = (uint16_t)strtoul(host + 5, NULL, 10);
+		ret->port = (uint16_t)strtoul(strchr(host, '-') + 1, NULL, 10);
+	ret->h2c = strncmp(host, "h2c-", 4) == 0;
 }
 
 static void look(void *ctx, struct edgehost_way *w)

@@ -166,9 +166,10 @@ int api_verification_cancel(struct request *req, struct reply *res, struct err *
 
 static json_t *shape_mapping(const struct store_mapping *m)
 {
-	return json_pack("{s:s, s:s, s:s, s:I, s:n, s:s, s:o, s:n}", "id", m->id, "domain",
-	                 m->domain, "vmId", m->vm, "vmPort", (json_int_t)m->port, "deploymentId",
-	                 "ownershipId", *m->ownership ? m->ownership : "preview", "createdAt",
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:n, s:s, s:o, s:n}", "protocol",
+	                 m->h2c ? "h2c" : "http1", "id", m->id, "domain", m->domain, "vmId", m->vm,
+	                 "vmPort", (json_int_t)m->port, "deploymentId", "ownershipId",
+	                 *m->ownership ? m->ownership : "preview", "createdAt",
 	                 shape_time(m->created_ms), "unmappedAt");
 }
 
@@ -198,14 +199,29 @@ int api_mapping_list(struct request *req, struct reply *res, struct err *err)
 	return reply_json(res, json_incref(items), err);
 }
 
+/* "protocol" of a mapping. */
+static int read_protocol(const char *text, enum err_code tag, bool *ret, struct err *err)
+{
+	*ret = strcmp(text, "h2c") == 0;
+	if (*ret || !*text || strcmp(text, "http1") == 0)
+		return 0;
+	return err_tag(
+	        err, -EINVAL, tag,
+	        "'protocol' must be http1, or h2c for programs that speak HTTP/2 without TLS, as "
+	        "gRPC's do; not '%s'",
+	        text);
+}
+
 struct mapping_body {
 	char vm[64];
 	int64_t port;
+	char protocol[32];
 	json_t *deployment;
 };
 static const struct json_field mapping_fields[] = {
 	JSON_FIELD_STR(mapping_body, vm, "vmId", JSON_NULLABLE),
 	JSON_FIELD(JSON_WANT_I64, mapping_body, port, "vmPort", JSON_NULLABLE, 1, 65535),
+	JSON_FIELD_STR(mapping_body, protocol, "protocol", JSON_NULLABLE),
 	JSON_FIELD(JSON_WANT_ANY, mapping_body, deployment, "deploymentId", 0, 0, 0),
 };
 
@@ -216,11 +232,13 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 	struct store_mapping m;
 	struct domains *d;
 	struct vm_info v;
+	bool h2c;
 	int r;
 
 	if ((r = need(req, &d, err)) < 0 ||
 	    (r = request_fields(req, ERR_BAD_REQUEST, mapping_fields, ARRAY_SIZE(mapping_fields),
-	                        &b, err)) < 0)
+	                        &b, err)) < 0 ||
+	    (r = read_protocol(b.protocol, ERR_BAD_REQUEST, &h2c, err)) < 0)
 		return r;
 	if (!*b.vm)
 		return err_tag(
@@ -232,7 +250,7 @@ int api_mapping_create(struct request *req, struct reply *res, struct err *err)
 		reply_extra(res, "vmId", json_string(b.vm));
 		return r;
 	}
-	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, &m, err);
+	r = domains_map(d, who_of(req)->account, domain, b.vm, (uint32_t)b.port, h2c, &m, err);
 	if (r < 0)
 		return named(res, r, domain);
 	json_t *o = shape_mapping(&m);
@@ -288,10 +306,12 @@ int api_ca(struct request *req, struct reply *res, struct err *err)
 struct wish_body {
 	char domain[512];
 	int64_t port;
+	char protocol[32];
 };
 static const struct json_field wish_fields[] = {
 	JSON_FIELD_STR(wish_body, domain, "domain", JSON_REQUIRED),
 	JSON_FIELD(JSON_WANT_I64, wish_body, port, "vmPort", JSON_NULLABLE, 1, 65535),
+	JSON_FIELD_STR(wish_body, protocol, "protocol", JSON_NULLABLE),
 };
 
 int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, size_t *ret_n,
@@ -320,7 +340,8 @@ int domain_wishes(struct request *req, json_t *list, struct domain_wish *ret, si
 			return r;
 		}
 		if ((r = domains_may_map(d, who_of(req)->account, b.domain, err)) < 0 ||
-		    (r = domain_normal(b.domain, true, ret[i].domain, err)) < 0)
+		    (r = domain_normal(b.domain, true, ret[i].domain, err)) < 0 ||
+		    (r = read_protocol(b.protocol, ERR_INVALID_DOMAINS, &ret[i].h2c, err)) < 0)
 			return r;
 		ret[i].port = (uint32_t)b.port;
 	}
