@@ -61,5 +61,4 @@ const char migration_23[] = "CREATE TABLE vm_ports ("
                             "CREATE INDEX vm_ports_account ON vm_ports (account);";
 
 /* What the program behind a name speaks. */
-const char migration_24[] =
-        "ALTER TABLE domain_mappings ADD COLUMN h2c BIGINT NOT NULL DEFAULT 0;";
+const char migration_24[] = "ALTER TABLE domain_mappings ADD COLUMN h2c BIGINT NOT NULL DEFAULT 0;";
