@@ -6,8 +6,7 @@
  * Names of the server itself (the base domain, api., git. and dashboard. below it) lead to the
  * API's own address. A name that is mapped leads to its VM; <vm id>.<suffix> leads to port 3000 of
  * that VM without a mapping. Guests get the same answers, and some that others do not (inside.c):
- * their questions have EDGE_INSIDE before the name. Everything here is called by threads of the
- * edge.
+ * their questions have EDGE_INSIDE before the name. All of it is called by threads of the edge.
  */
 #include "front/front.h"
 
