@@ -41,7 +41,7 @@ function listen({ flags }) {
 		parentPort.postMessage({ word: "INT" });
 		while (Atomics.wait(flags, 0, 0, ACK_MS) === "timed-out") {
 			if (!Atomics.load(flags, 1)) continue; // not busy with the cell, but slow
-			Atomics.store(flags, 1, 2);
+			Atomics.store(flags, 2, 1);
 			session.post("Runtime.terminateExecution");
 			return;
 		}
@@ -261,7 +261,7 @@ class Kernel {
 		this.sent = 0;
 		this.interrupt = null;
 		this.random = new Random();
-		this.flags = new Int32Array(new SharedArrayBuffer(8)); // an interrupt was heard; a cell runs (1), or is broken off (2)
+		this.flags = new Int32Array(new SharedArrayBuffer(12)); // an interrupt was heard; a cell runs; it was terminated
 		this.session = new inspector.Session();
 		this.session.connect();
 	}
@@ -406,14 +406,15 @@ class Kernel {
 		const name = `cell-${++this.count}`;
 		this.sent = 0;
 		this.random.check();
+		Atomics.store(this.flags, 2, 0);
 		Atomics.store(this.flags, 1, 1);
 		try {
 			const r = await this.evaluate(code, name);
 			if ("error" in r) this.failed(r.error, r.where);
 			else if (r.value !== undefined) this.show(r.value);
 		} catch (e) {
-			// what the inspector says of a terminated cell differs from version to version
-			this.failed(Atomics.load(this.flags, 1) === 2 ? new Interrupted() : e, "");
+			// Node.js 20 says "Execution was terminated", 24 "Internal error".
+			this.failed(Atomics.load(this.flags, 2) ? new Interrupted() : e, "");
 		}
 		Atomics.store(this.flags, 1, 0);
 		this.interrupt = null;
