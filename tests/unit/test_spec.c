@@ -168,7 +168,6 @@ static void what_is_wrong_is_refused(void **state)
 		{ "{\"spec\":[]}", "BAD_REQUEST" },
 		{ "{\"spec\":{\"snapshot\":7}}", "BAD_REQUEST" },
 		{ "{\"spec\":{\"domains\":[{\"domain\":\"a\"}]}}", "BAD_REQUEST" },
-		{ "{\"spec\":{\"ports\":[{\"port\":443,\"targetPort\":3000}]}}", "BAD_REQUEST" },
 		{ "{\"users\":{}}", "BAD_REQUEST" },
 		{ "{\"users\":[{}]}", "BAD_REQUEST" },
 		{ "{\"users\":[{\"name\":\"a b\"}]}", "VALIDATION_ERROR" },
