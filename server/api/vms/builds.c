@@ -46,12 +46,14 @@ int api_snapshot_create(struct request *req, struct reply *res, struct err *err)
 	autospec struct spec spec = { 0 };
 	struct snapshot_wish w;
 	struct snapshot_info n;
+	json_t *body;
 	int r;
 
 	if ((r = request_snapshot(req, tag, &w, err)) < 0 ||
-	    (r = request_spec(req, res, tag, &spec, err)) < 0)
+	    (r = request_spec(req, res, tag, &spec, err)) < 0 ||
+	    (r = request_json(req, tag, &body, err)) < 0)
 		return r;
-	if (spec.ports)
+	if (json_array_size(spec.ports) || json_array_size(json_object_get(body, "ports")))
 		return err_tag(
 		        err, -EINVAL, tag,
 		        "'ports' belong to a VM, not to a snapshot: give them when the VM is "
