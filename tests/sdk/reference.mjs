@@ -285,4 +285,5 @@ for (const page of pages)
 after(async () => {
   for (const { id } of (await freestyle.git.repos.list({ limit: 100 })).repositories) await raw("DELETE", `/git/v1/repo/${id}`);
   rmSync(home, { recursive: true, force: true });
+  for (const name of ["repo.tar", "repo.zip"]) rmSync(name, { force: true }); // of the page on archives
 });
