@@ -5,9 +5,11 @@ serve_agent and serve_git print "port key directory" when they are ready, do a w
 """
 import http.server
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../agent/kernels")  # for serve_agent
@@ -58,6 +60,40 @@ class ServedGit(Served):
     def setUp(self):
         super().setUp()
         self.make_top()
+
+
+class Restarted:
+    """serve_git, one for each test, with a data directory that outlives it: tests stop it, kill it and start it again."""
+    program = sys.argv[1]
+    limit_s = 200
+    env = {}
+
+    def start(self):
+        self.proc = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                     env={**os.environ, "FX_DATA": self.data_dir, **self.env})
+        port, self.key, _ = self.proc.stdout.readline().split()
+        self.port = int(port)
+
+    def stop(self):
+        if self.proc.poll() is None:
+            self.proc.stdin.close()
+            self.assertEqual(self.proc.wait(60), 0)
+        self.proc.stdout.close()
+
+    def crash(self):
+        self.proc.kill()
+        self.proc.wait(60)
+        self.proc.stdin.close()
+        self.proc.stdout.close()
+
+    def setUp(self):
+        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {self.limit_s} s"))
+        signal.alarm(self.limit_s)
+        self.addCleanup(signal.alarm, 0)
+        self.data_dir = tempfile.mkdtemp(prefix="pando-served-")
+        self.addCleanup(shutil.rmtree, self.data_dir, ignore_errors=True)
+        self.start()
+        self.addCleanup(self.stop)
 
 
 def listen(test, handler, **attributes):

@@ -9,11 +9,9 @@ import json
 import os
 import queue
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -21,10 +19,8 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import ZERO, GitTools  # noqa: E402
 from git_hostile_checks import GitPacks  # noqa: E402
-from served import listen  # noqa: E402
+from served import Restarted, listen  # noqa: E402
 
-SERVE = sys.argv[1]
-LIMIT_S = 200
 WAIT_S = 60
 DAY_S, WEEK_S = 86400, 7 * 86400
 UNIT_S = 10  # PANDO_WEBHOOK_RETRY_S as it is; the server of these tests counts in seconds
@@ -56,35 +52,9 @@ def b64(text):
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-class Base(GitTools, unittest.TestCase):
-    env = {}
-
-    def start(self):
-        self.proc = subprocess.Popen([SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                     env={**os.environ, "FX_DATA": self.data_dir, **self.env})
-        port, key, _ = self.proc.stdout.readline().split()
-        self.port, self.key = int(port), key
-
-    def stop(self):
-        if self.proc.poll() is None:
-            self.proc.stdin.close()
-            self.assertEqual(self.proc.wait(60), 0)
-        self.proc.stdout.close()
-
-    def crash(self):
-        self.proc.kill()
-        self.proc.wait(60)
-        self.proc.stdin.close()
-        self.proc.stdout.close()
-
+class Base(Restarted, GitTools, unittest.TestCase):
     def setUp(self):
-        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
-        signal.alarm(LIMIT_S)
-        self.addCleanup(signal.alarm, 0)
-        self.data_dir = tempfile.mkdtemp(prefix="pando-trigger-")
-        self.addCleanup(shutil.rmtree, self.data_dir, ignore_errors=True)
-        self.start()
-        self.addCleanup(self.stop)
+        super().setUp()
         self.make_top()
         self.hook = listen(self, Receiver, got=queue.Queue(), answers=[], lock=threading.Lock(), release=threading.Event())
         self.addCleanup(self.hook.release.set)

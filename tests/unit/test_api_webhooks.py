@@ -6,52 +6,20 @@ import hmac
 import json
 import os
 import queue
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from webhook_checks import Hooks, Receiver  # noqa: E402
 from git_checks import GitTools  # noqa: E402
-from served import listen  # noqa: E402
-
-SERVE = sys.argv[1]
-LIMIT_S = 200
+from served import Restarted, listen  # noqa: E402
 
 
-class Base(Hooks, GitTools, unittest.TestCase):
-    env = {}
 
-    def start(self):
-        self.proc = subprocess.Popen([SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                     env={**os.environ, "FX_DATA": self.data_dir, **self.env})
-        port, key, _ = self.proc.stdout.readline().split()
-        self.port, self.key = int(port), key
-
-    def stop(self):
-        if self.proc.poll() is None:
-            self.proc.stdin.close()
-            self.assertEqual(self.proc.wait(60), 0)
-        self.proc.stdout.close()
-
-    def crash(self):
-        self.proc.kill()
-        self.proc.wait(60)
-        self.proc.stdin.close()
-        self.proc.stdout.close()
-
+class Base(Restarted, Hooks, GitTools, unittest.TestCase):
     def setUp(self):
-        signal.signal(signal.SIGALRM, lambda *_: self.fail(f"not done after {LIMIT_S} s"))
-        signal.alarm(LIMIT_S)
-        self.addCleanup(signal.alarm, 0)
-        self.data_dir = tempfile.mkdtemp(prefix="pando-hook-")
-        self.addCleanup(shutil.rmtree, self.data_dir, ignore_errors=True)
-        self.start()
-        self.addCleanup(self.stop)
+        super().setUp()
         self.hook = listen(self, Receiver, got=queue.Queue(), answers=[], lock=threading.Lock())
         self.endpoint = f"http://127.0.0.1:{self.hook.server_port}"
 
