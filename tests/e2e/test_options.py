@@ -3,7 +3,7 @@
 import os
 import re
 
-from case import Case, limit, wait_for
+from case import Case, limit, long, wait_for
 
 BUILD_S = 400
 SHOW = "/bin/sh -c 'echo \"service:$COLOUR\" >/run/colour; exec sleep infinity'"
@@ -48,14 +48,24 @@ class Options(Case):
             self.s.delete(v)
         self.s.api("DELETE", f"/v1/vms/snapshots/{snapshot}")
 
-    @limit(600)
-    def test_ready(self):
-        """A create that waits is answered when the service has said READY=1; a start waits for the whole boot."""
+    def make_notifying(self):
         notify = "/bin/sh -c 'sleep 5; touch /run/told; systemd-notify --ready; exec sleep infinity'"
         vm = self.make(waitForReadySignal=True, spec={"git": {"repos": []}, "systemd": {"services": [
             {"name": "slow", "mode": "service", "exec": [notify], "readySignal": True}]}})
         self.assertEqual(self.s.sh(vm, "cat /run/told; systemctl is-active slow"), "active")
+        return vm
+
+    @limit(300)
+    def test_ready(self):
+        """A create that waits is answered when the service has said READY=1."""
+        vm = self.make_notifying()
         self.assertTrue(self.s.vms()[vm]["createdDeclaratively"])
+
+    @long
+    @limit(600)
+    def test_ready_after_a_boot(self):
+        """A start waits for the whole boot."""
+        vm = self.make_notifying()
         self.s.post(vm, "stop")
         self.s.post(vm, "start", {"waitForReadySignal": True}, timeout=BUILD_S)
         self.assertEqual(self.s.sh(vm, "cat /run/told; systemctl is-active slow"), "active")

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import urllib.request
 
-from case import Case, limit, wait_for
+from case import Case, limit, long, wait_for
 from test_network import mirror
 
 BUILD_S = 400
@@ -263,6 +263,7 @@ class Spec(Case):
         self.assertEqual(errors[0].code, "VM_DELETED")
         self.assertIsNone(building())
 
+    @long
     @limit(300)
     def test_another_size(self):
         vm = self.make(spec={"vcpuCount": 1, "memSizeGb": 0.5, "rootfsSizeGb": 24})
