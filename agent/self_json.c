@@ -38,9 +38,12 @@ static const char *skip_string(const char *p, const char *end)
 /* Behind the value that begins at p, or NULL. */
 static const char *skip_value(const char *p, const char *end, int depth)
 {
-	char open = p < end ? *p : '\0';
-	bool object = open == '{';
+	char open = '\0';
+	bool object;
 
+	if (p < end)
+		open = *p;
+	object = open == '{';
 	if (open == '"')
 		return skip_string(p, end);
 	if (open != '{' && open != '[') {

@@ -141,7 +141,7 @@ int store_hook_list(struct store *s, const char *account, struct store_hook **re
 
 int store_hook_update(struct store *s, const struct store_hook *h, struct err *err)
 {
-	autowipe struct store_hook *row = malloc(sizeof(*row));
+	autowipe struct store_hook *row = calloc(1, sizeof(*row));
 	autotx struct tx t = { 0 };
 	int64_t dropped;
 	int r;

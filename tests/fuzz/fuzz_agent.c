@@ -343,7 +343,7 @@ static void give(int host, struct in *in, unsigned more)
 	autobuf struct buf b = { 0 };
 
 	if (type == TIME)
-		skew_ms += 16u * in_u16(&p);
+		skew_ms += (uint64_t)16 * in_u16(&p);
 	if (type == PROGRAM)
 		program = p;
 	for (unsigned i = 0; type == REPEAT && !more && i < flags; i++) {
