@@ -35,7 +35,7 @@ E2E_S = 3600        # of one lane of end-to-end tests
 E2E_LONG_S = 4500   # of one lane of the long ones
 TAIL_LINES = 40
 AGAIN_MAX = 6     # test programs and classes that get a second try; more are not an accident
-UNIT_LANES = 3    # unit test programs at a time: most of them wait more than they compute
+UNIT_LANES = 4    # unit test programs at a time: most of them wait more than they compute
 LANES = 3         # end-to-end test programs at a time: one more than cores, since all of them spend time waiting
 BESIDE = 2        # of these, beside the other steps
 
