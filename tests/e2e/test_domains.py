@@ -277,7 +277,7 @@ case $1 in
 begin) verb=add ;;
 *) verb=del ;;
 esac
-printf 'server %s\\nzone {zone}.\\n%s _acme-challenge.%s. 1 TXT "%s"\\nsend\\nquit\\n' {address} $verb "$3" "$5" | knsupdate
+printf 'server %s\\nzone {zone}.\\n%s _acme-challenge.%s. 1 TXT "%s"\\nsend\\nquit\\n' {address} $verb "$3" "$5" | knsupdate -v
 """
 
 
