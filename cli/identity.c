@@ -5,6 +5,7 @@
 
 #include "base/auto.h"
 #include "cli/cli.h"
+#include "cli/resolve.h"
 
 static const struct cli_col identity_cols[] = { { "ID", "id" }, { "MANAGED", "managed" } };
 static const struct cli_col token_cols[] = { { "ID", "id" }, { "CREATED", "createdAt" } };
@@ -76,32 +77,37 @@ static json_t *users_of(const char *list)
 	return users;
 }
 
+/* The permission of an identity on a VM, which is named as everywhere. */
+static int permission(struct cli *c, const struct cli_args *a, const char *method, json_t *body,
+                      const char *done)
+{
+	autofree char *vm = cli_vm_id(c, a->arg[1]);
+	autojson json_t *reply = NULL;
+	int r;
+
+	if (!vm) {
+		json_decref(body);
+		return CLI_REFUSED;
+	}
+	r = call(c, method,
+	         cli_path(c, "/identity/v1/identities/%s/permissions/vm/%s", a->arg[0], vm), body,
+	         &reply);
+	if (r == CLI_OK)
+		cli_say(c, reply, "%s", done);
+	return r;
+}
+
 static int grant(struct cli *c, const struct cli_args *a)
 {
 	json_t *body =
 	        a->opt[0] ? json_pack("{s:o}", "allowedUsers", users_of(a->opt[0])) : json_object();
-	autojson json_t *reply = NULL;
-	int r = call(
-	        c, a->opt[1] ? "PUT" : "POST",
-	        cli_path(c, "/identity/v1/identities/%s/permissions/vm/%s", a->arg[0], a->arg[1]),
-	        body, &reply);
 
-	if (r == CLI_OK)
-		cli_say(c, reply, "granted");
-	return r;
+	return permission(c, a, a->opt[1] ? "PUT" : "POST", body, "granted");
 }
 
 static int revoke_grant(struct cli *c, const struct cli_args *a)
 {
-	autojson json_t *reply = NULL;
-	int r = call(
-	        c, "DELETE",
-	        cli_path(c, "/identity/v1/identities/%s/permissions/vm/%s", a->arg[0], a->arg[1]),
-	        NULL, &reply);
-
-	if (r == CLI_OK)
-		cli_say(c, reply, "revoked");
-	return r;
+	return permission(c, a, "DELETE", NULL, "revoked");
 }
 
 static const struct cli_verb verbs[] = {

@@ -128,8 +128,10 @@ class Accounts(Case):
         cls = type(self)
         identity = self.pando("identity", "create", "--json")["id"]
         token = self.pando("token", "create", identity, "--json")["token"]
-        self.pando("identity", "grant", identity, self.vm)
+        self.s.api("PATCH", f"/v1/vms/{self.vm}", {"name": "by-name"})
+        self.pando("identity", "grant", identity, "by-name")
         self.assertIn(self.vm, self.pando("identity", "grants", identity))
+        self.assertIn("no-such-vm", self.pando("identity", "grant", identity, "no-such-vm", code=1))
         run = {"command": "cat /root/mine"}
         self.assertEqual(self.s.api("POST", f"/v1/vms/{self.vm}/exec-await", run, key=token)["stdout"], "mine\n")
         self.refused(403, "VM_ACCESS_DENIED", self.s.api, "POST", f"/v1/vms/{self.theirs}/exec-await", run, key=token)
@@ -144,7 +146,7 @@ class Accounts(Case):
             self.assertEqual(r.status, 200)
             while b"begun" not in r.readline():
                 pass
-            self.pando("identity", "revoke", identity, self.vm)
+            self.pando("identity", "revoke", identity, "by-name")
             try:
                 while r.readline():
                     pass
