@@ -8,7 +8,6 @@ the server is at rest: what it makes ahead of need is there. A width of 30 is mo
 import os
 import re
 import shutil
-import socket
 import sqlite3
 import string
 import subprocess
@@ -20,6 +19,7 @@ import edge
 import gitrepos
 import harness
 from kinds import Clock
+from ports import free_port
 
 SIZE = {"PANDO_VM_VCPUS": os.environ.get("PANDO_BENCH_VCPUS", "1"), "PANDO_VM_MEM_MB": os.environ.get("PANDO_BENCH_MEM_MB", "512"),
         "PANDO_VM_DISK_GB": "20"}
@@ -166,9 +166,7 @@ class Bare:
     """libmicrohttpd answering a constant (bare.c)."""
 
     def __init__(self, build, mode):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.proc = subprocess.Popen([os.path.join(build, "bench/bare"), mode, str(self.port)], stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, text=True)
         if self.proc.stdout.readline() != "ready\n":

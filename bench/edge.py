@@ -20,6 +20,9 @@ import time
 import figures
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(ROOT, "tests/e2e"))
+from ports import free_port  # noqa: E402
+
 NAME = "bench.edge.test"
 WHO = ("edge", "nginx", "haproxy")
 PATHS = (("small", 100), ("large", 1 << 20))
@@ -55,12 +58,6 @@ frontend f
 backend b
     server s 127.0.0.1:{up}
 """
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def await_port(port, proc, limit_s=20):

@@ -14,13 +14,13 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import tempfile
 import time
 
 import host
+from ports import free_port
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PRIV = os.path.join(ROOT, "build/priv/pando-priv")
@@ -64,12 +64,6 @@ def test_dir():
     path = tempfile.mkdtemp(prefix="pando-test-", dir=os.environ.get("PANDO_TEST_DIR", "/var/tmp"))
     os.chmod(path, 0o755)  # pandod must be able to pass through; a data directory itself is closed below
     return path
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for(what, check, limit_s, every_s=0.1):

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import tempfile
 
-ADDRESS = "127.0.0.77"  # all of 127/8 is this host; port 53, because resolvers have no other
+# All of 127/8 is this host, and each process has an address of its own there: knotd lets others listen on the same one, and the kernel then deals
+# the questions out among them. Port 53, because resolvers have no other.
+ADDRESS = f"127.{64 + (os.getpid() >> 16 & 63)}.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
 
 CONF = """
 server:

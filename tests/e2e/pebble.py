@@ -9,7 +9,7 @@ import tempfile
 
 from case import wait_for
 
-from harness import free_port
+from ports import free_port
 
 
 class Pebble:

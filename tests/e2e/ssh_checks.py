@@ -19,17 +19,12 @@ import tempfile
 import threading
 import time
 
+from ports import free_port
 from tty_client import Tty
 
 # As sshpass and others do, it answers only what asks for a password.
 ASKPASS = "#!/bin/sh\ncase $1 in *[Pp]assword*) printf '%s\\n' \"$PANDO_TEST_SECRET\" ;; *) exit 1 ;; esac\n"
 STRANGERS_FROM = 24  # connections from one address that have not logged in; server/ssh/ssh_internal.h
-
-
-def take_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class SshBase:
@@ -296,7 +291,7 @@ class SshChecks(SshBase):
     # ---- forwarding ----
 
     def test_ssh_local_forwarding(self):
-        there, here = self.serve_in_guest(), take_port()
+        there, here = self.serve_in_guest(), free_port()
         self.spawn("-N", "-L", f"{here}:localhost:{there}")
         self.assertEqual(self.fetch(here), b"from the guest")
         for _ in range(10):
@@ -310,7 +305,7 @@ class SshChecks(SshBase):
         self.assertNotEqual(self.ssh("-W", "127.0.0.1:1", code=None).returncode, 0)
 
     def test_ssh_dynamic_forwarding(self):
-        there, here = self.serve_in_guest(), take_port()
+        there, here = self.serve_in_guest(), free_port()
         self.spawn("-N", "-D", str(here))
         self.fetch_ready(here)
         for host in ("localhost", "127.0.0.1", "ip6-localhost-is-not-a-name.invalid"):
@@ -401,7 +396,7 @@ class SshChecks(SshBase):
     def test_ssh_editor_connects(self):
         """As VS Code Remote does it: a script on the stdin of a shell starts a server in the background and prints its port;
         then everything goes through -D; the server outlives the connection that started it."""
-        here = take_port()
+        here = free_port()
         script = (b"set -e\nd=$(mktemp -d)\ncat >$d/server.py <<'EOF'\n"
                   b"import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n"
                   b"  def do_GET(s):\n    s.send_response(200); s.end_headers(); s.wfile.write(b'editor')\n"
@@ -432,7 +427,7 @@ class SshChecks(SshBase):
         p.kill()  # the network went away
         p.wait()
         self.eventually("the connection is gone", lambda: self.front()["connections"] == 0)
-        here = take_port()
+        here = free_port()
         self.spawn("-N", "-D", str(here))
         self.fetch_ready(here)
         self.assertTrue(ask(here).endswith(b"editor"))

@@ -9,10 +9,11 @@ import urllib.parse
 
 from case import limit, long, wait_for
 
-from harness import ROOT, Server, free_port
+from harness import ROOT, Server
 from knot import ADDRESS, Knot
 from name_tools import NameTools
 from pebble import Pebble
+from ports import free_port
 from test_edge import EdgeBase
 
 SDK = os.path.join(ROOT, "tests/sdk")

@@ -14,7 +14,7 @@ import uuid
 
 from case import wait_for
 from guide import GUEST_CA, Guide
-from harness import free_port
+from ports import free_port
 from ws import TEXT, WebSocket
 
 NODE = """const http = require("http");

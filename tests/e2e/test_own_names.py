@@ -5,9 +5,10 @@ import subprocess
 
 from case import wait_for
 
-from harness import ROOT, Server, free_port
+from harness import ROOT, Server
 from name_tools import NameTools
 from pebble import Pebble
+from ports import free_port
 from test_edge import EdgeBase
 
 PANDO = os.path.join(ROOT, os.environ.get("PANDO_BUILD", "build"), "cli/pando")

@@ -3,15 +3,15 @@
 import hashlib
 import http.client
 import os
-import random
 import socket
 import subprocess
 
 from case import Case, limit, wait_for
 from harness import ROOT
+from ports import free_ports
 
-BASE = random.Random(os.getpid()).randrange(20000, 32000)
-FIRST, LAST = BASE, BASE + 7
+FIRST = free_ports(8)
+LAST = FIRST + 7
 # Sends back the SHA-256 of what it got, in upper case, once the client has sent everything; "hold" keeps the connection.
 APP = r"""
 import hashlib, socket, socketserver

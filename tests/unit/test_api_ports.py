@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mapped ports without machines behind them: who has which, limits, restarts; usage: test_api_ports.py SERVE_GIT [TEST...]"""
 import os
-import random
 import socket
 import sys
 import time
@@ -10,9 +9,10 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
+from ports import free_ports  # noqa: E402
 from served import Restarted  # noqa: E402
 
-FIRST = random.Random(os.getpid()).randrange(20000, 32000)
+FIRST = free_ports(4)
 LAST = FIRST + 3
 
 

@@ -16,16 +16,11 @@ import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from edge_checks import Checks, Edge, crc_of, read_until_closed, status_of  # noqa: E402
+from ports import free_port  # noqa: E402
 
 APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e/edge_app.py")
 EDGEUP = None
 HEAD_MS, STALL_MS = 1500, 2000
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Stand:

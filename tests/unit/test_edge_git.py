@@ -19,17 +19,12 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from git_checks import GitTools  # noqa: E402
+from ports import free_port  # noqa: E402
 from served import ServedGit  # noqa: E402
 
 EDGEUP, SERVE = sys.argv[1:3]
 SECRET = "5" * 64
 HOST = "git.edge.test"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class EdgeGit(ServedGit, GitTools, unittest.TestCase):

@@ -14,7 +14,8 @@ import time
 import unittest
 
 import test_edge
-from test_edge import Stand, free_port
+from ports import free_port
+from test_edge import Stand
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
