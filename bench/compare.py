@@ -21,12 +21,12 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests/e2e")]
+import run  # noqa: E402  first: what it imports puts other folders before this one, and tests/e2e has a run.py too
 import harness  # noqa: E402
 import api  # noqa: E402
 import figures  # noqa: E402
 import kinds  # noqa: E402
 import live  # noqa: E402
-import run  # noqa: E402
 
 ROUND = dict(live.ROUND + kinds.ROUND)
 BESIDE = ("floor", "qemu", "edge")  # measure the machine or other programs; the edge has its own side by side
