@@ -15,5 +15,5 @@ export interface Route {
 }
 
 export const routes: Route[] = [
-	{ path: '/ui/', title: 'Tree', load: () => import('./pages/tree'), full: true },
+	{ path: '/ui/', title: 'Tree', load: () => import('./pages/tree/Tree'), full: true },
 ];
