@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pages: one line each. A page's module is loaded when it is first shown; it exports a component as default, which
+// gets the parameters of its path.
+import type { ComponentType } from 'preact';
+
+export interface PageProps { params: Record<string, string> }
+export interface Route {
+	path: string;
+	title: string;
+	load: () => Promise<{ default: ComponentType<PageProps> }>;
+	/** Uses the whole width and height (the tree, terminals). */
+	full?: boolean;
+	/** Shown without signing in. */
+	open?: boolean;
+}
+
+export const routes: Route[] = [
+	{ path: '/ui/', title: 'Tree', load: () => import('./pages/tree'), full: true },
+];
