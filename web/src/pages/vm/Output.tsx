@@ -9,7 +9,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { bytes } from '../../lib/format';
 import { Button, LinkButton } from '../../ui/Button';
 import { AnsiText } from './AnsiText';
-import { imageSource, richest, type Piece } from './cells';
+import { imageSource, richest, type Piece } from './notebook';
 import { fromText, segment, shown } from './paths';
 
 const MAX_ROWS = 500;

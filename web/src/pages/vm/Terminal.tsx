@@ -51,7 +51,7 @@ function colours(): ITheme {
 async function load() {
 	const [x, fit, find, links, csp] = await Promise.all([import('@xterm/xterm'), import('@xterm/addon-fit'), import('@xterm/addon-search'),
 		import('@xterm/addon-web-links'), import('./xterm_csp')]);
-	return { Xterm: x.Terminal, FitAddon: fit.FitAddon, SearchAddon: find.SearchAddon, WebLinksAddon: links.WebLinksAddon, cspDocument: csp.cspDocument };
+	return { Xterm: x.Terminal, FitAddon: fit.FitAddon, SearchAddon: find.SearchAddon, WebLinksAddon: links.WebLinksAddon, cspDocument: csp.cspDocument, withoutStyles: csp.withoutStyles };
 }
 
 async function openLink(text: string): Promise<void> {
@@ -89,7 +89,7 @@ export function TerminalView(p: TerminalProps) {
 	useEffect(() => {
 		let gone = false;
 		const undo: (() => void)[] = [];
-		load().then(({ Xterm, FitAddon, SearchAddon, WebLinksAddon, cspDocument }) => {
+		load().then(({ Xterm, FitAddon, SearchAddon, WebLinksAddon, cspDocument, withoutStyles }) => {
 			const el = box.current;
 			if (gone || !el)
 				return;
@@ -102,7 +102,7 @@ export function TerminalView(p: TerminalProps) {
 			t.loadAddon(f);
 			t.loadAddon(s);
 			t.loadAddon(new WebLinksAddon((_e, text) => void openLink(text)));
-			t.open(el);
+			withoutStyles(() => t.open(el));
 			t.textarea?.setAttribute('aria-label', `Terminal ${p.sessionId ?? ''}`);
 			term.current = t;
 			fit.current = f;
@@ -251,6 +251,9 @@ export function TerminalView(p: TerminalProps) {
 				{state === 'waiting' && <Button small icon="refresh" onClick={() => {
 					void pty.current?.connect();
 				}}>Now</Button>}
+				{state === 'failed' && !p.watch && <Button small icon="refresh" onClick={() => {
+					void pty.current?.connect();
+				}}>Try again</Button>}
 				{(state === 'exited' || state === 'failed') && p.onClose && <Button small onClick={p.onClose}>Close tab</Button>}
 			</div>}
 		</div>

@@ -189,6 +189,9 @@ export class PtyClient {
 			return this.become("failed", reason || "access was revoked");
 		if (SLEEPING.has(this.deps.vmState()))
 			return this.become("asleep", "the VM rests");
+		// Opening once more might make a second session, if the first one came about after all.
+		if (!opened && this.sessionId === undefined)
+			return this.become("failed", "The VM did not answer in time.");
 		if (!opened && this.sessionId !== undefined) {
 			const run = this.run;
 			const there = await this.deps.exists(this.sessionId).catch(() => true);

@@ -9,9 +9,11 @@
  * WebGL is not everywhere, is limited to a few terminals per page and can be read by no screen reader, so this stays with the DOM.
  */
 
-function styleElement(): HTMLElement {
+type Create = (tag: string) => HTMLElement;
+
+function styleElement(create: Create): HTMLElement {
 	const sheet = new CSSStyleSheet();
-	const el = document.createElement('xterm-style');
+	const el = create('xterm-style');
 	let text = '';
 	document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 	Object.defineProperty(el, 'textContent', {
@@ -31,7 +33,7 @@ function styleElement(): HTMLElement {
 
 function createElement(tag: string): HTMLElement {
 	if (tag === 'style')
-		return styleElement();
+		return styleElement((t) => document.createElement(t));
 	const el = document.createElement(tag);
 	if (tag === 'span')
 		el.setAttribute = (name: string, value: string): void => {
@@ -41,6 +43,20 @@ function createElement(tag: string): HTMLElement {
 				Element.prototype.setAttribute.call(el, name, value);
 		};
 	return el;
+}
+
+/**
+ * Runs what makes a terminal's elements. One of xterm's <style> elements (that of the scroll bar) is made by the page's own document whatever
+ * it was given, so for this moment that document does the same.
+ */
+export function withoutStyles(open: () => void): void {
+	const real = document.createElement.bind(document);
+	document.createElement = ((tag: string, options?: ElementCreationOptions) => tag === 'style' ? styleElement(real) : real(tag, options)) as typeof document.createElement;
+	try {
+		open();
+	} finally {
+		delete (document as Partial<Document>).createElement;
+	}
 }
 
 let made: Document | undefined;

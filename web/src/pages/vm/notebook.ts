@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cells.ts - code cells: their text, kept per VM for this tab, and what a run puts below them
+ * notebook.ts - code cells: their text, kept per VM for this tab, and what a run puts below them
  *
  * Contexts and variables are on the server (docs/CODE.md); what is kept here is only what was typed and shown.
  * Output is bounded, so that a cell that prints without end slows down nothing: the newest part is kept.
