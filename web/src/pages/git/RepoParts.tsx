@@ -135,7 +135,7 @@ export function Mirror({ repo }: { repo: Repo }) {
 					<Field label="Token" hint="Kept sealed and never shown. Empty: the account's credential for that server."><input type="password" value={token} onInput={(e) => setToken(e.currentTarget.value)} autocomplete="off" /></Field>
 					<div class="row"><Button kind="primary" type="submit" disabled={!url.trim()}>Mirror</Button></div>
 				</form>
-				<Code text={`pando git sync ${repo.name || repo.id} owner/name`} />
+				<Code text={`pando git sync enable ${repo.name || repo.id} owner/name`} />
 			</Card>
 		);
 	return (

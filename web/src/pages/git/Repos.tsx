@@ -68,7 +68,7 @@ export default function Repos() {
 					{ key: 'at', title: 'Created', cell: (r) => <Ago at={r.createdAt} />, sort: (r) => Date.parse(r.createdAt) },
 					{ key: 'copy', title: '', cell: (r) => <CopyButton text={`${location.origin}/${r.id}`} label={`Copy the clone address of ${repoName(r)}`} /> },
 				]} empty={search ? <Empty icon="search" title="No repository has that name" /> : <Empty icon="git" title="No repository yet" action={<Button kind="primary" icon="plus" onClick={() => setCreating(true)}>New repository</Button>}
-					commands={[{ title: 'On the command line', code: 'pando git create --name hello' }, { title: 'With the SDK', code: "const { repoId } = await freestyle.git.repos.create({ name: 'hello' });" }]}>Repositories can be cloned into VMs, and pushes can start them.</Empty>} />
+					commands={[{ title: 'On the command line', code: 'pando git create hello' }, { title: 'With the SDK', code: "const { repoId } = await freestyle.git.repos.create({ name: 'hello' });" }]}>Repositories can be cloned into VMs, and pushes can start them.</Empty>} />
 				{d.total > d.repositories.length && <Button onClick={() => setLimit(limit + 4 * PAGE)}>Show more ({d.total - d.repositories.length} left)</Button>}
 			</>}</Loaded>
 			{creating && <Create onClose={() => setCreating(false)} />}
