@@ -16,4 +16,8 @@ export interface Route {
 
 export const routes: Route[] = [
 	{ path: '/ui/', title: 'Tree', load: () => import('./pages/tree/Tree'), full: true },
+	{ path: '/ui/vms/:id', title: 'VM', load: () => import('./pages/vm/VmPage') },
+	{ path: '/ui/compare/:a/:b', title: 'Side by side', load: () => import('./pages/fork/Compare') },
+	{ path: '/ui/git', title: 'Git', load: () => import('./pages/git/Repos') },
+	{ path: '/ui/git/:repo', title: 'Repository', load: () => import('./pages/git/RepoPage') },
 ];
