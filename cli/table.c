@@ -41,6 +41,7 @@
 	X(identity) \
 	X(token) \
 	X(audit) \
+	X(host) \
 	X(backup) \
 	X(restore) \
 	X(ca) \

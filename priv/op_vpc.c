@@ -25,6 +25,11 @@ int op_vpc_wg(struct priv *p, struct request *rq, struct err *err)
 	return slots_vpc_wg(p->slots, &rq->m.vpc, &rq->m.wg, err);
 }
 
+int op_vpc_peers(struct priv *p, struct request *rq, struct err *err)
+{
+	return slots_vpc_peers(p->slots, &rq->m.vpc, rq->rep.peers, &rq->rep.n_peers, err);
+}
+
 int op_vpc_wake(struct priv *p, struct request *rq, struct err *err)
 {
 	int r = slots_vpc_wake(p->slots, &rq->m.vpc, &rq->out[0], err);

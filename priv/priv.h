@@ -108,6 +108,7 @@ int op_slot_blocked(struct priv *p, struct request *rq, struct err *err);
 int op_slot_vpc(struct priv *p, struct request *rq, struct err *err);
 int op_vpc_remove(struct priv *p, struct request *rq, struct err *err);
 int op_vpc_wg(struct priv *p, struct request *rq, struct err *err);
+int op_vpc_peers(struct priv *p, struct request *rq, struct err *err);
 int op_vpc_wake(struct priv *p, struct request *rq, struct err *err);
 int op_vpc_fresh(struct priv *p, struct request *rq, struct err *err);
 int op_spawn(struct priv *p, struct request *rq, struct err *err);

@@ -510,6 +510,12 @@ int slots_vpc_wg(struct slots *s, const struct priv_vpc *v, const struct priv_wg
 	return vpcnet_wg(&s->env, s->conf.in, v, wg, err);
 }
 
+int slots_vpc_peers(struct slots *s, const struct priv_vpc *v,
+                    struct priv_wg_seen ret[PRIV_WG_PEERS_MAX], uint32_t *ret_n, struct err *err)
+{
+	return vpcnet_wg_peers(&s->env, s->conf.in, v, ret, ret_n, err);
+}
+
 int slots_vpc_wake(struct slots *s, const struct priv_vpc *v, int *ret_fd, struct err *err)
 {
 	return vpcnet_wake(&s->env, s->conf.in, v, ret_fd, err);

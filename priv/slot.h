@@ -67,3 +67,5 @@ int slots_vpc_fresh(struct slots *s, const struct priv_vpc *v, const struct priv
                     struct err *err);
 int slots_vpc_wg(struct slots *s, const struct priv_vpc *v, const struct priv_wg *wg,
                  struct err *err);
+int slots_vpc_peers(struct slots *s, const struct priv_vpc *v,
+                    struct priv_wg_seen ret[PRIV_WG_PEERS_MAX], uint32_t *ret_n, struct err *err);

@@ -51,6 +51,7 @@ static const struct {
 	[PRIV_SLOT_VPC]    = { OP_GROWS | OP_SLOT, op_slot_vpc },
 	[PRIV_VPC_REMOVE]  = { 0,                 op_vpc_remove },
 	[PRIV_VPC_WG]      = { 0,                 op_vpc_wg },
+	[PRIV_VPC_PEERS]   = { 0,                 op_vpc_peers },
 	[PRIV_VPC_WAKE]    = { OP_GROWS,          op_vpc_wake },
 	[PRIV_VPC_FRESH]   = { OP_GROWS,          op_vpc_fresh },
 };

@@ -29,6 +29,10 @@ void vpcnet_remove_all(const struct slotnet_env *env, const struct instance *in)
 /* vpcwg.c: sets up the tunnel. */
 int vpcnet_wg(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,
               const struct priv_wg *wg, struct err *err);
+/* What the tunnel's interface knows of its peers; none without a tunnel. */
+int vpcnet_wg_peers(const struct slotnet_env *env, const struct instance *in,
+                    const struct priv_vpc *v, struct priv_wg_seen ret[PRIV_WG_PEERS_MAX],
+                    uint32_t *ret_n, struct err *err);
 /* vpcwake.c: a device that gets what is for addresses of the range without a VM that runs; it ends
  * with its descriptor. */
 int vpcnet_wake(const struct slotnet_env *env, const struct instance *in, const struct priv_vpc *v,

@@ -30,6 +30,7 @@
 
 #define WG_DEADLINE_MS 8000 /* pandod waits for ten seconds */
 #define WG_MTU 1420u
+#define WG_OUTPUT_MAX 65536 /* a line of 100 bytes for each peer */
 #define WG_SOCKETS "/var/run/wireguard"
 
 /* Unique on the host, like wireguard-go's control sockets. */
@@ -38,10 +39,12 @@ static void link_name(const struct instance *in, uint32_t idx, char ret[IFNAMSIZ
 	snprintf(ret, IFNAMSIZ, NET_WG_PREFIX "%.8s-%u", in->tag, idx & (PRIV_VPCS_LIMIT - 1));
 }
 
+static const char base64_letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 static void base64(const uint8_t *p, size_t n, char *out)
 {
-	static const char abc[] =
-	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const char *abc = base64_letters;
 
 	for (size_t i = 0; i < n; i += 3) {
 		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
@@ -55,18 +58,27 @@ static void base64(const uint8_t *p, size_t n, char *out)
 	*out = '\0';
 }
 
-static int run(const char *const *argv, const char *input, struct err *err)
+/* ret_out: what it printed, the caller's; or NULL. */
+static int run_for(const char *const *argv, const char *input, char **ret_out, struct err *err)
 {
-	struct proc_run_opts o = {
-		.argv = argv, .stdin_text = input, .deadline_ms = WG_DEADLINE_MS, .max_output = 4096
-	};
+	struct proc_run_opts o = { .argv = argv,
+		                   .stdin_text = input,
+		                   .deadline_ms = WG_DEADLINE_MS,
+		                   .max_output = WG_OUTPUT_MAX };
 	autofree char *out = NULL;
 	autofree char *why = NULL;
 	int r = proc_run(&o, &out, &why, err);
 
 	if (r > 0)
 		return err_set(err, -EIO, "%s: %.200s", argv[0], why && *why ? why : "failed");
+	if (r == 0 && ret_out)
+		*ret_out = TAKE_PTR(out);
 	return r;
+}
+
+static int run(const char *const *argv, const char *input, struct err *err)
+{
+	return run_for(argv, input, NULL, err);
 }
 
 /* In the host's namespace: a link of that name. */
@@ -163,6 +175,92 @@ int vpcnet_wg(const struct slotnet_env *env, const struct instance *in, const st
 	                                          .oif = l.ifindex },
 	                      err)) < 0)
 		return err_wrap(err, r, "tunnel of VPC %u", v->idx);
+	return 0;
+}
+
+/* The public key at the beginning of a line of wg's; false: it is none. */
+static bool key_of(const char *line, uint8_t ret[PRIV_WG_KEY_LEN])
+{
+	char text[48], again[48];
+	uint8_t raw[36];
+
+	/* 32 bytes are 43 characters and one '='. */
+	if (strcspn(line, "\t\n") != 44 || line[43] != '=')
+		return false;
+	for (size_t i = 0; i < 44; i += 4) {
+		uint32_t v = 0;
+
+		for (size_t k = 0; k < 4; k++) {
+			const char *p = line[i + k] == '=' ? base64_letters
+			                                   : strchr(base64_letters, line[i + k]);
+
+			if (!p)
+				return false;
+			v = v << 6 | (uint32_t)(p - base64_letters);
+		}
+		raw[i / 4 * 3] = (uint8_t)(v >> 16);
+		raw[i / 4 * 3 + 1] = (uint8_t)(v >> 8);
+		raw[i / 4 * 3 + 2] = (uint8_t)v;
+	}
+	memcpy(ret, raw, PRIV_WG_KEY_LEN);
+	snprintf(text, sizeof(text), "%.44s", line);
+	base64(ret, PRIV_WG_KEY_LEN, again);
+	return strcmp(text, again) == 0;
+}
+
+/* Reads a list of wg's, "key number number": one of handshakes makes the entries, one of bytes
+ * fills them in. */
+static void read_list(const char *text, bool bytes, struct priv_wg_seen *ret, uint32_t *n)
+{
+	for (const char *p = text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+		uint8_t key[PRIV_WG_KEY_LEN];
+		unsigned long long a, b = 0;
+		uint32_t i = 0;
+
+		if (!key_of(p, key) || sscanf(p + 44, "%llu %llu", &a, &b) < (bytes ? 2 : 1))
+			continue;
+		while (i < *n && memcmp(ret[i].key, key, sizeof(key)) != 0)
+			i++;
+		if (i == *n && (bytes || *n == PRIV_WG_PEERS_MAX))
+			continue;
+		if (i == *n) {
+			ret[(*n)++] = (struct priv_wg_seen){ .handshake_s = a };
+			memcpy(ret[i].key, key, sizeof(key));
+		}
+		if (bytes) {
+			ret[i].rx_bytes = a;
+			ret[i].tx_bytes = b;
+		}
+	}
+}
+
+int vpcnet_wg_peers(const struct slotnet_env *env, const struct instance *in,
+                    const struct priv_vpc *v, struct priv_wg_seen ret[PRIV_WG_PEERS_MAX],
+                    uint32_t *ret_n, struct err *err)
+{
+	autofd int ns = vpcnet_open(env, in, v, err);
+	autofree char *shakes = NULL;
+	autofree char *bytes = NULL;
+	char name[IFNAMSIZ];
+	int r;
+
+	*ret_n = 0;
+	if (ns < 0)
+		return ns;
+	link_name(in, v->idx, name);
+	r = slotnet_enter(ns, err);
+	if (r < 0)
+		return r;
+	r = run_for((const char *const[]){ "wg", "show", name, "latest-handshakes", NULL }, NULL,
+	            &shakes, err);
+	if (r == 0)
+		r = run_for((const char *const[]){ "wg", "show", name, "transfer", NULL }, NULL,
+		            &bytes, err);
+	slotnet_leave(env);
+	if (r < 0)
+		return err_wrap(err, r, "tunnel of VPC %u", v->idx);
+	read_list(shakes, /* bytes= */ false, ret, ret_n);
+	read_list(bytes, /* bytes= */ true, ret, ret_n);
 	return 0;
 }
 

@@ -50,6 +50,19 @@ static int check_listen_or_none(const struct setting *s, const char *v, char *al
 	return r;
 }
 
+static int check_key(const struct setting *s, const char *v, char *allowed, size_t size)
+{
+	size_t n = strlen(v);
+
+	snprintf(allowed, size, "16 to %zu letters, digits, '-', '_' and '.', or nothing",
+	         s->size - 1);
+	return n == 0 || (n >= 16 &&
+	                  strspn(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	                            "0123456789-_.") == n)
+	               ? 0
+	               : -EINVAL;
+}
+
 static int check_url(const struct setting *s, const char *v, char *allowed, size_t size)
 {
 	snprintf(allowed, size, "an https:// URL, or nothing");
@@ -388,6 +401,10 @@ static const struct setting settings[] = {
 	  "Address of the API; port 0 takes a free one" },
 	{ "PANDO_SSH_LISTEN", SET_TEXT, MEMBER(ssh_listen), check_listen_or_none, "127.0.0.1:2222", NULL, 0, 0,
 	  "Address of the SSH server; port 0 takes a free one; none: no SSH" },
+	{ "PANDO_METRICS_KEY", SET_TEXT, MEMBER(metrics_key), check_key, "", NULL, 0, 0,
+	  "Key with which GET /metrics can be read and nothing else; empty: only with a key of the operator" },
+	{ "PANDO_METRICS_LISTEN", SET_TEXT, MEMBER(metrics_listen), check_listen_or_none, "none", NULL, 0, 0,
+	  "Second address for /metrics, /healthz and /readyz, where no key is needed; none: only at the API's" },
 	{ "PANDO_DOMAIN", SET_TEXT, MEMBER(domain), check_domain, "pando.localhost", NULL, 0, 0,
 	  "Base domain; VMs are reachable below it" },
 	{ "PANDO_ACCEL", SET_TEXT, MEMBER(accel), check_word, "auto", "auto kvm tcg", 0, 0,

@@ -14,17 +14,19 @@ struct err;
 #define CONF_SIZES_MAX 16
 
 struct conf {
-	char data_dir[256];   /* PANDO_DATA_DIR */
-	char cache_dir[256];  /* PANDO_CACHE_DIR */
-	char image_dir[512];  /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
-	char secret_key[256]; /* PANDO_SECRET_KEY: file of the keys of secrets; "": see secret/ */
-	char listen[64];      /* PANDO_LISTEN */
-	char ssh_listen[64];  /* PANDO_SSH_LISTEN; "none": no SSH server */
-	char domain[128];     /* PANDO_DOMAIN */
-	char accel[8];        /* PANDO_ACCEL: auto, kvm, tcg */
-	uint32_t kvm_probe_s; /* PANDO_KVM_PROBE_S */
-	uint32_t boot_s;      /* PANDO_BOOT_S */
-	char qemu[256];       /* PANDO_QEMU */
+	char data_dir[256];    /* PANDO_DATA_DIR */
+	char cache_dir[256];   /* PANDO_CACHE_DIR */
+	char image_dir[512];   /* PANDO_IMAGE: directory with vmlinux, initrd, rootfs.raw */
+	char secret_key[256];  /* PANDO_SECRET_KEY: file of the keys of secrets; "": see secret/ */
+	char listen[64];       /* PANDO_LISTEN */
+	char ssh_listen[64];   /* PANDO_SSH_LISTEN; "none": no SSH server */
+	char metrics_key[128]; /* PANDO_METRICS_KEY; "": only the operator's keys */
+	char metrics_listen[64]; /* PANDO_METRICS_LISTEN, or "none" */
+	char domain[128];        /* PANDO_DOMAIN */
+	char accel[8];           /* PANDO_ACCEL: auto, kvm, tcg */
+	uint32_t kvm_probe_s;    /* PANDO_KVM_PROBE_S */
+	uint32_t boot_s;         /* PANDO_BOOT_S */
+	char qemu[256];          /* PANDO_QEMU */
 	char egress_ca[512]; /* PANDO_EGRESS_CA: certificates upstreams are checked against; "": the
 	                        system's */
 	char wg_host[256];   /* PANDO_WG_HOST: name or address clients reach this host by; "": found

@@ -248,6 +248,8 @@ static void rep_put(const struct priv_rep *m, unsigned f, struct buf *b)
 		put_u64s(b, m->vm_stats, ARRAY_SIZE(m->vm_stats));
 	if (f & PR_BLOCKED)
 		priv_blocked_put(m->blocked, m->n_blocked, b);
+	if (f & PR_PEERS)
+		priv_wg_seen_put(m->peers, m->n_peers, b);
 }
 
 int priv_rep_encode(const struct priv_rep *m, unsigned op, struct buf *out, struct err *err)
@@ -255,7 +257,7 @@ int priv_rep_encode(const struct priv_rep *m, unsigned op, struct buf *out, stru
 	const struct op_desc *d = op_of(op);
 
 	if (m->code > 0 || m->n_vms > PRIV_LIST_MAX || m->n_slots > PRIV_SLOTS_LIMIT ||
-	    m->n_blocked > PRIV_BLOCKED_MAX)
+	    m->n_blocked > PRIV_BLOCKED_MAX || m->n_peers > PRIV_WG_PEERS_MAX)
 		return err_set(err, -EINVAL, "reply out of its limits");
 	buf_put_u32(out, m->id);
 	buf_put_u32(out, (uint32_t)-m->code);
@@ -326,6 +328,8 @@ static int rep_get(struct rd *c, unsigned f, struct priv_rep *m)
 	if ((f & PR_VM_STATS) && get_u64s(c, m->vm_stats, ARRAY_SIZE(m->vm_stats)) < 0)
 		return -EBADMSG;
 	if ((f & PR_BLOCKED) && priv_blocked_get(c, m->blocked, &m->n_blocked) < 0)
+		return -EBADMSG;
+	if ((f & PR_PEERS) && priv_wg_seen_get(c, m->peers, &m->n_peers) < 0)
 		return -EBADMSG;
 	return rd_end(c);
 }

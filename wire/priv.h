@@ -60,6 +60,7 @@ enum priv_rfield {
 	PR_SLOTS = 1 << 7,    /* list of indices */
 	PR_VM_STATS = 1 << 8, /* u64 x 3 */
 	PR_BLOCKED = 1 << 9,  /* list of destinations */
+	PR_PEERS = 1 << 10,   /* list of peers of a tunnel */
 };
 
 /* number, NAME, name in messages, request fields, reply fields, descriptors in the reply */
@@ -87,7 +88,8 @@ enum priv_rfield {
 	M(20, VPC_WG,      "vpc.wg",      PF_VPC | PF_WG,     0,           0) \
 	M(21, VPC_WAKE,    "vpc.wake",    PF_VPC,             PR_FD,       1) \
 	M(22, VPC_FRESH,   "vpc.fresh",   PF_VPC | PF_FRESH,  0,           0) \
-	M(23, SLOT_UDP,    "slot.udp",    PF_SLOT,            PR_FD,       1)
+	M(23, SLOT_UDP,    "slot.udp",    PF_SLOT,            PR_FD,       1) \
+	M(24, VPC_PEERS,   "vpc.peers",   PF_VPC,             PR_PEERS,    0)
 /* clang-format on */
 
 #define PRIV_AS_ENUM(num, NAME, name, req, rep, fds) PRIV_##NAME = (num),
@@ -148,6 +150,8 @@ struct priv_rep {
 	uint64_t vm_stats[3]; /* cpu us, memory bytes, private bytes */
 	uint32_t n_blocked;
 	struct priv_blocked blocked[PRIV_BLOCKED_MAX];
+	uint32_t n_peers;
+	struct priv_wg_seen peers[PRIV_WG_PEERS_MAX];
 };
 
 void priv_req_done(struct priv_req *m);

@@ -201,6 +201,29 @@ int priv_wg_get(struct rd *c, struct priv_wg *w)
 	return 0;
 }
 
+void priv_wg_seen_put(const struct priv_wg_seen *s, uint32_t n, struct buf *b)
+{
+	buf_put_u32(b, n);
+	for (uint32_t i = 0; i < n; i++) {
+		buf_put(b, s[i].key, sizeof(s[i].key));
+		buf_put_u64(b, s[i].handshake_s);
+		buf_put_u64(b, s[i].rx_bytes);
+		buf_put_u64(b, s[i].tx_bytes);
+	}
+}
+
+int priv_wg_seen_get(struct rd *c, struct priv_wg_seen ret[PRIV_WG_PEERS_MAX], uint32_t *ret_n)
+{
+	if (rd_u32(c, ret_n) < 0 || *ret_n > PRIV_WG_PEERS_MAX)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < *ret_n; i++)
+		if (rd_bytes(c, ret[i].key, sizeof(ret[i].key)) < 0 ||
+		    rd_u64(c, &ret[i].handshake_s) < 0 || rd_u64(c, &ret[i].rx_bytes) < 0 ||
+		    rd_u64(c, &ret[i].tx_bytes) < 0)
+			return -EBADMSG;
+	return 0;
+}
+
 /* ---- what was blocked ---- */
 
 void priv_blocked_put(const struct priv_blocked *v, uint32_t n, struct buf *b)

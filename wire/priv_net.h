@@ -103,6 +103,15 @@ void priv_pin_put(const struct priv_pin *p, struct buf *b);
 int priv_pin_get(struct rd *c, struct priv_pin *ret);
 void priv_vpc_put(const struct priv_vpc *v, struct buf *b);
 int priv_vpc_get(struct rd *c, struct priv_vpc *ret);
+/* What a tunnel's interface knows of one peer. */
+struct priv_wg_seen {
+	uint8_t key[PRIV_WG_KEY_LEN]; /* public */
+	uint64_t handshake_s;         /* of the last one, seconds since the epoch; 0: never */
+	uint64_t rx_bytes, tx_bytes;  /* from and to the peer */
+};
+void priv_wg_seen_put(const struct priv_wg_seen *s, uint32_t n, struct buf *b);
+int priv_wg_seen_get(struct rd *c, struct priv_wg_seen ret[PRIV_WG_PEERS_MAX], uint32_t *ret_n);
+
 void priv_wg_put(const struct priv_wg *w, struct buf *b);
 int priv_wg_get(struct rd *c, struct priv_wg *ret);
 void priv_fresh_put(const struct priv_fresh *f, struct buf *b);

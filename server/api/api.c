@@ -10,14 +10,16 @@
 
 #include "api/call.h"
 #include "api/self_door.h"
+#include "api/tally.h"
 #include "base/auto.h"
 #include "base/rate.h"
 #include "base/sock.h"
 #include "conf.h"
 #include "pty/pty.h"
 
-#define RATE_BURST_S 10  /* seconds of the rate that may be used at once */
-#define RATE_NAMES 16384 /* keys, or addresses, remembered at one time */
+#define RATE_BURST_S 10        /* seconds of the rate that may be used at once */
+#define RATE_NAMES 16384       /* keys, or addresses, remembered at one time */
+#define WATCHERS_DRAIN_MS 2000 /* for a page that is being made */
 
 static bool allowed(struct request *req)
 {
@@ -56,6 +58,12 @@ static void describe(struct request *req, enum err_code code, json_t *body)
 		json_object_set_new(body, "route", shape_output(req->path, strlen(req->path)));
 }
 
+static void replied(struct request *req, const struct reply *res, unsigned status, const char *code)
+{
+	tally_count(api_of(req)->tally, req, status);
+	trail_leave(req, res, status, code);
+}
+
 /* Settings of the API's limits; 0: the default, as in tests. */
 static int read_limits(const struct conf *c, struct http_limits *ret, struct err *err)
 {
@@ -88,12 +96,14 @@ static void api_free(struct api *a)
 {
 	if (!a)
 		return;
+	http_stop(a->watchers, WATCHERS_DRAIN_MS, NULL);
 	self_door_free(a->door);
 	jobs_free(a->jobs);
 	hub_free(a->hub);
 	repeats_free(a->repeats);
 	rate_free(a->key_rate);
 	rate_free(a->address_rate);
+	tally_free(a->tally);
 	free(a);
 }
 
@@ -128,7 +138,7 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 		                .allowed = allowed,
 		                .run = run,
 		                .describe = describe,
-		                .replied = trail_leave,
+		                .replied = replied,
 		                .mask = auth_mask };
 	int r;
 
@@ -142,8 +152,13 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	if ((r = new_rate(deps->conf->rate_key, &a->key_rate, err)) < 0 ||
 	    (r = new_rate(deps->conf->rate_address, &a->address_rate, err)) < 0)
 		return r;
+	if ((r = tally_new(api_routes, api_n_routes, deps->more_routes, deps->n_more_routes,
+	                   &a->tally, err)) < 0)
+		return r;
 	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0 ||
 	    (r = repeats_new(&a->repeats, err)) < 0 || (r = self_door_new(a, &a->door, err)) < 0)
+		return r;
+	if ((r = watchers_start(a, err)) < 0)
 		return r;
 	conf.listen_fd = TAKE_FD(fd);
 	if ((r = http_start(&conf, &app, &a->http, err)) < 0)
@@ -162,6 +177,9 @@ int api_stop(struct api *a, unsigned drain_ms, struct err *err)
 	hub_stop(a->hub);
 	repeats_stop(a->repeats);
 	self_door_close(a->door);
+	if (a->watchers && (r = http_stop(a->watchers, drain_ms, err)) < 0)
+		return r;
+	a->watchers = NULL;
 	if ((r = http_stop(a->http, drain_ms, err)) < 0)
 		return r;
 	api_free(a);

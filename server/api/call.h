@@ -24,6 +24,8 @@ struct api {
 	struct hub *hub;         /* owned; terminal sessions */
 	struct repeats *repeats; /* owned; creates that may be sent again */
 	struct self_door *door;  /* owned; requests of VMs about themselves */
+	struct tally *tally;     /* owned; requests by route */
+	struct http *watchers;   /* owned; PANDO_METRICS_LISTEN; NULL: none */
 	/* owned; requests by key, and by address without one. NULL: not limited */
 	struct rate *key_rate, *address_rate;
 };
@@ -103,6 +105,11 @@ int api_turn_away(struct request *req, struct err *err);
 /* trail.c: where it came from, as the audit log has it: "vm:<id>" for a VM of this server. */
 void request_remote_text(struct request *req, char *dst, size_t size);
 void trail_leave(struct request *req, const struct reply *res, unsigned status, const char *code);
+
+/* watchers.c: may it read /metrics, though it has no key of the API? */
+bool watcher_admitted(struct request *req);
+/* The server at PANDO_METRICS_LISTEN, if one is wanted. */
+int watchers_start(struct api *a, struct err *err);
 
 /* background.c: requests that outlive their connection */
 #define API_JOBS_DEFAULT 256 /* places for all accounts; without one, a client waits */

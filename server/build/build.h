@@ -53,6 +53,9 @@ int build_snapshot(struct builder *b, const struct spec *s, const struct build_o
 /* -ENOENT BUILD_NOT_FOUND, also for a build of another account. */
 int build_get(struct builder *b, const char *account, const char *id, struct store_build *ret,
               struct err *err);
+/* The newest of the account, up to limit; state -1: any. Caller frees. */
+int build_list(struct builder *b, const char *account, int state, uint32_t limit,
+               struct store_build **ret, size_t *ret_n, struct err *err);
 /* In order. Caller frees. */
 int build_phases(struct builder *b, const char *account, const char *id, struct store_phase **ret,
                  size_t *ret_n, struct err *err);

@@ -262,6 +262,12 @@ int build_get(struct builder *b, const char *account, const char *id, struct sto
 	return r;
 }
 
+int build_list(struct builder *b, const char *account, int state, uint32_t limit,
+               struct store_build **ret, size_t *ret_n, struct err *err)
+{
+	return store_build_list(b->store, account, state, limit, ret, ret_n, err);
+}
+
 int build_phases(struct builder *b, const char *account, const char *id, struct store_phase **ret,
                  size_t *ret_n, struct err *err)
 {

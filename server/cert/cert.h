@@ -55,6 +55,18 @@ void certs_on_change(struct certs *c, void (*fn)(void *ctx), void *ctx);
 int certs_local_wildcard(struct certs *c, const char *domain, struct err *err);
 /* The CA's certificate as PEM, for trust stores. Caller frees. */
 int certs_ca_pem(struct certs *c, char **ret, struct err *err);
+/* ---- what there is: list.c ---- */
+#define CERTS_LISTED_MAX 10000
+struct cert_info {
+	char name[CERT_NAME_MAX + 3];  /* "example.org" or "*.example.org" */
+	const char *source;            /* "given", "acme" or "local"; static */
+	int64_t not_before, not_after; /* seconds since the epoch */
+};
+/* All in the files, by name; up to CERTS_LISTED_MAX. Reads them. Caller frees. */
+int certs_list(struct certs *c, struct cert_info **ret, size_t *ret_n, struct err *err);
+/* Of those that somebody else has to renew (given, ACME) the one that ends first, as of a minute
+ * ago at most; -ENOENT: there is none. */
+int certs_first_to_end(struct certs *c, struct cert_info *ret);
 /* ACME has new certificates: reads the files again. Blocks on them. */
 void certs_forget(struct certs *c);
 /* When ACME's certificate for exactly this name should be renewed (seconds since the epoch), or

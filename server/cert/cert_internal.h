@@ -59,6 +59,8 @@ struct certs {
 	char (*wild)[WILD_SIZE] GUARDED_BY(
 	        lock); /* owned: wildcards that have a certificate, "*.example.org" */
 	size_t n_wild GUARDED_BY(lock);
+	struct cert_info first GUARDED_BY(lock); /* list.c; its source NULL: there is none */
+	uint64_t first_ms GUARDED_BY(lock);      /* clock_ms() of that look; 0: never */
 };
 
 /* ca.c */
@@ -70,7 +72,8 @@ int ca_issue(struct certs *c, const char *name, bool wildcard, EVP_PKEY **ret_ke
 struct given;
 /* The given certificate, ref'd, if it is valid for the name. g may be NULL. */
 struct entry *given_for(struct given *g, const char *name);
-struct given *given_free(struct given *g); /* NULL is fine */
+struct entry *given_entry(struct given *g); /* ref'd; NULL: there is none */
+struct given *given_free(struct given *g);  /* NULL is fine */
 /* pem.c */
 void entry_clear(struct entry *e); /* key and certificates */
 /* name: of the key's file below the directory, if it may be sealed; else NULL. cert_path NULL: both

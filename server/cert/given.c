@@ -131,6 +131,11 @@ static bool covers(X509 *cert, const char *name)
 	return X509_check_host(cert, child, 0, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
 }
 
+struct entry *given_entry(struct given *g)
+{
+	return g ? current(g) : NULL;
+}
+
 struct entry *given_for(struct given *g, const char *name)
 {
 	struct entry *e = g ? current(g) : NULL;

@@ -14,6 +14,7 @@
 #include "base/json_field.h"
 #include "base/log.h"
 #include "git/trigger_internal.h"
+#include "metrics/metrics.h"
 #include "store/store.h"
 
 #define VM_ATTEMPTS 3 /* of a command that the server's end interrupted */
@@ -141,6 +142,11 @@ static void work(struct triggers *t, struct store_delivery *d)
 		after_vm(d, r, &err);
 	else
 		after_webhook(t, d, r, &err);
+	metrics_add(METRIC_TRIGGERS,
+	            d->state == DELIVERY_DONE     ? LABEL_DELIVERED
+	            : d->state == DELIVERY_FAILED ? LABEL_FAILED
+	                                          : LABEL_RETRIED,
+	            1);
 	d->updated_ms = clock_wall_ms();
 	if ((r = store_delivery_put(t->store, d, output, &err)) == 0)
 		r = store_delivery_trim(t->store, d->trigger, DELIVERIES_KEPT, &err);

@@ -30,6 +30,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "git/git_internal.h"
+#include "metrics/metrics.h"
 
 #define ENV_MAX 32
 #define PACK_THREADS_MAX 4L  /* of one child that checks or makes a pack */
@@ -129,6 +130,8 @@ int child_start(struct repos *g, const struct child_opts *o, struct child *ret, 
 	r = start_counted(g, o, ret, ret_listen, err);
 	if (r < 0)
 		room_give(ret);
+	else
+		metrics_add(METRIC_GIT_CHILDREN, 0, 1);
 	return r;
 }
 

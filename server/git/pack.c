@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "git/git_internal.h"
+#include "metrics/metrics.h"
 
 #define PROTOCOL_MAX 64
 
@@ -35,6 +36,8 @@ int pack_prepare(struct pack *p, const struct svc_opts *o, bool stateless, struc
 	size_t n = 0;
 	int r;
 
+	if (!o->advertise)
+		metrics_add(METRIC_GIT_REQUESTS, writes ? LABEL_PUSH : LABEL_FETCH, 1);
 	*ret = (struct pack_cmd){ .argv = { GIT_PROGRAM } };
 	p->push = o->kind == REPO_RECEIVE_PACK;
 	n++;

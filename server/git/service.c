@@ -27,6 +27,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "git/bounds.h"
+#include "metrics/metrics.h"
 
 #define KEPT_MAX (1u << 20)  /* of what receive-pack says while it is fed: progress, a few KB */
 #define FINISH_MS 600000     /* for a push whose client has left */
@@ -195,6 +196,7 @@ static int feed(struct svc *s, const void *p, size_t n, struct err *err)
 			return err_set(err, -EPIPE, "Git stopped reading the push");
 		k = write(s->in, at, n);
 		if (k > 0) {
+			metrics_add(METRIC_GIT_BYTES, LABEL_IN, (uint64_t)k);
 			at += k;
 			n -= (size_t)k;
 			continue;
@@ -305,6 +307,8 @@ ssize_t svc_read(struct svc *s, void *p, size_t n, struct err *err)
 	int r = drain_look(s->k.g, &s->drain, /* waits= */ false, 0, err);
 	ssize_t k = r < 0 ? r : read_on(s, p, n, err);
 
+	if (k > 0)
+		metrics_add(METRIC_GIT_BYTES, LABEL_OUT, (uint64_t)k);
 	return k > 0 && (r = drain_look(s->k.g, &s->drain, true, (size_t)k, err)) < 0 ? r : k;
 }
 

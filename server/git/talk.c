@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "git/git_internal.h"
+#include "metrics/metrics.h"
 
 #define LEFT_MS 60000 /* for a push whose client has left to come to its end */
 
@@ -147,8 +148,10 @@ static ssize_t take(struct talk *t, int *fd, void *p, size_t n)
 	do
 		k = read(*fd, p, n);
 	while (k < 0 && errno == EINTR);
-	if (k > 0)
+	if (k > 0) {
+		metrics_add(METRIC_GIT_BYTES, LABEL_OUT, (uint64_t)k);
 		return k;
+	}
 	if (k == 0 || errno != EAGAIN)
 		close(TAKE_FD(*fd)); /* which takes it out of the epoll as well */
 	return 0;
@@ -192,6 +195,7 @@ ssize_t talk_feed(struct talk *t, const void *p, size_t n)
 		k = write(t->in, p, n);
 	while (k < 0 && errno == EINTR);
 	t->k.fed -= (int64_t)(n - (size_t)MAX(k, 0)); /* the rest comes again */
+	metrics_add(METRIC_GIT_BYTES, LABEL_IN, (uint64_t)MAX(k, 0));
 	if (k < 0 && errno == EAGAIN)
 		return 0;
 	if (k < 0)

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "hook/hook.h"
+#include "metrics/metrics.h"
 
 #define WORKERS 8
 #define PER_ACCOUNT 2
@@ -93,6 +94,11 @@ static void work(void *ctx, void *job)
 	} else {
 		d->state = DELIVERY_FAILED;
 	}
+	metrics_add(METRIC_WEBHOOKS,
+	            d->state == DELIVERY_DONE     ? LABEL_DELIVERED
+	            : d->state == DELIVERY_FAILED ? LABEL_FAILED
+	                                          : LABEL_RETRIED,
+	            1);
 	if (store_hook_settle(w->store, d, &err) < 0)
 		log_warn("delivery %s: %s", d->id, err.msg);
 }

@@ -503,6 +503,14 @@ static struct http *http_new(const struct http_conf *conf, const struct http_app
 	return h;
 }
 
+int http_route_index(const struct request *req)
+{
+	const struct route *r = req->match.route;
+	const struct http *h = req->http;
+
+	return r >= h->routes && r < h->routes + h->n_routes ? (int)(r - h->routes) : -1;
+}
+
 static int copy_routes(struct http *h, struct err *err)
 {
 	const struct http_app *app = &h->app;

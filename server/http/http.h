@@ -99,6 +99,8 @@ int http_stop(struct http *h, unsigned drain_ms, struct err *err);
  * Takes the socket in any case; the reply closes it.
  */
 int http_adopt(struct http *h, int fd_consume, const char *origin, struct err *err);
+/* Which of the application's routes it has, more_routes after the others; -1: none. */
+int http_route_index(const struct request *req);
 /* "http://127.0.0.1:8787", with the real port. */
 const char *http_url(const struct http *h);
 /* Ends the count of a request on a thread that http_stop() does not join; it must not touch h

@@ -65,7 +65,8 @@ struct request *request_new(struct http *h)
 	req->http = h;
 	req->app = h->app.ctx;
 	req->body = BODY_EMPTY;
-	req->start_ms = clock_ms();
+	req->start_us = clock_us();
+	req->start_ms = req->start_us / 1000;
 	return req;
 }
 

@@ -69,7 +69,7 @@ struct request {
 	char trace[33];
 	char origin[HTTP_ORIGIN_SIZE]; /* of an adopted connection, or "" */
 	char path[256];                /* raw, truncated: for the log */
-	uint64_t start_ms;
+	uint64_t start_ms, start_us;
 	/* Set by the application when it admits the request: */
 	char account[REQUEST_ACCOUNT_SIZE]; /* whose share of the connections it takes, or "" */
 	const char *challenge;              /* static; WWW-Authenticate of a refusal, or NULL */

@@ -98,6 +98,26 @@ int privc_vpc_wg(struct privc *c, const struct priv_vpc *vpc, const struct priv_
 	return r;
 }
 
+int privc_vpc_peers(struct privc *c, const struct priv_vpc *vpc, struct priv_wg_seen **ret,
+                    size_t *ret_n, struct err *err)
+{
+	autofree struct priv_req *m = req_new(PRIV_VPC_PEERS, 0, err);
+	autoanswer struct privc_answer *a = NULL;
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	m->vpc = *vpc;
+	if ((r = privc_call(c, m, NULL, 0, &a, err)) < 0)
+		return r;
+	*ret = calloc(a->rep.n_peers + 1, sizeof(**ret));
+	if (!*ret)
+		return err_set(err, -ENOMEM, "out of memory");
+	memcpy(*ret, a->rep.peers, a->rep.n_peers * sizeof(**ret));
+	*ret_n = a->rep.n_peers;
+	return 0;
+}
+
 int privc_vpc_wake(struct privc *c, const struct priv_vpc *vpc, int *ret_fd, struct err *err)
 {
 	struct priv_req m = { .op = PRIV_VPC_WAKE, .vpc = *vpc };

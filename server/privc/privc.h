@@ -117,3 +117,6 @@ int privc_vpc_fresh(struct privc *c, const struct priv_vpc *vpc, uint32_t addr, 
 /* Sets all peers of the VPC's tunnel. */
 int privc_vpc_wg(struct privc *c, const struct priv_vpc *vpc, const struct priv_wg *wg,
                  struct err *err);
+/* What its tunnel knows of its peers. Caller frees. */
+int privc_vpc_peers(struct privc *c, const struct priv_vpc *vpc, struct priv_wg_seen **ret,
+                    size_t *ret_n, struct err *err);

@@ -33,6 +33,8 @@ struct store *store_close(struct store *s);
 /* ---- secrets: store_secret.c ---- */
 /* Have its secrets been sealed? Then they cannot be read or written before store_unlock(). */
 bool store_is_sealed(const struct store *s);
+/* Writes something that changes nothing, all the way to the disk. */
+int store_probe(struct store *s, struct err *err);
 /*
  * Gives the store the keys (weak), at start. Seals what is still plain. -EINVAL: they are not the
  * ones it was sealed with; the message names the file. secrets_settle() comes after this.
@@ -260,6 +262,9 @@ struct store_build_log {
 int store_build_add(struct store *s, const struct store_build *b, struct err *err);
 int store_build_update(struct store *s, const struct store_build *b, struct err *err);
 int store_build_get(struct store *s, const char *id, struct store_build *ret, struct err *err);
+/* The newest of an account, up to limit; state -1: any. Caller frees. */
+int store_build_list(struct store *s, const char *account, int state, uint32_t limit,
+                     struct store_build **ret, size_t *ret_n, struct err *err);
 /* At start: marks builds and snapshots that a crash left unfinished as failed. */
 int store_build_fail_unfinished(struct store *s, const char *why, struct err *err);
 int store_phase_add(struct store *s, const struct store_phase *p, struct err *err);

@@ -86,6 +86,19 @@ int store_account_first(struct store *s, char ret_account[ACCOUNT_SIZE], struct 
 	return 0;
 }
 
+int store_probe(struct store *s, struct err *err)
+{
+	autotx struct tx t = { 0 };
+	autoquery struct query q = { 0 };
+	int r;
+
+	if ((r = tx_begin(&t, s, err)) < 0 ||
+	    (r = query_begin(&q, s, "UPDATE accounts SET name = name WHERE admin = 1", err)) < 0 ||
+	    (r = query_run(&q, err)) < 0)
+		return r;
+	return tx_commit(&t, err);
+}
+
 int store_account_get(struct store *s, const char *id, struct store_account *ret, struct err *err)
 {
 	LOCK_SCOPE(&s->lock);

@@ -134,6 +134,23 @@ int store_build_get(struct store *s, const char *id, struct store_build *ret, st
 	return row_get(s, &build_table, id, ret, err);
 }
 
+int store_build_list(struct store *s, const char *account, int state, uint32_t limit,
+                     struct store_build **ret, size_t *ret_n, struct err *err)
+{
+	const char *args[] = { account, state < 0 ? NULL : build_state_name(state) };
+	void *p = NULL;
+	char tail[128];
+	int r;
+
+	snprintf(tail, sizeof(tail), "WHERE account = $1%s ORDER BY started_ms DESC, id LIMIT %u",
+	         args[1] ? " AND state = $2" : "", limit);
+	LOCK_SCOPE(&s->lock);
+	r = row_list(s, &build_table, tail, args, args[1] ? 2 : 1, &p, ret_n, err);
+	if (r >= 0)
+		*ret = p;
+	return r;
+}
+
 static int fail_all(struct store *s, const char *sql, const char *why, struct err *err)
 {
 	autoquery struct query q = { 0 };

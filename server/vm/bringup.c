@@ -14,6 +14,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "net/gate.h"
 #include "vm/vm_internal.h"
 
@@ -286,6 +287,7 @@ static bool crashed_at_boot(struct vm *vm, const struct bringup *b, int r)
 
 int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 {
+	uint64_t t0 = clock_us();
 	int r;
 
 	for (unsigned boots = 1;; boots++) {
@@ -301,6 +303,7 @@ int vm_bring_up(struct vm *vm, struct bringup *b, struct err *err)
 		vm_bring_up_undo(vm, b);
 		return r;
 	}
+	metrics_since(b->point ? METRIC_VM_THAW : METRIC_VM_BOOT, 0, t0);
 	if (!b->hidden)
 		reaper_add(vm);
 	return 0;

@@ -12,6 +12,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "store/store_note.h"
 #include "vm/vm_internal.h"
 
@@ -151,12 +152,12 @@ static int create_from(struct vmm *m, const struct vm_create_opts *o, const char
 	return r;
 }
 
-int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err)
+static int create(struct vmm *m, const struct vm_create_opts *o, bool *ret_ready,
+                  struct vm_info *ret, struct err *err)
 {
 	struct vm_create_opts full = *o;
 	char point[ID_SIZE], workdir[WORKDIR_SIZE] = "";
 	uint64_t t0 = clock_ms();
-	bool ready;
 	int r = 0;
 
 	if ((r = vmm_need_memory(m, 1, err)) < 0 || (r = vmm_need_room(m, err)) < 0)
@@ -175,7 +176,7 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 		return r;
 	sizes_make_way(m);
 	r = pool_take(m, &full, point, ret, err);
-	ready = r == 0;
+	*ret_ready = r == 0;
 	if (r == -EAGAIN)
 		r = create_from(m, &full, point, ret, err);
 	vmm_release(m, point);
@@ -193,6 +194,23 @@ int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *re
 	        o->point         ? o->point
 	        : o->snapshot_id ? o->snapshot_id
 	                         : "the template",
-	        ready ? ", it was ready" : "");
+	        *ret_ready ? ", it was ready" : "");
 	return 0;
+}
+
+int vmm_create(struct vmm *m, const struct vm_create_opts *o, struct vm_info *ret, struct err *err)
+{
+	uint64_t t0 = clock_us();
+	bool ready = false;
+	int r = create(m, o, &ready, ret, err);
+
+	if (r < 0)
+		metrics_add(METRIC_VM_FAILURES, LABEL_OP_CREATE, 1);
+	else
+		metrics_since(METRIC_VM_CREATE,
+		              ready                        ? LABEL_POOL
+		              : o->point || o->snapshot_id ? LABEL_SNAPSHOT
+		                                           : LABEL_TEMPLATE,
+		              t0);
+	return r;
 }

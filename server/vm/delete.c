@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "metrics/metrics.h"
 #include "vm/vm_internal.h"
 
 int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
@@ -20,6 +21,7 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err)
 	/* From here on it is gone, whatever happens to the process: recovery ends what nobody owns.
 	 */
 	vm->gone = true;
+	metrics_add(METRIC_VM_DELETES, 0, 1);
 	vm_take_down(vm);
 	if (*vm->owed.id) /* no collector will ever hear of it */
 		engine_remove_layer(vm->m->engine, vm->owed.id);

@@ -17,6 +17,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "metrics/metrics.h"
 #include "store/store_note.h"
 #include "vm/vm_internal.h"
 
@@ -359,7 +360,7 @@ static void say_forked(const struct fork_job *job, const char *account, const st
 int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
              const struct vm_fork_opts *o, struct vm_info **ret, struct err *err)
 {
-	uint64_t t0 = clock_ms();
+	uint64_t t0 = clock_us();
 	struct fork_job job = { .m = m, .parent_id = id, .count = count };
 	autofree struct vm_info *infos = NULL;
 	autofree struct child *children = NULL;
@@ -385,11 +386,15 @@ int vmm_fork(struct vmm *m, const char *account, const char *id, unsigned count,
 		vmm_release(m, job.point);
 	vm_net_done(&job.net);
 	vmm_collect_soon(m);
-	if (r < 0)
+	if (r < 0) {
+		metrics_add(METRIC_VM_FAILURES, LABEL_OP_FORK, 1);
 		return err_wrap(err, r, "fork VM %s", id);
+	}
+	metrics_since(METRIC_VM_FORK, 0, t0);
+	metrics_add(METRIC_VM_FORK_COPIES, 0, count);
 	say_forked(&job, account, infos);
 	log_obj(LOG_LV_INFO, "vm", id, "forked %u times in %llu ms", count,
-	        (unsigned long long)(clock_ms() - t0));
+	        (unsigned long long)(clock_us() - t0) / 1000);
 	*ret = TAKE_PTR(infos);
 	return 0;
 }

@@ -119,6 +119,8 @@ static bool is_idle(struct vm *vm, const struct vm_info *i)
 
 	if (privc_slot_stats(vm->m->priv, vm->slot.idx, &st, NULL) < 0)
 		return false;
+	vm->nic = st;
+	vm->nic_ms = now;
 	total = st.from_guest_bytes + st.to_guest_bytes;
 	if (!vm->idle_since_ms || total < vm->idle_bytes || total - vm->idle_bytes >= least) {
 		if (vm->idle_since_ms && total > vm->idle_bytes) {

@@ -68,6 +68,22 @@ int vmm_tunnel_open(struct vmm *m, const char *account, const char *vpc, struct 
                     struct err *err);
 int vmm_tunnel_close(struct vmm *m, const char *account, const char *vpc, const char *id,
                      struct err *err);
+/* One that is open, without its keys but the client's public one. */
+struct tunnel_info {
+	char id[ID_SIZE];
+	char gateway_vm[ID_SIZE]; /* of a key that the client brought, or "" */
+	char client_public[48];
+	uint32_t server_ip, client_ip;  /* inside the tunnel */
+	uint16_t port;                  /* of this host */
+	int64_t created_ms, expires_ms; /* 0: never */
+	/* Since the tunnel's interface is there; handshake_s: seconds since the epoch, 0: never. */
+	bool seen;
+	int64_t handshake_s;
+	uint64_t rx_bytes, tx_bytes; /* from and to the client */
+};
+/* In the order in which they were opened. Caller frees. */
+int vmm_tunnel_list(struct vmm *m, const char *account, const char *vpc, struct tunnel_info **ret,
+                    size_t *ret_n, struct err *err);
 /* For a key the client has; ends with the VM it is asked for. */
 int vmm_tunnel_peer(struct vmm *m, const char *account, const char *vpc, const char *gateway_vm,
                     const char *public_key, struct tunnel *ret, struct err *err);

@@ -51,6 +51,7 @@ struct pool {
 	struct hot hot[POOL_HOT_MAX];
 	size_t n_hot;
 	uint64_t made, given, missed;
+	char why[160]; /* the last attempt to make one failed; "": it did not; m->lock */
 };
 
 int pool_new(struct vmm *m, struct err *err)
@@ -399,6 +400,13 @@ static bool wait_for_need(struct vmm *m, uint64_t not_before_ms, char ret_point[
 	return false;
 }
 
+static void set_trouble(struct vmm *m, const char *why)
+{
+	LOCK_SCOPE(&m->lock);
+
+	snprintf(m->pool->why, sizeof(m->pool->why), "%s", why);
+}
+
 void *pool_main(void *arg)
 {
 	struct vmm *m = arg;
@@ -419,11 +427,13 @@ void *pool_main(void *arg)
 			log_obj(LOG_LV_WARN, "point", point,
 			        "cannot make a VM ready: %s; trying again later", err.msg);
 			not_before = clock_ms() + m->t.retry;
+			set_trouble(m, err.msg);
 			continue;
 		}
 		vm_log(rd->vm, LOG_LV_DEBUG, "ready, %llu MB", (unsigned long long)rd->private_mb);
 		mutex_lock(&m->lock);
 		p->made++;
+		p->why[0] = '\0';
 		if (p->n < POOL_MAX)
 			p->ready[p->n++] = TAKE_PTR(rd);
 		cond_broadcast(&m->cond);
@@ -443,6 +453,11 @@ void pool_status(struct vmm *m, struct vmm_status *ret)
 	ret->pool_given = p->given;
 	ret->pool_missed = p->missed;
 	ret->blanks = (unsigned)m->n_blanks;
+}
+
+void pool_trouble(struct vmm *m, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s", m->pool->why);
 }
 
 /* No thread fills it any more. */

@@ -19,6 +19,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "vm/vm_internal.h"
 
 #define RETRY_MS 100 /* after there was no memory, or no thread */
@@ -123,6 +124,7 @@ void vm_settle_end(struct vm *vm)
 	    machine_alive(vm->machine))
 		return;
 	say_how(vm, how, sizeof(how));
+	metrics_add(METRIC_VM_ENDED, 0, 1);
 	reboot = machine_rebooted(vm->machine) && !stopping(vm->m);
 	(reboot ? say_reboot : say_end)(vm, how);
 	if (vm_stop_locked(vm, /* ask= */ false, &err) < 0)

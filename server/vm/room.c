@@ -32,7 +32,8 @@
 #define TEMPLATE_MB 384     /* of a template on the disk, beside that */
 #define PRIORITY_CACHE (-1) /* below all that VMs and snapshots can have */
 
-static uint64_t dir_bytes(const char *data_dir, const char *name)
+/* Files that are there are added to *n. */
+static uint64_t dir_bytes(const char *data_dir, const char *name, unsigned *n)
 {
 	char path[512];
 	autodir DIR *d = NULL;
@@ -44,30 +45,38 @@ static uint64_t dir_bytes(const char *data_dir, const char *name)
 	d = opendir(path);
 	while (d && (de = readdir(d)))
 		if (de->d_name[0] != '.' &&
-		    fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		    fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 			sum += (uint64_t)st.st_blocks * 512;
+			++*n;
+		}
 	return sum;
+}
+
+uint64_t vmm_disk_floor(const struct vmm *m, uint64_t size)
+{
+	return MIN((uint64_t)m->conf.disk_free_mb << 20, size / FLOOR_PART);
 }
 
 /* Bytes above what is allowed. */
 static uint64_t measure(struct vmm *m)
 {
+	unsigned layers = 0, points = 0;
 	uint64_t budget = (uint64_t)m->conf.disk_budget_mb << 20;
-	uint64_t floor = (uint64_t)m->conf.disk_free_mb << 20;
-	uint64_t used =
-	        dir_bytes(m->conf.data_dir, "layers") + dir_bytes(m->conf.data_dir, "points");
+	uint64_t used = dir_bytes(m->conf.data_dir, "layers", &layers) +
+	                dir_bytes(m->conf.data_dir, "points", &points);
 	uint64_t over = budget && used > budget ? used - budget : 0;
 	struct statvfs fs;
 
 	if (statvfs(m->conf.data_dir, &fs) == 0) {
 		uint64_t avail = (uint64_t)fs.f_bavail * fs.f_frsize;
+		uint64_t floor = vmm_disk_floor(m, (uint64_t)fs.f_blocks * fs.f_frsize);
 
-		floor = MIN(floor, (uint64_t)fs.f_blocks * fs.f_frsize / FLOOR_PART);
 		if (avail < floor)
 			over = MAX(over, floor - avail);
 	}
 	LOCK_SCOPE(&m->lock);
 	m->disk_used = used;
+	m->n_layer_files = layers;
 	m->disk_over = over;
 	if (over)
 		m->disk_over_ms = clock_ms();

@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "vm/vm_internal.h"
 
 static int snapshot_save(struct vm *vm, const char *point, const char *name,
@@ -62,13 +63,18 @@ static int freeze_and_save(struct vm *vm, const char *name,
 int vm_snapshot_locked(struct vm *vm, const char *name, const struct vm_persistence *persistence,
                        struct snapshot_info *ret, struct err *err)
 {
+	uint64_t t0 = clock_us();
 	int r = quota_hold(vm->m, vm->row.info.id, vm->row.info.account,
 	                   &(struct vm_quota){ .snapshots = 1 }, err);
 
+	if (r == 0) {
+		r = freeze_and_save(vm, name, persistence, ret, err);
+		quota_release(vm->m, vm->row.info.id);
+	}
 	if (r < 0)
-		return r;
-	r = freeze_and_save(vm, name, persistence, ret, err);
-	quota_release(vm->m, vm->row.info.id);
+		metrics_add(METRIC_VM_FAILURES, LABEL_OP_SNAPSHOT, 1);
+	else
+		metrics_since(METRIC_VM_SNAPSHOT, 0, t0);
 	return r;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "vm/vm_internal.h"
 
 /* Which of the contract's codes: the VM goes on, or it is gone. A full disk says so itself. */
@@ -18,13 +19,11 @@ static void tag_failure(struct vm *vm, int r, struct err *err)
 	                                      : ERR_SUSPEND_FAILED_AND_STOPPED;
 }
 
-int vm_suspend_locked(struct vm *vm, struct err *err)
+static int suspend(struct vm *vm, struct err *err)
 {
 	struct vm_info *i = &vm->row.info;
 	int r;
 
-	if (i->state == VM_SUSPENDED)
-		return 0;
 	if (i->state != VM_RUNNING)
 		return err_tag(err, -EINVAL, ERR_VM_NOT_RUNNING,
 		               "VM %s is %s: only a running VM can be suspended", i->id,
@@ -55,6 +54,26 @@ int vm_suspend_locked(struct vm *vm, struct err *err)
 	}
 	vm_take_down(vm);
 	return 0;
+}
+
+int vm_suspend_locked(struct vm *vm, struct err *err)
+{
+	uint64_t t0 = clock_us();
+	const char *why = vm->why ? vm->why : "";
+	int r;
+
+	if (vm->row.info.state == VM_SUSPENDED)
+		return 0;
+	r = suspend(vm, err);
+	if (r < 0)
+		metrics_add(METRIC_VM_FAILURES, LABEL_OP_SUSPEND, 1);
+	else
+		metrics_since(METRIC_VM_SUSPEND,
+		              strcmp(why, "requested") == 0 ? LABEL_REQUESTED
+		              : strcmp(why, "idle") == 0    ? LABEL_IDLE
+		                                            : LABEL_OTHER,
+		              t0);
+	return r;
 }
 
 int vmm_suspend(struct vmm *m, const char *account, const char *id, struct vm_info *ret,

@@ -222,6 +222,65 @@ int vmm_tunnel_close(struct vmm *m, const char *account, const char *vpc, const 
 	return sync_locked(m, &v, err);
 }
 
+/* What the tunnel's interface says; those it does not know are not seen. */
+static void look_at_peers(struct vmm *m, const struct store_vpc *v, struct tunnel_info *t, size_t n)
+{
+	autofree struct priv_wg_seen *seen = NULL;
+	struct priv_vpc plan = vpc_plan(v);
+	struct err err = { 0 };
+	uint8_t key[WGKEY_LEN];
+	size_t k = 0;
+
+	if (privc_vpc_peers(m->priv, &plan, &seen, &k, &err) < 0) {
+		log_debug("tunnels of VPC %s: %s", v->id, err.msg);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		for (size_t j = 0; j < k && wgkey_bytes(t[i].client_public, key) == 0; j++)
+			if (memcmp(key, seen[j].key, sizeof(key)) == 0) {
+				t[i].seen = true;
+				t[i].handshake_s = (int64_t)seen[j].handshake_s;
+				t[i].rx_bytes = seen[j].rx_bytes;
+				t[i].tx_bytes = seen[j].tx_bytes;
+			}
+}
+
+int vmm_tunnel_list(struct vmm *m, const char *account, const char *vpc, struct tunnel_info **ret,
+                    size_t *ret_n, struct err *err)
+{
+	autofree struct store_peer *p = NULL;
+	autofree struct tunnel_info *t = NULL;
+	int64_t now = clock_wall_ms();
+	autovpc v = { 0 };
+	size_t n = 0, k = 0;
+	int r;
+
+	if ((r = vpc_find(m, account, vpc, &v, err)) < 0 ||
+	    (r = store_peer_list(m->store, vpc, &p, &n, err)) < 0)
+		return r;
+	t = calloc(n ? n : 1, sizeof(*t));
+	if (!t)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		if (over(&p[i], now))
+			continue;
+		t[k] = (struct tunnel_info){ .server_ip = SERVER_IP,
+			                     .client_ip = p[i].tunnel_ip,
+			                     .port = port_of(m, &v),
+			                     .created_ms = p[i].created_ms,
+			                     .expires_ms = p[i].expires_ms };
+		snprintf(t[k].id, sizeof(t[k].id), "%s", p[i].id);
+		snprintf(t[k].gateway_vm, sizeof(t[k].gateway_vm), "%s", p[i].gateway_vm);
+		snprintf(t[k].client_public, sizeof(t[k].client_public), "%s", p[i].public_key);
+		k++;
+	}
+	if (k)
+		look_at_peers(m, &v, t, k);
+	*ret = TAKE_PTR(t);
+	*ret_n = k;
+	return 0;
+}
+
 /* Keeper, and at start: rows whose time is over go, and their peers with them. */
 void tunnels_expire(struct vmm *m, bool all)
 {

@@ -17,7 +17,7 @@
 
 #define DISK_RETRY_MS 10000 /* a QEMU that does not answer is left alone for so long */
 
-static void look_at_disk(struct vm *vm, struct vm_usage *u)
+void vm_disk_counters(struct vm *vm, struct machine_disk_stats *ret)
 {
 	struct machine_disk_stats d;
 
@@ -27,13 +27,13 @@ static void look_at_disk(struct vm *vm, struct vm_usage *u)
 		vm->disk_look_ms = clock_ms() + DISK_RETRY_MS;
 		return;
 	}
-	u->disk_read = d.read_bytes;
-	u->disk_write = d.write_bytes;
+	*ret = d;
 }
 
 /* All counters of the machine since its process began; what cannot be read stays as it is. */
 static void read_counters(struct vm *vm, struct vm_usage *u, struct priv_vm_stats *ret_st)
 {
+	struct machine_disk_stats disk = { u->disk_read, u->disk_write };
 	struct priv_slot_stats net;
 
 	if (privc_vm_stats(vm->m->priv, vm->row.info.instance, ret_st, NULL) == 0)
@@ -42,7 +42,9 @@ static void read_counters(struct vm *vm, struct vm_usage *u, struct priv_vm_stat
 		u->net_in = net.to_guest_bytes;
 		u->net_out = net.from_guest_bytes;
 	}
-	look_at_disk(vm, u);
+	vm_disk_counters(vm, &disk);
+	u->disk_read = disk.read_bytes;
+	u->disk_write = disk.write_bytes;
 }
 
 void vm_usage_ahead(struct vm *vm)

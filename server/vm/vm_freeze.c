@@ -20,6 +20,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "vm/vm_internal.h"
 
 static void fill_point(struct vm *vm, const struct machine_frozen *f, const char *id,
@@ -213,6 +214,7 @@ int vm_freeze_live(struct vm *vm, bool durable, struct frozen *ret, struct err *
 		engine_remove_point(m->engine, ret->point);
 		return err_wrap(err, r, "freeze VM %s", vm->row.info.id);
 	}
+	metrics_observe(METRIC_VM_FREEZE_PAUSE, 0, f.pause_us);
 	vm_log(vm, LOG_LV_INFO, "frozen: pause %.1f ms (fork %.1f), %llu pages in %.0f ms",
 	       (double)f.pause_us / 1e3, (double)f.fork_us / 1e3, (unsigned long long)f.mem_pages,
 	       (double)f.write_us / 1e3);

@@ -74,6 +74,10 @@ struct vm {
 	struct priv_vm_stats seen;   /* at the last look; m->lock */
 	int64_t seen_ms;             /* wall clock of it; m->lock */
 	uint64_t disk_look_ms;       /* QEMU's disk is not asked before; vm->lock */
+	struct priv_slot_stats nic;  /* at the keeper's last look; vm->lock */
+	uint64_t nic_ms;             /* clock_ms() of it; 0: none yet; vm->lock */
+	struct vm_ring *ring;        /* owned; NULL: none; its last hour: history.c; m->lock */
+	uint32_t mem_kb, private_kb; /* of QEMU, at history.c's last look; m->lock */
 	unsigned forked;             /* number in the name of its last fork; vm->lock */
 	bool asked;                  /* to shut down, by a call that waits for it; m->lock */
 	const char *exit_why;        /* word for those who wait for its end; vm->lock */
@@ -91,6 +95,7 @@ struct vm {
 #define POOL_MAX 32        /* ready VMs kept */
 #define POOL_HOT_MAX 64    /* snapshots whose use is counted */
 
+struct history;
 struct pool;
 struct sizes;
 
@@ -153,6 +158,7 @@ struct vmm {
 	struct pool *pool;            /* owned; what is in it: m->lock */
 	struct sizes *sizes;          /* owned; likewise */
 	struct knocks *knocks;        /* owned: knock.c */
+	struct history *history;      /* owned; likewise */
 	struct greet *greet;          /* owned; NULL: none */
 	struct debt debts[DEBTS_MAX]; /* m->lock */
 	size_t n_debts;
@@ -165,15 +171,16 @@ struct vmm {
 	unsigned n_settling GUARDED_BY(lock); /* threads that settle the end of a machine */
 	bool keeping, making_ready, making_blank, making_size; /* who is at work; m->lock */
 	pthread_t template_thread, keeper_thread, reaper_thread, blank_thread, pool_thread,
-	        sizes_thread;
+	        sizes_thread, history_thread;
 	bool has_template_thread, has_keeper_thread, has_reaper_thread, has_blank_thread,
-	        has_pool_thread, has_sizes_thread;
+	        has_pool_thread, has_sizes_thread, has_history_thread;
 	bool room_wanted
 	        GUARDED_BY(lock); /* somebody waits for the keeper to make room on the disk */
-	uint64_t room_seq GUARDED_BY(lock);  /* looks at the disk so far */
-	uint64_t disk_look_ms;               /* clock_ms of the last one; keeper only */
-	uint64_t disk_used GUARDED_BY(lock); /* bytes of layers and points, at the last look */
-	uint64_t disk_over GUARDED_BY(lock); /* bytes above what is allowed, at the last look */
+	uint64_t room_seq GUARDED_BY(lock);      /* looks at the disk so far */
+	uint64_t disk_look_ms;                   /* clock_ms of the last one; keeper only */
+	uint64_t disk_used GUARDED_BY(lock);     /* bytes of layers and points, at the last look */
+	unsigned n_layer_files GUARDED_BY(lock); /* likewise */
+	uint64_t disk_over GUARDED_BY(lock);     /* bytes above what is allowed, at the last look */
 	uint64_t disk_over_ms
 	        GUARDED_BY(lock); /* clock_ms of the last look that found too much; 0: none did */
 	int wake_pipe[2];         /* tells the reaper that its list changed */
@@ -293,6 +300,8 @@ void usage_until(struct vm_info *i, int64_t wall_ms);
 void vm_usage_ahead(struct vm *vm);
 /* vm->lock held */
 void vm_usage_look(struct vm *vm);
+/* Of the machine since its process began; left as they are if QEMU does not answer. Lock held. */
+void vm_disk_counters(struct vm *vm, struct machine_disk_stats *ret);
 /* How much the VM did that is not network traffic grew since the last call? */
 bool vm_guest_used(struct vm *vm);
 void vmm_usage_save(struct vmm *m);
@@ -317,6 +326,8 @@ uint32_t vmm_template_mb(uint32_t mem_mb);
 bool vmm_spare(struct vmm *m, uint32_t mem_mb);
 void vmm_look_at_disk(struct vmm *m); /* keeper: measures, evicts */
 bool vmm_disk_tight(struct vmm *m);   /* too much is used, or was a moment ago */
+/* Bytes of a file system of that size that must stay free. */
+uint64_t vmm_disk_floor(const struct vmm *m, uint64_t size);
 /* stall.c; vm->lock held. Does it stand still because the disk is full? Goes on if it can. */
 void vm_look_at_stall(struct vm *vm);
 /* 0, or NO_LOCAL_STORAGE_CAPACITY. */
@@ -446,6 +457,8 @@ int pool_take(struct vmm *m, const struct vm_create_opts *o, const char *point, 
 void pool_forget(struct vmm *m, const char *point); /* nobody can ask for it any more */
 void *pool_main(void *arg);
 void pool_status(struct vmm *m, struct vmm_status *ret) REQUIRES(&m->lock); /* m->lock held */
+/* Why the last attempt to make a VM ready failed; "": it did not. */
+void pool_trouble(struct vmm *m, char *ret, size_t size) REQUIRES(&m->lock);
 void pool_end(struct vmm *m);
 /* sizes.c: templates of other sizes */
 int sizes_new(struct vmm *m, struct err *err);
@@ -538,6 +551,11 @@ int vm_delete_locked(struct vm *vm, const char *reason, struct err *err);
 /* suspend.c / stop.c */
 int vm_suspend_locked(struct vm *vm, struct err *err);
 int vm_stop_locked(struct vm *vm, bool ask, struct err *err);
+
+/* history.c */
+int history_new(struct vmm *m, struct err *err);
+void *history_main(void *arg);
+void ring_free(struct vm *vm) REQUIRES(&vm->m->lock);
 
 /* recover.c, template.c, keeper.c, reaper.c */
 int vmm_recover(struct vmm *m, struct err *err);

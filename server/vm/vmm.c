@@ -18,6 +18,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "store/store_net.h"
+#include "vm/history.h"
 #include "vm/vm_internal.h"
 
 const struct vm_times vm_times_usual = {
@@ -45,6 +46,7 @@ const struct vm_times vm_times_usual = {
 	.diff_soft = 90000,
 	.diff_hard = 240000,
 	.end_wait = 1000,
+	.history = HISTORY_STEP_S * 1000,
 };
 
 struct vm *vm_new(struct vmm *m, const struct store_vm *row)
@@ -82,6 +84,8 @@ void vm_unref(struct vm *vm)
 	m = vm->m;
 	mutex_lock(&m->lock);
 	last = --vm->refs == 0;
+	if (last)
+		ring_free(vm);
 	mutex_unlock(&m->lock);
 	if (!last)
 		return;
@@ -468,6 +472,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 	cond_init(&m->cond);
 	r = pipe2(m->wake_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ? err_sys(err, -errno, "pipe") : 0;
 	if (r == 0)
+		r = history_new(m, err);
+	if (r == 0)
 		r = pool_new(m, err);
 	if (r == 0)
 		r = sizes_new(m, err);
@@ -490,6 +496,8 @@ int vmm_new(const struct vmm_conf *c, struct store *store, struct engine *engine
 		r = start_thread(&m->keeper_thread, &m->has_keeper_thread, keeper_main, m, err);
 	if (r == 0)
 		r = knock_begin(m, err);
+	if (r == 0 && m->t.history)
+		r = start_thread(&m->history_thread, &m->has_history_thread, history_main, m, err);
 	if (r == 0 && m->conf.blanks)
 		r = start_thread(&m->blank_thread, &m->has_blank_thread, blank_main, m, err);
 	if (r == 0 && m->conf.pool)
@@ -522,6 +530,8 @@ struct vmm *vmm_free(struct vmm *m)
 	if (m->has_keeper_thread)
 		pthread_join(m->keeper_thread, NULL);
 	reaper_end(m);
+	if (m->has_history_thread)
+		pthread_join(m->history_thread, NULL);
 	if (m->has_pool_thread)
 		pthread_join(m->pool_thread, NULL);
 	if (m->has_blank_thread)
@@ -549,6 +559,7 @@ struct vmm *vmm_free(struct vmm *m)
 	mutex_destroy(&m->lock);
 	free(m->ca_pem);
 	site_free(m->site);
+	free(m->history);
 	free(m);
 	return NULL;
 }

@@ -44,6 +44,7 @@ struct vm_times {
 	uint32_t diff_soft; /* then the reply goes out with a cursor: clients wait some 300 s */
 	uint32_t diff_hard; /* for one huge file after that */
 	uint32_t end_wait;  /* for a start to finish before it is cut short */
+	uint32_t history;   /* between two looks at all VMs and the host; 0: none */
 };
 extern const struct vm_times vm_times_usual;
 

@@ -6,6 +6,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "vm/vm_internal.h"
 
 int vm_thaw(struct vm *vm, const struct engine_point *p, struct err *err)
@@ -80,7 +81,7 @@ int vm_wake(struct vm *vm, struct err *err)
 	enum vm_state from = vm->row.info.state;
 	bool anew = vm_is_empty(&vm->row);
 	const char *how = anew ? "made anew" : from == VM_SUSPENDED ? "resumed" : "booted";
-	uint64_t t0 = clock_ms();
+	uint64_t t0 = clock_us(), ms;
 	int r;
 
 	if (from == VM_RUNNING)
@@ -89,8 +90,10 @@ int vm_wake(struct vm *vm, struct err *err)
 		return err_tag(err, -EIO, ERR_CORRUPT_VM_RECORD,
 		               "VM %s is lost: its layers are damaged", vm->row.info.id);
 	r = quota_start(vm, err);
-	if (r < 0)
+	if (r < 0) {
+		metrics_add(METRIC_VM_FAILURES, LABEL_OP_RESUME, 1);
 		return r;
+	}
 	vm->idle_since_ms = 0;
 	r = anew                   ? vm_make_anew(vm, err)
 	    : from == VM_SUSPENDED ? resume(vm, err)
@@ -98,14 +101,18 @@ int vm_wake(struct vm *vm, struct err *err)
 	if (r < 0) {
 		bool damaged = point_fault(err, ERR_CORRUPT_VM_RECORD);
 
+		metrics_add(METRIC_VM_FAILURES, LABEL_OP_RESUME, 1);
 		tag_failure(from, r, err);
 		vm_tell(vm, EVENT_ERROR, "cannot be started: %s", err ? err->msg : "");
 		vm_set_state(vm, damaged ? VM_LOST : from, NULL, 0, NULL, NULL);
 		return err_wrap(err, r, "start VM %s", vm->row.info.id);
 	}
+	ms = (clock_us() - t0) / 1000;
+	if (from == VM_SUSPENDED)
+		metrics_since(METRIC_VM_RESUME, 0, t0);
 	vmm_collect_soon(vm->m);
-	vm_tell(vm, EVENT_INFO, "%s in %llu ms", how, (unsigned long long)(clock_ms() - t0));
-	vm_log(vm, LOG_LV_INFO, "%s in %llu ms", how, (unsigned long long)(clock_ms() - t0));
+	vm_tell(vm, EVENT_INFO, "%s in %llu ms", how, (unsigned long long)ms);
+	vm_log(vm, LOG_LV_INFO, "%s in %llu ms", how, (unsigned long long)ms);
 	return 0;
 }
 
@@ -151,6 +158,8 @@ int vmm_start(struct vmm *m, const char *account, const char *id, const struct v
 static int woken_guest(struct vmm *m, const char *account, const char *id, bool boot,
                        struct guest **ret, struct err *err)
 {
+	uint64_t t0 = clock_us();
+	bool slept;
 	struct vm *vm;
 	int r = vmm_lock(m, account, id, &vm, err);
 
@@ -165,6 +174,7 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 		if (r < 0)
 			return r;
 	}
+	slept = vm->row.info.state != VM_RUNNING;
 	if (!boot && vm->row.info.state == VM_STOPPED)
 		r = err_tag(err, -EHOSTDOWN, ERR_VM_NOT_RUNNING, "VM %s is stopped", id);
 	else
@@ -179,6 +189,8 @@ static int woken_guest(struct vmm *m, const char *account, const char *id, bool 
 	if (r == 0)
 		*ret = guest_ref(vm->guest);
 	vm_unlock(vm);
+	if (r == 0 && slept)
+		metrics_since(METRIC_VM_WAKE, 0, t0);
 	return r;
 }
 

@@ -97,6 +97,11 @@ class Wireguard(Case):
         self.client.quick("up", t["clientConfig"])
         wait_for("the tunnel carries", lambda: self.client.ping("10.0.9.9"), 40)
         self.assertEqual(self.get(), "200")
+        seen = self.s.api("GET", f"/v1/vpcs/{self.vpc}/wireguard")["sessions"]
+        self.assertEqual([(s["sessionId"], s["clientPublicKey"]) for s in seen], [(t["sessionId"], t["clientPublicKey"])])
+        self.assertTrue(seen[0]["lastHandshakeAt"], seen)
+        self.assertGreater(min(seen[0]["rxBytes"], seen[0]["txBytes"]), 100, seen)
+        self.assertNotIn(t["clientPrivateKey"], str(seen))
         # the VM's answers find their way; nothing else is behind the tunnel
         self.client.run("ip", "route", "add", "10.231.0.0/16", "dev", self.client.name)
         for elsewhere in ("10.0.0.1", "10.0.0.2", "169.254.1.1", "10.231.0.1"):
@@ -157,6 +162,7 @@ class Wireguard(Case):
         key = self.s.api("POST", f"/v1/keys?accountId={other}", {"name": "k"})["key"]
         for method, path, body in (("GET", f"/v1/vpcs/{self.vpc}", None), ("DELETE", f"/v1/vpcs/{self.vpc}", None),
                                    ("POST", f"/v1/vpcs/{self.vpc}/wireguard/ephemeral", {}),
+                                   ("GET", f"/v1/vpcs/{self.vpc}/wireguard", None),
                                    ("GET", f"/v1/vms/{self.vm}/egress", None),
                                    ("PUT", f"/v1/vms/{self.vm}/egress", {"mode": "open"}),
                                    ("POST", "/v1/vms", {"nics": [{"vpc": self.vpc, "mode": "routed", "ipv4": True}]})):

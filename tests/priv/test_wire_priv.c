@@ -239,6 +239,10 @@ static void replies(void **state)
 	for (unsigned i = 0; i < PRIV_LIST_MAX; i++)
 		memcpy(m->vms[i].vm_id, "vm-a", 5);
 	m->vms[31].slot = -1;
+	m->n_peers = PRIV_WG_PEERS_MAX;
+	m->peers[255] = (struct priv_wg_seen){
+		.key = { 1, 2 }, .handshake_s = 3, .rx_bytes = 4, .tx_bytes = 5
+	};
 	for (unsigned op = 1; op < PRIV_OP_END; op++) {
 		autobuf struct buf b = { 0 };
 		uint32_t id;
@@ -254,6 +258,9 @@ static void replies(void **state)
 			assert_int_equal(got->slots[1023], 1023);
 		if (op == PRIV_VM_LIST)
 			assert_int_equal(got->vms[31].slot, -1);
+		if (op == PRIV_VPC_PEERS)
+			assert_memory_equal(&got->peers[255], &m->peers[255],
+			                    sizeof(got->peers[255]));
 		if (op == PRIV_SLOT_TAKE)
 			assert_string_equal(got->host_addr, "10.231.0.2");
 	}

@@ -145,8 +145,12 @@ static inline uint32_t fx_number(const char *name, uint32_t usual)
 static inline void fx_manager(struct fx *f)
 {
 	const char *keep = getenv("FX_DATA"); /* started again on what is there */
+	static struct vm_times times;
 
-	f->rig = rig_new(&(struct rig_opts){ .times = &vm_times_usual,
+	times = vm_times_usual;
+	times.history = fx_number("FX_HISTORY_MS", times.history);
+
+	f->rig = rig_new(&(struct rig_opts){ .times = &times,
 	                                     .no_account = true,
 	                                     .no_template = keep,
 	                                     .data_dir = keep,
@@ -178,6 +182,10 @@ static inline int fx_setup_tuned(void **state, unsigned header_ms, void (*tune)(
 	*state = f;
 	snprintf(f->conf.data_dir, sizeof(f->conf.data_dir), "%s", f->dir.path);
 	snprintf(f->conf.listen, sizeof(f->conf.listen), "127.0.0.1:0");
+	snprintf(f->conf.metrics_key, sizeof(f->conf.metrics_key), "%s",
+	         getenv("FX_METRICS_KEY") ? getenv("FX_METRICS_KEY") : "");
+	snprintf(f->conf.metrics_listen, sizeof(f->conf.metrics_listen), "%s",
+	         getenv("FX_METRICS_LISTEN") ? getenv("FX_METRICS_LISTEN") : "none");
 	if (tune)
 		tune(&f->conf);
 	if (auth_open(f->store, f->dir.path, &f->auth, NULL, &err) < 0 ||

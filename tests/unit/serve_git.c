@@ -2,8 +2,9 @@
 /*
  * serve_git.c - the real API over real repositories: for test_api_git.py and others
  *
- * Prints "PORT KEY DIRECTORY" and serves until its stdin ends. With FX_DATA, DIRECTORY is that one,
- * and all else is in it as well: who kills this program removes it.
+ * Prints "PORT KEY DIRECTORY" and serves until its stdin ends. "leaf NAME" makes the certificate of
+ * a name, as the edge does when it is asked for. With FX_DATA, DIRECTORY is that one, and all else
+ * is in it as well: who kills this program removes it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,18 @@
 
 #include <cmocka.h>
 
+#include "base/auto.h"
+#include "base/buf.h"
 #include "tests/unit/api_fx.h"
+
+static const char *make_leaf(struct fx *f, char *name)
+{
+	autobuf struct buf b = { 0 };
+	uint64_t number;
+
+	name[strcspn(name, "\n")] = '\0';
+	return certs_get(f->certs, name, /* own= */ true, &b, &number, &err) == 0 ? "ok" : err.msg;
+}
 
 int main(int argc, char **argv)
 {
@@ -31,8 +43,11 @@ int main(int argc, char **argv)
 	f = state;
 	printf("%u %s %s\n", f->port, f->key, f->dir.path);
 	fflush(stdout);
-	while (fgets(line, sizeof(line), stdin))
-		;
+	while (fgets(line, sizeof(line), stdin)) {
+		if (strncmp(line, "leaf ", 5) == 0)
+			puts(make_leaf(f, line + 5));
+		fflush(stdout);
+	}
 	r = fx_teardown(&state) < 0;
 	rig_main_end();
 	return r;

@@ -10,6 +10,19 @@
 /* clang-format off */
 ROUTE(GET, "/v1/health", SCOPE_PUBLIC, NO_BODY, api_health, 0,
       "State of the server: version, accelerator, template")
+ROUTE(GET, "/healthz", SCOPE_PUBLIC, NO_BODY, api_healthz, 0,
+      "The process answers")
+ROUTE(GET, "/readyz", SCOPE_PUBLIC, NO_BODY, api_readyz, 0,
+      "VMs can be created; 503 with the reasons if not")
+/* also with PANDO_METRICS_KEY: watchers.c */
+ROUTE(GET, "/metrics", SCOPE_ADMIN, NO_BODY, api_metrics, 0,
+      "Metrics as Prometheus' text, or OpenMetrics")
+ROUTE(GET, "/v1/host", SCOPE_ADMIN, NO_BODY, api_host, 0,
+      "Load, memory, disk, VMs and pool of the host, and what is wrong")
+ROUTE(GET, "/v1/host/history", SCOPE_ADMIN, NO_BODY, api_host_history, 0,
+      "The last hour of the host")
+ROUTE(GET, "/v1/host/latency", SCOPE_ADMIN, NO_BODY, api_host_latency, 0,
+      "How long creates, forks, resumes and other operations took since the server started")
 ROUTE(GET, "/auth/v1/whoami", SCOPE_SELF, NO_BODY, api_whoami, 0,
       "The account, and the identity, behind the key or token")
 /* its handler is in api/background.c */

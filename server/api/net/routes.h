@@ -25,6 +25,8 @@ ROUTE(POST, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, KIB(64), api_mapping
       "Map a name to a port of a VM; vmId, vmPort")
 ROUTE(DELETE, "/domains/v1/mappings/{domain}", SCOPE_ACCOUNT, NO_BODY, api_mapping_delete, 0,
       "Remove the mapping of a name")
+ROUTE(GET, "/domains/v1/certs", SCOPE_ACCOUNT, NO_BODY, api_cert_list, 0,
+      "Certificates of the account's names, and for the operator all: name, source, validity, state")
 ROUTE(POST, "/domains/v1/certs/{domain}/wildcard", SCOPE_ACCOUNT, NO_BODY, api_cert_wildcard, 0,
       "Get a wildcard certificate for a verified domain")
 ROUTE(GET, "/v1/ca", SCOPE_PUBLIC, NO_BODY, api_ca, 0,
@@ -45,6 +47,8 @@ ROUTE(GET, "/v1/vpcs/{vpc_id}", SCOPE_ACCOUNT, NO_BODY, api_vpc_get, 0,
       "Get a private network with its VMs")
 ROUTE(DELETE, "/v1/vpcs/{vpc_id}", SCOPE_ACCOUNT, NO_BODY, api_vpc_delete, 0,
       "Delete a VPC that has no VMs")
+ROUTE(GET, "/v1/vpcs/{vpc_id}/wireguard", SCOPE_ACCOUNT, NO_BODY, api_wg_list, 0,
+      "Open tunnels of a VPC: keys, addresses, last handshake, bytes")
 ROUTE(POST, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_ephemeral, 0,
       "Open a temporary WireGuard tunnel into a VPC")
 ROUTE(DELETE, "/v1/vpcs/{vpc_id}/wireguard/ephemeral", SCOPE_ACCOUNT, KIB(64), api_wg_close, 0,

@@ -77,6 +77,38 @@ int api_wg_ephemeral(struct request *req, struct reply *res, struct err *err)
 	return reply_json(res, j, err);
 }
 
+static json_t *shape_open(const struct tunnel_info *t)
+{
+	char server[INET_ADDRSTRLEN], client[INET_ADDRSTRLEN];
+
+	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "sessionId",
+	                 t->id, "clientPublicKey", t->client_public, "gatewayVmId",
+	                 shape_text(t->gateway_vm), "clientTunnelIp",
+	                 addr_text(t->client_ip, client), "serverTunnelIp",
+	                 addr_text(t->server_ip, server), "listenPort", (int)t->port, "createdAt",
+	                 shape_time(t->created_ms), "expiresAt", shape_time(t->expires_ms),
+	                 "lastHandshakeAt", shape_time(t->handshake_s * 1000), "rxBytes",
+	                 t->seen ? json_integer((json_int_t)t->rx_bytes) : json_null(), "txBytes",
+	                 t->seen ? json_integer((json_int_t)t->tx_bytes) : json_null());
+}
+
+int api_wg_list(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct tunnel_info *t = NULL;
+	autojson json_t *list = json_array();
+	size_t n = 0;
+	int r = vmm_tunnel_list(deps_of(req)->vmm, who_of(req)->account, req->match.arg[0], &t, &n,
+	                        err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		if (json_array_append_new(list, shape_open(&t[i])) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	return reply_json(
+	        res, json_pack("{s:s, s:O}", "vpcId", req->match.arg[0], "sessions", list), err);
+}
+
 struct close_body {
 	char session[ID_SIZE];
 };

@@ -8,6 +8,9 @@
 #include "base/auto.h"
 #include "events/events.h"
 
+#define BUILDS_DEFAULT 50
+#define BUILDS_MAX 200 /* of one reply */
+
 int request_spec(struct request *req, struct reply *res, enum err_code tag, struct spec *ret,
                  struct err *err)
 {
@@ -104,6 +107,43 @@ int api_build_get(struct request *req, struct reply *res, struct err *err)
 	    (r = build_get(deps_of(req)->builder, who_of(req)->account, id, &b, err)) < 0)
 		return r;
 	return reply_json(res, shape_build(&b), err);
+}
+
+/* The state in the query; -1: none. */
+static int wanted_state(struct request *req, int *ret, struct err *err)
+{
+	autofree char *text = NULL;
+	int r = request_query(req, "state", &text, err);
+
+	*ret = -1;
+	if (r < 0 || !text)
+		return r;
+	for (int i = 0; i < BUILD_STATE_MAX; i++)
+		if (strcmp(text, build_state_name(i)) == 0)
+			*ret = i;
+	return *ret < 0 ? err_tag(err, -EINVAL, ERR_BAD_REQUEST,
+	                          "'state' must be pending, running, succeeded or failed")
+	                : 0;
+}
+
+int api_build_list(struct request *req, struct reply *res, struct err *err)
+{
+	autofree struct store_build *b = NULL;
+	autojson json_t *list = json_array();
+	char account[ACCOUNT_SIZE];
+	uint32_t limit = BUILDS_DEFAULT;
+	int r, state;
+	size_t n = 0;
+
+	if ((r = request_account(req, account, err)) < 0 ||
+	    (r = wanted_state(req, &state, err)) < 0 ||
+	    (r = request_query_u32(req, "limit", BUILDS_MAX, &limit, err)) < 0 ||
+	    (r = build_list(deps_of(req)->builder, account, state, limit, &b, &n, err)) < 0)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		if (json_array_append_new(list, shape_build(&b[i])) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	return reply_json(res, json_pack("{s:O}", "builds", list), err);
 }
 
 int api_build_phases(struct request *req, struct reply *res, struct err *err)

@@ -19,8 +19,10 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "guest/guest.h"
+#include "metrics/metrics.h"
 
 #define EXEC_DEFAULT_MS 290000 /* below the clients' own 300 s */
 #define EXEC_MAX_MS 600000
@@ -108,6 +110,7 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	AUTO(output_done) struct output o = { .req = req };
 	struct exec_body b = { .timeout_ms = EXEC_DEFAULT_MS };
 	struct guest_exec_req x = { .on_output = on_output, .ctx = &o };
+	uint64_t t0 = clock_us();
 	struct vm_info v;
 	const char *id;
 	json_t *j;
@@ -130,6 +133,7 @@ int api_vm_exec(struct request *req, struct reply *res, struct err *err)
 	x.timeout_ms = (unsigned)b.timeout_ms;
 	if ((r = guest_exec(g, &x, &out, err)) < 0)
 		return guest_call_error(r, err);
+	metrics_since(METRIC_VM_EXEC, 0, t0);
 	if (out.timed_out) {
 		reply_extra(res, "timeoutMs", json_integer(b.timeout_ms));
 		reply_extra(res, "stdout", output_take(&o, 1));

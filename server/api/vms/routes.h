@@ -43,6 +43,8 @@ ROUTE(DELETE, "/v1/vms/{vm_id}/ports/{port}", SCOPE_VM_WRITE, NO_BODY, api_vm_po
       "Unmap a port of a VM; protocol")
 ROUTE(GET, "/v1/vms/{vm_id}/stats/stream", SCOPE_VM_READ, NO_BODY, api_vm_stats, 0,
       "CPU, memory, disk and network as lines of JSON; interval_ms")
+ROUTE(GET, "/v1/vms/{vm_id}/history", SCOPE_VM_READ, NO_BODY, api_vm_history, 0,
+      "CPU, memory, disk and network of a VM in the last hour; wakes nothing")
 ROUTE(POST, "/v1/vms/{vm_id}/exec-await", SCOPE_VM_EXEC, MIB(4), api_vm_exec, 0,
       "Run a command and wait for its end")
 ROUTE(GET, "/v1/vms/{vm_id}/files/{path}", SCOPE_VM_EXEC, NO_BODY, api_file_get, 0,
@@ -117,6 +119,8 @@ ROUTE(DELETE, "/v1/vms/snapshots/{snapshot_id}", SCOPE_VM_WRITE, NO_BODY, api_sn
       "Delete a snapshot")
 ROUTE(GET, "/v1/vms/{vm_id}/build", SCOPE_VM_LOOK, NO_BODY, api_vm_build, 0,
       "The build a VM came from")
+ROUTE(GET, "/v1/vms/builds", SCOPE_VM_READ, NO_BODY, api_build_list, 0,
+      "Builds, the newest first; state, limit, accountId (operator)")
 ROUTE(GET, "/v1/vms/builds/{build_id}", SCOPE_VM_READ, NO_BODY, api_build_get, 0,
       "Get a build")
 ROUTE(GET, "/v1/vms/builds/{build_id}/phases", SCOPE_VM_READ, NO_BODY, api_build_phases, 0,
