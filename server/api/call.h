@@ -24,6 +24,7 @@ struct api {
 	struct hub *hub;         /* owned; terminal sessions */
 	struct repeats *repeats; /* owned; creates that may be sent again */
 	struct self_door *door;  /* owned; requests of VMs about themselves */
+	struct feed *feed;       /* owned; who follows what happens */
 	/* owned; requests by key, and by address without one. NULL: not limited */
 	struct rate *key_rate, *address_rate;
 };
