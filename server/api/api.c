@@ -15,6 +15,7 @@
 #include "base/rate.h"
 #include "base/sock.h"
 #include "conf.h"
+#include "events/feed.h"
 #include "pty/pty.h"
 
 #define RATE_BURST_S 10        /* seconds of the rate that may be used at once */
@@ -98,6 +99,7 @@ static void api_free(struct api *a)
 		return;
 	http_stop(a->watchers, WATCHERS_DRAIN_MS, NULL);
 	self_door_free(a->door);
+	feed_free(a->feed);
 	jobs_free(a->jobs);
 	hub_free(a->hub);
 	repeats_free(a->repeats);
@@ -156,7 +158,8 @@ int api_start(const struct api_deps *deps, struct api **ret, struct err *err)
 	                   &a->tally, err)) < 0)
 		return r;
 	if ((r = jobs_new(a, &a->jobs, err)) < 0 || (r = hub_new(&a->hub, err)) < 0 ||
-	    (r = repeats_new(&a->repeats, err)) < 0 || (r = self_door_new(a, &a->door, err)) < 0)
+	    (r = repeats_new(&a->repeats, err)) < 0 || (r = self_door_new(a, &a->door, err)) < 0 ||
+	    (r = feed_new(deps->store, &a->feed, err)) < 0)
 		return r;
 	if ((r = watchers_start(a, err)) < 0)
 		return r;

@@ -26,6 +26,7 @@ struct api {
 	struct self_door *door;  /* owned; requests of VMs about themselves */
 	struct tally *tally;     /* owned; requests by route */
 	struct http *watchers;   /* owned; PANDO_METRICS_LISTEN; NULL: none */
+	struct feed *feed;       /* owned; who follows what happens */
 	/* owned; requests by key, and by address without one. NULL: not limited */
 	struct rate *key_rate, *address_rate;
 };

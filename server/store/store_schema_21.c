@@ -77,3 +77,19 @@ const char migration_25[] = "CREATE TABLE web_sessions ("
                             "  client TEXT NOT NULL"
                             ");"
                             "CREATE INDEX web_sessions_key ON web_sessions (key);";
+
+/* What happened, by account; and what was dropped of it ("": everybody's). */
+const char migration_26[] = "CREATE TABLE feed ("
+                            "  seq INTEGER PRIMARY KEY AUTOINCREMENT," /* PostgreSQL: BIGSERIAL */
+                            "  account TEXT NOT NULL,"
+                            "  at_ms BIGINT NOT NULL,"
+                            "  type TEXT NOT NULL,"
+                            "  vm TEXT NOT NULL,"
+                            "  body TEXT NOT NULL"
+                            ");"
+                            "CREATE INDEX feed_account ON feed (account, seq);"
+                            "CREATE INDEX feed_at ON feed (at_ms);"
+                            "CREATE TABLE feed_marks ("
+                            "  account TEXT PRIMARY KEY,"
+                            "  seq BIGINT NOT NULL"
+                            ");";

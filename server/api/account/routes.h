@@ -45,6 +45,10 @@ ROUTE(GET, "/v1/sessions", SCOPE_SELF, NO_BODY, api_session_list, 0,
 ROUTE(DELETE, "/v1/sessions", SCOPE_SELF, NO_BODY, api_session_end_all, 0,
       "Sign out everywhere: end all of these sessions")
 
+/* its format is in docs/EVENTS.md */
+ROUTE(GET, "/v1/events", SCOPE_SELF, NO_BODY, api_events, 0,
+      "Follow what happens, as server-sent events; after (or Last-Event-ID), types, follow")
+
 /* accounts, keys, audit log */
 ROUTE(POST, "/v1/accounts", SCOPE_ADMIN, KIB(64), api_account_create, 0,
       "Create an account; name, quotas")
