@@ -79,7 +79,7 @@ async function checked(path: string, init: Init): Promise<Response> {
 	if (res.ok)
 		return res;
 	const err = await errorOf(res);
-	if (res.status === 401 && !path.startsWith('/v1/session'))
+	if (res.status === 401 && path !== '/v1/session')
 		sessionEnded();
 	throw err;
 }

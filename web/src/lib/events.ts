@@ -15,10 +15,14 @@ export interface PandoEvent {
 	id: number;
 	type: string;
 	createdAt: string;
-	vm?: { id: string; name?: string | null; state?: string };
+	vm?: { id: string; name?: string | null; state?: string; [key: string]: unknown };
 	snapshot?: { id?: string; snapshotId?: string; name?: string | null };
 	build?: { id?: string; buildId?: string; state?: string; phase?: string };
-	repo?: { id: string };
+	push?: { repoId: string; repoName?: string | null; ref?: string };
+	delivery?: { repoId: string; triggerId: string; state: string };
+	sync?: { repoId: string; state: string };
+	domain?: { domain: string; vmId?: string };
+	vpc?: { id: string; name?: string | null; reason?: string };
 	[key: string]: unknown;
 }
 type Listener = (e: PandoEvent) => void;
@@ -96,7 +100,7 @@ async function connect(): Promise<void> {
 					return;
 				}
 				if (e.event === 'gap') {
-					lastId = e.id ?? null;
+					lastId = String(e.json<{ lastId?: number }>().lastId ?? e.id ?? 0);
 					reloadAll();
 					return;
 				}
